@@ -1,0 +1,143 @@
+# Penstock's build. `make help` lists the targets.
+#   stages/NAME.c or stages/NAME/*.c   -> build/lib/penstock/stages/NAME.so
+#   stages/lib/*.c                     -> build/lib/libpenstock-stages.so (what several stages share)
+#   kernels/cpu/*.c                    -> build/lib/libpenstock-cpu.so
+#   common/**.c                        -> build/lib/libpenstock.so (the SDK and its plumbing)
+#   tools/penstock/*.c, tools/penstock-*.c -> build/bin
+#   tests/*/test_*.c                   -> build/tests
+SHELL := /bin/bash
+CC ?= gcc
+PREFIX ?= /usr/local
+SAN ?=
+BUILD ?= build$(if $(SAN),-$(SAN))
+PYTHON ?= /usr/bin/python3
+
+san_flags_asan := -fsanitize=address -fno-omit-frame-pointer
+san_flags_ubsan := -fsanitize=undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+san_flags_tsan := -fsanitize=thread -fno-omit-frame-pointer
+ifneq ($(SAN),)
+ifeq ($(san_flags_$(SAN)),)
+$(error SAN=$(SAN): expected asan, ubsan or tsan)
+endif
+endif
+
+WARN := -Wall -Wextra -Werror -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
+CFLAGS ?= -O2 -g
+ALL_CFLAGS := -std=c17 -D_GNU_SOURCE $(WARN) $(CFLAGS) -fPIC -pthread -fno-math-errno -ffp-contract=off $(san_flags_$(SAN)) -MMD -MP -Icommon
+KERNEL_CFLAGS := -O3
+ALL_LDFLAGS := $(LDFLAGS) $(san_flags_$(SAN)) -pthread -Wl,--as-needed -Wl,-rpath-link,$(BUILD)/lib
+CORE_LIBS := -lzmq -ljansson -lxxhash -lm -ldl
+RPATH_BIN := -Wl,-rpath,'$$ORIGIN/../lib'
+RPATH_STAGE := -Wl,-rpath,'$$ORIGIN/../..'
+
+common_src := $(sort $(shell find common -name '*.c'))
+kernel_src := $(sort $(wildcard kernels/cpu/*.c))
+stagelib_src := $(sort $(wildcard stages/lib/*.c))
+stage_files := $(sort $(wildcard stages/*.c))
+stage_dirs := $(filter-out lib,$(patsubst stages/%/,%,$(sort $(dir $(wildcard stages/*/*.c)))))
+stage_names := $(patsubst stages/%.c,%,$(stage_files)) $(stage_dirs)
+cmd_src := $(sort $(wildcard tools/penstock/*.c))
+helper_src := $(sort $(wildcard tools/penstock-*.c))
+test_src := $(sort $(wildcard tests/*/test_*.c))
+
+obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+stage_so := $(patsubst %,$(BUILD)/lib/penstock/stages/%.so,$(stage_names))
+libs := $(BUILD)/lib/libpenstock.so $(BUILD)/lib/libpenstock-cpu.so $(if $(stagelib_src),$(BUILD)/lib/libpenstock-stages.so)
+helpers := $(patsubst tools/%.c,$(BUILD)/bin/%,$(helper_src))
+tests_bin := $(patsubst tests/%.c,$(BUILD)/tests/%,$(test_src))
+
+.PHONY: all
+all: $(libs) $(stage_so) $(helpers) $(if $(cmd_src),$(BUILD)/bin/penstock)
+
+$(BUILD)/obj/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(if $(filter kernels/%,$<),$(KERNEL_CFLAGS)) -c -o $@ $<
+
+$(BUILD)/lib/libpenstock.so: $(call obj,$(common_src))
+	@mkdir -p $(@D)
+	$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) $(CORE_LIBS)
+
+$(BUILD)/lib/libpenstock-cpu.so: $(call obj,$(kernel_src))
+	@mkdir -p $(@D)
+	$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) -ldnnl -lm
+
+$(BUILD)/lib/libpenstock-stages.so: $(call obj,$(stagelib_src)) $(BUILD)/lib/libpenstock.so $(BUILD)/lib/libpenstock-cpu.so
+	@mkdir -p $(@D)
+	$(CC) -shared -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -L$(BUILD)/lib -lpenstock -lpenstock-cpu -lxxhash -lm
+
+STAGE_LIBS = -L$(BUILD)/lib -lpenstock-stages -lpenstock -lpenstock-cpu -luring -ljansson -lxxhash -lm
+define stage_rule
+$(BUILD)/lib/penstock/stages/$(1).so: $(2) $(libs)
+	@mkdir -p $$(@D)
+	$(CC) -shared -o $$@ $$(filter %.o,$$^) $(ALL_LDFLAGS) $(RPATH_STAGE) $(STAGE_LIBS)
+endef
+$(foreach f,$(stage_files),$(eval $(call stage_rule,$(patsubst stages/%.c,%,$(f)),$(call obj,$(f)))))
+$(foreach d,$(stage_dirs),$(eval $(call stage_rule,$(d),$(call obj,$(sort $(wildcard stages/$(d)/*.c))))))
+
+$(BUILD)/bin/penstock: $(call obj,$(cmd_src)) $(libs)
+	@mkdir -p $(@D)
+	$(CC) -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) $(RPATH_BIN) $(STAGE_LIBS) $(CORE_LIBS)
+
+$(BUILD)/bin/penstock-%: $(BUILD)/obj/tools/penstock-%.o $(libs)
+	@mkdir -p $(@D)
+	$(CC) -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) $(RPATH_BIN) -L$(BUILD)/lib -lpenstock $(CORE_LIBS)
+
+# A test may #include the .c files it looks into; *_f64.c tests are compiled in double precision.
+$(BUILD)/tests/%: tests/%.c $(libs)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -MF $@.d $(if $(findstring _f64,$*),-DPST_REAL=double) -o $@ $< $(ALL_LDFLAGS) \
+	  -Wl,-rpath,$(abspath $(BUILD)/lib) $(STAGE_LIBS) $(CORE_LIBS) -lcmocka
+
+.PHONY: tests
+tests: $(tests_bin)
+
+.PHONY: deps deps-test
+deps:
+	@tools/install-deps
+deps-test:
+	@tools/install-deps --test
+
+.PHONY: run
+run: deps
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) tools/demo
+
+.PHONY: check
+check: deps-test
+	@$(MAKE) --no-print-directory all tests
+	@BUILD=$(BUILD) SAN=$(SAN) tests/run check
+
+.PHONY: accept
+accept: deps-test
+	@$(MAKE) --no-print-directory all tests
+	@BUILD=$(BUILD) tests/run accept
+
+format_src = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cu')
+.PHONY: format lint
+format:
+	@clang-format -i $(format_src)
+lint: deps-test
+	@BUILD=$(BUILD) tests/lint
+
+.PHONY: install
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/penstock/stages $(DESTDIR)$(PREFIX)/include/penstock $(DESTDIR)$(PREFIX)/share/penstock/pipelines
+	install -m755 $(BUILD)/bin/* $(DESTDIR)$(PREFIX)/bin
+	install -m755 $(libs) $(DESTDIR)$(PREFIX)/lib
+	install -m755 $(stage_so) $(DESTDIR)$(PREFIX)/lib/penstock/stages
+	install -m644 common/base.h common/error.h common/stage.h common/request.h common/minibatch.h stages/lib/*.h $(DESTDIR)$(PREFIX)/include/penstock
+	install -m644 pipelines/*.json $(DESTDIR)$(PREFIX)/share/penstock/pipelines
+
+.PHONY: clean help
+clean:
+	rm -rf build build-asan build-ubsan build-tsan
+help:
+	@echo 'make               build into build/ (SAN=asan|ubsan|tsan: into build-SAN/)'
+	@echo 'make run           install what is missing, build, make the demo dataset, train on it'
+	@echo 'make check         quick tests'
+	@echo 'make accept        long tests: real data, memory limits, a fresh root'
+	@echo 'make install PREFIX=DIR'
+	@echo 'make format lint clean'
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+.SECONDARY:

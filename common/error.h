@@ -1,0 +1,27 @@
+/* error.h: one message chain per thread. The place that knows the cause calls pst_fail; places above it
+ * that know more context call pst_wrap. Whoever shows it to a person calls pst_error_text. */
+#ifndef PST_ERROR_H
+#define PST_ERROR_H
+
+#include "base.h"
+
+PST_BEGIN_DECLS
+
+/* Sets this thread's message and returns rc, so that `return pst_fail(...)` reads well. */
+PST_API pst_rc pst_fail(pst_rc rc, const char *fmt, ...) PST_PRINTF(2, 3);
+
+/* The same with ": strerror(errno)" at its end; rc is PST_E_IO, or PST_E_NOMEM for ENOMEM. */
+PST_API pst_rc pst_fail_errno(const char *fmt, ...) PST_PRINTF(1, 2);
+
+/* Puts "context: " before this thread's message; returns rc unchanged. */
+PST_API pst_rc pst_wrap(pst_rc rc, const char *fmt, ...) PST_PRINTF(2, 3);
+
+/* The message of this thread's last failure; never NULL; valid until its next failure. */
+PST_API const char *pst_error_text(void);
+PST_API void pst_error_clear(void);
+
+/* "invalid argument", "I/O error", ...: the kind in words. */
+PST_API const char *pst_rc_name(pst_rc rc);
+
+PST_END_DECLS
+#endif

@@ -1,0 +1,65 @@
+/* store.h: a dataset on disk: a directory with dataset.json and .npy arrays whose data begins at byte
+ * 4096 (PST_PAGE), so that NumPy maps them and O_DIRECT and NVMe read them as they are.
+ * Owner: pst_dataset_open fills what the caller owns; pst_dataset_close releases it. Threads: an open
+ * dataset is read-only and may be shared. */
+#ifndef PST_STORE_H
+#define PST_STORE_H
+
+#include "../base.h"
+
+PST_BEGIN_DECLS
+
+enum pst_dtype { PST_F32, PST_F16, PST_BF16, PST_F64, PST_I32, PST_I64, PST_U8 };
+PST_API size_t pst_dtype_bytes(enum pst_dtype dtype);
+PST_API const char *pst_dtype_name(enum pst_dtype dtype); /* as dataset.json spells it: "float32" */
+/* PST_E_FORMAT for an unknown name. */
+PST_API PST_MUST_USE pst_rc pst_dtype_parse(const char *name, enum pst_dtype *out);
+
+/* One array file, not necessarily mapped. */
+struct pst_array {
+    char path[4096];
+    enum pst_dtype dtype;
+    int rank;         /* 1 or 2 */
+    int64_t shape[2]; /* as stored: rows, and columns including padding (1 when rank is 1) */
+    uint64_t data_at; /* byte where data begins */
+    uint64_t data_bytes;
+    const void *map; /* of the data; NULL until pst_array_map */
+    void *map_base;
+    size_t map_bytes;
+};
+
+/* Reads and checks the .npy header (versions 1 to 3, C order, little endian) against the file's size. */
+PST_API PST_MUST_USE pst_rc pst_array_open(struct pst_array *array, const char *path);
+PST_API PST_MUST_USE pst_rc pst_array_map(struct pst_array *array); /* read-only, shared */
+PST_API void pst_array_close(struct pst_array *array);
+
+struct pst_dataset {
+    char dir[4096];
+    char name[PST_NAME_MAX];
+    int64_t vertices, edges;
+    int64_t feature_dim;       /* columns that are data; 0: no features */
+    uint64_t stride_bytes;     /* from one feature row to the next */
+    int64_t classes;           /* 0: no labels */
+    struct pst_array indptr;   /* int64 (vertices + 1) */
+    struct pst_array indices;  /* int32 or int64 (edges) */
+    struct pst_array features; /* (vertices, stride); path empty if there are none */
+    struct pst_array labels;   /* int32 (vertices), -1 none; path empty if there are none */
+    struct pst_array split[3]; /* int64 ids: train, val, test; path empty if there are none */
+    char digest[17];           /* hex XXH3-64 of dataset.json: identifies plans and checkpoints */
+};
+enum { PST_TRAIN, PST_VAL, PST_TEST };
+
+/* Opens and checks dataset.json and every header (not the data: that is pst_dataset_verify). Maps all
+ * but features. All problems are told at once in the error text, one per line. */
+PST_API PST_MUST_USE pst_rc pst_dataset_open(struct pst_dataset *ds, const char *dir);
+PST_API void pst_dataset_close(struct pst_dataset *ds);
+
+/* Reads everything: checksums, monotone indptr, ids in range, finite features, labels, splits. */
+PST_API PST_MUST_USE pst_rc pst_dataset_verify(const char *dir, bool progress);
+
+/* Stride in bytes for rows of `dim` elements: whole sectors where the padding costs at most 1/8, a power
+ * of two that packs a sector where it costs as little, else unpadded. */
+PST_API uint64_t pst_stride_for(int64_t dim, enum pst_dtype dtype);
+
+PST_END_DECLS
+#endif

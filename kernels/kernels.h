@@ -1,0 +1,136 @@
+/* kernels.h: what a twin implements. kernels/cpu is the specification; kernels/cuda must agree with it:
+ * exactly for integers and sampling, within a stated tolerance for floats.
+ *
+ * Arrays are row-major and live where the twin computes. All work is put on the caller's queue (NULL on
+ * the CPU). Local positions are int32, global vertex ids int64. Functions assert on programmer errors and
+ * return PST_E_LIMIT when a sized output would overflow, leaving it unspecified. */
+#ifndef PST_KERNELS_H
+#define PST_KERNELS_H
+
+#include "../common/base.h"
+
+PST_BEGIN_DECLS
+
+#ifndef PST_REAL
+#define PST_REAL float /* the gradient test builds everything once more in double */
+#endif
+typedef PST_REAL pst_real;
+
+struct pst_queue; /* a CUDA stream; NULL on the CPU */
+
+/* In-neighbours: indices[indptr[v] .. indptr[v+1]) are the sources of edges into v. */
+struct pst_csc {
+    const int64_t *indptr; /* vertices + 1 */
+    const void *indices;   /* index_bytes each */
+    int index_bytes;       /* 4 or 8 */
+    int64_t vertices;
+    int64_t edges;
+};
+
+struct pst_sample_key {
+    uint64_t seed;
+    uint32_t epoch;
+    uint32_t hop;
+    uint64_t batch; /* within the epoch or the run; the caller's choice, but one number per batch */
+};
+
+/* Uniform in-neighbour sampling (GraphSAGE, Hamilton et al. 2017, section 3.1). For each of n vertices
+ * draws min(fanout, degree) distinct in-neighbours, or exactly `fanout` with repeats when replace (none
+ * if degree is 0); fanout -1 takes all. indptr: n+1, out: capacity ids. The draw of slot s of vertex v
+ * depends on (key, v, s) alone. */
+PST_API pst_rc pst_k_sample(struct pst_queue *q, const struct pst_csc *graph,
+                            const struct pst_sample_key *key, const int64_t *vertices, int64_t n, int fanout,
+                            bool replace, int32_t *indptr, int64_t *out, int64_t capacity);
+
+/* Fills perm[0..n) with a permutation of 0..n-1 that depends on (seed, epoch) alone. */
+PST_API void pst_k_shuffle(struct pst_queue *q, uint64_t seed, uint64_t epoch, int64_t *perm, int64_t n);
+
+/* Dedup and relabel: a hash table sized to the batch. `memory` has pst_k_dedup_bytes(max_ids) bytes and
+ * belongs to the caller. Newcomers are appended to vertices[*count..capacity) in order of first
+ * appearance; local[i] (if local is not NULL) gets the position of ids[i]. */
+struct pst_dedup;
+PST_API size_t pst_k_dedup_bytes(int64_t max_ids);
+PST_API struct pst_dedup *pst_k_dedup_init(void *memory, int64_t max_ids);
+PST_API void pst_k_dedup_reset(struct pst_queue *q, struct pst_dedup *table); /* O(1) on the CPU */
+PST_API pst_rc pst_k_dedup(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, int64_t n,
+                           int64_t *vertices, int64_t *count, int64_t capacity, int32_t *local);
+
+/* Hotness: counts[ids[i]] += 1. */
+PST_API void pst_k_count(struct pst_queue *q, const int64_t *ids, int64_t n, uint32_t *counts);
+
+/* Cache index: which vertices' rows are cached, and where. `memory` has pst_k_cache_bytes(n) bytes. */
+struct pst_cache;
+PST_API size_t pst_k_cache_bytes(int64_t n);
+PST_API struct pst_cache *pst_k_cache_init(void *memory, const int64_t *vertices, int64_t n);
+/* Splits ids in one pass: hit_pos/hit_row (position in ids, cache row), miss_pos; orders kept. */
+PST_API void pst_k_lookup(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids, int64_t n,
+                          int32_t *hit_pos, int32_t *hit_row, int64_t *hits, int32_t *miss_pos,
+                          int64_t *misses);
+
+/* dst row dst_pos[i] = src row src_row[i], row_bytes each, strides in bytes. NULL positions mean i. */
+PST_API void pst_k_gather(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,
+                          void *dst, uint64_t dst_stride, const int32_t *dst_pos, int64_t n,
+                          uint64_t row_bytes);
+
+/* C(M,N) = alpha op(A) op(B) + beta C, leading dimensions in elements; threads: 1.. */
+PST_API void pst_k_gemm(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+                        pst_real alpha, const pst_real *a, int64_t lda, const pst_real *b, int64_t ldb,
+                        pst_real beta, pst_real *c, int64_t ldc, int threads);
+
+/* Mean aggregation over a block: out(dsts,dim)[d] = mean of in[indices[e]], zero without neighbours. */
+PST_API void pst_k_mean(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
+                        const pst_real *in, int64_t ld_in, pst_real *out, int64_t ld_out, int64_t dim);
+/* Its gradient: grad_in[indices[e]] += grad_out[d] / degree(d). */
+PST_API void pst_k_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
+                             const pst_real *grad_out, int64_t ld_out, pst_real *grad_in, int64_t ld_in,
+                             int64_t dim);
+
+/* Dropout keys belong to the whole batch: (seed, epoch, batch, layer, global vertex, column). */
+struct pst_dropout {
+    uint64_t seed;
+    uint32_t epoch;
+    uint32_t layer;
+    uint64_t batch;
+    float rate; /* 0: off */
+};
+
+/* In place, one pass: x = dropout(relu(x + bias)); bias may be NULL; vertices(n) are global ids. */
+PST_API void pst_k_bias_relu_dropout(struct pst_queue *q, pst_real *x, int64_t ld, const pst_real *bias,
+                                     const int64_t *vertices, int64_t n, int64_t dim, bool relu,
+                                     const struct pst_dropout *drop);
+/* grad(n,dim) in place from y, the forward output; grad_bias(dim) += column sums (NULL: not wanted). */
+PST_API void pst_k_bias_relu_dropout_grad(struct pst_queue *q, pst_real *grad, int64_t ld_grad,
+                                          const pst_real *y, int64_t ld_y, const int64_t *vertices, int64_t n,
+                                          int64_t dim, bool relu, const struct pst_dropout *drop,
+                                          pst_real *grad_bias);
+
+/* Normalisation over a row (layer norm) or over rows (batch norm), eps 1e-5. mean/rstd: n or dim. */
+PST_API void pst_k_layer_norm(struct pst_queue *q, pst_real *x, int64_t ld, int64_t n, int64_t dim,
+                              const pst_real *gain, const pst_real *shift, pst_real *xhat, pst_real *rstd);
+PST_API void pst_k_layer_norm_grad(struct pst_queue *q, pst_real *grad, int64_t ld, int64_t n, int64_t dim,
+                                   const pst_real *gain, const pst_real *xhat, const pst_real *rstd,
+                                   pst_real *grad_gain, pst_real *grad_shift);
+PST_API void pst_k_batch_norm(struct pst_queue *q, pst_real *x, int64_t ld, int64_t n, int64_t dim,
+                              const pst_real *gain, const pst_real *shift, pst_real *xhat, pst_real *rstd,
+                              pst_real *running_mean, pst_real *running_var, pst_real momentum);
+PST_API void pst_k_batch_norm_grad(struct pst_queue *q, pst_real *grad, int64_t ld, int64_t n, int64_t dim,
+                                   const pst_real *gain, const pst_real *xhat, const pst_real *rstd,
+                                   pst_real *grad_gain, pst_real *grad_shift);
+
+/* Softmax cross-entropy over rows with label >= 0: *loss += sum of -log p / normaliser; *correct counts
+ * argmax hits, *counted rows; grad (NULL: not wanted) = (softmax - onehot) / normaliser, zero for others. */
+PST_API void pst_k_softmax_xent(struct pst_queue *q, const pst_real *logits, int64_t ld,
+                                const int32_t *labels, int64_t n, int64_t classes, double normaliser,
+                                pst_real *grad, int64_t ld_grad, double *loss, int64_t *correct,
+                                int64_t *counted);
+
+struct pst_adam {
+    double rate, beta1, beta2, eps, weight_decay; /* decay is L2, added to the gradient */
+    int64_t step;                                 /* 1 at the first call */
+};
+/* One Adam step (Kingma & Ba 2015, algorithm 1) over n parameters. */
+PST_API void pst_k_adam(struct pst_queue *q, const struct pst_adam *opt, pst_real *w, const pst_real *g,
+                        pst_real *m, pst_real *v, int64_t n);
+
+PST_END_DECLS
+#endif
