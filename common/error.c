@@ -44,7 +44,8 @@ pst_rc pst_wrap(pst_rc rc, const char *fmt, ...)
     va_end(ap);
     if (n < 0 || n >= ERROR_TEXT_MAX - 2)
         return rc;
-    (void)snprintf(text + n, sizeof text - (size_t)n, ": %s", error_text);
+    /* the cause matters less than the whole chain fitting, so it is what gets cut */
+    (void)snprintf(text + n, sizeof text - (size_t)n, ": %.*s", ERROR_TEXT_MAX - 3 - n, error_text);
     memcpy(error_text, text, sizeof text);
     return rc;
 }
