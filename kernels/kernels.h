@@ -34,10 +34,13 @@ struct pst_sample_key {
     uint64_t batch; /* within the epoch or the run; the caller's choice, but one number per batch */
 };
 
+#define PST_FANOUT_MAX 4096 /* slots of one vertex: its hash set lives on a thread's stack; more is -1 */
+
 /* Uniform in-neighbour sampling (GraphSAGE, Hamilton et al. 2017, section 3.1). For each of n vertices
  * draws min(fanout, degree) distinct in-neighbours, or exactly `fanout` with repeats when replace (none
- * if degree is 0); fanout -1 takes all. indptr: n+1, out: capacity ids. The draw of slot s of vertex v
- * depends on (key, v, s) alone. */
+ * if degree is 0); fanout -1 takes all, in order, as does a fanout of at least the degree. indptr: n+1, out:
+ * capacity ids. The draw of slot s of vertex v depends on (key, v, s) alone. PST_E_FORMAT: the graph's indptr
+ * or indices are out of range. */
 PST_API pst_rc pst_k_sample(struct pst_queue *q, const struct pst_csc *graph,
                             const struct pst_sample_key *key, const int64_t *vertices, int64_t n, int fanout,
                             bool replace, int32_t *indptr, int64_t *out, int64_t capacity);

@@ -1,0 +1,100 @@
+/* dedup.c: dedup and relabel (kernels.h). Open addressing with linear probing, at most half full. An entry
+ * counts only if it bears the table's current stamp, so a reset is one increment. */
+#include "../kernels.h"
+
+#include <string.h>
+
+enum { AHEAD = 12 }; /* ids ahead whose entry is fetched */
+
+struct entry {
+    int64_t id;
+    int32_t position;
+    uint32_t stamp;
+};
+
+struct pst_dedup {
+    int64_t max_ids;
+    int64_t used;
+    uint32_t stamp;
+    int shift; /* 64 - log2(places) */
+    uint64_t mask;
+    struct entry *entries;
+};
+
+static int places_log2(int64_t max_ids)
+{
+    int log2 = 4;
+    while ((int64_t)1 << log2 < 2 * max_ids)
+        log2++;
+    return log2;
+}
+
+size_t pst_k_dedup_bytes(int64_t max_ids)
+{
+    assert(max_ids >= 0 && max_ids <= INT32_MAX);
+    return sizeof(struct pst_dedup) + PST_CACHE_LINE + (sizeof(struct entry) << places_log2(max_ids));
+}
+
+struct pst_dedup *pst_k_dedup_init(void *memory, int64_t max_ids)
+{
+    struct pst_dedup *table = memory;
+    assert((uintptr_t)memory % _Alignof(struct pst_dedup) == 0);
+    const int log2 = places_log2(max_ids);
+    table->max_ids = max_ids;
+    table->used = 0;
+    table->stamp = 1;
+    table->shift = 64 - log2;
+    table->mask = ((uint64_t)1 << log2) - 1;
+    table->entries = (struct entry *)pst_align_up((uint64_t)(uintptr_t)(table + 1), PST_CACHE_LINE);
+    memset(table->entries, 0, sizeof(struct entry) << log2);
+    return table;
+}
+
+void pst_k_dedup_reset(struct pst_queue *q, struct pst_dedup *table)
+{
+    assert(q == NULL);
+    (void)q;
+    table->used = 0;
+    if (++table->stamp == 0) { /* after 2^32 batches old stamps would come back to life */
+        memset(table->entries, 0, (table->mask + 1) * sizeof(struct entry));
+        table->stamp = 1;
+    }
+}
+
+static uint64_t home(const struct pst_dedup *table, int64_t id)
+{
+    return ((uint64_t)id * 0x9E3779B97F4A7C15ull) >> table->shift;
+}
+
+/* The place of id, or the empty place where it belongs. */
+static struct entry *find(struct pst_dedup *table, int64_t id)
+{
+    for (uint64_t at = home(table, id);; at++) {
+        struct entry *entry = &table->entries[at & table->mask];
+        if (entry->stamp != table->stamp || entry->id == id)
+            return entry;
+    }
+}
+
+pst_rc pst_k_dedup(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, int64_t n,
+                   int64_t *vertices, int64_t *count, int64_t capacity, int32_t *local)
+{
+    assert(q == NULL && n >= 0 && *count >= 0);
+    (void)q;
+    const int64_t limit = pst_min_i64(capacity, INT32_MAX);
+    for (int64_t i = 0; i < n; i++) {
+        if (i + AHEAD < n)
+            __builtin_prefetch(&table->entries[home(table, ids[i + AHEAD])]);
+        struct entry *entry = find(table, ids[i]);
+        if (entry->stamp != table->stamp) {
+            if (table->used == table->max_ids || *count >= limit)
+                return PST_E_LIMIT;
+            *entry = (struct entry){ids[i], (int32_t)*count, table->stamp};
+            table->used++;
+            vertices[(*count)++] = ids[i];
+        }
+        if (local)
+            local[i] = entry->position;
+    }
+    return PST_OK;
+}

@@ -1,0 +1,27 @@
+/* gather.c: rows from where they are cached to where they are wanted (kernels.h). */
+#include "../kernels.h"
+
+#include <string.h>
+
+enum {
+    AHEAD_ROWS = 4,    /* rows ahead that are fetched */
+    AHEAD_BYTES = 512, /* of each: past that the hardware's own prefetcher has caught on */
+};
+
+void pst_k_gather(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,
+                  void *dst, uint64_t dst_stride, const int32_t *dst_pos, int64_t n, uint64_t row_bytes)
+{
+    assert(q == NULL && n >= 0 && n <= INT32_MAX);
+    (void)q;
+    const uint64_t fetch = row_bytes < AHEAD_BYTES ? row_bytes : AHEAD_BYTES;
+    for (int64_t i = 0; i < n; i++) {
+        if (src_row && i + AHEAD_ROWS < n) {
+            const char *next = (const char *)src + (uint64_t)src_row[i + AHEAD_ROWS] * src_stride;
+            for (uint64_t at = 0; at < fetch; at += PST_CACHE_LINE)
+                __builtin_prefetch(next + at);
+        }
+        const uint64_t from = (uint64_t)(src_row ? src_row[i] : i);
+        const uint64_t to = (uint64_t)(dst_pos ? dst_pos[i] : i);
+        memcpy((char *)dst + to * dst_stride, (const char *)src + from * src_stride, row_bytes);
+    }
+}

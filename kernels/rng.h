@@ -1,0 +1,91 @@
+/* rng.h: counter-based random numbers, the same on host and device. A number is a pure function of what it
+ * is for, so that any thread of any process on any device draws the same one. No state, no owner.
+ *
+ * The generator is Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3",
+ * SC 2011, section 3.3. */
+#ifndef PST_RNG_H
+#define PST_RNG_H
+
+#include "../common/base.h"
+
+#ifdef __CUDACC__
+#define PST_HD __host__ __device__ __forceinline__
+#else
+#define PST_HD inline __attribute__((always_inline))
+#endif
+
+struct pst_philox {
+    uint32_t word[4];
+};
+
+static PST_HD struct pst_philox pst_philox(struct pst_philox counter, uint32_t key0, uint32_t key1)
+{
+    for (int round = 0; round < 10; round++) {
+        const uint64_t p0 = (uint64_t)0xD2511F53u * counter.word[0];
+        const uint64_t p1 = (uint64_t)0xCD9E8D57u * counter.word[2];
+        counter.word[0] = (uint32_t)(p1 >> 32) ^ counter.word[1] ^ key0;
+        counter.word[2] = (uint32_t)(p0 >> 32) ^ counter.word[3] ^ key1;
+        counter.word[1] = (uint32_t)p1;
+        counter.word[3] = (uint32_t)p0;
+        key0 += 0x9E3779B9u;
+        key1 += 0xBB67AE85u;
+    }
+    return counter;
+}
+
+/* What random numbers are for: streams of different uses never meet. */
+enum pst_rng_use {
+    PST_RNG_SAMPLE = 1,  /* index: hop */
+    PST_RNG_DROPOUT = 2, /* index: layer */
+    PST_RNG_SHUFFLE = 3,
+    PST_RNG_INIT = 4, /* index: tensor */
+};
+
+/* One family of numbers: all that is constant over a kernel call, folded into 96 bits. */
+struct pst_stream {
+    uint32_t key[2];
+    uint32_t salt;
+};
+
+static PST_HD struct pst_stream pst_stream_of(enum pst_rng_use use, uint64_t seed, uint32_t epoch,
+                                              uint64_t batch, uint32_t index)
+{
+    assert(index < (1u << 24));
+    const struct pst_philox in = {
+        {epoch, (uint32_t)batch, (uint32_t)(batch >> 32), ((uint32_t)use << 24) | index}};
+    const struct pst_philox out = pst_philox(in, (uint32_t)seed, (uint32_t)(seed >> 32));
+    const struct pst_stream stream = {{out.word[0], out.word[1]}, out.word[2]};
+    return stream;
+}
+
+/* 128 bits for (item, block): a vertex and a group of slots or columns. */
+static PST_HD struct pst_philox pst_draw(const struct pst_stream *stream, uint64_t item, uint32_t block)
+{
+    const struct pst_philox in = {{(uint32_t)item, (uint32_t)(item >> 32), block, stream->salt}};
+    return pst_philox(in, stream->key[0], stream->key[1]);
+}
+
+/* The high 64 bits of a product: maps 64 random bits to 0..bound-1 with a bias below bound / 2^64. */
+static PST_HD uint64_t pst_bounded(uint64_t bits, uint64_t bound)
+{
+#ifdef __CUDA_ARCH__
+    return __umul64hi(bits, bound);
+#else
+    __extension__ typedef unsigned __int128 wide;
+    return (uint64_t)(((wide)bits * bound) >> 64);
+#endif
+}
+
+/* The 64 bits of slot 0 or 1 of a draw. */
+static PST_HD uint64_t pst_draw_u64(const struct pst_philox *draw, int half)
+{
+    return draw->word[2 * half] | ((uint64_t)draw->word[2 * half + 1] << 32);
+}
+
+/* A real in [0, 1) from 32 bits. */
+static PST_HD double pst_unit(uint32_t bits)
+{
+    return (double)bits * (1.0 / 4294967296.0);
+}
+
+#endif
