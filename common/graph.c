@@ -1,0 +1,440 @@
+#include "graph.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "builtin.h"
+
+static const struct pst_port_desc *out_port(const struct pst_pipeline *pl, const struct pst_link_spec *link)
+{
+    return &pl->stages[link->from].caps.desc->ports[link->from_port];
+}
+
+static const struct pst_port_desc *in_port(const struct pst_pipeline *pl, const struct pst_link_spec *link)
+{
+    return &pl->stages[link->to].caps.desc->ports[link->to_port];
+}
+
+bool pst_link_oneshot(const struct pst_pipeline *pl, const struct pst_link_spec *link)
+{
+    return (out_port(pl, link)->flags & PST_PORT_ONESHOT) != 0;
+}
+
+static void link_error(const struct pst_pipeline *pl, struct pst_diag *diag, const struct pst_link_spec *link,
+                       const char *member, const char *fmt, ...) PST_PRINTF(5, 6);
+static void link_error(const struct pst_pipeline *pl, struct pst_diag *diag, const struct pst_link_spec *link,
+                       const char *member, const char *fmt, ...)
+{
+    char text[900], path[64];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    (void)snprintf(path, sizeof path, "links[%d]%s", link->index, member);
+    pst_json_error(&pl->doc, diag, path, "%s", text);
+}
+
+static bool list_has(const char *list, const char *word)
+{
+    size_t len = strlen(word);
+    for (const char *at = list; at && *at;) {
+        size_t part = strcspn(at, ",");
+        if (part == len && strncmp(at, word, len) == 0)
+            return true;
+        at += part + (at[part] == ',');
+    }
+    return false;
+}
+
+static bool same_or_any(const char *a, const char *b)
+{
+    return !a || !b || strcmp(a, "any") == 0 || strcmp(b, "any") == 0 || strcmp(a, b) == 0;
+}
+
+/* ---- links one by one ---------------------------------------------------------------------------- */
+
+static void check_link(const struct pst_pipeline *pl, struct pst_diag *diag, const struct pst_link_spec *link)
+{
+    const struct pst_port_desc *out = out_port(pl, link), *in = in_port(pl, link);
+    if ((out->flags & PST_PORT_ONESHOT) != (in->flags & PST_PORT_ONESHOT)) {
+        link_error(pl, diag, link, "", "%s is %s and %s is %s: they cannot be linked", out->name,
+                   out->flags & PST_PORT_ONESHOT ? "one-shot" : "a stream", in->name,
+                   in->flags & PST_PORT_ONESHOT ? "one-shot" : "a stream");
+        return;
+    }
+    if (!same_or_any(out->type, in->type))
+        link_error(pl, diag, link, "", "%s.%s carries %s, %s.%s expects %s", pl->stages[link->from].name,
+                   out->name, out->type, pl->stages[link->to].name, in->name, in->type);
+    else if (!same_or_any(out->dtype, in->dtype))
+        link_error(pl, diag, link, "", "%s.%s carries %s elements, %s.%s expects %s",
+                   pl->stages[link->from].name, out->name, out->dtype, pl->stages[link->to].name, in->name,
+                   in->dtype);
+    else if (out->rank >= 0 && in->rank >= 0 && out->rank != in->rank)
+        link_error(pl, diag, link, "", "%s.%s carries %d dimensions, %s.%s expects %d",
+                   pl->stages[link->from].name, out->name, out->rank, pl->stages[link->to].name, in->name,
+                   in->rank);
+    char kind[32];
+    (void)snprintf(kind, sizeof kind, "%s", pl->stages[link->to].device);
+    kind[strcspn(kind, ":")] = '\0';
+    if (!list_has(in->memory, kind))
+        link_error(pl, diag, link, ".to", "%s.%s cannot work on %s memory (it takes %s)",
+                   pl->stages[link->to].name, in->name, kind, in->memory);
+    if (link->slots && (out->forwards || (out->flags & PST_PORT_ONESHOT)))
+        link_error(pl, diag, link, ".slots", "slots are given where a route begins, and %s.%s %s",
+                   pl->stages[link->from].name, out->name,
+                   out->forwards ? "passes on the slots of its input" : "is one-shot");
+    for (const struct pst_link_spec *other = pl->links; other < link; other++) {
+        if (other->to == link->to && other->to_port == link->to_port)
+            link_error(pl, diag, link, ".to", "%s.%s is already linked, at line %d",
+                       pl->stages[link->to].name, in->name,
+                       pst_json_line(&pl->doc, "links") > 0 ? other->index + 1 : 0);
+        if (other->slots && link->slots && other->from == link->from && other->from_port == link->from_port &&
+            other->slots != link->slots)
+            link_error(pl, diag, link, ".slots", "the same route was given %d slots before", other->slots);
+    }
+}
+
+static void check_unlinked(const struct pst_pipeline *pl, struct pst_diag *diag, int s)
+{
+    const struct pst_stage_desc *desc = pl->stages[s].caps.desc;
+    for (int p = 0; desc && p < pst_desc_ports(desc); p++) {
+        const struct pst_port_desc *port = &desc->ports[p];
+        bool linked = false;
+        for (int l = 0; l < pl->nlinks; l++)
+            linked = linked || (port->dir == PST_IN ? pl->links[l].to == s && pl->links[l].to_port == p
+                                                    : pl->links[l].from == s && pl->links[l].from_port == p);
+        if (linked || (port->flags & (PST_PORT_OPTIONAL | (port->dir == PST_OUT ? PST_PORT_ONESHOT : 0))))
+            continue;
+        char path[PST_JSON_PATH_MAX];
+        (void)snprintf(path, sizeof path, "stages.%s", pl->stages[s].name);
+        pst_json_error(&pl->doc, diag, path, "its %s \"%s\" is not linked (%s)",
+                       port->dir == PST_IN ? "input" : "output", port->name, port->help);
+    }
+}
+
+/* ---- loops --------------------------------------------------------------------------------------- */
+
+/* Depth-first: state 0 unseen, 1 on the way, 2 done. Back links do not count. */
+static void visit(const struct pst_pipeline *pl, struct pst_diag *diag, int s, char *state)
+{
+    state[s] = 1;
+    for (int l = 0; l < pl->nlinks; l++) {
+        const struct pst_link_spec *link = &pl->links[l];
+        if (link->from != s || link->back)
+            continue;
+        if (state[link->to] == 1)
+            link_error(
+                pl, diag, link, "",
+                "closes a loop from %s back to %s: mark it \"back\": true if %s can go on without its answer",
+                pl->stages[s].name, pl->stages[link->to].name, pl->stages[link->to].name);
+        else if (state[link->to] == 0)
+            visit(pl, diag, link->to, state);
+    }
+    state[s] = 2;
+}
+
+static bool reaches(const struct pst_pipeline *pl, int from, int to, int depth)
+{
+    if (from == to)
+        return true;
+    for (int l = 0; l < pl->nlinks && depth < PST_STAGES_MAX; l++)
+        if (pl->links[l].from == from && !pl->links[l].back && reaches(pl, pl->links[l].to, to, depth + 1))
+            return true;
+    return false;
+}
+
+static void check_loops(const struct pst_pipeline *pl, struct pst_diag *diag)
+{
+    char state[PST_STAGES_MAX + PST_LINKS_MAX] = {0};
+    size_t before = diag->count;
+    for (int s = 0; s < pl->nstages; s++)
+        if (state[s] == 0)
+            visit(pl, diag, s, state);
+    if (diag->count > before)
+        return;
+    for (int l = 0; l < pl->nlinks; l++)
+        if (pl->links[l].back && !reaches(pl, pl->links[l].to, pl->links[l].from, 0))
+            link_error(pl, diag, &pl->links[l], ".back", "is marked back but closes no loop");
+}
+
+/* ---- routes -------------------------------------------------------------------------------------- */
+
+static void follow(const struct pst_pipeline *pl, struct pst_route *route, int stage, int port)
+{
+    for (int l = 0; l < pl->nlinks; l++) {
+        const struct pst_link_spec *link = &pl->links[l];
+        if (link->from != stage || link->from_port != port || route->borrowers == PST_BORROWERS_MAX)
+            continue;
+        bool seen = false;
+        for (int b = 0; b < route->borrowers; b++)
+            seen = seen || (route->borrower_stage[b] == link->to && route->borrower_port[b] == link->to_port);
+        if (seen)
+            continue;
+        route->borrower_stage[route->borrowers] = link->to;
+        route->borrower_port[route->borrowers++] = link->to_port;
+        const struct pst_stage_desc *desc = pl->stages[link->to].caps.desc;
+        for (int p = 0; p < pst_desc_ports(desc); p++)
+            if (desc->ports[p].dir == PST_OUT &&
+                pst_port_forwards(&desc->ports[p], desc->ports[link->to_port].name))
+                follow(pl, route, link->to, p);
+    }
+}
+
+/* A copy has its original's number of slots, so that neither side waits on the other's size. */
+static int route_slots(const struct pst_pipeline *pl, int stage, int port)
+{
+    int slots = 0;
+    for (int l = 0; l < pl->nlinks; l++)
+        if (pl->links[l].from == stage && pl->links[l].from_port == port && pl->links[l].slots)
+            slots = pl->links[l].slots;
+    return slots ? slots : PST_SLOTS_DEFAULT;
+}
+
+static bool derive(struct pst_graph *graph, const struct pst_pipeline *pl)
+{
+    memset(graph, 0, sizeof *graph);
+    for (int s = 0; s < pl->nstages; s++) {
+        const struct pst_stage_desc *desc = pl->stages[s].caps.desc;
+        for (int p = 0; desc && p < pst_desc_ports(desc); p++) {
+            const struct pst_port_desc *port = &desc->ports[p];
+            if (port->dir != PST_OUT || port->forwards || (port->flags & PST_PORT_ONESHOT))
+                continue;
+            if (graph->nroutes == PST_ROUTES_MAX)
+                return false;
+            struct pst_route *route = &graph->routes[graph->nroutes];
+            *route = (struct pst_route){.stage = s, .port = p, .copy_of = -1, .slots = route_slots(pl, s, p)};
+            (void)snprintf(route->device, sizeof route->device, "%s", pl->stages[s].device);
+            follow(pl, route, s, p);
+            if (route->borrowers > 0)
+                graph->nroutes++;
+        }
+    }
+    for (int r = 0; r < graph->nroutes; r++) {
+        struct pst_route *route = &graph->routes[r];
+        if (pl->stages[route->stage].caps.desc != pst_builtin(PST_COPY_STAGE))
+            continue;
+        for (int q = 0; q < graph->nroutes; q++)
+            for (int b = 0; b < graph->routes[q].borrowers; b++)
+                if (graph->routes[q].borrower_stage[b] == route->stage)
+                    route->copy_of = q;
+    }
+    return true;
+}
+
+bool pst_link_carries(const struct pst_graph *graph, int r, const struct pst_pipeline *pl,
+                      const struct pst_link_spec *link)
+{
+    const struct pst_route *route = &graph->routes[r];
+    if (route->stage == link->from && route->port == link->from_port)
+        return true;
+    const struct pst_stage_desc *desc = pl->stages[link->from].caps.desc;
+    for (int b = 0; b < route->borrowers; b++)
+        if (route->borrower_stage[b] == link->from &&
+            pst_port_forwards(&desc->ports[link->from_port], desc->ports[route->borrower_port[b]].name))
+            return true;
+    return false;
+}
+
+/* A stage that may keep h slots before it lets one go blocks at most h - 1 of them for ever; one more
+ * than the sum over all such stages is enough for something to move. */
+static void check_capacity(const struct pst_pipeline *pl, struct pst_diag *diag,
+                           const struct pst_route *route)
+{
+    int need = 1;
+    char who[256] = "";
+    for (int b = -1; b < route->borrowers; b++) {
+        int s = b < 0 ? route->stage : route->borrower_stage[b],
+            p = b < 0 ? route->port : route->borrower_port[b];
+        int hold = pst_port_hold(&pl->stages[s], &pl->stages[s].caps.desc->ports[p]);
+        need += (hold - 1) * pl->stages[s].instances;
+        if (hold > 1)
+            (void)snprintf(who + strlen(who), sizeof who - strlen(who), "%s%s keeps up to %d",
+                           who[0] ? ", " : "", pl->stages[s].name, hold * pl->stages[s].instances);
+    }
+    if (route->slots >= need)
+        return;
+    char path[PST_JSON_PATH_MAX];
+    (void)snprintf(path, sizeof path, "stages.%s", pl->stages[route->stage].name);
+    for (int l = 0; l < pl->nlinks; l++)
+        if (pl->links[l].from == route->stage && pl->links[l].from_port == route->port &&
+            pl->links[l].index >= 0)
+            (void)snprintf(path, sizeof path, "links[%d].slots", pl->links[l].index);
+    pst_json_error(&pl->doc, diag, path, "%d slots would deadlock: %s; give at least %d", route->slots, who,
+                   need);
+}
+
+/* Two stages that both change a slot must not hold it at the same time, that is, on parallel branches. */
+static void check_writers(const struct pst_pipeline *pl, struct pst_diag *diag, const struct pst_route *route)
+{
+    for (int a = 0; a < route->borrowers; a++)
+        for (int b = a + 1; b < route->borrowers; b++) {
+            int sa = route->borrower_stage[a], sb = route->borrower_stage[b];
+            const struct pst_port_desc *pa = &pl->stages[sa].caps.desc->ports[route->borrower_port[a]];
+            const struct pst_port_desc *pb = &pl->stages[sb].caps.desc->ports[route->borrower_port[b]];
+            bool one_writes = (pa->flags | pb->flags) & PST_PORT_WRITES;
+            if (!one_writes || sa == sb || reaches(pl, sa, sb, 0) || reaches(pl, sb, sa, 0))
+                continue;
+            char path[PST_JSON_PATH_MAX];
+            int writer = pa->flags & PST_PORT_WRITES ? sa : sb;
+            (void)snprintf(path, sizeof path, "stages.%s", pl->stages[writer].name);
+            pst_json_error(&pl->doc, diag, path,
+                           "changes slots that %s holds at the same time: put it before the fan-out",
+                           pl->stages[writer == sa ? sb : sa].name);
+        }
+}
+
+static void check_route(const struct pst_pipeline *pl, struct pst_diag *diag, const struct pst_route *route)
+{
+    const struct pst_stage_spec *origin = &pl->stages[route->stage];
+    const struct pst_port_desc *port = &origin->caps.desc->ports[route->port];
+    check_capacity(pl, diag, route);
+    check_writers(pl, diag, route);
+    for (int b = 0; b < route->borrowers && pst_condition(origin, port->splits_if); b++) {
+        const struct pst_stage_spec *stage = &pl->stages[route->borrower_stage[b]];
+        const struct pst_port_desc *in = &stage->caps.desc->ports[route->borrower_port[b]];
+        if (!pst_condition(stage, in->whole_if))
+            continue;
+        char path[PST_JSON_PATH_MAX];
+        (void)snprintf(path, sizeof path, "stages.%s.params", stage->name);
+        pst_json_error(&pl->doc, diag, path,
+                       "with %s it needs whole batches, but %s may split them (%s): change one of the two",
+                       in->whole_if, origin->name, port->splits_if);
+    }
+}
+
+static void check_instances(const struct pst_pipeline *pl, struct pst_diag *diag)
+{
+    int total = 0;
+    for (int s = 0; s < pl->nstages; s++)
+        total += pl->stages[s].instances;
+    if (total > PST_STAGES_MAX)
+        pst_json_error(&pl->doc, diag, "stages", "%d instances in all, at most %d are allowed", total,
+                       PST_STAGES_MAX);
+}
+
+void pst_graph_check(struct pst_pipeline *pl, struct pst_diag *diag)
+{
+    check_instances(pl, diag);
+    for (int s = 0; s < pl->nstages; s++)
+        if (!pl->stages[s].caps.desc)
+            return; /* a stage is unknown: what follows would only echo that */
+    for (int l = 0; l < pl->nlinks; l++)
+        check_link(pl, diag, &pl->links[l]);
+    for (int s = 0; s < pl->nstages; s++)
+        check_unlinked(pl, diag, s);
+    check_loops(pl, diag);
+    struct pst_graph *graph = malloc(sizeof *graph);
+    if (!graph || !derive(graph, pl))
+        pst_json_error(&pl->doc, diag, "links", "more than %d routes", PST_ROUTES_MAX);
+    for (int r = 0; graph && r < graph->nroutes; r++)
+        check_route(pl, diag, &graph->routes[r]);
+    free(graph);
+}
+
+/* ---- devices ------------------------------------------------------------------------------------- */
+
+/* from -> to becomes from -> copy -> to, the copy on to's device. */
+static bool insert_copy(struct pst_pipeline *pl, int l, struct pst_diag *diag)
+{
+    struct pst_link_spec *link = &pl->links[l];
+    if (pl->nstages >= PST_STAGES_MAX || pl->nlinks >= 2 * PST_LINKS_MAX) {
+        link_error(pl, diag, link, "", "too many links cross devices");
+        return false;
+    }
+    struct pst_stage_spec *copy = &pl->stages[pl->nstages];
+    memset(copy, 0, sizeof *copy);
+    if (pst_caps_load(&copy->caps, PST_COPY_STAGE, NULL) != PST_OK) {
+        link_error(pl, diag, link, "", "%s", pst_error_text());
+        return false;
+    }
+    (void)snprintf(copy->name, sizeof copy->name, "copy-%d", link->index);
+    (void)snprintf(copy->device, sizeof copy->device, "%s", pl->stages[link->to].device);
+    if (strcmp(pl->stages[link->from].group, pl->stages[link->to].group) == 0)
+        (void)snprintf(copy->group, sizeof copy->group, "%s", pl->stages[link->to].group);
+    copy->params = json_object();
+    copy->instances = 1;
+    pl->links[pl->nlinks++] = (struct pst_link_spec){.from = pl->nstages,
+                                                     .from_port = pst_desc_port(copy->caps.desc, "out"),
+                                                     .to = link->to,
+                                                     .to_port = link->to_port,
+                                                     .slots = 0,
+                                                     .back = link->back,
+                                                     .index = link->index};
+    link->to = pl->nstages++;
+    link->to_port = pst_desc_port(copy->caps.desc, "in");
+    return true;
+}
+
+static bool carries_one_route(const struct pst_graph *graph, const struct pst_pipeline *pl,
+                              const struct pst_link_spec *link)
+{
+    int routes = 0;
+    for (int r = 0; r < graph->nroutes; r++)
+        routes += pst_link_carries(graph, r, pl, link);
+    return routes <= 1;
+}
+
+bool pst_graph_build(struct pst_graph *graph, struct pst_pipeline *pl, struct pst_diag *diag)
+{
+    if (!derive(graph, pl))
+        return false;
+    int given = pl->nlinks;
+    for (int l = 0; l < given; l++) {
+        struct pst_link_spec *link = &pl->links[l];
+        if (strcmp(pl->stages[link->from].device, pl->stages[link->to].device) == 0 ||
+            pst_link_oneshot(pl, link))
+            continue;
+        if (!carries_one_route(graph, pl, link)) {
+            link_error(pl, diag, link, "",
+                       "carries several routes and so cannot cross from %s to %s: place both on one",
+                       pl->stages[link->from].device, pl->stages[link->to].device);
+            return false;
+        }
+        if (!insert_copy(pl, l, diag))
+            return false;
+    }
+    if (pl->nlinks == given)
+        return true;
+    if (!derive(graph, pl))
+        return false;
+    for (int pass = 0; pass < graph->nroutes; pass++) /* a copy may be of a copy */
+        for (int r = 0; r < graph->nroutes; r++)
+            if (graph->routes[r].copy_of >= 0)
+                graph->routes[r].slots = graph->routes[graph->routes[r].copy_of].slots;
+    return true;
+}
+
+/* ---- drawing ------------------------------------------------------------------------------------- */
+
+void pst_graph_mermaid(const struct pst_graph *graph, const struct pst_pipeline *pl, FILE *out)
+{
+    fprintf(out, "flowchart LR\n");
+    for (int s = 0; s < pl->nstages; s++) {
+        const struct pst_stage_spec *stage = &pl->stages[s];
+        fprintf(out, "    s%d[\"%s<br/>%s on %s", s, stage->name, stage->caps.run, stage->device);
+        if (stage->instances > 1)
+            fprintf(out, " x%d", stage->instances);
+        if (stage->group[0])
+            fprintf(out, "<br/>group %s", stage->group);
+        fprintf(out, "\"]\n");
+    }
+    for (int l = 0; l < pl->nlinks; l++) {
+        const struct pst_link_spec *link = &pl->links[l];
+        fprintf(out, "    s%d %s|\"%s", link->from,
+                pst_link_oneshot(pl, link) ? "-.->"
+                : link->back               ? "==>"
+                                           : "-->",
+                out_port(pl, link)->name);
+        for (int r = 0; r < graph->nroutes; r++)
+            if (pst_link_carries(graph, r, pl, link))
+                fprintf(out, " (route %d, %d slots%s)", r, graph->routes[r].slots,
+                        graph->routes[r].copy_of >= 0 ? ", copied" : "");
+        fprintf(out, "%s\"| s%d\n", link->back ? ", back" : "", link->to);
+    }
+    for (int r = 0; r < graph->nroutes; r++) {
+        const struct pst_route *route = &graph->routes[r];
+        fprintf(out, "    s%d -. \"route %d home\" .-> s%d\n", route->borrower_stage[route->borrowers - 1], r,
+                route->stage);
+    }
+}
