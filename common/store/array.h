@@ -1,0 +1,36 @@
+/* array.h: writes one array file in a stream, with its checksum.
+ * Owner: the caller owns the writer; init and release pair, and release after a failed or unfinished write
+ * leaves the file for the dataset's builder to remove. Threads: one per writer. */
+#ifndef PST_STORE_ARRAY_H
+#define PST_STORE_ARRAY_H
+
+#include "store.h"
+
+PST_BEGIN_DECLS
+
+struct pst_array_writer {
+    char path[4096];
+    int fd;
+    enum pst_dtype dtype;
+    int rank;
+    int64_t shape[2];
+    uint64_t expected, written; /* bytes of data */
+    unsigned char *buffer;
+    size_t fill;
+    void *hash; /* XXH3_state_t */
+};
+
+/* Creates path (which must not exist) with a header for shape; rank 1 or 2. Fails: PST_E_IO, PST_E_NOMEM,
+ * PST_E_LIMIT when the size does not fit 63 bits. */
+PST_API PST_MUST_USE pst_rc pst_array_writer_init(struct pst_array_writer *w, const char *path,
+                                                  enum pst_dtype dtype, int rank, const int64_t shape[2]);
+
+/* Appends bytes of data. Fails: PST_E_IO (a full disk says so), PST_E_STATE past the shape's size. */
+PST_API PST_MUST_USE pst_rc pst_array_write(struct pst_array_writer *w, const void *data, size_t bytes);
+
+/* Checks that all of the shape was written, syncs, and gives the XXH3-64 of the whole file. */
+PST_API PST_MUST_USE pst_rc pst_array_writer_finish(struct pst_array_writer *w, uint64_t *checksum);
+PST_API void pst_array_writer_release(struct pst_array_writer *w);
+
+PST_END_DECLS
+#endif

@@ -1,0 +1,240 @@
+#include "build.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../error.h"
+
+#define PARTIAL_MARK ".partial-"
+
+/* The last component of a path without trailing slashes. */
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+static void parent_of(const char *path, char out[4096])
+{
+    const char *slash = strrchr(path, '/');
+    size_t n = slash == NULL ? 0 : (size_t)(slash - path);
+    if (slash == NULL)
+        (void)snprintf(out, 4096, ".");
+    else
+        (void)snprintf(out, 4096, "%.*s", n == 0 ? 1 : (int)n, path);
+}
+
+static bool is_ours(const char *name)
+{
+    if (strcmp(name, PST_MANIFEST_FILE) == 0)
+        return true;
+    for (unsigned i = 0; i < PST_ARRAY_IDS; i++) {
+        size_t n = strlen(pst_array_id_name(i));
+        if (strncmp(name, pst_array_id_name(i), n) == 0 && strcmp(name + n, ".npy") == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_dot(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+/* Removes a dataset's directory: the files that datasets have, then the directory. */
+static pst_rc remove_dataset(const char *path)
+{
+    DIR *d = opendir(path);
+    if (d == NULL)
+        return errno == ENOENT ? PST_OK : pst_fail_errno("cannot open %s", path);
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d))
+        if (is_ours(e->d_name))
+            (void)unlinkat(dirfd(d), e->d_name, 0);
+    (void)closedir(d);
+    return rmdir(path) == 0 ? PST_OK : pst_fail_errno("cannot remove %s", path);
+}
+
+/* What is at dir now: nothing or an empty directory, a dataset, or something that is not ours to touch. */
+static pst_rc look_at(const char *dir, bool force, bool *replace)
+{
+    *replace = false;
+    DIR *d = opendir(dir);
+    if (d == NULL && errno == ENOENT)
+        return PST_OK;
+    if (d == NULL)
+        return pst_fail_errno("cannot use %s", dir);
+    bool manifest = false;
+    char foreign[256] = "";
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+        manifest |= strcmp(e->d_name, PST_MANIFEST_FILE) == 0;
+        if (!is_dot(e->d_name) && !is_ours(e->d_name))
+            (void)snprintf(foreign, sizeof foreign, "%s", e->d_name);
+        *replace |= !is_dot(e->d_name);
+    }
+    (void)closedir(d);
+    if (foreign[0] != '\0')
+        return pst_fail(PST_E_STATE,
+                        "%s holds '%s', which is not part of a dataset: choose another directory", dir,
+                        foreign);
+    if (*replace && !manifest)
+        return pst_fail(PST_E_STATE, "%s holds arrays but no %s: choose another directory", dir,
+                        PST_MANIFEST_FILE);
+    if (*replace && !force)
+        return pst_fail(PST_E_STATE, "%s is a dataset already: --force replaces it", dir);
+    return PST_OK;
+}
+
+/* Removes leftovers of builders of the same directory that no longer live. */
+static void remove_stale(const char *dir)
+{
+    char parent[4096], prefix[4096];
+    parent_of(dir, parent);
+    (void)snprintf(prefix, sizeof prefix, "%s%s", base_name(dir), PARTIAL_MARK);
+    DIR *d = opendir(parent);
+    if (d == NULL)
+        return;
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+        if (strncmp(e->d_name, prefix, strlen(prefix)) != 0)
+            continue;
+        int fd = openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        char path[8192];
+        (void)snprintf(path, sizeof path, "%s/%s", parent, e->d_name);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+            (void)remove_dataset(path); /* a foreign file in it keeps it there: then it is not ours */
+        if (fd >= 0)
+            (void)close(fd);
+    }
+    (void)closedir(d);
+}
+
+pst_rc pst_build_begin(struct pst_build *b, const char *dir, bool force)
+{
+    *b = (struct pst_build){.lock_fd = -1};
+    size_t length = strlen(dir);
+    while (length > 1 && dir[length - 1] == '/')
+        length--;
+    if (length == 0 || length > PST_BUILD_PATH_MAX)
+        return pst_fail(PST_E_ARG, "dataset directory: expected a path of 1 to %d bytes", PST_BUILD_PATH_MAX);
+    memcpy(b->dir, dir, length);
+    if (is_dot(base_name(b->dir)) || strcmp(b->dir, "/") == 0)
+        return pst_fail(PST_E_ARG, "%s: name the dataset's directory itself", dir);
+    pst_rc rc = look_at(b->dir, force, &b->replace);
+    if (rc != PST_OK)
+        return rc;
+    remove_stale(b->dir);
+    (void)snprintf(b->partial, sizeof b->partial, "%s%s%ld", b->dir, PARTIAL_MARK, (long)getpid());
+    if (mkdir(b->partial, 0755) != 0) {
+        rc = pst_fail_errno("cannot create %s", b->partial);
+        b->partial[0] = '\0';
+        return rc;
+    }
+    b->lock_fd = open(b->partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (b->lock_fd < 0 || flock(b->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+        rc = pst_fail_errno("cannot lock %s", b->partial);
+        pst_build_release(b);
+    }
+    return rc;
+}
+
+pst_rc pst_build_array(struct pst_build *b, enum pst_array_id id, enum pst_dtype dtype, int rank,
+                       const int64_t shape[2], struct pst_array_writer *w)
+{
+    char path[4096 + PST_NAME_MAX];
+    (void)snprintf(path, sizeof path, "%s/%s.npy", b->partial, pst_array_id_name(id));
+    return pst_array_writer_init(w, path, dtype, rank, shape);
+}
+
+pst_rc pst_build_array_end(struct pst_build *b, enum pst_array_id id, struct pst_array_writer *w)
+{
+    struct pst_array_entry *e = &b->manifest.array[id];
+    pst_rc rc = pst_array_writer_finish(w, &e->checksum);
+    if (rc != PST_OK)
+        return rc;
+    e->present = true;
+    (void)snprintf(e->file, sizeof e->file, "%s.npy", pst_array_id_name(id));
+    e->dtype = w->dtype;
+    e->rank = w->rank;
+    e->shape[0] = w->shape[0];
+    e->shape[1] = w->shape[1];
+    return PST_OK;
+}
+
+pst_rc pst_build_array_from(struct pst_build *b, enum pst_array_id id, enum pst_dtype dtype, int64_t rows,
+                            const void *data)
+{
+    struct pst_array_writer w;
+    const int64_t shape[2] = {rows, 1};
+    pst_rc rc = pst_build_array(b, id, dtype, 1, shape, &w);
+    if (rc == PST_OK)
+        rc = pst_array_write(&w, data, (size_t)rows * pst_dtype_bytes(dtype));
+    if (rc == PST_OK)
+        rc = pst_build_array_end(b, id, &w);
+    pst_array_writer_release(&w);
+    return rc;
+}
+
+static pst_rc sync_dir(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return pst_fail_errno("cannot open %s", path);
+    pst_rc rc = fsync(fd) == 0 ? PST_OK : pst_fail_errno("cannot sync %s", path);
+    (void)close(fd);
+    return rc;
+}
+
+/* Puts the new directory in the old one's place in one step where the file system can, else in two. */
+static pst_rc exchange(struct pst_build *b)
+{
+    if (renameat2(AT_FDCWD, b->partial, AT_FDCWD, b->dir, RENAME_EXCHANGE) == 0)
+        return remove_dataset(b->partial);
+    if (errno != EINVAL && errno != ENOSYS)
+        return pst_fail_errno("cannot exchange %s and %s", b->partial, b->dir);
+    char aside[4096];
+    (void)snprintf(aside, sizeof aside, "%s%s%ld-old", b->dir, PARTIAL_MARK, (long)getpid());
+    if (rename(b->dir, aside) != 0)
+        return pst_fail_errno("cannot rename %s to %s", b->dir, aside);
+    if (rename(b->partial, b->dir) != 0) {
+        pst_rc rc = pst_fail_errno("cannot rename %s to %s", b->partial, b->dir);
+        (void)rename(aside, b->dir);
+        return rc;
+    }
+    return remove_dataset(aside);
+}
+
+pst_rc pst_build_commit(struct pst_build *b)
+{
+    assert(b->partial[0] != '\0' && !b->committed);
+    pst_rc rc = pst_manifest_write(&b->manifest, b->partial);
+    if (rc == PST_OK)
+        rc = sync_dir(b->partial);
+    if (rc != PST_OK)
+        return rc;
+    if (b->replace)
+        rc = exchange(b);
+    else if (rename(b->partial, b->dir) != 0) /* fails when a dataset appeared there meanwhile */
+        rc = pst_fail_errno("cannot rename %s to %s", b->partial, b->dir);
+    if (rc != PST_OK)
+        return rc;
+    b->committed = true;
+    char parent[4096];
+    parent_of(b->dir, parent);
+    return sync_dir(parent);
+}
+
+void pst_build_release(struct pst_build *b)
+{
+    if (b->partial[0] != '\0' && !b->committed)
+        (void)remove_dataset(b->partial);
+    if (b->partial[0] != '\0' && b->lock_fd >= 0)
+        (void)close(b->lock_fd);
+    pst_manifest_release(&b->manifest);
+    *b = (struct pst_build){.lock_fd = -1};
+}

@@ -1,0 +1,44 @@
+/* build.h: makes a dataset's directory so that it appears whole or not at all: everything is written to
+ * DIR.partial-PID beside it, synced, and renamed.
+ * Owner: the caller owns the builder; begin and release pair. Release without commit removes what was
+ * written and leaves DIR as it was. A killed builder's leftovers are removed by the next one for that DIR
+ * (a lock tells them from a living one's). Threads: one. */
+#ifndef PST_STORE_BUILD_H
+#define PST_STORE_BUILD_H
+
+#include "array.h"
+#include "manifest.h"
+
+PST_BEGIN_DECLS
+
+#define PST_BUILD_PATH_MAX 3900 /* leaves room for ".partial-PID" and a file's name within 4096 */
+
+struct pst_build {
+    char dir[PST_BUILD_PATH_MAX + 1];
+    char partial[4096];
+    int lock_fd;
+    bool replace; /* dir holds a dataset that commit replaces */
+    bool committed;
+    struct pst_manifest
+        manifest; /* the caller fills name, counts, stride, provenance; arrays fill themselves */
+};
+
+/* Fails: PST_E_STATE when dir is a dataset and force is false, or holds anything that is not a dataset's. */
+PST_API PST_MUST_USE pst_rc pst_build_begin(struct pst_build *b, const char *dir, bool force);
+
+/* Begins one array of the dataset; pst_build_array_end finishes it and notes it in the manifest. */
+PST_API PST_MUST_USE pst_rc pst_build_array(struct pst_build *b, enum pst_array_id id, enum pst_dtype dtype,
+                                            int rank, const int64_t shape[2], struct pst_array_writer *w);
+PST_API PST_MUST_USE pst_rc pst_build_array_end(struct pst_build *b, enum pst_array_id id,
+                                                struct pst_array_writer *w);
+
+/* Both, and the data between them, for an array that is in memory. */
+PST_API PST_MUST_USE pst_rc pst_build_array_from(struct pst_build *b, enum pst_array_id id,
+                                                 enum pst_dtype dtype, int64_t rows, const void *data);
+
+/* Writes dataset.json, syncs, renames. */
+PST_API PST_MUST_USE pst_rc pst_build_commit(struct pst_build *b);
+PST_API void pst_build_release(struct pst_build *b);
+
+PST_END_DECLS
+#endif

@@ -1,0 +1,107 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../error.h"
+#include "manifest.h"
+#include "store.h"
+
+static struct pst_array *slot_of(struct pst_dataset *ds, enum pst_array_id id)
+{
+    switch (id) {
+    case PST_IN_INDPTR: return &ds->indptr;
+    case PST_IN_INDICES: return &ds->indices;
+    case PST_IN_FEATURES: return &ds->features;
+    case PST_IN_LABELS: return &ds->labels;
+    default: return &ds->split[id - PST_IN_TRAIN];
+    }
+}
+
+static void check_header(const struct pst_array *a, const struct pst_array_entry *e,
+                         struct pst_problems *problems)
+{
+    if (a->dtype != e->dtype || a->rank != e->rank || a->shape[0] != e->shape[0] ||
+        a->shape[1] != e->shape[1])
+        pst_problem(problems,
+                    "%s: expected %s of shape %" PRId64 " x %" PRId64
+                    " as dataset.json says, found %s of %" PRId64 " x %" PRId64,
+                    a->path, pst_dtype_name(e->dtype), e->shape[0], e->shape[1], pst_dtype_name(a->dtype),
+                    a->shape[0], a->shape[1]);
+    else if (a->data_at != PST_PAGE)
+        pst_problem(problems, "%s: expected data from byte %d on, found it at byte %" PRIu64, a->path,
+                    PST_PAGE, a->data_at);
+}
+
+static void open_array(struct pst_dataset *ds, enum pst_array_id id, const struct pst_array_entry *e,
+                       struct pst_problems *problems)
+{
+    struct pst_array *array = slot_of(ds, id);
+    char path[4096 + PST_NAME_MAX];
+    (void)snprintf(path, sizeof path, "%s/%s", ds->dir, e->file);
+    if (pst_array_open(array, path) != PST_OK) {
+        pst_problem_from_error(problems);
+        return;
+    }
+    int before = problems->count;
+    check_header(array, e, problems);
+    if (problems->count == before && id != PST_IN_FEATURES && pst_array_map(array) != PST_OK)
+        pst_problem_from_error(problems);
+}
+
+/* O(1): the first and last entry, so that a user of the topology may trust its size. */
+static void check_ends(const struct pst_dataset *ds, struct pst_problems *problems)
+{
+    const int64_t *indptr = ds->indptr.map;
+    if (indptr[0] != 0 || indptr[ds->vertices] != ds->edges)
+        pst_problem(problems,
+                    "%s: expected to begin with 0 and end with %" PRId64 ", found %" PRId64 " and %" PRId64,
+                    ds->indptr.path, ds->edges, indptr[0], indptr[ds->vertices]);
+}
+
+static void fill(struct pst_dataset *ds, const struct pst_manifest *m)
+{
+    memcpy(ds->name, m->name, sizeof ds->name);
+    ds->vertices = m->vertices;
+    ds->edges = m->edges;
+    ds->feature_dim = m->feature_dim;
+    ds->stride_bytes = m->stride_bytes;
+    ds->classes = m->classes;
+    (void)snprintf(ds->digest, sizeof ds->digest, "%016" PRIx64, m->digest);
+}
+
+pst_rc pst_dataset_open(struct pst_dataset *ds, const char *dir)
+{
+    *ds = (struct pst_dataset){.vertices = 0};
+    size_t length = strlen(dir);
+    while (length > 1 && dir[length - 1] == '/')
+        length--;
+    if (length == 0 || length + PST_NAME_MAX >= sizeof ds->dir)
+        return pst_fail(PST_E_ARG, "dataset directory: expected a path of 1 to %zu bytes",
+                        sizeof ds->dir - PST_NAME_MAX);
+    memcpy(ds->dir, dir, length);
+    struct pst_problems problems = {.count = 0};
+    struct pst_manifest manifest;
+    pst_manifest_read(&manifest, ds->dir, &problems);
+    if (problems.count == 0) {
+        fill(ds, &manifest);
+        for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
+            if (manifest.array[i].present)
+                open_array(ds, i, &manifest.array[i], &problems);
+        if (problems.count == 0)
+            check_ends(ds, &problems);
+    }
+    pst_manifest_release(&manifest);
+    char what[4200];
+    (void)snprintf(what, sizeof what, "dataset %.400s", dir);
+    pst_rc rc = pst_problems_result(&problems, what);
+    if (rc != PST_OK)
+        pst_dataset_close(ds);
+    return rc;
+}
+
+void pst_dataset_close(struct pst_dataset *ds)
+{
+    for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
+        pst_array_close(slot_of(ds, i));
+    *ds = (struct pst_dataset){.vertices = 0};
+}

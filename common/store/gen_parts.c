@@ -1,0 +1,124 @@
+#include "gen_parts.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../error.h"
+#include "random.h"
+
+#define FEATURE_BUFFER_BYTES (1u << 20) /* at least one row; more is not faster */
+#define FEISTEL_ROUNDS 6                /* past four nothing distinguishes it; six to be sure */
+
+pst_rc pst_check_stride(uint64_t stride_bytes, int64_t dim, enum pst_dtype dtype)
+{
+    uint64_t item = pst_dtype_bytes(dtype), row = (uint64_t)dim * item;
+    if (stride_bytes == 0 || (stride_bytes >= row && stride_bytes % item == 0 && stride_bytes <= (1u << 30)))
+        return PST_OK;
+    return pst_fail(PST_E_ARG,
+                    "--stride-bytes: expected a multiple of %" PRIu64 " from %" PRIu64 " (%" PRId64
+                    " columns of %s) to 1 GiB, found %" PRIu64,
+                    item, row, dim, pst_dtype_name(dtype), stride_bytes);
+}
+
+static pst_rc stream_rows(struct pst_array_writer *w, float *buffer, int64_t block, int64_t dim,
+                          pst_feature_fn fn, const void *ctx, struct pst_progress *progress)
+{
+    int64_t vertices = w->shape[0], stride = w->shape[1];
+    for (int64_t first = 0; first < vertices; first += block) {
+        int64_t rows = pst_min_i64(block, vertices - first);
+        size_t bytes = (size_t)(rows * stride) * sizeof(float);
+        fn(ctx, first, rows, dim, stride, buffer);
+        pst_rc rc = pst_array_write(w, buffer, bytes);
+        if (rc == PST_OK)
+            rc = pst_progress_add(progress, bytes);
+        if (rc != PST_OK)
+            return rc;
+    }
+    return PST_OK;
+}
+
+pst_rc pst_gen_features(struct pst_build *b, int64_t vertices, int64_t dim, uint64_t stride_bytes,
+                        pst_feature_fn fn, const void *ctx, struct pst_progress *progress)
+{
+    pst_rc rc = pst_check_stride(stride_bytes, dim, PST_F32);
+    if (rc != PST_OK || dim == 0)
+        return rc;
+    uint64_t stride = stride_bytes != 0 ? stride_bytes : pst_stride_for(dim, PST_F32);
+    int64_t block = pst_max_i64(1, (int64_t)(FEATURE_BUFFER_BYTES / stride));
+    float *buffer = calloc((size_t)block, stride);
+    if (buffer == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " rows of %" PRIu64 " bytes", block, stride);
+    const int64_t shape[2] = {vertices, (int64_t)(stride / sizeof(float))};
+    struct pst_array_writer w = {.fd = -1};
+    rc = pst_build_array(b, PST_IN_FEATURES, PST_F32, 2, shape, &w);
+    pst_progress_begin(progress, "features", (uint64_t)vertices * stride, true);
+    if (rc == PST_OK)
+        rc = stream_rows(&w, buffer, block, dim, fn, ctx, progress);
+    if (rc == PST_OK)
+        rc = pst_build_array_end(b, PST_IN_FEATURES, &w);
+    if (rc == PST_OK) {
+        pst_progress_end(progress); /* after the sync, so that the rate is the disk's */
+        b->manifest.feature_dim = dim;
+        b->manifest.stride_bytes = stride;
+    }
+    pst_array_writer_release(&w);
+    free(buffer);
+    return rc;
+}
+
+int64_t pst_shuffled(int64_t i, int64_t n, uint64_t seed, int stream)
+{
+    assert(i >= 0 && i < n);
+    int half = 1;
+    while (half < 31 && (int64_t)1 << (2 * half) < n)
+        half++;
+    uint32_t mask = (uint32_t)((1ull << half) - 1);
+    uint64_t x = (uint64_t)i;
+    do {
+        uint32_t left = (uint32_t)(x >> half) & mask, right = (uint32_t)x & mask;
+        for (uint32_t round = 0; round < FEISTEL_ROUNDS; round++) {
+            struct pst_draw d = pst_draw_at(seed, (enum pst_stream)stream, right, round);
+            uint32_t next = left ^ (d.word[0] & mask);
+            left = right;
+            right = next;
+        }
+        x = (uint64_t)left << half | right;
+    } while (x >= (uint64_t)n);
+    return (int64_t)x;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static pst_rc write_split(struct pst_build *b, enum pst_array_id id, int64_t vertices, int64_t from,
+                          int64_t count, uint64_t seed)
+{
+    if (count == 0)
+        return PST_OK;
+    int64_t *ids = malloc((size_t)count * sizeof *ids);
+    if (ids == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " ids of %s", count, pst_array_id_name(id));
+    for (int64_t i = 0; i < count; i++)
+        ids[i] = pst_shuffled(from + i, vertices, seed, PST_STREAM_SPLIT);
+    qsort(ids, (size_t)count, sizeof *ids, compare_ids);
+    pst_rc rc = pst_build_array_from(b, id, PST_I64, count, ids);
+    free(ids);
+    return rc;
+}
+
+pst_rc pst_gen_splits(struct pst_build *b, int64_t vertices, const int64_t count[3], uint64_t seed)
+{
+    int64_t from = 0;
+    for (int i = 0; i < 3; i++) {
+        assert(count[i] >= 0 && count[i] <= vertices - from);
+        pst_rc rc = write_split(b, (enum pst_array_id)(PST_IN_TRAIN + i), vertices, from, count[i], seed);
+        if (rc != PST_OK)
+            return rc;
+        from += count[i];
+    }
+    return PST_OK;
+}

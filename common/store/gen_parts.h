@@ -1,0 +1,30 @@
+/* gen_parts.h: what the generators share. Owner: the caller. Threads: one. */
+#ifndef PST_STORE_GEN_PARTS_H
+#define PST_STORE_GEN_PARTS_H
+
+#include "build.h"
+#include "progress.h"
+
+/* Fills `rows` rows of dim floats, `stride` floats apart, from vertex `first` on. */
+typedef void (*pst_feature_fn)(const void *ctx, int64_t first, int64_t rows, int64_t dim, int64_t stride,
+                               float *out);
+
+/* Streams float32 features through one buffer; notes feature_dim and stride in the manifest. Padding is 0.
+ * stride_bytes 0: pst_stride_for. */
+PST_MUST_USE pst_rc pst_gen_features(struct pst_build *b, int64_t vertices, int64_t dim,
+                                     uint64_t stride_bytes, pst_feature_fn fn, const void *ctx,
+                                     struct pst_progress *progress);
+
+/* Writes train, val and test: disjoint random sets of these sizes, ids ascending. An empty one is left out.
+ */
+PST_MUST_USE pst_rc pst_gen_splits(struct pst_build *b, int64_t vertices, const int64_t count[3],
+                                   uint64_t seed);
+
+/* PST_E_ARG unless the stride is 0 or fits dim elements and is a multiple of their size. */
+PST_MUST_USE pst_rc pst_check_stride(uint64_t stride_bytes, int64_t dim, enum pst_dtype dtype);
+
+/* A random permutation of 0..n-1 without a table: a Feistel network over the smallest even number of bits
+ * that holds n, walked until it falls inside (Black and Rogaway, CT-RSA 2002). */
+int64_t pst_shuffled(int64_t i, int64_t n, uint64_t seed, int stream);
+
+#endif

@@ -1,0 +1,361 @@
+#include "manifest.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "../error.h"
+
+static const char *const array_names[PST_ARRAY_IDS] = {"indptr", "indices", "features", "labels",
+                                                       "train",  "val",     "test"};
+static const char *const top_keys[] = {"penstock_dataset", "name",        "vertices",  "edges",
+                                       "id_dtype",         "feature_dim", "classes",   "stride_bytes",
+                                       "stripes",          "arrays",      "provenance"};
+static const char *const array_keys[] = {"file", "dtype", "shape", "xxh3"};
+
+const char *pst_array_id_name(enum pst_array_id id)
+{
+    assert((unsigned)id < PST_ARRAY_IDS);
+    return array_names[id];
+}
+
+enum pst_dtype pst_id_dtype(int64_t vertices)
+{
+    return vertices <= PST_ID32_VERTICES_MAX ? PST_I32 : PST_I64;
+}
+
+/* ---- reading ---- */
+
+static void check_keys(json_t *object, const char *where, const char *const *keys, size_t n,
+                       struct pst_problems *problems)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value)
+    {
+        size_t k = 0;
+        while (k < n && strcmp(key, keys[k]) != 0)
+            k++;
+        if (k == n)
+            pst_problem(problems, "%s: unknown key '%.64s'", where, key);
+    }
+}
+
+static int64_t read_count(json_t *root, const char *key, int64_t max, struct pst_problems *problems)
+{
+    json_t *value = json_object_get(root, key);
+    if (!json_is_integer(value)) {
+        pst_problem(problems, "%s: expected an integer, found %s", key,
+                    value == NULL ? "nothing" : "another type");
+        return 0;
+    }
+    int64_t n = json_integer_value(value);
+    if (n < 0 || n > max) {
+        pst_problem(problems, "%s: expected 0 to %" PRId64 ", found %" PRId64, key, max, n);
+        return 0;
+    }
+    return n;
+}
+
+static bool read_string(json_t *object, const char *where, const char *key, char *out, size_t room,
+                        struct pst_problems *problems)
+{
+    json_t *value = json_object_get(object, key);
+    const char *text = json_string_value(value);
+    if (text == NULL || text[0] == '\0' || json_string_length(value) >= room ||
+        strlen(text) != json_string_length(value)) {
+        pst_problem(problems, "%s.%s: expected a string of 1 to %zu bytes", where, key, room - 1);
+        return false;
+    }
+    memcpy(out, text, strlen(text) + 1);
+    return true;
+}
+
+static void read_shape(json_t *object, const char *name, struct pst_array_entry *e,
+                       struct pst_problems *problems)
+{
+    json_t *shape = json_object_get(object, "shape");
+    size_t rank = json_array_size(shape);
+    if (!json_is_array(shape) || rank < 1 || rank > 2) {
+        pst_problem(problems, "arrays.%s.shape: expected 1 or 2 sizes", name);
+        return;
+    }
+    e->rank = (int)rank;
+    e->shape[1] = 1;
+    for (size_t i = 0; i < rank; i++) {
+        json_t *size = json_array_get(shape, i);
+        if (!json_is_integer(size) || json_integer_value(size) < 0)
+            pst_problem(problems, "arrays.%s.shape[%zu]: expected a size", name, i);
+        else
+            e->shape[i] = json_integer_value(size);
+    }
+}
+
+static void read_array(json_t *object, const char *name, struct pst_array_entry *e,
+                       struct pst_problems *problems)
+{
+    char where[PST_NAME_MAX + 8], text[PST_NAME_MAX];
+    (void)snprintf(where, sizeof where, "arrays.%s", name);
+    if (!json_is_object(object)) {
+        pst_problem(problems, "%s: expected an object", where);
+        return;
+    }
+    check_keys(object, where, array_keys, sizeof array_keys / sizeof array_keys[0], problems);
+    e->present = true;
+    if (read_string(object, where, "file", e->file, sizeof e->file, problems) &&
+        (strchr(e->file, '/') != NULL || e->file[0] == '.')) {
+        pst_problem(problems, "%s.file: expected a plain name in the dataset's directory, found '%s'", where,
+                    e->file);
+        e->file[0] = '\0'; /* never opened */
+    }
+    if (read_string(object, where, "dtype", text, sizeof text, problems) &&
+        pst_dtype_parse(text, &e->dtype) != PST_OK)
+        pst_problem(problems, "%s.%s", where, pst_error_text());
+    read_shape(object, name, e, problems);
+    if (read_string(object, where, "xxh3", text, 17, problems)) {
+        char *end;
+        e->checksum = strtoull(text, &end, 16);
+        if (strlen(text) != 16 || *end != '\0' || strspn(text, "0123456789abcdef") != 16)
+            pst_problem(problems, "%s.xxh3: expected 16 hexadecimal digits, found '%s'", where, text);
+    }
+}
+
+static void read_arrays(struct pst_manifest *m, json_t *root, struct pst_problems *problems)
+{
+    json_t *arrays = json_object_get(root, "arrays");
+    if (!json_is_object(arrays)) {
+        pst_problem(problems, "arrays: expected an object");
+        return;
+    }
+    check_keys(arrays, "arrays", array_names, PST_ARRAY_IDS, problems);
+    for (unsigned i = 0; i < PST_ARRAY_IDS; i++) {
+        json_t *object = json_object_get(arrays, array_names[i]);
+        if (object != NULL)
+            read_array(object, array_names[i], &m->array[i], problems);
+    }
+}
+
+static void read_stripes(json_t *root, struct pst_problems *problems)
+{
+    json_t *stripes = json_object_get(root, "stripes");
+    const char *dir = json_string_value(json_object_get(json_array_get(stripes, 0), "dir"));
+    if (json_array_size(stripes) > 1)
+        pst_problem(problems, "stripes: %zu stripes: this version reads datasets of one stripe",
+                    json_array_size(stripes));
+    else if (dir == NULL || strcmp(dir, ".") != 0)
+        pst_problem(problems, "stripes: expected [{\"dir\": \".\"}]");
+}
+
+/* One array against the counts. Only what is wrong in a way that names both numbers. */
+static void check_entry(const struct pst_manifest *m, enum pst_array_id id, bool wanted, enum pst_dtype dtype,
+                        int64_t rows, struct pst_problems *problems)
+{
+    const struct pst_array_entry *e = &m->array[id];
+    if (!e->present) {
+        if (wanted)
+            pst_problem(problems, "arrays.%s: missing", array_names[id]);
+        return;
+    }
+    if (!wanted)
+        pst_problem(problems, "arrays.%s: present, but the counts say there is none", array_names[id]);
+    if (id != PST_IN_FEATURES && (e->dtype != dtype || e->rank != 1))
+        pst_problem(problems, "arrays.%s: expected one dimension of %s, found %d of %s", array_names[id],
+                    pst_dtype_name(dtype), e->rank, pst_dtype_name(e->dtype));
+    if (rows >= 0 && e->shape[0] != rows)
+        pst_problem(problems, "arrays.%s.shape: expected %" PRId64 " rows, found %" PRId64, array_names[id],
+                    rows, e->shape[0]);
+}
+
+static void check_features(const struct pst_manifest *m, struct pst_problems *problems)
+{
+    const struct pst_array_entry *e = &m->array[PST_IN_FEATURES];
+    check_entry(m, PST_IN_FEATURES, m->feature_dim > 0, PST_F32, m->vertices, problems);
+    if (!e->present)
+        return;
+    if (e->dtype != PST_F32 && e->dtype != PST_F16 && e->dtype != PST_BF16)
+        pst_problem(problems, "arrays.features.dtype: expected float32, float16 or bfloat16, found %s",
+                    pst_dtype_name(e->dtype));
+    uint64_t item = pst_dtype_bytes(e->dtype);
+    if (e->rank != 2 || (uint64_t)e->shape[1] != m->stride_bytes / item || m->stride_bytes % item != 0)
+        pst_problem(problems, "stride_bytes: expected the row of arrays.features, found %" PRIu64,
+                    m->stride_bytes);
+    if ((uint64_t)m->feature_dim > m->stride_bytes / item)
+        pst_problem(problems,
+                    "feature_dim: %" PRId64 " columns of %s do not fit a stride of %" PRIu64 " bytes",
+                    m->feature_dim, pst_dtype_name(e->dtype), m->stride_bytes);
+}
+
+static void check_whole(const struct pst_manifest *m, struct pst_problems *problems)
+{
+    check_entry(m, PST_IN_INDPTR, true, PST_I64, m->vertices + 1, problems);
+    enum pst_dtype ids = m->array[PST_IN_INDICES].dtype;
+    check_entry(m, PST_IN_INDICES, true, ids == PST_I64 ? PST_I64 : pst_id_dtype(m->vertices), m->edges,
+                problems);
+    check_features(m, problems);
+    check_entry(m, PST_IN_LABELS, m->classes > 0, PST_I32, m->vertices, problems);
+    for (unsigned i = PST_IN_TRAIN; i <= PST_IN_TEST; i++) {
+        const struct pst_array_entry *e = &m->array[i];
+        check_entry(m, i, e->present, PST_I64, -1, problems);
+        if (e->present && e->shape[0] > m->vertices)
+            pst_problem(problems, "arrays.%s.shape: %" PRId64 " ids of %" PRId64 " vertices", array_names[i],
+                        e->shape[0], m->vertices);
+    }
+}
+
+static void read_root(struct pst_manifest *m, json_t *root, struct pst_problems *problems)
+{
+    int64_t version = json_integer_value(json_object_get(root, "penstock_dataset"));
+    if (version != PST_MANIFEST_VERSION) {
+        pst_problem(problems,
+                    "penstock_dataset: expected version %d, found %" PRId64
+                    ": this is not a dataset, or a later penstock wrote it",
+                    PST_MANIFEST_VERSION, version);
+        return;
+    }
+    check_keys(root, PST_MANIFEST_FILE, top_keys, sizeof top_keys / sizeof top_keys[0], problems);
+    (void)read_string(root, PST_MANIFEST_FILE, "name", m->name, sizeof m->name, problems);
+    m->vertices = read_count(root, "vertices", INT64_MAX / 16, problems);
+    m->edges = read_count(root, "edges", INT64_MAX / 16, problems);
+    m->feature_dim = read_count(root, "feature_dim", INT32_MAX, problems);
+    m->classes = read_count(root, "classes", PST_CLASSES_MAX, problems);
+    m->stride_bytes = (uint64_t)read_count(root, "stride_bytes", INT64_MAX / 16, problems);
+    read_stripes(root, problems);
+    read_arrays(m, root, problems);
+    char ids[PST_NAME_MAX] = "";
+    if (read_string(root, PST_MANIFEST_FILE, "id_dtype", ids, sizeof ids, problems) &&
+        strcmp(ids, pst_dtype_name(m->array[PST_IN_INDICES].dtype)) != 0)
+        pst_problem(problems, "id_dtype: '%s', but arrays.indices.dtype is '%s'", ids,
+                    pst_dtype_name(m->array[PST_IN_INDICES].dtype));
+    if (json_is_object(json_object_get(root, "provenance")))
+        m->provenance = json_incref(json_object_get(root, "provenance"));
+    else
+        pst_problem(problems, "provenance: expected an object");
+    if (problems->count == 0)
+        check_whole(m, problems);
+}
+
+static bool read_text(const char *path, char *text, size_t room, size_t *bytes, struct pst_problems *problems)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        char why[128];
+        const char *reason = strerror_r(errno, why, sizeof why);
+        pst_problem(problems, "cannot open %s: %s%s", path, reason,
+                    errno == ENOENT ? " (penstock gen and penstock import make datasets)" : "");
+        return false;
+    }
+    *bytes = 0;
+    ssize_t n = 0;
+    while (*bytes < room && (n = read(fd, text + *bytes, room - *bytes)) > 0)
+        *bytes += (size_t)n;
+    (void)close(fd);
+    if (n < 0)
+        pst_problem(problems, "cannot read %s", path);
+    else if (*bytes == room)
+        pst_problem(problems, "%s has more than %d bytes", path, PST_MANIFEST_BYTES_MAX);
+    return n >= 0 && *bytes < room;
+}
+
+void pst_manifest_read(struct pst_manifest *m, const char *dir, struct pst_problems *problems)
+{
+    *m = (struct pst_manifest){.vertices = 0};
+    char path[4096 + 16];
+    (void)snprintf(path, sizeof path, "%s/%s", dir, PST_MANIFEST_FILE);
+    char *text = malloc(PST_MANIFEST_BYTES_MAX + 1);
+    size_t bytes = 0;
+    if (text == NULL)
+        pst_problem(problems, "%s: no memory to read it", path);
+    if (text == NULL || !read_text(path, text, PST_MANIFEST_BYTES_MAX + 1, &bytes, problems)) {
+        free(text);
+        return;
+    }
+    json_error_t error;
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    m->digest = XXH3_64bits(text, bytes);
+    free(text);
+    if (root == NULL)
+        pst_problem(problems, "%s:%d:%d: %s", path, error.line, error.column, error.text);
+    else if (!json_is_object(root))
+        pst_problem(problems, "%s: expected an object", path);
+    else
+        read_root(m, root, problems);
+    json_decref(root);
+}
+
+/* ---- writing ---- */
+
+static json_t *entry_json(const struct pst_array_entry *e)
+{
+    char checksum[17];
+    (void)snprintf(checksum, sizeof checksum, "%016" PRIx64, e->checksum);
+    json_t *shape = e->rank == 1 ? json_pack("[I]", (json_int_t)e->shape[0])
+                                 : json_pack("[I, I]", (json_int_t)e->shape[0], (json_int_t)e->shape[1]);
+    return json_pack("{s:s, s:s, s:o, s:s}", "file", e->file, "dtype", pst_dtype_name(e->dtype), "shape",
+                     shape, "xxh3", checksum);
+}
+
+static json_t *manifest_json(const struct pst_manifest *m)
+{
+    json_t *arrays = json_object();
+    for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
+        if (m->array[i].present)
+            (void)json_object_set_new(arrays, array_names[i], entry_json(&m->array[i]));
+    json_t *provenance = m->provenance != NULL ? json_incref(m->provenance) : json_object();
+    return json_pack("{s:i, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:[{s:s}], s:o, s:o}", "penstock_dataset",
+                     PST_MANIFEST_VERSION, "name", m->name, "vertices", (json_int_t)m->vertices, "edges",
+                     (json_int_t)m->edges, "id_dtype", pst_dtype_name(m->array[PST_IN_INDICES].dtype),
+                     "feature_dim", (json_int_t)m->feature_dim, "stride_bytes", (json_int_t)m->stride_bytes,
+                     "classes", (json_int_t)m->classes, "stripes", "dir", ".", "arrays", arrays, "provenance",
+                     provenance);
+}
+
+static pst_rc write_text(const char *path, const char *text, size_t bytes)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return pst_fail_errno("cannot create %s", path);
+    pst_rc rc = PST_OK;
+    size_t done = 0;
+    while (rc == PST_OK && done < bytes) {
+        ssize_t n = write(fd, text + done, bytes - done);
+        if (n < 0)
+            rc = pst_fail_errno("cannot write %s", path);
+        else
+            done += (size_t)n;
+    }
+    if (rc == PST_OK && fsync(fd) != 0)
+        rc = pst_fail_errno("cannot sync %s", path);
+    if (close(fd) != 0 && rc == PST_OK)
+        rc = pst_fail_errno("cannot close %s", path);
+    return rc;
+}
+
+pst_rc pst_manifest_write(struct pst_manifest *m, const char *dir)
+{
+    char path[4096 + 16];
+    (void)snprintf(path, sizeof path, "%s/%s", dir, PST_MANIFEST_FILE);
+    json_t *root = manifest_json(m);
+    char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    json_decref(root);
+    if (text == NULL)
+        return pst_fail(PST_E_ARG, "%s: a name or a parameter is not UTF-8 text, or memory ran out", path);
+    size_t bytes = strlen(text);
+    text[bytes] = '\n'; /* in place of the terminator: files end with a newline */
+    m->digest = XXH3_64bits(text, bytes + 1);
+    pst_rc rc = bytes + 1 > PST_MANIFEST_BYTES_MAX ? pst_fail(PST_E_LIMIT, "%s: %zu bytes, at most %d", path,
+                                                              bytes + 1, PST_MANIFEST_BYTES_MAX)
+                                                   : write_text(path, text, bytes + 1);
+    free(text);
+    return rc;
+}
+
+void pst_manifest_release(struct pst_manifest *m)
+{
+    json_decref(m->provenance);
+    *m = (struct pst_manifest){.vertices = 0};
+}

@@ -1,0 +1,60 @@
+/* manifest.h: dataset.json as a struct: what the arrays are, and where the data came from.
+ * Owner: the caller; init or read, then release. Threads: one. */
+#ifndef PST_STORE_MANIFEST_H
+#define PST_STORE_MANIFEST_H
+
+#include <jansson.h>
+
+#include "problems.h"
+#include "store.h"
+
+PST_BEGIN_DECLS
+
+#define PST_MANIFEST_FILE "dataset.json"
+#define PST_MANIFEST_VERSION 1
+#define PST_MANIFEST_BYTES_MAX (1 << 20) /* ours are 2 KiB; a long provenance fits */
+#define PST_CLASSES_MAX (1 << 20)        /* labels are int32, and a trainer's output is as wide */
+#define PST_ID32_VERTICES_MAX INT32_MAX  /* past this ids are int64 */
+
+enum pst_array_id {
+    PST_IN_INDPTR,
+    PST_IN_INDICES,
+    PST_IN_FEATURES,
+    PST_IN_LABELS,
+    PST_IN_TRAIN,
+    PST_IN_VAL,
+    PST_IN_TEST,
+    PST_ARRAY_IDS
+};
+
+struct pst_array_entry {
+    bool present;
+    char file[PST_NAME_MAX];
+    enum pst_dtype dtype;
+    int rank;
+    int64_t shape[2];
+    uint64_t checksum; /* XXH3-64 of the whole file */
+};
+
+struct pst_manifest {
+    char name[PST_NAME_MAX];
+    int64_t vertices, edges, feature_dim, classes;
+    uint64_t stride_bytes;
+    struct pst_array_entry array[PST_ARRAY_IDS];
+    json_t *provenance; /* an object; owned; may be NULL */
+    uint64_t digest;    /* XXH3-64 of the file, after read or write */
+};
+
+PST_API const char *pst_array_id_name(enum pst_array_id id); /* "indptr" */
+PST_API enum pst_dtype pst_id_dtype(int64_t vertices);
+
+/* Reads and checks dir/dataset.json; every problem goes to the list. With problems the struct may be
+ * half filled: only release it. */
+PST_API void pst_manifest_read(struct pst_manifest *m, const char *dir, struct pst_problems *problems);
+
+/* Writes dir/dataset.json (which must not exist) and syncs it. Equal contents give equal bytes. */
+PST_API PST_MUST_USE pst_rc pst_manifest_write(struct pst_manifest *m, const char *dir);
+PST_API void pst_manifest_release(struct pst_manifest *m);
+
+PST_END_DECLS
+#endif

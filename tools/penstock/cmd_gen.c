@@ -1,0 +1,205 @@
+/* penstock gen: synthetic datasets. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../../common/error.h"
+#include "../../common/store/gen.h"
+#include "../../common/store/gen_parts.h"
+#include "commands.h"
+#include "store_options.h"
+
+#define COUNT_MAX (INT64_MAX / 32)
+
+struct common {
+    const char *dir;
+    bool force, quiet, help;
+    char *name;
+    size_t name_room;
+    int64_t *seed, *vertices, *classes, *features;
+    uint64_t *stride_bytes, *memory_bytes;
+};
+
+enum {
+    OPT_NAME = 256,
+    OPT_SEED,
+    OPT_VERTICES,
+    OPT_CLASSES,
+    OPT_FEATURES,
+    OPT_STRIDE,
+    OPT_MEMORY,
+    OPT_FORCE,
+    OPT_QUIET,
+    OPT_HELP,
+    OPT_OWN /* each generator's own from here on */
+};
+
+#define COMMON_OPTIONS                                                                                       \
+    {"name", required_argument, NULL, OPT_NAME}, {"seed", required_argument, NULL, OPT_SEED},                \
+        {"vertices", required_argument, NULL, OPT_VERTICES},                                                 \
+        {"classes", required_argument, NULL, OPT_CLASSES},                                                   \
+        {"features", required_argument, NULL, OPT_FEATURES},                                                 \
+        {"stride-bytes", required_argument, NULL, OPT_STRIDE},                                               \
+        {"memory", required_argument, NULL, OPT_MEMORY}, {"force", no_argument, NULL, OPT_FORCE},            \
+        {"quiet", no_argument, NULL, OPT_QUIET},                                                             \
+    {                                                                                                        \
+        "help", no_argument, NULL, OPT_HELP                                                                  \
+    }
+
+static const char common_help[] =
+    "  --name NAME            the dataset's name\n"
+    "  --stride-bytes N       from one feature row to the next; default: whole sectors where\n"
+    "                         that costs at most 1/8, else unpadded\n"
+    "  --memory BYTES         limit for the topology while it is made (8G)\n"
+    "  --force                replace the dataset that is at DIR\n"
+    "  --quiet                no progress\n";
+
+static pst_rc common_option(int opt, struct common *c)
+{
+    switch (opt) {
+    case OPT_NAME: return option_name("--name", optarg, c->name, c->name_room);
+    case OPT_SEED: return option_int("--seed", optarg, 0, INT64_MAX, c->seed);
+    case OPT_VERTICES: return option_int("--vertices", optarg, 1, COUNT_MAX, c->vertices);
+    case OPT_CLASSES: return option_int("--classes", optarg, 0, PST_CLASSES_MAX, c->classes);
+    case OPT_FEATURES: return option_int("--features", optarg, 0, PST_GEN_DIM_MAX, c->features);
+    case OPT_STRIDE: return option_bytes("--stride-bytes", optarg, c->stride_bytes);
+    case OPT_MEMORY: return option_bytes("--memory", optarg, c->memory_bytes);
+    case OPT_FORCE: c->force = true; return PST_OK;
+    case OPT_QUIET: c->quiet = true; return PST_OK;
+    case OPT_HELP: c->help = true; return PST_OK;
+    default: return pst_fail(PST_E_ARG, "see its --help");
+    }
+}
+
+/* Parses argv with both sets of options; own handles opt >= OPT_OWN. */
+static pst_rc parse(int argc, char **argv, const struct option *options, struct common *c,
+                    pst_rc (*own)(int opt, void *spec), void *spec)
+{
+    pst_rc rc = PST_OK;
+    int opt;
+    optind = 1;
+    while (rc == PST_OK && !c->help && (opt = getopt_long(argc, argv, "", options, NULL)) != -1)
+        rc = opt >= OPT_OWN ? own(opt, spec) : common_option(opt, c);
+    if (rc != PST_OK || c->help)
+        return rc;
+    if (optind + 1 != argc)
+        return pst_fail(PST_E_ARG, "expected one directory, found %d (see --help)", argc - optind);
+    c->dir = argv[optind];
+    return PST_OK;
+}
+
+static void say_done(const struct pst_build *b)
+{
+    (void)printf("%s: %" PRId64 " vertices, %" PRId64 " edges, %" PRId64 " features in rows of %" PRIu64
+                 " bytes, %" PRId64 " classes\n",
+                 b->dir, b->manifest.vertices, b->manifest.edges, b->manifest.feature_dim,
+                 b->manifest.stride_bytes, b->manifest.classes);
+}
+
+static pst_rc build_it(const struct common *c,
+                       pst_rc (*fill)(const void *, struct pst_build *, struct pst_progress *),
+                       const void *spec)
+{
+    struct pst_build b;
+    struct pst_progress progress;
+    pst_progress_init(&progress, c->quiet);
+    pst_rc rc = pst_build_begin(&b, c->dir, c->force);
+    if (rc != PST_OK)
+        return rc;
+    rc = fill(spec, &b, &progress);
+    if (rc == PST_OK)
+        rc = pst_build_commit(&b);
+    if (rc == PST_OK)
+        say_done(&b);
+    pst_build_release(&b);
+    return rc;
+}
+
+/* ---- community ---- */
+
+enum { OPT_DEGREE = OPT_OWN, OPT_HOMOPHILY, OPT_EXPONENT, OPT_NOISE, OPT_TRAIN, OPT_VAL };
+
+static const struct option community_options[] = {COMMON_OPTIONS,
+                                                  {"degree", required_argument, NULL, OPT_DEGREE},
+                                                  {"homophily", required_argument, NULL, OPT_HOMOPHILY},
+                                                  {"exponent", required_argument, NULL, OPT_EXPONENT},
+                                                  {"noise", required_argument, NULL, OPT_NOISE},
+                                                  {"train", required_argument, NULL, OPT_TRAIN},
+                                                  {"val", required_argument, NULL, OPT_VAL},
+                                                  {NULL, 0, NULL, 0}};
+
+static pst_rc community_option(int opt, void *ctx)
+{
+    struct pst_community_spec *s = ctx;
+    switch (opt) {
+    case OPT_DEGREE: return option_real("--degree", optarg, &s->degree);
+    case OPT_HOMOPHILY: return option_real("--homophily", optarg, &s->homophily);
+    case OPT_EXPONENT: return option_real("--exponent", optarg, &s->exponent);
+    case OPT_NOISE: return option_real("--noise", optarg, &s->noise);
+    case OPT_TRAIN: return option_real("--train", optarg, &s->train);
+    default: return option_real("--val", optarg, &s->val);
+    }
+}
+
+static void community_help(void)
+{
+    struct pst_community_spec s;
+    pst_community_defaults(&s);
+    (void)printf(
+        "usage: penstock gen community DIR [options]\n"
+        "A power-law graph with planted communities. Labels are the communities; features are a class's\n"
+        "direction plus noise, so that they alone say little and neighbourhoods say much.\n"
+        "  --vertices N           (%" PRId64 ")\n"
+        "  --classes N            communities of equal size (%" PRId64 ")\n"
+        "  --features N           columns of float32 (%" PRId64 ")\n"
+        "  --degree X             average degree before duplicates are merged (%g)\n"
+        "  --homophily X          fraction of edges within a community (%g)\n"
+        "  --exponent X           of the power law of degrees, more than 2 (%g)\n"
+        "  --noise X              standard deviation per column; class directions have length 1 (%g)\n"
+        "  --train X --val X      fractions of the vertices; the rest is test (%g, %g)\n"
+        "  --seed N               same seed and options, same bytes (%" PRIu64 ")\n%s",
+        s.vertices, s.classes, s.feature_dim, s.degree, s.homophily, s.exponent, s.noise, s.train, s.val,
+        s.seed, common_help);
+}
+
+static pst_rc fill_community(const void *spec, struct pst_build *b, struct pst_progress *progress)
+{
+    return pst_gen_community(spec, b, progress);
+}
+
+static pst_rc community(int argc, char **argv)
+{
+    struct pst_community_spec s;
+    pst_community_defaults(&s);
+    int64_t seed = (int64_t)s.seed;
+    struct common c = {.name = s.name,
+                       .name_room = sizeof s.name,
+                       .seed = &seed,
+                       .vertices = &s.vertices,
+                       .classes = &s.classes,
+                       .features = &s.feature_dim,
+                       .stride_bytes = &s.stride_bytes,
+                       .memory_bytes = &s.memory_bytes};
+    pst_rc rc = parse(argc, argv, community_options, &c, community_option, &s);
+    s.seed = (uint64_t)seed;
+    if (rc == PST_OK && c.help)
+        community_help();
+    else if (rc == PST_OK)
+        rc = build_it(&c, fill_community, &s);
+    return rc;
+}
+
+int cmd_gen(int argc, char **argv)
+{
+    const char *kind = argc > 1 ? argv[1] : "";
+    if (strcmp(kind, "community") == 0)
+        return command_result("gen community", community(argc - 1, argv + 1));
+    bool help = strcmp(kind, "--help") == 0;
+    (void)fprintf(help ? stdout : stderr,
+                  "usage: penstock gen community|rmat DIR [options]\n"
+                  "  community   power-law graph with planted communities: learnable\n"
+                  "  rmat        R-MAT graph of any size: for measuring\n"
+                  "penstock gen KIND --help lists the options of each.\n");
+    return help ? 0 : 2;
+}

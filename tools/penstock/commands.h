@@ -1,0 +1,17 @@
+/* commands.h: the subcommands of penstock. argv[0] is the subcommand's name.
+ * They return the process's exit code: 0 ok, 1 failed at run time, 2 the user's input is wrong. */
+#ifndef PST_COMMANDS_H
+#define PST_COMMANDS_H
+
+int cmd_gen(int argc, char **argv);
+int cmd_import(int argc, char **argv);
+int cmd_inspect(int argc, char **argv);
+int cmd_verify(int argc, char **argv);
+int cmd_run(int argc, char **argv);
+int cmd_check(int argc, char **argv);
+int cmd_graph(int argc, char **argv);
+int cmd_stages(int argc, char **argv);
+int cmd_stop(int argc, char **argv);
+int cmd_gc(int argc, char **argv);
+
+#endif
