@@ -1,0 +1,82 @@
+/* sampling.h: a sampler but for its algorithm: parameters, ports, shuffled seeds, blocks, cache, requests,
+ * parts, micro-batches and reports. A sampler's author writes a pst_sample_fn (fill.h), a descriptor and four
+ * callbacks of one line; stages/sampler.c is the example, and builds the same out of tree.
+ *
+ * Owner: pst_sampling_size makes *out, which the stage's state keeps; pst_sampling_close frees it and accepts
+ * NULL. Threads: the stage's own. */
+#ifndef PST_SAMPLING_H
+#define PST_SAMPLING_H
+
+#include "fill.h"
+#include "stage.h"
+
+PST_BEGIN_DECLS
+
+/* The first entries of the stage's params. */
+#define PST_SAMPLING_PARAMS                                                                                  \
+    {.name = "fanout",                                                                                       \
+     .type = PST_PARAM_INTS,                                                                                 \
+     .def = "[10, 5]",                                                                                       \
+     .min = -1,                                                                                              \
+     .max = 65535,                                                                                           \
+     .help = "neighbours drawn per vertex in each hop, counted from the seeds; -1: all, 0: none"},           \
+        {.name = "batch",                                                                                    \
+         .type = PST_PARAM_INT,                                                                              \
+         .def = "1024",                                                                                      \
+         .min = 1,                                                                                           \
+         .max = 16777216,                                                                                    \
+         .help = "seeds in a batch"},                                                                        \
+        {.name = "margin",                                                                                   \
+         .type = PST_PARAM_REAL,                                                                             \
+         .def = "1.1",                                                                                       \
+         .min = 0.001,                                                                                       \
+         .max = 1000,                                                                                        \
+         .help = "a slot's size over the plan's largest batch; below 1, every batch is split"},              \
+        {.name = "overflow",                                                                                 \
+         .type = PST_PARAM_ENUM,                                                                             \
+         .def = "\"split\"",                                                                                 \
+         .choices = "split|error",                                                                           \
+         .help = "what becomes of a batch that does not fit its slot"},                                      \
+        {.name = "shuffle",                                                                                  \
+         .type = PST_PARAM_BOOL,                                                                             \
+         .def = "true",                                                                                      \
+         .help = "a new order of the seeds every epoch"},                                                    \
+        {.name = "plan",                                                                                     \
+         .type = PST_PARAM_STRING,                                                                           \
+         .def = "\"\"",                                                                                      \
+         .help = "path of a plan.json, where the port plan is not linked"},                                  \
+    {                                                                                                        \
+        .name = "split", .type = PST_PARAM_ENUM, .def = "\"train\"", .choices = "train|val|test",            \
+        .help = "whose vertices are the seeds"                                                               \
+    }
+
+/* The first entries of the stage's ports. */
+#define PST_SAMPLING_PORTS                                                                                   \
+    {.name = "plan",                                                                                         \
+     .dir = PST_IN,                                                                                          \
+     .type = "plan",                                                                                         \
+     .dtype = "any",                                                                                         \
+     .rank = -1,                                                                                             \
+     .memory = "cpu",                                                                                        \
+     .flags = PST_PORT_ONESHOT | PST_PORT_OPTIONAL,                                                          \
+     .help = "the planner's plan: slot sizes and cached rows; without it slots have the worst case's size"}, \
+    {                                                                                                        \
+        .name = "batch", .dir = PST_OUT, .type = "minibatch", .dtype = "any", .rank = -1, .memory = "cpu",   \
+        .splits_if = "overflow=split",                                                                       \
+        .help = "minibatches; each part announces rows that the disk must bring"                             \
+    }
+
+struct pst_sampling; /* one sampler's state */
+
+PST_API PST_MUST_USE pst_rc pst_sampling_size(struct pst_stage *self, struct pst_sampling **out,
+                                              pst_sample_fn sample, void *user);
+PST_API PST_MUST_USE pst_rc pst_sampling_open(struct pst_sampling *s);
+PST_API PST_MUST_USE pst_rc pst_sampling_on_event(struct pst_sampling *s, const struct pst_event *event);
+/* Reports, then frees. */
+PST_API void pst_sampling_close(struct pst_sampling *s);
+
+/* Reads the parameter `fanout`; PST_E_ARG unless it has 1 to PST_HOPS_MAX entries. */
+PST_API PST_MUST_USE pst_rc pst_sampling_fanout(const struct pst_stage *self, int64_t *fanout, int *hops);
+
+PST_END_DECLS
+#endif

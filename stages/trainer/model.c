@@ -1,0 +1,225 @@
+/* model.c: the model's shape, memory, initial weights and optimizer step. */
+#include "model.h"
+#include "../../common/error.h"
+#include "../../kernels/rng.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+void *pst_lazy_map(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    (void)madvise(memory, bytes, MADV_HUGEPAGE); /* a wish: rows are read at random */
+    return memory;
+}
+
+void pst_lazy_unmap(void *memory, size_t bytes)
+{
+    if (memory)
+        munmap(memory, bytes ? bytes : 1);
+}
+
+static pst_rc check_config(const struct pst_model_config *c)
+{
+    if (c->layers < 2 || c->layers > PST_LAYERS_MAX)
+        return pst_fail(PST_E_ARG, "layers is %d: expected 2 to %d", c->layers, PST_LAYERS_MAX);
+    if (c->in < 1 || c->hidden < 1 || c->classes < 1)
+        return pst_fail(
+            PST_E_ARG,
+            "a model of %lld features, %lld hidden columns and %lld classes: each must be at least 1",
+            (long long)c->in, (long long)c->hidden, (long long)c->classes);
+    if (c->residual && c->layers == 2 && c->in != c->hidden)
+        return pst_fail(PST_E_ARG,
+                        "residual: no layer's input is as wide as its output (%lld features, hidden %lld, 2 "
+                        "layers): set hidden to %lld, or layers to 3 or more, or residual to false",
+                        (long long)c->in, (long long)c->hidden, (long long)c->in);
+    if (!(c->dropout >= 0 && c->dropout < 1) || !(c->input_dropout >= 0 && c->input_dropout < 1))
+        return pst_fail(PST_E_ARG, "dropout %g, input_dropout %g: expected 0 <= rate < 1", c->dropout,
+                        c->input_dropout);
+    return PST_OK;
+}
+
+/* Gives a tensor its place in the flat arrays; each begins on a cache line. */
+static int64_t add_parameter(struct pst_model *model, int layer, const char *what, int64_t rows, int64_t cols)
+{
+    assert(model->parameters < PST_MODEL_TENSORS_MAX);
+    struct pst_parameter *p = &model->parameter[model->parameters++];
+    *p = (struct pst_parameter){.at = model->size, .rows = rows, .cols = cols};
+    snprintf(p->name, sizeof p->name, "layer%d.%s", layer, what);
+    model->size += pst_width(rows * cols);
+    return p->at;
+}
+
+static void add_layer(struct pst_model *model, int l)
+{
+    const struct pst_model_config *c = &model->config;
+    struct pst_layer *layer = &model->layer[l];
+    *layer = (struct pst_layer){.neigh = -1, .bias = -1, .gain = -1, .shift = -1, .running = -1};
+    layer->last = l == c->layers - 1;
+    layer->in = l == 0 ? c->in : c->hidden;
+    layer->out = layer->last ? c->classes : c->hidden;
+    layer->residual = c->residual && !layer->last && layer->in == layer->out;
+    layer->self = add_parameter(model, l, "weight_self", layer->in, layer->out);
+    if (c->aggregate)
+        layer->neigh = add_parameter(model, l, "weight_neigh", layer->in, layer->out);
+    if (layer->last || c->norm == PST_NORM_NONE) {
+        layer->bias = add_parameter(model, l, "bias", 1, layer->out);
+    } else {
+        layer->gain = add_parameter(model, l, "gain", 1, layer->out);
+        layer->shift = add_parameter(model, l, "shift", 1, layer->out);
+    }
+    if (!layer->last && c->norm == PST_NORM_BATCH) {
+        layer->running = model->running_size;
+        model->running_size += 2 * layer->out;
+    }
+}
+
+/* Glorot & Bengio 2010: uniform in +-sqrt(6 / (in + out)); element i depends on (seed, tensor, i) alone. */
+static void fill_glorot(struct pst_model *model, int tensor)
+{
+    const struct pst_parameter *p = &model->parameter[tensor];
+    const struct pst_stream stream = pst_stream_of(PST_RNG_INIT, model->config.seed, 0, 0, (uint32_t)tensor);
+    const double bound = sqrt(6.0 / (double)(p->rows + p->cols));
+    struct pst_philox draw = {{0}};
+    for (int64_t i = 0; i < p->rows * p->cols; i++) {
+        if (i % 4 == 0)
+            draw = pst_draw(&stream, (uint64_t)(i / 4), 0);
+        model->weight[p->at + i] = (pst_real)((2 * pst_unit(draw.word[i % 4]) - 1) * bound);
+    }
+}
+
+static void fill_ones(pst_real *to, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] = 1;
+}
+
+static void fill_weights(struct pst_model *model)
+{
+    for (int t = 0; t < model->parameters; t++)
+        if (strstr(model->parameter[t].name, ".weight"))
+            fill_glorot(model, t);
+    for (int l = 0; l < model->config.layers; l++) {
+        const struct pst_layer *layer = &model->layer[l];
+        if (layer->gain >= 0)
+            fill_ones(model->weight + layer->gain, layer->out);
+        if (layer->running >= 0)
+            fill_ones(model->running + layer->running + layer->out, layer->out);
+    }
+}
+
+static size_t take(struct pst_pass *pass, int64_t rows, int64_t cols)
+{
+    const size_t at = pass->bytes;
+    pass->bytes += pst_align_up((uint64_t)rows * (uint64_t)cols * sizeof(pst_real), PST_CACHE_LINE);
+    return at;
+}
+
+void pst_pass_layout(const struct pst_model *model, struct pst_pass *pass, bool copy_input)
+{
+    const struct pst_model_config *c = &model->config;
+    int64_t grad_rows_cols = 0;
+    pass->bytes = 0;
+    pass->input = copy_input ? take(pass, pass->src[0], pst_width(c->in)) : 0;
+    for (int l = 0; l < c->layers; l++) {
+        const struct pst_layer *layer = &model->layer[l];
+        const int64_t in = pst_width(layer->in), out = pst_width(layer->out);
+        pass->y[l] = take(pass, pass->dst[l], out);
+        if (c->aggregate)
+            pass->mixed[l] = pass->project[l] ? take(pass, pass->src[l], out) : take(pass, pass->dst[l], in);
+        if (layer->gain >= 0) {
+            pass->xhat[l] = take(pass, pass->dst[l], layer->out);
+            pass->rstd[l] = take(pass, c->norm == PST_NORM_BATCH ? layer->out : pass->dst[l], 1);
+        }
+        grad_rows_cols = pst_max_i64(grad_rows_cols, pass->dst[l] * out);
+        if (l > 0)
+            grad_rows_cols = pst_max_i64(grad_rows_cols, pass->src[l] * in);
+    }
+    pass->grad[0] = take(pass, 1, grad_rows_cols);
+    pass->grad[1] = take(pass, 1, grad_rows_cols);
+}
+
+/* The most that any batch of at most rows_max input rows can need. */
+static size_t work_bound(const struct pst_model *model)
+{
+    struct pst_pass pass = {0};
+    for (int l = 0; l < model->config.layers; l++) {
+        pass.dst[l] = pass.src[l] = model->config.rows_max;
+        pass.project[l] = model->layer[l].out > model->layer[l].in;
+    }
+    pst_pass_layout(model, &pass, true);
+    return pass.bytes;
+}
+
+static pst_real *zeroed(int64_t n)
+{
+    const size_t bytes = pst_align_up((uint64_t)(n > 0 ? n : 1) * sizeof(pst_real), PST_CACHE_LINE);
+    pst_real *memory = aligned_alloc(PST_CACHE_LINE, bytes);
+    if (memory)
+        memset(memory, 0, bytes);
+    return memory;
+}
+
+pst_rc pst_model_init(struct pst_model *model, const struct pst_model_config *config)
+{
+    memset(model, 0, sizeof *model);
+    pst_rc rc = check_config(config);
+    if (rc != PST_OK)
+        return rc;
+    model->config = *config;
+    for (int l = 0; l < config->layers; l++)
+        add_layer(model, l);
+    model->weight = zeroed(model->size);
+    model->grad = zeroed(model->size);
+    model->m = zeroed(model->size);
+    model->v = zeroed(model->size);
+    model->running = zeroed(model->running_size);
+    model->work_bytes = work_bound(model);
+    model->work = pst_lazy_map(model->work_bytes);
+    if (!model->weight || !model->grad || !model->m || !model->v || !model->running || !model->work) {
+        rc = pst_fail(
+            PST_E_NOMEM,
+            "no memory for a model of %lld parameters and %zu bytes of address space for its activations "
+            "(%lld rows)",
+            (long long)model->size, model->work_bytes, (long long)config->rows_max);
+        pst_model_release(model);
+        return rc;
+    }
+    fill_weights(model);
+    return PST_OK;
+}
+
+void pst_model_release(struct pst_model *model)
+{
+    free(model->weight);
+    free(model->grad);
+    free(model->m);
+    free(model->v);
+    free(model->running);
+    pst_lazy_unmap(model->work, model->work_bytes);
+    memset(model, 0, sizeof *model);
+}
+
+void pst_model_update(struct pst_model *model, double rate, double weight_decay)
+{
+    model->steps++;
+    const struct pst_adam opt = {.rate = rate,
+                                 .beta1 = 0.9,
+                                 .beta2 = 0.999,
+                                 .eps = 1e-8,
+                                 .weight_decay = weight_decay,
+                                 .step = model->steps};
+    pst_k_adam(NULL, &opt, model->weight, model->grad, model->m, model->v, model->size);
+    pst_model_forget(model);
+}
+
+void pst_model_forget(struct pst_model *model)
+{
+    memset(model->grad, 0, (size_t)model->size * sizeof *model->grad);
+}
