@@ -88,6 +88,20 @@ PST_API void pst_k_mean_grad(struct pst_queue *q, const int32_t *indptr, const i
                              const pst_real *grad_out, int64_t ld_out, pst_real *grad_in, int64_t ld_in,
                              int64_t dim);
 
+/* Mean over all in-neighbours of vertices first..first+n of a whole graph: out(n,dim), for evaluation by
+ * layers. PST_E_FORMAT: the graph's indptr or indices are out of range. */
+PST_API PST_MUST_USE pst_rc pst_k_mean_csc(struct pst_queue *q, const struct pst_csc *graph, int64_t first,
+                                           int64_t n, const pst_real *in, int64_t ld_in, pst_real *out,
+                                           int64_t ld_out, int64_t dim);
+
+/* x(n,dim) += y(n,dim). */
+PST_API void pst_k_add(struct pst_queue *q, pst_real *x, int64_t ld, const pst_real *y, int64_t ld_y,
+                       int64_t n, int64_t dim);
+
+/* out(n,dim) = rows of float16 (or bfloat16) at src, stride_bytes apart. */
+PST_API void pst_k_widen(struct pst_queue *q, const void *src, uint64_t stride_bytes, bool bfloat,
+                         pst_real *out, int64_t ld, int64_t n, int64_t dim);
+
 /* Dropout keys belong to the whole batch: (seed, epoch, batch, layer, global vertex, column). */
 struct pst_dropout {
     uint64_t seed;
@@ -107,7 +121,11 @@ PST_API void pst_k_bias_relu_dropout_grad(struct pst_queue *q, pst_real *grad, i
                                           int64_t dim, bool relu, const struct pst_dropout *drop,
                                           pst_real *grad_bias);
 
-/* Normalisation over a row (layer norm) or over rows (batch norm), eps 1e-5. mean/rstd: n or dim. */
+/* Normalisation in place over a row (layer norm: Ba, Kiros, Hinton 2016) or over rows (batch norm: Ioffe &
+ * Szegedy 2015), eps 1e-5. xhat(n,dim) is contiguous; rstd has n (layer) or dim (batch) elements; both are
+ * what the gradient needs, and layer norm takes NULL for both where none is wanted. The running variance is
+ * the unbiased one; a batch of one row leaves the running figures as they are. */
+#define PST_NORM_EPS 1e-5
 PST_API void pst_k_layer_norm(struct pst_queue *q, pst_real *x, int64_t ld, int64_t n, int64_t dim,
                               const pst_real *gain, const pst_real *shift, pst_real *xhat, pst_real *rstd);
 PST_API void pst_k_layer_norm_grad(struct pst_queue *q, pst_real *grad, int64_t ld, int64_t n, int64_t dim,
@@ -119,6 +137,10 @@ PST_API void pst_k_batch_norm(struct pst_queue *q, pst_real *x, int64_t ld, int6
 PST_API void pst_k_batch_norm_grad(struct pst_queue *q, pst_real *grad, int64_t ld, int64_t n, int64_t dim,
                                    const pst_real *gain, const pst_real *xhat, const pst_real *rstd,
                                    pst_real *grad_gain, pst_real *grad_shift);
+
+/* x(n,dim) = x * scale(dim) + offset(dim): batch norm with fixed statistics. */
+PST_API void pst_k_affine(struct pst_queue *q, pst_real *x, int64_t ld, int64_t n, int64_t dim,
+                          const pst_real *scale, const pst_real *offset);
 
 /* Softmax cross-entropy over rows with label >= 0: *loss += sum of -log p / normaliser; *correct counts
  * argmax hits, *counted rows; grad (NULL: not wanted) = (softmax - onehot) / normaliser, zero for others. */
