@@ -174,6 +174,8 @@ PST_API void pst_total(struct pst_stage *self, int port, uint64_t batches);
 /* The slot's bytes in this process; *bytes, if not NULL, gets its size. The slot must be held, or be
  * named by the frame of the current event. NULL with pst_fail if it is not. */
 PST_API void *pst_slot(struct pst_stage *self, struct pst_ref ref, uint64_t *bytes);
+/* Only the first `bytes` of this held slot matter: what a copy between devices then moves. */
+PST_API void pst_used(struct pst_stage *self, struct pst_ref ref, uint64_t bytes);
 /* One past the highest slot number of the route that reaches this port (per-slot tables). */
 PST_API uint32_t pst_slots(const struct pst_stage *self, int port);
 /* The region's base address and bytes, for registering it with a device once in open; index 0.. until

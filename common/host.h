@@ -1,0 +1,36 @@
+/* host.h: runs one instance of one stage on the calling thread: talks to the supervisor, maps regions,
+ * feeds the stage its events, and ends. penstock-stage calls pst_host_run once, or once per thread.
+ * host_impl.h has what the files that implement it share. */
+#ifndef PST_HOST_H
+#define PST_HOST_H
+
+#include <pthread.h>
+
+#include "region.h"
+#include "stage.h"
+
+#define PST_PROTOCOL 1
+#define PST_REGIONS_MAX 128
+
+/* What the threads of one process share: one ZeroMQ context, and each region mapped once (so that two
+ * stages of a group see a slot at one address). */
+struct pst_process {
+    void *zmq;
+    pthread_mutex_t lock;
+    struct {
+        char path[64];
+        struct pst_region region;
+    } regions[PST_REGIONS_MAX];
+    int nregions;
+    struct pst_page *_Atomic pages[PST_STAGES_MAX]; /* whose heartbeat this process keeps up */
+    _Atomic int npages;
+};
+
+PST_MUST_USE pst_rc pst_process_init(struct pst_process *process);
+void pst_process_release(struct pst_process *process);
+void pst_process_beat(struct pst_process *process); /* call several times a second */
+
+/* Runs instance `name` against the supervisor at `control` until its work is done. */
+pst_rc pst_host_run(struct pst_process *process, const char *control, const char *name);
+
+#endif

@@ -1,0 +1,36 @@
+/* wire.h: what a foreign stage says and hears, to the byte. One ZeroMQ DEALER socket, connected to the
+ * endpoint in the environment variable PENSTOCK_WIRE; every message is one part. A message that begins
+ * with '{' is JSON; any other is struct pst_wire, little endian, followed by nrefs references.
+ * common/README.md tells the conversation. */
+#ifndef PST_WIRE_H
+#define PST_WIRE_H
+
+#include "stage.h"
+
+#define PST_WIRE_MAGIC 0x46545350u /* "PSTF" */
+#define PST_WIRE_ENV "PENSTOCK_WIRE"
+
+enum pst_wire_kind {
+    PST_WIRE_FRAME = 1,   /* both ways: an input frame to the stage, an output frame from it */
+    PST_WIRE_CREDIT = 2,  /* to the stage: refs[0] is the slot; arg[0] version, arg[1] 1 if dirty */
+    PST_WIRE_RELEASE = 3, /* from the stage: every ref goes back; flags 1: changed */
+    PST_WIRE_END = 4,     /* to the stage: input `port` has ended */
+    PST_WIRE_WANT = 5,    /* from the stage: a further slot on `port` for (batch, micro) */
+    PST_WIRE_COUNT = 6,   /* from the stage: arg[0] items, arg[1] bytes were handled */
+};
+
+struct pst_wire {
+    uint32_t magic;
+    uint16_t kind; /* enum pst_wire_kind */
+    uint16_t port; /* index in the stage's own description */
+    uint64_t batch;
+    uint32_t micro;
+    uint32_t part;
+    uint32_t flags; /* enum pst_frame_flag */
+    uint32_t nrefs;
+    uint64_t arg[2];
+    struct pst_ref refs[]; /* 8 bytes each: route, slot */
+};
+static_assert(sizeof(struct pst_wire) == 48, "documented to the byte");
+
+#endif
