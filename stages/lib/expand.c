@@ -132,7 +132,11 @@ pst_rc pst_expand_hop(struct pst_expander *x, const struct pst_sample_key *key, 
         memset(indptr, 0, ((size_t)n + 1) * sizeof *indptr);
         return PST_OK;
     }
+    pst_error_clear();
     rc = x->sample(x->user, x->graph, key, vertices, n, fanout, indptr, x->ids, edge_capacity);
+    if (rc == PST_E_FORMAT && pst_error_text()[0] == '\0') /* kernels have no words */
+        return pst_fail(
+            rc, "an edge leads to a vertex outside the graph; `penstock verify` tells what is damaged");
     if (rc != PST_OK)
         return rc;
     int64_t edges = indptr[n];

@@ -18,7 +18,7 @@ PST_BEGIN_DECLS
      .type = PST_PARAM_INTS,                                                                                 \
      .def = "[10, 5]",                                                                                       \
      .min = -1,                                                                                              \
-     .max = 65535,                                                                                           \
+     .max = PST_FANOUT_MAX,                                                                                  \
      .help = "neighbours drawn per vertex in each hop, counted from the seeds; -1: all, 0: none"},           \
         {.name = "batch",                                                                                    \
          .type = PST_PARAM_INT,                                                                              \

@@ -1,0 +1,339 @@
+/* planner: decides, before the run, how large slots must be and which feature rows the CPU caches. It samples
+ * whole epochs as the sampler would, but with another generator key, so that it knows the graph and not the
+ * run. Pre-sampled hotness is that of Legion (Sun et al., ATC 2023, section 4.2). */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "../common/store/store.h"
+#include "lib/plan.h"
+#include "lib/sampling.h"
+#include "lib/seeds.h"
+
+#define FIRST_VERTICES 65536 /* scratch to begin with; it doubles when a batch does not fit */
+
+struct planner {
+    struct pst_dataset ds;
+    struct pst_csc graph;
+    struct pst_seeds seeds;
+    struct pst_plan plan;
+    struct pst_caps bound;
+    uint32_t *hotness; /* topology, then features */
+    double hit_rate;
+    /* scratch of one batch */
+    struct pst_expander expander;
+    int64_t *batch, *vertices;
+    int32_t *indptr, *indices;
+};
+
+static pst_rc draw(void *user, const struct pst_csc *graph, const struct pst_sample_key *key,
+                   const int64_t *vertices, int64_t n, int fanout, int32_t *indptr, int64_t *out,
+                   int64_t capacity)
+{
+    const struct planner *p = user;
+    return pst_k_sample(NULL, graph, key, vertices, n, fanout, p->plan.key.replace, indptr, out, capacity);
+}
+
+/* ---- size: what the plan is for ------------------------------------------------------------------ */
+
+static uint64_t budget_of(const struct pst_stage *self, const struct pst_dataset *ds)
+{
+    double percent = pst_param_real(self, "cpu_cache_percent");
+    if (percent < 0)
+        return (uint64_t)pst_param_int(self, "cpu_cache");
+    int64_t rows = (int64_t)((double)ds->vertices * percent / 100 + 0.5);
+    return (uint64_t)rows * ds->stride_bytes;
+}
+
+static pst_rc size(struct pst_stage *self)
+{
+    struct planner *p = pst_state(self);
+    pst_rc rc = pst_dataset_open(&p->ds, pst_dataset_dir(self));
+    if (rc != PST_OK)
+        return rc;
+    p->graph = (struct pst_csc){.indptr = p->ds.indptr.map,
+                                .indices = p->ds.indices.map,
+                                .index_bytes = (int)pst_dtype_bytes(p->ds.indices.dtype),
+                                .vertices = p->ds.vertices,
+                                .edges = p->ds.edges};
+    struct pst_plan_key *key = &p->plan.key;
+    rc = pst_sampling_fanout(self, key->fanout, &key->hops);
+    if (rc != PST_OK)
+        return rc;
+    const char *split = pst_param_str(self, "split");
+    p->plan.seed = XXH3_64bits_withSeed("planner", strlen("planner"), pst_seed(self));
+    rc = pst_seeds_init(&p->seeds, &p->ds, split, pst_param_int(self, "batch"), p->plan.seed, true);
+    if (rc != PST_OK)
+        return rc;
+    memcpy(key->dataset, p->ds.digest, sizeof key->dataset);
+    (void)snprintf(key->split, sizeof key->split, "%s", split);
+    key->batch = p->seeds.batch;
+    key->replace = pst_param_bool(self, "replace");
+    key->cache_budget_bytes = budget_of(self, &p->ds);
+    p->plan.vertices = p->ds.vertices;
+    p->plan.epochs = pst_param_int(self, "epochs");
+    pst_caps_bound(&p->bound, &p->graph, key->fanout, key->hops, key->batch);
+    return PST_OK;
+}
+
+/* ---- pre-sampling -------------------------------------------------------------------------------- */
+
+static void release_scratch(struct planner *p)
+{
+    pst_expander_release(&p->expander);
+    free(p->vertices);
+    free(p->indptr);
+    free(p->indices);
+    p->vertices = NULL;
+    p->indptr = p->indices = NULL;
+}
+
+/* Scratch for batches of at most `vertices` vertices and `edges` edges a hop. */
+static pst_rc make_scratch(struct planner *p, int64_t vertices, int64_t edges)
+{
+    release_scratch(p);
+    pst_rc rc = pst_expander_init(&p->expander, &p->graph, draw, p, vertices, edges);
+    if (rc != PST_OK)
+        return rc;
+    p->vertices = malloc((size_t)vertices * sizeof *p->vertices);
+    p->indptr = malloc(((size_t)vertices + 1) * sizeof *p->indptr);
+    p->indices = malloc((size_t)edges * sizeof *p->indices);
+    if (p->vertices == NULL || p->indptr == NULL || p->indices == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory to pre-sample batches of %lld vertices", (long long)vertices);
+    return PST_OK;
+}
+
+static pst_rc grow_scratch(struct planner *p)
+{
+    int64_t most_edges = 1;
+    for (int h = 0; h < p->bound.hops; h++)
+        most_edges = pst_max_i64(most_edges, p->bound.edges[h]);
+    int64_t most = p->bound.n[p->bound.hops];
+    int64_t vertices = pst_max_i64(FIRST_VERTICES, 2 * p->expander.vertices_max);
+    int64_t edges = pst_max_i64(4 * FIRST_VERTICES, 2 * p->expander.edges_max);
+    if (p->expander.vertices_max >= most && p->expander.edges_max >= most_edges)
+        return pst_fail(PST_E_LIMIT, "a batch exceeds what %lld vertices and %lld edges allow",
+                        (long long)most, (long long)most_edges);
+    return make_scratch(p, pst_min_i64(vertices, most), pst_min_i64(edges, most_edges));
+}
+
+/* Draws one batch; caps says how large it was. */
+static pst_rc draw_batch(struct planner *p, uint64_t batch, int64_t n, struct pst_caps *caps)
+{
+    const struct pst_plan_key *key = &p->plan.key;
+    int64_t count = 0;
+    *caps = (struct pst_caps){.hops = key->hops};
+    pst_rc rc = pst_expand_seeds(&p->expander, p->batch, n, p->vertices, &count, p->expander.vertices_max);
+    caps->n[0] = count;
+    for (int h = 0; h < key->hops && rc == PST_OK; h++) {
+        struct pst_sample_key sample = {.seed = p->plan.seed,
+                                        .epoch = (uint32_t)(batch / p->seeds.batches),
+                                        .hop = (uint32_t)h,
+                                        .batch = batch % p->seeds.batches};
+        rc = pst_expand_hop(&p->expander, &sample, (int)key->fanout[h], p->vertices, &count,
+                            p->expander.vertices_max, p->indptr, p->indices, p->expander.edges_max);
+        if (rc == PST_OK)
+            caps->edges[h] = p->indptr[caps->n[h]];
+        caps->n[h + 1] = count;
+    }
+    return rc;
+}
+
+/* Each hop's destinations had their neighbours read; every vertex of the batch had its features read. */
+static void count_batch(struct planner *p, const struct pst_caps *caps)
+{
+    for (int h = 0; h < caps->hops; h++) {
+        if (p->plan.key.fanout[h] != 0)
+            pst_k_count(NULL, p->vertices, caps->n[h], p->hotness);
+    }
+    pst_k_count(NULL, p->vertices, caps->n[caps->hops], p->hotness + p->plan.vertices);
+}
+
+static pst_rc presample(struct planner *p)
+{
+    struct pst_plan *plan = &p->plan;
+    plan->batches = (int64_t)p->seeds.batches * plan->epochs;
+    plan->max = (struct pst_caps){.hops = plan->key.hops};
+    for (uint64_t b = 0; b < (uint64_t)plan->batches; b++) {
+        int64_t n = pst_seeds_of(&p->seeds, b, p->batch);
+        struct pst_caps caps;
+        pst_rc rc = draw_batch(p, b, n, &caps);
+        while (rc == PST_E_LIMIT) {
+            rc = grow_scratch(p);
+            if (rc == PST_OK)
+                rc = draw_batch(p, b, n, &caps);
+        }
+        if (rc != PST_OK)
+            return pst_wrap(rc, "pre-sampling batch %llu", (unsigned long long)b);
+        count_batch(p, &caps);
+        for (int h = 0; h <= plan->max.hops; h++)
+            plan->max.n[h] = pst_max_i64(plan->max.n[h], caps.n[h]);
+        for (int h = 0; h < plan->max.hops; h++)
+            plan->max.edges[h] = pst_max_i64(plan->max.edges[h], caps.edges[h]);
+    }
+    return PST_OK;
+}
+
+/* ---- the plan ------------------------------------------------------------------------------------ */
+
+static pst_rc open(struct pst_stage *self)
+{
+    struct planner *p = pst_state(self);
+    if (pst_param_str(self, "reuse")[0] != '\0')
+        return PST_OK;
+    p->hotness = calloc((size_t)p->plan.vertices * 2, sizeof *p->hotness);
+    p->batch = malloc((size_t)p->seeds.batch * sizeof *p->batch);
+    if (p->hotness == NULL || p->batch == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory to count how hot %lld vertices are",
+                        (long long)p->plan.vertices);
+    return make_scratch(p, pst_min_i64(FIRST_VERTICES, p->bound.n[p->bound.hops]), 4 * FIRST_VERTICES);
+}
+
+static pst_rc make_plan(struct pst_stage *self, struct planner *p, char *path, size_t path_bytes)
+{
+    struct pst_plan *plan = &p->plan;
+    double begin = pst_now();
+    pst_rc rc = presample(p);
+    if (rc != PST_OK)
+        return rc;
+    pst_span(self, "presample", begin, pst_now());
+    int64_t rows = p->ds.feature_dim > 0 ? (int64_t)(plan->key.cache_budget_bytes / p->ds.stride_bytes) : 0;
+    const uint32_t *features = p->hotness + plan->vertices;
+    rc = pst_plan_choose(features, plan->vertices, rows, &plan->cache, &plan->cached);
+    if (rc != PST_OK)
+        return rc;
+    plan->predicted_hit_rate = pst_plan_hit_rate(features, plan->vertices, plan->cached);
+    char dir[PATH_MAX];
+    if (snprintf(dir, sizeof dir, "%s/plan", pst_run_dir(self)) >= (int)sizeof dir)
+        return pst_fail(PST_E_LIMIT, "the path of the run directory is too long: %s", pst_run_dir(self));
+    return pst_plan_write(plan, p->hotness, dir, path, path_bytes);
+}
+
+/* An earlier plan may serve if it was made for the same thing. */
+static pst_rc reuse_plan(struct planner *p, const char *path)
+{
+    struct pst_plan earlier;
+    pst_rc rc = pst_plan_read(&earlier, path);
+    if (rc != PST_OK)
+        return rc;
+    rc = pst_plan_match(&earlier, &p->plan.key, PST_PLAN_REPLACE | PST_PLAN_BUDGET, path);
+    if (rc != PST_OK) {
+        pst_plan_release(&earlier);
+        return rc;
+    }
+    p->plan = earlier;
+    return PST_OK;
+}
+
+static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
+{
+    struct planner *p = pst_state(self);
+    if (event->kind != PST_EV_START)
+        return PST_OK;
+    const char *reuse = pst_param_str(self, "reuse");
+    char path[PATH_MAX];
+    pst_rc rc;
+    if (reuse[0] != '\0') {
+        if (realpath(reuse, path) == NULL)
+            return pst_fail_errno("reuse: looking for the plan %s", reuse);
+        rc = reuse_plan(p, path);
+    } else {
+        rc = make_plan(self, p, path, sizeof path);
+    }
+    if (rc != PST_OK)
+        return rc;
+    pst_count(self, (uint64_t)p->plan.batches, 0);
+    const struct pst_plan *plan = &p->plan;
+    pst_log(self, "%s: largest batch %lld vertices, %lld rows cached, predicted hit rate %.3f",
+            reuse[0] != '\0' ? "reused" : "planned", (long long)plan->max.n[plan->max.hops],
+            (long long)plan->cached, plan->predicted_hit_rate);
+    rc = pst_report(self, "planner",
+                    "{\"batches\": %lld, \"vertices_max\": %lld, \"cached_rows\": %lld, "
+                    "\"predicted_hit_rate\": %.6f, \"reused\": \"%s\"}",
+                    (long long)plan->batches, (long long)plan->max.n[plan->max.hops], (long long)plan->cached,
+                    plan->predicted_hit_rate, reuse[0] != '\0' ? "yes" : "no");
+    return rc == PST_OK ? pst_publish(self, pst_port(self, "plan"), path) : rc;
+}
+
+static void close(struct pst_stage *self)
+{
+    struct planner *p = pst_state(self);
+    release_scratch(p);
+    free(p->hotness);
+    free(p->batch);
+    pst_plan_release(&p->plan);
+    pst_seeds_release(&p->seeds);
+    pst_dataset_close(&p->ds);
+}
+
+static const struct pst_port_desc ports[] = {
+    {.name = "plan",
+     .dir = PST_OUT,
+     .type = "plan",
+     .dtype = "any",
+     .rank = -1,
+     .memory = "cpu",
+     .flags = PST_PORT_ONESHOT,
+     .help = "the path of plan.json"},
+    {0},
+};
+
+static const struct pst_param_desc params[] = {
+    {.name = "fanout",
+     .type = PST_PARAM_INTS,
+     .def = "[10, 5]",
+     .min = -1,
+     .max = PST_FANOUT_MAX,
+     .help = "the sampler's fanout"},
+    {.name = "batch",
+     .type = PST_PARAM_INT,
+     .def = "1024",
+     .min = 1,
+     .max = 16777216,
+     .help = "the sampler's batch"},
+    {.name = "replace", .type = PST_PARAM_BOOL, .def = "false", .help = "the sampler's replace"},
+    {.name = "split",
+     .type = PST_PARAM_ENUM,
+     .def = "\"train\"",
+     .choices = "train|val|test",
+     .help = "the sampler's split"},
+    {.name = "epochs",
+     .type = PST_PARAM_INT,
+     .def = "1",
+     .min = 1,
+     .max = 1000,
+     .help = "epochs to pre-sample; more foresee better"},
+    {.name = "cpu_cache",
+     .type = PST_PARAM_BYTES,
+     .def = "\"64MiB\"",
+     .min = 0,
+     .max = 1e15,
+     .help = "memory for cached feature rows, hottest first; 0: no cache"},
+    {.name = "cpu_cache_percent",
+     .type = PST_PARAM_REAL,
+     .def = "-1",
+     .min = -1,
+     .max = 100,
+     .help = "instead of cpu_cache: percent of all feature rows; negative: cpu_cache counts"},
+    {.name = "reuse",
+     .type = PST_PARAM_STRING,
+     .def = "\"\"",
+     .help = "path of an earlier plan.json to use instead of making a plan"},
+    {0},
+};
+
+PST_API extern const struct pst_stage_desc pst_stage;
+const struct pst_stage_desc pst_stage = {
+    .abi = PST_STAGE_ABI,
+    .name = "planner",
+    .help = "pre-samples to size slots and to choose which feature rows the CPU caches",
+    .ports = ports,
+    .params = params,
+    .state_bytes = sizeof(struct planner),
+    .size = size,
+    .open = open,
+    .on_event = on_event,
+    .close = close,
+};
