@@ -131,7 +131,10 @@ pst_rc pst_build_begin(struct pst_build *b, const char *dir, bool force)
     remove_stale(b->dir);
     (void)snprintf(b->partial, sizeof b->partial, "%s%s%ld", b->dir, PARTIAL_MARK, (long)getpid());
     if (mkdir(b->partial, 0755) != 0) {
-        rc = pst_fail_errno("cannot create %s", b->partial);
+        char parent[4096];
+        parent_of(b->dir, parent);
+        rc = errno == ENOENT ? pst_fail(PST_E_ARG, "%s: there is no directory %s to make it in", dir, parent)
+                             : pst_fail_errno("cannot create %s", b->partial);
         b->partial[0] = '\0';
         return rc;
     }

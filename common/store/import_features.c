@@ -1,0 +1,143 @@
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../error.h"
+#include "gen_parts.h"
+#include "import_parts.h"
+
+#define BLOCK_BYTES (1u << 20) /* rows are written in blocks of about this, at least one row */
+
+static pst_rc bad_value(const struct pst_array *a, int64_t row, int64_t column, double value)
+{
+    return pst_fail(PST_E_FORMAT, "%s: row %" PRId64 ", column %" PRId64 ": %s", a->path, row, column,
+                    isnan(value)   ? "NaN: expected a finite number"
+                    : isinf(value) ? "infinite: expected a finite number"
+                                   : "does not fit float32");
+}
+
+static inline double real_at(const struct pst_array *a, int64_t i)
+{
+    return a->dtype == PST_F32 ? (double)((const float *)a->map)[i] : ((const double *)a->map)[i];
+}
+
+static inline bool fits_float(double x)
+{
+    return isfinite(x) && isfinite((float)x);
+}
+
+static pst_rc dense_row(const struct pst_importing *im, int64_t v, float *out)
+{
+    const struct pst_array *a = &im->src[PST_SRC_FEATURES];
+    for (int64_t j = 0; j < im->feature_dim; j++) {
+        double x = real_at(a, v * im->feature_dim + j);
+        if (!fits_float(x))
+            return bad_value(a, v, j, x);
+        out[j] = (float)x;
+    }
+    return PST_OK;
+}
+
+static pst_rc sparse_row(const struct pst_importing *im, int64_t v, float *out)
+{
+    const struct pst_array *indptr = &im->src[PST_SRC_FEAT_INDPTR], *data = &im->src[PST_SRC_FEAT_DATA];
+    memset(out, 0, (size_t)im->feature_dim * sizeof *out);
+    int64_t end = pst_int_at(indptr, v + 1);
+    for (int64_t k = pst_int_at(indptr, v); k < end; k++) {
+        int64_t column = pst_int_at(&im->src[PST_SRC_FEAT_INDICES], k);
+        double x = real_at(data, k);
+        if (!fits_float(x) || !fits_float((double)out[column] + x))
+            return bad_value(data, v, column, x);
+        out[column] = (float)((double)out[column] + x);
+    }
+    return PST_OK;
+}
+
+/* float16 goes through as it is: only its exponent is looked at. */
+static pst_rc half_row(const struct pst_importing *im, int64_t v, uint16_t *out)
+{
+    const struct pst_array *a = &im->src[PST_SRC_FEATURES];
+    const uint16_t *from = (const uint16_t *)a->map + v * im->feature_dim;
+    for (int64_t j = 0; j < im->feature_dim; j++) {
+        if ((from[j] & 0x7c00) == 0x7c00)
+            return bad_value(a, v, j, (from[j] & 0x3ff) != 0 ? (double)NAN : (double)INFINITY);
+        out[j] = from[j];
+    }
+    return PST_OK;
+}
+
+static void normalize_row(enum pst_normalize how, float *row, int64_t dim)
+{
+    double sum = 0;
+    for (int64_t j = 0; j < dim; j++)
+        sum += how == PST_NORM_L1 ? fabs((double)row[j]) : (double)row[j] * (double)row[j];
+    double scale = how == PST_NORM_L1 ? sum : sqrt(sum);
+    for (int64_t j = 0; j < dim && scale > 0; j++)
+        row[j] = (float)((double)row[j] / scale);
+}
+
+static pst_rc fill_row(const struct pst_importing *im, bool half, int64_t v, void *out)
+{
+    if (half)
+        return half_row(im, v, out);
+    pst_rc rc = pst_has(im, PST_SRC_FEATURES) ? dense_row(im, v, out) : sparse_row(im, v, out);
+    if (rc == PST_OK && im->spec->normalize != PST_NORM_NONE)
+        normalize_row(im->spec->normalize, out, im->feature_dim);
+    return rc;
+}
+
+static pst_rc stream(const struct pst_importing *im, struct pst_array_writer *w, char *buffer, int64_t block,
+                     uint64_t stride, struct pst_progress *progress)
+{
+    for (int64_t first = 0; first < im->vertices; first += block) {
+        int64_t rows = pst_min_i64(block, im->vertices - first);
+        pst_rc rc = PST_OK;
+        for (int64_t i = 0; i < rows && rc == PST_OK; i++)
+            rc = fill_row(im, w->dtype == PST_F16, first + i, buffer + (uint64_t)i * stride);
+        if (rc == PST_OK)
+            rc = pst_array_write(w, buffer, (size_t)rows * stride);
+        if (rc == PST_OK)
+            rc = pst_progress_add(progress, (uint64_t)rows * stride);
+        if (rc != PST_OK)
+            return rc;
+    }
+    return PST_OK;
+}
+
+pst_rc pst_import_features(const struct pst_importing *im, struct pst_build *b, struct pst_progress *progress)
+{
+    if (im->feature_dim == 0)
+        return PST_OK;
+    bool half = pst_has(im, PST_SRC_FEATURES) && im->src[PST_SRC_FEATURES].dtype == PST_F16;
+    enum pst_dtype dtype = half ? PST_F16 : PST_F32;
+    if (half && im->spec->normalize != PST_NORM_NONE)
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "%s: float16 features cannot be normalized: make them float32 first",
+                        im->src[PST_SRC_FEATURES].path);
+    pst_rc rc = pst_check_stride(im->spec->stride_bytes, im->feature_dim, dtype);
+    if (rc != PST_OK)
+        return rc;
+    uint64_t stride =
+        im->spec->stride_bytes != 0 ? im->spec->stride_bytes : pst_stride_for(im->feature_dim, dtype);
+    int64_t block = pst_max_i64(1, (int64_t)(BLOCK_BYTES / stride));
+    char *buffer = calloc((size_t)block, stride); /* padding is never written again: it stays zero */
+    if (buffer == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " rows of %" PRIu64 " bytes", block, stride);
+    const int64_t shape[2] = {im->vertices, (int64_t)(stride / pst_dtype_bytes(dtype))};
+    struct pst_array_writer w = {.fd = -1};
+    rc = pst_build_array(b, PST_IN_FEATURES, dtype, 2, shape, &w);
+    pst_progress_begin(progress, "features", (uint64_t)im->vertices * stride, true);
+    if (rc == PST_OK)
+        rc = stream(im, &w, buffer, block, stride, progress);
+    if (rc == PST_OK)
+        rc = pst_build_array_end(b, PST_IN_FEATURES, &w);
+    if (rc == PST_OK) {
+        pst_progress_end(progress);
+        b->manifest.feature_dim = im->feature_dim;
+        b->manifest.stride_bytes = stride;
+    }
+    pst_array_writer_release(&w);
+    free(buffer);
+    return rc;
+}
