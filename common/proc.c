@@ -1,0 +1,99 @@
+#include "proc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "error.h"
+
+#define TAIL_BYTES 4096
+#define TAIL_LINES 8
+
+pst_rc pst_proc_start(struct pst_proc *proc, char *const argv[])
+{
+    int log = open(proc->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (log < 0)
+        return pst_fail_errno("cannot open the log %s", proc->log);
+    pid_t parent = getpid();
+    proc->pid = fork();
+    if (proc->pid == 0) {
+        sigset_t none;
+        (void)sigemptyset(&none);
+        (void)sigprocmask(SIG_SETMASK, &none, NULL);
+        int null = open("/dev/null", O_RDONLY);
+        if (null < 0 || dup2(null, 0) < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0)
+            _exit(126);
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)
+            _exit(126);
+        execv(argv[0], argv);
+        fprintf(stderr, "cannot run %s: %s\n", argv[0], strerror(errno));
+        _exit(127);
+    }
+    (void)close(log);
+    if (proc->pid > 0)
+        return PST_OK;
+    proc->pid = 0;
+    return pst_fail_errno("cannot start a process for %s", proc->name);
+}
+
+bool pst_proc_reap(struct pst_proc *proc)
+{
+    if (proc->pid == 0 || waitpid(proc->pid, &proc->status, WNOHANG) != proc->pid)
+        return false;
+    proc->pid = 0;
+    proc->exited = true;
+    return true;
+}
+
+void pst_proc_kill(struct pst_proc *proc)
+{
+    if (proc->pid == 0)
+        return;
+    (void)kill(proc->pid, SIGKILL);
+    while (waitpid(proc->pid, &proc->status, 0) < 0 && errno == EINTR)
+        ;
+    proc->pid = 0;
+    proc->exited = true;
+}
+
+void pst_proc_describe(const struct pst_proc *proc, char out[128])
+{
+    if (WIFSIGNALED(proc->status))
+        (void)snprintf(out, 128, "died of signal %d (%s)", WTERMSIG(proc->status),
+                       strsignal(WTERMSIG(proc->status)));
+    else
+        (void)snprintf(out, 128, "ended with status %d", WEXITSTATUS(proc->status));
+}
+
+void pst_proc_tail(const struct pst_proc *proc, char *out, size_t cap)
+{
+    out[0] = '\0';
+    FILE *f = fopen(proc->log, "re");
+    if (!f)
+        return;
+    char text[TAIL_BYTES + 1];
+    if (fseek(f, -TAIL_BYTES, SEEK_END) != 0)
+        rewind(f);
+    size_t n = fread(text, 1, TAIL_BYTES, f);
+    (void)fclose(f);
+    while (n > 0 && text[n - 1] == '\n')
+        n--;
+    text[n] = '\0';
+    char *at = text + n;
+    for (int lines = 0; at > text; at--)
+        if (at[-1] == '\n' && ++lines == TAIL_LINES)
+            break;
+    size_t used = 0;
+    for (char *save = NULL, *line = strtok_r(at, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        int k = snprintf(out + used, cap - used, "    %s\n", line);
+        if (k < 0 || (size_t)k >= cap - used)
+            break;
+        used += (size_t)k;
+    }
+}

@@ -1,0 +1,28 @@
+/* proc.h: child processes of the supervisor: started with their output in a log, killed with it, reaped
+ * once. Owner: the caller. */
+#ifndef PST_PROC_H
+#define PST_PROC_H
+
+#include <sys/types.h>
+
+#include "base.h"
+
+struct pst_proc {
+    char name[PST_NAME_MAX]; /* as people know it: "sampler", "memory-cpu:0" */
+    char log[4096];
+    pid_t pid; /* 0: not running */
+    int status;
+    bool exited;
+};
+
+/* Starts argv[0] with standard output and error appended to log. The child dies with the caller. */
+PST_MUST_USE pst_rc pst_proc_start(struct pst_proc *proc, char *const argv[]);
+/* Reaps it if it has ended. True once, when it has. */
+bool pst_proc_reap(struct pst_proc *proc);
+void pst_proc_kill(struct pst_proc *proc); /* SIGKILL and reap */
+/* "died of signal 9 (Killed)", "ended with status 1". */
+void pst_proc_describe(const struct pst_proc *proc, char out[128]);
+/* The last lines of its log, each indented, at most cap bytes. */
+void pst_proc_tail(const struct pst_proc *proc, char *out, size_t cap);
+
+#endif

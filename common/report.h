@@ -1,0 +1,22 @@
+/* report.h: what a run leaves behind: the report's JSON, put together from what stages say, and the
+ * table that people read. common/README.md lists its fields. Owner: the caller. */
+#ifndef PST_REPORT_H
+#define PST_REPORT_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "board.h"
+
+json_t *pst_report_new(void);
+/* "epochs" appends, "result" merges into the top level, any other section is summed number by number. */
+void pst_report_add(json_t *report, const char *section, const json_t *data);
+void pst_report_stage(json_t *report, const char *name, int pid, const struct pst_page *page);
+void pst_report_failure(json_t *report, const char *stage, const char *text);
+/* Derived values: rates, hit rates, read amplification, what bounded the run. */
+void pst_report_finish(json_t *report);
+void pst_report_print(const json_t *report, FILE *out);
+/* Writes aside, syncs, renames. */
+PST_MUST_USE pst_rc pst_json_write(const json_t *json, const char *path);
+
+#endif

@@ -1,0 +1,24 @@
+/* run.h: the supervisor: starts a checked pipeline's processes, sees that they end, and reports.
+ * It never touches a device. Threads: one; it blocks SIGINT, SIGTERM and SIGCHLD while it runs. */
+#ifndef PST_RUN_H
+#define PST_RUN_H
+
+#include <jansson.h>
+
+#include "graph.h"
+
+struct pst_run_options {
+    const char *run_dir; /* exists, is locked by the caller */
+    const char *resume;  /* checkpoint file to go on from, or NULL */
+    uint64_t start_batch;
+    bool trace;
+    bool progress; /* a live line on standard error */
+};
+
+enum pst_run_end { PST_RUN_OK, PST_RUN_FAILED, PST_RUN_INTERRUPTED };
+
+/* Runs it to the end. *report gets a new reference, also after a failure. *signal: what interrupted it. */
+enum pst_run_end pst_run(struct pst_pipeline *pl, const struct pst_graph *graph,
+                         const struct pst_run_options *opt, json_t **report, int *signal);
+
+#endif

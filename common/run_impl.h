@@ -1,0 +1,75 @@
+/* run_impl.h: the supervisor's state, as run.c (what happens) and launch.c (what each stage is told)
+ * see it. Private to them. */
+#ifndef PST_RUN_IMPL_H
+#define PST_RUN_IMPL_H
+
+#include "board.h"
+#include "proc.h"
+#include "region.h"
+#include "report.h"
+#include "run.h"
+
+enum pst_life { PST_BORN, PST_GREETED, PST_SIZING, PST_SIZED, PST_OPENING, PST_READY, PST_RUNNING, PST_DONE };
+
+struct pst_instance {
+    int stage, number; /* in the pipeline; among its instances */
+    char name[PST_NAME_MAX];
+    char inbox[128];
+    int proc;
+    int pid;
+    enum pst_life life;
+    bool early; /* has no streams: runs and ends before the others are sized (a planner) */
+    uint64_t last_beat;
+    double beat_at;
+};
+
+struct pst_host_memory { /* the memory host of one device */
+    char device[32], name[PST_NAME_MAX];
+    int proc;
+    bool greeted;
+};
+
+struct pst_block { /* one region asked of a memory host */
+    int host;
+    uint64_t bytes;
+    char path[64];
+};
+
+struct pst_supervisor {
+    struct pst_pipeline *pl;
+    const struct pst_graph *graph;
+    const struct pst_run_options *opt;
+    char id[20], control_endpoint[64];
+    void *zmq, *control;
+    int signals;
+    struct pst_proc *procs;
+    int nprocs;
+    struct pst_instance instances[PST_STAGES_MAX];
+    int ninstances;
+    struct pst_host_memory hosts[PST_DEVICES_MAX];
+    int nhosts;
+    struct pst_block blocks[PST_ROUTES_MAX + 1]; /* [0] is the board, [1 + r] route r */
+    uint64_t slot_bytes[PST_ROUTES_MAX], align[PST_ROUTES_MAX];
+    uint64_t pages_at, pools_at[PST_ROUTES_MAX];
+    uint64_t rings_at[2 * PST_LINKS_MAX]; /* of each link: producers x consumers rings from here on */
+    uint32_t ring_refs[2 * PST_LINKS_MAX], ring_capacity[2 * PST_LINKS_MAX];
+    struct pst_region board_map;
+    struct pst_board *board;
+    json_t *oneshots[PST_STAGES_MAX + PST_LINKS_MAX]; /* by stage: port -> path */
+    json_t *report;
+    bool allocated, opened, started, stopping;
+    enum pst_run_end end;
+    int signal;
+    double since, started_at, progress_at;
+};
+
+/* launch.c */
+pst_rc pst_launch(struct pst_supervisor *sv);     /* processes, sockets */
+void pst_layout_board(struct pst_supervisor *sv); /* offsets; blocks[0].bytes */
+pst_rc pst_init_board(struct pst_supervisor *sv); /* once it is mapped */
+json_t *pst_configure_message(const struct pst_supervisor *sv, int instance);
+json_t *pst_open_message(const struct pst_supervisor *sv, int instance);
+void pst_add_needs(struct pst_supervisor *sv, int instance, const json_t *needs);
+pst_rc pst_size_routes(struct pst_supervisor *sv); /* blocks[1..]: all needs are known */
+
+#endif
