@@ -190,11 +190,124 @@ static pst_rc community(int argc, char **argv)
     return rc;
 }
 
+/* ---- rmat ---- */
+
+enum {
+    OPT_SCALE = OPT_OWN,
+    OPT_EDGES,
+    OPT_A,
+    OPT_B,
+    OPT_C,
+    OPT_D,
+    OPT_SYMMETRIZE,
+    OPT_NO_SYMMETRIZE,
+    OPT_DEDUPE,
+    OPT_KEEP_IDS,
+    OPT_TRAIN_COUNT,
+    OPT_VAL_COUNT,
+    OPT_TEST_COUNT
+};
+
+static const struct option rmat_options[] = {COMMON_OPTIONS,
+                                             {"scale", required_argument, NULL, OPT_SCALE},
+                                             {"edges", required_argument, NULL, OPT_EDGES},
+                                             {"a", required_argument, NULL, OPT_A},
+                                             {"b", required_argument, NULL, OPT_B},
+                                             {"c", required_argument, NULL, OPT_C},
+                                             {"d", required_argument, NULL, OPT_D},
+                                             {"symmetrize", no_argument, NULL, OPT_SYMMETRIZE},
+                                             {"no-symmetrize", no_argument, NULL, OPT_NO_SYMMETRIZE},
+                                             {"dedupe", no_argument, NULL, OPT_DEDUPE},
+                                             {"keep-ids", no_argument, NULL, OPT_KEEP_IDS},
+                                             {"train-count", required_argument, NULL, OPT_TRAIN_COUNT},
+                                             {"val-count", required_argument, NULL, OPT_VAL_COUNT},
+                                             {"test-count", required_argument, NULL, OPT_TEST_COUNT},
+                                             {NULL, 0, NULL, 0}};
+
+static pst_rc scale_option(struct pst_rmat_spec *s)
+{
+    int64_t scale = 0;
+    pst_rc rc = option_int("--scale", optarg, 1, 40, &scale);
+    if (rc == PST_OK)
+        s->vertices = (int64_t)1 << scale;
+    return rc;
+}
+
+static pst_rc rmat_option(int opt, void *ctx)
+{
+    struct pst_rmat_spec *s = ctx;
+    switch (opt) {
+    case OPT_SCALE: return scale_option(s);
+    case OPT_EDGES: return option_int("--edges", optarg, 0, COUNT_MAX, &s->edges);
+    case OPT_A: return option_real("--a", optarg, &s->a);
+    case OPT_B: return option_real("--b", optarg, &s->b);
+    case OPT_C: return option_real("--c", optarg, &s->c);
+    case OPT_D: return option_real("--d", optarg, &s->d);
+    case OPT_SYMMETRIZE: s->symmetrize = true; return PST_OK;
+    case OPT_NO_SYMMETRIZE: s->symmetrize = false; return PST_OK;
+    case OPT_DEDUPE: s->dedupe = true; return PST_OK;
+    case OPT_KEEP_IDS: s->keep_ids = true; return PST_OK;
+    case OPT_TRAIN_COUNT: return option_int("--train-count", optarg, 0, COUNT_MAX, &s->train_count);
+    case OPT_VAL_COUNT: return option_int("--val-count", optarg, 0, COUNT_MAX, &s->val_count);
+    default: return option_int("--test-count", optarg, 0, COUNT_MAX, &s->test_count);
+    }
+}
+
+static void rmat_help(void)
+{
+    struct pst_rmat_spec s;
+    pst_rmat_defaults(&s);
+    (void)printf(
+        "usage: penstock gen rmat DIR [options]\n"
+        "An R-MAT graph of any size. Labels and features are random: for measuring, not for learning.\n"
+        "  --vertices N | --scale K   N, or 2^K (%" PRId64 ")\n"
+        "  --edges N              drawn; duplicates and self loops count (%" PRId64 ")\n"
+        "  --a X --b X --c X --d X    of the quadrants, sum 1 (%g %g %g %g)\n"
+        "  --symmetrize           every edge in both directions (--no-symmetrize)\n"
+        "  --dedupe               one edge for each (source, target)\n"
+        "  --keep-ids             leave the hubs at the low ids; else ids are shuffled\n"
+        "  --classes N            random labels, 0: none (%" PRId64 ")\n"
+        "  --features N           columns of float32, uniform in [-1, 1) (%" PRId64 ")\n"
+        "  --train-count N --val-count N --test-count N\n"
+        "                         vertices (a tenth, and a fortieth each)\n"
+        "  --seed N               same seed and options, same bytes (%" PRIu64 ")\n%s",
+        s.vertices, s.edges, s.a, s.b, s.c, s.d, s.classes, s.feature_dim, s.seed, common_help);
+}
+
+static pst_rc fill_rmat(const void *spec, struct pst_build *b, struct pst_progress *progress)
+{
+    return pst_gen_rmat(spec, b, progress);
+}
+
+static pst_rc rmat(int argc, char **argv)
+{
+    struct pst_rmat_spec s;
+    pst_rmat_defaults(&s);
+    int64_t seed = (int64_t)s.seed;
+    struct common c = {.name = s.name,
+                       .name_room = sizeof s.name,
+                       .seed = &seed,
+                       .vertices = &s.vertices,
+                       .classes = &s.classes,
+                       .features = &s.feature_dim,
+                       .stride_bytes = &s.stride_bytes,
+                       .memory_bytes = &s.memory_bytes};
+    pst_rc rc = parse(argc, argv, rmat_options, &c, rmat_option, &s);
+    s.seed = (uint64_t)seed;
+    if (rc == PST_OK && c.help)
+        rmat_help();
+    else if (rc == PST_OK)
+        rc = build_it(&c, fill_rmat, &s);
+    return rc;
+}
+
 int cmd_gen(int argc, char **argv)
 {
     const char *kind = argc > 1 ? argv[1] : "";
     if (strcmp(kind, "community") == 0)
         return command_result("gen community", community(argc - 1, argv + 1));
+    if (strcmp(kind, "rmat") == 0)
+        return command_result("gen rmat", rmat(argc - 1, argv + 1));
     bool help = strcmp(kind, "--help") == 0;
     (void)fprintf(help ? stdout : stderr,
                   "usage: penstock gen community|rmat DIR [options]\n"

@@ -1,0 +1,25 @@
+/* verify.h: reads all of a dataset and checks it: the checksum of every file, and what every array must be.
+ * Owner: the caller owns the report. Threads: one. */
+#ifndef PST_STORE_VERIFY_H
+#define PST_STORE_VERIFY_H
+
+#include "manifest.h"
+#include "progress.h"
+
+PST_BEGIN_DECLS
+
+struct pst_verify_report {
+    struct {
+        bool present;
+        uint64_t bytes;
+        double seconds;
+        const char *checked; /* in words */
+    } array[PST_ARRAY_IDS];
+};
+
+/* PST_E_FORMAT with every problem, one per line. progress may be NULL. */
+PST_API PST_MUST_USE pst_rc pst_verify(const char *dir, struct pst_verify_report *report,
+                                       struct pst_progress *progress);
+
+PST_END_DECLS
+#endif
