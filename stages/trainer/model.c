@@ -34,11 +34,10 @@ static pst_rc check_config(const struct pst_model_config *c)
             PST_E_ARG,
             "a model of %lld features, %lld hidden columns and %lld classes: each must be at least 1",
             (long long)c->in, (long long)c->hidden, (long long)c->classes);
-    if (c->residual && c->layers == 2 && c->in != c->hidden)
+    if (c->residual && c->layers == 2)
         return pst_fail(PST_E_ARG,
-                        "residual: no layer's input is as wide as its output (%lld features, hidden %lld, 2 "
-                        "layers): set hidden to %lld, or layers to 3 or more, or residual to false",
-                        (long long)c->in, (long long)c->hidden, (long long)c->in);
+                        "residual joins the input and output of hidden layers of equal width; with 2 layers "
+                        "there are none: set layers to 3 or more, or residual to false");
     if (!(c->dropout >= 0 && c->dropout < 1) || !(c->input_dropout >= 0 && c->input_dropout < 1))
         return pst_fail(PST_E_ARG, "dropout %g, input_dropout %g: expected 0 <= rate < 1", c->dropout,
                         c->input_dropout);
@@ -64,7 +63,7 @@ static void add_layer(struct pst_model *model, int l)
     layer->last = l == c->layers - 1;
     layer->in = l == 0 ? c->in : c->hidden;
     layer->out = layer->last ? c->classes : c->hidden;
-    layer->residual = c->residual && !layer->last && layer->in == layer->out;
+    layer->residual = c->residual && l > 0 && !layer->last;
     layer->self = add_parameter(model, l, "weight_self", layer->in, layer->out);
     if (c->aggregate)
         layer->neigh = add_parameter(model, l, "weight_neigh", layer->in, layer->out);

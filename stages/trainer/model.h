@@ -6,7 +6,8 @@
  *   layer L-1:      y = x_dst W_self + mean(x_src) W_neigh + b
  *
  * Layer l uses the block of hop L-1-l. With aggregate off the mean's term and the graph are gone. A
- * normalised layer has gain and shift in place of the bias.
+ * normalised layer has gain and shift in place of the bias. Residuals join layers 1..L-2, whose input and
+ * output are equally wide.
  *
  * Owner: pst_model_init fills what the caller owns; pst_model_release frees it. Threads: one at a time. */
 #ifndef PST_MODEL_H

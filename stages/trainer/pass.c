@@ -231,7 +231,7 @@ static void backward_layer(struct pst_model *model, const struct pst_batch *batc
                                  pass->dst[l], layer->out, !layer->last, &drop,
                                  layer->bias >= 0 ? model->grad + layer->bias : NULL);
     /* The norm changes grad in place: what the residual needs is kept where y was, which is done with. */
-    if (layer->residual && layer->gain >= 0 && l > 0)
+    if (layer->residual && layer->gain >= 0)
         pst_k_gather(NULL, grad, (uint64_t)ld * sizeof *grad, NULL, real_at(model, pass->y[l]),
                      (uint64_t)ld * sizeof *grad, NULL, pass->dst[l], (uint64_t)layer->out * sizeof *grad);
     if (layer->gain >= 0)

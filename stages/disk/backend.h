@@ -1,0 +1,92 @@
+/* backend.h: what carries out reads and writes: io_uring ("file"), threads ("pread"), a mapping ("mmap"), or
+ * a decorator around one of them that injects faults. Posting, ringing and polling are separate, so that one
+ * system call serves many operations.
+ *
+ * Owner: the engine opens and closes a backend and owns the operations; a backend holds an operation from
+ * post until poll returns it. Files and regions outlive the backend. Threads: one, the engine's; a backend's
+ * own threads stay inside it. */
+#ifndef PST_DISK_BACKEND_H
+#define PST_DISK_BACKEND_H
+
+#include <sys/uio.h>
+
+#include "base.h"
+
+#define PST_IO_FDS_MAX 2
+#define PST_IO_NOTE_BYTES 512
+
+/* A file, opened once for buffered and once for direct use. */
+struct pst_io_file {
+    char path[4096];
+    int fd;             /* buffered; -1: not open */
+    int direct;         /* O_DIRECT; -1: the file system has none, or it was not wanted */
+    uint32_t block;     /* alignment of offset and length for direct use */
+    uint32_t mem_align; /* alignment of memory for direct use */
+    bool writable;
+};
+
+/* Opens path; note says why direct use is not possible if it was wanted and is not ("" otherwise). */
+PST_MUST_USE pst_rc pst_io_file_open(struct pst_io_file *file, const char *path, bool direct, bool writable,
+                                     char note[PST_IO_NOTE_BYTES]);
+void pst_io_file_close(struct pst_io_file *file);
+
+struct pst_io_op {
+    uint32_t file;
+    bool write, direct;
+    uint64_t at; /* byte in the file */
+    struct iovec *iov;
+    int niov;
+    uint64_t bytes;         /* of iov in all */
+    int64_t result;         /* set before poll returns it: bytes moved, or -errno */
+    struct pst_io_op *next; /* the backend's, while it holds the operation */
+    uint64_t due_ns;        /* the decorator's */
+};
+
+struct pst_io_faults {
+    double error_rate; /* of operations that fail with EIO */
+    double short_rate; /* of operations that move less than they should */
+    int64_t delay_us;  /* added to every completion */
+    uint64_t seed;
+    int32_t bad_file; /* operations that touch [bad_at, bad_at + bad_bytes) of it always fail; -1: none */
+    uint64_t bad_at, bad_bytes;
+};
+
+struct pst_io_config {
+    struct pst_io_file *files;
+    uint32_t nfiles;
+    int depth;   /* operations held at once */
+    int threads; /* pread */
+    const struct iovec *regions;
+    int nregions;
+    struct pst_io_faults faults; /* the decorator's */
+};
+
+struct pst_io_backend;
+
+struct pst_io_backend_ops {
+    const char *name;
+    bool copies; /* moves every byte once more, through the CPU */
+    bool direct; /* makes use of pst_io_file.direct */
+    /* note: what works less well than it could, and why ("" if nothing). */
+    pst_rc (*open)(struct pst_io_backend *b, const struct pst_io_config *config,
+                   char note[PST_IO_NOTE_BYTES]);
+    void (*post)(struct pst_io_backend *b, struct pst_io_op *op);
+    pst_rc (*ring)(struct pst_io_backend *b);
+    int (*poll)(struct pst_io_backend *b, struct pst_io_op **done, int max);
+    int (*fds)(const struct pst_io_backend *b, int fds[PST_IO_FDS_MAX]); /* readable when poll has news */
+    void (*close)(struct pst_io_backend *b);
+};
+
+struct pst_io_backend {
+    const struct pst_io_backend_ops *ops;
+    void *impl;
+};
+
+extern const struct pst_io_backend_ops pst_io_uring;
+extern const struct pst_io_backend_ops pst_io_pread;
+extern const struct pst_io_backend_ops pst_io_mmap;
+
+/* Puts the fault injector around inner, which it then owns. Leaves inner alone on failure. */
+PST_MUST_USE pst_rc pst_io_faulty_wrap(struct pst_io_backend *b, const struct pst_io_config *config);
+
+#endif

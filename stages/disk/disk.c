@@ -1,0 +1,336 @@
+/* disk: serves the requests that slots carry (request.h) and sends each slot on when the last of its parts
+ * has come and the last of its bytes has landed. The work is done by engine.h; this file knows ports and
+ * frames. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../common/store/store.h"
+#include "engine.h"
+#include "stage.h"
+
+#define REGIONS_MAX 64 /* of one process: a few per route */
+#define NOTES_BYTES 4096
+
+/* One slot on its way through. */
+struct visit {
+    bool used, whole; /* whole: its last part has come */
+    struct pst_frame frame;
+    struct pst_disk_ticket ticket;
+};
+
+struct disk {
+    int in, out;
+    struct pst_dataset ds;
+    struct pst_disk *engine;
+    struct visit *visits; /* one a slot of the route */
+    uint32_t nvisits, active;
+    int in_flight; /* as last told to the host */
+};
+
+static pst_rc size(struct pst_stage *self)
+{
+    struct disk *d = pst_state(self);
+    d->in = pst_port(self, "requests");
+    d->out = pst_port(self, "done");
+    /* rows are read straight into slots: page alignment suits every block size */
+    pst_need(self, d->in, PST_PAGE, PST_PAGE);
+    return pst_dataset_open(&d->ds, pst_dataset_dir(self));
+}
+
+static struct pst_disk_array describe(const struct pst_array *array, uint64_t row_bytes,
+                                      uint64_t wanted_bytes)
+{
+    return (struct pst_disk_array){.path = array->path,
+                                   .data_at = array->data_at,
+                                   .row_bytes = row_bytes,
+                                   .wanted_bytes = wanted_bytes,
+                                   .rows = array->path[0] != '\0' ? (uint64_t)array->shape[0] : 0};
+}
+
+static struct pst_io_faults read_faults(const struct pst_stage *self, const struct pst_disk_array *features)
+{
+    struct pst_io_faults faults = {.error_rate = pst_param_real(self, "fault_rate"),
+                                   .short_rate = pst_param_real(self, "fault_short_rate"),
+                                   .delay_us = pst_param_int(self, "fault_delay_us"),
+                                   .seed = (uint64_t)pst_param_int(self, "fault_seed"),
+                                   .bad_file = -1};
+    int64_t row = pst_param_int(self, "fault_row");
+    if (row >= 0) {
+        faults.bad_file = 0;
+        faults.bad_at = features->data_at + (uint64_t)row * features->row_bytes;
+        faults.bad_bytes = features->row_bytes;
+    }
+    return faults;
+}
+
+static struct pst_disk_config configure(const struct pst_stage *self, const struct pst_dataset *ds,
+                                        uint32_t slots)
+{
+    uint64_t row = (uint64_t)ds->feature_dim * pst_dtype_bytes(ds->features.dtype);
+    uint64_t index = pst_dtype_bytes(ds->indices.dtype);
+    struct pst_disk_config c = {
+        .backend = pst_param_str(self, "backend"),
+        .arrays = {describe(&ds->features, ds->stride_bytes, row),
+                   describe(&ds->indptr, sizeof(int64_t), sizeof(int64_t)),
+                   describe(&ds->indices, index, index)},
+        .depth = (int)pst_param_int(self, "depth"),
+        .threads = (int)pst_param_int(self, "threads"),
+        .retries = (int)pst_param_int(self, "retries"),
+        .direct = pst_param_bool(self, "direct"),
+        .writable = pst_param_bool(self, "writable"),
+        .coalesce_bytes = (uint64_t)pst_param_int(self, "coalesce_bytes"),
+        .tables_max = slots * (PST_HOPS_MAX + 2), /* every part of every slot */
+    };
+    c.faults = read_faults(self, &c.arrays[0]);
+    return c;
+}
+
+static pst_rc watch(struct pst_stage *self, const struct disk *d)
+{
+    int fds[PST_IO_FDS_MAX];
+    int n = pst_disk_fds(d->engine, fds);
+    for (int i = 0; i < n; i++) {
+        pst_rc rc = pst_watch(self, fds[i]);
+        if (rc != PST_OK)
+            return rc;
+    }
+    return PST_OK;
+}
+
+static pst_rc open(struct pst_stage *self)
+{
+    struct disk *d = pst_state(self);
+    d->nvisits = pst_slots(self, d->in);
+    d->visits = calloc(d->nvisits, sizeof *d->visits);
+    if (d->visits == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for %u slots' tickets", d->nvisits);
+    struct iovec regions[REGIONS_MAX];
+    int nregions = 0;
+    uint64_t bytes;
+    for (void *base; nregions < REGIONS_MAX && (base = pst_region(self, nregions, &bytes)) != NULL;
+         nregions++)
+        regions[nregions] = (struct iovec){base, bytes};
+    struct pst_disk_config config = configure(self, &d->ds, d->nvisits);
+    config.regions = regions;
+    config.nregions = nregions;
+    char notes[NOTES_BYTES];
+    pst_rc rc = pst_disk_new(&d->engine, &config, notes, sizeof notes);
+    if (rc != PST_OK)
+        return rc;
+    if (notes[0] != '\0')
+        pst_warn(self, "%s", notes);
+    pst_log(self, "backend %s, depth %d, %s the page cache", pst_disk_backend(d->engine), config.depth,
+            pst_disk_direct(d->engine) ? "past" : "through");
+    return watch(self, d);
+}
+
+/* The visit of this frame's slot; a new one when its first part comes. */
+static struct visit *visit_of(struct disk *d, const struct pst_frame *frame)
+{
+    struct visit *unused = NULL;
+    for (uint32_t i = 0; i < d->nvisits; i++) {
+        struct visit *v = &d->visits[i];
+        if (!v->used)
+            unused = unused != NULL ? unused : v;
+        else if (v->frame.refs[0].route == frame->refs[0].route &&
+                 v->frame.refs[0].slot == frame->refs[0].slot)
+            return v;
+    }
+    if (unused != NULL) {
+        *unused = (struct visit){.used = true, .frame = *frame};
+        d->active++;
+    }
+    return unused;
+}
+
+static pst_rc accept_frame(struct pst_stage *self, struct disk *d, const struct pst_frame *frame)
+{
+    if (frame->nrefs == 0)
+        return pst_send(self, d->out, frame);
+    struct visit *v = visit_of(d, frame);
+    if (v == NULL || v->whole || v->frame.batch != frame->batch || v->frame.micro != frame->micro)
+        return pst_fail(PST_E_PEER,
+                        "slot %u came with batch %llu, micro-batch %u, part %u while another batch is in it",
+                        frame->refs[0].slot, (unsigned long long)frame->batch, frame->micro, frame->part);
+    if (frame->flags & PST_LAST_PART) {
+        v->whole = true;
+        v->frame = *frame;
+        v->frame.part = 0; /* what goes on is one part */
+    }
+    if (frame->arg[1] == 0)
+        return PST_OK;
+    uint64_t bytes = 0;
+    void *slot = pst_slot(self, frame->refs[0], &bytes);
+    if (slot == NULL)
+        return PST_E_STATE;
+    pst_rc rc = pst_disk_add(d->engine, &v->ticket, slot, bytes, frame->arg[0], frame->arg[1]);
+    return pst_wrap(rc, "batch %llu, part %u", (unsigned long long)frame->batch, frame->part);
+}
+
+static pst_rc send_whole(struct pst_stage *self, struct disk *d)
+{
+    for (uint32_t i = 0; i < d->nvisits && d->active > 0; i++) {
+        struct visit *v = &d->visits[i];
+        if (!v->used || !v->whole || !pst_disk_idle(&v->ticket))
+            continue;
+        v->used = false;
+        d->active--;
+        pst_count(self, 1, 0);
+        pst_rc rc = pst_send(self, d->out, &v->frame);
+        if (rc != PST_OK)
+            return rc;
+    }
+    return PST_OK;
+}
+
+static void tell_in_flight(struct pst_stage *self, struct disk *d)
+{
+    int now = pst_disk_in_flight(d->engine);
+    if (now != d->in_flight)
+        pst_in_flight(self, now - d->in_flight);
+    d->in_flight = now;
+}
+
+static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
+{
+    struct disk *d = pst_state(self);
+    if (event->kind != PST_EV_FRAME && event->kind != PST_EV_FD)
+        return PST_OK;
+    if (event->kind == PST_EV_FRAME) {
+        pst_rc rc = accept_frame(self, d, event->frame);
+        if (rc != PST_OK)
+            return rc;
+    }
+    uint64_t before = pst_disk_stats(d->engine)->bytes;
+    pst_rc rc = pst_disk_pump(d->engine);
+    pst_count(self, 0, pst_disk_stats(d->engine)->bytes - before);
+    tell_in_flight(self, d);
+    return rc == PST_OK ? send_whole(self, d) : rc;
+}
+
+static void report(struct pst_stage *self, const struct disk *d)
+{
+    const struct pst_disk_stats *s = pst_disk_stats(d->engine);
+    pst_rc rc =
+        pst_report(self, "io",
+                   "{\"backend\": \"%s\", \"direct\": \"%s\", \"requests\": %llu, \"bytes\": %llu, "
+                   "\"rows\": %llu, \"row_bytes_wanted\": %llu, \"copied_bytes\": %llu, "
+                   "\"retries\": %llu, \"merged\": %llu}",
+                   pst_disk_backend(d->engine), pst_disk_direct(d->engine) ? "yes" : "no",
+                   (unsigned long long)s->requests, (unsigned long long)s->bytes, (unsigned long long)s->rows,
+                   (unsigned long long)s->row_bytes_wanted, (unsigned long long)s->copied_bytes,
+                   (unsigned long long)s->retries, (unsigned long long)s->merged);
+    if (rc != PST_OK)
+        pst_log(self, "the disk's counts are not in the report: %s", pst_error_text());
+}
+
+static void close(struct pst_stage *self)
+{
+    struct disk *d = pst_state(self);
+    if (d->engine != NULL) {
+        report(self, d);
+        pst_disk_free(d->engine);
+    }
+    free(d->visits);
+    pst_dataset_close(&d->ds);
+}
+
+static const struct pst_port_desc ports[] = {
+    {.name = "requests",
+     .dir = PST_IN,
+     .type = "any",
+     .dtype = "any",
+     .rank = -1,
+     .memory = "cpu",
+     .flags = PST_PORT_WRITES,
+     .help = "slots with a table of requests; each part announces some"},
+    {.name = "done",
+     .dir = PST_OUT,
+     .type = "any",
+     .dtype = "any",
+     .rank = -1,
+     .memory = "cpu",
+     .forwards = "requests",
+     .help = "the same slots, when all that was asked for is in them"},
+    {0},
+};
+
+static const struct pst_param_desc params[] = {
+    {.name = "backend",
+     .type = PST_PARAM_ENUM,
+     .def = "\"auto\"",
+     .choices = "auto|file|pread|mmap",
+     .help = "file: io_uring; pread: threads; mmap: the baseline; auto: file where io_uring is allowed"},
+    {.name = "depth",
+     .type = PST_PARAM_INT,
+     .def = "128",
+     .min = 1,
+     .max = 4096,
+     .help = "operations in flight"},
+    {.name = "direct", .type = PST_PARAM_BOOL, .def = "true", .help = "past the page cache (O_DIRECT)"},
+    {.name = "coalesce_bytes",
+     .type = PST_PARAM_BYTES,
+     .def = "\"128KiB\"",
+     .min = 1,
+     .max = 16777216,
+     .help = "largest read that neighbouring rows are merged into"},
+    {.name = "threads",
+     .type = PST_PARAM_INT,
+     .def = "8",
+     .min = 1,
+     .max = 256,
+     .help = "of backend pread: its operations in flight"},
+    {.name = "retries",
+     .type = PST_PARAM_INT,
+     .def = "3",
+     .min = 0,
+     .max = 1000,
+     .help = "tries after a failed one, before the run is ended"},
+    {.name = "writable", .type = PST_PARAM_BOOL, .def = "false", .help = "whether requests may write"},
+    {.name = "fault_rate",
+     .type = PST_PARAM_REAL,
+     .def = "0",
+     .min = 0,
+     .max = 1,
+     .help = "for tests: share of operations that fail"},
+    {.name = "fault_short_rate",
+     .type = PST_PARAM_REAL,
+     .def = "0",
+     .min = 0,
+     .max = 1,
+     .help = "for tests: share of operations that transfer too little"},
+    {.name = "fault_delay_us",
+     .type = PST_PARAM_INT,
+     .def = "0",
+     .min = 0,
+     .max = 60000000,
+     .help = "for tests: added to every operation"},
+    {.name = "fault_seed",
+     .type = PST_PARAM_INT,
+     .def = "1",
+     .min = 0,
+     .max = 9007199254740992.0,
+     .help = "for tests: which operations fail"},
+    {.name = "fault_row",
+     .type = PST_PARAM_INT,
+     .def = "-1",
+     .min = -1,
+     .max = 9007199254740992.0,
+     .help = "for tests: a feature row that can never be read; -1: none"},
+    {0},
+};
+
+PST_API extern const struct pst_stage_desc pst_stage;
+const struct pst_stage_desc pst_stage = {
+    .abi = PST_STAGE_ABI,
+    .name = "disk",
+    .help = "reads what slots ask for, straight into them, and sends them on when it is there",
+    .ports = ports,
+    .params = params,
+    .state_bytes = sizeof(struct disk),
+    .size = size,
+    .open = open,
+    .on_event = on_event,
+    .close = close,
+};

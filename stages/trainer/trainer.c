@@ -1,0 +1,435 @@
+/* trainer: trains GraphSAGE on minibatches, evaluates, keeps checkpoints. The model is in model.h, the
+ * evaluation in eval.h, checkpoints in state.h; here is what makes a stage of them. */
+#include "../../common/minibatch.h"
+#include "../../common/stage.h"
+#include "eval.h"
+#include "state.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+enum {
+    EVAL_CHUNK = 16 << 20, /* bytes of features read at a time: a disk is as fast as it gets by then */
+    NUMBER_MAX = 40,       /* a real as JSON */
+};
+
+struct trainer {
+    struct pst_dataset ds;
+    struct pst_model model;
+    struct pst_eval eval;
+    struct pst_identity identity;
+    bool dataset_open, model_open;
+    double rate, weight_decay;
+    int64_t eval_every, checkpoint_every, keep;
+    struct pst_progress done; /* up to the last completed batch: what a checkpoint says */
+    struct pst_progress now;  /* with what the running batch has added */
+    bool gradients;           /* the running batch has added some */
+    uint64_t batches_in_epoch;
+    double clock; /* when the running epoch's seconds were last taken */
+};
+
+/* ---- open --------------------------------------------------------------------------------------- */
+
+static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
+{
+    pst_rc rc = pst_dataset_open(&t->ds, pst_dataset_dir(self));
+    if (rc != PST_OK)
+        return rc;
+    t->dataset_open = true;
+    if (t->ds.feature_dim < 1 || t->ds.features.path[0] == '\0')
+        return pst_fail(PST_E_ARG, "%s has no features: GraphSAGE learns from them", t->ds.dir);
+    if (t->ds.classes < 2 || !t->ds.labels.map)
+        return pst_fail(PST_E_ARG, "%s has %" PRId64 " classes of labels: a classifier needs at least 2",
+                        t->ds.dir, t->ds.classes);
+    return PST_OK;
+}
+
+static enum pst_norm norm_of(const char *name)
+{
+    return strcmp(name, "layer") == 0   ? PST_NORM_LAYER
+           : strcmp(name, "batch") == 0 ? PST_NORM_BATCH
+                                        : PST_NORM_NONE;
+}
+
+/* No slot can hold more rows than the largest region. */
+static int64_t rows_bound(struct pst_stage *self, uint64_t stride_bytes)
+{
+    uint64_t bytes = 0, most = 0;
+    for (int i = 0; pst_region(self, i, &bytes); i++)
+        most = bytes > most ? bytes : most;
+    return (int64_t)(most / stride_bytes) + 1;
+}
+
+static pst_rc open_model(struct pst_stage *self, struct trainer *t)
+{
+    const struct pst_model_config config = {
+        .layers = (int)pst_param_int(self, "layers"),
+        .in = t->ds.feature_dim,
+        .hidden = pst_param_int(self, "hidden"),
+        .classes = t->ds.classes,
+        .norm = norm_of(pst_param_str(self, "norm")),
+        .residual = pst_param_bool(self, "residual"),
+        .aggregate = strcmp(pst_param_str(self, "aggregate"), "mean") == 0,
+        .dropout = pst_param_real(self, "dropout"),
+        .input_dropout = pst_param_real(self, "input_dropout"),
+        .seed = pst_seed(self),
+        .threads = (int)pst_param_int(self, "threads"),
+        .rows_max = rows_bound(self, t->ds.stride_bytes),
+    };
+    pst_rc rc = pst_model_init(&t->model, &config);
+    if (rc != PST_OK)
+        return rc;
+    t->model_open = true;
+    pst_identity_of(&t->identity, &t->model, t->ds.digest);
+    if (t->eval_every > 0)
+        rc = pst_eval_open(&t->eval, &t->model.config, &t->ds, pst_run_dir(self),
+                           (uint64_t)pst_param_int(self, "eval_memory"), EVAL_CHUNK);
+    if (rc == PST_OK && t->eval.spilled)
+        pst_log(self, "evaluation: %zu bytes of activations are above eval_memory and go to a file",
+                t->eval.stored_bytes);
+    return rc;
+}
+
+static pst_rc open(struct pst_stage *self)
+{
+    struct trainer *t = pst_state(self);
+    int instances;
+    (void)pst_instance(self, &instances);
+    if (instances > 1)
+        return pst_fail(PST_E_ARG,
+                        "%s: %d instances would train %d models, each on its share of the batches: use 1",
+                        pst_name(self), instances, instances);
+    t->rate = pst_param_real(self, "rate");
+    t->weight_decay = pst_param_real(self, "weight_decay");
+    t->eval_every = pst_param_int(self, "eval_every");
+    t->checkpoint_every = pst_param_int(self, "checkpoint_every");
+    t->keep = pst_param_int(self, "keep");
+    pst_progress_init(&t->done);
+    pst_rc rc = open_dataset(self, t);
+    if (rc == PST_OK)
+        rc = open_model(self, t);
+    if (rc == PST_OK && pst_resume_path(self))
+        rc = pst_state_load(pst_resume_path(self), &t->model, &t->done, &t->identity);
+    t->now = t->done;
+    return rc == PST_OK ? PST_OK : pst_wrap(rc, "%s", pst_name(self));
+}
+
+static void close(struct pst_stage *self)
+{
+    struct trainer *t = pst_state(self);
+    pst_eval_close(&t->eval);
+    if (t->model_open)
+        pst_model_release(&t->model);
+    if (t->dataset_open)
+        pst_dataset_close(&t->ds);
+}
+
+/* ---- the end of an epoch ------------------------------------------------------------------------- */
+
+/* A share as JSON: negative ones were not measured. */
+static const char *share(double value, char out[NUMBER_MAX])
+{
+    if (value < 0)
+        snprintf(out, NUMBER_MAX, "null");
+    else
+        snprintf(out, NUMBER_MAX, "%.17g", value);
+    return out;
+}
+
+static bool due(struct pst_stage *self, int64_t every, uint64_t epoch)
+{
+    return every > 0 && ((epoch + 1) % (uint64_t)every == 0 || epoch + 1 == (uint64_t)pst_epochs(self));
+}
+
+/* Evaluates, and notes the epoch if it is the best by validation (or the last, without validation). */
+static pst_rc evaluate(struct pst_stage *self, struct trainer *t, double *val)
+{
+    struct pst_progress *p = &t->now;
+    double accuracy[3];
+    const double begin = pst_now();
+    const pst_rc rc = pst_eval_run(&t->eval, &t->model, accuracy);
+    pst_span(self, "evaluate", begin, pst_now());
+    if (rc != PST_OK)
+        return rc;
+    *val = accuracy[PST_VAL];
+    p->final_test = accuracy[PST_TEST];
+    if (*val < 0 || *val > p->best_val) {
+        p->best_val = *val;
+        p->best_test = accuracy[PST_TEST];
+        p->best_epoch = (int64_t)p->epoch;
+        if (due(self, t->checkpoint_every, p->epoch))
+            p->best_batch = p->next_batch;
+    }
+    return PST_OK;
+}
+
+static pst_rc report_epoch(struct pst_stage *self, const struct pst_progress *p, double val)
+{
+    char train_text[NUMBER_MAX], val_text[NUMBER_MAX];
+    const double train = p->counted ? (double)p->correct / (double)p->counted : -1;
+    return pst_report(self, "epochs",
+                      "{\"epoch\":%" PRIu64 ",\"seconds\":%.6f,\"loss\":%.17g,\"train_accuracy\":%s,"
+                      "\"val_accuracy\":%s,\"seeds_per_second\":%.1f}",
+                      p->epoch, p->seconds, p->seeds ? p->loss / (double)p->seeds : 0.0,
+                      share(train, train_text), share(val, val_text),
+                      p->seconds > 0 ? (double)p->seeds / p->seconds : 0.0);
+}
+
+static pst_rc save(struct pst_stage *self, struct trainer *t)
+{
+    const double begin = pst_now();
+    const pst_rc rc = pst_state_save(pst_run_dir(self), t->keep, &t->model, &t->done, &t->identity);
+    pst_span(self, "checkpoint", begin, pst_now());
+    return rc;
+}
+
+/* Takes the epoch's time up to now. */
+static void take_time(struct pst_progress *p, double clock)
+{
+    p->seconds += pst_now() - clock;
+}
+
+static pst_rc end_epoch(struct pst_stage *self, struct trainer *t)
+{
+    struct pst_progress *p = &t->now;
+    double val = -1;
+    pst_rc rc = PST_OK;
+    take_time(p, t->clock);
+    if (due(self, t->eval_every, p->epoch))
+        rc = evaluate(self, t, &val);
+    if (rc == PST_OK)
+        rc = report_epoch(self, p, val);
+    if (rc != PST_OK)
+        return rc;
+    const bool checkpoint = due(self, t->checkpoint_every, p->epoch);
+    p->epoch++;
+    p->loss = p->seconds = 0;
+    p->seeds = p->correct = p->counted = 0;
+    t->done = *p;
+    if (checkpoint)
+        rc = save(self, t);
+    t->clock = pst_now();
+    return rc;
+}
+
+/* ---- batches ------------------------------------------------------------------------------------- */
+
+/* What the minibatch says must be what the model was built for. */
+static pst_rc check_fit(const struct trainer *t, const struct pst_minibatch *mb)
+{
+    if (mb->feature_dim != t->ds.feature_dim || mb->feature_dtype != (uint32_t)t->ds.features.dtype)
+        return pst_fail(
+            PST_E_PEER, "its rows are %u columns of type %u; the dataset's are %" PRId64 " of type %u",
+            mb->feature_dim, mb->feature_dtype, t->ds.feature_dim, (unsigned)t->ds.features.dtype);
+    if (mb->stride_bytes % sizeof(pst_real) != 0)
+        return pst_fail(PST_E_PEER, "its rows are %" PRIu64 " bytes apart, not a multiple of %zu",
+                        mb->stride_bytes, sizeof(pst_real));
+    const int32_t *labels = pst_at(mb, mb->labels_at);
+    for (int64_t i = 0; i < mb->n[0]; i++)
+        if (labels[i] >= t->ds.classes)
+            return pst_fail(PST_E_PEER, "seed %" PRId64 " has label %d; there are %" PRId64 " classes", i,
+                            labels[i], t->ds.classes);
+    return PST_OK;
+}
+
+static struct pst_batch view_of(const struct pst_minibatch *mb)
+{
+    struct pst_batch b = {.hops = (int)mb->hops,
+                          .vertices = pst_at(mb, mb->vertices_at),
+                          .labels = pst_at(mb, mb->labels_at),
+                          .features = pst_at(mb, mb->features_at),
+                          .stride_bytes = mb->stride_bytes,
+                          .epoch = mb->epoch,
+                          .number = mb->batch,
+                          .normaliser = (double)mb->batch_seeds};
+    b.kind = mb->feature_dtype == PST_F32   ? PST_FEATURE_REAL
+             : mb->feature_dtype == PST_F16 ? PST_FEATURE_HALF
+                                            : PST_FEATURE_BFLOAT;
+    memcpy(b.n, mb->n, sizeof b.n);
+    for (uint32_t h = 0; h < mb->hops; h++) {
+        b.indptr[h] = pst_at(mb, mb->indptr_at[h]);
+        b.indices[h] = pst_at(mb, mb->indices_at[h]);
+    }
+    return b;
+}
+
+static pst_rc train(struct trainer *t, const struct pst_minibatch *mb)
+{
+    pst_rc rc = check_fit(t, mb);
+    if (rc != PST_OK)
+        return rc;
+    const struct pst_batch batch = view_of(mb);
+    struct pst_figures figures = {0};
+    rc = pst_model_step(&t->model, &batch, &figures, NULL);
+    if (rc != PST_OK)
+        return rc;
+    if (!isfinite(figures.loss))
+        return pst_fail(PST_E_ARG,
+                        "epoch %u, batch %" PRIu64 " (%" PRIu64
+                        " of its epoch): the loss is %g: training diverged; "
+                        "lower `rate` (now %g), or look for huge features with `penstock verify`",
+                        mb->epoch, mb->batch, mb->batch_in_epoch, figures.loss, t->rate);
+    t->gradients = true;
+    t->now.loss += figures.loss * (double)mb->batch_seeds;
+    t->now.seeds += mb->n[0];
+    t->now.correct += figures.correct;
+    t->now.counted += figures.counted;
+    t->now.digest = XXH3_64bits_withSeed(&mb->digest, sizeof mb->digest, t->now.digest);
+    return PST_OK;
+}
+
+/* The batch is complete: step, and see whether the epoch is too. */
+static pst_rc end_batch(struct pst_stage *self, struct trainer *t, uint64_t batch)
+{
+    if (t->gradients)
+        pst_model_update(&t->model, t->rate, t->weight_decay);
+    t->gradients = false;
+    t->now.next_batch = batch + 1;
+    t->done = t->now;
+    if (t->batches_in_epoch > 0 && t->now.next_batch % t->batches_in_epoch == 0)
+        return end_epoch(self, t);
+    return PST_OK;
+}
+
+static pst_rc take_minibatch(struct pst_stage *self, struct trainer *t, const struct pst_frame *frame,
+                             bool *last)
+{
+    uint64_t bytes;
+    const struct pst_minibatch *mb = pst_slot(self, frame->refs[0], &bytes);
+    if (!mb)
+        return PST_E_ARG;
+    const pst_rc rc = pst_minibatch_check(mb, bytes);
+    if (rc != PST_OK)
+        return rc;
+    if (mb->batch != frame->batch || mb->batch % mb->batches_in_epoch != mb->batch_in_epoch)
+        return pst_fail(PST_E_PEER,
+                        "it says batch %" PRIu64 ", number %" PRIu64 " of %" PRIu64 " in its epoch",
+                        mb->batch, mb->batch_in_epoch, mb->batches_in_epoch);
+    t->batches_in_epoch = mb->batches_in_epoch;
+    *last = *last || mb->last_micro;
+    return mb->n[mb->hops] > 0 ? train(t, mb) : PST_OK; /* a void one only ends its batch */
+}
+
+static pst_rc on_frame(struct pst_stage *self, struct trainer *t, const struct pst_frame *frame)
+{
+    if (!(frame->flags & PST_LAST_PART))
+        return PST_OK;
+    if (frame->batch != t->now.next_batch)
+        return pst_fail(PST_E_PEER, "%s: batch %" PRIu64 " came, expected %" PRIu64, pst_name(self),
+                        frame->batch, t->now.next_batch);
+    bool last = frame->flags & PST_LAST_MICRO;
+    pst_rc rc = PST_OK;
+    if (frame->nrefs > 0)
+        rc = take_minibatch(self, t, frame, &last);
+    if (rc != PST_OK)
+        return pst_wrap(rc, "%s: batch %" PRIu64 ", micro-batch %u", pst_name(self), frame->batch,
+                        frame->micro);
+    rc =
+        pst_consume(self, frame); /* before the epoch's end, so that the next batches can be made meanwhile */
+    return rc == PST_OK && last ? end_batch(self, t, frame->batch) : rc;
+}
+
+/* ---- the end of the run -------------------------------------------------------------------------- */
+
+static pst_rc report_result(struct pst_stage *self, const struct trainer *t)
+{
+    char best[NUMBER_MAX], last[NUMBER_MAX];
+    const uint64_t weights = XXH3_64bits(t->model.weight, (size_t)t->model.size * sizeof *t->model.weight);
+    return pst_report(self, "result",
+                      "{\"test_accuracy\":%s,\"best_epoch\":%" PRId64 ",\"final_test_accuracy\":%s,"
+                      "\"digest\":\"%016" PRIx64 "\",\"weights_digest\":\"%016" PRIx64 "\"}",
+                      share(t->done.best_test, best), t->done.best_epoch, share(t->done.final_test, last),
+                      t->done.digest, weights);
+}
+
+/* The user asked to stop: what the running batch has added is left out. */
+static pst_rc finish(struct pst_stage *self, struct trainer *t)
+{
+    take_time(&t->done, t->clock);
+    const pst_rc rc = save(self, t);
+    if (rc == PST_OK)
+        pst_log(self, "stopped after %" PRIu64 " batches; the checkpoint is in %s/checkpoints",
+                t->done.next_batch, pst_run_dir(self));
+    return rc;
+}
+
+static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
+{
+    struct trainer *t = pst_state(self);
+    switch (event->kind) {
+    case PST_EV_START: t->clock = pst_now(); return PST_OK;
+    case PST_EV_FRAME: return on_frame(self, t, event->frame);
+    case PST_EV_END: return report_result(self, t);
+    case PST_EV_FINISH: return finish(self, t);
+    default: return PST_OK;
+    }
+}
+
+/* ---- what it says of itself ---------------------------------------------------------------------- */
+
+static const struct pst_port_desc ports[] = {{.name = "batch",
+                                              .dir = PST_IN,
+                                              .help = "sampled minibatches with their features",
+                                              .type = "minibatch",
+                                              .dtype = "any",
+                                              .rank = -1,
+                                              .memory = "cpu",
+                                              .flags = PST_PORT_ORDERED,
+                                              .whole_if = "norm=batch"},
+                                             {0}};
+
+#define INT(name_, def_, min_, max_, help_)                                                                  \
+    {                                                                                                        \
+        .name = name_, .type = PST_PARAM_INT, .def = def_, .min = min_, .max = max_, .help = help_           \
+    }
+#define REAL(name_, def_, min_, max_, help_)                                                                 \
+    {                                                                                                        \
+        .name = name_, .type = PST_PARAM_REAL, .def = def_, .min = min_, .max = max_, .help = help_          \
+    }
+#define ENUM(name_, def_, choices_, help_)                                                                   \
+    {                                                                                                        \
+        .name = name_, .type = PST_PARAM_ENUM, .def = def_, .choices = choices_, .help = help_               \
+    }
+
+static const struct pst_param_desc params[] = {
+    ENUM("model", "\"graphsage\"", "graphsage", "the kind of model"),
+    INT("layers", "2", 2, PST_LAYERS_MAX, "layers: as many as the sampler has hops"),
+    INT("hidden", "64", 1, 65536, "columns of every layer but the last"),
+    REAL("dropout", "0.5", 0, 0.99, "share of activations dropped after every layer but the last"),
+    REAL("input_dropout", "0", 0, 0.99, "share of features dropped (copies each row once)"),
+    ENUM("norm", "\"none\"", "none|layer|batch", "normalisation before each activation"),
+    {.name = "residual",
+     .type = PST_PARAM_BOOL,
+     .def = "false",
+     .help = "add a layer's input to its output where they are equally wide"},
+    ENUM("aggregate", "\"mean\"", "mean|none", "none: the same model without the graph, to compare with"),
+    REAL("rate", "0.01", 1e-9, 10, "Adam's learning rate"),
+    REAL("weight_decay", "0.0005", 0, 1, "L2 penalty, added to the gradient"),
+    INT("eval_every", "1", 0, 1000000, "epochs between evaluations over the whole graph; 0: never"),
+    {.name = "eval_memory",
+     .type = PST_PARAM_BYTES,
+     .def = "\"1GiB\"",
+     .min = 0,
+     .max = 1e15,
+     .help = "evaluation: activations above this go to a file, features above it are not cached"},
+    INT("checkpoint_every", "1", 0, 1000000, "epochs between checkpoints; 0: only when stopped"),
+    INT("keep", "3", 1, 1000, "latest checkpoints that are kept, besides the best"),
+    INT("threads", "1", 1, 256,
+        "threads of matrix products; part of what makes results repeat to the last bit"),
+    {0}};
+
+PST_API extern const struct pst_stage_desc pst_stage;
+const struct pst_stage_desc pst_stage = {
+    .abi = PST_STAGE_ABI,
+    .name = "trainer",
+    .help = "trains GraphSAGE (mean) on minibatches, evaluates, keeps checkpoints",
+    .ports = ports,
+    .params = params,
+    .state_bytes = sizeof(struct trainer),
+    .open = open,
+    .on_event = on_event,
+    .close = close,
+};
