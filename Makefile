@@ -70,7 +70,7 @@ STAGE_LIBS = -L$(BUILD)/lib -lpenstock-stages -lpenstock -lpenstock-cpu -luring 
 define stage_rule
 $(BUILD)/lib/penstock/stages/$(1).so: $(2) $(libs)
 	@mkdir -p $$(@D)
-	$(CC) -shared -o $$@ $$(filter %.o,$$^) $(ALL_LDFLAGS) $(RPATH_STAGE) $(STAGE_LIBS)
+	$$(CC) -shared -o $$@ $$(filter %.o,$$^) $$(ALL_LDFLAGS) $$(RPATH_STAGE) $$(STAGE_LIBS)
 endef
 $(foreach f,$(stage_files),$(eval $(call stage_rule,$(patsubst stages/%.c,%,$(f)),$(call obj,$(f)))))
 $(foreach d,$(stage_dirs),$(eval $(call stage_rule,$(d),$(call obj,$(sort $(wildcard stages/$(d)/*.c))))))
@@ -89,8 +89,14 @@ $(BUILD)/tests/%: tests/%.c $(libs)
 	$(CC) $(ALL_CFLAGS) -MF $@.d $(if $(findstring _f64,$*),-DPST_REAL=double) -o $@ $< $(ALL_LDFLAGS) \
 	  -Wl,-rpath,$(abspath $(BUILD)/lib) $(STAGE_LIBS) $(CORE_LIBS) -lcmocka
 
+# Stages that only tests use.
+test_stages := $(patsubst tests/stages/%.c,$(BUILD)/tests/stages/%.so,$(wildcard tests/stages/*.c))
+$(BUILD)/tests/stages/%.so: tests/stages/%.c $(libs)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -MF $@.d -shared -o $@ $< $(ALL_LDFLAGS) -Wl,-rpath,$(abspath $(BUILD)/lib) $(STAGE_LIBS)
+
 .PHONY: tests
-tests: $(tests_bin)
+tests: $(tests_bin) $(test_stages)
 
 .PHONY: deps deps-test
 deps:

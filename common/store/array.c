@@ -14,6 +14,7 @@
 #include "npy.h"
 
 #define WRITE_BUFFER_BYTES (1u << 20) /* past this, larger writes are no faster */
+#define WRITEBACK_BYTES (8u << 20)    /* handed to the disk at a time, so that it works while we do */
 
 static pst_rc read_head(int fd, unsigned char *head, size_t room, size_t *got)
 {
@@ -121,7 +122,14 @@ static pst_rc flush(struct pst_array_writer *w)
                                   w->written);
         done += (size_t)n;
     }
+    w->flushed += w->fill;
     w->fill = 0;
+    if (w->flushed - w->started >= WRITEBACK_BYTES) {
+        /* A hint: where it is not supported, the sync at the end does all the work. */
+        (void)sync_file_range(w->fd, (off_t)w->started, (off_t)(w->flushed - w->started),
+                              SYNC_FILE_RANGE_WRITE);
+        w->started = w->flushed;
+    }
     return PST_OK;
 }
 

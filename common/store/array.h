@@ -15,6 +15,7 @@ struct pst_array_writer {
     int rank;
     int64_t shape[2];
     uint64_t expected, written; /* bytes of data */
+    uint64_t flushed, started;  /* bytes of the file: written, and handed to the disk */
     unsigned char *buffer;
     size_t fill;
     void *hash; /* XXH3_state_t */

@@ -99,11 +99,13 @@ static void assign_labels(struct community *c)
     int64_t n = c->spec->vertices, k = c->spec->classes;
     for (int64_t j = 0; j <= k; j++)
         c->first[j] = (int64_t)((__int128)n * j / k);
+    struct pst_shuffle shuffle;
+    pst_shuffle_init(&shuffle, n, c->spec->seed, PST_STREAM_LABEL);
     int32_t label = 0;
     for (int64_t i = 0; i < n; i++) {
         while (i >= c->first[label + 1])
             label++;
-        c->member[i] = pst_shuffled(i, n, c->spec->seed, PST_STREAM_LABEL);
+        c->member[i] = pst_shuffle_at(&shuffle, i);
         c->label[c->member[i]] = label;
     }
 }

@@ -8,7 +8,6 @@
 #include "random.h"
 
 #define FEATURE_BUFFER_BYTES (1u << 20) /* at least one row; more is not faster */
-#define FEISTEL_ROUNDS 6                /* past four nothing distinguishes it; six to be sure */
 
 pst_rc pst_check_stride(uint64_t stride_bytes, int64_t dim, enum pst_dtype dtype)
 {
@@ -67,24 +66,39 @@ pst_rc pst_gen_features(struct pst_build *b, int64_t vertices, int64_t dim, uint
     return rc;
 }
 
-int64_t pst_shuffled(int64_t i, int64_t n, uint64_t seed, int stream)
+void pst_shuffle_init(struct pst_shuffle *s, int64_t n, uint64_t seed, int stream)
 {
-    assert(i >= 0 && i < n);
-    int half = 1;
-    while (half < 31 && (int64_t)1 << (2 * half) < n)
-        half++;
-    uint32_t mask = (uint32_t)((1ull << half) - 1);
-    uint64_t x = (uint64_t)i;
+    assert(n >= 0 && n <= INT64_MAX / 32);
+    *s = (struct pst_shuffle){.n = (uint64_t)n, .half = 1};
+    while ((int64_t)1 << (2 * s->half) < n)
+        s->half++;
+    for (uint32_t round = 0; round < PST_FEISTEL_ROUNDS; round++) {
+        struct pst_draw d = pst_draw_at(seed, (enum pst_stream)stream, 0, round);
+        s->key[round] = (uint64_t)d.word[0] << 32 | d.word[1];
+    }
+}
+
+/* Mixes all bits into all: the finalizer of MurmurHash3. */
+static inline uint64_t mix(uint64_t x)
+{
+    x = (x ^ x >> 33) * 0xff51afd7ed558ccdull;
+    x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53ull;
+    return x ^ x >> 33;
+}
+
+int64_t pst_shuffle_at(const struct pst_shuffle *s, int64_t i)
+{
+    assert(i >= 0 && (uint64_t)i < s->n);
+    uint64_t mask = ((uint64_t)1 << s->half) - 1, x = (uint64_t)i;
     do {
-        uint32_t left = (uint32_t)(x >> half) & mask, right = (uint32_t)x & mask;
-        for (uint32_t round = 0; round < FEISTEL_ROUNDS; round++) {
-            struct pst_draw d = pst_draw_at(seed, (enum pst_stream)stream, right, round);
-            uint32_t next = left ^ (d.word[0] & mask);
+        uint64_t left = x >> s->half, right = x & mask;
+        for (int round = 0; round < PST_FEISTEL_ROUNDS; round++) {
+            uint64_t next = left ^ (mix(right + s->key[round]) & mask);
             left = right;
             right = next;
         }
-        x = (uint64_t)left << half | right;
-    } while (x >= (uint64_t)n);
+        x = left << s->half | right;
+    } while (x >= s->n);
     return (int64_t)x;
 }
 
@@ -102,8 +116,10 @@ static pst_rc write_split(struct pst_build *b, enum pst_array_id id, int64_t ver
     int64_t *ids = malloc((size_t)count * sizeof *ids);
     if (ids == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " ids of %s", count, pst_array_id_name(id));
+    struct pst_shuffle shuffle;
+    pst_shuffle_init(&shuffle, vertices, seed, PST_STREAM_SPLIT);
     for (int64_t i = 0; i < count; i++)
-        ids[i] = pst_shuffled(from + i, vertices, seed, PST_STREAM_SPLIT);
+        ids[i] = pst_shuffle_at(&shuffle, from + i);
     qsort(ids, (size_t)count, sizeof *ids, compare_ids);
     pst_rc rc = pst_build_array_from(b, id, PST_I64, count, ids);
     free(ids);

@@ -23,8 +23,16 @@ PST_MUST_USE pst_rc pst_gen_splits(struct pst_build *b, int64_t vertices, const 
 /* PST_E_ARG unless the stride is 0 or fits dim elements and is a multiple of their size. */
 PST_MUST_USE pst_rc pst_check_stride(uint64_t stride_bytes, int64_t dim, enum pst_dtype dtype);
 
+#define PST_FEISTEL_ROUNDS 6 /* four are enough to look random; six to be sure */
+
 /* A random permutation of 0..n-1 without a table: a Feistel network over the smallest even number of bits
  * that holds n, walked until it falls inside (Black and Rogaway, CT-RSA 2002). */
-int64_t pst_shuffled(int64_t i, int64_t n, uint64_t seed, int stream);
+struct pst_shuffle {
+    uint64_t n;
+    int half; /* bits of each side */
+    uint64_t key[PST_FEISTEL_ROUNDS];
+};
+void pst_shuffle_init(struct pst_shuffle *s, int64_t n, uint64_t seed, int stream);
+int64_t pst_shuffle_at(const struct pst_shuffle *s, int64_t i);
 
 #endif

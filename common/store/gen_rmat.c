@@ -14,6 +14,7 @@
 struct rmat {
     const struct pst_rmat_spec *spec;
     int levels;
+    struct pst_shuffle rename;
     uint64_t below[3]; /* a, a+b, a+b+c in units of 2^-32 */
 };
 
@@ -95,8 +96,8 @@ static pst_rc draw_edges(void *ctx, int64_t first, int64_t count, int64_t *sourc
             descend(r, (uint64_t)(first + i), attempt++, &source[i], &target[i]);
         } while (source[i] >= n || target[i] >= n);
         if (!r->spec->keep_ids) {
-            source[i] = pst_shuffled(source[i], n, r->spec->seed, PST_STREAM_RENAME);
-            target[i] = pst_shuffled(target[i], n, r->spec->seed, PST_STREAM_RENAME);
+            source[i] = pst_shuffle_at(&r->rename, source[i]);
+            target[i] = pst_shuffle_at(&r->rename, target[i]);
         }
     }
     return PST_OK;
@@ -183,6 +184,7 @@ pst_rc pst_gen_rmat(const struct pst_rmat_spec *spec, struct pst_build *b, struc
     struct rmat r = {.spec = spec};
     while ((int64_t)1 << r.levels < spec->vertices)
         r.levels++;
+    pst_shuffle_init(&r.rename, spec->vertices, spec->seed, PST_STREAM_RENAME);
     const double edge[3] = {spec->a, spec->a + spec->b, spec->a + spec->b + spec->c};
     for (int i = 0; i < 3; i++)
         r.below[i] = (uint64_t)(edge[i] * 0x1p32 + 0.5);

@@ -1,0 +1,83 @@
+/* source: fills slots with a pattern that a sink can check. */
+#include "stage.h"
+
+struct source {
+    int out;
+    uint64_t batches;
+    uint32_t micros, parts;
+    uint64_t bytes;
+};
+
+static pst_rc size(struct pst_stage *self)
+{
+    pst_need(self, pst_port(self, "out"), (uint64_t)pst_param_int(self, "bytes"), 8);
+    return PST_OK;
+}
+
+static pst_rc open_(struct pst_stage *self)
+{
+    struct source *s = pst_state(self);
+    s->out = pst_port(self, "out");
+    s->batches = (uint64_t)pst_param_int(self, "batches");
+    s->micros = (uint32_t)pst_param_int(self, "micros");
+    s->parts = (uint32_t)pst_param_int(self, "parts");
+    s->bytes = (uint64_t)pst_param_int(self, "bytes");
+    pst_total(self, s->out, s->batches);
+    return PST_OK;
+}
+
+static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
+{
+    struct source *s = pst_state(self);
+    if (ev->kind != PST_EV_CREDIT)
+        return PST_OK;
+    uint64_t *word = pst_slot(self, ev->credit.ref, NULL);
+    if (!word)
+        return PST_E_STATE;
+    struct pst_frame frame = {
+        .batch = ev->credit.batch, .micro = ev->credit.micro, .nrefs = 1, .refs = {ev->credit.ref}};
+    pst_rc rc = PST_OK;
+    for (uint32_t part = 0; part < s->parts && rc == PST_OK; part++) {
+        bool last = part == s->parts - 1, last_micro = frame.micro == s->micros - 1;
+        for (uint64_t i = part; i < s->bytes / 8; i += s->parts)
+            word[i] = pst_seed(self) * 1000003 + frame.batch * 8191 + frame.micro * 127 + i;
+        frame.part = part;
+        frame.flags = (last ? PST_LAST_PART : 0u) | (last && last_micro ? PST_LAST_MICRO : 0u);
+        rc = pst_send(self, s->out, &frame);
+        if (rc == PST_OK && last && !last_micro)
+            rc = pst_want(self, s->out, frame.batch, frame.micro + 1);
+    }
+    pst_count(self, 1, s->bytes);
+    return rc;
+}
+
+static const struct pst_port_desc ports[] = {
+    {.name = "out",
+     .dir = PST_OUT,
+     .help = "slots with a pattern",
+     .type = "words",
+     .dtype = "int64",
+     .rank = 1,
+     .memory = "cpu",
+     .splits_if = "split=true"},
+    {0},
+};
+
+static const struct pst_param_desc params[] = {
+    {"batches", PST_PARAM_INT, "100", 0, 1e12, NULL, "how many batches"},
+    {"micros", PST_PARAM_INT, "1", 1, 16, NULL, "micro-batches of each batch"},
+    {"parts", PST_PARAM_INT, "1", 1, 16, NULL, "parts of each micro-batch"},
+    {"bytes", PST_PARAM_BYTES, "4096", 8, 1e12, NULL, "size of a slot"},
+    {"split", PST_PARAM_BOOL, "false", 0, 0, NULL, "declares that batches may be split"},
+    {0},
+};
+
+const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
+                                         .name = "source",
+                                         .help = "fills slots with a pattern",
+                                         .ports = ports,
+                                         .params = params,
+                                         .state_bytes = sizeof(struct source),
+                                         .size = size,
+                                         .open = open_,
+                                         .on_event = on_event};

@@ -1,0 +1,49 @@
+/* penstock: the command. */
+#include <stdio.h>
+#include <string.h>
+
+#include "commands.h"
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} commands[] = {
+    {"run", cmd_run, "run a pipeline"},
+    {"check", cmd_check, "check pipelines without starting anything"},
+    {"graph", cmd_graph, "draw a pipeline (Mermaid)"},
+    {"stages", cmd_stages, "list the installed stages, or describe one"},
+    {"gen", cmd_gen, "generate a dataset"},
+    {"import", cmd_import, "import a dataset"},
+    {"inspect", cmd_inspect, "say what is in a dataset"},
+    {"verify", cmd_verify, "read a whole dataset and check it"},
+    {"stop", cmd_stop, "end a run in order"},
+    {"gc", cmd_gc, "remove what unfinished runs and imports left"},
+};
+#define COMMANDS (sizeof commands / sizeof commands[0])
+
+static void usage(FILE *out)
+{
+    fprintf(out, "usage: penstock COMMAND [ARGUMENT]...\n\n");
+    for (size_t i = 0; i < COMMANDS; i++)
+        fprintf(out, "  %-10s%s\n", commands[i].name, commands[i].help);
+    fprintf(out, "\npenstock COMMAND --help tells more.\n");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        usage(stderr);
+        return 2;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        usage(stdout);
+        return 0;
+    }
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "penstock: there is no command \"%s\"\n\n", argv[1]);
+    usage(stderr);
+    return 2;
+}
