@@ -108,7 +108,7 @@ static void test_batch_norm(void **state)
     sweep(PST_NORM_BATCH);
 }
 
-static void test_residual_first(void **state)
+static void test_residual_deep(void **state)
 {
     (void)state;
     for (int norm = 0; norm < 3; norm++) {
@@ -140,7 +140,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain),         cmocka_unit_test(test_layer_norm),
-        cmocka_unit_test(test_batch_norm),    cmocka_unit_test(test_residual_first),
+        cmocka_unit_test(test_batch_norm),    cmocka_unit_test(test_residual_deep),
         cmocka_unit_test(test_project_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
