@@ -1,6 +1,5 @@
 #include "engine.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,6 +145,7 @@ static pst_rc make_memory(struct pst_disk *d)
         return pst_fail(PST_E_NOMEM, "no memory for %d disk operations of %llu bytes", c->depth,
                         (unsigned long long)c->coalesce_bytes);
     for (int i = 0; i < c->depth; i++) {
+        d->ops[i].io.iov = d->ops[i].iov;
         d->ops[i].staging = d->staging + (size_t)i * d->staging_bytes;
         d->ops[i].next = d->free_ops;
         d->free_ops = &d->ops[i];
@@ -489,10 +489,6 @@ static bool at_end_of_file(const struct pst_disk *d, const struct op *op, uint64
 static pst_rc complete(struct pst_disk *d, struct op *op)
 {
     int64_t result = op->io.result;
-    if (result == -EINTR || result == -EAGAIN) {
-        post(d, op);
-        return PST_OK;
-    }
     if (result < 0) {
         char why[128];
         return try_again(d, op, strerror_r((int)-result, why, sizeof why));

@@ -1,0 +1,582 @@
+/* The disk's engine against generated files: every backend, aligned and unaligned rows, merging, faults. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "../../stages/disk/backend_faulty.c"
+#include "../../stages/disk/backend_mmap.c"
+#include "../../stages/disk/backend_pread.c"
+#include "../../stages/disk/backend_uring.c"
+#include "../../stages/disk/engine.c"
+#include "../../stages/disk/file_open.c"
+#include "../../stages/disk/pieces.c"
+
+#define ROWS 4000
+#define WAIT_MS 20000
+#define NOTES 4096
+
+struct bench {
+    char path[256];
+    uint64_t row_bytes;
+    struct pst_disk_config config;
+    struct pst_disk *disk;
+    char notes[NOTES];
+    char *slot;
+    uint64_t slot_bytes;
+    struct pst_request *table; /* at byte 0 of the slot */
+    uint64_t rows_at;          /* of the slot's rows */
+    int count;
+};
+
+static uint8_t byte_of(uint64_t row, uint64_t column)
+{
+    uint64_t z = row * 0x9e3779b97f4a7c15ull + column * 0xbf58476d1ce4e5b9ull;
+    return (uint8_t)(z >> 32 ^ z >> 17);
+}
+
+static void make_file(struct bench *b)
+{
+    const char *dir = getenv("TMPDIR"); /* /tmp is often a tmpfs, which has no direct I/O on older kernels */
+    (void)snprintf(b->path, sizeof b->path, "%s/test_disk_XXXXXX", dir ? dir : "/var/tmp");
+    int fd = mkstemp(b->path);
+    assert_true(fd >= 0);
+    uint64_t bytes = PST_PAGE + ROWS * b->row_bytes;
+    uint8_t *data = calloc(1, bytes);
+    for (uint64_t r = 0; r < ROWS; r++)
+        for (uint64_t c = 0; c < b->row_bytes; c++)
+            data[PST_PAGE + r * b->row_bytes + c] = byte_of(r, c);
+    assert_int_equal(write(fd, data, bytes), (ssize_t)bytes);
+    assert_int_equal(fsync(fd), 0);
+    free(data);
+    (void)close(fd);
+}
+
+static void setup(struct bench *b, const char *backend, uint64_t row_bytes)
+{
+    memset(b, 0, sizeof *b);
+    b->row_bytes = row_bytes;
+    make_file(b);
+    b->rows_at = pst_align_up(ROWS * sizeof(struct pst_request), PST_PAGE);
+    b->slot_bytes = b->rows_at + pst_align_up(ROWS * row_bytes, PST_PAGE);
+    b->slot = aligned_alloc(PST_PAGE, b->slot_bytes);
+    memset(b->slot, 0x11, b->slot_bytes);
+    b->table = (struct pst_request *)(void *)b->slot;
+    b->config = (struct pst_disk_config){.backend = backend,
+                                         .depth = 32,
+                                         .threads = 4,
+                                         .retries = 3,
+                                         .direct = true,
+                                         .coalesce_bytes = 64 << 10,
+                                         .tables_max = 8,
+                                         .faults = {.bad_file = -1, .seed = 7}};
+    b->config.arrays[PST_ARRAY_FEATURES] = (struct pst_disk_array){.path = b->path,
+                                                                   .data_at = PST_PAGE,
+                                                                   .row_bytes = row_bytes,
+                                                                   .wanted_bytes = row_bytes,
+                                                                   .rows = ROWS};
+}
+
+static void start(struct bench *b)
+{
+    pst_rc rc = pst_disk_new(&b->disk, &b->config, b->notes, sizeof b->notes);
+    if (rc != PST_OK)
+        print_error("%s\n", pst_error_text());
+    assert_int_equal(rc, PST_OK);
+}
+
+static void teardown(struct bench *b)
+{
+    pst_disk_free(b->disk);
+    (void)unlink(b->path);
+    free(b->slot);
+}
+
+static void ask(struct bench *b, uint64_t row, uint32_t rows, uint64_t place)
+{
+    b->table[b->count++] = (struct pst_request){.op = PST_READ,
+                                                .array = PST_ARRAY_FEATURES,
+                                                .rows = rows,
+                                                .row = row,
+                                                .offset = b->rows_at + place * b->row_bytes,
+                                                .tag = row};
+}
+
+/* `n` distinct rows in an order that is not the file's. */
+static void ask_scattered(struct bench *b, int n)
+{
+    for (int i = 0; i < n; i++)
+        ask(b, (uint64_t)i * 1237 % ROWS, 1, (uint64_t)i);
+}
+
+static int wrong_rows(const struct bench *b)
+{
+    int wrong = 0;
+    for (int i = 0; i < b->count; i++) {
+        const struct pst_request *r = &b->table[i];
+        for (uint64_t k = 0; k < r->rows; k++) {
+            const uint8_t *row = (const uint8_t *)b->slot + r->offset + k * b->row_bytes;
+            bool good = true;
+            for (uint64_t c = 0; c < b->row_bytes && good; c++)
+                good = row[c] == byte_of(r->row + k, c);
+            wrong += !good;
+        }
+    }
+    return wrong;
+}
+
+static pst_rc serve(struct bench *b)
+{
+    struct pst_disk_ticket ticket = {0};
+    pst_rc rc = pst_disk_add(b->disk, &ticket, b->slot, b->slot_bytes, 0, (uint64_t)b->count);
+    if (rc == PST_OK)
+        rc = pst_disk_wait(b->disk, WAIT_MS);
+    if (rc == PST_OK)
+        assert_true(pst_disk_idle(&ticket));
+    return rc;
+}
+
+static void must_serve(struct bench *b)
+{
+    pst_rc rc = serve(b);
+    if (rc != PST_OK)
+        print_error("%s\n", pst_error_text());
+    assert_int_equal(rc, PST_OK);
+    assert_int_equal(wrong_rows(b), 0);
+}
+
+static const char *const backends[] = {"file", "pread", "mmap"};
+static const uint64_t strides[] = {512, 4096, 400, 1000, 12, 4100};
+
+/* ---- reading ------------------------------------------------------------------------------------- */
+
+static void reads_are_right(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t s = 0; s < sizeof strides / sizeof strides[0]; s++) {
+            for (int depth = 1; depth <= 128; depth += 127) {
+                struct bench b;
+                setup(&b, backends[i], strides[s]);
+                b.config.depth = depth;
+                start(&b);
+                ask_scattered(&b, depth == 1 ? 300 : 2000);
+                must_serve(&b);
+                const struct pst_disk_stats *st = pst_disk_stats(b.disk);
+                assert_int_equal(st->rows, b.count);
+                assert_int_equal(st->row_bytes_wanted, (uint64_t)b.count * strides[s]);
+                assert_true(st->bytes >= (strides[s] % 512 == 0 ? st->row_bytes_wanted : 1));
+                assert_int_equal(st->retries, 0);
+                assert_string_equal(pst_disk_backend(b.disk), backends[i]);
+                teardown(&b);
+            }
+        }
+    }
+}
+
+static void aligned_rows_are_not_copied(void **state)
+{
+    (void)state;
+    struct bench b;
+    setup(&b, "file", 4096);
+    start(&b);
+    if (!pst_disk_direct(b.disk)) {
+        print_message("skipped: %s\n", b.notes);
+        teardown(&b);
+        skip();
+    }
+    ask_scattered(&b, 500);
+    must_serve(&b);
+    assert_int_equal(pst_disk_stats(b.disk)->copied_bytes, 0);
+    assert_int_equal(pst_disk_stats(b.disk)->bytes, 500 * 4096);
+    teardown(&b);
+    setup(&b, "pread", 400);
+    start(&b);
+    ask_scattered(&b, 500);
+    must_serve(&b);
+    assert_int_equal(pst_disk_stats(b.disk)->copied_bytes, 500 * 400);
+    teardown(&b);
+}
+
+static void neighbours_are_merged(void **state)
+{
+    (void)state;
+    struct bench b;
+    setup(&b, "file", 512);
+    start(&b);
+    for (int i = 0; i < 1024; i++) /* backwards, and into places that are not in order */
+        ask(&b, (uint64_t)(1023 - i), 1, (uint64_t)(i * 7 % 1024));
+    must_serve(&b);
+    const struct pst_disk_stats *st = pst_disk_stats(b.disk);
+    assert_int_equal(st->requests, 1024 * 512 / (64 << 10));
+    assert_int_equal(st->merged, 1024 - st->requests);
+    assert_int_equal(st->bytes, 1024 * 512);
+    teardown(&b);
+
+    /* rows that share a block share the read */
+    setup(&b, "file", 100);
+    start(&b);
+    for (int i = 0; i < 40; i++)
+        ask(&b, (uint64_t)i, 1, (uint64_t)(39 - i));
+    must_serve(&b);
+    assert_int_equal(pst_disk_stats(b.disk)->requests, 1);
+    assert_true(pst_disk_stats(b.disk)->bytes <= 8192);
+    teardown(&b);
+
+    /* without merging: one operation a row */
+    setup(&b, "file", 4096);
+    b.config.coalesce_bytes = 4096;
+    start(&b);
+    for (int i = 0; i < 64; i++)
+        ask(&b, (uint64_t)i, 1, (uint64_t)i);
+    must_serve(&b);
+    assert_int_equal(pst_disk_stats(b.disk)->requests, 64);
+    assert_int_equal(pst_disk_stats(b.disk)->merged, 0);
+    teardown(&b);
+}
+
+static void large_requests_are_cut(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t s = 0; s < sizeof strides / sizeof strides[0]; s++) {
+            struct bench b;
+            setup(&b, backends[i], strides[s]);
+            b.config.coalesce_bytes = 10000;
+            start(&b);
+            ask(&b, 3, ROWS - 3, 1);
+            must_serve(&b);
+            assert_int_equal(pst_disk_stats(b.disk)->rows, ROWS - 3);
+            teardown(&b);
+        }
+    }
+}
+
+static void the_same_row_may_be_asked_twice(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < 3; s++) {
+        struct bench b;
+        setup(&b, "file", strides[s]);
+        start(&b);
+        for (int i = 0; i < 20; i++)
+            ask(&b, (uint64_t)(i / 2), 1, (uint64_t)i);
+        must_serve(&b);
+        teardown(&b);
+    }
+}
+
+static void misaligned_memory_is_staged(void **state)
+{
+    (void)state;
+    struct bench b;
+    setup(&b, "file", 512);
+    b.rows_at += 4; /* rows are sector multiples, their places in the slot are not */
+    start(&b);
+    ask_scattered(&b, 200);
+    must_serve(&b);
+    teardown(&b);
+}
+
+static void many_tables_at_once(void **state)
+{
+    (void)state;
+    struct bench b;
+    setup(&b, "file", 512);
+    start(&b);
+    ask_scattered(&b, 800);
+    struct pst_disk_ticket tickets[4] = {{0}, {0}, {0}, {0}};
+    for (uint64_t t = 0; t < 8; t++)
+        assert_int_equal(pst_disk_add(b.disk, &tickets[t / 2], b.slot, b.slot_bytes,
+                                      t * 100 * sizeof(struct pst_request), 100),
+                         PST_OK);
+    assert_int_equal(pst_disk_add(b.disk, &tickets[0], b.slot, b.slot_bytes, 0, 1), PST_E_LIMIT);
+    assert_false(pst_disk_idle(&tickets[3]));
+    assert_int_equal(pst_disk_wait(b.disk, WAIT_MS), PST_OK);
+    for (int t = 0; t < 4; t++)
+        assert_true(pst_disk_idle(&tickets[t]));
+    assert_int_equal(wrong_rows(&b), 0);
+    teardown(&b);
+}
+
+static void slots_may_be_registered(void **state)
+{
+    (void)state;
+    struct bench b;
+    setup(&b, "file", 4096);
+    const struct iovec region = {b.slot, b.slot_bytes};
+    b.config.regions = &region;
+    b.config.nregions = 1;
+    start(&b);
+    ask_scattered(&b, 1000);
+    must_serve(&b);
+    teardown(&b);
+}
+
+static void buffered_when_asked(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct bench b;
+        setup(&b, backends[i], 1000);
+        b.config.direct = false;
+        start(&b);
+        assert_false(pst_disk_direct(b.disk));
+        ask_scattered(&b, 1000);
+        must_serve(&b);
+        teardown(&b);
+    }
+}
+
+static void auto_says_what_it_is(void **state)
+{
+    (void)state;
+    struct bench b;
+    setup(&b, "auto", 512);
+    start(&b);
+    bool file = strcmp(pst_disk_backend(b.disk), "file") == 0;
+    assert_true(file || strstr(b.notes, "instead of") != NULL);
+    teardown(&b);
+    setup(&b, "floppy", 512);
+    assert_int_equal(pst_disk_new(&b.disk, &b.config, b.notes, sizeof b.notes), PST_E_ARG);
+    assert_non_null(strstr(pst_error_text(), "floppy"));
+    assert_null(b.disk);
+    teardown(&b);
+}
+
+/* ---- writing ------------------------------------------------------------------------------------- */
+
+static void writes_are_read_back(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t s = 0; s < sizeof strides / sizeof strides[0]; s++) {
+            struct bench b;
+            setup(&b, backends[i], strides[s]);
+            b.config.writable = true;
+            start(&b);
+            for (int k = 0; k < 200; k++) {
+                ask(&b, (uint64_t)(k * 13), 1, (uint64_t)k);
+                b.table[k].op = PST_WRITE;
+                memset(b.slot + b.table[k].offset, k + 1, b.row_bytes);
+            }
+            assert_int_equal(serve(&b), PST_OK);
+            memset(b.slot + b.rows_at, 0, 300 * b.row_bytes);
+            for (int k = 0; k < 200; k++)
+                b.table[k].op = PST_READ;
+            ask(&b, 1, 1, 250); /* between two that were written */
+            assert_int_equal(serve(&b), PST_OK);
+            for (int k = 0; k < 200; k++)
+                for (uint64_t c = 0; c < b.row_bytes; c++)
+                    assert_int_equal((uint8_t)b.slot[b.table[k].offset + c], k + 1);
+            for (uint64_t c = 0; c < b.row_bytes; c++)
+                assert_int_equal((uint8_t)b.slot[b.table[200].offset + c], byte_of(1, c));
+            teardown(&b);
+        }
+    }
+}
+
+/* ---- faults -------------------------------------------------------------------------------------- */
+
+static void faults_are_survived(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t s = 0; s < sizeof strides / sizeof strides[0]; s++) {
+            struct bench b;
+            setup(&b, backends[i], strides[s]);
+            b.config.faults.error_rate = 0.1;
+            b.config.faults.short_rate = 0.1;
+            b.config.retries = 8;
+            b.config.coalesce_bytes = 16 << 10;
+            start(&b);
+            ask_scattered(&b, 1500);
+            must_serve(&b);
+            assert_true(pst_disk_stats(b.disk)->retries > 0);
+            teardown(&b);
+        }
+    }
+}
+
+static void late_completions_are_waited_for(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct bench b;
+        setup(&b, backends[i], 4096);
+        b.config.faults.delay_us = 2000;
+        b.config.coalesce_bytes = 4096;
+        start(&b);
+        ask_scattered(&b, 100);
+        int64_t begin = now_ms();
+        must_serve(&b);
+        assert_true(now_ms() - begin >= 6); /* four waves of 32 */
+        teardown(&b);
+    }
+}
+
+static void a_bad_row_is_named(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t s = 0; s < 3; s++) {
+            struct bench b;
+            setup(&b, backends[i], strides[s] == 400 ? 8192 : strides[s]);
+            b.config.faults.bad_file = 0;
+            b.config.faults.bad_at = PST_PAGE + 77 * b.row_bytes;
+            b.config.faults.bad_bytes = b.row_bytes;
+            start(&b);
+            for (int k = 0; k < 100; k++) /* merged with its neighbours */
+                ask(&b, (uint64_t)(k + 50), 1, (uint64_t)k);
+            assert_int_equal(serve(&b), PST_E_IO);
+            assert_non_null(strstr(pst_error_text(), "vertex 77 "));
+            assert_non_null(strstr(pst_error_text(), b.path));
+            assert_int_equal(pst_disk_pump(b.disk), PST_E_IO); /* final */
+            teardown(&b);
+        }
+    }
+}
+
+static void a_file_that_shrank_is_an_error(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct bench b;
+        setup(&b, backends[i], 1000);
+        start(&b);
+        assert_int_equal(truncate(b.path, PST_PAGE + 1000 * 100 + 500), 0);
+        for (int k = 90; k < 110; k++)
+            ask(&b, (uint64_t)k, 1, (uint64_t)k);
+        assert_int_equal(serve(&b), PST_E_IO);
+        assert_non_null(strstr(pst_error_text(), "ends before"));
+        teardown(&b);
+    }
+}
+
+/* ---- what other processes may send --------------------------------------------------------------- */
+
+static void refuse_request(void (*spoil)(struct bench *, struct pst_request *), const char *word)
+{
+    struct bench b;
+    setup(&b, "pread", 512);
+    start(&b);
+    ask_scattered(&b, 10);
+    spoil(&b, &b.table[5]);
+    char *before = malloc(b.slot_bytes);
+    memcpy(before, b.slot, b.slot_bytes);
+    pst_rc rc = serve(&b);
+    assert_true(rc == PST_E_FORMAT || rc == PST_E_ARG);
+    assert_non_null(strstr(pst_error_text(), "request 5"));
+    assert_non_null(strstr(pst_error_text(), word));
+    assert_memory_equal(before, b.slot, b.slot_bytes);
+    free(before);
+    teardown(&b);
+}
+
+static void spoil_op(struct bench *b, struct pst_request *r)
+{
+    (void)b;
+    r->op = 2;
+}
+static void spoil_write(struct bench *b, struct pst_request *r)
+{
+    (void)b;
+    r->op = PST_WRITE;
+}
+static void spoil_array(struct bench *b, struct pst_request *r)
+{
+    (void)b;
+    r->array = 3;
+}
+static void spoil_absent(struct bench *b, struct pst_request *r)
+{
+    (void)b;
+    r->array = PST_ARRAY_INDICES;
+}
+static void spoil_row(struct bench *b, struct pst_request *r)
+{
+    (void)b;
+    r->row = ROWS;
+}
+static void spoil_row_wraps(struct bench *b, struct pst_request *r)
+{
+    (void)b;
+    r->row = UINT64_MAX;
+}
+static void spoil_rows(struct bench *b, struct pst_request *r)
+{
+    (void)b;
+    r->rows = ROWS;
+    r->row = 1;
+}
+static void spoil_no_rows(struct bench *b, struct pst_request *r)
+{
+    (void)b;
+    r->rows = 0;
+}
+static void spoil_offset(struct bench *b, struct pst_request *r)
+{
+    r->offset = b->slot_bytes - 511;
+}
+static void spoil_offset_wraps(struct bench *b, struct pst_request *r)
+{
+    (void)b;
+    r->offset = UINT64_MAX - 100;
+}
+
+static void bad_requests_are_refused(void **state)
+{
+    (void)state;
+    refuse_request(spoil_op, "operation 2");
+    refuse_request(spoil_write, "writable");
+    refuse_request(spoil_array, "array 3");
+    refuse_request(spoil_absent, "indices");
+    refuse_request(spoil_row, "rows from row");
+    refuse_request(spoil_row_wraps, "rows from row");
+    refuse_request(spoil_rows, "rows from row");
+    refuse_request(spoil_no_rows, "0 rows");
+    refuse_request(spoil_offset, "slot of");
+    refuse_request(spoil_offset_wraps, "slot of");
+}
+
+static void bad_tables_are_refused(void **state)
+{
+    (void)state;
+    struct bench b;
+    setup(&b, "pread", 512);
+    start(&b);
+    struct pst_disk_ticket t = {0};
+    const uint64_t bad[][2] = {{b.slot_bytes, 1},   {b.slot_bytes - 31, 1}, {4, 1},
+                               {UINT64_MAX - 7, 2}, {0, UINT64_MAX},        {0, b.slot_bytes / 32 + 1}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(pst_disk_add(b.disk, &t, b.slot, b.slot_bytes, bad[i][0], bad[i][1]), PST_E_FORMAT);
+    assert_int_equal(pst_disk_add(b.disk, &t, b.slot, b.slot_bytes, 0, 0), PST_OK);
+    assert_true(pst_disk_idle(&t));
+    teardown(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_are_right),
+        cmocka_unit_test(aligned_rows_are_not_copied),
+        cmocka_unit_test(neighbours_are_merged),
+        cmocka_unit_test(large_requests_are_cut),
+        cmocka_unit_test(the_same_row_may_be_asked_twice),
+        cmocka_unit_test(misaligned_memory_is_staged),
+        cmocka_unit_test(many_tables_at_once),
+        cmocka_unit_test(slots_may_be_registered),
+        cmocka_unit_test(buffered_when_asked),
+        cmocka_unit_test(auto_says_what_it_is),
+        cmocka_unit_test(writes_are_read_back),
+        cmocka_unit_test(faults_are_survived),
+        cmocka_unit_test(late_completions_are_waited_for),
+        cmocka_unit_test(a_bad_row_is_named),
+        cmocka_unit_test(a_file_that_shrank_is_an_error),
+        cmocka_unit_test(bad_requests_are_refused),
+        cmocka_unit_test(bad_tables_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
