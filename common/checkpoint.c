@@ -40,11 +40,12 @@ static uint64_t tensor_bytes(const struct pst_tensor *t)
 
 static json_t *tensor_json(const struct pst_tensor *t, uint64_t at)
 {
+    const uint64_t end = at + tensor_bytes(t);
     json_t *shape = json_array();
     for (int d = 0; d < t->rank; d++)
         json_array_append_new(shape, json_integer(t->shape[d]));
     return json_pack("{s:s, s:o, s:[I, I]}", "dtype", DTYPES[t->dtype], "shape", shape, "data_offsets",
-                     (json_int_t)at, (json_int_t)(at + tensor_bytes(t)));
+                     (json_int_t)at, (json_int_t)end);
 }
 
 /* The header's text, padded with spaces to *bytes; the caller frees it. NULL: no memory, or a bad string. */
@@ -274,7 +275,7 @@ static pst_rc check_tensors(const struct pst_checkpoint *ck)
         if (strcmp(name, "__metadata__") == 0)
             continue;
         struct pst_tensor t;
-        uint64_t begin, end;
+        uint64_t begin = 0, end = 0;
         const pst_rc rc = parse_tensor(ck, name, entry, &t, &begin, &end);
         if (rc != PST_OK)
             return rc;
@@ -333,7 +334,7 @@ static pst_rc check_sum(const struct pst_checkpoint *ck, char *text, size_t byte
 
 static pst_rc read_header(struct pst_checkpoint *ck)
 {
-    uint64_t bytes;
+    uint64_t bytes = 0;
     pst_rc rc = read_length(ck, &bytes);
     if (rc != PST_OK)
         return rc;
@@ -420,7 +421,7 @@ pst_rc pst_checkpoint_read(const struct pst_checkpoint *ck, const struct pst_ten
 {
     const json_t *entry = json_object_get(ck->header, like->name);
     struct pst_tensor t;
-    uint64_t begin, end;
+    uint64_t begin = 0, end = 0;
     if (!entry)
         return pst_fail(PST_E_FORMAT, "%s has no tensor \"%s\"", ck->path, like->name);
     const pst_rc rc = parse_tensor(ck, like->name, entry, &t, &begin, &end);

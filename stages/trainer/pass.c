@@ -46,7 +46,6 @@ static pst_rc plan_pass(const struct pst_model *model, const struct pst_batch *b
     if (c->aggregate && batch->hops != c->layers)
         return pst_fail(PST_E_ARG, "the minibatch has %d hops, the model %d layers: they must be as many",
                         batch->hops, c->layers);
-    memset(pass, 0, sizeof *pass);
     for (int l = 0; l < c->layers; l++) {
         const int h = block_of(model, l);
         pass->dst[l] = c->aggregate ? batch->n[h] : batch->n[0];
@@ -249,7 +248,7 @@ pst_rc pst_model_step(struct pst_model *model, const struct pst_batch *batch, st
                       const pst_real **logits)
 {
     const int layers = model->config.layers;
-    struct pst_pass pass;
+    struct pst_pass pass = {0};
     const pst_rc rc = plan_pass(model, batch, &pass);
     if (rc != PST_OK)
         return rc;
