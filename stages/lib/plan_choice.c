@@ -100,18 +100,19 @@ pst_rc pst_plan_choose(const uint32_t *hotness, int64_t vertices, int64_t rows, 
     return PST_OK;
 }
 
-/* The lowest count that is cached, and which share of the vertices with that count is. */
-static void rank_of(const uint32_t *hotness, int64_t vertices, int64_t cached, uint32_t *threshold,
-                    double *share)
+/* The count of the hottest vertex that is not cached, and which share of places a vertex would get that fell
+ * to that count: its own place and those of its new equals, shared with them. */
+static void find_rival(const uint32_t *hotness, int64_t vertices, int64_t cached, uint32_t *rival,
+                       double *share)
 {
-    /* the largest t such that at least `cached` vertices have a count of t or more, by bisection on t */
+    /* the largest t such that more than `cached` vertices have a count of t or more, by bisection on t */
     uint64_t low = 0, high = (uint64_t)UINT32_MAX + 1;
     while (high - low > 1) {
         uint64_t mid = low + (high - low) / 2;
         int64_t n = 0;
         for (int64_t v = 0; v < vertices; v++)
             n += hotness[v] >= mid;
-        if (n >= cached)
+        if (n > cached)
             low = mid;
         else
             high = mid;
@@ -121,8 +122,8 @@ static void rank_of(const uint32_t *hotness, int64_t vertices, int64_t cached, u
         above += hotness[v] > low;
         equal += hotness[v] == low;
     }
-    *threshold = (uint32_t)low;
-    *share = equal > 0 ? (double)(cached - above) / (double)equal : 0;
+    *rival = (uint32_t)low;
+    *share = (double)(cached - above + 1) / (double)(equal + 1);
 }
 
 double pst_plan_hit_rate(const uint32_t *hotness, int64_t vertices, int64_t cached)
@@ -131,15 +132,14 @@ double pst_plan_hit_rate(const uint32_t *hotness, int64_t vertices, int64_t cach
         return 0;
     if (cached >= vertices)
         return 1;
-    uint32_t threshold;
+    uint32_t rival;
     double share, hits = 0, all = 0;
-    rank_of(hotness, vertices, cached, &threshold, &share);
+    find_rival(hotness, vertices, cached, &rival, &share);
     for (int64_t v = 0; v < vertices; v++) {
         if (hotness[v] == 0)
             continue;
         uint32_t without = hotness[v] - 1;
-        double cached_share = without > threshold ? 1 : without == threshold ? share : 0;
-        hits += hotness[v] * cached_share;
+        hits += hotness[v] * (without > rival ? 1 : without == rival ? share : 0);
         all += hotness[v];
     }
     return all > 0 ? hits / all : 0;

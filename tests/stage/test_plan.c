@@ -1,0 +1,328 @@
+/* Plans: round trip, refusals, choice of cached rows. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "../../common/store/store.h"
+#include "../../stages/lib/plan.h"
+#include "error.h"
+
+#define VERTICES 100
+#define CACHED 40
+
+struct fixture {
+    char dir[64], path[256];
+    struct pst_plan plan;
+    int64_t cache[CACHED];
+    uint32_t hotness[2 * VERTICES];
+};
+
+static void setup(struct fixture *f)
+{
+    memset(f, 0, sizeof *f);
+    (void)snprintf(f->dir, sizeof f->dir, "/tmp/test_plan_XXXXXX");
+    assert_non_null(mkdtemp(f->dir));
+    for (int i = 0; i < CACHED; i++)
+        f->cache[i] = (i * 37 + 5) % VERTICES;
+    for (uint32_t i = 0; i < 2 * VERTICES; i++)
+        f->hotness[i] = i * 7919u;
+    f->plan = (struct pst_plan){
+        .key = {.dataset = "0123456789abcdef",
+                .split = "train",
+                .hops = 2,
+                .fanout = {10, -1},
+                .batch = 32,
+                .replace = true,
+                .cache_budget_bytes = 65536},
+        .vertices = VERTICES,
+        .seed = UINT64_MAX - 5,
+        .epochs = 3,
+        .batches = 12,
+        .max = {.hops = 2, .n = {32, 70, 99}, .edges = {320, 900}},
+        .predicted_hit_rate = 0.625,
+        .cached = CACHED,
+        .cache = f->cache,
+    };
+    assert_int_equal(pst_plan_write(&f->plan, f->hotness, f->dir, f->path, sizeof f->path), PST_OK);
+}
+
+static void teardown(struct fixture *f)
+{
+    static const char *const names[] = {"plan.json", "cache.npy", "hotness.npy"};
+    for (int i = 0; i < 3; i++) {
+        char path[256];
+        (void)snprintf(path, sizeof path, "%s/%s", f->dir, names[i]);
+        (void)unlink(path);
+    }
+    assert_int_equal(rmdir(f->dir), 0); /* nothing else is left there */
+}
+
+static void what_is_written_is_read(void **state)
+{
+    (void)state;
+    struct fixture f;
+    setup(&f);
+    struct pst_plan back;
+    assert_int_equal(pst_plan_read(&back, f.path), PST_OK);
+    assert_string_equal(back.key.dataset, f.plan.key.dataset);
+    assert_string_equal(back.key.split, "train");
+    assert_int_equal(back.key.hops, 2);
+    assert_memory_equal(back.key.fanout, f.plan.key.fanout, sizeof back.key.fanout);
+    assert_int_equal(back.key.batch, 32);
+    assert_true(back.key.replace);
+    assert_int_equal(back.key.cache_budget_bytes, 65536);
+    assert_int_equal(back.vertices, VERTICES);
+    assert_true(back.seed == f.plan.seed);
+    assert_int_equal(back.epochs, 3);
+    assert_int_equal(back.batches, 12);
+    assert_memory_equal(&back.max, &f.plan.max, sizeof back.max);
+    assert_true(back.predicted_hit_rate == 0.625);
+    assert_int_equal(back.cached, CACHED);
+    assert_memory_equal(back.cache, f.cache, sizeof f.cache);
+    assert_int_equal(pst_plan_match(&back, &f.plan.key, PST_PLAN_REPLACE | PST_PLAN_BUDGET, f.path), PST_OK);
+    pst_plan_release(&back);
+
+    /* again, over itself; and without a cache */
+    f.plan.cached = 0;
+    assert_int_equal(pst_plan_write(&f.plan, f.hotness, f.dir, f.path, sizeof f.path), PST_OK);
+    assert_int_equal(pst_plan_read(&back, f.path), PST_OK);
+    assert_int_equal(back.cached, 0);
+    pst_plan_release(&back);
+    teardown(&f);
+}
+
+static void arrays_are_arrays(void **state)
+{
+    (void)state;
+    struct fixture f;
+    setup(&f);
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/cache.npy", f.dir);
+    struct pst_array array;
+    assert_int_equal(pst_array_open(&array, path), PST_OK);
+    assert_int_equal(array.dtype, PST_I64);
+    assert_int_equal(array.shape[0], CACHED);
+    assert_int_equal(array.data_at, PST_PAGE);
+    assert_int_equal(pst_array_map(&array), PST_OK);
+    assert_memory_equal(array.map, f.cache, sizeof f.cache);
+    pst_array_close(&array);
+    teardown(&f);
+}
+
+/* ---- refusals ------------------------------------------------------------------------------------ */
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
+    assert_int_equal(fclose(file), 0);
+}
+
+static char *read_text(const char *path)
+{
+    char *text = calloc(1, 8192);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    (void)!fread(text, 1, 8191, file);
+    (void)fclose(file);
+    return text;
+}
+
+static void must_refuse(const char *path, const char *words)
+{
+    struct pst_plan back;
+    pst_rc rc = pst_plan_read(&back, path);
+    if (rc == PST_OK)
+        fail_msg("accepted; expected: %s", words);
+    if (strstr(pst_error_text(), words) == NULL)
+        fail_msg("\"%s\" lacks \"%s\"", pst_error_text(), words);
+    assert_null(back.cache);
+}
+
+static void refuse_edit(const char *from, const char *to, const char *words)
+{
+    struct fixture f;
+    setup(&f);
+    char *text = read_text(f.path);
+    char *at = strstr(text, from);
+    if (at == NULL)
+        fail_msg("no %s in %s", from, text);
+    char edited[8192];
+    (void)snprintf(edited, sizeof edited, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    write_text(f.path, edited);
+    must_refuse(f.path, words);
+    free(text);
+    teardown(&f);
+}
+
+static void damaged_plans_are_refused(void **state)
+{
+    (void)state;
+    static const char *const edits[][3] = {
+        {"\"version\": 1", "\"version\": 2", "version"},
+        {"\"version\": 1,", "", "version"},
+        {"\"dataset\": \"0123456789abcdef\"", "\"dataset\": 5", "dataset"},
+        {"0123456789abcdef", "0123456789abcdef0", "dataset"},
+        {"\"vertices\": 100", "\"vertices\": -1", "vertices"},
+        {"\"vertices\": 100", "\"vertices\": 98", "vertices"},
+        {"\"split\": \"train\",", "", "split"},
+        {"\"fanout\": [", "\"fanout\": [1,1,1,1,1,1,1,1,", "fanout"},
+        {"\"fanout\": [", "\"fanout\": [5,", "vertices"},
+        {"-1", "-2", "fanout"},
+        {"\"batch\": 32", "\"batch\": 0", "batch"},
+        {"\"batch\": 32", "\"batch\": 99999999999", "batch"},
+        {"\"replace\": true", "\"replace\": 1", "replace"},
+        {"\"seed\": \"f", "\"seed\": \"x", "seed"},
+        {"\"epochs\": 3", "\"epochs\": 0", "epochs"},
+        {"70", "170", "vertices"},
+        {"70", "7", "vertices"},
+        {"320", "-1", "edges"},
+        {"320,", "", "edges"},
+        {"\"budget_bytes\": 65536", "\"budget_bytes\": \"64KiB\"", "budget_bytes"},
+        {"\"rows\": 40", "\"rows\": 41", "expected 4424"},
+        {"\"rows\": 40", "\"rows\": 1000000000000", "rows"},
+        {"0.625", "1.5", "predicted_hit_rate"},
+        {"0.625", "\"high\"", "predicted_hit_rate"},
+        {"\"digest\": \"", "\"digest\": \"0", "digest"},
+        {"{", "[", "JSON"},
+        {"\"cache\": {", "\"cache\": {\"rows\": 1, ", "JSON"},
+    };
+    for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++)
+        refuse_edit(edits[i][0], edits[i][1], edits[i][2]);
+}
+
+static void damaged_files_are_refused(void **state)
+{
+    (void)state;
+    struct fixture f;
+    setup(&f);
+    char cache[256];
+    (void)snprintf(cache, sizeof cache, "%s/cache.npy", f.dir);
+    must_refuse("/tmp/there/is/no/plan.json", "opening");
+    must_refuse("/tmp", "regular file");
+    assert_int_equal(truncate(cache, PST_PAGE + CACHED * 8 - 1), 0);
+    must_refuse(f.path, "cache.npy");
+    assert_int_equal(truncate(cache, PST_PAGE + CACHED * 8), 0); /* the last byte is now 0, as it was */
+    struct pst_plan back;
+    assert_int_equal(pst_plan_read(&back, f.path), PST_OK);
+    pst_plan_release(&back);
+    FILE *file = fopen(cache, "r+");
+    assert_int_equal(fseek(file, PST_PAGE + 80, SEEK_SET), 0);
+    assert_int_equal(fputc(99, file), 99);
+    (void)fclose(file);
+    must_refuse(f.path, "checksum");
+    (void)unlink(cache);
+    must_refuse(f.path, "cache.npy");
+    f.cache[3] = VERTICES; /* whole, but about another graph */
+    assert_int_equal(pst_plan_write(&f.plan, f.hotness, f.dir, f.path, sizeof f.path), PST_OK);
+    must_refuse(f.path, "entry 3 is vertex 100");
+    assert_int_equal(truncate(f.path, 20), 0);
+    must_refuse(f.path, "JSON");
+    assert_int_equal(truncate(f.path, (off_t)PST_PLAN_BYTES_MAX + 1), 0);
+    must_refuse(f.path, "at most");
+    teardown(&f);
+}
+
+static void differences_are_named(void **state)
+{
+    (void)state;
+    struct fixture f;
+    setup(&f);
+    const unsigned all = PST_PLAN_REPLACE | PST_PLAN_BUDGET;
+    const struct pst_plan_key good = f.plan.key;
+    static const char *const words[] = {"dataset",
+                                        "split",
+                                        "fanout was [10, -1] and is now [10, -1, 3]",
+                                        "fanout was [10, -1] and is now [10, 5]",
+                                        "batch was 32 and is now 33",
+                                        "replace was true and is now false",
+                                        "budget"};
+    for (int i = 0; i < 7; i++) {
+        struct pst_plan_key want = good;
+        want.dataset[3] = (char)(i == 0 ? 'x' : want.dataset[3]);
+        if (i == 1)
+            memcpy(want.split, "val", 4);
+        want.hops += i == 2;
+        want.fanout[2] = i == 2 ? 3 : 0;
+        want.fanout[1] = i == 3 ? 5 : -1;
+        want.batch += i == 4;
+        want.replace = i != 5;
+        want.cache_budget_bytes += i == 6;
+        assert_int_equal(pst_plan_match(&f.plan, &want, all, f.path), PST_E_ARG);
+        if (strstr(pst_error_text(), words[i]) == NULL)
+            fail_msg("\"%s\" lacks \"%s\"", pst_error_text(), words[i]);
+        assert_non_null(strstr(pst_error_text(), f.path));
+        assert_int_equal(pst_plan_match(&f.plan, &want, 0, f.path), i >= 5 ? PST_OK : PST_E_ARG);
+    }
+    teardown(&f);
+}
+
+static void a_plan_needs_a_place(void **state)
+{
+    (void)state;
+    struct fixture f;
+    setup(&f);
+    char path[256];
+    assert_int_equal(pst_plan_write(&f.plan, f.hotness, "/tmp/there/is/no/such", path, sizeof path),
+                     PST_E_IO);
+    assert_int_equal(pst_plan_write(&f.plan, f.hotness, f.dir, path, 8), PST_E_LIMIT);
+    teardown(&f);
+}
+
+/* ---- choosing ------------------------------------------------------------------------------------ */
+
+static void the_hottest_are_chosen(void **state)
+{
+    (void)state;
+    const uint32_t hotness[] = {0, 5, 2, 5, 0, 9, 2, 1};
+    static const int64_t expected[] = {5, 1, 3, 2, 6, 7, 0, 4}; /* ties by id, the unseen last */
+    for (int64_t rows = 0; rows <= 10; rows++) {
+        int64_t *cache, cached;
+        assert_int_equal(pst_plan_choose(hotness, 8, rows, &cache, &cached), PST_OK);
+        assert_int_equal(cached, rows < 8 ? rows : 8);
+        if (cached > 0)
+            assert_memory_equal(cache, expected, (size_t)cached * sizeof *cache);
+        free(cache);
+    }
+}
+
+static void predictions_are_not_an_oracles(void **state)
+{
+    (void)state;
+    const uint32_t hotness[] = {10, 4, 4, 1, 1, 0, 0, 0};
+    assert_true(pst_plan_hit_rate(hotness, 8, 0) == 0);
+    assert_true(pst_plan_hit_rate(hotness, 8, 8) == 1);
+    /* one row: 10 of 20; without one access it would still lead */
+    assert_true(pst_plan_hit_rate(hotness, 8, 1) == 0.5);
+    /* two rows: the two with 4 tie, and each access alone would leave its vertex with 3, not cached */
+    assert_true(pst_plan_hit_rate(hotness, 8, 2) == 0.5);
+    /* five rows hold all that was seen; what was seen once would else compete with the three unseen */
+    assert_true(pst_plan_hit_rate(hotness, 8, 5) == (18 + 2 * 0.25) / 20);
+    assert_true(pst_plan_hit_rate(hotness, 8, 7) == (18 + 2 * 0.75) / 20);
+    double before = 0;
+    for (int64_t rows = 0; rows <= 8; rows++) {
+        double rate = pst_plan_hit_rate(hotness, 8, rows);
+        assert_true(rate >= before);
+        before = rate;
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_written_is_read),   cmocka_unit_test(arrays_are_arrays),
+        cmocka_unit_test(damaged_plans_are_refused), cmocka_unit_test(damaged_files_are_refused),
+        cmocka_unit_test(differences_are_named),     cmocka_unit_test(a_plan_needs_a_place),
+        cmocka_unit_test(the_hottest_are_chosen),    cmocka_unit_test(predictions_are_not_an_oracles),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

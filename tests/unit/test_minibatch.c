@@ -1,0 +1,198 @@
+/* A good minibatch passes; every one of many small corruptions is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../../common/store/store.h"
+#include "error.h"
+#include "minibatch.h"
+#include "request.h"
+
+#define SLOT_BYTES 32768
+
+struct slot {
+    _Alignas(PST_PAGE) char bytes[SLOT_BYTES];
+};
+
+/* Two seeds, three vertices after hop 0, five after hop 1. */
+static struct pst_minibatch *make(struct slot *slot)
+{
+    static const int64_t vertices[] = {9, 4, 7, 1, 0};
+    static const int32_t labels[] = {2, -1};
+    static const int32_t indptr0[] = {0, 1, 3}, indices0[] = {1, 2, 0};
+    static const int32_t indptr1[] = {0, 2, 2, 4}, indices1[] = {3, 4, 0, 2};
+    memset(slot, 0, sizeof *slot);
+    struct pst_minibatch *mb = (struct pst_minibatch *)(void *)slot->bytes;
+    *mb = (struct pst_minibatch){.magic = PST_MINIBATCH_MAGIC,
+                                 .bytes_used = 4096 + 5 * 512,
+                                 .hops = 2,
+                                 .batch = 3,
+                                 .batch_in_epoch = 3,
+                                 .batches_in_epoch = 4,
+                                 .last_micro = 1,
+                                 .batch_seeds = 2,
+                                 .feature_dim = 100,
+                                 .feature_dtype = PST_F32,
+                                 .requests = 5,
+                                 .stride_bytes = 512,
+                                 .n = {2, 3, 5},
+                                 .vertices_at = 1024,
+                                 .labels_at = 1088,
+                                 .indptr_at = {1152, 1216},
+                                 .indices_at = {1280, 1344},
+                                 .requests_at = 2048,
+                                 .features_at = 4096};
+    memcpy(pst_at(mb, 1024), vertices, sizeof vertices);
+    memcpy(pst_at(mb, 1088), labels, sizeof labels);
+    memcpy(pst_at(mb, 1152), indptr0, sizeof indptr0);
+    memcpy(pst_at(mb, 1216), indptr1, sizeof indptr1);
+    memcpy(pst_at(mb, 1280), indices0, sizeof indices0);
+    memcpy(pst_at(mb, 1344), indices1, sizeof indices1);
+    return mb;
+}
+
+static void a_good_one_passes(void **state)
+{
+    (void)state;
+    static struct slot slot;
+    struct pst_minibatch *mb = make(&slot);
+    pst_rc rc = pst_minibatch_check(mb, SLOT_BYTES);
+    if (rc != PST_OK)
+        fail_msg("%s", pst_error_text());
+    assert_int_equal(pst_minibatch_check(mb, mb->bytes_used), PST_OK);
+    mb->feature_dim = 0; /* without features */
+    mb->stride_bytes = 0;
+    mb->requests = 0;
+    assert_int_equal(pst_minibatch_check(mb, SLOT_BYTES), PST_OK);
+}
+
+static void a_void_one_passes(void **state)
+{
+    (void)state;
+    static struct slot slot;
+    struct pst_minibatch *mb = make(&slot);
+    memset(mb->n, 0, sizeof mb->n);
+    assert_int_equal(pst_minibatch_check(mb, SLOT_BYTES), PST_OK);
+}
+
+#define CORRUPTIONS(X)                                                                                       \
+    X(mb->magic ^= 1)                                                                                        \
+    X(mb->bytes_used = SLOT_BYTES + 1)                                                                       \
+    X(mb->bytes_used = UINT64_MAX)                                                                           \
+    X(mb->bytes_used = 8)                                                                                    \
+    X(mb->bytes_used -= 1)                                                                                   \
+    X(mb->hops = 0)                                                                                          \
+    X(mb->hops = PST_HOPS_MAX + 1)                                                                           \
+    X(mb->hops = UINT32_MAX)                                                                                 \
+    X(mb->last_micro = 2)                                                                                    \
+    X(mb->batch_in_epoch = 4)                                                                                \
+    X(mb->batches_in_epoch = 0)                                                                              \
+    X(mb->n[0] = -1)                                                                                         \
+    X(mb->n[0] = 0)                                                                                          \
+    X(mb->n[1] = 1)                                                                                          \
+    X(mb->n[2] = 2)                                                                                          \
+    X(mb->n[2] = INT64_MAX)                                                                                  \
+    X(mb->n[2] = INT32_MAX)                                                                                  \
+    X(mb->batch_seeds = 1)                                                                                   \
+    X(mb->feature_dtype = PST_I64)                                                                           \
+    X(mb->feature_dtype = 77)                                                                                \
+    X(mb->feature_dim = 129)                                                                                 \
+    X(mb->feature_dim = UINT32_MAX)                                                                          \
+    X(mb->stride_bytes = 0)                                                                                  \
+    X(mb->stride_bytes = UINT64_MAX / 2)                                                                     \
+    X(mb->stride_bytes = 4096)                                                                               \
+    X(mb->requests = 65)                                                                                     \
+    X(mb->requests = UINT32_MAX)                                                                             \
+    X(mb->requests_at = UINT64_MAX - 7)                                                                      \
+    X(mb->requests_at += 4)                                                                                  \
+    X(mb->vertices_at = 0)                                                                                   \
+    X(mb->vertices_at += 4)                                                                                  \
+    X(mb->vertices_at = UINT64_MAX)                                                                          \
+    X(mb->labels_at += 2)                                                                                    \
+    X(mb->labels_at = mb->vertices_at)                                                                       \
+    X(mb->features_at += 512)                                                                                \
+    X(mb->features_at = 0)                                                                                   \
+    X(mb->features_at = 8192)                                                                                \
+    X(mb->indptr_at[0] = SLOT_BYTES)                                                                         \
+    X(mb->indptr_at[1] += 1)                                                                                 \
+    X(mb->indptr_at[1] = mb->indptr_at[0] + 8)                                                               \
+    X(mb->indices_at[0] = mb->indices_at[1] + 4)                                                             \
+    X(mb->indices_at[1] = mb->features_at)                                                                   \
+    X(mb->indices_at[1] = UINT64_MAX - 3)                                                                    \
+    X(((int32_t *)pst_at(mb, mb->indptr_at[0]))[0] = 1)                                                      \
+    X(((int32_t *)pst_at(mb, mb->indptr_at[0]))[0] = -1)                                                     \
+    X(((int32_t *)pst_at(mb, mb->indptr_at[0]))[1] = -1)                                                     \
+    X(((int32_t *)pst_at(mb, mb->indptr_at[0]))[1] = 4)                                                      \
+    X(((int32_t *)pst_at(mb, mb->indptr_at[1]))[3] = INT32_MAX)                                              \
+    X(((int32_t *)pst_at(mb, mb->indices_at[0]))[2] = 3)                                                     \
+    X(((int32_t *)pst_at(mb, mb->indices_at[1]))[0] = 5)                                                     \
+    X(((int32_t *)pst_at(mb, mb->indices_at[1]))[3] = -1)                                                    \
+    X(((int64_t *)pst_at(mb, mb->vertices_at))[4] = -1)                                                      \
+    X(((int32_t *)pst_at(mb, mb->labels_at))[1] = -2)
+
+#define CORRUPT(change)                                                                                      \
+    case __COUNTER__: change; return #change;
+
+/* Does the i-th corruption and returns what it was; NULL past the last. */
+static const char *corrupt(struct pst_minibatch *mb, int i)
+{
+    switch (i) {
+        CORRUPTIONS(CORRUPT)
+    default: return NULL;
+    }
+}
+
+static void corruptions_are_refused(void **state)
+{
+    (void)state;
+    static struct slot slot;
+    int i = 0;
+    for (;; i++) {
+        struct pst_minibatch *mb = make(&slot);
+        const char *what = corrupt(mb, i);
+        if (what == NULL)
+            break;
+        if (pst_minibatch_check(mb, SLOT_BYTES) != PST_E_FORMAT)
+            fail_msg("accepted: %s", what);
+        if (strstr(pst_error_text(), "not a minibatch") == NULL)
+            fail_msg("%s: said only \"%s\"", what, pst_error_text());
+    }
+    assert_true(i >= 50);
+}
+
+/* Whatever the bytes are, it says yes or no. */
+static void rubbish_is_survived(void **state)
+{
+    (void)state;
+    static struct slot slot;
+    uint64_t random = 1;
+    int accepted = 0;
+    for (int round = 0; round < 20000; round++) {
+        struct pst_minibatch *mb = make(&slot);
+        for (int k = 0; k < 3; k++) {
+            random = random * 6364136223846793005ull + 1442695040888963407ull;
+            size_t at = (random >> 33) % (round % 2 ? sizeof *mb : 1400);
+            slot.bytes[at] = (char)(random >> 56);
+        }
+        accepted += pst_minibatch_check(mb, SLOT_BYTES) == PST_OK;
+    }
+    assert_in_range(accepted, 1, 19999); /* some bytes do not matter */
+    for (uint64_t bytes = 0; bytes < sizeof(struct pst_minibatch); bytes++)
+        assert_int_equal(pst_minibatch_check(make(&slot), bytes), PST_E_FORMAT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_good_one_passes),
+        cmocka_unit_test(a_void_one_passes),
+        cmocka_unit_test(corruptions_are_refused),
+        cmocka_unit_test(rubbish_is_survived),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
