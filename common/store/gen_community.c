@@ -97,6 +97,7 @@ static void release(struct community *c)
 static void assign_labels(struct community *c)
 {
     int64_t n = c->spec->vertices, k = c->spec->classes;
+    assert(c->first != NULL);
     for (int64_t j = 0; j <= k; j++)
         c->first[j] = (int64_t)((__int128)n * j / k);
     struct pst_shuffle shuffle;

@@ -112,8 +112,7 @@ pst_rc pst_import_features(const struct pst_importing *im, struct pst_build *b, 
     bool half = pst_has(im, PST_SRC_FEATURES) && im->src[PST_SRC_FEATURES].dtype == PST_F16;
     enum pst_dtype dtype = half ? PST_F16 : PST_F32;
     if (half && im->spec->normalize != PST_NORM_NONE)
-        return pst_fail(PST_E_UNSUPPORTED,
-                        "%s: float16 features cannot be normalized: make them float32 first",
+        return pst_fail(PST_E_ARG, "%s: float16 features cannot be normalized: make them float32 first",
                         im->src[PST_SRC_FEATURES].path);
     pst_rc rc = pst_check_stride(im->spec->stride_bytes, im->feature_dim, dtype);
     if (rc != PST_OK)

@@ -237,7 +237,7 @@ static pst_rc find_dict(const unsigned char *head, size_t bytes, uint64_t file_b
 
 pst_rc pst_npy_parse(const void *head, size_t bytes, uint64_t file_bytes, struct pst_npy *out)
 {
-    struct scan s;
+    struct scan s = {.at = 0};
     *out = (struct pst_npy){.rank = 0};
     pst_rc rc = find_dict(head, bytes, file_bytes, &s);
     if (rc == PST_OK)
@@ -264,10 +264,10 @@ pst_rc pst_npy_parse(const void *head, size_t bytes, uint64_t file_bytes, struct
 void pst_npy_format(char head[PST_PAGE], enum pst_dtype dtype, int rank, const int64_t shape[2])
 {
     assert(rank == 1 || rank == 2);
-    static const char magic[] = "\x93NUMPY\x01\x00";
+    static const unsigned char start[8] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0};
     unsigned length = PST_PAGE - 10;
     memset(head, ' ', PST_PAGE);
-    memcpy(head, magic, 8);
+    memcpy(head, start, sizeof start);
     head[8] = (char)(length & 0xff);
     head[9] = (char)(length >> 8);
     char second[24] = "";
@@ -278,6 +278,7 @@ void pst_npy_format(char head[PST_PAGE], enum pst_dtype dtype, int rank, const i
         snprintf(dict, sizeof dict, "{'descr': '%s', 'fortran_order': False, 'shape': (%" PRId64 ",%s), }",
                  pst_npy_descr(dtype), shape[0], second);
     assert(n > 0 && (size_t)n < sizeof dict);
-    memcpy(head + 10, dict, (size_t)n);
+    for (int i = 0; i < n; i++)
+        head[10 + i] = dict[i];
     head[PST_PAGE - 1] = '\n';
 }

@@ -73,7 +73,8 @@ static pst_rc say_degrees(const struct pst_dataset *ds)
         count[degree[v] == 0 ? 0 : 64 - __builtin_clzll((unsigned long long)degree[v])]++;
     }
     qsort(degree, (size_t)n, sizeof *degree, compare);
-    double median = n % 2 == 1 ? (double)degree[n / 2] : 0.5 * (double)(degree[n / 2 - 1] + degree[n / 2]);
+    int64_t upper = n / 2, lower = (n - 1) / 2;
+    double median = 0.5 * (double)(degree[lower] + degree[upper]);
     (void)printf("in-degree: min %" PRId64 ", median %g, mean %.2f, max %" PRId64 "\n", degree[0], median,
                  (double)ds->edges / (double)n, degree[n - 1]);
     say_buckets(count);
