@@ -13,7 +13,7 @@
 #include "../../common/store/store.h"
 #include "model.h"
 
-PST_BEGIN_DECLS
+#pragma GCC visibility push(hidden) /* of this stage alone: no other library's symbol may stand in */
 
 struct pst_eval {
     const struct pst_dataset *ds; /* borrowed */
@@ -47,5 +47,5 @@ void pst_eval_close(struct pst_eval *eval);
  * split has none. Errors: PST_E_IO; PST_E_FORMAT for a graph or split whose ids are out of range. */
 PST_MUST_USE pst_rc pst_eval_run(struct pst_eval *eval, const struct pst_model *model, double accuracy[3]);
 
-PST_END_DECLS
+#pragma GCC visibility pop
 #endif

@@ -15,7 +15,7 @@
 
 #include "../../kernels/kernels.h"
 
-PST_BEGIN_DECLS
+#pragma GCC visibility push(hidden) /* of this stage alone: no other library's symbol may stand in */
 
 #define PST_LAYERS_MAX PST_HOPS_MAX
 #define PST_MODEL_TENSORS_MAX (PST_LAYERS_MAX * 5)
@@ -120,5 +120,5 @@ struct pst_pass {
 };
 void pst_pass_layout(const struct pst_model *model, struct pst_pass *pass, bool copy_input);
 
-PST_END_DECLS
+#pragma GCC visibility pop
 #endif

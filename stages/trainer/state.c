@@ -18,9 +18,9 @@ enum {
 };
 static const char FORMAT[] = "penstock-checkpoint-1";
 
-void pst_progress_init(struct pst_progress *progress)
+void pst_training_init(struct pst_training *progress)
 {
-    *progress = (struct pst_progress){
+    *progress = (struct pst_training){
         .best_epoch = -1, .best_val = -1, .best_test = -1, .final_test = -1, .best_batch = UINT64_MAX};
 }
 
@@ -44,7 +44,7 @@ struct field {
 };
 #define FIELD(name, kind)                                                                                    \
     {                                                                                                        \
-#name, kind, offsetof(struct pst_progress, name)                                                     \
+#name, kind, offsetof(struct pst_training, name)                                                     \
     }
 static const struct field fields[] = {
     FIELD(next_batch, COUNT),  FIELD(epoch, COUNT),    FIELD(digest, COUNT),   FIELD(loss, REAL),
@@ -54,7 +54,7 @@ static const struct field fields[] = {
 };
 enum { PROGRESS_FIELDS = sizeof fields / sizeof *fields };
 
-static void print_field(const struct field *f, const struct pst_progress *progress, char *out)
+static void print_field(const struct field *f, const struct pst_training *progress, char *out)
 {
     const char *at = (const char *)progress + f->at;
     if (f->type == REAL)
@@ -66,7 +66,7 @@ static void print_field(const struct field *f, const struct pst_progress *progre
 }
 
 static pst_rc parse_field(const struct field *f, const struct pst_checkpoint *ck,
-                          struct pst_progress *progress)
+                          struct pst_training *progress)
 {
     char *at = (char *)progress + f->at;
     if (f->type == COUNT)
@@ -129,7 +129,7 @@ static pst_rc make_directory(const char *run_dir, char *dir, size_t size)
 }
 
 static pst_rc write_state(const char *path, const struct pst_model *model,
-                          const struct pst_progress *progress, const struct pst_identity *id)
+                          const struct pst_training *progress, const struct pst_identity *id)
 {
     struct pst_tensor *tensors = malloc(PST_CHECKPOINT_TENSORS_MAX * sizeof *tensors);
     char(*values)[VALUE_MAX] = calloc(FIELDS, VALUE_MAX);
@@ -176,7 +176,7 @@ static void prune(const char *dir, int64_t keep, uint64_t best)
 }
 
 pst_rc pst_state_save(const char *run_dir, int64_t keep, const struct pst_model *model,
-                      const struct pst_progress *progress, const struct pst_identity *id)
+                      const struct pst_training *progress, const struct pst_identity *id)
 {
     assert(keep >= 1);
     char dir[3968], path[4096];
@@ -229,7 +229,7 @@ static pst_rc load_tensors(const struct pst_checkpoint *ck, struct pst_model *mo
     return rc;
 }
 
-pst_rc pst_state_load(const char *path, struct pst_model *model, struct pst_progress *progress,
+pst_rc pst_state_load(const char *path, struct pst_model *model, struct pst_training *progress,
                       const struct pst_identity *id)
 {
     struct pst_checkpoint ck;

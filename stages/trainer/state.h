@@ -5,11 +5,11 @@
 
 #include "model.h"
 
-PST_BEGIN_DECLS
+#pragma GCC visibility push(hidden) /* of this stage alone: no other library's symbol may stand in */
 
 /* All of it belongs to completed batches; what the current batch adds is kept apart until its last
  * micro-batch, so that a checkpoint between micro-batches is that of the batch before. */
-struct pst_progress {
+struct pst_training {
     uint64_t next_batch; /* the first that is not in the weights */
     uint64_t epoch;
     uint64_t digest; /* chain over the minibatches' digests */
@@ -23,7 +23,7 @@ struct pst_progress {
     uint64_t best_batch; /* checkpoint number of the best that was kept; UINT64_MAX: none */
 };
 
-void pst_progress_init(struct pst_progress *progress);
+void pst_training_init(struct pst_training *progress);
 
 /* What a checkpoint must agree with: dataset (its digest), seed and the model's shape. */
 struct pst_identity {
@@ -35,10 +35,10 @@ void pst_identity_of(struct pst_identity *id, const struct pst_model *model, con
 /* Writes DIR/checkpoints/<next_batch>.safetensors and removes all older ones but the last `keep` and the
  * best. */
 PST_MUST_USE pst_rc pst_state_save(const char *run_dir, int64_t keep, const struct pst_model *model,
-                                   const struct pst_progress *progress, const struct pst_identity *id);
+                                   const struct pst_training *progress, const struct pst_identity *id);
 /* PST_E_ARG: the checkpoint is of another dataset, seed or model. */
-PST_MUST_USE pst_rc pst_state_load(const char *path, struct pst_model *model, struct pst_progress *progress,
+PST_MUST_USE pst_rc pst_state_load(const char *path, struct pst_model *model, struct pst_training *progress,
                                    const struct pst_identity *id);
 
-PST_END_DECLS
+#pragma GCC visibility pop
 #endif

@@ -24,8 +24,8 @@ struct trainer {
     bool dataset_open, model_open;
     double rate, weight_decay;
     int64_t eval_every, checkpoint_every, keep;
-    struct pst_progress done; /* up to the last completed batch: what a checkpoint says */
-    struct pst_progress now;  /* with what the running batch has added */
+    struct pst_training done; /* up to the last completed batch: what a checkpoint says */
+    struct pst_training now;  /* with what the running batch has added */
     bool gradients;           /* the running batch has added some */
     uint64_t batches_in_epoch;
     double clock; /* when the running epoch's seconds were last taken */
@@ -107,7 +107,7 @@ static pst_rc open(struct pst_stage *self)
     t->eval_every = pst_param_int(self, "eval_every");
     t->checkpoint_every = pst_param_int(self, "checkpoint_every");
     t->keep = pst_param_int(self, "keep");
-    pst_progress_init(&t->done);
+    pst_training_init(&t->done);
     pst_rc rc = open_dataset(self, t);
     if (rc == PST_OK)
         rc = open_model(self, t);
@@ -147,7 +147,7 @@ static bool due(struct pst_stage *self, int64_t every, uint64_t epoch)
 /* Evaluates, and notes the epoch if it is the best by validation (or the last, without validation). */
 static pst_rc evaluate(struct pst_stage *self, struct trainer *t, double *val)
 {
-    struct pst_progress *p = &t->now;
+    struct pst_training *p = &t->now;
     double accuracy[3];
     const double begin = pst_now();
     const pst_rc rc = pst_eval_run(&t->eval, &t->model, accuracy);
@@ -166,7 +166,7 @@ static pst_rc evaluate(struct pst_stage *self, struct trainer *t, double *val)
     return PST_OK;
 }
 
-static pst_rc report_epoch(struct pst_stage *self, const struct pst_progress *p, double val)
+static pst_rc report_epoch(struct pst_stage *self, const struct pst_training *p, double val)
 {
     char train_text[NUMBER_MAX], val_text[NUMBER_MAX];
     const double train = p->counted ? (double)p->correct / (double)p->counted : -1;
@@ -187,14 +187,14 @@ static pst_rc save(struct pst_stage *self, struct trainer *t)
 }
 
 /* Takes the epoch's time up to now. */
-static void take_time(struct pst_progress *p, double clock)
+static void take_time(struct pst_training *p, double clock)
 {
     p->seconds += pst_now() - clock;
 }
 
 static pst_rc end_epoch(struct pst_stage *self, struct trainer *t)
 {
-    struct pst_progress *p = &t->now;
+    struct pst_training *p = &t->now;
     double val = -1;
     pst_rc rc = PST_OK;
     take_time(p, t->clock);

@@ -484,13 +484,13 @@ static void test_resume(void **state)
         const struct pst_model_config config = config_of(3, (enum pst_norm)norm, true, 0.5);
         struct pst_model straight, first, second;
         struct pst_identity id;
-        struct pst_progress p, back;
+        struct pst_training p, back;
         char path[256], dir[128];
         assert_int_equal(pst_model_init(&straight, &config), PST_OK);
         assert_int_equal(pst_model_init(&first, &config), PST_OK);
         assert_int_equal(pst_model_init(&second, &config), PST_OK);
         pst_identity_of(&id, &first, "0123456789abcdef");
-        pst_progress_init(&p);
+        pst_training_init(&p);
         p.next_batch = 5;
         p.loss = 1.0 / 3;
         p.digest = UINT64_MAX - 1;
@@ -531,10 +531,10 @@ static void test_keep(void **state)
     const struct pst_model_config config = config_of(2, PST_NORM_NONE, false, 0);
     struct pst_model m;
     struct pst_identity id;
-    struct pst_progress p;
+    struct pst_training p;
     assert_int_equal(pst_model_init(&m, &config), PST_OK);
     pst_identity_of(&id, &m, "d");
-    pst_progress_init(&p);
+    pst_training_init(&p);
     p.best_batch = 20;
     for (p.next_batch = 10; p.next_batch <= 70; p.next_batch += 10)
         assert_int_equal(pst_state_save(w->dir, 2, &m, &p, &id), PST_OK);
