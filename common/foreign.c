@@ -27,6 +27,33 @@ struct foreign {
     bool done;
 };
 
+static pst_rc died(struct pst_stage *self)
+{
+    struct foreign *f = pst_state(self);
+    int status = 0;
+    if (waitpid(f->pid, &status, WNOHANG) != f->pid)
+        return PST_OK;
+    f->pid = 0;
+    if (f->done)
+        return PST_OK;
+    if (WIFSIGNALED(status))
+        return pst_fail(PST_E_PEER, "its program %s died of signal %d (%s)", self->caps.file,
+                        WTERMSIG(status), strsignal(WTERMSIG(status)));
+    return pst_fail(PST_E_PEER, "its program %s ended early, with status %d", self->caps.file,
+                    WEXITSTATUS(status));
+}
+
+/* A message could not be sent: most likely because the program has just ended. */
+static pst_rc unreachable(struct pst_stage *self)
+{
+    struct foreign *f = pst_state(self);
+    zmq_pollitem_t item = {.fd = f->pidfd, .events = ZMQ_POLLIN};
+    (void)zmq_poll(&item, 1, STOP_DEADLINE_MS);
+    pst_rc rc = f->pid > 0 ? died(self) : PST_OK;
+    return rc != PST_OK || f->done ? rc
+                                   : pst_fail(PST_E_PEER, "its program %s does not listen", self->caps.file);
+}
+
 static pst_rc send_json(struct pst_stage *self, json_t *message)
 {
     struct foreign *f = pst_state(self);
@@ -36,7 +63,7 @@ static pst_rc send_json(struct pst_stage *self, json_t *message)
         return pst_fail(PST_E_NOMEM, "%s: out of memory for a message", self->name);
     int sent = zmq_send(f->socket, text, strlen(text), ZMQ_DONTWAIT);
     free(text);
-    return sent >= 0 ? PST_OK : pst_fail_errno("%s: cannot reach its program", self->name);
+    return sent >= 0 ? PST_OK : unreachable(self);
 }
 
 static pst_rc send_wire(struct pst_stage *self, enum pst_wire_kind kind, int port,
@@ -58,25 +85,8 @@ static pst_rc send_wire(struct pst_stage *self, enum pst_wire_kind kind, int por
                                  .arg = {frame->arg[0], frame->arg[1]}};
     size_t refs = frame->nrefs * sizeof(struct pst_ref);
     memcpy(out.bytes + sizeof out.wire, frame->refs, refs);
-    return zmq_send(f->socket, out.bytes, sizeof out.wire + refs, ZMQ_DONTWAIT) >= 0
-               ? PST_OK
-               : pst_fail_errno("%s: cannot reach its program", self->name);
-}
-
-static pst_rc died(struct pst_stage *self)
-{
-    struct foreign *f = pst_state(self);
-    int status = 0;
-    if (waitpid(f->pid, &status, WNOHANG) != f->pid)
-        return PST_OK;
-    f->pid = 0;
-    if (f->done)
-        return PST_OK;
-    if (WIFSIGNALED(status))
-        return pst_fail(PST_E_PEER, "its program %s died of signal %d (%s)", self->caps.file,
-                        WTERMSIG(status), strsignal(WTERMSIG(status)));
-    return pst_fail(PST_E_PEER, "its program %s ended early, with status %d", self->caps.file,
-                    WEXITSTATUS(status));
+    return zmq_send(f->socket, out.bytes, sizeof out.wire + refs, ZMQ_DONTWAIT) >= 0 ? PST_OK
+                                                                                     : unreachable(self);
 }
 
 /* One message with a deadline; the program's death is noticed while waiting. */

@@ -53,6 +53,7 @@ struct pst_held { /* a route that passes through here */
     uint32_t open;       /* granted and not yet sent or released */
     uint32_t hold;       /* most that may be open */
     uint8_t held[PST_SLOTS_MAX];
+    bool announced[PST_SLOTS_MAX]; /* an early part named it; its last part is yet to come */
     struct pst_peer *origins[PST_INSTANCES_MAX];
     int norigins;
 };
@@ -87,7 +88,6 @@ struct pst_stage {
     int nregions;
 
     json_t *needs; /* built during size */
-    const struct pst_frame *current;
     int fds[PST_FDS_MAX];
     int nfds;
     void *socket;    /* a ZeroMQ socket that wakes the stage like a descriptor (the bridge's) */

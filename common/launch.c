@@ -95,12 +95,18 @@ static pst_rc start_proc(struct pst_supervisor *sv, int p, const char *program)
     return rc == PST_OK ? pst_proc_start(&sv->procs[p], argv) : rc;
 }
 
-static pst_rc open_control(struct pst_supervisor *sv)
+pst_rc pst_run_id(char id[PST_RUN_ID_MAX])
 {
     uint64_t random;
     if (getrandom(&random, sizeof random, 0) != sizeof random)
         return pst_fail_errno("getrandom");
-    (void)snprintf(sv->id, sizeof sv->id, "%016" PRIx64, random);
+    (void)snprintf(id, PST_RUN_ID_MAX, "%016" PRIx64, random);
+    return PST_OK;
+}
+
+static pst_rc open_control(struct pst_supervisor *sv)
+{
+    (void)snprintf(sv->id, sizeof sv->id, "%s", sv->opt->id);
     (void)snprintf(sv->control_endpoint, sizeof sv->control_endpoint, "ipc://@penstock-%s-control", sv->id);
     int zero = 0, one = 1;
     uid_t uid = geteuid();

@@ -37,16 +37,10 @@ static void wake(const struct pst_peer *peer)
 
 /* ---- giving and taking slots --------------------------------------------------------------------- */
 
-static bool is_current(const struct pst_stage *self, struct pst_ref ref)
-{
-    for (uint32_t i = 0; self->current && i < self->current->nrefs; i++)
-        if (self->current->refs[i].route == ref.route && self->current->refs[i].slot == ref.slot)
-            return true;
-    return false;
-}
-
-/* The route of a slot that this stage holds, or NULL with the reason. */
-static struct pst_held *want_held(struct pst_stage *self, struct pst_ref ref, const char *what)
+/* The route of a slot that this stage holds (or, if announced, knows from an early part), or NULL with the
+ * reason. */
+static struct pst_held *want_held(struct pst_stage *self, struct pst_ref ref, const char *what,
+                                  bool announced)
 {
     struct pst_held *route = pst_held_find(self, ref.route);
     if (!route || ref.slot >= route->slots) {
@@ -54,7 +48,7 @@ static struct pst_held *want_held(struct pst_stage *self, struct pst_ref ref, co
                        ref.slot, ref.route);
         return NULL;
     }
-    if (!route->held[ref.slot]) {
+    if (!route->held[ref.slot] && !(announced && route->announced[ref.slot])) {
         (void)pst_fail(PST_E_ARG, "%s: %s slot %u of route %u, which it does not hold", self->name, what,
                        ref.slot, ref.route);
         return NULL;
@@ -72,12 +66,9 @@ static void let_go(struct pst_held *route, uint32_t slot)
 
 void *pst_slot(struct pst_stage *self, struct pst_ref ref, uint64_t *bytes)
 {
-    struct pst_held *route = pst_held_find(self, ref.route);
-    if (!route || ref.slot >= route->slots || (!route->held[ref.slot] && !is_current(self, ref))) {
-        (void)pst_fail(PST_E_ARG, "%s: asked for slot %u of route %u, which it does not hold", self->name,
-                       ref.slot, ref.route);
+    struct pst_held *route = want_held(self, ref, "asked for", true);
+    if (!route)
         return NULL;
-    }
     if (bytes)
         *bytes = route->slot_bytes;
     return route->base + ref.slot * route->slot_bytes;
@@ -107,7 +98,7 @@ void *pst_region(struct pst_stage *self, int index, uint64_t *bytes)
 
 pst_rc pst_release(struct pst_stage *self, struct pst_ref ref, bool dirty)
 {
-    struct pst_held *route = want_held(self, ref, "released");
+    struct pst_held *route = want_held(self, ref, "released", false);
     if (!route)
         return PST_E_ARG;
     let_go(route, ref.slot);
@@ -177,7 +168,7 @@ pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame)
     if (frame->nrefs > PST_REFS_MAX || (frame->flags & PST_END))
         return pst_fail(PST_E_ARG, "%s: not a frame that a stage may send", self->name);
     for (uint32_t r = 0; r < frame->nrefs; r++) {
-        struct pst_held *route = want_held(self, frame->refs[r], "sent");
+        struct pst_held *route = want_held(self, frame->refs[r], "sent", !gives);
         if (!route)
             return PST_E_ARG;
         if (gives && links > 1)
@@ -219,6 +210,7 @@ static pst_rc deliver_frame(struct pst_stage *self, struct pst_input *in, const 
         if (!route || frame->refs[r].slot >= route->slots)
             return pst_fail(PST_E_PEER, "%s: %s sent slot %u of route %u, which does not pass here",
                             self->name, in->producers[0]->name, frame->refs[r].slot, frame->refs[r].route);
+        route->announced[frame->refs[r].slot] = !(frame->flags & PST_LAST_PART);
         if (frame->flags & PST_LAST_PART) {
             route->held[frame->refs[r].slot]++;
             route->held_count++;
@@ -226,10 +218,7 @@ static pst_rc deliver_frame(struct pst_stage *self, struct pst_input *in, const 
     }
     atomic_store_explicit(&self->page->batch, frame->batch, memory_order_relaxed);
     struct pst_event event = {.kind = PST_EV_FRAME, .port = in->port, .frame = frame};
-    self->current = frame;
-    pst_rc rc = pst_deliver(self, &event);
-    self->current = NULL;
-    return rc;
+    return pst_deliver(self, &event);
 }
 
 static bool is_next(const struct pst_input *in, const struct pst_frame *f)

@@ -85,7 +85,7 @@ static void find_bound(json_t *report)
         double wait_disk = num(stage, "wait_disk_s"), busy = num(stage, "busy_s");
         double all = busy + wait_disk + num(stage, "wait_input_s") + num(stage, "wait_credit_s");
         double share = all > 0 ? (busy + wait_disk) / all : 0;
-        bool streams = num(stage, "frames") > 0 || num(stage, "items") > 0;
+        bool streams = num(stage, "frames") > 0 || num(stage, "wait_input_s") > 0; /* not a planner */
         if (streams && share > best_share) {
             best_share = share;
             best = name;

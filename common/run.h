@@ -7,13 +7,19 @@
 
 #include "graph.h"
 
+#define PST_RUN_ID_MAX 20
+
 struct pst_run_options {
+    const char *id;      /* of pst_run_id: names the run's sockets */
     const char *run_dir; /* exists, is locked by the caller */
     const char *resume;  /* checkpoint file to go on from, or NULL */
     uint64_t start_batch;
     bool trace;
     bool progress; /* a live line on standard error */
 };
+
+/* Makes an id that no other run of this machine has. */
+PST_MUST_USE pst_rc pst_run_id(char id[PST_RUN_ID_MAX]);
 
 enum pst_run_end { PST_RUN_OK, PST_RUN_FAILED, PST_RUN_INTERRUPTED };
 

@@ -171,8 +171,8 @@ PST_API void pst_need(struct pst_stage *self, int port, uint64_t bytes, uint64_t
 /* In open: this originating port carries `batches` batches in all, then ends by itself. */
 PST_API void pst_total(struct pst_stage *self, int port, uint64_t batches);
 
-/* The slot's bytes in this process; *bytes, if not NULL, gets its size. The slot must be held, or be
- * named by the frame of the current event. NULL with pst_fail if it is not. */
+/* The slot's bytes in this process; *bytes, if not NULL, gets its size. The slot must be held, or
+ * have been named by a part whose last part is yet to come. NULL with pst_fail if it is not. */
 PST_API void *pst_slot(struct pst_stage *self, struct pst_ref ref, uint64_t *bytes);
 /* Only the first `bytes` of this held slot matter: what a copy between devices then moves. */
 PST_API void pst_used(struct pst_stage *self, struct pst_ref ref, uint64_t bytes);

@@ -20,7 +20,8 @@
 #include "commands.h"
 #include "pipeline_options.h"
 
-#define LOCK_NAME "lock" /* held with flock by the supervisor; its text is the supervisor's pid */
+#define LOCK_NAME "lock" /* held with flock by the supervisor; its text: the supervisor's pid, the run's id  \
+                          */
 
 struct run_args {
     struct pipeline_options pipeline;
@@ -47,22 +48,22 @@ static const char run_usage[] =
 
 /* ---- run directories ----------------------------------------------------------------------------- */
 
-static pst_rc lock_dir(const char *dir, int *lock)
+static pst_rc lock_dir(const char *dir, const char *id, int *lock)
 {
-    char path[4200], text[32];
+    char path[4200], text[64];
     (void)snprintf(path, sizeof path, "%s/" LOCK_NAME, dir);
     *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (*lock < 0)
         return pst_fail_errno("cannot open %s", path);
     if (flock(*lock, LOCK_EX | LOCK_NB) != 0)
         return pst_fail(PST_E_STATE, "%s belongs to a run that is still going: give another --run-dir", dir);
-    int n = snprintf(text, sizeof text, "%d\n", (int)getpid());
+    int n = snprintf(text, sizeof text, "%d %s\n", (int)getpid(), id);
     if (ftruncate(*lock, 0) != 0 || pwrite(*lock, text, (size_t)n, 0) != n)
         return pst_fail_errno("cannot write %s", path);
     return PST_OK;
 }
 
-static pst_rc make_run_dir(struct run_args *args, const char *name, int *lock)
+static pst_rc make_run_dir(struct run_args *args, const char *name, const char *id, int *lock)
 {
     *lock = -1;
     if (args->run_dir[0]) {
@@ -86,7 +87,7 @@ static pst_rc make_run_dir(struct run_args *args, const char *name, int *lock)
         return pst_fail_errno("cannot use the run directory %s", args->run_dir);
     (void)snprintf(args->run_dir, sizeof args->run_dir, "%s", full);
     free(full);
-    return lock_dir(args->run_dir, lock);
+    return lock_dir(args->run_dir, id, lock);
 }
 
 /* ---- resuming ------------------------------------------------------------------------------------ */
@@ -244,8 +245,12 @@ static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, s
     pst_rc rc =
         args->resume ? find_checkpoint(args->resume, pl, ds.digest, checkpoint, &opt.start_batch) : PST_OK;
     pst_dataset_close(&ds);
+    char id[PST_RUN_ID_MAX];
     if (rc == PST_OK)
-        rc = make_run_dir(args, pl->name, &lock);
+        rc = pst_run_id(id);
+    if (rc == PST_OK)
+        rc = make_run_dir(args, pl->name, id, &lock);
+    opt.id = id;
     if (rc != PST_OK) {
         fprintf(stderr, "penstock run: %s\n", pst_error_text());
         json_decref(about);

@@ -1,0 +1,223 @@
+"""Composition: stages of any kind, wired in any shape, as real processes."""
+import os
+import subprocess
+
+from harness import *
+
+BATCHES = 300
+
+
+def chain(slots=4, sink=None, **source):
+    return pipeline({"source": stage("source", **{"batches": BATCHES, **source}), "a": stage("passthrough"),
+                     "sink": stage("sink", **(sink or {}))},
+                    links("source.out", "a.in", "a.out", "sink.in", slots=slots))
+
+
+@test
+def processes_and_threads():
+    with Place() as p:
+        a, b = p.run(chain()), p.run(chain(), grouped=True)
+        assert a.report["sink"] == b.report["sink"], (a.report["sink"], b.report["sink"])
+        assert a.report["sink"]["batches"] == BATCHES
+        pids = {s["pid"] for s in a.report["stages"].values()}
+        assert GROUPED or len(pids) == 3
+        assert len({s["pid"] for s in b.report["stages"].values()}) == 1
+
+
+@test
+def capacity_one_parts_and_micro_batches():
+    with Place() as p:
+        sums = set()
+        for slots in (1, 2, 7):
+            r = p.run(chain(slots=slots, micros=3, parts=2))
+            assert r.report["sink"]["batches"] == BATCHES and r.report["sink"]["frames"] == BATCHES * 6
+            sums.add(r.report["sink"]["checksum"])
+        assert len(sums) == 1
+
+
+@test
+def instances_keep_the_order():
+    with Place() as p:
+        sums = set()
+        for n, m, slots in ((1, 1, 4), (2, 1, 4), (3, 2, 1), (2, 3, 5)):
+            pl = chain(slots=slots, micros=2)
+            pl["stages"]["source"]["instances"], pl["stages"]["a"]["instances"] = n, m
+            sums.add(p.run(pl).report["sink"]["checksum"])
+        assert len(sums) == 1, sums
+
+
+@test
+def several_sinks_share_a_stream():
+    with Place() as p:
+        pl = chain()
+        pl["stages"]["sink"]["instances"] = 3
+        assert p.run(pl).report["sink"]["batches"] == BATCHES
+
+
+@test
+def fan_out_to_two_consumers():
+    with Place() as p:
+        pl = pipeline({"source": stage("source", batches=BATCHES), "a": stage("passthrough"),
+                       "one": stage("sink", section="one"), "two": stage("sink", section="two", delay_us=200)},
+                      links("source.out", "a.in", "a.out", "one.in", "a.out", "two.in", slots=3))
+        r = p.run(pl).report
+        assert r["one"]["checksum"] == r["two"]["checksum"] and r["two"]["batches"] == BATCHES
+
+
+@test
+def keeping_slots_needs_capacity():
+    with Place() as p:
+        assert p.run(chain(slots=4, sink={"keep": 4})).report["sink"]["batches"] == BATCHES
+        r = p.run(chain(slots=3, sink={"keep": 4}), code=2)
+        assert "3 slots would deadlock" in r.err and "at least 4" in r.err, r
+
+
+@test
+def python_stage_in_the_middle():
+    with Place() as p:
+        pl = pipeline({"source": stage("source", batches=50, micros=2), "times": stage("times", factor=5),
+                       "sink": stage("sink", factor=5)},
+                      links("source.out", "times.in", "times.out", "sink.in"))
+        r = p.run(pl, foreign=True)
+        assert r.report["sink"]["batches"] == 50 and r.report["times"]["factor"] == 5
+
+
+@test
+def python_stage_that_breaks_the_protocol():
+    with Place() as p:
+        for how, words in (("exit", "ended early, with status 3"), ("kill", "signal 9"), ("garbage", "no message"),
+                           ("steal", "does not pass here")):
+            pl = pipeline({"source": stage("source", batches=50), "times": stage("times", misbehave=how),
+                           "sink": stage("sink", factor=3)},
+                          links("source.out", "times.in", "times.out", "sink.in"))
+            r = p.run(pl, code=1, foreign=True)
+            assert words in r.err and "times" in r.err, r
+            assert r.report["failures"][0]["stage"] == "times"
+            no_leftovers()
+
+
+@test
+def copies_between_devices():
+    with Place() as p:
+        pl = chain(slots=3, micros=2, parts=2, bytes=8192)
+        plain = p.run(pl).report
+        pl["stages"]["a"]["place"] = {"device": "cpu:1"}
+        r = p.run(pl).report
+        assert r["sink"] == plain["sink"]
+        # there and back again, every byte of every slot, and no more
+        assert r["copies"]["bytes"] == 2 * BATCHES * 2 * 8192, r["copies"]
+        assert "copies" not in plain
+        drawn = command("graph", p.write(pl)).stdout
+        assert "cpu:1" in drawn and "copied" in drawn
+
+
+@test
+def loop_with_four_unfinished_batches():
+    with Place() as p:
+        for slots in (4, 6):
+            pl = pipeline({"looper": stage("looper", batches=BATCHES + 2), "echo": stage("passthrough"),
+                           "sink": stage("sink")},
+                          [{"from": "looper.out", "to": "sink.in", "slots": slots},
+                           {"from": "looper.ask", "to": "echo.in", "slots": slots},
+                           {"from": "echo.out", "to": "looper.answer", "back": True}])
+            r = p.run(pl).report
+            assert r["sink"]["batches"] == BATCHES + 2
+            assert r["looper"]["most_unfinished"] == 4 and r["looper"]["out_of_order"] > BATCHES / 2
+        del pl["links"][2]["back"]
+        assert "closes a loop" in p.run(pl, code=2).err
+
+
+@test
+def slots_that_come_home_changed():
+    with Place() as p:
+        pl = pipeline({"owner": stage("owner", batches=BATCHES), "raiser": stage("raiser")},
+                      links("owner.out", "raiser.in", slots=4))
+        assert p.run(pl).report["owner"]["returns"] >= BATCHES - 4
+        pl["stages"]["raiser"]["place"] = {"device": "cpu:1"}  # changed on another device
+        r = p.run(pl).report
+        assert r["owner"]["returns"] >= BATCHES - 4 and r["copies"]["bytes"] > BATCHES * 4096
+
+
+@test
+def killed_stages_and_supervisor():
+    import signal
+    with Place() as p:
+        for name in ("source", "a", "sink", "memory-cpu:0"):
+            run = p.start(chain(sink={"delay_us": 20000}), grouped=False)
+            victim = find(run, name)
+            os.kill(victim, signal.SIGKILL)
+            t0 = time.time()
+            r = run.wait(10)
+            assert time.time() - t0 < 2 * (5 if SAN else 1), f"took {time.time() - t0:.1f} s"
+            assert r.code == 1 and "signal 9" in r.err and name in r.err, r
+            no_leftovers()
+        run = p.start(chain(sink={"delay_us": 20000}), grouped=False)
+        find(run, "sink")
+        run.process.kill()
+        run.wait(10)
+        no_leftovers()
+
+
+def find(run, name):
+    """The pid of the process that hosts `name` in this run, once it is running."""
+    until = time.time() + 10 * (5 if SAN else 1)
+    while time.time() < until:
+        r = subprocess.run(["pgrep", "-P", str(run.process.pid), "-a"], capture_output=True, text=True)
+        for line in r.stdout.splitlines():
+            if name in line.split():
+                time.sleep(0.1)
+                return int(line.split()[0])
+        time.sleep(0.02)
+    raise AssertionError(f"no process {name}")
+
+
+@test
+def interrupted_runs_end_in_order():
+    import signal
+    with Place() as p:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            run = p.start(chain(sink={"delay_us": 20000}))
+            find(run, "sink")
+            time.sleep(0.3)
+            run.process.send_signal(number)
+            r = run.wait(10)
+            assert r.code == 128 + number and r.report["status"] == "interrupted", r
+
+
+@test
+def stopped_by_command():
+    with Place() as p:
+        run = p.start(chain(sink={"delay_us": 20000}))
+        find(run, "sink")
+        command("stop", run.run_dir)
+        assert run.wait(10).code == 143
+        assert command("stop", run.run_dir, code=2).stderr.strip().endswith("no run is going there")
+
+
+@test
+def one_run_for_each_directory():
+    with Place() as p:
+        run = p.start(chain(sink={"delay_us": 20000}))
+        find(run, "sink")
+        other = subprocess.run([PENSTOCK, "run", p.write(chain(), "other.json"), "--dataset", p.data, "--run-dir",
+                                run.run_dir], capture_output=True, text=True)
+        assert other.returncode == 2 and "still going" in other.stderr, other
+        run.process.terminate()
+        run.wait(10)
+
+
+@test
+def trace_has_every_stage():
+    with Place() as p:
+        out = p.path("trace.json")
+        p.run(chain(bytes="1MiB", batches=20), "--trace", out)
+        with open(out) as f:
+            events = json.load(f)["traceEvents"]
+        names = {e["args"]["name"] for e in events if e["name"] == "process_name"}
+        assert {"source", "sink"} <= names, names
+        spans = [e for e in events if e["ph"] == "X"]
+        assert len(spans) > 20 and all(e["dur"] >= 0 for e in spans)
+
+
+if __name__ == "__main__":
+    main()

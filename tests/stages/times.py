@@ -1,0 +1,77 @@
+#!/usr/bin/python3
+"""times: a foreign stage: multiplies the words of each slot in place, over the wire protocol alone."""
+import json
+import mmap
+import os
+import struct
+import sys
+
+DESCRIPTION = {
+    "abi": 1, "name": "times", "help": "multiplies words, in Python",
+    "ports": [
+        {"name": "in", "dir": "in", "help": "words", "type": "words", "dtype": "int64", "rank": 1,
+         "memory": "cpu", "flags": ["writes"]},
+        {"name": "out", "dir": "out", "help": "words", "type": "words", "dtype": "int64", "rank": 1,
+         "memory": "cpu", "forwards": "in"},
+    ],
+    "params": [{"name": "factor", "type": "int", "default": 3, "min": 1, "max": 100, "help": "what to multiply by"},
+               {"name": "misbehave", "type": "enum", "default": "no", "help": "for tests: how to break the protocol",
+                "choices": "no|exit|kill|garbage|steal|silent"}],
+}
+FRAME, CREDIT, RELEASE, END = 1, 2, 3, 4
+LAST_PART = 1
+WIRE = struct.Struct("<IHHQIIIIQQ")
+MAGIC = 0x46545350
+
+
+def main():
+    import numpy as np
+    import zmq
+
+    socket = zmq.Context().socket(zmq.DEALER)
+    socket.connect(os.environ["PENSTOCK_WIRE"])
+    say = lambda **message: socket.send(json.dumps(message).encode())
+    say(type="hello", protocol=1)
+    size = json.loads(socket.recv())
+    factor, misbehave = size["params"]["factor"], size["params"]["misbehave"]
+    if misbehave == "silent":
+        socket.recv()
+    say(type="sized", needs=[])
+    slots = {}
+    for route in json.loads(socket.recv())["routes"]:
+        with open(route["path"], "r+b") as f:
+            memory = mmap.mmap(f.fileno(), route["region_bytes"])
+        slots[route["id"]] = np.frombuffer(memory, np.uint64).reshape(route["slots"], -1)
+    say(type="ready")
+    while True:
+        message = socket.recv()
+        if message[:1] == b"{":
+            if json.loads(message)["type"] in ("stop", "finish"):
+                return
+            continue
+        magic, kind, port, batch, micro, part, flags, nrefs, arg0, arg1 = WIRE.unpack_from(message)
+        assert magic == MAGIC
+        if kind == END:
+            say(type="report", section="times", data={"factor": factor})
+            say(type="done")
+        elif kind == FRAME:
+            if batch == 7 and misbehave == "exit":
+                sys.exit(3)
+            if batch == 7 and misbehave == "kill":
+                os.kill(os.getpid(), 9)
+            if batch == 7 and misbehave == "garbage":
+                socket.send(os.urandom(77))
+            if batch == 7 and misbehave == "steal":
+                socket.send(WIRE.pack(MAGIC, RELEASE, 0, 0, 0, 0, 0, 1, 0, 0) + struct.pack("<II", 0, 999))
+            refs = [struct.unpack_from("<II", message, WIRE.size + 8 * i) for i in range(nrefs)]
+            if flags & LAST_PART:
+                for route, slot in refs:
+                    slots[route][slot] *= np.uint64(factor)
+            socket.send(WIRE.pack(MAGIC, FRAME, 1, batch, micro, part, flags, nrefs, arg0, arg1) + message[WIRE.size:])
+
+
+if __name__ == "__main__":
+    if "--describe" in sys.argv:
+        print(json.dumps(DESCRIPTION))
+    else:
+        main()
