@@ -80,6 +80,7 @@ static struct pst_disk_config configure(const struct pst_stage *self, const stru
         .direct = pst_param_bool(self, "direct"),
         .writable = pst_param_bool(self, "writable"),
         .coalesce_bytes = (uint64_t)pst_param_int(self, "coalesce_bytes"),
+        .gap_bytes = (uint64_t)pst_param_int(self, "gap_bytes"),
         .tables_max = slots * (PST_HOPS_MAX + 2), /* every part of every slot */
     };
     c.faults = read_faults(self, &c.arrays[0]);
@@ -275,6 +276,12 @@ static const struct pst_param_desc params[] = {
      .min = 1,
      .max = 16777216,
      .help = "largest read that neighbouring rows are merged into"},
+    {.name = "gap_bytes",
+     .type = PST_PARAM_BYTES,
+     .def = "\"4KiB\"",
+     .min = 0,
+     .max = 16777216,
+     .help = "rows this far apart are read at once, with what lies between; 0: only what is asked for"},
     {.name = "threads",
      .type = PST_PARAM_INT,
      .def = "8",

@@ -29,7 +29,7 @@ struct op {
     uint64_t done;       /* bytes of it that have moved, from begin */
     char *staging;
     struct pst_piece piece[OP_PIECES_MAX];
-    struct iovec iov[OP_PIECES_MAX];
+    struct iovec iov[2 * OP_PIECES_MAX]; /* with the gaps between them */
 };
 
 struct pst_disk {
@@ -49,6 +49,8 @@ struct pst_disk {
     int in_flight, posted;
     char *staging;
     uint64_t staging_bytes; /* of one operation */
+    uint64_t gap_bytes;
+    char *junk; /* gap_bytes: where what lies between rows is read to */
 };
 
 /* ---- opening and closing ------------------------------------------------------------------------- */
@@ -141,7 +143,8 @@ static pst_rc make_memory(struct pst_disk *d)
     void *staging = mmap(NULL, d->staging_bytes * (size_t)c->depth, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     d->staging = staging == MAP_FAILED ? NULL : staging;
-    if (d->tables == NULL || d->ops == NULL || d->staging == NULL)
+    d->junk = aligned_alloc(PST_PAGE, pst_align_up(c->gap_bytes + 1, PST_PAGE));
+    if (d->tables == NULL || d->ops == NULL || d->staging == NULL || d->junk == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for %d disk operations of %llu bytes", c->depth,
                         (unsigned long long)c->coalesce_bytes);
     for (int i = 0; i < c->depth; i++) {
@@ -159,6 +162,9 @@ pst_rc pst_disk_new(struct pst_disk **out, const struct pst_disk_config *config,
     assert(config->depth >= 1 && config->tables_max >= 1 && config->threads >= 1 && note_bytes > 0);
     note[0] = '\0';
     *out = NULL;
+    if (config->gap_bytes > COALESCE_MAX)
+        return pst_fail(PST_E_ARG, "gap_bytes is %llu; expected at most %u",
+                        (unsigned long long)config->gap_bytes, COALESCE_MAX);
     if (config->coalesce_bytes < 1 || config->coalesce_bytes > COALESCE_MAX)
         return pst_fail(PST_E_ARG, "coalesce_bytes is %llu; expected 1 to %u",
                         (unsigned long long)config->coalesce_bytes, COALESCE_MAX);
@@ -175,6 +181,7 @@ pst_rc pst_disk_new(struct pst_disk **out, const struct pst_disk_config *config,
         pst_disk_free(d);
         return rc;
     }
+    d->gap_bytes = d->backend.ops->copies ? 0 : config->gap_bytes; /* a mapping need not read a gap */
     *out = d;
     return PST_OK;
 }
@@ -214,16 +221,16 @@ void pst_disk_free(struct pst_disk *d)
 {
     if (d == NULL)
         return;
-    bool quiet = d->backend.ops == NULL || drain(d);
-    if (d->backend.ops != NULL && quiet)
-        d->backend.ops->close(&d->backend);
-    if (!quiet)
-        return; /* the drive may still write there: leaking is the lesser evil */
-    close_files(d);
+    if (d->backend.ops == NULL || drain(d)) {
+        if (d->backend.ops != NULL)
+            d->backend.ops->close(&d->backend);
+        close_files(d);
+        if (d->staging != NULL)
+            (void)munmap(d->staging, d->staging_bytes * (size_t)d->config.depth);
+        free(d->ops);
+        free(d->junk);
+    } /* else the drive may still write there: what it may touch is left as it is */
     pst_pieces_delete(&d->pieces);
-    if (d->staging != NULL)
-        (void)munmap(d->staging, d->staging_bytes * (size_t)d->config.depth);
-    free(d->ops);
     free(d->tables);
     free(d);
 }
@@ -286,6 +293,25 @@ static uint64_t round_down(uint64_t value, uint64_t to)
     return value - value % to;
 }
 
+/* Appends memory to the transfer, but for the first *skip bytes of it. */
+static void add_span(struct op *op, char *memory, uint64_t bytes, uint64_t *skip)
+{
+    struct pst_io_op *io = &op->io;
+    if (*skip >= bytes) {
+        *skip -= bytes;
+        return;
+    }
+    memory += *skip;
+    bytes -= *skip;
+    *skip = 0;
+    struct iovec *last = io->niov > 0 ? &op->iov[io->niov - 1] : NULL;
+    if (last != NULL && (char *)last->iov_base + last->iov_len == memory)
+        last->iov_len += bytes;
+    else
+        op->iov[io->niov++] = (struct iovec){memory, bytes};
+    io->bytes += bytes;
+}
+
 /* Points the transfer at what is still missing of the window. */
 static void aim(struct pst_disk *d, struct op *op)
 {
@@ -300,22 +326,12 @@ static void aim(struct pst_disk *d, struct op *op)
         io->bytes = end - io->at;
         return;
     }
-    uint64_t skip = op->done;
+    uint64_t skip = op->done, at = op->begin;
     for (uint32_t i = op->first; i < op->first + op->window; i++) {
-        struct pst_piece piece = op->piece[i];
-        if (skip >= piece.bytes) {
-            skip -= piece.bytes;
-            continue;
-        }
-        piece.memory += skip;
-        piece.bytes -= skip;
-        skip = 0;
-        struct iovec *last = io->niov > 0 ? &op->iov[io->niov - 1] : NULL;
-        if (last != NULL && (char *)last->iov_base + last->iov_len == piece.memory)
-            last->iov_len += piece.bytes;
-        else
-            op->iov[io->niov++] = (struct iovec){piece.memory, piece.bytes};
-        io->bytes += piece.bytes;
+        const struct pst_piece *piece = &op->piece[i];
+        add_span(op, d->junk, piece->at - at, &skip);
+        add_span(op, piece->memory, piece->bytes, &skip);
+        at = piece->at + piece->bytes;
     }
 }
 
@@ -350,10 +366,12 @@ static bool joins(const struct pst_disk *d, const struct op *op, uint64_t begin,
     if (op->npieces == OP_PIECES_MAX || piece->file != first->file || piece->write != first->write)
         return false;
     const uint64_t block = d->files[piece->file].block;
+    const uint64_t gap = piece->write ? 0 : d->gap_bytes;
     if (op->staged)
-        return !fits_device(d, piece) && round_down(piece->at, block) <= pst_align_up(end, block) &&
+        return !fits_device(d, piece) && round_down(piece->at, block) <= pst_align_up(end, block) + gap &&
                pst_align_up(piece->at + piece->bytes, block) - begin <= d->staging_bytes;
-    return piece->at == end && piece->at + piece->bytes - begin <= d->pieces.piece_bytes &&
+    return piece->at >= end && piece->at - end <= gap &&
+           piece->at + piece->bytes - begin <= d->pieces.piece_bytes &&
            (op->io.direct ? fits_device(d, piece)
                           : d->files[piece->file].direct < 0 || !fits_device(d, piece));
 }
@@ -427,16 +445,16 @@ static pst_rc give_up(const struct pst_disk *d, const struct op *op, const char 
 {
     const struct pst_piece *piece = &op->piece[op->first];
     bool features = piece->file == 0; /* PST_ARRAY_FEATURES: the tag is a vertex */
-    uint64_t block = d->files[piece->file].block;
+    uint64_t block = d->files[piece->file].block > 1 ? d->files[piece->file].block : PST_SECTOR;
+    uint64_t end = piece->at + piece->bytes;
     return pst_fail(
         PST_E_IO,
         "%s %s %llu failed after %d tries: %s: %s, bytes %llu to %llu (block %llu of %llu bytes); look "
         "for the drive's errors in the kernel log; `penstock verify` tells what else is damaged",
         op->io.write ? "writing" : "reading", features ? "the features of vertex" : "request",
         (unsigned long long)piece->tag, op->tries, what, d->files[piece->file].path,
-        (unsigned long long)piece->at, (unsigned long long)(piece->at + piece->bytes),
-        (unsigned long long)(piece->at / (block > 1 ? block : PST_SECTOR)),
-        (unsigned long long)(block > 1 ? block : PST_SECTOR));
+        (unsigned long long)piece->at, (unsigned long long)end, (unsigned long long)(piece->at / block),
+        (unsigned long long)block);
 }
 
 /* Once more; a window of several pieces is taken piece by piece when its tries are used up. */

@@ -2,9 +2,9 @@
  * operations, and completions become "this slot is whole". Knows nothing of frames and ports.
  *
  * Requests are sorted by place in the file, and neighbours are merged into one vectored operation that reads
- * each row straight into its slot. Rows that are not aligned to the device's blocks are read, with the blocks
- * around them, into a buffer and copied out; rows that share blocks share the read. Requests of one table are
- * carried out in any order.
+ * each row straight into its slot; what lies between rows that are near enough is read and dropped. Rows that
+ * are not aligned to the device's blocks are read, with the blocks around them, into a buffer and copied out;
+ * rows that share blocks share the read. Requests of one table are carried out in any order.
  *
  * Owner: pst_disk_new allocates; pst_disk_free waits for what is in flight, then frees. Tickets and the
  * memory that tables and requests lie in are the caller's and must outlive their requests. Threads: one. */
@@ -31,6 +31,7 @@ struct pst_disk_config {
     int retries; /* of one operation */
     bool direct, writable;
     uint64_t coalesce_bytes; /* largest operation */
+    uint64_t gap_bytes;      /* read over gaps this large rather than make two operations; 0: never */
     uint32_t tables_max;     /* tables waiting at once */
     const struct iovec *regions;
     int nregions;

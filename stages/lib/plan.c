@@ -14,7 +14,6 @@
 #include "error.h"
 
 #define PATH_BYTES 4096
-#define NPY_MAGIC "\x93NUMPY\x01\x00"
 #define NPY_MAGIC_BYTES 8
 #define DIGEST_BYTES 17
 
@@ -70,7 +69,8 @@ static pst_rc write_npy(const char *dir, const char *name, const char *descr, co
 {
     char header[PST_PAGE];
     memset(header, ' ', sizeof header);
-    memcpy(header, NPY_MAGIC, NPY_MAGIC_BYTES);
+    static const uint8_t magic[NPY_MAGIC_BYTES] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0};
+    memcpy(header, magic, sizeof magic);
     const uint16_t dict_bytes = PST_PAGE - NPY_MAGIC_BYTES - 2;
     memcpy(header + NPY_MAGIC_BYTES, &dict_bytes, 2);
     char dict[256];

@@ -19,9 +19,11 @@ static pst_rc copy_split(struct pst_seeds *s, const int64_t *ids, int64_t n, int
     uint64_t *seen = calloc((size_t)vertices / 64 + 1, sizeof *seen);
     s->ids = malloc((size_t)n * sizeof *s->ids);
     s->order = malloc((size_t)n * sizeof *s->order);
+    if (seen == NULL || s->ids == NULL || s->order == NULL) {
+        free(seen);
+        return pst_fail(PST_E_NOMEM, "no memory for the order of %lld seeds", (long long)n);
+    }
     pst_rc rc = PST_OK;
-    if (seen == NULL || s->ids == NULL || s->order == NULL)
-        rc = pst_fail(PST_E_NOMEM, "no memory for the order of %lld seeds", (long long)n);
     for (int64_t i = 0; i < n && rc == PST_OK; i++) {
         int64_t id = ids[i];
         if (id < 0 || id >= vertices) {

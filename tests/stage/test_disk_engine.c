@@ -237,6 +237,38 @@ static void neighbours_are_merged(void **state)
     teardown(&b);
 }
 
+static void gaps_are_read_over(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t s = 0; s < sizeof strides / sizeof strides[0]; s++) {
+            struct bench b;
+            setup(&b, backends[i], strides[s]);
+            b.config.gap_bytes = 3 * strides[s] + 600;
+            b.config.faults.short_rate = 0.2;
+            b.config.retries = 20;
+            start(&b);
+            for (int k = 0; k < 1000; k++)
+                ask(&b, (uint64_t)(k / 3 * 7 + k % 3 * 2), 1, (uint64_t)(999 - k));
+            must_serve(&b);
+            teardown(&b);
+        }
+    }
+    struct bench b;
+    for (int gap = 0; gap <= 1; gap++) { /* every other of 101 rows: one operation, or 51 */
+        setup(&b, "file", 512);
+        b.config.gap_bytes = gap ? 512 : 511;
+        start(&b);
+        for (int k = 0; k <= 100; k += 2)
+            ask(&b, (uint64_t)k, 1, (uint64_t)k);
+        must_serve(&b);
+        assert_int_equal(pst_disk_stats(b.disk)->requests, gap ? 1 : 51);
+        assert_int_equal(pst_disk_stats(b.disk)->bytes, (gap ? 101 : 51) * 512);
+        assert_int_equal(pst_disk_stats(b.disk)->row_bytes_wanted, 51 * 512);
+        teardown(&b);
+    }
+}
+
 static void large_requests_are_cut(void **state)
 {
     (void)state;
@@ -358,7 +390,7 @@ static void writes_are_read_back(void **state)
             b.config.writable = true;
             start(&b);
             for (int k = 0; k < 200; k++) {
-                ask(&b, (uint64_t)(k * 13), 1, (uint64_t)k);
+                ask(&b, (uint64_t)k * 13, 1, (uint64_t)k);
                 b.table[k].op = PST_WRITE;
                 memset(b.slot + b.table[k].offset, k + 1, b.row_bytes);
             }
@@ -429,7 +461,7 @@ static void a_bad_row_is_named(void **state)
             b.config.faults.bad_bytes = b.row_bytes;
             start(&b);
             for (int k = 0; k < 100; k++) /* merged with its neighbours */
-                ask(&b, (uint64_t)(k + 50), 1, (uint64_t)k);
+                ask(&b, (uint64_t)k + 50, 1, (uint64_t)k);
             assert_int_equal(serve(&b), PST_E_IO);
             assert_non_null(strstr(pst_error_text(), "vertex 77 "));
             assert_non_null(strstr(pst_error_text(), b.path));
@@ -563,6 +595,7 @@ int main(void)
         cmocka_unit_test(reads_are_right),
         cmocka_unit_test(aligned_rows_are_not_copied),
         cmocka_unit_test(neighbours_are_merged),
+        cmocka_unit_test(gaps_are_read_over),
         cmocka_unit_test(large_requests_are_cut),
         cmocka_unit_test(the_same_row_may_be_asked_twice),
         cmocka_unit_test(misaligned_memory_is_staged),
