@@ -93,15 +93,15 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
     return rc;
 }
 
-static pst_rc open(struct pst_stage *self)
+static pst_rc open_stage(struct pst_stage *self)
 {
     struct trainer *t = pst_state(self);
     int instances;
     (void)pst_instance(self, &instances);
     if (instances > 1)
         return pst_fail(PST_E_ARG,
-                        "%s: %d instances would train %d models, each on its share of the batches: use 1",
-                        pst_name(self), instances, instances);
+                        "%d instances would train %d models, each on its share of the batches: use 1",
+                        instances, instances);
     t->rate = pst_param_real(self, "rate");
     t->weight_decay = pst_param_real(self, "weight_decay");
     t->eval_every = pst_param_int(self, "eval_every");
@@ -114,10 +114,10 @@ static pst_rc open(struct pst_stage *self)
     if (rc == PST_OK && pst_resume_path(self))
         rc = pst_state_load(pst_resume_path(self), &t->model, &t->done, &t->identity);
     t->now = t->done;
-    return rc == PST_OK ? PST_OK : pst_wrap(rc, "%s", pst_name(self));
+    return rc;
 }
 
-static void close(struct pst_stage *self)
+static void close_stage(struct pst_stage *self)
 {
     struct trainer *t = pst_state(self);
     pst_eval_close(&t->eval);
@@ -268,10 +268,10 @@ static pst_rc train(struct trainer *t, const struct pst_minibatch *mb)
         return rc;
     if (!isfinite(figures.loss))
         return pst_fail(PST_E_ARG,
-                        "epoch %u, batch %" PRIu64 " (%" PRIu64
-                        " of its epoch): the loss is %g: training diverged; "
-                        "lower `rate` (now %g), or look for huge features with `penstock verify`",
-                        mb->epoch, mb->batch, mb->batch_in_epoch, figures.loss, t->rate);
+                        "epoch %u (its batch %" PRIu64
+                        "): the loss is %g: training diverged; lower `rate` (now %g), "
+                        "or look for huge features with `penstock verify`",
+                        mb->epoch, mb->batch_in_epoch, figures.loss, t->rate);
     t->gradients = true;
     t->now.loss += figures.loss * (double)mb->batch_seeds;
     t->now.seeds += mb->n[0];
@@ -318,17 +318,15 @@ static pst_rc on_frame(struct pst_stage *self, struct trainer *t, const struct p
     if (!(frame->flags & PST_LAST_PART))
         return PST_OK;
     if (frame->batch != t->now.next_batch)
-        return pst_fail(PST_E_PEER, "%s: batch %" PRIu64 " came, expected %" PRIu64, pst_name(self),
-                        frame->batch, t->now.next_batch);
+        return pst_fail(PST_E_PEER, "batch %" PRIu64 " came, expected %" PRIu64, frame->batch,
+                        t->now.next_batch);
     bool last = frame->flags & PST_LAST_MICRO;
     pst_rc rc = PST_OK;
     if (frame->nrefs > 0)
         rc = take_minibatch(self, t, frame, &last);
     if (rc != PST_OK)
-        return pst_wrap(rc, "%s: batch %" PRIu64 ", micro-batch %u", pst_name(self), frame->batch,
-                        frame->micro);
-    rc =
-        pst_consume(self, frame); /* before the epoch's end, so that the next batches can be made meanwhile */
+        return pst_wrap(rc, "batch %" PRIu64 ", micro-batch %u", frame->batch, frame->micro);
+    rc = pst_consume(self, frame); /* before the epoch's end: the next batches are made meanwhile */
     return rc == PST_OK && last ? end_batch(self, t, frame->batch) : rc;
 }
 
@@ -429,7 +427,7 @@ const struct pst_stage_desc pst_stage = {
     .ports = ports,
     .params = params,
     .state_bytes = sizeof(struct trainer),
-    .open = open,
+    .open = open_stage,
     .on_event = on_event,
-    .close = close,
+    .close = close_stage,
 };
