@@ -86,6 +86,14 @@ extern const struct pst_io_backend_ops pst_io_uring;
 extern const struct pst_io_backend_ops pst_io_pread;
 extern const struct pst_io_backend_ops pst_io_mmap;
 
+/* Opens paths (config->nfiles; NULL or "": none) into config->files, and the backend named want ("auto":
+ * file, else pread) over them, with the fault injector around it if any fault is asked for. notes gets a line
+ * for whatever works less well than it could. On failure the files are closed. */
+PST_MUST_USE pst_rc pst_io_choose(struct pst_io_backend *b, const struct pst_io_config *config,
+                                  const char *want, const char *const *paths, bool direct, bool writable,
+                                  char *notes, size_t note_bytes);
+void pst_io_files_close(struct pst_io_file *files, uint32_t n);
+
 /* Puts the fault injector around inner, which it then owns. Leaves inner alone on failure. */
 PST_MUST_USE pst_rc pst_io_faulty_wrap(struct pst_io_backend *b, const struct pst_io_config *config);
 

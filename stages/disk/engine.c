@@ -55,82 +55,25 @@ struct pst_disk {
 
 /* ---- opening and closing ------------------------------------------------------------------------- */
 
-static void add_note(char *notes, size_t bytes, const char *note)
-{
-    size_t n = strlen(notes);
-    if (note[0] != '\0')
-        (void)snprintf(notes + n, bytes - n, "%s%s", n ? "\n" : "", note);
-}
-
-static pst_rc open_files(struct pst_disk *d, bool direct, char *notes, size_t note_bytes)
-{
-    d->direct = direct;
-    for (int i = 0; i < PST_DISK_ARRAYS; i++) {
-        const struct pst_disk_array *array = &d->config.arrays[i];
-        if (array->path == NULL || array->path[0] == '\0')
-            continue;
-        char note[PST_IO_NOTE_BYTES];
-        pst_rc rc = pst_io_file_open(&d->files[i], array->path, direct, d->config.writable, note);
-        if (rc != PST_OK)
-            return rc;
-        d->direct = d->direct && d->files[i].direct >= 0;
-        add_note(notes, note_bytes, note);
-    }
-    return PST_OK;
-}
-
-static void close_files(struct pst_disk *d)
-{
-    for (int i = 0; i < PST_DISK_ARRAYS; i++)
-        pst_io_file_close(&d->files[i]);
-}
-
-static pst_rc try_backend(struct pst_disk *d, const struct pst_io_backend_ops *ops, char *notes,
-                          size_t note_bytes)
-{
-    pst_rc rc = open_files(d, d->config.direct && ops->direct, notes, note_bytes);
-    const struct pst_io_config config = {.files = d->files,
-                                         .nfiles = PST_DISK_ARRAYS,
-                                         .depth = d->config.depth,
-                                         .threads = d->config.threads,
-                                         .regions = d->config.regions,
-                                         .nregions = d->config.nregions,
-                                         .faults = d->config.faults};
-    char note[PST_IO_NOTE_BYTES] = "";
-    if (rc == PST_OK) {
-        d->backend = (struct pst_io_backend){.ops = ops};
-        rc = ops->open(&d->backend, &config, note);
-    }
-    if (rc != PST_OK) {
-        d->backend.ops = NULL;
-        close_files(d);
-        return rc;
-    }
-    add_note(notes, note_bytes, note);
-    const struct pst_io_faults *f = &config.faults;
-    if (f->error_rate > 0 || f->short_rate > 0 || f->delay_us > 0 || f->bad_file >= 0)
-        return pst_io_faulty_wrap(&d->backend, &config);
-    return PST_OK;
-}
-
 static pst_rc open_backend(struct pst_disk *d, char *notes, size_t note_bytes)
 {
-    const struct pst_io_backend_ops *all[] = {&pst_io_uring, &pst_io_pread, &pst_io_mmap};
-    const char *want = d->config.backend;
-    if (strcmp(want, "auto") == 0) {
-        pst_rc rc = try_backend(d, &pst_io_uring, notes, note_bytes);
-        if (rc != PST_E_UNSUPPORTED)
-            return rc;
-        char note[PST_IO_NOTE_BYTES];
-        (void)snprintf(note, sizeof note, "backend \"pread\" instead of \"file\": %.400s", pst_error_text());
-        add_note(notes, note_bytes, note);
-        want = "pread";
-    }
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if (strcmp(want, all[i]->name) == 0)
-            return try_backend(d, all[i], notes, note_bytes);
-    }
-    return pst_fail(PST_E_ARG, "there is no disk backend \"%s\"; expected auto, file, pread or mmap", want);
+    const struct pst_disk_config *c = &d->config;
+    const char *paths[PST_DISK_ARRAYS];
+    for (int i = 0; i < PST_DISK_ARRAYS; i++)
+        paths[i] = c->arrays[i].path;
+    const struct pst_io_config config = {.files = d->files,
+                                         .nfiles = PST_DISK_ARRAYS,
+                                         .depth = c->depth,
+                                         .threads = c->threads,
+                                         .regions = c->regions,
+                                         .nregions = c->nregions,
+                                         .faults = c->faults};
+    pst_rc rc =
+        pst_io_choose(&d->backend, &config, c->backend, paths, c->direct, c->writable, notes, note_bytes);
+    d->direct = rc == PST_OK;
+    for (int i = 0; i < PST_DISK_ARRAYS; i++)
+        d->direct = d->direct && (d->files[i].fd < 0 || d->files[i].direct >= 0);
+    return rc;
 }
 
 static pst_rc make_memory(struct pst_disk *d)
@@ -224,7 +167,7 @@ void pst_disk_free(struct pst_disk *d)
     if (d->backend.ops == NULL || drain(d)) {
         if (d->backend.ops != NULL)
             d->backend.ops->close(&d->backend);
-        close_files(d);
+        pst_io_files_close(d->files, PST_DISK_ARRAYS);
         if (d->staging != NULL)
             (void)munmap(d->staging, d->staging_bytes * (size_t)d->config.depth);
         free(d->ops);

@@ -257,17 +257,23 @@ out:
     return rc;
 }
 
+/* Cuts the seeds from p->done to n into equal pieces of at most `most`. */
+static void cut(struct pst_pieces *p, int64_t n, int64_t most)
+{
+    int64_t left = n - p->done, pieces = (left + most - 1) / most, end = p->done;
+    p->depth = pieces;
+    /* the first left % pieces pieces are one longer; the nearest end goes on top */
+    for (int64_t i = 0; i < pieces; i++) {
+        end += left / pieces + (i < left % pieces);
+        p->ends[pieces - 1 - i] = end;
+    }
+}
+
 void pst_pieces_init(struct pst_pieces *p, int64_t *ends, int64_t n, int64_t most)
 {
     assert(n >= 1 && most >= 1);
-    int64_t pieces = (n + most - 1) / most;
-    *p = (struct pst_pieces){.ends = ends, .depth = pieces};
-    /* the first n % pieces pieces are one longer; the nearest end goes on top */
-    int64_t end = 0;
-    for (int64_t i = 0; i < pieces; i++) {
-        end += n / pieces + (i < n % pieces);
-        ends[pieces - 1 - i] = end;
-    }
+    *p = (struct pst_pieces){.ends = ends};
+    cut(p, n, most);
 }
 
 bool pst_pieces_next(const struct pst_pieces *p, int64_t *begin, int64_t *n, bool *last)
@@ -292,6 +298,6 @@ bool pst_pieces_split(struct pst_pieces *p)
     int64_t n = p->ends[p->depth - 1] - p->done;
     if (n < 2)
         return false;
-    p->ends[p->depth++] = p->done + (n + 1) / 2;
+    cut(p, p->ends[0], (n + 1) / 2);
     return true;
 }

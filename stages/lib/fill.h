@@ -143,7 +143,8 @@ PST_API void pst_pieces_init(struct pst_pieces *p, int64_t *ends, int64_t n, int
 /* The current piece; false when none remains. */
 PST_API bool pst_pieces_next(const struct pst_pieces *p, int64_t *begin, int64_t *n, bool *last);
 PST_API void pst_pieces_pop(struct pst_pieces *p);
-/* Cuts the current piece in two; false if it is one seed. */
+/* Cuts the current piece in two, and the later ones as small: they would hardly fit either. False if it is
+ * one seed. */
 PST_API bool pst_pieces_split(struct pst_pieces *p);
 
 PST_END_DECLS

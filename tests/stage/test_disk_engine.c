@@ -10,6 +10,7 @@
 #include "../../stages/disk/backend_mmap.c"
 #include "../../stages/disk/backend_pread.c"
 #include "../../stages/disk/backend_uring.c"
+#include "../../stages/disk/choose.c"
 #include "../../stages/disk/engine.c"
 #include "../../stages/disk/file_open.c"
 #include "../../stages/disk/pieces.c"

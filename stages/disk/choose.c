@@ -1,0 +1,83 @@
+/* choose.c: which backend serves, over which files. */
+#include <stdio.h>
+#include <string.h>
+
+#include "backend.h"
+#include "error.h"
+
+static void add_note(char *notes, size_t bytes, const char *note)
+{
+    size_t n = strlen(notes);
+    if (note[0] != '\0')
+        (void)snprintf(notes + n, bytes - n, "%s%s", n ? "\n" : "", note);
+}
+
+void pst_io_files_close(struct pst_io_file *files, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        pst_io_file_close(&files[i]);
+}
+
+struct choice {
+    const struct pst_io_config *config;
+    const char *const *paths;
+    bool direct, writable;
+    char *notes;
+    size_t note_bytes;
+};
+
+static pst_rc open_files(const struct choice *c, bool direct)
+{
+    for (uint32_t i = 0; i < c->config->nfiles; i++) {
+        if (c->paths[i] == NULL || c->paths[i][0] == '\0')
+            continue;
+        char note[PST_IO_NOTE_BYTES];
+        pst_rc rc = pst_io_file_open(&c->config->files[i], c->paths[i], direct, c->writable, note);
+        if (rc != PST_OK)
+            return rc;
+        add_note(c->notes, c->note_bytes, note);
+    }
+    return PST_OK;
+}
+
+static pst_rc try_backend(struct pst_io_backend *b, const struct choice *c,
+                          const struct pst_io_backend_ops *ops)
+{
+    char note[PST_IO_NOTE_BYTES] = "";
+    pst_rc rc = open_files(c, c->direct && ops->direct);
+    if (rc == PST_OK) {
+        *b = (struct pst_io_backend){.ops = ops};
+        rc = ops->open(b, c->config, note);
+    }
+    if (rc != PST_OK) {
+        b->ops = NULL;
+        pst_io_files_close(c->config->files, c->config->nfiles);
+        return rc;
+    }
+    add_note(c->notes, c->note_bytes, note);
+    const struct pst_io_faults *f = &c->config->faults;
+    if (f->error_rate > 0 || f->short_rate > 0 || f->delay_us > 0 || f->bad_file >= 0)
+        return pst_io_faulty_wrap(b, c->config);
+    return PST_OK;
+}
+
+pst_rc pst_io_choose(struct pst_io_backend *b, const struct pst_io_config *config, const char *want,
+                     const char *const *paths, bool direct, bool writable, char *notes, size_t note_bytes)
+{
+    const struct choice c = {config, paths, direct, writable, notes, note_bytes};
+    static const struct pst_io_backend_ops *const all[] = {&pst_io_uring, &pst_io_pread, &pst_io_mmap};
+    if (strcmp(want, "auto") == 0) {
+        pst_rc rc = try_backend(b, &c, &pst_io_uring);
+        if (rc != PST_E_UNSUPPORTED)
+            return rc;
+        char note[PST_IO_NOTE_BYTES];
+        (void)snprintf(note, sizeof note, "backend \"pread\" instead of \"file\": %.400s", pst_error_text());
+        add_note(notes, note_bytes, note);
+        want = "pread";
+    }
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (strcmp(want, all[i]->name) == 0)
+            return try_backend(b, &c, all[i]);
+    }
+    return pst_fail(PST_E_ARG, "there is no disk backend \"%s\"; expected auto, file, pread or mmap", want);
+}
