@@ -2,6 +2,7 @@
  * whole epochs as the sampler would, but with another generator key, so that it knows the graph and not the
  * run. Pre-sampled hotness is that of Legion (Sun et al., ATC 2023, section 4.2). */
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "lib/sampling.h"
 #include "lib/seeds.h"
 
+#define PROBES_MAX 16        /* batches that the hit rate is predicted from: within a point or two */
 #define FIRST_VERTICES 65536 /* scratch to begin with; it doubles when a batch does not fit */
 
 struct planner {
@@ -21,7 +23,6 @@ struct planner {
     struct pst_plan plan;
     struct pst_caps bound;
     uint32_t *hotness; /* topology, then features */
-    double hit_rate;
     /* scratch of one batch */
     struct pst_expander expander;
     int64_t *batch, *vertices;
@@ -191,6 +192,30 @@ static pst_rc open(struct pst_stage *self)
     return make_scratch(p, pst_min_i64(FIRST_VERTICES, p->bound.n[p->bound.hops]), 4 * FIRST_VERTICES);
 }
 
+/* What the cache will hit, from some batches over all epochs. */
+static pst_rc predict(struct planner *p)
+{
+    struct pst_plan *plan = &p->plan;
+    double hits = 0, lookups = 0;
+    int64_t probes = plan->cached > 0 ? pst_min_i64(plan->batches, PROBES_MAX) : 0;
+    for (int64_t i = 0; i < probes; i++) {
+        uint64_t b = (uint64_t)(i * plan->batches / probes);
+        int64_t n = pst_seeds_of(&p->seeds, b, p->batch);
+        struct pst_caps caps;
+        double found;
+        pst_rc rc = draw_batch(p, b, n, &caps);
+        if (rc == PST_OK)
+            rc = pst_plan_predict(p->hotness + plan->vertices, plan->vertices, plan->cached, p->vertices,
+                                  caps.n[caps.hops], &found);
+        if (rc != PST_OK)
+            return pst_wrap(rc, "predicting the cache's hit rate");
+        hits += found;
+        lookups += (double)caps.n[caps.hops];
+    }
+    plan->predicted_hit_rate = lookups > 0 ? fmin(1, hits / lookups) : 0;
+    return PST_OK;
+}
+
 static pst_rc make_plan(struct pst_stage *self, struct planner *p, char *path, size_t path_bytes)
 {
     struct pst_plan *plan = &p->plan;
@@ -204,7 +229,9 @@ static pst_rc make_plan(struct pst_stage *self, struct planner *p, char *path, s
     rc = pst_plan_choose(features, plan->vertices, rows, &plan->cache, &plan->cached);
     if (rc != PST_OK)
         return rc;
-    plan->predicted_hit_rate = pst_plan_hit_rate(features, plan->vertices, plan->cached);
+    rc = predict(p);
+    if (rc != PST_OK)
+        return rc;
     char dir[PATH_MAX];
     if (snprintf(dir, sizeof dir, "%s/plan", pst_run_dir(self)) >= (int)sizeof dir)
         return pst_fail(PST_E_LIMIT, "the path of the run directory is too long: %s", pst_run_dir(self));

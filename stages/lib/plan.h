@@ -55,9 +55,11 @@ PST_API PST_MUST_USE pst_rc pst_plan_match(const struct pst_plan *plan, const st
 PST_API PST_MUST_USE pst_rc pst_plan_choose(const uint32_t *hotness, int64_t vertices, int64_t rows,
                                             int64_t **cache, int64_t *cached);
 
-/* The share of look-ups that such a cache will hit in batches it has not seen: every access is judged by
- * the counts without itself, or the prediction would be that of an oracle. */
-PST_API double pst_plan_hit_rate(const uint32_t *hotness, int64_t vertices, int64_t cached);
+/* How many of a pre-sampled batch's n vertices (each counted in hotness once) a cache of `cached` rows would
+ * hold that had been chosen without that batch: chosen with it, it would be an oracle. Where counts tie, the
+ * expected number. hotness is changed on the way and restored. */
+PST_API PST_MUST_USE pst_rc pst_plan_predict(uint32_t *hotness, int64_t vertices, int64_t cached,
+                                             const int64_t *ids, int64_t n, double *hits);
 
 PST_END_DECLS
 #endif

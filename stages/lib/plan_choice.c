@@ -1,6 +1,7 @@
 #include "plan.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,47 +101,39 @@ pst_rc pst_plan_choose(const uint32_t *hotness, int64_t vertices, int64_t rows, 
     return PST_OK;
 }
 
-/* The count of the hottest vertex that is not cached, and which share of places a vertex would get that fell
- * to that count: its own place and those of its new equals, shared with them. */
-static void find_rival(const uint32_t *hotness, int64_t vertices, int64_t cached, uint32_t *rival,
-                       double *share)
+/* The count that the last cached rows have, and which share of the vertices with that count is cached. */
+static void find_threshold(const int64_t *histogram, uint32_t highest, int64_t cached, uint32_t *threshold,
+                           double *share)
 {
-    /* the largest t such that more than `cached` vertices have a count of t or more, by bisection on t */
-    uint64_t low = 0, high = (uint64_t)UINT32_MAX + 1;
-    while (high - low > 1) {
-        uint64_t mid = low + (high - low) / 2;
-        int64_t n = 0;
-        for (int64_t v = 0; v < vertices; v++)
-            n += hotness[v] >= mid;
-        if (n > cached)
-            low = mid;
-        else
-            high = mid;
-    }
-    int64_t above = 0, equal = 0;
-    for (int64_t v = 0; v < vertices; v++) {
-        above += hotness[v] > low;
-        equal += hotness[v] == low;
-    }
-    *rival = (uint32_t)low;
-    *share = (double)(cached - above + 1) / (double)(equal + 1);
+    int64_t above = 0;
+    uint32_t t = highest;
+    while (t > 0 && above + histogram[t] < cached)
+        above += histogram[t--];
+    *threshold = t;
+    *share = histogram[t] > 0 ? fmin(1, (double)(cached - above) / (double)histogram[t]) : 0;
 }
 
-double pst_plan_hit_rate(const uint32_t *hotness, int64_t vertices, int64_t cached)
+pst_rc pst_plan_predict(uint32_t *hotness, int64_t vertices, int64_t cached, const int64_t *ids, int64_t n,
+                        double *hits)
 {
-    if (cached <= 0)
-        return 0;
-    if (cached >= vertices)
-        return 1;
-    uint32_t rival;
-    double share, hits = 0, all = 0;
-    find_rival(hotness, vertices, cached, &rival, &share);
-    for (int64_t v = 0; v < vertices; v++) {
-        if (hotness[v] == 0)
-            continue;
-        uint32_t without = hotness[v] - 1;
-        hits += hotness[v] * (without > rival ? 1 : without == rival ? share : 0);
-        all += hotness[v];
+    *hits = 0;
+    uint32_t highest = 0;
+    for (int64_t v = 0; v < vertices; v++)
+        highest = hotness[v] > highest ? hotness[v] : highest;
+    int64_t *histogram = calloc((size_t)highest + 1, sizeof *histogram);
+    if (histogram == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for a histogram of %u counts", highest);
+    for (int64_t i = 0; i < n; i++)
+        hotness[ids[i]]--;
+    for (int64_t v = 0; v < vertices; v++)
+        histogram[hotness[v]]++;
+    uint32_t threshold;
+    double share;
+    find_threshold(histogram, highest, cached, &threshold, &share);
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t count = hotness[ids[i]]++;
+        *hits += count > threshold ? 1 : count == threshold ? share : 0;
     }
-    return all > 0 ? hits / all : 0;
+    free(histogram);
+    return PST_OK;
 }

@@ -64,6 +64,10 @@ static pst_rc load_plan(struct pst_sampling *s, const struct pst_plan_key *want)
         pst_linked(s->self, port) ? pst_oneshot(s->self, port) : pst_param_str(s->self, "plan");
     if (path == NULL || path[0] == '\0')
         return PST_OK;
+    if (pst_linked(s->self, port) && pst_param_str(s->self, "plan")[0] != '\0')
+        return pst_fail(PST_E_ARG,
+                        "the parameter plan is \"%s\", but the port plan is linked too; drop one of them",
+                        pst_param_str(s->self, "plan"));
     pst_rc rc = pst_plan_read(&s->plan, path);
     if (rc != PST_OK)
         return rc;
@@ -249,7 +253,7 @@ static pst_rc too_large(struct pst_sampling *s, const struct pst_fill_job *job, 
         (void)snprintf(what, sizeof what, "its %lld seeds", (long long)job->n);
     return pst_fail(
         PST_E_LIMIT,
-        "batch %llu does not fit a slot: in hop %d, %s need %lld vertices and %lld edges, and a slot "
+        "batch %llu does not fit a slot: in hop %d, %s would take %lld vertices and %lld edges, and a slot "
         "holds %lld and %lld; set margin to %.2f or more (it is %g)%s",
         (unsigned long long)job->batch, hop, what, (long long)need.n[hop + 1], (long long)need.edges[hop],
         (long long)have->n[hop + 1], (long long)have->edges[hop], ceil(margin * 100) / 100, s->margin,

@@ -298,22 +298,16 @@ static void the_hottest_are_chosen(void **state)
 static void predictions_are_not_an_oracles(void **state)
 {
     (void)state;
-    const uint32_t hotness[] = {10, 4, 4, 1, 1, 0, 0, 0};
-    assert_true(pst_plan_hit_rate(hotness, 8, 0) == 0);
-    assert_true(pst_plan_hit_rate(hotness, 8, 8) == 1);
-    /* one row: 10 of 20; without one access it would still lead */
-    assert_true(pst_plan_hit_rate(hotness, 8, 1) == 0.5);
-    /* two rows: the two with 4 tie, and each access alone would leave its vertex with 3, not cached */
-    assert_true(pst_plan_hit_rate(hotness, 8, 2) == 0.5);
-    /* five rows hold all that was seen; what was seen once would else compete with the three unseen */
-    assert_true(pst_plan_hit_rate(hotness, 8, 5) == (18 + 2 * 0.25) / 20);
-    assert_true(pst_plan_hit_rate(hotness, 8, 7) == (18 + 2 * 0.75) / 20);
-    double before = 0;
-    for (int64_t rows = 0; rows <= 8; rows++) {
-        double rate = pst_plan_hit_rate(hotness, 8, rows);
-        assert_true(rate >= before);
-        before = rate;
+    uint32_t hotness[] = {10, 4, 4, 1, 1, 0, 0, 0};
+    const int64_t batch[] = {0, 1, 3}; /* without it the counts are 9 3 4 0 1 0 0 0 */
+    static const double expected[] = {0, 1, 1, 2, 2, 2.25, 2.5, 2.75, 3, 3};
+    for (int64_t rows = 0; rows < 10; rows++) {
+        double hits = -1;
+        assert_int_equal(pst_plan_predict(hotness, 8, rows, batch, 3, &hits), PST_OK);
+        assert_true(hits == expected[rows]);
     }
+    static const uint32_t before[] = {10, 4, 4, 1, 1, 0, 0, 0};
+    assert_memory_equal(hotness, before, sizeof before);
 }
 
 int main(void)
