@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum {
-    LANES = 16,        /* Philox calls side by side: a vector register of the widest kind */
+    LANES = 64,        /* Philox calls side by side: enough for rows of usual widths in one go */
     PANEL = 4 * LANES, /* columns that they decide */
 };
 
@@ -29,35 +29,46 @@ static struct mask mask_of(const struct pst_dropout *drop)
     return mask;
 }
 
-/* factor[c] of columns panel * PANEL + c of one vertex: 0 or the scale. The lanes are philox(), abreast. */
-PST_INLINE void draw_panel(const struct mask *mask, uint64_t vertex, uint32_t panel,
+/* One round of Philox in every lane; the four words of a lane are apart. */
+PST_INLINE void round_of(uint32_t *restrict w0, uint32_t *restrict w1, uint32_t *restrict w2,
+                         uint32_t *restrict w3, int64_t lanes, uint32_t key0, uint32_t key1)
+{
+    for (int64_t i = 0; i < lanes; i++) {
+        const uint64_t p0 = (uint64_t)0xD2511F53u * w0[i];
+        const uint64_t p1 = (uint64_t)0xCD9E8D57u * w2[i];
+        w0[i] = (uint32_t)(p1 >> 32) ^ w1[i] ^ key0;
+        w2[i] = (uint32_t)(p0 >> 32) ^ w3[i] ^ key1;
+        w1[i] = (uint32_t)p1;
+        w3[i] = (uint32_t)p0;
+    }
+}
+
+/* factor[c] of columns panel * PANEL + c, c < width, of one vertex: 0 or the scale. The lanes are
+ * pst_draw(), abreast; how many there are is left open so that the compiler makes vectors of them. */
+PST_INLINE void draw_panel(const struct mask *mask, uint64_t vertex, uint32_t panel, int64_t width,
                            pst_real *restrict factor)
 {
     uint32_t w0[LANES], w1[LANES], w2[LANES], w3[LANES];
-    for (uint32_t i = 0; i < LANES; i++) {
+    const int64_t lanes = (width + 3) / 4;
+    for (int64_t i = 0; i < lanes; i++) {
         w0[i] = (uint32_t)vertex;
         w1[i] = (uint32_t)(vertex >> 32);
-        w2[i] = panel * LANES + i;
+        w2[i] = panel * LANES + (uint32_t)i;
         w3[i] = mask->stream.salt;
     }
     uint32_t key0 = mask->stream.key[0], key1 = mask->stream.key[1];
     for (int round = 0; round < 10; round++) {
-        for (int i = 0; i < LANES; i++) {
-            const uint64_t p0 = (uint64_t)0xD2511F53u * w0[i];
-            const uint64_t p1 = (uint64_t)0xCD9E8D57u * w2[i];
-            w0[i] = (uint32_t)(p1 >> 32) ^ w1[i] ^ key0;
-            w2[i] = (uint32_t)(p0 >> 32) ^ w3[i] ^ key1;
-            w1[i] = (uint32_t)p1;
-            w3[i] = (uint32_t)p0;
-        }
+        round_of(w0, w1, w2, w3, lanes, key0, key1);
         key0 += 0x9E3779B9u;
         key1 += 0xBB67AE85u;
     }
-    for (int i = 0; i < LANES; i++) {
-        factor[4 * i] = w0[i] < mask->threshold ? 0 : mask->scale;
-        factor[4 * i + 1] = w1[i] < mask->threshold ? 0 : mask->scale;
-        factor[4 * i + 2] = w2[i] < mask->threshold ? 0 : mask->scale;
-        factor[4 * i + 3] = w3[i] < mask->threshold ? 0 : mask->scale;
+    const uint32_t threshold = mask->threshold;
+    const pst_real scale = mask->scale;
+    for (int64_t i = 0; i < lanes; i++) {
+        factor[4 * i] = w0[i] < threshold ? 0 : scale;
+        factor[4 * i + 1] = w1[i] < threshold ? 0 : scale;
+        factor[4 * i + 2] = w2[i] < threshold ? 0 : scale;
+        factor[4 * i + 3] = w3[i] < threshold ? 0 : scale;
     }
 }
 
@@ -73,7 +84,7 @@ PST_INLINE void forward_panel(pst_real *restrict x, const pst_real *restrict bia
             x[j] = x[j] < 0 ? 0 : x[j];
     if (mask->on) {
         pst_real factor[PANEL];
-        draw_panel(mask, vertex, panel, factor);
+        draw_panel(mask, vertex, panel, width, factor);
         for (int64_t j = 0; j < width; j++)
             x[j] *= factor[j];
     }
@@ -110,7 +121,7 @@ PST_INLINE void backward_panel(pst_real *restrict grad, const pst_real *restrict
             grad[j] = y[j] > 0 ? grad[j] * mask->scale : 0;
     } else if (mask->on) {
         pst_real factor[PANEL];
-        draw_panel(mask, vertex, panel, factor);
+        draw_panel(mask, vertex, panel, width, factor);
         for (int64_t j = 0; j < width; j++)
             grad[j] *= factor[j];
     }
