@@ -28,7 +28,8 @@ ALL_CFLAGS := -std=c17 -D_GNU_SOURCE $(WARN) $(CFLAGS) -fPIC -pthread -fno-math-
 KERNEL_CFLAGS := -O3
 ALL_LDFLAGS := $(LDFLAGS) $(san_flags_$(SAN)) -pthread -Wl,--as-needed -Wl,-rpath-link,$(BUILD)/lib
 CORE_LIBS := -lzmq -ljansson -lxxhash -lm -ldl
-RPATH_BIN := -Wl,-rpath,'$$ORIGIN/../lib'
+# RPATH, not RUNPATH: it also holds for what stages built out of tree need.
+RPATH_BIN := -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../lib'
 RPATH_STAGE := -Wl,-rpath,'$$ORIGIN/../..'
 
 common_src := $(sort $(shell find common -name '*.c'))
@@ -126,14 +127,20 @@ format:
 lint: deps-test
 	@BUILD=$(BUILD) tests/lint
 
+public_headers := $(addprefix common/,base.h error.h stage.h request.h minibatch.h wire.h store/store.h) \
+  kernels/kernels.h kernels/rng.h $(addprefix stages/lib/,sampling.h fill.h plan.h)
+share := $(DESTDIR)$(PREFIX)/share
 .PHONY: install
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/penstock/stages $(DESTDIR)$(PREFIX)/include/penstock $(DESTDIR)$(PREFIX)/share/penstock/pipelines
-	install -m755 $(BUILD)/bin/* $(DESTDIR)$(PREFIX)/bin
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/penstock/stages $(share)/penstock/pipelines $(share)/pkgconfig
+	install -m755 $(BUILD)/bin/penstock* $(DESTDIR)$(PREFIX)/bin
 	install -m755 $(libs) $(DESTDIR)$(PREFIX)/lib
 	install -m755 $(stage_so) $(DESTDIR)$(PREFIX)/lib/penstock/stages
-	install -m644 common/base.h common/error.h common/stage.h common/request.h common/minibatch.h stages/lib/*.h $(DESTDIR)$(PREFIX)/include/penstock
-	install -m644 pipelines/*.json $(DESTDIR)$(PREFIX)/share/penstock/pipelines
+	for h in $(public_headers); do install -D -m644 $$h $(DESTDIR)$(PREFIX)/include/penstock/$$h; done
+	install -m644 pipelines/*.json $(share)/penstock/pipelines
+	printf '%s\n' 'prefix=$(PREFIX)' 'Name: penstock' 'Description: out-of-core graph learning: the stage SDK' \
+	  'Version: 1' 'Cflags: -I$${prefix}/include -I$${prefix}/include/penstock/common' \
+	  'Libs: -L$${prefix}/lib -lpenstock-stages -lpenstock -lpenstock-cpu' >$(share)/pkgconfig/penstock.pc
 
 .PHONY: clean help
 clean:

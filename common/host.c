@@ -224,8 +224,8 @@ static pst_rc run_loop(struct pst_stage *self)
 {
     pst_rc rc = PST_OK;
     struct pst_event start = {.kind = PST_EV_START};
-    rc = pst_deliver(self, &start);
     uint64_t mark = pst_now_ns();
+    rc = pst_deliver(self, &start);
     bool polls = self->nfds > 0 || self->socket;
     while (rc == PST_OK && !self->stopping) {
         bool any = pst_ports_step(self, &rc);

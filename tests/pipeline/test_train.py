@@ -1,0 +1,182 @@
+"""Training: the same seed gives the same result, however the pipeline is arranged; what is copied and read;
+resuming; a sampler from outside the tree."""
+import signal
+
+from harness import *
+
+HYPERION = os.path.join(ROOT, "pipelines", "hyperion.json")
+SMALL = ["--set", "params.batch=128", "--set", "stages.planner.params.cpu_cache=128KiB", "--quiet"]
+
+
+def train(p, *args, **more):
+    args = [str(a) for a in args]
+    epochs = [] if "--epochs" in args else ["--epochs", "2"]
+    return p.run(HYPERION, *SMALL, *epochs, *args, **more)
+
+
+def outcome(report):
+    return ([e["loss"] for e in report["epochs"]], report["digest"], report["weights_digest"])
+
+
+def settings(*pairs):
+    return [word for pair in pairs for word in ("--set", pair)]
+
+
+@test
+def same_seed_same_bits():
+    with Place() as p:
+        want = outcome(train(p).report)
+        arrangements = {
+            "again": [],
+            "two samplers": settings("stages.sampler.instances=2"),
+            "two disks": settings("stages.disk.instances=2"),
+            "capacity 1": settings("links[1].slots=1"),
+            "capacity 7, three samplers": settings("links[1].slots=7", "stages.sampler.instances=3"),
+            "no cache": settings("stages.planner.params.cpu_cache=0"),
+            "all cached": settings("stages.planner.params.cpu_cache=1GiB"),
+            "pread": settings("stages.disk.params.backend=pread"),
+            "mmap": settings("stages.disk.params.backend=mmap"),
+            "depth 1": settings("stages.disk.params.depth=1"),
+            "another device": settings('stages.disk.place={"device":"cpu:1"}'),
+            "trainer elsewhere": settings('stages.trainer.place={"device":"cpu:1"}'),
+        }
+        for name, args in arrangements.items():
+            assert outcome(train(p, *args).report) == want, name
+        if not GROUPED:
+            grouped = outcome(train(p, grouped=True).report)
+            assert grouped == want, "threads"
+        other = outcome(train(p, "--seed", 2).report)
+        assert other[0] != want[0] and other[1] != want[1] and other[2] != want[2], "another seed differs"
+
+
+@test
+def split_batches_give_the_same_gradients():
+    with Place() as p:
+        whole = train(p).report
+        for extra in ([], settings("stages.sampler.instances=2", "links[1].slots=1")):
+            split = train(p, *settings("stages.sampler.params.margin=0.25"), *extra).report
+            assert split["sampler"]["micro_batches"] >= 3 * split["sampler"]["batches"], split["sampler"]
+            for a, b in zip(whole["epochs"], split["epochs"]):
+                assert abs(a["loss"] - b["loss"]) <= 1e-5 * abs(a["loss"]), (a, b)
+        # and a batch that may not be split is refused, before anything starts
+        r = train(p, *settings("stages.sampler.params.margin=0.25", "stages.sampler.params.overflow=error"), code=1)
+        assert "margin" in r.err, r
+        r = train(p, *settings("stages.trainer.params.norm=batch"), code=2)
+        assert "whole batches" in r.err, r
+
+
+@test
+def nothing_is_copied_when_rows_are_sectors():
+    with Place() as p:
+        r = train(p, *settings("stages.planner.params.cpu_cache=0")).report
+        assert r["io"]["backend"] in ("file", "pread") and r["io"]["rows"] > 0, r["io"]
+        assert r["io"]["copied_bytes"] == 0 and "copies" not in r, r["io"]
+        assert r["io"]["row_bytes_wanted"] == r["io"]["rows"] * 512
+        # rows that are no sectors must be copied once, and are counted
+        odd = p.path("odd")
+        command("gen", "community", odd, "--vertices", "2000", "--features", "100", "--seed", "3")
+        r = train(p, *settings("stages.planner.params.cpu_cache=0"), data=odd).report
+        assert r["io"]["copied_bytes"] == r["io"]["rows"] * 400, r["io"]
+
+
+@test
+def processes_have_pids_of_their_own():
+    if GROUPED:
+        raise Skip("all stages are threads under ThreadSanitizer")
+    with Place() as p:
+        r = train(p).report
+        pids = {s["pid"] for s in r["stages"].values()}
+        assert len(pids) == 4, r["stages"]
+        assert r["status"] == "ok" and r["failures"] == [] and r["bound_by"]
+        assert r["dataset"]["vertices"] == 2000 and r["dataset"]["feature_bytes"] == 2000 * 512
+
+
+@test
+def faults_never_become_wrong_numbers():
+    with Place() as p:
+        want = outcome(train(p).report)
+        r = train(p, *settings("stages.disk.params.fault_rate=0.05", "stages.disk.params.fault_short_rate=0.05",
+                               "stages.disk.params.retries=20")).report
+        assert outcome(r) == want and r["io"]["retries"] > 0, r["io"]
+        r = train(p, *settings("stages.disk.params.fault_row=17", "stages.planner.params.cpu_cache=0"), code=1)
+        assert "vertex 17" in r.err and "features.npy" in r.err, r
+
+
+@test
+def resumed_runs_end_the_same():
+    with Place() as p:
+        want = outcome(train(p, "--epochs", 4).report)
+        first = train(p, "--epochs", 2)
+        r = train(p, "--epochs", 4, "--resume", first.run_dir).report
+        assert outcome(r)[0] == want[0][2:] and outcome(r)[1:] == want[1:], (outcome(r), want)
+        # interrupted in the middle of an epoch, by the user
+        run = p.start(HYPERION, *SMALL, "--epochs", 4, *settings("stages.disk.params.fault_delay_us=3000"))
+        pattern = os.path.join(run.run_dir, "checkpoints", "*")
+        until = time.time() + 60
+        while not glob.glob(pattern) and time.time() < until:
+            time.sleep(0.02)
+        run.process.send_signal(signal.SIGINT)
+        stopped = run.wait()
+        assert stopped.code == 130 and stopped.report["status"] == "interrupted", stopped
+        r = train(p, "--epochs", 4, "--resume", run.run_dir).report
+        assert outcome(r)[1:] == want[1:], (outcome(r), want)
+        r = train(p, "--epochs", 4, "--resume", run.run_dir, "--seed", 9, code=2)
+        assert "--seed 1" in r.err, r
+
+
+@test
+def a_plan_can_be_reused():
+    with Place() as p:
+        first = train(p)
+        plan = os.path.join(first.run_dir, "plan", "plan.json")
+        r = train(p, "--set", f"stages.planner.params.reuse={plan}")
+        assert outcome(r.report) == outcome(first.report)
+        r = train(p, "--set", f"stages.planner.params.reuse={plan}", "--set", "params.batch=64", code=1)
+        assert "batch" in r.err, r
+
+
+@test
+def deeper_models_and_all_neighbours():
+    with Place() as p:
+        for args in (settings("params.fanout=[4,3,2]", "stages.trainer.params.layers=3",
+                              "stages.trainer.params.norm=layer", "stages.trainer.params.residual=true"),
+                     settings("params.fanout=[-1,-1]"), settings("stages.sampler.params.replace=true"),
+                     settings("stages.trainer.params.norm=batch", "stages.sampler.params.overflow=error")):
+            r = train(p, *args).report
+            assert r["epochs"][1]["loss"] < r["epochs"][0]["loss"], (args, r["epochs"])
+
+
+@test
+def without_the_graph_it_is_worse():
+    with Place() as p:
+        graph = train(p, "--epochs", 5).report["test_accuracy"]
+        alone = train(p, "--epochs", 5, *settings("params.fanout=[0,0]",
+                                                  "stages.trainer.params.aggregate=none")).report["test_accuracy"]
+        assert graph - alone > 0.15, (graph, alone)
+
+
+@test
+def a_sampler_from_outside_the_tree():
+    if SAN:
+        raise Skip("built against the plain installation")
+    with Place() as p:
+        prefix, mine = p.path("installed"), p.path("mine.so")
+        subprocess.run(["make", "-s", "install", f"PREFIX={prefix}", f"BUILD={os.environ.get('BUILD', 'build')}"],
+                       cwd=ROOT, check=True, capture_output=True)
+        source = os.path.join(ROOT, "tests", "pipeline", "outside", "favour.c")
+        env = {**os.environ, "PKG_CONFIG_PATH": os.path.join(prefix, "share", "pkgconfig")}
+        flags = subprocess.run(["pkg-config", "--cflags", "--libs", "penstock"], env=env, check=True,
+                               capture_output=True, text=True).stdout.split()
+        subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", mine, source, *flags], check=True)
+        with open(source) as f:
+            rest = f.read().split("the rest of the stage")[1].splitlines()[1:]
+        lines = [line for line in rest if line.strip()]
+        assert len(lines) <= 40, len(lines)
+        uniform = train(p).report
+        r = train(p, "--set", f"stages.sampler.run={mine}").report
+        assert r["status"] == "ok" and r["digest"] != uniform["digest"]
+        assert r["epochs"][1]["loss"] < r["epochs"][0]["loss"]
+
+
+if __name__ == "__main__":
+    main()
