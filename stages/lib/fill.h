@@ -5,13 +5,8 @@
 #ifndef PST_FILL_H
 #define PST_FILL_H
 
-#include "minibatch.h"
-
-#if __has_include("kernels.h")
-#include "kernels.h" /* installed */
-#else
 #include "../../kernels/kernels.h"
-#endif
+#include "minibatch.h"
 
 PST_BEGIN_DECLS
 

@@ -1,0 +1,177 @@
+/* What a sampler begins from: the seeds' order, and cached rows read from a file. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "../../common/store/store.h"
+#include "../../kernels/kernels.h"
+#include "../../stages/lib/cache_rows.c"
+#include "../../stages/lib/seeds.c"
+
+#define SPLIT 103
+#define VERTICES 500
+
+static void make_dataset(struct pst_dataset *ds, const int64_t *ids, int64_t n)
+{
+    memset(ds, 0, sizeof *ds);
+    ds->vertices = VERTICES;
+    ds->split[PST_VAL] = (struct pst_array){.path = "val.npy", .map = ids, .shape = {n, 1}};
+}
+
+static void an_epoch_has_every_seed_once(void **state)
+{
+    (void)state;
+    int64_t ids[SPLIT], out[10];
+    for (int64_t i = 0; i < SPLIT; i++)
+        ids[i] = i * 3;
+    struct pst_dataset ds;
+    make_dataset(&ds, ids, SPLIT);
+    struct pst_seeds s;
+    assert_int_equal(pst_seeds_init(&s, &ds, "val", 10, 42, true), PST_OK);
+    assert_int_equal(s.batches, 11);
+    int64_t first[2] = {0, 0};
+    for (uint64_t epoch = 0; epoch < 2; epoch++) {
+        int times[VERTICES] = {0};
+        for (uint64_t b = 0; b < 11; b++) {
+            int64_t n = pst_seeds_of(&s, epoch * 11 + b, out);
+            assert_int_equal(n, b < 10 ? 10 : 3);
+            for (int64_t i = 0; i < n; i++)
+                times[out[i]]++;
+            first[epoch] = b == 0 ? out[0] * 1000 + out[1] : first[epoch];
+        }
+        for (int64_t v = 0; v < VERTICES; v++)
+            assert_int_equal(times[v], v % 3 == 0 && v / 3 < SPLIT);
+    }
+    assert_int_not_equal(first[0], first[1]);
+    int64_t again[10]; /* batches may be asked for in any order */
+    (void)pst_seeds_of(&s, 3, again);
+    (void)pst_seeds_of(&s, 15, out);
+    (void)pst_seeds_of(&s, 3, out);
+    assert_memory_equal(out, again, sizeof out);
+    pst_seeds_release(&s);
+
+    assert_int_equal(pst_seeds_init(&s, &ds, "val", 1000, 42, false), PST_OK); /* in file order, one batch */
+    int64_t all[SPLIT];
+    assert_int_equal(s.batch, SPLIT);
+    assert_int_equal(pst_seeds_of(&s, 7, all), SPLIT);
+    assert_memory_equal(all, ids, sizeof all);
+    pst_seeds_release(&s);
+}
+
+static void splits_are_checked(void **state)
+{
+    (void)state;
+    int64_t ids[] = {5, 6, 5, 7, 6, 5}, out[6];
+    struct pst_dataset ds;
+    struct pst_seeds s;
+    make_dataset(&ds, ids, 6);
+    assert_int_equal(pst_seeds_init(&s, &ds, "val", 6, 1, false), PST_OK);
+    assert_int_equal(s.repeats, 3);
+    assert_int_equal(pst_seeds_of(&s, 0, out), 3);
+    assert_true(out[0] == 5 && out[1] == 6 && out[2] == 7);
+    pst_seeds_release(&s);
+    assert_int_equal(pst_seeds_init(&s, &ds, "train", 6, 1, false), PST_E_ARG);
+    assert_non_null(strstr(pst_error_text(), "train"));
+    const int64_t bad[] = {-1, VERTICES, INT64_MAX, INT64_MIN};
+    for (int i = 0; i < 4; i++) {
+        ids[3] = bad[i];
+        assert_int_equal(pst_seeds_init(&s, &ds, "val", 6, 1, false), PST_E_FORMAT);
+        assert_non_null(strstr(pst_error_text(), "entry 3"));
+    }
+    make_dataset(&ds, ids, 0);
+    assert_int_equal(pst_seeds_init(&s, &ds, "val", 6, 1, false), PST_E_ARG);
+}
+
+/* ---- cached rows --------------------------------------------------------------------------------- */
+
+#define ROWS 40000
+#define ROW_BYTES 512 /* 20 MB: windows of 4 MiB, and gaps of more than 64 KiB */
+
+static struct pst_array make_features(void)
+{
+    struct pst_array a = {.dtype = PST_U8, .rank = 2, .shape = {ROWS, ROW_BYTES}, .data_at = PST_PAGE};
+    (void)snprintf(a.path, sizeof a.path, "/tmp/test_rows_XXXXXX");
+    int fd = mkstemp(a.path);
+    assert_true(fd >= 0);
+    FILE *file = fdopen(fd, "wb");
+    static char row[PST_PAGE];
+    assert_int_equal(fwrite(row, 1, PST_PAGE, file), PST_PAGE);
+    for (uint32_t r = 0; r < ROWS; r++) {
+        for (size_t i = 0; i < ROW_BYTES / 4; i++)
+            memcpy(row + 4 * i, &(uint32_t){r * 131u + (uint32_t)i}, 4);
+        assert_int_equal(fwrite(row, 1, ROW_BYTES, file), ROW_BYTES);
+    }
+    assert_int_equal(fclose(file), 0);
+    return a;
+}
+
+static void check_cache(const struct pst_cache_rows *c, const int64_t *ids, int64_t n)
+{
+    int32_t *pos = malloc((size_t)n * sizeof *pos), *row = malloc((size_t)n * sizeof *row);
+    int32_t *miss = malloc((size_t)n * sizeof *miss);
+    int64_t hits, misses;
+    pst_k_lookup(NULL, c->index, ids, n, pos, row, &hits, miss, &misses);
+    assert_int_equal(hits, n);
+    for (int64_t i = 0; i < n; i++) {
+        const char *at = c->rows + (size_t)row[i] * ROW_BYTES;
+        for (uint32_t k = 0; k < ROW_BYTES / 4; k++) {
+            uint32_t found;
+            memcpy(&found, at + 4 * k, 4);
+            assert_int_equal(found, (uint32_t)ids[pos[i]] * 131u + k);
+        }
+    }
+    free(pos);
+    free(row);
+    free(miss);
+}
+
+static void cached_rows_are_the_files(void **state)
+{
+    (void)state;
+    struct pst_array features = make_features();
+    static int64_t ids[ROWS];
+    const int64_t steps[] = {1, 7, 401};
+    for (int k = 0; k < 3; k++) {
+        int64_t n = 0;
+        for (int64_t v = ROWS - 1; v >= 0; v -= steps[k]) /* hottest first is no order of the file's */
+            ids[n++] = v;
+        struct pst_cache_rows c;
+        assert_int_equal(pst_cache_rows_load(&c, &features, ROW_BYTES, ids, n), PST_OK);
+        assert_int_equal(c.n, n);
+        check_cache(&c, ids, n);
+        pst_cache_rows_release(&c);
+    }
+    struct pst_cache_rows c;
+    assert_int_equal(pst_cache_rows_load(&c, &features, ROW_BYTES, ids, 0), PST_OK);
+    pst_cache_rows_release(&c);
+    ids[0] = ids[1];
+    assert_int_equal(pst_cache_rows_load(&c, &features, ROW_BYTES, ids, 5), PST_E_FORMAT);
+    assert_non_null(strstr(pst_error_text(), "twice"));
+    ids[0] = ROWS;
+    assert_int_equal(pst_cache_rows_load(&c, &features, ROW_BYTES, ids, 5), PST_E_FORMAT);
+    ids[0] = -1;
+    assert_int_equal(pst_cache_rows_load(&c, &features, ROW_BYTES, ids, 5), PST_E_FORMAT);
+    ids[0] = ROWS - 1;
+    assert_int_equal(truncate(features.path, PST_PAGE + (off_t)(ROWS - 1) * ROW_BYTES + 100), 0);
+    assert_int_equal(pst_cache_rows_load(&c, &features, ROW_BYTES, ids, 1), PST_E_FORMAT);
+    assert_non_null(strstr(pst_error_text(), "ends at byte"));
+    (void)unlink(features.path);
+    assert_int_equal(pst_cache_rows_load(&c, &features, ROW_BYTES, ids, 1), PST_E_IO);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_epoch_has_every_seed_once),
+        cmocka_unit_test(splits_are_checked),
+        cmocka_unit_test(cached_rows_are_the_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
