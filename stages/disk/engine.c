@@ -27,7 +27,7 @@ struct op {
     int tries;
     uint64_t begin, end; /* of the window, in the file */
     uint64_t done;       /* bytes of it that have moved, from begin */
-    char *staging;
+    char *staging;       /* where misaligned rows go first; else what lies between rows is dropped there */
     struct pst_piece piece[OP_PIECES_MAX];
     struct iovec iov[2 * OP_PIECES_MAX]; /* with the gaps between them */
 };
@@ -50,7 +50,6 @@ struct pst_disk {
     char *staging;
     uint64_t staging_bytes; /* of one operation */
     uint64_t gap_bytes;
-    char *junk; /* gap_bytes: where what lies between rows is read to */
 };
 
 /* ---- opening and closing ------------------------------------------------------------------------- */
@@ -81,13 +80,12 @@ static pst_rc make_memory(struct pst_disk *d)
     const struct pst_disk_config *c = &d->config;
     d->tables = calloc(c->tables_max, sizeof *d->tables);
     d->ops = calloc((size_t)c->depth, sizeof *d->ops);
-    /* untouched pages cost nothing: only misaligned rows use this */
+    /* untouched pages cost nothing, and most are never touched */
     d->staging_bytes = pst_align_up(c->coalesce_bytes, PST_PAGE) + 2 * PST_PAGE;
     void *staging = mmap(NULL, d->staging_bytes * (size_t)c->depth, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     d->staging = staging == MAP_FAILED ? NULL : staging;
-    d->junk = aligned_alloc(PST_PAGE, pst_align_up(c->gap_bytes + 1, PST_PAGE));
-    if (d->tables == NULL || d->ops == NULL || d->staging == NULL || d->junk == NULL)
+    if (d->tables == NULL || d->ops == NULL || d->staging == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for %d disk operations of %llu bytes", c->depth,
                         (unsigned long long)c->coalesce_bytes);
     for (int i = 0; i < c->depth; i++) {
@@ -171,7 +169,6 @@ void pst_disk_free(struct pst_disk *d)
         if (d->staging != NULL)
             (void)munmap(d->staging, d->staging_bytes * (size_t)d->config.depth);
         free(d->ops);
-        free(d->junk);
     } /* else the drive may still write there: what it may touch is left as it is */
     pst_pieces_delete(&d->pieces);
     free(d->tables);
@@ -272,7 +269,7 @@ static void aim(struct pst_disk *d, struct op *op)
     uint64_t skip = op->done, at = op->begin;
     for (uint32_t i = op->first; i < op->first + op->window; i++) {
         const struct pst_piece *piece = &op->piece[i];
-        add_span(op, d->junk, piece->at - at, &skip);
+        add_span(op, op->staging, piece->at - at, &skip);
         add_span(op, piece->memory, piece->bytes, &skip);
         at = piece->at + piece->bytes;
     }

@@ -163,7 +163,7 @@ static void reads_are_right(void **state)
                 setup(&b, backends[i], strides[s]);
                 b.config.depth = depth;
                 start(&b);
-                ask_scattered(&b, depth == 1 ? 300 : 2000);
+                ask_scattered(&b, depth == 1 ? 150 : 800);
                 must_serve(&b);
                 const struct pst_disk_stats *st = pst_disk_stats(b.disk);
                 assert_int_equal(st->rows, b.count);
@@ -249,8 +249,8 @@ static void gaps_are_read_over(void **state)
             b.config.faults.short_rate = 0.2;
             b.config.retries = 20;
             start(&b);
-            for (int k = 0; k < 1000; k++)
-                ask(&b, (uint64_t)(k / 3 * 7 + k % 3 * 2), 1, (uint64_t)(999 - k));
+            for (int k = 0; k < 400; k++)
+                ask(&b, (uint64_t)(k / 3 * 7 + k % 3 * 2), 1, (uint64_t)(399 - k));
             must_serve(&b);
             teardown(&b);
         }
@@ -425,7 +425,7 @@ static void faults_are_survived(void **state)
             b.config.retries = 8;
             b.config.coalesce_bytes = 16 << 10;
             start(&b);
-            ask_scattered(&b, 1500);
+            ask_scattered(&b, 600);
             must_serve(&b);
             assert_true(pst_disk_stats(b.disk)->retries > 0);
             teardown(&b);
