@@ -61,7 +61,7 @@ $(BUILD)/lib/libpenstock.so: $(call obj,$(common_src))
 
 $(BUILD)/lib/libpenstock-cpu.so: $(call obj,$(kernel_src))
 	@mkdir -p $(@D)
-	$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) -ldnnl -lm
+	$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) -ldnnl -lgomp -lm
 
 $(BUILD)/lib/libpenstock-stages.so: $(call obj,$(stagelib_src)) $(BUILD)/lib/libpenstock.so $(BUILD)/lib/libpenstock-cpu.so
 	@mkdir -p $(@D)
@@ -71,7 +71,7 @@ STAGE_LIBS = -L$(BUILD)/lib -lpenstock-stages -lpenstock -lpenstock-cpu -luring 
 define stage_rule
 $(BUILD)/lib/penstock/stages/$(1).so: $(2) $(libs)
 	@mkdir -p $$(@D)
-	$$(CC) -shared -o $$@ $$(filter %.o,$$^) $$(ALL_LDFLAGS) $$(RPATH_STAGE) $$(STAGE_LIBS)
+	$$(CC) -shared -o $$@ $$(filter %.o,$$^) $$(ALL_LDFLAGS) -Wl,-Bsymbolic $$(RPATH_STAGE) $$(STAGE_LIBS)
 endef
 $(foreach f,$(stage_files),$(eval $(call stage_rule,$(patsubst stages/%.c,%,$(f)),$(call obj,$(f)))))
 $(foreach d,$(stage_dirs),$(eval $(call stage_rule,$(d),$(call obj,$(sort $(wildcard stages/$(d)/*.c))))))

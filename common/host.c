@@ -65,7 +65,7 @@ static pst_rc map_shared(struct pst_process *process, const char *path, uint64_t
     }
     rc = pst_region_map(out, path, bytes);
     if (rc == PST_OK) {
-        (void)strcpy(process->regions[process->nregions].path, path);
+        (void)snprintf(process->regions[process->nregions].path, sizeof process->regions[0].path, "%s", path);
         process->regions[process->nregions++].region = *out;
     }
 out:
@@ -238,8 +238,7 @@ static pst_rc run_loop(struct pst_stage *self)
         if (any)
             continue;
         /* say that we sleep, then look once more: whoever came in between has seen the flag or been seen */
-        atomic_store_explicit(&self->page->sleeping, 1, memory_order_relaxed);
-        atomic_thread_fence(memory_order_seq_cst);
+        (void)atomic_exchange_explicit(&self->page->sleeping, 1, memory_order_acq_rel);
         if (!pst_ports_step(self, &rc) && rc == PST_OK && !finished(self)) {
             uint64_t t0 = pst_now_ns();
             atomic_fetch_add_explicit(&self->page->busy_ns, t0 - mark, memory_order_relaxed);

@@ -28,10 +28,9 @@ static struct pst_held *held_at_port(const struct pst_stage *self, int port)
 
 static void wake(const struct pst_peer *peer)
 {
-    /* pairs with the fence between a sleeper's flag and its last look */
-    atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&peer->page->sleeping, memory_order_relaxed) &&
-        atomic_exchange_explicit(&peer->page->sleeping, 0, memory_order_acq_rel))
+    /* Either this exchange comes after the sleeper's own and finds the flag up, or the sleeper's comes after
+     * and its last look sees what was just handed over. */
+    if (atomic_exchange_explicit(&peer->page->sleeping, 0, memory_order_acq_rel))
         (void)zmq_send(peer->push, "", 0, ZMQ_DONTWAIT);
 }
 

@@ -155,7 +155,7 @@ static void check_device(struct loading *ld, const char *at, char device[32])
 {
     int n = -1, used = 0;
     if (device[0] == '\0' || strcmp(device, "auto") == 0) {
-        (void)strcpy(device, "cpu:0"); /* the best there is in a build without CUDA twins */
+        (void)snprintf(device, 32, "cpu:0"); /* the best there is in a build without CUDA twins */
         return;
     }
     if (sscanf(device, "cpu:%d%n", &n, &used) == 1 && device[used] == '\0' && n >= 0 && n < PST_DEVICES_MAX)
@@ -183,7 +183,7 @@ static void load_place(struct loading *ld, struct pst_stage_spec *stage, const j
         (void)want_string(ld, place, at, "cores", stage->cores, sizeof stage->cores);
         (void)want_int(ld, place, at, "sm_percent", 100, 1, 100);
     }
-    (void)strcat(at, ".device");
+    (void)snprintf(at, sizeof at, "%s.place.device", path);
     check_device(ld, at, stage->device);
     if (stage->cores[strspn(stage->cores, "0123456789-,")] != '\0') {
         (void)snprintf(at, sizeof at, "%s.place.cores", path);
@@ -233,7 +233,7 @@ static void load_stage(struct loading *ld, const char *name, const json_t *j, bo
         error_at(ld, at, "%s is a program of its own and cannot be a thread of a group", run);
     }
     if (group_all)
-        (void)strcpy(stage->group, "all");
+        (void)snprintf(stage->group, sizeof stage->group, "all");
     const json_t *params = json_object_get(j, "params");
     if (params && !json_is_object(params)) {
         (void)snprintf(at, sizeof at, "%s.params", path);
@@ -395,7 +395,10 @@ bool pst_pipeline_load(struct pst_pipeline *pl, const char *file, char *const *s
     }
     (void)snprintf(pl->base_dir, sizeof pl->base_dir, "%s", file);
     char *slash = strrchr(pl->base_dir, '/');
-    (void)strcpy(slash ? slash : pl->base_dir, slash ? "" : ".");
+    if (slash)
+        *slash = '\0';
+    else
+        (void)snprintf(pl->base_dir, sizeof pl->base_dir, ".");
     if (!pst_json_load(&pl->doc, file, diag))
         return false;
     for (int i = 0; i < nsets; i++)

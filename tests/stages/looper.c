@@ -9,9 +9,9 @@ struct looper {
     int out, ask, answer;
     uint32_t keep, nopen, nfree, nanswered;
     uint64_t total, begun, out_of_order, most;
-    struct pst_credit open[KEEP_MAX];   /* batches in the making */
+    struct pst_credit open[KEEP_MAX]; /* batches in the making */
     bool answered[KEEP_MAX];
-    struct pst_credit asks[KEEP_MAX];   /* slots to ask with */
+    struct pst_credit asks[KEEP_MAX]; /* slots to ask with */
 };
 
 static pst_rc size(struct pst_stage *self)
@@ -38,13 +38,15 @@ static pst_rc ask(struct pst_stage *self)
     struct looper *s = pst_state(self);
     pst_rc rc = PST_OK;
     /* each unfinished batch that has not been asked for gets a slot of the other route */
-    for (uint32_t i = s->begun < s->nopen ? (uint32_t)s->begun : s->nopen; i < s->nopen && s->nfree > 0 && rc == PST_OK; i++) {
+    for (uint32_t i = s->begun < s->nopen ? (uint32_t)s->begun : s->nopen;
+         i < s->nopen && s->nfree > 0 && rc == PST_OK; i++) {
         struct pst_credit slot = s->asks[--s->nfree];
         uint64_t *word = pst_slot(self, slot.ref, NULL);
         if (!word)
             return PST_E_STATE;
         word[0] = s->open[i].batch;
-        struct pst_frame frame = {.batch = slot.batch, .flags = PST_LAST_PART | PST_LAST_MICRO, .nrefs = 1, .refs = {slot.ref}};
+        struct pst_frame frame = {
+            .batch = slot.batch, .flags = PST_LAST_PART | PST_LAST_MICRO, .nrefs = 1, .refs = {slot.ref}};
         rc = pst_send(self, s->ask, &frame);
         s->begun++;
     }
@@ -63,7 +65,9 @@ static pst_rc finish(struct pst_stage *self)
             return PST_E_STATE;
         for (uint64_t k = 0; k < 8; k++)
             word[k] = pst_seed(self) * 1000003 + s->open[i].batch * 8191 + k;
-        struct pst_frame frame = {.batch = s->open[i].batch, .flags = PST_LAST_PART | PST_LAST_MICRO, .nrefs = 1,
+        struct pst_frame frame = {.batch = s->open[i].batch,
+                                  .flags = PST_LAST_PART | PST_LAST_MICRO,
+                                  .nrefs = 1,
                                   .refs = {s->open[i].ref}};
         rc = pst_send(self, s->out, &frame);
         s->out_of_order += i > 0;
@@ -97,17 +101,35 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
 static void close_(struct pst_stage *self)
 {
     struct looper *s = pst_state(self);
-    if (pst_report(self, "looper", "{\"most_unfinished\": %llu, \"out_of_order\": %llu}", (unsigned long long)s->most,
-                   (unsigned long long)s->out_of_order) != PST_OK)
+    if (pst_report(self, "looper", "{\"most_unfinished\": %llu, \"out_of_order\": %llu}",
+                   (unsigned long long)s->most, (unsigned long long)s->out_of_order) != PST_OK)
         pst_log(self, "%s", pst_error_text());
 }
 
 static const struct pst_port_desc ports[] = {
-    {.name = "out", .dir = PST_OUT, .help = "finished batches", .type = "words", .dtype = "int64", .rank = 1,
-     .memory = "cpu", .hold_param = "keep"},
-    {.name = "ask", .dir = PST_OUT, .help = "questions", .type = "words", .dtype = "int64", .rank = 1, .memory = "cpu",
+    {.name = "out",
+     .dir = PST_OUT,
+     .help = "finished batches",
+     .type = "words",
+     .dtype = "int64",
+     .rank = 1,
+     .memory = "cpu",
      .hold_param = "keep"},
-    {.name = "answer", .dir = PST_IN, .help = "answers", .type = "words", .dtype = "int64", .rank = 1, .memory = "cpu"},
+    {.name = "ask",
+     .dir = PST_OUT,
+     .help = "questions",
+     .type = "words",
+     .dtype = "int64",
+     .rank = 1,
+     .memory = "cpu",
+     .hold_param = "keep"},
+    {.name = "answer",
+     .dir = PST_IN,
+     .help = "answers",
+     .type = "words",
+     .dtype = "int64",
+     .rank = 1,
+     .memory = "cpu"},
     {0},
 };
 
@@ -117,6 +139,13 @@ static const struct pst_param_desc params[] = {
     {0},
 };
 
-const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI, .name = "looper", .help = "asks before it fills",
-                                         .ports = ports, .params = params, .state_bytes = sizeof(struct looper),
-                                         .size = size, .open = open_, .on_event = on_event, .close = close_};
+const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
+                                         .name = "looper",
+                                         .help = "asks before it fills",
+                                         .ports = ports,
+                                         .params = params,
+                                         .state_bytes = sizeof(struct looper),
+                                         .size = size,
+                                         .open = open_,
+                                         .on_event = on_event,
+                                         .close = close_};

@@ -38,11 +38,14 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
     bool changed = !first && ev->credit.previous_batch % 2 == 0;
     s->expected[slot] += changed;
     s->returns += !first;
-    if (word[0] != s->expected[slot] || ev->credit.version != s->expected[slot] || (ev->credit.dirty != 0) != changed)
-        return pst_fail(PST_E_FORMAT, "slot %u came home with %llu, version %llu, dirty %u; expected %llu", slot,
-                        (unsigned long long)word[0], (unsigned long long)ev->credit.version, ev->credit.dirty,
-                        (unsigned long long)s->expected[slot]);
-    struct pst_frame frame = {.batch = ev->credit.batch, .flags = PST_LAST_PART | PST_LAST_MICRO, .nrefs = 1,
+    if (word[0] != s->expected[slot] || ev->credit.version != s->expected[slot] ||
+        (ev->credit.dirty != 0) != changed)
+        return pst_fail(PST_E_FORMAT, "slot %u came home with %llu, version %llu, dirty %u; expected %llu",
+                        slot, (unsigned long long)word[0], (unsigned long long)ev->credit.version,
+                        ev->credit.dirty, (unsigned long long)s->expected[slot]);
+    struct pst_frame frame = {.batch = ev->credit.batch,
+                              .flags = PST_LAST_PART | PST_LAST_MICRO,
+                              .nrefs = 1,
                               .refs = {ev->credit.ref}};
     return pst_send(self, s->out, &frame);
 }
@@ -55,13 +58,27 @@ static void close_(struct pst_stage *self)
 }
 
 static const struct pst_port_desc ports[] = {
-    {.name = "out", .dir = PST_OUT, .help = "slots on loan", .type = "words", .dtype = "int64", .rank = 1, .memory = "cpu",
+    {.name = "out",
+     .dir = PST_OUT,
+     .help = "slots on loan",
+     .type = "words",
+     .dtype = "int64",
+     .rank = 1,
+     .memory = "cpu",
      .flags = PST_PORT_RETURNS},
     {0},
 };
 
-static const struct pst_param_desc params[] = {{"batches", PST_PARAM_INT, "100", 1, 1e9, NULL, "how many loans"}, {0}};
+static const struct pst_param_desc params[] = {
+    {"batches", PST_PARAM_INT, "100", 1, 1e9, NULL, "how many loans"}, {0}};
 
-const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI, .name = "owner", .help = "lends slots, checks returns",
-                                         .ports = ports, .params = params, .state_bytes = sizeof(struct owner),
-                                         .size = size, .open = open_, .on_event = on_event, .close = close_};
+const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
+                                         .name = "owner",
+                                         .help = "lends slots, checks returns",
+                                         .ports = ports,
+                                         .params = params,
+                                         .state_bytes = sizeof(struct owner),
+                                         .size = size,
+                                         .open = open_,
+                                         .on_event = on_event,
+                                         .close = close_};

@@ -15,10 +15,19 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
 }
 
 static const struct pst_port_desc ports[] = {
-    {.name = "in", .dir = PST_IN, .help = "slots on loan", .type = "words", .dtype = "int64", .rank = 1, .memory = "cpu",
+    {.name = "in",
+     .dir = PST_IN,
+     .help = "slots on loan",
+     .type = "words",
+     .dtype = "int64",
+     .rank = 1,
+     .memory = "cpu",
      .flags = PST_PORT_WRITES},
     {0},
 };
 
-const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI, .name = "raiser", .help = "changes what it borrows",
-                                         .ports = ports, .on_event = on_event};
+const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
+                                         .name = "raiser",
+                                         .help = "changes what it borrows",
+                                         .ports = ports,
+                                         .on_event = on_event};

@@ -20,8 +20,7 @@
 #include "commands.h"
 #include "pipeline_options.h"
 
-#define LOCK_NAME "lock" /* held with flock by the supervisor; its text: the supervisor's pid, the run's id  \
-                          */
+#define LOCK_NAME "lock" /* held with flock by the supervisor; text: its pid, the run's id */
 
 struct run_args {
     struct pipeline_options pipeline;
@@ -239,9 +238,10 @@ static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, s
         fprintf(stderr, "%s\n", pst_error_text());
         return 2;
     }
+    uint64_t feature_bytes = (uint64_t)ds.vertices * ds.stride_bytes;
     json_t *about = json_pack("{ss sI sI sI sI}", "dir", pl->dataset, "vertices", (json_int_t)ds.vertices,
                               "edges", (json_int_t)ds.edges, "feature_dim", (json_int_t)ds.feature_dim,
-                              "feature_bytes", (json_int_t)((uint64_t)ds.vertices * ds.stride_bytes));
+                              "feature_bytes", (json_int_t)feature_bytes);
     pst_rc rc =
         args->resume ? find_checkpoint(args->resume, pl, ds.digest, checkpoint, &opt.start_batch) : PST_OK;
     pst_dataset_close(&ds);

@@ -9,8 +9,9 @@ static int64_t neighbour(const struct pst_csc *g, int64_t at)
     return g->index_bytes == 4 ? ((const int32_t *)g->indices)[at] : ((const int64_t *)g->indices)[at];
 }
 
-static pst_rc favour(void *user, const struct pst_csc *g, const struct pst_sample_key *key, const int64_t *vertices,
-                     int64_t n, int fanout, int32_t *indptr, int64_t *out, int64_t capacity)
+static pst_rc favour(void *user, const struct pst_csc *g, const struct pst_sample_key *key,
+                     const int64_t *vertices, int64_t n, int fanout, int32_t *indptr, int64_t *out,
+                     int64_t capacity)
 {
     (void)user;
     int64_t used = 0;
@@ -65,6 +66,13 @@ static void close(struct pst_stage *self)
 static const struct pst_port_desc ports[] = {PST_SAMPLING_PORTS, {0}};
 static const struct pst_param_desc params[] = {PST_SAMPLING_PARAMS, {0}};
 
-const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI, .name = "favour", .help = "favours high degrees",
-                                         .ports = ports, .params = params, .state_bytes = sizeof(void *),
-                                         .size = size, .open = open, .on_event = on_event, .close = close};
+const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
+                                         .name = "favour",
+                                         .help = "favours high degrees",
+                                         .ports = ports,
+                                         .params = params,
+                                         .state_bytes = sizeof(void *),
+                                         .size = size,
+                                         .open = open,
+                                         .on_event = on_event,
+                                         .close = close};
