@@ -14,7 +14,7 @@
 #include "stage.h"
 
 #define PST_BOARD_MAGIC 0x3164726f62747370ull
-#define PST_WANTS_MAX 64 /* micro-batches waited for in one pool: one an instance, and to spare */
+#define PST_WANTS_MAX PST_SLOTS_MAX /* each slot in flight is followed by at most one micro-batch */
 
 /* One instance's counters; written by it alone, read by the supervisor. Times in nanoseconds. */
 struct pst_page {

@@ -295,7 +295,6 @@ static pst_rc heard_wire(struct pst_stage *self, const char *bytes, size_t n)
         for (uint32_t i = 0; i < w.nrefs && rc == PST_OK; i++)
             rc = pst_release(self, frame.refs[i], (w.flags & 1) != 0);
         return rc;
-    case PST_WIRE_WANT: return pst_want(self, w.port, w.batch, w.micro);
     case PST_WIRE_COUNT: pst_count(self, w.arg[0], w.arg[1]); return PST_OK;
     default: return pst_fail(PST_E_PEER, "its program %s sent a message of kind %u", self->caps.file, w.kind);
     }

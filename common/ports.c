@@ -128,14 +128,6 @@ void pst_total(struct pst_stage *self, int port, uint64_t batches)
     pst_pool_total(route->pool, batches);
 }
 
-pst_rc pst_want(struct pst_stage *self, int port, uint64_t batch, uint32_t micro)
-{
-    struct pst_held *route = held_at_port(self, port);
-    if (!route || route->origin_port != port)
-        return pst_fail(PST_E_ARG, "%s: wants a slot on a port that originates none", self->name);
-    return pst_pool_want(route->pool, (uint32_t)self->instance, batch, micro);
-}
-
 /* ---- sending ------------------------------------------------------------------------------------- */
 
 static pst_rc push(struct pst_stage *self, struct pst_output *out, int to, const struct pst_frame *frame)
@@ -170,6 +162,12 @@ pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame)
         struct pst_held *route = want_held(self, frame->refs[r], "sent", !gives);
         if (!route)
             return PST_E_ARG;
+        /* asked for before the slot can come free again: a later batch must not get it first */
+        if (gives && links > 0 && route->origin_port == port && !(frame->flags & PST_LAST_MICRO)) {
+            pst_rc rc = pst_pool_want(route->pool, (uint32_t)self->instance, frame->batch, frame->micro + 1);
+            if (rc != PST_OK)
+                return rc;
+        }
         if (gives && links > 1)
             pst_pool_share(route->pool, frame->refs[r].slot, links - 1);
         if (gives && links > 0)

@@ -126,7 +126,7 @@ enum pst_event_kind {
 struct pst_credit {
     struct pst_ref ref;
     uint64_t batch;
-    uint32_t micro;          /* >0 after pst_want: the next micro-batch of the same batch */
+    uint32_t micro;          /* >0: the next micro-batch of a batch of which one was sent */
     uint32_t dirty;          /* PST_PORT_RETURNS: a borrower changed the slot since it was last sent */
     uint64_t version;        /* how often the slot has come home dirty */
     uint64_t previous_batch; /* the batch it last carried; UINT64_MAX: none yet */
@@ -182,7 +182,9 @@ PST_API uint32_t pst_slots(const struct pst_stage *self, int port);
  * it returns NULL. */
 PST_API void *pst_region(struct pst_stage *self, int index, uint64_t *bytes);
 
-/* Sends a frame to every stage linked to this output. With PST_LAST_PART its slots are given away. */
+/* Sends a frame to every stage linked to this output. With PST_LAST_PART its slots are given away; if the
+ * stage originated them and PST_LAST_MICRO is not set, a credit for the batch's next micro-batch will come.
+ */
 PST_API PST_MUST_USE pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame);
 
 /* Gives a held slot back: it goes home when every borrower has. dirty: its bytes were changed. */
@@ -190,9 +192,6 @@ PST_API PST_MUST_USE pst_rc pst_release(struct pst_stage *self, struct pst_ref r
 /* Releases every slot of a frame and counts the batch's items (for the report and progress). */
 PST_API PST_MUST_USE pst_rc pst_consume(struct pst_stage *self, const struct pst_frame *frame);
 PST_API void pst_count(struct pst_stage *self, uint64_t items, uint64_t bytes);
-
-/* Asks for a further slot for a batch that did not fit (its next micro-batch): a credit will come. */
-PST_API PST_MUST_USE pst_rc pst_want(struct pst_stage *self, int port, uint64_t batch, uint32_t micro);
 
 /* Publishes the path of a one-shot output. */
 PST_API PST_MUST_USE pst_rc pst_publish(struct pst_stage *self, int port, const char *path);

@@ -15,8 +15,7 @@ enum pst_wire_kind {
     PST_WIRE_CREDIT = 2,  /* to the stage: refs[0] is the slot; arg[0] version, arg[1] 1 if dirty */
     PST_WIRE_RELEASE = 3, /* from the stage: every ref goes back; flags 1: changed */
     PST_WIRE_END = 4,     /* to the stage: input `port` has ended */
-    PST_WIRE_WANT = 5,    /* from the stage: a further slot on `port` for (batch, micro) */
-    PST_WIRE_COUNT = 6,   /* from the stage: arg[0] items, arg[1] bytes were handled */
+    PST_WIRE_COUNT = 5,   /* from the stage: arg[0] items, arg[1] bytes were handled */
 };
 
 struct pst_wire {

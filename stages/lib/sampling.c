@@ -316,7 +316,7 @@ static pst_rc fill_credit(struct pst_sampling *s, struct pending *p, const struc
     }
     p->micro++;
     if (p->pieces.depth > 0)
-        return pst_want(s->self, s->port, p->batch, p->micro);
+        return PST_OK; /* a credit for the next micro-batch will come */
     p->used = false;
     s->count.batches++;
     return PST_OK;

@@ -44,8 +44,6 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
         frame.part = part;
         frame.flags = (last ? PST_LAST_PART : 0u) | (last && last_micro ? PST_LAST_MICRO : 0u);
         rc = pst_send(self, s->out, &frame);
-        if (rc == PST_OK && last && !last_micro)
-            rc = pst_want(self, s->out, frame.batch, frame.micro + 1);
     }
     pst_count(self, 1, s->bytes);
     return rc;
