@@ -4,10 +4,14 @@
 
 #define FRAME_HEAD offsetof(struct pst_frame, refs)
 
+static uint64_t cell_bytes(uint32_t refs)
+{
+    return pst_align_up(FRAME_HEAD + refs * sizeof(struct pst_ref), PST_CACHE_LINE);
+}
+
 uint64_t pst_ring_bytes(uint32_t capacity, uint32_t refs)
 {
-    uint64_t cell = pst_align_up(FRAME_HEAD + refs * sizeof(struct pst_ref), PST_CACHE_LINE);
-    return pst_align_up(sizeof(struct pst_ring) + capacity * cell, PST_CACHE_LINE);
+    return pst_align_up(sizeof(struct pst_ring) + capacity * cell_bytes(refs), PST_CACHE_LINE);
 }
 
 void pst_ring_init(struct pst_ring *ring, uint32_t capacity, uint32_t refs)
@@ -15,41 +19,51 @@ void pst_ring_init(struct pst_ring *ring, uint32_t capacity, uint32_t refs)
     assert(capacity && (capacity & (capacity - 1)) == 0 && refs <= PST_REFS_MAX);
     ring->capacity = capacity;
     ring->refs = refs;
-    ring->cell_bytes = pst_align_up(FRAME_HEAD + refs * sizeof(struct pst_ref), PST_CACHE_LINE);
     atomic_init(&ring->head, 0);
     atomic_init(&ring->tail, 0);
 }
 
-bool pst_ring_push(struct pst_ring *ring, const struct pst_frame *frame)
+bool pst_lane_open(struct pst_lane *lane, struct pst_ring *ring, uint64_t room)
 {
-    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
-    if (tail - atomic_load_explicit(&ring->head, memory_order_acquire) >= ring->capacity)
+    if (room < sizeof *ring)
         return false;
-    assert(frame->nrefs <= ring->refs);
-    memcpy(ring->cells + (tail & (ring->capacity - 1)) * ring->cell_bytes, frame,
+    *lane = (struct pst_lane){.ring = ring, .capacity = ring->capacity, .refs = ring->refs};
+    if (lane->capacity == 0 || (lane->capacity & (lane->capacity - 1)) != 0 || lane->refs > PST_REFS_MAX ||
+        pst_ring_bytes(lane->capacity, lane->refs) > room)
+        return false;
+    lane->cell_bytes = cell_bytes(lane->refs);
+    return true;
+}
+
+bool pst_lane_push(const struct pst_lane *lane, const struct pst_frame *frame)
+{
+    struct pst_ring *ring = lane->ring;
+    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+    if (tail - atomic_load_explicit(&ring->head, memory_order_acquire) >= lane->capacity)
+        return false;
+    assert(frame->nrefs <= lane->refs);
+    memcpy(ring->cells + (tail & (lane->capacity - 1)) * lane->cell_bytes, frame,
            FRAME_HEAD + frame->nrefs * sizeof(struct pst_ref));
     atomic_store_explicit(&ring->tail, tail + 1, memory_order_release);
     return true;
 }
 
-int pst_ring_pop(struct pst_ring *ring, struct pst_frame *frame)
+int pst_lane_pop(const struct pst_lane *lane, struct pst_frame *frame)
 {
+    struct pst_ring *ring = lane->ring;
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
-    if (head == atomic_load_explicit(&ring->tail, memory_order_acquire))
+    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
+    if (head == tail)
         return 0;
-    const unsigned char *cell = ring->cells + (head & (ring->capacity - 1)) * ring->cell_bytes;
+    if (tail - head > lane->capacity)
+        return -1;
+    const unsigned char *cell = ring->cells + (head & (lane->capacity - 1)) * lane->cell_bytes;
     memcpy(frame, cell, FRAME_HEAD);
-    if (frame->nrefs > ring->refs)
+    if (frame->nrefs > lane->refs)
         return -1;
     memcpy(frame->refs, cell + FRAME_HEAD, frame->nrefs * sizeof(struct pst_ref));
     atomic_store_explicit(&ring->head, head + 1, memory_order_release);
     return 1;
-}
-
-bool pst_ring_empty(struct pst_ring *ring)
-{
-    return atomic_load_explicit(&ring->head, memory_order_relaxed) ==
-           atomic_load_explicit(&ring->tail, memory_order_acquire);
 }
 
 pst_rc pst_pool_init(struct pst_pool *pool, uint32_t slots, uint32_t instances, bool by_turn,
@@ -114,7 +128,7 @@ bool pst_pool_grant(struct pst_pool *pool, uint32_t instance, struct pst_credit 
 {
     bool granted = false;
     (void)pthread_mutex_lock(&pool->lock);
-    if (pool->nfree == 0 || pool->nfree > PST_SLOTS_MAX)
+    if (pool->nfree == 0 || pool->nfree > PST_SLOTS_MAX || pool->nwants > PST_WANTS_MAX)
         goto out;
     if (pool->nwants > 0) { /* wants are older than any batch not yet granted */
         uint32_t w = first_want(pool);
@@ -127,7 +141,8 @@ bool pst_pool_grant(struct pst_pool *pool, uint32_t instance, struct pst_credit 
         if (pool->nfree <= pool->nwants)
             goto out;
     }
-    bool mine = !pool->by_turn || pool->next_batch % pool->instances == instance;
+    uint32_t instances = pool->instances; /* read once: it is shared, and divides */
+    bool mine = !pool->by_turn || (instances > 0 && pool->next_batch % instances == instance);
     if (mine && pool->next_batch < pool->total) {
         take_slot(pool, pool->next_batch++, 0, credit);
         granted = true;

@@ -33,10 +33,16 @@ static_assert(sizeof(struct pst_page) == PST_PAGE, "one page an instance");
 struct pst_ring {
     uint32_t capacity; /* a power of two */
     uint32_t refs;
-    uint64_t cell_bytes;
     _Alignas(PST_CACHE_LINE) _Atomic uint64_t head; /* next to read; the consumer's */
     _Alignas(PST_CACHE_LINE) _Atomic uint64_t tail; /* next to write; the producer's */
     _Alignas(PST_CACHE_LINE) unsigned char cells[];
+};
+
+/* A process's own note of a ring: what is in shared memory may be overwritten after it was checked. */
+struct pst_lane {
+    struct pst_ring *ring;
+    uint32_t capacity, refs;
+    uint64_t cell_bytes;
 };
 
 struct pst_pool_slot {
@@ -70,11 +76,12 @@ struct pst_board {
 
 uint64_t pst_ring_bytes(uint32_t capacity, uint32_t refs);
 void pst_ring_init(struct pst_ring *ring, uint32_t capacity, uint32_t refs);
-/* False: full. The frame must not have more than ring->refs references. */
-bool pst_ring_push(struct pst_ring *ring, const struct pst_frame *frame);
+/* False: what is there is no ring that fits in `room` bytes. */
+bool pst_lane_open(struct pst_lane *lane, struct pst_ring *ring, uint64_t room);
+/* False: full. The frame must not have more than lane->refs references. */
+bool pst_lane_push(const struct pst_lane *lane, const struct pst_frame *frame);
 /* 1: a frame was taken, 0: empty, -1: what is there cannot be a frame. */
-int pst_ring_pop(struct pst_ring *ring, struct pst_frame *frame);
-bool pst_ring_empty(struct pst_ring *ring);
+int pst_lane_pop(const struct pst_lane *lane, struct pst_frame *frame);
 
 PST_MUST_USE pst_rc pst_pool_init(struct pst_pool *pool, uint32_t slots, uint32_t instances, bool by_turn,
                                   uint64_t first_batch);

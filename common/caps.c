@@ -3,24 +3,18 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <dlfcn.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "builtin.h"
-
-#define DESCRIBE_DEADLINE_MS 10000 /* a Python interpreter on a cold disk */
-#define DESCRIBE_MAX_BYTES (1u << 18)
+#include "caps_impl.h"
 
 /* ---- where things are --------------------------------------------------------------------------- */
 
@@ -148,6 +142,11 @@ static pst_rc check_ports(const struct pst_stage_desc *desc, const char *file)
             return pst_fail(PST_E_FORMAT, "%s: port %d has a bad or repeated name", file, i);
         if (!port->type || !port->help || !port->memory)
             return pst_fail(PST_E_FORMAT, "%s: port %s needs type, memory and help", file, port->name);
+        const struct pst_param_desc *held = port->hold_param ? pst_desc_param(desc, port->hold_param) : NULL;
+        if (port->hold_param && (!held || held->type != PST_PARAM_INT))
+            return pst_fail(PST_E_FORMAT,
+                            "%s: port %s keeps as many slots as parameter %s says, which is none", file,
+                            port->name, port->hold_param);
         if (port->forwards && port->dir == PST_IN)
             return pst_fail(PST_E_FORMAT, "%s: input %s cannot forward", file, port->name);
         for (const char *at = port->forwards; at && *at;) {
@@ -164,7 +163,7 @@ static pst_rc check_ports(const struct pst_stage_desc *desc, const char *file)
     return PST_OK;
 }
 
-static pst_rc check_desc(const struct pst_stage_desc *desc, const char *file)
+pst_rc pst_caps_check(const struct pst_stage_desc *desc, const char *file)
 {
     if (desc->abi != PST_STAGE_ABI)
         return pst_fail(PST_E_UNSUPPORTED, "%s: built for stage interface %u, this is %d: rebuild it", file,
@@ -178,6 +177,9 @@ static pst_rc check_desc(const struct pst_stage_desc *desc, const char *file)
             return pst_fail(PST_E_LIMIT, "%s: more than %d parameters", file, PST_PARAMS_MAX);
         if (!good_name(param->name) || pst_desc_param(desc, param->name) != param || !param->help)
             return pst_fail(PST_E_FORMAT, "%s: parameter %d: bad or repeated name, or no help", file, i);
+        if (param->type < PST_PARAM_BOOL || param->type > PST_PARAM_INTS ||
+            (param->type == PST_PARAM_ENUM && !param->choices))
+            return pst_fail(PST_E_FORMAT, "%s: parameter %s: bad type, or no choices", file, param->name);
         if (!param->def)
             continue;
         json_t *def = json_loads(param->def, JSON_DECODE_ANY, NULL), *normal = NULL;
@@ -334,248 +336,39 @@ bool pst_param_normal(const struct pst_param_desc *desc, const json_t *value, js
     return *out != NULL;
 }
 
-/* ---- JSON descriptions --------------------------------------------------------------------------- */
+/* ---- loading ------------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    unsigned flag;
-} flag_names[] = {{"oneshot", PST_PORT_ONESHOT},
-                  {"optional", PST_PORT_OPTIONAL},
-                  {"ordered", PST_PORT_ORDERED},
-                  {"writes", PST_PORT_WRITES},
-                  {"returns", PST_PORT_RETURNS}};
-#define FLAG_NAMES (sizeof flag_names / sizeof flag_names[0])
-
-json_t *pst_caps_json(const struct pst_stage_desc *desc)
+/* The dynamic loader maps what the program headers say and trusts that the file is as long: with a file that
+ * was cut off it would die of SIGBUS. */
+static pst_rc check_elf(const char *file)
 {
-    json_t *ports = json_array(), *params = json_array();
-    for (int i = 0; i < pst_desc_ports(desc); i++) {
-        const struct pst_port_desc *p = &desc->ports[i];
-        json_t *flags = json_array();
-        for (size_t f = 0; f < FLAG_NAMES; f++)
-            if (p->flags & flag_names[f].flag)
-                (void)json_array_append_new(flags, json_string(flag_names[f].name));
-        (void)json_array_append_new(
-            ports, json_pack("{ss ss ss ss ss* si ss ss* so si ss* ss* ss*}", "name", p->name, "dir",
-                             p->dir == PST_IN ? "in" : "out", "help", p->help, "type", p->type, "dtype",
-                             p->dtype, "rank", p->rank, "memory", p->memory, "forwards", p->forwards, "flags",
-                             flags, "hold", p->hold > 0 ? p->hold : 1, "hold_param", p->hold_param,
-                             "splits_if", p->splits_if, "whole_if", p->whole_if));
-    }
-    for (int i = 0; desc->params && desc->params[i].name; i++) {
-        const struct pst_param_desc *p = &desc->params[i];
-        json_t *def = p->def ? json_loads(p->def, JSON_DECODE_ANY, NULL) : NULL;
-        (void)json_array_append_new(params,
-                                    json_pack("{ss ss so* sf sf ss* ss}", "name", p->name, "type",
-                                              pst_param_type_name(p->type), "default", def, "min", p->min,
-                                              "max", p->max, "choices", p->choices, "help", p->help));
-    }
-    return json_pack("{si ss ss so so}", "abi", (int)desc->abi, "name", desc->name, "help", desc->help,
-                     "ports", ports, "params", params);
-}
-
-/* Every string of a foreign description lives in `described`, which the caps keep. */
-static const char *text_of(const json_t *object, const char *key)
-{
-    return json_string_value(json_object_get(object, key));
-}
-
-static void port_from_json(struct pst_port_desc *port, const json_t *j)
-{
-    const char *dir = text_of(j, "dir");
-    *port = (struct pst_port_desc){
-        .name = text_of(j, "name"),
-        .dir = dir && strcmp(dir, "out") == 0 ? PST_OUT : PST_IN,
-        .help = text_of(j, "help"),
-        .type = text_of(j, "type"),
-        .dtype = text_of(j, "dtype") ? text_of(j, "dtype") : "any",
-        .rank = json_is_integer(json_object_get(j, "rank"))
-                    ? (int)json_integer_value(json_object_get(j, "rank"))
-                    : -1,
-        .memory = text_of(j, "memory") ? text_of(j, "memory") : "cpu",
-        .forwards = text_of(j, "forwards"),
-        .hold = (int)json_integer_value(json_object_get(j, "hold")),
-        .hold_param = text_of(j, "hold_param"),
-        .splits_if = text_of(j, "splits_if"),
-        .whole_if = text_of(j, "whole_if"),
-    };
-    size_t i;
-    json_t *flag;
-    json_array_foreach(json_object_get(j, "flags"), i,
-                       flag) for (size_t f = 0; f < FLAG_NAMES;
-                                  f++) if (json_is_string(flag) &&
-                                           strcmp(json_string_value(flag), flag_names[f].name) == 0)
-        port->flags |= flag_names[f].flag;
-}
-
-static bool param_from_json(struct pst_param_desc *param, json_t *j)
-{
-    const char *type = text_of(j, "type");
-    int kind = -1;
-    for (int t = PST_PARAM_BOOL; t <= PST_PARAM_INTS; t++)
-        if (type && strcmp(type, pst_param_type_name((enum pst_param_type)t)) == 0)
-            kind = t;
-    if (kind < 0)
-        return false;
-    json_t *def = json_object_get(j, "default");
-    if (def) { /* kept as text beside the description, where its lifetime is that of the caps */
-        char *text = json_dumps(def, JSON_ENCODE_ANY);
-        (void)json_object_set_new(j, "default_text", text ? json_string(text) : NULL);
-        free(text);
-    }
-    *param = (struct pst_param_desc){
-        .name = text_of(j, "name"),
-        .type = (enum pst_param_type)kind,
-        .def = text_of(j, "default_text"),
-        .min = json_number_value(json_object_get(j, "min")),
-        .max = json_number_value(json_object_get(j, "max")),
-        .choices = text_of(j, "choices"),
-        .help = text_of(j, "help"),
-    };
-    return kind != PST_PARAM_ENUM || param->choices;
-}
-
-static pst_rc desc_from_json(struct pst_caps *caps, json_t *j)
-{
-    json_t *ports = json_object_get(j, "ports"), *params = json_object_get(j, "params");
-    size_t nports = json_array_size(ports), nparams = json_array_size(params);
-    if (nports > PST_PORTS_MAX || nparams > PST_PARAMS_MAX)
-        return pst_fail(PST_E_LIMIT, "%s --describe: too many ports or parameters", caps->file);
-    struct pst_stage_desc *desc = calloc(1, sizeof *desc);
-    struct pst_port_desc *p = calloc(nports + 1, sizeof *p);
-    struct pst_param_desc *q = calloc(nparams + 1, sizeof *q);
-    caps->desc = desc;
-    if (!desc || !p || !q) {
-        free(p);
-        free(q);
-        return pst_fail(PST_E_NOMEM, "out of memory");
-    }
-    desc->abi = (uint32_t)json_integer_value(json_object_get(j, "abi"));
-    desc->name = text_of(j, "name");
-    desc->help = text_of(j, "help");
-    desc->ports = p;
-    desc->params = q;
-    for (size_t i = 0; i < nports; i++) {
-        port_from_json(&p[i], json_array_get(ports, i));
-        if (!p[i].name)
-            return pst_fail(PST_E_FORMAT, "%s --describe: port %zu has no name", caps->file, i);
-    }
-    for (size_t i = 0; i < nparams; i++)
-        if (!param_from_json(&q[i], json_array_get(params, i)) || !q[i].name)
-            return pst_fail(PST_E_FORMAT, "%s --describe: parameter %zu: name, type or choices missing",
-                            caps->file, i);
-    return check_desc(desc, caps->file);
-}
-
-/* ---- foreign stages ------------------------------------------------------------------------------ */
-
-static pst_rc read_deadline(int fd, char *text, size_t cap, size_t *len, const char *file)
-{
-    *len = 0;
-    struct timespec t0;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t0);
-    for (;;) {
-        struct timespec t;
-        (void)clock_gettime(CLOCK_MONOTONIC, &t);
-        int64_t left =
-            DESCRIBE_DEADLINE_MS - ((t.tv_sec - t0.tv_sec) * 1000 + (t.tv_nsec - t0.tv_nsec) / 1000000);
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        if (left <= 0 || poll(&p, 1, (int)left) == 0)
-            return pst_fail(PST_E_TIMEOUT, "%s --describe: no answer in %d s", file,
-                            DESCRIBE_DEADLINE_MS / 1000);
-        ssize_t n = read(fd, text + *len, cap - *len);
-        if (n == 0)
-            return PST_OK;
-        if (n < 0 && errno != EINTR)
-            return pst_fail_errno("%s --describe", file);
-        *len += n > 0 ? (size_t)n : 0;
-        if (*len == cap)
-            return pst_fail(PST_E_LIMIT, "%s --describe: more than %zu bytes", file, cap);
-    }
-}
-
-static pst_rc run_describe(const char *file, char *text, size_t cap, size_t *len)
-{
-    int fds[2];
-    if (pipe2(fds, O_CLOEXEC) != 0)
-        return pst_fail_errno("pipe");
-    pid_t pid = fork();
-    if (pid == 0) {
-        (void)dup2(fds[1], STDOUT_FILENO);
-        execl(file, file, "--describe", (char *)NULL);
-        _exit(127);
-    }
-    (void)close(fds[1]);
-    pst_rc rc = pid < 0 ? pst_fail_errno("fork") : read_deadline(fds[0], text, cap, len, file);
-    (void)close(fds[0]);
-    if (pid < 0)
-        return rc;
-    if (rc != PST_OK)
-        (void)kill(pid, SIGKILL);
-    int status = 0;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    if (rc == PST_OK && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))
-        rc = pst_fail(PST_E_PEER, "%s --describe ended with status %d", file,
-                      WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
+    Elf64_Ehdr eh;
+    Elf64_Phdr ph;
+    struct stat st;
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return pst_fail_errno("cannot open stage %s", file);
+    pst_rc rc = PST_OK;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || pread(fd, &eh, sizeof eh, 0) != (ssize_t)sizeof eh ||
+        memcmp(eh.e_ident, ELFMAG, SELFMAG) != 0 || eh.e_ident[EI_CLASS] != ELFCLASS64 ||
+        eh.e_type != ET_DYN || eh.e_phentsize != sizeof ph)
+        rc = pst_fail(PST_E_FORMAT, "%s: not a shared object", file);
+    for (int i = 0; rc == PST_OK && i < eh.e_phnum; i++)
+        if (eh.e_phoff > INT64_MAX / 2 ||
+            pread(fd, &ph, sizeof ph, (off_t)(eh.e_phoff + (uint64_t)i * sizeof ph)) != (ssize_t)sizeof ph ||
+            ph.p_offset > (uint64_t)st.st_size ||
+            (ph.p_type == PT_LOAD && ph.p_filesz > (uint64_t)st.st_size - ph.p_offset))
+            rc = pst_fail(PST_E_FORMAT, "%s: a shared object that was cut off: its file has only %lld bytes",
+                          file, (long long)st.st_size);
+    (void)close(fd);
     return rc;
 }
 
-static void cache_path(const char *file, const struct stat *st, char out[4096])
-{
-    char key[4352];
-    (void)snprintf(key, sizeof key, "%.4000s %lld %lld.%ld", file, (long long)st->st_size,
-                   (long long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
-    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char dir[3000];
-    (void)snprintf(dir, sizeof dir, "%.2900s%s",
-                   base   ? base
-                   : home ? home
-                          : "/nonexistent",
-                   base ? "" : "/.cache");
-    (void)mkdir(dir, 0700);
-    (void)snprintf(out, 4096, "%s/penstock", dir);
-    (void)mkdir(out, 0700);
-    (void)snprintf(out, 4096, "%s/penstock/describe-%016llx.json", dir,
-                   (unsigned long long)XXH3_64bits(key, strlen(key)));
-}
-
-static pst_rc load_foreign(struct pst_caps *caps)
-{
-    struct stat st;
-    if (stat(caps->file, &st) != 0)
-        return pst_fail_errno("cannot open stage %s", caps->file);
-    char cache[4096];
-    cache_path(caps->file, &st, cache);
-    caps->foreign = true;
-    caps->described = json_load_file(cache, 0, NULL);
-    if (!caps->described) {
-        char *text = malloc(DESCRIBE_MAX_BYTES);
-        size_t len = 0;
-        if (!text)
-            return pst_fail(PST_E_NOMEM, "out of memory");
-        pst_rc rc = run_describe(caps->file, text, DESCRIBE_MAX_BYTES, &len);
-        json_error_t error;
-        if (rc == PST_OK)
-            caps->described = json_loadb(text, len, 0, &error);
-        free(text);
-        if (rc != PST_OK)
-            return rc;
-        if (!caps->described)
-            return pst_fail(PST_E_FORMAT, "%s --describe: not JSON: line %d: %s", caps->file, error.line,
-                            error.text);
-        char aside[4200];
-        (void)snprintf(aside, sizeof aside, "%s.%d", cache, (int)getpid());
-        if (json_dump_file(caps->described, aside, 0) == 0) /* a cache: doing without it is fine */
-            (void)rename(aside, cache);
-    }
-    return desc_from_json(caps, caps->described);
-}
-
-/* ---- loading ------------------------------------------------------------------------------------- */
-
 static pst_rc load_native(struct pst_caps *caps)
 {
+    pst_rc rc = check_elf(caps->file);
+    if (rc != PST_OK)
+        return rc;
     /* never closed: libraries that stages pull in (OpenMP) do not survive being unmapped */
     caps->handle = dlopen(caps->file, RTLD_NOW | RTLD_LOCAL);
     if (!caps->handle)
@@ -586,7 +379,7 @@ static pst_rc load_native(struct pst_caps *caps)
     const struct pst_stage_desc *d = caps->desc;
     if (d->abi == PST_STAGE_ABI && !d->on_event)
         return pst_fail(PST_E_FORMAT, "%s: has no on_event", caps->file);
-    return check_desc(d, caps->file);
+    return pst_caps_check(d, caps->file);
 }
 
 static pst_rc find_file(struct pst_caps *caps, const char *base_dir, char out[4096])
@@ -627,7 +420,7 @@ pst_rc pst_caps_load(struct pst_caps *caps, const char *run, const char *base_di
         return load_native(caps);
     if (access(caps->file, X_OK) != 0)
         return pst_fail_errno("stage %s is neither a shared object (.so) nor executable", caps->file);
-    return load_foreign(caps);
+    return pst_caps_load_foreign(caps);
 }
 
 void pst_caps_release(struct pst_caps *caps)

@@ -29,6 +29,9 @@ void pst_diag_add(struct pst_diag *diag, const char *file, int line, const char 
         n = snprintf(out, 2 * DIAG_LINE_MAX, "%.300s: ", file);
     (void)snprintf(out + n, (size_t)(2 * DIAG_LINE_MAX - n), "%.400s%s%s", path ? path : "",
                    path && path[0] ? ": " : "", text);
+    for (char *c = out; *c; c++) /* what the file's author wrote must not steer a terminal */
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
     diag->line[at] = out;
 }
 

@@ -86,9 +86,8 @@ static void check_link(const struct pst_pipeline *pl, struct pst_diag *diag, con
                    out->forwards ? "passes on the slots of its input" : "is one-shot");
     for (const struct pst_link_spec *other = pl->links; other < link; other++) {
         if (other->to == link->to && other->to_port == link->to_port)
-            link_error(pl, diag, link, ".to", "%s.%s is already linked, at line %d",
-                       pl->stages[link->to].name, in->name,
-                       pst_json_line(&pl->doc, "links") > 0 ? other->index + 1 : 0);
+            link_error(pl, diag, link, ".to", "%s.%s is already linked, by links[%d]",
+                       pl->stages[link->to].name, in->name, other->index);
         if (other->slots && link->slots && other->from == link->from && other->from_port == link->from_port &&
             other->slots != link->slots)
             link_error(pl, diag, link, ".slots", "the same route was given %d slots before", other->slots);
@@ -100,10 +99,7 @@ static void check_unlinked(const struct pst_pipeline *pl, struct pst_diag *diag,
     const struct pst_stage_desc *desc = pl->stages[s].caps.desc;
     for (int p = 0; desc && p < pst_desc_ports(desc); p++) {
         const struct pst_port_desc *port = &desc->ports[p];
-        bool linked = false;
-        for (int l = 0; l < pl->nlinks; l++)
-            linked = linked || (port->dir == PST_IN ? pl->links[l].to == s && pl->links[l].to_port == p
-                                                    : pl->links[l].from == s && pl->links[l].from_port == p);
+        bool linked = (pl->stages[s].linked >> p & 1) != 0;
         if (linked || (port->flags & (PST_PORT_OPTIONAL | (port->dir == PST_OUT ? PST_PORT_ONESHOT : 0))))
             continue;
         char path[PST_JSON_PATH_MAX];
@@ -134,13 +130,24 @@ static void visit(const struct pst_pipeline *pl, struct pst_diag *diag, int s, c
     state[s] = 2;
 }
 
-static bool reaches(const struct pst_pipeline *pl, int from, int to, int depth)
+/* Is there a way over links that are not back links? Every stage is looked at once. */
+static bool reaches(const struct pst_pipeline *pl, int from, int to)
 {
-    if (from == to)
-        return true;
-    for (int l = 0; l < pl->nlinks && depth < PST_STAGES_MAX; l++)
-        if (pl->links[l].from == from && !pl->links[l].back && reaches(pl, pl->links[l].to, to, depth + 1))
+    bool seen[PST_STAGES_MAX + PST_LINKS_MAX] = {false};
+    int queue[PST_STAGES_MAX + PST_LINKS_MAX], n = 0;
+    queue[n++] = from;
+    seen[from] = true;
+    for (int i = 0; i < n; i++) {
+        if (queue[i] == to)
             return true;
+        for (int l = 0; l < pl->nlinks; l++) {
+            const struct pst_link_spec *link = &pl->links[l];
+            if (link->from != queue[i] || link->back || seen[link->to])
+                continue;
+            seen[link->to] = true;
+            queue[n++] = link->to;
+        }
+    }
     return false;
 }
 
@@ -154,31 +161,36 @@ static void check_loops(const struct pst_pipeline *pl, struct pst_diag *diag)
     if (diag->count > before)
         return;
     for (int l = 0; l < pl->nlinks; l++)
-        if (pl->links[l].back && !reaches(pl, pl->links[l].to, pl->links[l].from, 0))
+        if (pl->links[l].back && !reaches(pl, pl->links[l].to, pl->links[l].from))
             link_error(pl, diag, &pl->links[l], ".back", "is marked back but closes no loop");
 }
 
 /* ---- routes -------------------------------------------------------------------------------------- */
 
-static void follow(const struct pst_pipeline *pl, struct pst_route *route, int stage, int port)
+/* False: more borrowers than a route may have. */
+static bool follow(const struct pst_pipeline *pl, struct pst_route *route, int stage, int port)
 {
+    bool fits = true;
     for (int l = 0; l < pl->nlinks; l++) {
         const struct pst_link_spec *link = &pl->links[l];
-        if (link->from != stage || link->from_port != port || route->borrowers == PST_BORROWERS_MAX)
+        if (link->from != stage || link->from_port != port)
             continue;
         bool seen = false;
         for (int b = 0; b < route->borrowers; b++)
             seen = seen || (route->borrower_stage[b] == link->to && route->borrower_port[b] == link->to_port);
         if (seen)
             continue;
+        if (route->borrowers == PST_BORROWERS_MAX)
+            return false;
         route->borrower_stage[route->borrowers] = link->to;
         route->borrower_port[route->borrowers++] = link->to_port;
         const struct pst_stage_desc *desc = pl->stages[link->to].caps.desc;
         for (int p = 0; p < pst_desc_ports(desc); p++)
             if (desc->ports[p].dir == PST_OUT &&
                 pst_port_forwards(&desc->ports[p], desc->ports[link->to_port].name))
-                follow(pl, route, link->to, p);
+                fits = follow(pl, route, link->to, p) && fits;
     }
+    return fits;
 }
 
 /* A copy has its original's number of slots, so that neither side waits on the other's size. */
@@ -191,7 +203,7 @@ static int route_slots(const struct pst_pipeline *pl, int stage, int port)
     return slots ? slots : PST_SLOTS_DEFAULT;
 }
 
-static bool derive(struct pst_graph *graph, const struct pst_pipeline *pl)
+static bool derive(struct pst_graph *graph, const struct pst_pipeline *pl, struct pst_diag *diag)
 {
     memset(graph, 0, sizeof *graph);
     for (int s = 0; s < pl->nstages; s++) {
@@ -200,12 +212,20 @@ static bool derive(struct pst_graph *graph, const struct pst_pipeline *pl)
             const struct pst_port_desc *port = &desc->ports[p];
             if (port->dir != PST_OUT || port->forwards || (port->flags & PST_PORT_ONESHOT))
                 continue;
-            if (graph->nroutes == PST_ROUTES_MAX)
+            if (graph->nroutes == PST_ROUTES_MAX) {
+                pst_json_error(&pl->doc, diag, "links", "more than %d routes", PST_ROUTES_MAX);
                 return false;
+            }
             struct pst_route *route = &graph->routes[graph->nroutes];
             *route = (struct pst_route){.stage = s, .port = p, .copy_of = -1, .slots = route_slots(pl, s, p)};
             (void)snprintf(route->device, sizeof route->device, "%s", pl->stages[s].device);
-            follow(pl, route, s, p);
+            if (!follow(pl, route, s, p)) {
+                char path[PST_JSON_PATH_MAX];
+                (void)snprintf(path, sizeof path, "stages.%s", pl->stages[s].name);
+                pst_json_error(&pl->doc, diag, path, "more than %d inputs take the slots of its output %s",
+                               PST_BORROWERS_MAX, port->name);
+                return false;
+            }
             if (route->borrowers > 0)
                 graph->nroutes++;
         }
@@ -273,7 +293,7 @@ static void check_writers(const struct pst_pipeline *pl, struct pst_diag *diag, 
             const struct pst_port_desc *pa = &pl->stages[sa].caps.desc->ports[route->borrower_port[a]];
             const struct pst_port_desc *pb = &pl->stages[sb].caps.desc->ports[route->borrower_port[b]];
             bool one_writes = (pa->flags | pb->flags) & PST_PORT_WRITES;
-            if (!one_writes || sa == sb || reaches(pl, sa, sb, 0) || reaches(pl, sb, sa, 0))
+            if (!one_writes || sa == sb || reaches(pl, sa, sb) || reaches(pl, sb, sa))
                 continue;
             char path[PST_JSON_PATH_MAX];
             int writer = pa->flags & PST_PORT_WRITES ? sa : sb;
@@ -303,19 +323,21 @@ static void check_route(const struct pst_pipeline *pl, struct pst_diag *diag, co
     }
 }
 
-static void check_instances(const struct pst_pipeline *pl, struct pst_diag *diag)
+static bool check_instances(const struct pst_pipeline *pl, struct pst_diag *diag)
 {
     int total = 0;
     for (int s = 0; s < pl->nstages; s++)
         total += pl->stages[s].instances;
     if (total > PST_STAGES_MAX)
-        pst_json_error(&pl->doc, diag, "stages", "%d instances in all, at most %d are allowed", total,
+        pst_json_error(&pl->doc, diag, "stages",
+                       "%d instances in all (with the copies between devices), at most %d are allowed", total,
                        PST_STAGES_MAX);
+    return total <= PST_STAGES_MAX;
 }
 
 void pst_graph_check(struct pst_pipeline *pl, struct pst_diag *diag)
 {
-    check_instances(pl, diag);
+    (void)check_instances(pl, diag);
     for (int s = 0; s < pl->nstages; s++)
         if (!pl->stages[s].caps.desc)
             return; /* a stage is unknown: what follows would only echo that */
@@ -325,10 +347,11 @@ void pst_graph_check(struct pst_pipeline *pl, struct pst_diag *diag)
         check_unlinked(pl, diag, s);
     check_loops(pl, diag);
     struct pst_graph *graph = malloc(sizeof *graph);
-    if (!graph || !derive(graph, pl))
-        pst_json_error(&pl->doc, diag, "links", "more than %d routes", PST_ROUTES_MAX);
-    for (int r = 0; graph && r < graph->nroutes; r++)
-        check_route(pl, diag, &graph->routes[r]);
+    if (!graph)
+        pst_json_error(&pl->doc, diag, "links", "out of memory");
+    if (graph && derive(graph, pl, diag))
+        for (int r = 0; r < graph->nroutes; r++)
+            check_route(pl, diag, &graph->routes[r]);
     free(graph);
 }
 
@@ -349,6 +372,8 @@ static bool insert_copy(struct pst_pipeline *pl, int l, struct pst_diag *diag)
         return false;
     }
     (void)snprintf(copy->name, sizeof copy->name, "copy-%d", link->index);
+    while (pst_pipeline_stage(pl, copy->name) >= 0 && strlen(copy->name) < PST_STAGE_NAME_MAX)
+        (void)strcat(copy->name, "_"); /* the user has a stage of this name */
     (void)snprintf(copy->device, sizeof copy->device, "%s", pl->stages[link->to].device);
     if (strcmp(pl->stages[link->from].group, pl->stages[link->to].group) == 0)
         (void)snprintf(copy->group, sizeof copy->group, "%s", pl->stages[link->to].group);
@@ -377,7 +402,7 @@ static bool carries_one_route(const struct pst_graph *graph, const struct pst_pi
 
 bool pst_graph_build(struct pst_graph *graph, struct pst_pipeline *pl, struct pst_diag *diag)
 {
-    if (!derive(graph, pl))
+    if (!derive(graph, pl, diag))
         return false;
     int given = pl->nlinks;
     for (int l = 0; l < given; l++) {
@@ -396,7 +421,7 @@ bool pst_graph_build(struct pst_graph *graph, struct pst_pipeline *pl, struct ps
     }
     if (pl->nlinks == given)
         return true;
-    if (!derive(graph, pl))
+    if (!check_instances(pl, diag) || !derive(graph, pl, diag))
         return false;
     for (int pass = 0; pass < graph->nroutes; pass++) /* a copy may be of a copy */
         for (int r = 0; r < graph->nroutes; r++)

@@ -24,7 +24,7 @@ struct pst_input { /* one link that ends here */
     int port;
     bool back, ordered, ended, end_told;
     int nrings;
-    struct pst_ring *rings[PST_INSTANCES_MAX];
+    struct pst_lane rings[PST_INSTANCES_MAX];
     struct pst_peer *producers[PST_INSTANCES_MAX];
     bool ring_ended[PST_INSTANCES_MAX];
     uint64_t next_batch; /* ordered: what must come next */
@@ -36,7 +36,7 @@ struct pst_input { /* one link that ends here */
 struct pst_output { /* one link that begins here */
     int port;
     int nrings;
-    struct pst_ring *rings[PST_INSTANCES_MAX];
+    struct pst_lane rings[PST_INSTANCES_MAX];
     struct pst_peer *consumers[PST_INSTANCES_MAX];
 };
 

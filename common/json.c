@@ -12,13 +12,14 @@ struct scanner {
     const char *at, *end;
     int line;
     int depth;
+    size_t nobjects; /* seen so far: numbers them */
     char path[PST_JSON_PATH_MAX];
     size_t path_len;
 };
 
 #define SCAN_DEPTH_MAX 64 /* deeper than any pipeline; deeper values have their ancestor's line */
 
-static void record(struct scanner *s)
+static void record(struct scanner *s, size_t object)
 {
     struct pst_json *doc = s->doc;
     if (doc->nlines >= PST_JSON_VALUES_MAX)
@@ -33,7 +34,7 @@ static void record(struct scanner *s)
     }
     char *path = strndup(s->path, s->path_len);
     if (path)
-        doc->lines[doc->nlines++] = (struct pst_json_line){path, s->line};
+        doc->lines[doc->nlines++] = (struct pst_json_line){path, s->line, object};
 }
 
 static void skip_space(struct scanner *s)
@@ -53,17 +54,16 @@ static const char *scan_string(struct scanner *s, size_t *len)
     return begin;
 }
 
-static size_t push(struct scanner *s, const char *fmt, const char *key, size_t len, size_t index)
+/* Puts a step behind the path. False, with the path as it was, if there is no room. */
+static bool push(struct scanner *s, const char *fmt, const char *key, size_t len, size_t index)
 {
-    size_t old = s->path_len;
-    int n;
-    if (key)
-        n = snprintf(s->path + old, sizeof s->path - old, fmt, (int)len, key);
-    else
-        n = snprintf(s->path + old, sizeof s->path - old, "[%zu]", index);
-    if (n > 0 && (size_t)n < sizeof s->path - old)
-        s->path_len = old + (size_t)n;
-    return old;
+    size_t room = sizeof s->path - s->path_len;
+    char *at = s->path + s->path_len;
+    int n = key ? snprintf(at, room, fmt, (int)len, key) : snprintf(at, room, "[%zu]", index);
+    bool fits = n > 0 && (size_t)n < room;
+    s->path_len += fits ? (size_t)n : 0;
+    s->path[s->path_len] = '\0';
+    return fits;
 }
 
 static void pop(struct scanner *s, size_t old)
@@ -72,11 +72,38 @@ static void pop(struct scanner *s, size_t old)
     s->path[old] = '\0';
 }
 
+/* The key as jansson sees it: "\u0061" is a. Written over the raw text's copy in out. */
+static const char *plain_key(const char *raw, size_t *len, char out[PST_JSON_PATH_MAX])
+{
+    if (!memchr(raw, '\\', *len))
+        return raw;
+    json_t *key = json_loadb(raw - 1, *len + 2, JSON_DECODE_ANY, NULL);
+    if (key && json_string_length(key) < PST_JSON_PATH_MAX) {
+        *len = json_string_length(key);
+        memcpy(out, json_string_value(key), *len);
+        raw = out;
+    }
+    json_decref(key);
+    return raw;
+}
+
+/* Tells if the object that is being scanned has had the key at the path's end before. */
+static void check_duplicate(struct scanner *s, size_t object)
+{
+    struct pst_json *doc = s->doc;
+    for (size_t i = 0; i < doc->nlines; i++)
+        if (doc->lines[i].object == object && strcmp(doc->lines[i].path, s->path) == 0) {
+            pst_diag_add(s->diag, doc->file, s->line, s->path, "duplicate key, first given at line %d",
+                         doc->lines[i].line);
+            return;
+        }
+}
+
 static void scan_value(struct scanner *s);
 
 static void scan_object(struct scanner *s)
 {
-    struct pst_json *doc = s->doc;
+    size_t object = ++s->nobjects;
     s->at++;
     for (;;) {
         skip_space(s);
@@ -86,17 +113,14 @@ static void scan_object(struct scanner *s)
             s->at++;
             continue;
         }
-        size_t len;
+        size_t len, old = s->path_len;
+        char plain[PST_JSON_PATH_MAX];
         const char *key = scan_string(s, &len);
-        size_t old = push(s, s->path_len ? ".%.*s" : "%.*s", key, len, 0);
-        for (size_t i = 0; i < doc->nlines; i++)
-            if (strlen(doc->lines[i].path) == s->path_len &&
-                memcmp(doc->lines[i].path, s->path, s->path_len) == 0) {
-                pst_diag_add(s->diag, doc->file, s->line, s->path, "duplicate key, first given at line %d",
-                             doc->lines[i].line);
-                break;
-            }
-        record(s);
+        key = plain_key(key, &len, plain);
+        if (push(s, s->path_len ? ".%.*s" : "%.*s", key, len, 0)) {
+            check_duplicate(s, object);
+            record(s, object);
+        }
         skip_space(s);
         s->at++; /* ':' */
         scan_value(s);
@@ -117,8 +141,9 @@ static void scan_array(struct scanner *s)
             index++;
             continue;
         }
-        size_t old = push(s, NULL, NULL, 0, index);
-        record(s);
+        size_t old = s->path_len;
+        if (push(s, NULL, NULL, 0, index))
+            record(s, 0);
         scan_value(s);
         pop(s, old);
     }
@@ -233,20 +258,27 @@ void pst_json_release(struct pst_json *doc)
     memset(doc, 0, sizeof *doc);
 }
 
-int pst_json_line(const struct pst_json *doc, const char *path)
+/* The entry of path or of its nearest ancestor; NULL if there is none. */
+static const struct pst_json_line *find_line(const struct pst_json *doc, const char *path)
 {
     char key[PST_JSON_PATH_MAX];
     (void)snprintf(key, sizeof key, "%s", path);
     for (;;) {
         for (size_t i = 0; i < doc->nlines; i++)
             if (strcmp(doc->lines[i].path, key) == 0)
-                return doc->lines[i].line;
+                return &doc->lines[i];
         char *dot = strrchr(key, '.'), *bracket = strrchr(key, '[');
         char *cut = dot > bracket ? dot : bracket;
         if (!cut)
-            return key[0] ? 1 : 0;
+            return NULL;
         *cut = '\0';
     }
+}
+
+int pst_json_line(const struct pst_json *doc, const char *path)
+{
+    const struct pst_json_line *found = find_line(doc, path);
+    return found ? found->line : path[0] ? 1 : 0;
 }
 
 void pst_json_error(const struct pst_json *doc, struct pst_diag *diag, const char *path, const char *fmt, ...)
@@ -256,7 +288,8 @@ void pst_json_error(const struct pst_json *doc, struct pst_diag *diag, const cha
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    pst_diag_add(diag, doc->file, pst_json_line(doc, path), path, "%s", text);
+    int line = pst_json_line(doc, path);
+    pst_diag_add(diag, line == PST_JSON_LINE_SET ? "--set" : doc->file, line, path, "%s", text);
 }
 
 /* One step of a path: a key or an index. Returns what follows it, or NULL if it is malformed. */
@@ -269,6 +302,8 @@ static const char *path_step(const char *at, char key[PST_JSON_PATH_MAX], size_t
         if (end == at + 1 || *end != ']')
             return NULL;
         at = end + 1;
+        if (*at && *at != '.' && *at != '[')
+            return NULL;
     } else {
         size_t len = strcspn(at, ".[");
         if (len == 0 || len >= PST_JSON_PATH_MAX)
@@ -277,7 +312,9 @@ static const char *path_step(const char *at, char key[PST_JSON_PATH_MAX], size_t
         key[len] = '\0';
         at += len;
     }
-    return *at == '.' ? at + 1 : at;
+    if (*at != '.')
+        return at;
+    return at[1] ? at + 1 : NULL;
 }
 
 static bool set_at(json_t *root, const char *path, json_t *value)
@@ -295,11 +332,31 @@ static bool set_at(json_t *root, const char *path, json_t *value)
         json_t *child = is_index ? json_array_get(at, index) : json_object_get(at, key);
         if (!child && !is_index && json_is_object(at)) {
             child = json_object();
-            (void)json_object_set_new(at, key, child);
+            if (json_object_set_new(at, key, child) != 0)
+                return false; /* the key is not UTF-8, and child is gone */
         }
         if (!child)
             return false;
         at = child;
+    }
+}
+
+/* What is at path now came from --set, not from the file. */
+static void mark_set(struct pst_json *doc, const char *path)
+{
+    size_t len = strlen(path);
+    struct pst_json_line *own = NULL;
+    for (size_t i = 0; i < doc->nlines; i++) {
+        struct pst_json_line *line = &doc->lines[i];
+        if (strncmp(line->path, path, len) != 0 || (line->path[len] && !strchr(".[", line->path[len])))
+            continue;
+        line->line = PST_JSON_LINE_SET;
+        own = line->path[len] ? own : line;
+    }
+    if (!own) {
+        struct scanner s = {.doc = doc, .line = PST_JSON_LINE_SET};
+        (void)push(&s, "%.*s", path, len, 0);
+        record(&s, 0);
     }
 }
 
@@ -319,6 +376,8 @@ bool pst_json_set(struct pst_json *doc, const char *assignment, struct pst_diag 
     if (!ok)
         pst_diag_add(diag, "--set", 0, assignment, value ? "there is nothing there to set" : "not UTF-8");
     json_decref(value);
+    if (ok)
+        mark_set(doc, path);
     return ok;
 }
 

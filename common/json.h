@@ -12,9 +12,12 @@
 #define PST_JSON_VALUES_MAX 8192      /* bounds the search for duplicate keys */
 #define PST_JSON_PATH_MAX 512
 
+#define PST_JSON_LINE_SET (-1) /* in place of a line: the value came from --set */
+
 struct pst_json_line {
     char *path;
     int line;
+    size_t object; /* keys of one object have one number; 0: an element of a list */
 };
 
 struct pst_json {
@@ -29,7 +32,8 @@ bool pst_json_load(struct pst_json *doc, const char *file, struct pst_diag *diag
 bool pst_json_parse(struct pst_json *doc, const char *name, const char *text, size_t bytes,
                     struct pst_diag *diag);
 void pst_json_release(struct pst_json *doc);
-/* Line of the value at path, or of its nearest ancestor that has one; 0 if unknown. */
+/* Line of the value at path, or of its nearest ancestor that has one; 0 if unknown, PST_JSON_LINE_SET if it
+ * came from --set. */
 int pst_json_line(const struct pst_json *doc, const char *path);
 /* Adds an error at path. */
 void pst_json_error(const struct pst_json *doc, struct pst_diag *diag, const char *path, const char *fmt, ...)

@@ -132,11 +132,11 @@ void pst_total(struct pst_stage *self, int port, uint64_t batches)
 
 static pst_rc push(struct pst_stage *self, struct pst_output *out, int to, const struct pst_frame *frame)
 {
-    if (frame->nrefs > out->rings[to]->refs)
+    if (frame->nrefs > out->rings[to].refs)
         return pst_fail(PST_E_LIMIT, "%s: a frame with %u slots, at most %u fit this link", self->name,
-                        frame->nrefs, out->rings[to]->refs);
+                        frame->nrefs, out->rings[to].refs);
     uint64_t began = 0;
-    while (!pst_ring_push(out->rings[to], frame)) {
+    while (!pst_lane_push(&out->rings[to], frame)) {
         if (atomic_load_explicit(&self->board->stop, memory_order_relaxed))
             return pst_fail(PST_E_INTERRUPTED, "the run is stopping");
         began = began ? began : pst_now_ns();
@@ -297,7 +297,7 @@ static bool step_input(struct pst_stage *self, struct pst_input *in, pst_rc *rc)
     bool any = false, all_ended = true;
     struct pst_frame frame;
     for (int r = 0; r < in->nrings && *rc == PST_OK; r++) {
-        int got = in->ring_ended[r] ? 0 : pst_ring_pop(in->rings[r], &frame);
+        int got = in->ring_ended[r] ? 0 : pst_lane_pop(&in->rings[r], &frame);
         if (got < 0)
             *rc = pst_fail(PST_E_PEER, "%s: what %s sent is no frame", self->name, in->producers[r]->name);
         if (got > 0) {
@@ -418,14 +418,16 @@ static int find_peers(struct pst_stage *self, const json_t *list, const char *pa
     return n <= PST_INSTANCES_MAX ? n : -1;
 }
 
-static int find_rings(struct pst_stage *self, const json_t *list, struct pst_ring **out)
+static int find_rings(struct pst_stage *self, const json_t *list, struct pst_lane *out)
 {
     int n = (int)json_array_size(list);
     for (int i = 0; i < n && i < PST_INSTANCES_MAX; i++) {
         json_int_t at = json_integer_value(json_array_get(list, (size_t)i));
-        if (at <= 0 || (uint64_t)at + sizeof(struct pst_ring) > self->board_map.bytes)
+        uint64_t bytes = self->board_map.bytes;
+        if (at <= 0 || (uint64_t)at > bytes ||
+            !pst_lane_open(&out[i], (struct pst_ring *)(void *)((char *)self->board_map.base + at),
+                           bytes - (uint64_t)at))
             return -1;
-        out[i] = (struct pst_ring *)(void *)((char *)self->board_map.base + at);
     }
     return n <= PST_INSTANCES_MAX ? n : -1;
 }

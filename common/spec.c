@@ -1,9 +1,11 @@
 #include "spec.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "graph.h"
 
@@ -151,20 +153,48 @@ static void resolve_params(struct loading *ld, struct pst_stage_spec *stage, con
     }
 }
 
+/* A number without sign, blanks or leading zeros; -1 if there is none. Ends at *end. */
+static int plain_number(const char *text, const char **end)
+{
+    size_t digits = strspn(text, "0123456789");
+    *end = text + digits;
+    return digits == 0 || digits > 5 || (digits > 1 && text[0] == '0') ? -1 : atoi(text);
+}
+
 static void check_device(struct loading *ld, const char *at, char device[32])
 {
-    int n = -1, used = 0;
     if (device[0] == '\0' || strcmp(device, "auto") == 0) {
         (void)snprintf(device, 32, "cpu:0"); /* the best there is in a build without CUDA twins */
         return;
     }
-    if (sscanf(device, "cpu:%d%n", &n, &used) == 1 && device[used] == '\0' && n >= 0 && n < PST_DEVICES_MAX)
+    const char *end = "";
+    int n = strncmp(device, "cpu:", 4) == 0 ? plain_number(device + 4, &end) : -1;
+    if (n >= 0 && *end == '\0' && n < PST_DEVICES_MAX)
         return;
     if (strncmp(device, "cuda:", 5) == 0)
         error_at(ld, at, "device %s is absent: this build drives CPUs only (cpu:0 to cpu:%d)", device,
                  PST_DEVICES_MAX - 1);
     else
         error_at(ld, at, "expected cpu:N (N up to %d) or auto, found \"%s\"", PST_DEVICES_MAX - 1, device);
+}
+
+/* "0-3,6", each core one of this machine's. */
+static void check_cores(struct loading *ld, const char *at, const char *cores)
+{
+    int have = (int)sysconf(_SC_NPROCESSORS_CONF);
+    for (const char *item = cores; *cores;) {
+        int first = plain_number(item, &item), last = *item == '-' ? plain_number(item + 1, &item) : first;
+        if (first < 0 || last < first || (*item && (*item != ',' || !item[1]))) {
+            error_at(ld, at, "expected a list of cores, as in \"0-3,6\", found \"%s\"", cores);
+            return;
+        }
+        if (last >= have) {
+            error_at(ld, at, "expected cores from 0 to %d, which this machine has, found %d", have - 1, last);
+            return;
+        }
+        if (!*item++)
+            return;
+    }
 }
 
 static void load_place(struct loading *ld, struct pst_stage_spec *stage, const json_t *j, const char *path)
@@ -185,21 +215,53 @@ static void load_place(struct loading *ld, struct pst_stage_spec *stage, const j
     }
     (void)snprintf(at, sizeof at, "%s.place.device", path);
     check_device(ld, at, stage->device);
-    if (stage->cores[strspn(stage->cores, "0123456789-,")] != '\0') {
-        (void)snprintf(at, sizeof at, "%s.place.cores", path);
-        error_at(ld, at, "expected a list of cores, as in \"0-3,6\", found \"%s\"", stage->cores);
+    (void)snprintf(at, sizeof at, "%s.place.cores", path);
+    check_cores(ld, at, stage->cores);
+}
+
+/* Letters that are safe in file names, sockets and process names. */
+static bool plain_name(const char *name, size_t max)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    size_t n = strlen(name);
+    return n >= 1 && n <= max && strspn(name, letters) == n;
+}
+
+static void missing_run(struct loading *ld, const char *name, const char *path)
+{
+    const char *names[PST_STAGES_MAX], *other, *near;
+    size_t n = 0;
+    json_t *j;
+    json_object_foreach(json_object_get(ld->pl->doc.root, "stages"), other,
+                        j) if (n < PST_STAGES_MAX && strcmp(other, name) != 0) names[n++] = other;
+    near = pst_nearest(name, names, n);
+    error_at(ld, path, "\"run\" is missing: the name of an installed stage, or a path%s%s%s",
+             near ? "; or did you mean " : "", near ? near : "", near ? "?" : "");
+}
+
+/* The stage's own members, all but its parameters. */
+static void load_members(struct loading *ld, struct pst_stage_spec *stage, const json_t *j, const char *path)
+{
+    static const char *const keys[] = {"run", "params", "place", "group", "instances"};
+    char at[PST_JSON_PATH_MAX + 16];
+    known_keys(ld, j, path, keys, 5);
+    stage->instances = (int)want_int(ld, j, path, "instances", 1, 1, PST_INSTANCES_MAX);
+    (void)want_string(ld, j, path, "group", stage->group, sizeof stage->group);
+    (void)snprintf(at, sizeof at, "%s.group", path);
+    if (stage->group[0] && !plain_name(stage->group, PST_STAGE_NAME_MAX)) {
+        error_at(ld, at, "a group's name has 1 to %d letters, digits, _ or -", PST_STAGE_NAME_MAX);
+        stage->group[0] = '\0';
     }
+    load_place(ld, stage, j, path);
 }
 
 static void load_stage(struct loading *ld, const char *name, const json_t *j, bool group_all)
 {
-    static const char *const keys[] = {"run", "params", "place", "group", "instances"};
     struct pst_pipeline *pl = ld->pl;
     char path[PST_JSON_PATH_MAX], at[PST_JSON_PATH_MAX + 16], run[4096];
     (void)snprintf(path, sizeof path, "stages.%.400s", name);
-    if (strlen(name) >= PST_NAME_MAX - 8 || name[0] == '\0' ||
-        name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")]) {
-        error_at(ld, path, "a stage's name has 1 to %d letters, digits, _ or -", PST_NAME_MAX - 9);
+    if (!plain_name(name, PST_STAGE_NAME_MAX)) {
+        error_at(ld, path, "a stage's name has 1 to %d letters, digits, _ or -", PST_STAGE_NAME_MAX);
         return;
     }
     if (!json_is_object(j)) {
@@ -213,14 +275,11 @@ static void load_stage(struct loading *ld, const char *name, const json_t *j, bo
     struct pst_stage_spec *stage = &pl->stages[pl->nstages++];
     (void)snprintf(stage->name, sizeof stage->name, "%s", name);
     stage->params = json_object();
-    known_keys(ld, j, path, keys, 5);
-    stage->instances = (int)want_int(ld, j, path, "instances", 1, 1, PST_INSTANCES_MAX);
-    (void)want_string(ld, j, path, "group", stage->group, sizeof stage->group);
-    load_place(ld, stage, j, path);
+    load_members(ld, stage, j, path);
     (void)snprintf(at, sizeof at, "%s.run", path);
     if (!want_string(ld, j, path, "run", run, sizeof run)) {
         if (!json_object_get(j, "run"))
-            error_at(ld, path, "\"run\" is missing: the name of an installed stage, or a path");
+            missing_run(ld, name, path);
         return;
     }
     if (pst_caps_load(&stage->caps, run, pl->base_dir) != PST_OK) {
@@ -260,13 +319,18 @@ static void load_stages(struct loading *ld, bool group_all)
     const json_t *shared = json_object_get(pl->doc.root, "params");
     if (shared && !json_is_object(shared))
         error_at(ld, "params", "expected an object, found %s", pst_json_kind(shared));
-    const char *names[PST_STAGES_MAX * 8];
+    const char *names[PST_STAGES_MAX * 8]; /* of distinct parameters: more than all stages together have */
     size_t n = 0;
-    for (int s = 0; s < pl->nstages; s++)
-        for (const struct pst_param_desc *p = pl->stages[s].caps.desc ? pl->stages[s].caps.desc->params
-                                                                      : NULL;
-             p && p->name && n < PST_STAGES_MAX * 8; p++)
-            names[n++] = p->name;
+    for (int s = 0; s < pl->nstages; s++) {
+        const struct pst_stage_desc *desc = pl->stages[s].caps.desc;
+        for (const struct pst_param_desc *p = desc ? desc->params : NULL; p && p->name; p++) {
+            bool known = false;
+            for (size_t i = 0; i < n; i++)
+                known = known || strcmp(names[i], p->name) == 0;
+            if (!known && n < sizeof names / sizeof names[0])
+                names[n++] = p->name;
+        }
+    }
     if (json_is_object(shared))
         known_keys(ld, shared, "params", names, n);
 }
@@ -306,6 +370,9 @@ static bool resolve_end(struct loading *ld, const json_t *link, const char *path
         if (desc->ports[i].dir == dir)
             names[n++] = desc->ports[i].name;
     *port = pst_desc_port(desc, dot + 1);
+    const char *meant = *port < 0 ? pst_nearest(dot + 1, names, n) : dot + 1;
+    if (meant) /* a port that a wrong link means is not reported as unlinked, too */
+        pl->stages[*stage].linked |= 1u << pst_desc_port(desc, meant);
     if (*port < 0)
         error_at(ld, at, "stage %s has no port \"%s\"%s", text, dot + 1, hint(dot + 1, names, n, near));
     else if (desc->ports[*port].dir != dir)
@@ -376,6 +443,13 @@ static void load_head(struct loading *ld)
         const char *slash = strrchr(pl->doc.file, '/');
         (void)snprintf(pl->name, sizeof pl->name, "%.60s", slash ? slash + 1 : pl->doc.file);
         pl->name[strcspn(pl->name, ".")] = '\0';
+        for (char *c = pl->name; *c; c++)
+            *c = isalnum((unsigned char)*c) || strchr("_-", *c) ? *c : '_';
+        if (!pl->name[0])
+            (void)snprintf(pl->name, sizeof pl->name, "pipeline");
+    } else if (!plain_name(pl->name, PST_NAME_MAX - 1)) { /* it becomes a part of file names */
+        error_at(ld, "name", "expected 1 to %d letters, digits, _ or -, found \"%s\"", PST_NAME_MAX - 1,
+                 pl->name);
     }
     (void)want_string(ld, root, "", "help", help, sizeof help);
     (void)want_string(ld, root, "", "dataset", pl->dataset, sizeof pl->dataset);

@@ -9,6 +9,7 @@
 #define PST_LINKS_MAX 256
 #define PST_SLOTS_DEFAULT 4 /* one being filled, one read, one trained on, one to spare */
 #define PST_DEVICES_MAX 16
+#define PST_STAGE_NAME_MAX 50 /* leaves room in PST_NAME_MAX for an instance's number */
 
 struct pst_stage_spec {
     char name[PST_NAME_MAX];
@@ -18,7 +19,9 @@ struct pst_stage_spec {
     char cores[PST_NAME_MAX]; /* "0-3,6"; empty: any */
     char group[PST_NAME_MAX]; /* stages of one group are threads of one process; empty: its own process */
     int instances;
+    uint32_t linked; /* ports that a link names, be that link right or wrong */
 };
+static_assert(PST_PORTS_MAX <= 32, "one bit a port");
 
 struct pst_link_spec {
     int from, from_port; /* stage, port: indices */
