@@ -122,12 +122,16 @@ static pst_rc find_checkpoint(const char *dir, const struct pst_pipeline *pl, co
 
 /* ---- run ----------------------------------------------------------------------------------------- */
 
+/* path NULL: value is PATH=VALUE already. cmd_run frees what is added. */
 static bool add_set(struct pipeline_options *options, const char *path, const char *value, bool quote)
 {
     char *text = NULL;
-    if (options->nsets == PST_SETS_MAX || asprintf(&text, quote ? "%s=\"%s\"" : "%s=%s", path, value) < 0)
+    if (options->nsets == PST_SETS_MAX)
         return false;
-    options->sets[options->nsets++] = text; /* lives as long as the process */
+    const char *mark = quote ? "\"" : "", *eq = path ? "=" : "";
+    if (asprintf(&text, "%s%s%s%s%s", path ? path : "", eq, mark, value, mark) < 0)
+        return false;
+    options->sets[options->nsets++] = text;
     return true;
 }
 
@@ -147,11 +151,7 @@ static int parse_run(int argc, char **argv, struct run_args *args)
     while (ok && (c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
         switch (c) {
         case 'd': ok = add_set(&args->pipeline, "dataset", optarg, true); break;
-        case 's':
-            ok = args->pipeline.nsets < PST_SETS_MAX;
-            if (ok)
-                args->pipeline.sets[args->pipeline.nsets++] = optarg;
-            break;
+        case 's': ok = add_set(&args->pipeline, NULL, optarg, false); break;
         case 'e': ok = add_set(&args->pipeline, "epochs", optarg, false); break;
         case 'S': ok = add_set(&args->pipeline, "seed", optarg, false); break;
         case 'r':
@@ -284,6 +284,8 @@ int cmd_run(int argc, char **argv)
     else
         status--;
     pst_pipeline_release(&pl);
+    for (int i = 0; args && i < args->pipeline.nsets; i++)
+        free(args->pipeline.sets[i]);
     free(graph);
     free(args);
     return status;

@@ -7,7 +7,7 @@
 #define PST_SETS_MAX 256
 
 struct pipeline_options {
-    char *sets[PST_SETS_MAX]; /* PATH=VALUE, in order; point into argv or are owned */
+    char *sets[PST_SETS_MAX]; /* PATH=VALUE, in order */
     int nsets;
     bool group_all;
 };
