@@ -11,7 +11,7 @@ void pst_diag_add(struct pst_diag *diag, const char *file, int line, const char 
 {
     size_t at = diag->count++;
     if (at >= PST_DIAG_MAX)
-        return;
+        return; /* only counted */
     char text[DIAG_LINE_MAX];
     va_list ap;
     va_start(ap, fmt);
@@ -33,6 +33,13 @@ void pst_diag_add(struct pst_diag *diag, const char *file, int line, const char 
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             *c = '?';
     diag->line[at] = out;
+    for (size_t i = 0; i < at; i++) /* a shared parameter, say, that is wrong for two stages: told once */
+        if (diag->line[i] && strcmp(diag->line[i], out) == 0) {
+            free(out);
+            diag->line[at] = NULL;
+            diag->count--;
+            return;
+        }
 }
 
 void pst_diag_print(const struct pst_diag *diag)

@@ -176,6 +176,7 @@ static void check_device(struct loading *ld, const char *at, char device[32])
                  PST_DEVICES_MAX - 1);
     else
         error_at(ld, at, "expected cpu:N (N up to %d) or auto, found \"%s\"", PST_DEVICES_MAX - 1, device);
+    (void)snprintf(device, 32, "cpu:0"); /* so that its links are judged on their own */
 }
 
 /* "0-3,6", each core one of this machine's. */
