@@ -54,6 +54,10 @@ enum { PST_TRAIN, PST_VAL, PST_TEST };
 PST_API PST_MUST_USE pst_rc pst_dataset_open(struct pst_dataset *ds, const char *dir);
 PST_API void pst_dataset_close(struct pst_dataset *ds);
 
+/* Reads what is proportional to the vertices, not to edges or features: an indptr that falls, labels out of
+ * range, splits out of range or overlapping. All problems are in the error text, as above. */
+PST_API PST_MUST_USE pst_rc pst_dataset_check(const struct pst_dataset *ds);
+
 /* Reads everything: checksums, monotone indptr, ids in range, finite features, labels, splits. */
 PST_API PST_MUST_USE pst_rc pst_dataset_verify(const char *dir, bool progress);
 

@@ -195,6 +195,31 @@ static const struct pst_array *array_of(const struct pst_dataset *ds, enum pst_a
     return arrays[id];
 }
 
+pst_rc pst_dataset_check(const struct pst_dataset *ds)
+{
+    struct verify *v = calloc(1, sizeof *v);
+    if (v == NULL || (v->owner = calloc((size_t)ds->vertices + 1, 1)) == NULL) {
+        free(v);
+        return pst_fail(PST_E_NOMEM, "no memory to check %" PRId64 " vertices", ds->vertices);
+    }
+    v->ds = *ds;
+    for (unsigned i = 0; i < PST_ARRAY_IDS; i++) {
+        const struct pst_array *a = array_of(ds, i);
+        if (a->map == NULL || i == PST_IN_INDICES)
+            continue;
+        v->id = i;
+        v->path = a->path;
+        v->last = v->bad = 0;
+        (void)check_items(v, a->map, 0, a->shape[0]);
+        if (v->bad > TOLD_MAX)
+            pst_problem(&v->problems, "%s: and %" PRId64 " more like these", a->path, v->bad - TOLD_MAX);
+    }
+    pst_rc rc = pst_problems_result(&v->problems, "the dataset is damaged");
+    free(v->owner);
+    free(v);
+    return rc;
+}
+
 static double now(void)
 {
     struct timespec t;

@@ -19,6 +19,7 @@
 #include "../../common/store/store.h"
 #include "commands.h"
 #include "pipeline_options.h"
+#include "run_checks.h"
 
 #define LOCK_NAME "lock" /* held with flock by the supervisor; text: its pid, the run's id */
 
@@ -236,6 +237,10 @@ static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, s
     free(full);
     if (pst_dataset_open(&ds, pl->dataset) != PST_OK) {
         fprintf(stderr, "%s\n", pst_error_text());
+        return 2;
+    }
+    if (!dataset_suits(pl, &ds)) {
+        pst_dataset_close(&ds);
         return 2;
     }
     uint64_t feature_bytes = (uint64_t)ds.vertices * ds.stride_bytes;
