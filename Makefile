@@ -96,6 +96,16 @@ $(BUILD)/tests/stages/%.so: tests/stages/%.c $(libs)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -MF $@.d -shared -o $@ $< $(ALL_LDFLAGS) -Wl,-rpath,$(abspath $(BUILD)/lib) $(STAGE_LIBS)
 
+$(BUILD)/bench/%: tools/bench/%.c $(libs)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -MF $@.d -o $@ $< $(ALL_LDFLAGS) -Wl,-rpath,$(abspath $(BUILD)/lib) $(STAGE_LIBS) $(CORE_LIBS)
+
+.PHONY: bench
+bench: deps-test
+	@tools/install-deps --bench
+	@$(MAKE) --no-print-directory all tests $(patsubst tools/bench/%.c,$(BUILD)/bench/%,$(wildcard tools/bench/*.c))
+	@BUILD=$(BUILD) $(PYTHON) tools/bench/bench.py $(BENCH)
+
 .PHONY: tests
 tests: $(tests_bin) $(test_stages)
 

@@ -47,6 +47,16 @@ struct pst_layer {
     bool residual, last;
 };
 
+/* Where a step's time goes. */
+enum pst_work {
+    PST_WORK_PRODUCTS,
+    PST_WORK_MEANS,
+    PST_WORK_FUSED,
+    PST_WORK_LOSS,
+    PST_WORK_UPDATE,
+    PST_WORK_KINDS
+};
+
 struct pst_model {
     struct pst_model_config config;
     struct pst_layer layer[PST_LAYERS_MAX];
@@ -59,6 +69,9 @@ struct pst_model {
     int64_t steps;     /* Adam steps taken */
     char *work;        /* activations; mapped once, touched only as far as batches reach */
     size_t work_bytes;
+    double spent_s[PST_WORK_KINDS];
+    int64_t
+        rows[PST_LAYERS_MAX]; /* destinations of each layer, over all steps: what FLOPs are counted from */
 };
 
 enum pst_feature_kind { PST_FEATURE_REAL, PST_FEATURE_HALF, PST_FEATURE_BFLOAT };

@@ -284,8 +284,10 @@ static pst_rc train(struct trainer *t, const struct pst_minibatch *mb)
 /* The batch is complete: step, and see whether the epoch is too. */
 static pst_rc end_batch(struct pst_stage *self, struct trainer *t, uint64_t batch)
 {
+    const double before = pst_now();
     if (t->gradients)
         pst_model_update(&t->model, t->rate, t->weight_decay);
+    t->model.spent_s[PST_WORK_UPDATE] += pst_now() - before;
     t->gradients = false;
     t->now.next_batch = batch + 1;
     t->done = t->now;
@@ -343,6 +345,21 @@ static pst_rc report_result(struct pst_stage *self, const struct trainer *t)
                       t->done.digest, weights);
 }
 
+/* Where the steps' time went, and how many rows each layer made: what FLOPs are counted from. */
+static pst_rc report_work(struct pst_stage *self, const struct trainer *t)
+{
+    const struct pst_model *m = &t->model;
+    char rows[PST_LAYERS_MAX * NUMBER_MAX] = "";
+    for (int l = 0; l < m->config.layers; l++)
+        (void)snprintf(rows + strlen(rows), sizeof rows - strlen(rows), ",\"rows_%d\":%" PRId64, l,
+                       m->rows[l]);
+    return pst_report(self, "trainer",
+                      "{\"products_s\":%.6f,\"means_s\":%.6f,\"fused_s\":%.6f,\"loss_s\":%.6f,"
+                      "\"update_s\":%.6f%s}",
+                      m->spent_s[PST_WORK_PRODUCTS], m->spent_s[PST_WORK_MEANS], m->spent_s[PST_WORK_FUSED],
+                      m->spent_s[PST_WORK_LOSS], m->spent_s[PST_WORK_UPDATE], rows);
+}
+
 /* The user asked to stop: what the running batch has added is left out. */
 static pst_rc finish(struct pst_stage *self, struct trainer *t)
 {
@@ -360,7 +377,10 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     switch (event->kind) {
     case PST_EV_START: t->clock = pst_now(); return PST_OK;
     case PST_EV_FRAME: return on_frame(self, t, event->frame);
-    case PST_EV_END: return report_result(self, t);
+    case PST_EV_END: {
+        const pst_rc rc = report_result(self, t);
+        return rc == PST_OK ? report_work(self, t) : rc;
+    }
     case PST_EV_FINISH: return finish(self, t);
     default: return PST_OK;
     }
