@@ -20,12 +20,11 @@
 struct pst_page {
     _Atomic uint32_t sleeping; /* 1: waits on its inbox and must be woken */
     _Atomic uint32_t done;
-    _Atomic uint64_t beat; /* rises several times a second while the process runs */
     _Atomic uint64_t items, bytes, frames;
     _Atomic uint64_t busy_ns, wait_input_ns, wait_credit_ns, wait_disk_ns;
     _Atomic uint64_t batch; /* last one handled */
     _Atomic uint64_t copied_bytes;
-    char pad[PST_PAGE - 2 * sizeof(uint32_t) - 10 * sizeof(uint64_t)];
+    char pad[PST_PAGE - 2 * sizeof(uint32_t) - 9 * sizeof(uint64_t)];
 };
 static_assert(sizeof(struct pst_page) == PST_PAGE, "one page an instance");
 

@@ -15,7 +15,8 @@
 #define IDLE_POLL_MS 250             /* upper bound of a sleep: a lost wake costs this, not the run */
 #define SUPERVISOR_DEADLINE_MS 60000 /* between messages of the start-up */
 #define ACK_DEADLINE_MS 5000
-#define CONTROL_MAX_BYTES (1u << 22)
+#define INBOX_MAX_BYTES 64 /* a wake is empty */
+#define WAKES_MAX 10000    /* taken at a time: who sends more must not keep the stage from its work */
 
 /* ---- the process --------------------------------------------------------------------------------- */
 
@@ -37,16 +38,6 @@ void pst_process_release(struct pst_process *process)
     if (process->zmq)
         (void)zmq_ctx_term(process->zmq);
     (void)pthread_mutex_destroy(&process->lock);
-}
-
-void pst_process_beat(struct pst_process *process)
-{
-    int n = atomic_load(&process->npages);
-    for (int i = 0; i < n && i < PST_STAGES_MAX; i++) {
-        struct pst_page *page = atomic_load(&process->pages[i]);
-        if (page)
-            atomic_fetch_add_explicit(&page->beat, 1, memory_order_relaxed);
-    }
 }
 
 static pst_rc map_shared(struct pst_process *process, const char *path, uint64_t bytes,
@@ -97,7 +88,7 @@ static json_t *control_recv(struct pst_stage *self, int timeout_ms)
     zmq_msg_t msg;
     (void)zmq_msg_init(&msg);
     json_t *j = NULL;
-    if (zmq_msg_recv(&msg, self->control, ZMQ_DONTWAIT) >= 0 && zmq_msg_size(&msg) <= CONTROL_MAX_BYTES)
+    if (zmq_msg_recv(&msg, self->control, ZMQ_DONTWAIT) >= 0 && zmq_msg_size(&msg) <= PST_CONTROL_MAX_BYTES)
         j = json_loadb(zmq_msg_data(&msg), zmq_msg_size(&msg), 0, NULL);
     (void)zmq_msg_close(&msg);
     return j;
@@ -167,7 +158,7 @@ static void read_control(struct pst_stage *self, pst_rc *rc)
 static void drain_inbox(struct pst_stage *self)
 {
     char byte;
-    while (zmq_recv(self->inbox, &byte, 1, ZMQ_DONTWAIT) >= 0)
+    for (int n = 0; n < WAKES_MAX && zmq_recv(self->inbox, &byte, 1, ZMQ_DONTWAIT) >= 0; n++)
         ;
 }
 
@@ -320,7 +311,9 @@ static pst_rc configure(struct pst_stage *self)
     if (!self->state || self->instances < 1)
         return pst_fail(PST_E_NOMEM, "%s: out of memory for its state", self->name);
     uid_t uid = geteuid();
-    if (zmq_setsockopt(self->inbox, ZMQ_IPC_FILTER_UID, &uid, sizeof uid) != 0 ||
+    int64_t most = INBOX_MAX_BYTES;
+    if (zmq_setsockopt(self->inbox, ZMQ_MAXMSGSIZE, &most, sizeof most) != 0 ||
+        zmq_setsockopt(self->inbox, ZMQ_IPC_FILTER_UID, &uid, sizeof uid) != 0 ||
         zmq_bind(self->inbox, inbox) != 0)
         return pst_fail_errno("%s: cannot listen at %s", self->name, inbox);
     if (json_is_true(json_object_get(c, "trace")))
@@ -370,9 +363,6 @@ static pst_rc open_stage(struct pst_stage *self)
         goto out;
     }
     self->page = (struct pst_page *)(uintptr_t)((char *)self->board_map.base + pages + page * PST_PAGE);
-    int at = atomic_fetch_add(&self->process->npages, 1);
-    if (at < PST_STAGES_MAX)
-        atomic_store(&self->process->pages[at], self->page);
     (void)json_object_set(self->config, "regions", json_object_get(message, "regions"));
     json_array_foreach(json_object_get(message, "regions"), i, j)
     {
@@ -443,10 +433,6 @@ static void tell_end(struct pst_stage *self, pst_rc rc)
 
 static void release(struct pst_stage *self)
 {
-    struct pst_process *process = self->process;
-    for (int i = 0; i < PST_STAGES_MAX && self->page; i++)
-        if (atomic_load(&process->pages[i]) == self->page)
-            atomic_store(&process->pages[i], NULL);
     pst_ports_close(self);
     if (self->control)
         (void)zmq_close(self->control);

@@ -11,6 +11,8 @@
 
 #define PST_PROTOCOL 1
 #define PST_REGIONS_MAX 128
+#define PST_CONTROL_MAX_BYTES (1u << 22) /* a control message: open of the largest pipeline is below 1 MiB   \
+                                          */
 
 /* What the threads of one process share: one ZeroMQ context, and each region mapped once (so that two
  * stages of a group see a slot at one address). */
@@ -22,13 +24,10 @@ struct pst_process {
         struct pst_region region;
     } regions[PST_REGIONS_MAX];
     int nregions;
-    struct pst_page *_Atomic pages[PST_STAGES_MAX]; /* whose heartbeat this process keeps up */
-    _Atomic int npages;
 };
 
 PST_MUST_USE pst_rc pst_process_init(struct pst_process *process);
 void pst_process_release(struct pst_process *process);
-void pst_process_beat(struct pst_process *process); /* call several times a second */
 
 /* Runs instance `name` against the supervisor at `control` until its work is done. */
 pst_rc pst_host_run(struct pst_process *process, const char *control, const char *name);

@@ -10,6 +10,7 @@
 #include <zmq.h>
 
 #include "builtin.h"
+#include "host.h"
 #include "run_impl.h"
 
 #define RING_FRAMES_PER_SLOT 16 /* hops announce parts; a full ring only makes its writer wait */
@@ -81,8 +82,10 @@ static void plan_hosts(struct pst_supervisor *sv)
 static pst_rc start_proc(struct pst_supervisor *sv, int p, const char *program)
 {
     char path[4096];
-    char *argv[PST_STAGES_MAX + 4] = {path, "--control", sv->control_endpoint};
-    int argc = 3;
+    char index[16];
+    char *argv[PST_STAGES_MAX + 8] = {path, "--control", sv->control_endpoint, "--pulse", index};
+    int argc = 5;
+    (void)snprintf(index, sizeof index, "%d", p);
     pst_rc rc = pst_program_path(program, path);
     for (int i = 0; i < sv->ninstances; i++)
         if (sv->instances[i].proc == p)
@@ -92,7 +95,7 @@ static pst_rc start_proc(struct pst_supervisor *sv, int p, const char *program)
             argv[argc++] = sv->hosts[h].name;
             argv[argc++] = sv->hosts[h].device;
         }
-    return rc == PST_OK ? pst_proc_start(&sv->procs[p], argv) : rc;
+    return rc == PST_OK ? pst_proc_start(&sv->procs[p], argv, sv->pulse.fd) : rc;
 }
 
 pst_rc pst_run_id(char id[PST_RUN_ID_MAX])
@@ -109,12 +112,13 @@ static pst_rc open_control(struct pst_supervisor *sv)
     (void)snprintf(sv->id, sizeof sv->id, "%s", sv->opt->id);
     (void)snprintf(sv->control_endpoint, sizeof sv->control_endpoint, "ipc://@penstock-%s-control", sv->id);
     int zero = 0, one = 1;
+    int64_t most = PST_CONTROL_MAX_BYTES;
     uid_t uid = geteuid();
     sv->zmq = zmq_ctx_new();
     sv->control = sv->zmq ? zmq_socket(sv->zmq, ZMQ_ROUTER) : NULL;
     if (!sv->control || zmq_setsockopt(sv->control, ZMQ_LINGER, &zero, sizeof zero) != 0 ||
         zmq_setsockopt(sv->control, ZMQ_SNDHWM, &zero, sizeof zero) != 0 ||
-        zmq_setsockopt(sv->control, ZMQ_RCVHWM, &zero, sizeof zero) != 0 ||
+        zmq_setsockopt(sv->control, ZMQ_MAXMSGSIZE, &most, sizeof most) != 0 ||
         zmq_setsockopt(sv->control, ZMQ_ROUTER_MANDATORY, &one, sizeof one) != 0 ||
         zmq_setsockopt(sv->control, ZMQ_IPC_FILTER_UID, &uid, sizeof uid) != 0 ||
         zmq_bind(sv->control, sv->control_endpoint) != 0)
@@ -135,6 +139,8 @@ pst_rc pst_launch(struct pst_supervisor *sv)
     if (sv->opt->trace && mkdir(dir, 0700) != 0 && errno != EEXIST)
         return pst_fail_errno("cannot make %s", dir);
     pst_rc rc = open_control(sv);
+    if (rc == PST_OK)
+        rc = pst_pulse_init(&sv->pulse);
     if (rc != PST_OK)
         return rc;
     plan_instances(sv);

@@ -8,14 +8,17 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "error.h"
+#include "pulse.h"
 
 #define TAIL_BYTES 4096
 #define TAIL_LINES 8
+#define STRAYS_MS 500 /* a killed process ends at once, if no disk holds it */
 
-pst_rc pst_proc_start(struct pst_proc *proc, char *const argv[])
+pst_rc pst_proc_start(struct pst_proc *proc, char *const argv[], int pulse_fd)
 {
     int log = open(proc->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (log < 0)
@@ -27,8 +30,10 @@ pst_rc pst_proc_start(struct pst_proc *proc, char *const argv[])
         (void)sigemptyset(&none);
         (void)sigprocmask(SIG_SETMASK, &none, NULL);
         int null = open("/dev/null", O_RDONLY);
-        if (null < 0 || dup2(null, 0) < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0)
+        if (null < 0 || dup2(null, 0) < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0 ||
+            !pst_pulse_inherit(pulse_fd))
             _exit(126);
+        (void)signal(SIGPIPE, SIG_DFL);
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)
             _exit(126);
         execv(argv[0], argv);
@@ -36,6 +41,7 @@ pst_rc pst_proc_start(struct pst_proc *proc, char *const argv[])
         _exit(127);
     }
     (void)close(log);
+    proc->known = proc->pid;
     if (proc->pid > 0)
         return PST_OK;
     proc->pid = 0;
@@ -96,4 +102,57 @@ void pst_proc_tail(const struct pst_proc *proc, char *out, size_t cap)
             break;
         used += (size_t)k;
     }
+}
+
+char pst_proc_state(pid_t pid, pid_t *parent)
+{
+    char path[32], text[512], state = 0;
+    int ppid = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "re");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f)
+        (void)fclose(f);
+    text[n] = '\0';
+    const char *after = strrchr(text, ')'); /* a program's name may have spaces and brackets */
+    if (!after || sscanf(after + 1, " %c %d", &state, &ppid) != 2)
+        return 0;
+    if (parent)
+        *parent = ppid;
+    return state;
+}
+
+/* ---- what descendants leave ---------------------------------------------------------------------- */
+
+void pst_proc_adopt(void)
+{
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+}
+
+/* Kills every child; the number of them. */
+static int kill_children(void)
+{
+    char path[64];
+    int n = 0, pid;
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    FILE *f = fopen(path, "re");
+    while (f && fscanf(f, "%d", &pid) == 1) {
+        (void)kill(pid, SIGKILL);
+        n++;
+    }
+    if (f)
+        (void)fclose(f);
+    return n;
+}
+
+void pst_proc_end_strays(void)
+{
+    struct timespec nap = {.tv_nsec = 1000000};
+    for (int ms = 0; ms < STRAYS_MS && kill_children() > 0; ms++) {
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            ;
+        (void)nanosleep(&nap, NULL);
+    }
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        ;
 }

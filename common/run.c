@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -14,12 +15,12 @@
 #include "run_impl.h"
 
 #define TICK_MS 100
-#define HELLO_DEADLINE_S 60.0   /* to load a shared object from a cold disk */
-#define STALL_DEADLINE_S 5.0    /* a process that does not beat is stopped, or the machine is */
+#define EARLY_DEADLINE_S 1.5    /* to end when nothing has been learned yet */
 #define FINISH_DEADLINE_S 120.0 /* an orderly end: a checkpoint of everything a machine can hold */
 #define ABORT_DEADLINE_S 0.7    /* after a failure: to say last words */
 #define EXIT_DEADLINE_S 10.0    /* from the last word to the end of the process */
-#define PROGRESS_S 0.5
+#define HEAR_MAX                                                                                             \
+    1000 /* messages at a time: whoever floods the socket must not keep the rest from being seen */
 
 static double now_s(void)
 {
@@ -45,12 +46,6 @@ static void tell_type(struct pst_supervisor *sv, const char *name, const char *t
     tell(sv, name, json_pack("{ss}", "type", type));
 }
 
-static void clear_line(const struct pst_supervisor *sv)
-{
-    if (sv->opt->progress)
-        fprintf(stderr, "\r\033[K");
-}
-
 /* ---- ending -------------------------------------------------------------------------------------- */
 
 /* Everybody is told to stop; who does not within the deadline is killed. */
@@ -65,10 +60,8 @@ static void begin_stop(struct pst_supervisor *sv, const char *how, double deadli
     sv->since = now_s() + deadline_s;
 }
 
-static void fail(struct pst_supervisor *sv, const char *stage, const struct pst_proc *proc, const char *fmt,
-                 ...) PST_PRINTF(4, 5);
-static void fail(struct pst_supervisor *sv, const char *stage, const struct pst_proc *proc, const char *fmt,
-                 ...)
+void pst_run_fail(struct pst_supervisor *sv, const char *stage, const struct pst_proc *proc, const char *fmt,
+                  ...)
 {
     char text[4096], tail[4096] = "";
     va_list ap;
@@ -79,7 +72,7 @@ static void fail(struct pst_supervisor *sv, const char *stage, const struct pst_
     pst_report_failure(sv->report, stage, text);
     if (proc)
         pst_proc_tail(proc, tail, sizeof tail);
-    clear_line(sv);
+    pst_clear_line(sv);
     fprintf(stderr, "error: %s: %s\n%s%s", stage, text, tail[0] ? "  the end of its log:\n" : "", tail);
     sv->end = PST_RUN_FAILED;
     if (first)
@@ -88,7 +81,7 @@ static void fail(struct pst_supervisor *sv, const char *stage, const struct pst_
 
 static void fail_here(struct pst_supervisor *sv)
 {
-    fail(sv, "supervisor", NULL, "%s", pst_error_text());
+    pst_run_fail(sv, "supervisor", NULL, "%s", pst_error_text());
 }
 
 /* ---- start-up, step by step ---------------------------------------------------------------------- */
@@ -127,7 +120,6 @@ static void open_instance(struct pst_supervisor *sv, int i)
 static void start_instance(struct pst_supervisor *sv, struct pst_instance *in)
 {
     in->life = PST_RUNNING;
-    in->beat_at = now_s();
     tell_type(sv, in->name, "start");
 }
 
@@ -213,7 +205,7 @@ static void on_report(struct pst_supervisor *sv, const json_t *m)
     pst_report_add(sv->report, section, data);
     if (strcmp(section, "epochs") != 0)
         return;
-    clear_line(sv);
+    pst_clear_line(sv);
     fprintf(stderr, "epoch %3lld  loss %.4f  train %.4f  val %.4f  %.2f s  %.0f seeds/s\n",
             (long long)json_integer_value(json_object_get(data, "epoch")),
             json_number_value(json_object_get(data, "loss")),
@@ -244,7 +236,8 @@ static void from_instance(struct pst_supervisor *sv, int i, const char *type, co
     if (strcmp(type, "hello") == 0 && in->life == PST_BORN) {
         in->pid = (int)json_integer_value(json_object_get(m, "pid"));
         if (json_integer_value(json_object_get(m, "protocol")) != 1)
-            fail(sv, in->name, NULL, "penstock-stage is of another version: install all of Penstock again");
+            pst_run_fail(sv, in->name, NULL,
+                         "penstock-stage is of another version: install all of Penstock again");
         in->life = PST_GREETED;
         tell(sv, in->name, pst_configure_message(sv, i));
         if (sv->stopping)
@@ -260,20 +253,20 @@ static void from_instance(struct pst_supervisor *sv, int i, const char *type, co
         on_report(sv, m);
     } else if (strcmp(type, "warning") == 0) {
         const char *text = json_string_value(json_object_get(m, "text"));
-        clear_line(sv);
+        pst_clear_line(sv);
         fprintf(stderr, "warning: %s: %s\n", in->name, text ? text : "");
     } else if (strcmp(type, "failed") == 0) {
         const char *text = json_string_value(json_object_get(m, "text"));
         in->life = PST_DONE;
         bool echo = sv->stopping && json_integer_value(json_object_get(m, "rc")) == PST_E_INTERRUPTED;
         if (!echo)
-            fail(sv, in->name, NULL, "%s", text ? text : "failed without a word");
+            pst_run_fail(sv, in->name, NULL, "%s", text ? text : "failed without a word");
         tell_type(sv, in->name, "stop");
         on_done(sv, in);
     } else if (strcmp(type, "done") == 0) {
         on_done(sv, in);
     } else {
-        fail(sv, in->name, NULL, "sent \"%.40s\", which makes no sense now", type);
+        pst_run_fail(sv, in->name, NULL, "sent \"%.40s\", which makes no sense now", type);
     }
 }
 
@@ -281,48 +274,90 @@ static void from_memory(struct pst_supervisor *sv, struct pst_host_memory *host,
                         const json_t *m)
 {
     if (strcmp(type, "hello") == 0) {
-        host->greeted = true;
-        if (host == &sv->hosts[0])
+        if (!host->greeted && host == &sv->hosts[0])
             ask_block(sv, 0);
+        host->greeted = true;
     } else if (strcmp(type, "region") == 0) {
         json_int_t id = json_integer_value(json_object_get(m, "id"));
         const char *path = json_string_value(json_object_get(m, "path"));
-        if (id < 0 || id > sv->graph->nroutes || !path)
+        if (id < 0 || id > sv->graph->nroutes || !path || sv->blocks[id].path[0] || sv->stopping)
             return;
         (void)snprintf(sv->blocks[id].path, sizeof sv->blocks[id].path, "%s", path);
         if (id == 0 && pst_init_board(sv) != PST_OK)
             fail_here(sv);
     } else if (strcmp(type, "failed") == 0) {
         const char *text = json_string_value(json_object_get(m, "text"));
-        fail(sv, host->name, NULL, "%s", text ? text : "failed without a word");
+        pst_run_fail(sv, host->name, NULL, "%s", text ? text : "failed without a word");
     }
 }
 
-/* One message of the control socket: identity, then JSON. */
+/* The process at the other end of the socket, as the kernel tells it; 0 if it does not. */
+static pid_t sender_of(zmq_msg_t *message)
+{
+    const char *address = zmq_msg_gets(message, "Peer-Address"); /* "localhost:UID:GID:PID" */
+    const char *colon = address ? strrchr(address, ':') : NULL;
+    return colon ? (pid_t)strtol(colon + 1, NULL, 10) : 0;
+}
+
+/* True if the process that sent it is the one that was started under this name. Another one of the same user
+ * can do no harm, unless it came first: ZeroMQ then keeps the rightful one out. */
+static bool is_genuine(struct pst_supervisor *sv, const char *name, int proc, bool greeted, pid_t sender)
+{
+    if (sender == sv->procs[proc].known)
+        return true;
+    if (!greeted && !sv->stopping)
+        pst_run_fail(sv, name, NULL, "process %d took its place at the control socket", (int)sender);
+    else if (!sv->stranger_told)
+        fprintf(stderr, "warning: process %d speaks as %s and is not heard\n", (int)sender, name);
+    sv->stranger_told = true;
+    return false;
+}
+
+static void heard(struct pst_supervisor *sv, zmq_msg_t *who, zmq_msg_t *what)
+{
+    char name[PST_NAME_MAX];
+    (void)snprintf(name, sizeof name, "%.*s", (int)zmq_msg_size(who), (const char *)zmq_msg_data(who));
+    json_t *m = json_loadb(zmq_msg_data(what), zmq_msg_size(what), 0, NULL);
+    const char *type = json_string_value(json_object_get(m, "type"));
+    pid_t sender = sender_of(what);
+    for (int i = 0; i < sv->ninstances; i++)
+        if (strcmp(sv->instances[i].name, name) == 0 &&
+            is_genuine(sv, name, sv->instances[i].proc, sv->instances[i].life > PST_BORN, sender))
+            from_instance(sv, i, type ? type : "", m);
+    for (int h = 0; h < sv->nhosts; h++)
+        if (strcmp(sv->hosts[h].name, name) == 0 &&
+            is_genuine(sv, name, sv->hosts[h].proc, sv->hosts[h].greeted, sender))
+            from_memory(sv, &sv->hosts[h], type ? type : "", m);
+    json_decref(m);
+    advance(sv);
+}
+
+/* One message of the control socket: identity, then JSON. What has more or fewer parts is no message. */
 static bool hear(struct pst_supervisor *sv)
 {
-    zmq_msg_t who, what;
-    (void)zmq_msg_init(&who);
-    (void)zmq_msg_init(&what);
-    bool got = zmq_msg_recv(&who, sv->control, ZMQ_DONTWAIT) >= 0 &&
-               zmq_msg_recv(&what, sv->control, ZMQ_DONTWAIT) >= 0;
-    if (got) {
-        char name[PST_NAME_MAX];
-        (void)snprintf(name, sizeof name, "%.*s", (int)zmq_msg_size(&who), (const char *)zmq_msg_data(&who));
-        json_t *m = json_loadb(zmq_msg_data(&what), zmq_msg_size(&what), 0, NULL);
-        const char *type = json_string_value(json_object_get(m, "type"));
-        for (int i = 0; i < sv->ninstances; i++)
-            if (strcmp(sv->instances[i].name, name) == 0)
-                from_instance(sv, i, type ? type : "", m);
-        for (int h = 0; h < sv->nhosts; h++)
-            if (strcmp(sv->hosts[h].name, name) == 0)
-                from_memory(sv, &sv->hosts[h], type ? type : "", m);
-        json_decref(m);
-        advance(sv);
+    zmq_msg_t parts[2], part;
+    int n = 0, more = 1;
+    for (int i = 0; i < 2; i++)
+        (void)zmq_msg_init(&parts[i]);
+    (void)zmq_msg_init(&part);
+    while (more && zmq_msg_recv(&part, sv->control, ZMQ_DONTWAIT) >= 0) {
+        more = zmq_msg_more(&part);
+        if (n < 2)
+            (void)zmq_msg_move(&parts[n], &part);
+        n++;
     }
-    (void)zmq_msg_close(&who);
-    (void)zmq_msg_close(&what);
-    return got;
+    if (n == 2 && !more)
+        heard(sv, &parts[0], &parts[1]);
+    for (int i = 0; i < 2; i++)
+        (void)zmq_msg_close(&parts[i]);
+    (void)zmq_msg_close(&part);
+    return n > 0;
+}
+
+static void hear_all(struct pst_supervisor *sv)
+{
+    for (int n = 0; n < HEAR_MAX && hear(sv); n++)
+        ;
 }
 
 /* ---- processes, signals, time -------------------------------------------------------------------- */
@@ -338,19 +373,27 @@ static bool proc_is_done(const struct pst_supervisor *sv, int p)
     return true;
 }
 
+/* After a failure others may end in any way: they say why themselves. Where the user asked to stop, they
+ * end in order, and only so. */
+static bool is_expected(const struct pst_supervisor *sv, int p)
+{
+    int status = sv->procs[p].status;
+    bool orderly = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    return proc_is_done(sv, p) || sv->end == PST_RUN_FAILED ||
+           (sv->stopping && sv->end == PST_RUN_INTERRUPTED && orderly);
+}
+
 static void reap(struct pst_supervisor *sv)
 {
     for (int p = 0; p < sv->nprocs; p++) {
         struct pst_proc *proc = &sv->procs[p];
         if (!pst_proc_reap(proc))
             continue;
-        while (hear(sv)) /* what it said before it ended */
-            ;
+        hear_all(sv); /* what it said before it ended */
         char how[128];
         pst_proc_describe(proc, how);
-        bool expected = proc_is_done(sv, p) || (sv->stopping && sv->end != PST_RUN_OK);
-        if (!expected)
-            fail(sv, proc->name, proc, "%s", how);
+        if (!is_expected(sv, p))
+            pst_run_fail(sv, proc->name, proc, "%s", how);
         for (int i = 0; i < sv->ninstances; i++)
             if (sv->instances[i].proc == p)
                 sv->instances[i].life = PST_DONE;
@@ -364,77 +407,20 @@ static void on_signal(struct pst_supervisor *sv)
         int number = (int)info.ssi_signo;
         if (number == SIGCHLD)
             continue;
-        clear_line(sv);
+        pst_clear_line(sv);
         if (sv->signal == 0 && !sv->stopping) {
             fprintf(stderr, "%s: finishing in order; once more to stop at once\n", strsignal(number));
             sv->signal = number;
             sv->end = PST_RUN_INTERRUPTED;
-            begin_stop(sv, sv->started ? "finish" : "stop", FINISH_DEADLINE_S);
+            begin_stop(sv, sv->started ? "finish" : "stop",
+                       sv->started ? FINISH_DEADLINE_S : EARLY_DEADLINE_S);
         } else {
             sv->signal = sv->signal ? sv->signal : number;
             sv->end = sv->end == PST_RUN_OK ? PST_RUN_INTERRUPTED : sv->end;
+            sv->hurried = true;
             begin_stop(sv, "stop", 0);
         }
     }
-}
-
-static struct pst_page *page_of(const struct pst_supervisor *sv, int i)
-{
-    return (struct pst_page *)(void *)((char *)sv->board_map.base + sv->pages_at + (uint64_t)i * PST_PAGE);
-}
-
-static void check_beats(struct pst_supervisor *sv, double now)
-{
-    for (int i = 0; i < sv->ninstances && sv->board && !sv->stopping; i++) {
-        struct pst_instance *in = &sv->instances[i];
-        uint64_t beat = atomic_load_explicit(&page_of(sv, i)->beat, memory_order_relaxed);
-        if (in->life != PST_RUNNING || beat != in->last_beat) {
-            in->last_beat = beat;
-            in->beat_at = now;
-        } else if (now - in->beat_at > STALL_DEADLINE_S) {
-            fail(sv, in->name, &sv->procs[in->proc], "no sign of life for %.0f s: stopped, or its machine is",
-                 STALL_DEADLINE_S);
-        }
-    }
-    for (int i = 0; i < sv->ninstances && !sv->stopping; i++)
-        if (sv->instances[i].life == PST_BORN && now - sv->started_at > HELLO_DEADLINE_S)
-            fail(sv, sv->instances[i].name, &sv->procs[sv->instances[i].proc], "did not start in %.0f s",
-                 HELLO_DEADLINE_S);
-}
-
-/* How far the slowest sink is, of all batches: both 0 if not known. */
-static void batches_done(const struct pst_supervisor *sv, uint64_t *done, uint64_t *total)
-{
-    *done = *total = 0;
-    for (int r = 0; r < sv->graph->nroutes; r++) {
-        const struct pst_route *route = &sv->graph->routes[r];
-        const struct pst_pool *pool =
-            (const struct pst_pool *)(const void *)((char *)sv->board_map.base + sv->pools_at[r]);
-        if (pool->total == UINT64_MAX || pool->total <= *total)
-            continue;
-        *total = pool->total;
-        *done = 0;
-        int sink = route->borrower_stage[route->borrowers - 1];
-        for (int i = 0; i < sv->ninstances; i++)
-            if (sv->instances[i].stage == sink) {
-                uint64_t at = atomic_load_explicit(&page_of(sv, i)->batch, memory_order_relaxed);
-                *done = at > *done ? at : *done;
-            }
-    }
-}
-
-static void show_progress(struct pst_supervisor *sv, double now)
-{
-    if (!sv->opt->progress || !sv->started || sv->stopping || now - sv->progress_at < PROGRESS_S)
-        return;
-    sv->progress_at = now;
-    uint64_t done, total;
-    batches_done(sv, &done, &total);
-    if (total == 0 || done <= sv->opt->start_batch)
-        return;
-    double rate = (double)(done - sv->opt->start_batch) / (now - sv->started_at);
-    fprintf(stderr, "\r\033[Kbatch %llu of %llu  %.1f batches/s  %.0f s left", (unsigned long long)done,
-            (unsigned long long)total, rate, (double)(total - done) / rate);
 }
 
 static bool anything_alive(const struct pst_supervisor *sv)
@@ -461,8 +447,13 @@ static void enforce(struct pst_supervisor *sv, double now)
     for (int p = 0; p < sv->nprocs; p++)
         if (sv->procs[p].pid) {
             if (sv->end == PST_RUN_OK)
-                fail(sv, sv->procs[p].name, &sv->procs[p], "did not end in %.0f s and was killed",
-                     EXIT_DEADLINE_S);
+                pst_run_fail(sv, sv->procs[p].name, &sv->procs[p], "did not end in %.0f s and was killed",
+                             EXIT_DEADLINE_S);
+            else if (sv->end == PST_RUN_INTERRUPTED && sv->started && !sv->hurried)
+                fprintf(stderr,
+                        "warning: %s did not end in %.0f s and was killed: go on from the checkpoint "
+                        "before\n",
+                        sv->procs[p].name, FINISH_DEADLINE_S);
             pst_proc_kill(&sv->procs[p]);
         }
 }
@@ -475,15 +466,14 @@ static void supervise(struct pst_supervisor *sv)
                                    {.fd = sv->signals, .events = ZMQ_POLLIN}};
         (void)zmq_poll(items, 2, TICK_MS);
         on_signal(sv);
-        while (hear(sv))
-            ;
+        hear_all(sv);
         reap(sv);
         double now = now_s();
-        check_beats(sv, now);
-        show_progress(sv, now);
+        pst_watch_procs(sv, now);
+        pst_show_progress(sv, now);
         enforce(sv, now);
     }
-    clear_line(sv);
+    pst_clear_line(sv);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------------- */
@@ -495,7 +485,7 @@ static void finish_report(struct pst_supervisor *sv)
     (void)json_object_set_new(sv->report, "pipeline", json_string(sv->pl->name));
     (void)json_object_set_new(sv->report, "seed", json_integer((json_int_t)sv->pl->seed));
     for (int i = 0; i < sv->ninstances && sv->board; i++)
-        pst_report_stage(sv->report, sv->instances[i].name, sv->instances[i].pid, page_of(sv, i));
+        pst_report_stage(sv->report, sv->instances[i].name, sv->instances[i].pid, pst_page_of(sv, i));
     pst_report_finish(sv->report);
 }
 
@@ -503,6 +493,8 @@ static void release(struct pst_supervisor *sv)
 {
     for (int p = 0; p < sv->nprocs; p++)
         pst_proc_kill(&sv->procs[p]);
+    pst_proc_end_strays();
+    pst_pulse_release(&sv->pulse);
     pst_region_unmap(&sv->board_map);
     for (int s = 0; s < sv->pl->nstages; s++)
         json_decref(sv->oneshots[s]);
@@ -526,6 +518,7 @@ enum pst_run_end pst_run(struct pst_pipeline *pl, const struct pst_graph *graph,
         pst_report_failure(*report, "supervisor", "out of memory");
         return PST_RUN_FAILED;
     }
+    sv->pulse.fd = -1;
     sv->pl = pl;
     sv->graph = graph;
     sv->opt = opt;
@@ -536,8 +529,10 @@ enum pst_run_end pst_run(struct pst_pipeline *pl, const struct pst_graph *graph,
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGINT);
     (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGHUP);
     (void)sigaddset(&set, SIGCHLD);
     (void)sigprocmask(SIG_BLOCK, &set, &old); /* before ZeroMQ's threads, so that they inherit it */
+    pst_proc_adopt();
     sv->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (sv->signals < 0 || pst_launch(sv) != PST_OK) {
         if (sv->signals < 0)

@@ -1,5 +1,6 @@
 /* run.h: the supervisor: starts a checked pipeline's processes, sees that they end, and reports.
- * It never touches a device. Threads: one; it blocks SIGINT, SIGTERM and SIGCHLD while it runs. */
+ * It never touches a device. Threads: one; it blocks SIGINT, SIGTERM, SIGHUP and
+ * SIGCHLD while it runs. */
 #ifndef PST_RUN_H
 #define PST_RUN_H
 

@@ -5,6 +5,7 @@
 
 #include "board.h"
 #include "proc.h"
+#include "pulse.h"
 #include "region.h"
 #include "report.h"
 #include "run.h"
@@ -19,8 +20,6 @@ struct pst_instance {
     int pid;
     enum pst_life life;
     bool early; /* has no streams: runs and ends before the others are sized (a planner) */
-    uint64_t last_beat;
-    double beat_at;
 };
 
 struct pst_host_memory { /* the memory host of one device */
@@ -44,6 +43,9 @@ struct pst_supervisor {
     int signals;
     struct pst_proc *procs;
     int nprocs;
+    struct pst_pulse pulse; /* one counter for each of procs */
+    double looked_at;       /* when it was last looked at */
+    bool stranger_told;
     struct pst_instance instances[PST_STAGES_MAX];
     int ninstances;
     struct pst_host_memory hosts[PST_DEVICES_MAX];
@@ -58,10 +60,21 @@ struct pst_supervisor {
     json_t *oneshots[PST_STAGES_MAX + PST_LINKS_MAX]; /* by stage: port -> path */
     json_t *report;
     bool allocated, opened, started, stopping;
+    bool hurried; /* the user asked twice */
     enum pst_run_end end;
     int signal;
     double since, started_at, progress_at;
 };
+
+/* run.c */
+void pst_run_fail(struct pst_supervisor *sv, const char *name, const struct pst_proc *proc, const char *fmt,
+                  ...) PST_PRINTF(4, 5);
+
+/* watch.c */
+void pst_watch_procs(struct pst_supervisor *sv, double now); /* fails the run if one shows no sign of life */
+void pst_show_progress(struct pst_supervisor *sv, double now);
+void pst_clear_line(const struct pst_supervisor *sv); /* before anything else is printed */
+struct pst_page *pst_page_of(const struct pst_supervisor *sv, int instance); /* once the board is mapped */
 
 /* launch.c */
 pst_rc pst_launch(struct pst_supervisor *sv);     /* processes, sockets */

@@ -1,6 +1,6 @@
 /* penstock-memory: the memory host of one device. It owns the regions that routes live in; stages map
  * them through this process' descriptors. When it is gone and they are gone, so is the memory.
- * usage: penstock-memory --control ENDPOINT NAME DEVICE   (started by `penstock run`) */
+ * usage: penstock-memory --control ENDPOINT --pulse INDEX NAME DEVICE   (started by `penstock run`) */
 #include <errno.h>
 #include <jansson.h>
 #include <signal.h>
@@ -11,6 +11,7 @@
 
 #include "error.h"
 #include "host.h"
+#include "pulse.h"
 
 struct memory {
     void *zmq, *control;
@@ -73,13 +74,20 @@ static pst_rc serve(struct memory *m)
 
 int main(int argc, char **argv)
 {
-    if (argc != 5 || strcmp(argv[1], "--control") != 0) {
-        fprintf(stderr, "usage: penstock-memory --control ENDPOINT NAME DEVICE\n"
+    if (argc != 7 || strcmp(argv[1], "--control") != 0 || strcmp(argv[3], "--pulse") != 0) {
+        fprintf(stderr, "usage: penstock-memory --control ENDPOINT --pulse INDEX NAME DEVICE\n"
                         "Owns the shared memory of a pipeline on one device; `penstock run` starts it.\n");
         return 2;
     }
-    (void)signal(SIGINT, SIG_IGN);
-    struct memory m = {.zmq = zmq_ctx_new(), .name = argv[3], .device = argv[4]};
+    (void)signal(SIGINT, SIG_IGN); /* the supervisor decides when a run ends */
+    (void)signal(SIGTERM, SIG_IGN);
+    (void)signal(SIGHUP, SIG_IGN);
+    struct pst_heart heart;
+    if (pst_heart_start(&heart, argv[4]) != PST_OK) {
+        fprintf(stderr, "penstock-memory: %s\n", pst_error_text());
+        return 1;
+    }
+    struct memory m = {.zmq = zmq_ctx_new(), .name = argv[5], .device = argv[6]};
     int linger = 1000;
     m.control = m.zmq ? zmq_socket(m.zmq, ZMQ_DEALER) : NULL;
     pst_rc rc = PST_OK;
@@ -95,5 +103,6 @@ int main(int argc, char **argv)
         (void)zmq_close(m.control);
     if (m.zmq)
         (void)zmq_ctx_term(m.zmq);
+    pst_heart_stop(&heart);
     return rc == PST_OK ? 0 : 1;
 }

@@ -1,17 +1,17 @@
 /* penstock-stage: hosts one stage, or several as threads of this process ("group").
- * usage: penstock-stage --control ENDPOINT NAME...   (started by `penstock run`) */
+ * usage: penstock-stage --control ENDPOINT --pulse INDEX NAME...   (started by `penstock run`) */
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <unistd.h>
 
 #include "error.h"
 #include "host.h"
+#include "pulse.h"
 
-#define BEAT_MS 100
 #define STACK_BYTES (8u << 20)
 
 struct member {
@@ -21,11 +21,6 @@ struct member {
     pthread_t thread;
 };
 
-struct heart {
-    struct pst_process *process;
-    _Atomic bool stop;
-};
-
 static void *run_member(void *arg)
 {
     struct member *m = arg;
@@ -33,29 +28,14 @@ static void *run_member(void *arg)
     return NULL;
 }
 
-static void *beat(void *arg)
-{
-    struct heart *h = arg;
-    while (!atomic_load(&h->stop)) {
-        pst_process_beat(h->process);
-        struct timespec nap = {.tv_nsec = BEAT_MS * 1000000L};
-        (void)nanosleep(&nap, NULL);
-    }
-    return NULL;
-}
-
 static int run_all(struct pst_process *process, const char *control, char **names, int n)
 {
     struct member *members = calloc((size_t)n, sizeof *members);
-    struct heart heart = {.process = process};
-    pthread_t heart_thread;
     pthread_attr_t attr;
     int status = 1, started = 0;
     if (!members || pthread_attr_init(&attr) != 0)
         goto out;
     (void)pthread_attr_setstacksize(&attr, STACK_BYTES);
-    if (pthread_create(&heart_thread, NULL, beat, &heart) != 0)
-        goto out;
     for (; started < n; started++) {
         members[started] = (struct member){.process = process, .control = control, .name = names[started]};
         if (pthread_create(&members[started].thread, &attr, run_member, &members[started]) != 0)
@@ -66,29 +46,98 @@ static int run_all(struct pst_process *process, const char *control, char **name
         (void)pthread_join(members[i].thread, NULL);
         status |= members[i].rc != PST_OK;
     }
-    atomic_store(&heart.stop, true);
-    (void)pthread_join(heart_thread, NULL);
 out:
     free(members);
     return status;
 }
 
+/* ---- a file that shrinks while it is mapped ------------------------------------------------------ */
+
+/* The file and the byte of it that `address` maps, as a line of /proc/self/maps tells. Only calls that a
+ * signal handler may make, and no memory but the stack's. */
+static bool match_line(char *line, uintptr_t address, char **file, uintptr_t *at)
+{
+    char *end;
+    uintptr_t first = strtoul(line, &end, 16), last = strtoul(end + (*end == '-'), &end, 16);
+    *file = strchr(line, '/');
+    char *offset = strchr(end + (*end != '\0'), ' ');
+    if (!*file || !offset || address < first || address >= last)
+        return false;
+    *at = strtoul(offset, NULL, 16) + (address - first);
+    return true;
+}
+
+static void put_text(const char *text)
+{
+    (void)!write(STDERR_FILENO, text, strlen(text));
+}
+
+static void tell_place(uintptr_t address)
+{
+    static char text[1 << 16]; /* bounded, and too much for a signal's stack */
+    size_t kept = 0;
+    int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    for (ssize_t n; maps >= 0 && (n = read(maps, text + kept, sizeof text - 1 - kept)) > 0;) {
+        text[kept + (size_t)n] = '\0';
+        char *line = text, *next;
+        for (; (next = strchr(line, '\n')); line = next + 1) {
+            char *file, digits[24] = "", *d = digits + sizeof digits - 1;
+            uintptr_t at;
+            *next = '\0';
+            if (!match_line(line, address, &file, &at))
+                continue;
+            do
+                *--d = (char)('0' + at % 10);
+            while (at /= 10);
+            put_text("error: cannot read ");
+            put_text(file);
+            put_text(" at byte ");
+            put_text(d);
+            put_text(": it was made shorter while in use, or its disk failed or is full\n");
+            return;
+        }
+        kept = strlen(line);
+        memmove(text, line, kept + 1);
+    }
+}
+
+/* A mapped file's bytes could not be had: say which, then die of the signal as if it had not been caught. */
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    tell_place((uintptr_t)info->si_addr);
+    (void)raise(number); /* the default action is in place again: SA_RESETHAND */
+}
+
+/* The supervisor decides when a run ends: it tells the stages, so that they end in order, also where the
+ * terminal or a batch system signals every process of the run. */
+static void set_signals(void)
+{
+    (void)signal(SIGINT, SIG_IGN);
+    (void)signal(SIGTERM, SIG_IGN);
+    (void)signal(SIGHUP, SIG_IGN);
+    (void)signal(SIGPIPE, SIG_IGN);
+    struct sigaction bus = {.sa_sigaction = on_bus_error,
+                            .sa_flags = (int)(SA_SIGINFO | SA_RESETHAND | SA_NODEFER)};
+    (void)sigaction(SIGBUS, &bus, NULL);
+}
+
 int main(int argc, char **argv)
 {
-    if (argc < 4 || strcmp(argv[1], "--control") != 0) {
-        fprintf(stderr, "usage: penstock-stage --control ENDPOINT NAME...\n"
+    if (argc < 6 || strcmp(argv[1], "--control") != 0 || strcmp(argv[3], "--pulse") != 0) {
+        fprintf(stderr, "usage: penstock-stage --control ENDPOINT --pulse INDEX NAME...\n"
                         "Hosts stages of a pipeline; `penstock run` starts it.\n");
         return 2;
     }
-    /* the supervisor decides when a run ends: it tells the stages, so that they end in order */
-    (void)signal(SIGINT, SIG_IGN);
-    (void)signal(SIGPIPE, SIG_IGN);
+    set_signals();
+    struct pst_heart heart;
     struct pst_process process;
-    if (pst_process_init(&process) != PST_OK) {
+    if (pst_heart_start(&heart, argv[4]) != PST_OK || pst_process_init(&process) != PST_OK) {
         fprintf(stderr, "penstock-stage: %s\n", pst_error_text());
         return 1;
     }
-    int status = run_all(&process, argv[2], argv + 3, argc - 3);
+    int status = run_all(&process, argv[2], argv + 5, argc - 5);
     pst_process_release(&process);
+    pst_heart_stop(&heart);
     return status;
 }

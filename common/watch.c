@@ -1,0 +1,108 @@
+/* watch.c: are the processes of a run alive, and how far are they? A stage that is busy counts its pulse all
+ * the same; one that is stopped does not, and the run would wait for it for ever. (A stage whose event never
+ * returns is not found by this: nobody can tell it from one that has much to do. `penstock run` shows that no
+ * batch is done.) */
+#include <stdio.h>
+
+#include "run_impl.h"
+
+#define STALL_DEADLINE_S 5.0  /* fifty beats */
+#define HELLO_DEADLINE_S 60.0 /* to load a shared object from a cold disk */
+#define PROGRESS_S 0.5
+#define PAUSE_S 1.0 /* ten ticks of the supervisor's: it was itself stopped, or the machine was */
+
+static void stalled(struct pst_supervisor *sv, struct pst_proc *proc)
+{
+    char state = pst_proc_state(proc->pid, NULL);
+    if (state == 'T' || state == 't')
+        pst_run_fail(sv, proc->name, proc, "is stopped (by %s), and has shown no sign of life for %.0f s",
+                     state == 'T' ? "SIGSTOP or SIGTSTP" : "a debugger", STALL_DEADLINE_S);
+    else
+        pst_run_fail(sv, proc->name, proc, "has shown no sign of life for %.0f s", STALL_DEADLINE_S);
+}
+
+static void check_beats(struct pst_supervisor *sv, double now, bool paused)
+{
+    for (int p = 0; p < sv->nprocs && sv->end != PST_RUN_FAILED; p++) {
+        struct pst_proc *proc = &sv->procs[p];
+        uint64_t beat = pst_pulse_of(&sv->pulse, p);
+        if (proc->pid == 0 || paused || beat == 0 || beat != proc->last_beat) {
+            proc->last_beat = beat;
+            proc->beat_at = now;
+        } else if (now - proc->beat_at > STALL_DEADLINE_S) {
+            stalled(sv, proc);
+        }
+    }
+}
+
+static void check_hellos(struct pst_supervisor *sv, double now)
+{
+    if (now - sv->started_at <= HELLO_DEADLINE_S)
+        return;
+    for (int i = 0; i < sv->ninstances && !sv->stopping; i++)
+        if (sv->instances[i].life == PST_BORN)
+            pst_run_fail(sv, sv->instances[i].name, &sv->procs[sv->instances[i].proc],
+                         "did not start in %.0f s", HELLO_DEADLINE_S);
+    for (int h = 0; h < sv->nhosts && !sv->stopping; h++)
+        if (!sv->hosts[h].greeted)
+            pst_run_fail(sv, sv->hosts[h].name, &sv->procs[sv->hosts[h].proc], "did not start in %.0f s",
+                         HELLO_DEADLINE_S);
+}
+
+void pst_watch_procs(struct pst_supervisor *sv, double now)
+{
+    bool paused = now - sv->looked_at > PAUSE_S;
+    sv->looked_at = now;
+    if (sv->stopping && sv->end == PST_RUN_OK)
+        return; /* all is done; a process on its way out may have stopped its heart */
+    check_beats(sv, now, paused);
+    check_hellos(sv, now);
+}
+
+/* ---- progress ------------------------------------------------------------------------------------ */
+
+void pst_clear_line(const struct pst_supervisor *sv)
+{
+    if (sv->opt->progress)
+        fprintf(stderr, "\r\033[K");
+}
+
+struct pst_page *pst_page_of(const struct pst_supervisor *sv, int i)
+{
+    return (struct pst_page *)(void *)((char *)sv->board_map.base + sv->pages_at + (uint64_t)i * PST_PAGE);
+}
+
+/* How far the slowest sink is, of all batches: both 0 if not known. */
+static void batches_done(const struct pst_supervisor *sv, uint64_t *done, uint64_t *total)
+{
+    *done = *total = 0;
+    for (int r = 0; r < sv->graph->nroutes; r++) {
+        const struct pst_route *route = &sv->graph->routes[r];
+        const struct pst_pool *pool =
+            (const struct pst_pool *)(const void *)((char *)sv->board_map.base + sv->pools_at[r]);
+        if (pool->total == UINT64_MAX || pool->total <= *total)
+            continue;
+        *total = pool->total;
+        *done = 0;
+        int sink = route->borrower_stage[route->borrowers - 1];
+        for (int i = 0; i < sv->ninstances; i++)
+            if (sv->instances[i].stage == sink) {
+                uint64_t at = atomic_load_explicit(&pst_page_of(sv, i)->batch, memory_order_relaxed);
+                *done = at > *done ? at : *done;
+            }
+    }
+}
+
+void pst_show_progress(struct pst_supervisor *sv, double now)
+{
+    if (!sv->opt->progress || !sv->started || sv->stopping || now - sv->progress_at < PROGRESS_S)
+        return;
+    sv->progress_at = now;
+    uint64_t done, total;
+    batches_done(sv, &done, &total);
+    if (total == 0 || done <= sv->opt->start_batch)
+        return;
+    double rate = (double)(done - sv->opt->start_batch) / (now - sv->started_at);
+    fprintf(stderr, "\r\033[Kbatch %llu of %llu  %.1f batches/s  %.0f s left", (unsigned long long)done,
+            (unsigned long long)total, rate, (double)(total - done) / rate);
+}
