@@ -1,0 +1,28 @@
+/* discard: takes slots and lets them go at once. What comes before it can so be measured, or watched, alone.
+ */
+#include "stage.h"
+
+static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
+{
+    if (event->kind != PST_EV_FRAME || !(event->frame->flags & PST_LAST_PART))
+        return PST_OK;
+    return pst_consume(self, event->frame);
+}
+
+static const struct pst_port_desc ports[] = {{.name = "in",
+                                              .dir = PST_IN,
+                                              .help = "anything",
+                                              .type = "any",
+                                              .dtype = "any",
+                                              .rank = -1,
+                                              .memory = "cpu,cuda"},
+                                             {0}};
+static const struct pst_param_desc params[] = {{0}};
+
+PST_API extern const struct pst_stage_desc pst_stage;
+const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
+                                         .name = "discard",
+                                         .help = "lets go of what it gets: to measure what comes before it",
+                                         .ports = ports,
+                                         .params = params,
+                                         .on_event = on_event};
