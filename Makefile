@@ -125,6 +125,11 @@ check: deps-test
 	@$(MAKE) --no-print-directory all tests
 	@BUILD=$(BUILD) SAN=$(SAN) tests/run check
 
+.PHONY: fuzz
+fuzz:
+	@tools/install-deps --fuzz || true
+	@tests/fuzz/run
+
 .PHONY: accept
 accept: deps-test
 	@$(MAKE) --no-print-directory all tests
@@ -154,11 +159,12 @@ install: all
 
 .PHONY: clean help
 clean:
-	rm -rf build build-asan build-ubsan build-tsan
+	rm -rf build build-asan build-ubsan build-tsan build-fuzz
 help:
 	@echo 'make               build into build/ (SAN=asan|ubsan|tsan: into build-SAN/)'
 	@echo 'make run           install what is missing, build, make the demo dataset, train on it'
 	@echo 'make check         quick tests'
+	@echo 'make fuzz          each fuzz target for FUZZ_SECONDS=20, with ASan and UBSan'
 	@echo 'make accept        long tests: real data, memory limits, a fresh root'
 	@echo 'make install PREFIX=DIR'
 	@echo 'make format lint clean'

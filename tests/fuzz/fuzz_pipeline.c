@@ -1,0 +1,99 @@
+/* Pipelines: checked, built and drawn, with stages that this file brings; a line that begins with '#' after
+ * the last one of the JSON is a --set. No program is started and no shared object is looked for. */
+#include <string.h>
+
+#include "../../common/caps_impl.h"
+#include "../../common/builtin.h"
+#include "../../common/error.h"
+#include "../../common/graph.h"
+#include "fuzz.h"
+
+static const struct pst_param_desc params[] = {
+    {"n", PST_PARAM_INT, "3", 1, 100, NULL, "n"},          {"r", PST_PARAM_REAL, "0.5", 0, 1, NULL, "r"},
+    {"b", PST_PARAM_BYTES, "\"4KiB\"", 0, 1e9, NULL, "b"}, {"e", PST_PARAM_ENUM, "\"x\"", 0, 0, "x|y|z", "e"},
+    {"l", PST_PARAM_INTS, "[1]", -1, 9, NULL, "l"},        {"t", PST_PARAM_BOOL, "true", 0, 0, NULL, "t"},
+    {"s", PST_PARAM_STRING, "\"\"", 0, 0, NULL, "s"},      {0},
+};
+#define PORT(n, d, ...)                                                                                      \
+    {                                                                                                        \
+        .name = n, .dir = d, .help = n, .type = "any", .dtype = "any", .rank = -1, .memory = "cpu",          \
+        __VA_ARGS__                                                                                          \
+    }
+static const struct pst_port_desc source[] = {
+    PORT("out", PST_OUT, .splits_if = "t=true"), PORT("more", PST_OUT, .flags = PST_PORT_OPTIONAL), {0}};
+static const struct pst_port_desc middle[] = {
+    PORT("in", PST_IN, .flags = PST_PORT_WRITES), PORT("out", PST_OUT, .forwards = "in"), {0}};
+static const struct pst_port_desc sink[] = {
+    PORT("in", PST_IN, .hold_param = "n", .whole_if = "e=y", .flags = PST_PORT_ORDERED), {0}};
+static const struct pst_port_desc once[] = {PORT("in", PST_IN, .flags = PST_PORT_ONESHOT | PST_PORT_OPTIONAL),
+                                            PORT("out", PST_OUT, .flags = PST_PORT_ONESHOT),
+                                            {0}};
+static const struct pst_port_desc copies[] = {
+    PORT("in", PST_IN, .flags = PST_PORT_ORDERED), PORT("out", PST_OUT, .flags = PST_PORT_RETURNS), {0}};
+#define STAGE(n)                                                                                             \
+    {                                                                                                        \
+        .abi = PST_STAGE_ABI, .name = #n, .help = #n, .ports = n, .params = params                           \
+    }
+static const struct pst_stage_desc stages[] = {
+    STAGE(source),
+    STAGE(middle),
+    STAGE(sink),
+    STAGE(once),
+    {.abi = PST_STAGE_ABI, .name = PST_COPY_STAGE, .help = "copies", .ports = copies}};
+
+const struct pst_stage_desc *pst_builtin(const char *name)
+{
+    for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++)
+        if (strcmp(stages[i].name, name) == 0)
+            return &stages[i];
+    return NULL;
+}
+
+pst_rc pst_caps_load_foreign(struct pst_caps *caps)
+{
+    return pst_fail(PST_E_UNSUPPORTED, "%s is not run here", caps->file);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc;
+    (void)argv;
+    for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++)
+        fuzz_check(pst_caps_check(&stages[i], stages[i].name) == PST_OK);
+    fuzz_check(setenv("PENSTOCK_STAGES", "/nonexistent", 1) == 0);
+    return 0;
+}
+
+static struct fuzz_file file;
+static struct pst_graph graph;
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    struct pst_pipeline pl;
+    struct pst_diag diag = {0};
+    const uint8_t *mark = bytes ? memrchr(data, '\n', bytes) : NULL;
+    char *set = NULL;
+    int nsets = 0;
+    if (mark && mark + 1 < data + bytes && mark[1] == '#') {
+        set = strndup((const char *)mark + 2, bytes - (size_t)(mark + 2 - data));
+        nsets = 1;
+        bytes = (size_t)(mark - data);
+    }
+    fuzz_fill(&file, data, bytes);
+    bool ok = pst_pipeline_load(&pl, file.path, &set, nsets, bytes % 2 != 0, &diag);
+    fuzz_check(ok == (diag.count == 0));
+    if (ok && pst_graph_build(&graph, &pl, &diag)) {
+        char *text = NULL;
+        size_t n;
+        FILE *out = open_memstream(&text, &n);
+        pst_graph_mermaid(&graph, &pl, out);
+        fuzz_check(fclose(out) == 0);
+        free(text);
+    } else {
+        fuzz_check(diag.count > 0);
+    }
+    pst_diag_release(&diag);
+    pst_pipeline_release(&pl);
+    free(set);
+    return 0;
+}

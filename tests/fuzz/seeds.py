@@ -1,0 +1,106 @@
+#!/usr/bin/python3
+"""seeds.py DIR: makes a small corpus for each fuzz target in DIR/TARGET."""
+import glob
+import json
+import os
+import struct
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def put(target, name, data):
+    os.makedirs(os.path.join(sys.argv[1], target), exist_ok=True)
+    with open(os.path.join(sys.argv[1], target, name), "wb") as f:
+        f.write(data if isinstance(data, bytes) else data.encode())
+
+
+def pipelines():
+    for path in glob.glob(os.path.join(ROOT, "pipelines", "*.json")):
+        with open(path) as f:
+            put("pipeline", "shipped-" + os.path.basename(path), f.read())
+    chain = {"penstock": 1, "name": "t", "seed": 7, "epochs": 2, "params": {"n": 2},
+             "stages": {"a": {"run": "source", "params": {"b": "64KiB", "e": "z", "l": [1, 2], "t": False}},
+                        "m": {"run": "middle", "instances": 2, "place": {"device": "cpu:1", "cores": "0"}},
+                        "s": {"run": "sink", "group": "g", "params": {"n": 3}}},
+             "links": [{"from": "a.out", "to": "m.in", "slots": 9}, {"from": "m.out", "to": "s.in"}]}
+    put("pipeline", "chain", json.dumps(chain))
+    put("pipeline", "chain-set", json.dumps(chain) + "\n#stages.s.params.n=1")
+    chain["links"].append({"from": "a.out", "to": "s.in", "back": True})
+    put("pipeline", "wrong", json.dumps(chain, indent=1) + "\n#links[0].slots=[1]")
+    loop = {"penstock": 1, "stages": {"a": {"run": "source"}, "m": {"run": "middle"}, "k": {"run": "middle"},
+                                      "o": {"run": "once"}, "p": {"run": "once"}},
+            "links": [{"from": "a.out", "to": "m.in"}, {"from": "m.out", "to": "k.in"},
+                      {"from": "k.out", "to": "m.in", "back": True}, {"from": "o.out", "to": "p.in"}]}
+    put("pipeline", "loop", json.dumps(loop))
+    put("pipeline", "twice", '{"penstock": 1, "penstock": 1, "stages": {"a": {"run": "../x"}}}')
+
+
+def headers():
+    def npy(descr, shape, data, version=1, order="False"):
+        text = f"{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}".ljust(117) + "\n"
+        head = b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(text))
+        return struct.pack("<Q", len(head) + len(text) + data) + head + text.encode()
+    put("npy", "f4", npy("<f4", "(3, 4)", 48))
+    put("npy", "i8", npy("<i8", "(5,)", 40))
+    put("npy", "v2", npy("<f2", "(5, 1)", 10, version=2))
+    put("npy", "order", npy("|u1", "(5,)", 5, order="True"))
+    put("npy", "huge", npy("<f8", "(9223372036854775807, 2)", 5))
+
+
+def manifests():
+    array = lambda name, dtype, *shape: {"file": name + ".npy", "dtype": dtype, "shape": list(shape), "xxh3": "0" * 16}
+    root = {"penstock_dataset": 1, "name": "t", "vertices": 4, "edges": 3, "id_dtype": "int32", "feature_dim": 3,
+            "stride_bytes": 16, "classes": 2, "stripes": [{"dir": "."}],
+            "arrays": {"indptr": array("indptr", "int64", 5), "indices": array("indices", "int32", 3),
+                       "features": array("features", "float32", 4, 4), "labels": array("labels", "int32", 4),
+                       "train": array("train", "int64", 2), "val": array("val", "int64", 1)}, "provenance": {"a": 1}}
+    put("manifest", "whole", json.dumps(root))
+    del root["arrays"]["features"]
+    root.update(feature_dim=0, stride_bytes=0, colour="blue")
+    put("manifest", "wrong", json.dumps(root))
+
+
+def checkpoints():
+    def file(header, data):
+        text = json.dumps(header, separators=(",", ":")).encode()
+        text = text.ljust(-(-(8 + len(text)) // 64) * 64 - 8)
+        return struct.pack("<Q", len(text)) + text + data
+    meta = {"dataset": "0123", "seed": "1", "next_batch": "7", "checksum": "0" * 16}
+    tensors = {"w": {"dtype": "F32", "shape": [4, 3], "data_offsets": [0, 48]},
+               "m": {"dtype": "I64", "shape": [2], "data_offsets": [48, 64]}}
+    put("checkpoint", "whole", file({"__metadata__": meta, **tensors}, bytes(64)))
+    put("checkpoint", "vector", file({"__metadata__": meta, "w": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}},
+                                     bytes(16)))
+    put("checkpoint", "gap", file({"__metadata__": meta, **tensors}, bytes(80)))
+    put("checkpoint", "bare", file({}, b""))
+
+
+def frames():
+    wire = struct.pack("<IHHQIIIIQQ", 0x46545350, 3, 0, 1, 0, 0, 1, 1, 0, 0) + struct.pack("<II", 0, 2)
+    give = bytes([0, 0, 1, 0, 0, 3, 1, 0, 2])  # a frame of slot 2 of route 0 into the first input
+    step = bytes([4])
+    put("frames", "pass", give + step + give + step)
+    put("frames", "ordered", bytes([0, 1, 0, 0, 0, 3, 1, 0, 1]) + bytes([0, 1, 2, 0, 0, 3, 0]) + step)
+    put("frames", "release", give + step + bytes([3, len(wire)]) + wire)
+    put("frames", "wire", give + step + bytes([2, 1, 2, 1, 0, 3, 1, 0, 2]) + step)
+    for i, text in enumerate(('{"type": "done"}', '{"type": "log", "text": "x"}', '{"type": "total", "port": "own",'
+                              ' "batches": 3}', '{"type": "publish", "port": "plan", "path": "/x"}',
+                              '{"type": "report", "section": "s", "data": {}}', '{"type": "failed"}')):
+        put("frames", f"json{i}", bytes([3, len(text)]) + text.encode() + step)
+    put("frames", "scribble", b"".join(bytes([1, i]) + bytes([0, 0]) + b"\xff" * 8 + step for i in range(6)))
+
+
+def descriptions():
+    good = {"abi": 1, "name": "odd", "help": "h",
+            "params": [{"name": "keep", "type": "int", "default": 3, "min": 1, "max": 9, "help": "k"},
+                       {"name": "e", "type": "enum", "choices": "a|b", "default": "a", "help": "e"}],
+            "ports": [{"name": "in", "dir": "in", "help": "i", "type": "w", "dtype": "int64", "rank": 1, "memory": "cpu",
+                       "flags": ["writes", "ordered"], "hold_param": "keep", "whole_if": "e=a"},
+                      {"name": "out", "dir": "out", "help": "o", "type": "w", "forwards": "in", "hold": 2}]}
+    put("describe", "good", json.dumps(good))
+    put("describe", "list", "[1]")
+
+
+if __name__ == "__main__":
+    pipelines(), headers(), manifests(), checkpoints(), frames(), descriptions()
