@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
+#include "live.h"
 #include "run_impl.h"
 
 #define TICK_MS 100
@@ -270,6 +271,16 @@ static void from_instance(struct pst_supervisor *sv, int i, const char *type, co
     }
 }
 
+/* Leaves a note of where the counters are, for `penstock top`. */
+static pst_rc tell_where(const struct pst_supervisor *sv)
+{
+    const char *names[PST_STAGES_MAX];
+    for (int i = 0; i < sv->ninstances; i++)
+        names[i] = sv->instances[i].name;
+    return pst_live_write(sv->opt->run_dir, sv->blocks[0].path, sv->blocks[0].bytes, sv->pages_at, names,
+                          sv->ninstances);
+}
+
 static void from_memory(struct pst_supervisor *sv, struct pst_host_memory *host, const char *type,
                         const json_t *m)
 {
@@ -283,7 +294,7 @@ static void from_memory(struct pst_supervisor *sv, struct pst_host_memory *host,
         if (id < 0 || id > sv->graph->nroutes || !path || sv->blocks[id].path[0] || sv->stopping)
             return;
         (void)snprintf(sv->blocks[id].path, sizeof sv->blocks[id].path, "%s", path);
-        if (id == 0 && pst_init_board(sv) != PST_OK)
+        if (id == 0 && (pst_init_board(sv) != PST_OK || tell_where(sv) != PST_OK))
             fail_here(sv);
     } else if (strcmp(type, "failed") == 0) {
         const char *text = json_string_value(json_object_get(m, "text"));
@@ -487,6 +498,7 @@ static void finish_report(struct pst_supervisor *sv)
     for (int i = 0; i < sv->ninstances && sv->board; i++)
         pst_report_stage(sv->report, sv->instances[i].name, sv->instances[i].pid, pst_page_of(sv, i));
     pst_report_finish(sv->report);
+    pst_live_forget(sv->opt->run_dir);
 }
 
 static void release(struct pst_supervisor *sv)

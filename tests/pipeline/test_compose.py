@@ -195,6 +195,19 @@ def stopped_by_command():
 
 
 @test
+def top_shows_a_running_pipeline():
+    with Place() as p:
+        run = p.start(chain(sink={"delay_us": 20000}))
+        find(run, "sink")
+        time.sleep(0.5)
+        shown = command("top", "--once", run.run_dir).stdout
+        assert all(name in shown for name in ("source", "sink", "credit")), shown
+        run.process.terminate()
+        run.wait(10)
+        assert "no run is going there" in command("top", "--once", run.run_dir, code=2).stderr
+
+
+@test
 def one_run_for_each_directory():
     with Place() as p:
         run = p.start(chain(sink={"delay_us": 20000}))

@@ -17,6 +17,7 @@ static const struct {
     {"import", cmd_import, "import a dataset"},
     {"inspect", cmd_inspect, "say what is in a dataset"},
     {"verify", cmd_verify, "read a whole dataset and check it"},
+    {"top", cmd_top, "show where a running pipeline spends its time"},
     {"stop", cmd_stop, "end a run in order"},
     {"gc", cmd_gc, "remove what unfinished runs and imports left"},
 };
