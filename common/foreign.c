@@ -14,16 +14,21 @@
 
 #include "builtin.h"
 #include "host_impl.h"
+#include "proc.h"
 #include "wire.h"
+#include "wire_socket.h"
 
 #define ANSWER_DEADLINE_MS 30000 /* an interpreter that imports large packages from a cold disk */
-#define STOP_DEADLINE_MS 1000
-#define MESSAGE_MAX_BYTES (1u << 20)
+#define STOP_DEADLINE_MS 500     /* below the time that the supervisor leaves a stage after a failure */
+#define LOOK_S 1.0               /* between looks at the program's state */
+#define STOPPED_LOOKS 5
+#define HEAR_MAX 1000 /* messages before other events have their turn */
 
 struct foreign {
-    void *socket;
+    struct pst_wire_socket wire;
     pid_t pid;
     int pidfd;
+    int stopped_looks; /* in a row that found it stopped */
     bool done;
 };
 
@@ -61,9 +66,9 @@ static pst_rc send_json(struct pst_stage *self, json_t *message)
     json_decref(message);
     if (!text)
         return pst_fail(PST_E_NOMEM, "%s: out of memory for a message", self->name);
-    int sent = zmq_send(f->socket, text, strlen(text), ZMQ_DONTWAIT);
+    bool sent = pst_wire_send(&f->wire, text, strlen(text));
     free(text);
-    return sent >= 0 ? PST_OK : unreachable(self);
+    return sent ? PST_OK : unreachable(self);
 }
 
 static pst_rc send_wire(struct pst_stage *self, enum pst_wire_kind kind, int port,
@@ -85,38 +90,60 @@ static pst_rc send_wire(struct pst_stage *self, enum pst_wire_kind kind, int por
                                  .arg = {frame->arg[0], frame->arg[1]}};
     size_t refs = frame->nrefs * sizeof(struct pst_ref);
     memcpy(out.bytes + sizeof out.wire, frame->refs, refs);
-    return zmq_send(f->socket, out.bytes, sizeof out.wire + refs, ZMQ_DONTWAIT) >= 0 ? PST_OK
-                                                                                     : unreachable(self);
+    return pst_wire_send(&f->wire, out.bytes, sizeof out.wire + refs) ? PST_OK : unreachable(self);
 }
 
-/* One message with a deadline; the program's death is noticed while waiting. */
+/* A program that is stopped (SIGSTOP, a debugger) will never answer; one that is busy will. */
+static pst_rc look(struct pst_stage *self)
+{
+    struct foreign *f = pst_state(self);
+    pid_t pid = f->wire.pid > 0 ? f->wire.pid : f->pid;
+    char state = pid > 0 ? pst_proc_state(pid, NULL) : 0;
+    f->stopped_looks = state == 'T' || state == 't' ? f->stopped_looks + 1 : 0;
+    if (f->stopped_looks < STOPPED_LOOKS)
+        return PST_OK;
+    return pst_fail(PST_E_TIMEOUT, "its program %s (process %d) is stopped (by %s) and has been for %.0f s",
+                    self->caps.file, (int)pid, state == 'T' ? "SIGSTOP or SIGTSTP" : "a debugger",
+                    LOOK_S * STOPPED_LOOKS);
+}
+
+/* The message must be of this type. */
+static pst_rc expect_type(struct pst_stage *self, zmq_msg_t *msg, const char *type, json_t **out)
+{
+    *out = json_loadb(zmq_msg_data(msg), zmq_msg_size(msg), 0, NULL);
+    const char *got = json_string_value(json_object_get(*out, "type"));
+    if (got && strcmp(got, type) == 0)
+        return PST_OK;
+    const char *text = json_string_value(json_object_get(*out, "text"));
+    pst_rc rc =
+        pst_fail(PST_E_PEER, "its program %s answered %.40s%s%.1000s, expected %s", self->caps.file,
+                 got ? got : "something that is no message", text ? ": " : "", text ? text : "", type);
+    json_decref(*out);
+    *out = NULL;
+    return rc;
+}
+
+/* One message with a deadline; the program's death and the end of the run are noticed while waiting. */
 static pst_rc answer(struct pst_stage *self, const char *type, json_t **out)
 {
     struct foreign *f = pst_state(self);
     *out = NULL;
+    double look_at = pst_now() + LOOK_S;
     for (double until = pst_now() + ANSWER_DEADLINE_MS * 1e-3; pst_now() < until;) {
-        zmq_pollitem_t items[2] = {{.socket = f->socket, .events = ZMQ_POLLIN},
+        zmq_pollitem_t items[2] = {{.socket = f->wire.socket, .events = ZMQ_POLLIN},
                                    {.fd = f->pidfd, .events = ZMQ_POLLIN}};
-        if (zmq_poll(items, 2, 100) <= 0)
-            continue;
-        if (items[0].revents) {
-            zmq_msg_t msg;
-            (void)zmq_msg_init(&msg);
-            if (zmq_msg_recv(&msg, f->socket, ZMQ_DONTWAIT) >= 0 && zmq_msg_size(&msg) <= MESSAGE_MAX_BYTES)
-                *out = json_loadb(zmq_msg_data(&msg), zmq_msg_size(&msg), 0, NULL);
+        int ready = zmq_poll(items, 2, 100);
+        zmq_msg_t msg;
+        if (ready > 0 && items[0].revents && pst_wire_recv(&f->wire, f->pid, &msg)) {
+            pst_rc rc = expect_type(self, &msg, type, out);
             (void)zmq_msg_close(&msg);
-            const char *got = json_string_value(json_object_get(*out, "type"));
-            if (got && strcmp(got, type) == 0)
-                return PST_OK;
-            const char *text = json_string_value(json_object_get(*out, "text"));
-            pst_rc rc = pst_fail(PST_E_PEER, "its program %s answered %s%s%s, expected %s", self->caps.file,
-                                 got ? got : "something that is no message", text ? ": " : "",
-                                 text ? text : "", type);
-            json_decref(*out);
-            *out = NULL;
             return rc;
         }
-        pst_rc rc = died(self);
+        pst_rc rc = ready > 0 && items[1].revents ? died(self) : PST_OK;
+        if (rc == PST_OK && pst_now() >= look_at) {
+            look_at += LOOK_S;
+            rc = look(self);
+        }
         if (rc != PST_OK)
             return rc;
     }
@@ -124,15 +151,19 @@ static pst_rc answer(struct pst_stage *self, const char *type, json_t **out)
                     ANSWER_DEADLINE_MS / 1000);
 }
 
-static pst_rc spawn(struct pst_stage *self, const char *endpoint)
+/* SIGINT, SIGTERM and SIGHUP stay ignored: the program is told when to end, as every stage is. */
+static pst_rc spawn(struct pst_stage *self)
 {
     struct foreign *f = pst_state(self);
     pid_t parent = getpid();
     f->pid = fork();
     if (f->pid == 0) {
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent ||
-            setenv(PST_WIRE_ENV, endpoint, 1) != 0)
+            setenv(PST_WIRE_ENV, f->wire.endpoint, 1) != 0 ||
+            (f->wire.curve && setenv(PST_WIRE_KEYS_ENV, f->wire.keys, 1) != 0))
             _exit(126);
+        (void)signal(SIGPIPE, SIG_DFL);
+        (void)signal(SIGBUS, SIG_DFL);
         execl(self->caps.file, self->caps.file, (char *)NULL);
         fprintf(stderr, "cannot run %s: %s\n", self->caps.file, strerror(errno));
         _exit(127);
@@ -148,17 +179,12 @@ static pst_rc foreign_size(struct pst_stage *self)
     struct foreign *f = pst_state(self);
     f->pidfd = -1;
     const char *inbox = json_string_value(json_object_get(self->config, "inbox"));
+    const char *asked = json_string_value(json_object_get(self->config, "endpoint"));
     char endpoint[160];
-    (void)snprintf(endpoint, sizeof endpoint, "%s-wire", inbox);
-    int zero = 0;
-    uid_t uid = geteuid();
-    f->socket = zmq_socket(self->process->zmq, ZMQ_DEALER);
-    if (!f->socket || zmq_setsockopt(f->socket, ZMQ_LINGER, &zero, sizeof zero) != 0 ||
-        zmq_setsockopt(f->socket, ZMQ_SNDHWM, &zero, sizeof zero) != 0 ||
-        zmq_setsockopt(f->socket, ZMQ_IPC_FILTER_UID, &uid, sizeof uid) != 0 ||
-        zmq_bind(f->socket, endpoint) != 0)
-        return pst_fail_errno("cannot listen at %s", endpoint);
-    pst_rc rc = spawn(self, endpoint);
+    (void)snprintf(endpoint, sizeof endpoint, "%s%s", asked ? asked : inbox, asked ? "" : "-wire");
+    pst_rc rc = pst_wire_open(&f->wire, self->process->zmq, endpoint);
+    if (rc == PST_OK)
+        rc = spawn(self);
     json_t *reply = NULL;
     if (rc == PST_OK)
         rc = answer(self, "hello", &reply);
@@ -220,8 +246,9 @@ static pst_rc foreign_open(struct pst_stage *self)
     if (rc == PST_OK)
         rc = answer(self, "ready", &reply);
     json_decref(reply);
-    self->socket = f->socket;
+    self->socket = f->wire.socket;
     self->keep_alive = 1; /* until the program says that it is done */
+    pst_timer(self, (int64_t)(LOOK_S * 1e6));
     return rc == PST_OK ? pst_watch(self, f->pidfd) : rc;
 }
 
@@ -241,6 +268,7 @@ static pst_rc heard_json(struct pst_stage *self, const char *bytes, size_t n)
     } else if (strcmp(type, "done") == 0) {
         f->done = true;
         self->keep_alive = 0;
+        self->timer_at = 0;
     } else if (strcmp(type, "failed") == 0) {
         rc = pst_fail(PST_E_PEER, "%s", text ? text : "its program failed without a word");
     } else if (strcmp(type, "log") == 0) {
@@ -304,19 +332,11 @@ static pst_rc listen_all(struct pst_stage *self)
 {
     struct foreign *f = pst_state(self);
     pst_rc rc = PST_OK;
-    while (rc == PST_OK) {
-        zmq_msg_t msg;
-        (void)zmq_msg_init(&msg);
-        if (zmq_msg_recv(&msg, f->socket, ZMQ_DONTWAIT) < 0) {
-            (void)zmq_msg_close(&msg);
-            break;
-        }
+    zmq_msg_t msg;
+    for (int i = 0; i < HEAR_MAX && rc == PST_OK && pst_wire_recv(&f->wire, f->pid, &msg); i++) {
         const char *bytes = zmq_msg_data(&msg);
         size_t n = zmq_msg_size(&msg);
-        if (n > MESSAGE_MAX_BYTES)
-            rc = pst_fail(PST_E_PEER, "its program %s sent a message of %zu bytes", self->caps.file, n);
-        else
-            rc = n > 0 && bytes[0] == '{' ? heard_json(self, bytes, n) : heard_wire(self, bytes, n);
+        rc = n > 0 && bytes[0] == '{' ? heard_json(self, bytes, n) : heard_wire(self, bytes, n);
         (void)zmq_msg_close(&msg);
     }
     return rc;
@@ -346,7 +366,10 @@ static pst_rc foreign_event(struct pst_stage *self, const struct pst_event *ev)
             self->nfds = 0;
         }
         return rc;
-    case PST_EV_TIMER: break;
+    case PST_EV_TIMER:
+        if (!f->done)
+            pst_timer(self, (int64_t)(LOOK_S * 1e6));
+        return f->done ? PST_OK : look(self);
     }
     return PST_OK;
 }
@@ -355,9 +378,10 @@ static void foreign_close(struct pst_stage *self)
 {
     struct foreign *f = pst_state(self);
     if (f->pid > 0) {
-        if (send_json(self, json_pack("{ss}", "type", "stop")) != PST_OK)
+        if (f->wire.known && send_json(self, json_pack("{ss}", "type", "stop")) != PST_OK)
             pst_log(self, "%s", pst_error_text());
-        for (double until = pst_now() + STOP_DEADLINE_MS * 1e-3; f->pid > 0 && pst_now() < until;) {
+        double until = f->wire.known ? pst_now() + STOP_DEADLINE_MS * 1e-3 : 0;
+        while (f->pid > 0 && pst_now() < until) {
             zmq_pollitem_t item = {.fd = f->pidfd, .events = ZMQ_POLLIN};
             (void)zmq_poll(&item, 1, 50);
             if (waitpid(f->pid, NULL, WNOHANG) == f->pid)
@@ -371,8 +395,7 @@ static void foreign_close(struct pst_stage *self)
     self->socket = NULL;
     if (f->pidfd >= 0)
         (void)close(f->pidfd);
-    if (f->socket)
-        (void)zmq_close(f->socket);
+    pst_wire_close(&f->wire, self->process->zmq);
 }
 
 struct pst_stage_desc pst_foreign_desc(const struct pst_stage_desc *described)

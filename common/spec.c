@@ -243,9 +243,9 @@ static void missing_run(struct loading *ld, const char *name, const char *path)
 /* The stage's own members, all but its parameters. */
 static void load_members(struct loading *ld, struct pst_stage_spec *stage, const json_t *j, const char *path)
 {
-    static const char *const keys[] = {"run", "params", "place", "group", "instances"};
+    static const char *const keys[] = {"run", "params", "place", "group", "instances", "endpoint"};
     char at[PST_JSON_PATH_MAX + 16];
-    known_keys(ld, j, path, keys, 5);
+    known_keys(ld, j, path, keys, 6);
     stage->instances = (int)want_int(ld, j, path, "instances", 1, 1, PST_INSTANCES_MAX);
     (void)want_string(ld, j, path, "group", stage->group, sizeof stage->group);
     (void)snprintf(at, sizeof at, "%s.group", path);
@@ -254,6 +254,27 @@ static void load_members(struct loading *ld, struct pst_stage_spec *stage, const
         stage->group[0] = '\0';
     }
     load_place(ld, stage, j, path);
+}
+
+/* tcp://ADDRESS:PORT, where a program is reached otherwise than by a socket of this machine. */
+static void load_endpoint(struct loading *ld, struct pst_stage_spec *stage, const json_t *j, const char *path)
+{
+    char at[PST_JSON_PATH_MAX + 16];
+    if (!want_string(ld, j, path, "endpoint", stage->endpoint, sizeof stage->endpoint))
+        return;
+    (void)snprintf(at, sizeof at, "%s.endpoint", path);
+    const char *port = strrchr(stage->endpoint, ':');
+    bool numbered = port && port[1] && strspn(port + 1, "0123456789") == strlen(port + 1) &&
+                    strlen(port + 1) <= 5 && atoi(port + 1) >= 1 && atoi(port + 1) <= 65535;
+    if (strncmp(stage->endpoint, "tcp://", 6) != 0 || !port || port < stage->endpoint + 7 ||
+        (!numbered && strcmp(port, ":*") != 0))
+        error_at(ld, at, "expected tcp://ADDRESS:PORT, as in \"tcp://127.0.0.1:*\", found \"%s\"",
+                 stage->endpoint);
+    else if (!stage->caps.foreign)
+        error_at(ld, at,
+                 "only a program (a foreign stage) has an endpoint of its own; %s is loaded into a "
+                 "process of ours",
+                 stage->name);
 }
 
 static void load_stage(struct loading *ld, const char *name, const json_t *j, bool group_all)
@@ -288,6 +309,7 @@ static void load_stage(struct loading *ld, const char *name, const json_t *j, bo
         pst_caps_release(&stage->caps);
         return;
     }
+    load_endpoint(ld, stage, j, path);
     if (stage->caps.foreign && (stage->group[0] || group_all)) {
         (void)snprintf(at, sizeof at, "%s.group", path);
         error_at(ld, at, "%s is a program of its own and cannot be a thread of a group", run);

@@ -18,6 +18,7 @@ struct pst_stage_spec {
     char device[32];
     char cores[PST_NAME_MAX]; /* "0-3,6"; empty: any */
     char group[PST_NAME_MAX]; /* stages of one group are threads of one process; empty: its own process */
+    char endpoint[128];       /* of a foreign stage: tcp://...; empty: a socket of this machine's own */
     int instances;
     uint32_t linked; /* ports that a link names, be that link right or wrong */
 };

@@ -9,6 +9,7 @@
 
 #define PST_WIRE_MAGIC 0x46545350u /* "PSTF" */
 #define PST_WIRE_ENV "PENSTOCK_WIRE"
+#define PST_WIRE_KEYS_ENV "PENSTOCK_WIRE_KEYS" /* tcp: "SERVER PUBLIC SECRET", CURVE keys as Z85 */
 
 enum pst_wire_kind {
     PST_WIRE_FRAME = 1,   /* both ways: an input frame to the stage, an output frame from it */

@@ -4,6 +4,7 @@ import json
 import mmap
 import os
 import struct
+import subprocess
 import sys
 
 DESCRIPTION = {
@@ -16,7 +17,7 @@ DESCRIPTION = {
     ],
     "params": [{"name": "factor", "type": "int", "default": 3, "min": 1, "max": 100, "help": "what to multiply by"},
                {"name": "misbehave", "type": "enum", "default": "no", "help": "for tests: how to break the protocol",
-                "choices": "no|exit|kill|garbage|steal|silent"}],
+                "choices": "no|exit|kill|garbage|steal|silent|pause|child"}],
 }
 FRAME, CREDIT, RELEASE, END = 1, 2, 3, 4
 LAST_PART = 1
@@ -29,6 +30,9 @@ def main():
     import zmq
 
     socket = zmq.Context().socket(zmq.DEALER)
+    if "PENSTOCK_WIRE_KEYS" in os.environ:
+        socket.curve_serverkey, socket.curve_publickey, socket.curve_secretkey = (
+            key.encode() for key in os.environ["PENSTOCK_WIRE_KEYS"].split())
     socket.connect(os.environ["PENSTOCK_WIRE"])
     say = lambda **message: socket.send(json.dumps(message).encode())
     say(type="hello", protocol=1)
@@ -59,6 +63,10 @@ def main():
                 sys.exit(3)
             if batch == 7 and misbehave == "kill":
                 os.kill(os.getpid(), 9)
+            if batch == 7 and misbehave == "pause":
+                os.kill(os.getpid(), 19)
+            if batch == 7 and misbehave == "child":
+                subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True)
             if batch == 7 and misbehave == "garbage":
                 socket.send(os.urandom(77))
             if batch == 7 and misbehave == "steal":
