@@ -86,6 +86,8 @@ const char *pst_nearest(const char *name, const char *const *names, size_t n)
 {
     const char *best = NULL;
     size_t best_distance = strlen(name) / 2 + 1;
+    if (best_distance > PST_NAME_MAX)
+        best_distance = PST_NAME_MAX;
     for (size_t i = 0; i < n; i++) {
         size_t d = distance(name, names[i]);
         if (d < best_distance) {
