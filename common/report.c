@@ -55,10 +55,25 @@ void pst_report_stage(json_t *report, const char *name, int pid, const struct ps
     (void)json_object_set_new(json_object_get(report, "stages"), name, j);
 }
 
+/* A message may have been cut within a character, or quote bytes that are no UTF-8: it is told all the same.
+ */
+static json_t *text_json(const char *text)
+{
+    json_t *j = json_string(text);
+    char *plain = j ? NULL : strdup(text);
+    for (char *c = plain; c && *c; c++)
+        if ((unsigned char)*c >= 0x80)
+            *c = '?';
+    if (plain)
+        j = json_string(plain);
+    free(plain);
+    return j ? j : json_string("");
+}
+
 void pst_report_failure(json_t *report, const char *stage, const char *text)
 {
     (void)json_array_append_new(json_object_get(report, "failures"),
-                                json_pack("{ss ss+}", "stage", stage, "text", text, ""));
+                                json_pack("{ss so}", "stage", stage, "text", text_json(text)));
 }
 
 static double num(const json_t *object, const char *key)

@@ -1,14 +1,12 @@
 /* run, stop, gc: runs and the directories they leave. */
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <ftw.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,12 +18,11 @@
 #include "commands.h"
 #include "pipeline_options.h"
 #include "run_checks.h"
-
-#define LOCK_NAME "lock" /* held with flock by the supervisor; text: its pid, the run's id */
+#include "run_dir.h"
 
 struct run_args {
     struct pipeline_options pipeline;
-    char run_dir[4096];
+    char run_dir[PST_RUN_DIR_MAX];
     const char *report, *trace, *resume;
     bool quiet;
 };
@@ -34,7 +31,7 @@ static const char run_usage[] =
     "usage: penstock run [OPTION]... FILE\n"
     "Runs a pipeline and prints its report. Exit code 0: done, 1: failed, 2: the input is wrong (nothing "
     "was\n"
-    "started), 130 or 143: interrupted, with a checkpoint.\n\n"
+    "started), 130 or 143 (129): interrupted by SIGINT or SIGTERM (SIGHUP), with a checkpoint.\n\n"
     "  --dataset DIR      the dataset, instead of the file's\n"
     "  --set PATH=VALUE   change the pipeline, as in --set params.batch=256 or\n"
     "                     --set stages.sampler.run=./mine.so (repeatable)\n"
@@ -45,50 +42,6 @@ static const char run_usage[] =
     "  --resume DIR       go on from the last checkpoint of an earlier run's directory\n"
     "  --group all        all stages as threads of one process\n"
     "  --quiet            no live progress\n";
-
-/* ---- run directories ----------------------------------------------------------------------------- */
-
-static pst_rc lock_dir(const char *dir, const char *id, int *lock)
-{
-    char path[4200], text[64];
-    (void)snprintf(path, sizeof path, "%s/" LOCK_NAME, dir);
-    *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (*lock < 0)
-        return pst_fail_errno("cannot open %s", path);
-    if (flock(*lock, LOCK_EX | LOCK_NB) != 0)
-        return pst_fail(PST_E_STATE, "%s belongs to a run that is still going: give another --run-dir", dir);
-    int n = snprintf(text, sizeof text, "%d %s\n", (int)getpid(), id);
-    if (ftruncate(*lock, 0) != 0 || pwrite(*lock, text, (size_t)n, 0) != n)
-        return pst_fail_errno("cannot write %s", path);
-    return PST_OK;
-}
-
-static pst_rc make_run_dir(struct run_args *args, const char *name, const char *id, int *lock)
-{
-    *lock = -1;
-    if (args->run_dir[0]) {
-        if (mkdir(args->run_dir, 0700) != 0 && errno != EEXIST)
-            return pst_fail_errno("cannot make the run directory %s", args->run_dir);
-    } else {
-        if (mkdir("runs", 0777) != 0 && errno != EEXIST)
-            return pst_fail_errno("cannot make the directory runs");
-        char stamp[32];
-        struct tm tm;
-        time_t now = time(NULL);
-        (void)strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
-        int k = 0;
-        do {
-            (void)snprintf(args->run_dir, sizeof args->run_dir, "runs/%s-%s%s%.0d", name, stamp, k ? "-" : "",
-                           k);
-        } while (mkdir(args->run_dir, 0700) != 0 && errno == EEXIST && ++k < 1000);
-    }
-    char *full = realpath(args->run_dir, NULL);
-    if (!full)
-        return pst_fail_errno("cannot use the run directory %s", args->run_dir);
-    (void)snprintf(args->run_dir, sizeof args->run_dir, "%s", full);
-    free(full);
-    return lock_dir(args->run_dir, id, lock);
-}
 
 /* ---- resuming ------------------------------------------------------------------------------------ */
 
@@ -219,6 +172,19 @@ static int write_report(const json_t *report, const struct run_args *args)
     return 1;
 }
 
+/* From here on a signal waits until the supervisor takes it, or the report is written. A reader of our output
+ * that goes away is no reason to end a run. */
+static void hold_signals(void)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGHUP);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+}
+
 static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, struct run_args *args)
 {
     struct pst_dataset ds;
@@ -251,15 +217,16 @@ static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, s
         args->resume ? find_checkpoint(args->resume, pl, ds.digest, checkpoint, &opt.start_batch) : PST_OK;
     pst_dataset_close(&ds);
     char id[PST_RUN_ID_MAX];
+    hold_signals();
     if (rc == PST_OK)
         rc = pst_run_id(id);
     if (rc == PST_OK)
-        rc = make_run_dir(args, pl->name, id, &lock);
+        rc = run_dir_open(args->run_dir, pl->name, id, args->resume, &lock);
     opt.id = id;
     if (rc != PST_OK) {
         fprintf(stderr, "penstock run: %s\n", pst_error_text());
         json_decref(about);
-        return 2;
+        return rc == PST_E_IO ? 1 : 2;
     }
     opt.resume = args->resume ? checkpoint : NULL;
     fprintf(stderr, "%s on %s, in %s%s%s\n", pl->name, pl->dataset, args->run_dir,
@@ -269,13 +236,13 @@ static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, s
     enum pst_run_end end = pst_run(pl, graph, &opt, &report, &number);
     (void)json_object_set_new(report, "dataset", about);
     (void)json_object_set_new(report, "run_dir", json_string(args->run_dir));
-    pst_report_print(report, stdout);
     int status = write_report(report, args);
+    pst_report_print(report, stdout);
     json_decref(report);
     (void)close(lock);
-    if (end == PST_RUN_INTERRUPTED)
-        return 128 + number;
-    return end == PST_RUN_OK ? status : 1;
+    if (end == PST_RUN_FAILED || status != 0)
+        return 1;
+    return end == PST_RUN_INTERRUPTED ? 128 + number : 0;
 }
 
 int cmd_run(int argc, char **argv)
@@ -298,20 +265,6 @@ int cmd_run(int argc, char **argv)
 
 /* ---- stop ---------------------------------------------------------------------------------------- */
 
-/* The pid of the supervisor that holds the lock, or 0. */
-static pid_t running(const char *dir)
-{
-    char path[4200], text[32] = "";
-    (void)snprintf(path, sizeof path, "%.4096s/" LOCK_NAME, dir);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    bool held = flock(fd, LOCK_SH | LOCK_NB) != 0;
-    ssize_t n = held ? read(fd, text, sizeof text - 1) : 0;
-    (void)close(fd);
-    return n > 0 ? (pid_t)strtol(text, NULL, 10) : 0;
-}
-
 int cmd_stop(int argc, char **argv)
 {
     static const char usage[] =
@@ -322,7 +275,7 @@ int cmd_stop(int argc, char **argv)
         fprintf(help ? stdout : stderr, "%s", usage);
         return help ? 0 : 2;
     }
-    pid_t pid = running(argv[1]);
+    pid_t pid = run_dir_holder(argv[1]);
     if (pid <= 0) {
         fprintf(stderr, "penstock stop: %s: no run is going there\n", argv[1]);
         return 2;
@@ -332,7 +285,7 @@ int cmd_stop(int argc, char **argv)
         return 1;
     }
     for (int i = 0; i < 1500; i++) {
-        if (running(argv[1]) == 0) {
+        if (run_dir_holder(argv[1]) == 0) {
             printf("%s: stopped\n", argv[1]);
             return 0;
         }
@@ -353,21 +306,6 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return remove(path);
 }
 
-/* A run directory that no run holds and that has no report was cut off. One with checkpoints can still be
- * resumed from, and stays. */
-static bool is_cut_off(const char *dir)
-{
-    char path[4300];
-    (void)snprintf(path, sizeof path, "%.4096s/" LOCK_NAME, dir);
-    if (access(path, F_OK) != 0 || running(dir) != 0)
-        return false;
-    (void)snprintf(path, sizeof path, "%.4096s/report.json", dir);
-    if (access(path, F_OK) == 0)
-        return false;
-    (void)snprintf(path, sizeof path, "%.4096s/checkpoints", dir);
-    return access(path, F_OK) != 0;
-}
-
 /* "NAME.partial-PID" beside a dataset, whose maker is no more. */
 static bool is_half_made(const char *name)
 {
@@ -376,14 +314,26 @@ static bool is_half_made(const char *name)
     return pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 }
 
+/* What a killed process was writing, in a run directory that is worth keeping. */
+static int sweep_half_written(const char *dir, bool dry)
+{
+    char path[4200];
+    (void)snprintf(path, sizeof path, "%s/lock", dir);
+    int n = access(path, F_OK) == 0 && run_dir_holder(dir) == 0 ? run_dir_sweep(dir, dry) : 0;
+    if (n > 0)
+        printf("%s %d half-written files in %s\n", dry ? "would remove" : "removed", n, dir);
+    return n;
+}
+
 int cmd_gc(int argc, char **argv)
 {
     static const char usage[] =
         "usage: penstock gc [--dry-run] [DIR]...\n"
         "Removes what was left in DIR (default: runs, data and .) by runs that were cut off before their "
         "first\n"
-        "checkpoint and by imports that did not finish. A run leaves nothing else: its shared memory and\n"
-        "sockets end with its processes.\n";
+        "checkpoint, by imports that did not finish, and files that a killed process was writing. A run "
+        "leaves\n"
+        "nothing else: its shared memory and sockets end with its processes.\n";
     static char *places[] = {"runs", "data", "."};
     bool dry = false;
     int first = 1;
@@ -403,8 +353,12 @@ int cmd_gc(int argc, char **argv)
         for (struct dirent *e; d && (e = readdir(d));) {
             char path[4096];
             (void)snprintf(path, sizeof path, "%.3000s/%s", dirs[i], e->d_name);
-            if (e->d_name[0] == '.' || (!is_cut_off(path) && !is_half_made(e->d_name)))
+            if (e->d_name[0] == '.')
                 continue;
+            if (!run_dir_is_cut_off(path) && !is_half_made(e->d_name)) {
+                removed += sweep_half_written(path, dry);
+                continue;
+            }
             printf("%s %s\n", dry ? "would remove" : "removing", path);
             removed++;
             if (!dry && nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0) {
