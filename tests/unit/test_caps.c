@@ -1,0 +1,239 @@
+/* Descriptions of stages: values in their normal form, what a description must have, and the way through
+ * JSON and back that a foreign stage's takes. */
+#include "store_fixture.h"
+
+#include "../../common/caps_impl.h"
+
+struct value {
+    enum pst_param_type type;
+    double min, max;
+    const char *given, *normal; /* JSON; normal NULL: refused, and given's reason has why */
+    const char *why;
+};
+
+static const struct value values[] = {
+    {PST_PARAM_BOOL, 0, 0, "true", "true", NULL},
+    {PST_PARAM_BOOL, 0, 0, "1", NULL, "expected bool, found 1"},
+    {PST_PARAM_BOOL, 0, 0, "null", NULL, "expected bool, found null"},
+    {PST_PARAM_INT, 0, 0, "-9223372036854775808", "-9223372036854775808", NULL},
+    {PST_PARAM_INT, 1, 9, "9", "9", NULL},
+    {PST_PARAM_INT, 1, 9, "10", NULL, "from 1 to 9, found 10"},
+    {PST_PARAM_INT, 1, 9, "9223372036854775807", NULL, "from 1 to 9"},
+    {PST_PARAM_INT, 1, 9, "3.0", NULL, "expected int, found 3.0"},
+    {PST_PARAM_INT, 1, 9, "\"3\"", NULL, "expected int, found \"3\""},
+    {PST_PARAM_INT, 1, 9, "{}", NULL, "expected int, found {}"},
+    {PST_PARAM_REAL, 0, 1, "1", "1", NULL},
+    {PST_PARAM_REAL, 0, 1, "1.0000001", NULL, "from 0 to 1"},
+    {PST_PARAM_REAL, 0, 0, "1e308", "1e308", NULL},
+    {PST_PARAM_REAL, 0, 1, "\"x\"", NULL, "expected real"},
+    {PST_PARAM_STRING, 0, 0, "\"\"", "\"\"", NULL},
+    {PST_PARAM_STRING, 0, 0, "[]", NULL, "expected string, found []"},
+    {PST_PARAM_ENUM, 0, 0, "\"yes\"", "\"yes\"", NULL},
+    {PST_PARAM_ENUM, 0, 0, "\"ye\"", NULL, "expected one of yes|no|maybe, found ye"},
+    {PST_PARAM_ENUM, 0, 0, "\"yes|no\"", NULL, "expected one of"},
+    {PST_PARAM_ENUM, 0, 0, "\"\"", NULL, "expected one of"},
+    {PST_PARAM_ENUM, 0, 0, "true", NULL, "expected one of"},
+    {PST_PARAM_BYTES, 0, 0, "0", "0", NULL},
+    {PST_PARAM_BYTES, 0, 0, "\"64KiB\"", "65536", NULL},
+    {PST_PARAM_BYTES, 0, 0, "\"1.5 MiB\"", "1572864", NULL},
+    {PST_PARAM_BYTES, 0, 0, "\"2GB\"", "2000000000", NULL},
+    {PST_PARAM_BYTES, 0, 0, "\"7\"", "7", NULL},
+    {PST_PARAM_BYTES, 0, 0, "\"7 B\"", "7", NULL},
+    {PST_PARAM_BYTES, 0, 100, "\"1KiB\"", NULL, "from 0 to 100, found 1024"},
+    {PST_PARAM_BYTES, 0, 0, "-1", NULL, "expected a size, found -1"},
+    {PST_PARAM_BYTES, 0, 0, "\"-1KiB\"", NULL, "expected a size"},
+    {PST_PARAM_BYTES, 0, 0, "\"KiB\"", NULL, "expected a size"},
+    {PST_PARAM_BYTES, 0, 0, "\"64kib\"", NULL, "expected a size"},
+    {PST_PARAM_BYTES, 0, 0, "\"nan\"", NULL, "expected a size"},
+    {PST_PARAM_BYTES, 0, 0, "\"inf\"", NULL, "expected a size"},
+    {PST_PARAM_BYTES, 0, 0, "\"1e30\"", NULL, "expected a size"},
+    {PST_PARAM_BYTES, 0, 0, "\"99999999TiB\"", NULL, "expected a size"},
+    {PST_PARAM_BYTES, 0, 0, "1.5", NULL, "expected a size"},
+    {PST_PARAM_INTS, -1, 9, "[]", "[]", NULL},
+    {PST_PARAM_INTS, -1, 9, "[-1, 9]", "[-1, 9]", NULL},
+    {PST_PARAM_INTS, -1, 9, "[1, 10]", NULL, "from -1 to 9, found 10"},
+    {PST_PARAM_INTS, -1, 9, "[1, 2.5]", NULL, "element 1: expected an integer"},
+    {PST_PARAM_INTS, -1, 9, "[[1]]", NULL, "element 0: expected an integer"},
+    {PST_PARAM_INTS, -1, 9, "5", NULL, "expected a list of integers"},
+};
+
+static void test_values(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        const struct value *v = &values[i];
+        struct pst_param_desc desc = {.name = "p",
+                                      .type = v->type,
+                                      .min = v->min,
+                                      .max = v->max,
+                                      .choices = "yes|no|maybe",
+                                      .help = "h"};
+        json_t *given = json_loads(v->given, JSON_DECODE_ANY, NULL), *out = NULL;
+        json_t *want = v->normal ? json_loads(v->normal, JSON_DECODE_ANY, NULL) : NULL;
+        char why[256] = "";
+        assert_non_null(given);
+        bool ok = pst_param_normal(&desc, given, &out, why);
+        if (ok != (want != NULL) || (want && !json_equal(out, want)) || (v->why && !strstr(why, v->why)))
+            fail_msg("%s %s: %s, '%s'", pst_param_type_name(v->type), v->given, ok ? "taken" : "refused",
+                     why);
+        assert_true(ok == (out != NULL));
+        json_decref(given);
+        json_decref(want);
+        json_decref(out);
+    }
+}
+
+static void test_lists(void **state)
+{
+    (void)state;
+    struct pst_port_desc out = {.forwards = "in,other"};
+    assert_true(pst_port_forwards(&out, "in") && pst_port_forwards(&out, "other"));
+    assert_false(pst_port_forwards(&out, "i") || pst_port_forwards(&out, "in,other") ||
+                 pst_port_forwards(&out, ""));
+    out.forwards = NULL;
+    assert_false(pst_port_forwards(&out, "in"));
+}
+
+static const struct pst_port_desc good_ports[] = {
+    {.name = "in", .dir = PST_IN, .help = "i", .type = "t", .memory = "cpu", .hold_param = "n"},
+    {.name = "out", .dir = PST_OUT, .help = "o", .type = "t", .memory = "cpu", .forwards = "in"},
+    {0},
+};
+static const struct pst_param_desc good_params[] = {{"n", PST_PARAM_INT, "3", 1, 9, NULL, "n"}, {0}};
+static const struct pst_stage_desc good = {
+    .abi = PST_STAGE_ABI, .name = "good", .help = "h", .ports = good_ports, .params = good_params};
+
+static void refused(const struct pst_stage_desc *desc, const char *why)
+{
+    assert_int_not_equal(pst_caps_check(desc, "FILE"), PST_OK);
+    assert_error_has("FILE");
+    assert_error_has(why);
+}
+
+static void test_descriptions(void **state)
+{
+    (void)state;
+    assert_int_equal(pst_caps_check(&good, "FILE"), PST_OK);
+    struct pst_stage_desc d = good;
+    d.abi = 0;
+    refused(&d, "stage interface 0");
+    d = good;
+    d.name = "a b";
+    refused(&d, "needs a name");
+    d = good;
+    d.help = NULL;
+    refused(&d, "needs a name and help");
+    struct pst_port_desc ports[PST_PORTS_MAX + 2] = {0};
+    d = good;
+    d.ports = ports;
+#define PORTS_REFUSED(change, why)                                                                           \
+    memcpy(ports, good_ports, sizeof good_ports);                                                            \
+    change;                                                                                                  \
+    refused(&d, why)
+    PORTS_REFUSED(ports[1].name = "in", "bad or repeated name");
+    PORTS_REFUSED(ports[1].name = "../x", "bad or repeated name");
+    PORTS_REFUSED(ports[1].type = NULL, "needs type, memory and help");
+    PORTS_REFUSED(ports[1].forwards = "out", "which is no input");
+    PORTS_REFUSED(ports[1].forwards = "in,nothing", "forwards nothing");
+    PORTS_REFUSED(ports[0].forwards = "in", "cannot forward");
+    PORTS_REFUSED(ports[0].hold_param = "m", "parameter m says");
+    for (int i = 0; i <= PST_PORTS_MAX; i++)
+        ports[i] = good_ports[0];
+    refused(&d, "17 ports, at most 16");
+    struct pst_param_desc params[PST_PARAMS_MAX + 2] = {0};
+    d = good;
+    d.params = params;
+#define PARAMS_REFUSED(change, why)                                                                          \
+    memcpy(params, good_params, sizeof good_params);                                                         \
+    change;                                                                                                  \
+    refused(&d, why)
+    PARAMS_REFUSED(params[1] = params[0], "bad or repeated name");
+    PARAMS_REFUSED(params[0].help = NULL, "no help");
+    PARAMS_REFUSED(params[0].def = "10", "the default of parameter n is not valid");
+    PARAMS_REFUSED(params[0].def = "{", "the default of parameter n is not valid");
+    PARAMS_REFUSED((params[0].type = PST_PARAM_ENUM, params[0].def = NULL), "no choices");
+    PARAMS_REFUSED(params[0].type = (enum pst_param_type)99, "bad type");
+}
+
+/* A program that prints a native description's JSON is described alike. */
+static void test_round_trip(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"planner", "sampler", "disk", "trainer", "passthrough"};
+    assert_int_equal(setenv("XDG_CACHE_HOME", scratch, 1), 0);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct pst_caps native, foreign, again;
+        if (pst_caps_load(&native, names[i], NULL) != PST_OK)
+            fail_msg("%s", pst_error_text());
+        json_t *j = pst_caps_json(native.desc);
+        assert_non_null(j);
+        char path[512], *text = json_dumps(j, 0), *script = NULL;
+        (void)snprintf(path, sizeof path, "%s", in_scratch(names[i]));
+        int n = asprintf(&script, "#!/bin/sh\necho called >>'%s.calls'\ncat <<'END'\n%s\nEND\n", path, text);
+        put_file(path, script, (size_t)n);
+        assert_int_equal(chmod(path, 0700), 0);
+        if (pst_caps_load(&foreign, path, NULL) != PST_OK)
+            fail_msg("%s", pst_error_text());
+        assert_true(foreign.foreign && !native.foreign);
+        json_t *k = pst_caps_json(foreign.desc);
+        assert_true(json_equal(j, k));
+        assert_int_equal(pst_caps_load(&again, path, NULL), PST_OK); /* from the cache */
+        size_t bytes;
+        char calls[600];
+        (void)snprintf(calls, sizeof calls, "%s.calls", path);
+        char *called = get_file(calls, &bytes);
+        assert_string_equal(called, "called\n");
+        free(called);
+        json_decref(j);
+        json_decref(k);
+        free(text);
+        free(script);
+        pst_caps_release(&native);
+        pst_caps_release(&foreign);
+        pst_caps_release(&again);
+    }
+}
+
+static void test_not_found(void **state)
+{
+    (void)state;
+    struct pst_caps caps;
+    static const char *const runs[] = {"nothing", "./nothing", "/", "/dev/null", "/etc/passwd", "../..", ""};
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        assert_int_not_equal(pst_caps_load(&caps, runs[i], scratch), PST_OK);
+        assert_true(pst_error_text()[0] != '\0');
+        pst_caps_release(&caps);
+    }
+    char **names;
+    size_t n;
+    assert_int_equal(pst_caps_list(&names, &n), PST_OK);
+    assert_true(n >= 5);
+    for (size_t i = 1; i < n; i++)
+        assert_true(strcmp(names[i - 1], names[i]) < 0);
+    for (size_t i = 0; i < n; i++)
+        free(names[i]);
+    free(names);
+}
+
+static int setup(void **state)
+{
+    char self[4096], installed[4200];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n <= 0)
+        return 1;
+    self[n] = '\0';
+    for (int i = 0; i < 3; i++) /* BUILD/tests/unit/NAME */
+        *strrchr(self, '/') = '\0';
+    (void)snprintf(installed, sizeof installed, "%s/lib/penstock/stages", self);
+    return setenv("PENSTOCK_STAGES", installed, 1) != 0 || scratch_setup(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values),       cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_descriptions), cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_not_found),
+    };
+    return cmocka_run_group_tests(tests, setup, scratch_teardown);
+}
