@@ -21,12 +21,21 @@ static void stalled(struct pst_supervisor *sv, struct pst_proc *proc)
         pst_run_fail(sv, proc->name, proc, "has shown no sign of life for %.0f s", STALL_DEADLINE_S);
 }
 
+/* Before its heart begins, a process that is being loaded is told from a stopped one by its state. */
+static bool shows_life(const struct pst_proc *proc, uint64_t beat)
+{
+    if (beat > 0)
+        return beat != proc->last_beat;
+    char state = pst_proc_state(proc->pid, NULL);
+    return state != 'T' && state != 't';
+}
+
 static void check_beats(struct pst_supervisor *sv, double now, bool paused)
 {
     for (int p = 0; p < sv->nprocs && sv->end != PST_RUN_FAILED; p++) {
         struct pst_proc *proc = &sv->procs[p];
         uint64_t beat = pst_pulse_of(&sv->pulse, p);
-        if (proc->pid == 0 || paused || beat == 0 || beat != proc->last_beat) {
+        if (proc->pid == 0 || paused || shows_life(proc, beat)) {
             proc->last_beat = beat;
             proc->beat_at = now;
         } else if (now - proc->beat_at > STALL_DEADLINE_S) {

@@ -107,9 +107,9 @@ class Place:
 class Running:
     ids = set()  # of runs: their sockets are named after them
 
-    def __init__(self, argv, run_dir):
+    def __init__(self, argv, run_dir, **more):
         self.run_dir, self.t0 = run_dir, time.time()
-        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
 
     def wait(self, timeout=60):
         try:
