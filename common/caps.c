@@ -342,8 +342,8 @@ bool pst_param_normal(const struct pst_param_desc *desc, const json_t *value, js
  * was cut off it would die of SIGBUS. */
 static pst_rc check_elf(const char *file)
 {
-    Elf64_Ehdr eh;
-    Elf64_Phdr ph;
+    Elf64_Ehdr eh = {0};
+    Elf64_Phdr ph = {0};
     struct stat st;
     int fd = open(file, O_RDONLY | O_CLOEXEC);
     if (fd < 0)

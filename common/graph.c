@@ -372,8 +372,8 @@ static bool insert_copy(struct pst_pipeline *pl, int l, struct pst_diag *diag)
         return false;
     }
     (void)snprintf(copy->name, sizeof copy->name, "copy-%d", link->index);
-    while (pst_pipeline_stage(pl, copy->name) >= 0 && strlen(copy->name) < PST_STAGE_NAME_MAX)
-        (void)strcat(copy->name, "_"); /* the user has a stage of this name */
+    for (int k = 2; pst_pipeline_stage(pl, copy->name) >= 0; k++) /* the user has a stage of this name */
+        (void)snprintf(copy->name, sizeof copy->name, "copy-%d-%d", link->index, k);
     (void)snprintf(copy->device, sizeof copy->device, "%s", pl->stages[link->to].device);
     if (strcmp(pl->stages[link->from].group, pl->stages[link->to].group) == 0)
         (void)snprintf(copy->group, sizeof copy->group, "%s", pl->stages[link->to].group);
