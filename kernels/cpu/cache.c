@@ -1,4 +1,6 @@
-/* cache.c: which vertices' rows are cached and where, and how often vertices are met (kernels.h). */
+/* cache.c: which vertices' rows are cached and where, and how often vertices are met (kernels.h). Where a
+ * good share of the vertices is cached, an array of rows by vertex takes no more memory than a hash table and
+ * is a single load; where all are, in order, there is nothing to look up. */
 #include "../kernels.h"
 
 enum { AHEAD = 12 }; /* ids ahead whose place is fetched */
@@ -10,6 +12,9 @@ struct place {
 
 struct pst_cache {
     int64_t n;
+    uint64_t span; /* vertices below this may be cached; only where rows or identity is set */
+    bool identity; /* row v is vertex v's */
+    int32_t *rows; /* of span vertices, -1: not cached; NULL: look in places */
     uint64_t mask;
     int shift; /* 64 - log2(places) */
     struct place *places;
@@ -34,14 +39,34 @@ static uint64_t home(const struct pst_cache *cache, int64_t vertex)
     return ((uint64_t)vertex * 0x9E3779B97F4A7C15ull) >> cache->shift;
 }
 
-/* The place of vertex, or the empty place where it belongs. */
+/* The place of vertex, or the empty place where it belongs. One condition, hence |: only collisions branch.
+ */
 static struct place *find(const struct pst_cache *cache, int64_t vertex)
 {
     for (uint64_t at = home(cache, vertex);; at++) {
         struct place *place = &cache->places[at & cache->mask];
-        if (place->vertex == vertex || place->vertex < 0)
+        if ((place->vertex == vertex) | (place->vertex < 0))
             return place;
     }
+}
+
+static void fill_places(struct pst_cache *cache, const int64_t *vertices)
+{
+    for (uint64_t i = 0; i <= cache->mask; i++)
+        cache->places[i] = (struct place){-1, -1};
+    for (int64_t row = 0; row < cache->n; row++) {
+        struct place *place = find(cache, vertices[row]);
+        if (place->vertex < 0)
+            *place = (struct place){vertices[row], row};
+    }
+}
+
+static void fill_rows(struct pst_cache *cache, const int64_t *vertices)
+{
+    for (uint64_t v = 0; v < cache->span; v++)
+        cache->rows[v] = -1;
+    for (int64_t row = cache->n - 1; row >= 0; row--)
+        cache->rows[vertices[row]] = (int32_t)row;
 }
 
 struct pst_cache *pst_k_cache_init(void *memory, const int64_t *vertices, int64_t n)
@@ -49,21 +74,44 @@ struct pst_cache *pst_k_cache_init(void *memory, const int64_t *vertices, int64_
     struct pst_cache *cache = memory;
     assert((uintptr_t)memory % _Alignof(struct pst_cache) == 0);
     const int log2 = places_log2(n);
-    cache->n = n;
-    cache->mask = ((uint64_t)1 << log2) - 1;
-    cache->shift = 64 - log2;
-    cache->places = (struct place *)pst_align_up((uint64_t)(uintptr_t)(cache + 1), PST_CACHE_LINE);
-    for (uint64_t i = 0; i <= cache->mask; i++)
-        cache->places[i].vertex = -1;
+    *cache =
+        (struct pst_cache){.n = n, .identity = true, .mask = ((uint64_t)1 << log2) - 1, .shift = 64 - log2};
     for (int64_t row = 0; row < n; row++) {
         assert(vertices[row] >= 0);
-        struct place *place = find(cache, vertices[row]);
-        if (place->vertex < 0)
-            *place = (struct place){vertices[row], row};
+        cache->identity = cache->identity && vertices[row] == row;
+        cache->span = (uint64_t)pst_max_i64((int64_t)cache->span, vertices[row] + 1);
+    }
+    void *table = (void *)pst_align_up((uint64_t)(uintptr_t)(cache + 1), PST_CACHE_LINE);
+    if (cache->identity)
+        return cache;
+    if (cache->span <= (sizeof(struct place) << log2) / sizeof(int32_t)) {
+        cache->rows = table;
+        fill_rows(cache, vertices);
+    } else {
+        cache->places = table;
+        fill_places(cache, vertices);
     }
     return cache;
 }
 
+static void fetch(const struct pst_cache *cache, int64_t vertex)
+{
+    if (cache->places)
+        __builtin_prefetch(&cache->places[home(cache, vertex)]);
+    else if (cache->rows && (uint64_t)vertex < cache->span)
+        __builtin_prefetch(&cache->rows[vertex]);
+}
+
+static int64_t row_of(const struct pst_cache *cache, int64_t vertex)
+{
+    if (cache->places)
+        return find(cache, vertex)->row;
+    if ((uint64_t)vertex >= cache->span)
+        return -1;
+    return cache->rows ? cache->rows[vertex] : vertex;
+}
+
+/* Hits and misses come as they like: both are written, and one counts. */
 void pst_k_lookup(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids, int64_t n,
                   int32_t *hit_pos, int32_t *hit_row, int64_t *hits, int32_t *miss_pos, int64_t *misses)
 {
@@ -72,14 +120,13 @@ void pst_k_lookup(struct pst_queue *q, const struct pst_cache *cache, const int6
     int64_t hit = 0, miss = 0;
     for (int64_t i = 0; i < n; i++) {
         if (i + AHEAD < n)
-            __builtin_prefetch(&cache->places[home(cache, ids[i + AHEAD])]);
-        const struct place *place = find(cache, ids[i]);
-        if (place->vertex >= 0) {
-            hit_pos[hit] = (int32_t)i;
-            hit_row[hit++] = (int32_t)place->row;
-        } else {
-            miss_pos[miss++] = (int32_t)i;
-        }
+            fetch(cache, ids[i + AHEAD]);
+        const int64_t row = row_of(cache, ids[i]);
+        hit_pos[hit] = (int32_t)i;
+        hit_row[hit] = (int32_t)row;
+        miss_pos[miss] = (int32_t)i;
+        hit += row >= 0;
+        miss += row < 0;
     }
     *hits = hit;
     *misses = miss;

@@ -1,5 +1,6 @@
 /* dedup.c: dedup and relabel (kernels.h). Open addressing with linear probing, at most half full. An entry
- * counts only if it bears the table's current stamp, so a reset is one increment. */
+ * counts only if it bears the table's current stamp, so a reset is one increment. Whether an id is new is as
+ * good as random, so nothing branches on it. */
 #include "../kernels.h"
 
 #include <string.h>
@@ -66,14 +67,44 @@ static uint64_t home(const struct pst_dedup *table, int64_t id)
     return ((uint64_t)id * 0x9E3779B97F4A7C15ull) >> table->shift;
 }
 
-/* The place of id, or the empty place where it belongs. */
-static struct entry *find(struct pst_dedup *table, int64_t id)
+/* A condition that the compiler must not make a branch of. */
+static inline uint32_t opaque(uint32_t condition)
+{
+    __asm__("" : "+r"(condition));
+    return condition;
+}
+
+/* The place of id, or the empty place where it belongs; *fresh is 1 if it is that. Only collisions branch. */
+static inline struct entry *find(struct pst_dedup *table, int64_t id, uint32_t *fresh)
 {
     for (uint64_t at = home(table, id);; at++) {
         struct entry *entry = &table->entries[at & table->mask];
-        if (entry->stamp != table->stamp || entry->id == id)
+        *fresh = opaque(entry->stamp != table->stamp);
+        if (opaque(*fresh | (entry->id == id)))
             return entry;
     }
+}
+
+/* ids[i..end), for which there is room even if all are new; returns how many were. */
+static int64_t add(struct pst_dedup *table, const int64_t *ids, int64_t i, int64_t end, int64_t n,
+                   int64_t *vertices, int64_t count, int32_t *local)
+{
+    const int64_t before = count;
+    for (; i < end; i++) {
+        if (i + AHEAD < n)
+            __builtin_prefetch(&table->entries[home(table, ids[i + AHEAD])], 1);
+        const int64_t id = ids[i];
+        uint32_t fresh;
+        struct entry *entry = find(table, id, &fresh);
+        const uint32_t known = (uint32_t)entry->position, other = (uint32_t)count ^ known;
+        const int32_t position = (int32_t)(known ^ (other & (0u - fresh)));
+        *entry = (struct entry){id, position, table->stamp};
+        vertices[count] = id;
+        count += fresh;
+        if (local)
+            local[i] = position;
+    }
+    return count - before;
 }
 
 pst_rc pst_k_dedup(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, int64_t n,
@@ -82,19 +113,23 @@ pst_rc pst_k_dedup(struct pst_queue *q, struct pst_dedup *table, const int64_t *
     assert(q == NULL && n >= 0 && *count >= 0);
     (void)q;
     const int64_t limit = pst_min_i64(capacity, INT32_MAX);
-    for (int64_t i = 0; i < n; i++) {
-        if (i + AHEAD < n)
-            __builtin_prefetch(&table->entries[home(table, ids[i + AHEAD])]);
-        struct entry *entry = find(table, ids[i]);
-        if (entry->stamp != table->stamp) {
-            if (table->used == table->max_ids || *count >= limit)
-                return PST_E_LIMIT;
-            *entry = (struct entry){ids[i], (int32_t)*count, table->stamp};
-            table->used++;
-            vertices[(*count)++] = ids[i];
+    for (int64_t i = 0; i < n;) {
+        const int64_t room = pst_min_i64(limit - *count, table->max_ids - table->used);
+        if (room > 0) {
+            const int64_t end = i + pst_min_i64(room, n - i);
+            const int64_t fresh = add(table, ids, i, end, n, vertices, *count, local);
+            *count += fresh;
+            table->used += fresh;
+            i = end;
+            continue;
         }
+        uint32_t fresh;
+        const struct entry *entry = find(table, ids[i], &fresh);
+        if (fresh)
+            return PST_E_LIMIT;
         if (local)
             local[i] = entry->position;
+        i++;
     }
     return PST_OK;
 }

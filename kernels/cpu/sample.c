@@ -1,13 +1,17 @@
 /* sample.c: uniform in-neighbour sampling (kernels.h). Without replacement by Floyd's algorithm (Bentley &
  * Floyd, "A sample of brilliance", CACM 30(9), 1987): exactly `fanout` draws whatever the degree, and slot s
- * needs nothing but its own random number and the slots before it, so a thread or a warp can do a vertex. */
+ * needs nothing but its own random number and the slots before it, so a lane or a warp can do a vertex.
+ *
+ * Small fanouts take the vertices in groups, a vector lane each: all random numbers of a group at once, and
+ * no branch that depends on a degree. What does not suit that goes vertex by vertex, with the same result. */
 #include "../kernels.h"
 #include "../rng.h"
+#include "clones.h"
 
 enum {
     SCAN_MAX = 32,  /* above this many slots a hash set beats scanning the slots before */
-    AHEAD_ROW = 16, /* vertices ahead whose indptr is fetched: a memory latency's worth of work */
-    AHEAD_EDGE = 8, /* vertices ahead whose first neighbours are fetched */
+    LANES = 32,     /* vertices of a group */
+    AHEAD_ROW = 64, /* vertices ahead whose indptr is fetched: two groups, a memory latency's worth of work */
 };
 
 static int64_t neighbour(const struct pst_csc *graph, int64_t edge)
@@ -15,6 +19,8 @@ static int64_t neighbour(const struct pst_csc *graph, int64_t edge)
     return graph->index_bytes == 4 ? ((const int32_t *)graph->indices)[edge]
                                    : ((const int64_t *)graph->indices)[edge];
 }
+
+/* ---- vertex by vertex ---------------------------------------------------------------------------- */
 
 /* The number of slot s; the draw of a pair of slots is kept between calls. */
 static uint64_t slot_bits(const struct pst_stream *stream, int64_t vertex, int slot, struct pst_philox *pair)
@@ -85,17 +91,6 @@ static bool known(const struct pst_csc *graph, int64_t vertex)
     return vertex >= 0 && vertex < graph->vertices;
 }
 
-static void prefetch(const struct pst_csc *graph, const int64_t *vertices, int64_t n, int64_t i)
-{
-    if (i + AHEAD_ROW < n && known(graph, vertices[i + AHEAD_ROW]))
-        __builtin_prefetch(&graph->indptr[vertices[i + AHEAD_ROW]]);
-    if (i + AHEAD_EDGE < n && known(graph, vertices[i + AHEAD_EDGE])) {
-        const int64_t edge = graph->indptr[vertices[i + AHEAD_EDGE]];
-        if (edge >= 0 && edge < graph->edges)
-            __builtin_prefetch((const char *)graph->indices + edge * graph->index_bytes);
-    }
-}
-
 /* Writes the neighbours of one vertex to out and returns how many, or an error. */
 static int64_t sample_vertex(const struct pst_csc *graph, const struct pst_stream *stream, int64_t vertex,
                              int fanout, bool replace, int64_t *out, int64_t room)
@@ -130,6 +125,199 @@ static int64_t sample_vertex(const struct pst_csc *graph, const struct pst_strea
     return taken;
 }
 
+/* ---- a group of vertices, a lane each ------------------------------------------------------------ */
+
+struct group {
+    int n; /* lanes in use; the others have degree 0 */
+    int64_t total;
+    bool wide;                        /* a degree has more than 32 bits */
+    uint32_t low[LANES], high[LANES]; /* of the vertex */
+    uint32_t degree[LANES], taken[LANES];
+    int64_t begin[LANES];
+    uint32_t pick[SCAN_MAX][LANES]; /* the chosen edges of each lane, from its begin */
+};
+
+/* Reads where each lane's neighbours are. PST_E_FORMAT: not a vertex, or not its edges. */
+static pst_rc read_rows(const struct pst_csc *graph, const int64_t *vertices, int64_t ahead, int fanout,
+                        bool replace, struct group *g)
+{
+    g->total = 0;
+    uint64_t bad = 0, wide = 0;
+    for (int i = 0; i < g->n; i++) {
+        const int64_t vertex = vertices[i];
+        if (i < ahead)
+            __builtin_prefetch(
+                &graph->indptr[known(graph, vertices[i + AHEAD_ROW]) ? vertices[i + AHEAD_ROW] : 0]);
+        if (!known(graph, vertex))
+            return PST_E_FORMAT;
+        const int64_t begin = graph->indptr[vertex], end = graph->indptr[vertex + 1];
+        const uint64_t degree = (uint64_t)end - (uint64_t)begin;
+        bad |= (uint64_t)(begin < 0) | (uint64_t)(begin > end) | (uint64_t)(end > graph->edges);
+        wide |= degree >> 32;
+        const bool drawn = replace ? degree > 0 : degree > (uint64_t)fanout;
+        g->low[i] = (uint32_t)vertex;
+        g->high[i] = (uint32_t)((uint64_t)vertex >> 32);
+        g->begin[i] = begin;
+        g->degree[i] = (uint32_t)degree;
+        g->taken[i] = drawn ? (uint32_t)fanout : (uint32_t)degree;
+        g->total += g->taken[i];
+    }
+    for (int i = g->n; i < LANES; i++) {
+        g->low[i] = g->high[i] = g->degree[i] = g->taken[i] = 0;
+        g->begin[i] = 0;
+    }
+    g->wide = wide != 0;
+    return bad != 0 ? PST_E_FORMAT : PST_OK;
+}
+
+/* pst_draw() of every lane; word w of lane i is words[w][i]. */
+PST_INLINE void draw_lanes(const struct pst_stream *stream, const struct group *g, uint32_t block,
+                           uint32_t words[4][LANES])
+{
+    uint32_t *restrict w0 = words[0], *restrict w1 = words[1], *restrict w2 = words[2],
+                       *restrict w3 = words[3];
+    for (int i = 0; i < LANES; i++) {
+        w0[i] = g->low[i];
+        w1[i] = g->high[i];
+        w2[i] = block;
+        w3[i] = stream->salt;
+    }
+    uint32_t key0 = stream->key[0], key1 = stream->key[1];
+    for (int round = 0; round < 10; round++) {
+        for (int i = 0; i < LANES; i++) {
+            const uint64_t p0 = (uint64_t)0xD2511F53u * w0[i];
+            const uint64_t p1 = (uint64_t)0xCD9E8D57u * w2[i];
+            w0[i] = (uint32_t)(p1 >> 32) ^ w1[i] ^ key0;
+            w2[i] = (uint32_t)(p0 >> 32) ^ w3[i] ^ key1;
+            w1[i] = (uint32_t)p1;
+            w3[i] = (uint32_t)p0;
+        }
+        key0 += 0x9E3779B9u;
+        key1 += 0xBB67AE85u;
+    }
+}
+
+/* Slot s of every lane from its 64 bits: pst_bounded() where the bound has 32 bits, then Floyd's step. Lanes
+ * whose neighbours are all taken get them in order. */
+PST_INLINE void choose(struct group *g, int s, int fanout, bool replace, const uint32_t *restrict low,
+                       const uint32_t *restrict high)
+{
+    uint32_t chosen[LANES], last[LANES], met[LANES];
+    for (int i = 0; i < LANES; i++) {
+        last[i] = g->degree[i] - (uint32_t)(fanout - s);
+        const uint32_t bound = replace ? g->degree[i] : last[i] + 1;
+        const uint64_t carry = ((uint64_t)low[i] * bound) >> 32;
+        chosen[i] = (uint32_t)(((uint64_t)high[i] * bound + carry) >> 32);
+        met[i] = 0;
+    }
+    if (!replace) {
+        for (int t = 0; t < s; t++) {
+            const uint32_t *restrict before = g->pick[t];
+            for (int i = 0; i < LANES; i++)
+                met[i] |= before[i] == chosen[i];
+        }
+    }
+    for (int i = 0; i < LANES; i++) {
+        const uint32_t drawn = met[i] ? last[i] : chosen[i];
+        g->pick[s][i] = replace || g->degree[i] > (uint32_t)fanout ? drawn : (uint32_t)s;
+    }
+}
+
+PST_CLONES static void draw_group(const struct pst_stream *stream, int fanout, bool replace, struct group *g)
+{
+    for (int s = 0; s < fanout; s += 2) {
+        uint32_t words[4][LANES];
+        draw_lanes(stream, g, (uint32_t)s / 2, words);
+        choose(g, s, fanout, replace, words[0], words[1]);
+        if (s + 1 < fanout)
+            choose(g, s + 1, fanout, replace, words[2], words[3]);
+    }
+}
+
+/* A lane's edge: where fewer than `fanout` are taken, those past the last are read but not kept. */
+static int64_t edge_of(const struct pst_csc *graph, const struct group *g, int s, int lane)
+{
+    return pst_min_i64(g->begin[lane] + g->pick[s][lane], graph->edges - 1);
+}
+
+static void fetch_group(const struct pst_csc *graph, const struct group *g, int fanout)
+{
+    for (int s = 0; s < fanout; s++) {
+        for (int i = 0; i < g->n; i++)
+            __builtin_prefetch((const char *)graph->indices + edge_of(graph, g, s, i) * graph->index_bytes);
+    }
+}
+
+/* Writes the lanes' neighbours one after the other; up to `fanout` beyond the last are overwritten. */
+static pst_rc write_group(const struct pst_csc *graph, const struct group *g, int fanout, int32_t *indptr,
+                          int64_t used, int64_t *out)
+{
+    int64_t at = used;
+    for (int i = 0; i < g->n; i++) {
+        int64_t *to = out + at;
+        if (graph->index_bytes == 4) {
+            for (int s = 0; s < fanout; s++)
+                to[s] = ((const int32_t *)graph->indices)[edge_of(graph, g, s, i)];
+        } else {
+            for (int s = 0; s < fanout; s++)
+                to[s] = ((const int64_t *)graph->indices)[edge_of(graph, g, s, i)];
+        }
+        at += g->taken[i];
+        indptr[i + 1] = (int32_t)at;
+    }
+    uint64_t bad = 0;
+    for (int64_t e = used; e < at; e++)
+        bad |= (uint64_t)out[e] >= (uint64_t)graph->vertices;
+    return bad != 0 ? PST_E_FORMAT : PST_OK;
+}
+
+/* ---- all of them --------------------------------------------------------------------------------- */
+
+struct sampling {
+    const struct pst_csc *graph;
+    struct pst_stream stream;
+    int fanout;
+    bool replace;
+    int32_t *indptr;
+    int64_t *out, limit;
+};
+
+static pst_rc one_by_one(const struct sampling *s, const int64_t *vertices, int64_t first, int64_t n,
+                         int64_t *used)
+{
+    for (int64_t i = first; i < first + n; i++) {
+        const int64_t got = sample_vertex(s->graph, &s->stream, vertices[i], s->fanout, s->replace,
+                                          s->out + *used, s->limit - *used);
+        if (got < 0)
+            return (pst_rc)got;
+        *used += got;
+        s->indptr[i + 1] = (int32_t)*used;
+    }
+    return PST_OK;
+}
+
+static pst_rc by_groups(const struct sampling *s, const int64_t *vertices, int64_t n, int64_t *used)
+{
+    struct group g;
+    for (int64_t i = 0; i < n; i += LANES) {
+        g.n = (int)pst_min_i64(LANES, n - i);
+        pst_rc rc = read_rows(s->graph, vertices + i, n - i - AHEAD_ROW, s->fanout, s->replace, &g);
+        if (rc != PST_OK)
+            return rc;
+        if (g.wide || *used + g.total + s->fanout > s->limit) {
+            rc = one_by_one(s, vertices, i, g.n, used);
+        } else {
+            draw_group(&s->stream, s->fanout, s->replace, &g);
+            fetch_group(s->graph, &g, s->fanout);
+            rc = write_group(s->graph, &g, s->fanout, s->indptr + i, *used, s->out);
+            *used += g.total;
+        }
+        if (rc != PST_OK)
+            return rc;
+    }
+    return PST_OK;
+}
+
 pst_rc pst_k_sample(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
                     const int64_t *vertices, int64_t n, int fanout, bool replace, int32_t *indptr,
                     int64_t *out, int64_t capacity)
@@ -138,19 +326,17 @@ pst_rc pst_k_sample(struct pst_queue *q, const struct pst_csc *graph, const stru
     assert(fanout >= -1 && fanout <= PST_FANOUT_MAX);
     assert(graph->index_bytes == 4 || graph->index_bytes == 8);
     (void)q;
-    const struct pst_stream stream =
-        pst_stream_of(PST_RNG_SAMPLE, key->seed, key->epoch, key->batch, key->hop);
-    const int64_t limit = pst_min_i64(capacity, INT32_MAX);
+    const struct sampling s = {.graph = graph,
+                               .stream =
+                                   pst_stream_of(PST_RNG_SAMPLE, key->seed, key->epoch, key->batch, key->hop),
+                               .fanout = fanout,
+                               .replace = replace,
+                               .indptr = indptr,
+                               .out = out,
+                               .limit = pst_min_i64(capacity, INT32_MAX)};
     int64_t used = 0;
     indptr[0] = 0;
-    for (int64_t i = 0; i < n; i++) {
-        prefetch(graph, vertices, n, i);
-        const int64_t got =
-            sample_vertex(graph, &stream, vertices[i], fanout, replace, out + used, limit - used);
-        if (got < 0)
-            return (pst_rc)got;
-        used += got;
-        indptr[i + 1] = (int32_t)used;
-    }
-    return PST_OK;
+    if (fanout < 1 || fanout > SCAN_MAX || graph->edges == 0)
+        return one_by_one(&s, vertices, 0, n, &used);
+    return by_groups(&s, vertices, n, &used);
 }

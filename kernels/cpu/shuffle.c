@@ -1,12 +1,26 @@
 /* shuffle.c: a permutation by a Feistel network (Luby & Rackoff 1988) over the next power of four, walking
- * the cycle until it falls below n (Black & Rogaway, CT-RSA 2002): every element alone, no scratch memory. */
+ * the cycle until it falls below n (Black & Rogaway, CT-RSA 2002): every element alone, no scratch memory.
+ * Elements walk side by side; one that has arrived makes room for the next. */
 #include "../kernels.h"
 #include "../rng.h"
+#include "clones.h"
 
-enum { ROUNDS = 8 }; /* four are a permutation no one can tell from random; tiny domains want more */
+enum {
+    ROUNDS = 8,  /* four are a permutation no one can tell from random; tiny domains want more */
+    LANES = 256, /* elements on their way */
+};
+
+struct walk {
+    uint32_t keys[ROUNDS];
+    uint32_t half_bits;
+    uint64_t n;
+    int lanes; /* in use */
+    uint32_t left[LANES], right[LANES];
+    int64_t element[LANES];
+};
 
 /* Murmur3's finaliser: every bit of x reaches every bit of the result. */
-static uint32_t mix(uint32_t x)
+PST_INLINE uint32_t mix(uint32_t x)
 {
     x ^= x >> 16;
     x *= 0x85EBCA6Bu;
@@ -15,35 +29,56 @@ static uint32_t mix(uint32_t x)
     return x ^ (x >> 16);
 }
 
-static uint64_t feistel(const uint32_t *keys, int half_bits, uint64_t x)
+/* One step of every lane: the whole network. */
+PST_CLONES static void step(struct walk *w)
 {
-    const uint64_t mask = ((uint64_t)1 << half_bits) - 1;
-    uint64_t left = x >> half_bits, right = x & mask;
+    const uint32_t mask = (uint32_t)(((uint64_t)1 << w->half_bits) - 1), down = 32 - w->half_bits;
+    uint32_t *restrict left = w->left, *restrict right = w->right;
     for (int r = 0; r < ROUNDS; r++) {
-        const uint64_t next =
-            left ^ ((mix((uint32_t)right * 0x9E3779B1u + keys[r]) >> (32 - half_bits)) & mask);
-        left = right;
-        right = next;
+        const uint32_t key = w->keys[r];
+        for (int i = 0; i < LANES; i++) {
+            const uint32_t next = left[i] ^ ((mix(right[i] * 0x9E3779B1u + key) >> down) & mask);
+            left[i] = right[i];
+            right[i] = next;
+        }
     }
-    return (left << half_bits) | right;
+}
+
+/* Lanes that have arrived are written and left; the others close up. */
+static void arrive(struct walk *w, int64_t *perm)
+{
+    int kept = 0;
+    for (int i = 0; i < w->lanes; i++) {
+        const uint64_t x = (uint64_t)w->left[i] << w->half_bits | w->right[i];
+        const int64_t element = w->element[i];
+        perm[element] = (int64_t)x; /* one that has not arrived is written again */
+        w->left[kept] = w->left[i];
+        w->right[kept] = w->right[i];
+        w->element[kept] = element;
+        kept += x >= w->n;
+    }
+    w->lanes = kept;
 }
 
 void pst_k_shuffle(struct pst_queue *q, uint64_t seed, uint64_t epoch, int64_t *perm, int64_t n)
 {
     assert(q == NULL && n >= 0);
     (void)q;
-    int half_bits = 1;
-    while (half_bits < 31 && (uint64_t)1 << (2 * half_bits) < (uint64_t)n)
-        half_bits++;
+    struct walk w = {.half_bits = 1, .n = (uint64_t)n};
+    while (w.half_bits < 31 && (uint64_t)1 << (2 * w.half_bits) < (uint64_t)n)
+        w.half_bits++;
     const struct pst_stream stream = pst_stream_of(PST_RNG_SHUFFLE, seed, 0, epoch, 0);
-    uint32_t keys[ROUNDS];
     for (int r = 0; r < ROUNDS; r++)
-        keys[r] = pst_draw(&stream, (uint64_t)(r / 4), 0).word[r % 4];
-    for (int64_t i = 0; i < n; i++) {
-        uint64_t x = (uint64_t)i;
-        do {
-            x = feistel(keys, half_bits, x);
-        } while (x >= (uint64_t)n);
-        perm[i] = (int64_t)x;
+        w.keys[r] = pst_draw(&stream, (uint64_t)(r / 4), 0).word[r % 4];
+    const uint64_t mask = ((uint64_t)1 << w.half_bits) - 1;
+    int64_t next = 0;
+    while (next < n || w.lanes > 0) {
+        for (; w.lanes < LANES && next < n; w.lanes++, next++) {
+            w.left[w.lanes] = (uint32_t)((uint64_t)next >> w.half_bits);
+            w.right[w.lanes] = (uint32_t)((uint64_t)next & mask);
+            w.element[w.lanes] = next;
+        }
+        step(&w);
+        arrive(&w, perm);
     }
 }

@@ -9,6 +9,7 @@
 #include "../../common/store/store.h"
 #include "../../kernels/kernels.h"
 #include "error.h"
+#include "memory.h"
 
 #define WINDOW_BYTES ((uint64_t)4 << 20) /* one read: large enough that a drive's rate is its bandwidth */
 #define GAP_BYTES ((uint64_t)64 << 10)   /* reading over a gap this small costs less than another read */
@@ -69,8 +70,8 @@ pst_rc pst_cache_rows_load(struct pst_cache_rows *c, const struct pst_array *fea
     uint64_t window_bytes = WINDOW_BYTES > stride ? WINDOW_BYTES : stride;
     char *window = malloc(window_bytes);
     int64_t *ids = malloc((size_t)n * sizeof *ids);
-    c->rows = aligned_alloc(PST_PAGE, pst_align_up((uint64_t)n * stride, PST_PAGE));
-    c->index_memory = aligned_alloc(PST_CACHE_LINE, pst_align_up(pst_k_cache_bytes(n), PST_CACHE_LINE));
+    c->rows = pst_random_access_alloc((uint64_t)n * stride);
+    c->index_memory = pst_random_access_alloc(pst_k_cache_bytes(n));
     pst_rc rc = PST_OK;
     int fd = -1;
     if (window == NULL || ids == NULL || c->rows == NULL || c->index_memory == NULL) {

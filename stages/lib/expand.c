@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "error.h"
+#include "memory.h"
+#include "stage.h"
 
 /* local positions and indptr are int32 */
 #define BLOCK_MAX ((int64_t)INT32_MAX)
@@ -57,8 +59,7 @@ pst_rc pst_expander_init(struct pst_expander *x, const struct pst_csc *graph, ps
     assert(vertices_max >= 1 && vertices_max <= BLOCK_MAX && edges_max >= 1 && edges_max <= BLOCK_MAX);
     *x = (struct pst_expander){
         .graph = graph, .sample = sample, .user = user, .vertices_max = vertices_max, .edges_max = edges_max};
-    size_t table_bytes = pst_align_up(pst_k_dedup_bytes(vertices_max), PST_CACHE_LINE);
-    x->table_memory = aligned_alloc(PST_CACHE_LINE, table_bytes);
+    x->table_memory = pst_random_access_alloc(pst_k_dedup_bytes(vertices_max));
     x->ids = malloc((size_t)edges_max * sizeof *x->ids);
     if (x->table_memory == NULL || x->ids == NULL) {
         pst_expander_release(x);
@@ -133,6 +134,7 @@ pst_rc pst_expand_hop(struct pst_expander *x, const struct pst_sample_key *key, 
         return PST_OK;
     }
     pst_error_clear();
+    const double begin = pst_now();
     rc = x->sample(x->user, x->graph, key, vertices, n, fanout, indptr, x->ids, edge_capacity);
     if (rc == PST_E_FORMAT && pst_error_text()[0] == '\0') /* kernels have no words */
         return pst_fail(
@@ -146,6 +148,10 @@ pst_rc pst_expand_hop(struct pst_expander *x, const struct pst_sample_key *key, 
     rc = check_ids(x->ids, edges, x->graph->vertices, "an edge");
     if (rc != PST_OK)
         return rc;
-    return pst_k_dedup(NULL, x->table, x->ids, edges, vertices, count, pst_min_i64(capacity, x->vertices_max),
-                       indices);
+    const double sampled = pst_now();
+    rc = pst_k_dedup(NULL, x->table, x->ids, edges, vertices, count, pst_min_i64(capacity, x->vertices_max),
+                     indices);
+    x->sample_s += sampled - begin;
+    x->dedup_s += pst_now() - sampled;
+    return rc;
 }

@@ -6,6 +6,7 @@
 
 #include "error.h"
 #include "request.h"
+#include "stage.h"
 
 static uint64_t place(uint64_t *at, uint64_t bytes, uint64_t align)
 {
@@ -98,6 +99,7 @@ static uint64_t provide_rows(struct pst_filler *f, char *slot, int64_t from, int
     int64_t n = to - from, hits = 0, misses = n;
     if (l->stride_bytes == 0 || n == 0)
         return 0;
+    const double begin = pst_now();
     char *rows = slot + l->features_at + (uint64_t)from * l->stride_bytes;
     if (f->cache != NULL) {
         pst_k_lookup(NULL, f->cache, ids, n, f->hit_pos, f->hit_row, &hits, f->miss_pos, &misses);
@@ -118,6 +120,7 @@ static uint64_t provide_rows(struct pst_filler *f, char *slot, int64_t from, int
     }
     result->lookups += (uint64_t)n;
     result->hits += (uint64_t)hits;
+    f->gather_s += pst_now() - begin;
     return (uint64_t)misses;
 }
 
@@ -151,14 +154,16 @@ static void write_labels(const struct pst_filler *f, char *slot, int64_t n)
         labels[i] = f->labels != NULL ? f->labels[ids[i]] : -1;
 }
 
-static void finish_header(const struct pst_filler *f, const struct pst_fill_job *job, char *slot,
+static void finish_header(struct pst_filler *f, const struct pst_fill_job *job, char *slot,
                           struct pst_minibatch *mb, uint64_t asked)
 {
     write_labels(f, slot, mb->n[0]);
     mb->requests = (uint32_t)asked;
     mb->last_micro = job->last_micro;
     mb->bytes_used = mb->features_at + (uint64_t)mb->n[mb->hops] * mb->stride_bytes;
+    const double begin = pst_now();
     mb->digest = digest_of(mb, slot);
+    f->digest_s += pst_now() - begin;
     memcpy(slot, mb, sizeof *mb);
 }
 

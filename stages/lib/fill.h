@@ -51,7 +51,8 @@ struct pst_expander {
     int64_t vertices_max, edges_max; /* what table and ids can hold */
     struct pst_dedup *table;
     void *table_memory;
-    int64_t *ids; /* edges_max sampled ids, before relabelling */
+    int64_t *ids;             /* edges_max sampled ids, before relabelling */
+    double sample_s, dedup_s; /* spent so far */
 };
 
 /* vertices_max: distinct vertices of one minibatch; edges_max: edges of one hop. Allocates. */
@@ -84,6 +85,7 @@ struct pst_filler {
     const struct pst_cache *cache; /* NULL: none */
     const char *cache_rows;        /* layout.stride_bytes each */
     int32_t *hit_pos, *hit_row, *miss_pos;
+    double gather_s, digest_s; /* spent so far; gather: looked up, copied, asked for */
 };
 
 /* Allocates the scratch; the fields up to cache_rows have been set by the caller. */

@@ -42,6 +42,7 @@ struct pst_sampling {
     bool last_micro;
     struct {
         uint64_t batches, micro_batches, voids, hits, lookups;
+        double seeds_s; /* their order */
     } count;
 };
 
@@ -226,7 +227,9 @@ static pst_rc begin_batch(struct pst_sampling *s, uint64_t batch, struct pending
     p->used = true;
     p->batch = batch;
     p->micro = 0;
+    const double begin = pst_now();
     p->n = pst_seeds_of(&s->seeds, batch, p->seeds);
+    s->count.seeds_s += pst_now() - begin;
     pst_pieces_init(&p->pieces, s->end_memory + index * (size_t)s->seeds.batch, p->n,
                     s->split ? s->filler.layout.caps.n[0] : p->n);
     *out = p;
@@ -349,9 +352,13 @@ static void report(struct pst_sampling *s)
                            (long long)s->cache.n);
     if (rc == PST_OK)
         rc = pst_report(s->self, "sampler",
-                        "{\"batches\": %llu, \"micro_batches\": %llu, \"void\": %llu, \"slot_bytes\": %llu}",
+                        "{\"batches\": %llu, \"micro_batches\": %llu, \"void\": %llu, \"slot_bytes\": %llu, "
+                        "\"seeds_s\": %.6f, \"sample_s\": %.6f, \"dedup_s\": %.6f, \"gather_s\": %.6f, "
+                        "\"digest_s\": %.6f}",
                         (unsigned long long)s->count.batches, (unsigned long long)s->count.micro_batches,
-                        (unsigned long long)s->count.voids, (unsigned long long)s->filler.layout.bytes);
+                        (unsigned long long)s->count.voids, (unsigned long long)s->filler.layout.bytes,
+                        s->count.seeds_s, s->filler.expander.sample_s, s->filler.expander.dedup_s,
+                        s->filler.gather_s, s->filler.digest_s);
     if (rc != PST_OK)
         pst_log(s->self, "the sampler's counts are not in the report: %s", pst_error_text());
 }

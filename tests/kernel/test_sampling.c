@@ -117,7 +117,8 @@ static void check_sample(int fanout, bool replace, int index_bytes)
             if (!replace)
                 assert_int_equal(seen[at]++, 0);
         }
-        assert_int_equal(pst_k_sample(NULL, &g.csc, &key, &ids[i], 1, fanout, replace, one_indptr, one, 64),
+        /* with no room to spare it is sampled the slow way */
+        assert_int_equal(pst_k_sample(NULL, &g.csc, &key, &ids[i], 1, fanout, replace, one_indptr, one, got),
                          PST_OK);
         assert_int_equal(one_indptr[1], got);
         assert_memory_equal(one, out + indptr[i], (size_t)got * sizeof *one);
@@ -284,27 +285,27 @@ static void test_dedup(void **state)
     free(memory);
 }
 
-static void test_lookup(void **state)
+/* n vertices, `step` apart: few enough for an array or so sparse that they are hashed. */
+static void check_lookup(int64_t step)
 {
-    (void)state;
     const int64_t sizes[] = {0, 1, 2, 97, 1000};
     for (size_t t = 0; t < sizeof sizes / sizeof *sizes; t++) {
         const int64_t n = sizes[t], asked = 777;
         int64_t *vertices = malloc((size_t)n * 8 + 8), ids[777], hits, misses;
         int32_t hit_pos[777], hit_row[777], miss_pos[777];
         for (int64_t i = 0; i < n; i++)
-            vertices[i] = (n - i) * 3;
+            vertices[i] = (n - i) * step;
         void *memory = malloc(pst_k_cache_bytes(n));
         const struct pst_cache *cache = pst_k_cache_init(memory, vertices, n);
         for (int64_t i = 0; i < asked; i++)
-            ids[i] = (int64_t)rnd(4 * (uint64_t)n + 5);
+            ids[i] = (int64_t)rnd((uint64_t)((step + 1) * n) + 5);
         pst_k_lookup(NULL, cache, ids, asked, hit_pos, hit_row, &hits, miss_pos, &misses);
         int64_t hit = 0, miss = 0;
         for (int64_t i = 0; i < asked; i++) {
-            const bool in = ids[i] % 3 == 0 && ids[i] > 0 && ids[i] <= 3 * n;
+            const bool in = ids[i] % step == 0 && ids[i] > 0 && ids[i] <= step * n;
             if (in) {
                 assert_int_equal(hit_pos[hit], i);
-                assert_int_equal(hit_row[hit], n - ids[i] / 3);
+                assert_int_equal(hit_row[hit], n - ids[i] / step);
                 hit++;
             } else {
                 assert_int_equal(miss_pos[miss++], i);
@@ -315,6 +316,34 @@ static void test_lookup(void **state)
         free(memory);
         free(vertices);
     }
+}
+
+static void test_lookup(void **state)
+{
+    (void)state;
+    const int64_t steps[] = {1, 3, 7, 100, (int64_t)1 << 40};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        check_lookup(steps[i]);
+}
+
+/* The first vertices in order: a row's number is its vertex. */
+static void test_lookup_first(void **state)
+{
+    (void)state;
+    int64_t vertices[100], ids[] = {99, 100, 0, (int64_t)1 << 40, 57}, hits, misses;
+    int32_t hit_pos[5], hit_row[5], miss_pos[5];
+    for (int64_t i = 0; i < 100; i++)
+        vertices[i] = i;
+    void *memory = malloc(pst_k_cache_bytes(100));
+    pst_k_lookup(NULL, pst_k_cache_init(memory, vertices, 100), ids, 5, hit_pos, hit_row, &hits, miss_pos,
+                 &misses);
+    const int32_t pos[] = {0, 2, 4}, row[] = {99, 0, 57}, miss[] = {1, 3};
+    assert_int_equal(hits, 3);
+    assert_int_equal(misses, 2);
+    assert_memory_equal(hit_pos, pos, sizeof pos);
+    assert_memory_equal(hit_row, row, sizeof row);
+    assert_memory_equal(miss_pos, miss, sizeof miss);
+    free(memory);
 }
 
 static void test_gather(void **state)
@@ -408,17 +437,12 @@ static void test_shuffle_uniform(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_philox),
-        cmocka_unit_test(test_sample),
-        cmocka_unit_test(test_sample_keys),
-        cmocka_unit_test(test_sample_uniform),
-        cmocka_unit_test(test_sample_bad_graph),
-        cmocka_unit_test(test_dedup),
-        cmocka_unit_test(test_lookup),
-        cmocka_unit_test(test_gather),
-        cmocka_unit_test(test_count),
-        cmocka_unit_test(test_shuffle),
-        cmocka_unit_test(test_shuffle_uniform),
+        cmocka_unit_test(test_philox),           cmocka_unit_test(test_sample),
+        cmocka_unit_test(test_sample_keys),      cmocka_unit_test(test_sample_uniform),
+        cmocka_unit_test(test_sample_bad_graph), cmocka_unit_test(test_dedup),
+        cmocka_unit_test(test_lookup),           cmocka_unit_test(test_lookup_first),
+        cmocka_unit_test(test_gather),           cmocka_unit_test(test_count),
+        cmocka_unit_test(test_shuffle),          cmocka_unit_test(test_shuffle_uniform),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
