@@ -202,6 +202,14 @@ bool pst_json_parse(struct pst_json *doc, const char *name, const char *text, si
         pst_diag_add(diag, name, 0, NULL, "out of memory");
         return false;
     }
+    const char *nul = memchr(text, '\0', bytes);
+    if (nul) { /* jansson passes over some, and then the two of us would not read the same text */
+        int line = 1;
+        for (const char *at = text; at < nul; at++)
+            line += *at == '\n';
+        pst_diag_add(diag, name, line, NULL, "not JSON: byte %td is zero", nul - text);
+        return false;
+    }
     json_error_t error;
     doc->root = json_loadb(text, bytes, 0, &error);
     if (!doc->root) {
