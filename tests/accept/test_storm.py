@@ -37,7 +37,7 @@ def one_of_many(p, rng, i):
         r = run.wait()
         assert r.code == 0, r
         return "finished"
-    time.sleep(rng.random() * 0.4)
+    time.sleep(rng.random() * 0.2)
     if i % 3 == 1:
         name, pid = rng.choice(sorted(processes(run).items()))
         try:

@@ -19,11 +19,14 @@ def outcome(report):
 
 
 def children(pid):
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children") as f:
-            return [int(word) for word in f.read().split()]
-    except OSError:
-        return []
+    found = []
+    for path in glob.glob(f"/proc/{pid}/task/*/children"):
+        try:
+            with open(path) as f:
+                found += map(int, f.read().split())
+        except OSError:
+            pass
+    return found
 
 
 def processes(run):
@@ -68,8 +71,9 @@ def lock_is_free(run_dir):
 
 
 def resume(p, run_dir, anew, *args):
-    """Goes on from a run's last checkpoint (in its own directory, or anew in another), or from nothing where there
-    is none."""
+    """Goes on from a run's last checkpoint, in its own directory or anew in another; where there is none, runs from
+    the beginning in its own."""
+    anew = anew and has_checkpoint(run_dir)
     dir_ = p.path(f"resumed{random.getrandbits(40)}") if anew else run_dir
     argv = [PENSTOCK, "run", HYPERION, "--dataset", p.data, *SMALL, "--run-dir", dir_, *args]
     argv += ["--resume", run_dir] if has_checkpoint(run_dir) else []
