@@ -481,9 +481,12 @@ static void supervise(struct pst_supervisor *sv)
         reap(sv);
         double now = now_s();
         pst_watch_procs(sv, now);
+        pst_watch_files(sv, now);
         pst_show_progress(sv, now);
         enforce(sv, now);
     }
+    sv->files_at = 0;
+    pst_watch_files(sv, now_s());
     pst_clear_line(sv);
 }
 

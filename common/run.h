@@ -10,14 +10,26 @@
 
 #define PST_RUN_ID_MAX 20
 
+#define PST_RUN_FILES_MAX 16
+
+struct pst_run_file { /* what the run reads, as it was when it was checked */
+    char path[4096];
+    int64_t bytes, mtime_ns;
+};
+
 struct pst_run_options {
     const char *id;      /* of pst_run_id: names the run's sockets */
     const char *run_dir; /* exists, is locked by the caller */
     const char *resume;  /* checkpoint file to go on from, or NULL */
     uint64_t start_batch;
     bool trace;
-    bool progress; /* a live line on standard error */
+    bool progress;                                /* a live line on standard error */
+    struct pst_run_file files[PST_RUN_FILES_MAX]; /* if one of them changes, the run fails and names it */
+    int nfiles;
 };
+
+/* Notes how the file is now. An empty path is passed over. */
+PST_MUST_USE pst_rc pst_run_note_file(struct pst_run_options *opt, const char *path);
 
 /* Makes an id that no other run of this machine has. */
 PST_MUST_USE pst_rc pst_run_id(char id[PST_RUN_ID_MAX]);

@@ -63,7 +63,7 @@ struct pst_supervisor {
     bool hurried; /* the user asked twice */
     enum pst_run_end end;
     int signal;
-    double since, started_at, progress_at;
+    double since, started_at, progress_at, files_at;
 };
 
 /* run.c */
@@ -72,6 +72,7 @@ void pst_run_fail(struct pst_supervisor *sv, const char *name, const struct pst_
 
 /* watch.c */
 void pst_watch_procs(struct pst_supervisor *sv, double now); /* fails the run if one shows no sign of life */
+void pst_watch_files(struct pst_supervisor *sv, double now); /* fails the run if one has changed */
 void pst_show_progress(struct pst_supervisor *sv, double now);
 void pst_clear_line(const struct pst_supervisor *sv); /* before anything else is printed */
 struct pst_page *pst_page_of(const struct pst_supervisor *sv, int instance); /* once the board is mapped */

@@ -2,13 +2,17 @@
  * the same; one that is stopped does not, and the run would wait for it for ever. (A stage whose event never
  * returns is not found by this: nobody can tell it from one that has much to do. `penstock run` shows that no
  * batch is done.) */
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "run_impl.h"
 
 #define STALL_DEADLINE_S 5.0  /* fifty beats */
 #define HELLO_DEADLINE_S 60.0 /* to load a shared object from a cold disk */
 #define PROGRESS_S 0.5
+#define FILES_S 0.5 /* between looks at the files that are read */
 #define PAUSE_S 1.0 /* ten ticks of the supervisor's: it was itself stopped, or the machine was */
 
 static void stalled(struct pst_supervisor *sv, struct pst_proc *proc)
@@ -66,6 +70,60 @@ void pst_watch_procs(struct pst_supervisor *sv, double now)
         return; /* all is done; a process on its way out may have stopped its heart */
     check_beats(sv, now, paused);
     check_hellos(sv, now);
+}
+
+/* ---- files ---------------------------------------------------------------------------------------- */
+
+static bool look_at(const char *path, int64_t *bytes, int64_t *mtime_ns)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return false;
+    *bytes = st.st_size;
+    *mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    return true;
+}
+
+pst_rc pst_run_note_file(struct pst_run_options *opt, const char *path)
+{
+    if (!path[0])
+        return PST_OK;
+    assert(opt->nfiles < PST_RUN_FILES_MAX);
+    struct pst_run_file *file = &opt->files[opt->nfiles];
+    (void)snprintf(file->path, sizeof file->path, "%s", path);
+    if (!look_at(path, &file->bytes, &file->mtime_ns))
+        return pst_fail_errno("cannot stat %s", path);
+    opt->nfiles++;
+    return PST_OK;
+}
+
+/* A mapped file that was cut within a page reads as zeros there, and one that was written to reads as what is
+ * in it now: no stage would notice. */
+void pst_watch_files(struct pst_supervisor *sv, double now)
+{
+    if (now - sv->files_at < FILES_S || sv->end == PST_RUN_FAILED)
+        return;
+    sv->files_at = now;
+    for (int i = 0; i < sv->opt->nfiles; i++) {
+        const struct pst_run_file *file = &sv->opt->files[i];
+        int64_t bytes = 0, mtime_ns = 0;
+        if (!look_at(file->path, &bytes, &mtime_ns))
+            pst_run_fail(sv, "dataset", NULL, "%s went away while the run was reading it: %s", file->path,
+                         strerror(errno));
+        else if (bytes != file->bytes)
+            pst_run_fail(sv, "dataset", NULL,
+                         "%s changed while the run was reading it: it had %lld bytes and has %lld; what was "
+                         "learned since may be wrong",
+                         file->path, (long long)file->bytes, (long long)bytes);
+        else if (mtime_ns != file->mtime_ns)
+            pst_run_fail(sv, "dataset", NULL,
+                         "%s was written to while the run was reading it; what was learned since may be "
+                         "wrong",
+                         file->path);
+        else
+            continue;
+        return;
+    }
 }
 
 /* ---- progress ------------------------------------------------------------------------------------ */

@@ -172,6 +172,18 @@ static int write_report(const json_t *report, const struct run_args *args)
     return 1;
 }
 
+static pst_rc note_files(struct pst_run_options *opt, const struct pst_dataset *ds)
+{
+    char manifest[4200];
+    (void)snprintf(manifest, sizeof manifest, "%s/dataset.json", ds->dir);
+    const char *paths[] = {manifest,        ds->indptr.path,   ds->indices.path,  ds->features.path,
+                           ds->labels.path, ds->split[0].path, ds->split[1].path, ds->split[2].path};
+    pst_rc rc = PST_OK;
+    for (size_t i = 0; i < sizeof paths / sizeof *paths && rc == PST_OK; i++)
+        rc = pst_run_note_file(opt, paths[i]);
+    return rc;
+}
+
 /* From here on a signal waits until the supervisor takes it, or the report is written. A reader of our output
  * that goes away is no reason to end a run. */
 static void hold_signals(void)
@@ -215,6 +227,8 @@ static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, s
                               "feature_bytes", (json_int_t)feature_bytes);
     pst_rc rc =
         args->resume ? find_checkpoint(args->resume, pl, ds.digest, checkpoint, &opt.start_batch) : PST_OK;
+    if (rc == PST_OK)
+        rc = note_files(&opt, &ds);
     pst_dataset_close(&ds);
     char id[PST_RUN_ID_MAX];
     hold_signals();
