@@ -211,7 +211,7 @@ static pst_rc foreign_size(struct pst_stage *self)
         json_int_t bytes = json_integer_value(json_object_get(need, "bytes"));
         json_int_t align = json_integer_value(json_object_get(need, "align"));
         int p = port ? pst_desc_port(&self->desc, port) : -1;
-        if (p < 0 || bytes < 0 || align < 0 || align > (1 << 21)) {
+        if (p < 0 || bytes < 0 || align < 0 || align > (1 << 21) || (align & (align - 1)) != 0) {
             rc = pst_fail(PST_E_PEER, "its program %s asks for a slot that makes no sense", self->caps.file);
             break;
         }
