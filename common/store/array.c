@@ -187,12 +187,51 @@ pst_rc pst_array_write(struct pst_array_writer *w, const void *data, size_t byte
     return PST_OK;
 }
 
+pst_rc pst_array_writer_shrink(struct pst_array_writer *w, int64_t rows)
+{
+    assert(rows >= 0 && rows <= w->shape[0]);
+    w->shrunk = rows != w->shape[0];
+    w->shape[0] = rows;
+    w->expected = (uint64_t)rows * (uint64_t)w->shape[1] * pst_dtype_bytes(w->dtype);
+    return w->written == w->expected
+               ? PST_OK
+               : pst_fail(PST_E_STATE, "%s: expected %" PRIu64 " bytes of data, found %" PRIu64, w->path,
+                          w->expected, w->written);
+}
+
+/* The header that is true now, and the checksum with it. */
+static pst_rc rewrite_header(struct pst_array_writer *w)
+{
+    pst_npy_format((char *)w->buffer, w->dtype, w->rank, w->shape);
+    if (pwrite(w->fd, w->buffer, PST_PAGE, 0) != PST_PAGE)
+        return pst_fail_errno("%s: cannot write its header", w->path);
+    int fd = open(w->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return pst_fail_errno("cannot open %s", w->path);
+    (void)XXH3_64bits_reset(w->hash);
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    uint64_t read_bytes = 0;
+    ssize_t n;
+    while ((n = read(fd, w->buffer, WRITE_BUFFER_BYTES)) > 0) {
+        (void)XXH3_64bits_update(w->hash, w->buffer, (size_t)n);
+        read_bytes += (uint64_t)n;
+    }
+    pst_rc rc = n < 0 ? pst_fail_errno("%s: cannot read", w->path) : PST_OK;
+    if (rc == PST_OK && read_bytes != PST_PAGE + w->expected)
+        rc = pst_fail(PST_E_IO, "%s: expected %" PRIu64 " bytes, found %" PRIu64, w->path,
+                      PST_PAGE + w->expected, read_bytes);
+    (void)close(fd);
+    return rc;
+}
+
 pst_rc pst_array_writer_finish(struct pst_array_writer *w, uint64_t *checksum)
 {
     if (w->written != w->expected)
         return pst_fail(PST_E_STATE, "%s: expected %" PRIu64 " bytes of data, found %" PRIu64, w->path,
                         w->expected, w->written);
     pst_rc rc = flush(w);
+    if (rc == PST_OK && w->shrunk)
+        rc = rewrite_header(w);
     if (rc != PST_OK)
         return rc;
     if (fsync(w->fd) != 0)

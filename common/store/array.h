@@ -18,6 +18,7 @@ struct pst_array_writer {
     uint64_t flushed, started;  /* bytes of the file: written, and handed to the disk */
     unsigned char *buffer;
     size_t fill;
+    bool shrunk;
     void *hash; /* XXH3_state_t */
 };
 
@@ -28,6 +29,10 @@ PST_API PST_MUST_USE pst_rc pst_array_writer_init(struct pst_array_writer *w, co
 
 /* Appends bytes of data. Fails: PST_E_IO (a full disk says so), PST_E_STATE past the shape's size. */
 PST_API PST_MUST_USE pst_rc pst_array_write(struct pst_array_writer *w, const void *data, size_t bytes);
+
+/* Says that there are only `rows` rows, as many as were written: for an array whose size was not known when
+ * it began. Its checksum then costs finish one more reading of the file. */
+PST_API PST_MUST_USE pst_rc pst_array_writer_shrink(struct pst_array_writer *w, int64_t rows);
 
 /* Checks that all of the shape was written, syncs, and gives the XXH3-64 of the whole file. */
 PST_API PST_MUST_USE pst_rc pst_array_writer_finish(struct pst_array_writer *w, uint64_t *checksum);

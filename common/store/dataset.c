@@ -6,13 +6,22 @@
 #include "manifest.h"
 #include "store.h"
 
-static struct pst_array *slot_of(struct pst_dataset *ds, enum pst_array_id id)
+struct pst_array *pst_dataset_array(struct pst_dataset *ds, enum pst_array_id id)
 {
     switch (id) {
     case PST_IN_INDPTR: return &ds->indptr;
     case PST_IN_INDICES: return &ds->indices;
     case PST_IN_FEATURES: return &ds->features;
     case PST_IN_LABELS: return &ds->labels;
+    case PST_IN_RELATIONS: return &ds->edge_relation;
+    case PST_IN_TRIPLES_TRAIN:
+    case PST_IN_TRIPLES_VAL:
+    case PST_IN_TRIPLES_TEST: return &ds->triples[id - PST_IN_TRIPLES_TRAIN];
+    case PST_IN_IDS: return &ds->ids;
+    case PST_IN_NAMES_AT: return &ds->names_at;
+    case PST_IN_NAMES: return &ds->names;
+    case PST_IN_RELATION_NAMES_AT: return &ds->relation_names_at;
+    case PST_IN_RELATION_NAMES: return &ds->relation_names;
     default: return &ds->split[id - PST_IN_TRAIN];
     }
 }
@@ -35,7 +44,7 @@ static void check_header(const struct pst_array *a, const struct pst_array_entry
 static void open_array(struct pst_dataset *ds, enum pst_array_id id, const struct pst_array_entry *e,
                        struct pst_problems *problems)
 {
-    struct pst_array *array = slot_of(ds, id);
+    struct pst_array *array = pst_dataset_array(ds, id);
     char path[4096 + PST_NAME_MAX];
     (void)snprintf(path, sizeof path, "%s/%s", ds->dir, e->file);
     if (pst_array_open(array, path) != PST_OK) {
@@ -66,6 +75,7 @@ static void fill(struct pst_dataset *ds, const struct pst_manifest *m)
     ds->feature_dim = m->feature_dim;
     ds->stride_bytes = m->stride_bytes;
     ds->classes = m->classes;
+    ds->relations = m->relations;
     (void)snprintf(ds->digest, sizeof ds->digest, "%016" PRIx64, m->digest);
 }
 
@@ -102,6 +112,6 @@ pst_rc pst_dataset_open(struct pst_dataset *ds, const char *dir)
 void pst_dataset_close(struct pst_dataset *ds)
 {
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
-        pst_array_close(slot_of(ds, i));
+        pst_array_close(pst_dataset_array(ds, i));
     *ds = (struct pst_dataset){.vertices = 0};
 }

@@ -7,59 +7,56 @@
 #include "../error.h"
 #include "import_parts.h"
 
-static pst_rc give_edges(void *ctx, int64_t first, int64_t count, int64_t *source, int64_t *target)
-{
-    const struct pst_importing *im = ctx;
-    const struct pst_array *a = &im->src[PST_SRC_EDGES];
-    for (int64_t i = 0; i < count; i++) {
-        int64_t e = first + i;
-        source[i] = pst_int_at(a, im->edges_2xe ? e : 2 * e);
-        target[i] = pst_int_at(a, im->edges_2xe ? im->edges + e : 2 * e + 1);
-        /* Checked before; checked again because the file may have changed under the mapping. */
-        if (source[i] < 0 || source[i] >= im->vertices || target[i] < 0 || target[i] >= im->vertices)
-            return pst_fail(PST_E_FORMAT, "%s: edge %" PRId64 " changed while it was read", a->path, e);
-    }
-    return PST_OK;
-}
+static const char what_failed[] = "cannot import";
 
-/* Opens and looks at everything before the first byte is written. */
+/* Opens everything, and looks at all but edges and feature values, which are checked as they stream. */
 static pst_rc check_all(struct pst_importing *im)
 {
-    static const char what[] = "cannot import";
     pst_import_open(im);
     if (im->problems.count == 0)
         pst_import_counts(im);
-    pst_rc rc = pst_problems_result(&im->problems, what);
+    pst_rc rc = pst_problems_result(&im->problems, what_failed);
     if (rc == PST_OK && pst_has(im, PST_SRC_LABELS))
         rc = pst_import_read_labels(im);
-    if (rc != PST_OK)
-        return rc;
-    pst_import_check_edges(im);
+    return rc;
+}
+
+/* What can only be looked at when the edges have told how many vertices there are. */
+static pst_rc check_rest(struct pst_importing *im)
+{
     pst_import_check_splits(im);
     if (pst_has(im, PST_SRC_FEAT_INDPTR))
         pst_import_check_csr(im);
-    return pst_problems_result(&im->problems, what);
+    return pst_problems_result(&im->problems, what_failed);
 }
 
 static pst_rc write_topology(struct pst_importing *im, struct pst_build *b, struct pst_import_result *result,
                              struct pst_progress *progress)
 {
-    struct pst_topology t;
-    const struct pst_topology_spec spec = {.vertices = im->vertices,
-                                           .edges = im->edges,
-                                           .fn = give_edges,
-                                           .ctx = im,
-                                           .symmetrize = im->spec->symmetrize,
-                                           .dedupe = im->spec->dedupe,
-                                           .self_loops = im->spec->self_loops,
-                                           .memory_bytes = im->spec->memory_bytes};
-    pst_rc rc = pst_topology_build(&t, &spec, progress);
+    struct pst_csc csc;
+    const struct pst_import_spec *s = im->spec;
+    const struct pst_csc_spec spec = {.build = b,
+                                      .symmetrize = s->symmetrize,
+                                      .dedupe = s->dedupe,
+                                      .transpose = s->transpose,
+                                      .self_loops = s->self_loops,
+                                      .memory_bytes = s->memory_bytes,
+                                      .threads = s->threads};
+    pst_rc rc = pst_csc_init(&csc, &spec);
     if (rc == PST_OK)
-        rc = pst_topology_write(&t, b);
-    result->duplicates_removed = t.duplicates_removed;
-    result->loops_removed = t.loops_removed;
-    result->loops_added = t.loops_added;
-    pst_topology_release(&t);
+        rc = s->feed != NULL ? s->feed(s->feed_ctx, &csc, &im->vertices, progress)
+                             : pst_import_feed(im, &csc, progress);
+    if (rc == PST_OK && im->vertices < 0)
+        im->vertices = csc.largest + 1;
+    if (rc == PST_OK)
+        rc = check_rest(im);
+    if (rc == PST_OK)
+        rc = pst_csc_finish(&csc, im->vertices, progress);
+    result->duplicates_removed = csc.duplicates_removed;
+    result->loops_removed = csc.loops_removed;
+    result->loops_added = csc.loops_added;
+    result->runs = csc.runs;
+    pst_csc_release(&csc);
     return rc;
 }
 
@@ -87,10 +84,10 @@ static void note_manifest(const struct pst_importing *im, struct pst_build *b)
     for (unsigned i = 0; i < PST_SOURCES; i++)
         if (s->source[i][0] != '\0')
             (void)json_object_set_new(files, pst_source_option(i) + 2, json_string(s->source[i]));
-    b->manifest.provenance =
-        json_pack("{s:s, s:o, s:{s:b, s:b, s:s, s:s}}", "command", s->command != NULL ? s->command : "",
-                  "sources", files, "parameters", "symmetrize", s->symmetrize, "dedupe", s->dedupe,
-                  "self_loops", loops[s->self_loops], "normalize", norms[s->normalize]);
+    b->manifest.provenance = json_pack(
+        "{s:s, s:o, s:{s:b, s:b, s:b, s:s, s:s}}", "command", s->command != NULL ? s->command : "", "sources",
+        files, "parameters", "symmetrize", s->symmetrize, "dedupe", s->dedupe, "transpose", s->transpose,
+        "self_loops", loops[s->self_loops], "normalize", norms[s->normalize]);
 }
 
 pst_rc pst_import(const struct pst_import_spec *spec, struct pst_build *b, struct pst_import_result *result,

@@ -22,6 +22,12 @@ enum pst_source_id {
     PST_SOURCES
 };
 
+struct pst_csc;
+/* Fails with its own message. *vertices: in, -1 or what the arrays say; out, what the edges say where they
+ * do. */
+typedef pst_rc (*pst_feed_fn)(void *ctx, struct pst_csc *csc, int64_t *vertices,
+                              struct pst_progress *progress);
+
 enum pst_edge_shape { PST_EDGES_AUTO, PST_EDGES_2XE, PST_EDGES_EX2 };
 enum pst_normalize { PST_NORM_NONE, PST_NORM_L1, PST_NORM_L2 };
 
@@ -35,13 +41,19 @@ struct pst_import_spec {
     enum pst_normalize
         normalize;         /* each feature row by the sum of its magnitudes, or its length; 0 stays 0 */
     uint64_t stride_bytes; /* 0: pst_stride_for */
+    bool transpose;
     uint64_t memory_bytes; /* for the topology */
-    const char *command;   /* for the manifest's provenance; NULL: none */
+    int threads;
+    /* Edges from something else than an array: gives all of them to the topology. vertices is -1 or what
+     * arrays say. */
+    pst_feed_fn feed;
+    void *feed_ctx;
+    const char *command; /* for the manifest's provenance; NULL: none */
 };
 
 struct pst_import_result {
     struct pst_problems warnings; /* what is odd but not wrong */
-    int64_t duplicates_removed, loops_removed, loops_added;
+    int64_t duplicates_removed, loops_removed, loops_added, runs;
 };
 
 PST_API void pst_import_defaults(struct pst_import_spec *spec);

@@ -143,41 +143,23 @@ void pst_import_counts(struct pst_importing *im)
         agree_rows(im, PST_SRC_FEAT_INDPTR, im->src[PST_SRC_FEAT_INDPTR].shape[0] - 1);
     if (pst_has(im, PST_SRC_LABELS))
         agree_rows(im, PST_SRC_LABELS, im->src[PST_SRC_LABELS].shape[0]);
-    if (im->vertices < 0)
-        im->vertices = largest(&im->src[PST_SRC_EDGES]) + 1;
     if (im->vertices > INT64_MAX / 32)
         pst_problem(&im->problems, "%" PRId64 " vertices: at most %" PRId64, im->vertices, INT64_MAX / 32);
     agree_feature_dim(im);
 }
 
-/* Tells the first few bad values of one array, and then how many more. */
-static void tell(struct pst_importing *im, int64_t *bad, const struct pst_array *a, int64_t at, int64_t value,
-                 int64_t limit, const char *what)
+void pst_import_tell(struct pst_importing *im, int64_t *bad, const struct pst_array *a, int64_t at,
+                     int64_t value, int64_t limit, const char *what)
 {
     if (++*bad <= PST_TOLD_MAX)
         pst_problem(&im->problems, "%s: %s %" PRId64 ": expected 0 to %" PRId64 ", found %" PRId64, a->path,
                     what, at, limit - 1, value);
 }
 
-static void tell_rest(struct pst_importing *im, int64_t bad, const struct pst_array *a)
+void pst_import_tell_rest(struct pst_importing *im, int64_t bad, const struct pst_array *a)
 {
     if (bad > PST_TOLD_MAX)
         pst_problem(&im->problems, "%s: and %" PRId64 " more like these", a->path, bad - PST_TOLD_MAX);
-}
-
-void pst_import_check_edges(struct pst_importing *im)
-{
-    const struct pst_array *a = &im->src[PST_SRC_EDGES];
-    int64_t bad = 0;
-    for (int64_t i = 0; i < 2 * im->edges; i++) {
-        int64_t id = pst_int_at(a, i);
-        if (id >= 0 && id < im->vertices)
-            continue;
-        bool target = im->edges_2xe ? i >= im->edges : i % 2 == 1;
-        int64_t edge = im->edges_2xe ? i % im->edges : i / 2;
-        tell(im, &bad, a, edge, id, im->vertices, target ? "target of edge" : "source of edge");
-    }
-    tell_rest(im, bad, a);
 }
 
 static void check_split(struct pst_importing *im, enum pst_source_id id, uint8_t *owner)
@@ -189,7 +171,7 @@ static void check_split(struct pst_importing *im, enum pst_source_id id, uint8_t
     for (int64_t i = 0; i < a->shape[0]; i++) {
         int64_t v = pst_int_at(a, i);
         if (v < 0 || v >= im->vertices) {
-            tell(im, &bad, a, i, v, im->vertices, "entry");
+            pst_import_tell(im, &bad, a, i, v, im->vertices, "entry");
             continue;
         }
         if (owner[v] != 0 && ++bad <= PST_TOLD_MAX)
@@ -198,7 +180,7 @@ static void check_split(struct pst_importing *im, enum pst_source_id id, uint8_t
         owner[v] = mine;
         unlabelled += im->labels != NULL && im->labels[v] < 0;
     }
-    tell_rest(im, bad, a);
+    pst_import_tell_rest(im, bad, a);
     if (a->shape[0] == 0)
         pst_problem(im->warnings, "%s: the split is empty", a->path);
     if (unlabelled > 0)
@@ -239,14 +221,14 @@ void pst_import_check_csr(struct pst_importing *im)
     if (bad == 0 && last != nnz)
         pst_problem(&im->problems, "%s: expected to end with %" PRId64 ", the size of %s, found %" PRId64,
                     indptr->path, nnz, indices->path, last);
-    tell_rest(im, bad, indptr);
+    pst_import_tell_rest(im, bad, indptr);
     bad = 0;
     for (int64_t i = 0; i < nnz; i++) {
         int64_t column = pst_int_at(indices, i);
         if (column < 0 || column >= im->feature_dim)
-            tell(im, &bad, indices, i, column, im->feature_dim, "column of entry");
+            pst_import_tell(im, &bad, indices, i, column, im->feature_dim, "column of entry");
     }
-    tell_rest(im, bad, indices);
+    pst_import_tell_rest(im, bad, indices);
 }
 
 /* PST_OK: *out is the label. -2 stands for what is no label at all. */
@@ -285,7 +267,7 @@ pst_rc pst_import_read_labels(struct pst_importing *im)
         im->labels[v] = (int32_t)label;
         max = pst_max_i64(max, label);
     }
-    tell_rest(im, bad, a);
+    pst_import_tell_rest(im, bad, a);
     im->classes = im->spec->classes >= 0 ? im->spec->classes : max + 1;
     if (im->classes > PST_CLASSES_MAX)
         pst_problem(&im->problems, "classes: at most %d, found %" PRId64, PST_CLASSES_MAX, im->classes);

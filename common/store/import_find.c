@@ -37,7 +37,8 @@ void pst_import_defaults(struct pst_import_spec *spec)
                                      .classes = -1,
                                      .feature_dim = -1,
                                      .self_loops = PST_LOOPS_KEEP,
-                                     .memory_bytes = PST_TOPOLOGY_BYTES_DEFAULT};
+                                     .memory_bytes = PST_TOPOLOGY_BYTES_DEFAULT,
+                                     .threads = 1};
 }
 
 static bool find_one(const char *dir, const char *file, char *out)

@@ -11,11 +11,13 @@
 
 #include "../error.h"
 
-static const char *const array_names[PST_ARRAY_IDS] = {"indptr", "indices", "features", "labels",
-                                                       "train",  "val",     "test"};
-static const char *const top_keys[] = {"penstock_dataset", "name",        "vertices",  "edges",
-                                       "id_dtype",         "feature_dim", "classes",   "stride_bytes",
-                                       "stripes",          "arrays",      "provenance"};
+static const char *const array_names[PST_ARRAY_IDS] = {
+    "indptr",   "indices",   "features",          "labels",        "train",        "val",
+    "test",     "relations", "triples_train",     "triples_val",   "triples_test", "ids",
+    "names_at", "names",     "relation_names_at", "relation_names"};
+static const char *const top_keys[] = {"penstock_dataset", "name",        "vertices",   "edges",
+                                       "id_dtype",         "feature_dim", "classes",    "stride_bytes",
+                                       "stripes",          "arrays",      "provenance", "relation_types"};
 static const char *const array_keys[] = {"file", "dtype", "shape", "xxh3"};
 
 const char *pst_array_id_name(enum pst_array_id id)
@@ -125,15 +127,21 @@ static void read_array(json_t *object, const char *name, struct pst_array_entry 
     }
 }
 
-static void read_arrays(struct pst_manifest *m, json_t *root, struct pst_problems *problems)
+/* Arrays that a version has. */
+static unsigned array_ids(int64_t version)
+{
+    return version < 2 ? PST_IN_RELATIONS : PST_ARRAY_IDS;
+}
+
+static void read_arrays(struct pst_manifest *m, json_t *root, int64_t version, struct pst_problems *problems)
 {
     json_t *arrays = json_object_get(root, "arrays");
     if (!json_is_object(arrays)) {
         pst_problem(problems, "arrays: expected an object");
         return;
     }
-    check_keys(arrays, "arrays", array_names, PST_ARRAY_IDS, problems);
-    for (unsigned i = 0; i < PST_ARRAY_IDS; i++) {
+    check_keys(arrays, "arrays", array_names, array_ids(version), problems);
+    for (unsigned i = 0; i < array_ids(version); i++) {
         json_t *object = json_object_get(arrays, array_names[i]);
         if (object != NULL)
             read_array(object, array_names[i], &m->array[i], problems);
@@ -190,6 +198,39 @@ static void check_features(const struct pst_manifest *m, struct pst_problems *pr
                     m->feature_dim, pst_dtype_name(e->dtype), m->stride_bytes);
 }
 
+/* One that may be there: its dtype, and its rows and columns (-1: any). */
+static void check_extra(const struct pst_manifest *m, enum pst_array_id id, enum pst_dtype dtype,
+                        int64_t rows, int64_t columns, struct pst_problems *problems)
+{
+    const struct pst_array_entry *e = &m->array[id];
+    if (!e->present)
+        return;
+    if (e->dtype != dtype || e->rank != (columns > 1 ? 2 : 1) || e->shape[1] != columns)
+        pst_problem(problems, "arrays.%s: expected %s in rows of %" PRId64 ", found %s in rows of %" PRId64,
+                    array_names[id], pst_dtype_name(dtype), columns, pst_dtype_name(e->dtype), e->shape[1]);
+    if (rows >= 0 && e->shape[0] != rows)
+        pst_problem(problems, "arrays.%s.shape: expected %" PRId64 " rows, found %" PRId64, array_names[id],
+                    rows, e->shape[0]);
+}
+
+static void check_extras(const struct pst_manifest *m, struct pst_problems *problems)
+{
+    check_extra(m, PST_IN_RELATIONS, PST_I32, m->edges, 1, problems);
+    for (unsigned i = PST_IN_TRIPLES_TRAIN; i <= PST_IN_TRIPLES_TEST; i++)
+        check_extra(m, i, pst_id_dtype(m->vertices), -1, 3, problems);
+    check_extra(m, PST_IN_IDS, PST_I64, m->vertices, 1, problems);
+    check_extra(m, PST_IN_NAMES_AT, PST_I64, m->vertices + 1, 1, problems);
+    check_extra(m, PST_IN_NAMES, PST_U8, -1, 1, problems);
+    check_extra(m, PST_IN_RELATION_NAMES_AT, PST_I64, m->relations + 1, 1, problems);
+    check_extra(m, PST_IN_RELATION_NAMES, PST_U8, -1, 1, problems);
+    if (m->array[PST_IN_NAMES].present != m->array[PST_IN_NAMES_AT].present ||
+        m->array[PST_IN_RELATION_NAMES].present != m->array[PST_IN_RELATION_NAMES_AT].present)
+        pst_problem(problems, "arrays: names and names_at belong together");
+    for (unsigned i = PST_IN_RELATIONS; i <= PST_IN_TRIPLES_TEST; i++)
+        if (m->array[i].present && m->relations == 0)
+            pst_problem(problems, "relation_types: 0, but arrays.%s is there", array_names[i]);
+}
+
 static void check_whole(const struct pst_manifest *m, struct pst_problems *problems)
 {
     check_entry(m, PST_IN_INDPTR, true, PST_I64, m->vertices + 1, problems);
@@ -198,6 +239,7 @@ static void check_whole(const struct pst_manifest *m, struct pst_problems *probl
                 problems);
     check_features(m, problems);
     check_entry(m, PST_IN_LABELS, m->classes > 0, PST_I32, m->vertices, problems);
+    check_extras(m, problems);
     for (unsigned i = PST_IN_TRAIN; i <= PST_IN_TEST; i++) {
         const struct pst_array_entry *e = &m->array[i];
         check_entry(m, i, e->present, PST_I64, -1, problems);
@@ -210,14 +252,17 @@ static void check_whole(const struct pst_manifest *m, struct pst_problems *probl
 static void read_root(struct pst_manifest *m, json_t *root, struct pst_problems *problems)
 {
     int64_t version = json_integer_value(json_object_get(root, "penstock_dataset"));
-    if (version != PST_MANIFEST_VERSION) {
+    if (version < 1 || version > PST_MANIFEST_VERSION) {
         pst_problem(problems,
-                    "penstock_dataset: expected version %d, found %" PRId64
+                    "penstock_dataset: expected version 1 to %d, found %" PRId64
                     ": this is not a dataset, or a later penstock wrote it",
                     PST_MANIFEST_VERSION, version);
         return;
     }
-    check_keys(root, PST_MANIFEST_FILE, top_keys, sizeof top_keys / sizeof top_keys[0], problems);
+    check_keys(root, PST_MANIFEST_FILE, top_keys, sizeof top_keys / sizeof top_keys[0] - (version < 2),
+               problems);
+    if (json_object_get(root, "relation_types") != NULL)
+        m->relations = read_count(root, "relation_types", INT32_MAX, problems);
     (void)read_string(root, PST_MANIFEST_FILE, "name", m->name, sizeof m->name, problems);
     m->vertices = read_count(root, "vertices", INT64_MAX / 16, problems);
     m->edges = read_count(root, "edges", INT64_MAX / 16, problems);
@@ -225,7 +270,7 @@ static void read_root(struct pst_manifest *m, json_t *root, struct pst_problems 
     m->classes = read_count(root, "classes", PST_CLASSES_MAX, problems);
     m->stride_bytes = (uint64_t)read_count(root, "stride_bytes", INT64_MAX / 16, problems);
     read_stripes(root, problems);
-    read_arrays(m, root, problems);
+    read_arrays(m, root, version, problems);
     char ids[PST_NAME_MAX] = "";
     if (read_string(root, PST_MANIFEST_FILE, "id_dtype", ids, sizeof ids, problems) &&
         strcmp(ids, pst_dtype_name(m->array[PST_IN_INDICES].dtype)) != 0)
@@ -305,13 +350,17 @@ static json_t *manifest_json(const struct pst_manifest *m)
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
         if (m->array[i].present)
             (void)json_object_set_new(arrays, array_names[i], entry_json(&m->array[i]));
+    bool extra = m->relations > 0;
+    for (unsigned i = PST_IN_RELATIONS; i < PST_ARRAY_IDS; i++)
+        extra |= m->array[i].present;
     json_t *provenance = m->provenance != NULL ? json_incref(m->provenance) : json_object();
-    return json_pack("{s:i, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:[{s:s}], s:o, s:o}", "penstock_dataset",
-                     PST_MANIFEST_VERSION, "name", m->name, "vertices", (json_int_t)m->vertices, "edges",
-                     (json_int_t)m->edges, "id_dtype", pst_dtype_name(m->array[PST_IN_INDICES].dtype),
-                     "feature_dim", (json_int_t)m->feature_dim, "stride_bytes", (json_int_t)m->stride_bytes,
-                     "classes", (json_int_t)m->classes, "stripes", "dir", ".", "arrays", arrays, "provenance",
-                     provenance);
+    return json_pack("{s:i, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:[{s:s}], s:o, s:o, s:o*}",
+                     "penstock_dataset", extra ? PST_MANIFEST_VERSION : 1, "name", m->name, "vertices",
+                     (json_int_t)m->vertices, "edges", (json_int_t)m->edges, "id_dtype",
+                     pst_dtype_name(m->array[PST_IN_INDICES].dtype), "feature_dim",
+                     (json_int_t)m->feature_dim, "stride_bytes", (json_int_t)m->stride_bytes, "classes",
+                     (json_int_t)m->classes, "stripes", "dir", ".", "arrays", arrays, "provenance",
+                     provenance, "relation_types", extra ? json_integer((json_int_t)m->relations) : NULL);
 }
 
 static pst_rc write_text(const char *path, const char *text, size_t bytes)

@@ -11,7 +11,8 @@
 PST_BEGIN_DECLS
 
 #define PST_MANIFEST_FILE "dataset.json"
-#define PST_MANIFEST_VERSION 1
+#define PST_MANIFEST_VERSION                                                                                 \
+    2 /* 2: relations, triples, id maps; without them 1 is written, which all versions read */
 #define PST_MANIFEST_BYTES_MAX (1 << 20) /* ours are 2 KiB; a long provenance fits */
 #define PST_CLASSES_MAX (1 << 20)        /* labels are int32, and a trainer's output is as wide */
 #define PST_ID32_VERTICES_MAX INT32_MAX  /* past this ids are int64 */
@@ -24,6 +25,15 @@ enum pst_array_id {
     PST_IN_TRAIN,
     PST_IN_VAL,
     PST_IN_TEST,
+    PST_IN_RELATIONS, /* since version 2, these and those after it */
+    PST_IN_TRIPLES_TRAIN,
+    PST_IN_TRIPLES_VAL,
+    PST_IN_TRIPLES_TEST,
+    PST_IN_IDS,
+    PST_IN_NAMES_AT,
+    PST_IN_NAMES,
+    PST_IN_RELATION_NAMES_AT,
+    PST_IN_RELATION_NAMES,
     PST_ARRAY_IDS
 };
 
@@ -39,6 +49,7 @@ struct pst_array_entry {
 struct pst_manifest {
     char name[PST_NAME_MAX];
     int64_t vertices, edges, feature_dim, classes;
+    int64_t relations; /* types of edges; 0: they have none */
     uint64_t stride_bytes;
     struct pst_array_entry array[PST_ARRAY_IDS];
     json_t *provenance; /* an object; owned; may be NULL */
@@ -47,6 +58,7 @@ struct pst_manifest {
 
 PST_API const char *pst_array_id_name(enum pst_array_id id); /* "indptr" */
 PST_API enum pst_dtype pst_id_dtype(int64_t vertices);
+PST_API struct pst_array *pst_dataset_array(struct pst_dataset *ds, enum pst_array_id id);
 
 /* Reads and checks dir/dataset.json; every problem goes to the list. With problems the struct may be
  * half filled: only release it. */

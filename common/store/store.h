@@ -37,15 +37,21 @@ struct pst_dataset {
     char dir[4096];
     char name[PST_NAME_MAX];
     int64_t vertices, edges;
-    int64_t feature_dim;       /* columns that are data; 0: no features */
-    uint64_t stride_bytes;     /* from one feature row to the next */
-    int64_t classes;           /* 0: no labels */
-    struct pst_array indptr;   /* int64 (vertices + 1) */
-    struct pst_array indices;  /* int32 or int64 (edges) */
-    struct pst_array features; /* (vertices, stride); path empty if there are none */
-    struct pst_array labels;   /* int32 (vertices), -1 none; path empty if there are none */
-    struct pst_array split[3]; /* int64 ids: train, val, test; path empty if there are none */
-    char digest[17];           /* hex XXH3-64 of dataset.json: identifies plans and checkpoints */
+    int64_t feature_dim;            /* columns that are data; 0: no features */
+    uint64_t stride_bytes;          /* from one feature row to the next */
+    int64_t classes;                /* 0: no labels */
+    struct pst_array indptr;        /* int64 (vertices + 1) */
+    struct pst_array indices;       /* int32 or int64 (edges) */
+    struct pst_array features;      /* (vertices, stride); path empty if there are none */
+    struct pst_array labels;        /* int32 (vertices), -1 none; path empty if there are none */
+    struct pst_array split[3];      /* int64 ids: train, val, test; path empty if there are none */
+    int64_t relations;              /* types of edges; 0: they have none */
+    struct pst_array edge_relation; /* int32 (edges): the relation of each entry of indices; or path empty */
+    struct pst_array triples[3]; /* head, relation, tail of ids' dtype (n, 3): train, val, test; or empty */
+    struct pst_array ids;        /* int64 (vertices): what the source called each; or path empty */
+    struct pst_array names_at, names; /* or its name: bytes names_at[v] to names_at[v + 1] of names; UTF-8 */
+    struct pst_array relation_names_at, relation_names; /* the same of relations */
+    char digest[17]; /* hex XXH3-64 of dataset.json: identifies plans and checkpoints */
 };
 enum { PST_TRAIN, PST_VAL, PST_TEST };
 

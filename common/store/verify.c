@@ -108,6 +108,40 @@ static void check_split(struct verify *v, const int64_t *x, int64_t first, int64
     }
 }
 
+static void check_relations(struct verify *v, const int32_t *x, int64_t first, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if ((x[i] < 0 || x[i] >= v->ds.relations) && tell(v))
+            pst_problem(&v->problems, "%s: entry %" PRId64 ": expected 0 to %" PRId64 ", found %d", v->path,
+                        first + i, v->ds.relations - 1, x[i]);
+}
+
+static void check_triples(struct verify *v, const void *x, int64_t first, int64_t n)
+{
+    bool narrow = pst_id_dtype(v->ds.vertices) == PST_I32;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t id = narrow ? ((const int32_t *)x)[i] : ((const int64_t *)x)[i];
+        int64_t column = (first + i) % 3, limit = column == 1 ? v->ds.relations : v->ds.vertices;
+        if ((id < 0 || id >= limit) && tell(v))
+            pst_problem(&v->problems,
+                        "%s: row %" PRId64 ", column %" PRId64 ": expected 0 to %" PRId64 ", found %" PRId64,
+                        v->path, (first + i) / 3, column, limit - 1, id);
+    }
+}
+
+/* Where each name begins: never falls, within the bytes of all names. */
+static void check_starts(struct verify *v, const int64_t *x, int64_t first, int64_t n)
+{
+    const struct pst_array *names = v->id == PST_IN_NAMES_AT ? &v->ds.names : &v->ds.relation_names;
+    for (int64_t i = 0; i < n; i++) {
+        if ((x[i] < v->last || x[i] > names->shape[0]) && tell(v))
+            pst_problem(&v->problems,
+                        "%s: entry %" PRId64 ": expected %" PRId64 " to %" PRId64 ", found %" PRId64, v->path,
+                        first + i, v->last, names->shape[0], x[i]);
+        v->last = x[i];
+    }
+}
+
 static const char *check_items(struct verify *v, const void *x, int64_t first, int64_t n)
 {
     switch (v->id) {
@@ -115,6 +149,17 @@ static const char *check_items(struct verify *v, const void *x, int64_t first, i
     case PST_IN_INDICES: check_indices(v, x, first, n); return "checksum, ids in range";
     case PST_IN_FEATURES: check_features(v, x, first, n); return "checksum, every value finite";
     case PST_IN_LABELS: check_labels(v, x, first, n); return "checksum, labels in range";
+    case PST_IN_RELATIONS: check_relations(v, x, first, n); return "checksum, relations in range";
+    case PST_IN_TRIPLES_TRAIN:
+    case PST_IN_TRIPLES_VAL:
+    case PST_IN_TRIPLES_TEST: check_triples(v, x, first, n); return "checksum, ids in range";
+    case PST_IN_NAMES_AT:
+    case PST_IN_RELATION_NAMES_AT:
+        check_starts(v, x, first, n);
+        return "checksum, never falls, within the names";
+    case PST_IN_IDS:
+    case PST_IN_NAMES:
+    case PST_IN_RELATION_NAMES: return "checksum";
     default: check_split(v, x, first, n); return "checksum, ids in range, once, in one split";
     }
 }
@@ -187,14 +232,6 @@ out:
     return rc;
 }
 
-static const struct pst_array *array_of(const struct pst_dataset *ds, enum pst_array_id id)
-{
-    const struct pst_array *const arrays[PST_ARRAY_IDS] = {
-        &ds->indptr, &ds->indices, &ds->features, &ds->labels, &ds->split[0], &ds->split[1], &ds->split[2],
-    };
-    return arrays[id];
-}
-
 pst_rc pst_dataset_check(const struct pst_dataset *ds)
 {
     struct verify *v = calloc(1, sizeof *v);
@@ -204,13 +241,13 @@ pst_rc pst_dataset_check(const struct pst_dataset *ds)
     }
     v->ds = *ds;
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++) {
-        const struct pst_array *a = array_of(ds, i);
-        if (a->map == NULL || i == PST_IN_INDICES)
+        const struct pst_array *a = pst_dataset_array(&v->ds, i);
+        if (a->map == NULL || i == PST_IN_INDICES || i == PST_IN_RELATIONS)
             continue;
         v->id = i;
         v->path = a->path;
         v->last = v->bad = 0;
-        (void)check_items(v, a->map, 0, a->shape[0]);
+        (void)check_items(v, a->map, 0, a->shape[0] * a->shape[1]);
         if (v->bad > TOLD_MAX)
             pst_problem(&v->problems, "%s: and %" PRId64 " more like these", a->path, v->bad - TOLD_MAX);
     }
@@ -234,7 +271,7 @@ static pst_rc verify_arrays(struct verify *v, struct pst_verify_report *report)
     if (v->chunk == NULL || v->owner == NULL)
         return pst_fail(PST_E_NOMEM, "no memory to verify %" PRId64 " vertices", v->ds.vertices);
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++) {
-        const struct pst_array *a = array_of(&v->ds, i);
+        const struct pst_array *a = pst_dataset_array(&v->ds, i);
         if (a->path[0] == '\0')
             continue;
         v->id = i;

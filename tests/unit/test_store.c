@@ -199,8 +199,8 @@ struct edit {
 };
 
 static const struct edit edits[] = {
-    {"\"penstock_dataset\": 1", "\"penstock_dataset\": 2", "expected version 1, found 2"},
-    {"\"penstock_dataset\": 1,", "", "expected version 1, found 0"},
+    {"\"penstock_dataset\": 1", "\"penstock_dataset\": 3", "expected version 1 to 2, found 3"},
+    {"\"penstock_dataset\": 1,", "", "expected version 1 to 2, found 0"},
     {"\"vertices\": 4", "\"vertices\": 5", "indptr.shape: expected 6 rows, found 5"},
     {"\"vertices\": 4", "\"vertices\": -4", "vertices: expected 0 to"},
     {"\"vertices\": 4", "\"vertices\": 4.0", "vertices: expected an integer"},
@@ -362,7 +362,7 @@ static void test_flipped_bits(void **state)
     (void)state;
     const char *dir = in_scratch("flip");
     assert_int_equal(make_small(dir, false), PST_OK);
-    for (unsigned id = 0; id < PST_ARRAY_IDS; id++) {
+    for (unsigned id = 0; id < PST_IN_RELATIONS; id++) {
         char name[64];
         (void)snprintf(name, sizeof name, "flip/%s.npy", pst_array_id_name(id));
         size_t bytes;

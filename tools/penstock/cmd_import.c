@@ -6,8 +6,11 @@
 
 #include "../../common/error.h"
 #include "../../common/store/import.h"
+#include "../../common/store/memory.h"
 #include "commands.h"
 #include "store_options.h"
+
+#define THREADS_MAX 64 /* more than the sorter uses */
 
 enum {
     OPT_SOURCE = 256, /* + enum pst_source_id */
@@ -22,6 +25,8 @@ enum {
     OPT_NORMALIZE,
     OPT_STRIDE,
     OPT_MEMORY,
+    OPT_THREADS,
+    OPT_TRANSPOSE,
     OPT_FORCE,
     OPT_QUIET,
     OPT_HELP
@@ -48,6 +53,8 @@ static const struct option options[] = {
     {"normalize", required_argument, NULL, OPT_NORMALIZE},
     {"stride-bytes", required_argument, NULL, OPT_STRIDE},
     {"memory", required_argument, NULL, OPT_MEMORY},
+    {"threads", required_argument, NULL, OPT_THREADS},
+    {"transpose", no_argument, NULL, OPT_TRANSPOSE},
     {"force", no_argument, NULL, OPT_FORCE},
     {"quiet", no_argument, NULL, OPT_QUIET},
     {"help", no_argument, NULL, OPT_HELP},
@@ -78,6 +85,7 @@ static const char help[] =
     "  --quiet                no progress\n";
 
 struct args {
+    int64_t threads;
     struct pst_import_spec spec;
     bool skip[PST_SOURCES];
     bool force, quiet, help;
@@ -140,6 +148,8 @@ static pst_rc one_option(struct args *a, int opt)
     case OPT_DEDUPE: s->dedupe = true; return PST_OK;
     case OPT_STRIDE: return option_bytes("--stride-bytes", optarg, &s->stride_bytes);
     case OPT_MEMORY: return option_bytes("--memory", optarg, &s->memory_bytes);
+    case OPT_THREADS: return option_int("--threads", optarg, 1, THREADS_MAX, &a->threads);
+    case OPT_TRANSPOSE: s->transpose = true; return PST_OK;
     case OPT_FORCE: a->force = true; return PST_OK;
     case OPT_QUIET: a->quiet = true; return PST_OK;
     case OPT_HELP: a->help = true; return PST_OK;
@@ -175,6 +185,7 @@ static pst_rc import_npy(struct args *a, const char *from, const char *to)
     struct pst_build b;
     struct pst_progress progress;
     struct pst_import_result result;
+    a->spec.threads = (int)a->threads;
     pst_progress_init(&progress, a->quiet);
     rc = pst_build_begin(&b, to, a->force);
     if (rc != PST_OK)
@@ -195,6 +206,8 @@ int cmd_import(int argc, char **argv)
     struct args a = {.force = false};
     pst_import_defaults(&a.spec);
     a.spec.command = command;
+    a.spec.memory_bytes = pst_memory_default();
+    a.threads = 2;
     pst_rc rc = PST_OK;
     int opt;
     optind = 1;

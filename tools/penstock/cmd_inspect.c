@@ -121,11 +121,11 @@ static void say_array(const char *name, const struct pst_array *a)
         (void)snprintf(shape, sizeof shape, "(%" PRId64 ")", a->shape[0]);
     else
         (void)snprintf(shape, sizeof shape, "(%" PRId64 ", %" PRId64 ")", a->shape[0], a->shape[1]);
-    (void)printf("  %-9s %-9s %-24s %10s\n", name, pst_dtype_name(a->dtype), shape,
+    (void)printf("  %-17s %-9s %-24s %10s\n", name, pst_dtype_name(a->dtype), shape,
                  pst_bytes_text((double)(a->data_at + a->data_bytes), bytes));
 }
 
-static void say_counts(const struct pst_dataset *ds)
+static void say_counts(struct pst_dataset *ds)
 {
     (void)printf("%s (%s), digest %s\n", ds->name, ds->dir, ds->digest);
     (void)printf("vertices %" PRId64 ", edges %" PRId64 "\n", ds->vertices, ds->edges);
@@ -145,11 +145,8 @@ static void say_counts(const struct pst_dataset *ds)
     else
         (void)printf("no splits\n");
     (void)printf("arrays:\n");
-    const struct pst_array *const arrays[PST_ARRAY_IDS] = {
-        &ds->indptr, &ds->indices, &ds->features, &ds->labels, &ds->split[0], &ds->split[1], &ds->split[2],
-    };
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
-        say_array(pst_array_id_name(i), arrays[i]);
+        say_array(pst_array_id_name(i), pst_dataset_array(ds, i));
 }
 
 static void say_origin(const struct pst_dataset *ds)

@@ -1,0 +1,70 @@
+/* csc.h: makes a dataset's topology from edges in any order, within a bound of memory that does not depend on
+ * how many edges or vertices there are: they are sorted by (target, source) beside the dataset and written in
+ * one pass. Owner: the caller; init and release pair. Threads: one calls it. */
+#ifndef PST_STORE_CSC_H
+#define PST_STORE_CSC_H
+
+#include "build.h"
+#include "progress.h"
+#include "sorter.h"
+#include "topology.h"
+
+PST_BEGIN_DECLS
+
+#define PST_CSC_ID_MAX PST_SORTER_ID_MAX
+
+struct pst_csc_spec {
+    struct pst_build *build;
+    bool symmetrize, dedupe, transpose;
+    bool relations; /* each edge has one; edges of different relations are never duplicates */
+    enum pst_self_loops self_loops;
+    uint64_t memory_bytes;
+    int threads;
+};
+
+struct pst_csc {
+    struct pst_csc_spec spec;
+    struct pst_sorter *sorter;
+    int64_t *high, *low; /* room for 2 * PST_EDGE_BLOCK arcs */
+    int32_t *tag;
+    int64_t largest; /* id that was seen; -1: none */
+    int64_t arcs;    /* given to the sorter */
+    int64_t edges;   /* after finish */
+    int64_t duplicates_removed, loops_removed, loops_added;
+    int64_t runs; /* that were spilled */
+    /* Renumbering: new id = rank of the old one, which never changes an order. NULL: ids stay. */
+    const struct pst_rank *rank;
+};
+
+/* A set of ids as bits, and how many are below each: ids without gaps, in the same order. */
+struct pst_rank {
+    uint64_t *bits;
+    int64_t *before; /* of each word of 64, after pst_rank_ready */
+    int64_t ids, members;
+    uint64_t memory_bytes; /* what it may take */
+};
+PST_API void pst_rank_init(struct pst_rank *r, uint64_t memory_bytes);
+/* PST_E_LIMIT when the largest id needs more bits than there may be: says how much memory would do. */
+PST_API PST_MUST_USE pst_rc pst_rank_add(struct pst_rank *r, const int64_t *ids, int64_t n);
+PST_API PST_MUST_USE pst_rc pst_rank_ready(struct pst_rank *r);
+static inline int64_t pst_rank_of(const struct pst_rank *r, int64_t id)
+{
+    uint64_t below = r->bits[id >> 6] & ((UINT64_C(1) << (id & 63)) - 1);
+    return r->before[id >> 6] + __builtin_popcountll(below);
+}
+PST_API void pst_rank_release(struct pst_rank *r);
+
+PST_API PST_MUST_USE pst_rc pst_csc_init(struct pst_csc *c, const struct pst_csc_spec *spec);
+
+/* n <= PST_EDGE_BLOCK edges; ids from 0 on (the caller has checked); relation NULL unless there are some. */
+PST_API PST_MUST_USE pst_rc pst_csc_add(struct pst_csc *c, const int64_t *source, const int64_t *target,
+                                        const int32_t *relation, int64_t n);
+
+/* Writes indptr, indices and, where there are some, relations; notes vertices and edges in the manifest.
+ * vertices is more than every id (or every rank). */
+PST_API PST_MUST_USE pst_rc pst_csc_finish(struct pst_csc *c, int64_t vertices,
+                                           struct pst_progress *progress);
+PST_API void pst_csc_release(struct pst_csc *c);
+
+PST_END_DECLS
+#endif
