@@ -12,6 +12,7 @@
 PST_BEGIN_DECLS
 
 #ifndef PST_REAL
+#define PST_REAL_IS_FLOAT
 #define PST_REAL float /* the gradient test builds everything once more in double */
 #endif
 typedef PST_REAL pst_real;
@@ -102,7 +103,11 @@ PST_API void pst_k_add(struct pst_queue *q, pst_real *x, int64_t ld, const pst_r
 PST_API void pst_k_widen(struct pst_queue *q, const void *src, uint64_t stride_bytes, bool bfloat,
                          pst_real *out, int64_t ld, int64_t n, int64_t dim);
 
-/* Dropout keys belong to the whole batch: (seed, epoch, batch, layer, global vertex, column). */
+/* Dropout keys belong to the whole batch: (seed, epoch, batch, layer, global vertex, column). 16 bits decide
+ * a column, so the rate is taken as a multiple of 1/65536. Column j takes those of
+ * pst_draw(stream, vertex, j / 128 * 16 + j % 16), its word j % 128 / 32, the low half if j % 32 < 16, and is
+ * dropped if they are below pst_dropout_share(rate) * 65536. */
+#define PST_DROPOUT_GROUP 128 /* columns that 16 draws decide */
 struct pst_dropout {
     uint64_t seed;
     uint32_t epoch;
@@ -110,6 +115,12 @@ struct pst_dropout {
     uint64_t batch;
     float rate; /* 0: off */
 };
+/* The share of columns that a rate drops: at least one 65536th if it is not zero, and never all. */
+static inline double pst_dropout_share(float rate)
+{
+    const double parts = (double)(int64_t)((double)rate * 65536.0 + 0.5);
+    return rate <= 0 ? 0 : (parts < 1 ? 1 : parts > 65535 ? 65535 : parts) / 65536.0;
+}
 
 /* In place, one pass: x = dropout(relu(x + bias)); bias may be NULL; vertices(n) are global ids. */
 PST_API void pst_k_bias_relu_dropout(struct pst_queue *q, pst_real *x, int64_t ld, const pst_real *bias,

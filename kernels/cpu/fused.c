@@ -1,5 +1,5 @@
 /* fused.c: what is done to activations row by row (kernels.h): bias, ReLU and dropout in one pass and its
- * gradient, sums, and widening of 16-bit rows. Columns go in panels of one Philox call a lane. */
+ * gradient, sums, and widening of 16-bit rows. */
 #include "../kernels.h"
 #include "../rng.h"
 #include "clones.h"
@@ -7,86 +7,99 @@
 #include <string.h>
 
 enum {
-    LANES = 64,        /* Philox calls side by side: enough for rows of usual widths in one go */
-    PANEL = 4 * LANES, /* columns that they decide */
+    LANES = 16,                /* Philox calls side by side: one vector of AVX-512 a word */
+    PIECES = 8,                /* of 16 bits in a call */
+    GROUP = PST_DROPOUT_GROUP, /* columns that they decide */
+    PANEL = 256,               /* columns whose sums are kept at once */
 };
+_Static_assert(GROUP == LANES * PIECES, "one call's bits for each lane");
 
 struct mask {
     struct pst_stream stream;
-    uint32_t threshold; /* a column is dropped if its 32 bits are below */
+    uint32_t threshold; /* a column is dropped if its 16 bits, moved up by 16, are below */
     pst_real scale;     /* what is kept is multiplied by this, so that the mean stays */
     bool on;
 };
 
+/* The rate as a number of 65536ths: at least one of them if it is not zero, and never all. */
 static struct mask mask_of(const struct pst_dropout *drop)
 {
     assert(drop->rate >= 0 && drop->rate < 1);
     struct mask mask = {.scale = 1, .on = drop->rate > 0};
     mask.stream = pst_stream_of(PST_RNG_DROPOUT, drop->seed, drop->epoch, drop->batch, drop->layer);
-    mask.threshold = (uint32_t)((double)drop->rate * 4294967296.0);
+    const double share = pst_dropout_share(drop->rate);
+    mask.threshold = (uint32_t)(share * 65536.0) << 16;
     if (mask.on)
-        mask.scale = (pst_real)(1.0 / (1.0 - (double)drop->rate));
+        mask.scale = (pst_real)(1.0 / (1.0 - share));
     return mask;
 }
 
 /* One round of Philox in every lane; the four words of a lane are apart. */
-PST_INLINE void round_of(uint32_t *restrict w0, uint32_t *restrict w1, uint32_t *restrict w2,
-                         uint32_t *restrict w3, int64_t lanes, uint32_t key0, uint32_t key1)
+PST_INLINE void round_of(uint32_t w[4][LANES], uint32_t key0, uint32_t key1)
 {
-    for (int64_t i = 0; i < lanes; i++) {
-        const uint64_t p0 = (uint64_t)0xD2511F53u * w0[i];
-        const uint64_t p1 = (uint64_t)0xCD9E8D57u * w2[i];
-        w0[i] = (uint32_t)(p1 >> 32) ^ w1[i] ^ key0;
-        w2[i] = (uint32_t)(p0 >> 32) ^ w3[i] ^ key1;
-        w1[i] = (uint32_t)p1;
-        w3[i] = (uint32_t)p0;
+    for (int i = 0; i < LANES; i++) {
+        const uint32_t hi0 = (uint32_t)(((uint64_t)0xD2511F53u * w[0][i]) >> 32), lo0 = 0xD2511F53u * w[0][i];
+        const uint32_t hi1 = (uint32_t)(((uint64_t)0xCD9E8D57u * w[2][i]) >> 32), lo1 = 0xCD9E8D57u * w[2][i];
+        w[0][i] = hi1 ^ w[1][i] ^ key0;
+        w[2][i] = hi0 ^ w[3][i] ^ key1;
+        w[1][i] = lo1;
+        w[3][i] = lo0;
     }
 }
 
-/* factor[c] of columns panel * PANEL + c, c < width, of one vertex: 0 or the scale. The lanes are
- * pst_draw(), abreast; how many there are is left open so that the compiler makes vectors of them. */
-PST_INLINE void draw_panel(const struct mask *mask, uint64_t vertex, uint32_t panel, int64_t width,
-                           pst_real *restrict factor)
+/* pst_draw() of one vertex and LANES blocks of columns, abreast. */
+PST_INLINE void draw_group(const struct mask *mask, uint64_t vertex, uint32_t group, uint32_t w[4][LANES])
 {
-    uint32_t w0[LANES], w1[LANES], w2[LANES], w3[LANES];
-    const int64_t lanes = (width + 3) / 4;
-    for (int64_t i = 0; i < lanes; i++) {
-        w0[i] = (uint32_t)vertex;
-        w1[i] = (uint32_t)(vertex >> 32);
-        w2[i] = panel * LANES + (uint32_t)i;
-        w3[i] = mask->stream.salt;
+    for (int i = 0; i < LANES; i++) {
+        w[0][i] = (uint32_t)vertex;
+        w[1][i] = (uint32_t)(vertex >> 32);
+        w[2][i] = group * LANES + (uint32_t)i;
+        w[3][i] = mask->stream.salt;
     }
     uint32_t key0 = mask->stream.key[0], key1 = mask->stream.key[1];
     for (int round = 0; round < 10; round++) {
-        round_of(w0, w1, w2, w3, lanes, key0, key1);
+        round_of(w, key0, key1);
         key0 += 0x9E3779B9u;
         key1 += 0xBB67AE85u;
     }
+}
+
+/* x[j] = x[j] or 0, scaled, in a row's columns of one group. */
+PST_INLINE void drop_group(pst_real *restrict x, int64_t width, const struct mask *mask, uint64_t vertex,
+                           uint32_t group)
+{
+    uint32_t w[4][LANES];
+    draw_group(mask, vertex, group, w);
     const uint32_t threshold = mask->threshold;
     const pst_real scale = mask->scale;
-    for (int64_t i = 0; i < lanes; i++) {
-        factor[4 * i] = w0[i] < threshold ? 0 : scale;
-        factor[4 * i + 1] = w1[i] < threshold ? 0 : scale;
-        factor[4 * i + 2] = w2[i] < threshold ? 0 : scale;
-        factor[4 * i + 3] = w3[i] < threshold ? 0 : scale;
+    int64_t piece = 0;
+    for (; (piece + 1) * LANES <= width; piece++) {
+        const int shift = piece % 2 ? 0 : 16;
+        for (int i = 0; i < LANES; i++)
+            x[piece * LANES + i] *= w[piece / 2][i] << shift < threshold ? 0 : scale;
     }
+    for (int64_t j = piece * LANES; j < width; j++)
+        x[j] *= w[piece / 2][j % LANES] << (piece % 2 ? 0 : 16) < threshold ? 0 : scale;
+}
+
+PST_INLINE void drop_row(pst_real *x, int64_t dim, const struct mask *mask, uint64_t vertex)
+{
+    for (int64_t at = 0; at < dim; at += GROUP)
+        drop_group(x + at, pst_min_i64(GROUP, dim - at), mask, vertex, (uint32_t)(at / GROUP));
 }
 
 /* A NaN must stay one, so that a diverging run is noticed: hence not (v > 0 ? v : 0). */
-PST_INLINE void forward_panel(pst_real *restrict x, const pst_real *restrict bias, int64_t width, bool relu,
-                              const struct mask *mask, uint64_t vertex, uint32_t panel)
+PST_INLINE void add_and_clip(pst_real *restrict x, const pst_real *restrict bias, int64_t dim, bool relu)
 {
-    if (bias)
-        for (int64_t j = 0; j < width; j++)
+    if (bias && relu) {
+        for (int64_t j = 0; j < dim; j++)
+            x[j] = x[j] + bias[j] < 0 ? 0 : x[j] + bias[j];
+    } else if (bias) {
+        for (int64_t j = 0; j < dim; j++)
             x[j] += bias[j];
-    if (relu)
-        for (int64_t j = 0; j < width; j++)
+    } else if (relu) {
+        for (int64_t j = 0; j < dim; j++)
             x[j] = x[j] < 0 ? 0 : x[j];
-    if (mask->on) {
-        pst_real factor[PANEL];
-        draw_panel(mask, vertex, panel, width, factor);
-        for (int64_t j = 0; j < width; j++)
-            x[j] *= factor[j];
     }
 }
 
@@ -94,13 +107,20 @@ PST_CLONES static void forward(pst_real *x, int64_t ld, const pst_real *bias, co
                                int64_t n, int64_t dim, bool relu, const struct mask *mask)
 {
     for (int64_t i = 0; i < n; i++) {
-        for (int64_t at = 0; at < dim; at += PANEL) {
-            const uint64_t vertex = mask->on ? (uint64_t)vertices[i] : 0;
-            forward_panel(x + i * ld + at, bias ? bias + at : NULL, pst_min_i64(PANEL, dim - at), relu, mask,
-                          vertex, (uint32_t)(at / PANEL));
-        }
+        add_and_clip(x + i * ld, bias, dim, relu);
+        if (mask->on)
+            drop_row(x + i * ld, dim, mask, (uint64_t)vertices[i]);
     }
 }
+
+#ifdef PST_REAL_IS_FLOAT
+#include "fused_avx512.h"
+
+static bool has_512(void)
+{
+    return __builtin_cpu_supports("avx512f");
+}
+#endif
 
 void pst_k_bias_relu_dropout(struct pst_queue *q, pst_real *x, int64_t ld, const pst_real *bias,
                              const int64_t *vertices, int64_t n, int64_t dim, bool relu,
@@ -109,41 +129,50 @@ void pst_k_bias_relu_dropout(struct pst_queue *q, pst_real *x, int64_t ld, const
     assert(q == NULL && n >= 0 && dim >= 0 && ld >= dim);
     (void)q;
     const struct mask mask = mask_of(drop);
-    if (bias || relu || mask.on)
-        forward(x, ld, bias, vertices, n, dim, relu, &mask);
+    if (!bias && !relu && !mask.on)
+        return;
+#ifdef PST_REAL_IS_FLOAT
+    if (has_512()) {
+        forward512(x, ld, bias, vertices, n, dim, relu, &mask);
+        return;
+    }
+#endif
+    forward(x, ld, bias, vertices, n, dim, relu, &mask);
 }
 
-PST_INLINE void backward_panel(pst_real *restrict grad, const pst_real *restrict y, int64_t width, bool relu,
-                               const struct mask *mask, uint64_t vertex, uint32_t panel)
+/* A panel of a row: y > 0 is kept and above zero; the sums are in double precision. */
+PST_INLINE void backward_panel(pst_real *restrict grad, const pst_real *restrict y, int64_t width,
+                               pst_real scale, double *restrict sum)
 {
-    if (relu) { /* y > 0: kept and above zero */
+    if (y && sum) {
+        for (int64_t j = 0; j < width; j++) {
+            const pst_real g = y[j] > 0 ? grad[j] * scale : 0;
+            grad[j] = g;
+            sum[j] += (double)g;
+        }
+    } else if (y) {
         for (int64_t j = 0; j < width; j++)
-            grad[j] = y[j] > 0 ? grad[j] * mask->scale : 0;
-    } else if (mask->on) {
-        pst_real factor[PANEL];
-        draw_panel(mask, vertex, panel, width, factor);
+            grad[j] = y[j] > 0 ? grad[j] * scale : 0;
+    } else if (sum) {
         for (int64_t j = 0; j < width; j++)
-            grad[j] *= factor[j];
+            sum[j] += (double)grad[j];
     }
 }
 
-/* Panel by panel, so that the sums of a panel's columns stay in registers, in double precision. */
+/* Panel by panel, so that the sums of a panel's columns stay near. */
 PST_CLONES static void backward(pst_real *grad, int64_t ld, const pst_real *y, int64_t ld_y,
                                 const int64_t *vertices, int64_t n, int64_t dim, bool relu,
                                 const struct mask *mask, pst_real *grad_bias)
 {
+    if (mask->on && !relu)
+        for (int64_t i = 0; i < n; i++)
+            drop_row(grad + i * ld, dim, mask, (uint64_t)vertices[i]);
     for (int64_t at = 0; at < dim; at += PANEL) {
         const int64_t width = pst_min_i64(PANEL, dim - at);
         double sum[PANEL] = {0};
-        for (int64_t i = 0; i < n; i++) {
-            pst_real *row = grad + i * ld + at;
-            const uint64_t vertex = mask->on && !relu ? (uint64_t)vertices[i] : 0;
-            backward_panel(row, relu ? y + i * ld_y + at : NULL, width, relu, mask, vertex,
-                           (uint32_t)(at / PANEL));
-            if (grad_bias)
-                for (int64_t j = 0; j < width; j++)
-                    sum[j] += (double)row[j];
-        }
+        for (int64_t i = 0; i < n; i++)
+            backward_panel(grad + i * ld + at, relu ? y + i * ld_y + at : NULL, width, mask->scale,
+                           grad_bias ? sum : NULL);
         if (grad_bias)
             for (int64_t j = 0; j < width; j++)
                 grad_bias[at + j] += (pst_real)sum[j];
@@ -157,8 +186,15 @@ void pst_k_bias_relu_dropout_grad(struct pst_queue *q, pst_real *grad, int64_t l
     assert(q == NULL && n >= 0 && dim >= 0 && ld_grad >= dim);
     (void)q;
     const struct mask mask = mask_of(drop);
-    if (relu || mask.on || grad_bias)
-        backward(grad, ld_grad, y, ld_y, vertices, n, dim, relu, &mask, grad_bias);
+    if (!relu && !mask.on && !grad_bias)
+        return;
+#ifdef PST_REAL_IS_FLOAT
+    if (has_512() && (relu || !mask.on)) {
+        backward512(grad, ld_grad, relu ? y : NULL, ld_y, n, dim, mask.scale, grad_bias);
+        return;
+    }
+#endif
+    backward(grad, ld_grad, y, ld_y, vertices, n, dim, relu, &mask, grad_bias);
 }
 
 PST_CLONES static void add(pst_real *x, int64_t ld, const pst_real *y, int64_t ld_y, int64_t n, int64_t dim)

@@ -156,7 +156,7 @@ static void product(const struct pst_model *model, const pst_real *x, int64_t ld
                     const struct pst_layer *layer, int64_t weight, pst_real *y, int64_t ld_y)
 {
     pst_k_gemm(NULL, false, false, n, layer->out, layer->in, 1, x, ld_x, model->weight + weight, layer->out,
-               0, y, ld_y, model->config.threads);
+               0, y, ld_y, 1);
 }
 
 static void normalise(struct pst_eval *eval, const struct pst_model *model, const struct pst_layer *layer,

@@ -113,17 +113,22 @@ static void fill_weights(struct pst_model *model)
     }
 }
 
-static size_t take(struct pst_pass *pass, int64_t rows, int64_t cols)
+static size_t take_bytes(struct pst_pass *pass, uint64_t bytes)
 {
     const size_t at = pass->bytes;
-    pass->bytes += pst_align_up((uint64_t)rows * (uint64_t)cols * sizeof(pst_real), PST_CACHE_LINE);
+    pass->bytes += pst_align_up(bytes, PST_CACHE_LINE);
     return at;
+}
+
+static size_t take(struct pst_pass *pass, int64_t rows, int64_t cols)
+{
+    return take_bytes(pass, (uint64_t)rows * (uint64_t)cols * sizeof(pst_real));
 }
 
 void pst_pass_layout(const struct pst_model *model, struct pst_pass *pass, bool copy_input)
 {
     const struct pst_model_config *c = &model->config;
-    int64_t grad_rows_cols = 0;
+    int64_t grad_rows_cols = 0, rows_most = 0;
     pass->bytes = 0;
     pass->input = copy_input ? take(pass, pass->src[0], pst_width(c->in)) : 0;
     for (int l = 0; l < c->layers; l++) {
@@ -136,12 +141,19 @@ void pst_pass_layout(const struct pst_model *model, struct pst_pass *pass, bool 
             pass->xhat[l] = take(pass, pass->dst[l], layer->out);
             pass->rstd[l] = take(pass, c->norm == PST_NORM_BATCH ? layer->out : pass->dst[l], 1);
         }
+        if (layer->gain >= 0 && layer->residual)
+            pass->kept[l] = take(pass, pass->dst[l], out);
+        rows_most = pst_max_i64(rows_most, pass->dst[l]);
         grad_rows_cols = pst_max_i64(grad_rows_cols, pass->dst[l] * out);
         if (l > 0)
             grad_rows_cols = pst_max_i64(grad_rows_cols, pass->src[l] * in);
     }
     pass->grad[0] = take(pass, 1, grad_rows_cols);
     pass->grad[1] = take(pass, 1, grad_rows_cols);
+    const int64_t blocks = (rows_most + PST_PASS_BLOCK - 1) / PST_PASS_BLOCK;
+    pass->sums_width = pst_width(2 * pst_max_i64(c->hidden, c->classes));
+    pass->sums = take(pass, blocks, pass->sums_width);
+    pass->figures = take_bytes(pass, (uint64_t)blocks * sizeof(struct pst_figures));
 }
 
 /* The most that any batch of at most rows_max input rows can need. */
@@ -179,14 +191,24 @@ pst_rc pst_model_init(struct pst_model *model, const struct pst_model_config *co
     model->m = zeroed(model->size);
     model->v = zeroed(model->size);
     model->running = zeroed(model->running_size);
+    const size_t spent_bytes = (size_t)config->threads * sizeof *model->spent;
+    model->spent = aligned_alloc(PST_CACHE_LINE, spent_bytes);
+    if (model->spent)
+        memset(model->spent, 0, spent_bytes);
     model->work_bytes = work_bound(model);
     model->work = pst_lazy_map(model->work_bytes);
-    if (!model->weight || !model->grad || !model->m || !model->v || !model->running || !model->work) {
+    if (!model->weight || !model->grad || !model->m || !model->v || !model->running || !model->spent ||
+        !model->work) {
         rc = pst_fail(
             PST_E_NOMEM,
             "no memory for a model of %lld parameters and %zu bytes of address space for its activations "
             "(%lld rows)",
             (long long)model->size, model->work_bytes, (long long)config->rows_max);
+        pst_model_release(model);
+        return rc;
+    }
+    rc = pst_team_new(&model->team, config->threads);
+    if (rc != PST_OK) {
         pst_model_release(model);
         return rc;
     }
@@ -196,6 +218,8 @@ pst_rc pst_model_init(struct pst_model *model, const struct pst_model_config *co
 
 void pst_model_release(struct pst_model *model)
 {
+    pst_team_free(model->team);
+    free(model->spent);
     free(model->weight);
     free(model->grad);
     free(model->m);
@@ -205,17 +229,34 @@ void pst_model_release(struct pst_model *model)
     memset(model, 0, sizeof *model);
 }
 
+enum { UPDATE_CHUNK = 8192 }; /* parameters of one task: what the four arrays have of them stays in cache */
+
+struct update {
+    struct pst_model *model;
+    struct pst_adam opt;
+};
+
+static void update_task(void *arg, int64_t chunk, int worker)
+{
+    const struct update *u = arg;
+    struct pst_model *m = u->model;
+    const int64_t at = chunk * UPDATE_CHUNK, n = pst_min_i64(UPDATE_CHUNK, m->size - at);
+    (void)worker;
+    pst_k_adam(NULL, &u->opt, m->weight + at, m->grad + at, m->m + at, m->v + at, n);
+    memset(m->grad + at, 0, (size_t)n * sizeof *m->grad);
+}
+
 void pst_model_update(struct pst_model *model, double rate, double weight_decay)
 {
     model->steps++;
-    const struct pst_adam opt = {.rate = rate,
-                                 .beta1 = 0.9,
-                                 .beta2 = 0.999,
-                                 .eps = 1e-8,
-                                 .weight_decay = weight_decay,
-                                 .step = model->steps};
-    pst_k_adam(NULL, &opt, model->weight, model->grad, model->m, model->v, model->size);
-    pst_model_forget(model);
+    struct update u = {.model = model,
+                       .opt = {.rate = rate,
+                               .beta1 = 0.9,
+                               .beta2 = 0.999,
+                               .eps = 1e-8,
+                               .weight_decay = weight_decay,
+                               .step = model->steps}};
+    pst_team_run(model->team, update_task, &u, (model->size + UPDATE_CHUNK - 1) / UPDATE_CHUNK);
 }
 
 void pst_model_forget(struct pst_model *model)

@@ -9,11 +9,13 @@
  * normalised layer has gain and shift in place of the bias. Residuals join layers 1..L-2, whose input and
  * output are equally wide.
  *
- * Owner: pst_model_init fills what the caller owns; pst_model_release frees it. Threads: one at a time. */
+ * Owner: pst_model_init fills what the caller owns; pst_model_release frees it.
+ * Threads: one at a time, which its team helps; results do not depend on how many do. */
 #ifndef PST_MODEL_H
 #define PST_MODEL_H
 
 #include "../../kernels/kernels.h"
+#include "team.h"
 
 #pragma GCC visibility push(hidden) /* of this stage alone: no other library's symbol may stand in */
 
@@ -57,6 +59,10 @@ enum pst_work {
     PST_WORK_KINDS
 };
 
+struct pst_work_time {
+    _Alignas(PST_CACHE_LINE) double s[PST_WORK_KINDS];
+};
+
 struct pst_model {
     struct pst_model_config config;
     struct pst_layer layer[PST_LAYERS_MAX];
@@ -69,9 +75,9 @@ struct pst_model {
     int64_t steps;     /* Adam steps taken */
     char *work;        /* activations; mapped once, touched only as far as batches reach */
     size_t work_bytes;
-    double spent_s[PST_WORK_KINDS];
-    int64_t
-        rows[PST_LAYERS_MAX]; /* destinations of each layer, over all steps: what FLOPs are counted from */
+    struct pst_team *team;
+    struct pst_work_time *spent;  /* by each thread of the team */
+    int64_t rows[PST_LAYERS_MAX]; /* destinations of each layer, over all steps: FLOPs are counted from it */
 };
 
 enum pst_feature_kind { PST_FEATURE_REAL, PST_FEATURE_HALF, PST_FEATURE_BFLOAT };
@@ -96,7 +102,7 @@ struct pst_figures {
     int64_t correct, counted;
 };
 
-/* Sizes and fills everything. PST_E_ARG: a configuration that cannot be; PST_E_NOMEM. */
+/* Sizes and fills everything, starts the team. PST_E_ARG: a configuration that cannot be; PST_E_NOMEM. */
 PST_MUST_USE pst_rc pst_model_init(struct pst_model *model, const struct pst_model_config *config);
 void pst_model_release(struct pst_model *model);
 
@@ -120,6 +126,8 @@ static inline int64_t pst_width(int64_t dim)
 void *pst_lazy_map(size_t bytes);
 void pst_lazy_unmap(void *memory, size_t bytes);
 
+#define PST_PASS_BLOCK 128 /* rows of one task: a block of usual widths stays in the nearest caches */
+
 /* model.c's for pass.c: where one pass keeps things, as offsets into `work`. */
 struct pst_pass {
     int64_t dst[PST_LAYERS_MAX], src[PST_LAYERS_MAX];
@@ -127,8 +135,11 @@ struct pst_pass {
     size_t y[PST_LAYERS_MAX];     /* a layer's output */
     size_t mixed[PST_LAYERS_MAX]; /* the mean, or the projected rows */
     size_t xhat[PST_LAYERS_MAX], rstd[PST_LAYERS_MAX];
-    size_t input; /* a copy of the features, where they cannot be used in place */
+    size_t input;                /* a copy of the features, where they cannot be used in place */
+    size_t kept[PST_LAYERS_MAX]; /* the gradient of a normalised layer's output, for its residual */
     size_t grad[2];
+    size_t sums, figures; /* of each block: gradients of vectors (sums_width reals); loss and hits */
+    int64_t sums_width;
     size_t bytes;
 };
 void pst_pass_layout(const struct pst_model *model, struct pst_pass *pass, bool copy_input);

@@ -1,47 +1,21 @@
 /* pass.c: one forward and backward pass over a minibatch, gradients added to the model's.
  *
+ * Work is cut into tasks that a team of threads shares: blocks of rows, on which everything that can be
+ * done to a row is done while it is in cache; tiles of weight gradients; groups of columns where rows are
+ * scattered. Sums over blocks are added in the order of the blocks. So results do not depend on how many
+ * threads there are, or on which of them did what.
+ *
  * The mean and the product with W_neigh commute. Each layer does them in the order that costs less, which
  * depends on the batch's counts alone: the mean first makes the product smaller (destinations, not
  * sources); the product first makes the mean's rows narrower. */
-#include "model.h"
+#include "pass.h"
 #include "../../common/error.h"
 
 #include <string.h>
-#include <time.h>
 
 /* A product runs from cache, a mean from memory: one element added to a mean takes the time of about so
  * many multiply-adds. */
 static const double MEAN_COST = 12;
-
-static double seconds(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-/* Adds what a kernel took to its kind's account. */
-#define TIMED(model, kind, call)                                                                             \
-    do {                                                                                                     \
-        const double before_s = seconds();                                                                   \
-        call;                                                                                                \
-        (model)->spent_s[kind] += seconds() - before_s;                                                      \
-    } while (0)
-
-struct view { /* a matrix: a layer's input */
-    const pst_real *at;
-    int64_t ld;
-};
-
-static pst_real *real_at(const struct pst_model *model, size_t offset)
-{
-    return (pst_real *)(void *)(model->work + offset);
-}
-
-static int block_of(const struct pst_model *model, int layer)
-{
-    return model->config.layers - 1 - layer;
-}
 
 static bool project_first(const struct pst_layer *layer, int64_t dst, int64_t src, int64_t edges)
 {
@@ -80,212 +54,184 @@ static pst_rc plan_pass(const struct pst_model *model, const struct pst_batch *b
     return PST_OK;
 }
 
-static struct pst_dropout dropout_of(const struct pst_model *model, const struct pst_batch *batch, int layer)
-{
-    const struct pst_model_config *c = &model->config;
-    const bool last = layer == c->layers - 1;
-    return (struct pst_dropout){.seed = c->seed,
-                                .epoch = batch->epoch,
-                                .batch = batch->number,
-                                .layer = (uint32_t)(layer + 1), /* 0 is the input's */
-                                .rate = layer < 0 ? (float)c->input_dropout
-                                        : last    ? 0
-                                                  : (float)c->dropout};
-}
+/* ---- forward ------------------------------------------------------------------------------------ */
 
-/* The features where they lie, or, if they must be widened or dropped from, a copy. */
-static struct view first_input(struct pst_model *model, const struct pst_batch *batch,
-                               const struct pst_pass *pass)
+/* Copies a block of features that must be widened or dropped from. */
+static void copy_task(void *arg, int64_t block, int worker)
 {
-    if (!needs_copy(model, batch))
-        return (struct view){batch->features, (int64_t)(batch->stride_bytes / sizeof(pst_real))};
-    const int64_t dim = model->config.in, ld = pst_width(dim), n = pass->src[0];
-    pst_real *x = real_at(model, pass->input);
+    const struct step *s = arg;
+    const struct pst_batch *batch = s->batch;
+    int64_t at;
+    const int64_t n = rows_of(block, s->pass->src[0], &at), dim = s->model->config.in, ld = s->x[0].ld;
+    pst_real *x = real_at(s->model, s->pass->input) + at * ld;
+    const char *from = (const char *)batch->features + (uint64_t)at * batch->stride_bytes;
     if (batch->kind == PST_FEATURE_REAL)
-        TIMED(model, PST_WORK_FUSED,
-              pst_k_gather(NULL, batch->features, batch->stride_bytes, NULL, x, (uint64_t)ld * sizeof *x,
-                           NULL, n, (uint64_t)dim * sizeof *x));
+        TIMED(s, worker, PST_WORK_FUSED,
+              pst_k_gather(NULL, from, batch->stride_bytes, NULL, x, (uint64_t)ld * sizeof *x, NULL, n,
+                           (uint64_t)dim * sizeof *x));
     else
-        TIMED(model, PST_WORK_FUSED,
-              pst_k_widen(NULL, batch->features, batch->stride_bytes, batch->kind == PST_FEATURE_BFLOAT, x,
-                          ld, n, dim));
-    const struct pst_dropout drop = dropout_of(model, batch, -1);
-    TIMED(model, PST_WORK_FUSED,
-          pst_k_bias_relu_dropout(NULL, x, ld, NULL, batch->vertices, n, dim, false, &drop));
-    return (struct view){x, ld};
+        TIMED(s, worker, PST_WORK_FUSED,
+              pst_k_widen(NULL, from, batch->stride_bytes, batch->kind == PST_FEATURE_BFLOAT, x, ld, n, dim));
+    const struct pst_dropout drop = dropout_of(s->model, batch, -1);
+    TIMED(s, worker, PST_WORK_FUSED,
+          pst_k_bias_relu_dropout(NULL, x, ld, NULL, batch->vertices + at, n, dim, false, &drop));
 }
 
-static struct view input_of(const struct pst_model *model, const struct pst_pass *pass, struct view first,
-                            int l)
+/* A block of a layer's input times W_neigh, before the mean. */
+static void project_rows(const struct step *s, int l, int64_t at, int64_t n, int worker)
 {
-    if (l == 0)
-        return first;
-    return (struct view){real_at(model, pass->y[l - 1]), pst_width(model->layer[l].in)};
+    const struct pst_layer *layer = &s->model->layer[l];
+    const int64_t ld = pst_width(layer->out);
+    TIMED(s, worker, PST_WORK_PRODUCTS,
+          pst_k_gemm(NULL, false, false, n, layer->out, layer->in, 1, s->x[l].at + at * s->x[l].ld,
+                     s->x[l].ld, s->model->weight + layer->neigh, layer->out, 0,
+                     real_at(s->model, s->pass->mixed[l]) + at * ld, ld, 1));
+}
+
+static void project_task(void *arg, int64_t block, int worker)
+{
+    const struct step *s = arg;
+    int64_t at;
+    const int64_t n = rows_of(block, s->pass->src[s->l], &at);
+    project_rows(s, s->l, at, n, worker);
 }
 
 /* y = x_dst W_self + mean(x_src) W_neigh */
-static void forward_linear(struct pst_model *model, const struct pst_batch *batch,
-                           const struct pst_pass *pass, struct view x, int l)
+static void linear_rows(const struct step *s, int64_t at, int64_t n, int worker)
 {
-    const struct pst_layer *layer = &model->layer[l];
-    const int64_t in = layer->in, out = layer->out, ld = pst_width(out);
-    const int h = block_of(model, l), threads = model->config.threads;
-    pst_real *y = real_at(model, pass->y[l]), *mixed = real_at(model, pass->mixed[l]);
-    if (model->config.aggregate && pass->project[l]) {
-        TIMED(model, PST_WORK_PRODUCTS,
-              pst_k_gemm(NULL, false, false, pass->src[l], out, in, 1, x.at, x.ld,
-                         model->weight + layer->neigh, out, 0, mixed, ld, threads));
-        TIMED(model, PST_WORK_MEANS,
-              pst_k_mean(NULL, batch->indptr[h], batch->indices[h], pass->dst[l], mixed, ld, y, ld, out));
-    } else if (model->config.aggregate) {
-        TIMED(model, PST_WORK_MEANS,
-              pst_k_mean(NULL, batch->indptr[h], batch->indices[h], pass->dst[l], x.at, x.ld, mixed,
-                         pst_width(in), in));
-        TIMED(model, PST_WORK_PRODUCTS,
-              pst_k_gemm(NULL, false, false, pass->dst[l], out, in, 1, mixed, pst_width(in),
-                         model->weight + layer->neigh, out, 0, y, ld, threads));
+    const struct pst_layer *layer = &s->model->layer[s->l];
+    const struct view x = s->x[s->l];
+    const bool aggregate = s->model->config.aggregate, project = s->pass->project[s->l];
+    const int64_t in = layer->in, out = layer->out, ld = pst_width(out), ld_in = pst_width(in);
+    pst_real *y = real_at(s->model, s->pass->y[s->l]) + at * ld;
+    if (aggregate) {
+        const int h = block_of(s->model, s->l);
+        const int32_t *indptr = s->batch->indptr[h] + at, *indices = s->batch->indices[h];
+        pst_real *all = real_at(s->model, s->pass->mixed[s->l]), *mixed = all + at * ld_in;
+        if (project) {
+            TIMED(s, worker, PST_WORK_MEANS, pst_k_mean(NULL, indptr, indices, n, all, ld, y, ld, out));
+        } else {
+            TIMED(s, worker, PST_WORK_MEANS,
+                  pst_k_mean(NULL, indptr, indices, n, x.at, x.ld, mixed, ld_in, in));
+            TIMED(s, worker, PST_WORK_PRODUCTS,
+                  pst_k_gemm(NULL, false, false, n, out, in, 1, mixed, ld_in, s->model->weight + layer->neigh,
+                             out, 0, y, ld, 1));
+        }
     }
-    TIMED(model, PST_WORK_PRODUCTS,
-          pst_k_gemm(NULL, false, false, pass->dst[l], out, in, 1, x.at, x.ld, model->weight + layer->self,
-                     out, model->config.aggregate ? 1 : 0, y, ld, threads));
+    TIMED(s, worker, PST_WORK_PRODUCTS,
+          pst_k_gemm(NULL, false, false, n, out, in, 1, x.at + at * x.ld, x.ld,
+                     s->model->weight + layer->self, out, aggregate ? 1 : 0, y, ld, 1));
 }
 
-static void forward_norm(struct pst_model *model, const struct pst_pass *pass, int l)
+static void layer_norm_rows(const struct step *s, int64_t at, int64_t n)
 {
-    const struct pst_layer *layer = &model->layer[l];
-    const pst_real momentum = (pst_real)0.1; /* of the running figures; the usual choice */
-    pst_real *y = real_at(model, pass->y[l]);
-    pst_real *xhat = real_at(model, pass->xhat[l]), *rstd = real_at(model, pass->rstd[l]);
-    const pst_real *gain = model->weight + layer->gain, *shift = model->weight + layer->shift;
-    if (model->config.norm == PST_NORM_LAYER) {
-        TIMED(model, PST_WORK_FUSED,
-              pst_k_layer_norm(NULL, y, pst_width(layer->out), pass->dst[l], layer->out, gain, shift, xhat,
-                               rstd));
-    } else {
-        pst_real *mean = model->running + layer->running;
-        TIMED(model, PST_WORK_FUSED,
-              pst_k_batch_norm(NULL, y, pst_width(layer->out), pass->dst[l], layer->out, gain, shift, xhat,
-                               rstd, mean, mean + layer->out, momentum));
-    }
+    const struct pst_layer *layer = &s->model->layer[s->l];
+    const int64_t ld = pst_width(layer->out);
+    const pst_real *gain = s->model->weight + layer->gain, *shift = s->model->weight + layer->shift;
+    pst_k_layer_norm(NULL, real_at(s->model, s->pass->y[s->l]) + at * ld, ld, n, layer->out, gain, shift,
+                     real_at(s->model, s->pass->xhat[s->l]) + at * layer->out,
+                     real_at(s->model, s->pass->rstd[s->l]) + at);
 }
 
-static void forward_layer(struct pst_model *model, const struct pst_batch *batch, const struct pst_pass *pass,
-                          struct view x, int l)
+static void activate_rows(const struct step *s, int64_t at, int64_t n)
 {
-    const struct pst_layer *layer = &model->layer[l];
-    pst_real *y = real_at(model, pass->y[l]);
-    forward_linear(model, batch, pass, x, l);
-    if (layer->gain >= 0)
-        forward_norm(model, pass, l);
-    const pst_real *bias = layer->bias >= 0 ? model->weight + layer->bias : NULL;
-    const struct pst_dropout drop = dropout_of(model, batch, l), none = {0};
+    const struct pst_layer *layer = &s->model->layer[s->l];
+    const struct view x = s->x[s->l];
+    const int64_t out = layer->out, ld = pst_width(out), *vertices = s->batch->vertices + at;
+    pst_real *y = real_at(s->model, s->pass->y[s->l]) + at * ld;
+    const pst_real *bias = layer->bias >= 0 ? s->model->weight + layer->bias : NULL;
+    const struct pst_dropout drop = dropout_of(s->model, s->batch, s->l), none = {0};
     if (layer->residual) {
-        TIMED(model, PST_WORK_FUSED,
-              pst_k_bias_relu_dropout(NULL, y, pst_width(layer->out), bias, batch->vertices, pass->dst[l],
-                                      layer->out, false, &none));
-        TIMED(model, PST_WORK_FUSED,
-              pst_k_add(NULL, y, pst_width(layer->out), x.at, x.ld, pass->dst[l], layer->out));
+        pst_k_bias_relu_dropout(NULL, y, ld, bias, vertices, n, out, false, &none);
+        pst_k_add(NULL, y, ld, x.at + at * x.ld, x.ld, n, out);
         bias = NULL;
     }
-    TIMED(model, PST_WORK_FUSED,
-          pst_k_bias_relu_dropout(NULL, y, pst_width(layer->out), bias, batch->vertices, pass->dst[l],
-                                  layer->out, !layer->last, &drop));
+    pst_k_bias_relu_dropout(NULL, y, ld, bias, vertices, n, out, !layer->last, &drop);
 }
 
-static void backward_norm(struct pst_model *model, const struct pst_pass *pass, pst_real *grad, int l)
+/* The loss of a block of logits, and the gradient of the last layer's bias from it. */
+static void loss_rows(const struct step *s, int64_t block, int64_t at, int64_t n)
 {
-    const struct pst_layer *layer = &model->layer[l];
-    const pst_real *xhat = real_at(model, pass->xhat[l]), *rstd = real_at(model, pass->rstd[l]);
-    (model->config.norm == PST_NORM_LAYER ? pst_k_layer_norm_grad : pst_k_batch_norm_grad)(
-        NULL, grad, pst_width(layer->out), pass->dst[l], layer->out, model->weight + layer->gain, xhat, rstd,
-        model->grad + layer->gain, model->grad + layer->shift);
+    const struct pst_layer *layer = &s->model->layer[s->l];
+    const int64_t out = layer->out, ld = pst_width(out);
+    struct pst_figures *f = (struct pst_figures *)(void *)(s->model->work + s->pass->figures) + block;
+    pst_real *sums = sums_of(s, block), *grad = s->grad + at * ld;
+    const struct pst_dropout none = {0};
+    *f = (struct pst_figures){0};
+    memset(sums, 0, (size_t)out * sizeof *sums);
+    pst_k_softmax_xent(NULL, real_at(s->model, s->pass->y[s->l]) + at * ld, ld, s->batch->labels + at, n, out,
+                       s->batch->normaliser, grad, ld, &f->loss, &f->correct, &f->counted);
+    pst_k_bias_relu_dropout_grad(NULL, grad, ld, NULL, 0, NULL, n, out, false, &none, sums);
 }
 
-/* Gradients of both weights from that of y; `mixed` is turned into its own gradient. */
-static void backward_weights(struct pst_model *model, const struct pst_batch *batch,
-                             const struct pst_pass *pass, struct view x, const pst_real *grad, int l)
+/* What follows the linear part of a block of rows, and what the next layer does with it first. */
+static void finish_rows(const struct step *s, int64_t block, int64_t at, int64_t n, int worker)
 {
-    const struct pst_layer *layer = &model->layer[l];
-    const int64_t in = layer->in, out = layer->out, ld = pst_width(out), dst = pass->dst[l],
-                  src = pass->src[l];
-    const int h = block_of(model, l), threads = model->config.threads;
-    pst_real *mixed = real_at(model, pass->mixed[l]);
-    TIMED(model, PST_WORK_PRODUCTS,
-          pst_k_gemm(NULL, true, false, in, out, dst, 1, x.at, x.ld, grad, ld, 1, model->grad + layer->self,
-                     out, threads));
-    if (!model->config.aggregate)
-        return;
-    pst_real *grad_neigh = model->grad + layer->neigh;
-    if (pass->project[l]) {
-        memset(mixed, 0, (size_t)(src * ld) * sizeof *mixed);
-        TIMED(model, PST_WORK_MEANS,
-              pst_k_mean_grad(NULL, batch->indptr[h], batch->indices[h], dst, grad, ld, mixed, ld, out));
-        TIMED(model, PST_WORK_PRODUCTS,
-              pst_k_gemm(NULL, true, false, in, out, src, 1, x.at, x.ld, mixed, ld, 1, grad_neigh, out,
-                         threads));
-    } else {
-        TIMED(model, PST_WORK_PRODUCTS,
-              pst_k_gemm(NULL, true, false, in, out, dst, 1, mixed, pst_width(in), grad, ld, 1, grad_neigh,
-                         out, threads));
+    if (s->model->config.norm == PST_NORM_LAYER && s->model->layer[s->l].gain >= 0)
+        TIMED(s, worker, PST_WORK_FUSED, layer_norm_rows(s, at, n));
+    TIMED(s, worker, PST_WORK_FUSED, activate_rows(s, at, n));
+    if (s->model->layer[s->l].last)
+        TIMED(s, worker, PST_WORK_LOSS, loss_rows(s, block, at, n));
+    else if (s->pass->project[s->l + 1])
+        project_rows(s, s->l + 1, at, n, worker);
+}
+
+static void forward_task(void *arg, int64_t block, int worker)
+{
+    const struct step *s = arg;
+    int64_t at;
+    const int64_t n = rows_of(block, s->pass->dst[s->l], &at);
+    linear_rows(s, at, n, worker);
+    if (!has_barrier(s->model, s->l))
+        finish_rows(s, block, at, n, worker);
+}
+
+static void finish_task(void *arg, int64_t block, int worker)
+{
+    const struct step *s = arg;
+    int64_t at;
+    const int64_t n = rows_of(block, s->pass->dst[s->l], &at);
+    finish_rows(s, block, at, n, worker);
+}
+
+static void batch_norm_rows(const struct step *s)
+{
+    const struct pst_layer *layer = &s->model->layer[s->l];
+    const pst_real momentum = (pst_real)0.1; /* of the running figures; the usual choice */
+    pst_real *mean = s->model->running + layer->running;
+    pst_k_batch_norm(NULL, real_at(s->model, s->pass->y[s->l]), pst_width(layer->out), s->pass->dst[s->l],
+                     layer->out, s->model->weight + layer->gain, s->model->weight + layer->shift,
+                     real_at(s->model, s->pass->xhat[s->l]), real_at(s->model, s->pass->rstd[s->l]), mean,
+                     mean + layer->out, momentum);
+}
+
+static void forward_all(struct step *s)
+{
+    struct pst_team *team = s->model->team;
+    if (needs_copy(s->model, s->batch))
+        pst_team_run(team, copy_task, s, blocks_of(s->pass->src[0]));
+    for (s->l = 0; s->l < s->model->config.layers; s->l++) {
+        const int64_t blocks = blocks_of(s->pass->dst[s->l]);
+        if (s->l == 0 && s->pass->project[0])
+            pst_team_run(team, project_task, s, blocks_of(s->pass->src[0]));
+        pst_team_run(team, forward_task, s, blocks);
+        if (has_barrier(s->model, s->l)) {
+            TIMED(s, 0, PST_WORK_FUSED, batch_norm_rows(s));
+            pst_team_run(team, finish_task, s, blocks);
+        }
     }
 }
 
-/* Gradient of the layer's input, after backward_weights. */
-static void backward_input(struct pst_model *model, const struct pst_batch *batch,
-                           const struct pst_pass *pass, const pst_real *grad, pst_real *grad_x, int l)
+static struct pst_figures sum_figures(const struct step *s)
 {
-    const struct pst_layer *layer = &model->layer[l];
-    const int64_t in = layer->in, out = layer->out, dst = pass->dst[l], src = pass->src[l];
-    const int64_t ld = pst_width(out), ld_x = pst_width(in);
-    const int h = block_of(model, l), threads = model->config.threads;
-    const pst_real *self = model->weight + layer->self;
-    TIMED(model, PST_WORK_PRODUCTS,
-          pst_k_gemm(NULL, false, true, dst, in, out, 1, grad, ld, self, out, 0, grad_x, ld_x, threads));
-    memset(grad_x + dst * ld_x, 0, (size_t)((src - dst) * ld_x) * sizeof *grad_x);
-    if (!model->config.aggregate)
-        return;
-    const pst_real *neigh = model->weight + layer->neigh;
-    pst_real *mixed = real_at(model, pass->mixed[l]);
-    if (pass->project[l]) {
-        TIMED(
-            model, PST_WORK_PRODUCTS,
-            pst_k_gemm(NULL, false, true, src, in, out, 1, mixed, ld, neigh, out, 1, grad_x, ld_x, threads));
-    } else {
-        TIMED(model, PST_WORK_PRODUCTS,
-              pst_k_gemm(NULL, false, true, dst, in, out, 1, grad, ld, neigh, out, 0, mixed, ld_x, threads));
-        TIMED(model, PST_WORK_MEANS,
-              pst_k_mean_grad(NULL, batch->indptr[h], batch->indices[h], dst, mixed, ld_x, grad_x, ld_x, in));
+    struct pst_figures sum = {0};
+    const struct pst_figures *f = (const struct pst_figures *)(void *)(s->model->work + s->pass->figures);
+    for (int64_t b = 0; b < blocks_of(s->batch->n[0]); b++) {
+        sum.loss += f[b].loss;
+        sum.correct += f[b].correct;
+        sum.counted += f[b].counted;
     }
-}
-
-/* From the gradient of layer l's output (changed) to that of its input. */
-static void backward_layer(struct pst_model *model, const struct pst_batch *batch,
-                           const struct pst_pass *pass, struct view x, pst_real *grad, pst_real *grad_x,
-                           int l)
-{
-    const struct pst_layer *layer = &model->layer[l];
-    const int64_t ld = pst_width(layer->out);
-    const struct pst_dropout drop = dropout_of(model, batch, l);
-    TIMED(model, PST_WORK_FUSED,
-          pst_k_bias_relu_dropout_grad(NULL, grad, ld, real_at(model, pass->y[l]), ld, batch->vertices,
-                                       pass->dst[l], layer->out, !layer->last, &drop,
-                                       layer->bias >= 0 ? model->grad + layer->bias : NULL));
-    /* The norm changes grad in place: what the residual needs is kept where y was, which is done with. */
-    if (layer->residual && layer->gain >= 0)
-        TIMED(model, PST_WORK_FUSED,
-              pst_k_gather(NULL, grad, (uint64_t)ld * sizeof *grad, NULL, real_at(model, pass->y[l]),
-                           (uint64_t)ld * sizeof *grad, NULL, pass->dst[l],
-                           (uint64_t)layer->out * sizeof *grad));
-    if (layer->gain >= 0)
-        backward_norm(model, pass, grad, l);
-    backward_weights(model, batch, pass, x, grad, l);
-    if (l == 0)
-        return; /* nothing wants the gradient of the features */
-    backward_input(model, batch, pass, grad, grad_x, l);
-    if (layer->residual)
-        TIMED(model, PST_WORK_FUSED,
-              pst_k_add(NULL, grad_x, pst_width(layer->in),
-                        layer->gain >= 0 ? real_at(model, pass->y[l]) : grad, ld, pass->dst[l], layer->out));
+    return sum;
 }
 
 pst_rc pst_model_step(struct pst_model *model, const struct pst_batch *batch, struct pst_figures *figures,
@@ -296,23 +242,21 @@ pst_rc pst_model_step(struct pst_model *model, const struct pst_batch *batch, st
     const pst_rc rc = plan_pass(model, batch, &pass);
     if (rc != PST_OK)
         return rc;
-    const struct view first = first_input(model, batch, &pass);
+    struct step s = {.model = model, .batch = batch, .pass = &pass, .grad = real_at(model, pass.grad[0])};
+    s.x[0] = needs_copy(model, batch)
+                 ? (struct view){real_at(model, pass.input), pst_width(model->config.in)}
+                 : (struct view){batch->features, (int64_t)(batch->stride_bytes / sizeof(pst_real))};
+    for (int l = 1; l < layers; l++)
+        s.x[l] = (struct view){real_at(model, pass.y[l - 1]), pst_width(model->layer[l].in)};
     for (int l = 0; l < layers; l++)
         model->rows[l] += pass.dst[l];
-    for (int l = 0; l < layers; l++)
-        forward_layer(model, batch, &pass, input_of(model, &pass, first, l), l);
-    const int64_t ld = pst_width(model->config.classes);
-    const pst_real *out = real_at(model, pass.y[layers - 1]);
-    pst_real *grad[2] = {real_at(model, pass.grad[0]), real_at(model, pass.grad[1])};
-    TIMED(model, PST_WORK_LOSS,
-          pst_k_softmax_xent(NULL, out, ld, batch->labels, batch->n[0], model->config.classes,
-                             batch->normaliser, grad[0], ld, &figures->loss, &figures->correct,
-                             &figures->counted));
-    for (int l = layers - 1; l >= 0; l--) {
-        const int from = (layers - 1 - l) % 2;
-        backward_layer(model, batch, &pass, input_of(model, &pass, first, l), grad[from], grad[1 - from], l);
-    }
+    forward_all(&s);
+    const struct pst_figures sum = sum_figures(&s);
+    figures->loss += sum.loss;
+    figures->correct += sum.correct;
+    figures->counted += sum.counted;
+    pst_pass_backward(&s);
     if (logits)
-        *logits = out;
+        *logits = real_at(model, pass.y[layers - 1]);
     return PST_OK;
 }

@@ -65,6 +65,7 @@ static int64_t rows_bound(struct pst_stage *self, uint64_t stride_bytes)
 
 static pst_rc open_model(struct pst_stage *self, struct trainer *t)
 {
+    const int threads = (int)pst_param_int(self, "threads");
     const struct pst_model_config config = {
         .layers = (int)pst_param_int(self, "layers"),
         .in = t->ds.feature_dim,
@@ -76,7 +77,7 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
         .dropout = pst_param_real(self, "dropout"),
         .input_dropout = pst_param_real(self, "input_dropout"),
         .seed = pst_seed(self),
-        .threads = (int)pst_param_int(self, "threads"),
+        .threads = threads > 0 ? threads : pst_team_cores(),
         .rows_max = rows_bound(self, t->ds.stride_bytes),
     };
     pst_rc rc = pst_model_init(&t->model, &config);
@@ -287,7 +288,7 @@ static pst_rc end_batch(struct pst_stage *self, struct trainer *t, uint64_t batc
     const double before = pst_now();
     if (t->gradients)
         pst_model_update(&t->model, t->rate, t->weight_decay);
-    t->model.spent_s[PST_WORK_UPDATE] += pst_now() - before;
+    t->model.spent[0].s[PST_WORK_UPDATE] += pst_now() - before;
     t->gradients = false;
     t->now.next_batch = batch + 1;
     t->done = t->now;
@@ -345,19 +346,23 @@ static pst_rc report_result(struct pst_stage *self, const struct trainer *t)
                       t->done.digest, weights);
 }
 
-/* Where the steps' time went, and how many rows each layer made: what FLOPs are counted from. */
+/* Where the threads' time went, and how many rows each layer made: what FLOPs are counted from. */
 static pst_rc report_work(struct pst_stage *self, const struct trainer *t)
 {
     const struct pst_model *m = &t->model;
     char rows[PST_LAYERS_MAX * NUMBER_MAX] = "";
+    double spent_s[PST_WORK_KINDS] = {0};
+    for (int w = 0; w < m->config.threads; w++)
+        for (int k = 0; k < PST_WORK_KINDS; k++)
+            spent_s[k] += m->spent[w].s[k];
     for (int l = 0; l < m->config.layers; l++)
         (void)snprintf(rows + strlen(rows), sizeof rows - strlen(rows), ",\"rows_%d\":%" PRId64, l,
                        m->rows[l]);
     return pst_report(self, "trainer",
                       "{\"products_s\":%.6f,\"means_s\":%.6f,\"fused_s\":%.6f,\"loss_s\":%.6f,"
                       "\"update_s\":%.6f%s}",
-                      m->spent_s[PST_WORK_PRODUCTS], m->spent_s[PST_WORK_MEANS], m->spent_s[PST_WORK_FUSED],
-                      m->spent_s[PST_WORK_LOSS], m->spent_s[PST_WORK_UPDATE], rows);
+                      spent_s[PST_WORK_PRODUCTS], spent_s[PST_WORK_MEANS], spent_s[PST_WORK_FUSED],
+                      spent_s[PST_WORK_LOSS], spent_s[PST_WORK_UPDATE], rows);
 }
 
 /* The user asked to stop: what the running batch has added is left out. */
@@ -435,8 +440,8 @@ static const struct pst_param_desc params[] = {
      .help = "evaluation: activations above this go to a file, features above it are not cached"},
     INT("checkpoint_every", "1", 0, 1000000, "epochs between checkpoints; 0: only when stopped"),
     INT("keep", "3", 1, 1000, "latest checkpoints that are kept, besides the best"),
-    INT("threads", "1", 1, 256,
-        "threads of matrix products; part of what makes results repeat to the last bit"),
+    INT("threads", "0", 0, PST_TEAM_MAX,
+        "threads that train; results do not depend on them. 0: as many as cores that it may run on"),
     {0}};
 
 PST_API extern const struct pst_stage_desc pst_stage;

@@ -185,8 +185,11 @@ static double kept(const struct pst_dropout *drop, int64_t vertex, int64_t colum
 {
     const struct pst_stream s =
         pst_stream_of(PST_RNG_DROPOUT, drop->seed, drop->epoch, drop->batch, drop->layer);
-    const uint32_t bits = pst_draw(&s, (uint64_t)vertex, (uint32_t)(column / 4)).word[column % 4];
-    return pst_unit(bits) < (double)drop->rate ? 0 : 1 / (1 - (double)drop->rate);
+    const uint32_t word =
+        pst_draw(&s, (uint64_t)vertex, (uint32_t)(column / 128 * 16 + column % 16)).word[column % 128 / 32];
+    const uint32_t bits = column % 32 < 16 ? word & 0xFFFF : word >> 16;
+    const double share = round((double)drop->rate * 65536) / 65536;
+    return (double)bits / 65536 < share ? 0 : 1 / (1 - share);
 }
 
 static void check_fused(int64_t n, int64_t dim, bool relu, bool with_bias, float rate)
@@ -237,6 +240,8 @@ static void test_fused(void **state)
     (void)state;
     for (int turn = 0; turn < 240; turn++)
         check_fused(some_size(), some_size(), turn & 1, turn & 2, turn % 3 ? 0.3f : 0);
+    check_fused(5, 263, true, true, 0.5f);
+    check_fused(3, 600, false, true, 0.9f);
 }
 
 /* Half of the columns are dropped, and the rest doubled; a NaN survives. */

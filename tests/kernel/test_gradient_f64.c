@@ -7,6 +7,8 @@
 #include "../../kernels/cpu/adam.c"
 #include "../../stages/trainer/model.c"
 #include "../../stages/trainer/pass.c"
+#include "../../stages/trainer/backward.c"
+#include "../../stages/trainer/team.c"
 #include "random_batch.h"
 
 #include <setjmp.h>

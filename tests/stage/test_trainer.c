@@ -1,6 +1,8 @@
 /* The trainer's parts without a pipeline: a split batch, evaluation against a naive forward pass, state. */
 #include "../../stages/trainer/model.c"
 #include "../../stages/trainer/pass.c"
+#include "../../stages/trainer/backward.c"
+#include "../../stages/trainer/team.c"
 #include "../../stages/trainer/eval.c"
 #include "../../stages/trainer/state.c"
 #include "../../common/checkpoint.h"

@@ -1,6 +1,8 @@
 /* The trainer as a stage: events in, reports out, with a host made up here. */
 #include "../../stages/trainer/model.c"
 #include "../../stages/trainer/pass.c"
+#include "../../stages/trainer/backward.c"
+#include "../../stages/trainer/team.c"
 #include "../../stages/trainer/eval.c"
 #include "../../stages/trainer/state.c"
 #include "../../stages/trainer/trainer.c"

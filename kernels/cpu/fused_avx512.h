@@ -1,0 +1,146 @@
+/* fused_avx512.h: fused.c's loops over activations for AVX-512, in single precision; the same bits as the
+ * plain ones. Here because compilers make no such vectors of Philox's widening products. */
+#ifndef PST_FUSED_AVX512_H
+#define PST_FUSED_AVX512_H
+
+#include <immintrin.h>
+
+#define PST_512 __attribute__((target("avx512f")))
+
+/* Philox in 16 lanes: words of even and of odd lanes apart, each in the low half of 64 bits. What the high
+ * halves hold does not matter until the end, since the products ignore it. */
+struct lanes512 {
+    __m512i w[4];
+};
+
+PST_512 PST_INLINE struct lanes512 round512(struct lanes512 s, __m512i key0, __m512i key1)
+{
+    const __m512i p0 = _mm512_mul_epu32(s.w[0], _mm512_set1_epi64(0xD2511F53));
+    const __m512i p1 = _mm512_mul_epu32(s.w[2], _mm512_set1_epi64(0xCD9E8D57));
+    const int xor3 = 0x96;
+    return (struct lanes512){{_mm512_ternarylogic_epi64(_mm512_srli_epi64(p1, 32), s.w[1], key0, xor3), p1,
+                              _mm512_ternarylogic_epi64(_mm512_srli_epi64(p0, 32), s.w[3], key1, xor3), p0}};
+}
+
+PST_512 PST_INLINE void draw512(const struct mask *mask, uint64_t vertex, uint32_t group, __m512i out[4])
+{
+    const __m512i first = _mm512_set1_epi64((int64_t)group * LANES);
+    const __m512i w0 = _mm512_set1_epi64((int64_t)vertex), w1 = _mm512_srli_epi64(w0, 32),
+                  w3 = _mm512_set1_epi64((int64_t)mask->stream.salt);
+    const __m512i even_lanes = _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0);
+    struct lanes512 even = {{w0, w1, _mm512_add_epi64(first, even_lanes), w3}}, odd = even;
+    odd.w[2] = _mm512_add_epi64(even.w[2], _mm512_set1_epi64(1));
+    uint32_t key0 = mask->stream.key[0], key1 = mask->stream.key[1];
+    for (int round = 0; round < 10; round++) {
+        const __m512i k0 = _mm512_set1_epi64((int64_t)key0), k1 = _mm512_set1_epi64((int64_t)key1);
+        even = round512(even, k0, k1);
+        odd = round512(odd, k0, k1);
+        key0 += 0x9E3779B9u;
+        key1 += 0xBB67AE85u;
+    }
+    for (int i = 0; i < 4; i++)
+        out[i] = _mm512_mask_mov_epi32(even.w[i], 0xAAAA, _mm512_slli_epi64(odd.w[i], 32));
+}
+
+PST_512 PST_INLINE __mmask16 first_columns(int64_t n)
+{
+    return n >= LANES ? (__mmask16)0xFFFF : (__mmask16)((1u << n) - 1);
+}
+
+/* Bias and ReLU of up to 16 columns. */
+PST_512 PST_INLINE __m512 clip512(__m512 x, __mmask16 columns, const float *bias, bool relu)
+{
+    if (bias)
+        x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(columns, bias));
+    if (relu) /* not below zero: a NaN stays */
+        x = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_NLT_UQ), x);
+    return x;
+}
+
+PST_512 PST_INLINE __m512 factor512(__m512i bits, __m512i threshold, __m512 scale)
+{
+    return _mm512_maskz_mov_ps(_mm512_cmpge_epu32_mask(bits, threshold), scale);
+}
+
+/* A row's columns of one group. */
+PST_512 PST_INLINE void group512(float *x, const float *bias, int64_t width, bool relu,
+                                 const struct mask *mask, uint64_t vertex, uint32_t group)
+{
+    __m512i w[4] = {_mm512_setzero_si512()};
+    if (mask->on)
+        draw512(mask, vertex, group, w);
+    const __m512i threshold = _mm512_set1_epi32((int32_t)mask->threshold);
+    const __m512 scale = _mm512_set1_ps(mask->scale);
+    _Pragma("GCC unroll 8") for (int piece = 0; piece < PIECES; piece++)
+    {
+        const int64_t at = piece * LANES;
+        if (at >= width)
+            break;
+        const __mmask16 columns = first_columns(width - at);
+        __m512 v = _mm512_maskz_loadu_ps(columns, x + at);
+        v = clip512(v, columns, bias ? bias + at : NULL, relu);
+        if (mask->on) {
+            const __m512i bits = piece % 2 ? w[piece / 2] : _mm512_slli_epi32(w[piece / 2], 16);
+            v = _mm512_mul_ps(v, factor512(bits, threshold, scale));
+        }
+        _mm512_mask_storeu_ps(x + at, columns, v);
+    }
+}
+
+PST_512 static void forward512(float *x, int64_t ld, const float *bias, const int64_t *vertices, int64_t n,
+                               int64_t dim, bool relu, const struct mask *mask)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t at = 0; at < dim; at += GROUP)
+            group512(x + i * ld + at, bias ? bias + at : NULL, pst_min_i64(GROUP, dim - at), relu, mask,
+                     mask->on ? (uint64_t)vertices[i] : 0, (uint32_t)(at / GROUP));
+}
+
+enum { STRIP = 64 }; /* columns whose sums are kept in registers */
+
+/* grad = y > 0 ? grad * scale : 0 (y NULL: grad stays), and sums down the rows, of up to 64 columns. */
+PST_512 PST_INLINE void strip512(float *grad, int64_t ld, const float *y, int64_t ld_y, int64_t n,
+                                 int64_t width, float scale, double *sums)
+{
+    __m512d low[STRIP / LANES], high[STRIP / LANES];
+    for (int p = 0; p < STRIP / LANES; p++)
+        low[p] = high[p] = _mm512_setzero_pd();
+    for (int64_t i = 0; i < n; i++) {
+        _Pragma("GCC unroll 4") for (int p = 0; p < STRIP / LANES; p++)
+        {
+            const __mmask16 columns = width > p * LANES ? first_columns(width - p * LANES) : 0;
+            __m512 g = _mm512_maskz_loadu_ps(columns, grad + i * ld + p * LANES);
+            if (y) {
+                const __m512 v = _mm512_maskz_loadu_ps(columns, y + i * ld_y + p * LANES);
+                g = _mm512_maskz_mul_ps(_mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_GT_OQ), g,
+                                        _mm512_set1_ps(scale));
+                _mm512_mask_storeu_ps(grad + i * ld + p * LANES, columns, g);
+            }
+            low[p] = _mm512_add_pd(low[p], _mm512_cvtps_pd(_mm512_castps512_ps256(g)));
+            high[p] = _mm512_add_pd(
+                high[p], _mm512_cvtps_pd(_mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(g), 1))));
+        }
+    }
+    for (int p = 0; p < STRIP / LANES; p++) {
+        _mm512_storeu_pd(sums + p * LANES, low[p]);
+        _mm512_storeu_pd(sums + p * LANES + LANES / 2, high[p]);
+    }
+}
+
+/* The gradient of ReLU and dropout together, or the sums alone. */
+PST_512 static void backward512(float *grad, int64_t ld, const float *y, int64_t ld_y, int64_t n, int64_t dim,
+                                float scale, float *grad_bias)
+{
+    for (int64_t at = 0; at < dim; at += STRIP) {
+        const int64_t width = pst_min_i64(STRIP, dim - at);
+        double sums[STRIP];
+        if (width == STRIP)
+            strip512(grad + at, ld, y ? y + at : NULL, ld_y, n, STRIP, scale, sums);
+        else
+            strip512(grad + at, ld, y ? y + at : NULL, ld_y, n, width, scale, sums);
+        for (int64_t j = 0; grad_bias && j < width; j++)
+            grad_bias[at + j] += (float)sums[j];
+    }
+}
+
+#endif

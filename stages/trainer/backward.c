@@ -1,0 +1,267 @@
+/* backward.c: the backward half of a pass (pass.c). */
+#include "pass.h"
+
+#include <string.h>
+
+enum {
+    TILE_ROWS = 64, /* of a weight's gradient: small enough to share evenly, large enough for full speed */
+    TILE_COLS = 128,
+    SCATTER_COLS = 32, /* columns in which one task scatters rows: two cache lines */
+};
+
+/* From the gradient of a hidden layer's output to that of its linear part, over a block of rows. What the
+ * norm's gradient changes in place is kept for the residual. */
+static void activate_rows_grad(const struct step *s, int l, pst_real *grad, int64_t block, int64_t at,
+                               int64_t n)
+{
+    const struct pst_layer *layer = &s->model->layer[l];
+    const int64_t out = layer->out, ld = pst_width(out);
+    const struct pst_dropout drop = dropout_of(s->model, s->batch, l);
+    const pst_real *y = real_at(s->model, s->pass->y[l]) + at * ld;
+    pst_real *sums = sums_of(s, block);
+    memset(sums, 0, (size_t)s->pass->sums_width * sizeof *sums);
+    grad += at * ld;
+    pst_k_bias_relu_dropout_grad(NULL, grad, ld, y, ld, s->batch->vertices + at, n, out, true, &drop,
+                                 layer->bias >= 0 ? sums : NULL);
+    if (layer->residual && layer->gain >= 0)
+        pst_k_gather(NULL, grad, (uint64_t)ld * sizeof *grad, NULL,
+                     real_at(s->model, s->pass->kept[l]) + at * ld, (uint64_t)ld * sizeof *grad, NULL, n,
+                     (uint64_t)out * sizeof *grad);
+    if (layer->gain >= 0 && !has_barrier(s->model, l))
+        pst_k_layer_norm_grad(NULL, grad, ld, n, out, s->model->weight + layer->gain,
+                              real_at(s->model, s->pass->xhat[l]) + at * out,
+                              real_at(s->model, s->pass->rstd[l]) + at, sums, sums + out);
+}
+
+static void add_sums(const struct step *s, int64_t first, int64_t n, pst_real *to)
+{
+    for (int64_t b = 0; b < blocks_of(s->pass->dst[s->l]); b++)
+        for (int64_t j = 0; j < n; j++)
+            to[j] += sums_of(s, b)[first + j];
+}
+
+/* The gradients of the layer's vectors, from the sums of its blocks or, behind a barrier, at once. */
+static void vector_grads(const struct step *s)
+{
+    const struct pst_layer *layer = &s->model->layer[s->l];
+    pst_real *grad = s->model->grad;
+    if (has_barrier(s->model, s->l)) {
+        pst_k_batch_norm_grad(NULL, s->grad, pst_width(layer->out), s->pass->dst[s->l], layer->out,
+                              s->model->weight + layer->gain, real_at(s->model, s->pass->xhat[s->l]),
+                              real_at(s->model, s->pass->rstd[s->l]), grad + layer->gain,
+                              grad + layer->shift);
+    } else if (layer->gain >= 0) {
+        add_sums(s, 0, layer->out, grad + layer->gain);
+        add_sums(s, layer->out, layer->out, grad + layer->shift);
+    } else {
+        add_sums(s, 0, layer->out, grad + layer->bias);
+    }
+}
+
+static int64_t tiles_of(const struct pst_layer *layer)
+{
+    return ((layer->in + TILE_ROWS - 1) / TILE_ROWS) * ((layer->out + TILE_COLS - 1) / TILE_COLS);
+}
+
+/* One tile of a weight's gradient: += x' grad, over `rows` rows. */
+static void tile(const struct step *s, int64_t number, struct view x, const pst_real *grad, int64_t rows,
+                 int64_t weight, int worker)
+{
+    const struct pst_layer *layer = &s->model->layer[s->l];
+    const int64_t across = (layer->out + TILE_COLS - 1) / TILE_COLS;
+    const int64_t i = number / across * TILE_ROWS, j = number % across * TILE_COLS;
+    TIMED(s, worker, PST_WORK_PRODUCTS,
+          pst_k_gemm(NULL, true, false, pst_min_i64(TILE_ROWS, layer->in - i),
+                     pst_min_i64(TILE_COLS, layer->out - j), rows, 1, x.at + i, x.ld, grad + j,
+                     pst_width(layer->out), 1, s->model->grad + weight + i * layer->out + j, layer->out, 1));
+}
+
+static void self_tile(const struct step *s, int64_t number, int worker)
+{
+    tile(s, number, s->x[s->l], s->grad, s->pass->dst[s->l], s->model->layer[s->l].self, worker);
+}
+
+/* Projected rows have their gradient in `mixed`; means have it in `grad`, and are in `mixed`. */
+static void neigh_tile(const struct step *s, int64_t number, int worker)
+{
+    const struct pst_layer *layer = &s->model->layer[s->l];
+    const pst_real *mixed = real_at(s->model, s->pass->mixed[s->l]);
+    if (s->pass->project[s->l])
+        tile(s, number, s->x[s->l], mixed, s->pass->src[s->l], layer->neigh, worker);
+    else
+        tile(s, number, (struct view){mixed, pst_width(layer->in)}, s->grad, s->pass->dst[s->l], layer->neigh,
+             worker);
+}
+
+/* Some columns of the gradient of what was averaged: += those of the mean, scattered. */
+static void scatter(const struct step *s, int64_t group, const pst_real *from, pst_real *to, int64_t dim,
+                    int worker)
+{
+    const int h = block_of(s->model, s->l);
+    const int64_t ld = pst_width(dim), at = group * SCATTER_COLS;
+    TIMED(s, worker, PST_WORK_MEANS,
+          pst_k_mean_grad(NULL, s->batch->indptr[h], s->batch->indices[h], s->pass->dst[s->l], from + at, ld,
+                          to + at, ld, pst_min_i64(SCATTER_COLS, dim - at)));
+}
+
+static int64_t groups_of(int64_t dim)
+{
+    return (dim + SCATTER_COLS - 1) / SCATTER_COLS;
+}
+
+/* grad_x = grad W' over a block of rows, or added to it. */
+static void input_product(const struct step *s, const pst_real *grad, int64_t weight, bool add, pst_real *to,
+                          int64_t at, int64_t n, int worker)
+{
+    const struct pst_layer *layer = &s->model->layer[s->l];
+    const int64_t ld = pst_width(layer->out), ld_x = pst_width(layer->in);
+    if (n > 0)
+        TIMED(s, worker, PST_WORK_PRODUCTS,
+              pst_k_gemm(NULL, false, true, n, layer->in, layer->out, 1, grad + at * ld, ld,
+                         s->model->weight + weight, layer->out, add ? 1 : 0, to + at * ld_x, ld_x, 1));
+}
+
+/* What a residual adds to the gradient of the layer's input, over a block of rows, and then the step into the
+ * layer below. */
+static void enter_below(const struct step *s, int64_t block, int64_t at, int64_t n, int worker)
+{
+    const struct pst_layer *layer = &s->model->layer[s->l];
+    const int64_t ld = pst_width(layer->out), ld_x = pst_width(layer->in);
+    const int64_t dsts = pst_min_i64(n, s->pass->dst[s->l] - at);
+    const pst_real *kept = layer->gain >= 0 ? real_at(s->model, s->pass->kept[s->l]) : s->grad;
+    if (layer->residual && dsts > 0)
+        TIMED(s, worker, PST_WORK_FUSED,
+              pst_k_add(NULL, s->grad_x + at * ld_x, ld_x, kept + at * ld, ld, dsts, layer->out));
+    TIMED(s, worker, PST_WORK_FUSED, activate_rows_grad(s, s->l - 1, s->grad_x, block, at, n));
+}
+
+/* A block of the gradient of the layer's input, where nothing needs to be scattered into it. */
+static void input_rows(const struct step *s, int64_t block, int worker)
+{
+    const struct pst_layer *layer = &s->model->layer[s->l];
+    int64_t at;
+    const int64_t n = rows_of(block, s->pass->src[s->l], &at);
+    if (s->pass->project[s->l])
+        input_product(s, real_at(s->model, s->pass->mixed[s->l]), layer->neigh, false, s->grad_x, at, n,
+                      worker);
+    input_product(s, s->grad, layer->self, s->pass->project[s->l], s->grad_x, at,
+                  pst_min_i64(n, s->pass->dst[s->l] - at), worker);
+    enter_below(s, block, at, n, worker);
+}
+
+/* Product before mean, first half: the gradient of the projected rows, and of W_self. */
+static void projected_task(void *arg, int64_t task, int worker)
+{
+    const struct step *s = arg;
+    const struct pst_layer *layer = &s->model->layer[s->l];
+    const int64_t groups = groups_of(layer->out);
+    if (task >= groups) {
+        self_tile(s, task - groups, worker);
+        return;
+    }
+    const int64_t ld = pst_width(layer->out), at = task * SCATTER_COLS;
+    pst_real *mixed = real_at(s->model, s->pass->mixed[s->l]);
+    for (int64_t i = 0; i < s->pass->src[s->l]; i++)
+        memset(mixed + i * ld + at, 0, (size_t)pst_min_i64(SCATTER_COLS, layer->out - at) * sizeof *mixed);
+    scatter(s, task, s->grad, mixed, layer->out, worker);
+}
+
+/* Second half: the gradients of W_neigh and of the input. */
+static void projected_input_task(void *arg, int64_t task, int worker)
+{
+    const struct step *s = arg;
+    const int64_t tiles = tiles_of(&s->model->layer[s->l]);
+    if (task < tiles)
+        neigh_tile(s, task, worker);
+    else
+        input_rows(s, task - tiles, worker);
+}
+
+/* No mean at all. */
+static void plain_task(void *arg, int64_t task, int worker)
+{
+    const struct step *s = arg;
+    const int64_t tiles = tiles_of(&s->model->layer[s->l]);
+    if (task < tiles)
+        self_tile(s, task, worker);
+    else
+        input_rows(s, task - tiles, worker);
+}
+
+/* Mean before product: the gradients of both weights, and the destinations' own part of the input's. */
+static void averaged_task(void *arg, int64_t task, int worker)
+{
+    const struct step *s = arg;
+    const struct pst_layer *layer = &s->model->layer[s->l];
+    const int64_t tiles = tiles_of(layer), ld_x = pst_width(layer->in), dst = s->pass->dst[s->l];
+    if (task < tiles) {
+        self_tile(s, task, worker);
+    } else if (task < 2 * tiles) {
+        neigh_tile(s, task - tiles, worker);
+    } else {
+        int64_t at;
+        const int64_t n = rows_of(task - 2 * tiles, s->pass->src[s->l], &at);
+        const int64_t dsts = pst_max_i64(0, pst_min_i64(n, dst - at));
+        input_product(s, s->grad, layer->self, false, s->grad_x, at, dsts, worker);
+        memset(s->grad_x + (at + dsts) * ld_x, 0, (size_t)((n - dsts) * ld_x) * sizeof *s->grad_x);
+    }
+}
+
+/* Then `mixed` is turned into its own gradient. */
+static void averaged_mixed_task(void *arg, int64_t block, int worker)
+{
+    const struct step *s = arg;
+    int64_t at;
+    const int64_t n = rows_of(block, s->pass->dst[s->l], &at);
+    input_product(s, s->grad, s->model->layer[s->l].neigh, false, real_at(s->model, s->pass->mixed[s->l]), at,
+                  n, worker);
+}
+
+static void averaged_scatter_task(void *arg, int64_t group, int worker)
+{
+    const struct step *s = arg;
+    scatter(s, group, real_at(s->model, s->pass->mixed[s->l]), s->grad_x, s->model->layer[s->l].in, worker);
+}
+
+static void enter_below_task(void *arg, int64_t block, int worker)
+{
+    const struct step *s = arg;
+    int64_t at;
+    const int64_t n = rows_of(block, s->pass->src[s->l], &at);
+    enter_below(s, block, at, n, worker);
+}
+
+/* From the gradient of layer l's linear part to that of the layer below, if there is one: nothing wants
+ * the gradient of the features. */
+static void backward_layer(struct step *s)
+{
+    struct pst_team *team = s->model->team;
+    const struct pst_layer *layer = &s->model->layer[s->l];
+    const int64_t tiles = tiles_of(layer), inputs = s->l > 0 ? blocks_of(s->pass->src[s->l]) : 0;
+    if (!s->model->config.aggregate) {
+        pst_team_run(team, plain_task, s, tiles + inputs);
+    } else if (s->pass->project[s->l]) {
+        pst_team_run(team, projected_task, s, groups_of(layer->out) + tiles);
+        pst_team_run(team, projected_input_task, s, tiles + inputs);
+    } else {
+        pst_team_run(team, averaged_task, s, 2 * tiles + inputs);
+        if (s->l == 0)
+            return;
+        pst_team_run(team, averaged_mixed_task, s, blocks_of(s->pass->dst[s->l]));
+        pst_team_run(team, averaged_scatter_task, s, groups_of(layer->in));
+        pst_team_run(team, enter_below_task, s, inputs);
+    }
+}
+
+void pst_pass_backward(struct step *s)
+{
+    pst_real *grad[2] = {real_at(s->model, s->pass->grad[0]), real_at(s->model, s->pass->grad[1])};
+    const int layers = s->model->config.layers;
+    for (s->l = layers - 1; s->l >= 0; s->l--) {
+        const int from = (layers - 1 - s->l) % 2;
+        s->grad = grad[from];
+        s->grad_x = grad[1 - from];
+        TIMED(s, 0, PST_WORK_FUSED, vector_grads(s));
+        backward_layer(s);
+    }
+}
