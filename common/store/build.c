@@ -13,6 +13,7 @@
 #include "../error.h"
 
 #define PARTIAL_MARK ".partial-"
+#define TEMP_MARK "temp-"
 
 /* The last component of a path without trailing slashes. */
 static const char *base_name(const char *path)
@@ -33,7 +34,7 @@ static void parent_of(const char *path, char out[4096])
 
 static bool is_ours(const char *name)
 {
-    if (strcmp(name, PST_MANIFEST_FILE) == 0)
+    if (strcmp(name, PST_MANIFEST_FILE) == 0 || strncmp(name, TEMP_MARK, strlen(TEMP_MARK)) == 0)
         return true;
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++) {
         size_t n = strlen(pst_array_id_name(i));
@@ -212,9 +213,26 @@ static pst_rc exchange(struct pst_build *b)
     return remove_dataset(aside);
 }
 
+void pst_build_temp(const struct pst_build *b, const char *name, char path[4096])
+{
+    (void)snprintf(path, 4096, "%.3900s/" TEMP_MARK "%.100s.npy", b->partial, name);
+}
+
+static void remove_temps(const struct pst_build *b)
+{
+    DIR *d = opendir(b->partial);
+    if (d == NULL)
+        return;
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d))
+        if (strncmp(e->d_name, TEMP_MARK, strlen(TEMP_MARK)) == 0)
+            (void)unlinkat(dirfd(d), e->d_name, 0);
+    (void)closedir(d);
+}
+
 pst_rc pst_build_commit(struct pst_build *b)
 {
     assert(b->partial[0] != '\0' && !b->committed);
+    remove_temps(b);
     pst_rc rc = pst_manifest_write(&b->manifest, b->partial);
     if (rc == PST_OK)
         rc = sync_dir(b->partial);

@@ -36,6 +36,10 @@ PST_API PST_MUST_USE pst_rc pst_build_array_end(struct pst_build *b, enum pst_ar
 PST_API PST_MUST_USE pst_rc pst_build_array_from(struct pst_build *b, enum pst_array_id id,
                                                  enum pst_dtype dtype, int64_t rows, const void *data);
 
+/* A path for a file that is needed only while the dataset is made: temp-NAME.npy in the directory being made;
+ * commit and release remove it. */
+PST_API void pst_build_temp(const struct pst_build *b, const char *name, char path[4096]);
+
 /* Writes dataset.json, syncs, renames. */
 PST_API PST_MUST_USE pst_rc pst_build_commit(struct pst_build *b);
 PST_API void pst_build_release(struct pst_build *b);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "../../common/error.h"
-#include "../../common/store/import.h"
+#include "../../common/store/formats.h"
 #include "../../common/store/memory.h"
 #include "commands.h"
 #include "store_options.h"
@@ -27,6 +27,11 @@ enum {
     OPT_MEMORY,
     OPT_THREADS,
     OPT_TRANSPOSE,
+    OPT_IDS,
+    OPT_HEADER,
+    OPT_SEPARATOR,
+    OPT_COLUMNS,
+    OPT_SPLIT,
     OPT_FORCE,
     OPT_QUIET,
     OPT_HELP
@@ -54,40 +59,60 @@ static const struct option options[] = {
     {"stride-bytes", required_argument, NULL, OPT_STRIDE},
     {"memory", required_argument, NULL, OPT_MEMORY},
     {"threads", required_argument, NULL, OPT_THREADS},
+    {"ids", required_argument, NULL, OPT_IDS},
+    {"header", required_argument, NULL, OPT_HEADER},
+    {"separator", required_argument, NULL, OPT_SEPARATOR},
+    {"columns", required_argument, NULL, OPT_COLUMNS},
+    {"split", required_argument, NULL, OPT_SPLIT},
     {"transpose", no_argument, NULL, OPT_TRANSPOSE},
     {"force", no_argument, NULL, OPT_FORCE},
     {"quiet", no_argument, NULL, OPT_QUIET},
     {"help", no_argument, NULL, OPT_HELP},
     {NULL, 0, NULL, 0}};
 
+static const char usage[] = "usage: penstock import FORMAT SRC DIR [options]\n"
+                            "Makes the dataset DIR from SRC, which is:\n";
+
 static const char help[] =
-    "usage: penstock import npy SRC DIR [options]\n"
-    "Makes the dataset DIR from the .npy files of the directory SRC:\n"
+    "npy reads from SRC, where they are there:\n"
     "  edges.npy              (2, E) or (E, 2), int32 or int64: source, then target\n"
     "  feat.npy, features.npy (N, D) float32, float64 (made float32) or float16; or, as CSR,\n"
     "  feat_indptr.npy, feat_indices.npy, feat_data.npy\n"
     "  labels.npy             integers, -1 none; or floats, NaN none\n"
     "  train_idx.npy, val_idx.npy, test_idx.npy   vertex ids\n"
-    "  meta.json              name, num_nodes, num_features, num_classes, where it has them\n"
+    "  meta.json              name, num_nodes, num_features, num_classes\n"
     "Other files: --edges FILE --features FILE --feat-indptr FILE --feat-indices FILE --feat-data FILE\n"
-    "  --labels FILE --train FILE --val FILE --test FILE; 'none' leaves one out\n"
+    "  --labels FILE --train FILE --val FILE --test FILE; 'none' leaves one out; files of edges may have\n"
+    "  them beside, too\n"
+    "Text may be plain, gzip or zstd, with LF or CR LF. An edge (source, target) makes source an "
+    "in-neighbour of\n"
+    "target: what GraphSAGE aggregates from.\n"
+    "  --ids keep|compact|strings   keep: vertices are 0 .. the largest id; compact: those that occur, in\n"
+    "                         rising order, what they were is kept as ids.npy; strings: any text, numbered "
+    "as\n"
+    "                         it comes, kept as names.npy (keep)\n"
+    "  --header yes|no|auto   whether the first line names columns (auto: when it has no ids)\n"
+    "  --columns S,T          columns of source and target, from 0 (0,1)\n"
+    "  --separator C          one character in place of the format's\n"
+    "  --split NAME           where SRC has several splits\n"
     "  --edge-shape 2xE|Ex2   when both are possible\n"
     "  --symmetrize           every edge in both directions\n"
     "  --dedupe               one edge for each (source, target)\n"
     "  --self-loops keep|add|remove   add: exactly one for each vertex (keep)\n"
+    "  --transpose            every edge the other way round\n"
     "  --normalize none|l1|l2 each feature row, by the sum of its magnitudes or its length (none)\n"
-    "  --vertices N --classes N --feature-dim N   where the arrays do not say\n"
-    "  --name NAME            the dataset's name (meta.json's, or SRC's)\n"
+    "  --vertices N --classes N --feature-dim N   where the files do not say\n"
+    "  --name NAME            the dataset's name (the files', or SRC's)\n"
     "  --stride-bytes N       from one feature row to the next; default: whole sectors where that\n"
     "                         costs at most 1/8, else unpadded\n"
-    "  --memory BYTES         limit for the topology while it is made (8G)\n"
+    "  --memory BYTES         what sorting and numbering may take (half of what is free)\n"
+    "  --threads N            1: everything in one; more: sorts and merges beside (2)\n"
     "  --force                replace the dataset that is at DIR\n"
     "  --quiet                no progress\n";
 
 struct args {
+    struct pst_import_job job;
     int64_t threads;
-    struct pst_import_spec spec;
-    bool skip[PST_SOURCES];
     bool force, quiet, help;
 };
 
@@ -106,34 +131,65 @@ static pst_rc option_word(const char *name, const char *text, const char *const 
 
 static pst_rc source_option(struct args *a, int id)
 {
-    a->skip[id] = strcmp(optarg, "none") == 0;
-    if (a->skip[id])
+    a->job.skip[id] = strcmp(optarg, "none") == 0;
+    if (a->job.skip[id])
         return PST_OK;
-    return option_name("a file's path", optarg, a->spec.source[id], sizeof a->spec.source[id]);
+    return option_name("a file's path", optarg, a->job.spec.source[id], sizeof a->job.spec.source[id]);
 }
 
 static pst_rc word_options(struct args *a, int opt)
 {
     static const char *const shapes[] = {"2xE", "Ex2"}, *const loops[] = {"keep", "add", "remove"},
-                             *const norms[] = {"none", "l1", "l2"};
+                             *const norms[] = {"none", "l1", "l2"},
+                             *const ids[] = {"keep", "compact", "strings"},
+                             *const headers[] = {"auto", "yes", "no"};
     int word = 0;
-    pst_rc rc = opt == OPT_SHAPE   ? option_word("--edge-shape", optarg, shapes, 2, &word)
-                : opt == OPT_LOOPS ? option_word("--self-loops", optarg, loops, 3, &word)
-                                   : option_word("--normalize", optarg, norms, 3, &word);
+    pst_rc rc = opt == OPT_SHAPE    ? option_word("--edge-shape", optarg, shapes, 2, &word)
+                : opt == OPT_LOOPS  ? option_word("--self-loops", optarg, loops, 3, &word)
+                : opt == OPT_IDS    ? option_word("--ids", optarg, ids, 3, &word)
+                : opt == OPT_HEADER ? option_word("--header", optarg, headers, 3, &word)
+                                    : option_word("--normalize", optarg, norms, 3, &word);
     if (rc != PST_OK)
         return rc;
     if (opt == OPT_SHAPE)
-        a->spec.edge_shape = word == 0 ? PST_EDGES_2XE : PST_EDGES_EX2;
+        a->job.spec.edge_shape = word == 0 ? PST_EDGES_2XE : PST_EDGES_EX2;
     else if (opt == OPT_LOOPS)
-        a->spec.self_loops = (enum pst_self_loops)word;
+        a->job.spec.self_loops = (enum pst_self_loops)word;
+    else if (opt == OPT_IDS)
+        a->job.text.ids = (enum pst_edge_ids)word;
+    else if (opt == OPT_HEADER)
+        a->job.text.header = (enum pst_header)word;
     else
-        a->spec.normalize = (enum pst_normalize)word;
+        a->job.spec.normalize = (enum pst_normalize)word;
+    return PST_OK;
+}
+
+static pst_rc separator_option(struct args *a)
+{
+    bool tab = strcmp(optarg, "\\t") == 0;
+    if (!tab && (strlen(optarg) != 1 || strchr("\"\r\n0123456789", optarg[0]) != NULL))
+        return pst_fail(PST_E_ARG, "--separator: expected one character that is no digit, found '%.64s'",
+                        optarg);
+    a->job.text.separator = tab ? '\t' : optarg[0] == ' ' ? '\0' : optarg[0];
+    return PST_OK;
+}
+
+static pst_rc columns_option(struct args *a)
+{
+    int64_t *column = a->job.text.column;
+    int end = 0;
+    if (sscanf(optarg, "%" SCNd64 ",%" SCNd64 "%n", &column[0], &column[1], &end) != 2 ||
+        optarg[end] != '\0' || column[0] < 0 || column[1] < 0 || column[0] >= PST_COLUMNS_MAX ||
+        column[1] >= PST_COLUMNS_MAX || column[0] == column[1])
+        return pst_fail(PST_E_ARG,
+                        "--columns: expected two different columns from 0 to %d, as 0,1, found '%.64s'",
+                        PST_COLUMNS_MAX - 1, optarg);
     return PST_OK;
 }
 
 static pst_rc one_option(struct args *a, int opt)
 {
-    struct pst_import_spec *s = &a->spec;
+    struct pst_import_spec *s = &a->job.spec;
     if (opt >= OPT_SOURCE && opt < OPT_SOURCE + PST_SOURCES)
         return source_option(a, opt - OPT_SOURCE);
     switch (opt) {
@@ -143,12 +199,17 @@ static pst_rc one_option(struct args *a, int opt)
     case OPT_DIM: return option_int("--feature-dim", optarg, 0, INT32_MAX, &s->feature_dim);
     case OPT_SHAPE:
     case OPT_LOOPS:
+    case OPT_IDS:
+    case OPT_HEADER:
     case OPT_NORMALIZE: return word_options(a, opt);
     case OPT_SYMMETRIZE: s->symmetrize = true; return PST_OK;
     case OPT_DEDUPE: s->dedupe = true; return PST_OK;
     case OPT_STRIDE: return option_bytes("--stride-bytes", optarg, &s->stride_bytes);
     case OPT_MEMORY: return option_bytes("--memory", optarg, &s->memory_bytes);
     case OPT_THREADS: return option_int("--threads", optarg, 1, THREADS_MAX, &a->threads);
+    case OPT_SEPARATOR: return separator_option(a);
+    case OPT_COLUMNS: return columns_option(a);
+    case OPT_SPLIT: return option_name("--split", optarg, a->job.split, sizeof a->job.split);
     case OPT_TRANSPOSE: s->transpose = true; return PST_OK;
     case OPT_FORCE: a->force = true; return PST_OK;
     case OPT_QUIET: a->quiet = true; return PST_OK;
@@ -157,11 +218,20 @@ static pst_rc one_option(struct args *a, int opt)
     }
 }
 
+/* The command without what does not change the dataset, so that the same data have the same digest. */
 static void join(int argc, char **argv, char *out, size_t room)
 {
+    static const char *const without[] = {"--memory", "--threads", "--quiet", "--force"};
     size_t used = (size_t)snprintf(out, room, "penstock import");
-    for (int i = 1; i < argc && used < room; i++)
-        used += (size_t)snprintf(out + used, room - used, " %s", argv[i]);
+    for (int i = 1; i < argc && used < room; i++) {
+        int k = 0;
+        while (k < 4 && strncmp(argv[i], without[k], strlen(without[k])) != 0)
+            k++;
+        if (k == 4)
+            used += (size_t)snprintf(out + used, room - used, " %s", argv[i]);
+        else
+            i += k < 2 && strchr(argv[i], '=') == NULL;
+    }
 }
 
 static void say_done(const struct pst_build *b, const struct pst_import_result *r)
@@ -175,22 +245,28 @@ static void say_done(const struct pst_build *b, const struct pst_import_result *
     if (r->duplicates_removed + r->loops_removed + r->loops_added > 0)
         (void)printf("duplicates removed: %" PRId64 ", self loops removed: %" PRId64 ", added: %" PRId64 "\n",
                      r->duplicates_removed, r->loops_removed, r->loops_added);
+    char peak[32];
+    (void)printf("peak memory: %s; sorted in %s", pst_bytes_text((double)pst_memory_peak(), peak),
+                 r->runs == 0 ? "memory\n" : "");
+    if (r->runs > 0)
+        (void)printf("%" PRId64 " runs on disk\n", r->runs);
 }
 
-static pst_rc import_npy(struct args *a, const char *from, const char *to)
+static pst_rc run_format(const struct pst_format *format, struct args *a, const char *from, const char *to)
 {
-    pst_rc rc = pst_import_find(&a->spec, from, a->skip);
-    if (rc != PST_OK)
-        return rc;
     struct pst_build b;
     struct pst_progress progress;
-    struct pst_import_result result;
-    a->spec.threads = (int)a->threads;
+    struct pst_import_result result = {.runs = 0};
     pst_progress_init(&progress, a->quiet);
-    rc = pst_build_begin(&b, to, a->force);
+    pst_rc rc = pst_build_begin(&b, to, a->force);
     if (rc != PST_OK)
         return rc;
-    rc = pst_import(&a->spec, &b, &result, &progress);
+    a->job.from = from;
+    a->job.spec.threads = (int)a->threads;
+    a->job.build = &b;
+    a->job.result = &result;
+    a->job.progress = &progress;
+    rc = format->run(&a->job);
     if (rc == PST_OK)
         rc = pst_build_commit(&b);
     if (rc == PST_OK)
@@ -199,14 +275,33 @@ static pst_rc import_npy(struct args *a, const char *from, const char *to)
     return rc;
 }
 
+static void say_help(void)
+{
+    (void)fputs(usage, stdout);
+    for (unsigned i = 0; pst_format_at(i) != NULL; i++)
+        (void)printf("  %-10s %s\n", pst_format_at(i)->name, pst_format_at(i)->help);
+    (void)fputs(help, stdout);
+}
+
+static pst_rc unknown_format(const char *name)
+{
+    char names[512] = "";
+    size_t used = 0;
+    for (unsigned i = 0; pst_format_at(i) != NULL && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "",
+                                 pst_format_at(i)->name);
+    return pst_fail(PST_E_ARG, "format: expected one of %s; found '%.64s'", names, name);
+}
+
 int cmd_import(int argc, char **argv)
 {
     char command[8192];
     join(argc, argv, command, sizeof command);
-    struct args a = {.force = false};
-    pst_import_defaults(&a.spec);
-    a.spec.command = command;
-    a.spec.memory_bytes = pst_memory_default();
+    static struct args a; /* 40 KiB of paths: not for the stack */
+    pst_import_defaults(&a.job.spec);
+    a.job.spec.command = command;
+    a.job.spec.memory_bytes = pst_memory_default();
+    a.job.text = (struct pst_edge_text_spec){.separator = '\1', .column = {0, 1}, .expect = -1};
     a.threads = 2;
     pst_rc rc = PST_OK;
     int opt;
@@ -214,14 +309,15 @@ int cmd_import(int argc, char **argv)
     while (rc == PST_OK && !a.help && (opt = getopt_long(argc, argv, "", options, NULL)) != -1)
         rc = one_option(&a, opt);
     if (rc == PST_OK && a.help) {
-        (void)fputs(help, stdout);
+        say_help();
         return 0;
     }
     if (rc == PST_OK && argc - optind != 3)
-        rc = pst_fail(PST_E_ARG, "expected npy SRC DIR, found %d words (see --help)", argc - optind);
-    if (rc == PST_OK && strcmp(argv[optind], "npy") != 0)
-        rc = pst_fail(PST_E_ARG, "format: expected npy, found '%.64s'", argv[optind]);
+        rc = pst_fail(PST_E_ARG, "expected FORMAT SRC DIR, found %d words (see --help)", argc - optind);
+    const struct pst_format *format = rc == PST_OK ? pst_format_find(argv[optind]) : NULL;
+    if (rc == PST_OK && format == NULL)
+        rc = unknown_format(argv[optind]);
     if (rc == PST_OK)
-        rc = import_npy(&a, argv[optind + 1], argv[optind + 2]);
+        rc = run_format(format, &a, argv[optind + 1], argv[optind + 2]);
     return command_result("import", rc);
 }

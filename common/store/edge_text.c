@@ -1,0 +1,355 @@
+#include "edge_text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../error.h"
+#include "import.h"
+
+pst_rc pst_edge_text_init(struct pst_edge_text *e, const struct pst_edge_text_spec *spec)
+{
+    *e = (struct pst_edge_text){.spec = *spec, .text = {.fd = -1}};
+    assert(spec->column[0] != spec->column[1] && spec->column[0] < PST_COLUMNS_MAX &&
+           spec->column[1] < PST_COLUMNS_MAX);
+    pst_rank_init(&e->rank, spec->memory_bytes);
+    pst_dict_init(&e->names, spec->memory_bytes);
+    e->ranked = spec->ids != PST_IDS_STRINGS;
+    e->source = malloc(PST_EDGE_BLOCK * sizeof *e->source);
+    e->target = malloc(PST_EDGE_BLOCK * sizeof *e->target);
+    return e->source != NULL && e->target != NULL ? PST_OK
+                                                  : pst_fail(PST_E_NOMEM, "no memory for a block of edges");
+}
+
+void pst_edge_text_release(struct pst_edge_text *e)
+{
+    pst_text_close(&e->text);
+    pst_rank_release(&e->rank);
+    pst_dict_release(&e->names);
+    free(e->source);
+    free(e->target);
+}
+
+static inline const char *skip_blanks(const char *p)
+{
+    while (*p == ' ' || *p == '\t')
+        p++;
+    return p;
+}
+
+static inline bool at_end(const char *p)
+{
+    return *p == '\n' || (*p == '\r' && p[1] == '\n');
+}
+
+/* Past the separator after a field; NULL: the line has ended or something else is there. */
+static inline const char *next_field(const struct pst_edge_text *e, const char *p)
+{
+    if (e->spec.separator == '\0')
+        return *p == ' ' || *p == '\t' ? skip_blanks(p) : NULL;
+    if (e->spec.separator != '\t')
+        p = skip_blanks(p);
+    return *p == e->spec.separator ? p + 1 : NULL;
+}
+
+/* The end of a field that is text: a quoted one ends with its quote. NULL: the quote is not closed. */
+static const char *field_end(const struct pst_edge_text *e, const char *p)
+{
+    char separator = e->spec.separator;
+    if (*p == '"' && separator != '\0') {
+        for (p++; *p != '\n'; p++) {
+            if (*p == '"' && p[1] != '"')
+                return p + 1;
+            p += *p == '"';
+        }
+        return NULL;
+    }
+    while (!at_end(p) && *p != '\n' && (separator != '\0' ? *p != separator : *p != ' ' && *p != '\t'))
+        p++;
+    return p;
+}
+
+static pst_rc read_integer(struct pst_edge_text *e, const char *line, const char **p, int64_t *id)
+{
+    *p = e->spec.separator == '\t' ? *p : skip_blanks(*p);
+    const char *at = *p;
+    if (!pst_text_id(p, id))
+        return pst_text_fail(&e->text, line, at, "an id, an integer of at most 18 digits");
+    if (*id >= e->limit) {
+        char what[64];
+        (void)snprintf(what, sizeof what, "an id from 0 to %" PRId64, e->limit - 1);
+        return pst_text_fail(&e->text, line, at, what);
+    }
+    const char *end = *p;
+    if (!at_end(end) && next_field(e, end) == NULL && !at_end(skip_blanks(end)))
+        return pst_text_fail(&e->text, line, end, "the end of an id");
+    return PST_OK;
+}
+
+/* Quotes are taken off, in place of a copy on the stack: names are short. */
+static pst_rc read_name(struct pst_edge_text *e, const char *line, const char **p, int64_t *id)
+{
+    const char *begin = *p, *end = field_end(e, begin);
+    char plain[PST_NAME_BYTES_MAX];
+    if (end == NULL)
+        return pst_text_fail(&e->text, line, begin, "a quote at the end of a quoted name");
+    size_t bytes = (size_t)(end - begin);
+    if (bytes == 0 || bytes > PST_NAME_BYTES_MAX)
+        return pst_text_fail(&e->text, line, begin, "a name of 1 to 65535 bytes");
+    size_t valid = pst_utf8_valid(begin, bytes);
+    if (valid < bytes)
+        return pst_text_fail(&e->text, line, begin + valid, "UTF-8");
+    *p = end;
+    if (*begin == '"' && e->spec.separator != '\0') {
+        size_t n = 0;
+        for (const char *q = begin + 1; q < end - 1; q++) {
+            plain[n++] = *q;
+            q += *q == '"';
+        }
+        begin = plain;
+        bytes = n;
+    }
+    if (memchr(begin, '\0', bytes) != NULL)
+        return pst_text_fail(&e->text, line, *p, "a name without NUL bytes");
+    pst_rc rc = pst_dict_add(&e->names, begin, bytes, id);
+    return rc == PST_OK ? rc : pst_wrap(rc, "%s:%" PRId64, e->text.path, e->text.line);
+}
+
+static pst_rc read_column(struct pst_edge_text *e, const char *line, const char **p, int64_t *id)
+{
+    return e->spec.ids == PST_IDS_STRINGS ? read_name(e, line, p, id) : read_integer(e, line, p, id);
+}
+
+/* Any columns, quotes, names. */
+static pst_rc read_columns(struct pst_edge_text *e, const char *line)
+{
+    const char *p = e->spec.separator == '\0' ? skip_blanks(line) : line;
+    int64_t last = pst_max_i64(e->spec.column[0], e->spec.column[1]);
+    for (int64_t column = 0; column <= last; column++) {
+        pst_rc rc = PST_OK;
+        if (column == e->spec.column[0])
+            rc = read_column(e, line, &p, &e->source[e->n]);
+        else if (column == e->spec.column[1])
+            rc = read_column(e, line, &p, &e->target[e->n]);
+        else if ((p = field_end(e, p)) == NULL)
+            return pst_text_fail(&e->text, line, line, "a quote at the end of a quoted field");
+        if (rc != PST_OK)
+            return rc;
+        const char *next = next_field(e, p);
+        if (next != NULL && e->spec.separator == '\0' && at_end(next))
+            next = NULL; /* blanks at the end of a line separate nothing */
+        if (column == last) {
+            e->more_columns += next != NULL;
+            const char *newline = rawmemchr(p, '\n');
+            e->carriage_returns += newline > p && newline[-1] == '\r';
+        } else if (next == NULL) {
+            char what[64];
+            (void)snprintf(what, sizeof what, "at least %" PRId64 " columns", last + 1);
+            return pst_text_fail(&e->text, line, p, what);
+        } else {
+            p = next;
+        }
+    }
+    e->n++;
+    return PST_OK;
+}
+
+/* "1,2\n" and nothing else; false: the careful way must look at it. */
+static inline bool read_fast(struct pst_edge_text *e, const char **line)
+{
+    const char *p = *line;
+    int64_t a, b;
+    if (!pst_text_id(&p, &a))
+        return false;
+    if (e->spec.separator != '\0' ? *p != e->spec.separator : *p != ' ' && *p != '\t')
+        return false;
+    p++;
+    if (!pst_text_id(&p, &b) || a >= e->limit || b >= e->limit)
+        return false;
+    bool carriage = *p == '\r';
+    p += carriage;
+    if (*p != '\n')
+        return false;
+    bool swap = e->spec.column[0] == 1;
+    e->source[e->n] = swap ? b : a;
+    e->target[e->n] = swap ? a : b;
+    e->n++;
+    e->carriage_returns += carriage;
+    *line = p + 1;
+    return true;
+}
+
+/* Whether the first line that is no comment names columns. */
+static bool is_header(struct pst_edge_text *e, const char *line)
+{
+    if (e->spec.header != PST_HEADER_AUTO)
+        return e->spec.header == PST_HEADER_YES;
+    if (e->spec.ids == PST_IDS_STRINGS || e->spec.separator == '\0')
+        return false;
+    const char *p = line;
+    for (int64_t c = 0; c < e->spec.column[0]; c++) {
+        p = field_end(e, p);
+        p = p != NULL ? next_field(e, p) : NULL;
+        if (p == NULL)
+            return false;
+    }
+    p = skip_blanks(p);
+    return (*p >= 'A' && *p <= 'Z') || (*p >= 'a' && *p <= 'z') || *p == '_' || *p == '"' || *p == ':';
+}
+
+static pst_rc flush(struct pst_edge_text *e, struct pst_csc *csc)
+{
+    if (e->ranked) {
+        pst_rc rc = pst_rank_add(&e->rank, e->source, e->n);
+        if (rc == PST_OK)
+            rc = pst_rank_add(&e->rank, e->target, e->n);
+        if (rc != PST_OK && e->spec.ids == PST_IDS_COMPACT)
+            return pst_wrap(rc, "%s", e->text.path);
+        e->ranked = rc == PST_OK; /* to count gaps is a courtesy */
+    }
+    pst_rc rc = pst_csc_add(csc, e->source, e->target, NULL, e->n);
+    e->edges += e->n;
+    e->n = 0;
+    return rc;
+}
+
+static pst_rc careful_line(struct pst_edge_text *e, const char *line, bool *first)
+{
+    const char *p = skip_blanks(line);
+    if (at_end(p)) {
+        e->blank_lines++;
+        return PST_OK;
+    }
+    if (e->spec.comment != '\0' && *p == e->spec.comment) {
+        e->comments++;
+        return PST_OK;
+    }
+    if (*first) {
+        *first = false;
+        if (is_header(e, line)) {
+            e->header_skipped = true;
+            return PST_OK;
+        }
+    }
+    return read_columns(e, line);
+}
+
+static pst_rc read_block(struct pst_edge_text *e, struct pst_csc *csc, const char *p, const char *end,
+                         bool *first)
+{
+    bool simple = e->spec.ids != PST_IDS_STRINGS && e->spec.column[0] <= 1 && e->spec.column[1] <= 1;
+    while (p < end) {
+        if (e->n == PST_EDGE_BLOCK) {
+            pst_rc rc = flush(e, csc);
+            if (rc != PST_OK)
+                return rc;
+        }
+        if (!simple || *first || !read_fast(e, &p)) {
+            pst_rc rc = careful_line(e, p, first);
+            if (rc != PST_OK)
+                return rc;
+            p = (const char *)memchr(p, '\n', (size_t)(end - p)) + 1;
+        }
+        e->text.line++;
+    }
+    return PST_OK;
+}
+
+static pst_rc number_vertices(struct pst_edge_text *e, struct pst_csc *csc, int64_t *vertices)
+{
+    pst_rc rc = e->ranked ? pst_rank_ready(&e->rank) : PST_OK;
+    if (rc != PST_OK)
+        return rc;
+    int64_t found = e->spec.ids == PST_IDS_KEEP      ? csc->largest + 1
+                    : e->spec.ids == PST_IDS_COMPACT ? e->rank.members
+                                                     : e->names.n;
+    if (e->spec.ids == PST_IDS_COMPACT)
+        csc->rank = &e->rank;
+    if (e->spec.ids != PST_IDS_KEEP && *vertices >= 0 && *vertices != found)
+        return pst_fail(PST_E_FORMAT, "%s: expected %" PRId64 " vertices, found %" PRId64 " ids",
+                        e->spec.path, *vertices, found);
+    if (*vertices < 0)
+        *vertices = found;
+    if (e->ranked)
+        e->unused_ids = *vertices - e->rank.members;
+    return PST_OK;
+}
+
+pst_rc pst_edge_text_feed(void *ctx, struct pst_csc *csc, int64_t *vertices, struct pst_progress *progress)
+{
+    struct pst_edge_text *e = ctx;
+    e->limit = e->spec.ids == PST_IDS_KEEP && *vertices >= 0 ? *vertices : PST_CSC_ID_MAX;
+    pst_rc rc = pst_text_open(&e->text, e->spec.path);
+    if (rc != PST_OK)
+        return rc;
+    e->bom = e->text.bom;
+    pst_progress_begin(progress, "edges: reading", e->text.file_bytes, true);
+    bool first = true;
+    for (uint64_t told = 0;;) {
+        const char *p, *end;
+        if ((rc = pst_text_block(&e->text, &p, &end)) != PST_OK)
+            return rc;
+        if (p == end)
+            break;
+        if ((rc = read_block(e, csc, p, end, &first)) != PST_OK)
+            return rc;
+        if ((rc = pst_progress_add(progress, e->text.file_at - told)) != PST_OK)
+            return rc;
+        told = e->text.file_at;
+    }
+    if ((rc = flush(e, csc)) != PST_OK)
+        return rc;
+    pst_progress_end(progress);
+    if (e->edges == 0 && *vertices < 0)
+        return pst_fail(PST_E_FORMAT, "%s: expected edges, found none in %" PRId64 " lines", e->spec.path,
+                        e->text.line - 1);
+    if (e->spec.expect >= 0 && e->edges != e->spec.expect)
+        return pst_fail(PST_E_FORMAT, "%s: expected %" PRId64 " edges, found %" PRId64, e->spec.path,
+                        e->spec.expect, e->edges);
+    return number_vertices(e, csc, vertices);
+}
+
+/* The ids that occurred, ascending: what vertex k was called. */
+static pst_rc write_ids(const struct pst_rank *r, struct pst_build *b)
+{
+    const int64_t shape[2] = {r->members, 1};
+    struct pst_array_writer w = {.fd = -1};
+    pst_rc rc = pst_build_array(b, PST_IN_IDS, PST_I64, 1, shape, &w);
+    for (int64_t word = 0; rc == PST_OK && word < r->ids / 64; word++)
+        for (uint64_t bits = r->bits[word]; rc == PST_OK && bits != 0; bits &= bits - 1) {
+            int64_t id = word * 64 + __builtin_ctzll(bits);
+            rc = pst_array_write(&w, &id, sizeof id);
+        }
+    if (rc == PST_OK)
+        rc = pst_build_array_end(b, PST_IN_IDS, &w);
+    pst_array_writer_release(&w);
+    return rc;
+}
+
+pst_rc pst_edge_text_write(const struct pst_edge_text *e, struct pst_build *b)
+{
+    if (e->spec.ids == PST_IDS_COMPACT)
+        return write_ids(&e->rank, b);
+    return e->spec.ids == PST_IDS_STRINGS ? pst_dict_write(&e->names, b, PST_IN_NAMES_AT, PST_IN_NAMES)
+                                          : PST_OK;
+}
+
+void pst_edge_text_tell(const struct pst_edge_text *e, struct pst_problems *warnings)
+{
+    const char *path = e->spec.path;
+    if (e->header_skipped)
+        pst_problem(warnings, "%s: the first line names columns: skipped", path);
+    if (e->bom)
+        pst_problem(warnings, "%s: a byte order mark: skipped", path);
+    if (e->carriage_returns > 0)
+        pst_problem(warnings, "%s: %" PRId64 " lines end with CR LF", path, e->carriage_returns);
+    if (e->blank_lines > 0)
+        pst_problem(warnings, "%s: %" PRId64 " blank lines: skipped", path, e->blank_lines);
+    if (e->more_columns > 0)
+        pst_problem(warnings, "%s: %" PRId64 " lines have more columns, which are not read", path,
+                    e->more_columns);
+    if (e->unused_ids > 0 && e->spec.ids == PST_IDS_KEEP)
+        pst_problem(warnings, "%s: %" PRId64 " ids are never used (--ids compact renumbers)", path,
+                    e->unused_ids);
+}
