@@ -116,7 +116,7 @@ class Kill:
         else:
             wait_for(lambda: run.process.poll() is not None or
                      len(glob.glob(os.path.join(run.run_dir, "checkpoints", "*"))) >= EPOCHS - 1 and
-                     not GROUPED and "sampler" not in processes(run))
+                     (GROUPED or "sampler" not in processes(run)))
         time.sleep(pause)
 
     def strike(self):

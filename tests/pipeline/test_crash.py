@@ -72,10 +72,10 @@ def interrupted_while_starting():
         for i in range(6):
             number = (signal.SIGINT, signal.SIGTERM)[i % 2]
             run = p.start(HYPERION, *SMALL, *SLOW)
+            wait_for(lambda: os.path.exists(os.path.join(run.run_dir, "lock")))
             if i % 3 == 0:  # during the planner
-                wait_for(lambda: "planner" in processes(run) or GROUPED)
+                wait_for(lambda: "planner" in processes(run))
             else:
-                wait_for(lambda: os.path.exists(os.path.join(run.run_dir, "lock")))
                 time.sleep(rng.random() * 0.1)
             run.process.send_signal(number)
             t0 = time.time()
