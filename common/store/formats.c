@@ -113,6 +113,10 @@ static const struct pst_format formats[] = {
     {"csv", "a file of edges, comma-separated", run_csv},
     {"tsv", "a file of edges, tab-separated", run_tsv},
     {"psv", "a file of edges, separated by | (LDBC SNB)", run_psv},
+    {"triples", "a directory of train, valid and test .txt or .tsv: head, relation, tail between tabs",
+     pst_import_triples},
+    {"openke", "a directory of entity2id.txt, relation2id.txt, train2id.txt: head, tail, relation",
+     pst_import_openke},
 };
 
 const struct pst_format *pst_format_at(unsigned index)

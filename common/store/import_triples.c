@@ -1,0 +1,396 @@
+/* Knowledge graphs: head, relation, tail as names (triples), or as numbers with their counts (OpenKE's
+ * *2id.txt). */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../error.h"
+#include "formats.h"
+
+#define ROWS_UNKNOWN                                                                                         \
+    (INT64_MAX / 128)          /* of an array whose size its file does not say: 3 ids a row fit 63 bits */
+#define ENTITIES_MAX INT32_MAX /* triples are int32 */
+
+struct graph {
+    struct pst_import_job *job;
+    struct pst_csc csc;
+    struct pst_dict entities, relations;
+    bool openke;
+    int64_t n_entities, n_relations; /* OpenKE: what its dictionaries say */
+    int64_t carriage_returns, blank_lines, unseen;
+    /* of the file that is read now */
+    struct pst_text text;
+    struct pst_array_writer out;
+    int64_t rows, expect; /* expect: -1, or what the first line says */
+    bool train;
+    int64_t n;
+    int64_t *source, *target;
+    int32_t *relation;
+};
+
+static const char *const split_names[3][2] = {{"train", "train"}, {"valid", "val"}, {"test", "test"}};
+
+/* The first of a split's usual names that is there. */
+static bool find_file(const char *dir, const char *name, bool openke, char out[4096])
+{
+    static const char *const ends[] = {".txt", ".tsv", ".txt.gz", ".tsv.gz", ".txt.zst", ".tsv.zst"};
+    if (openke) {
+        (void)snprintf(out, 4096, "%.3900s/%s2id.txt", dir, name);
+        return access(out, F_OK) == 0;
+    }
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        (void)snprintf(out, 4096, "%.3900s/%s%s", dir, name, ends[i]);
+        if (access(out, F_OK) == 0)
+            return true;
+    }
+    (void)snprintf(out, 4096, "%.3900s/%s.txt", dir, name);
+    return false;
+}
+
+static pst_rc flush(struct graph *g)
+{
+    pst_rc rc = PST_OK;
+    for (int64_t i = 0; rc == PST_OK && i < g->n; i++) {
+        const int32_t row[3] = {(int32_t)g->source[i], g->relation[i], (int32_t)g->target[i]};
+        rc = pst_array_write(&g->out, row, sizeof row);
+    }
+    if (rc == PST_OK && g->train)
+        rc = pst_csc_add(&g->csc, g->source, g->target, g->relation, g->n);
+    g->rows += g->n;
+    g->n = 0;
+    return rc;
+}
+
+/* A name up to the tab or the line's end. */
+static pst_rc read_name(struct graph *g, const char *line, const char **p, struct pst_dict *names,
+                        int64_t *id)
+{
+    const char *begin = *p, *end = begin;
+    while (*end != '\t' && *end != '\n')
+        end++;
+    if (*end == '\n' && end > begin && end[-1] == '\r')
+        end--;
+    size_t bytes = (size_t)(end - begin), valid = pst_utf8_valid(begin, bytes);
+    if (bytes == 0 || bytes > PST_NAME_BYTES_MAX)
+        return pst_text_fail(&g->text, line, begin,
+                             "a name of 1 to 65535 bytes: head, relation, tail between tabs");
+    if (valid < bytes || memchr(begin, '\0', bytes) != NULL)
+        return pst_text_fail(&g->text, line, begin + (valid < bytes ? valid : 0), "UTF-8 text");
+    *p = end;
+    pst_rc rc = pst_dict_add(names, begin, bytes, id);
+    if (rc == PST_OK && names->n > ENTITIES_MAX)
+        rc = pst_fail(PST_E_LIMIT, "more than %d names", ENTITIES_MAX);
+    return rc == PST_OK ? rc : pst_wrap(rc, "%s:%" PRId64, g->text.path, g->text.line);
+}
+
+static pst_rc end_of_line(struct graph *g, const char *line, const char *p)
+{
+    g->carriage_returns += *p == '\r';
+    p += *p == '\r';
+    return *p == '\n' ? PST_OK : pst_text_fail(&g->text, line, p, "the line's end after three columns");
+}
+
+static pst_rc read_named(struct graph *g, const char *line)
+{
+    const char *p = line;
+    int64_t id[3];
+    for (int i = 0; i < 3; i++) {
+        pst_rc rc = read_name(g, line, &p, i == 1 ? &g->relations : &g->entities, &id[i]);
+        if (rc != PST_OK)
+            return rc;
+        if (i < 2 && *p++ != '\t')
+            return pst_text_fail(&g->text, line, p - 1, "three columns: head, relation, tail between tabs");
+    }
+    g->source[g->n] = id[0];
+    g->relation[g->n] = (int32_t)id[1];
+    g->target[g->n++] = id[2];
+    return end_of_line(g, line, p);
+}
+
+static const char *blanks(const char *p)
+{
+    while (*p == ' ' || *p == '\t')
+        p++;
+    return p;
+}
+
+/* head, tail, relation. */
+static pst_rc read_numbered(struct graph *g, const char *line)
+{
+    const int64_t limit[3] = {g->n_entities, g->n_entities, g->n_relations};
+    const char *p = line;
+    int64_t id[3];
+    for (int i = 0; i < 3; i++) {
+        p = blanks(p);
+        const char *at = p;
+        char what[96];
+        (void)snprintf(what, sizeof what, "%s from 0 to %" PRId64, i < 2 ? "an entity" : "a relation",
+                       limit[i] - 1);
+        if (!pst_text_id(&p, &id[i]) || id[i] >= limit[i])
+            return pst_text_fail(&g->text, line, at, what);
+    }
+    g->source[g->n] = id[0];
+    g->target[g->n] = id[1];
+    g->relation[g->n++] = (int32_t)id[2];
+    return end_of_line(g, line, blanks(p));
+}
+
+static pst_rc read_count(const struct pst_text *t, const char *line, int64_t max, int64_t *out)
+{
+    const char *p = blanks(line);
+    char what[64];
+    (void)snprintf(what, sizeof what, "a count from 0 to %" PRId64 " alone", max);
+    if (!pst_text_id(&p, out) || *out > max || (*blanks(p) != '\n' && *blanks(p) != '\r'))
+        return pst_text_fail(t, line, line, what);
+    return PST_OK;
+}
+
+static pst_rc read_line(struct graph *g, const char *line)
+{
+    const char *p = blanks(line);
+    if (*p == '\n' || (*p == '\r' && p[1] == '\n')) {
+        g->blank_lines++;
+        return PST_OK;
+    }
+    if (g->openke && g->expect < 0)
+        return read_count(&g->text, line, ROWS_UNKNOWN, &g->expect);
+    pst_rc rc = g->n == PST_EDGE_BLOCK ? flush(g) : PST_OK;
+    if (rc == PST_OK)
+        rc = g->openke ? read_numbered(g, line) : read_named(g, line);
+    return rc;
+}
+
+static pst_rc read_lines(struct graph *g)
+{
+    struct pst_progress *progress = g->job->progress;
+    pst_progress_begin(progress, "triples: reading", g->text.file_bytes, true);
+    for (uint64_t told = 0;;) {
+        const char *p, *end;
+        pst_rc rc = pst_text_block(&g->text, &p, &end);
+        if (rc != PST_OK)
+            return rc;
+        if (p == end)
+            break;
+        for (; p < end; p = (const char *)memchr(p, '\n', (size_t)(end - p)) + 1, g->text.line++)
+            if ((rc = read_line(g, p)) != PST_OK)
+                return rc;
+        if ((rc = pst_progress_add(progress, g->text.file_at - told)) != PST_OK)
+            return rc;
+        told = g->text.file_at;
+    }
+    pst_progress_end(progress);
+    return flush(g);
+}
+
+static pst_rc read_split(struct graph *g, int split, const char *path)
+{
+    const int64_t shape[2] = {ROWS_UNKNOWN, 3};
+    enum pst_array_id id = (enum pst_array_id)(PST_IN_TRIPLES_TRAIN + split);
+    g->train = split == 0;
+    g->rows = g->n = 0;
+    g->expect = -1;
+    pst_rc rc = pst_text_open(&g->text, path);
+    if (rc == PST_OK)
+        rc = pst_build_array(g->job->build, id, PST_I32, 2, shape, &g->out);
+    if (rc == PST_OK)
+        rc = read_lines(g);
+    if (rc == PST_OK && g->rows == 0)
+        rc = pst_fail(PST_E_FORMAT, "%s: expected triples, found none", path);
+    if (rc == PST_OK && g->expect >= 0 && g->expect != g->rows)
+        rc = pst_fail(PST_E_FORMAT, "%s: its first line says %" PRId64 " triples, found %" PRId64, path,
+                      g->expect, g->rows);
+    if (rc == PST_OK)
+        rc = pst_array_writer_shrink(&g->out, g->rows);
+    if (rc == PST_OK)
+        rc = pst_build_array_end(g->job->build, id, &g->out);
+    pst_array_writer_release(&g->out);
+    pst_text_close(&g->text);
+    return rc;
+}
+
+/* "NAME\tNUMBER": the name goes to a dictionary, its number to a list. */
+static pst_rc read_entry(struct graph *g, const char *line, int64_t n, struct pst_dict *names, int64_t *place)
+{
+    const char *p = line;
+    int64_t k, before = names->n, id;
+    pst_rc rc = read_name(g, line, &p, names, &k);
+    if (rc != PST_OK)
+        return rc;
+    if (k < before)
+        return pst_text_fail(&g->text, line, line, "a name that is not there already");
+    const char *at = p = blanks(p);
+    if (!pst_text_id(&p, &id) || id >= n)
+        return pst_text_fail(&g->text, line, at, "a number below the count in the first line");
+    if (place[id] >= 0)
+        return pst_text_fail(&g->text, line, at, "a number that no other name has");
+    place[id] = k;
+    return end_of_line(g, line, blanks(p));
+}
+
+/* The names again, in the order of their numbers. */
+static pst_rc reorder(const struct pst_dict *from, const int64_t *place, struct pst_dict *to)
+{
+    pst_rc rc = PST_OK;
+    for (int64_t id = 0; id < from->n && rc == PST_OK; id++) {
+        int64_t k = place[id], number;
+        rc = pst_dict_add(to, from->bytes + from->at[k], (size_t)(from->at[k + 1] - from->at[k]), &number);
+    }
+    return rc;
+}
+
+static pst_rc read_entries(struct graph *g, struct pst_dict *names, int64_t **place, int64_t *n)
+{
+    *n = -1;
+    for (;;) {
+        const char *p, *end;
+        pst_rc rc = pst_text_block(&g->text, &p, &end);
+        if (rc != PST_OK || p == end)
+            return rc;
+        for (; p < end; p = (const char *)memchr(p, '\n', (size_t)(end - p)) + 1, g->text.line++) {
+            if (*n >= 0) {
+                if ((rc = read_entry(g, p, *n, names, *place)) != PST_OK)
+                    return rc;
+                continue;
+            }
+            if ((rc = read_count(&g->text, p, ENTITIES_MAX, n)) != PST_OK)
+                return rc;
+            if ((uint64_t)*n * 8 > names->memory_bytes)
+                return pst_fail(PST_E_LIMIT, "%s: %" PRId64 " names need more --memory", g->text.path, *n);
+            *place = malloc((size_t)(*n + 1) * sizeof **place);
+            if (*place == NULL)
+                return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " names", *n);
+            memset(*place, 0xff, (size_t)(*n + 1) * sizeof **place);
+        }
+    }
+}
+
+static pst_rc read_dictionary(struct graph *g, const char *name, struct pst_dict *out, int64_t *n)
+{
+    char path[4096];
+    struct pst_dict names;
+    int64_t *place = NULL;
+    (void)find_file(g->job->from, name, true, path);
+    pst_dict_init(&names, out->memory_bytes);
+    pst_rc rc = pst_text_open(&g->text, path);
+    if (rc == PST_OK)
+        rc = read_entries(g, &names, &place, n);
+    if (rc == PST_OK && *n != names.n)
+        rc = pst_fail(PST_E_FORMAT, "%s: its first line says %" PRId64 " names, found %" PRId64, path,
+                      pst_max_i64(*n, 0), names.n);
+    if (rc == PST_OK)
+        rc = reorder(&names, place, out);
+    free(place);
+    pst_dict_release(&names);
+    pst_text_close(&g->text);
+    return rc;
+}
+
+static pst_rc read_splits(struct graph *g)
+{
+    pst_rc rc = PST_OK;
+    for (int split = 0; split < 3 && rc == PST_OK; split++) {
+        char path[4096];
+        if (find_file(g->job->from, split_names[split][0], g->openke, path))
+            rc = read_split(g, split, path);
+        else if (split == 0)
+            rc = pst_fail(PST_E_ARG, "%s: there is no %s", g->job->from, path);
+        if (split == 0)
+            g->unseen = g->entities.n;
+    }
+    return rc;
+}
+
+static pst_rc finish(struct graph *g)
+{
+    struct pst_build *b = g->job->build;
+    const struct pst_import_spec *s = &g->job->spec;
+    int64_t vertices = g->entities.n;
+    b->manifest.relations = g->relations.n;
+    memcpy(b->manifest.name, s->name, sizeof b->manifest.name);
+    b->manifest.provenance =
+        json_pack("{s:s, s:s}", "command", s->command != NULL ? s->command : "", "source", g->job->from);
+    pst_rc rc = pst_csc_finish(&g->csc, vertices, g->job->progress);
+    if (rc == PST_OK)
+        rc = pst_dict_write(&g->entities, b, PST_IN_NAMES_AT, PST_IN_NAMES);
+    if (rc == PST_OK)
+        rc = pst_dict_write(&g->relations, b, PST_IN_RELATION_NAMES_AT, PST_IN_RELATION_NAMES);
+    if (g->carriage_returns > 0)
+        pst_problem(&g->job->result->warnings, "%" PRId64 " lines end with CR LF", g->carriage_returns);
+    if (g->blank_lines > 0)
+        pst_problem(&g->job->result->warnings, "%" PRId64 " blank lines: skipped", g->blank_lines);
+    if (!g->openke && g->unseen < vertices)
+        pst_problem(&g->job->result->warnings, "%" PRId64 " entities occur in valid or test alone",
+                    vertices - g->unseen);
+    g->job->result->runs = g->csc.runs;
+    g->job->result->duplicates_removed = g->csc.duplicates_removed;
+    g->job->result->loops_removed = g->csc.loops_removed;
+    return rc;
+}
+
+static pst_rc check_options(const struct pst_import_job *job)
+{
+    const struct pst_import_spec *s = &job->spec;
+    struct stat st;
+    if (s->symmetrize || s->self_loops == PST_LOOPS_ADD)
+        return pst_fail(PST_E_ARG,
+                        "--symmetrize and --self-loops add: relations have a direction and a kind");
+    for (unsigned i = 0; i < PST_SOURCES; i++)
+        if (s->source[i][0] != '\0')
+            return pst_fail(PST_E_ARG, "a knowledge graph takes no array of features, labels or splits");
+    if (stat(job->from, &st) != 0)
+        return pst_fail_errno("cannot read %s", job->from);
+    return S_ISDIR(st.st_mode) ? PST_OK : pst_fail(PST_E_ARG, "%s: expected a directory", job->from);
+}
+
+static pst_rc run(struct pst_import_job *job, bool openke)
+{
+    pst_rc rc = check_options(job);
+    if (rc != PST_OK)
+        return rc;
+    struct graph g = {.job = job, .openke = openke, .text = {.fd = -1}, .out = {.fd = -1}};
+    uint64_t names = job->spec.memory_bytes / 4; /* for each dictionary, and for the one in file order */
+    pst_import_name(&job->spec, job->from);
+    pst_dict_init(&g.entities, names);
+    pst_dict_init(&g.relations, names);
+    const struct pst_csc_spec spec = {.build = job->build,
+                                      .dedupe = job->spec.dedupe,
+                                      .transpose = job->spec.transpose,
+                                      .relations = true,
+                                      .self_loops = job->spec.self_loops,
+                                      .memory_bytes = job->spec.memory_bytes / 4,
+                                      .threads = job->spec.threads};
+    g.source = malloc(PST_EDGE_BLOCK * sizeof *g.source);
+    g.target = malloc(PST_EDGE_BLOCK * sizeof *g.target);
+    g.relation = malloc(PST_EDGE_BLOCK * sizeof *g.relation);
+    rc = pst_csc_init(&g.csc, &spec);
+    if (rc == PST_OK && (g.source == NULL || g.target == NULL || g.relation == NULL))
+        rc = pst_fail(PST_E_NOMEM, "no memory for a block of triples");
+    if (rc == PST_OK && openke)
+        rc = read_dictionary(&g, "entity", &g.entities, &g.n_entities);
+    if (rc == PST_OK && openke)
+        rc = read_dictionary(&g, "relation", &g.relations, &g.n_relations);
+    if (rc == PST_OK)
+        rc = read_splits(&g);
+    if (rc == PST_OK)
+        rc = finish(&g);
+    pst_csc_release(&g.csc);
+    pst_dict_release(&g.entities);
+    pst_dict_release(&g.relations);
+    free(g.source);
+    free(g.target);
+    free(g.relation);
+    return rc;
+}
+
+pst_rc pst_import_triples(struct pst_import_job *job)
+{
+    return run(job, false);
+}
+
+pst_rc pst_import_openke(struct pst_import_job *job)
+{
+    return run(job, true);
+}
