@@ -11,8 +11,7 @@
 
 #define PST_PROTOCOL 1
 #define PST_REGIONS_MAX 128
-#define PST_CONTROL_MAX_BYTES (1u << 22) /* a control message: open of the largest pipeline is below 1 MiB   \
-                                          */
+#define PST_CONTROL_MAX_BYTES (1u << 22) /* the largest pipeline's open message is below 1 MiB */
 
 /* What the threads of one process share: one ZeroMQ context, and each region mapped once (so that two
  * stages of a group see a slot at one address). */

@@ -9,8 +9,8 @@ from crash import *
 
 FOUND = 99  # the exit code of a process with errors
 UNIT_S = 900
-# oneDNN's kernels for AVX2 are made at run time, and look up to 64 bytes past what they were given without using it;
-# such code has no name that a suppression could hold on to. Its older kernels do not.
+# oneDNN's kernels for AVX2, made at run time, read past the end of buffers that oneDNN itself allocates; such code
+# has no name that a suppression could hold on to. Its older kernels do not.
 ENV = {**os.environ, "OMP_NUM_THREADS": "1", "ONEDNN_MAX_CPU_ISA": "SSE41"}
 # -q: what is written is what was found. "Possible" leaks count: there are none that are not real. Fair scheduling:
 # one thread runs at a time, and without it a busy stage would starve its own heartbeat.

@@ -116,9 +116,9 @@ def everybody_is_signalled():
 @test
 def a_kill_while_stopping_is_told():
     with Place() as p:
-        run = p.start(chain(batches=2, sink={"delay_us": 5_000_000}), grouped=False)
+        run = p.start(chain(batches=2, sink={"delay_us": 8_000_000}), grouped=False)
         wait_for(lambda: "sink" in processes(run))
-        time.sleep(0.4)
+        time.sleep(0.4 * (5 if SAN else 1))
         pid = processes(run)["sink"]
         run.process.send_signal(signal.SIGINT)
         time.sleep(0.2)
