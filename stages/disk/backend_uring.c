@@ -60,6 +60,13 @@ static void register_buffers(struct uring *u, const struct pst_io_config *config
             strerror(-rc));
 }
 
+/* Completions wait for the next system call rather than interrupt what runs; kernels before 5.19 cannot. */
+static int make_ring(struct uring *u, unsigned depth)
+{
+    int rc = io_uring_queue_init(depth, &u->ring, IORING_SETUP_CLAMP | IORING_SETUP_COOP_TASKRUN);
+    return rc == -EINVAL ? io_uring_queue_init(depth, &u->ring, IORING_SETUP_CLAMP) : rc;
+}
+
 static void uring_close(struct pst_io_backend *b)
 {
     struct uring *u = b->impl;
@@ -84,8 +91,7 @@ static pst_rc uring_open(struct pst_io_backend *b, const struct pst_io_config *c
     u->files = config->files;
     u->nfiles = config->nfiles;
     u->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    int rc =
-        u->event < 0 ? -errno : io_uring_queue_init((unsigned)config->depth, &u->ring, IORING_SETUP_CLAMP);
+    int rc = u->event < 0 ? -errno : make_ring(u, (unsigned)config->depth);
     u->ring_made = rc == 0;
     if (rc == 0)
         rc = io_uring_register_eventfd(&u->ring, u->event);

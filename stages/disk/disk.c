@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "../../common/store/store.h"
 #include "engine.h"
@@ -25,7 +26,8 @@ struct disk {
     struct pst_disk *engine;
     struct visit *visits; /* one a slot of the route */
     uint32_t nvisits, active;
-    int in_flight; /* as last told to the host */
+    int in_flight;        /* as last told to the host */
+    struct rusage faults; /* of this thread when it opened: page faults are counted from there */
 };
 
 static pst_rc size(struct pst_stage *self)
@@ -123,6 +125,7 @@ static pst_rc open(struct pst_stage *self)
         pst_warn(self, "%s", notes);
     pst_log(self, "backend %s, depth %d, %s the page cache", pst_disk_backend(d->engine), config.depth,
             pst_disk_direct(d->engine) ? "past" : "through");
+    (void)getrusage(RUSAGE_THREAD, &d->faults);
     return watch(self, d);
 }
 
@@ -213,15 +216,19 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
 static void report(struct pst_stage *self, const struct disk *d)
 {
     const struct pst_disk_stats *s = pst_disk_stats(d->engine);
-    pst_rc rc =
-        pst_report(self, "io",
-                   "{\"backend\": \"%s\", \"direct\": \"%s\", \"requests\": %llu, \"bytes\": %llu, "
-                   "\"rows\": %llu, \"row_bytes_wanted\": %llu, \"copied_bytes\": %llu, "
-                   "\"retries\": %llu, \"merged\": %llu}",
-                   pst_disk_backend(d->engine), pst_disk_direct(d->engine) ? "yes" : "no",
-                   (unsigned long long)s->requests, (unsigned long long)s->bytes, (unsigned long long)s->rows,
-                   (unsigned long long)s->row_bytes_wanted, (unsigned long long)s->copied_bytes,
-                   (unsigned long long)s->retries, (unsigned long long)s->merged);
+    struct rusage usage;
+    (void)getrusage(RUSAGE_THREAD, &usage);
+    pst_rc rc = pst_report(self, "io",
+                           "{\"backend\": \"%s\", \"direct\": \"%s\", \"requests\": %llu, \"bytes\": %llu, "
+                           "\"rows\": %llu, \"row_bytes_wanted\": %llu, \"copied_bytes\": %llu, "
+                           "\"retries\": %llu, \"merged\": %llu, \"active_s\": %.6f, \"in_flight_s\": %.6f, "
+                           "\"starved_s\": %.6f, \"major_faults\": %ld, \"minor_faults\": %ld}",
+                           pst_disk_backend(d->engine), pst_disk_direct(d->engine) ? "yes" : "no",
+                           (unsigned long long)s->requests, (unsigned long long)s->bytes,
+                           (unsigned long long)s->rows, (unsigned long long)s->row_bytes_wanted,
+                           (unsigned long long)s->copied_bytes, (unsigned long long)s->retries,
+                           (unsigned long long)s->merged, s->active_s, s->in_flight_s, s->starved_s,
+                           usage.ru_majflt - d->faults.ru_majflt, usage.ru_minflt - d->faults.ru_minflt);
     if (rc != PST_OK)
         pst_log(self, "the disk's counts are not in the report: %s", pst_error_text());
 }

@@ -47,6 +47,7 @@ struct pst_disk {
     uint32_t next_piece; /* of pieces, in sorted order */
     struct op *ops, *free_ops;
     int in_flight, posted;
+    double looked_at; /* when the queue was last accounted for; 0: never */
     char *staging;
     uint64_t staging_bytes; /* of one operation */
     uint64_t gap_bytes;
@@ -127,11 +128,16 @@ pst_rc pst_disk_new(struct pst_disk **out, const struct pst_disk_config *config,
     return PST_OK;
 }
 
-static int64_t now_ms(void)
+static double now_s(void)
 {
     struct timespec ts;
     (void)clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+    return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
+}
+
+static int64_t now_ms(void)
+{
+    return (int64_t)(now_s() * 1e3);
 }
 
 static void sleep_on(const struct pst_disk *d, int64_t ms)
@@ -490,8 +496,21 @@ static pst_rc take_completions(struct pst_disk *d, bool *any)
     return first;
 }
 
+/* Adds the time since the last look, during which the queue was as it is now. */
+static void account(struct pst_disk *d)
+{
+    const double now = now_s(), passed = d->looked_at > 0 ? now - d->looked_at : 0;
+    d->looked_at = now;
+    d->stats.in_flight_s += passed * d->in_flight;
+    if (d->in_flight > 0)
+        d->stats.active_s += passed;
+    if (d->in_flight > 0 && d->in_flight < d->config.depth && d->ntables == 0)
+        d->stats.starved_s += passed;
+}
+
 static pst_rc pump(struct pst_disk *d)
 {
+    account(d);
     bool any = true;
     while (any) {
         pst_rc rc = fill_queue(d);

@@ -45,7 +45,10 @@ struct pst_disk_stats {
     uint64_t row_bytes_wanted;
     uint64_t copied_bytes; /* by the CPU, after the transfer or instead of it */
     uint64_t retries;
-    uint64_t merged; /* pieces that rode along in another's operation */
+    uint64_t merged;    /* pieces that rode along in another's operation */
+    double active_s;    /* something was in flight */
+    double in_flight_s; /* operations in flight, over time: divided by active_s, their mean number */
+    double starved_s;   /* fewer than depth were in flight, and no request waited */
 };
 
 /* Everything in flight for one slot. Zero it before first use. */
