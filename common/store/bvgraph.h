@@ -8,8 +8,7 @@
 
 PST_BEGIN_DECLS
 
-#define PST_BV_WINDOW_MAX 1024          /* lists that are kept to copy from; WebGraph's default is 7 */
-#define PST_BV_ARCS_IN_WINDOW (1 << 28) /* ids that they may hold: a bound for what a damaged file can claim */
+#define PST_BV_WINDOW_MAX 1024 /* lists that are kept to copy from; WebGraph's default is 7 */
 
 struct pst_bvgraph {
     char path[4096]; /* of NAME.graph */
@@ -26,7 +25,7 @@ struct pst_bvgraph {
     struct pst_bv_list {
         int64_t *id;
         int64_t n, room;
-    } *list; /* window + 1, by node modulo that */
+    } * list; /* window + 1, by node modulo that */
     struct pst_bv_list scratch;
     uint64_t memory_used, memory_bytes;
 };
@@ -34,7 +33,8 @@ struct pst_bvgraph {
 /* path: NAME, NAME.graph or NAME.properties. memory_bytes bounds the window's lists. */
 PST_API PST_MUST_USE pst_rc pst_bvgraph_open(struct pst_bvgraph *g, const char *path, uint64_t memory_bytes);
 
-/* The successors of the next node, ascending; valid until the next call. Fails: PST_E_FORMAT with node and bit. */
+/* The successors of the next node, ascending; valid until the next call. Fails: PST_E_FORMAT with node and
+ * bit. */
 PST_API PST_MUST_USE pst_rc pst_bvgraph_next(struct pst_bvgraph *g, const int64_t **successors, int64_t *n);
 PST_API void pst_bvgraph_close(struct pst_bvgraph *g);
 

@@ -117,6 +117,9 @@ static const struct pst_format formats[] = {
      pst_import_triples},
     {"openke", "a directory of entity2id.txt, relation2id.txt, train2id.txt: head, tail, relation",
      pst_import_openke},
+    {"webgraph", "WebGraph's BVGraph: NAME of NAME.graph and NAME.properties", pst_import_webgraph},
+    {"npz", "an .npz of SciPy's CSR parts: adj_*, attr_*, labels; or of scipy.sparse.save_npz",
+     pst_import_npz},
 };
 
 const struct pst_format *pst_format_at(unsigned index)
