@@ -120,6 +120,8 @@ static const struct pst_format formats[] = {
     {"webgraph", "WebGraph's BVGraph: NAME of NAME.graph and NAME.properties", pst_import_webgraph},
     {"npz", "an .npz of SciPy's CSR parts: adj_*, attr_*, labels; or of scipy.sparse.save_npz",
      pst_import_npz},
+    {"ogb", "a directory of OGB's: raw/edge.csv.gz, node-feat, node-label; split/NAME/train.csv.gz",
+     pst_import_ogb},
 };
 
 const struct pst_format *pst_format_at(unsigned index)

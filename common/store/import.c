@@ -82,7 +82,7 @@ static void note_manifest(const struct pst_importing *im, struct pst_build *b)
     b->manifest.classes = im->classes;
     json_t *files = json_object();
     for (unsigned i = 0; i < PST_SOURCES; i++)
-        if (s->source[i][0] != '\0')
+        if (s->source[i][0] != '\0' && strncmp(s->source[i], b->partial, strlen(b->partial)) != 0)
             (void)json_object_set_new(files, pst_source_option(i) + 2, json_string(s->source[i]));
     b->manifest.provenance = json_pack(
         "{s:s, s:o, s:{s:b, s:b, s:b, s:s, s:s}}", "command", s->command != NULL ? s->command : "", "sources",
