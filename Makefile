@@ -135,6 +135,11 @@ accept: deps-test
 	@$(MAKE) --no-print-directory all tests
 	@BUILD=$(BUILD) tests/run accept
 
+.PHONY: valgrind
+valgrind: deps-test
+	@$(MAKE) --no-print-directory all tests
+	@BUILD=$(BUILD) tests/run accept test_valgrind
+
 format_src = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cu')
 .PHONY: format lint
 format:
@@ -165,6 +170,7 @@ help:
 	@echo 'make run           install what is missing, build, make the demo dataset, train on it'
 	@echo 'make check         quick tests'
 	@echo 'make fuzz          each fuzz target for FUZZ_SECONDS=20, with ASan and UBSan'
+	@echo 'make valgrind       memcheck over the unit tests and small pipelines'
 	@echo 'make accept        long tests: real data, memory limits, a fresh root'
 	@echo 'make install PREFIX=DIR'
 	@echo 'make format lint clean'
