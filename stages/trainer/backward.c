@@ -4,9 +4,8 @@
 #include <string.h>
 
 enum {
-    TILE_ROWS = 64, /* of a weight's gradient: small enough to share evenly, large enough for full speed */
-    TILE_COLS = 128,
     SCATTER_COLS = 32, /* columns in which one task scatters rows: two cache lines */
+    ADD_CHUNK = 8192,  /* elements of one task that adds up parts */
 };
 
 /* From the gradient of a hidden layer's output to that of its linear part, over a block of rows. What the
@@ -58,39 +57,92 @@ static void vector_grads(const struct step *s)
     }
 }
 
-static int64_t tiles_of(const struct pst_layer *layer)
+static int64_t across(const struct pst_layer *layer)
 {
-    return ((layer->in + TILE_ROWS - 1) / TILE_ROWS) * ((layer->out + TILE_COLS - 1) / TILE_COLS);
+    return (layer->out + PST_PASS_TILE_COLS - 1) / PST_PASS_TILE_COLS;
 }
 
-/* One tile of a weight's gradient: += x' grad, over `rows` rows. */
-static void tile(const struct step *s, int64_t number, struct view x, const pst_real *grad, int64_t rows,
-                 int64_t weight, int worker)
+/* Tasks of a weight's gradient. */
+static int64_t tiles_of(const struct step *s, int neigh)
 {
     const struct pst_layer *layer = &s->model->layer[s->l];
-    const int64_t across = (layer->out + TILE_COLS - 1) / TILE_COLS;
-    const int64_t i = number / across * TILE_ROWS, j = number % across * TILE_COLS;
+    return (layer->in + PST_PASS_TILE_ROWS - 1) / PST_PASS_TILE_ROWS * across(layer) *
+           s->pass->parts[s->l][neigh];
+}
+
+/* One part of one tile of a weight's gradient: x' grad, over `rows` rows. */
+static void tile(const struct step *s, int64_t number, struct view x, const pst_real *grad, int64_t rows,
+                 int neigh, int worker)
+{
+    const struct pst_layer *layer = &s->model->layer[s->l];
+    const int64_t parts = s->pass->parts[s->l][neigh], part = number % parts, place = number / parts;
+    const int64_t i = place / across(layer) * PST_PASS_TILE_ROWS,
+                  j = place % across(layer) * PST_PASS_TILE_COLS;
+    const int64_t from = rows * part / parts, to = rows * (part + 1) / parts, ld = pst_width(layer->out);
+    pst_real *sum = parts > 1 ? real_at(s->model, s->pass->partial[s->l][neigh]) +
+                                    part * pst_width(layer->in * layer->out)
+                              : s->model->grad + (neigh ? layer->neigh : layer->self);
     TIMED(s, worker, PST_WORK_PRODUCTS,
-          pst_k_gemm(NULL, true, false, pst_min_i64(TILE_ROWS, layer->in - i),
-                     pst_min_i64(TILE_COLS, layer->out - j), rows, 1, x.at + i, x.ld, grad + j,
-                     pst_width(layer->out), 1, s->model->grad + weight + i * layer->out + j, layer->out, 1));
+          pst_k_gemm(NULL, true, false, pst_min_i64(PST_PASS_TILE_ROWS, layer->in - i),
+                     pst_min_i64(PST_PASS_TILE_COLS, layer->out - j), to - from, 1, x.at + from * x.ld + i,
+                     x.ld, grad + from * ld + j, ld, parts > 1 ? 0 : 1, sum + i * layer->out + j, layer->out,
+                     1));
 }
 
 static void self_tile(const struct step *s, int64_t number, int worker)
 {
-    tile(s, number, s->x[s->l], s->grad, s->pass->dst[s->l], s->model->layer[s->l].self, worker);
+    tile(s, number, s->x[s->l], s->grad, s->pass->dst[s->l], 0, worker);
 }
 
 /* Projected rows have their gradient in `mixed`; means have it in `grad`, and are in `mixed`. */
 static void neigh_tile(const struct step *s, int64_t number, int worker)
 {
-    const struct pst_layer *layer = &s->model->layer[s->l];
     const pst_real *mixed = real_at(s->model, s->pass->mixed[s->l]);
     if (s->pass->project[s->l])
-        tile(s, number, s->x[s->l], mixed, s->pass->src[s->l], layer->neigh, worker);
+        tile(s, number, s->x[s->l], mixed, s->pass->src[s->l], 1, worker);
     else
-        tile(s, number, (struct view){mixed, pst_width(layer->in)}, s->grad, s->pass->dst[s->l], layer->neigh,
-             worker);
+        tile(s, number, (struct view){mixed, pst_width(s->model->layer[s->l].in)}, s->grad,
+             s->pass->dst[s->l], 1, worker);
+}
+
+/* Tasks that add up the parts of one weight's gradient. */
+static int64_t chunks_of(const struct step *s, int l, int neigh)
+{
+    const int64_t elements = s->model->layer[l].in * s->model->layer[l].out;
+    return s->pass->parts[l][neigh] > 1 ? (elements + ADD_CHUNK - 1) / ADD_CHUNK : 0;
+}
+
+static void add_parts(const struct step *s, int l, int neigh, int64_t chunk)
+{
+    const struct pst_layer *layer = &s->model->layer[l];
+    const int64_t elements = layer->in * layer->out, at = chunk * ADD_CHUNK;
+    const int64_t n = pst_min_i64(ADD_CHUNK, elements - at);
+    for (int64_t part = 0; part < s->pass->parts[l][neigh]; part++)
+        pst_k_add(NULL, s->model->grad + (neigh ? layer->neigh : layer->self) + at, n,
+                  real_at(s->model, s->pass->partial[l][neigh]) + part * pst_width(elements) + at, n, 1, n);
+}
+
+static void add_parts_task(void *arg, int64_t task, int worker)
+{
+    const struct step *s = arg;
+    for (int l = 0; l < s->model->config.layers; l++) {
+        for (int neigh = 0; neigh < 2; neigh++) {
+            const int64_t chunks = chunks_of(s, l, neigh);
+            if (task < chunks) {
+                TIMED(s, worker, PST_WORK_PRODUCTS, add_parts(s, l, neigh, task));
+                return;
+            }
+            task -= chunks;
+        }
+    }
+}
+
+static void add_all_parts(struct step *s)
+{
+    int64_t chunks = 0;
+    for (int l = 0; l < s->model->config.layers; l++)
+        chunks += chunks_of(s, l, 0) + chunks_of(s, l, 1);
+    pst_team_run(s->model->team, add_parts_task, s, chunks);
 }
 
 /* Some columns of the gradient of what was averaged: += those of the mean, scattered. */
@@ -170,7 +222,7 @@ static void projected_task(void *arg, int64_t task, int worker)
 static void projected_input_task(void *arg, int64_t task, int worker)
 {
     const struct step *s = arg;
-    const int64_t tiles = tiles_of(&s->model->layer[s->l]);
+    const int64_t tiles = tiles_of(s, 1);
     if (task < tiles)
         neigh_tile(s, task, worker);
     else
@@ -181,7 +233,7 @@ static void projected_input_task(void *arg, int64_t task, int worker)
 static void plain_task(void *arg, int64_t task, int worker)
 {
     const struct step *s = arg;
-    const int64_t tiles = tiles_of(&s->model->layer[s->l]);
+    const int64_t tiles = tiles_of(s, 0);
     if (task < tiles)
         self_tile(s, task, worker);
     else
@@ -193,14 +245,15 @@ static void averaged_task(void *arg, int64_t task, int worker)
 {
     const struct step *s = arg;
     const struct pst_layer *layer = &s->model->layer[s->l];
-    const int64_t tiles = tiles_of(layer), ld_x = pst_width(layer->in), dst = s->pass->dst[s->l];
-    if (task < tiles) {
+    const int64_t selves = tiles_of(s, 0), tiles = selves + tiles_of(s, 1), ld_x = pst_width(layer->in),
+                  dst = s->pass->dst[s->l];
+    if (task < selves) {
         self_tile(s, task, worker);
-    } else if (task < 2 * tiles) {
-        neigh_tile(s, task - tiles, worker);
+    } else if (task < tiles) {
+        neigh_tile(s, task - selves, worker);
     } else {
         int64_t at;
-        const int64_t n = rows_of(task - 2 * tiles, s->pass->src[s->l], &at);
+        const int64_t n = rows_of(task - tiles, s->pass->src[s->l], &at);
         const int64_t dsts = pst_max_i64(0, pst_min_i64(n, dst - at));
         input_product(s, s->grad, layer->self, false, s->grad_x, at, dsts, worker);
         memset(s->grad_x + (at + dsts) * ld_x, 0, (size_t)((n - dsts) * ld_x) * sizeof *s->grad_x);
@@ -237,14 +290,15 @@ static void backward_layer(struct step *s)
 {
     struct pst_team *team = s->model->team;
     const struct pst_layer *layer = &s->model->layer[s->l];
-    const int64_t tiles = tiles_of(layer), inputs = s->l > 0 ? blocks_of(s->pass->src[s->l]) : 0;
+    const int64_t selves = tiles_of(s, 0), neighs = s->model->config.aggregate ? tiles_of(s, 1) : 0,
+                  inputs = s->l > 0 ? blocks_of(s->pass->src[s->l]) : 0;
     if (!s->model->config.aggregate) {
-        pst_team_run(team, plain_task, s, tiles + inputs);
+        pst_team_run(team, plain_task, s, selves + inputs);
     } else if (s->pass->project[s->l]) {
-        pst_team_run(team, projected_task, s, groups_of(layer->out) + tiles);
-        pst_team_run(team, projected_input_task, s, tiles + inputs);
+        pst_team_run(team, projected_task, s, groups_of(layer->out) + selves);
+        pst_team_run(team, projected_input_task, s, neighs + inputs);
     } else {
-        pst_team_run(team, averaged_task, s, 2 * tiles + inputs);
+        pst_team_run(team, averaged_task, s, selves + neighs + inputs);
         if (s->l == 0)
             return;
         pst_team_run(team, averaged_mixed_task, s, blocks_of(s->pass->dst[s->l]));
@@ -264,4 +318,5 @@ void pst_pass_backward(struct step *s)
         TIMED(s, 0, PST_WORK_FUSED, vector_grads(s));
         backward_layer(s);
     }
+    add_all_parts(s);
 }

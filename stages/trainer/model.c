@@ -125,6 +125,15 @@ static size_t take(struct pst_pass *pass, int64_t rows, int64_t cols)
     return take_bytes(pass, (uint64_t)rows * (uint64_t)cols * sizeof(pst_real));
 }
 
+static void take_parts(struct pst_pass *pass, const struct pst_layer *layer, int l, int neigh, int64_t rows)
+{
+    const int64_t tiles = ((layer->in + PST_PASS_TILE_ROWS - 1) / PST_PASS_TILE_ROWS) *
+                          ((layer->out + PST_PASS_TILE_COLS - 1) / PST_PASS_TILE_COLS);
+    const int64_t parts = pst_min_i64(rows / PST_PASS_PART_ROWS, PST_PASS_PARTS / tiles);
+    pass->parts[l][neigh] = pst_max_i64(1, parts);
+    pass->partial[l][neigh] = parts > 1 ? take(pass, parts, pst_width(layer->in * layer->out)) : 0;
+}
+
 void pst_pass_layout(const struct pst_model *model, struct pst_pass *pass, bool copy_input)
 {
     const struct pst_model_config *c = &model->config;
@@ -144,6 +153,9 @@ void pst_pass_layout(const struct pst_model *model, struct pst_pass *pass, bool 
         if (layer->gain >= 0 && layer->residual)
             pass->kept[l] = take(pass, pass->dst[l], out);
         rows_most = pst_max_i64(rows_most, pass->dst[l]);
+        take_parts(pass, layer, l, 0, pass->dst[l]);
+        if (c->aggregate)
+            take_parts(pass, layer, l, 1, pass->project[l] ? pass->src[l] : pass->dst[l]);
         grad_rows_cols = pst_max_i64(grad_rows_cols, pass->dst[l] * out);
         if (l > 0)
             grad_rows_cols = pst_max_i64(grad_rows_cols, pass->src[l] * in);

@@ -128,6 +128,13 @@ void pst_lazy_unmap(void *memory, size_t bytes);
 
 #define PST_PASS_BLOCK 128 /* rows of one task: a block of usual widths stays in the nearest caches */
 
+/* A weight's gradient is made in tiles, large so that its factors are read seldom; where there are few tiles
+ * for all threads, each in parts of the rows, which are added up in order. */
+#define PST_PASS_TILE_ROWS 128
+#define PST_PASS_TILE_COLS 256
+#define PST_PASS_PARTS 4       /* parts times tiles of a weight that has fewer tiles */
+#define PST_PASS_PART_ROWS 256 /* of which none is smaller */
+
 /* model.c's for pass.c: where one pass keeps things, as offsets into `work`. */
 struct pst_pass {
     int64_t dst[PST_LAYERS_MAX], src[PST_LAYERS_MAX];
@@ -140,6 +147,8 @@ struct pst_pass {
     size_t grad[2];
     size_t sums, figures; /* of each block: gradients of vectors (sums_width reals); loss and hits */
     int64_t sums_width;
+    int64_t parts[PST_LAYERS_MAX][2];  /* of the gradients of W_self and W_neigh */
+    size_t partial[PST_LAYERS_MAX][2]; /* parts x pst_width(in * out), if there are several */
     size_t bytes;
 };
 void pst_pass_layout(const struct pst_model *model, struct pst_pass *pass, bool copy_input);

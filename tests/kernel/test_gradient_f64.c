@@ -129,6 +129,26 @@ static void test_residual_deep(void **state)
     }
 }
 
+/* So many rows that the weights' gradients are made in parts, by several threads. */
+static void test_parts(void **state)
+{
+    (void)state;
+    for (int norm = 0; norm < 2; norm++) {
+        const struct pst_model_config config = {.layers = 3,
+                                                .in = 7,
+                                                .hidden = 5,
+                                                .classes = 4,
+                                                .norm = (enum pst_norm)norm,
+                                                .residual = norm > 0,
+                                                .aggregate = true,
+                                                .dropout = 0.3,
+                                                .seed = 7,
+                                                .threads = 3,
+                                                .rows_max = 30000};
+        check_model(&config, 600);
+    }
+}
+
 /* Both orders of mean and product are reached, and give the same loss. */
 static void test_project_first(void **state)
 {
@@ -141,9 +161,9 @@ static void test_project_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain),         cmocka_unit_test(test_layer_norm),
-        cmocka_unit_test(test_batch_norm),    cmocka_unit_test(test_residual_deep),
-        cmocka_unit_test(test_project_first),
+        cmocka_unit_test(test_plain),      cmocka_unit_test(test_layer_norm),
+        cmocka_unit_test(test_batch_norm), cmocka_unit_test(test_residual_deep),
+        cmocka_unit_test(test_parts),      cmocka_unit_test(test_project_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

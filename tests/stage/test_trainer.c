@@ -551,25 +551,68 @@ static void test_keep(void **state)
     world_free(w);
 }
 
+/* The same bits with one thread and with many, more than there are cores too. */
 static void test_same_bits(void **state)
 {
     (void)state;
     struct world *w = world_new(PST_F32, false);
-    struct pst_model_config config = config_of(2, PST_NORM_NONE, false, 0.5);
-    struct pst_model a, b, c;
-    config.threads = 2;
-    assert_int_equal(pst_model_init(&a, &config), PST_OK);
-    assert_int_equal(pst_model_init(&b, &config), PST_OK);
-    config.seed++;
-    assert_int_equal(pst_model_init(&c, &config), PST_OK);
-    assert_memory_not_equal(a.weight, c.weight, (size_t)a.size * sizeof(float));
-    train_some(w, &a, 0, 20);
-    train_some(w, &b, 0, 20);
-    assert_memory_equal(a.weight, b.weight, (size_t)a.size * sizeof(float));
-    pst_model_release(&a);
-    pst_model_release(&b);
-    pst_model_release(&c);
+    for (int variant = 0; variant < 6; variant++) {
+        struct pst_model_config config =
+            config_of(2 + variant % 2, (enum pst_norm)(variant / 2), variant % 2, 0.5);
+        struct pst_model a, b, c;
+        config.aggregate = variant != 3;
+        assert_int_equal(pst_model_init(&a, &config), PST_OK);
+        config.threads = 2 + variant;
+        assert_int_equal(pst_model_init(&b, &config), PST_OK);
+        config.seed++;
+        assert_int_equal(pst_model_init(&c, &config), PST_OK);
+        assert_memory_not_equal(a.weight, c.weight, (size_t)a.size * sizeof(float));
+        train_some(w, &a, 0, 20);
+        train_some(w, &b, 0, 20);
+        assert_memory_equal(a.weight, b.weight, (size_t)a.size * sizeof(float));
+        assert_memory_equal(a.running, b.running, (size_t)a.running_size * sizeof(float));
+        pst_model_release(&a);
+        pst_model_release(&b);
+        pst_model_release(&c);
+    }
     world_free(w);
+}
+
+struct counted {
+    _Atomic int64_t times[1000];
+};
+
+static void count_task(void *arg, int64_t task, int worker)
+{
+    struct counted *c = arg;
+    assert_true(worker >= 0 && worker < 5);
+    c->times[task]++;
+}
+
+/* Every task of every job is done, once; jobs follow each other at once, and after a sleep. */
+static void test_team(void **state)
+{
+    (void)state;
+    static struct counted c;
+    for (int threads = 1; threads <= 5; threads += 2) {
+        struct pst_team *team;
+        assert_int_equal(pst_team_new(&team, threads), PST_OK);
+        memset(&c, 0, sizeof c);
+        for (int job = 0; job < 2000; job++) {
+            pst_team_run(team, count_task, &c, job % 7);
+            if (job % 500 == 0)
+                usleep(2000);
+        }
+        pst_team_run(team, count_task, &c, 1000);
+        for (int t = 0; t < 1000; t++) {
+            int64_t want = 1;
+            for (int job = 0; job < 2000; job++)
+                want += t < job % 7;
+            assert_int_equal(c.times[t], want);
+        }
+        pst_team_free(team);
+    }
+    assert_true(pst_team_cores() >= 1);
 }
 
 static void test_refusals(void **state)
@@ -608,6 +651,7 @@ int main(void)
         cmocka_unit_test(test_resume),
         cmocka_unit_test(test_keep),
         cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_team),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
