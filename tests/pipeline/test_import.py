@@ -1,0 +1,399 @@
+"""Import: each format's orientation on a hand-made graph, what is repaired and counted, what is refused and where,
+and every real data set in its original layout."""
+import gzip
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+
+import numpy as np
+from harness import *
+
+RAW, CLEAN = os.path.join(DATA, "raw"), os.path.join(DATA, "clean")
+
+
+class Scratch:
+    def __enter__(self):
+        self.dir = tempfile.mkdtemp(prefix="penstock-import-")
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def put(self, name, content):
+        path = self.path(name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if isinstance(content, str):
+            content = content.encode()
+        if name.endswith(".gz"):
+            content = gzip.compress(content)
+        if name.endswith(".zst"):
+            content = subprocess.run(["zstd", "-q"], input=content, capture_output=True, check=True).stdout
+        with open(path, "wb") as f:
+            f.write(content)
+        return path
+
+    def get(self, kind, source, *args, code=0):
+        out = self.path("out")
+        shutil.rmtree(out, ignore_errors=True)
+        r = command("import", kind, source, out, "--quiet", *map(str, args), code=code)
+        assert code == 0 or not os.path.exists(out), "a refused import left something"
+        left = [n for n in os.listdir(self.dir) if ".partial-" in n]
+        assert not left, left
+        if code == 0:
+            command("verify", "--quiet", out)
+            assert not [n for n in os.listdir(out) if n.startswith("temp-")]
+        return r
+
+    def array(self, name):
+        return np.load(os.path.join(self.path("out"), name + ".npy"), mmap_mode="r")
+
+    def rows(self):
+        """The in-neighbours of each vertex."""
+        indptr, indices = self.array("indptr"), self.array("indices")
+        return [indices[a:b].tolist() for a, b in zip(indptr, indptr[1:])]
+
+    def names(self, which="names"):
+        at, text = self.array(which + "_at"), bytes(self.array(which))
+        return [text[a:b].decode() for a, b in zip(at, at[1:])]
+
+    def sums(self):
+        with open(os.path.join(self.path("out"), "dataset.json")) as f:
+            return {k: v["xxh3"] for k, v in json.load(f)["arrays"].items()}
+
+
+# 0 -> 1, 0 -> 2, 3 -> 1: vertex 1 aggregates from 0 and 3.
+ROWS = [[], [0, 3], [0], []]
+EDGES = [(0, 1), (0, 2), (3, 1)]
+
+
+def lines(separator, end="\n"):
+    return "".join(f"{a}{separator}{b}{end}" for a, b in EDGES)
+
+
+@test
+def orientation_of_lists():
+    with Scratch() as s:
+        for kind, separator in (("snap", "\t"), ("snap", " "), ("snap", "  "), ("csv", ","), ("csv", ", "),
+                                ("tsv", "\t"), ("psv", "|")):
+            for end in ("\n", "\r\n"):
+                for name in ("e", "e.gz") + (("e.zst",) if shutil.which("zstd") else ()):
+                    s.get(kind, s.put(name, lines(separator, end)))
+                    assert s.rows() == ROWS, (kind, separator, end, name, s.rows())
+        s.get("csv", s.put("e", lines(",")), "--columns", "1,0")
+        assert s.rows() == [[1, 2], [], [], [1]]
+        s.get("csv", s.put("e", lines(",")), "--transpose")
+        assert s.rows() == [[1, 2], [], [], [1]]
+        s.get("csv", s.put("e", "w,t,s\n9,1,0\n9,2,0\n9,1,3\n"), "--columns", "2,1")
+        assert s.rows() == ROWS
+        s.get("csv", s.put("e", lines(";")), "--separator", ";")
+        assert s.rows() == ROWS
+        s.get("csv", s.put("e", lines(",")), "--symmetrize", "--self-loops", "add")
+        assert s.rows() == [[0, 1, 2], [0, 1, 3], [0, 2], [1, 3]]
+
+
+@test
+def repairs_are_counted():
+    with Scratch() as s:
+        r = s.get("snap", s.put("e", "\ufeff# c\r\n0 1\r\n\r\n0 2 \r\n 3\t1 5\r\n# end"))
+        assert s.rows() == ROWS
+        for word in ("byte order mark", "3 lines end with CR LF", "1 blank lines", "1 lines have more columns"):
+            assert word in r.stderr, (word, r.stderr)
+        r = s.get("csv", s.put("e", "source,target\n" + lines(",")))
+        assert s.rows() == ROWS and "names columns" in r.stderr
+        r = s.get("csv", s.put("e", "0,1\n0,1\n2,2\n0,7\n"), "--dedupe", "--self-loops", "remove")
+        assert s.rows() == [[], [0], [], [], [], [], [], [0]]
+        assert "duplicates removed: 1, self loops removed: 1" in r.stdout and "4 ids are never used" in r.stderr, r
+        s.get("csv", s.put("e", "0,1\n0,1\n2,2\n0,7\n"))
+        assert s.rows() == [[], [0, 0], [2], [], [], [], [], [0]]
+        s.get("csv", s.put("e", "10,700\n5,700\n"), "--ids", "compact")
+        assert s.rows() == [[], [], [0, 1]] and s.array("ids").tolist() == [5, 10, 700]
+
+
+@test
+def names_as_ids():
+    with Scratch() as s:
+        text = 'from,to\nb,"a, ""x"""\nb,\u00e4\n"b",b\n'
+        s.get("csv", s.put("e", text), "--ids", "strings", "--header", "yes")
+        assert s.names() == ["b", 'a, "x"', "\u00e4"] and s.rows() == [[0], [0], [0]]
+        s.get("psv", s.put("e", "p.id|q.id|date\n933|1129|x\n1129|4398046511104|y\n"), "--ids", "strings", "--header",
+              "yes")
+        assert s.names() == ["933", "1129", "4398046511104"] and s.rows() == [[], [0], [1]]
+        r = s.get("csv", s.put("e", "a,b\n"), "--ids", "strings", code=2)
+        assert "say --header" in r.stderr
+
+
+@test
+def refused_with_their_place():
+    bad = [
+        ("csv", "0,1\n2;3\n", "e:2: byte 2"),
+        ("csv", "0,1\n2\n", "e:2: byte 2: expected at least 2 columns, found the line's end"),
+        ("csv", "0,1\n1,-2\n", "e:2: byte 3: expected an id"),
+        ("csv", "0,1\n1,2.5\n", "e:2: byte 4: expected the end of an id, found '.5'"),
+        ("csv", "0,1\n1,99999999999999999999\n", "e:2: byte 3"),
+        ("csv", "0,1\n0,999999999999999999\n", "an id from 0 to 281474976710653"),
+        ("csv", "0,1\n\x00,1\n", "e:2: byte 1: expected an id, an integer of at most 18 digits, found '\\x00,1'"),
+        ("csv", "", "expected edges, found none"),
+        ("snap", "# nothing\n", "expected edges, found none in 1 lines"),
+        ("snap", "0 1\n2 x\n", "e:2: byte 3"),
+        ("csv", "x" * (3 << 20), "a line of more than"),
+        ("csv", b"\xff\xfe0\x00,\x001\x00\n\x00", "UTF-16"),
+        ("csv", b"\x1f\x8b\x08\x00", "truncated"),
+        ("csv", gzip.compress(b"0,1\n" * 1000)[:-9], "truncated"),
+        ("csv", gzip.compress(b"0,1\n" * 1000)[:-8] + b"\x00" * 8, "gzip data are damaged"),
+        ("csv", b"\x28\xb5\x2f\xfd" + b"\xff" * 40, "zstd data are damaged"),
+    ]
+    with Scratch() as s:
+        for kind, content, expect in bad:
+            r = s.get(kind, s.put("e", content), code=2)
+            assert expect in r.stderr, (content[:40], expect, r.stderr)
+        r = s.get("csv", s.put("e", b"a,b\nc,\xe9\n"), "--ids", "strings", "--header", "no", code=2)
+        assert "e:2: byte 3: expected UTF-8, found '\\xe9'" in r.stderr, r.stderr
+        r = s.get("csv", s.put("e", 'a,"b\nc,d\n'), "--ids", "strings", "--header", "no", code=2)
+        assert "e:1: byte 3: expected a quote" in r.stderr, r.stderr
+        r = s.get("csv", s.put("e", "0,1\n1,4\n"), "--vertices", 4, code=2)
+        assert "e:2: byte 3: expected an id from 0 to 3, found '4'" in r.stderr, r.stderr
+        names = "".join(f"name-{i},name-{i + 1}\n" for i in range(200000))
+        r = s.get("csv", s.put("e", names), "--ids", "strings", "--header", "no", "--memory", "16MiB", code=2)
+        assert "give it more" in r.stderr, r.stderr
+        r = s.get("csv", s.put("e", "0,1\n1,4000000000000\n"), "--ids", "compact", "--memory", "64MiB", code=2)
+        assert "--ids strings" in r.stderr, r.stderr
+        assert "expected one of npy, snap" in s.get("nonsense", s.path("e"), code=2).stderr
+
+
+@test
+def same_bytes_whatever_memory_and_threads():
+    with Scratch() as s:
+        rng = np.random.default_rng(5)
+        edges = rng.integers(0, 5000, (1_000_000, 2))
+        np.save(s.path("edges.npy"), edges)
+        s.put("e", "\n".join(map("%d,%d".__mod__, map(tuple, edges.tolist()))))
+        for args in ((), ("--symmetrize", "--dedupe")):
+            seen = set()
+            for kind, source in (("csv", s.path("e")), ("npy", s.dir)):
+                for memory, threads in (("1G", 1), ("16MiB", 1), ("16MiB", 2), ("20MiB", 4)):
+                    s.get(kind, source, "--memory", memory, "--threads", threads, *args)
+                    seen.add(tuple(s.sums().items()))
+            assert len(seen) == 1, seen
+        want = np.unique(np.concatenate([edges, edges[:, ::-1]]), axis=0)  # by target, then source: it is symmetric
+        assert np.array_equal(s.array("indices"), want[:, 1])
+
+
+KG = {"train.txt": "a\tlikes\tb\nb\tlikes\tc\r\nc\tknows\ta\n", "valid.txt": "a\tknows\td\n", "test.txt": "d\tlikes\ta\n"}
+
+
+@test
+def knowledge_graphs():
+    with Scratch() as s:
+        for name, text in KG.items():
+            s.put("kg/" + name, text)
+        r = s.get("triples", s.path("kg"))
+        assert s.names() == ["a", "b", "c", "d"] and s.names("relation_names") == ["likes", "knows"]
+        assert s.array("triples_train").tolist() == [[0, 0, 1], [1, 0, 2], [2, 1, 0]]
+        assert s.array("triples_val").tolist() == [[0, 1, 3]] and s.array("triples_test").tolist() == [[3, 0, 0]]
+        assert s.rows() == [[2], [0], [1], []] and s.array("relations").tolist() == [1, 0, 0]
+        assert "1 entities occur in valid or test alone" in r.stderr and "1 lines end with CR LF" in r.stderr
+        for content, expect in (("a\tb\n", "train.txt:1: byte 4"), ("a\tb\tc\td\n", "after three columns"),
+                                ("a\t\tc\n", "a name of 1"), ("", "found none"), (b"a\tb\t\xff\n", "UTF-8")):
+            s.put("kg/train.txt", content)
+            assert expect in (r := s.get("triples", s.path("kg"), code=2)).stderr, r.stderr
+        files = {"entity": "3\nx\t1\ny\t0\nz\t2\n", "relation": "1\nr\t0\n", "train": "2\n0 1 0\n1 2 0\n"}
+        for name, text in files.items():
+            s.put(f"ke/{name}2id.txt", text)
+        s.get("openke", s.path("ke"))
+        assert s.names() == ["y", "x", "z"] and s.rows() == [[], [0], [1]]
+        for name, text, expect in (("train", "3\n0 1 0\n", "says 3 triples, found 1"), ("train", "1\n0 3 0\n", "train2id.txt:2"),
+                                   ("train", "1\n0 1 1\n", "a relation from 0 to 0"), ("entity", "2\nx\t0\n", "says 2 names"),
+                                   ("entity", "2\nx\t0\nx\t1\n", "not there already"),
+                                   ("entity", "2\nx\t0\ny\t0\n", "no other name has")):
+            s.put(f"ke/{name}2id.txt", text)
+            assert expect in (r := s.get("openke", s.path("ke"), code=2)).stderr, (expect, r.stderr)
+            s.put(f"ke/{name}2id.txt", files[name])
+
+
+def csr(edges, n):
+    dense = np.zeros((n, n), int)
+    for a, b in edges:
+        dense[a, b] = 1
+    return dict(indptr=np.concatenate([[0], dense.sum(1).cumsum()]).astype(np.int32),
+                indices=np.concatenate([np.nonzero(row)[0] for row in dense]).astype(np.int32),
+                data=np.ones(len(edges), np.float32), shape=np.array([n, n]))
+
+
+@test
+def parts_in_npz():
+    with Scratch() as s:
+        for save in (np.savez, np.savez_compressed):
+            save(s.path("g.npz"), **csr(EDGES, 4))
+            s.get("npz", s.path("g.npz"))
+            assert s.rows() == ROWS
+            parts = {"adj_" + k: v for k, v in csr(EDGES, 4).items()}
+            parts |= {"attr_" + k: v for k, v in csr([(0, 0), (3, 2)], 4).items()}
+            save(s.path("g.npz"), labels=np.array([3, 0, -1, 1], np.int8), **parts)
+            s.get("npz", s.path("g.npz"))
+            assert s.rows() == ROWS and s.array("labels").tolist() == [3, 0, -1, 1]
+            assert s.array("features")[:, :4].tolist() == [[1, 0, 0, 0], [0] * 4, [0] * 4, [0, 0, 1, 0]]
+            with open(s.path("g.npz"), "rb") as f:
+                whole = f.read()
+            for at in range(0, len(whole), 61):
+                s.put("t.npz", whole[:at])
+                s.get("npz", s.path("t.npz"), code=2)
+            for at in range(0, len(whole), 97):
+                s.put("t.npz", whole[:at] + bytes([whole[at] ^ 0x15]) + whole[at + 1:])
+                r = subprocess.run([PENSTOCK, "import", "npz", s.path("t.npz"), s.path("x"), "--quiet", "--force"],
+                                   capture_output=True, timeout=30)
+                assert r.returncode in (0, 1, 2), (at, r)
+        lying = csr(EDGES, 4) | {"shape": np.array([4, 5])}
+        np.savez(s.path("g.npz"), **lying)
+        assert "square" in s.get("npz", s.path("g.npz"), code=2).stderr
+        np.savez(s.path("g.npz"), **(csr(EDGES, 4) | {"indices": np.array([1, 2, 4], np.int32)}))
+        assert "entry 2: expected 0 to 3, found 4" in s.get("npz", s.path("g.npz"), code=2).stderr
+
+
+def ogb(s, **changed):
+    files = {"raw/edge.csv.gz": lines(","), "raw/num-node-list.csv.gz": "4\n", "raw/num-edge-list.csv.gz": "3\n",
+             "raw/node-feat.csv.gz": "1,2\n-3.5,4e-1\n0,0\n.5,1\n", "raw/node-label.csv.gz": "1.0\nnan\n0\n2\n",
+             "split/time/train.csv.gz": "0\n3\n", "split/time/valid.csv.gz": "2\n", "split/time/test.csv.gz": "1\n"}
+    shutil.rmtree(s.path("o"), ignore_errors=True)
+    for name, text in (files | {k.replace("__", "/") + ".csv.gz": v for k, v in changed.items()}).items():
+        s.put("o/" + name, text)
+    return s.path("o")
+
+
+@test
+def layout_of_ogb():
+    with Scratch() as s:
+        s.get("ogb", ogb(s))
+        assert s.rows() == ROWS and s.array("labels").tolist() == [1, -1, 0, 2]
+        assert np.array_equal(s.array("features")[:, :2], np.array([[1, 2], [-3.5, .4], [0, 0], [.5, 1]], np.float32))
+        assert [s.array(n).tolist() for n in ("train", "val", "test")] == [[0, 3], [2], [1]]
+        cases = [({"raw__edge": "0,1\n0,2\n"}, "expected 3 edges, found 2"), ({"raw__edge": "0,1\n0,2\n3,4\n"}, "edge.csv.gz:3"),
+                 ({"raw__node-feat": "1,2\n3,4\n"}, "truncated"), ({"raw__node-feat": "1,2\n3\n5,6\n7,8\n"}, "node-feat.csv.gz:2"),
+                 ({"raw__node-feat": "1,2\n3,nan\n5,6\n7,8\n"}, "node-feat.csv.gz:2: byte 3: expected a finite"),
+                 ({"raw__node-label": "1\n0\n0\n0\n0\n"}, "node-label.csv.gz:5: more than the 4"),
+                 ({"split__time__train": "0\n4\n"}, "train.csv.gz:2: byte 1: expected an integer from 0 to 3"),
+                 ({"split__time__test": "3\n"}, "already in train"), ({"split__other__train": "0\n"}, "say which with --split")]
+        for changed, expect in cases:
+            r = s.get("ogb", ogb(s, **changed), code=2)
+            assert expect in r.stderr, (expect, r.stderr)
+
+
+def real(*parts):
+    path = os.path.join(RAW, *parts)
+    if not os.path.exists(path):
+        raise Skip(f"{path} is not there")
+    return path
+
+
+def assert_clean(s, name, *args):
+    """The same arrays as the npy import of the framework-neutral files."""
+    got = s.sums()
+    s.get("npy", os.path.join(CLEAN, name), *args)
+    want = s.sums()
+    assert got == {k: want[k] for k in got} and {"indptr", "indices"} <= got.keys(), (name, got, want)
+
+
+@test
+def real_snap():
+    with Scratch() as s:
+        for file, name in (("wiki-Vote.txt", "wiki_vote"), ("soc-Slashdot0902.txt.gz", "soc_slashdot0902")):
+            s.get("snap", real("snap", file), "--ids", "compact")
+            sums = s.sums()
+            del sums["ids"]
+            s.get("npy", os.path.join(CLEAN, name))
+            assert s.sums() == sums, name
+
+
+@test
+def real_webgraph():
+    with Scratch() as s:
+        s.get("webgraph", real("webgraph", "cnr-2000.graph"))
+        assert_clean(s, "cnr_2000")
+
+
+@test
+def broken_webgraphs():
+    with Scratch() as s:
+        graph, properties = real("webgraph", "cnr-2000.graph"), real("webgraph", "cnr-2000.properties")
+        with open(graph, "rb") as f:
+            data = f.read()
+        shutil.copy(properties, s.path("g.properties"))
+        s.put("g.graph", data[:len(data) // 2])
+        assert "ends early" in s.get("webgraph", s.path("g"), code=2).stderr
+        for at in range(100, len(data), len(data) // 12):
+            s.put("g.graph", data[:at] + bytes([data[at] ^ 0xff]) + data[at + 1:])
+            r = subprocess.run([PENSTOCK, "import", "webgraph", s.path("g"), s.path("x"), "--quiet", "--force"],
+                               capture_output=True, timeout=30)
+            assert r.returncode in (0, 2), (at, r)
+        s.put("g.graph", data)
+        with open(properties) as f:
+            text = f.read()
+        for old, new, expect in (("arcs=3216152", "arcs=3216151", "say 3216151 arcs, found 3216152"),
+                                 ("nodes=325557", "nodes=-1", "g.properties:"), ("nodes=325557", "nodes=400000", "ends early"),
+                                 ("compressionflags=", "compressionflags=RESIDUALS_GOLOMB", "not read by this version")):
+            s.put("g.properties", text.replace(old, new))
+            code = 1 if "GOLOMB" in new else 2
+            assert expect in (r := s.get("webgraph", s.path("g"), code=code)).stderr, r.stderr
+
+
+@test
+def real_ogb():
+    with Scratch() as s:
+        s.get("ogb", real("ogb", "ogbn_arxiv"))
+        assert_clean(s, "ogbn_arxiv")
+        s.get("ogb", real("ogb", "ogbl_ddi"))
+        assert (len(s.array("indptr")) - 1, len(s.array("indices"))) == (4267, 1067911)
+
+
+@test
+def real_npz():
+    with Scratch() as s:
+        s.get("npz", real("gnn_benchmark_npz", "cora.npz"))
+        assert (len(s.array("indptr")) - 1, len(s.array("indices"))) == (2708, 5429)
+        assert s.array("features").shape[0] == 2708 and len(np.unique(s.array("labels"))) == 7
+        source = np.load(real("gnn_benchmark_npz", "cora.npz"))
+        assert np.array_equal(s.rows()[0], [v for v in range(2708) if 0 in source["adj_indices"][
+            source["adj_indptr"][v]:source["adj_indptr"][v + 1]]])
+
+
+KNOWN = {"fb15k_237": (14541, 237, 272115, 17535, 20466), "wn18rr": (40943, 11, 86835, 3034, 3134),
+         "wn18": (40943, 18, 141442, 5000, 5000), "codex_s": (2034, 42, 32888, 1827, 1828)}
+
+
+def assert_counts(s, name):
+    found = (len(s.names()), len(s.names("relation_names")), *(len(s.array("triples_" + k)) for k in ("train", "val", "test")))
+    assert found == KNOWN[name], (name, found)
+
+
+def named(s):
+    e, r = s.names(), s.names("relation_names")
+    return sorted((e[h], r[k], e[t]) for h, k, t in s.array("triples_test").tolist())
+
+
+@test
+def real_knowledge_graphs():
+    real("openke")
+    with Scratch() as s:
+        seen = {}
+        for name in KNOWN:
+            s.get("triples", os.path.join(CLEAN, name))
+            assert_counts(s, name)
+            seen[name] = named(s)
+        for folder, name in (("FB15K237", "fb15k_237"), ("WN18RR", "wn18rr")):
+            s.get("openke", real("openke", folder))
+            assert_counts(s, name)
+            assert named(s) == seen[name], name
+        with tarfile.open(real("conve", "WN18RR.tar.gz")) as tar:
+            for member in tar.getmembers():
+                s.put("conve/" + os.path.basename(member.name), tar.extractfile(member).read())
+        s.get("triples", s.path("conve"))
+        assert_counts(s, "wn18rr")
+        assert named(s) == seen["wn18rr"]
+
+
+if __name__ == "__main__":
+    main()
