@@ -110,7 +110,8 @@ static pst_rc look(struct pst_stage *self)
 /* The message must be of this type. */
 static pst_rc expect_type(struct pst_stage *self, zmq_msg_t *msg, const char *type, json_t **out)
 {
-    *out = json_loadb(zmq_msg_data(msg), zmq_msg_size(msg), 0, NULL);
+    *out = zmq_msg_size(msg) <= PST_WIRE_MAX_BYTES ? json_loadb(zmq_msg_data(msg), zmq_msg_size(msg), 0, NULL)
+                                                   : NULL;
     const char *got = json_string_value(json_object_get(*out, "type"));
     if (got && strcmp(got, type) == 0)
         return PST_OK;
@@ -336,7 +337,11 @@ static pst_rc listen_all(struct pst_stage *self)
     for (int i = 0; i < HEAR_MAX && rc == PST_OK && pst_wire_recv(&f->wire, f->pid, &msg); i++) {
         const char *bytes = zmq_msg_data(&msg);
         size_t n = zmq_msg_size(&msg);
-        rc = n > 0 && bytes[0] == '{' ? heard_json(self, bytes, n) : heard_wire(self, bytes, n);
+        if (n > PST_WIRE_MAX_BYTES)
+            rc = pst_fail(PST_E_PEER, "its program %s sent a message of %zu bytes, at most %d are allowed",
+                          self->caps.file, n, PST_WIRE_MAX_BYTES);
+        else
+            rc = n > 0 && bytes[0] == '{' ? heard_json(self, bytes, n) : heard_wire(self, bytes, n);
         (void)zmq_msg_close(&msg);
     }
     return rc;

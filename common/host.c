@@ -414,6 +414,8 @@ static void tell_end(struct pst_stage *self, pst_rc rc)
 {
     char text[2048];
     (void)snprintf(text, sizeof text, "%.2000s", pst_error_text());
+    for (char *c = text; *c; c++) /* JSON carries it: a path need not be UTF-8 */
+        *c = (unsigned char)*c < 128 ? *c : '?';
     bool failed = rc != PST_OK && !(rc == PST_E_INTERRUPTED && self->stopping);
     if (failed)
         fprintf(stderr, "error: %s: %s\n", self->name, text);

@@ -205,8 +205,9 @@ static pst_rc deliver_frame(struct pst_stage *self, struct pst_input *in, const 
     for (uint32_t r = 0; r < frame->nrefs; r++) {
         struct pst_held *route = pst_held_find(self, frame->refs[r].route);
         if (!route || frame->refs[r].slot >= route->slots)
-            return pst_fail(PST_E_PEER, "%s: %s sent slot %u of route %u, which does not pass here",
-                            self->name, in->producers[0]->name, frame->refs[r].slot, frame->refs[r].route);
+            return pst_fail(PST_E_PEER, "%s: %s%s sent slot %u of route %u, which does not pass here",
+                            self->name, in->nrings > 1 ? "an instance of the stage of " : "",
+                            in->producers[0]->name, frame->refs[r].slot, frame->refs[r].route);
         route->announced[frame->refs[r].slot] = !(frame->flags & PST_LAST_PART);
         if (frame->flags & PST_LAST_PART) {
             route->held[frame->refs[r].slot]++;

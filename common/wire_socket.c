@@ -108,7 +108,7 @@ static pst_rc require_keys(struct pst_wire_socket *wire, void *zmq)
 pst_rc pst_wire_open(struct pst_wire_socket *wire, void *zmq, const char *endpoint)
 {
     int zero = 0, one = 1;
-    int64_t most = PST_WIRE_MAX_BYTES;
+    int64_t most = PST_WIRE_DROP_BYTES;
     uid_t uid = geteuid();
     size_t bytes = sizeof wire->endpoint;
     (void)snprintf(wire->endpoint, sizeof wire->endpoint, "%s", endpoint);

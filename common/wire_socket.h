@@ -11,7 +11,9 @@
 #include "base.h"
 
 #define PST_WIRE_MAX_BYTES (1 << 20) /* one message; slots travel by reference */
-#define PST_KEY_MAX 41               /* a CURVE key as Z85 text */
+/* ZeroMQ drops a connection without a word over a message of more. It must be far above what is told. */
+#define PST_WIRE_DROP_BYTES (1 << 30)
+#define PST_KEY_MAX 41 /* a CURVE key as Z85 text */
 
 struct pst_wire_socket {
     void *socket;

@@ -17,7 +17,7 @@ DESCRIPTION = {
     ],
     "params": [{"name": "factor", "type": "int", "default": 3, "min": 1, "max": 100, "help": "what to multiply by"},
                {"name": "misbehave", "type": "enum", "default": "no", "help": "for tests: how to break the protocol",
-                "choices": "no|exit|kill|garbage|steal|silent|pause|child"}],
+                "choices": "no|huge|exit|kill|garbage|steal|silent|pause|child"}],
 }
 FRAME, CREDIT, RELEASE, END = 1, 2, 3, 4
 LAST_PART = 1
@@ -67,6 +67,8 @@ def main():
                 os.kill(os.getpid(), 19)
             if batch == 7 and misbehave == "child":
                 subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True)
+            if batch == 7 and misbehave == "huge":
+                socket.send(bytes(3 << 20))
             if batch == 7 and misbehave == "garbage":
                 socket.send(os.urandom(77))
             if batch == 7 and misbehave == "steal":

@@ -82,8 +82,12 @@ static bool add_set(struct pipeline_options *options, const char *path, const ch
     char *text = NULL;
     if (options->nsets == PST_SETS_MAX)
         return false;
-    const char *mark = quote ? "\"" : "", *eq = path ? "=" : "";
-    if (asprintf(&text, "%s%s%s%s%s", path ? path : "", eq, mark, value, mark) < 0)
+    json_t *string = quote ? json_string(value) : NULL;
+    char *quoted = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
+    bool made = asprintf(&text, "%s%s%s", path ? path : "", path ? "=" : "", quoted ? quoted : value) >= 0;
+    free(quoted);
+    json_decref(string);
+    if (!made)
         return false;
     options->sets[options->nsets++] = text;
     return true;
