@@ -44,7 +44,9 @@ PST_512 PST_INLINE void draw512(const struct mask *mask, uint64_t vertex, uint32
 
 PST_512 PST_INLINE __mmask16 first_columns(int64_t n)
 {
-    return n >= LANES ? (__mmask16)0xFFFF : (__mmask16)((1u << n) - 1);
+    if (n >= LANES)
+        return 0xFFFF;
+    return (__mmask16)((1u << n) - 1);
 }
 
 /* Bias and ReLU of up to 16 columns. */
