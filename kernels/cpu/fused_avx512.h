@@ -13,13 +13,14 @@ struct lanes512 {
     __m512i w[4];
 };
 
+enum { XOR3 = 0x96 }; /* the truth table of a ^ b ^ c */
+
 PST_512 PST_INLINE struct lanes512 round512(struct lanes512 s, __m512i key0, __m512i key1)
 {
     const __m512i p0 = _mm512_mul_epu32(s.w[0], _mm512_set1_epi64(0xD2511F53));
     const __m512i p1 = _mm512_mul_epu32(s.w[2], _mm512_set1_epi64(0xCD9E8D57));
-    const int xor3 = 0x96;
-    return (struct lanes512){{_mm512_ternarylogic_epi64(_mm512_srli_epi64(p1, 32), s.w[1], key0, xor3), p1,
-                              _mm512_ternarylogic_epi64(_mm512_srli_epi64(p0, 32), s.w[3], key1, xor3), p0}};
+    return (struct lanes512){{_mm512_ternarylogic_epi64(_mm512_srli_epi64(p1, 32), s.w[1], key0, XOR3), p1,
+                              _mm512_ternarylogic_epi64(_mm512_srli_epi64(p0, 32), s.w[3], key1, XOR3), p0}};
 }
 
 PST_512 PST_INLINE void draw512(const struct mask *mask, uint64_t vertex, uint32_t group, __m512i out[4])
