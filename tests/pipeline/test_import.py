@@ -395,5 +395,63 @@ def real_knowledge_graphs():
         assert named(s) == seen["wn18rr"]
 
 
+@test
+def there_and_back():
+    """export -> import is the same dataset, checksum for checksum; csv has the names that the source had."""
+    with Scratch() as s:
+        command("gen", "community", s.path("d"), "--vertices", 3000, "--seed", 4, "--quiet")
+        command("export", s.path("d"), s.path("x"), "--quiet")
+        s.get("npy", s.path("x"))
+        with open(os.path.join(s.path("d"), "dataset.json")) as f:
+            assert s.sums() == {k: v["xxh3"] for k, v in json.load(f)["arrays"].items()}
+        assert "is there already" in command("export", s.path("d"), s.path("x"), code=2).stderr
+        s.get("csv", s.put("e", 'b,"a,c"\nb,\u00e4\n'), "--ids", "strings", "--header", "no")
+        command("export", s.path("out"), s.path("c"), "--format", "csv", "--quiet")
+        with open(os.path.join(s.path("c"), "edges.csv"), encoding="utf-8") as f:
+            assert f.read() == 'source,target\nb,"a,c"\nb,\u00e4\n'
+
+
+@test
+def splits_and_dtypes():
+    with Scratch() as s:
+        command("gen", "community", s.path("d"), "--vertices", 1000, "--seed", 4, "--quiet")
+        seen = []
+        for seed in (1, 1, 2):
+            command("split", s.path("d"), s.path("out"), "--train", .6, "--val", .2, "--test", .2, "--seed", seed, "--force")
+            command("verify", "--quiet", s.path("out"))
+            ids = np.concatenate([s.array(n) for n in ("train", "val", "test")])
+            assert [len(s.array(n)) for n in ("train", "val", "test")] == [600, 200, 200]
+            assert np.array_equal(np.sort(ids), np.arange(1000))
+            seen.append(s.array("train").tolist())
+        assert seen[0] == seen[1] != seen[2] and seen[0][:9] != list(range(9))
+        command("split", s.path("out"), "--train", .01)
+        assert len(s.array("train")) == 10 and not os.path.exists(os.path.join(s.path("out"), "val.npy"))
+        command("verify", "--quiet", s.path("out"))
+        assert "at most 1" in command("split", s.path("out"), "--train", .9, "--val", .2, code=2).stderr
+        original = np.load(os.path.join(s.path("d"), "features.npy"))
+        for dtype in ("float16", "float32", "bfloat16"):
+            command("convert", s.path("d"), s.path("out"), "--dtype", dtype, "--stride-bytes", 4096, "--force", "--quiet")
+            command("verify", "--quiet", s.path("out"))
+            found = s.array("features")
+            if dtype == "bfloat16":
+                found = (found.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+                assert np.allclose(found[:, :100], original[:, :100], rtol=2 ** -8)
+            else:
+                assert np.array_equal(found[:, :100], original[:, :100].astype(dtype))
+            assert not found[:, 128:].any()
+        command("convert", s.path("d"), s.path("h"), "--dtype", "float16", "--quiet")
+        command("convert", s.path("h"), s.path("w"), "--dtype", "float32", "--quiet")
+        command("convert", s.path("w"), s.path("out"), "--dtype", "float16", "--force", "--quiet")
+        with open(os.path.join(s.path("h"), "dataset.json")) as f:
+            assert s.sums()["features"] == json.load(f)["arrays"]["features"]["xxh3"]
+        big = np.array([[1, 70000]], np.float32)
+        os.mkdir(s.path("n"))
+        np.save(s.path("n/feat.npy"), big)
+        np.save(s.path("n/edges.npy"), np.zeros((2, 1), np.int32))
+        s.get("npy", s.path("n"))
+        r = command("convert", s.path("out"), s.path("y"), "--dtype", "float16", code=2)
+        assert "row 0, column 1: does not fit float16" in r.stderr and not os.path.exists(s.path("y"))
+
+
 if __name__ == "__main__":
     main()

@@ -6,6 +6,9 @@
 int cmd_gen(int argc, char **argv);
 int cmd_import(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
+int cmd_split(int argc, char **argv);
+int cmd_convert(int argc, char **argv);
+int cmd_export(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_check(int argc, char **argv);

@@ -1,0 +1,253 @@
+#include "derive.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../error.h"
+#include "gen_parts.h"
+
+#define BLOCK_BYTES (1u << 20)
+
+static pst_rc copy_file(const char *from, const char *to)
+{
+    int in = open(from, O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    pst_rc rc = in >= 0 && out >= 0 ? PST_OK : pst_fail_errno("cannot copy %s to %s", from, to);
+    ssize_t n = 1;
+    while (rc == PST_OK && n > 0) {
+        n = copy_file_range(in, NULL, out, NULL, 1 << 30, 0);
+        if (n < 0)
+            rc = pst_fail_errno("cannot copy %s to %s", from, to);
+    }
+    if (rc == PST_OK && fsync(out) != 0)
+        rc = pst_fail_errno("cannot sync %s", to);
+    if (in >= 0)
+        (void)close(in);
+    if (out >= 0)
+        (void)close(out);
+    return rc;
+}
+
+pst_rc pst_build_adopt(struct pst_build *b, const struct pst_manifest *from, const char *dir,
+                       enum pst_array_id id)
+{
+    const struct pst_array_entry *e = &from->array[id];
+    if (!e->present)
+        return PST_OK;
+    char source[4096 + PST_NAME_MAX], path[4096 + PST_NAME_MAX];
+    (void)snprintf(source, sizeof source, "%s/%s", dir, e->file);
+    (void)snprintf(path, sizeof path, "%s/%s.npy", b->partial, pst_array_id_name(id));
+    b->manifest.array[id] = *e;
+    (void)snprintf(b->manifest.array[id].file, sizeof b->manifest.array[id].file, "%s.npy",
+                   pst_array_id_name(id));
+    return link(source, path) == 0 ? PST_OK : copy_file(source, path);
+}
+
+/* Counts, names and every array but those from `first` to `last`. */
+static pst_rc adopt_but(const struct pst_dataset *ds, struct pst_build *b, enum pst_array_id first,
+                        enum pst_array_id last)
+{
+    struct pst_problems problems = {.count = 0};
+    struct pst_manifest from;
+    pst_manifest_read(&from, ds->dir, &problems);
+    pst_rc rc = pst_problems_result(&problems, ds->dir);
+    memcpy(b->manifest.name, from.name, sizeof from.name);
+    b->manifest.vertices = from.vertices;
+    b->manifest.edges = from.edges;
+    b->manifest.feature_dim = from.feature_dim;
+    b->manifest.classes = from.classes;
+    b->manifest.relations = from.relations;
+    b->manifest.stride_bytes = from.stride_bytes;
+    b->manifest.provenance = json_incref(from.provenance);
+    for (unsigned i = 0; i < PST_ARRAY_IDS && rc == PST_OK; i++)
+        if (i < first || i > last)
+            rc = pst_build_adopt(b, &from, ds->dir, i);
+    pst_manifest_release(&from);
+    return rc;
+}
+
+/* ---- splits ---- */
+
+/* Vertices that can be in a split, ascending. */
+static int64_t candidates(const struct pst_dataset *ds, int64_t *id)
+{
+    const int32_t *label = ds->labels.map;
+    int64_t n = 0;
+    for (int64_t v = 0; v < ds->vertices; v++)
+        if (label == NULL || label[v] >= 0)
+            id[n++] = v;
+    return n;
+}
+
+static pst_rc write_split(struct pst_build *b, const struct pst_dataset *ds, const uint8_t *owner, int split,
+                          int64_t count)
+{
+    if (count == 0)
+        return PST_OK;
+    int64_t *id = malloc((size_t)count * sizeof *id), n = 0;
+    if (id == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " ids", count);
+    for (int64_t v = 0; v < ds->vertices; v++)
+        if (owner[v] == split + 1)
+            id[n++] = v;
+    pst_rc rc = pst_build_array_from(b, (enum pst_array_id)(PST_IN_TRAIN + split), PST_I64, n, id);
+    free(id);
+    return rc;
+}
+
+pst_rc pst_split(const struct pst_dataset *ds, struct pst_build *b, const double fraction[3], uint64_t seed)
+{
+    double sum = 0;
+    for (int i = 0; i < 3; i++) {
+        if (!(fraction[i] >= 0 && fraction[i] <= 1))
+            return pst_fail(PST_E_ARG, "a split's size: expected a fraction from 0 to 1, found %g",
+                            fraction[i]);
+        sum += fraction[i];
+    }
+    if (sum > 1 + 1e-9)
+        return pst_fail(PST_E_ARG, "the splits' sizes: expected a sum of at most 1, found %g", sum);
+    int64_t *id = malloc(((size_t)ds->vertices + 1) * sizeof *id);
+    uint8_t *owner = calloc((size_t)ds->vertices + 1, 1);
+    pst_rc rc = id != NULL && owner != NULL
+                    ? adopt_but(ds, b, PST_IN_TRAIN, PST_IN_TEST)
+                    : pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " vertices", ds->vertices);
+    if (rc != PST_OK)
+        goto out;
+    int64_t n = candidates(ds, id), at = 0, count[3];
+    struct pst_shuffle shuffle;
+    pst_shuffle_init(&shuffle, n, seed, 0);
+    for (int i = 0; i < 3; i++) {
+        count[i] = pst_min_i64((int64_t)(fraction[i] * (double)n + 0.5), n - at);
+        for (int64_t end = at + count[i]; at < end; at++)
+            owner[id[pst_shuffle_at(&shuffle, at)]] = (uint8_t)(i + 1);
+    }
+    for (int i = 0; i < 3 && rc == PST_OK; i++)
+        rc = write_split(b, ds, owner, i, count[i]);
+out:
+    free(id);
+    free(owner);
+    return rc;
+}
+
+/* ---- dtypes ---- */
+
+static float half_to_float(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 0x3ff;
+    if (exponent == 0) {
+        float value = (float)fraction * 0x1p-24f;
+        return sign != 0 ? -value : value;
+    }
+    uint32_t bits = sign | (exponent == 31 ? 255u : exponent + 112) << 23 | fraction << 13;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* To the nearest, ties to even; subnormal numbers too. */
+static uint16_t float_to_half(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+    float size = fabsf(value);
+    if (size >= 65520.0f)
+        return (uint16_t)(sign | 0x7c00);
+    if (size < 0x1p-14f)
+        return (uint16_t)(sign | (uint16_t)lrintf(size * 0x1p24f));
+    uint32_t rest = bits & 0x7fffffffu;
+    rest += 0xfffu + (rest >> 13 & 1);
+    return (uint16_t)(sign | ((rest >> 13) - (112u << 10)));
+}
+
+static uint16_t float_to_bf16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
+static float read_value(const void *row, enum pst_dtype dtype, int64_t j)
+{
+    uint32_t bits;
+    float value;
+    switch (dtype) {
+    case PST_F32: return ((const float *)row)[j];
+    case PST_F16: return half_to_float(((const uint16_t *)row)[j]);
+    default:
+        assert(dtype == PST_BF16);
+        bits = (uint32_t)((const uint16_t *)row)[j] << 16;
+        memcpy(&value, &bits, sizeof value);
+        return value;
+    }
+}
+
+static bool put_value(void *row, enum pst_dtype dtype, int64_t j, float value)
+{
+    if (dtype == PST_F32) {
+        ((float *)row)[j] = value;
+        return isfinite(value);
+    }
+    uint16_t half = dtype == PST_F16 ? float_to_half(value) : float_to_bf16(value);
+    uint16_t exponent = dtype == PST_F16 ? 0x7c00 : 0x7f80;
+    ((uint16_t *)row)[j] = half;
+    return isfinite(value) && (half & exponent) != exponent;
+}
+
+static pst_rc convert_rows(const struct pst_dataset *ds, struct pst_array_writer *w, char *block,
+                           int64_t rows, uint64_t stride, struct pst_progress *progress)
+{
+    for (int64_t first = 0; first < ds->vertices; first += rows) {
+        int64_t n = pst_min_i64(rows, ds->vertices - first);
+        for (int64_t i = 0; i < n; i++) {
+            const char *from = (const char *)ds->features.map + (uint64_t)(first + i) * ds->stride_bytes;
+            for (int64_t j = 0; j < ds->feature_dim; j++)
+                if (!put_value(block + (uint64_t)i * stride, w->dtype, j,
+                               read_value(from, ds->features.dtype, j)))
+                    return pst_fail(PST_E_FORMAT, "%s: row %" PRId64 ", column %" PRId64 ": does not fit %s",
+                                    ds->features.path, first + i, j, pst_dtype_name(w->dtype));
+        }
+        pst_rc rc = pst_array_write(w, block, (size_t)n * stride);
+        if (rc == PST_OK)
+            rc = pst_progress_add(progress, (uint64_t)n * stride);
+        if (rc != PST_OK)
+            return rc;
+    }
+    return PST_OK;
+}
+
+pst_rc pst_convert(const struct pst_dataset *ds, struct pst_build *b, enum pst_dtype dtype,
+                   uint64_t stride_bytes, struct pst_progress *progress)
+{
+    assert(ds->features.map != NULL && (dtype == PST_F32 || dtype == PST_F16 || dtype == PST_BF16));
+    pst_rc rc = pst_check_stride(stride_bytes, ds->feature_dim, dtype);
+    if (rc == PST_OK)
+        rc = adopt_but(ds, b, PST_IN_FEATURES, PST_IN_FEATURES);
+    if (rc != PST_OK)
+        return rc;
+    uint64_t stride = stride_bytes != 0 ? stride_bytes : pst_stride_for(ds->feature_dim, dtype);
+    int64_t rows = pst_max_i64(1, (int64_t)(BLOCK_BYTES / stride));
+    char *block = calloc((size_t)rows, stride); /* padding stays zero */
+    if (block == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " rows", rows);
+    const int64_t shape[2] = {ds->vertices, (int64_t)(stride / pst_dtype_bytes(dtype))};
+    struct pst_array_writer w = {.fd = -1};
+    b->manifest.stride_bytes = stride;
+    rc = pst_build_array(b, PST_IN_FEATURES, dtype, 2, shape, &w);
+    pst_progress_begin(progress, "features", (uint64_t)ds->vertices * stride, true);
+    if (rc == PST_OK)
+        rc = convert_rows(ds, &w, block, rows, stride, progress);
+    if (rc == PST_OK)
+        rc = pst_build_array_end(b, PST_IN_FEATURES, &w);
+    if (rc == PST_OK)
+        pst_progress_end(progress);
+    pst_array_writer_release(&w);
+    free(block);
+    return rc;
+}

@@ -1,0 +1,186 @@
+/* penstock split, convert and export: what is made of a dataset that is there. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../../common/error.h"
+#include "../../common/store/derive.h"
+#include "commands.h"
+#include "store_options.h"
+
+static const char split_help[] =
+    "usage: penstock split DIR [OUT] --train F --val F --test F [--seed N] [--force]\n"
+    "Makes random, disjoint splits of the vertices that have a label (of all, where none has): sizes are\n"
+    "fractions, as 0.6. Without OUT the dataset's own are replaced; other arrays are linked, not copied.\n";
+static const char convert_help[] =
+    "usage: penstock convert DIR OUT [--dtype float32|float16|bfloat16] [--stride-bytes N] [--force]\n"
+    "Makes the dataset OUT with features of another dtype or stride; other arrays are linked, not copied.\n";
+static const char export_help[] =
+    "usage: penstock export DIR OUT [--format npy|csv]\n"
+    "Writes a new directory OUT. npy: edges, feat, labels, train_idx, ... .npy and meta.json, which "
+    "penstock\n"
+    "import npy reads back; csv: edges, labels, splits, with the names or ids that the source had.\n";
+
+struct args {
+    double fraction[3];
+    int64_t seed;
+    uint64_t stride;
+    enum pst_dtype dtype;
+    bool has_dtype, force, quiet, help;
+    enum pst_export_format format;
+};
+
+static const struct option options[] = {{"train", required_argument, NULL, 0},
+                                        {"val", required_argument, NULL, 1},
+                                        {"test", required_argument, NULL, 2},
+                                        {"seed", required_argument, NULL, 's'},
+                                        {"dtype", required_argument, NULL, 'd'},
+                                        {"stride-bytes", required_argument, NULL, 'b'},
+                                        {"format", required_argument, NULL, 'm'},
+                                        {"force", no_argument, NULL, 'f'},
+                                        {"quiet", no_argument, NULL, 'q'},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
+
+static pst_rc one_option(struct args *a, int opt, const char *allowed)
+{
+    if (opt == '?' || (opt > 2 && strchr(allowed, opt) == NULL) || (opt <= 2 && allowed[0] != 's'))
+        return pst_fail(PST_E_ARG, "that option is not one of this command's (see --help)");
+    switch (opt) {
+    case 0:
+    case 1:
+    case 2: return option_real("a split's size", optarg, &a->fraction[opt]);
+    case 's': return option_int("--seed", optarg, 0, INT64_MAX, &a->seed);
+    case 'b': return option_bytes("--stride-bytes", optarg, &a->stride);
+    case 'd':
+        a->has_dtype = true;
+        if (pst_dtype_parse(optarg, &a->dtype) == PST_OK &&
+            (a->dtype == PST_F32 || a->dtype == PST_F16 || a->dtype == PST_BF16))
+            return PST_OK;
+        return pst_fail(PST_E_ARG, "--dtype: expected float32, float16 or bfloat16, found '%.64s'", optarg);
+    case 'm':
+        a->format = strcmp(optarg, "csv") == 0 ? PST_EXPORT_CSV : PST_EXPORT_NPY;
+        return a->format == PST_EXPORT_CSV || strcmp(optarg, "npy") == 0
+                   ? PST_OK
+                   : pst_fail(PST_E_ARG, "--format: expected npy or csv, found '%.64s'", optarg);
+    case 'f': a->force = true; return PST_OK;
+    case 'q': a->quiet = true; return PST_OK;
+    default: a->help = true; return PST_OK;
+    }
+}
+
+static pst_rc read_args(struct args *a, int argc, char **argv, const char *allowed, int low, int high)
+{
+    pst_rc rc = PST_OK;
+    int opt;
+    *a = (struct args){.seed = 0};
+    optind = 1;
+    while (rc == PST_OK && !a->help && (opt = getopt_long(argc, argv, "", options, NULL)) != -1)
+        rc = one_option(a, opt, allowed);
+    if (rc == PST_OK && !a->help && (argc - optind < low || argc - optind > high))
+        rc = pst_fail(PST_E_ARG, "expected %s, found %d words (see --help)",
+                      low == high ? "DIR OUT" : "DIR [OUT]", argc - optind);
+    return rc;
+}
+
+static pst_rc split(const struct args *a, const char *from, const char *to)
+{
+    struct pst_dataset ds;
+    struct pst_build b;
+    bool same = to == NULL;
+    if (a->fraction[0] + a->fraction[1] + a->fraction[2] <= 0)
+        return pst_fail(PST_E_ARG, "say at least one of --train, --val and --test, as 0.6");
+    pst_rc rc = pst_dataset_open(&ds, from);
+    if (rc != PST_OK)
+        return rc;
+    rc = pst_build_begin(&b, same ? from : to, same || a->force);
+    if (rc == PST_OK)
+        rc = pst_split(&ds, &b, a->fraction, (uint64_t)a->seed);
+    if (rc == PST_OK)
+        rc = pst_build_commit(&b);
+    if (rc == PST_OK)
+        (void)printf("%s: train %" PRId64 ", val %" PRId64 ", test %" PRId64 "\n", b.dir,
+                     b.manifest.array[PST_IN_TRAIN].shape[0], b.manifest.array[PST_IN_VAL].shape[0],
+                     b.manifest.array[PST_IN_TEST].shape[0]);
+    pst_build_release(&b);
+    pst_dataset_close(&ds);
+    return rc;
+}
+
+int cmd_split(int argc, char **argv)
+{
+    struct args a;
+    pst_rc rc = read_args(&a, argc, argv, "sfqh", 1, 2);
+    if (rc == PST_OK && a.help) {
+        (void)fputs(split_help, stdout);
+        return 0;
+    }
+    if (rc == PST_OK)
+        rc = split(&a, argv[optind], argc - optind > 1 ? argv[optind + 1] : NULL);
+    return command_result("split", rc);
+}
+
+static pst_rc convert(const struct args *a, const char *from, const char *to)
+{
+    struct pst_dataset ds;
+    struct pst_build b;
+    struct pst_progress progress;
+    pst_progress_init(&progress, a->quiet);
+    pst_rc rc = pst_dataset_open(&ds, from);
+    if (rc != PST_OK)
+        return rc;
+    if (ds.feature_dim == 0)
+        rc = pst_fail(PST_E_ARG, "%s has no features to convert", from);
+    if (rc == PST_OK)
+        rc = pst_array_map(&ds.features);
+    if (rc != PST_OK) {
+        pst_dataset_close(&ds);
+        return rc;
+    }
+    rc = pst_build_begin(&b, to, a->force);
+    if (rc == PST_OK)
+        rc = pst_convert(&ds, &b, a->has_dtype ? a->dtype : ds.features.dtype, a->stride, &progress);
+    if (rc == PST_OK)
+        rc = pst_build_commit(&b);
+    if (rc == PST_OK)
+        (void)printf("%s: %" PRId64 " rows of %" PRId64 " %s, %" PRIu64 " bytes each\n", b.dir, ds.vertices,
+                     ds.feature_dim, pst_dtype_name(b.manifest.array[PST_IN_FEATURES].dtype),
+                     b.manifest.stride_bytes);
+    pst_build_release(&b);
+    pst_dataset_close(&ds);
+    return rc;
+}
+
+int cmd_convert(int argc, char **argv)
+{
+    struct args a;
+    pst_rc rc = read_args(&a, argc, argv, "dbfqh", 2, 2);
+    if (rc == PST_OK && a.help) {
+        (void)fputs(convert_help, stdout);
+        return 0;
+    }
+    if (rc == PST_OK)
+        rc = convert(&a, argv[optind], argv[optind + 1]);
+    return command_result("convert", rc);
+}
+
+int cmd_export(int argc, char **argv)
+{
+    struct args a;
+    struct pst_dataset ds;
+    struct pst_progress progress;
+    pst_rc rc = read_args(&a, argc, argv, "mqh", 2, 2);
+    if (rc == PST_OK && a.help) {
+        (void)fputs(export_help, stdout);
+        return 0;
+    }
+    if (rc == PST_OK)
+        rc = pst_dataset_open(&ds, argv[optind]);
+    if (rc == PST_OK) {
+        pst_progress_init(&progress, a.quiet);
+        rc = pst_export(&ds, argv[optind + 1], a.format, &progress);
+        pst_dataset_close(&ds);
+    }
+    return command_result("export", rc);
+}
