@@ -162,6 +162,25 @@ static void drain_inbox(struct pst_stage *self)
         ;
 }
 
+static void book_busy(struct pst_stage *self)
+{
+    uint64_t now = pst_now_ns();
+    atomic_fetch_add_explicit(&self->page->busy_ns, now - self->mark_ns, memory_order_relaxed);
+    self->mark_ns = now;
+}
+
+/* Books a sleep that began at t0 and has just ended, and as busy all that came before it. */
+static void account_sleep(struct pst_stage *self, uint64_t t0)
+{
+    uint64_t t1 = pst_now_ns();
+    _Atomic uint64_t *to = self->in_flight > 0       ? &self->page->wait_disk_ns
+                           : pst_ports_starved(self) ? &self->page->wait_credit_ns
+                                                     : &self->page->wait_input_ns;
+    atomic_fetch_add_explicit(&self->page->busy_ns, t0 - self->mark_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(to, t1 - t0, memory_order_relaxed);
+    self->mark_ns = t1;
+}
+
 /* Looks at everything that can wake the stage, for at most timeout_ms. True if an event was delivered. */
 static bool poll_all(struct pst_stage *self, long timeout_ms, pst_rc *rc)
 {
@@ -177,7 +196,10 @@ static bool poll_all(struct pst_stage *self, long timeout_ms, pst_rc *rc)
         double left = (self->timer_at - now) * 1e3;
         timeout_ms = left < 0 ? 0 : left < (double)timeout_ms ? (long)left + 1 : timeout_ms;
     }
+    uint64_t t0 = timeout_ms != 0 ? pst_now_ns() : 0;
     int ready = zmq_poll(items, n, timeout_ms);
+    if (t0)
+        account_sleep(self, t0);
     bool any = false;
     if (ready > 0 && (items[0].revents & ZMQ_POLLIN))
         drain_inbox(self);
@@ -198,14 +220,6 @@ static bool poll_all(struct pst_stage *self, long timeout_ms, pst_rc *rc)
     return any;
 }
 
-static void account_wait(struct pst_stage *self, uint64_t ns)
-{
-    _Atomic uint64_t *to = self->in_flight > 0       ? &self->page->wait_disk_ns
-                           : pst_ports_starved(self) ? &self->page->wait_credit_ns
-                                                     : &self->page->wait_input_ns;
-    atomic_fetch_add_explicit(to, ns, memory_order_relaxed);
-}
-
 static bool finished(struct pst_stage *self)
 {
     return self->in_flight == 0 && self->keep_alive == 0 && self->timer_at <= 0 && pst_ports_finished(self);
@@ -215,7 +229,7 @@ static pst_rc run_loop(struct pst_stage *self)
 {
     pst_rc rc = PST_OK;
     struct pst_event start = {.kind = PST_EV_START};
-    uint64_t mark = pst_now_ns();
+    self->mark_ns = pst_now_ns();
     rc = pst_deliver(self, &start);
     bool polls = self->nfds > 0 || self->socket;
     while (rc == PST_OK && !self->stopping) {
@@ -226,20 +240,17 @@ static pst_rc run_loop(struct pst_stage *self)
             read_control(self, &rc);
         if (rc != PST_OK || self->stopping || finished(self))
             break;
-        if (any)
+        if (any) {
+            book_busy(self); /* a stage that never sleeps is seen to be busy all the same */
             continue;
+        }
         /* say that we sleep, then look once more: whoever came in between has seen the flag or been seen */
         (void)atomic_exchange_explicit(&self->page->sleeping, 1, memory_order_acq_rel);
-        if (!pst_ports_step(self, &rc) && rc == PST_OK && !finished(self)) {
-            uint64_t t0 = pst_now_ns();
-            atomic_fetch_add_explicit(&self->page->busy_ns, t0 - mark, memory_order_relaxed);
+        if (!pst_ports_step(self, &rc) && rc == PST_OK && !finished(self))
             (void)poll_all(self, IDLE_POLL_MS, &rc);
-            mark = pst_now_ns();
-            account_wait(self, mark - t0);
-        }
         atomic_store_explicit(&self->page->sleeping, 0, memory_order_relaxed);
     }
-    atomic_fetch_add_explicit(&self->page->busy_ns, pst_now_ns() - mark, memory_order_relaxed);
+    book_busy(self);
     if (rc == PST_OK && !self->stopping)
         rc = pst_ports_end(self);
     return rc;

@@ -90,8 +90,9 @@ struct pst_stage {
     json_t *needs; /* built during size */
     int fds[PST_FDS_MAX];
     int nfds;
-    void *socket;    /* a ZeroMQ socket that wakes the stage like a descriptor (the bridge's) */
-    double timer_at; /* 0: none */
+    void *socket;     /* a ZeroMQ socket that wakes the stage like a descriptor (the bridge's) */
+    double timer_at;  /* 0: none */
+    uint64_t mark_ns; /* up to here its time is booked as busy or waiting */
     int64_t in_flight;
     int64_t keep_alive; /* reasons not to end that are not IO */
     bool opened, started, sized, stopping, finishing;
