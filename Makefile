@@ -158,6 +158,8 @@ install: all
 	install -m755 $(stage_so) $(DESTDIR)$(PREFIX)/lib/penstock/stages
 	for h in $(public_headers); do install -D -m644 $$h $(DESTDIR)$(PREFIX)/include/penstock/$$h; done
 	install -m644 pipelines/*.json $(share)/penstock/pipelines
+	install -d $(share)/penstock/python/penstock
+	install -m644 tools/python/penstock/*.py $(share)/penstock/python/penstock
 	printf '%s\n' 'prefix=$(PREFIX)' 'Name: penstock' 'Description: out-of-core graph learning: the stage SDK' \
 	  'Version: 1' 'Cflags: -I$${prefix}/include -I$${prefix}/include/penstock/common' \
 	  'Libs: -L$${prefix}/lib -lpenstock-stages -lpenstock -lpenstock-cpu' >$(share)/pkgconfig/penstock.pc

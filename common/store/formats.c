@@ -122,6 +122,8 @@ static const struct pst_format formats[] = {
      pst_import_npz},
     {"ogb", "a directory of OGB's: raw/edge.csv.gz, node-feat, node-label; split/NAME/train.csv.gz",
      pst_import_ogb},
+    {"planetoid", "Planetoid's pickles: .../ind.cora of ind.cora.x, ind.cora.graph, ... (needs python3)",
+     pst_import_planetoid},
 };
 
 const struct pst_format *pst_format_at(unsigned index)

@@ -1,0 +1,98 @@
+"""A dataset directory as NumPy memory maps."""
+import json
+import os
+
+VERSIONS = (1, 2)
+
+
+class FormatError(ValueError):
+    """A file is not what it claims to be; the text says which, what was expected and what was found."""
+
+
+class Dataset:
+    """Arrays are mapped read-only when they are asked for; nothing is copied but what a method says.
+
+    indptr, indices: CSC; indices[indptr[v]:indptr[v + 1]] are v's in-neighbours. features: (vertices, feature_dim)
+    without the padding, None where there are none; bfloat16 comes as uint16, see features_float32. labels: -1 is none.
+    train, val, test: ids. relations, triples_train, ids, ...: as dataset.json has them.
+    """
+
+    def __init__(self, directory):
+        self.directory = os.fspath(directory)
+        path = os.path.join(self.directory, "dataset.json")
+        with open(path, encoding="utf-8") as f:
+            try:
+                self.manifest = json.load(f)
+            except ValueError as e:
+                raise FormatError(f"{path}: {e}") from None
+        version = self.manifest.get("penstock_dataset") if isinstance(self.manifest, dict) else None
+        if version not in VERSIONS:
+            raise FormatError(f"{path}: penstock_dataset: expected {VERSIONS[0]} to {VERSIONS[-1]}, found {version}")
+        self.name = self.manifest["name"]
+        self.vertices, self.edges = self.manifest["vertices"], self.manifest["edges"]
+        self.feature_dim, self.classes = self.manifest["feature_dim"], self.manifest["classes"]
+        self.relation_types = self.manifest.get("relation_types", 0)
+        self._mapped = {}
+
+    def array(self, name):
+        """The array called so in dataset.json, as it is stored; None: there is none."""
+        import numpy as np
+        entry = self.manifest["arrays"].get(name)
+        if entry is None:
+            return None
+        if name not in self._mapped:
+            path = os.path.join(self.directory, entry["file"])
+            mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+            if entry["dtype"] == "bfloat16":
+                mapped = mapped.view(np.uint16)
+            elif mapped.dtype != np.dtype(entry["dtype"]):
+                raise FormatError(f"{path}: expected {entry['dtype']}, found {mapped.dtype}")
+            if list(mapped.shape) != entry["shape"]:
+                raise FormatError(f"{path}: expected shape {entry['shape']}, found {list(mapped.shape)}")
+            self._mapped[name] = mapped
+        return self._mapped[name]
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name == "features":
+            stored = self.array("features")
+            return None if stored is None else stored[:, :self.feature_dim]
+        known = ("indptr", "indices", "labels", "train", "val", "test", "relations", "triples_train", "triples_val",
+                 "triples_test", "ids")
+        if name in known:
+            return self.array(name)
+        raise AttributeError(name)
+
+    def in_neighbours(self, vertex):
+        return self.indices[self.indptr[vertex]:self.indptr[vertex + 1]]
+
+    def features_float32(self, rows=slice(None)):
+        """A copy of some rows' features as float32, whatever they are stored as."""
+        import numpy as np
+        if self.manifest["arrays"]["features"]["dtype"] != "bfloat16":
+            return np.asarray(self.features[rows], dtype=np.float32)
+        return (self.features[rows].astype(np.uint32) << 16).view(np.float32)
+
+    def edge_index(self):
+        """A copy of the edges as (2, edges): sources, then targets."""
+        import numpy as np
+        targets = np.repeat(np.arange(self.vertices, dtype=self.indices.dtype), np.diff(self.indptr))
+        return np.stack([self.indices, targets])
+
+    def name_of(self, vertex):
+        """What the source called a vertex: text, a number, or the vertex itself where it was that."""
+        return self._name("names", vertex, self.ids)
+
+    def relation_name(self, relation):
+        return self._name("relation_names", relation, None)
+
+    def _name(self, which, k, ids):
+        at, text = self.array(which + "_at"), self.array(which)
+        if at is not None:
+            return bytes(text[at[k]:at[k + 1]]).decode("utf-8")
+        return int(ids[k]) if ids is not None else int(k)
+
+
+def open_dataset(directory):
+    return Dataset(directory)

@@ -1,0 +1,30 @@
+"""What runs leave: report.json, and the planner's plan."""
+import json
+import os
+
+
+def read_report(path):
+    """A run's report as a dict; path is report.json or the run's directory."""
+    path = os.fspath(path)
+    if os.path.isdir(path):
+        path = os.path.join(path, "report.json")
+    with open(path, encoding="utf-8") as f:
+        return json.load(f)
+
+
+def read_plan(path):
+    """A plan as a dict, with "cache" (vertex ids, hottest first) and, where it is there, "hotness" (2, vertices) as
+    memory maps; path is plan.json or its directory."""
+    import numpy as np
+    path = os.fspath(path)
+    if os.path.isdir(path):
+        path = os.path.join(path, "plan.json")
+    with open(path, encoding="utf-8") as f:
+        plan = json.load(f)
+    directory = os.path.dirname(path)
+    arrays = {}
+    for name in ("cache", "hotness"):
+        array = os.path.join(directory, name + ".npy")
+        if os.path.exists(array):
+            arrays[name] = np.load(array, mmap_mode="r", allow_pickle=False)
+    return {**plan, **arrays}
