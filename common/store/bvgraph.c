@@ -178,7 +178,8 @@ static pst_rc read_copied(struct pst_bvgraph *g, int64_t degree, struct pst_bv_l
         if (i % 2 == 0) {
             if (to->n + (int64_t)length > degree)
                 return damaged(g, "more copied than the outdegree");
-            memcpy(to->id + to->n, from->id + at, length * sizeof *to->id);
+            if (length > 0) /* an empty list has no memory */
+                memcpy(to->id + to->n, from->id + at, length * sizeof *to->id);
             to->n += (int64_t)length;
         }
         at += (int64_t)length;
