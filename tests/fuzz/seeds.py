@@ -1,10 +1,12 @@
 #!/usr/bin/python3
 """seeds.py DIR: makes a small corpus for each fuzz target in DIR/TARGET."""
 import glob
+import io
 import json
 import os
 import struct
 import sys
+import zipfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -102,5 +104,16 @@ def descriptions():
     put("describe", "list", "[1]")
 
 
+def imports():
+    for parser in (0, 1, 2, 5):
+        put("import", f"text{parser}", bytes([parser]) + b'# c\n0 1\n2,"3",4\r\n')
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as z:
+        z.writestr("a.npy", b"a" * 99, zipfile.ZIP_DEFLATED)
+        z.writestr("b.npy", b"b" * 9)
+    put("import", "zip", b"\x03" + archive.getvalue())
+    put("import", "graph", b"\x04" + bytes(range(64)))
+
+
 if __name__ == "__main__":
-    pipelines(), headers(), manifests(), checkpoints(), frames(), descriptions()
+    pipelines(), headers(), manifests(), checkpoints(), frames(), descriptions(), imports()
