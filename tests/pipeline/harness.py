@@ -160,7 +160,7 @@ def leftovers():
             found.append(f"process {pid}: {' '.join(argv)}")
     with open("/proc/net/unix") as f:
         found += [line.strip() for line in f if any(id in line for id in Running.ids)]
-    found += glob.glob("/dev/shm/*penstock*")
+    found += [path for path in glob.glob("/dev/shm/*penstock*") if "penstock-fuzz" not in path]  # fuzzers' own
     return found
 
 
