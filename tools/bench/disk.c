@@ -55,6 +55,7 @@ static uint64_t next_row(struct bench *b)
     b->random ^= b->random << 13;
     b->random ^= b->random >> 7;
     b->random ^= b->random << 17;
+    assert(b->array.rows > 0);
     return b->random % b->array.rows;
 }
 

@@ -295,7 +295,7 @@ static pst_rc unknown_format(const char *name)
 
 int cmd_import(int argc, char **argv)
 {
-    char command[8192];
+    static char command[8192];
     join(argc, argv, command, sizeof command);
     static struct args a; /* 40 KiB of paths: not for the stack */
     pst_import_defaults(&a.job.spec);
@@ -315,9 +315,8 @@ int cmd_import(int argc, char **argv)
     if (rc == PST_OK && argc - optind != 3)
         rc = pst_fail(PST_E_ARG, "expected FORMAT SRC DIR, found %d words (see --help)", argc - optind);
     const struct pst_format *format = rc == PST_OK ? pst_format_find(argv[optind]) : NULL;
-    if (rc == PST_OK && format == NULL)
-        rc = unknown_format(argv[optind]);
     if (rc == PST_OK)
-        rc = run_format(format, &a, argv[optind + 1], argv[optind + 2]);
+        rc = format ? run_format(format, &a, argv[optind + 1], argv[optind + 2])
+                    : unknown_format(argv[optind]);
     return command_result("import", rc);
 }
