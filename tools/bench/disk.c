@@ -118,6 +118,7 @@ static pst_rc keep_reading(struct bench *b, double until)
                     return rc;
             }
         }
+        assert(b->disk != NULL);
         pst_rc rc = pst_disk_pump(b->disk);
         if (rc != PST_OK)
             return rc;
