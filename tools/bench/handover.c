@@ -74,9 +74,9 @@ int main(void)
     (void)pthread_join(thread, NULL);
     qsort(took + WARM_UP, ROUNDS - WARM_UP, sizeof *took, by_value);
     const uint64_t *sorted = took + WARM_UP;
+    size_t n = ROUNDS - WARM_UP, middle = n / 2, high = n - n / 100;
     printf("hand-over to a consumer that is awake: median %.3f us, 99th percentile %.3f us\n",
-           (double)sorted[(ROUNDS - WARM_UP) / 2] / 2000,
-           (double)sorted[(ROUNDS - WARM_UP) / 100 * 99] / 2000);
+           (double)sorted[middle] / 2000, (double)sorted[high] / 2000);
     free(there);
     free(back);
     free(took);
