@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#undef pst_fail /* stand-ins for the analyser */
+#undef pst_fail_errno
+
 #define ERROR_TEXT_MAX 4096 /* a chain of a few sentences with paths in them */
 
 static _Thread_local char error_text[ERROR_TEXT_MAX];

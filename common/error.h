@@ -23,5 +23,10 @@ PST_API void pst_error_clear(void);
 /* "invalid argument", "I/O error", ...: the kind in words. */
 PST_API const char *pst_rc_name(pst_rc rc);
 
+#ifdef __clang_analyzer__ /* what it cannot see: a failure is never PST_OK */
+#define pst_fail(rc, ...) (pst_fail(rc, __VA_ARGS__), (rc))
+#define pst_fail_errno(...) (pst_fail_errno(__VA_ARGS__), PST_E_IO)
+#endif
+
 PST_END_DECLS
 #endif

@@ -142,7 +142,7 @@ static pst_rc reserve(struct pst_bvgraph *g, struct pst_bv_list *l, int64_t n)
 {
     if (n <= l->room)
         return PST_OK;
-    int64_t room = pst_max_i64(n, l->room + l->room / 2);
+    int64_t room = pst_max_i64(pst_max_i64(n, 1), l->room + l->room / 2);
     uint64_t extra = (uint64_t)(room - l->room) * sizeof *l->id;
     if (g->memory_used + extra > g->memory_bytes)
         return pst_fail(PST_E_LIMIT,

@@ -138,6 +138,7 @@ static void put_name(const struct pst_dataset *ds, FILE *f, int64_t v)
     const int64_t *at = ds->names_at.map;
     const char *name = (const char *)ds->names.map + at[v];
     size_t n = (size_t)(at[v + 1] - at[v]);
+    assert(ds->names.map != NULL); /* names_at comes with names */
     bool quote = memchr(name, ',', n) != NULL || memchr(name, '"', n) != NULL || (n > 0 && name[0] == ' ');
     if (!quote) {
         (void)fwrite(name, 1, n, f);

@@ -26,7 +26,7 @@ static pst_rc open_reader(struct edge_reader *r, const struct pst_array *a)
         if (r->fd[i] < 0)
             return pst_fail_errno("cannot open %s", a->path);
         (void)posix_fadvise(r->fd[i], 0, 0, POSIX_FADV_SEQUENTIAL);
-        r->raw[i] = malloc(bytes);
+        r->raw[i] = calloc(1, bytes);
     }
     r->source = malloc(bytes / 2);
     r->target = malloc(bytes / 2);

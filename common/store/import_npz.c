@@ -121,7 +121,7 @@ static pst_rc take_attributes(struct parts *p)
 {
     static const char *const names[] = {"attr_indptr", "attr_indices", "attr_data"};
     struct pst_import_spec *s = &p->job->spec;
-    int64_t rows, columns;
+    int64_t rows = 0, columns = 0;
     if (pst_zip_find(&p->zip, "attr_indptr.npy") == NULL || s->source[PST_SRC_FEATURES][0] != '\0' ||
         p->job->skip[PST_SRC_FEATURES])
         return PST_OK;

@@ -215,7 +215,7 @@ static pst_rc read_split(struct graph *g, int split, const char *path)
 static pst_rc read_entry(struct graph *g, const char *line, int64_t n, struct pst_dict *names, int64_t *place)
 {
     const char *p = line;
-    int64_t k, before = names->n, id;
+    int64_t k = 0, before = names->n, id = 0;
     pst_rc rc = read_name(g, line, &p, names, &k);
     if (rc != PST_OK)
         return rc;
@@ -224,6 +224,7 @@ static pst_rc read_entry(struct graph *g, const char *line, int64_t n, struct ps
     const char *at = p = blanks(p);
     if (!pst_text_id(&p, &id) || id >= n)
         return pst_text_fail(&g->text, line, at, "a number below the count in the first line");
+    assert(place != NULL); /* made when the first line was read */
     if (place[id] >= 0)
         return pst_text_fail(&g->text, line, at, "a number that no other name has");
     place[id] = k;
@@ -234,6 +235,7 @@ static pst_rc read_entry(struct graph *g, const char *line, int64_t n, struct ps
 static pst_rc reorder(const struct pst_dict *from, const int64_t *place, struct pst_dict *to)
 {
     pst_rc rc = PST_OK;
+    assert(place != NULL || from->n == 0);
     for (int64_t id = 0; id < from->n && rc == PST_OK; id++) {
         int64_t k = place[id], number;
         rc = pst_dict_add(to, from->bytes + from->at[k], (size_t)(from->at[k + 1] - from->at[k]), &number);
@@ -250,7 +252,7 @@ static pst_rc read_entries(struct graph *g, struct pst_dict *names, int64_t **pl
         if (rc != PST_OK || p == end)
             return rc;
         for (; p < end; p = (const char *)memchr(p, '\n', (size_t)(end - p)) + 1, g->text.line++) {
-            if (*n >= 0) {
+            if (*place != NULL) {
                 if ((rc = read_entry(g, p, *n, names, *place)) != PST_OK)
                     return rc;
                 continue;

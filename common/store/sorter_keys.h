@@ -60,6 +60,7 @@ static pst_rc FN(merge_fill)(struct merge *m, KEY *out, size_t room, size_t *got
 {
     KEY *head = m->head;
     size_t n = 0;
+    assert(out != NULL);
     unsigned winner = m->winner;
     KEY last = (KEY)m->last;
     bool any = m->any && m->dedupe;
