@@ -290,7 +290,7 @@ static pst_rc read_ids(int fd, const char *path, struct pst_plan *plan, uint64_t
         return pst_fail(PST_E_FORMAT, "%s: has %lld bytes, but plan.json says %lld rows: expected %llu", path,
                         (long long)st.st_size, (long long)plan->cached,
                         (unsigned long long)(PST_PAGE + bytes));
-    plan->cache = malloc(bytes + 1);
+    plan->cache = calloc((size_t)plan->cached + 1, sizeof *plan->cache);
     if (plan->cache == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for the %lld ids of %s", (long long)plan->cached, path);
     char *at = (char *)plan->cache;
