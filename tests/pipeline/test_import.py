@@ -40,6 +40,8 @@ class Scratch:
     def get(self, kind, source, *args, code=0):
         out = self.path("out")
         shutil.rmtree(out, ignore_errors=True)
+        if SAN and "--memory" not in args:  # a sanitizer's shadow of half a machine's memory takes seconds to lay
+            args = (*args, "--memory", "64MiB")
         r = command("import", kind, source, out, "--quiet", *map(str, args), code=code)
         assert code == 0 or not os.path.exists(out), "a refused import left something"
         left = [n for n in os.listdir(self.dir) if ".partial-" in n]
@@ -244,7 +246,7 @@ def parts_in_npz():
                 s.get("npz", s.path("t.npz"), code=2)
             for at in range(0, len(whole), 97):
                 s.put("t.npz", whole[:at] + bytes([whole[at] ^ 0x15]) + whole[at + 1:])
-                r = subprocess.run([PENSTOCK, "import", "npz", s.path("t.npz"), s.path("x"), "--quiet", "--force"],
+                r = subprocess.run([PENSTOCK, "import", "npz", s.path("t.npz"), s.path("x"), "--quiet", "--force", "--memory", "64MiB"],
                                    capture_output=True, timeout=30)
                 assert r.returncode in (0, 1, 2), (at, r)
         lying = csr(EDGES, 4) | {"shape": np.array([4, 5])}
@@ -326,7 +328,7 @@ def broken_webgraphs():
         assert "ends early" in s.get("webgraph", s.path("g"), code=2).stderr
         for at in range(100, len(data), len(data) // 12):
             s.put("g.graph", data[:at] + bytes([data[at] ^ 0xff]) + data[at + 1:])
-            r = subprocess.run([PENSTOCK, "import", "webgraph", s.path("g"), s.path("x"), "--quiet", "--force"],
+            r = subprocess.run([PENSTOCK, "import", "webgraph", s.path("g"), s.path("x"), "--quiet", "--force", "--memory", "64MiB"],
                                capture_output=True, timeout=30)
             assert r.returncode in (0, 2), (at, r)
         s.put("g.graph", data)
