@@ -15,6 +15,13 @@
 #define PST_END_DECLS
 #endif
 
+/* Code that host and device share (nvcc compiles it for both). */
+#ifdef __CUDACC__
+#define PST_HD __host__ __device__ __forceinline__
+#else
+#define PST_HD inline __attribute__((always_inline))
+#endif
+
 #define PST_API __attribute__((visibility("default")))
 #define PST_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
 #define PST_MUST_USE __attribute__((warn_unused_result))

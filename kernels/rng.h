@@ -8,12 +8,6 @@
 
 #include "../common/base.h"
 
-#ifdef __CUDACC__
-#define PST_HD __host__ __device__ __forceinline__
-#else
-#define PST_HD inline __attribute__((always_inline))
-#endif
-
 struct pst_philox {
     uint32_t word[4];
 };
