@@ -28,6 +28,7 @@ ALL_CFLAGS := -std=c17 -D_GNU_SOURCE $(WARN) $(CFLAGS) -fPIC -pthread -fno-math-
 KERNEL_CFLAGS := -O3
 ALL_LDFLAGS := $(LDFLAGS) $(san_flags_$(SAN)) -pthread -Wl,--as-needed -Wl,-rpath-link,$(BUILD)/lib
 CORE_LIBS := -lzmq -ljansson -lxxhash -lz -lzstd -lm -ldl
+CMD_LIBS := -lnvme
 # RPATH, not RUNPATH: it also holds for what stages built out of tree need.
 RPATH_BIN := -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../lib'
 RPATH_STAGE := -Wl,-rpath,'$$ORIGIN/../..'
@@ -78,7 +79,7 @@ $(foreach d,$(stage_dirs),$(eval $(call stage_rule,$(d),$(call obj,$(sort $(wild
 
 $(BUILD)/bin/penstock: $(call obj,$(cmd_src)) $(libs)
 	@mkdir -p $(@D)
-	$(CC) -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) $(RPATH_BIN) $(STAGE_LIBS) $(CORE_LIBS)
+	$(CC) -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) $(RPATH_BIN) $(STAGE_LIBS) $(CORE_LIBS) $(CMD_LIBS)
 
 $(BUILD)/bin/penstock-%: $(BUILD)/obj/tools/penstock-%.o $(libs)
 	@mkdir -p $(@D)
@@ -89,6 +90,9 @@ $(BUILD)/tests/%: tests/%.c $(libs)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -MF $@.d $(if $(findstring _f64,$*),-DPST_REAL=double) -o $@ $< $(ALL_LDFLAGS) \
 	  -Wl,-rpath,$(abspath $(BUILD)/lib) $(STAGE_LIBS) $(CORE_LIBS) -lcmocka
+
+# Programs that run in the guest.
+guest_bin := $(patsubst tests/qemu/%.c,$(BUILD)/tests/qemu/%,$(wildcard tests/qemu/*.c))
 
 # Stages that only tests use.
 test_stages := $(patsubst tests/stages/%.c,$(BUILD)/tests/stages/%.so,$(wildcard tests/stages/*.c))
@@ -107,7 +111,7 @@ bench: deps-test
 	@BUILD=$(BUILD) $(PYTHON) tools/bench/bench.py $(BENCH)
 
 .PHONY: tests
-tests: $(tests_bin) $(test_stages)
+tests: $(tests_bin) $(test_stages) $(guest_bin)
 
 .PHONY: deps deps-test
 deps:
@@ -124,6 +128,12 @@ run: deps
 check: deps-test
 	@$(MAKE) --no-print-directory all tests
 	@BUILD=$(BUILD) SAN=$(SAN) tests/run check
+
+.PHONY: check-qemu
+check-qemu: deps-test
+	@tools/install-deps --qemu || true
+	@$(MAKE) --no-print-directory all tests
+	@BUILD=$(BUILD) tests/run qemu
 
 .PHONY: fuzz
 fuzz:
@@ -171,6 +181,7 @@ help:
 	@echo 'make               build into build/ (SAN=asan|ubsan|tsan: into build-SAN/)'
 	@echo 'make run           install what is missing, build, make the demo dataset, train on it'
 	@echo 'make check         quick tests'
+	@echo 'make check-qemu    our NVMe driver against QEMU'"'"'s controllers, in a virtual machine'
 	@echo 'make fuzz          each fuzz target for FUZZ_SECONDS=20, with ASan and UBSan'
 	@echo 'make valgrind       memcheck over the unit tests and small pipelines'
 	@echo 'make accept        long tests: real data, memory limits, a fresh root'

@@ -36,7 +36,7 @@ def every_command_block():
 
 @test
 def help_everywhere():
-    for name in ("run", "check", "graph", "stages", "gen", "import", "inspect", "verify", "top", "stop", "gc"):
+    for name in ("run", "check", "graph", "stages", "gen", "import", "inspect", "verify", "disks", "top", "stop", "gc"):
         r = command(name, "--help")
         assert "usage: penstock " + name in r.stdout and r.stderr == "", name
     assert "usage: penstock COMMAND" in command("--help").stdout
@@ -46,7 +46,7 @@ def help_everywhere():
 @test
 def folders_have_readmes():
     for folder in ("common", "common/store", "kernels", "stages", "stages/disk", "stages/trainer", "pipelines",
-                   "tests", "tools"):
+                   "tests", "tests/qemu", "tools"):
         assert os.path.exists(os.path.join(ROOT, folder, "README.md")), folder
 
 

@@ -14,6 +14,7 @@ int cmd_run(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_graph(int argc, char **argv);
 int cmd_stages(int argc, char **argv);
+int cmd_disks(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_stop(int argc, char **argv);
 int cmd_gc(int argc, char **argv);
