@@ -72,6 +72,26 @@ pst_rc pst_array_open(struct pst_array *array, const char *path)
     return pst_wrap(rc, "%s", path);
 }
 
+pst_rc pst_array_open_raw(struct pst_array *array, const char *path, enum pst_dtype dtype, int rank,
+                          const int64_t shape[2])
+{
+    struct stat st;
+    *array = (struct pst_array){.dtype = dtype, .rank = rank, .shape = {shape[0], shape[1]}};
+    if (strlen(path) >= sizeof array->path)
+        return pst_fail(PST_E_LIMIT, "path of %zu bytes: at most %zu", strlen(path), sizeof array->path - 1);
+    if (stat(path, &st) != 0)
+        return pst_fail_errno("cannot open %s", path);
+    if (__builtin_mul_overflow((uint64_t)shape[0], (uint64_t)shape[1], &array->data_bytes) ||
+        __builtin_mul_overflow(array->data_bytes, pst_dtype_bytes(dtype), &array->data_bytes) ||
+        !S_ISREG(st.st_mode) || (uint64_t)st.st_size != array->data_bytes)
+        return pst_fail(PST_E_FORMAT,
+                        "%s: expected a file of %" PRId64 " x %" PRId64
+                        " %s without a header, found %jd bytes",
+                        path, shape[0], shape[1], pst_dtype_name(dtype), (intmax_t)st.st_size);
+    memcpy(array->path, path, strlen(path) + 1);
+    return PST_OK;
+}
+
 pst_rc pst_array_map(struct pst_array *array)
 {
     assert(array->path[0] != '\0' && array->map == NULL);
@@ -87,7 +107,9 @@ pst_rc pst_array_map(struct pst_array *array)
     struct stat st;
     size_t bytes = (size_t)(array->data_at + array->data_bytes);
     void *base = MAP_FAILED;
-    if (fstat(fd, &st) != 0)
+    if (bytes == 0)
+        rc = pst_fail(PST_E_FORMAT, "%s: expected numbers, found an empty file", array->path);
+    else if (fstat(fd, &st) != 0)
         rc = pst_fail_errno("%s: cannot stat", array->path);
     else if ((uint64_t)st.st_size != bytes)
         rc = pst_fail(PST_E_FORMAT, "%s: expected %zu bytes, found %jd: it changed since it was opened",

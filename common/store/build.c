@@ -32,9 +32,26 @@ static void parent_of(const char *path, char out[4096])
         (void)snprintf(out, 4096, "%.*s", n == 0 ? 1 : (int)n, path);
 }
 
+void pst_build_features_name(int type, char name[PST_NAME_MAX])
+{
+    (void)snprintf(name, PST_NAME_MAX, "features_%d.npy", type);
+}
+
+/* features_NUMBER.npy */
+static bool is_type_features(const char *name)
+{
+    char expected[PST_NAME_MAX];
+    int type;
+    if (sscanf(name, "features_%d.npy", &type) != 1)
+        return false;
+    pst_build_features_name(type, expected);
+    return strcmp(name, expected) == 0;
+}
+
 static bool is_ours(const char *name)
 {
-    if (strcmp(name, PST_MANIFEST_FILE) == 0 || strncmp(name, TEMP_MARK, strlen(TEMP_MARK)) == 0)
+    if (is_type_features(name) || strcmp(name, PST_MANIFEST_FILE) == 0 ||
+        strncmp(name, TEMP_MARK, strlen(TEMP_MARK)) == 0)
         return true;
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++) {
         size_t n = strlen(pst_array_id_name(i));
@@ -147,27 +164,62 @@ pst_rc pst_build_begin(struct pst_build *b, const char *dir, bool force)
     return rc;
 }
 
-pst_rc pst_build_array(struct pst_build *b, enum pst_array_id id, enum pst_dtype dtype, int rank,
-                       const int64_t shape[2], struct pst_array_writer *w)
+static pst_rc begin_file(const struct pst_build *b, const char *file, enum pst_dtype dtype, int rank,
+                         const int64_t shape[2], struct pst_array_writer *w)
 {
     char path[4096 + PST_NAME_MAX];
-    (void)snprintf(path, sizeof path, "%s/%s.npy", b->partial, pst_array_id_name(id));
+    (void)snprintf(path, sizeof path, "%s/%s", b->partial, file);
     return pst_array_writer_init(w, path, dtype, rank, shape);
 }
 
-pst_rc pst_build_array_end(struct pst_build *b, enum pst_array_id id, struct pst_array_writer *w)
+static pst_rc end_file(struct pst_array_entry *e, const char *file, struct pst_array_writer *w)
 {
-    struct pst_array_entry *e = &b->manifest.array[id];
     pst_rc rc = pst_array_writer_finish(w, &e->checksum);
     if (rc != PST_OK)
         return rc;
     e->present = true;
-    (void)snprintf(e->file, sizeof e->file, "%s.npy", pst_array_id_name(id));
+    (void)snprintf(e->file, sizeof e->file, "%s", file);
     e->dtype = w->dtype;
     e->rank = w->rank;
     e->shape[0] = w->shape[0];
     e->shape[1] = w->shape[1];
     return PST_OK;
+}
+
+static void array_file(enum pst_array_id id, char name[PST_NAME_MAX])
+{
+    (void)snprintf(name, PST_NAME_MAX, "%s.npy", pst_array_id_name(id));
+}
+
+pst_rc pst_build_array(struct pst_build *b, enum pst_array_id id, enum pst_dtype dtype, int rank,
+                       const int64_t shape[2], struct pst_array_writer *w)
+{
+    char name[PST_NAME_MAX];
+    array_file(id, name);
+    return begin_file(b, name, dtype, rank, shape, w);
+}
+
+pst_rc pst_build_array_end(struct pst_build *b, enum pst_array_id id, struct pst_array_writer *w)
+{
+    char name[PST_NAME_MAX];
+    array_file(id, name);
+    return end_file(&b->manifest.array[id], name, w);
+}
+
+pst_rc pst_build_features(struct pst_build *b, int type, enum pst_dtype dtype, const int64_t shape[2],
+                          struct pst_array_writer *w)
+{
+    char name[PST_NAME_MAX];
+    pst_build_features_name(type, name);
+    return begin_file(b, name, dtype, 2, shape, w);
+}
+
+pst_rc pst_build_features_end(struct pst_build *b, int type, struct pst_array_writer *w)
+{
+    char name[PST_NAME_MAX];
+    assert(type < b->manifest.vertex_types);
+    pst_build_features_name(type, name);
+    return end_file(&b->manifest.vertex_type[type].features, name, w);
 }
 
 pst_rc pst_build_array_from(struct pst_build *b, enum pst_array_id id, enum pst_dtype dtype, int64_t rows,

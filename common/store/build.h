@@ -32,6 +32,14 @@ PST_API PST_MUST_USE pst_rc pst_build_array(struct pst_build *b, enum pst_array_
 PST_API PST_MUST_USE pst_rc pst_build_array_end(struct pst_build *b, enum pst_array_id id,
                                                 struct pst_array_writer *w);
 
+/* The same of one type's features: the manifest has room for types. */
+PST_API PST_MUST_USE pst_rc pst_build_features(struct pst_build *b, int type, enum pst_dtype dtype,
+                                               const int64_t shape[2], struct pst_array_writer *w);
+PST_API PST_MUST_USE pst_rc pst_build_features_end(struct pst_build *b, int type, struct pst_array_writer *w);
+
+/* The name of that file; room: PST_NAME_MAX. */
+PST_API void pst_build_features_name(int type, char name[PST_NAME_MAX]);
+
 /* Both, and the data between them, for an array that is in memory. */
 PST_API PST_MUST_USE pst_rc pst_build_array_from(struct pst_build *b, enum pst_array_id id,
                                                  enum pst_dtype dtype, int64_t rows, const void *data);

@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "../error.h"
@@ -22,6 +23,12 @@ struct pst_array *pst_dataset_array(struct pst_dataset *ds, enum pst_array_id id
     case PST_IN_NAMES: return &ds->names;
     case PST_IN_RELATION_NAMES_AT: return &ds->relation_names_at;
     case PST_IN_RELATION_NAMES: return &ds->relation_names;
+    case PST_IN_EDGES_TRAIN:
+    case PST_IN_EDGES_VAL:
+    case PST_IN_EDGES_TEST: return &ds->edges_split[id - PST_IN_EDGES_TRAIN];
+    case PST_IN_NEGATIVES_VAL:
+    case PST_IN_NEGATIVES_TEST: return &ds->negatives[id - PST_IN_NEGATIVES_VAL];
+    case PST_IN_MULTILABELS: return &ds->multilabels;
     default: return &ds->split[id - PST_IN_TRAIN];
     }
 }
@@ -41,10 +48,9 @@ static void check_header(const struct pst_array *a, const struct pst_array_entry
                     PST_PAGE, a->data_at);
 }
 
-static void open_array(struct pst_dataset *ds, enum pst_array_id id, const struct pst_array_entry *e,
-                       struct pst_problems *problems)
+static void open_array(const struct pst_dataset *ds, struct pst_array *array, const struct pst_array_entry *e,
+                       bool map, struct pst_problems *problems)
 {
-    struct pst_array *array = pst_dataset_array(ds, id);
     char path[4096 + PST_NAME_MAX];
     (void)snprintf(path, sizeof path, "%s/%s", ds->dir, e->file);
     if (pst_array_open(array, path) != PST_OK) {
@@ -53,7 +59,7 @@ static void open_array(struct pst_dataset *ds, enum pst_array_id id, const struc
     }
     int before = problems->count;
     check_header(array, e, problems);
-    if (problems->count == before && id != PST_IN_FEATURES && pst_array_map(array) != PST_OK)
+    if (problems->count == before && map && pst_array_map(array) != PST_OK)
         pst_problem_from_error(problems);
 }
 
@@ -65,6 +71,34 @@ static void check_ends(const struct pst_dataset *ds, struct pst_problems *proble
         pst_problem(problems,
                     "%s: expected to begin with 0 and end with %" PRId64 ", found %" PRId64 " and %" PRId64,
                     ds->indptr.path, ds->edges, indptr[0], indptr[ds->vertices]);
+}
+
+static void open_types(struct pst_dataset *ds, const struct pst_manifest *m, struct pst_problems *problems)
+{
+    if (m->vertex_types == 0)
+        return;
+    ds->vertex_type = calloc((size_t)m->vertex_types, sizeof *ds->vertex_type);
+    ds->edge_type = calloc((size_t)m->edge_types + 1, sizeof *ds->edge_type);
+    if (ds->vertex_type == NULL || ds->edge_type == NULL) {
+        pst_problem(problems, "no memory for %d types", m->vertex_types + m->edge_types);
+        return;
+    }
+    ds->vertex_types = m->vertex_types;
+    ds->edge_types = m->edge_types;
+    memcpy(ds->edge_type, m->edge_type, (size_t)m->edge_types * sizeof *ds->edge_type);
+    int64_t first = 0;
+    for (int k = 0; k < m->vertex_types; k++) {
+        const struct pst_manifest_vertex_type *from = &m->vertex_type[k];
+        struct pst_vertex_type *t = &ds->vertex_type[k];
+        memcpy(t->name, from->name, sizeof t->name);
+        t->first = first;
+        t->vertices = from->vertices;
+        t->feature_dim = from->feature_dim;
+        t->stride_bytes = from->stride_bytes;
+        first += from->vertices;
+        if (from->features.present)
+            open_array(ds, &t->features, &from->features, false, problems);
+    }
 }
 
 static void fill(struct pst_dataset *ds, const struct pst_manifest *m)
@@ -96,7 +130,8 @@ pst_rc pst_dataset_open(struct pst_dataset *ds, const char *dir)
         fill(ds, &manifest);
         for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
             if (manifest.array[i].present)
-                open_array(ds, i, &manifest.array[i], &problems);
+                open_array(ds, pst_dataset_array(ds, i), &manifest.array[i], i != PST_IN_FEATURES, &problems);
+        open_types(ds, &manifest, &problems);
         if (problems.count == 0)
             check_ends(ds, &problems);
     }
@@ -113,5 +148,7 @@ void pst_dataset_close(struct pst_dataset *ds)
 {
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
         pst_array_close(pst_dataset_array(ds, i));
+    free(ds->vertex_type); /* their features are not mapped */
+    free(ds->edge_type);
     *ds = (struct pst_dataset){.vertices = 0};
 }

@@ -34,19 +34,44 @@ static pst_rc copy_file(const char *from, const char *to)
     return rc;
 }
 
-pst_rc pst_build_adopt(struct pst_build *b, const struct pst_manifest *from, const char *dir,
-                       enum pst_array_id id)
+/* The file of one entry under another name, with its checksum. */
+static pst_rc adopt_file(const struct pst_build *b, const struct pst_array_entry *e, const char *dir,
+                         const char *name, struct pst_array_entry *out)
 {
-    const struct pst_array_entry *e = &from->array[id];
     if (!e->present)
         return PST_OK;
     char source[4096 + PST_NAME_MAX], path[4096 + PST_NAME_MAX];
     (void)snprintf(source, sizeof source, "%s/%s", dir, e->file);
-    (void)snprintf(path, sizeof path, "%s/%s.npy", b->partial, pst_array_id_name(id));
-    b->manifest.array[id] = *e;
-    (void)snprintf(b->manifest.array[id].file, sizeof b->manifest.array[id].file, "%s.npy",
-                   pst_array_id_name(id));
+    (void)snprintf(path, sizeof path, "%s/%s", b->partial, name);
+    *out = *e;
+    (void)snprintf(out->file, sizeof out->file, "%s", name);
     return link(source, path) == 0 ? PST_OK : copy_file(source, path);
+}
+
+pst_rc pst_build_adopt(struct pst_build *b, const struct pst_manifest *from, const char *dir,
+                       enum pst_array_id id)
+{
+    char name[PST_NAME_MAX];
+    (void)snprintf(name, sizeof name, "%s.npy", pst_array_id_name(id));
+    return adopt_file(b, &from->array[id], dir, name, &b->manifest.array[id]);
+}
+
+static pst_rc adopt_types(struct pst_build *b, const struct pst_manifest *from, const char *dir)
+{
+    if (from->vertex_types == 0)
+        return PST_OK;
+    struct pst_manifest *m = &b->manifest;
+    pst_rc rc = pst_manifest_types(m, from->vertex_types, from->edge_types);
+    if (rc != PST_OK)
+        return rc;
+    memcpy(m->vertex_type, from->vertex_type, (size_t)m->vertex_types * sizeof *m->vertex_type);
+    memcpy(m->edge_type, from->edge_type, (size_t)m->edge_types * sizeof *m->edge_type);
+    for (int k = 0; k < m->vertex_types && rc == PST_OK; k++) {
+        char name[PST_NAME_MAX];
+        pst_build_features_name(k, name);
+        rc = adopt_file(b, &from->vertex_type[k].features, dir, name, &m->vertex_type[k].features);
+    }
+    return rc;
 }
 
 /* Counts, names and every array but those from `first` to `last`. */
@@ -68,6 +93,8 @@ static pst_rc adopt_but(const struct pst_dataset *ds, struct pst_build *b, enum 
     for (unsigned i = 0; i < PST_ARRAY_IDS && rc == PST_OK; i++)
         if (i < first || i > last)
             rc = pst_build_adopt(b, &from, ds->dir, i);
+    if (rc == PST_OK)
+        rc = adopt_types(b, &from, ds->dir);
     pst_manifest_release(&from);
     return rc;
 }

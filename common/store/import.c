@@ -39,6 +39,7 @@ static pst_rc write_topology(struct pst_importing *im, struct pst_build *b, stru
                                       .symmetrize = s->symmetrize,
                                       .dedupe = s->dedupe,
                                       .transpose = s->transpose,
+                                      .relations = s->relations > 0,
                                       .self_loops = s->self_loops,
                                       .memory_bytes = s->memory_bytes,
                                       .threads = s->threads};
@@ -60,7 +61,7 @@ static pst_rc write_topology(struct pst_importing *im, struct pst_build *b, stru
     return rc;
 }
 
-static pst_rc write_split(const struct pst_array *a, enum pst_array_id id, struct pst_build *b)
+static pst_rc write_split(const struct pst_array *a, int64_t from, enum pst_array_id id, struct pst_build *b)
 {
     if (a->shape[0] == 0)
         return PST_OK;
@@ -68,7 +69,7 @@ static pst_rc write_split(const struct pst_array *a, enum pst_array_id id, struc
     if (ids == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " ids of %s", a->shape[0], a->path);
     for (int64_t i = 0; i < a->shape[0]; i++)
-        ids[i] = pst_int_at(a, i);
+        ids[i] = from + pst_int_at(a, i);
     pst_rc rc = pst_build_array_from(b, id, PST_I64, a->shape[0], ids);
     free(ids);
     return rc;
@@ -80,6 +81,7 @@ static void note_manifest(const struct pst_importing *im, struct pst_build *b)
     const struct pst_import_spec *s = im->spec;
     memcpy(b->manifest.name, s->name, sizeof b->manifest.name);
     b->manifest.classes = im->classes;
+    b->manifest.relations = s->relations;
     json_t *files = json_object();
     for (unsigned i = 0; i < PST_SOURCES; i++)
         if (s->source[i][0] != '\0' && strncmp(s->source[i], b->partial, strlen(b->partial)) != 0)
@@ -108,11 +110,13 @@ pst_rc pst_import(const struct pst_import_spec *spec, struct pst_build *b, struc
     if (im->classes > 0 &&
         (rc = pst_build_array_from(b, PST_IN_LABELS, PST_I32, im->vertices, im->labels)) != PST_OK)
         goto out;
+    int64_t first;
+    (void)pst_import_target(im, &first);
     for (unsigned i = 0; i < 3; i++)
         if (pst_has(im, PST_SRC_TRAIN + i) &&
-            (rc = write_split(&im->src[PST_SRC_TRAIN + i], PST_IN_TRAIN + i, b)) != PST_OK)
+            (rc = write_split(&im->src[PST_SRC_TRAIN + i], first, PST_IN_TRAIN + i, b)) != PST_OK)
             goto out;
-    rc = pst_import_features(im, b, progress);
+    rc = pst_import_features(im, b, -1, progress);
 out:
     for (unsigned i = 0; i < PST_SOURCES; i++)
         pst_array_close(&im->src[i]);

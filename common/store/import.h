@@ -28,14 +28,25 @@ struct pst_csc;
 typedef pst_rc (*pst_feed_fn)(void *ctx, struct pst_csc *csc, int64_t *vertices,
                               struct pst_progress *progress);
 
-enum pst_edge_shape { PST_EDGES_AUTO, PST_EDGES_2XE, PST_EDGES_EX2 };
+/* EX3: source, relation, target. */
+enum pst_edge_shape { PST_EDGES_AUTO, PST_EDGES_2XE, PST_EDGES_EX2, PST_EDGES_EX3 };
 enum pst_normalize { PST_NORM_NONE, PST_NORM_L1, PST_NORM_L2 };
+
+/* What a file of numbers without a header holds; rank 0: it has NumPy's header. */
+struct pst_raw {
+    enum pst_dtype dtype;
+    int rank;
+    int64_t shape[2];
+};
 
 struct pst_import_spec {
     char name[PST_NAME_MAX];
-    char source[PST_SOURCES][4096];         /* "": there is none */
+    char source[PST_SOURCES][4096]; /* "": there is none */
+    struct pst_raw raw[PST_SOURCES];
     int64_t vertices, classes, feature_dim; /* -1: from the arrays */
     enum pst_edge_shape edge_shape;
+    const char *shape_by;                  /* whose files have it, for messages; NULL: the user said so */
+    int64_t target_first, target_vertices; /* those that labels and splits speak of; -1: all */
     bool symmetrize, dedupe;
     enum pst_self_loops self_loops;
     enum pst_normalize
@@ -48,6 +59,7 @@ struct pst_import_spec {
      * arrays say. */
     pst_feed_fn feed;
     void *feed_ctx;
+    int64_t relations;   /* that edges have, by the feed; 0: none */
     const char *command; /* for the manifest's provenance; NULL: none */
 };
 

@@ -46,7 +46,11 @@ static void open_one(struct pst_importing *im, enum pst_source_id id)
     struct pst_array *a = &im->src[id];
     if (im->spec->source[id][0] == '\0')
         return;
-    if (pst_array_open(a, im->spec->source[id]) != PST_OK) {
+    const struct pst_raw *raw = &im->spec->raw[id];
+    pst_rc rc = raw->rank == 0
+                    ? pst_array_open(a, im->spec->source[id])
+                    : pst_array_open_raw(a, im->spec->source[id], raw->dtype, raw->rank, raw->shape);
+    if (rc != PST_OK) {
         pst_problem_from_error(&im->problems);
         return;
     }
@@ -66,6 +70,21 @@ static void open_one(struct pst_importing *im, enum pst_source_id id)
         (void)madvise(a->map_base, a->map_bytes, MADV_SEQUENTIAL);
 }
 
+void pst_import_wrong_shape(struct pst_problems *problems, const struct pst_array *a,
+                            enum pst_edge_shape asked, const char *by)
+{
+    const char *shape = asked == PST_EDGES_2XE ? "2xE" : "Ex2",
+               *other = asked == PST_EDGES_2XE ? "Ex2" : "2xE";
+    if (by == NULL)
+        pst_problem(problems, "%s: --edge-shape says %s, the shape is (%" PRId64 ", %" PRId64 ")", a->path,
+                    shape, a->shape[0], a->shape[1]);
+    else
+        pst_problem(problems,
+                    "%s: edges of %s have shape %s, this one has (%" PRId64 ", %" PRId64
+                    "): --edge-shape %s reads it as it is",
+                    a->path, by, shape, a->shape[0], a->shape[1], other);
+}
+
 static void choose_edge_shape(struct pst_importing *im)
 {
     const struct pst_array *a = &im->src[PST_SRC_EDGES];
@@ -76,8 +95,7 @@ static void choose_edge_shape(struct pst_importing *im)
                     "%s: shape (2, 2) may be (2, E) or (E, 2): say which with --edge-shape 2xE or Ex2",
                     a->path);
     if ((asked == PST_EDGES_2XE && !wide) || (asked == PST_EDGES_EX2 && !tall))
-        pst_problem(&im->problems, "%s: --edge-shape says %s, the shape is (%" PRId64 ", %" PRId64 ")",
-                    a->path, asked == PST_EDGES_2XE ? "2xE" : "Ex2", a->shape[0], a->shape[1]);
+        pst_import_wrong_shape(&im->problems, a, asked, im->spec->shape_by);
     im->edges_2xe = asked == PST_EDGES_2XE || (asked == PST_EDGES_AUTO && wide);
     im->edges = im->edges_2xe ? a->shape[1] : a->shape[0];
 }
@@ -107,6 +125,20 @@ static void agree_rows(struct pst_importing *im, enum pst_source_id id, int64_t 
     else if (im->vertices != rows)
         pst_problem(&im->problems, "%s: expected rows for %" PRId64 " vertices, found %" PRId64,
                     im->src[id].path, im->vertices, rows);
+}
+
+static void agree_target(struct pst_importing *im, int64_t rows)
+{
+    if (rows != im->spec->target_vertices)
+        pst_problem(&im->problems, "%s: expected rows for %" PRId64 " vertices, found %" PRId64,
+                    im->src[PST_SRC_LABELS].path, im->spec->target_vertices, rows);
+}
+
+int64_t pst_import_target(const struct pst_importing *im, int64_t *first)
+{
+    bool all = im->spec->target_vertices < 0;
+    *first = all ? 0 : im->spec->target_first;
+    return all ? im->vertices : im->spec->target_vertices;
 }
 
 static int64_t largest(const struct pst_array *a)
@@ -141,46 +173,49 @@ void pst_import_counts(struct pst_importing *im)
         agree_rows(im, PST_SRC_FEATURES, im->src[PST_SRC_FEATURES].shape[0]);
     if (pst_has(im, PST_SRC_FEAT_INDPTR))
         agree_rows(im, PST_SRC_FEAT_INDPTR, im->src[PST_SRC_FEAT_INDPTR].shape[0] - 1);
-    if (pst_has(im, PST_SRC_LABELS))
+    if (pst_has(im, PST_SRC_LABELS) && im->spec->target_vertices >= 0)
+        agree_target(im, im->src[PST_SRC_LABELS].shape[0]);
+    else if (pst_has(im, PST_SRC_LABELS))
         agree_rows(im, PST_SRC_LABELS, im->src[PST_SRC_LABELS].shape[0]);
     if (im->vertices > INT64_MAX / 32)
         pst_problem(&im->problems, "%" PRId64 " vertices: at most %" PRId64, im->vertices, INT64_MAX / 32);
     agree_feature_dim(im);
 }
 
-void pst_import_tell(struct pst_importing *im, int64_t *bad, const struct pst_array *a, int64_t at,
-                     int64_t value, int64_t limit, const char *what)
+void pst_import_tell(struct pst_problems *problems, int64_t *bad, const char *path, int64_t at, int64_t value,
+                     int64_t limit, const char *what)
 {
     if (++*bad <= PST_TOLD_MAX)
-        pst_problem(&im->problems, "%s: %s %" PRId64 ": expected 0 to %" PRId64 ", found %" PRId64, a->path,
-                    what, at, limit - 1, value);
+        pst_problem(problems, "%s: %s %" PRId64 ": expected 0 to %" PRId64 ", found %" PRId64, path, what, at,
+                    limit - 1, value);
 }
 
-void pst_import_tell_rest(struct pst_importing *im, int64_t bad, const struct pst_array *a)
+void pst_import_tell_rest(struct pst_problems *problems, int64_t bad, const char *path)
 {
     if (bad > PST_TOLD_MAX)
-        pst_problem(&im->problems, "%s: and %" PRId64 " more like these", a->path, bad - PST_TOLD_MAX);
+        pst_problem(problems, "%s: and %" PRId64 " more like these", path, bad - PST_TOLD_MAX);
 }
 
 static void check_split(struct pst_importing *im, enum pst_source_id id, uint8_t *owner)
 {
     static const char *const names[] = {"train", "val", "test"};
     const struct pst_array *a = &im->src[id];
-    int64_t bad = 0, unlabelled = 0;
+    int64_t bad = 0, unlabelled = 0, first, n = pst_import_target(im, &first);
     uint8_t mine = (uint8_t)(id - PST_SRC_TRAIN + 1);
     for (int64_t i = 0; i < a->shape[0]; i++) {
         int64_t v = pst_int_at(a, i);
-        if (v < 0 || v >= im->vertices) {
-            pst_import_tell(im, &bad, a, i, v, im->vertices, "entry");
+        if (v < 0 || v >= n) {
+            pst_import_tell(&im->problems, &bad, a->path, i, v, n, "entry");
             continue;
         }
+        v += first;
         if (owner[v] != 0 && ++bad <= PST_TOLD_MAX)
             pst_problem(&im->problems, "%s: entry %" PRId64 ": vertex %" PRId64 " is already in %s", a->path,
-                        i, v, names[owner[v] - 1]);
+                        i, v - first, names[owner[v] - 1]);
         owner[v] = mine;
         unlabelled += im->labels != NULL && im->labels[v] < 0;
     }
-    pst_import_tell_rest(im, bad, a);
+    pst_import_tell_rest(&im->problems, bad, a->path);
     if (a->shape[0] == 0)
         pst_problem(im->warnings, "%s: the split is empty", a->path);
     if (unlabelled > 0)
@@ -221,14 +256,15 @@ void pst_import_check_csr(struct pst_importing *im)
     if (bad == 0 && last != nnz)
         pst_problem(&im->problems, "%s: expected to end with %" PRId64 ", the size of %s, found %" PRId64,
                     indptr->path, nnz, indices->path, last);
-    pst_import_tell_rest(im, bad, indptr);
+    pst_import_tell_rest(&im->problems, bad, indptr->path);
     bad = 0;
     for (int64_t i = 0; i < nnz; i++) {
         int64_t column = pst_int_at(indices, i);
         if (column < 0 || column >= im->feature_dim)
-            pst_import_tell(im, &bad, indices, i, column, im->feature_dim, "column of entry");
+            pst_import_tell(&im->problems, &bad, indices->path, i, column, im->feature_dim,
+                            "column of entry");
     }
-    pst_import_tell_rest(im, bad, indices);
+    pst_import_tell_rest(&im->problems, bad, indices->path);
 }
 
 /* PST_OK: *out is the label. -2 stands for what is no label at all. */
@@ -250,8 +286,9 @@ pst_rc pst_import_read_labels(struct pst_importing *im)
         return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " labels", im->vertices);
     int64_t limit =
         im->spec->classes >= 0 ? pst_min_i64(im->spec->classes, PST_CLASSES_MAX) : PST_CLASSES_MAX;
-    int64_t bad = 0, max = -1;
-    for (int64_t v = 0; v < im->vertices; v++) {
+    int64_t bad = 0, max = -1, first, n = pst_import_target(im, &first);
+    memset(im->labels, 0xff, (size_t)im->vertices * sizeof *im->labels);
+    for (int64_t v = 0; v < n; v++) {
         int64_t label = label_at(a, v);
         if (label < -1 || label >= limit) {
             if (++bad <= PST_TOLD_MAX && label == INT64_MIN)
@@ -264,10 +301,10 @@ pst_rc pst_import_read_labels(struct pst_importing *im)
                             a->path, v, limit - 1, label);
             continue;
         }
-        im->labels[v] = (int32_t)label;
+        im->labels[first + v] = (int32_t)label;
         max = pst_max_i64(max, label);
     }
-    pst_import_tell_rest(im, bad, a);
+    pst_import_tell_rest(&im->problems, bad, a->path);
     im->classes = im->spec->classes >= 0 ? im->spec->classes : max + 1;
     if (im->classes > PST_CLASSES_MAX)
         pst_problem(&im->problems, "classes: at most %d, found %" PRId64, PST_CLASSES_MAX, im->classes);

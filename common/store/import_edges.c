@@ -8,31 +8,37 @@
 #include "../error.h"
 #include "import_parts.h"
 
+#define COLUMNS_MAX 3 /* source, relation, target */
+
 /* Reads blocks of an edge array through the page cache, not a mapping: what was read is not resident. Two
  * descriptors, so that the kernel reads ahead on both rows of (2, E). */
 struct edge_reader {
-    const struct pst_array *a;
+    const struct pst_edge_array *e;
     int fd[2];
     void *raw[2];
     int64_t *source, *target;
+    int32_t *relation; /* NULL: there are none */
+    int64_t bad;
 };
 
-static pst_rc open_reader(struct edge_reader *r, const struct pst_array *a)
+static pst_rc open_reader(struct edge_reader *r, const struct pst_edge_array *e)
 {
-    *r = (struct edge_reader){.a = a, .fd = {-1, -1}};
-    size_t bytes = 2 * PST_EDGE_BLOCK * sizeof(int64_t);
+    *r = (struct edge_reader){.e = e, .fd = {-1, -1}};
+    size_t bytes = PST_EDGE_BLOCK * sizeof(int64_t);
     for (int i = 0; i < 2; i++) {
-        r->fd[i] = open(a->path, O_RDONLY | O_CLOEXEC);
+        r->fd[i] = open(e->a->path, O_RDONLY | O_CLOEXEC);
         if (r->fd[i] < 0)
-            return pst_fail_errno("cannot open %s", a->path);
+            return pst_fail_errno("cannot open %s", e->a->path);
         (void)posix_fadvise(r->fd[i], 0, 0, POSIX_FADV_SEQUENTIAL);
-        r->raw[i] = calloc(1, bytes);
+        r->raw[i] = calloc(COLUMNS_MAX, bytes);
     }
-    r->source = malloc(bytes / 2);
-    r->target = malloc(bytes / 2);
-    return r->raw[0] != NULL && r->raw[1] != NULL && r->source != NULL && r->target != NULL
+    r->source = malloc(bytes);
+    r->target = malloc(bytes);
+    r->relation = calloc(PST_EDGE_BLOCK, sizeof *r->relation);
+    return r->raw[0] != NULL && r->raw[1] != NULL && r->source != NULL && r->target != NULL &&
+                   r->relation != NULL
                ? PST_OK
-               : pst_fail(PST_E_NOMEM, "%s: no memory for a block of edges", a->path);
+               : pst_fail(PST_E_NOMEM, "%s: no memory for a block of edges", e->a->path);
 }
 
 static void close_reader(struct edge_reader *r)
@@ -44,20 +50,22 @@ static void close_reader(struct edge_reader *r)
     }
     free(r->source);
     free(r->target);
+    free(r->relation);
 }
 
 static pst_rc read_items(const struct edge_reader *r, int which, int64_t first, int64_t n)
 {
-    size_t item = pst_dtype_bytes(r->a->dtype), bytes = (size_t)n * item;
-    off_t at = (off_t)(r->a->data_at + (uint64_t)first * item);
+    const struct pst_array *a = r->e->a;
+    size_t item = pst_dtype_bytes(a->dtype), bytes = (size_t)n * item;
+    off_t at = (off_t)(a->data_at + (uint64_t)first * item);
     for (size_t done = 0; done < bytes;) {
         ssize_t got = pread(r->fd[which], (char *)r->raw[which] + done, bytes - done, at + (off_t)done);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return pst_fail_errno("%s: cannot read at byte %jd", r->a->path, (intmax_t)at);
+            return pst_fail_errno("%s: cannot read at byte %jd", a->path, (intmax_t)at);
         if (got == 0)
-            return pst_fail(PST_E_FORMAT, "%s: ends at byte %jd: it changed while it was read", r->a->path,
+            return pst_fail(PST_E_FORMAT, "%s: ends at byte %jd: it changed while it was read", a->path,
                             (intmax_t)at + (intmax_t)done);
         done += (size_t)got;
     }
@@ -75,53 +83,100 @@ static void take(const void *raw, enum pst_dtype dtype, int64_t at, int64_t step
             out[i] = ((const int64_t *)raw)[at + i * step];
 }
 
-static pst_rc read_block(struct edge_reader *r, const struct pst_importing *im, int64_t first, int64_t n)
+/* Relations of a block, which must be below the number of them. */
+static void take_relations(struct edge_reader *r, int64_t first, int64_t n, struct pst_problems *problems)
 {
-    bool wide = im->edges_2xe;
-    pst_rc rc = read_items(r, 0, wide ? first : 2 * first, wide ? n : 2 * n);
+    const struct pst_edge_array *e = r->e;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t k = e->a->dtype == PST_I32 ? ((const int32_t *)r->raw[0])[3 * i + 1]
+                                           : ((const int64_t *)r->raw[0])[3 * i + 1];
+        if (k < 0 || k >= e->relations)
+            pst_import_tell(problems, &r->bad, e->told_as, first + i, k, e->relations, "relation of edge");
+        else
+            r->relation[i] = (int32_t)k;
+    }
+}
+
+static pst_rc read_block(struct edge_reader *r, int64_t first, int64_t n, struct pst_problems *problems)
+{
+    const struct pst_edge_array *e = r->e;
+    bool wide = e->shape == PST_EDGES_2XE;
+    int64_t columns = e->shape == PST_EDGES_EX3 ? 3 : 2;
+    pst_rc rc = read_items(r, 0, wide ? first : columns * first, wide ? n : columns * n);
     if (rc == PST_OK && wide)
-        rc = read_items(r, 1, im->edges + first, n);
+        rc = read_items(r, 1, e->edges + first, n);
     if (rc != PST_OK)
         return rc;
-    take(r->raw[0], r->a->dtype, 0, wide ? 1 : 2, r->source, n);
-    take(r->raw[wide ? 1 : 0], r->a->dtype, wide ? 0 : 1, wide ? 1 : 2, r->target, n);
+    take(r->raw[0], e->a->dtype, 0, wide ? 1 : columns, r->source, n);
+    take(r->raw[wide ? 1 : 0], e->a->dtype, wide ? 0 : columns - 1, wide ? 1 : columns, r->target, n);
+    if (e->shape == PST_EDGES_EX3)
+        take_relations(r, first, n, problems);
     return PST_OK;
 }
 
-/* Ids of one block that are out of range go to the list of problems. */
-static void check_block(struct pst_importing *im, const struct edge_reader *r, int64_t first, int64_t n,
-                        int64_t *bad)
+/* Ids of one block that are out of range go to the list of problems; the rest become the dataset's. */
+static void check_block(struct edge_reader *r, int64_t first, int64_t n, struct pst_problems *problems)
 {
-    uint64_t limit = (uint64_t)(im->vertices >= 0 ? im->vertices : PST_CSC_ID_MAX), odd = 0;
+    const struct pst_edge_array *e = r->e;
+    uint64_t limit[2], odd = 0;
+    for (int k = 0; k < 2; k++)
+        limit[k] = (uint64_t)(e->limit[k] >= 0 ? e->limit[k] : PST_CSC_ID_MAX);
     for (int64_t i = 0; i < n; i++)
-        odd |= (uint64_t)((uint64_t)r->source[i] >= limit) | (uint64_t)((uint64_t)r->target[i] >= limit);
+        odd |=
+            (uint64_t)((uint64_t)r->source[i] >= limit[0]) | (uint64_t)((uint64_t)r->target[i] >= limit[1]);
     for (int64_t i = 0; odd != 0 && i < n; i++) {
-        if ((uint64_t)r->source[i] >= limit)
-            pst_import_tell(im, bad, r->a, first + i, r->source[i], (int64_t)limit, "source of edge");
-        if ((uint64_t)r->target[i] >= limit)
-            pst_import_tell(im, bad, r->a, first + i, r->target[i], (int64_t)limit, "target of edge");
+        if ((uint64_t)r->source[i] >= limit[0])
+            pst_import_tell(problems, &r->bad, e->told_as, first + i, r->source[i], (int64_t)limit[0],
+                            "source of edge");
+        if ((uint64_t)r->target[i] >= limit[1])
+            pst_import_tell(problems, &r->bad, e->told_as, first + i, r->target[i], (int64_t)limit[1],
+                            "target of edge");
     }
+    for (int64_t i = 0; odd == 0 && i < n; i++) {
+        r->source[i] += e->first[0];
+        r->target[i] += e->first[1];
+    }
+}
+
+pst_rc pst_edge_array_read(const struct pst_edge_array *e, pst_edge_block_fn fn, void *ctx,
+                           struct pst_problems *problems, struct pst_progress *progress)
+{
+    struct edge_reader r;
+    pst_rc rc = open_reader(&r, e);
+    for (int64_t i = 0; rc == PST_OK && e->shape != PST_EDGES_EX3 && i < PST_EDGE_BLOCK; i++)
+        r.relation[i] = e->relation;
+    for (int64_t first = 0; rc == PST_OK && first < e->edges; first += PST_EDGE_BLOCK) {
+        int64_t n = pst_min_i64(PST_EDGE_BLOCK, e->edges - first);
+        if ((rc = read_block(&r, first, n, problems)) != PST_OK)
+            break;
+        check_block(&r, first, n, problems);
+        if (r.bad == 0) /* with bad ids there will be no dataset: the rest is only looked at */
+            rc = fn(ctx, r.source, r.target, e->relations > 0 ? r.relation : NULL, n);
+        if (rc == PST_OK)
+            rc = pst_progress_add(progress, (uint64_t)n);
+    }
+    pst_import_tell_rest(problems, r.bad, e->told_as);
+    close_reader(&r);
+    return rc;
+}
+
+pst_rc pst_edges_to_csc(void *csc, const int64_t *source, const int64_t *target, const int32_t *relation,
+                        int64_t n)
+{
+    return pst_csc_add(csc, source, target, relation, n);
 }
 
 pst_rc pst_import_feed(struct pst_importing *im, struct pst_csc *csc, struct pst_progress *progress)
 {
-    struct edge_reader r;
-    int64_t bad = 0;
-    pst_rc rc = open_reader(&r, &im->src[PST_SRC_EDGES]);
+    const struct pst_array *a = &im->src[PST_SRC_EDGES];
+    const struct pst_edge_array e = {.a = a,
+                                     .told_as = a->path,
+                                     .shape = im->edges_2xe ? PST_EDGES_2XE : PST_EDGES_EX2,
+                                     .edges = im->edges,
+                                     .limit = {im->vertices, im->vertices}};
     pst_progress_begin(progress, "edges: reading", (uint64_t)im->edges, false);
-    for (int64_t first = 0; rc == PST_OK && first < im->edges; first += PST_EDGE_BLOCK) {
-        int64_t n = pst_min_i64(PST_EDGE_BLOCK, im->edges - first);
-        if ((rc = read_block(&r, im, first, n)) != PST_OK)
-            break;
-        check_block(im, &r, first, n, &bad);
-        if (bad == 0) /* with bad ids there will be no dataset: the rest is only looked at */
-            rc = pst_csc_add(csc, r.source, r.target, NULL, n);
-        if (rc == PST_OK)
-            rc = pst_progress_add(progress, (uint64_t)n);
-    }
+    pst_rc rc = pst_edge_array_read(&e, pst_edges_to_csc, csc, &im->problems, progress);
     if (rc == PST_OK)
         pst_progress_end(progress);
-    pst_import_tell_rest(im, bad, r.a);
-    close_reader(&r);
     return rc;
 }

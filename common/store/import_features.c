@@ -105,7 +105,17 @@ static pst_rc stream(const struct pst_importing *im, struct pst_array_writer *w,
     return PST_OK;
 }
 
-pst_rc pst_import_features(const struct pst_importing *im, struct pst_build *b, struct pst_progress *progress)
+/* Notes what was written, of one type of vertices or of all. */
+static void note(const struct pst_importing *im, struct pst_build *b, int type, uint64_t stride)
+{
+    int64_t *dim = type < 0 ? &b->manifest.feature_dim : &b->manifest.vertex_type[type].feature_dim;
+    uint64_t *bytes = type < 0 ? &b->manifest.stride_bytes : &b->manifest.vertex_type[type].stride_bytes;
+    *dim = im->feature_dim;
+    *bytes = stride;
+}
+
+pst_rc pst_import_features(const struct pst_importing *im, struct pst_build *b, int type,
+                           struct pst_progress *progress)
 {
     if (im->feature_dim == 0)
         return PST_OK;
@@ -125,16 +135,16 @@ pst_rc pst_import_features(const struct pst_importing *im, struct pst_build *b, 
         return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " rows of %" PRIu64 " bytes", block, stride);
     const int64_t shape[2] = {im->vertices, (int64_t)(stride / pst_dtype_bytes(dtype))};
     struct pst_array_writer w = {.fd = -1};
-    rc = pst_build_array(b, PST_IN_FEATURES, dtype, 2, shape, &w);
+    rc = type < 0 ? pst_build_array(b, PST_IN_FEATURES, dtype, 2, shape, &w)
+                  : pst_build_features(b, type, dtype, shape, &w);
     pst_progress_begin(progress, "features", (uint64_t)im->vertices * stride, true);
     if (rc == PST_OK)
         rc = stream(im, &w, buffer, block, stride, progress);
     if (rc == PST_OK)
-        rc = pst_build_array_end(b, PST_IN_FEATURES, &w);
+        rc = type < 0 ? pst_build_array_end(b, PST_IN_FEATURES, &w) : pst_build_features_end(b, type, &w);
     if (rc == PST_OK) {
         pst_progress_end(progress);
-        b->manifest.feature_dim = im->feature_dim;
-        b->manifest.stride_bytes = stride;
+        note(im, b, type, stride);
     }
     pst_array_writer_release(&w);
     free(buffer);

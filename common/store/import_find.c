@@ -36,6 +36,7 @@ void pst_import_defaults(struct pst_import_spec *spec)
     *spec = (struct pst_import_spec){.vertices = -1,
                                      .classes = -1,
                                      .feature_dim = -1,
+                                     .target_vertices = -1,
                                      .self_loops = PST_LOOPS_KEEP,
                                      .memory_bytes = PST_TOPOLOGY_BYTES_DEFAULT,
                                      .threads = 1};

@@ -32,6 +32,13 @@ static inline int64_t pst_int_at(const struct pst_array *a, int64_t i)
     }
 }
 
+/* How many vertices labels and splits speak of, and the first of them. */
+int64_t pst_import_target(const struct pst_importing *im, int64_t *first);
+
+/* by: whose edges have the shape that was asked for; NULL: the user asked. */
+void pst_import_wrong_shape(struct pst_problems *problems, const struct pst_array *a,
+                            enum pst_edge_shape asked, const char *by);
+
 PST_API const char *pst_source_option(enum pst_source_id id); /* "--edges" */
 
 /* import_check.c: opens, agrees on the counts, and looks at every id and label; problems go to the list. */
@@ -42,16 +49,40 @@ void pst_import_check_csr(struct pst_importing *im);
 PST_MUST_USE pst_rc pst_import_read_labels(struct pst_importing *im);
 
 /* Tells the first few bad values of one array, and then how many more. */
-void pst_import_tell(struct pst_importing *im, int64_t *bad, const struct pst_array *a, int64_t at,
-                     int64_t value, int64_t limit, const char *what);
-void pst_import_tell_rest(struct pst_importing *im, int64_t bad, const struct pst_array *a);
+void pst_import_tell(struct pst_problems *problems, int64_t *bad, const char *path, int64_t at, int64_t value,
+                     int64_t limit, const char *what);
+void pst_import_tell_rest(struct pst_problems *problems, int64_t bad, const char *path);
 
-/* import_edges.c: checks the edges of an array and gives them to the topology, in one reading. */
+/* import_edges.c: an array of edges, checked and given on in blocks, in one reading. */
+struct pst_edge_array {
+    const struct pst_array *a; /* int32 or int64, open */
+    const char *told_as;       /* its path in messages */
+    enum pst_edge_shape shape; /* not AUTO */
+    int64_t edges;
+    int64_t first[2];  /* added to each source, each target */
+    int64_t limit[2];  /* which must be below this before; -1: any */
+    int32_t relation;  /* of all, unless the array has a column of them */
+    int64_t relations; /* how many there are; 0: edges have none */
+};
+
+/* n <= PST_EDGE_BLOCK; relation NULL when edges have none. */
+typedef pst_rc (*pst_edge_block_fn)(void *ctx, const int64_t *source, const int64_t *target,
+                                    const int32_t *relation, int64_t n);
+
+/* Ids out of range go to the list of problems, and nothing more is given on. */
+PST_MUST_USE pst_rc pst_edge_array_read(const struct pst_edge_array *e, pst_edge_block_fn fn, void *ctx,
+                                        struct pst_problems *problems, struct pst_progress *progress);
+
+/* A pst_edge_block_fn of a struct pst_csc. */
+PST_MUST_USE pst_rc pst_edges_to_csc(void *csc, const int64_t *source, const int64_t *target,
+                                     const int32_t *relation, int64_t n);
+
+/* The edges of an import's array to the topology. */
 PST_MUST_USE pst_rc pst_import_feed(struct pst_importing *im, struct pst_csc *csc,
                                     struct pst_progress *progress);
 
-/* import_features.c: streams rows, checks every value, writes. */
-PST_MUST_USE pst_rc pst_import_features(const struct pst_importing *im, struct pst_build *b,
+/* import_features.c: streams rows, checks every value, writes; type: of vertices, -1: all. */
+PST_MUST_USE pst_rc pst_import_features(const struct pst_importing *im, struct pst_build *b, int type,
                                         struct pst_progress *progress);
 
 #endif

@@ -10,14 +10,16 @@
 #include <xxhash.h>
 
 #include "../error.h"
+#include "manifest_parts.h"
 
 static const char *const array_names[PST_ARRAY_IDS] = {
-    "indptr",   "indices",   "features",          "labels",        "train",        "val",
-    "test",     "relations", "triples_train",     "triples_val",   "triples_test", "ids",
-    "names_at", "names",     "relation_names_at", "relation_names"};
-static const char *const top_keys[] = {"penstock_dataset", "name",        "vertices",   "edges",
-                                       "id_dtype",         "feature_dim", "classes",    "stride_bytes",
-                                       "stripes",          "arrays",      "provenance", "relation_types"};
+    "indptr",     "indices",       "features",          "labels",         "train",        "val",
+    "test",       "relations",     "triples_train",     "triples_val",    "triples_test", "ids",
+    "names_at",   "names",         "relation_names_at", "relation_names", "edges_train",  "edges_val",
+    "edges_test", "negatives_val", "negatives_test",    "multilabels"};
+static const char *const top_keys[] = {
+    "penstock_dataset", "name",    "vertices", "edges",      "id_dtype",       "feature_dim",  "classes",
+    "stride_bytes",     "stripes", "arrays",   "provenance", "relation_types", "vertex_types", "edge_types"};
 static const char *const array_keys[] = {"file", "dtype", "shape", "xxh3"};
 
 const char *pst_array_id_name(enum pst_array_id id)
@@ -33,8 +35,8 @@ enum pst_dtype pst_id_dtype(int64_t vertices)
 
 /* ---- reading ---- */
 
-static void check_keys(json_t *object, const char *where, const char *const *keys, size_t n,
-                       struct pst_problems *problems)
+void pst_manifest_check_keys(json_t *object, const char *where, const char *const *keys, size_t n,
+                             struct pst_problems *problems)
 {
     const char *key;
     json_t *value;
@@ -48,7 +50,7 @@ static void check_keys(json_t *object, const char *where, const char *const *key
     }
 }
 
-static int64_t read_count(json_t *root, const char *key, int64_t max, struct pst_problems *problems)
+int64_t pst_manifest_read_count(json_t *root, const char *key, int64_t max, struct pst_problems *problems)
 {
     json_t *value = json_object_get(root, key);
     if (!json_is_integer(value)) {
@@ -64,8 +66,8 @@ static int64_t read_count(json_t *root, const char *key, int64_t max, struct pst
     return n;
 }
 
-static bool read_string(json_t *object, const char *where, const char *key, char *out, size_t room,
-                        struct pst_problems *problems)
+bool pst_manifest_read_string(json_t *object, const char *where, const char *key, char *out, size_t room,
+                              struct pst_problems *problems)
 {
     json_t *value = json_object_get(object, key);
     const char *text = json_string_value(value);
@@ -78,13 +80,13 @@ static bool read_string(json_t *object, const char *where, const char *key, char
     return true;
 }
 
-static void read_shape(json_t *object, const char *name, struct pst_array_entry *e,
+static void read_shape(json_t *object, const char *where, struct pst_array_entry *e,
                        struct pst_problems *problems)
 {
     json_t *shape = json_object_get(object, "shape");
     size_t rank = json_array_size(shape);
     if (!json_is_array(shape) || rank < 1 || rank > 2) {
-        pst_problem(problems, "arrays.%s.shape: expected 1 or 2 sizes", name);
+        pst_problem(problems, "%s.shape: expected 1 or 2 sizes", where);
         return;
     }
     e->rank = (int)rank;
@@ -92,34 +94,33 @@ static void read_shape(json_t *object, const char *name, struct pst_array_entry 
     for (size_t i = 0; i < rank; i++) {
         json_t *size = json_array_get(shape, i);
         if (!json_is_integer(size) || json_integer_value(size) < 0)
-            pst_problem(problems, "arrays.%s.shape[%zu]: expected a size", name, i);
+            pst_problem(problems, "%s.shape[%zu]: expected a size", where, i);
         else
             e->shape[i] = json_integer_value(size);
     }
 }
 
-static void read_array(json_t *object, const char *name, struct pst_array_entry *e,
-                       struct pst_problems *problems)
+void pst_manifest_read_entry(json_t *object, const char *where, struct pst_array_entry *e,
+                             struct pst_problems *problems)
 {
-    char where[PST_NAME_MAX + 8], text[PST_NAME_MAX];
-    (void)snprintf(where, sizeof where, "arrays.%s", name);
+    char text[PST_NAME_MAX];
     if (!json_is_object(object)) {
         pst_problem(problems, "%s: expected an object", where);
         return;
     }
-    check_keys(object, where, array_keys, sizeof array_keys / sizeof array_keys[0], problems);
+    pst_manifest_check_keys(object, where, array_keys, sizeof array_keys / sizeof array_keys[0], problems);
     e->present = true;
-    if (read_string(object, where, "file", e->file, sizeof e->file, problems) &&
+    if (pst_manifest_read_string(object, where, "file", e->file, sizeof e->file, problems) &&
         (strchr(e->file, '/') != NULL || e->file[0] == '.')) {
         pst_problem(problems, "%s.file: expected a plain name in the dataset's directory, found '%s'", where,
                     e->file);
         e->file[0] = '\0'; /* never opened */
     }
-    if (read_string(object, where, "dtype", text, sizeof text, problems) &&
+    if (pst_manifest_read_string(object, where, "dtype", text, sizeof text, problems) &&
         pst_dtype_parse(text, &e->dtype) != PST_OK)
         pst_problem(problems, "%s.%s", where, pst_error_text());
-    read_shape(object, name, e, problems);
-    if (read_string(object, where, "xxh3", text, 17, problems)) {
+    read_shape(object, where, e, problems);
+    if (pst_manifest_read_string(object, where, "xxh3", text, 17, problems)) {
         char *end;
         e->checksum = strtoull(text, &end, 16);
         if (strlen(text) != 16 || *end != '\0' || strspn(text, "0123456789abcdef") != 16)
@@ -130,7 +131,7 @@ static void read_array(json_t *object, const char *name, struct pst_array_entry 
 /* Arrays that a version has. */
 static unsigned array_ids(int64_t version)
 {
-    return version < 2 ? PST_IN_RELATIONS : PST_ARRAY_IDS;
+    return version < 2 ? PST_IN_RELATIONS : version < 3 ? PST_IN_EDGES_TRAIN : PST_ARRAY_IDS;
 }
 
 static void read_arrays(struct pst_manifest *m, json_t *root, int64_t version, struct pst_problems *problems)
@@ -140,11 +141,13 @@ static void read_arrays(struct pst_manifest *m, json_t *root, int64_t version, s
         pst_problem(problems, "arrays: expected an object");
         return;
     }
-    check_keys(arrays, "arrays", array_names, array_ids(version), problems);
+    pst_manifest_check_keys(arrays, "arrays", array_names, array_ids(version), problems);
     for (unsigned i = 0; i < array_ids(version); i++) {
         json_t *object = json_object_get(arrays, array_names[i]);
+        char where[PST_NAME_MAX];
+        (void)snprintf(where, sizeof where, "arrays.%s", array_names[i]);
         if (object != NULL)
-            read_array(object, array_names[i], &m->array[i], problems);
+            pst_manifest_read_entry(object, where, &m->array[i], problems);
     }
 }
 
@@ -171,7 +174,7 @@ static void check_entry(const struct pst_manifest *m, enum pst_array_id id, bool
     }
     if (!wanted)
         pst_problem(problems, "arrays.%s: present, but the counts say there is none", array_names[id]);
-    if (id != PST_IN_FEATURES && (e->dtype != dtype || e->rank != 1))
+    if (e->dtype != dtype || e->rank != 1)
         pst_problem(problems, "arrays.%s: expected one dimension of %s, found %d of %s", array_names[id],
                     pst_dtype_name(dtype), e->rank, pst_dtype_name(e->dtype));
     if (rows >= 0 && e->shape[0] != rows)
@@ -179,23 +182,27 @@ static void check_entry(const struct pst_manifest *m, enum pst_array_id id, bool
                     rows, e->shape[0]);
 }
 
-static void check_features(const struct pst_manifest *m, struct pst_problems *problems)
+void pst_manifest_check_features(const struct pst_array_entry *e, const char *where, int64_t rows,
+                                 int64_t dim, uint64_t stride_bytes, struct pst_problems *problems)
 {
-    const struct pst_array_entry *e = &m->array[PST_IN_FEATURES];
-    check_entry(m, PST_IN_FEATURES, m->feature_dim > 0, PST_F32, m->vertices, problems);
+    if (e->present != (dim > 0))
+        pst_problem(problems, e->present ? "%s: present, but the counts say there is none" : "%s: missing",
+                    where);
     if (!e->present)
         return;
+    if (e->shape[0] != rows)
+        pst_problem(problems, "%s.shape: expected %" PRId64 " rows, found %" PRId64, where, rows,
+                    e->shape[0]);
     if (e->dtype != PST_F32 && e->dtype != PST_F16 && e->dtype != PST_BF16)
-        pst_problem(problems, "arrays.features.dtype: expected float32, float16 or bfloat16, found %s",
+        pst_problem(problems, "%s.dtype: expected float32, float16 or bfloat16, found %s", where,
                     pst_dtype_name(e->dtype));
     uint64_t item = pst_dtype_bytes(e->dtype);
-    if (e->rank != 2 || (uint64_t)e->shape[1] != m->stride_bytes / item || m->stride_bytes % item != 0)
-        pst_problem(problems, "stride_bytes: expected the row of arrays.features, found %" PRIu64,
-                    m->stride_bytes);
-    if ((uint64_t)m->feature_dim > m->stride_bytes / item)
+    if (e->rank != 2 || (uint64_t)e->shape[1] != stride_bytes / item || stride_bytes % item != 0)
+        pst_problem(problems, "stride_bytes: expected the row of %s, found %" PRIu64, where, stride_bytes);
+    if ((uint64_t)dim > stride_bytes / item)
         pst_problem(problems,
-                    "feature_dim: %" PRId64 " columns of %s do not fit a stride of %" PRIu64 " bytes",
-                    m->feature_dim, pst_dtype_name(e->dtype), m->stride_bytes);
+                    "feature_dim: %" PRId64 " columns of %s do not fit a stride of %" PRIu64 " bytes", dim,
+                    pst_dtype_name(e->dtype), stride_bytes);
 }
 
 /* One that may be there: its dtype, and its rows and columns (-1: any). */
@@ -205,7 +212,8 @@ static void check_extra(const struct pst_manifest *m, enum pst_array_id id, enum
     const struct pst_array_entry *e = &m->array[id];
     if (!e->present)
         return;
-    if (e->dtype != dtype || e->rank != (columns > 1 ? 2 : 1) || e->shape[1] != columns)
+    if (columns < 0 ? e->dtype != dtype || e->rank != 2
+                    : e->dtype != dtype || e->rank != (columns > 1 ? 2 : 1) || e->shape[1] != columns)
         pst_problem(problems, "arrays.%s: expected %s in rows of %" PRId64 ", found %s in rows of %" PRId64,
                     array_names[id], pst_dtype_name(dtype), columns, pst_dtype_name(e->dtype), e->shape[1]);
     if (rows >= 0 && e->shape[0] != rows)
@@ -218,6 +226,9 @@ static void check_extras(const struct pst_manifest *m, struct pst_problems *prob
     check_extra(m, PST_IN_RELATIONS, PST_I32, m->edges, 1, problems);
     for (unsigned i = PST_IN_TRIPLES_TRAIN; i <= PST_IN_TRIPLES_TEST; i++)
         check_extra(m, i, pst_id_dtype(m->vertices), -1, 3, problems);
+    for (unsigned i = PST_IN_EDGES_TRAIN; i <= PST_IN_NEGATIVES_TEST; i++)
+        check_extra(m, i, pst_id_dtype(m->vertices), -1, 2, problems);
+    check_extra(m, PST_IN_MULTILABELS, PST_U8, m->vertices, -1, problems);
     check_extra(m, PST_IN_IDS, PST_I64, m->vertices, 1, problems);
     check_extra(m, PST_IN_NAMES_AT, PST_I64, m->vertices + 1, 1, problems);
     check_extra(m, PST_IN_NAMES, PST_U8, -1, 1, problems);
@@ -237,9 +248,11 @@ static void check_whole(const struct pst_manifest *m, struct pst_problems *probl
     enum pst_dtype ids = m->array[PST_IN_INDICES].dtype;
     check_entry(m, PST_IN_INDICES, true, ids == PST_I64 ? PST_I64 : pst_id_dtype(m->vertices), m->edges,
                 problems);
-    check_features(m, problems);
+    pst_manifest_check_features(&m->array[PST_IN_FEATURES], "arrays.features", m->vertices, m->feature_dim,
+                                m->stride_bytes, problems);
     check_entry(m, PST_IN_LABELS, m->classes > 0, PST_I32, m->vertices, problems);
     check_extras(m, problems);
+    pst_manifest_check_types(m, problems);
     for (unsigned i = PST_IN_TRAIN; i <= PST_IN_TEST; i++) {
         const struct pst_array_entry *e = &m->array[i];
         check_entry(m, i, e->present, PST_I64, -1, problems);
@@ -259,20 +272,24 @@ static void read_root(struct pst_manifest *m, json_t *root, struct pst_problems 
                     PST_MANIFEST_VERSION, version);
         return;
     }
-    check_keys(root, PST_MANIFEST_FILE, top_keys, sizeof top_keys / sizeof top_keys[0] - (version < 2),
-               problems);
+    pst_manifest_check_keys(root, PST_MANIFEST_FILE, top_keys,
+                            sizeof top_keys / sizeof top_keys[0] - (version < 2   ? 3
+                                                                    : version < 3 ? 2
+                                                                                  : 0),
+                            problems);
     if (json_object_get(root, "relation_types") != NULL)
-        m->relations = read_count(root, "relation_types", INT32_MAX, problems);
-    (void)read_string(root, PST_MANIFEST_FILE, "name", m->name, sizeof m->name, problems);
-    m->vertices = read_count(root, "vertices", INT64_MAX / 16, problems);
-    m->edges = read_count(root, "edges", INT64_MAX / 16, problems);
-    m->feature_dim = read_count(root, "feature_dim", INT32_MAX, problems);
-    m->classes = read_count(root, "classes", PST_CLASSES_MAX, problems);
-    m->stride_bytes = (uint64_t)read_count(root, "stride_bytes", INT64_MAX / 16, problems);
+        m->relations = pst_manifest_read_count(root, "relation_types", INT32_MAX, problems);
+    (void)pst_manifest_read_string(root, PST_MANIFEST_FILE, "name", m->name, sizeof m->name, problems);
+    m->vertices = pst_manifest_read_count(root, "vertices", INT64_MAX / 16, problems);
+    m->edges = pst_manifest_read_count(root, "edges", INT64_MAX / 16, problems);
+    m->feature_dim = pst_manifest_read_count(root, "feature_dim", INT32_MAX, problems);
+    m->classes = pst_manifest_read_count(root, "classes", PST_CLASSES_MAX, problems);
+    m->stride_bytes = (uint64_t)pst_manifest_read_count(root, "stride_bytes", INT64_MAX / 16, problems);
     read_stripes(root, problems);
     read_arrays(m, root, version, problems);
+    pst_manifest_read_types(m, root, problems);
     char ids[PST_NAME_MAX] = "";
-    if (read_string(root, PST_MANIFEST_FILE, "id_dtype", ids, sizeof ids, problems) &&
+    if (pst_manifest_read_string(root, PST_MANIFEST_FILE, "id_dtype", ids, sizeof ids, problems) &&
         strcmp(ids, pst_dtype_name(m->array[PST_IN_INDICES].dtype)) != 0)
         pst_problem(problems, "id_dtype: '%s', but arrays.indices.dtype is '%s'", ids,
                     pst_dtype_name(m->array[PST_IN_INDICES].dtype));
@@ -334,7 +351,7 @@ void pst_manifest_read(struct pst_manifest *m, const char *dir, struct pst_probl
 
 /* ---- writing ---- */
 
-static json_t *entry_json(const struct pst_array_entry *e)
+json_t *pst_manifest_entry_json(const struct pst_array_entry *e)
 {
     char checksum[17];
     (void)snprintf(checksum, sizeof checksum, "%016" PRIx64, e->checksum);
@@ -344,23 +361,33 @@ static json_t *entry_json(const struct pst_array_entry *e)
                      shape, "xxh3", checksum);
 }
 
+static int least_version(const struct pst_manifest *m)
+{
+    int version = m->vertex_types > 0 ? 3 : m->relations > 0 ? 2 : 1;
+    for (int i = PST_IN_RELATIONS; i < PST_ARRAY_IDS; i++)
+        if (m->array[i].present)
+            version = (int)pst_max_i64(version, i < PST_IN_EDGES_TRAIN ? 2 : 3);
+    return version;
+}
+
 static json_t *manifest_json(const struct pst_manifest *m)
 {
     json_t *arrays = json_object();
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
         if (m->array[i].present)
-            (void)json_object_set_new(arrays, array_names[i], entry_json(&m->array[i]));
-    bool extra = m->relations > 0;
-    for (unsigned i = PST_IN_RELATIONS; i < PST_ARRAY_IDS; i++)
-        extra |= m->array[i].present;
+            (void)json_object_set_new(arrays, array_names[i], pst_manifest_entry_json(&m->array[i]));
+    int version = least_version(m);
     json_t *provenance = m->provenance != NULL ? json_incref(m->provenance) : json_object();
-    return json_pack("{s:i, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:[{s:s}], s:o, s:o, s:o*}",
-                     "penstock_dataset", extra ? PST_MANIFEST_VERSION : 1, "name", m->name, "vertices",
-                     (json_int_t)m->vertices, "edges", (json_int_t)m->edges, "id_dtype",
-                     pst_dtype_name(m->array[PST_IN_INDICES].dtype), "feature_dim",
-                     (json_int_t)m->feature_dim, "stride_bytes", (json_int_t)m->stride_bytes, "classes",
-                     (json_int_t)m->classes, "stripes", "dir", ".", "arrays", arrays, "provenance",
-                     provenance, "relation_types", extra ? json_integer((json_int_t)m->relations) : NULL);
+    json_t *root =
+        json_pack("{s:i, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:[{s:s}], s:o, s:o, s:o*}", "penstock_dataset",
+                  version, "name", m->name, "vertices", (json_int_t)m->vertices, "edges",
+                  (json_int_t)m->edges, "id_dtype", pst_dtype_name(m->array[PST_IN_INDICES].dtype),
+                  "feature_dim", (json_int_t)m->feature_dim, "stride_bytes", (json_int_t)m->stride_bytes,
+                  "classes", (json_int_t)m->classes, "stripes", "dir", ".", "arrays", arrays, "provenance",
+                  provenance, "relation_types", version > 1 ? json_integer((json_int_t)m->relations) : NULL);
+    if (root != NULL && m->vertex_types > 0)
+        pst_manifest_write_types(m, root);
+    return root;
 }
 
 static pst_rc write_text(const char *path, const char *text, size_t bytes)
@@ -406,5 +433,7 @@ pst_rc pst_manifest_write(struct pst_manifest *m, const char *dir)
 void pst_manifest_release(struct pst_manifest *m)
 {
     json_decref(m->provenance);
+    free(m->vertex_type);
+    free(m->edge_type);
     *m = (struct pst_manifest){.vertices = 0};
 }

@@ -30,8 +30,25 @@ struct pst_array {
 
 /* Reads and checks the .npy header (versions 1 to 3, C order, little endian) against the file's size. */
 PST_API PST_MUST_USE pst_rc pst_array_open(struct pst_array *array, const char *path);
+/* A file of numbers without a header, which must be as large as its shape says. */
+PST_API PST_MUST_USE pst_rc pst_array_open_raw(struct pst_array *array, const char *path,
+                                               enum pst_dtype dtype, int rank, const int64_t shape[2]);
 PST_API PST_MUST_USE pst_rc pst_array_map(struct pst_array *array); /* read-only, shared */
 PST_API void pst_array_close(struct pst_array *array);
+
+/* Vertices of one type have consecutive ids; each type has features of its own. */
+struct pst_vertex_type {
+    char name[PST_NAME_MAX]; /* "paper" */
+    int64_t first, vertices; /* ids first to first + vertices - 1 */
+    int64_t feature_dim;     /* 0: no features */
+    uint64_t stride_bytes;
+    struct pst_array features; /* (vertices, stride), not mapped; path empty if there are none */
+};
+
+struct pst_edge_type {
+    char name[PST_NAME_MAX]; /* "author:writes:paper" */
+    int source, target;      /* types of vertices */
+};
 
 struct pst_dataset {
     char dir[4096];
@@ -51,6 +68,13 @@ struct pst_dataset {
     struct pst_array ids;        /* int64 (vertices): what the source called each; or path empty */
     struct pst_array names_at, names; /* or its name: bytes names_at[v] to names_at[v + 1] of names; UTF-8 */
     struct pst_array relation_names_at, relation_names; /* the same of relations */
+    struct pst_array edges_split[3]; /* source, target (n, 2), ids' dtype: edges to predict; or path empty */
+    struct pst_array negatives[2];   /* of val and test: pairs that are no edges; as many for each edge */
+    struct pst_array multilabels;    /* uint8 (vertices, tasks): 0, 1 or 255 (not known); or path empty */
+    int vertex_types;                /* 0: all vertices are of one type, and so are all edges */
+    struct pst_vertex_type *vertex_type;
+    int edge_types; /* as many as relations: edge_relation says which */
+    struct pst_edge_type *edge_type;
     char digest[17]; /* hex XXH3-64 of dataset.json: identifies plans and checkpoints */
 };
 enum { PST_TRAIN, PST_VAL, PST_TEST };

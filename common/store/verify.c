@@ -21,7 +21,8 @@ struct verify {
     unsigned char *chunk;
     uint8_t *owner; /* vertices: which split has it, + 1 */
     /* of the array that is read now */
-    enum pst_array_id id;
+    enum pst_array_id id; /* FEATURES for those of a type, too */
+    const struct pst_array *array;
     const char *path;
     int64_t last, bad;
 };
@@ -63,7 +64,7 @@ static void check_indices(struct verify *v, const void *x, int64_t first, int64_
 
 static void tell_value(struct verify *v, int64_t item)
 {
-    int64_t row = item / v->ds.features.shape[1], column = item % v->ds.features.shape[1];
+    int64_t row = item / v->array->shape[1], column = item % v->array->shape[1];
     if (tell(v))
         pst_problem(&v->problems, "%s: row %" PRId64 ", column %" PRId64 ": expected a finite number",
                     v->path, row, column);
@@ -72,14 +73,14 @@ static void tell_value(struct verify *v, int64_t item)
 /* All bits of the exponent set: infinite or NaN. */
 static void check_features(struct verify *v, const void *x, int64_t first, int64_t n)
 {
-    if (v->ds.features.dtype == PST_F32) {
+    if (v->array->dtype == PST_F32) {
         const uint32_t *word = x;
         for (int64_t i = 0; i < n; i++)
             if ((word[i] & 0x7f800000u) == 0x7f800000u)
                 tell_value(v, first + i);
         return;
     }
-    uint16_t exponent = v->ds.features.dtype == PST_F16 ? 0x7c00 : 0x7f80;
+    uint16_t exponent = v->array->dtype == PST_F16 ? 0x7c00 : 0x7f80;
     const uint16_t *half = x;
     for (int64_t i = 0; i < n; i++)
         if ((half[i] & exponent) == exponent)
@@ -114,6 +115,23 @@ static void check_relations(struct verify *v, const int32_t *x, int64_t first, i
         if ((x[i] < 0 || x[i] >= v->ds.relations) && tell(v))
             pst_problem(&v->problems, "%s: entry %" PRId64 ": expected 0 to %" PRId64 ", found %d", v->path,
                         first + i, v->ds.relations - 1, x[i]);
+}
+
+/* Pairs of vertices. */
+static void check_pairs(struct verify *v, const void *x, int64_t first, int64_t n)
+{
+    bool narrow = pst_id_dtype(v->ds.vertices) == PST_I32;
+    for (int64_t i = 0; i < n; i++)
+        check_id(v, first + i, narrow ? ((const int32_t *)x)[i] : ((const int64_t *)x)[i]);
+}
+
+static void check_multilabels(struct verify *v, const uint8_t *x, int64_t first, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (x[i] > 1 && x[i] != UINT8_MAX && tell(v))
+            pst_problem(&v->problems,
+                        "%s: row %" PRId64 ", column %" PRId64 ": expected 0, 1 or 255, found %d", v->path,
+                        (first + i) / v->array->shape[1], (first + i) % v->array->shape[1], x[i]);
 }
 
 static void check_triples(struct verify *v, const void *x, int64_t first, int64_t n)
@@ -157,6 +175,12 @@ static const char *check_items(struct verify *v, const void *x, int64_t first, i
     case PST_IN_RELATION_NAMES_AT:
         check_starts(v, x, first, n);
         return "checksum, never falls, within the names";
+    case PST_IN_EDGES_TRAIN:
+    case PST_IN_EDGES_VAL:
+    case PST_IN_EDGES_TEST:
+    case PST_IN_NEGATIVES_VAL:
+    case PST_IN_NEGATIVES_TEST: check_pairs(v, x, first, n); return "checksum, ids in range";
+    case PST_IN_MULTILABELS: check_multilabels(v, x, first, n); return "checksum, 0, 1 or not known";
     case PST_IN_IDS:
     case PST_IN_NAMES:
     case PST_IN_RELATION_NAMES: return "checksum";
@@ -203,9 +227,11 @@ static pst_rc read_array(struct verify *v, int fd, const struct pst_array *a, XX
     return PST_OK;
 }
 
-static pst_rc verify_array(struct verify *v, const struct pst_array *a, const char **checked)
+static pst_rc verify_array(struct verify *v, const struct pst_array *a, uint64_t expected,
+                           const char **checked)
 {
     v->path = a->path;
+    v->array = a;
     v->last = v->bad = 0;
     XXH3_state_t *hash = XXH3_createState();
     int fd = open(a->path, O_RDONLY | O_CLOEXEC);
@@ -221,7 +247,7 @@ static pst_rc verify_array(struct verify *v, const struct pst_array *a, const ch
         goto out;
     if (v->bad > TOLD_MAX)
         pst_problem(&v->problems, "%s: and %" PRId64 " more like these", a->path, v->bad - TOLD_MAX);
-    uint64_t found = XXH3_64bits_digest(hash), expected = v->manifest.array[v->id].checksum;
+    uint64_t found = XXH3_64bits_digest(hash);
     if (found != expected)
         pst_problem(&v->problems, "%s: checksum: expected %016" PRIx64 ", found %016" PRIx64, a->path,
                     expected, found);
@@ -246,6 +272,7 @@ pst_rc pst_dataset_check(const struct pst_dataset *ds)
             continue;
         v->id = i;
         v->path = a->path;
+        v->array = a;
         v->last = v->bad = 0;
         (void)check_items(v, a->map, 0, a->shape[0] * a->shape[1]);
         if (v->bad > TOLD_MAX)
@@ -264,28 +291,73 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static pst_rc verify_one(struct verify *v, const struct pst_array *a, const char *name, uint64_t checksum,
+                         struct pst_verified *report)
+{
+    if (a->path[0] == '\0')
+        return PST_OK;
+    report->present = true;
+    report->bytes = a->data_at + a->data_bytes;
+    pst_progress_begin(v->progress, name, report->bytes, true);
+    double began = now();
+    pst_rc rc = verify_array(v, a, checksum, &report->checked);
+    if (rc != PST_OK)
+        return rc;
+    report->seconds = now() - began;
+    pst_progress_end(v->progress);
+    return PST_OK;
+}
+
+static bool is_of(const struct pst_vertex_type *t, int64_t id)
+{
+    return id >= t->first && id < t->first + t->vertices;
+}
+
+/* Each edge joins the types that its own says. Ids and relations are known to be in range. */
+static void check_edge_types(struct verify *v)
+{
+    const struct pst_dataset *ds = &v->ds;
+    const int64_t *indptr = ds->indptr.map;
+    const int32_t *relation = ds->edge_relation.map;
+    bool narrow = ds->indices.dtype == PST_I32;
+    v->bad = 0;
+    for (int64_t target = 0; target < ds->vertices && ds->edges > 0; target++)
+        for (int64_t i = indptr[target]; i < indptr[target + 1]; i++) {
+            const struct pst_edge_type *t = &ds->edge_type[relation[i]];
+            int64_t source =
+                narrow ? ((const int32_t *)ds->indices.map)[i] : ((const int64_t *)ds->indices.map)[i];
+            if (is_of(&ds->vertex_type[t->source], source) && is_of(&ds->vertex_type[t->target], target))
+                continue;
+            if (tell(v))
+                pst_problem(&v->problems,
+                            "%s: entry %" PRId64 ": an edge of type '%s' from vertex %" PRId64 " to %" PRId64
+                            ", which are not of its types",
+                            ds->edge_relation.path, i, t->name, source, target);
+        }
+    if (v->bad > TOLD_MAX)
+        pst_problem(&v->problems, "%s: and %" PRId64 " more like these", ds->edge_relation.path,
+                    v->bad - TOLD_MAX);
+}
+
 static pst_rc verify_arrays(struct verify *v, struct pst_verify_report *report)
 {
+    pst_rc rc = PST_OK;
     v->chunk = malloc(CHUNK_BYTES);
     v->owner = calloc((size_t)v->ds.vertices + 1, 1);
     if (v->chunk == NULL || v->owner == NULL)
         return pst_fail(PST_E_NOMEM, "no memory to verify %" PRId64 " vertices", v->ds.vertices);
-    for (unsigned i = 0; i < PST_ARRAY_IDS; i++) {
-        const struct pst_array *a = pst_dataset_array(&v->ds, i);
-        if (a->path[0] == '\0')
-            continue;
+    for (unsigned i = 0; i < PST_ARRAY_IDS && rc == PST_OK; i++) {
         v->id = i;
-        report->array[i].present = true;
-        report->array[i].bytes = a->data_at + a->data_bytes;
-        pst_progress_begin(v->progress, pst_array_id_name(i), report->array[i].bytes, true);
-        double began = now();
-        pst_rc rc = verify_array(v, a, &report->array[i].checked);
-        if (rc != PST_OK)
-            return rc;
-        report->array[i].seconds = now() - began;
-        pst_progress_end(v->progress);
+        rc = verify_one(v, pst_dataset_array(&v->ds, i), pst_array_id_name(i), v->manifest.array[i].checksum,
+                        &report->array[i]);
     }
-    return PST_OK;
+    v->id = PST_IN_FEATURES;
+    for (int k = 0; k < v->ds.vertex_types && rc == PST_OK; k++)
+        rc = verify_one(v, &v->ds.vertex_type[k].features, v->ds.vertex_type[k].name,
+                        v->manifest.vertex_type[k].features.checksum, &report->features[k]);
+    if (rc == PST_OK && v->ds.vertex_types > 0 && v->problems.count == 0)
+        check_edge_types(v);
+    return rc;
 }
 
 pst_rc pst_verify(const char *dir, struct pst_verify_report *report, struct pst_progress *progress)

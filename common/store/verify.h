@@ -8,13 +8,16 @@
 
 PST_BEGIN_DECLS
 
+struct pst_verified {
+    bool present;
+    uint64_t bytes;
+    double seconds;
+    const char *checked; /* in words */
+};
+
 struct pst_verify_report {
-    struct {
-        bool present;
-        uint64_t bytes;
-        double seconds;
-        const char *checked; /* in words */
-    } array[PST_ARRAY_IDS];
+    struct pst_verified array[PST_ARRAY_IDS];
+    struct pst_verified features[PST_VERTEX_TYPES_MAX]; /* of each type of vertices */
 };
 
 /* PST_E_FORMAT with every problem, one per line. progress may be NULL. */

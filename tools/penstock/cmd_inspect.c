@@ -136,7 +136,7 @@ static void say_counts(struct pst_dataset *ds)
                      ds->feature_dim, pst_dtype_name(ds->features.dtype), row, ds->stride_bytes,
                      100.0 * (double)(ds->stride_bytes - row) / (double)row,
                      ds->stride_bytes % PST_SECTOR == 0 ? ", whole sectors" : "");
-    } else {
+    } else if (ds->vertex_types == 0) {
         (void)printf("no features\n");
     }
     if (ds->split[0].map != NULL || ds->split[1].map != NULL || ds->split[2].map != NULL)
@@ -147,6 +147,33 @@ static void say_counts(struct pst_dataset *ds)
     (void)printf("arrays:\n");
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
         say_array(pst_array_id_name(i), pst_dataset_array(ds, i));
+}
+
+static void say_types(const struct pst_dataset *ds)
+{
+    if (ds->vertex_types > 0)
+        (void)printf("types of vertices:\n");
+    for (int k = 0; k < ds->vertex_types; k++) {
+        const struct pst_vertex_type *t = &ds->vertex_type[k];
+        (void)printf("  %-24s %12" PRId64 " from %-12" PRId64, t->name, t->vertices, t->first);
+        if (t->feature_dim > 0)
+            (void)printf(" features %" PRId64 " x %s, stride %" PRIu64 "\n", t->feature_dim,
+                         pst_dtype_name(t->features.dtype), t->stride_bytes);
+        else
+            (void)printf(" no features\n");
+    }
+    if (ds->edge_types == 0)
+        return;
+    const int32_t *relation = ds->edge_relation.map;
+    int64_t count[PST_EDGE_TYPES_MAX] = {0};
+    for (int64_t i = 0; i < ds->edges && relation != NULL; i++)
+        if (relation[i] >= 0 && relation[i] < ds->edge_types)
+            count[relation[i]]++;
+    (void)printf("types of edges:\n");
+    for (int k = 0; k < ds->edge_types; k++)
+        (void)printf("  %-32s %12" PRId64 " from %s to %s\n", ds->edge_type[k].name, count[k],
+                     ds->vertex_type[ds->edge_type[k].source].name,
+                     ds->vertex_type[ds->edge_type[k].target].name);
 }
 
 static void say_origin(const struct pst_dataset *ds)
@@ -184,6 +211,7 @@ int cmd_inspect(int argc, char **argv)
     if (rc != PST_OK)
         return command_result("inspect", rc);
     say_counts(&ds);
+    say_types(&ds);
     say_origin(&ds);
     rc = say_degrees(&ds);
     if (rc == PST_OK)

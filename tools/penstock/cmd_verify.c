@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "../../common/error.h"
+#include "../../common/store/build.h"
 #include "../../common/store/verify.h"
 #include "commands.h"
 #include "store_options.h"
@@ -12,21 +13,29 @@ static const char help[] =
     "Reads all of the dataset DIR: checksums, indptr that never falls, ids in range, finite features,\n"
     "labels in range, splits without doubles. Tells every problem; exit code 2 if there is one.\n";
 
+static void say_one(const char *name, const struct pst_verified *v, struct pst_verified *sum)
+{
+    char amount[32];
+    if (!v->present)
+        return;
+    sum->bytes += v->bytes;
+    sum->seconds += v->seconds;
+    (void)printf("%-17s %10s  %s\n", name, pst_bytes_text((double)v->bytes, amount), v->checked);
+}
+
 static void say(const char *dir, const struct pst_verify_report *report)
 {
-    uint64_t bytes = 0;
-    double seconds = 0;
+    struct pst_verified sum = {.bytes = 0};
     char amount[32], rate[32];
-    for (unsigned i = 0; i < PST_ARRAY_IDS; i++) {
-        if (!report->array[i].present)
-            continue;
-        bytes += report->array[i].bytes;
-        seconds += report->array[i].seconds;
-        (void)printf("%-9s %10s  %s\n", pst_array_id_name(i),
-                     pst_bytes_text((double)report->array[i].bytes, amount), report->array[i].checked);
+    for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
+        say_one(pst_array_id_name(i), &report->array[i], &sum);
+    for (int k = 0; k < PST_VERTEX_TYPES_MAX; k++) {
+        char name[PST_NAME_MAX];
+        pst_build_features_name(k, name);
+        say_one(name, &report->features[k], &sum);
     }
-    (void)printf("%s: ok, %s in %.2f s (%s/s)\n", dir, pst_bytes_text((double)bytes, amount), seconds,
-                 pst_bytes_text(seconds > 0 ? (double)bytes / seconds : 0, rate));
+    (void)printf("%s: ok, %s in %.2f s (%s/s)\n", dir, pst_bytes_text((double)sum.bytes, amount), sum.seconds,
+                 pst_bytes_text(sum.seconds > 0 ? (double)sum.bytes / sum.seconds : 0, rate));
 }
 
 int cmd_verify(int argc, char **argv)

@@ -2,7 +2,7 @@
 import json
 import os
 
-VERSIONS = (1, 2)
+VERSIONS = (1, 2, 3)
 
 
 class FormatError(ValueError):
@@ -14,7 +14,8 @@ class Dataset:
 
     indptr, indices: CSC; indices[indptr[v]:indptr[v + 1]] are v's in-neighbours. features: (vertices, feature_dim)
     without the padding, None where there are none; bfloat16 comes as uint16, see features_float32. labels: -1 is none.
-    train, val, test: ids. relations, triples_train, ids, ...: as dataset.json has them.
+    train, val, test: ids. relations, triples_train, ids, ...: as dataset.json has them. vertex_types: name to (first,
+    end) of its ids; edge_types: (name, source, target) by relation; both empty where all are of one type.
     """
 
     def __init__(self, directory):
@@ -32,15 +33,27 @@ class Dataset:
         self.vertices, self.edges = self.manifest["vertices"], self.manifest["edges"]
         self.feature_dim, self.classes = self.manifest["feature_dim"], self.manifest["classes"]
         self.relation_types = self.manifest.get("relation_types", 0)
+        self.edge_types = [(t["name"], t["source"], t["target"]) for t in self.manifest.get("edge_types", [])]
+        self.vertex_types, end = {}, 0
+        for t in self.manifest.get("vertex_types", []):
+            self.vertex_types[t["name"]] = (end, end + t["vertices"])
+            end += t["vertices"]
         self._mapped = {}
+
+    def features_of(self, vertex_type):
+        """The features of one type of vertices, without the padding; None: it has none."""
+        t = next(t for t in self.manifest["vertex_types"] if t["name"] == vertex_type)
+        return self._map(t["features"])[:, :t["feature_dim"]] if "features" in t else None
 
     def array(self, name):
         """The array called so in dataset.json, as it is stored; None: there is none."""
+        return self._map(self.manifest["arrays"].get(name))
+
+    def _map(self, entry):
         import numpy as np
-        entry = self.manifest["arrays"].get(name)
         if entry is None:
             return None
-        if name not in self._mapped:
+        if entry["file"] not in self._mapped:
             path = os.path.join(self.directory, entry["file"])
             mapped = np.load(path, mmap_mode="r", allow_pickle=False)
             if entry["dtype"] == "bfloat16":
@@ -49,8 +62,8 @@ class Dataset:
                 raise FormatError(f"{path}: expected {entry['dtype']}, found {mapped.dtype}")
             if list(mapped.shape) != entry["shape"]:
                 raise FormatError(f"{path}: expected shape {entry['shape']}, found {list(mapped.shape)}")
-            self._mapped[name] = mapped
-        return self._mapped[name]
+            self._mapped[entry["file"]] = mapped
+        return self._mapped[entry["file"]]
 
     def __getattr__(self, name):
         if name.startswith("_"):
@@ -59,7 +72,8 @@ class Dataset:
             stored = self.array("features")
             return None if stored is None else stored[:, :self.feature_dim]
         known = ("indptr", "indices", "labels", "train", "val", "test", "relations", "triples_train", "triples_val",
-                 "triples_test", "ids")
+                 "triples_test", "ids", "edges_train", "edges_val", "edges_test", "negatives_val", "negatives_test",
+                 "multilabels")
         if name in known:
             return self.array(name)
         raise AttributeError(name)
