@@ -90,10 +90,15 @@ PST_API void pst_k_mean_grad(struct pst_queue *q, const int32_t *indptr, const i
                              int64_t dim);
 
 /* Mean over all in-neighbours of vertices first..first+n of a whole graph: out(n,dim), for evaluation by
- * layers. PST_E_FORMAT: the graph's indptr or indices are out of range. */
+ * layers. Where the neighbours' rows do not fit in memory it is made in parts, one call each: `in` has the
+ * rows of ids from..to, and parts follow each other from 0 to the graph's vertices. out and cursor(n) are the
+ * caller's, untouched between parts; they need no initial value. The bits do not depend on the parts: rows
+ * are added in the order of the edges. PST_E_FORMAT: the graph's indptr or indices are out of range; in
+ * several parts, too, neighbours that do not ascend. */
 PST_API PST_MUST_USE pst_rc pst_k_mean_csc(struct pst_queue *q, const struct pst_csc *graph, int64_t first,
-                                           int64_t n, const pst_real *in, int64_t ld_in, pst_real *out,
-                                           int64_t ld_out, int64_t dim);
+                                           int64_t n, int64_t from, int64_t to, const pst_real *in,
+                                           int64_t ld_in, int64_t *cursor, pst_real *out, int64_t ld_out,
+                                           int64_t dim);
 
 /* x(n,dim) += y(n,dim). */
 PST_API void pst_k_add(struct pst_queue *q, pst_real *x, int64_t ld, const pst_real *y, int64_t ld_y,

@@ -13,9 +13,10 @@ enum {
 struct sources {
     const void *indices;
     int index_bytes;
-    int64_t count; /* of edges: how far may be looked ahead */
-    const pst_real *rows;
+    int64_t count;        /* of edges: how far may be looked ahead */
+    const pst_real *rows; /* of the ids from .. from + n */
     int64_t ld;
+    int64_t from, n;
 };
 
 PST_INLINE int64_t source(const struct sources *s, int64_t edge)
@@ -25,12 +26,12 @@ PST_INLINE int64_t source(const struct sources *s, int64_t edge)
 
 PST_INLINE const pst_real *row_of(const struct sources *s, int64_t edge)
 {
-    return s->rows + source(s, edge) * s->ld;
+    return s->rows + (source(s, edge) - s->from) * s->ld;
 }
 
 PST_INLINE void fetch(const struct sources *s, int64_t edge, int64_t dim)
 {
-    if (edge >= s->count)
+    if (edge >= s->count || (uint64_t)source(s, edge) - (uint64_t)s->from >= (uint64_t)s->n)
         return;
     const char *row = (const char *)row_of(s, edge);
     const int64_t bytes = pst_min_i64(dim * (int64_t)sizeof(pst_real), AHEAD_BYTES);
@@ -66,26 +67,39 @@ PST_INLINE void add_one(const struct sources *s, int64_t edge, pst_real *restric
     }
 }
 
-PST_INLINE void mean_row(const struct sources *s, int64_t begin, int64_t end, pst_real *restrict out,
-                         int64_t dim)
+/* Adds the rows of edges begin..end to out, which holds the sum of those from `first` on. */
+PST_INLINE void add_edges(const struct sources *s, int64_t first, int64_t begin, int64_t end,
+                          pst_real *restrict out, int64_t dim)
 {
-    if (begin == end) {
-        memset(out, 0, (size_t)dim * sizeof *out);
-        return;
-    }
     int64_t edge = begin;
     for (; edge + 4 <= end; edge += 4) {
         for (int64_t i = 0; i < 4; i++)
             fetch(s, edge + AHEAD_EDGES + i, dim);
-        add_four(s, edge, out, dim, edge == begin);
+        add_four(s, edge, out, dim, edge == first);
     }
     for (; edge < end; edge++) {
         fetch(s, edge + AHEAD_EDGES, dim);
-        add_one(s, edge, out, dim, edge == begin);
+        add_one(s, edge, out, dim, edge == first);
     }
-    const pst_real share = (pst_real)1 / (pst_real)(end - begin);
+}
+
+/* A sum over `edges` rows becomes their mean. */
+PST_INLINE void divide(pst_real *restrict out, int64_t edges, int64_t dim)
+{
+    if (edges == 0) {
+        memset(out, 0, (size_t)dim * sizeof *out);
+        return;
+    }
+    const pst_real share = (pst_real)1 / (pst_real)edges;
     for (int64_t j = 0; j < dim; j++)
         out[j] *= share;
+}
+
+PST_INLINE void mean_row(const struct sources *s, int64_t begin, int64_t end, pst_real *restrict out,
+                         int64_t dim)
+{
+    add_edges(s, begin, begin, end, out, dim);
+    divide(out, end - begin, dim);
 }
 
 PST_CLONES static void mean_block(const struct sources *s, const int32_t *indptr, int64_t dsts, pst_real *out,
@@ -100,19 +114,40 @@ void pst_k_mean(struct pst_queue *q, const int32_t *indptr, const int32_t *indic
 {
     assert(q == NULL && dsts >= 0 && dim >= 0 && ld_in >= dim && ld_out >= dim);
     (void)q;
-    const struct sources s = {indices, 4, indptr[dsts], in, ld_in};
+    const struct sources s = {indices, 4, indptr[dsts], in, ld_in, 0, INT64_MAX};
     mean_block(&s, indptr, dsts, out, ld_out, dim);
 }
 
-PST_CLONES static void mean_rows(const struct sources *s, const int64_t *indptr, int64_t n, pst_real *out,
-                                 int64_t ld_out, int64_t dim)
+/* The edges from `begin` on whose ids are below s->from + s->n: where they end, or -1 for an id below
+ * s->from. */
+PST_INLINE int64_t part_end(const struct sources *s, int64_t begin, int64_t end)
 {
-    for (int64_t d = 0; d < n; d++)
-        mean_row(s, indptr[d], indptr[d + 1], out + d * ld_out, dim);
+    for (; begin < end; begin++) {
+        if (source(s, begin) < s->from)
+            return -1;
+        if (source(s, begin) >= s->from + s->n)
+            break;
+    }
+    return begin;
 }
 
-/* True if rows first..first+n of the graph and their edges are in range. */
-static bool in_range(const struct pst_csc *graph, int64_t first, int64_t n)
+/* False for an id that is out of range or not in its place. */
+PST_CLONES static bool add_part(const struct sources *s, const int64_t *indptr, int64_t dsts, bool last,
+                                int64_t *cursor, pst_real *out, int64_t ld_out, int64_t dim)
+{
+    for (int64_t d = 0; d < dsts; d++) {
+        const int64_t end = part_end(s, cursor[d], indptr[d + 1]);
+        if (end < 0 || (last && end < indptr[d + 1]))
+            return false;
+        add_edges(s, indptr[d], cursor[d], end, out + d * ld_out, dim);
+        cursor[d] = end;
+        if (last)
+            divide(out + d * ld_out, end - indptr[d], dim);
+    }
+    return true;
+}
+
+static bool rows_in_range(const struct pst_csc *graph, int64_t first, int64_t n)
 {
     const int64_t *indptr = graph->indptr + first;
     if (indptr[0] < 0 || indptr[n] > graph->edges)
@@ -120,24 +155,24 @@ static bool in_range(const struct pst_csc *graph, int64_t first, int64_t n)
     for (int64_t d = 0; d < n; d++)
         if (indptr[d] > indptr[d + 1])
             return false;
-    const struct sources s = {graph->indices, graph->index_bytes, graph->edges, NULL, 0};
-    for (int64_t edge = indptr[0]; edge < indptr[n]; edge++)
-        if (source(&s, edge) < 0 || source(&s, edge) >= graph->vertices)
-            return false;
     return true;
 }
 
 pst_rc pst_k_mean_csc(struct pst_queue *q, const struct pst_csc *graph, int64_t first, int64_t n,
-                      const pst_real *in, int64_t ld_in, pst_real *out, int64_t ld_out, int64_t dim)
+                      int64_t from, int64_t to, const pst_real *in, int64_t ld_in, int64_t *cursor,
+                      pst_real *out, int64_t ld_out, int64_t dim)
 {
     assert(q == NULL && first >= 0 && n >= 0 && first + n <= graph->vertices);
     assert(graph->index_bytes == 4 || graph->index_bytes == 8);
+    assert(from >= 0 && from <= to && to <= graph->vertices && ld_in >= dim && ld_out >= dim);
     (void)q;
-    if (!in_range(graph, first, n))
+    if (from == 0 && !rows_in_range(graph, first, n))
         return PST_E_FORMAT;
-    const struct sources s = {graph->indices, graph->index_bytes, graph->indptr[first + n], in, ld_in};
-    mean_rows(&s, graph->indptr + first, n, out, ld_out, dim);
-    return PST_OK;
+    const int64_t *indptr = graph->indptr + first;
+    for (int64_t d = 0; from == 0 && d < n; d++)
+        cursor[d] = indptr[d];
+    const struct sources s = {graph->indices, graph->index_bytes, indptr[n], in, ld_in, from, to - from};
+    return add_part(&s, indptr, n, to == graph->vertices, cursor, out, ld_out, dim) ? PST_OK : PST_E_FORMAT;
 }
 
 PST_CLONES static void mean_grad(const int32_t *indptr, const int32_t *indices, int64_t dsts,

@@ -5,13 +5,32 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-enum { BLOCK = 512 }; /* rows of one product, wherever they came from: results must not depend on chunks */
+enum {
+    BLOCK = 128,       /* rows of one task and product: results must not depend on anything else */
+    BATCH_BLOCKS = 16, /* of each thread between two looks at the progress, while features stream */
+    RANGE_BLOCKS = 32, /* the same, of destinations, where all is in memory */
+    PART_SHARE = 4,    /* of the memory for a mean, one part in so many is for sources: that a range of
+                        * destinations is large saves reading, parts of the sources only save turns */
+};
+
+/* What the tasks of one job look at. */
+struct job {
+    struct pst_eval *eval;
+    const struct pst_model *model;
+    int l;
+    int64_t first, rows; /* vertices that the job is about */
+    int64_t ld;          /* of sums and projected rows */
+    pst_real *sums;
+    int64_t *cursor;
+    const pst_real *part; /* projected rows of vertices from..to */
+    int64_t from, to;
+};
 
 /* ---- opening ------------------------------------------------------------------------------------ */
 
@@ -27,14 +46,10 @@ static pst_rc kind_of(const struct pst_dataset *ds, enum pst_feature_kind *kind)
     }
 }
 
-static pst_rc open_features(struct pst_eval *eval, uint64_t memory_bytes, uint64_t chunk_bytes)
+static pst_rc open_features(struct pst_eval *eval)
 {
     const struct pst_dataset *ds = eval->ds;
-    const uint64_t block_bytes = BLOCK * ds->stride_bytes;
-    const int64_t blocks = pst_max_i64(1, (int64_t)(chunk_bytes / block_bytes));
-    eval->chunk_rows = pst_min_i64(blocks, (ds->vertices + BLOCK - 1) / BLOCK) * BLOCK;
-    eval->chunk_bytes = (size_t)eval->chunk_rows * ds->stride_bytes;
-    eval->drop = ds->features.data_bytes > memory_bytes;
+    eval->drop = ds->features.data_bytes > eval->options.memory_bytes;
     eval->fd = open(ds->features.path, O_RDONLY | O_CLOEXEC);
     if (eval->fd < 0)
         return pst_fail_errno("cannot open %s", ds->features.path);
@@ -42,92 +57,94 @@ static pst_rc open_features(struct pst_eval *eval, uint64_t memory_bytes, uint64
     return PST_OK;
 }
 
-/* An unlinked file of this size, mapped. */
-static void *map_file(const char *dir, size_t bytes)
+static size_t sum_bytes(int64_t ld)
 {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/activations.XXXXXX", dir);
-    const int fd = mkostemp(path, O_CLOEXEC);
-    if (fd < 0) {
-        (void)pst_fail_errno("cannot create %s for activations", path);
-        return NULL;
-    }
-    unlink(path);
-    /* Space is reserved now: a full disk found later would be a SIGBUS. */
-    const int failed = posix_fallocate(fd, 0, (off_t)bytes);
-    void *memory = failed ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (failed)
-        errno = failed;
-    if (memory == MAP_FAILED)
-        (void)pst_fail_errno(
-            "cannot set aside %zu bytes in %s for activations (raise eval_memory to keep them in "
-            "memory, or choose another run directory)",
-            bytes, dir);
-    close(fd);
-    return memory == MAP_FAILED ? NULL : memory;
+    return (size_t)ld * sizeof(pst_real) + sizeof(int64_t);
 }
 
-static pst_rc map_stored(struct pst_eval *eval, const char *spill_dir, uint64_t memory_bytes)
+static int64_t whole_blocks(uint64_t rows)
 {
-    const size_t kept = (size_t)eval->ds->vertices * (size_t)eval->ld_kept * sizeof(pst_real);
-    eval->stored_bytes = kept + (size_t)eval->ds->vertices * (size_t)eval->ld * sizeof(pst_real);
-    eval->spilled = eval->stored_bytes > memory_bytes;
-    if (eval->spilled) {
-        eval->kept = map_file(spill_dir, eval->stored_bytes);
-        if (!eval->kept)
-            return PST_E_IO;
-    } else {
-        eval->kept = pst_lazy_map(eval->stored_bytes);
-        if (!eval->kept)
-            return pst_fail(PST_E_NOMEM,
-                            "no memory for %zu bytes of activations: lower eval_memory to spill them",
-                            eval->stored_bytes);
-    }
-    eval->projected = eval->kept + eval->ds->vertices * eval->ld_kept;
-    return PST_OK;
+    return pst_max_i64(1, (int64_t)(rows / BLOCK)) * BLOCK;
 }
 
-static pst_rc map_buffers(struct pst_eval *eval, const struct pst_model_config *c)
+/* Decides what is in memory, and how much each part gets. */
+static void plan_memory(struct pst_eval *eval, const struct pst_model_config *c)
 {
-    const size_t real = sizeof(pst_real);
-    eval->chunk = pst_lazy_map(eval->chunk_bytes);
+    const int64_t vertices = eval->ds->vertices;
+    const uint64_t limit = eval->options.memory_bytes,
+                   block = (uint64_t)(BLOCK * eval->ld) * sizeof(pst_real);
+    eval->wide_at = pst_align_up(BLOCK * eval->ds->stride_bytes, PST_CACHE_LINE);
+    eval->block_at[0] = eval->wide_at;
     if (eval->kind != PST_FEATURE_REAL)
-        eval->wide = pst_lazy_map((size_t)(BLOCK * pst_width(c->in)) * real);
-    for (int i = 0; i < 2; i++)
-        eval->block[i] = pst_lazy_map((size_t)(BLOCK * eval->ld) * real);
-    eval->scale = calloc((size_t)c->hidden, real);
-    eval->offset = calloc((size_t)c->hidden, real);
-    eval->predicted = pst_lazy_map((size_t)eval->ds->vertices * sizeof *eval->predicted);
-    if (!eval->chunk || (eval->kind != PST_FEATURE_REAL && !eval->wide) || !eval->block[0] ||
-        !eval->block[1] || !eval->scale || !eval->offset || !eval->predicted)
-        return pst_fail(PST_E_NOMEM,
-                        "no memory for the buffers of the evaluation (%zu bytes of features at a time)",
-                        eval->chunk_bytes);
-    return PST_OK;
+        eval->block_at[0] += (size_t)(BLOCK * pst_width(c->in)) * sizeof(pst_real);
+    eval->block_at[1] = eval->block_at[0] + block;
+    eval->worker_bytes = pst_align_up(eval->block_at[1] + block, PST_PAGE);
+    eval->memory_bytes = (uint64_t)eval->threads * eval->worker_bytes;
+    const uint64_t predicted = (uint64_t)vertices * sizeof *eval->predicted;
+    if (!c->aggregate) {
+        eval->memory_bytes += predicted;
+        return;
+    }
+    const uint64_t stored =
+        (uint64_t)vertices * (uint64_t)(pst_width(c->hidden) + eval->ld) * sizeof(pst_real);
+    const int64_t range =
+        pst_min_i64((int64_t)eval->threads * RANGE_BLOCKS * BLOCK, whole_blocks((uint64_t)vertices) + BLOCK);
+    eval->work_bytes = (size_t)range * sum_bytes(eval->ld);
+    eval->spilled = eval->memory_bytes + predicted + stored + eval->work_bytes > limit;
+    if (eval->spilled) {
+        const uint64_t least = BLOCK * PART_SHARE * sum_bytes(eval->ld);
+        eval->work_bytes =
+            limit > eval->memory_bytes + least ? (size_t)(limit - eval->memory_bytes) : (size_t)least;
+    }
+    eval->memory_bytes += eval->work_bytes + (eval->spilled ? 0 : predicted + stored);
+}
+
+static pst_rc map_all(struct pst_eval *eval, const struct pst_model_config *c)
+{
+    const size_t norms = (size_t)c->layers * (size_t)c->hidden,
+                 predicted = (size_t)eval->ds->vertices * sizeof(int32_t);
+    const char *dir = eval->spilled ? eval->options.spill_dir : NULL;
+    eval->buffers = pst_lazy_map((size_t)eval->threads * eval->worker_bytes);
+    eval->scale = calloc(norms, sizeof *eval->scale);
+    eval->offset = calloc(norms, sizeof *eval->offset);
+    eval->work = pst_lazy_map(eval->work_bytes);
+    if (!eval->buffers || !eval->scale || !eval->offset || !eval->work)
+        return pst_fail(
+            PST_E_NOMEM,
+            "no memory for the buffers of the evaluation: %zu bytes for each of %d threads, and %zu",
+            eval->worker_bytes, eval->threads, eval->work_bytes);
+    eval->predicted = dir ? pst_file_map(dir, predicted) : pst_lazy_map(predicted);
+    if (!eval->predicted)
+        return dir ? PST_E_IO : pst_fail(PST_E_NOMEM, "no memory for %zu bytes of predictions", predicted);
+    if (!c->aggregate)
+        return PST_OK;
+    const pst_rc rc = pst_rows_open(&eval->kept, eval->ds->vertices, pst_width(c->hidden), dir);
+    return rc == PST_OK ? pst_rows_open(&eval->projected, eval->ds->vertices, eval->ld, dir) : rc;
 }
 
 pst_rc pst_eval_open(struct pst_eval *eval, const struct pst_model_config *config,
-                     const struct pst_dataset *ds, const char *spill_dir, uint64_t memory_bytes,
-                     uint64_t chunk_bytes)
+                     const struct pst_dataset *ds, const struct pst_eval_options *options)
 {
-    assert(config->in == ds->feature_dim && ds->indptr.map && ds->indices.map && ds->labels.map);
+    assert(config->in == ds->feature_dim && ds->indptr.map && ds->indices.map);
     memset(eval, 0, sizeof *eval);
-    eval->fd = -1;
+    eval->fd = eval->kept.fd = eval->projected.fd = -1;
     eval->ds = ds;
+    eval->options = *options;
+    eval->threads = config->threads;
     eval->graph = (struct pst_csc){.indptr = ds->indptr.map,
                                    .indices = ds->indices.map,
                                    .index_bytes = ds->indices.dtype == PST_I64 ? 8 : 4,
                                    .vertices = ds->vertices,
                                    .edges = ds->edges};
-    eval->ld_kept = pst_width(config->hidden);
     eval->ld = pst_width(pst_max_i64(config->hidden, config->classes));
+    (void)pthread_mutex_init(&eval->failure.lock, NULL);
     pst_rc rc = kind_of(ds, &eval->kind);
     if (rc == PST_OK)
-        rc = open_features(eval, memory_bytes, chunk_bytes);
-    if (rc == PST_OK)
-        rc = map_buffers(eval, config);
-    if (rc == PST_OK && config->aggregate)
-        rc = map_stored(eval, spill_dir, memory_bytes);
+        rc = open_features(eval);
+    if (rc == PST_OK) {
+        plan_memory(eval, config);
+        rc = map_all(eval, config);
+    }
     if (rc != PST_OK)
         pst_eval_close(eval);
     return rc;
@@ -139,15 +156,61 @@ void pst_eval_close(struct pst_eval *eval)
         return;
     if (eval->fd >= 0)
         close(eval->fd);
-    pst_lazy_unmap(eval->chunk, eval->chunk_bytes);
-    pst_lazy_unmap(eval->wide, (size_t)(BLOCK * pst_width(eval->ds->feature_dim)) * sizeof(pst_real));
-    for (int i = 0; i < 2; i++)
-        pst_lazy_unmap(eval->block[i], (size_t)(BLOCK * eval->ld) * sizeof(pst_real));
-    pst_lazy_unmap(eval->kept, eval->stored_bytes);
+    pst_rows_close(&eval->kept);
+    pst_rows_close(&eval->projected);
+    pst_lazy_unmap(eval->buffers, (size_t)eval->threads * eval->worker_bytes);
+    pst_lazy_unmap(eval->work, eval->work_bytes);
     pst_lazy_unmap(eval->predicted, (size_t)eval->ds->vertices * sizeof *eval->predicted);
     free(eval->scale);
     free(eval->offset);
+    (void)pthread_mutex_destroy(&eval->failure.lock);
     memset(eval, 0, sizeof *eval);
+}
+
+/* ---- tasks --------------------------------------------------------------------------------------- */
+
+/* The vertices of a task. */
+static int64_t rows_of_task(const struct job *job, int64_t task, int64_t *first)
+{
+    *first = job->first + task * BLOCK;
+    return pst_min_i64(BLOCK, job->rows - task * BLOCK);
+}
+
+static pst_real *block_of_worker(const struct pst_eval *eval, int worker, int which)
+{
+    return (pst_real *)(void *)(eval->buffers + (size_t)worker * eval->worker_bytes + eval->block_at[which]);
+}
+
+/* Messages belong to threads: the first is kept for the one that runs the job. */
+static void task_ends(struct pst_eval *eval, pst_rc rc)
+{
+    if (rc == PST_OK)
+        return;
+    struct pst_eval_failure *f = &eval->failure;
+    (void)pthread_mutex_lock(&f->lock);
+    if (!atomic_load(&f->there)) {
+        f->rc = rc;
+        snprintf(f->text, sizeof f->text, "%s", pst_error_text());
+        atomic_store(&f->there, true);
+    }
+    (void)pthread_mutex_unlock(&f->lock);
+}
+
+static pst_rc run_job(struct job *job, pst_task_fn *task)
+{
+    struct pst_eval_failure *f = &job->eval->failure;
+    atomic_store(&f->there, false);
+    pst_team_run(job->model->team, task, job, (job->rows + BLOCK - 1) / BLOCK);
+    return atomic_load(&f->there) ? pst_fail(f->rc, "%s", f->text) : PST_OK;
+}
+
+static void begin(struct pst_eval *eval, const char *what, int layer, uint64_t total, bool bytes)
+{
+    if (layer < 0)
+        snprintf(eval->what, sizeof eval->what, "%s", what);
+    else
+        snprintf(eval->what, sizeof eval->what, "layer %d: %s", layer + 1, what);
+    pst_progress_begin(eval->options.progress, eval->what, total, bytes);
 }
 
 /* ---- one block ---------------------------------------------------------------------------------- */
@@ -159,43 +222,41 @@ static void product(const struct pst_model *model, const pst_real *x, int64_t ld
                0, y, ld_y, 1);
 }
 
-static void normalise(struct pst_eval *eval, const struct pst_model *model, const struct pst_layer *layer,
-                      pst_real *y, int64_t n)
+/* Batch norm with fixed statistics is y * scale + offset. */
+static void fold_norms(struct pst_eval *eval, const struct pst_model *model)
 {
-    const pst_real *gain = model->weight + layer->gain, *shift = model->weight + layer->shift;
-    if (model->config.norm == PST_NORM_LAYER) {
-        pst_k_layer_norm(NULL, y, eval->ld, n, layer->out, gain, shift, NULL, NULL);
-        return;
+    for (int l = 0; l < model->config.layers; l++) {
+        const struct pst_layer *layer = &model->layer[l];
+        if (layer->running < 0)
+            continue;
+        const pst_real *gain = model->weight + layer->gain, *shift = model->weight + layer->shift;
+        const pst_real *mean = model->running + layer->running, *variance = mean + layer->out;
+        for (int64_t j = 0; j < layer->out; j++) {
+            const double scale = (double)gain[j] / sqrt((double)variance[j] + PST_NORM_EPS);
+            eval->scale[l * model->config.hidden + j] = (pst_real)scale;
+            eval->offset[l * model->config.hidden + j] =
+                (pst_real)((double)shift[j] - (double)mean[j] * scale);
+        }
     }
-    const pst_real *mean = model->running + layer->running, *variance = mean + layer->out;
-    for (int64_t j = 0; j < layer->out; j++) {
-        const double scale = (double)gain[j] / sqrt((double)variance[j] + PST_NORM_EPS);
-        eval->scale[j] = (pst_real)scale;
-        eval->offset[j] = (pst_real)((double)shift[j] - (double)mean[j] * scale);
-    }
-    pst_k_affine(NULL, y, eval->ld, n, layer->out, eval->scale, eval->offset);
 }
 
-/* What follows the linear part of a layer; input: of the residual. */
-static void finish_layer(struct pst_eval *eval, const struct pst_model *model, const struct pst_layer *layer,
-                         pst_real *y, int64_t n, const pst_real *input, int64_t ld_input)
+static void normalise(const struct pst_eval *eval, const struct pst_model *model, int l, pst_real *y,
+                      int64_t ld, int64_t n)
 {
-    const struct pst_dropout none = {0};
-    if (layer->gain >= 0)
-        normalise(eval, model, layer, y, n);
-    if (layer->bias >= 0)
-        pst_k_bias_relu_dropout(NULL, y, eval->ld, model->weight + layer->bias, NULL, n, layer->out, false,
-                                &none);
-    if (layer->residual)
-        pst_k_add(NULL, y, eval->ld, input, ld_input, n, layer->out);
-    if (!layer->last)
-        pst_k_bias_relu_dropout(NULL, y, eval->ld, NULL, NULL, n, layer->out, true, &none);
+    const struct pst_layer *layer = &model->layer[l];
+    const int64_t at = l * model->config.hidden;
+    if (model->config.norm == PST_NORM_LAYER)
+        pst_k_layer_norm(NULL, y, ld, n, layer->out, model->weight + layer->gain,
+                         model->weight + layer->shift, NULL, NULL);
+    else
+        pst_k_affine(NULL, y, ld, n, layer->out, eval->scale + at, eval->offset + at);
 }
 
-static void predict(struct pst_eval *eval, const pst_real *logits, int64_t first, int64_t n, int64_t classes)
+static void predict(struct pst_eval *eval, const pst_real *logits, int64_t ld, int64_t first, int64_t n,
+                    int64_t classes)
 {
     for (int64_t i = 0; i < n; i++) {
-        const pst_real *row = logits + i * eval->ld;
+        const pst_real *row = logits + i * ld;
         int32_t best = 0;
         for (int32_t c = 1; c < classes; c++)
             if (row[c] > row[best])
@@ -204,130 +265,292 @@ static void predict(struct pst_eval *eval, const pst_real *logits, int64_t first
     }
 }
 
-/* ---- the first layer, while features stream by --------------------------------------------------- */
-
-static pst_rc read_rows(struct pst_eval *eval, int64_t first, int64_t n)
+/* What follows the linear part of a layer, and who wants to have its output. input: of the residual. */
+static pst_rc finish_layer(struct pst_eval *eval, const struct pst_model *model, int l, int64_t first,
+                           int64_t n, pst_real *y, int64_t ld, const pst_real *input, int64_t ld_input)
 {
-    const struct pst_array *f = &eval->ds->features;
-    uint64_t at = f->data_at + (uint64_t)first * eval->ds->stride_bytes;
-    uint64_t left = (uint64_t)n * eval->ds->stride_bytes;
-    const uint64_t begin = at, bytes = left;
-    for (char *to = eval->chunk; left > 0;) {
-        const ssize_t got = pread(eval->fd, to, left, (off_t)at);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return pst_fail_errno("cannot read %s at byte %llu", f->path, (unsigned long long)at);
-        if (got == 0)
-            return pst_fail(PST_E_FORMAT, "%s ends at byte %llu: it was cut short while in use", f->path,
-                            (unsigned long long)at);
-        to += got;
-        at += (uint64_t)got;
-        left -= (uint64_t)got;
-    }
-    if (eval->drop)
-        (void)posix_fadvise(eval->fd, (off_t)begin, (off_t)bytes, POSIX_FADV_DONTNEED);
-    return PST_OK;
+    const struct pst_layer *layer = &model->layer[l];
+    const struct pst_dropout none = {0};
+    if (layer->gain >= 0)
+        normalise(eval, model, l, y, ld, n);
+    if (layer->bias >= 0)
+        pst_k_bias_relu_dropout(NULL, y, ld, model->weight + layer->bias, NULL, n, layer->out, false, &none);
+    if (layer->residual)
+        pst_k_add(NULL, y, ld, input, ld_input, n, layer->out);
+    if (layer->last)
+        predict(eval, y, ld, first, n, layer->out);
+    else
+        pst_k_bias_relu_dropout(NULL, y, ld, NULL, NULL, n, layer->out, true, &none);
+    return eval->options.sink ? eval->options.sink(eval->options.sink_ctx, l, first, n, y, ld) : PST_OK;
 }
 
+/* ---- the first layer, while features stream by --------------------------------------------------- */
+
 /* All layers of a block, for a model without the graph. */
-static void plain_block(struct pst_eval *eval, const struct pst_model *model, const pst_real *x, int64_t ld_x,
-                        int64_t first, int64_t n)
+static pst_rc plain_block(const struct job *job, const pst_real *x, int64_t ld_x, int64_t first, int64_t n,
+                          int worker)
 {
-    for (int l = 0; l < model->config.layers; l++) {
-        const struct pst_layer *layer = &model->layer[l];
-        pst_real *y = eval->block[l % 2];
-        product(model, x, ld_x, n, layer, layer->self, y, eval->ld);
-        finish_layer(eval, model, layer, y, n, x, ld_x);
+    struct pst_eval *eval = job->eval;
+    pst_rc rc = PST_OK;
+    for (int l = 0; l < job->model->config.layers && rc == PST_OK; l++) {
+        const struct pst_layer *layer = &job->model->layer[l];
+        pst_real *y = block_of_worker(eval, worker, l % 2);
+        product(job->model, x, ld_x, n, layer, layer->self, y, eval->ld);
+        rc = finish_layer(eval, job->model, l, first, n, y, eval->ld, x, ld_x);
         x = y;
         ld_x = eval->ld;
     }
-    predict(eval, x, first, n, model->config.classes);
+    return rc;
 }
 
-static void first_block(struct pst_eval *eval, const struct pst_model *model, const char *rows, int64_t first,
-                        int64_t n)
+static pst_rc first_products(const struct job *job, const pst_real *x, int64_t ld_x, int64_t first, int64_t n,
+                             int worker)
 {
-    const struct pst_layer *layer = &model->layer[0];
-    const struct pst_dataset *ds = eval->ds;
-    const pst_real *x = (const pst_real *)(const void *)rows;
-    int64_t ld_x = (int64_t)(ds->stride_bytes / sizeof(pst_real));
-    if (eval->wide) {
-        ld_x = pst_width(layer->in);
-        pst_k_widen(NULL, rows, ds->stride_bytes, eval->kind == PST_FEATURE_BFLOAT, eval->wide, ld_x, n,
-                    layer->in);
-        x = eval->wide;
-    }
-    if (!model->config.aggregate) {
-        plain_block(eval, model, x, ld_x, first, n);
+    const struct pst_eval *eval = job->eval;
+    const struct pst_layer *layer = &job->model->layer[0];
+    pst_real *self = pst_rows_make(&eval->kept, first, block_of_worker(eval, worker, 0));
+    pst_real *neigh = pst_rows_make(&eval->projected, first, block_of_worker(eval, worker, 1));
+    product(job->model, x, ld_x, n, layer, layer->self, self, eval->kept.ld);
+    product(job->model, x, ld_x, n, layer, layer->neigh, neigh, eval->projected.ld);
+    const pst_rc rc = pst_rows_put(&eval->kept, first, n, self);
+    return rc == PST_OK ? pst_rows_put(&eval->projected, first, n, neigh) : rc;
+}
+
+static void feature_task(void *arg, int64_t task, int worker)
+{
+    const struct job *job = arg;
+    struct pst_eval *eval = job->eval;
+    const struct pst_array *f = &eval->ds->features;
+    const uint64_t stride = eval->ds->stride_bytes;
+    char *raw = eval->buffers + (size_t)worker * eval->worker_bytes;
+    int64_t first, ld_x = (int64_t)(stride / sizeof(pst_real)), in = job->model->config.in;
+    const int64_t n = rows_of_task(job, task, &first);
+    const pst_real *x = (const pst_real *)(const void *)raw;
+    if (atomic_load(&eval->failure.there))
         return;
+    pst_rc rc =
+        pst_read_at(eval->fd, raw, (uint64_t)n * stride, f->data_at + (uint64_t)first * stride, f->path);
+    if (rc == PST_OK && eval->kind != PST_FEATURE_REAL) {
+        pst_real *wide = (pst_real *)(void *)(raw + eval->wide_at);
+        ld_x = pst_width(in);
+        pst_k_widen(NULL, raw, stride, eval->kind == PST_FEATURE_BFLOAT, wide, ld_x, n, in);
+        x = wide;
     }
-    product(model, x, ld_x, n, layer, layer->self, eval->kept + first * eval->ld_kept, eval->ld_kept);
-    product(model, x, ld_x, n, layer, layer->neigh, eval->projected + first * eval->ld, eval->ld);
+    if (rc == PST_OK)
+        rc = job->model->config.aggregate ? first_products(job, x, ld_x, first, n, worker)
+                                          : plain_block(job, x, ld_x, first, n, worker);
+    task_ends(eval, rc);
+}
+
+static void advise_features(const struct pst_eval *eval, int64_t first, int64_t rows, int advice)
+{
+    const uint64_t stride = eval->ds->stride_bytes;
+    if (rows > 0)
+        (void)posix_fadvise(eval->fd, (off_t)(eval->ds->features.data_at + (uint64_t)first * stride),
+                            (off_t)((uint64_t)rows * stride), advice);
 }
 
 static pst_rc stream_features(struct pst_eval *eval, const struct pst_model *model)
 {
-    const int64_t vertices = eval->ds->vertices;
-    for (int64_t first = 0; first < vertices; first += eval->chunk_rows) {
-        const int64_t rows = pst_min_i64(eval->chunk_rows, vertices - first);
-        const pst_rc rc = read_rows(eval, first, rows);
-        if (rc != PST_OK)
-            return rc;
-        for (int64_t at = 0; at < rows; at += BLOCK)
-            first_block(eval, model, eval->chunk + (uint64_t)at * eval->ds->stride_bytes, first + at,
-                        pst_min_i64(BLOCK, rows - at));
+    const int64_t vertices = eval->ds->vertices, batch = (int64_t)eval->threads * BATCH_BLOCKS * BLOCK;
+    pst_rc rc = PST_OK;
+    eval->projected.ld = pst_width(model->layer[0].out);
+    begin(eval, "features", -1, (uint64_t)vertices * eval->ds->stride_bytes, true);
+    for (int64_t first = 0; first < vertices && rc == PST_OK; first += batch) {
+        struct job job = {
+            .eval = eval, .model = model, .first = first, .rows = pst_min_i64(batch, vertices - first)};
+        advise_features(eval, first + batch, pst_min_i64(batch, vertices - first - batch),
+                        POSIX_FADV_WILLNEED);
+        rc = run_job(&job, feature_task);
+        if (eval->drop)
+            advise_features(eval, first, job.rows, POSIX_FADV_DONTNEED);
+        if (rc == PST_OK && model->config.aggregate) {
+            pst_rows_drop(&eval->kept, first, job.rows);
+            pst_rows_drop(&eval->projected, first, job.rows);
+        }
+        if (rc == PST_OK)
+            rc = pst_progress_add(eval->options.progress, (uint64_t)job.rows * eval->ds->stride_bytes);
     }
-    return PST_OK;
+    if (rc == PST_OK)
+        pst_progress_end(eval->options.progress);
+    return rc;
 }
 
 /* ---- layers over the whole graph ----------------------------------------------------------------- */
 
-/* One layer's output for a block of vertices, from `kept` and `projected` of the layer before. */
-static pst_rc combine_block(struct pst_eval *eval, const struct pst_model *model, int l, int64_t first,
-                            int64_t n)
+static void neigh_task(void *arg, int64_t task, int worker)
 {
-    const struct pst_layer *layer = &model->layer[l];
-    pst_real *y = eval->block[0], *self = eval->block[1], *kept = eval->kept + first * eval->ld_kept;
-    const pst_rc rc =
-        pst_k_mean_csc(NULL, &eval->graph, first, n, eval->projected, eval->ld, y, eval->ld, layer->out);
-    if (rc != PST_OK)
-        return pst_fail(
-            rc,
-            "%s or %s: the neighbours of vertices %lld to %lld are out of range; `penstock verify` "
-            "says where",
-            eval->ds->indptr.path, eval->ds->indices.path, (long long)first, (long long)(first + n - 1));
-    if (l == 0) {
-        pst_k_add(NULL, y, eval->ld, kept, eval->ld_kept, n, layer->out);
-    } else {
-        product(model, kept, eval->ld_kept, n, layer, layer->self, self, eval->ld);
-        pst_k_add(NULL, y, eval->ld, self, eval->ld, n, layer->out);
+    const struct job *job = arg;
+    struct pst_eval *eval = job->eval;
+    const struct pst_layer *layer = &job->model->layer[job->l];
+    int64_t first;
+    const int64_t n = rows_of_task(job, task, &first);
+    const pst_real *x;
+    if (atomic_load(&eval->failure.there))
+        return;
+    pst_rc rc = pst_rows_get(&eval->kept, first, n, block_of_worker(eval, worker, 0), &x);
+    if (rc == PST_OK) {
+        pst_real *y = pst_rows_make(&eval->projected, first, block_of_worker(eval, worker, 1));
+        product(job->model, x, eval->kept.ld, n, layer, layer->neigh, y, eval->projected.ld);
+        rc = pst_rows_put(&eval->projected, first, n, y);
     }
-    finish_layer(eval, model, layer, y, n, kept, eval->ld_kept);
-    if (layer->last)
-        predict(eval, y, first, n, layer->out);
-    else
-        pst_k_gather(NULL, y, (uint64_t)eval->ld * sizeof *y, NULL, kept, (uint64_t)eval->ld_kept * sizeof *y,
-                     NULL, n, (uint64_t)layer->out * sizeof *y);
-    return PST_OK;
+    task_ends(eval, rc);
+}
+
+/* A layer's input times W_neigh, for all vertices. */
+static pst_rc project(struct pst_eval *eval, const struct pst_model *model, int l)
+{
+    const int64_t vertices = eval->ds->vertices, batch = (int64_t)eval->threads * BATCH_BLOCKS * BLOCK;
+    pst_rc rc = PST_OK;
+    eval->projected.ld = pst_width(model->layer[l].out);
+    begin(eval, "products", l, (uint64_t)vertices, false);
+    for (int64_t first = 0; first < vertices && rc == PST_OK; first += batch) {
+        struct job job = {.eval = eval,
+                          .model = model,
+                          .l = l,
+                          .first = first,
+                          .rows = pst_min_i64(batch, vertices - first)};
+        pst_rows_expect(&eval->kept, first + batch, pst_min_i64(batch, vertices - first - batch));
+        rc = run_job(&job, neigh_task);
+        pst_rows_drop(&eval->projected, first, job.rows);
+        if (rc == PST_OK)
+            rc = pst_progress_add(eval->options.progress, (uint64_t)job.rows);
+    }
+    if (rc == PST_OK)
+        pst_progress_end(eval->options.progress);
+    return rc;
+}
+
+/* One layer's output for a block of vertices, from the mean of their neighbours and what is kept of them. */
+static pst_rc combine(const struct job *job, pst_real *y, int64_t first, int64_t n, int worker)
+{
+    struct pst_eval *eval = job->eval;
+    const struct pst_layer *layer = &job->model->layer[job->l];
+    pst_real *self = block_of_worker(eval, worker, 0);
+    const pst_real *kept;
+    pst_rc rc = pst_rows_get(&eval->kept, first, n, block_of_worker(eval, worker, 1), &kept);
+    if (rc != PST_OK)
+        return rc;
+    if (job->l == 0) {
+        pst_k_add(NULL, y, job->ld, kept, eval->kept.ld, n, layer->out);
+    } else {
+        product(job->model, kept, eval->kept.ld, n, layer, layer->self, self, eval->ld);
+        pst_k_add(NULL, y, job->ld, self, eval->ld, n, layer->out);
+    }
+    rc = finish_layer(eval, job->model, job->l, first, n, y, job->ld, kept, eval->kept.ld);
+    return rc == PST_OK && !layer->last ? pst_rows_put(&eval->kept, first, n, y) : rc;
+}
+
+static void mean_task(void *arg, int64_t task, int worker)
+{
+    const struct job *job = arg;
+    struct pst_eval *eval = job->eval;
+    int64_t first;
+    const int64_t n = rows_of_task(job, task, &first), at = task * BLOCK, out = job->model->layer[job->l].out;
+    pst_real *y = job->sums + at * job->ld;
+    if (atomic_load(&eval->failure.there))
+        return;
+    pst_rc rc = pst_k_mean_csc(NULL, &eval->graph, first, n, job->from, job->to, job->part, job->ld,
+                               job->cursor + at, y, job->ld, out);
+    if (rc != PST_OK)
+        rc = pst_fail(rc,
+                      "%s or %s: the neighbours of vertices %lld to %lld are out of range or not in order; "
+                      "`penstock verify` says more",
+                      eval->ds->indptr.path, eval->ds->indices.path, (long long)first,
+                      (long long)(first + n - 1));
+    if (rc == PST_OK && job->to == eval->ds->vertices)
+        rc = combine(job, y, first, n, worker);
+    task_ends(eval, rc);
+}
+
+struct part { /* rows of `projected` to be read */
+    struct job job;
+    pst_real *to;
+};
+
+static void read_task(void *arg, int64_t task, int worker)
+{
+    const struct part *part = arg;
+    const struct job *job = &part->job;
+    const pst_real *at;
+    int64_t first;
+    (void)worker;
+    const int64_t n = rows_of_task(job, task, &first);
+    if (!atomic_load(&job->eval->failure.there))
+        task_ends(job->eval,
+                  pst_rows_get(&job->eval->projected, first, n, part->to + task * BLOCK * job->ld, &at));
+}
+
+/* Brings the projected rows of job->from..to to where a mean can use them. */
+static pst_rc fetch_part(struct job *job, pst_real *room)
+{
+    struct pst_eval *eval = job->eval;
+    if (!eval->spilled) {
+        job->part = eval->projected.memory + job->from * job->ld;
+        return PST_OK;
+    }
+    struct part part = {.job = *job, .to = room};
+    part.job.first = job->from;
+    part.job.rows = job->to - job->from;
+    job->part = room;
+    const pst_rc rc = run_job(&part.job, read_task);
+    const int64_t next = job->to < eval->ds->vertices ? job->to : 0; /* read while this one is used */
+    pst_rows_expect(&eval->projected, next, pst_min_i64(part.job.rows, eval->ds->vertices - next));
+    return rc;
+}
+
+/* A range of destinations: their means, part by part, and what the layer makes of them. */
+static pst_rc mean_range(struct job *job, int64_t part_rows, pst_real *room)
+{
+    const int64_t vertices = job->eval->ds->vertices;
+    pst_rc rc = PST_OK;
+    for (job->from = 0; job->from < vertices && rc == PST_OK; job->from = job->to) {
+        job->to = pst_min_i64(vertices, job->from + part_rows);
+        rc = fetch_part(job, room);
+        if (rc == PST_OK)
+            rc = run_job(job, mean_task);
+        const double before = (double)job->from / (double)vertices,
+                     after = (double)job->to / (double)vertices;
+        const int64_t done = (int64_t)(after * (double)job->rows) - (int64_t)(before * (double)job->rows);
+        if (rc == PST_OK)
+            rc = pst_progress_add(job->eval->options.progress, (uint64_t)done);
+    }
+    return rc;
+}
+
+static pst_rc mean_layer(struct pst_eval *eval, const struct pst_model *model, int l)
+{
+    const int64_t vertices = eval->ds->vertices, ld = eval->projected.ld;
+    const size_t row = (size_t)ld * sizeof(pst_real),
+                 share = eval->spilled ? eval->work_bytes / PART_SHARE : 0;
+    const int64_t part_rows = eval->spilled ? whole_blocks(share / row) : vertices;
+    const int64_t range_rows = whole_blocks((eval->work_bytes - share) / sum_bytes(ld));
+    struct job job = {.eval = eval, .model = model, .l = l, .ld = ld};
+    pst_real *room = (pst_real *)(void *)eval->work;
+    pst_rc rc = PST_OK;
+    job.sums = eval->spilled ? room + part_rows * ld : room;
+    job.cursor = (int64_t *)(void *)(job.sums + range_rows * ld);
+    begin(eval, "neighbours", l, (uint64_t)vertices, false);
+    for (job.first = 0; job.first < vertices && rc == PST_OK; job.first += range_rows) {
+        job.rows = pst_min_i64(range_rows, vertices - job.first);
+        rc = mean_range(&job, part_rows, room);
+        pst_rows_drop(&eval->kept, job.first, job.rows);
+    }
+    if (rc == PST_OK)
+        pst_progress_end(eval->options.progress);
+    return rc;
 }
 
 static pst_rc run_layers(struct pst_eval *eval, const struct pst_model *model)
 {
-    const int64_t vertices = eval->ds->vertices;
-    for (int l = 0; l < model->config.layers; l++) {
-        const struct pst_layer *layer = &model->layer[l];
-        for (int64_t first = 0; l > 0 && first < vertices; first += BLOCK)
-            product(model, eval->kept + first * eval->ld_kept, eval->ld_kept,
-                    pst_min_i64(BLOCK, vertices - first), layer, layer->neigh,
-                    eval->projected + first * eval->ld, eval->ld);
-        for (int64_t first = 0; first < vertices; first += BLOCK) {
-            const pst_rc rc = combine_block(eval, model, l, first, pst_min_i64(BLOCK, vertices - first));
-            if (rc != PST_OK)
-                return rc;
-        }
+    pst_rc rc = PST_OK;
+    for (int l = 0; l < model->config.layers && rc == PST_OK; l++) {
+        if (l > 0)
+            rc = project(eval, model, l);
+        if (rc == PST_OK)
+            rc = mean_layer(eval, model, l);
     }
-    return PST_OK;
+    return rc;
 }
 
 static pst_rc score(const struct pst_eval *eval, const struct pst_array *split, double *accuracy)
@@ -335,7 +558,7 @@ static pst_rc score(const struct pst_eval *eval, const struct pst_array *split, 
     const int32_t *labels = eval->ds->labels.map;
     const int64_t *ids = split->map;
     int64_t right = 0, counted = 0;
-    for (int64_t i = 0; ids && i < split->shape[0]; i++) {
+    for (int64_t i = 0; labels && ids && i < split->shape[0]; i++) {
         if (ids[i] < 0 || ids[i] >= eval->ds->vertices)
             return pst_fail(PST_E_FORMAT, "%s: entry %lld is vertex %lld; the graph has %lld", split->path,
                             (long long)i, (long long)ids[i], (long long)eval->ds->vertices);
@@ -350,10 +573,12 @@ static pst_rc score(const struct pst_eval *eval, const struct pst_array *split, 
 
 pst_rc pst_eval_run(struct pst_eval *eval, const struct pst_model *model, double accuracy[3])
 {
+    assert(model->config.threads == eval->threads);
+    fold_norms(eval, model);
     pst_rc rc = stream_features(eval, model);
     if (rc == PST_OK && model->config.aggregate)
         rc = run_layers(eval, model);
     for (int s = PST_TRAIN; s <= PST_TEST && rc == PST_OK; s++)
         rc = score(eval, &eval->ds->split[s], &accuracy[s]);
-    return rc == PST_OK ? PST_OK : pst_wrap(rc, "evaluation");
+    return rc;
 }

@@ -11,10 +11,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-enum {
-    EVAL_CHUNK = 16 << 20, /* bytes of features read at a time: a disk is as fast as it gets by then */
-    NUMBER_MAX = 40,       /* a real as JSON */
-};
+enum { NUMBER_MAX = 40 }; /* a real as JSON */
 
 struct trainer {
     struct pst_dataset ds;
@@ -85,12 +82,14 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
         return rc;
     t->model_open = true;
     pst_identity_of(&t->identity, &t->model, t->ds.digest);
+    const struct pst_eval_options options = {.spill_dir = pst_run_dir(self),
+                                             .memory_bytes = (uint64_t)pst_param_int(self, "eval_memory")};
     if (t->eval_every > 0)
-        rc = pst_eval_open(&t->eval, &t->model.config, &t->ds, pst_run_dir(self),
-                           (uint64_t)pst_param_int(self, "eval_memory"), EVAL_CHUNK);
+        rc = pst_eval_open(&t->eval, &t->model.config, &t->ds, &options);
     if (rc == PST_OK && t->eval.spilled)
-        pst_log(self, "evaluation: %zu bytes of activations are above eval_memory and go to a file",
-                t->eval.stored_bytes);
+        pst_log(self,
+                "evaluation: activations are above eval_memory and go to files; it takes %" PRIu64 " bytes",
+                t->eval.memory_bytes);
     return rc;
 }
 
@@ -154,7 +153,7 @@ static pst_rc evaluate(struct pst_stage *self, struct trainer *t, double *val)
     const pst_rc rc = pst_eval_run(&t->eval, &t->model, accuracy);
     pst_span(self, "evaluate", begin, pst_now());
     if (rc != PST_OK)
-        return rc;
+        return pst_wrap(rc, "evaluation");
     *val = accuracy[PST_VAL];
     p->final_test = accuracy[PST_TEST];
     if (*val < 0 || *val > p->best_val) {

@@ -141,6 +141,21 @@ static void test_mean(void **state)
         check_mean(some_size(), some_size(), some_size());
 }
 
+static int compare_i32(const void *a, const void *b)
+{
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void sort_rows(struct block *b, int64_t *wide)
+{
+    for (int d = 0; d < 97; d++)
+        qsort(b->indices + b->indptr[d], (size_t)(b->indptr[d + 1] - b->indptr[d]), sizeof *b->indices,
+              compare_i32);
+    for (int32_t e = 0; e < b->indptr[97]; e++)
+        wide[e] = b->indices[e];
+}
+
 static void test_mean_csc(void **state)
 {
     (void)state;
@@ -157,20 +172,45 @@ static void test_mean_csc(void **state)
                             .vertices = 97,
                             .edges = indptr[97]};
         float *in = random_array(97 * 31), *all = random_array(97 * 31), *part = random_array(97 * 31);
+        int64_t cursor[97];
         pst_k_mean(NULL, b.indptr, b.indices, 97, in, 31, all, 31, 31);
-        assert_int_equal(pst_k_mean_csc(NULL, &g, 0, 0, in, 31, part, 31, 31), PST_OK);
+        assert_int_equal(pst_k_mean_csc(NULL, &g, 0, 0, 0, 97, in, 31, cursor, part, 31, 31), PST_OK);
         for (int64_t first = 0; first < 97; first += 20)
-            assert_int_equal(pst_k_mean_csc(NULL, &g, first, first + 20 > 97 ? 97 - first : 20, in, 31,
-                                            part + first * 31, 31, 31),
+            assert_int_equal(pst_k_mean_csc(NULL, &g, first, first + 20 > 97 ? 97 - first : 20, 0, 97, in, 31,
+                                            cursor + first, part + first * 31, 31, 31),
                              PST_OK);
         assert_memory_equal(all, part, sizeof(float) * 97 * 31);
+        sort_rows(&b, wide_indices);
+        pst_k_mean(NULL, b.indptr, b.indices, 97, in, 31, all, 31, 31);
+        for (int64_t width = 1; width < 97; width = width * 2 + 1) { /* in parts: the same bits */
+            for (int64_t from = 0; from < 97; from += width) {
+                const int64_t to = pst_min_i64(97, from + width);
+                assert_int_equal(
+                    pst_k_mean_csc(NULL, &g, 0, 97, from, to, in + from * 31, 31, cursor, part, 31, 31),
+                    PST_OK);
+            }
+            assert_memory_equal(all, part, sizeof(float) * 97 * 31);
+        }
+        int64_t row = 0; /* with at least two neighbours: they must ascend where there are parts */
+        while (indptr[row + 1] - indptr[row] < 2)
+            row++;
+        const int32_t before[2] = {b.indices[indptr[row]], b.indices[indptr[row] + 1]};
+        b.indices[indptr[row]] = 96;
+        wide_indices[indptr[row]] = 96;
+        b.indices[indptr[row] + 1] = 0;
+        wide_indices[indptr[row] + 1] = 0;
+        assert_int_equal(pst_k_mean_csc(NULL, &g, 0, 97, 0, 50, in, 31, cursor, part, 31, 31), PST_OK);
+        assert_int_equal(pst_k_mean_csc(NULL, &g, 0, 97, 50, 97, in + 50 * 31, 31, cursor, part, 31, 31),
+                         PST_E_FORMAT);
+        for (int i = 0; i < 2; i++)
+            wide_indices[indptr[row] + i] = b.indices[indptr[row] + i] = before[i];
         b.indices[5] = 97;
         wide_indices[5] = -1;
-        assert_int_equal(pst_k_mean_csc(NULL, &g, 0, 97, in, 31, part, 31, 31), PST_E_FORMAT);
+        assert_int_equal(pst_k_mean_csc(NULL, &g, 0, 97, 0, 97, in, 31, cursor, part, 31, 31), PST_E_FORMAT);
         b.indices[5] = 0;
         wide_indices[5] = 0;
         indptr[4] = indptr[97] + 1;
-        assert_int_equal(pst_k_mean_csc(NULL, &g, 0, 97, in, 31, part, 31, 31), PST_E_FORMAT);
+        assert_int_equal(pst_k_mean_csc(NULL, &g, 0, 97, 0, 97, in, 31, cursor, part, 31, 31), PST_E_FORMAT);
         free(b.indptr);
         free(b.indices);
         free(wide_indices);

@@ -3,6 +3,7 @@
 #include "../../stages/trainer/pass.c"
 #include "../../stages/trainer/backward.c"
 #include "../../stages/trainer/team.c"
+#include "../../stages/trainer/rows.c"
 #include "../../stages/trainer/eval.c"
 #include "../../stages/trainer/state.c"
 #include "../../common/checkpoint.h"
@@ -11,7 +12,15 @@
 #include <stdarg.h>
 #include <cmocka.h>
 
-enum { VERTICES = 1300, EDGES_MAX = VERTICES * 12, DIM = 37, CLASSES = 5, SEEDS = 64, ROWS_MAX = 4000 };
+enum {
+    VERTICES = 1300,
+    EDGES_MAX = VERTICES * 12,
+    DIM = 37,
+    CLASSES = 5,
+    SEEDS = 64,
+    ROWS_MAX = 4000,
+    HIDDEN_MAX = 24
+};
 
 /* A random graph with features and labels, as a dataset whose features are in a file. */
 struct world {
@@ -35,13 +44,23 @@ static double unit(struct world *w)
     return (double)below(w, 1u << 24) / (double)(1u << 23) - 1;
 }
 
+static int compare_ids(const void *a, const void *b)
+{
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Rows ascend, as a dataset's do. */
 static void make_graph(struct world *w)
 {
     int64_t edges = 0;
     for (int64_t v = 0; v < VERTICES; v++) {
         const int64_t degree = v == 7 ? 0 : (int64_t)below(w, 12);
-        for (int64_t e = 0; e < degree; e++, edges++)
-            w->wide_indices[edges] = w->indices[edges] = (int32_t)below(w, VERTICES);
+        for (int64_t e = 0; e < degree; e++)
+            w->indices[edges + e] = (int32_t)below(w, VERTICES);
+        qsort(w->indices + edges, (size_t)degree, sizeof *w->indices, compare_ids);
+        for (const int64_t end = edges + degree; edges < end; edges++)
+            w->wide_indices[edges] = w->indices[edges];
         w->indptr[v + 1] = edges;
         w->labels[v] = v % 11 == 0 ? -1 : (int32_t)below(w, CLASSES);
         w->split[v % 3][v / 3] = v;
@@ -177,7 +196,7 @@ static struct pst_model_config config_of(int layers, enum pst_norm norm, bool re
 {
     return (struct pst_model_config){.layers = layers,
                                      .in = DIM,
-                                     .hidden = 24,
+                                     .hidden = HIDDEN_MAX,
                                      .classes = CLASSES,
                                      .norm = norm,
                                      .residual = residual,
@@ -343,43 +362,71 @@ static void check_accuracy(const struct world *w, const struct pst_eval *eval, c
     }
 }
 
-/* Evaluates with these limits; returns the last hidden layer's output, to compare bit by bit. */
-static float *evaluate(struct world *w, const struct pst_model *m, const double *logits, uint64_t memory,
-                       uint64_t chunk, bool spilled)
+/* What the last two layers give, to compare bit by bit; each vertex of each layer comes once. */
+struct caught {
+    const struct pst_model_config *config;
+    float hidden[VERTICES * HIDDEN_MAX], logits[VERTICES * CLASSES];
+    _Atomic int seen[PST_LAYERS_MAX];
+};
+
+static pst_rc catch_rows(void *ctx, int layer, int64_t first, int64_t n, const pst_real *rows, int64_t ld)
+{
+    struct caught *c = ctx;
+    const bool last = layer == c->config->layers - 1;
+    const int64_t width = last ? c->config->classes : c->config->hidden;
+    for (int64_t i = 0; i < n && layer >= c->config->layers - 2; i++)
+        memcpy((last ? c->logits : c->hidden) + (first + i) * width, rows + i * ld,
+               (size_t)width * sizeof *rows);
+    c->seen[layer] += (int)n;
+    return PST_OK;
+}
+
+static struct caught *evaluate(struct world *w, const struct pst_model *m, const double *logits,
+                               uint64_t memory, bool spilled)
 {
     struct pst_eval eval;
     double accuracy[3];
-    assert_int_equal(pst_eval_open(&eval, &m->config, &w->ds, w->dir, memory, chunk), PST_OK);
+    struct caught *c = calloc(1, sizeof *c);
+    const struct pst_eval_options options = {
+        .spill_dir = w->dir, .memory_bytes = memory, .sink = catch_rows, .sink_ctx = c};
+    c->config = &m->config;
+    assert_int_equal(pst_eval_open(&eval, &m->config, &w->ds, &options), PST_OK);
     assert_true(eval.spilled == (spilled && m->config.aggregate));
     assert_int_equal(pst_eval_run(&eval, m, accuracy), PST_OK);
     assert_int_equal(pst_eval_run(&eval, m, accuracy), PST_OK); /* nothing is left of the first run */
     check_predictions(&eval, logits);
     check_accuracy(w, &eval, accuracy);
-    const size_t bytes = VERTICES * (size_t)eval.ld_kept * sizeof(float);
-    float *kept = calloc(1, bytes);
-    if (eval.kept)
-        memcpy(kept, eval.kept, bytes);
+    for (int l = 0; l < m->config.layers; l++)
+        assert_int_equal(c->seen[l], 2 * VERTICES);
     pst_eval_close(&eval);
-    return kept;
+    return c;
 }
 
+/* Neither memory nor threads change a bit. */
 static void check_evaluation(struct world *w, const struct pst_model_config *config)
 {
-    struct pst_model m;
-    assert_int_equal(pst_model_init(&m, config), PST_OK);
-    stir(w, &m);
-    double *logits = naive_forward(w, &m);
-    float *one = evaluate(w, &m, logits, 1u << 30, 1, false);
-    float *big = evaluate(w, &m, logits, 1u << 30, 1u << 30, false);
-    float *file = evaluate(w, &m, logits, 1000, 200000, true);
-    const size_t bytes = VERTICES * (size_t)pst_width(config->hidden) * sizeof(float);
-    assert_memory_equal(one, big, bytes);
-    assert_memory_equal(one, file, bytes);
-    free(one);
-    free(big);
-    free(file);
-    free(logits);
-    pst_model_release(&m);
+    static const uint64_t memory[] = {1u << 30, 0, 150000, 300000};
+    struct caught *first = NULL;
+    for (int k = 0; k < 8; k++) {
+        struct pst_model_config c = *config;
+        struct pst_model m;
+        c.threads = 1 + k % 3;
+        assert_int_equal(pst_model_init(&m, &c), PST_OK);
+        w->random = 4711;
+        stir(w, &m);
+        double *logits = naive_forward(w, &m);
+        struct caught *one = evaluate(w, &m, logits, memory[k % 4], k % 4 > 0);
+        if (first) {
+            assert_memory_equal(first->hidden, one->hidden, sizeof one->hidden);
+            assert_memory_equal(first->logits, one->logits, sizeof one->logits);
+            free(one);
+        } else {
+            first = one;
+        }
+        free(logits);
+        pst_model_release(&m);
+    }
+    free(first);
 }
 
 static void test_evaluation(void **state)
@@ -407,19 +454,32 @@ static void test_evaluation_types(void **state)
     }
 }
 
+/* On one of the team's threads: the message must come through. */
+static pst_rc refuse_rows(void *ctx, int layer, int64_t first, int64_t n, const pst_real *rows, int64_t ld)
+{
+    (void)ctx;
+    (void)n;
+    (void)rows;
+    (void)ld;
+    return layer == 1 && first > 900 ? pst_fail(PST_E_LIMIT, "no room for layer 1") : PST_OK;
+}
+
 static void test_evaluation_refuses(void **state)
 {
     (void)state;
     struct world *w = world_new(PST_F32, false);
-    const struct pst_model_config config = config_of(2, PST_NORM_NONE, false, 0);
+    struct pst_model_config config = config_of(2, PST_NORM_NONE, false, 0);
     struct pst_model m;
     struct pst_eval eval;
+    config.threads = 2;
     double accuracy[3];
     assert_int_equal(pst_model_init(&m, &config), PST_OK);
-    assert_int_equal(pst_eval_open(&eval, &config, &w->ds, w->dir, 1u << 30, 1u << 20), PST_OK);
+    struct pst_eval_options options = {.spill_dir = w->dir, .memory_bytes = 1u << 30};
+    assert_int_equal(pst_eval_open(&eval, &config, &w->ds, &options), PST_OK);
+    const int32_t was = w->indices[700];
     w->indices[700] = VERTICES;
     assert_int_equal(pst_eval_run(&eval, &m, accuracy), PST_E_FORMAT);
-    w->indices[700] = 0;
+    w->indices[700] = was;
     w->split[1][5] = -1;
     assert_int_equal(pst_eval_run(&eval, &m, accuracy), PST_E_FORMAT);
     w->split[1][5] = 0;
@@ -429,9 +489,28 @@ static void test_evaluation_refuses(void **state)
     assert_int_equal(truncate(w->ds.features.path, 9000), 0);
     assert_int_equal(pst_eval_run(&eval, &m, accuracy), PST_E_FORMAT);
     pst_eval_close(&eval);
-    assert_int_equal(pst_eval_open(&eval, &config, &w->ds, "/nowhere/at/all", 10, 1u << 20), PST_E_IO);
+    write_features(w, PST_F32);
+    int64_t row = 0;
+    while (w->indptr[row + 1] - w->indptr[row] < 2 || w->indices[w->indptr[row]] > 10)
+        row++;
+    const int32_t swap = w->indices[w->indptr[row]];
+    w->indices[w->indptr[row]] = VERTICES - 1; /* neighbours that do not ascend: parts cannot be told apart */
+    options.memory_bytes = 0;
+    assert_int_equal(pst_eval_open(&eval, &config, &w->ds, &options), PST_OK);
+    assert_int_equal(pst_eval_run(&eval, &m, accuracy), PST_E_FORMAT);
+    w->indices[w->indptr[row]] = swap;
+    assert_int_equal(pst_eval_run(&eval, &m, accuracy), PST_OK);
+    options.sink = refuse_rows;
+    pst_eval_close(&eval);
+    assert_int_equal(pst_eval_open(&eval, &config, &w->ds, &options), PST_OK);
+    assert_int_equal(pst_eval_run(&eval, &m, accuracy), PST_E_LIMIT);
+    assert_non_null(strstr(pst_error_text(), "no room for layer 1"));
+    pst_eval_close(&eval);
+    options = (struct pst_eval_options){.spill_dir = "/nowhere/at/all", .memory_bytes = 10};
+    assert_int_equal(pst_eval_open(&eval, &config, &w->ds, &options), PST_E_IO);
     w->ds.features.dtype = PST_F64;
-    assert_int_equal(pst_eval_open(&eval, &config, &w->ds, w->dir, 10, 1u << 20), PST_E_UNSUPPORTED);
+    options.spill_dir = w->dir;
+    assert_int_equal(pst_eval_open(&eval, &config, &w->ds, &options), PST_E_UNSUPPORTED);
     pst_model_release(&m);
     world_free(w);
 }

@@ -3,6 +3,7 @@
 #include "../../stages/trainer/pass.c"
 #include "../../stages/trainer/backward.c"
 #include "../../stages/trainer/team.c"
+#include "../../stages/trainer/rows.c"
 #include "../../stages/trainer/eval.c"
 #include "../../stages/trainer/state.c"
 #include "../../stages/trainer/trainer.c"
