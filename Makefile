@@ -39,7 +39,8 @@ stagelib_src := $(sort $(wildcard stages/lib/*.c))
 stage_files := $(sort $(wildcard stages/*.c))
 stage_dirs := $(filter-out lib,$(patsubst stages/%/,%,$(sort $(dir $(wildcard stages/*/*.c)))))
 stage_names := $(patsubst stages/%.c,%,$(stage_files)) $(stage_dirs)
-cmd_src := $(sort $(wildcard tools/penstock/*.c))
+# `penstock infer` computes what the trainer's evaluation does, with the same code.
+cmd_src := $(sort $(wildcard tools/penstock/*.c)) $(patsubst %,stages/trainer/%.c,model team rows eval eval_layers state)
 helper_src := $(sort $(wildcard tools/penstock-*.c))
 test_src := $(sort $(wildcard tests/*/test_*.c))
 

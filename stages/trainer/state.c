@@ -24,9 +24,11 @@ void pst_training_init(struct pst_training *progress)
         .best_epoch = -1, .best_val = -1, .best_test = -1, .final_test = -1, .best_batch = UINT64_MAX};
 }
 
+static const char *const norms[] = {"none", "layer", "batch"}; /* enum pst_norm */
+
+/* parse_model reads it. */
 void pst_identity_of(struct pst_identity *id, const struct pst_model *model, const char *dataset_digest)
 {
-    static const char *const norms[] = {"none", "layer", "batch"};
     const struct pst_model_config *c = &model->config;
     id->dataset = dataset_digest;
     snprintf(id->model, sizeof id->model,
@@ -247,4 +249,77 @@ pst_rc pst_state_load(const char *path, struct pst_model *model, struct pst_trai
     model->steps = (int64_t)steps;
     pst_checkpoint_close(&ck);
     return rc;
+}
+
+/* ---- without a run -------------------------------------------------------------------------------- */
+
+static pst_rc parse_model(const struct pst_checkpoint *ck, struct pst_model_config *c)
+{
+    const char *text = pst_checkpoint_text(ck, "model");
+    char norm[8], aggregate[8];
+    int residual, end = 0, n = 0;
+    if (!text)
+        return PST_E_FORMAT;
+    n = sscanf(text,
+               "graphsage layers=%d in=%" SCNd64 " hidden=%" SCNd64 " classes=%" SCNd64
+               " norm=%7s residual=%d aggregate=%7s%n",
+               &c->layers, &c->in, &c->hidden, &c->classes, norm, &residual, aggregate, &end);
+    bool known = n == 7 && text[end] == '\0';
+    for (c->norm = PST_NORM_NONE; known && strcmp(norms[c->norm], norm) != 0; c->norm++)
+        known = c->norm < PST_NORM_BATCH;
+    c->aggregate = known && strcmp(aggregate, "mean") == 0;
+    c->residual = residual == 1;
+    /* What a model of this size could be made for; init checks the rest. */
+    if (!known || c->layers < 2 || c->layers > PST_LAYERS_MAX || c->in < 1 || c->in > 1 << 24 ||
+        c->hidden < 1 || c->hidden > 1 << 20 || c->classes < 1 || c->classes > 1 << 20)
+        return pst_fail(PST_E_FORMAT, "%s: its model is \"%s\", which this version does not know", ck->path,
+                        text);
+    return PST_OK;
+}
+
+pst_rc pst_state_describe(const char *path, struct pst_model_config *config, char dataset[17])
+{
+    struct pst_checkpoint ck;
+    pst_rc rc = pst_checkpoint_open(&ck, path);
+    if (rc != PST_OK)
+        return rc;
+    *config = (struct pst_model_config){.threads = 1, .rows_max = 1};
+    rc = expect_text(&ck, "format", FORMAT);
+    if (rc == PST_OK)
+        rc = parse_model(&ck, config);
+    if (rc == PST_OK)
+        rc = pst_checkpoint_u64(&ck, "seed", &config->seed);
+    const char *digest = rc == PST_OK ? pst_checkpoint_text(&ck, "dataset") : NULL;
+    if (rc == PST_OK && !digest)
+        rc = PST_E_FORMAT;
+    if (rc == PST_OK)
+        snprintf(dataset, 17, "%s", digest);
+    pst_checkpoint_close(&ck);
+    return rc;
+}
+
+pst_rc pst_state_find(const char *run_dir, bool best, char path[4096], char *warning, size_t warning_size)
+{
+    char dir[3968];
+    struct pst_checkpoint ck;
+    uint64_t number;
+    if ((size_t)snprintf(dir, sizeof dir, "%s/checkpoints", run_dir) >= sizeof dir)
+        return pst_fail(PST_E_ARG, "the path of the run directory is too long: %s", run_dir);
+    pst_rc rc = pst_checkpoint_latest(dir, path, 4096, warning, warning_size);
+    if (rc != PST_OK || !best)
+        return rc;
+    rc = pst_checkpoint_open(&ck, path);
+    if (rc != PST_OK)
+        return rc;
+    rc = pst_checkpoint_u64(&ck, "best_batch", &number);
+    pst_checkpoint_close(&ck);
+    if (rc != PST_OK || number == UINT64_MAX)
+        return rc;
+    pst_checkpoint_path(dir, number, path, 4096);
+    return access(path, F_OK) == 0
+               ? PST_OK
+               : pst_fail(PST_E_STATE,
+                          "%s is not there: the best epoch was of the run that this one was "
+                          "resumed from; name that run, or say --checkpoint last",
+                          path);
 }

@@ -40,5 +40,15 @@ PST_MUST_USE pst_rc pst_state_save(const char *run_dir, int64_t keep, const stru
 PST_MUST_USE pst_rc pst_state_load(const char *path, struct pst_model *model, struct pst_training *progress,
                                    const struct pst_identity *id);
 
+/* What model a checkpoint is of, for who has nothing but it: fills all of config but threads and rows_max,
+ * and the dataset's digest. PST_E_FORMAT: it is no checkpoint of this trainer's. */
+PST_MUST_USE pst_rc pst_state_describe(const char *path, struct pst_model_config *config, char dataset[17]);
+
+/* The path of a checkpoint of a run. best: that of the best validated epoch that was kept, or the last one
+ * where none was; else the last one. warning (not NULL) gets what of them is damaged, and is passed over.
+ * PST_E_STATE: there is none. */
+PST_MUST_USE pst_rc pst_state_find(const char *run_dir, bool best, char path[4096], char *warning,
+                                   size_t warning_size);
+
 #pragma GCC visibility pop
 #endif

@@ -5,6 +5,7 @@
 #include "../../stages/trainer/team.c"
 #include "../../stages/trainer/rows.c"
 #include "../../stages/trainer/eval.c"
+#include "../../stages/trainer/eval_layers.c"
 #include "../../stages/trainer/state.c"
 #include "../../common/checkpoint.h"
 

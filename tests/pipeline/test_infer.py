@@ -1,0 +1,216 @@
+"""`penstock infer`: the accuracy of the run's own evaluation, exactly; the same bits for any memory and number of threads;
+what it refuses, and that it leaves nothing half-written."""
+import signal
+import struct
+
+import numpy as np
+from harness import *
+from small_disk import SmallDisk
+
+HYPERION = os.path.join(ROOT, "pipelines", "hyperion.json")
+DEEP = ["--set", "params.fanout=[4,4,4]", "--set", "stages.trainer.params.layers=3", "--set", "stages.trainer.params.hidden=24",
+        "--set", "stages.trainer.params.residual=true"]
+
+
+def train(p, *args, **more):
+    return p.run(HYPERION, "--set", "params.batch=128", "--set", "stages.planner.params.cpu_cache=128KiB", "--quiet",
+                 "--epochs", 3, *args, **more)
+
+
+def infer(p, run, *args, code=0, out="out.npy"):
+    """The report of it, and the command's result."""
+    report = p.path("infer.json")
+    r = command("infer", run, "--out", p.path(out), "--report", report, "--quiet", "--force", *args, code=code)
+    if code:
+        return None, r
+    with open(report) as f:
+        return json.load(f), r
+
+
+def outputs(p, out="out"):
+    arrays = {}
+    for name in ("", ".classes", ".logits"):
+        path = p.path(out + name + ".npy")
+        if os.path.exists(path):
+            arrays[name] = np.load(path)
+    return arrays
+
+
+def share(p, data, classes, split):
+    """Accuracy as NumPy finds it, in a report's digits."""
+    ids, labels = np.load(os.path.join(data, split + ".npy")), np.load(os.path.join(data, "labels.npy"))
+    ids = ids[labels[ids] >= 0]
+    return float(f"{np.mean(classes[ids] == labels[ids], dtype=np.float64):.9g}")
+
+
+def tensors(path):
+    """What a safetensors file has."""
+    with open(path, "rb") as f:
+        n, = struct.unpack("<Q", f.read(8))
+        head, data = json.loads(f.read(n)), f.read()
+    return {name: np.frombuffer(data[e["data_offsets"][0]:e["data_offsets"][1]], "<f4").reshape(e["shape"])
+            for name, e in head.items() if name != "__metadata__"}
+
+
+def by_numpy(data, checkpoint, layers):
+    """The same model, in float64: the hidden layers' outputs and the logits."""
+    w, dim = tensors(checkpoint), json.load(open(os.path.join(data, "dataset.json")))["feature_dim"]
+    x = np.load(os.path.join(data, "features.npy"))[:, :dim].astype(np.float64)
+    indptr, indices = (np.load(os.path.join(data, k + ".npy")) for k in ("indptr", "indices"))
+    out = []
+    for l in range(layers):
+        mean = np.stack([x[indices[a:b]].mean(0) if b > a else np.zeros(x.shape[1]) for a, b in zip(indptr, indptr[1:])])
+        y = x @ w[f"layer{l}.weight_self"] + mean @ w[f"layer{l}.weight_neigh"] + w[f"layer{l}.bias"]
+        if l + 1 < layers:
+            y = np.maximum(y + x if 0 < l else y, 0)
+        out.append(x := y)
+    return out
+
+
+@test
+def the_run_s_own_accuracy_and_numpy_s_rows():
+    with Place() as p:
+        for layers, args in ((2, []), (3, DEEP)):
+            run = train(p, *args)
+            report, r = infer(p, run.run_dir, "--logits")
+            got = outputs(p)
+            assert report["test_accuracy"] == run.report["test_accuracy"] == share(p, p.data, got[".classes"], "test"), report
+            best = run.report["epochs"][run.report["best_epoch"]]
+            assert report["val_accuracy"] == best["val_accuracy"] == share(p, p.data, got[".classes"], "val"), report
+            want = by_numpy(p.data, report["checkpoint"], layers)
+            assert np.allclose(got[""], want[-2], rtol=1e-4, atol=1e-4) and np.allclose(got[".logits"], want[-1], rtol=1e-4, atol=1e-4)
+            assert np.array_equal(got[".classes"], got[".logits"].argmax(1)) and got[".classes"].dtype == np.int32
+            last, _ = infer(p, run.run_dir, "--checkpoint", "last")
+            assert last["test_accuracy"] == run.report["final_test_accuracy"], (last, run.report)
+            assert f"test accuracy {report['test_accuracy']:.4f}" in r.stdout, r.stdout
+        first, _ = infer(p, run.run_dir, "--layer", 1)
+        assert first["layer"] == 1 and np.allclose(outputs(p)[""], want[0], rtol=1e-4, atol=1e-4)
+
+
+@test
+def the_same_bits_in_any_memory():
+    with Place() as p:
+        for norm in ("none", "batch"):
+            run = train(p, *DEEP, "--set", f"stages.trainer.params.norm={norm}", "--set", "stages.trainer.params.eval_memory=64KiB",
+                        "--set", "stages.sampler.params.overflow=error")
+            want, spilled = None, []
+            for threads, memory in ((1, "1G"), (3, "1G"), (1, "200K"), (2, "700K"), (4, "1M")):
+                report, _ = infer(p, run.run_dir, "--logits", "--threads", threads, "--memory", memory)
+                got = {name: a.tobytes() for name, a in outputs(p).items()}
+                want = want or got
+                assert got == want, (norm, threads, memory)
+                assert report["test_accuracy"] == run.report["test_accuracy"], "training's evaluation had 64 KiB"
+                spilled.append(report["spilled"])
+            assert spilled == [False, False, True, True, True], spilled
+        _, r = infer(p, run.run_dir, "--memory", "64K", "--threads", 2, code=2)
+        assert "needs" in r.stderr and "--threads" in r.stderr, r.stderr
+
+
+@test
+def other_datasets():
+    with Place() as p:
+        run = train(p)
+        want, _ = infer(p, run.run_dir)
+        command("convert", p.data, p.path("half"), "--dtype", "float16", "--quiet")
+        _, r = infer(p, run.run_dir, "--dataset", p.path("half"), code=2)
+        assert "is not the dataset that" in r.stderr and "--other-dataset" in r.stderr, r.stderr
+        half, _ = infer(p, run.run_dir, "--dataset", p.path("half"), "--other-dataset")
+        assert abs(half["test_accuracy"] - want["test_accuracy"]) < 0.02
+        command("gen", "community", p.path("wide"), "--vertices", 300, "--features", 16, "--quiet")
+        for args in ([], ["--other-dataset"]):
+            _, r = infer(p, run.run_dir, "--dataset", p.path("wide"), *args, code=2)
+            assert "has 16 features a vertex; the model of" in r.stderr and "takes 128" in r.stderr, r.stderr
+        command("gen", "community", p.path("few"), "--vertices", 300, "--classes", 3, "--quiet")
+        _, r = infer(p, run.run_dir, "--dataset", p.path("few"), "--other-dataset", code=2)
+        assert "has 3 classes" in r.stderr, r.stderr
+        # without labels, and with a split that is not there: embeddings all the same, and no accuracy that is not one
+        command("export", p.data, p.path("plain"), "--quiet")
+        os.unlink(p.path("plain/labels.npy"))
+        command("import", "npy", p.path("plain"), p.path("unlabelled"), "--val", "none", "--quiet")
+        got, r = infer(p, run.run_dir, "--dataset", p.path("unlabelled"), "--other-dataset")
+        assert got["test_accuracy"] is None and got["val_accuracy"] is None and "accuracy" not in r.stdout
+        command("export", p.data, p.path("some"), "--quiet")
+        command("import", "npy", p.path("some"), p.path("no-val"), "--val", "none", "--quiet")
+        got, _ = infer(p, run.run_dir, "--dataset", p.path("no-val"), "--other-dataset")
+        assert got["val_accuracy"] is None and got["test_accuracy"] == want["test_accuracy"]
+        r = p.run(HYPERION, "--quiet", data=p.path("unlabelled"), code=None)
+        assert r.code != 0 and "classes" in r.err, r
+
+
+@test
+def refusals():
+    with Place() as p:
+        run = train(p)
+        cases = [([], "expected one run directory"), ([run.run_dir], "ends in .npy"),
+                 ([run.run_dir, "--out", p.path("x.csv")], "ends in .npy"),
+                 ([run.run_dir, "--out", p.path("x.npy"), "--layer", 2], "--layer: expected 1 to 1"),
+                 ([run.run_dir, "--out", p.path("x.npy"), "--checkpoint", "worst"], "expected best or last"),
+                 ([run.run_dir, "--out", p.path("x.npy"), "--other-dataset"], "Say --dataset"),
+                 ([p.path("nowhere"), "--out", p.path("x.npy")], "no checkpoint in"),
+                 ([run.run_dir, "--out", p.path("no/such/x.npy")], "No such file"),
+                 ([run.run_dir, "--out", p.path("x.npy"), "--dataset", p.path("nowhere")], "dataset.json")]
+        for args, words in cases:
+            r = command("infer", *args, code=None)
+            assert r.returncode in (1, 2) and words in r.stderr, (args, r.stderr)
+        infer(p, run.run_dir)
+        r = command("infer", run.run_dir, "--out", p.path("out.npy"), code=2)
+        assert "is there already" in r.stderr, r.stderr
+        # a damaged last checkpoint is passed over, and said to be; with all of them gone there is none
+        last = sorted(os.listdir(os.path.join(run.run_dir, "checkpoints")))[-1]
+        path = os.path.join(run.run_dir, "checkpoints", last)
+        with open(path, "r+b") as f:
+            f.seek(-5, 2)
+            f.write(b"\x55")
+        report, r = infer(p, run.run_dir, "--checkpoint", "last")
+        assert "damaged" in r.stderr and report["checkpoint"] != path, (report, r.stderr)
+        os.rename(os.path.join(run.run_dir, "report.json"), p.path("kept"))
+        _, r = infer(p, run.run_dir, code=2)
+        assert "say --dataset" in r.stderr, r.stderr
+        for name in os.listdir(os.path.join(run.run_dir, "checkpoints")):
+            os.unlink(os.path.join(run.run_dir, "checkpoints", name))
+        _, r = infer(p, run.run_dir, code=2)
+        assert "no checkpoint in" in r.stderr, r.stderr
+        assert sorted(n for n in os.listdir(p.dir) if "partial" in n or n.startswith(("x.", "activations"))) == []
+
+
+@test
+def a_full_disk():
+    with Place() as p:
+        run = train(p, "--set", "stages.trainer.params.hidden=256")
+        with SmallDisk(p, "tmpfs") as disk:
+            for leave in (0, 100_000, 2_300_000):  # the results need 2,056,000 bytes and headers, activations twice as much
+                disk.fill(leave)
+                _, r = infer(p, run.run_dir, "--memory", "2M", "--threads", 1, out="disk/out.npy", code=1)
+                assert "No space left on device" in r.stderr and "cannot set aside" in r.stderr, r.stderr
+                assert os.listdir(disk.at) == ["filler"], os.listdir(disk.at)
+            disk.free()
+            infer(p, run.run_dir, "--memory", "2M", "--threads", 1, out="disk/out.npy")
+
+
+@test
+def stopped_in_the_middle():
+    with Place() as p:
+        command("gen", "community", p.path("large"), "--vertices", 20000, "--features", 16, "--quiet")
+        run = p.run(HYPERION, "--quiet", "--epochs", 1, data=p.path("large"))
+        argv = [PENSTOCK, "infer", run.run_dir, "--out", p.path("out.npy"), "--memory", "256K", "--threads", "1", "--quiet"]
+        for sign in (signal.SIGINT, signal.SIGTERM):
+            process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+            until = time.time() + 20
+            while time.time() < until and not any("partial" in n for n in os.listdir(p.dir)):
+                time.sleep(0.002)
+            process.send_signal(sign)
+            _, err = process.communicate(timeout=60)
+            assert process.returncode == 1 and "interrupted while" in err, (process.returncode, err)
+            assert not [n for n in os.listdir(p.dir) if n.startswith("out")], os.listdir(p.dir)
+        process = subprocess.Popen(argv)
+        while not any("partial" in n for n in os.listdir(p.dir)):
+            time.sleep(0.002)
+        process.kill()
+        process.wait()
+        assert not os.path.exists(p.path("out.npy"))
+        assert "removing" in command("gc", p.dir).stdout
+        assert not [n for n in os.listdir(p.dir) if n.startswith("out")], os.listdir(p.dir)
+
+
+if __name__ == "__main__":
+    main()
