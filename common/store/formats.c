@@ -120,8 +120,12 @@ static const struct pst_format formats[] = {
     {"webgraph", "WebGraph's BVGraph: NAME of NAME.graph and NAME.properties", pst_import_webgraph},
     {"npz", "an .npz of SciPy's CSR parts: adj_*, attr_*, labels; or of scipy.sparse.save_npz",
      pst_import_npz},
-    {"ogb", "a directory of OGB's: raw/edge.csv.gz, node-feat, node-label; split/NAME/train.csv.gz",
+    {"ogb", "a directory of OGB's: raw/edge.csv.gz or raw/data.npz, node-label; split/NAME/train.csv.gz",
      pst_import_ogb},
+    {"igb", "a directory of IGB's: processed/paper__cites__paper/edge_index.npy, paper/node_feat.npy",
+     pst_import_igb},
+    {"mag240m", "MAG240M: processed/, meta.pt and split_dict.pt (those two need python3)",
+     pst_import_mag240m},
     {"planetoid", "Planetoid's pickles: .../ind.cora of ind.cora.x, ind.cora.graph, ... (needs python3)",
      pst_import_planetoid},
 };

@@ -13,7 +13,8 @@ struct pst_import_job {
     bool skip[PST_SOURCES];
     const char *from;               /* a file or a directory */
     struct pst_edge_text_spec text; /* separator '\1': the format's own */
-    char split[PST_NAME_MAX];       /* which of several splits; "": the only one */
+    char split[PST_NAME_MAX];       /* which of several splits or tasks; "": the only one */
+    char types[1024];               /* of vertices, with commas between, or "all"; "": as the format has it */
     struct pst_build *build;
     struct pst_import_result *result;
     struct pst_progress *progress;
@@ -32,6 +33,8 @@ PST_API const struct pst_format *pst_format_at(unsigned index); /* NULL after th
  * arrays. */
 void pst_import_name(struct pst_import_spec *spec, const char *from);
 PST_MUST_USE pst_rc pst_import_edge_text(struct pst_import_job *job, const char *path);
+PST_MUST_USE pst_rc pst_import_igb(struct pst_import_job *job);
+PST_MUST_USE pst_rc pst_import_mag240m(struct pst_import_job *job);
 PST_MUST_USE pst_rc pst_import_ogb(struct pst_import_job *job);
 PST_MUST_USE pst_rc pst_import_triples(struct pst_import_job *job);
 PST_MUST_USE pst_rc pst_import_openke(struct pst_import_job *job);

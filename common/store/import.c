@@ -7,6 +7,8 @@
 #include "../error.h"
 #include "import_parts.h"
 
+#define SPLIT_BLOCK 4096 /* ids that are gathered before they are written */
+
 static const char what_failed[] = "cannot import";
 
 /* Opens everything, and looks at all but edges and feature values, which are checked as they stream. */
@@ -63,15 +65,21 @@ static pst_rc write_topology(struct pst_importing *im, struct pst_build *b, stru
 
 static pst_rc write_split(const struct pst_array *a, int64_t from, enum pst_array_id id, struct pst_build *b)
 {
+    int64_t block[SPLIT_BLOCK];
+    const int64_t shape[2] = {a->shape[0], 1};
+    struct pst_array_writer w = {.fd = -1};
     if (a->shape[0] == 0)
         return PST_OK;
-    int64_t *ids = malloc((size_t)a->shape[0] * sizeof *ids);
-    if (ids == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " ids of %s", a->shape[0], a->path);
-    for (int64_t i = 0; i < a->shape[0]; i++)
-        ids[i] = from + pst_int_at(a, i);
-    pst_rc rc = pst_build_array_from(b, id, PST_I64, a->shape[0], ids);
-    free(ids);
+    pst_rc rc = pst_build_array(b, id, PST_I64, 1, shape, &w);
+    for (int64_t i = 0; rc == PST_OK && i < a->shape[0]; i += SPLIT_BLOCK) {
+        int64_t n = pst_min_i64(SPLIT_BLOCK, a->shape[0] - i);
+        for (int64_t k = 0; k < n; k++)
+            block[k] = from + pst_int_at(a, i + k);
+        rc = pst_array_write(&w, block, (size_t)n * sizeof *block);
+    }
+    if (rc == PST_OK)
+        rc = pst_build_array_end(b, id, &w);
+    pst_array_writer_release(&w);
     return rc;
 }
 
@@ -86,6 +94,8 @@ static void note_manifest(const struct pst_importing *im, struct pst_build *b)
     for (unsigned i = 0; i < PST_SOURCES; i++)
         if (s->source[i][0] != '\0' && strncmp(s->source[i], b->partial, strlen(b->partial)) != 0)
             (void)json_object_set_new(files, pst_source_option(i) + 2, json_string(s->source[i]));
+        else if (s->source[i][0] != '\0' && s->told_as[i][0] != '\0')
+            (void)json_object_set_new(files, pst_source_option(i) + 2, json_string(s->told_as[i]));
     b->manifest.provenance = json_pack(
         "{s:s, s:o, s:{s:b, s:b, s:b, s:s, s:s}}", "command", s->command != NULL ? s->command : "", "sources",
         files, "parameters", "symmetrize", s->symmetrize, "dedupe", s->dedupe, "transpose", s->transpose,
@@ -98,7 +108,6 @@ pst_rc pst_import(const struct pst_import_spec *spec, struct pst_build *b, struc
     struct pst_importing *im = calloc(1, sizeof *im); /* 60 KiB of paths and text: not for the stack */
     if (im == NULL)
         return pst_fail(PST_E_NOMEM, "no memory to import");
-    *result = (struct pst_import_result){.duplicates_removed = 0};
     im->spec = spec;
     im->warnings = &result->warnings;
     pst_rc rc = check_all(im);

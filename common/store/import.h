@@ -43,6 +43,7 @@ struct pst_import_spec {
     char name[PST_NAME_MAX];
     char source[PST_SOURCES][4096]; /* "": there is none */
     struct pst_raw raw[PST_SOURCES];
+    char told_as[PST_SOURCES][4096];        /* its name in messages, where that is another; "": its path */
     int64_t vertices, classes, feature_dim; /* -1: from the arrays */
     enum pst_edge_shape edge_shape;
     const char *shape_by;                  /* whose files have it, for messages; NULL: the user said so */
@@ -63,6 +64,7 @@ struct pst_import_spec {
     const char *command; /* for the manifest's provenance; NULL: none */
 };
 
+/* Begins all zero; adds up. */
 struct pst_import_result {
     struct pst_problems warnings; /* what is odd but not wrong */
     int64_t duplicates_removed, loops_removed, loops_added, runs;

@@ -70,6 +70,14 @@ static void open_one(struct pst_importing *im, enum pst_source_id id)
         (void)madvise(a->map_base, a->map_bytes, MADV_SEQUENTIAL);
 }
 
+/* Messages name what the user knows. */
+static void rename_told(struct pst_importing *im)
+{
+    for (unsigned i = 0; i < PST_SOURCES; i++)
+        if (im->spec->told_as[i][0] != '\0')
+            memcpy(im->src[i].path, im->spec->told_as[i], sizeof im->src[i].path);
+}
+
 void pst_import_wrong_shape(struct pst_problems *problems, const struct pst_array *a,
                             enum pst_edge_shape asked, const char *by)
 {
@@ -104,6 +112,7 @@ void pst_import_open(struct pst_importing *im)
 {
     for (unsigned i = 0; i < PST_SOURCES; i++)
         open_one(im, i);
+    rename_told(im);
     if (pst_has(im, PST_SRC_EDGES))
         choose_edge_shape(im);
     const bool csr[3] = {im->spec->source[PST_SRC_FEAT_INDPTR][0] != '\0',

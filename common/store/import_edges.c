@@ -26,9 +26,9 @@ static pst_rc open_reader(struct edge_reader *r, const struct pst_edge_array *e)
     *r = (struct edge_reader){.e = e, .fd = {-1, -1}};
     size_t bytes = PST_EDGE_BLOCK * sizeof(int64_t);
     for (int i = 0; i < 2; i++) {
-        r->fd[i] = open(e->a->path, O_RDONLY | O_CLOEXEC);
+        r->fd[i] = open(e->file, O_RDONLY | O_CLOEXEC);
         if (r->fd[i] < 0)
-            return pst_fail_errno("cannot open %s", e->a->path);
+            return pst_fail_errno("cannot open %s", e->file);
         (void)posix_fadvise(r->fd[i], 0, 0, POSIX_FADV_SEQUENTIAL);
         r->raw[i] = calloc(COLUMNS_MAX, bytes);
     }
@@ -91,7 +91,7 @@ static void take_relations(struct edge_reader *r, int64_t first, int64_t n, stru
         int64_t k = e->a->dtype == PST_I32 ? ((const int32_t *)r->raw[0])[3 * i + 1]
                                            : ((const int64_t *)r->raw[0])[3 * i + 1];
         if (k < 0 || k >= e->relations)
-            pst_import_tell(problems, &r->bad, e->told_as, first + i, k, e->relations, "relation of edge");
+            pst_import_tell(problems, &r->bad, e->a->path, first + i, k, e->relations, "relation of edge");
         else
             r->relation[i] = (int32_t)k;
     }
@@ -126,10 +126,10 @@ static void check_block(struct edge_reader *r, int64_t first, int64_t n, struct 
             (uint64_t)((uint64_t)r->source[i] >= limit[0]) | (uint64_t)((uint64_t)r->target[i] >= limit[1]);
     for (int64_t i = 0; odd != 0 && i < n; i++) {
         if ((uint64_t)r->source[i] >= limit[0])
-            pst_import_tell(problems, &r->bad, e->told_as, first + i, r->source[i], (int64_t)limit[0],
+            pst_import_tell(problems, &r->bad, e->a->path, first + i, r->source[i], (int64_t)limit[0],
                             "source of edge");
         if ((uint64_t)r->target[i] >= limit[1])
-            pst_import_tell(problems, &r->bad, e->told_as, first + i, r->target[i], (int64_t)limit[1],
+            pst_import_tell(problems, &r->bad, e->a->path, first + i, r->target[i], (int64_t)limit[1],
                             "target of edge");
     }
     for (int64_t i = 0; odd == 0 && i < n; i++) {
@@ -155,7 +155,7 @@ pst_rc pst_edge_array_read(const struct pst_edge_array *e, pst_edge_block_fn fn,
         if (rc == PST_OK)
             rc = pst_progress_add(progress, (uint64_t)n);
     }
-    pst_import_tell_rest(problems, r.bad, e->told_as);
+    pst_import_tell_rest(problems, r.bad, e->a->path);
     close_reader(&r);
     return rc;
 }
@@ -170,7 +170,7 @@ pst_rc pst_import_feed(struct pst_importing *im, struct pst_csc *csc, struct pst
 {
     const struct pst_array *a = &im->src[PST_SRC_EDGES];
     const struct pst_edge_array e = {.a = a,
-                                     .told_as = a->path,
+                                     .file = im->spec->source[PST_SRC_EDGES],
                                      .shape = im->edges_2xe ? PST_EDGES_2XE : PST_EDGES_EX2,
                                      .edges = im->edges,
                                      .limit = {im->vertices, im->vertices}};

@@ -27,7 +27,7 @@ static pst_rc take_out(struct parts *p, const char *name, char path[4096], bool 
     const struct pst_zip_member *m = pst_zip_find(&p->zip, member);
     *there = m != NULL;
     pst_build_temp(p->job->build, name, path);
-    return m == NULL ? PST_OK : pst_zip_extract(&p->zip, m, path);
+    return m == NULL ? PST_OK : pst_zip_extract(&p->zip, m, path, p->job->progress);
 }
 
 static pst_rc need(struct parts *p, const char *prefix, const char *name, struct pst_array *a)

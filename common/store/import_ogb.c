@@ -1,14 +1,17 @@
-/* OGB's raw layout: raw/{edge,num-node-list,num-edge-list,node-feat,node-label}.csv.gz,
- * split/NAME/{train,valid,test}.csv.gz.
- */
+/* OGB's raw layout: raw/{edge,num-node-list,num-edge-list,node-feat,node-label}.csv.gz, or raw/data.npz with
+ * edge_index (2, E), node_feat, num_nodes_list, num_edges_list, and raw/node-label.npz (ogbn-papers100M);
+ * split/NAME/{train,valid,test}.csv.gz. */
 #include <dirent.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "../error.h"
 #include "formats.h"
+#include "import_parts.h"
 #include "text_array.h"
+#include "zip.h"
 
 /* NAME.csv.gz, or unpacked. */
 static bool find(const char *dir, const char *name, char out[4096])
@@ -57,6 +60,7 @@ static pst_rc to_array(struct pst_import_job *job, enum pst_source_id id, const 
     if (to[0] != '\0' || job->skip[id])
         return PST_OK; /* the user named another, or none */
     pst_build_temp(job->build, names[id], to);
+    (void)snprintf(job->spec.told_as[id], sizeof job->spec.told_as[id], "%s", path);
     spec.path = path;
     spec.to = to;
     return pst_text_array(&spec, NULL, job->progress);
@@ -99,14 +103,120 @@ static pst_rc take_splits(struct pst_import_job *job, int64_t vertices)
     return rc;
 }
 
+/* ---- raw/data.npz ---- */
+
+/* One member as a source of the import. */
+static pst_rc take_member(struct pst_import_job *job, const struct pst_zip *z, const char *name,
+                          enum pst_source_id id, bool needed)
+{
+    char member[64];
+    char *to = job->spec.source[id];
+    if (to[0] != '\0' || job->skip[id])
+        return PST_OK;
+    (void)snprintf(member, sizeof member, "%s.npy", name);
+    const struct pst_zip_member *m = pst_zip_find(z, member);
+    if (m == NULL)
+        return needed ? pst_fail(PST_E_FORMAT, "%s: expected a member %s", z->path, member) : PST_OK;
+    pst_build_temp(job->build, name, to);
+    (void)snprintf(job->spec.told_as[id], sizeof job->spec.told_as[id], "%.3900s (%s)", z->path, member);
+    return pst_zip_extract(z, m, to, job->progress);
+}
+
+/* The only entry of a list of counts. */
+static pst_rc take_count(struct pst_import_job *job, const struct pst_zip *z, const char *name, int64_t *out)
+{
+    char member[64], path[4096];
+    struct pst_array a = {.map = NULL};
+    (void)snprintf(member, sizeof member, "%s.npy", name);
+    const struct pst_zip_member *m = pst_zip_find(z, member);
+    pst_build_temp(job->build, name, path);
+    pst_rc rc = m != NULL ? pst_zip_extract(z, m, path, NULL)
+                          : pst_fail(PST_E_FORMAT, "%s: expected a member %s", z->path, member);
+    if (rc == PST_OK)
+        rc = pst_array_open(&a, path);
+    if (rc == PST_OK)
+        rc = pst_array_map(&a);
+    bool integers = rc == PST_OK && (a.dtype == PST_I32 || a.dtype == PST_I64);
+    if (integers && a.shape[0] > 1)
+        rc = pst_fail(PST_E_UNSUPPORTED,
+                      "%s (%s): expected one count: a data set of many graphs is not read by this version",
+                      z->path, member);
+    else if (rc == PST_OK && (!integers || a.shape[0] != 1 || pst_int_at(&a, 0) < 0))
+        rc = pst_fail(PST_E_FORMAT, "%s (%s): expected one count", z->path, member);
+    if (rc == PST_OK)
+        *out = pst_int_at(&a, 0);
+    pst_array_close(&a);
+    return rc;
+}
+
+static pst_rc check_edge_count(const struct pst_import_spec *s, const char *archive, int64_t expected)
+{
+    struct pst_array a;
+    pst_rc rc = pst_array_open(&a, s->source[PST_SRC_EDGES]);
+    if (rc != PST_OK || a.rank != 2 || a.shape[0] != 2)
+        return PST_OK; /* the import says what is wrong */
+    return a.shape[1] == expected
+               ? PST_OK
+               : pst_fail(PST_E_FORMAT, "%s: num_edges_list says %" PRId64 " edges, edge_index has %" PRId64,
+                          archive, expected, a.shape[1]);
+}
+
+static pst_rc take_labels(struct pst_import_job *job, const char *raw)
+{
+    char path[4096];
+    struct pst_zip z = {.fd = -1};
+    (void)snprintf(path, sizeof path, "%.3900s/node-label.npz", raw);
+    if (access(path, F_OK) != 0)
+        return PST_OK;
+    pst_rc rc = pst_zip_open(&z, path);
+    if (rc == PST_OK)
+        rc = take_member(job, &z, "node_label", PST_SRC_LABELS, true);
+    pst_zip_close(&z);
+    return rc;
+}
+
+static pst_rc import_npz(struct pst_import_job *job, const char *raw, const char *archive)
+{
+    struct pst_import_spec *s = &job->spec;
+    struct pst_zip z = {.fd = -1};
+    int64_t edges = -1;
+    pst_rc rc = pst_zip_open(&z, archive);
+    if (rc == PST_OK)
+        rc = take_count(job, &z, "num_nodes_list", &s->vertices);
+    if (rc == PST_OK)
+        rc = take_count(job, &z, "num_edges_list", &edges);
+    bool own = s->source[PST_SRC_EDGES][0] != '\0';
+    if (rc == PST_OK)
+        rc = take_member(job, &z, "edge_index", PST_SRC_EDGES, true);
+    if (rc == PST_OK && !own)
+        rc = check_edge_count(s, archive, edges);
+    if (rc == PST_OK)
+        rc = take_member(job, &z, "node_feat", PST_SRC_FEATURES, false);
+    pst_zip_close(&z);
+    if (rc == PST_OK)
+        rc = take_labels(job, raw);
+    if (rc == PST_OK)
+        rc = take_splits(job, s->vertices);
+    if (rc != PST_OK)
+        return rc;
+    if (s->edge_shape == PST_EDGES_AUTO && !own) {
+        s->edge_shape = PST_EDGES_2XE;
+        s->shape_by = "OGB";
+    }
+    return pst_import(s, job->build, job->result, job->progress);
+}
+
 pst_rc pst_import_ogb(struct pst_import_job *job)
 {
     char raw[4096], path[4096], edges[4096];
     int64_t vertices;
     (void)snprintf(raw, sizeof raw, "%.3800s/raw", job->from);
-    if (!find(raw, "edge", edges))
-        return pst_fail(PST_E_ARG, "%s: there is no %s", job->from, edges);
     pst_import_name(&job->spec, job->from);
+    (void)snprintf(path, sizeof path, "%.4000s/data.npz", raw);
+    if (access(path, F_OK) == 0)
+        return import_npz(job, raw, path);
+    if (!find(raw, "edge", edges))
+        return pst_fail(PST_E_ARG, "%s: there is no %s, and no data.npz", job->from, edges);
     pst_rc rc = read_count(raw, "num-node-list", &vertices);
     if (rc == PST_OK)
         rc = read_count(raw, "num-edge-list", &job->text.expect);

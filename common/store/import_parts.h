@@ -55,8 +55,8 @@ void pst_import_tell_rest(struct pst_problems *problems, int64_t bad, const char
 
 /* import_edges.c: an array of edges, checked and given on in blocks, in one reading. */
 struct pst_edge_array {
-    const struct pst_array *a; /* int32 or int64, open */
-    const char *told_as;       /* its path in messages */
+    const struct pst_array *a; /* int32 or int64, open; its path is what messages say */
+    const char *file;          /* where it is */
     enum pst_edge_shape shape; /* not AUTO */
     int64_t edges;
     int64_t first[2];  /* added to each source, each target */

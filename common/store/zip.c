@@ -169,6 +169,7 @@ struct copy {
     unsigned char in[STEP], out[STEP];
     uint64_t wrote;
     uLong crc;
+    struct pst_progress *progress;
 };
 
 static pst_rc put(struct copy *c, const unsigned char *data, size_t bytes)
@@ -183,7 +184,7 @@ static pst_rc put(struct copy *c, const unsigned char *data, size_t bytes)
             return pst_fail_errno("cannot write member %s of %s aside", c->m->name, c->z->path);
         done += (size_t)n;
     }
-    return PST_OK;
+    return pst_progress_add(c->progress, bytes);
 }
 
 static pst_rc take(struct copy *c, size_t *n)
@@ -235,7 +236,8 @@ static pst_rc copy_deflated(struct copy *c)
     return rc;
 }
 
-pst_rc pst_zip_extract(const struct pst_zip *z, const struct pst_zip_member *m, const char *to)
+pst_rc pst_zip_extract(const struct pst_zip *z, const struct pst_zip_member *m, const char *to,
+                       struct pst_progress *progress)
 {
     unsigned char local[30];
     pst_rc rc = read_at(z, m->at, local, sizeof local);
@@ -247,6 +249,8 @@ pst_rc pst_zip_extract(const struct pst_zip *z, const struct pst_zip_member *m, 
     if (c == NULL)
         return pst_fail(PST_E_NOMEM, "%s: no memory to take out %s", z->path, m->name);
     c->z = z;
+    c->progress = progress;
+    pst_progress_begin(progress, m->name, m->bytes, true);
     c->m = m;
     c->at = m->at + sizeof local + number(local + 26, 2) + number(local + 28, 2);
     c->left = m->packed;
@@ -267,6 +271,8 @@ pst_rc pst_zip_extract(const struct pst_zip *z, const struct pst_zip_member *m, 
                       z->path, m->name, m->bytes, m->crc, c->wrote, (unsigned)c->crc);
     if (c->fd >= 0 && close(c->fd) != 0 && rc == PST_OK)
         rc = pst_fail_errno("cannot close %s", to);
+    if (rc == PST_OK)
+        pst_progress_end(progress);
     free(c);
     return rc;
 }

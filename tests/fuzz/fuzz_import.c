@@ -65,7 +65,7 @@ static void archive(void)
     if (pst_zip_open(&z, file) == PST_OK)
         for (int i = 0; i < z.members && i < 4; i++) {
             (void)unlink(out);
-            (void)pst_zip_extract(&z, &z.member[i], out);
+            (void)pst_zip_extract(&z, &z.member[i], out, NULL);
         }
     pst_zip_close(&z);
 }

@@ -5,76 +5,12 @@ import os
 import shutil
 import subprocess
 import tarfile
-import tempfile
 
 import numpy as np
 from harness import *
+from importing import *
 
 RAW, CLEAN = os.path.join(DATA, "raw"), os.path.join(DATA, "clean")
-
-
-class Scratch:
-    def __enter__(self):
-        self.dir = tempfile.mkdtemp(prefix="penstock-import-")
-        return self
-
-    def __exit__(self, *_):
-        shutil.rmtree(self.dir, ignore_errors=True)
-
-    def path(self, name):
-        return os.path.join(self.dir, name)
-
-    def put(self, name, content):
-        path = self.path(name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        if isinstance(content, str):
-            content = content.encode()
-        if name.endswith(".gz"):
-            content = gzip.compress(content)
-        if name.endswith(".zst"):
-            content = subprocess.run(["zstd", "-q"], input=content, capture_output=True, check=True).stdout
-        with open(path, "wb") as f:
-            f.write(content)
-        return path
-
-    def get(self, kind, source, *args, code=0):
-        out = self.path("out")
-        shutil.rmtree(out, ignore_errors=True)
-        if SAN and "--memory" not in args:  # a sanitizer's shadow of half a machine's memory takes seconds to lay
-            args = (*args, "--memory", "64MiB")
-        r = command("import", kind, source, out, "--quiet", *map(str, args), code=code)
-        assert code == 0 or not os.path.exists(out), "a refused import left something"
-        left = [n for n in os.listdir(self.dir) if ".partial-" in n]
-        assert not left, left
-        if code == 0:
-            command("verify", "--quiet", out)
-            assert not [n for n in os.listdir(out) if n.startswith("temp-")]
-        return r
-
-    def array(self, name):
-        return np.load(os.path.join(self.path("out"), name + ".npy"), mmap_mode="r")
-
-    def rows(self):
-        """The in-neighbours of each vertex."""
-        indptr, indices = self.array("indptr"), self.array("indices")
-        return [indices[a:b].tolist() for a, b in zip(indptr, indptr[1:])]
-
-    def names(self, which="names"):
-        at, text = self.array(which + "_at"), bytes(self.array(which))
-        return [text[a:b].decode() for a, b in zip(at, at[1:])]
-
-    def sums(self):
-        with open(os.path.join(self.path("out"), "dataset.json")) as f:
-            return {k: v["xxh3"] for k, v in json.load(f)["arrays"].items()}
-
-
-# 0 -> 1, 0 -> 2, 3 -> 1: vertex 1 aggregates from 0 and 3.
-ROWS = [[], [0, 3], [0], []]
-EDGES = [(0, 1), (0, 2), (3, 1)]
-
-
-def lines(separator, end="\n"):
-    return "".join(f"{a}{separator}{b}{end}" for a, b in EDGES)
 
 
 @test

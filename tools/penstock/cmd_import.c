@@ -32,6 +32,7 @@ enum {
     OPT_SEPARATOR,
     OPT_COLUMNS,
     OPT_SPLIT,
+    OPT_TYPES,
     OPT_FORCE,
     OPT_QUIET,
     OPT_HELP
@@ -64,6 +65,7 @@ static const struct option options[] = {
     {"separator", required_argument, NULL, OPT_SEPARATOR},
     {"columns", required_argument, NULL, OPT_COLUMNS},
     {"split", required_argument, NULL, OPT_SPLIT},
+    {"types", required_argument, NULL, OPT_TYPES},
     {"transpose", no_argument, NULL, OPT_TRANSPOSE},
     {"force", no_argument, NULL, OPT_FORCE},
     {"quiet", no_argument, NULL, OPT_QUIET},
@@ -94,7 +96,9 @@ static const char help[] =
     "  --header yes|no|auto   whether the first line names columns (auto: when it has no ids)\n"
     "  --columns S,T          columns of source and target, from 0 (0,1)\n"
     "  --separator C          one character in place of the format's\n"
-    "  --split NAME           where SRC has several splits\n"
+    "  --split NAME           where SRC has several splits or tasks; igb: none makes none\n"
+    "  --types all|NAME,...   of vertices, where SRC has several; one alone makes a plain graph, which all\n"
+    "                         stages can use (igb, mag240m: paper; graphbolt: all)\n"
     "  --edge-shape 2xE|Ex2   when both are possible\n"
     "  --symmetrize           every edge in both directions\n"
     "  --dedupe               one edge for each (source, target)\n"
@@ -210,6 +214,7 @@ static pst_rc one_option(struct args *a, int opt)
     case OPT_SEPARATOR: return separator_option(a);
     case OPT_COLUMNS: return columns_option(a);
     case OPT_SPLIT: return option_name("--split", optarg, a->job.split, sizeof a->job.split);
+    case OPT_TYPES: return option_name("--types", optarg, a->job.types, sizeof a->job.types);
     case OPT_TRANSPOSE: s->transpose = true; return PST_OK;
     case OPT_FORCE: a->force = true; return PST_OK;
     case OPT_QUIET: a->quiet = true; return PST_OK;

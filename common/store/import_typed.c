@@ -1,0 +1,433 @@
+#include "import_typed.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../error.h"
+#include "import_parts.h"
+
+static const char what_failed[] = "cannot import";
+
+pst_rc pst_typed_init(struct pst_typed *t, struct pst_import_job *job)
+{
+    *t = (struct pst_typed){.job = job, .types_otherwise = "all"};
+    t->vertex = calloc(PST_VERTEX_TYPES_MAX, sizeof *t->vertex);
+    t->edge = calloc(PST_EDGE_TYPES_MAX, sizeof *t->edge); /* pages that nobody touches cost nothing */
+    return t->vertex != NULL && t->edge != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory for types");
+}
+
+void pst_typed_release(struct pst_typed *t)
+{
+    free(t->vertex);
+    free(t->edge);
+}
+
+static int find_vertex(const struct pst_typed *t, const char *name)
+{
+    for (int k = 0; k < t->vertex_types; k++)
+        if (strcmp(t->vertex[k].name, name) == 0)
+            return k;
+    return -1;
+}
+
+pst_rc pst_typed_vertex(struct pst_typed *t, const char *name, int *type)
+{
+    *type = find_vertex(t, name);
+    if (*type >= 0)
+        return PST_OK;
+    if (name[0] == '\0' || strlen(name) >= PST_NAME_MAX || t->vertex_types == PST_VERTEX_TYPES_MAX)
+        return pst_fail(PST_E_LIMIT, "type '%.80s': expected at most %d types with names of 1 to %d bytes",
+                        name, PST_VERTEX_TYPES_MAX, PST_NAME_MAX - 1);
+    struct pst_typed_vertices *v = &t->vertex[ *type = t->vertex_types++];
+    (void)snprintf(v->name, sizeof v->name, "%s", name);
+    v->vertices = -1;
+    return PST_OK;
+}
+
+pst_rc pst_typed_edge(struct pst_typed *t, const char *source, const char *relation, const char *target,
+                      const char *path)
+{
+    char name[3 * PST_NAME_MAX + 8];
+    (void)snprintf(name, sizeof name, "%.64s:%.64s:%.64s", source, relation, target);
+    if (strlen(name) >= PST_NAME_MAX || t->edge_types == PST_EDGE_TYPES_MAX || strlen(path) >= 4096)
+        return pst_fail(PST_E_LIMIT, "edges '%.80s': expected at most %d types with names of up to %d bytes",
+                        name, PST_EDGE_TYPES_MAX, PST_NAME_MAX - 1);
+    struct pst_typed_edges *e = &t->edge[t->edge_types];
+    pst_rc rc = pst_typed_vertex(t, source, &e->source);
+    if (rc == PST_OK)
+        rc = pst_typed_vertex(t, target, &e->target);
+    if (rc != PST_OK)
+        return rc;
+    (void)snprintf(e->name, sizeof e->name, "%s", name);
+    (void)snprintf(e->path, sizeof e->path, "%s", path);
+    t->edge_types++;
+    return PST_OK;
+}
+
+/* "a__r__b" to its parts, in place. */
+static bool split_name(char *name, const char *separator, char **relation, char **target)
+{
+    size_t n = strlen(separator);
+    *relation = strstr(name, separator);
+    *target = *relation != NULL ? strstr(*relation + n, separator) : NULL;
+    if (*target == NULL || *relation == name)
+        return false;
+    **relation = **target = '\0';
+    *relation += n;
+    *target += n;
+    return **relation != '\0' && **target != '\0';
+}
+
+pst_rc pst_typed_find(struct pst_typed *t, const char *dir, const char *separator)
+{
+    struct dirent **names;
+    int n = scandir(dir, &names, NULL, alphasort);
+    if (n < 0)
+        return errno == ENOENT || errno == ENOTDIR
+                   ? pst_fail(PST_E_ARG, "%s: there is no such directory", dir)
+                   : pst_fail_errno("cannot read %s", dir);
+    pst_rc rc = PST_OK;
+    for (int i = 0; i < n; i++) {
+        char path[4096], *relation, *target;
+        (void)snprintf(path, sizeof path, "%.3700s/%s/edge_index.npy", dir, names[i]->d_name);
+        if (rc == PST_OK && access(path, F_OK) == 0 &&
+            split_name(names[i]->d_name, separator, &relation, &target))
+            rc = pst_typed_edge(t, names[i]->d_name, relation, target, path);
+        free(names[i]);
+    }
+    free(names);
+    return rc;
+}
+
+/* ---- which types ---- */
+
+static bool is_named(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    if (strcmp(list, "all") == 0)
+        return true;
+    for (const char *p = list; p != NULL; p = strchr(p, ',')) {
+        p += *p == ',';
+        if (strncmp(p, name, n) == 0 && (p[n] == ',' || p[n] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+/* Every word of the list must be a type. */
+static pst_rc check_list(const struct pst_typed *t, const char *list)
+{
+    char names[1024] = "";
+    size_t used = 0;
+    for (int k = 0; k < t->vertex_types && used < sizeof names; k++)
+        used +=
+            (size_t)snprintf(names + used, sizeof names - used, "%s%s", k > 0 ? ", " : "", t->vertex[k].name);
+    for (const char *p = list; p != NULL && strcmp(list, "all") != 0; p = strchr(p, ',')) {
+        p += *p == ',';
+        char word[256];
+        (void)snprintf(word, sizeof word, "%.*s", (int)strcspn(p, ","), p);
+        if (find_vertex(t, word) < 0)
+            return pst_fail(PST_E_ARG,
+                            "--types: expected all, or some of %s, with commas between; found '%s'", names,
+                            word);
+    }
+    return PST_OK;
+}
+
+pst_rc pst_typed_select(struct pst_typed *t)
+{
+    bool said = t->job->types[0] != '\0';
+    const char *list = said ? t->job->types : t->types_otherwise;
+    char left_out[1024] = "";
+    int place[PST_VERTEX_TYPES_MAX], vertices = 0, edges = 0;
+    size_t used = 0;
+    pst_rc rc = check_list(t, list);
+    if (rc != PST_OK)
+        return rc;
+    for (int k = 0; k < t->vertex_types; k++) {
+        place[k] = is_named(list, t->vertex[k].name) ? vertices++ : -1;
+        if (place[k] >= 0)
+            t->vertex[place[k]] = t->vertex[k];
+    }
+    for (int k = 0; k < t->edge_types; k++) {
+        struct pst_typed_edges *e = &t->edge[k];
+        if (place[e->source] >= 0 && place[e->target] >= 0) {
+            e->source = place[e->source];
+            e->target = place[e->target];
+            t->edge[edges++] = *e;
+        } else if (used < sizeof left_out) {
+            used += (size_t)snprintf(left_out + used, sizeof left_out - used, " %s", e->name);
+        }
+    }
+    if (used > 0 && !said)
+        pst_problem(&t->job->result->warnings, "left out, for --types %s:%s (--types all takes everything)",
+                    list, left_out);
+    if (edges == 0)
+        return pst_fail(PST_E_ARG, "%s: there are no edges between vertices of the types %s", t->job->from,
+                        list);
+    t->vertex_types = vertices;
+    t->edge_types = edges;
+    t->labelled = place[t->labelled];
+    return PST_OK;
+}
+
+bool pst_typed_is_plain(const struct pst_typed *t)
+{
+    return t->vertex_types == 1 && t->edge_types == 1;
+}
+
+pst_rc pst_raw_look(const char *path, enum pst_dtype dtype, int64_t columns, struct pst_raw *raw)
+{
+    static const char magic[6] = "\x93NUMPY";
+    char head[6] = "";
+    struct stat st;
+    *raw = (struct pst_raw){.rank = 0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0)
+        return pst_fail_errno("cannot open %s", path);
+    ssize_t n = pread(fd, head, sizeof head, 0);
+    (void)close(fd);
+    if (n == sizeof head && memcmp(head, magic, sizeof head) == 0)
+        return PST_OK;
+    int64_t row = columns * (int64_t)pst_dtype_bytes(dtype);
+    if (st.st_size == 0 || st.st_size % row != 0)
+        return pst_fail(PST_E_FORMAT,
+                        "%s: it has no NumPy header, and its %jd bytes are no whole rows of %" PRId64
+                        " %s: is it truncated?",
+                        path, (intmax_t)st.st_size, columns, pst_dtype_name(dtype));
+    *raw =
+        (struct pst_raw){.dtype = dtype, .rank = columns > 1 ? 2 : 1, .shape = {st.st_size / row, columns}};
+    return PST_OK;
+}
+
+/* ---- counts ---- */
+
+/* One type's features, opened and checked as those of a plain graph are. */
+static pst_rc open_features(const struct pst_typed *t, int type, struct pst_import_spec *spec,
+                            struct pst_importing *im)
+{
+    const struct pst_typed_vertices *v = &t->vertex[type];
+    pst_import_defaults(spec);
+    memcpy(spec->source[PST_SRC_FEATURES], v->features, sizeof v->features);
+    spec->raw[PST_SRC_FEATURES] = v->raw;
+    spec->vertices = v->vertices;
+    spec->normalize = t->job->spec.normalize;
+    spec->stride_bytes = t->job->spec.stride_bytes;
+    im->spec = spec;
+    im->warnings = &t->job->result->warnings;
+    pst_import_open(im);
+    if (im->problems.count == 0)
+        pst_import_counts(im);
+    return pst_problems_result(&im->problems, what_failed);
+}
+
+/* write: makes features_K.npy; else only looks, and learns how many vertices there are. */
+static pst_rc each_features(struct pst_typed *t, bool write)
+{
+    struct pst_import_spec *spec = calloc(1, sizeof *spec);
+    struct pst_importing *im = calloc(1, sizeof *im);
+    pst_rc rc = spec != NULL && im != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory to import");
+    for (int k = 0; k < t->vertex_types && rc == PST_OK; k++) {
+        if (t->vertex[k].features[0] == '\0')
+            continue;
+        memset(im, 0, sizeof *im);
+        rc = open_features(t, k, spec, im);
+        if (rc == PST_OK)
+            t->vertex[k].vertices = im->vertices;
+        if (rc == PST_OK && write)
+            rc = pst_import_features(im, t->job->build, k, t->job->progress);
+        pst_array_close(&im->src[PST_SRC_FEATURES]);
+    }
+    free(im);
+    free(spec);
+    return rc;
+}
+
+static pst_rc open_edges(const struct pst_typed *t, int k, struct pst_array *a, struct pst_edge_array *out)
+{
+    const struct pst_typed_edges *e = &t->edge[k];
+    const struct pst_import_spec *spec = &t->job->spec;
+    enum pst_edge_shape shape = spec->edge_shape == PST_EDGES_AUTO ? t->shape : spec->edge_shape;
+    struct pst_problems problems = {.count = 0};
+    pst_rc rc = pst_array_open(a, e->path);
+    if (rc != PST_OK)
+        return rc;
+    if (e->told_as[0] != '\0')
+        memcpy(a->path, e->told_as, sizeof a->path);
+    if (a->dtype != PST_I32 && a->dtype != PST_I64)
+        pst_problem(&problems, "%s: expected int32 or int64, found %s", a->path, pst_dtype_name(a->dtype));
+    if (a->rank != 2 || a->shape[shape == PST_EDGES_2XE ? 0 : 1] != 2)
+        pst_import_wrong_shape(&problems, a, shape, spec->edge_shape == PST_EDGES_AUTO ? t->format : NULL);
+    *out = (struct pst_edge_array){.a = a,
+                                   .file = e->path,
+                                   .shape = shape,
+                                   .edges = a->shape[shape == PST_EDGES_2XE ? 1 : 0],
+                                   .limit = {t->vertex[e->source].vertices, t->vertex[e->target].vertices},
+                                   .relation = k,
+                                   .relations = t->edge_types};
+    return pst_problems_result(&problems, what_failed);
+}
+
+static pst_rc largest(void *ctx, const int64_t *source, const int64_t *target, const int32_t *relation,
+                      int64_t n)
+{
+    int64_t *most = ctx;
+    (void)relation;
+    for (int64_t i = 0; i < n; i++) {
+        most[0] = pst_max_i64(most[0], source[i]);
+        most[1] = pst_max_i64(most[1], target[i]);
+    }
+    return PST_OK;
+}
+
+/* Types that no file counts: one reading of the edges that touch them. */
+static pst_rc count_from_edges(struct pst_typed *t)
+{
+    int64_t found[PST_VERTEX_TYPES_MAX] = {0};
+    struct pst_problems problems = {.count = 0};
+    pst_rc rc = PST_OK;
+    for (int k = 0; k < t->edge_types && rc == PST_OK; k++) {
+        const struct pst_typed_edges *e = &t->edge[k];
+        int64_t most[2] = {-1, -1};
+        struct pst_array a;
+        struct pst_edge_array edges;
+        rc = open_edges(t, k, &a, &edges); /* all of them: a wrong one is told before the long work */
+        if (rc != PST_OK || (edges.limit[0] >= 0 && edges.limit[1] >= 0))
+            continue;
+        pst_progress_begin(t->job->progress, "edges: counting", (uint64_t)edges.edges, false);
+        rc = pst_edge_array_read(&edges, largest, most, &problems, t->job->progress);
+        if (rc == PST_OK)
+            rc = pst_problems_result(&problems, what_failed);
+        if (rc == PST_OK)
+            pst_progress_end(t->job->progress);
+        found[e->source] = pst_max_i64(found[e->source], most[0] + 1);
+        found[e->target] = pst_max_i64(found[e->target], most[1] + 1);
+    }
+    for (int k = 0; k < t->vertex_types && rc == PST_OK; k++) {
+        struct pst_typed_vertices *v = &t->vertex[k];
+        if (v->vertices >= 0)
+            continue;
+        v->vertices = found[k];
+        pst_problem(&t->job->result->warnings,
+                    "%s: no file says how many there are: %" PRId64 ", one more than the largest id in edges",
+                    v->name, v->vertices);
+    }
+    return rc;
+}
+
+/* ---- import ---- */
+
+static pst_rc give(void *ctx, struct pst_csc *csc, int64_t *vertices, struct pst_progress *progress)
+{
+    struct pst_typed *t = ctx;
+    struct pst_problems problems = {.count = 0};
+    const struct pst_manifest *m = &t->job->build->manifest;
+    int64_t first[PST_VERTEX_TYPES_MAX], end = 0;
+    for (int k = 0; k < t->vertex_types; k++) {
+        first[k] = end;
+        end += m->vertex_type[k].vertices;
+    }
+    *vertices = end;
+    pst_rc rc = PST_OK;
+    for (int k = 0; k < t->edge_types && rc == PST_OK; k++) {
+        struct pst_array a;
+        struct pst_edge_array edges;
+        if ((rc = open_edges(t, k, &a, &edges)) != PST_OK)
+            break;
+        edges.first[0] = first[t->edge[k].source];
+        edges.first[1] = first[t->edge[k].target];
+        pst_progress_begin(progress, t->edge[k].name, (uint64_t)edges.edges, false);
+        rc = pst_edge_array_read(&edges, pst_edges_to_csc, csc, &problems, progress);
+        if (rc == PST_OK)
+            pst_progress_end(progress);
+    }
+    return rc == PST_OK ? pst_problems_result(&problems, what_failed) : rc;
+}
+
+static pst_rc note_types(const struct pst_typed *t, int64_t first[PST_VERTEX_TYPES_MAX], int64_t *vertices)
+{
+    struct pst_manifest *m = &t->job->build->manifest;
+    pst_rc rc = pst_manifest_types(m, t->vertex_types, t->edge_types);
+    *vertices = 0;
+    for (int k = 0; k < t->vertex_types && rc == PST_OK; k++) {
+        memcpy(m->vertex_type[k].name, t->vertex[k].name, sizeof t->vertex[k].name);
+        m->vertex_type[k].vertices = t->vertex[k].vertices;
+        first[k] = *vertices;
+        *vertices += t->vertex[k].vertices;
+    }
+    for (int k = 0; k < t->edge_types && rc == PST_OK; k++) {
+        memcpy(m->edge_type[k].name, t->edge[k].name, sizeof t->edge[k].name);
+        m->edge_type[k].source = t->edge[k].source;
+        m->edge_type[k].target = t->edge[k].target;
+    }
+    return rc;
+}
+
+static pst_rc import_plain(struct pst_typed *t)
+{
+    struct pst_import_spec *s = &t->job->spec;
+    const struct pst_typed_vertices *v = &t->vertex[0];
+    const struct pst_typed_edges *e = &t->edge[0];
+    if (s->source[PST_SRC_EDGES][0] == '\0') {
+        memcpy(s->source[PST_SRC_EDGES], e->path, sizeof e->path);
+        memcpy(s->told_as[PST_SRC_EDGES], e->told_as, sizeof e->told_as);
+        s->shape_by = s->edge_shape == PST_EDGES_AUTO ? t->format : NULL;
+        s->edge_shape = s->edge_shape == PST_EDGES_AUTO ? t->shape : s->edge_shape;
+    }
+    if (s->source[PST_SRC_FEATURES][0] == '\0' && s->source[PST_SRC_FEAT_INDPTR][0] == '\0' &&
+        !t->job->skip[PST_SRC_FEATURES]) {
+        memcpy(s->source[PST_SRC_FEATURES], v->features, sizeof v->features);
+        s->raw[PST_SRC_FEATURES] = v->raw;
+    }
+    if (s->vertices < 0)
+        s->vertices = v->vertices;
+    return pst_import(s, t->job->build, t->job->result, t->job->progress);
+}
+
+static pst_rc check_options(const struct pst_typed *t)
+{
+    const struct pst_import_spec *s = &t->job->spec;
+    if (s->symmetrize || s->transpose || s->self_loops != PST_LOOPS_KEEP)
+        return pst_fail(PST_E_ARG,
+                        "--symmetrize, --transpose and --self-loops: edges of several types have a "
+                        "direction and a kind; --types takes one type alone");
+    for (unsigned i = PST_SRC_EDGES; i <= PST_SRC_FEAT_DATA; i++)
+        if (s->source[i][0] != '\0')
+            return pst_fail(PST_E_ARG, "%s: a graph of several types has files for each",
+                            pst_source_option(i));
+    return PST_OK;
+}
+
+pst_rc pst_typed_import(struct pst_typed *t, int64_t first[PST_VERTEX_TYPES_MAX])
+{
+    int64_t starts[PST_VERTEX_TYPES_MAX] = {0};
+    if (first == NULL)
+        first = starts;
+    first[0] = 0;
+    if (pst_typed_is_plain(t))
+        return import_plain(t);
+    struct pst_import_spec *s = &t->job->spec;
+    pst_rc rc = check_options(t);
+    if (rc == PST_OK)
+        rc = each_features(t, false);
+    if (rc == PST_OK)
+        rc = count_from_edges(t);
+    if (rc == PST_OK)
+        rc = note_types(t, first, &s->vertices);
+    if (rc != PST_OK)
+        return rc;
+    s->feed = give;
+    s->feed_ctx = t;
+    s->relations = t->edge_types;
+    s->target_first = t->labelled >= 0 ? first[t->labelled] : 0;
+    s->target_vertices = t->labelled >= 0 ? t->vertex[t->labelled].vertices : 0;
+    rc = pst_import(s, t->job->build, t->job->result, t->job->progress);
+    return rc == PST_OK ? each_features(t, true) : rc;
+}

@@ -1,0 +1,297 @@
+"""Import of published sets' layouts (OGB's npz, IGB, MAG240M, GraphBolt, Marius), made by hand and small: orientation,
+shapes, splits, types."""
+import io
+import pickle
+import sys
+import zipfile
+
+from harness import *
+from importing import *
+
+os.environ["PENSTOCK_PYTHON"] = sys.executable
+WIDE = np.array(EDGES).T.copy()  # (2, E)
+TALL = np.array(EDGES)  # (E, 2)
+FEATURES = np.arange(12, dtype=np.float32).reshape(4, 3) - 5
+LABELS = np.array([1, np.nan, 0, 2], np.float32)
+
+
+def splits(s):
+    return [s.array(n).tolist() if os.path.exists(s.path(f"out/{n}.npy")) else None for n in ("train", "val", "test")]
+
+
+def ogb_npz(s, data={}, label={}):
+    shutil.rmtree(s.path("o"), ignore_errors=True)
+    for k, ids in {"train": "3\n0\n", "valid": "2\n", "test": "1\n"}.items():
+        s.put(f"o/split/time/{k}.csv.gz", ids)
+    os.makedirs(s.path("o/raw"))
+    members = dict(edge_index=WIDE, node_feat=FEATURES, node_year=np.ones((4, 1), int), num_nodes_list=np.array([4]),
+                   num_edges_list=np.array([3])) | data
+    np.savez(s.path("o/raw/data.npz"), **{k: v for k, v in members.items() if v is not None})
+    np.savez_compressed(s.path("o/raw/node-label.npz"), **({"node_label": LABELS[:, None]} | label))
+    return s.path("o")
+
+
+@test
+def npz_of_ogb():
+    with Scratch() as s:
+        s.get("ogb", ogb_npz(s))
+        assert s.rows() == ROWS and s.array("labels").tolist() == [1, -1, 0, 2] and splits(s) == [[3, 0], [2], [1]]
+        assert np.array_equal(s.array("features")[:, :3], FEATURES)
+        cases = [(dict(data={"edge_index": TALL}), "o/raw/data.npz (edge_index.npy): edges of OGB have shape 2xE, this one has (3, 2)"),
+                 (dict(data={"num_edges_list": np.array([4])}), "says 4 edges, edge_index has 3"),
+                 (dict(data={"num_nodes_list": np.array([5])}), "expected rows for 5 vertices, found 4"),
+                 (dict(data={"num_nodes_list": np.array([2, 2])}), "many graphs"),
+                 (dict(data={"num_nodes_list": np.array([4.0])}), "expected one count"),
+                 (dict(data={"edge_index": WIDE + 1}), "(edge_index.npy): source of edge 2: expected 0 to 3, found 4"),
+                 (dict(data={"edge_index": None}), "expected a member edge_index.npy"),
+                 (dict(data={"edge_index": WIDE.astype(float)}), "expected int32 or int64, found float64"),
+                 (dict(data={"node_feat": FEATURES[:3]}), "(node_feat.npy): expected rows for 4 vertices, found 3"),
+                 (dict(label={"node_label": LABELS + .5}), "a label that is not an integer")]
+        for changed, expect in cases:
+            r = s.get("ogb", ogb_npz(s, **changed), code=None)
+            assert r.returncode in (1, 2) and expect in r.stderr, (expect, r.stderr)
+        s.get("ogb", ogb_npz(s, data={"edge_index": TALL}), "--edge-shape", "Ex2")
+        assert s.rows() == ROWS
+
+
+def igb(s, **changed):
+    shutil.rmtree(s.path("i"), ignore_errors=True)
+    base = dict(paper__cites__paper__edge_index=TALL, paper__node_feat=FEATURES, paper__node_label_19=LABELS) | changed
+    return s.arrays("i/processed", **{k.replace("paper__cites__paper__", "paper~cites~paper__"): v
+                                      for k, v in base.items() if v is not None})
+
+
+def rename_relations(folder):
+    for name in os.listdir(folder):
+        if "~" in name:
+            os.rename(os.path.join(folder, name), os.path.join(folder, name.replace("~", "__")))
+    return os.path.dirname(folder)
+
+
+@test
+def layout_of_igb():
+    with Scratch() as s:
+        s.get("igb", rename_relations(igb(s)))
+        assert s.rows() == ROWS and np.array_equal(s.array("features")[:, :3], FEATURES)
+        assert s.array("labels").tolist() == [1, -1, 0, 2] and splits(s) == [[0], None, [2, 3]]  # of 3: 1, 0, and the rest
+        assert s.manifest()["classes"] == 19 and s.manifest()["penstock_dataset"] == 1
+        labels = np.arange(10) % 7
+        s.get("igb", rename_relations(igb(s, paper__node_label_19=None, paper__node_label_2K=labels.astype(float),
+                                          paper__node_feat=np.ones((10, 3), np.float32))))
+        assert s.manifest()["classes"] == 2983 and splits(s) == [[0, 1, 2, 3, 4, 5], [6, 7], [8, 9]]
+        s.get("igb", s.path("i/processed"), "--split", "none")
+        assert splits(s) == [None] * 3
+        r = s.get("igb", rename_relations(igb(s, paper__cites__paper__edge_index=WIDE)), code=2)
+        assert "edges of IGB have shape Ex2, this one has (2, 3): --edge-shape 2xE reads it as it is" in r.stderr
+        s.get("igb", s.path("i"), "--edge-shape", "2xE")
+        assert s.rows() == ROWS
+        s.get("igb", rename_relations(igb(s, paper__cites__paper__edge_index=TALL[:2])))  # (2, 2): the format says which
+        assert s.rows() == [[], [0], [0], []]
+        r = s.get("igb", s.path("i"), "--classes", 7, code=2)
+        assert "IGB has 19 or 2983" in r.stderr
+
+
+@test
+def headerless_files_of_igb():
+    """The large and full sets: memory maps that are called .npy."""
+    with Scratch() as s:
+        features = np.random.default_rng(1).random((4, 1024), np.float32)
+        rename_relations(igb(s, paper__node_feat=None, paper__node_label_19=None))
+        s.put("i/processed/paper/node_feat.npy", features.tobytes())
+        s.put("i/processed/paper/node_label_19.npy", np.array([3, 18, -1, 0], np.float32).tobytes())
+        s.get("igb", s.path("i"))
+        assert s.rows() == ROWS and np.array_equal(s.array("features")[:, :1024], features)
+        assert s.array("labels").tolist() == [3, 18, -1, 0] and splits(s) == [[0], None, [1, 3]]
+        s.put("i/processed/paper/node_feat.npy", features.tobytes()[:-4])
+        assert "no whole rows of 1024 float32: is it truncated?" in s.get("igb", s.path("i"), code=2).stderr
+        s.put("i/processed/paper/node_feat.npy", features.tobytes()[:-4096])
+        assert "expected rows for 3 vertices, found 4" in s.get("igb", s.path("i"), code=2).stderr
+        s.put("i/processed/paper/node_feat.npy", features.tobytes())
+        s.get("igb", s.path("i"), "--feature-dim", 512, code=2)
+        s.put("i/processed/paper/node_label_19.npy", np.array([3, 19, 1, .5], np.float32).tobytes())
+        r = s.get("igb", s.path("i"), code=2)
+        assert "vertex 1: expected -1 (none) to 18, found 19" in r.stderr and "vertex 3: a label that is not" in r.stderr
+
+
+def typed_rows(s):
+    """{(source type, source), relation} of each vertex, by type and number in it, whatever ids are."""
+    m, rel = s.manifest(), s.array("relations")
+    names, at = [], 0
+    for t in m["vertex_types"]:
+        names += [(t["name"], k) for k in range(t["vertices"])]
+    indptr, indices = s.array("indptr"), s.array("indices")
+    return {names[v]: [(*names[indices[i]], m["edge_types"][rel[i]]["name"]) for i in range(indptr[v], indptr[v + 1])]
+            for v in range(len(names)) if indptr[v + 1] > indptr[v]}
+
+
+@test
+def types_of_igb():
+    with Scratch() as s:
+        rename_relations(igb(s))
+        s.arrays("i/processed/paper__written_by__author", edge_index=np.array([[0, 1], [3, 0]]))
+        s.arrays("i/processed/author", node_feat=np.ones((2, 5), np.float16))
+        r = s.get("igb", s.path("i"))
+        assert s.rows() == ROWS and "left out, for --types paper: paper:written_by:author" in r.stderr
+        r = s.get("igb", s.path("i"), "--types", "all")
+        assert typed_rows(s) == {("paper", 1): [("paper", 0, "paper:cites:paper"), ("paper", 3, "paper:cites:paper")],
+                                 ("paper", 2): [("paper", 0, "paper:cites:paper")],
+                                 ("author", 0): [("paper", 3, "paper:written_by:author")],
+                                 ("author", 1): [("paper", 0, "paper:written_by:author")]}
+        m = s.manifest()
+        assert m["penstock_dataset"] == 3 and m["feature_dim"] == 0
+        assert [(t["feature_dim"], t["features"]["dtype"]) for t in m["vertex_types"]] == [(3, "float32"), (5, "float16")]
+        assert np.array_equal(np.load(s.path("out/features_0.npy"))[:, :3], FEATURES)
+        assert s.array("labels").tolist() == [1, -1, 0, 2, -1, -1] and splits(s) == [[0], None, [2, 3]]
+        said = command("inspect", s.path("out")).stdout
+        assert "paper:written_by:author" in said and "from paper to author" in said and "features 5 x float16" in said
+        r = s.get("igb", s.path("i"), "--types", "all", "--symmetrize", code=2)
+        assert "have a direction and a kind" in r.stderr
+        r = s.get("igb", s.path("i"), "--types", "paper,writer", code=2)
+        assert "expected all, or some of paper, author" in r.stderr and "found 'writer'" in r.stderr
+        s.arrays("i/processed/paper__written_by__author", edge_index=np.array([[0, 1], [3, 2]]))
+        r = s.get("igb", s.path("i"), "--types", "all", code=2)
+        assert "target of edge 1: expected 0 to 1, found 2" in r.stderr
+
+
+@test
+def a_run_says_what_it_cannot_use():
+    with Scratch() as s:
+        rename_relations(igb(s))
+        s.arrays("i/processed/paper__written_by__author", edge_index=np.array([[0, 1], [3, 0]]))
+        s.get("igb", s.path("i"), "--types", "all")
+        r = command("run", os.path.join(ROOT, "pipelines", "cora.json"), "--dataset", s.path("out"), "--run-dir", s.path("run"), code=2)
+        assert "2 types of vertices and 2 of edges" in r.stderr and "--types NAME" in r.stderr, r.stderr
+        assert "paper (3 features), author (0 features)" in r.stderr and not os.path.exists(s.path("run"))
+
+
+@test
+def types_are_verified():
+    with Scratch() as s:
+        rename_relations(igb(s))
+        s.arrays("i/processed/paper__written_by__author", edge_index=np.array([[0, 1], [3, 0]]))
+        s.get("igb", s.path("i"), "--types", "all")
+        path = s.path("out/relations.npy")
+        with open(path, "rb") as f:
+            data = bytearray(f.read())
+        data[4096] ^= 1  # the first edge's type
+        s.put("out/relations.npy", bytes(data))
+        assert "checksum" in command("verify", "--quiet", s.path("out"), code=2).stderr
+        m = s.manifest()
+        m["arrays"]["relations"]["xxh3"] = xxh3(bytes(data))
+        s.put("out/dataset.json", json.dumps(m))
+        assert "which are not of its types" in command("verify", "--quiet", s.path("out"), code=2).stderr
+
+        def twice(m):
+            m["vertex_types"][1]["name"] = m["edge_types"][1]["target"] = "paper"
+        for change, expect in ((lambda m: m["vertex_types"][0].update(vertices=3), "features.shape: expected 3 rows, found 4"),
+                               (lambda m: m["edge_types"].pop(), "edge_types: expected 2"),
+                               (lambda m: m["edge_types"][0].update(source="x"), "'x' is none of vertex_types"),
+                               (twice, "is there twice"),
+                               (lambda m: m["arrays"].pop("relations"), "relations: missing"),
+                               (lambda m: m.update(penstock_dataset=2), "unknown key 'vertex_types'")):
+            n = json.loads(json.dumps(m))
+            change(n)
+            s.put("out/dataset.json", json.dumps(n))
+            r = command("verify", "--quiet", s.path("out"), code=2)
+            assert expect in r.stderr, (expect, r.stderr)
+
+
+class Reduced:
+    """Pickles as the global and arguments that are given."""
+    def __init__(self, function, *args):
+        self.function, self.args = function, args
+
+    def __reduce__(self):
+        return self.function, self.args
+
+
+def torch_file(path, value):
+    """The zip of torch.save; arrays inside are NumPy's, as in MAG240M's own."""
+    with zipfile.ZipFile(path, "w") as z:
+        z.writestr("archive/data.pkl", pickle.dumps(value, protocol=2))
+        z.writestr("archive/version", "3\n")
+
+
+def mag(s, **changed):
+    shutil.rmtree(s.path("m"), ignore_errors=True)
+    base = {"paper/node_feat": FEATURES.astype(np.float16), "paper/node_label": LABELS, "paper/node_year": np.ones(4, int),
+            "paper___cites___paper/edge_index": WIDE, "author___writes___paper/edge_index": np.array([[1, 0], [3, 2]])} | changed
+    for name, value in base.items():
+        if value is not None:
+            s.put(f"m/processed/{name}.npy", b"")
+            np.save(s.path(f"m/processed/{name}.npy"), value)
+    return s.path("m")
+
+
+@test
+def layout_of_mag240m():
+    with Scratch() as s:
+        r = s.get("mag240m", mag(s))
+        assert s.rows() == ROWS and s.manifest()["arrays"]["features"]["dtype"] == "float16" and splits(s) == [None] * 3
+        assert np.array_equal(s.array("features")[:, :3], FEATURES.astype(np.float16))
+        assert s.array("labels").tolist() == [1, -1, 0, 2] and "left out, for --types paper: author:writes:paper" in r.stderr
+        s.arrays("m", train_idx=np.array([3, 0]), valid_idx=np.array([2]))
+        s.get("mag240m", s.path("m"))
+        assert splits(s) == [[3, 0], [2], None]
+        torch_file(s.path("m/meta.pt"), {"paper": 4, "author": 3, "institution": 9, "num_classes": 153})
+        torch_file(s.path("m/split_dict.pt"), {"train": np.array([0]), "valid": np.array([3]), "test": np.array([1, 2])})
+        r = s.get("mag240m", s.path("m"))
+        assert splits(s) == [[0], [3], [1, 2]] and s.manifest()["classes"] == 153
+        r = s.get("mag240m", s.path("m"), "--types", "all")
+        assert [t["vertices"] for t in s.manifest()["vertex_types"]] == [4, 3]
+        assert typed_rows(s) == {("paper", 1): [("paper", 0, "paper:cites:paper"), ("paper", 3, "paper:cites:paper")],
+                                 ("paper", 2): [("paper", 0, "paper:cites:paper"), ("author", 0, "author:writes:paper")],
+                                 ("paper", 3): [("author", 1, "author:writes:paper")]}
+        os.remove(s.path("m/meta.pt"))
+        r = s.get("mag240m", s.path("m"), "--types", "all")
+        assert [t["vertices"] for t in s.manifest()["vertex_types"]] == [4, 2]
+        assert "author: no file says how many there are: 2, one more than the largest id" in r.stderr
+        for changed, expect in (({"paper___cites___paper/edge_index": TALL}, "edges of MAG240M have shape 2xE, this one has (3, 2)"),
+                                ({"paper/node_feat": np.full((4, 3), np.nan, np.float16)}, "row 0, column 0: NaN"),
+                                ({"paper/node_label": LABELS[:2]}, "expected rows for 4 vertices, found 2"),
+                                ({"paper___cites___paper/edge_index": None, "author___writes___paper/edge_index": None},
+                                 "there is no paper___cites___paper")):
+            r = s.get("mag240m", mag(s, **changed), code=2)
+            assert expect in r.stderr, (expect, r.stderr)
+        r = s.get("mag240m", mag(s, **{"author___writes___paper/edge_index": np.array([[1], [3], [3]])}), "--types", "all", code=2)
+        assert "edges of MAG240M have shape 2xE" in r.stderr
+
+
+@test
+def files_of_torch():
+    with Scratch() as s:
+        sys.path.insert(0, os.path.join(ROOT, "tools", "python"))
+        sys.dont_write_bytecode = True
+        from penstock import torch_file as reader
+        bad = s.path("bad.pt")
+        for value, expect in ((Reduced(os.system, "touch " + s.path("ran")), "names posix.system"), ([1], None)):
+            torch_file(bad, {"train": value})
+            try:
+                reader.convert(bad, s.path("x-"))
+                assert expect is None
+            except reader.Refused as e:
+                assert expect in str(e), e
+        assert not os.path.exists(s.path("ran")) and not os.path.exists(s.path("x-train.npy"))
+        torch_file(bad, {"a": np.array([[1, 2], [3, 4]], np.float32), "n": 7})
+        reader.convert(bad, s.path("y-"))
+        assert np.load(s.path("y-a.npy")).tolist() == [[1, 2], [3, 4]] and np.load(s.path("y-n.npy")).tolist() == [7]
+        with open(bad, "rb") as f:
+            whole = f.read()
+        for at in range(0, len(whole), 23):  # refused, and nothing else
+            for data in (whole[:at], whole[:at] + bytes([whole[at] ^ 0x3c]) + whole[at + 1:]):
+                s.put("t.pt", data)
+                shutil.rmtree(s.path("z"), ignore_errors=True)
+                os.mkdir(s.path("z"))
+                try:
+                    reader.convert(s.path("t.pt"), s.path("z/"))
+                except (reader.Refused, OSError):
+                    pass
+        with open(bad, "wb") as f:  # before PyTorch 1.6
+            for part in (0x1950a86a20f9469cfc6c, 1001, {}, {"train": np.array([5, 6])}):
+                pickle.dump(part, f, protocol=2)
+        reader.convert(bad, s.path("w-"))
+        assert np.load(s.path("w-train.npy")).tolist() == [5, 6]
+
+
+if __name__ == "__main__":
+    main()
