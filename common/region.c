@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -24,6 +25,86 @@ pst_rc pst_region_create(int *fd, const char *name, uint64_t bytes)
     return rc;
 }
 
+/* What is mapped, so that memory can be shared by its address: common/nvme gives descriptors to controllers.
+ */
+static struct mapped {
+    const char *base;
+    uint64_t bytes;
+    int fd;
+} mapped[PST_REGIONS_MAPPED_MAX];
+static int nmapped;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static pst_rc remember(const struct pst_region *region, int fd)
+{
+    pst_rc rc = PST_OK;
+    (void)pthread_mutex_lock(&lock);
+    if (nmapped == PST_REGIONS_MAPPED_MAX)
+        rc = pst_fail(PST_E_LIMIT, "more than %d regions in one process", PST_REGIONS_MAPPED_MAX);
+    else
+        mapped[nmapped++] = (struct mapped){region->base, region->bytes, fd};
+    (void)pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+static void forget(const struct pst_region *region)
+{
+    (void)pthread_mutex_lock(&lock);
+    for (int i = 0; i < nmapped; i++) {
+        if (mapped[i].base != region->base)
+            continue;
+        (void)close(mapped[i].fd);
+        mapped[i] = mapped[--nmapped];
+        break;
+    }
+    (void)pthread_mutex_unlock(&lock);
+}
+
+pst_rc pst_region_find(const void *addr, uint64_t bytes, int *fd, uint64_t *offset)
+{
+    const char *at = addr;
+    pst_rc rc = PST_E_ARG;
+    (void)pthread_mutex_lock(&lock);
+    for (int i = 0; i < nmapped && rc != PST_OK; i++) {
+        const struct mapped *m = &mapped[i];
+        if (at < m->base || at >= m->base + m->bytes || bytes > (uint64_t)(m->base + m->bytes - at))
+            continue;
+        *fd = m->fd;
+        *offset = (uint64_t)(at - m->base);
+        rc = PST_OK;
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return rc == PST_OK ? rc : pst_fail(rc, "memory at %p is in no shared region", addr);
+}
+
+/* Maps fd, which it keeps on success. */
+static pst_rc map_fd(struct pst_region *region, int fd, const char *name, uint64_t bytes)
+{
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED)
+        return pst_fail_errno("cannot map shared memory %s", name);
+    *region = (struct pst_region){base, bytes};
+    pst_rc rc = remember(region, fd);
+    if (rc != PST_OK) {
+        (void)munmap(base, bytes);
+        memset(region, 0, sizeof *region);
+    }
+    return rc;
+}
+
+pst_rc pst_region_new(struct pst_region *region, const char *name, uint64_t bytes)
+{
+    int fd;
+    memset(region, 0, sizeof *region);
+    pst_rc rc = pst_region_create(&fd, name, bytes);
+    if (rc != PST_OK)
+        return rc;
+    rc = map_fd(region, fd, name, bytes);
+    if (rc != PST_OK)
+        (void)close(fd);
+    return rc;
+}
+
 pst_rc pst_region_map(struct pst_region *region, const char *path, uint64_t bytes)
 {
     memset(region, 0, sizeof *region);
@@ -32,23 +113,23 @@ pst_rc pst_region_map(struct pst_region *region, const char *path, uint64_t byte
         return pst_fail_errno("cannot open shared memory %s", path);
     struct stat st;
     pst_rc rc = PST_OK;
-    void *base = MAP_FAILED;
     if (fstat(fd, &st) != 0)
         rc = pst_fail_errno("cannot stat shared memory %s", path);
     else if ((uint64_t)st.st_size < bytes)
         rc = pst_fail(PST_E_FORMAT, "shared memory %s has %lld bytes, expected %llu", path,
                       (long long)st.st_size, (unsigned long long)bytes);
-    else if ((base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)
-        rc = pst_fail_errno("cannot map shared memory %s", path);
-    (void)close(fd);
-    if (rc == PST_OK)
-        *region = (struct pst_region){base, bytes};
+    else
+        rc = map_fd(region, fd, path, bytes);
+    if (rc != PST_OK)
+        (void)close(fd);
     return rc;
 }
 
 void pst_region_unmap(struct pst_region *region)
 {
-    if (region->base)
+    if (region->base) {
+        forget(region);
         (void)munmap(region->base, region->bytes);
+    }
     memset(region, 0, sizeof *region);
 }

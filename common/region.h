@@ -10,10 +10,18 @@ struct pst_region {
     uint64_t bytes;
 };
 
+#define PST_REGIONS_MAPPED_MAX 4096 /* of one process */
+
 /* For the memory host: makes and fills a memfd (so that a full machine is told now, not by SIGBUS later). */
 PST_MUST_USE pst_rc pst_region_create(int *fd, const char *name, uint64_t bytes);
 /* Maps a region by path ("/proc/PID/fd/N"). */
 PST_MUST_USE pst_rc pst_region_map(struct pst_region *region, const char *path, uint64_t bytes);
+/* Makes a memfd and maps it: zeroed memory that can be shared with others by pst_region_find. */
+PST_MUST_USE pst_rc pst_region_new(struct pst_region *region, const char *name, uint64_t bytes);
 void pst_region_unmap(struct pst_region *region);
+
+/* The descriptor (the region's own: not to be closed) and offset of memory that lies in a mapped region of
+ * this process. PST_E_ARG if it does not. Threads: any. */
+PST_MUST_USE pst_rc pst_region_find(const void *addr, uint64_t bytes, int *fd, uint64_t *offset);
 
 #endif

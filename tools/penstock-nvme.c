@@ -1,0 +1,111 @@
+/* penstock-nvme: emulated NVMe controllers, for what drives them to find at a socket or to start as a child.
+ * usage: penstock-nvme --socket NAME CONFIG      serve at the abstract socket NAME until a signal comes
+ *        penstock-nvme --listen FD --ready FD CONFIG     (as emulated.c starts it)
+ * CONFIG is JSON text, or the path of a file of it; common/nvme/README.md has its keys. */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "nvme/emulated_impl.h"
+
+#define CONFIG_BYTES_MAX (1u << 20)
+
+static struct pst_emu *running; /* for the signal's sake */
+
+static void on_signal(int signal)
+{
+    (void)signal;
+    atomic_store(&running->stop, true);
+}
+
+static pst_rc serve_at(const char *socket_name, int *listener)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    const size_t n = strlen(socket_name);
+    if (n == 0 || n > sizeof name.sun_path - 1)
+        return pst_fail(PST_E_ARG, "a socket's name has 1 to %zu bytes", sizeof name.sun_path - 1);
+    memcpy(name.sun_path + 1, socket_name, n);
+    *listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (*listener < 0 ||
+        bind(*listener, (struct sockaddr *)&name,
+             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) != 0 ||
+        listen(*listener, 64) != 0)
+        return pst_fail_errno("serving at \"%s\"", socket_name);
+    return PST_OK;
+}
+
+/* JSON text begins with a brace; else it is a path. */
+static pst_rc read_config(const char *argument, char **text)
+{
+    *text = argument[0] == '{' ? strdup(argument) : calloc(1, CONFIG_BYTES_MAX);
+    if (*text == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for the configuration");
+    if (argument[0] == '{')
+        return PST_OK;
+    FILE *f = fopen(argument, "re");
+    if (f == NULL)
+        return pst_fail_errno("opening %s", argument);
+    const size_t n = fread(*text, 1, CONFIG_BYTES_MAX - 1, f);
+    const bool bad = ferror(f) != 0 || n == CONFIG_BYTES_MAX - 1;
+    (void)fclose(f);
+    return bad ? pst_fail(PST_E_IO, "%s cannot be read, or is no configuration", argument) : PST_OK;
+}
+
+static pst_rc run(struct pst_emu *emu, const char *argument, const char *socket_name, int ready)
+{
+    char *text = NULL;
+    pst_rc rc = read_config(argument, &text);
+    rc = rc == PST_OK ? pst_emu_configure(&emu->config, text) : rc;
+    if (rc == PST_OK && socket_name != NULL)
+        rc = serve_at(socket_name, &emu->listener);
+    if (rc == PST_OK) {
+        struct sigaction action = {.sa_handler = on_signal};
+        (void)sigaction(SIGTERM, &action, NULL);
+        (void)sigaction(SIGINT, &action, NULL);
+        rc = pst_emu_serve(emu, ready);
+    }
+    pst_emu_config_release(&emu->config);
+    free(text);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {{"socket", required_argument, NULL, 's'},
+                                            {"listen", required_argument, NULL, 'l'},
+                                            {"ready", required_argument, NULL, 'r'},
+                                            {0}};
+    const char *socket_name = NULL;
+    int listener = -1, ready = -1, c;
+    while ((c = getopt_long(argc, argv, "", options, NULL)) >= 0) {
+        if (c == 's')
+            socket_name = optarg;
+        else if (c == 'l')
+            listener = (int)strtol(optarg, NULL, 10);
+        else if (c == 'r')
+            ready = (int)strtol(optarg, NULL, 10);
+        else
+            return 2;
+    }
+    if (optind + 1 != argc || (socket_name == NULL) == (listener < 0)) {
+        fprintf(stderr, "usage: penstock-nvme --socket NAME CONFIG\n");
+        return 2;
+    }
+    running = calloc(1, sizeof *running); /* large, and most of it untouched */
+    if (running == NULL)
+        return 1;
+    running->listener = listener;
+    pst_rc rc = run(running, argv[optind], socket_name, ready);
+    if (rc == PST_OK)
+        return 0;
+    if (ready < 0 || write(ready, pst_error_text(), strlen(pst_error_text())) < 0)
+        fprintf(stderr, "penstock-nvme: %s\n", pst_error_text());
+    return 1;
+}
