@@ -195,7 +195,7 @@ int pst_pci_blocks(const struct pst_pci *pci, const char *root,
     return n;
 }
 
-/* ---- handing over ------------------------------------------------------------------------------------- */
+/* ---- handing over ----------------------------------------------------------------------------------- */
 
 static pst_rc write_file(const char *path, const char *text)
 {

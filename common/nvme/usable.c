@@ -34,7 +34,7 @@ PST_PRINTF(3, 4) static void add(struct finding *f, const char *mend, const char
     va_end(args);
 }
 
-/* ---- what uses a block device ------------------------------------------------------------------------ */
+/* ---- what uses a block device ----------------------------------------------------------------------- */
 
 struct parts {
     int n;
@@ -167,7 +167,7 @@ static void find_users(struct finding *f, const struct pst_pci *pci)
     }
 }
 
-/* ---- the IOMMU, vfio-pci and rights -------------------------------------------------------------------- */
+/* ---- the IOMMU, vfio-pci and rights ----------------------------------------------------------------- */
 
 static void find_iommu(struct finding *f, const struct pst_pci *pci)
 {
@@ -284,7 +284,7 @@ pst_rc pst_obstacles_result(const char *what, const struct pst_obstacle *found, 
     return n == 0 ? PST_OK : pst_fail(PST_E_STATE, "%s:%s", what, text);
 }
 
-/* ---- handing over ------------------------------------------------------------------------------------- */
+/* ---- handing over ----------------------------------------------------------------------------------- */
 
 /* Claims every namespace, so that nobody mounts one in between; the claims die with the block devices. */
 static int claim_all(const struct pst_pci *pci, const char *root, int fds[PST_PCI_NAMESPACES_MAX])

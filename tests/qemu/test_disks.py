@@ -1,11 +1,6 @@
 """penstock disks in a machine with known NVMe drives: what it says against what QEMU was told; binding and releasing."""
 from guest import *
 
-MIB = 1 << 20
-PENSTOCK_FILES = {"penstock/bin/penstock": os.path.join(BUILD, "bin", "penstock")} | {
-    f"penstock/lib/{name}": os.path.join(BUILD, "lib", name)
-    for name in ("libpenstock.so", "libpenstock-cpu.so", "libpenstock-stages.so")}
-
 # serial 2SPACES has two namespaces, one with 4 KiB blocks and ext4 on it; BEHIND-A-PORT has a PCIe link;
 # NOT-ALONE shares its IOMMU group with a network card.
 SCRIPT = """
@@ -128,6 +123,6 @@ def without_rights():
 if __name__ == "__main__":
     need()
     with tempfile.TemporaryDirectory(prefix="penstock-qemu-") as place:
-        with Guest(devices(place), PENSTOCK_FILES, SCRIPT) as guest:
+        with Guest(devices(place), COMMAND, SCRIPT) as guest:
             STEPS = guest.boot(60)
         main()

@@ -43,7 +43,7 @@ static int obstacles(const struct disk *d, int backend, struct pst_obstacle out[
     return 1;
 }
 
-/* ---- for people ---------------------------------------------------------------------------------------- */
+/* ---- for people ------------------------------------------------------------------------------------- */
 
 static void print_place(const struct disk *d)
 {
@@ -137,7 +137,7 @@ void disks_print(const struct disk *disks, int n)
     }
 }
 
-/* ---- for programs -------------------------------------------------------------------------------------- */
+/* ---- for programs ----------------------------------------------------------------------------------- */
 
 static json_t *known(int64_t value, int64_t unknown)
 {
