@@ -172,7 +172,7 @@ static uint64_t transfer_bytes(const struct pst_nvme_controller *c, uint8_t mdts
 pst_rc pst_nvme_identify(struct pst_nvme_controller *c)
 {
     static_assert(sizeof(struct nvme_id_ctrl) == PST_PAGE, "section 4.1.5.2");
-    struct nvme_id_ctrl *id = malloc(sizeof *id);
+    struct nvme_id_ctrl *id = calloc(1, sizeof *id);
     if (id == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for Identify");
     pst_rc rc = identify(c, 0, PST_NVME_CNS_CONTROLLER, id);
@@ -236,7 +236,7 @@ pst_rc pst_nvme_namespace(struct pst_nvme_controller *c, uint32_t nsid, struct p
     if (nsid < 1 || nsid > c->namespaces)
         return pst_fail(PST_E_ARG, "%s: there is no namespace %u; expected 1 to %u", c->t->what, nsid,
                         c->namespaces);
-    struct nvme_id_ns *id = malloc(sizeof *id);
+    struct nvme_id_ns *id = calloc(1, sizeof *id);
     if (id == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for Identify");
     pst_rc rc = identify(c, nsid, PST_NVME_CNS_NAMESPACE, id);

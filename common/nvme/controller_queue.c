@@ -64,7 +64,8 @@ pst_rc pst_nvme_pair_new(struct pst_nvme_controller *c, uint16_t qid, uint32_t d
     pst_rc rc = make_memory(c, pair);
     if (rc != PST_OK) {
         pst_nvme_pair_free(qp);
-        return pst_wrap(rc, "%s: queue pair %u of depth %u", c->t->what, qid, depth);
+        (void)pst_wrap(rc, "%s: queue pair %u of depth %u", c->t->what, qid, depth);
+        return rc;
     }
     pst_nvme_pair_clear(qp);
     *out = qp;
