@@ -27,7 +27,7 @@ CFLAGS ?= -O2 -g
 ALL_CFLAGS := -std=c17 -D_GNU_SOURCE $(WARN) $(CFLAGS) -fPIC -pthread -fno-math-errno -ffp-contract=off $(san_flags_$(SAN)) -MMD -MP -Icommon
 KERNEL_CFLAGS := -O3
 ALL_LDFLAGS := $(LDFLAGS) $(san_flags_$(SAN)) -pthread -Wl,--as-needed -Wl,-rpath-link,$(BUILD)/lib
-CORE_LIBS := -lzmq -ljansson -luring -lxxhash -lz -lzstd -lm -ldl
+CORE_LIBS := -lzmq -ljansson -luring -lxxhash -lz -lzstd -lyaml -lm -ldl
 CMD_LIBS := -lnvme
 # RPATH, not RUNPATH: it also holds for what stages built out of tree need.
 RPATH_BIN := -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../lib'

@@ -276,8 +276,7 @@ void pst_import_check_csr(struct pst_importing *im)
     pst_import_tell_rest(&im->problems, bad, indices->path);
 }
 
-/* PST_OK: *out is the label. -2 stands for what is no label at all. */
-static int64_t label_at(const struct pst_array *a, int64_t i)
+int64_t pst_label_at(const struct pst_array *a, int64_t i)
 {
     if (a->dtype != PST_F32 && a->dtype != PST_F64)
         return pst_int_at(a, i);
@@ -298,7 +297,7 @@ pst_rc pst_import_read_labels(struct pst_importing *im)
     int64_t bad = 0, max = -1, first, n = pst_import_target(im, &first);
     memset(im->labels, 0xff, (size_t)im->vertices * sizeof *im->labels);
     for (int64_t v = 0; v < n; v++) {
-        int64_t label = label_at(a, v);
+        int64_t label = pst_label_at(a, v);
         if (label < -1 || label >= limit) {
             if (++bad <= PST_TOLD_MAX && label == INT64_MIN)
                 pst_problem(&im->problems,

@@ -154,7 +154,7 @@ pst_rc pst_import_igb(struct pst_import_job *job)
     if (rc == PST_OK && t.labelled >= 0)
         rc = make_splits(job);
     if (rc == PST_OK)
-        rc = pst_typed_import(&t, NULL);
+        rc = pst_typed_import(&t);
     pst_typed_release(&t);
     return rc;
 }

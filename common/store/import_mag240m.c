@@ -138,7 +138,7 @@ pst_rc pst_import_mag240m(struct pst_import_job *job)
         rc = find_splits(job, root, dir);
     if (rc == PST_OK) {
         find_arrays(&t, dir);
-        rc = pst_typed_import(&t, NULL);
+        rc = pst_typed_import(&t);
     }
     pst_typed_release(&t);
     return rc;

@@ -48,6 +48,9 @@ void pst_import_check_splits(struct pst_importing *im);
 void pst_import_check_csr(struct pst_importing *im);
 PST_MUST_USE pst_rc pst_import_read_labels(struct pst_importing *im);
 
+/* Entry i of an array of labels: integers, or floats where NaN is -1; INT64_MIN: it is no integer. */
+int64_t pst_label_at(const struct pst_array *a, int64_t i);
+
 /* Tells the first few bad values of one array, and then how many more. */
 void pst_import_tell(struct pst_problems *problems, int64_t *bad, const char *path, int64_t at, int64_t value,
                      int64_t limit, const char *what);

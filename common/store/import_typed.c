@@ -12,6 +12,7 @@
 
 #include "../error.h"
 #include "import_parts.h"
+#include "text_array.h"
 
 static const char what_failed[] = "cannot import";
 
@@ -254,7 +255,9 @@ static pst_rc open_edges(const struct pst_typed *t, int k, struct pst_array *a, 
 {
     const struct pst_typed_edges *e = &t->edge[k];
     const struct pst_import_spec *spec = &t->job->spec;
-    enum pst_edge_shape shape = spec->edge_shape == PST_EDGES_AUTO ? t->shape : spec->edge_shape;
+    enum pst_edge_shape shape = e->tall                              ? PST_EDGES_EX2
+                                : spec->edge_shape == PST_EDGES_AUTO ? t->shape
+                                                                     : spec->edge_shape;
     struct pst_problems problems = {.count = 0};
     pst_rc rc = pst_array_open(a, e->path);
     if (rc != PST_OK)
@@ -351,16 +354,20 @@ static pst_rc give(void *ctx, struct pst_csc *csc, int64_t *vertices, struct pst
     return rc == PST_OK ? pst_problems_result(&problems, what_failed) : rc;
 }
 
-static pst_rc note_types(const struct pst_typed *t, int64_t first[PST_VERTEX_TYPES_MAX], int64_t *vertices)
+static pst_rc note_types(struct pst_typed *t)
 {
+    struct pst_import_spec *s = &t->job->spec;
     struct pst_manifest *m = &t->job->build->manifest;
     pst_rc rc = pst_manifest_types(m, t->vertex_types, t->edge_types);
-    *vertices = 0;
+    s->vertices = 0;
     for (int k = 0; k < t->vertex_types && rc == PST_OK; k++) {
         memcpy(m->vertex_type[k].name, t->vertex[k].name, sizeof t->vertex[k].name);
         m->vertex_type[k].vertices = t->vertex[k].vertices;
-        first[k] = *vertices;
-        *vertices += t->vertex[k].vertices;
+        if (k == t->labelled) {
+            s->target_first = s->vertices;
+            s->target_vertices = t->vertex[k].vertices;
+        }
+        s->vertices += t->vertex[k].vertices;
     }
     for (int k = 0; k < t->edge_types && rc == PST_OK; k++) {
         memcpy(m->edge_type[k].name, t->edge[k].name, sizeof t->edge[k].name);
@@ -375,7 +382,8 @@ static pst_rc import_plain(struct pst_typed *t)
     struct pst_import_spec *s = &t->job->spec;
     const struct pst_typed_vertices *v = &t->vertex[0];
     const struct pst_typed_edges *e = &t->edge[0];
-    if (s->source[PST_SRC_EDGES][0] == '\0') {
+    bool csv = e->csv && s->source[PST_SRC_EDGES][0] == '\0';
+    if (!csv && s->source[PST_SRC_EDGES][0] == '\0') {
         memcpy(s->source[PST_SRC_EDGES], e->path, sizeof e->path);
         memcpy(s->told_as[PST_SRC_EDGES], e->told_as, sizeof e->told_as);
         s->shape_by = s->edge_shape == PST_EDGES_AUTO ? t->format : NULL;
@@ -388,6 +396,11 @@ static pst_rc import_plain(struct pst_typed *t)
     }
     if (s->vertices < 0)
         s->vertices = v->vertices;
+    if (csv) {
+        t->job->text.separator = ',';
+        t->job->text.header = PST_HEADER_NO;
+        return pst_import_edge_text(t->job, e->path);
+    }
     return pst_import(s, t->job->build, t->job->result, t->job->progress);
 }
 
@@ -405,12 +418,33 @@ static pst_rc check_options(const struct pst_typed *t)
     return PST_OK;
 }
 
-pst_rc pst_typed_import(struct pst_typed *t, int64_t first[PST_VERTEX_TYPES_MAX])
+/* Lines of text to an array beside the dataset: edges of several types are read by number, not by line. */
+static pst_rc make_arrays(struct pst_typed *t)
 {
-    int64_t starts[PST_VERTEX_TYPES_MAX] = {0};
-    if (first == NULL)
-        first = starts;
-    first[0] = 0;
+    pst_rc rc = PST_OK;
+    for (int k = 0; k < t->edge_types && rc == PST_OK; k++) {
+        struct pst_typed_edges *e = &t->edge[k];
+        char name[32];
+        if (!e->csv)
+            continue;
+        memcpy(e->told_as, e->path, sizeof e->path);
+        (void)snprintf(name, sizeof name, "edges%d", k);
+        pst_build_temp(t->job->build, name, e->path);
+        const struct pst_text_array_spec spec = {
+            .path = e->told_as,
+            .to = e->path,
+            .integers = true,
+            .limit = pst_max_i64(t->vertex[e->source].vertices, t->vertex[e->target].vertices),
+            .rows = -1,
+            .columns = 2};
+        rc = pst_text_array(&spec, NULL, t->job->progress);
+        e->tall = true;
+    }
+    return rc;
+}
+
+pst_rc pst_typed_import(struct pst_typed *t)
+{
     if (pst_typed_is_plain(t))
         return import_plain(t);
     struct pst_import_spec *s = &t->job->spec;
@@ -418,16 +452,16 @@ pst_rc pst_typed_import(struct pst_typed *t, int64_t first[PST_VERTEX_TYPES_MAX]
     if (rc == PST_OK)
         rc = each_features(t, false);
     if (rc == PST_OK)
+        rc = make_arrays(t);
+    if (rc == PST_OK)
         rc = count_from_edges(t);
     if (rc == PST_OK)
-        rc = note_types(t, first, &s->vertices);
+        rc = note_types(t);
     if (rc != PST_OK)
         return rc;
     s->feed = give;
     s->feed_ctx = t;
     s->relations = t->edge_types;
-    s->target_first = t->labelled >= 0 ? first[t->labelled] : 0;
-    s->target_vertices = t->labelled >= 0 ? t->vertex[t->labelled].vertices : 0;
     rc = pst_import(s, t->job->build, t->job->result, t->job->progress);
     return rc == PST_OK ? each_features(t, true) : rc;
 }

@@ -16,6 +16,8 @@ struct pst_typed_edges {
     char name[PST_NAME_MAX]; /* "author:writes:paper" */
     int source, target;
     char path[4096], told_as[4096]; /* told_as "": path */
+    bool csv;                       /* lines of source, target; else an array */
+    bool tall;                      /* made of such lines: (E, 2) whatever the format's shape */
 };
 
 struct pst_typed {
@@ -48,9 +50,9 @@ PST_MUST_USE pst_rc pst_typed_select(struct pst_typed *t);
 /* True after pst_typed_select: one type of vertices and of edges, which need no names. */
 bool pst_typed_is_plain(const struct pst_typed *t);
 
-/* Looks at everything, gives ids, and imports: one plain graph, or one of types. first, if not NULL, is
- * filled with each type's first id. */
-PST_MUST_USE pst_rc pst_typed_import(struct pst_typed *t, int64_t first[PST_VERTEX_TYPES_MAX]);
+/* Looks at everything and imports: one plain graph, or one of types, whose ids follow each other in the order
+ * of the types. labelled -1: labels and splits, if there are some, speak of all vertices. */
+PST_MUST_USE pst_rc pst_typed_import(struct pst_typed *t);
 
 /* Says in *raw what a file of `columns` numbers a row is, where it has no NumPy header. */
 PST_MUST_USE pst_rc pst_raw_look(const char *path, enum pst_dtype dtype, int64_t columns,

@@ -293,5 +293,156 @@ def files_of_torch():
         assert np.load(s.path("w-train.npy")).tolist() == [5, 6]
 
 
+GRAPH = """dataset_name: hand
+graph:
+  nodes:
+    - num: 4
+  edges:
+    - {format: %s, path: %s}
+"""
+SETS = """feature_data:
+  - {domain: node, name: year, format: numpy, path: year.npy}
+  - {domain: node, type: null, name: feat, format: numpy, in_memory: false, path: feat.npy}
+tasks:
+  - name: node_classification
+    num_classes: 3
+    train_set:
+      - data:
+          - {name: seeds, format: numpy, path: s/train.npy}
+          - {name: labels, format: numpy, path: s/train-labels.npy}
+    validation_set:
+      - data:
+          - {name: seeds, format: numpy, path: s/val.npy}
+          - {name: labels, format: numpy, path: s/val-labels.npy}
+"""
+
+
+def graphbolt(s, text=GRAPH % ("numpy", "e.npy") + SETS, **changed):
+    shutil.rmtree(s.path("g"), ignore_errors=True)
+    arrays = {"e": WIDE, "year": np.arange(4), "feat": FEATURES, "s__train": np.array([3, 0]), "s__train-labels": np.array([2, 1]),
+              "s__val": np.array([2]), "s__val-labels": np.array([0])} | changed
+    s.arrays("g", **{k: v for k, v in arrays.items() if v is not None})
+    s.put("g/e.csv", lines(","))
+    s.put("g/metadata.yaml", text)
+    return s.path("g")
+
+
+@test
+def one_type_of_graphbolt():
+    with Scratch() as s:
+        for kind, path in (("numpy", "e.npy"), ("csv", "e.csv")):
+            r = s.get("graphbolt", graphbolt(s, GRAPH % (kind, path) + SETS))
+            assert s.rows() == ROWS and s.manifest()["name"] == "hand" and s.manifest()["penstock_dataset"] == 1
+            assert s.array("labels").tolist() == [1, -1, 0, 2] and splits(s) == [[3, 0], [2], None]
+            assert np.array_equal(s.array("features")[:, :3], FEATURES) and "feature 'year' of node is left out" in r.stderr
+        torch_file(s.path("g/s/train.pt"), np.array([0, 1]))
+        s.put("g/metadata.yaml", (GRAPH % ("numpy", "e.npy") + SETS).replace("format: numpy, path: s/train.npy", "format: torch, path: s/train.pt"))
+        s.get("graphbolt", s.path("g/metadata.yaml"))
+        assert splits(s) == [[0, 1], [2], None] and s.array("labels").tolist() == [2, 1, 0, -1]
+
+
+@test
+def refusals_of_graphbolt():
+    text = GRAPH % ("numpy", "e.npy") + SETS
+    edits = [("num: 4", "num: four", "metadata.yaml:4:12: num: expected an integer of 0 or more, found 'four'"),
+             ("num: 4", "nun: 4", "metadata.yaml:4:7: expected num: it is missing"), ("num: 4", "num: -1", "found '-1'"),
+             ("format: numpy, path: e.npy", "format: parquet, path: e.npy", "metadata.yaml:6:7: format: expected csv or numpy, found 'parquet'"),
+             ("path: e.npy", "path: f.npy", "cannot open"), ("path: e.npy", "p: 1", "expected path: it is missing"),
+             ("graph:", "graf:", "expected graph: it is missing"), ("dataset_name: hand", "dataset_name: [", "metadata.yaml:"),
+             ("dataset_name: hand", "dataset_name: a\ndataset_name: b", "metadata.yaml:2:1: 'dataset_name' is there twice"),
+             ("dataset_name: hand", "dataset_name: [a, b]", "dataset_name: expected text"), ("name: seeds", "name: sids", "expected data with seeds"),
+             ("format: numpy, path: s/train.npy", "format: csv, path: s/train.npy", "format: expected numpy or torch, found 'csv'"),
+             (text, "", "1:1: expected a map"), (text, "- a\n", "expected a map"), (text, "a: \x01b", "byte 3"), (text, "a: *b", "1:4: found undefined alias"),
+             (text, "[" * 5000, "metadata.yaml:"), (text, "graph_topology: {path: x}", "give the directory above"),
+             ("num_classes: 3", "num_classes: 2", "train-labels.npy: entry 0: expected a label from -1 (none) to 1"),
+             ("tasks:", "tasks:\n  - name: other", "tasks are: other node_classification: say which with --split")]
+    arrays = [({"e": TALL}, "e.npy: edges of GraphBolt have shape 2xE, this one has (3, 2): --edge-shape Ex2 reads it as it is"),
+              ({"e": WIDE + 1}, "e.npy: source of edge 2: expected 0 to 3, found 4"), ({"e": WIDE.astype(np.int16)}, "'<i2'"),
+              ({"feat": FEATURES[:3]}, "feat.npy: expected rows for 4 vertices, found 3"), ({"s__train": np.array([3, 4])}, "s/train.npy: entry 1: expected 0 to 3, found 4"),
+              ({"s__val": np.array([0])}, "vertex 0 is already in train"), ({"s__val-labels": np.array([0, 1])}, "expected 1 rows as"),
+              ({"s__val-labels": np.array([.5])}, "val-labels.npy: entry 0: expected a label"), ({"s__val": np.array([2.])}, "expected int32 or int64, found float64"),
+              ({"s__train": np.zeros((2, 3), int)}, "expected vertices or pairs of them, found rows of 3")]
+    with Scratch() as s:
+        for old, new, expect in edits:
+            assert old in text
+            r = s.get("graphbolt", graphbolt(s, text.replace(old, new, 1)), code=None)
+            assert r.returncode in (1, 2) and expect in r.stderr, (new[:60], expect, r.stderr)
+        for changed, expect in arrays:
+            r = s.get("graphbolt", graphbolt(s, **changed), code=2)
+            assert expect in r.stderr, (expect, r.stderr)
+        s.get("graphbolt", graphbolt(s, e=TALL), "--edge-shape", "Ex2")
+        assert s.rows() == ROWS
+        graphbolt(s, GRAPH % ("csv", "e.csv") + SETS)
+        s.put("g/e.csv", "src,dst\n" + lines(","))
+        assert "e.csv:1: byte 1: expected an id" in s.get("graphbolt", s.path("g"), code=2).stderr
+        s.put("g/metadata.yaml", text.encode() + b"x: \xff\n")
+        assert "byte " in s.get("graphbolt", s.path("g"), code=2).stderr
+
+
+TYPED = """graph:
+  nodes: [{type: user, num: 3}, {type: item, num: 2}]
+  edges:
+    - {type: "user:likes:item", format: numpy, path: likes.npy}
+    - {type: "user:follows:user", format: csv, path: follows.csv}
+feature_data:
+  - {domain: node, type: item, name: feat, format: numpy, path: item.npy}
+  - {domain: edge, type: "user:likes:item", name: weight, format: numpy, path: w.npy}
+tasks:
+  - name: nodes
+    num_classes: 4
+    train_set:
+      - {type: user, data: [{name: seeds, format: numpy, path: u.npy}, {name: labels, format: numpy, path: ul.npy}]}
+      - {type: item, data: [{name: seeds, format: numpy, path: i.npy}, {name: labels, format: numpy, path: il.npy}]}
+  - name: links
+    train_set:
+      - {type: "user:likes:item", data: [{name: seeds, format: numpy, path: likes-t.npy}]}
+    validation_set:
+      - type: "user:likes:item"
+        data: [{name: seeds, format: numpy, path: v.npy}, {name: labels, format: numpy, path: vl.npy}, {name: indexes, format: numpy, path: vi.npy}]
+    test_set:
+      - type: "user:likes:item"
+        data: [{name: node_pairs, format: numpy, path: v.npy}, {name: negative_dsts, format: numpy, path: n.npy}]
+"""
+
+
+def typed_graphbolt(s):
+    s.put("g/metadata.yaml", TYPED)
+    s.put("g/follows.csv", "0,1\n2,0\n")
+    likes = np.array([[0, 2, 2], [1, 0, 1]])
+    return s.arrays("g", likes=likes, item=np.ones((2, 3), np.float32), w=np.ones(3), u=np.array([2]), ul=np.array([3]), i=np.array([1, 0]),
+                    il=np.array([0, 2]), v=np.array([[0, 1], [1, 1]]), vl=np.array([1, 0]), vi=np.array([0, 0]), n=np.array([[0, 1], [1, 0]]),
+                    **{"likes-t": likes.T.copy()})
+
+
+@test
+def types_of_graphbolt():
+    with Scratch() as s:
+        r = s.get("graphbolt", typed_graphbolt(s), "--split", "nodes")
+        assert typed_rows(s) == {("user", 0): [("user", 2, "user:follows:user")], ("user", 1): [("user", 0, "user:follows:user")],
+                                 ("item", 0): [("user", 2, "user:likes:item")],
+                                 ("item", 1): [("user", 0, "user:likes:item"), ("user", 2, "user:likes:item")]}
+        assert s.array("labels").tolist() == [-1, -1, 3, 2, 0] and splits(s) == [[2, 4, 3], None, None]
+        assert "feature 'weight' of edge user:likes:item is left out" in r.stderr
+        assert [t["feature_dim"] for t in s.manifest()["vertex_types"]] == [0, 3]
+        s.get("graphbolt", s.path("g"), "--split", "links")
+        assert splits(s) == [None] * 3 and s.array("edges_train").tolist() == [[0, 4], [2, 3], [2, 4]]
+        assert s.array("edges_val").tolist() == [[0, 4]] and s.array("negatives_val").tolist() == [[1, 4]]
+        assert s.array("edges_test").tolist() == [[0, 4], [1, 4]]
+        assert s.array("negatives_test").tolist() == [[0, 3], [0, 4], [1, 4], [1, 3]]
+        r = s.get("graphbolt", s.path("g"), "--split", "nodes", "--types", "user")
+        assert s.rows() == [[2], [0], []] and splits(s) == [[2], None, None] and "train_set of type 'item' is left out" in r.stderr
+        assert s.manifest()["penstock_dataset"] == 1
+        s.put("g/follows.csv", "0,1\n2,3\n")
+        r = s.get("graphbolt", s.path("g"), "--split", "nodes", code=2)
+        assert "follows.csv:2: byte 3: expected an integer from 0 to 2" in r.stderr, r.stderr
+        typed_graphbolt(s)
+        for old, new, expect in (("user:likes:item\", format", "user:likes:thing\", format", "'thing' is none of the types of nodes"),
+                                 ("type: item, num", "type: user, num", "'user' is there twice"), ("{type: user, num: 3}", "{num: 3}", "expected type"),
+                                 ("user:follows:user", "user-follows", "expected SOURCE:RELATION:TARGET")):
+            assert old in TYPED
+            s.put("g/metadata.yaml", TYPED.replace(old, new, 1))
+            assert expect in (r := s.get("graphbolt", s.path("g"), "--split", "nodes", code=2)).stderr, r.stderr
+
+
 if __name__ == "__main__":
     main()
