@@ -19,6 +19,7 @@ static const struct {
     {"convert", cmd_convert, "make a dataset with features of another dtype or stride"},
     {"infer", cmd_infer, "compute embeddings and predictions of all vertices"},
     {"export", cmd_export, "write a dataset as .npy or .csv for other programs"},
+    {"store", cmd_store, "write a dataset's rows to raw NVMe drives"},
     {"inspect", cmd_inspect, "say what is in a dataset"},
     {"verify", cmd_verify, "read a whole dataset and check it"},
     {"disks", cmd_disks, "list NVMe drives, and hand them over"},

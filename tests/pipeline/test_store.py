@@ -1,0 +1,81 @@
+"""penstock store on plain files: where each row lies, and what is never overwritten unasked."""
+import struct
+
+from harness import *
+
+DATA_AT = 1 << 20
+
+
+def store(data, *devices, typed=None, code=0, force=False):
+    r = subprocess.run([PENSTOCK, "store", data, "--quiet", *(["--force"] if force else []), "--to", *devices],
+                       input=typed, capture_output=True, text=True, timeout=60)
+    assert r.returncode == code, f"{devices}: {r.returncode}\n{r.stdout}{r.stderr}"
+    return r.stderr
+
+
+def contents(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+@test
+def rows_lie_where_they_should():
+    with Place() as p:
+        with open(os.path.join(p.data, "dataset.json")) as f:
+            manifest = json.load(f)
+        stride, rows = manifest["stride_bytes"], contents(os.path.join(p.data, "features.npy"))[4096:]
+        for n in (1, 3):
+            devices = [p.path(f"d{n}{i}") for i in range(n)]
+            store(p.data, *devices)
+            for i, device in enumerate(devices):
+                mine = b"".join(rows[v * stride:(v + 1) * stride] for v in range(i, manifest["vertices"], n))
+                there = contents(device)
+                assert there[DATA_AT:DATA_AT + len(mine)] == mine and not any(there[DATA_AT + len(mine):])
+                assert len(there) % 4096 == 0
+                assert there[:16] == b"Penstock stripe\0" and struct.unpack("<III", there[16:28]) == (1, i, n)
+            store(p.data, *devices)  # the same rows again: nothing is lost, so nothing is asked
+
+
+@test
+def what_is_not_ours_is_kept():
+    with Place() as p:
+        foreign, other = p.path("foreign"), p.path("other")
+        with open(foreign, "wb") as f:
+            f.write(b"a photograph" * 1000)
+        before = contents(foreign)
+        assert "was not written by Penstock" in store(p.data, foreign, code=2)
+        assert "that is not its serial number" in store(p.data, foreign, force=True, typed="something\n", code=2)
+        assert "that is not its serial number" in store(p.data, foreign, force=True, typed="", code=2)
+        assert contents(foreign) == before
+        assert "All that is on it will be lost" in store(p.data, foreign, force=True, typed="foreign\n")
+        command("gen", "community", other, "--vertices", "1000", "--seed", "9")
+        before = contents(foreign)
+        assert "holds rows of" in store(other, foreign, code=2) and contents(foreign) == before
+        store(other, foreign, force=True)
+        assert contents(foreign) != before
+        with open(foreign, "r+b") as f:
+            f.seek(20)
+            f.write(b"\xff")
+        assert "signature block is damaged" in store(other, foreign, code=2)
+
+
+@test
+def what_cannot_be_stored():
+    with Place() as p:
+        device, broken = p.path("device"), p.path("broken")
+        assert "are the same" in store(p.data, device, device, code=2)
+        assert "neither a block device nor a plain file" in store(p.data, "/dev/null", code=2)
+        assert "dataset.json" in store(p.path("nothing"), device, code=2)
+        assert "expected DATASET --to" in command("store", p.data, code=2).stderr
+        shutil.copytree(p.data, broken)
+        with open(os.path.join(broken, "features.npy"), "r+b") as f:
+            f.seek(5000)
+            byte = f.read(1)
+            f.seek(5000)
+            f.write(bytes([byte[0] ^ 1]))
+        assert "is not what dataset.json says" in store(broken, p.path("fresh"), code=2)
+        assert not any(contents(p.path("fresh"))[:4096]), "half written, and signed"
+
+
+if __name__ == "__main__":
+    main()
