@@ -61,7 +61,7 @@ pst_rc pst_pci_address(const char *text, char out[PST_PCI_ADDRESS_BYTES])
 {
     unsigned domain = 0, bus, device, function;
     int end = -1;
-    if (sscanf(text, "%4x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &end) != 4 ||
+    if (sscanf(text, "%5x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &end) != 4 ||
         text[end] != '\0') {
         domain = 0;
         end = -1;
