@@ -127,6 +127,8 @@ static const struct pst_format formats[] = {
     {"mag240m", "MAG240M: processed/, meta.pt and split_dict.pt (those two need python3)",
      pst_import_mag240m},
     {"graphbolt", "a directory of GraphBolt's: metadata.yaml names the files", pst_import_graphbolt},
+    {"marius", "a directory that marius_preprocess made: dataset.yaml, edges/train_edges.bin, nodes/",
+     pst_import_marius},
     {"planetoid", "Planetoid's pickles: .../ind.cora of ind.cora.x, ind.cora.graph, ... (needs python3)",
      pst_import_planetoid},
 };

@@ -35,6 +35,7 @@ void pst_import_name(struct pst_import_spec *spec, const char *from);
 PST_MUST_USE pst_rc pst_import_edge_text(struct pst_import_job *job, const char *path);
 PST_MUST_USE pst_rc pst_import_graphbolt(struct pst_import_job *job);
 PST_MUST_USE pst_rc pst_import_igb(struct pst_import_job *job);
+PST_MUST_USE pst_rc pst_import_marius(struct pst_import_job *job);
 PST_MUST_USE pst_rc pst_import_mag240m(struct pst_import_job *job);
 PST_MUST_USE pst_rc pst_import_ogb(struct pst_import_job *job);
 PST_MUST_USE pst_rc pst_import_triples(struct pst_import_job *job);

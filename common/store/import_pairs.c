@@ -2,46 +2,51 @@
 
 #include "../error.h"
 
-#define ROWS_UNKNOWN (INT64_MAX / 64) /* two ids a row fit 63 bits */
+#define ROWS_UNKNOWN (INT64_MAX / 64) /* three ids a row fit 63 bits */
 #define BLOCK 4096                    /* pairs that are gathered before they are written */
 
 void pst_pairs_begin(struct pst_pairs *p, struct pst_build *b, enum pst_array_id id, int64_t vertices)
 {
-    *p = (struct pst_pairs){
-        .build = b, .id = id, .w = {.fd = -1}, .narrow = pst_id_dtype(vertices) == PST_I32};
+    *p = (struct pst_pairs){.build = b,
+                            .id = id,
+                            .w = {.fd = -1},
+                            .narrow = pst_id_dtype(vertices) == PST_I32,
+                            .columns = id >= PST_IN_TRIPLES_TRAIN && id <= PST_IN_TRIPLES_TEST ? 3 : 2};
 }
 
-static pst_rc add_block(struct pst_pairs *p, const int64_t *source, const int64_t *target, int64_t n)
+static pst_rc add_block(struct pst_pairs *p, const int64_t *source, const int64_t *target,
+                        const int32_t *relation, int64_t n)
 {
     union {
-        int32_t i32[2 * BLOCK];
-        int64_t i64[2 * BLOCK];
+        int32_t i32[3 * BLOCK];
+        int64_t i64[3 * BLOCK];
     } out;
-    for (int64_t i = 0; i < n; i++)
-        if (p->narrow) {
-            out.i32[2 * i] = (int32_t)source[i];
-            out.i32[2 * i + 1] = (int32_t)target[i];
-        } else {
-            out.i64[2 * i] = source[i];
-            out.i64[2 * i + 1] = target[i];
-        }
+    for (int64_t i = 0, k = 0; i < n; i++) {
+        const int64_t row[3] = {source[i], p->columns == 3 ? relation[i] : target[i], target[i]};
+        for (int c = 0; c < p->columns; c++, k++)
+            if (p->narrow)
+                out.i32[k] = (int32_t)row[c];
+            else
+                out.i64[k] = row[c];
+    }
     p->rows += n;
-    return pst_array_write(&p->w, &out, (size_t)n * 2 * pst_dtype_bytes(p->w.dtype));
+    return pst_array_write(&p->w, &out, (size_t)(n * p->columns) * pst_dtype_bytes(p->w.dtype));
 }
 
 pst_rc pst_pairs_add(void *pairs, const int64_t *source, const int64_t *target, const int32_t *relation,
                      int64_t n)
 {
     struct pst_pairs *p = pairs;
-    const int64_t shape[2] = {ROWS_UNKNOWN, 2};
+    const int64_t shape[2] = {ROWS_UNKNOWN, p->columns};
     pst_rc rc = PST_OK;
-    (void)relation;
+    assert(p->columns == 2 || relation != NULL);
     if (!p->begun && n > 0) {
         rc = pst_build_array(p->build, p->id, p->narrow ? PST_I32 : PST_I64, 2, shape, &p->w);
         p->begun = rc == PST_OK;
     }
     for (int64_t i = 0; i < n && rc == PST_OK; i += BLOCK)
-        rc = add_block(p, source + i, target + i, pst_min_i64(BLOCK, n - i));
+        rc = add_block(p, source + i, target + i, relation != NULL ? relation + i : NULL,
+                       pst_min_i64(BLOCK, n - i));
     return rc;
 }
 

@@ -1,4 +1,5 @@
-/* import_pairs.h: pairs of vertices to one of a dataset's arrays of edges to predict.
+/* import_pairs.h: pairs of vertices, or triples with a relation, to one of a dataset's arrays of edges to
+ * predict.
  * Owner: the caller; begin and release pair. Threads: one. */
 #ifndef PST_STORE_IMPORT_PAIRS_H
 #define PST_STORE_IMPORT_PAIRS_H
@@ -10,10 +11,11 @@ struct pst_pairs {
     enum pst_array_id id;
     struct pst_array_writer w;
     bool narrow, begun;
+    int columns; /* 2, or 3: source, relation, target */
     int64_t rows;
 };
 
-/* The array begins with its first pair: one without any is left out. */
+/* Triples where id is one of theirs. The array begins with its first row: one without any is left out. */
 void pst_pairs_begin(struct pst_pairs *p, struct pst_build *b, enum pst_array_id id, int64_t vertices);
 
 /* A pst_edge_block_fn of a struct pst_pairs. */

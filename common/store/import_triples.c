@@ -9,6 +9,7 @@
 
 #include "../error.h"
 #include "formats.h"
+#include "name_map.h"
 
 #define ROWS_UNKNOWN                                                                                         \
     (INT64_MAX / 128)          /* of an array whose size its file does not say: 3 ids a row fit 63 bits */
@@ -211,82 +212,13 @@ static pst_rc read_split(struct graph *g, int split, const char *path)
     return rc;
 }
 
-/* "NAME\tNUMBER": the name goes to a dictionary, its number to a list. */
-static pst_rc read_entry(struct graph *g, const char *line, int64_t n, struct pst_dict *names, int64_t *place)
-{
-    const char *p = line;
-    int64_t k = 0, before = names->n, id = 0;
-    pst_rc rc = read_name(g, line, &p, names, &k);
-    if (rc != PST_OK)
-        return rc;
-    if (k < before)
-        return pst_text_fail(&g->text, line, line, "a name that is not there already");
-    const char *at = p = blanks(p);
-    if (!pst_text_id(&p, &id) || id >= n)
-        return pst_text_fail(&g->text, line, at, "a number below the count in the first line");
-    assert(place != NULL); /* made when the first line was read */
-    if (place[id] >= 0)
-        return pst_text_fail(&g->text, line, at, "a number that no other name has");
-    place[id] = k;
-    return end_of_line(g, line, blanks(p));
-}
-
-/* The names again, in the order of their numbers. */
-static pst_rc reorder(const struct pst_dict *from, const int64_t *place, struct pst_dict *to)
-{
-    pst_rc rc = PST_OK;
-    assert(place != NULL || from->n == 0);
-    for (int64_t id = 0; id < from->n && rc == PST_OK; id++) {
-        int64_t k = place[id], number;
-        rc = pst_dict_add(to, from->bytes + from->at[k], (size_t)(from->at[k + 1] - from->at[k]), &number);
-    }
-    return rc;
-}
-
-static pst_rc read_entries(struct graph *g, struct pst_dict *names, int64_t **place, int64_t *n)
-{
-    *n = -1;
-    for (;;) {
-        const char *p, *end;
-        pst_rc rc = pst_text_block(&g->text, &p, &end);
-        if (rc != PST_OK || p == end)
-            return rc;
-        for (; p < end; p = (const char *)memchr(p, '\n', (size_t)(end - p)) + 1, g->text.line++) {
-            if (*place != NULL) {
-                if ((rc = read_entry(g, p, *n, names, *place)) != PST_OK)
-                    return rc;
-                continue;
-            }
-            if ((rc = read_count(&g->text, p, ENTITIES_MAX, n)) != PST_OK)
-                return rc;
-            if ((uint64_t)*n * 8 > names->memory_bytes)
-                return pst_fail(PST_E_LIMIT, "%s: %" PRId64 " names need more --memory", g->text.path, *n);
-            *place = malloc((size_t)(*n + 1) * sizeof **place);
-            if (*place == NULL)
-                return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " names", *n);
-            memset(*place, 0xff, (size_t)(*n + 1) * sizeof **place);
-        }
-    }
-}
-
 static pst_rc read_dictionary(struct graph *g, const char *name, struct pst_dict *out, int64_t *n)
 {
     char path[4096];
-    struct pst_dict names;
-    int64_t *place = NULL;
     (void)find_file(g->job->from, name, true, path);
-    pst_dict_init(&names, out->memory_bytes);
-    pst_rc rc = pst_text_open(&g->text, path);
-    if (rc == PST_OK)
-        rc = read_entries(g, &names, &place, n);
-    if (rc == PST_OK && *n != names.n)
-        rc = pst_fail(PST_E_FORMAT, "%s: its first line says %" PRId64 " names, found %" PRId64, path,
-                      pst_max_i64(*n, 0), names.n);
-    if (rc == PST_OK)
-        rc = reorder(&names, place, out);
-    free(place);
-    pst_dict_release(&names);
-    pst_text_close(&g->text);
+    const struct pst_name_map_spec spec = {.path = path, .separator = '\t', .counted = true};
+    pst_rc rc = pst_name_map_read(&spec, out);
+    *n = out->n;
     return rc;
 }
 

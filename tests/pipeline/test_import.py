@@ -145,7 +145,7 @@ def knowledge_graphs():
         s.get("openke", s.path("ke"))
         assert s.names() == ["y", "x", "z"] and s.rows() == [[], [0], [1]]
         for name, text, expect in (("train", "3\n0 1 0\n", "says 3 triples, found 1"), ("train", "1\n0 3 0\n", "train2id.txt:2"),
-                                   ("train", "1\n0 1 1\n", "a relation from 0 to 0"), ("entity", "2\nx\t0\n", "says 2 names"),
+                                   ("train", "1\n0 1 1\n", "a relation from 0 to 0"), ("entity", "2\nx\t0\n", "expected 2 names as its first line says, found 1"),
                                    ("entity", "2\nx\t0\nx\t1\n", "not there already"),
                                    ("entity", "2\nx\t0\ny\t0\n", "no other name has")):
             s.put(f"ke/{name}2id.txt", text)

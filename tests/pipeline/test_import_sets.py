@@ -444,5 +444,75 @@ def types_of_graphbolt():
             assert expect in (r := s.get("graphbolt", s.path("g"), "--split", "nodes", code=2)).stderr, r.stderr
 
 
+def marius(s, dtype=np.int32, relations=False, text=None, **changed):
+    shutil.rmtree(s.path("k"), ignore_errors=True)
+    rows = [(0, 1, 1), (0, 0, 2), (3, 1, 1)] if relations else EDGES
+    s.put("k/dataset.yaml", text or f"dataset_dir: /x/\nnum_edges: 3\nnum_nodes: 4\nnum_relations: {2 if relations else 1}\n"
+          "num_train: 2\nnum_valid: 1\nnum_test: 1\nnode_feature_dim: 3\nrel_feature_dim: -1\nnum_classes: 3\ninitialized: false\n")
+    files = {"edges/train_edges": np.array(rows, dtype), "nodes/features": FEATURES, "nodes/labels": np.array([1, -1, 0, 2], np.int32),
+             "nodes/train_nodes": np.array([3, 0], np.int32), "nodes/validation_nodes": np.array([2], np.int32), "nodes/test_nodes": np.array([1], np.int64)}
+    if relations:
+        files |= {"edges/validation_edges": np.array([(1, 0, 2)], dtype), "edges/test_edges": np.array([(2, 1, 0), (2, 1, 3)], dtype)}
+    for name, value in (files | changed).items():
+        if value is not None:
+            s.put(f"k/{name}.bin", value if isinstance(value, bytes) else value.tobytes())
+    return s.path("k")
+
+
+@test
+def layout_of_marius():
+    with Scratch() as s:
+        for dtype in (np.int32, np.int64):
+            s.get("marius", marius(s, dtype))
+            assert s.rows() == ROWS and s.array("labels").tolist() == [1, -1, 0, 2] and splits(s) == [[3, 0], [2], [1]]
+            assert np.array_equal(s.array("features")[:, :3], FEATURES) and s.manifest()["classes"] == 3
+            assert s.manifest()["penstock_dataset"] == 1
+            s.put("k/nodes/node_mapping.txt", "a b,2\nc,d,0\n7,1\n\u00e4,3\n")
+            s.put("k/edges/relation_mapping.txt", "likes,1\nknows,0\n")
+            s.get("marius", s.path("k"))
+            assert s.names() == ["c,d", "7", "a b", "\u00e4"]
+            s.get("marius", marius(s, dtype, relations=True))
+            assert s.rows() == ROWS and s.array("relations").tolist() == [1, 1, 0]
+            assert s.array("triples_train").tolist() == [[0, 1, 1], [0, 0, 2], [3, 1, 1]]
+            assert s.array("triples_val").tolist() == [[1, 0, 2]] and s.array("triples_test").tolist() == [[2, 1, 0], [2, 1, 3]]
+            s.put("k/nodes/node_mapping.txt", "100,2\n90,0\n7,1\n5,3\n")
+            s.put("k/edges/relation_mapping.txt", "likes,1\nknows,0\n")
+            s.get("marius", s.path("k"))
+            assert s.array("ids").tolist() == [90, 7, 100, 5] and s.names("relation_names") == ["knows", "likes"]
+        s.get("marius", marius(s, **{"edges/validation_edges": np.array([[2, 1]], np.int32)}))
+        assert s.rows() == ROWS and s.array("edges_val").tolist() == [[2, 1]] and s.array("edges_train").tolist() == [list(e) for e in EDGES]
+
+
+@test
+def refusals_of_marius():
+    edges = np.array(EDGES, np.int32)
+    counts = "num_edges: 3\nnum_nodes: 4\n"
+    with Scratch() as s:
+        for changed, expect in (
+                ({"edges/train_edges": edges.tobytes()[:-1]}, "train_edges.bin: expected 3 rows (num_edges of dataset.yaml) of 2 or 3 int32 or int64, found 23 bytes"),
+                ({"edges/train_edges": None}, "cannot open"), ({"edges/train_edges": edges[:2]}, "found 16 bytes: is it truncated?"),
+                ({"edges/train_edges": edges + 1}, "train_edges.bin: source of edge 2: expected 0 to 3, found 4"),
+                ({"edges/train_edges": np.zeros((3, 3), np.int32), "text": counts + "num_relations: 0\n"}, "rows of 3 numbers, but num_relations of dataset.yaml is 0"),
+                ({"text": counts + "num_relations: 2\n"}, "rows of 2 numbers, but num_relations of dataset.yaml is 2"),
+                ({"text": "num_edges: 3\n"}, "dataset.yaml:1:1: expected num_nodes"), ({"text": "num_edges: 0\nnum_nodes: 4\n"}, "num_edges: expected an integer of 1 or more"),
+                ({"text": "num_edges: ???\nnum_nodes: 4\n"}, "dataset.yaml:1:12: num_edges: expected an integer of 1 or more, found '???'"),
+                ({"nodes/features": FEATURES[:3]}, "expected a file of 4 x 3 float32 without a header, found 36 bytes"),
+                ({"nodes/labels": np.zeros(3, np.int32)}, "labels.bin: expected 4 int32 or int64 as dataset.yaml says, found 12 bytes"),
+                ({"nodes/train_nodes": np.array([1, 9], np.int32)}, "train_nodes.bin: entry 1: expected 0 to 3, found 9"),
+                ({"nodes/train_nodes": np.array([1, 1], np.int32)}, "vertex 1 is already in train"),
+                ({"edges/validation_edges": b"12345"}, "expected rows of 2 int32 as train_edges.bin has, found 5 bytes"),
+                ({"edges/validation_edges": np.array([[9, 0]], np.int32)}, "validation_edges.bin: source of edge 0: expected 0 to 3, found 9")):
+            r = s.get("marius", marius(s, **changed), code=None)
+            assert r.returncode in (1, 2) and expect in r.stderr, (expect, r.stderr)
+        r = s.get("marius", marius(s, relations=True, **{"edges/test_edges": np.array([[0, 2, 1]], np.int32)}), code=2)
+        assert "test_edges.bin: relation of edge 0: expected 0 to 1, found 2" in r.stderr
+        marius(s)
+        for text, expect in (("a,0\nb,1\nc,2\n", "node_mapping.txt: expected 4 names, found 3"), ("a,0\nb,0\n", ":2: byte 3: expected a number from 0 to 3 that no other name has"),
+                             ("a,0\na,1\n", ":2: byte 1: expected a name that is not there already"), ("a\n", ":1: byte 1: expected a name, a comma"),
+                             ("a,4\n", "found '4'"), (b"\xff,1\n", "UTF-8"), (",1\n", "a name of 1 to"), ("a,1x\n", "expected a number")):
+            s.put("k/nodes/node_mapping.txt", text)
+            assert expect in (r := s.get("marius", s.path("k"), code=2)).stderr, (expect, r.stderr)
+
+
 if __name__ == "__main__":
     main()
