@@ -14,20 +14,29 @@ void pst_pairs_begin(struct pst_pairs *p, struct pst_build *b, enum pst_array_id
                             .columns = id >= PST_IN_TRIPLES_TRAIN && id <= PST_IN_TRIPLES_TEST ? 3 : 2};
 }
 
+union block {
+    int32_t i32[3 * BLOCK];
+    int64_t i64[3 * BLOCK];
+};
+
+static inline void put(const struct pst_pairs *p, union block *out, int64_t k, int64_t id)
+{
+    if (p->narrow)
+        out->i32[k] = (int32_t)id;
+    else
+        out->i64[k] = id;
+}
+
 static pst_rc add_block(struct pst_pairs *p, const int64_t *source, const int64_t *target,
                         const int32_t *relation, int64_t n)
 {
-    union {
-        int32_t i32[3 * BLOCK];
-        int64_t i64[3 * BLOCK];
-    } out;
-    for (int64_t i = 0, k = 0; i < n; i++) {
-        const int64_t row[3] = {source[i], p->columns == 3 ? relation[i] : target[i], target[i]};
-        for (int c = 0; c < p->columns; c++, k++)
-            if (p->narrow)
-                out.i32[k] = (int32_t)row[c];
-            else
-                out.i64[k] = row[c];
+    union block out;
+    int64_t k = 0;
+    for (int64_t i = 0; i < n; i++) {
+        put(p, &out, k++, source[i]);
+        if (p->columns == 3 && relation != NULL)
+            put(p, &out, k++, relation[i]);
+        put(p, &out, k++, target[i]);
     }
     p->rows += n;
     return pst_array_write(&p->w, &out, (size_t)(n * p->columns) * pst_dtype_bytes(p->w.dtype));
