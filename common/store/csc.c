@@ -192,7 +192,7 @@ pst_rc pst_csc_finish(struct pst_csc *c, int64_t vertices, struct pst_progress *
     pst_rc rc = pst_sorter_finish(c->sorter, &distinct);
     if (rc != PST_OK)
         return rc;
-    c->runs = pst_sorter_runs(c->sorter);
+    c->parts = pst_sorter_parts(c->sorter);
     struct out *o = calloc(1, sizeof *o); /* 400 KiB: not for the stack */
     if (o == NULL)
         return pst_fail(PST_E_NOMEM, "no memory to write edges");
@@ -202,7 +202,8 @@ pst_rc pst_csc_finish(struct pst_csc *c, int64_t vertices, struct pst_progress *
     o->target = -1;
     c->loops_added = c->spec.self_loops == PST_LOOPS_ADD ? vertices : 0;
     o->indptr.fd = o->indices.fd = o->relations.fd = -1;
-    pst_progress_begin(progress, c->runs > 0 ? "edges: merging" : "edges: writing", (uint64_t)c->arcs, false);
+    pst_progress_begin(progress, c->parts > 0 ? "edges: sorting" : "edges: writing", (uint64_t)c->arcs,
+                       false);
     bool counted = distinct >= 0;
     if ((rc = begin_arrays(o, (counted ? distinct : c->arcs) + c->loops_added)) != PST_OK)
         goto out;

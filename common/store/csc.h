@@ -31,7 +31,7 @@ struct pst_csc {
     int64_t arcs;    /* given to the sorter */
     int64_t edges;   /* after finish */
     int64_t duplicates_removed, loops_removed, loops_added;
-    int64_t runs; /* that were spilled */
+    int64_t parts; /* that were on disk; 0: all was in memory */
     /* Renumbering: new id = rank of the old one, which never changes an order. NULL: ids stay. */
     const struct pst_rank *rank;
 };

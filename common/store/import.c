@@ -58,7 +58,7 @@ static pst_rc write_topology(struct pst_importing *im, struct pst_build *b, stru
     result->duplicates_removed = csc.duplicates_removed;
     result->loops_removed = csc.loops_removed;
     result->loops_added = csc.loops_added;
-    result->runs = csc.runs;
+    result->parts = csc.parts;
     pst_csc_release(&csc);
     return rc;
 }

@@ -67,7 +67,7 @@ struct pst_import_spec {
 /* Begins all zero; adds up. */
 struct pst_import_result {
     struct pst_problems warnings; /* what is odd but not wrong */
-    int64_t duplicates_removed, loops_removed, loops_added, runs;
+    int64_t duplicates_removed, loops_removed, loops_added, parts;
 };
 
 PST_API void pst_import_defaults(struct pst_import_spec *spec);

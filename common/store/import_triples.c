@@ -258,7 +258,7 @@ static pst_rc finish(struct graph *g)
     if (!g->openke && g->unseen < vertices)
         pst_problem(&g->job->result->warnings, "%" PRId64 " entities occur in valid or test alone",
                     vertices - g->unseen);
-    g->job->result->runs = g->csc.runs;
+    g->job->result->parts = g->csc.parts;
     g->job->result->duplicates_removed = g->csc.duplicates_removed;
     g->job->result->loops_removed = g->csc.loops_removed;
     return rc;

@@ -1,161 +1,77 @@
 #include "sorter.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "../error.h"
 #include "sorter_parts.h"
 
 #define NARROW_ID_MAX (UINT32_MAX - 1) /* all ones stands for no key */
-#define FAN_IN_CHUNK (64u << 10)       /* of memory for one input of a merge, at least */
-#define FAN_IN_MAX 1024
+#define SLICE_BYTES_MAX (512u << 10)   /* of keys that go from thread to thread: they stay in a cache */
+#define SLICES_MIN 8
+#define BLOCK_BYTES_MIN 4096u
+#define BLOCK_BYTES_MAX (256u << 10)
 
-enum buffer_state { FREE, FULL, BUSY };
+enum slice_state { FREE, FULL, BUSY };
 
-struct buffer {
-    void *keys;
+/* A piece of the arena. Until the arena is full the slices are filled in order, and all keys are in memory;
+ * then a few of them go round between the caller and the workers. */
+struct slice {
     size_t n;
     bool wide;
-    enum buffer_state state;
-};
-
-/* What the merging thread has made ready. */
-struct block {
-    void *keys;
-    size_t n;
-    bool full;
+    enum slice_state state;
 };
 
 struct pst_sorter {
     struct pst_sorter_spec spec;
-    size_t buffer_bytes;
-    bool wide, finished, stop;
-    int workers, buffers, mine; /* mine: the buffer that is filled now */
-    struct buffer buffer[SORT_WORKERS_MAX + 1];
-    void *scratch[SORT_WORKERS_MAX];
+    bool wide, finished;
+    int workers;
+    char *arena;
+    size_t slice_bytes, slices, round; /* round: how many slices go round once the arena was full */
+    uint64_t filling;                  /* counts the slices that were begun: which one is filled now */
+    struct slice *slice;
+    void *scratch, *sorted; /* when all is in memory */
+    size_t n, given;
+    struct spill spill;
+    struct partition parts;
+    struct scatter scatter[SORT_WORKERS_MAX + 1];
+    struct bucket **order;
+    size_t buckets;
+    struct partition *again; /* those that were parted again */
+    size_t agains;
+    struct giver *giver;
     pthread_t thread[SORT_WORKERS_MAX];
     int started;
-    pthread_t merger;
-    bool merging;
-    struct merge merge;
-    struct block block[2];
-    int give;
-    size_t given; /* keys of the present block that next gave */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    /* under lock while threads run */
-    struct spill spill;
+    /* under the lock while threads run */
+    uint64_t taking; /* counts the slices that were taken: in the order in which they were filled */
+    int at_work;
+    bool stop;
     pst_rc failed;
     char error[1024];
 };
 
+static size_t slice_at(const struct pst_sorter *s, uint64_t count)
+{
+    return count < s->slices ? (size_t)count : (size_t)((count - s->slices) % s->round);
+}
+
+static void *slice_keys(const struct pst_sorter *s, size_t i)
+{
+    return s->arena + i * s->slice_bytes;
+}
+
 static void note_failure(struct pst_sorter *s, pst_rc rc)
 {
-    if (s->failed != PST_OK)
+    if (s->failed != PST_OK || rc == PST_OK)
         return;
     s->failed = rc;
     (void)snprintf(s->error, sizeof s->error, "%s", pst_error_text());
-}
-
-/* ---- making runs ---- */
-
-/* Sorts one buffer and writes it; the buffer and the scratch may change places. Called without the lock. */
-static pst_rc spill_buffer(struct pst_sorter *s, struct buffer *b, void **scratch)
-{
-    void *sorted = pst_sort_keys(b->keys, *scratch, &b->n, b->wide, s->spec.dedupe);
-    if (sorted != b->keys) {
-        *scratch = b->keys;
-        b->keys = sorted;
-    }
-    size_t bytes = b->n * key_bytes(b->wide);
-    (void)pthread_mutex_lock(&s->lock);
-    struct run run = {.at = s->spill.end, .keys = b->n, .wide = b->wide};
-    s->spill.end += (off_t)pst_align_up(bytes, PST_PAGE);
-    (void)pthread_mutex_unlock(&s->lock);
-    pst_rc rc = pst_spill_write(&s->spill, run.at, b->keys, bytes);
-    if (rc != PST_OK)
-        return rc;
-    (void)pthread_mutex_lock(&s->lock);
-    rc = pst_spill_add(&s->spill, run);
-    s->spill.ever++;
-    (void)pthread_mutex_unlock(&s->lock);
-    return rc;
-}
-
-static struct buffer *in_state(struct pst_sorter *s, enum buffer_state state)
-{
-    for (int i = 0; i < s->buffers; i++)
-        if (s->buffer[i].state == state && i != s->mine)
-            return &s->buffer[i];
-    return NULL;
-}
-
-struct worker_start {
-    struct pst_sorter *s;
-    int index;
-};
-
-static void *work(void *arg)
-{
-    struct worker_start start = *(struct worker_start *)arg;
-    free(arg);
-    struct pst_sorter *s = start.s;
-    (void)pthread_mutex_lock(&s->lock);
-    for (;;) {
-        struct buffer *b;
-        while ((b = in_state(s, FULL)) == NULL && !s->stop)
-            (void)pthread_cond_wait(&s->changed, &s->lock);
-        if (b == NULL)
-            break;
-        b->state = BUSY;
-        pst_rc rc = s->failed;
-        (void)pthread_mutex_unlock(&s->lock);
-        if (rc == PST_OK)
-            rc = spill_buffer(s, b, &s->scratch[start.index]);
-        (void)pthread_mutex_lock(&s->lock);
-        if (rc != PST_OK)
-            note_failure(s, rc);
-        b->state = FREE;
-        b->n = 0;
-        (void)pthread_cond_broadcast(&s->changed);
-    }
-    (void)pthread_mutex_unlock(&s->lock);
-    return NULL;
-}
-
-static pst_rc start_workers(struct pst_sorter *s)
-{
-    while (s->started < s->workers) {
-        struct worker_start *start = malloc(sizeof *start);
-        if (start == NULL)
-            return pst_fail(PST_E_NOMEM, "no memory for a thread");
-        *start = (struct worker_start){s, s->started};
-        int error = pthread_create(&s->thread[s->started], NULL, work, start);
-        if (error != 0) {
-            free(start);
-            errno = error;
-            return pst_fail_errno("cannot start a thread that sorts");
-        }
-        s->started++;
-    }
-    return PST_OK;
-}
-
-static pst_rc make_file(struct pst_sorter *s)
-{
-    s->spill.fd = open(s->spec.dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (s->spill.fd >= 0)
-        return PST_OK;
-    char path[4096 + 32];
-    (void)snprintf(path, sizeof path, "%s/sort-XXXXXX", s->spec.dir);
-    s->spill.fd = mkostemp(path, O_CLOEXEC);
-    if (s->spill.fd < 0)
-        return pst_fail_errno("cannot make a file in %s to sort with", s->spec.dir);
-    return unlink(path) == 0 ? PST_OK : pst_fail_errno("cannot remove %s", path);
 }
 
 static pst_rc failure_of(struct pst_sorter *s)
@@ -163,53 +79,40 @@ static pst_rc failure_of(struct pst_sorter *s)
     return s->failed == PST_OK ? PST_OK : pst_fail(s->failed, "%s", s->error);
 }
 
-/* Hands my buffer over and takes another. */
-static pst_rc next_buffer(struct pst_sorter *s)
+static bool spilling(const struct pst_sorter *s)
 {
-    struct buffer *mine = &s->buffer[s->mine];
-    if (mine->n == 0) {
-        mine->wide = s->wide;
-        return PST_OK;
-    }
-    pst_rc rc = s->spill.fd < 0 ? make_file(s) : PST_OK;
-    if (rc != PST_OK)
-        return rc;
-    if (s->workers == 0) {
-        rc = spill_buffer(s, mine, &s->scratch[0]);
-        mine->n = 0;
-        mine->wide = s->wide;
-        return rc;
-    }
-    rc = start_workers(s);
-    if (rc != PST_OK)
-        return rc;
-    (void)pthread_mutex_lock(&s->lock);
-    mine->state = FULL;
-    s->mine = -1;
-    (void)pthread_cond_broadcast(&s->changed);
-    struct buffer *b;
-    while ((b = in_state(s, FREE)) == NULL)
-        (void)pthread_cond_wait(&s->changed, &s->lock);
-    s->mine = (int)(b - s->buffer);
-    b->wide = s->wide;
-    rc = failure_of(s);
-    (void)pthread_mutex_unlock(&s->lock);
-    return rc;
+    return s->spill.fd >= 0;
 }
 
+/* ---- making one ---- */
+
+static size_t clamp(uint64_t value, size_t least, size_t most)
+{
+    return value < least ? least : value > most ? most : (size_t)value;
+}
+
+static size_t power_below(size_t value)
+{
+    return (size_t)1 << (63 - __builtin_clzll(value));
+}
+
+/* A half of the memory is the arena; of the rest, less than a half are blocks and keys on their way. */
 static pst_rc allocate(struct pst_sorter *s)
 {
-    int scratches = s->workers > 0 ? s->workers : 1;
-    s->buffers = s->workers + 1;
-    s->buffer_bytes = s->spec.memory_bytes / (size_t)(s->buffers + scratches) / PST_PAGE * PST_PAGE;
-    bool ok = true;
-    for (int i = 0; i < s->buffers; i++)
-        ok &= (s->buffer[i].keys = malloc(s->buffer_bytes)) != NULL;
-    for (int i = 0; i < scratches; i++)
-        ok &= (s->scratch[i] = malloc(s->buffer_bytes)) != NULL;
-    return ok ? PST_OK
-              : pst_fail(PST_E_NOMEM, "no memory for %llu bytes to sort with: give --memory less",
-                         (unsigned long long)s->spec.memory_bytes);
+    uint64_t memory = s->spec.memory_bytes;
+    s->slice_bytes = clamp(memory / 2 / SLICES_MIN / PST_PAGE * PST_PAGE, PST_PAGE, SLICE_BYTES_MAX);
+    s->slices = (size_t)(memory / 2) / s->slice_bytes;
+    s->spill.block_bytes = clamp(power_below(memory / 4096), BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+    s->spill.extent_bytes = EXTENT_BLOCKS * s->spill.block_bytes;
+    s->round = clamp(2 * (uint64_t)(s->workers + 1), 1, s->slices);
+    s->slice = calloc(s->slices, sizeof *s->slice);
+    void *arena = mmap(NULL, s->slices * s->slice_bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    s->arena = arena == MAP_FAILED ? NULL : arena;
+    return s->slice != NULL && s->arena != NULL
+               ? PST_OK
+               : pst_fail(PST_E_NOMEM, "no memory for %llu bytes to sort with: give --memory less",
+                          (unsigned long long)memory);
 }
 
 pst_rc pst_sorter_new(struct pst_sorter **out, const struct pst_sorter_spec *spec)
@@ -224,10 +127,7 @@ pst_rc pst_sorter_new(struct pst_sorter **out, const struct pst_sorter_spec *spe
     s->spec = *spec;
     s->spill.fd = -1;
     s->wide = spec->tagged;
-    s->buffer[0].wide = s->wide;
-    s->workers = spec->threads <= 1                     ? 0
-                 : spec->threads - 1 < SORT_WORKERS_MAX ? spec->threads - 1
-                                                        : SORT_WORKERS_MAX;
+    s->workers = (int)clamp(spec->threads > 1 ? (uint64_t)spec->threads - 1 : 0, 0, SORT_WORKERS_MAX);
     (void)pthread_mutex_init(&s->lock, NULL);
     (void)pthread_cond_init(&s->changed, NULL);
     pst_rc rc = allocate(s);
@@ -235,92 +135,74 @@ pst_rc pst_sorter_new(struct pst_sorter **out, const struct pst_sorter_spec *spe
         pst_sorter_free(s);
         return rc;
     }
+    s->slice[0].wide = s->wide;
     *out = s;
     return PST_OK;
 }
 
-/* Largest id of a block, as unsigned: a negative one is the largest of all. */
-static uint64_t largest(const int64_t *high, const int64_t *low, int64_t n)
+/* ---- parting ---- */
+
+/* A slice's keys to their buckets. One that does not go round gives its memory back. */
+static pst_rc part_slice(struct pst_sorter *s, size_t i, struct scatter *scatter)
 {
-    uint64_t any = 0, max = 0;
-    for (int64_t i = 0; i < n; i++) {
-        any |= (uint64_t)high[i] | (uint64_t)low[i];
-        max = (uint64_t)high[i] > max ? (uint64_t)high[i] : max;
-        max = (uint64_t)low[i] > max ? (uint64_t)low[i] : max;
-    }
-    return any <= NARROW_ID_MAX ? any : max;
+    struct slice *slice = &s->slice[i];
+    pst_rc rc = pst_scatter_add(scatter, slice_keys(s, i), slice->n, slice->wide);
+    if (i >= s->round)
+        (void)madvise(slice_keys(s, i), s->slice_bytes, MADV_DONTNEED);
+    slice->n = 0;
+    return rc;
 }
 
-static void put_keys(struct buffer *b, const int64_t *high, const int64_t *low, const int32_t *tag, int64_t n)
+struct start {
+    struct pst_sorter *s;
+    int index;
+};
+
+static void *work(void *arg)
 {
-    if (!b->wide) {
-        uint64_t *to = (uint64_t *)b->keys + b->n;
-        for (int64_t i = 0; i < n; i++)
-            to[i] = (uint64_t)high[i] << 32 | (uint64_t)low[i];
-    } else {
-        wide_key *to = (wide_key *)b->keys + b->n;
-        for (int64_t i = 0; i < n; i++)
-            to[i] = (wide_key)(uint64_t)high[i] << 80 | (wide_key)(uint64_t)low[i] << 32 |
-                    (tag != NULL ? (uint32_t)tag[i] : 0);
+    struct start start = *(struct start *)arg;
+    free(arg);
+    struct pst_sorter *s = start.s;
+    (void)pthread_mutex_lock(&s->lock);
+    for (;;) {
+        while (s->slice[slice_at(s, s->taking)].state != FULL && !s->stop)
+            (void)pthread_cond_wait(&s->changed, &s->lock);
+        size_t i = slice_at(s, s->taking);
+        if (s->slice[i].state != FULL)
+            break;
+        s->taking++;
+        s->slice[i].state = BUSY;
+        s->at_work++;
+        pst_rc rc = s->failed;
+        (void)pthread_mutex_unlock(&s->lock);
+        if (rc == PST_OK)
+            rc = part_slice(s, i, &s->scatter[start.index]);
+        (void)pthread_mutex_lock(&s->lock);
+        note_failure(s, rc);
+        s->slice[i].n = 0;
+        s->slice[i].state = FREE;
+        s->at_work--;
+        (void)pthread_cond_broadcast(&s->changed);
     }
-    b->n += (size_t)n;
+    (void)pthread_mutex_unlock(&s->lock);
+    return NULL;
 }
 
-pst_rc pst_sorter_add(struct pst_sorter *s, const int64_t *high, const int64_t *low, const int32_t *tag,
-                      int64_t n)
+static pst_rc start_workers(struct pst_sorter *s)
 {
-    assert(!s->finished && (tag != NULL) == s->spec.tagged);
-    uint64_t max = largest(high, low, n);
-    if (max > PST_SORTER_ID_MAX)
-        return pst_fail(PST_E_LIMIT, "an id of %lld: expected 0 to %lld", (long long)max,
-                        (long long)PST_SORTER_ID_MAX);
-    if (max > NARROW_ID_MAX && !s->wide) {
-        s->wide = true;
-        pst_rc rc = next_buffer(s);
-        if (rc != PST_OK)
-            return rc;
-    }
-    for (int64_t done = 0; done < n;) {
-        struct buffer *b = &s->buffer[s->mine];
-        int64_t room = (int64_t)(s->buffer_bytes / key_bytes(b->wide) - b->n);
-        if (room == 0) {
-            pst_rc rc = next_buffer(s);
-            if (rc != PST_OK)
-                return rc;
-            continue;
+    while (s->started < s->workers) {
+        struct start *start = malloc(sizeof *start);
+        if (start == NULL)
+            return pst_fail(PST_E_NOMEM, "no memory for a thread");
+        *start = (struct start){s, s->started};
+        errno = pthread_create(&s->thread[s->started], NULL, work, start);
+        if (errno != 0) {
+            free(start);
+            return pst_fail_errno("cannot start a thread that sorts");
         }
-        int64_t take = pst_min_i64(room, n - done);
-        put_keys(b, high + done, low + done, tag != NULL ? tag + done : NULL, take);
-        done += take;
+        s->started++;
     }
     return PST_OK;
-}
-
-/* ---- giving them ---- */
-
-static void *merge_ahead(void *arg)
-{
-    struct pst_sorter *s = arg;
-    for (int i = 0;; i ^= 1) {
-        struct block *b = &s->block[i];
-        (void)pthread_mutex_lock(&s->lock);
-        while (b->full && !s->stop)
-            (void)pthread_cond_wait(&s->changed, &s->lock);
-        bool stop = s->stop;
-        (void)pthread_mutex_unlock(&s->lock);
-        if (stop)
-            return NULL;
-        pst_rc rc = pst_merge_fill(&s->merge, b->keys, PST_SORTER_BLOCK, &b->n);
-        (void)pthread_mutex_lock(&s->lock);
-        if (rc != PST_OK)
-            note_failure(s, rc);
-        b->full = true;
-        (void)pthread_cond_broadcast(&s->changed);
-        bool last = rc != PST_OK || b->n == 0;
-        (void)pthread_mutex_unlock(&s->lock);
-        if (last)
-            return NULL;
-    }
 }
 
 static void end_workers(struct pst_sorter *s)
@@ -335,124 +217,269 @@ static void end_workers(struct pst_sorter *s)
     s->stop = false;
 }
 
-static void free_buffers(struct pst_sorter *s)
+static unsigned buckets_for(const struct pst_sorter *s)
 {
-    for (int i = 0; i <= SORT_WORKERS_MAX; i++) {
-        free(s->buffer[i].keys);
-        s->buffer[i].keys = NULL;
-    }
-    for (int i = 0; i < SORT_WORKERS_MAX; i++) {
-        free(s->scratch[i]);
-        s->scratch[i] = NULL;
-    }
+    return (unsigned)clamp(s->spec.memory_bytes / 8 / s->spill.block_bytes, BUCKETS_MIN, BUCKETS_MAX);
 }
 
-static pst_rc start_merging(struct pst_sorter *s)
+static size_t pack_keys_for(const struct pst_sorter *s)
 {
-    size_t fan_in = (size_t)(s->spec.memory_bytes / 2 / FAN_IN_CHUNK);
-    fan_in = fan_in > FAN_IN_MAX ? FAN_IN_MAX : fan_in;
-    pst_rc rc = pst_spill_shrink(&s->spill, fan_in, s->spec.dedupe, s->spec.memory_bytes / 2);
-    for (int i = 0; rc == PST_OK && i < 2; i++)
-        if ((s->block[i].keys = malloc(PST_SORTER_BLOCK * sizeof(wide_key))) == NULL)
-            rc = pst_fail(PST_E_NOMEM, "no memory to merge");
+    uint64_t streams = (uint64_t)(s->workers + 1) * buckets_for(s);
+    return clamp(s->spec.memory_bytes / 8 / (streams * sizeof(wide_key)), 32, PACK_KEYS_MAX);
+}
+
+static pst_rc start_scattering(struct pst_sorter *s)
+{
+    pst_rc rc = PST_OK;
+    for (int i = 0; rc == PST_OK && i < (s->workers > 0 ? s->workers : 1); i++)
+        rc = pst_scatter_init(&s->scatter[i], &s->parts);
+    return rc == PST_OK ? start_workers(s) : rc;
+}
+
+/* The arena is full, or keys become wide: splitters are chosen from what is there. */
+static pst_rc start_spilling(struct pst_sorter *s, size_t slices)
+{
+    size_t want = SAMPLE_PER_BUCKET * buckets_for(s), item = key_bytes(s->slice[0].wide), n = 0;
+    size_t all = (slices - 1) * (s->slice_bytes / item) + s->slice[slices - 1].n;
+    char *sample = malloc(want * item), *scratch = malloc(want * item);
+    pst_rc rc = sample != NULL && scratch != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory to part edges");
+    for (; rc == PST_OK && n < want && n < all; n++)
+        memcpy(sample + n * item, s->arena + (n * all / (all < want ? all : want)) * item, item);
     if (rc == PST_OK)
-        rc = pst_merge_init(&s->merge, &s->spill, 0, (unsigned)s->spill.runs, s->wide, s->spec.dedupe,
-                            s->spec.memory_bytes / 2);
-    if (rc != PST_OK || s->spec.threads <= 1)
+        rc = pst_spill_make(&s->spill, s->spec.dir, s->spec.named);
+    if (rc == PST_OK)
+        rc = pst_partition_init(&s->parts, &s->spill, sample, scratch, n, s->slice[0].wide, buckets_for(s),
+                                pack_keys_for(s));
+    free(sample);
+    free(scratch);
+    if (rc == PST_OK)
+        rc = start_scattering(s);
+    return rc;
+}
+
+static pst_rc hand_over(struct pst_sorter *s, uint64_t count)
+{
+    size_t i = slice_at(s, count);
+    if (s->workers == 0) {
+        s->taking++;
+        return part_slice(s, i, &s->scatter[0]);
+    }
+    (void)pthread_mutex_lock(&s->lock);
+    s->slice[i].state = FULL;
+    (void)pthread_cond_broadcast(&s->changed);
+    (void)pthread_mutex_unlock(&s->lock);
+    return PST_OK;
+}
+
+/* The slice after the one that is filled: a fresh one while there are some, then one that came back. */
+static pst_rc next_slice(struct pst_sorter *s)
+{
+    bool widened = s->slice[slice_at(s, s->filling)].wide != s->wide;
+    pst_rc rc = PST_OK;
+    if (spilling(s)) {
+        rc = hand_over(s, s->filling);
+    } else if (widened || s->filling + 1 == s->slices) {
+        rc = start_spilling(s, (size_t)s->filling + 1);
+        for (uint64_t i = 0; rc == PST_OK && i <= s->filling; i++)
+            rc = hand_over(s, i);
+    }
+    struct slice *slice = &s->slice[slice_at(s, ++s->filling)];
+    (void)pthread_mutex_lock(&s->lock);
+    while (slice->state != FREE)
+        (void)pthread_cond_wait(&s->changed, &s->lock);
+    slice->wide = s->wide;
+    rc = rc == PST_OK ? failure_of(s) : rc;
+    (void)pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
+/* Largest id of a block, as unsigned: a negative one is the largest of all. */
+static uint64_t largest(const int64_t *high, const int64_t *low, int64_t n)
+{
+    uint64_t any = 0, max = 0;
+    for (int64_t i = 0; i < n; i++)
+        any |= (uint64_t)high[i] | (uint64_t)low[i];
+    if (any < NARROW_ID_MAX)
+        return any;
+    for (int64_t i = 0; i < n; i++) {
+        max = (uint64_t)high[i] > max ? (uint64_t)high[i] : max;
+        max = (uint64_t)low[i] > max ? (uint64_t)low[i] : max;
+    }
+    return max;
+}
+
+static void put_keys(void *keys, bool wide, const int64_t *high, const int64_t *low, const int32_t *tag,
+                     int64_t n)
+{
+    uint64_t *narrow = keys;
+    wide_key *w = keys;
+    for (int64_t i = 0; i < n && !wide; i++)
+        narrow[i] = (uint64_t)high[i] << 32 | (uint64_t)low[i];
+    for (int64_t i = 0; i < n && wide; i++)
+        w[i] = (wide_key)(uint64_t)high[i] << 80 | (wide_key)(uint64_t)low[i] << 32 |
+               (tag != NULL ? (uint32_t)tag[i] : 0);
+}
+
+pst_rc pst_sorter_add(struct pst_sorter *s, const int64_t *high, const int64_t *low, const int32_t *tag,
+                      int64_t n)
+{
+    assert(!s->finished && (tag != NULL) == s->spec.tagged);
+    uint64_t max = largest(high, low, n);
+    if (max > PST_SORTER_ID_MAX)
+        return pst_fail(PST_E_LIMIT, "an id of %lld: expected 0 to %lld", (long long)max,
+                        (long long)PST_SORTER_ID_MAX);
+    struct slice *slice = &s->slice[slice_at(s, s->filling)];
+    if (max > NARROW_ID_MAX && !s->wide) {
+        s->wide = true;
+        if (slice->n == 0 && s->filling == 0 && !spilling(s))
+            slice->wide = true;
+    }
+    for (int64_t done = 0; done < n;) {
+        slice = &s->slice[slice_at(s, s->filling)];
+        int64_t room = (int64_t)(s->slice_bytes / key_bytes(slice->wide) - slice->n);
+        if (room == 0 || slice->wide != s->wide) {
+            pst_rc rc = next_slice(s);
+            if (rc != PST_OK)
+                return rc;
+            continue;
+        }
+        int64_t take = pst_min_i64(room, n - done);
+        size_t at = (size_t)(slice - s->slice);
+        put_keys((char *)slice_keys(s, at) + slice->n * key_bytes(slice->wide), slice->wide, high + done,
+                 low + done, tag != NULL ? tag + done : NULL, take);
+        slice->n += (size_t)take;
+        done += take;
+    }
+    return PST_OK;
+}
+
+/* ---- giving them ---- */
+
+static pst_rc finish_in_memory(struct pst_sorter *s, int64_t *distinct)
+{
+    size_t item = key_bytes(s->wide), last = (size_t)s->filling;
+    s->n = last * (s->slice_bytes / item) + s->slice[last].n;
+    s->scratch = malloc((s->n + 1) * item);
+    if (s->scratch == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory to sort %zu edges", s->n);
+    s->sorted = pst_sort_keys(s->arena, s->scratch, s->n, s->wide);
+    if (s->spec.dedupe)
+        s->n = pst_unique_keys(s->sorted, s->n, s->wide);
+    *distinct = (int64_t)s->n;
+    return PST_OK;
+}
+
+static void free_parting(struct pst_sorter *s)
+{
+    for (int i = 0; i <= SORT_WORKERS_MAX; i++) {
+        pst_scatter_release(&s->scatter[i]);
+        s->scatter[i] = (struct scatter){.to = NULL};
+    }
+    pst_partition_release(&s->parts, false);
+    if (s->arena != NULL)
+        (void)munmap(s->arena, s->slices * s->slice_bytes);
+    s->arena = NULL;
+}
+
+/* All that was added is in the buckets, and on disk. Nobody works then. */
+static pst_rc settle(struct pst_sorter *s)
+{
+    pst_rc rc = hand_over(s, s->filling);
+    end_workers(s);
+    if (rc == PST_OK)
+        rc = failure_of(s);
+    for (int i = 0; rc == PST_OK && i < (s->workers > 0 ? s->workers : 1); i++)
+        rc = pst_scatter_flush(&s->scatter[i]);
+    return rc == PST_OK ? pst_partition_flush(&s->parts) : rc;
+}
+
+static pst_rc list_buckets(struct pst_sorter *s)
+{
+    s->order = calloc(s->parts.buckets, sizeof(struct bucket *));
+    if (s->order == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for a table of edges' parts");
+    for (; s->buckets < s->parts.buckets; s->buckets++)
+        s->order[s->buckets] = &s->parts.bucket[s->buckets];
+    return PST_OK;
+}
+
+/* Parts bucket i again; its parts take its place. */
+static pst_rc part_again(struct pst_sorter *s, size_t i)
+{
+    struct partition *again = realloc(s->again, (s->agains + 1) * sizeof *again);
+    if (again == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory to part edges again");
+    s->again = again;
+    struct partition *p = &again[s->agains++];
+    pst_rc rc = pst_partition_again(p, &s->spill, s->order[i], s->wide, buckets_for(s), pack_keys_for(s));
+    if (rc != PST_OK)
         return rc;
-    int error = pthread_create(&s->merger, NULL, merge_ahead, s);
-    errno = error;
-    s->merging = error == 0;
-    return error == 0 ? PST_OK : pst_fail_errno("cannot start a thread that merges");
+    struct bucket **order = realloc(s->order, (s->buckets + p->buckets) * sizeof(struct bucket *));
+    if (order == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for a table of edges' parts");
+    s->order = order;
+    memmove(order + i + p->buckets, order + i + 1, (s->buckets - i - 1) * sizeof(struct bucket *));
+    for (unsigned k = 0; k < p->buckets; k++)
+        order[i + k] = &p->bucket[k];
+    s->buckets += p->buckets - 1;
+    pst_partition_release(p, false);
+    return PST_OK;
+}
+
+static struct give_spec giving(struct pst_sorter *s)
+{
+    return (struct give_spec){.spill = &s->spill,
+                              .bucket = s->order,
+                              .buckets = s->buckets,
+                              .wide = s->wide,
+                              .dedupe = s->spec.dedupe,
+                              .workers = s->workers,
+                              .memory_bytes = s->spec.memory_bytes};
 }
 
 pst_rc pst_sorter_finish(struct pst_sorter *s, int64_t *distinct)
 {
     assert(!s->finished);
     s->finished = true;
-    struct buffer *mine = &s->buffer[s->mine];
-    if (s->spill.fd < 0) { /* all in memory */
-        void *sorted = pst_sort_keys(mine->keys, s->scratch[0], &mine->n, mine->wide, s->spec.dedupe);
-        if (sorted != mine->keys)
-            s->scratch[0] = mine->keys;
-        mine->keys = sorted;
-        *distinct = (int64_t)mine->n;
-        return PST_OK;
-    }
-    pst_rc rc = next_buffer(s);
-    end_workers(s);
+    if (!spilling(s) && s->slice[s->filling].wide == s->wide)
+        return finish_in_memory(s, distinct);
+    pst_rc rc = settle(s);
+    free_parting(s);
     if (rc == PST_OK)
-        rc = failure_of(s);
-    free_buffers(s);
+        rc = list_buckets(s);
+    struct give_spec spec = giving(s);
+    size_t fits = pst_giver_keys_max(&spec);
     int64_t all = 0;
-    for (size_t i = 0; i < s->spill.runs; i++)
-        all += (int64_t)s->spill.run[i].keys;
-    *distinct = s->spec.dedupe ? -1 : all;
-    return rc == PST_OK ? start_merging(s) : rc;
-}
-
-/* The block that next gives from: the sorted buffer itself, or what was merged. */
-static pst_rc present_block(struct pst_sorter *s, const void **keys, size_t *n)
-{
-    if (s->spill.fd < 0) {
-        *keys = s->buffer[s->mine].keys;
-        *n = s->buffer[s->mine].n;
-        return PST_OK;
-    }
-    struct block *b = &s->block[s->give];
-    pst_rc rc = PST_OK;
-    if (!s->merging && s->given == b->n) {
-        rc = pst_merge_fill(&s->merge, b->keys, PST_SORTER_BLOCK, &b->n);
-        s->given = 0;
-    } else if (s->merging) {
-        (void)pthread_mutex_lock(&s->lock);
-        if (s->given > 0 && s->given == b->n) {
-            b->full = false;
-            (void)pthread_cond_broadcast(&s->changed);
-            s->give ^= 1;
-            b = &s->block[s->give];
-            s->given = 0;
+    for (size_t i = 0; rc == PST_OK && i < s->buckets;) {
+        const struct bucket *b = s->order[i];
+        if (b->keys > fits && b->min != b->max) {
+            rc = part_again(s, i); /* and looks at its parts */
+        } else {
+            all += (int64_t)b->keys;
+            i++;
         }
-        while (!b->full)
-            (void)pthread_cond_wait(&s->changed, &s->lock);
-        rc = failure_of(s);
-        (void)pthread_mutex_unlock(&s->lock);
     }
-    *keys = b->keys;
-    *n = b->n;
-    return rc;
+    *distinct = s->spec.dedupe ? -1 : all;
+    spec = giving(s);
+    return rc == PST_OK ? pst_giver_new(&s->giver, &spec) : rc;
 }
 
 pst_rc pst_sorter_next(struct pst_sorter *s, int64_t *high, int64_t *low, int32_t *tag, int64_t *n)
 {
     assert(s->finished && (tag != NULL || !s->spec.tagged));
-    const void *keys;
-    size_t end;
-    *n = 0;
-    pst_rc rc = present_block(s, &keys, &end);
-    if (rc != PST_OK)
-        return rc;
-    size_t take = end - s->given < PST_SORTER_BLOCK ? end - s->given : PST_SORTER_BLOCK;
-    const uint64_t *narrow = (const uint64_t *)keys + s->given;
-    const wide_key *wide = (const wide_key *)keys + s->given;
-    for (size_t i = 0; i < take && !s->wide; i++) {
-        high[i] = (int64_t)(narrow[i] >> 32);
-        low[i] = (int64_t)(narrow[i] & UINT32_MAX);
-    }
-    for (size_t i = 0; i < take && s->wide; i++) {
-        high[i] = (int64_t)(uint64_t)(wide[i] >> 80);
-        low[i] = (int64_t)((uint64_t)(wide[i] >> 32) & ((UINT64_C(1) << 48) - 1));
-        if (tag != NULL)
-            tag[i] = (int32_t)(uint32_t)wide[i];
-    }
+    if (s->giver != NULL)
+        return pst_giver_next(s->giver, high, low, tag, n);
+    size_t take = s->n - s->given < PST_SORTER_BLOCK ? s->n - s->given : PST_SORTER_BLOCK;
+    pst_keys_out((const char *)s->sorted + s->given * key_bytes(s->wide), take, s->wide, 0, 32, high, low,
+                 tag);
     s->given += take;
     *n = (int64_t)take;
     return PST_OK;
 }
 
-int64_t pst_sorter_runs(const struct pst_sorter *s)
+int64_t pst_sorter_parts(const struct pst_sorter *s)
 {
-    return s->spill.ever;
+    return (int64_t)s->buckets;
 }
 
 void pst_sorter_free(struct pst_sorter *s)
@@ -460,20 +487,17 @@ void pst_sorter_free(struct pst_sorter *s)
     if (s == NULL)
         return;
     end_workers(s);
-    if (s->merging) {
-        (void)pthread_mutex_lock(&s->lock);
-        s->stop = true;
-        (void)pthread_cond_broadcast(&s->changed);
-        (void)pthread_mutex_unlock(&s->lock);
-        (void)pthread_join(s->merger, NULL);
-    }
-    pst_merge_release(&s->merge);
-    for (int i = 0; i < 2; i++)
-        free(s->block[i].keys);
-    free_buffers(s);
-    if (s->spill.fd >= 0)
+    pst_giver_free(s->giver);
+    free_parting(s);
+    pst_partition_release(&s->parts, true);
+    for (size_t i = 0; i < s->agains; i++)
+        pst_partition_release(&s->again[i], true);
+    free(s->again);
+    free(s->order);
+    free(s->slice);
+    free(s->scratch);
+    if (spilling(s))
         (void)close(s->spill.fd);
-    free(s->spill.run);
     (void)pthread_mutex_destroy(&s->lock);
     (void)pthread_cond_destroy(&s->changed);
     free(s);

@@ -1,7 +1,9 @@
-/* sorter.h: sorts more keys than memory holds: runs are sorted in memory, spilled to one unlinked file, and
- * merged. A key is (high, low, tag), compared in that order: an edge's target, source and relation.
- * Owner: the caller; new and free pair, and free at any point leaves nothing behind, as does a kill.
- * Threads: one calls it; it starts threads of its own. */
+/* sorter.h: sorts more keys than memory holds, by a sample sort: splitters from the first keys part all keys
+ * into buckets on disk, which are then sorted in memory one after the other. (Frazer and McKellar,
+ * "Samplesort", JACM 17, 1970.) A key is (high, low, tag), compared in that order: an edge's target, source
+ * and relation.
+ * Owner: the caller; new and free pair, and free at any point leaves nothing behind, nor does a kill unless
+ * it is to be resumed. Threads: one calls it; it starts threads of its own. */
 #ifndef PST_STORE_SORTER_H
 #define PST_STORE_SORTER_H
 
@@ -11,15 +13,18 @@ PST_BEGIN_DECLS
 
 #define PST_SORTER_ID_MAX                                                                                    \
     ((INT64_C(1) << 48) - 2)             /* 48 bits of high, 48 of low, 32 of tag; all ones: no key */
-#define PST_SORTER_MEMORY_MIN (1u << 20) /* less makes runs too short to merge */
+#define PST_SORTER_MEMORY_MIN (1u << 20) /* less makes buckets too short to read at once */
 #define PST_SORTER_BLOCK 16384           /* keys that next gives at most: they stay in the cache */
+#define PST_SORTER_SPILL "temp-edges.spill"
+#define PST_SORTER_INDEX "temp-edges.index"
 
 struct pst_sorter_spec {
-    const char *dir;       /* where the spill file is made; its file system needs 8 bytes a key, 16 if wide */
+    const char *dir;       /* where edges are written aside: 8 bytes each at most, 16 if wide, often 5 */
     uint64_t memory_bytes; /* of everything that it allocates */
-    int threads;           /* 1: sorts in the caller's; more: sorts and merges beside it */
+    int threads;           /* 1: all in the caller's; more: parts and sorts beside it */
     bool dedupe;           /* equal keys are given once */
     bool tagged;           /* keys have a tag; else it must be 0 */
+    bool named;            /* the file has a name in dir, so that pst_sorter_save can be resumed from */
 };
 
 struct pst_sorter;
@@ -40,7 +45,7 @@ PST_API PST_MUST_USE pst_rc pst_sorter_finish(struct pst_sorter *s, int64_t *dis
 PST_API PST_MUST_USE pst_rc pst_sorter_next(struct pst_sorter *s, int64_t *high, int64_t *low, int32_t *tag,
                                             int64_t *n);
 
-PST_API int64_t pst_sorter_runs(const struct pst_sorter *s); /* that were spilled; 0: all was in memory */
+PST_API int64_t pst_sorter_parts(const struct pst_sorter *s); /* on disk; 0: all was in memory */
 PST_API void pst_sorter_free(struct pst_sorter *s);
 
 PST_END_DECLS

@@ -1,7 +1,8 @@
-/* sorter_keys.h: what is the same for 64-bit and 128-bit keys, included by sorter.c once for each, with KEY
- * and FN(name) defined. Owner: sorter.c. Threads: pure functions of their arguments. */
+/* sorter_keys.h: what is the same for 64-bit and 128-bit keys, included by sorter_split.c once for each, with
+ * KEY and FN(name) defined. Owner: sorter_split.c. Threads: pure functions of their arguments. */
 
-/* Least significant byte first; bytes that are the same in all keys cost nothing. The result is in a or b. */
+/* Least significant digit first; digits that are the same in all keys cost nothing. The result is in a or b.
+ */
 static KEY *FN(radix)(KEY *a, KEY *b, size_t n)
 {
     KEY any = 0, all = ~(KEY)0, last = 0;
@@ -13,19 +14,20 @@ static KEY *FN(radix)(KEY *a, KEY *b, size_t n)
         last = a[i];
     }
     KEY varies = any ^ all;
-    for (unsigned shift = 0; shift < 8 * sizeof(KEY) && !sorted; shift += 8) {
-        if (((varies >> shift) & 255) == 0)
-            continue;
-        size_t at[256] = {0}, sum = 0;
+    for (unsigned shift = 0; !sorted && shift < 8 * sizeof(KEY) && varies >> shift != 0;
+         shift += DIGIT_BITS) {
+        while (((varies >> shift) & 1) == 0)
+            shift++;
+        size_t at[1 << DIGIT_BITS] = {0}, sum = 0;
         for (size_t i = 0; i < n; i++)
-            at[(a[i] >> shift) & 255]++;
-        for (int d = 0; d < 256; d++) {
+            at[(size_t)(a[i] >> shift) & ((1 << DIGIT_BITS) - 1)]++;
+        for (int d = 0; d < 1 << DIGIT_BITS; d++) {
             size_t count = at[d];
             at[d] = sum;
             sum += count;
         }
         for (size_t i = 0; i < n; i++)
-            b[at[(a[i] >> shift) & 255]++] = a[i];
+            b[at[(size_t)(a[i] >> shift) & ((1 << DIGIT_BITS) - 1)]++] = a[i];
         KEY *swap = a;
         a = b;
         b = swap;
@@ -44,66 +46,61 @@ static size_t FN(unique)(KEY *keys, size_t n)
     return out;
 }
 
-/* Plays the game at node: the loser stays, the winner goes up. An exhausted input holds END and loses. */
-static unsigned FN(build_tree)(struct merge *m, unsigned node)
+/* At most want splitters from sorted keys, rising. A key that is more than a share is between two of its own,
+ * so that equal keys alone can fill a bucket. */
+static unsigned FN(split)(const KEY *sample, size_t n, KEY *splitter, unsigned want)
 {
-    if (node >= m->width)
-        return node - m->width;
-    unsigned left = FN(build_tree)(m, 2 * node), right = FN(build_tree)(m, 2 * node + 1);
-    bool left_wins = ((KEY *)m->head)[left] <= ((KEY *)m->head)[right];
-    m->loser[node] = left_wins ? right : left;
-    return left_wins ? left : right;
-}
-
-/* Up to room keys into out, ascending; 0 at the end. */
-static pst_rc FN(merge_fill)(struct merge *m, KEY *out, size_t room, size_t *got)
-{
-    KEY *head = m->head;
-    size_t n = 0;
-    assert(out != NULL);
-    unsigned winner = m->winner;
-    KEY last = (KEY)m->last;
-    bool any = m->any && m->dedupe;
-    while (n < room && head[winner] != ~(KEY)0) {
-        KEY key = head[winner];
-        out[n] = key;
-        n += !any || key != last;
-        last = key;
-        any = m->dedupe;
-        struct cursor *c = &m->cursor[winner];
-        if (c->at == c->end) {
-            pst_rc rc = refill(m, c);
-            if (rc != PST_OK)
-                return rc;
-        }
-        head[winner] = c->at < c->end ? ((KEY *)c->keys)[c->at++] : ~(KEY)0;
-        key = head[winner];
-        for (unsigned node = (winner + m->width) / 2; node > 0; node /= 2) {
-            unsigned other = m->loser[node];
-            KEY theirs = head[other];
-            bool lost = theirs < key;
-            m->loser[node] = lost ? winner : other;
-            winner = lost ? other : winner;
-            key = lost ? theirs : key;
-        }
+    unsigned m = 0;
+    for (unsigned i = 1; i <= want; i++) {
+        KEY v = sample[i * n / (want + 1)];
+        if (m == 0 || splitter[m - 1] < v)
+            splitter[m++] = v;
+        else if (splitter[m - 1] == v)
+            splitter[m++] = v + 1;
     }
-    m->winner = winner;
-    m->last = last;
-    m->any = any;
-    *got = n;
-    return PST_OK;
+    return m;
 }
 
-static pst_rc FN(merge_start)(struct merge *m)
+/* For each cell of the keys' range, how many splitters are below it: where the search for a bucket begins. */
+static void FN(make_cells)(struct cells *cells, const KEY *splitter, unsigned m)
 {
-    KEY *head = m->head;
-    for (unsigned i = 0; i < m->width; i++) {
-        struct cursor *c = &m->cursor[i];
-        pst_rc rc = i < m->inputs ? refill(m, c) : PST_OK;
+    unsigned i = 0;
+    cells->shift = 0;
+    while (m > 0 && splitter[m - 1] >> cells->shift >= CELLS - 1)
+        cells->shift++;
+    for (unsigned c = 0; c < CELLS; c++) {
+        while (i < m && splitter[i] >> cells->shift < c)
+            i++;
+        cells->first[c] = (uint16_t)i;
+    }
+    cells->first[CELLS] = (uint16_t)m;
+}
+
+/* Each key to its bucket: few cells have a splitter in them. */
+static pst_rc FN(scatter)(struct scatter *s, const KEY *keys, size_t n, const KEY *splitter,
+                          const struct cells *cells)
+{
+    const struct partition *p = s->to;
+    KEY *mine = (KEY *)s->keys;
+    for (size_t i = 0; i < n; i++) {
+        KEY key = keys[i], above = key >> cells->shift;
+        size_t cell = above < CELLS - 1 ? (size_t)above : CELLS - 1;
+        unsigned b = cells->first[cell], end = cells->first[cell + 1];
+        while (b < end) {
+            unsigned middle = (b + end) / 2;
+            if (splitter[middle] <= key)
+                b = middle + 1;
+            else
+                end = middle;
+        }
+        mine[b * p->pack_keys + s->count[b]++] = key;
+        if (s->count[b] < p->pack_keys)
+            continue;
+        s->count[b] = 0;
+        pst_rc rc = pst_bucket_add(p->spill, &p->bucket[b], mine + b * p->pack_keys, p->pack_keys,
+                                   sizeof(KEY) == sizeof(wide_key));
         if (rc != PST_OK)
             return rc;
-        head[i] = i < m->inputs && c->at < c->end ? ((KEY *)c->keys)[c->at++] : ~(KEY)0;
     }
-    m->winner = m->width > 1 ? FN(build_tree)(m, 1) : 0;
     return PST_OK;
 }

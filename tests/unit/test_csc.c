@@ -41,7 +41,7 @@ static void check_csc(const struct pst_topology *expect, struct pst_csc_spec spe
         assert_int_equal(
             pst_csc_add(&c, source + at, target + at, NULL, pst_min_i64(PST_EDGE_BLOCK, EDGES - at)), PST_OK);
     assert_int_equal(pst_csc_finish(&c, VERTICES, NULL), PST_OK);
-    assert_int_equal(c.runs > 0, spilled);
+    assert_int_equal(c.parts > 0, spilled);
     assert_int_equal(c.edges, expect->edges);
     assert_int_equal(c.duplicates_removed, expect->duplicates_removed);
     assert_int_equal(c.loops_removed, expect->loops_removed);
@@ -101,7 +101,7 @@ static int compare_keys(const void *a, const void *b)
     return (x->tag > y->tag) - (x->tag < y->tag);
 }
 
-/* Keys that become wide part of the way, or have tags; runs enough that they are merged more than once. */
+/* Keys that become wide part of the way, or have tags; buckets that do not fit and are parted again. */
 static void check_sorter(bool tagged, bool grow, bool dedupe, int threads)
 {
     enum { KEYS = 300000, STEP = 1000 };
@@ -134,7 +134,7 @@ static void check_sorter(bool tagged, bool grow, bool dedupe, int threads)
             expect[total++] = expect[i];
     total = dedupe ? total : KEYS;
     assert_int_equal(pst_sorter_finish(s, &distinct), PST_OK);
-    assert_true(pst_sorter_runs(s) > 3);
+    assert_true(pst_sorter_parts(s) > 3);
     assert_int_equal(distinct, dedupe ? -1 : KEYS);
     while (pst_sorter_next(s, high, low, tag, &n) == PST_OK && n > 0)
         for (int64_t i = 0; i < n; i++, at++) {
@@ -145,6 +145,39 @@ static void check_sorter(bool tagged, bool grow, bool dedupe, int threads)
     assert_int_equal(at, total);
     pst_sorter_free(s);
     free(expect);
+}
+
+/* Splitters from the first keys say nothing of those that come: sorted input, then one edge again and again.
+ */
+static void test_buckets_that_do_not_fit(void **state)
+{
+    (void)state;
+    enum { KEYS = 600000, STEP = 10000 };
+    static int64_t high[PST_SORTER_BLOCK], low[PST_SORTER_BLOCK];
+    for (int i = 0; i < 8; i++) {
+        bool dedupe = i & 1, same = i & 2;
+        const struct pst_sorter_spec spec = {
+            .dir = scratch, .memory_bytes = PST_SORTER_MEMORY_MIN, .threads = 1 + (i & 4), .dedupe = dedupe};
+        struct pst_sorter *s;
+        int64_t n, at = 0, distinct;
+        assert_int_equal(pst_sorter_new(&s, &spec), PST_OK);
+        for (int64_t first = 0; first < KEYS; first += STEP) {
+            for (int64_t k = 0; k < STEP; k++) {
+                high[k] = same && first > 0 ? 70000 : (first + k) / 2;
+                low[k] = same && first > 0 ? 5 : 3;
+            }
+            assert_int_equal(pst_sorter_add(s, high, low, NULL, STEP), PST_OK);
+        }
+        assert_int_equal(pst_sorter_finish(s, &distinct), PST_OK);
+        int64_t total = same ? (dedupe ? STEP / 2 + 1 : KEYS) : (dedupe ? KEYS / 2 : KEYS);
+        while (pst_sorter_next(s, high, low, NULL, &n) == PST_OK && n > 0)
+            for (int64_t k = 0; k < n; k++, at++) {
+                int64_t rank = dedupe ? at : at / 2;
+                assert_int_equal(high[k], same && at >= (dedupe ? STEP / 2 : STEP) ? 70000 : rank);
+            }
+        assert_int_equal(at, total);
+        pst_sorter_free(s);
+    }
 }
 
 static void test_wide_and_tagged(void **state)
@@ -213,6 +246,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_any_memory_any_threads),
                                        cmocka_unit_test(test_wide_and_tagged),
+                                       cmocka_unit_test(test_buckets_that_do_not_fit),
                                        cmocka_unit_test(test_refusals), cmocka_unit_test(test_ranks)};
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../../common/error.h"
 #include "../../common/store/formats.h"
@@ -10,7 +11,8 @@
 #include "commands.h"
 #include "store_options.h"
 
-#define THREADS_MAX 64 /* more than the sorter uses */
+#define THREADS_MAX 64        /* more than the sorter uses */
+#define THREADS_DEFAULT_MAX 4 /* beyond, one that reads is what bounds */
 
 enum {
     OPT_SOURCE = 256, /* + enum pst_source_id */
@@ -110,7 +112,9 @@ static const char help[] =
     "  --stride-bytes N       from one feature row to the next; default: whole sectors where that\n"
     "                         costs at most 1/8, else unpadded\n"
     "  --memory BYTES         what sorting and numbering may take (half of what is free)\n"
-    "  --threads N            1: everything in one; more: sorts and merges beside (2)\n"
+    "  --threads N            1: everything in one; more: parts and sorts beside (as many cores as there "
+    "are, at\n"
+    "                         most 4)\n"
     "  --force                replace the dataset that is at DIR\n"
     "  --quiet                no progress\n";
 
@@ -252,16 +256,16 @@ static void say_done(const struct pst_build *b, const struct pst_import_result *
                      r->duplicates_removed, r->loops_removed, r->loops_added);
     char peak[32];
     (void)printf("peak memory: %s; sorted in %s", pst_bytes_text((double)pst_memory_peak(), peak),
-                 r->runs == 0 ? "memory\n" : "");
-    if (r->runs > 0)
-        (void)printf("%" PRId64 " runs on disk\n", r->runs);
+                 r->parts == 0 ? "memory\n" : "");
+    if (r->parts > 0)
+        (void)printf("%" PRId64 " parts on disk\n", r->parts);
 }
 
 static pst_rc run_format(const struct pst_format *format, struct args *a, const char *from, const char *to)
 {
     struct pst_build b;
     struct pst_progress progress;
-    struct pst_import_result result = {.runs = 0};
+    struct pst_import_result result = {.parts = 0};
     pst_progress_init(&progress, a->quiet);
     pst_rc rc = pst_build_begin(&b, to, a->force);
     if (rc != PST_OK)
@@ -307,7 +311,7 @@ int cmd_import(int argc, char **argv)
     a.job.spec.command = command;
     a.job.spec.memory_bytes = pst_memory_default();
     a.job.text = (struct pst_edge_text_spec){.separator = '\1', .column = {0, 1}, .expect = -1};
-    a.threads = 2;
+    a.threads = pst_min_i64(THREADS_DEFAULT_MAX, pst_max_i64(1, sysconf(_SC_NPROCESSORS_ONLN)));
     pst_rc rc = PST_OK;
     int opt;
     optind = 1;
