@@ -1,15 +1,14 @@
 /* stack_recover.c: commands that take too long, and controllers that must be reset. A command that is late is
- * aborted; if the controller does not know it, or does not give it up, or says that it has failed, or
- * completes what nobody sent, it is reset: after that nothing that was in flight completes or touches memory
- * any more, and all of it is sent again. */
+ * aborted; if it has not completed after as long again, or the controller says that it has failed, or
+ * completes what nobody sent, the controller is reset: after that nothing that was in flight completes or
+ * touches memory any more, and all of it is sent again. */
 #include <stdio.h>
 
 #include "error.h"
 #include "stack_impl.h"
 
-#define MOVES_MAX                                                                                            \
-    1000             /* a command that so many resets have interrupted is given up: the drive is of no use */
-#define RESETS_MAX 3 /* that fail, one after the other */
+#define MOVES_MAX 1000 /* resets that a command may be carried over: a drive that needs more is of no use */
+#define RESETS_MAX 3   /* that fail, one after the other */
 
 static void carry_over(struct pst_nvme_stack *s, uint32_t index)
 {
@@ -64,12 +63,11 @@ static bool give_command_up(struct pst_nvme_stack *s, uint32_t ssd, uint32_t que
     pst_rc rc = pst_nvme_abort(s->config.controllers[ssd], s->qp[queue]->qid, cid, &aborted);
     if (rc != PST_OK)
         return true;
-    if (pst_nvme_arrived(s->qp[queue]) > 0) /* perhaps it was only late: the next poll will tell */
-        return false;
+    /* not aborted: it has completed, and the next poll will find it, or it is lost */
     s->stats.aborts += aborted;
     slot->aborting = true;
     slot->posted_ns = now;
-    return !aborted;
+    return false;
 }
 
 static bool is_late(struct pst_nvme_stack *s, uint32_t ssd, uint64_t now)
@@ -77,8 +75,8 @@ static bool is_late(struct pst_nvme_stack *s, uint32_t ssd, uint64_t now)
     const uint64_t timeout = (uint64_t)s->config.timeout_ms * 1000000u;
     for (uint32_t i = s->first_queue[ssd]; i < s->first_queue[ssd + 1]; i++) {
         const struct pst_nvme_qp *qp = s->qp[i];
-        if (qp->posted == qp->taken || pst_nvme_arrived(qp) > 0)
-            continue; /* what has come is taken first */
+        if (qp->posted == qp->taken)
+            continue;
         for (uint32_t place = 0; place < qp->depth; place++) {
             if (qp->live[place] != PST_NVME_NOT_LIVE &&
                 s->slots[s->io_of[i][place]].posted_ns + timeout < now &&
