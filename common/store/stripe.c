@@ -46,7 +46,8 @@ static bool sane(const struct block *b)
     return b->stripes >= 1 && b->stripes <= PST_STRIPES_MAX && b->stripe < b->stripes && b->row_bytes >= 1 &&
            b->data_at >= PST_STRIPE_BLOCK && b->data_at % PST_PAGE == 0 && b->vertices <= INT64_MAX &&
            b->data_at <= INT64_MAX && b->row_bytes <= (INT64_MAX - b->data_at) / (b->vertices + 1) &&
-           memchr(b->name, 0, sizeof b->name) != NULL && strnlen(b->digest, sizeof b->digest) == 16;
+           memchr(b->name, 0, sizeof b->name) != NULL && strnlen(b->digest, sizeof b->digest) == 16 &&
+           strspn(b->digest, "0123456789abcdef") == 16;
 }
 
 pst_rc pst_stripe_decode(struct pst_stripe *s, const unsigned char block[PST_STRIPE_BLOCK], const char *where,

@@ -4,12 +4,18 @@ from guest import *
 # serial 2SPACES has two namespaces, one with 4 KiB blocks and ext4 on it; BEHIND-A-PORT has a PCIe link;
 # NOT-ALONE shares its IOMMU group with a network card.
 SCRIPT = """
-penstock=/penstock/bin/penstock
+export penstock=/penstock/bin/penstock
 a=0000:00:03.0 shared=0000:00:05.0
+$penstock gen community /tmp/data --vertices 500 --quiet
 step before 10 $penstock disks --json
+step store-unasked 10 $penstock store /tmp/data --to /dev/nvme0n1
+step store-wrong 10 sh -c 'echo NOT-ALONE | $penstock store /tmp/data --force --to /dev/nvme0n1'
+step store 20 sh -c 'echo 2SPACES | $penstock store /tmp/data --force --to /dev/nvme0n1'
+step store-again 10 $penstock store /tmp/data --to /dev/nvme0n1 --quiet
 step before-text 10 $penstock disks
 mount -t ext4 /dev/nvme0n2 /mnt
 step mounted 10 $penstock disks --bind $a
+step store-mounted 10 $penstock store /tmp/data --force --to /dev/nvme0n2
 umount /mnt
 step no-such 10 $penstock disks --bind 0000:00:1e.0
 step no-nvme 10 $penstock disks --bind 0000:00:00.0
@@ -21,13 +27,21 @@ step bind-again 10 $penstock disks --bind $a
 step bound 10 $penstock disks --json
 step kernel-without 5 sh -c 'ls /dev/nvme0*; ls /dev/vfio'
 step user 10 su -s /bin/sh someone -c "$penstock disks --json"
-exec 4<>/dev/vfio/$(basename $(readlink /sys/bus/pci/devices/$a/iommu_group))
+node=/dev/vfio/$(basename $(readlink /sys/bus/pci/devices/$a/iommu_group))
+chown someone $node
+step owner 10 su -s /bin/sh someone -c "$penstock disks --json"
+exec 4<>$node
 step release-busy 10 $penstock disks --release $a
 exec 4<&-
 step release 20 $penstock disks --release $a
 step after 10 $penstock disks --json
 mount -t ext4 -o ro /dev/nvme0n2 /mnt
 step files 10 cat /mnt/hello
+"""
+
+
+WITHOUT_IOMMU = """
+step no-iommu 10 /penstock/bin/penstock disks --bind 0000:00:03.0
 """
 
 
@@ -105,11 +119,32 @@ def bound_and_released():
     for name in ("bind", "bind-again", "release"):
         assert STEPS[name].status == 0 and STEPS[name].out == "", STEPS[name]
     assert "/dev/nvme0n1" not in STEPS["kernel-without"].out, STEPS["kernel-without"]
-    bound = {d["pci"]["address"]: d for d in by_serial(STEPS["bound"]).values()}["0000:00:03.0"]
-    assert bound["pci"]["driver"] == "vfio-pci" and bound["namespaces"] == [], bound
-    after = by_serial(STEPS["after"])
-    assert after["2SPACES"]["namespaces"] == by_serial(STEPS["before"])["2SPACES"]["namespaces"]
+    after, bound = (by_serial(STEPS[name])["2SPACES"] for name in ("after", "bound"))
+    assert bound["pci"]["driver"] == "vfio-pci" and bound["name"] == "", bound
+    for key in ("model", "firmware", "transfer_bytes_max", "submission_queues"):
+        assert bound[key] == after[key], (bound, after)  # asked over our driver, and by libnvme
+    for ours, theirs in zip(bound["namespaces"], after["namespaces"], strict=True):
+        assert all(ours[key] == theirs[key] for key in ("nsid", "bytes", "lba_bytes", "stripe")), (ours, theirs)
+    assert after["namespaces"][1] == by_serial(STEPS["before"])["2SPACES"]["namespaces"][1]
     assert STEPS["files"].out == "from the host", STEPS["files"]
+
+
+@test
+def stored_behind_a_signature():
+    for name, text in (("store-unasked", "was not written by Penstock; --force"),
+                       ("store-wrong", "that is not its serial number"), ("store-mounted", "/dev/nvme0n2 is in use")):
+        assert STEPS[name].status == 2 and text in STEPS[name].out, STEPS[name]
+    assert "Type its serial number" in STEPS["store"].out and "stripe 0 of 1, 500 rows" in STEPS["store"].out, STEPS["store"]
+    assert STEPS["store-again"].status == 0, STEPS["store-again"]
+    before, after = (by_serial(STEPS[name])["2SPACES"]["namespaces"] for name in ("before", "after"))
+    assert [ns["stripe"] for ns in before] == [None, None] and after[1]["stripe"] is None
+    assert (after[0]["stripe"]["stripe"], after[0]["stripe"]["stripes"]) == (0, 1), after[0]
+
+
+@test
+def without_an_iommu():
+    step = STEPS["no-iommu"]
+    assert step.status == 2 and "there is no IOMMU, or it is off" in step.out and "intel_iommu=on" in step.out, step
 
 
 @test
@@ -117,12 +152,16 @@ def without_rights():
     user = {d["pci"]["address"]: d for d in by_serial(STEPS["user"]).values()}
     taken, other = user["0000:00:03.0"]["backends"]["nvme"], user["0000:01:00.0"]
     assert "Permission denied" in taken["obstacles"][0]["why"] and "chown" in taken["obstacles"][0]["mend"], taken
+    assert by_serial(STEPS["owner"])["2SPACES"]["backends"]["nvme"]["usable"]  # who owns the group needs no more
     assert other["mdts"] is None and "Permission denied" in other["unknown"], other
 
 
 if __name__ == "__main__":
     need()
     with tempfile.TemporaryDirectory(prefix="penstock-qemu-") as place:
-        with Guest(devices(place), COMMAND, SCRIPT) as guest:
+        drives = devices(place)
+        with Guest(drives, COMMAND, SCRIPT) as guest:
             STEPS = guest.boot(60)
+        with Guest(drives, COMMAND, WITHOUT_IOMMU, append="", iommu=False) as guest:
+            STEPS.update(guest.boot(60))
         main()

@@ -20,8 +20,9 @@ struct stub {
     struct nvme_id_ns ns;
     uint64_t cap;
     uint32_t version, granted; /* dw0 of Set Features */
-    bool never_ready, stays_ready, fails, wrong_id;
-    uint8_t silent_on, refused; /* opcodes */
+    bool never_ready, fails, wrong_id;
+    _Atomic bool stays_ready;
+    _Atomic uint8_t silent_on, refused; /* opcodes */
     struct pst_nvme_transport t;
     int maps, creates;
     _Atomic bool stop;

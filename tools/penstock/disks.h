@@ -4,6 +4,7 @@
 #define PST_DISKS_H
 
 #include "../../common/nvme/usable.h"
+#include "../../common/store/stripe.h"
 
 #define DISKS_MAX (2 * PST_PCI_NVME_MAX) /* over PCI, and as many over a network */
 #define DISK_UNKNOWN (-1)
@@ -15,6 +16,8 @@ struct disk_namespace {
     uint64_t blocks;
     int lba_bytes, metadata_bytes;
     int lba_format; /* which of the drive's formats; DISK_UNKNOWN */
+    bool ours;      /* it holds rows that penstock store wrote: which, stripe says */
+    struct pst_stripe stripe;
 };
 
 struct disk {
@@ -35,6 +38,12 @@ struct disk {
 
 /* All of them, over PCI first; their number. */
 int disks_find(struct disk disks[DISKS_MAX]);
+
+/* Of a namespace that the kernel has a block device of; needs the right to read it. */
+void disks_read_signature(struct disk_namespace *ns);
+
+/* Fills in what a controller that is bound to vfio-pci, and that nobody drives, says of itself. */
+void disks_ask_ourselves(struct disk *d);
 
 void disks_print(const struct disk *disks, int n);
 PST_MUST_USE pst_rc disks_print_json(const struct disk *disks, int n);

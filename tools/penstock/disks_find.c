@@ -91,6 +91,7 @@ static void add_namespace(struct disk *d, nvme_ns_t n)
         ns->lba_format = (id.flbas & NVME_NS_FLBAS_LOWER_MASK) | (id.flbas & NVME_NS_FLBAS_HIGHER_MASK) >> 1;
     else
         not_told(d, "LBA format", rc);
+    disks_read_signature(ns);
 }
 
 static int by_nsid(const void *a, const void *b)
@@ -161,8 +162,12 @@ int disks_find(struct disk disks[DISKS_MAX])
         n++;
     }
     ask_libnvme(disks, &n);
-    for (int i = 0; i < n; i++)
-        if (disks[i].on_pci)
-            disks[i].nobstacles = pst_obstacles_to_open(&disks[i].pci, "", disks[i].obstacle);
+    for (int i = 0; i < n; i++) {
+        if (!disks[i].on_pci)
+            continue;
+        disks[i].nobstacles = pst_obstacles_to_open(&disks[i].pci, "", disks[i].obstacle);
+        if (disks[i].nobstacles == 0)
+            disks_ask_ourselves(&disks[i]);
+    }
     return n;
 }

@@ -25,7 +25,10 @@ static int obstacles(const struct disk *d, int backend, struct pst_obstacle out[
                                        .mend = "use backend file, on a file system or block device of it"};
         return 1;
     }
-    if (d->nnamespaces == 0) {
+    int blocks = 0;
+    for (int i = 0; i < d->nnamespaces; i++)
+        blocks += d->ns[i].name[0] != '\0';
+    if (blocks == 0) {
         (void)snprintf(out[0].why, sizeof out[0].why, "the kernel has no block device of it (driver: %s)",
                        d->pci.driver[0] != '\0' ? d->pci.driver : "none");
         (void)snprintf(out[0].mend, sizeof out[0].mend, "penstock disks --release %s", d->pci.address);
@@ -106,13 +109,28 @@ static void print_backends(const struct disk *d)
     }
 }
 
+static void print_namespace(const struct disk_namespace *ns)
+{
+    char bytes[32];
+    (void)printf("  namespace %" PRIu32 "%s%s: %s, %" PRIu64 " blocks of %d bytes", ns->nsid,
+                 ns->name[0] != '\0' ? " " : "", ns->name,
+                 pst_bytes_text((double)ns->blocks * ns->lba_bytes, bytes), ns->blocks, ns->lba_bytes);
+    if (ns->metadata_bytes > 0)
+        (void)printf(" and %d of metadata", ns->metadata_bytes);
+    if (ns->lba_format >= 0)
+        (void)printf(", LBA format %d", ns->lba_format);
+    (void)printf("\n");
+    if (ns->ours)
+        (void)printf("    holds stripe %" PRIu32 " of %" PRIu32 " of %s, digest %s\n", ns->stripe.stripe,
+                     ns->stripe.stripes, ns->stripe.name, ns->stripe.digest);
+}
+
 void disks_print(const struct disk *disks, int n)
 {
     if (n == 0)
         (void)printf("none: this machine has no NVMe controller that this system can see\n");
     for (int i = 0; i < n; i++) {
         const struct disk *d = &disks[i];
-        char bytes[32];
         (void)printf("%s%s%s", d->on_pci ? d->pci.address : "", d->on_pci && d->name[0] != '\0' ? " " : "",
                      d->name);
         if (d->model[0] != '\0')
@@ -122,17 +140,8 @@ void disks_print(const struct disk *disks, int n)
         (void)printf("\n");
         print_place(d);
         print_limits(d);
-        for (int k = 0; k < d->nnamespaces; k++) {
-            const struct disk_namespace *ns = &d->ns[k];
-            (void)printf("  namespace %" PRIu32 " %s: %s, %" PRIu64 " blocks of %d bytes", ns->nsid, ns->name,
-                         pst_bytes_text((double)ns->blocks * ns->lba_bytes, bytes), ns->blocks,
-                         ns->lba_bytes);
-            if (ns->metadata_bytes > 0)
-                (void)printf(" and %d of metadata", ns->metadata_bytes);
-            if (ns->lba_format >= 0)
-                (void)printf(", LBA format %d", ns->lba_format);
-            (void)printf("\n");
-        }
+        for (int k = 0; k < d->nnamespaces; k++)
+            print_namespace(&d->ns[k]);
         print_backends(d);
     }
 }
@@ -146,10 +155,14 @@ static json_t *known(int64_t value, int64_t unknown)
 
 static json_t *namespace_json(const struct disk_namespace *ns)
 {
-    return json_pack("{s:i, s:s, s:I, s:I, s:i, s:i, s:o}", "nsid", (int)ns->nsid, "name", ns->name, "bytes",
-                     (json_int_t)ns->blocks * ns->lba_bytes, "blocks", (json_int_t)ns->blocks, "lba_bytes",
-                     ns->lba_bytes, "metadata_bytes", ns->metadata_bytes, "lba_format",
-                     known(ns->lba_format, DISK_UNKNOWN));
+    json_t *stripe =
+        ns->ours ? json_pack("{s:s, s:s, s:i, s:i}", "dataset", ns->stripe.name, "digest", ns->stripe.digest,
+                             "stripe", (int)ns->stripe.stripe, "stripes", (int)ns->stripe.stripes)
+                 : json_null();
+    return json_pack("{s:i, s:s, s:I, s:I, s:i, s:i, s:o, s:o}", "nsid", (int)ns->nsid, "name", ns->name,
+                     "bytes", (json_int_t)ns->blocks * ns->lba_bytes, "blocks", (json_int_t)ns->blocks,
+                     "lba_bytes", ns->lba_bytes, "metadata_bytes", ns->metadata_bytes, "lba_format",
+                     known(ns->lba_format, DISK_UNKNOWN), "stripe", stripe);
 }
 
 static json_t *backends_json(const struct disk *d)
