@@ -11,20 +11,34 @@
 #include <unistd.h>
 
 #include "../error.h"
+#include "gen.h"
 #include "gen_parts.h"
 
-#define BLOCK_BYTES (1u << 20)
+#define COPY_BYTES (1u << 20)
+
+/* Between file systems, where copy_file_range may not. */
+static pst_rc copy_all(int in, int out, const char *from, const char *to)
+{
+    char *block = malloc(COPY_BYTES);
+    pst_rc rc = block != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory to copy %s", from);
+    for (ssize_t n = 1; rc == PST_OK && n > 0;) {
+        n = read(in, block, COPY_BYTES);
+        if (n < 0)
+            rc = pst_fail_errno("cannot read %s", from);
+        for (ssize_t done = 0, put = 0; rc == PST_OK && done < n; done += put)
+            if ((put = write(out, block + done, (size_t)(n - done))) <= 0)
+                rc = pst_fail_errno("cannot write %s", to);
+    }
+    free(block);
+    return rc;
+}
 
 static pst_rc copy_file(const char *from, const char *to)
 {
     int in = open(from, O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     pst_rc rc = in >= 0 && out >= 0 ? PST_OK : pst_fail_errno("cannot copy %s to %s", from, to);
-    ssize_t n = 1;
-    while (rc == PST_OK && n > 0) {
-        n = copy_file_range(in, NULL, out, NULL, 1 << 30, 0);
-        if (n < 0)
-            rc = pst_fail_errno("cannot copy %s to %s", from, to);
-    }
+    if (rc == PST_OK)
+        rc = copy_all(in, out, from, to);
     if (rc == PST_OK && fsync(out) != 0)
         rc = pst_fail_errno("cannot sync %s", to);
     if (in >= 0)
@@ -227,24 +241,26 @@ static bool put_value(void *row, enum pst_dtype dtype, int64_t j, float value)
     return isfinite(value) && (half & exponent) != exponent;
 }
 
-static pst_rc convert_rows(const struct pst_dataset *ds, struct pst_array_writer *w, char *block,
-                           int64_t rows, uint64_t stride, struct pst_progress *progress)
+/* What makes the features of a new dataset looks at. */
+struct made {
+    const struct pst_dataset *ds; /* converted from */
+    uint64_t seed;                /* or drawn */
+    enum pst_dtype dtype;
+    float *row; /* of drawn features */
+};
+
+static pst_rc convert_rows(const void *ctx, int64_t first, int64_t rows, int64_t dim, int64_t stride,
+                           void *out)
 {
-    for (int64_t first = 0; first < ds->vertices; first += rows) {
-        int64_t n = pst_min_i64(rows, ds->vertices - first);
-        for (int64_t i = 0; i < n; i++) {
-            const char *from = (const char *)ds->features.map + (uint64_t)(first + i) * ds->stride_bytes;
-            for (int64_t j = 0; j < ds->feature_dim; j++)
-                if (!put_value(block + (uint64_t)i * stride, w->dtype, j,
-                               read_value(from, ds->features.dtype, j)))
-                    return pst_fail(PST_E_FORMAT, "%s: row %" PRId64 ", column %" PRId64 ": does not fit %s",
-                                    ds->features.path, first + i, j, pst_dtype_name(w->dtype));
-        }
-        pst_rc rc = pst_array_write(w, block, (size_t)n * stride);
-        if (rc == PST_OK)
-            rc = pst_progress_add(progress, (uint64_t)n * stride);
-        if (rc != PST_OK)
-            return rc;
+    const struct made *m = ctx;
+    const struct pst_array *f = &m->ds->features;
+    for (int64_t v = first; v < first + rows;
+         v++, out = (char *)out + (size_t)stride * pst_dtype_bytes(m->dtype)) {
+        const char *from = (const char *)f->map + (uint64_t)v * m->ds->stride_bytes;
+        for (int64_t j = 0; j < dim; j++)
+            if (!put_value(out, m->dtype, j, read_value(from, f->dtype, j)))
+                return pst_fail(PST_E_FORMAT, "%s: row %" PRId64 ", column %" PRId64 ": does not fit %s",
+                                f->path, v, j, pst_dtype_name(m->dtype));
     }
     return PST_OK;
 }
@@ -253,28 +269,54 @@ pst_rc pst_convert(const struct pst_dataset *ds, struct pst_build *b, enum pst_d
                    uint64_t stride_bytes, struct pst_progress *progress)
 {
     assert(ds->features.map != NULL && (dtype == PST_F32 || dtype == PST_F16 || dtype == PST_BF16));
+    const struct made made = {.ds = ds, .dtype = dtype};
     pst_rc rc = pst_check_stride(stride_bytes, ds->feature_dim, dtype);
     if (rc == PST_OK)
         rc = adopt_but(ds, b, PST_IN_FEATURES, PST_IN_FEATURES);
-    if (rc != PST_OK)
-        return rc;
-    uint64_t stride = stride_bytes != 0 ? stride_bytes : pst_stride_for(ds->feature_dim, dtype);
-    int64_t rows = pst_max_i64(1, (int64_t)(BLOCK_BYTES / stride));
-    char *block = calloc((size_t)rows, stride); /* padding stays zero */
-    if (block == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " rows", rows);
-    const int64_t shape[2] = {ds->vertices, (int64_t)(stride / pst_dtype_bytes(dtype))};
-    struct pst_array_writer w = {.fd = -1};
-    b->manifest.stride_bytes = stride;
-    rc = pst_build_array(b, PST_IN_FEATURES, dtype, 2, shape, &w);
-    pst_progress_begin(progress, "features", (uint64_t)ds->vertices * stride, true);
     if (rc == PST_OK)
-        rc = convert_rows(ds, &w, block, rows, stride, progress);
+        rc = pst_gen_features(b, ds->vertices, ds->feature_dim, dtype, stride_bytes, convert_rows, &made,
+                              progress);
+    return rc;
+}
+
+/* ---- generated features ---- */
+
+static pst_rc draw_rows(const void *ctx, int64_t first, int64_t rows, int64_t dim, int64_t stride, void *out)
+{
+    const struct made *m = ctx;
+    for (int64_t v = first; v < first + rows;
+         v++, out = (char *)out + (size_t)stride * pst_dtype_bytes(m->dtype)) {
+        pst_gen_uniform(m->seed, v, dim, m->row);
+        for (int64_t j = 0; j < dim; j++)
+            (void)put_value(out, m->dtype, j, m->row[j]); /* at most 1: it fits */
+    }
+    return PST_OK;
+}
+
+pst_rc pst_features(const struct pst_dataset *ds, struct pst_build *b, const struct pst_features_spec *spec,
+                    struct pst_progress *progress)
+{
+    assert(spec->dtype == PST_F32 || spec->dtype == PST_F16 || spec->dtype == PST_BF16);
+    if (spec->dim < 1 || spec->dim > PST_GEN_DIM_MAX)
+        return pst_fail(PST_E_ARG, "--dim: expected 1 to %d, found %" PRId64, PST_GEN_DIM_MAX, spec->dim);
+    if (ds->vertex_types > 0)
+        return pst_fail(PST_E_ARG,
+                        "%s has %d types of vertices, each with features of its own: expected one type",
+                        ds->dir, ds->vertex_types);
+    struct made made = {
+        .seed = spec->seed, .dtype = spec->dtype, .row = calloc((size_t)spec->dim, sizeof(float))};
+    if (made.row == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for a row of %" PRId64 " features", spec->dim);
+    pst_rc rc = pst_check_stride(spec->stride_bytes, spec->dim, spec->dtype);
     if (rc == PST_OK)
-        rc = pst_build_array_end(b, PST_IN_FEATURES, &w);
+        rc = adopt_but(ds, b, PST_IN_FEATURES, PST_IN_FEATURES);
     if (rc == PST_OK)
-        pst_progress_end(progress);
-    pst_array_writer_release(&w);
-    free(block);
+        rc = pst_gen_features(b, ds->vertices, spec->dim, spec->dtype, spec->stride_bytes, draw_rows, &made,
+                              progress);
+    if (rc == PST_OK)
+        (void)json_object_set_new(
+            b->manifest.provenance, "features",
+            json_pack("{ss sI}", "generated", "uniform", "seed", (json_int_t)spec->seed));
+    free(made.row);
     return rc;
 }

@@ -24,6 +24,16 @@ PST_API PST_MUST_USE pst_rc pst_convert(const struct pst_dataset *ds, struct pst
                                         enum pst_dtype dtype, uint64_t stride_bytes,
                                         struct pst_progress *progress);
 
+struct pst_features_spec {
+    int64_t dim;
+    enum pst_dtype dtype;        /* float32, float16, bfloat16: the same values, rounded */
+    uint64_t seed, stride_bytes; /* 0: the usual stride */
+};
+/* Random features in place of what ds has, if any: a function of the seed alone, uniform in [-1, 1); what gen
+ * rmat gives with that seed. Everything else is taken from ds. */
+PST_API PST_MUST_USE pst_rc pst_features(const struct pst_dataset *ds, struct pst_build *b,
+                                         const struct pst_features_spec *spec, struct pst_progress *progress);
+
 enum pst_export_format { PST_EXPORT_NPY, PST_EXPORT_CSV };
 /* Writes a new directory that appears whole or not at all. npy: what penstock import npy reads, to the same
  * dataset; csv: edges.csv, labels.csv and one file a split, with names or ids where the source had some. */

@@ -186,8 +186,8 @@ static void draw_means(struct community *c)
     }
 }
 
-static void draw_features(const void *ctx, int64_t first, int64_t rows, int64_t dim, int64_t stride,
-                          float *out)
+static pst_rc draw_features(const void *ctx, int64_t first, int64_t rows, int64_t dim, int64_t stride,
+                            void *out)
 {
     const struct community *c = ctx;
     for (int64_t i = 0; i < rows; i++) {
@@ -198,9 +198,10 @@ static void draw_features(const void *ctx, int64_t first, int64_t rows, int64_t 
             pst_normal4(pst_draw_at(c->spec->seed, PST_STREAM_FEATURE, (uint64_t)v, (uint32_t)(j / 4)),
                         noise);
             for (int64_t k = 0; k < 4 && j + k < dim; k++)
-                out[i * stride + j + k] = (float)(mean[j + k] + c->spec->noise * noise[k]);
+                ((float *)out)[i * stride + j + k] = (float)(mean[j + k] + c->spec->noise * noise[k]);
         }
     }
+    return PST_OK;
 }
 
 static pst_rc write_topology(struct community *c, struct pst_build *b, struct pst_progress *progress)
@@ -254,8 +255,8 @@ pst_rc pst_gen_community(const struct pst_community_spec *spec, struct pst_build
     const int64_t count[3] = {train, val, spec->vertices - train - val};
     if ((rc = pst_gen_splits(b, spec->vertices, count, spec->seed)) != PST_OK)
         goto out;
-    rc = pst_gen_features(b, spec->vertices, spec->feature_dim, spec->stride_bytes, draw_features, &c,
-                          progress);
+    rc = pst_gen_features(b, spec->vertices, spec->feature_dim, PST_F32, spec->stride_bytes, draw_features,
+                          &c, progress);
 out:
     release(&c);
     return rc;

@@ -20,15 +20,16 @@ pst_rc pst_check_stride(uint64_t stride_bytes, int64_t dim, enum pst_dtype dtype
                     item, row, dim, pst_dtype_name(dtype), stride_bytes);
 }
 
-static pst_rc stream_rows(struct pst_array_writer *w, float *buffer, int64_t block, int64_t dim,
+static pst_rc stream_rows(struct pst_array_writer *w, void *buffer, int64_t block, int64_t dim,
                           pst_feature_fn fn, const void *ctx, struct pst_progress *progress)
 {
     int64_t vertices = w->shape[0], stride = w->shape[1];
     for (int64_t first = 0; first < vertices; first += block) {
         int64_t rows = pst_min_i64(block, vertices - first);
-        size_t bytes = (size_t)(rows * stride) * sizeof(float);
-        fn(ctx, first, rows, dim, stride, buffer);
-        pst_rc rc = pst_array_write(w, buffer, bytes);
+        size_t bytes = (size_t)(rows * stride) * pst_dtype_bytes(w->dtype);
+        pst_rc rc = fn(ctx, first, rows, dim, stride, buffer);
+        if (rc == PST_OK)
+            rc = pst_array_write(w, buffer, bytes);
         if (rc == PST_OK)
             rc = pst_progress_add(progress, bytes);
         if (rc != PST_OK)
@@ -37,33 +38,42 @@ static pst_rc stream_rows(struct pst_array_writer *w, float *buffer, int64_t blo
     return PST_OK;
 }
 
-pst_rc pst_gen_features(struct pst_build *b, int64_t vertices, int64_t dim, uint64_t stride_bytes,
-                        pst_feature_fn fn, const void *ctx, struct pst_progress *progress)
+pst_rc pst_gen_features(struct pst_build *b, int64_t vertices, int64_t dim, enum pst_dtype dtype,
+                        uint64_t stride_bytes, pst_feature_fn fn, const void *ctx,
+                        struct pst_progress *progress)
 {
-    pst_rc rc = pst_check_stride(stride_bytes, dim, PST_F32);
+    pst_rc rc = pst_check_stride(stride_bytes, dim, dtype);
     if (rc != PST_OK || dim == 0)
         return rc;
-    uint64_t stride = stride_bytes != 0 ? stride_bytes : pst_stride_for(dim, PST_F32);
+    uint64_t stride = stride_bytes != 0 ? stride_bytes : pst_stride_for(dim, dtype);
     int64_t block = pst_max_i64(1, (int64_t)(FEATURE_BUFFER_BYTES / stride));
-    float *buffer = calloc((size_t)block, stride);
+    void *buffer = calloc((size_t)block, stride);
     if (buffer == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " rows of %" PRIu64 " bytes", block, stride);
-    const int64_t shape[2] = {vertices, (int64_t)(stride / sizeof(float))};
+    const int64_t shape[2] = {vertices, (int64_t)(stride / pst_dtype_bytes(dtype))};
     struct pst_array_writer w = {.fd = -1};
-    rc = pst_build_array(b, PST_IN_FEATURES, PST_F32, 2, shape, &w);
+    b->manifest.feature_dim = dim;
+    b->manifest.stride_bytes = stride;
+    rc = pst_build_array(b, PST_IN_FEATURES, dtype, 2, shape, &w);
     pst_progress_begin(progress, "features", (uint64_t)vertices * stride, true);
     if (rc == PST_OK)
         rc = stream_rows(&w, buffer, block, dim, fn, ctx, progress);
     if (rc == PST_OK)
         rc = pst_build_array_end(b, PST_IN_FEATURES, &w);
-    if (rc == PST_OK) {
+    if (rc == PST_OK)
         pst_progress_end(progress); /* after the sync, so that the rate is the disk's */
-        b->manifest.feature_dim = dim;
-        b->manifest.stride_bytes = stride;
-    }
     pst_array_writer_release(&w);
     free(buffer);
     return rc;
+}
+
+void pst_gen_uniform(uint64_t seed, int64_t v, int64_t dim, float *out)
+{
+    for (int64_t j = 0; j < dim; j += 4) {
+        struct pst_draw d = pst_draw_at(seed, PST_STREAM_FEATURE, (uint64_t)v, (uint32_t)(j / 4));
+        for (int64_t k = 0; k < 4 && j + k < dim; k++)
+            out[j + k] = (float)((int32_t)d.word[k] >> 8) * 0x1p-23f;
+    }
 }
 
 void pst_shuffle_init(struct pst_shuffle *s, int64_t n, uint64_t seed, int stream)

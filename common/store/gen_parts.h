@@ -5,15 +5,20 @@
 #include "build.h"
 #include "progress.h"
 
-/* Fills `rows` rows of dim floats, `stride` floats apart, from vertex `first` on. */
-typedef void (*pst_feature_fn)(const void *ctx, int64_t first, int64_t rows, int64_t dim, int64_t stride,
-                               float *out);
+/* Fills `rows` rows of dim elements, `stride` elements apart, from vertex `first` on; padding is zero
+ * already. */
+typedef pst_rc (*pst_feature_fn)(const void *ctx, int64_t first, int64_t rows, int64_t dim, int64_t stride,
+                                 void *out);
 
-/* Streams float32 features through one buffer; notes feature_dim and stride in the manifest. Padding is 0.
+/* Streams features through one buffer; notes feature_dim and stride in the manifest. dim 0: none.
  * stride_bytes 0: pst_stride_for. */
-PST_MUST_USE pst_rc pst_gen_features(struct pst_build *b, int64_t vertices, int64_t dim,
+PST_MUST_USE pst_rc pst_gen_features(struct pst_build *b, int64_t vertices, int64_t dim, enum pst_dtype dtype,
                                      uint64_t stride_bytes, pst_feature_fn fn, const void *ctx,
                                      struct pst_progress *progress);
+
+/* Features of vertex v with nothing to learn in them: uniform in [-1, 1), on a grid of 2^-23, which any
+ * float32 pipeline keeps as it is. */
+void pst_gen_uniform(uint64_t seed, int64_t v, int64_t dim, float *out);
 
 /* Writes train, val and test: disjoint random sets of these sizes, ids ascending. An empty one is left out.
  */

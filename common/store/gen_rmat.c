@@ -103,20 +103,13 @@ static pst_rc draw_edges(void *ctx, int64_t first, int64_t count, int64_t *sourc
     return PST_OK;
 }
 
-/* Uniform in [-1, 1), on a grid of 2^-23: any float32 pipeline keeps them as they are. */
-static void draw_features(const void *ctx, int64_t first, int64_t rows, int64_t dim, int64_t stride,
-                          float *out)
+static pst_rc draw_features(const void *ctx, int64_t first, int64_t rows, int64_t dim, int64_t stride,
+                            void *out)
 {
     const struct rmat *r = ctx;
-    for (int64_t i = 0; i < rows; i++) {
-        float *row = out + i * stride;
-        for (int64_t j = 0; j < dim; j += 4) {
-            struct pst_draw d =
-                pst_draw_at(r->spec->seed, PST_STREAM_FEATURE, (uint64_t)(first + i), (uint32_t)(j / 4));
-            for (int64_t k = 0; k < 4 && j + k < dim; k++)
-                row[j + k] = (float)((int32_t)d.word[k] >> 8) * 0x1p-23f;
-        }
-    }
+    for (int64_t i = 0; i < rows; i++)
+        pst_gen_uniform(r->spec->seed, first + i, dim, (float *)out + i * stride);
+    return PST_OK;
 }
 
 static pst_rc write_labels(const struct pst_rmat_spec *s, struct pst_build *b)
@@ -197,7 +190,7 @@ pst_rc pst_gen_rmat(const struct pst_rmat_spec *spec, struct pst_build *b, struc
     if (rc == PST_OK)
         rc = pst_gen_splits(b, spec->vertices, count, spec->seed);
     if (rc == PST_OK)
-        rc = pst_gen_features(b, spec->vertices, spec->feature_dim, spec->stride_bytes, draw_features, &r,
-                              progress);
+        rc = pst_gen_features(b, spec->vertices, spec->feature_dim, PST_F32, spec->stride_bytes,
+                              draw_features, &r, progress);
     return rc;
 }

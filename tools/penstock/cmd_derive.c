@@ -1,4 +1,4 @@
-/* penstock split, convert and export: what is made of a dataset that is there. */
+/* penstock split, convert, features and export: what is made of a dataset that is there. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,6 +16,13 @@ static const char split_help[] =
 static const char convert_help[] =
     "usage: penstock convert DIR OUT [--dtype float32|float16|bfloat16] [--stride-bytes N] [--force]\n"
     "Makes the dataset OUT with features of another dtype or stride; other arrays are linked, not copied.\n";
+static const char features_help[] =
+    "usage: penstock features DIR [OUT] --dim N [--dtype float32|float16|bfloat16] [--seed N]\n"
+    "                         [--stride-bytes N] [--force]\n"
+    "Gives a topology random features of any size, as the papers do for graphs that have none: uniform in\n"
+    "[-1, 1), a function of the seed alone. Without OUT the dataset's own are replaced; other arrays are "
+    "linked,\n"
+    "not copied. Memory: a few MiB, whatever the size.\n";
 static const char export_help[] =
     "usage: penstock export DIR OUT [--format npy|csv]\n"
     "Writes a new directory OUT. npy: edges, feat, labels, train_idx, ... .npy and meta.json, which "
@@ -24,34 +31,31 @@ static const char export_help[] =
 
 struct args {
     double fraction[3];
-    int64_t seed;
+    int64_t seed, dim;
     uint64_t stride;
     enum pst_dtype dtype;
     bool has_dtype, force, quiet, help;
     enum pst_export_format format;
 };
 
-static const struct option options[] = {{"train", required_argument, NULL, 0},
-                                        {"val", required_argument, NULL, 1},
-                                        {"test", required_argument, NULL, 2},
-                                        {"seed", required_argument, NULL, 's'},
-                                        {"dtype", required_argument, NULL, 'd'},
-                                        {"stride-bytes", required_argument, NULL, 'b'},
-                                        {"format", required_argument, NULL, 'm'},
-                                        {"force", no_argument, NULL, 'f'},
-                                        {"quiet", no_argument, NULL, 'q'},
-                                        {"help", no_argument, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
+static const struct option options[] = {
+    {"train", required_argument, NULL, 0},   {"val", required_argument, NULL, 1},
+    {"test", required_argument, NULL, 2},    {"seed", required_argument, NULL, 's'},
+    {"dtype", required_argument, NULL, 'd'}, {"stride-bytes", required_argument, NULL, 'b'},
+    {"dim", required_argument, NULL, 'n'},   {"format", required_argument, NULL, 'm'},
+    {"force", no_argument, NULL, 'f'},       {"quiet", no_argument, NULL, 'q'},
+    {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0}};
 
 static pst_rc one_option(struct args *a, int opt, const char *allowed)
 {
-    if (opt == '?' || (opt > 2 && strchr(allowed, opt) == NULL) || (opt <= 2 && allowed[0] != 's'))
+    if (opt == '?' || (opt > 2 && strchr(allowed, opt) == NULL) || (opt <= 2 && allowed[0] != '0'))
         return pst_fail(PST_E_ARG, "that option is not one of this command's (see --help)");
     switch (opt) {
     case 0:
     case 1:
     case 2: return option_real("a split's size", optarg, &a->fraction[opt]);
     case 's': return option_int("--seed", optarg, 0, INT64_MAX, &a->seed);
+    case 'n': return option_int("--dim", optarg, 1, INT64_MAX, &a->dim);
     case 'b': return option_bytes("--stride-bytes", optarg, &a->stride);
     case 'd':
         a->has_dtype = true;
@@ -111,7 +115,7 @@ static pst_rc split(const struct args *a, const char *from, const char *to)
 int cmd_split(int argc, char **argv)
 {
     struct args a;
-    pst_rc rc = read_args(&a, argc, argv, "sfqh", 1, 2);
+    pst_rc rc = read_args(&a, argc, argv, "0sfqh", 1, 2);
     if (rc == PST_OK && a.help) {
         (void)fputs(split_help, stdout);
         return 0;
@@ -119,6 +123,51 @@ int cmd_split(int argc, char **argv)
     if (rc == PST_OK)
         rc = split(&a, argv[optind], argc - optind > 1 ? argv[optind + 1] : NULL);
     return command_result("split", rc);
+}
+
+static void say_features(const struct pst_build *b)
+{
+    const struct pst_manifest *m = &b->manifest;
+    (void)printf("%s: %" PRId64 " rows of %" PRId64 " %s, %" PRIu64 " bytes each\n", b->dir, m->vertices,
+                 m->feature_dim, pst_dtype_name(m->array[PST_IN_FEATURES].dtype), m->stride_bytes);
+}
+
+static pst_rc features(const struct args *a, const char *from, const char *to)
+{
+    struct pst_dataset ds;
+    struct pst_build b;
+    struct pst_progress progress;
+    const struct pst_features_spec spec = {
+        .dim = a->dim, .dtype = a->dtype, .seed = (uint64_t)a->seed, .stride_bytes = a->stride};
+    if (a->dim == 0)
+        return pst_fail(PST_E_ARG, "say --dim N: how many features a vertex has");
+    pst_progress_init(&progress, a->quiet);
+    pst_rc rc = pst_dataset_open(&ds, from);
+    if (rc != PST_OK)
+        return rc;
+    rc = pst_build_begin(&b, to != NULL ? to : from, to == NULL || a->force);
+    if (rc == PST_OK)
+        rc = pst_features(&ds, &b, &spec, &progress);
+    if (rc == PST_OK)
+        rc = pst_build_commit(&b);
+    if (rc == PST_OK)
+        say_features(&b);
+    pst_build_release(&b);
+    pst_dataset_close(&ds);
+    return rc;
+}
+
+int cmd_features(int argc, char **argv)
+{
+    struct args a;
+    pst_rc rc = read_args(&a, argc, argv, "nsdbfqh", 1, 2);
+    if (rc == PST_OK && a.help) {
+        (void)fputs(features_help, stdout);
+        return 0;
+    }
+    if (rc == PST_OK)
+        rc = features(&a, argv[optind], argc - optind > 1 ? argv[optind + 1] : NULL);
+    return command_result("features", rc);
 }
 
 static pst_rc convert(const struct args *a, const char *from, const char *to)
@@ -144,9 +193,7 @@ static pst_rc convert(const struct args *a, const char *from, const char *to)
     if (rc == PST_OK)
         rc = pst_build_commit(&b);
     if (rc == PST_OK)
-        (void)printf("%s: %" PRId64 " rows of %" PRId64 " %s, %" PRIu64 " bytes each\n", b.dir, ds.vertices,
-                     ds.feature_dim, pst_dtype_name(b.manifest.array[PST_IN_FEATURES].dtype),
-                     b.manifest.stride_bytes);
+        say_features(&b);
     pst_build_release(&b);
     pst_dataset_close(&ds);
     return rc;

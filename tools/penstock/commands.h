@@ -9,6 +9,7 @@ int cmd_inspect(int argc, char **argv);
 int cmd_split(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
 int cmd_export(int argc, char **argv);
+int cmd_features(int argc, char **argv);
 int cmd_infer(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_run(int argc, char **argv);

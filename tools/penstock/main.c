@@ -17,6 +17,7 @@ static const struct {
     {"import", cmd_import, "import a dataset"},
     {"split", cmd_split, "make or replace a dataset's splits"},
     {"convert", cmd_convert, "make a dataset with features of another dtype or stride"},
+    {"features", cmd_features, "give a topology random features"},
     {"infer", cmd_infer, "compute embeddings and predictions of all vertices"},
     {"export", cmd_export, "write a dataset as .npy or .csv for other programs"},
     {"store", cmd_store, "write a dataset's rows to raw NVMe drives"},
