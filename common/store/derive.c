@@ -13,6 +13,7 @@
 #include "../error.h"
 #include "gen.h"
 #include "gen_parts.h"
+#include "values.h"
 
 #define COPY_BYTES (1u << 20)
 
@@ -178,19 +179,6 @@ out:
 
 /* ---- dtypes ---- */
 
-static float half_to_float(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 0x3ff;
-    if (exponent == 0) {
-        float value = (float)fraction * 0x1p-24f;
-        return sign != 0 ? -value : value;
-    }
-    uint32_t bits = sign | (exponent == 31 ? 255u : exponent + 112) << 23 | fraction << 13;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 /* To the nearest, ties to even; subnormal numbers too. */
 static uint16_t float_to_half(float value)
 {
@@ -212,21 +200,6 @@ static uint16_t float_to_bf16(float value)
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
-}
-
-static float read_value(const void *row, enum pst_dtype dtype, int64_t j)
-{
-    uint32_t bits;
-    float value;
-    switch (dtype) {
-    case PST_F32: return ((const float *)row)[j];
-    case PST_F16: return half_to_float(((const uint16_t *)row)[j]);
-    default:
-        assert(dtype == PST_BF16);
-        bits = (uint32_t)((const uint16_t *)row)[j] << 16;
-        memcpy(&value, &bits, sizeof value);
-        return value;
-    }
 }
 
 static bool put_value(void *row, enum pst_dtype dtype, int64_t j, float value)
@@ -258,7 +231,7 @@ static pst_rc convert_rows(const void *ctx, int64_t first, int64_t rows, int64_t
          v++, out = (char *)out + (size_t)stride * pst_dtype_bytes(m->dtype)) {
         const char *from = (const char *)f->map + (uint64_t)v * m->ds->stride_bytes;
         for (int64_t j = 0; j < dim; j++)
-            if (!put_value(out, m->dtype, j, read_value(from, f->dtype, j)))
+            if (!put_value(out, m->dtype, j, pst_feature_value(from, f->dtype, j)))
                 return pst_fail(PST_E_FORMAT, "%s: row %" PRId64 ", column %" PRId64 ": does not fit %s",
                                 f->path, v, j, pst_dtype_name(m->dtype));
     }

@@ -73,5 +73,79 @@ def features_refused_or_stopped():
             assert "No space left on device" in r.stderr and os.listdir(disk.at) == [], r.stderr
 
 
+def inspected(path, *args):
+    return json.loads(command("inspect", path, "--json", "--quiet", *args).stdout)
+
+
+def served(count, share):
+    """Of all edges, what the hottest share of the rows has; a row that is cut in two counts in part."""
+    hot, rows = np.sort(count)[::-1].astype(float), share * len(count)
+    whole = int(rows)
+    return (hot[:whole].sum() + (rows - whole) * (hot[whole] if whole < len(hot) else 0)) / hot.sum()
+
+
+@test
+def inspect_as_numpy_finds_it():
+    with Place() as p:
+        d = p.path("d")
+        for dtype in ("float32", "float16", "bfloat16"):
+            command("gen", "rmat", d, "--vertices", 5000, "--edges", 40000, "--classes", 7, "--train", 100, "--seed", 3, "--features", 24,
+                    "--force", "--quiet")
+            command("convert", d, p.path("c"), "--dtype", dtype, "--force", "--quiet")
+            m, x = inspected(p.path("c")), features(p.path("c"))
+            indptr, indices, labels = (np.load(os.path.join(d, k + ".npy")) for k in ("indptr", "indices", "labels"))
+            for name, degree in (("in_degree", np.diff(indptr)), ("out_degree", np.bincount(indices, minlength=5000))):
+                found = m[name]
+                assert [found[k] for k in ("min", "median", "max")] == [degree.min(), np.median(degree), degree.max()], found
+                assert abs(found["mean"] - degree.mean()) < 1e-6
+                assert sum(b["vertices"] for b in found["histogram"]) == 5000
+                for b in found["histogram"]:
+                    assert b["vertices"] == ((degree >= b["from"]) & (degree <= b["to"])).sum(), b
+            out = np.bincount(indices, minlength=5000)
+            for cache in m["caches"]:
+                assert abs(served(out, cache["rows"]) - cache["served"]) < 1e-6 and abs(cache["bytes"] - cache["rows"] * 5000 * m["stride_bytes"]) < 1, cache
+            assert [c["rows"] for c in m["caches"][:6]] == [.01, .02, .05, .1, .2, .5] and [c["served"] for c in m["caches"][6:]] == [.5, .8, .9]
+            f = m["features"]
+            assert f["whole"] and f["rows_read"] == 5000 and abs(f["min"] - x.min()) < 1e-8 and abs(f["max"] - x.max()) < 1e-8, f
+            assert abs(f["mean"] - x.mean(dtype=np.float64)) < 1e-8 and abs(f["zeros"] - (x == 0).mean()) < 1e-8 and f["not_finite"] == 0
+            assert m["labels"]["vertices"] == np.bincount(labels, minlength=7).tolist() and m["labels"]["without"] == 0
+            assert m["splits"]["train"] == 100
+        with open(p.path("c/features.npy"), "r+b") as file:
+            file.seek(4096)
+            file.write(b"\xc0\x7f\x00\x00\x80\x7f")  # NaN, 0, infinity in bfloat16
+        assert inspected(p.path("c"))["features"]["not_finite"] == 2
+        text = command("inspect", p.path("c"), "--quiet").stdout
+        for words in ("in-degree: min 0, median", "of accesses", "to serve  50 %", "2 values that are not finite", "(all rows)", "labels: 7 classes"):
+            assert words in text, (words, text)
+
+
+@test
+def inspect_samples_large_features():
+    with Place() as p:
+        d = p.path("d")
+        command("gen", "rmat", d, "--vertices", 70000, "--edges", 70000, "--features", 1024, "--quiet")  # 287 MB
+        m = inspected(d)["features"]
+        assert not m["whole"] and 60000 < m["rows_read"] < 70000 and abs(m["mean"]) < 1e-3, m
+        assert "rows, evenly apart)" in command("inspect", d, "--quiet").stdout
+        whole = inspected(d, "--features")["features"]
+        assert whole["whole"] and whole["rows_read"] == 70000 and whole["min"] <= m["min"] and whole["max"] >= m["max"]
+
+
+@test
+def inspect_of_little():
+    with Place() as p:
+        os.mkdir(p.path("s"))
+        np.save(p.path("s/edges.npy"), np.zeros((2, 0), np.int32))
+        command("import", "npy", p.path("s"), p.path("d"), "--vertices", 3, "--quiet")
+        m = inspected(p.path("d"))
+        assert m["features"] is None and m["in_degree"]["max"] == 0 and m["labels"]["without"] == 3, m
+        command("features", p.path("d"), "--dim", 3, "--quiet")
+        assert inspected(p.path("d"))["features"]["rows_read"] == 3
+        text = command("inspect", p.path("d"), "--quiet").stdout
+        assert "no splits" in text and "caches" not in text, text
+        for args in ([], ["a", "b"], [p.path("d"), "--nonsense"], [p.path("none")]):
+            assert command("inspect", *args, code=None).returncode in (1, 2), args
+
+
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-/* penstock inspect: what a dataset is, without reading its features. */
+/* penstock inspect: what a dataset is and what is in it. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,18 +7,23 @@
 
 #include "../../common/error.h"
 #include "../../common/store/manifest.h"
-#include "../../common/store/progress.h"
 #include "commands.h"
+#include "inspection.h"
 #include "store_options.h"
 
-#define BUCKETS 65      /* 0, then 2^k .. 2^(k+1)-1 */
 #define BAR_WIDTH 40    /* characters of the longest bar */
 #define LABELS_SHOWN 50 /* a table that fits a screen; more are counted */
 
 static const char help[] =
-    "usage: penstock inspect DIR\n"
-    "Says what the dataset DIR is: counts, sizes, dtypes, stride, splits, degrees, labels.\n"
-    "Reads the topology and labels, not the features, and checks no checksum (verify does).\n";
+    "usage: penstock inspect DIR [--features] [--json] [--quiet]\n"
+    "Says what the dataset DIR is: counts, sizes, dtypes, stride, splits, degrees, labels; what features "
+    "hold;\n"
+    "and which share of the rows, hottest first, would serve which share of accesses: a cache's size.\n"
+    "Reads topology and labels, and of features at most 256 MiB, evenly apart; checks no checksum (verify "
+    "does).\n"
+    "  --features         read all features\n"
+    "  --json             the same as JSON\n"
+    "  --quiet            no progress\n";
 
 static void bar(int64_t n, int64_t most)
 {
@@ -28,17 +33,11 @@ static void bar(int64_t n, int64_t most)
     (void)putchar('\n');
 }
 
-static int compare(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static void say_buckets(const int64_t *count)
 {
     int64_t most = 0;
     int last = 0;
-    for (int k = 0; k < BUCKETS; k++) {
+    for (int k = 0; k < PST_DEGREE_BUCKETS; k++) {
         most = pst_max_i64(most, count[k]);
         last = count[k] > 0 ? k : last;
     }
@@ -54,62 +53,89 @@ static void say_buckets(const int64_t *count)
     }
 }
 
-static pst_rc say_degrees(const struct pst_dataset *ds)
+static void say_degrees(const struct inspection *in)
 {
-    const int64_t *indptr = ds->indptr.map;
-    int64_t n = ds->vertices, count[BUCKETS] = {0};
-    if (n == 0)
-        return PST_OK;
-    int64_t *degree = malloc((size_t)n * sizeof *degree);
-    if (degree == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for the degrees of %" PRId64 " vertices", n);
-    for (int64_t v = 0; v < n; v++) {
-        degree[v] = indptr[v + 1] - indptr[v];
-        if (degree[v] < 0) {
-            free(degree);
-            return pst_fail(PST_E_FORMAT, "%s: falls after entry %" PRId64 " (penstock verify tells more)",
-                            ds->indptr.path, v);
-        }
-        count[degree[v] == 0 ? 0 : 64 - __builtin_clzll((unsigned long long)degree[v])]++;
-    }
-    qsort(degree, (size_t)n, sizeof *degree, compare);
-    int64_t upper = n / 2, lower = (n - 1) / 2;
-    double median = 0.5 * (double)(degree[lower] + degree[upper]);
-    (void)printf("in-degree: min %" PRId64 ", median %g, mean %.2f, max %" PRId64 "\n", degree[0], median,
-                 (double)ds->edges / (double)n, degree[n - 1]);
-    say_buckets(count);
-    free(degree);
-    return PST_OK;
+    const struct pst_degrees *d = &in->degrees;
+    if (in->ds.vertices == 0)
+        return;
+    (void)printf("in-degree: min %" PRId64 ", median %g, mean %.2f, max %" PRId64 "\n", d->least, d->median,
+                 d->mean, d->most);
+    say_buckets(d->bucket);
 }
 
-static pst_rc say_labels(const struct pst_dataset *ds)
+/* Sizes of caches, where there are features to cache. */
+static void say_hot(const struct inspection *in)
 {
-    if (ds->classes == 0)
-        return PST_OK;
-    const int32_t *label = ds->labels.map;
-    int64_t *count = calloc((size_t)ds->classes, sizeof *count), none = 0, odd = 0, most = 0;
-    if (count == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " classes", ds->classes);
-    for (int64_t v = 0; v < ds->vertices; v++) {
-        if (label[v] >= 0 && label[v] < ds->classes)
-            most = pst_max_i64(most, ++count[label[v]]);
-        else if (label[v] == -1)
-            none++;
-        else
-            odd++;
+    const struct pst_dataset *ds = &in->ds;
+    const double bytes = (double)ds->vertices * (double)ds->stride_bytes;
+    char size[32];
+    if (ds->feature_dim == 0 || ds->edges == 0)
+        return;
+    (void)printf("caches: a row is read about as often as its vertex is a neighbour (at most %" PRId64
+                 " times):\n",
+                 in->hot.out.most);
+    for (int k = 0; k < PST_HOT_SHARES; k++)
+        (void)printf("  the hottest %4.0f %% of the rows, %10s, serve %5.1f %% of accesses\n",
+                     100 * pst_hot_shares[k], pst_bytes_text(bytes * pst_hot_shares[k], size),
+                     100 * in->hot.served[k]);
+    for (int k = 0; k < PST_HOT_TARGETS; k++)
+        (void)printf("  to serve %3.0f %%: %10s, %.1f %% of the rows\n", 100 * pst_hot_targets[k],
+                     pst_bytes_text(bytes * in->hot.rows_for[k], size), 100 * in->hot.rows_for[k]);
+}
+
+static void say_stats(const char *name, const struct pst_feature_stats *s, int64_t rows)
+{
+    if (s->rows == 0)
+        return;
+    (void)printf("%s: min %g, max %g, mean %g, %.2f %% zeros", name, s->min, s->max, s->mean,
+                 100 * (double)s->zeros / (double)s->values);
+    if (s->not_finite > 0)
+        (void)printf(", %" PRId64 " values that are not finite", s->not_finite);
+    if (s->whole)
+        (void)printf(" (all rows)\n");
+    else
+        (void)printf(" (%" PRId64 " of %" PRId64 " rows, evenly apart)\n", s->rows, rows);
+}
+
+static void say_features(const struct inspection *in)
+{
+    say_stats("feature values", &in->features[0], in->ds.vertices);
+    for (int k = 0; k < in->ds.vertex_types; k++)
+        say_stats(in->ds.vertex_type[k].name, &in->features[1 + k], in->ds.vertex_type[k].vertices);
+}
+
+static void say_labels(const struct inspection *in)
+{
+    const int64_t classes = in->ds.classes, *tasks = in->multilabels;
+    int64_t most = 0;
+    if (tasks[0] + tasks[1] + tasks[2] > 0)
+        (void)printf("several labels a vertex: %" PRId64 " tasks, %" PRId64 " ones, %" PRId64
+                     " zeros, %" PRId64 " not known\n",
+                     in->ds.multilabels.shape[1], tasks[1], tasks[0], tasks[2]);
+    if (classes == 0)
+        return;
+    for (int64_t k = 0; k < classes; k++)
+        most = pst_max_i64(most, in->label[k]);
+    (void)printf("labels: %" PRId64 " classes, %" PRId64 " vertices without\n", classes, in->unlabelled);
+    for (int64_t k = 0; k < pst_min_i64(classes, LABELS_SHOWN); k++) {
+        (void)printf("  %15" PRId64 " %12" PRId64 " ", k, in->label[k]);
+        bar(in->label[k], most);
     }
-    (void)printf("labels: %" PRId64 " classes, %" PRId64 " vertices without\n", ds->classes, none);
-    for (int64_t k = 0; k < pst_min_i64(ds->classes, LABELS_SHOWN); k++) {
-        (void)printf("  %15" PRId64 " %12" PRId64 " ", k, count[k]);
-        bar(count[k], most);
+    if (classes > LABELS_SHOWN)
+        (void)printf("  and %" PRId64 " more classes\n", classes - LABELS_SHOWN);
+}
+
+static void say_splits(const struct pst_dataset *ds)
+{
+    const double all = (double)pst_max_i64(1, ds->vertices);
+    const int64_t n[3] = {ds->split[0].shape[0], ds->split[1].shape[0], ds->split[2].shape[0]};
+    if (n[0] + n[1] + n[2] == 0) {
+        (void)printf("no splits\n");
+        return;
     }
-    if (ds->classes > LABELS_SHOWN)
-        (void)printf("  and %" PRId64 " more classes\n", ds->classes - LABELS_SHOWN);
-    free(count);
-    return odd == 0
-               ? PST_OK
-               : pst_fail(PST_E_FORMAT, "%s: %" PRId64 " labels out of range (penstock verify tells more)",
-                          ds->labels.path, odd);
+    (void)printf(
+        "splits: train %" PRId64 " (%.2f %%), val %" PRId64 " (%.2f %%), test %" PRId64 " (%.2f %%)\n", n[0],
+        100 * (double)n[0] / all, n[1], 100 * (double)n[1] / all, n[2], 100 * (double)n[2] / all);
 }
 
 static void say_array(const char *name, const struct pst_array *a)
@@ -139,11 +165,7 @@ static void say_counts(struct pst_dataset *ds)
     } else if (ds->vertex_types == 0) {
         (void)printf("no features\n");
     }
-    if (ds->split[0].map != NULL || ds->split[1].map != NULL || ds->split[2].map != NULL)
-        (void)printf("splits: train %" PRId64 ", val %" PRId64 ", test %" PRId64 "\n", ds->split[0].shape[0],
-                     ds->split[1].shape[0], ds->split[2].shape[0]);
-    else
-        (void)printf("no splits\n");
+    say_splits(ds);
     (void)printf("arrays:\n");
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
         say_array(pst_array_id_name(i), pst_dataset_array(ds, i));
@@ -192,30 +214,47 @@ static void say_origin(const struct pst_dataset *ds)
     pst_manifest_release(&manifest);
 }
 
+static void say(struct inspection *in)
+{
+    say_counts(&in->ds);
+    say_types(&in->ds);
+    say_origin(&in->ds);
+    say_degrees(in);
+    say_hot(in);
+    say_features(in);
+    say_labels(in);
+}
+
 int cmd_inspect(int argc, char **argv)
 {
-    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"help", no_argument, NULL, 'h'},
+                                            {"features", no_argument, NULL, 'f'},
+                                            {"json", no_argument, NULL, 'j'},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {NULL, 0, NULL, 0}};
+    bool whole = false, json = false, quiet = false;
     int opt;
     optind = 1;
     while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        if (opt != 'h')
-            return command_result("inspect", pst_fail(PST_E_ARG, "see penstock inspect --help"));
-        (void)fputs(help, stdout);
-        return 0;
+        switch (opt) {
+        case 'f': whole = true; break;
+        case 'j': json = true; break;
+        case 'q': quiet = true; break;
+        case 'h': (void)fputs(help, stdout); return 0;
+        default: return command_result("inspect", pst_fail(PST_E_ARG, "see penstock inspect --help"));
+        }
     }
     if (argc - optind != 1)
         return command_result("inspect",
                               pst_fail(PST_E_ARG, "expected one directory, found %d", argc - optind));
-    struct pst_dataset ds;
-    pst_rc rc = pst_dataset_open(&ds, argv[optind]);
-    if (rc != PST_OK)
-        return command_result("inspect", rc);
-    say_counts(&ds);
-    say_types(&ds);
-    say_origin(&ds);
-    rc = say_degrees(&ds);
-    if (rc == PST_OK)
-        rc = say_labels(&ds);
-    pst_dataset_close(&ds);
+    struct inspection in;
+    struct pst_progress progress;
+    pst_progress_init(&progress, quiet);
+    pst_rc rc = inspect(&in, argv[optind], whole, &progress);
+    if (rc == PST_OK && json)
+        rc = inspection_json(&in);
+    else if (rc == PST_OK)
+        say(&in);
+    inspection_release(&in);
     return command_result("inspect", rc);
 }
