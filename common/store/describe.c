@@ -222,32 +222,40 @@ static void take_row(struct pst_feature_stats *s, const void *row, enum pst_dtyp
     s->rows++;
 }
 
-pst_rc pst_describe_features(const struct pst_array *features, int64_t rows, int64_t dim,
-                             uint64_t stride_bytes, bool whole, struct pst_feature_stats *out,
-                             struct pst_progress *progress)
+/* Which rows are read: `taken` of all blocks of `block` rows; the first, the last, and between, evenly. */
+struct sample {
+    int64_t rows, block, blocks, taken;
+};
+
+static struct sample choose(int64_t rows, uint64_t stride_bytes, bool whole)
 {
-    *out = (struct pst_feature_stats){.min = INFINITY, .max = -INFINITY};
-    const int64_t block = pst_max_i64(1, (int64_t)(READ_BYTES / stride_bytes)),
-                  blocks = (rows + block - 1) / block;
-    const int64_t most =
-        pst_max_i64(1, (int64_t)(PST_DESCRIBE_SAMPLE_BYTES / ((uint64_t)block * stride_bytes)));
-    const int64_t taken = whole ? blocks : pst_min_i64(blocks, most);
-    out->whole = taken == blocks;
-    char *room = malloc((size_t)block * stride_bytes);
-    const int fd = open(features->path, O_RDONLY | O_CLOEXEC);
+    struct sample s = {.rows = rows, .block = pst_max_i64(1, (int64_t)(READ_BYTES / stride_bytes))};
+    const uint64_t block_bytes = (uint64_t)s.block * stride_bytes;
+    s.blocks = (rows + s.block - 1) / s.block;
+    s.taken = whole
+                  ? s.blocks
+                  : pst_min_i64(s.blocks, pst_max_i64(1, (int64_t)(PST_DESCRIBE_SAMPLE_BYTES / block_bytes)));
+    return s;
+}
+
+static pst_rc read_sample(int fd, const struct pst_array *features, const struct sample *s, int64_t dim,
+                          uint64_t stride_bytes, struct pst_feature_stats *out, struct pst_progress *progress)
+{
+    const uint64_t block_bytes = (uint64_t)s->block * stride_bytes;
+    char *room = calloc(1, block_bytes);
     double sum = 0;
-    pst_rc rc = fd < 0 ? pst_fail_errno("cannot open %s", features->path) : PST_OK;
-    if (rc == PST_OK && room == NULL)
-        rc = pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " rows of features", block);
-    pst_progress_begin(progress, "features", (uint64_t)taken * (uint64_t)block * stride_bytes, true);
-    for (int64_t k = 0; k < taken && rc == PST_OK; k++) { /* the first, the last, and between, evenly */
-        const int64_t which = taken > 1 ? (int64_t)((__int128)k * (blocks - 1) / (taken - 1)) : 0;
-        const int64_t first = which * block, n = pst_min_i64(block, rows - first);
+    pst_rc rc = room != NULL
+                    ? PST_OK
+                    : pst_fail(PST_E_NOMEM, "no memory for %" PRIu64 " bytes of features", block_bytes);
+    pst_progress_begin(progress, "features", (uint64_t)s->taken * block_bytes, true);
+    for (int64_t k = 0; k < s->taken && rc == PST_OK; k++) {
+        const int64_t which = s->taken > 1 ? (int64_t)((__int128)k * (s->blocks - 1) / (s->taken - 1)) : 0;
+        const int64_t first = which * s->block, n = pst_min_i64(s->block, s->rows - first);
         rc = read_rows(fd, features, (uint64_t)first * stride_bytes, (uint64_t)n * stride_bytes, room);
         for (int64_t i = 0; i < n && rc == PST_OK; i++)
             take_row(out, room + (uint64_t)i * stride_bytes, features->dtype, dim, &sum);
         if (rc == PST_OK)
-            rc = pst_progress_add(progress, (uint64_t)block * stride_bytes);
+            rc = pst_progress_add(progress, block_bytes);
     }
     if (rc == PST_OK)
         pst_progress_end(progress);
@@ -256,7 +264,20 @@ pst_rc pst_describe_features(const struct pst_array *features, int64_t rows, int
     if (finite == 0)
         out->min = out->max = 0;
     free(room);
-    if (fd >= 0)
-        (void)close(fd);
+    return rc;
+}
+
+pst_rc pst_describe_features(const struct pst_array *features, int64_t rows, int64_t dim,
+                             uint64_t stride_bytes, bool whole, struct pst_feature_stats *out,
+                             struct pst_progress *progress)
+{
+    const struct sample sample = choose(rows, stride_bytes, whole);
+    *out =
+        (struct pst_feature_stats){.min = INFINITY, .max = -INFINITY, .whole = sample.taken == sample.blocks};
+    const int fd = open(features->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return pst_fail_errno("cannot open %s", features->path);
+    const pst_rc rc = read_sample(fd, features, &sample, dim, stride_bytes, out, progress);
+    (void)close(fd);
     return rc;
 }
