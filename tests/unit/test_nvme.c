@@ -181,7 +181,7 @@ static void test_bad_requests(void **state)
     r.ssd = 1;
     assert_int_equal(pst_nvme_stack_add(b.stack, &r), PST_E_ARG);
     r.ssd = 0;
-    r.nsid = 77;
+    r.nsid = b.c[0].namespaces + 1; /* one that can never be: an inactive one is another error */
     uint32_t n = 0;
     struct pst_nvme_result result;
     NEED(pst_nvme_stack_add(b.stack, &r));
