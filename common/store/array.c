@@ -52,12 +52,13 @@ static pst_rc parse_file(struct pst_array *array, int fd)
     array->rank = npy.rank;
     array->shape[0] = npy.shape[0];
     array->shape[1] = npy.shape[1];
+    array->fortran = npy.fortran;
     array->data_at = npy.data_at;
     array->data_bytes = npy.data_bytes;
     return PST_OK;
 }
 
-pst_rc pst_array_open(struct pst_array *array, const char *path)
+pst_rc pst_array_open_edges(struct pst_array *array, const char *path)
 {
     *array = (struct pst_array){.map = NULL};
     if (strlen(path) >= sizeof array->path)
@@ -70,6 +71,19 @@ pst_rc pst_array_open(struct pst_array *array, const char *path)
     if (rc == PST_OK)
         memcpy(array->path, path, strlen(path) + 1);
     return pst_wrap(rc, "%s", path);
+}
+
+pst_rc pst_array_open(struct pst_array *array, const char *path)
+{
+    pst_rc rc = pst_array_open_edges(array, path);
+    if (rc == PST_OK && array->fortran) {
+        array->path[0] = '\0';
+        rc = pst_fail(PST_E_FORMAT,
+                      "%s: 'fortran_order' is True: expected rows one after the other (save "
+                      "numpy.ascontiguousarray(a))",
+                      path);
+    }
+    return rc;
 }
 
 pst_rc pst_array_open_raw(struct pst_array *array, const char *path, enum pst_dtype dtype, int rank,

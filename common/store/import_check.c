@@ -47,19 +47,23 @@ static void open_one(struct pst_importing *im, enum pst_source_id id)
     if (im->spec->source[id][0] == '\0')
         return;
     const struct pst_raw *raw = &im->spec->raw[id];
-    pst_rc rc = raw->rank == 0
-                    ? pst_array_open(a, im->spec->source[id])
-                    : pst_array_open_raw(a, im->spec->source[id], raw->dtype, raw->rank, raw->shape);
+    const char *path = im->spec->source[id];
+    pst_rc rc = raw->rank != 0        ? pst_array_open_raw(a, path, raw->dtype, raw->rank, raw->shape)
+                : id == PST_SRC_EDGES ? pst_array_open_edges(a, path)
+                                      : pst_array_open(a, path);
+    const char *told = im->spec->told_as[id][0] != '\0' ? im->spec->told_as[id] : path;
     if (rc != PST_OK) {
+        if (told != path)
+            (void)pst_wrap(rc, "%s", told);
         pst_problem_from_error(&im->problems);
         return;
     }
     int before = im->problems.count;
     if (!dtype_fits(id, a->dtype))
-        pst_problem(&im->problems, "%s: expected %s, found %s", a->path, dtypes_wanted(id),
+        pst_problem(&im->problems, "%s: expected %s, found %s", told, dtypes_wanted(id),
                     pst_dtype_name(a->dtype));
     if (!shape_fits(id, a))
-        pst_problem(&im->problems, "%s: expected %s, found %d with %" PRId64 " x %" PRId64, a->path,
+        pst_problem(&im->problems, "%s: expected %s, found %d with %" PRId64 " x %" PRId64, told,
                     id == PST_SRC_EDGES      ? "shape (2, E) or (E, 2)"
                     : id == PST_SRC_FEATURES ? "two dimensions"
                                              : "one dimension",

@@ -171,7 +171,7 @@ pst_rc pst_import_feed(struct pst_importing *im, struct pst_csc *csc, struct pst
     const struct pst_array *a = &im->src[PST_SRC_EDGES];
     const struct pst_edge_array e = {.a = a,
                                      .file = im->spec->source[PST_SRC_EDGES],
-                                     .shape = im->edges_2xe ? PST_EDGES_2XE : PST_EDGES_EX2,
+                                     .shape = im->edges_2xe != a->fortran ? PST_EDGES_2XE : PST_EDGES_EX2,
                                      .edges = im->edges,
                                      .limit = {im->vertices, im->vertices}};
     pst_progress_begin(progress, "edges: reading", (uint64_t)im->edges, false);

@@ -202,7 +202,8 @@ static pst_rc write_names(struct marius *m, const char *file, int64_t n, enum ps
     bool integers = false;
     if (!find(m, file, path))
         return PST_OK;
-    const struct pst_name_map_spec map = {.path = path, .separator = ',', .n = n};
+    const struct pst_name_map_spec map = {
+        .path = path, .separator = ',', .n = n, .warnings = &m->job->result->warnings};
     pst_rc rc = at_id == PST_IN_NAMES_AT ? write_ids(m, &map, &integers) : PST_OK;
     if (rc != PST_OK || integers)
         return rc;

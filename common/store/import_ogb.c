@@ -152,7 +152,7 @@ static pst_rc take_count(struct pst_import_job *job, const struct pst_zip *z, co
 static pst_rc check_edge_count(const struct pst_import_spec *s, const char *archive, int64_t expected)
 {
     struct pst_array a;
-    pst_rc rc = pst_array_open(&a, s->source[PST_SRC_EDGES]);
+    pst_rc rc = pst_array_open_edges(&a, s->source[PST_SRC_EDGES]);
     if (rc != PST_OK || a.rank != 2 || a.shape[0] != 2)
         return PST_OK; /* the import says what is wrong */
     return a.shape[1] == expected

@@ -60,7 +60,7 @@ void pst_import_tell_rest(struct pst_problems *problems, int64_t bad, const char
 struct pst_edge_array {
     const struct pst_array *a; /* int32 or int64, open; its path is what messages say */
     const char *file;          /* where it is */
-    enum pst_edge_shape shape; /* not AUTO */
+    enum pst_edge_shape shape; /* of the bytes, not AUTO */
     int64_t edges;
     int64_t first[2];  /* added to each source, each target */
     int64_t limit[2];  /* which must be below this before; -1: any */

@@ -207,6 +207,8 @@ static pst_rc read_split(struct graph *g, int split, const char *path)
         rc = pst_array_writer_shrink(&g->out, g->rows);
     if (rc == PST_OK)
         rc = pst_build_array_end(g->job->build, id, &g->out);
+    if (g->text.bom)
+        pst_problem(&g->job->result->warnings, "%s: a byte order mark: skipped", path);
     pst_array_writer_release(&g->out);
     pst_text_close(&g->text);
     return rc;
@@ -216,7 +218,8 @@ static pst_rc read_dictionary(struct graph *g, const char *name, struct pst_dict
 {
     char path[4096];
     (void)find_file(g->job->from, name, true, path);
-    const struct pst_name_map_spec spec = {.path = path, .separator = '\t', .counted = true};
+    const struct pst_name_map_spec spec = {
+        .path = path, .separator = '\t', .counted = true, .warnings = &g->job->result->warnings};
     pst_rc rc = pst_name_map_read(&spec, out);
     *n = out->n;
     return rc;

@@ -62,7 +62,7 @@ static pst_rc open_edges(const struct pst_typed *t, int k, struct pst_array *a, 
                                 : spec->edge_shape == PST_EDGES_AUTO ? t->shape
                                                                      : spec->edge_shape;
     struct pst_problems problems = {.count = 0};
-    pst_rc rc = pst_array_open(a, e->path);
+    pst_rc rc = pst_array_open_edges(a, e->path);
     if (rc != PST_OK)
         return rc;
     if (e->told_as[0] != '\0')
@@ -73,7 +73,8 @@ static pst_rc open_edges(const struct pst_typed *t, int k, struct pst_array *a, 
         pst_import_wrong_shape(&problems, a, shape, spec->edge_shape == PST_EDGES_AUTO ? t->format : NULL);
     *out = (struct pst_edge_array){.a = a,
                                    .file = e->path,
-                                   .shape = shape,
+                                   .shape =
+                                       (shape == PST_EDGES_2XE) != a->fortran ? PST_EDGES_2XE : PST_EDGES_EX2,
                                    .edges = a->shape[shape == PST_EDGES_2XE ? 1 : 0],
                                    .limit = {t->vertex[e->source].vertices, t->vertex[e->target].vertices},
                                    .relation = k,

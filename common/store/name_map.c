@@ -16,6 +16,7 @@ struct reading {
     int64_t *place;        /* of each number: which name; -1: none yet */
     int64_t *ids;          /* in place of names */
     bool no_integer;
+    int64_t carriage_returns;
 };
 
 static const char *blanks(const char *p)
@@ -90,6 +91,7 @@ static pst_rc take_name(struct reading *r, const char *line, size_t bytes, int64
 static pst_rc read_line(struct reading *r, const char *line)
 {
     const char *end = line_end(line);
+    r->carriage_returns += *end == '\r';
     size_t bytes = 0;
     int64_t number;
     if (r->n < 0)
@@ -122,6 +124,15 @@ static pst_rc read_lines(struct reading *r)
     }
 }
 
+static void tell_repairs(const struct reading *r)
+{
+    if (r->text.bom)
+        pst_problem(r->spec->warnings, "%s: a byte order mark: skipped", r->spec->path);
+    if (r->carriage_returns > 0)
+        pst_problem(r->spec->warnings, "%s: %" PRId64 " lines end with CR LF", r->spec->path,
+                    r->carriage_returns);
+}
+
 static pst_rc read_file(struct reading *r)
 {
     pst_rc rc = pst_text_open(&r->text, r->spec->path);
@@ -130,9 +141,14 @@ static pst_rc read_file(struct reading *r)
         rc = make_place(r);
     if (rc == PST_OK)
         rc = read_lines(r);
+    if (rc == PST_OK && r->n < 0)
+        rc = pst_fail(PST_E_FORMAT, "%s: expected how many names there are in its first line, found none",
+                      r->spec->path);
+    if (rc == PST_OK && !r->no_integer)
+        tell_repairs(r);
     if (rc == PST_OK && r->found != r->n && !r->no_integer)
-        rc = pst_fail(PST_E_FORMAT, "%s: expected %" PRId64 " names%s, found %" PRId64, r->spec->path,
-                      pst_max_i64(r->n, 0), r->spec->counted ? " as its first line says" : "", r->found);
+        rc = pst_fail(PST_E_FORMAT, "%s: expected %" PRId64 " names%s, found %" PRId64, r->spec->path, r->n,
+                      r->spec->counted ? " as its first line says" : "", r->found);
     pst_text_close(&r->text);
     return rc;
 }

@@ -10,10 +10,11 @@ PST_BEGIN_DECLS
 #define PST_NAME_MAP_MAX INT32_MAX /* names of one file */
 
 struct pst_name_map_spec {
-    const char *path; /* text: plain, gzip or zstd */
-    char separator;   /* ',': the last of a line; '\t': the first */
-    bool counted;     /* the first line is how many there are */
-    int64_t n;        /* that there must be, unless counted */
+    const char *path;              /* text: plain, gzip or zstd */
+    char separator;                /* ',': the last of a line; '\t': the first */
+    bool counted;                  /* the first line is how many there are */
+    int64_t n;                     /* that there must be, unless counted */
+    struct pst_problems *warnings; /* what was repaired */
 };
 
 /* Names in the order of their numbers, each of 0 to n - 1 once; out is a dictionary without names, whose

@@ -141,17 +141,10 @@ static pst_rc scan_descr(struct scan *s, struct pst_npy *out)
     return pst_wrap(rc, "byte %zu", s->origin + from);
 }
 
-static pst_rc scan_order(struct scan *s)
+static pst_rc scan_order(struct scan *s, struct pst_npy *out)
 {
-    size_t from = s->at;
-    if (accept_word(s, "False"))
-        return PST_OK;
-    if (accept_word(s, "True"))
-        return pst_fail(PST_E_FORMAT,
-                        "byte %zu: 'fortran_order' is True: expected rows one after the other (save "
-                        "numpy.ascontiguousarray(a))",
-                        s->origin + from);
-    return unexpected(s, "True or False");
+    out->fortran = accept_word(s, "True");
+    return out->fortran || accept_word(s, "False") ? PST_OK : unexpected(s, "True or False");
 }
 
 static pst_rc scan_entry(struct scan *s, unsigned *seen, struct pst_npy *out)
@@ -175,7 +168,7 @@ static pst_rc scan_entry(struct scan *s, unsigned *seen, struct pst_npy *out)
     *seen |= 1u << k;
     if (!accept(s, ':'))
         return unexpected(s, "':'");
-    return k == 0 ? scan_descr(s, out) : k == 1 ? scan_order(s) : scan_shape(s, out);
+    return k == 0 ? scan_descr(s, out) : k == 1 ? scan_order(s, out) : scan_shape(s, out);
 }
 
 static pst_rc scan_dict(struct scan *s, struct pst_npy *out)
@@ -245,6 +238,7 @@ pst_rc pst_npy_parse(const void *head, size_t bytes, uint64_t file_bytes, struct
     if (rc != PST_OK)
         return rc;
     out->data_at = s.origin + s.end;
+    out->fortran &= out->rank == 2 && out->shape[0] != 1 && out->shape[1] != 1;
     uint64_t items;
     if (__builtin_mul_overflow((uint64_t)out->shape[0], (uint64_t)out->shape[1], &items) ||
         __builtin_mul_overflow(items, pst_dtype_bytes(out->dtype), &out->data_bytes) ||

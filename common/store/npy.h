@@ -1,5 +1,5 @@
 /* npy.h: NumPy's .npy header (NEP 1 and numpy.lib.format), the part that arrays of ours need: versions 1 to
- * 3, one or two dimensions, C order, little endian, plain numbers.
+ * 3, one or two dimensions, little endian, plain numbers.
  * Owner: none. Threads: pure functions. */
 #ifndef PST_STORE_NPY_H
 #define PST_STORE_NPY_H
@@ -14,6 +14,7 @@ struct pst_npy {
     enum pst_dtype dtype;
     int rank;         /* 1 or 2 */
     int64_t shape[2]; /* shape[1] is 1 when rank is 1 */
+    bool fortran;     /* columns one after the other; false where there is only one row or column */
     uint64_t data_at;
     uint64_t data_bytes;
 };

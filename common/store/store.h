@@ -21,6 +21,7 @@ struct pst_array {
     enum pst_dtype dtype;
     int rank;         /* 1 or 2 */
     int64_t shape[2]; /* as stored: rows, and columns including padding (1 when rank is 1) */
+    bool fortran;     /* columns one after the other: only after pst_array_open_edges */
     uint64_t data_at; /* byte where data begins */
     uint64_t data_bytes;
     const void *map; /* of the data; NULL until pst_array_map */
@@ -30,6 +31,8 @@ struct pst_array {
 
 /* Reads and checks the .npy header (versions 1 to 3, C order, little endian) against the file's size. */
 PST_API PST_MUST_USE pst_rc pst_array_open(struct pst_array *array, const char *path);
+/* The same, for (2, E) and (E, 2): columns may come one after the other, as in numpy.save(edges.T). */
+PST_API PST_MUST_USE pst_rc pst_array_open_edges(struct pst_array *array, const char *path);
 /* A file of numbers without a header, which must be as large as its shape says. */
 PST_API PST_MUST_USE pst_rc pst_array_open_raw(struct pst_array *array, const char *path,
                                                enum pst_dtype dtype, int rank, const int64_t shape[2]);

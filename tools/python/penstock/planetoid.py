@@ -67,7 +67,14 @@ def reconstruct(kind, *_):
     return Array()
 
 
-ALLOWED = {("numpy", "ndarray"): Array, ("numpy", "dtype"): Dtype, ("scipy.sparse.csr", "csr_matrix"): Csr,
+def encode(text, name):
+    """How Python 3 writes bytes into pickles that Python 2 can read."""
+    if name != "latin1" or not isinstance(text, str):
+        raise Refused("text that is no bytes")
+    return text.encode("latin1")
+
+
+ALLOWED = {("_codecs", "encode"): encode, ("numpy", "ndarray"): Array, ("numpy", "dtype"): Dtype, ("scipy.sparse.csr", "csr_matrix"): Csr,
            ("scipy.sparse._csr", "csr_matrix"): Csr, ("numpy.core.multiarray", "_reconstruct"): reconstruct,
            ("numpy._core.multiarray", "_reconstruct"): reconstruct,
            ("collections", "defaultdict"): collections.defaultdict, ("__builtin__", "list"): list,

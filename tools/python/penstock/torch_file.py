@@ -11,7 +11,7 @@ import struct
 import sys
 import zipfile
 
-from .planetoid import LARGEST, Array, Dtype, Refused, reconstruct
+from .planetoid import LARGEST, Array, Dtype, Refused, encode, reconstruct
 
 DESCR = {"f2": "<f2", "f4": "<f4", "f8": "<f8", "i4": "<i4", "i8": "<i8", "u1": "|u1", "i1": "|i1", "i2": "<i2", "b1": "|b1"}
 STORAGE = {"HalfStorage": "f2", "FloatStorage": "f4", "DoubleStorage": "f8", "IntStorage": "i4", "LongStorage": "i8",
@@ -38,7 +38,7 @@ class Tensor:
 
 ALLOWED = {("numpy", "ndarray"): Array, ("numpy", "dtype"): Dtype, ("numpy.core.multiarray", "_reconstruct"): reconstruct,
            ("numpy._core.multiarray", "_reconstruct"): reconstruct, ("collections", "OrderedDict"): collections.OrderedDict,
-           ("torch._utils", "_rebuild_tensor_v2"): Tensor, ("_codecs", "encode"): lambda text, name: text.encode(name),
+           ("torch._utils", "_rebuild_tensor_v2"): Tensor, ("_codecs", "encode"): encode,
            **{("torch", k): Storage(v) for k, v in STORAGE.items()}}
 
 
