@@ -50,7 +50,7 @@ pst_rc pst_proc_start(struct pst_proc *proc, char *const argv[], int pulse_fd)
 
 bool pst_proc_reap(struct pst_proc *proc)
 {
-    if (proc->pid == 0 || waitpid(proc->pid, &proc->status, WNOHANG) != proc->pid)
+    if (proc->pid == 0 || wait4(proc->pid, &proc->status, WNOHANG, &proc->used) != proc->pid)
         return false;
     proc->pid = 0;
     proc->exited = true;
@@ -62,7 +62,7 @@ void pst_proc_kill(struct pst_proc *proc)
     if (proc->pid == 0)
         return;
     (void)kill(proc->pid, SIGKILL);
-    while (waitpid(proc->pid, &proc->status, 0) < 0 && errno == EINTR)
+    while (wait4(proc->pid, &proc->status, 0, &proc->used) < 0 && errno == EINTR)
         ;
     proc->pid = 0;
     proc->exited = true;

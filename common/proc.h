@@ -3,6 +3,7 @@
 #ifndef PST_PROC_H
 #define PST_PROC_H
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "base.h"
@@ -16,6 +17,7 @@ struct pst_proc {
     uint64_t last_beat; /* of its pulse, and when that was seen to rise */
     double beat_at;
     bool exited;
+    struct rusage used; /* once it has ended: by it and by what it waited for */
 };
 
 /* Starts argv[0] with standard output and error appended to log, and the page of heartbeats (pulse.h) that

@@ -7,7 +7,7 @@
 
 json_t *pst_report_new(void)
 {
-    return json_pack("{ss s[] s{} s[]}", "status", "failed", "epochs", "stages", "failures");
+    return json_pack("{ss s[] s{} s{} s[]}", "status", "failed", "epochs", "stages", "processes", "failures");
 }
 
 static void sum_into(json_t *to, const json_t *data)
@@ -111,6 +111,28 @@ static void find_bound(json_t *report)
         (void)json_object_set_new(report, "bound_by", json_sprintf("%s (%s)", best, disk ? "ssd" : "cpu"));
     else
         (void)json_object_set_new(report, "bound_by", json_null());
+}
+
+void pst_report_process(json_t *report, const char *name, const struct rusage *used)
+{
+    const double cpu_s = (double)(used->ru_utime.tv_sec + used->ru_stime.tv_sec) +
+                         1e-6 * (double)(used->ru_utime.tv_usec + used->ru_stime.tv_usec);
+    (void)json_object_set_new(
+        json_object_get(report, "processes"), name,
+        json_pack("{s:f,s:I}", "cpu_s", cpu_s, "peak_rss_bytes", (json_int_t)used->ru_maxrss * 1024));
+}
+
+void pst_report_times(json_t *report, double launched, double planned, double started, double ended)
+{
+    if (planned <= 0)
+        planned = launched;
+    json_t *times = json_pack("{s:f}", "total_s", ended - launched);
+    if (started > 0) {
+        (void)json_object_set_new(times, "plan_s", json_real(planned - launched));
+        (void)json_object_set_new(times, "start_s", json_real(started - planned));
+        (void)json_object_set_new(times, "run_s", json_real(ended - started));
+    }
+    (void)json_object_set_new(report, "times", times);
 }
 
 void pst_report_finish(json_t *report)

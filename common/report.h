@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
 #include "board.h"
 
@@ -12,6 +13,11 @@ json_t *pst_report_new(void);
 /* "epochs" appends, "result" merges into the top level, any other section is summed number by number. */
 void pst_report_add(json_t *report, const char *section, const json_t *data);
 void pst_report_stage(json_t *report, const char *name, int pid, const struct pst_page *page);
+/* What a process took in all: its processor time, and the most memory it had, shared memory included. */
+void pst_report_process(json_t *report, const char *name, const struct rusage *used);
+/* Of one clock, in seconds; 0: not reached. planned is when the last stage ended that runs before the rest.
+ */
+void pst_report_times(json_t *report, double launched, double planned, double started, double ended);
 void pst_report_failure(json_t *report, const char *stage, const char *text);
 /* Derived values: rates, hit rates, read amplification, what bounded the run. */
 void pst_report_finish(json_t *report);

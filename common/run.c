@@ -219,6 +219,8 @@ static void on_report(struct pst_supervisor *sv, const json_t *m)
 static void on_done(struct pst_supervisor *sv, struct pst_instance *in)
 {
     in->life = PST_DONE;
+    if (in->early)
+        sv->planned_at = now_s();
     if (!sv->stopping)
         tell_type(sv, in->name, "stop");
     for (int i = 0; i < sv->ninstances; i++)
@@ -471,7 +473,6 @@ static void enforce(struct pst_supervisor *sv, double now)
 
 static void supervise(struct pst_supervisor *sv)
 {
-    sv->started_at = now_s();
     while (anything_alive(sv)) {
         zmq_pollitem_t items[2] = {{.socket = sv->control, .events = ZMQ_POLLIN},
                                    {.fd = sv->signals, .events = ZMQ_POLLIN}};
@@ -500,6 +501,10 @@ static void finish_report(struct pst_supervisor *sv)
     (void)json_object_set_new(sv->report, "seed", json_integer((json_int_t)sv->pl->seed));
     for (int i = 0; i < sv->ninstances && sv->board; i++)
         pst_report_stage(sv->report, sv->instances[i].name, sv->instances[i].pid, pst_page_of(sv, i));
+    for (int p = 0; p < sv->nprocs; p++)
+        if (sv->procs[p].exited)
+            pst_report_process(sv->report, sv->procs[p].name, &sv->procs[p].used);
+    pst_report_times(sv->report, sv->launched_at, sv->planned_at, sv->started_at, now_s());
     pst_report_finish(sv->report);
     pst_live_forget(sv->opt->run_dir);
 }
@@ -534,6 +539,7 @@ enum pst_run_end pst_run(struct pst_pipeline *pl, const struct pst_graph *graph,
         return PST_RUN_FAILED;
     }
     sv->pulse.fd = -1;
+    sv->launched_at = now_s();
     sv->pl = pl;
     sv->graph = graph;
     sv->opt = opt;

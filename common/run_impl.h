@@ -63,7 +63,8 @@ struct pst_supervisor {
     bool hurried; /* the user asked twice */
     enum pst_run_end end;
     int signal;
-    double since, started_at, progress_at, files_at;
+    double since, progress_at, files_at;
+    double launched_at, planned_at, started_at; /* planned: nothing streams before; 0: not yet */
 };
 
 /* run.c */

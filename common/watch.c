@@ -50,7 +50,7 @@ static void check_beats(struct pst_supervisor *sv, double now, bool paused)
 
 static void check_hellos(struct pst_supervisor *sv, double now)
 {
-    if (now - sv->started_at <= HELLO_DEADLINE_S)
+    if (now - sv->launched_at <= HELLO_DEADLINE_S)
         return;
     for (int i = 0; i < sv->ninstances && !sv->stopping; i++)
         if (sv->instances[i].life == PST_BORN)

@@ -168,14 +168,14 @@ OUT_OF_CORE = dict(params_batch=512, params_fanout=[10, 5], trainer__hidden=64, 
                    trainer__checkpoint_every=0, planner__cpu_cache="256MiB", disk__gap_bytes=0)
 
 
-def big(features):
-    return generate(f"big-{features}", "--vertices", 1000000, "--edges", 10000000, "--features", features, "--classes",
-                    40, "--train-count", 100000)
+def big(features, seeds=100000):
+    return generate(f"big-{features}-{seeds}", "--vertices", 1000000, "--edges", 10000000, "--features", features, "--classes",
+                    40, "--train-count", seeds)
 
 
-def out_of_core(data, cgroup, **more):
+def out_of_core(data, cgroup, epochs=2, **more):
     cold(data)
-    report = run(data, *settings(**{**OUT_OF_CORE, **more}), "--set", "links[1].slots=6", epochs=2, enter=cgroup.enter)
+    report = run(data, *settings(**{**OUT_OF_CORE, **more}), "--set", "links[1].slots=6", epochs=epochs, enter=cgroup.enter)
     if report["io"]["rows"] <= 0 or report["io"]["copied_bytes"] > 0 and report["io"]["backend"] == "file":
         raise Unsound(f"nothing was read, or it was copied: {report['io']}")
     if cgroup.kills():
@@ -204,21 +204,33 @@ def bench_outofcore():
     return result
 
 
+def readahead_kib(path):
+    device = os.stat(path).st_dev
+    try:
+        with open(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/bdi/read_ahead_kb") as f:
+            return int(f.read())
+    except OSError:
+        return None
+
+
 def bench_mmap():
-    data, ratios, faults = big(1024), [], []
+    """A tenth of the seeds: with mmap each missing row is a page fault that the stage sits out."""
+    data, ratios, faults, rows = big(1024, 10000), [], [], 0
     for pair in range(max(3, OPTIONS.pairs // 2)):
         with memory_limit(1 << 30) as cgroup:
-            ours = out_of_core(data, cgroup)
+            ours = out_of_core(data, cgroup, epochs=1)
         with memory_limit(1 << 30) as cgroup:
-            theirs = out_of_core(data, cgroup, disk__backend="mmap")
+            theirs = out_of_core(data, cgroup, epochs=1, disk__backend="mmap")
         if ours["digest"] != theirs["digest"] or ours["weights_digest"] != theirs["weights_digest"]:
             raise Unsound("the backends gave different weights")
-        mean = lambda r: statistics.mean(e["seconds"] for e in r["epochs"])
-        ratios.append(mean(theirs) / mean(ours))
-        faults.append(theirs["io"].get("major_faults", 0) / len(theirs["epochs"]))
+        ratios.append(theirs["epochs"][0]["seconds"] / ours["epochs"][0]["seconds"])
+        faults.append(theirs["io"]["major_faults"])
+        rows = theirs["io"]["rows"]
     show("mmap / file, epoch seconds", spread(ratios))
-    show("major page faults of an epoch with mmap", spread(faults))
-    return {"ratio": spread(ratios), "major_faults": spread(faults)}
+    show(f"major page faults with mmap, {rows} rows missing", spread(faults))
+    ahead = readahead_kib(data)
+    print(f"  the kernel reads {ahead} KiB around a fault; a missing row is 4 KiB")
+    return {"ratio": spread(ratios), "major_faults": spread(faults), "rows": rows, "readahead_kib": ahead}
 
 
 # ---- overlap ---------------------------------------------------------------------------------------------
@@ -249,40 +261,45 @@ def bench_overlap():
     sampling = part_alone("sampling", [plan, first])
     reading = part_alone("reading", [plan, {"from": "sampler.batch", "to": "disk.requests", "slots": 6},
                                      {"from": "disk.done", "to": "discard.in"}])
-    common = dict(params_batch=512, params_fanout=[10, 5], disk__gap_bytes=0)
+    sampled = dict(params_batch=512, params_fanout=[10, 5])
+    common = dict(**sampled, disk__gap_bytes=0)
     trainer = dict(trainer__eval_every=0, trainer__checkpoint_every=0, trainer__threads=1)
     result = {}
 
-    def alone(pipeline, stage, **more):
-        return stage_seconds(run(data, *settings(**{**common, **more}), pipeline=pipeline), stage, 1)
+    def alone(pipeline, stage, params):
+        return stage_seconds(run(data, *settings(**params, planner__cpu_cache="64MiB"), pipeline=pipeline), stage, 1)
 
     def all_cached(hidden):
         return epoch_seconds(run(data, *settings(**common, **trainer, trainer__hidden=hidden, planner__cpu_cache="1GiB"), epochs=2))
 
-    for hidden in (32, 64, 128, 192, 256, 384, 512):  # as much compute as there is IO
-        disk_s, train_s = alone(reading, "disk", planner__cpu_cache="64MiB"), all_cached(hidden)
+    for hidden in (32, 64, 128, 192, 256, 384, 512, 640, 768, 1024):  # as much compute as there is IO
+        disk_s, train_s = alone(reading, "disk", common), all_cached(hidden)
         if train_s >= 0.9 * disk_s:
             break
     print(f"  balanced at hidden {hidden}: disk {disk_s:.2f} s, training {train_s:.2f} s")
     gains, costs = [], []
     args = settings(**common, **trainer, trainer__hidden=hidden, planner__cpu_cache="64MiB")
+    result["parts_s"] = []
     for pair in range(OPTIONS.pairs):
-        parts = (alone(reading, "disk", planner__cpu_cache="64MiB"), alone(sampling, "sampler", planner__cpu_cache="64MiB"),
-                 all_cached(hidden))
+        parts = (alone(reading, "disk", common), alone(sampling, "sampler", sampled), all_cached(hidden))
         wide = run(data, *args, "--set", "links[1].slots=6", epochs=2)
         serial = run(data, *args, "--set", "links[1].slots=1", epochs=2)
         if wide["weights_digest"] != serial["weights_digest"]:
             raise Unsound("pipelined and serial gave different weights")
         gains.append(epoch_seconds(serial) / epoch_seconds(wide))
         costs.append(epoch_seconds(wide) / max(parts))
+        result["parts_s"].append(parts)
+        print("  alone: disk {:.2f} s, sampling {:.2f} s, training {:.2f} s; ".format(*parts)
+              + f"pipelined {epoch_seconds(wide):.2f} s, serial {epoch_seconds(serial):.2f} s", flush=True)
     show("serial / pipelined", spread(gains), "", ">= 1.6")
     show("epoch / slowest part alone", spread(costs), "", "<= 1.08")
     result.update(serial_over_pipelined=spread(gains), over_slowest=spread(costs), hidden=hidden)
-    verdicts = {"disk": dict(trainer__hidden=16, planner__cpu_cache=0),
-                "trainer": dict(trainer__hidden=1024, planner__cpu_cache="1GiB"),
-                "sampler": dict(trainer__hidden=1, params_fanout=[30, 20], planner__cpu_cache="1GiB")}
-    for stage, more in verdicts.items():
-        said = run(data, *settings(**{**common, **trainer, **more}))["bound_by"]
+    thin = generate("thin", "--vertices", 1000000, "--edges", 10000000, "--features", 4, "--classes", 2, "--train-count", 100000)
+    verdicts = {"disk": (data, dict(trainer__hidden=16, planner__cpu_cache=0)),
+                "trainer": (data, dict(trainer__hidden=1024, planner__cpu_cache="1GiB")),
+                "sampler": (thin, dict(trainer__hidden=8, trainer__layers=3, params_fanout=[15, 10, 5], planner__cpu_cache="1GiB"))}
+    for stage, (of, more) in verdicts.items():
+        said = run(of, *settings(**{**common, **trainer, **more}))["bound_by"]
         print(f"  made to be bound by the {stage}: the report says {said}")
         result["verdict_" + stage] = said
         if not said.startswith(stage):
@@ -293,24 +310,60 @@ def bench_overlap():
 # ---- scaling ---------------------------------------------------------------------------------------------
 
 
+def resident(report):
+    """The most that any process of the run had in memory, shared memory included, in MiB."""
+    return max(p["peak_rss_bytes"] for p in report["processes"].values()) / 2**20
+
+
+def import_npy(edges):
+    """Seconds to import so many edges from a NumPy array of int32."""
+    import numpy as np
+    source, path = os.path.join(OPTIONS.scratch, "source"), os.path.join(OPTIONS.scratch, "imported")
+    shutil.rmtree(path, ignore_errors=True)
+    os.makedirs(source, exist_ok=True)
+    name = os.path.join(source, "edges.npy")
+    if not os.path.exists(name):
+        vertices, rng = edges // 20, np.random.default_rng(1)
+        array = np.lib.format.open_memmap(name, mode="w+", dtype=np.int32, shape=(2, edges))
+        for row in array:
+            for at in range(0, edges, 10_000_000):
+                row[at:at + 10_000_000] = rng.integers(0, vertices, min(10_000_000, edges - at), dtype=np.int32)
+        array.flush()
+    t0 = time.time()
+    subprocess.run([PENSTOCK, "import", "npy", source, path, "--memory", "1GiB", "--quiet"], check=True)
+    took = time.time() - t0
+    with open(os.path.join(path, "dataset.json")) as f:
+        if json.load(f)["edges"] != edges:
+            raise Unsound("edges were lost")
+    shutil.rmtree(path)
+    return took
+
+
 def bench_scaling():
-    result, seconds = {}, {}
-    for seeds in (10_000, 100_000, 1_000_000):
-        data = generate(f"seeds-{seeds}", "--vertices", 2000000, "--edges", 20000000, "--features", 32, "--classes", 16,
-                        "--train-count", seeds, "--val-count", 100, "--test-count", 100)
-        args = settings(params_batch=1024, params_fanout=[10, 5], trainer__hidden=32, trainer__eval_every=0,
-                        trainer__checkpoint_every=0, planner__cpu_cache="1GiB")
-        r = run(data, *args, epochs=max(3, min(21, 2_000_000 // seeds)))
-        seconds[seeds] = epoch_seconds(r)
-        result[f"seeds_{seeds}"] = {"epoch_s": seconds[seeds], "slot_bytes": r["sampler"]["slot_bytes"]}
-        print(f"  {seeds:>9} seeds: epoch {seconds[seeds]:.3f} s, {seeds / seconds[seeds]:.0f} seeds/s, slot "
-              f"{r['sampler']['slot_bytes'] / 2**20:.1f} MiB")
+    result, each, sizes = {}, {}, (10_000, 100_000, 1_000_000)
+    for pair in range(max(3, OPTIONS.pairs // 2)):
+        for seeds in sizes:
+            data = generate(f"seeds-{seeds}", "--vertices", 2000000, "--edges", 20000000, "--features", 32, "--classes", 16,
+                            "--train-count", seeds, "--val-count", 100, "--test-count", 100)
+            args = settings(params_batch=1000, params_fanout=[10, 5], trainer__hidden=32, trainer__eval_every=0,
+                            trainer__checkpoint_every=0, planner__cpu_cache="1GiB")
+            r = run(data, *args, epochs=max(3, min(101, 1_000_000 // seeds)))
+            each.setdefault(seeds, []).append((1e6 * epoch_seconds(r) / seeds, resident(r)))
+    us = {seeds: statistics.median(t for t, _ in runs) for seeds, runs in each.items()}
+    for seeds, runs in each.items():
+        show(f"{seeds} seeds: epoch / seeds", spread([t for t, _ in runs]), "us")
+        show(f"{seeds} seeds: most memory of one process", spread([m for _, m in runs]), "MiB")
+    linear = max(us.values()) / min(us.values()) - 1
+    print(f"  time per seed differs by {100 * linear:.1f} %  target <= 5")
+    result.update(us_per_seed=us, differs=linear, peak_rss_mib={n: max(m for _, m in v) for n, v in each.items()})
+    result["import_1e8_edges_s"] = import_npy(100_000_000)
+    print(f"  10^8 edges: imported from npy in {result['import_1e8_edges_s']:.1f} s with --memory 1GiB")
     data = generate("edges-1e8", "--vertices", 5000000, "--edges", 100000000, "--features", 8, "--classes", 8, "--train-count",
                     50000)
-    t0 = time.time()
-    run(data, *settings(trainer__eval_every=0, trainer__checkpoint_every=0))
-    result["graph_of_1e8_edges_run_s"] = time.time() - t0
-    print(f"  10^8 edges: a run of one epoch of 50,000 seeds, with plan and start: {time.time() - t0:.1f} s")
+    runs = [run(data, *settings(trainer__eval_every=0, trainer__checkpoint_every=0))["times"] for _ in range(3)]
+    for part, target in (("plan_s", None), ("start_s", "< 2")):
+        result[part] = spread([t[part] for t in runs])
+        show(f"10^8 edges: {part[:-2]}", result[part], "s", target)
     return result
 
 
