@@ -169,8 +169,9 @@ static pst_rc flush(struct pst_array_writer *w)
     return PST_OK;
 }
 
-pst_rc pst_array_writer_init(struct pst_array_writer *w, const char *path, enum pst_dtype dtype, int rank,
-                             const int64_t shape[2])
+/* All of a writer but its file. */
+static pst_rc prepare(struct pst_array_writer *w, const char *path, enum pst_dtype dtype, int rank,
+                      const int64_t shape[2])
 {
     assert(rank == 1 || rank == 2);
     *w = (struct pst_array_writer){.fd = -1, .dtype = dtype, .rank = rank};
@@ -185,18 +186,74 @@ pst_rc pst_array_writer_init(struct pst_array_writer *w, const char *path, enum 
         __builtin_mul_overflow(items, pst_dtype_bytes(dtype), &w->expected) || w->expected > INT64_MAX)
         return pst_fail(PST_E_LIMIT, "%s: %" PRId64 " x %" PRId64 " %s does not fit 63 bits of bytes", path,
                         w->shape[0], w->shape[1], pst_dtype_name(dtype));
-    w->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (w->fd < 0)
-        return pst_fail_errno("cannot create %s", path);
     w->buffer = malloc(WRITE_BUFFER_BYTES);
     w->hash = XXH3_createState();
-    if (w->buffer == NULL || w->hash == NULL || XXH3_64bits_reset(w->hash) != XXH_OK) {
-        pst_array_writer_release(w);
+    if (w->buffer == NULL || w->hash == NULL || XXH3_64bits_reset(w->hash) != XXH_OK)
         return pst_fail(PST_E_NOMEM, "%s: no memory for a buffer of %u bytes", path, WRITE_BUFFER_BYTES);
+    return PST_OK;
+}
+
+pst_rc pst_array_writer_init(struct pst_array_writer *w, const char *path, enum pst_dtype dtype, int rank,
+                             const int64_t shape[2])
+{
+    pst_rc rc = prepare(w, path, dtype, rank, shape);
+    if (rc == PST_OK) {
+        w->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        rc = w->fd >= 0 ? PST_OK : pst_fail_errno("cannot create %s", path);
+    }
+    if (rc != PST_OK) {
+        pst_array_writer_release(w);
+        return rc;
     }
     pst_npy_format((char *)w->buffer, dtype, rank, shape);
     w->fill = PST_PAGE;
     return PST_OK;
+}
+
+/* The checksum of the file's first bytes. */
+static pst_rc hash_begin(struct pst_array_writer *w, int fd, uint64_t bytes)
+{
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    for (uint64_t at = 0; at < bytes;) {
+        size_t want = bytes - at < WRITE_BUFFER_BYTES ? (size_t)(bytes - at) : WRITE_BUFFER_BYTES;
+        ssize_t n = pread(fd, w->buffer, want, (off_t)at);
+        if (n < 0)
+            return pst_fail_errno("%s: cannot read", w->path);
+        if (n == 0)
+            return pst_fail(PST_E_FORMAT, "%s: expected %" PRIu64 " bytes, found %" PRIu64, w->path, bytes,
+                            at);
+        (void)XXH3_64bits_update(w->hash, w->buffer, (size_t)n);
+        at += (uint64_t)n;
+    }
+    return PST_OK;
+}
+
+pst_rc pst_array_writer_reopen(struct pst_array_writer *w, const char *path, enum pst_dtype dtype, int rank,
+                               const int64_t shape[2], uint64_t written)
+{
+    pst_rc rc = prepare(w, path, dtype, rank, shape);
+    uint64_t bytes = PST_PAGE + written;
+    if (rc == PST_OK && written > w->expected)
+        rc = pst_fail(PST_E_STATE, "%s: more bytes than its shape has", path);
+    if (rc == PST_OK && (w->fd = open(path, O_RDWR | O_CLOEXEC)) < 0)
+        rc = pst_fail_errno("cannot open %s", path);
+    if (rc == PST_OK)
+        rc = hash_begin(w, w->fd, bytes);
+    if (rc == PST_OK && (ftruncate(w->fd, (off_t)bytes) != 0 || lseek(w->fd, 0, SEEK_END) < 0))
+        rc = pst_fail_errno("%s: cannot cut it off", path);
+    w->written = written;
+    w->flushed = w->started = bytes;
+    if (rc != PST_OK)
+        pst_array_writer_release(w);
+    return rc;
+}
+
+pst_rc pst_array_writer_sync(struct pst_array_writer *w)
+{
+    pst_rc rc = flush(w);
+    if (rc == PST_OK && fdatasync(w->fd) != 0)
+        rc = pst_fail_errno("%s: cannot sync", w->path);
+    return rc;
 }
 
 pst_rc pst_array_write(struct pst_array_writer *w, const void *data, size_t bytes)
@@ -245,17 +302,7 @@ static pst_rc rewrite_header(struct pst_array_writer *w)
     if (fd < 0)
         return pst_fail_errno("cannot open %s", w->path);
     (void)XXH3_64bits_reset(w->hash);
-    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-    uint64_t read_bytes = 0;
-    ssize_t n;
-    while ((n = read(fd, w->buffer, WRITE_BUFFER_BYTES)) > 0) {
-        (void)XXH3_64bits_update(w->hash, w->buffer, (size_t)n);
-        read_bytes += (uint64_t)n;
-    }
-    pst_rc rc = n < 0 ? pst_fail_errno("%s: cannot read", w->path) : PST_OK;
-    if (rc == PST_OK && read_bytes != PST_PAGE + w->expected)
-        rc = pst_fail(PST_E_IO, "%s: expected %" PRIu64 " bytes, found %" PRIu64, w->path,
-                      PST_PAGE + w->expected, read_bytes);
+    pst_rc rc = hash_begin(w, fd, PST_PAGE + w->expected);
     (void)close(fd);
     return rc;
 }

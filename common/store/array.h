@@ -27,6 +27,15 @@ struct pst_array_writer {
 PST_API PST_MUST_USE pst_rc pst_array_writer_init(struct pst_array_writer *w, const char *path,
                                                   enum pst_dtype dtype, int rank, const int64_t shape[2]);
 
+/* Goes on with a file of which `written` bytes of data are known to be there; what is after them is cut off.
+ * Reads them for the checksum. Fails also: PST_E_FORMAT when the file is shorter. */
+PST_API PST_MUST_USE pst_rc pst_array_writer_reopen(struct pst_array_writer *w, const char *path,
+                                                    enum pst_dtype dtype, int rank, const int64_t shape[2],
+                                                    uint64_t written);
+
+/* All that was written is on the disk: a later reopen can go on from there. */
+PST_API PST_MUST_USE pst_rc pst_array_writer_sync(struct pst_array_writer *w);
+
 /* Appends bytes of data. Fails: PST_E_IO (a full disk says so), PST_E_STATE past the shape's size. */
 PST_API PST_MUST_USE pst_rc pst_array_write(struct pst_array_writer *w, const void *data, size_t bytes);
 

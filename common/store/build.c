@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 
 #define PARTIAL_MARK ".partial-"
 #define TEMP_MARK "temp-"
+#define EDGES_MARK "temp-edges."
 
 /* The last component of a path without trailing slashes. */
 static const char *base_name(const char *path)
@@ -132,9 +134,10 @@ static void remove_stale(const char *dir)
     (void)closedir(d);
 }
 
-pst_rc pst_build_begin(struct pst_build *b, const char *dir, bool force)
+/* Checks dir and what is there. */
+static pst_rc aim_at(struct pst_build *b, const char *dir, bool force)
 {
-    *b = (struct pst_build){.lock_fd = -1};
+    *b = (struct pst_build){.lock_fd = -1, .journal.every_s = PST_CHECKPOINT_SECONDS};
     size_t length = strlen(dir);
     while (length > 1 && dir[length - 1] == '/')
         length--;
@@ -143,36 +146,186 @@ pst_rc pst_build_begin(struct pst_build *b, const char *dir, bool force)
     memcpy(b->dir, dir, length);
     if (is_dot(base_name(b->dir)) || strcmp(b->dir, "/") == 0)
         return pst_fail(PST_E_ARG, "%s: name the dataset's directory itself", dir);
-    pst_rc rc = look_at(b->dir, force, &b->replace);
-    if (rc != PST_OK)
-        return rc;
+    return look_at(b->dir, force, &b->replace);
+}
+
+static pst_rc make_partial(struct pst_build *b)
+{
     remove_stale(b->dir);
     (void)snprintf(b->partial, sizeof b->partial, "%s%s%ld", b->dir, PARTIAL_MARK, (long)getpid());
     if (mkdir(b->partial, 0755) != 0) {
         char parent[4096];
         parent_of(b->dir, parent);
-        rc = errno == ENOENT ? pst_fail(PST_E_ARG, "%s: there is no directory %s to make it in", dir, parent)
-                             : pst_fail_errno("cannot create %s", b->partial);
+        pst_rc rc = errno == ENOENT
+                        ? pst_fail(PST_E_ARG, "%s: there is no directory %s to make it in", b->dir, parent)
+                        : pst_fail_errno("cannot create %s", b->partial);
         b->partial[0] = '\0';
         return rc;
     }
     b->lock_fd = open(b->partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (b->lock_fd < 0 || flock(b->lock_fd, LOCK_EX | LOCK_NB) != 0) {
-        rc = pst_fail_errno("cannot lock %s", b->partial);
+        pst_rc rc = pst_fail_errno("cannot lock %s", b->partial);
         pst_build_release(b);
+        return rc;
     }
-    return rc;
+    return PST_OK;
+}
+
+pst_rc pst_build_begin(struct pst_build *b, const char *dir, bool force)
+{
+    pst_rc rc = aim_at(b, dir, force);
+    return rc == PST_OK ? make_partial(b) : rc;
+}
+
+/* ---- going on ---- */
+
+/* Files that are needed only while a dataset is made; those that a resumed build goes on from stay. */
+static void remove_temps(const struct pst_build *b, bool all)
+{
+    DIR *d = opendir(b->partial);
+    if (d == NULL)
+        return;
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d))
+        if (strncmp(e->d_name, TEMP_MARK, strlen(TEMP_MARK)) == 0 &&
+            (all || (strcmp(e->d_name, PST_JOURNAL_FILE) != 0 &&
+                     strncmp(e->d_name, EDGES_MARK, strlen(EDGES_MARK)) != 0)))
+            (void)unlinkat(dirfd(d), e->d_name, 0);
+    (void)closedir(d);
+}
+
+/* Locks what a killed builder left, and opens its journal; false: there is nothing to go on from. */
+static bool adopt(struct pst_build *b)
+{
+    char parent[4096], prefix[4096];
+    parent_of(b->dir, parent);
+    (void)snprintf(prefix, sizeof prefix, "%s%s", base_name(b->dir), PARTIAL_MARK);
+    DIR *d = opendir(parent);
+    if (d == NULL)
+        return false;
+    for (struct dirent *e = readdir(d); e != NULL && b->journal.root == NULL; e = readdir(d)) {
+        if (strncmp(e->d_name, prefix, strlen(prefix)) != 0)
+            continue;
+        int fd = openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        (void)snprintf(b->partial, sizeof b->partial, "%s%s", b->dir, e->d_name + strlen(base_name(b->dir)));
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+            pst_journal_open(&b->journal, b->partial);
+        if (b->journal.root != NULL)
+            b->lock_fd = fd;
+        else if (fd >= 0)
+            (void)close(fd);
+    }
+    (void)closedir(d);
+    if (b->journal.root == NULL)
+        b->partial[0] = '\0';
+    return b->journal.root != NULL;
+}
+
+/* What is different between the import that was cut off and this one. */
+static pst_rc compare_keys(const struct pst_build *b, const json_t *key)
+{
+    static const char over[] = "without --resume it starts over";
+    const json_t *before = json_object_get(b->journal.root, "key");
+    const char *command = json_string_value(json_object_get(before, "command"));
+    const char *ours = json_string_value(json_object_get(key, "command"));
+    if (command == NULL || ours == NULL || strcmp(command, ours) != 0)
+        return pst_fail(PST_E_STATE, "--resume: what was cut off was '%.400s', this is '%.400s': %s",
+                        command != NULL ? command : "?", ours, over);
+    json_t *then = json_object_get(before, "sources"), *now = json_object_get(key, "sources");
+    const char *path;
+    json_t *value;
+    json_object_foreach(then, path, value)
+    {
+        const json_t *found = json_object_get(now, path);
+        if (found == NULL || !json_equal(value, found))
+            return pst_fail(PST_E_STATE, "--resume: %s changed since: it was %s, it is %s: %s", path,
+                            json_string_value(value), found != NULL ? json_string_value(found) : "gone",
+                            over);
+    }
+    json_object_foreach(now, path, value) if (json_object_get(then, path) == NULL) return pst_fail(
+        PST_E_STATE, "--resume: %s is new since: %s", path, over);
+    return PST_OK;
+}
+
+pst_rc pst_build_resume(struct pst_build *b, const char *dir, bool force, json_t *key, bool resume)
+{
+    pst_rc rc = aim_at(b, dir, force);
+    if (rc == PST_OK && resume && adopt(b)) {
+        b->resumed = true;
+        remove_temps(b, false);
+        rc = compare_keys(b, key);
+        json_decref(key);
+        if (rc != PST_OK) { /* it stays for who has its files */
+            b->partial[0] = '\0';
+            (void)close(b->lock_fd);
+            pst_build_release(b);
+        }
+        return rc;
+    }
+    if (rc == PST_OK)
+        rc = make_partial(b);
+    if (rc != PST_OK) {
+        json_decref(key);
+        return rc;
+    }
+    rc = pst_journal_begin(&b->journal, b->partial, key);
+    return rc == PST_OK ? pst_journal_save(&b->journal) : rc;
+}
+
+/* ---- arrays ---- */
+
+static void path_of(const struct pst_build *b, const char *file, char path[4096 + PST_NAME_MAX])
+{
+    (void)snprintf(path, 4096 + PST_NAME_MAX, "%s/%s", b->partial, file);
 }
 
 static pst_rc begin_file(const struct pst_build *b, const char *file, enum pst_dtype dtype, int rank,
                          const int64_t shape[2], struct pst_array_writer *w)
 {
     char path[4096 + PST_NAME_MAX];
-    (void)snprintf(path, sizeof path, "%s/%s", b->partial, file);
+    path_of(b, file, path);
+    if (b->resumed) { /* one that was begun and cannot go on */
+        (void)json_object_del(json_object_get(b->journal.root, "arrays"), file);
+        (void)unlink(path);
+    }
     return pst_array_writer_init(w, path, dtype, rank, shape);
 }
 
-static pst_rc end_file(struct pst_array_entry *e, const char *file, struct pst_array_writer *w)
+/* An array in the journal: all of it when it has a checksum. */
+static void note_file(struct pst_build *b, const char *file, const struct pst_array_writer *w,
+                      const uint64_t *checksum)
+{
+    json_t *o =
+        json_pack("{s:s, s:i, s:[I, I], s:I}", "dtype", pst_dtype_name(w->dtype), "rank", w->rank, "shape",
+                  (json_int_t)w->shape[0], (json_int_t)w->shape[1], "written", (json_int_t)w->written);
+    char text[17];
+    if (checksum != NULL) {
+        (void)snprintf(text, sizeof text, "%016" PRIx64, *checksum);
+        (void)json_object_set_new(o, "xxh3", json_string(text));
+    }
+    (void)json_object_set_new(json_object_get(b->journal.root, "arrays"), file, o);
+}
+
+/* How many bytes of a file the journal has, of this dtype and shape; finished: an entry to fill. */
+static uint64_t noted(const struct pst_build *b, const char *file, struct pst_array_entry *e, bool *finished)
+{
+    json_t *o = json_object_get(json_object_get(b->journal.root, "arrays"), file),
+           *shape = json_object_get(o, "shape");
+    const char *dtype = json_string_value(json_object_get(o, "dtype"));
+    const char *sum = json_string_value(json_object_get(o, "xxh3"));
+    *finished = false;
+    if (!b->resumed || dtype == NULL || pst_dtype_parse(dtype, &e->dtype) != PST_OK)
+        return 0;
+    e->rank = (int)json_integer_value(json_object_get(o, "rank"));
+    e->shape[0] = json_integer_value(json_array_get(shape, 0));
+    e->shape[1] = json_integer_value(json_array_get(shape, 1));
+    e->checksum = sum != NULL ? strtoull(sum, NULL, 16) : 0;
+    e->present = *finished = sum != NULL;
+    (void)snprintf(e->file, sizeof e->file, "%s", file);
+    return (uint64_t)json_integer_value(json_object_get(o, "written"));
+}
+
+static pst_rc end_file(struct pst_build *b, struct pst_array_entry *e, const char *file,
+                       struct pst_array_writer *w)
 {
     pst_rc rc = pst_array_writer_finish(w, &e->checksum);
     if (rc != PST_OK)
@@ -183,7 +336,9 @@ static pst_rc end_file(struct pst_array_entry *e, const char *file, struct pst_a
     e->rank = w->rank;
     e->shape[0] = w->shape[0];
     e->shape[1] = w->shape[1];
-    return PST_OK;
+    if (b->journal.root != NULL)
+        note_file(b, file, w, &e->checksum);
+    return pst_journal_save(&b->journal);
 }
 
 static void array_file(enum pst_array_id id, char name[PST_NAME_MAX])
@@ -203,7 +358,7 @@ pst_rc pst_build_array_end(struct pst_build *b, enum pst_array_id id, struct pst
 {
     char name[PST_NAME_MAX];
     array_file(id, name);
-    return end_file(&b->manifest.array[id], name, w);
+    return end_file(b, &b->manifest.array[id], name, w);
 }
 
 pst_rc pst_build_features(struct pst_build *b, int type, enum pst_dtype dtype, const int64_t shape[2],
@@ -219,7 +374,59 @@ pst_rc pst_build_features_end(struct pst_build *b, int type, struct pst_array_wr
     char name[PST_NAME_MAX];
     assert(type < b->manifest.vertex_types);
     pst_build_features_name(type, name);
-    return end_file(&b->manifest.vertex_type[type].features, name, w);
+    return end_file(b, &b->manifest.vertex_type[type].features, name, w);
+}
+
+static void file_of(enum pst_array_id id, int type, char name[PST_NAME_MAX])
+{
+    if (type >= 0)
+        pst_build_features_name(type, name);
+    else
+        array_file(id, name);
+}
+
+pst_rc pst_build_go_on(struct pst_build *b, enum pst_array_id id, int type, enum pst_dtype dtype, int rank,
+                       const int64_t shape[2], struct pst_array_writer *w)
+{
+    char name[PST_NAME_MAX], path[4096 + PST_NAME_MAX];
+    struct pst_array_entry e = {.present = false};
+    bool finished;
+    file_of(id, type, name);
+    path_of(b, name, path);
+    uint64_t written = noted(b, name, &e, &finished);
+    if (written > 0 && e.dtype == dtype && e.rank == rank && e.shape[0] == shape[0] &&
+        (rank == 1 || e.shape[1] == shape[1]))
+        return pst_array_writer_reopen(w, path, dtype, rank, shape, written);
+    return begin_file(b, name, dtype, rank, shape, w);
+}
+
+pst_rc pst_build_note(struct pst_build *b, enum pst_array_id id, int type, struct pst_array_writer *w)
+{
+    char name[PST_NAME_MAX];
+    file_of(id, type, name);
+    pst_rc rc = pst_array_writer_sync(w);
+    if (rc == PST_OK)
+        note_file(b, name, w, NULL);
+    return rc;
+}
+
+bool pst_build_had(struct pst_build *b, enum pst_array_id id)
+{
+    char name[PST_NAME_MAX], path[4096 + PST_NAME_MAX];
+    struct pst_array_entry e = {.present = false};
+    struct pst_array a;
+    bool finished;
+    array_file(id, name);
+    path_of(b, name, path);
+    (void)noted(b, name, &e, &finished);
+    if (!finished || pst_array_open(&a, path) != PST_OK)
+        return false;
+    bool same =
+        a.dtype == e.dtype && a.rank == e.rank && a.shape[0] == e.shape[0] && a.shape[1] == e.shape[1];
+    pst_array_close(&a);
+    if (same)
+        b->manifest.array[id] = e;
+    return same;
 }
 
 pst_rc pst_build_array_from(struct pst_build *b, enum pst_array_id id, enum pst_dtype dtype, int64_t rows,
@@ -270,21 +477,10 @@ void pst_build_temp(const struct pst_build *b, const char *name, char path[4096]
     (void)snprintf(path, 4096, "%.3900s/" TEMP_MARK "%.100s.npy", b->partial, name);
 }
 
-static void remove_temps(const struct pst_build *b)
-{
-    DIR *d = opendir(b->partial);
-    if (d == NULL)
-        return;
-    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d))
-        if (strncmp(e->d_name, TEMP_MARK, strlen(TEMP_MARK)) == 0)
-            (void)unlinkat(dirfd(d), e->d_name, 0);
-    (void)closedir(d);
-}
-
 pst_rc pst_build_commit(struct pst_build *b)
 {
     assert(b->partial[0] != '\0' && !b->committed);
-    remove_temps(b);
+    remove_temps(b, true);
     pst_rc rc = pst_manifest_write(&b->manifest, b->partial);
     if (rc == PST_OK)
         rc = sync_dir(b->partial);
@@ -309,5 +505,6 @@ void pst_build_release(struct pst_build *b)
     if (b->partial[0] != '\0' && b->lock_fd >= 0)
         (void)close(b->lock_fd);
     pst_manifest_release(&b->manifest);
+    pst_journal_release(&b->journal);
     *b = (struct pst_build){.lock_fd = -1};
 }

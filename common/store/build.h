@@ -7,6 +7,7 @@
 #define PST_STORE_BUILD_H
 
 #include "array.h"
+#include "journal.h"
 #include "manifest.h"
 
 PST_BEGIN_DECLS
@@ -18,13 +19,32 @@ struct pst_build {
     char partial[4096];
     int lock_fd;
     bool replace; /* dir holds a dataset that commit replaces */
-    bool committed;
+    bool committed, resumed;
+    struct pst_journal journal; /* what --resume goes on from; records nothing unless it was begun */
     struct pst_manifest
         manifest; /* the caller fills name, counts, stride, provenance; arrays fill themselves */
 };
 
 /* Fails: PST_E_STATE when dir is a dataset and force is false, or holds anything that is not a dataset's. */
 PST_API PST_MUST_USE pst_rc pst_build_begin(struct pst_build *b, const char *dir, bool force);
+
+/* The same, and what is made can go on after a kill: key is an object {"command", "sources": {path:
+ * identity}} that says what it is made from; it is taken. With resume, goes on with what a killed builder of
+ * the same key left, if there is something (b->resumed). Fails also: PST_E_STATE when the key is another, and
+ * says what changed. */
+PST_API PST_MUST_USE pst_rc pst_build_resume(struct pst_build *b, const char *dir, bool force, json_t *key,
+                                             bool resume);
+
+/* As pst_build_array and pst_build_features (type >= 0), but goes on where the journal says: w->written bytes
+ * are there already; all of them: it is finished and has only to be ended. */
+PST_API PST_MUST_USE pst_rc pst_build_go_on(struct pst_build *b, enum pst_array_id id, int type,
+                                            enum pst_dtype dtype, int rank, const int64_t shape[2],
+                                            struct pst_array_writer *w);
+/* Syncs what was written of it and notes that in the journal, which the caller saves. */
+PST_API PST_MUST_USE pst_rc pst_build_note(struct pst_build *b, enum pst_array_id id, int type,
+                                           struct pst_array_writer *w);
+/* The entry of an array that was finished before; false: it was not. */
+PST_API bool pst_build_had(struct pst_build *b, enum pst_array_id id);
 
 /* Begins one array of the dataset; pst_build_array_end finishes it and notes it in the manifest. */
 PST_API PST_MUST_USE pst_rc pst_build_array(struct pst_build *b, enum pst_array_id id, enum pst_dtype dtype,

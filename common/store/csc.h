@@ -20,7 +20,11 @@ struct pst_csc_spec {
     enum pst_self_loops self_loops;
     uint64_t memory_bytes;
     int threads;
+    bool resumable; /* who adds the edges calls pst_csc_checkpoint, and goes on from pst_csc's state */
 };
+
+/* How far a topology was when its builder was killed. */
+enum pst_csc_phase { PST_CSC_READING, PST_CSC_SORTING, PST_CSC_DONE };
 
 struct pst_csc {
     struct pst_csc_spec spec;
@@ -34,6 +38,9 @@ struct pst_csc {
     int64_t parts; /* that were on disk; 0: all was in memory */
     /* Renumbering: new id = rank of the old one, which never changes an order. NULL: ids stay. */
     const struct pst_rank *rank;
+    enum pst_csc_phase phase; /* past READING no edges are added: they are known */
+    json_t *state;            /* of who adds the edges, as of the last checkpoint; NULL: none */
+    int64_t saved;            /* checkpoints, so that each has a file of its own */
 };
 
 /* A set of ids as bits, and how many are below each: ids without gaps, in the same order. */
@@ -55,6 +62,13 @@ static inline int64_t pst_rank_of(const struct pst_rank *r, int64_t id)
 PST_API void pst_rank_release(struct pst_rank *r);
 
 PST_API PST_MUST_USE pst_rc pst_csc_init(struct pst_csc *c, const struct pst_csc_spec *spec);
+
+/* Now and then, between two adds: puts what was added on the disk, with state (taken), which says where the
+ * adding goes on. Costs nothing unless enough time has passed and there is something on the disk. last: there
+ * are no more edges; state is kept in any case. */
+PST_API PST_MUST_USE pst_rc pst_csc_checkpoint(struct pst_csc *c, json_t *state, bool last);
+/* Whether a checkpoint would do something: state is made only then. */
+PST_API bool pst_csc_due(const struct pst_csc *c);
 
 /* n <= PST_EDGE_BLOCK edges; ids from 0 on (the caller has checked); relation NULL unless there are some. */
 PST_API PST_MUST_USE pst_rc pst_csc_add(struct pst_csc *c, const int64_t *source, const int64_t *target,

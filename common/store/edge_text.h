@@ -39,7 +39,8 @@ struct pst_edge_text {
     int64_t n; /* edges in the block */
     int64_t edges, limit;
     int64_t comments, blank_lines, carriage_returns, more_columns, unused_ids;
-    bool header_skipped, bom;
+    bool header_skipped, bom, begun; /* begun: a line that is no comment was read */
+    uint64_t at;                     /* bytes of text that were read */
 };
 
 PST_API PST_MUST_USE pst_rc pst_edge_text_init(struct pst_edge_text *e,

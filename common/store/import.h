@@ -60,6 +60,7 @@ struct pst_import_spec {
      * arrays say. */
     pst_feed_fn feed;
     void *feed_ctx;
+    bool feed_resumes;   /* it calls pst_csc_checkpoint, and goes on from the state that it gave */
     int64_t relations;   /* that edges have, by the feed; 0: none */
     const char *command; /* for the manifest's provenance; NULL: none */
 };

@@ -145,7 +145,7 @@ pst_rc pst_edge_array_read(const struct pst_edge_array *e, pst_edge_block_fn fn,
     pst_rc rc = open_reader(&r, e);
     for (int64_t i = 0; rc == PST_OK && e->shape != PST_EDGES_EX3 && i < PST_EDGE_BLOCK; i++)
         r.relation[i] = e->relation;
-    for (int64_t first = 0; rc == PST_OK && first < e->edges; first += PST_EDGE_BLOCK) {
+    for (int64_t first = e->begin; rc == PST_OK && first < e->edges; first += PST_EDGE_BLOCK) {
         int64_t n = pst_min_i64(PST_EDGE_BLOCK, e->edges - first);
         if ((rc = read_block(&r, first, n, problems)) != PST_OK)
             break;
@@ -166,16 +166,41 @@ pst_rc pst_edges_to_csc(void *csc, const int64_t *source, const int64_t *target,
     return pst_csc_add(csc, source, target, relation, n);
 }
 
+/* A topology, and how many edges it has been given: where a resumed import goes on. */
+struct counted {
+    struct pst_csc *csc;
+    int64_t edges;
+};
+
+static pst_rc add_counted(void *ctx, const int64_t *source, const int64_t *target, const int32_t *relation,
+                          int64_t n)
+{
+    struct counted *c = ctx;
+    pst_rc rc = pst_csc_add(c->csc, source, target, relation, n);
+    c->edges += n;
+    if (rc == PST_OK && pst_csc_due(c->csc))
+        rc = pst_csc_checkpoint(c->csc, json_integer((json_int_t)c->edges), false);
+    return rc;
+}
+
 pst_rc pst_import_feed(struct pst_importing *im, struct pst_csc *csc, struct pst_progress *progress)
 {
     const struct pst_array *a = &im->src[PST_SRC_EDGES];
+    struct counted counted = {csc, (int64_t)json_integer_value(csc->state)};
     const struct pst_edge_array e = {.a = a,
                                      .file = im->spec->source[PST_SRC_EDGES],
                                      .shape = im->edges_2xe != a->fortran ? PST_EDGES_2XE : PST_EDGES_EX2,
                                      .edges = im->edges,
+                                     .begin = counted.edges,
                                      .limit = {im->vertices, im->vertices}};
+    if (csc->phase != PST_CSC_READING)
+        return PST_OK;
     pst_progress_begin(progress, "edges: reading", (uint64_t)im->edges, false);
-    pst_rc rc = pst_edge_array_read(&e, pst_edges_to_csc, csc, &im->problems, progress);
+    pst_rc rc = pst_progress_add(progress, (uint64_t)counted.edges);
+    if (rc == PST_OK)
+        rc = pst_edge_array_read(&e, add_counted, &counted, &im->problems, progress);
+    if (rc == PST_OK)
+        rc = pst_csc_checkpoint(csc, json_integer((json_int_t)counted.edges), true);
     if (rc == PST_OK)
         pst_progress_end(progress);
     return rc;

@@ -87,10 +87,11 @@ static pst_rc fill_row(const struct pst_importing *im, bool half, int64_t v, voi
     return rc;
 }
 
-static pst_rc stream(const struct pst_importing *im, struct pst_array_writer *w, char *buffer, int64_t block,
-                     uint64_t stride, struct pst_progress *progress)
+static pst_rc stream(const struct pst_importing *im, struct pst_build *b, int type,
+                     struct pst_array_writer *w, char *buffer, int64_t block, uint64_t stride,
+                     struct pst_progress *progress)
 {
-    for (int64_t first = 0; first < im->vertices; first += block) {
+    for (int64_t first = (int64_t)(w->written / stride); first < im->vertices; first += block) {
         int64_t rows = pst_min_i64(block, im->vertices - first);
         pst_rc rc = PST_OK;
         for (int64_t i = 0; i < rows && rc == PST_OK; i++)
@@ -99,6 +100,11 @@ static pst_rc stream(const struct pst_importing *im, struct pst_array_writer *w,
             rc = pst_array_write(w, buffer, (size_t)rows * stride);
         if (rc == PST_OK)
             rc = pst_progress_add(progress, (uint64_t)rows * stride);
+        if (rc == PST_OK && pst_journal_due(&b->journal)) {
+            rc = pst_build_note(b, PST_IN_FEATURES, type, w);
+            if (rc == PST_OK)
+                rc = pst_journal_save(&b->journal);
+        }
         if (rc != PST_OK)
             return rc;
     }
@@ -135,11 +141,10 @@ pst_rc pst_import_features(const struct pst_importing *im, struct pst_build *b, 
         return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " rows of %" PRIu64 " bytes", block, stride);
     const int64_t shape[2] = {im->vertices, (int64_t)(stride / pst_dtype_bytes(dtype))};
     struct pst_array_writer w = {.fd = -1};
-    rc = type < 0 ? pst_build_array(b, PST_IN_FEATURES, dtype, 2, shape, &w)
-                  : pst_build_features(b, type, dtype, shape, &w);
+    rc = pst_build_go_on(b, PST_IN_FEATURES, type, dtype, 2, shape, &w);
     pst_progress_begin(progress, "features", (uint64_t)im->vertices * stride, true);
     if (rc == PST_OK)
-        rc = stream(im, &w, buffer, block, stride, progress);
+        rc = stream(im, b, type, &w, buffer, block, stride, progress);
     if (rc == PST_OK)
         rc = type < 0 ? pst_build_array_end(b, PST_IN_FEATURES, &w) : pst_build_features_end(b, type, &w);
     if (rc == PST_OK) {

@@ -62,6 +62,7 @@ struct pst_edge_array {
     const char *file;          /* where it is */
     enum pst_edge_shape shape; /* of the bytes, not AUTO */
     int64_t edges;
+    int64_t begin;     /* the first that is read */
     int64_t first[2];  /* added to each source, each target */
     int64_t limit[2];  /* which must be below this before; -1: any */
     int32_t relation;  /* of all, unless the array has a column of them */

@@ -381,15 +381,19 @@ static void free_parting(struct pst_sorter *s)
     s->arena = NULL;
 }
 
-/* All that was added is in the buckets, and on disk. Nobody works then. */
+/* All that was added is in the buckets, and on disk; the workers wait for more. */
 static pst_rc settle(struct pst_sorter *s)
 {
     pst_rc rc = hand_over(s, s->filling);
-    end_workers(s);
+    (void)pthread_mutex_lock(&s->lock);
+    while (s->at_work > 0 || (s->workers > 0 && s->taking <= s->filling))
+        (void)pthread_cond_wait(&s->changed, &s->lock);
     if (rc == PST_OK)
         rc = failure_of(s);
     for (int i = 0; rc == PST_OK && i < (s->workers > 0 ? s->workers : 1); i++)
         rc = pst_scatter_flush(&s->scatter[i]);
+    (void)pthread_mutex_unlock(&s->lock);
+    s->slice[slice_at(s, ++s->filling)].wide = s->wide;
     return rc == PST_OK ? pst_partition_flush(&s->parts) : rc;
 }
 
@@ -437,22 +441,16 @@ static struct give_spec giving(struct pst_sorter *s)
                               .memory_bytes = s->spec.memory_bytes};
 }
 
-pst_rc pst_sorter_finish(struct pst_sorter *s, int64_t *distinct)
+/* Parts what does not fit again, from bucket `first` on, and begins to give. */
+static pst_rc start_giving(struct pst_sorter *s, size_t first, int64_t *distinct)
 {
-    assert(!s->finished);
-    s->finished = true;
-    if (!spilling(s) && s->slice[s->filling].wide == s->wide)
-        return finish_in_memory(s, distinct);
-    pst_rc rc = settle(s);
-    free_parting(s);
-    if (rc == PST_OK)
-        rc = list_buckets(s);
+    pst_rc rc = s->order == NULL ? list_buckets(s) : PST_OK;
     struct give_spec spec = giving(s);
     size_t fits = pst_giver_keys_max(&spec);
     int64_t all = 0;
     for (size_t i = 0; rc == PST_OK && i < s->buckets;) {
         const struct bucket *b = s->order[i];
-        if (b->keys > fits && b->min != b->max) {
+        if (i >= first && b->keys > fits && b->min != b->max) {
             rc = part_again(s, i); /* and looks at its parts */
         } else {
             all += (int64_t)b->keys;
@@ -461,7 +459,20 @@ pst_rc pst_sorter_finish(struct pst_sorter *s, int64_t *distinct)
     }
     *distinct = s->spec.dedupe ? -1 : all;
     spec = giving(s);
+    spec.first = first;
     return rc == PST_OK ? pst_giver_new(&s->giver, &spec) : rc;
+}
+
+pst_rc pst_sorter_finish(struct pst_sorter *s, int64_t *distinct)
+{
+    assert(!s->finished);
+    s->finished = true;
+    if (!spilling(s))
+        return finish_in_memory(s, distinct);
+    pst_rc rc = settle(s);
+    end_workers(s);
+    free_parting(s);
+    return rc == PST_OK ? start_giving(s, 0, distinct) : rc;
 }
 
 pst_rc pst_sorter_next(struct pst_sorter *s, int64_t *high, int64_t *low, int32_t *tag, int64_t *n)
@@ -477,9 +488,75 @@ pst_rc pst_sorter_next(struct pst_sorter *s, int64_t *high, int64_t *low, int32_
     return PST_OK;
 }
 
+/* ---- to be resumed ---- */
+
+pst_rc pst_sorter_save(struct pst_sorter *s, const char *name)
+{
+    assert(s->spec.named && spilling(s));
+    struct index_part of = {.finished = s->finished, .wide = s->wide, .pack_keys = pack_keys_for(s)};
+    pst_rc rc = s->finished ? PST_OK : settle(s);
+    if (rc == PST_OK && !s->finished)
+        rc = list_buckets(s);
+    if (rc == PST_OK) {
+        of.bucket = s->order;
+        of.buckets = s->buckets;
+        of.splitters = s->finished ? NULL : &s->parts;
+        rc = pst_index_write(&s->spill, &of, s->spec.dir, name);
+    }
+    if (!s->finished) { /* the list is made anew when all are there */
+        free(s->order);
+        s->order = NULL;
+        s->buckets = 0;
+    }
+    return rc;
+}
+
+static pst_rc go_on_parting(struct pst_sorter *s, const struct index_part *of)
+{
+    pst_rc rc = PST_OK;
+    for (unsigned i = 0; rc == PST_OK && i < s->parts.buckets; i++)
+        rc = pst_bucket_reload(&s->spill, &s->parts.bucket[i]);
+    s->wide = of->wide;
+    s->filling = s->taking = s->slices; /* the arena was full: slices go round */
+    s->slice[slice_at(s, s->filling)].wide = s->wide;
+    return rc == PST_OK ? start_scattering(s) : rc;
+}
+
+pst_rc pst_sorter_load(struct pst_sorter **out, const struct pst_sorter_spec *spec, const char *name,
+                       uint64_t first)
+{
+    struct index_part of;
+    int64_t distinct;
+    pst_rc rc = pst_sorter_new(out, spec);
+    if (rc != PST_OK)
+        return rc;
+    struct pst_sorter *s = *out;
+    rc = pst_index_read(&s->spill, &s->parts, &of, spec->dir, name);
+    if (rc == PST_OK)
+        rc = pst_spill_make(&s->spill, spec->dir, true);
+    if (rc == PST_OK && !of.finished)
+        return go_on_parting(s, &of);
+    if (rc != PST_OK)
+        return rc;
+    s->finished = true;
+    s->wide = of.wide;
+    free_parting(s);
+    return start_giving(s, (size_t)first, &distinct);
+}
+
+uint64_t pst_sorter_done(const struct pst_sorter *s)
+{
+    return s->giver != NULL ? pst_giver_done(s->giver) : 0;
+}
+
+bool pst_sorter_finished(const struct pst_sorter *s)
+{
+    return s->finished;
+}
+
 int64_t pst_sorter_parts(const struct pst_sorter *s)
 {
-    return (int64_t)s->buckets;
+    return s->finished ? (int64_t)s->buckets : (int64_t)s->parts.buckets;
 }
 
 void pst_sorter_free(struct pst_sorter *s)

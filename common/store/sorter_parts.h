@@ -68,7 +68,7 @@ struct partition {
     struct spill *spill;
     struct bucket *bucket;
     unsigned buckets;
-    uint64_t *narrow; /* splitters, one fewer than buckets; not used when they come from wide keys */
+    uint64_t *narrow; /* splitters, one fewer than buckets; all 0 when they come from wide keys */
     wide_key *wide;
     struct cells narrow_cells, wide_cells;
     unsigned char *blocks;
@@ -103,12 +103,17 @@ void pst_bucket_prefetch(const struct spill *s, const struct bucket *b);
  * wide_out: as wide keys, base and low_bits unused. Fails: PST_E_IO. */
 PST_MUST_USE pst_rc pst_bucket_next(struct bucket_reader *r, void *out, bool wide_out, uint64_t base,
                                     unsigned low_bits, size_t *n);
+/* Reads what its stream ends with back to its block, after it was restored. */
+PST_MUST_USE pst_rc pst_bucket_reload(const struct spill *s, struct bucket *b);
 void pst_bucket_release(struct bucket *b);
 
 /* ---- sorter_split.c ---- */
 /* Splitters from a sample, which is sorted in place with as much scratch. */
 PST_MUST_USE pst_rc pst_partition_init(struct partition *p, struct spill *s, void *sample, void *scratch,
                                        size_t n, bool wide, unsigned buckets, size_t pack_keys);
+/* One with splitters that are known, and buckets that are empty. */
+PST_MUST_USE pst_rc pst_partition_restore(struct partition *p, struct spill *s, const uint64_t *narrow,
+                                          const wide_key *wide, unsigned buckets, size_t pack_keys);
 PST_MUST_USE pst_rc pst_partition_flush(const struct partition *p); /* all blocks to disk */
 void pst_partition_release(struct partition *p, bool buckets_too);
 PST_MUST_USE pst_rc pst_scatter_init(struct scatter *s, struct partition *to);
@@ -122,6 +127,22 @@ PST_MUST_USE pst_rc pst_partition_again(struct partition *p, struct spill *s, st
 /* Sorts n keys of a with scratch b; the result is in a or b. */
 void *pst_sort_keys(void *a, void *b, size_t n, bool wide);
 size_t pst_unique_keys(void *keys, size_t n, bool wide);
+
+/* ---- sorter_index.c: what is where, in a file ---- */
+struct index_part {
+    bool finished, wide;
+    size_t pack_keys;
+    uint64_t keys; /* that were added */
+    struct bucket **bucket;
+    size_t buckets;
+    const struct partition *splitters; /* NULL once finished */
+};
+PST_MUST_USE pst_rc pst_index_write(const struct spill *s, const struct index_part *of, const char *dir,
+                                    const char *name);
+/* Fills the spill's sizes, p (its buckets, and splitters unless finished) and of. Release p, also when it
+ * failed. */
+PST_MUST_USE pst_rc pst_index_read(struct spill *s, struct partition *p, struct index_part *of,
+                                   const char *dir, const char *name);
 
 /* ---- sorter_give.c: bucket by bucket in memory ---- */
 struct giver;

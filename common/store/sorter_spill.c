@@ -18,7 +18,7 @@ pst_rc pst_spill_make(struct spill *s, const char *dir, bool named)
     if (!named && (s->fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)) >= 0)
         return PST_OK;
     (void)snprintf(s->path, sizeof s->path, "%.4000s/" PST_SORTER_SPILL, dir);
-    s->fd = open(s->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    s->fd = open(s->path, O_RDWR | O_CREAT | (s->end == 0 ? O_TRUNC : 0) | O_CLOEXEC, 0600);
     if (s->fd < 0)
         return pst_fail_errno("cannot make a file in %s to sort with", dir);
     if (!named && unlink(s->path) != 0)
@@ -214,6 +214,12 @@ pst_rc pst_bucket_add(struct spill *s, struct bucket *b, const void *keys, size_
 pst_rc pst_bucket_flush(const struct spill *s, const struct bucket *b)
 {
     return b->fill == 0 ? PST_OK : pst_spill_write(s, b->block, b->fill, place_of(s, b, b->bytes - b->fill));
+}
+
+pst_rc pst_bucket_reload(const struct spill *s, struct bucket *b)
+{
+    b->fill = (size_t)(b->bytes % s->block_bytes);
+    return b->fill == 0 ? PST_OK : read_all(s->fd, b->block, b->fill, place_of(s, b, b->bytes - b->fill));
 }
 
 void pst_bucket_release(struct bucket *b)

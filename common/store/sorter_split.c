@@ -59,7 +59,7 @@ static pst_rc partition_rooms(struct partition *p, unsigned buckets)
 
 static pst_rc splitter_rooms(struct partition *p, unsigned buckets)
 {
-    p->narrow = malloc(buckets * sizeof *p->narrow);
+    p->narrow = calloc(buckets, sizeof *p->narrow);
     p->wide = malloc(buckets * sizeof *p->wide);
     return p->narrow != NULL && p->wide != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory to part edges");
 }
@@ -74,6 +74,20 @@ pst_rc pst_partition_init(struct partition *p, struct spill *s, void *sample, vo
         return rc;
     find_splitters(p, pst_sort_keys(sample, scratch, n, wide), n, wide, buckets);
     return partition_rooms(p, p->buckets);
+}
+
+pst_rc pst_partition_restore(struct partition *p, struct spill *s, const uint64_t *narrow,
+                             const wide_key *wide, unsigned buckets, size_t pack_keys)
+{
+    *p = (struct partition){.spill = s, .pack_keys = pack_keys};
+    pst_rc rc = splitter_rooms(p, buckets);
+    if (rc != PST_OK)
+        return rc;
+    memcpy(p->wide, wide, (buckets - 1) * sizeof *wide);
+    make_cells_wide(&p->wide_cells, p->wide, buckets - 1);
+    memcpy(p->narrow, narrow, (buckets - 1) * sizeof *narrow);
+    make_cells_narrow(&p->narrow_cells, p->narrow, buckets - 1);
+    return partition_rooms(p, buckets);
 }
 
 pst_rc pst_partition_flush(const struct partition *p)

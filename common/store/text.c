@@ -194,6 +194,32 @@ pst_rc pst_text_block(struct pst_text *t, const char **begin, const char **end)
     return PST_OK;
 }
 
+pst_rc pst_text_seek(struct pst_text *t, uint64_t at, int64_t line)
+{
+    t->line = line;
+    if (t->kind == PST_TEXT_PLAIN) {
+        t->begin = t->fill = 0;
+        t->ended = false;
+        t->file_at = at;
+        return lseek(t->fd, (off_t)at, SEEK_SET) >= 0 ? PST_OK : pst_fail_errno("%s: cannot seek", t->path);
+    }
+    for (uint64_t passed = 0; passed < at;) { /* compressed: there is no way but through */
+        size_t n = at - passed < t->fill ? (size_t)(at - passed) : t->fill;
+        t->begin = n;
+        passed += n;
+        if (n < t->fill)
+            break;
+        t->begin = t->fill = 0;
+        pst_rc rc = fill_buffer(t);
+        if (rc != PST_OK)
+            return rc;
+        if (t->fill == 0 && passed < at)
+            return pst_fail(PST_E_FORMAT, "%s: ends before byte %" PRIu64 " of its text: it changed", t->path,
+                            at);
+    }
+    return PST_OK;
+}
+
 void pst_text_close(struct pst_text *t)
 {
     if (t->kind == PST_TEXT_GZIP && t->codec != NULL)

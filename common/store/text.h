@@ -35,6 +35,8 @@ PST_API PST_MUST_USE pst_rc pst_text_open(struct pst_text *t, const char *path);
  * Valid until the next call. Fails: PST_E_FORMAT for damaged or truncated compressed data (with the byte) and
  * for a line that is longer than PST_LINE_MAX. */
 PST_API PST_MUST_USE pst_rc pst_text_block(struct pst_text *t, const char **begin, const char **end);
+/* Goes to byte `at` of the text, which begins line `line`. */
+PST_API PST_MUST_USE pst_rc pst_text_seek(struct pst_text *t, uint64_t at, int64_t line);
 PST_API void pst_text_close(struct pst_text *t);
 
 /* Fails with "PATH:LINE: expected WHAT, found '...'"; at is in a line that ends with '\n'. Returns

@@ -1,5 +1,6 @@
 /* penstock import: datasets from other programs' files. */
 #include <getopt.h>
+#include <glob.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +12,9 @@
 #include "commands.h"
 #include "store_options.h"
 
-#define THREADS_MAX 64        /* more than the sorter uses */
-#define THREADS_DEFAULT_MAX 4 /* beyond, one that reads is what bounds */
+#define THREADS_MAX 64         /* more than the sorter uses */
+#define CHECKPOINT_MAX_S 86400 /* a day: as good as never */
+#define THREADS_DEFAULT_MAX 4  /* beyond, one that reads is what bounds */
 
 enum {
     OPT_SOURCE = 256, /* + enum pst_source_id */
@@ -35,6 +37,8 @@ enum {
     OPT_COLUMNS,
     OPT_SPLIT,
     OPT_TYPES,
+    OPT_RESUME,
+    OPT_CHECKPOINT,
     OPT_FORCE,
     OPT_QUIET,
     OPT_HELP
@@ -69,6 +73,8 @@ static const struct option options[] = {
     {"split", required_argument, NULL, OPT_SPLIT},
     {"types", required_argument, NULL, OPT_TYPES},
     {"transpose", no_argument, NULL, OPT_TRANSPOSE},
+    {"resume", no_argument, NULL, OPT_RESUME},
+    {"checkpoint", required_argument, NULL, OPT_CHECKPOINT},
     {"force", no_argument, NULL, OPT_FORCE},
     {"quiet", no_argument, NULL, OPT_QUIET},
     {"help", no_argument, NULL, OPT_HELP},
@@ -115,13 +121,15 @@ static const char help[] =
     "  --threads N            1: everything in one; more: parts and sorts beside (as many cores as there "
     "are, at\n"
     "                         most 4)\n"
+    "  --resume               go on with an import of the same that was killed; without it, it starts over\n"
+    "  --checkpoint SECONDS   how much work a kill costs, about (10)\n"
     "  --force                replace the dataset that is at DIR\n"
     "  --quiet                no progress\n";
 
 struct args {
     struct pst_import_job job;
-    int64_t threads;
-    bool force, quiet, help;
+    int64_t threads, checkpoint_s;
+    bool force, quiet, help, resume;
 };
 
 /* The position of text in a list of words. */
@@ -220,6 +228,8 @@ static pst_rc one_option(struct args *a, int opt)
     case OPT_SPLIT: return option_name("--split", optarg, a->job.split, sizeof a->job.split);
     case OPT_TYPES: return option_name("--types", optarg, a->job.types, sizeof a->job.types);
     case OPT_TRANSPOSE: s->transpose = true; return PST_OK;
+    case OPT_RESUME: a->resume = true; return PST_OK;
+    case OPT_CHECKPOINT: return option_int("--checkpoint", optarg, 0, CHECKPOINT_MAX_S, &a->checkpoint_s);
     case OPT_FORCE: a->force = true; return PST_OK;
     case OPT_QUIET: a->quiet = true; return PST_OK;
     case OPT_HELP: a->help = true; return PST_OK;
@@ -230,16 +240,18 @@ static pst_rc one_option(struct args *a, int opt)
 /* The command without what does not change the dataset, so that the same data have the same digest. */
 static void join(int argc, char **argv, char *out, size_t room)
 {
-    static const char *const without[] = {"--memory", "--threads", "--quiet", "--force"};
+    enum { WITH_VALUE = 3, ALL = 6 };
+    static const char *const without[ALL] = {"--memory", "--threads", "--checkpoint",
+                                             "--quiet",  "--force",   "--resume"};
     size_t used = (size_t)snprintf(out, room, "penstock import");
     for (int i = 1; i < argc && used < room; i++) {
         int k = 0;
-        while (k < 4 && strncmp(argv[i], without[k], strlen(without[k])) != 0)
+        while (k < ALL && strncmp(argv[i], without[k], strlen(without[k])) != 0)
             k++;
-        if (k == 4)
+        if (k == ALL)
             used += (size_t)snprintf(out + used, room - used, " %s", argv[i]);
         else
-            i += k < 2 && strchr(argv[i], '=') == NULL;
+            i += k < WITH_VALUE && strchr(argv[i], '=') == NULL;
     }
 }
 
@@ -261,15 +273,65 @@ static void say_done(const struct pst_build *b, const struct pst_import_result *
         (void)printf("%" PRId64 " parts on disk\n", r->parts);
 }
 
+/* All files that the import may read, with what would tell that they changed. SRC may also be the beginning
+ * of several files' names. */
+static pst_rc sources_of(const struct args *a, const char *from, json_t *sources)
+{
+    pst_rc rc = PST_OK;
+    char pattern[4096 + 2];
+    glob_t found = {.gl_pathc = 0};
+    if (access(from, F_OK) == 0) {
+        rc = pst_sources_add(sources, from);
+    } else if ((size_t)snprintf(pattern, sizeof pattern, "%s.*", from) < sizeof pattern &&
+               glob(pattern, 0, NULL, &found) == 0) {
+        for (size_t i = 0; rc == PST_OK && i < found.gl_pathc; i++)
+            rc = pst_sources_add(sources, found.gl_pathv[i]);
+    }
+    globfree(&found);
+    for (int i = 0; rc == PST_OK && i < PST_SOURCES; i++)
+        if (a->job.spec.source[i][0] != '\0')
+            rc = pst_sources_add(sources, a->job.spec.source[i]);
+    return rc;
+}
+
+static pst_rc begin_build(const struct args *a, const char *from, const char *to, struct pst_build *b)
+{
+    json_t *sources = json_object();
+    pst_rc rc = sources_of(a, from, sources);
+    json_t *key = json_pack("{s:s, s:o}", "command", a->job.spec.command, "sources", sources);
+    if (rc == PST_OK && key == NULL)
+        rc = pst_fail(PST_E_ARG, "the command is not UTF-8 text: --resume could not compare it");
+    if (rc == PST_OK)
+        return pst_build_resume(b, to, a->force, key, a->resume);
+    json_decref(key);
+    return rc;
+}
+
+static void say_resumed(const struct pst_build *b)
+{
+    const json_t *edges = json_object_get(b->journal.root, "edges");
+    const char *phase = json_string_value(json_object_get(edges, "phase"));
+    if (!b->resumed)
+        (void)fprintf(stderr, "%s: nothing to go on from: starts over\n", b->dir);
+    else if (phase == NULL)
+        (void)fprintf(stderr, "goes on: no edges were kept\n");
+    else
+        (void)fprintf(stderr, "goes on: edges were %s: %" PRId64 " are kept\n", phase,
+                      (int64_t)json_integer_value(json_object_get(edges, "arcs")));
+}
+
 static pst_rc run_format(const struct pst_format *format, struct args *a, const char *from, const char *to)
 {
     struct pst_build b;
     struct pst_progress progress;
     struct pst_import_result result = {.parts = 0};
     pst_progress_init(&progress, a->quiet);
-    pst_rc rc = pst_build_begin(&b, to, a->force);
+    pst_rc rc = begin_build(a, from, to, &b);
     if (rc != PST_OK)
         return rc;
+    b.journal.every_s = (double)a->checkpoint_s;
+    if (a->resume)
+        say_resumed(&b);
     a->job.from = from;
     a->job.spec.threads = (int)a->threads;
     a->job.build = &b;
@@ -311,6 +373,7 @@ int cmd_import(int argc, char **argv)
     a.job.spec.command = command;
     a.job.spec.memory_bytes = pst_memory_default();
     a.job.text = (struct pst_edge_text_spec){.separator = '\1', .column = {0, 1}, .expect = -1};
+    a.checkpoint_s = PST_CHECKPOINT_SECONDS;
     a.threads = pst_min_i64(THREADS_DEFAULT_MAX, pst_max_i64(1, sysconf(_SC_NPROCESSORS_ONLN)));
     pst_rc rc = PST_OK;
     int opt;

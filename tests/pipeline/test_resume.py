@@ -1,0 +1,153 @@
+"""import --resume: killed at any moment and in every phase, it ends with the same checksums, from what it had."""
+import glob
+import os
+import random
+import signal
+import subprocess
+import time
+
+import numpy as np
+from harness import *
+from importing import *
+
+EDGES, VERTICES = 1_500_000, 20_000
+PHASES = ("reading", "sorting", "done", "features")
+
+
+def make_sources(s):
+    rng = np.random.default_rng(5)
+    edges = np.stack([rng.integers(0, VERTICES, EDGES), (rng.random(EDGES) ** 2 * VERTICES).astype(np.int64)])
+    os.mkdir(s.path("npy"))
+    np.save(s.path("npy/edges.npy"), edges.astype(np.int32))
+    np.save(s.path("npy/feat.npy"), rng.random((VERTICES, 256), np.float32))
+    np.save(s.path("npy/labels.npy"), rng.integers(0, 7, VERTICES))
+    np.save(s.path("npy/train_idx.npy"), np.arange(0, VERTICES, 3))
+    with open(s.path("e.csv"), "w") as f:
+        f.write("source,target\n")
+        f.write("".join(f"{a},{b}\n" for a, b in edges.T.tolist()))
+    subprocess.run(["gzip", "-1", "-k", s.path("e.csv")], check=True)
+
+
+def argv(kind, source, to, *args):
+    return [PENSTOCK, "import", kind, source, to, "--name", "x", "--memory", "32MiB" if SAN else "12MiB", "--quiet", "--checkpoint",
+            "0", "--threads", str(1 + len(to) % 3), *args]
+
+
+def journal(to):
+    for path in glob.glob(to + ".partial-*/temp-journal.json"):
+        try:
+            with open(path) as f:
+                return json.load(f)["journal"]
+        except (OSError, ValueError):
+            return None
+    return None
+
+
+def reached(to, phase):
+    j = journal(to)
+    if j is None:
+        return False
+    if phase == "features":
+        return "features.npy" in j["arrays"]
+    return j.get("edges", {}).get("phase") == phase
+
+
+def sums_of(to):
+    with open(os.path.join(to, "dataset.json")) as f:
+        m = json.load(f)
+    return {name: a["xxh3"] for name, a in m["arrays"].items()}
+
+
+def half_made_is_refused(to):
+    for partial in glob.glob(to + ".partial-*"):
+        for words in (["verify", partial], ["run", os.path.join(ROOT, "pipelines", "hyperion.json"), "--dataset", partial]):
+            r = command(*words, code=None)
+            assert r.returncode != 0 and "dataset.json" in r.stderr, (words, r.stderr)
+    assert not os.path.exists(to)
+
+
+def sources(s):
+    return (("npy", s.path("npy"), ()), ("csv", s.path("e.csv"), ("--symmetrize", "--dedupe", "--self-loops", "add")),
+            ("csv", s.path("e.csv.gz"), ("--transpose",)))
+
+
+@test
+def killed_in_every_phase():
+    with Scratch() as s:
+        make_sources(s)
+        for n, (kind, source, args) in enumerate(sources(s)):
+            whole = s.path(f"whole-{n}")
+            subprocess.run(argv(kind, source, whole, *args), check=True, capture_output=True, timeout=60)
+            for phase in PHASES if kind == "npy" else PHASES[:2]:
+                to = s.path(f"{phase}-{n}")
+                p = subprocess.Popen(argv(kind, source, to, *args), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                deadline = time.time() + 60
+                while not reached(to, phase) and p.poll() is None and time.time() < deadline:
+                    time.sleep(0.001)
+                assert p.poll() is None, (phase, p.stderr.read())
+                p.kill()
+                p.wait()
+                kept = journal(to)["edges"]
+                if phase == "reading":
+                    half_made_is_refused(to)
+                r = subprocess.run(argv(kind, source, to, *args, "--resume"), capture_output=True, text=True, timeout=60)
+                assert r.returncode == 0, r.stderr
+                assert f"edges were {kept['phase']}: {kept['arcs']} are kept" in r.stderr and kept["arcs"] > 0, (kept, r.stderr)
+                assert sums_of(to) == sums_of(whole), (kind, phase)
+                assert not glob.glob(to + ".partial-*")
+
+
+@test
+def killed_again_and_again():
+    with Scratch() as s:
+        make_sources(s)
+        seed = random.randrange(1 << 30)
+        rng = random.Random(seed)
+        print(f"# seed {seed}")
+        for n, (kind, source, args) in enumerate(sources(s)):
+            whole, to = s.path(f"whole-{n}"), s.path(f"killed-{n}")
+            subprocess.run(argv(kind, source, whole, *args), check=True, capture_output=True, timeout=60)
+            kills = 0
+            for attempt in range(int(os.environ.get("KILLS", 6))):
+                p = subprocess.Popen(argv(kind, source, to, *args, "--resume"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                try:
+                    p.wait(rng.uniform(0.01, 0.25))
+                except subprocess.TimeoutExpired:
+                    p.send_signal(signal.SIGKILL)
+                    kills += 1
+                p.wait()
+                assert p.returncode in (0, -signal.SIGKILL), p.stderr.read()
+                if p.returncode == 0:
+                    break
+            if p.returncode != 0:
+                r = subprocess.run(argv(kind, source, to, *args, "--resume"), capture_output=True, text=True, timeout=60)
+                assert r.returncode == 0, (kills, r.stderr)
+            assert kills > 0 and sums_of(to) == sums_of(whole), (kind, kills)
+
+
+@test
+def what_changed_is_told():
+    with Scratch() as s:
+        make_sources(s)
+        to, source = s.path("out"), s.path("e.csv")
+        p = subprocess.Popen(argv("csv", source, to), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while not reached(to, "reading"):
+            assert p.poll() is None
+            time.sleep(0.001)
+        p.kill()
+        p.wait()
+        r = subprocess.run(argv("csv", source, to, "--dedupe", "--resume"), capture_output=True, text=True)
+        assert r.returncode != 0 and "--dedupe" in r.stderr and "starts over" in r.stderr, r.stderr
+        with open(source, "a") as f:
+            f.write("1,2\n")
+        r = subprocess.run(argv("csv", source, to, "--resume"), capture_output=True, text=True)
+        assert r.returncode != 0 and "e.csv changed since" in r.stderr, r.stderr
+        assert glob.glob(to + ".partial-*") and not os.path.exists(to)
+        r = subprocess.run(argv("csv", source, to), capture_output=True, text=True)
+        assert r.returncode == 0 and not glob.glob(to + ".partial-*"), r.stderr
+        with open(os.path.join(to, "dataset.json")) as f:
+            assert json.load(f)["edges"] == EDGES + 1
+
+
+if __name__ == "__main__":
+    main()
