@@ -1,6 +1,6 @@
-/* backend.h: what carries out reads and writes: io_uring ("file"), threads ("pread"), a mapping ("mmap"), or
- * a decorator around one of them that injects faults. Posting, ringing and polling are separate, so that one
- * system call serves many operations.
+/* backend.h: what carries out reads and writes: io_uring ("file"), threads ("pread"), a mapping ("mmap"),
+ * our own NVMe driver ("nvme", "emulated"), or a decorator around one of them that injects faults. Posting,
+ * ringing and polling are separate, so that one system call serves many operations.
  *
  * Owner: the engine opens and closes a backend and owns the operations; a backend holds an operation from
  * post until poll returns it. Files and regions outlive the backend. Threads: one, the engine's; a backend's
@@ -12,8 +12,11 @@
 
 #include "base.h"
 
+struct pst_dataset;
+
 #define PST_IO_FDS_MAX 2
 #define PST_IO_NOTE_BYTES 512
+#define PST_IO_WHY_BYTES 192
 
 /* A file, opened once for buffered and once for direct use. */
 struct pst_io_file {
@@ -40,6 +43,10 @@ struct pst_io_op {
     int64_t result;         /* set before poll returns it: bytes moved, or -errno */
     struct pst_io_op *next; /* the backend's, while it holds the operation */
     uint64_t due_ns;        /* the decorator's */
+    uint32_t pending;       /* backend_nvme.c's: requests in flight; all have been made when cut */
+    bool cut;
+    char
+        why[PST_IO_WHY_BYTES]; /* of a negative result, where the backend knows more than errno; else empty */
 };
 
 struct pst_io_faults {
@@ -51,6 +58,24 @@ struct pst_io_faults {
     uint64_t bad_at, bad_bytes;
 };
 
+/* Where a file's rows begin, and how long they are. */
+struct pst_io_place {
+    uint64_t data_at, row_bytes;
+};
+
+/* For "nvme" and "emulated". */
+struct pst_io_nvme {
+    const char *stack;    /* "async", "sync", "batch" */
+    const char *drives;   /* nvme: PCI addresses with commas between */
+    const char *preset;   /* emulated: how fast */
+    const char *emulated; /* emulated: more of its configuration, as JSON text; NULL or "": none */
+    double dilate;
+    uint32_t ssds; /* emulated */
+    uint32_t queues, lanes, timeout_ms;
+    const struct pst_io_place *places; /* one a file */
+    const struct pst_dataset *dataset; /* nvme: which must be the one on the drives */
+};
+
 struct pst_io_config {
     struct pst_io_file *files;
     uint32_t nfiles;
@@ -58,7 +83,8 @@ struct pst_io_config {
     int threads; /* pread */
     const struct iovec *regions;
     int nregions;
-    struct pst_io_faults faults; /* the decorator's */
+    struct pst_io_faults faults;    /* the decorator's */
+    const struct pst_io_nvme *nvme; /* NULL: neither "nvme" nor "emulated" will be asked for */
 };
 
 struct pst_io_backend;
@@ -67,6 +93,7 @@ struct pst_io_backend_ops {
     const char *name;
     bool copies; /* moves every byte once more, through the CPU */
     bool direct; /* makes use of pst_io_file.direct */
+    bool dma;    /* memory must be shared and in config's regions; a gap costs as much as a row */
     /* note: what works less well than it could, and why ("" if nothing). */
     pst_rc (*open)(struct pst_io_backend *b, const struct pst_io_config *config,
                    char note[PST_IO_NOTE_BYTES]);
@@ -85,6 +112,11 @@ struct pst_io_backend {
 extern const struct pst_io_backend_ops pst_io_uring;
 extern const struct pst_io_backend_ops pst_io_pread;
 extern const struct pst_io_backend_ops pst_io_mmap;
+extern const struct pst_io_backend_ops pst_io_nvme;
+extern const struct pst_io_backend_ops pst_io_emulated;
+
+/* NULL with pst_fail: there is none of that name. Not for "auto". */
+const struct pst_io_backend_ops *pst_io_backend_named(const char *name);
 
 /* Opens paths (config->nfiles; NULL or "": none) into config->files, and the backend named want ("auto":
  * file, else pread) over them, with the fault injector around it if any fault is asked for. notes gets a line

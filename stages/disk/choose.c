@@ -61,11 +61,24 @@ static pst_rc try_backend(struct pst_io_backend *b, const struct choice *c,
     return PST_OK;
 }
 
+const struct pst_io_backend_ops *pst_io_backend_named(const char *name)
+{
+    static const struct pst_io_backend_ops *const all[] = {&pst_io_uring, &pst_io_pread, &pst_io_mmap,
+                                                           &pst_io_nvme, &pst_io_emulated};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (strcmp(name, all[i]->name) == 0)
+            return all[i];
+    }
+    (void)pst_fail(PST_E_ARG,
+                   "there is no disk backend \"%s\"; expected auto, file, pread, mmap, nvme or emulated",
+                   name);
+    return NULL;
+}
+
 pst_rc pst_io_choose(struct pst_io_backend *b, const struct pst_io_config *config, const char *want,
                      const char *const *paths, bool direct, bool writable, char *notes, size_t note_bytes)
 {
     const struct choice c = {config, paths, direct, writable, notes, note_bytes};
-    static const struct pst_io_backend_ops *const all[] = {&pst_io_uring, &pst_io_pread, &pst_io_mmap};
     if (strcmp(want, "auto") == 0) {
         pst_rc rc = try_backend(b, &c, &pst_io_uring);
         if (rc != PST_E_UNSUPPORTED)
@@ -75,9 +88,6 @@ pst_rc pst_io_choose(struct pst_io_backend *b, const struct pst_io_config *confi
         add_note(notes, note_bytes, note);
         want = "pread";
     }
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if (strcmp(want, all[i]->name) == 0)
-            return try_backend(b, &c, all[i]);
-    }
-    return pst_fail(PST_E_ARG, "there is no disk backend \"%s\"; expected auto, file, pread or mmap", want);
+    const struct pst_io_backend_ops *ops = pst_io_backend_named(want);
+    return ops != NULL ? try_backend(b, &c, ops) : PST_E_ARG;
 }

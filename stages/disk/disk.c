@@ -71,6 +71,20 @@ static struct pst_io_faults read_faults(const struct pst_stage *self, const stru
     return faults;
 }
 
+static struct pst_io_nvme read_nvme(const struct pst_stage *self, const struct pst_dataset *ds)
+{
+    return (struct pst_io_nvme){.stack = pst_param_str(self, "stack"),
+                                .drives = pst_param_str(self, "drives"),
+                                .preset = pst_param_str(self, "preset"),
+                                .emulated = pst_param_str(self, "emulated"),
+                                .dilate = pst_param_real(self, "dilate"),
+                                .ssds = (uint32_t)pst_param_int(self, "ssds"),
+                                .queues = (uint32_t)pst_param_int(self, "queues"),
+                                .lanes = (uint32_t)pst_param_int(self, "lanes"),
+                                .timeout_ms = (uint32_t)pst_param_int(self, "timeout_ms"),
+                                .dataset = ds};
+}
+
 static struct pst_disk_config configure(const struct pst_stage *self, const struct pst_dataset *ds,
                                         uint32_t slots)
 {
@@ -91,6 +105,7 @@ static struct pst_disk_config configure(const struct pst_stage *self, const stru
         .tables_max = slots * (PST_HOPS_MAX + 2), /* every part of every slot */
     };
     c.faults = read_faults(self, &c.arrays[0]);
+    c.nvme = read_nvme(self, ds);
     return c;
 }
 
@@ -294,8 +309,58 @@ static const struct pst_param_desc params[] = {
     {.name = "backend",
      .type = PST_PARAM_ENUM,
      .def = "\"auto\"",
-     .choices = "auto|file|pread|mmap",
-     .help = "file: io_uring; pread: threads; mmap: the baseline; auto: file where io_uring is allowed"},
+     .choices = "auto|file|pread|mmap|nvme|emulated",
+     .help = "file: io_uring; pread: threads; mmap: the baseline; auto: file where io_uring is allowed; "
+             "nvme: our "
+             "own driver; emulated: the same over emulated drives"},
+    {.name = "stack",
+     .type = PST_PARAM_ENUM,
+     .def = "\"async\"",
+     .choices = "async|sync|batch",
+     .help = "of nvme and emulated: how queues are driven (common/nvme/README.md)"},
+    {.name = "lanes",
+     .type = PST_PARAM_INT,
+     .def = "1",
+     .min = 1,
+     .max = 64,
+     .help = "of nvme and emulated: threads that submit; with stack sync, requests at once"},
+    {.name = "queues",
+     .type = PST_PARAM_INT,
+     .def = "2",
+     .min = 1,
+     .max = 128,
+     .help = "of nvme and emulated: queue pairs a drive"},
+    {.name = "timeout_ms",
+     .type = PST_PARAM_INT,
+     .def = "5000",
+     .min = 1,
+     .max = 600000,
+     .help = "of nvme and emulated: until a command is aborted; after as long again the drive is reset"},
+    {.name = "drives",
+     .type = PST_PARAM_STRING,
+     .def = "\"\"",
+     .help = "of nvme: PCI addresses, in the order in which penstock store was given them"},
+    {.name = "ssds",
+     .type = PST_PARAM_INT,
+     .def = "1",
+     .min = 1,
+     .max = 16,
+     .help = "of emulated: drives over which rows are striped"},
+    {.name = "preset",
+     .type = PST_PARAM_ENUM,
+     .def = "\"none\"",
+     .choices = "none|optane|980pro|p5510",
+     .help = "of emulated: which drive's speed is modelled; none: as fast as it goes"},
+    {.name = "dilate",
+     .type = PST_PARAM_REAL,
+     .def = "1",
+     .min = 1,
+     .max = 1e6,
+     .help = "of emulated: how many times slower the model's time runs"},
+    {.name = "emulated",
+     .type = PST_PARAM_STRING,
+     .def = "\"\"",
+     .help = "of emulated: more of its configuration as JSON text, faults for instance"},
     {.name = "depth",
      .type = PST_PARAM_INT,
      .def = "128",

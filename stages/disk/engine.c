@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "../../common/nvme/dma.h"
 #include "error.h"
 #include "pieces.h"
 
@@ -15,6 +16,7 @@
 #define COMPLETIONS_MAX 64 /* taken from the backend at once */
 #define DRAIN_MS_MAX 10000 /* a drive that takes longer is not coming back */
 #define COALESCE_MAX (16u << 20)
+#define REGIONS_MAX 65 /* the stage's 64 and the staging */
 
 /* An operation and what it brings. Its window is the pieces that the current transfer is for: all of them,
  * or after a failure one after the other, so that the one that fails is known. */
@@ -49,25 +51,45 @@ struct pst_disk {
     int in_flight, posted;
     double looked_at; /* when the queue was last accounted for; 0: never */
     char *staging;
-    uint64_t staging_bytes; /* of one operation */
+    struct pst_nvme_dma shared; /* where it lies if the backend needs shared memory */
+    uint64_t staging_bytes;     /* of one operation */
     uint64_t gap_bytes;
 };
 
 /* ---- opening and closing ------------------------------------------------------------------------- */
 
+/* Slots, and the staging that a drive writes to itself. */
+static int all_regions(const struct pst_disk *d, struct iovec regions[REGIONS_MAX])
+{
+    int n = 0;
+    for (; n < d->config.nregions && n < REGIONS_MAX - 1; n++)
+        regions[n] = d->config.regions[n];
+    if (d->shared.base != NULL)
+        regions[n++] = (struct iovec){d->shared.base, d->shared.bytes};
+    return n;
+}
+
 static pst_rc open_backend(struct pst_disk *d, char *notes, size_t note_bytes)
 {
     const struct pst_disk_config *c = &d->config;
     const char *paths[PST_DISK_ARRAYS];
-    for (int i = 0; i < PST_DISK_ARRAYS; i++)
+    struct pst_io_place places[PST_DISK_ARRAYS];
+    for (int i = 0; i < PST_DISK_ARRAYS; i++) {
         paths[i] = c->arrays[i].path;
+        places[i] = (struct pst_io_place){c->arrays[i].data_at, c->arrays[i].row_bytes};
+    }
+    struct pst_io_nvme nvme = c->nvme;
+    nvme.places = places;
+    struct iovec regions[REGIONS_MAX];
+    const int nregions = all_regions(d, regions);
     const struct pst_io_config config = {.files = d->files,
                                          .nfiles = PST_DISK_ARRAYS,
                                          .depth = c->depth,
                                          .threads = c->threads,
-                                         .regions = c->regions,
-                                         .nregions = c->nregions,
-                                         .faults = c->faults};
+                                         .regions = regions,
+                                         .nregions = nregions,
+                                         .faults = c->faults,
+                                         .nvme = &nvme};
     pst_rc rc =
         pst_io_choose(&d->backend, &config, c->backend, paths, c->direct, c->writable, notes, note_bytes);
     d->direct = rc == PST_OK;
@@ -83,8 +105,17 @@ static pst_rc make_memory(struct pst_disk *d)
     d->ops = calloc((size_t)c->depth, sizeof *d->ops);
     /* untouched pages cost nothing, and most are never touched */
     d->staging_bytes = pst_align_up(c->coalesce_bytes, PST_PAGE) + 2 * PST_PAGE;
-    void *staging = mmap(NULL, d->staging_bytes * (size_t)c->depth, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const struct pst_io_backend_ops *ops =
+        strcmp(c->backend, "auto") != 0 ? pst_io_backend_named(c->backend) : NULL;
+    if (ops != NULL && ops->dma) {
+        pst_rc rc = pst_nvme_dma_new(&d->shared, NULL, d->staging_bytes * (size_t)c->depth);
+        if (rc != PST_OK)
+            return rc;
+    }
+    void *staging = d->shared.base != NULL
+                        ? d->shared.base
+                        : mmap(NULL, d->staging_bytes * (size_t)c->depth, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     d->staging = staging == MAP_FAILED ? NULL : staging;
     if (d->tables == NULL || d->ops == NULL || d->staging == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for %d disk operations of %llu bytes", c->depth,
@@ -123,7 +154,8 @@ pst_rc pst_disk_new(struct pst_disk **out, const struct pst_disk_config *config,
         pst_disk_free(d);
         return rc;
     }
-    d->gap_bytes = d->backend.ops->copies ? 0 : config->gap_bytes; /* a mapping need not read a gap */
+    /* a mapping need not read a gap, and a drive's command has one piece of memory */
+    d->gap_bytes = d->backend.ops->copies || d->backend.ops->dma ? 0 : config->gap_bytes;
     *out = d;
     return PST_OK;
 }
@@ -168,11 +200,13 @@ void pst_disk_free(struct pst_disk *d)
 {
     if (d == NULL)
         return;
+    const char *shared = d->shared.base;
     if (d->backend.ops == NULL || drain(d)) {
         if (d->backend.ops != NULL)
             d->backend.ops->close(&d->backend);
         pst_io_files_close(d->files, PST_DISK_ARRAYS);
-        if (d->staging != NULL)
+        pst_nvme_dma_free(&d->shared);
+        if (d->staging != NULL && d->staging != shared)
             (void)munmap(d->staging, d->staging_bytes * (size_t)d->config.depth);
         free(d->ops);
     } /* else the drive may still write there: what it may touch is left as it is */
@@ -455,7 +489,8 @@ static pst_rc complete(struct pst_disk *d, struct op *op)
     int64_t result = op->io.result;
     if (result < 0) {
         char why[128];
-        return try_again(d, op, strerror_r((int)-result, why, sizeof why));
+        const char *errno_says = strerror_r((int)-result, why, sizeof why);
+        return try_again(d, op, op->io.why[0] != '\0' ? op->io.why : errno_says);
     }
     d->stats.bytes += (uint64_t)result;
     uint64_t reached = op->begin + op->done + (uint64_t)result;

@@ -24,7 +24,7 @@ struct pst_disk_array {
 };
 
 struct pst_disk_config {
-    const char *backend; /* "auto", "file", "pread" or "mmap" */
+    const char *backend; /* "auto", "file", "pread", "mmap", "nvme" or "emulated" */
     struct pst_disk_array arrays[PST_DISK_ARRAYS];
     int depth;   /* operations in flight */
     int threads; /* pread */
@@ -36,6 +36,7 @@ struct pst_disk_config {
     const struct iovec *regions;
     int nregions;
     struct pst_io_faults faults;
+    struct pst_io_nvme nvme; /* for the backends "nvme" and "emulated"; places are the engine's to fill */
 };
 
 struct pst_disk_stats {

@@ -8,12 +8,15 @@
 
 #include "../../stages/disk/backend_faulty.c"
 #include "../../stages/disk/backend_mmap.c"
+#include "../../stages/disk/backend_nvme.c"
 #include "../../stages/disk/backend_pread.c"
 #include "../../stages/disk/backend_uring.c"
 #include "../../stages/disk/choose.c"
+#include "../../stages/disk/drives.c"
 #include "../../stages/disk/engine.c"
 #include "../../stages/disk/file_open.c"
 #include "../../stages/disk/pieces.c"
+#include "../unit/programs.h"
 
 #define ROWS 4000
 #define WAIT_MS 20000
@@ -25,6 +28,8 @@ struct bench {
     struct pst_disk_config config;
     struct pst_disk *disk;
     char notes[NOTES];
+    struct pst_nvme_dma memory; /* the slot's: drives must be able to reach it */
+    struct iovec region;
     char *slot;
     uint64_t slot_bytes;
     struct pst_request *table; /* at byte 0 of the slot */
@@ -62,7 +67,9 @@ static void setup(struct bench *b, const char *backend, uint64_t row_bytes)
     make_file(b);
     b->rows_at = pst_align_up(ROWS * sizeof(struct pst_request), PST_PAGE);
     b->slot_bytes = b->rows_at + pst_align_up(ROWS * row_bytes, PST_PAGE);
-    b->slot = aligned_alloc(PST_PAGE, b->slot_bytes);
+    assert_int_equal(pst_nvme_dma_new(&b->memory, NULL, b->slot_bytes), PST_OK);
+    b->slot = b->memory.base;
+    b->region = (struct iovec){b->memory.base, b->memory.bytes};
     memset(b->slot, 0x11, b->slot_bytes);
     b->table = (struct pst_request *)(void *)b->slot;
     b->config = (struct pst_disk_config){.backend = backend,
@@ -72,6 +79,15 @@ static void setup(struct bench *b, const char *backend, uint64_t row_bytes)
                                          .direct = true,
                                          .coalesce_bytes = 64 << 10,
                                          .tables_max = 8,
+                                         .regions = &b->region,
+                                         .nregions = 1,
+                                         .nvme = {.stack = "async",
+                                                  .preset = "none",
+                                                  .dilate = 1,
+                                                  .ssds = 3,
+                                                  .queues = 2,
+                                                  .lanes = 1,
+                                                  .timeout_ms = 5000},
                                          .faults = {.bad_file = -1, .seed = 7}};
     b->config.arrays[PST_ARRAY_FEATURES] = (struct pst_disk_array){.path = b->path,
                                                                    .data_at = PST_PAGE,
@@ -92,7 +108,7 @@ static void teardown(struct bench *b)
 {
     pst_disk_free(b->disk);
     (void)unlink(b->path);
-    free(b->slot);
+    pst_nvme_dma_free(&b->memory);
 }
 
 static void ask(struct bench *b, uint64_t row, uint32_t rows, uint64_t place)
@@ -148,7 +164,7 @@ static void must_serve(struct bench *b)
     assert_int_equal(wrong_rows(b), 0);
 }
 
-static const char *const backends[] = {"file", "pread", "mmap"};
+static const char *const backends[] = {"file", "pread", "mmap", "emulated"};
 static const uint64_t strides[] = {512, 4096, 400, 1000, 12, 4100};
 
 /* ---- reading ------------------------------------------------------------------------------------- */
@@ -592,6 +608,7 @@ static void bad_tables_are_refused(void **state)
 
 int main(void)
 {
+    find_programs();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_are_right),
         cmocka_unit_test(aligned_rows_are_not_copied),

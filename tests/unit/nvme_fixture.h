@@ -17,6 +17,7 @@
 #include "../../common/error.h"
 #include "../../common/nvme/emulated.h"
 #include "../../common/nvme/stack.h"
+#include "programs.h"
 
 #define SSDS_MAX 4
 #define CANARY 0xa5
@@ -55,19 +56,6 @@ static inline uint64_t draw(uint64_t *seed, uint64_t below)
     *seed ^= *seed >> 7;
     *seed ^= *seed << 17;
     return *seed % below;
-}
-
-/* Tests lie in BUILD/tests/unit, programs in BUILD/bin. */
-static inline void find_programs(void)
-{
-    char path[4096];
-    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 16);
-    assert_true(n > 0);
-    path[n] = '\0';
-    for (int i = 0; i < 3; i++)
-        *strrchr(path, '/') = '\0';
-    strcat(path, "/bin");
-    (void)setenv("PENSTOCK_BIN", path, 1);
 }
 
 /* Brings up ssds whose transports are open, with memory for an exercise. */

@@ -12,9 +12,11 @@
 
 #include "../../stages/disk/backend_faulty.c"
 #include "../../stages/disk/backend_mmap.c"
+#include "../../stages/disk/backend_nvme.c"
 #include "../../stages/disk/backend_pread.c"
 #include "../../stages/disk/backend_uring.c"
 #include "../../stages/disk/choose.c"
+#include "../../stages/disk/drives.c"
 #include "../../stages/disk/engine.c"
 #include "../../stages/disk/file_open.c"
 #include "../../stages/disk/pieces.c"
