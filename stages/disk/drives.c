@@ -57,7 +57,7 @@ static pst_rc start_emulated(struct pst_drives *d, const struct pst_io_config *c
         json_decref(json);
         return pst_fail(PST_E_ARG, "the parameter \"emulated\" is no JSON object: %s", e.text);
     }
-    json_t *whole = json_pack("{si, ss, sF, so}", "ssds", (int)c->nvme->ssds, "preset", c->nvme->preset,
+    json_t *whole = json_pack("{si, ss, sf, so}", "ssds", (int)c->nvme->ssds, "preset", c->nvme->preset,
                               "dilate", c->nvme->dilate, "namespaces", namespaces(d, c));
     char *text =
         whole != NULL && json_object_update(whole, json) == 0 ? json_dumps(whole, JSON_COMPACT) : NULL;

@@ -1,0 +1,90 @@
+"""Training whose features come through our own NVMe driver from emulated drives: the same to the last bit as from
+files, whatever the stack, the drives and their faults."""
+from crash import *
+
+
+def settings(**params):
+    return [x for key, value in params.items() for x in ("--set", f"stages.disk.params.{key}={json.dumps(value)}")]
+
+
+def train(p, *args, code=0):
+    argv = ["--set", "params.batch=128", "--set", "stages.planner.params.cpu_cache=128KiB", "--quiet", "--epochs", 2]
+    return p.run(HYPERION, *argv, *args, code=code)
+
+
+def same(report):
+    return outcome(report) + tuple(e["loss"] for e in report["epochs"])
+
+
+@test
+def the_same_from_emulated_drives_as_from_files():
+    with Place() as p:
+        want = same(train(p, *settings(backend="file")).report)
+        cases = [dict(), dict(stack="sync", lanes=16, ssds=2), dict(stack="batch", ssds=3),
+                 dict(ssds=4, lanes=2, preset="optane", dilate=10),
+                 dict(ssds=2, timeout_ms=50, retries=50,
+                      emulated=json.dumps({"faults": {"error_rate": 0.02, "lost_rate": 0.002, "delay_rate": 0.01,
+                                                      "delay_us": 100000, "reorder_us": 200}}))]
+        for case in cases:
+            r = train(p, *settings(backend="emulated", **case)).report
+            assert same(r) == want, case
+            assert r["io"]["backend"] == "emulated" and r["io"]["rows"] > 0, r["io"]
+            assert ("faults" in case.get("emulated", "")) == (r["io"]["retries"] > 0), (case, r["io"])
+
+
+@test
+def rows_land_in_their_slots_without_a_copy():
+    with Place() as p:
+        path = p.path("wide")  # 128 float32 fill a block
+        command("gen", "community", path, "--vertices", "2000", "--seed", "3", "--features", "128")
+        r = train(p, *settings(backend="emulated", ssds=2), "--dataset", path).report
+        assert r["io"]["copied_bytes"] == 0 and r["io"]["direct"] == "yes", r["io"]
+
+
+@test
+def what_cannot_be_read_is_named():
+    with Place() as p:
+        faults = json.dumps({"faults": {"error_rate": 1}})
+        r = train(p, *settings(backend="emulated", emulated=faults), code=1)
+        for word in ("the features of vertex", "features.npy", "emulated SSD 0, namespace 1, LBA", "unrecovered read"):
+            assert word in r.err, (word, r.err)
+
+
+@test
+def wrong_settings_are_told():
+    with Place() as p:
+        r = train(p, *settings(backend="emulated", emulated=json.dumps({"speed": 1})), code=1)
+        assert "speed" in r.err, r
+        r = train(p, *settings(backend="nvme"), code=1)
+        assert '"drives"' in r.err and "penstock disks" in r.err, r
+        r = train(p, *settings(backend="nvme", drives="0000:77:00.0"), code=1)
+        assert "0000:77:00.0" in r.err, r
+
+
+@test
+def a_killed_disk_stage_takes_its_drives_along():
+    with Place() as p:
+        run = p.start(HYPERION, "--set", "params.batch=128", "--quiet", "--epochs", 50,
+                      *settings(backend="emulated", preset="980pro", dilate=100, depth=1024))
+        disk = wait_for(lambda: processes(run).get("disk"))
+        wait_for(lambda: any(name.startswith("penstock-nvme") for name in programs_of(disk)))
+        time.sleep(0.5)
+        os.kill(disk, signal.SIGKILL)
+        r = run.wait(20)
+        assert r.code == 1 and "disk" in r.err and "signal 9" in r.err, r
+        no_leftovers()
+
+
+def programs_of(pid):
+    found = []
+    for child in children(pid):
+        try:
+            with open(f"/proc/{child}/cmdline") as f:
+                found.append(os.path.basename(f.read().split("\0")[0]))
+        except OSError:
+            pass
+    return found
+
+
+if __name__ == "__main__":
+    main()
