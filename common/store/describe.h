@@ -11,8 +11,9 @@ PST_BEGIN_DECLS
 #define PST_DEGREE_BUCKETS 65 /* degree 0, then 2^(k-1) to 2^k - 1 */
 #define PST_HOT_SHARES 6
 #define PST_HOT_TARGETS 3
-#define PST_DESCRIBE_SAMPLE_BYTES (256ull << 20) /* of features, a second or less, unless all are asked for  \
-                                                  */
+#define PST_DESCRIBE_SAMPLE_BYTES                                                                            \
+    (256ull << 20) /* of features, a second or less, unless all are asked for                                \
+                    */
 
 struct pst_degrees {
     int64_t least, most;

@@ -6,12 +6,6 @@
 
 #include "../error.h"
 
-static pst_rc run_npy(struct pst_import_job *job)
-{
-    pst_rc rc = pst_import_find(&job->spec, job->from, job->skip);
-    return rc == PST_OK ? pst_import(&job->spec, job->build, job->result, job->progress) : rc;
-}
-
 /* Memory that is set aside for ids or names; what is left sorts. */
 static uint64_t memory_of_ids(const struct pst_import_job *job)
 {
@@ -109,7 +103,7 @@ static pst_rc run_psv(struct pst_import_job *job)
 }
 
 static const struct pst_format formats[] = {
-    {"npy", "a directory of NumPy arrays (see below)", run_npy},
+    {"npy", "a directory of NumPy arrays (see below)", pst_import_npy},
     {"snap", "a file of edges, source then target, between blanks; lines with # are comments", run_snap},
     {"csv", "a file of edges, comma-separated", run_csv},
     {"tsv", "a file of edges, tab-separated", run_tsv},

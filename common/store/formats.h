@@ -40,6 +40,7 @@ PST_MUST_USE pst_rc pst_import_mag240m(struct pst_import_job *job);
 PST_MUST_USE pst_rc pst_import_ogb(struct pst_import_job *job);
 PST_MUST_USE pst_rc pst_import_triples(struct pst_import_job *job);
 PST_MUST_USE pst_rc pst_import_openke(struct pst_import_job *job);
+PST_MUST_USE pst_rc pst_import_npy(struct pst_import_job *job);
 PST_MUST_USE pst_rc pst_import_npz(struct pst_import_job *job);
 PST_MUST_USE pst_rc pst_import_planetoid(struct pst_import_job *job);
 PST_MUST_USE pst_rc pst_import_webgraph(struct pst_import_job *job);

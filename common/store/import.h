@@ -11,7 +11,7 @@ PST_BEGIN_DECLS
 
 enum pst_source_id {
     PST_SRC_EDGES,    /* (2, E) or (E, 2), int32 or int64; the first is the source, the second the target */
-    PST_SRC_FEATURES, /* (N, D) float32, float64 (made float32) or float16 */
+    PST_SRC_FEATURES, /* (N, D) float32, float64 (made float32), float16 or bfloat16 */
     PST_SRC_FEAT_INDPTR,  /* or CSR: (N + 1) int32 or int64, */
     PST_SRC_FEAT_INDICES, /* (nnz) int32 or int64, */
     PST_SRC_FEAT_DATA,    /* (nnz) float32 or float64; an entry that is there twice is summed */

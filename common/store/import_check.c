@@ -15,7 +15,7 @@ static bool is_integer(enum pst_dtype d)
 static bool dtype_fits(enum pst_source_id id, enum pst_dtype d)
 {
     switch (id) {
-    case PST_SRC_FEATURES: return d == PST_F32 || d == PST_F64 || d == PST_F16;
+    case PST_SRC_FEATURES: return d == PST_F32 || d == PST_F64 || d == PST_F16 || d == PST_BF16;
     case PST_SRC_FEAT_DATA: return d == PST_F32 || d == PST_F64;
     case PST_SRC_LABELS: return is_integer(d) || d == PST_U8 || d == PST_F32 || d == PST_F64;
     default: return is_integer(d);
@@ -25,7 +25,7 @@ static bool dtype_fits(enum pst_source_id id, enum pst_dtype d)
 static const char *dtypes_wanted(enum pst_source_id id)
 {
     switch (id) {
-    case PST_SRC_FEATURES: return "float32, float64 or float16";
+    case PST_SRC_FEATURES: return "float32, float64, float16 or bfloat16 (<V2)";
     case PST_SRC_FEAT_DATA: return "float32 or float64";
     case PST_SRC_LABELS: return "int32, int64, uint8, float32 or float64";
     default: return "int32 or int64";

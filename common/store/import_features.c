@@ -54,14 +54,16 @@ static pst_rc sparse_row(const struct pst_importing *im, int64_t v, float *out)
     return PST_OK;
 }
 
-/* float16 goes through as it is: only its exponent is looked at. */
+/* float16 and bfloat16 go through as they are: only the exponent is looked at. */
 static pst_rc half_row(const struct pst_importing *im, int64_t v, uint16_t *out)
 {
     const struct pst_array *a = &im->src[PST_SRC_FEATURES];
     const uint16_t *from = (const uint16_t *)a->map + v * im->feature_dim;
+    const uint16_t exponent = a->dtype == PST_F16 ? 0x7c00 : 0x7f80,
+                   fraction = a->dtype == PST_F16 ? 0x3ff : 0x7f;
     for (int64_t j = 0; j < im->feature_dim; j++) {
-        if ((from[j] & 0x7c00) == 0x7c00)
-            return bad_value(a, v, j, (from[j] & 0x3ff) != 0 ? (double)NAN : (double)INFINITY);
+        if ((from[j] & exponent) == exponent)
+            return bad_value(a, v, j, (from[j] & fraction) != 0 ? (double)NAN : (double)INFINITY);
         out[j] = from[j];
     }
     return PST_OK;
@@ -95,7 +97,7 @@ static pst_rc stream(const struct pst_importing *im, struct pst_build *b, int ty
         int64_t rows = pst_min_i64(block, im->vertices - first);
         pst_rc rc = PST_OK;
         for (int64_t i = 0; i < rows && rc == PST_OK; i++)
-            rc = fill_row(im, w->dtype == PST_F16, first + i, buffer + (uint64_t)i * stride);
+            rc = fill_row(im, w->dtype != PST_F32, first + i, buffer + (uint64_t)i * stride);
         if (rc == PST_OK)
             rc = pst_array_write(w, buffer, (size_t)rows * stride);
         if (rc == PST_OK)
@@ -125,11 +127,12 @@ pst_rc pst_import_features(const struct pst_importing *im, struct pst_build *b, 
 {
     if (im->feature_dim == 0)
         return PST_OK;
-    bool half = pst_has(im, PST_SRC_FEATURES) && im->src[PST_SRC_FEATURES].dtype == PST_F16;
-    enum pst_dtype dtype = half ? PST_F16 : PST_F32;
+    const enum pst_dtype from = im->src[PST_SRC_FEATURES].dtype;
+    bool half = pst_has(im, PST_SRC_FEATURES) && (from == PST_F16 || from == PST_BF16);
+    enum pst_dtype dtype = half ? from : PST_F32;
     if (half && im->spec->normalize != PST_NORM_NONE)
-        return pst_fail(PST_E_ARG, "%s: float16 features cannot be normalized: make them float32 first",
-                        im->src[PST_SRC_FEATURES].path);
+        return pst_fail(PST_E_ARG, "%s: %s features cannot be normalized: make them float32 first",
+                        im->src[PST_SRC_FEATURES].path, pst_dtype_name(dtype));
     pst_rc rc = pst_check_stride(im->spec->stride_bytes, im->feature_dim, dtype);
     if (rc != PST_OK)
         return rc;

@@ -242,7 +242,7 @@ static void check_extras(const struct pst_manifest *m, struct pst_problems *prob
             pst_problem(problems, "relation_types: 0, but arrays.%s is there", array_names[i]);
 }
 
-static void check_whole(const struct pst_manifest *m, struct pst_problems *problems)
+void pst_manifest_check(const struct pst_manifest *m, struct pst_problems *problems)
 {
     check_entry(m, PST_IN_INDPTR, true, PST_I64, m->vertices + 1, problems);
     enum pst_dtype ids = m->array[PST_IN_INDICES].dtype;
@@ -298,7 +298,7 @@ static void read_root(struct pst_manifest *m, json_t *root, struct pst_problems 
     else
         pst_problem(problems, "provenance: expected an object");
     if (problems->count == 0)
-        check_whole(m, problems);
+        pst_manifest_check(m, problems);
 }
 
 static bool read_text(const char *path, char *text, size_t room, size_t *bytes, struct pst_problems *problems)

@@ -147,5 +147,100 @@ def inspect_of_little():
             assert command("inspect", *args, code=None).returncode in (1, 2), args
 
 
+def there_and_back(p, d):
+    """Exports, imports, compares the checksums; returns the export's directory."""
+    out, back = p.path(f"x{p.count}"), p.path(f"b{p.count}")
+    p.count += 1
+    command("export", d, out, "--quiet")
+    command("import", "npy", out, back, "--quiet")
+    command("verify", "--quiet", back)
+    a, b = manifest(d), manifest(back)
+    assert sums(d) == sums(back), {k for k in sums(d) if sums(d)[k] != sums(back).get(k)}
+    for key in ("name", "vertices", "edges", "feature_dim", "stride_bytes", "classes", "penstock_dataset"):
+        assert a[key] == b[key], key
+    assert a.get("relation_types") == b.get("relation_types")
+    return out
+
+
+@test
+def export_and_import_again():
+    with Place() as p:
+        d = p.path("d")
+        for dtype, stride in (("float32", 0), ("float16", 4096), ("bfloat16", 0), ("bfloat16", 600)):
+            command("gen", "community", d, "--vertices", 900, "--features", 100, "--force", "--quiet")
+            command("features", d, "--dim", 100, "--dtype", dtype, *(["--stride-bytes", stride] if stride else []), "--quiet")
+            there_and_back(p, d)
+        with open(p.path("e"), "w", encoding="utf-8") as f:
+            f.write('\u00e4,b\nb,"c,d"\nb,b\n')
+        command("import", "csv", p.path("e"), p.path("names"), "--ids", "strings", "--header", "no", "--quiet")
+        there_and_back(p, p.path("names"))
+        with open(p.path("e"), "w") as f:
+            f.write("7,9000000\n9000000,12\n")
+        command("import", "csv", p.path("e"), p.path("ids"), "--ids", "compact", "--quiet")
+        there_and_back(p, p.path("ids"))
+        os.mkdir(p.path("kg"))
+        for name, lines in (("train", "a likes b\nb likes c\na hates c\na likes b\nc hates a\n"), ("valid", "a hates b\n"), ("test", "c likes b\n")):
+            with open(p.path(f"kg/{name}.txt"), "w") as f:
+                f.write(lines.replace(" ", "\t"))
+        command("import", "triples", p.path("kg"), p.path("triples"), "--quiet")
+        out = there_and_back(p, p.path("triples"))
+        assert {"relations", "triples_train", "names", "relation_names_at"} <= set(manifest(p.path("triples"))["arrays"])
+        # what is kept is looked at
+        for name, change, words in (("relations", lambda a: a + 5, "relation of edge"), ("triples_val", lambda a: a - 1, "out of range or falls"),
+                                    ("names_at", lambda a: a[::-1].copy(), "out of range or falls"), ("relations", lambda a: a[:-1], "one for each edge"),
+                                    ("names_at", lambda a: a[[0, 0, 2, 3]][:3], "does not fit the rest")):
+            whole = np.load(os.path.join(out, name + ".npy"))
+            np.save(os.path.join(out, name + ".npy"), change(whole))
+            r = command("import", "npy", out, p.path("bad"), "--quiet", code=None)
+            assert r.returncode == 2 and (words in r.stderr or "out of range" in r.stderr) and not os.path.exists(p.path("bad")), (name, r.stderr)
+            np.save(os.path.join(out, name + ".npy"), whole)
+        os.unlink(os.path.join(out, "names.npy"))
+        r = command("import", "npy", out, p.path("bad"), "--quiet", code=None)
+        assert "meta.json says that names is kept" in r.stderr, r.stderr
+
+
+@test
+def rows_with_the_source_s_names():
+    with Place() as p:
+        with open(p.path("e"), "w", encoding="utf-8") as f:
+            f.write('\u00e4,b\nb,"a,c"\n')
+        command("import", "csv", p.path("e"), p.path("d"), "--ids", "strings", "--header", "no", "--quiet")
+        rows = np.array([[0.1, -1], [2, 3e-9], [np.pi, 0]], np.float32)
+        np.save(p.path("emb.npy"), rows)
+        command("export", p.path("d"), p.path("out"), "--rows", p.path("emb.npy"), "--quiet")
+        with open(p.path("out/rows.csv"), encoding="utf-8") as f:
+            lines = f.read().splitlines()
+        assert lines[0] == "vertex,0,1" and [line.rsplit(",", 2)[0] for line in lines[1:]] == ["\u00e4", "b", '"a,c"'], lines
+        assert np.array_equal(np.array([line.rsplit(",", 2)[1:] for line in lines[1:]], np.float32), rows), "exact"
+        np.save(p.path("classes.npy"), np.array([2, 0, 1], np.int32))
+        command("export", p.path("d"), p.path("out2"), "--rows", p.path("classes.npy"), "--quiet")
+        with open(p.path("out2/rows.csv"), encoding="utf-8") as f:
+            assert f.read() == 'vertex,0\n\u00e4,2\nb,0\n"a,c",1\n'
+        for array, words in ((rows[:2], "a row for each of 3 vertices"), (rows.astype(np.float16), "expected float32")):
+            np.save(p.path("bad.npy"), array)
+            r = command("export", p.path("d"), p.path("out3"), "--rows", p.path("bad.npy"), "--quiet", code=2)
+            assert words in r.stderr and not os.path.exists(p.path("out3")), r.stderr
+        assert "--rows is csv" in command("export", p.path("d"), p.path("out3"), "--rows", p.path("emb.npy"), "--format", "npy", code=2).stderr
+
+
+@test
+def export_stopped_or_without_room():
+    with Place() as p:
+        command("gen", "rmat", p.path("d"), "--vertices", 30000, "--edges", 900000, "--features", 700, "--quiet")
+        before = sorted(os.listdir(p.dir))
+        for sign, args in ((signal.SIGINT, []), (signal.SIGTERM, ["--format", "csv"])):
+            process = subprocess.Popen([PENSTOCK, "export", p.path("d"), p.path("out"), "--quiet", *args], stderr=subprocess.PIPE, text=True)
+            while not any("partial" in n for n in os.listdir(p.dir)):
+                time.sleep(0.001)
+            process.send_signal(sign)
+            _, err = process.communicate(timeout=60)
+            assert process.returncode == 1 and "interrupted while" in err, (process.returncode, err)
+            assert sorted(os.listdir(p.dir)) == before, os.listdir(p.dir)
+        with SmallDisk(p, "tmpfs") as disk:
+            for args in ([], ["--format", "csv"]):
+                r = command("export", p.path("d"), os.path.join(disk.at, "out"), "--quiet", *args, code=1)
+                assert "No space left on device" in r.stderr and os.listdir(disk.at) == [], r.stderr
+
+
 if __name__ == "__main__":
     main()

@@ -265,7 +265,7 @@ static const struct wrong wrongs[] = {
     {"test_idx.npy", PST_F32, 1, 1, 1, one, "expected int32 or int64"},
     {"feat.npy", PST_F64, 2, 4, 2, big, "row 1, column 0: does not fit float32"},
     {"feat.npy", PST_F16, 2, 4, 2, half_inf, "row 0, column 1: infinite"},
-    {"feat.npy", PST_I32, 2, 1, 1, one, "expected float32, float64 or float16"},
+    {"feat.npy", PST_I32, 2, 1, 1, one, "expected float32, float64, float16 or bfloat16"},
     {"feat.npy", PST_F32, 1, 1, 1, one, "two dimensions"},
 };
 

@@ -24,10 +24,13 @@ static const char features_help[] =
     "linked,\n"
     "not copied. Memory: a few MiB, whatever the size.\n";
 static const char export_help[] =
-    "usage: penstock export DIR OUT [--format npy|csv]\n"
+    "usage: penstock export DIR OUT [--format npy|csv] [--rows FILE.npy]\n"
     "Writes a new directory OUT. npy: edges, feat, labels, train_idx, ... .npy and meta.json, which "
     "penstock\n"
-    "import npy reads back; csv: edges, labels, splits, with the names or ids that the source had.\n";
+    "import npy reads back to the same dataset, names, relations and triples included; csv: edges, labels,\n"
+    "splits, with the names or ids that the source had.\n"
+    "--rows: rows.csv of an array with one row a vertex, as penstock infer makes them, with those names or "
+    "ids.\n";
 
 struct args {
     double fraction[3];
@@ -35,16 +38,23 @@ struct args {
     uint64_t stride;
     enum pst_dtype dtype;
     bool has_dtype, force, quiet, help;
+    const char *rows;
     enum pst_export_format format;
 };
 
-static const struct option options[] = {
-    {"train", required_argument, NULL, 0},   {"val", required_argument, NULL, 1},
-    {"test", required_argument, NULL, 2},    {"seed", required_argument, NULL, 's'},
-    {"dtype", required_argument, NULL, 'd'}, {"stride-bytes", required_argument, NULL, 'b'},
-    {"dim", required_argument, NULL, 'n'},   {"format", required_argument, NULL, 'm'},
-    {"force", no_argument, NULL, 'f'},       {"quiet", no_argument, NULL, 'q'},
-    {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0}};
+static const struct option options[] = {{"train", required_argument, NULL, 0},
+                                        {"val", required_argument, NULL, 1},
+                                        {"test", required_argument, NULL, 2},
+                                        {"seed", required_argument, NULL, 's'},
+                                        {"dtype", required_argument, NULL, 'd'},
+                                        {"stride-bytes", required_argument, NULL, 'b'},
+                                        {"rows", required_argument, NULL, 'r'},
+                                        {"dim", required_argument, NULL, 'n'},
+                                        {"format", required_argument, NULL, 'm'},
+                                        {"force", no_argument, NULL, 'f'},
+                                        {"quiet", no_argument, NULL, 'q'},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
 
 static pst_rc one_option(struct args *a, int opt, const char *allowed)
 {
@@ -63,6 +73,10 @@ static pst_rc one_option(struct args *a, int opt, const char *allowed)
             (a->dtype == PST_F32 || a->dtype == PST_F16 || a->dtype == PST_BF16))
             return PST_OK;
         return pst_fail(PST_E_ARG, "--dtype: expected float32, float16 or bfloat16, found '%.64s'", optarg);
+    case 'r':
+        a->rows = optarg;
+        a->format = PST_EXPORT_CSV;
+        return PST_OK;
     case 'm':
         a->format = strcmp(optarg, "csv") == 0 ? PST_EXPORT_CSV : PST_EXPORT_NPY;
         return a->format == PST_EXPORT_CSV || strcmp(optarg, "npy") == 0
@@ -217,16 +231,18 @@ int cmd_export(int argc, char **argv)
     struct args a;
     struct pst_dataset ds;
     struct pst_progress progress;
-    pst_rc rc = read_args(&a, argc, argv, "mqh", 2, 2);
+    pst_rc rc = read_args(&a, argc, argv, "mrqh", 2, 2);
     if (rc == PST_OK && a.help) {
         (void)fputs(export_help, stdout);
         return 0;
     }
+    if (rc == PST_OK && a.rows != NULL && a.format != PST_EXPORT_CSV)
+        rc = pst_fail(PST_E_ARG, "--rows is csv: the array is .npy already");
     if (rc == PST_OK)
         rc = pst_dataset_open(&ds, argv[optind]);
     if (rc == PST_OK) {
         pst_progress_init(&progress, a.quiet);
-        rc = pst_export(&ds, argv[optind + 1], a.format, &progress);
+        rc = pst_export(&ds, argv[optind + 1], a.format, a.rows, &progress);
         pst_dataset_close(&ds);
     }
     return command_result("export", rc);

@@ -86,7 +86,7 @@ static const char usage[] = "usage: penstock import FORMAT SRC DIR [options]\n"
 static const char help[] =
     "npy reads from SRC, where they are there:\n"
     "  edges.npy              (2, E) or (E, 2), int32 or int64: source, then target\n"
-    "  feat.npy, features.npy (N, D) float32, float64 (made float32) or float16; or, as CSR,\n"
+    "  feat.npy, features.npy (N, D) float32, float64 (made float32), float16 or bfloat16 (<V2); or, as CSR,\n"
     "  feat_indptr.npy, feat_indices.npy, feat_data.npy\n"
     "  labels.npy             integers, -1 none; or floats, NaN none\n"
     "  train_idx.npy, val_idx.npy, test_idx.npy   vertex ids\n"
