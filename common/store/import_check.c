@@ -237,6 +237,8 @@ static void check_split(struct pst_importing *im, enum pst_source_id id, uint8_t
 
 void pst_import_check_splits(struct pst_importing *im)
 {
+    if (!pst_has(im, PST_SRC_TRAIN) && !pst_has(im, PST_SRC_VAL) && !pst_has(im, PST_SRC_TEST))
+        return;
     uint8_t *owner = calloc((size_t)im->vertices + 1, 1);
     if (owner == NULL) {
         pst_problem(&im->problems, "no memory to check the splits of %" PRId64 " vertices", im->vertices);

@@ -115,5 +115,42 @@ def imports():
     put("import", "graph", b"\x04" + bytes(range(64)))
 
 
+def npy(descr, shape, data):
+    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode() + data
+
+
+def formats():
+    """The first byte is the place in fuzz_formats.c's list."""
+    wide, tall = npy("<i4", "(2, 3)", struct.pack("<6i", 0, 0, 3, 1, 2, 1)), npy("<i4", "(3, 2)", struct.pack("<6i", 0, 1, 0, 2, 3, 1))
+    typed = """graph:
+  nodes: [{type: a, num: 4}, {type: b, num: 4}]
+  edges: [{type: "a:r:b", format: numpy, path: e.npy}, {type: "a:s:a", format: csv, path: e.csv}]
+feature_data: [{domain: node, type: a, name: feat, format: numpy, path: feat.npy}]
+tasks:
+  - num_classes: 3
+    train_set: [{type: a, data: [{name: seeds, format: numpy, path: ids.npy}, {name: labels, format: numpy, path: labels.npy}]}]
+    test_set: [{type: "a:r:b", data: [{name: seeds, format: numpy, path: pairs.npy}, {name: negative_dsts, format: numpy, path: ids.npy}]}]
+"""
+    plain = "graph:\n  nodes:\n    - num: 4\n  edges:\n    - format: numpy\n      path: e.npy\n"
+    parts = io.BytesIO()
+    with zipfile.ZipFile(parts, "w") as z:
+        for name, descr, values in (("indptr", "i", (0, 2, 2, 2, 3)), ("indices", "i", (1, 2, 1)), ("shape", "i", (4, 4))):
+            z.writestr(name + ".npy", npy("<i4", f"({len(values)},)", struct.pack(f"<{len(values)}{descr}", *values)))
+    ogb = io.BytesIO()
+    with zipfile.ZipFile(ogb, "w") as z:
+        z.writestr("edge_index.npy", wide)
+        for name, n in (("num_nodes_list", 4), ("num_edges_list", 3)):
+            z.writestr(name + ".npy", npy("<i8", "(1,)", struct.pack("<q", n)))
+    seeds = ["a\tr\tb\nb\tr\t\u00e4\r\n", "2\na\t0\nb\t1\n", "1\n0 1 0\n", plain, wide, typed,
+             "num_edges: 3\nnum_nodes: 4\nnum_relations: 1\nnode_feature_dim: 2\nnum_train: 4\n", struct.pack("<6i", 0, 1, 0, 2, 3, 1),
+             "a,0\nb,1\nc,3\nd,2\n", parts.getvalue(), ogb.getvalue(), tall, npy("<f4", "(4,)", struct.pack("<4f", 1, 0, 2, 1)), wide,
+             "#BVGraph properties\nnodes=4\narcs=3\nwindowsize=0\nminintervallength=0\ncompressionflags=\n", bytes(range(16)), wide,
+             '{"name": "n", "num_nodes": 4}', npy("<i8", "(4,)", struct.pack("<4q", 1, 0, 2, -1))]
+    for k, data in enumerate(seeds):
+        put("formats", f"case{k}", bytes([k]) + (data if isinstance(data, bytes) else data.encode()))
+    put("formats", "relations", bytes([7]) + struct.pack("<9i", *range(9)))
+
+
 if __name__ == "__main__":
-    pipelines(), headers(), manifests(), checkpoints(), frames(), descriptions(), imports()
+    pipelines(), headers(), manifests(), checkpoints(), frames(), descriptions(), imports(), formats()
