@@ -41,7 +41,7 @@ static pst_rc write_topology(struct pst_importing *im, struct pst_build *b, stru
                                       .symmetrize = s->symmetrize,
                                       .dedupe = s->dedupe,
                                       .transpose = s->transpose,
-                                      .relations = s->relations > 0,
+                                      .relations = im->relations > 0,
                                       .self_loops = s->self_loops,
                                       .memory_bytes = s->memory_bytes,
                                       .threads = s->threads,
@@ -90,7 +90,7 @@ static void note_manifest(const struct pst_importing *im, struct pst_build *b)
     const struct pst_import_spec *s = im->spec;
     memcpy(b->manifest.name, s->name, sizeof b->manifest.name);
     b->manifest.classes = im->classes;
-    b->manifest.relations = s->relations;
+    b->manifest.relations = im->relations;
     json_t *files = json_object();
     for (unsigned i = 0; i < PST_SOURCES; i++)
         if (s->source[i][0] != '\0' && strncmp(s->source[i], b->partial, strlen(b->partial)) != 0)
@@ -111,7 +111,10 @@ pst_rc pst_import(const struct pst_import_spec *spec, struct pst_build *b, struc
         return pst_fail(PST_E_NOMEM, "no memory to import");
     im->spec = spec;
     im->warnings = &result->warnings;
+    im->relations = spec->relations;
     pst_rc rc = check_all(im);
+    if (rc == PST_OK && im->shape == PST_EDGES_EX3)
+        rc = pst_import_count_relations(im, progress);
     if (rc != PST_OK)
         goto out;
     note_manifest(im, b);

@@ -37,7 +37,7 @@ static bool shape_fits(enum pst_source_id id, const struct pst_array *a)
     if (id == PST_SRC_FEATURES)
         return a->rank == 2;
     if (id == PST_SRC_EDGES)
-        return a->rank == 2 && (a->shape[0] == 2 || a->shape[1] == 2);
+        return a->rank == 2 && (a->shape[0] == 2 || a->shape[1] == 2 || a->shape[1] == 3);
     return a->rank == 1 || a->shape[1] == 1;
 }
 
@@ -64,7 +64,7 @@ static void open_one(struct pst_importing *im, enum pst_source_id id)
                     pst_dtype_name(a->dtype));
     if (!shape_fits(id, a))
         pst_problem(&im->problems, "%s: expected %s, found %d with %" PRId64 " x %" PRId64, told,
-                    id == PST_SRC_EDGES      ? "shape (2, E) or (E, 2)"
+                    id == PST_SRC_EDGES      ? "shape (2, E) or (E, 2), or (E, 3) of source, relation, target"
                     : id == PST_SRC_FEATURES ? "two dimensions"
                                              : "one dimension",
                     a->rank, a->shape[0], a->shape[1]);
@@ -85,16 +85,18 @@ static void rename_told(struct pst_importing *im)
 void pst_import_wrong_shape(struct pst_problems *problems, const struct pst_array *a,
                             enum pst_edge_shape asked, const char *by)
 {
-    const char *shape = asked == PST_EDGES_2XE ? "2xE" : "Ex2",
+    const char *shape = asked == PST_EDGES_2XE   ? "2xE"
+                        : asked == PST_EDGES_EX2 ? "Ex2"
+                                                 : "Ex3",
                *other = asked == PST_EDGES_2XE ? "Ex2" : "2xE";
+    bool possible = a->shape[asked == PST_EDGES_2XE ? 1 : 0] == 2;
     if (by == NULL)
         pst_problem(problems, "%s: --edge-shape says %s, the shape is (%" PRId64 ", %" PRId64 ")", a->path,
                     shape, a->shape[0], a->shape[1]);
     else
-        pst_problem(problems,
-                    "%s: edges of %s have shape %s, this one has (%" PRId64 ", %" PRId64
-                    "): --edge-shape %s reads it as it is",
-                    a->path, by, shape, a->shape[0], a->shape[1], other);
+        pst_problem(problems, "%s: edges of %s have shape %s, this one has (%" PRId64 ", %" PRId64 ")%s%s%s",
+                    a->path, by, shape, a->shape[0], a->shape[1], possible ? ": --edge-shape " : "",
+                    possible ? other : "", possible ? " reads it as it is" : "");
 }
 
 static void choose_edge_shape(struct pst_importing *im)
@@ -102,14 +104,20 @@ static void choose_edge_shape(struct pst_importing *im)
     const struct pst_array *a = &im->src[PST_SRC_EDGES];
     enum pst_edge_shape asked = im->spec->edge_shape;
     bool wide = a->shape[0] == 2, tall = a->shape[1] == 2;
+    if (!wide && !tall && asked == PST_EDGES_AUTO && a->shape[1] == 3)
+        pst_problem(&im->problems,
+                    "%s: expected shape (2, E) or (E, 2), found (%" PRId64
+                    ", 3): --edge-shape Ex3 reads rows of source, relation, target",
+                    a->path, a->shape[0]);
     if (wide && tall && asked == PST_EDGES_AUTO)
         pst_problem(&im->problems,
                     "%s: shape (2, 2) may be (2, E) or (E, 2): say which with --edge-shape 2xE or Ex2",
                     a->path);
-    if ((asked == PST_EDGES_2XE && !wide) || (asked == PST_EDGES_EX2 && !tall))
+    if ((asked == PST_EDGES_2XE && !wide) || (asked == PST_EDGES_EX2 && !tall) ||
+        (asked == PST_EDGES_EX3 && (a->shape[1] != 3 || a->fortran)))
         pst_import_wrong_shape(&im->problems, a, asked, im->spec->shape_by);
-    im->edges_2xe = asked == PST_EDGES_2XE || (asked == PST_EDGES_AUTO && wide);
-    im->edges = im->edges_2xe ? a->shape[1] : a->shape[0];
+    im->shape = asked != PST_EDGES_AUTO ? asked : wide ? PST_EDGES_2XE : PST_EDGES_EX2;
+    im->edges = im->shape == PST_EDGES_2XE ? a->shape[1] : a->shape[0];
 }
 
 void pst_import_open(struct pst_importing *im)

@@ -183,16 +183,54 @@ static pst_rc add_counted(void *ctx, const int64_t *source, const int64_t *targe
     return rc;
 }
 
+static enum pst_edge_shape layout(const struct pst_importing *im)
+{
+    bool turned = im->src[PST_SRC_EDGES].fortran;
+    return im->shape == PST_EDGES_EX3               ? PST_EDGES_EX3
+           : (im->shape == PST_EDGES_2XE) != turned ? PST_EDGES_2XE
+                                                    : PST_EDGES_EX2;
+}
+
+static pst_rc largest_relation(void *ctx, const int64_t *source, const int64_t *target,
+                               const int32_t *relation, int64_t n)
+{
+    int64_t *most = ctx;
+    (void)source;
+    (void)target;
+    for (int64_t i = 0; i < n; i++)
+        *most = pst_max_i64(*most, relation[i]);
+    return PST_OK;
+}
+
+pst_rc pst_import_count_relations(struct pst_importing *im, struct pst_progress *progress)
+{
+    int64_t most = -1;
+    struct pst_problems problems = {.count = 0};
+    const struct pst_edge_array e = {.a = &im->src[PST_SRC_EDGES],
+                                     .file = im->spec->source[PST_SRC_EDGES],
+                                     .shape = PST_EDGES_EX3,
+                                     .edges = im->edges,
+                                     .limit = {im->vertices, im->vertices},
+                                     .relations = INT32_MAX};
+    pst_progress_begin(progress, "relations: counting", (uint64_t)im->edges, false);
+    pst_rc rc = pst_edge_array_read(&e, largest_relation, &most, &problems, progress);
+    if (rc == PST_OK)
+        pst_progress_end(progress);
+    im->relations = most + 1;
+    return rc == PST_OK ? pst_problems_result(&problems, "cannot import") : rc;
+}
+
 pst_rc pst_import_feed(struct pst_importing *im, struct pst_csc *csc, struct pst_progress *progress)
 {
     const struct pst_array *a = &im->src[PST_SRC_EDGES];
     struct counted counted = {csc, (int64_t)json_integer_value(csc->state)};
     const struct pst_edge_array e = {.a = a,
                                      .file = im->spec->source[PST_SRC_EDGES],
-                                     .shape = im->edges_2xe != a->fortran ? PST_EDGES_2XE : PST_EDGES_EX2,
+                                     .shape = layout(im),
                                      .edges = im->edges,
                                      .begin = counted.edges,
-                                     .limit = {im->vertices, im->vertices}};
+                                     .limit = {im->vertices, im->vertices},
+                                     .relations = im->relations};
     if (csc->phase != PST_CSC_READING)
         return PST_OK;
     pst_progress_begin(progress, "edges: reading", (uint64_t)im->edges, false);

@@ -13,8 +13,9 @@ struct pst_importing {
     struct pst_problems problems;
     struct pst_problems *warnings;
     int64_t vertices, edges, classes, feature_dim;
-    bool edges_2xe;
-    int32_t *labels; /* vertices, or NULL */
+    enum pst_edge_shape shape; /* of the array of edges */
+    int64_t relations;         /* 0: edges have none */
+    int32_t *labels;           /* vertices, or NULL */
 };
 
 static inline bool pst_has(const struct pst_importing *im, enum pst_source_id id)
@@ -80,6 +81,9 @@ PST_MUST_USE pst_rc pst_edge_array_read(const struct pst_edge_array *e, pst_edge
 /* A pst_edge_block_fn of a struct pst_csc. */
 PST_MUST_USE pst_rc pst_edges_to_csc(void *csc, const int64_t *source, const int64_t *target,
                                      const int32_t *relation, int64_t n);
+
+/* Of an array with a column of relations: one more than the largest. */
+PST_MUST_USE pst_rc pst_import_count_relations(struct pst_importing *im, struct pst_progress *progress);
 
 /* The edges of an import's array to the topology. */
 PST_MUST_USE pst_rc pst_import_feed(struct pst_importing *im, struct pst_csc *csc,

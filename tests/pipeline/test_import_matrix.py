@@ -155,7 +155,7 @@ def array_cells(name, shape_error):
                              Cell(make={"edges": [(0, 1), (-1, 0), (1, 1)]}, expect="source of edge 1: expected 0 to 3, found -1")), **keeps()}
 
 
-NPY = npy_dir, {**array_cells("g/edges.npy", "edges.npy: expected shape (2, E) or (E, 2), found 2 with 3 x 3"),
+NPY = npy_dir, {**array_cells("g/edges.npy", "edges.npy: expected shape (2, E) or (E, 2), found (3, 3): --edge-shape Ex3"),
                 "non-utf-8": Cell(put("g/meta.json", b'{"name": "\xff"}'), expect="meta.json:1:")}
 
 
@@ -163,7 +163,7 @@ def igb(edges=EDGES, n=4):
     return {"g/processed/paper__cites__paper/edge_index.npy": npy(np.array(edges)), "g/processed/paper/node_label_19.npy": npy(np.arange(n) % 3)}, "g"
 
 
-IGB = igb, {**array_cells("g/processed/paper__cites__paper/edge_index.npy", "edge_index.npy: expected shape (2, E) or (E, 2)"),
+IGB = igb, {**array_cells("g/processed/paper__cites__paper/edge_index.npy", "edges of IGB have shape Ex2, this one has (3, 3)\n"),
             "non-utf-8": no("no file of it is text")}
 IGB[1]["mis-shaped"] = (IGB[1]["mis-shaped"], Cell(put("g/processed/paper__cites__paper/edge_index.npy", npy(np.array(EDGES).T)), expect="edges of IGB have shape Ex2"))
 IGB[1]["fortran"] = Cell(put("g/processed/paper__cites__paper/edge_index.npy", npy(np.array(EDGES, order="F"), True)), rows=ROWS)
@@ -174,7 +174,7 @@ def mag(edges=EDGES, n=4):
     return {"g/processed/paper___cites___paper/edge_index.npy": npy(np.array(edges).T), "g/processed/paper/node_label.npy": npy(np.full(n, np.nan, np.float32))}, "g"
 
 
-MAG = mag, {**array_cells("g/processed/paper___cites___paper/edge_index.npy", "edge_index.npy: expected shape (2, E) or (E, 2)"), "non-utf-8": no("no file of it is text")}
+MAG = mag, {**array_cells("g/processed/paper___cites___paper/edge_index.npy", "edges of MAG240M have shape 2xE, this one has (3, 3)\n"), "non-utf-8": no("no file of it is text")}
 MAG[1]["mis-shaped"] = (MAG[1]["mis-shaped"], Cell(put("g/processed/paper___cites___paper/edge_index.npy", npy(np.array(EDGES))), expect="edges of MAG240M have shape 2xE"))
 
 
@@ -183,7 +183,7 @@ def graphbolt(edges=EDGES, n=4):
     return {"g/metadata.yaml": text, "g/e.npy": npy(np.array(edges).T)}, "g"
 
 
-GRAPHBOLT = graphbolt, {**array_cells("g/e.npy", "e.npy: expected shape (2, E) or (E, 2)")}
+GRAPHBOLT = graphbolt, {**array_cells("g/e.npy", "edges of GraphBolt have shape 2xE, this one has (3, 3)\n")}
 GRAPHBOLT[1].update({
     "mis-shaped": (GRAPHBOLT[1]["mis-shaped"], Cell(put("g/e.npy", npy(np.array(EDGES))), expect="edges of GraphBolt have shape 2xE")),
     "truncated": (GRAPHBOLT[1]["truncated"], Cell(cut("g/metadata.yaml", 5), expect="metadata.yaml:")),

@@ -54,6 +54,20 @@ def npz_of_ogb():
         assert s.rows() == ROWS
 
 
+@test
+def triples_as_an_array():
+    with Scratch() as s:
+        rows = np.array([(0, 2, 1), (0, 0, 2), (3, 2, 1)], np.int32)
+        r = s.get("npy", s.arrays("n", edges=rows), code=2)
+        assert "found (3, 3): --edge-shape Ex3 reads rows of source, relation, target" in r.stderr
+        s.get("npy", s.path("n"), "--edge-shape", "Ex3")
+        assert s.rows() == ROWS and s.array("relations").tolist() == [2, 2, 0] and s.manifest()["relation_types"] == 3
+        r = s.get("npy", s.arrays("n", edges=rows - [0, 1, 0]), "--edge-shape", "Ex3", code=2)
+        assert "relation of edge 1: expected 0 to 2147483646, found -1" in r.stderr
+        r = s.get("npy", s.arrays("n", edges=WIDE[:, :2]), "--edge-shape", "Ex3", code=2)
+        assert "--edge-shape says Ex3, the shape is (2, 2)" in r.stderr
+
+
 def igb(s, **changed):
     shutil.rmtree(s.path("i"), ignore_errors=True)
     base = dict(paper__cites__paper__edge_index=TALL, paper__node_feat=FEATURES, paper__node_label_19=LABELS) | changed

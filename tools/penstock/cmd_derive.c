@@ -159,6 +159,11 @@ static pst_rc features(const struct args *a, const char *from, const char *to)
     pst_rc rc = pst_dataset_open(&ds, from);
     if (rc != PST_OK)
         return rc;
+    if (ds.vertex_types > 0) {
+        pst_dataset_close(&ds);
+        return pst_fail(PST_E_ARG, "%s has several types of vertices: features are made for graphs of one",
+                        from);
+    }
     rc = pst_build_begin(&b, to != NULL ? to : from, to == NULL || a->force);
     if (rc == PST_OK)
         rc = pst_features(&ds, &b, &spec, &progress);

@@ -107,7 +107,7 @@ static const char help[] =
     "  --split NAME           where SRC has several splits or tasks; igb: none makes none\n"
     "  --types all|NAME,...   of vertices, where SRC has several; one alone makes a plain graph, which all\n"
     "                         stages can use (igb, mag240m: paper; graphbolt: all)\n"
-    "  --edge-shape 2xE|Ex2   when both are possible\n"
+    "  --edge-shape 2xE|Ex2|Ex3   when several are possible; Ex3: rows of source, relation, target\n"
     "  --symmetrize           every edge in both directions\n"
     "  --dedupe               one edge for each (source, target)\n"
     "  --self-loops keep|add|remove   add: exactly one for each vertex (keep)\n"
@@ -155,12 +155,12 @@ static pst_rc source_option(struct args *a, int id)
 
 static pst_rc word_options(struct args *a, int opt)
 {
-    static const char *const shapes[] = {"2xE", "Ex2"}, *const loops[] = {"keep", "add", "remove"},
+    static const char *const shapes[] = {"2xE", "Ex2", "Ex3"}, *const loops[] = {"keep", "add", "remove"},
                              *const norms[] = {"none", "l1", "l2"},
                              *const ids[] = {"keep", "compact", "strings"},
                              *const headers[] = {"auto", "yes", "no"};
     int word = 0;
-    pst_rc rc = opt == OPT_SHAPE    ? option_word("--edge-shape", optarg, shapes, 2, &word)
+    pst_rc rc = opt == OPT_SHAPE    ? option_word("--edge-shape", optarg, shapes, 3, &word)
                 : opt == OPT_LOOPS  ? option_word("--self-loops", optarg, loops, 3, &word)
                 : opt == OPT_IDS    ? option_word("--ids", optarg, ids, 3, &word)
                 : opt == OPT_HEADER ? option_word("--header", optarg, headers, 3, &word)
@@ -168,7 +168,7 @@ static pst_rc word_options(struct args *a, int opt)
     if (rc != PST_OK)
         return rc;
     if (opt == OPT_SHAPE)
-        a->job.spec.edge_shape = word == 0 ? PST_EDGES_2XE : PST_EDGES_EX2;
+        a->job.spec.edge_shape = (enum pst_edge_shape)(PST_EDGES_2XE + word);
     else if (opt == OPT_LOOPS)
         a->job.spec.self_loops = (enum pst_self_loops)word;
     else if (opt == OPT_IDS)
