@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "../error.h"
 #include "manifest.h"
@@ -43,9 +45,36 @@ static void check_header(const struct pst_array *a, const struct pst_array_entry
                     " as dataset.json says, found %s of %" PRId64 " x %" PRId64,
                     a->path, pst_dtype_name(e->dtype), e->shape[0], e->shape[1], pst_dtype_name(a->dtype),
                     a->shape[0], a->shape[1]);
-    else if (a->data_at != PST_PAGE)
+    else if (a->data_at != PST_PAGE && e->linked_ns == 0)
         pst_problem(problems, "%s: expected data from byte %d on, found it at byte %" PRIu64, a->path,
                     PST_PAGE, a->data_at);
+}
+
+/* A link's file is not ours: it may be gone, or another by now. False: a problem was told. */
+static bool check_link(const char *path, const struct pst_array_entry *e, struct pst_problems *problems)
+{
+    char target[4096];
+    struct stat st;
+    ssize_t n = readlink(path, target, sizeof target - 1);
+    if (n < 0) {
+        pst_problem(problems, "%s: expected a link to the file that was imported with --link", path);
+        return false;
+    }
+    target[n] = '\0';
+    if (stat(path, &st) != 0) {
+        pst_problem(problems, "%s is a link to %s, which cannot be read: bring it back, or import again",
+                    path, target);
+        return false;
+    }
+    int64_t ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    if (st.st_size == e->linked_bytes && ns == e->linked_ns)
+        return true;
+    pst_problem(problems,
+                "%s, which %s is a link to, changed since it was imported: it had %" PRId64
+                " bytes, modified %" PRId64 ".%09" PRId64 ", it has %jd, modified %jd.%09ld: import again",
+                target, path, e->linked_bytes, e->linked_ns / 1000000000, e->linked_ns % 1000000000,
+                (intmax_t)st.st_size, (intmax_t)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+    return false;
 }
 
 static void open_array(const struct pst_dataset *ds, struct pst_array *array, const struct pst_array_entry *e,
@@ -53,6 +82,8 @@ static void open_array(const struct pst_dataset *ds, struct pst_array *array, co
 {
     char path[4096 + PST_NAME_MAX];
     (void)snprintf(path, sizeof path, "%s/%s", ds->dir, e->file);
+    if (e->linked_ns != 0 && !check_link(path, e, problems))
+        return;
     if (pst_array_open(array, path) != PST_OK) {
         pst_problem_from_error(problems);
         return;

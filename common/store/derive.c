@@ -49,6 +49,16 @@ static pst_rc copy_file(const char *from, const char *to)
     return rc;
 }
 
+static pst_rc copy_link(const char *from, const char *to)
+{
+    char target[4096];
+    ssize_t n = readlink(from, target, sizeof target - 1);
+    if (n < 0)
+        return pst_fail_errno("cannot read the link %s", from);
+    target[n] = '\0';
+    return symlink(target, to) == 0 ? PST_OK : pst_fail_errno("cannot make the link %s", to);
+}
+
 /* The file of one entry under another name, with its checksum. */
 static pst_rc adopt_file(const struct pst_build *b, const struct pst_array_entry *e, const char *dir,
                          const char *name, struct pst_array_entry *out)
@@ -60,6 +70,8 @@ static pst_rc adopt_file(const struct pst_build *b, const struct pst_array_entry
     (void)snprintf(path, sizeof path, "%s/%s", b->partial, name);
     *out = *e;
     (void)snprintf(out->file, sizeof out->file, "%s", name);
+    if (e->linked_ns != 0)
+        return copy_link(source, path);
     return link(source, path) == 0 ? PST_OK : copy_file(source, path);
 }
 

@@ -53,6 +53,7 @@ struct pst_import_spec {
     enum pst_normalize
         normalize;         /* each feature row by the sum of its magnitudes, or its length; 0 stays 0 */
     uint64_t stride_bytes; /* 0: pst_stride_for */
+    bool link;             /* features stay where they are: a symbolic link */
     bool transpose;
     uint64_t memory_bytes; /* for the topology */
     int threads;

@@ -1,7 +1,12 @@
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
 
 #include "../error.h"
 #include "gen_parts.h"
@@ -59,11 +64,10 @@ static pst_rc half_row(const struct pst_importing *im, int64_t v, uint16_t *out)
 {
     const struct pst_array *a = &im->src[PST_SRC_FEATURES];
     const uint16_t *from = (const uint16_t *)a->map + v * im->feature_dim;
-    const uint16_t exponent = a->dtype == PST_F16 ? 0x7c00 : 0x7f80,
-                   fraction = a->dtype == PST_F16 ? 0x3ff : 0x7f;
+    uint16_t exponent = a->dtype == PST_F16 ? 0x7c00 : 0x7f80;
     for (int64_t j = 0; j < im->feature_dim; j++) {
         if ((from[j] & exponent) == exponent)
-            return bad_value(a, v, j, (from[j] & fraction) != 0 ? (double)NAN : (double)INFINITY);
+            return bad_value(a, v, j, (from[j] & 0x7fff & ~exponent) != 0 ? (double)NAN : (double)INFINITY);
         out[j] = from[j];
     }
     return PST_OK;
@@ -79,9 +83,9 @@ static void normalize_row(enum pst_normalize how, float *row, int64_t dim)
         row[j] = (float)((double)row[j] / scale);
 }
 
-static pst_rc fill_row(const struct pst_importing *im, bool half, int64_t v, void *out)
+static pst_rc fill_row(const struct pst_importing *im, enum pst_dtype dtype, int64_t v, void *out)
 {
-    if (half)
+    if (dtype != PST_F32)
         return half_row(im, v, out);
     pst_rc rc = pst_has(im, PST_SRC_FEATURES) ? dense_row(im, v, out) : sparse_row(im, v, out);
     if (rc == PST_OK && im->spec->normalize != PST_NORM_NONE)
@@ -97,7 +101,7 @@ static pst_rc stream(const struct pst_importing *im, struct pst_build *b, int ty
         int64_t rows = pst_min_i64(block, im->vertices - first);
         pst_rc rc = PST_OK;
         for (int64_t i = 0; i < rows && rc == PST_OK; i++)
-            rc = fill_row(im, w->dtype != PST_F32, first + i, buffer + (uint64_t)i * stride);
+            rc = fill_row(im, w->dtype, first + i, buffer + (uint64_t)i * stride);
         if (rc == PST_OK)
             rc = pst_array_write(w, buffer, (size_t)rows * stride);
         if (rc == PST_OK)
@@ -122,17 +126,104 @@ static void note(const struct pst_importing *im, struct pst_build *b, int type, 
     *bytes = stride;
 }
 
+/* What is written: halves as they are, all else as float32. */
+static enum pst_dtype dtype_of(const struct pst_importing *im)
+{
+    const struct pst_array *a = &im->src[PST_SRC_FEATURES];
+    bool half = pst_has(im, PST_SRC_FEATURES) && (a->dtype == PST_F16 || a->dtype == PST_BF16);
+    return half ? a->dtype : PST_F32;
+}
+
+/* ---- --link: the source itself, by a symbolic link ---- */
+
+static const char *why_not(const struct pst_importing *im, int type)
+{
+    const struct pst_array *a = &im->src[PST_SRC_FEATURES];
+    uint64_t row = (uint64_t)im->feature_dim * pst_dtype_bytes(dtype_of(im));
+    if (!pst_has(im, PST_SRC_FEATURES))
+        return "the features are made of several arrays";
+    if (type >= 0)
+        return "there are several types of vertices";
+    if (im->spec->raw[PST_SRC_FEATURES].rank != 0)
+        return "the file has no NumPy header";
+    if (im->spec->told_as[PST_SRC_FEATURES][0] != '\0')
+        return "the features are made from another file";
+    if (a->dtype == PST_F64)
+        return "float64 is stored as float32";
+    if (im->spec->normalize != PST_NORM_NONE)
+        return "--normalize changes them";
+    if (im->spec->stride_bytes != 0 && im->spec->stride_bytes != row)
+        return "--stride-bytes is not the file's";
+    return NULL;
+}
+
+/* Looks at every value, and takes the checksum of the whole file. */
+static pst_rc look_at_all(const struct pst_importing *im, uint64_t row, uint64_t *checksum,
+                          struct pst_progress *progress)
+{
+    const struct pst_array *a = &im->src[PST_SRC_FEATURES];
+    void *out = malloc(row);
+    XXH3_state_t *hash = XXH3_createState();
+    pst_rc rc = out != NULL && hash != NULL && XXH3_64bits_reset(hash) == XXH_OK
+                    ? PST_OK
+                    : pst_fail(PST_E_NOMEM, "no memory for a row of %" PRIu64 " bytes", row);
+    if (rc == PST_OK)
+        (void)XXH3_64bits_update(hash, a->map_base, a->data_at);
+    for (int64_t v = 0; rc == PST_OK && v < im->vertices; v++) {
+        rc = fill_row(im, a->dtype, v, out);
+        (void)XXH3_64bits_update(hash, (const char *)a->map + (uint64_t)v * row, row);
+        if (rc == PST_OK)
+            rc = pst_progress_add(progress, row);
+    }
+    if (rc == PST_OK)
+        *checksum = XXH3_64bits_digest(hash);
+    free(out);
+    (void)XXH3_freeState(hash);
+    return rc;
+}
+
+static pst_rc link_features(const struct pst_importing *im, struct pst_build *b, int type,
+                            struct pst_progress *progress)
+{
+    const struct pst_array *a = &im->src[PST_SRC_FEATURES];
+    const char *why = why_not(im, type);
+    if (why != NULL)
+        return pst_fail(PST_E_ARG, "--link: %s: leave it out, and they are copied", why);
+    uint64_t row = (uint64_t)im->feature_dim * pst_dtype_bytes(a->dtype);
+    struct pst_array_entry e = {
+        .present = true, .dtype = a->dtype, .rank = 2, .shape = {im->vertices, im->feature_dim}};
+    char target[PATH_MAX], path[4096 + PST_NAME_MAX];
+    struct stat st;
+    if (realpath(a->path, target) == NULL || stat(target, &st) != 0)
+        return pst_fail_errno("%s: cannot be linked to", a->path);
+    pst_progress_begin(progress, "features: checking", (uint64_t)im->vertices * row, true);
+    pst_rc rc = look_at_all(im, row, &e.checksum, progress);
+    if (rc != PST_OK)
+        return rc;
+    pst_progress_end(progress);
+    e.linked_bytes = (int64_t)st.st_size;
+    e.linked_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    (void)snprintf(e.file, sizeof e.file, "%s.npy", pst_array_id_name(PST_IN_FEATURES));
+    (void)snprintf(path, sizeof path, "%s/%s", b->partial, e.file);
+    (void)unlink(path); /* of an import that was killed */
+    if (symlink(target, path) != 0)
+        return pst_fail_errno("cannot make the link %s", path);
+    b->manifest.array[PST_IN_FEATURES] = e;
+    note(im, b, type, row);
+    return PST_OK;
+}
+
 pst_rc pst_import_features(const struct pst_importing *im, struct pst_build *b, int type,
                            struct pst_progress *progress)
 {
     if (im->feature_dim == 0)
         return PST_OK;
-    const enum pst_dtype from = im->src[PST_SRC_FEATURES].dtype;
-    bool half = pst_has(im, PST_SRC_FEATURES) && (from == PST_F16 || from == PST_BF16);
-    enum pst_dtype dtype = half ? from : PST_F32;
-    if (half && im->spec->normalize != PST_NORM_NONE)
+    enum pst_dtype dtype = dtype_of(im);
+    if (dtype != PST_F32 && im->spec->normalize != PST_NORM_NONE)
         return pst_fail(PST_E_ARG, "%s: %s features cannot be normalized: make them float32 first",
                         im->src[PST_SRC_FEATURES].path, pst_dtype_name(dtype));
+    if (im->spec->link)
+        return link_features(im, b, type, progress);
     pst_rc rc = pst_check_stride(im->spec->stride_bytes, im->feature_dim, dtype);
     if (rc != PST_OK)
         return rc;

@@ -20,7 +20,7 @@ static const char *const array_names[PST_ARRAY_IDS] = {
 static const char *const top_keys[] = {
     "penstock_dataset", "name",    "vertices", "edges",      "id_dtype",       "feature_dim",  "classes",
     "stride_bytes",     "stripes", "arrays",   "provenance", "relation_types", "vertex_types", "edge_types"};
-static const char *const array_keys[] = {"file", "dtype", "shape", "xxh3"};
+static const char *const array_keys[] = {"file", "dtype", "shape", "xxh3", "linked"};
 
 const char *pst_array_id_name(enum pst_array_id id)
 {
@@ -100,6 +100,19 @@ static void read_shape(json_t *object, const char *where, struct pst_array_entry
     }
 }
 
+/* What the file that the array is a link to was. */
+static void read_linked(json_t *object, const char *where, struct pst_array_entry *e,
+                        struct pst_problems *problems)
+{
+    json_t *linked = json_object_get(object, "linked");
+    if (linked == NULL)
+        return;
+    e->linked_bytes = (int64_t)json_integer_value(json_object_get(linked, "bytes"));
+    e->linked_ns = (int64_t)json_integer_value(json_object_get(linked, "modified_ns"));
+    if (e->linked_bytes <= 0 || e->linked_ns == 0 || json_object_size(linked) != 2)
+        pst_problem(problems, "%s.linked: expected {\"bytes\": N, \"modified_ns\": N}", where);
+}
+
 void pst_manifest_read_entry(json_t *object, const char *where, struct pst_array_entry *e,
                              struct pst_problems *problems)
 {
@@ -120,6 +133,7 @@ void pst_manifest_read_entry(json_t *object, const char *where, struct pst_array
         pst_dtype_parse(text, &e->dtype) != PST_OK)
         pst_problem(problems, "%s.%s", where, pst_error_text());
     read_shape(object, where, e, problems);
+    read_linked(object, where, e, problems);
     if (pst_manifest_read_string(object, where, "xxh3", text, 17, problems)) {
         char *end;
         e->checksum = strtoull(text, &end, 16);
@@ -357,13 +371,19 @@ json_t *pst_manifest_entry_json(const struct pst_array_entry *e)
     (void)snprintf(checksum, sizeof checksum, "%016" PRIx64, e->checksum);
     json_t *shape = e->rank == 1 ? json_pack("[I]", (json_int_t)e->shape[0])
                                  : json_pack("[I, I]", (json_int_t)e->shape[0], (json_int_t)e->shape[1]);
-    return json_pack("{s:s, s:s, s:o, s:s}", "file", e->file, "dtype", pst_dtype_name(e->dtype), "shape",
-                     shape, "xxh3", checksum);
+    json_t *linked = e->linked_ns == 0 ? NULL
+                                       : json_pack("{s:I, s:I}", "bytes", (json_int_t)e->linked_bytes,
+                                                   "modified_ns", (json_int_t)e->linked_ns);
+    return json_pack("{s:s, s:s, s:o, s:s, s:o*}", "file", e->file, "dtype", pst_dtype_name(e->dtype),
+                     "shape", shape, "xxh3", checksum, "linked", linked);
 }
 
 static int least_version(const struct pst_manifest *m)
 {
-    int version = m->vertex_types > 0 ? 3 : m->relations > 0 ? 2 : 1;
+    int version = m->array[PST_IN_FEATURES].linked_ns != 0 ? 4
+                  : m->vertex_types > 0                    ? 3
+                  : m->relations > 0                       ? 2
+                                                           : 1;
     for (int i = PST_IN_RELATIONS; i < PST_ARRAY_IDS; i++)
         if (m->array[i].present)
             version = (int)pst_max_i64(version, i < PST_IN_EDGES_TRAIN ? 2 : 3);

@@ -12,8 +12,8 @@ PST_BEGIN_DECLS
 
 #define PST_MANIFEST_FILE "dataset.json"
 /* 2: relations, triples, id maps; 3: types of vertices and edges, edges to predict, several labels a vertex.
- * The least that the contents need is written. */
-#define PST_MANIFEST_VERSION 3
+ * 4: features that are a link to their source. The least that the contents need is written. */
+#define PST_MANIFEST_VERSION 4
 #define PST_VERTEX_TYPES_MAX 64          /* the largest graphs of this field have 6 */
 #define PST_EDGE_TYPES_MAX 1024          /* and 51; more are relations of a knowledge graph */
 #define PST_MANIFEST_BYTES_MAX (1 << 20) /* ours are 2 KiB; a long provenance fits */
@@ -53,6 +53,8 @@ struct pst_array_entry {
     int rank;
     int64_t shape[2];
     uint64_t checksum; /* XXH3-64 of the whole file */
+    /* A symbolic link to a file that is not ours: its size and when it was modified. linked_ns 0: no link. */
+    int64_t linked_bytes, linked_ns;
 };
 
 struct pst_manifest_vertex_type {

@@ -213,7 +213,7 @@ static pst_rc read_array(struct verify *v, int fd, const struct pst_array *a, XX
     for (uint64_t at = 0; at < total;) {
         size_t n = (size_t)(total - at < CHUNK_BYTES ? total - at : CHUNK_BYTES);
         if (at == 0)
-            n = PST_PAGE; /* the header alone, so that items begin on a chunk */
+            n = (size_t)a->data_at; /* the header alone, so that items begin on a chunk */
         pst_rc rc = read_full(fd, v->path, v->chunk, n);
         if (rc == PST_OK)
             rc = pst_progress_add(v->progress, n);
@@ -221,7 +221,7 @@ static pst_rc read_array(struct verify *v, int fd, const struct pst_array *a, XX
             return rc;
         (void)XXH3_64bits_update(hash, v->chunk, n);
         if (at > 0)
-            (void)check_items(v, v->chunk, (int64_t)((at - PST_PAGE) / item), (int64_t)(n / item));
+            (void)check_items(v, v->chunk, (int64_t)((at - a->data_at) / item), (int64_t)(n / item));
         at += n;
     }
     return PST_OK;

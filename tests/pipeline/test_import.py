@@ -391,5 +391,63 @@ def splits_and_dtypes():
         assert "row 0, column 1: does not fit float16" in r.stderr and not os.path.exists(s.path("y"))
 
 
+def epochs_of(s, data):
+    command("run", os.path.join(ROOT, "pipelines", "hyperion.json"), "--dataset", data, "--epochs", "2", "--seed", "3",
+            "--run-dir", s.path("r"), "--report", s.path("report.json"), "--set", "params.batch=64")
+    shutil.rmtree(s.path("r"))
+    with open(s.path("report.json")) as f:
+        rows = [{k: v for k, v in e.items() if "loss" in k or "accuracy" in k} for e in json.load(f)["epochs"]]
+    assert rows and all("loss" in e for e in rows), rows
+    return rows
+
+
+@test
+def features_that_stay_where_they_are():
+    with Scratch() as s:
+        rng = np.random.default_rng(2)
+        n, features = 400, s.path("n/feat.npy")
+        s.arrays("n", edges=rng.integers(0, n, (2, 4000)), feat=rng.random((n, 128), np.float32), labels=rng.integers(0, 3, n),
+                 train_idx=np.arange(0, 300), val_idx=np.arange(300, n))
+        command("import", "npy", s.path("n"), s.path("copied"), "--quiet")
+        s.get("npy", s.path("n"), "--link")
+        out = s.path("out")
+        assert os.path.islink(f"{out}/features.npy") and s.sums()["features"] == xxh3(open(features, "rb").read())
+        assert np.array_equal(np.load(f"{out}/features.npy"), np.load(s.path("copied/features.npy")))
+        assert epochs_of(s, out) == epochs_of(s, s.path("copied"))  # unaligned rows, the same bits
+        command("split", out, s.path("other"), "--train", "0.5", "--val", "0.2", "--test", "0.2")
+        assert os.readlink(s.path("other/features.npy")) == features
+        command("verify", "--quiet", s.path("other"))
+        command("convert", out, s.path("owned"), "--dtype", "bfloat16", "--quiet")
+        assert not os.path.islink(s.path("owned/features.npy"))
+        for args, why in ((["--normalize", "l1"], "--normalize"), (["--stride-bytes", "1024"], "--stride-bytes")):
+            assert why in s.get("npy", s.path("n"), "--link", *args, code=2).stderr
+        s.get("npy", s.path("n"), "--link")
+        os.utime(features)
+        for words in (["verify", out], ["run", os.path.join(ROOT, "pipelines", "hyperion.json"), "--dataset", out]):
+            r = command(*words, code=None)
+            assert r.returncode != 0 and f"{features}, which {out}/features.npy is a link to, changed" in r.stderr, r.stderr
+        os.remove(features)
+        for words in (["verify", out], ["run", os.path.join(ROOT, "pipelines", "hyperion.json"), "--dataset", out]):
+            r = command(*words, code=None)
+            assert r.returncode != 0 and f"link to {features}, which cannot be read" in r.stderr, r.stderr
+
+
+@test
+def halves_go_through_as_they_are():
+    with Scratch() as s:
+        bits = np.arange(0x3f00, 0x3f00 + 12, dtype=np.uint16).reshape(4, 3)
+        for dtype, kind, nan in (("float16", bits.view(np.float16), 0x7c01), ("bfloat16", bits.view("V2"), 0x7fc0)):
+            s.arrays("h", edges=np.zeros((2, 1), np.int32), feat=kind)
+            for args in ((), ("--link",)):
+                s.get("npy", s.path("h"), *args)
+                stored = s.array("features").view(np.uint16)[:, :3]
+                assert np.array_equal(stored, bits) and s.manifest()["arrays"]["features"]["dtype"] == dtype
+            wrong = bits.copy()
+            wrong[2, 1] = nan
+            s.arrays("h", feat=wrong.view(kind.dtype))
+            for args in ((), ("--link",)):
+                assert "row 2, column 1: NaN" in s.get("npy", s.path("h"), *args, code=2).stderr
+
+
 if __name__ == "__main__":
     main()

@@ -37,6 +37,7 @@ enum {
     OPT_COLUMNS,
     OPT_SPLIT,
     OPT_TYPES,
+    OPT_LINK,
     OPT_RESUME,
     OPT_CHECKPOINT,
     OPT_FORCE,
@@ -73,6 +74,7 @@ static const struct option options[] = {
     {"split", required_argument, NULL, OPT_SPLIT},
     {"types", required_argument, NULL, OPT_TYPES},
     {"transpose", no_argument, NULL, OPT_TRANSPOSE},
+    {"link", no_argument, NULL, OPT_LINK},
     {"resume", no_argument, NULL, OPT_RESUME},
     {"checkpoint", required_argument, NULL, OPT_CHECKPOINT},
     {"force", no_argument, NULL, OPT_FORCE},
@@ -121,6 +123,9 @@ static const char help[] =
     "  --threads N            1: everything in one; more: parts and sorts beside (as many cores as there "
     "are, at\n"
     "                         most 4)\n"
+    "  --link                 features.npy is a link to the source's file of rows, which is not copied and "
+    "must\n"
+    "                         stay as it is\n"
     "  --resume               go on with an import of the same that was killed; without it, it starts over\n"
     "  --checkpoint SECONDS   how much work a kill costs, about (10)\n"
     "  --force                replace the dataset that is at DIR\n"
@@ -228,6 +233,7 @@ static pst_rc one_option(struct args *a, int opt)
     case OPT_SPLIT: return option_name("--split", optarg, a->job.split, sizeof a->job.split);
     case OPT_TYPES: return option_name("--types", optarg, a->job.types, sizeof a->job.types);
     case OPT_TRANSPOSE: s->transpose = true; return PST_OK;
+    case OPT_LINK: s->link = true; return PST_OK;
     case OPT_RESUME: a->resume = true; return PST_OK;
     case OPT_CHECKPOINT: return option_int("--checkpoint", optarg, 0, CHECKPOINT_MAX_S, &a->checkpoint_s);
     case OPT_FORCE: a->force = true; return PST_OK;
