@@ -1,6 +1,7 @@
 """The Python package: datasets as memory maps, reports, plans; Planetoid's pickles, of which none is run."""
 import os
 import pickle
+import re
 import shutil
 import sys
 import tempfile
@@ -102,6 +103,79 @@ def no_pickle_is_run():
             f.write("x\n")
         r = command("import", "planetoid", d + "/ind.cora", d + "/out", "--quiet", code=2)
         assert "test.index:1001: expected a vertex, found 'x'" in r.stderr, r.stderr
+
+
+def readme_blocks():
+    with open(os.path.join(ROOT, "tools", "python", "README.md")) as f:
+        return re.findall(r"```python\n(.*?)```", f.read(), re.S)
+
+
+def run_block(place, needs, checks):
+    """The README's block that needs a module, as it stands, and then checks of what it made."""
+    python = os.environ.get("PENSTOCK_TORCH_PYTHON", sys.executable)
+    env = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "tools", "python"), "PYTHONDONTWRITEBYTECODE": "1", "HOME": place}
+    block, = (b for b in readme_blocks() if (f"import {needs}" in b or f"from {needs}" in b))
+    if needs != "penstock":
+        there = subprocess.run([python, "-c", f"import {needs}"], env={**env, "DGLBACKEND": "pytorch"}, capture_output=True, text=True)
+        if there.returncode:
+            raise Skip(f"{python} has no {needs}: {there.stderr.strip().splitlines()[-1]}")
+    assert len(block.strip().splitlines()) <= 12, "about ten lines"
+    r = subprocess.run([python, "-W", "ignore", "-c", block + checks], cwd=place, env={**env, "DGLBACKEND": "pytorch"}, capture_output=True, text=True)
+    assert r.returncode == 0, r.stdout + r.stderr
+
+
+def small_demo(place):
+    os.makedirs(place + "/data")
+    command("gen", "community", place + "/data/demo", "--vertices", 3000, "--quiet")
+
+
+@test
+def the_readme_s_block():
+    with tempfile.TemporaryDirectory() as d:
+        small_demo(d)
+        os.mkdir(d + "/runs")
+        command("run", os.path.join(ROOT, "pipelines", "hyperion.json"), "--dataset", d + "/data/demo", "--run-dir", d + "/runs/demo", "--epochs", 1,
+                "--quiet", *(["--group", "all"] if GROUPED else []))
+        env = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "tools", "python"), "PYTHONDONTWRITEBYTECODE": "1"}
+        block = readme_blocks()[0] + "assert penstock.read_report('runs/demo')['status'] == 'ok'\n" \
+            "assert len(penstock.read_plan('runs/demo/plan')['cache']) > 0 and ds.vertices == 3000\n"
+        r = subprocess.run([sys.executable, "-c", block], cwd=d, env=env, capture_output=True, text=True)
+        assert r.returncode == 0, r.stderr
+
+
+@test
+def the_readme_s_block_for_dgl():
+    with tempfile.TemporaryDirectory() as d:
+        small_demo(d)
+        run_block(d, "dgl", """
+import numpy as np
+assert graph.num_nodes() == 3000 and graph.num_edges() == ds.edges
+for v in range(0, 3000, 50):
+    assert sorted(graph.in_edges(v)[0].tolist()) == sorted(ds.in_neighbours(v).tolist()), v
+assert np.array_equal(x.numpy(), np.asarray(ds.features)[inputs.numpy()]) and y.tolist() == ds.labels[seeds.numpy()].tolist()
+block = blocks[-1]
+of = block.srcdata[dgl.NID]
+for k in range(len(seeds)):  # aggregated from in-neighbours
+    assert set(of[block.in_edges(k)[0]].tolist()) <= set(ds.in_neighbours(int(seeds[k])).tolist())
+""")
+
+
+@test
+def the_readme_s_block_for_pyg():
+    with tempfile.TemporaryDirectory() as d:
+        small_demo(d)
+        run_block(d, "torch_geometric", """
+import numpy as np
+from torch_geometric.nn import SAGEConv
+assert data.num_edges == ds.edges and np.array_equal(x.numpy(), np.asarray(ds.features)[nodes.numpy()])
+assert y.tolist() == ds.labels[seeds.numpy()].tolist() and nodes[where].tolist() == seeds.tolist()
+conv = SAGEConv(ds.feature_dim, 4, root_weight=False, bias=False)  # the mean over in-neighbours, times a matrix
+out = conv(x, edge_index)[where].detach().numpy()
+for k in range(0, len(seeds), 7):
+    neighbours = ds.in_neighbours(int(seeds[k]))
+    mean = ds.features[neighbours].mean(0) if len(neighbours) else np.zeros(ds.feature_dim, np.float32)
+    assert np.allclose(out[k], mean @ conv.lin_l.weight.detach().numpy().T, atol=1e-4), k
+""")
 
 
 if __name__ == "__main__":

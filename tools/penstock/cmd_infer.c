@@ -143,6 +143,9 @@ static pst_rc dataset_of_run(const char *run, char dir[4096])
 static pst_rc check_fit(const struct inference *in)
 {
     const struct pst_dataset *ds = &in->ds;
+    if (ds->vertex_types > 0)
+        return pst_fail(PST_E_ARG, "%s has %d types of vertices; the model of %s knows one", ds->dir,
+                        ds->vertex_types, in->checkpoint);
     if (ds->feature_dim != in->config.in)
         return pst_fail(PST_E_ARG, "%s has %" PRId64 " features a vertex; the model of %s takes %" PRId64,
                         ds->dir, ds->feature_dim, in->checkpoint, in->config.in);
