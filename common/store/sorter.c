@@ -8,58 +8,13 @@
 #include <unistd.h>
 
 #include "../error.h"
-#include "sorter_parts.h"
+#include "sorter_state.h"
 
 #define NARROW_ID_MAX (UINT32_MAX - 1) /* all ones stands for no key */
 #define SLICE_BYTES_MAX (512u << 10)   /* of keys that go from thread to thread: they stay in a cache */
 #define SLICES_MIN 8
 #define BLOCK_BYTES_MIN 4096u
 #define BLOCK_BYTES_MAX (256u << 10)
-
-enum slice_state { FREE, FULL, BUSY };
-
-/* A piece of the arena. Until the arena is full the slices are filled in order, and all keys are in memory;
- * then a few of them go round between the caller and the workers. */
-struct slice {
-    size_t n;
-    bool wide;
-    enum slice_state state;
-};
-
-struct pst_sorter {
-    struct pst_sorter_spec spec;
-    bool wide, finished;
-    int workers;
-    char *arena;
-    size_t slice_bytes, slices, round; /* round: how many slices go round once the arena was full */
-    uint64_t filling;                  /* counts the slices that were begun: which one is filled now */
-    struct slice *slice;
-    void *scratch, *sorted; /* when all is in memory */
-    size_t n, given;
-    struct spill spill;
-    struct partition parts;
-    struct scatter scatter[SORT_WORKERS_MAX + 1];
-    struct bucket **order;
-    size_t buckets;
-    struct partition *again; /* those that were parted again */
-    size_t agains;
-    struct giver *giver;
-    pthread_t thread[SORT_WORKERS_MAX];
-    int started;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    /* under the lock while threads run */
-    uint64_t taking; /* counts the slices that were taken: in the order in which they were filled */
-    int at_work;
-    bool stop;
-    pst_rc failed;
-    char error[1024];
-};
-
-static size_t slice_at(const struct pst_sorter *s, uint64_t count)
-{
-    return count < s->slices ? (size_t)count : (size_t)((count - s->slices) % s->round);
-}
 
 static void *slice_keys(const struct pst_sorter *s, size_t i)
 {
@@ -77,11 +32,6 @@ static void note_failure(struct pst_sorter *s, pst_rc rc)
 static pst_rc failure_of(struct pst_sorter *s)
 {
     return s->failed == PST_OK ? PST_OK : pst_fail(s->failed, "%s", s->error);
-}
-
-static bool spilling(const struct pst_sorter *s)
-{
-    return s->spill.fd >= 0;
 }
 
 /* ---- making one ---- */
@@ -205,7 +155,7 @@ static pst_rc start_workers(struct pst_sorter *s)
     return PST_OK;
 }
 
-static void end_workers(struct pst_sorter *s)
+void pst_sorter_end_workers(struct pst_sorter *s)
 {
     (void)pthread_mutex_lock(&s->lock);
     s->stop = true;
@@ -217,18 +167,18 @@ static void end_workers(struct pst_sorter *s)
     s->stop = false;
 }
 
-static unsigned buckets_for(const struct pst_sorter *s)
+unsigned pst_sorter_buckets(const struct pst_sorter *s)
 {
     return (unsigned)clamp(s->spec.memory_bytes / 8 / s->spill.block_bytes, BUCKETS_MIN, BUCKETS_MAX);
 }
 
-static size_t pack_keys_for(const struct pst_sorter *s)
+size_t pst_sorter_pack_keys(const struct pst_sorter *s)
 {
-    uint64_t streams = (uint64_t)(s->workers + 1) * buckets_for(s);
+    uint64_t streams = (uint64_t)(s->workers + 1) * pst_sorter_buckets(s);
     return clamp(s->spec.memory_bytes / 8 / (streams * sizeof(wide_key)), 32, PACK_KEYS_MAX);
 }
 
-static pst_rc start_scattering(struct pst_sorter *s)
+pst_rc pst_sorter_start_scattering(struct pst_sorter *s)
 {
     pst_rc rc = PST_OK;
     for (int i = 0; rc == PST_OK && i < (s->workers > 0 ? s->workers : 1); i++)
@@ -239,7 +189,7 @@ static pst_rc start_scattering(struct pst_sorter *s)
 /* The arena is full, or keys become wide: splitters are chosen from what is there. */
 static pst_rc start_spilling(struct pst_sorter *s, size_t slices)
 {
-    size_t want = SAMPLE_PER_BUCKET * buckets_for(s), item = key_bytes(s->slice[0].wide), n = 0;
+    size_t want = SAMPLE_PER_BUCKET * pst_sorter_buckets(s), item = key_bytes(s->slice[0].wide), n = 0;
     size_t all = (slices - 1) * (s->slice_bytes / item) + s->slice[slices - 1].n;
     char *sample = malloc(want * item), *scratch = malloc(want * item);
     pst_rc rc = sample != NULL && scratch != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory to part edges");
@@ -248,12 +198,12 @@ static pst_rc start_spilling(struct pst_sorter *s, size_t slices)
     if (rc == PST_OK)
         rc = pst_spill_make(&s->spill, s->spec.dir, s->spec.named);
     if (rc == PST_OK)
-        rc = pst_partition_init(&s->parts, &s->spill, sample, scratch, n, s->slice[0].wide, buckets_for(s),
-                                pack_keys_for(s));
+        rc = pst_partition_init(&s->parts, &s->spill, sample, scratch, n, s->slice[0].wide,
+                                pst_sorter_buckets(s), pst_sorter_pack_keys(s));
     free(sample);
     free(scratch);
     if (rc == PST_OK)
-        rc = start_scattering(s);
+        rc = pst_sorter_start_scattering(s);
     return rc;
 }
 
@@ -353,23 +303,7 @@ pst_rc pst_sorter_add(struct pst_sorter *s, const int64_t *high, const int64_t *
     return PST_OK;
 }
 
-/* ---- giving them ---- */
-
-static pst_rc finish_in_memory(struct pst_sorter *s, int64_t *distinct)
-{
-    size_t item = key_bytes(s->wide), last = (size_t)s->filling;
-    s->n = last * (s->slice_bytes / item) + s->slice[last].n;
-    s->scratch = malloc((s->n + 1) * item);
-    if (s->scratch == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to sort %zu edges", s->n);
-    s->sorted = pst_sort_keys(s->arena, s->scratch, s->n, s->wide);
-    if (s->spec.dedupe)
-        s->n = pst_unique_keys(s->sorted, s->n, s->wide);
-    *distinct = (int64_t)s->n;
-    return PST_OK;
-}
-
-static void free_parting(struct pst_sorter *s)
+void pst_sorter_free_parting(struct pst_sorter *s)
 {
     for (int i = 0; i <= SORT_WORKERS_MAX; i++) {
         pst_scatter_release(&s->scatter[i]);
@@ -382,7 +316,7 @@ static void free_parting(struct pst_sorter *s)
 }
 
 /* All that was added is in the buckets, and on disk; the workers wait for more. */
-static pst_rc settle(struct pst_sorter *s)
+pst_rc pst_sorter_settle(struct pst_sorter *s)
 {
     pst_rc rc = hand_over(s, s->filling);
     (void)pthread_mutex_lock(&s->lock);
@@ -397,175 +331,13 @@ static pst_rc settle(struct pst_sorter *s)
     return rc == PST_OK ? pst_partition_flush(&s->parts) : rc;
 }
 
-static pst_rc list_buckets(struct pst_sorter *s)
-{
-    s->order = calloc(s->parts.buckets, sizeof(struct bucket *));
-    if (s->order == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a table of edges' parts");
-    for (; s->buckets < s->parts.buckets; s->buckets++)
-        s->order[s->buckets] = &s->parts.bucket[s->buckets];
-    return PST_OK;
-}
-
-/* Parts bucket i again; its parts take its place. */
-static pst_rc part_again(struct pst_sorter *s, size_t i)
-{
-    struct partition *again = realloc(s->again, (s->agains + 1) * sizeof *again);
-    if (again == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to part edges again");
-    s->again = again;
-    struct partition *p = &again[s->agains++];
-    pst_rc rc = pst_partition_again(p, &s->spill, s->order[i], s->wide, buckets_for(s), pack_keys_for(s));
-    if (rc != PST_OK)
-        return rc;
-    struct bucket **order = realloc(s->order, (s->buckets + p->buckets) * sizeof(struct bucket *));
-    if (order == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a table of edges' parts");
-    s->order = order;
-    memmove(order + i + p->buckets, order + i + 1, (s->buckets - i - 1) * sizeof(struct bucket *));
-    for (unsigned k = 0; k < p->buckets; k++)
-        order[i + k] = &p->bucket[k];
-    s->buckets += p->buckets - 1;
-    pst_partition_release(p, false);
-    return PST_OK;
-}
-
-static struct give_spec giving(struct pst_sorter *s)
-{
-    return (struct give_spec){.spill = &s->spill,
-                              .bucket = s->order,
-                              .buckets = s->buckets,
-                              .wide = s->wide,
-                              .dedupe = s->spec.dedupe,
-                              .workers = s->workers,
-                              .memory_bytes = s->spec.memory_bytes};
-}
-
-/* Parts what does not fit again, from bucket `first` on, and begins to give. */
-static pst_rc start_giving(struct pst_sorter *s, size_t first, int64_t *distinct)
-{
-    pst_rc rc = s->order == NULL ? list_buckets(s) : PST_OK;
-    struct give_spec spec = giving(s);
-    size_t fits = pst_giver_keys_max(&spec);
-    int64_t all = 0;
-    for (size_t i = 0; rc == PST_OK && i < s->buckets;) {
-        const struct bucket *b = s->order[i];
-        if (i >= first && b->keys > fits && b->min != b->max) {
-            rc = part_again(s, i); /* and looks at its parts */
-        } else {
-            all += (int64_t)b->keys;
-            i++;
-        }
-    }
-    *distinct = s->spec.dedupe ? -1 : all;
-    spec = giving(s);
-    spec.first = first;
-    return rc == PST_OK ? pst_giver_new(&s->giver, &spec) : rc;
-}
-
-pst_rc pst_sorter_finish(struct pst_sorter *s, int64_t *distinct)
-{
-    assert(!s->finished);
-    s->finished = true;
-    if (!spilling(s))
-        return finish_in_memory(s, distinct);
-    pst_rc rc = settle(s);
-    end_workers(s);
-    free_parting(s);
-    return rc == PST_OK ? start_giving(s, 0, distinct) : rc;
-}
-
-pst_rc pst_sorter_next(struct pst_sorter *s, int64_t *high, int64_t *low, int32_t *tag, int64_t *n)
-{
-    assert(s->finished && (tag != NULL || !s->spec.tagged));
-    if (s->giver != NULL)
-        return pst_giver_next(s->giver, high, low, tag, n);
-    size_t take = s->n - s->given < PST_SORTER_BLOCK ? s->n - s->given : PST_SORTER_BLOCK;
-    pst_keys_out((const char *)s->sorted + s->given * key_bytes(s->wide), take, s->wide, 0, 32, high, low,
-                 tag);
-    s->given += take;
-    *n = (int64_t)take;
-    return PST_OK;
-}
-
-/* ---- to be resumed ---- */
-
-pst_rc pst_sorter_save(struct pst_sorter *s, const char *name)
-{
-    assert(s->spec.named && spilling(s));
-    struct index_part of = {.finished = s->finished, .wide = s->wide, .pack_keys = pack_keys_for(s)};
-    pst_rc rc = s->finished ? PST_OK : settle(s);
-    if (rc == PST_OK && !s->finished)
-        rc = list_buckets(s);
-    if (rc == PST_OK) {
-        of.bucket = s->order;
-        of.buckets = s->buckets;
-        of.splitters = s->finished ? NULL : &s->parts;
-        rc = pst_index_write(&s->spill, &of, s->spec.dir, name);
-    }
-    if (!s->finished) { /* the list is made anew when all are there */
-        free(s->order);
-        s->order = NULL;
-        s->buckets = 0;
-    }
-    return rc;
-}
-
-static pst_rc go_on_parting(struct pst_sorter *s, const struct index_part *of)
-{
-    pst_rc rc = PST_OK;
-    for (unsigned i = 0; rc == PST_OK && i < s->parts.buckets; i++)
-        rc = pst_bucket_reload(&s->spill, &s->parts.bucket[i]);
-    s->wide = of->wide;
-    s->filling = s->taking = s->slices; /* the arena was full: slices go round */
-    s->slice[slice_at(s, s->filling)].wide = s->wide;
-    return rc == PST_OK ? start_scattering(s) : rc;
-}
-
-pst_rc pst_sorter_load(struct pst_sorter **out, const struct pst_sorter_spec *spec, const char *name,
-                       uint64_t first)
-{
-    struct index_part of;
-    int64_t distinct;
-    pst_rc rc = pst_sorter_new(out, spec);
-    if (rc != PST_OK)
-        return rc;
-    struct pst_sorter *s = *out;
-    rc = pst_index_read(&s->spill, &s->parts, &of, spec->dir, name);
-    if (rc == PST_OK)
-        rc = pst_spill_make(&s->spill, spec->dir, true);
-    if (rc == PST_OK && !of.finished)
-        return go_on_parting(s, &of);
-    if (rc != PST_OK)
-        return rc;
-    s->finished = true;
-    s->wide = of.wide;
-    free_parting(s);
-    return start_giving(s, (size_t)first, &distinct);
-}
-
-uint64_t pst_sorter_done(const struct pst_sorter *s)
-{
-    return s->giver != NULL ? pst_giver_done(s->giver) : 0;
-}
-
-bool pst_sorter_finished(const struct pst_sorter *s)
-{
-    return s->finished;
-}
-
-int64_t pst_sorter_parts(const struct pst_sorter *s)
-{
-    return s->finished ? (int64_t)s->buckets : (int64_t)s->parts.buckets;
-}
-
 void pst_sorter_free(struct pst_sorter *s)
 {
     if (s == NULL)
         return;
-    end_workers(s);
+    pst_sorter_end_workers(s);
     pst_giver_free(s->giver);
-    free_parting(s);
+    pst_sorter_free_parting(s);
     pst_partition_release(&s->parts, true);
     for (size_t i = 0; i < s->agains; i++)
         pst_partition_release(&s->again[i], true);

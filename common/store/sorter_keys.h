@@ -81,7 +81,7 @@ static pst_rc FN(scatter)(struct scatter *s, const KEY *keys, size_t n, const KE
                           const struct cells *cells)
 {
     const struct partition *p = s->to;
-    KEY *mine = (KEY *)s->keys;
+    KEY *mine = s->keys;
     for (size_t i = 0; i < n; i++) {
         KEY key = keys[i], above = key >> cells->shift;
         size_t cell = above < CELLS - 1 ? (size_t)above : CELLS - 1;

@@ -79,7 +79,7 @@ struct partition {
 struct scatter {
     struct partition *to;
     bool wide;
-    unsigned char *keys; /* pack_keys for each bucket */
+    void *keys; /* pack_keys for each bucket */
     uint16_t *count;
 };
 

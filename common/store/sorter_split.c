@@ -132,8 +132,8 @@ pst_rc pst_scatter_flush(struct scatter *s)
         size_t n = s->count[b];
         s->count[b] = 0;
         if (n > 0)
-            rc = pst_bucket_add(p->spill, &p->bucket[b], s->keys + b * p->pack_keys * key_bytes(s->wide), n,
-                                s->wide);
+            rc = pst_bucket_add(p->spill, &p->bucket[b],
+                                (const char *)s->keys + b * p->pack_keys * key_bytes(s->wide), n, s->wide);
     }
     return rc;
 }
