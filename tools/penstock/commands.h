@@ -18,6 +18,7 @@ int cmd_graph(int argc, char **argv);
 int cmd_stages(int argc, char **argv);
 int cmd_disks(int argc, char **argv);
 int cmd_store(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_stop(int argc, char **argv);
 int cmd_gc(int argc, char **argv);

@@ -24,6 +24,7 @@ static const struct {
     {"inspect", cmd_inspect, "say what is in a dataset"},
     {"verify", cmd_verify, "read a whole dataset and check it"},
     {"disks", cmd_disks, "list NVMe drives, and hand them over"},
+    {"bench", cmd_bench, "measure how many requests a second a backend moves"},
     {"top", cmd_top, "show where a running pipeline spends its time"},
     {"stop", cmd_stop, "end a run in order"},
     {"gc", cmd_gc, "remove what unfinished runs and imports left"},

@@ -1,0 +1,232 @@
+#include "bench_io.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+#include "../../common/error.h"
+#include "../../common/nvme/emulated.h"
+#include "bench_impl.h"
+
+#define MEMORY_BYTES (256ull << 20) /* of slots, at most */
+#define SLOTS_MAX 65536u
+#define DONE_MAX 256
+#define ROUND_NS 250000000u /* slow devices: a round need not use every slot */
+#define STALL_NS 60000000000ull
+#define BUCKETS (64 * 32) /* latencies: 32 to an octave, 3 % wide */
+
+struct rounds {
+    const struct pst_bench_io *o;
+    struct pst_mover *m;
+    uint64_t seed, next_index;
+    uint64_t *at; /* by slot: where in the medium */
+    uint32_t *ssd;
+    uint64_t latencies[BUCKETS], most_ns, requests;
+    double sum_ns, seconds;
+};
+
+uint64_t pst_bench_ns(void)
+{
+    struct timespec ts;
+    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t pst_bench_cycles(void)
+{
+#if defined(__x86_64__)
+    return __rdtsc();
+#else
+    return pst_bench_ns();
+#endif
+}
+
+static uint64_t draw(uint64_t *seed)
+{
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    return *seed;
+}
+
+/* ---- what should be where ------------------------------------------------------------------------- */
+
+static uint64_t expected(const struct rounds *r, uint32_t ssd, uint64_t at)
+{
+    const uint8_t *reference = r->m->reference(r->m, ssd);
+    uint64_t word;
+    if (reference == NULL)
+        return pst_nvme_pattern(ssd, 1, at);
+    memcpy(&word, reference + at, sizeof word);
+    return word;
+}
+
+static bool right(const struct rounds *r, uint32_t slot, uint64_t salt)
+{
+    const uint64_t *words = pst_bench_slot(r->m, slot);
+    for (uint64_t i = 0; i < r->o->bytes / 8; i++) {
+        if (words[i] != (expected(r, r->ssd[slot], r->at[slot] + 8 * i) ^ salt))
+            return false;
+    }
+    return true;
+}
+
+/* Requests of a round never overlap: they go round the span in a stride that shares no factor with it. */
+static void place(struct rounds *r, uint32_t slot)
+{
+    const uint64_t n = r->o->span / r->o->bytes, i = r->next_index++;
+    r->ssd[slot] = (uint32_t)(i % r->o->ssds);
+    r->at[slot] = (i / r->o->ssds * (n / 2 * 2 > 4 ? 0x9e3779b1u % n | 1 : 1) % n) * r->o->bytes;
+    if (!r->o->write)
+        r->at[slot] = draw(&r->seed) % n * r->o->bytes;
+}
+
+/* ---- one round ------------------------------------------------------------------------------------ */
+
+static void note_latency(struct rounds *r, uint64_t ns)
+{
+    const uint64_t v = ns < 32 ? 32 : ns;
+    const uint32_t octave = 63 - (uint32_t)__builtin_clzll(v);
+    r->latencies[octave * 32 + (v >> (octave - 5) & 31)]++;
+    r->sum_ns += (double)ns;
+    r->most_ns = ns > r->most_ns ? ns : r->most_ns;
+}
+
+/* Moves n slots, `depth` at a time; *done gets how many it began. */
+static pst_rc transfer(struct rounds *r, uint32_t n, bool write, bool timed, uint32_t *begun)
+{
+    struct pst_bench_done done[DONE_MAX];
+    const uint64_t start = pst_bench_ns();
+    uint64_t moved_at = start;
+    uint32_t ended = 0;
+    bool late = false;
+    for (*begun = 0; ended < n;) {
+        uint32_t added = 0;
+        for (; *begun < n && *begun - ended < r->o->depth; added++, (*begun)++) {
+            const uint32_t slot = *begun;
+            pst_rc rc = r->m->post(r->m, slot, r->ssd[slot], r->at[slot], write);
+            if (rc != PST_OK)
+                return rc;
+        }
+        pst_rc rc = added > 0 ? r->m->ring(r->m) : PST_OK;
+        uint32_t got = 0;
+        rc = rc == PST_OK ? r->m->poll(r->m, done, DONE_MAX, &got) : rc;
+        if (rc != PST_OK)
+            return rc;
+        for (uint32_t i = 0; i < got && timed; i++)
+            note_latency(r, done[i].ns);
+        ended += got;
+        const uint64_t now = pst_bench_ns();
+        moved_at = got > 0 ? now : moved_at;
+        if (now - moved_at > STALL_NS)
+            return pst_fail(PST_E_TIMEOUT, "%u requests hang", *begun - ended);
+        if (!late && timed && !r->o->burst && now - start > ROUND_NS) {
+            late = true;
+            n = *begun;
+        }
+    }
+    if (timed)
+        r->seconds += (double)(pst_bench_ns() - start) * 1e-9;
+    return PST_OK;
+}
+
+static pst_rc check(const struct rounds *r, uint32_t n, uint64_t salt)
+{
+    for (uint32_t slot = 0; slot < n; slot++) {
+        if (!right(r, slot, salt))
+            return pst_fail(PST_E_FORMAT, "wrong bytes from SSD %u at byte %llu: nothing is measured",
+                            r->ssd[slot], (unsigned long long)r->at[slot]);
+    }
+    return PST_OK;
+}
+
+/* Written data is the expected one with a salt of the round's own, so that what was there before is told
+ * apart. */
+static pst_rc round_of(struct rounds *r, uint32_t n)
+{
+    const uint64_t salt = r->o->write ? draw(&r->seed) : 0;
+    uint32_t begun;
+    for (uint32_t slot = 0; slot < n; slot++) {
+        place(r, slot);
+        uint64_t *words = pst_bench_slot(r->m, slot);
+        for (uint64_t i = 0; i < r->o->bytes / 8; i++)
+            words[i] = r->o->write ? expected(r, r->ssd[slot], r->at[slot] + 8 * i) ^ salt : ~0ull;
+    }
+    pst_rc rc = transfer(r, n, r->o->write, true, &begun);
+    if (rc == PST_OK && r->o->write) {
+        memset(r->m->memory.base, 0xee, begun * r->o->bytes);
+        rc = transfer(r, begun, false, false, &(uint32_t){0});
+    }
+    rc = rc == PST_OK ? check(r, begun, salt) : rc;
+    r->requests += begun;
+    return rc;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------ */
+
+static double percentile(const struct rounds *r, double p)
+{
+    const uint64_t want = (uint64_t)((double)r->requests * p);
+    uint64_t seen = 0;
+    for (uint32_t i = 0; i < BUCKETS; i++) {
+        seen += r->latencies[i];
+        if (seen > want)
+            return (double)((32 + i % 32 + 0.5) * (double)(1ull << (i / 32)) / 32) * 1e-3;
+    }
+    return (double)r->most_ns * 1e-3;
+}
+
+static pst_rc prepare(struct rounds *r)
+{
+    const struct pst_bench_io *o = r->o;
+    uint64_t slots = MEMORY_BYTES / o->bytes;
+    slots = slots > SLOTS_MAX ? SLOTS_MAX : slots;
+    slots = o->burst ? o->depth : slots;
+    if (o->write && slots > o->span / o->bytes * o->ssds)
+        slots = o->span / o->bytes * o->ssds;
+    if (slots < o->depth)
+        return pst_fail(PST_E_ARG,
+                        "depth %u of requests of %llu bytes: more than %llu MiB of memory, or of the span",
+                        o->depth, (unsigned long long)o->bytes, (unsigned long long)(MEMORY_BYTES >> 20));
+    r->m->slots = (uint32_t)slots;
+    r->at = calloc(slots, sizeof *r->at);
+    r->ssd = calloc(slots, sizeof *r->ssd);
+    if (r->at == NULL || r->ssd == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for %llu requests", (unsigned long long)slots);
+    pst_rc rc = pst_nvme_dma_new(&r->m->memory, NULL, slots * o->bytes);
+    return rc == PST_OK ? r->m->open(r->m) : rc;
+}
+
+pst_rc pst_bench_io(const struct pst_bench_io *o, struct pst_bench_io_result *result)
+{
+    const bool drives = strcmp(o->backend, "emulated") == 0 || strcmp(o->backend, "nvme") == 0;
+    struct pst_mover m = drives ? pst_mover_nvme : pst_mover_file;
+    struct rounds *r = calloc(1, sizeof *r);
+    memset(result, 0, sizeof *result);
+    if (r == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for latencies");
+    m.o = o;
+    *r = (struct rounds){.o = o, .m = &m, .seed = 88172645463325252u};
+    pst_rc rc = prepare(r);
+    while (rc == PST_OK && r->seconds < o->seconds)
+        rc = round_of(r, m.slots);
+    if (rc == PST_OK) {
+        *result = (struct pst_bench_io_result){
+            .requests = r->requests,
+            .seconds = r->seconds,
+            .latency_us = {r->sum_ns / (double)r->requests * 1e-3, percentile(r, 0.5), percentile(r, 0.99),
+                           percentile(r, 0.999), (double)r->most_ns * 1e-3},
+            .cycles = (double)m.cycles / (double)r->requests};
+        m.report(&m, result);
+    }
+    m.close(&m);
+    pst_nvme_dma_free(&m.memory);
+    free(r->at);
+    free(r->ssd);
+    free(r);
+    return rc;
+}
