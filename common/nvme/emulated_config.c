@@ -73,12 +73,12 @@ static pst_rc read_namespace(struct pst_emu_namespace_config *n, json_t *json, c
 {
     const char *kind = "", *path = NULL;
     json_int_t bytes = 0, blocks = 0, at = 0, unit = 0;
-    int writable = 0;
+    int writable = 0, filled = 0;
     json_error_t e;
     *n = (struct pst_emu_namespace_config){.fd = -1};
-    if (json_unpack_ex(json, &e, 0, "{s:s, s?s, s?I, s?I, s?I, s?I, s?b !}", "kind", &kind, "path", &path,
-                       "bytes", &bytes, "blocks", &blocks, "at", &at, "unit", &unit, "writable",
-                       &writable) != 0)
+    if (json_unpack_ex(json, &e, 0, "{s:s, s?s, s?I, s?I, s?I, s?I, s?b, s?b !}", "kind", &kind, "path",
+                       &path, "bytes", &bytes, "blocks", &blocks, "at", &at, "unit", &unit, "writable",
+                       &writable, "filled", &filled) != 0)
         return pst_fail(PST_E_ARG, "%s", e.text);
     if (bytes < 0 || blocks < 0 || at < 0 || unit < 0 || (uint64_t)blocks > BYTES_MAX / c->lba_bytes ||
         (uint64_t)bytes > BYTES_MAX || unit % c->lba_bytes != 0)
@@ -89,6 +89,7 @@ static pst_rc read_namespace(struct pst_emu_namespace_config *n, json_t *json, c
     n->at = (uint64_t)at;
     n->unit = (uint64_t)unit;
     n->writable = writable;
+    n->filled = filled;
     static const char *const kinds[] = {"ram", "file", "function"};
     while (n->kind <= PST_EMU_FUNCTION && strcmp(kind, kinds[n->kind]) != 0)
         n->kind++;

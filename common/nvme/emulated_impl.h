@@ -33,6 +33,7 @@ struct pst_emu_namespace_config {
     char path[4096];   /* FILE */
     uint64_t at, unit; /* FILE: SSD s of n has units s, s + n, ... of what begins at byte `at` */
     bool writable;     /* FILE; RAM always, FUNCTION never is */
+    bool filled;       /* RAM: begins as what a FUNCTION would hold, not as zeroes */
     int fd;
 };
 

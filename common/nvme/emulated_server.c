@@ -243,6 +243,10 @@ static pst_rc make_ssd(struct pst_emu *emu, uint32_t number)
             return pst_fail_errno("namespaces[%u]: %llu bytes of RAM", i,
                                   (unsigned long long)c->namespaces[i].bytes);
         ssd->ram[i] = ram;
+        for (uint64_t at = 0; c->namespaces[i].filled && at < c->namespaces[i].bytes; at += 8) {
+            const uint64_t word = pst_nvme_pattern(number, i + 1, at);
+            memcpy(ssd->ram[i] + at, &word, sizeof word);
+        }
     }
     return PST_OK;
 }

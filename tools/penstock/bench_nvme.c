@@ -12,6 +12,7 @@
 
 #define RESULTS_MAX 256
 #define TIMEOUT_MS 30000
+#define RAM_MAX (1ull << 30) /* of emulated drives together: larger ones hold a function of the address */
 #define REFERENCE_MAX (1ull << 30) /* of a real drive: its content is read once, and kept */
 
 struct drives {
@@ -34,10 +35,11 @@ static pst_rc start_emulated(struct drives *d, const struct pst_bench_io *o)
         json_decref(more);
         return pst_fail(PST_E_ARG, "--emulated is no JSON object: %s", e.text);
     }
+    const bool ram = o->write || o->span * o->ssds <= RAM_MAX;
     json_t *whole =
-        json_pack("{si, si, si, ss, sf, s[{ss, sI}]}", "ssds", (int)o->ssds, "workers", (int)o->workers,
+        json_pack("{si, si, si, ss, sf, s[{ss, sI, sb}]}", "ssds", (int)o->ssds, "workers", (int)o->workers,
                   "queues", 128, "preset", o->preset, "dilate", o->dilate, "namespaces", "kind",
-                  o->write ? "ram" : "function", "bytes", (json_int_t)o->span);
+                  ram ? "ram" : "function", "bytes", (json_int_t)o->span, "filled", (int)ram);
     char *text = whole != NULL && json_object_update(whole, more) == 0 ? json_dumps(whole, 0) : NULL;
     pst_rc rc = text != NULL ? pst_nvme_emulated_start(&d->emulated, text)
                              : pst_fail(PST_E_NOMEM, "no memory for a configuration");
