@@ -75,6 +75,30 @@ def a_killed_disk_stage_takes_its_drives_along():
         no_leftovers()
 
 
+@test
+def the_bench_checks_what_it_measures():
+    with Place() as p:
+        for args in (["--bytes", "512"], ["--stack", "sync", "--ssds", "2"], ["--write", "--lanes", "2"],
+                     ["--stack", "batch", "--bytes", 1 << 20, "--depth", "4"],
+                     ["--burst", "--depth", "300", "--span", 1 << 40, "--preset", "optane"],
+                     ["--backend", "pread", "--file", p.path("file")], ["--backend", "mmap", "--file", p.path("file")]):
+            r = json.loads(command("bench", "io", "--json", "--seconds", "0.02", *args).stdout)
+            assert r["requests"] > 0 and r["iops"] > 0 and r["latency_us"]["p50"] > 0, (args, r)
+            assert r["stack"] != "sync" or r["sq_doorbells"] == r["commands"], r  # a doorbell a command
+        r = command("bench", "io", "--stack", "batch", "--bytes", 64 << 20, "--span", 128 << 20, "--depth", 1,
+                    "--seconds", "0.01", "--json")
+        r = json.loads(r.stdout)
+        assert r["commands"] == 512 * r["requests"] and r["sq_doorbells"] == r["requests"], r  # one a batch
+        with open(p.path("file"), "r+b") as f:  # one wrong byte in each request
+            for at in range(0, 64 << 20, 4096):
+                f.seek(at + 77)
+                f.write(b"x")
+        r = command("bench", "io", "--backend", "pread", "--file", p.path("file"), "--seconds", "0.02", code=None)
+        assert r.returncode != 0 and "wrong bytes" in r.stderr and "/s" not in r.stdout, r
+        r = command("bench", "io", "--stack", "fast", code=None)
+        assert r.returncode == 2 and "fast" in r.stderr, r
+
+
 def programs_of(pid):
     found = []
     for child in children(pid):

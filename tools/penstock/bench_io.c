@@ -212,8 +212,10 @@ pst_rc pst_bench_io(const struct pst_bench_io *o, struct pst_bench_io_result *re
     m.o = o;
     *r = (struct rounds){.o = o, .m = &m, .seed = 88172645463325252u};
     pst_rc rc = prepare(r);
+    const uint64_t cycles = pst_bench_cycles(), ns = pst_bench_ns();
     while (rc == PST_OK && r->seconds < o->seconds)
         rc = round_of(r, m.slots);
+    const double ns_per_cycle = (double)(pst_bench_ns() - ns) / (double)(pst_bench_cycles() - cycles);
     if (rc == PST_OK) {
         *result = (struct pst_bench_io_result){
             .requests = r->requests,
@@ -221,6 +223,7 @@ pst_rc pst_bench_io(const struct pst_bench_io *o, struct pst_bench_io_result *re
             .latency_us = {r->sum_ns / (double)r->requests * 1e-3, percentile(r, 0.5), percentile(r, 0.99),
                            percentile(r, 0.999), (double)r->most_ns * 1e-3},
             .cycles = (double)m.cycles / (double)r->requests};
+        result->driver_ns = result->cycles * ns_per_cycle;
         m.report(&m, result);
     }
     m.close(&m);

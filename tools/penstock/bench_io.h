@@ -24,6 +24,7 @@ struct pst_bench_io_result {
     double seconds;       /* of the timed parts */
     double latency_us[5]; /* mean, median, 99th and 99.9th percentile, most */
     double cycles;        /* of a request: time in the driver, but for looks that found nothing */
+    double driver_ns;     /* the same in nanoseconds */
     uint64_t commands, sq_doorbells, cq_doorbells, retries, resets; /* of nvme and emulated */
 };
 

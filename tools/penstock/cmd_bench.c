@@ -148,12 +148,12 @@ static void print_json(const struct pst_bench_io *o, const struct pst_bench_io_r
            "\"lanes\": %u, \"requests\": %" PRIu64
            ", \"seconds\": %.6f, \"iops\": %.1f, \"bytes_per_s\": %.1f, "
            "\"latency_us\": {\"mean\": %.3f, \"p50\": %.3f, \"p99\": %.3f, \"p999\": %.3f, \"max\": %.3f}, "
-           "\"cycles\": %.1f, \"commands\": %" PRIu64 ", \"sq_doorbells\": %" PRIu64
+           "\"cycles\": %.1f, \"driver_ns\": %.1f, \"commands\": %" PRIu64 ", \"sq_doorbells\": %" PRIu64
            ", \"cq_doorbells\": %" PRIu64 ", \"retries\": %" PRIu64 ", \"resets\": %" PRIu64 "}\n",
            o->backend, o->stack, o->bytes, o->depth, o->ssds, o->lanes, r->requests, r->seconds,
            (double)r->requests / r->seconds, (double)r->requests * (double)o->bytes / r->seconds,
            r->latency_us[0], r->latency_us[1], r->latency_us[2], r->latency_us[3], r->latency_us[4],
-           r->cycles, r->commands, r->sq_doorbells, r->cq_doorbells, r->retries, r->resets);
+           r->cycles, r->driver_ns, r->commands, r->sq_doorbells, r->cq_doorbells, r->retries, r->resets);
 }
 
 int cmd_bench(int argc, char **argv)
