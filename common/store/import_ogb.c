@@ -1,6 +1,6 @@
 /* OGB's raw layout: raw/{edge,num-node-list,num-edge-list,node-feat,node-label}.csv.gz, or raw/data.npz with
  * edge_index (2, E), node_feat, num_nodes_list, num_edges_list, and raw/node-label.npz (ogbn-papers100M);
- * split/NAME/{train,valid,test}.csv.gz. */
+ * split/NAME/{train,valid,test}.csv.gz, or .pt where links are predicted. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 
 #include "../error.h"
 #include "formats.h"
+#include "import_ogb_tasks.h"
 #include "import_parts.h"
 #include "text_array.h"
 #include "zip.h"
@@ -103,6 +104,37 @@ static pst_rc take_splits(struct pst_import_job *job, int64_t vertices)
     return rc;
 }
 
+/* Labels of several columns are no class: they are set aside in *multi, and written after the import. */
+struct multilabels {
+    char path[4096], told[4096]; /* "": there are none */
+};
+
+static pst_rc set_aside(struct pst_import_job *job, struct multilabels *multi)
+{
+    struct pst_array a;
+    char *path = job->spec.source[PST_SRC_LABELS];
+    multi->path[0] = '\0';
+    if (job->spec.told_as[PST_SRC_LABELS][0] == '\0') /* the user's own, or none */
+        return PST_OK;
+    pst_rc rc = pst_array_open(&a, path);
+    if (rc == PST_OK && a.rank == 2 && a.shape[1] > 1) {
+        memcpy(multi->path, path, sizeof multi->path);
+        memcpy(multi->told, job->spec.told_as[PST_SRC_LABELS], sizeof multi->told);
+        path[0] = job->spec.told_as[PST_SRC_LABELS][0] = '\0';
+    }
+    return rc == PST_OK ? rc : pst_wrap(rc, "%s", job->spec.told_as[PST_SRC_LABELS]);
+}
+
+/* What is predicted beside one label a vertex. */
+static pst_rc write_tasks(struct pst_import_job *job, const struct multilabels *multi)
+{
+    char dir[4096];
+    pst_rc rc = multi->path[0] != '\0' ? pst_ogb_multilabels(job, multi->path, multi->told) : PST_OK;
+    if (rc == PST_OK)
+        rc = find_split(job, dir);
+    return rc == PST_OK && dir[0] != '\0' ? pst_ogb_links(job, dir) : rc;
+}
+
 /* ---- raw/data.npz ---- */
 
 /* One member as a source of the import. */
@@ -193,8 +225,11 @@ static pst_rc import_npz(struct pst_import_job *job, const char *raw, const char
     if (rc == PST_OK)
         rc = take_member(job, &z, "node_feat", PST_SRC_FEATURES, false);
     pst_zip_close(&z);
+    struct multilabels multi;
     if (rc == PST_OK)
         rc = take_labels(job, raw);
+    if (rc == PST_OK)
+        rc = set_aside(job, &multi);
     if (rc == PST_OK)
         rc = take_splits(job, s->vertices);
     if (rc != PST_OK)
@@ -203,12 +238,14 @@ static pst_rc import_npz(struct pst_import_job *job, const char *raw, const char
         s->edge_shape = PST_EDGES_2XE;
         s->shape_by = "OGB";
     }
-    return pst_import(s, job->build, job->result, job->progress);
+    rc = pst_import(s, job->build, job->result, job->progress);
+    return rc == PST_OK ? write_tasks(job, &multi) : rc;
 }
 
 pst_rc pst_import_ogb(struct pst_import_job *job)
 {
     char raw[4096], path[4096], edges[4096];
+    struct multilabels multi;
     int64_t vertices;
     (void)snprintf(raw, sizeof raw, "%.3800s/raw", job->from);
     pst_import_name(&job->spec, job->from);
@@ -227,7 +264,9 @@ pst_rc pst_import_ogb(struct pst_import_job *job)
                       (struct pst_text_array_spec){.rows = vertices, .columns = -1});
     if (rc == PST_OK && find(raw, "node-label", path))
         rc = to_array(job, PST_SRC_LABELS, path,
-                      (struct pst_text_array_spec){.rows = vertices, .columns = 1, .may_be_nan = true});
+                      (struct pst_text_array_spec){.rows = vertices, .columns = -1, .may_be_nan = true});
+    if (rc == PST_OK)
+        rc = set_aside(job, &multi);
     if (rc == PST_OK)
         rc = take_splits(job, vertices);
     if (rc != PST_OK)
@@ -235,5 +274,6 @@ pst_rc pst_import_ogb(struct pst_import_job *job)
     job->spec.vertices = vertices;
     job->text.separator = ',';
     job->text.header = PST_HEADER_NO;
-    return pst_import_edge_text(job, edges);
+    rc = pst_import_edge_text(job, edges);
+    return rc == PST_OK ? write_tasks(job, &multi) : rc;
 }

@@ -97,7 +97,7 @@ static pst_rc end_of_line(struct graph *g, const char *line, const char *p)
 static pst_rc read_named(struct graph *g, const char *line)
 {
     const char *p = line;
-    int64_t id[3];
+    int64_t id[3] = {0};
     for (int i = 0; i < 3; i++) {
         pst_rc rc = read_name(g, line, &p, i == 1 ? &g->relations : &g->entities, &id[i]);
         if (rc != PST_OK)

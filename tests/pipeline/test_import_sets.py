@@ -55,6 +55,40 @@ def npz_of_ogb():
 
 
 @test
+def tasks_of_ogb():
+    """Several labels a vertex (ogbn-proteins), links to predict (ogbl-*)."""
+    with Scratch() as s:
+        s.put("o/raw/edge.csv.gz", lines(","))
+        s.put("o/raw/num-node-list.csv.gz", "4\n")
+        s.put("o/raw/num-edge-list.csv.gz", "3\n")
+        s.put("o/raw/node-label.csv.gz", "0,1\n1,1\nnan,0\n0,0\n")
+        s.get("ogb", s.path("o"))
+        assert s.array("multilabels").tolist() == [[0, 1], [1, 1], [255, 0], [0, 0]] and s.manifest()["classes"] == 0
+        s.put("o/raw/node-label.csv.gz", "0,1\n1,2\n0,0\n0,0\n")
+        r = s.get("ogb", s.path("o"), code=2)
+        assert "node-label.csv.gz: row 1, column 1: expected 0, 1 or nan" in r.stderr, r.stderr
+        s.get("ogb", ogb_npz(s, label={"node_label": np.array([[0, np.nan], [1, 0], [1, 1], [0, 0]])}))
+        assert s.array("multilabels").tolist() == [[0, 255], [1, 0], [1, 1], [0, 0]] and s.manifest()["penstock_dataset"] == 3
+        shutil.rmtree(s.path("o/split"))
+        os.remove(s.path("o/raw/node-label.npz"))
+        os.makedirs(s.path("o/split/target"))
+        torch_file(s.path("o/split/target/train.pt"), {"edge": np.array(EDGES)})
+        torch_file(s.path("o/split/target/valid.pt"), {"edge": np.array([[1, 2]]), "edge_neg": np.array([[2, 2], [3, 0]])})
+        torch_file(s.path("o/split/target/test.pt"), {"source_node": np.array([0, 3]), "target_node": np.array([1, 2]),
+                                                     "target_node_neg": np.array([[2, 3], [0, 1]])})
+        s.get("ogb", s.path("o"))
+        assert s.array("edges_train").tolist() == [list(e) for e in EDGES] and s.array("edges_val").tolist() == [[1, 2]]
+        assert s.array("negatives_val").tolist() == [[2, 2], [3, 0]] and s.array("edges_test").tolist() == [[0, 1], [3, 2]]
+        assert s.array("negatives_test").tolist() == [[0, 2], [0, 3], [3, 0], [3, 1]]
+        for value, expect in (({"edge": np.array([[0, 4]])}, "valid.pt (edge): target of edge 0: expected 0 to 3, found 4"),
+                              ({"edge": np.array([0, 1])}, "valid.pt (edge): expected shape (n, 2)"), ({"x": 1}, "valid.pt: expected edge, or source_node"),
+                              ({"edge": np.array([[0., 1.]])}, "edge: expected int32 or int64, found float64")):
+            torch_file(s.path("o/split/target/valid.pt"), value)
+            r = s.get("ogb", s.path("o"), code=2)
+            assert expect in r.stderr, (expect, r.stderr)
+
+
+@test
 def triples_as_an_array():
     with Scratch() as s:
         rows = np.array([(0, 2, 1), (0, 0, 2), (3, 2, 1)], np.int32)
