@@ -122,17 +122,17 @@ void pst_report_process(json_t *report, const char *name, const struct rusage *u
         json_pack("{s:f,s:I}", "cpu_s", cpu_s, "peak_rss_bytes", (json_int_t)used->ru_maxrss * 1024));
 }
 
-void pst_report_times(json_t *report, double launched, double planned, double started, double ended)
+void pst_report_phases(json_t *report, double launched, double planned, double started, double ended)
 {
     if (planned <= 0)
         planned = launched;
-    json_t *times = json_pack("{s:f}", "total_s", ended - launched);
+    json_t *phases = json_pack("{s:f}", "total_s", ended - launched);
     if (started > 0) {
-        (void)json_object_set_new(times, "plan_s", json_real(planned - launched));
-        (void)json_object_set_new(times, "start_s", json_real(started - planned));
-        (void)json_object_set_new(times, "run_s", json_real(ended - started));
+        (void)json_object_set_new(phases, "plan_s", json_real(planned - launched));
+        (void)json_object_set_new(phases, "start_s", json_real(started - planned));
+        (void)json_object_set_new(phases, "run_s", json_real(ended - started));
     }
-    (void)json_object_set_new(report, "times", times);
+    (void)json_object_set_new(report, "phases", phases);
 }
 
 void pst_report_finish(json_t *report)

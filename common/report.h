@@ -17,7 +17,7 @@ void pst_report_stage(json_t *report, const char *name, int pid, const struct ps
 void pst_report_process(json_t *report, const char *name, const struct rusage *used);
 /* Of one clock, in seconds; 0: not reached. planned is when the last stage ended that runs before the rest.
  */
-void pst_report_times(json_t *report, double launched, double planned, double started, double ended);
+void pst_report_phases(json_t *report, double launched, double planned, double started, double ended);
 void pst_report_failure(json_t *report, const char *stage, const char *text);
 /* Derived values: rates, hit rates, read amplification, what bounded the run. */
 void pst_report_finish(json_t *report);

@@ -504,7 +504,7 @@ static void finish_report(struct pst_supervisor *sv)
     for (int p = 0; p < sv->nprocs; p++)
         if (sv->procs[p].exited)
             pst_report_process(sv->report, sv->procs[p].name, &sv->procs[p].used);
-    pst_report_times(sv->report, sv->launched_at, sv->planned_at, sv->started_at, now_s());
+    pst_report_phases(sv->report, sv->launched_at, sv->planned_at, sv->started_at, now_s());
     pst_report_finish(sv->report);
     pst_live_forget(sv->opt->run_dir);
 }
