@@ -1,7 +1,9 @@
 # Penstock's build. `make help` lists the targets.
 #   stages/NAME.c or stages/NAME/*.c   -> build/lib/penstock/stages/NAME.so
 #   stages/lib/*.c                     -> build/lib/libpenstock-stages.so (what several stages share)
-#   kernels/cpu/*.c                    -> build/lib/libpenstock-cpu.so
+#   kernels/*.c, kernels/cpu/*.c       -> build/lib/libpenstock-cpu.so
+#   kernels/cuda/*.cu                  -> build/lib/libpenstock-cuda.so, where nvcc is found
+#   kernels/cuda/*.cu, kernels/cuda/host/* -> build/tests/libpenstock-cuda-host.so: the same for tests, without a GPU
 #   common/**.c                        -> build/lib/libpenstock.so (the SDK and its plumbing)
 #   tools/penstock/*.c, tools/penstock-*.c -> build/bin
 #   tests/*/test_*.c                   -> build/tests
@@ -34,7 +36,8 @@ RPATH_BIN := -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../lib'
 RPATH_STAGE := -Wl,-rpath,'$$ORIGIN/../..'
 
 common_src := $(sort $(shell find common -name '*.c'))
-kernel_src := $(sort $(wildcard kernels/cpu/*.c))
+kernel_src := $(sort $(wildcard kernels/*.c kernels/cpu/*.c))
+cuda_src := $(sort $(wildcard kernels/cuda/*.cu))
 stagelib_src := $(sort $(wildcard stages/lib/*.c))
 stage_files := $(sort $(wildcard stages/*.c))
 stage_dirs := $(filter-out lib,$(patsubst stages/%/,%,$(sort $(dir $(wildcard stages/*/*.c)))))
@@ -47,11 +50,14 @@ test_src := $(sort $(wildcard tests/*/test_*.c))
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 stage_so := $(patsubst %,$(BUILD)/lib/penstock/stages/%.so,$(stage_names))
 libs := $(BUILD)/lib/libpenstock.so $(BUILD)/lib/libpenstock-cpu.so $(if $(stagelib_src),$(BUILD)/lib/libpenstock-stages.so)
+# The CUDA twins need nvcc; without it, and under a sanitizer, there are none.
+NVCC ?= $(firstword $(wildcard $(addsuffix /nvcc,$(subst :, ,$(PATH)) /usr/local/cuda/bin)))
+cuda_so := $(if $(SAN),,$(if $(NVCC),$(BUILD)/lib/libpenstock-cuda.so))
 helpers := $(patsubst tools/%.c,$(BUILD)/bin/%,$(helper_src))
 tests_bin := $(patsubst tests/%.c,$(BUILD)/tests/%,$(test_src))
 
 .PHONY: all
-all: $(libs) $(stage_so) $(helpers) $(if $(cmd_src),$(BUILD)/bin/penstock)
+all: $(libs) $(cuda_so) $(stage_so) $(helpers) $(if $(cmd_src),$(BUILD)/bin/penstock)
 
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
@@ -68,6 +74,31 @@ $(BUILD)/lib/libpenstock-cpu.so: $(call obj,$(kernel_src))
 $(BUILD)/lib/libpenstock-stages.so: $(call obj,$(stagelib_src)) $(BUILD)/lib/libpenstock.so $(BUILD)/lib/libpenstock-cpu.so
 	@mkdir -p $(@D)
 	$(CC) -shared -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -L$(BUILD)/lib -lpenstock -lpenstock-cpu -lxxhash -lm
+
+# The CUDA twins. Each architecture gets its machine code, what comes after it PTX. No contraction, as on the CPU.
+CUDA_ARCHS := -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
+NVCC_FLAGS := -std=c++17 -O3 -lineinfo --fmad=false -Werror all-warnings -Xcompiler -fPIC,-Wall,-Wextra -Icommon $(CUDA_ARCHS)
+cuda_exports := -Wl,--version-script=kernels/cuda/exports.map
+$(BUILD)/obj/kernels/cuda/%.nvcc.o: kernels/cuda/%.cu
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCC_FLAGS) -Xptxas -v -MMD -MF $(@:.o=.d) -c -o $@ $< 2>$(@:.o=.log) || { cat $(@:.o=.log); exit 1; }
+$(BUILD)/lib/libpenstock-cuda.so: $(patsubst kernels/cuda/%.cu,$(BUILD)/obj/kernels/cuda/%.nvcc.o,$(cuda_src)) kernels/cuda/exports.map
+	@mkdir -p $(@D)
+	$(NVCC) -shared -o $@ $(filter %.o,$^) -Xlinker --version-script=kernels/cuda/exports.map -lcublasLt
+
+# The same sources with the threads of a block as fibers: kernels/cuda/host.
+CXX ?= g++
+host_flags := -std=c++17 -Wall -Wextra -Werror -Wconversion -Wpointer-arith -Wno-unknown-pragmas $(CFLAGS) -fPIC -pthread -ffp-contract=off $(san_flags_$(SAN)) -MMD -MP -Icommon -Ikernels/cuda/host
+host_obj := $(patsubst kernels/cuda/%.cu,$(BUILD)/obj/kernels/cuda/%.host.o,$(cuda_src)) $(patsubst %.cpp,$(BUILD)/obj/%.o,$(sort $(wildcard kernels/cuda/host/*.cpp)))
+$(BUILD)/obj/kernels/cuda/%.host.o: kernels/cuda/%.cu
+	@mkdir -p $(@D)
+	$(CXX) $(host_flags) -x c++ -c -o $@ $<
+$(BUILD)/obj/kernels/cuda/host/%.o: kernels/cuda/host/%.cpp
+	@mkdir -p $(@D)
+	$(CXX) $(host_flags) -Wshadow -c -o $@ $<
+$(BUILD)/tests/libpenstock-cuda-host.so: $(host_obj) kernels/cuda/exports.map
+	@mkdir -p $(@D)
+	$(CXX) -shared -o $@ $(host_obj) $(ALL_LDFLAGS) $(cuda_exports)
 
 STAGE_LIBS = -L$(BUILD)/lib -lpenstock-stages -lpenstock -lpenstock-cpu -luring -ljansson -lxxhash -lm
 define stage_rule
@@ -114,7 +145,7 @@ bench: deps-test
 	@BUILD=$(BUILD) $(PYTHON) tools/bench/bench.py $(BENCH)
 
 .PHONY: tests
-tests: $(tests_bin) $(test_stages) $(guest_bin)
+tests: $(tests_bin) $(test_stages) $(guest_bin) $(BUILD)/tests/libpenstock-cuda-host.so
 
 .PHONY: deps deps-test
 deps:
@@ -153,7 +184,7 @@ valgrind: deps-test
 	@$(MAKE) --no-print-directory all tests
 	@BUILD=$(BUILD) tests/run accept test_valgrind
 
-format_src = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cu')
+format_src = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' '*.cpp')
 .PHONY: format lint
 format:
 	@clang-format -i $(format_src)

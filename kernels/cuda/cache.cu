@@ -1,0 +1,240 @@
+/* cache.cu: which vertices' rows are cached and where, and how often vertices are met (kernels.h). The index
+ * has the CPU's three forms. A lookup is one pass of a scan: it reads each id's place, counts the hits before
+ * it, and puts the id among the hits or the misses. */
+#include "queue.cuh"
+
+#include <cub/cub.cuh>
+
+typedef unsigned long long word;
+
+namespace
+{
+struct alignas(16) place {
+    word vertex, row; /* all ones: none */
+};
+constexpr word NONE = ~0ull;
+} // namespace
+
+/* In device memory; the host knows only where it is. */
+struct pst_cache {
+    int64_t n;
+    word span;        /* vertices below this may be cached */
+    int32_t identity; /* row v is vertex v's */
+    int32_t shift;    /* 64 - log2(places) */
+    uint64_t mask;
+    uint32_t *rows; /* of span vertices, all ones: not cached; NULL: look in places */
+    place *places;
+};
+
+namespace
+{
+int places_log2(int64_t n)
+{
+    int log2 = 4;
+    while ((int64_t)1 << log2 < 2 * n)
+        log2++;
+    return log2;
+}
+
+__device__ __forceinline__ uint64_t home(const struct pst_cache &cache, int64_t vertex)
+{
+    return ((uint64_t)vertex * 0x9E3779B97F4A7C15ull) >> cache.shift;
+}
+
+__global__ void __launch_bounds__(PST_THREADS) survey(struct pst_cache *cache, const int64_t *vertices)
+{
+    for (int64_t row = pst_first(); row < cache->n; row += pst_step()) {
+        (void)atomicMax(&cache->span, (word)vertices[row] + 1);
+        if (vertices[row] != row)
+            (void)atomicMin(&cache->identity, 0);
+    }
+}
+
+/* Of several rows of a vertex the first counts. */
+__global__ void __launch_bounds__(PST_THREADS) fill_index(const struct pst_cache *at, const int64_t *vertices)
+{
+    const struct pst_cache cache = *at;
+    for (int64_t row = pst_first(); row < cache.n; row += pst_step()) {
+        const int64_t vertex = vertices[row];
+        if (cache.rows) {
+            (void)atomicMin(&cache.rows[vertex], (uint32_t)row);
+            continue;
+        }
+        uint64_t p = home(cache, vertex);
+        for (;; p = (p + 1) & cache.mask) {
+            const word before = atomicCAS(&cache.places[p].vertex, NONE, (word)vertex);
+            if (before == NONE || before == (word)vertex)
+                break;
+        }
+        (void)atomicMin(&cache.places[p].row, (word)row);
+    }
+}
+
+/* -1: not cached. */
+__device__ int32_t row_of(const struct pst_cache &cache, int64_t vertex)
+{
+    if (cache.identity || cache.rows) {
+        if ((uint64_t)vertex >= cache.span)
+            return -1;
+        return cache.rows ? (int32_t)cache.rows[vertex] : (int32_t)vertex;
+    }
+    for (uint64_t p = home(cache, vertex);; p = (p + 1) & cache.mask) {
+        const place found = cache.places[p];
+        if (found.vertex == (word)vertex || found.vertex == NONE)
+            return (int32_t)found.row;
+    }
+}
+
+struct lookup {
+    const struct pst_cache *cache;
+    const int64_t *ids;
+    struct pst_n n;
+    int32_t *hit_pos, *hit_row, *miss_pos;
+    int64_t *hits, *misses;
+    int32_t *status;
+};
+
+/* Of id i: its row above, 1 below if it has one. */
+struct found {
+    using value = uint64_t;
+    lookup l;
+    __device__ uint64_t operator()(int64_t i) const
+    {
+        if (i >= pst_value(l.n, l.status))
+            return 0;
+        const int32_t row = row_of(*l.cache, l.ids[i]);
+        return (uint64_t)(uint32_t)row << 32 | (row >= 0);
+    }
+};
+
+struct add_hits { /* and the row of the last */
+    __host__ __device__ uint64_t operator()(uint64_t a, uint64_t b) const
+    {
+        return (b >> 32) << 32 | (uint32_t)(a + b);
+    }
+};
+
+struct split {
+    lookup l;
+    __device__ void operator()(int64_t i, uint64_t sum) const
+    {
+        const int64_t n = pst_value(l.n, l.status);
+        const uint32_t hits = (uint32_t)sum;
+        const int32_t row = (int32_t)(sum >> 32);
+        if (i >= n)
+            return;
+        if (row >= 0) {
+            l.hit_pos[hits - 1] = (int32_t)i;
+            l.hit_row[hits - 1] = row;
+        } else {
+            l.miss_pos[i - hits] = (int32_t)i;
+        }
+        if (i == n - 1) {
+            *l.hits = hits;
+            *l.misses = n - hits;
+        }
+    }
+};
+
+__global__ void none_yet(int64_t *hits, int64_t *misses)
+{
+    *hits = *misses = 0;
+}
+
+/* Half way to the largest number, threads take care not to step over it. */
+__global__ void __launch_bounds__(PST_THREADS)
+    count(const int64_t *ids, struct pst_n most, uint32_t *counts, const int32_t *status)
+{
+    const int64_t n = pst_value(most, status);
+    for (int64_t i = pst_first(); i < n; i += pst_step()) {
+        uint32_t *at = &counts[ids[i]], before = pst_load(at);
+        if (before < UINT32_MAX / 2) {
+            (void)atomicAdd(at, 1u);
+            continue;
+        }
+        for (uint32_t expected; before < UINT32_MAX; before = expected == before ? UINT32_MAX : expected) {
+            expected = before;
+            expected = atomicCAS(at, expected, expected + 1);
+        }
+    }
+}
+
+/* Puts the index together; false: CUDA failed. */
+bool build(struct pst_cache *at, struct pst_cache *cache, const int64_t *vertices)
+{
+    const size_t bytes = sizeof(place) * (cache->mask + 1);
+    void *table = reinterpret_cast<void *>(pst_align_up((uint64_t)(uintptr_t)(at + 1), PST_CACHE_LINE));
+    struct pst_queue q = {};
+    char why[PST_WHY_BYTES];
+    q.why = why;
+    q.multiprocessors = 1;
+    const unsigned blocks = pst_grid(&q, cache->n, PST_THREADS);
+    if (!pst_checked(&q, cudaMemcpy(at, cache, sizeof *cache, cudaMemcpyDefault)))
+        return false;
+    pst_on(&q, blocks)(survey, at, vertices);
+    if (!pst_checked(&q, cudaMemcpy(cache, at, sizeof *cache, cudaMemcpyDefault)) || cache->identity)
+        return q.rc == PST_OK;
+    if (cache->span <= bytes / sizeof *cache->rows)
+        cache->rows = static_cast<uint32_t *>(table);
+    else
+        cache->places = static_cast<place *>(table);
+    if (!pst_checked(&q, cudaMemcpy(at, cache, sizeof *cache, cudaMemcpyDefault)) ||
+        !pst_checked(&q, cudaMemsetAsync(table, 0xFF, bytes, NULL)))
+        return false;
+    pst_on(&q, blocks)(fill_index, at, vertices);
+    return pst_checked(&q, cudaStreamSynchronize(NULL));
+}
+} // namespace
+
+size_t pst_k_cache_bytes(int64_t n)
+{
+    assert(n >= 0 && n <= INT32_MAX);
+    return sizeof(struct pst_cache) + PST_CACHE_LINE + (sizeof(place) << places_log2(n));
+}
+
+/* Waits. NULL: CUDA failed. */
+struct pst_cache *pst_k_cache_init(void *memory, const int64_t *vertices, int64_t n)
+{
+    const int log2 = places_log2(n);
+    struct pst_cache cache = {}, *at = static_cast<struct pst_cache *>(memory);
+    cache.n = n;
+    cache.identity = 1;
+    cache.shift = 64 - log2;
+    cache.mask = ((uint64_t)1 << log2) - 1;
+    return build(at, &cache, vertices) ? at : NULL;
+}
+
+void pst_kn_lookup(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids, struct pst_n n,
+                   int32_t *hit_pos, int32_t *hit_row, int64_t *hits, int32_t *miss_pos, int64_t *misses)
+{
+    assert(n.most >= 0 && n.most <= INT32_MAX);
+    const lookup l = {cache, ids, n, hit_pos, hit_row, miss_pos, hits, misses, q->status};
+    const pst_input<found> in = {{l}, 0};
+    const pst_output<split> out = {{l}, 0};
+    size_t bytes = 0;
+    pst_begin(q);
+    pst_on(q, 1, 1)(none_yet, hits, misses);
+    if (n.most == 0 ||
+        !pst_checked(q, cub::DeviceScan::InclusiveScan(NULL, bytes, in, out, add_hits(), n.most, q->stream)))
+        return;
+    void *temp = pst_scratch(q, bytes);
+    if (temp)
+        (void)pst_checked(
+            q, cub::DeviceScan::InclusiveScan(temp, bytes, in, out, add_hits(), n.most, q->stream));
+}
+
+void pst_k_lookup(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids, int64_t n,
+                  int32_t *hit_pos, int32_t *hit_row, int64_t *hits, int32_t *miss_pos, int64_t *misses)
+{
+    pst_kn_lookup(q, cache, ids, {NULL, n}, hit_pos, hit_row, hits, miss_pos, misses);
+}
+
+void pst_kn_count(struct pst_queue *q, const int64_t *ids, struct pst_n n, uint32_t *counts)
+{
+    pst_on(q, pst_grid(q, n.most, PST_THREADS))(count, ids, n, counts, q->status);
+}
+
+void pst_k_count(struct pst_queue *q, const int64_t *ids, int64_t n, uint32_t *counts)
+{
+    pst_kn_count(q, ids, {NULL, n}, counts);
+}

@@ -1,0 +1,229 @@
+/* dedup.cu: dedup and relabel (kernels.h), with the CPU's order of first appearance. An entry is one word:
+ * the stamp of its batch, and either a vertex's position or, while a call runs, the smallest place in ids
+ * where a newcomer was met. So whoever holds an entry after all have tried is a first appearance; a scan over
+ * these gives the order. The id itself is looked up where the word points.
+ *
+ * Hence `vertices` must be the same array, and *count what the last call left, from one reset to the next. */
+#include "queue.cuh"
+
+#include <cub/cub.cuh>
+
+typedef unsigned long long word;
+
+/* In device memory; the host knows only where it is. */
+struct pst_dedup {
+    int64_t max_ids, used;
+    int64_t base, fresh; /* of the running call: *count before, newcomers */
+    word met;            /* newcomers so far, where there could be too many */
+    uint32_t stamp;
+    int shift; /* 64 - log2(places) */
+    uint64_t mask;
+    word *entries;
+};
+
+namespace
+{
+constexpr uint32_t NEWCOMER = 0x80000000u;
+enum {
+    PATIENCE = 64
+}; /* probes, after which a crowded table is looked for: no chain of a half full one is as long */
+
+int places_log2(int64_t max_ids)
+{
+    int log2 = 4;
+    while ((int64_t)1 << log2 < 2 * max_ids)
+        log2++;
+    return log2;
+}
+
+struct dedup {
+    struct pst_dedup *table;
+    const int64_t *ids;
+    struct pst_n n;
+    int64_t *vertices, *count;
+    int64_t limit;
+    int32_t *local;
+    uint32_t *slot; /* of each id: its place in the table */
+    int32_t *status;
+};
+
+__device__ __forceinline__ word newcomer(const struct pst_dedup &t, int64_t i)
+{
+    return (word)t.stamp << 32 | NEWCOMER | (uint32_t)i;
+}
+
+/* Finds or takes the entry of id i; *fresh if it was nobody's. */
+__device__ uint64_t enter(const dedup &d, const struct pst_dedup &t, int64_t i, bool *fresh)
+{
+    const int64_t id = d.ids[i];
+    const word mine = newcomer(t, i);
+    uint64_t at = ((uint64_t)id * 0x9E3779B97F4A7C15ull) >> t.shift;
+    for (uint64_t probes = 1;; probes++, at = (at + 1) & t.mask) {
+        word entry = pst_load(&t.entries[at]);
+        if ((uint32_t)(entry >> 32) != t.stamp) {
+            const word before = atomicCAS(&t.entries[at], entry, mine);
+            *fresh = before == entry;
+            if (*fresh)
+                return at;
+            entry = before;
+        }
+        const uint32_t value = (uint32_t)entry;
+        if ((value & NEWCOMER ? d.ids[value & ~NEWCOMER] : d.vertices[value]) == id) {
+            if (value & NEWCOMER && mine < entry)
+                (void)atomicMin(&t.entries[at], mine);
+            return at;
+        }
+        const bool crowded = probes % PATIENCE == 0 && pst_load(&d.table->met) > (word)(t.max_ids - t.used);
+        if (crowded || probes > t.mask) {
+            pst_fault(d.status, PST_E_LIMIT);
+            return 0;
+        }
+    }
+}
+
+__global__ void __launch_bounds__(PST_THREADS) enter_all(dedup d)
+{
+    const struct pst_dedup t = *d.table;
+    const int64_t n = pst_warp_value(d.n, d.status);
+    const bool counted = t.used + n > t.max_ids;
+    if (pst_first() == 0)
+        d.table->base = *d.count;
+    const int lane = (int)threadIdx.x % PST_WARP;
+    for (int64_t i = pst_first(); i - lane < n; i += pst_step()) {
+        bool fresh = false;
+        if (i < n)
+            d.slot[i] = (uint32_t)enter(d, t, i, &fresh);
+        if (counted) {
+            const unsigned all = __ballot_sync(0xFFFFFFFFu, fresh);
+            if (lane == 0 && all)
+                (void)atomicAdd(&d.table->met, (word)__popc(all));
+        }
+    }
+}
+
+struct first { /* 1 where id i is a newcomer's first appearance */
+    using value = uint32_t;
+    dedup d;
+    __device__ uint32_t operator()(int64_t i) const
+    {
+        if (i >= pst_value(d.n, d.status))
+            return 0;
+        return pst_load(&d.table->entries[d.slot[i]]) == newcomer(*d.table, i);
+    }
+};
+
+struct plus {
+    __host__ __device__ uint32_t operator()(uint32_t a, uint32_t b) const
+    {
+        return a + b;
+    }
+};
+
+struct append {
+    dedup d;
+    __device__ void operator()(int64_t i, uint32_t rank) const
+    {
+        const int64_t n = pst_value(d.n, d.status);
+        if (i >= n)
+            return;
+        if (i == n - 1)
+            d.table->fresh = rank;
+        if (!first{d}(i))
+            return;
+        const int64_t position = d.table->base + rank - 1;
+        if (position >= d.limit) {
+            pst_fault(d.status, PST_E_LIMIT);
+            return;
+        }
+        d.vertices[position] = d.ids[i];
+        *static_cast<volatile word *>(&d.table->entries[d.slot[i]]) =
+            (word)d.table->stamp << 32 | (uint32_t)position;
+    }
+};
+
+__global__ void __launch_bounds__(PST_THREADS) relabel(dedup d)
+{
+    const int64_t n = pst_value(d.n, d.status);
+    const word *entries = d.table->entries;
+    for (int64_t i = pst_first(); d.local && i < n; i += pst_step())
+        d.local[i] = (int32_t)entries[d.slot[i]];
+    if (pst_first() > 0 || n == 0)
+        return;
+    d.table->used += d.table->fresh;
+    d.table->met = 0;
+    *d.count = d.table->base + d.table->fresh;
+    if (d.table->used > d.table->max_ids)
+        pst_fault(d.status, PST_E_LIMIT);
+}
+
+/* One block. After 2^32 batches old stamps would come back to life. */
+__global__ void __launch_bounds__(PST_THREADS) reset(struct pst_dedup *table)
+{
+    const uint32_t stamp = table->stamp;
+    __syncthreads();
+    for (uint64_t at = threadIdx.x; stamp == UINT32_MAX && at <= table->mask; at += blockDim.x)
+        table->entries[at] = 0;
+    if (threadIdx.x > 0)
+        return;
+    table->stamp = stamp == UINT32_MAX ? 1 : stamp + 1;
+    table->used = 0;
+    table->met = 0;
+}
+} // namespace
+
+size_t pst_k_dedup_bytes(int64_t max_ids)
+{
+    assert(max_ids >= 0 && max_ids <= INT32_MAX);
+    return sizeof(struct pst_dedup) + PST_CACHE_LINE + (sizeof(word) << places_log2(max_ids));
+}
+
+/* Waits. NULL: CUDA failed. */
+struct pst_dedup *pst_k_dedup_init(void *memory, int64_t max_ids)
+{
+    const int log2 = places_log2(max_ids);
+    struct pst_dedup table = {};
+    table.max_ids = max_ids;
+    table.stamp = 1;
+    table.shift = 64 - log2;
+    table.mask = ((uint64_t)1 << log2) - 1;
+    table.entries =
+        reinterpret_cast<word *>(pst_align_up((uint64_t)(uintptr_t)memory + sizeof table, PST_CACHE_LINE));
+    if (cudaMemsetAsync(table.entries, 0, sizeof(word) << log2, NULL) != cudaSuccess ||
+        cudaMemcpy(memory, &table, sizeof table, cudaMemcpyDefault) != cudaSuccess ||
+        cudaStreamSynchronize(NULL) != cudaSuccess)
+        return NULL;
+    return static_cast<struct pst_dedup *>(memory);
+}
+
+void pst_k_dedup_reset(struct pst_queue *q, struct pst_dedup *table)
+{
+    pst_on(q, 1)(reset, table);
+}
+
+pst_rc pst_kn_dedup(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, struct pst_n n,
+                    int64_t *vertices, int64_t *count, int64_t capacity, int32_t *local)
+{
+    assert(n.most >= 0 && n.most <= INT32_MAX);
+    if (n.most == 0)
+        return q->rc;
+    pst_begin(q);
+    dedup d = {table, ids, n, vertices, count, pst_min_i64(capacity, INT32_MAX), local, NULL, q->status};
+    d.slot = static_cast<uint32_t *>(pst_scratch(q, (size_t)n.most * sizeof *d.slot));
+    size_t bytes = 0;
+    const pst_input<first> in = {{d}, 0};
+    const pst_output<append> out = {{d}, 0};
+    if (!pst_checked(q, cub::DeviceScan::InclusiveScan(NULL, bytes, in, out, plus(), n.most, q->stream)))
+        return q->rc;
+    void *temp = pst_scratch(q, bytes);
+    pst_on(q, pst_grid(q, n.most, PST_THREADS))(enter_all, d);
+    if (temp)
+        (void)pst_checked(q, cub::DeviceScan::InclusiveScan(temp, bytes, in, out, plus(), n.most, q->stream));
+    pst_on(q, pst_grid(q, n.most, PST_THREADS))(relabel, d);
+    return q->rc;
+}
+
+pst_rc pst_k_dedup(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, int64_t n,
+                   int64_t *vertices, int64_t *count, int64_t capacity, int32_t *local)
+{
+    return pst_kn_dedup(q, table, ids, {NULL, n}, vertices, count, capacity, local);
+}

@@ -1,0 +1,91 @@
+/* gather.cu: rows from where they are to where they are wanted (kernels.h): GPU memory, pinned host memory
+ * read in place, or one into the other. A warp (or a part of one, for short rows) copies ROWS rows at once,
+ * in the widest pieces that all addresses allow, all loads before the first store: at 2048 threads and 16
+ * bytes that is 128 KiB in flight a multiprocessor, several times what its share of bandwidth and latency ask
+ * for. */
+#include "queue.cuh"
+
+namespace
+{
+enum { ROWS = 4 };
+
+struct gathering {
+    const char *src;
+    char *dst;
+    uint64_t src_stride, dst_stride, row_bytes;
+    const int32_t *src_row, *dst_pos;
+    struct pst_n n;
+    int32_t *status;
+};
+
+/* 2^shift lanes a row, pieces of W; what is left of a row that W does not divide goes by bytes. */
+template <class W> __global__ void __launch_bounds__(PST_THREADS) gather(gathering g, int shift)
+{
+    const int64_t n = pst_value(g.n, g.status);
+    const unsigned lanes = 1u << shift, lane = threadIdx.x & (lanes - 1);
+    const uint64_t pieces = g.row_bytes / sizeof(W);
+    for (int64_t i = (pst_first() >> shift) * ROWS; i < n; i += (pst_step() >> shift) * ROWS) {
+        const char *from[ROWS];
+        char *to[ROWS];
+#pragma unroll
+        for (int k = 0; k < ROWS; k++) {
+            const int64_t at = i + k < n ? i + k : i; /* past the end, the first row once more */
+            from[k] = g.src + (uint64_t)(g.src_row ? g.src_row[at] : at) * g.src_stride;
+            to[k] = g.dst + (uint64_t)(g.dst_pos ? g.dst_pos[at] : at) * g.dst_stride;
+        }
+        for (uint64_t p = lane; p < pieces; p += lanes) {
+            W piece[ROWS];
+#pragma unroll
+            for (int k = 0; k < ROWS; k++)
+                piece[k] = reinterpret_cast<const W *>(from[k])[p];
+#pragma unroll
+            for (int k = 0; k < ROWS; k++)
+                if (i + k < n)
+                    reinterpret_cast<W *>(to[k])[p] = piece[k];
+        }
+        for (uint64_t b = pieces * sizeof(W) + lane; b < g.row_bytes; b += lanes)
+#pragma unroll
+            for (int k = 0; k < ROWS; k++)
+                if (i + k < n)
+                    to[k][b] = from[k][b];
+    }
+}
+
+template <class W> void launch(struct pst_queue *q, const gathering &g)
+{
+    const uint64_t pieces = (g.row_bytes + sizeof(W) - 1) / sizeof(W);
+    const int shift = pieces > 16 ? 5 : pieces > 8 ? 4 : 3;
+    const unsigned blocks = pst_grid(q, (g.n.most + ROWS - 1) / ROWS, PST_THREADS >> shift);
+    pst_on(q, blocks)(gather<W>, g, shift);
+}
+} // namespace
+
+void pst_kn_gather(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,
+                   void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_n n, uint64_t row_bytes)
+{
+    assert(n.most >= 0 && n.most <= INT32_MAX);
+    const gathering g = {static_cast<const char *>(src),
+                         static_cast<char *>(dst),
+                         src_stride,
+                         dst_stride,
+                         row_bytes,
+                         src_row,
+                         dst_pos,
+                         n,
+                         q->status};
+    const uint64_t all = (uint64_t)(uintptr_t)src | (uint64_t)(uintptr_t)dst | src_stride | dst_stride;
+    if (row_bytes == 0)
+        return;
+    if (all % 16 == 0)
+        launch<uint4>(q, g);
+    else if (all % 4 == 0)
+        launch<uint32_t>(q, g);
+    else
+        launch<uint8_t>(q, g);
+}
+
+void pst_k_gather(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,
+                  void *dst, uint64_t dst_stride, const int32_t *dst_pos, int64_t n, uint64_t row_bytes)
+{
+    pst_kn_gather(q, src, src_stride, src_row, dst, dst_stride, dst_pos, {NULL, n}, row_bytes);
+}

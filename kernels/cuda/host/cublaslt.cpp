@@ -1,0 +1,140 @@
+/* cublaslt.cpp: see cublasLt.h. */
+#include "cublasLt.h"
+
+struct pst_host_lt {
+    int unused;
+};
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
+{
+    *handle = new pst_host_lt();
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
+{
+    delete handle;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t type, cudaDataType_t)
+{
+    *desc = new pst_host_desc{type, {CUBLAS_OP_N, CUBLAS_OP_N}};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
+{
+    delete desc;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t which,
+                                              const void *value, size_t bytes)
+{
+    if (bytes != sizeof *desc->op)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(&desc->op[which - CUBLASLT_MATMUL_DESC_TRANSA], value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType_t, uint64_t rows,
+                                          uint64_t cols, int64_t ld)
+{
+    if (ld < (int64_t)rows)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    *layout = new pst_host_layout{rows, cols, ld};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
+{
+    delete layout;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference)
+{
+    *preference = new pst_host_preference{{256, 256, 256, 256}};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
+{
+    delete preference;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t which,
+                                                    const void *value, size_t bytes)
+{
+    if (which == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+        return bytes == sizeof(size_t) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+    if (bytes != sizeof *preference->alignment)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(&preference->alignment[which - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t,
+                                              cublasLtMatmulPreference_t preference, int,
+                                              cublasLtMatmulHeuristicResult_t *results, int *found)
+{
+    const uint64_t m = desc->op[0] == CUBLAS_OP_N ? a->rows : a->cols,
+                   k = desc->op[0] == CUBLAS_OP_N ? a->cols : a->rows;
+    const uint64_t n = desc->op[1] == CUBLAS_OP_N ? b->cols : b->rows,
+                   k_b = desc->op[1] == CUBLAS_OP_N ? b->rows : b->cols;
+    *found = 0;
+    if (k != k_b || m != c->rows || n != c->cols)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    *found = 1;
+    memcpy(results->algo.alignment, preference->alignment, sizeof preference->alignment);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* Ten bits of mantissa, rounded. */
+static float to_tf32(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits = (bits + 0x1000u) & ~0x1FFFu;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
+                              cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout,
+                              const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *algo, void *, size_t,
+                              cudaStream_t stream)
+{
+    const void *const given[] = {a, b, c, d};
+    for (int i = 0; i < 4; i++)
+        if ((uintptr_t)given[i] % algo->alignment[i] != 0)
+            return CUBLAS_STATUS_INVALID_VALUE; /* less aligned than was promised */
+    const pst_host_desc what = *desc;
+    const pst_host_layout la = *a_layout, lb = *b_layout, lc = *c_layout;
+    const float scale = *static_cast<const float *>(alpha), keep = *static_cast<const float *>(beta);
+    const float *left = static_cast<const float *>(a), *right = static_cast<const float *>(b);
+    float *out = static_cast<float *>(d);
+    const uint64_t inner = what.op[0] == CUBLAS_OP_N ? la.cols : la.rows;
+    const bool tf32 = what.type == CUBLAS_COMPUTE_32F_FAST_TF32;
+    pst_host_enqueue(stream, [=] {
+        for (int64_t j = 0; j < (int64_t)lc.cols; j++) {
+            for (int64_t i = 0; i < (int64_t)lc.rows; i++) {
+                double sum = 0;
+                for (int64_t l = 0; l < (int64_t)inner; l++) {
+                    const float x = left[what.op[0] == CUBLAS_OP_N ? l * la.ld + i : i * la.ld + l];
+                    const float y = right[what.op[1] == CUBLAS_OP_N ? j * lb.ld + l : l * lb.ld + j];
+                    sum += tf32 ? (double)to_tf32(x) * (double)to_tf32(y) : (double)x * (double)y;
+                }
+                float *at = &out[j * lc.ld + i];
+                *at = (float)((double)scale * sum + (keep == 0 ? 0 : (double)keep * (double)*at));
+            }
+        }
+    });
+    return CUBLAS_STATUS_SUCCESS;
+}

@@ -1,0 +1,237 @@
+/* cuda_runtime.h of the host build: as much of CUDA's as the kernels here use, on the host (runtime.cpp,
+ * fiber.h). Streams put off their work until somebody waits for it, as late as a GPU may. */
+#ifndef PST_HOST_CUDA_RUNTIME_H
+#define PST_HOST_CUDA_RUNTIME_H
+
+#include "fiber.h"
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <tuple>
+#include <type_traits>
+
+#define PST_HOST_BUILD 1
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __restrict__ __restrict
+
+/* ---- the runtime ------------------------------------------------------------------------------------- */
+
+enum cudaError_t {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidConfiguration = 9,
+    cudaErrorNoDevice = 100,
+    cudaErrorInvalidDevice = 101,
+};
+enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocMapped = 2 };
+
+typedef struct pst_host_stream *cudaStream_t;
+typedef struct pst_host_event *cudaEvent_t;
+
+const char *cudaGetErrorString(cudaError_t error);
+const char *cudaGetErrorName(cudaError_t error);
+cudaError_t cudaGetLastError();
+cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device);
+cudaError_t cudaMalloc(void **at, size_t bytes);
+cudaError_t cudaFree(void *at);
+cudaError_t cudaHostAlloc(void **at, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void *at);
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void *at, int byte, size_t bytes, cudaStream_t stream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+
+/* Puts work at a stream's end. */
+void pst_host_enqueue(cudaStream_t stream, std::function<void()> work);
+/* A launch's shape as CUDA would judge it; keeps the error for cudaGetLastError. */
+bool pst_host_launchable(dim3 blocks, dim3 threads, size_t shared_bytes, const void *kernel);
+void pst_host_allow_shared(const void *kernel, size_t bytes);
+
+template <class K> cudaError_t cudaFuncSetAttribute(K *kernel, cudaFuncAttribute, int value)
+{
+    pst_host_allow_shared(reinterpret_cast<const void *>(kernel), (size_t)value);
+    return cudaSuccess;
+}
+
+/* kernel<<<blocks, threads, shared, stream>>>(args...) */
+template <class... P, class... A>
+void pst_host_launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared_bytes,
+                     cudaStream_t stream, pst_site site, A... args)
+{
+    if (!pst_host_launchable(blocks, threads, shared_bytes, reinterpret_cast<const void *>(kernel)))
+        return;
+    std::tuple<P...> kept(static_cast<P>(args)...);
+    pst_host_enqueue(stream, [=]() mutable {
+        auto one = [&] { std::apply(kernel, kept); };
+        pst_host_run([](void *user) { (*static_cast<decltype(one) *>(user))(); }, &one, blocks, threads,
+                     shared_bytes, site);
+    });
+}
+
+/* ---- inside a kernel --------------------------------------------------------------------------------- */
+
+#define threadIdx (pst_host_me->thread)
+#define blockIdx (pst_host_me->block)
+#define blockDim (pst_host_me->threads)
+#define gridDim (pst_host_me->blocks)
+#define PST_HOST_SITE pst_site site = {__builtin_FILE(), __builtin_LINE()} /* the caller's */
+
+template <class T> inline uint64_t pst_host_bits(T value)
+{
+    static_assert(sizeof(T) <= 8 && std::is_trivially_copyable<T>::value, "what a register pair holds");
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof value);
+    return bits;
+}
+template <class T> inline T pst_host_value(uint64_t bits)
+{
+    T value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+inline void __syncthreads(PST_HOST_SITE)
+{
+    (void)pst_host_block(false, site);
+}
+inline int __syncthreads_or(int predicate, PST_HOST_SITE)
+{
+    return pst_host_block(predicate != 0, site) > 0;
+}
+inline void __syncwarp(unsigned mask = 0xFFFFFFFFu, PST_HOST_SITE)
+{
+    (void)pst_host_warp(HOST_SYNC, mask, 0, 0, 32, site);
+}
+template <class T> inline T __shfl_sync(unsigned mask, T value, int lane, int width = 32, PST_HOST_SITE)
+{
+    return pst_host_value<T>(pst_host_warp(HOST_SHFL, mask, pst_host_bits(value), lane, width, site));
+}
+template <class T> inline T __shfl_up_sync(unsigned mask, T value, int by, int width = 32, PST_HOST_SITE)
+{
+    return pst_host_value<T>(pst_host_warp(HOST_SHFL_UP, mask, pst_host_bits(value), by, width, site));
+}
+template <class T> inline T __shfl_down_sync(unsigned mask, T value, int by, int width = 32, PST_HOST_SITE)
+{
+    return pst_host_value<T>(pst_host_warp(HOST_SHFL_DOWN, mask, pst_host_bits(value), by, width, site));
+}
+template <class T> inline T __shfl_xor_sync(unsigned mask, T value, int with, int width = 32, PST_HOST_SITE)
+{
+    return pst_host_value<T>(pst_host_warp(HOST_SHFL_XOR, mask, pst_host_bits(value), with, width, site));
+}
+inline unsigned __ballot_sync(unsigned mask, int predicate, PST_HOST_SITE)
+{
+    return (unsigned)pst_host_warp(HOST_BALLOT, mask, predicate != 0, 0, 32, site);
+}
+inline int __any_sync(unsigned mask, int predicate, PST_HOST_SITE)
+{
+    return pst_host_warp(HOST_BALLOT, mask, predicate != 0, 0, 32, site) != 0;
+}
+inline int __all_sync(unsigned mask, int predicate, PST_HOST_SITE)
+{
+    return pst_host_warp(HOST_BALLOT, mask, predicate == 0, 0, 32, site) == 0;
+}
+template <class T> inline unsigned __match_any_sync(unsigned mask, T value, PST_HOST_SITE)
+{
+    return (unsigned)pst_host_warp(HOST_MATCH, mask, pst_host_bits(value), 0, 32, site);
+}
+
+/* Atomics: real ones, so that TSan knows them. Others may run before. */
+template <class T> inline T atomicAdd(T *at, T value)
+{
+    static_assert(std::is_integral<T>::value, "float atomics would make results depend on the order");
+    pst_host_meet();
+    return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
+}
+template <class T> inline T atomicCAS(T *at, T expected, T value)
+{
+    pst_host_meet();
+    (void)__atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return expected;
+}
+template <class T, class F> inline T pst_host_update(T *at, F change)
+{
+    pst_host_meet();
+    T old = __atomic_load_n(at, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(at, &old, change(old), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+    return old;
+}
+template <class T> inline T atomicMin(T *at, T value)
+{
+    return pst_host_update(at, [=](T old) { return value < old ? value : old; });
+}
+template <class T> inline T atomicMax(T *at, T value)
+{
+    return pst_host_update(at, [=](T old) { return value > old ? value : old; });
+}
+template <class T> inline T atomicExch(T *at, T value)
+{
+    return pst_host_update(at, [=](T) { return value; });
+}
+inline void __threadfence_system()
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+/* ---- arithmetic and vectors -------------------------------------------------------------------------- */
+
+struct alignas(8) int2 {
+    int x, y;
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+struct alignas(8) uint2 {
+    unsigned x, y;
+};
+
+template <class T> inline T min(T a, T b)
+{
+    return b < a ? b : a;
+}
+template <class T> inline T max(T a, T b)
+{
+    return a < b ? b : a;
+}
+inline int __ffs(int x)
+{
+    return __builtin_ffs(x);
+}
+inline int __popc(unsigned x)
+{
+    return __builtin_popcount(x);
+}
+inline float __uint_as_float(unsigned bits)
+{
+    return pst_host_value<float>(bits);
+}
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
+{
+    __extension__ typedef unsigned __int128 wide;
+    return (unsigned long long)(((wide)a * b) >> 64);
+}
+
+#endif

@@ -1,0 +1,60 @@
+/* fiber.h: the threads of a block as fibers of one host thread (fiber.cpp). What a warp or a block does
+ * together is checked: a mistake that a GPU may let pass is printed with its place, and aborts.
+ *
+ * One launch runs at a time (a lock); its blocks one after the other, blocks and threads in an order that
+ * changes from launch to launch, so that nothing can depend on it. */
+#ifndef PST_HOST_FIBER_H
+#define PST_HOST_FIBER_H
+
+#include <cstddef>
+#include <cstdint>
+
+struct dim3 {
+    unsigned x, y, z;
+    constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_)
+    {
+    }
+};
+struct uint3 {
+    unsigned x, y, z;
+};
+
+/* What a thread of a kernel can ask about itself. */
+struct pst_host_thread {
+    uint3 thread, block;
+    dim3 threads, blocks;
+};
+extern pst_host_thread *pst_host_me; /* NULL outside kernels */
+
+struct pst_site {
+    const char *file;
+    int line;
+};
+
+/* What lanes of a warp do together. */
+enum pst_host_op {
+    HOST_SYNC,
+    HOST_SHFL,
+    HOST_SHFL_UP,
+    HOST_SHFL_DOWN,
+    HOST_SHFL_XOR,
+    HOST_BALLOT,
+    HOST_MATCH
+};
+
+/* Waits for all lanes of mask; returns this lane's result. */
+uint64_t pst_host_warp(pst_host_op op, unsigned mask, uint64_t value, int arg, int width, pst_site site);
+/* Waits for all threads of the block; returns how many came with a true predicate. */
+int pst_host_block(bool predicate, pst_site site);
+/* Lets others run, now and then: an atomic is where threads meet. */
+void pst_host_meet();
+
+/* Shared memory of the running block, full of rubbish when a block begins: declared, and at the launch. */
+void pst_host_shared(void *at, size_t bytes);
+void *pst_host_shared_dynamic();
+
+/* Runs call(user) once a thread. Where names the launch in messages. */
+void pst_host_run(void (*call)(void *user), void *user, dim3 blocks, dim3 threads, size_t shared_bytes,
+                  pst_site where);
+
+#endif

@@ -1,0 +1,234 @@
+/* queue.cu: queues, memory, and the table that this object exports (twin.h). */
+#include "rows.cuh"
+
+#include <new>
+#include <cstdio>
+
+namespace
+{
+/* Scratch of the largest call: two pairs of keys and values that are sorted and what the sort needs, or sums
+ * of columns of so many parts; rounded up, since a CUDA version's need for its own is not known here. */
+enum {
+    BYTES_AN_ITEM = 32,
+    BYTES_A_COLUMN = 2 * PST_COLUMN_PARTS * (int)sizeof(double),
+    BYTES_MORE = 4 << 20,
+};
+
+/* The device of the caller's thread while a queue is made or used. */
+bool on_device(struct pst_queue *q)
+{
+    return pst_checked(q, cudaSetDevice(q->device));
+}
+
+pst_rc rc_of(cudaError_t error)
+{
+    return error == cudaErrorMemoryAllocation ? PST_E_NOMEM : PST_E_IO;
+}
+
+struct record_counts {
+    const int64_t *at[PST_RECORD_COUNTS];
+};
+
+__global__ void write_record(struct pst_record *record, uint64_t sequence, record_counts counts, int n,
+                             int32_t *status)
+{
+    for (int i = (int)threadIdx.x; i < n; i += PST_WARP)
+        record->counts[i] = *counts.at[i];
+    __syncwarp();
+    if (threadIdx.x > 0)
+        return;
+    record->rc = *status;
+    record->n = n;
+    *status = PST_OK;
+    __threadfence_system();
+    *static_cast<volatile uint64_t *>(&record->sequence) = sequence;
+}
+} // namespace
+
+bool pst_checked(struct pst_queue *q, cudaError_t error, const char *file, int line)
+{
+    if (error != cudaSuccess && q->rc == PST_OK) {
+        q->rc = rc_of(error);
+        (void)snprintf(q->why, PST_WHY_BYTES, "%s: %s (%s:%d)", cudaGetErrorName(error),
+                       cudaGetErrorString(error), file, line);
+    }
+    return q->rc == PST_OK;
+}
+
+void pst_refuse(struct pst_queue *q, pst_rc rc, const char *what, size_t asked, size_t had)
+{
+    if (q->rc != PST_OK)
+        return;
+    q->rc = rc;
+    (void)snprintf(q->why, PST_WHY_BYTES, "%s: %zu asked for, %zu there", what, asked, had);
+}
+
+void pst_begin(struct pst_queue *q)
+{
+    q->scratch_used = 0;
+}
+
+void *pst_scratch(struct pst_queue *q, size_t bytes)
+{
+    const size_t at = pst_align_up(q->scratch_used, 256); /* as CUB wants it */
+    if (at + bytes > q->scratch_bytes) {
+        pst_refuse(q, PST_E_LIMIT,
+                   "a kernel's scratch memory (make the queue with larger `most` or `columns`), bytes",
+                   at + bytes, q->scratch_bytes);
+        return NULL;
+    }
+    q->scratch_used = at + bytes;
+    return q->scratch + at;
+}
+
+static void queue_free(struct pst_queue *q)
+{
+    if (!q)
+        return;
+    (void)on_device(q);
+    if (q->stream)
+        (void)cudaStreamSynchronize(q->stream);
+    if (q->lt)
+        (void)cublasLtDestroy(q->lt);
+    (void)cudaFree(q->lt_memory);
+    (void)cudaFree(q->scratch);
+    (void)cudaFree(q->status);
+    (void)cudaFreeHost(q->report);
+    if (q->own_stream && q->stream)
+        (void)cudaStreamDestroy(q->stream);
+    delete[] q->why;
+    delete q;
+}
+
+static bool take_memory(struct pst_queue *q)
+{
+    return pst_checked(q, cudaMalloc((void **)&q->scratch, q->scratch_bytes)) &&
+           pst_checked(q, cudaMalloc((void **)&q->lt_memory, PST_LT_BYTES)) &&
+           pst_checked(q, cudaMalloc((void **)&q->status, PST_CACHE_LINE)) &&
+           pst_checked(q, cudaHostAlloc((void **)&q->report, PST_CACHE_LINE, cudaHostAllocMapped)) &&
+           pst_checked(q, cudaMemsetAsync(q->status, 0, PST_CACHE_LINE, q->stream));
+}
+
+static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queue **out, char *why)
+{
+    struct pst_queue *q = new (std::nothrow) struct pst_queue();
+    *out = NULL;
+    if (!q || !(q->why = new (std::nothrow) char[PST_WHY_BYTES]())) {
+        delete q;
+        (void)snprintf(why, PST_WHY_BYTES, "no memory for a queue");
+        return PST_E_NOMEM;
+    }
+    q->device = options->device;
+    q->tf32 = options->tf32;
+    q->stream = static_cast<cudaStream_t>(options->stream);
+    q->own_stream = !q->stream;
+    q->scratch_bytes =
+        (size_t)options->most * BYTES_AN_ITEM + (size_t)options->columns * BYTES_A_COLUMN + BYTES_MORE;
+    const bool made =
+        on_device(q) &&
+        pst_checked(q,
+                    cudaDeviceGetAttribute(&q->multiprocessors, cudaDevAttrMultiProcessorCount, q->device)) &&
+        (!q->own_stream || pst_checked(q, cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking))) &&
+        take_memory(q);
+    if (made && cublasLtCreate(&q->lt) != CUBLAS_STATUS_SUCCESS)
+        pst_refuse(q, PST_E_UNSUPPORTED, "a handle of cuBLASLt", 1, 0);
+    const pst_rc rc = q->rc;
+    if (rc == PST_OK) {
+        q->unused = reinterpret_cast<int64_t *>(q->status) + 1;
+        *out = q;
+        return PST_OK;
+    }
+    memcpy(why, q->why, PST_WHY_BYTES);
+    queue_free(q);
+    return rc;
+}
+
+static pst_rc alloc(int device, enum pst_memory kind, size_t bytes, void **at, char *why)
+{
+    cudaError_t error = cudaSetDevice(device);
+    if (error == cudaSuccess)
+        error = kind == PST_MEMORY_DEVICE ? cudaMalloc(at, bytes ? bytes : 1)
+                                          : cudaHostAlloc(at, bytes ? bytes : 1, cudaHostAllocMapped);
+    if (error == cudaSuccess)
+        return PST_OK;
+    (void)snprintf(why, PST_WHY_BYTES, "%s memory of cuda:%d, %zu bytes: %s",
+                   kind == PST_MEMORY_DEVICE ? "the" : "pinned", device, bytes, cudaGetErrorString(error));
+    return rc_of(error);
+}
+
+static void release(enum pst_memory kind, void *at)
+{
+    (void)(kind == PST_MEMORY_DEVICE ? cudaFree(at) : cudaFreeHost(at));
+}
+
+static pst_rc copy(struct pst_queue *q, void *to, const void *from, size_t bytes)
+{
+    (void)pst_checked(q, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, q->stream));
+    return q->rc;
+}
+
+static pst_rc fill(struct pst_queue *q, void *at, int byte, size_t bytes)
+{
+    (void)pst_checked(q, cudaMemsetAsync(at, byte, bytes, q->stream));
+    return q->rc;
+}
+
+static pst_rc record(struct pst_queue *q, struct pst_record *to, uint64_t sequence,
+                     const int64_t *const *counts, int n)
+{
+    assert(n >= 0 && n <= PST_RECORD_COUNTS);
+    record_counts all = {};
+    for (int i = 0; i < n; i++)
+        all.at[i] = counts[i];
+    pst_on(q, 1, PST_WARP)(write_record, to, sequence, all, n, q->status);
+    return q->rc;
+}
+
+static pst_rc wait(struct pst_queue *q, char *why)
+{
+    *q->report = PST_OK;
+    (void)pst_checked(q,
+                      cudaMemcpyAsync(q->report, q->status, sizeof *q->report, cudaMemcpyDefault, q->stream));
+    (void)pst_checked(q, cudaMemsetAsync(q->status, 0, sizeof *q->status, q->stream));
+    (void)pst_checked(q, cudaStreamSynchronize(q->stream));
+    const pst_rc rc = q->rc;
+    if (rc != PST_OK) {
+        memcpy(why, q->why, PST_WHY_BYTES);
+        q->rc = PST_OK;
+        return rc;
+    }
+    if (*q->report != PST_OK)
+        (void)snprintf(why, PST_WHY_BYTES, "a kernel found its data at fault");
+    return (pst_rc)*q->report;
+}
+
+/* The one symbol of this object. */
+extern "C" PST_API const struct pst_twin *pst_twin_cuda(void)
+{
+    static const struct pst_twin cuda = {
+        sizeof(struct pst_twin),
+#ifdef PST_HOST_BUILD
+        "cuda on the host",
+#else
+        "cuda",
+#endif
+#define PST_MEMBER(kernel) pst_k_##kernel,
+        PST_TWIN_KERNELS(PST_MEMBER)
+#undef PST_MEMBER
+            pst_kn_sample,
+        pst_kn_dedup,
+        pst_kn_count,
+        pst_kn_lookup,
+        pst_kn_gather,
+        pst_kn_mean_grad,
+        queue_new,
+        queue_free,
+        alloc,
+        release,
+        copy,
+        fill,
+        record,
+        wait,
+    };
+    return &cuda;
+}

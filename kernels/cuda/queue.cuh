@@ -1,0 +1,212 @@
+/* queue.cuh: what every kernel of this folder starts from: the queue, launches, numbers that are still on
+ * their way, and rows of work. */
+#ifndef PST_QUEUE_CUH
+#define PST_QUEUE_CUH
+
+#include "../rng.h"
+#include "../twin.h"
+
+#include <cuda_runtime.h>
+#include <cublasLt.h>
+
+enum {
+    PST_WARP = 32,
+    PST_THREADS =
+        256, /* of a block, where nothing asks for another number: eight warps hide each other's waits */
+    PST_GRID_WAVES = 32,     /* blocks a multiprocessor, of which 8 fit: what is left over evens out */
+    PST_LT_BYTES = 32 << 20, /* workspace of a product: what cuBLAS advises for Hopper */
+};
+
+struct pst_queue {
+    cudaStream_t stream;
+    bool own_stream, tf32;
+    int device, multiprocessors;
+    char *scratch; /* used anew by each call: they run one after the other */
+    size_t scratch_bytes, scratch_used;
+    int32_t *status; /* on the device: PST_OK, or what was wrong with the data */
+    int64_t *unused; /* on the device: where a number goes that no one asked for */
+    int32_t *report; /* pinned: a copy of the status for the host */
+    cublasLtHandle_t lt;
+    void *lt_memory;
+    char *why; /* the first launch or call that failed; "" if none */
+    pst_rc rc;
+};
+
+/* ---- launches ------------------------------------------------------------------------------------ */
+
+/* Keeps the first failure of a CUDA call, with its place. False: it failed, or one before did. */
+bool pst_checked(struct pst_queue *q, cudaError_t error, const char *file = __builtin_FILE(),
+                 int line = __builtin_LINE());
+/* Keeps a failure of ours. */
+void pst_refuse(struct pst_queue *q, pst_rc rc, const char *what, size_t asked, size_t had);
+
+struct pst_launch {
+    struct pst_queue *q;
+    unsigned blocks, threads;
+    size_t shared_bytes;
+    const char *file;
+    int line;
+
+    template <class... P, class... A> void operator()(void (*kernel)(P...), A... args) const
+    {
+        if (blocks == 0 || q->rc != PST_OK)
+            return;
+#ifdef PST_HOST_BUILD
+        pst_host_launch(kernel, blocks, threads, shared_bytes, q->stream, pst_site{file, line}, args...);
+#else
+        kernel<<<blocks, threads, shared_bytes, q->stream>>>(static_cast<P>(args)...);
+#endif
+        (void)pst_checked(q, cudaGetLastError(), file, line);
+    }
+};
+
+/* pst_on(q, blocks)(kernel, arguments...): a launch on the queue, checked. */
+static inline struct pst_launch pst_on(struct pst_queue *q, unsigned blocks, unsigned threads = PST_THREADS,
+                                       size_t shared_bytes = 0, const char *file = __builtin_FILE(),
+                                       int line = __builtin_LINE())
+{
+    return {q, blocks, threads, shared_bytes, file, line};
+}
+
+/* Blocks for so much work: a grid that a loop over it (pst_first, pst_step) finishes. */
+static inline unsigned pst_grid(const struct pst_queue *q, int64_t items, int64_t items_a_block)
+{
+    const int64_t blocks = (items + items_a_block - 1) / items_a_block;
+    return (unsigned)pst_min_i64(blocks, (int64_t)q->multiprocessors * PST_GRID_WAVES);
+}
+
+/* What twin.h adds to kernels.h: the same with numbers on their way. */
+pst_rc pst_kn_sample(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
+                     const int64_t *vertices, struct pst_n n, int fanout, bool replace, int32_t *indptr,
+                     int64_t *out, int64_t capacity, int64_t *total);
+pst_rc pst_kn_dedup(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, struct pst_n n,
+                    int64_t *vertices, int64_t *count, int64_t capacity, int32_t *local);
+void pst_kn_count(struct pst_queue *q, const int64_t *ids, struct pst_n n, uint32_t *counts);
+void pst_kn_lookup(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids, struct pst_n n,
+                   int32_t *hit_pos, int32_t *hit_row, int64_t *hits, int32_t *miss_pos, int64_t *misses);
+void pst_kn_gather(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,
+                   void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_n n,
+                   uint64_t row_bytes);
+void pst_kn_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
+                      int64_t edges, int64_t sources, const pst_real *grad_out, int64_t ld_out,
+                      pst_real *grad_in, int64_t ld_in, int64_t dim);
+
+/* A piece of the queue's memory for the call that asks; NULL, and the queue has failed, if there is not
+ * enough. pst_begin() starts a call. */
+void pst_begin(struct pst_queue *q);
+void *pst_scratch(struct pst_queue *q, size_t bytes);
+
+/* ---- shared memory ------------------------------------------------------------------------------- */
+
+#ifdef PST_HOST_BUILD
+#define PST_SHARED(type, name, shape)                                                                        \
+    static type name shape;                                                                                  \
+    pst_host_shared(&name, sizeof name)
+#define PST_SHARED_DYNAMIC(type, name) type *name = static_cast<type *>(pst_host_shared_dynamic())
+#else
+#define PST_SHARED(type, name, shape) __shared__ type name shape
+#define PST_SHARED_DYNAMIC(type, name)                                                                       \
+    extern __shared__ __align__(16) unsigned char pst_dynamic[];                                             \
+    type *name = reinterpret_cast<type *>(pst_dynamic)
+#endif
+
+/* ---- in a kernel --------------------------------------------------------------------------------- */
+
+static __device__ __forceinline__ int64_t pst_first()
+{
+    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+static __device__ __forceinline__ int64_t pst_step()
+{
+    return (int64_t)gridDim.x * blockDim.x;
+}
+
+/* How many there are, whatever the memory holds. */
+static __device__ __forceinline__ int64_t pst_value(struct pst_n n)
+{
+    const int64_t value = n.at ? *n.at : n.most;
+    return value < 0 ? 0 : value < n.most ? value : n.most;
+}
+
+/* None after a failure, so that nothing follows what is wrong. */
+static __device__ __forceinline__ int64_t pst_value(struct pst_n n, const int32_t *status)
+{
+    return *status == PST_OK ? pst_value(n) : 0;
+}
+
+/* The same for all lanes of a warp, which go through a loop together: a fault may come between their looks.
+ */
+static __device__ __forceinline__ int64_t pst_warp_value(struct pst_n n, const int32_t *status)
+{
+    return __shfl_sync(0xFFFFFFFFu, pst_value(n, status), 0);
+}
+
+static __device__ __forceinline__ void pst_fault(int32_t *status, pst_rc rc)
+{
+    (void)atomicMin(status, (int32_t)rc);
+}
+
+/* A relaxed load of what other threads may be writing. */
+template <class T> static __device__ __forceinline__ T pst_load(const T *at)
+{
+    return *static_cast<const volatile T *>(at);
+}
+
+/* ---- iterators for CUB --------------------------------------------------------------------------- */
+
+/* Item i is f(i); F::value is its type. */
+template <class F> struct pst_input {
+    using value_type = typename F::value;
+    using difference_type = int64_t;
+    using reference = value_type;
+    using pointer = void;
+    using iterator_category = std::random_access_iterator_tag;
+    F f;
+    int64_t at;
+    __host__ __device__ value_type operator*() const
+    {
+        return f(at);
+    }
+    __host__ __device__ value_type operator[](int64_t i) const
+    {
+        return f(at + i);
+    }
+    __host__ __device__ pst_input operator+(int64_t i) const
+    {
+        return pst_input{f, at + i};
+    }
+};
+
+/* Item i is put by f(i, value). */
+template <class F> struct pst_output {
+    struct place {
+        F f;
+        int64_t at;
+        template <class T> __host__ __device__ void operator=(const T &value) const
+        {
+            f(at, value);
+        }
+    };
+    using value_type = void;
+    using difference_type = int64_t;
+    using reference = place;
+    using pointer = void;
+    using iterator_category = std::random_access_iterator_tag;
+    F f;
+    int64_t at;
+    __host__ __device__ place operator*() const
+    {
+        return place{f, at};
+    }
+    __host__ __device__ place operator[](int64_t i) const
+    {
+        return place{f, at + i};
+    }
+    __host__ __device__ pst_output operator+(int64_t i) const
+    {
+        return pst_output{f, at + i};
+    }
+};
+
+#endif

@@ -1,0 +1,271 @@
+/* sample.cu: uniform in-neighbour sampling (kernels.h), with the CPU's draws and Floyd's procedure as there.
+ * A scan over what each vertex takes makes indptr; then lanes draw, one slot each. Slot s may meet the slots
+ * before it, so these settle one after the other; only their numbers go round, by shuffles.
+ *
+ * Topology may be in pinned host memory: a neighbour is read once, and only if it is taken. */
+#include "queue.cuh"
+
+#include <cub/cub.cuh>
+
+namespace
+{
+enum { SCAN_MAX = 32 }; /* slots that the lanes of one warp hold */
+
+struct sampling {
+    struct pst_csc graph;
+    struct pst_stream stream;
+    const int64_t *vertices;
+    struct pst_n n;
+    int fanout;
+    bool replace;
+    int32_t *indptr;
+    int64_t *out;
+    int64_t limit, *total;
+    int32_t *status;
+};
+
+struct row {
+    int64_t vertex, begin, degree, taken;
+};
+
+/* False: not a vertex of the graph, or its row is not. */
+__device__ bool row_of(const sampling &s, int64_t i, struct row *r)
+{
+    r->vertex = s.vertices[i];
+    r->begin = r->degree = r->taken = 0;
+    if (r->vertex < 0 || r->vertex >= s.graph.vertices)
+        return false;
+    const int64_t begin = s.graph.indptr[r->vertex], end = s.graph.indptr[r->vertex + 1];
+    if (begin < 0 || begin > end || end > s.graph.edges)
+        return false;
+    const int64_t degree = end - begin;
+    const bool all = s.fanout < 0 || degree == 0 || (!s.replace && degree <= s.fanout);
+    *r = {r->vertex, begin, degree, all ? degree : s.fanout};
+    return true;
+}
+
+struct taken { /* of vertex i, as far as it matters */
+    using value = uint32_t;
+    sampling s;
+    __device__ uint32_t operator()(int64_t i) const
+    {
+        struct row r;
+        if (i >= pst_value(s.n))
+            return 0;
+        if (!row_of(s, i, &r))
+            pst_fault(s.status, PST_E_FORMAT);
+        return (uint32_t)min(r.taken, s.limit + 1);
+    }
+};
+
+struct sum_to { /* limit + 1 stands for all that is too much */
+    uint32_t most;
+    __host__ __device__ uint32_t operator()(uint32_t a, uint32_t b) const
+    {
+        const uint64_t sum = (uint64_t)a + b;
+        return sum < most ? (uint32_t)sum : most;
+    }
+};
+
+struct put_row {
+    sampling s;
+    __device__ void operator()(int64_t i, uint32_t sum) const
+    {
+        if (i >= pst_value(s.n))
+            return;
+        if (sum > s.limit)
+            pst_fault(s.status, PST_E_LIMIT);
+        s.indptr[i + 1] = (int32_t)min((int64_t)sum, s.limit);
+    }
+};
+
+/* Where the position of a slot lies, before it is compared with others'. */
+__device__ __forceinline__ int64_t pick_of(const sampling &s, const struct row &r, int slot)
+{
+    const struct pst_philox draw = pst_draw(&s.stream, (uint64_t)r.vertex, (uint32_t)slot / 2);
+    const uint32_t low = slot % 2 ? draw.word[2] : draw.word[0],
+                   high = slot % 2 ? draw.word[3] : draw.word[1];
+    const int64_t bound = s.replace ? r.degree : r.degree - s.fanout + slot + 1;
+    return (int64_t)pst_bounded((uint64_t)high << 32 | low, (uint64_t)(bound > 0 ? bound : 1));
+}
+
+/* Lane t of a group has slot t: whoever drew a settled position takes its own last one. */
+__device__ __forceinline__ int64_t settle(int64_t pick, int64_t position, int64_t last, int slots, int lane,
+                                          int lanes)
+{
+    for (int t = 0; t + 1 < slots; t++) {
+        const int64_t settled = __shfl_sync(0xFFFFFFFFu, position, t, lanes);
+        if (lane > t && settled == pick)
+            position = last;
+    }
+    return position;
+}
+
+__device__ __forceinline__ void emit(const sampling &s, int64_t to, int64_t edge)
+{
+    const int64_t id = s.graph.index_bytes == 4 ? static_cast<const int32_t *>(s.graph.indices)[edge]
+                                                : static_cast<const int64_t *>(s.graph.indices)[edge];
+    if (id < 0 || id >= s.graph.vertices)
+        pst_fault(s.status, PST_E_FORMAT);
+    s.out[to] = id;
+}
+
+/* Not all neighbours, in order. */
+__device__ __forceinline__ bool is_drawn(const sampling &s, const struct row &r)
+{
+    return s.fanout >= 0 && (r.taken != r.degree || (s.replace && r.taken > 0));
+}
+
+/* What every draw begins with: vertex i's row and where it goes; no row for i past the end. */
+__device__ __forceinline__ int64_t start_row(const sampling &s, int64_t i, int64_t n, struct row *r)
+{
+    *r = {0, 0, 0, 0};
+    if (i < n)
+        (void)row_of(s, i, r);
+    return i > 0 && i < n ? s.indptr[i] : 0;
+}
+
+/* Fanouts of up to LANES, or all neighbours: LANES lanes a vertex. */
+template <int LANES> __global__ void __launch_bounds__(PST_THREADS) draw_few(sampling s)
+{
+    const int64_t n = pst_warp_value(s.n, s.status);
+    const int lane = (int)threadIdx.x % LANES;
+    if (pst_first() == 0) {
+        s.indptr[0] = 0;
+        *s.total = n > 0 ? s.indptr[n] : 0;
+    }
+    const int64_t mine = pst_first() / LANES, first = pst_first() / PST_WARP * (PST_WARP / LANES);
+    for (int64_t at = 0; first + at < n; at += pst_step() / LANES) { /* a warp stays together */
+        struct row r;
+        const int64_t to = start_row(s, mine + at, n, &r);
+        const bool drawn = is_drawn(s, r);
+        if (__any_sync(0xFFFFFFFFu, drawn)) {
+            const int64_t pick = drawn ? pick_of(s, r, lane) : -1;
+            const int64_t position =
+                s.replace ? pick : settle(pick, pick, r.degree - s.fanout + lane, s.fanout, lane, LANES);
+            if (drawn && lane < s.fanout)
+                emit(s, to + lane, r.begin + position);
+        }
+        for (int64_t e = drawn ? r.taken : lane; e < r.taken; e += LANES)
+            emit(s, to + e, r.begin + e);
+    }
+}
+
+/* A hash set in shared memory, of positions; -1: empty. */
+__device__ bool set_has(const unsigned long long *set, uint64_t mask, int64_t value)
+{
+    uint64_t at = ((uint64_t)value * 0x9E3779B97F4A7C15ull) >> 40;
+    for (; (int64_t)set[at & mask] >= 0; at++)
+        if ((int64_t)set[at & mask] == value)
+            return true;
+    return false;
+}
+
+__device__ void set_add(unsigned long long *set, uint64_t mask, int64_t value)
+{
+    uint64_t at = ((uint64_t)value * 0x9E3779B97F4A7C15ull) >> 40;
+    while (atomicCAS(&set[at & mask], ~0ull, (unsigned long long)value) != ~0ull)
+        at++;
+}
+
+/* Larger fanouts: a block of one warp a vertex, 32 slots at a time. places: of the set; 0 with replacement.
+ */
+__global__ void __launch_bounds__(PST_WARP) draw_many(sampling s, int places)
+{
+    PST_SHARED_DYNAMIC(unsigned long long, set);
+    const int64_t n = pst_warp_value(s.n, s.status);
+    const int lane = (int)threadIdx.x;
+    if (blockIdx.x == 0 && lane == 0) {
+        s.indptr[0] = 0;
+        *s.total = n > 0 ? s.indptr[n] : 0;
+    }
+    for (int64_t i = blockIdx.x; i < n; i += gridDim.x) {
+        struct row r;
+        const int64_t to = start_row(s, i, n, &r);
+        const bool drawn = is_drawn(s, r);
+        for (int at = lane; drawn && at < places; at += PST_WARP)
+            set[at] = ~0ull;
+        __syncwarp();
+        for (int64_t slot = lane; slot - lane < r.taken; slot += PST_WARP) {
+            const bool in = slot < r.taken;
+            int64_t position = slot;
+            if (drawn) {
+                const int64_t pick = in ? pick_of(s, r, (int)slot) : -1, last = r.degree - s.fanout + slot;
+                position = places && in && set_has(set, (uint64_t)places - 1, pick) ? last : pick;
+                if (places)
+                    position = settle(pick, position, last, PST_WARP, lane, PST_WARP);
+                __syncwarp();
+                if (places && in)
+                    set_add(set, (uint64_t)places - 1, position);
+                __syncwarp();
+            }
+            if (in)
+                emit(s, to + slot, r.begin + position);
+        }
+    }
+}
+
+void draw(struct pst_queue *q, const sampling &s)
+{
+    const int64_t n = s.n.most > 0 ? s.n.most : 1;
+    if (s.fanout > SCAN_MAX) {
+        int places = s.replace ? 0 : 2 * PST_WARP;
+        while (places && places < 2 * s.fanout)
+            places *= 2;
+        const size_t bytes = (size_t)places * sizeof(unsigned long long);
+        if (pst_checked(q, cudaFuncSetAttribute(draw_many, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                2 * PST_FANOUT_MAX * (int)sizeof(unsigned long long))))
+            pst_on(q, pst_grid(q, n, 1), PST_WARP, bytes)(draw_many, s, places);
+    } else if (s.fanout > 16 || s.fanout < 0) {
+        pst_on(q, pst_grid(q, n, PST_THREADS / 32))(draw_few<32>, s);
+    } else if (s.fanout > 8) {
+        pst_on(q, pst_grid(q, n, PST_THREADS / 16))(draw_few<16>, s);
+    } else if (s.fanout > 4) {
+        pst_on(q, pst_grid(q, n, PST_THREADS / 8))(draw_few<8>, s);
+    } else {
+        pst_on(q, pst_grid(q, n, PST_THREADS / 4))(draw_few<4>, s);
+    }
+}
+} // namespace
+
+pst_rc pst_kn_sample(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
+                     const int64_t *vertices, struct pst_n n, int fanout, bool replace, int32_t *indptr,
+                     int64_t *out, int64_t capacity, int64_t *total)
+{
+    assert(n.most >= 0 && capacity >= 0 && fanout >= -1 && fanout <= PST_FANOUT_MAX);
+    assert(graph->index_bytes == 4 || graph->index_bytes == 8);
+    const sampling s = {*graph,
+                        pst_stream_of(PST_RNG_SAMPLE, key->seed, key->epoch, key->batch, key->hop),
+                        vertices,
+                        n,
+                        fanout,
+                        replace,
+                        indptr,
+                        out,
+                        pst_min_i64(capacity, INT32_MAX),
+                        total,
+                        q->status};
+    const sum_to op = {(uint32_t)s.limit + 1};
+    const pst_input<taken> in = {{s}, 0};
+    const pst_output<put_row> rows = {{s}, 0};
+    size_t bytes = 0;
+    pst_begin(q);
+    if (n.most > 0) {
+        if (!pst_checked(q, cub::DeviceScan::InclusiveScan(NULL, bytes, in, rows, op, n.most, q->stream)))
+            return q->rc;
+        void *temp = pst_scratch(q, bytes);
+        if (!temp ||
+            !pst_checked(q, cub::DeviceScan::InclusiveScan(temp, bytes, in, rows, op, n.most, q->stream)))
+            return q->rc;
+    }
+    draw(q, s);
+    return q->rc;
+}
+
+pst_rc pst_k_sample(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
+                    const int64_t *vertices, int64_t n, int fanout, bool replace, int32_t *indptr,
+                    int64_t *out, int64_t capacity)
+{
+    return pst_kn_sample(q, graph, key, vertices, {NULL, n}, fanout, replace, indptr, out, capacity,
+                         q->unused);
+}

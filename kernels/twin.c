@@ -1,0 +1,188 @@
+/* twin.c: the CPU's table, and how CUDA's is found (twin.h). */
+#include "twin.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the CPU: numbers are there when a call returns ---------------------------------------------- */
+
+static int64_t value_of(struct pst_n n)
+{
+    assert(n.at == NULL || (*n.at >= 0 && *n.at <= n.most));
+    return n.at ? *n.at : n.most;
+}
+
+static pst_rc sample_n(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
+                       const int64_t *vertices, struct pst_n n, int fanout, bool replace, int32_t *indptr,
+                       int64_t *out, int64_t capacity, int64_t *total)
+{
+    const int64_t count = value_of(n);
+    const pst_rc rc = pst_k_sample(q, graph, key, vertices, count, fanout, replace, indptr, out, capacity);
+    *total = rc == PST_OK ? indptr[count] : 0;
+    return rc;
+}
+
+static pst_rc dedup_n(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, struct pst_n n,
+                      int64_t *vertices, int64_t *count, int64_t capacity, int32_t *local)
+{
+    return pst_k_dedup(q, table, ids, value_of(n), vertices, count, capacity, local);
+}
+
+static void count_n(struct pst_queue *q, const int64_t *ids, struct pst_n n, uint32_t *counts)
+{
+    pst_k_count(q, ids, value_of(n), counts);
+}
+
+static void lookup_n(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids, struct pst_n n,
+                     int32_t *hit_pos, int32_t *hit_row, int64_t *hits, int32_t *miss_pos, int64_t *misses)
+{
+    pst_k_lookup(q, cache, ids, value_of(n), hit_pos, hit_row, hits, miss_pos, misses);
+}
+
+static void gather_n(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,
+                     void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_n n,
+                     uint64_t row_bytes)
+{
+    pst_k_gather(q, src, src_stride, src_row, dst, dst_stride, dst_pos, value_of(n), row_bytes);
+}
+
+static void mean_grad_n(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
+                        int64_t edges, int64_t sources, const pst_real *grad_out, int64_t ld_out,
+                        pst_real *grad_in, int64_t ld_in, int64_t dim)
+{
+    assert(indptr[dsts] == edges && sources >= 0);
+    (void)edges;
+    (void)sources;
+    pst_k_mean_grad(q, indptr, indices, dsts, grad_out, ld_out, grad_in, ld_in, dim);
+}
+
+static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queue **q, char *why)
+{
+    (void)options;
+    (void)why;
+    *q = NULL;
+    return PST_OK;
+}
+
+static void queue_free(struct pst_queue *q)
+{
+    assert(q == NULL);
+    (void)q;
+}
+
+static pst_rc alloc(int device, enum pst_memory kind, size_t bytes, void **at, char *why)
+{
+    (void)device;
+    (void)kind;
+    *at = malloc(bytes ? bytes : 1);
+    if (*at)
+        return PST_OK;
+    (void)snprintf(why, PST_WHY_BYTES, "no memory for %zu bytes", bytes);
+    return PST_E_NOMEM;
+}
+
+static void release(enum pst_memory kind, void *at)
+{
+    (void)kind;
+    free(at);
+}
+
+static pst_rc copy(struct pst_queue *q, void *to, const void *from, size_t bytes)
+{
+    (void)q;
+    memcpy(to, from, bytes);
+    return PST_OK;
+}
+
+static pst_rc fill(struct pst_queue *q, void *at, int byte, size_t bytes)
+{
+    (void)q;
+    memset(at, byte, bytes);
+    return PST_OK;
+}
+
+static pst_rc record(struct pst_queue *q, struct pst_record *to, uint64_t sequence,
+                     const int64_t *const *counts, int n)
+{
+    assert(q == NULL && n >= 0 && n <= PST_RECORD_COUNTS);
+    (void)q;
+    to->rc = PST_OK; /* what was wrong was returned at once */
+    to->n = n;
+    for (int i = 0; i < n; i++)
+        to->counts[i] = *counts[i];
+    __atomic_store_n(&to->sequence, sequence, __ATOMIC_RELEASE);
+    return PST_OK;
+}
+
+static pst_rc wait(struct pst_queue *q, char *why)
+{
+    (void)q;
+    (void)why;
+    return PST_OK;
+}
+
+const struct pst_twin *pst_twin_cpu(void)
+{
+    static const struct pst_twin cpu = {
+        .bytes = sizeof(struct pst_twin),
+        .name = "cpu",
+#define MEMBER(kernel) .kernel = pst_k_##kernel,
+        PST_TWIN_KERNELS(MEMBER)
+#undef MEMBER
+            .sample_n = sample_n,
+        .dedup_n = dedup_n,
+        .count_n = count_n,
+        .lookup_n = lookup_n,
+        .gather_n = gather_n,
+        .mean_grad_n = mean_grad_n,
+        .queue_new = queue_new,
+        .queue_free = queue_free,
+        .alloc = alloc,
+        .release = release,
+        .copy = copy,
+        .fill = fill,
+        .record = record,
+        .wait = wait,
+    };
+    return &cpu;
+}
+
+/* ---- CUDA ---------------------------------------------------------------------------------------- */
+
+/* Where this library is, with another file's name. */
+static bool beside(const char *file, char *path, size_t bytes)
+{
+    Dl_info info;
+    if (dladdr((const void *)pst_twin_cpu, &info) == 0 || info.dli_fname == NULL)
+        return false;
+    const char *slash = strrchr(info.dli_fname, '/');
+    const int folder = slash ? (int)(slash - info.dli_fname) : 1;
+    return (size_t)snprintf(path, bytes, "%.*s/%s", folder, slash ? info.dli_fname : ".", file) < bytes;
+}
+
+const struct pst_twin *pst_twin_open(const char *path, char *why)
+{
+    char own[4096]; /* PATH_MAX */
+    if (path == NULL) {
+        if (!beside("libpenstock-cuda.so", own, sizeof own)) {
+            (void)snprintf(why, PST_WHY_BYTES, "cannot tell where Penstock's libraries are");
+            return NULL;
+        }
+        path = own;
+    }
+    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (object == NULL) {
+        (void)snprintf(why, PST_WHY_BYTES, "%s", dlerror());
+        return NULL;
+    }
+    pst_twin_fn table;
+    *(void **)&table = dlsym(object, PST_TWIN_SYMBOL);
+    if (table && table()->bytes == sizeof(struct pst_twin))
+        return table();
+    (void)snprintf(why, PST_WHY_BYTES, "%.*s is not of this build of Penstock: build it again",
+                   PST_WHY_BYTES - 80, path);
+    (void)dlclose(object);
+    return NULL;
+}

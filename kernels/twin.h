@@ -1,0 +1,127 @@
+/* twin.h: one table of functions a backend, so that what calls kernels is written once and one build serves a
+ * machine with a GPU and one without. The CPU's is linked in; CUDA's is a shared object that is opened where
+ * there is a GPU.
+ *
+ * What differs with CUDA: pointers are to device memory or pinned host memory (except `graph`, `key`, `opt`,
+ * `drop` themselves, which are read by the call); calls put work on the queue and return; a count that a call
+ * leaves (*count, *hits, *loss ...) is in such memory too. What is wrong with the data cannot be returned by
+ * a call that does not wait: it is kept in the queue, the rest of the queue's work is skipped, and pst_record
+ * or `wait` tell it. A queue belongs to one thread at a time. */
+#ifndef PST_TWIN_H
+#define PST_TWIN_H
+
+#include "kernels.h"
+
+PST_BEGIN_DECLS
+
+/* Every kernel of kernels.h, once: each table has them all, with the declaration that is there. */
+#define PST_TWIN_KERNELS(X)                                                                                  \
+    X(sample)                                                                                                \
+    X(shuffle)                                                                                               \
+    X(dedup_bytes)                                                                                           \
+    X(dedup_init)                                                                                            \
+    X(dedup_reset)                                                                                           \
+    X(dedup)                                                                                                 \
+    X(count)                                                                                                 \
+    X(cache_bytes)                                                                                           \
+    X(cache_init)                                                                                            \
+    X(lookup)                                                                                                \
+    X(gather)                                                                                                \
+    X(gemm)                                                                                                  \
+    X(mean)                                                                                                  \
+    X(mean_grad)                                                                                             \
+    X(mean_csc)                                                                                              \
+    X(add)                                                                                                   \
+    X(widen)                                                                                                 \
+    X(bias_relu_dropout)                                                                                     \
+    X(bias_relu_dropout_grad)                                                                                \
+    X(layer_norm)                                                                                            \
+    X(layer_norm_grad)                                                                                       \
+    X(batch_norm)                                                                                            \
+    X(batch_norm_grad)                                                                                       \
+    X(affine)                                                                                                \
+    X(softmax_xent)                                                                                          \
+    X(adam)
+
+/* A number that may still be on its way: *at when the queue gets there, at most `most`; `most` if at is NULL.
+ * Its bound shapes the launch, so it should not be far off. */
+struct pst_n {
+    const int64_t *at;
+    int64_t most;
+};
+
+/* A batch's counts as its reader finds them, in pinned memory. Written in one piece; `sequence` last, after
+ * which a release/acquire reader may take the rest. */
+#define PST_RECORD_COUNTS 32 /* per hop of PST_HOPS_MAX: vertices, edges, hits, misses */
+struct pst_record {
+    uint64_t sequence;
+    int32_t rc; /* a pst_rc: of all that the queue did since the last record */
+    int32_t n;
+    int64_t counts[PST_RECORD_COUNTS];
+};
+
+struct pst_queue_options {
+    int device;
+    int64_t most;    /* ids or edges of the largest call: sizes the queue's own memory */
+    int64_t columns; /* of the widest rows of floats */
+    bool tf32;       /* products in TensorFloat-32: 10 bits of mantissa, several times faster */
+    void *stream;    /* a cudaStream_t that the caller keeps; NULL: one of the queue's own */
+};
+
+enum pst_memory { PST_MEMORY_DEVICE, PST_MEMORY_PINNED };
+
+struct pst_twin {
+    uint64_t bytes;   /* of this structure, which tells a table of another build */
+    const char *name; /* "cpu", "cuda", "cuda on the host" */
+#define PST_TWIN_MEMBER(kernel) __typeof__(pst_k_##kernel) *kernel;
+    PST_TWIN_KERNELS(PST_TWIN_MEMBER)
+#undef PST_TWIN_MEMBER
+
+    /* The same kernels with numbers that an earlier call of the queue leaves; nothing waits for the host. */
+    pst_rc (*sample_n)(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
+                       const int64_t *vertices, struct pst_n n, int fanout, bool replace, int32_t *indptr,
+                       int64_t *out, int64_t capacity, int64_t *total);
+    pst_rc (*dedup_n)(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, struct pst_n n,
+                      int64_t *vertices, int64_t *count, int64_t capacity, int32_t *local);
+    void (*count_n)(struct pst_queue *q, const int64_t *ids, struct pst_n n, uint32_t *counts);
+    void (*lookup_n)(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids, struct pst_n n,
+                     int32_t *hit_pos, int32_t *hit_row, int64_t *hits, int32_t *miss_pos, int64_t *misses);
+    void (*gather_n)(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,
+                     void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_n n,
+                     uint64_t row_bytes);
+    /* The caller knows how many edges and sources there are; CUDA's mean_grad would have to wait and look. */
+    void (*mean_grad_n)(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
+                        int64_t edges, int64_t sources, const pst_real *grad_out, int64_t ld_out,
+                        pst_real *grad_in, int64_t ld_in, int64_t dim);
+
+    /* A queue, and memory that its kernels can use. why: at least PST_WHY_BYTES, gets the reason of a
+     * failure. The CPU's queue is NULL. */
+    pst_rc (*queue_new)(const struct pst_queue_options *options, struct pst_queue **q, char *why);
+    void (*queue_free)(struct pst_queue *q);
+    pst_rc (*alloc)(int device, enum pst_memory kind, size_t bytes, void **at, char *why);
+    void (*release)(enum pst_memory kind, void *at);
+    /* In the queue's order. Host memory that is not pinned must stay as it is until the queue has been waited
+     * for. */
+    pst_rc (*copy)(struct pst_queue *q, void *to, const void *from, size_t bytes);
+    pst_rc (*fill)(struct pst_queue *q, void *at, int byte, size_t bytes);
+    /* counts[0..n) are pointers, themselves read by the call, to numbers that the queue will have left. */
+    pst_rc (*record)(struct pst_queue *q, struct pst_record *record, uint64_t sequence,
+                     const int64_t *const *counts, int n);
+    /* Until all is done; the first failure since the last record or wait, its place in why (PST_WHY_BYTES).
+     */
+    pst_rc (*wait)(struct pst_queue *q, char *why);
+};
+
+#define PST_WHY_BYTES 320 /* a path, a CUDA error and its place */
+
+PST_API const struct pst_twin *pst_twin_cpu(void);
+/* Opens CUDA's twin: path, or libpenstock-cuda.so beside this library if NULL. It stays open. NULL: why (of
+ * PST_WHY_BYTES) says what is missing. */
+PST_API const struct pst_twin *pst_twin_open(const char *path, char *why);
+
+/* What a CUDA object exports. */
+#define PST_TWIN_SYMBOL "pst_twin_cuda"
+typedef const struct pst_twin *(*pst_twin_fn)(void);
+
+PST_END_DECLS
+#endif
