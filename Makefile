@@ -45,7 +45,7 @@ stage_names := $(patsubst stages/%.c,%,$(stage_files)) $(stage_dirs)
 # `penstock infer` computes what the trainer's evaluation does, with the same code.
 cmd_src := $(sort $(wildcard tools/penstock/*.c)) $(patsubst %,stages/trainer/%.c,model team rows eval eval_layers state)
 helper_src := $(sort $(wildcard tools/penstock-*.c))
-test_src := $(sort $(wildcard tests/*/test_*.c))
+test_src := $(sort $(wildcard tests/*/test_*.c tests/*/test_*.cpp))
 
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 stage_so := $(patsubst %,$(BUILD)/lib/penstock/stages/%.so,$(stage_names))
@@ -54,7 +54,7 @@ libs := $(BUILD)/lib/libpenstock.so $(BUILD)/lib/libpenstock-cpu.so $(if $(stage
 NVCC ?= $(firstword $(wildcard $(addsuffix /nvcc,$(subst :, ,$(PATH)) /usr/local/cuda/bin)))
 cuda_so := $(if $(SAN),,$(if $(NVCC),$(BUILD)/lib/libpenstock-cuda.so))
 helpers := $(patsubst tools/%.c,$(BUILD)/bin/%,$(helper_src))
-tests_bin := $(patsubst tests/%.c,$(BUILD)/tests/%,$(test_src))
+tests_bin := $(patsubst tests/%,$(BUILD)/tests/%,$(basename $(test_src)))
 
 .PHONY: all
 all: $(libs) $(cuda_so) $(stage_so) $(helpers) $(if $(cmd_src),$(BUILD)/bin/penstock)
@@ -128,6 +128,11 @@ $(BUILD)/tests/%: tests/%.c $(libs)
 # Programs that run in the guest.
 guest_bin := $(patsubst tests/qemu/%.c,$(BUILD)/tests/qemu/%,$(wildcard tests/qemu/*.c))
 
+# Tests of the host build, in C++.
+$(BUILD)/tests/%: tests/%.cpp $(BUILD)/tests/libpenstock-cuda-host.so
+	@mkdir -p $(@D)
+	$(CXX) $(host_flags) -MF $@.d -o $@ $< $(filter $(BUILD)/obj/kernels/cuda/host/%,$(host_obj)) $(ALL_LDFLAGS) -lcmocka
+
 # Stages that only tests use.
 test_stages := $(patsubst tests/stages/%.c,$(BUILD)/tests/stages/%.so,$(wildcard tests/stages/*.c))
 $(BUILD)/tests/stages/%.so: tests/stages/%.c $(libs)
@@ -192,13 +197,13 @@ lint: deps-test
 	@BUILD=$(BUILD) tests/lint
 
 public_headers := $(addprefix common/,base.h error.h stage.h request.h minibatch.h wire.h store/store.h) \
-  kernels/kernels.h kernels/rng.h $(addprefix stages/lib/,sampling.h fill.h plan.h)
+  kernels/kernels.h kernels/twin.h kernels/rng.h $(addprefix stages/lib/,sampling.h fill.h plan.h)
 share := $(DESTDIR)$(PREFIX)/share
 .PHONY: install
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/penstock/stages $(share)/penstock/pipelines $(share)/pkgconfig
 	install -m755 $(BUILD)/bin/penstock* $(DESTDIR)$(PREFIX)/bin
-	install -m755 $(libs) $(DESTDIR)$(PREFIX)/lib
+	install -m755 $(libs) $(cuda_so) $(DESTDIR)$(PREFIX)/lib
 	install -m755 $(stage_so) $(DESTDIR)$(PREFIX)/lib/penstock/stages
 	for h in $(public_headers); do install -D -m644 $$h $(DESTDIR)$(PREFIX)/include/penstock/$$h; done
 	install -m644 pipelines/*.json $(share)/penstock/pipelines

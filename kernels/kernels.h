@@ -17,7 +17,7 @@ PST_BEGIN_DECLS
 #endif
 typedef PST_REAL pst_real;
 
-struct pst_queue; /* a CUDA stream; NULL on the CPU */
+struct pst_queue; /* a CUDA stream and what goes with it (twin.h); NULL on the CPU */
 
 /* In-neighbours: indices[indptr[v] .. indptr[v+1]) are the sources of edges into v. */
 struct pst_csc {
@@ -51,7 +51,8 @@ PST_API void pst_k_shuffle(struct pst_queue *q, uint64_t seed, uint64_t epoch, i
 
 /* Dedup and relabel: a hash table sized to the batch. `memory` has pst_k_dedup_bytes(max_ids) bytes and
  * belongs to the caller. Newcomers are appended to vertices[*count..capacity) in order of first
- * appearance; local[i] (if local is not NULL) gets the position of ids[i]. */
+ * appearance; local[i] (if local is not NULL) gets the position of ids[i]. From one reset to the next,
+ * vertices is the same array and *count what the last call left. */
 struct pst_dedup;
 PST_API size_t pst_k_dedup_bytes(int64_t max_ids);
 PST_API struct pst_dedup *pst_k_dedup_init(void *memory, int64_t max_ids);

@@ -1,0 +1,555 @@
+/* The twins of the trainer's kernels: relative error, norm-wise, of at most 1e-5; 2e-3 in TensorFloat-32. */
+#include "twin_fixture.h"
+
+static const double LIMIT = 1e-5, LIMIT_TF32 = 2e-3;
+
+/* Rows with something between them, at an address that 16 does not divide every other time. */
+struct matrix {
+    struct both all;
+    int64_t skip, n, dim, ld;
+};
+
+static struct matrix matrix_new(int64_t n, int64_t dim)
+{
+    struct matrix m = {.skip = rnd(2) ? (int64_t)rnd(4) : 0, .n = n, .dim = dim};
+    m.ld = rnd(2) ? dim + (int64_t)rnd(5) : (dim + 3) / 4 * 4;
+    m.all = floats_new(m.skip + n * m.ld + 4);
+    return m;
+}
+
+static float *host(const struct matrix *m)
+{
+    return (float *)m->all.host + m->skip;
+}
+
+static float *device(const struct matrix *m)
+{
+    return (float *)m->all.device + m->skip;
+}
+
+static void matrix_free(struct matrix *m)
+{
+    both_free(&m->all);
+}
+
+/* ---- products ------------------------------------------------------------------------------------ */
+
+static void check_gemm(double limit)
+{
+    FOR_SHAPES
+    {
+        const bool ta = rnd(2), tb = rnd(2);
+        const int64_t m = size_below(70), n = size_below(70), k = size_below(90);
+        struct matrix a = ta ? matrix_new(k, m) : matrix_new(m, k),
+                      b = tb ? matrix_new(n, k) : matrix_new(k, n);
+        struct matrix c = matrix_new(m, n);
+        const float alpha = rnd(2) ? 1 : 0.5f, beta = rnd(2) ? 0 : rnd(2) ? 1 : -0.25f;
+        cpu->gemm(NULL, ta, tb, m, n, k, alpha, host(&a), a.ld, host(&b), b.ld, beta, host(&c), c.ld, 1);
+        cuda->gemm(queue, ta, tb, m, n, k, alpha, device(&a), a.ld, device(&b), b.ld, beta, device(&c), c.ld,
+                   1);
+        close_floats(&c.all, limit, "product");
+        matrix_free(&a);
+        matrix_free(&b);
+        matrix_free(&c);
+    }
+}
+
+static void test_gemm(void **state)
+{
+    (void)state;
+    check_gemm(LIMIT);
+}
+
+static void test_gemm_tf32(void **state)
+{
+    (void)state;
+    struct pst_queue *exact = queue;
+    const struct pst_queue_options options = {.most = 1, .columns = 128, .tf32 = true};
+    assert_int_equal(cuda->queue_new(&options, &queue, why), PST_OK);
+    check_gemm(LIMIT_TF32);
+    cuda->queue_free(queue);
+    queue = exact;
+}
+
+/* ---- aggregation --------------------------------------------------------------------------------- */
+
+struct block {
+    struct both indptr, indices;
+    int64_t dsts, sources, edges;
+};
+
+static struct block block_new(int64_t dsts, int64_t sources)
+{
+    struct block b = {
+        .dsts = dsts, .sources = sources, .indptr = both_new((size_t)(dsts + 1) * sizeof(int32_t))};
+    int32_t *indptr = b.indptr.host;
+    for (int64_t d = 0; d < dsts; d++)
+        indptr[d + 1] = indptr[d] + (sources ? (int32_t)rnd(rnd(20) ? 12 : 200) : 0);
+    b.edges = indptr[dsts];
+    b.indices = both_new((size_t)b.edges * sizeof(int32_t));
+    const int64_t hub = rnd(2) ? sources : (sources + 9) / 10; /* every other time few sources get all */
+    for (int64_t e = 0; e < b.edges; e++)
+        ((int32_t *)b.indices.host)[e] = (int32_t)rnd((uint64_t)hub);
+    send(&b.indptr);
+    send(&b.indices);
+    return b;
+}
+
+static void block_free(struct block *b)
+{
+    both_free(&b->indptr);
+    both_free(&b->indices);
+}
+
+static void test_mean(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        struct block b = block_new(size_below(150), size_below(300));
+        const int64_t dim = size_below(rnd(8) ? 160 : 700);
+        struct matrix in = matrix_new(b.sources, dim), out = matrix_new(b.dsts, dim);
+        cpu->mean(NULL, b.indptr.host, b.indices.host, b.dsts, host(&in), in.ld, host(&out), out.ld, dim);
+        cuda->mean(queue, b.indptr.device, b.indices.device, b.dsts, device(&in), in.ld, device(&out), out.ld,
+                   dim);
+        close_floats(&out.all, LIMIT, "means");
+        matrix_free(&in);
+        matrix_free(&out);
+        block_free(&b);
+    }
+}
+
+static void test_mean_grad(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        struct block b = block_new(size_below(150), size_below(300));
+        const int64_t dim = size_below(rnd(8) ? 160 : 700);
+        struct matrix in = matrix_new(b.sources, dim), out = matrix_new(b.dsts, dim);
+        cpu->mean_grad(NULL, b.indptr.host, b.indices.host, b.dsts, host(&out), out.ld, host(&in), in.ld,
+                       dim);
+        if (rnd(3))
+            cuda->mean_grad_n(queue, b.indptr.device, b.indices.device, b.dsts, b.edges, b.sources,
+                              device(&out), out.ld, device(&in), in.ld, dim);
+        else
+            cuda->mean_grad(queue, b.indptr.device, b.indices.device, b.dsts, device(&out), out.ld,
+                            device(&in), in.ld, dim);
+        close_floats(&in.all, LIMIT, "gradient of means");
+        matrix_free(&in);
+        matrix_free(&out);
+        block_free(&b);
+    }
+}
+
+/* The gradient is the same to the last bit, whatever runs first. */
+static void test_mean_grad_repeats(void **state)
+{
+    (void)state;
+    struct block b = block_new(500, 40);
+    struct matrix out = matrix_new(b.dsts, 37), in = matrix_new(b.sources, 37);
+    float *first = NULL;
+    for (int round = 0; round < 5; round++) {
+        send(&in.all);
+        cuda->mean_grad_n(queue, b.indptr.device, b.indices.device, b.dsts, b.edges, b.sources, device(&out),
+                          out.ld, device(&in), in.ld, 37);
+        float *got = fetched(&in.all);
+        if (first)
+            assert_memory_equal(got, first, in.all.bytes);
+        else
+            first = got;
+        if (got != first)
+            free(got);
+    }
+    free(first);
+    matrix_free(&in);
+    matrix_free(&out);
+    block_free(&b);
+}
+
+static void test_mean_csc(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const int64_t vertices = 1 + size_below(200), first = (int64_t)rnd((uint64_t)vertices);
+        const int64_t n = (int64_t)rnd((uint64_t)(vertices - first) + 1), dim = size_below(130);
+        const int bytes = rnd(2) ? 4 : 8;
+        struct both indptr = both_new((size_t)(vertices + 1) * sizeof(int64_t));
+        for (int64_t v = 0; v < vertices; v++)
+            ((int64_t *)indptr.host)[v + 1] = ((int64_t *)indptr.host)[v] + (int64_t)rnd(20);
+        const int64_t edges = ((int64_t *)indptr.host)[vertices];
+        struct both indices = both_new((size_t)(edges * bytes));
+        for (int64_t e = 0; e < edges; e++) {
+            const uint64_t u = rnd((uint64_t)vertices);
+            memcpy((char *)indices.host + e * bytes, &u, (size_t)bytes);
+        }
+        const bool wrong = rnd(5) == 0 && edges > 0;
+        const int64_t row = first + (n ? (int64_t)rnd((uint64_t)n) : 0);
+        const int64_t bad = ((int64_t *)indptr.host)[row];
+        const bool met = wrong && n > 0 && ((int64_t *)indptr.host)[row + 1] > bad;
+        if (met)
+            memcpy((char *)indices.host + bad * bytes, &vertices, (size_t)bytes);
+        send(&indptr);
+        send(&indices);
+        struct matrix in = matrix_new(vertices, dim ? dim : 1), out = matrix_new(n, dim ? dim : 1);
+        const struct pst_csc on_host = {indptr.host, indices.host, bytes, vertices, edges};
+        const struct pst_csc on_device = {indptr.device, indices.device, bytes, vertices, edges};
+        const pst_rc rc =
+            cpu->mean_csc(NULL, &on_host, first, n, host(&in), in.ld, host(&out), out.ld, in.dim);
+        assert_int_equal(rc, met ? PST_E_FORMAT : PST_OK);
+        assert_int_equal(
+            cuda->mean_csc(queue, &on_device, first, n, device(&in), in.ld, device(&out), out.ld, in.dim),
+            PST_OK);
+        settled(rc);
+        if (rc == PST_OK)
+            close_floats(&out.all, LIMIT, "means over a graph");
+        matrix_free(&in);
+        matrix_free(&out);
+        both_free(&indptr);
+        both_free(&indices);
+    }
+}
+
+/* ---- rows ---------------------------------------------------------------------------------------- */
+
+static void test_add(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const int64_t n = size_below(200), dim = size_below(300);
+        struct matrix x = matrix_new(n, dim), y = matrix_new(n, dim);
+        cpu->add(NULL, host(&x), x.ld, host(&y), y.ld, n, dim);
+        cuda->add(queue, device(&x), x.ld, device(&y), y.ld, n, dim);
+        close_floats(&x.all, LIMIT, "sums");
+        matrix_free(&x);
+        matrix_free(&y);
+    }
+}
+
+static void test_affine(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const int64_t n = size_below(200), dim = size_below(300);
+        struct matrix x = matrix_new(n, dim);
+        struct both scale = floats_new(dim), offset = floats_new(dim);
+        cpu->affine(NULL, host(&x), x.ld, n, dim, scale.host, offset.host);
+        cuda->affine(queue, device(&x), x.ld, n, dim, scale.device, offset.device);
+        close_floats(&x.all, LIMIT, "scaled rows");
+        matrix_free(&x);
+        both_free(&scale);
+        both_free(&offset);
+    }
+}
+
+/* Every 16-bit pattern but NaNs, which are only counted; then random rows. */
+static void test_widen(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const int64_t n = size_below(200), dim = 1 + size_below(300), stride = 2 * (dim + (int64_t)rnd(9));
+        const bool bfloat = rnd(2);
+        struct both src = both_new((size_t)(n * stride));
+        for (size_t i = 0; i < src.bytes / 2; i++) {
+            uint16_t bits = (uint16_t)rnd(65536);
+            if ((bits & (bfloat ? 0x7F80 : 0x7C00)) == (bfloat ? 0x7F80 : 0x7C00))
+                bits &= bfloat ? 0xBFFF : 0xBFFF;
+            ((uint16_t *)src.host)[i] = bits;
+        }
+        send(&src);
+        struct matrix out = matrix_new(n, dim);
+        cpu->widen(NULL, src.host, (uint64_t)stride, bfloat, host(&out), out.ld, n, dim);
+        cuda->widen(queue, src.device, (uint64_t)stride, bfloat, device(&out), out.ld, n, dim);
+        same_bytes(&out.all, out.all.bytes, "widened rows");
+        both_free(&src);
+        matrix_free(&out);
+    }
+}
+
+static struct both vertices_new(int64_t n)
+{
+    struct both b = both_new((size_t)n * sizeof(int64_t));
+    for (int64_t i = 0; i < n; i++)
+        ((int64_t *)b.host)[i] = (int64_t)rnd((uint64_t)1 << 40);
+    send(&b);
+    return b;
+}
+
+static struct pst_dropout random_dropout(void)
+{
+    const struct pst_dropout drop = {rnd(UINT64_MAX), (uint32_t)rnd(50), (uint32_t)rnd(4), rnd(1u << 20),
+                                     rnd(3) ? (float)rnd(1000) / 1001.0f : 0};
+    return drop;
+}
+
+static void test_bias_relu_dropout(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const int64_t n = size_below(150), dim = size_below(400);
+        struct matrix x = matrix_new(n, dim);
+        struct both bias = floats_new(dim), vertices = vertices_new(n);
+        const struct pst_dropout drop = random_dropout();
+        const bool relu = rnd(2), biased = rnd(2);
+        cpu->bias_relu_dropout(NULL, host(&x), x.ld, biased ? bias.host : NULL, vertices.host, n, dim, relu,
+                               &drop);
+        cuda->bias_relu_dropout(queue, device(&x), x.ld, biased ? bias.device : NULL, vertices.device, n, dim,
+                                relu, &drop);
+        close_floats(&x.all, LIMIT, "activations");
+        matrix_free(&x);
+        both_free(&bias);
+        both_free(&vertices);
+    }
+}
+
+static void test_bias_relu_dropout_grad(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const int64_t n = size_below(rnd(8) ? 150 : 5000), dim = size_below(n > 500 ? 40 : 400);
+        struct matrix grad = matrix_new(n, dim), y = matrix_new(n, dim);
+        struct both sums = floats_new(dim), vertices = vertices_new(n);
+        const struct pst_dropout drop = random_dropout();
+        const bool relu = rnd(2), wanted = rnd(3);
+        for (int64_t i = 0; i < n * y.ld; i += 3)
+            host(&y)[i] = 0; /* what was dropped or clipped */
+        send(&y.all);
+        cpu->bias_relu_dropout_grad(NULL, host(&grad), grad.ld, host(&y), y.ld, vertices.host, n, dim, relu,
+                                    &drop, wanted ? sums.host : NULL);
+        cuda->bias_relu_dropout_grad(queue, device(&grad), grad.ld, device(&y), y.ld, vertices.device, n, dim,
+                                     relu, &drop, wanted ? sums.device : NULL);
+        close_floats(&grad.all, LIMIT, "gradient of activations");
+        close_floats(&sums, LIMIT, "gradient of the bias");
+        matrix_free(&grad);
+        matrix_free(&y);
+        both_free(&sums);
+        both_free(&vertices);
+    }
+}
+
+/* ---- normalisation ------------------------------------------------------------------------------- */
+
+struct norm {
+    struct matrix x;
+    struct both gain, shift, xhat, rstd, mean, var;
+};
+
+static struct norm norm_new(int64_t n, int64_t dim, int64_t scales)
+{
+    struct norm f = {.x = matrix_new(n, dim),
+                     .gain = floats_new(dim),
+                     .shift = floats_new(dim),
+                     .xhat = floats_new(n * dim),
+                     .rstd = floats_new(scales),
+                     .mean = floats_new(dim),
+                     .var = floats_new(dim)};
+    return f;
+}
+
+static void norm_free(struct norm *f)
+{
+    matrix_free(&f->x);
+    struct both *all[] = {&f->gain, &f->shift, &f->xhat, &f->rstd, &f->mean, &f->var};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        both_free(all[i]);
+}
+
+static void test_layer_norm(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const int64_t n = size_below(150), dim = 2 + size_below(300); /* one column is all noise */
+        struct norm f = norm_new(n, dim, n);
+        const bool kept = rnd(2);
+        cpu->layer_norm(NULL, host(&f.x), f.x.ld, n, dim, f.gain.host, f.shift.host,
+                        kept ? f.xhat.host : NULL, kept ? f.rstd.host : NULL);
+        cuda->layer_norm(queue, device(&f.x), f.x.ld, n, dim, f.gain.device, f.shift.device,
+                         kept ? f.xhat.device : NULL, kept ? f.rstd.device : NULL);
+        close_floats(&f.x.all, LIMIT, "layer norm");
+        close_floats(&f.xhat, LIMIT, "its xhat");
+        close_floats(&f.rstd, LIMIT, "its rstd");
+        norm_free(&f);
+    }
+}
+
+static void test_layer_norm_grad(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const int64_t n = size_below(150), dim = 2 + size_below(300);
+        struct norm f = norm_new(n, dim, n);
+        cpu->layer_norm_grad(NULL, host(&f.x), f.x.ld, n, dim, f.gain.host, f.xhat.host, f.rstd.host,
+                             f.mean.host, f.var.host);
+        cuda->layer_norm_grad(queue, device(&f.x), f.x.ld, n, dim, f.gain.device, f.xhat.device,
+                              f.rstd.device, f.mean.device, f.var.device);
+        close_floats(&f.x.all, LIMIT, "gradient of layer norm");
+        close_floats(&f.mean, LIMIT, "gradient of its gain");
+        close_floats(&f.var, LIMIT, "gradient of its shift");
+        norm_free(&f);
+    }
+}
+
+static void test_batch_norm(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const int64_t n = size_below(rnd(8) ? 150 : 6000), dim = 1 + size_below(n > 500 ? 30 : 300);
+        struct norm f = norm_new(n, dim, dim);
+        cpu->batch_norm(NULL, host(&f.x), f.x.ld, n, dim, f.gain.host, f.shift.host, f.xhat.host, f.rstd.host,
+                        f.mean.host, f.var.host, 0.1f);
+        cuda->batch_norm(queue, device(&f.x), f.x.ld, n, dim, f.gain.device, f.shift.device, f.xhat.device,
+                         f.rstd.device, f.mean.device, f.var.device, 0.1f);
+        close_floats(&f.x.all, LIMIT, "batch norm");
+        close_floats(&f.xhat, LIMIT, "its xhat");
+        close_floats(&f.rstd, LIMIT, "its rstd");
+        close_floats(&f.mean, LIMIT, "its running mean");
+        close_floats(&f.var, LIMIT, "its running variance");
+        norm_free(&f);
+    }
+}
+
+static void test_batch_norm_grad(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const int64_t n = size_below(rnd(8) ? 150 : 6000), dim = 1 + size_below(n > 500 ? 30 : 300);
+        struct norm f = norm_new(n, dim, dim);
+        cpu->batch_norm_grad(NULL, host(&f.x), f.x.ld, n, dim, f.gain.host, f.xhat.host, f.rstd.host,
+                             f.mean.host, f.var.host);
+        cuda->batch_norm_grad(queue, device(&f.x), f.x.ld, n, dim, f.gain.device, f.xhat.device,
+                              f.rstd.device, f.mean.device, f.var.device);
+        close_floats(&f.x.all, LIMIT, "gradient of batch norm");
+        close_floats(&f.mean, LIMIT, "gradient of its gain");
+        close_floats(&f.var, LIMIT, "gradient of its shift");
+        norm_free(&f);
+    }
+}
+
+/* ---- loss and optimizer -------------------------------------------------------------------------- */
+
+struct sums {
+    double loss;
+    int64_t correct, counted;
+};
+
+static void test_softmax_xent(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const int64_t n = size_below(400), classes = 1 + size_below(rnd(4) ? 60 : 700);
+        struct matrix logits = matrix_new(n, classes), grad = matrix_new(n, classes);
+        struct both labels = both_new((size_t)n * sizeof(int32_t)), sums = both_new(sizeof(struct sums));
+        for (int64_t i = 0; i < n * logits.ld; i++)
+            host(&logits)[i] = (float)(rnd(3) ? rnd(7) : rnd(100)) * 0.25f; /* with ties */
+        for (int64_t i = 0; i < n; i++)
+            ((int32_t *)labels.host)[i] = (int32_t)rnd((uint64_t)classes + 1) - 1;
+        send(&logits.all);
+        send(&labels);
+        const bool wanted = rnd(4);
+        struct sums *h = sums.host, *d = sums.device;
+        cpu->softmax_xent(NULL, host(&logits), logits.ld, labels.host, n, classes, (double)n + 1,
+                          wanted ? host(&grad) : NULL, grad.ld, &h->loss, &h->correct, &h->counted);
+        cuda->softmax_xent(queue, device(&logits), logits.ld, labels.device, n, classes, (double)n + 1,
+                           wanted ? device(&grad) : NULL, grad.ld, &d->loss, &d->correct, &d->counted);
+        close_floats(&grad.all, LIMIT, "gradient of the loss");
+        struct sums *got = fetched(&sums);
+        assert_int_equal(got->correct, h->correct);
+        assert_int_equal(got->counted, h->counted);
+        assert_true(fabs(got->loss - h->loss) <= LIMIT * fabs(h->loss));
+        free(got);
+        matrix_free(&logits);
+        matrix_free(&grad);
+        both_free(&labels);
+        both_free(&sums);
+    }
+}
+
+/* A label that is no class is told; NaNs stay. */
+static void test_softmax_xent_faults(void **state)
+{
+    (void)state;
+    struct both logits = floats_new(20), grad = floats_new(20), labels = both_new(4 * sizeof(int32_t));
+    struct both sums = both_new(sizeof(struct sums));
+    struct sums *d = sums.device;
+    ((float *)logits.host)[7] = NAN;
+    send(&logits);
+    cuda->softmax_xent(queue, logits.device, 5, labels.device, 4, 5, 4, grad.device, 5, &d->loss, &d->correct,
+                       &d->counted);
+    settled(PST_OK);
+    struct sums *got = fetched(&sums);
+    float *gradient = fetched(&grad);
+    assert_true(isnan(got->loss) && isnan(gradient[5]) && !isnan(gradient[0]) && !isnan(gradient[10]));
+    ((int32_t *)labels.host)[2] = 5;
+    send(&labels);
+    cuda->softmax_xent(queue, logits.device, 5, labels.device, 4, 5, 4, grad.device, 5, &d->loss, &d->correct,
+                       &d->counted);
+    settled(PST_E_ARG);
+    free(got);
+    free(gradient);
+    both_free(&logits);
+    both_free(&grad);
+    both_free(&labels);
+    both_free(&sums);
+}
+
+static void test_adam(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const int64_t n = size_below(5000), skip = rnd(2) ? (int64_t)rnd(4) : 0;
+        struct both w = floats_new(n + skip), g = floats_new(n + skip), m = floats_new(n + skip),
+                    v = floats_new(n + skip);
+        for (int64_t i = 0; i < n + skip; i++)
+            ((float *)v.host)[i] *= ((float *)v.host)[i];
+        send(&v);
+        const struct pst_adam opt = {0.01, 0.9, 0.999, 1e-8, rnd(2) ? 0 : 5e-4, 1 + (int64_t)rnd(100)};
+        cpu->adam(NULL, &opt, (float *)w.host + skip, (float *)g.host + skip, (float *)m.host + skip,
+                  (float *)v.host + skip, n);
+        cuda->adam(queue, &opt, (float *)w.device + skip, (float *)g.device + skip, (float *)m.device + skip,
+                   (float *)v.device + skip, n);
+        close_floats(&w, LIMIT, "weights");
+        close_floats(&m, LIMIT, "first moments");
+        close_floats(&v, LIMIT, "second moments");
+        both_free(&w);
+        both_free(&g);
+        both_free(&m);
+        both_free(&v);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_gemm_tf32),
+        cmocka_unit_test(test_mean),
+        cmocka_unit_test(test_mean_grad),
+        cmocka_unit_test(test_mean_grad_repeats),
+        cmocka_unit_test(test_mean_csc),
+        cmocka_unit_test(test_add),
+        cmocka_unit_test(test_affine),
+        cmocka_unit_test(test_widen),
+        cmocka_unit_test(test_bias_relu_dropout),
+        cmocka_unit_test(test_bias_relu_dropout_grad),
+        cmocka_unit_test(test_layer_norm),
+        cmocka_unit_test(test_layer_norm_grad),
+        cmocka_unit_test(test_batch_norm),
+        cmocka_unit_test(test_batch_norm_grad),
+        cmocka_unit_test(test_softmax_xent),
+        cmocka_unit_test(test_softmax_xent_faults),
+        cmocka_unit_test(test_adam),
+    };
+    return cmocka_run_group_tests(tests, twin_setup, twin_teardown);
+}
