@@ -86,6 +86,11 @@ $(BUILD)/lib/libpenstock-cuda.so: $(patsubst kernels/cuda/%.cu,$(BUILD)/obj/kern
 	@mkdir -p $(@D)
 	$(NVCC) -shared -o $@ $(filter %.o,$^) -Xlinker --version-script=kernels/cuda/exports.map -lcublasLt
 
+# What each kernel takes of a multiprocessor, as the compiler reports it.
+.PHONY: resources
+resources: $(cuda_so)
+	kernels/cuda/resources.py $(NVCC) $(patsubst kernels/cuda/%.cu,$(BUILD)/obj/kernels/cuda/%.nvcc.log,$(cuda_src)) >kernels/cuda/resources.txt
+
 # The same sources with the threads of a block as fibers: kernels/cuda/host.
 CXX ?= g++
 host_flags := -std=c++17 -Wall -Wextra -Werror -Wconversion -Wpointer-arith -Wno-unknown-pragmas $(CFLAGS) -fPIC -pthread -ffp-contract=off $(san_flags_$(SAN)) -MMD -MP -Icommon -Ikernels/cuda/host
@@ -174,6 +179,12 @@ check-qemu: deps-test
 	@$(MAKE) --no-print-directory all tests
 	@BUILD=$(BUILD) tests/run qemu
 
+# What needs a GPU; skipped, with a reason, where there is none.
+.PHONY: check-gpu
+check-gpu: deps-test
+	@$(MAKE) --no-print-directory all tests
+	@BUILD=$(BUILD) PENSTOCK_TWIN=cuda PENSTOCK_TWIN_SHAPES=$${PENSTOCK_TWIN_SHAPES:-1000} tests/run check kernel/test_twin
+
 .PHONY: fuzz
 fuzz:
 	@tools/install-deps --fuzz || true
@@ -221,6 +232,8 @@ help:
 	@echo 'make run           install what is missing, build, make the demo dataset, train on it'
 	@echo 'make check         quick tests'
 	@echo 'make check-qemu    our NVMe driver against QEMU'"'"'s controllers, in a virtual machine'
+	@echo 'make check-gpu      the CUDA twins on this machine'"'"'s GPU (needs nvcc)'
+	@echo 'make resources      registers and shared memory of each CUDA kernel, into kernels/cuda/resources.txt'
 	@echo 'make fuzz          each fuzz target for FUZZ_SECONDS=20, with ASan and UBSan'
 	@echo 'make valgrind       memcheck over the unit tests and small pipelines'
 	@echo 'make accept        long tests: real data, memory limits, a fresh root'

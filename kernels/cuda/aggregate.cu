@@ -58,28 +58,27 @@ template <int W, class P, class I>
 __device__ __forceinline__ columns<W> sum_of(const means<P, I> &s, int64_t begin, int64_t end, int64_t column)
 {
     columns<W> sum = {};
+    bool bad = false;
     for (int64_t e = begin; e < end; e += AT_ONCE) {
         columns<W> row[AT_ONCE];
         int64_t source[AT_ONCE];
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; k++)
+        for (int k = 0; k < AT_ONCE; k++) {
             source[k] = e + k < end ? source_of(s, e + k) : -1;
+            bad = bad || (e + k < end && source[k] < 0);
+        }
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++)
             if (source[k] >= 0)
                 row[k] = load<W>(s.in + source[k] * s.ld_in + column);
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; k++) {
-            if (source[k] < 0) {
-                if (e + k < end)
-                    pst_fault(s.status, PST_E_FORMAT);
-                continue;
-            }
+        for (int k = 0; k < AT_ONCE; k++)
 #pragma unroll
-            for (int w = 0; w < W; w++)
+            for (int w = 0; source[k] >= 0 && w < W; w++)
                 sum.at[w] = e + k == begin ? row[k].at[w] : sum.at[w] + row[k].at[w];
-        }
     }
+    if (bad)
+        pst_fault(s.status, PST_E_FORMAT);
     return sum;
 }
 
@@ -180,7 +179,7 @@ __device__ void add_source(const sorted_edges &s, int64_t begin, int64_t column,
 }
 
 /* A warp takes the sources whose first edge is among its SPAN. */
-template <int W> __global__ void __launch_bounds__(PST_THREADS) mean_grad(sorted_edges s)
+template <int W> __global__ void __launch_bounds__(PST_THREADS, 4) mean_grad(sorted_edges s)
 {
     const int lane = (int)threadIdx.x % PST_WARP;
     for (int64_t base = pst_first() / PST_WARP * SPAN; base < s.edges; base += pst_step() / PST_WARP * SPAN) {

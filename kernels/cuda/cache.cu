@@ -1,6 +1,6 @@
 /* cache.cu: which vertices' rows are cached and where, and how often vertices are met (kernels.h). The index
- * has the CPU's three forms. A lookup is one pass of a scan: it reads each id's place, counts the hits before
- * it, and puts the id among the hits or the misses. */
+ * has the CPU's three forms. Each id is looked up once; a scan then counts the hits before it, and puts it
+ * among the hits or the misses. */
 #include "queue.cuh"
 
 #include <cub/cub.cuh>
@@ -91,41 +91,47 @@ struct lookup {
     struct pst_n n;
     int32_t *hit_pos, *hit_row, *miss_pos;
     int64_t *hits, *misses;
+    int32_t *row; /* of each id */
     int32_t *status;
 };
 
-/* Of id i: its row above, 1 below if it has one. */
-struct found {
-    using value = uint64_t;
+/* Also counts none, which holds if there are no ids. */
+__global__ void __launch_bounds__(PST_THREADS) find_rows(lookup l)
+{
+    const struct pst_cache cache = *l.cache;
+    const int64_t n = pst_value(l.n, l.status);
+    for (int64_t i = pst_first(); i < n; i += pst_step())
+        l.row[i] = row_of(cache, l.ids[i]);
+    if (pst_first() == 0)
+        *l.hits = *l.misses = 0;
+}
+
+struct hit {
+    using value = uint32_t;
     lookup l;
-    __device__ uint64_t operator()(int64_t i) const
+    __device__ uint32_t operator()(int64_t i) const
     {
-        if (i >= pst_value(l.n, l.status))
-            return 0;
-        const int32_t row = row_of(*l.cache, l.ids[i]);
-        return (uint64_t)(uint32_t)row << 32 | (row >= 0);
+        return i < pst_value(l.n, l.status) && l.row[i] >= 0;
     }
 };
 
-struct add_hits { /* and the row of the last */
-    __host__ __device__ uint64_t operator()(uint64_t a, uint64_t b) const
+struct plus {
+    __host__ __device__ uint32_t operator()(uint32_t a, uint32_t b) const
     {
-        return (b >> 32) << 32 | (uint32_t)(a + b);
+        return a + b;
     }
 };
 
 struct split {
     lookup l;
-    __device__ void operator()(int64_t i, uint64_t sum) const
+    __device__ void operator()(int64_t i, uint32_t hits) const
     {
         const int64_t n = pst_value(l.n, l.status);
-        const uint32_t hits = (uint32_t)sum;
-        const int32_t row = (int32_t)(sum >> 32);
         if (i >= n)
             return;
-        if (row >= 0) {
+        if (l.row[i] >= 0) {
             l.hit_pos[hits - 1] = (int32_t)i;
-            l.hit_row[hits - 1] = row;
+            l.hit_row[hits - 1] = l.row[i];
         } else {
             l.miss_pos[i - hits] = (int32_t)i;
         }
@@ -135,11 +141,6 @@ struct split {
         }
     }
 };
-
-__global__ void none_yet(int64_t *hits, int64_t *misses)
-{
-    *hits = *misses = 0;
-}
 
 /* Half way to the largest number, threads take care not to step over it. */
 __global__ void __launch_bounds__(PST_THREADS)
@@ -208,19 +209,19 @@ void pst_kn_lookup(struct pst_queue *q, const struct pst_cache *cache, const int
                    int32_t *hit_pos, int32_t *hit_row, int64_t *hits, int32_t *miss_pos, int64_t *misses)
 {
     assert(n.most >= 0 && n.most <= INT32_MAX);
-    const lookup l = {cache, ids, n, hit_pos, hit_row, miss_pos, hits, misses, q->status};
-    const pst_input<found> in = {{l}, 0};
+    pst_begin(q);
+    int32_t *row = static_cast<int32_t *>(pst_scratch(q, (size_t)n.most * sizeof *row));
+    const lookup l = {cache, ids, n, hit_pos, hit_row, miss_pos, hits, misses, row, q->status};
+    const pst_input<hit> in = {{l}, 0};
     const pst_output<split> out = {{l}, 0};
     size_t bytes = 0;
-    pst_begin(q);
-    pst_on(q, 1, 1)(none_yet, hits, misses);
+    pst_on(q, pst_grid(q, n.most > 0 ? n.most : 1, PST_THREADS))(find_rows, l);
     if (n.most == 0 ||
-        !pst_checked(q, cub::DeviceScan::InclusiveScan(NULL, bytes, in, out, add_hits(), n.most, q->stream)))
+        !pst_checked(q, cub::DeviceScan::InclusiveScan(NULL, bytes, in, out, plus(), n.most, q->stream)))
         return;
     void *temp = pst_scratch(q, bytes);
     if (temp)
-        (void)pst_checked(
-            q, cub::DeviceScan::InclusiveScan(temp, bytes, in, out, add_hits(), n.most, q->stream));
+        (void)pst_checked(q, cub::DeviceScan::InclusiveScan(temp, bytes, in, out, plus(), n.most, q->stream));
 }
 
 void pst_k_lookup(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids, int64_t n,

@@ -18,7 +18,6 @@ struct pst_dedup {
     uint32_t stamp;
     int shift; /* 64 - log2(places) */
     uint64_t mask;
-    word *entries;
 };
 
 namespace
@@ -36,6 +35,13 @@ int places_log2(int64_t max_ids)
     return log2;
 }
 
+/* The entries come after the header. */
+__host__ __device__ word *entries_of(struct pst_dedup *table)
+{
+    const uintptr_t end = (uintptr_t)(table + 1);
+    return reinterpret_cast<word *>((end + PST_CACHE_LINE - 1) / PST_CACHE_LINE * PST_CACHE_LINE);
+}
+
 struct dedup {
     struct pst_dedup *table;
     const int64_t *ids;
@@ -43,7 +49,9 @@ struct dedup {
     int64_t *vertices, *count;
     int64_t limit;
     int32_t *local;
-    uint32_t *slot; /* of each id: its place in the table */
+    word *entries;  /* the table's */
+    uint32_t *slot; /* of each id: its place there */
+    uint32_t *rank; /* of each id: newcomers up to and with it */
     int32_t *status;
 };
 
@@ -59,9 +67,9 @@ __device__ uint64_t enter(const dedup &d, const struct pst_dedup &t, int64_t i, 
     const word mine = newcomer(t, i);
     uint64_t at = ((uint64_t)id * 0x9E3779B97F4A7C15ull) >> t.shift;
     for (uint64_t probes = 1;; probes++, at = (at + 1) & t.mask) {
-        word entry = pst_load(&t.entries[at]);
+        word entry = pst_load(&d.entries[at]);
         if ((uint32_t)(entry >> 32) != t.stamp) {
-            const word before = atomicCAS(&t.entries[at], entry, mine);
+            const word before = atomicCAS(&d.entries[at], entry, mine);
             *fresh = before == entry;
             if (*fresh)
                 return at;
@@ -70,7 +78,7 @@ __device__ uint64_t enter(const dedup &d, const struct pst_dedup &t, int64_t i, 
         const uint32_t value = (uint32_t)entry;
         if ((value & NEWCOMER ? d.ids[value & ~NEWCOMER] : d.vertices[value]) == id) {
             if (value & NEWCOMER && mine < entry)
-                (void)atomicMin(&t.entries[at], mine);
+                (void)atomicMin(&d.entries[at], mine);
             return at;
         }
         const bool crowded = probes % PATIENCE == 0 && pst_load(&d.table->met) > (word)(t.max_ids - t.used);
@@ -108,7 +116,7 @@ struct first { /* 1 where id i is a newcomer's first appearance */
     {
         if (i >= pst_value(d.n, d.status))
             return 0;
-        return pst_load(&d.table->entries[d.slot[i]]) == newcomer(*d.table, i);
+        return (uint32_t)pst_load(&d.entries[d.slot[i]]) == (NEWCOMER | (uint32_t)i);
     }
 };
 
@@ -119,34 +127,30 @@ struct plus {
     }
 };
 
-struct append {
-    dedup d;
-    __device__ void operator()(int64_t i, uint32_t rank) const
-    {
-        const int64_t n = pst_value(d.n, d.status);
-        if (i >= n)
-            return;
+__global__ void __launch_bounds__(PST_THREADS) append(dedup d)
+{
+    const int64_t n = pst_value(d.n, d.status), base = d.table->base;
+    for (int64_t i = pst_first(); i < n; i += pst_step()) {
+        const int64_t position = base + d.rank[i] - 1;
         if (i == n - 1)
-            d.table->fresh = rank;
+            d.table->fresh = d.rank[i];
         if (!first{d}(i))
-            return;
-        const int64_t position = d.table->base + rank - 1;
+            continue;
         if (position >= d.limit) {
             pst_fault(d.status, PST_E_LIMIT);
-            return;
+            continue;
         }
         d.vertices[position] = d.ids[i];
-        *static_cast<volatile word *>(&d.table->entries[d.slot[i]]) =
-            (word)d.table->stamp << 32 | (uint32_t)position;
+        volatile word *entry = &d.entries[d.slot[i]];
+        *entry = *entry >> 32 << 32 | (uint32_t)position;
     }
-};
+}
 
 __global__ void __launch_bounds__(PST_THREADS) relabel(dedup d)
 {
     const int64_t n = pst_value(d.n, d.status);
-    const word *entries = d.table->entries;
     for (int64_t i = pst_first(); d.local && i < n; i += pst_step())
-        d.local[i] = (int32_t)entries[d.slot[i]];
+        d.local[i] = (int32_t)d.entries[d.slot[i]];
     if (pst_first() > 0 || n == 0)
         return;
     d.table->used += d.table->fresh;
@@ -162,7 +166,7 @@ __global__ void __launch_bounds__(PST_THREADS) reset(struct pst_dedup *table)
     const uint32_t stamp = table->stamp;
     __syncthreads();
     for (uint64_t at = threadIdx.x; stamp == UINT32_MAX && at <= table->mask; at += blockDim.x)
-        table->entries[at] = 0;
+        entries_of(table)[at] = 0;
     if (threadIdx.x > 0)
         return;
     table->stamp = stamp == UINT32_MAX ? 1 : stamp + 1;
@@ -181,18 +185,16 @@ size_t pst_k_dedup_bytes(int64_t max_ids)
 struct pst_dedup *pst_k_dedup_init(void *memory, int64_t max_ids)
 {
     const int log2 = places_log2(max_ids);
-    struct pst_dedup table = {};
+    struct pst_dedup table = {}, *at = static_cast<struct pst_dedup *>(memory);
     table.max_ids = max_ids;
     table.stamp = 1;
     table.shift = 64 - log2;
     table.mask = ((uint64_t)1 << log2) - 1;
-    table.entries =
-        reinterpret_cast<word *>(pst_align_up((uint64_t)(uintptr_t)memory + sizeof table, PST_CACHE_LINE));
-    if (cudaMemsetAsync(table.entries, 0, sizeof(word) << log2, NULL) != cudaSuccess ||
-        cudaMemcpy(memory, &table, sizeof table, cudaMemcpyDefault) != cudaSuccess ||
+    if (cudaMemsetAsync(entries_of(at), 0, sizeof(word) << log2, NULL) != cudaSuccess ||
+        cudaMemcpy(at, &table, sizeof table, cudaMemcpyDefault) != cudaSuccess ||
         cudaStreamSynchronize(NULL) != cudaSuccess)
         return NULL;
-    return static_cast<struct pst_dedup *>(memory);
+    return at;
 }
 
 void pst_k_dedup_reset(struct pst_queue *q, struct pst_dedup *table)
@@ -207,18 +209,23 @@ pst_rc pst_kn_dedup(struct pst_queue *q, struct pst_dedup *table, const int64_t 
     if (n.most == 0)
         return q->rc;
     pst_begin(q);
-    dedup d = {table, ids, n, vertices, count, pst_min_i64(capacity, INT32_MAX), local, NULL, q->status};
-    d.slot = static_cast<uint32_t *>(pst_scratch(q, (size_t)n.most * sizeof *d.slot));
-    size_t bytes = 0;
+    uint32_t *slot = static_cast<uint32_t *>(pst_scratch(q, (size_t)n.most * sizeof *slot));
+    uint32_t *rank = static_cast<uint32_t *>(pst_scratch(q, (size_t)n.most * sizeof *rank));
+    const dedup d = {
+        table, ids,  n,        vertices, count, pst_min_i64(capacity, INT32_MAX), local, entries_of(table),
+        slot,  rank, q->status};
     const pst_input<first> in = {{d}, 0};
-    const pst_output<append> out = {{d}, 0};
-    if (!pst_checked(q, cub::DeviceScan::InclusiveScan(NULL, bytes, in, out, plus(), n.most, q->stream)))
+    const unsigned blocks = pst_grid(q, n.most, PST_THREADS);
+    size_t bytes = 0;
+    if (!pst_checked(q, cub::DeviceScan::InclusiveScan(NULL, bytes, in, rank, plus(), n.most, q->stream)))
         return q->rc;
     void *temp = pst_scratch(q, bytes);
-    pst_on(q, pst_grid(q, n.most, PST_THREADS))(enter_all, d);
+    pst_on(q, blocks)(enter_all, d);
     if (temp)
-        (void)pst_checked(q, cub::DeviceScan::InclusiveScan(temp, bytes, in, out, plus(), n.most, q->stream));
-    pst_on(q, pst_grid(q, n.most, PST_THREADS))(relabel, d);
+        (void)pst_checked(q,
+                          cub::DeviceScan::InclusiveScan(temp, bytes, in, rank, plus(), n.most, q->stream));
+    pst_on(q, blocks)(append, d);
+    pst_on(q, blocks)(relabel, d);
     return q->rc;
 }
 

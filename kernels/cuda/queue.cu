@@ -40,8 +40,7 @@ __global__ void write_record(struct pst_record *record, uint64_t sequence, recor
     record->rc = *status;
     record->n = n;
     *status = PST_OK;
-    __threadfence_system();
-    *static_cast<volatile uint64_t *>(&record->sequence) = sequence;
+    pst_publish(&record->sequence, sequence);
 }
 } // namespace
 

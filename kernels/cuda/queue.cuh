@@ -153,6 +153,17 @@ template <class T> static __device__ __forceinline__ T pst_load(const T *at)
     return *static_cast<const volatile T *>(at);
 }
 
+/* A store after which the host may read what was written before. */
+static __device__ __forceinline__ void pst_publish(uint64_t *at, uint64_t value)
+{
+#ifdef PST_HOST_BUILD
+    __atomic_store_n(at, value, __ATOMIC_RELEASE);
+#else
+    __threadfence_system();
+    *static_cast<volatile uint64_t *>(at) = value;
+#endif
+}
+
 /* ---- iterators for CUB --------------------------------------------------------------------------- */
 
 /* Item i is f(i); F::value is its type. */

@@ -126,7 +126,7 @@ __device__ __forceinline__ int64_t start_row(const sampling &s, int64_t i, int64
 }
 
 /* Fanouts of up to LANES, or all neighbours: LANES lanes a vertex. */
-template <int LANES> __global__ void __launch_bounds__(PST_THREADS) draw_few(sampling s)
+template <int LANES> __global__ void __launch_bounds__(PST_THREADS, 4) draw_few(sampling s)
 {
     const int64_t n = pst_warp_value(s.n, s.status);
     const int lane = (int)threadIdx.x % LANES;

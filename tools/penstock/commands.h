@@ -12,6 +12,7 @@ int cmd_export(int argc, char **argv);
 int cmd_features(int argc, char **argv);
 int cmd_infer(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
+int cmd_probe(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_graph(int argc, char **argv);

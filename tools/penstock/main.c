@@ -25,6 +25,7 @@ static const struct {
     {"verify", cmd_verify, "read a whole dataset and check it"},
     {"disks", cmd_disks, "list NVMe drives, and hand them over"},
     {"bench", cmd_bench, "measure how many requests a second a backend moves"},
+    {"probe", cmd_probe, "say what this machine has for pipelines on GPUs"},
     {"top", cmd_top, "show where a running pipeline spends its time"},
     {"stop", cmd_stop, "end a run in order"},
     {"gc", cmd_gc, "remove what unfinished runs and imports left"},

@@ -188,11 +188,6 @@ template <class T> inline T atomicExch(T *at, T value)
 {
     return pst_host_update(at, [=](T) { return value; });
 }
-inline void __threadfence_system()
-{
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-
 /* ---- arithmetic and vectors -------------------------------------------------------------------------- */
 
 struct alignas(8) int2 {

@@ -1,6 +1,7 @@
 /* fiber.cpp: see fiber.h. A thread runs until it must wait for others; whoever comes last does what they came
  * for and goes on. When all wait, and none can go on, that is a deadlock, and is told as one. */
 #include "fiber.h"
+#include "order.h"
 
 #include <cassert>
 #include <cstdio>
@@ -74,7 +75,7 @@ struct runner {
     unsigned atomics;
     std::set<void *> declared; /* shared arrays seen in this block */
     unsigned char *dynamic;
-    bool meeting;
+    ~runner();
 };
 runner r;
 
@@ -183,6 +184,17 @@ context *new_stack()
     return ctx;
 }
 
+runner::~runner()
+{
+    for (context *ctx : idle) {
+#if defined(__SANITIZE_THREAD__)
+        __tsan_destroy_fiber(ctx->tsan);
+#endif
+        (void)munmap(ctx->bottom, ctx->bytes);
+        delete ctx;
+    }
+}
+
 void run_fiber(int i)
 {
     fiber *f = &r.threads[i];
@@ -286,33 +298,6 @@ uint64_t result_of(const fiber *f, const fiber *warp, int lane)
     return warp[from].value;
 }
 
-/* Items 0..n-1 in an order of this launch's own: from some place on, in steps that meet each once. */
-struct order {
-    uint64_t n, at, step;
-    order(uint64_t n_, uint64_t seed) : n(n_), at(0), step(1)
-    {
-        const uint64_t mixed = seed * 0x9E3779B97F4A7C15ull;
-        at = n ? (mixed >> 33) % n : 0;
-        const uint64_t steps[] = {1, n - 1, 7919, 1000003};
-        step = steps[mixed >> 62];
-        for (uint64_t a = step, b = n; n > 1;) { /* as they come, unless step and n have no common factor */
-            const uint64_t rest = a % b;
-            if (rest == 0) {
-                step = b == 1 ? step % n : 1;
-                break;
-            }
-            a = b;
-            b = rest;
-        }
-    }
-    uint64_t next()
-    {
-        const uint64_t item = at;
-        at = n ? (at + step) % n : 0;
-        return item;
-    }
-};
-
 void check_stuck(int before)
 {
     if (before != r.done)
@@ -354,7 +339,7 @@ void run_block(uint3 block, dim3 blocks, dim3 threads, size_t shared_bytes)
     }
     while (r.done < r.count) {
         const int before = r.done;
-        order threads_in(static_cast<uint64_t>(r.count), r.launches++);
+        pst_host_order threads_in(static_cast<uint64_t>(r.count), r.launches++);
         for (int i = 0; i < r.count; i++) {
             const int t = (int)threads_in.next();
             if (r.threads[t].state == READY)
@@ -448,7 +433,7 @@ void pst_host_run(void (*call)(void *), void *user, dim3 blocks, dim3 threads, s
     r.scheduler.tsan = __tsan_get_current_fiber();
 #endif
     const uint64_t n = (uint64_t)blocks.x * blocks.y * blocks.z;
-    order blocks_in(n, r.launches++);
+    pst_host_order blocks_in(n, r.launches++);
     for (uint64_t i = 0; i < n; i++) {
         const uint64_t b = blocks_in.next();
         run_block({(unsigned)(b % blocks.x), (unsigned)(b / blocks.x % blocks.y),

@@ -1,0 +1,228 @@
+/* probe_gpu.c: see probe_gpu.h. The maker answers once; then the opener gets its handles and answers once.
+ * Both are ended by closing the pipe that they wait on. */
+#include "probe_gpu.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../../common/error.h"
+#include "cuda_driver.h"
+
+enum {
+    ANSWER_MS = 60000, /* CUDA takes seconds to start on a machine with many GPUs */
+    REGION_BYTES = 2 << 20,
+    SHARED_BYTES = 1 << 20,
+    PATTERN = 0x5C,
+    CHECKED = 64,
+};
+
+struct handles {
+    struct pst_ipc_handle memory, event;
+};
+
+struct message {
+    struct pst_probe_gpu found;
+    struct handles handles;
+};
+
+static bool worked(const struct pst_driver *cu, int error, const char *call, struct pst_probe_answer *answer)
+{
+    answer->works = error == 0;
+    if (error != 0)
+        (void)snprintf(answer->why, sizeof answer->why, "%s: %s", call, pst_driver_error(cu, error));
+    return answer->works;
+}
+
+#define WORKED(cu, call, answer) worked((cu), (cu)->call, #call, (answer))
+
+static bool start(struct pst_driver *cu, struct pst_probe_answer *answer)
+{
+    if (pst_driver_open(cu) != PST_OK) {
+        (void)snprintf(answer->why, sizeof answer->why, "%.*s", (int)sizeof answer->why - 1,
+                       pst_error_text());
+        return false;
+    }
+    return WORKED(cu, init(0), answer);
+}
+
+static bool use_first(const struct pst_driver *cu, struct pst_probe_answer *answer)
+{
+    int device = 0;
+    void *context = NULL;
+    return WORKED(cu, device(&device, 0), answer) && WORKED(cu, retain(&context, device), answer) &&
+           WORKED(cu, use(context), answer);
+}
+
+static void look_at_devices(const struct pst_driver *cu, struct pst_probe_gpu *found)
+{
+    int count = 0, can = 0;
+    if (!WORKED(cu, version(&found->version), &found->driver) || !WORKED(cu, count(&count), &found->driver))
+        return;
+    found->devices = count < PST_PROBE_DEVICES_MAX ? count : PST_PROBE_DEVICES_MAX;
+    for (int i = 0; i < found->devices && found->driver.works; i++) {
+        struct pst_probe_device *d = &found->device[i];
+        int device = 0;
+        size_t bytes = 0;
+        const bool known =
+            WORKED(cu, device(&device, i), &found->driver) &&
+            WORKED(cu, name(d->name, (int)sizeof d->name, device), &found->driver) &&
+            WORKED(cu, memory(&bytes, device), &found->driver) &&
+            WORKED(cu, attribute(&d->multiprocessors, PST_CU_MULTIPROCESSORS, device), &found->driver) &&
+            WORKED(cu, attribute(&d->major, PST_CU_MAJOR, device), &found->driver) &&
+            WORKED(cu, attribute(&d->minor, PST_CU_MINOR, device), &found->driver);
+        d->bytes = bytes;
+        for (int peer = 0; known && peer < found->devices; peer++)
+            if (peer != i && cu->can_access(&can, i, peer) == 0 && can)
+                d->peers |= 1u << peer;
+    }
+}
+
+static void make(struct message *m, void *shared)
+{
+    struct pst_driver cu;
+    struct pst_probe_gpu *found = &m->found;
+    unsigned long long at = 0;
+    void *event = NULL;
+    if (!start(&cu, &found->driver))
+        return;
+    look_at_devices(&cu, found);
+    if (found->devices == 0 || !use_first(&cu, &found->driver))
+        return;
+    (void)WORKED(&cu, registered(shared, SHARED_BYTES, PST_CU_REGISTER_PORTABLE), &found->shared_memory);
+    if (WORKED(&cu, alloc(&at, REGION_BYTES), &found->ipc_memory) &&
+        WORKED(&cu, fill(at, PATTERN, REGION_BYTES), &found->ipc_memory))
+        (void)WORKED(&cu, memory_handle(&m->handles.memory, at), &found->ipc_memory);
+    if (WORKED(&cu, event(&event, PST_CU_EVENT_SHARED), &found->ipc_event) &&
+        WORKED(&cu, record(event, NULL), &found->ipc_event))
+        (void)WORKED(&cu, event_handle(&m->handles.event, event), &found->ipc_event);
+}
+
+/* Opens the maker's memory and compares what is in it. */
+static bool open_once(const struct pst_driver *cu, const struct pst_ipc_handle *handle,
+                      struct pst_probe_answer *answer)
+{
+    unsigned long long at = 0;
+    unsigned char bytes[CHECKED] = {0}, wanted[CHECKED];
+    memset(wanted, PATTERN, sizeof wanted);
+    if (!WORKED(cu, open_memory(&at, *handle, PST_CU_LAZY_PEER_ACCESS), answer) ||
+        !WORKED(cu, to_host(bytes, at + REGION_BYTES - CHECKED, CHECKED), answer) ||
+        !WORKED(cu, close_memory(at), answer))
+        return false;
+    answer->works = memcmp(bytes, wanted, sizeof bytes) == 0;
+    if (!answer->works)
+        (void)snprintf(answer->why, sizeof answer->why, "the memory was opened, but other bytes were in it");
+    return answer->works;
+}
+
+static void open_all(struct message *m)
+{
+    struct pst_driver cu;
+    struct pst_probe_gpu *found = &m->found;
+    void *event = NULL;
+    if (!start(&cu, &found->ipc_memory) || !use_first(&cu, &found->ipc_memory)) {
+        found->ipc_event = found->ipc_memory;
+        return;
+    }
+    if (found->ipc_memory.works && open_once(&cu, &m->handles.memory, &found->ipc_memory))
+        (void)open_once(&cu, &m->handles.memory, &found->ipc_reopen);
+    if (found->ipc_event.works && WORKED(&cu, open_event(&event, m->handles.event), &found->ipc_event))
+        (void)WORKED(&cu, wait(event), &found->ipc_event);
+}
+
+/* ---- two processes ------------------------------------------------------------------------------- */
+
+struct helper {
+    pid_t pid; /* 0: not running */
+    int fd;    /* our end of a pair of sockets */
+};
+
+/* Runs in the helper until its other end is closed. */
+static void help(int fd, bool maker, void *shared)
+{
+    struct message m = {0};
+    char end;
+    if (!maker && recv(fd, &m, sizeof m, MSG_WAITALL) != (ssize_t)sizeof m)
+        return;
+    if (maker)
+        make(&m, shared);
+    else
+        open_all(&m);
+    if (send(fd, &m, sizeof m, MSG_NOSIGNAL) == (ssize_t)sizeof m)
+        (void)!read(fd, &end, 1);
+}
+
+static pst_rc start_helper(struct helper *h, bool maker, void *shared)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+        return pst_fail_errno("cannot make a pair of sockets");
+    const pid_t pid = fork();
+    if (pid == 0) {
+        (void)close(pair[0]);
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        help(pair[1], maker, shared);
+        _exit(0);
+    }
+    (void)close(pair[1]);
+    *h = (struct helper){pid > 0 ? pid : 0, pair[0]};
+    return pid > 0 ? PST_OK : pst_fail_errno("cannot start a process");
+}
+
+static pst_rc answer_of(const struct helper *h, const char *who, struct message *m)
+{
+    struct pollfd ready = {h->fd, POLLIN, 0};
+    int got;
+    do
+        got = poll(&ready, 1, ANSWER_MS);
+    while (got < 0 && errno == EINTR);
+    if (got == 0)
+        return pst_fail(PST_E_TIMEOUT, "the process that %s gave no answer for %d s: does the driver hang?",
+                        who, ANSWER_MS / 1000);
+    if (recv(h->fd, m, sizeof *m, MSG_WAITALL) != (ssize_t)sizeof *m)
+        return pst_fail(PST_E_PEER, "the process that %s died: see dmesg for what the driver says", who);
+    return PST_OK;
+}
+
+static void end_helper(struct helper *h)
+{
+    if (h->pid <= 0)
+        return;
+    (void)kill(h->pid, SIGKILL);
+    (void)waitpid(h->pid, NULL, 0);
+    (void)close(h->fd);
+    h->pid = 0;
+}
+
+pst_rc pst_probe_gpu(struct pst_probe_gpu *found)
+{
+    struct helper maker = {0}, opener = {0};
+    struct message m = {0};
+    pst_rc rc = PST_OK;
+    void *shared = mmap(NULL, SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return pst_fail_errno("cannot map %d bytes", SHARED_BYTES);
+    rc = start_helper(&maker, true, shared);
+    if (rc == PST_OK)
+        rc = start_helper(&opener, false, shared);
+    if (rc == PST_OK)
+        rc = answer_of(&maker, "makes what is shared", &m);
+    if (rc == PST_OK && m.found.driver.works && m.found.devices > 0) {
+        if (send(opener.fd, &m, sizeof m, MSG_NOSIGNAL) != (ssize_t)sizeof m)
+            rc = pst_fail_errno("cannot reach the process that opens what is shared");
+        else
+            rc = answer_of(&opener, "opens what is shared", &m);
+    }
+    *found = m.found;
+    end_helper(&opener);
+    end_helper(&maker);
+    (void)munmap(shared, SHARED_BYTES);
+    return rc;
+}
