@@ -78,13 +78,14 @@ $(BUILD)/lib/libpenstock-stages.so: $(call obj,$(stagelib_src)) $(BUILD)/lib/lib
 # The CUDA twins. Each architecture gets its machine code, what comes after it PTX. No contraction, as on the CPU.
 CUDA_ARCHS := -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
 NVCC_FLAGS := -std=c++17 -O3 -lineinfo --fmad=false -Werror all-warnings -Xcompiler -fPIC,-Wall,-Wextra -Icommon $(CUDA_ARCHS)
+comma := ,
 cuda_exports := -Wl,--version-script=kernels/cuda/exports.map
 $(BUILD)/obj/kernels/cuda/%.nvcc.o: kernels/cuda/%.cu
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) -Xptxas -v -MMD -MF $(@:.o=.d) -c -o $@ $< 2>$(@:.o=.log) || { cat $(@:.o=.log); exit 1; }
 $(BUILD)/lib/libpenstock-cuda.so: $(patsubst kernels/cuda/%.cu,$(BUILD)/obj/kernels/cuda/%.nvcc.o,$(cuda_src)) kernels/cuda/exports.map
 	@mkdir -p $(@D)
-	$(NVCC) -shared -o $@ $(filter %.o,$^) -Xlinker --version-script=kernels/cuda/exports.map -lcublasLt
+	$(NVCC) -shared -o $@ $(filter %.o,$^) -Xlinker --version-script=kernels/cuda/exports.map,-z,defs -lcublasLt
 
 # What each kernel takes of a multiprocessor, as the compiler reports it.
 .PHONY: resources
@@ -103,7 +104,7 @@ $(BUILD)/obj/kernels/cuda/host/%.o: kernels/cuda/host/%.cpp
 	$(CXX) $(host_flags) -Wshadow -c -o $@ $<
 $(BUILD)/tests/libpenstock-cuda-host.so: $(host_obj) kernels/cuda/exports.map
 	@mkdir -p $(@D)
-	$(CXX) -shared -o $@ $(host_obj) $(ALL_LDFLAGS) $(cuda_exports)
+	$(CXX) -shared -o $@ $(host_obj) $(ALL_LDFLAGS) $(cuda_exports) $(if $(SAN),,-Wl$(comma)-z$(comma)defs)
 
 STAGE_LIBS = -L$(BUILD)/lib -lpenstock-stages -lpenstock -lpenstock-cpu -luring -ljansson -lxxhash -lm
 define stage_rule

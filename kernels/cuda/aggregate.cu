@@ -39,7 +39,10 @@ template <int W> __device__ __forceinline__ void store(float *to, const columns<
 template <class P, class I> struct means {
     const P *indptr;
     const I *indices;
-    int64_t dsts, edges, sources; /* edges, sources: bounds, checked where P is a whole graph's */
+    int64_t dsts, edges;
+    int64_t from, to; /* `in` has the rows of these ids */
+    bool last;        /* part of the rows */
+    int64_t *cursor;  /* where a part's edges begin, from the second part on */
     const float *in;
     int64_t ld_in;
     float *out;
@@ -47,25 +50,54 @@ template <class P, class I> struct means {
     int32_t *status;
 };
 
-/* The row that edge e brings; -1 if it is out of range. */
+/* A whole graph's rows (P is 8 bytes) are checked, and may come in parts; a block's are the sampler's own. */
+template <class P> constexpr bool CHECKED = sizeof(P) == sizeof(int64_t);
+
+struct stretch { /* edges begin..end of a row first..past */
+    int64_t first, begin, end, past;
+};
+
+template <class P, class I> __device__ stretch stretch_of(const means<P, I> &s, int64_t d)
+{
+    const int64_t first = s.indptr[d], past = s.indptr[d + 1];
+    if (!CHECKED<P>)
+        return {first, first, past, past};
+    const bool row = first >= 0 && first <= past && past <= s.edges;
+    const int64_t begin = row && s.from > 0 ? s.cursor[d] : first;
+    if (!row || begin < first || begin > past) {
+        pst_fault(s.status, PST_E_FORMAT);
+        return {0, 0, 0, 0};
+    }
+    int64_t end = s.last ? past : begin, high = past; /* neighbours ascend where there are parts */
+    while (end < high) {
+        const int64_t middle = end + (high - end) / 2;
+        if (s.indices[middle] < s.to)
+            end = middle + 1;
+        else
+            high = middle;
+    }
+    return {first, begin, end, past};
+}
+
+/* The row that edge e brings; -1 if it is not in this part. */
 template <class P, class I> __device__ __forceinline__ int64_t source_of(const means<P, I> &s, int64_t e)
 {
     const int64_t source = s.indices[e];
-    return sizeof(P) == sizeof(int32_t) || (source >= 0 && source < s.sources) ? source : -1;
+    return !CHECKED<P> ? source : source >= s.from && source < s.to ? source - s.from : -1;
 }
 
 template <int W, class P, class I>
-__device__ __forceinline__ columns<W> sum_of(const means<P, I> &s, int64_t begin, int64_t end, int64_t column)
+__device__ __forceinline__ columns<W> sum_of(const means<P, I> &s, const stretch &r, columns<W> sum,
+                                             int64_t column)
 {
-    columns<W> sum = {};
     bool bad = false;
-    for (int64_t e = begin; e < end; e += AT_ONCE) {
+    for (int64_t e = r.begin; e < r.end; e += AT_ONCE) {
         columns<W> row[AT_ONCE];
         int64_t source[AT_ONCE];
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++) {
-            source[k] = e + k < end ? source_of(s, e + k) : -1;
-            bad = bad || (e + k < end && source[k] < 0);
+            source[k] = e + k < r.end ? source_of(s, e + k) : -1;
+            bad = bad || (e + k < r.end && source[k] < 0);
         }
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++)
@@ -75,7 +107,7 @@ __device__ __forceinline__ columns<W> sum_of(const means<P, I> &s, int64_t begin
         for (int k = 0; k < AT_ONCE; k++)
 #pragma unroll
             for (int w = 0; source[k] >= 0 && w < W; w++)
-                sum.at[w] = e + k == begin ? row[k].at[w] : sum.at[w] + row[k].at[w];
+                sum.at[w] = e + k == r.first ? row[k].at[w] : sum.at[w] + row[k].at[w];
     }
     if (bad)
         pst_fault(s.status, PST_E_FORMAT);
@@ -84,24 +116,33 @@ __device__ __forceinline__ columns<W> sum_of(const means<P, I> &s, int64_t begin
 
 /* 2^shift lanes a row of out. */
 template <int W, class P, class I>
-__global__ void __launch_bounds__(PST_THREADS) mean(means<P, I> s, int shift)
+__global__ void __launch_bounds__(PST_THREADS, 4) mean(means<P, I> s, int shift)
 {
     const int lane = (int)threadIdx.x & ((1 << shift) - 1);
     for (int64_t d = pst_first() >> shift; d < s.dsts; d += pst_step() >> shift) {
-        int64_t begin = s.indptr[d], end = s.indptr[d + 1];
-        if (sizeof(P) > sizeof(int32_t) && (begin < 0 || begin > end || end > s.edges)) {
-            pst_fault(s.status, PST_E_FORMAT);
-            begin = end = 0;
-        }
-        const float share = begin < end ? 1.0f / (float)(end - begin) : 0;
+        const stretch r = stretch_of(s, d);
+        const float share = r.first < r.past ? 1.0f / (float)(r.past - r.first) : 0;
+        if (!s.last && r.begin == r.end)
+            continue;
         for (int64_t j = (int64_t)lane * W; j < s.dim; j += (int64_t)W << shift) {
-            columns<W> sum = sum_of<W>(s, begin, end, j);
+            float *out = s.out + d * s.ld_out + j;
+            columns<W> sum = {};
+            if (r.begin > r.first)
+                sum = load<W>(out);
+            sum = sum_of<W>(s, r, sum, j);
 #pragma unroll
-            for (int w = 0; w < W; w++)
+            for (int w = 0; s.last && w < W; w++)
                 sum.at[w] *= share;
-            store<W>(s.out + d * s.ld_out + j, sum);
+            store<W>(out, sum);
         }
     }
+}
+
+/* Where the next part's edges begin. */
+template <class I> __global__ void __launch_bounds__(PST_THREADS) move_on(means<int64_t, I> s)
+{
+    for (int64_t d = pst_first(); d < s.dsts; d += pst_step())
+        s.cursor[d] = stretch_of(s, d).end;
 }
 
 /* True if rows of both can be taken 16 bytes at a time. */
@@ -221,27 +262,48 @@ bool sort_edges(struct pst_queue *q, const int32_t *indices, int64_t dsts, int64
 }
 } // namespace
 
+template <class I>
+static void mean_part(struct pst_queue *q, const struct pst_csc *graph, int64_t first, int64_t n,
+                      int64_t from, int64_t to, const float *in, int64_t ld_in, int64_t *cursor, float *out,
+                      int64_t ld_out, int64_t dim)
+{
+    const means<int64_t, I> s = {graph->indptr + first,
+                                 static_cast<const I *>(graph->indices),
+                                 n,
+                                 graph->edges,
+                                 from,
+                                 to,
+                                 to == graph->vertices,
+                                 cursor,
+                                 in,
+                                 ld_in,
+                                 out,
+                                 ld_out,
+                                 dim,
+                                 q->status};
+    launch_mean(q, s);
+    pst_on(q, pst_grid(q, n, PST_THREADS))(move_on<I>, s);
+}
+
 void pst_k_mean(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
                 const float *in, int64_t ld_in, float *out, int64_t ld_out, int64_t dim)
 {
     assert(dsts >= 0 && dim >= 0 && ld_in >= dim && ld_out >= dim);
-    launch_mean(q,
-                means<int32_t, int32_t>{indptr, indices, dsts, 0, 0, in, ld_in, out, ld_out, dim, q->status});
+    launch_mean(q, means<int32_t, int32_t>{indptr, indices, dsts, 0, 0, 0, true, NULL, in, ld_in, out, ld_out,
+                                           dim, q->status});
 }
 
 pst_rc pst_k_mean_csc(struct pst_queue *q, const struct pst_csc *graph, int64_t first, int64_t n,
-                      const float *in, int64_t ld_in, float *out, int64_t ld_out, int64_t dim)
+                      int64_t from, int64_t to, const float *in, int64_t ld_in, int64_t *cursor, float *out,
+                      int64_t ld_out, int64_t dim)
 {
     assert(first >= 0 && n >= 0 && first + n <= graph->vertices);
     assert(graph->index_bytes == 4 || graph->index_bytes == 8);
+    assert(from >= 0 && from <= to && to <= graph->vertices && ld_in >= dim && ld_out >= dim);
     if (graph->index_bytes == 4)
-        launch_mean(q, means<int64_t, int32_t>{graph->indptr + first,
-                                               static_cast<const int32_t *>(graph->indices), n, graph->edges,
-                                               graph->vertices, in, ld_in, out, ld_out, dim, q->status});
+        mean_part<int32_t>(q, graph, first, n, from, to, in, ld_in, cursor, out, ld_out, dim);
     else
-        launch_mean(q, means<int64_t, int64_t>{graph->indptr + first,
-                                               static_cast<const int64_t *>(graph->indices), n, graph->edges,
-                                               graph->vertices, in, ld_in, out, ld_out, dim, q->status});
+        mean_part<int64_t>(q, graph, first, n, from, to, in, ld_in, cursor, out, ld_out, dim);
     return q->rc;
 }
 
