@@ -40,7 +40,7 @@ step() { # step NAME SECONDS COMMAND...: runs it, and says what came of it
     name=$1 seconds=$2
     shift 2
     echo "step $name begins" # on the console, for whoever looks at one that hung
-    timeout -k 2 "$seconds" "$@" >/tmp/out 2>&1 3>&- 4<&- # busybox' timeout leaves a watcher behind for a second
+    timeout -k 2 "$seconds" sh -c '. /functions; "$@"' sh "$@" >/tmp/out 2>&1 3>&- 4<&- # busybox' timeout leaves a watcher behind for a second
     status=$?
     { echo "=== $name $status $(wc -c </tmp/out)"; cat /tmp/out; echo; } >&3
 }
@@ -82,10 +82,10 @@ def libraries(binaries):
 
 class Guest:
     """with Guest(...) as g: disks are QEMU arguments; files is {path in the guest: path here}; steps is shell text
-    of `step NAME SECONDS COMMAND...` lines. g.boot() runs it all."""
+    of `step NAME SECONDS COMMAND...` lines; commands may be shell functions of `functions`. g.boot() runs it all."""
 
-    def __init__(self, devices, files, steps, append="intel_iommu=on iommu=pt", iommu=True, memory_mib=1024):
-        self.devices, self.files, self.steps = devices, files, steps
+    def __init__(self, devices, files, steps, functions="", append="intel_iommu=on iommu=pt", iommu=True, memory_mib=1024):
+        self.devices, self.files, self.steps, self.functions = devices, files, steps, functions
         self.append, self.iommu, self.memory_mib = append, iommu, memory_mib
         self.dir = tempfile.mkdtemp(prefix="penstock-qemu-")
 
@@ -125,8 +125,9 @@ class Guest:
         with open(os.path.join(root, "init"), "w") as f:
             f.write(INIT % {"modules": " ".join(map(os.path.basename, MODULES))})
         os.chmod(os.path.join(root, "init"), 0o755)
-        with open(os.path.join(root, "script"), "w") as f:
-            f.write(self.steps)
+        for name, text in (("script", self.steps), ("functions", self.functions)):
+            with open(os.path.join(root, name), "w") as f:
+                f.write(text)
         image = os.path.join(self.dir, "initramfs")
         names = subprocess.run(["find", "."], cwd=root, capture_output=True, check=True).stdout
         with open(image, "wb") as f:
