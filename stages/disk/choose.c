@@ -44,7 +44,8 @@ static pst_rc try_backend(struct pst_io_backend *b, const struct choice *c,
                           const struct pst_io_backend_ops *ops)
 {
     char note[PST_IO_NOTE_BYTES] = "";
-    pst_rc rc = open_files(c, c->direct && ops->direct);
+    /* what has drives of its own reads no file: its alignment is the drives' */
+    pst_rc rc = open_files(c, c->direct && ops->direct && !ops->dma);
     if (rc == PST_OK) {
         *b = (struct pst_io_backend){.ops = ops};
         rc = ops->open(b, c->config, note);

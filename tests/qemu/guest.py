@@ -159,7 +159,7 @@ class Guest:
         if "end" not in found:
             with open(console, errors="replace") as f:
                 tail = f.read()[-6000:]
-            raise AssertionError(f"the guest did not end its script{late}\n{said}\n--- console\n{tail}\n--- steps\n" +
+            raise AssertionError(f"the guest did not end its script{late}; qemu's exit status {qemu.returncode}\n{said}\n--- console\n{tail}\n--- steps\n" +
                                  "\n".join(map(str, found.values())))
         del found["end"]
         return found

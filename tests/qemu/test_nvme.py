@@ -29,6 +29,7 @@ step bind-again 20 $penstock disks --bind {A}
 step conform 100 $drive conform {A}
 step suite 100 env CMOCKA_MESSAGE_OUTPUT=TAP /penstock/bin/test_nvme vfio {A}
 step bind-slow 20 $penstock disks --bind {SLOW}
+step reset 60 $drive reset {SLOW}
 step killed 60 /penstock/bin/killed {SLOW}
 step release-slow 20 $penstock disks --release {SLOW}
 """
@@ -96,6 +97,11 @@ def parts_of_the_driver():
 @test
 def the_suite_of_the_emulated_controller():
     relay("suite")
+
+
+@test
+def reset_with_reads_in_flight():
+    relay("reset")
 
 
 @test

@@ -208,6 +208,13 @@ static void test_reset_in_flight(void **state)
         NEED(pst_nvme_stack_add(b.stack, &r));
     }
     pst_nvme_stack_submit(b.stack);
+    /* QEMU 7.2 crashes if it is reset between a doorbell and its fetching of what that announced */
+    struct pst_nvme_cqe cqe;
+    for (uint16_t qid = 1; vfio_address != NULL && qid <= 2; qid++) {
+        const struct pst_nvme_qp *qp = b.c[0].io[qid];
+        for (const double deadline = seconds() + 30; !pst_nvme_poll(qp, qp->taken, &cqe);)
+            assert_true(seconds() < deadline);
+    }
     pst_nvme_stack_free(b.stack); /* resets what is in flight */
     make_stack(&b, PST_NVME_BATCH, 1, 1000);
     assert_true(b.c[0].resets > 0);
