@@ -16,7 +16,7 @@
 #define BITS_MAX 56 /* read at a time: a word that begins in any bit of a byte has as many */
 
 enum { OUTDEGREES, BLOCKS, RESIDUALS, REFERENCES, BLOCK_COUNT };
-enum { UNARY, GAMMA, DELTA, ZETA };
+enum { UNARY, GAMMA, DELTA, ZETA, NIBBLE, GOLOMB };
 
 static pst_rc damaged(const struct pst_bvgraph *g, const char *what)
 {
@@ -121,12 +121,37 @@ static uint64_t read_zeta(struct pst_bvgraph *g)
     return m < left ? m + left - 1 : (m << 1) + read_bits(g, 1) - 1;
 }
 
+/* Groups of four bits: whether it is the last, and three of the number. */
+static uint64_t read_nibble(struct pst_bvgraph *g)
+{
+    uint64_t value = 0, group = 0;
+    while (group < 8 && !g->past_end) {
+        group = read_bits(g, 4);
+        value = value << 3 | (group & 7);
+        g->past_end |= value >> BITS_MAX != 0;
+    }
+    return g->past_end ? 0 : value;
+}
+
+/* With zetak as its modulus: a quotient in unary, a rest in minimal binary code. */
+static uint64_t read_golomb(struct pst_bvgraph *g)
+{
+    uint64_t modulus = (uint64_t)g->zeta_k, quotient = read_unary(g);
+    unsigned bits = 63 - (unsigned)__builtin_clzll(modulus);
+    uint64_t m = (UINT64_C(2) << bits) - modulus, x = read_bits(g, bits);
+    if (x >= m)
+        x = (x << 1) + read_bits(g, 1) - m;
+    return g->past_end ? 0 : quotient * modulus + x;
+}
+
 static inline uint64_t read_code(struct pst_bvgraph *g, int what)
 {
     switch (g->codes[what]) {
     case UNARY: return read_unary(g);
     case GAMMA: return read_gamma(g);
     case DELTA: return read_delta(g);
+    case NIBBLE: return read_nibble(g);
+    case GOLOMB: return read_golomb(g);
     default: return read_zeta(g);
     }
 }
@@ -304,6 +329,8 @@ static pst_rc read_flags(struct pst_bvgraph *g, const char *path, char *text)
                  {"RESIDUALS_GAMMA", RESIDUALS, GAMMA},
                  {"RESIDUALS_DELTA", RESIDUALS, DELTA},
                  {"RESIDUALS_ZETA", RESIDUALS, ZETA},
+                 {"RESIDUALS_NIBBLE", RESIDUALS, NIBBLE},
+                 {"RESIDUALS_GOLOMB", RESIDUALS, GOLOMB},
                  {"REFERENCES_UNARY", REFERENCES, UNARY},
                  {"REFERENCES_GAMMA", REFERENCES, GAMMA},
                  {"REFERENCES_DELTA", REFERENCES, DELTA},

@@ -272,7 +272,7 @@ def broken_webgraphs():
             text = f.read()
         for old, new, expect in (("arcs=3216152", "arcs=3216151", "say 3216151 arcs, found 3216152"),
                                  ("nodes=325557", "nodes=-1", "g.properties:"), ("nodes=325557", "nodes=400000", "ends early"),
-                                 ("compressionflags=", "compressionflags=RESIDUALS_GOLOMB", "not read by this version")):
+                                 ("compressionflags=", "compressionflags=RESIDUALS_SKEWED_GOLOMB", "not read by this version")):
             s.put("g.properties", text.replace(old, new))
             code = 1 if "GOLOMB" in new else 2
             assert expect in (r := s.get("webgraph", s.path("g"), code=code)).stderr, r.stderr

@@ -271,20 +271,37 @@ class Bits:
         else:
             self.text += format(m, f"0{h * k + k}b")
 
+    def delta(self, x):
+        n = (x + 1).bit_length() - 1
+        self.gamma(n)
+        self.text += bin(x + 1)[3:]
+
+    def nibble(self, x):
+        groups = [x & 7]
+        while x := x >> 3:
+            groups.append(x & 7)
+        self.text += "".join(f"{int(k == 0)}{g:03b}" for k, g in reversed(list(enumerate(groups))))
+
+    def golomb(self, x, b=3):
+        self.unary(x // b)
+        n = b.bit_length() - 1
+        m, r = (2 << n) - b, x % b
+        self.text += format(r, f"0{n}b") if r < m and n else format(r + m, f"0{n + 1}b") if r >= m else ""
+
     def bytes(self):
         text = self.text + "0" * (-len(self.text) % 8)
         return bytes(int(text[i:i + 8], 2) for i in range(0, len(text), 8))
 
 
-def webgraph(edges=EDGES, n=4):
+def webgraph(edges=EDGES, n=4, code="zeta"):
     bits = Bits()
     for v in range(n):
         out = sorted(b for a, b in edges if a == v)
         bits.gamma(len(out))
         for k, b in enumerate(out):
             d = b - v if k == 0 else b - out[k - 1] - 1
-            bits.zeta((2 * d if d >= 0 else -2 * d - 1) if k == 0 else d)
-    return {"g.properties": f"#BVGraph properties\nnodes={n}\narcs={len(edges)}\nwindowsize=0\nminintervallength=0\nzetak=3\ncompressionflags=\n"
+            getattr(bits, code)((2 * d if d >= 0 else -2 * d - 1) if k == 0 else d)
+    return {"g.properties": f"#BVGraph properties\nnodes={n}\narcs={len(edges)}\nwindowsize=0\nminintervallength=0\nzetak=3\ncompressionflags={'' if code == 'zeta' else 'RESIDUALS_' + code.upper()}\n"
             "graphclass=it.unimi.dsi.webgraph.BVGraph\nversion=0\n", "g.graph": bits.bytes()}, "g"
 
 
@@ -356,6 +373,26 @@ MARIUS = marius, {
               Cell(put(MAP, b""), expect="node_mapping.txt: expected 4 names, found 0")),
     "non-utf-8": (Cell(sub(MAP, b"n2", b"\xe9"), expect="node_mapping.txt:3: byte 1: expected UTF-8"), Cell(front("g/dataset.yaml", b"\xff: 1\n"), expect="dataset.yaml: byte 0")),
     "id-gap": Cell(make={"edges": GAP, "n": 6}, rows=ROWS_GAP), "out-of-range": Cell(make={"edges": FAR}, expect="train_edges.bin: source of edge 2: expected 0 to 3, found 4"), **keeps()}
+
+@test
+def codes_of_webgraph():
+    rng = np.random.default_rng(3)
+    edges = sorted({(int(a), int(b)) for a, b in rng.integers(0, 3000, (4000, 2))})
+    want = [[] for _ in range(3000)]
+    for a, b in edges:
+        want[b].append(a)
+    with Scratch() as s:
+        for code in ("zeta", "gamma", "delta", "nibble", "golomb"):
+            files, source = webgraph(edges, 3000, code)
+            for name, data in files.items():
+                s.put(name, data)
+            s.get("webgraph", s.path(source))
+            assert s.rows() == want, code
+            s.put("g.graph", files["g.graph"][:-9])
+            assert "the graph ends early" in s.get("webgraph", s.path(source), code=2).stderr
+        s.put("g.properties", files["g.properties"].replace("GOLOMB", "SKEWED_GOLOMB"))
+        assert "'RESIDUALS_SKEWED_GOLOMB' is not read" in s.get("webgraph", s.path(source), code=1).stderr
+
 
 MATRIX = {"snap": text_format("\t"), "csv": text_format(","), "tsv": text_format("\t"), "psv": text_format("|"), "triples": TRIPLES, "openke": OPENKE,
           "npy": NPY, "igb": IGB, "mag240m": MAG, "graphbolt": GRAPHBOLT, "npz": NPZ, "ogb": OGB, "ogb (npz)": OGB_NPZ, "webgraph": WEBGRAPH,
