@@ -33,6 +33,15 @@ static void check_accepted(const struct pst_manifest *m)
         if (m->array[i].present)
             fuzz_check(m->array[i].file[0] != '\0' && !strchr(m->array[i].file, '/') &&
                        m->array[i].shape[0] >= 0 && m->array[i].shape[1] >= 0);
+    int64_t vertices = 0;
+    for (int k = 0; k < m->vertex_types; k++)
+        vertices += m->vertex_type[k].vertices;
+    fuzz_check(m->vertex_types == 0 || vertices == m->vertices);
+    for (int k = 0; k < m->edge_types; k++) {
+        const struct pst_edge_type *t = &m->edge_type[k];
+        fuzz_check(t->source >= 0 && t->source < m->vertex_types && t->target >= 0 &&
+                   t->target < m->vertex_types);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

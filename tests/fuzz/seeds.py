@@ -61,6 +61,12 @@ def manifests():
     del root["arrays"]["features"]
     root.update(feature_dim=0, stride_bytes=0, colour="blue")
     put("manifest", "wrong", json.dumps(root))
+    del root["colour"]
+    root["arrays"]["relations"] = array("relations", "int32", 3)
+    root.update(penstock_dataset=3, relation_types=1, edge_types=[{"name": "a:r:b", "source": "a", "target": "b"}],
+                vertex_types=[{"name": "a", "vertices": 3, "feature_dim": 3, "stride_bytes": 16, "features": array("features_0", "float32", 3, 4)},
+                              {"name": "b", "vertices": 1, "feature_dim": 0, "stride_bytes": 0}])
+    put("manifest", "types", json.dumps(root))
 
 
 def checkpoints():

@@ -377,13 +377,13 @@ MARIUS = marius, {
 @test
 def codes_of_webgraph():
     rng = np.random.default_rng(3)
-    edges = sorted({(int(a), int(b)) for a, b in rng.integers(0, 3000, (4000, 2))})
-    want = [[] for _ in range(3000)]
+    edges = sorted({(int(a), int(b)) for a, b in rng.integers(0, 900, (1500, 2))})
+    want = [[] for _ in range(900)]
     for a, b in edges:
         want[b].append(a)
     with Scratch() as s:
         for code in ("zeta", "gamma", "delta", "nibble", "golomb"):
-            files, source = webgraph(edges, 3000, code)
+            files, source = webgraph(edges, 900, code)
             for name, data in files.items():
                 s.put(name, data)
             s.get("webgraph", s.path(source))
