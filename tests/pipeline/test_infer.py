@@ -200,7 +200,7 @@ def stopped_in_the_middle():
                 time.sleep(0.002)
             process.send_signal(sign)
             _, err = process.communicate(timeout=60)
-            assert process.returncode == 1 and "interrupted while" in err, (process.returncode, err)
+            assert process.returncode == 128 + sign and "interrupted while" in err, (process.returncode, err)
             assert not [n for n in os.listdir(p.dir) if n.startswith("out")], os.listdir(p.dir)
         process = subprocess.Popen(argv)
         while not any("partial" in n for n in os.listdir(p.dir)):

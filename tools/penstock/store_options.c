@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,11 +61,24 @@ pst_rc option_name(const char *name, const char *text, char *out, size_t room)
     return PST_OK;
 }
 
+/* The signal that pst_progress_add noticed still waits. */
+static int interrupted_by(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    sigset_t pending;
+    for (int i = 0; i < 3 && sigpending(&pending) == 0; i++)
+        if (sigismember(&pending, signals[i]) == 1)
+            return signals[i];
+    return SIGINT;
+}
+
 int command_result(const char *command, pst_rc rc)
 {
     if (rc == PST_OK)
         return 0;
     (void)fprintf(stderr, "penstock %s: %s\n", command, pst_error_text());
+    if (rc == PST_E_INTERRUPTED)
+        return 128 + interrupted_by();
     bool users = rc == PST_E_ARG || rc == PST_E_FORMAT || rc == PST_E_STATE || rc == PST_E_LIMIT;
     return users ? 2 : 1;
 }
