@@ -65,6 +65,8 @@ def half_files(run_dir):
 
 
 def lock_is_free(run_dir):
+    if not os.path.exists(os.path.join(run_dir, "lock")):
+        return True  # it was killed before it had one
     with open(os.path.join(run_dir, "lock")) as f:
         fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return True
