@@ -10,7 +10,7 @@ import numpy as np
 from harness import *
 from importing import *
 
-EDGES, VERTICES = 1_500_000, 20_000
+EDGES, VERTICES = 500_000 if SAN else 1_500_000, 20_000
 PHASES = ("reading", "sorting", "done", "features")
 
 
@@ -29,7 +29,7 @@ def make_sources(s):
 
 
 def argv(kind, source, to, *args):
-    return [PENSTOCK, "import", kind, source, to, "--name", "x", "--memory", "32MiB" if SAN else "12MiB", "--quiet", "--checkpoint",
+    return [PENSTOCK, "import", kind, source, to, "--name", "x", "--memory", "12MiB", "--quiet", "--checkpoint",
             "0", "--threads", str(1 + len(to) % 3), *args]
 
 
