@@ -7,15 +7,24 @@
 #include "build.h"
 #include "progress.h"
 #include "sorter.h"
-#include "topology.h"
 
 PST_BEGIN_DECLS
 
 #define PST_CSC_ID_MAX PST_SORTER_ID_MAX
+#define PST_EDGE_BLOCK 65536 /* edges given at a time: 1 MiB of buffers */
+
+/* Gives edges first .. first+count-1 (count <= PST_EDGE_BLOCK); called for all edges in order. Ids that are
+ * out of range are its own error to find. */
+typedef pst_rc (*pst_edges_fn)(void *ctx, int64_t first, int64_t count, int64_t *source, int64_t *target);
+
+/* ADD: every vertex has exactly one; REMOVE: none has. */
+enum pst_self_loops { PST_LOOPS_KEEP, PST_LOOPS_ADD, PST_LOOPS_REMOVE };
 
 struct pst_csc_spec {
     struct pst_build *build;
-    bool symmetrize, dedupe, transpose;
+    bool symmetrize; /* each edge in both directions (a self loop once); implies nothing about duplicates */
+    bool dedupe;     /* one edge for each (source, target) */
+    bool transpose;
     bool relations; /* each edge has one; edges of different relations are never duplicates */
     enum pst_self_loops self_loops;
     uint64_t memory_bytes;

@@ -6,8 +6,8 @@
 #include "../error.h"
 #include "gen.h"
 #include "gen_parts.h"
+#include "memory.h"
 #include "random.h"
-#include "topology.h"
 
 #define CLASSES_MAX 4096 /* class directions are a table of classes x dim floats */
 
@@ -33,7 +33,7 @@ void pst_community_defaults(struct pst_community_spec *spec)
                                         .train = 0.4,
                                         .val = 0.2,
                                         .seed = 1,
-                                        .memory_bytes = PST_TOPOLOGY_BYTES_DEFAULT};
+                                        .memory_bytes = pst_memory_default()};
 }
 
 static pst_rc check_spec(const struct pst_community_spec *s)
@@ -206,20 +206,14 @@ static pst_rc draw_features(const void *ctx, int64_t first, int64_t rows, int64_
 
 static pst_rc write_topology(struct community *c, struct pst_build *b, struct pst_progress *progress)
 {
-    struct pst_topology t;
-    const struct pst_topology_spec spec = {.vertices = c->spec->vertices,
-                                           .edges =
-                                               (int64_t)((double)c->spec->vertices * c->spec->degree / 2),
-                                           .fn = draw_edges,
-                                           .ctx = c,
-                                           .symmetrize = true,
-                                           .dedupe = true,
-                                           .memory_bytes = c->spec->memory_bytes};
-    pst_rc rc = pst_topology_build(&t, &spec, progress);
-    if (rc == PST_OK)
-        rc = pst_topology_write(&t, b);
-    pst_topology_release(&t);
-    return rc;
+    const struct pst_csc_spec spec = {.build = b,
+                                      .symmetrize = true,
+                                      .dedupe = true,
+                                      .memory_bytes = c->spec->memory_bytes,
+                                      .threads = PST_GEN_THREADS};
+    return pst_gen_topology(&spec, c->spec->vertices,
+                            (int64_t)((double)c->spec->vertices * c->spec->degree / 2), draw_edges, c,
+                            progress);
 }
 
 static json_t *provenance(const struct pst_community_spec *s)

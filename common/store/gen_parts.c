@@ -20,6 +20,42 @@ pst_rc pst_check_stride(uint64_t stride_bytes, int64_t dim, enum pst_dtype dtype
                     item, row, dim, pst_dtype_name(dtype), stride_bytes);
 }
 
+static pst_rc draw_all(struct pst_csc *csc, int64_t edges, pst_edges_fn fn, void *ctx,
+                       struct pst_progress *progress)
+{
+    int64_t *source = malloc(2 * sizeof *source * PST_EDGE_BLOCK);
+    if (source == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for a block of edges");
+    int64_t *target = source + PST_EDGE_BLOCK;
+    pst_rc rc = PST_OK;
+    for (int64_t first = 0; rc == PST_OK && first < edges; first += PST_EDGE_BLOCK) {
+        int64_t count = pst_min_i64(PST_EDGE_BLOCK, edges - first);
+        rc = fn(ctx, first, count, source, target);
+        if (rc == PST_OK)
+            rc = pst_csc_add(csc, source, target, NULL, count);
+        if (rc == PST_OK)
+            rc = pst_progress_add(progress, (uint64_t)count);
+    }
+    free(source);
+    return rc;
+}
+
+pst_rc pst_gen_topology(const struct pst_csc_spec *spec, int64_t vertices, int64_t edges, pst_edges_fn fn,
+                        void *ctx, struct pst_progress *progress)
+{
+    struct pst_csc csc;
+    pst_rc rc = pst_csc_init(&csc, spec);
+    pst_progress_begin(progress, "edges: drawing", (uint64_t)edges, false);
+    if (rc == PST_OK)
+        rc = draw_all(&csc, edges, fn, ctx, progress);
+    if (rc == PST_OK) {
+        pst_progress_end(progress);
+        rc = pst_csc_finish(&csc, vertices, progress);
+    }
+    pst_csc_release(&csc);
+    return rc;
+}
+
 static pst_rc stream_rows(struct pst_array_writer *w, void *buffer, int64_t block, int64_t dim,
                           pst_feature_fn fn, const void *ctx, struct pst_progress *progress)
 {

@@ -2,8 +2,13 @@
 #ifndef PST_STORE_GEN_PARTS_H
 #define PST_STORE_GEN_PARTS_H
 
-#include "build.h"
-#include "progress.h"
+#include "csc.h"
+
+#define PST_GEN_THREADS 2 /* one draws, one sorts: drawing is what takes long */
+
+/* Draws `edges` edges and writes the topology, within the spec's memory; b is the spec's builder. */
+PST_MUST_USE pst_rc pst_gen_topology(const struct pst_csc_spec *spec, int64_t vertices, int64_t edges,
+                                     pst_edges_fn fn, void *ctx, struct pst_progress *progress);
 
 /* Fills `rows` rows of dim elements, `stride` elements apart, from vertex `first` on; padding is zero
  * already. */

@@ -5,8 +5,8 @@
 #include "../error.h"
 #include "gen.h"
 #include "gen_parts.h"
+#include "memory.h"
 #include "random.h"
-#include "topology.h"
 
 #define LEVELS_MAX 40      /* 2^40 vertices: past any machine's memory */
 #define ATTEMPTS_MAX 10000 /* draws of one edge before its quadrants are said to be at fault */
@@ -33,7 +33,7 @@ void pst_rmat_defaults(struct pst_rmat_spec *spec)
                                    .val_count = -1,
                                    .test_count = -1,
                                    .seed = 1,
-                                   .memory_bytes = PST_TOPOLOGY_BYTES_DEFAULT};
+                                   .memory_bytes = pst_memory_default()};
 }
 
 static pst_rc check_spec(const struct pst_rmat_spec *s, const int64_t count[3])
@@ -132,19 +132,12 @@ static pst_rc write_labels(const struct pst_rmat_spec *s, struct pst_build *b)
 
 static pst_rc write_topology(struct rmat *r, struct pst_build *b, struct pst_progress *progress)
 {
-    struct pst_topology t;
-    const struct pst_topology_spec spec = {.vertices = r->spec->vertices,
-                                           .edges = r->spec->edges,
-                                           .fn = draw_edges,
-                                           .ctx = r,
-                                           .symmetrize = r->spec->symmetrize,
-                                           .dedupe = r->spec->dedupe,
-                                           .memory_bytes = r->spec->memory_bytes};
-    pst_rc rc = pst_topology_build(&t, &spec, progress);
-    if (rc == PST_OK)
-        rc = pst_topology_write(&t, b);
-    pst_topology_release(&t);
-    return rc;
+    const struct pst_csc_spec spec = {.build = b,
+                                      .symmetrize = r->spec->symmetrize,
+                                      .dedupe = r->spec->dedupe,
+                                      .memory_bytes = r->spec->memory_bytes,
+                                      .threads = PST_GEN_THREADS};
+    return pst_gen_topology(&spec, r->spec->vertices, r->spec->edges, draw_edges, r, progress);
 }
 
 static json_t *provenance(const struct pst_rmat_spec *s, const int64_t count[3])

@@ -3,9 +3,7 @@
 #ifndef PST_STORE_IMPORT_H
 #define PST_STORE_IMPORT_H
 
-#include "build.h"
-#include "progress.h"
-#include "topology.h"
+#include "csc.h"
 
 PST_BEGIN_DECLS
 
@@ -22,7 +20,6 @@ enum pst_source_id {
     PST_SOURCES
 };
 
-struct pst_csc;
 /* Fails with its own message. *vertices: in, -1 or what the arrays say; out, what the edges say where they
  * do. */
 typedef pst_rc (*pst_feed_fn)(void *ctx, struct pst_csc *csc, int64_t *vertices,

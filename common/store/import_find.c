@@ -8,6 +8,7 @@
 
 #include "../error.h"
 #include "import_parts.h"
+#include "memory.h"
 
 struct source_row {
     const char *option;
@@ -38,7 +39,7 @@ void pst_import_defaults(struct pst_import_spec *spec)
                                      .feature_dim = -1,
                                      .target_vertices = -1,
                                      .self_loops = PST_LOOPS_KEEP,
-                                     .memory_bytes = PST_TOPOLOGY_BYTES_DEFAULT,
+                                     .memory_bytes = pst_memory_default(),
                                      .threads = 1};
 }
 

@@ -2,7 +2,7 @@
  * of threads, every option; ids of more than 32 bits; tags; a spill that has no room. */
 #include "store_fixture.h"
 
-#include "../../common/store/csc.h"
+#include "in_memory_csc.h"
 #include "../../common/store/random.h"
 #include "../../common/store/verify.h"
 
@@ -68,8 +68,7 @@ static void test_any_memory_any_threads(void **state)
                                                     .fn = give,
                                                     .symmetrize = options & 1,
                                                     .dedupe = options & 2,
-                                                    .self_loops = (enum pst_self_loops)(options / 4),
-                                                    .memory_bytes = UINT64_MAX};
+                                                    .self_loops = (enum pst_self_loops)(options / 4)};
         struct pst_topology expect;
         assert_int_equal(pst_topology_build(&expect, &in_memory, NULL), PST_OK);
         for (size_t m = 0; m < sizeof memory / sizeof memory[0]; m++) {

@@ -51,7 +51,7 @@ static const char common_help[] =
     "  --name NAME            the dataset's name\n"
     "  --stride-bytes N       from one feature row to the next; default: whole sectors where\n"
     "                         that costs at most 1/8, else unpadded\n"
-    "  --memory BYTES         limit for the topology while it is made (8G)\n"
+    "  --memory BYTES         limit for the topology while it is made (half of what is free)\n"
     "  --force                replace the dataset that is at DIR\n"
     "  --quiet                no progress\n";
 

@@ -1,11 +1,36 @@
-#include "topology.h"
+/* in_memory_csc.h: CSC of edges that all are in memory, by counting and placing: what the sorter's is
+ * compared with. */
+#ifndef PST_TESTS_IN_MEMORY_CSC_H
+#define PST_TESTS_IN_MEMORY_CSC_H
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../error.h"
+#include "../../common/error.h"
+#include "../../common/store/csc.h"
+
+struct pst_topology_spec {
+    int64_t vertices, edges; /* edges that the function gives */
+    pst_edges_fn fn;
+    void *ctx;
+    bool symmetrize; /* each edge in both directions (a self loop once); implies nothing about duplicates */
+    bool dedupe;     /* one edge for each (source, target) */
+    enum pst_self_loops self_loops;
+};
+
+struct pst_topology {
+    int64_t vertices, edges;
+    int64_t *indptr; /* vertices + 1 */
+    enum pst_dtype dtype;
+    union {
+        int32_t *i32;
+        int64_t *i64;
+        void *any;
+    } indices;
+    int64_t duplicates_removed, loops_removed, loops_added;
+};
 
 /* One pass over the edges: counting or placing. */
 struct pass {
@@ -137,21 +162,6 @@ static pst_rc finish_rows(struct pst_topology *t, bool dedupe, struct pst_progre
     return pst_progress_add(progress, (uint64_t)(t->vertices % PST_EDGE_BLOCK));
 }
 
-/* Bytes that building takes at most: known before the first edge is looked at. */
-static pst_rc check_memory(const struct pst_topology_spec *spec)
-{
-    uint64_t arcs = (uint64_t)spec->edges * (spec->symmetrize ? 2 : 1) +
-                    (spec->self_loops == PST_LOOPS_ADD ? (uint64_t)spec->vertices : 0);
-    uint64_t need = ((uint64_t)spec->vertices + 1) * 8 +
-                    arcs * pst_dtype_bytes(pst_id_dtype(spec->vertices)) + 2 * 8 * PST_EDGE_BLOCK;
-    if (need <= spec->memory_bytes)
-        return PST_OK;
-    return pst_fail(PST_E_LIMIT,
-                    "the topology of %" PRId64 " vertices and up to %" PRIu64 " edges needs %" PRIu64
-                    " bytes of memory; the limit is %" PRIu64 " (--memory sets it)",
-                    spec->vertices, arcs, need, spec->memory_bytes);
-}
-
 static pst_rc allocate_indices(struct pst_topology *t)
 {
     size_t bytes = (size_t)t->edges * pst_dtype_bytes(t->dtype);
@@ -160,14 +170,19 @@ static pst_rc allocate_indices(struct pst_topology *t)
                                   : pst_fail(PST_E_NOMEM, "no memory for %zu bytes of indices", bytes);
 }
 
-pst_rc pst_topology_build(struct pst_topology *t, const struct pst_topology_spec *spec,
-                          struct pst_progress *progress)
+static void pst_topology_release(struct pst_topology *t)
+{
+    free(t->indptr);
+    free(t->indices.any);
+    *t = (struct pst_topology){.vertices = 0};
+}
+
+static pst_rc pst_topology_build(struct pst_topology *t, const struct pst_topology_spec *spec,
+                                 struct pst_progress *progress)
 {
     assert(spec->vertices >= 0 && spec->edges >= 0 && spec->edges <= INT64_MAX / 32);
     *t = (struct pst_topology){.vertices = spec->vertices, .dtype = pst_id_dtype(spec->vertices)};
-    pst_rc rc = check_memory(spec);
-    if (rc != PST_OK)
-        return rc;
+    pst_rc rc = PST_OK;
     int64_t *buffer = malloc(2 * sizeof(int64_t) * PST_EDGE_BLOCK);
     t->indptr = calloc((size_t)spec->vertices + 1, sizeof(int64_t));
     struct pass pass = {t, spec, false};
@@ -199,19 +214,4 @@ out:
     return rc;
 }
 
-void pst_topology_release(struct pst_topology *t)
-{
-    free(t->indptr);
-    free(t->indices.any);
-    *t = (struct pst_topology){.vertices = 0};
-}
-
-pst_rc pst_topology_write(const struct pst_topology *t, struct pst_build *b)
-{
-    b->manifest.vertices = t->vertices;
-    b->manifest.edges = t->edges;
-    pst_rc rc = pst_build_array_from(b, PST_IN_INDPTR, PST_I64, t->vertices + 1, t->indptr);
-    if (rc == PST_OK)
-        rc = pst_build_array_from(b, PST_IN_INDICES, t->dtype, t->edges, t->indices.any);
-    return rc;
-}
+#endif
