@@ -1,6 +1,5 @@
 """Import of published sets' layouts (OGB's npz, IGB, MAG240M, GraphBolt, Marius), made by hand and small: orientation,
 shapes, splits, types."""
-import io
 import pickle
 import sys
 import zipfile
@@ -8,6 +7,7 @@ import zipfile
 from harness import *
 from importing import *
 
+sys.dont_write_bytecode = True
 os.environ["PENSTOCK_PYTHON"] = sys.executable
 WIDE = np.array(EDGES).T.copy()  # (2, E)
 TALL = np.array(EDGES)  # (E, 2)
@@ -190,6 +190,11 @@ def types_of_igb():
         assert [(t["feature_dim"], t["features"]["dtype"]) for t in m["vertex_types"]] == [(3, "float32"), (5, "float16")]
         assert np.array_equal(np.load(s.path("out/features_0.npy"))[:, :3], FEATURES)
         assert s.array("labels").tolist() == [1, -1, 0, 2, -1, -1] and splits(s) == [[0], None, [2, 3]]
+        sys.path.insert(0, os.path.join(ROOT, "tools", "python"))
+        import penstock
+        ds = penstock.open_dataset(s.path("out"))
+        assert ds.vertex_types == {"paper": (0, 4), "author": (4, 6)} and ds.edge_types[1] == ("paper:written_by:author", "paper", "author")
+        assert np.array_equal(ds.features_of("paper"), FEATURES) and ds.features_of("author").shape == (2, 5)
         said = command("inspect", s.path("out")).stdout
         assert "paper:written_by:author" in said and "from paper to author" in said and "features 5 x float16" in said
         r = s.get("igb", s.path("i"), "--types", "all", "--symmetrize", code=2)

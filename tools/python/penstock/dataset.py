@@ -42,7 +42,7 @@ class Dataset:
 
     def features_of(self, vertex_type):
         """The features of one type of vertices, without the padding; None: it has none."""
-        t = next(t for t in self.manifest["vertex_types"] if t["name"] == vertex_type)
+        t = {t["name"]: t for t in self.manifest.get("vertex_types", [])}[vertex_type]
         return self._map(t["features"])[:, :t["feature_dim"]] if "features" in t else None
 
     def array(self, name):
