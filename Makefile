@@ -139,6 +139,11 @@ $(BUILD)/tests/%: tests/%.cpp $(BUILD)/tests/libpenstock-cuda-host.so
 	@mkdir -p $(@D)
 	$(CXX) $(host_flags) -MF $@.d -o $@ $< $(filter $(BUILD)/obj/kernels/cuda/host/%,$(host_obj)) $(ALL_LDFLAGS) -lcmocka
 
+# A CUDA driver for tests of what looks for one.
+$(BUILD)/tests/gpu/fake/libcuda.so.1: tests/gpu/fake_libcuda.c
+	@mkdir -p $(@D)
+	$(CC) $(filter-out -fsanitize%,$(ALL_CFLAGS)) -MF $@.d -shared -o $@ $<
+
 # Stages that only tests use.
 test_stages := $(patsubst tests/stages/%.c,$(BUILD)/tests/stages/%.so,$(wildcard tests/stages/*.c))
 $(BUILD)/tests/stages/%.so: tests/stages/%.c $(libs)
@@ -156,7 +161,7 @@ bench: deps-test
 	@BUILD=$(BUILD) $(PYTHON) tools/bench/bench.py $(BENCH)
 
 .PHONY: tests
-tests: $(tests_bin) $(test_stages) $(guest_bin) $(BUILD)/tests/libpenstock-cuda-host.so
+tests: $(tests_bin) $(test_stages) $(guest_bin) $(BUILD)/tests/libpenstock-cuda-host.so $(BUILD)/tests/gpu/fake/libcuda.so.1
 
 .PHONY: deps deps-test
 deps:

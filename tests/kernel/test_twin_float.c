@@ -44,6 +44,9 @@ static void check_gemm(double limit)
                       b = tb ? matrix_new(n, k) : matrix_new(k, n);
         struct matrix c = matrix_new(m, n);
         const float alpha = rnd(2) ? 1 : 0.5f, beta = rnd(2) ? 0 : rnd(2) ? 1 : -0.25f;
+        for (int64_t i = 0; beta == 0 && i < m * n; i++)
+            host(&c)[i / n * c.ld + i % n] = NAN; /* what was there does not matter */
+        send(&c.all);
         cpu->gemm(NULL, ta, tb, m, n, k, alpha, host(&a), a.ld, host(&b), b.ld, beta, host(&c), c.ld, 1);
         cuda->gemm(queue, ta, tb, m, n, k, alpha, device(&a), a.ld, device(&b), b.ld, beta, device(&c), c.ld,
                    1);
@@ -173,8 +176,10 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Neighbours of each vertex ascend; with `fault`, an id out of range, or one that does not ascend. */
-static void random_graph(struct both *indptr, struct both *indices, int64_t vertices, int bytes, int fault)
+/* Neighbours of each vertex ascend; with `fault`, vertex `at` has one out of range, or one that does not
+ * ascend. */
+static void random_graph(struct both *indptr, struct both *indices, int64_t vertices, int bytes, int fault,
+                         int64_t at)
 {
     int64_t *rows = indptr->host, row[20];
     for (int64_t v = 0; v < vertices; v++) {
@@ -182,9 +187,9 @@ static void random_graph(struct both *indptr, struct both *indices, int64_t vert
         for (int64_t i = 0; i < degree; i++)
             row[i] = (int64_t)rnd((uint64_t)vertices);
         qsort(row, (size_t)degree, sizeof *row, ascending);
-        if (fault == 1 && degree > 0)
-            row[degree - 1] = vertices + (int64_t)rnd(3);
-        if (fault == 2 && degree > 1)
+        if (fault == 1 && v == at && degree > 0)
+            row[degree - 1] = vertices + (int64_t)rnd(2);
+        if (fault == 2 && v == at && degree > 1)
             row[0] = vertices - 1, row[1] = 0;
         for (int64_t i = 0; i < degree; i++)
             memcpy((char *)indices->host + (rows[v] + i) * bytes, &row[i], (size_t)bytes);
@@ -209,7 +214,7 @@ static void test_mean_csc(void **state)
             ((int64_t *)indptr.host)[v + 1] = ((int64_t *)indptr.host)[v] + (int64_t)rnd(20);
         const int64_t edges = ((int64_t *)indptr.host)[vertices];
         struct both indices = both_new((size_t)(edges * bytes));
-        random_graph(&indptr, &indices, vertices, bytes, fault);
+        random_graph(&indptr, &indices, vertices, bytes, fault, first);
         struct matrix in = matrix_new(vertices, dim), out = matrix_new(n, dim);
         const struct pst_csc on_host = {indptr.host, indices.host, bytes, vertices, edges};
         const struct pst_csc on_device = {indptr.device, indices.device, bytes, vertices, edges};
@@ -276,7 +281,7 @@ static void test_affine(void **state)
     }
 }
 
-/* Every 16-bit pattern but NaNs, which are only counted; then random rows. */
+/* 16-bit patterns of all kinds but NaNs: infinities, subnormals, zeros of both signs. */
 static void test_widen(void **state)
 {
     (void)state;
@@ -288,7 +293,7 @@ static void test_widen(void **state)
         for (size_t i = 0; i < src.bytes / 2; i++) {
             uint16_t bits = (uint16_t)rnd(65536);
             if ((bits & (bfloat ? 0x7F80 : 0x7C00)) == (bfloat ? 0x7F80 : 0x7C00))
-                bits &= bfloat ? 0xBFFF : 0xBFFF;
+                bits &= bfloat ? 0xFF80 : 0xFC00;
             ((uint16_t *)src.host)[i] = bits;
         }
         send(&src);

@@ -296,7 +296,8 @@ static void test_dedup(void **state)
     int refused = 0;
     FOR_SHAPES
     {
-        const int64_t max_ids = size_below(3000), capacity = rnd(3) ? max_ids : size_below(max_ids);
+        const int64_t max_ids = size_below(3000),
+                      capacity = rnd(3) ? max_ids + (int64_t)rnd(20) : size_below(max_ids);
         struct table t = table_new(max_ids);
         struct both vertices = both_new((size_t)capacity * I64 + I64), count = both_new(I64);
         for (int batch = 0; batch < 3; batch++) {

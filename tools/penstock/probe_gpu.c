@@ -127,8 +127,9 @@ static void open_all(struct message *m)
     struct pst_driver cu;
     struct pst_probe_gpu *found = &m->found;
     void *event = NULL;
-    if (!start(&cu, &found->ipc_memory) || !use_first(&cu, &found->ipc_memory)) {
-        found->ipc_event = found->ipc_memory;
+    struct pst_probe_answer own = {0};
+    if (!start(&cu, &own) || !use_first(&cu, &own)) {
+        found->ipc_event = found->ipc_memory = own;
         return;
     }
     if (found->ipc_memory.works && open_once(&cu, &m->handles.memory, &found->ipc_memory))

@@ -1,0 +1,106 @@
+"""penstock probe: without a driver, and with one of the tests' own (tests/gpu/fake_libcuda.c)."""
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from harness import BUILD, PENSTOCK, main, test  # noqa: E402
+
+FAKE = os.path.join(BUILD, "tests", "gpu", "fake")
+
+
+def probe(fake=True, lacks="", path=None):
+    """What it says, and its exit code. There is no GPU for it but the fake one."""
+    with tempfile.TemporaryDirectory(prefix="probe-") as folder:
+        env = dict(os.environ, FAKE_CUDA_DIR=folder, FAKE_CUDA_LACKS=lacks)
+        if fake:
+            env["LD_LIBRARY_PATH"] = FAKE
+        if path:
+            env["PATH"] = path
+        done = subprocess.run([PENSTOCK, "probe"], env=env, capture_output=True, text=True, timeout=60)
+    return done.stdout + done.stderr, done.returncode
+
+
+def answers(text):
+    """{what: what it says}, costs joined to what they belong to."""
+    found, last = {}, None
+    for line in text.splitlines():
+        what = line[:16].strip()
+        if what:
+            last = what
+            found[what] = line[16:].strip()
+        else:
+            found[last] += " " + line[16:].strip()
+    return found
+
+
+@test
+def all_is_there():
+    text, code = probe()
+    said = answers(text)
+    assert code == 0, text
+    assert said["driver"] == "CUDA 13.2", text
+    assert said["cuda:0"] == "Fake GPU 0, 8.59 GB, sm_90, 132 multiprocessors", text
+    for what in ("peer 0 to 1", "peer 1 to 0", "shared memory", "ipc memory", "ipc reopen", "ipc events"):
+        assert said[what] == "yes", text
+
+
+@test
+def no_driver_is_told():
+    if os.path.exists("/dev/nvidiactl"):
+        return
+    text, code = probe(fake=False)
+    said = answers(text)
+    assert code == 0 and said["driver"].startswith("no: ") and "costs: everything runs on the CPU" in said["driver"], text
+    assert "ipc memory" not in said, text
+
+
+@test
+def each_absence_has_a_price():
+    """Each call that does not work is named, with its price; the rest is still found out."""
+    for lack, what, others in (
+            ("cuIpcGetMemHandle", "ipc memory", ("ipc events", "shared memory")),
+            ("cuIpcOpenMemHandle_v2", "ipc memory", ("ipc events", "shared memory")),
+            ("true bytes", "ipc memory", ("ipc events", "shared memory")),
+            ("cuIpcGetEventHandle", "ipc events", ("ipc memory", "ipc reopen")),
+            ("cuIpcOpenEventHandle", "ipc events", ("ipc memory", "ipc reopen")),
+            ("cuMemHostRegister_v2", "shared memory", ("ipc memory", "ipc events"))):
+        text, code = probe(lacks=lack)
+        said = answers(text)
+        assert code == 0 and said[what].startswith("no: ") and "costs: " in said[what], (lack, text)
+        if lack.startswith("cu"):
+            assert "CUDA_ERROR_NOT_SUPPORTED" in said[what], (lack, text)
+        for other in others:
+            assert said[other] == "yes", (lack, text)
+
+
+@test
+def driver_without_devices():
+    said = answers(probe(lacks="devices")[0])
+    assert said["devices"].startswith("no: the driver finds none"), said
+    said = answers(probe(lacks="cuInit")[0])
+    assert said["driver"].startswith("no: init(0): CUDA_ERROR_NOT_SUPPORTED"), said
+
+
+@test
+def driver_that_dies():
+    text, code = probe(lacks="life")
+    assert code == 1 and "the process that opens what is shared died" in text, text
+
+
+@test
+def mps_is_found_in_path():
+    with tempfile.TemporaryDirectory(prefix="probe-") as folder:
+        said = answers(probe(path=folder)[0])
+        assert said["mps"].startswith("no: "), said
+        binary = os.path.join(folder, "nvidia-cuda-mps-control")
+        with open(binary, "w") as f:
+            f.write("#!/bin/sh\n")
+        os.chmod(binary, 0o755)
+        said = answers(probe(path="/nonexistent::" + folder)[0])
+        assert said["mps"] == binary, said
+
+
+if __name__ == "__main__":
+    main()
