@@ -1,6 +1,5 @@
 #include "describe.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
@@ -8,6 +7,7 @@
 #include <unistd.h>
 
 #include "../error.h"
+#include "file_io.h"
 #include "values.h"
 
 #define TALLY_DEGREES (1 << 20) /* below it vertices are counted by degree; few are above */
@@ -187,21 +187,6 @@ pst_rc pst_describe_hotness(const struct pst_dataset *ds, struct pst_hotness *ou
 
 /* ---- features ---- */
 
-static pst_rc read_rows(int fd, const struct pst_array *a, uint64_t at, uint64_t bytes, char *out)
-{
-    for (uint64_t done = 0; done < bytes;) {
-        const ssize_t n = pread(fd, out + done, bytes - done, (off_t)(a->data_at + at + done));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0
-                       ? pst_fail_errno("cannot read %s", a->path)
-                       : pst_fail(PST_E_FORMAT, "%s ends at byte %" PRIu64, a->path, a->data_at + at + done);
-        done += (uint64_t)n;
-    }
-    return PST_OK;
-}
-
 static void take_row(struct pst_feature_stats *s, const void *row, enum pst_dtype dtype, int64_t dim,
                      double *sum)
 {
@@ -251,7 +236,8 @@ static pst_rc read_sample(int fd, const struct pst_array *features, const struct
     for (int64_t k = 0; k < s->taken && rc == PST_OK; k++) {
         const int64_t which = s->taken > 1 ? (int64_t)((__int128)k * (s->blocks - 1) / (s->taken - 1)) : 0;
         const int64_t first = which * s->block, n = pst_min_i64(s->block, s->rows - first);
-        rc = read_rows(fd, features, (uint64_t)first * stride_bytes, (uint64_t)n * stride_bytes, room);
+        rc = pst_read_at(fd, room, (uint64_t)n * stride_bytes,
+                         features->data_at + (uint64_t)first * stride_bytes, features->path);
         for (int64_t i = 0; i < n && rc == PST_OK; i++)
             take_row(out, room + (uint64_t)i * stride_bytes, features->dtype, dim, &sum);
         if (rc == PST_OK)

@@ -1,5 +1,6 @@
 /* eval_layers.c: the computing part of eval.h: tasks of one block of rows each, for the team. */
 #include "../../common/error.h"
+#include "../../common/store/file_io.h"
 #include "eval_impl.h"
 
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 /* rows.c: see rows.h. */
 #include "rows.h"
 #include "../../common/error.h"
+#include "../../common/store/file_io.h"
 #include "model.h"
 
 #include <errno.h>
@@ -114,39 +115,4 @@ void pst_rows_drop(const struct pst_rows *rows, int64_t first, int64_t n)
                 bytes = (off_t)((uint64_t)n * row_bytes(rows));
     (void)sync_file_range(rows->fd, at, bytes, SYNC_FILE_RANGE_WRITE);
     (void)posix_fadvise(rows->fd, at, bytes, POSIX_FADV_DONTNEED); /* of what is on the disk by now */
-}
-
-pst_rc pst_read_at(int fd, void *to, uint64_t bytes, uint64_t at, const char *path)
-{
-    for (char *out = to; bytes > 0;) {
-        const ssize_t got = pread(fd, out, bytes, (off_t)at);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return pst_fail_errno("cannot read %s at byte %llu", path, (unsigned long long)at);
-        if (got == 0)
-            return pst_fail(PST_E_FORMAT, "%s ends at byte %llu: it was cut short while in use", path,
-                            (unsigned long long)at);
-        out += got;
-        at += (uint64_t)got;
-        bytes -= (uint64_t)got;
-    }
-    return PST_OK;
-}
-
-pst_rc pst_write_at(int fd, const void *from, uint64_t bytes, uint64_t at, const char *path)
-{
-    for (const char *data = from; bytes > 0;) {
-        const ssize_t put = pwrite(fd, data, bytes, (off_t)at);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0) {
-            errno = put == 0 ? ENOSPC : errno;
-            return pst_fail_errno("cannot write %s at byte %llu", path, (unsigned long long)at);
-        }
-        data += put;
-        at += (uint64_t)put;
-        bytes -= (uint64_t)put;
-    }
-    return PST_OK;
 }

@@ -30,10 +30,6 @@ PST_MUST_USE pst_rc pst_rows_get(const struct pst_rows *rows, int64_t first, int
 void pst_rows_expect(const struct pst_rows *rows, int64_t first, int64_t n);
 void pst_rows_drop(const struct pst_rows *rows, int64_t first, int64_t n);
 
-/* All of it, from a file at a byte. PST_E_FORMAT: the file ends before. path is for the message. */
-PST_MUST_USE pst_rc pst_read_at(int fd, void *to, uint64_t bytes, uint64_t at, const char *path);
-PST_MUST_USE pst_rc pst_write_at(int fd, const void *from, uint64_t bytes, uint64_t at, const char *path);
-
 /* An unlinked file of this size in dir, its space taken, mapped; NULL with pst_fail. */
 void *pst_file_map(const char *dir, size_t bytes);
 

@@ -126,19 +126,6 @@ static pst_rc split(const struct args *a, const char *from, const char *to)
     return rc;
 }
 
-int cmd_split(int argc, char **argv)
-{
-    struct args a;
-    pst_rc rc = read_args(&a, argc, argv, "0sfqh", 1, 2);
-    if (rc == PST_OK && a.help) {
-        (void)fputs(split_help, stdout);
-        return 0;
-    }
-    if (rc == PST_OK)
-        rc = split(&a, argv[optind], argc - optind > 1 ? argv[optind + 1] : NULL);
-    return command_result("split", rc);
-}
-
 static void say_features(const struct pst_build *b)
 {
     const struct pst_manifest *m = &b->manifest;
@@ -176,19 +163,6 @@ static pst_rc features(const struct args *a, const char *from, const char *to)
     return rc;
 }
 
-int cmd_features(int argc, char **argv)
-{
-    struct args a;
-    pst_rc rc = read_args(&a, argc, argv, "nsdbfqh", 1, 2);
-    if (rc == PST_OK && a.help) {
-        (void)fputs(features_help, stdout);
-        return 0;
-    }
-    if (rc == PST_OK)
-        rc = features(&a, argv[optind], argc - optind > 1 ? argv[optind + 1] : NULL);
-    return command_result("features", rc);
-}
-
 static pst_rc convert(const struct args *a, const char *from, const char *to)
 {
     struct pst_dataset ds;
@@ -218,37 +192,55 @@ static pst_rc convert(const struct args *a, const char *from, const char *to)
     return rc;
 }
 
-int cmd_convert(int argc, char **argv)
+static pst_rc export(const struct args *a, const char *from, const char *to)
+{
+    struct pst_dataset ds;
+    struct pst_progress progress;
+    if (a->rows != NULL && a->format != PST_EXPORT_CSV)
+        return pst_fail(PST_E_ARG, "--rows is csv: the array is .npy already");
+    pst_rc rc = pst_dataset_open(&ds, from);
+    if (rc != PST_OK)
+        return rc;
+    pst_progress_init(&progress, a->quiet);
+    rc = pst_export(&ds, to, a->format, a->rows, &progress);
+    pst_dataset_close(&ds);
+    return rc;
+}
+
+/* ---- commands ---- */
+
+typedef pst_rc derive_fn(const struct args *a, const char *from, const char *to);
+
+/* allowed: its options; low: words that it needs at least, of two. */
+static int derive(int argc, char **argv, const char *allowed, int low, const char *help, derive_fn *fn)
 {
     struct args a;
-    pst_rc rc = read_args(&a, argc, argv, "dbfqh", 2, 2);
+    pst_rc rc = read_args(&a, argc, argv, allowed, low, 2);
     if (rc == PST_OK && a.help) {
-        (void)fputs(convert_help, stdout);
+        (void)fputs(help, stdout);
         return 0;
     }
     if (rc == PST_OK)
-        rc = convert(&a, argv[optind], argv[optind + 1]);
-    return command_result("convert", rc);
+        rc = fn(&a, argv[optind], argc - optind > 1 ? argv[optind + 1] : NULL);
+    return command_result(argv[0], rc);
+}
+
+int cmd_split(int argc, char **argv)
+{
+    return derive(argc, argv, "0sfqh", 1, split_help, split);
+}
+
+int cmd_features(int argc, char **argv)
+{
+    return derive(argc, argv, "nsdbfqh", 1, features_help, features);
+}
+
+int cmd_convert(int argc, char **argv)
+{
+    return derive(argc, argv, "dbfqh", 2, convert_help, convert);
 }
 
 int cmd_export(int argc, char **argv)
 {
-    struct args a;
-    struct pst_dataset ds;
-    struct pst_progress progress;
-    pst_rc rc = read_args(&a, argc, argv, "mrqh", 2, 2);
-    if (rc == PST_OK && a.help) {
-        (void)fputs(export_help, stdout);
-        return 0;
-    }
-    if (rc == PST_OK && a.rows != NULL && a.format != PST_EXPORT_CSV)
-        rc = pst_fail(PST_E_ARG, "--rows is csv: the array is .npy already");
-    if (rc == PST_OK)
-        rc = pst_dataset_open(&ds, argv[optind]);
-    if (rc == PST_OK) {
-        pst_progress_init(&progress, a.quiet);
-        rc = pst_export(&ds, argv[optind + 1], a.format, a.rows, &progress);
-        pst_dataset_close(&ds);
-    }
-    return command_result("export", rc);
+    return derive(argc, argv, "mrqh", 2, export_help, export);
 }

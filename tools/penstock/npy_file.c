@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "../../common/error.h"
+#include "../../common/store/file_io.h"
 #include "../../common/store/npy.h"
-#include "../../stages/trainer/rows.h"
 
 static uint64_t row_bytes(const struct npy_file *f)
 {

@@ -1,0 +1,16 @@
+/* file_io.h: all of what is asked for, from and to a place in a file. Owner: none. Threads: any; different
+ * places of one file may be written at a time. */
+#ifndef PST_STORE_FILE_IO_H
+#define PST_STORE_FILE_IO_H
+
+#include "../base.h"
+
+PST_BEGIN_DECLS
+
+/* PST_E_IO; PST_E_FORMAT: the file ends before. path is for the message. */
+PST_API PST_MUST_USE pst_rc pst_read_at(int fd, void *to, uint64_t bytes, uint64_t at, const char *path);
+PST_API PST_MUST_USE pst_rc pst_write_at(int fd, const void *from, uint64_t bytes, uint64_t at,
+                                         const char *path);
+
+PST_END_DECLS
+#endif
