@@ -150,9 +150,9 @@ def leftovers():
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            with open(f"/proc/{pid}/environ") as f:
+            with open(f"/proc/{pid}/environ", errors="replace") as f:
                 mine = TAG in f.read().split("\0")
-            with open(f"/proc/{pid}/cmdline") as f:
+            with open(f"/proc/{pid}/cmdline", errors="replace") as f:
                 argv = f.read().split("\0")
         except OSError:
             continue
