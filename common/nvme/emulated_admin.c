@@ -137,10 +137,12 @@ static bool put(void *context, uint8_t *memory, uint64_t at, uint64_t bytes)
     return true;
 }
 
+/* Padded with spaces, not ended by a NUL: as Identify has it. */
 static void text(char *to, size_t bytes, const char *from)
 {
     memset(to, ' ', bytes);
-    memcpy(to, from, strlen(from) < bytes ? strlen(from) : bytes);
+    for (size_t i = 0; i < bytes && from[i] != '\0'; i++)
+        to[i] = from[i];
 }
 
 static void identify_controller(const struct pst_emu_ssd *ssd, struct nvme_id_ctrl *id)

@@ -145,7 +145,7 @@ static bool move(void *context, uint8_t *memory, uint64_t at, uint64_t bytes)
     struct transfer *t = context;
     const struct pst_emu_command *command = t->command;
     uint8_t *ram = t->ns->kind == PST_EMU_RAM ? t->part->ssd->ram[t->nsid - 1] + t->at + at : NULL;
-    if (command->sqe.opcode == PST_NVME_WRITE)
+    if (command->sqe.opcode == PST_NVME_WRITE && ram != NULL)
         memcpy(ram, memory, bytes);
     else if (ram != NULL)
         memcpy(memory, ram, bytes);

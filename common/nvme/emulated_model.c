@@ -6,6 +6,10 @@
 
 #include "emulated_impl.h"
 
+#define CREDIT                                                                                               \
+    4 /* commands that an SSD can be behind and catch up at once: without, one that comes early or late      \
+         costs throughput near the peak (6 % with 16 in flight, by simulation), with it 0.2 % */
+
 uint64_t pst_emu_now(void)
 {
     struct timespec ts;
@@ -61,13 +65,13 @@ static uint64_t begin(struct pst_emu_ssd *ssd, uint64_t now, double service_ns)
 {
     if (service_ns <= 0)
         return now;
-    const uint64_t add = (uint64_t)(service_ns * 256);
+    const uint64_t add = (uint64_t)(service_ns * 256), soonest = now * 256 - CREDIT * add;
     uint64_t before = atomic_load_explicit(&ssd->busy_until, memory_order_relaxed), from;
     do
-        from = before > now * 256 ? before : now * 256;
+        from = before > soonest ? before : soonest;
     while (!atomic_compare_exchange_weak_explicit(&ssd->busy_until, &before, from + add, memory_order_relaxed,
                                                   memory_order_relaxed));
-    return from / 256;
+    return from / 256 > now ? from / 256 : now;
 }
 
 static uint64_t inject(struct pst_emu_part *part, struct pst_emu_command *command)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -69,6 +70,7 @@ static void *work(void *argument)
     const struct worker w = *(struct worker *)argument;
     free(argument);
     uint64_t active = 0;
+    (void)prctl(PR_SET_TIMERSLACK, 1000ul);
     while (!atomic_load(&w.emu->stop)) {
         uint64_t next = UINT64_MAX;
         if (turn_all(&w, &next)) {
@@ -76,7 +78,9 @@ static void *work(void *argument)
             continue;
         }
         const uint64_t now = pst_emu_now();
-        if (now - active < ACTIVE_NS || (next != UINT64_MAX && next < now + 2 * NAP_NS))
+        if (next < now + 2 * NAP_NS)
+            continue; /* exactly then, and not when the processor is given back */
+        if (now - active < ACTIVE_NS)
             (void)sched_yield();
         else
             nap(atomic_load(&w.emu->enabled) > 0 ? NAP_NS : IDLE_NAP_NS);
@@ -201,7 +205,7 @@ static void serve_sockets(struct pst_emu *emu, struct watched *w, bool busy)
     for (int i = 0; i < strangers; i++)
         w->fds[1 + ssds + i] = (struct pollfd){.fd = w->strangers[i], .events = POLLIN};
     const struct timespec wait = {.tv_nsec = busy ? NAP_NS : IDLE_NAP_NS};
-    if (ppoll(w->fds, (nfds_t)(1 + ssds + strangers), &wait, NULL) <= 0)
+    if (ppoll(w->fds, 1 + (nfds_t)ssds + (nfds_t)strangers, &wait, NULL) <= 0)
         return;
     for (int i = 0; i < ssds; i++) {
         if (w->fds[1 + i].revents != 0)

@@ -73,6 +73,7 @@ static pst_rc make_memory(struct pst_nvme_stack *s)
 {
     const uint32_t n = s->nslots, q = s->q.n, r = s->config.requests_max;
     const uint32_t lanes = s->config.kind == PST_NVME_SYNC ? 1 : s->config.lanes;
+    assert(q > 0 && n > 0 && r > 0);
     bool good = true;
     for (uint32_t i = 0; i < q; i++) {
         s->io_of[i] = calloc(s->qp[i]->depth, sizeof *s->io_of[i]);

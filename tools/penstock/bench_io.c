@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #if defined(__x86_64__)
 #include <x86intrin.h>
@@ -16,6 +17,9 @@
 #define SLOTS_MAX 65536u
 #define DONE_MAX 256
 #define ROUND_NS 250000000u /* slow devices: a round need not use every slot */
+#define IDLE_NS                                                                                              \
+    100000u /* without news the bench naps: who sleeps gets a busy processor back sooner than who spins */
+#define NAP_NS 20000
 #define STALL_NS 60000000000ull
 #define BUCKETS (64 * 32) /* latencies: 32 to an octave, 3 % wide */
 
@@ -25,7 +29,7 @@ struct rounds {
     uint64_t seed, next_index;
     uint64_t *at; /* by slot: where in the medium */
     uint32_t *ssd;
-    uint64_t latencies[BUCKETS], most_ns, requests;
+    uint64_t latencies[BUCKETS], most_ns, requests, checked; /* requests: that were timed */
     double sum_ns, seconds;
 };
 
@@ -96,24 +100,51 @@ static void note_latency(struct rounds *r, uint64_t ns)
     r->most_ns = ns > r->most_ns ? ns : r->most_ns;
 }
 
-/* Moves n slots, `depth` at a time; *done gets how many it began. */
+/* What is timed of a round: where `depth` are always in flight, from the moment when as many have ended
+ * (until then the device fills up) to the last one begun (then it empties); of a burst, all of it. */
+struct clock {
+    bool on, off;
+    uint64_t from_ns;
+    uint32_t from;
+};
+
+static void keep_time(struct rounds *r, struct clock *c, uint32_t ended, bool last_begun, bool all_ended)
+{
+    const bool steady = !r->o->burst && r->m->slots >= 2 * r->o->depth;
+    if (!c->on && (!steady || ended >= r->o->depth))
+        *c = (struct clock){.on = true, .from_ns = pst_bench_ns(), .from = ended};
+    if (!c->on || c->off || !(steady ? last_begun : all_ended))
+        return;
+    c->off = true;
+    r->seconds += (double)(pst_bench_ns() - c->from_ns) * 1e-9;
+    r->requests += ended - c->from;
+}
+
+static pst_rc post_some(struct rounds *r, uint32_t n, uint32_t ended, bool write, uint32_t *begun)
+{
+    const uint32_t before = *begun;
+    for (; *begun < n && *begun - ended < r->o->depth; (*begun)++) {
+        pst_rc rc = r->m->post(r->m, *begun, r->ssd[*begun], r->at[*begun], write);
+        if (rc != PST_OK)
+            return rc;
+    }
+    return *begun > before ? r->m->ring(r->m) : PST_OK;
+}
+
+/* Moves n slots, `depth` at a time, or as many as there is time for; *begun gets how many. */
 static pst_rc transfer(struct rounds *r, uint32_t n, bool write, bool timed, uint32_t *begun)
 {
     struct pst_bench_done done[DONE_MAX];
-    const uint64_t start = pst_bench_ns();
-    uint64_t moved_at = start;
+    struct clock clock = {.on = false};
+    const uint64_t most_ns = (uint64_t)((r->o->seconds - r->seconds) * 1e9);
+    uint64_t moved_at = pst_bench_ns();
     uint32_t ended = 0;
-    bool late = false;
-    for (*begun = 0; ended < n;) {
-        uint32_t added = 0;
-        for (; *begun < n && *begun - ended < r->o->depth; added++, (*begun)++) {
-            const uint32_t slot = *begun;
-            pst_rc rc = r->m->post(r->m, slot, r->ssd[slot], r->at[slot], write);
-            if (rc != PST_OK)
-                return rc;
-        }
-        pst_rc rc = added > 0 ? r->m->ring(r->m) : PST_OK;
+    *begun = 0;
+    if (timed)
+        keep_time(r, &clock, 0, false, false);
+    while (ended < n) {
         uint32_t got = 0;
+        pst_rc rc = post_some(r, n, ended, write, begun);
         rc = rc == PST_OK ? r->m->poll(r->m, done, DONE_MAX, &got) : rc;
         if (rc != PST_OK)
             return rc;
@@ -124,13 +155,13 @@ static pst_rc transfer(struct rounds *r, uint32_t n, bool write, bool timed, uin
         moved_at = got > 0 ? now : moved_at;
         if (now - moved_at > STALL_NS)
             return pst_fail(PST_E_TIMEOUT, "%u requests hang", *begun - ended);
-        if (!late && timed && !r->o->burst && now - start > ROUND_NS) {
-            late = true;
+        if (now - moved_at > IDLE_NS)
+            (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        if (timed && clock.on && !r->o->burst && now - clock.from_ns > most_ns)
             n = *begun;
-        }
+        if (timed)
+            keep_time(r, &clock, ended, *begun == n, ended == n);
     }
-    if (timed)
-        r->seconds += (double)(pst_bench_ns() - start) * 1e-9;
     return PST_OK;
 }
 
@@ -162,7 +193,7 @@ static pst_rc round_of(struct rounds *r, uint32_t n)
         rc = transfer(r, begun, false, false, &(uint32_t){0});
     }
     rc = rc == PST_OK ? check(r, begun, salt) : rc;
-    r->requests += begun;
+    r->checked += begun;
     return rc;
 }
 
@@ -170,7 +201,7 @@ static pst_rc round_of(struct rounds *r, uint32_t n)
 
 static double percentile(const struct rounds *r, double p)
 {
-    const uint64_t want = (uint64_t)((double)r->requests * p);
+    const uint64_t want = (uint64_t)((double)r->checked * p);
     uint64_t seen = 0;
     for (uint32_t i = 0; i < BUCKETS; i++) {
         seen += r->latencies[i];
@@ -210,6 +241,7 @@ pst_rc pst_bench_io(const struct pst_bench_io *o, struct pst_bench_io_result *re
     if (r == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for latencies");
     m.o = o;
+    (void)prctl(PR_SET_TIMERSLACK, 1000ul);
     *r = (struct rounds){.o = o, .m = &m, .seed = 88172645463325252u};
     pst_rc rc = prepare(r);
     const uint64_t cycles = pst_bench_cycles(), ns = pst_bench_ns();
@@ -219,10 +251,11 @@ pst_rc pst_bench_io(const struct pst_bench_io *o, struct pst_bench_io_result *re
     if (rc == PST_OK) {
         *result = (struct pst_bench_io_result){
             .requests = r->requests,
+            .checked = r->checked,
             .seconds = r->seconds,
-            .latency_us = {r->sum_ns / (double)r->requests * 1e-3, percentile(r, 0.5), percentile(r, 0.99),
+            .latency_us = {r->sum_ns / (double)r->checked * 1e-3, percentile(r, 0.5), percentile(r, 0.99),
                            percentile(r, 0.999), (double)r->most_ns * 1e-3},
-            .cycles = (double)m.cycles / (double)r->requests};
+            .cycles = (double)m.cycles / (double)r->checked / (o->write ? 2 : 1)};
         result->driver_ns = result->cycles * ns_per_cycle;
         m.report(&m, result);
     }

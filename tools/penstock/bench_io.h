@@ -20,7 +20,8 @@ struct pst_bench_io {
 };
 
 struct pst_bench_io_result {
-    uint64_t requests;
+    uint64_t checked;     /* requests, all of whose bytes were right */
+    uint64_t requests;    /* of them, those that were timed */
     double seconds;       /* of the timed parts */
     double latency_us[5]; /* mean, median, 99th and 99.9th percentile, most */
     double cycles;        /* of a request: time in the driver, but for looks that found nothing */

@@ -131,7 +131,7 @@ static void print_text(const struct pst_bench_io *o, const struct pst_bench_io_r
     printf("%s %s%s, %s of %" PRIu64 " bytes, depth %u, %u SSD%s: every byte of %" PRIu64
            " requests is right\n",
            o->backend, r->commands > 0 ? o->stack : "", o->burst ? " (bursts)" : "",
-           o->write ? "writes" : "reads", o->bytes, o->depth, o->ssds, o->ssds > 1 ? "s" : "", r->requests);
+           o->write ? "writes" : "reads", o->bytes, o->depth, o->ssds, o->ssds > 1 ? "s" : "", r->checked);
     printf("  %.0f requests/s, %.1f MB/s\n", rate, rate * (double)o->bytes * 1e-6);
     printf("  latency us: mean %.1f, median %.1f, 99 %% %.1f, 99.9 %% %.1f, most %.1f\n", r->latency_us[0],
            r->latency_us[1], r->latency_us[2], r->latency_us[3], r->latency_us[4]);
@@ -145,12 +145,12 @@ static void print_text(const struct pst_bench_io *o, const struct pst_bench_io_r
 static void print_json(const struct pst_bench_io *o, const struct pst_bench_io_result *r)
 {
     printf("{\"backend\": \"%s\", \"stack\": \"%s\", \"bytes\": %" PRIu64 ", \"depth\": %u, \"ssds\": %u, "
-           "\"lanes\": %u, \"requests\": %" PRIu64
+           "\"lanes\": %u, \"requests\": %" PRIu64 ", \"checked\": %" PRIu64
            ", \"seconds\": %.6f, \"iops\": %.1f, \"bytes_per_s\": %.1f, "
            "\"latency_us\": {\"mean\": %.3f, \"p50\": %.3f, \"p99\": %.3f, \"p999\": %.3f, \"max\": %.3f}, "
            "\"cycles\": %.1f, \"driver_ns\": %.1f, \"commands\": %" PRIu64 ", \"sq_doorbells\": %" PRIu64
            ", \"cq_doorbells\": %" PRIu64 ", \"retries\": %" PRIu64 ", \"resets\": %" PRIu64 "}\n",
-           o->backend, o->stack, o->bytes, o->depth, o->ssds, o->lanes, r->requests, r->seconds,
+           o->backend, o->stack, o->bytes, o->depth, o->ssds, o->lanes, r->requests, r->checked, r->seconds,
            (double)r->requests / r->seconds, (double)r->requests * (double)o->bytes / r->seconds,
            r->latency_us[0], r->latency_us[1], r->latency_us[2], r->latency_us[3], r->latency_us[4],
            r->cycles, r->driver_ns, r->commands, r->sq_doorbells, r->cq_doorbells, r->retries, r->resets);
