@@ -17,8 +17,9 @@ from harness import *
 
 EDGES, VERTICES = int(os.environ.get("SCALE_EDGES", 200_000_000)), 10_000_000
 LIMIT, MEMORY, CHUNK = 512 << 20, "256MiB", 2_000_000
-ROOM = 36 * EDGES  # bytes of the sources, two datasets, and what sort writes aside
+ROOM = 40 * EDGES  # bytes of the sources, two datasets, and what sort writes aside
 TIMES = 3          # that npy must be faster than csv, unless the disk forbids
+ROUNDS = 2         # of which the faster counts: the machine should be idle, and seldom is
 NEAR_DISK = 3      # npy is then within so many times of what the disk takes for its bytes
 
 
@@ -146,9 +147,11 @@ def scale():
         generate(where)
         csv, npy, edges = f"{where}/edges.csv", f"{where}/npy", f"{where}/npy/edges.npy"
         took, sums = {}, {}
-        for kind, source in (("csv", csv), ("npy", npy)):
+        for kind, source in (("csv", csv), ("npy", npy)) * ROUNDS:
             forget(csv, edges)
-            took[kind], sums[kind] = imported(where, kind, source, f"{where}/{kind}-out")
+            shutil.rmtree(f"{where}/{kind}-out", ignore_errors=True)
+            seconds, sums[kind] = imported(where, kind, source, f"{where}/{kind}-out")
+            took[kind] = min(seconds, took.get(kind, seconds))
         assert sums["csv"] == sums["npy"], sums
         same_as_numpy(where, f"{where}/npy-out")
         resumed = killed_and_resumed(where, sums["npy"])
