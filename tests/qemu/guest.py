@@ -16,6 +16,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pipeline"))
 from harness import BUILD, ROOT, SAN, json, main, os, subprocess, test
 
+os.environ["PATH"] += ":/usr/sbin:/sbin"  # mkfs, for users who have not root's path
 MIB = 1 << 20
 COMMAND = {f"penstock/{name}": os.path.join(BUILD, name) for name in  # files of a guest that is to run penstock
            ("bin/penstock", "lib/libpenstock.so", "lib/libpenstock-cpu.so", "lib/libpenstock-stages.so")}
