@@ -8,6 +8,8 @@
 #include "../error.h"
 #include "import_parts.h"
 
+#define AHEAD_BYTES (4 << 20) /* asked for at a time, this far before they are read */
+
 #define COLUMNS_MAX 3 /* source, relation, target */
 
 /* Reads blocks of an edge array through the page cache, not a mapping: what was read is not resident. Two
@@ -57,7 +59,9 @@ static pst_rc read_items(const struct edge_reader *r, int which, int64_t first, 
 {
     const struct pst_array *a = r->e->a;
     size_t item = pst_dtype_bytes(a->dtype), bytes = (size_t)n * item;
-    off_t at = (off_t)(a->data_at + (uint64_t)first * item);
+    off_t at = (off_t)(a->data_at + (uint64_t)first * item), step = at / AHEAD_BYTES;
+    if (step != (at + (off_t)bytes) / AHEAD_BYTES) /* a hint: the disk works while we do */
+        (void)posix_fadvise(r->fd[which], (step + 2) * AHEAD_BYTES, AHEAD_BYTES, POSIX_FADV_WILLNEED);
     for (size_t done = 0; done < bytes;) {
         ssize_t got = pread(r->fd[which], (char *)r->raw[which] + done, bytes - done, at + (off_t)done);
         if (got < 0 && errno == EINTR)
