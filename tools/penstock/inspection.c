@@ -94,7 +94,7 @@ static json_t *arrays(struct pst_dataset *ds)
                                      : json_pack("[I]", (json_int_t)a->shape[0]);
         (void)json_object_set_new(all, pst_array_id_name(i),
                                   json_pack("{ss so sI}", "dtype", pst_dtype_name(a->dtype), "shape", shape,
-                                            "bytes", (json_int_t)(a->data_at + a->data_bytes)));
+                                            "bytes", (json_int_t)a->data_at + (json_int_t)a->data_bytes));
     }
     return all;
 }
