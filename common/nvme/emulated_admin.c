@@ -133,7 +133,7 @@ void pst_emu_disable(struct pst_emu_ssd *ssd)
 
 static bool put(void *context, uint8_t *memory, uint64_t at, uint64_t bytes)
 {
-    memcpy(memory, (const uint8_t *)context + at, bytes);
+    pst_emu_copy(memory, (const uint8_t *)context + at, bytes);
     return true;
 }
 

@@ -104,7 +104,7 @@ static void post_file(struct transfer *t, uint64_t bytes)
 
 static bool collect(void *context, uint8_t *memory, uint64_t at, uint64_t bytes)
 {
-    memcpy(((struct transfer *)context)->command->buffer + at, memory, bytes);
+    pst_emu_copy(((struct transfer *)context)->command->buffer + at, memory, bytes);
     return true;
 }
 
@@ -136,7 +136,7 @@ static void generate(const struct transfer *t, uint8_t *memory, uint64_t at, uin
     const uint32_t ssd = t->part->ssd->number;
     for (uint64_t i = 0; i < bytes; i += 8) {
         const uint64_t word = pst_nvme_pattern(ssd, t->nsid, at + i);
-        memcpy(memory + i, &word, bytes - i < 8 ? bytes - i : 8);
+        pst_emu_copy(memory + i, &word, bytes - i < 8 ? bytes - i : 8);
     }
 }
 
@@ -146,11 +146,11 @@ static bool move(void *context, uint8_t *memory, uint64_t at, uint64_t bytes)
     const struct pst_emu_command *command = t->command;
     uint8_t *ram = t->ns->kind == PST_EMU_RAM ? t->part->ssd->ram[t->nsid - 1] + t->at + at : NULL;
     if (command->sqe.opcode == PST_NVME_WRITE && ram != NULL)
-        memcpy(ram, memory, bytes);
+        pst_emu_copy(ram, memory, bytes);
     else if (ram != NULL)
-        memcpy(memory, ram, bytes);
+        pst_emu_copy(memory, ram, bytes);
     else if (t->ns->kind == PST_EMU_FILE)
-        memcpy(memory, command->buffer + at, bytes);
+        pst_emu_copy(memory, command->buffer + at, bytes);
     else
         generate(t, memory, t->at + at, bytes);
     return true;
@@ -160,7 +160,9 @@ static bool move(void *context, uint8_t *memory, uint64_t at, uint64_t bytes)
 static bool spoil(void *context, uint8_t *memory, uint64_t at, uint64_t bytes)
 {
     (void)context, (void)at;
-    memset(memory, 0xee, bytes);
+    const uint64_t rubbish = 0xeeeeeeeeeeeeeeee;
+    for (uint64_t i = 0; i < bytes; i += sizeof rubbish)
+        pst_emu_copy(memory + i, &rubbish, bytes - i < sizeof rubbish ? bytes - i : sizeof rubbish);
     return true;
 }
 

@@ -64,7 +64,7 @@ static bool next_page(struct pst_emu_part *part, struct list *list, uint64_t *pa
         const uint8_t *memory = pst_emu_translate(part, list->at, sizeof entry);
         if (memory == NULL)
             return false;
-        memcpy(&entry, memory, sizeof entry);
+        pst_emu_copy(&entry, memory, sizeof entry);
         if (list->at % PST_PAGE != PST_PAGE - sizeof entry || list->entries == 1)
             break;
         list->at = entry; /* the last entry of a full page says where the list goes on */
@@ -74,6 +74,19 @@ static bool next_page(struct pst_emu_part *part, struct list *list, uint64_t *pa
     *page = entry;
     return true;
 }
+
+#ifdef __SANITIZE_THREAD__
+__attribute__((no_sanitize_thread)) void pst_emu_copy(void *to, const void *from, uint64_t bytes)
+{
+    for (uint64_t i = 0; i < bytes; i++)
+        ((volatile uint8_t *)to)[i] = ((const volatile uint8_t *)from)[i];
+}
+#else
+void pst_emu_copy(void *to, const void *from, uint64_t bytes)
+{
+    memcpy(to, from, bytes);
+}
+#endif
 
 bool pst_emu_walk(struct pst_emu_part *part, struct pst_emu_command *command, uint64_t bytes,
                   bool (*visit)(void *context, uint8_t *memory, uint64_t at, uint64_t bytes), void *context)
