@@ -52,7 +52,7 @@ static void complete(struct stub *s, uint16_t cid, uint16_t status, uint32_t dw0
     struct pst_nvme_cqe *cqe = (struct pst_nvme_cqe *)address(s, PST_NVME_ACQ) + s->tail;
     cqe->dw0 = dw0;
     cqe->sq_head = (uint16_t)s->head;
-    const uint32_t last = (uint32_t)(status << 1 | s->phase) << 16 | cid;
+    const uint32_t last = ((uint32_t)status << 1 | s->phase) << 16 | cid;
     __atomic_store_n((uint32_t *)cqe + 3, last, __ATOMIC_RELEASE);
     s->tail = (s->tail + 1) % depth;
     s->phase ^= s->tail == 0;
