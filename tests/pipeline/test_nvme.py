@@ -63,6 +63,8 @@ def wrong_settings_are_told():
 
 @test
 def a_killed_disk_stage_takes_its_drives_along():
+    if GROUPED:
+        raise Skip("all stages are threads under ThreadSanitizer")
     with Place() as p:
         run = p.start(HYPERION, "--set", "params.batch=128", "--quiet", "--epochs", 50,
                       *settings(backend="emulated", preset="980pro", dilate=100, depth=1024))
@@ -77,6 +79,8 @@ def a_killed_disk_stage_takes_its_drives_along():
 
 @test
 def the_bench_checks_what_it_measures():
+    if GROUPED:
+        raise Skip("64 MiB at a time take minutes under ThreadSanitizer, and test_nvme runs the same code")
     with Place() as p:
         for args in (["--bytes", "512"], ["--stack", "sync", "--ssds", "2"], ["--write", "--lanes", "2"],
                      ["--stack", "batch", "--bytes", 1 << 20, "--depth", "4"],

@@ -10,7 +10,7 @@ import numpy as np
 from harness import *
 from importing import *
 
-EDGES, VERTICES = 500_000 if SAN else 1_500_000, 20_000
+EDGES, VERTICES = 1_000_000 if SAN else 1_500_000, 20_000
 PHASES = ("reading", "sorting", "done", "features")
 
 
