@@ -66,7 +66,8 @@ def a_killed_disk_stage_takes_its_drives_along():
     if GROUPED:
         raise Skip("all stages are threads under ThreadSanitizer")
     with Place() as p:
-        run = p.start(HYPERION, "--set", "params.batch=128", "--quiet", "--epochs", 50,
+        run = p.start(HYPERION, "--set", "params.batch=128", "--set", "stages.planner.params.cpu_cache=128KiB",
+                      "--quiet", "--epochs", 1_000_000,  # never done before it is killed
                       *settings(backend="emulated", preset="980pro", dilate=100, depth=1024))
         disk = wait_for(lambda: processes(run).get("disk"))
         wait_for(lambda: any(name.startswith("penstock-nvme") for name in programs_of(disk)))
