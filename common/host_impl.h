@@ -48,6 +48,7 @@ struct pst_held { /* a route that passes through here */
     struct pst_pool *pool;
     int origin_port; /* -1: borrowed */
     int via_port;    /* the port of this stage that it passes */
+    bool on_gpu; /* in a GPU's own memory, which the host cannot touch */
     bool total_told, ended;
     uint32_t held_count; /* borrowed or granted, and not yet sent on or released */
     uint32_t open;       /* granted and not yet sent or released */

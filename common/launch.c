@@ -265,6 +265,7 @@ json_t *pst_configure_message(const struct pst_supervisor *sv, int index)
                           "dataset", sv->pl->dataset, "run_dir", sv->opt->run_dir, "resume", sv->opt->resume,
                           "inbox", in->inbox, "linked", linked, "trace", sv->opt->trace, "returns", returns);
     (void)json_object_set_new(j, "cores", json_string(stage->cores));
+    (void)json_object_set_new(j, "device", json_string(stage->device));
     if (stage->endpoint[0])
         (void)json_object_set_new(j, "endpoint", json_string(stage->endpoint));
     return j;

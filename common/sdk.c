@@ -97,6 +97,20 @@ int pst_port(const struct pst_stage *self, const char *name)
     return port;
 }
 
+const char *pst_device(const struct pst_stage *self)
+{
+    const char *device = config_text(self, "device");
+    return device ? device : "cpu:0";
+}
+
+enum pst_device_kind pst_device_of(const struct pst_stage *self, int *number)
+{
+    const char *device = pst_device(self), *colon = strchr(device, ':');
+    if (number)
+        *number = colon ? atoi(colon + 1) : 0;
+    return strncmp(device, "cuda:", 5) == 0 ? PST_DEVICE_CUDA : PST_DEVICE_CPU;
+}
+
 static const char *port_name(const struct pst_stage *self, int port)
 {
     assert(port >= 0 && port < pst_desc_ports(&self->desc));

@@ -11,6 +11,10 @@
  * A slot is yours from the credit (or from the frame that carries it with PST_LAST_PART) until you send
  * it on (with PST_LAST_PART) or release it. You may keep several and finish them in any order. A stage
  * that returns anything but PST_OK, having called pst_fail, ends the run with that message.
+ *
+ * A stage that is placed on a GPU (pst_device_of) gets slots that its kernels can use at the same addresses.
+ * What its kernels write must be there before the frame that tells of it is sent: wait for the queue, or for
+ * an event of it, first. What it reads came with a frame and is there.
  * stages/README.md has the walk-through; stages/passthrough.c is the smallest example. */
 #ifndef PST_STAGE_H
 #define PST_STAGE_H
@@ -43,7 +47,10 @@ struct pst_port_desc {
     const char *type;       /* what a slot holds: "minibatch", "bytes", "plan", "any" ... */
     const char *dtype;      /* element type of its main array, "any" if several */
     int rank;               /* dimensions of that array; -1 any */
-    const char *memory;     /* kinds it can live in, comma-separated: "cpu", "cpu,cuda" */
+    const char *memory;     /* kinds it can live in, comma-separated. "cpu": host memory, of a stage on a CPU.
+                               "pinned": the same where the stage is on a GPU: its host code and its kernels
+                               use it. "cuda": such or the GPU's own, which only kernels use. A stage can be
+                               placed on a GPU if each of its ports has one of these two */
     const char *forwards;   /* OUT: inputs whose slots leave through here, comma-separated; NULL: it
                                originates slots of its own */
     unsigned flags;         /* enum pst_port_flag */
@@ -162,6 +169,13 @@ PST_API int64_t pst_epochs(const struct pst_stage *self);
 PST_API int pst_instance(const struct pst_stage *self, int *instances); /* 0-based */
 PST_API int pst_port(const struct pst_stage *self, const char *name);   /* index; asserts it exists */
 PST_API bool pst_linked(const struct pst_stage *self, int port);
+/* Where this stage computes: "cpu:0", "cuda:1"; its kind, and its number if `number` is not NULL. */
+enum pst_device_kind { PST_DEVICE_CPU, PST_DEVICE_CUDA };
+PST_API const char *pst_device(const struct pst_stage *self);
+PST_API enum pst_device_kind pst_device_of(const struct pst_stage *self, int *number);
+/* From open on: can this stage's host code read and write the slots that pass this port? Not where they lie
+ * in a GPU's own memory, which is only so if all ports that they pass allow "cuda". */
+PST_API bool pst_on_host(const struct pst_stage *self, int port);
 /* The path that came over a one-shot input; NULL if the port is not linked. */
 PST_API const char *pst_oneshot(const struct pst_stage *self, int port);
 
@@ -171,8 +185,9 @@ PST_API void pst_need(struct pst_stage *self, int port, uint64_t bytes, uint64_t
 /* In open: this originating port carries `batches` batches in all, then ends by itself. */
 PST_API void pst_total(struct pst_stage *self, int port, uint64_t batches);
 
-/* The slot's bytes in this process; *bytes, if not NULL, gets its size. The slot must be held, or
- * have been named by a part whose last part is yet to come. NULL with pst_fail if it is not. */
+/* The slot's bytes in this process, at an address that kernels of its device can use; *bytes, if not NULL,
+ * gets its size. The slot must be held, or have been named by a part whose last part is yet to come. NULL
+ * with pst_fail if it is not. */
 PST_API void *pst_slot(struct pst_stage *self, struct pst_ref ref, uint64_t *bytes);
 /* Only the first `bytes` of this held slot matter: what a copy between devices then moves. */
 PST_API void pst_used(struct pst_stage *self, struct pst_ref ref, uint64_t bytes);

@@ -165,6 +165,8 @@ static bool beside(const char *file, char *path, size_t bytes)
 const struct pst_twin *pst_twin_open(const char *path, char *why)
 {
     char own[4096]; /* PATH_MAX */
+    if (path == NULL)
+        path = getenv("PENSTOCK_CUDA");
     if (path == NULL) {
         if (!beside("libpenstock-cuda.so", own, sizeof own)) {
             (void)snprintf(why, PST_WHY_BYTES, "cannot tell where Penstock's libraries are");

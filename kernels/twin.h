@@ -115,8 +115,8 @@ struct pst_twin {
 #define PST_WHY_BYTES 320 /* a path, a CUDA error and its place */
 
 PST_API const struct pst_twin *pst_twin_cpu(void);
-/* Opens CUDA's twin: path, or libpenstock-cuda.so beside this library if NULL. It stays open. NULL: why (of
- * PST_WHY_BYTES) says what is missing. */
+/* Opens CUDA's twin: path; if NULL, what $PENSTOCK_CUDA names; else libpenstock-cuda.so beside this library.
+ * It stays open. NULL: why (of PST_WHY_BYTES) says what is missing. */
 PST_API const struct pst_twin *pst_twin_open(const char *path, char *why);
 
 /* What a CUDA object exports. */
