@@ -279,7 +279,8 @@ static void enable(struct pst_emu_ssd *ssd, uint32_t cc)
     const uint32_t sq = (aqa & 0xfff) + 1, cq = (aqa >> 16 & 0xfff) + 1;
     bool good =
         (cc >> 7 & 0xf) == 0 && (cc >> 4 & 7) == 0 && (cc >> 16 & 0xff) == 0x46; /* 4 KiB; NVM; sizes */
-    good = good && sq >= 2 && cq >= 2 && new_cq(ssd, 0, cq, reg64(ssd, PST_NVME_ACQ)) == PST_NVME_OK &&
+    good = good && !pst_emu_dead(ssd) && sq >= 2 && cq >= 2 &&
+           new_cq(ssd, 0, cq, reg64(ssd, PST_NVME_ACQ)) == PST_NVME_OK &&
            new_sq(ssd, 0, sq, reg64(ssd, PST_NVME_ASQ), 0) == PST_NVME_OK;
     if (!good) {
         pst_emu_disable(ssd);

@@ -32,13 +32,13 @@ static pst_rc set_preset(struct pst_emu_config *c, const char *name)
 static pst_rc read_faults(struct pst_emu_faults *f, json_t *json)
 {
     double delay_us = 1000, reorder_us = 0;
-    json_int_t seed = 1;
+    json_int_t seed = 1, dead_after = 0;
     json_error_t e;
     if (json != NULL &&
-        json_unpack_ex(json, &e, 0, "{s?F, s?F, s?F, s?F, s?F, s?F, s?F, s?I !}", "error_rate",
+        json_unpack_ex(json, &e, 0, "{s?F, s?F, s?F, s?F, s?F, s?F, s?F, s?I, s?I !}", "error_rate",
                        &f->error_rate, "delay_rate", &f->delay_rate, "lost_rate", &f->lost_rate, "fatal_rate",
                        &f->fatal_rate, "torn_rate", &f->torn_rate, "delay_us", &delay_us, "reorder_us",
-                       &reorder_us, "seed", &seed) != 0)
+                       &reorder_us, "seed", &seed, "dead_after", &dead_after) != 0)
         return pst_fail(PST_E_ARG, "faults: %s", e.text);
     const double rates[] = {f->error_rate, f->delay_rate, f->lost_rate, f->fatal_rate, f->torn_rate};
     for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
@@ -47,6 +47,9 @@ static pst_rc read_faults(struct pst_emu_faults *f, json_t *json)
     }
     if (!(delay_us >= 0 && delay_us <= 6e7 && reorder_us >= 0 && reorder_us <= 6e7))
         return pst_fail(PST_E_ARG, "faults: delay_us and reorder_us; expected 0 to 60000000");
+    if (dead_after < 0)
+        return pst_fail(PST_E_ARG, "faults: dead_after is %lld; expected 0 or more", (long long)dead_after);
+    f->dead_after = (uint64_t)dead_after;
     f->delay_ns = (uint64_t)(delay_us * 1e3);
     f->reorder_ns = (uint64_t)(reorder_us * 1e3);
     f->seed = (uint64_t)seed;

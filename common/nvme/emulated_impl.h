@@ -40,6 +40,7 @@ struct pst_emu_namespace_config {
 struct pst_emu_faults {
     double error_rate, delay_rate, lost_rate, fatal_rate, torn_rate; /* of commands */
     uint64_t delay_ns, reorder_ns; /* longest extra latency of a delayed / of every command */
+    uint64_t dead_after; /* IO commands of one SSD: then it fails, and never gets ready again; 0: never */
     uint64_t seed;
 };
 
@@ -136,6 +137,7 @@ struct pst_emu_ssd {
     bool enabled;
     uint32_t cc; /* as last seen */
     _Atomic bool fatal;
+    _Atomic uint64_t commands;   /* IO: for dead_after */
     _Atomic uint64_t busy_until; /* of the speed model: 1/256 ns */
     struct pst_emu_cq *cqs[PST_EMU_QUEUES_MAX + 1];
     struct pst_emu_sq *sqs[PST_EMU_QUEUES_MAX + 1];
@@ -157,6 +159,12 @@ struct pst_emu {
 static inline struct pst_emu_part *pst_emu_admin_part(struct pst_emu_ssd *ssd)
 {
     return &ssd->parts[ssd->emu->config.workers];
+}
+
+static inline bool pst_emu_dead(struct pst_emu_ssd *ssd)
+{
+    const uint64_t after = ssd->emu->config.faults.dead_after;
+    return after > 0 && atomic_load(&ssd->commands) >= after;
 }
 
 uint64_t pst_emu_now(void);

@@ -90,7 +90,8 @@ static uint64_t inject(struct pst_emu_part *part, struct pst_emu_command *comman
     command->fault = f->error_rate > 0 && unit(part) < f->error_rate;
     command->torn = command->sqe.opcode == PST_NVME_WRITE && f->torn_rate > 0 && unit(part) < f->torn_rate;
     command->lost = f->lost_rate > 0 && unit(part) < f->lost_rate;
-    if (f->fatal_rate > 0 && unit(part) < f->fatal_rate) {
+    (void)atomic_fetch_add(&part->ssd->commands, f->dead_after > 0);
+    if ((f->fatal_rate > 0 && unit(part) < f->fatal_rate) || pst_emu_dead(part->ssd)) {
         atomic_store(&part->ssd->fatal, true);
         __atomic_fetch_add(&stats->fatal, 1, __ATOMIC_RELAXED);
     }

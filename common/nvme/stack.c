@@ -172,6 +172,8 @@ const struct pst_nvme_stack_stats *pst_nvme_stack_stats(struct pst_nvme_stack *s
 
 pst_rc pst_nvme_stack_add(struct pst_nvme_stack *s, const struct pst_nvme_request *r)
 {
+    if (s->failed != PST_OK)
+        return pst_fail(s->failed, "%s", s->failure);
     if (s->nheld == s->config.requests_max)
         return pst_fail(PST_E_LIMIT, "%u requests are held already", s->nheld);
     if (r->ssd >= s->config.ssds || r->lba_shift < 9 || r->lba_shift > LBA_SHIFT_MAX || r->bytes == 0 ||
@@ -182,7 +184,7 @@ pst_rc pst_nvme_stack_add(struct pst_nvme_stack *s, const struct pst_nvme_reques
     const uint32_t index = s->free_held;
     struct held *h = &s->held[index];
     s->free_held = h->next;
-    *h = (struct held){.r = *r, .next = PST_NVME_NONE, .begun_ns = pst_nvme_now()};
+    *h = (struct held){.r = *r, .live = true, .next = PST_NVME_NONE, .begun_ns = pst_nvme_now()};
     if (s->waiting == PST_NVME_NONE)
         s->waiting = index;
     else
@@ -194,7 +196,7 @@ pst_rc pst_nvme_stack_add(struct pst_nvme_stack *s, const struct pst_nvme_reques
     return PST_OK;
 }
 
-static void end_request(struct pst_nvme_stack *s, uint32_t index)
+void pst_nvme_end_request(struct pst_nvme_stack *s, uint32_t index)
 {
     struct held *h = &s->held[index];
     struct pst_nvme_result *e = &s->ended[(s->ended_first + s->nended++) % s->config.requests_max];
@@ -208,6 +210,7 @@ static void end_request(struct pst_nvme_stack *s, uint32_t index)
         h->r.ticket->pending--;
         h->r.ticket->failed += h->status != PST_NVME_OK;
     }
+    h->live = false;
     h->next = s->free_held;
     s->free_held = index;
 }
@@ -277,7 +280,7 @@ void pst_nvme_command_ended(struct pst_nvme_stack *s, uint32_t index, uint16_t c
     }
     s->free_slots[s->nfree++] = index;
     if (--h->commands == 0 && h->next_byte == h->r.bytes)
-        end_request(s, slot->held);
+        pst_nvme_end_request(s, slot->held);
 }
 
 /* ---- submission ----------------------------------------------------------------------------------- */
@@ -387,6 +390,8 @@ static void submit_sync(struct pst_nvme_stack *s)
 
 void pst_nvme_stack_submit(struct pst_nvme_stack *s)
 {
+    if (s->failed != PST_OK)
+        return;
     while (s->waiting != PST_NVME_NONE && s->nfree > 0)
         cut(s);
     if (s->ntodo == 0)
@@ -451,7 +456,7 @@ bool pst_nvme_take_queue(struct pst_nvme_stack *s, uint32_t queue)
 pst_rc pst_nvme_stack_poll(struct pst_nvme_stack *s, struct pst_nvme_result *results, uint32_t max,
                            uint32_t *n)
 {
-    for (uint32_t ssd = 0; ssd < s->config.ssds; ssd++) {
+    for (uint32_t ssd = 0; ssd < s->config.ssds && s->failed == PST_OK; ssd++) {
         bool good = true;
         for (uint32_t i = s->first_queue[ssd]; i < s->first_queue[ssd + 1] && good; i++)
             good = s->qp[i]->posted == s->qp[i]->taken || pst_nvme_take_queue(s, i);
@@ -463,8 +468,7 @@ pst_rc pst_nvme_stack_poll(struct pst_nvme_stack *s, struct pst_nvme_result *res
         if (now - s->looked_ns >= s->look_ns)
             pst_nvme_look_after(s, now);
     }
-    if (s->failed == PST_OK)
-        pst_nvme_stack_submit(s);
+    pst_nvme_stack_submit(s);
     for (*n = 0; *n < max && s->nended > 0; s->nended--) {
         results[(*n)++] = s->ended[s->ended_first];
         s->ended_first = (s->ended_first + 1) % s->config.requests_max;

@@ -68,7 +68,8 @@ PST_MUST_USE pst_rc pst_nvme_stack_new(struct pst_nvme_stack **out,
 /* What is in flight is given up: the controllers that have any of it are reset. */
 void pst_nvme_stack_free(struct pst_nvme_stack *s);
 
-/* PST_E_LIMIT: requests_max are held. PST_E_ARG: not whole blocks, or no such SSD. */
+/* PST_E_LIMIT: requests_max are held. PST_E_ARG: not whole blocks, or no such SSD. PST_E_IO: see
+ * pst_nvme_stack_poll. */
 PST_MUST_USE pst_rc pst_nvme_stack_add(struct pst_nvme_stack *s, const struct pst_nvme_request *request);
 
 /* Sends what was added and has room. */
@@ -76,7 +77,8 @@ void pst_nvme_stack_submit(struct pst_nvme_stack *s);
 
 /* Takes what has come, retries, looks after what takes too long, sends the next wave. Returns how many
  * requests have ended, to results. PST_E_IO only if a controller cannot be brought back; *n is valid all the
- * same. */
+ * same. From then on nothing is taken any more, and all that was held ends with PST_NVME_INTERNAL; but drives
+ * may still write to its memory, until pst_nvme_stack_free has reset them or their transports are closed. */
 PST_MUST_USE pst_rc pst_nvme_stack_poll(struct pst_nvme_stack *s, struct pst_nvme_result *results,
                                         uint32_t max, uint32_t *n);
 

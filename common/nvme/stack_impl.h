@@ -10,6 +10,7 @@
 /* A request on its way. Commands are made of it as there is room. */
 struct held {
     struct pst_nvme_request r;
+    bool live;          /* added and not ended */
     uint64_t next_byte; /* from here on no commands have been made */
     uint32_t commands;  /* made and not ended */
     uint16_t status;
@@ -50,6 +51,8 @@ struct pst_nvme_stack {
 };
 
 uint64_t pst_nvme_now(void);
+/* Its result is for the next poll to hand out. */
+void pst_nvme_end_request(struct pst_nvme_stack *s, uint32_t held);
 /* A command has come to an end of its own: it is retried, or its request gets its status. */
 void pst_nvme_command_ended(struct pst_nvme_stack *s, uint32_t index, uint16_t cqe_status);
 /* Completions of a queue, all that have come; strange ones make it false. */

@@ -21,11 +21,23 @@ static void carry_over(struct pst_nvme_stack *s, uint32_t index)
         s->todo[s->ntodo++] = index;
 }
 
+/* Nothing is sent or taken any more: what is held ends here, and once. */
 static void give_up(struct pst_nvme_stack *s, uint32_t ssd)
 {
     s->failed = PST_E_IO;
     (void)snprintf(s->failure, sizeof s->failure, "%s cannot be reset: %.300s",
                    s->config.controllers[ssd]->t->what, pst_error_text());
+    s->waiting = PST_NVME_NONE;
+    s->ntodo = s->in_flight = 0;
+    for (uint32_t i = 0; i < s->config.requests_max; i++) {
+        struct held *h = &s->held[i];
+        if (!h->live)
+            continue;
+        if (h->status == PST_NVME_OK)
+            h->failed_lba = h->r.lba;
+        h->status = PST_NVME_INTERNAL;
+        pst_nvme_end_request(s, i);
+    }
 }
 
 void pst_nvme_recover(struct pst_nvme_stack *s, uint32_t ssd)

@@ -111,7 +111,9 @@ static void take_result(struct nvme *n, const struct pst_nvme_result *result)
 {
     struct pst_io_op *op = result->user;
     char text[64];
-    if (result->status != PST_NVME_OK)
+    if (result->status == PST_NVME_INTERNAL && n->failure[0] != '\0')
+        (void)snprintf(op->why, sizeof op->why, "%s", n->failure);
+    else if (result->status != PST_NVME_OK)
         (void)snprintf(op->why, sizeof op->why, "%s, namespace %u, LBA %llu: %s",
                        n->drives.t[result->ssd].what, result->nsid, (unsigned long long)result->lba,
                        pst_nvme_status_text(result->status, text));
@@ -132,14 +134,6 @@ static bool await_work(struct nvme *n)
     return !stop;
 }
 
-static void fail_all(struct nvme *n)
-{
-    for (struct pst_io_op *op; (op = pst_op_pop(&n->cutting)) != NULL;) {
-        (void)snprintf(op->why, sizeof op->why, "%s", n->failure);
-        end_op(n, op);
-    }
-}
-
 static void *drive_stack(void *argument)
 {
     struct nvme *n = argument;
@@ -147,17 +141,12 @@ static void *drive_stack(void *argument)
     for (int idle = 0; await_work(n);) {
         struct pst_nvme_result results[RESULTS_MAX];
         uint32_t ended = 0;
-        if (n->failure[0] != '\0') {
-            fail_all(n);
-            (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
-            continue;
-        }
         cut_all(n);
         pst_rc rc = pst_nvme_stack_poll(n->stack, results, RESULTS_MAX, &ended);
+        if (rc != PST_OK) /* the stack has ended all that it held, and takes no more */
+            (void)snprintf(n->failure, sizeof n->failure, "%s", pst_error_text());
         for (uint32_t i = 0; i < ended; i++)
             take_result(n, &results[i]);
-        if (rc != PST_OK)
-            (void)snprintf(n->failure, sizeof n->failure, "%s", pst_error_text());
         idle = ended > 0 ? 0 : idle + 1;
         if (idle > SPINS)
             (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);

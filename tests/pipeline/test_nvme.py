@@ -51,6 +51,16 @@ def what_cannot_be_read_is_named():
 
 
 @test
+def a_drive_that_dies_for_good_ends_the_run():
+    with Place() as p:
+        for case in (dict(), dict(ssds=2, coalesce_bytes=65536), dict(stack="sync", lanes=8)):
+            faults = json.dumps({"transfer_bytes": 8192, "faults": {"dead_after": 300}})
+            r = train(p, *settings(backend="emulated", retries=3, emulated=faults, **case), code=1)
+            assert "cannot be reset" in r.err and "emulated SSD" in r.err, (case, r.err)
+            assert r.seconds < (60 if SAN else 15), (case, r.seconds)
+
+
+@test
 def wrong_settings_are_told():
     with Place() as p:
         r = train(p, *settings(backend="emulated", emulated=json.dumps({"speed": 1})), code=1)
