@@ -166,14 +166,16 @@ static void must_serve(struct bench *b)
 
 static const char *const backends[] = {"file", "pread", "mmap", "emulated"};
 static const uint64_t strides[] = {512, 4096, 400, 1000, 12, 4100};
+#define BACKENDS (sizeof backends / sizeof backends[0])
+#define STRIDES (sizeof strides / sizeof strides[0])
 
 /* ---- reading ------------------------------------------------------------------------------------- */
 
 static void reads_are_right(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
-        for (size_t s = 0; s < sizeof strides / sizeof strides[0]; s++) {
+    for (size_t i = 0; i < BACKENDS; i++) {
+        for (size_t s = 0; s < STRIDES; s++) {
             for (int depth = 1; depth <= 128; depth += 127) {
                 struct bench b;
                 setup(&b, backends[i], strides[s]);
@@ -257,8 +259,8 @@ static void neighbours_are_merged(void **state)
 static void gaps_are_read_over(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
-        for (size_t s = 0; s < sizeof strides / sizeof strides[0]; s++) {
+    for (size_t i = 0; i < BACKENDS; i++) {
+        for (size_t s = 0; s < STRIDES; s++) {
             struct bench b;
             setup(&b, backends[i], strides[s]);
             b.config.gap_bytes = 3 * strides[s] + 600;
@@ -289,8 +291,8 @@ static void gaps_are_read_over(void **state)
 static void large_requests_are_cut(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
-        for (size_t s = 0; s < sizeof strides / sizeof strides[0]; s++) {
+    for (size_t i = 0; i < BACKENDS; i++) {
+        for (size_t s = 0; s < STRIDES; s++) {
             struct bench b;
             setup(&b, backends[i], strides[s]);
             b.config.coalesce_bytes = 10000;
@@ -400,9 +402,11 @@ static void auto_says_what_it_is(void **state)
 static void writes_are_read_back(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
-        for (size_t s = 0; s < sizeof strides / sizeof strides[0]; s++) {
+    for (size_t i = 0; i < BACKENDS; i++) {
+        for (size_t s = 0; s < STRIDES; s++) {
             struct bench b;
+            if (strcmp(backends[i], "emulated") == 0 && strides[s] % 512 != 0)
+                continue; /* drives write whole blocks */
             setup(&b, backends[i], strides[s]);
             b.config.writable = true;
             start(&b);
@@ -432,8 +436,8 @@ static void writes_are_read_back(void **state)
 static void faults_are_survived(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
-        for (size_t s = 0; s < sizeof strides / sizeof strides[0]; s++) {
+    for (size_t i = 0; i < BACKENDS; i++) {
+        for (size_t s = 0; s < STRIDES; s++) {
             struct bench b;
             setup(&b, backends[i], strides[s]);
             b.config.faults.error_rate = 0.1;
@@ -452,7 +456,7 @@ static void faults_are_survived(void **state)
 static void late_completions_are_waited_for(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < BACKENDS; i++) {
         struct bench b;
         setup(&b, backends[i], 4096);
         b.config.faults.delay_us = 2000;
@@ -469,7 +473,7 @@ static void late_completions_are_waited_for(void **state)
 static void a_bad_row_is_named(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < BACKENDS; i++) {
         for (size_t s = 0; s < 3; s++) {
             struct bench b;
             setup(&b, backends[i], strides[s] == 400 ? 8192 : strides[s]);
@@ -506,13 +510,13 @@ static void a_file_that_shrank_is_an_error(void **state)
 
 /* ---- what other processes may send --------------------------------------------------------------- */
 
-static void refuse_request(void (*spoil)(struct bench *, struct pst_request *), const char *word)
+static void refuse(struct pst_request bad, const char *word)
 {
     struct bench b;
     setup(&b, "pread", 512);
     start(&b);
     ask_scattered(&b, 10);
-    spoil(&b, &b.table[5]);
+    b.table[5] = bad;
     char *before = malloc(b.slot_bytes);
     memcpy(before, b.slot, b.slot_bytes);
     pst_rc rc = serve(&b);
@@ -524,70 +528,20 @@ static void refuse_request(void (*spoil)(struct bench *, struct pst_request *), 
     teardown(&b);
 }
 
-static void spoil_op(struct bench *b, struct pst_request *r)
-{
-    (void)b;
-    r->op = 2;
-}
-static void spoil_write(struct bench *b, struct pst_request *r)
-{
-    (void)b;
-    r->op = PST_WRITE;
-}
-static void spoil_array(struct bench *b, struct pst_request *r)
-{
-    (void)b;
-    r->array = 3;
-}
-static void spoil_absent(struct bench *b, struct pst_request *r)
-{
-    (void)b;
-    r->array = PST_ARRAY_INDICES;
-}
-static void spoil_row(struct bench *b, struct pst_request *r)
-{
-    (void)b;
-    r->row = ROWS;
-}
-static void spoil_row_wraps(struct bench *b, struct pst_request *r)
-{
-    (void)b;
-    r->row = UINT64_MAX;
-}
-static void spoil_rows(struct bench *b, struct pst_request *r)
-{
-    (void)b;
-    r->rows = ROWS;
-    r->row = 1;
-}
-static void spoil_no_rows(struct bench *b, struct pst_request *r)
-{
-    (void)b;
-    r->rows = 0;
-}
-static void spoil_offset(struct bench *b, struct pst_request *r)
-{
-    r->offset = b->slot_bytes - 511;
-}
-static void spoil_offset_wraps(struct bench *b, struct pst_request *r)
-{
-    (void)b;
-    r->offset = UINT64_MAX - 100;
-}
-
 static void bad_requests_are_refused(void **state)
 {
     (void)state;
-    refuse_request(spoil_op, "operation 2");
-    refuse_request(spoil_write, "writable");
-    refuse_request(spoil_array, "array 3");
-    refuse_request(spoil_absent, "indices");
-    refuse_request(spoil_row, "rows from row");
-    refuse_request(spoil_row_wraps, "rows from row");
-    refuse_request(spoil_rows, "rows from row");
-    refuse_request(spoil_no_rows, "0 rows");
-    refuse_request(spoil_offset, "slot of");
-    refuse_request(spoil_offset_wraps, "slot of");
+    const uint64_t slot = pst_align_up(ROWS * sizeof(struct pst_request), PST_PAGE) + ROWS * 512ull;
+    refuse((struct pst_request){.op = 2, .rows = 1}, "operation 2");
+    refuse((struct pst_request){.op = PST_WRITE, .rows = 1}, "writable");
+    refuse((struct pst_request){.array = 3, .rows = 1}, "array 3");
+    refuse((struct pst_request){.array = PST_ARRAY_INDICES, .rows = 1}, "indices");
+    refuse((struct pst_request){.row = ROWS, .rows = 1}, "rows from row");
+    refuse((struct pst_request){.row = UINT64_MAX, .rows = 1}, "rows from row");
+    refuse((struct pst_request){.row = 1, .rows = ROWS}, "rows from row");
+    refuse((struct pst_request){.rows = 0}, "0 rows");
+    refuse((struct pst_request){.rows = 1, .offset = slot - 511}, "slot of");
+    refuse((struct pst_request){.rows = 1, .offset = UINT64_MAX - 100}, "slot of");
 }
 
 static void bad_tables_are_refused(void **state)

@@ -397,47 +397,53 @@ static void garbage(void **state)
     }
 }
 
-/* ---- what goes wrong later
- * ----------------------------------------------------------------------------------- */
+/* ---- what goes wrong later ------------------------------------------------------------------------- */
+
+static struct stub *opened(struct pst_nvme_controller *c, const struct pst_nvme_config *how)
+{
+    struct stub *s = stub_new();
+    stub_start(s);
+    assert_int_equal(pst_nvme_open(c, &s->t, how), PST_OK);
+    return s;
+}
+
+/* Afterwards all is unmapped: stub_free looks. */
+static void closed(struct pst_nvme_controller *c, struct stub *s)
+{
+    pst_nvme_close(c);
+    stub_free(s);
+}
 
 static void after_a_reset(void **state)
 {
     (void)state;
-    struct stub *s = stub_new();
     struct pst_nvme_controller c;
-    stub_start(s);
-    assert_int_equal(pst_nvme_open(&c, &s->t, &config), PST_OK);
+    struct stub *s = opened(&c, &config);
     s->granted = 0;
     assert_int_equal(pst_nvme_reset(&c), PST_E_IO);
     assert_non_null(strstr(pst_error_text(), "grants 1 queue pairs, before it there were more"));
-    pst_nvme_close(&c);
-    stub_free(s);
+    closed(&c, s);
 }
 
 static void a_controller_that_does_not_stop(void **state)
 {
     (void)state;
-    struct stub *s = stub_new();
     struct pst_nvme_controller c;
-    stub_start(s);
-    assert_int_equal(pst_nvme_open(&c, &s->t, &config), PST_OK);
+    struct stub *s = opened(&c, &config);
     s->stays_ready = true;
     assert_int_equal(pst_nvme_reset(&c), PST_E_TIMEOUT);
     assert_non_null(strstr(pst_error_text(), "was being disabled for longer than the 500 ms"));
-    pst_nvme_close(&c); /* all is unmapped: stub_free looks */
-    stub_free(s);
+    closed(&c, s);
 }
 
 static void commands_that_are_never_answered(void **state)
 {
     (void)state;
-    struct stub *s = stub_new();
     struct pst_nvme_controller c;
     bool aborted = true;
     struct pst_nvme_config impatient = config;
     impatient.admin_timeout_ms = 20;
-    stub_start(s);
-    assert_int_equal(pst_nvme_open(&c, &s->t, &impatient), PST_OK);
+    struct stub *s = opened(&c, &impatient);
     s->silent_on = PST_NVME_ABORT;
     pst_rc rc = PST_E_TIMEOUT;
     int tries = 0;
@@ -452,8 +458,7 @@ static void commands_that_are_never_answered(void **state)
     assert_int_equal(pst_nvme_reset(&c), PST_OK);
     assert_int_equal(pst_nvme_abort(&c, 1, 0, &aborted), PST_OK);
     assert_true(aborted);
-    pst_nvme_close(&c);
-    stub_free(s);
+    closed(&c, s);
 }
 
 static void arguments(void **state)
