@@ -191,6 +191,7 @@ check-qemu: deps-test
 check-gpu: deps-test
 	@$(MAKE) --no-print-directory all tests
 	@BUILD=$(BUILD) PENSTOCK_TWIN=cuda PENSTOCK_TWIN_SHAPES=$${PENSTOCK_TWIN_SHAPES:-1000} tests/run check kernel/test_twin
+	@BUILD=$(BUILD) PENSTOCK_TWIN=cuda tests/run check stage/test_device
 
 .PHONY: fuzz
 fuzz:

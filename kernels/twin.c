@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- the CPU: numbers are there when a call returns ---------------------------------------------- */
 
@@ -89,6 +90,16 @@ static void release(enum pst_memory kind, void *at)
     free(at);
 }
 
+static pst_rc room(int device, uint64_t *free_bytes, uint64_t *total_bytes, char *why)
+{
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    (void)device;
+    (void)why;
+    *free_bytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * page;
+    *total_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * page;
+    return PST_OK;
+}
+
 static pst_rc copy(struct pst_queue *q, void *to, const void *from, size_t bytes)
 {
     (void)q;
@@ -141,6 +152,7 @@ const struct pst_twin *pst_twin_cpu(void)
         .queue_free = queue_free,
         .alloc = alloc,
         .release = release,
+        .room = room,
         .copy = copy,
         .fill = fill,
         .record = record,

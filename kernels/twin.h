@@ -100,6 +100,8 @@ struct pst_twin {
     void (*queue_free)(struct pst_queue *q);
     pst_rc (*alloc)(int device, enum pst_memory kind, size_t bytes, void **at, char *why);
     void (*release)(enum pst_memory kind, void *at);
+    /* How much of a device's memory is free, and how much it has. */
+    pst_rc (*room)(int device, uint64_t *free_bytes, uint64_t *total_bytes, char *why);
     /* In the queue's order. Host memory that is not pinned must stay as it is until the queue has been waited
      * for. */
     pst_rc (*copy)(struct pst_queue *q, void *to, const void *from, size_t bytes);
@@ -107,8 +109,8 @@ struct pst_twin {
     /* counts[0..n) are pointers, themselves read by the call, to numbers that the queue will have left. */
     pst_rc (*record)(struct pst_queue *q, struct pst_record *record, uint64_t sequence,
                      const int64_t *const *counts, int n);
-    /* Until all is done; the first failure since the last record or wait, its place in why (PST_WHY_BYTES).
-     */
+    /* Sleeps until all is done; the first failure since the last record or wait, its place in why
+     * (PST_WHY_BYTES). */
     pst_rc (*wait)(struct pst_queue *q, char *why);
 };
 

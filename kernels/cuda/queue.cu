@@ -93,6 +93,8 @@ static void queue_free(struct pst_queue *q)
     (void)cudaFree(q->scratch);
     (void)cudaFree(q->status);
     (void)cudaFreeHost(q->report);
+    if (q->done)
+        (void)cudaEventDestroy(q->done);
     if (q->own_stream && q->stream)
         (void)cudaStreamDestroy(q->stream);
     delete[] q->why;
@@ -128,6 +130,7 @@ static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queu
         pst_checked(q,
                     cudaDeviceGetAttribute(&q->multiprocessors, cudaDevAttrMultiProcessorCount, q->device)) &&
         (!q->own_stream || pst_checked(q, cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking))) &&
+        pst_checked(q, cudaEventCreateWithFlags(&q->done, cudaEventBlockingSync | cudaEventDisableTiming)) &&
         take_memory(q);
     if (made && cublasLtCreate(&q->lt) != CUBLAS_STATUS_SUCCESS)
         pst_refuse(q, PST_E_UNSUPPORTED, "a handle of cuBLASLt", 1, 0);
@@ -137,8 +140,13 @@ static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queu
         *out = q;
         return PST_OK;
     }
-    memcpy(why, q->why, PST_WHY_BYTES);
+    if (rc == PST_E_NOMEM)
+        (void)snprintf(why, PST_WHY_BYTES, "%zu bytes of its memory were asked for",
+                       q->scratch_bytes + PST_LT_BYTES + PST_CACHE_LINE);
+    else
+        memcpy(why, q->why, PST_WHY_BYTES);
     queue_free(q);
+    (void)cudaGetLastError();
     return rc;
 }
 
@@ -150,6 +158,7 @@ static pst_rc alloc(int device, enum pst_memory kind, size_t bytes, void **at, c
                                           : cudaHostAlloc(at, bytes ? bytes : 1, cudaHostAllocMapped);
     if (error == cudaSuccess)
         return PST_OK;
+    (void)cudaGetLastError(); /* it is told here: no launch is to find it */
     (void)snprintf(why, PST_WHY_BYTES, "%s memory of cuda:%d, %zu bytes: %s",
                    kind == PST_MEMORY_DEVICE ? "the" : "pinned", device, bytes, cudaGetErrorString(error));
     return rc_of(error);
@@ -158,6 +167,20 @@ static pst_rc alloc(int device, enum pst_memory kind, size_t bytes, void **at, c
 static void release(enum pst_memory kind, void *at)
 {
     (void)(kind == PST_MEMORY_DEVICE ? cudaFree(at) : cudaFreeHost(at));
+}
+
+static pst_rc room(int device, uint64_t *free_bytes, uint64_t *total_bytes, char *why)
+{
+    size_t there = 0, all = 0;
+    cudaError_t error = cudaSetDevice(device);
+    if (error == cudaSuccess)
+        error = cudaMemGetInfo(&there, &all);
+    *free_bytes = there;
+    *total_bytes = all;
+    if (error == cudaSuccess)
+        return PST_OK;
+    (void)snprintf(why, PST_WHY_BYTES, "the memory of cuda:%d: %s", device, cudaGetErrorString(error));
+    return rc_of(error);
 }
 
 static pst_rc copy(struct pst_queue *q, void *to, const void *from, size_t bytes)
@@ -189,7 +212,8 @@ static pst_rc wait(struct pst_queue *q, char *why)
     (void)pst_checked(q,
                       cudaMemcpyAsync(q->report, q->status, sizeof *q->report, cudaMemcpyDefault, q->stream));
     (void)pst_checked(q, cudaMemsetAsync(q->status, 0, sizeof *q->status, q->stream));
-    (void)pst_checked(q, cudaStreamSynchronize(q->stream));
+    (void)pst_checked(q, cudaEventRecord(q->done, q->stream));
+    (void)pst_checked(q, cudaEventSynchronize(q->done));
     const pst_rc rc = q->rc;
     if (rc != PST_OK) {
         memcpy(why, q->why, PST_WHY_BYTES);
@@ -224,6 +248,7 @@ extern "C" PST_API const struct pst_twin *pst_twin_cuda(void)
         queue_free,
         alloc,
         release,
+        room,
         copy,
         fill,
         record,

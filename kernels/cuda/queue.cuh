@@ -23,9 +23,10 @@ struct pst_queue {
     int device, multiprocessors;
     char *scratch; /* used anew by each call: they run one after the other */
     size_t scratch_bytes, scratch_used;
-    int32_t *status; /* on the device: PST_OK, or what was wrong with the data */
-    int64_t *unused; /* on the device: where a number goes that no one asked for */
-    int32_t *report; /* pinned: a copy of the status for the host */
+    int32_t *status;  /* on the device: PST_OK, or what was wrong with the data */
+    int64_t *unused;  /* on the device: where a number goes that no one asked for */
+    int32_t *report;  /* pinned: a copy of the status for the host */
+    cudaEvent_t done; /* that the host sleeps for: a stream that is waited for takes a core meanwhile */
     cublasLtHandle_t lt;
     void *lt_memory;
     char *why; /* the first launch or call that failed; "" if none */

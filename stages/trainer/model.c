@@ -125,11 +125,12 @@ static size_t take(struct pst_pass *pass, int64_t rows, int64_t cols)
     return take_bytes(pass, (uint64_t)rows * (uint64_t)cols * sizeof(pst_real));
 }
 
-static void take_parts(struct pst_pass *pass, const struct pst_layer *layer, int l, int neigh, int64_t rows)
+static void take_parts(const struct pst_grain *g, struct pst_pass *pass, const struct pst_layer *layer, int l,
+                       int neigh, int64_t rows)
 {
-    const int64_t tiles = ((layer->in + PST_PASS_TILE_ROWS - 1) / PST_PASS_TILE_ROWS) *
-                          ((layer->out + PST_PASS_TILE_COLS - 1) / PST_PASS_TILE_COLS);
-    const int64_t parts = pst_min_i64(rows / PST_PASS_PART_ROWS, PST_PASS_PARTS / tiles);
+    const int64_t tiles =
+        ((layer->in + g->tile_rows - 1) / g->tile_rows) * ((layer->out + g->tile_cols - 1) / g->tile_cols);
+    const int64_t parts = pst_min_i64(rows / g->part_rows, g->parts / tiles);
     pass->parts[l][neigh] = pst_max_i64(1, parts);
     pass->partial[l][neigh] = parts > 1 ? take(pass, parts, pst_width(layer->in * layer->out)) : 0;
 }
@@ -153,16 +154,16 @@ void pst_pass_layout(const struct pst_model *model, struct pst_pass *pass, bool 
         if (layer->gain >= 0 && layer->residual)
             pass->kept[l] = take(pass, pass->dst[l], out);
         rows_most = pst_max_i64(rows_most, pass->dst[l]);
-        take_parts(pass, layer, l, 0, pass->dst[l]);
+        take_parts(&model->grain, pass, layer, l, 0, pass->dst[l]);
         if (c->aggregate)
-            take_parts(pass, layer, l, 1, pass->project[l] ? pass->src[l] : pass->dst[l]);
+            take_parts(&model->grain, pass, layer, l, 1, pass->project[l] ? pass->src[l] : pass->dst[l]);
         grad_rows_cols = pst_max_i64(grad_rows_cols, pass->dst[l] * out);
         if (l > 0)
             grad_rows_cols = pst_max_i64(grad_rows_cols, pass->src[l] * in);
     }
     pass->grad[0] = take(pass, 1, grad_rows_cols);
     pass->grad[1] = take(pass, 1, grad_rows_cols);
-    const int64_t blocks = (rows_most + PST_PASS_BLOCK - 1) / PST_PASS_BLOCK;
+    const int64_t blocks = (rows_most + model->grain.rows - 1) / model->grain.rows;
     pass->sums_width = pst_width(2 * pst_max_i64(c->hidden, c->classes));
     pass->sums = take(pass, blocks, pass->sums_width);
     pass->figures = take_bytes(pass, (uint64_t)blocks * sizeof(struct pst_figures));
@@ -189,6 +190,83 @@ static pst_real *zeroed(int64_t n)
     return memory;
 }
 
+/* The arrays of the host; on the CPU, activations too. */
+static pst_rc take_host(struct pst_model *model)
+{
+    const bool cpu = !pst_model_on_device(model);
+    const size_t spent_bytes = (size_t)model->config.threads * sizeof *model->spent;
+    model->weight = zeroed(model->size);
+    model->grad = cpu ? zeroed(model->size) : NULL;
+    model->m = zeroed(model->size);
+    model->v = zeroed(model->size);
+    model->running = zeroed(model->running_size);
+    model->spent = aligned_alloc(PST_CACHE_LINE, spent_bytes);
+    if (model->spent)
+        memset(model->spent, 0, spent_bytes);
+    model->work = cpu ? pst_lazy_map(model->work_bytes) : NULL;
+    model->on = (struct pst_arrays){model->weight, model->grad, model->m, model->v, model->running};
+    if (model->weight && model->m && model->v && model->running && model->spent &&
+        (!cpu || (model->grad && model->work)))
+        return PST_OK;
+    return pst_fail(
+        PST_E_NOMEM,
+        "no memory for a model of %lld parameters and %zu bytes of address space for its activations "
+        "(%lld rows)",
+        (long long)model->size, cpu ? model->work_bytes : 0, (long long)model->config.rows_max);
+}
+
+/* The device's: in one piece, the gradient first. */
+static pst_rc take_device(struct pst_model *model)
+{
+    struct pst_device *device = model->config.device;
+    const int64_t all = 4 * model->size + pst_width(model->running_size);
+    char what[160];
+    void *at;
+    (void)snprintf(what, sizeof what, "a model of %lld parameters", (long long)model->size);
+    pst_rc rc = pst_device_take(device, PST_MEMORY_DEVICE, (uint64_t)all * sizeof(pst_real), what, &at);
+    if (rc != PST_OK)
+        return rc;
+    pst_real *reals = at;
+    model->on = (struct pst_arrays){.grad = reals,
+                                    .weight = reals + model->size,
+                                    .m = reals + 2 * model->size,
+                                    .v = reals + 3 * model->size,
+                                    .running = reals + 4 * model->size};
+    (void)snprintf(what, sizeof what,
+                   "the activations of %lld input rows (fewer need a smaller margin, batch or fanout of the "
+                   "sampler)",
+                   (long long)model->config.rows_max);
+    rc = pst_device_take(device, PST_MEMORY_DEVICE, model->work_bytes, what, &at);
+    model->work = at;
+    return rc;
+}
+
+static pst_rc take_all(struct pst_model *model)
+{
+    pst_rc rc = take_host(model);
+    if (rc == PST_OK && pst_model_on_device(model))
+        rc = take_device(model);
+    if (rc == PST_OK)
+        rc = pst_team_new(&model->team, model->config.threads);
+    if (rc != PST_OK)
+        return rc;
+    fill_weights(model);
+    if (pst_model_on_device(model))
+        pst_model_forget(model); /* the gradients begin as zeros */
+    return pst_model_send(model);
+}
+
+/* One thread's task should stay in its caches; a device's kernels part the work themselves. */
+static const struct pst_grain of_threads = {.rows = 128,
+                                            .tile_rows = 128,
+                                            .tile_cols = 256,
+                                            .parts = 4,
+                                            .part_rows = 256,
+                                            .columns = 32, /* two cache lines */
+                                            .update = 8192};
+#define ALL ((int64_t)1 << 40)
+static const struct pst_grain of_devices = {ALL, ALL, ALL, 1, ALL, ALL, ALL};
+
 pst_rc pst_model_init(struct pst_model *model, const struct pst_model_config *config)
 {
     memset(model, 0, sizeof *model);
@@ -196,36 +274,16 @@ pst_rc pst_model_init(struct pst_model *model, const struct pst_model_config *co
     if (rc != PST_OK)
         return rc;
     model->config = *config;
+    model->twin = config->device ? config->device->twin : pst_twin_cpu();
+    model->q = config->device ? config->device->q : NULL;
+    model->grain = pst_model_on_device(model) ? of_devices : of_threads;
     for (int l = 0; l < config->layers; l++)
         add_layer(model, l);
-    model->weight = zeroed(model->size);
-    model->grad = zeroed(model->size);
-    model->m = zeroed(model->size);
-    model->v = zeroed(model->size);
-    model->running = zeroed(model->running_size);
-    const size_t spent_bytes = (size_t)config->threads * sizeof *model->spent;
-    model->spent = aligned_alloc(PST_CACHE_LINE, spent_bytes);
-    if (model->spent)
-        memset(model->spent, 0, spent_bytes);
     model->work_bytes = work_bound(model);
-    model->work = pst_lazy_map(model->work_bytes);
-    if (!model->weight || !model->grad || !model->m || !model->v || !model->running || !model->spent ||
-        !model->work) {
-        rc = pst_fail(
-            PST_E_NOMEM,
-            "no memory for a model of %lld parameters and %zu bytes of address space for its activations "
-            "(%lld rows)",
-            (long long)model->size, model->work_bytes, (long long)config->rows_max);
+    rc = take_all(model);
+    if (rc != PST_OK)
         pst_model_release(model);
-        return rc;
-    }
-    rc = pst_team_new(&model->team, config->threads);
-    if (rc != PST_OK) {
-        pst_model_release(model);
-        return rc;
-    }
-    fill_weights(model);
-    return PST_OK;
+    return rc;
 }
 
 void pst_model_release(struct pst_model *model)
@@ -237,11 +295,10 @@ void pst_model_release(struct pst_model *model)
     free(model->m);
     free(model->v);
     free(model->running);
-    pst_lazy_unmap(model->work, model->work_bytes);
+    if (!pst_model_on_device(model)) /* the device keeps account of its own */
+        pst_lazy_unmap(model->work, model->work_bytes);
     memset(model, 0, sizeof *model);
 }
-
-enum { UPDATE_CHUNK = 8192 }; /* parameters of one task: what the four arrays have of them stays in cache */
 
 struct update {
     struct pst_model *model;
@@ -252,10 +309,10 @@ static void update_task(void *arg, int64_t chunk, int worker)
 {
     const struct update *u = arg;
     struct pst_model *m = u->model;
-    const int64_t at = chunk * UPDATE_CHUNK, n = pst_min_i64(UPDATE_CHUNK, m->size - at);
+    const int64_t at = chunk * m->grain.update, n = pst_min_i64(m->grain.update, m->size - at);
     (void)worker;
-    pst_k_adam(NULL, &u->opt, m->weight + at, m->grad + at, m->m + at, m->v + at, n);
-    memset(m->grad + at, 0, (size_t)n * sizeof *m->grad);
+    m->twin->adam(m->q, &u->opt, m->on.weight + at, m->on.grad + at, m->on.m + at, m->on.v + at, n);
+    (void)m->twin->fill(m->q, m->on.grad + at, 0, (size_t)n * sizeof *m->grad);
 }
 
 void pst_model_update(struct pst_model *model, double rate, double weight_decay)
@@ -268,10 +325,48 @@ void pst_model_update(struct pst_model *model, double rate, double weight_decay)
                                .eps = 1e-8,
                                .weight_decay = weight_decay,
                                .step = model->steps}};
-    pst_team_run(model->team, update_task, &u, (model->size + UPDATE_CHUNK - 1) / UPDATE_CHUNK);
+    pst_model_tasks(model, update_task, &u, (model->size + model->grain.update - 1) / model->grain.update);
 }
 
 void pst_model_forget(struct pst_model *model)
 {
-    memset(model->grad, 0, (size_t)model->size * sizeof *model->grad);
+    (void)model->twin->fill(model->q, model->on.grad, 0, (size_t)model->size * sizeof *model->grad);
+}
+
+void pst_model_tasks(struct pst_model *model, pst_task_fn *task, void *job, int64_t tasks)
+{
+    if (!pst_model_on_device(model)) {
+        pst_team_run(model->team, task, job, tasks);
+        return;
+    }
+    for (int64_t i = 0; i < tasks; i++)
+        task(job, i, 0);
+}
+
+/* ---- between host and device --------------------------------------------------------------------- */
+
+enum { MOVED = 4 }; /* arrays: all but the gradient */
+
+static pst_rc move_arrays(struct pst_model *model, bool to_device)
+{
+    pst_real *const host[MOVED] = {model->weight, model->m, model->v, model->running};
+    pst_real *const on[MOVED] = {model->on.weight, model->on.m, model->on.v, model->on.running};
+    if (!pst_model_on_device(model))
+        return PST_OK;
+    for (int i = 0; i < MOVED; i++) {
+        const int64_t n = host[i] == model->running ? model->running_size : model->size;
+        (void)model->twin->copy(model->q, to_device ? on[i] : host[i], to_device ? host[i] : on[i],
+                                (size_t)n * sizeof(pst_real));
+    }
+    return pst_device_wait(model->config.device);
+}
+
+pst_rc pst_model_fetch(struct pst_model *model)
+{
+    return move_arrays(model, false);
+}
+
+pst_rc pst_model_send(struct pst_model *model)
+{
+    return move_arrays(model, true);
 }

@@ -14,7 +14,7 @@
 #ifndef PST_MODEL_H
 #define PST_MODEL_H
 
-#include "../../kernels/kernels.h"
+#include "../lib/device.h"
 #include "team.h"
 
 #pragma GCC visibility push(hidden) /* of this stage alone: no other library's symbol may stand in */
@@ -32,7 +32,8 @@ struct pst_model_config {
     double dropout, input_dropout;
     uint64_t seed;
     int threads;
-    int64_t rows_max; /* no batch has more input rows: activations are sized for it */
+    int64_t rows_max;          /* no batch has more input rows: activations are sized for it */
+    struct pst_device *device; /* with a queue, borrowed; NULL: the CPU's team */
 };
 
 /* One parameter tensor: a part of the flat arrays of the model. */
@@ -63,17 +64,40 @@ struct pst_work_time {
     _Alignas(PST_CACHE_LINE) double s[PST_WORK_KINDS];
 };
 
+/* The model's flat arrays. */
+struct pst_arrays {
+    pst_real *weight, *grad, *m, *v; /* m, v: Adam's moments */
+    pst_real *running;               /* batch norm's running means and variances */
+};
+
+/* How large a task is. On a device there is one for all rows, columns and weights: the kernels part it. */
+struct pst_grain {
+    int64_t rows; /* of a block: of usual widths, it stays in the nearest caches */
+    /* A weight's gradient is made in tiles, large so that its factors are read seldom; where there are few
+     * tiles for all threads, each in parts of the rows, which are added up in order. */
+    int64_t tile_rows, tile_cols;
+    int64_t parts;     /* parts times tiles of a weight that has fewer tiles */
+    int64_t part_rows; /* of which none is smaller */
+    int64_t columns;   /* in which one task scatters rows */
+    int64_t update;    /* parameters of which one task makes the step */
+};
+
 struct pst_model {
     struct pst_model_config config;
+    const struct pst_twin *twin; /* what computes, on this queue */
+    struct pst_queue *q;
+    struct pst_grain grain;
     struct pst_layer layer[PST_LAYERS_MAX];
     struct pst_parameter parameter[PST_MODEL_TENSORS_MAX];
     int parameters;
-    int64_t size;                    /* elements of each of the four flat arrays */
-    pst_real *weight, *grad, *m, *v; /* m, v: Adam's moments */
+    int64_t size; /* elements of each of the four flat arrays */
     int64_t running_size;
-    pst_real *running; /* batch norm's running means and variances */
-    int64_t steps;     /* Adam steps taken */
-    char *work;        /* activations; mapped once, touched only as far as batches reach */
+    /* On the host: what checkpoints and evaluation see. On a device grad is NULL, and the others are what
+     * pst_model_fetch last brought. */
+    pst_real *weight, *grad, *m, *v, *running;
+    struct pst_arrays on; /* where steps are made: the same arrays, or the device's */
+    int64_t steps;        /* Adam steps taken */
+    char *work;           /* activations; on the host touched only as far as batches reach */
     size_t work_bytes;
     struct pst_team *team;
     struct pst_work_time *spent;  /* by each thread of the team */
@@ -82,13 +106,15 @@ struct pst_model {
 
 enum pst_feature_kind { PST_FEATURE_REAL, PST_FEATURE_HALF, PST_FEATURE_BFLOAT };
 
-/* What one step sees of a minibatch; all borrowed. n, indptr, indices as in common/minibatch.h. */
+/* What one step sees of a minibatch; all borrowed, and where the model computes. n, indptr, indices as in
+ * common/minibatch.h. */
 struct pst_batch {
     int hops;
     int64_t n[PST_HOPS_MAX + 1];
     const int64_t *vertices;
     const int32_t *labels;
     const int32_t *indptr[PST_HOPS_MAX], *indices[PST_HOPS_MAX];
+    int64_t edges[PST_HOPS_MAX]; /* indptr[h][n[h]], which a device's host cannot read */
     const void *features;
     uint64_t stride_bytes;
     enum pst_feature_kind kind;
@@ -116,6 +142,19 @@ void pst_model_update(struct pst_model *model, double rate, double weight_decay)
 /* Forgets the gradients added up since the last update. */
 void pst_model_forget(struct pst_model *model);
 
+/* Brings weights, moments and running figures from the device to the host's arrays, or to it. Nothing to do
+ * on the CPU. */
+PST_MUST_USE pst_rc pst_model_fetch(struct pst_model *model);
+PST_MUST_USE pst_rc pst_model_send(struct pst_model *model);
+
+static inline bool pst_model_on_device(const struct pst_model *model)
+{
+    return model->config.device != NULL && pst_device_is_cuda(model->config.device);
+}
+
+/* Runs a job's tasks: by the team, or one after the other, since a queue is one thread's. */
+void pst_model_tasks(struct pst_model *model, pst_task_fn *task, void *job, int64_t tasks);
+
 /* Elements from one row of a width to the next: rows start on a cache line. */
 static inline int64_t pst_width(int64_t dim)
 {
@@ -125,15 +164,6 @@ static inline int64_t pst_width(int64_t dim)
 /* Memory that costs nothing until it is touched; NULL with errno. */
 void *pst_lazy_map(size_t bytes);
 void pst_lazy_unmap(void *memory, size_t bytes);
-
-#define PST_PASS_BLOCK 128 /* rows of one task: a block of usual widths stays in the nearest caches */
-
-/* A weight's gradient is made in tiles, large so that its factors are read seldom; where there are few tiles
- * for all threads, each in parts of the rows, which are added up in order. */
-#define PST_PASS_TILE_ROWS 128
-#define PST_PASS_TILE_COLS 256
-#define PST_PASS_PARTS 4       /* parts times tiles of a weight that has fewer tiles */
-#define PST_PASS_PART_ROWS 256 /* of which none is smaller */
 
 /* model.c's for pass.c: where one pass keeps things, as offsets into `work`. */
 struct pst_pass {

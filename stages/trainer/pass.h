@@ -31,6 +31,8 @@ struct view { /* a matrix: a layer's input */
 /* What all tasks of a pass look at. */
 struct step {
     struct pst_model *model;
+    const struct pst_twin *twin; /* the model's, as is q */
+    struct pst_queue *q;
     const struct pst_batch *batch;
     const struct pst_pass *pass;
     struct view x[PST_LAYERS_MAX]; /* each layer's input */
@@ -48,16 +50,27 @@ static inline int block_of(const struct pst_model *model, int layer)
     return model->config.layers - 1 - layer;
 }
 
-static inline int64_t blocks_of(int64_t rows)
+static inline int64_t blocks_of(const struct pst_model *model, int64_t rows)
 {
-    return (rows + PST_PASS_BLOCK - 1) / PST_PASS_BLOCK;
+    return (rows + model->grain.rows - 1) / model->grain.rows;
 }
 
 /* The rows of a block: from `at`, returns how many. */
-static inline int64_t rows_of(int64_t block, int64_t rows, int64_t *at)
+static inline int64_t rows_of(const struct pst_model *model, int64_t block, int64_t rows, int64_t *at)
 {
-    *at = block * PST_PASS_BLOCK;
-    return pst_min_i64(PST_PASS_BLOCK, rows - *at);
+    *at = block * model->grain.rows;
+    return pst_min_i64(model->grain.rows, rows - *at);
+}
+
+static inline void run_tasks(struct step *s, pst_task_fn *task, int64_t tasks)
+{
+    pst_model_tasks(s->model, task, s, tasks);
+}
+
+/* All bytes 0, in the order of the work. What fails, the end of the pass tells. */
+static inline void clear(const struct step *s, void *at, int64_t reals)
+{
+    (void)s->twin->fill(s->q, at, 0, (size_t)reals * sizeof(pst_real));
 }
 
 /* Batch normalisation needs all rows at once: a barrier in the middle of a layer. */

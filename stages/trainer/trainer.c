@@ -15,6 +15,10 @@ enum { NUMBER_MAX = 40 }; /* a real as JSON */
 
 struct trainer {
     struct pst_dataset ds;
+    struct pst_device device;
+    char *staging; /* on a GPU: what a step reads of a slot, at the slot's offsets */
+    bool tf32;
+    double device_s; /* waited for */
     struct pst_model model;
     struct pst_eval eval;
     struct pst_identity identity;
@@ -51,18 +55,43 @@ static enum pst_norm norm_of(const char *name)
                                         : PST_NORM_NONE;
 }
 
-/* No slot can hold more rows than the largest region. */
-static int64_t rows_bound(struct pst_stage *self, uint64_t stride_bytes)
+/* No slot is larger: a region has those of one route. */
+static uint64_t slot_bound(struct pst_stage *self)
 {
     uint64_t bytes = 0, most = 0;
-    for (int i = 0; pst_region(self, i, &bytes); i++)
+    int regions = 0;
+    for (; pst_region(self, regions, &bytes); regions++)
         most = bytes > most ? bytes : most;
-    return (int64_t)(most / stride_bytes) + 1;
+    const uint32_t slots = pst_slots(self, pst_port(self, "batch"));
+    return regions == 1 && slots > 0 ? most / slots : most;
+}
+
+/* Where the model is trained: with a queue for its largest calls, and a place for what a slot holds, whose
+ * features a GPU's products would else read over and over from the host's memory. */
+static pst_rc open_device(struct pst_stage *self, struct trainer *t, uint64_t slot_bytes)
+{
+    const int64_t widest =
+        pst_max_i64(pst_max_i64(t->ds.feature_dim, t->ds.classes), pst_param_int(self, "hidden"));
+    void *at;
+    t->tf32 = pst_param_bool(self, "tf32");
+    pst_rc rc = pst_device_open(&t->device, pst_device(self));
+    if (rc != PST_OK || !pst_device_is_cuda(&t->device))
+        return rc;
+    /* an index takes four bytes of the slot: it has no more edges than that */
+    rc = pst_device_queue(&t->device, (int64_t)(slot_bytes / sizeof(int32_t)), widest, t->tf32);
+    if (rc == PST_OK)
+        rc = pst_device_take(&t->device, PST_MEMORY_DEVICE, slot_bytes, "a minibatch", &at);
+    t->staging = at;
+    return rc;
 }
 
 static pst_rc open_model(struct pst_stage *self, struct trainer *t)
 {
     const int threads = (int)pst_param_int(self, "threads");
+    const uint64_t slot_bytes = slot_bound(self);
+    pst_rc rc = open_device(self, t, slot_bytes);
+    if (rc != PST_OK)
+        return rc;
     const struct pst_model_config config = {
         .layers = (int)pst_param_int(self, "layers"),
         .in = t->ds.feature_dim,
@@ -75,9 +104,10 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
         .input_dropout = pst_param_real(self, "input_dropout"),
         .seed = pst_seed(self),
         .threads = threads > 0 ? threads : pst_team_cores(),
-        .rows_max = rows_bound(self, t->ds.stride_bytes),
+        .rows_max = (int64_t)(slot_bytes / t->ds.stride_bytes) + 1,
+        .device = &t->device,
     };
-    pst_rc rc = pst_model_init(&t->model, &config);
+    rc = pst_model_init(&t->model, &config);
     if (rc != PST_OK)
         return rc;
     t->model_open = true;
@@ -113,6 +143,8 @@ static pst_rc open_stage(struct pst_stage *self)
         rc = open_model(self, t);
     if (rc == PST_OK && pst_resume_path(self))
         rc = pst_state_load(pst_resume_path(self), &t->model, &t->done, &t->identity);
+    if (rc == PST_OK)
+        rc = pst_model_send(&t->model);
     t->now = t->done;
     return rc;
 }
@@ -123,6 +155,7 @@ static void close_stage(struct pst_stage *self)
     pst_eval_close(&t->eval);
     if (t->model_open)
         pst_model_release(&t->model);
+    pst_device_close(&t->device);
     if (t->dataset_open)
         pst_dataset_close(&t->ds);
 }
@@ -150,7 +183,9 @@ static pst_rc evaluate(struct pst_stage *self, struct trainer *t, double *val)
     struct pst_training *p = &t->now;
     double accuracy[3];
     const double begin = pst_now();
-    const pst_rc rc = pst_eval_run(&t->eval, &t->model, accuracy);
+    pst_rc rc = pst_model_fetch(&t->model);
+    if (rc == PST_OK)
+        rc = pst_eval_run(&t->eval, &t->model, accuracy);
     pst_span(self, "evaluate", begin, pst_now());
     if (rc != PST_OK)
         return pst_wrap(rc, "evaluation");
@@ -181,7 +216,9 @@ static pst_rc report_epoch(struct pst_stage *self, const struct pst_training *p,
 static pst_rc save(struct pst_stage *self, struct trainer *t)
 {
     const double begin = pst_now();
-    const pst_rc rc = pst_state_save(pst_run_dir(self), t->keep, &t->model, &t->done, &t->identity);
+    pst_rc rc = pst_model_fetch(&t->model);
+    if (rc == PST_OK)
+        rc = pst_state_save(pst_run_dir(self), t->keep, &t->model, &t->done, &t->identity);
     pst_span(self, "checkpoint", begin, pst_now());
     return rc;
 }
@@ -252,8 +289,28 @@ static struct pst_batch view_of(const struct pst_minibatch *mb)
     for (uint32_t h = 0; h < mb->hops; h++) {
         b.indptr[h] = pst_at(mb, mb->indptr_at[h]);
         b.indices[h] = pst_at(mb, mb->indices_at[h]);
+        b.edges[h] = b.indptr[h][mb->n[h]];
     }
     return b;
+}
+
+/* An array of the slot on its way to the device, and where it will be. */
+static const void *bring(struct trainer *t, const struct pst_minibatch *mb, uint64_t at, uint64_t bytes)
+{
+    (void)t->model.twin->copy(t->model.q, t->staging + at, pst_at(mb, at), bytes); /* the step tells if not */
+    return t->staging + at;
+}
+
+static void bring_all(struct trainer *t, const struct pst_minibatch *mb, struct pst_batch *b)
+{
+    const uint64_t rows = (uint64_t)mb->n[mb->hops];
+    b->vertices = bring(t, mb, mb->vertices_at, rows * sizeof *b->vertices);
+    b->labels = bring(t, mb, mb->labels_at, (uint64_t)mb->n[0] * sizeof *b->labels);
+    b->features = bring(t, mb, mb->features_at, rows * mb->stride_bytes);
+    for (uint32_t h = 0; h < mb->hops; h++) {
+        b->indptr[h] = bring(t, mb, mb->indptr_at[h], ((uint64_t)mb->n[h] + 1) * sizeof *b->indptr[h]);
+        b->indices[h] = bring(t, mb, mb->indices_at[h], (uint64_t)b->edges[h] * sizeof *b->indices[h]);
+    }
 }
 
 static pst_rc train(struct trainer *t, const struct pst_minibatch *mb)
@@ -261,11 +318,15 @@ static pst_rc train(struct trainer *t, const struct pst_minibatch *mb)
     pst_rc rc = check_fit(t, mb);
     if (rc != PST_OK)
         return rc;
-    const struct pst_batch batch = view_of(mb);
+    struct pst_batch batch = view_of(mb);
     struct pst_figures figures = {0};
+    const double before = pst_now();
+    if (t->staging)
+        bring_all(t, mb, &batch);
     rc = pst_model_step(&t->model, &batch, &figures, NULL);
     if (rc != PST_OK)
         return rc;
+    t->device_s += t->staging ? pst_now() - before : 0;
     if (!isfinite(figures.loss))
         return pst_fail(PST_E_ARG,
                         "epoch %u (its batch %" PRIu64
@@ -334,8 +395,11 @@ static pst_rc on_frame(struct pst_stage *self, struct trainer *t, const struct p
 
 /* ---- the end of the run -------------------------------------------------------------------------- */
 
-static pst_rc report_result(struct pst_stage *self, const struct trainer *t)
+static pst_rc report_result(struct pst_stage *self, struct trainer *t)
 {
+    const pst_rc rc = pst_model_fetch(&t->model);
+    if (rc != PST_OK)
+        return rc;
     char best[NUMBER_MAX], last[NUMBER_MAX];
     const uint64_t weights = XXH3_64bits(t->model.weight, (size_t)t->model.size * sizeof *t->model.weight);
     return pst_report(self, "result",
@@ -343,6 +407,16 @@ static pst_rc report_result(struct pst_stage *self, const struct trainer *t)
                       "\"digest\":\"%016" PRIx64 "\",\"weights_digest\":\"%016" PRIx64 "\"}",
                       share(t->done.best_test, best), t->done.best_epoch, share(t->done.final_test, last),
                       t->done.digest, weights);
+}
+
+/* Of a GPU: what it computed with, and how long its batches took, from the first copy to the record. */
+static pst_rc report_device(struct pst_stage *self, const struct trainer *t, const char *rows)
+{
+    return pst_report(self, "trainer",
+                      "{\"device\":\"%s\",\"products\":\"%s\",\"evaluation\":\"cpu\",\"device_s\":%.6f,"
+                      "\"device_bytes\":%" PRIu64 "%s}",
+                      t->device.name, t->tf32 ? "tf32" : "float32", t->device_s, t->device.device_bytes,
+                      rows);
 }
 
 /* Where the threads' time went, and how many rows each layer made: what FLOPs are counted from. */
@@ -357,6 +431,8 @@ static pst_rc report_work(struct pst_stage *self, const struct trainer *t)
     for (int l = 0; l < m->config.layers; l++)
         (void)snprintf(rows + strlen(rows), sizeof rows - strlen(rows), ",\"rows_%d\":%" PRId64, l,
                        m->rows[l]);
+    if (t->staging)
+        return report_device(self, t, rows);
     return pst_report(self, "trainer",
                       "{\"products_s\":%.6f,\"means_s\":%.6f,\"fused_s\":%.6f,\"loss_s\":%.6f,"
                       "\"update_s\":%.6f%s}",
@@ -398,7 +474,7 @@ static const struct pst_port_desc ports[] = {{.name = "batch",
                                               .type = "minibatch",
                                               .dtype = "any",
                                               .rank = -1,
-                                              .memory = "cpu",
+                                              .memory = "cpu,pinned",
                                               .flags = PST_PORT_ORDERED,
                                               .whole_if = "norm=batch"},
                                              {0}};
@@ -441,6 +517,10 @@ static const struct pst_param_desc params[] = {
     INT("keep", "3", 1, 1000, "latest checkpoints that are kept, besides the best"),
     INT("threads", "0", 0, PST_TEAM_MAX,
         "threads that train; results do not depend on them. 0: as many as cores that it may run on"),
+    {.name = "tf32",
+     .type = PST_PARAM_BOOL,
+     .def = "false",
+     .help = "on a GPU, products in TensorFloat-32: faster, with 10 bits of mantissa"},
     {0}};
 
 PST_API extern const struct pst_stage_desc pst_stage;

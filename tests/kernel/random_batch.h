@@ -51,6 +51,7 @@ static inline void random_batch_init(struct random_batch *b, int hops, int64_t s
         }
         v->indptr[h] = b->indptr[h];
         v->indices[h] = b->indices[h];
+        v->edges[h] = b->indptr[h][v->n[h]];
     }
     const int64_t rows = v->n[hops];
     b->vertices = calloc((size_t)rows + 1, sizeof *b->vertices);

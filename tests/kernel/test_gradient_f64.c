@@ -5,6 +5,7 @@
 #include "../../kernels/cpu/norm.c"
 #include "../../kernels/cpu/loss.c"
 #include "../../kernels/cpu/adam.c"
+#include "../../kernels/twin.c"
 #include "../../stages/trainer/model.c"
 #include "../../stages/trainer/pass.c"
 #include "../../stages/trainer/backward.c"

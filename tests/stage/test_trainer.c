@@ -183,6 +183,7 @@ static struct sampled *sample(const struct world *w, int hops, int fanout, const
         s->view.n[h + 1] = count;
         s->view.indptr[h] = s->indptr[h];
         s->view.indices[h] = s->indices[h];
+        s->view.edges[h] = s->indptr[h][s->view.n[h]];
     }
     for (int64_t i = 0; i < n; i++)
         s->labels[i] = w->labels[s->vertices[i]];

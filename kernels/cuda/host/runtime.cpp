@@ -26,7 +26,16 @@ constexpr size_t SPARSE =
 std::recursive_mutex lock; /* streams and what is kept below */
 thread_local cudaError_t last_error = cudaSuccess;
 std::map<const void *, size_t> allowed_shared;
-std::map<void *, size_t> sparse;
+std::map<void *, size_t> sparse, taken; /* mapped; device memory */
+size_t taken_bytes;
+
+/* What the virtual GPUs have between them in this process: PENSTOCK_HOST_GPU_BYTES, or about what a GPU has.
+ */
+size_t memory_bytes()
+{
+    const char *wanted = getenv("PENSTOCK_HOST_GPU_BYTES");
+    return wanted ? (size_t)strtoull(wanted, nullptr, 10) : (size_t)80 << 30;
+}
 
 cudaError_t keep(cudaError_t error)
 {
@@ -157,7 +166,23 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int device)
 
 cudaError_t cudaMalloc(void **at, size_t bytes)
 {
-    return take_memory(at, bytes);
+    const std::lock_guard<std::recursive_mutex> guard(lock);
+    if (bytes > memory_bytes() || taken_bytes > memory_bytes() - bytes)
+        return keep(cudaErrorMemoryAllocation);
+    const cudaError_t error = take_memory(at, bytes);
+    if (error == cudaSuccess) {
+        taken[*at] = bytes;
+        taken_bytes += bytes;
+    }
+    return error;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
+{
+    const std::lock_guard<std::recursive_mutex> guard(lock);
+    *total_bytes = memory_bytes();
+    *free_bytes = *total_bytes > taken_bytes ? *total_bytes - taken_bytes : 0;
+    return cudaSuccess;
 }
 
 cudaError_t cudaHostAlloc(void **at, size_t bytes, unsigned)
@@ -169,6 +194,11 @@ cudaError_t cudaFree(void *at)
 {
     drain(&default_stream, UINT64_MAX);
     const std::lock_guard<std::recursive_mutex> guard(lock);
+    const auto mine = taken.find(at);
+    if (mine != taken.end()) {
+        taken_bytes -= mine->second;
+        taken.erase(mine);
+    }
     const auto found = sparse.find(at);
     if (found == sparse.end()) {
         free(at);

@@ -1,0 +1,271 @@
+/* The trainer on a GPU against the trainer on the CPU. The GPU is the host build (kernels/cuda/host) unless
+ * PENSTOCK_TWIN=cuda asks for the real one. */
+#include "../kernel/random_batch.h"
+#include "trainer_host.h"
+#include "virtual_gpu.h"
+
+enum { STEPS = 3, MODEL_DIM = 19, MODEL_CLASSES = 5, MODEL_ROWS = 1000 };
+
+/* Norm-wise, over both. */
+static double apart(const pst_real *a, const pst_real *b, int64_t n)
+{
+    double off = 0, norm = 0;
+    for (int64_t i = 0; i < n; i++) {
+        off += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        norm += (double)b[i] * (double)b[i];
+    }
+    return norm > 0 ? sqrt(off / norm) : off;
+}
+
+/* ---- the model ----------------------------------------------------------------------------------- */
+
+static void on_gpu(struct pst_device *device)
+{
+    assert_int_equal(pst_device_open(device, "cuda:0"), PST_OK);
+    assert_int_equal(pst_device_queue(device, 1 << 15, 64, false), PST_OK);
+}
+
+static const void *sent(struct pst_device *device, const void *from, size_t bytes)
+{
+    void *to;
+    assert_int_equal(pst_device_take(device, PST_MEMORY_DEVICE, bytes, "a test", &to), PST_OK);
+    assert_int_equal(device->twin->copy(device->q, to, from, bytes), PST_OK);
+    assert_int_equal(pst_device_wait(device), PST_OK);
+    return to;
+}
+
+static struct pst_batch batch_on(struct pst_device *device, const struct pst_batch *b)
+{
+    struct pst_batch on = *b;
+    const size_t rows = (size_t)b->n[b->hops];
+    on.vertices = sent(device, b->vertices, rows * sizeof *b->vertices);
+    on.labels = sent(device, b->labels, (size_t)b->n[0] * sizeof *b->labels);
+    on.features = sent(device, b->features, rows * b->stride_bytes);
+    for (int h = 0; h < b->hops; h++) {
+        on.indptr[h] = sent(device, b->indptr[h], ((size_t)b->n[h] + 1) * sizeof(int32_t));
+        on.indices[h] = sent(device, b->indices[h], (size_t)b->edges[h] * sizeof(int32_t));
+    }
+    return on;
+}
+
+/* The upper halves of floats are bfloat16. */
+static void narrow(struct random_batch *b)
+{
+    uint16_t *to = (uint16_t *)(void *)b->features;
+    for (int64_t i = 0; i < b->view.n[b->view.hops] * MODEL_DIM; i++) {
+        uint32_t bits;
+        memcpy(&bits, &b->features[i], sizeof bits);
+        to[i] = (uint16_t)(bits >> 16); /* behind what is still to be read */
+    }
+    b->view.stride_bytes = MODEL_DIM * sizeof *to;
+}
+
+/* A few steps of both: the same losses, hits and weights. */
+static void compare_models(struct pst_model_config config, enum pst_feature_kind kind)
+{
+    struct pst_model cpu, gpu;
+    struct pst_device device;
+    struct random_batch b;
+    on_gpu(&device);
+    config.in = MODEL_DIM;
+    config.classes = MODEL_CLASSES;
+    config.rows_max = MODEL_ROWS;
+    config.seed = 5;
+    config.threads = 2;
+    assert_int_equal(pst_model_init(&cpu, &config), PST_OK);
+    config.device = &device;
+    assert_int_equal(pst_model_init(&gpu, &config), PST_OK);
+    random_batch_init(&b, config.layers, 40, MODEL_DIM, MODEL_CLASSES);
+    assert_true(b.view.n[config.layers] <= MODEL_ROWS);
+    b.view.kind = kind;
+    if (kind == PST_FEATURE_BFLOAT)
+        narrow(&b);
+    const struct pst_batch on = batch_on(&device, &b.view);
+    for (int step = 0; step < STEPS; step++) {
+        struct pst_figures want = {0}, got = {0};
+        assert_int_equal(pst_model_step(&cpu, &b.view, &want, NULL), PST_OK);
+        assert_int_equal(pst_model_step(&gpu, &on, &got, NULL), PST_OK);
+        assert_int_equal(got.counted, want.counted);
+        assert_true(llabs(got.correct - want.correct) <= 1);
+        if (fabs(got.loss - want.loss) > 1e-5 * fabs(want.loss))
+            fail_msg("step %d: the loss is %.9g, the CPU's %.9g", step, got.loss, want.loss);
+        pst_model_update(&cpu, 0.01, 5e-4);
+        pst_model_update(&gpu, 0.01, 5e-4);
+    }
+    assert_int_equal(pst_model_fetch(&gpu), PST_OK);
+    const double weights = apart(gpu.weight, cpu.weight, cpu.size),
+                 running = apart(gpu.running, cpu.running, cpu.running_size);
+    if (!(weights <= 1e-4 && running <= 1e-5))
+        fail_msg("weights differ by %g, running figures by %g", weights, running);
+    random_batch_release(&b);
+    pst_model_release(&cpu);
+    pst_model_release(&gpu);
+    pst_device_close(&device);
+}
+
+static void test_models(void **state)
+{
+    (void)state;
+    const struct pst_model_config plain = {.layers = 2, .hidden = 16, .aggregate = true, .dropout = 0.5};
+    struct pst_model_config deep = {.layers = 3, .hidden = 24, .aggregate = true, .residual = true},
+                            bare = plain;
+    compare_models(plain, PST_FEATURE_REAL);
+    compare_models(plain, PST_FEATURE_BFLOAT);
+    for (deep.norm = PST_NORM_NONE; deep.norm <= PST_NORM_BATCH; deep.norm++) {
+        deep.input_dropout = deep.norm == PST_NORM_LAYER ? 0.25 : 0;
+        compare_models(deep, PST_FEATURE_REAL);
+    }
+    bare.aggregate = false;
+    bare.hidden = 40; /* wider than its input: the product comes after the mean, were there one */
+    compare_models(bare, PST_FEATURE_REAL);
+    bare.aggregate = true;
+    compare_models(bare, PST_FEATURE_REAL);
+}
+
+/* ---- the stage ----------------------------------------------------------------------------------- */
+
+static void begin_on(struct pst_stage *host, const char *device, const char *run, const char *resume)
+{
+    host_init(host, run);
+    host->device = device;
+    host->resume = resume;
+    host->set[0][0] = "dropout";
+    host->set[0][1] = "0.25";
+    if (pst_stage.open(host) != PST_OK)
+        fail_msg("%s", pst_error_text());
+    assert_int_equal(tell(host, PST_EV_START), PST_OK);
+}
+
+static void train_batches(struct pst_stage *host, uint64_t from, uint64_t to, bool halves)
+{
+    for (uint64_t batch = from; batch < to; batch++) {
+        if (halves) {
+            send_half(host, batch, 0);
+            send_half(host, batch, 1);
+        } else {
+            assert_int_equal(send_batch(host, batch), PST_OK);
+        }
+    }
+}
+
+static void same_weights(struct pst_stage *a, struct pst_stage *b)
+{
+    struct pst_model *x = &a->state->model, *y = &b->state->model;
+    assert_int_equal(pst_model_fetch(x), PST_OK);
+    assert_int_equal(pst_model_fetch(y), PST_OK);
+    assert_int_equal(x->steps, y->steps);
+    assert_true(x->steps > 0);
+    const double weights = apart(x->weight, y->weight, x->size), moments = apart(x->m, y->m, x->size);
+    if (!(weights <= 1e-4 && moments <= 1e-4))
+        fail_msg("weights differ by %g, moments by %g", weights, moments);
+}
+
+/* Each batch's loss, what the epochs report, and the weights after them. */
+static void test_epochs_agree(void **state)
+{
+    (void)state;
+    struct pst_stage cpu, gpu;
+    begin_on(&cpu, "cpu:0", in_scratch("cpu"), NULL);
+    begin_on(&gpu, "cuda:0", in_scratch("gpu"), NULL);
+    for (uint64_t batch = 0; batch < 2 * BATCHES; batch++) {
+        const double before[2] = {cpu.state->now.loss, gpu.state->now.loss};
+        train_batches(&cpu, batch, batch + 1, false);
+        train_batches(&gpu, batch, batch + 1, false);
+        if (batch % BATCHES == BATCHES - 1)
+            continue; /* the epoch's end has set them to zero */
+        const double want = cpu.state->now.loss - before[0], got = gpu.state->now.loss - before[1];
+        if (fabs(got - want) > 1e-5 * want)
+            fail_msg("batch %llu: the loss is %.9g, the CPU's %.9g", (unsigned long long)batch, got, want);
+    }
+    same_weights(&gpu, &cpu);
+    assert_int_equal(gpu.state->now.digest, cpu.state->now.digest);
+    assert_true(fabs(gpu.state->now.best_val - cpu.state->now.best_val) < 0.02);
+    assert_int_equal(tell(&gpu, PST_EV_END), PST_OK);
+    assert_non_null(strstr(gpu.reports, "\"weights_digest\""));
+    host_release(&cpu);
+    host_release(&gpu);
+}
+
+static void test_halves_agree(void **state)
+{
+    (void)state;
+    struct pst_stage cpu, gpu;
+    begin_on(&cpu, "cpu:0", in_scratch("cpu"), NULL);
+    begin_on(&gpu, "cuda:0", in_scratch("gpu"), NULL);
+    train_batches(&cpu, 0, BATCHES, true);
+    train_batches(&gpu, 0, BATCHES, true);
+    same_weights(&gpu, &cpu);
+    host_release(&cpu);
+    host_release(&gpu);
+}
+
+/* What one device has begun the other goes on with, as if it had been there from the start. */
+static void exchange(const char *first, const char *second)
+{
+    struct pst_stage straight, begun, resumed;
+    char path[512];
+    begin_on(&straight, "cpu:0", in_scratch("straight"), NULL);
+    train_batches(&straight, 0, 2 * BATCHES, false);
+    begin_on(&begun, first, in_scratch("begun"), NULL);
+    train_batches(&begun, 0, 4, false);
+    send_half(&begun, 4, 0); /* is left out */
+    assert_int_equal(tell(&begun, PST_EV_FINISH), PST_OK);
+    assert_int_equal(pst_checkpoint_latest(in_scratch("begun/checkpoints"), path, sizeof path, NULL, 0),
+                     PST_OK);
+    begin_on(&resumed, second, in_scratch("resumed"), path);
+    train_batches(&resumed, 4, 2 * BATCHES, false);
+    same_weights(&resumed, &straight);
+    assert_int_equal(resumed.state->now.digest, straight.state->now.digest);
+    host_release(&straight);
+    host_release(&begun);
+    host_release(&resumed);
+}
+
+static void test_checkpoints(void **state)
+{
+    (void)state;
+    exchange("cpu:0", "cuda:1");
+    exchange("cuda:0", "cpu:0");
+}
+
+static void expect_no_start(const char *device, const char *why)
+{
+    struct pst_stage host;
+    host_init(&host, in_scratch("refused"));
+    host.device = device;
+    assert_int_not_equal(pst_stage.open(&host), PST_OK);
+    if (!strstr(pst_error_text(), why))
+        fail_msg("expected \"%s\" in: %s", why, pst_error_text());
+    host_release(&host);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    if (!gpu_is_virtual())
+        skip();
+    setenv("PENSTOCK_HOST_GPU_BYTES", "39000000", 1);
+    expect_no_start("cuda:0", "bytes of its memory were asked for; 39000000 of its 39000000 bytes are free");
+    setenv("PENSTOCK_HOST_GPU_BYTES", "41000000", 1);
+    expect_no_start("cuda:0", "the activations of");
+    unsetenv("PENSTOCK_HOST_GPU_BYTES");
+    expect_no_start("cuda:7", "cuda:7 is not to be had");
+    expect_no_start("cuda:x", "expected cpu:N or cuda:N");
+    assert_int_equal(virtual_gpu_left(), 0); /* all that was taken was given back */
+}
+
+static int setup_all(void **state)
+{
+    gpu_setup();
+    return setup(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_models),       cmocka_unit_test(test_epochs_agree),
+        cmocka_unit_test(test_halves_agree), cmocka_unit_test(test_checkpoints),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, setup_all, teardown);
+}

@@ -1,0 +1,51 @@
+/* virtual_gpu.h: a GPU for the tests of stages: the host build (kernels/cuda/host), or, with
+ * PENSTOCK_TWIN=cuda, the machine's own; without one the test is skipped. */
+#ifndef VIRTUAL_GPU_H
+#define VIRTUAL_GPU_H
+
+#include "../../stages/lib/device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { GPU_SKIPPED = 77 };
+
+static inline bool gpu_is_virtual(void)
+{
+    const char *wanted = getenv("PENSTOCK_TWIN");
+    return !wanted || strcmp(wanted, "cuda") != 0;
+}
+
+static inline void gpu_setup(void)
+{
+    const char *build = getenv("BUILD");
+    char path[512];
+    struct pst_device device;
+    (void)snprintf(path, sizeof path, "%s/tests/libpenstock-cuda-host.so", build ? build : "build");
+    if (gpu_is_virtual())
+        setenv("PENSTOCK_CUDA", path, 1);
+    const pst_rc rc = pst_device_open(&device, "cuda:0");
+    if (rc == PST_OK) {
+        pst_device_close(&device);
+        return;
+    }
+    printf("# %s\n", pst_error_text());
+    (void)fflush(stdout);
+    _exit(gpu_is_virtual() ? 1 : GPU_SKIPPED);
+}
+
+/* Bytes of device memory that are still taken in this process. */
+static inline uint64_t virtual_gpu_left(void)
+{
+    struct pst_device device;
+    char why[PST_WHY_BYTES];
+    uint64_t there = 0, all = 1;
+    if (pst_device_open(&device, "cuda:0") != PST_OK || device.twin->room(0, &there, &all, why) != PST_OK)
+        return UINT64_MAX;
+    pst_device_close(&device);
+    return all - there;
+}
+
+#endif
