@@ -17,8 +17,23 @@ struct common {
     bool force, quiet, help;
     char *name;
     size_t name_room;
-    int64_t *seed, *vertices, *classes, *features;
-    uint64_t *stride_bytes, *memory_bytes;
+    int64_t *vertices, *classes, *features;
+    uint64_t *seed, *stride_bytes, *memory_bytes;
+};
+
+/* The fields that both specs have. */
+#define COMMON_OF(s)                                                                                         \
+    {                                                                                                        \
+        .name = (s).name, .name_room = sizeof((s).name), .vertices = &(s).vertices, .classes = &(s).classes, \
+        .features = &(s).feature_dim, .seed = &(s).seed, .stride_bytes = &(s).stride_bytes,                  \
+        .memory_bytes = &(s).memory_bytes                                                                    \
+    }
+
+struct kind {
+    const struct option *options;
+    pst_rc (*own)(int opt, void *spec); /* opt >= OPT_OWN */
+    void (*help)(void);
+    pst_rc (*fill)(const void *spec, struct pst_build *b, struct pst_progress *progress);
 };
 
 enum {
@@ -55,11 +70,20 @@ static const char common_help[] =
     "  --force                replace the dataset that is at DIR\n"
     "  --quiet                no progress\n";
 
+static pst_rc seed_option(struct common *c)
+{
+    int64_t seed = 0;
+    pst_rc rc = option_int("--seed", optarg, 0, INT64_MAX, &seed);
+    if (rc == PST_OK)
+        *c->seed = (uint64_t)seed;
+    return rc;
+}
+
 static pst_rc common_option(int opt, struct common *c)
 {
     switch (opt) {
     case OPT_NAME: return option_name("--name", optarg, c->name, c->name_room);
-    case OPT_SEED: return option_int("--seed", optarg, 0, INT64_MAX, c->seed);
+    case OPT_SEED: return seed_option(c);
     case OPT_VERTICES: return option_int("--vertices", optarg, 1, COUNT_MAX, c->vertices);
     case OPT_CLASSES: return option_int("--classes", optarg, 0, PST_CLASSES_MAX, c->classes);
     case OPT_FEATURES: return option_int("--features", optarg, 0, PST_GEN_DIM_MAX, c->features);
@@ -72,15 +96,14 @@ static pst_rc common_option(int opt, struct common *c)
     }
 }
 
-/* Parses argv with both sets of options; own handles opt >= OPT_OWN. */
-static pst_rc parse(int argc, char **argv, const struct option *options, struct common *c,
-                    pst_rc (*own)(int opt, void *spec), void *spec)
+/* Parses argv with both sets of options. */
+static pst_rc parse(int argc, char **argv, const struct kind *k, struct common *c, void *spec)
 {
     pst_rc rc = PST_OK;
     int opt;
     optind = 1;
-    while (rc == PST_OK && !c->help && (opt = getopt_long(argc, argv, "", options, NULL)) != -1)
-        rc = opt >= OPT_OWN ? own(opt, spec) : common_option(opt, c);
+    while (rc == PST_OK && !c->help && (opt = getopt_long(argc, argv, "", k->options, NULL)) != -1)
+        rc = opt >= OPT_OWN ? k->own(opt, spec) : common_option(opt, c);
     if (rc != PST_OK || c->help)
         return rc;
     if (optind + 1 != argc)
@@ -97,17 +120,20 @@ static void say_done(const struct pst_build *b)
                  b->manifest.stride_bytes, b->manifest.classes);
 }
 
-static pst_rc build_it(const struct common *c,
-                       pst_rc (*fill)(const void *, struct pst_build *, struct pst_progress *),
-                       const void *spec)
+static pst_rc generate(int argc, char **argv, const struct kind *k, struct common *c, void *spec)
 {
     struct pst_build b;
     struct pst_progress progress;
+    pst_rc rc = parse(argc, argv, k, c, spec);
+    if (rc == PST_OK && c->help)
+        k->help();
+    if (rc != PST_OK || c->help)
+        return rc;
     pst_progress_init(&progress, c->quiet);
-    pst_rc rc = pst_build_begin(&b, c->dir, c->force);
+    rc = pst_build_begin(&b, c->dir, c->force);
     if (rc != PST_OK)
         return rc;
-    rc = fill(spec, &b, &progress);
+    rc = k->fill(spec, &b, &progress);
     if (rc == PST_OK)
         rc = pst_build_commit(&b);
     if (rc == PST_OK)
@@ -170,24 +196,11 @@ static pst_rc fill_community(const void *spec, struct pst_build *b, struct pst_p
 
 static pst_rc community(int argc, char **argv)
 {
+    static const struct kind kind = {community_options, community_option, community_help, fill_community};
     struct pst_community_spec s;
     pst_community_defaults(&s);
-    int64_t seed = (int64_t)s.seed;
-    struct common c = {.name = s.name,
-                       .name_room = sizeof s.name,
-                       .seed = &seed,
-                       .vertices = &s.vertices,
-                       .classes = &s.classes,
-                       .features = &s.feature_dim,
-                       .stride_bytes = &s.stride_bytes,
-                       .memory_bytes = &s.memory_bytes};
-    pst_rc rc = parse(argc, argv, community_options, &c, community_option, &s);
-    s.seed = (uint64_t)seed;
-    if (rc == PST_OK && c.help)
-        community_help();
-    else if (rc == PST_OK)
-        rc = build_it(&c, fill_community, &s);
-    return rc;
+    struct common c = COMMON_OF(s);
+    return generate(argc, argv, &kind, &c, &s);
 }
 
 /* ---- rmat ---- */
@@ -281,24 +294,11 @@ static pst_rc fill_rmat(const void *spec, struct pst_build *b, struct pst_progre
 
 static pst_rc rmat(int argc, char **argv)
 {
+    static const struct kind kind = {rmat_options, rmat_option, rmat_help, fill_rmat};
     struct pst_rmat_spec s;
     pst_rmat_defaults(&s);
-    int64_t seed = (int64_t)s.seed;
-    struct common c = {.name = s.name,
-                       .name_room = sizeof s.name,
-                       .seed = &seed,
-                       .vertices = &s.vertices,
-                       .classes = &s.classes,
-                       .features = &s.feature_dim,
-                       .stride_bytes = &s.stride_bytes,
-                       .memory_bytes = &s.memory_bytes};
-    pst_rc rc = parse(argc, argv, rmat_options, &c, rmat_option, &s);
-    s.seed = (uint64_t)seed;
-    if (rc == PST_OK && c.help)
-        rmat_help();
-    else if (rc == PST_OK)
-        rc = build_it(&c, fill_rmat, &s);
-    return rc;
+    struct common c = COMMON_OF(s);
+    return generate(argc, argv, &kind, &c, &s);
 }
 
 int cmd_gen(int argc, char **argv)
