@@ -342,7 +342,7 @@ def import_npy(edges):
 def bench_scaling():
     """Rows are wide, so that what ten thousand seeds touch is more than the last level of cache holds, as what a million do."""
     result, each, sizes = {}, {}, (10_000, 100_000, 1_000_000)
-    for pair in range(max(3, OPTIONS.pairs // 2)):
+    for pair in range(OPTIONS.pairs):
         for seeds in sizes:
             data = generate(f"wide-{seeds}", "--vertices", 2000000, "--edges", 20000000, "--features", 128, "--classes", 16,
                             "--train-count", seeds, "--val-count", 100, "--test-count", 100)
@@ -350,13 +350,17 @@ def bench_scaling():
                             trainer__checkpoint_every=0, planner__cpu_cache="2GiB")
             r = run(data, *args, epochs=max(3, min(101, 1_000_000 // seeds)))
             each.setdefault(seeds, []).append((1e6 * epoch_seconds(r) / seeds, resident(r)))
-    us = {seeds: statistics.median(t for t, _ in runs) for seeds, runs in each.items()}
+    us = {seeds: [t for t, _ in runs] for seeds, runs in each.items()}
+    ratios = {seeds: spread([t / base for t, base in zip(us[seeds], us[sizes[0]])]) for seeds in sizes}  # within each round
     for seeds, runs in each.items():
-        show(f"{seeds} seeds: epoch / seeds", spread([t for t, _ in runs]), "us")
+        show(f"{seeds} seeds: epoch / seeds", spread(us[seeds]), "us")
+        show(f"{seeds} seeds: the same / that of {sizes[0]}", ratios[seeds])
         show(f"{seeds} seeds: most memory of one process", spread([m for _, m in runs]), "MiB")
-    linear = max(us.values()) / min(us.values()) - 1
+    medians = [r["median"] for r in ratios.values()]
+    linear = max(medians) / min(medians) - 1
     print(f"  time per seed differs by {100 * linear:.1f} %  target <= 5")
-    result.update(us_per_seed=us, differs=linear, peak_rss_mib={n: max(m for _, m in v) for n, v in each.items()})
+    result.update(us_per_seed={n: spread(v) for n, v in us.items()}, ratios=ratios, differs=linear,
+                  peak_rss_mib={n: max(m for _, m in v) for n, v in each.items()})
     result["import_1e8_edges_s"] = import_npy(100_000_000)
     print(f"  10^8 edges: imported from npy in {result['import_1e8_edges_s']:.1f} s with --memory 1GiB")
     data = generate("edges-1e8", "--vertices", 5000000, "--edges", 100000000, "--features", 8, "--classes", 8, "--train-count",
