@@ -70,9 +70,12 @@ struct pst_queue_options {
 
 enum pst_memory { PST_MEMORY_DEVICE, PST_MEMORY_PINNED };
 
+struct pst_nvme_twin; /* nvme.h */
+
 struct pst_twin {
-    uint64_t bytes;   /* of this structure, which tells a table of another build */
-    const char *name; /* "cpu", "cuda", "cuda on the host" */
+    uint64_t bytes;                   /* of this structure, which tells a table of another build */
+    const char *name;                 /* "cpu", "cuda", "cuda on the host" */
+    const struct pst_nvme_twin *nvme; /* NULL: the CPU's, which is common/nvme/stack.h */
 #define PST_TWIN_MEMBER(kernel) __typeof__(pst_k_##kernel) *kernel;
     PST_TWIN_KERNELS(PST_TWIN_MEMBER)
 #undef PST_TWIN_MEMBER

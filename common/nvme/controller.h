@@ -69,6 +69,10 @@ PST_MUST_USE pst_rc pst_nvme_queue_new(struct pst_nvme_controller *c, uint16_t q
                                        struct pst_nvme_qp **qp);
 PST_MUST_USE pst_rc pst_nvme_queue_delete(struct pst_nvme_controller *c, uint16_t qid);
 
+/* The memory of a pair that the controller reaches too, queues and lists: for who shares it with a GPU. Whole
+ * pages, and the pair's for as long as it is. */
+void pst_nvme_queue_memory(const struct pst_nvme_qp *qp, void **at, uint64_t *bytes);
+
 /* Asks for one command to be given up. *aborted: it will complete (with PST_NVME_ABORTED, if it had not
  * already); else the controller knows of no such command. */
 PST_MUST_USE pst_rc pst_nvme_abort(struct pst_nvme_controller *c, uint16_t qid, uint16_t cid, bool *aborted);

@@ -147,6 +147,13 @@ pst_rc pst_nvme_queue_new(struct pst_nvme_controller *c, uint16_t qid, uint32_t 
     return PST_OK;
 }
 
+void pst_nvme_queue_memory(const struct pst_nvme_qp *qp, void **at, uint64_t *bytes)
+{
+    const struct pst_nvme_pair *pair = (const struct pst_nvme_pair *)qp;
+    *at = pair->device.base;
+    *bytes = pair->device.bytes;
+}
+
 /* Sections 5.7 and 5.8: the submission queue first; then nothing of it is in flight. */
 pst_rc pst_nvme_queue_delete(struct pst_nvme_controller *c, uint16_t qid)
 {

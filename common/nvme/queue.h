@@ -19,6 +19,8 @@
 
 #include "spec.h"
 
+#include <string.h>
+
 #define PST_NVME_DEPTH_MIN 2
 #define PST_NVME_DEPTH_MAX 32768 /* a power of two that leaves an id at least two generations */
 #define PST_NVME_NOT_LIVE 0xffffffffu
@@ -28,8 +30,8 @@
 #ifdef __CUDA_ARCH__
 static PST_HD uint32_t pst_nvme_load_acquire(const volatile uint32_t *from)
 {
-    const uint32_t value = *from;
-    __threadfence_system();
+    uint32_t value;
+    asm volatile("ld.acquire.sys.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
     return value;
 }
 static PST_HD void pst_nvme_store_release(volatile uint32_t *to, uint32_t value)
@@ -187,8 +189,7 @@ static PST_HD bool pst_nvme_prp(struct pst_nvme_sqe *sqe, uint64_t iova, uint64_
 static PST_HD void pst_nvme_rw(struct pst_nvme_sqe *sqe, uint8_t opcode, uint32_t nsid, uint64_t lba,
                                uint32_t blocks)
 {
-    const struct pst_nvme_sqe zero = {0};
-    *sqe = zero;
+    memset(sqe, 0, sizeof *sqe);
     sqe->opcode = opcode;
     sqe->nsid = nsid;
     sqe->cdw10 = (uint32_t)lba;

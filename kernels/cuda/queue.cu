@@ -235,6 +235,7 @@ extern "C" PST_API const struct pst_twin *pst_twin_cuda(void)
 #else
         "cuda",
 #endif
+        pst_nvme_cuda(),
 #define PST_MEMBER(kernel) pst_k_##kernel,
         PST_TWIN_KERNELS(PST_MEMBER)
 #undef PST_MEMBER

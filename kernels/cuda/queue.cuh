@@ -91,6 +91,7 @@ void pst_kn_gather(struct pst_queue *q, const void *src, uint64_t src_stride, co
 void pst_kn_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
                       int64_t edges, int64_t sources, const pst_real *grad_out, int64_t ld_out,
                       pst_real *grad_in, int64_t ld_in, int64_t dim);
+const struct pst_nvme_twin *pst_nvme_cuda(void); /* nvme.h */
 
 /* A piece of the queue's memory for the call that asks; NULL, and the queue has failed, if there is not
  * enough. pst_begin() starts a call. */

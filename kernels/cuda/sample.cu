@@ -212,6 +212,7 @@ void draw(struct pst_queue *q, const sampling &s)
         int places = s.replace ? 0 : 2 * PST_WARP;
         while (places && places < 2 * s.fanout)
             places *= 2;
+        assert(places == 0 || places >= 2 * s.fanout); /* fuller, and lanes look for ever longer */
         const size_t bytes = (size_t)places * sizeof(unsigned long long);
         if (pst_checked(q, cudaFuncSetAttribute(draw_many, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                 2 * PST_FANOUT_MAX * (int)sizeof(unsigned long long))))

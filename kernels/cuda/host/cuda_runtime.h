@@ -29,6 +29,8 @@ enum cudaError_t {
     cudaErrorInvalidConfiguration = 9,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
+    cudaErrorHostMemoryAlreadyRegistered = 712,
+    cudaErrorHostMemoryNotRegistered = 713,
 };
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
 enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
@@ -39,6 +41,7 @@ enum {
     cudaEventDisableTiming = 2,
     cudaHostAllocMapped = 2,
 };
+enum { cudaHostRegisterPortable = 1, cudaHostRegisterMapped = 2, cudaHostRegisterIoMemory = 4 };
 
 typedef struct pst_host_stream *cudaStream_t;
 typedef struct pst_host_event *cudaEvent_t;
@@ -54,6 +57,9 @@ cudaError_t cudaFree(void *at);
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
 cudaError_t cudaHostAlloc(void **at, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void *at);
+cudaError_t cudaHostRegister(void *at, size_t bytes, unsigned flags);
+cudaError_t cudaHostUnregister(void *at);
+cudaError_t cudaHostGetDevicePointer(void **device_at, void *at, unsigned flags);
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream);
@@ -159,6 +165,12 @@ inline int __all_sync(unsigned mask, int predicate, PST_HOST_SITE)
 template <class T> inline unsigned __match_any_sync(unsigned mask, T value, PST_HOST_SITE)
 {
     return (unsigned)pst_host_warp(HOST_MATCH, mask, pst_host_bits(value), 0, 32, site);
+}
+
+/* One thread of the host runs all of them. */
+inline void __threadfence()
+{
+    __asm__ volatile("" ::: "memory");
 }
 
 /* Atomics: real ones, so that TSan knows them. Others may run before. */

@@ -27,6 +27,7 @@ std::recursive_mutex lock; /* streams and what is kept below */
 thread_local cudaError_t last_error = cudaSuccess;
 std::map<const void *, size_t> allowed_shared;
 std::map<void *, size_t> sparse, taken; /* mapped; device memory */
+std::map<char *, size_t> registered; /* memory of the host that kernels may use */
 size_t taken_bytes;
 
 /* What the virtual GPUs have between them in this process: PENSTOCK_HOST_GPU_BYTES, or about what a GPU has.
@@ -129,6 +130,8 @@ const char *cudaGetErrorName(cudaError_t error)
     case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
     case cudaErrorNoDevice: return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+    case cudaErrorHostMemoryAlreadyRegistered: return "cudaErrorHostMemoryAlreadyRegistered";
+    case cudaErrorHostMemoryNotRegistered: return "cudaErrorHostMemoryNotRegistered";
     }
     return "an unknown error";
 }
@@ -212,6 +215,37 @@ cudaError_t cudaFree(void *at)
 cudaError_t cudaFreeHost(void *at)
 {
     return cudaFree(at);
+}
+
+/* As CUDA's: what is registered is not registered again, nor a part of it. */
+cudaError_t cudaHostRegister(void *at, size_t bytes, unsigned)
+{
+    const std::lock_guard<std::recursive_mutex> guard(lock);
+    char *begin = static_cast<char *>(at);
+    if (!at || bytes == 0)
+        return keep(cudaErrorInvalidValue);
+    for (const auto &r : registered)
+        if (begin < r.first + r.second && r.first < begin + bytes)
+            return keep(cudaErrorHostMemoryAlreadyRegistered);
+    registered[begin] = bytes;
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void *at)
+{
+    const std::lock_guard<std::recursive_mutex> guard(lock);
+    return registered.erase(static_cast<char *>(at)) ? cudaSuccess : keep(cudaErrorHostMemoryNotRegistered);
+}
+
+cudaError_t cudaHostGetDevicePointer(void **device_at, void *at, unsigned)
+{
+    const std::lock_guard<std::recursive_mutex> guard(lock);
+    for (const auto &r : registered)
+        if (static_cast<char *>(at) >= r.first && static_cast<char *>(at) < r.first + r.second) {
+            *device_at = at;
+            return cudaSuccess;
+        }
+    return keep(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream)

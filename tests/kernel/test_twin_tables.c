@@ -1,0 +1,362 @@
+/* The twins of dedup, hotness, cache lookup and gather, and of a batch that the host does not see: the same
+ * to the last bit. */
+#include "twin_graph.h"
+
+#include <sys/mman.h>
+
+/* ---- dedup --------------------------------------------------------------------------------------- */
+
+/* One call of both; false if both refused it. */
+static bool dedup_both(struct table *t, const struct both *ids, int64_t n, struct both *vertices,
+                       struct both *count, int64_t capacity, struct both *local)
+{
+    const pst_rc rc = cpu->dedup(NULL, t->host, ids->host, n, vertices->host, count->host, capacity,
+                                 local ? local->host : NULL);
+    assert_int_equal(cuda->dedup(queue, t->device, ids->device, n, vertices->device, count->device, capacity,
+                                 local ? local->device : NULL),
+                     PST_OK);
+    settled(rc);
+    if (rc != PST_OK)
+        return false;
+    same_bytes(count, I64, "number of vertices");
+    same_bytes(vertices, *(size_t *)count->host * I64, "vertices in order of first appearance");
+    if (local)
+        same_bytes(local, (size_t)n * I32, "local positions");
+    return true;
+}
+
+/* Several calls a batch, several batches a table; the last call of a batch may be one id too many. */
+static void test_dedup(void **state)
+{
+    (void)state;
+    int refused = 0;
+    FOR_SHAPES
+    {
+        const int64_t max_ids = size_below(3000),
+                      capacity = rnd(3) ? max_ids + (int64_t)rnd(20) : size_below(max_ids);
+        struct table t = table_new(max_ids);
+        struct both vertices = both_new((size_t)capacity * I64 + I64), count = both_new(I64);
+        for (int batch = 0; batch < 3; batch++) {
+            cpu->dedup_reset(NULL, t.host);
+            cuda->dedup_reset(queue, t.device);
+            *(int64_t *)count.host = 0;
+            send(&count);
+            const uint64_t world = rnd(2) ? (uint64_t)max_ids + 2 : 1 + rnd(100);
+            const uint64_t spread = rnd(2) ? 1 : (uint64_t)1 << rnd(40);
+            bool more = true;
+            for (int call = 0; call < 3 && more; call++) {
+                const int64_t n = size_below(2500);
+                struct both ids = both_new((size_t)n * I64), local = both_new((size_t)n * I32);
+                for (int64_t i = 0; i < n; i++)
+                    ((int64_t *)ids.host)[i] = (int64_t)(rnd(world) * spread);
+                send(&ids);
+                more = dedup_both(&t, &ids, n, &vertices, &count, capacity, rnd(4) ? &local : NULL);
+                refused += !more;
+                both_free(&ids);
+                both_free(&local);
+            }
+        }
+        both_free(&vertices);
+        both_free(&count);
+        table_free(&t);
+    }
+    assert_true(refused > 0);
+}
+
+/* Fewer places than ids, by far: it must not take for ever. */
+static void test_dedup_crowded(void **state)
+{
+    (void)state;
+    enum { N = 50000, MAX = 1000 };
+    struct table t = table_new(MAX);
+    struct both ids = both_new(N * I64), vertices = both_new((N + 1) * I64), count = both_new(I64);
+    for (int64_t i = 0; i < N; i++)
+        ((int64_t *)ids.host)[i] = i * 3;
+    send(&ids);
+    assert_false(dedup_both(&t, &ids, N, &vertices, &count, N, NULL));
+    cpu->dedup_reset(NULL, t.host); /* and the table is as good as new */
+    cuda->dedup_reset(queue, t.device);
+    *(int64_t *)count.host = 0;
+    send(&count);
+    assert_true(dedup_both(&t, &ids, MAX, &vertices, &count, N, NULL));
+    both_free(&ids);
+    both_free(&vertices);
+    both_free(&count);
+    table_free(&t);
+}
+
+/* ---- cache --------------------------------------------------------------------------------------- */
+
+static void test_count(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const int64_t vertices = 1 + size_below(500), n = size_below(5000);
+        struct both ids = both_new((size_t)n * I64), counts = both_new((size_t)vertices * sizeof(uint32_t));
+        for (int64_t i = 0; i < n; i++)
+            ((int64_t *)ids.host)[i] = (int64_t)rnd((uint64_t)vertices);
+        for (int64_t v = 0; v < vertices; v++)
+            ((uint32_t *)counts.host)[v] = rnd(3) ? (uint32_t)rnd(100) : UINT32_MAX - (uint32_t)rnd(10);
+        send(&ids);
+        send(&counts);
+        cpu->count(NULL, ids.host, n, counts.host);
+        cuda->count(queue, ids.device, n, counts.device);
+        same_bytes(&counts, counts.bytes, "hotness");
+        both_free(&ids);
+        both_free(&counts);
+    }
+}
+
+/* Vertices of a cache: all in order, some near each other, or a few far apart; some of them twice. */
+static void random_cached(struct both *cached, int64_t n, int form)
+{
+    for (int64_t i = 0; i < n; i++)
+        ((int64_t *)cached->host)[i] =
+            form == 0 ? i : (int64_t)rnd(form == 1 ? 2 * (uint64_t)n + 1 : (uint64_t)1 << 50);
+    for (int64_t i = 0; form > 0 && i + 1 < n; i += 5)
+        ((int64_t *)cached->host)[i + 1] = ((int64_t *)cached->host)[rnd((uint64_t)n)];
+    send(cached);
+}
+
+static void test_lookup(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const int64_t rows = size_below(2000), n = size_below(3000);
+        const int form = (int)rnd(3);
+        struct both cached = both_new((size_t)rows * I64), ids = both_new((size_t)n * I64);
+        struct both hit_pos = both_new((size_t)(n + 1) * I32), hit_row = both_new((size_t)(n + 1) * I32);
+        struct both miss_pos = both_new((size_t)(n + 1) * I32), numbers = both_new(2 * I64);
+        random_cached(&cached, rows, form);
+        for (int64_t i = 0; i < n; i++)
+            ((int64_t *)ids.host)[i] =
+                rows && rnd(2) ? ((int64_t *)cached.host)[rnd((uint64_t)rows)] : (int64_t)rnd(5000);
+        send(&ids);
+        void *host_memory = malloc(cpu->cache_bytes(rows)), *device_memory = NULL;
+        assert_non_null(host_memory);
+        assert_int_equal(cuda->alloc(0, PST_MEMORY_DEVICE, cuda->cache_bytes(rows), &device_memory, why),
+                         PST_OK);
+        const struct pst_cache *host = cpu->cache_init(host_memory, cached.host, rows);
+        const struct pst_cache *device = cuda->cache_init(device_memory, cached.device, rows);
+        assert_non_null(device);
+        int64_t *on_host = numbers.host, *on_device = numbers.device;
+        cpu->lookup(NULL, host, ids.host, n, hit_pos.host, hit_row.host, &on_host[0], miss_pos.host,
+                    &on_host[1]);
+        cuda->lookup(queue, device, ids.device, n, hit_pos.device, hit_row.device, &on_device[0],
+                     miss_pos.device, &on_device[1]);
+        same_bytes(&numbers, numbers.bytes, "hits and misses");
+        same_bytes(&hit_pos, (size_t)on_host[0] * I32, "positions of hits");
+        same_bytes(&hit_row, (size_t)on_host[0] * I32, "rows of hits");
+        same_bytes(&miss_pos, (size_t)on_host[1] * I32, "positions of misses");
+        free(host_memory);
+        cuda->release(PST_MEMORY_DEVICE, device_memory);
+        struct both *all[] = {&cached, &ids, &hit_pos, &hit_row, &miss_pos, &numbers};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            both_free(all[i]);
+    }
+}
+
+/* ---- gather -------------------------------------------------------------------------------------- */
+
+static void test_gather(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const uint64_t unit = (uint64_t[]){1, 4, 16}[rnd(3)];
+        const uint64_t row_bytes = rnd(2) ? unit * rnd(80) : rnd(1200),
+                       stride = (row_bytes + unit - 1) / unit * unit + unit * rnd(3);
+        const uint64_t dst_stride = (row_bytes + unit - 1) / unit * unit + unit * rnd(3),
+                       skip = unit * rnd(3);
+        const int64_t rows = 1 + size_below(300), n = rnd(4) ? size_below(500) : rows - 1;
+        const bool from_rows = n > rows || rnd(3), to_positions = rnd(3);
+        struct both src = both_new(skip + (size_t)rows * stride),
+                    dst = both_new(skip + (size_t)(n + 1) * dst_stride);
+        struct both row = both_new((size_t)n * I32), pos = both_new((size_t)n * I32);
+        for (size_t i = 0; i < src.bytes; i++)
+            ((uint8_t *)src.host)[i] = (uint8_t)rnd(256);
+        for (int64_t i = 0; i < n; i++) {
+            ((int32_t *)row.host)[i] = (int32_t)rnd((uint64_t)rows);
+            ((int32_t *)pos.host)[i] = (int32_t)(n - 1 - i);
+        }
+        send(&src);
+        send(&row);
+        send(&pos);
+        cpu->gather(NULL, (char *)src.host + skip, stride, from_rows ? row.host : NULL,
+                    (char *)dst.host + skip, dst_stride, to_positions ? pos.host : NULL, n, row_bytes);
+        cuda->gather(queue, (char *)src.device + skip, stride, from_rows ? row.device : NULL,
+                     (char *)dst.device + skip, dst_stride, to_positions ? pos.device : NULL, n, row_bytes);
+        same_bytes(&dst, dst.bytes, "gathered rows");
+        struct both *all[] = {&src, &dst, &row, &pos};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            both_free(all[i]);
+    }
+}
+
+/* Rows whose places pass 2^31 and 2^32 bytes. */
+static void test_gather_far(void **state)
+{
+    (void)state;
+    enum { N = 64, ROWS = (1 << 20) + 4096, STRIDE = 4112 }; /* 4.3 GB */
+    const size_t bytes = (size_t)ROWS * STRIDE;
+    void *host =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *device = NULL;
+    assert_true(host != MAP_FAILED);
+    if (cuda->alloc(0, PST_MEMORY_DEVICE, bytes, &device, why) != PST_OK)
+        fail_msg("%s", why);
+    struct both row = both_new(N * I32), dst = both_new((size_t)N * 512);
+    for (int i = 0; i < N; i++) {
+        const int32_t at = (int32_t)(ROWS - 1 - i * 16381);
+        ((int32_t *)row.host)[i] = at;
+        uint8_t *bytes_at = (uint8_t *)host + (size_t)at * STRIDE;
+        for (int j = 0; j < 512; j++)
+            bytes_at[j] = (uint8_t)rnd(256);
+        assert_int_equal(cuda->copy(queue, (char *)device + (size_t)at * STRIDE, bytes_at, 512), PST_OK);
+    }
+    send(&row);
+    cpu->gather(NULL, host, STRIDE, row.host, dst.host, 512, NULL, N, 512);
+    cuda->gather(queue, device, STRIDE, row.device, dst.device, 512, NULL, N, 512);
+    same_bytes(&dst, dst.bytes, "rows past 2^32");
+    assert_int_equal(munmap(host, bytes), 0);
+    cuda->release(PST_MEMORY_DEVICE, device);
+    both_free(&row);
+    both_free(&dst);
+}
+
+/* ---- a batch ------------------------------------------------------------------------------------- */
+
+enum { HOPS = 2, SEEDS = 40, ROOM = 8000, ROW = 64 };
+
+struct chain {
+    struct table table;
+    void *cache_memory;
+    const struct pst_cache *cache;
+    struct both ids, vertices, numbers, indptr, local, hit_pos, hit_row, miss_pos, features, rows;
+};
+
+/* A batch of a sampler, its numbers never seen by the caller. Each number of the record is what an earlier
+ * call left in `numbers`: vertices, then per hop edges, hits, misses. */
+static void run_chain(const struct pst_twin *twin, struct pst_queue *q, const struct pst_csc *graph,
+                      struct chain *c, bool device, struct pst_record *record)
+{
+#define AT(b) (device ? (b).device : (b).host)
+    int64_t *numbers = AT(c->numbers);
+    const struct pst_sample_key key = {5, 1, 0, 77};
+    struct pst_dedup *table = device ? c->table.device : c->table.host;
+    const int64_t *counts[1 + 3 * HOPS] = {&numbers[0]};
+    twin->dedup_reset(q, table);
+    pst_rc rc = twin->dedup(q, table, AT(c->ids), SEEDS, AT(c->vertices), &numbers[0], ROOM, NULL);
+    for (int h = 0; h < HOPS && rc == PST_OK; h++) {
+        int64_t *hop = &numbers[1 + 3 * h];
+        const struct pst_n all = {&numbers[0], ROOM}, edges = {&hop[0], ROOM}, hits = {&hop[1], ROOM};
+        rc = twin->sample_n(q, graph, &key, AT(c->vertices), all, 5 + 20 * h, false, AT(c->indptr),
+                            AT(c->ids), ROOM, &hop[0]);
+        if (rc == PST_OK)
+            rc = twin->dedup_n(q, table, AT(c->ids), edges, AT(c->vertices), &numbers[0], ROOM, AT(c->local));
+        twin->lookup_n(q, c->cache, AT(c->vertices), all, AT(c->hit_pos), AT(c->hit_row), &hop[1],
+                       AT(c->miss_pos), &hop[2]);
+        twin->gather_n(q, AT(c->features), ROW, AT(c->hit_row), AT(c->rows), ROW, AT(c->hit_pos), hits, ROW);
+        for (int i = 0; i < 3; i++)
+            counts[1 + 3 * h + i] = &hop[i];
+    }
+    assert_int_equal(rc, PST_OK);
+    assert_int_equal(twin->record(q, record, 9, counts, 1 + 3 * HOPS), PST_OK);
+#undef AT
+}
+
+static void test_batch_without_host(void **state)
+{
+    (void)state;
+    enum { CACHED = 300 };
+    struct graph g = graph_new(3000, 4, 100);
+    struct chain c = {.table = table_new(ROOM),
+                      .ids = both_new(ROOM * I64),
+                      .vertices = both_new((ROOM + 1) * I64),
+                      .numbers = both_new((1 + 3 * HOPS) * I64),
+                      .indptr = both_new((ROOM + 1) * I32),
+                      .local = both_new(ROOM * I32),
+                      .hit_pos = both_new((ROOM + 1) * I32),
+                      .hit_row = both_new((ROOM + 1) * I32),
+                      .miss_pos = both_new((ROOM + 1) * I32),
+                      .features = floats_new(CACHED * ROW / 4),
+                      .rows = both_new((size_t)ROOM * ROW)};
+    struct both cached = both_new(CACHED * I64);
+    for (int i = 0; i < CACHED; i++)
+        ((int64_t *)cached.host)[i] = i * 10;
+    for (int i = 0; i < SEEDS; i++)
+        ((int64_t *)c.ids.host)[i] = i * 71;
+    send(&cached);
+    send(&c.ids);
+    struct pst_record on_host, *on_device = NULL;
+    assert_int_equal(cuda->alloc(0, PST_MEMORY_PINNED, sizeof *on_device, (void **)&on_device, why), PST_OK);
+    assert_int_equal(cuda->alloc(0, PST_MEMORY_DEVICE, cuda->cache_bytes(CACHED), &c.cache_memory, why),
+                     PST_OK);
+    c.cache = cuda->cache_init(c.cache_memory, cached.device, CACHED);
+    run_chain(cuda, queue, &g.device, &c, true, on_device);
+    settled(PST_OK);
+    void *memory = malloc(cpu->cache_bytes(CACHED));
+    c.cache = cpu->cache_init(memory, cached.host, CACHED);
+    run_chain(cpu, NULL, &g.host, &c, false, &on_host);
+    assert_int_equal(on_device->sequence, 9);
+    assert_int_equal(on_device->rc, PST_OK);
+    for (int i = 0; i < 1 + 3 * HOPS; i++)
+        assert_int_equal(on_device->counts[i], on_host.counts[i]);
+    assert_true(on_host.counts[0] > SEEDS);
+    same_bytes(&c.vertices, (size_t)on_host.counts[0] * I64, "the batch's vertices");
+    same_bytes(&c.local, (size_t)on_host.counts[1 + 3 * (HOPS - 1)] * I32, "the last hop's positions");
+    same_bytes(&c.rows, c.rows.bytes, "the batch's cached rows");
+    free(memory);
+    cuda->release(PST_MEMORY_DEVICE, c.cache_memory);
+    cuda->release(PST_MEMORY_PINNED, on_device);
+    struct both *all[] = {&c.ids,     &c.vertices, &c.numbers,  &c.indptr, &c.local, &c.hit_pos,
+                          &c.hit_row, &c.miss_pos, &c.features, &c.rows,   &cached};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        both_free(all[i]);
+    table_free(&c.table);
+    graph_free(&g);
+}
+
+/* A failure in the middle of a batch is in its record, and what came after has done nothing. */
+static void test_batch_that_fails(void **state)
+{
+    (void)state;
+    struct graph g = graph_new(500, 8, 60);
+    struct draw d = draw_new(&g, 50, 10, true);
+    struct both counts = both_new(500 * sizeof(uint32_t));
+    struct pst_record *record = NULL;
+    assert_int_equal(cuda->alloc(0, PST_MEMORY_PINNED, sizeof *record, (void **)&record, why), PST_OK);
+    int64_t *total = (int64_t *)d.numbers.device + 1;
+    const int64_t *const reported[] = {total};
+    assert_int_equal(cuda->sample_n(queue, &g.device, &d.key, d.vertices.device, (struct pst_n){NULL, 50}, 10,
+                                    true, d.indptr.device, d.out.device, d.capacity / 2, total),
+                     PST_OK);
+    cuda->count_n(queue, d.vertices.device, (struct pst_n){total, 50}, counts.device);
+    cuda->count(queue, d.vertices.device, 50, counts.device);
+    assert_int_equal(cuda->record(queue, record, 3, reported, 1), PST_OK);
+    settled(PST_OK); /* the record has it */
+    assert_int_equal(record->rc, PST_E_LIMIT);
+    assert_int_equal(record->counts[0], 0);
+    same_bytes(&counts, counts.bytes, "counts of a batch that failed");
+    cuda->release(PST_MEMORY_PINNED, record);
+    both_free(&counts);
+    draw_free(&d);
+    graph_free(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dedup),
+        cmocka_unit_test(test_dedup_crowded),
+        cmocka_unit_test(test_count),
+        cmocka_unit_test(test_lookup),
+        cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_gather_far),
+        cmocka_unit_test(test_batch_without_host),
+        cmocka_unit_test(test_batch_that_fails),
+    };
+    return cmocka_run_group_tests(tests, twin_setup, twin_teardown);
+}
