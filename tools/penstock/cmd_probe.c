@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "../../common/error.h"
+#include "../../common/mps.h"
 #include "../../common/store/progress.h"
 #include "../../kernels/twin.h"
 #include "commands.h"
@@ -80,24 +81,10 @@ static void tell_gpu(const struct pst_probe_gpu *found)
     tell("ipc events", &found->ipc_event, "stages wait on the host for one another, not in their streams");
 }
 
-/* The first executable file of that name in PATH. */
-static bool in_path(const char *name, char *found, size_t bytes)
-{
-    const char *at = getenv("PATH");
-    while (at && *at) {
-        const size_t length = strcspn(at, ":");
-        if ((size_t)snprintf(found, bytes, "%.*s/%s", (int)length, at, name) < bytes &&
-            access(found, X_OK) == 0)
-            return true;
-        at += length + (at[length] == ':');
-    }
-    return false;
-}
-
 static void tell_mps(void)
 {
     char path[4096];
-    if (in_path("nvidia-cuda-mps-control", path, sizeof path))
+    if (pst_mps_program(path, sizeof path))
         has("mps", path);
     else
         lacks("mps", "nvidia-cuda-mps-control is not in PATH",
