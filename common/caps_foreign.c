@@ -1,20 +1,13 @@
 /* caps_foreign.c: descriptions as JSON: what `penstock stages --json` prints and what a foreign stage
  * answers to --describe. */
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "ask.h"
 #include "caps_impl.h"
 
 #define DESCRIBE_DEADLINE_MS 10000 /* a Python interpreter on a cold disk */
@@ -187,98 +180,6 @@ static pst_rc desc_from_json(struct pst_caps *caps, json_t *j)
 
 /* ---- foreign stages ------------------------------------------------------------------------------ */
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-/* Until fd is readable. */
-static pst_rc wait_for(int fd, int64_t until_ms, const char *file)
-{
-    for (;;) {
-        int64_t left = until_ms - now_ms();
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        int n = left > 0 ? poll(&p, 1, (int)left) : 0;
-        if (n > 0)
-            return PST_OK;
-        if (n == 0)
-            return pst_fail(PST_E_TIMEOUT, "%s --describe: no answer in %d s", file,
-                            DESCRIBE_DEADLINE_MS / 1000);
-        if (errno != EINTR)
-            return pst_fail_errno("%s --describe", file);
-    }
-}
-
-static pst_rc read_answer(int fd, char *text, size_t cap, size_t *len, int64_t until_ms, const char *file)
-{
-    for (*len = 0; *len < cap;) {
-        pst_rc rc = wait_for(fd, until_ms, file);
-        if (rc != PST_OK)
-            return rc;
-        ssize_t n = read(fd, text + *len, cap - *len);
-        if (n == 0)
-            return PST_OK;
-        if (n < 0 && errno != EINTR)
-            return pst_fail_errno("%s --describe", file);
-        *len += n > 0 ? (size_t)n : 0;
-    }
-    return pst_fail(PST_E_LIMIT, "%s --describe: more than %zu bytes", file, cap);
-}
-
-/* In the child: a process group of its own, so that what it starts can be ended with it. */
-static void exec_describe(const char *file, int out, pid_t parent)
-{
-    int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    (void)setpgid(0, 0);
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent && in >= 0 &&
-        dup2(in, STDIN_FILENO) == STDIN_FILENO && dup2(out, STDOUT_FILENO) == STDOUT_FILENO)
-        execl(file, file, "--describe", (char *)NULL);
-    fprintf(stderr, "cannot run %s: %s\n", file, strerror(errno));
-    _exit(127);
-}
-
-/* Its end, by the deadline; then whatever is left of its process group is killed. */
-static pst_rc end_describe(pid_t pid, pst_rc rc, int64_t until_ms, const char *file)
-{
-    int status = 0, pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (pidfd >= 0 && rc == PST_OK)
-        rc = wait_for(pidfd, until_ms, file);
-    if (pidfd >= 0)
-        (void)close(pidfd);
-    if (rc != PST_OK || pidfd < 0)
-        (void)kill(pid, SIGKILL);
-    (void)kill(-pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    if (rc != PST_OK)
-        return rc;
-    if (WIFSIGNALED(status))
-        return pst_fail(PST_E_PEER, "%s --describe died of signal %d (%s)", file, WTERMSIG(status),
-                        strsignal(WTERMSIG(status)));
-    if (WEXITSTATUS(status) != 0)
-        return pst_fail(PST_E_PEER, "%s --describe ended with status %d", file, WEXITSTATUS(status));
-    return PST_OK;
-}
-
-static pst_rc run_describe(const char *file, char *text, size_t cap, size_t *len)
-{
-    int fds[2];
-    int64_t until_ms = now_ms() + DESCRIBE_DEADLINE_MS;
-    if (pipe2(fds, O_CLOEXEC) != 0)
-        return pst_fail_errno("pipe");
-    pid_t parent = getpid(), pid = fork();
-    if (pid == 0)
-        exec_describe(file, fds[1], parent);
-    pst_rc rc = pid < 0 ? pst_fail_errno("fork") : PST_OK;
-    (void)close(fds[1]);
-    if (rc == PST_OK)
-        rc = end_describe(pid, read_answer(fds[0], text, cap, len, until_ms, file), until_ms, file);
-    (void)close(fds[0]);
-    return rc;
-}
-
 static void cache_path(const char *file, const struct stat *st, char out[4096])
 {
     char key[4352];
@@ -305,7 +206,7 @@ static pst_rc describe(struct pst_caps *caps)
     if (!text)
         return pst_fail(PST_E_NOMEM, "out of memory");
     json_error_t error;
-    pst_rc rc = run_describe(caps->file, text, DESCRIBE_MAX_BYTES, &len);
+    pst_rc rc = pst_ask(caps->file, "--describe", DESCRIBE_DEADLINE_MS, text, DESCRIBE_MAX_BYTES, &len);
     if (rc == PST_OK && !(caps->described = json_loadb(text, len, 0, &error)))
         rc = pst_fail(PST_E_FORMAT, "%s --describe: not JSON: line %d: %s", caps->file, error.line,
                       error.text);

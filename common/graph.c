@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "builtin.h"
+#include "place.h"
 
 static const struct pst_port_desc *out_port(const struct pst_pipeline *pl, const struct pst_link_spec *link)
 {
@@ -35,18 +36,6 @@ static void link_error(const struct pst_pipeline *pl, struct pst_diag *diag, con
     pst_json_error(&pl->doc, diag, path, "%s", text);
 }
 
-static bool list_has(const char *list, const char *word)
-{
-    size_t len = strlen(word);
-    for (const char *at = list; at && *at;) {
-        size_t part = strcspn(at, ",");
-        if (part == len && strncmp(at, word, len) == 0)
-            return true;
-        at += part + (at[part] == ',');
-    }
-    return false;
-}
-
 static bool same_or_any(const char *a, const char *b)
 {
     return !a || !b || strcmp(a, "any") == 0 || strcmp(b, "any") == 0 || strcmp(a, b) == 0;
@@ -74,12 +63,9 @@ static void check_link(const struct pst_pipeline *pl, struct pst_diag *diag, con
         link_error(pl, diag, link, "", "%s.%s carries %d dimensions, %s.%s expects %d",
                    pl->stages[link->from].name, out->name, out->rank, pl->stages[link->to].name, in->name,
                    in->rank);
-    char kind[32];
-    (void)snprintf(kind, sizeof kind, "%s", pl->stages[link->to].device);
-    kind[strcspn(kind, ":")] = '\0';
-    if (!list_has(in->memory, kind))
-        link_error(pl, diag, link, ".to", "%s.%s cannot work on %s memory (it takes %s)",
-                   pl->stages[link->to].name, in->name, kind, in->memory);
+    if (strncmp(pl->stages[link->to].device, "cpu:", 4) == 0 && !pst_list_has(in->memory, "cpu"))
+        link_error(pl, diag, link, ".to", "%s.%s cannot work on cpu memory (it takes %s)",
+                   pl->stages[link->to].name, in->name, in->memory);
     if (link->slots && (out->forwards || (out->flags & PST_PORT_ONESHOT)))
         link_error(pl, diag, link, ".slots", "slots are given where a route begins, and %s.%s %s",
                    pl->stages[link->from].name, out->name,
@@ -203,6 +189,25 @@ static int route_slots(const struct pst_pipeline *pl, int stage, int port)
     return slots ? slots : PST_SLOTS_DEFAULT;
 }
 
+/* The GPU whose own memory the route can be in: all who see its slots are there and take it. Else the route
+ * is in host memory: of its originator, or, where that is a GPU, of its first borrower on a CPU. */
+static void place(const struct pst_pipeline *pl, struct pst_route *route)
+{
+    const struct pst_stage_spec *origin = &pl->stages[route->stage];
+    const char *home = strncmp(origin->device, "cpu:", 4) == 0 ? origin->device : NULL;
+    bool gpus = !home, one = !home && pst_list_has(origin->caps.desc->ports[route->port].memory, "cuda");
+    for (int b = 0; b < route->borrowers; b++) {
+        const struct pst_stage_spec *stage = &pl->stages[route->borrower_stage[b]];
+        bool cpu = strncmp(stage->device, "cpu:", 4) == 0;
+        home = home || !cpu ? home : stage->device;
+        gpus = gpus || !cpu;
+        one = one && strcmp(stage->device, origin->device) == 0 &&
+              pst_list_has(stage->caps.desc->ports[route->borrower_port[b]].memory, "cuda");
+    }
+    route->memory = one ? PST_ROUTE_GPU : gpus ? PST_ROUTE_PINNED : PST_ROUTE_HOST;
+    (void)snprintf(route->device, sizeof route->device, "%s", one ? origin->device : home ? home : "cpu:0");
+}
+
 static bool derive(struct pst_graph *graph, const struct pst_pipeline *pl, struct pst_diag *diag)
 {
     memset(graph, 0, sizeof *graph);
@@ -218,7 +223,6 @@ static bool derive(struct pst_graph *graph, const struct pst_pipeline *pl, struc
             }
             struct pst_route *route = &graph->routes[graph->nroutes];
             *route = (struct pst_route){.stage = s, .port = p, .copy_of = -1, .slots = route_slots(pl, s, p)};
-            (void)snprintf(route->device, sizeof route->device, "%s", pl->stages[s].device);
             if (!follow(pl, route, s, p)) {
                 char path[PST_JSON_PATH_MAX];
                 (void)snprintf(path, sizeof path, "stages.%s", pl->stages[s].name);
@@ -226,6 +230,7 @@ static bool derive(struct pst_graph *graph, const struct pst_pipeline *pl, struc
                                PST_BORROWERS_MAX, port->name);
                 return false;
             }
+            place(pl, route);
             if (route->borrowers > 0)
                 graph->nroutes++;
         }
@@ -400,28 +405,45 @@ static bool carries_one_route(const struct pst_graph *graph, const struct pst_pi
     return routes <= 1;
 }
 
+/* A CPU's stage works on its own memory; one on a GPU on any host memory, which is pinned for it. */
+static bool crosses(const struct pst_graph *graph, const struct pst_pipeline *pl,
+                    const struct pst_link_spec *link, const char **from)
+{
+    const struct pst_stage_spec *to = &pl->stages[link->to];
+    if (pst_link_oneshot(pl, link) || strncmp(to->device, "cpu:", 4) != 0 ||
+        to->caps.desc == pst_builtin(PST_COPY_STAGE))
+        return false;
+    for (int r = 0; r < graph->nroutes; r++) {
+        *from = graph->routes[r].device;
+        if (pst_link_carries(graph, r, pl, link) && strcmp(*from, to->device) != 0)
+            return true;
+    }
+    return false;
+}
+
 bool pst_graph_build(struct pst_graph *graph, struct pst_pipeline *pl, struct pst_diag *diag)
 {
     if (!derive(graph, pl, diag))
         return false;
     int given = pl->nlinks;
-    for (int l = 0; l < given; l++) {
+    for (int l = 0; l < given; l++) { /* in the file's order is along the routes or not: until none is left */
         struct pst_link_spec *link = &pl->links[l];
-        if (strcmp(pl->stages[link->from].device, pl->stages[link->to].device) == 0 ||
-            pst_link_oneshot(pl, link))
+        const char *from = NULL;
+        if (!crosses(graph, pl, link, &from))
             continue;
         if (!carries_one_route(graph, pl, link)) {
             link_error(pl, diag, link, "",
-                       "carries several routes and so cannot cross from %s to %s: place both on one",
-                       pl->stages[link->from].device, pl->stages[link->to].device);
+                       "carries several routes and so cannot cross from %s to %s: place both on one", from,
+                       pl->stages[link->to].device);
             return false;
         }
-        if (!insert_copy(pl, l, diag))
+        if (!insert_copy(pl, l, diag) || !derive(graph, pl, diag))
             return false;
+        l = -1; /* what comes after the copy is on another device now: look again */
     }
     if (pl->nlinks == given)
         return true;
-    if (!check_instances(pl, diag) || !derive(graph, pl, diag))
+    if (!check_instances(pl, diag))
         return false;
     for (int pass = 0; pass < graph->nroutes; pass++) /* a copy may be of a copy */
         for (int r = 0; r < graph->nroutes; r++)
@@ -437,7 +459,8 @@ void pst_graph_mermaid(const struct pst_graph *graph, const struct pst_pipeline 
     fprintf(out, "flowchart LR\n");
     for (int s = 0; s < pl->nstages; s++) {
         const struct pst_stage_spec *stage = &pl->stages[s];
-        fprintf(out, "    s%d[\"%s<br/>%s on %s", s, stage->name, stage->caps.run, stage->device);
+        fprintf(out, "    s%d[\"%s<br/>%s on %s%s%s%s", s, stage->name, stage->caps.run, stage->device,
+                stage->chosen[0] ? " (auto: " : "", stage->chosen, stage->chosen[0] ? ")" : "");
         if (stage->instances > 1)
             fprintf(out, " x%d", stage->instances);
         if (stage->group[0])
@@ -453,7 +476,11 @@ void pst_graph_mermaid(const struct pst_graph *graph, const struct pst_pipeline 
                 out_port(pl, link)->name);
         for (int r = 0; r < graph->nroutes; r++)
             if (pst_link_carries(graph, r, pl, link))
-                fprintf(out, " (route %d, %d slots%s)", r, graph->routes[r].slots,
+                fprintf(out, " (route %d, %d slots%s%s%s)", r, graph->routes[r].slots,
+                        graph->routes[r].memory == PST_ROUTE_PINNED ? ", pinned"
+                        : graph->routes[r].memory == PST_ROUTE_GPU  ? ", in "
+                                                                    : "",
+                        graph->routes[r].memory == PST_ROUTE_GPU ? graph->routes[r].device : "",
                         graph->routes[r].copy_of >= 0 ? ", copied" : "");
         fprintf(out, "%s\"| s%d\n", link->back ? ", back" : "", link->to);
     }

@@ -11,6 +11,10 @@
 #define PST_ROUTES_MAX 64
 #define PST_BORROWERS_MAX 32
 
+/* What the slots of a route lie in: shared memory; the same, registered with CUDA by each process on a GPU;
+ * or one GPU's own memory, opened by each process. */
+enum pst_route_memory { PST_ROUTE_HOST, PST_ROUTE_PINNED, PST_ROUTE_GPU };
+
 struct pst_route {
     int stage, port; /* the originator */
     int slots;
@@ -18,7 +22,8 @@ struct pst_route {
     int borrower_port[PST_BORROWERS_MAX];
     int borrowers;
     int copy_of; /* route whose slots the runtime copies into this one; -1: none */
-    char device[32];
+    enum pst_route_memory memory;
+    char device[32]; /* whose memory host has it */
 };
 
 struct pst_graph {

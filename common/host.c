@@ -10,6 +10,7 @@
 #include <zmq.h>
 
 #include "builtin.h"
+#include "device.h"
 #include "host_impl.h"
 
 #define IDLE_POLL_MS 250             /* upper bound of a sleep: a lost wake costs this, not the run */
@@ -31,35 +32,90 @@ pst_rc pst_process_init(struct pst_process *process)
     return PST_OK;
 }
 
+/* Let go before the memory host ends: what it shared must be closed first. */
+static void let_go(struct pst_process *process, int i)
+{
+    const struct pst_gpus *gpus;
+    char why[PST_DEVICE_WHY_BYTES];
+    int gpu = process->regions[i].gpu;
+    struct pst_region *region = &process->regions[i].region;
+    pst_rc rc = PST_OK;
+    if (gpu >= 0 && pst_gpus_open(&gpus) == PST_OK)
+        rc = process->regions[i].pinned ? gpus->unpin(gpu, region->base, why)
+                                        : gpus->close(gpu, region->base, why);
+    if (rc != PST_OK)
+        fprintf(stderr, "%s\n", why);
+    if (gpu < 0 || process->regions[i].pinned)
+        pst_region_unmap(region);
+}
+
 void pst_process_release(struct pst_process *process)
 {
     for (int i = 0; i < process->nregions; i++)
-        pst_region_unmap(&process->regions[i].region);
+        let_go(process, i);
     if (process->zmq)
         (void)zmq_ctx_term(process->zmq);
     (void)pthread_mutex_destroy(&process->lock);
 }
 
-static pst_rc map_shared(struct pst_process *process, const char *path, uint64_t bytes,
+/* Memory of a GPU: `path` is "cuda:N HANDLE". */
+static pst_rc open_gpu(const char *path, uint64_t bytes, int *gpu, struct pst_region *out)
+{
+    const struct pst_gpus *gpus;
+    struct pst_ipc handle;
+    char why[PST_DEVICE_WHY_BYTES];
+    const char *text = strchr(path, ' ');
+    *gpu = pst_gpu_number(path);
+    if (!text || !pst_ipc_parse(text + 1, &handle))
+        return pst_fail(PST_E_PEER, "the memory host sent no handle of memory");
+    pst_rc rc = pst_gpus_open(&gpus);
+    if (rc != PST_OK)
+        return rc;
+    rc = gpus->open(*gpu, &handle, &out->base, why);
+    out->bytes = bytes;
+    return rc == PST_OK ? PST_OK : pst_fail(rc, "cannot open memory that another process shares: %s", why);
+}
+
+static pst_rc pin(const struct pst_region *region, int gpu)
+{
+    const struct pst_gpus *gpus;
+    char why[PST_DEVICE_WHY_BYTES];
+    pst_rc rc = pst_gpus_open(&gpus);
+    if (rc != PST_OK)
+        return rc;
+    rc = gpus->pin(gpu, region->base, region->bytes, why);
+    return rc == PST_OK ? PST_OK
+                        : pst_fail(rc, "cannot pin %.1f MiB of shared memory: %s",
+                                   (double)region->bytes / 1048576.0, why);
+}
+
+/* Opens the region, once a process; for a stage on a GPU (gpu >= 0) its kernels can use it. */
+static pst_rc map_shared(struct pst_process *process, const char *path, uint64_t bytes, int gpu,
                          struct pst_region *out)
 {
     pst_rc rc = PST_OK;
+    int i = 0;
     (void)pthread_mutex_lock(&process->lock);
-    for (int i = 0; i < process->nregions; i++)
-        if (strcmp(process->regions[i].path, path) == 0) {
-            *out = process->regions[i].region;
-            goto out;
-        }
-    if (process->nregions == PST_REGIONS_MAX || strlen(path) >= sizeof process->regions[0].path) {
+    while (i < process->nregions && strcmp(process->regions[i].path, path) != 0)
+        i++;
+    if (i == PST_REGIONS_MAX || strlen(path) >= PST_REGION_PATH_MAX) {
         rc = pst_fail(PST_E_LIMIT, "more than %d regions in one process", PST_REGIONS_MAX);
-        goto out;
+    } else if (i == process->nregions) {
+        process->regions[i].gpu = -1;
+        process->regions[i].pinned = false;
+        rc = pst_gpu_number(path) >= 0
+                 ? open_gpu(path, bytes, &process->regions[i].gpu, &process->regions[i].region)
+                 : pst_region_map(&process->regions[i].region, path, bytes);
+        (void)snprintf(process->regions[i].path, PST_REGION_PATH_MAX, "%s", path);
+        process->nregions += rc == PST_OK;
     }
-    rc = pst_region_map(out, path, bytes);
-    if (rc == PST_OK) {
-        (void)snprintf(process->regions[process->nregions].path, sizeof process->regions[0].path, "%s", path);
-        process->regions[process->nregions++].region = *out;
+    if (rc == PST_OK && gpu >= 0 && process->regions[i].gpu < 0) {
+        rc = pin(&process->regions[i].region, gpu);
+        process->regions[i].pinned = rc == PST_OK;
+        process->regions[i].gpu = rc == PST_OK ? gpu : -1;
     }
-out:
+    if (rc == PST_OK)
+        *out = process->regions[i].region;
     (void)pthread_mutex_unlock(&process->lock);
     return rc;
 }
@@ -361,7 +417,7 @@ static pst_rc open_stage(struct pst_stage *self)
     json_t *j;
     const char *board = json_string_value(json_object_get(message, "board"));
     uint64_t bytes = (uint64_t)json_integer_value(json_object_get(message, "board_bytes"));
-    rc = board ? map_shared(self->process, board, bytes, &self->board_map)
+    rc = board ? map_shared(self->process, board, bytes, -1, &self->board_map)
                : pst_fail(PST_E_PEER, "%s: open names no board", self->name);
     if (rc != PST_OK)
         goto out;
@@ -379,9 +435,11 @@ static pst_rc open_stage(struct pst_stage *self)
     {
         if (rc != PST_OK || self->nregions == PST_PORTS_MAX * 4)
             break;
-        rc = map_shared(self->process, json_string_value(json_object_get(j, "path")),
+        const char *path = json_string_value(json_object_get(j, "path"));
+        rc = map_shared(self->process, path ? path : "",
                         (uint64_t)json_integer_value(json_object_get(j, "bytes")),
-                        &self->regions[self->nregions]);
+                        pst_gpu_number(pst_device(self)), &self->regions[self->nregions]);
+        self->region_on_gpu[self->nregions] = path && pst_gpu_number(path) >= 0;
         self->nregions += rc == PST_OK;
     }
     if (rc == PST_OK)

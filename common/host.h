@@ -19,8 +19,10 @@ struct pst_process {
     void *zmq;
     pthread_mutex_t lock;
     struct {
-        char path[64];
+        char path[PST_REGION_PATH_MAX];
         struct pst_region region;
+        int gpu;     /* whose memory it is, or for whose kernels it is pinned; -1: none */
+        bool pinned; /* host memory that CUDA has registered */
     } regions[PST_REGIONS_MAX];
     int nregions;
 };

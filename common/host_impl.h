@@ -48,7 +48,7 @@ struct pst_held { /* a route that passes through here */
     struct pst_pool *pool;
     int origin_port; /* -1: borrowed */
     int via_port;    /* the port of this stage that it passes */
-    bool on_gpu; /* in a GPU's own memory, which the host cannot touch */
+    bool on_gpu;     /* in a GPU's own memory, which the host cannot touch */
     bool total_told, ended;
     uint32_t held_count; /* borrowed or granted, and not yet sent on or released */
     uint32_t open;       /* granted and not yet sent or released */
@@ -86,6 +86,7 @@ struct pst_stage {
     struct pst_held routes[PST_PORTS_MAX * 4];
     int nroutes;
     struct pst_region regions[PST_PORTS_MAX * 4];
+    bool region_on_gpu[PST_PORTS_MAX * 4]; /* in a GPU's own memory */
     int nregions;
 
     json_t *needs; /* built during size */

@@ -65,8 +65,8 @@ static void plan_instances(struct pst_supervisor *sv)
 
 static void plan_hosts(struct pst_supervisor *sv)
 {
-    for (int s = -1; s < sv->pl->nstages; s++) {
-        const char *device = s < 0 ? "cpu:0" : sv->pl->stages[s].device; /* cpu:0 has the board */
+    for (int r = -1; r < sv->graph->nroutes; r++) {
+        const char *device = r < 0 ? "cpu:0" : sv->graph->routes[r].device; /* cpu:0 has the board */
         int h = 0;
         while (h < sv->nhosts && strcmp(sv->hosts[h].device, device) != 0)
             h++;
@@ -419,7 +419,7 @@ pst_rc pst_size_routes(struct pst_supervisor *sv)
         for (int h = 0; h < sv->nhosts; h++)
             if (strcmp(sv->hosts[h].device, route->device) == 0)
                 block->host = h;
-        total += block->bytes;
+        total += route->memory == PST_ROUTE_GPU ? 0 : block->bytes; /* a GPU says itself what it has not */
     }
     return check_memory(sv, total);
 }

@@ -485,6 +485,7 @@ static bool open_route(struct pst_stage *self, const json_t *j, const char *page
         pool_at + sizeof(struct pst_pool) > self->board_map.bytes)
         return false;
     route->base = self->regions[region].base;
+    route->on_gpu = self->region_on_gpu[region];
     route->pool = (struct pst_pool *)(void *)((char *)self->board_map.base + pool_at);
     return true;
 }

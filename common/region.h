@@ -12,6 +12,9 @@ struct pst_region {
 
 #define PST_REGIONS_MAPPED_MAX 4096 /* of one process */
 
+/* Where a region is found: "/proc/PID/fd/N" of host memory, or "cuda:N HANDLE" (pst_ipc_text) of a GPU's. */
+#define PST_REGION_PATH_MAX 160
+
 /* For the memory host: makes and fills a memfd (so that a full machine is told now, not by SIGBUS later). */
 PST_MUST_USE pst_rc pst_region_create(int *fd, const char *name, uint64_t bytes);
 /* Maps a region by path ("/proc/PID/fd/N"). */

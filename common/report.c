@@ -45,13 +45,15 @@ static double seconds(const _Atomic uint64_t *ns)
     return (double)atomic_load_explicit(ns, memory_order_relaxed) * 1e-9;
 }
 
-void pst_report_stage(json_t *report, const char *name, int pid, const struct pst_page *page)
+void pst_report_stage(json_t *report, const char *name, const char *device, const char *chosen, int pid,
+                      const struct pst_page *page)
 {
     json_t *j = json_pack(
-        "{si sf sf sf sf sI sI sI}", "pid", pid, "busy_s", seconds(&page->busy_ns), "wait_input_s",
-        seconds(&page->wait_input_ns), "wait_credit_s", seconds(&page->wait_credit_ns), "wait_disk_s",
-        seconds(&page->wait_disk_ns), "items", (json_int_t)atomic_load(&page->items), "frames",
-        (json_int_t)atomic_load(&page->frames), "bytes", (json_int_t)atomic_load(&page->bytes));
+        "{ss ss* si sf sf sf sf sI sI sI}", "device", device, "chosen", chosen[0] ? chosen : NULL, "pid", pid,
+        "busy_s", seconds(&page->busy_ns), "wait_input_s", seconds(&page->wait_input_ns), "wait_credit_s",
+        seconds(&page->wait_credit_ns), "wait_disk_s", seconds(&page->wait_disk_ns), "items",
+        (json_int_t)atomic_load(&page->items), "frames", (json_int_t)atomic_load(&page->frames), "bytes",
+        (json_int_t)atomic_load(&page->bytes));
     (void)json_object_set_new(json_object_get(report, "stages"), name, j);
 }
 

@@ -12,7 +12,9 @@
 json_t *pst_report_new(void);
 /* "epochs" appends, "result" merges into the top level, any other section is summed number by number. */
 void pst_report_add(json_t *report, const char *section, const json_t *data);
-void pst_report_stage(json_t *report, const char *name, int pid, const struct pst_page *page);
+/* device: where it ran; chosen: why there, empty where the pipeline said so. */
+void pst_report_stage(json_t *report, const char *name, const char *device, const char *chosen, int pid,
+                      const struct pst_page *page);
 /* What a process took in all: its processor time, and the most memory it had, shared memory included. */
 void pst_report_process(json_t *report, const char *name, const struct rusage *used);
 /* Of one clock, in seconds; 0: not reached. planned is when the last stage ended that runs before the rest.

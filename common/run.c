@@ -500,7 +500,9 @@ static void finish_report(struct pst_supervisor *sv)
     (void)json_object_set_new(sv->report, "pipeline", json_string(sv->pl->name));
     (void)json_object_set_new(sv->report, "seed", json_integer((json_int_t)sv->pl->seed));
     for (int i = 0; i < sv->ninstances && sv->board; i++)
-        pst_report_stage(sv->report, sv->instances[i].name, sv->instances[i].pid, pst_page_of(sv, i));
+        pst_report_stage(sv->report, sv->instances[i].name, sv->pl->stages[sv->instances[i].stage].device,
+                         sv->pl->stages[sv->instances[i].stage].chosen, sv->instances[i].pid,
+                         pst_page_of(sv, i));
     for (int p = 0; p < sv->nprocs; p++)
         if (sv->procs[p].exited)
             pst_report_process(sv->report, sv->procs[p].name, &sv->procs[p].used);

@@ -31,7 +31,7 @@ struct pst_host_memory { /* the memory host of one device */
 struct pst_block { /* one region asked of a memory host */
     int host;
     uint64_t bytes;
-    char path[64];
+    char path[PST_REGION_PATH_MAX];
 };
 
 struct pst_supervisor {

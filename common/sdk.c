@@ -107,7 +107,7 @@ enum pst_device_kind pst_device_of(const struct pst_stage *self, int *number)
 {
     const char *device = pst_device(self), *colon = strchr(device, ':');
     if (number)
-        *number = colon ? atoi(colon + 1) : 0;
+        *number = colon ? (int)strtol(colon + 1, NULL, 10) : 0;
     return strncmp(device, "cuda:", 5) == 0 ? PST_DEVICE_CUDA : PST_DEVICE_CPU;
 }
 

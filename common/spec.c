@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "graph.h"
+#include "place.h"
 
 struct loading {
     struct pst_pipeline *pl;
@@ -153,51 +153,6 @@ static void resolve_params(struct loading *ld, struct pst_stage_spec *stage, con
     }
 }
 
-/* A number without sign, blanks or leading zeros; -1 if there is none. Ends at *end. */
-static int plain_number(const char *text, const char **end)
-{
-    size_t digits = strspn(text, "0123456789");
-    *end = text + digits;
-    return digits == 0 || digits > 5 || (digits > 1 && text[0] == '0') ? -1 : atoi(text);
-}
-
-static void check_device(struct loading *ld, const char *at, char device[32])
-{
-    if (device[0] == '\0' || strcmp(device, "auto") == 0) {
-        (void)snprintf(device, 32, "cpu:0"); /* the best there is in a build without CUDA twins */
-        return;
-    }
-    const char *end = "";
-    int n = strncmp(device, "cpu:", 4) == 0 ? plain_number(device + 4, &end) : -1;
-    if (n >= 0 && *end == '\0' && n < PST_DEVICES_MAX)
-        return;
-    if (strncmp(device, "cuda:", 5) == 0)
-        error_at(ld, at, "device %s is absent: this build drives CPUs only (cpu:0 to cpu:%d)", device,
-                 PST_DEVICES_MAX - 1);
-    else
-        error_at(ld, at, "expected cpu:N (N up to %d) or auto, found \"%s\"", PST_DEVICES_MAX - 1, device);
-    (void)snprintf(device, 32, "cpu:0"); /* so that its links are judged on their own */
-}
-
-/* "0-3,6", each core one of this machine's. */
-static void check_cores(struct loading *ld, const char *at, const char *cores)
-{
-    int have = (int)sysconf(_SC_NPROCESSORS_CONF);
-    for (const char *item = cores; *cores;) {
-        int first = plain_number(item, &item), last = *item == '-' ? plain_number(item + 1, &item) : first;
-        if (first < 0 || last < first || (*item && (*item != ',' || !item[1]))) {
-            error_at(ld, at, "expected a list of cores, as in \"0-3,6\", found \"%s\"", cores);
-            return;
-        }
-        if (last >= have) {
-            error_at(ld, at, "expected cores from 0 to %d, which this machine has, found %d", have - 1, last);
-            return;
-        }
-        if (!*item++)
-            return;
-    }
-}
-
 static void load_place(struct loading *ld, struct pst_stage_spec *stage, const json_t *j, const char *path)
 {
     static const char *const keys[] = {"device", "cores", "sm_percent"};
@@ -214,10 +169,8 @@ static void load_place(struct loading *ld, struct pst_stage_spec *stage, const j
         (void)want_string(ld, place, at, "cores", stage->cores, sizeof stage->cores);
         (void)want_int(ld, place, at, "sm_percent", 100, 1, 100);
     }
-    (void)snprintf(at, sizeof at, "%s.place.device", path);
-    check_device(ld, at, stage->device);
     (void)snprintf(at, sizeof at, "%s.place.cores", path);
-    check_cores(ld, at, stage->cores);
+    pst_place_cores(ld->pl, ld->diag, at, stage->cores);
 }
 
 /* Letters that are safe in file names, sockets and process names. */
@@ -309,6 +262,7 @@ static void load_stage(struct loading *ld, const char *name, const json_t *j, bo
         pst_caps_release(&stage->caps);
         return;
     }
+    pst_place_device(pl, ld->diag, path, stage);
     load_endpoint(ld, stage, j, path);
     if (stage->caps.foreign && (stage->group[0] || group_all)) {
         (void)snprintf(at, sizeof at, "%s.group", path);

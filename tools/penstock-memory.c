@@ -1,6 +1,7 @@
 /* penstock-memory: the memory host of one device. It owns the regions that routes live in; stages map
  * them through this process' descriptors. When it is gone and they are gone, so is the memory.
- * usage: penstock-memory --control ENDPOINT --pulse INDEX NAME DEVICE   (started by `penstock run`) */
+ * usage: penstock-memory --control ENDPOINT --pulse INDEX NAME DEVICE   (started by `penstock run`)
+ *        penstock-memory --gpus   (how many there are, as JSON: who asks need not touch CUDA) */
 #include <errno.h>
 #include <jansson.h>
 #include <signal.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
+#include "device.h"
 #include "error.h"
 #include "host.h"
 #include "pulse.h"
@@ -16,6 +18,10 @@
 struct memory {
     void *zmq, *control;
     const char *name, *device;
+    const struct pst_gpus *gpus; /* of the host of a GPU */
+    int gpu;                     /* -1: of a CPU */
+    void *blocks[PST_REGIONS_MAX];
+    int nblocks;
 };
 
 static pst_rc say(struct memory *m, json_t *message)
@@ -29,21 +35,74 @@ static pst_rc say(struct memory *m, json_t *message)
     return sent >= 0 ? PST_OK : pst_fail_errno("cannot reach the supervisor");
 }
 
+/* Host memory: a descriptor of this process. */
+static pst_rc take_host(const struct memory *m, json_int_t id, uint64_t bytes, char path[PST_REGION_PATH_MAX])
+{
+    char name[PST_NAME_MAX];
+    int fd;
+    (void)snprintf(name, sizeof name, "penstock-%s-%lld", m->device, (long long)id);
+    pst_rc rc = pst_region_create(&fd, name, bytes);
+    (void)snprintf(path, PST_REGION_PATH_MAX, "/proc/%d/fd/%d", (int)getpid(), fd);
+    return rc;
+}
+
+/* Memory of the GPU, one handle for each region. */
+static pst_rc take_gpu(struct memory *m, uint64_t bytes, char path[PST_REGION_PATH_MAX])
+{
+    char why[PST_DEVICE_WHY_BYTES], text[PST_IPC_TEXT_BYTES];
+    struct pst_ipc handle;
+    void *at = NULL;
+    if (m->nblocks == PST_REGIONS_MAX)
+        return pst_fail(PST_E_LIMIT, "more than %d regions on one device", PST_REGIONS_MAX);
+    pst_rc rc = m->gpus->alloc(m->gpu, bytes, &at, why);
+    if (rc != PST_OK)
+        return pst_fail(rc, "%.1f MiB of GPU memory are not to be had: %s", (double)bytes / 1048576.0, why);
+    m->blocks[m->nblocks++] = at;
+    rc = m->gpus->share(m->gpu, at, &handle, why);
+    if (rc != PST_OK)
+        return pst_fail(rc, "memory of this GPU cannot be shared between processes (group its stages): %s",
+                        why);
+    pst_ipc_text(&handle, text);
+    (void)snprintf(path, PST_REGION_PATH_MAX, "cuda:%d %s", m->gpu, text);
+    return PST_OK;
+}
+
 static pst_rc allocate(struct memory *m, const json_t *message)
 {
     json_int_t id = json_integer_value(json_object_get(message, "id"));
     json_int_t bytes = json_integer_value(json_object_get(message, "bytes"));
-    char name[PST_NAME_MAX], path[64];
-    int fd;
-    (void)snprintf(name, sizeof name, "penstock-%s-%lld", m->device, (long long)id);
-    pst_rc rc = pst_region_create(&fd, name, (uint64_t)bytes);
+    char path[PST_REGION_PATH_MAX];
+    pst_rc rc = m->gpu < 0 ? take_host(m, id, (uint64_t)bytes, path) : take_gpu(m, (uint64_t)bytes, path);
     if (rc != PST_OK) {
         pst_rc told =
             say(m, json_pack("{ss ss si}", "type", "failed", "text", pst_error_text(), "rc", (int)rc));
         return told == PST_OK ? rc : told;
     }
-    (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), fd);
     return say(m, json_pack("{ss sI ss sI}", "type", "region", "id", id, "path", path, "bytes", bytes));
+}
+
+/* The supervisor says "stop" when the stages have ended: nobody has the memory open any more. */
+static void release(struct memory *m)
+{
+    char why[PST_DEVICE_WHY_BYTES];
+    for (int i = 0; i < m->nblocks; i++)
+        if (m->gpus->release(m->gpu, m->blocks[i], why) != PST_OK)
+            fprintf(stderr, "penstock-memory: %s\n", why);
+}
+
+static int tell_gpus(void)
+{
+    const struct pst_gpus *gpus;
+    char why[PST_DEVICE_WHY_BYTES] = "the driver finds none";
+    int count = 0;
+    if (pst_gpus_open(&gpus) != PST_OK)
+        (void)snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, pst_error_text());
+    else
+        (void)gpus->count(&count, why);
+    json_t *answer = json_pack("{si ss}", "gpus", count, "why", why);
+    (void)json_dumpf(answer, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
+    json_decref(answer);
+    return 0;
 }
 
 static pst_rc serve(struct memory *m)
@@ -74,6 +133,8 @@ static pst_rc serve(struct memory *m)
 
 int main(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], "--gpus") == 0)
+        return tell_gpus();
     if (argc != 7 || strcmp(argv[1], "--control") != 0 || strcmp(argv[3], "--pulse") != 0) {
         fprintf(stderr, "usage: penstock-memory --control ENDPOINT --pulse INDEX NAME DEVICE\n"
                         "Owns the shared memory of a pipeline on one device; `penstock run` starts it.\n");
@@ -87,7 +148,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "penstock-memory: %s\n", pst_error_text());
         return 1;
     }
-    struct memory m = {.zmq = zmq_ctx_new(), .name = argv[5], .device = argv[6]};
+    struct memory m = {
+        .zmq = zmq_ctx_new(), .name = argv[5], .device = argv[6], .gpu = pst_gpu_number(argv[6])};
     int linger = 1000;
     m.control = m.zmq ? zmq_socket(m.zmq, ZMQ_DEALER) : NULL;
     pst_rc rc = PST_OK;
@@ -95,8 +157,11 @@ int main(int argc, char **argv)
         zmq_setsockopt(m.control, ZMQ_LINGER, &linger, sizeof linger) != 0 ||
         zmq_connect(m.control, argv[2]) != 0)
         rc = pst_fail_errno("cannot reach the supervisor at %s", argv[2]);
+    if (rc == PST_OK && m.gpu >= 0)
+        rc = pst_gpus_open(&m.gpus);
     if (rc == PST_OK)
         rc = serve(&m);
+    release(&m);
     if (rc != PST_OK)
         fprintf(stderr, "penstock-memory: %s\n", pst_error_text());
     if (m.control)

@@ -318,7 +318,7 @@ void test_out_of_range(void **)
 {
     dies_with(past_static, 9, "global-buffer-overflow");
     dies_with(past_dynamic, 1, "heap-buffer-overflow");
-    dies_with(past_device, 11, "heap-buffer-overflow");
+    dies_with(past_device, 11, "use-after-poison");
 }
 #endif
 } // namespace

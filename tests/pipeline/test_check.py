@@ -276,7 +276,7 @@ STAGES_CASES = [
     Case("absent GPU", shipped(stages__trainer__place={"device": "cuda:0"}),
          ('"device"', "stages.trainer.place.device", "device cuda:0 is absent")),
     Case("absent CPU", shipped(stages__trainer__place={"device": "cpu:99"}),
-         ('"device"', "stages.trainer.place.device", "expected cpu:N (N up to 15)", "cpu:99")),
+         ('"device"', "stages.trainer.place.device", "expected cpu:N or cuda:N (N up to 15)", "cpu:99")),
     Case("device that wraps", shipped(stages__trainer__place={"device": "cpu:4294967296"}),
          ('"device"', "stages.trainer.place.device", "expected cpu:N", "cpu:4294967296")),
     Case("device with a sign", shipped(stages__trainer__place={"device": "cpu:+1"}),

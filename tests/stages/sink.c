@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "stage.h"
+#include "slots.h"
 
 #define KEEP_MAX 64
 
@@ -13,6 +13,7 @@ struct sink {
     uint32_t nkept, keep;
     int64_t delay_us;
     uint64_t factor;
+    struct slots slots;
 };
 
 static pst_rc open_(struct pst_stage *self)
@@ -23,7 +24,7 @@ static pst_rc open_(struct pst_stage *self)
     s->factor = (uint64_t)pst_param_int(self, "factor");
     int instances;
     s->next = (uint64_t)pst_instance(self, &instances);
-    return PST_OK;
+    return slots_open(&s->slots, self);
 }
 
 static pst_rc check(struct pst_stage *self, const struct pst_frame *f)
@@ -36,7 +37,7 @@ static pst_rc check(struct pst_stage *self, const struct pst_frame *f)
                         (unsigned long long)s->next);
     s->next = f->flags & PST_LAST_MICRO ? f->batch + (uint64_t)instances : f->batch;
     uint64_t bytes;
-    const uint64_t *word = pst_slot(self, f->refs[0], &bytes);
+    const uint64_t *word = slots_get(&s->slots, self, f->refs[0], &bytes);
     if (!word)
         return PST_E_STATE;
     uint64_t want = pst_seed(self) * 1000003 + f->batch * 8191 + f->micro * 127;
@@ -78,6 +79,11 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
     return rc;
 }
 
+static void close_(struct pst_stage *self)
+{
+    slots_close(&((struct sink *)pst_state(self))->slots);
+}
+
 static const struct pst_port_desc ports[] = {
     {.name = "in",
      .dir = PST_IN,
@@ -85,7 +91,7 @@ static const struct pst_port_desc ports[] = {
      .type = "words",
      .dtype = "int64",
      .rank = 1,
-     .memory = "cpu",
+     .memory = "cpu,cuda",
      .flags = PST_PORT_ORDERED,
      .hold_param = "keep",
      .whole_if = "whole=true"},
@@ -109,4 +115,5 @@ const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
                                          .params = params,
                                          .state_bytes = sizeof(struct sink),
                                          .open = open_,
-                                         .on_event = on_event};
+                                         .on_event = on_event,
+                                         .close = close_};

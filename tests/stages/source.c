@@ -1,11 +1,12 @@
 /* source: fills slots with a pattern that a sink can check. */
-#include "stage.h"
+#include "slots.h"
 
 struct source {
     int out;
     uint64_t batches;
     uint32_t micros, parts;
     uint64_t bytes;
+    struct slots slots;
 };
 
 static pst_rc size(struct pst_stage *self)
@@ -23,7 +24,7 @@ static pst_rc open_(struct pst_stage *self)
     s->parts = (uint32_t)pst_param_int(self, "parts");
     s->bytes = (uint64_t)pst_param_int(self, "bytes");
     pst_total(self, s->out, s->batches);
-    return PST_OK;
+    return slots_open(&s->slots, self);
 }
 
 static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
@@ -31,7 +32,7 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
     struct source *s = pst_state(self);
     if (ev->kind != PST_EV_CREDIT)
         return PST_OK;
-    uint64_t *word = pst_slot(self, ev->credit.ref, NULL);
+    uint64_t *word = slots_get(&s->slots, self, ev->credit.ref, NULL);
     if (!word)
         return PST_E_STATE;
     struct pst_frame frame = {
@@ -43,10 +44,17 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
             word[i] = pst_seed(self) * 1000003 + frame.batch * 8191 + frame.micro * 127 + i;
         frame.part = part;
         frame.flags = (last ? PST_LAST_PART : 0u) | (last && last_micro ? PST_LAST_MICRO : 0u);
-        rc = pst_send(self, s->out, &frame);
+        rc = slots_put(&s->slots, self, ev->credit.ref);
+        if (rc == PST_OK)
+            rc = pst_send(self, s->out, &frame);
     }
     pst_count(self, 1, s->bytes);
     return rc;
+}
+
+static void close_(struct pst_stage *self)
+{
+    slots_close(&((struct source *)pst_state(self))->slots);
 }
 
 static const struct pst_port_desc ports[] = {
@@ -56,7 +64,7 @@ static const struct pst_port_desc ports[] = {
      .type = "words",
      .dtype = "int64",
      .rank = 1,
-     .memory = "cpu",
+     .memory = "cpu,cuda",
      .splits_if = "split=true"},
     {0},
 };
@@ -78,4 +86,5 @@ const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
                                          .state_bytes = sizeof(struct source),
                                          .size = size,
                                          .open = open_,
-                                         .on_event = on_event};
+                                         .on_event = on_event,
+                                         .close = close_};

@@ -29,8 +29,13 @@ enum cudaError_t {
     cudaErrorInvalidConfiguration = 9,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
+    cudaErrorDeviceUninitialized = 201, /* "invalid device context" */
+    cudaErrorMapBufferObjectFailed = 205,
+    cudaErrorInvalidResourceHandle = 400,
+    cudaErrorNotReady = 600,
     cudaErrorHostMemoryAlreadyRegistered = 712,
     cudaErrorHostMemoryNotRegistered = 713,
+    cudaErrorUnknown = 999,
 };
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
 enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
@@ -39,9 +44,26 @@ enum {
     cudaStreamNonBlocking = 1,
     cudaEventBlockingSync = 1,
     cudaEventDisableTiming = 2,
-    cudaHostAllocMapped = 2,
+    cudaEventInterprocess = 4
 };
-enum { cudaHostRegisterPortable = 1, cudaHostRegisterMapped = 2, cudaHostRegisterIoMemory = 4 };
+enum {
+    cudaHostAllocMapped = 2,
+    cudaHostRegisterPortable = 1,
+    cudaHostRegisterMapped = 2,
+    cudaHostRegisterIoMemory = 4
+};
+enum { cudaIpcMemLazyEnablePeerAccess = 1 };
+struct cudaIpcMemHandle_t {
+    char reserved[64];
+};
+struct cudaIpcEventHandle_t {
+    char reserved[64];
+};
+struct cudaDeviceProp {
+    char name[256];
+    size_t totalGlobalMem;
+    int major, minor, multiProcessorCount;
+};
 
 typedef struct pst_host_stream *cudaStream_t;
 typedef struct pst_host_event *cudaEvent_t;
@@ -51,6 +73,9 @@ const char *cudaGetErrorName(cudaError_t error);
 cudaError_t cudaGetLastError();
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int *device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int device);
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer);
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaMalloc(void **at, size_t bytes);
 cudaError_t cudaFree(void *at);
@@ -59,7 +84,10 @@ cudaError_t cudaHostAlloc(void **at, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void *at);
 cudaError_t cudaHostRegister(void *at, size_t bytes, unsigned flags);
 cudaError_t cudaHostUnregister(void *at);
-cudaError_t cudaHostGetDevicePointer(void **device_at, void *at, unsigned flags);
+cudaError_t cudaHostGetDevicePointer(void **out, void *at, unsigned flags);
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *at);
+cudaError_t cudaIpcOpenMemHandle(void **at, cudaIpcMemHandle_t handle, unsigned flags);
+cudaError_t cudaIpcCloseMemHandle(void *at);
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream);
@@ -70,13 +98,17 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t event);
+cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *event, cudaIpcEventHandle_t handle);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 
 /* Puts work at a stream's end. */
 void pst_host_enqueue(cudaStream_t stream, std::function<void()> work);
-/* A launch's shape as CUDA would judge it; keeps the error for cudaGetLastError. */
-bool pst_host_launchable(dim3 blocks, dim3 threads, size_t shared_bytes, const void *kernel);
+/* A launch's shape and stream as CUDA would judge them; keeps the error for cudaGetLastError. */
+bool pst_host_launchable(dim3 blocks, dim3 threads, size_t shared_bytes, const void *kernel,
+                         cudaStream_t stream);
 void pst_host_allow_shared(const void *kernel, size_t bytes);
 
 template <class K> cudaError_t cudaFuncSetAttribute(K *kernel, cudaFuncAttribute, int value)
@@ -90,7 +122,7 @@ template <class... P, class... A>
 void pst_host_launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared_bytes,
                      cudaStream_t stream, pst_site site, A... args)
 {
-    if (!pst_host_launchable(blocks, threads, shared_bytes, reinterpret_cast<const void *>(kernel)))
+    if (!pst_host_launchable(blocks, threads, shared_bytes, reinterpret_cast<const void *>(kernel), stream))
         return;
     std::tuple<P...> kept(static_cast<P>(args)...);
     pst_host_enqueue(stream, [=]() mutable {

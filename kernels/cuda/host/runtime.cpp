@@ -1,121 +1,216 @@
-/* runtime.cpp: memory, streams and events of the host build (cuda_runtime.h). Device memory is the heap's, so
- * that ASan knows its bounds, and full of rubbish; a stream is a list of work that runs when it must. */
-#include "cuda_runtime.h"
+/* runtime.cpp: devices, streams and events of the host build (cuda_runtime.h). A stream is a list of work
+ * that runs when it must: when somebody waits for it, or, where it tells another process of something, soon
+ * after. */
+#include "virtual.h"
 
 #include <cassert>
+#include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <map>
-#include <mutex>
-#include <sys/mman.h>
+#include <set>
+#include <thread>
+#include <unistd.h>
+
+/* A piece of work; or, without run, a gate that opens when ready says so. */
+struct pst_host_work {
+    std::function<void()> run;
+    std::function<bool()> ready;
+};
+
+struct pst_host_stream {
+    int device;
+    std::deque<pst_host_work> work;
+    uint64_t done, put;
+    cudaError_t failed; /* told by whoever waits next */
+};
+
+struct pst_host_event {
+    int device;
+    bool shared, opened;     /* between processes; made by another */
+    pst_host_stream *stream; /* NULL: never recorded by this process */
+    uint64_t after;          /* this many pieces of its work */
+    pst_host_shared_event *of;
+};
 
 namespace
 {
 enum {
-    DEVICES = 2,
     MULTIPROCESSORS = 2, /* few, so that grids are smaller than their work, as on a GPU with more of it */
-    ALIGNMENT = 256,     /* cudaMalloc's */
-    RUBBISH = 0xA5,
     SHARED_DEFAULT = 48 * 1024, /* what a block may have without asking */
     SHARED_MAX = 227 * 1024,
     THREADS_MAX = 1024,
+    NAP_US = 50,
+    LATE_US = 300, /* work that others wait for begins so late, so that who does not wait is found out */
 };
-constexpr size_t SPARSE =
-    (size_t)1 << 30; /* allocations from here on take memory only where they are touched */
 
-std::recursive_mutex lock; /* streams and what is kept below */
 thread_local cudaError_t last_error = cudaSuccess;
-std::map<const void *, size_t> allowed_shared;
-std::map<void *, size_t> sparse, taken; /* mapped; device memory */
-std::map<char *, size_t> registered; /* memory of the host that kernels may use */
-size_t taken_bytes;
+thread_local int current = 0;
 
-/* What the virtual GPUs have between them in this process: PENSTOCK_HOST_GPU_BYTES, or about what a GPU has.
- */
-size_t memory_bytes()
+/* Never destroyed: the helper's thread may outlive what the end of the process destroys. */
+struct state {
+    std::recursive_mutex lock;
+    std::map<const void *, size_t> allowed_shared;
+    pst_host_stream default_stream[PST_HOST_GPUS];
+    std::set<pst_host_stream *> streams;
+    std::map<pst_host_stream *, uint64_t> wanted; /* by other processes: to be done up to here */
+    std::condition_variable_any more;
+    int helper = 0; /* the process whose thread does that */
+    state()
+    {
+        for (int d = 0; d < PST_HOST_GPUS; d++) {
+            default_stream[d] = pst_host_stream();
+            default_stream[d].device = d;
+            streams.insert(&default_stream[d]);
+        }
+    }
+};
+state &st()
 {
-    const char *wanted = getenv("PENSTOCK_HOST_GPU_BYTES");
-    return wanted ? (size_t)strtoull(wanted, nullptr, 10) : (size_t)80 << 30;
+    static state *one = new state;
+    return *one;
 }
 
-cudaError_t keep(cudaError_t error)
+pst_host_stream *stream_of(cudaStream_t stream)
+{
+    return stream ? stream : &st().default_stream[current];
+}
+
+/* One piece of the stream's work, if it can be done now. The caller lets it touch device memory. */
+bool step(pst_host_stream *s)
+{
+    if (s->work.empty() || (s->work.front().ready && !s->work.front().ready()))
+        return false;
+    const pst_host_work next = std::move(s->work.front());
+    s->work.pop_front();
+    if (next.run)
+        next.run();
+    s->done++;
+    return true;
+}
+
+/* Until that many pieces are done; what waits for another process lets other threads work. */
+cudaError_t drain(pst_host_stream *s, uint64_t until)
+{
+    std::unique_lock<std::recursive_mutex> guard(st().lock);
+    const uint64_t goal = until < s->put ? until : s->put;
+    while (s->done < goal) {
+        {
+            const pst_host_touch touch; /* once for all that can be done */
+            while (s->done < goal && step(s)) {
+            }
+        }
+        if (s->done == goal)
+            break;
+        guard.unlock();
+        (void)usleep(NAP_US);
+        guard.lock();
+    }
+    const cudaError_t failed = s->failed;
+    s->failed = cudaSuccess;
+    return pst_host_keep(failed);
+}
+
+/* Does what other processes wait for. */
+void help()
+{
+    std::unique_lock<std::recursive_mutex> guard(st().lock);
+    for (;;) {
+        while (st().wanted.empty())
+            st().more.wait(guard);
+        guard.unlock();
+        (void)usleep(LATE_US);
+        guard.lock();
+        for (auto at = st().wanted.begin(); at != st().wanted.end();) {
+            pst_host_stream *s = at->first;
+            const bool gone = st().streams.count(s) == 0;
+            const pst_host_touch touch;
+            while (!gone && s->done < at->second && step(s)) {
+            }
+            at = gone || s->done >= at->second ? st().wanted.erase(at) : std::next(at);
+        }
+    }
+}
+
+void want(pst_host_stream *s)
+{
+    st().wanted[s] = s->put;
+    if (st().helper != getpid()) {
+        st().helper = getpid();
+        std::thread(help).detach();
+    }
+    st().more.notify_all();
+}
+
+void put(pst_host_stream *s, pst_host_work work)
+{
+    s->work.push_back(std::move(work));
+    s->put++;
+}
+
+/* Has the event come so far? Where the process that recorded it has died, it never will. */
+bool has_come(const pst_host_shared_event *e, uint64_t recorded, pst_host_stream *waiting)
+{
+    if (e->done.load(std::memory_order_acquire) >= recorded)
+        return true;
+    const int recorder = e->recorder.load();
+    if (recorder == getpid() || pst_host_alive(recorder))
+        return false;
+    fprintf(stderr, "error: virtual GPU: an event of process %d, which has died, is waited for\n", recorder);
+    if (waiting)
+        waiting->failed = cudaErrorUnknown;
+    return true;
+}
+} // namespace
+
+std::recursive_mutex &pst_host_lock()
+{
+    return st().lock;
+}
+
+cudaError_t pst_host_keep(cudaError_t error)
 {
     if (error != cudaSuccess)
         last_error = error;
     return error;
 }
 
-cudaError_t take_memory(void **at, size_t bytes)
+int pst_host_current()
 {
-    void *memory = nullptr;
-    if (bytes >= SPARSE) {
-        memory =
-            mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (memory == MAP_FAILED)
-            return keep(cudaErrorMemoryAllocation);
-        const std::lock_guard<std::recursive_mutex> guard(lock);
-        sparse[memory] = bytes;
-        *at = memory;
-        return cudaSuccess;
-    }
-    if (posix_memalign(&memory, ALIGNMENT, bytes ? bytes : 1) != 0)
-        return keep(cudaErrorMemoryAllocation);
-    memset(memory, RUBBISH, bytes);
-    *at = memory;
-    return cudaSuccess;
-}
-} // namespace
-
-struct pst_host_stream {
-    std::deque<std::function<void()>> work;
-    uint64_t done, put;
-};
-
-struct pst_host_event {
-    pst_host_stream *stream; /* NULL: never recorded */
-    uint64_t after;          /* this many pieces of its work */
-};
-
-static pst_host_stream default_stream;
-
-static void drain(pst_host_stream *stream, uint64_t until)
-{
-    const std::lock_guard<std::recursive_mutex> guard(lock);
-    while (stream->done < until && !stream->work.empty()) {
-        const std::function<void()> next = stream->work.front();
-        stream->work.pop_front();
-        next();
-        stream->done++;
-    }
+    return current;
 }
 
 void pst_host_enqueue(cudaStream_t stream, std::function<void()> work)
 {
-    const std::lock_guard<std::recursive_mutex> guard(lock);
-    pst_host_stream *s = stream ? stream : &default_stream;
-    s->work.push_back(std::move(work));
-    s->put++;
+    const std::lock_guard<std::recursive_mutex> guard(st().lock);
+    put(stream_of(stream), {std::move(work), nullptr});
 }
 
 void pst_host_allow_shared(const void *kernel, size_t bytes)
 {
-    const std::lock_guard<std::recursive_mutex> guard(lock);
-    allowed_shared[kernel] = bytes;
+    const std::lock_guard<std::recursive_mutex> guard(pst_host_lock());
+    st().allowed_shared[kernel] = bytes;
 }
 
-bool pst_host_launchable(dim3 blocks, dim3 threads, size_t shared_bytes, const void *kernel)
+bool pst_host_launchable(dim3 blocks, dim3 threads, size_t shared_bytes, const void *kernel,
+                         cudaStream_t stream)
 {
-    const std::lock_guard<std::recursive_mutex> guard(lock);
-    const auto found = allowed_shared.find(kernel);
-    const size_t room = found == allowed_shared.end() ? (size_t)SHARED_DEFAULT : found->second;
+    const std::lock_guard<std::recursive_mutex> guard(pst_host_lock());
+    if (stream && stream->device != current) {
+        pst_host_keep(cudaErrorInvalidResourceHandle); /* a stream of another device than the caller's */
+        return false;
+    }
+    const auto found = st().allowed_shared.find(kernel);
+    const size_t room = found == st().allowed_shared.end() ? (size_t)SHARED_DEFAULT : found->second;
     const uint64_t count = (uint64_t)threads.x * threads.y * threads.z;
     if (blocks.x == 0 || blocks.x > 0x7FFFFFFFu || blocks.y == 0 || blocks.y > 65535 || blocks.z == 0 ||
         blocks.z > 65535 || count == 0 || count > THREADS_MAX) {
-        keep(cudaErrorInvalidConfiguration);
+        pst_host_keep(cudaErrorInvalidConfiguration);
         return false;
     }
     if (shared_bytes > room || shared_bytes > SHARED_MAX) {
-        keep(cudaErrorInvalidValue);
+        pst_host_keep(cudaErrorInvalidValue);
         return false;
     }
     return true;
@@ -123,16 +218,24 @@ bool pst_host_launchable(dim3 blocks, dim3 threads, size_t shared_bytes, const v
 
 const char *cudaGetErrorName(cudaError_t error)
 {
+#define NAME(e)                                                                                              \
+    case e: return #e
     switch (error) {
-    case cudaSuccess: return "cudaSuccess";
-    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
-    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
-    case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
-    case cudaErrorNoDevice: return "cudaErrorNoDevice";
-    case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
-    case cudaErrorHostMemoryAlreadyRegistered: return "cudaErrorHostMemoryAlreadyRegistered";
-    case cudaErrorHostMemoryNotRegistered: return "cudaErrorHostMemoryNotRegistered";
+        NAME(cudaSuccess);
+        NAME(cudaErrorInvalidValue);
+        NAME(cudaErrorMemoryAllocation);
+        NAME(cudaErrorInvalidConfiguration);
+        NAME(cudaErrorNoDevice);
+        NAME(cudaErrorInvalidDevice);
+        NAME(cudaErrorDeviceUninitialized);
+        NAME(cudaErrorMapBufferObjectFailed);
+        NAME(cudaErrorInvalidResourceHandle);
+        NAME(cudaErrorNotReady);
+        NAME(cudaErrorHostMemoryAlreadyRegistered);
+        NAME(cudaErrorHostMemoryNotRegistered);
+        NAME(cudaErrorUnknown);
     }
+#undef NAME
     return "an unknown error";
 }
 
@@ -148,105 +251,56 @@ cudaError_t cudaGetLastError()
     return error;
 }
 
+/* ---- devices ------------------------------------------------------------------------------------- */
+
 cudaError_t cudaGetDeviceCount(int *count)
 {
-    *count = DEVICES;
-    return cudaSuccess;
+    const char *given = getenv("PENSTOCK_VIRTUAL_GPUS"); /* fewer, for tests of what is absent */
+    *count = given && *given >= '0' && *given < '0' + PST_HOST_GPUS ? *given - '0' : (int)PST_HOST_GPUS;
+    return *count ? cudaSuccess : pst_host_keep(cudaErrorNoDevice);
 }
 
 cudaError_t cudaSetDevice(int device)
 {
-    if (device < 0 || device >= DEVICES)
-        return keep(cudaErrorInvalidDevice);
+    int count;
+    (void)cudaGetDeviceCount(&count);
+    if (device < 0 || device >= count)
+        return pst_host_keep(cudaErrorInvalidDevice);
+    current = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    *device = current;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int device)
+{
+    if (device < 0 || device >= PST_HOST_GPUS)
+        return pst_host_keep(cudaErrorInvalidDevice);
+    *out = {};
+    (void)snprintf(out->name, sizeof out->name, "virtual GPU %d", device);
+    out->totalGlobalMem = (size_t)64 << 30;
+    out->major = 8;
+    out->multiProcessorCount = MULTIPROCESSORS;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int, int)
+{
+    *can = 0;
     return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int device)
 {
     *value = MULTIPROCESSORS;
-    return cudaSetDevice(device);
+    return device < 0 || device >= PST_HOST_GPUS ? pst_host_keep(cudaErrorInvalidDevice) : cudaSuccess;
 }
 
-cudaError_t cudaMalloc(void **at, size_t bytes)
-{
-    const std::lock_guard<std::recursive_mutex> guard(lock);
-    if (bytes > memory_bytes() || taken_bytes > memory_bytes() - bytes)
-        return keep(cudaErrorMemoryAllocation);
-    const cudaError_t error = take_memory(at, bytes);
-    if (error == cudaSuccess) {
-        taken[*at] = bytes;
-        taken_bytes += bytes;
-    }
-    return error;
-}
-
-cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
-{
-    const std::lock_guard<std::recursive_mutex> guard(lock);
-    *total_bytes = memory_bytes();
-    *free_bytes = *total_bytes > taken_bytes ? *total_bytes - taken_bytes : 0;
-    return cudaSuccess;
-}
-
-cudaError_t cudaHostAlloc(void **at, size_t bytes, unsigned)
-{
-    return take_memory(at, bytes);
-}
-
-cudaError_t cudaFree(void *at)
-{
-    drain(&default_stream, UINT64_MAX);
-    const std::lock_guard<std::recursive_mutex> guard(lock);
-    const auto mine = taken.find(at);
-    if (mine != taken.end()) {
-        taken_bytes -= mine->second;
-        taken.erase(mine);
-    }
-    const auto found = sparse.find(at);
-    if (found == sparse.end()) {
-        free(at);
-        return cudaSuccess;
-    }
-    (void)munmap(at, found->second);
-    sparse.erase(found);
-    return cudaSuccess;
-}
-
-cudaError_t cudaFreeHost(void *at)
-{
-    return cudaFree(at);
-}
-
-/* As CUDA's: what is registered is not registered again, nor a part of it. */
-cudaError_t cudaHostRegister(void *at, size_t bytes, unsigned)
-{
-    const std::lock_guard<std::recursive_mutex> guard(lock);
-    char *begin = static_cast<char *>(at);
-    if (!at || bytes == 0)
-        return keep(cudaErrorInvalidValue);
-    for (const auto &r : registered)
-        if (begin < r.first + r.second && r.first < begin + bytes)
-            return keep(cudaErrorHostMemoryAlreadyRegistered);
-    registered[begin] = bytes;
-    return cudaSuccess;
-}
-
-cudaError_t cudaHostUnregister(void *at)
-{
-    const std::lock_guard<std::recursive_mutex> guard(lock);
-    return registered.erase(static_cast<char *>(at)) ? cudaSuccess : keep(cudaErrorHostMemoryNotRegistered);
-}
-
-cudaError_t cudaHostGetDevicePointer(void **device_at, void *at, unsigned)
-{
-    const std::lock_guard<std::recursive_mutex> guard(lock);
-    for (const auto &r : registered)
-        if (static_cast<char *>(at) >= r.first && static_cast<char *>(at) < r.first + r.second) {
-            *device_at = at;
-            return cudaSuccess;
-        }
-    return keep(cudaErrorInvalidValue);
-}
+/* ---- streams ------------------------------------------------------------------------------------- */
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
 {
@@ -268,54 +322,135 @@ cudaError_t cudaMemsetAsync(void *at, int byte, size_t bytes, cudaStream_t strea
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
+    const std::lock_guard<std::recursive_mutex> guard(st().lock);
     *stream = new pst_host_stream();
+    (*stream)->device = current;
+    st().streams.insert(*stream);
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    drain(stream ? stream : &default_stream, UINT64_MAX);
-    return cudaSuccess;
+    return drain(stream_of(stream), UINT64_MAX);
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
-    drain(stream, UINT64_MAX);
+    (void)drain(stream, UINT64_MAX);
+    const std::lock_guard<std::recursive_mutex> guard(st().lock);
+    st().streams.erase(stream);
     delete stream;
     return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+/* ---- events -------------------------------------------------------------------------------------- */
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
-    *event = new pst_host_event();
+    const std::lock_guard<std::recursive_mutex> guard(st().lock);
+    const bool shared = (flags & cudaEventInterprocess) != 0;
+    if (shared && !(flags & cudaEventDisableTiming))
+        return pst_host_keep(cudaErrorInvalidValue);
+    pst_host_shared_event *of = shared ? pst_host_event_make(current) : nullptr;
+    if (shared && !of)
+        return pst_host_keep(cudaErrorMemoryAllocation);
+    *event = new pst_host_event{current, shared, false, nullptr, 0, of};
     return cudaSuccess;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
+    const std::lock_guard<std::recursive_mutex> guard(st().lock);
+    if (event->shared && !event->opened)
+        pst_host_event_end(event->of);
     delete event;
     return cudaSuccess;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
-    const std::lock_guard<std::recursive_mutex> guard(lock);
-    event->stream = stream ? stream : &default_stream;
-    event->after = event->stream->put;
+    const std::lock_guard<std::recursive_mutex> guard(st().lock);
+    pst_host_stream *s = stream_of(stream);
+    if (s->device != event->device)
+        return pst_host_keep(cudaErrorInvalidResourceHandle);
+    if (event->shared) {
+        pst_host_shared_event *of = event->of;
+        const uint64_t turn = of->recorded.load() + 1;
+        of->recorder.store(getpid());
+        of->recorded.store(turn, std::memory_order_release);
+        put(s, {[=] { of->done.store(turn, std::memory_order_release); }, nullptr});
+        want(s);
+    }
+    event->stream = s;
+    event->after = s->put;
     return cudaSuccess;
+}
+
+/* Does what can be done of an event's work now, and says whether it has come. */
+static bool look(const pst_host_event &now, uint64_t recorded, pst_host_stream *waiting)
+{
+    if (now.shared)
+        return has_come(now.of, recorded, waiting);
+    if (!now.stream || st().streams.count(now.stream) == 0)
+        return true; /* never recorded, or its stream was drained and is no more */
+    const pst_host_touch touch;
+    while (now.stream != waiting && now.stream->done < now.after && step(now.stream)) {
+    }
+    return now.stream->done >= now.after;
+}
+
+static uint64_t recorded_of(cudaEvent_t event)
+{
+    return event->shared ? event->of->recorded.load(std::memory_order_acquire) : 0;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    const std::lock_guard<std::recursive_mutex> guard(st().lock);
+    return look(*event, recorded_of(event), nullptr) ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
-    if (event->stream)
-        drain(event->stream, event->after);
+    std::unique_lock<std::recursive_mutex> guard(st().lock);
+    const pst_host_event now = *event;
+    const uint64_t recorded = recorded_of(event);
+    while (!look(now, recorded, nullptr)) {
+        guard.unlock();
+        (void)usleep(NAP_US);
+        guard.lock();
+    }
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
+    const std::lock_guard<std::recursive_mutex> guard(st().lock);
+    pst_host_stream *s = stream_of(stream);
     const pst_host_event now = *event; /* what is recorded later is not waited for */
-    if (now.stream)
-        pst_host_enqueue(stream, [=] { drain(now.stream, now.after); });
+    const uint64_t recorded = recorded_of(event);
+    if (now.stream == s && !now.shared)
+        return cudaSuccess; /* its own past */
+    put(s, {nullptr, [=] { return look(now, recorded, s); }});
+    return cudaSuccess;
+}
+
+cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t event)
+{
+    const std::lock_guard<std::recursive_mutex> guard(st().lock);
+    if (!event->shared || event->opened)
+        return pst_host_keep(cudaErrorInvalidResourceHandle);
+    pst_host_event_handle(event->device, event->of, handle);
+    return cudaSuccess;
+}
+
+cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *event, cudaIpcEventHandle_t handle)
+{
+    const std::lock_guard<std::recursive_mutex> guard(st().lock);
+    cudaError_t error;
+    pst_host_shared_event *of = pst_host_event_open(&handle, &error);
+    if (!of)
+        return pst_host_keep(error);
+    *event = new pst_host_event{current, true, true, nullptr, 0, of};
     return cudaSuccess;
 }

@@ -1,0 +1,128 @@
+#include "place.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "device.h"
+
+static_assert(PST_DEVICES_MAX >= PST_GPUS_MAX, "every GPU can be named");
+
+bool pst_list_has(const char *list, const char *word)
+{
+    size_t len = strlen(word);
+    for (const char *at = list; at && *at;) {
+        size_t part = strcspn(at, ",");
+        if (part == len && strncmp(at, word, len) == 0)
+            return true;
+        at += part + (at[part] == ',');
+    }
+    return false;
+}
+
+bool pst_stage_on_gpu(const struct pst_stage_spec *stage, char why[160])
+{
+    const struct pst_stage_desc *desc = stage->caps.desc;
+    for (int p = 0; p < pst_desc_ports(desc); p++) {
+        const struct pst_port_desc *port = &desc->ports[p];
+        if (pst_list_has(port->memory, "pinned") || pst_list_has(port->memory, "cuda"))
+            continue;
+        (void)snprintf(why, 160, "%.40s computes on CPUs only (its %s %.40s takes %.20s memory)", desc->name,
+                       port->dir == PST_IN ? "input" : "output", port->name, port->memory);
+        return false;
+    }
+    if (stage->caps.foreign)
+        (void)snprintf(why, 160, "%.40s is a program of its own: such get host memory only", desc->name);
+    return !stage->caps.foreign;
+}
+
+/* A number without sign, blanks or leading zeros; -1 if there is none. Ends at *end. */
+static int plain_number(const char *text, const char **end)
+{
+    size_t digits = strspn(text, "0123456789");
+    *end = text + digits;
+    return digits == 0 || digits > 5 || (digits > 1 && text[0] == '0') ? -1 : atoi(text);
+}
+
+/* Of "KIND:N", N below PST_DEVICES_MAX; -1: it is no such device. */
+static int device_number(const char *device, const char *kind)
+{
+    const char *end = "";
+    size_t n = strlen(kind);
+    int number = strncmp(device, kind, n) == 0 ? plain_number(device + n, &end) : -1;
+    return number < PST_DEVICES_MAX && *end == '\0' ? number : -1;
+}
+
+/* A GPU where there is one and the stage can use it. */
+static void choose_device(struct pst_stage_spec *stage)
+{
+    char why[PST_DEVICE_WHY_BYTES];
+    bool can = pst_stage_on_gpu(stage, stage->chosen);
+    bool gpu = can && pst_gpus_count(why) > 0;
+    (void)snprintf(stage->device, sizeof stage->device, gpu ? "cuda:0" : "cpu:0");
+    if (gpu)
+        (void)snprintf(stage->chosen, sizeof stage->chosen, "the first GPU");
+    else if (can)
+        (void)snprintf(stage->chosen, sizeof stage->chosen, "there is no GPU: %.170s", why);
+}
+
+static bool check_gpu(const struct pst_pipeline *pl, struct pst_diag *diag, const char *at,
+                      const struct pst_stage_spec *stage, int number)
+{
+    char why[PST_DEVICE_WHY_BYTES];
+    int gpus = pst_gpus_count(why);
+    if (gpus == 0)
+        pst_json_error(&pl->doc, diag, at, "device %s is absent: there is no GPU that can be used: %s",
+                       stage->device, why);
+    else if (number >= gpus)
+        pst_json_error(&pl->doc, diag, at, "device %s is absent: this machine has %d of them, from cuda:0 on",
+                       stage->device, gpus);
+    else if (!pst_stage_on_gpu(stage, why))
+        pst_json_error(&pl->doc, diag, at, "%s cannot run on %s: %s", stage->name, stage->device, why);
+    else
+        return true;
+    return false;
+}
+
+void pst_place_device(const struct pst_pipeline *pl, struct pst_diag *diag, const char *path,
+                      struct pst_stage_spec *stage)
+{
+    char at[PST_JSON_PATH_MAX];
+    (void)snprintf(at, sizeof at, "%s.place.device", path);
+    if (strcmp(stage->device, "auto") == 0) {
+        choose_device(stage);
+        return;
+    }
+    if (stage->device[0] == '\0')
+        (void)snprintf(stage->device, sizeof stage->device, "cpu:0");
+    int gpu = device_number(stage->device, "cuda:"), cpu = device_number(stage->device, "cpu:");
+    if (cpu >= 0 || (gpu >= 0 && check_gpu(pl, diag, at, stage, gpu)))
+        return;
+    if (gpu < 0)
+        pst_json_error(&pl->doc, diag, at, "expected cpu:N or cuda:N (N up to %d) or auto, found \"%s\"",
+                       PST_DEVICES_MAX - 1, stage->device);
+    (void)snprintf(stage->device, sizeof stage->device,
+                   "cpu:0"); /* so that its links are judged on their own */
+}
+
+/* "0-3,6", each core one of this machine's. */
+void pst_place_cores(const struct pst_pipeline *pl, struct pst_diag *diag, const char *at, const char *cores)
+{
+    int have = (int)sysconf(_SC_NPROCESSORS_CONF);
+    for (const char *item = cores; *cores;) {
+        int first = plain_number(item, &item), last = *item == '-' ? plain_number(item + 1, &item) : first;
+        if (first < 0 || last < first || (*item && (*item != ',' || !item[1]))) {
+            pst_json_error(&pl->doc, diag, at, "expected a list of cores, as in \"0-3,6\", found \"%s\"",
+                           cores);
+            return;
+        }
+        if (last >= have) {
+            pst_json_error(&pl->doc, diag, at,
+                           "expected cores from 0 to %d, which this machine has, found %d", have - 1, last);
+            return;
+        }
+        if (!*item++)
+            return;
+    }
+}

@@ -1,0 +1,53 @@
+/* virtual.h: what the files of the host build's runtime share: virtual GPUs, whose memory other processes can
+ * open by CUDA's rules.
+ *
+ * The memory that a process takes of a virtual GPU lies in one memfd, whose first pages are a table of blocks
+ * and of events: an opener finds it by the maker's process and descriptor, and sees there what is still
+ * valid. When both have ended nothing is left. Host code that touches it dies (not always at once): it is
+ * protected but while streams work. */
+#ifndef PST_HOST_VIRTUAL_H
+#define PST_HOST_VIRTUAL_H
+
+#include "cuda_runtime.h"
+
+#include <mutex>
+
+enum {
+    PST_HOST_GPUS = 2,
+    PST_HOST_BLOCKS_MAX = 8192,
+    PST_HOST_EVENTS_MAX = 1024, /* between processes */
+    PST_HOST_OPENERS_MAX = 32,  /* processes that have one block open */
+};
+
+/* Everything of the runtime but the running of kernels. */
+std::recursive_mutex &pst_host_lock();
+cudaError_t pst_host_keep(cudaError_t error); /* for cudaGetLastError */
+int pst_host_current();                       /* device of the calling thread */
+
+/* While one is alive device memory can be touched. Needs the lock. */
+struct pst_host_touch {
+    pst_host_touch();
+    ~pst_host_touch();
+};
+
+/* ---- events between processes, in the table of their maker's memory ------------------------------- */
+
+struct pst_host_shared_event {
+    std::atomic<uint64_t> id; /* 0: none */
+    std::atomic<uint64_t> recorded, done;
+    std::atomic<int> recorder; /* the last process that recorded it */
+};
+
+/* The maker's: NULL if there are too many. Opened: NULL, and *error says why. */
+pst_host_shared_event *pst_host_event_make(int device);
+void pst_host_event_end(pst_host_shared_event *event); /* by its maker */
+void pst_host_event_handle(int device, const pst_host_shared_event *event, cudaIpcEventHandle_t *out);
+pst_host_shared_event *pst_host_event_open(const cudaIpcEventHandle_t *handle, cudaError_t *error);
+
+/* Is there such a process? */
+bool pst_host_alive(int pid);
+
+/* Tells a mistake that a GPU may let pass, and aborts. */
+[[noreturn]] void pst_host_wrong(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

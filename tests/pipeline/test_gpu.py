@@ -1,0 +1,109 @@
+"""Placement on GPUs: virtual ones (kernels/cuda/host), so that all of it runs where there is none."""
+import os
+import signal
+
+from crash import END_S, processes, wait_for
+from harness import *
+
+os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
+BATCHES = 100
+
+
+def chain(source, a, sink, batches=BATCHES, delay_us=0):
+    """source -> a -> sink, each on its device."""
+    stages = {"source": stage("source", batches=batches, bytes=8192, micros=2), "a": stage("passthrough"),
+              "sink": stage("sink", delay_us=delay_us)}
+    for name, device in (("source", source), ("a", a), ("sink", sink)):
+        stages[name]["place"] = {"device": device}
+    return pipeline(stages, links("source.out", "a.in", "a.out", "sink.in"))
+
+
+def routes(p, pl):
+    """What `penstock graph` says of each route's memory."""
+    drawn = command("graph", p.write(pl, "drawn.json")).stdout
+    return [line.split("(route")[1].split(")")[0].split("slots")[1].strip(", ") for line in drawn.splitlines()
+            if "(route" in line]
+
+
+@test
+def every_mix_of_devices_gives_the_same_bytes():
+    with Place() as p:
+        want = p.run(chain("cpu:0", "cpu:0", "cpu:0")).report["sink"]
+        for devices, memory, copied in (
+                (("cuda:0", "cpu:0", "cuda:0"), "pinned", 0), (("cpu:0", "cuda:0", "cpu:0"), "pinned", 0),
+                (("cuda:0", "cuda:0", "cuda:1"), "pinned", 0), (("cuda:0", "cpu:0", "cuda:1"), "pinned", 0),
+                (("cpu:1", "cuda:1", "cpu:0"), "pinned", 1), (("cuda:0", "cpu:1", "cpu:0"), "pinned", 1),
+                (("cuda:1", "cuda:1", "cuda:1"), "in cuda:1", 0), (("cuda:0", "cuda:0", "cuda:0"), "in cuda:0", 0)):
+            pl = chain(*devices)
+            assert routes(p, pl)[0] == memory, (devices, routes(p, pl))
+            for grouped in (True,) if GROUPED else (False, True):
+                r = p.run(pl, grouped=grouped)
+                assert r.report["sink"] == want, (devices, r.report["sink"], want)
+                said = {name: s["device"] for name, s in r.report["stages"].items() if name in ("source", "a", "sink")}
+                assert tuple(said[name] for name in ("source", "a", "sink")) == devices, said
+                assert r.report.get("copies", {}).get("bytes", 0) == copied * BATCHES * 2 * 8192, (devices, r.report)
+
+
+@test
+def auto_takes_a_gpu_where_there_is_one_and_the_stage_can():
+    with Place() as p:
+        pl = chain("auto", "auto", "auto")
+        said = p.run(pl).report["stages"]
+        assert all(s["device"] == "cuda:0" and s["chosen"] == "the first GPU" for s in said.values()), said
+        assert "on cuda:0 (auto: the first GPU)" in command("graph", p.write(pl)).stdout
+        pl = pipeline({"owner": {**stage("owner"), "place": {"device": "auto"}}, "raiser": stage("raiser")},
+                      links("owner.out", "raiser.in"))
+        said = p.run(pl).report["stages"]["owner"]
+        assert said["device"] == "cpu:0" and said["chosen"].startswith("owner computes on CPUs only"), said
+        os.environ["PENSTOCK_VIRTUAL_GPUS"] = "0"
+        try:
+            said = p.run(chain("auto", "cpu:0", "cpu:0")).report["stages"]["source"]
+        finally:
+            del os.environ["PENSTOCK_VIRTUAL_GPUS"]
+        assert said["device"] == "cpu:0" and said["chosen"].startswith("there is no GPU"), said
+
+
+@test
+def what_cannot_be_placed_is_told():
+    with Place() as p:
+        err = p.run(chain("cuda:2", "cpu:0", "cpu:0"), code=2).err
+        assert "stages.source.place.device: device cuda:2 is absent: this machine has 2 of them" in err, err
+        pl = pipeline({"owner": {**stage("owner"), "place": {"device": "cuda:1"}}, "raiser": stage("raiser")},
+                      links("owner.out", "raiser.in"))
+        err = p.run(pl, code=2).err
+        assert "owner cannot run on cuda:1: owner computes on CPUs only (its output out takes cpu memory)" in err, err
+        pl = pipeline({"source": stage("source"), "times": {**stage("times"), "place": {"device": "cuda:0"}},
+                       "sink": stage("sink")}, links("source.out", "times.in", "times.out", "sink.in"))
+        err = p.run(pl, code=2, foreign=True).err
+        assert "times cannot run on cuda:0" in err, err
+        kept = os.environ["PENSTOCK_CUDA"]
+        os.environ["PENSTOCK_CUDA"] = "/nonexistent.so"
+        try:
+            err = p.run(chain("cuda:0", "cpu:0", "cpu:0"), code=2).err
+        finally:
+            os.environ["PENSTOCK_CUDA"] = kept
+        assert "device cuda:0 is absent: there is no GPU that can be used: /nonexistent.so" in err, err
+
+
+@test
+def kills_leave_nothing_of_virtual_gpus():
+    if GROUPED:
+        raise Skip("these are processes")
+    with Place() as p:
+        for devices, hosts in ((("cuda:0", "cuda:0", "cuda:0"), ("memory-cpu:0", "memory-cuda:0")),
+                               (("cuda:0", "cpu:0", "cuda:1"), ("memory-cpu:0",))):
+            for victim in ("source", "a", "sink", "supervisor", *hosts):
+                run = p.start(chain(*devices, batches=100000, delay_us=20000), grouped=False)
+                pid = wait_for(lambda: processes(run).get(victim))
+                wait_for(lambda: os.path.exists(os.path.join(run.run_dir, "live.json")))
+                time.sleep(0.1)  # opening or running
+                os.kill(pid, signal.SIGKILL)
+                t0 = time.time()
+                r = run.wait(10)
+                assert time.time() - t0 < END_S, f"{victim}: took {time.time() - t0:.1f} s"
+                assert victim == "supervisor" or (r.code == 1 and f"error: {victim}: died of signal 9" in r.err), r
+                no_leftovers()
+
+
+if __name__ == "__main__":
+    main()
