@@ -216,7 +216,7 @@ lint: deps-test
 	@BUILD=$(BUILD) tests/lint
 
 public_headers := $(addprefix common/,base.h error.h stage.h request.h minibatch.h wire.h store/store.h) \
-  kernels/kernels.h kernels/twin.h kernels/rng.h $(addprefix stages/lib/,sampling.h fill.h plan.h)
+  kernels/kernels.h kernels/twin.h kernels/rng.h $(addprefix stages/lib/,sampling.h fill.h fill_device.h device.h plan.h)
 share := $(DESTDIR)$(PREFIX)/share
 .PHONY: install
 install: all

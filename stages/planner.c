@@ -13,8 +13,10 @@
 #include "lib/sampling.h"
 #include "lib/seeds.h"
 
-#define PROBES_MAX 16        /* batches that the hit rate is predicted from: within a point or two */
+#define PROBES_MAX 16 /* batches that the hit rate is predicted from: within a point or two */
+#ifndef FIRST_VERTICES
 #define FIRST_VERTICES 65536 /* scratch to begin with; it doubles when a batch does not fit */
+#endif
 
 struct planner {
     struct pst_dataset ds;
@@ -23,10 +25,16 @@ struct planner {
     struct pst_plan plan;
     struct pst_caps bound;
     uint32_t *hotness; /* topology, then features */
-    /* scratch of one batch */
-    struct pst_expander expander;
+    /* scratch of one batch: its seeds, its vertices, what the CPU expands with */
+    int64_t vertices_max, edges_max; /* edges: of a hop */
     int64_t *batch, *vertices;
     int32_t *indptr, *indices;
+    struct pst_expander expander;
+    /* or a GPU */
+    struct pst_device device;
+    struct pst_csc device_graph;
+    struct pst_device_expander device_expander;
+    uint32_t *device_hotness;
 };
 
 static pst_rc draw(void *user, const struct pst_csc *graph, const struct pst_sample_key *key,
@@ -35,6 +43,20 @@ static pst_rc draw(void *user, const struct pst_csc *graph, const struct pst_sam
 {
     const struct planner *p = user;
     return pst_k_sample(NULL, graph, key, vertices, n, fanout, p->plan.key.replace, indptr, out, capacity);
+}
+
+static pst_rc draw_on_device(void *user, const struct pst_device *device, const struct pst_csc *graph,
+                             const struct pst_sample_key *key, const int64_t *vertices, struct pst_n n,
+                             int fanout, int32_t *indptr, int64_t *out, int64_t capacity, int64_t *total)
+{
+    const struct planner *p = user;
+    return device->twin->sample_n(device->q, graph, key, vertices, n, fanout, p->plan.key.replace, indptr,
+                                  out, capacity, total);
+}
+
+static bool on_device(const struct planner *p)
+{
+    return pst_device_is_cuda(&p->device);
 }
 
 /* ---- size: what the plan is for ------------------------------------------------------------------ */
@@ -84,6 +106,7 @@ static pst_rc size(struct pst_stage *self)
 static void release_scratch(struct planner *p)
 {
     pst_expander_release(&p->expander);
+    pst_device_expander_release(&p->device_expander);
     free(p->vertices);
     free(p->indptr);
     free(p->indices);
@@ -91,19 +114,45 @@ static void release_scratch(struct planner *p)
     p->indptr = p->indices = NULL;
 }
 
+static pst_rc no_scratch(const struct planner *p)
+{
+    return pst_fail(PST_E_NOMEM, "no memory to pre-sample batches of %lld vertices",
+                    (long long)p->vertices_max);
+}
+
+static pst_rc make_cpu_scratch(struct planner *p)
+{
+    const pst_rc rc = pst_expander_init(&p->expander, &p->graph, draw, p, p->vertices_max, p->edges_max);
+    if (rc != PST_OK)
+        return rc;
+    p->indptr = malloc(((size_t)p->vertices_max + 1) * sizeof *p->indptr);
+    p->indices = malloc((size_t)p->edges_max * sizeof *p->indices);
+    return p->indptr != NULL && p->indices != NULL ? PST_OK : no_scratch(p);
+}
+
+static pst_rc make_device_scratch(struct planner *p)
+{
+    struct pst_caps caps = {.hops = p->plan.key.hops};
+    for (int h = 0; h <= caps.hops; h++)
+        caps.n[h] = p->vertices_max;
+    for (int h = 0; h < caps.hops; h++)
+        caps.edges[h] = p->edges_max;
+    const pst_rc rc = pst_device_queue_for(&p->device, &caps);
+    return rc != PST_OK ? rc
+                        : pst_device_expander_init(&p->device_expander, &p->device, &p->device_graph,
+                                                   draw_on_device, p, &caps);
+}
+
 /* Scratch for batches of at most `vertices` vertices and `edges` edges a hop. */
 static pst_rc make_scratch(struct planner *p, int64_t vertices, int64_t edges)
 {
     release_scratch(p);
-    pst_rc rc = pst_expander_init(&p->expander, &p->graph, draw, p, vertices, edges);
-    if (rc != PST_OK)
-        return rc;
+    p->vertices_max = vertices;
+    p->edges_max = edges;
     p->vertices = malloc((size_t)vertices * sizeof *p->vertices);
-    p->indptr = malloc(((size_t)vertices + 1) * sizeof *p->indptr);
-    p->indices = malloc((size_t)edges * sizeof *p->indices);
-    if (p->vertices == NULL || p->indptr == NULL || p->indices == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to pre-sample batches of %lld vertices", (long long)vertices);
-    return PST_OK;
+    if (p->vertices == NULL)
+        return no_scratch(p);
+    return on_device(p) ? make_device_scratch(p) : make_cpu_scratch(p);
 }
 
 static pst_rc grow_scratch(struct planner *p)
@@ -112,29 +161,33 @@ static pst_rc grow_scratch(struct planner *p)
     for (int h = 0; h < p->bound.hops; h++)
         most_edges = pst_max_i64(most_edges, p->bound.edges[h]);
     int64_t most = p->bound.n[p->bound.hops];
-    int64_t vertices = pst_max_i64(FIRST_VERTICES, 2 * p->expander.vertices_max);
-    int64_t edges = pst_max_i64(4 * FIRST_VERTICES, 2 * p->expander.edges_max);
-    if (p->expander.vertices_max >= most && p->expander.edges_max >= most_edges)
+    int64_t vertices = pst_max_i64(FIRST_VERTICES, 2 * p->vertices_max);
+    int64_t edges = pst_max_i64(4 * FIRST_VERTICES, 2 * p->edges_max);
+    if (p->vertices_max >= most && p->edges_max >= most_edges)
         return pst_fail(PST_E_LIMIT, "a batch exceeds what %lld vertices and %lld edges allow",
                         (long long)most, (long long)most_edges);
     return make_scratch(p, pst_min_i64(vertices, most), pst_min_i64(edges, most_edges));
 }
 
-/* Draws one batch; caps says how large it was. */
-static pst_rc draw_batch(struct planner *p, uint64_t batch, int64_t n, struct pst_caps *caps)
+static struct pst_sample_key key_of(const struct planner *p, uint64_t batch)
+{
+    return (struct pst_sample_key){.seed = p->plan.seed,
+                                   .epoch = (uint32_t)(batch / p->seeds.batches),
+                                   .batch = batch % p->seeds.batches};
+}
+
+static pst_rc draw_on_cpu(struct planner *p, uint64_t batch, int64_t n, struct pst_caps *caps)
 {
     const struct pst_plan_key *key = &p->plan.key;
+    struct pst_sample_key sample = key_of(p, batch);
     int64_t count = 0;
     *caps = (struct pst_caps){.hops = key->hops};
-    pst_rc rc = pst_expand_seeds(&p->expander, p->batch, n, p->vertices, &count, p->expander.vertices_max);
+    pst_rc rc = pst_expand_seeds(&p->expander, p->batch, n, p->vertices, &count, p->vertices_max);
     caps->n[0] = count;
     for (int h = 0; h < key->hops && rc == PST_OK; h++) {
-        struct pst_sample_key sample = {.seed = p->plan.seed,
-                                        .epoch = (uint32_t)(batch / p->seeds.batches),
-                                        .hop = (uint32_t)h,
-                                        .batch = batch % p->seeds.batches};
-        rc = pst_expand_hop(&p->expander, &sample, (int)key->fanout[h], p->vertices, &count,
-                            p->expander.vertices_max, p->indptr, p->indices, p->expander.edges_max);
+        sample.hop = (uint32_t)h;
+        rc = pst_expand_hop(&p->expander, &sample, (int)key->fanout[h], p->vertices, &count, p->vertices_max,
+                            p->indptr, p->indices, p->edges_max);
         if (rc == PST_OK)
             caps->edges[h] = p->indptr[caps->n[h]];
         caps->n[h + 1] = count;
@@ -143,13 +196,73 @@ static pst_rc draw_batch(struct planner *p, uint64_t batch, int64_t n, struct ps
 }
 
 /* Each hop's destinations had their neighbours read; every vertex of the batch had its features read. */
-static void count_batch(struct planner *p, const struct pst_caps *caps)
+static void count_on_cpu(struct planner *p, const struct pst_caps *caps)
 {
     for (int h = 0; h < caps->hops; h++) {
         if (p->plan.key.fanout[h] != 0)
             pst_k_count(NULL, p->vertices, caps->n[h], p->hotness);
     }
     pst_k_count(NULL, p->vertices, caps->n[caps->hops], p->hotness + p->plan.vertices);
+}
+
+/* The same, behind the batch that the queue is drawing; nothing is counted of one that does not fit. */
+static void count_on_device(struct planner *p)
+{
+    const struct pst_device_expander *x = &p->device_expander;
+    for (int h = 0; h <= x->caps.hops; h++) {
+        const struct pst_n n = {pst_device_vertices(x, h), x->caps.n[h]};
+        const bool last = h == x->caps.hops;
+        if (last || p->plan.key.fanout[h] != 0)
+            p->device.twin->count_n(p->device.q, x->vertices, n,
+                                    p->device_hotness + (last ? p->plan.vertices : 0));
+    }
+}
+
+static pst_rc draw_on_gpu(struct planner *p, uint64_t batch, int64_t n, bool count, struct pst_caps *caps)
+{
+    const struct pst_sample_key key = key_of(p, batch);
+    bool data_fault;
+    if (n > p->vertices_max)
+        return PST_E_LIMIT;
+    pst_rc rc = pst_device_expand(&p->device_expander, key, p->plan.key.fanout, p->batch, n, NULL);
+    if (rc == PST_OK && count)
+        count_on_device(p);
+    if (rc == PST_OK)
+        rc = pst_device_expanded(&p->device_expander, caps, NULL, 0, &data_fault);
+    if (rc != PST_E_FORMAT || !data_fault)
+        return rc;
+    const struct pst_fill_job job = {
+        .seed = key.seed, .epoch = key.epoch, .batch_in_epoch = key.batch, .seeds = p->batch, .n = n};
+    struct pst_filler f = {.layout.caps.hops = p->plan.key.hops,
+                           .expander = {.graph = &p->graph, .sample = draw, .user = p}};
+    memcpy(f.fanout, p->plan.key.fanout, sizeof f.fanout);
+    return pst_device_explain(&p->device, &f, &job);
+}
+
+/* Draws one batch, and counts it if wanted; caps says how large it was. PST_E_LIMIT: the scratch is too
+ * small. */
+static pst_rc draw_batch(struct planner *p, uint64_t batch, int64_t n, bool count, struct pst_caps *caps)
+{
+    if (on_device(p))
+        return draw_on_gpu(p, batch, n, count, caps);
+    const pst_rc rc = draw_on_cpu(p, batch, n, caps);
+    if (rc == PST_OK && count)
+        count_on_cpu(p, caps);
+    return rc;
+}
+
+/* From the GPU to the host, which decides. */
+static pst_rc fetch(struct planner *p, void *to, const void *from, uint64_t bytes)
+{
+    if (!on_device(p))
+        return PST_OK;
+    (void)p->device.twin->copy(p->device.q, to, from, bytes);
+    return pst_device_wait(&p->device);
+}
+
+static uint64_t hotness_bytes(const struct planner *p)
+{
+    return (uint64_t)p->plan.vertices * 2 * sizeof *p->hotness;
 }
 
 static pst_rc presample(struct planner *p)
@@ -160,26 +273,51 @@ static pst_rc presample(struct planner *p)
     for (uint64_t b = 0; b < (uint64_t)plan->batches; b++) {
         int64_t n = pst_seeds_of(&p->seeds, b, p->batch);
         struct pst_caps caps;
-        pst_rc rc = draw_batch(p, b, n, &caps);
+        pst_rc rc = draw_batch(p, b, n, true, &caps);
         while (rc == PST_E_LIMIT) {
             rc = grow_scratch(p);
             if (rc == PST_OK)
-                rc = draw_batch(p, b, n, &caps);
+                rc = draw_batch(p, b, n, true, &caps);
         }
         if (rc != PST_OK)
             return pst_wrap(rc, "pre-sampling batch %llu", (unsigned long long)b);
-        count_batch(p, &caps);
         for (int h = 0; h <= plan->max.hops; h++)
             plan->max.n[h] = pst_max_i64(plan->max.n[h], caps.n[h]);
         for (int h = 0; h < plan->max.hops; h++)
             plan->max.edges[h] = pst_max_i64(plan->max.edges[h], caps.edges[h]);
     }
-    return PST_OK;
+    return fetch(p, p->hotness, p->device_hotness, hotness_bytes(p));
 }
 
 /* ---- the plan ------------------------------------------------------------------------------------ */
 
-static pst_rc open(struct pst_stage *self)
+static int64_t first_vertices(const struct planner *p)
+{
+    return pst_min_i64(FIRST_VERTICES, p->bound.n[p->bound.hops]);
+}
+
+/* What stays while the scratch grows. */
+static pst_rc open_on_gpu(struct pst_stage *self, struct planner *p)
+{
+    const uint64_t budget = (uint64_t)pst_param_int(self, "gpu_topology");
+    bool in_place;
+    void *hotness;
+    pst_rc rc = pst_device_queue(&p->device, first_vertices(p), 0, false);
+    if (rc == PST_OK)
+        rc = pst_device_topology(&p->device, &p->graph, budget, &p->device_graph, &in_place);
+    if (rc == PST_OK)
+        rc = pst_device_take(&p->device, PST_MEMORY_DEVICE, hotness_bytes(p), "how hot vertices are",
+                             &hotness);
+    if (rc != PST_OK)
+        return rc;
+    p->device_hotness = hotness;
+    (void)p->device.twin->fill(p->device.q, hotness, 0, hotness_bytes(p));
+    pst_log(self, "on %s: %llu bytes of its memory besides scratch; the topology is %s", p->device.name,
+            (unsigned long long)p->device.device_bytes, in_place ? "read in pinned memory" : "there");
+    return pst_device_wait(&p->device);
+}
+
+static pst_rc open_stage(struct pst_stage *self)
 {
     struct planner *p = pst_state(self);
     if (pst_param_str(self, "reuse")[0] != '\0')
@@ -189,7 +327,10 @@ static pst_rc open(struct pst_stage *self)
     if (p->hotness == NULL || p->batch == NULL)
         return pst_fail(PST_E_NOMEM, "no memory to count how hot %lld vertices are",
                         (long long)p->plan.vertices);
-    return make_scratch(p, pst_min_i64(FIRST_VERTICES, p->bound.n[p->bound.hops]), 4 * FIRST_VERTICES);
+    pst_rc rc = pst_device_open(&p->device, pst_device(self));
+    if (rc == PST_OK && on_device(p))
+        rc = open_on_gpu(self, p);
+    return rc != PST_OK ? rc : make_scratch(p, first_vertices(p), 4 * FIRST_VERTICES);
 }
 
 /* What the cache will hit, from some batches over all epochs. */
@@ -203,7 +344,10 @@ static pst_rc predict(struct planner *p)
         int64_t n = pst_seeds_of(&p->seeds, b, p->batch);
         struct pst_caps caps;
         double found;
-        pst_rc rc = draw_batch(p, b, n, &caps);
+        pst_rc rc = draw_batch(p, b, n, false, &caps);
+        if (rc == PST_OK)
+            rc = fetch(p, p->vertices, p->device_expander.vertices,
+                       (uint64_t)caps.n[caps.hops] * sizeof *p->vertices);
         if (rc == PST_OK)
             rc = pst_plan_predict(p->hotness + plan->vertices, plan->vertices, plan->cached, p->vertices,
                                   caps.n[caps.hops], &found);
@@ -284,10 +428,11 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     return rc == PST_OK ? pst_publish(self, pst_port(self, "plan"), path) : rc;
 }
 
-static void close(struct pst_stage *self)
+static void close_stage(struct pst_stage *self)
 {
     struct planner *p = pst_state(self);
     release_scratch(p);
+    pst_device_close(&p->device);
     free(p->hotness);
     free(p->batch);
     pst_plan_release(&p->plan);
@@ -301,7 +446,7 @@ static const struct pst_port_desc ports[] = {
      .type = "plan",
      .dtype = "any",
      .rank = -1,
-     .memory = "cpu",
+     .memory = "cpu,pinned",
      .flags = PST_PORT_ONESHOT,
      .help = "the path of plan.json"},
     {0},
@@ -344,6 +489,12 @@ static const struct pst_param_desc params[] = {
      .min = -1,
      .max = 100,
      .help = "instead of cpu_cache: percent of all feature rows; negative: cpu_cache counts"},
+    {.name = "gpu_topology",
+     .type = PST_PARAM_BYTES,
+     .def = "\"8GiB\"",
+     .min = 0,
+     .max = 1e15,
+     .help = "on a GPU: a topology up to this is copied there, a larger one read in pinned memory"},
     {.name = "reuse",
      .type = PST_PARAM_STRING,
      .def = "\"\"",
@@ -360,7 +511,7 @@ const struct pst_stage_desc pst_stage = {
     .params = params,
     .state_bytes = sizeof(struct planner),
     .size = size,
-    .open = open,
+    .open = open_stage,
     .on_event = on_event,
-    .close = close,
+    .close = close_stage,
 };

@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include "error.h"
+#include "fill_impl.h"
 #include "request.h"
 #include "stage.h"
 
@@ -62,8 +63,7 @@ void pst_filler_release(struct pst_filler *f)
     f->hit_pos = f->hit_row = f->miss_pos = NULL;
 }
 
-/* The header of a slot that holds nothing: what a reader sees until the last part. */
-static struct pst_minibatch begin_header(const struct pst_filler *f, const struct pst_fill_job *job)
+struct pst_minibatch pst_fill_begin(const struct pst_filler *f, const struct pst_fill_job *job)
 {
     const struct pst_layout *l = &f->layout;
     struct pst_minibatch mb = {
@@ -90,6 +90,25 @@ static struct pst_minibatch begin_header(const struct pst_filler *f, const struc
     return mb;
 }
 
+void pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, const int32_t *positions,
+                       int64_t n, uint64_t asked)
+{
+    const struct pst_layout *l = &f->layout;
+    const int64_t *ids = (const int64_t *)(void *)(slot + l->vertices_at) + from;
+    struct pst_request *table = (struct pst_request *)(void *)(slot + l->requests_at) + asked;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t at = positions != NULL ? positions[i] : i;
+        table[i] = (struct pst_request){
+            .op = PST_READ,
+            .array = PST_ARRAY_FEATURES,
+            .rows = 1,
+            .row = (uint64_t)ids[at],
+            .offset = l->features_at + (uint64_t)(from + at) * l->stride_bytes,
+            .tag = (uint64_t)ids[at],
+        };
+    }
+}
+
 /* Rows of vertices[from..to): the cached ones are copied, for the others the disk is asked. */
 static uint64_t provide_rows(struct pst_filler *f, char *slot, int64_t from, int64_t to, uint64_t asked,
                              struct pst_fill_result *result)
@@ -106,18 +125,7 @@ static uint64_t provide_rows(struct pst_filler *f, char *slot, int64_t from, int
         pst_k_gather(NULL, f->cache_rows, l->stride_bytes, f->hit_row, rows, l->stride_bytes, f->hit_pos,
                      hits, f->row_bytes);
     }
-    struct pst_request *table = (struct pst_request *)(void *)(slot + l->requests_at) + asked;
-    for (int64_t i = 0; i < misses; i++) {
-        int64_t at = f->cache != NULL ? f->miss_pos[i] : i;
-        table[i] = (struct pst_request){
-            .op = PST_READ,
-            .array = PST_ARRAY_FEATURES,
-            .rows = 1,
-            .row = (uint64_t)ids[at],
-            .offset = l->features_at + (uint64_t)(from + at) * l->stride_bytes,
-            .tag = (uint64_t)ids[at],
-        };
-    }
+    pst_fill_requests(f, slot, from, f->cache != NULL ? f->miss_pos : NULL, misses, asked);
     result->lookups += (uint64_t)n;
     result->hits += (uint64_t)hits;
     f->gather_s += pst_now() - begin;
@@ -136,9 +144,9 @@ static uint64_t digest_of(const struct pst_minibatch *mb, const char *slot)
     return d;
 }
 
-static void make_void(const struct pst_filler *f, const struct pst_fill_job *job, char *slot, uint64_t asked)
+void pst_fill_void(const struct pst_filler *f, const struct pst_fill_job *job, char *slot, uint64_t asked)
 {
-    struct pst_minibatch mb = begin_header(f, job);
+    struct pst_minibatch mb = pst_fill_begin(f, job);
     mb.requests = (uint32_t)asked;
     for (uint32_t h = 0; h < mb.hops; h++)
         memset(slot + mb.indptr_at[h], 0, sizeof(int32_t));
@@ -154,8 +162,8 @@ static void write_labels(const struct pst_filler *f, char *slot, int64_t n)
         labels[i] = f->labels != NULL ? f->labels[ids[i]] : -1;
 }
 
-static void finish_header(struct pst_filler *f, const struct pst_fill_job *job, char *slot,
-                          struct pst_minibatch *mb, uint64_t asked)
+void pst_fill_finish(struct pst_filler *f, const struct pst_fill_job *job, char *slot,
+                     struct pst_minibatch *mb, uint64_t asked)
 {
     write_labels(f, slot, mb->n[0]);
     mb->requests = (uint32_t)asked;
@@ -185,7 +193,7 @@ pst_rc pst_sampling_fill(struct pst_filler *f, const struct pst_fill_job *job, v
     const struct pst_layout *l = &f->layout;
     const int hops = l->caps.hops;
     char *base = slot;
-    struct pst_minibatch mb = begin_header(f, job);
+    struct pst_minibatch mb = pst_fill_begin(f, job);
     *result = (struct pst_fill_result){.fits = true};
     int64_t count = 0, provided = 0;
     uint64_t asked = 0;
@@ -193,13 +201,12 @@ pst_rc pst_sampling_fill(struct pst_filler *f, const struct pst_fill_job *job, v
                                  &count, l->caps.n[0]);
     mb.n[0] = count;
     for (int h = 0; h <= hops && rc == PST_OK; h++) {
-        result->hop = h;
         uint64_t new_requests = provide_rows(f, base, provided, count, asked, result);
         uint64_t first_at = l->requests_at + asked * sizeof(struct pst_request);
         provided = count;
         asked += new_requests;
         if (h == hops)
-            finish_header(f, job, base, &mb, asked);
+            pst_fill_finish(f, job, base, &mb, asked);
         if (new_requests > 0 || h == hops) {
             rc = announce(user, result->parts++, first_at, new_requests, h == hops);
             if (rc != PST_OK)
@@ -213,7 +220,7 @@ pst_rc pst_sampling_fill(struct pst_filler *f, const struct pst_fill_job *job, v
     result->requests = asked;
     result->bytes_used = mb.features_at + (uint64_t)provided * mb.stride_bytes;
     if (rc == PST_E_LIMIT) {
-        make_void(f, job, base, asked);
+        pst_fill_void(f, job, base, asked);
         result->fits = false;
         rc = PST_OK;
     }

@@ -107,7 +107,6 @@ struct pst_fill_job {
 
 struct pst_fill_result {
     bool fits;
-    int hop;        /* where it did not */
     uint32_t parts; /* announced so far */
     uint64_t bytes_used, requests, lookups, hits;
 };

@@ -35,6 +35,10 @@ struct pst_sampling {
     void *user;
     struct pst_seeds seeds;
     struct pst_cache_rows cache;
+    struct pst_device device;
+    pst_device_sample_fn device_sample;
+    struct pst_device_filler device_filler; /* on a GPU */
+    bool topology_in_place;
     uint32_t npending; /* one a slot of the route */
     struct pending *pending;
     int64_t *seed_memory, *end_memory;
@@ -142,17 +146,31 @@ pst_rc pst_sampling_size(struct pst_stage *self, struct pst_sampling **out, pst_
 
 /* ---- open --------------------------------------------------------------------------------------- */
 
+void pst_sampling_on_device(struct pst_sampling *s, pst_device_sample_fn sample)
+{
+    s->device_sample = sample;
+}
+
+static pst_rc open_device(struct pst_sampling *s)
+{
+    const pst_rc rc = pst_device_open(&s->device, pst_device(s->self));
+    if (rc == PST_OK && pst_device_is_cuda(&s->device) && s->device_sample == NULL)
+        return pst_fail(PST_E_UNSUPPORTED, "this sampler's algorithm is for CPUs, and it is placed on %s",
+                        s->device.name);
+    return rc;
+}
+
 static pst_rc load_cache(struct pst_sampling *s)
 {
     if (!s->planned || s->plan.cached == 0 || s->ds.feature_dim == 0)
         return PST_OK;
     double begin = pst_now();
-    pst_rc rc =
-        pst_cache_rows_load(&s->cache, &s->ds.features, s->ds.stride_bytes, s->plan.cache, s->plan.cached);
+    pst_rc rc = pst_cache_rows_load(&s->cache, &s->device, &s->ds.features, s->ds.stride_bytes, s->plan.cache,
+                                    s->plan.cached);
     if (rc != PST_OK)
         return rc;
-    s->filler.cache = s->cache.index;
-    s->filler.cache_rows = s->cache.rows;
+    s->filler.cache = s->device_filler.cache = s->cache.index;
+    s->filler.cache_rows = s->device_filler.cache_rows = s->cache.rows;
     pst_log(s->self, "cached %lld rows in %.3f s; the plan predicts a hit rate of %.3f",
             (long long)s->cache.n, pst_now() - begin, s->plan.predicted_hit_rate);
     pst_plan_release(&s->plan);
@@ -173,15 +191,41 @@ static pst_rc make_pending(struct pst_sampling *s)
     return PST_OK;
 }
 
+/* The CPU's expander only measures, for messages. */
+static pst_rc open_on_device(struct pst_sampling *s)
+{
+    const uint64_t budget = (uint64_t)pst_param_int(s->self, "gpu_topology");
+    struct pst_expander *measure = &s->filler.expander;
+    struct pst_csc graph;
+    *measure = (struct pst_expander){.graph = &s->graph, .sample = s->sample, .user = s->user};
+    pst_rc rc = pst_device_queue_for(&s->device, &s->filler.layout.caps);
+    if (rc == PST_OK)
+        rc = pst_device_topology(&s->device, &s->graph, budget, &graph, &s->topology_in_place);
+    if (rc == PST_OK)
+        rc = load_cache(s);
+    if (rc == PST_OK)
+        rc = pst_device_filler_init(&s->device_filler, &s->filler, &s->device, &graph, s->device_sample,
+                                    s->user);
+    if (rc == PST_OK)
+        pst_log(s->self, "on %s: %llu bytes of its memory; the topology is %s", s->device.name,
+                (unsigned long long)s->device.device_bytes,
+                s->topology_in_place ? "read in pinned memory" : "there");
+    return rc;
+}
+
+static pst_rc open_on_cpu(struct pst_sampling *s)
+{
+    const pst_rc rc = load_cache(s);
+    return rc == PST_OK ? pst_filler_init(&s->filler, &s->graph, s->sample, s->user) : rc;
+}
+
 pst_rc pst_sampling_open(struct pst_sampling *s)
 {
-    pst_rc rc = load_cache(s);
-    if (rc != PST_OK)
-        return rc;
-    rc = make_pending(s);
-    if (rc != PST_OK)
-        return rc;
-    rc = pst_filler_init(&s->filler, &s->graph, s->sample, s->user);
+    pst_rc rc = open_device(s);
+    if (rc == PST_OK)
+        rc = pst_device_is_cuda(&s->device) ? open_on_device(s) : open_on_cpu(s);
+    if (rc == PST_OK)
+        rc = make_pending(s);
     if (rc != PST_OK)
         return rc;
     pst_total(s->self, s->port, s->seeds.batches * (uint64_t)pst_epochs(s->self));
@@ -237,14 +281,17 @@ static pst_rc begin_batch(struct pst_sampling *s, uint64_t batch, struct pending
 }
 
 /* Says what the batch would need, and which margin gives it. */
-static pst_rc too_large(struct pst_sampling *s, const struct pst_fill_job *job, int hop)
+static pst_rc too_large(struct pst_sampling *s, const struct pst_fill_job *job)
 {
     struct pst_caps need;
+    int hop = 0;
     pst_rc rc = pst_sampling_measure(&s->filler, job, &need);
     if (rc != PST_OK)
         return rc;
     const struct pst_caps *have = &s->filler.layout.caps;
     double margin = 0;
+    while (hop + 1 < need.hops && need.n[hop + 1] <= have->n[hop + 1] && need.edges[hop] <= have->edges[hop])
+        hop++;
     for (int h = 0; h <= need.hops; h++)
         margin = fmax(margin, (double)need.n[h] / (double)s->base.n[h]);
     for (int h = 0; h < need.hops; h++)
@@ -303,7 +350,9 @@ static pst_rc fill_credit(struct pst_sampling *s, struct pending *p, const struc
     s->credit = credit;
     s->last_micro = job.last_micro;
     struct pst_fill_result result;
-    pst_rc rc = pst_sampling_fill(&s->filler, &job, slot, send_part, s, &result);
+    pst_rc rc = pst_device_is_cuda(&s->device)
+                    ? pst_device_fill(&s->device_filler, &job, slot, send_part, s, &result)
+                    : pst_sampling_fill(&s->filler, &job, slot, send_part, s, &result);
     if (rc != PST_OK)
         return pst_wrap(rc, "sampling batch %llu", (unsigned long long)job.batch);
     count_result(s, &result);
@@ -311,7 +360,7 @@ static pst_rc fill_credit(struct pst_sampling *s, struct pending *p, const struc
         pst_pieces_pop(&p->pieces);
     } else {
         if (!s->split || !pst_pieces_split(&p->pieces))
-            return too_large(s, &job, result.hop);
+            return too_large(s, &job);
         s->last_micro = false;
         rc = send_part(s, result.parts, s->filler.layout.requests_at, 0, true);
         if (rc != PST_OK)
@@ -345,12 +394,27 @@ pst_rc pst_sampling_on_event(struct pst_sampling *s, const struct pst_event *eve
 
 /* ---- close -------------------------------------------------------------------------------------- */
 
+/* Kernels take no times of their own: all that the device did is one. */
+static pst_rc report_device(struct pst_sampling *s)
+{
+    return pst_report(s->self, "sampler",
+                      "{\"batches\": %llu, \"micro_batches\": %llu, \"void\": %llu, \"slot_bytes\": %llu, "
+                      "\"seeds_s\": %.6f, \"device_s\": %.6f, \"digest_s\": %.6f, \"device\": \"%s\", "
+                      "\"device_bytes\": %llu, \"topology\": \"%s\"}",
+                      (unsigned long long)s->count.batches, (unsigned long long)s->count.micro_batches,
+                      (unsigned long long)s->count.voids, (unsigned long long)s->filler.layout.bytes,
+                      s->count.seeds_s, s->device_filler.device_s, s->filler.digest_s, s->device.name,
+                      (unsigned long long)s->device.device_bytes, s->topology_in_place ? "pinned" : "device");
+}
+
 static void report(struct pst_sampling *s)
 {
     pst_rc rc = pst_report(s->self, "cache", "{\"hits\": %llu, \"lookups\": %llu, \"rows\": %lld}",
                            (unsigned long long)s->count.hits, (unsigned long long)s->count.lookups,
                            (long long)s->cache.n);
-    if (rc == PST_OK)
+    if (rc == PST_OK && pst_device_is_cuda(&s->device))
+        rc = report_device(s);
+    else if (rc == PST_OK)
         rc = pst_report(s->self, "sampler",
                         "{\"batches\": %llu, \"micro_batches\": %llu, \"void\": %llu, \"slot_bytes\": %llu, "
                         "\"seeds_s\": %.6f, \"sample_s\": %.6f, \"dedup_s\": %.6f, \"gather_s\": %.6f, "
@@ -369,7 +433,9 @@ void pst_sampling_close(struct pst_sampling *s)
         return;
     report(s);
     pst_filler_release(&s->filler);
+    pst_device_filler_release(&s->device_filler);
     pst_cache_rows_release(&s->cache);
+    pst_device_close(&s->device);
     pst_plan_release(&s->plan);
     pst_seeds_release(&s->seeds);
     free(s->pending);

@@ -7,7 +7,7 @@
 #ifndef PST_SAMPLING_H
 #define PST_SAMPLING_H
 
-#include "fill.h"
+#include "fill_device.h"
 #include "stage.h"
 
 PST_BEGIN_DECLS
@@ -41,6 +41,12 @@ PST_BEGIN_DECLS
          .type = PST_PARAM_BOOL,                                                                             \
          .def = "true",                                                                                      \
          .help = "a new order of the seeds every epoch"},                                                    \
+        {.name = "gpu_topology",                                                                             \
+         .type = PST_PARAM_BYTES,                                                                            \
+         .def = "\"8GiB\"",                                                                                  \
+         .min = 0,                                                                                           \
+         .max = 1e15,                                                                                        \
+         .help = "on a GPU: a topology up to this is copied there, a larger one read in pinned memory"},     \
         {.name = "plan",                                                                                     \
          .type = PST_PARAM_STRING,                                                                           \
          .def = "\"\"",                                                                                      \
@@ -50,26 +56,31 @@ PST_BEGIN_DECLS
         .help = "whose vertices are the seeds"                                                               \
     }
 
-/* The first entries of the stage's ports. */
-#define PST_SAMPLING_PORTS                                                                                   \
+/* The first entries of the stage's ports. memory_: "cpu", or "cpu,pinned" for a sampler that
+ * pst_sampling_on_device has told how to sample on a GPU. */
+#define PST_SAMPLING_PORTS_IN(memory_)                                                                       \
     {.name = "plan",                                                                                         \
      .dir = PST_IN,                                                                                          \
      .type = "plan",                                                                                         \
      .dtype = "any",                                                                                         \
      .rank = -1,                                                                                             \
-     .memory = "cpu",                                                                                        \
+     .memory = memory_,                                                                                      \
      .flags = PST_PORT_ONESHOT | PST_PORT_OPTIONAL,                                                          \
      .help = "the planner's plan: slot sizes and cached rows; without it slots have the worst case's size"}, \
     {                                                                                                        \
-        .name = "batch", .dir = PST_OUT, .type = "minibatch", .dtype = "any", .rank = -1, .memory = "cpu",   \
+        .name = "batch", .dir = PST_OUT, .type = "minibatch", .dtype = "any", .rank = -1, .memory = memory_, \
         .splits_if = "overflow=split",                                                                       \
         .help = "minibatches; each part announces rows that the disk must bring"                             \
     }
+
+#define PST_SAMPLING_PORTS PST_SAMPLING_PORTS_IN("cpu")
 
 struct pst_sampling; /* one sampler's state */
 
 PST_API PST_MUST_USE pst_rc pst_sampling_size(struct pst_stage *self, struct pst_sampling **out,
                                               pst_sample_fn sample, void *user);
+/* Before open: how to sample where the stage is placed on a GPU. Without it that is refused. */
+PST_API void pst_sampling_on_device(struct pst_sampling *s, pst_device_sample_fn sample);
 PST_API PST_MUST_USE pst_rc pst_sampling_open(struct pst_sampling *s);
 PST_API PST_MUST_USE pst_rc pst_sampling_on_event(struct pst_sampling *s, const struct pst_event *event);
 /* Reports, then frees. */

@@ -111,6 +111,9 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
     if (rc != PST_OK)
         return rc;
     t->model_open = true;
+    if (t->staging)
+        pst_log(self, "on %s: %" PRIu64 " bytes of its memory; products in %s", t->device.name,
+                t->device.device_bytes, t->tf32 ? "TensorFloat-32" : "float32");
     pst_identity_of(&t->identity, &t->model, t->ds.digest);
     const struct pst_eval_options options = {.spill_dir = pst_run_dir(self),
                                              .memory_bytes = (uint64_t)pst_param_int(self, "eval_memory")};

@@ -1,0 +1,257 @@
+/* stage_host.h: a stage under a host made up here, which keeps what stage.h promises and no more. To be
+ * included after the stage's .c file. One originating port, whose slots are kept track of by the test. */
+#ifndef STAGE_HOST_H
+#define STAGE_HOST_H
+
+#include "../../common/store/gen.h"
+#include "../unit/store_fixture.h"
+#include "virtual_gpu.h"
+
+enum { HOST_TEXT_MAX = 4096, HOST_SETS = 8, HOST_SLOTS = 2 };
+
+struct pst_stage {
+    void *state;
+    const char *dataset, *run_dir, *device,
+        *oneshot;                  /* oneshot: what came over the port plan; NULL: unlinked */
+    const char *set[HOST_SETS][2]; /* parameters that differ from their defaults */
+    uint64_t total, need;
+    char *slot;
+    char reports[HOST_TEXT_MAX], published[512];
+    /* what was sent: all of it in one digest, and how much */
+    uint64_t sent_digest, frames, requests;
+    bool last_micro;
+};
+
+static const char *host_text(const struct pst_stage *self, const char *name)
+{
+    for (int i = 0; i < HOST_SETS && self->set[i][0]; i++)
+        if (strcmp(self->set[i][0], name) == 0)
+            return self->set[i][1];
+    for (const struct pst_param_desc *p = pst_stage.params; p->name; p++)
+        if (strcmp(p->name, name) == 0)
+            return p->def;
+    fail_msg("no parameter %s", name);
+    return NULL;
+}
+
+void *pst_state(struct pst_stage *self)
+{
+    return self->state;
+}
+
+bool pst_param_bool(const struct pst_stage *self, const char *name)
+{
+    return strcmp(host_text(self, name), "true") == 0;
+}
+
+/* Sizes are as defaults are written: "64MiB". */
+int64_t pst_param_int(const struct pst_stage *self, const char *name)
+{
+    const char *text = host_text(self, name);
+    char *unit;
+    const int64_t value = strtoll(text + (*text == '"'), &unit, 10);
+    return *unit == 'M' ? value << 20 : *unit == 'G' ? value << 30 : value;
+}
+
+double pst_param_real(const struct pst_stage *self, const char *name)
+{
+    return strtod(host_text(self, name), NULL);
+}
+
+const char *pst_param_str(const struct pst_stage *self, const char *name)
+{
+    static char text[512];
+    snprintf(text, sizeof text, "%s", host_text(self, name) + 1); /* without the quotes */
+    text[strcspn(text, "\"")] = '\0';
+    return text;
+}
+
+size_t pst_param_ints(const struct pst_stage *self, const char *name, int64_t *out, size_t max)
+{
+    const char *at = host_text(self, name) + 1;
+    size_t n = 0;
+    for (char *end; *at && *at != ']' && n < max; at = end + strspn(end, ", "))
+        out[n++] = strtoll(at, &end, 10);
+    return n;
+}
+
+const char *pst_dataset_dir(const struct pst_stage *self)
+{
+    return self->dataset;
+}
+
+const char *pst_run_dir(const struct pst_stage *self)
+{
+    return self->run_dir;
+}
+
+uint64_t pst_seed(const struct pst_stage *self)
+{
+    (void)self;
+    return 42;
+}
+
+int64_t pst_epochs(const struct pst_stage *self)
+{
+    (void)self;
+    return 2;
+}
+
+const char *pst_device(const struct pst_stage *self)
+{
+    return self->device;
+}
+
+int pst_port(const struct pst_stage *self, const char *name)
+{
+    (void)self;
+    for (int i = 0; pst_stage.ports[i].name; i++)
+        if (strcmp(pst_stage.ports[i].name, name) == 0)
+            return i;
+    fail_msg("no port %s", name);
+    return -1;
+}
+
+bool pst_linked(const struct pst_stage *self, int port)
+{
+    (void)port;
+    return self->oneshot != NULL;
+}
+
+const char *pst_oneshot(const struct pst_stage *self, int port)
+{
+    (void)port;
+    return self->oneshot;
+}
+
+void pst_need(struct pst_stage *self, int port, uint64_t bytes, uint64_t align)
+{
+    (void)port;
+    assert_int_equal(align, PST_PAGE);
+    self->need = bytes;
+}
+
+void pst_total(struct pst_stage *self, int port, uint64_t batches)
+{
+    (void)port;
+    self->total = batches;
+}
+
+uint32_t pst_slots(const struct pst_stage *self, int port)
+{
+    (void)self;
+    (void)port;
+    return HOST_SLOTS;
+}
+
+void *pst_slot(struct pst_stage *self, struct pst_ref ref, uint64_t *bytes)
+{
+    (void)ref;
+    *bytes = self->need;
+    return self->slot;
+}
+
+pst_rc pst_publish(struct pst_stage *self, int port, const char *path)
+{
+    (void)port;
+    snprintf(self->published, sizeof self->published, "%s", path);
+    return PST_OK;
+}
+
+void pst_count(struct pst_stage *self, uint64_t items, uint64_t bytes)
+{
+    (void)self;
+    (void)items;
+    (void)bytes;
+}
+
+void pst_span(struct pst_stage *self, const char *name, double begin_s, double end_s)
+{
+    (void)self;
+    (void)name;
+    assert_true(begin_s <= end_s);
+}
+
+pst_rc pst_report(struct pst_stage *self, const char *section, const char *fmt, ...)
+{
+    const size_t used = strlen(self->reports);
+    va_list ap;
+    va_start(ap, fmt);
+    int n = snprintf(self->reports + used, HOST_TEXT_MAX - used, "%s ", section);
+    n += vsnprintf(self->reports + used + n, HOST_TEXT_MAX - used - (size_t)n, fmt, ap);
+    snprintf(self->reports + used + n, HOST_TEXT_MAX - used - (size_t)n, "\n");
+    va_end(ap);
+    return PST_OK;
+}
+
+void pst_log(struct pst_stage *self, const char *fmt, ...)
+{
+    (void)self;
+    (void)fmt;
+}
+
+void pst_warn(struct pst_stage *self, const char *fmt, ...)
+{
+    (void)self;
+    (void)fmt;
+}
+
+/* ---- driving it ---------------------------------------------------------------------------------- */
+
+static void host_begin(struct pst_stage *host, const char *dataset, const char *device, const char *run)
+{
+    memset(host, 0, sizeof *host);
+    host->state = calloc(1, pst_stage.state_bytes);
+    host->dataset = dataset;
+    host->device = device;
+    host->run_dir = run;
+    (void)mkdir(run, 0777);
+}
+
+static void host_set(struct pst_stage *host, const char *name, const char *value)
+{
+    int i = 0;
+    while (host->set[i][0])
+        assert_true(++i < HOST_SETS);
+    host->set[i][0] = name;
+    host->set[i][1] = value;
+}
+
+static pst_rc host_open(struct pst_stage *host)
+{
+    const pst_rc rc = pst_stage.size(host);
+    if (rc != PST_OK)
+        return rc;
+    host->slot = aligned_alloc(PST_PAGE, pst_align_up(host->need + 1, PST_PAGE));
+    return pst_stage.open(host);
+}
+
+static void host_end(struct pst_stage *host)
+{
+    pst_stage.close(host);
+    free(host->state);
+    free(host->slot);
+}
+
+/* A small dataset. */
+static const char *host_dataset(const char *name, int64_t vertices)
+{
+    struct pst_community_spec spec;
+    struct pst_build build;
+    const char *dir = in_scratch(name);
+    pst_community_defaults(&spec);
+    spec.vertices = vertices;
+    spec.classes = 4;
+    spec.feature_dim = 24;
+    pst_rc rc = pst_build_begin(&build, dir, false);
+    if (rc == PST_OK)
+        rc = pst_gen_community(&spec, &build, NULL);
+    if (rc == PST_OK)
+        rc = pst_build_commit(&build);
+    pst_build_release(&build);
+    if (rc != PST_OK)
+        fail_msg("%s", pst_error_text());
+    return dir;
+}
+
+#endif

@@ -1,0 +1,236 @@
+/* The sampler on a GPU fills slots with what the CPU's fills them with, to the byte. */
+#include "../../stages/sampler.c"
+
+#include "stage_host.h"
+
+#include "../../common/minibatch.h"
+#include "../../common/request.h"
+#include "../../stages/lib/plan.h"
+
+#include <xxhash.h>
+
+enum { VERTICES = 900, CACHED = 150 };
+
+static char dataset[512];
+
+/* ---- the host's other half: frames --------------------------------------------------------------- */
+
+/* What a reader of this minibatch sees, but for rows that the disk would bring. */
+static uint64_t digest_of(uint64_t seed, const struct pst_minibatch *mb)
+{
+    const struct pst_request *requests = pst_at(mb, mb->requests_at);
+    const uint64_t rows = (uint64_t)mb->n[mb->hops];
+    uint64_t d = XXH3_64bits_withSeed(mb, sizeof *mb, seed);
+    d = XXH3_64bits_withSeed(pst_at(mb, mb->vertices_at), rows * sizeof(int64_t), d);
+    d = XXH3_64bits_withSeed(pst_at(mb, mb->labels_at), (size_t)mb->n[0] * sizeof(int32_t), d);
+    for (uint32_t h = 0; h < mb->hops; h++) {
+        const int32_t *indptr = pst_at(mb, mb->indptr_at[h]);
+        d = XXH3_64bits_withSeed(indptr, ((size_t)mb->n[h] + 1) * sizeof *indptr, d);
+        d = XXH3_64bits_withSeed(pst_at(mb, mb->indices_at[h]), (size_t)indptr[mb->n[h]] * 4, d);
+    }
+    if (rows == 0)
+        return d; /* void: the CPU has asked for some rows by then */
+    d = XXH3_64bits_withSeed(requests, mb->requests * sizeof *requests, d);
+    for (uint64_t row = 0, r = 0; row < rows; row++) {
+        const uint64_t at = mb->features_at + row * mb->stride_bytes;
+        if (r < mb->requests && requests[r].offset == at)
+            r++;
+        else
+            d = XXH3_64bits_withSeed(pst_at(mb, at), mb->feature_dim * sizeof(float), d);
+    }
+    return d;
+}
+
+pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame)
+{
+    struct pst_minibatch *mb = (struct pst_minibatch *)(void *)self->slot;
+    (void)port;
+    self->requests += frame->arg[1];
+    if (!(frame->flags & PST_LAST_PART))
+        return PST_OK;
+    if (pst_minibatch_check(mb, self->need) != PST_OK)
+        fail_msg("%s", pst_error_text());
+    if (mb->n[mb->hops] == 0)
+        mb->requests = 0;
+    self->sent_digest = digest_of(self->sent_digest, mb);
+    self->frames++;
+    self->last_micro = frame->flags & PST_LAST_MICRO;
+    return PST_OK;
+}
+
+/* Credits for all batches of the run, one after the other. */
+static pst_rc sample_all(struct pst_stage *host)
+{
+    pst_rc rc = host_open(host);
+    for (uint64_t batch = 0; batch < host->total && rc == PST_OK; batch++) {
+        host->last_micro = false;
+        for (uint32_t micro = 0; !host->last_micro && rc == PST_OK; micro++) {
+            const struct pst_event event = {
+                .kind = PST_EV_CREDIT,
+                .port = pst_port(host, "batch"),
+                .credit = {.batch = batch, .micro = micro, .previous_batch = UINT64_MAX}};
+            memset(host->slot, 0xEE, host->need);
+            rc = pst_stage.on_event(host, &event);
+        }
+    }
+    return rc;
+}
+
+/* ---- a plan -------------------------------------------------------------------------------------- */
+
+/* Of `share` times what the worst batch takes, with some rows cached. */
+static const char *make_plan(const char *fanout_text, double share)
+{
+    static char path[600];
+    static uint32_t hotness[2 * VERTICES];
+    struct pst_dataset ds;
+    struct pst_stage text = {.set = {{"fanout", fanout_text}}};
+    int64_t cache[CACHED];
+    struct pst_plan plan = {
+        .vertices = VERTICES, .epochs = 1, .batches = 1, .cached = CACHED, .cache = cache};
+    struct pst_caps bound;
+    assert_int_equal(pst_dataset_open(&ds, dataset), PST_OK);
+    for (int64_t i = 0; i < CACHED; i++)
+        cache[i] = (i * 7 + 3) % VERTICES;
+    assert_int_equal(pst_sampling_fanout(&text, plan.key.fanout, &plan.key.hops), PST_OK);
+    const struct pst_csc graph = {ds.indptr.map, ds.indices.map, (int)pst_dtype_bytes(ds.indices.dtype),
+                                  ds.vertices, ds.edges};
+    plan.key.batch = 100;
+    snprintf(plan.key.split, sizeof plan.key.split, "train");
+    memcpy(plan.key.dataset, ds.digest, sizeof plan.key.dataset);
+    pst_caps_bound(&bound, &graph, plan.key.fanout, plan.key.hops, plan.key.batch);
+    pst_caps_scale(&plan.max, &bound, &bound, share);
+    if (pst_plan_write(&plan, hotness, in_scratch("plan"), path, sizeof path) != PST_OK)
+        fail_msg("%s", pst_error_text());
+    pst_dataset_close(&ds);
+    return path;
+}
+
+/* ---- tests --------------------------------------------------------------------------------------- */
+
+struct choice {
+    const char *fanout, *replace, *gpu_topology;
+    double planned; /* share of the worst case that slots hold; 0: no plan */
+};
+
+static pst_rc run(struct pst_stage *host, const char *device, const struct choice *c)
+{
+    host_begin(host, dataset, device, scratch);
+    host_set(host, "fanout", c->fanout);
+    host_set(host, "batch", "100");
+    host_set(host, "replace", c->replace);
+    host_set(host, "gpu_topology", c->gpu_topology);
+    host->oneshot = c->planned > 0 ? make_plan(c->fanout, c->planned) : NULL;
+    host_set(host, "margin", "1");
+    const pst_rc rc = sample_all(host);
+    host_end(host);
+    return rc;
+}
+
+static double number_after(const char *text, const char *key)
+{
+    const char *at = strstr(text, key);
+    assert_non_null(at);
+    return strtod(at + strlen(key), NULL);
+}
+
+static void compare(const struct choice *c)
+{
+    static const char *const same[] = {"\"batches\": ", "\"micro_batches\": ", "\"void\": ", "\"rows\": "};
+    struct pst_stage cpu, gpu;
+    if (run(&cpu, "cpu:0", c) != PST_OK || run(&gpu, "cuda:0", c) != PST_OK)
+        fail_msg("fanout %s: %s", c->fanout, pst_error_text());
+    assert_true(cpu.frames > 0);
+    assert_int_equal(gpu.frames, cpu.frames);
+    if (gpu.sent_digest != cpu.sent_digest)
+        fail_msg("fanout %s, replace %s: the slots differ", c->fanout, c->replace);
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        assert_true(number_after(gpu.reports, same[i]) == number_after(cpu.reports, same[i]));
+    if (number_after(cpu.reports, "\"void\": ") > 0)
+        return;
+    assert_int_equal(gpu.requests, cpu.requests);
+    assert_true(number_after(gpu.reports, "\"hits\": ") == number_after(cpu.reports, "\"hits\": "));
+    assert_true(number_after(gpu.reports, "\"lookups\": ") == number_after(cpu.reports, "\"lookups\": "));
+}
+
+static void slots_are_equal(void **state)
+{
+    (void)state;
+    const struct choice all[] = {
+        {"[4, 3]", "false", "\"1GiB\"", 0},  {"[3, 2, 2]", "true", "0", 1}, {"[5, 0, 2]", "false", "0", 0},
+        {"[-1, 2]", "false", "\"1GiB\"", 1}, {"[40]", "false", "0", 1},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        compare(&all[i]);
+    assert_int_equal(virtual_gpu_left(), 0);
+}
+
+/* Slots that are too small: cut into the same pieces, with the same void ones between. */
+static void splits_are_equal(void **state)
+{
+    (void)state;
+    struct pst_stage gpu;
+    const struct choice half = {"[4, 3]", "false", "0", 0.3};
+    compare(&half);
+    assert_int_equal(run(&gpu, "cuda:0", &half), PST_OK);
+    assert_true(number_after(gpu.reports, "\"void\": ") > 0);
+    assert_non_null(strstr(gpu.reports, "\"topology\": \"pinned\""));
+}
+
+static void limits_are_named(void **state)
+{
+    (void)state;
+    struct pst_stage gpu;
+    const struct choice one = {"[4, 3]", "false", "\"1GiB\"", 0.0001};
+    assert_int_equal(run(&gpu, "cuda:0", &one), PST_E_LIMIT);
+    if (!strstr(pst_error_text(), "alone would take") || !strstr(pst_error_text(), "set margin to"))
+        fail_msg("%s", pst_error_text());
+    if (!gpu_is_virtual())
+        return;
+    setenv("PENSTOCK_HOST_GPU_BYTES", "37810000", 1);
+    const pst_rc rc = run(&gpu, "cuda:0", &(struct choice){"[4, 3]", "false", "\"1GiB\"", 0});
+    unsetenv("PENSTOCK_HOST_GPU_BYTES");
+    assert_int_equal(rc, PST_E_NOMEM);
+    if (!strstr(pst_error_text(), "bytes of its memory were asked for") ||
+        !strstr(pst_error_text(), "of its 37810000 bytes are free"))
+        fail_msg("%s", pst_error_text());
+    assert_int_equal(virtual_gpu_left(), 0);
+}
+
+static void damage_is_named(void **state)
+{
+    (void)state;
+    struct pst_dataset ds;
+    struct pst_stage gpu;
+    const int32_t wrong = VERTICES + 7;
+    assert_int_equal(pst_dataset_open(&ds, dataset), PST_OK);
+    FILE *file = fopen(ds.indices.path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, (long)ds.indices.data_at, SEEK_SET), 0);
+    for (int64_t e = 0; e < ds.edges; e++)
+        assert_int_equal(fwrite(&wrong, sizeof wrong, 1, file), 1);
+    fclose(file);
+    pst_dataset_close(&ds);
+    assert_int_equal(run(&gpu, "cuda:0", &(struct choice){"[-1]", "false", "0", 0}), PST_E_FORMAT);
+    if (!strstr(pst_error_text(), "sampling batch 0") || !strstr(pst_error_text(), "verify"))
+        fail_msg("%s", pst_error_text());
+}
+
+static int setup(void **state)
+{
+    gpu_setup();
+    if (scratch_setup(state) != 0)
+        return -1;
+    snprintf(dataset, sizeof dataset, "%s", host_dataset("data", VERTICES));
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slots_are_equal), cmocka_unit_test(splits_are_equal),
+        cmocka_unit_test(limits_are_named),
+        cmocka_unit_test(damage_is_named), /* the last: it spoils the dataset */
+    };
+    return cmocka_run_group_tests(tests, setup, scratch_teardown);
+}
