@@ -10,6 +10,7 @@
 #include <zmq.h>
 
 #include "builtin.h"
+#include "device.h"
 #include "host.h"
 #include "run_impl.h"
 
@@ -79,6 +80,39 @@ static void plan_hosts(struct pst_supervisor *sv)
     }
 }
 
+static bool first_on(const struct pst_supervisor *sv, int instance)
+{
+    const struct pst_instance *in = &sv->instances[instance];
+    const char *device = sv->pl->stages[in->stage].device;
+    for (int i = 0; i < instance; i++)
+        if (sv->instances[i].proc == in->proc &&
+            strcmp(sv->pl->stages[sv->instances[i].stage].device, device) == 0)
+            return false;
+    return true;
+}
+
+/* How many processes compute on the GPU that most of them compute on. */
+static int gpu_procs(const struct pst_supervisor *sv)
+{
+    int most = 0, on[PST_GPUS_MAX] = {0};
+    for (int i = 0; i < sv->ninstances; i++) {
+        const int gpu = pst_gpu_number(sv->pl->stages[sv->instances[i].stage].device);
+        if (gpu >= 0 && first_on(sv, i))
+            most = (int)pst_max_i64(most, ++on[gpu]);
+    }
+    return most;
+}
+
+/* Before any process of the run touches CUDA. */
+static void share_gpus(struct pst_supervisor *sv)
+{
+    const int procs = gpu_procs(sv);
+    if (procs > 1)
+        pst_mps_start(&sv->mps, sv->opt->run_dir);
+    if (procs > 0)
+        pst_report_gpus(sv->report, procs, sv->mps.keeper > 0 ? NULL : sv->mps.why);
+}
+
 static pst_rc start_proc(struct pst_supervisor *sv, int p, const char *program)
 {
     char path[4096];
@@ -87,9 +121,13 @@ static pst_rc start_proc(struct pst_supervisor *sv, int p, const char *program)
     int argc = 5;
     (void)snprintf(index, sizeof index, "%d", p);
     pst_rc rc = pst_program_path(program, path);
+    int percent = 0; /* of the GPU: what its stages have together */
     for (int i = 0; i < sv->ninstances; i++)
-        if (sv->instances[i].proc == p)
+        if (sv->instances[i].proc == p) {
             argv[argc++] = sv->instances[i].name;
+            percent += sv->pl->stages[sv->instances[i].stage].sm_percent;
+        }
+    pst_mps_share(&sv->mps, percent > 0 ? percent : 100);
     for (int h = 0; h < sv->nhosts; h++)
         if (sv->hosts[h].proc == p) {
             argv[argc++] = sv->hosts[h].name;
@@ -146,6 +184,7 @@ pst_rc pst_launch(struct pst_supervisor *sv)
     plan_instances(sv);
     int stage_procs = sv->nprocs;
     plan_hosts(sv);
+    share_gpus(sv);
     for (int p = 0; p < sv->nprocs && rc == PST_OK; p++)
         rc = start_proc(sv, p, p < stage_procs ? "penstock-stage" : "penstock-memory");
     return rc;

@@ -83,6 +83,12 @@ static double num(const json_t *object, const char *key)
     return json_number_value(json_object_get(object, key));
 }
 
+static const char *str(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "-";
+}
+
 static void ratio(json_t *section, const char *name, const char *over, const char *under)
 {
     double below = num(section, under);
@@ -96,7 +102,7 @@ static void find_bound(json_t *report)
     const char *name, *best = NULL;
     json_t *stage;
     double best_share = 0;
-    bool disk = false;
+    const char *what = "cpu";
     json_object_foreach(json_object_get(report, "stages"), name, stage)
     {
         double wait_disk = num(stage, "wait_disk_s"), busy = num(stage, "busy_s");
@@ -106,11 +112,11 @@ static void find_bound(json_t *report)
         if (streams && share > best_share) {
             best_share = share;
             best = name;
-            disk = wait_disk > busy;
+            what = wait_disk > busy ? "ssd" : strncmp(str(stage, "device"), "cuda:", 5) == 0 ? "gpu" : "cpu";
         }
     }
     if (best)
-        (void)json_object_set_new(report, "bound_by", json_sprintf("%s (%s)", best, disk ? "ssd" : "cpu"));
+        (void)json_object_set_new(report, "bound_by", json_sprintf("%s (%s)", best, what));
     else
         (void)json_object_set_new(report, "bound_by", json_null());
 }
@@ -122,6 +128,13 @@ void pst_report_process(json_t *report, const char *name, const struct rusage *u
     (void)json_object_set_new(
         json_object_get(report, "processes"), name,
         json_pack("{s:f,s:I}", "cpu_s", cpu_s, "peak_rss_bytes", (json_int_t)used->ru_maxrss * 1024));
+}
+
+void pst_report_gpus(json_t *report, int procs, const char *why)
+{
+    const char *sharing = procs == 1 ? "one process" : why ? "turns" : "mps";
+    (void)json_object_set_new(report, "gpus",
+                              json_pack("{ss ss*}", "sharing", sharing, "why", procs > 1 ? why : NULL));
 }
 
 void pst_report_phases(json_t *report, double launched, double planned, double started, double ended)
@@ -143,12 +156,6 @@ void pst_report_finish(json_t *report)
     ratio(io, "read_amplification", "bytes", "row_bytes_wanted");
     ratio(cache, "cpu_hit_rate", "hits", "lookups");
     find_bound(report);
-}
-
-static const char *str(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : "-";
 }
 
 static void print_number(FILE *out, const char *label, const json_t *object, const char *key, const char *fmt)
@@ -180,6 +187,9 @@ void pst_report_print(const json_t *report, FILE *out)
     if (json_object_get(cache, "cpu_hit_rate"))
         fprintf(out, "  %-20s%.1f %% of look-ups, %.0f rows\n", "cache", 100 * num(cache, "cpu_hit_rate"),
                 num(cache, "rows"));
+    const json_t *gpus = json_object_get(report, "gpus");
+    if (gpus && json_object_get(gpus, "why"))
+        fprintf(out, "  %-20sits processes take turns: %s\n", "GPU", str(gpus, "why"));
     fprintf(out, "  %-20s%s\n", "bound by", str(report, "bound_by"));
     fprintf(out, "\n  %-16s %8s %9s %9s %9s %9s %9s\n", "stage", "pid", "busy s", "input s", "credit s",
             "disk s", "items");

@@ -515,6 +515,7 @@ static void release(struct pst_supervisor *sv)
 {
     for (int p = 0; p < sv->nprocs; p++)
         pst_proc_kill(&sv->procs[p]);
+    pst_mps_stop(&sv->mps);
     pst_proc_end_strays();
     pst_pulse_release(&sv->pulse);
     pst_region_unmap(&sv->board_map);

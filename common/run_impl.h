@@ -4,6 +4,7 @@
 #define PST_RUN_IMPL_H
 
 #include "board.h"
+#include "mps.h"
 #include "proc.h"
 #include "pulse.h"
 #include "region.h"
@@ -48,6 +49,7 @@ struct pst_supervisor {
     bool stranger_told;
     struct pst_instance instances[PST_STAGES_MAX];
     int ninstances;
+    struct pst_mps mps;
     struct pst_host_memory hosts[PST_DEVICES_MAX];
     int nhosts;
     struct pst_block blocks[PST_ROUTES_MAX + 1]; /* [0] is the board, [1 + r] route r */

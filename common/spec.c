@@ -163,11 +163,12 @@ static void load_place(struct loading *ld, struct pst_stage_spec *stage, const j
         error_at(ld, at, "expected an object, as in {\"device\": \"cpu:0\"}, found %s", pst_json_kind(place));
         place = NULL;
     }
+    stage->sm_percent = 100;
     if (place) {
         known_keys(ld, place, at, keys, 3);
         (void)want_string(ld, place, at, "device", stage->device, sizeof stage->device);
         (void)want_string(ld, place, at, "cores", stage->cores, sizeof stage->cores);
-        (void)want_int(ld, place, at, "sm_percent", 100, 1, 100);
+        stage->sm_percent = (int)want_int(ld, place, at, "sm_percent", 100, 1, 100);
     }
     (void)snprintf(at, sizeof at, "%s.place.cores", path);
     pst_place_cores(ld->pl, ld->diag, at, stage->cores);

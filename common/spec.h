@@ -17,6 +17,7 @@ struct pst_stage_spec {
     json_t *params; /* every parameter, normal form */
     char device[32];
     char chosen[200];         /* why it is there, where the file says "auto"; else empty */
+    int sm_percent;           /* of a GPU's multiprocessors; 100: all */
     char cores[PST_NAME_MAX]; /* "0-3,6"; empty: any */
     char group[PST_NAME_MAX]; /* stages of one group are threads of one process; empty: its own process */
     char endpoint[128];       /* of a foreign stage: tcp://...; empty: a socket of this machine's own */

@@ -1,6 +1,7 @@
-"""MPS of a run's own: its keeper ends it, whoever is killed."""
+"""MPS of a run's own: its keeper ends it, whoever is killed. On virtual GPUs, with a stand-in for NVIDIA's daemon."""
 import signal
 
+from crash import processes, wait_for
 from harness import *
 from mps import fake
 
@@ -70,6 +71,83 @@ def a_daemon_that_does_not_start_is_told():
         k = Keeper(p, before="exit 3")
         code, err = k.end()
         assert k.said == "" and code == 1 and "ended at once, with status 3" in err, (k.said, code, err)
+
+
+# ---- as a run has it -----------------------------------------------------------------------------
+
+
+def start(p, grouped=False, mps=True):
+    """A run of three stages on one virtual GPU, two of which have a share of it."""
+    stages = {"source": stage("source", batches=1_000_000), "a": stage("passthrough"), "sink": stage("sink", delay_us=20000)}
+    for name, percent in (("source", 30), ("a", 20), ("sink", 100)):
+        stages[name]["place"] = {"device": "cuda:0", "sm_percent": percent}
+    pl = pipeline(stages, links("source.out", "a.in", "a.out", "sink.in"))
+    path = fake(p.dir) if mps else "/nonexistent"
+    environment = {"PATH": path, "PENSTOCK_CUDA": os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")}
+    before = {key: os.environ.get(key) for key in environment}
+    os.environ.update(environment)
+    try:
+        return p.start(pl, grouped=grouped)
+    finally:
+        for key, value in before.items():
+            os.environ.pop(key) if value is None else os.environ.update({key: value})
+
+
+def share(pid):
+    with open(f"/proc/{pid}/environ") as f:
+        env = dict(x.split("=", 1) for x in f.read().split("\0") if "=" in x)
+    return env.get("CUDA_MPS_PIPE_DIRECTORY"), env.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
+
+
+def all_going(run):
+    wait_for(lambda: run.process.poll() is not None or len(processes(run)) >= 6)  # with two memory hosts
+    return processes(run)
+
+
+@test
+def each_stage_has_its_share():
+    if GROUPED:
+        raise Skip("all stages are threads under ThreadSanitizer")
+    with Place() as p:
+        run = start(p)
+        found = all_going(run)
+        pipes = os.path.join(os.path.realpath(run.run_dir), "mps")
+        assert {name: share(pid) for name, pid in found.items() if name in ("source", "a", "sink", "memory-cuda:0")} == {
+            "source": (pipes, "30"), "a": (pipes, "20"), "sink": (pipes, None), "memory-cuda:0": (pipes, None)}
+        run.process.terminate()
+        r = run.wait()
+        assert r.code == 143 and r.report["gpus"] == {"sharing": "mps"}, r
+        no_leftovers()
+        with open(os.path.join(run.run_dir, "logs", "control.log")) as f:
+            assert f.read().endswith("quit\n")
+        assert not os.path.exists(pipes)
+
+
+@test
+def nothing_is_left_of_it_after_a_kill():
+    if GROUPED:
+        raise Skip("all stages are threads under ThreadSanitizer")
+    with Place() as p:
+        for victim in ("a", "supervisor", "memory-cuda:0"):
+            run = start(p)
+            os.kill(all_going(run)[victim], signal.SIGKILL)
+            r = run.wait(20)
+            assert r.code == (-9 if victim == "supervisor" else 1), r
+            no_leftovers(END_S)
+            assert not os.path.exists(os.path.join(run.run_dir, "mps")), victim
+
+
+@test
+def without_it_the_report_says_why():
+    with Place() as p:
+        for grouped, want in ((GROUPED, {"sharing": "turns", "why": "nvidia-cuda-mps-control is not in PATH"}),
+                              (True, {"sharing": "one process"})):
+            run = start(p, grouped=grouped, mps=False)
+            wait_for(lambda: run.process.poll() is not None or os.path.exists(os.path.join(run.run_dir, "logs", "memory-cpu:0.log")))
+            time.sleep(0.3)
+            run.process.terminate()
+            r = run.wait()
+            assert r.code == 143 and (GROUPED or r.report["gpus"] == want), (r, r.report)
 
 
 if __name__ == "__main__":
