@@ -72,7 +72,7 @@ static pst_rc open_device(struct pst_stage *self, struct trainer *t, uint64_t sl
 {
     const int64_t widest =
         pst_max_i64(pst_max_i64(t->ds.feature_dim, t->ds.classes), pst_param_int(self, "hidden"));
-    void *at;
+    void *at = NULL;
     t->tf32 = pst_param_bool(self, "tf32");
     pst_rc rc = pst_device_open(&t->device, pst_device(self));
     if (rc != PST_OK || !pst_device_is_cuda(&t->device))
