@@ -85,25 +85,36 @@ static bool check_gpu(const struct pst_pipeline *pl, struct pst_diag *diag, cons
     return false;
 }
 
-void pst_place_device(const struct pst_pipeline *pl, struct pst_diag *diag, const char *path,
+/* Where the whole pipeline is to run, or cpu:0 for a stage that cannot. */
+static void inherit(const struct pst_pipeline *pl, struct pst_stage_spec *stage)
+{
+    if (strncmp(pl->device, "cuda:", 5) == 0 && !pst_stage_on_gpu(stage, stage->chosen))
+        (void)snprintf(stage->device, sizeof stage->device, "cpu:0");
+    else
+        (void)snprintf(stage->device, sizeof stage->device, "%s", pl->device[0] ? pl->device : "cpu:0");
+}
+
+void pst_place_device(struct pst_pipeline *pl, struct pst_diag *diag, const char *path,
                       struct pst_stage_spec *stage)
 {
     char at[PST_JSON_PATH_MAX];
-    (void)snprintf(at, sizeof at, "%s.place.device", path);
+    const bool own = stage->device[0] != '\0';
+    (void)snprintf(at, sizeof at, "%s%splace.device", own ? path : "", own ? "." : "");
+    if (!own)
+        inherit(pl, stage);
     if (strcmp(stage->device, "auto") == 0) {
         choose_device(stage);
         return;
     }
-    if (stage->device[0] == '\0')
-        (void)snprintf(stage->device, sizeof stage->device, "cpu:0");
     int gpu = device_number(stage->device, "cuda:"), cpu = device_number(stage->device, "cpu:");
     if (cpu >= 0 || (gpu >= 0 && check_gpu(pl, diag, at, stage, gpu)))
         return;
     if (gpu < 0)
         pst_json_error(&pl->doc, diag, at, "expected cpu:N or cuda:N (N up to %d) or auto, found \"%s\"",
                        PST_DEVICES_MAX - 1, stage->device);
-    (void)snprintf(stage->device, sizeof stage->device,
-                   "cpu:0"); /* so that its links are judged on their own */
+    (void)snprintf(stage->device, sizeof stage->device, "cpu:0");
+    if (!own)
+        pl->device[0] = '\0';
 }
 
 /* "0-3,6", each core one of this machine's. */

@@ -6,10 +6,10 @@
 
 #include "spec.h"
 
-/* Checks stage->device, whose description is known, or chooses one for "auto"; path is the stage's in the
- * file. Asks what GPUs there are only if that matters. After an error the device is cpu:0, so that links are
- * judged on their own. */
-void pst_place_device(const struct pst_pipeline *pl, struct pst_diag *diag, const char *path,
+/* Checks stage->device, whose description is known, or chooses one for "auto", or the pipeline's where it is
+ * empty; path is the stage's in the file. Asks what GPUs there are only if that matters. After an error the
+ * device is cpu:0, so that links are judged on their own; the pipeline's is told to be wrong once. */
+void pst_place_device(struct pst_pipeline *pl, struct pst_diag *diag, const char *path,
                       struct pst_stage_spec *stage);
 /* "0-3,6", each core one of this machine's. */
 void pst_place_cores(const struct pst_pipeline *pl, struct pst_diag *diag, const char *at, const char *cores);

@@ -408,12 +408,12 @@ static void load_links(struct loading *ld)
 
 static void load_head(struct loading *ld)
 {
-    static const char *const keys[] = {"penstock", "name",   "help",   "dataset", "seed",
-                                       "epochs",   "params", "stages", "links"};
+    static const char *const keys[] = {"penstock", "name",   "help",  "dataset", "seed",
+                                       "epochs",   "params", "place", "stages",  "links"};
     struct pst_pipeline *pl = ld->pl;
     json_t *root = pl->doc.root;
     char help[2048];
-    known_keys(ld, root, "", keys, 9);
+    known_keys(ld, root, "", keys, 10);
     if (!json_object_get(root, "penstock"))
         error_at(ld, "", "\"penstock\" is missing: the version of this form, 1");
     (void)want_int(ld, root, "", "penstock", 1, 1, 1);
@@ -433,6 +433,15 @@ static void load_head(struct loading *ld)
     (void)want_string(ld, root, "", "dataset", pl->dataset, sizeof pl->dataset);
     pl->seed = (uint64_t)want_int(ld, root, "", "seed", 1, 0, INT64_MAX);
     pl->epochs = want_int(ld, root, "", "epochs", 1, 1, 1000000);
+    static const char *const place_keys[] = {"device"};
+    const json_t *place = json_object_get(root, "place");
+    if (json_is_object(place)) {
+        known_keys(ld, place, "place", place_keys, 1);
+        (void)want_string(ld, place, "place", "device", pl->device, sizeof pl->device);
+    } else if (place) {
+        error_at(ld, "place", "expected an object, as in {\"device\": \"auto\"}, found %s",
+                 pst_json_kind(place));
+    }
 }
 
 bool pst_pipeline_load(struct pst_pipeline *pl, const char *file, char *const *sets, int nsets,

@@ -39,6 +39,7 @@ struct pst_pipeline {
     char name[PST_NAME_MAX];
     char base_dir[4096]; /* of the file */
     char dataset[4096];  /* empty: not given */
+    char device[32];     /* of stages whose place names none, and that can run there; empty: cpu:0 */
     uint64_t seed;
     int64_t epochs;
     struct pst_stage_spec *stages;

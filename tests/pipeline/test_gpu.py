@@ -64,6 +64,23 @@ def auto_takes_a_gpu_where_there_is_one_and_the_stage_can():
 
 
 @test
+def a_pipeline_s_device_is_for_those_that_can_and_say_nothing():
+    with Place() as p:
+        pl = pipeline({"owner": stage("owner"), "raiser": {**stage("raiser"), "place": {"device": "cpu:1"}}},
+                      links("owner.out", "raiser.in"))
+        said = p.run(pl, "--device", "cuda:1").report["stages"]
+        assert (said["owner"]["device"], said["raiser"]["device"]) == ("cpu:0", "cpu:1"), said
+        assert said["owner"]["chosen"].startswith("owner computes on CPUs only"), said
+        pl = chain("cpu:0", "cpu:0", "cpu:0")
+        del pl["stages"]["source"]["place"], pl["stages"]["a"]["place"]
+        for device, want in (("cuda:1", "cuda:1"), ("auto", "cuda:0"), ("cpu:1", "cpu:1")):
+            said = p.run({**pl, "place": {"device": device}}).report["stages"]
+            assert [said[name]["device"] for name in ("source", "a", "sink")] == [want, want, "cpu:0"], said
+        err = p.run(pl, "--device", "cuda:2", code=2).err
+        assert err.count("place.device: device cuda:2 is absent") == 1, err
+
+
+@test
 def what_cannot_be_placed_is_told():
     with Place() as p:
         err = p.run(chain("cuda:2", "cpu:0", "cpu:0"), code=2).err

@@ -41,6 +41,8 @@ static const char run_usage[] =
     "  --trace FILE       write a Chrome/Perfetto trace\n"
     "  --resume DIR       go on from the last checkpoint of an earlier run's directory\n"
     "  --group all        all stages as threads of one process\n"
+    "  --device DEVICE    cpu:N, cuda:N or auto: of the stages that can run there and whose place names "
+    "none\n"
     "  --quiet            no live progress\n";
 
 /* ---- resuming ------------------------------------------------------------------------------------ */
@@ -96,12 +98,19 @@ static bool add_set(struct pipeline_options *options, const char *path, const ch
 static int parse_run(int argc, char **argv, struct run_args *args)
 {
     static const struct option options[] = {
-        {"dataset", required_argument, NULL, 'd'}, {"set", required_argument, NULL, 's'},
-        {"epochs", required_argument, NULL, 'e'},  {"seed", required_argument, NULL, 'S'},
-        {"run-dir", required_argument, NULL, 'r'}, {"report", required_argument, NULL, 'R'},
-        {"trace", required_argument, NULL, 't'},   {"resume", required_argument, NULL, 'c'},
-        {"group", required_argument, NULL, 'g'},   {"quiet", no_argument, NULL, 'q'},
-        {"help", no_argument, NULL, 'h'},          {0},
+        {"dataset", required_argument, NULL, 'd'},
+        {"set", required_argument, NULL, 's'},
+        {"epochs", required_argument, NULL, 'e'},
+        {"seed", required_argument, NULL, 'S'},
+        {"run-dir", required_argument, NULL, 'r'},
+        {"report", required_argument, NULL, 'R'},
+        {"trace", required_argument, NULL, 't'},
+        {"resume", required_argument, NULL, 'c'},
+        {"group", required_argument, NULL, 'g'},
+        {"quiet", no_argument, NULL, 'q'},
+        {"device", required_argument, NULL, 'D'},
+        {"help", no_argument, NULL, 'h'},
+        {0},
     };
     int c;
     bool ok = true;
@@ -111,6 +120,7 @@ static int parse_run(int argc, char **argv, struct run_args *args)
         case 'd': ok = add_set(&args->pipeline, "dataset", optarg, true); break;
         case 's': ok = add_set(&args->pipeline, NULL, optarg, false); break;
         case 'e': ok = add_set(&args->pipeline, "epochs", optarg, false); break;
+        case 'D': ok = add_set(&args->pipeline, "place.device", optarg, true); break;
         case 'S': ok = add_set(&args->pipeline, "seed", optarg, false); break;
         case 'r':
             ok = snprintf(args->run_dir, sizeof args->run_dir, "%s", optarg) < (int)sizeof args->run_dir;
