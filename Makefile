@@ -155,6 +155,26 @@ $(BUILD)/bench/%: tools/bench/%.c $(libs)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -MF $@.d -o $@ $< $(ALL_LDFLAGS) -Wl,-rpath,$(abspath $(BUILD)/lib) $(STAGE_LIBS) $(CORE_LIBS)
 
+# The GPU's: by nvcc for one, and by g++ over the host build, where it checks everything and times nothing.
+gpu_bench := $(sort $(wildcard tools/bench/gpu/*.cu))
+$(BUILD)/obj/tools/bench/gpu/%.nvcc.o: tools/bench/gpu/%.cu
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCC_FLAGS) -MMD -MF $(@:.o=.d) -c -o $@ $<
+$(BUILD)/bench/gpu: $(patsubst %.cu,$(BUILD)/obj/%.nvcc.o,$(gpu_bench)) $(libs) $(cuda_so)
+	@mkdir -p $(@D)
+	$(NVCC) -o $@ $(filter %.o,$^) -Xlinker -rpath,$(abspath $(BUILD)/lib) -L$(BUILD)/lib -lpenstock -lpenstock-cpu
+$(BUILD)/obj/tools/bench/gpu/%.host.o: tools/bench/gpu/%.cu
+	@mkdir -p $(@D)
+	$(CXX) $(host_flags) -x c++ -c -o $@ $<
+$(BUILD)/tests/gpu-bench: $(patsubst %.cu,$(BUILD)/obj/%.host.o,$(gpu_bench)) $(libs) $(BUILD)/tests/libpenstock-cuda-host.so
+	@mkdir -p $(@D)
+	$(CXX) -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) -Wl,-rpath,$(abspath $(BUILD)/lib) -L$(BUILD)/lib -lpenstock -lpenstock-cpu
+
+.PHONY: bench-gpu
+bench-gpu: deps-test
+	@$(MAKE) --no-print-directory -j$$(nproc) all $(BUILD)/tests/gpu-bench $(if $(cuda_so),$(BUILD)/bench/gpu)
+	@BUILD=$(BUILD) $(PYTHON) tools/bench/gpu.py
+
 .PHONY: bench
 bench: deps-test
 	@tools/install-deps --bench
@@ -162,7 +182,7 @@ bench: deps-test
 	@BUILD=$(BUILD) $(PYTHON) tools/bench/bench.py $(BENCH)
 
 .PHONY: tests
-tests: $(tests_bin) $(test_stages) $(guest_bin) $(BUILD)/tests/libpenstock-cuda-host.so $(BUILD)/tests/gpu/fake/libcuda.so.1
+tests: $(tests_bin) $(test_stages) $(guest_bin) $(BUILD)/tests/libpenstock-cuda-host.so $(BUILD)/tests/gpu-bench $(BUILD)/tests/gpu/fake/libcuda.so.1
 
 .PHONY: deps deps-test
 deps:
@@ -189,8 +209,9 @@ check-qemu: deps-test
 # What needs a GPU; skipped, with a reason, where there is none.
 .PHONY: check-gpu
 check-gpu: deps-test
-	@$(MAKE) --no-print-directory all tests
+	@$(MAKE) --no-print-directory -j$$(nproc) all tests
 	@BUILD=$(BUILD) PENSTOCK_TWIN=cuda PENSTOCK_TWIN_SHAPES=$${PENSTOCK_TWIN_SHAPES:-1000} tests/run check kernel/test_twin
+	@BUILD=$(BUILD) tests/run gpu
 	@BUILD=$(BUILD) PENSTOCK_TWIN=cuda tests/run check stage/test_device
 
 .PHONY: fuzz
@@ -241,6 +262,7 @@ help:
 	@echo 'make check         quick tests'
 	@echo 'make check-qemu    our NVMe driver against QEMU'"'"'s controllers, in a virtual machine'
 	@echo 'make check-gpu      the CUDA twins on this machine'"'"'s GPU (needs nvcc)'
+	@echo 'make bench-gpu      what its kernels reach, and hand-over and disk kernels; check-gpu bench-gpu is all of it'
 	@echo 'make resources      registers and shared memory of each CUDA kernel, into kernels/cuda/resources.txt'
 	@echo 'make fuzz          each fuzz target for FUZZ_SECONDS=20, with ASan and UBSan'
 	@echo 'make valgrind       memcheck over the unit tests and small pipelines'

@@ -196,7 +196,8 @@ static void test_rows(void **state)
     rig_stop(&r);
 }
 
-/* One doorbell a queue for each way's submission, as the papers have it; one a command for sync. */
+/* One doorbell a queue for each way's submission, as the papers have it, and for batch's completion; one a
+ * command for sync. */
 static void test_doorbells(void **state)
 {
     (void)state;
@@ -212,9 +213,11 @@ static void test_doorbells(void **state)
             ios[i].queue = (uint16_t)(ios[i].queue / 2 * 2 + i % 2);
         }
         put_ios(&r, 0, ios, N);
-        uint64_t before[4], rings = 0, queues = 0;
-        for (uint32_t q = 0; q < 4; q++)
+        uint64_t before[4], cq_before[4], rings = 0, cq_rings = 0, queues = 0;
+        for (uint32_t q = 0; q < 4; q++) {
             before[q] = r.b.c[q / 2].io[1 + q % 2]->sq_rings;
+            cq_before[q] = r.b.c[q / 2].io[1 + q % 2]->cq_rings;
+        }
         assert_int_equal(cuda->nvme->submit(r.drive, 0, (struct pst_n){NULL, N}, &usual), PST_OK);
         assert_int_equal(cuda->nvme->complete(r.drive, 0, &usual, r.records, 1), PST_OK);
         settled(PST_OK);
@@ -223,10 +226,13 @@ static void test_doorbells(void **state)
         for (uint32_t q = 0; q < 4; q++) {
             const uint64_t rang = r.b.c[q / 2].io[1 + q % 2]->sq_rings - before[q];
             rings += rang;
+            cq_rings += r.b.c[q / 2].io[1 + q % 2]->cq_rings - cq_before[q];
             queues += rang > 0;
         }
         assert_int_equal(rings, way == PST_NVME_WAY_SYNC ? N : queues);
-        assert_true(queues > 0);
+        assert_true(queues > 0 && cq_rings >= queues && cq_rings <= N);
+        assert_true(way != PST_NVME_WAY_BATCH || cq_rings == queues);
+        assert_true(way != PST_NVME_WAY_SYNC || cq_rings == N);
     }
     rig_stop(&r);
 }

@@ -2,7 +2,7 @@
  * host in time, a controller that makes completions up is not believed, and the host mends all of it. */
 #include "twin_nvme.h"
 
-enum { N = 100, IMPATIENT = 50 /* ms */ };
+enum { N = 100, IMPATIENT = 50 /* ms */, BATCHES = 2, SECOND = 1 };
 
 static const struct pst_nvme_shape usual;
 
@@ -33,11 +33,11 @@ static void run(struct rig *r, struct pst_nvme_io *ios)
 {
     for (uint32_t i = 0; i < N; i++)
         ios[i] = random_io(r, i, false, 0);
-    put_ios(r, 0, ios, N);
-    assert_int_equal(cuda->nvme->submit(r->drive, 0, (struct pst_n){NULL, N}, &usual), PST_OK);
-    assert_int_equal(cuda->nvme->complete(r->drive, 0, &usual, r->records, 1), PST_OK);
+    put_ios(r, SECOND, ios, N);
+    assert_int_equal(cuda->nvme->submit(r->drive, SECOND, (struct pst_n){NULL, N}, &usual), PST_OK);
+    assert_int_equal(cuda->nvme->complete(r->drive, SECOND, &usual, r->records, 1), PST_OK);
     settled(PST_OK);
-    get_ios(r, 0, ios, N);
+    get_ios(r, SECOND, ios, N);
     for (uint32_t i = 0; i < N; i++) {
         const uint64_t at = (uint64_t)(landing_of(r, &ios[i]) - (uint8_t *)r->b.memory.base);
         if (ios[i].status != PST_NVME_PENDING && PST_NVME_STATUS(ios[i].status) == PST_NVME_OK)
@@ -78,7 +78,7 @@ static void test_errors(void **state)
     struct pst_nvme_io ios[N];
     start_filled(&r, "\"error_rate\": 0.2, \"reorder_us\": 300");
     for (int way = 0; way < 3; way++) {
-        rig_drive(&r, (enum pst_nvme_way)way, 1, N, PATIENT);
+        rig_drive(&r, (enum pst_nvme_way)way, BATCHES, N, PATIENT);
         const uint64_t before = COUNTED(&r, errors);
         run(&r, ios);
         uint32_t failed = 0, first = N;
@@ -108,7 +108,7 @@ static void test_lost(void **state)
     struct pst_nvme_io ios[N];
     start_filled(&r, "\"lost_rate\": 0.04, \"reorder_us\": 300");
     for (int way = 0; way < 3; way++) {
-        rig_drive(&r, (enum pst_nvme_way)way, 1, N, IMPATIENT);
+        rig_drive(&r, (enum pst_nvme_way)way, BATCHES, N, IMPATIENT);
         const uint64_t before = COUNTED(&r, lost);
         run(&r, ios);
         uint32_t pending = 0;
@@ -136,6 +136,27 @@ static void test_lost(void **state)
     rig_stop(&r);
 }
 
+/* Where the caller's grouping and its number of commands disagree, nothing is sent. */
+static void test_wrong_groups(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct pst_nvme_io ios[N];
+    start_filled(&r, "\"seed\": 1");
+    rig_drive(&r, PST_NVME_WAY_BATCH, BATCHES, N, PATIENT);
+    for (uint32_t i = 0; i < N; i++)
+        ios[i] = random_io(&r, i, false, 0);
+    put_ios(&r, SECOND, ios, N);
+    const uint64_t before = COUNTED(&r, fetched);
+    assert_int_equal(cuda->nvme->submit(r.drive, SECOND, (struct pst_n){NULL, N - 1}, &usual), PST_OK);
+    assert_int_equal(cuda->nvme->complete(r.drive, SECOND, &usual, r.records, 1), PST_OK);
+    settled(PST_E_ARG);
+    assert_true(r.records->sequence == 1 && r.records->n == 0 && r.records->late == 0);
+    assert_true(COUNTED(&r, fetched) == before);
+    rig_undrive(&r);
+    rig_stop(&r);
+}
+
 /* A controller that says nothing at all. */
 static void test_silence(void **state)
 {
@@ -144,7 +165,7 @@ static void test_silence(void **state)
     struct pst_nvme_io ios[N];
     start_filled(&r, "\"lost_rate\": 1");
     for (int way = 0; way < 3; way++) {
-        rig_drive(&r, (enum pst_nvme_way)way, 1, N, 20);
+        rig_drive(&r, (enum pst_nvme_way)way, BATCHES, N, 20);
         run(&r, ios);
         assert_true(r.records->late == N && r.records->ended == 0);
         rig_undrive(&r);
@@ -271,10 +292,8 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_silence),
-        cmocka_unit_test(test_forged),
+        cmocka_unit_test(test_errors),       cmocka_unit_test(test_lost),   cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_wrong_groups), cmocka_unit_test(test_forged),
     };
     return cmocka_run_group_tests(tests, setup, twin_teardown);
 }

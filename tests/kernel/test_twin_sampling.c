@@ -82,6 +82,7 @@ static void test_sample_bad_neighbour(void **state)
 static void test_sample_far_edges(void **state)
 {
     (void)state;
+    needs_gigabytes();
     const int64_t edges = ((int64_t)1 << 32) + 1000;
     struct graph g = {.indptr = both_new(5 * I64)};
     int64_t *indptr = g.indptr.host;
@@ -130,6 +131,7 @@ static void test_sample_far_edges(void **state)
 static void test_sample_low_bits(void **state)
 {
     (void)state;
+    needs_gigabytes();
     enum { KEYS = 6 };
     const int64_t degree = ((int64_t)3 << 30) + 1;
     const size_t bytes = (size_t)(degree + 1) * I32;

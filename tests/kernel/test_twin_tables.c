@@ -199,6 +199,7 @@ static void test_gather(void **state)
 static void test_gather_far(void **state)
 {
     (void)state;
+    needs_gigabytes();
     enum { N = 64, ROWS = (1 << 20) + 4096, STRIDE = 4112 }; /* 4.3 GB */
     const size_t bytes = (size_t)ROWS * STRIDE;
     void *host =

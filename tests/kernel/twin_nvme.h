@@ -43,7 +43,7 @@ static inline void rig_drive(struct rig *r, enum pst_nvme_way way, uint32_t batc
                              uint32_t timeout_ms)
 {
     struct pst_nvme_qp *pairs[PST_NVME_DRIVE_QUEUES_MAX];
-    struct pst_nvme_shared shared[PST_NVME_DRIVE_QUEUES_MAX + SSDS_MAX + 1];
+    struct pst_nvme_shared shared[PST_NVME_DRIVE_QUEUES_MAX + SSDS_MAX + 1] = {{0}};
     uint32_t n = 0, s = 0, each = 0;
     shared[s++] = (struct pst_nvme_shared){.at = r->b.memory.base, .bytes = r->b.memory.bytes};
     for (uint32_t i = 0; i < r->b.ssds; i++) {

@@ -1,0 +1,480 @@
+/* kernels.cu: each twin over one batch of two hops, as a sampler and a trainer would call it: checked against
+ * the CPU's, then timed. What must move: each input that is used, once, and each output. */
+#include "gpu.cuh"
+
+#include "../../../kernels/rng.h"
+
+#include <cstring>
+
+namespace
+{
+struct sizes {
+    int64_t vertices, degree, seeds, features, link_rows, dim, gemm;
+    size_t copy_bytes;
+};
+const struct sizes FULL = {4000000, 16, 8192, 2000000, 200000, 256, 8192, (size_t)1 << 30};
+const struct sizes TINY = {3000, 6, 40, 3000, 200, 32, 64, 1 << 16};
+enum { HOPS = 2, FANOUT = 10, ROW = 512 };
+const double LIMIT = 1e-5; /* sums of thousands are held to five times that */
+
+struct batch {
+    struct gpu *g;
+    struct sizes s;
+    struct pst_csc host, device;
+    struct pst_sample_key key[HOPS];
+    int64_t n[HOPS + 1], edges[HOPS];      /* vertices after each hop */
+    int64_t *seeds, *vertices, *ids[HOPS]; /* host; vertices: of the last hop */
+    int32_t *indptr[HOPS], *local[HOPS];
+    int64_t *d_seeds, *d_vertices, *d_ids[HOPS], *d_count;
+    int32_t *d_indptr[HOPS], *d_local[HOPS];
+    struct pst_dedup *table;
+    struct pst_cache *cache;
+    int32_t *hit_pos, *hit_row, *miss_pos, *row; /* device */
+    double gather_s;
+};
+
+template <class T> T *host_array(int64_t n)
+{
+    T *at = static_cast<T *>(calloc((size_t)n + 1, sizeof(T)));
+    if (!at)
+        STOP("no memory for %lld elements", (long long)n);
+    return at;
+}
+
+template <class T> T *device_array(struct batch *b, int64_t n, const T *from = NULL)
+{
+    return static_cast<T *>(gpu_memory(b->g, PST_MEMORY_DEVICE, (size_t)(n + 1) * sizeof(T), from));
+}
+
+uint64_t random_of(uint64_t i, uint64_t below)
+{
+    const struct pst_stream stream = pst_stream_of(PST_RNG_INIT, 7, 0, 0, 0);
+    const struct pst_philox draw = pst_draw(&stream, i, 0);
+    return pst_bounded(pst_draw_u64(&draw, 0), below);
+}
+
+/* splitmix64's finish: Steele, Lea, Flood, OOPSLA 2014 */
+uint64_t mixed(uint64_t x)
+{
+    x = (x + 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* ---- the batch, by the CPU's twins; and the GPU's copy of it ---------------------------------------------
+ */
+
+void make_graph(struct batch *b)
+{
+    const int64_t v = b->s.vertices, edges = v * b->s.degree;
+    int64_t *indptr = host_array<int64_t>(v + 1);
+    int32_t *indices = host_array<int32_t>(edges);
+    for (int64_t i = 0; i <= v; i++)
+        indptr[i] = i * b->s.degree;
+    for (int64_t e = 0; e < edges; e++)
+        indices[e] = (int32_t)random_of((uint64_t)e, (uint64_t)v);
+    b->host = {indptr, indices, 4, v, edges};
+    b->device = b->host;
+    b->device.indptr = device_array(b, v + 1, indptr);
+    b->device.indices = device_array(b, edges, indices);
+}
+
+void need(pst_rc rc, const char *what)
+{
+    if (rc != PST_OK)
+        STOP("%s: the CPU's twin returned %d", what, (int)rc);
+}
+
+void make_batch(struct batch *b)
+{
+    const int64_t most = b->s.seeds * (1 + FANOUT) * (1 + FANOUT);
+    struct pst_dedup *table = b->g->cpu->dedup_init(malloc(b->g->cpu->dedup_bytes(most)), most);
+    b->seeds = host_array<int64_t>(b->s.seeds);
+    b->vertices = host_array<int64_t>(most);
+    for (int64_t i = 0; i < b->s.seeds; i++)
+        b->seeds[i] = i * (b->s.vertices / b->s.seeds);
+    int64_t count = 0;
+    b->g->cpu->dedup_reset(NULL, table);
+    need(b->g->cpu->dedup(NULL, table, b->seeds, b->s.seeds, b->vertices, &count, most, NULL), "dedup");
+    b->n[0] = count;
+    for (int h = 0; h < HOPS; h++) {
+        const int64_t capacity = b->n[h] * FANOUT;
+        b->key[h] = {11, 1, (uint32_t)h, 5};
+        b->indptr[h] = host_array<int32_t>(b->n[h] + 1);
+        b->ids[h] = host_array<int64_t>(capacity);
+        need(b->g->cpu->sample(NULL, &b->host, &b->key[h], b->vertices, b->n[h], FANOUT, false, b->indptr[h],
+                               b->ids[h], capacity),
+             "sample");
+        b->edges[h] = b->indptr[h][b->n[h]];
+        b->local[h] = host_array<int32_t>(b->edges[h]);
+        need(b->g->cpu->dedup(NULL, table, b->ids[h], b->edges[h], b->vertices, &count, most, b->local[h]),
+             "dedup");
+        b->n[h + 1] = count;
+        b->d_indptr[h] = device_array<int32_t>(b, b->n[h] + 1);
+        b->d_ids[h] = device_array<int64_t>(b, capacity);
+        b->d_local[h] = device_array<int32_t>(b, b->edges[h]);
+    }
+    free(table);
+    b->d_seeds = device_array(b, b->s.seeds, b->seeds);
+    b->d_vertices = device_array(b, most, b->vertices);
+    b->d_count = device_array<int64_t>(b, 4);
+    b->table = b->g->cuda->dedup_init(
+        gpu_memory(b->g, PST_MEMORY_DEVICE, b->g->cuda->dedup_bytes(most), NULL), most);
+    if (!b->table)
+        STOP("no table for dedup");
+}
+
+/* ---- sampling, dedup, lookup --------------------------------------------------------------------------- */
+
+void call_sample(void *context)
+{
+    struct batch *b = static_cast<struct batch *>(context);
+    for (int h = 0; h < HOPS; h++)
+        (void)b->g->cuda->sample(b->g->q, &b->device, &b->key[h], b->d_vertices, b->n[h], FANOUT, false,
+                                 b->d_indptr[h], b->d_ids[h], b->n[h] * FANOUT);
+}
+
+void call_dedup(void *context)
+{
+    struct batch *b = static_cast<struct batch *>(context);
+    const int64_t most = b->s.seeds * (1 + FANOUT) * (1 + FANOUT);
+    b->g->cuda->dedup_reset(b->g->q, b->table);
+    (void)b->g->cuda->fill(b->g->q, b->d_count, 0, sizeof *b->d_count);
+    (void)b->g->cuda->dedup(b->g->q, b->table, b->d_seeds, b->s.seeds, b->d_vertices, b->d_count, most, NULL);
+    for (int h = 0; h < HOPS; h++)
+        (void)b->g->cuda->dedup(b->g->q, b->table, b->d_ids[h], b->edges[h], b->d_vertices, b->d_count, most,
+                                b->d_local[h]);
+}
+
+void call_lookup(void *context)
+{
+    struct batch *b = static_cast<struct batch *>(context);
+    b->g->cuda->lookup(b->g->q, b->cache, b->d_vertices, b->n[HOPS], b->hit_pos, b->hit_row, &b->d_count[1],
+                       b->miss_pos, &b->d_count[2]);
+}
+
+/* Every other vertex is cached. */
+void check_lookup(struct batch *b)
+{
+    const int64_t cached = b->s.vertices / 2, n = b->n[HOPS];
+    int64_t *list = host_array<int64_t>(cached), numbers[2];
+    int32_t *pos = host_array<int32_t>(n), *row = host_array<int32_t>(n), *miss = host_array<int32_t>(n);
+    for (int64_t i = 0; i < cached; i++)
+        list[i] = 2 * i;
+    void *memory = malloc(b->g->cpu->cache_bytes(cached));
+    const struct pst_cache *cache = b->g->cpu->cache_init(memory, list, cached);
+    const int64_t *device_list = device_array(b, cached, list);
+    b->cache = b->g->cuda->cache_init(
+        gpu_memory(b->g, PST_MEMORY_DEVICE, b->g->cuda->cache_bytes(cached), NULL), device_list, cached);
+    b->hit_pos = device_array<int32_t>(b, n);
+    b->hit_row = device_array<int32_t>(b, n);
+    b->miss_pos = device_array<int32_t>(b, n);
+    b->g->cpu->lookup(NULL, cache, b->vertices, n, pos, row, &numbers[0], miss, &numbers[1]);
+    call_lookup(b);
+    gpu_same(b->g, &b->d_count[1], numbers, sizeof numbers, "lookup");
+    gpu_same(b->g, b->hit_row, row, (size_t)numbers[0] * sizeof *row, "rows of hits");
+    gpu_same(b->g, b->miss_pos, miss, (size_t)numbers[1] * sizeof *miss, "positions of misses");
+    free(list);
+    free(memory);
+    free(pos);
+    free(row);
+    free(miss);
+}
+
+void check_sampler(struct batch *b)
+{
+    call_sample(b);
+    for (int h = 0; h < HOPS; h++) {
+        gpu_same(b->g, b->d_indptr[h], b->indptr[h], (size_t)(b->n[h] + 1) * sizeof(int32_t),
+                 "sample's rows");
+        gpu_same(b->g, b->d_ids[h], b->ids[h], (size_t)b->edges[h] * sizeof(int64_t), "sampled neighbours");
+    }
+    call_dedup(b);
+    gpu_same(b->g, b->d_count, &b->n[HOPS], sizeof(int64_t), "number of vertices");
+    gpu_same(b->g, b->d_vertices, b->vertices, (size_t)b->n[HOPS] * sizeof(int64_t), "vertices");
+    for (int h = 0; h < HOPS; h++)
+        gpu_same(b->g, b->d_local[h], b->local[h], (size_t)b->edges[h] * sizeof(int32_t), "local positions");
+    check_lookup(b);
+}
+
+/* Each is held to a third of the time of the batch's gather. */
+void time_sampler(struct batch *b)
+{
+    double draws = 0, ids = 0;
+    for (int h = 0; h < HOPS; h++) {
+        draws += (double)b->n[h] * (8 + 16 + 4) + (double)b->edges[h] * (4 + 8);
+        ids += (double)b->edges[h] * (8 + 4);
+    }
+    const double n = (double)b->n[HOPS];
+    const struct {
+        const char *name;
+        void (*call)(void *);
+        double bytes;
+    } parts[] = {{"sample", call_sample, draws},
+                 {"dedup", call_dedup, ids + n * 8},
+                 {"lookup", call_lookup, n * (8 + 8)}};
+    for (const auto &part : parts) {
+        const double seconds = gpu_seconds(b->g, part.call, b);
+        char name[64];
+        gpu_report({part.name, part.bytes, 0, seconds, b->g->copy_bytes_s, 0});
+        (void)snprintf(name, sizeof name, "%s / gather (at most 0.33)", part.name);
+        gpu_note(name, seconds / b->gather_s, "");
+    }
+}
+
+/* ---- gather ------------------------------------------------------------------------------------------- */
+
+struct gathering {
+    struct batch *b;
+    const char *from;
+    char *to;
+    const int32_t *rows;
+    int64_t n;
+    uint64_t row_bytes;
+};
+
+void call_gather(void *context)
+{
+    const struct gathering *c = static_cast<const struct gathering *>(context);
+    c->b->g->cuda->gather(c->b->g->q, c->from, c->row_bytes, c->rows, c->to, c->row_bytes, NULL, c->n,
+                          c->row_bytes);
+}
+
+/* Rows of so many bytes from `kind` of memory; their first and last bytes say which they are. */
+double gather_from(struct batch *b, enum pst_memory kind, int64_t table, int64_t n, uint64_t row_bytes,
+                   const char *name)
+{
+    char *src = static_cast<char *>(calloc((size_t)table, row_bytes));
+    char *expected = static_cast<char *>(malloc((size_t)n * row_bytes + 1));
+    int32_t *rows = host_array<int32_t>(n);
+    for (int64_t i = 0; i < table; i++) {
+        memcpy(src + (uint64_t)i * row_bytes, &i, sizeof i);
+        memcpy(src + (uint64_t)(i + 1) * row_bytes - sizeof i, &i, sizeof i);
+    }
+    for (int64_t i = 0; i < n; i++)
+        rows[i] = (int32_t)random_of((uint64_t)i, (uint64_t)table);
+    struct gathering c = {b, NULL, NULL, device_array(b, n, rows), n, row_bytes};
+    void *memory = gpu_memory(b->g, kind, (size_t)table * row_bytes, src);
+    c.from = static_cast<const char *>(memory);
+    c.to = static_cast<char *>(gpu_memory(b->g, PST_MEMORY_DEVICE, (size_t)n * row_bytes, NULL));
+    b->g->cpu->gather(NULL, src, row_bytes, rows, expected, row_bytes, NULL, n, row_bytes);
+    call_gather(&c);
+    gpu_same(b->g, c.to, expected, (size_t)n * row_bytes, name);
+    const double moved = (double)n * (double)row_bytes, seconds = gpu_seconds(b->g, call_gather, &c);
+    const bool pinned = kind == PST_MEMORY_PINNED;
+    gpu_report({name, (pinned ? moved : 2 * moved) + 4 * (double)n, 0, seconds,
+                pinned ? b->g->link_bytes_s : b->g->copy_bytes_s, 0.85});
+    free(src);
+    free(expected);
+    free(rows);
+    b->g->cuda->release(kind, memory);
+    b->g->cuda->release(PST_MEMORY_DEVICE, c.to);
+    b->g->cuda->release(PST_MEMORY_DEVICE, const_cast<int32_t *>(c.rows));
+    return seconds;
+}
+
+void time_gather(struct batch *b)
+{
+    b->gather_s =
+        gather_from(b, PST_MEMORY_DEVICE, b->s.features, b->n[HOPS], ROW, "gather, the batch, 512 B");
+    gather_from(b, PST_MEMORY_DEVICE, b->s.features / 2, b->n[HOPS] / 2, 2 * ROW, "gather, 1 KiB");
+    gather_from(b, PST_MEMORY_DEVICE, b->s.features / 8, b->n[HOPS] / 8, 8 * ROW, "gather, 4 KiB");
+    gather_from(b, PST_MEMORY_PINNED, b->s.features / 2, b->s.link_rows, ROW, "zero-copy gather, 512 B");
+    gather_from(b, PST_MEMORY_PINNED, b->s.features / 8, b->s.link_rows / 4, 8 * ROW,
+                "zero-copy gather, 4 KiB");
+}
+
+/* ---- the trainer's ----------------------------------------------------------------------------------- */
+
+struct dense {
+    struct batch *b;
+    int64_t dsts, edges, sources, dim, gemm;
+    const int32_t *indptr, *indices; /* device */
+    float *in, *out, *grad, *weights, *moments;
+    struct pst_adam opt;
+    struct pst_dropout drop;
+};
+
+void call_mean(void *context)
+{
+    const struct dense *d = static_cast<const struct dense *>(context);
+    d->b->g->cuda->mean(d->b->g->q, d->indptr, d->indices, d->dsts, d->in, d->dim, d->out, d->dim, d->dim);
+}
+
+void call_mean_grad(void *context)
+{
+    const struct dense *d = static_cast<const struct dense *>(context);
+    d->b->g->cuda->mean_grad_n(d->b->g->q, d->indptr, d->indices, d->dsts, d->edges, d->sources, d->out,
+                               d->dim, d->grad, d->dim, d->dim);
+}
+
+void call_fused(void *context)
+{
+    const struct dense *d = static_cast<const struct dense *>(context);
+    d->b->g->cuda->bias_relu_dropout(d->b->g->q, d->out, d->dim, d->weights, d->b->d_vertices, d->dsts,
+                                     d->dim, true, &d->drop);
+}
+
+void call_adam(void *context)
+{
+    const struct dense *d = static_cast<const struct dense *>(context);
+    const int64_t n = d->sources * d->dim / 4;
+    d->b->g->cuda->adam(d->b->g->q, &d->opt, d->grad, d->in, d->moments, d->moments + n, n);
+}
+
+void call_gemm(void *context)
+{
+    const struct dense *d = static_cast<const struct dense *>(context);
+    const int64_t k = d->gemm;
+    d->b->g->cuda->gemm(d->b->g->q, false, false, k, k, k, 1, d->in, k, d->in, k, 0, d->grad, k, 1);
+}
+
+void call_layer(void *context)
+{
+    const struct dense *d = static_cast<const struct dense *>(context);
+    d->b->g->cuda->gemm(d->b->g->q, false, false, d->dsts, d->dim, d->dim, 1, d->in, d->dim, d->weights,
+                        d->dim, 0, d->out, d->dim, 1);
+}
+
+/* The GPU's has run in place once: so does the CPU's, from what both began with. */
+void check_fused(struct batch *b, struct dense *d, float *out, const float *weights)
+{
+    b->g->cpu->bias_relu_dropout(NULL, out, d->dim, weights, b->vertices, d->dsts, d->dim, true, &d->drop);
+    call_fused(d);
+    gpu_close_floats(b->g, d->out, out, (size_t)(d->dsts * d->dim), LIMIT, "bias, relu, dropout");
+}
+
+void check_adam(struct batch *b, struct dense *d, float *grad, const float *in)
+{
+    const int64_t n = d->sources * d->dim / 4;
+    float *moments = host_array<float>(2 * n);
+    b->g->cpu->adam(NULL, &d->opt, grad, in, moments, moments + n, n);
+    call_adam(d);
+    gpu_close_floats(b->g, d->grad, grad, (size_t)n, LIMIT, "adam");
+    free(moments);
+}
+
+/* All of the layer's; of the square one the last row. */
+void check_gemm(struct batch *b, struct dense *d, const float *in)
+{
+    const int64_t k = d->gemm, dim = d->dim;
+    float *out = host_array<float>(pst_max_i64(d->dsts * dim, k));
+    b->g->cpu->gemm(NULL, false, false, d->dsts, dim, dim, 1, in, dim, in, dim, 0, out, dim, 1);
+    call_layer(d);
+    gpu_close_floats(b->g, d->out, out, (size_t)(d->dsts * dim), LIMIT, "gemm of a layer");
+    b->g->cpu->gemm(NULL, false, false, 1, k, k, 1, in + (k - 1) * k, k, in, k, 0, out, k, 1);
+    call_gemm(d);
+    gpu_close_floats(b->g, d->grad + (k - 1) * k, out, (size_t)k, 5 * LIMIT, "gemm, square");
+    free(out);
+}
+
+void check_dense(struct batch *b, struct dense *d, const float *in)
+{
+    float *out = host_array<float>(d->dsts * d->dim), *grad = host_array<float>(d->sources * d->dim);
+    const int h = HOPS - 1;
+    b->g->cpu->mean(NULL, b->indptr[h], b->local[h], d->dsts, in, d->dim, out, d->dim, d->dim);
+    call_mean(d);
+    gpu_close_floats(b->g, d->out, out, (size_t)(d->dsts * d->dim), LIMIT, "mean");
+    b->g->cpu->mean_grad(NULL, b->indptr[h], b->local[h], d->dsts, out, d->dim, grad, d->dim, d->dim);
+    call_mean_grad(d);
+    gpu_close_floats(b->g, d->grad, grad, (size_t)(d->sources * d->dim), LIMIT, "mean_grad");
+    check_fused(b, d, out, in);
+    check_adam(b, d, grad, in);
+    check_gemm(b, d, in);
+    free(out);
+    free(grad);
+}
+
+void time_dense(struct batch *b)
+{
+    struct dense d = {};
+    d.b = b;
+    d.dsts = b->n[HOPS - 1];
+    d.edges = b->edges[HOPS - 1];
+    d.sources = b->n[HOPS];
+    d.dim = b->s.dim;
+    d.gemm = b->s.gemm;
+    d.indptr = b->d_indptr[HOPS - 1];
+    d.indices = b->d_local[HOPS - 1];
+    d.drop.rate = 0.5f;
+    d.opt = {1e-3, 0.9, 0.999, 1e-8, 0, 1};
+    const int64_t n = pst_max_i64(d.sources * d.dim, d.gemm * d.gemm);
+    float *in = host_array<float>(n);
+    for (int64_t i = 0; i < n; i++)
+        in[i] = (float)(mixed((uint64_t)i) >> 40) / (float)(1 << 24) - 0.5f;
+    d.in = device_array(b, n, in);
+    d.grad = device_array<float>(b, n);
+    d.out = device_array<float>(b, d.dsts * d.dim);
+    d.weights = device_array(b, d.dim * d.dim, in);
+    d.moments = device_array<float>(b, d.sources * d.dim / 2 + 1);
+    check_dense(b, &d, in);
+    free(in);
+    const double row = (double)d.dim * 4, copy = b->g->copy_bytes_s,
+                 gemm = 2.0 * (double)(d.gemm * d.gemm * d.gemm);
+    const double structure = (double)d.edges * 4 + (double)d.dsts * 4;
+    /* every source is some edge's: each row is read once at least */
+    gpu_report({"mean (SpMM), forward", structure + ((double)d.sources + (double)d.dsts) * row, 0,
+                gpu_seconds(b->g, call_mean, &d), copy, 0.70});
+    gpu_report({"mean (SpMM), backward", structure + (2 * (double)d.sources + (double)d.dsts) * row, 0,
+                gpu_seconds(b->g, call_mean_grad, &d), copy, 0.70});
+    gpu_report(
+        {"bias, relu, dropout", 2 * (double)d.dsts * row, 0, gpu_seconds(b->g, call_fused, &d), copy, 0});
+    gpu_report({"adam", (double)(d.sources * d.dim / 4) * 28, 0, gpu_seconds(b->g, call_adam, &d), copy, 0});
+    const double seconds = gpu_seconds(b->g, call_gemm, &d);
+    b->g->flops_s = seconds > 0 ? gemm / seconds : 0;
+    gpu_report({"gemm, square", 0, gemm, seconds, b->g->flops_s, 0});
+    gpu_report({"gemm of a layer", 0, 2.0 * (double)(d.dsts * d.dim * d.dim),
+                gpu_seconds(b->g, call_layer, &d), b->g->flops_s, 0});
+}
+
+/* ---- what the machine can do -----------------------------------------------------------------------------
+ */
+
+struct copying {
+    struct gpu *g;
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+
+void call_copy(void *context)
+{
+    const struct copying *c = static_cast<const struct copying *>(context);
+    (void)c->g->cuda->copy(c->g->q, c->to, c->from, c->bytes);
+}
+
+void measure_machine(struct gpu *g, size_t bytes)
+{
+    void *a = gpu_memory(g, PST_MEMORY_DEVICE, bytes, NULL),
+         *b = gpu_memory(g, PST_MEMORY_DEVICE, bytes, NULL);
+    void *pinned = gpu_memory(g, PST_MEMORY_PINNED, bytes / 4, NULL);
+    struct copying inside = {g, a, b, bytes}, link = {g, a, pinned, bytes / 4};
+    const double one = gpu_seconds(g, call_copy, &inside), two = gpu_seconds(g, call_copy, &link);
+    g->copy_bytes_s = one > 0 ? 2 * (double)bytes / one : 0;
+    g->link_bytes_s = two > 0 ? (double)(bytes / 4) / two : 0;
+    gpu_note("copy in GPU memory", g->copy_bytes_s * 1e-9, "GB/s, read and written");
+    gpu_note("copy from pinned memory", g->link_bytes_s * 1e-9, "GB/s");
+    g->cuda->release(PST_MEMORY_DEVICE, a);
+    g->cuda->release(PST_MEMORY_DEVICE, b);
+    g->cuda->release(PST_MEMORY_PINNED, pinned);
+}
+} // namespace
+
+int gpu_kernels(bool tiny)
+{
+    struct gpu g;
+    struct batch b = {};
+    b.s = tiny ? TINY : FULL;
+    const int64_t most = b.s.seeds * (1 + FANOUT) * (1 + FANOUT);
+    gpu_open(&g, most, b.s.dim);
+    b.g = &g;
+    measure_machine(&g, b.s.copy_bytes);
+    make_graph(&b);
+    make_batch(&b);
+    check_sampler(&b);
+    time_gather(&b);
+    time_sampler(&b);
+    time_dense(&b);
+    gpu_close(&g); /* the process' end frees the rest */
+    return 0;
+}
