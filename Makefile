@@ -168,7 +168,7 @@ $(BUILD)/obj/tools/bench/gpu/%.host.o: tools/bench/gpu/%.cu
 	$(CXX) $(host_flags) -x c++ -c -o $@ $<
 $(BUILD)/tests/gpu-bench: $(patsubst %.cu,$(BUILD)/obj/%.host.o,$(gpu_bench)) $(libs) $(BUILD)/tests/libpenstock-cuda-host.so
 	@mkdir -p $(@D)
-	$(CXX) -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) -Wl,-rpath,$(abspath $(BUILD)/lib) -L$(BUILD)/lib -lpenstock -lpenstock-cpu
+	$(CXX) -o $@ $(filter %.o,$^) $(filter $(BUILD)/obj/kernels/cuda/host/%,$(host_obj)) $(ALL_LDFLAGS) -Wl,-rpath,$(abspath $(BUILD)/lib) -L$(BUILD)/lib -lpenstock -lpenstock-cpu
 
 .PHONY: bench-gpu
 bench-gpu: deps-test
