@@ -221,7 +221,7 @@ static void count_on_device(struct planner *p)
 static pst_rc draw_on_gpu(struct planner *p, uint64_t batch, int64_t n, bool count, struct pst_caps *caps)
 {
     const struct pst_sample_key key = key_of(p, batch);
-    bool data_fault;
+    bool data_fault = false;
     if (n > p->vertices_max)
         return PST_E_LIMIT;
     pst_rc rc = pst_device_expand(&p->device_expander, key, p->plan.key.fanout, p->batch, n, NULL);

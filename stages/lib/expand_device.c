@@ -14,8 +14,9 @@ pst_rc pst_device_topology(struct pst_device *device, const struct pst_csc *grap
                            struct pst_csc *device_graph, bool *in_place)
 {
     const uint64_t indptr_bytes = ((uint64_t)graph->vertices + 1) * sizeof *graph->indptr,
-                   indices_bytes = (uint64_t)graph->edges * (uint64_t)graph->index_bytes;
-    *in_place = indptr_bytes + indices_bytes > budget;
+                   indices_bytes = (uint64_t)graph->edges * (uint64_t)graph->index_bytes,
+                   bytes = indptr_bytes + indices_bytes;
+    *in_place = bytes > budget;
     const enum pst_memory kind = *in_place ? PST_MEMORY_PINNED : PST_MEMORY_DEVICE;
     void *indptr, *indices;
     pst_rc rc = pst_device_take(device, kind, indptr_bytes, "the topology's indptr", &indptr);
@@ -23,7 +24,7 @@ pst_rc pst_device_topology(struct pst_device *device, const struct pst_csc *grap
         rc = pst_device_take(device, kind, indices_bytes, "the topology's indices", &indices);
     if (rc != PST_OK)
         return pst_wrap(rc, "gpu_topology is %llu bytes and the topology %llu", (unsigned long long)budget,
-                        (unsigned long long)(indptr_bytes + indices_bytes));
+                        (unsigned long long)bytes);
     *device_graph = *graph;
     device_graph->indptr = indptr;
     device_graph->indices = indices;
