@@ -4,7 +4,7 @@
 
 #include "stage_host.h"
 
-enum { VERTICES = 900 };
+enum { VERTICES = 400 };
 
 static char dataset[512];
 
@@ -60,7 +60,7 @@ static void plans_are_equal(void **state)
 {
     (void)state;
     const char *const small[][2] = {
-        {"fanout", "[4, 3]"}, {"batch", "100"}, {"cpu_cache", "20000"}, {"epochs", "2"}};
+        {"fanout", "[4, 3]"}, {"batch", "60"}, {"cpu_cache", "9000"}, {"epochs", "2"}};
     const char *const in_place[][2] = {{"fanout", "[3, 0, 2]"},
                                        {"batch", "64"},
                                        {"gpu_topology", "0"},
@@ -75,7 +75,7 @@ static void plans_are_equal(void **state)
 static void scratch_grows(void **state)
 {
     (void)state;
-    const char *const all[][2] = {{"fanout", "[-1, -1]"}, {"batch", "500"}, {"cpu_cache_percent", "25"}};
+    const char *const all[][2] = {{"fanout", "[-1, -1]"}, {"batch", "80"}, {"cpu_cache_percent", "25"}};
     compare(all, 3);
 }
 

@@ -9,7 +9,7 @@
 
 #include <xxhash.h>
 
-enum { VERTICES = 900, CACHED = 150 };
+enum { VERTICES = 400, CACHED = 70 };
 
 static char dataset[512];
 
@@ -95,7 +95,7 @@ static const char *make_plan(const char *fanout_text, double share)
     assert_int_equal(pst_sampling_fanout(&text, plan.key.fanout, &plan.key.hops), PST_OK);
     const struct pst_csc graph = {ds.indptr.map, ds.indices.map, (int)pst_dtype_bytes(ds.indices.dtype),
                                   ds.vertices, ds.edges};
-    plan.key.batch = 100;
+    plan.key.batch = 60;
     snprintf(plan.key.split, sizeof plan.key.split, "train");
     memcpy(plan.key.dataset, ds.digest, sizeof plan.key.dataset);
     pst_caps_bound(&bound, &graph, plan.key.fanout, plan.key.hops, plan.key.batch);
@@ -117,7 +117,7 @@ static pst_rc run(struct pst_stage *host, const char *device, const struct choic
 {
     host_begin(host, dataset, device, scratch);
     host_set(host, "fanout", c->fanout);
-    host_set(host, "batch", "100");
+    host_set(host, "batch", "60");
     host_set(host, "replace", c->replace);
     host_set(host, "gpu_topology", c->gpu_topology);
     host->oneshot = c->planned > 0 ? make_plan(c->fanout, c->planned) : NULL;

@@ -4,7 +4,7 @@
 #include "trainer_host.h"
 #include "virtual_gpu.h"
 
-enum { STEPS = 3, MODEL_DIM = 19, MODEL_CLASSES = 5, MODEL_ROWS = 1000 };
+enum { STEPS = 2, MODEL_DIM = 11, MODEL_CLASSES = 5, MODEL_ROWS = 400 };
 
 /* Norm-wise, over both. */
 static double apart(const pst_real *a, const pst_real *b, int64_t n)
@@ -75,7 +75,7 @@ static void compare_models(struct pst_model_config config, enum pst_feature_kind
     assert_int_equal(pst_model_init(&cpu, &config), PST_OK);
     config.device = &device;
     assert_int_equal(pst_model_init(&gpu, &config), PST_OK);
-    random_batch_init(&b, config.layers, 40, MODEL_DIM, MODEL_CLASSES);
+    random_batch_init(&b, config.layers, 12, MODEL_DIM, MODEL_CLASSES);
     assert_true(b.view.n[config.layers] <= MODEL_ROWS);
     b.view.kind = kind;
     if (kind == PST_FEATURE_BFLOAT)
@@ -106,8 +106,8 @@ static void compare_models(struct pst_model_config config, enum pst_feature_kind
 static void test_models(void **state)
 {
     (void)state;
-    const struct pst_model_config plain = {.layers = 2, .hidden = 16, .aggregate = true, .dropout = 0.5};
-    struct pst_model_config deep = {.layers = 3, .hidden = 24, .aggregate = true, .residual = true},
+    const struct pst_model_config plain = {.layers = 2, .hidden = 8, .aggregate = true, .dropout = 0.5};
+    struct pst_model_config deep = {.layers = 3, .hidden = 16, .aggregate = true, .residual = true},
                             bare = plain;
     compare_models(plain, PST_FEATURE_REAL);
     compare_models(plain, PST_FEATURE_BFLOAT);
@@ -116,7 +116,7 @@ static void test_models(void **state)
         compare_models(deep, PST_FEATURE_REAL);
     }
     bare.aggregate = false;
-    bare.hidden = 40; /* wider than its input: the product comes after the mean, were there one */
+    bare.hidden = 20; /* wider than its input: the product comes after the mean, were there one */
     compare_models(bare, PST_FEATURE_REAL);
     bare.aggregate = true;
     compare_models(bare, PST_FEATURE_REAL);
@@ -131,6 +131,8 @@ static void begin_on(struct pst_stage *host, const char *device, const char *run
     host->resume = resume;
     host->set[0][0] = "dropout";
     host->set[0][1] = "0.25";
+    host->set[1][0] = "hidden"; /* fibers are slow */
+    host->set[1][1] = "12";
     if (pst_stage.open(host) != PST_OK)
         fail_msg("%s", pst_error_text());
     assert_int_equal(tell(host, PST_EV_START), PST_OK);

@@ -1,0 +1,112 @@
+"""pipelines/hyperion.json with its stages on GPUs: virtual ones (kernels/cuda/host), so that it runs anywhere."""
+import signal
+
+from crash import END_S, processes, wait_for
+from harness import *
+
+os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
+HYPERION = os.path.join(ROOT, "pipelines", "hyperion.json")
+# Fibers are slow: few columns, two batches an epoch.
+SMALL = [word for pair in ("params.batch=120", "params.fanout=[3,2]", "stages.planner.params.cpu_cache=4KiB",
+                           "stages.trainer.params.hidden=8") for word in ("--set", pair)] + ["--quiet"]
+
+
+def settings(*pairs):
+    return [word for pair in pairs for word in ("--set", pair)]
+
+
+def on(**devices):
+    return settings(*(f'stages.{name}.place={{"device":"{device}"}}' for name, device in devices.items()))
+
+
+def data(p):
+    path = p.path("few")
+    if not os.path.exists(path):
+        command("gen", "community", path, "--vertices", "600", "--features", "16", "--seed", "3")
+    return path
+
+
+def train(p, *args, epochs=1, **more):
+    return p.run(HYPERION, *SMALL, "--epochs", epochs, *args, data=data(p), **more)
+
+
+def same(report, want, name):
+    assert report["digest"] == want["digest"], name
+    assert report["cache"]["hits"] == want["cache"]["hits"] or report["sampler"]["void"] > 0, (name, report["cache"])
+    assert len(report["epochs"]) == len(want["epochs"]), name
+    for a, b in zip(report["epochs"], want["epochs"]):
+        assert abs(a["loss"] - b["loss"]) <= 1e-5 * b["loss"], (name, a, b)
+        assert abs(a["val_accuracy"] - b["val_accuracy"]) <= 0.01, (name, a, b)
+
+
+ALL = {"planner": "cuda:0", "sampler": "cuda:0", "trainer": "cuda:0"}
+
+
+@test
+def the_same_run_wherever_it_is_made():
+    with Place() as p:
+        want = train(p).report
+        for devices in (ALL, {**ALL, "trainer": "cuda:1"}, {"trainer": "cuda:0"}, {"sampler": "cuda:1"}):
+            r = train(p, *on(**devices)).report
+            same(r, want, devices)
+            assert all(r["stages"][name]["device"] == device for name, device in devices.items()), r["stages"]
+        same(train(p, *on(**ALL), grouped=True).report, want, "threads of one process")
+        r = train(p, *on(trainer="cuda:0"), *settings("stages.trainer.params.tf32=true")).report
+        assert r["trainer"]["products"] == "tf32" and r["weights_digest"] != want["weights_digest"], r["trainer"]
+
+
+@test
+def batches_are_split_alike():
+    with Place() as p:
+        small = settings("stages.sampler.params.margin=0.4", "stages.sampler.params.gpu_topology=0")
+        want = train(p, *small).report
+        r = train(p, *on(**ALL), *small).report
+        same(r, want, "split")
+        assert r["sampler"]["void"] > 0 and r["sampler"]["topology"] == "pinned", r["sampler"]
+        assert all(r["sampler"][key] == want["sampler"][key] for key in ("batches", "micro_batches", "void")), r
+
+
+@test
+def runs_go_on_elsewhere():
+    with Place() as p:
+        want = train(p, epochs=2).report
+        for first, second in ((on(), on(**ALL)), (on(**ALL), on())):
+            begun = train(p, *first)
+            r = train(p, *second, "--resume", begun.run_dir, epochs=2).report
+            assert r["digest"] == want["digest"], r
+            assert abs(r["epochs"][0]["loss"] - want["epochs"][1]["loss"]) <= 1e-5 * want["epochs"][1]["loss"], r
+
+
+@test
+def a_gpu_that_is_too_small_is_told():
+    with Place() as p:
+        os.environ["PENSTOCK_HOST_GPU_BYTES"] = "30000000"
+        try:
+            err = train(p, *on(trainer="cuda:0"), code=1).err
+        finally:
+            del os.environ["PENSTOCK_HOST_GPU_BYTES"]
+        assert "trainer: cuda:0: no queue" in err and "bytes of its memory were asked for" in err, err
+        assert "of its 30000000 bytes are free" in err, err
+
+
+@test
+def kills_leave_nothing():
+    if GROUPED:
+        raise Skip("these are processes")
+    with Place() as p:
+        for victim in ("sampler", "disk", "trainer"):
+            run = p.start(HYPERION, *SMALL, "--epochs", 1000, *on(**{**ALL, "trainer": "cuda:1"}),
+                          data=data(p), grouped=False)
+            pid = wait_for(lambda: processes(run).get(victim))
+            wait_for(lambda: os.path.exists(os.path.join(run.run_dir, "live.json")))
+            time.sleep(0.3)
+            os.kill(pid, signal.SIGKILL)
+            t0 = time.time()
+            r = run.wait(10)
+            assert time.time() - t0 < END_S, f"{victim}: took {time.time() - t0:.1f} s"
+            assert r.code == 1 and f"error: {victim}: died of signal 9" in r.err, r
+            no_leftovers()
+
+
+if __name__ == "__main__":
+    main()
