@@ -90,6 +90,24 @@ def driver_that_dies():
 
 
 @test
+def routes_are_tried_on_virtual_gpus():
+    """The runtime's own way to memory and events between processes: real where a GPU is, virtual here."""
+    os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
+    try:
+        text, code = probe(fake=False)
+        said = answers(text)
+        assert code == 0 and said["routes"] == "virtual GPU 0", text
+        for what in ("route pinned", "route memory", "route reopen", "route events"):
+            assert said[what] == "yes", text
+        os.environ["PENSTOCK_VIRTUAL_GPUS"] = "0"
+        said = answers(probe(fake=False)[0])
+        assert said["routes"].startswith("no: ") and "costs: no stage can be placed on a GPU" in said["routes"], said
+    finally:
+        del os.environ["PENSTOCK_CUDA"]
+        os.environ.pop("PENSTOCK_VIRTUAL_GPUS", None)
+
+
+@test
 def mps_is_found_in_path():
     with tempfile.TemporaryDirectory(prefix="probe-") as folder:
         said = answers(probe(path=folder)[0])

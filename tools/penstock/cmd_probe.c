@@ -11,6 +11,7 @@
 #include "../../kernels/twin.h"
 #include "commands.h"
 #include "probe_gpu.h"
+#include "probe_routes.h"
 #include "store_options.h"
 
 static const char help[] =
@@ -81,6 +82,25 @@ static void tell_gpu(const struct pst_probe_gpu *found)
     tell("ipc events", &found->ipc_event, "stages wait on the host for one another, not in their streams");
 }
 
+/* The same once more, through the library that pipelines use. */
+static pst_rc tell_routes(void)
+{
+    struct pst_probe_routes found = {0};
+    const pst_rc rc = pst_probe_routes(&found);
+    if (rc != PST_OK)
+        return rc;
+    if (!found.library.works) {
+        lacks("routes", found.library.why, "no stage can be placed on a GPU");
+        return PST_OK;
+    }
+    has("routes", found.gpu);
+    tell("route pinned", &found.pinned, "no stage on a GPU can share a route with one on a CPU");
+    tell("route memory", &found.memory, "routes of one GPU cannot lie in its memory: group its stages");
+    tell("route reopen", &found.reopen, "a stage that starts again needs a new region");
+    tell("route events", &found.event, "stages wait on the host for one another, not in their streams");
+    return PST_OK;
+}
+
 static void tell_mps(void)
 {
     char path[4096];
@@ -116,10 +136,13 @@ int cmd_probe(int argc, char **argv)
         return command_result("probe",
                               pst_fail(PST_E_ARG, "expected no argument, found \"%s\"", argv[optind]));
     struct pst_probe_gpu found = {0};
-    const pst_rc rc = pst_probe_gpu(&found);
+    pst_rc rc = pst_probe_gpu(&found);
     if (rc != PST_OK)
         return command_result("probe", rc);
     tell_gpu(&found);
+    rc = tell_routes();
+    if (rc != PST_OK)
+        return command_result("probe", rc);
     tell_mps();
     tell_kernels();
     return 0;

@@ -1,23 +1,15 @@
-/* probe_gpu.c: see probe_gpu.h. The maker answers once; then the opener gets its handles and answers once.
- * Both are ended by closing the pipe that they wait on. */
+/* probe_gpu.c: see probe_gpu.h. */
 #include "probe_gpu.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "../../common/error.h"
 #include "cuda_driver.h"
+#include "probe_pair.h"
 
 enum {
-    ANSWER_MS = 60000, /* CUDA takes seconds to start on a machine with many GPUs */
     REGION_BYTES = 2 << 20,
     SHARED_BYTES = 1 << 20,
     PATTERN = 0x5C,
@@ -85,17 +77,18 @@ static void look_at_devices(const struct pst_driver *cu, struct pst_probe_gpu *f
     }
 }
 
-static void make(struct message *m, void *shared)
+static bool make(void *message, void *shared)
 {
+    struct message *m = message;
     struct pst_driver cu;
     struct pst_probe_gpu *found = &m->found;
     unsigned long long at = 0;
     void *event = NULL;
     if (!start(&cu, &found->driver))
-        return;
+        return false;
     look_at_devices(&cu, found);
     if (found->devices == 0 || !use_first(&cu, &found->driver))
-        return;
+        return false;
     (void)WORKED(&cu, registered(shared, SHARED_BYTES, PST_CU_REGISTER_PORTABLE), &found->shared_memory);
     if (WORKED(&cu, alloc(&at, REGION_BYTES), &found->ipc_memory) &&
         WORKED(&cu, fill(at, PATTERN, REGION_BYTES), &found->ipc_memory))
@@ -103,6 +96,7 @@ static void make(struct message *m, void *shared)
     if (WORKED(&cu, event(&event, PST_CU_EVENT_SHARED), &found->ipc_event) &&
         WORKED(&cu, record(event, NULL), &found->ipc_event))
         (void)WORKED(&cu, event_handle(&m->handles.event, event), &found->ipc_event);
+    return true;
 }
 
 /* Opens the maker's memory and compares what is in it. */
@@ -122,8 +116,9 @@ static bool open_once(const struct pst_driver *cu, const struct pst_ipc_handle *
     return answer->works;
 }
 
-static void open_all(struct message *m)
+static void open_all(void *message)
 {
+    struct message *m = message;
     struct pst_driver cu;
     struct pst_probe_gpu *found = &m->found;
     void *event = NULL;
@@ -138,92 +133,14 @@ static void open_all(struct message *m)
         (void)WORKED(&cu, wait(event), &found->ipc_event);
 }
 
-/* ---- two processes ------------------------------------------------------------------------------- */
-
-struct helper {
-    pid_t pid; /* 0: not running */
-    int fd;    /* our end of a pair of sockets */
-};
-
-/* Runs in the helper until its other end is closed. */
-static void help(int fd, bool maker, void *shared)
-{
-    struct message m = {0};
-    char end;
-    if (!maker && recv(fd, &m, sizeof m, MSG_WAITALL) != (ssize_t)sizeof m)
-        return;
-    if (maker)
-        make(&m, shared);
-    else
-        open_all(&m);
-    if (send(fd, &m, sizeof m, MSG_NOSIGNAL) == (ssize_t)sizeof m)
-        (void)!read(fd, &end, 1);
-}
-
-static pst_rc start_helper(struct helper *h, bool maker, void *shared)
-{
-    int pair[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
-        return pst_fail_errno("cannot make a pair of sockets");
-    const pid_t pid = fork();
-    if (pid == 0) {
-        (void)close(pair[0]);
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        help(pair[1], maker, shared);
-        _exit(0);
-    }
-    (void)close(pair[1]);
-    *h = (struct helper){pid > 0 ? pid : 0, pair[0]};
-    return pid > 0 ? PST_OK : pst_fail_errno("cannot start a process");
-}
-
-static pst_rc answer_of(const struct helper *h, const char *who, struct message *m)
-{
-    struct pollfd ready = {h->fd, POLLIN, 0};
-    int got;
-    do
-        got = poll(&ready, 1, ANSWER_MS);
-    while (got < 0 && errno == EINTR);
-    if (got == 0)
-        return pst_fail(PST_E_TIMEOUT, "the process that %s gave no answer for %d s: does the driver hang?",
-                        who, ANSWER_MS / 1000);
-    if (recv(h->fd, m, sizeof *m, MSG_WAITALL) != (ssize_t)sizeof *m)
-        return pst_fail(PST_E_PEER, "the process that %s died: see dmesg for what the driver says", who);
-    return PST_OK;
-}
-
-static void end_helper(struct helper *h)
-{
-    if (h->pid <= 0)
-        return;
-    (void)kill(h->pid, SIGKILL);
-    (void)waitpid(h->pid, NULL, 0);
-    (void)close(h->fd);
-    h->pid = 0;
-}
-
 pst_rc pst_probe_gpu(struct pst_probe_gpu *found)
 {
-    struct helper maker = {0}, opener = {0};
     struct message m = {0};
-    pst_rc rc = PST_OK;
     void *shared = mmap(NULL, SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         return pst_fail_errno("cannot map %d bytes", SHARED_BYTES);
-    rc = start_helper(&maker, true, shared);
-    if (rc == PST_OK)
-        rc = start_helper(&opener, false, shared);
-    if (rc == PST_OK)
-        rc = answer_of(&maker, "makes what is shared", &m);
-    if (rc == PST_OK && m.found.driver.works && m.found.devices > 0) {
-        if (send(opener.fd, &m, sizeof m, MSG_NOSIGNAL) != (ssize_t)sizeof m)
-            rc = pst_fail_errno("cannot reach the process that opens what is shared");
-        else
-            rc = answer_of(&opener, "opens what is shared", &m);
-    }
+    const pst_rc rc = pst_probe_pair(make, open_all, &m, sizeof m, shared);
     *found = m.found;
-    end_helper(&opener);
-    end_helper(&maker);
     (void)munmap(shared, SHARED_BYTES);
     return rc;
 }

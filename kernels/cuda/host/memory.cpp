@@ -117,6 +117,18 @@ void on_fault(int number, siginfo_t *info, void *)
     (void)sigaction(number, &st().before, nullptr);
 }
 
+/* From the first memory on. */
+void guard()
+{
+    static bool guarded;
+    struct sigaction fault = {};
+    fault.sa_sigaction = on_fault;
+    fault.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    if (!guarded)
+        (void)sigaction(SIGSEGV, &fault, &st().before);
+    guarded = true;
+}
+
 bool start(arena *a, int device)
 {
     a->pid = getpid();
@@ -135,12 +147,7 @@ bool start(arena *a, int device)
     a->shared->magic = MAGIC;
     a->shared->pid = a->pid;
     a->shared->device = device;
-    if (!st().before.sa_handler) {
-        struct sigaction fault = {};
-        fault.sa_sigaction = on_fault;
-        fault.sa_flags = SA_SIGINFO | SA_ONSTACK;
-        (void)sigaction(SIGSEGV, &fault, &st().before);
-    }
+    guard();
     return getrandom(&a->shared->nonce, sizeof a->shared->nonce, 0) == (ssize_t)sizeof a->shared->nonce;
 }
 
@@ -232,6 +239,7 @@ void write_handle(char *reserved, const arena *a, uint64_t id, int index)
 char *map_block(const handle &h, const block *b, size_t *bytes)
 {
     char path[64];
+    guard();
     (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", h.pid, h.fd);
     const int fd = open(path, O_RDWR | O_CLOEXEC);
     const size_t first = b->offset / PAGE * PAGE, end = (b->offset + b->bytes + PAGE - 1) / PAGE * PAGE;
