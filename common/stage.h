@@ -193,8 +193,8 @@ PST_API void *pst_slot(struct pst_stage *self, struct pst_ref ref, uint64_t *byt
 PST_API void pst_used(struct pst_stage *self, struct pst_ref ref, uint64_t bytes);
 /* One past the highest slot number of the route that reaches this port (per-slot tables). */
 PST_API uint32_t pst_slots(const struct pst_stage *self, int port);
-/* The region's base address and bytes, for registering it with a device once in open; index 0.. until
- * it returns NULL. */
+/* The region's base address and bytes, for registering it with a drive once in open (with the stage's GPU it
+ * is); index 0.. until it returns NULL. */
 PST_API void *pst_region(struct pst_stage *self, int index, uint64_t *bytes);
 
 /* Sends a frame to every stage linked to this output. With PST_LAST_PART its slots are given away; if the
