@@ -1,8 +1,9 @@
-"""Placement on GPUs: virtual ones (kernels/cuda/host), so that all of it runs where there is none."""
+"""Placement on GPUs: virtual ones (kernels/cuda/host), so that all of it runs where there is none; test_gpu_train.py
+trains on them."""
 import os
 import signal
 
-from crash import END_S, HYPERION, SMALL, processes, wait_for
+from crash import END_S, processes, wait_for
 from harness import *
 
 os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
@@ -120,54 +121,6 @@ def kills_leave_nothing_of_virtual_gpus():
                 assert time.time() - t0 < END_S, f"{victim}: took {time.time() - t0:.1f} s"
                 assert victim == "supervisor" or (r.code == 1 and f"error: {victim}: died of signal 9" in r.err), r
                 no_leftovers()
-
-
-# ---- training ------------------------------------------------------------------------------------
-
-
-ONE = {"planner": "cuda:0", "sampler": "cuda:0", "trainer": "cuda:0"}
-TWO = {"sampler": "cuda:0", "trainer": "cuda:1"}
-
-
-def placed(devices):
-    return [word for name, device in devices.items() for word in ("--set", f'stages.{name}.place={{"device":"{device}"}}')]
-
-
-@test
-def training_on_virtual_gpus_is_training_on_the_cpu():
-    """The same samples, bit by bit, and losses within 1e-4, from four processes on one GPU and on two."""
-    with Place() as p:
-        small = [*SMALL, "--epochs", 2]
-        want = p.run(HYPERION, *small).report
-        for devices in (ONE, TWO):
-            got = p.run(HYPERION, *small, *placed(devices)).report
-            assert all(got["stages"][name]["device"] == device for name, device in devices.items()), got["stages"]
-            assert GROUPED or len({s["pid"] for s in got["stages"].values()}) == 4, got["stages"]
-            assert got["digest"] == want["digest"], (devices, got["digest"], want["digest"])
-            assert got["io"]["rows"] == want["io"]["rows"] > 0 and "copies" not in got, (devices, got["io"], want["io"])
-            for a, b in zip(got["epochs"], want["epochs"], strict=True):
-                assert abs(a["loss"] - b["loss"]) <= 1e-4 * abs(b["loss"]), (devices, a, b)
-                assert abs(a["val_accuracy"] - b["val_accuracy"]) <= 0.002, (devices, a, b)
-
-
-@test
-def kills_of_training_on_two_gpus_leave_nothing():
-    if GROUPED:
-        raise Skip("these are processes")
-    with Place() as p:
-        slow = ["--set", "stages.disk.params.fault_delay_us=2000"]
-        for victim in ("planner", "sampler", "disk", "trainer", "memory-cpu:0", "supervisor"):
-            run = p.start(HYPERION, *SMALL[:-3], "--epochs", 50, "--quiet", *slow, *placed({**TWO, "planner": "cuda:1"}))
-            pid = wait_for(lambda: processes(run).get(victim))
-            if victim != "planner":  # which ends before the rest begins
-                wait_for(lambda: os.path.exists(os.path.join(run.run_dir, "live.json")))
-                time.sleep(0.3)
-            os.kill(pid, signal.SIGKILL)
-            t0 = time.time()
-            r = run.wait(10)
-            assert time.time() - t0 < END_S, f"{victim}: took {time.time() - t0:.1f} s"
-            assert victim == "supervisor" or (r.code == 1 and f"error: {victim}: died of signal 9" in r.err), r
-            no_leftovers()
 
 
 if __name__ == "__main__":

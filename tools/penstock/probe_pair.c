@@ -46,7 +46,7 @@ static void help(int fd, const struct job *job)
         return;
     if (job->make)
         more = job->make(job->message, job->shared);
-    else
+    else if (job->open_all)
         job->open_all(job->message);
     if (put(fd, &more, sizeof more) && put(fd, job->message, job->bytes))
         (void)!read(fd, &end, 1);
