@@ -139,6 +139,13 @@ pst_rc pst_csc_add(struct pst_csc *c, const int64_t *source, const int64_t *targ
         target = swap;
     }
     int64_t arcs = 0, largest = c->largest;
+    if (c->spec.self_loops == PST_LOOPS_KEEP && !c->spec.symmetrize) { /* the arcs are the edges */
+        for (int64_t i = 0; i < n; i++)
+            largest = pst_max_i64(largest, pst_max_i64(source[i], target[i]));
+        c->largest = largest;
+        c->arcs += n;
+        return pst_sorter_add(c->sorter, target, source, relation, n);
+    }
     bool keep = c->spec.self_loops == PST_LOOPS_KEEP, both = c->spec.symmetrize;
     for (int64_t i = 0; i < n; i++) {
         int64_t s = source[i], t = target[i];
@@ -200,6 +207,31 @@ static inline pst_rc put(struct out *o, int64_t target, int64_t source, int32_t 
     return ++o->n == OUT_ITEMS ? flush_ids(o) : PST_OK;
 }
 
+/* The plain case, a block at a time: ids of 32 bits and nothing beside them. */
+static pst_rc put_plain(struct out *o, const int64_t *target, const int64_t *source, int64_t n)
+{
+    pst_rc rc = PST_OK;
+    assert(target[n - 1] < o->vertices);
+    for (int64_t done = 0; rc == PST_OK && done < n;) {
+        int64_t take = pst_min_i64(OUT_ITEMS - o->n, n - done), before = o->edges;
+        int32_t *to = o->id.i32 + o->n;
+        for (int64_t i = 0; i < take; i++)
+            to[i] = (int32_t)source[done + i];
+        for (int64_t i = 0; rc == PST_OK && i < take; i++) {
+            if (target[done + i] == o->target)
+                continue;
+            o->edges = before + i;
+            rc = open_row(o, target[done + i]);
+        }
+        o->edges = before + take;
+        o->n += take;
+        done += take;
+        if (rc == PST_OK && o->n == OUT_ITEMS)
+            rc = flush_ids(o);
+    }
+    return rc;
+}
+
 /* The loops that come before (target, source). */
 static pst_rc put_loops(struct out *o, int64_t target, int64_t source)
 {
@@ -248,6 +280,7 @@ static pst_rc write_arcs(struct out *o, struct pst_progress *progress)
     struct pst_csc *c = o->c;
     uint64_t noted = pst_sorter_done(c->sorter);
     bool loops = c->spec.self_loops == PST_LOOPS_ADD;
+    bool plain = !loops && !c->spec.relations && o->ids == PST_I32;
     for (;;) {
         int64_t n;
         pst_rc rc = pst_sorter_next(c->sorter, c->high, c->low, c->tag, &n);
@@ -257,7 +290,9 @@ static pst_rc write_arcs(struct out *o, struct pst_progress *progress)
             c->high[i] = pst_rank_of(c->rank, c->high[i]);
             c->low[i] = pst_rank_of(c->rank, c->low[i]);
         }
-        for (int64_t i = 0; i < n; i++) {
+        if (plain && (rc = put_plain(o, c->high, c->low, n)) != PST_OK)
+            return rc;
+        for (int64_t i = 0; !plain && i < n; i++) {
             assert(c->high[i] < o->vertices && c->low[i] < o->vertices);
             if (loops && (rc = put_loops(o, c->high[i], c->low[i])) != PST_OK)
                 return rc;

@@ -11,7 +11,7 @@
 PST_BEGIN_DECLS
 
 #define PST_CSC_ID_MAX PST_SORTER_ID_MAX
-#define PST_EDGE_BLOCK 65536 /* edges given at a time: 1 MiB of buffers */
+#define PST_EDGE_BLOCK 16384 /* edges given at a time: they stay in the second cache */
 
 /* Gives edges first .. first+count-1 (count <= PST_EDGE_BLOCK); called for all edges in order. Ids that are
  * out of range are its own error to find. */

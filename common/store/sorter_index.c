@@ -21,7 +21,7 @@ struct part {
     wide_key min, max;
 };
 
-static const char magic[8] = "pstsort1";
+static const char magic[8] = "pstsort2";
 
 /* ---- writing ---- */
 

@@ -1,8 +1,15 @@
 /* sorter_keys.h: what is the same for 64-bit and 128-bit keys, included by sorter_split.c once for each, with
  * KEY and FN(name) defined. Owner: sorter_split.c. Threads: pure functions of their arguments. */
 
-/* Least significant digit first; digits that are the same in all keys cost nothing. The result is in a or b.
- */
+/* Where the next digit begins: bits that are the same in all keys are passed over. */
+static unsigned FN(next_digit)(KEY varies, unsigned from)
+{
+    while (from < 8 * sizeof(KEY) && ((varies >> from) & 1) == 0)
+        from++;
+    return from;
+}
+
+/* Least significant digit first; each pass counts the next one's digits. The result is in a or b. */
 static KEY *FN(radix)(KEY *a, KEY *b, size_t n)
 {
     KEY any = 0, all = ~(KEY)0, last = 0;
@@ -13,24 +20,35 @@ static KEY *FN(radix)(KEY *a, KEY *b, size_t n)
         sorted &= a[i] >= last;
         last = a[i];
     }
-    KEY varies = any ^ all;
-    for (unsigned shift = 0; !sorted && shift < 8 * sizeof(KEY) && varies >> shift != 0;
-         shift += DIGIT_BITS) {
-        while (((varies >> shift) & 1) == 0)
-            shift++;
-        size_t at[1 << DIGIT_BITS] = {0}, sum = 0;
-        for (size_t i = 0; i < n; i++)
-            at[(size_t)(a[i] >> shift) & ((1 << DIGIT_BITS) - 1)]++;
+    if (sorted)
+        return a;
+    const KEY varies = any ^ all, mask = (1 << DIGIT_BITS) - 1;
+    size_t at[2][1 << DIGIT_BITS] = {{0}}, *now = at[0], *then = at[1];
+    unsigned shift = FN(next_digit)(varies, 0);
+    for (size_t i = 0; i < n; i++)
+        now[(size_t)((a[i] >> shift) & mask)]++;
+    while (shift < 8 * sizeof(KEY)) {
+        unsigned next = FN(next_digit)(varies, shift + DIGIT_BITS);
+        unsigned counted = next < 8 * sizeof(KEY) ? next : shift; /* after the last nobody looks */
+        size_t sum = 0;
         for (int d = 0; d < 1 << DIGIT_BITS; d++) {
-            size_t count = at[d];
-            at[d] = sum;
+            size_t count = now[d];
+            now[d] = sum;
             sum += count;
+            then[d] = 0;
         }
-        for (size_t i = 0; i < n; i++)
-            b[at[(size_t)(a[i] >> shift) & ((1 << DIGIT_BITS) - 1)]++] = a[i];
-        KEY *swap = a;
+        for (size_t i = 0; i < n; i++) {
+            KEY key = a[i];
+            then[(size_t)((key >> counted) & mask)]++;
+            b[now[(size_t)((key >> shift) & mask)]++] = key;
+        }
+        size_t *counts = now;
+        KEY *keys = a;
         a = b;
-        b = swap;
+        b = keys;
+        now = then;
+        then = counts;
+        shift = next;
     }
     return a;
 }

@@ -10,7 +10,7 @@
 #define SORT_WORKERS_MAX 15
 #define BUCKETS_MAX 512   /* more streams than this and a processor's TLB no longer holds them */
 #define BUCKETS_MIN 16    /* with fewer, a bucket is hardly smaller than the whole */
-#define PACK_KEYS_MAX 512 /* keys of one bucket that go to it together */
+#define PACK_KEYS_MAX 256 /* keys of one bucket that go to it together */
 #define CELLS 8192        /* of the range of keys, for the search for a bucket: they stay in the cache */
 #define SAMPLE_PER_BUCKET 64
 #define EXTENT_BLOCKS 16 /* blocks of one bucket that are side by side on disk: read at once */
@@ -126,6 +126,8 @@ PST_MUST_USE pst_rc pst_partition_again(struct partition *p, struct spill *s, st
 
 /* Sorts n keys of a with scratch b; the result is in a or b. */
 void *pst_sort_keys(void *a, void *b, size_t n, bool wide);
+/* Memory for keys that are moved at random; free() ends it. NULL: there is none. */
+void *pst_sort_room(size_t bytes);
 size_t pst_unique_keys(void *keys, size_t n, bool wide);
 
 /* ---- sorter_index.c: what is where, in a file ---- */

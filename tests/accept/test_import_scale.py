@@ -1,6 +1,7 @@
 """200 million edges inside a memory cgroup of 512 MiB, from csv and from npy: the same dataset from both, against sort and
 against what the disk alone would take; and an import that is killed half way, and goes on."""
 import glob
+import math
 import os
 import re
 import resource
@@ -18,9 +19,10 @@ from harness import *
 EDGES, VERTICES = int(os.environ.get("SCALE_EDGES", 200_000_000)), 10_000_000
 LIMIT, MEMORY, CHUNK = 512 << 20, "256MiB", 2_000_000
 ROOM = 40 * EDGES  # bytes of the sources, two datasets, and what sort writes aside
-TIMES = 3          # that npy must be faster than csv, unless the disk forbids
+TIMES = 3          # that npy was to be faster than csv; common/store/README.md says why it is not: it is told, not asserted
 ROUNDS = 2         # of which the faster counts: the machine should be idle, and seldom is
-NEAR_DISK = 3      # npy is then within so many times of what the disk takes for its bytes
+NEAR_DISK = 2      # what is asserted: npy takes at most so many times what the disk alone takes for its bytes
+SORT_FACTOR = 3    # sort is stopped when it has taken so many times what the csv import took
 
 
 def digits(ids):
@@ -74,6 +76,11 @@ def imported(where, kind, source, to, *args):
         m = json.load(f)
     assert m["edges"] == EDGES and m["vertices"] <= VERTICES, m
     return took, {k: v["xxh3"] for k, v in m["arrays"].items()}
+
+
+def cpu_seconds():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def disk_alone(where, source, dataset):
@@ -146,11 +153,13 @@ def scale():
             raise Skip(f"{where} has less than {ROOM >> 30} GiB free")
         generate(where)
         csv, npy, edges = f"{where}/edges.csv", f"{where}/npy", f"{where}/npy/edges.npy"
-        took, sums = {}, {}
+        took, sums, cpu = {}, {}, {}
         for kind, source in (("csv", csv), ("npy", npy)) * ROUNDS:
             forget(csv, edges)
             shutil.rmtree(f"{where}/{kind}-out", ignore_errors=True)
+            before = cpu_seconds()
             seconds, sums[kind] = imported(where, kind, source, f"{where}/{kind}-out")
+            cpu[kind] = min(cpu_seconds() - before, cpu.get(kind, math.inf))
             took[kind] = min(seconds, took.get(kind, seconds))
         assert sums["csv"] == sums["npy"], sums
         same_as_numpy(where, f"{where}/npy-out")
@@ -160,14 +169,15 @@ def scale():
         forget(csv)
         # it need not end: csv has won when it has been at work for longer
         try:
-            sort = limited(["sort", "-S256M", "--parallel=2", "-T", where, "-o", f"{where}/sorted", csv], took["csv"] * 10,
+            sort = limited(["sort", "-S256M", "--parallel=2", "-T", where, "-o", f"{where}/sorted", csv], took["csv"] * SORT_FACTOR,
                            env={**os.environ, "LC_ALL": "C"})[0]
         except subprocess.TimeoutExpired:
-            sort = took["csv"] * 10
-        print(f"# csv {took['csv']:.1f} s, npy {took['npy']:.1f} s: {took['csv'] / took['npy']:.1f} times faster; sort at least "
-              f"{sort:.1f} s; the disk alone for npy {alone:.1f} s; resumed while sorting {resumed:.1f} s")
+            sort = took["csv"] * SORT_FACTOR
+        print(f"# csv {took['csv']:.1f} s, npy {took['npy']:.1f} s: {took['csv'] / took['npy']:.1f} times faster (wanted: {TIMES}); "
+              f"of processors csv {cpu['csv']:.1f} s, npy {cpu['npy']:.1f} s; sort at least {sort:.1f} s; "
+              f"the disk alone for npy {alone:.1f} s; resumed while sorting {resumed:.1f} s")
         assert took["csv"] < sort
-        assert took["csv"] >= TIMES * took["npy"] or took["npy"] <= NEAR_DISK * alone, (took, alone)
+        assert cpu["npy"] < cpu["csv"] and took["npy"] <= NEAR_DISK * alone, (took, cpu, alone)
     finally:
         shutil.rmtree(where, ignore_errors=True)
 
