@@ -10,7 +10,7 @@
 
 #define PST_RUN_ID_MAX 20
 
-#define PST_RUN_FILES_MAX 16
+#define PST_RUN_FILES_MAX 32 /* features alone may be in 16 */
 
 struct pst_run_file { /* what the run reads, as it was when it was checked */
     char path[4096];

@@ -1,4 +1,4 @@
-#include "build.h"
+#include "build_parts.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -52,7 +52,7 @@ static bool is_type_features(const char *name)
 
 static bool is_ours(const char *name)
 {
-    if (is_type_features(name) || strcmp(name, PST_MANIFEST_FILE) == 0 ||
+    if (is_type_features(name) || pst_is_stripe(name) || strcmp(name, PST_MANIFEST_FILE) == 0 ||
         strncmp(name, TEMP_MARK, strlen(TEMP_MARK)) == 0)
         return true;
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++) {
@@ -74,9 +74,12 @@ static pst_rc remove_dataset(const char *path)
     DIR *d = opendir(path);
     if (d == NULL)
         return errno == ENOENT ? PST_OK : pst_fail_errno("cannot open %s", path);
-    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d))
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+        if (pst_is_stripe(e->d_name))
+            pst_far_remove(dirfd(d), e->d_name);
         if (is_ours(e->d_name))
             (void)unlinkat(dirfd(d), e->d_name, 0);
+    }
     (void)closedir(d);
     return rmdir(path) == 0 ? PST_OK : pst_fail_errno("cannot remove %s", path);
 }
@@ -273,7 +276,7 @@ pst_rc pst_build_resume(struct pst_build *b, const char *dir, bool force, json_t
 
 /* ---- the end ---- */
 
-static pst_rc sync_dir(const char *path)
+pst_rc pst_sync_dir(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
@@ -313,7 +316,7 @@ pst_rc pst_build_commit(struct pst_build *b)
     remove_temps(b, true);
     pst_rc rc = pst_manifest_write(&b->manifest, b->partial);
     if (rc == PST_OK)
-        rc = sync_dir(b->partial);
+        rc = pst_sync_dir(b->partial);
     if (rc != PST_OK)
         return rc;
     if (b->replace)
@@ -325,7 +328,7 @@ pst_rc pst_build_commit(struct pst_build *b)
     b->committed = true;
     char parent[4096];
     parent_of(b->dir, parent);
-    return sync_dir(parent);
+    return pst_sync_dir(parent);
 }
 
 void pst_build_release(struct pst_build *b)

@@ -21,6 +21,8 @@ struct pst_build {
     bool replace; /* dir holds a dataset that commit replaces */
     bool committed, resumed;
     struct pst_journal journal; /* what --resume goes on from; records nothing unless it was begun */
+    int stripes;                /* files that features are written to; 0: one. The caller sets it */
+    const char *stripe_dirs;    /* where they lie, with commas between, in turn; NULL: in dir itself */
     struct pst_manifest
         manifest; /* the caller fills name, counts, stride, provenance; arrays fill themselves */
 };
@@ -35,13 +37,12 @@ PST_API PST_MUST_USE pst_rc pst_build_begin(struct pst_build *b, const char *dir
 PST_API PST_MUST_USE pst_rc pst_build_resume(struct pst_build *b, const char *dir, bool force, json_t *key,
                                              bool resume);
 
-/* As pst_build_array and pst_build_features (type >= 0), but goes on where the journal says: w->written bytes
+/* As pst_build_array, but goes on where the journal says: w->written bytes
  * are there already; all of them: it is finished and has only to be ended. */
-PST_API PST_MUST_USE pst_rc pst_build_go_on(struct pst_build *b, enum pst_array_id id, int type,
-                                            enum pst_dtype dtype, int rank, const int64_t shape[2],
-                                            struct pst_array_writer *w);
+PST_API PST_MUST_USE pst_rc pst_build_go_on(struct pst_build *b, enum pst_array_id id, enum pst_dtype dtype,
+                                            int rank, const int64_t shape[2], struct pst_array_writer *w);
 /* Syncs what was written of it and notes that in the journal, which the caller saves. */
-PST_API PST_MUST_USE pst_rc pst_build_note(struct pst_build *b, enum pst_array_id id, int type,
+PST_API PST_MUST_USE pst_rc pst_build_note(struct pst_build *b, enum pst_array_id id,
                                            struct pst_array_writer *w);
 /* The entry of an array that was finished before; false: it was not. */
 PST_API bool pst_build_had(struct pst_build *b, enum pst_array_id id);
@@ -52,13 +53,26 @@ PST_API PST_MUST_USE pst_rc pst_build_array(struct pst_build *b, enum pst_array_
 PST_API PST_MUST_USE pst_rc pst_build_array_end(struct pst_build *b, enum pst_array_id id,
                                                 struct pst_array_writer *w);
 
-/* The same of one type's features: the manifest has room for types. */
-PST_API PST_MUST_USE pst_rc pst_build_features(struct pst_build *b, int type, enum pst_dtype dtype,
-                                               const int64_t shape[2], struct pst_array_writer *w);
-PST_API PST_MUST_USE pst_rc pst_build_features_end(struct pst_build *b, int type, struct pst_array_writer *w);
+/* Feature rows on their way to one file, or to b->stripes of them: row v to file v mod stripes. */
+struct pst_row_writer {
+    int files;
+    int64_t next; /* the row that is put next */
+    uint64_t row_bytes;
+    struct pst_array_writer file[PST_FEATURE_FILES_MAX];
+};
+/* Begins features of shape (rows, columns), of one type of vertices or, type -1, of all; or goes on with them
+ * where the journal says. note is pst_build_note of them, end pst_build_array_end. Fails also: PST_E_ARG for
+ * stripes of one type's, PST_E_IO where a directory of stripes cannot be written to. */
+PST_API PST_MUST_USE pst_rc pst_build_rows(struct pst_build *b, int type, enum pst_dtype dtype,
+                                           const int64_t shape[2], struct pst_row_writer *w);
+PST_API PST_MUST_USE pst_rc pst_row_writer_put(struct pst_row_writer *w, const void *rows, int64_t n);
+PST_API PST_MUST_USE pst_rc pst_build_rows_note(struct pst_build *b, int type, struct pst_row_writer *w);
+PST_API PST_MUST_USE pst_rc pst_build_rows_end(struct pst_build *b, int type, struct pst_row_writer *w);
+PST_API void pst_row_writer_release(struct pst_row_writer *w);
 
-/* The name of that file; room: PST_NAME_MAX. */
+/* The name of one type's file, of stripe k; room: PST_NAME_MAX. */
 PST_API void pst_build_features_name(int type, char name[PST_NAME_MAX]);
+PST_API void pst_build_stripe_name(int k, char name[PST_NAME_MAX]);
 
 /* Both, and the data between them, for an array that is in memory. */
 PST_API PST_MUST_USE pst_rc pst_build_array_from(struct pst_build *b, enum pst_array_id id,

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -5,23 +6,27 @@
 #include <unistd.h>
 
 #include "../error.h"
-#include "build.h"
+#include "build_parts.h"
 
 static void path_of(const struct pst_build *b, const char *file, char path[4096 + PST_NAME_MAX])
 {
     (void)snprintf(path, 4096 + PST_NAME_MAX, "%s/%s", b->partial, file);
 }
 
-static pst_rc begin_file(const struct pst_build *b, const char *file, enum pst_dtype dtype, int rank,
-                         const int64_t shape[2], struct pst_array_writer *w)
+/* far: where the file is to be, with a link to it; "": in the directory itself. */
+static pst_rc begin_file(const struct pst_build *b, const char *file, const char *far, enum pst_dtype dtype,
+                         int rank, const int64_t shape[2], struct pst_array_writer *w)
 {
     char path[4096 + PST_NAME_MAX];
     path_of(b, file, path);
     if (b->resumed) { /* one that was begun and cannot go on */
         (void)json_object_del(json_object_get(b->journal.root, "arrays"), file);
+        pst_far_remove(AT_FDCWD, path);
         (void)unlink(path);
     }
-    return pst_array_writer_init(w, path, dtype, rank, shape);
+    if (far[0] != '\0' && symlink(far, path) != 0) /* the link first: what is killed is found by it */
+        return pst_fail_errno("cannot make the link %s", path);
+    return pst_array_writer_init(w, far[0] != '\0' ? far : path, dtype, rank, shape);
 }
 
 /* An array in the journal: all of it when it has a checksum. */
@@ -58,8 +63,8 @@ static uint64_t noted(const struct pst_build *b, const char *file, struct pst_ar
     return (uint64_t)json_integer_value(json_object_get(o, "written"));
 }
 
-static pst_rc end_file(struct pst_build *b, struct pst_array_entry *e, const char *file,
-                       struct pst_array_writer *w)
+pst_rc pst_file_end(struct pst_build *b, struct pst_array_entry *e, const char *file,
+                    struct pst_array_writer *w)
 {
     pst_rc rc = pst_array_writer_finish(w, &e->checksum);
     if (rc != PST_OK)
@@ -85,63 +90,51 @@ pst_rc pst_build_array(struct pst_build *b, enum pst_array_id id, enum pst_dtype
 {
     char name[PST_NAME_MAX];
     array_file(id, name);
-    return begin_file(b, name, dtype, rank, shape, w);
+    return begin_file(b, name, "", dtype, rank, shape, w);
 }
 
 pst_rc pst_build_array_end(struct pst_build *b, enum pst_array_id id, struct pst_array_writer *w)
 {
     char name[PST_NAME_MAX];
     array_file(id, name);
-    return end_file(b, &b->manifest.array[id], name, w);
+    return pst_file_end(b, &b->manifest.array[id], name, w);
 }
 
-pst_rc pst_build_features(struct pst_build *b, int type, enum pst_dtype dtype, const int64_t shape[2],
-                          struct pst_array_writer *w)
+pst_rc pst_file_go_on(struct pst_build *b, const char *name, const char *far, enum pst_dtype dtype, int rank,
+                      const int64_t shape[2], struct pst_array_writer *w)
 {
-    char name[PST_NAME_MAX];
-    pst_build_features_name(type, name);
-    return begin_file(b, name, dtype, 2, shape, w);
-}
-
-pst_rc pst_build_features_end(struct pst_build *b, int type, struct pst_array_writer *w)
-{
-    char name[PST_NAME_MAX];
-    assert(type < b->manifest.vertex_types);
-    pst_build_features_name(type, name);
-    return end_file(b, &b->manifest.vertex_type[type].features, name, w);
-}
-
-static void file_of(enum pst_array_id id, int type, char name[PST_NAME_MAX])
-{
-    if (type >= 0)
-        pst_build_features_name(type, name);
-    else
-        array_file(id, name);
-}
-
-pst_rc pst_build_go_on(struct pst_build *b, enum pst_array_id id, int type, enum pst_dtype dtype, int rank,
-                       const int64_t shape[2], struct pst_array_writer *w)
-{
-    char name[PST_NAME_MAX], path[4096 + PST_NAME_MAX];
+    char path[4096 + PST_NAME_MAX];
     struct pst_array_entry e = {.present = false};
     bool finished;
-    file_of(id, type, name);
     path_of(b, name, path);
     uint64_t written = noted(b, name, &e, &finished);
     if (written > 0 && e.dtype == dtype && e.rank == rank && e.shape[0] == shape[0] &&
         (rank == 1 || e.shape[1] == shape[1]))
         return pst_array_writer_reopen(w, path, dtype, rank, shape, written);
-    return begin_file(b, name, dtype, rank, shape, w);
+    return begin_file(b, name, far, dtype, rank, shape, w);
 }
 
-pst_rc pst_build_note(struct pst_build *b, enum pst_array_id id, int type, struct pst_array_writer *w)
+pst_rc pst_build_go_on(struct pst_build *b, enum pst_array_id id, enum pst_dtype dtype, int rank,
+                       const int64_t shape[2], struct pst_array_writer *w)
 {
     char name[PST_NAME_MAX];
-    file_of(id, type, name);
+    array_file(id, name);
+    return pst_file_go_on(b, name, "", dtype, rank, shape, w);
+}
+
+pst_rc pst_file_note(struct pst_build *b, const char *name, struct pst_array_writer *w)
+{
     pst_rc rc = pst_array_writer_sync(w);
     if (rc == PST_OK)
         note_file(b, name, w, NULL);
     return rc;
+}
+
+pst_rc pst_build_note(struct pst_build *b, enum pst_array_id id, struct pst_array_writer *w)
+{
+    char name[PST_NAME_MAX];
+    array_file(id, name);
+    return pst_file_note(b, name, w);
 }
 
 bool pst_build_had(struct pst_build *b, enum pst_array_id id)

@@ -259,11 +259,11 @@ static pst_rc note_written(struct out *o)
     if (rc == PST_OK)
         rc = flush_rows(o);
     if (rc == PST_OK)
-        rc = pst_build_note(b, PST_IN_INDPTR, -1, &o->indptr);
+        rc = pst_build_note(b, PST_IN_INDPTR, &o->indptr);
     if (rc == PST_OK)
-        rc = pst_build_note(b, PST_IN_INDICES, -1, &o->indices);
+        rc = pst_build_note(b, PST_IN_INDICES, &o->indices);
     if (rc == PST_OK && c->spec.relations)
-        rc = pst_build_note(b, PST_IN_RELATIONS, -1, &o->relations);
+        rc = pst_build_note(b, PST_IN_RELATIONS, &o->relations);
     if (rc != PST_OK)
         return rc;
     json_t *r = record(c, "sorting");
@@ -314,8 +314,7 @@ static pst_rc begin_array(struct out *o, enum pst_array_id id, enum pst_dtype dt
 {
     struct pst_build *b = o->c->spec.build;
     const int64_t shape[2] = {rows, 1};
-    return o->noted ? pst_build_go_on(b, id, -1, dtype, 1, shape, w)
-                    : pst_build_array(b, id, dtype, 1, shape, w);
+    return o->noted ? pst_build_go_on(b, id, dtype, 1, shape, w) : pst_build_array(b, id, dtype, 1, shape, w);
 }
 
 static pst_rc begin_arrays(struct out *o, int64_t edges)

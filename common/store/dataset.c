@@ -7,6 +7,7 @@
 
 #include "../error.h"
 #include "manifest.h"
+#include "rows.h"
 #include "store.h"
 
 struct pst_array *pst_dataset_array(struct pst_dataset *ds, enum pst_array_id id)
@@ -94,6 +95,44 @@ static void open_array(const struct pst_dataset *ds, struct pst_array *array, co
         pst_problem_from_error(problems);
 }
 
+/* Another stripe of the same shape is told by what it begins with. */
+static void check_head(const struct pst_array *a, const struct pst_array_entry *e, int k,
+                       struct pst_problems *problems)
+{
+    uint64_t head = 0;
+    if (pst_stripe_head(a->path, &head) != PST_OK)
+        pst_problem_from_error(problems);
+    else if (head != e->head)
+        pst_problem(problems,
+                    "%s: is not stripe %d of this dataset: another file, or another drive, is in its place",
+                    a->path, k);
+}
+
+static void open_stripes(struct pst_dataset *ds, const struct pst_manifest *m, struct pst_problems *problems)
+{
+    if (m->stripes == 0)
+        return;
+    ds->stripe = calloc((size_t)m->stripes, sizeof *ds->stripe);
+    if (ds->stripe == NULL) {
+        pst_problem(problems, "no memory for %d stripes", m->stripes);
+        return;
+    }
+    ds->stripes = m->stripes;
+    for (int k = 0; k < m->stripes; k++) {
+        int before = problems->count;
+        open_array(ds, &ds->stripe[k], &m->stripe[k], false, problems);
+        if (problems->count == before)
+            check_head(&ds->stripe[k], &m->stripe[k], k, problems);
+    }
+    const struct pst_array_entry *all = &m->array[PST_IN_FEATURES];
+    ds->features = (struct pst_array){.dtype = all->dtype,
+                                      .rank = 2,
+                                      .shape = {all->shape[0], all->shape[1]},
+                                      .data_at = PST_PAGE,
+                                      .data_bytes = (uint64_t)all->shape[0] * ds->stride_bytes};
+    (void)snprintf(ds->features.path, sizeof ds->features.path, "%.4000s/features.*.npy", ds->dir);
+}
+
 /* O(1): the first and last entry, so that a user of the topology may trust its size. */
 static void check_ends(const struct pst_dataset *ds, struct pst_problems *problems)
 {
@@ -160,8 +199,9 @@ pst_rc pst_dataset_open(struct pst_dataset *ds, const char *dir)
     if (problems.count == 0) {
         fill(ds, &manifest);
         for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
-            if (manifest.array[i].present)
+            if (manifest.array[i].present && (i != PST_IN_FEATURES || manifest.stripes == 0))
                 open_array(ds, pst_dataset_array(ds, i), &manifest.array[i], i != PST_IN_FEATURES, &problems);
+        open_stripes(ds, &manifest, &problems);
         open_types(ds, &manifest, &problems);
         if (problems.count == 0)
             check_ends(ds, &problems);
@@ -179,6 +219,9 @@ void pst_dataset_close(struct pst_dataset *ds)
 {
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
         pst_array_close(pst_dataset_array(ds, i));
+    for (int k = 0; k < ds->stripes; k++)
+        pst_array_close(&ds->stripe[k]);
+    free(ds->stripe);
     free(ds->vertex_type); /* their features are not mapped */
     free(ds->edge_type);
     *ds = (struct pst_dataset){.vertices = 0};

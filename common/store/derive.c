@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #include "../error.h"
+#include "build_parts.h"
 #include "gen.h"
 #include "gen_parts.h"
+#include "rows.h"
 #include "values.h"
 
 #define COPY_BYTES (1u << 20)
@@ -83,6 +85,31 @@ pst_rc pst_build_adopt(struct pst_build *b, const struct pst_manifest *from, con
     return adopt_file(b, &from->array[id], dir, name, &b->manifest.array[id]);
 }
 
+/* Each as it is; where stripes lie in other directories, the new ones do so, too. */
+static pst_rc adopt_stripes(struct pst_build *b, const struct pst_manifest *from, const char *dir)
+{
+    if (from->stripes == 0)
+        return PST_OK;
+    struct pst_manifest *m = &b->manifest;
+    pst_rc rc = pst_manifest_stripes(m, from->stripes);
+    m->array[PST_IN_FEATURES] = from->array[PST_IN_FEATURES];
+    for (int k = 0; k < m->stripes && rc == PST_OK; k++) {
+        const struct pst_array_entry *e = &from->stripe[k];
+        char name[PST_NAME_MAX], source[4096 + PST_NAME_MAX], path[4096 + PST_NAME_MAX], target[4096];
+        bool far;
+        pst_build_stripe_name(k, name);
+        (void)snprintf(source, sizeof source, "%s/%s", dir, e->file);
+        (void)snprintf(path, sizeof path, "%s/%s", b->partial, name);
+        rc = pst_far_adopt(b, k, source, path, &far);
+        m->stripe[k] = *e;
+        (void)snprintf(m->stripe[k].file, sizeof m->stripe[k].file, "%s", name);
+        if (rc == PST_OK && !far)
+            rc = readlink(source, target, sizeof target) > 0 ? copy_link(source, path)
+                                                             : adopt_file(b, e, dir, name, &m->stripe[k]);
+    }
+    return rc;
+}
+
 static pst_rc adopt_types(struct pst_build *b, const struct pst_manifest *from, const char *dir)
 {
     if (from->vertex_types == 0)
@@ -118,8 +145,10 @@ static pst_rc adopt_but(const struct pst_dataset *ds, struct pst_build *b, enum 
     b->manifest.stride_bytes = from.stride_bytes;
     b->manifest.provenance = json_incref(from.provenance);
     for (unsigned i = 0; i < PST_ARRAY_IDS && rc == PST_OK; i++)
-        if (i < first || i > last)
+        if ((i < first || i > last) && (i != PST_IN_FEATURES || from.stripes == 0))
             rc = pst_build_adopt(b, &from, ds->dir, i);
+    if (rc == PST_OK && (PST_IN_FEATURES < first || PST_IN_FEATURES > last))
+        rc = adopt_stripes(b, &from, ds->dir);
     if (rc == PST_OK)
         rc = adopt_types(b, &from, ds->dir);
     pst_manifest_release(&from);
@@ -241,7 +270,7 @@ static pst_rc convert_rows(const void *ctx, int64_t first, int64_t rows, int64_t
     const struct pst_array *f = &m->ds->features;
     for (int64_t v = first; v < first + rows;
          v++, out = (char *)out + (size_t)stride * pst_dtype_bytes(m->dtype)) {
-        const char *from = (const char *)f->map + (uint64_t)v * m->ds->stride_bytes;
+        const char *from = pst_feature_row(m->ds, v);
         for (int64_t j = 0; j < dim; j++)
             if (!put_value(out, m->dtype, j, pst_feature_value(from, f->dtype, j)))
                 return pst_fail(PST_E_FORMAT, "%s: row %" PRId64 ", column %" PRId64 ": does not fit %s",
@@ -253,7 +282,8 @@ static pst_rc convert_rows(const void *ctx, int64_t first, int64_t rows, int64_t
 pst_rc pst_convert(const struct pst_dataset *ds, struct pst_build *b, enum pst_dtype dtype,
                    uint64_t stride_bytes, struct pst_progress *progress)
 {
-    assert(ds->features.map != NULL && (dtype == PST_F32 || dtype == PST_F16 || dtype == PST_BF16));
+    assert(pst_feature_file(ds, 0)->map != NULL &&
+           (dtype == PST_F32 || dtype == PST_F16 || dtype == PST_BF16));
     const struct made made = {.ds = ds, .dtype = dtype};
     pst_rc rc = pst_check_stride(stride_bytes, ds->feature_dim, dtype);
     if (rc == PST_OK)

@@ -1,13 +1,11 @@
 #include "describe.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "../error.h"
-#include "file_io.h"
+#include "rows.h"
 #include "values.h"
 
 #define TALLY_DEGREES (1 << 20) /* below it vertices are counted by degree; few are above */
@@ -223,9 +221,10 @@ static struct sample choose(int64_t rows, uint64_t stride_bytes, bool whole)
     return s;
 }
 
-static pst_rc read_sample(int fd, const struct pst_array *features, const struct sample *s, int64_t dim,
-                          uint64_t stride_bytes, struct pst_feature_stats *out, struct pst_progress *progress)
+static pst_rc read_sample(const struct pst_row_files *files, const struct sample *s, int64_t dim,
+                          struct pst_feature_stats *out, struct pst_progress *progress)
 {
+    const uint64_t stride_bytes = files->stride_bytes;
     const uint64_t block_bytes = (uint64_t)s->block * stride_bytes;
     char *room = calloc(1, block_bytes);
     double sum = 0;
@@ -236,10 +235,9 @@ static pst_rc read_sample(int fd, const struct pst_array *features, const struct
     for (int64_t k = 0; k < s->taken && rc == PST_OK; k++) {
         const int64_t which = s->taken > 1 ? (int64_t)((__int128)k * (s->blocks - 1) / (s->taken - 1)) : 0;
         const int64_t first = which * s->block, n = pst_min_i64(s->block, s->rows - first);
-        rc = pst_read_at(fd, room, (uint64_t)n * stride_bytes,
-                         features->data_at + (uint64_t)first * stride_bytes, features->path);
+        rc = pst_row_files_read(files, first, n, room);
         for (int64_t i = 0; i < n && rc == PST_OK; i++)
-            take_row(out, room + (uint64_t)i * stride_bytes, features->dtype, dim, &sum);
+            take_row(out, room + (uint64_t)i * stride_bytes, files->file->dtype, dim, &sum);
         if (rc == PST_OK)
             rc = pst_progress_add(progress, block_bytes);
     }
@@ -253,17 +251,18 @@ static pst_rc read_sample(int fd, const struct pst_array *features, const struct
     return rc;
 }
 
-pst_rc pst_describe_features(const struct pst_array *features, int64_t rows, int64_t dim,
+pst_rc pst_describe_features(const struct pst_array *features, int files, int64_t rows, int64_t dim,
                              uint64_t stride_bytes, bool whole, struct pst_feature_stats *out,
                              struct pst_progress *progress)
 {
     const struct sample sample = choose(rows, stride_bytes, whole);
     *out =
         (struct pst_feature_stats){.min = INFINITY, .max = -INFINITY, .whole = sample.taken == sample.blocks};
-    const int fd = open(features->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return pst_fail_errno("cannot open %s", features->path);
-    const pst_rc rc = read_sample(fd, features, &sample, dim, stride_bytes, out, progress);
-    (void)close(fd);
+    struct pst_row_files open;
+    pst_rc rc = pst_row_files_open(&open, features, files, stride_bytes);
+    if (rc != PST_OK)
+        return rc;
+    rc = read_sample(&open, &sample, dim, out, progress);
+    pst_row_files_close(&open);
     return rc;
 }

@@ -42,9 +42,10 @@ PST_API PST_MUST_USE pst_rc pst_describe_degrees(const struct pst_dataset *ds, s
 /* Reads all of indices; 4 bytes of memory a vertex. PST_E_FORMAT: an id out of range. */
 PST_API PST_MUST_USE pst_rc pst_describe_hotness(const struct pst_dataset *ds, struct pst_hotness *out,
                                                  struct pst_progress *progress);
-/* Of `rows` rows of dim values, stride_bytes apart. whole: reads all of them. */
-PST_API PST_MUST_USE pst_rc pst_describe_features(const struct pst_array *features, int64_t rows, int64_t dim,
-                                                  uint64_t stride_bytes, bool whole,
+/* Of `rows` rows of dim values, stride_bytes apart, in so many files (see rows.h). whole: reads all of them.
+ */
+PST_API PST_MUST_USE pst_rc pst_describe_features(const struct pst_array *features, int files, int64_t rows,
+                                                  int64_t dim, uint64_t stride_bytes, bool whole,
                                                   struct pst_feature_stats *out,
                                                   struct pst_progress *progress);
 

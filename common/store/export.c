@@ -10,6 +10,7 @@
 
 #include "../error.h"
 #include "derive.h"
+#include "rows.h"
 
 #define BLOCK 65536 /* entries that are gathered before they are written */
 #define COPY_BYTES (1u << 20)
@@ -106,7 +107,7 @@ static pst_rc write_features(struct export *x)
     pst_progress_begin(x->progress, "features", (uint64_t)ds->vertices * row, true);
     pst_rc rc = pst_array_writer_init(&w, path, ds->features.dtype, 2, shape);
     for (int64_t v = 0; v < ds->vertices && rc == PST_OK; v++) {
-        rc = pst_array_write(&w, (const char *)ds->features.map + (uint64_t)v * ds->stride_bytes, row);
+        rc = pst_array_write(&w, pst_feature_row(ds, v), row);
         if (rc == PST_OK)
             rc = pst_progress_add(x->progress, row);
     }
@@ -392,7 +393,7 @@ pst_rc pst_export(struct pst_dataset *ds, const char *dir, enum pst_export_forma
     if (rc == PST_OK && rows_path != NULL)
         rc = open_rows(ds, rows_path, &rows);
     if (rc == PST_OK && ds->feature_dim > 0 && format == PST_EXPORT_NPY)
-        rc = pst_array_map(&ds->features);
+        rc = pst_features_map(ds);
     if (rc == PST_OK && mkdir(x.partial, 0755) != 0)
         rc = pst_fail_errno("cannot create %s", x.partial);
     else if (rc == PST_OK) {

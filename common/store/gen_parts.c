@@ -56,18 +56,17 @@ pst_rc pst_gen_topology(const struct pst_csc_spec *spec, int64_t vertices, int64
     return rc;
 }
 
-static pst_rc stream_rows(struct pst_array_writer *w, void *buffer, int64_t block, int64_t dim,
-                          pst_feature_fn fn, const void *ctx, struct pst_progress *progress)
+static pst_rc stream_rows(struct pst_row_writer *w, const int64_t shape[2], void *buffer, int64_t block,
+                          int64_t dim, pst_feature_fn fn, const void *ctx, struct pst_progress *progress)
 {
-    int64_t vertices = w->shape[0], stride = w->shape[1];
+    int64_t vertices = shape[0], stride = shape[1];
     for (int64_t first = 0; first < vertices; first += block) {
         int64_t rows = pst_min_i64(block, vertices - first);
-        size_t bytes = (size_t)(rows * stride) * pst_dtype_bytes(w->dtype);
         pst_rc rc = fn(ctx, first, rows, dim, stride, buffer);
         if (rc == PST_OK)
-            rc = pst_array_write(w, buffer, bytes);
+            rc = pst_row_writer_put(w, buffer, rows);
         if (rc == PST_OK)
-            rc = pst_progress_add(progress, bytes);
+            rc = pst_progress_add(progress, (uint64_t)rows * w->row_bytes);
         if (rc != PST_OK)
             return rc;
     }
@@ -87,18 +86,20 @@ pst_rc pst_gen_features(struct pst_build *b, int64_t vertices, int64_t dim, enum
     if (buffer == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " rows of %" PRIu64 " bytes", block, stride);
     const int64_t shape[2] = {vertices, (int64_t)(stride / pst_dtype_bytes(dtype))};
-    struct pst_array_writer w = {.fd = -1};
+    struct pst_row_writer *w = calloc(1, sizeof *w); /* paths: too much for the stack */
     b->manifest.feature_dim = dim;
     b->manifest.stride_bytes = stride;
-    rc = pst_build_array(b, PST_IN_FEATURES, dtype, 2, shape, &w);
+    rc = w != NULL ? pst_build_rows(b, -1, dtype, shape, w) : pst_fail(PST_E_NOMEM, "no memory for paths");
     pst_progress_begin(progress, "features", (uint64_t)vertices * stride, true);
     if (rc == PST_OK)
-        rc = stream_rows(&w, buffer, block, dim, fn, ctx, progress);
+        rc = stream_rows(w, shape, buffer, block, dim, fn, ctx, progress);
     if (rc == PST_OK)
-        rc = pst_build_array_end(b, PST_IN_FEATURES, &w);
+        rc = pst_build_rows_end(b, -1, w);
     if (rc == PST_OK)
         pst_progress_end(progress); /* after the sync, so that the rate is the disk's */
-    pst_array_writer_release(&w);
+    if (w != NULL)
+        pst_row_writer_release(w);
+    free(w);
     free(buffer);
     return rc;
 }

@@ -93,21 +93,28 @@ static pst_rc fill_row(const struct pst_importing *im, enum pst_dtype dtype, int
     return rc;
 }
 
-static pst_rc stream(const struct pst_importing *im, struct pst_build *b, int type,
-                     struct pst_array_writer *w, char *buffer, int64_t block, uint64_t stride,
-                     struct pst_progress *progress)
+/* What is written: halves as they are, all else as float32. */
+static enum pst_dtype dtype_of(const struct pst_importing *im)
 {
-    for (int64_t first = (int64_t)(w->written / stride); first < im->vertices; first += block) {
+    const struct pst_array *a = &im->src[PST_SRC_FEATURES];
+    bool half = pst_has(im, PST_SRC_FEATURES) && (a->dtype == PST_F16 || a->dtype == PST_BF16);
+    return half ? a->dtype : PST_F32;
+}
+
+static pst_rc stream(const struct pst_importing *im, struct pst_build *b, int type, struct pst_row_writer *w,
+                     char *buffer, int64_t block, uint64_t stride, struct pst_progress *progress)
+{
+    for (int64_t first = w->next; first < im->vertices; first += block) {
         int64_t rows = pst_min_i64(block, im->vertices - first);
         pst_rc rc = PST_OK;
         for (int64_t i = 0; i < rows && rc == PST_OK; i++)
-            rc = fill_row(im, w->dtype, first + i, buffer + (uint64_t)i * stride);
+            rc = fill_row(im, dtype_of(im), first + i, buffer + (uint64_t)i * stride);
         if (rc == PST_OK)
-            rc = pst_array_write(w, buffer, (size_t)rows * stride);
+            rc = pst_row_writer_put(w, buffer, rows);
         if (rc == PST_OK)
             rc = pst_progress_add(progress, (uint64_t)rows * stride);
         if (rc == PST_OK && pst_journal_due(&b->journal)) {
-            rc = pst_build_note(b, PST_IN_FEATURES, type, w);
+            rc = pst_build_rows_note(b, type, w);
             if (rc == PST_OK)
                 rc = pst_journal_save(&b->journal);
         }
@@ -124,14 +131,6 @@ static void note(const struct pst_importing *im, struct pst_build *b, int type, 
     uint64_t *bytes = type < 0 ? &b->manifest.stride_bytes : &b->manifest.vertex_type[type].stride_bytes;
     *dim = im->feature_dim;
     *bytes = stride;
-}
-
-/* What is written: halves as they are, all else as float32. */
-static enum pst_dtype dtype_of(const struct pst_importing *im)
-{
-    const struct pst_array *a = &im->src[PST_SRC_FEATURES];
-    bool half = pst_has(im, PST_SRC_FEATURES) && (a->dtype == PST_F16 || a->dtype == PST_BF16);
-    return half ? a->dtype : PST_F32;
 }
 
 /* ---- --link: the source itself, by a symbolic link ---- */
@@ -234,18 +233,20 @@ pst_rc pst_import_features(const struct pst_importing *im, struct pst_build *b, 
     if (buffer == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " rows of %" PRIu64 " bytes", block, stride);
     const int64_t shape[2] = {im->vertices, (int64_t)(stride / pst_dtype_bytes(dtype))};
-    struct pst_array_writer w = {.fd = -1};
-    rc = pst_build_go_on(b, PST_IN_FEATURES, type, dtype, 2, shape, &w);
+    struct pst_row_writer *w = calloc(1, sizeof *w); /* paths: too much for the stack */
+    rc = w != NULL ? pst_build_rows(b, type, dtype, shape, w) : pst_fail(PST_E_NOMEM, "no memory for paths");
     pst_progress_begin(progress, "features", (uint64_t)im->vertices * stride, true);
     if (rc == PST_OK)
-        rc = stream(im, b, type, &w, buffer, block, stride, progress);
+        rc = stream(im, b, type, w, buffer, block, stride, progress);
     if (rc == PST_OK)
-        rc = type < 0 ? pst_build_array_end(b, PST_IN_FEATURES, &w) : pst_build_features_end(b, type, &w);
+        rc = pst_build_rows_end(b, type, w);
     if (rc == PST_OK) {
         pst_progress_end(progress);
         note(im, b, type, stride);
     }
-    pst_array_writer_release(&w);
+    if (w != NULL)
+        pst_row_writer_release(w);
+    free(w);
     free(buffer);
     return rc;
 }

@@ -21,6 +21,7 @@ static const char *const top_keys[] = {
     "penstock_dataset", "name",    "vertices", "edges",      "id_dtype",       "feature_dim",  "classes",
     "stride_bytes",     "stripes", "arrays",   "provenance", "relation_types", "vertex_types", "edge_types"};
 static const char *const array_keys[] = {"file", "dtype", "shape", "xxh3", "linked"};
+static const char *const stripe_keys[] = {"file", "dtype", "shape", "xxh3", "head"};
 
 const char *pst_array_id_name(enum pst_array_id id)
 {
@@ -113,7 +114,18 @@ static void read_linked(json_t *object, const char *where, struct pst_array_entr
         pst_problem(problems, "%s.linked: expected {\"bytes\": N, \"modified_ns\": N}", where);
 }
 
-void pst_manifest_read_entry(json_t *object, const char *where, struct pst_array_entry *e,
+static uint64_t read_sum(json_t *object, const char *where, const char *key, struct pst_problems *problems)
+{
+    char text[17], *end;
+    if (!pst_manifest_read_string(object, where, key, text, sizeof text, problems))
+        return 0;
+    const uint64_t sum = strtoull(text, &end, 16);
+    if (strlen(text) != 16 || *end != '\0' || strspn(text, "0123456789abcdef") != 16)
+        pst_problem(problems, "%s.%s: expected 16 hexadecimal digits, found '%s'", where, key, text);
+    return sum;
+}
+
+void pst_manifest_read_entry(json_t *object, const char *where, bool stripe, struct pst_array_entry *e,
                              struct pst_problems *problems)
 {
     char text[PST_NAME_MAX];
@@ -121,7 +133,8 @@ void pst_manifest_read_entry(json_t *object, const char *where, struct pst_array
         pst_problem(problems, "%s: expected an object", where);
         return;
     }
-    pst_manifest_check_keys(object, where, array_keys, sizeof array_keys / sizeof array_keys[0], problems);
+    pst_manifest_check_keys(object, where, stripe ? stripe_keys : array_keys,
+                            sizeof array_keys / sizeof array_keys[0], problems);
     e->present = true;
     if (pst_manifest_read_string(object, where, "file", e->file, sizeof e->file, problems) &&
         (strchr(e->file, '/') != NULL || e->file[0] == '.')) {
@@ -134,12 +147,9 @@ void pst_manifest_read_entry(json_t *object, const char *where, struct pst_array
         pst_problem(problems, "%s.%s", where, pst_error_text());
     read_shape(object, where, e, problems);
     read_linked(object, where, e, problems);
-    if (pst_manifest_read_string(object, where, "xxh3", text, 17, problems)) {
-        char *end;
-        e->checksum = strtoull(text, &end, 16);
-        if (strlen(text) != 16 || *end != '\0' || strspn(text, "0123456789abcdef") != 16)
-            pst_problem(problems, "%s.xxh3: expected 16 hexadecimal digits, found '%s'", where, text);
-    }
+    e->checksum = read_sum(object, where, "xxh3", problems);
+    if (stripe)
+        e->head = read_sum(object, where, "head", problems);
 }
 
 /* Arrays that a version has. */
@@ -160,20 +170,11 @@ static void read_arrays(struct pst_manifest *m, json_t *root, int64_t version, s
         json_t *object = json_object_get(arrays, array_names[i]);
         char where[PST_NAME_MAX];
         (void)snprintf(where, sizeof where, "arrays.%s", array_names[i]);
-        if (object != NULL)
-            pst_manifest_read_entry(object, where, &m->array[i], problems);
+        if (object != NULL && i == PST_IN_FEATURES && m->stripes > 0)
+            pst_problem(problems, "arrays.features: present, but stripes say where features are");
+        else if (object != NULL)
+            pst_manifest_read_entry(object, where, false, &m->array[i], problems);
     }
-}
-
-static void read_stripes(json_t *root, struct pst_problems *problems)
-{
-    json_t *stripes = json_object_get(root, "stripes");
-    const char *dir = json_string_value(json_object_get(json_array_get(stripes, 0), "dir"));
-    if (json_array_size(stripes) > 1)
-        pst_problem(problems, "stripes: %zu stripes: this version reads datasets of one stripe",
-                    json_array_size(stripes));
-    else if (dir == NULL || strcmp(dir, ".") != 0)
-        pst_problem(problems, "stripes: expected [{\"dir\": \".\"}]");
 }
 
 /* One array against the counts. Only what is wrong in a way that names both numbers. */
@@ -264,6 +265,7 @@ void pst_manifest_check(const struct pst_manifest *m, struct pst_problems *probl
                 problems);
     pst_manifest_check_features(&m->array[PST_IN_FEATURES], "arrays.features", m->vertices, m->feature_dim,
                                 m->stride_bytes, problems);
+    pst_manifest_check_stripes(m, problems);
     check_entry(m, PST_IN_LABELS, m->classes > 0, PST_I32, m->vertices, problems);
     check_extras(m, problems);
     pst_manifest_check_types(m, problems);
@@ -299,7 +301,7 @@ static void read_root(struct pst_manifest *m, json_t *root, struct pst_problems 
     m->feature_dim = pst_manifest_read_count(root, "feature_dim", INT32_MAX, problems);
     m->classes = pst_manifest_read_count(root, "classes", PST_CLASSES_MAX, problems);
     m->stride_bytes = (uint64_t)pst_manifest_read_count(root, "stride_bytes", INT64_MAX / 16, problems);
-    read_stripes(root, problems);
+    pst_manifest_read_stripes(m, root, version, problems);
     read_arrays(m, root, version, problems);
     pst_manifest_read_types(m, root, problems);
     char ids[PST_NAME_MAX] = "";
@@ -367,23 +369,25 @@ void pst_manifest_read(struct pst_manifest *m, const char *dir, struct pst_probl
 
 json_t *pst_manifest_entry_json(const struct pst_array_entry *e)
 {
-    char checksum[17];
+    char checksum[17], head[17];
     (void)snprintf(checksum, sizeof checksum, "%016" PRIx64, e->checksum);
+    (void)snprintf(head, sizeof head, "%016" PRIx64, e->head);
     json_t *shape = e->rank == 1 ? json_pack("[I]", (json_int_t)e->shape[0])
                                  : json_pack("[I, I]", (json_int_t)e->shape[0], (json_int_t)e->shape[1]);
     json_t *linked = e->linked_ns == 0 ? NULL
                                        : json_pack("{s:I, s:I}", "bytes", (json_int_t)e->linked_bytes,
                                                    "modified_ns", (json_int_t)e->linked_ns);
-    return json_pack("{s:s, s:s, s:o, s:s, s:o*}", "file", e->file, "dtype", pst_dtype_name(e->dtype),
-                     "shape", shape, "xxh3", checksum, "linked", linked);
+    return json_pack("{s:s, s:s, s:o, s:s, s:o*, s:s*}", "file", e->file, "dtype", pst_dtype_name(e->dtype),
+                     "shape", shape, "xxh3", checksum, "linked", linked, "head", e->head != 0 ? head : NULL);
 }
 
 static int least_version(const struct pst_manifest *m)
 {
-    int version = m->array[PST_IN_FEATURES].linked_ns != 0 ? 4
-                  : m->vertex_types > 0                    ? 3
-                  : m->relations > 0                       ? 2
-                                                           : 1;
+    int version = m->stripes > 0                             ? 5
+                  : m->array[PST_IN_FEATURES].linked_ns != 0 ? 4
+                  : m->vertex_types > 0                      ? 3
+                  : m->relations > 0                         ? 2
+                                                             : 1;
     for (int i = PST_IN_RELATIONS; i < PST_ARRAY_IDS; i++)
         if (m->array[i].present)
             version = (int)pst_max_i64(version, i < PST_IN_EDGES_TRAIN ? 2 : 3);
@@ -394,17 +398,17 @@ static json_t *manifest_json(const struct pst_manifest *m)
 {
     json_t *arrays = json_object();
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
-        if (m->array[i].present)
+        if (m->array[i].present && (i != PST_IN_FEATURES || m->stripes == 0))
             (void)json_object_set_new(arrays, array_names[i], pst_manifest_entry_json(&m->array[i]));
     int version = least_version(m);
     json_t *provenance = m->provenance != NULL ? json_incref(m->provenance) : json_object();
-    json_t *root =
-        json_pack("{s:i, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:[{s:s}], s:o, s:o, s:o*}", "penstock_dataset",
-                  version, "name", m->name, "vertices", (json_int_t)m->vertices, "edges",
-                  (json_int_t)m->edges, "id_dtype", pst_dtype_name(m->array[PST_IN_INDICES].dtype),
-                  "feature_dim", (json_int_t)m->feature_dim, "stride_bytes", (json_int_t)m->stride_bytes,
-                  "classes", (json_int_t)m->classes, "stripes", "dir", ".", "arrays", arrays, "provenance",
-                  provenance, "relation_types", version > 1 ? json_integer((json_int_t)m->relations) : NULL);
+    json_t *root = json_pack(
+        "{s:i, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o*}", "penstock_dataset", version, "name",
+        m->name, "vertices", (json_int_t)m->vertices, "edges", (json_int_t)m->edges, "id_dtype",
+        pst_dtype_name(m->array[PST_IN_INDICES].dtype), "feature_dim", (json_int_t)m->feature_dim,
+        "stride_bytes", (json_int_t)m->stride_bytes, "classes", (json_int_t)m->classes, "stripes",
+        pst_manifest_stripes_json(m), "arrays", arrays, "provenance", provenance, "relation_types",
+        version > 1 ? json_integer((json_int_t)m->relations) : NULL);
     if (root != NULL && m->vertex_types > 0)
         pst_manifest_write_types(m, root);
     return root;
@@ -453,6 +457,7 @@ pst_rc pst_manifest_write(struct pst_manifest *m, const char *dir)
 void pst_manifest_release(struct pst_manifest *m)
 {
     json_decref(m->provenance);
+    free(m->stripe);
     free(m->vertex_type);
     free(m->edge_type);
     *m = (struct pst_manifest){.vertices = 0};

@@ -12,8 +12,9 @@ PST_BEGIN_DECLS
 
 #define PST_MANIFEST_FILE "dataset.json"
 /* 2: relations, triples, id maps; 3: types of vertices and edges, edges to predict, several labels a vertex.
- * 4: features that are a link to their source. The least that the contents need is written. */
-#define PST_MANIFEST_VERSION 4
+ * 4: features that are a link to their source; 5: features in stripes. The least that the contents need is
+ * written. */
+#define PST_MANIFEST_VERSION 5
 #define PST_VERTEX_TYPES_MAX 64          /* the largest graphs of this field have 6 */
 #define PST_EDGE_TYPES_MAX 1024          /* and 51; more are relations of a knowledge graph */
 #define PST_MANIFEST_BYTES_MAX (1 << 20) /* ours are 2 KiB; a long provenance fits */
@@ -53,6 +54,7 @@ struct pst_array_entry {
     int rank;
     int64_t shape[2];
     uint64_t checksum; /* XXH3-64 of the whole file */
+    uint64_t head; /* of a stripe: XXH3-64 of its first PST_STRIPE_HEAD bytes, or fewer: is it this one? */
     /* A symbolic link to a file that is not ours: its size and when it was modified. linked_ns 0: no link. */
     int64_t linked_bytes, linked_ns;
 };
@@ -70,7 +72,9 @@ struct pst_manifest {
     int64_t relations; /* types of edges; 0: they have none */
     uint64_t stride_bytes;
     struct pst_array_entry array[PST_ARRAY_IDS];
-    int vertex_types;                             /* 0: one type */
+    int stripes;                    /* 0: features are one file */
+    struct pst_array_entry *stripe; /* owned; array[PST_IN_FEATURES] is then what they make together */
+    int vertex_types;               /* 0: one type */
     struct pst_manifest_vertex_type *vertex_type; /* owned, as edge_type is */
     int edge_types;
     struct pst_edge_type *edge_type;
@@ -80,6 +84,8 @@ struct pst_manifest {
 
 PST_API const char *pst_array_id_name(enum pst_array_id id); /* "indptr" */
 PST_API enum pst_dtype pst_id_dtype(int64_t vertices);
+/* Room for stripes: all zero. Fails: PST_E_NOMEM. */
+PST_API PST_MUST_USE pst_rc pst_manifest_stripes(struct pst_manifest *m, int stripes);
 /* Room for types: all zero. Fails: PST_E_LIMIT, PST_E_NOMEM. */
 PST_API PST_MUST_USE pst_rc pst_manifest_types(struct pst_manifest *m, int vertex_types, int edge_types);
 PST_API struct pst_array *pst_dataset_array(struct pst_dataset *ds, enum pst_array_id id);

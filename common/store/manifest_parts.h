@@ -10,8 +10,8 @@ int64_t pst_manifest_read_count(json_t *object, const char *key, int64_t max, st
 bool pst_manifest_read_string(json_t *object, const char *where, const char *key, char *out, size_t room,
                               struct pst_problems *problems);
 
-/* One entry of an array; where: its path in the file. */
-void pst_manifest_read_entry(json_t *object, const char *where, struct pst_array_entry *e,
+/* One entry of an array; where: its path in the file. stripe: it has "head", too. */
+void pst_manifest_read_entry(json_t *object, const char *where, bool stripe, struct pst_array_entry *e,
                              struct pst_problems *problems);
 json_t *pst_manifest_entry_json(const struct pst_array_entry *e);
 
@@ -21,6 +21,12 @@ void pst_manifest_check_features(const struct pst_array_entry *e, const char *wh
 
 /* Which arrays must be there, their dtypes and shapes; every problem goes to the list. */
 void pst_manifest_check(const struct pst_manifest *m, struct pst_problems *problems);
+
+/* manifest_stripes.c: features in several files. Reading fills array[PST_IN_FEATURES], too. */
+void pst_manifest_read_stripes(struct pst_manifest *m, json_t *root, int64_t version,
+                               struct pst_problems *problems);
+void pst_manifest_check_stripes(const struct pst_manifest *m, struct pst_problems *problems);
+json_t *pst_manifest_stripes_json(const struct pst_manifest *m);
 
 /* manifest_types.c: types of vertices and edges. */
 void pst_manifest_read_types(struct pst_manifest *m, json_t *root, struct pst_problems *problems);

@@ -37,7 +37,7 @@ static void read_vertex_type(struct pst_manifest_vertex_type *t, json_t *object,
     t->feature_dim = pst_manifest_read_count(object, "feature_dim", INT32_MAX, problems);
     t->stride_bytes = (uint64_t)pst_manifest_read_count(object, "stride_bytes", INT64_MAX / 16, problems);
     if (json_object_get(object, "features") != NULL)
-        pst_manifest_read_entry(json_object_get(object, "features"), features, &t->features, problems);
+        pst_manifest_read_entry(json_object_get(object, "features"), features, false, &t->features, problems);
 }
 
 /* The type of that name; -1: there is none. */

@@ -39,6 +39,8 @@ PST_API PST_MUST_USE pst_rc pst_array_open_raw(struct pst_array *array, const ch
 PST_API PST_MUST_USE pst_rc pst_array_map(struct pst_array *array); /* read-only, shared */
 PST_API void pst_array_close(struct pst_array *array);
 
+#define PST_FEATURE_FILES_MAX 16 /* that features lie in: drives of one machine */
+
 /* Vertices of one type have consecutive ids; each type has features of its own. */
 struct pst_vertex_type {
     char name[PST_NAME_MAX]; /* "paper" */
@@ -62,7 +64,10 @@ struct pst_dataset {
     int64_t classes;                /* 0: no labels */
     struct pst_array indptr;        /* int64 (vertices + 1) */
     struct pst_array indices;       /* int32 or int64 (edges) */
-    struct pst_array features;      /* (vertices, stride); path empty if there are none */
+    struct pst_array features;      /* (vertices, stride); path empty if there are none. In stripes: what they
+                                       make together; path is the name of no file */
+    int stripes;                    /* 0: features is one file */
+    struct pst_array *stripe;       /* row v is row v / stripes of stripe[v % stripes]: see rows.h */
     struct pst_array labels;        /* int32 (vertices), -1 none; path empty if there are none */
     struct pst_array split[3];      /* int64 ids: train, val, test; path empty if there are none */
     int64_t relations;              /* types of edges; 0: they have none */

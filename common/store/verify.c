@@ -25,6 +25,8 @@ struct verify {
     const struct pst_array *array;
     const char *path;
     int64_t last, bad;
+    int64_t row;  /* of indices: whose neighbours are looked at */
+    bool ordered; /* indptr is sound: it says where rows begin */
 };
 
 static bool tell(struct verify *v)
@@ -52,14 +54,28 @@ static void check_id(struct verify *v, int64_t at, int64_t id)
                     at, v->ds.vertices - 1, id);
 }
 
+/* Neighbours ascend: inference reads a row in parts, each where the one before ended. */
+static void check_order(struct verify *v, int64_t at, int64_t id)
+{
+    const int64_t *indptr = v->ds.indptr.map;
+    while (indptr[v->row + 1] <= at)
+        v->row++;
+    if (at > indptr[v->row] && id < v->last && tell(v))
+        pst_problem(&v->problems,
+                    "%s: entry %" PRId64 ": expected the neighbours of vertex %" PRId64
+                    " to ascend, found %" PRId64 " after %" PRId64,
+                    v->path, at, v->row, id, v->last);
+    v->last = id;
+}
+
 static void check_indices(struct verify *v, const void *x, int64_t first, int64_t n)
 {
-    if (v->ds.indices.dtype == PST_I32)
-        for (int64_t i = 0; i < n; i++)
-            check_id(v, first + i, ((const int32_t *)x)[i]);
-    else
-        for (int64_t i = 0; i < n; i++)
-            check_id(v, first + i, ((const int64_t *)x)[i]);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t id = v->ds.indices.dtype == PST_I32 ? ((const int32_t *)x)[i] : ((const int64_t *)x)[i];
+        check_id(v, first + i, id);
+        if (v->ordered)
+            check_order(v, first + i, id);
+    }
 }
 
 static void tell_value(struct verify *v, int64_t item)
@@ -164,7 +180,7 @@ static const char *check_items(struct verify *v, const void *x, int64_t first, i
 {
     switch (v->id) {
     case PST_IN_INDPTR: check_indptr(v, x, first, n); return "checksum, never falls, within the edges";
-    case PST_IN_INDICES: check_indices(v, x, first, n); return "checksum, ids in range";
+    case PST_IN_INDICES: check_indices(v, x, first, n); return "checksum, ids in range, ascending";
     case PST_IN_FEATURES: check_features(v, x, first, n); return "checksum, every value finite";
     case PST_IN_LABELS: check_labels(v, x, first, n); return "checksum, labels in range";
     case PST_IN_RELATIONS: check_relations(v, x, first, n); return "checksum, relations in range";
@@ -232,7 +248,8 @@ static pst_rc verify_array(struct verify *v, const struct pst_array *a, uint64_t
 {
     v->path = a->path;
     v->array = a;
-    v->last = v->bad = 0;
+    v->last = v->bad = v->row = 0;
+    v->ordered = v->problems.count == 0;
     XXH3_state_t *hash = XXH3_createState();
     int fd = open(a->path, O_RDONLY | O_CLOEXEC);
     pst_rc rc = PST_OK;
@@ -348,10 +365,14 @@ static pst_rc verify_arrays(struct verify *v, struct pst_verify_report *report)
         return pst_fail(PST_E_NOMEM, "no memory to verify %" PRId64 " vertices", v->ds.vertices);
     for (unsigned i = 0; i < PST_ARRAY_IDS && rc == PST_OK; i++) {
         v->id = i;
+        if (i == PST_IN_FEATURES && v->ds.stripes > 0)
+            continue;
         rc = verify_one(v, pst_dataset_array(&v->ds, i), pst_array_id_name(i), v->manifest.array[i].checksum,
                         &report->array[i]);
     }
     v->id = PST_IN_FEATURES;
+    for (int k = 0; k < v->ds.stripes && rc == PST_OK; k++)
+        rc = verify_one(v, &v->ds.stripe[k], "features", v->manifest.stripe[k].checksum, &report->stripe[k]);
     for (int k = 0; k < v->ds.vertex_types && rc == PST_OK; k++)
         rc = verify_one(v, &v->ds.vertex_type[k].features, v->ds.vertex_type[k].name,
                         v->manifest.vertex_type[k].features.checksum, &report->features[k]);

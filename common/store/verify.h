@@ -18,6 +18,7 @@ struct pst_verified {
 struct pst_verify_report {
     struct pst_verified array[PST_ARRAY_IDS];
     struct pst_verified features[PST_VERTEX_TYPES_MAX]; /* of each type of vertices */
+    struct pst_verified stripe[PST_FEATURE_FILES_MAX];
 };
 
 /* PST_E_FORMAT with every problem, one per line. progress may be NULL. */

@@ -55,6 +55,13 @@ static struct pst_disk_array describe(const struct pst_array *array, uint64_t ro
                                    .rows = array->path[0] != '\0' ? (uint64_t)array->shape[0] : 0};
 }
 
+static void describe_stripes(struct pst_disk_array *features, const struct pst_dataset *ds)
+{
+    features->stripes = ds->stripes;
+    for (int k = 0; k < ds->stripes; k++)
+        features->stripe[k] = ds->stripe[k].path;
+}
+
 static struct pst_io_faults read_faults(const struct pst_stage *self, const struct pst_disk_array *features)
 {
     struct pst_io_faults faults = {.error_rate = pst_param_real(self, "fault_rate"),
@@ -64,8 +71,9 @@ static struct pst_io_faults read_faults(const struct pst_stage *self, const stru
                                    .bad_file = -1};
     int64_t row = pst_param_int(self, "fault_row");
     if (row >= 0) {
-        faults.bad_file = 0;
-        faults.bad_at = features->data_at + (uint64_t)row * features->row_bytes;
+        const int64_t stripes = features->stripes > 0 ? features->stripes : 1;
+        faults.bad_file = (int32_t)pst_disk_file(0, (int)(row % stripes));
+        faults.bad_at = features->data_at + (uint64_t)(row / stripes) * features->row_bytes;
         faults.bad_bytes = features->row_bytes;
     }
     return faults;
@@ -104,6 +112,11 @@ static struct pst_disk_config configure(const struct pst_stage *self, const stru
         .gap_bytes = (uint64_t)pst_param_int(self, "gap_bytes"),
         .tables_max = slots * (PST_HOPS_MAX + 2), /* every part of every slot */
     };
+    /* what lies on raw drives has stripes of its own */
+    if (strcmp(c.backend, "nvme") != 0)
+        describe_stripes(&c.arrays[0], ds);
+    else if (ds->stripes > 0)
+        c.arrays[0].path = ds->stripe[0].path; /* it has only to be there */
     c.faults = read_faults(self, &c.arrays[0]);
     c.nvme = read_nvme(self, ds);
     return c;

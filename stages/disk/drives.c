@@ -176,7 +176,12 @@ static pst_rc bring_up(struct pst_drives *d, uint32_t i, const struct pst_io_con
 pst_rc pst_drives_open(struct pst_drives *d, const struct pst_io_config *c, bool emulated)
 {
     memset(d, 0, sizeof *d);
-    if (c->nregions > PST_DRIVES_REGIONS_MAX || c->nfiles > PST_DRIVES_FILES_MAX)
+    if (c->nfiles > PST_DRIVES_FILES_MAX)
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "emulated drives hold %d files, this dataset has %u: its features are in too many "
+                        "stripes (penstock convert --stripes 1 makes one file of them)",
+                        PST_DRIVES_FILES_MAX, c->nfiles);
+    if (c->nregions > PST_DRIVES_REGIONS_MAX)
         return pst_fail(PST_E_LIMIT, "%d regions of memory; a drive can be given %d", c->nregions,
                         PST_DRIVES_REGIONS_MAX);
     for (; d->nregions < c->nregions; d->nregions++) {

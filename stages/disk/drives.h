@@ -7,7 +7,7 @@
 #include "../../common/nvme/stack.h"
 #include "backend.h"
 
-#define PST_DRIVES_FILES_MAX 4
+#define PST_DRIVES_FILES_MAX 8 /* namespaces of an emulated drive */
 #define PST_DRIVES_REGIONS_MAX 80
 
 /* Row u of a file, in units of `unit` bytes from its byte `from` on, lies on drive u mod n, from byte `base`

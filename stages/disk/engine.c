@@ -36,7 +36,8 @@ struct op {
 
 struct pst_disk {
     struct pst_disk_config config;
-    struct pst_io_file files[PST_DISK_ARRAYS];
+    struct pst_io_file files[PST_DISK_FILES_MAX];
+    uint32_t nfiles;
     struct pst_io_backend backend;
     bool direct;
     struct pst_disk_stats stats;
@@ -72,18 +73,19 @@ static int all_regions(const struct pst_disk *d, struct iovec regions[REGIONS_MA
 static pst_rc open_backend(struct pst_disk *d, char *notes, size_t note_bytes)
 {
     const struct pst_disk_config *c = &d->config;
-    const char *paths[PST_DISK_ARRAYS];
-    struct pst_io_place places[PST_DISK_ARRAYS];
-    for (int i = 0; i < PST_DISK_ARRAYS; i++) {
-        paths[i] = c->arrays[i].path;
-        places[i] = (struct pst_io_place){c->arrays[i].data_at, c->arrays[i].row_bytes};
+    const char *paths[PST_DISK_FILES_MAX] = {NULL};
+    struct pst_io_place places[PST_DISK_FILES_MAX] = {{0}};
+    for (uint32_t i = 0; i < d->nfiles; i++) {
+        const struct pst_disk_array *a = &c->arrays[i < PST_DISK_ARRAYS ? i : 0];
+        paths[i] = a->stripes > 0 ? a->stripe[i < PST_DISK_ARRAYS ? 0 : i - PST_DISK_ARRAYS + 1] : a->path;
+        places[i] = (struct pst_io_place){a->data_at, a->row_bytes};
     }
     struct pst_io_nvme nvme = c->nvme;
     nvme.places = places;
     struct iovec regions[REGIONS_MAX];
     const int nregions = all_regions(d, regions);
     const struct pst_io_config config = {.files = d->files,
-                                         .nfiles = PST_DISK_ARRAYS,
+                                         .nfiles = d->nfiles,
                                          .depth = c->depth,
                                          .threads = c->threads,
                                          .regions = regions,
@@ -93,7 +95,7 @@ static pst_rc open_backend(struct pst_disk *d, char *notes, size_t note_bytes)
     pst_rc rc =
         pst_io_choose(&d->backend, &config, c->backend, paths, c->direct, c->writable, notes, note_bytes);
     d->direct = rc == PST_OK;
-    for (int i = 0; i < PST_DISK_ARRAYS; i++)
+    for (uint32_t i = 0; i < d->nfiles; i++)
         d->direct = d->direct && (d->files[i].fd < 0 || d->files[i].direct >= 0);
     return rc;
 }
@@ -145,8 +147,9 @@ pst_rc pst_disk_new(struct pst_disk **out, const struct pst_disk_config *config,
     if (d == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for the disk engine");
     d->config = *config;
-    for (int i = 0; i < PST_DISK_ARRAYS; i++)
+    for (int i = 0; i < PST_DISK_FILES_MAX; i++)
         d->files[i].fd = d->files[i].direct = -1;
+    d->nfiles = pst_disk_files(config);
     pst_rc rc = make_memory(d);
     if (rc == PST_OK)
         rc = open_backend(d, note, note_bytes);
@@ -204,7 +207,7 @@ void pst_disk_free(struct pst_disk *d)
     if (d->backend.ops == NULL || drain(d)) {
         if (d->backend.ops != NULL)
             d->backend.ops->close(&d->backend);
-        pst_io_files_close(d->files, PST_DISK_ARRAYS);
+        pst_io_files_close(d->files, d->nfiles);
         pst_nvme_dma_free(&d->shared);
         if (d->staging != NULL && d->staging != shared)
             (void)munmap(d->staging, d->staging_bytes * (size_t)d->config.depth);
@@ -424,7 +427,7 @@ static pst_rc fill_queue(struct pst_disk *d)
 static pst_rc give_up(const struct pst_disk *d, const struct op *op, const char *what)
 {
     const struct pst_piece *piece = &op->piece[op->first];
-    bool features = piece->file == 0; /* PST_ARRAY_FEATURES: the tag is a vertex */
+    bool features = piece->file == 0 || piece->file >= PST_DISK_ARRAYS; /* then the tag is a vertex */
     uint64_t block = d->files[piece->file].block > 1 ? d->files[piece->file].block : PST_SECTOR;
     uint64_t end = piece->at + piece->bytes;
     return pst_fail(

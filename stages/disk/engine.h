@@ -11,17 +11,29 @@
 #ifndef PST_DISK_ENGINE_H
 #define PST_DISK_ENGINE_H
 
+#include "../../common/store/store.h"
 #include "backend.h"
 
 #define PST_DISK_ARRAYS 3 /* enum pst_request_array */
+/* Files: one an array, then the second stripe of the features and those after it. */
+#define PST_DISK_FILES_MAX (PST_DISK_ARRAYS + PST_FEATURE_FILES_MAX - 1)
 
 struct pst_disk_array {
     const char *path; /* NULL or "": the dataset has none */
+    /* Of features alone: row v is row v / stripes of file v mod stripes, each as path would be. */
+    int stripes; /* 0: path is all */
+    const char *stripe[PST_FEATURE_FILES_MAX];
     uint64_t data_at; /* byte where row 0 begins */
     uint64_t row_bytes;
     uint64_t wanted_bytes; /* of each row, that are data */
     uint64_t rows;
 };
+
+/* Which file a stripe of an array is in. */
+static inline uint32_t pst_disk_file(uint32_t array, int stripe)
+{
+    return stripe == 0 ? array : (uint32_t)(PST_DISK_ARRAYS + stripe - 1);
+}
 
 struct pst_disk_config {
     const char *backend; /* "auto", "file", "pread", "mmap", "nvme" or "emulated" */
@@ -38,6 +50,12 @@ struct pst_disk_config {
     struct pst_io_faults faults;
     struct pst_io_nvme nvme; /* for the backends "nvme" and "emulated"; places are the engine's to fill */
 };
+
+static inline uint32_t pst_disk_files(const struct pst_disk_config *c)
+{
+    const int stripes = c->arrays[0].stripes; /* indptr and indices have none */
+    return PST_DISK_ARRAYS + (stripes > 1 ? (uint32_t)stripes - 1 : 0);
+}
 
 struct pst_disk_stats {
     uint64_t requests; /* operations given to the backend, repeats included */

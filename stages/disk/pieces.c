@@ -5,6 +5,9 @@
 
 #include "error.h"
 
+#define PLACE_BITS 58 /* of a byte in a file; above them the file, and whether it is written */
+static_assert(PST_DISK_FILES_MAX <= 1 << (63 - PLACE_BITS), "files have numbers of 5 bits");
+
 static const char *const array_names[PST_DISK_ARRAYS] = {"features", "indptr", "indices"};
 
 pst_rc pst_pieces_new(struct pst_pieces_of *p, const struct pst_disk_config *config)
@@ -68,9 +71,10 @@ static pst_rc check_request(const struct pst_pieces_of *p, const struct pst_tabl
 static void add_piece(struct pst_pieces_of *p, const struct pst_piece *piece)
 {
     p->piece[p->n] = *piece;
-    p->key[p->n] = (struct pst_sort_key){.place = (uint64_t)piece->write << 63 | (uint64_t)piece->file << 60 |
-                                                  (piece->at & (UINT64_MAX >> 4)),
-                                         .piece = p->n};
+    p->key[p->n] =
+        (struct pst_sort_key){.place = (uint64_t)piece->write << 63 | (uint64_t)piece->file << PLACE_BITS |
+                                       (piece->at & ((UINT64_C(1) << PLACE_BITS) - 1)),
+                              .piece = p->n};
     p->n++;
 }
 
@@ -99,6 +103,23 @@ static void sort_keys(struct pst_pieces_of *p)
     }
 }
 
+/* Where byte `next` of the rows from `row` on is: the file, *at in it, and how many of the array's bytes go
+ * on from there. */
+static uint32_t place(const struct pst_disk_array *array, uint32_t which, uint64_t row, uint64_t next,
+                      uint64_t *at, uint64_t *left)
+{
+    if (array->stripes == 0) {
+        *at = array->data_at + row * array->row_bytes + next;
+        *left = UINT64_MAX;
+        return which;
+    }
+    const uint64_t stripes = (uint64_t)array->stripes, inside = next % array->row_bytes;
+    row += next / array->row_bytes;
+    *at = array->data_at + row / stripes * array->row_bytes + inside;
+    *left = array->row_bytes - inside;
+    return pst_disk_file(which, (int)(row % stripes));
+}
+
 pst_rc pst_pieces_take(struct pst_pieces_of *p, struct pst_table *table, struct pst_disk_stats *stats)
 {
     p->n = 0;
@@ -110,17 +131,18 @@ pst_rc pst_pieces_take(struct pst_pieces_of *p, struct pst_table *table, struct 
             return rc;
         const struct pst_disk_array *array = &p->arrays[r.array];
         uint64_t bytes = r.rows * array->row_bytes;
-        uint64_t begin = array->data_at + r.row * array->row_bytes;
         while (table->next_byte < bytes && p->n < PST_PIECES_MAX) {
+            uint64_t at, left;
+            const uint32_t file = place(array, r.array, r.row, table->next_byte, &at, &left);
             /* a large request is cut where the file's pages begin, so that its pieces are as aligned as it is
              */
-            uint64_t at = begin + table->next_byte;
-            uint64_t room = p->piece_bytes - at % PST_PAGE, left = bytes - table->next_byte;
+            uint64_t room = p->piece_bytes - at % PST_PAGE;
+            left = left < bytes - table->next_byte ? left : bytes - table->next_byte;
             const struct pst_piece piece = {.at = at,
                                             .memory = table->slot + r.offset + table->next_byte,
                                             .bytes = left < room ? left : room,
                                             .tag = r.tag,
-                                            .file = r.array,
+                                            .file = file,
                                             .write = r.op == PST_WRITE};
             add_piece(p, &piece);
             table->next_byte += piece.bytes;

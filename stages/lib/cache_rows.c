@@ -1,12 +1,11 @@
 #include "cache_rows.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "../../common/store/store.h"
+#include "../../common/store/file_io.h"
+#include "../../common/store/rows.h"
 #include "device.h"
 #include "error.h"
 #include "memory.h"
@@ -21,45 +20,65 @@ static int ascending(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static pst_rc read_exactly(int fd, char *out, uint64_t bytes, uint64_t at, const char *path)
+/* What is read: sorted ids, by windows, of one stripe at a time. */
+struct reading {
+    struct pst_row_files files;
+    char *window;
+    uint64_t window_bytes;
+};
+
+/* The first of ids from the i-th on that is in stripe k; n: there is none. */
+static int64_t next_of(const struct reading *r, const int64_t *ids, int64_t n, int64_t i, int k)
 {
-    while (bytes > 0) {
-        ssize_t n = pread(fd, out, bytes, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return pst_fail_errno("reading %s at byte %llu for the cache", path, (unsigned long long)at);
-        if (n == 0)
-            return pst_fail(PST_E_FORMAT, "%s ends at byte %llu, within its rows", path,
-                            (unsigned long long)at);
-        out += n;
-        bytes -= (uint64_t)n;
-        at += (uint64_t)n;
+    while (i < n && ids[i] % r->files.files != k)
+        i++;
+    return i;
+}
+
+/* The rows of one stripe, in windows that span small gaps. */
+static pst_rc read_stripe(const struct reading *r, int k, const int64_t *ids, int64_t n, char *rows)
+{
+    const int64_t files = r->files.files;
+    const uint64_t stride = r->files.stride_bytes;
+    const struct pst_array *a = &r->files.file[k];
+    for (int64_t first = next_of(r, ids, n, 0, k), next; first < n; first = next) {
+        int64_t last = first;
+        const int64_t from = ids[first] / files;
+        while ((next = next_of(r, ids, n, last + 1, k)) < n) {
+            if ((uint64_t)(ids[next] / files - ids[last] / files - 1) * stride > GAP_BYTES ||
+                (uint64_t)(ids[next] / files - from + 1) * stride > r->window_bytes)
+                break;
+            last = next;
+        }
+        const uint64_t at = a->data_at + (uint64_t)from * stride,
+                       bytes = (uint64_t)(ids[last] / files - from + 1) * stride;
+        pst_rc rc = pst_read_at(r->files.fd[k], r->window, bytes, at, a->path);
+        if (rc != PST_OK)
+            return pst_wrap(rc, "rows for the cache");
+        for (int64_t i = first; i <= last; i = next_of(r, ids, n, i + 1, k))
+            memcpy(rows + (uint64_t)i * stride, r->window + (uint64_t)(ids[i] / files - from) * stride,
+                   stride);
+        /* the rows live here now; their pages would only crowd out the topology's */
+        (void)posix_fadvise(r->files.fd[k], (off_t)at, (off_t)bytes, POSIX_FADV_DONTNEED);
     }
     return PST_OK;
 }
 
-/* Reads sorted ids[0..n) in windows that span small gaps. */
-static pst_rc read_rows(int fd, const struct pst_array *features, uint64_t stride, const int64_t *ids,
-                        int64_t n, char *rows, char *window, uint64_t window_bytes)
+/* Reads sorted ids[0..n) to rows, one after the other. */
+static pst_rc read_rows(const struct reading *r, const int64_t *ids, int64_t n, char *rows)
 {
-    for (int64_t first = 0; first < n;) {
-        int64_t end = first + 1;
-        while (end < n && (uint64_t)(ids[end] - ids[end - 1] - 1) * stride <= GAP_BYTES &&
-               (uint64_t)(ids[end] - ids[first] + 1) * stride <= window_bytes)
-            end++;
-        uint64_t at = features->data_at + (uint64_t)ids[first] * stride;
-        uint64_t bytes = (uint64_t)(ids[end - 1] - ids[first] + 1) * stride;
-        pst_rc rc = read_exactly(fd, window, bytes, at, features->path);
-        if (rc != PST_OK)
-            return rc;
-        for (int64_t i = first; i < end; i++)
-            memcpy(rows + (uint64_t)i * stride, window + (uint64_t)(ids[i] - ids[first]) * stride, stride);
-        /* the rows live here now; their pages would only crowd out the topology's */
-        (void)posix_fadvise(fd, (off_t)at, (off_t)bytes, POSIX_FADV_DONTNEED);
-        first = end;
-    }
-    return PST_OK;
+    pst_rc rc = PST_OK;
+    for (int k = 0; k < r->files.files && rc == PST_OK; k++)
+        rc = read_stripe(r, k, ids, n, rows);
+    return rc;
+}
+
+static pst_rc open_reading(struct reading *r, const struct pst_array *features, int files, uint64_t stride)
+{
+    pst_rc rc = pst_row_files_open(&r->files, features, files, stride);
+    for (int k = 0; k < r->files.files; k++)
+        (void)posix_fadvise(r->files.fd[k], 0, 0, POSIX_FADV_RANDOM);
+    return rc;
 }
 
 /* On a GPU: rows that go there at once, by way of the host's memory. */
@@ -90,12 +109,11 @@ static pst_rc take_memory(struct pst_cache_rows *c, uint64_t stride)
     return rc;
 }
 
-static pst_rc check_ids(const int64_t *ids, int64_t n, const struct pst_array *features)
+static pst_rc check_ids(const int64_t *ids, int64_t n, const struct pst_array *features, int64_t rows)
 {
-    if (ids[0] < 0 || ids[n - 1] >= features->shape[0])
+    if (ids[0] < 0 || ids[n - 1] >= rows)
         return pst_fail(PST_E_FORMAT, "the plan caches vertex %lld, but %s has %lld rows",
-                        (long long)(ids[0] < 0 ? ids[0] : ids[n - 1]), features->path,
-                        (long long)features->shape[0]);
+                        (long long)(ids[0] < 0 ? ids[0] : ids[n - 1]), features->path, (long long)rows);
     for (int64_t i = 1; i < n; i++)
         if (ids[i] == ids[i - 1])
             return pst_fail(PST_E_FORMAT, "the plan caches vertex %lld twice", (long long)ids[i]);
@@ -103,16 +121,16 @@ static pst_rc check_ids(const int64_t *ids, int64_t n, const struct pst_array *f
 }
 
 /* Rows and index of a GPU, from where rows are read to (of load_rows). */
-static pst_rc load_device(struct pst_cache_rows *c, int fd, const struct pst_array *features, uint64_t stride,
-                          const int64_t *ids, char *window, uint64_t window_bytes)
+static pst_rc load_device(struct pst_cache_rows *c, const struct reading *r, const int64_t *ids)
 {
     struct pst_device *d = c->device;
+    const uint64_t stride = r->files.stride_bytes;
     const int64_t most = load_rows(stride, c->n);
     void *staging, *device_ids = NULL;
     pst_rc rc = pst_device_take(d, PST_MEMORY_PINNED, (uint64_t)most * stride, "rows on their way", &staging);
     for (int64_t at = 0; at < c->n && rc == PST_OK; at += most) {
         const int64_t n = pst_min_i64(most, c->n - at);
-        rc = read_rows(fd, features, stride, ids + at, n, staging, window, window_bytes);
+        rc = read_rows(r, ids + at, n, staging);
         if (rc != PST_OK)
             break;
         (void)d->twin->copy(d->q, c->rows + (uint64_t)at * stride, staging, (uint64_t)n * stride);
@@ -135,46 +153,40 @@ static pst_rc load_device(struct pst_cache_rows *c, int fd, const struct pst_arr
 }
 
 pst_rc pst_cache_rows_load(struct pst_cache_rows *c, struct pst_device *device,
-                           const struct pst_array *features, uint64_t stride, const int64_t *vertices,
-                           int64_t n)
+                           const struct pst_array *features, int files, int64_t rows, uint64_t stride,
+                           const int64_t *vertices, int64_t n)
 {
     *c = (struct pst_cache_rows){.n = n, .device = pst_device_is_cuda(device) ? device : NULL};
     if (n == 0)
         return PST_OK;
-    uint64_t window_bytes = WINDOW_BYTES > stride ? WINDOW_BYTES : stride;
-    char *window = malloc(window_bytes);
+    struct reading reading = {.window_bytes = WINDOW_BYTES > stride ? WINDOW_BYTES : stride};
+    reading.window = malloc(reading.window_bytes);
     int64_t *ids = malloc((size_t)n * sizeof *ids);
     pst_rc rc = PST_OK;
-    int fd = -1;
-    if (window == NULL || ids == NULL) {
+    if (reading.window == NULL || ids == NULL) {
         rc = pst_fail(PST_E_NOMEM, "no memory to look for %lld cached rows", (long long)n);
         goto out;
     }
     memcpy(ids, vertices, (size_t)n * sizeof *ids);
     qsort(ids, (size_t)n, sizeof *ids, ascending);
-    rc = check_ids(ids, n, features);
+    rc = check_ids(ids, n, features, rows);
     if (rc == PST_OK)
         rc = take_memory(c, stride);
+    if (rc == PST_OK)
+        rc = open_reading(&reading, features, files, stride);
     if (rc != PST_OK)
         goto out;
-    fd = open(features->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        rc = pst_fail_errno("opening %s for the cache", features->path);
-        goto out;
-    }
-    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
     if (c->device != NULL) {
-        rc = load_device(c, fd, features, stride, ids, window, window_bytes);
+        rc = load_device(c, &reading, ids);
         goto out;
     }
-    rc = read_rows(fd, features, stride, ids, n, c->rows, window, window_bytes);
+    rc = read_rows(&reading, ids, n, c->rows);
     if (rc == PST_OK)
         c->index = pst_k_cache_init(c->index_memory, ids, n);
 out:
-    if (fd >= 0)
-        (void)close(fd);
+    pst_row_files_close(&reading.files);
     free(ids);
-    free(window);
+    free(reading.window);
     if (rc != PST_OK)
         pst_cache_rows_release(c);
     return rc;

@@ -19,11 +19,12 @@ struct pst_cache_rows {
     struct pst_device *device; /* whose memory it is; NULL: the host's */
 };
 
-/* Reads the rows of `vertices` (n ids in any order, each once) from the feature file, in file order. A GPU as
- * the device has a queue. */
+/* Reads the rows of `vertices` (n ids in any order, each once) from the features' files, in file order.
+ * features: as many as files (common/store/rows.h); of `rows` rows in all. A GPU as the device has a queue.
+ */
 PST_API PST_MUST_USE pst_rc pst_cache_rows_load(struct pst_cache_rows *c, struct pst_device *device,
-                                                const struct pst_array *features, uint64_t stride_bytes,
-                                                const int64_t *vertices, int64_t n);
+                                                const struct pst_array *features, int files, int64_t rows,
+                                                uint64_t stride_bytes, const int64_t *vertices, int64_t n);
 PST_API void pst_cache_rows_release(struct pst_cache_rows *c);
 
 PST_END_DECLS

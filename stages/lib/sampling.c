@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../common/store/store.h"
+#include "../../common/store/rows.h"
 #include "cache_rows.h"
 #include "plan.h"
 #include "seeds.h"
@@ -165,8 +165,9 @@ static pst_rc load_cache(struct pst_sampling *s)
     if (!s->planned || s->plan.cached == 0 || s->ds.feature_dim == 0)
         return PST_OK;
     double begin = pst_now();
-    pst_rc rc = pst_cache_rows_load(&s->cache, &s->device, &s->ds.features, s->ds.stride_bytes, s->plan.cache,
-                                    s->plan.cached);
+    pst_rc rc =
+        pst_cache_rows_load(&s->cache, &s->device, pst_feature_file(&s->ds, 0), pst_feature_files(&s->ds),
+                            s->ds.vertices, s->ds.stride_bytes, s->plan.cache, s->plan.cached);
     if (rc != PST_OK)
         return rc;
     s->filler.cache = s->device_filler.cache = s->cache.index;

@@ -26,11 +26,11 @@ static pst_rc open_features(struct pst_eval *eval)
 {
     const struct pst_dataset *ds = eval->ds;
     eval->drop = ds->features.data_bytes > eval->options.memory_bytes;
-    eval->fd = open(ds->features.path, O_RDONLY | O_CLOEXEC);
-    if (eval->fd < 0)
-        return pst_fail_errno("cannot open %s", ds->features.path);
-    (void)posix_fadvise(eval->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-    return PST_OK;
+    pst_rc rc =
+        pst_row_files_open(&eval->features, pst_feature_file(ds, 0), pst_feature_files(ds), ds->stride_bytes);
+    for (int k = 0; k < eval->features.files; k++)
+        (void)posix_fadvise(eval->features.fd[k], 0, 0, POSIX_FADV_SEQUENTIAL);
+    return rc;
 }
 
 /* Decides what is in memory, and how much each part gets. */
@@ -93,7 +93,7 @@ pst_rc pst_eval_open(struct pst_eval *eval, const struct pst_model_config *confi
 {
     assert(config->in == ds->feature_dim && ds->indptr.map && ds->indices.map);
     memset(eval, 0, sizeof *eval);
-    eval->fd = eval->kept.fd = eval->projected.fd = -1;
+    eval->kept.fd = eval->projected.fd = -1;
     eval->ds = ds;
     eval->options = *options;
     eval->threads = config->threads;
@@ -120,8 +120,7 @@ void pst_eval_close(struct pst_eval *eval)
 {
     if (!eval->ds)
         return;
-    if (eval->fd >= 0)
-        close(eval->fd);
+    pst_row_files_close(&eval->features);
     pst_rows_close(&eval->kept);
     pst_rows_close(&eval->projected);
     pst_lazy_unmap(eval->buffers, (size_t)eval->threads * eval->worker_bytes);

@@ -15,7 +15,7 @@
 #define PST_EVAL_H
 
 #include "../../common/store/progress.h"
-#include "../../common/store/store.h"
+#include "../../common/store/rows.h"
 #include "model.h"
 #include "rows.h"
 
@@ -46,7 +46,7 @@ struct pst_eval {
     struct pst_eval_options options;
     struct pst_csc graph;
     enum pst_feature_kind kind;
-    int fd;
+    struct pst_row_files features;
     bool drop;     /* features are larger than the limit: do not leave them in the page cache */
     int threads;   /* each has buffers of its own, one after another in `buffers`: */
     char *buffers; /* a block of features as stored, the same widened, two blocks of activations */

@@ -176,7 +176,6 @@ static void feature_task(void *arg, int64_t task, int worker)
 {
     const struct job *job = arg;
     struct pst_eval *eval = job->eval;
-    const struct pst_array *f = &eval->ds->features;
     const uint64_t stride = eval->ds->stride_bytes;
     char *raw = eval->buffers + (size_t)worker * eval->worker_bytes;
     int64_t first, ld_x = (int64_t)(stride / sizeof(pst_real)), in = job->model->config.in;
@@ -184,8 +183,7 @@ static void feature_task(void *arg, int64_t task, int worker)
     const pst_real *x = (const pst_real *)(const void *)raw;
     if (atomic_load(&eval->failure.there))
         return;
-    pst_rc rc =
-        pst_read_at(eval->fd, raw, (uint64_t)n * stride, f->data_at + (uint64_t)first * stride, f->path);
+    pst_rc rc = pst_row_files_read(&eval->features, first, n, raw);
     if (rc == PST_OK && eval->kind != PST_FEATURE_REAL) {
         pst_real *wide = (pst_real *)(void *)(raw + eval->wide_at);
         ld_x = pst_width(in);
@@ -200,10 +198,8 @@ static void feature_task(void *arg, int64_t task, int worker)
 
 static void advise_features(const struct pst_eval *eval, int64_t first, int64_t rows, int advice)
 {
-    const uint64_t stride = eval->ds->stride_bytes;
     if (rows > 0)
-        (void)posix_fadvise(eval->fd, (off_t)(eval->ds->features.data_at + (uint64_t)first * stride),
-                            (off_t)((uint64_t)rows * stride), advice);
+        pst_row_files_advise(&eval->features, first, rows, advice);
 }
 
 static pst_rc stream_features(struct pst_eval *eval, const struct pst_model *model)

@@ -30,10 +30,15 @@ static void check_accepted(const struct pst_manifest *m)
 {
     fuzz_check(m->vertices >= 0 && m->edges >= 0 && m->classes >= 0 && m->classes <= PST_CLASSES_MAX);
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
-        if (m->array[i].present)
+        if (m->array[i].present && (i != PST_IN_FEATURES || m->stripes == 0))
             fuzz_check(m->array[i].file[0] != '\0' && !strchr(m->array[i].file, '/') &&
                        m->array[i].shape[0] >= 0 && m->array[i].shape[1] >= 0);
-    int64_t vertices = 0;
+    int64_t rows = 0, vertices = 0;
+    for (int k = 0; k < m->stripes; k++) {
+        fuzz_check(m->stripe[k].file[0] != '\0' && !strchr(m->stripe[k].file, '/'));
+        rows += m->stripe[k].shape[0];
+    }
+    fuzz_check(m->stripes == 0 || (rows == m->vertices && m->stripes <= PST_FEATURE_FILES_MAX));
     for (int k = 0; k < m->vertex_types; k++)
         vertices += m->vertex_type[k].vertices;
     fuzz_check(m->vertex_types == 0 || vertices == m->vertices);

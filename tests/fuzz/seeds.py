@@ -59,6 +59,8 @@ def manifests():
                        "train": array("train", "int64", 2), "val": array("val", "int64", 1)}, "provenance": {"a": 1}}
     put("manifest", "whole", json.dumps(root))
     del root["arrays"]["features"]
+    stripe = lambda k: {**array(f"features.{k}", "float32", 2, 4), "head": "0" * 16}
+    put("manifest", "stripes", json.dumps({**root, "penstock_dataset": 5, "stripes": [stripe(0), stripe(1)]}))
     root.update(feature_dim=0, stride_bytes=0, colour="blue")
     put("manifest", "wrong", json.dumps(root))
     del root["colour"]

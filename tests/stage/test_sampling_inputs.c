@@ -146,27 +146,34 @@ static void cached_rows_are_the_files(void **state)
         for (int64_t v = ROWS - 1; v >= 0; v -= steps[k]) /* hottest first is no order of the file's */
             ids[n++] = v;
         struct pst_cache_rows c;
-        assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, ROW_BYTES, ids, n), PST_OK);
+        assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, 1, features.shape[0], ROW_BYTES, ids, n),
+                         PST_OK);
         assert_int_equal(c.n, n);
         check_cache(&c, ids, n);
         pst_cache_rows_release(&c);
     }
     struct pst_cache_rows c;
-    assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, ROW_BYTES, ids, 0), PST_OK);
+    assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, 1, features.shape[0], ROW_BYTES, ids, 0),
+                     PST_OK);
     pst_cache_rows_release(&c);
     ids[0] = ids[1];
-    assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, ROW_BYTES, ids, 5), PST_E_FORMAT);
+    assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, 1, features.shape[0], ROW_BYTES, ids, 5),
+                     PST_E_FORMAT);
     assert_non_null(strstr(pst_error_text(), "twice"));
     ids[0] = ROWS;
-    assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, ROW_BYTES, ids, 5), PST_E_FORMAT);
+    assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, 1, features.shape[0], ROW_BYTES, ids, 5),
+                     PST_E_FORMAT);
     ids[0] = -1;
-    assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, ROW_BYTES, ids, 5), PST_E_FORMAT);
+    assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, 1, features.shape[0], ROW_BYTES, ids, 5),
+                     PST_E_FORMAT);
     ids[0] = ROWS - 1;
     assert_int_equal(truncate(features.path, PST_PAGE + (off_t)(ROWS - 1) * ROW_BYTES + 100), 0);
-    assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, ROW_BYTES, ids, 1), PST_E_FORMAT);
+    assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, 1, features.shape[0], ROW_BYTES, ids, 1),
+                     PST_E_FORMAT);
     assert_non_null(strstr(pst_error_text(), "ends at byte"));
     (void)unlink(features.path);
-    assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, ROW_BYTES, ids, 1), PST_E_IO);
+    assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, 1, features.shape[0], ROW_BYTES, ids, 1),
+                     PST_E_IO);
 }
 
 int main(void)

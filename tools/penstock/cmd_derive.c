@@ -6,6 +6,7 @@
 
 #include "../../common/error.h"
 #include "../../common/store/derive.h"
+#include "../../common/store/rows.h"
 #include "commands.h"
 #include "store_options.h"
 
@@ -14,8 +15,11 @@ static const char split_help[] =
     "Makes random, disjoint splits of the vertices that have a label (of all, where none has): sizes are\n"
     "fractions, as 0.6. Without OUT the dataset's own are replaced; other arrays are linked, not copied.\n";
 static const char convert_help[] =
-    "usage: penstock convert DIR OUT [--dtype float32|float16|bfloat16] [--stride-bytes N] [--force]\n"
-    "Makes the dataset OUT with features of another dtype or stride; other arrays are linked, not copied.\n";
+    "usage: penstock convert DIR OUT [--dtype float32|float16|bfloat16] [--stride-bytes N]\n"
+    "                        [--stripes N] [--stripe-dirs A,B,...] [--force]\n"
+    "Makes the dataset OUT with features of another dtype or stride, or in another number of files (as many "
+    "as\n"
+    "DIR's where it is not said; see penstock import --help); other arrays are linked, not copied.\n";
 static const char features_help[] =
     "usage: penstock features DIR [OUT] --dim N [--dtype float32|float16|bfloat16] [--seed N]\n"
     "                         [--stride-bytes N] [--force]\n"
@@ -34,7 +38,8 @@ static const char export_help[] =
 
 struct args {
     double fraction[3];
-    int64_t seed, dim;
+    int64_t seed, dim, stripes, dirs; /* dirs: how many stripe_dirs are */
+    const char *stripe_dirs;
     uint64_t stride;
     enum pst_dtype dtype;
     bool has_dtype, force, quiet, help;
@@ -50,6 +55,8 @@ static const struct option options[] = {{"train", required_argument, NULL, 0},
                                         {"stride-bytes", required_argument, NULL, 'b'},
                                         {"rows", required_argument, NULL, 'r'},
                                         {"dim", required_argument, NULL, 'n'},
+                                        {"stripes", required_argument, NULL, 'k'},
+                                        {"stripe-dirs", required_argument, NULL, 'D'},
                                         {"format", required_argument, NULL, 'm'},
                                         {"force", no_argument, NULL, 'f'},
                                         {"quiet", no_argument, NULL, 'q'},
@@ -66,6 +73,8 @@ static pst_rc one_option(struct args *a, int opt, const char *allowed)
     case 2: return option_real("a split's size", optarg, &a->fraction[opt]);
     case 's': return option_int("--seed", optarg, 0, INT64_MAX, &a->seed);
     case 'n': return option_int("--dim", optarg, 1, INT64_MAX, &a->dim);
+    case 'k': return option_int("--stripes", optarg, 1, PST_FEATURE_FILES_MAX, &a->stripes);
+    case 'D': return option_stripe_dirs(optarg, &a->dirs, &a->stripe_dirs);
     case 'b': return option_bytes("--stride-bytes", optarg, &a->stride);
     case 'd':
         a->has_dtype = true;
@@ -172,15 +181,26 @@ static pst_rc convert(const struct args *a, const char *from, const char *to)
     pst_rc rc = pst_dataset_open(&ds, from);
     if (rc != PST_OK)
         return rc;
-    if (ds.feature_dim == 0)
+    if (ds.vertex_types > 0)
+        rc = pst_fail(
+            PST_E_ARG,
+            "%s has %d types of vertices, each with features of its own: only datasets of one type can "
+            "be converted (penstock import --types NAME makes one)",
+            from, ds.vertex_types);
+    else if (ds.feature_dim == 0)
         rc = pst_fail(PST_E_ARG, "%s has no features to convert", from);
     if (rc == PST_OK)
-        rc = pst_array_map(&ds.features);
+        rc = pst_features_map(&ds);
     if (rc != PST_OK) {
         pst_dataset_close(&ds);
         return rc;
     }
     rc = pst_build_begin(&b, to, a->force);
+    b.stripes = a->stripes > 0 ? (int)a->stripes : a->dirs > 0 ? (int)a->dirs : ds.stripes;
+    b.stripe_dirs = a->stripe_dirs;
+    if (rc == PST_OK && a->stripe_dirs != NULL && b.stripes < 2)
+        rc = pst_fail(PST_E_ARG,
+                      "--stripe-dirs: one stripe stays in OUT: say --stripes 2, or more directories");
     if (rc == PST_OK)
         rc = pst_convert(&ds, &b, a->has_dtype ? a->dtype : ds.features.dtype, a->stride, &progress);
     if (rc == PST_OK)
@@ -237,7 +257,7 @@ int cmd_features(int argc, char **argv)
 
 int cmd_convert(int argc, char **argv)
 {
-    return derive(argc, argv, "dbfqh", 2, convert_help, convert);
+    return derive(argc, argv, "dbkDfqh", 2, convert_help, convert);
 }
 
 int cmd_export(int argc, char **argv)

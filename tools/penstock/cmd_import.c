@@ -38,6 +38,8 @@ enum {
     OPT_SPLIT,
     OPT_TYPES,
     OPT_LINK,
+    OPT_STRIPES,
+    OPT_STRIPE_DIRS,
     OPT_RESUME,
     OPT_CHECKPOINT,
     OPT_FORCE,
@@ -75,6 +77,8 @@ static const struct option options[] = {
     {"types", required_argument, NULL, OPT_TYPES},
     {"transpose", no_argument, NULL, OPT_TRANSPOSE},
     {"link", no_argument, NULL, OPT_LINK},
+    {"stripes", required_argument, NULL, OPT_STRIPES},
+    {"stripe-dirs", required_argument, NULL, OPT_STRIPE_DIRS},
     {"resume", no_argument, NULL, OPT_RESUME},
     {"checkpoint", required_argument, NULL, OPT_CHECKPOINT},
     {"force", no_argument, NULL, OPT_FORCE},
@@ -127,6 +131,8 @@ static const char help[] =
     "  --link                 features.npy is a link to the source's file of rows, which is not copied and "
     "must\n"
     "                         stay as it is\n"
+    "  --stripes N            features in N files, row v in features.(v mod N).npy: one for each SSD\n"
+    "  --stripe-dirs A,B,...  the directories where these lie, in turn, with links to them in DIR\n"
     "  --resume               go on with an import of the same that was killed; without it, it starts over\n"
     "  --checkpoint SECONDS   how much work a kill costs, about (10)\n"
     "  --force                replace the dataset that is at DIR\n"
@@ -134,7 +140,8 @@ static const char help[] =
 
 struct args {
     struct pst_import_job job;
-    int64_t threads, checkpoint_s;
+    int64_t threads, checkpoint_s, stripes, dirs; /* dirs: how many stripe_dirs are */
+    const char *stripe_dirs;
     bool force, quiet, help, resume;
 };
 
@@ -235,6 +242,8 @@ static pst_rc one_option(struct args *a, int opt)
     case OPT_TYPES: return option_name("--types", optarg, a->job.types, sizeof a->job.types);
     case OPT_TRANSPOSE: s->transpose = true; return PST_OK;
     case OPT_LINK: s->link = true; return PST_OK;
+    case OPT_STRIPES: return option_int("--stripes", optarg, 1, PST_FEATURE_FILES_MAX, &a->stripes);
+    case OPT_STRIPE_DIRS: return option_stripe_dirs(optarg, &a->dirs, &a->stripe_dirs);
     case OPT_RESUME: a->resume = true; return PST_OK;
     case OPT_CHECKPOINT: return option_int("--checkpoint", optarg, 0, CHECKPOINT_MAX_S, &a->checkpoint_s);
     case OPT_FORCE: a->force = true; return PST_OK;
@@ -266,6 +275,8 @@ static void say_done(const struct pst_build *b, const struct pst_import_result *
 {
     if (r->warnings.count > 0)
         (void)fprintf(stderr, "warnings:%s\n", r->warnings.text);
+    if (b->stripes > 1 && b->manifest.stripes == 0)
+        (void)fprintf(stderr, "--stripes: there are no features to put in stripes\n");
     (void)printf("%s: %" PRId64 " vertices, %" PRId64 " edges, %" PRId64 " features in rows of %" PRIu64
                  " bytes, %" PRId64 " classes\n",
                  b->dir, b->manifest.vertices, b->manifest.edges, b->manifest.feature_dim,
@@ -337,6 +348,8 @@ static pst_rc run_format(const struct pst_format *format, struct args *a, const 
     if (rc != PST_OK)
         return rc;
     b.journal.every_s = (double)a->checkpoint_s;
+    b.stripes = (int)a->stripes;
+    b.stripe_dirs = a->stripe_dirs;
     if (a->resume)
         say_resumed(&b);
     a->job.from = from;
@@ -391,6 +404,13 @@ int cmd_import(int argc, char **argv)
         say_help();
         return 0;
     }
+    a.stripes = a.stripes == 0 ? a.dirs : a.stripes;
+    if (rc == PST_OK && a.stripe_dirs != NULL && a.stripes < 2)
+        rc = pst_fail(PST_E_ARG,
+                      "--stripe-dirs: one stripe stays in DIR: say --stripes 2, or more directories");
+    if (rc == PST_OK && a.stripes > 1 && a.job.spec.link)
+        rc =
+            pst_fail(PST_E_ARG, "--link leaves features in the one file that they are in: without --stripes");
     if (rc == PST_OK && argc - optind != 3)
         rc = pst_fail(PST_E_ARG, "expected FORMAT SRC DIR, found %d words (see --help)", argc - optind);
     const struct pst_format *format = rc == PST_OK ? pst_format_find(argv[optind]) : NULL;

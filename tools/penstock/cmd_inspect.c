@@ -162,6 +162,9 @@ static void say_counts(struct pst_dataset *ds)
                      ds->feature_dim, pst_dtype_name(ds->features.dtype), row, ds->stride_bytes,
                      100.0 * (double)(ds->stride_bytes - row) / (double)row,
                      ds->stride_bytes % PST_SECTOR == 0 ? ", whole sectors" : "");
+        if (ds->stripes > 0)
+            (void)printf("  in %d stripes: row v is row v / %d of features.(v mod %d).npy\n", ds->stripes,
+                         ds->stripes, ds->stripes);
     } else if (ds->vertex_types == 0) {
         (void)printf("no features\n");
     }

@@ -14,7 +14,7 @@
 #include "../../common/checkpoint.h"
 #include "../../common/report.h"
 #include "../../common/run.h"
-#include "../../common/store/store.h"
+#include "../../common/store/rows.h"
 #include "commands.h"
 #include "pipeline_options.h"
 #include "run_checks.h"
@@ -190,11 +190,13 @@ static pst_rc note_files(struct pst_run_options *opt, const struct pst_dataset *
 {
     char manifest[4200];
     (void)snprintf(manifest, sizeof manifest, "%s/dataset.json", ds->dir);
-    const char *paths[] = {manifest,        ds->indptr.path,   ds->indices.path,  ds->features.path,
-                           ds->labels.path, ds->split[0].path, ds->split[1].path, ds->split[2].path};
+    const char *paths[] = {manifest,          ds->indptr.path,   ds->indices.path, ds->labels.path,
+                           ds->split[0].path, ds->split[1].path, ds->split[2].path};
     pst_rc rc = PST_OK;
     for (size_t i = 0; i < sizeof paths / sizeof *paths && rc == PST_OK; i++)
         rc = pst_run_note_file(opt, paths[i]);
+    for (int k = 0; k < pst_feature_files(ds) && rc == PST_OK; k++)
+        rc = pst_run_note_file(opt, pst_feature_file(ds, k)->path);
     return rc;
 }
 

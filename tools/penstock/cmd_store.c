@@ -15,6 +15,7 @@
 
 #include "../../common/error.h"
 #include "../../common/store/progress.h"
+#include "../../common/store/rows.h"
 #include "../../common/store/stripe.h"
 #include "../../common/store/verify.h"
 #include "commands.h"
@@ -54,8 +55,9 @@ struct store {
     struct drive drive[PST_STRIPES_MAX];
     uint32_t n;
     bool force;
-    XXH3_state_t *source; /* of the features' file, as dataset.json has its checksum */
-    uint64_t source_checksum;
+    XXH3_state_t
+        *source[PST_FEATURE_FILES_MAX]; /* of the features' files, as dataset.json has their checksums */
+    uint64_t source_checksum[PST_FEATURE_FILES_MAX];
 };
 
 /* ---- is it ours to write? -------------------------------------------------------------------------------
@@ -229,24 +231,29 @@ static pst_rc add_bytes(struct drive *d, const char *data, size_t bytes)
 static pst_rc write_rows(struct store *s, struct pst_progress *progress)
 {
     const uint64_t row = s->ds.stride_bytes;
-    const char *rows = s->ds.features.map;
+    const uint64_t files = (uint64_t)pst_feature_files(&s->ds);
     pst_rc rc = PST_OK;
     assert(s->n > 0);
-    (void)XXH3_64bits_update(s->source, s->ds.features.map_base, s->ds.features.data_at);
+    for (int k = 0; k < pst_feature_files(&s->ds); k++) {
+        const struct pst_array *a = pst_feature_file(&s->ds, k);
+        (void)XXH3_64bits_update(s->source[k], a->map_base, a->data_at);
+    }
     pst_progress_begin(progress, "rows", (uint64_t)s->ds.vertices * row, true);
     for (uint64_t v = 0; v < (uint64_t)s->ds.vertices && rc == PST_OK; v++) {
-        (void)XXH3_64bits_update(s->source, rows + v * row, row);
-        rc = add_bytes(&s->drive[v % s->n], rows + v * row, row);
+        const void *from = pst_feature_row(&s->ds, (int64_t)v);
+        (void)XXH3_64bits_update(s->source[v % files], from, row);
+        rc = add_bytes(&s->drive[v % s->n], from, row);
         if (rc == PST_OK)
             rc = pst_progress_add(progress, row);
     }
     if (rc == PST_OK)
         pst_progress_end(progress);
-    if (rc == PST_OK && XXH3_64bits_digest(s->source) != s->source_checksum)
-        rc = pst_fail(PST_E_FORMAT,
-                      "%s: is not what dataset.json says it was; the drives got no signature "
-                      "(penstock verify %s tells more)",
-                      s->ds.features.path, s->ds.dir);
+    for (int k = 0; k < pst_feature_files(&s->ds) && rc == PST_OK; k++)
+        if (XXH3_64bits_digest(s->source[k]) != s->source_checksum[k])
+            rc = pst_fail(PST_E_FORMAT,
+                          "%s: is not what dataset.json says it was; the drives got no signature "
+                          "(penstock verify %s tells more)",
+                          pst_feature_file(&s->ds, k)->path, s->ds.dir);
     return rc;
 }
 
@@ -293,14 +300,19 @@ static pst_rc open_source(struct store *s, const char *dir)
     struct pst_problems problems = {.count = 0};
     struct pst_manifest manifest;
     pst_manifest_read(&manifest, dir, &problems);
-    s->source_checksum = manifest.array[PST_IN_FEATURES].checksum;
+    for (int k = 0; k < pst_feature_files(&s->ds); k++) {
+        s->source_checksum[k] =
+            manifest.stripes > 0 ? manifest.stripe[k].checksum : manifest.array[PST_IN_FEATURES].checksum;
+        s->source[k] = XXH3_createState();
+        if (s->source[k] == NULL || XXH3_64bits_reset(s->source[k]) != XXH_OK) {
+            pst_manifest_release(&manifest);
+            return pst_fail(PST_E_NOMEM, "no memory for a checksum");
+        }
+    }
     pst_manifest_release(&manifest);
-    s->source = XXH3_createState();
-    if (s->source == NULL || XXH3_64bits_reset(s->source) != XXH_OK)
-        return pst_fail(PST_E_NOMEM, "no memory for a checksum");
     if (s->ds.feature_dim == 0)
         return pst_fail(PST_E_ARG, "%s: has no features to store", dir);
-    return pst_array_map(&s->ds.features);
+    return pst_features_map(&s->ds);
 }
 
 static pst_rc store(struct store *s, const char *dir, struct pst_progress *progress)
@@ -326,7 +338,8 @@ static pst_rc store(struct store *s, const char *dir, struct pst_progress *progr
         free(d->chunk);
         (void)XXH3_freeState(d->hash);
     }
-    (void)XXH3_freeState(s->source);
+    for (int k = 0; k < PST_FEATURE_FILES_MAX; k++)
+        (void)XXH3_freeState(s->source[k]);
     pst_dataset_close(&s->ds);
     return rc;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../../common/error.h"
+#include "../../common/store/rows.h"
 
 static pst_rc count_labels(struct inspection *in)
 {
@@ -45,12 +46,12 @@ static pst_rc read_features(struct inspection *in, bool whole, struct pst_progre
     const struct pst_dataset *ds = &in->ds;
     pst_rc rc = PST_OK;
     if (ds->feature_dim > 0)
-        rc = pst_describe_features(&ds->features, ds->vertices, ds->feature_dim, ds->stride_bytes, whole,
-                                   &in->features[0], progress);
+        rc = pst_describe_features(pst_feature_file(ds, 0), pst_feature_files(ds), ds->vertices,
+                                   ds->feature_dim, ds->stride_bytes, whole, &in->features[0], progress);
     for (int k = 0; k < ds->vertex_types && rc == PST_OK; k++) {
         const struct pst_vertex_type *t = &ds->vertex_type[k];
         if (t->feature_dim > 0)
-            rc = pst_describe_features(&t->features, t->vertices, t->feature_dim, t->stride_bytes, whole,
+            rc = pst_describe_features(&t->features, 1, t->vertices, t->feature_dim, t->stride_bytes, whole,
                                        &in->features[1 + k], progress);
     }
     return rc;

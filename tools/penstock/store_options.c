@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "../../common/error.h"
+#include "../../common/store/store.h"
 
 pst_rc option_int(const char *name, const char *text, int64_t low, int64_t high, int64_t *out)
 {
@@ -19,6 +21,29 @@ pst_rc option_int(const char *name, const char *text, int64_t low, int64_t high,
         return pst_fail(PST_E_ARG, "%s: expected an integer from %" PRId64 " to %" PRId64 ", found '%.64s'",
                         name, low, high, text);
     *out = value;
+    return PST_OK;
+}
+
+pst_rc option_stripe_dirs(const char *text, int64_t *stripes, const char **out)
+{
+    char list[4096], *save = NULL;
+    int64_t n = 0;
+    if (strlen(text) >= sizeof list)
+        return pst_fail(PST_E_LIMIT, "--stripe-dirs: more than %zu bytes", sizeof list - 1);
+    memcpy(list, text, strlen(text) + 1);
+    for (char *dir = strtok_r(list, ",", &save); dir != NULL; dir = strtok_r(NULL, ",", &save), n++) {
+        struct stat st;
+        if (stat(dir, &st) != 0)
+            return pst_fail_errno("--stripe-dirs: %.400s", dir);
+        if (!S_ISDIR(st.st_mode))
+            return pst_fail(PST_E_ARG, "--stripe-dirs: %.400s: expected a directory", dir);
+    }
+    if (n < 1 || n > PST_FEATURE_FILES_MAX)
+        return pst_fail(PST_E_ARG,
+                        "--stripe-dirs: expected 1 to %d directories with commas between, found %" PRId64,
+                        PST_FEATURE_FILES_MAX, n);
+    *stripes = *stripes == 0 ? n : *stripes;
+    *out = text;
     return PST_OK;
 }
 

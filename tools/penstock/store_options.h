@@ -12,6 +12,10 @@ PST_MUST_USE pst_rc option_real(const char *name, const char *text, double *out)
 PST_MUST_USE pst_rc option_bytes(const char *name, const char *text, uint64_t *out);
 PST_MUST_USE pst_rc option_name(const char *name, const char *text, char *out, size_t room);
 
+/* --stripe-dirs: directories with commas between, all of which must be there. stripes: becomes how many there
+ * are if it is 0; *out: text, which must live as long. */
+PST_MUST_USE pst_rc option_stripe_dirs(const char *text, int64_t *stripes, const char **out);
+
 /* Prints "penstock COMMAND: error text" when rc is not PST_OK, and gives the exit code for it. */
 int command_result(const char *command, pst_rc rc);
 

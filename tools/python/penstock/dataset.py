@@ -2,18 +2,50 @@
 import json
 import os
 
-VERSIONS = (1, 2, 3, 4)
+VERSIONS = (1, 2, 3, 4, 5)
 
 
 class FormatError(ValueError):
     """A file is not what it claims to be; the text says which, what was expected and what was found."""
 
 
+class StripedRows:
+    """Rows that lie in several files, row v in file v mod n: what a (rows, columns) array gives when it is indexed.
+
+    A slice or an array of rows is a copy of those rows, a number one row; columns may follow, as in rows[3:9, :2].
+    """
+
+    def __init__(self, stripes, columns):
+        self._stripes = stripes
+        self.dtype, self.ndim = stripes[0].dtype, 2
+        self.shape = (sum(len(s) for s in stripes), columns)
+
+    def __len__(self):
+        return self.shape[0]
+
+    def __getitem__(self, key):
+        import numpy as np
+        rows, *columns = key if isinstance(key, tuple) else (key,)
+        ids = np.arange(self.shape[0])[rows]
+        if ids.ndim > 1:
+            raise IndexError("expected a row, a slice of rows or a list of them")
+        out = np.empty((ids.size, self.shape[1]), self.dtype)
+        for k, stripe in enumerate(self._stripes):
+            mine = np.flatnonzero(np.atleast_1d(ids) % len(self._stripes) == k)
+            out[mine] = stripe[np.atleast_1d(ids)[mine] // len(self._stripes), :self.shape[1]]
+        out = out if ids.ndim else out[0]
+        return out[(slice(None),) * ids.ndim + tuple(columns)] if columns else out
+
+    def __array__(self, dtype=None, copy=None):
+        import numpy as np
+        return np.asarray(self[:], dtype=dtype)
+
+
 class Dataset:
     """Arrays are mapped read-only when they are asked for; nothing is copied but what a method says.
 
     indptr, indices: CSC; indices[indptr[v]:indptr[v + 1]] are v's in-neighbours. features: (vertices, feature_dim)
-    without the padding, None where there are none; bfloat16 comes as uint16, see features_float32. labels: -1 is none.
+    without the padding, None where there are none, StripedRows where they are in several files; bfloat16 comes as uint16, see features_float32. labels: -1 is none.
     train, val, test: ids. relations, triples_train, ids, ...: as dataset.json has them. vertex_types: name to (first,
     end) of its ids; edge_types: (name, source, target) by relation; both empty where all are of one type.
     """
@@ -39,6 +71,8 @@ class Dataset:
             self.vertex_types[t["name"]] = (end, end + t["vertices"])
             end += t["vertices"]
         self._mapped = {}
+        stripes = self.manifest["stripes"]
+        self._stripes = stripes if len(stripes) > 1 else []
 
     def features_of(self, vertex_type):
         """The features of one type of vertices, without the padding; None: it has none."""
@@ -46,7 +80,7 @@ class Dataset:
         return self._map(t["features"])[:, :t["feature_dim"]] if "features" in t else None
 
     def array(self, name):
-        """The array called so in dataset.json, as it is stored; None: there is none."""
+        """The array called so in dataset.json, as it is stored; None: there is none (features in stripes: see features)."""
         return self._map(self.manifest["arrays"].get(name))
 
     def _map(self, entry):
@@ -69,6 +103,8 @@ class Dataset:
         if name.startswith("_"):
             raise AttributeError(name)
         if name == "features":
+            if self._stripes:
+                return StripedRows([self._map(entry) for entry in self._stripes], self.feature_dim)
             stored = self.array("features")
             return None if stored is None else stored[:, :self.feature_dim]
         known = ("indptr", "indices", "labels", "train", "val", "test", "relations", "triples_train", "triples_val",
@@ -84,7 +120,8 @@ class Dataset:
     def features_float32(self, rows=slice(None)):
         """A copy of some rows' features as float32, whatever they are stored as."""
         import numpy as np
-        if self.manifest["arrays"]["features"]["dtype"] != "bfloat16":
+        stored = self._stripes[0] if self._stripes else self.manifest["arrays"]["features"]
+        if stored["dtype"] != "bfloat16":
             return np.asarray(self.features[rows], dtype=np.float32)
         return (self.features[rows].astype(np.uint32) << 16).view(np.float32)
 
