@@ -91,7 +91,7 @@ static pst_rc read_pieces(int fd, struct iovec *piece, int pieces, uint64_t at, 
             return pst_fail(PST_E_FORMAT, "%s ends at byte %llu: it was cut short while in use", path,
                             (unsigned long long)at);
         at += (uint64_t)got;
-        for (size_t left = (size_t)got; left > 0;) {
+        for (size_t left = (size_t)got; left > 0 && next < pieces;) {
             const size_t take = left < piece[next].iov_len ? left : piece[next].iov_len;
             piece[next].iov_base = (char *)piece[next].iov_base + take;
             piece[next].iov_len -= take;
