@@ -168,6 +168,9 @@ static void test_silence(void **state)
         rig_drive(&r, (enum pst_nvme_way)way, BATCHES, N, 20);
         run(&r, ios);
         assert_true(r.records->late == N && r.records->ended == 0);
+        const uint64_t before = COUNTED(&r, fetched);
+        run(&r, ios); /* the queues are left alone: nothing more is sent */
+        assert_true(r.records->late == N && r.records->ended == 0 && COUNTED(&r, fetched) == before);
         rig_undrive(&r);
         for (uint32_t i = 0; i < r.b.ssds; i++)
             NEED(pst_nvme_reset(&r.b.c[i]));
@@ -255,6 +258,8 @@ static void forge(enum pst_nvme_way way, const uint16_t cids[], const uint16_t s
         assert_true(sqe->cdw10 == 1000 + i && sqe->cdw11 == 0 && sqe->prp1 == 0x40000 + i * PST_PAGE &&
                     sqe->prp2 == 0);
     }
+    for (uint32_t i = 0; i < n && record->strange == 0; i++) /* ids come back a generation later */
+        assert_true(a.ids[i] == cids[i] + DEPTH && a.live[cids[i]] == PST_NVME_NOT_LIVE);
     assert_true(*a.qp.sq_doorbell == 4 && a.qp.posted == 4);
     cuda->nvme->drive_free(drive);
     cuda->release(PST_MEMORY_PINNED, pinned);
