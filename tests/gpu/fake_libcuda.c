@@ -118,6 +118,8 @@ CALL(cuDeviceGetAttribute, int *value, int attribute, int device)
 {
     (void)device;
     *value = attribute == 75 ? 9 : attribute == 76 ? 0 : 132;
+    if ((attribute == 91 && lacks("one address")) || (attribute == 124 && lacks("dma-buf")))
+        *value = 0;
     return ready("cuDeviceGetAttribute");
 }
 
@@ -167,7 +169,8 @@ CALL(cuMemcpyDtoH_v2, void *to, unsigned long long from, size_t bytes)
 
 CALL(cuMemHostRegister_v2, void *at, size_t bytes, unsigned flags)
 {
-    (void)flags;
+    if (flags & 4 && lacks("io memory"))
+        return NOT_SUPPORTED;
     return at && bytes ? with_context("cuMemHostRegister_v2") : INVALID_VALUE;
 }
 

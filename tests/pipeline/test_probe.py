@@ -10,10 +10,10 @@ from harness import BUILD, PENSTOCK, main, test  # noqa: E402
 FAKE = os.path.join(BUILD, "tests", "gpu", "fake")
 
 
-def probe(fake=True, lacks="", path=None):
+def probe(fake=True, lacks="", path=None, root="/nonexistent"):
     """What it says, and its exit code. There is no GPU for it but the fake one."""
     with tempfile.TemporaryDirectory(prefix="probe-") as folder:
-        env = dict(os.environ, FAKE_CUDA_DIR=folder, FAKE_CUDA_LACKS=lacks)
+        env = dict(os.environ, FAKE_CUDA_DIR=folder, FAKE_CUDA_LACKS=lacks, PENSTOCK_PROBE_ROOT=root)
         if fake:
             env["LD_LIBRARY_PATH"] = FAKE
         if path:
@@ -42,8 +42,10 @@ def all_is_there():
     assert code == 0, text
     assert said["driver"] == "CUDA 13.2", text
     assert said["cuda:0"] == "Fake GPU 0, 8.59 GB, sm_90, 132 multiprocessors", text
-    for what in ("peer 0 to 1", "peer 1 to 0", "shared memory", "ipc memory", "ipc reopen", "ipc events"):
+    for what in ("peer 0 to 1", "peer 1 to 0", "shared memory", "ipc memory", "ipc reopen", "ipc events",
+                 "one address", "dma-buf"):
         assert said[what] == "yes", text
+    assert said["drive registers"].startswith("no: not tried: vfio-pci has no NVMe controller"), text
 
 
 @test
@@ -73,6 +75,39 @@ def each_absence_has_a_price():
             assert "CUDA_ERROR_NOT_SUPPORTED" in said[what], (lack, text)
         for other in others:
             assert said[other] == "yes", (lack, text)
+
+
+def bind(root, driver, registers=16384):
+    """A machine with one NVMe controller."""
+    folder = os.path.join(root, "sys/bus/pci/devices/0000:01:00.0")
+    drivers = os.path.join(root, "sys/bus/pci/drivers", driver)
+    os.makedirs(folder)
+    os.makedirs(drivers)
+    os.symlink(drivers, os.path.join(folder, "driver"))
+    for name, text in (("class", "0x010802"), ("vendor", "0x144d"), ("device", "0xa80a")):
+        with open(os.path.join(folder, name), "w") as f:
+            f.write(text + "\n")
+    if registers:
+        with open(os.path.join(folder, "resource0"), "wb") as f:
+            f.truncate(registers)
+
+
+@test
+def a_drive_s_registers_are_tried():
+    for driver, registers, lacks, what in (
+            ("vfio-pci", 16384, "", "yes"),
+            ("nvme", 16384, "", "no: not tried: vfio-pci has no NVMe controller"),
+            ("vfio-pci", 0, "", "no: the registers of 0000:01:00.0 cannot be mapped: "),
+            ("vfio-pci", 16384, "io memory", "no: registered(")):
+        with tempfile.TemporaryDirectory(prefix="probe-") as root:
+            bind(root, driver, registers)
+            text, code = probe(root=root, lacks=lacks)
+        said = answers(text)
+        assert code == 0 and said["drive registers"].startswith(what), text
+        assert said["shared memory"] == "yes", text
+        assert what == "yes" or "costs: kernels cannot ring" in said["drive registers"], text
+    said = answers(probe(lacks="one address, dma-buf")[0])
+    assert said["one address"].startswith("no: ") and said["dma-buf"].startswith("no: "), said
 
 
 @test

@@ -17,7 +17,8 @@
 static const char help[] =
     "usage: penstock probe\n"
     "Says what this machine has for pipelines on GPUs: driver, devices, memory and events\n"
-    "shared between processes, MPS, peer access; and what each absence costs.\n";
+    "shared between processes, drives that kernels can drive, MPS, peer access; and what each\n"
+    "absence costs.\n";
 
 static void has(const char *what, const char *text)
 {
@@ -76,6 +77,10 @@ static void tell_gpu(const struct pst_probe_gpu *found)
     tell_devices(found);
     tell("shared memory", &found->shared_memory,
          "CUDA cannot pin memory that processes share: rows from host memory are copied once more");
+    tell("one address", &found->one_address, "drives' queues cannot be driven by kernels");
+    tell("drive registers", &found->drive_registers,
+         "kernels cannot ring a real drive's doorbells; they can an emulated one's");
+    tell("dma-buf", &found->dma_buf, "a drive's queues and data stay in pinned host memory");
     tell("ipc memory", &found->ipc_memory,
          "GPU memory stays in one process: stages of one GPU must be grouped");
     tell("ipc reopen", &found->ipc_reopen, "a stage that starts again needs a new region");

@@ -41,7 +41,10 @@ enum pst_driver_constant {
     PST_CU_MULTIPROCESSORS = 16,
     PST_CU_MAJOR = 75,
     PST_CU_MINOR = 76,
+    PST_CU_ONE_ADDRESS = 91, /* registered host memory is where the host has it */
+    PST_CU_DMA_BUF = 124,
     PST_CU_REGISTER_PORTABLE = 1,
+    PST_CU_REGISTER_IO_MEMORY = 4,
     PST_CU_LAZY_PEER_ACCESS = 1,
     PST_CU_EVENT_SHARED = 2 | 4, /* without timing, between processes */
 };

@@ -1,17 +1,24 @@
 /* probe_gpu.c: see probe_gpu.h. */
 #include "probe_gpu.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "../../common/error.h"
+#include "../../common/nvme/pci.h"
 #include "cuda_driver.h"
 #include "probe_pair.h"
 
 enum {
     REGION_BYTES = 2 << 20,
     SHARED_BYTES = 1 << 20,
+    BAR_BYTES = 8192, /* registers, and doorbells of the first queues: every controller has them */
     PATTERN = 0x5C,
     CHECKED = 64,
 };
@@ -77,6 +84,56 @@ static void look_at_devices(const struct pst_driver *cu, struct pst_probe_gpu *f
     }
 }
 
+static void ask_device(const struct pst_driver *cu, int attribute, const char *lacking,
+                       struct pst_probe_answer *answer)
+{
+    int device = 0, can = 0;
+    if (!WORKED(cu, device(&device, 0), answer) || !WORKED(cu, attribute(&can, attribute, device), answer))
+        return;
+    answer->works = can != 0;
+    if (!can)
+        (void)snprintf(answer->why, sizeof answer->why, "%s", lacking);
+}
+
+/* The address of the first controller that vfio-pci has. */
+static bool bound_drive(const char *root, char address[PST_PCI_ADDRESS_BYTES])
+{
+    char found[PST_PCI_NVME_MAX][PST_PCI_ADDRESS_BYTES];
+    const int n = pst_pci_nvme(root, found);
+    for (int i = 0; i < n; i++) {
+        struct pst_pci pci;
+        if (pst_pci_read(&pci, root, found[i]) == PST_OK && strcmp(pci.driver, "vfio-pci") == 0) {
+            memcpy(address, found[i], PST_PCI_ADDRESS_BYTES);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Its registers are mapped and registered, and neither read nor written. */
+static void try_registers(const struct pst_driver *cu, struct pst_probe_answer *answer)
+{
+    const char *of_tests = getenv("PENSTOCK_PROBE_ROOT"), *root = of_tests ? of_tests : ""; /* before /sys */
+    char address[PST_PCI_ADDRESS_BYTES], path[PATH_MAX];
+    if (!bound_drive(root, address)) {
+        (void)snprintf(answer->why, sizeof answer->why,
+                       "not tried: vfio-pci has no NVMe controller (penstock disks --bind)");
+        return;
+    }
+    (void)snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%s/resource0", root, address);
+    const int fd = open(path, O_RDWR | O_SYNC | O_CLOEXEC);
+    void *registers = fd < 0 ? MAP_FAILED : mmap(NULL, BAR_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (registers == MAP_FAILED)
+        (void)snprintf(answer->why, sizeof answer->why, "the registers of %s cannot be mapped: %s", address,
+                       strerror(errno));
+    else
+        (void)WORKED(cu,
+                     registered(registers, BAR_BYTES, PST_CU_REGISTER_PORTABLE | PST_CU_REGISTER_IO_MEMORY),
+                     answer);
+    if (fd >= 0)
+        (void)close(fd);
+}
+
 static bool make(void *message, void *shared)
 {
     struct message *m = message;
@@ -90,6 +147,9 @@ static bool make(void *message, void *shared)
     if (found->devices == 0 || !use_first(&cu, &found->driver))
         return false;
     (void)WORKED(&cu, registered(shared, SHARED_BYTES, PST_CU_REGISTER_PORTABLE), &found->shared_memory);
+    ask_device(&cu, PST_CU_ONE_ADDRESS, "pinned memory is elsewhere for the GPU", &found->one_address);
+    ask_device(&cu, PST_CU_DMA_BUF, "the driver exports no GPU memory as a dma-buf", &found->dma_buf);
+    try_registers(&cu, &found->drive_registers);
     if (WORKED(&cu, alloc(&at, REGION_BYTES), &found->ipc_memory) &&
         WORKED(&cu, fill(at, PATTERN, REGION_BYTES), &found->ipc_memory))
         (void)WORKED(&cu, memory_handle(&m->handles.memory, at), &found->ipc_memory);

@@ -28,8 +28,11 @@ struct pst_probe_gpu {
     int devices;
     struct pst_probe_device device[PST_PROBE_DEVICES_MAX];
     struct pst_probe_answer shared_memory; /* registered with CUDA: pinned between processes */
-    struct pst_probe_answer ipc_memory;    /* on device 0, as the rest */
-    struct pst_probe_answer ipc_reopen;    /* closed and opened again by the same process */
+    /* a drive's queues driven by kernels: registered memory has one address; GPU memory can be exported for
+     * DMA; a controller's registers can be registered, tried with one that is bound to vfio-pci */
+    struct pst_probe_answer one_address, dma_buf, drive_registers;
+    struct pst_probe_answer ipc_memory; /* on device 0, as the rest */
+    struct pst_probe_answer ipc_reopen; /* closed and opened again by the same process */
     struct pst_probe_answer ipc_event;
 };
 
