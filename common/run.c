@@ -226,8 +226,6 @@ static void on_done(struct pst_supervisor *sv, struct pst_instance *in)
     for (int i = 0; i < sv->ninstances; i++)
         if (sv->instances[i].life < PST_DONE)
             return;
-    for (int h = 0; h < sv->nhosts; h++)
-        tell_type(sv, sv->hosts[h].name, "stop");
     if (!sv->stopping)
         sv->since = now_s() + EXIT_DEADLINE_S;
     sv->stopping = true;
@@ -452,7 +450,7 @@ static void enforce(struct pst_supervisor *sv, double now)
     bool stages_alive = false;
     for (int i = 0; i < sv->ninstances; i++)
         stages_alive = stages_alive || sv->procs[sv->instances[i].proc].pid;
-    if (!stages_alive)
+    if (!stages_alive) /* not before: what a GPU's host frees nobody may have open */
         for (int h = 0; h < sv->nhosts; h++)
             tell_type(sv, sv->hosts[h].name, "stop");
     if (now < sv->since)
