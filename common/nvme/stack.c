@@ -49,11 +49,12 @@ static pst_rc find_queues(struct pst_nvme_stack *s)
         const struct pst_nvme_controller *ctrl = c->controllers[i];
         s->first_queue[i] = s->q.n;
         for (uint32_t qid = 1; qid <= PST_NVME_QUEUES_MAX; qid++) {
-            if (ctrl->io[qid] != NULL)
+            if (ctrl->io[qid] != NULL &&
+                (c->queues == 0 || (qid > c->first_queue && qid <= c->first_queue + c->queues)))
                 s->qp[s->q.n++] = ctrl->io[qid];
         }
         if (s->q.n == s->first_queue[i])
-            return pst_fail(PST_E_STATE, "%s has no IO queues", ctrl->t->what);
+            return pst_fail(PST_E_STATE, "%s has no IO queues for a stack", ctrl->t->what);
         if (ctrl->page != c->controllers[0]->page)
             return pst_fail(PST_E_UNSUPPORTED,
                             "%s has pages of %u bytes, %s of %u: they cannot be used together", ctrl->t->what,
@@ -133,7 +134,7 @@ void pst_nvme_stack_free(struct pst_nvme_stack *s)
         bool busy = false;
         for (uint32_t j = s->first_queue[i]; j < s->first_queue[i + 1]; j++)
             busy = busy || s->qp[j]->posted != s->qp[j]->taken;
-        if (busy && pst_nvme_reset(s->config.controllers[i]) != PST_OK)
+        if (busy && s->config.queues == 0 && pst_nvme_reset(s->config.controllers[i]) != PST_OK)
             fprintf(stderr, "%s\n", pst_error_text());
     }
     pst_nvme_team_free(s->team);

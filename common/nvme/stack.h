@@ -4,7 +4,8 @@
  *
  * Owner: the caller owns controllers (which outlive the stack) and memory; a request is copied. Its ticket is
  * the caller's and holds all of its state that is shared: many can be in flight. Threads: one; with lanes > 1
- * the stack has threads of its own that share submission and completion. */
+ * the stack has threads of its own that share submission and completion. Stacks of different queues of the
+ * same controllers may be driven by different threads. */
 #ifndef PST_NVME_STACK_H
 #define PST_NVME_STACK_H
 
@@ -23,6 +24,9 @@ struct pst_nvme_stack_config {
     uint32_t ssds;
     uint32_t
         lanes; /* sync: requests at once, each with a lane that waits; else threads that share the work */
+    /* A stack of some of the queue pairs, from the first_queue-th of each SSD on; 0: of all. Of some, what is
+     * late or strange ends it: nothing is aborted or reset, for the controllers serve other stacks, too. */
+    uint32_t first_queue, queues;
     uint32_t requests_max; /* held at once */
     uint32_t retries;      /* of a command that failed */
     uint32_t timeout_ms;   /* until a command is aborted, and again until the controller is reset */

@@ -50,8 +50,8 @@ void pst_nvme_recover(struct pst_nvme_stack *s, uint32_t ssd)
                 s->done[n++] = s->io_of[i][place];
         }
     }
-    pst_rc rc = PST_E_IO;
-    for (int tries = 0; tries < RESETS_MAX && rc != PST_OK; tries++)
+    pst_rc rc = s->config.queues == 0 ? PST_E_IO : pst_fail(PST_E_STATE, "it serves other stacks, too");
+    for (int tries = 0; tries < RESETS_MAX && rc != PST_OK && s->config.queues == 0; tries++)
         rc = pst_nvme_reset(s->config.controllers[ssd]);
     if (rc != PST_OK) {
         give_up(s, ssd);
@@ -68,7 +68,7 @@ static bool give_command_up(struct pst_nvme_stack *s, uint32_t ssd, uint32_t que
 {
     struct slot *slot = &s->slots[s->io_of[queue][place]];
     s->stats.timeouts++;
-    if (slot->aborting)
+    if (slot->aborting || s->config.queues > 0)
         return true;
     bool aborted = false;
     const uint16_t cid = (uint16_t)s->qp[queue]->live[place];

@@ -100,6 +100,9 @@ struct pst_io_backend_ops {
     void (*post)(struct pst_io_backend *b, struct pst_io_op *op);
     pst_rc (*ring)(struct pst_io_backend *b);
     int (*poll)(struct pst_io_backend *b, struct pst_io_op **done, int max);
+    /* Rings, and sleeps until poll has news or so many milliseconds are over: for who waits for nothing else.
+     * NULL: the same by ring and fds. */
+    pst_rc (*wait)(struct pst_io_backend *b, int ms);
     int (*fds)(const struct pst_io_backend *b, int fds[PST_IO_FDS_MAX]); /* readable when poll has news */
     void (*close)(struct pst_io_backend *b);
 };
@@ -114,6 +117,9 @@ extern const struct pst_io_backend_ops pst_io_pread;
 extern const struct pst_io_backend_ops pst_io_mmap;
 extern const struct pst_io_backend_ops pst_io_nvme;
 extern const struct pst_io_backend_ops pst_io_emulated;
+
+/* b's wait, or the same by its ring and fds. */
+PST_MUST_USE pst_rc pst_io_wait(struct pst_io_backend *b, int ms);
 
 /* NULL with pst_fail: there is none of that name. Not for "auto". */
 const struct pst_io_backend_ops *pst_io_backend_named(const char *name);

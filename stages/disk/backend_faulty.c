@@ -165,6 +165,7 @@ pst_rc pst_io_faulty_wrap(struct pst_io_backend *b, const struct pst_io_config *
     f->ops.post = faulty_post;
     f->ops.ring = faulty_ring;
     f->ops.poll = faulty_poll;
+    f->ops.wait = NULL; /* completions are held back here */
     f->ops.fds = faulty_fds;
     f->ops.close = faulty_close;
     *b = (struct pst_io_backend){.ops = &f->ops, .impl = f};

@@ -15,8 +15,8 @@
 
 struct uring {
     struct io_uring ring;
-    int event;
-    bool ring_made, files_registered;
+    int event; /* the ring's own descriptor says nothing of completions that wait to be asked for */
+    bool ring_made, files_registered, watched;
     struct pst_io_file *files;
     uint32_t nfiles;
     struct iovec *buffers; /* registered; sorted as given */
@@ -60,11 +60,16 @@ static void register_buffers(struct uring *u, const struct pst_io_config *config
             strerror(-rc));
 }
 
-/* Completions wait for the next system call rather than interrupt what runs; kernels before 5.19 cannot. */
+/* Completions wait until they are asked for, rather than interrupt what runs; kernels before 6.1 cannot. */
 static int make_ring(struct uring *u, unsigned depth)
 {
-    int rc = io_uring_queue_init(depth, &u->ring, IORING_SETUP_CLAMP | IORING_SETUP_COOP_TASKRUN);
-    return rc == -EINVAL ? io_uring_queue_init(depth, &u->ring, IORING_SETUP_CLAMP) : rc;
+    static const unsigned ways[] = {IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
+                                        IORING_SETUP_TASKRUN_FLAG, /* a look enters the kernel if it must */
+                                    IORING_SETUP_COOP_TASKRUN, 0};
+    int rc = -EINVAL;
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0] && rc == -EINVAL; i++)
+        rc = io_uring_queue_init(depth, &u->ring, IORING_SETUP_CLAMP | ways[i]);
+    return rc;
 }
 
 static void uring_close(struct pst_io_backend *b)
@@ -161,7 +166,8 @@ static int uring_poll(struct pst_io_backend *b, struct pst_io_op **done, int max
 {
     struct uring *u = b->impl;
     uint64_t signals;
-    (void)!read(u->event, &signals, sizeof signals); /* before looking, so that no completion goes unseen */
+    if (u->watched) /* before looking, so that no completion goes unseen */
+        (void)!read(u->event, &signals, sizeof signals);
     int n = 0;
     struct io_uring_cqe *cqe;
     while (n < max && io_uring_peek_cqe(&u->ring, &cqe) == 0) {
@@ -173,9 +179,23 @@ static int uring_poll(struct pst_io_backend *b, struct pst_io_op **done, int max
     return n;
 }
 
+static pst_rc uring_wait(struct pst_io_backend *b, int ms)
+{
+    struct uring *u = b->impl;
+    struct io_uring_cqe *cqe;
+    struct __kernel_timespec most = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    const int rc = io_uring_submit_and_wait_timeout(&u->ring, &cqe, 1, &most, NULL);
+    if (rc >= 0 || rc == -ETIME || rc == -EINTR || rc == -EAGAIN || rc == -EBUSY)
+        return PST_OK;
+    return pst_fail(PST_E_IO, "io_uring refused %u operations: %s", io_uring_sq_ready(&u->ring),
+                    strerror(-rc));
+}
+
 static int uring_fds(const struct pst_io_backend *b, int fds[PST_IO_FDS_MAX])
 {
-    fds[0] = ((const struct uring *)b->impl)->event;
+    struct uring *u = b->impl;
+    u->watched = true;
+    fds[0] = u->event;
     return 1;
 }
 
@@ -186,6 +206,7 @@ const struct pst_io_backend_ops pst_io_uring = {
     .post = uring_post,
     .ring = uring_ring,
     .poll = uring_poll,
+    .wait = uring_wait,
     .fds = uring_fds,
     .close = uring_close,
 };

@@ -1,4 +1,5 @@
 /* choose.c: which backend serves, over which files. */
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +11,21 @@ static void add_note(char *notes, size_t bytes, const char *note)
     size_t n = strlen(notes);
     if (note[0] != '\0')
         (void)snprintf(notes + n, bytes - n, "%s%s", n ? "\n" : "", note);
+}
+
+pst_rc pst_io_wait(struct pst_io_backend *b, int ms)
+{
+    if (b->ops->wait != NULL)
+        return b->ops->wait(b, ms);
+    int fds[PST_IO_FDS_MAX];
+    struct pollfd watched[PST_IO_FDS_MAX];
+    const int n = b->ops->fds(b, fds);
+    pst_rc rc = b->ops->ring(b);
+    for (int i = 0; i < n; i++)
+        watched[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+    if (rc == PST_OK)
+        (void)poll(watched, (nfds_t)n, ms);
+    return rc;
 }
 
 void pst_io_files_close(struct pst_io_file *files, uint32_t n)

@@ -1,6 +1,5 @@
 #include "engine.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,14 +174,9 @@ static int64_t now_ms(void)
     return (int64_t)(now_s() * 1e3);
 }
 
-static void sleep_on(const struct pst_disk *d, int64_t ms)
+static void sleep_until_news(struct pst_disk *d, int64_t ms)
 {
-    int fds[PST_IO_FDS_MAX];
-    struct pollfd watched[PST_IO_FDS_MAX];
-    int n = pst_disk_fds(d, fds);
-    for (int i = 0; i < n; i++)
-        watched[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-    (void)poll(watched, (nfds_t)n, (int)pst_max_i64(1, ms));
+    (void)!pst_io_wait(&d->backend, (int)pst_max_i64(1, ms)); /* what goes wrong, the next ring will tell */
 }
 
 /* True when nothing is in flight any more: only then may the memory go. */
@@ -194,7 +188,7 @@ static bool drain(struct pst_disk *d)
         int n = d->backend.ops->poll(&d->backend, done, COMPLETIONS_MAX);
         d->in_flight -= n;
         if (n == 0)
-            sleep_on(d, deadline - now_ms());
+            sleep_until_news(d, deadline - now_ms());
     }
     return d->in_flight == 0;
 }
@@ -593,6 +587,6 @@ pst_rc pst_disk_wait(struct pst_disk *d, int timeout_ms)
         if (left <= 0)
             return pst_fail(PST_E_TIMEOUT, "%d disk operations did not end within %d ms", d->in_flight,
                             timeout_ms);
-        sleep_on(d, left);
+        sleep_until_news(d, left);
     }
 }

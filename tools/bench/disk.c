@@ -131,7 +131,7 @@ static pst_rc keep_reading(struct bench *b, double until)
             busy = busy || !pst_disk_idle(&b->slots[i].ticket);
         }
         if (busy && (!whole || !more))
-            sleep_on(b->disk, WAIT_MS);
+            sleep_until_news(b->disk, WAIT_MS);
     }
     return PST_OK;
 }

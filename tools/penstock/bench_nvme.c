@@ -1,4 +1,5 @@
-/* bench_nvme.c: the bench's requests through our own driver, to emulated drives or real ones. */
+/* bench_nvme.c: the bench's requests through our own driver, to emulated drives or real ones. Threads share
+ * the drives; each has a stack over queue pairs of its own. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,9 +21,13 @@ struct drives {
     struct pst_nvme_emulated emulated;
     struct pst_nvme_transport t[PST_NVME_SSDS_MAX];
     struct pst_nvme_controller c[PST_NVME_SSDS_MAX], *list[PST_NVME_SSDS_MAX];
-    uint64_t iova[PST_NVME_SSDS_MAX];
     uint8_t *reference[PST_NVME_SSDS_MAX];
     uint32_t lba_shift;
+};
+
+struct driver {
+    struct drives *d; /* the first thread's */
+    uint64_t iova[PST_NVME_SSDS_MAX];
     struct pst_nvme_stack *stack;
     struct pst_nvme_stack_stats before;
 };
@@ -71,19 +76,19 @@ static pst_rc connect_drives(struct drives *d, const struct pst_bench_io *o)
     return rc;
 }
 
-static pst_rc bring_up(struct pst_mover *m, struct drives *d)
+static pst_rc bring_up(const struct pst_bench_io *o, struct drives *d)
 {
-    const struct pst_bench_io *o = m->o;
     for (uint32_t i = 0; i < d->n; i++) {
-        const struct pst_nvme_config config = {.queues = o->queues, .depth = 1024};
+        const struct pst_nvme_config config = {.queues = o->queues * o->threads, .depth = 1024};
         struct pst_nvme_namespace ns;
         pst_rc rc = pst_nvme_open(&d->c[i], &d->t[i], &config);
         if (rc != PST_OK)
             return rc;
         d->list[i] = &d->c[i];
+        if (o->threads > 1 && d->c[i].queues < config.queues)
+            return pst_fail(PST_E_ARG, "%s has %u queue pairs; --queues %u for each of --threads %u are more",
+                            d->t[i].what, d->c[i].queues, o->queues, o->threads);
         rc = pst_nvme_namespace(&d->c[i], 1, &ns);
-        if (rc == PST_OK)
-            rc = d->t[i].ops->dma_map(&d->t[i], m->memory.base, m->memory.bytes, &d->iova[i]);
         if (rc != PST_OK)
             return rc;
         d->lba_shift = ns.lba_bytes == 4096 ? 12 : 9;
@@ -95,56 +100,68 @@ static pst_rc bring_up(struct pst_mover *m, struct drives *d)
     return PST_OK;
 }
 
-static pst_rc make_stack(struct pst_mover *m, struct drives *d, enum pst_nvme_stack_kind kind, uint32_t lanes)
+static pst_rc open_drives(const struct pst_bench_io *o, struct drives *d)
 {
+    pst_rc rc = strcmp(o->backend, "emulated") == 0 ? start_emulated(d, o) : connect_drives(d, o);
+    return rc == PST_OK ? bring_up(o, d) : rc;
+}
+
+/* ---- one thread's driver -------------------------------------------------------------------------- */
+
+static pst_rc make_stack(struct pst_mover *m, enum pst_nvme_stack_kind kind, uint32_t lanes)
+{
+    struct driver *v = m->impl;
+    const bool alone = m->o->threads == 1;
     const struct pst_nvme_stack_config config = {.kind = kind,
-                                                 .controllers = d->list,
-                                                 .ssds = d->n,
+                                                 .controllers = v->d->list,
+                                                 .ssds = v->d->n,
                                                  .lanes = lanes,
+                                                 .first_queue = m->thread * m->o->queues,
+                                                 .queues = alone ? 0 : m->o->queues,
                                                  .requests_max = m->slots,
                                                  .retries = 3,
                                                  .timeout_ms = TIMEOUT_MS};
-    return pst_nvme_stack_new(&d->stack, &config);
+    return pst_nvme_stack_new(&v->stack, &config);
 }
 
 static pst_rc nvme_post(struct pst_mover *m, uint32_t slot, uint32_t ssd, uint64_t at, bool write)
 {
-    struct drives *d = m->impl;
+    struct driver *v = m->impl;
     const uint64_t begin = pst_bench_cycles();
     const struct pst_nvme_request r = {.ssd = (uint16_t)ssd,
                                        .opcode = write ? PST_NVME_WRITE : PST_NVME_READ,
                                        .nsid = 1,
-                                       .lba_shift = (uint8_t)d->lba_shift,
-                                       .lba = at >> d->lba_shift,
+                                       .lba_shift = (uint8_t)v->d->lba_shift,
+                                       .lba = at >> v->d->lba_shift,
                                        .bytes = m->o->bytes,
-                                       .iova = d->iova[ssd] + slot * m->o->bytes,
+                                       .iova = v->iova[ssd] + slot * m->o->bytes,
                                        .user = (void *)(uintptr_t)(slot + 1)};
-    pst_rc rc = pst_nvme_stack_add(d->stack, &r);
+    pst_rc rc = pst_nvme_stack_add(v->stack, &r);
     m->cycles += pst_bench_cycles() - begin;
     return rc;
 }
 
 static pst_rc nvme_ring(struct pst_mover *m)
 {
-    struct drives *d = m->impl;
+    struct driver *v = m->impl;
     const uint64_t begin = pst_bench_cycles();
-    pst_nvme_stack_submit(d->stack);
+    pst_nvme_stack_submit(v->stack);
     m->cycles += pst_bench_cycles() - begin;
     return PST_OK;
 }
 
 static pst_rc nvme_poll(struct pst_mover *m, struct pst_bench_done *done, uint32_t max, uint32_t *n)
 {
-    struct drives *d = m->impl;
+    struct driver *v = m->impl;
     struct pst_nvme_result results[RESULTS_MAX];
     const uint64_t begin = pst_bench_cycles();
-    pst_rc rc = pst_nvme_stack_poll(d->stack, results, max < RESULTS_MAX ? max : RESULTS_MAX, n);
+    pst_rc rc = pst_nvme_stack_poll(v->stack, results, max < RESULTS_MAX ? max : RESULTS_MAX, n);
     if (*n > 0)
         m->cycles += pst_bench_cycles() - begin;
     for (uint32_t i = 0; i < *n; i++) {
         char text[64];
         if (results[i].status != PST_NVME_OK)
-            return pst_fail(PST_E_IO, "%s, LBA %llu: %s", d->t[results[i].ssd].what,
+            return pst_fail(PST_E_IO, "%s, LBA %llu: %s", v->d->t[results[i].ssd].what,
                             (unsigned long long)results[i].lba,
                             pst_nvme_status_text(results[i].status, text));
         done[i] = (struct pst_bench_done){(uint32_t)(uintptr_t)results[i].user - 1, results[i].ns};
@@ -153,8 +170,9 @@ static pst_rc nvme_poll(struct pst_mover *m, struct pst_bench_done *done, uint32
 }
 
 /* Reads a real drive's span once, in order, by the batch stack: what random reads are compared with. */
-static pst_rc learn(struct pst_mover *m, struct drives *d, uint32_t ssd)
+static pst_rc learn(struct pst_mover *m, uint32_t ssd)
 {
+    struct drives *d = ((struct driver *)m->impl)->d;
     const uint64_t n = m->o->span / m->o->bytes;
     if (m->o->span > REFERENCE_MAX)
         return pst_fail(PST_E_ARG, "--span of real drives: at most %llu MiB, for it is kept in memory",
@@ -174,55 +192,69 @@ static pst_rc learn(struct pst_mover *m, struct drives *d, uint32_t ssd)
     return rc;
 }
 
+static pst_rc learn_all(struct pst_mover *m)
+{
+    struct driver *v = m->impl;
+    pst_rc rc = make_stack(m, PST_NVME_BATCH, 1);
+    for (uint32_t i = 0; i < v->d->n && rc == PST_OK; i++)
+        rc = learn(m, i);
+    pst_nvme_stack_free(v->stack);
+    v->stack = NULL;
+    return rc;
+}
+
 static pst_rc nvme_open(struct pst_mover *m)
 {
     const struct pst_bench_io *o = m->o;
-    struct drives *d = calloc(1, sizeof *d);
+    const bool first = m == m->first;
     enum pst_nvme_stack_kind kind;
-    const bool emulated = strcmp(o->backend, "emulated") == 0;
-    if (d == NULL)
+    struct driver *v = calloc(1, sizeof *v);
+    if (v == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for a driver");
+    m->impl = v;
+    v->d = first ? calloc(1, sizeof *v->d) : ((struct driver *)m->first->impl)->d;
+    if (v->d == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for drives");
-    m->impl = d;
     pst_rc rc = pst_nvme_stack_kind(o->stack, &kind);
+    if (rc == PST_OK && first)
+        rc = open_drives(o, v->d);
+    for (uint32_t i = 0; i < v->d->n && rc == PST_OK; i++)
+        rc = v->d->t[i].ops->dma_map(&v->d->t[i], m->memory.base, m->memory.bytes, &v->iova[i]);
+    if (rc == PST_OK && first && strcmp(o->backend, "emulated") != 0)
+        rc = learn_all(m);
+    rc = rc == PST_OK ? make_stack(m, kind, o->lanes) : rc;
     if (rc == PST_OK)
-        rc = emulated ? start_emulated(d, o) : connect_drives(d, o);
-    rc = rc == PST_OK ? bring_up(m, d) : rc;
-    if (rc == PST_OK && !emulated) {
-        rc = make_stack(m, d, PST_NVME_BATCH, 1);
-        for (uint32_t i = 0; i < d->n && rc == PST_OK; i++)
-            rc = learn(m, d, i);
-        pst_nvme_stack_free(d->stack);
-        d->stack = NULL;
-    }
-    rc = rc == PST_OK ? make_stack(m, d, kind, o->lanes) : rc;
-    if (rc == PST_OK)
-        d->before = *pst_nvme_stack_stats(d->stack);
+        v->before = *pst_nvme_stack_stats(v->stack);
     m->cycles = 0;
     return rc;
 }
 
 static const uint8_t *nvme_reference(const struct pst_mover *m, uint32_t ssd)
 {
-    return ((const struct drives *)m->impl)->reference[ssd];
+    return ((const struct driver *)m->impl)->d->reference[ssd];
 }
 
 static void nvme_report(struct pst_mover *m, struct pst_bench_io_result *result)
 {
-    struct drives *d = m->impl;
-    const struct pst_nvme_stack_stats *s = pst_nvme_stack_stats(d->stack);
-    result->commands = s->commands;
-    result->sq_doorbells = s->sq_doorbells - d->before.sq_doorbells;
-    result->cq_doorbells = s->cq_doorbells - d->before.cq_doorbells;
-    result->retries = s->retries;
-    result->resets = s->resets;
+    struct driver *v = m->impl;
+    const struct pst_nvme_stack_stats *s = pst_nvme_stack_stats(v->stack);
+    result->commands += s->commands;
+    result->sq_doorbells += s->sq_doorbells - v->before.sq_doorbells;
+    result->cq_doorbells += s->cq_doorbells - v->before.cq_doorbells;
+    result->retries += s->retries;
+    result->resets += s->resets;
 }
 
 static void nvme_close(struct pst_mover *m)
 {
-    struct drives *d = m->impl;
-    if (d == NULL)
+    struct driver *v = m->impl;
+    if (v == NULL)
         return;
-    pst_nvme_stack_free(d->stack);
+    struct drives *d = v->d;
+    pst_nvme_stack_free(v->stack);
+    free(v);
+    if (m != m->first || d == NULL)
+        return;
     for (uint32_t i = 0; i < d->n; i++) {
         if (d->list[i] != NULL)
             pst_nvme_close(&d->c[i]);

@@ -18,7 +18,8 @@ static const char help[] =
     "  --bytes N         of a request (4096)          --depth N    requests in flight (128)\n"
     "  --burst           rounds of DEPTH requests at once, instead of DEPTH always in flight\n"
     "  --ssds N          1 to 16 (1)                  --queues N   pairs an SSD (1)\n"
-    "  --lanes N         threads that submit; of stack sync: requests at once (1; sync: DEPTH)\n"
+    "  --threads N       that submit, each with --depth, --queues and --lanes of its own (1)\n"
+    "  --lanes N         threads that share a submission; of stack sync: requests at once (1; sync: DEPTH)\n"
     "  --write           writes, each read back (nvme: never)\n"
     "  --seconds S       of transfers (1)             --span N     bytes of each SSD or of the file (64 "
     "MiB)\n"
@@ -38,6 +39,7 @@ enum {
     O_BURST,
     O_SSDS,
     O_QUEUES,
+    O_THREADS,
     O_LANES,
     O_WRITE,
     O_SECONDS,
@@ -90,6 +92,7 @@ static pst_rc take_option(int opt, struct pst_bench_io *o, bool *json)
     case O_BURST: o->burst = true; return PST_OK;
     case O_SSDS: return small("ssds", 16, &o->ssds);
     case O_QUEUES: return small("queues", 128, &o->queues);
+    case O_THREADS: return small("threads", PST_BENCH_THREADS_MAX, &o->threads);
     case O_LANES: return small("lanes", 1024, &o->lanes);
     case O_WRITE: o->write = true; return PST_OK;
     case O_SECONDS: return real("seconds", 0.001, 3600, &o->seconds);
@@ -127,15 +130,16 @@ static pst_rc complete(struct pst_bench_io *o)
 
 static void print_text(const struct pst_bench_io *o, const struct pst_bench_io_result *r)
 {
-    const double rate = (double)r->requests / r->seconds;
-    printf("%s %s%s, %s of %" PRIu64 " bytes, depth %u, %u SSD%s: every byte of %" PRIu64
+    printf("%s %s%s, %s of %" PRIu64 " bytes, %u thread%s, depth %u, %u SSD%s: every byte of %" PRIu64
            " requests is right\n",
            o->backend, r->commands > 0 ? o->stack : "", o->burst ? " (bursts)" : "",
-           o->write ? "writes" : "reads", o->bytes, o->depth, o->ssds, o->ssds > 1 ? "s" : "", r->checked);
-    printf("  %.0f requests/s, %.1f MB/s\n", rate, rate * (double)o->bytes * 1e-6);
+           o->write ? "writes" : "reads", o->bytes, o->threads, o->threads > 1 ? "s" : "", o->depth, o->ssds,
+           o->ssds > 1 ? "s" : "", r->checked);
+    printf("  %.0f requests/s, %.1f MB/s\n", r->iops, r->iops * (double)o->bytes * 1e-6);
     printf("  latency us: mean %.1f, median %.1f, 99 %% %.1f, 99.9 %% %.1f, most %.1f\n", r->latency_us[0],
            r->latency_us[1], r->latency_us[2], r->latency_us[3], r->latency_us[4]);
-    printf("  %.0f cycles a request in the driver, empty looks not counted\n", r->cycles);
+    printf("  %.0f cycles a request%s, %.0f ns of processor time\n", r->cycles,
+           r->commands > 0 ? " in the driver, empty looks not counted" : "", r->cpu_ns);
     if (r->commands > 0)
         printf("  %" PRIu64 " commands, %" PRIu64 " SQ and %" PRIu64 " CQ doorbells, %" PRIu64
                " retries, %" PRIu64 " resets\n",
@@ -145,30 +149,28 @@ static void print_text(const struct pst_bench_io *o, const struct pst_bench_io_r
 static void print_json(const struct pst_bench_io *o, const struct pst_bench_io_result *r)
 {
     printf("{\"backend\": \"%s\", \"stack\": \"%s\", \"bytes\": %" PRIu64 ", \"depth\": %u, \"ssds\": %u, "
-           "\"lanes\": %u, \"requests\": %" PRIu64 ", \"checked\": %" PRIu64
+           "\"threads\": %u, \"lanes\": %u, \"requests\": %" PRIu64 ", \"checked\": %" PRIu64
            ", \"seconds\": %.6f, \"iops\": %.1f, \"bytes_per_s\": %.1f, "
            "\"latency_us\": {\"mean\": %.3f, \"p50\": %.3f, \"p99\": %.3f, \"p999\": %.3f, \"max\": %.3f}, "
-           "\"cycles\": %.1f, \"driver_ns\": %.1f, \"commands\": %" PRIu64 ", \"sq_doorbells\": %" PRIu64
-           ", \"cq_doorbells\": %" PRIu64 ", \"retries\": %" PRIu64 ", \"resets\": %" PRIu64 "}\n",
-           o->backend, o->stack, o->bytes, o->depth, o->ssds, o->lanes, r->requests, r->checked, r->seconds,
-           (double)r->requests / r->seconds, (double)r->requests * (double)o->bytes / r->seconds,
-           r->latency_us[0], r->latency_us[1], r->latency_us[2], r->latency_us[3], r->latency_us[4],
-           r->cycles, r->driver_ns, r->commands, r->sq_doorbells, r->cq_doorbells, r->retries, r->resets);
+           "\"cycles\": %.1f, \"cpu_ns\": %.1f, \"driver_ns\": %.1f, \"commands\": %" PRIu64
+           ", \"sq_doorbells\": %" PRIu64 ", \"cq_doorbells\": %" PRIu64 ", \"retries\": %" PRIu64
+           ", \"resets\": %" PRIu64 "}\n",
+           o->backend, o->stack, o->bytes, o->depth, o->ssds, o->threads, o->lanes, r->requests, r->checked,
+           r->seconds, r->iops, r->iops * (double)o->bytes, r->latency_us[0], r->latency_us[1],
+           r->latency_us[2], r->latency_us[3], r->latency_us[4], r->cycles, r->cpu_ns, r->driver_ns,
+           r->commands, r->sq_doorbells, r->cq_doorbells, r->retries, r->resets);
 }
 
 int cmd_bench(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"backend", 1, NULL, O_BACKEND},   {"stack", 1, NULL, O_STACK},
-        {"bytes", 1, NULL, O_BYTES},       {"depth", 1, NULL, O_DEPTH},
-        {"burst", 0, NULL, O_BURST},       {"ssds", 1, NULL, O_SSDS},
-        {"queues", 1, NULL, O_QUEUES},     {"lanes", 1, NULL, O_LANES},
-        {"write", 0, NULL, O_WRITE},       {"seconds", 1, NULL, O_SECONDS},
-        {"span", 1, NULL, O_SPAN},         {"preset", 1, NULL, O_PRESET},
-        {"dilate", 1, NULL, O_DILATE},     {"workers", 1, NULL, O_WORKERS},
-        {"emulated", 1, NULL, O_EMULATED}, {"drives", 1, NULL, O_DRIVES},
-        {"file", 1, NULL, O_FILE},         {"json", 0, NULL, O_JSON},
-        {"help", 0, NULL, O_HELP},         {NULL, 0, NULL, 0}};
+        {"backend", 1, NULL, O_BACKEND},   {"stack", 1, NULL, O_STACK},     {"bytes", 1, NULL, O_BYTES},
+        {"depth", 1, NULL, O_DEPTH},       {"burst", 0, NULL, O_BURST},     {"ssds", 1, NULL, O_SSDS},
+        {"queues", 1, NULL, O_QUEUES},     {"lanes", 1, NULL, O_LANES},     {"threads", 1, NULL, O_THREADS},
+        {"write", 0, NULL, O_WRITE},       {"seconds", 1, NULL, O_SECONDS}, {"span", 1, NULL, O_SPAN},
+        {"preset", 1, NULL, O_PRESET},     {"dilate", 1, NULL, O_DILATE},   {"workers", 1, NULL, O_WORKERS},
+        {"emulated", 1, NULL, O_EMULATED}, {"drives", 1, NULL, O_DRIVES},   {"file", 1, NULL, O_FILE},
+        {"json", 0, NULL, O_JSON},         {"help", 0, NULL, O_HELP},       {NULL, 0, NULL, 0}};
     struct pst_bench_io o = {.backend = "emulated",
                              .stack = "async",
                              .preset = "none",
@@ -178,6 +180,7 @@ int cmd_bench(int argc, char **argv)
                              .bytes = 4096,
                              .span = 64u << 20,
                              .depth = 128,
+                             .threads = 1,
                              .ssds = 1,
                              .queues = 1,
                              .workers = 1};
