@@ -12,9 +12,11 @@
 
 #define BUFFER_BYTES ((size_t)1 << 30) /* the kernel registers at most this much as one buffer */
 #define BUFFERS_MAX 1024               /* 1 TiB of slots */
+#define BATCH_SHARE 16                 /* README.md, "What is rung at once" */
 
 struct uring {
     struct io_uring ring;
+    uint32_t held; /* operations posted and not polled */
     int event; /* the ring's own descriptor says nothing of completions that wait to be asked for */
     bool ring_made, files_registered, watched;
     struct pst_io_file *files;
@@ -146,6 +148,8 @@ static void uring_post(struct pst_io_backend *b, struct pst_io_op *op)
     if (u->files_registered)
         io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
     io_uring_sqe_set_data(sqe, op);
+    if (io_uring_sq_ready(&u->ring) > u->held++ / BATCH_SHARE)
+        (void)io_uring_submit(&u->ring); /* what is left over, ring tries again, and tells why */
 }
 
 static pst_rc uring_ring(struct pst_io_backend *b)
@@ -176,6 +180,7 @@ static int uring_poll(struct pst_io_backend *b, struct pst_io_op **done, int max
         io_uring_cqe_seen(&u->ring, cqe);
         done[n++] = op;
     }
+    u->held -= (uint32_t)n;
     return n;
 }
 

@@ -7,11 +7,13 @@ overlap     pipelined against serial, and against the slowest part alone
 mmap        backend file against mmap in that cgroup
 scaling     epoch time and memory against the number of seeds; start-up with 10^8 edges
 runtime     batches per second and hand-over latency through six stages that do nothing
+io-BYTES    penstock bench io on the backend file against fio, at depth 1 to 256; BYTES: 512, 4096, 16384, 65536
 
 Every bench checks its results before it prints a rate, alternates what it compares, and prints medians with
 their spread (quartiles). Results go to build/bench-results, with --save to tools/bench/results."""
 import argparse
 import datetime
+import functools
 import json
 import os
 import re
@@ -153,15 +155,22 @@ def bench_memory():
 # ---- out of core -----------------------------------------------------------------------------------------
 
 
-def fio_iops(path, block, depth, seconds=5):
-    size = os.path.getsize(path) - 4096
+def fio(path, block, depth, seconds, offset=0):
+    """Requests a second, and nanoseconds of processor time of each."""
+    size = os.path.getsize(path) - offset
     r = subprocess.run(["fio", "--name=x", f"--filename={path}", "--readonly", "--rw=randread", f"--bs={block}",
-                        "--direct=1", "--ioengine=io_uring", f"--iodepth={depth}", "--offset=4096",
+                        "--direct=1", "--ioengine=io_uring", f"--iodepth={depth}", f"--offset={offset}",
                         f"--size={size // block * block}", "--norandommap", "--randrepeat=0", "--time_based",
                         f"--runtime={seconds}", "--output-format=json"], capture_output=True, text=True)
     if r.returncode != 0:
         raise Unsound(r.stderr)
-    return json.loads(r.stdout)["jobs"][0]["read"]["iops"]
+    job = json.loads(r.stdout)["jobs"][0]
+    cpu_ns = (job["usr_cpu"] + job["sys_cpu"]) / 100 * job["job_runtime"] * 1e6
+    return job["read"]["iops"], cpu_ns / job["read"]["total_ios"]
+
+
+def fio_iops(path, block, depth):
+    return fio(path, block, depth, 5, offset=4096)[0]
 
 
 OUT_OF_CORE = dict(params_batch=512, params_fanout=[10, 5], trainer__hidden=64, trainer__eval_every=0,
@@ -404,10 +413,36 @@ def bench_runtime():
     return {kind: spread(v) for kind, v in rates.items()} | {"handover_us_median": latency}
 
 
+# ---- one request after the other -------------------------------------------------------------------------
+
+
+def bench_io(block):
+    path, result = os.path.join(OPTIONS.scratch, "io"), {}
+    for depth in (1, 16, 64, 256):
+        rates, costs, ours = [], [], []
+        for pair in range(OPTIONS.pairs):
+            argv = [PENSTOCK, "bench", "io", "--json", "--backend", "file", "--file", path, "--span", 1 << 30, "--bytes", block,
+                    "--depth", depth, "--seconds", 1]
+            r = subprocess.run([str(a) for a in argv], capture_output=True, text=True)
+            if r.returncode != 0:
+                raise Unsound(r.stderr)
+            r = json.loads(r.stdout)
+            iops, cpu_ns = fio(path, block, depth, 1)
+            ours.append(r["iops"])
+            rates.append(r["iops"] / iops)
+            costs.append(r["cpu_ns"] / cpu_ns)
+        show(f"{block} B, depth {depth}: requests", spread(ours), "/s")
+        show(f"{block} B, depth {depth}: rate / fio's", spread(rates), "", ">= 0.95")
+        show(f"{block} B, depth {depth}: processor time / fio's", spread(costs), "", "<= 1.00")
+        result[str(depth)] = {"iops": spread(ours), "rate": spread(rates), "cpu": spread(costs)}
+    return result
+
+
 # ---- the whole -------------------------------------------------------------------------------------------
 
 BENCHES = {"memory": bench_memory, "outofcore": bench_outofcore, "overlap": bench_overlap, "mmap": bench_mmap,
            "scaling": bench_scaling, "runtime": bench_runtime}
+BENCHES |= {f"io-{block}": functools.partial(bench_io, block) for block in (512, 4096, 16384, 65536)}
 
 
 def about_machine():
@@ -432,7 +467,7 @@ def main():
     print(" ".join(f"{k}: {v};" for k, v in machine.items()), flush=True)
     results, bad = {"machine": machine}, 0
     for name in OPTIONS.names or BENCHES:
-        print(f"{name}: {BENCHES[name].__name__.replace('_', ' ')}", flush=True)
+        print(f"{name}:", flush=True)
         try:
             results[name] = BENCHES[name]()
         except Unavailable as reason:
