@@ -7,12 +7,13 @@
 #include "../error.h"
 
 static const char magic[16] = "Penstock stripe"; /* with its zero */
-#define VERSION 1
+#define VERSION 2
+#define GROUP_MAX 65536 /* blocks of 64 KiB, rows of an odd number of bytes */
 
 /* The block's beginning, little endian; the rest is zero. */
 struct block {
     char magic[sizeof magic];
-    uint32_t version, stripe, stripes, reserved;
+    uint32_t version, stripe, stripes, group;
     uint64_t data_at, row_bytes, vertices, checksum;
     char name[PST_NAME_MAX], digest[24];
     uint64_t block_checksum; /* XXH3-64 of what is before it */
@@ -29,6 +30,7 @@ void pst_stripe_encode(const struct pst_stripe *s, unsigned char block[PST_STRIP
     struct block b = {.version = VERSION,
                       .stripe = s->stripe,
                       .stripes = s->stripes,
+                      .group = s->group,
                       .data_at = s->data_at,
                       .row_bytes = s->row_bytes,
                       .vertices = s->vertices,
@@ -44,8 +46,9 @@ void pst_stripe_encode(const struct pst_stripe *s, unsigned char block[PST_STRIP
 static bool sane(const struct block *b)
 {
     return b->stripes >= 1 && b->stripes <= PST_STRIPES_MAX && b->stripe < b->stripes && b->row_bytes >= 1 &&
-           b->data_at >= PST_STRIPE_BLOCK && b->data_at % PST_PAGE == 0 && b->vertices <= INT64_MAX &&
-           b->data_at <= INT64_MAX && b->row_bytes <= (INT64_MAX - b->data_at) / (b->vertices + 1) &&
+           b->group >= 1 && b->group <= GROUP_MAX && b->data_at >= PST_STRIPE_BLOCK &&
+           b->data_at % PST_PAGE == 0 && b->vertices <= INT64_MAX && b->data_at <= INT64_MAX &&
+           b->row_bytes <= (INT64_MAX - b->data_at) / (b->vertices + 1) &&
            memchr(b->name, 0, sizeof b->name) != NULL && strnlen(b->digest, sizeof b->digest) == 16 &&
            strspn(b->digest, "0123456789abcdef") == 16;
 }
@@ -60,13 +63,15 @@ pst_rc pst_stripe_decode(struct pst_stripe *s, const unsigned char block[PST_STR
     if (!*ours)
         return PST_OK;
     if (b.version != VERSION)
-        return pst_fail(PST_E_FORMAT, "%s: a stripe of version %" PRIu32 "; expected %d", where, b.version,
-                        VERSION);
+        return pst_fail(PST_E_FORMAT,
+                        "%s: a stripe of version %" PRIu32 "; expected %d (penstock store writes it anew)",
+                        where, b.version, VERSION);
     if (b.block_checksum != checksum_of(&b) || !sane(&b))
         return pst_fail(PST_E_FORMAT, "%s: its signature block is damaged (penstock store writes it anew)",
                         where);
     *s = (struct pst_stripe){.stripe = b.stripe,
                              .stripes = b.stripes,
+                             .group = b.group,
                              .data_at = b.data_at,
                              .row_bytes = b.row_bytes,
                              .vertices = b.vertices,

@@ -1,9 +1,10 @@
 /* stripe.h: one drive's share of a dataset's feature rows, as penstock store writes it: rows v, v + n, v +
  * 2n, ... one after the other (vertex mod n), and before them a block that says what they are. A drive
- * without that block is somebody else's.
+ * without that block is somebody else's. Rows that do not fill the drives' blocks stay together in groups
+ * that do: then it is the groups that go round.
  *
  *   byte 0        the block: PST_STRIPE_BLOCK bytes
- *   byte data_at  row i of the stripe at data_at + i * row_bytes: vertex i * stripes + stripe
+ *   byte data_at  row i at data_at + i * row_bytes: vertex (i / group * stripes + stripe) * group + i % group
  *
  * Owner: the caller; plain memory. Threads: any. */
 #ifndef PST_STORE_STRIPE_H
@@ -19,15 +20,25 @@ PST_BEGIN_DECLS
 
 struct pst_stripe {
     uint32_t stripe, stripes; /* this one, of so many */
+    uint32_t group;           /* rows */
     uint64_t data_at, row_bytes;
     uint64_t vertices; /* of the dataset */
     uint64_t checksum; /* XXH3-64 of this stripe's rows */
     char name[PST_NAME_MAX], digest[17];
 };
 
-static inline uint64_t pst_stripe_rows(uint64_t vertices, uint32_t stripe, uint32_t stripes)
+/* The fewest rows that fill blocks, which are powers of two. */
+static inline uint32_t pst_stripe_group(uint64_t row_bytes, uint32_t block)
 {
-    return vertices / stripes + (stripe < vertices % stripes ? 1 : 0);
+    const uint64_t even = row_bytes & (~row_bytes + 1); /* the largest power of two that divides it */
+    return even < block ? (uint32_t)(block / even) : 1;
+}
+
+static inline uint64_t pst_stripe_rows(uint64_t vertices, uint32_t group, uint32_t stripe, uint32_t stripes)
+{
+    const uint64_t groups = vertices / group;
+    return (groups / stripes + (stripe < groups % stripes ? 1 : 0)) * group +
+           (stripe == groups % stripes ? vertices % group : 0);
 }
 
 PST_API void pst_stripe_encode(const struct pst_stripe *s, unsigned char block[PST_STRIPE_BLOCK]);

@@ -11,22 +11,11 @@
 
 /* ---- emulated drives over the dataset's files ----------------------------------------------------- */
 
-static uint64_t lcm(uint64_t a, uint64_t b)
-{
-    uint64_t x = a, y = b;
-    while (y != 0) {
-        const uint64_t rest = x % y;
-        x = y;
-        y = rest;
-    }
-    return a / x * b;
-}
-
 /* Rows stay whole where they fill blocks; else as many rows stay together as do. */
 static uint64_t unit_of(const struct pst_io_nvme *nvme, uint32_t file)
 {
     const uint64_t row = nvme->places[file].row_bytes > 0 ? nvme->places[file].row_bytes : PST_PAGE;
-    return lcm(row, PST_SECTOR);
+    return row * pst_stripe_group(row, PST_SECTOR);
 }
 
 static json_t *namespaces(struct pst_drives *d, const struct pst_io_config *c)
@@ -131,17 +120,17 @@ static pst_rc read_signature(struct pst_drives *d, uint32_t drive, const struct 
     if (rc == PST_OK)
         d->stripes[0] = (struct pst_stripes){.there = true,
                                              .from = c->nvme->places[0].data_at,
-                                             .unit = stripe.row_bytes,
+                                             .unit = stripe.row_bytes * stripe.group,
                                              .base = stripe.data_at,
                                              .nsid = 1};
     pst_nvme_stack_free(stack);
     pst_nvme_dma_free(&block);
-    if (rc == PST_OK && d->n > 1 && stripe.row_bytes % (1ull << d->lba_shift) != 0)
-        return pst_fail(
-            PST_E_UNSUPPORTED,
-            "rows of %llu bytes do not fill blocks of %u, so they can be read from one drive, not from "
-            "%u: store the dataset on one, or pad its rows",
-            (unsigned long long)stripe.row_bytes, 1u << d->lba_shift, d->n);
+    if (rc == PST_OK && d->n > 1 && d->stripes[0].unit % (1ull << d->lba_shift) != 0)
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "%s: groups of %u rows of %llu bytes do not fill its blocks of %u: it was formatted "
+                        "otherwise when they were stored; store them again",
+                        d->t[drive].what, stripe.group, (unsigned long long)stripe.row_bytes,
+                        1u << d->lba_shift);
     return rc;
 }
 

@@ -94,11 +94,14 @@ def the_bench_checks_what_it_measures():
         raise Skip("64 MiB at a time take minutes under ThreadSanitizer, and test_nvme runs the same code")
     with Place() as p:
         for args in (["--bytes", "512"], ["--stack", "sync", "--ssds", "2"], ["--write", "--lanes", "2"],
+                     ["--threads", "3", "--ssds", "2", "--queues", "2"], ["--threads", "2", "--write", "--stack", "batch"],
+                     ["--backend", "file", "--file", p.path("file"), "--threads", "2"],
                      ["--stack", "batch", "--bytes", 1 << 20, "--depth", "4"],
                      ["--burst", "--depth", "300", "--span", 1 << 40, "--preset", "optane"],
                      ["--backend", "pread", "--file", p.path("file")], ["--backend", "mmap", "--file", p.path("file")]):
             r = json.loads(command("bench", "io", "--json", "--seconds", "0.02", *args).stdout)
             assert r["requests"] > 0 and r["iops"] > 0 and r["latency_us"]["p50"] > 0, (args, r)
+            assert r["cpu_ns"] > 0 and r["threads"] == (int(args[args.index("--threads") + 1]) if "--threads" in args else 1), r
             assert r["stack"] != "sync" or r["sq_doorbells"] == r["commands"], r  # a doorbell a command
         r = command("bench", "io", "--stack", "batch", "--bytes", 64 << 20, "--span", 128 << 20, "--depth", 1,
                     "--seconds", "0.01", "--json")
@@ -110,6 +113,8 @@ def the_bench_checks_what_it_measures():
                 f.write(b"x")
         r = command("bench", "io", "--backend", "pread", "--file", p.path("file"), "--seconds", "0.02", code=None)
         assert r.returncode != 0 and "wrong bytes" in r.stderr and "/s" not in r.stdout, r
+        r = command("bench", "io", "--threads", "60", "--queues", "3", code=None)
+        assert r.returncode == 2 and "queue pairs" in r.stderr and "--threads 60" in r.stderr, r
         r = command("bench", "io", "--stack", "fast", code=None)
         assert r.returncode == 2 and "fast" in r.stderr, r
 

@@ -21,19 +21,23 @@ def contents(path):
 @test
 def rows_lie_where_they_should():
     with Place() as p:
-        with open(os.path.join(p.data, "dataset.json")) as f:
-            manifest = json.load(f)
-        stride, rows = manifest["stride_bytes"], contents(os.path.join(p.data, "features.npy"))[4096:]
-        for n in (1, 3):
-            devices = [p.path(f"d{n}{i}") for i in range(n)]
-            store(p.data, *devices)
+        whole, parts = p.path("whole"), p.path("parts")  # rows that fill sectors, and rows of which four do
+        command("gen", "community", whole, "--vertices", "2001", "--seed", "3", "--features", "128")
+        command("gen", "community", parts, "--vertices", "2001", "--seed", "3", "--features", "32")
+        for data, n, group in ((whole, 1, 1), (whole, 3, 1), (parts, 1, 4), (parts, 3, 4)):
+            with open(os.path.join(data, "dataset.json")) as f:
+                manifest = json.load(f)
+            stride, rows = manifest["stride_bytes"], contents(os.path.join(data, "features.npy"))[4096:]
+            assert stride * group % 512 == 0, manifest
+            devices = [p.path(f"{os.path.basename(data)}{n}{i}") for i in range(n)]
+            store(data, *devices)
             for i, device in enumerate(devices):
-                mine = b"".join(rows[v * stride:(v + 1) * stride] for v in range(i, manifest["vertices"], n))
+                mine = b"".join(rows[v * stride:(v + 1) * stride] for v in range(manifest["vertices"]) if v // group % n == i)
                 there = contents(device)
                 assert there[DATA_AT:DATA_AT + len(mine)] == mine and not any(there[DATA_AT + len(mine):])
                 assert len(there) % 4096 == 0
-                assert there[:16] == b"Penstock stripe\0" and struct.unpack("<III", there[16:28]) == (1, i, n)
-            store(p.data, *devices)  # the same rows again: nothing is lost, so nothing is asked
+                assert there[:16] == b"Penstock stripe\0" and struct.unpack("<III", there[16:28]) == (2, i, n)
+            store(data, *devices)  # the same rows again: nothing is lost, so nothing is asked
 
 
 @test

@@ -8,6 +8,7 @@ static struct pst_stripe example(void)
 {
     return (struct pst_stripe){.stripe = 2,
                                .stripes = 5,
+                               .group = 4,
                                .data_at = PST_STRIPE_DATA_AT,
                                .row_bytes = 512,
                                .vertices = 1003,
@@ -39,12 +40,26 @@ static void encoded_and_decoded(void **state)
     assert_int_equal(out.checksum, 77);
     assert_string_equal(out.name, "papers");
     assert_string_equal(out.digest, "0123456789abcdef");
-    uint64_t rows = 0;
-    for (uint32_t i = 0; i < 5; i++)
-        rows += pst_stripe_rows(1003, i, 5);
-    assert_int_equal(rows, 1003);
-    assert_int_equal(pst_stripe_rows(1003, 2, 5), 201);
-    assert_int_equal(pst_stripe_rows(1003, 3, 5), 200);
+    assert_int_equal(out.group, 4);
+}
+
+static void every_row_has_its_drive(void **state)
+{
+    (void)state;
+    assert_int_equal(pst_stripe_group(512, 512), 1);
+    assert_int_equal(pst_stripe_group(4096, 512), 1);
+    assert_int_equal(pst_stripe_group(400, 512), 32); /* 25 blocks */
+    assert_int_equal(pst_stripe_group(512, 4096), 8);
+    assert_int_equal(pst_stripe_group(7, 512), 512);
+    for (uint32_t group = 1; group <= 32; group *= 2) {
+        for (uint32_t n = 1; n <= 6; n++) {
+            uint64_t rows[6] = {0};
+            for (uint64_t v = 0; v < 1003; v++)
+                rows[v / group % n]++;
+            for (uint32_t i = 0; i < n; i++)
+                assert_int_equal(pst_stripe_rows(1003, group, i, n), rows[i]);
+        }
+    }
 }
 
 static void expect_mismatch(const struct pst_stripe *s, uint32_t stripe, uint32_t stripes, const char *why)
@@ -91,8 +106,8 @@ static void damaged_blocks_are_refused(void **state)
         const pst_rc rc = pst_stripe_decode(&out, block, "drive", &ours);
         assert_true(rc == PST_E_FORMAT || (rc == PST_OK && !ours));
     }
-    struct pst_stripe bad[8];
-    for (size_t i = 0; i < 8; i++)
+    struct pst_stripe bad[9];
+    for (size_t i = 0; i < 9; i++)
         bad[i] = example();
     bad[0].stripes = 0;
     bad[1].stripes = UINT32_MAX;
@@ -102,7 +117,8 @@ static void damaged_blocks_are_refused(void **state)
     bad[5].vertices = UINT64_MAX;
     bad[6].data_at = 512;
     bad[7].data_at = UINT64_MAX - 4095;
-    for (size_t i = 0; i < 8; i++) {
+    bad[8].group = 0;
+    for (size_t i = 0; i < 9; i++) {
         pst_stripe_encode(&bad[i], block);
         assert_int_equal(pst_stripe_decode(&out, block, "drive", &ours), PST_E_FORMAT);
     }
@@ -112,6 +128,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(encoded_and_decoded),
+        cmocka_unit_test(every_row_has_its_drive),
         cmocka_unit_test(only_the_right_stripe_matches),
         cmocka_unit_test(damaged_blocks_are_refused),
     };

@@ -1,5 +1,5 @@
-/* penstock store: a dataset's feature rows on raw NVMe namespaces (or plain files), row v on drive v mod n.
- */
+/* penstock store: a dataset's feature rows on raw NVMe namespaces (or plain files), row v on drive v mod n
+ * (stripe.h). */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -28,7 +28,8 @@ static const char help[] =
     "usage: penstock store DATASET --to DEVICE... [--force] [--quiet]\n"
     "Writes the feature rows of DATASET to whole NVMe namespaces (/dev/nvme0n1), row v to drive v mod n in "
     "the\n"
-    "order given, for the disk stage's backend nvme. A DEVICE may also be a plain file. What was there is "
+    "order given (groups of rows, where one does not fill a block), for the disk stage's backend nvme. A "
+    "DEVICE may also be a plain file. What was there is "
     "lost:\n"
     "a drive that holds anything but rows of the same dataset takes --force, and if Penstock did not write "
     "it,\n"
@@ -42,6 +43,7 @@ struct drive {
     int fd;
     bool block_device, empty;
     uint64_t bytes; /* of a block device */
+    int block;      /* its logical block */
     char serial[SERIAL_BYTES];
     struct pst_stripe stripe;
     unsigned char *chunk;
@@ -54,6 +56,7 @@ struct store {
     struct pst_dataset ds;
     struct drive drive[PST_STRIPES_MAX];
     uint32_t n;
+    uint32_t group; /* rows that stay together */
     bool force;
     XXH3_state_t
         *source[PST_FEATURE_FILES_MAX]; /* of the features' files, as dataset.json has their checksums */
@@ -103,9 +106,10 @@ static pst_rc open_drive(struct drive *d)
         const char *slash = strrchr(d->path, '/');
         (void)snprintf(d->serial, sizeof d->serial, "%s", slash != NULL ? slash + 1 : d->path);
         d->empty = !there || st.st_size == 0;
+        d->block = PST_SECTOR;
         return PST_OK;
     }
-    if (ioctl(d->fd, BLKGETSIZE64, &d->bytes) != 0)
+    if (ioctl(d->fd, BLKGETSIZE64, &d->bytes) != 0 || ioctl(d->fd, BLKSSZGET, &d->block) != 0)
         return pst_fail_errno("asking for the size of %s", d->path);
     return read_serial(d);
 }
@@ -151,7 +155,7 @@ static pst_rc may_write(const struct store *s, struct drive *d)
     return ask_for_serial(d);
 }
 
-static pst_rc prepare(struct store *s, uint32_t i)
+static pst_rc open_one(struct store *s, uint32_t i)
 {
     struct drive *d = &s->drive[i];
     for (uint32_t k = 0; k < i; k++) {
@@ -163,16 +167,25 @@ static pst_rc prepare(struct store *s, uint32_t i)
     pst_rc rc = open_drive(d);
     if (rc == PST_OK)
         rc = may_write(s, d);
-    if (rc != PST_OK)
-        return rc;
+    if (rc == PST_OK) {
+        const uint32_t group = pst_stripe_group(s->ds.stride_bytes, (uint32_t)d->block);
+        s->group = group > s->group ? group : s->group;
+    }
+    return rc;
+}
+
+static pst_rc prepare(struct store *s, uint32_t i)
+{
+    struct drive *d = &s->drive[i];
     d->stripe = (struct pst_stripe){.stripe = i,
                                     .stripes = s->n,
+                                    .group = s->group,
                                     .data_at = PST_STRIPE_DATA_AT,
                                     .row_bytes = s->ds.stride_bytes,
                                     .vertices = (uint64_t)s->ds.vertices};
     memcpy(d->stripe.name, s->ds.name, sizeof d->stripe.name);
     memcpy(d->stripe.digest, s->ds.digest, sizeof d->stripe.digest);
-    const uint64_t rows = pst_stripe_rows(d->stripe.vertices, i, s->n);
+    const uint64_t rows = pst_stripe_rows(d->stripe.vertices, s->group, i, s->n);
     const uint64_t need = pst_align_up(d->stripe.data_at + rows * d->stripe.row_bytes, PST_PAGE);
     if (d->block_device && d->bytes < need)
         return pst_fail(PST_E_LIMIT, "%s: %" PRIu64 " bytes; its %" PRIu64 " rows take %" PRIu64, d->path,
@@ -233,7 +246,7 @@ static pst_rc write_rows(struct store *s, struct pst_progress *progress)
     const uint64_t row = s->ds.stride_bytes;
     const uint64_t files = (uint64_t)pst_feature_files(&s->ds);
     pst_rc rc = PST_OK;
-    assert(s->n > 0);
+    assert(s->n > 0 && s->group > 0);
     for (int k = 0; k < pst_feature_files(&s->ds); k++) {
         const struct pst_array *a = pst_feature_file(&s->ds, k);
         (void)XXH3_64bits_update(s->source[k], a->map_base, a->data_at);
@@ -242,7 +255,7 @@ static pst_rc write_rows(struct store *s, struct pst_progress *progress)
     for (uint64_t v = 0; v < (uint64_t)s->ds.vertices && rc == PST_OK; v++) {
         const void *from = pst_feature_row(&s->ds, (int64_t)v);
         (void)XXH3_64bits_update(s->source[v % files], from, row);
-        rc = add_bytes(&s->drive[v % s->n], from, row);
+        rc = add_bytes(&s->drive[v / s->group % s->n], from, row);
         if (rc == PST_OK)
             rc = pst_progress_add(progress, row);
     }
@@ -322,13 +335,15 @@ static pst_rc store(struct store *s, const char *dir, struct pst_progress *progr
         return rc;
     rc = open_source(s, dir);
     for (uint32_t i = 0; i < s->n && rc == PST_OK; i++)
+        rc = open_one(s, i);
+    for (uint32_t i = 0; i < s->n && rc == PST_OK; i++)
         rc = prepare(s, i);
     if (rc == PST_OK)
         rc = write_all(s, progress);
     for (uint32_t i = 0; i < s->n && rc == PST_OK; i++) {
         char bytes[32];
         (void)printf("%s: stripe %u of %u, %" PRIu64 " rows, %s\n", s->drive[i].path, i, s->n,
-                     pst_stripe_rows((uint64_t)s->ds.vertices, i, s->n),
+                     pst_stripe_rows((uint64_t)s->ds.vertices, s->group, i, s->n),
                      pst_bytes_text((double)s->drive[i].written, bytes));
     }
     for (uint32_t i = 0; i < s->n; i++) {
