@@ -32,8 +32,8 @@ pst_rc pst_build_rows(struct pst_build *b, int type, enum pst_dtype dtype, const
                         "--stripes: there are several types of vertices, each with features of its "
                         "own: leave it out, or import one type");
     for (int k = 0; k < files && rc == PST_OK; k++) {
-        const int64_t part[2] = {(int64_t)pst_stripe_rows((uint64_t)shape[0], (uint32_t)k, (uint32_t)files),
-                                 shape[1]};
+        const int64_t part[2] = {
+            (int64_t)pst_stripe_rows((uint64_t)shape[0], 1, (uint32_t)k, (uint32_t)files), shape[1]};
         char name[PST_NAME_MAX], far[4096] = "";
         name_of(w, type, k, name);
         if (files > 1)

@@ -61,7 +61,7 @@ void pst_manifest_check_stripes(const struct pst_manifest *m, struct pst_problem
     for (int k = 0; k < m->stripes; k++) {
         const struct pst_array_entry *e = &m->stripe[k], *all = &m->array[PST_IN_FEATURES];
         const int64_t rows =
-            (int64_t)pst_stripe_rows((uint64_t)m->vertices, (uint32_t)k, (uint32_t)m->stripes);
+            (int64_t)pst_stripe_rows((uint64_t)m->vertices, 1, (uint32_t)k, (uint32_t)m->stripes);
         if (e->dtype != all->dtype || e->rank != 2 || e->shape[0] != rows || e->shape[1] != all->shape[1])
             pst_problem(problems,
                         "stripes[%d]: expected %s of %" PRId64 " x %" PRId64 ", found %s of %" PRId64

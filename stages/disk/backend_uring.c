@@ -17,7 +17,7 @@
 struct uring {
     struct io_uring ring;
     uint32_t held; /* operations posted and not polled */
-    int event; /* the ring's own descriptor says nothing of completions that wait to be asked for */
+    int event;     /* the ring's own descriptor says nothing of completions that wait to be asked for */
     bool ring_made, files_registered, watched;
     struct pst_io_file *files;
     uint32_t nfiles;
