@@ -4,10 +4,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../../common/error.h"
 #include "../../common/store/formats.h"
+#include "../../common/store/manifest.h"
 #include "../../common/store/memory.h"
 #include "commands.h"
 #include "store_options.h"
@@ -338,11 +340,44 @@ static void say_resumed(const struct pst_build *b)
                       (int64_t)json_integer_value(json_object_get(edges, "arcs")));
 }
 
+static bool is_later(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
+}
+
+/* The import may have been killed after its last step: the dataset is there, by the same command, and later
+ * than its sources. */
+static bool is_whole(const struct args *a, const char *from, const char *to)
+{
+    char path[4096];
+    struct stat made, source;
+    struct pst_manifest m;
+    struct pst_problems problems = {.count = 0};
+    if ((size_t)snprintf(path, sizeof path, "%s/" PST_MANIFEST_FILE, to) >= sizeof path ||
+        stat(path, &made) != 0)
+        return false;
+    json_t *sources = json_object();
+    pst_manifest_read(&m, to, &problems);
+    const char *command = json_string_value(json_object_get(m.provenance, "command")), *name;
+    bool whole = problems.count == 0 && command != NULL && strcmp(command, a->job.spec.command) == 0 &&
+                 sources_of(a, from, sources) == PST_OK;
+    const json_t *identity;
+    json_object_foreach(sources, name, identity) whole =
+        whole && stat(name, &source) == 0 && !is_later(&source.st_mtim, &made.st_mtim);
+    json_decref(sources);
+    pst_manifest_release(&m);
+    return whole;
+}
+
 static pst_rc run_format(const struct pst_format *format, struct args *a, const char *from, const char *to)
 {
     struct pst_build b;
     struct pst_progress progress;
     struct pst_import_result result = {.parts = 0};
+    if (a->resume && !a->force && is_whole(a, from, to)) {
+        (void)printf("%s is whole already, made by the same command\n", to);
+        return PST_OK;
+    }
     pst_progress_init(&progress, a->quiet);
     pst_rc rc = begin_build(a, from, to, &b);
     if (rc != PST_OK)
