@@ -1,14 +1,15 @@
 #include "file_io.h"
 
 #include <errno.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "../error.h"
 
-pst_rc pst_read_at(int fd, void *to, uint64_t bytes, uint64_t at, const char *path)
+pst_rc pst_readv_at(int fd, struct iovec *piece, int pieces, uint64_t at, const char *path)
 {
-    for (char *out = to; bytes > 0;) {
-        const ssize_t got = pread(fd, out, bytes, (off_t)at);
+    for (int next = 0; next < pieces;) {
+        ssize_t got = preadv(fd, piece + next, pieces - next, (off_t)at);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
@@ -16,11 +17,22 @@ pst_rc pst_read_at(int fd, void *to, uint64_t bytes, uint64_t at, const char *pa
         if (got == 0)
             return pst_fail(PST_E_FORMAT, "%s ends at byte %llu: it was cut short while in use", path,
                             (unsigned long long)at);
-        out += got;
         at += (uint64_t)got;
-        bytes -= (uint64_t)got;
+        for (size_t left = (size_t)got; left > 0 && next < pieces;) {
+            const size_t take = left < piece[next].iov_len ? left : piece[next].iov_len;
+            piece[next].iov_base = (char *)piece[next].iov_base + take;
+            piece[next].iov_len -= take;
+            left -= take;
+            next += piece[next].iov_len == 0;
+        }
     }
     return PST_OK;
+}
+
+pst_rc pst_read_at(int fd, void *to, uint64_t bytes, uint64_t at, const char *path)
+{
+    struct iovec piece = {to, bytes};
+    return bytes > 0 ? pst_readv_at(fd, &piece, 1, at, path) : PST_OK;
 }
 
 pst_rc pst_write_at(int fd, const void *from, uint64_t bytes, uint64_t at, const char *path)

@@ -5,10 +5,15 @@
 
 #include "../base.h"
 
+struct iovec;
+
 PST_BEGIN_DECLS
 
 /* PST_E_IO; PST_E_FORMAT: the file ends before. path is for the message. */
 PST_API PST_MUST_USE pst_rc pst_read_at(int fd, void *to, uint64_t bytes, uint64_t at, const char *path);
+/* The same into pieces of memory (at most IOV_MAX, none of them empty), which it changes. */
+PST_API PST_MUST_USE pst_rc pst_readv_at(int fd, struct iovec *piece, int pieces, uint64_t at,
+                                         const char *path);
 PST_API PST_MUST_USE pst_rc pst_write_at(int fd, const void *from, uint64_t bytes, uint64_t at,
                                          const char *path);
 

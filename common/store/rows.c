@@ -78,30 +78,6 @@ static int64_t part_of(const struct pst_row_files *r, int k, int64_t first, int6
     return *place < n ? (n - 1 - *place) / r->files + 1 : 0;
 }
 
-/* Reads into pieces of memory, all of them. */
-static pst_rc read_pieces(int fd, struct iovec *piece, int pieces, uint64_t at, const char *path)
-{
-    for (int next = 0; next < pieces;) {
-        ssize_t got = preadv(fd, piece + next, pieces - next, (off_t)at);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return pst_fail_errno("cannot read %s at byte %llu", path, (unsigned long long)at);
-        if (got == 0)
-            return pst_fail(PST_E_FORMAT, "%s ends at byte %llu: it was cut short while in use", path,
-                            (unsigned long long)at);
-        at += (uint64_t)got;
-        for (size_t left = (size_t)got; left > 0 && next < pieces;) {
-            const size_t take = left < piece[next].iov_len ? left : piece[next].iov_len;
-            piece[next].iov_base = (char *)piece[next].iov_base + take;
-            piece[next].iov_len -= take;
-            left -= take;
-            next += piece[next].iov_len == 0;
-        }
-    }
-    return PST_OK;
-}
-
 /* `rows` rows of one stripe from `row` on, to every files-th place of out. */
 static pst_rc read_stripe(const struct pst_row_files *r, int k, int64_t row, int64_t rows, char *out)
 {
@@ -113,8 +89,8 @@ static pst_rc read_stripe(const struct pst_row_files *r, int k, int64_t row, int
         for (int64_t i = 0; i < take; i++)
             piece[i] = (struct iovec){out + (uint64_t)(done + i) * (uint64_t)r->files * r->stride_bytes,
                                       r->stride_bytes};
-        rc = read_pieces(r->fd[k], piece, (int)take, a->data_at + (uint64_t)(row + done) * r->stride_bytes,
-                         a->path);
+        rc = pst_readv_at(r->fd[k], piece, (int)take, a->data_at + (uint64_t)(row + done) * r->stride_bytes,
+                          a->path);
         done += take;
     }
     return rc;
