@@ -153,6 +153,21 @@ def check_end(kill, r, took):
     assert lock_is_free(r.run_dir)
 
 
+def kill_ends(run, victim, pause):
+    """Kills it so many seconds after the run is going (None: as soon as it is there): the run ends at once and says who
+    died, and nothing is left."""
+    pid = wait_for(lambda: processes(run).get(victim))
+    if pause is not None:
+        wait_for(lambda: os.path.exists(os.path.join(run.run_dir, "live.json")))
+        time.sleep(pause)
+    os.kill(pid, signal.SIGKILL)
+    t0 = time.time()
+    r = run.wait(10)
+    assert time.time() - t0 < END_S, f"{victim}: took {time.time() - t0:.1f} s"
+    assert victim == "supervisor" or (r.code == 1 and f"error: {victim}: died of signal 9" in r.err), r
+    no_leftovers()
+
+
 def storm(kills, seed):
     """So many kills, each followed by a resumed run that must end as the undisturbed one. Returns figures."""
     rng = random.Random(seed)

@@ -1,9 +1,8 @@
 """Placement on GPUs: virtual ones (kernels/cuda/host), so that all of it runs where there is none; test_gpu_train.py
 trains on them."""
 import os
-import signal
 
-from crash import END_S, processes, wait_for
+from crash import kill_ends
 from harness import *
 
 os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
@@ -112,15 +111,7 @@ def kills_leave_nothing_of_virtual_gpus():
                                (("cuda:0", "cpu:0", "cuda:1"), ("memory-cpu:0",))):
             for victim in ("source", "a", "sink", "supervisor", *hosts):
                 run = p.start(chain(*devices, batches=100000, delay_us=20000), grouped=False)
-                pid = wait_for(lambda: processes(run).get(victim))
-                wait_for(lambda: os.path.exists(os.path.join(run.run_dir, "live.json")))
-                time.sleep(0.1)  # opening or running
-                os.kill(pid, signal.SIGKILL)
-                t0 = time.time()
-                r = run.wait(10)
-                assert time.time() - t0 < END_S, f"{victim}: took {time.time() - t0:.1f} s"
-                assert victim == "supervisor" or (r.code == 1 and f"error: {victim}: died of signal 9" in r.err), r
-                no_leftovers()
+                kill_ends(run, victim, 0.1)  # opening or running
 
 
 if __name__ == "__main__":
