@@ -60,13 +60,15 @@ def run(data, *args, epochs=1, pipeline=HYPERION, enter=None):
         return json.load(f)
 
 
-def generate(name, *args):
+def generate(name, *args, quiet=False):
     """A dataset that is made once for each scratch directory."""
     path = os.path.join(OPTIONS.scratch, name)
     if not os.path.exists(os.path.join(path, "dataset.json")):
         t0 = time.time()
-        subprocess.run([PENSTOCK, "gen", "rmat", path, "--quiet", *map(str, args)], check=True)
-        print(f"  made {name} in {time.time() - t0:.1f} s", flush=True)
+        subprocess.run([PENSTOCK, "gen", "rmat", path, "--quiet", *map(str, args)], check=True,
+                       stdout=subprocess.DEVNULL if quiet else None)
+        if not quiet:
+            print(f"  made {name} in {time.time() - t0:.1f} s", flush=True)
     return path
 
 
