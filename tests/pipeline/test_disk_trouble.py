@@ -128,7 +128,7 @@ def files_that_change_during_the_run():
                 name = next(n for n in names if "train" in n)
             data = copy_of(p, "changed-" + name)
             run_dir = p.path("run-" + name)
-            argv = [PENSTOCK, "run", HYPERION, "--dataset", data, *map(str, SMALL), *SLOW, "--run-dir", run_dir]
+            argv = [PENSTOCK, "run", HYPERION, "--dataset", data, *map(str, SMALL + ENDLESS), "--run-dir", run_dir]
             argv += ["--group", "all"] if GROUPED else []
             run = Running(argv, run_dir)
             wait_for(lambda: has_checkpoint(run_dir))
@@ -147,7 +147,7 @@ def a_mapped_file_that_shrinks_is_named():
     with Place() as p:
         data = copy_of(p, "data2")
         run_dir = p.path("run")
-        argv = [PENSTOCK, "run", HYPERION, "--dataset", data, *map(str, SMALL), *SLOW, "--run-dir", run_dir]
+        argv = [PENSTOCK, "run", HYPERION, "--dataset", data, *map(str, SMALL + ENDLESS), "--run-dir", run_dir]
         for _ in range(5):  # which of the two is seen first is chance
             run = Running(argv, run_dir)
             wait_for(lambda: has_checkpoint(run_dir))
