@@ -37,10 +37,14 @@ static void set64(const struct pst_nvme_controller *c, size_t at, uint64_t value
     set32(c, at + 4, (uint32_t)(value >> 32));
 }
 
+bool pst_nvme_gone(const struct pst_nvme_controller *c)
+{
+    return get32(c, PST_NVME_CSTS) == GONE || (c->t->ops->gone != NULL && c->t->ops->gone(c->t));
+}
+
 bool pst_nvme_failed(const struct pst_nvme_controller *c)
 {
-    const uint32_t csts = get32(c, PST_NVME_CSTS);
-    return csts == GONE || (csts & PST_NVME_CSTS_CFS) != 0;
+    return pst_nvme_gone(c) || (get32(c, PST_NVME_CSTS) & PST_NVME_CSTS_CFS) != 0;
 }
 
 static pst_rc wait_for_status(const struct pst_nvme_controller *c, uint32_t mask, uint32_t want, uint32_t ms,
@@ -50,8 +54,9 @@ static pst_rc wait_for_status(const struct pst_nvme_controller *c, uint32_t mask
     uint32_t waits = 0, csts;
     do {
         csts = get32(c, PST_NVME_CSTS);
-        if (csts == GONE)
-            return pst_fail(PST_E_IO, "%s: its registers read as all ones: it is gone", c->t->what);
+        if (pst_nvme_gone(c))
+            return pst_fail(PST_E_IO, "%s: it is gone%s", c->t->what,
+                            csts == GONE ? ": its registers read as all ones" : "");
         if ((csts & mask) == want)
             return PST_OK;
         /* a failed controller never gets ready; it can still be disabled */

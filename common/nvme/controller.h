@@ -81,8 +81,20 @@ PST_MUST_USE pst_rc pst_nvme_abort(struct pst_nvme_controller *c, uint16_t qid, 
  * same addresses. All that was in flight is gone: after this nothing of it completes or touches memory. */
 PST_MUST_USE pst_rc pst_nvme_reset(struct pst_nvme_controller *c);
 
-/* Whether the controller says that it has failed (CSTS.CFS), or is gone (all ones): only a reset helps. */
+/* Whether the controller says that it has failed (CSTS.CFS): only a reset helps; or is gone (all ones, or by
+ * what its transport says): then nothing does. */
 bool pst_nvme_failed(const struct pst_nvme_controller *c);
+
+/* Counted on, not set. */
+struct pst_nvme_settled {
+    uint64_t aborts, resets;
+};
+
+/* Until nothing is in flight on its IO queues, whoever sent it: takes what has come, aborts the rest, and
+ * resets if some of it has not come after timeout_ms, or if what comes is not to be believed. What was in
+ * flight may have been carried out or not. PST_E_IO: it cannot be reset. */
+PST_MUST_USE pst_rc pst_nvme_settle(struct pst_nvme_controller *c, uint32_t timeout_ms,
+                                    struct pst_nvme_settled *did);
 
 PST_MUST_USE pst_rc pst_nvme_flush(struct pst_nvme_controller *c, uint32_t nsid);
 

@@ -73,6 +73,8 @@ static pst_rc wait_for(struct pst_nvme_controller *c, struct pst_nvme_qp *qp, ui
     const int64_t deadline = pst_nvme_clock_ms() + timeout_ms(c);
     for (uint32_t waits = 0; pst_nvme_clock_ms() < deadline;) {
         if (!pst_nvme_poll(qp, qp->taken, cqe)) {
+            if (waits > SPINS && pst_nvme_gone(c))
+                return pst_fail(PST_E_IO, "%s: it is gone", c->t->what);
             pst_nvme_relax(&waits);
             continue;
         }

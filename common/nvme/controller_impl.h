@@ -36,6 +36,9 @@ PST_MUST_USE pst_rc pst_nvme_pair_create(struct pst_nvme_controller *c, struct p
 uint64_t pst_nvme_sq_iova(const struct pst_nvme_qp *qp);
 uint64_t pst_nvme_cq_iova(const struct pst_nvme_qp *qp);
 
+/* controller.c. Whether there is nobody who could answer. */
+bool pst_nvme_gone(const struct pst_nvme_controller *c);
+
 /* controller_admin.c. Posts the command and waits for its completion. */
 PST_MUST_USE pst_rc pst_nvme_command(struct pst_nvme_controller *c, struct pst_nvme_qp *qp,
                                      struct pst_nvme_sqe *sqe, struct pst_nvme_cqe *cqe);

@@ -160,8 +160,17 @@ static pst_rc map(struct pst_nvme_transport *t, void *addr, uint64_t bytes, uint
     return pst_wrap(rc, "%s: mapping memory", t->what);
 }
 
+/* The process that emulates it has ended: its side of the socket is closed. */
+static bool gone(const struct pst_nvme_transport *t)
+{
+    struct pollfd socket = {.fd = ((const struct client *)t->impl)->socket, .events = POLLRDHUP};
+    return poll(&socket, 1, 0) == 1;
+}
+
 static pst_rc unmap(struct pst_nvme_transport *t, uint64_t iova)
 {
+    if (gone(t))
+        return PST_OK;
     struct pst_emu_message m = {.op = PST_EMU_UNMAP, .arg = {iova}};
     return pst_wrap(ask(t->impl, &m, -1, NULL), "%s: unmapping memory", t->what);
 }
@@ -180,7 +189,7 @@ static void hang_up(struct pst_nvme_transport *t)
 }
 
 static const struct pst_nvme_transport_ops ops = {
-    .name = "emulated", .dma_map = map, .dma_unmap = unmap, .close = hang_up};
+    .name = "emulated", .dma_map = map, .dma_unmap = unmap, .gone = gone, .close = hang_up};
 
 static pst_rc call(struct client *c, const char *socket_name)
 {

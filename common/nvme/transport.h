@@ -18,6 +18,8 @@ struct pst_nvme_transport_ops {
     pst_rc (*dma_map)(struct pst_nvme_transport *t, void *addr, uint64_t bytes, uint64_t *iova);
     /* After it returns, the device does not touch that memory any more: what it still tries is refused. */
     pst_rc (*dma_unmap)(struct pst_nvme_transport *t, uint64_t iova);
+    /* Whether the device is no more, and touches nothing; NULL: only its registers tell. */
+    bool (*gone)(const struct pst_nvme_transport *t);
     /* Unmaps all and lets go of the device. The controller was shut down or reset before, if it could be. */
     void (*close)(struct pst_nvme_transport *t);
 };
