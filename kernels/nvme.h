@@ -17,6 +17,12 @@
  *   sync (GIDS; BaM)  a warp a command: its leader takes the queue's lock, writes, rings, and takes what has
  * come until its own has, while the other lanes wait. submit does all of it.
  *
+ * Tables. `aim_table` takes a table of disk requests (common/request.h) as it stands in its slot, which
+ * another process wrote: each request is read once, judged, and becomes a command, or is left to the host
+ * (what one command cannot do), or is wrong: then nothing of the table is sent. Data land in the slot; of
+ * rows that do not fill blocks, the blocks around them land in `staging`, and `complete` copies the rows from
+ * there.
+ *
  * Faults: every status is read and kept in its io. A queue on which nothing has come for timeout_ms is left
  * alone: its commands are `late`. So is one that completes what nobody sent (`strange`). The host then calls
  * `give_back`, resets the controller or looks with its own stack, and calls `take_over`.
@@ -27,6 +33,7 @@
 #define PST_KERNELS_NVME_H
 
 #include "../common/nvme/stack_lanes.h"
+#include "../common/request.h"
 #include "twin.h"
 
 PST_BEGIN_DECLS
@@ -34,6 +41,8 @@ PST_BEGIN_DECLS
 #define PST_NVME_DRIVE_SSDS_MAX 16    /* as many as the host's stack takes */
 #define PST_NVME_DRIVE_QUEUES_MAX 128 /* of a drive: each has a block to itself at most */
 #define PST_NVME_DRIVE_IOS_MAX (1 << 24)
+#define PST_NVME_ARRAYS 3 /* enum pst_request_array */
+#define PST_NVME_FILES 8  /* of all arrays */
 #define PST_NVME_PENDING                                                                                     \
     0xffffu /* an io's status until it has ended; no controller's, or it is taken as late */
 
@@ -47,6 +56,33 @@ struct pst_nvme_shared {
     bool io_memory; /* registers of a real controller: its BAR, as VFIO maps it */
 };
 
+/* Where the bytes of a file lie: unit u, of `unit` bytes, counted from the file's byte `from` on, is on SSD u
+ * mod ssds, from byte base + u / ssds x unit of namespace nsid on. */
+struct pst_nvme_file {
+    uint64_t from, unit, base;
+    uint32_t nsid; /* 0: it is on none */
+};
+
+/* Row v is row v / stripes of file[v mod stripes], whose row 0 begins at byte data_at. */
+struct pst_nvme_array {
+    uint64_t data_at, row_bytes, wanted_bytes; /* wanted: of each row, that are data */
+    uint64_t rows;                             /* 0: there is no such array */
+    uint32_t stripes;
+    uint8_t file[PST_NVME_FILES];
+};
+
+/* What tables of requests are about. */
+struct pst_nvme_layout {
+    struct pst_nvme_array arrays[PST_NVME_ARRAYS];
+    struct pst_nvme_file files[PST_NVME_FILES];
+    uint32_t transfer_bytes; /* of one command at most: whole blocks */
+    uint8_t lba_shift;
+    bool writable;         /* requests may write; such are left to the host */
+    char *staging;         /* shared: batches x most pieces of staging_each bytes; NULL: none */
+    uint32_t staging_each; /* whole blocks; 0: rows that do not fill blocks are left to the host */
+    uint64_t staging_iova[PST_NVME_DRIVE_SSDS_MAX];
+};
+
 struct pst_nvme_drive_options {
     struct pst_queue *queue;
     enum pst_nvme_way way;
@@ -57,6 +93,8 @@ struct pst_nvme_drive_options {
     uint32_t timeout_ms;    /* without any completion of a queue that waits for one */
     const struct pst_nvme_shared *shared;
     uint32_t shareds;
+    const struct pst_nvme_layout *layout; /* for tables; copied; NULL: there will be none */
+    const uint32_t *stop;                 /* pinned; once it is not 0, nothing is waited for; NULL: none */
 };
 
 /* How a launch is cut. Zeroes: 1 block of 1024 threads to submit async, as many blocks as queues of 256 to
@@ -80,6 +118,15 @@ struct pst_nvme_rows {
     uint64_t iova[PST_NVME_DRIVE_SSDS_MAX]; /* of the destination, for each SSD */
 };
 
+/* n requests from byte `at` (a multiple of 8) of a slot on: all of them within the slot, which is memory that
+ * kernels use at the host's address and controllers at iova. */
+struct pst_nvme_table {
+    char *slot;
+    uint64_t slot_bytes, at;
+    uint32_t n;
+    uint64_t iova[PST_NVME_DRIVE_SSDS_MAX]; /* for each SSD */
+};
+
 /* What became of a batch, in pinned memory; sequence last, as in struct pst_record. */
 struct pst_nvme_record {
     uint64_t sequence;
@@ -89,6 +136,13 @@ struct pst_nvme_record {
     uint32_t first_failed;     /* the smallest io that failed; its status and LBA */
     uint32_t first_status;     /* enum pst_nvme_status */
     uint64_t first_lba;
+    uint64_t sq_doorbells, cq_doorbells; /* of the drive's queues, ever */
+    /* of a table; the numbers are of what has ended well */
+    uint32_t left;         /* requests that are the host's to bring: not for a command, failed, or late */
+    uint32_t bad;          /* 1 + the first request that is wrong: nothing was sent; 0: none */
+    uint64_t rows, wanted; /* wanted: bytes of them that are data */
+    uint64_t bytes;        /* moved */
+    uint64_t copied;       /* from the staging to the slot */
 };
 
 struct pst_nvme_drive;
@@ -107,6 +161,14 @@ struct pst_nvme_twin { /* CUDA's is struct pst_twin's `nvme` */
     /* Makes a batch's commands of rows, round robin over each SSD's queues. Not for the way `batch`. An id
      * below zero is PST_E_FORMAT, kept in the queue (twin.h). */
     pst_rc (*aim)(struct pst_nvme_drive *d, uint32_t batch, const struct pst_nvme_rows *rows);
+    /* Makes a batch's commands of a table of at most `most` requests, grouped by queue, for any way; *n is
+     * what to submit. Of an array that is striped over files, a request of several rows is left to the host.
+     */
+    pst_rc (*aim_table)(struct pst_nvme_drive *d, uint32_t batch, const struct pst_nvme_table *table,
+                        struct pst_n *n);
+    /* Which requests of a completed batch's table are left, in the twin's memory: as many as its record says,
+     * in no order. */
+    const uint32_t *(*left)(struct pst_nvme_drive *d, uint32_t batch);
     /* The first n commands of a batch that nothing is in flight of. */
     pst_rc (*submit)(struct pst_nvme_drive *d, uint32_t batch, struct pst_n n,
                      const struct pst_nvme_shape *shape);

@@ -100,6 +100,12 @@ __device__ __forceinline__ bool waits_for(const struct pst_nvme_view &v, uint32_
     return v.left[batch * v.q.n + queue] > 0 && !v.broken[queue];
 }
 
+/* Nothing has come for too long, or the host wants it no more. */
+__device__ __forceinline__ bool is_over(const struct pst_nvme_view &v, uint64_t since)
+{
+    return pst_now_ns() - since > v.timeout_ns || PST_NVME_LOAD_ACQUIRE(v.stop) != 0;
+}
+
 /* A block has every gridDim-th queue, and looks at one after the other until none waits, or nothing has come
  * of any for too long. */
 __global__ void __launch_bounds__(COMPLETE_THREADS_MAX)
@@ -121,7 +127,7 @@ __global__ void __launch_bounds__(COMPLETE_THREADS_MAX)
         }
         if (moved)
             since = lead ? pst_now_ns() : 0;
-        if (!busy || !__syncthreads_or(lead && pst_now_ns() - since > v.timeout_ns))
+        if (!busy || !__syncthreads_or(lead && !moved && is_over(v, since)))
             continue;
         since = lead ? pst_now_ns() : 0;
         busy = whole; /* of a wave that lacks some, what has come is taken, and waited for once more */
@@ -307,7 +313,7 @@ __device__ void do_one(const struct pst_nvme_view &v, uint32_t index)
         if (taken != seen)
             since = pst_now_ns();
         seen = taken;
-        if (pst_now_ns() - since > v.timeout_ns)
+        if (is_over(v, since))
             (void)atomicExch(&v.broken[queue], 1u);
     }
 }
@@ -352,13 +358,21 @@ __global__ void __launch_bounds__(PST_THREADS)
 }
 
 __global__ void __launch_bounds__(PST_WARP)
-    write_done(struct pst_nvme_view v, uint32_t batch, struct pst_nvme_record *record, uint64_t sequence)
+    write_done(struct pst_nvme_view v, uint32_t batch, const struct pst_nvme_aimed *aimed,
+               struct pst_nvme_record *record, uint64_t sequence)
 {
     uint32_t late = 0;
-    for (uint32_t queue = threadIdx.x; queue < v.q.n; queue += PST_WARP)
+    unsigned long long sq = 0, cq = 0;
+    for (uint32_t queue = threadIdx.x; queue < v.q.n; queue += PST_WARP) {
         late += v.left[batch * v.q.n + queue];
-    for (int with = PST_WARP / 2; with > 0; with /= 2)
+        sq += v.q.qp[queue]->sq_rings;
+        cq += v.q.qp[queue]->cq_rings;
+    }
+    for (int with = PST_WARP / 2; with > 0; with /= 2) {
         late += __shfl_xor_sync(0xFFFFFFFFu, late, with);
+        sq += __shfl_xor_sync(0xFFFFFFFFu, sq, with);
+        cq += __shfl_xor_sync(0xFFFFFFFFu, cq, with);
+    }
     if (threadIdx.x > 0)
         return;
     const struct pst_nvme_tally tally = v.tally[batch];
@@ -367,6 +381,8 @@ __global__ void __launch_bounds__(PST_WARP)
     record->failed = tally.failed;
     record->late = late;
     record->strange = *v.strange;
+    record->sq_doorbells = sq;
+    record->cq_doorbells = cq;
     record->first_failed = tally.first_failed;
     record->first_status = PST_NVME_OK;
     record->first_lba = 0;
@@ -375,6 +391,12 @@ __global__ void __launch_bounds__(PST_WARP)
         record->first_status = PST_NVME_STATUS(io->status);
         record->first_lba = io->lba;
     }
+    record->left = aimed ? aimed->left : 0;
+    record->bad = aimed && aimed->bad ? ~aimed->bad + 1 : 0;
+    record->rows = aimed ? aimed->rows : 0;
+    record->wanted = aimed ? aimed->wanted : 0;
+    record->bytes = aimed ? aimed->bytes : 0;
+    record->copied = aimed ? aimed->copied : 0;
     pst_publish(&record->sequence, sequence);
 }
 
@@ -427,7 +449,7 @@ pst_rc complete(struct pst_nvme_drive *d, uint32_t batch, const struct pst_nvme_
     assert(batch < d->o.batches && threads <= COMPLETE_THREADS_MAX);
     if (d->o.way != PST_NVME_WAY_SYNC)
         pst_on(q, blocks, threads)(complete_each, d->view, batch, d->o.way == PST_NVME_WAY_BATCH);
-    pst_on(q, 1, PST_WARP)(write_done, d->view, batch, record, sequence);
+    pst_on(q, 1, PST_WARP)(write_done, d->view, batch, pst_nvme_land(d, batch), record, sequence);
     return q->rc;
 }
 } // namespace
@@ -442,6 +464,10 @@ const struct pst_nvme_twin *pst_nvme_cuda(void)
             return d->view.begin + (size_t)batch * (d->view.q.n + 1);
         },
         aim,
+        pst_nvme_aim_table,
+        [](struct pst_nvme_drive *d, uint32_t batch) -> const uint32_t * {
+            return d->view.remains + (size_t)batch * d->o.most;
+        },
         submit,
         complete,
         pst_nvme_drive_give_back,

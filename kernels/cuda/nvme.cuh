@@ -16,6 +16,22 @@ struct pst_nvme_tally { /* of a batch */
     uint32_t n, failed, first_failed;
 };
 
+/* Of a batch that was made of a table; zeroes before. */
+struct pst_nvme_aimed {
+    int64_t n;
+    uint32_t left;
+    uint32_t bad; /* the largest of ~index of what is wrong; 0: none */
+    unsigned long long rows, wanted, bytes, copied;
+};
+
+/* How a request's rows come to their place. */
+struct pst_nvme_landing {
+    char *to; /* from the staging, `skip` bytes on; NULL: they land where they belong */
+    uint32_t skip, bytes;
+    uint32_t rows;
+    uint64_t wanted;
+};
+
 /* All in the GPU's memory but queues, lists and doorbells, which are where the host has them. Several
  * batches' arrays lie one after the other: `most` each for commands, a number for each queue else. */
 struct pst_nvme_view {
@@ -29,7 +45,15 @@ struct pst_nvme_view {
     uint32_t *take, *broken, *locks; /* queues */
     struct pst_nvme_tally *tally;
     uint32_t *strange;
-    int32_t *status; /* of the twin's queue */
+    const uint32_t *stop; /* may be the host's */
+    int32_t *status;      /* of the twin's queue */
+    /* of tables: by request, and, `asked`, by command */
+    const struct pst_nvme_layout *layout;
+    struct pst_nvme_aimed *aimed;
+    struct pst_nvme_io *raw; /* of one batch: between two kernels */
+    uint32_t *cursor;        /* queues: where the next command goes */
+    struct pst_nvme_landing *landings;
+    uint32_t *asked, *remains; /* of a command, its request; the requests that are the host's */
 };
 
 /* A clock that does not stop. */
@@ -49,6 +73,7 @@ static __device__ __forceinline__ uint64_t pst_now_ns()
 
 struct pst_nvme_drive {
     struct pst_nvme_drive_options o; /* pairs and shared: our own copies */
+    struct pst_nvme_layout layout;   /* o.layout is this, or NULL */
     struct pst_nvme_view view;
     struct pst_nvme_qp **pairs;
     struct pst_nvme_qp *images; /* what the GPU's pairs are to be, on the host */
@@ -56,6 +81,7 @@ struct pst_nvme_drive {
     bool *registered;                           /* by us */
     struct pst_nvme_qp *device_pairs, **places; /* the GPU's, and where each is */
     uint32_t **io_of;                           /* on the GPU, of each pair */
+    uint32_t *asked;                            /* of each batch: requests of the table it was made of */
     char *memory;
 };
 
@@ -64,5 +90,10 @@ pst_rc pst_nvme_drive_new(const struct pst_nvme_drive_options *options, struct p
 void pst_nvme_drive_free(struct pst_nvme_drive *d);
 pst_rc pst_nvme_drive_give_back(struct pst_nvme_drive *d, char *why);
 pst_rc pst_nvme_drive_take_over(struct pst_nvme_drive *d, char *why);
+/* nvme_table.cu */
+pst_rc pst_nvme_aim_table(struct pst_nvme_drive *d, uint32_t batch, const struct pst_nvme_table *table,
+                          struct pst_n *n);
+/* After completion, before the record: NULL for a batch that was not made of a table. */
+const struct pst_nvme_aimed *pst_nvme_land(struct pst_nvme_drive *d, uint32_t batch);
 
 #endif

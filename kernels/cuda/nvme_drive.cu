@@ -31,6 +31,14 @@ void lay_out(struct pst_nvme_drive *d, struct pieces *p, size_t *zeroes)
     v->order = p->of<uint32_t>(all);
     v->count = p->of<uint32_t>(o->way == PST_NVME_WAY_ASYNC ? PST_NVME_SUBMIT_THREADS_MAX * n : 1);
     v->take = p->of<uint32_t>(n);
+    if (o->layout) {
+        v->layout = p->of<struct pst_nvme_layout>(1);
+        v->raw = p->of<struct pst_nvme_io>(o->most);
+        v->cursor = p->of<uint32_t>(n);
+        v->landings = p->of<struct pst_nvme_landing>(all);
+        v->asked = p->of<uint32_t>(all);
+        v->remains = p->of<uint32_t>(all);
+    }
     for (size_t i = 0; i < n; i++) {
         d->images[i].ids = p->of<uint16_t>(o->pairs[i]->depth);
         d->images[i].live = p->of<uint32_t>(o->pairs[i]->depth);
@@ -44,6 +52,9 @@ void lay_out(struct pst_nvme_drive *d, struct pieces *p, size_t *zeroes)
     v->locks = p->of<uint32_t>(n);
     v->tally = p->of<struct pst_nvme_tally>(o->batches);
     v->strange = p->of<uint32_t>(1);
+    v->aimed = p->of<struct pst_nvme_aimed>(o->batches);
+    uint32_t *const never = p->of<uint32_t>(1);
+    v->stop = v->stop ? v->stop : never;
     for (size_t i = 0; i < n; i++)
         d->io_of[i] = p->of<uint32_t>(o->pairs[i]->depth);
 }
@@ -69,6 +80,9 @@ bool make_memory(struct pst_nvme_drive *d)
     (void)pst_checked(q, cudaMemsetAsync(d->memory + zeroes, 0, p.used - zeroes, q->stream));
     (void)pst_checked(q, cudaMemcpyAsync(d->view.q.io_of, d->io_of, d->view.q.n * sizeof *d->io_of,
                                          cudaMemcpyDefault, q->stream));
+    if (d->o.layout)
+        (void)pst_checked(q, cudaMemcpyAsync(const_cast<struct pst_nvme_layout *>(d->view.layout), &d->layout,
+                                             sizeof d->layout, cudaMemcpyDefault, q->stream));
     pst_on(q, pst_grid(q, all, PST_THREADS))(number, d->view.todo, d->view.order, all);
     return q->rc == PST_OK;
 }
@@ -120,6 +134,12 @@ pst_rc reach_pairs(struct pst_nvme_drive *d, char *why)
             !reach(&image->cq_doorbell, host->cq_doorbell, &error))
             return refused(why, "a queue that is in none of the memory shared with it", error);
     }
+    cudaError_t error = cudaSuccess;
+    uint32_t *stop = NULL;
+    if (!reach(&d->layout.staging, d->layout.staging, &error) ||
+        !reach(&stop, const_cast<uint32_t *>(d->o.stop), &error))
+        return refused(why, "memory that is in none of what is shared with it", error);
+    d->view.stop = stop;
     return PST_OK;
 }
 
@@ -135,7 +155,8 @@ bool keep_options(struct pst_nvme_drive *d, const struct pst_nvme_drive_options 
     d->io_of = new (std::nothrow) uint32_t *[n]();
     d->shared = new (std::nothrow) struct pst_nvme_shared[o->shareds + 1]();
     d->registered = new (std::nothrow) bool[o->shareds + 1]();
-    if (!d->pairs || !d->images || !d->places || !d->io_of || !d->shared || !d->registered)
+    d->asked = new (std::nothrow) uint32_t[o->batches]();
+    if (!d->pairs || !d->images || !d->places || !d->io_of || !d->shared || !d->registered || !d->asked)
         return false;
     for (uint32_t i = 0; i < n; i++)
         d->pairs[i] = o->pairs[i];
@@ -143,6 +164,10 @@ bool keep_options(struct pst_nvme_drive *d, const struct pst_nvme_drive_options 
         d->shared[i] = o->shared[i];
     d->o.pairs = d->pairs;
     d->o.shared = d->shared;
+    if (o->layout) {
+        d->layout = *o->layout;
+        d->o.layout = &d->layout;
+    }
     d->view.q.page = o->page;
     d->view.most = o->most;
     d->view.timeout_ns = (uint64_t)o->timeout_ms * 1000000u;
@@ -182,6 +207,7 @@ void pst_nvme_drive_free(struct pst_nvme_drive *d)
     delete[] d->io_of;
     delete[] d->shared;
     delete[] d->registered;
+    delete[] d->asked;
     delete d;
 }
 
@@ -223,6 +249,7 @@ pst_rc pst_nvme_drive_take_over(struct pst_nvme_drive *d, char *why)
 {
     struct pst_queue *q = d->o.queue;
     const size_t n = d->view.q.n;
+    (void)pst_checked(q, cudaSetDevice(q->device));
     for (size_t i = 0; i < n; i++) {
         const struct pst_nvme_qp *host = d->pairs[i];
         struct pst_nvme_qp image = *host;
@@ -260,6 +287,7 @@ pst_rc pst_nvme_drive_give_back(struct pst_nvme_drive *d, char *why)
 {
     struct pst_queue *q = d->o.queue;
     const size_t n = d->view.q.n;
+    (void)pst_checked(q, cudaSetDevice(q->device));
     (void)copy(q, d->images, d->device_pairs, n * sizeof *d->images);
     (void)pst_checked(q, cudaStreamSynchronize(q->stream));
     for (size_t i = 0; i < n && q->rc == PST_OK; i++) {
