@@ -21,13 +21,50 @@ bool pst_list_has(const char *list, const char *word)
     return false;
 }
 
+/* Does the port take this kind of memory? *condition: of a kind that it takes "if PARAM=VALUE|VALUE", the
+ * latter, to the list's next comma; NULL: at any rate. */
+static bool takes(const struct pst_port_desc *port, const char *kind, const char **condition)
+{
+    static const char by[] = " if ";
+    const size_t len = strlen(kind);
+    *condition = NULL;
+    for (const char *at = port->memory; *at; at += strcspn(at, ","), at += *at == ',') {
+        if (strncmp(at, kind, len) != 0 ||
+            (at[len] && at[len] != ',' && strncmp(at + len, by, strlen(by)) != 0))
+            continue;
+        *condition = at[len] == by[0] ? at + len + strlen(by) : NULL;
+        return true;
+    }
+    return false;
+}
+
+/* "param=value|value": one of them holds. */
+static bool one_holds(const struct pst_stage_spec *stage, const char *condition)
+{
+    const size_t name = strcspn(condition, "="), end = strcspn(condition, ",");
+    for (size_t at = name + 1; at < end; at += strcspn(condition + at, "|,") + 1) {
+        char one[2 * PST_NAME_MAX];
+        (void)snprintf(one, sizeof one, "%.*s=%.*s", (int)name, condition, (int)strcspn(condition + at, "|,"),
+                       condition + at);
+        if (pst_condition(stage, one))
+            return true;
+    }
+    return false;
+}
+
 bool pst_stage_on_gpu(const struct pst_stage_spec *stage, char why[160])
 {
     const struct pst_stage_desc *desc = stage->caps.desc;
     for (int p = 0; p < pst_desc_ports(desc); p++) {
         const struct pst_port_desc *port = &desc->ports[p];
-        if (pst_list_has(port->memory, "pinned") || pst_list_has(port->memory, "cuda"))
-            continue;
+        const char *condition = NULL;
+        if (takes(port, "pinned", &condition) || takes(port, "cuda", &condition)) {
+            if (condition == NULL || one_holds(stage, condition))
+                continue;
+            const int end = (int)strcspn(condition, ",");
+            (void)snprintf(why, 160, "%.40s computes on a GPU only with %.*s", desc->name, end, condition);
+            return false;
+        }
         (void)snprintf(why, 160, "%.40s computes on CPUs only (its %s %.40s takes %.20s memory)", desc->name,
                        port->dir == PST_IN ? "input" : "output", port->name, port->memory);
         return false;

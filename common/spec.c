@@ -263,7 +263,6 @@ static void load_stage(struct loading *ld, const char *name, const json_t *j, bo
         pst_caps_release(&stage->caps);
         return;
     }
-    pst_place_device(pl, ld->diag, path, stage);
     load_endpoint(ld, stage, j, path);
     if (stage->caps.foreign && (stage->group[0] || group_all)) {
         (void)snprintf(at, sizeof at, "%s.group", path);
@@ -278,6 +277,7 @@ static void load_stage(struct loading *ld, const char *name, const json_t *j, bo
         params = NULL;
     }
     resolve_params(ld, stage, params, path);
+    pst_place_device(pl, ld->diag, path, stage); /* which may depend on them */
 }
 
 static void load_stages(struct loading *ld, bool group_all)
