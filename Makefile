@@ -117,7 +117,7 @@ $(foreach f,$(stage_files),$(eval $(call stage_rule,$(patsubst stages/%.c,%,$(f)
 $(foreach d,$(stage_dirs),$(eval $(call stage_rule,$(d),$(call obj,$(sort $(wildcard stages/$(d)/*.c))))))
 
 # penstock bench io measures the disk stage's backends, without the stage.
-disk_backends := $(filter-out stages/disk/disk.c stages/disk/engine.c stages/disk/pieces.c,$(wildcard stages/disk/*.c))
+disk_backends := $(filter-out $(patsubst %,stages/disk/%.c,disk engine groups pieces),$(wildcard stages/disk/*.c))
 $(BUILD)/bin/penstock: $(call obj,$(cmd_src) $(disk_backends)) $(libs)
 	@mkdir -p $(@D)
 	$(CC) -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) $(RPATH_BIN) $(STAGE_LIBS) $(CORE_LIBS) $(CMD_LIBS)
@@ -210,9 +210,9 @@ check-qemu: deps-test
 .PHONY: check-gpu
 check-gpu: deps-test
 	@$(MAKE) --no-print-directory -j$$(nproc) all tests
-	@BUILD=$(BUILD) TESTS_AT_ONCE=1 PENSTOCK_TWIN=cuda PENSTOCK_TWIN_SHAPES=$${PENSTOCK_TWIN_SHAPES:-1000} tests/run check kernel/test_twin
+	@BUILD=$(BUILD) PENSTOCK_TWIN=cuda PENSTOCK_TWIN_SHAPES=$${PENSTOCK_TWIN_SHAPES:-1000} tests/run check kernel/test_twin
 	@BUILD=$(BUILD) tests/run gpu
-	@BUILD=$(BUILD) TESTS_AT_ONCE=1 PENSTOCK_TWIN=cuda tests/run check stage/test_device
+	@BUILD=$(BUILD) PENSTOCK_TWIN=cuda tests/run check stage/test_device
 
 .PHONY: fuzz
 fuzz:

@@ -8,11 +8,14 @@
 #ifndef PST_DISK_BACKEND_H
 #define PST_DISK_BACKEND_H
 
+#include <stdatomic.h>
 #include <sys/uio.h>
 
 #include "base.h"
+#include "request.h"
 
 struct pst_dataset;
+struct pst_disk_array;
 
 #define PST_IO_FDS_MAX 2
 #define PST_IO_NOTE_BYTES 512
@@ -49,6 +52,23 @@ struct pst_io_op {
         why[PST_IO_WHY_BYTES]; /* of a negative result, where the backend knows more than errno; else empty */
 };
 
+/* Up to pst_io_backend.group_requests requests of one table, for a backend that takes them as they stand: it
+ * checks them, and brings what it can. */
+struct pst_io_group {
+    uint32_t index; /* of the engine's: below pst_io_backend.groups */
+    char *slot;
+    uint64_t slot_bytes, at; /* of the slot: the first request */
+    uint32_t n;
+    const atomic_bool *whole; /* all of its slot's groups have been posted, or will be soon */
+    uint32_t *left;           /* room for n */
+    /* set before poll_groups returns it */
+    uint32_t nleft; /* requests, counted from `at`, that the engine is to bring: left[0..nleft) */
+    uint32_t bad;   /* 1 + a request that is wrong: nothing was moved; 0: none */
+    uint64_t rows, row_bytes_wanted, commands, bytes, copied_bytes; /* of what it brought */
+    char why[PST_IO_WHY_BYTES];                                     /* the backend is broken; else empty */
+    struct pst_io_group *next;
+};
+
 struct pst_io_faults {
     double error_rate; /* of operations that fail with EIO */
     double short_rate; /* of operations that move less than they should */
@@ -72,8 +92,11 @@ struct pst_io_nvme {
     double dilate;
     uint32_t ssds; /* emulated */
     uint32_t queues, lanes, timeout_ms;
-    const struct pst_io_place *places; /* one a file */
-    const struct pst_dataset *dataset; /* nvme: which must be the one on the drives */
+    const char *gpu;                     /* whose kernels drive the queues: "cuda:N"; NULL: the CPU does */
+    const struct pst_disk_array *arrays; /* with gpu: what requests are about (engine.h) */
+    bool writable;                       /* with gpu: requests may write */
+    const struct pst_io_place *places;   /* one a file */
+    const struct pst_dataset *dataset;   /* nvme: which must be the one on the drives */
 };
 
 struct pst_io_config {
@@ -85,6 +108,14 @@ struct pst_io_config {
     int nregions;
     struct pst_io_faults faults;    /* the decorator's */
     const struct pst_io_nvme *nvme; /* NULL: neither "nvme" nor "emulated" will be asked for */
+};
+
+/* Of drives that we drive ourselves. */
+struct pst_io_driven {
+    uint64_t gpu_commands, cpu_commands;
+    uint64_t sq_doorbells, cq_doorbells;
+    uint64_t retries, aborts, resets; /* by the driver itself; the engine repeats besides */
+    uint64_t turns;                   /* how often the queues went from the GPU to the CPU */
 };
 
 struct pst_io_backend;
@@ -105,11 +136,18 @@ struct pst_io_backend_ops {
     pst_rc (*wait)(struct pst_io_backend *b, int ms);
     int (*fds)(const struct pst_io_backend *b, int fds[PST_IO_FDS_MAX]); /* readable when poll has news */
     void (*close)(struct pst_io_backend *b);
+    /* Of a backend with groups; ring also tells it that a slot has become whole. */
+    void (*post_group)(struct pst_io_backend *b, struct pst_io_group *group);
+    int (*poll_groups)(struct pst_io_backend *b, struct pst_io_group **done, int max);
+    /* How it went, for the report; valid while nothing is in flight. */
+    void (*count)(struct pst_io_backend *b, struct pst_io_driven *driven);
 };
 
 struct pst_io_backend {
     const struct pst_io_backend_ops *ops;
     void *impl;
+    uint32_t groups,
+        group_requests; /* set by open: how many it holds at once, and how large; 0: it takes none */
 };
 
 extern const struct pst_io_backend_ops pst_io_uring;

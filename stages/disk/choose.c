@@ -60,6 +60,14 @@ static pst_rc try_backend(struct pst_io_backend *b, const struct choice *c,
                           const struct pst_io_backend_ops *ops)
 {
     char note[PST_IO_NOTE_BYTES] = "";
+    const struct pst_io_faults *f = &c->config->faults;
+    const bool faulty = f->error_rate > 0 || f->short_rate > 0 || f->delay_us > 0 || f->bad_file >= 0;
+    if (faulty && c->config->nvme != NULL && c->config->nvme->gpu != NULL)
+        return pst_fail(
+            PST_E_ARG,
+            "fault_rate and its like are put between the CPU and its reads: on %s, faults are the "
+            "emulated drives' own (\"emulated\": {\"faults\": ...})",
+            c->config->nvme->gpu);
     /* what has drives of its own reads no file: its alignment is the drives' */
     pst_rc rc = open_files(c, c->direct && ops->direct && !ops->dma);
     if (rc == PST_OK) {
@@ -72,10 +80,7 @@ static pst_rc try_backend(struct pst_io_backend *b, const struct choice *c,
         return rc;
     }
     add_note(c->notes, c->note_bytes, note);
-    const struct pst_io_faults *f = &c->config->faults;
-    if (f->error_rate > 0 || f->short_rate > 0 || f->delay_us > 0 || f->bad_file >= 0)
-        return pst_io_faulty_wrap(b, c->config);
-    return PST_OK;
+    return faulty ? pst_io_faulty_wrap(b, c->config) : PST_OK;
 }
 
 const struct pst_io_backend_ops *pst_io_backend_named(const char *name)

@@ -16,7 +16,8 @@
 
 #define REGIONS_MAX 64 /* of one process: a few per route */
 #define NOTES_BYTES 4096
-#define SLICE_NS 100000 /* the shortest turn that the scheduler grants */
+#define SLICE_NS 100000                              /* the shortest turn that the scheduler grants */
+#define MEMORY "cpu,pinned if backend=nvme|emulated" /* kernels drive queues, and read no files */
 
 /* One slot on its way through. */
 struct visit {
@@ -90,6 +91,7 @@ static struct pst_io_nvme read_nvme(const struct pst_stage *self, const struct p
                                 .queues = (uint32_t)pst_param_int(self, "queues"),
                                 .lanes = (uint32_t)pst_param_int(self, "lanes"),
                                 .timeout_ms = (uint32_t)pst_param_int(self, "timeout_ms"),
+                                .gpu = pst_device_of(self, NULL) == PST_DEVICE_CUDA ? pst_device(self) : NULL,
                                 .dataset = ds};
 }
 
@@ -177,8 +179,9 @@ static pst_rc start(struct pst_stage *self)
         return rc;
     if (notes[0] != '\0')
         pst_warn(self, "%s", notes);
-    pst_log(self, "backend %s, depth %d, %s the page cache", pst_disk_backend(d->engine), config.depth,
-            pst_disk_direct(d->engine) ? "past" : "through");
+    pst_log(self, "backend %s%s%s, depth %d, %s the page cache", pst_disk_backend(d->engine),
+            config.nvme.gpu != NULL ? " driven by " : "", config.nvme.gpu != NULL ? config.nvme.gpu : "",
+            config.depth, pst_disk_direct(d->engine) ? "past" : "through");
     (void)getrusage(RUSAGE_THREAD, &d->faults);
     return watch(self, d);
 }
@@ -211,18 +214,20 @@ static pst_rc accept_frame(struct pst_stage *self, struct disk *d, const struct 
         return pst_fail(PST_E_PEER,
                         "slot %u came with batch %llu, micro-batch %u, part %u while another batch is in it",
                         frame->refs[0].slot, (unsigned long long)frame->batch, frame->micro, frame->part);
+    pst_rc rc = PST_OK;
+    if (frame->arg[1] > 0) {
+        uint64_t bytes = 0;
+        void *slot = pst_slot(self, frame->refs[0], &bytes);
+        if (slot == NULL)
+            return PST_E_STATE;
+        rc = pst_disk_add(d->engine, &v->ticket, slot, bytes, frame->arg[0], frame->arg[1]);
+    }
     if (frame->flags & PST_LAST_PART) {
+        pst_disk_whole(d->engine, &v->ticket);
         v->whole = true;
         v->frame = *frame;
         v->frame.part = 0; /* what goes on is one part */
     }
-    if (frame->arg[1] == 0)
-        return PST_OK;
-    uint64_t bytes = 0;
-    void *slot = pst_slot(self, frame->refs[0], &bytes);
-    if (slot == NULL)
-        return PST_E_STATE;
-    pst_rc rc = pst_disk_add(d->engine, &v->ticket, slot, bytes, frame->arg[0], frame->arg[1]);
     return pst_wrap(rc, "batch %llu, part %u", (unsigned long long)frame->batch, frame->part);
 }
 
@@ -283,6 +288,17 @@ static void report(struct pst_stage *self, const struct disk *d)
                            (unsigned long long)s->copied_bytes, (unsigned long long)s->retries,
                            (unsigned long long)s->merged, s->active_s, s->in_flight_s, s->starved_s,
                            usage.ru_majflt - d->faults.ru_majflt, usage.ru_minflt - d->faults.ru_minflt);
+    struct pst_io_driven n;
+    if (rc == PST_OK && pst_disk_driven(d->engine, &n))
+        rc = pst_report(
+            self, "io",
+            "{\"submitted_by\": \"%s\", \"gpu_commands\": %llu, \"cpu_commands\": %llu, "
+            "\"handed_to_cpu\": %llu, \"turns\": %llu, \"sq_doorbells\": %llu, "
+            "\"cq_doorbells\": %llu, \"driver_retries\": %llu, \"aborts\": %llu, \"resets\": %llu}",
+            pst_device_of(self, NULL) == PST_DEVICE_CUDA ? "gpu" : "cpu", (unsigned long long)n.gpu_commands,
+            (unsigned long long)n.cpu_commands, (unsigned long long)s->handed, (unsigned long long)n.turns,
+            (unsigned long long)n.sq_doorbells, (unsigned long long)n.cq_doorbells,
+            (unsigned long long)n.retries, (unsigned long long)n.aborts, (unsigned long long)n.resets);
     if (rc != PST_OK)
         pst_log(self, "the disk's counts are not in the report: %s", pst_error_text());
 }
@@ -304,7 +320,7 @@ static const struct pst_port_desc ports[] = {
      .type = "any",
      .dtype = "any",
      .rank = -1,
-     .memory = "cpu",
+     .memory = MEMORY,
      .flags = PST_PORT_WRITES,
      .help = "slots with a table of requests; each part announces some"},
     {.name = "done",
@@ -312,7 +328,7 @@ static const struct pst_port_desc ports[] = {
      .type = "any",
      .dtype = "any",
      .rank = -1,
-     .memory = "cpu",
+     .memory = MEMORY,
      .forwards = "requests",
      .help = "the same slots, when all that was asked for is in them"},
     {0},
@@ -336,7 +352,7 @@ static const struct pst_param_desc params[] = {
      .def = "1",
      .min = 1,
      .max = 64,
-     .help = "of nvme and emulated: threads that submit; with stack sync, requests at once"},
+     .help = "of nvme and emulated, on a CPU: threads that submit; with stack sync, requests at once"},
     {.name = "queues",
      .type = PST_PARAM_INT,
      .def = "2",

@@ -7,54 +7,13 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "../../common/nvme/dma.h"
+#include "engine_impl.h"
 #include "error.h"
-#include "pieces.h"
 
-#define OP_PIECES_MAX 256  /* rows merged into one operation: 128 KiB of sectors, a quarter of IOV_MAX */
 #define COMPLETIONS_MAX 64 /* taken from the backend at once */
 #define DRAIN_MS_MAX 10000 /* a drive that takes longer is not coming back */
 #define COALESCE_MAX (16u << 20)
 #define REGIONS_MAX 65 /* the stage's 64 and the staging */
-
-/* An operation and what it brings. Its window is the pieces that the current transfer is for: all of them,
- * or after a failure one after the other, so that the one that fails is known. */
-struct op {
-    struct pst_io_op io; /* first: the backend hands it back */
-    struct op *next;     /* free */
-    struct pst_disk_ticket *ticket;
-    uint32_t npieces, first, window;
-    bool staged;
-    int tries;
-    uint64_t begin, end; /* of the window, in the file */
-    uint64_t done;       /* bytes of it that have moved, from begin */
-    char *staging;       /* where misaligned rows go first; else what lies between rows is dropped there */
-    struct pst_piece piece[OP_PIECES_MAX];
-    struct iovec iov[2 * OP_PIECES_MAX]; /* with the gaps between them */
-};
-
-struct pst_disk {
-    struct pst_disk_config config;
-    struct pst_io_file files[PST_DISK_FILES_MAX];
-    uint32_t nfiles;
-    struct pst_io_backend backend;
-    bool direct;
-    struct pst_disk_stats stats;
-    pst_rc failed;
-    char failure[2048];
-    /* tables in order of arrival; the head's pieces are being issued */
-    struct pst_table *tables;
-    uint32_t head, ntables;
-    struct pst_pieces_of pieces;
-    uint32_t next_piece; /* of pieces, in sorted order */
-    struct op *ops, *free_ops;
-    int in_flight, posted;
-    double looked_at; /* when the queue was last accounted for; 0: never */
-    char *staging;
-    struct pst_nvme_dma shared; /* where it lies if the backend needs shared memory */
-    uint64_t staging_bytes;     /* of one operation */
-    uint64_t gap_bytes;
-};
 
 /* ---- opening and closing ------------------------------------------------------------------------- */
 
@@ -81,6 +40,8 @@ static pst_rc open_backend(struct pst_disk *d, char *notes, size_t note_bytes)
     }
     struct pst_io_nvme nvme = c->nvme;
     nvme.places = places;
+    nvme.arrays = c->arrays;
+    nvme.writable = c->writable;
     struct iovec regions[REGIONS_MAX];
     const int nregions = all_regions(d, regions);
     const struct pst_io_config config = {.files = d->files,
@@ -152,6 +113,8 @@ pst_rc pst_disk_new(struct pst_disk **out, const struct pst_disk_config *config,
     pst_rc rc = make_memory(d);
     if (rc == PST_OK)
         rc = open_backend(d, note, note_bytes);
+    if (rc == PST_OK)
+        rc = pst_groups_new(d);
     if (rc != PST_OK) {
         pst_disk_free(d);
         return rc;
@@ -183,11 +146,14 @@ static void sleep_until_news(struct pst_disk *d, int64_t ms)
 static bool drain(struct pst_disk *d)
 {
     int64_t deadline = now_ms() + DRAIN_MS_MAX;
+    pst_groups_hurry(d);
     while (d->in_flight > 0 && now_ms() < deadline) {
         struct pst_io_op *done[COMPLETIONS_MAX];
         int n = d->backend.ops->poll(&d->backend, done, COMPLETIONS_MAX);
+        bool any = n > 0;
         d->in_flight -= n;
-        if (n == 0)
+        (void)!pst_groups_take(d, &any); /* what is wrong with them is of no interest any more */
+        if (!any)
             sleep_until_news(d, deadline - now_ms());
     }
     return d->in_flight == 0;
@@ -206,6 +172,7 @@ void pst_disk_free(struct pst_disk *d)
         if (d->staging != NULL && d->staging != shared)
             (void)munmap(d->staging, d->staging_bytes * (size_t)d->config.depth);
         free(d->ops);
+        pst_groups_delete(&d->groups);
     } /* else the drive may still write there: what it may touch is left as it is */
     pst_pieces_delete(&d->pieces);
     free(d->tables);
@@ -227,6 +194,15 @@ const struct pst_disk_stats *pst_disk_stats(const struct pst_disk *d)
     return &d->stats;
 }
 
+bool pst_disk_driven(struct pst_disk *d, struct pst_io_driven *driven)
+{
+    *driven = (struct pst_io_driven){0};
+    if (d->backend.ops->count == NULL)
+        return false;
+    d->backend.ops->count(&d->backend, driven);
+    return true;
+}
+
 int pst_disk_in_flight(const struct pst_disk *d)
 {
     return d->in_flight;
@@ -235,6 +211,12 @@ int pst_disk_in_flight(const struct pst_disk *d)
 int pst_disk_fds(const struct pst_disk *d, int fds[PST_IO_FDS_MAX])
 {
     return d->backend.ops->fds(&d->backend, fds);
+}
+
+void pst_disk_whole(struct pst_disk *d, struct pst_disk_ticket *ticket)
+{
+    atomic_store_explicit(&ticket->whole, true, memory_order_release);
+    d->posted += d->backend.groups > 0; /* so that the backend is told */
 }
 
 pst_rc pst_disk_add(struct pst_disk *d, struct pst_disk_ticket *ticket, void *slot, uint64_t slot_bytes,
@@ -386,11 +368,27 @@ static void make_op(struct pst_disk *d, struct op *op, struct pst_disk_ticket *t
     open_window(d, op, op->npieces);
 }
 
+/* The table whose requests are made operations of now; NULL: none. */
+static struct pst_table *table_at_hand(struct pst_disk *d)
+{
+    if (d->backend.groups > 0)
+        return d->groups.handed != NULL ? &d->groups.handed->of : NULL;
+    return d->ntables > 0 ? &d->tables[d->head] : NULL;
+}
+
+void pst_disk_drop_table(struct pst_disk *d)
+{
+    d->tables[d->head].ticket->tables--;
+    d->head = (d->head + 1) % d->config.tables_max;
+    d->ntables--;
+}
+
 /* Keeps the queue full. */
 static pst_rc fill_queue(struct pst_disk *d)
 {
-    while (d->free_ops != NULL && d->ntables > 0) {
-        struct pst_table *table = &d->tables[d->head];
+    struct pst_table *table;
+    pst_groups_post(d);
+    while (d->free_ops != NULL && (table = table_at_hand(d)) != NULL) {
         if (d->next_piece == d->pieces.n) {
             d->next_piece = 0;
             pst_rc rc = pst_pieces_take(&d->pieces, table, &d->stats);
@@ -407,11 +405,12 @@ static pst_rc fill_queue(struct pst_disk *d)
             post(d, op);
             d->in_flight++;
         }
-        if (d->next_piece == d->pieces.n && table->next == table->count) {
-            ticket->tables--;
-            d->head = (d->head + 1) % d->config.tables_max;
-            d->ntables--;
-        }
+        if (d->next_piece < d->pieces.n || table->next < table->count)
+            continue;
+        if (d->backend.groups > 0)
+            pst_groups_done(d);
+        else
+            pst_disk_drop_table(d);
     }
     return PST_OK;
 }
@@ -514,7 +513,7 @@ static pst_rc take_completions(struct pst_disk *d, bool *any)
     struct pst_io_op *done[COMPLETIONS_MAX];
     int n = d->backend.ops->poll(&d->backend, done, COMPLETIONS_MAX);
     *any = n > 0;
-    pst_rc first = PST_OK;
+    pst_rc first = pst_groups_take(d, any);
     for (int i = 0; i < n; i++) {
         struct op *op = (struct op *)(void *)done[i];
         if (first != PST_OK) {
@@ -555,7 +554,7 @@ static pst_rc pump(struct pst_disk *d)
             rc = take_completions(d, &any);
         if (rc != PST_OK)
             return rc;
-        any = any || d->posted > 0 || (d->free_ops != NULL && d->ntables > 0);
+        any = any || d->posted > 0 || (d->free_ops != NULL && table_at_hand(d) != NULL);
     }
     return PST_OK;
 }

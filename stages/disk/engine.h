@@ -64,6 +64,7 @@ struct pst_disk_stats {
     uint64_t row_bytes_wanted;
     uint64_t copied_bytes; /* by the CPU, after the transfer or instead of it */
     uint64_t retries;
+    uint64_t handed;    /* requests that a GPU left to the CPU */
     uint64_t merged;    /* pieces that rode along in another's operation */
     double active_s;    /* something was in flight */
     double in_flight_s; /* operations in flight, over time: divided by active_s, their mean number */
@@ -72,8 +73,9 @@ struct pst_disk_stats {
 
 /* Everything in flight for one slot. Zero it before first use. */
 struct pst_disk_ticket {
-    uint32_t tables; /* not yet turned into operations */
-    uint32_t ops;    /* in flight */
+    uint32_t tables;   /* not yet turned into operations, or with the backend */
+    uint32_t ops;      /* in flight */
+    atomic_bool whole; /* the last table has been added: a backend that takes tables looks at it */
 };
 
 static inline bool pst_disk_idle(const struct pst_disk_ticket *t)
@@ -91,6 +93,8 @@ void pst_disk_free(struct pst_disk *d);
 const char *pst_disk_backend(const struct pst_disk *d); /* which one runs: "file", ... */
 bool pst_disk_direct(const struct pst_disk *d);         /* past the page cache, for every array */
 const struct pst_disk_stats *pst_disk_stats(const struct pst_disk *d);
+/* False: the backend drives no drives of its own. */
+bool pst_disk_driven(struct pst_disk *d, struct pst_io_driven *driven);
 int pst_disk_in_flight(const struct pst_disk *d);
 int pst_disk_fds(const struct pst_disk *d, int fds[PST_IO_FDS_MAX]);
 
@@ -98,6 +102,10 @@ int pst_disk_fds(const struct pst_disk *d, int fds[PST_IO_FDS_MAX]);
  * PST_E_LIMIT if tables_max wait already. The requests themselves are checked when their turn comes. */
 PST_MUST_USE pst_rc pst_disk_add(struct pst_disk *d, struct pst_disk_ticket *ticket, void *slot,
                                  uint64_t slot_bytes, uint64_t table_at, uint64_t count);
+
+/* The slot's last table has been added: a GPU waits for completions from now on (before, it goes on
+ * submitting). */
+void pst_disk_whole(struct pst_disk *d, struct pst_disk_ticket *ticket);
 
 /* Does all that can be done without waiting. Any error is final: it names the vertex (for features; the
  * request's tag otherwise), file and bytes, and every later call returns it. */

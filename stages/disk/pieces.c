@@ -33,10 +33,10 @@ void pst_pieces_delete(struct pst_pieces_of *p)
     p->key = p->aux = NULL;
 }
 
-static pst_rc check_request(const struct pst_pieces_of *p, const struct pst_table *table,
+static pst_rc check_request(const struct pst_pieces_of *p, const struct pst_table *table, uint64_t request,
                             const struct pst_request *r)
 {
-    unsigned long long index = table->next, tag = r->tag;
+    unsigned long long index = request, tag = r->tag;
     if (r->op > PST_WRITE)
         return pst_fail(PST_E_FORMAT,
                         "disk request %llu (tag %llu) has operation %u; expected 0 (read) or 1 (write)",
@@ -66,6 +66,23 @@ static pst_rc check_request(const struct pst_pieces_of *p, const struct pst_tabl
             index, tag, r->rows, (unsigned long long)array->row_bytes, (unsigned long long)r->offset,
             (unsigned long long)table->slot_bytes);
     return PST_OK;
+}
+
+static struct pst_request copy_request(const struct pst_table *table, uint64_t request)
+{
+    struct pst_request r;
+    memcpy(&r, table->slot + table->at + request * sizeof r, sizeof r);
+    return r;
+}
+
+pst_rc pst_pieces_refuse(const struct pst_pieces_of *p, const struct pst_table *table, uint64_t request)
+{
+    const struct pst_request r = copy_request(table, request);
+    const pst_rc rc = check_request(p, table, request, &r);
+    return rc != PST_OK ? rc
+                        : pst_fail(PST_E_FORMAT,
+                                   "disk request %llu (tag %llu) was changed after it had been announced",
+                                   (unsigned long long)request, (unsigned long long)r.tag);
 }
 
 static void add_piece(struct pst_pieces_of *p, const struct pst_piece *piece)
@@ -124,9 +141,9 @@ pst_rc pst_pieces_take(struct pst_pieces_of *p, struct pst_table *table, struct 
 {
     p->n = 0;
     while (p->n < PST_PIECES_MAX && table->next < table->count) {
-        struct pst_request r;
-        memcpy(&r, table->slot + table->at + table->next * sizeof r, sizeof r);
-        pst_rc rc = check_request(p, table, &r);
+        const uint64_t request = table->pick != NULL ? table->pick[table->next] : table->next;
+        const struct pst_request r = copy_request(table, request);
+        pst_rc rc = check_request(p, table, request, &r);
         if (rc != PST_OK)
             return rc;
         const struct pst_disk_array *array = &p->arrays[r.array];

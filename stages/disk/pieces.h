@@ -28,8 +28,9 @@ struct pst_table {
     struct pst_disk_ticket *ticket;
     char *slot;
     uint64_t slot_bytes, at, count;
-    uint64_t next;      /* request to be taken apart */
-    uint64_t next_byte; /* within it */
+    const uint32_t *pick; /* which requests from `at` on; NULL: the first `count` */
+    uint64_t next;        /* request to be taken apart, or its place in pick */
+    uint64_t next_byte;   /* within it */
 };
 
 struct pst_pieces_of {
@@ -48,5 +49,9 @@ void pst_pieces_delete(struct pst_pieces_of *p);
  * are counted. */
 PST_MUST_USE pst_rc pst_pieces_take(struct pst_pieces_of *p, struct pst_table *table,
                                     struct pst_disk_stats *stats);
+
+/* What is wrong with one request of a table, told as pst_pieces_take tells it: for who has found it so. */
+PST_MUST_USE pst_rc pst_pieces_refuse(const struct pst_pieces_of *p, const struct pst_table *table,
+                                      uint64_t request);
 
 #endif

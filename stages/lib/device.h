@@ -3,8 +3,8 @@
  *
  * Owner: pst_device_open fills what the caller owns; pst_device_close releases it with all that was taken,
  * and accepts one that is zeroed. Threads: one at a time. Errors have been told with pst_fail. */
-#ifndef PST_DEVICE_H
-#define PST_DEVICE_H
+#ifndef PST_STAGE_DEVICE_H
+#define PST_STAGE_DEVICE_H
 
 #include "../../kernels/twin.h"
 

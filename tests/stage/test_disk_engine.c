@@ -1,168 +1,5 @@
 /* The disk's engine against generated files: every backend, aligned and unaligned rows, merging, faults. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "../../stages/disk/backend_faulty.c"
-#include "../../stages/disk/backend_mmap.c"
-#include "../../stages/disk/backend_nvme.c"
-#include "../../stages/disk/backend_pread.c"
-#include "../../stages/disk/backend_uring.c"
-#include "../../stages/disk/choose.c"
-#include "../../stages/disk/drives.c"
-#include "../../stages/disk/engine.c"
-#include "../../stages/disk/file_open.c"
-#include "../../stages/disk/pieces.c"
-#include "../unit/programs.h"
-
-#define ROWS 4000
-#define WAIT_MS 20000
-#define NOTES 4096
-
-struct bench {
-    char path[256];
-    uint64_t row_bytes;
-    struct pst_disk_config config;
-    struct pst_disk *disk;
-    char notes[NOTES];
-    struct pst_nvme_dma memory; /* the slot's: drives must be able to reach it */
-    struct iovec region;
-    char *slot;
-    uint64_t slot_bytes;
-    struct pst_request *table; /* at byte 0 of the slot */
-    uint64_t rows_at;          /* of the slot's rows */
-    int count;
-};
-
-static uint8_t byte_of(uint64_t row, uint64_t column)
-{
-    uint64_t z = row * 0x9e3779b97f4a7c15ull + column * 0xbf58476d1ce4e5b9ull;
-    return (uint8_t)(z >> 32 ^ z >> 17);
-}
-
-static void make_file(struct bench *b)
-{
-    const char *dir = getenv("TMPDIR"); /* /tmp is often a tmpfs, which has no direct I/O on older kernels */
-    (void)snprintf(b->path, sizeof b->path, "%s/test_disk_XXXXXX", dir ? dir : "/var/tmp");
-    int fd = mkstemp(b->path);
-    assert_true(fd >= 0);
-    uint64_t bytes = PST_PAGE + ROWS * b->row_bytes;
-    uint8_t *data = calloc(1, bytes);
-    for (uint64_t r = 0; r < ROWS; r++)
-        for (uint64_t c = 0; c < b->row_bytes; c++)
-            data[PST_PAGE + r * b->row_bytes + c] = byte_of(r, c);
-    assert_int_equal(write(fd, data, bytes), (ssize_t)bytes);
-    assert_int_equal(fsync(fd), 0);
-    free(data);
-    (void)close(fd);
-}
-
-static void setup(struct bench *b, const char *backend, uint64_t row_bytes)
-{
-    memset(b, 0, sizeof *b);
-    b->row_bytes = row_bytes;
-    make_file(b);
-    b->rows_at = pst_align_up(ROWS * sizeof(struct pst_request), PST_PAGE);
-    b->slot_bytes = b->rows_at + pst_align_up(ROWS * row_bytes, PST_PAGE);
-    assert_int_equal(pst_nvme_dma_new(&b->memory, NULL, b->slot_bytes), PST_OK);
-    b->slot = b->memory.base;
-    b->region = (struct iovec){b->memory.base, b->memory.bytes};
-    memset(b->slot, 0x11, b->slot_bytes);
-    b->table = (struct pst_request *)(void *)b->slot;
-    b->config = (struct pst_disk_config){.backend = backend,
-                                         .depth = 32,
-                                         .threads = 4,
-                                         .retries = 3,
-                                         .direct = true,
-                                         .coalesce_bytes = 64 << 10,
-                                         .tables_max = 8,
-                                         .regions = &b->region,
-                                         .nregions = 1,
-                                         .nvme = {.stack = "async",
-                                                  .preset = "none",
-                                                  .dilate = 1,
-                                                  .ssds = 3,
-                                                  .queues = 2,
-                                                  .lanes = 1,
-                                                  .timeout_ms = 5000},
-                                         .faults = {.bad_file = -1, .seed = 7}};
-    b->config.arrays[PST_ARRAY_FEATURES] = (struct pst_disk_array){.path = b->path,
-                                                                   .data_at = PST_PAGE,
-                                                                   .row_bytes = row_bytes,
-                                                                   .wanted_bytes = row_bytes,
-                                                                   .rows = ROWS};
-}
-
-static void start(struct bench *b)
-{
-    pst_rc rc = pst_disk_new(&b->disk, &b->config, b->notes, sizeof b->notes);
-    if (rc != PST_OK)
-        print_error("%s\n", pst_error_text());
-    assert_int_equal(rc, PST_OK);
-}
-
-static void teardown(struct bench *b)
-{
-    pst_disk_free(b->disk);
-    (void)unlink(b->path);
-    pst_nvme_dma_free(&b->memory);
-}
-
-static void ask(struct bench *b, uint64_t row, uint32_t rows, uint64_t place)
-{
-    b->table[b->count++] = (struct pst_request){.op = PST_READ,
-                                                .array = PST_ARRAY_FEATURES,
-                                                .rows = rows,
-                                                .row = row,
-                                                .offset = b->rows_at + place * b->row_bytes,
-                                                .tag = row};
-}
-
-/* `n` distinct rows in an order that is not the file's. */
-static void ask_scattered(struct bench *b, int n)
-{
-    for (int i = 0; i < n; i++)
-        ask(b, (uint64_t)i * 1237 % ROWS, 1, (uint64_t)i);
-}
-
-static int wrong_rows(const struct bench *b)
-{
-    int wrong = 0;
-    for (int i = 0; i < b->count; i++) {
-        const struct pst_request *r = &b->table[i];
-        for (uint64_t k = 0; k < r->rows; k++) {
-            const uint8_t *row = (const uint8_t *)b->slot + r->offset + k * b->row_bytes;
-            bool good = true;
-            for (uint64_t c = 0; c < b->row_bytes && good; c++)
-                good = row[c] == byte_of(r->row + k, c);
-            wrong += !good;
-        }
-    }
-    return wrong;
-}
-
-static pst_rc serve(struct bench *b)
-{
-    struct pst_disk_ticket ticket = {0};
-    pst_rc rc = pst_disk_add(b->disk, &ticket, b->slot, b->slot_bytes, 0, (uint64_t)b->count);
-    if (rc == PST_OK)
-        rc = pst_disk_wait(b->disk, WAIT_MS);
-    if (rc == PST_OK)
-        assert_true(pst_disk_idle(&ticket));
-    return rc;
-}
-
-static void must_serve(struct bench *b)
-{
-    pst_rc rc = serve(b);
-    if (rc != PST_OK)
-        print_error("%s\n", pst_error_text());
-    assert_int_equal(rc, PST_OK);
-    assert_int_equal(wrong_rows(b), 0);
-}
+#include "disk_bench.h"
 
 static const char *const backends[] = {"file", "pread", "mmap", "emulated"};
 static const uint64_t strides[] = {512, 4096, 400, 1000, 12, 4100};
@@ -470,33 +307,6 @@ static void late_completions_are_waited_for(void **state)
     }
 }
 
-/* With nothing in flight; a longer wait before leaves the next one as short as it should be. */
-static void waits_end(void **state)
-{
-    static const int ms[] = {30, 1, 300, 10, 10, 400};
-    (void)state;
-    for (size_t i = 0; i < 3; i++) {
-        struct bench b;
-        struct pst_io_backend backend;
-        char notes[PST_IO_NOTE_BYTES];
-        setup(&b, backends[i], 4096);
-        const char *paths[] = {b.path};
-        struct pst_io_file file;
-        const struct pst_io_config config = {
-            .files = &file, .nfiles = 1, .depth = 4, .threads = 1, .faults = {.bad_file = -1}};
-        assert_int_equal(
-            pst_io_choose(&backend, &config, backends[i], paths, true, false, notes, sizeof notes), PST_OK);
-        for (size_t k = 0; k < sizeof ms / sizeof ms[0]; k++) {
-            const int64_t begin = now_ms();
-            assert_int_equal(pst_io_wait(&backend, ms[k]), PST_OK);
-            assert_true(now_ms() - begin <= ms[k] + 200);
-        }
-        backend.ops->close(&backend);
-        pst_io_files_close(&file, 1);
-        teardown(&b);
-    }
-}
-
 static void a_bad_row_is_named(void **state)
 {
     (void)state;
@@ -558,17 +368,7 @@ static void refuse(struct pst_request bad, const char *word)
 static void bad_requests_are_refused(void **state)
 {
     (void)state;
-    const uint64_t slot = pst_align_up(ROWS * sizeof(struct pst_request), PST_PAGE) + ROWS * 512ull;
-    refuse((struct pst_request){.op = 2, .rows = 1}, "operation 2");
-    refuse((struct pst_request){.op = PST_WRITE, .rows = 1}, "writable");
-    refuse((struct pst_request){.array = 3, .rows = 1}, "array 3");
-    refuse((struct pst_request){.array = PST_ARRAY_INDICES, .rows = 1}, "indices");
-    refuse((struct pst_request){.row = ROWS, .rows = 1}, "rows from row");
-    refuse((struct pst_request){.row = UINT64_MAX, .rows = 1}, "rows from row");
-    refuse((struct pst_request){.row = 1, .rows = ROWS}, "rows from row");
-    refuse((struct pst_request){.rows = 0}, "0 rows");
-    refuse((struct pst_request){.rows = 1, .offset = slot - 511}, "slot of");
-    refuse((struct pst_request){.rows = 1, .offset = UINT64_MAX - 100}, "slot of");
+    for_bad_requests(refuse);
 }
 
 static void bad_tables_are_refused(void **state)
@@ -605,7 +405,6 @@ int main(void)
         cmocka_unit_test(writes_are_read_back),
         cmocka_unit_test(faults_are_survived),
         cmocka_unit_test(late_completions_are_waited_for),
-        cmocka_unit_test(waits_end),
         cmocka_unit_test(a_bad_row_is_named),
         cmocka_unit_test(a_file_that_shrank_is_an_error),
         cmocka_unit_test(bad_requests_are_refused),

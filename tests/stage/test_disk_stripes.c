@@ -10,16 +10,7 @@
 #include <cmocka.h>
 
 #include "../../common/store/rows.h"
-#include "../../stages/disk/backend_faulty.c"
-#include "../../stages/disk/backend_mmap.c"
-#include "../../stages/disk/backend_nvme.c"
-#include "../../stages/disk/backend_pread.c"
-#include "../../stages/disk/backend_uring.c"
-#include "../../stages/disk/choose.c"
-#include "../../stages/disk/drives.c"
-#include "../../stages/disk/engine.c"
-#include "../../stages/disk/file_open.c"
-#include "../../stages/disk/pieces.c"
+#include "disk_sources.h"
 #include "../unit/programs.h"
 
 enum { ROWS = 200, STRIPES = 3, REQUESTS = 40, WAIT_MS = 20000, NOTES = 4096 };
