@@ -69,6 +69,8 @@ PST_API PST_MUST_USE pst_rc pst_row_writer_put(struct pst_row_writer *w, const v
 PST_API PST_MUST_USE pst_rc pst_build_rows_note(struct pst_build *b, int type, struct pst_row_writer *w);
 PST_API PST_MUST_USE pst_rc pst_build_rows_end(struct pst_build *b, int type, struct pst_row_writer *w);
 PST_API void pst_row_writer_release(struct pst_row_writer *w);
+/* Says in the manifest how wide the rows are. */
+PST_API void pst_build_note_features(struct pst_build *b, int type, int64_t dim, uint64_t stride_bytes);
 
 /* The name of one type's file, of stripe k; room: PST_NAME_MAX. */
 PST_API void pst_build_features_name(int type, char name[PST_NAME_MAX]);

@@ -114,6 +114,12 @@ pst_rc pst_build_rows_end(struct pst_build *b, int type, struct pst_row_writer *
         &w->file[0]);
 }
 
+void pst_build_note_features(struct pst_build *b, int type, int64_t dim, uint64_t stride_bytes)
+{
+    *(type < 0 ? &b->manifest.feature_dim : &b->manifest.vertex_type[type].feature_dim) = dim;
+    *(type < 0 ? &b->manifest.stride_bytes : &b->manifest.vertex_type[type].stride_bytes) = stride_bytes;
+}
+
 void pst_row_writer_release(struct pst_row_writer *w)
 {
     for (int k = 0; k < w->files; k++)

@@ -222,7 +222,9 @@ void pst_dataset_close(struct pst_dataset *ds)
     for (int k = 0; k < ds->stripes; k++)
         pst_array_close(&ds->stripe[k]);
     free(ds->stripe);
-    free(ds->vertex_type); /* their features are not mapped */
+    for (int k = 0; k < ds->vertex_types; k++)
+        pst_array_close(&ds->vertex_type[k].features);
+    free(ds->vertex_type);
     free(ds->edge_type);
     *ds = (struct pst_dataset){.vertices = 0};
 }

@@ -110,7 +110,9 @@ static pst_rc adopt_stripes(struct pst_build *b, const struct pst_manifest *from
     return rc;
 }
 
-static pst_rc adopt_types(struct pst_build *b, const struct pst_manifest *from, const char *dir)
+/* features: theirs, too; else there are none yet. */
+static pst_rc adopt_types(struct pst_build *b, const struct pst_manifest *from, const char *dir,
+                          bool features)
 {
     if (from->vertex_types == 0)
         return PST_OK;
@@ -122,8 +124,11 @@ static pst_rc adopt_types(struct pst_build *b, const struct pst_manifest *from, 
     memcpy(m->edge_type, from->edge_type, (size_t)m->edge_types * sizeof *m->edge_type);
     for (int k = 0; k < m->vertex_types && rc == PST_OK; k++) {
         char name[PST_NAME_MAX];
+        struct pst_array_entry *e = &m->vertex_type[k].features;
+        *e = (struct pst_array_entry){.present = false};
         pst_build_features_name(k, name);
-        rc = adopt_file(b, &from->vertex_type[k].features, dir, name, &m->vertex_type[k].features);
+        if (features)
+            rc = adopt_file(b, &from->vertex_type[k].features, dir, name, e);
     }
     return rc;
 }
@@ -147,10 +152,11 @@ static pst_rc adopt_but(const struct pst_dataset *ds, struct pst_build *b, enum 
     for (unsigned i = 0; i < PST_ARRAY_IDS && rc == PST_OK; i++)
         if ((i < first || i > last) && (i != PST_IN_FEATURES || from.stripes == 0))
             rc = pst_build_adopt(b, &from, ds->dir, i);
-    if (rc == PST_OK && (PST_IN_FEATURES < first || PST_IN_FEATURES > last))
+    const bool features = PST_IN_FEATURES < first || PST_IN_FEATURES > last;
+    if (rc == PST_OK && features)
         rc = adopt_stripes(b, &from, ds->dir);
     if (rc == PST_OK)
-        rc = adopt_types(b, &from, ds->dir);
+        rc = adopt_types(b, &from, ds->dir, features);
     pst_manifest_release(&from);
     return rc;
 }
@@ -258,19 +264,25 @@ static bool put_value(void *row, enum pst_dtype dtype, int64_t j, float value)
 /* What makes the features of a new dataset looks at. */
 struct made {
     const struct pst_dataset *ds; /* converted from */
+    int type;                     /* of vertices; -1: all */
     uint64_t seed;                /* or drawn */
     enum pst_dtype dtype;
     float *row; /* of drawn features */
 };
 
+static const struct pst_array *features_of(const struct pst_dataset *ds, int type)
+{
+    return type < 0 ? &ds->features : &ds->vertex_type[type].features;
+}
+
 static pst_rc convert_rows(const void *ctx, int64_t first, int64_t rows, int64_t dim, int64_t stride,
                            void *out)
 {
     const struct made *m = ctx;
-    const struct pst_array *f = &m->ds->features;
+    const struct pst_array *f = features_of(m->ds, m->type);
     for (int64_t v = first; v < first + rows;
          v++, out = (char *)out + (size_t)stride * pst_dtype_bytes(m->dtype)) {
-        const char *from = pst_feature_row(m->ds, v);
+        const char *from = pst_type_row(m->ds, m->type, v);
         for (int64_t j = 0; j < dim; j++)
             if (!put_value(out, m->dtype, j, pst_feature_value(from, f->dtype, j)))
                 return pst_fail(PST_E_FORMAT, "%s: row %" PRId64 ", column %" PRId64 ": does not fit %s",
@@ -279,18 +291,42 @@ static pst_rc convert_rows(const void *ctx, int64_t first, int64_t rows, int64_t
     return PST_OK;
 }
 
-pst_rc pst_convert(const struct pst_dataset *ds, struct pst_build *b, enum pst_dtype dtype,
-                   uint64_t stride_bytes, struct pst_progress *progress)
+/* The features of one type of vertices, if it has some; type -1: of all. only_check: looks at the stride
+ * alone. */
+static pst_rc convert_type(const struct pst_dataset *ds, struct pst_build *b, int type,
+                           const struct pst_convert_spec *spec, bool only_check,
+                           struct pst_progress *progress)
 {
-    assert(pst_feature_file(ds, 0)->map != NULL &&
-           (dtype == PST_F32 || dtype == PST_F16 || dtype == PST_BF16));
-    const struct made made = {.ds = ds, .dtype = dtype};
-    pst_rc rc = pst_check_stride(stride_bytes, ds->feature_dim, dtype);
+    const struct pst_vertex_type *t = type < 0 ? NULL : &ds->vertex_type[type];
+    const int64_t dim = t == NULL ? ds->feature_dim : t->feature_dim;
+    const enum pst_dtype now = features_of(ds, type)->dtype;
+    const struct made made = {.ds = ds, .type = type, .dtype = spec->change_dtype ? spec->dtype : now};
+    if (dim == 0)
+        return PST_OK;
+    pst_rc rc = only_check ? pst_check_stride(spec->stride_bytes, dim, made.dtype)
+                           : pst_gen_features(b, type, t == NULL ? ds->vertices : t->vertices, dim,
+                                              made.dtype, spec->stride_bytes, convert_rows, &made, progress);
+    return rc == PST_OK || t == NULL ? rc : pst_wrap(rc, "type %s", t->name);
+}
+
+pst_rc pst_convert(const struct pst_dataset *ds, struct pst_build *b, const struct pst_convert_spec *spec,
+                   struct pst_progress *progress)
+{
+    const int first = ds->vertex_types > 0 ? 0 : -1, end = ds->vertex_types;
+    int wide = 0;
+    assert(!spec->change_dtype || spec->dtype == PST_F32 || spec->dtype == PST_F16 ||
+           spec->dtype == PST_BF16);
+    pst_rc rc = PST_OK;
+    for (int type = first; type < end && rc == PST_OK; type++) {
+        wide += (type < 0 ? ds->feature_dim : ds->vertex_type[type].feature_dim) > 0;
+        rc = convert_type(ds, b, type, spec, true, progress);
+    }
+    if (rc == PST_OK && wide == 0)
+        rc = pst_fail(PST_E_ARG, "%s has no features to convert", ds->dir);
     if (rc == PST_OK)
         rc = adopt_but(ds, b, PST_IN_FEATURES, PST_IN_FEATURES);
-    if (rc == PST_OK)
-        rc = pst_gen_features(b, ds->vertices, ds->feature_dim, dtype, stride_bytes, convert_rows, &made,
-                              progress);
+    for (int type = first; type < end && rc == PST_OK; type++)
+        rc = convert_type(ds, b, type, spec, false, progress);
     return rc;
 }
 
@@ -326,8 +362,8 @@ pst_rc pst_features(const struct pst_dataset *ds, struct pst_build *b, const str
     if (rc == PST_OK)
         rc = adopt_but(ds, b, PST_IN_FEATURES, PST_IN_FEATURES);
     if (rc == PST_OK)
-        rc = pst_gen_features(b, ds->vertices, spec->dim, spec->dtype, spec->stride_bytes, draw_rows, &made,
-                              progress);
+        rc = pst_gen_features(b, -1, ds->vertices, spec->dim, spec->dtype, spec->stride_bytes, draw_rows,
+                              &made, progress);
     if (rc == PST_OK)
         (void)json_object_set_new(
             b->manifest.provenance, "features",

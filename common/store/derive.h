@@ -18,11 +18,15 @@ PST_API PST_MUST_USE pst_rc pst_build_adopt(struct pst_build *b, const struct ps
 PST_API PST_MUST_USE pst_rc pst_split(const struct pst_dataset *ds, struct pst_build *b,
                                       const double fraction[3], uint64_t seed);
 
-/* The features as another dtype (float32, float16, bfloat16: to the nearest, ties to even) and stride (0: the
- * usual). A value that becomes infinite is PST_E_FORMAT with its row and column. */
+struct pst_convert_spec {
+    bool change_dtype; /* to dtype: float32, float16 or bfloat16, to the nearest, ties to even */
+    enum pst_dtype dtype;
+    uint64_t stride_bytes; /* 0: the usual */
+};
+/* The features, mapped, of all types of vertices, with another dtype or stride. A value that becomes infinite
+ * is PST_E_FORMAT with its row and column. */
 PST_API PST_MUST_USE pst_rc pst_convert(const struct pst_dataset *ds, struct pst_build *b,
-                                        enum pst_dtype dtype, uint64_t stride_bytes,
-                                        struct pst_progress *progress);
+                                        const struct pst_convert_spec *spec, struct pst_progress *progress);
 
 struct pst_features_spec {
     int64_t dim;

@@ -41,6 +41,8 @@ PST_MUST_USE pst_rc pst_import_ogb(struct pst_import_job *job);
 PST_MUST_USE pst_rc pst_import_triples(struct pst_import_job *job);
 PST_MUST_USE pst_rc pst_import_openke(struct pst_import_job *job);
 PST_MUST_USE pst_rc pst_import_npy(struct pst_import_job *job);
+/* import_npy_types.c: meta.json with several types, as penstock export writes it. */
+PST_MUST_USE pst_rc pst_import_npy_types(struct pst_import_job *job, const json_t *meta);
 PST_MUST_USE pst_rc pst_import_npz(struct pst_import_job *job);
 PST_MUST_USE pst_rc pst_import_planetoid(struct pst_import_job *job);
 PST_MUST_USE pst_rc pst_import_webgraph(struct pst_import_job *job);

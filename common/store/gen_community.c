@@ -249,8 +249,8 @@ pst_rc pst_gen_community(const struct pst_community_spec *spec, struct pst_build
     const int64_t count[3] = {train, val, spec->vertices - train - val};
     if ((rc = pst_gen_splits(b, spec->vertices, count, spec->seed)) != PST_OK)
         goto out;
-    rc = pst_gen_features(b, spec->vertices, spec->feature_dim, PST_F32, spec->stride_bytes, draw_features,
-                          &c, progress);
+    rc = pst_gen_features(b, -1, spec->vertices, spec->feature_dim, PST_F32, spec->stride_bytes,
+                          draw_features, &c, progress);
 out:
     release(&c);
     return rc;

@@ -73,7 +73,7 @@ static pst_rc stream_rows(struct pst_row_writer *w, const int64_t shape[2], void
     return PST_OK;
 }
 
-pst_rc pst_gen_features(struct pst_build *b, int64_t vertices, int64_t dim, enum pst_dtype dtype,
+pst_rc pst_gen_features(struct pst_build *b, int type, int64_t vertices, int64_t dim, enum pst_dtype dtype,
                         uint64_t stride_bytes, pst_feature_fn fn, const void *ctx,
                         struct pst_progress *progress)
 {
@@ -87,14 +87,13 @@ pst_rc pst_gen_features(struct pst_build *b, int64_t vertices, int64_t dim, enum
         return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " rows of %" PRIu64 " bytes", block, stride);
     const int64_t shape[2] = {vertices, (int64_t)(stride / pst_dtype_bytes(dtype))};
     struct pst_row_writer *w = calloc(1, sizeof *w); /* paths: too much for the stack */
-    b->manifest.feature_dim = dim;
-    b->manifest.stride_bytes = stride;
-    rc = w != NULL ? pst_build_rows(b, -1, dtype, shape, w) : pst_fail(PST_E_NOMEM, "no memory for paths");
+    pst_build_note_features(b, type, dim, stride);
+    rc = w != NULL ? pst_build_rows(b, type, dtype, shape, w) : pst_fail(PST_E_NOMEM, "no memory for paths");
     pst_progress_begin(progress, "features", (uint64_t)vertices * stride, true);
     if (rc == PST_OK)
         rc = stream_rows(w, shape, buffer, block, dim, fn, ctx, progress);
     if (rc == PST_OK)
-        rc = pst_build_rows_end(b, -1, w);
+        rc = pst_build_rows_end(b, type, w);
     if (rc == PST_OK)
         pst_progress_end(progress); /* after the sync, so that the rate is the disk's */
     if (w != NULL)

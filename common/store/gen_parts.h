@@ -15,11 +15,11 @@ PST_MUST_USE pst_rc pst_gen_topology(const struct pst_csc_spec *spec, int64_t ve
 typedef pst_rc (*pst_feature_fn)(const void *ctx, int64_t first, int64_t rows, int64_t dim, int64_t stride,
                                  void *out);
 
-/* Streams features through one buffer; notes feature_dim and stride in the manifest. dim 0: none.
- * stride_bytes 0: pst_stride_for. */
-PST_MUST_USE pst_rc pst_gen_features(struct pst_build *b, int64_t vertices, int64_t dim, enum pst_dtype dtype,
-                                     uint64_t stride_bytes, pst_feature_fn fn, const void *ctx,
-                                     struct pst_progress *progress);
+/* Streams features through one buffer; notes feature_dim and stride in the manifest, of one type of vertices
+ * or, type -1, of all. dim 0: none. stride_bytes 0: pst_stride_for. */
+PST_MUST_USE pst_rc pst_gen_features(struct pst_build *b, int type, int64_t vertices, int64_t dim,
+                                     enum pst_dtype dtype, uint64_t stride_bytes, pst_feature_fn fn,
+                                     const void *ctx, struct pst_progress *progress);
 
 /* Features of vertex v with nothing to learn in them: uniform in [-1, 1), on a grid of 2^-23, which any
  * float32 pipeline keeps as it is. */

@@ -183,7 +183,7 @@ pst_rc pst_gen_rmat(const struct pst_rmat_spec *spec, struct pst_build *b, struc
     if (rc == PST_OK)
         rc = pst_gen_splits(b, spec->vertices, count, spec->seed);
     if (rc == PST_OK)
-        rc = pst_gen_features(b, spec->vertices, spec->feature_dim, PST_F32, spec->stride_bytes,
+        rc = pst_gen_features(b, -1, spec->vertices, spec->feature_dim, PST_F32, spec->stride_bytes,
                               draw_features, &r, progress);
     return rc;
 }

@@ -124,15 +124,6 @@ static pst_rc stream(const struct pst_importing *im, struct pst_build *b, int ty
     return PST_OK;
 }
 
-/* Notes what was written, of one type of vertices or of all. */
-static void note(const struct pst_importing *im, struct pst_build *b, int type, uint64_t stride)
-{
-    int64_t *dim = type < 0 ? &b->manifest.feature_dim : &b->manifest.vertex_type[type].feature_dim;
-    uint64_t *bytes = type < 0 ? &b->manifest.stride_bytes : &b->manifest.vertex_type[type].stride_bytes;
-    *dim = im->feature_dim;
-    *bytes = stride;
-}
-
 /* ---- --link: the source itself, by a symbolic link ---- */
 
 static const char *why_not(const struct pst_importing *im, int type)
@@ -208,7 +199,7 @@ static pst_rc link_features(const struct pst_importing *im, struct pst_build *b,
     if (symlink(target, path) != 0)
         return pst_fail_errno("cannot make the link %s", path);
     b->manifest.array[PST_IN_FEATURES] = e;
-    note(im, b, type, row);
+    pst_build_note_features(b, type, im->feature_dim, row);
     return PST_OK;
 }
 
@@ -242,7 +233,7 @@ pst_rc pst_import_features(const struct pst_importing *im, struct pst_build *b, 
         rc = pst_build_rows_end(b, type, w);
     if (rc == PST_OK) {
         pst_progress_end(progress);
-        note(im, b, type, stride);
+        pst_build_note_features(b, type, im->feature_dim, stride);
     }
     if (w != NULL)
         pst_row_writer_release(w);

@@ -88,22 +88,37 @@ static pst_rc meta_count(json_t *meta, const char *path, const char *key, int64_
     return PST_OK;
 }
 
-static pst_rc read_meta(struct pst_import_spec *spec, const char *path)
+pst_rc pst_import_meta(const char *dir, json_t **meta)
 {
     struct stat st;
+    char path[4096];
+    *meta = NULL;
+    if (!find_one(dir, "meta.json", path))
+        return PST_OK;
     if (stat(path, &st) != 0)
         return pst_fail_errno("cannot stat %s", path);
     if (!S_ISREG(st.st_mode) || st.st_size > PST_MANIFEST_BYTES_MAX)
         return pst_fail(PST_E_FORMAT, "%s: expected a file of at most %d bytes", path,
                         PST_MANIFEST_BYTES_MAX);
     json_error_t error;
-    json_t *meta = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    if (meta == NULL)
+    *meta = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (*meta == NULL)
         return pst_fail(PST_E_FORMAT, "%s:%d:%d: %s", path, error.line, error.column, error.text);
+    return PST_OK;
+}
+
+static pst_rc read_meta(struct pst_import_spec *spec, const char *dir)
+{
+    json_t *meta;
+    char path[4096];
+    pst_rc rc = pst_import_meta(dir, &meta);
+    if (rc != PST_OK || meta == NULL)
+        return rc;
+    (void)snprintf(path, sizeof path, "%.4000s/meta.json", dir);
     const char *name = json_string_value(json_object_get(meta, "name"));
     if (spec->name[0] == '\0' && name != NULL)
         (void)snprintf(spec->name, sizeof spec->name, "%s", name);
-    pst_rc rc = meta_count(meta, path, "num_nodes", &spec->vertices);
+    rc = meta_count(meta, path, "num_nodes", &spec->vertices);
     if (rc == PST_OK && spec->source[PST_SRC_FEAT_INDPTR][0] != '\0')
         rc = meta_count(meta, path, "num_features", &spec->feature_dim);
     if (rc == PST_OK && spec->source[PST_SRC_LABELS][0] != '\0')
@@ -135,14 +150,13 @@ pst_rc pst_import_find(struct pst_import_spec *spec, const char *dir, const bool
     if (!S_ISDIR(st.st_mode))
         return pst_fail(PST_E_ARG, "%s: expected a directory of .npy files", dir);
     pst_rc rc = find_sources(spec, dir, skip);
-    char meta[4096];
-    if (rc == PST_OK && find_one(dir, "meta.json", meta))
-        rc = read_meta(spec, meta);
+    if (rc == PST_OK)
+        rc = read_meta(spec, dir);
     if (rc != PST_OK)
         return rc;
     if (spec->name[0] == '\0')
         name_from_dir(spec, dir);
-    if (spec->source[PST_SRC_EDGES][0] == '\0')
+    if (spec->source[PST_SRC_EDGES][0] == '\0' && !skip[PST_SRC_EDGES])
         return pst_fail(PST_E_ARG, "%s has no edges.npy: --edges FILE names the edges", dir);
     return PST_OK;
 }

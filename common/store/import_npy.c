@@ -36,15 +36,12 @@ static bool is_kept(const struct kept *k, const char *name)
     return false;
 }
 
-/* read_meta has been over it: it parses. */
 static pst_rc open_kept(struct kept *k)
 {
     char path[4096];
-    json_error_t error;
-    (void)snprintf(path, sizeof path, "%.4000s/meta.json", k->job->from);
-    if (access(path, F_OK) != 0)
+    if (k->meta == NULL)
         return PST_OK;
-    k->meta = json_load_file(path, 0, &error);
+    (void)snprintf(path, sizeof path, "%.4000s/meta.json", k->job->from);
     k->relations = json_integer_value(json_object_get(k->meta, "num_relations"));
     if (k->relations < 0 || k->relations > INT32_MAX)
         return pst_fail(PST_E_FORMAT, "%s: num_relations: expected 0 to %d", path, INT32_MAX);
@@ -184,16 +181,24 @@ pst_rc pst_import_npy(struct pst_import_job *job)
     if (k == NULL)
         return pst_fail(PST_E_NOMEM, "no memory to import");
     k->job = job;
-    pst_rc rc = pst_import_find(&job->spec, job->from, job->skip);
+    pst_rc rc = pst_import_meta(job->from, &k->meta);
+    const bool typed = json_object_get(k->meta, "vertex_types") != NULL;
+    if (rc == PST_OK && job->skip[PST_SRC_EDGES])
+        rc = pst_fail(PST_E_ARG, "--edges none: a dataset has edges");
+    if (rc == PST_OK && typed)
+        job->skip[PST_SRC_EDGES] = true; /* each type has its own */
+    if (rc == PST_OK)
+        rc = pst_import_find(&job->spec, job->from, job->skip);
     if (rc == PST_OK)
         rc = open_kept(k);
-    if (rc == PST_OK && k->array[PST_IN_RELATIONS].map != NULL) {
+    if (rc == PST_OK && !typed && k->array[PST_IN_RELATIONS].map != NULL) {
         job->spec.feed = feed_relations;
         job->spec.feed_ctx = k;
         job->spec.relations = k->relations;
     }
     if (rc == PST_OK)
-        rc = pst_import(&job->spec, job->build, job->result, job->progress);
+        rc = typed ? pst_import_npy_types(job, k->meta)
+                   : pst_import(&job->spec, job->build, job->result, job->progress);
     if (rc == PST_OK && json_array_size(json_object_get(k->meta, "kept")) > 0)
         rc = copy_kept(k);
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++)

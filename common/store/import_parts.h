@@ -42,6 +42,9 @@ void pst_import_wrong_shape(struct pst_problems *problems, const struct pst_arra
 
 PST_API const char *pst_source_option(enum pst_source_id id); /* "--edges" */
 
+/* dir's meta.json; *meta NULL: there is none. The caller's to release. Fails: PST_E_FORMAT with the line. */
+PST_MUST_USE pst_rc pst_import_meta(const char *dir, json_t **meta);
+
 /* import_check.c: opens, agrees on the counts, and looks at every id and label; problems go to the list. */
 void pst_import_open(struct pst_importing *im);
 void pst_import_counts(struct pst_importing *im);

@@ -23,7 +23,7 @@ static pst_rc open_features(const struct pst_typed *t, int type, struct pst_impo
     spec->raw[PST_SRC_FEATURES] = v->raw;
     spec->vertices = v->vertices;
     spec->normalize = t->job->spec.normalize;
-    spec->stride_bytes = t->job->spec.stride_bytes;
+    spec->stride_bytes = t->job->spec.stride_bytes != 0 ? t->job->spec.stride_bytes : v->stride_bytes;
     im->spec = spec;
     im->warnings = &t->job->result->warnings;
     pst_import_open(im);
@@ -238,6 +238,7 @@ static pst_rc make_arrays(struct pst_typed *t)
             .path = e->told_as,
             .to = e->path,
             .integers = true,
+            .may_be_empty = true, /* a type of edges that there are none of */
             .limit = pst_max_i64(t->vertex[e->source].vertices, t->vertex[e->target].vertices),
             .rows = -1,
             .columns = 2};

@@ -7,8 +7,9 @@
 
 struct pst_typed_vertices {
     char name[PST_NAME_MAX];
-    int64_t vertices;    /* -1: the rows of its features, or as many as its edges name */
-    char features[4096]; /* "": there are none */
+    int64_t vertices;      /* -1: the rows of its features, or as many as its edges name */
+    char features[4096];   /* "": there are none */
+    uint64_t stride_bytes; /* 0: as the user says, or the usual */
     struct pst_raw raw;
 };
 
@@ -25,6 +26,7 @@ struct pst_typed {
     enum pst_edge_shape shape;   /* of all edges, unless the user says otherwise */
     const char *format;          /* "IGB" */
     const char *types_otherwise; /* what --types is unless the user says: a name, or "all" */
+    bool keep;                   /* one type of vertices and of edges stays a type */
     int labelled;
     int vertex_types, edge_types;
     struct pst_typed_vertices *vertex;

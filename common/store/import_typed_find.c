@@ -177,7 +177,7 @@ pst_rc pst_typed_select(struct pst_typed *t)
 
 bool pst_typed_is_plain(const struct pst_typed *t)
 {
-    return t->vertex_types == 1 && t->edge_types == 1;
+    return !t->keep && t->vertex_types == 1 && t->edge_types == 1;
 }
 
 pst_rc pst_raw_look(const char *path, enum pst_dtype dtype, int64_t columns, struct pst_raw *raw)

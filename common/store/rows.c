@@ -39,8 +39,11 @@ pst_rc pst_stripe_head(const char *path, uint64_t *head)
 pst_rc pst_features_map(struct pst_dataset *ds)
 {
     pst_rc rc = PST_OK;
-    if (ds->stripes == 0)
-        return pst_array_map(&ds->features);
+    for (int k = 0; k < ds->vertex_types && rc == PST_OK; k++)
+        if (ds->vertex_type[k].feature_dim > 0)
+            rc = pst_array_map(&ds->vertex_type[k].features);
+    if (ds->stripes == 0 && ds->feature_dim > 0)
+        rc = pst_array_map(&ds->features);
     for (int k = 0; k < ds->stripes && rc == PST_OK; k++)
         rc = pst_array_map(&ds->stripe[k]);
     return rc;

@@ -23,13 +23,21 @@ static inline const struct pst_array *pst_feature_file(const struct pst_dataset 
     return ds->stripes > 0 ? &ds->stripe[k] : &ds->features;
 }
 
-/* Maps all files; pst_dataset_close ends it. */
+/* Maps all files, of all types; pst_dataset_close ends it. */
 PST_API PST_MUST_USE pst_rc pst_features_map(struct pst_dataset *ds);
 /* Row v, once they are mapped: stride_bytes of it. */
 static inline const void *pst_feature_row(const struct pst_dataset *ds, int64_t v)
 {
     const int n = pst_feature_files(ds);
     return (const char *)pst_feature_file(ds, (int)(v % n))->map + (uint64_t)(v / n) * ds->stride_bytes;
+}
+
+/* The same of vertex v of one type, counted within it; type -1: of all. */
+static inline const void *pst_type_row(const struct pst_dataset *ds, int type, int64_t v)
+{
+    return type < 0 ? pst_feature_row(ds, v)
+                    : (const char *)ds->vertex_type[type].features.map +
+                          (uint64_t)v * ds->vertex_type[type].stride_bytes;
 }
 
 /* The files open for reading through the page cache. */

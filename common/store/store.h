@@ -47,7 +47,8 @@ struct pst_vertex_type {
     int64_t first, vertices; /* ids first to first + vertices - 1 */
     int64_t feature_dim;     /* 0: no features */
     uint64_t stride_bytes;
-    struct pst_array features; /* (vertices, stride), not mapped; path empty if there are none */
+    struct pst_array
+        features; /* (vertices, stride), mapped as all features are; path empty if there are none */
 };
 
 struct pst_edge_type {

@@ -143,6 +143,8 @@ pst_rc pst_text_array(const struct pst_text_array_spec *spec, int64_t *rows, str
     pst_progress_begin(progress, "text: reading", r.text.file_bytes, true);
     if (rc == PST_OK)
         rc = all_lines(&r, progress);
+    if (rc == PST_OK && !r.begun && spec->may_be_empty)
+        rc = begin(&r, "");
     if (rc == PST_OK && (!r.begun || (spec->rows >= 0 && r.rows != spec->rows)))
         rc = pst_fail(PST_E_FORMAT, "%s: expected %s%" PRId64 " lines, found %" PRId64 ": is it truncated?",
                       spec->path, spec->rows < 0 ? "at least " : "", spec->rows < 0 ? 1 : spec->rows, r.rows);

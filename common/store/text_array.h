@@ -16,6 +16,7 @@ struct pst_text_array_spec {
     bool integers; /* int64 ids from 0 to limit - 1; else float32, or float64 where NaN may stand for none */
     bool may_be_nan;
     int64_t limit;
+    bool may_be_empty;     /* no line at all; columns are then said */
     int64_t rows, columns; /* that there must be; -1: any, as many in each line as in the first */
 };
 

@@ -215,9 +215,6 @@ def a_run_says_what_it_cannot_use():
         r = command("run", os.path.join(ROOT, "pipelines", "cora.json"), "--dataset", s.path("out"), "--run-dir", s.path("run"), code=2)
         assert "2 types of vertices and 2 of edges" in r.stderr and "--types NAME" in r.stderr, r.stderr
         assert "paper (3 features), author (0 features)" in r.stderr and not os.path.exists(s.path("run"))
-        for order in ("convert", "export"):
-            r = command(order, s.path("out"), s.path("other"), code=2)
-            assert "2 types of vertices" in r.stderr and not os.path.exists(s.path("other")), r.stderr
         r = s.get("igb", s.path("i"), "--types", "all", "--stripes", "2", code=2)
         assert "--stripes: there are several types" in r.stderr, r.stderr
 

@@ -19,7 +19,8 @@ static const char convert_help[] =
     "                        [--stripes N] [--stripe-dirs A,B,...] [--force]\n"
     "Makes the dataset OUT with features of another dtype or stride, or in another number of files (as many "
     "as\n"
-    "DIR's where it is not said; see penstock import --help); other arrays are linked, not copied.\n";
+    "DIR's where it is not said; see penstock import --help); other arrays are linked, not copied.\n"
+    "Where vertices have several types, the features of all of them; these have no stripes.\n";
 static const char features_help[] =
     "usage: penstock features DIR [OUT] --dim N [--dtype float32|float16|bfloat16] [--seed N]\n"
     "                         [--stride-bytes N] [--force]\n"
@@ -32,7 +33,9 @@ static const char export_help[] =
     "Writes a new directory OUT. npy: edges, feat, labels, train_idx, ... .npy and meta.json, which "
     "penstock\n"
     "import npy reads back to the same dataset, names, relations and triples included; csv: edges, labels,\n"
-    "splits, with the names or ids that the source had.\n"
+    "splits, with the names or ids that the source had. Of several types of vertices and edges each has "
+    "files\n"
+    "of its own, and metadata.yaml describes them for GraphBolt.\n"
     "--rows: rows.csv of an array with one row a vertex, as penstock infer makes them, with those names or "
     "ids.\n";
 
@@ -138,8 +141,16 @@ static pst_rc split(const struct args *a, const char *from, const char *to)
 static void say_features(const struct pst_build *b)
 {
     const struct pst_manifest *m = &b->manifest;
-    (void)printf("%s: %" PRId64 " rows of %" PRId64 " %s, %" PRIu64 " bytes each\n", b->dir, m->vertices,
-                 m->feature_dim, pst_dtype_name(m->array[PST_IN_FEATURES].dtype), m->stride_bytes);
+    for (int k = 0; k < m->vertex_types; k++) {
+        const struct pst_manifest_vertex_type *t = &m->vertex_type[k];
+        if (t->features.present)
+            (void)printf("%s: %s: %" PRId64 " rows of %" PRId64 " %s, %" PRIu64 " bytes each\n", b->dir,
+                         t->name, t->vertices, t->feature_dim, pst_dtype_name(t->features.dtype),
+                         t->stride_bytes);
+    }
+    if (m->vertex_types == 0)
+        (void)printf("%s: %" PRId64 " rows of %" PRId64 " %s, %" PRIu64 " bytes each\n", b->dir, m->vertices,
+                     m->feature_dim, pst_dtype_name(m->array[PST_IN_FEATURES].dtype), m->stride_bytes);
 }
 
 static pst_rc features(const struct args *a, const char *from, const char *to)
@@ -181,16 +192,7 @@ static pst_rc convert(const struct args *a, const char *from, const char *to)
     pst_rc rc = pst_dataset_open(&ds, from);
     if (rc != PST_OK)
         return rc;
-    if (ds.vertex_types > 0)
-        rc = pst_fail(
-            PST_E_ARG,
-            "%s has %d types of vertices, each with features of its own: only datasets of one type can "
-            "be converted (penstock import --types NAME makes one)",
-            from, ds.vertex_types);
-    else if (ds.feature_dim == 0)
-        rc = pst_fail(PST_E_ARG, "%s has no features to convert", from);
-    if (rc == PST_OK)
-        rc = pst_features_map(&ds);
+    rc = pst_features_map(&ds);
     if (rc != PST_OK) {
         pst_dataset_close(&ds);
         return rc;
@@ -201,8 +203,14 @@ static pst_rc convert(const struct args *a, const char *from, const char *to)
     if (rc == PST_OK && a->stripe_dirs != NULL && b.stripes < 2)
         rc = pst_fail(PST_E_ARG,
                       "--stripe-dirs: one stripe stays in OUT: say --stripes 2, or more directories");
+    const struct pst_convert_spec spec = {
+        .change_dtype = a->has_dtype, .dtype = a->dtype, .stride_bytes = a->stride};
+    if (rc == PST_OK && ds.vertex_types > 0 && b.stripes > 1)
+        rc = pst_fail(PST_E_ARG,
+                      "--stripes: a dataset of several types keeps each one's features in one file: "
+                      "leave it out, or stripe one type (penstock import --types NAME)");
     if (rc == PST_OK)
-        rc = pst_convert(&ds, &b, a->has_dtype ? a->dtype : ds.features.dtype, a->stride, &progress);
+        rc = pst_convert(&ds, &b, &spec, &progress);
     if (rc == PST_OK)
         rc = pst_build_commit(&b);
     if (rc == PST_OK)
