@@ -210,9 +210,9 @@ check-qemu: deps-test
 .PHONY: check-gpu
 check-gpu: deps-test
 	@$(MAKE) --no-print-directory -j$$(nproc) all tests
-	@BUILD=$(BUILD) PENSTOCK_TWIN=cuda PENSTOCK_TWIN_SHAPES=$${PENSTOCK_TWIN_SHAPES:-1000} tests/run check kernel/test_twin
+	@BUILD=$(BUILD) TESTS_AT_ONCE=1 PENSTOCK_TWIN=cuda PENSTOCK_TWIN_SHAPES=$${PENSTOCK_TWIN_SHAPES:-1000} tests/run check kernel/test_twin
 	@BUILD=$(BUILD) tests/run gpu
-	@BUILD=$(BUILD) PENSTOCK_TWIN=cuda tests/run check stage/test_device
+	@BUILD=$(BUILD) TESTS_AT_ONCE=1 PENSTOCK_TWIN=cuda tests/run check stage/test_device
 
 .PHONY: fuzz
 fuzz:

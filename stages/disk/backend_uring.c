@@ -19,6 +19,8 @@ struct uring {
     uint32_t held; /* operations posted and not polled */
     int event;     /* the ring's own descriptor says nothing of completions that wait to be asked for */
     bool ring_made, files_registered, watched;
+    int timer_ms; /* 0: none is set. An operation of our own that ends when a wait should */
+    struct __kernel_timespec timer;
     struct pst_io_file *files;
     uint32_t nfiles;
     struct iovec *buffers; /* registered; sorted as given */
@@ -98,10 +100,12 @@ static pst_rc uring_open(struct pst_io_backend *b, const struct pst_io_config *c
     u->files = config->files;
     u->nfiles = config->nfiles;
     u->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    int rc = u->event < 0 ? -errno : make_ring(u, (unsigned)config->depth);
+    int rc = u->event < 0 ? -errno : make_ring(u, (unsigned)config->depth + 1);
     u->ring_made = rc == 0;
     if (rc == 0)
         rc = io_uring_register_eventfd(&u->ring, u->event);
+    if (rc == 0)
+        (void)io_uring_cq_eventfd_toggle(&u->ring, false); /* until somebody watches it */
     if (rc != 0) {
         uring_close(b);
         return pst_fail(PST_E_UNSUPPORTED,
@@ -177,12 +181,28 @@ static int uring_poll(struct pst_io_backend *b, struct pst_io_op **done, int max
     struct io_uring_cqe *cqe;
     while (n < max && io_uring_peek_cqe(&u->ring, &cqe) == 0) {
         struct pst_io_op *op = io_uring_cqe_get_data(cqe);
-        op->result = cqe->res;
+        if (op != NULL) {
+            op->result = cqe->res;
+            done[n++] = op;
+        } else {
+            u->timer_ms = 0;
+        }
         io_uring_cqe_seen(&u->ring, cqe);
-        done[n++] = op;
     }
     u->held -= (uint32_t)n;
     return n;
+}
+
+/* One timer serves many waits, and ends some of them early: setting one for each is what else this call would
+ * cost most by. */
+static void set_timer(struct uring *u, int ms)
+{
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
+    assert(sqe != NULL); /* the ring has room for one more than the engine's */
+    u->timer = (struct __kernel_timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    io_uring_prep_timeout(sqe, &u->timer, 0, 0);
+    io_uring_sqe_set_data(sqe, NULL);
+    u->timer_ms = ms;
 }
 
 static pst_rc uring_wait(struct pst_io_backend *b, int ms)
@@ -190,7 +210,10 @@ static pst_rc uring_wait(struct pst_io_backend *b, int ms)
     struct uring *u = b->impl;
     struct io_uring_cqe *cqe;
     struct __kernel_timespec most = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-    const int rc = io_uring_submit_and_wait_timeout(&u->ring, &cqe, 1, &most, NULL);
+    if (u->timer_ms == 0)
+        set_timer(u, ms);
+    const int rc = ms < u->timer_ms ? io_uring_submit_and_wait_timeout(&u->ring, &cqe, 1, &most, NULL)
+                                    : io_uring_submit_and_wait(&u->ring, 1);
     if (rc >= 0 || rc == -ETIME || rc == -EINTR || rc == -EAGAIN || rc == -EBUSY)
         return PST_OK;
     return pst_fail(PST_E_IO, "io_uring refused %u operations: %s", io_uring_sq_ready(&u->ring),
@@ -200,6 +223,8 @@ static pst_rc uring_wait(struct pst_io_backend *b, int ms)
 static int uring_fds(const struct pst_io_backend *b, int fds[PST_IO_FDS_MAX])
 {
     struct uring *u = b->impl;
+    if (!u->watched)
+        (void)io_uring_cq_eventfd_toggle(&u->ring, true);
     u->watched = true;
     fds[0] = u->event;
     return 1;

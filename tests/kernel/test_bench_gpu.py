@@ -14,7 +14,8 @@ r = subprocess.run([sys.executable, os.path.join(ROOT, "tools", "bench", "gpu.py
 checked = re.findall(r"^checked: (.*)$", r.stdout, re.M)
 wanted = ["sample", "dedup", "lookup", "gather, the batch, 512 B", "zero-copy gather, 4 KiB", "mean (SpMM), forward",
           "mean (SpMM), backward", "adam", "gemm, square", "hand-over between processes",
-          "disk kernels, all ways, alone and beside GEMMs"]
+          "disk kernels, all ways, alone and beside GEMMs",
+          "the epoch, CPU and GPU, features in memory and on emulated drives"]
 tests = [
     ("it runs", r.returncode == 0),
     ("what it would time is checked", all(name in checked for name in wanted)),

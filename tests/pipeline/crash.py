@@ -9,6 +9,7 @@ HYPERION = os.path.join(ROOT, "pipelines", "hyperion.json")
 EPOCHS = 4
 SMALL = ["--set", "params.batch=128", "--set", "stages.planner.params.cpu_cache=128KiB", "--epochs", EPOCHS, "--quiet"]
 SLOW = ["--set", "stages.disk.params.fault_delay_us=2000"]  # so that there is something to strike at
+ENDLESS = [*SLOW, "--epochs", 1_000_000]  # never done before it is struck
 TWO_HOSTS = ["--set", 'stages.trainer.place={"device":"cpu:1"}']
 END_S = 2 * (5 if SAN else 1)  # from a death to the end of the run
 PHASES = ("start-up", "mid-epoch", "checkpoint", "draining")

@@ -1,4 +1,6 @@
 """import --resume: killed at any moment and in every phase, it ends with the same checksums, from what it had."""
+import atexit
+import functools
 import glob
 import os
 import random
@@ -14,7 +16,11 @@ EDGES, VERTICES = 1_000_000 if SAN else 1_500_000, 20_000
 PHASES = ("reading", "sorting", "done", "features")
 
 
-def make_sources(s):
+@functools.cache
+def made():
+    """Where the sources are, made once."""
+    s = Scratch().__enter__()
+    atexit.register(s.__exit__)
     rng = np.random.default_rng(5)
     edges = np.stack([rng.integers(0, VERTICES, EDGES), (rng.random(EDGES) ** 2 * VERTICES).astype(np.int64)])
     os.mkdir(s.path("npy"))
@@ -26,6 +32,7 @@ def make_sources(s):
         f.write("source,target\n")
         f.write("".join(f"{a},{b}\n" for a, b in edges.T.tolist()))
     subprocess.run(["gzip", "-1", "-k", s.path("e.csv")], check=True)
+    return s
 
 
 def argv(kind, source, to, *args):
@@ -66,9 +73,19 @@ def half_made_is_refused(to):
     assert not os.path.exists(to)
 
 
-def sources(s):
+def sources():
+    s = made()
     return (("npy", s.path("npy"), ()), ("csv", s.path("e.csv"), ("--symmetrize", "--dedupe", "--self-loops", "add")),
             ("csv", s.path("e.csv.gz"), ("--transpose",)))
+
+
+@functools.cache
+def whole(n):
+    """What the n-th source gives undisturbed: its checksums, and the seconds that it took."""
+    kind, source, args = sources()[n]
+    to, t0 = made().path(f"whole-{n}"), time.time()
+    subprocess.run(argv(kind, source, to, *args), check=True, capture_output=True, timeout=60)
+    return sums_of(to), time.time() - t0
 
 
 def killed_in(phase, to, words):
@@ -92,10 +109,7 @@ def killed_in(phase, to, words):
 @test
 def killed_in_every_phase():
     with Scratch() as s:
-        make_sources(s)
-        for n, (kind, source, args) in enumerate(sources(s)):
-            whole = s.path(f"whole-{n}")
-            subprocess.run(argv(kind, source, whole, *args), check=True, capture_output=True, timeout=60)
+        for n, (kind, source, args) in enumerate(sources()):
             for phase in PHASES if kind == "npy" else PHASES[:2]:
                 to = s.path(f"{phase}-{n}")
                 kept = killed_in(phase, to, argv(kind, source, to, *args))
@@ -104,22 +118,18 @@ def killed_in_every_phase():
                 r = subprocess.run(argv(kind, source, to, *args, "--resume"), capture_output=True, text=True, timeout=60)
                 assert r.returncode == 0, r.stderr
                 assert f"edges were {kept['phase']}: {kept['arcs']} are kept" in r.stderr and kept["arcs"] > 0, (kept, r.stderr)
-                assert sums_of(to) == sums_of(whole), (kind, phase)
+                assert sums_of(to) == whole(n)[0], (kind, phase)
                 assert not glob.glob(to + ".partial-*")
 
 
 @test
 def killed_again_and_again():
     with Scratch() as s:
-        make_sources(s)
         seed = random.randrange(1 << 30)
         rng = random.Random(seed)
         print(f"# seed {seed}")
-        for n, (kind, source, args) in enumerate(sources(s)):
-            whole, to = s.path(f"whole-{n}"), s.path(f"killed-{n}")
-            t0 = time.time()
-            subprocess.run(argv(kind, source, whole, *args), check=True, capture_output=True, timeout=60)
-            took, kills = time.time() - t0, 0
+        for n, (kind, source, args) in enumerate(sources()):
+            to, (sums, took), kills = s.path(f"killed-{n}"), whole(n), 0
             for attempt in range(int(os.environ.get("KILLS", 6))):
                 p = subprocess.Popen(argv(kind, source, to, *args, "--resume"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
                 try:
@@ -134,7 +144,7 @@ def killed_again_and_again():
             if p.returncode != 0:
                 r = subprocess.run(argv(kind, source, to, *args, "--resume"), capture_output=True, text=True, timeout=60)
                 assert r.returncode == 0, (kills, r.stderr)
-            assert kills > 0 and sums_of(to) == sums_of(whole), (kind, kills, took)
+            assert kills > 0 and sums_of(to) == sums, (kind, kills, took)
             r = subprocess.run(argv(kind, source, to, *args, "--resume"), capture_output=True, text=True)
             assert r.returncode == 0 and "is whole already" in r.stdout, r  # as if killed after its last step
         os.utime(source)  # the last one's
@@ -145,8 +155,7 @@ def killed_again_and_again():
 @test
 def what_changed_is_told():
     with Scratch() as s:
-        make_sources(s)
-        to, source = s.path("out"), s.path("e.csv")
+        to, source = s.path("out"), shutil.copy(made().path("e.csv"), s.dir)
         p = subprocess.Popen(argv("csv", source, to), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while not reached(to, "reading"):
             assert p.poll() is None

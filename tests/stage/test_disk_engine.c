@@ -307,6 +307,33 @@ static void late_completions_are_waited_for(void **state)
     }
 }
 
+/* With nothing in flight; a longer wait before leaves the next one as short as it should be. */
+static void waits_end(void **state)
+{
+    static const int ms[] = {30, 1, 300, 10, 10, 400};
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct bench b;
+        struct pst_io_backend backend;
+        char notes[PST_IO_NOTE_BYTES];
+        setup(&b, backends[i], 4096);
+        const char *paths[] = {b.path};
+        struct pst_io_file file;
+        const struct pst_io_config config = {
+            .files = &file, .nfiles = 1, .depth = 4, .threads = 1, .faults = {.bad_file = -1}};
+        assert_int_equal(
+            pst_io_choose(&backend, &config, backends[i], paths, true, false, notes, sizeof notes), PST_OK);
+        for (size_t k = 0; k < sizeof ms / sizeof ms[0]; k++) {
+            const int64_t begin = now_ms();
+            assert_int_equal(pst_io_wait(&backend, ms[k]), PST_OK);
+            assert_true(now_ms() - begin <= ms[k] + 200);
+        }
+        backend.ops->close(&backend);
+        pst_io_files_close(&file, 1);
+        teardown(&b);
+    }
+}
+
 static void a_bad_row_is_named(void **state)
 {
     (void)state;
@@ -405,6 +432,7 @@ int main(void)
         cmocka_unit_test(writes_are_read_back),
         cmocka_unit_test(faults_are_survived),
         cmocka_unit_test(late_completions_are_waited_for),
+        cmocka_unit_test(waits_end),
         cmocka_unit_test(a_bad_row_is_named),
         cmocka_unit_test(a_file_that_shrank_is_an_error),
         cmocka_unit_test(bad_requests_are_refused),

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """gpu.py [--host]: what a GPU machine has to show: each kernel against what must move, the hand-over between
-processes, disk kernels over emulated drives. Every result is checked before anything is timed. Writes
+processes, disk kernels over emulated drives, the epoch. Every result is checked before anything is timed. Writes
 results/gpu-DATE-COMMIT.json. Without a GPU, or with --host, the same program runs over the host build with tiny
 sizes: it checks, and takes and writes no figure."""
 import argparse
@@ -13,6 +13,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import gpu_epoch  # noqa: E402
 import gpu_io  # noqa: E402
 
 
@@ -53,7 +54,7 @@ def main():
         print(f"skipped: {why}; what follows is the host build, which only checks")
     with tempfile.TemporaryDirectory() as folder:
         results = {"kernels": part(host, "kernels", folder, 200), "ipc": part(host, "ipc", folder, 60),
-                   "io": gpu_io.all_figures(host)}
+                   "io": gpu_io.all_figures(host), "epoch": gpu_epoch.all_figures(host)}
     if host:
         return
     results = {"machine": machine(), **results}

@@ -17,6 +17,8 @@
 #include "bench_impl.h"
 
 #define MEMORY_BYTES (256ull << 20) /* of slots, at most */
+#define ROUND_DEPTHS 64             /* requests of a round of a file, in depths... */
+#define ROUND_BYTES (4ull << 20)    /* ...or in bytes: caches hold them, as they hold fio's */
 #define SLOTS_MAX 65536u
 #define DONE_MAX 256
 #define IDLE_NS                                                                                              \
@@ -244,7 +246,10 @@ static pst_rc prepare(struct rounds *r)
 {
     const struct pst_bench_io *o = r->o;
     const uint64_t memory = MEMORY_BYTES / r->team->n;
+    const uint64_t some = ROUND_BYTES / o->bytes, many = ROUND_DEPTHS * (uint64_t)o->depth;
     uint64_t slots = memory / o->bytes;
+    if (r->m->sleeps && slots > (some > many ? some : many))
+        slots = some > many ? some : many;
     slots = slots > SLOTS_MAX ? SLOTS_MAX : slots;
     slots = o->burst ? o->depth : slots;
     if (o->write && slots > o->span / o->bytes * o->ssds / r->team->n)
