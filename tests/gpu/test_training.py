@@ -13,6 +13,8 @@ VIRTUAL = "PENSTOCK_CUDA" in os.environ
 VERTICES, EPOCHS = (600, 2) if VIRTUAL else (20000, 20)
 SETTINGS = [x for pair in ("params.batch=100", "params.fanout=[10,5]", "stages.planner.params.cpu_cache=1MiB")
             for x in ("--set", pair)] + ["--quiet"]
+DRIVES = ["--set", "stages.disk.params.backend=emulated",  # which kernels then drive
+          "--set", "stages.planner.params.cpu_cache=4KiB"]
 SLACK_BYTES = 32 << 20  # of the driver itself
 FREED_S = 10  # a driver takes a moment to take back what a killed process had
 
@@ -52,6 +54,9 @@ def what_the_cpu_learns():
         gpu = p.run(HYPERION, *SETTINGS, "--epochs", EPOCHS, "--device", "cuda:0", data=data(p), timeout=300).report
         assert [gpu["stages"][s]["device"] for s in ("planner", "sampler", "trainer")] == ["cuda:0"] * 3, gpu["stages"]
         assert gpu["digest"] == cpu["digest"]
+        drives = p.run(HYPERION, *SETTINGS, *DRIVES, "--epochs", EPOCHS, "--device", "cuda:0", data=data(p), timeout=300).report
+        assert drives["io"]["submitted_by"] == "gpu" and drives["io"]["gpu_commands"] > 0, drives["io"]
+        assert drives["digest"] == cpu["digest"] and drives["weights_digest"] == gpu["weights_digest"]
         a, b = cpu["epochs"][0]["loss"], gpu["epochs"][0]["loss"]
         assert abs(a - b) <= 1e-4 * a, (a, b)
         assert abs(cpu["test_accuracy"] - gpu["test_accuracy"]) <= 0.002, (cpu["test_accuracy"], gpu["test_accuracy"])
@@ -64,7 +69,7 @@ def kills_leave_no_gpu_memory():
     with Place() as p:
         before = gpu_bytes()
         for victim in ("sampler", "disk", "trainer", "memory-cpu:0", "supervisor"):
-            run = p.start(HYPERION, *SETTINGS, "--epochs", 1_000_000, "--device", "cuda:0", data=data(p))
+            run = p.start(HYPERION, *SETTINGS, *DRIVES, "--epochs", 1_000_000, "--device", "cuda:0", data=data(p))
             pid = wait_for(lambda: processes(run).get(victim), 60)
             wait_for(lambda: os.path.exists(os.path.join(run.run_dir, "live.json")), 60)
             mine = set(processes(run).values())

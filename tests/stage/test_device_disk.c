@@ -49,6 +49,19 @@ static struct pst_io_driven driven(struct bench *b)
     return d;
 }
 
+static struct nvme *driver_of(const struct bench *b)
+{
+    return b->disk->backend.impl;
+}
+
+static uint64_t draw_below(uint64_t *seed, uint64_t bound)
+{
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    return (*seed >> 11) % bound;
+}
+
 /* ---- reading -------------------------------------------------------------------------------------- */
 
 static void reads_are_right(void **state)
@@ -167,6 +180,36 @@ static void the_rest_is_the_cpus(void **state)
     gpu_end(&b);
 }
 
+/* Topology is read by kernels too, where there is staging for it, from a namespace of its own. */
+static void other_arrays_are_read(void **state)
+{
+    (void)state;
+    for (int staged = 0; staged < 2; staged++) {
+        struct bench b;
+        gpu_bench(&b, "batch", staged ? 400 : 512);
+        struct pst_disk_array *array = &b.config.arrays[PST_ARRAY_INDICES];
+        *array = b.config.arrays[PST_ARRAY_FEATURES];
+        array->row_bytes = array->wanted_bytes = 4;
+        array->rows = b.rows * b.row_bytes / 4;
+        start(&b);
+        for (int i = 0; i < 100; i++) {
+            ask(&b, (uint64_t)i * 37, i % 7 == 0 ? 25 : 1, (uint64_t)i);
+            b.table[i].array = PST_ARRAY_INDICES;
+        }
+        assert_int_equal(serve(&b), PST_OK);
+        for (int i = 0; i < 100; i++) {
+            for (uint64_t k = 0; k < 4ull * b.table[i].rows; k++) {
+                const uint64_t at = b.table[i].row * 4 + k;
+                assert_int_equal((uint8_t)b.slot[b.table[i].offset + k],
+                                 byte_of(at / b.row_bytes, at % b.row_bytes));
+            }
+        }
+        assert_int_equal(pst_disk_stats(b.disk)->rows, 85 + 15 * 25);
+        assert_true(staged ? driven(&b).gpu_commands > 80 : pst_disk_stats(b.disk)->handed == 100);
+        gpu_end(&b);
+    }
+}
+
 static void writes_are_read_back(void **state)
 {
     (void)state;
@@ -218,6 +261,68 @@ static void bad_requests_are_refused(void **state)
 {
     (void)state;
     for_bad_requests(refuse);
+}
+
+/* Requests of which any field may be anything: what a kernel finds wrong, and in which, is what the CPU does.
+ */
+static struct pst_request any_request(uint64_t *seed, const struct bench *b)
+{
+    static const uint64_t odd[] = {0, 1, 2, 3, 511, FEW - 1, FEW, UINT32_MAX, UINT64_MAX, UINT64_MAX - 511};
+    enum { ODDS = sizeof odd / sizeof odd[0] };
+    struct pst_request r = {.rows = 1, .row = draw_below(seed, FEW - 5)};
+    r.offset = b->rows_at + draw_below(seed, FEW - 5) * b->row_bytes;
+    if (draw_below(seed, 3) == 0)
+        r.rows = (uint32_t)(1 + draw_below(seed, 5));
+    if (draw_below(seed, 250) == 0)
+        r.op = (uint16_t)draw_below(seed, 4);
+    if (draw_below(seed, 250) == 0)
+        r.array = (uint16_t)draw_below(seed, 5);
+    if (draw_below(seed, 250) == 0)
+        r.rows = (uint32_t)odd[draw_below(seed, ODDS)];
+    if (draw_below(seed, 250) == 0)
+        r.row = odd[draw_below(seed, ODDS)];
+    if (draw_below(seed, 250) == 0)
+        r.offset = draw_below(seed, 2)
+                       ? odd[draw_below(seed, ODDS)]
+                       : b->slot_bytes - b->row_bytes * draw_below(seed, 3) + draw_below(seed, 3) - 1;
+    return r;
+}
+
+static void any_requests_are_judged_alike(void **state)
+{
+    (void)state;
+    enum { N = 40, TABLES = 120 };
+    uint64_t seed = 7;
+    int wrong = 0;
+    struct bench b;
+    gpu_bench(&b, "async", 512);
+    b.config.nvme.ssds = 2;
+    start(&b);
+    struct pst_gpu_drives *gpu = driver_of(&b)->gpu; /* its thread sleeps: nothing is posted */
+    uint32_t left[N];
+    atomic_bool whole = true;
+    for (int i = 0; i < TABLES; i++) {
+        struct pst_io_group group = {
+            .slot = b.slot, .slot_bytes = b.slot_bytes, .n = N, .whole = &whole, .left = left};
+        struct pst_io_group *done[1];
+        uint32_t bad = 0;
+        int n;
+        struct pst_table table = {.slot = b.slot, .slot_bytes = b.slot_bytes, .count = N};
+        for (uint32_t k = 0; k < N; k++) {
+            b.table[k] = any_request(&seed, &b);
+            if (bad == 0 && check_request(&b.disk->pieces, &table, k, &b.table[k]) != PST_OK)
+                bad = k + 1;
+        }
+        assert_int_equal(pst_gpu_drives_submit(gpu, &group), PST_OK);
+        pst_gpu_drives_finish(gpu, &group, done, &n);
+        if (n != 1 || group.why[0] != '\0')
+            fail_msg("%s", group.why);
+        assert_int_equal(group.bad, bad);
+        assert_true(bad ? group.commands == 0 && group.rows == 0 : group.commands + group.nleft == N);
+        wrong += bad > 0;
+    }
+    assert_true(wrong > TABLES / 8 && wrong < TABLES - TABLES / 8);
+    gpu_end(&b);
 }
 
 /* ---- faults ----------------------------------------------------------------------------------------- */
@@ -290,11 +395,6 @@ static void what_cannot_be_read_is_named(void **state)
     gpu_end(&b);
 }
 
-static struct nvme *driver_of(const struct bench *b)
-{
-    return b->disk->backend.impl;
-}
-
 /* The drives' process dies with commands in flight: no kernel waits on for the long timeout. */
 static void dead_drives_are_told(void **state)
 {
@@ -348,6 +448,25 @@ static void what_kernels_cannot_do_is_refused(void **state)
     assert_int_equal(pst_disk_new(&b.disk, &b.config, b.notes, sizeof b.notes), PST_E_ARG);
     assert_non_null(strstr(pst_error_text(), "emulated drives' own"));
     b.config.faults.error_rate = 0;
+    /* a controller's registers that CUDA does not take: VFIO's, on a machine that lacks something */
+    b.config.nvme.gpu = NULL;
+    start(&b);
+    struct nvme *n = driver_of(&b);
+    const struct pst_nvme_transport kept = n->drives.t[0];
+    const struct pst_nvme_transport_ops vfio = {.name = "vfio", .dma_map = kept.ops->dma_map};
+    const struct pst_io_nvme wanted = {
+        .stack = "async", .gpu = "cuda:0", .timeout_ms = 10, .arrays = b.config.arrays};
+    const struct pst_io_config config = {.regions = &b.region, .nregions = 1, .nvme = &wanted};
+    struct pst_io_backend unused;
+    n->drives.t[0].ops = &vfio;
+    n->drives.t[0].regs = NULL;
+    assert_int_equal(pst_gpu_drives_open(&n->gpu, &n->drives, &config, &unused), PST_E_UNSUPPORTED);
+    n->drives.t[0] = kept;
+    for (size_t i = 0; i < 3; i++)
+        assert_non_null(strstr(pst_error_text(), ((const char *const[]){"cuda:0 cannot drive emulated SSD 0",
+                                                                        "registers", "penstock probe"})[i]));
+    pst_disk_free(b.disk);
+    b.disk = NULL;
     b.config.nvme.gpu = "cuda:7";
     assert_int_equal(pst_disk_new(&b.disk, &b.config, b.notes, sizeof b.notes), PST_E_UNSUPPORTED);
     assert_non_null(strstr(pst_error_text(), "cuda:7"));
@@ -364,8 +483,10 @@ int main(void)
         cmocka_unit_test(parts_of_several_slots),
         cmocka_unit_test(tables_larger_than_groups),
         cmocka_unit_test(the_rest_is_the_cpus),
+        cmocka_unit_test(other_arrays_are_read),
         cmocka_unit_test(writes_are_read_back),
         cmocka_unit_test(bad_requests_are_refused),
+        cmocka_unit_test(any_requests_are_judged_alike),
         cmocka_unit_test(faults_are_survived),
         cmocka_unit_test(what_cannot_be_read_is_named),
         cmocka_unit_test(dead_drives_are_told),

@@ -14,7 +14,9 @@ SIZES = {False: dict(vertices=169343, edges=1166243, train=90941, features=128, 
 WAYS = {"CPU, processes": (), "GPU, processes": ("--device", "cuda:0"),
         "GPU, one process": ("--device", "cuda:0", "--group", "all"),
         "CPU, emulated drives": ("--set", "stages.disk.params.backend=emulated"),
-        "GPU, emulated drives": ("--device", "cuda:0", "--set", "stages.disk.params.backend=emulated")}
+        "GPU, emulated drives": ("--device", "cuda:0", "--set", "stages.disk.params.backend=emulated"),
+        "GPU, emulated drives that the CPU drives": ("--device", "cuda:0", "--set", "stages.disk.params.backend=emulated",
+                                                     "--set", 'stages.disk.place={"device":"cpu:0"}')}
 LOSS_SLACK = 1e-4  # relative, after one epoch
 
 
@@ -30,6 +32,8 @@ def check(way, report, reference):
         raise bench.Unsound(f"{way}: the trainer ran on {report['stages']['trainer']['device']}")
     if "drives" in way and report["io"]["backend"] != "emulated" or ("drives" in way) != (report["io"]["rows"] > 0):
         raise bench.Unsound(f"{way}: {report['io']['rows']} rows were read by backend {report['io']['backend']}")
+    if "drives" in way and (report["io"]["submitted_by"] == "gpu") != (way == "GPU, emulated drives"):
+        raise bench.Unsound(f"{way}: reads were submitted by the {report['io']['submitted_by']}")
     a, b = reference["epochs"][0]["loss"], report["epochs"][0]["loss"]
     if report["digest"] != reference["digest"] or not abs(a - b) <= LOSS_SLACK * a:
         raise bench.Unsound(f"{way}: digest {report['digest']}, loss {b}; the CPU's {reference['digest']}, {a}")
