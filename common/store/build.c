@@ -24,7 +24,7 @@ static const char *base_name(const char *path)
     return slash == NULL ? path : slash + 1;
 }
 
-static void parent_of(const char *path, char out[4096])
+void pst_build_parent(const char *path, char out[4096])
 {
     const char *slash = strrchr(path, '/');
     size_t n = slash == NULL ? 0 : (size_t)(slash - path);
@@ -50,10 +50,9 @@ static bool is_type_features(const char *name)
     return strcmp(name, expected) == 0;
 }
 
-static bool is_ours(const char *name)
+bool pst_is_array_file(const char *name)
 {
-    if (is_type_features(name) || pst_is_stripe(name) || strcmp(name, PST_MANIFEST_FILE) == 0 ||
-        strncmp(name, TEMP_MARK, strlen(TEMP_MARK)) == 0)
+    if (is_type_features(name) || pst_is_stripe(name))
         return true;
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++) {
         size_t n = strlen(pst_array_id_name(i));
@@ -61,6 +60,12 @@ static bool is_ours(const char *name)
             return true;
     }
     return false;
+}
+
+static bool is_ours(const char *name)
+{
+    return pst_is_array_file(name) || strcmp(name, PST_MANIFEST_FILE) == 0 ||
+           strncmp(name, TEMP_MARK, strlen(TEMP_MARK)) == 0;
 }
 
 static bool is_dot(const char *name)
@@ -118,7 +123,7 @@ static pst_rc look_at(const char *dir, bool force, bool *replace)
 static void remove_stale(const char *dir)
 {
     char parent[4096], prefix[4096];
-    parent_of(dir, parent);
+    pst_build_parent(dir, parent);
     (void)snprintf(prefix, sizeof prefix, "%s%s", base_name(dir), PARTIAL_MARK);
     DIR *d = opendir(parent);
     if (d == NULL)
@@ -137,19 +142,26 @@ static void remove_stale(const char *dir)
     (void)closedir(d);
 }
 
-/* Checks dir and what is there. */
-static pst_rc aim_at(struct pst_build *b, const char *dir, bool force)
+pst_rc pst_build_dir(const char *dir, char out[PST_BUILD_PATH_MAX + 1])
 {
-    *b = (struct pst_build){.lock_fd = -1, .journal.every_s = PST_CHECKPOINT_SECONDS};
     size_t length = strlen(dir);
     while (length > 1 && dir[length - 1] == '/')
         length--;
     if (length == 0 || length > PST_BUILD_PATH_MAX)
         return pst_fail(PST_E_ARG, "dataset directory: expected a path of 1 to %d bytes", PST_BUILD_PATH_MAX);
-    memcpy(b->dir, dir, length);
-    if (is_dot(base_name(b->dir)) || strcmp(b->dir, "/") == 0)
-        return pst_fail(PST_E_ARG, "%s: name the dataset's directory itself", dir);
-    return look_at(b->dir, force, &b->replace);
+    memcpy(out, dir, length);
+    out[length] = '\0';
+    return is_dot(base_name(out)) || strcmp(out, "/") == 0
+               ? pst_fail(PST_E_ARG, "%s: name the dataset's directory itself", dir)
+               : PST_OK;
+}
+
+/* Checks dir and what is there. */
+static pst_rc aim_at(struct pst_build *b, const char *dir, bool force)
+{
+    *b = (struct pst_build){.lock_fd = -1, .journal.every_s = PST_CHECKPOINT_SECONDS};
+    pst_rc rc = pst_build_dir(dir, b->dir);
+    return rc != PST_OK ? rc : look_at(b->dir, force, &b->replace);
 }
 
 static pst_rc make_partial(struct pst_build *b)
@@ -158,7 +170,7 @@ static pst_rc make_partial(struct pst_build *b)
     (void)snprintf(b->partial, sizeof b->partial, "%s%s%ld", b->dir, PARTIAL_MARK, (long)getpid());
     if (mkdir(b->partial, 0755) != 0) {
         char parent[4096];
-        parent_of(b->dir, parent);
+        pst_build_parent(b->dir, parent);
         pst_rc rc = errno == ENOENT
                         ? pst_fail(PST_E_ARG, "%s: there is no directory %s to make it in", b->dir, parent)
                         : pst_fail_errno("cannot create %s", b->partial);
@@ -200,7 +212,7 @@ static void remove_temps(const struct pst_build *b, bool all)
 static bool adopt(struct pst_build *b)
 {
     char parent[4096], prefix[4096];
-    parent_of(b->dir, parent);
+    pst_build_parent(b->dir, parent);
     (void)snprintf(prefix, sizeof prefix, "%s%s", base_name(b->dir), PARTIAL_MARK);
     DIR *d = opendir(parent);
     if (d == NULL)
@@ -327,7 +339,7 @@ pst_rc pst_build_commit(struct pst_build *b)
         return rc;
     b->committed = true;
     char parent[4096];
-    parent_of(b->dir, parent);
+    pst_build_parent(b->dir, parent);
     return pst_sync_dir(parent);
 }
 

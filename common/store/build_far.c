@@ -76,8 +76,7 @@ pst_rc pst_far_name(const struct pst_build *b, int k, char path[4096])
     return name_in(b, dir, k, path);
 }
 
-/* What a link says; false: it is none, or not to such a file. */
-static bool far_target(int dir_fd, const char *link, char target[4096])
+bool pst_far_target(int dir_fd, const char *link, char target[4096])
 {
     const ssize_t n = readlinkat(dir_fd, link, target, 4095);
     target[n > 0 ? n : 0] = '\0';
@@ -87,14 +86,14 @@ static bool far_target(int dir_fd, const char *link, char target[4096])
 void pst_far_remove(int dir_fd, const char *link)
 {
     char target[4096];
-    if (far_target(dir_fd, link, target))
+    if (pst_far_target(dir_fd, link, target))
         (void)unlink(target);
 }
 
 pst_rc pst_far_adopt(const struct pst_build *b, int k, const char *source, const char *path, bool *far)
 {
     char target[4096], dir[4096], fresh[4096];
-    *far = far_target(AT_FDCWD, source, target);
+    *far = pst_far_target(AT_FDCWD, source, target);
     if (!*far)
         return PST_OK;
     (void)snprintf(dir, sizeof dir, "%s", target);

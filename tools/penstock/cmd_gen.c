@@ -19,6 +19,8 @@ struct common {
     size_t name_room;
     int64_t *vertices, *classes, *features;
     uint64_t *seed, *stride_bytes, *memory_bytes;
+    int64_t stripes, dirs; /* dirs: how many stripe_dirs are */
+    const char *stripe_dirs;
 };
 
 /* The fields that both specs have. */
@@ -44,6 +46,8 @@ enum {
     OPT_FEATURES,
     OPT_STRIDE,
     OPT_MEMORY,
+    OPT_STRIPES,
+    OPT_STRIPE_DIRS,
     OPT_FORCE,
     OPT_QUIET,
     OPT_HELP,
@@ -56,7 +60,8 @@ enum {
         {"classes", required_argument, NULL, OPT_CLASSES},                                                   \
         {"features", required_argument, NULL, OPT_FEATURES},                                                 \
         {"stride-bytes", required_argument, NULL, OPT_STRIDE},                                               \
-        {"memory", required_argument, NULL, OPT_MEMORY}, {"force", no_argument, NULL, OPT_FORCE},            \
+        {"memory", required_argument, NULL, OPT_MEMORY}, {"stripes", required_argument, NULL, OPT_STRIPES},  \
+        {"stripe-dirs", required_argument, NULL, OPT_STRIPE_DIRS}, {"force", no_argument, NULL, OPT_FORCE},  \
         {"quiet", no_argument, NULL, OPT_QUIET},                                                             \
     {                                                                                                        \
         "help", no_argument, NULL, OPT_HELP                                                                  \
@@ -67,6 +72,8 @@ static const char common_help[] =
     "  --stride-bytes N       from one feature row to the next; default: whole sectors where\n"
     "                         that costs at most 1/8, else unpadded\n"
     "  --memory BYTES         limit for the topology while it is made (half of what is free)\n"
+    "  --stripes N            features in N files, row v in features.(v mod N).npy: one for each SSD\n"
+    "  --stripe-dirs A,B,...  the directories where these lie, in turn, with links to them in DIR\n"
     "  --force                replace the dataset that is at DIR\n"
     "  --quiet                no progress\n";
 
@@ -89,6 +96,8 @@ static pst_rc common_option(int opt, struct common *c)
     case OPT_FEATURES: return option_int("--features", optarg, 0, PST_GEN_DIM_MAX, c->features);
     case OPT_STRIDE: return option_bytes("--stride-bytes", optarg, c->stride_bytes);
     case OPT_MEMORY: return option_bytes("--memory", optarg, c->memory_bytes);
+    case OPT_STRIPES: return option_int("--stripes", optarg, 1, PST_FEATURE_FILES_MAX, &c->stripes);
+    case OPT_STRIPE_DIRS: return option_stripe_dirs(optarg, &c->dirs, &c->stripe_dirs);
     case OPT_FORCE: c->force = true; return PST_OK;
     case OPT_QUIET: c->quiet = true; return PST_OK;
     case OPT_HELP: c->help = true; return PST_OK;
@@ -109,7 +118,13 @@ static pst_rc parse(int argc, char **argv, const struct kind *k, struct common *
     if (optind + 1 != argc)
         return pst_fail(PST_E_ARG, "expected one directory, found %d (see --help)", argc - optind);
     c->dir = argv[optind];
-    return PST_OK;
+    c->stripes = c->stripes == 0 ? c->dirs : c->stripes;
+    if (c->stripes > 1 && *c->features == 0)
+        return pst_fail(PST_E_ARG, "--stripes: there are no features to put in stripes");
+    return c->stripe_dirs == NULL || c->stripes > 1
+               ? PST_OK
+               : pst_fail(PST_E_ARG,
+                          "--stripe-dirs: one stripe stays in DIR: say --stripes 2, or more directories");
 }
 
 static void say_done(const struct pst_build *b)
@@ -133,6 +148,8 @@ static pst_rc generate(int argc, char **argv, const struct kind *k, struct commo
     rc = pst_build_begin(&b, c->dir, c->force);
     if (rc != PST_OK)
         return rc;
+    b.stripes = (int)c->stripes;
+    b.stripe_dirs = c->stripe_dirs;
     rc = k->fill(spec, &b, &progress);
     if (rc == PST_OK)
         rc = pst_build_commit(&b);

@@ -14,6 +14,7 @@
 #include "../../common/checkpoint.h"
 #include "../../common/report.h"
 #include "../../common/run.h"
+#include "../../common/store/remove.h"
 #include "../../common/store/rows.h"
 #include "commands.h"
 #include "pipeline_options.h"
@@ -331,16 +332,21 @@ int cmd_stop(int argc, char **argv)
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
     (void)st;
-    (void)type;
     (void)ftw;
+    if (type == FTW_SL)
+        pst_stripe_remove(path);
     return remove(path);
 }
 
-/* "NAME.partial-PID" beside a dataset, whose maker is no more. */
+/* "NAME.partial-PID" beside a dataset, whose maker is no more; or "NAME.removed-PID". */
 static bool is_half_made(const char *name)
 {
-    const char *at = strstr(name, ".partial-");
-    long pid = at ? strtol(at + 9, NULL, 10) : 0;
+    static const char *const marks[] = {".partial-", ".removed-"};
+    long pid = 0;
+    for (int i = 0; i < 2; i++) {
+        const char *at = strstr(name, marks[i]);
+        pid = at ? strtol(at + strlen(marks[i]), NULL, 10) : pid;
+    }
     return pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 }
 

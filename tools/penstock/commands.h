@@ -10,6 +10,7 @@ int cmd_split(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 int cmd_features(int argc, char **argv);
+int cmd_rm(int argc, char **argv);
 int cmd_infer(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_probe(int argc, char **argv);

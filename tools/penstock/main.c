@@ -20,6 +20,7 @@ static const struct {
     {"features", cmd_features, "give a topology random features"},
     {"infer", cmd_infer, "compute embeddings and predictions of all vertices"},
     {"export", cmd_export, "write a dataset as .npy or .csv for other programs"},
+    {"rm", cmd_rm, "remove a dataset, with its stripes on other drives"},
     {"store", cmd_store, "write a dataset's rows to raw NVMe drives"},
     {"inspect", cmd_inspect, "say what is in a dataset"},
     {"verify", cmd_verify, "read a whole dataset and check it"},
