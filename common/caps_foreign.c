@@ -18,11 +18,9 @@
 static const struct {
     const char *name;
     unsigned flag;
-} flag_names[] = {{"oneshot", PST_PORT_ONESHOT},
-                  {"optional", PST_PORT_OPTIONAL},
-                  {"ordered", PST_PORT_ORDERED},
-                  {"writes", PST_PORT_WRITES},
-                  {"returns", PST_PORT_RETURNS}};
+} flag_names[] = {{"oneshot", PST_PORT_ONESHOT}, {"optional", PST_PORT_OPTIONAL},
+                  {"ordered", PST_PORT_ORDERED}, {"writes", PST_PORT_WRITES},
+                  {"returns", PST_PORT_RETURNS}, {"aside", PST_PORT_ASIDE}};
 #define FLAG_NAMES (sizeof flag_names / sizeof flag_names[0])
 
 json_t *pst_caps_json(const struct pst_stage_desc *desc)

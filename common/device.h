@@ -45,9 +45,11 @@ struct pst_gpus {
     pst_rc (*pin)(int gpu, void *at, uint64_t bytes, char *why);
     pst_rc (*unpin)(int gpu, void *at, char *why);
 
-    /* Events between processes. record: in stream (a cudaStream_t; NULL: the default one); wait: by stream,
-     * or, with host, by the caller. An event that was never recorded has passed. */
-    pst_rc (*event_new)(int gpu, void **event, char *why);
+    /* Events, of one process or (shared) between several: by others opened on the maker's GPU, freed by both.
+     * record: in stream (a cudaStream_t of the event's GPU; NULL: the default one); wait: by stream, or, with
+     * host, by the caller, as long as for a queue (twin.h: PST_E_TIMEOUT), for the last record before the
+     * call. An event that was never recorded has passed. */
+    pst_rc (*event_new)(int gpu, bool shared, void **event, char *why);
     pst_rc (*event_free)(int gpu, void *event, char *why);
     pst_rc (*event_share)(int gpu, void *event, struct pst_ipc *handle, char *why);
     pst_rc (*event_open)(int gpu, const struct pst_ipc *handle, void **event, char *why);

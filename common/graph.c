@@ -208,6 +208,21 @@ static void place(const struct pst_pipeline *pl, struct pst_route *route)
     (void)snprintf(route->device, sizeof route->device, "%s", one ? origin->device : home ? home : "cpu:0");
 }
 
+/* Who hands its slots over: kernels, where all who touch them are on GPUs, or else the host. */
+static void choose_handover(const struct pst_pipeline *pl, struct pst_route *route)
+{
+    route->events =
+        strncmp(pl->stages[route->stage].device, "cuda:", 5) == 0 && route->slots <= PST_EVENT_SLOTS_MAX;
+    route->aside = false;
+    for (int b = 0; b < route->borrowers; b++) {
+        const struct pst_stage_spec *stage = &pl->stages[route->borrower_stage[b]];
+        const unsigned flags = stage->caps.desc->ports[route->borrower_port[b]].flags;
+        const bool cpu = strncmp(stage->device, "cpu:", 4) == 0;
+        route->events = route->events && (!cpu || (flags & PST_PORT_ASIDE));
+        route->aside = route->aside || ((flags & PST_PORT_ASIDE) && (flags & PST_PORT_WRITES));
+    }
+}
+
 static bool derive(struct pst_graph *graph, const struct pst_pipeline *pl, struct pst_diag *diag)
 {
     memset(graph, 0, sizeof *graph);
@@ -231,6 +246,7 @@ static bool derive(struct pst_graph *graph, const struct pst_pipeline *pl, struc
                 return false;
             }
             place(pl, route);
+            choose_handover(pl, route);
             if (route->borrowers > 0)
                 graph->nroutes++;
         }
@@ -476,11 +492,12 @@ void pst_graph_mermaid(const struct pst_graph *graph, const struct pst_pipeline 
                 out_port(pl, link)->name);
         for (int r = 0; r < graph->nroutes; r++)
             if (pst_link_carries(graph, r, pl, link))
-                fprintf(out, " (route %d, %d slots%s%s%s)", r, graph->routes[r].slots,
+                fprintf(out, " (route %d, %d slots%s%s%s%s)", r, graph->routes[r].slots,
                         graph->routes[r].memory == PST_ROUTE_PINNED ? ", pinned"
                         : graph->routes[r].memory == PST_ROUTE_GPU  ? ", in "
                                                                     : "",
                         graph->routes[r].memory == PST_ROUTE_GPU ? graph->routes[r].device : "",
+                        graph->routes[r].events ? ", by events" : "",
                         graph->routes[r].copy_of >= 0 ? ", copied" : "");
         fprintf(out, "%s\"| s%d\n", link->back ? ", back" : "", link->to);
     }

@@ -10,6 +10,8 @@
 
 #define PST_ROUTES_MAX 64
 #define PST_BORROWERS_MAX 32
+#define PST_EVENT_SLOTS_MAX                                                                                  \
+    64 /* routes with more wait on the host: so many batches are not in flight on GPUs */
 
 /* What the slots of a route lie in: shared memory; the same, registered with CUDA by each process on a GPU;
  * or one GPU's own memory, opened by each process. */
@@ -24,6 +26,8 @@ struct pst_route {
     int copy_of; /* route whose slots the runtime copies into this one; -1: none */
     enum pst_route_memory memory;
     char device[32]; /* whose memory host has it */
+    bool events;     /* slots change hands in streams: no stage on a CPU touches what kernels may be at */
+    bool aside;      /* one writes to its slots that does not wait for kernels: PST_PORT_ASIDE */
 };
 
 struct pst_graph {

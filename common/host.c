@@ -11,7 +11,7 @@
 
 #include "builtin.h"
 #include "device.h"
-#include "host_impl.h"
+#include "handover.h"
 
 #define IDLE_POLL_MS 250             /* upper bound of a sleep: a lost wake costs this, not the run */
 #define SUPERVISOR_DEADLINE_MS 60000 /* between messages of the start-up */
@@ -51,6 +51,7 @@ static void let_go(struct pst_process *process, int i)
 
 void pst_process_release(struct pst_process *process)
 {
+    pst_process_free_events(process);
     for (int i = 0; i < process->nregions; i++)
         let_go(process, i);
     if (process->zmq)

@@ -15,6 +15,13 @@
 
 /* What the threads of one process share: one ZeroMQ context, and each region mapped once (so that two
  * stages of a group see a slot at one address). */
+struct pst_event_known { /* of a GPU, for hand-overs: handover.c */
+    struct pst_event_known *next;
+    void *event;
+    int gpu;
+    char name[];
+};
+
 struct pst_process {
     void *zmq;
     pthread_mutex_t lock;
@@ -25,6 +32,7 @@ struct pst_process {
         bool pinned; /* host memory that CUDA has registered */
     } regions[PST_REGIONS_MAX];
     int nregions;
+    struct pst_event_known *events;
 };
 
 PST_MUST_USE pst_rc pst_process_init(struct pst_process *process);

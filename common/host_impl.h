@@ -49,6 +49,10 @@ struct pst_held { /* a route that passes through here */
     int origin_port; /* -1: borrowed */
     int via_port;    /* the port of this stage that it passes */
     bool on_gpu;     /* in a GPU's own memory, which the host cannot touch */
+    /* handover.c: an event a slot that this stage records; NULL: it waits itself. Those of ntheirs others. */
+    void **mine, **theirs;
+    uint32_t ntheirs;
+    bool aside; /* a stage that does not wait for kernels puts something into its slots */
     bool total_told, ended;
     uint32_t held_count; /* borrowed or granted, and not yet sent on or released */
     uint32_t open;       /* granted and not yet sent or released */
@@ -97,6 +101,9 @@ struct pst_stage {
     uint64_t mark_ns; /* up to here its time is booked as busy or waiting */
     int64_t in_flight;
     int64_t keep_alive; /* reasons not to end that are not IO */
+    void *stream;       /* on a GPU: slots are handed over in it, if in_stream */
+    void *behind;       /* an event of it */
+    bool in_stream;
     bool opened, started, sized, stopping, finishing;
     pst_rc failed;
     struct pst_trace trace;

@@ -64,20 +64,26 @@ static void plan_instances(struct pst_supervisor *sv)
     }
 }
 
-static void plan_hosts(struct pst_supervisor *sv)
+int pst_plan_host(struct pst_supervisor *sv, const char *device)
 {
-    for (int r = -1; r < sv->graph->nroutes; r++) {
-        const char *device = r < 0 ? "cpu:0" : sv->graph->routes[r].device; /* cpu:0 has the board */
-        int h = 0;
-        while (h < sv->nhosts && strcmp(sv->hosts[h].device, device) != 0)
-            h++;
-        if (h < sv->nhosts || h == PST_DEVICES_MAX)
-            continue;
-        struct pst_host_memory *host = &sv->hosts[sv->nhosts++];
-        (void)snprintf(host->device, sizeof host->device, "%s", device);
-        (void)snprintf(host->name, sizeof host->name, "memory-%s", device);
-        host->proc = new_proc(sv, host->name);
-    }
+    int h = 0;
+    while (h < sv->nhosts && strcmp(sv->hosts[h].device, device) != 0)
+        h++;
+    if (h < sv->nhosts)
+        return h;
+    struct pst_host_memory *host = &sv->hosts[sv->nhosts++];
+    (void)snprintf(host->device, sizeof host->device, "%s", device);
+    (void)snprintf(host->name, sizeof host->name, "memory-%s", device);
+    host->proc = new_proc(sv, host->name);
+    return h;
+}
+
+static pst_rc plan_hosts(struct pst_supervisor *sv)
+{
+    (void)pst_plan_host(sv, "cpu:0"); /* has the board */
+    for (int r = 0; r < sv->graph->nroutes; r++)
+        (void)pst_plan_host(sv, sv->graph->routes[r].device);
+    return pst_plan_events(sv);
 }
 
 static bool first_on(const struct pst_supervisor *sv, int instance)
@@ -183,7 +189,7 @@ pst_rc pst_launch(struct pst_supervisor *sv)
         return rc;
     plan_instances(sv);
     int stage_procs = sv->nprocs;
-    plan_hosts(sv);
+    rc = plan_hosts(sv);
     share_gpus(sv);
     for (int p = 0; p < sv->nprocs && rc == PST_OK; p++)
         rc = start_proc(sv, p, p < stage_procs ? "penstock-stage" : "penstock-memory");
@@ -352,12 +358,14 @@ static void add_route(const struct pst_supervisor *sv, json_t *routes, json_t *r
         return;
     bool copy = spec->caps.desc == pst_builtin(PST_COPY_STAGE);
     int hold = copy ? route->slots : pst_port_hold(spec, &spec->caps.desc->ports[port]);
-    (void)json_array_append_new(routes,
-                                json_pack("{si si si sI sI si si si so}", "id", r, "region",
-                                          (int)json_array_size(regions), "slots", route->slots, "slot_bytes",
-                                          (json_int_t)sv->slot_bytes[r], "pool", (json_int_t)sv->pools_at[r],
-                                          "origin_port", route->stage == stage ? route->port : -1, "via_port",
-                                          port, "hold", hold, "origins", peers(sv, route->stage)));
+    json_t *told =
+        json_pack("{si si si sI sI si si si so}", "id", r, "region", (int)json_array_size(regions), "slots",
+                  route->slots, "slot_bytes", (json_int_t)sv->slot_bytes[r], "pool",
+                  (json_int_t)sv->pools_at[r], "origin_port", route->stage == stage ? route->port : -1,
+                  "via_port", port, "hold", hold, "origins", peers(sv, route->stage));
+    if (pst_gpu_number(spec->device) >= 0)
+        pst_add_events(sv, told, r, stage);
+    (void)json_array_append_new(routes, told);
     (void)json_array_append_new(regions, json_pack("{ss sI}", "path", sv->blocks[1 + r].path, "bytes",
                                                    (json_int_t)sv->blocks[1 + r].bytes));
 }

@@ -9,7 +9,8 @@
  *   features  stride_bytes * n[hops]    row i belongs to vertices[i]; PST_PAGE-aligned
  *   requests  struct pst_request[]      rows that the disk must bring (request.h)
  *
- * Destinations of each block are a prefix of its sources. Hop 0 is next to the seeds. */
+ * Where a stage on a GPU fills it, all but the features is there when its frame comes (pst_stream of
+ * stage.h). Destinations of each block are a prefix of its sources. Hop 0 is next to the seeds. */
 #ifndef PST_MINIBATCH_H
 #define PST_MINIBATCH_H
 

@@ -5,7 +5,7 @@
 #include <time.h>
 #include <zmq.h>
 
-#include "host_impl.h"
+#include "handover.h"
 
 #define FULL_RING_NAP_NS 100000 /* a ring is full only while its reader is busy with something long */
 #define PENDING_MAX 8192        /* early frames of one ordered input: far above slots x parts */
@@ -106,6 +106,9 @@ pst_rc pst_release(struct pst_stage *self, struct pst_ref ref, bool dirty)
     struct pst_held *route = want_held(self, ref, "released", false);
     if (!route)
         return PST_E_ARG;
+    const pst_rc rc = pst_handover_give(self, route, ref.slot);
+    if (rc != PST_OK)
+        return rc;
     let_go(route, ref.slot);
     if (pst_pool_release(route->pool, ref.slot, dirty))
         for (int i = 0; i < route->norigins; i++)
@@ -168,9 +171,14 @@ pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame)
         struct pst_held *route = want_held(self, frame->refs[r], "sent", !gives);
         if (!route)
             return PST_E_ARG;
+        pst_rc rc = links > 0 ? pst_handover_announce(self, route, frame->refs[r].slot) : PST_OK;
+        if (rc == PST_OK && gives && links > 0)
+            rc = pst_handover_give(self, route, frame->refs[r].slot);
+        if (rc != PST_OK)
+            return rc;
         /* asked for before the slot can come free again: a later batch must not get it first */
         if (gives && links > 0 && route->origin_port == port && !(frame->flags & PST_LAST_MICRO)) {
-            pst_rc rc = pst_pool_want(route->pool, (uint32_t)self->instance, frame->batch, frame->micro + 1);
+            rc = pst_pool_want(route->pool, (uint32_t)self->instance, frame->batch, frame->micro + 1);
             if (rc != PST_OK)
                 return rc;
         }
@@ -214,6 +222,9 @@ static pst_rc deliver_frame(struct pst_stage *self, struct pst_input *in, const 
             return pst_fail(PST_E_PEER, "%s: %s%s sent slot %u of route %u, which does not pass here",
                             self->name, in->nrings > 1 ? "an instance of the stage of " : "",
                             in->producers[0]->name, frame->refs[r].slot, frame->refs[r].route);
+        const pst_rc rc = pst_handover_take(self, route, frame->refs[r].slot);
+        if (rc != PST_OK)
+            return rc;
         route->announced[frame->refs[r].slot] = !(frame->flags & PST_LAST_PART);
         if (frame->flags & PST_LAST_PART) {
             route->held[frame->refs[r].slot]++;
@@ -342,7 +353,9 @@ static bool step_credit(struct pst_stage *self, struct pst_held *route, pst_rc *
     for (int i = 0; i < route->norigins; i++) /* the next slot may be another instance's */
         if (route->origins[i]->page != self->page)
             wake(route->origins[i]);
-    *rc = pst_deliver(self, &event);
+    *rc = pst_handover_take(self, route, event.credit.ref.slot);
+    if (*rc == PST_OK)
+        *rc = pst_deliver(self, &event);
     return true;
 }
 
@@ -468,7 +481,7 @@ static bool open_output(struct pst_stage *self, const json_t *j, const char *pag
            find_peers(self, json_object_get(j, "consumers"), pages, out->consumers) == out->nrings;
 }
 
-static bool open_route(struct pst_stage *self, const json_t *j, const char *pages)
+static pst_rc open_route(struct pst_stage *self, const json_t *j, const char *pages)
 {
     struct pst_held *route = &self->routes[self->nroutes++];
     int region = int_of(j, "region");
@@ -483,11 +496,11 @@ static bool open_route(struct pst_stage *self, const json_t *j, const char *page
     if (region < 0 || region >= self->nregions || route->slots > PST_SLOTS_MAX || route->norigins < 1 ||
         route->slots * route->slot_bytes > self->regions[region].bytes ||
         pool_at + sizeof(struct pst_pool) > self->board_map.bytes)
-        return false;
+        return pst_fail(PST_E_PEER, "%s: cannot use a route that the supervisor told it to open", self->name);
     route->base = self->regions[region].base;
     route->on_gpu = self->region_on_gpu[region];
     route->pool = (struct pst_pool *)(void *)((char *)self->board_map.base + pool_at);
-    return true;
+    return pst_handover_open(self, route, j);
 }
 
 pst_rc pst_ports_open(struct pst_stage *self, const json_t *message)
@@ -496,9 +509,12 @@ pst_rc pst_ports_open(struct pst_stage *self, const json_t *message)
         (const char *)self->board_map.base + json_integer_value(json_object_get(message, "pages_at"));
     size_t i;
     json_t *j;
-    bool ok = true;
-    json_array_foreach(json_object_get(message, "routes"), i, j) ok =
-        ok && i < PST_PORTS_MAX * 4 && open_route(self, j, pages);
+    bool ok = json_array_size(json_object_get(message, "routes")) <= PST_PORTS_MAX * 4;
+    pst_rc rc = PST_OK;
+    json_array_foreach(json_object_get(message, "routes"), i, j) rc =
+        ok && rc == PST_OK ? open_route(self, j, pages) : rc;
+    if (rc != PST_OK)
+        return rc;
     json_array_foreach(json_object_get(message, "inputs"), i, j) ok =
         ok && i < PST_PORTS_MAX && open_input(self, j, pages);
     json_array_foreach(json_object_get(message, "outputs"), i, j) ok =
@@ -509,6 +525,7 @@ pst_rc pst_ports_open(struct pst_stage *self, const json_t *message)
 
 void pst_ports_close(struct pst_stage *self)
 {
+    pst_handover_close(self);
     for (int i = 0; i < self->ninputs; i++)
         free(self->inputs[i].pending);
     for (int i = 0; i < self->npeers; i++)

@@ -93,6 +93,18 @@ static void ask_block(struct pst_supervisor *sv, int b)
          json_pack("{ss si sI}", "type", "allocate", "id", b, "bytes", (json_int_t)sv->blocks[b].bytes));
 }
 
+/* Of the memory hosts, each for what it has to make. */
+static void ask_memory(struct pst_supervisor *sv)
+{
+    for (int r = 0; r < sv->graph->nroutes; r++)
+        ask_block(sv, 1 + r);
+    for (int e = 0; e < sv->nevents; e++)
+        if (sv->events[e].host >= 0)
+            tell(sv, sv->hosts[sv->events[e].host].name,
+                 json_pack("{ss si si}", "type", "events", "id", e, "count",
+                           sv->graph->routes[sv->events[e].route].slots));
+}
+
 static bool oneshots_ready(const struct pst_supervisor *sv, int stage)
 {
     for (int l = 0; l < sv->pl->nlinks; l++) {
@@ -162,10 +174,9 @@ static void advance(struct pst_supervisor *sv)
             fail_here(sv);
             return;
         }
-        for (int r = 0; r < sv->graph->nroutes; r++)
-            ask_block(sv, 1 + r);
+        ask_memory(sv);
     }
-    if (sv->allocated && !sv->opened && sv->board && blocks_ready(sv)) {
+    if (sv->allocated && !sv->opened && sv->board && blocks_ready(sv) && pst_events_ready(sv)) {
         sv->opened = true;
         for (int i = 0; i < sv->ninstances; i++)
             if (!sv->instances[i].early)
@@ -296,6 +307,10 @@ static void from_memory(struct pst_supervisor *sv, struct pst_host_memory *host,
         (void)snprintf(sv->blocks[id].path, sizeof sv->blocks[id].path, "%s", path);
         if (id == 0 && (pst_init_board(sv) != PST_OK || tell_where(sv) != PST_OK))
             fail_here(sv);
+    } else if (strcmp(type, "events") == 0) {
+        const json_int_t id = json_integer_value(json_object_get(m, "id"));
+        if (id >= 0 && id < sv->nevents && !sv->events[id].names)
+            sv->events[id].names = json_incref(json_object_get(m, "names"));
     } else if (strcmp(type, "failed") == 0) {
         const char *text = json_string_value(json_object_get(m, "text"));
         pst_run_fail(sv, host->name, NULL, "%s", text ? text : "failed without a word");
@@ -517,6 +532,7 @@ static void release(struct pst_supervisor *sv)
     pst_proc_end_strays();
     pst_pulse_release(&sv->pulse);
     pst_region_unmap(&sv->board_map);
+    pst_release_events(sv);
     for (int s = 0; s < sv->pl->nstages; s++)
         json_decref(sv->oneshots[s]);
     if (sv->control)

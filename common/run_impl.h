@@ -35,6 +35,12 @@ struct pst_block { /* one region asked of a memory host */
     char path[PST_REGION_PATH_MAX];
 };
 
+struct pst_events { /* of one stage on a GPU, one for each slot of a route: handover.h */
+    int route, stage;
+    int host;      /* whose memory host makes them; -1: the stage's process */
+    json_t *names; /* NULL: not yet there */
+};
+
 struct pst_supervisor {
     struct pst_pipeline *pl;
     const struct pst_graph *graph;
@@ -53,6 +59,8 @@ struct pst_supervisor {
     struct pst_host_memory hosts[PST_DEVICES_MAX];
     int nhosts;
     struct pst_block blocks[PST_ROUTES_MAX + 1]; /* [0] is the board, [1 + r] route r */
+    struct pst_events *events;
+    int nevents;
     uint64_t slot_bytes[PST_ROUTES_MAX], align[PST_ROUTES_MAX];
     uint64_t pages_at, pools_at[PST_ROUTES_MAX];
     uint64_t rings_at[2 * PST_LINKS_MAX]; /* of each link: producers x consumers rings from here on */
@@ -87,6 +95,13 @@ pst_rc pst_init_board(struct pst_supervisor *sv); /* once it is mapped */
 json_t *pst_configure_message(const struct pst_supervisor *sv, int instance);
 json_t *pst_open_message(const struct pst_supervisor *sv, int instance);
 void pst_add_needs(struct pst_supervisor *sv, int instance, const json_t *needs);
-pst_rc pst_size_routes(struct pst_supervisor *sv); /* blocks[1..]: all needs are known */
+pst_rc pst_size_routes(struct pst_supervisor *sv);                /* blocks[1..]: all needs are known */
+int pst_plan_host(struct pst_supervisor *sv, const char *device); /* the memory host of that device */
+
+/* launch_events.c */
+pst_rc pst_plan_events(struct pst_supervisor *sv); /* whose they are; names of those of one process */
+bool pst_events_ready(const struct pst_supervisor *sv);
+void pst_add_events(const struct pst_supervisor *sv, json_t *route, int r, int stage); /* what it is told */
+void pst_release_events(struct pst_supervisor *sv);
 
 #endif

@@ -13,9 +13,9 @@
  * that returns anything but PST_OK, having called pst_fail, ends the run with that message.
  *
  * A stage that is placed on a GPU (pst_device_of) gets slots that its kernels can use at the same addresses.
- * What its kernels write must be there before the frame that tells of it is sent: wait for the queue, or for
- * an event of it, first. What it reads came with a frame and is there.
- * stages/README.md has the walk-through; stages/passthrough.c is the smallest example. */
+ * What it gets is there; what its kernels write must be there before the frame that tells of it is sent, and
+ * what they read they must have read before the slot is sent or released. To wait for neither, see
+ * pst_stream. stages/README.md has the walk-through; stages/passthrough.c is the smallest example. */
 #ifndef PST_STAGE_H
 #define PST_STAGE_H
 
@@ -38,6 +38,8 @@ enum pst_port_flag {
     PST_PORT_ORDERED = 1u << 2,  /* IN: frames are delivered in (batch, micro, part) order */
     PST_PORT_WRITES = 1u << 3,   /* IN: this stage changes the slot's bytes */
     PST_PORT_RETURNS = 1u << 4,  /* OUT: slots come home changed; the credit tells version and dirty */
+    PST_PORT_ASIDE = 1u << 5,    /* IN: but in a stream (pst_stream), it touches nothing of a slot but what
+                                    frames have announced: others' kernels may be at work on the rest */
 };
 
 struct pst_port_desc {
@@ -202,6 +204,16 @@ PST_API void *pst_region(struct pst_stage *self, int index, uint64_t *bytes);
  * stage originated them and PST_LAST_MICRO is not set, a credit for the batch's next micro-batch will come.
  */
 PST_API PST_MUST_USE pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame);
+
+/* In open: from now on slots change hands in this stream of the stage's GPU (a cudaStream_t), not on the
+ * host. What is put there after a slot has come begins when others' kernels are done with the slot; what was
+ * put there before it is sent or released its next users wait for in the same way. Of a slot that has just
+ * come, host code may touch what the slot's type promises (minibatch.h), or all of it after pst_slot_wait.
+ * Where a stage on a CPU touches the slots, which the runtime knows from the pipeline, sending and releasing
+ * wait for the stream instead. On a CPU: nothing. */
+PST_API PST_MUST_USE pst_rc pst_stream(struct pst_stage *self, void *stream);
+/* Sleeps until others' kernels are done with a slot that has come. */
+PST_API PST_MUST_USE pst_rc pst_slot_wait(struct pst_stage *self, struct pst_ref ref);
 
 /* Gives a held slot back: it goes home when every borrower has. dirty: its bytes were changed. */
 PST_API PST_MUST_USE pst_rc pst_release(struct pst_stage *self, struct pst_ref ref, bool dirty);

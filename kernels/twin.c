@@ -127,6 +127,12 @@ static pst_rc record(struct pst_queue *q, struct pst_record *to, uint64_t sequen
     return PST_OK;
 }
 
+static void *stream(struct pst_queue *q)
+{
+    (void)q;
+    return NULL;
+}
+
 static pst_rc wait(struct pst_queue *q, char *why)
 {
     (void)q;
@@ -155,7 +161,9 @@ const struct pst_twin *pst_twin_cpu(void)
         .room = room,
         .copy = copy,
         .fill = fill,
+        .stream = stream,
         .record = record,
+        .recorded = wait,
         .wait = wait,
     };
     return &cpu;

@@ -65,8 +65,13 @@ struct pst_queue_options {
     int64_t most;    /* ids or edges of the largest call: sizes the queue's own memory */
     int64_t columns; /* of the widest rows of floats */
     bool tf32;       /* products in TensorFloat-32: 10 bits of mantissa, several times faster */
+    bool first;      /* its kernels go before those of other queues of this process */
     void *stream;    /* a cudaStream_t that the caller keeps; NULL: one of the queue's own */
 };
+
+/* The longest wait for a queue, in seconds, unless PENSTOCK_GPU_WAIT_S is set: a copy of the largest topology
+ * takes that long; a batch takes a thousandth. */
+#define PST_QUEUE_WAIT_S 300
 
 enum pst_memory { PST_MEMORY_DEVICE, PST_MEMORY_PINNED };
 
@@ -109,11 +114,16 @@ struct pst_twin {
      * for. */
     pst_rc (*copy)(struct pst_queue *q, void *to, const void *from, size_t bytes);
     pst_rc (*fill)(struct pst_queue *q, void *at, int byte, size_t bytes);
+    /* The cudaStream_t that it is; NULL on the CPU. */
+    void *(*stream)(struct pst_queue *q);
     /* counts[0..n) are pointers, themselves read by the call, to numbers that the queue will have left. */
     pst_rc (*record)(struct pst_queue *q, struct pst_record *record, uint64_t sequence,
                      const int64_t *const *counts, int n);
-    /* Sleeps until all is done; the first failure since the last record or wait, its place in why
-     * (PST_WHY_BYTES). */
+    /* Sleeps until the last record is there; what was put on the queue after it may still be running. */
+    pst_rc (*recorded)(struct pst_queue *q, char *why);
+    /* Sleeps until all is done. Both return the first failure since the last record or wait, its place in why
+     * (PST_WHY_BYTES). PST_E_TIMEOUT: it never ends, as it seems, and with it goes whatever waits for the
+     * device: such a queue can only be left alone (queue_free does), and its memory not be released. */
     pst_rc (*wait)(struct pst_queue *q, char *why);
 };
 

@@ -15,7 +15,8 @@ static const struct pst_port_desc ports[] = {{.name = "in",
                                               .type = "any",
                                               .dtype = "any",
                                               .rank = -1,
-                                              .memory = "cpu,cuda"},
+                                              .memory = "cpu,cuda",
+                                              .flags = PST_PORT_ASIDE},
                                              {0}};
 static const struct pst_param_desc params[] = {{0}};
 

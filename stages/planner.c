@@ -227,8 +227,10 @@ static pst_rc draw_on_gpu(struct planner *p, uint64_t batch, int64_t n, bool cou
     pst_rc rc = pst_device_expand(&p->device_expander, key, p->plan.key.fanout, p->batch, n, NULL);
     if (rc == PST_OK && count)
         count_on_device(p);
-    if (rc == PST_OK)
+    if (rc == PST_OK) {
+        pst_device_expand_record(&p->device_expander, 0);
         rc = pst_device_expanded(&p->device_expander, caps, NULL, 0, &data_fault);
+    }
     if (rc != PST_E_FORMAT || !data_fault)
         return rc;
     const struct pst_fill_job job = {
@@ -302,7 +304,8 @@ static pst_rc open_on_gpu(struct pst_stage *self, struct planner *p)
     const uint64_t budget = (uint64_t)pst_param_int(self, "gpu_topology");
     bool in_place;
     void *hotness;
-    pst_rc rc = pst_device_queue(&p->device, first_vertices(p), 0, false);
+    pst_rc rc =
+        pst_device_queue(&p->device, (struct pst_queue_options){.most = first_vertices(p), .first = true});
     if (rc == PST_OK)
         rc = pst_device_topology(&p->device, &p->graph, budget, &p->device_graph, &in_place);
     if (rc == PST_OK)

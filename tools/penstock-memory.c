@@ -15,6 +15,8 @@
 #include "host.h"
 #include "pulse.h"
 
+#define EVENTS_MAX 4096 /* of all slots, for each stage on this GPU */
+
 struct memory {
     void *zmq, *control;
     const char *name, *device;
@@ -22,6 +24,8 @@ struct memory {
     int gpu;                     /* -1: of a CPU */
     void *blocks[PST_REGIONS_MAX];
     int nblocks;
+    void *events[EVENTS_MAX];
+    int nevents;
 };
 
 static pst_rc say(struct memory *m, json_t *message)
@@ -67,17 +71,57 @@ static pst_rc take_gpu(struct memory *m, uint64_t bytes, char path[PST_REGION_PA
     return PST_OK;
 }
 
+static pst_rc tell_failure(struct memory *m, pst_rc rc)
+{
+    const pst_rc told =
+        say(m, json_pack("{ss ss si}", "type", "failed", "text", pst_error_text(), "rc", (int)rc));
+    return told == PST_OK ? rc : told;
+}
+
+static pst_rc make_event(struct memory *m, json_t *names)
+{
+    char why[PST_DEVICE_WHY_BYTES], text[PST_IPC_TEXT_BYTES], name[PST_REGION_PATH_MAX];
+    struct pst_ipc handle;
+    void *event;
+    if (m->nevents == EVENTS_MAX)
+        return pst_fail(PST_E_LIMIT, "more than %d events on one device", EVENTS_MAX);
+    pst_rc rc = m->gpus->event_new(m->gpu, true, &event, why);
+    if (rc == PST_OK) {
+        m->events[m->nevents++] = event;
+        rc = m->gpus->event_share(m->gpu, event, &handle, why);
+    }
+    if (rc != PST_OK)
+        return pst_fail(rc, "events of this GPU cannot be shared between processes (group its stages): %s",
+                        why);
+    pst_ipc_text(&handle, text);
+    (void)snprintf(name, sizeof name, "cuda:%d %s", m->gpu, text);
+    return json_array_append_new(names, json_string(name)) == 0 ? PST_OK
+                                                                : pst_fail(PST_E_NOMEM, "out of memory");
+}
+
+/* One a slot, by which one stage tells when it is done with it (common/handover.h). */
+static pst_rc make_events(struct memory *m, const json_t *message)
+{
+    const json_int_t count = json_integer_value(json_object_get(message, "count"));
+    json_t *names = json_array();
+    pst_rc rc = PST_OK;
+    for (json_int_t i = 0; i < count && rc == PST_OK; i++)
+        rc = make_event(m, names);
+    if (rc == PST_OK)
+        return say(m, json_pack("{ss sO so}", "type", "events", "id", json_object_get(message, "id"), "names",
+                                names));
+    json_decref(names);
+    return tell_failure(m, rc);
+}
+
 static pst_rc allocate(struct memory *m, const json_t *message)
 {
     json_int_t id = json_integer_value(json_object_get(message, "id"));
     json_int_t bytes = json_integer_value(json_object_get(message, "bytes"));
     char path[PST_REGION_PATH_MAX];
     pst_rc rc = m->gpu < 0 ? take_host(m, id, (uint64_t)bytes, path) : take_gpu(m, (uint64_t)bytes, path);
-    if (rc != PST_OK) {
-        pst_rc told =
-            say(m, json_pack("{ss ss si}", "type", "failed", "text", pst_error_text(), "rc", (int)rc));
-        return told == PST_OK ? rc : told;
-    }
+    if (rc != PST_OK)
+        return tell_failure(m, rc);
     return say(m, json_pack("{ss sI ss sI}", "type", "region", "id", id, "path", path, "bytes", bytes));
 }
 
@@ -85,6 +129,9 @@ static pst_rc allocate(struct memory *m, const json_t *message)
 static void release(struct memory *m)
 {
     char why[PST_DEVICE_WHY_BYTES];
+    for (int i = 0; i < m->nevents; i++)
+        if (m->gpus->event_free(m->gpu, m->events[i], why) != PST_OK)
+            fprintf(stderr, "penstock-memory: %s\n", why);
     for (int i = 0; i < m->nblocks; i++)
         if (m->gpus->release(m->gpu, m->blocks[i], why) != PST_OK)
             fprintf(stderr, "penstock-memory: %s\n", why);
@@ -124,6 +171,8 @@ static pst_rc serve(struct memory *m)
         bool stop = !type || strcmp(type, "stop") == 0;
         if (!stop && strcmp(type, "allocate") == 0)
             rc = allocate(m, j);
+        if (!stop && strcmp(type, "events") == 0)
+            rc = make_events(m, j);
         json_decref(j);
         if (stop)
             break;

@@ -1,6 +1,7 @@
 /* memory.cu: the memory and events of GPUs, between processes: the table of common/device.h. Uses legacy IPC
  * (cudaIpc*), which holds for what cudaMalloc gives. */
 #include "../../common/device.h"
+#include "sleep.cuh"
 
 #include <cuda_runtime.h>
 
@@ -124,11 +125,10 @@ pst_rc unpin(int gpu, void *at, char *why)
 
 /* ---- events -------------------------------------------------------------------------------------- */
 
-pst_rc event_new(int gpu, void **event, char *why)
+pst_rc event_new(int gpu, bool shared, void **event, char *why)
 {
-    return ON(gpu, why,
-              cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t *>(event),
-                                       cudaEventDisableTiming | cudaEventInterprocess));
+    const unsigned flags = cudaEventDisableTiming | (shared ? (unsigned)cudaEventInterprocess : 0u);
+    return ON(gpu, why, cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t *>(event), flags));
 }
 
 pst_rc event_free(int gpu, void *event, char *why)
@@ -158,10 +158,18 @@ pst_rc event_record(int gpu, void *event, void *stream, char *why)
 
 pst_rc event_wait(int gpu, void *event, void *stream, bool host, char *why)
 {
-    if (host)
-        return ON(gpu, why, cudaEventSynchronize(static_cast<cudaEvent_t>(event)));
-    return ON(gpu, why,
-              cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event), 0));
+    const cudaEvent_t e = static_cast<cudaEvent_t>(event);
+    if (!host)
+        return ON(gpu, why, cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), e, 0));
+    const double limit_s = pst_wait_limit_s();
+    cudaError_t error = cudaSuccess;
+    const pst_rc rc =
+        ON(gpu, why, (error = pst_sleep_until(e, limit_s)) == cudaErrorNotReady ? cudaSuccess : error);
+    if (rc != PST_OK || error == cudaSuccess)
+        return rc;
+    (void)snprintf(why, PST_DEVICE_WHY_BYTES, "cuda:%d: it is not done after %g s (PENSTOCK_GPU_WAIT_S)", gpu,
+                   limit_s);
+    return PST_E_TIMEOUT;
 }
 
 /* ---- copies -------------------------------------------------------------------------------------- */

@@ -1,8 +1,14 @@
 /* queue.cu: queues, memory, and the table that this object exports (twin.h). */
 #include "rows.cuh"
+#include "sleep.cuh"
 
-#include <new>
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <sys/prctl.h>
+#include <thread>
 
 namespace
 {
@@ -12,6 +18,9 @@ enum {
     BYTES_AN_ITEM = 32,
     BYTES_A_COLUMN = 2 * PST_COLUMN_PARTS * (int)sizeof(double),
     BYTES_MORE = 4 << 20,
+    PATIENT_US = 20, /* of looking without a nap: less than a nap takes */
+    NAP_LEAST_US = 10,
+    NAP_MOST_US = 1000,
 };
 
 /* The device of the caller's thread while a queue is made or used. */
@@ -82,7 +91,7 @@ void *pst_scratch(struct pst_queue *q, size_t bytes)
 
 static void queue_free(struct pst_queue *q)
 {
-    if (!q)
+    if (!q || q->left_alone)
         return;
     (void)on_device(q);
     if (q->stream)
@@ -93,12 +102,26 @@ static void queue_free(struct pst_queue *q)
     (void)cudaFree(q->scratch);
     (void)cudaFree(q->status);
     (void)cudaFreeHost(q->report);
-    if (q->done)
-        (void)cudaEventDestroy(q->done);
+    for (const cudaEvent_t event : {q->done, q->recorded})
+        if (event)
+            (void)cudaEventDestroy(event);
     if (q->own_stream && q->stream)
         (void)cudaStreamDestroy(q->stream);
     delete[] q->why;
     delete q;
+}
+
+static bool make_stream(struct pst_queue *q, bool first)
+{
+    int least = 0, greatest = 0; /* the less the number, the earlier */
+    return q->stream || (pst_checked(q, cudaDeviceGetStreamPriorityRange(&least, &greatest)) &&
+                         pst_checked(q, cudaStreamCreateWithPriority(&q->stream, cudaStreamNonBlocking,
+                                                                     first ? greatest : least)));
+}
+
+static bool make_event(struct pst_queue *q, cudaEvent_t *event)
+{
+    return pst_checked(q, cudaEventCreateWithFlags(event, cudaEventDisableTiming));
 }
 
 static bool take_memory(struct pst_queue *q)
@@ -123,15 +146,14 @@ static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queu
     q->tf32 = options->tf32;
     q->stream = static_cast<cudaStream_t>(options->stream);
     q->own_stream = !q->stream;
+    q->wait_s = pst_wait_limit_s();
     q->scratch_bytes =
         (size_t)options->most * BYTES_AN_ITEM + (size_t)options->columns * BYTES_A_COLUMN + BYTES_MORE;
-    const bool made =
-        on_device(q) &&
-        pst_checked(q,
-                    cudaDeviceGetAttribute(&q->multiprocessors, cudaDevAttrMultiProcessorCount, q->device)) &&
-        (!q->own_stream || pst_checked(q, cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking))) &&
-        pst_checked(q, cudaEventCreateWithFlags(&q->done, cudaEventBlockingSync | cudaEventDisableTiming)) &&
-        take_memory(q);
+    const bool made = on_device(q) &&
+                      pst_checked(q, cudaDeviceGetAttribute(&q->multiprocessors,
+                                                            cudaDevAttrMultiProcessorCount, q->device)) &&
+                      make_stream(q, options->first) && make_event(q, &q->done) &&
+                      make_event(q, &q->recorded) && take_memory(q);
     if (made && cublasLtCreate(&q->lt) != CUBLAS_STATUS_SUCCESS)
         pst_refuse(q, PST_E_UNSUPPORTED, "a handle of cuBLASLt", 1, 0);
     const pst_rc rc = q->rc;
@@ -202,8 +224,52 @@ static pst_rc record(struct pst_queue *q, struct pst_record *to, uint64_t sequen
     record_counts all = {};
     for (int i = 0; i < n; i++)
         all.at[i] = counts[i];
+    const char *file = q->last_file; /* a record is not what hangs */
+    const int line = q->last_line;
     pst_on(q, 1, PST_WARP)(write_record, to, sequence, all, n, q->status);
+    q->last_file = file;
+    q->last_line = line;
+    (void)pst_checked(q, cudaEventRecord(q->recorded, q->stream));
     return q->rc;
+}
+
+static void *stream(struct pst_queue *q)
+{
+    return q->stream;
+}
+
+/* The first failure, which is then forgotten. */
+static pst_rc tell(struct pst_queue *q, char *why)
+{
+    const pst_rc rc = q->rc;
+    if (rc != PST_OK)
+        memcpy(why, q->why, PST_WHY_BYTES);
+    q->rc = PST_OK;
+    return rc;
+}
+
+static void sleep_until(struct pst_queue *q, cudaEvent_t event)
+{
+    if (q->rc != PST_OK)
+        return;
+    const cudaError_t error = pst_sleep_until(event, q->wait_s);
+    if (error != cudaErrorNotReady) {
+        (void)pst_checked(q, error);
+        return;
+    }
+    q->left_alone = true;
+    q->rc = PST_E_TIMEOUT;
+    (void)snprintf(
+        q->why, PST_WHY_BYTES,
+        "its queue is not done after %g s (PENSTOCK_GPU_WAIT_S): a kernel does not end, or waits for "
+        "another stage's; the last was put there at %s:%d",
+        q->wait_s, q->last_file ? q->last_file : "-", q->last_line);
+}
+
+static pst_rc recorded(struct pst_queue *q, char *why)
+{
+    sleep_until(q, q->recorded);
+    return tell(q, why);
 }
 
 static pst_rc wait(struct pst_queue *q, char *why)
@@ -213,16 +279,47 @@ static pst_rc wait(struct pst_queue *q, char *why)
                       cudaMemcpyAsync(q->report, q->status, sizeof *q->report, cudaMemcpyDefault, q->stream));
     (void)pst_checked(q, cudaMemsetAsync(q->status, 0, sizeof *q->status, q->stream));
     (void)pst_checked(q, cudaEventRecord(q->done, q->stream));
-    (void)pst_checked(q, cudaEventSynchronize(q->done));
-    const pst_rc rc = q->rc;
-    if (rc != PST_OK) {
-        memcpy(why, q->why, PST_WHY_BYTES);
-        q->rc = PST_OK;
+    sleep_until(q, q->done);
+    const pst_rc rc = tell(q, why);
+    if (rc != PST_OK)
         return rc;
-    }
     if (*q->report != PST_OK)
         (void)snprintf(why, PST_WHY_BYTES, "a kernel found its data at fault");
     return (pst_rc)*q->report;
+}
+
+/* ---- sleeping ------------------------------------------------------------------------------------ */
+
+double pst_wait_limit_s()
+{
+    const char *given = getenv("PENSTOCK_GPU_WAIT_S");
+    const double wanted = given ? strtod(given, NULL) : 0;
+    return wanted > 0 ? wanted : PST_QUEUE_WAIT_S;
+}
+
+/* cudaEventSynchronize has no deadline. Looks often at first, for what is short; then naps that grow with the
+ * wait, so that it ends at most a sixteenth of itself late. */
+cudaError_t pst_sleep_until(cudaEvent_t event, double limit_s)
+{
+    using clock = std::chrono::steady_clock;
+    using std::chrono::microseconds;
+    static thread_local bool keen; /* the system adds 50 us to every nap if not asked to do without */
+    if (!keen)
+        keen = prctl(PR_SET_TIMERSLACK, 1000UL) == 0;
+    const auto begin = clock::now();
+    cudaError_t now;
+    while ((now = cudaEventQuery(event)) == cudaErrorNotReady) {
+        (void)cudaGetLastError(); /* no launch is to find it */
+        const auto gone = std::chrono::duration_cast<microseconds>(clock::now() - begin);
+        if ((double)gone.count() > limit_s * 1e6)
+            break;
+        if (gone < microseconds(PATIENT_US))
+            std::this_thread::yield();
+        else
+            std::this_thread::sleep_for(
+                std::clamp(gone / 16, microseconds(NAP_LEAST_US), microseconds(NAP_MOST_US)));
+    }
+    return now;
 }
 
 /* The one symbol of this object. */
@@ -252,7 +349,9 @@ extern "C" PST_API const struct pst_twin *pst_twin_cuda(void)
         room,
         copy,
         fill,
+        stream,
         record,
+        recorded,
         wait,
     };
     return &cuda;

@@ -23,10 +23,14 @@ struct pst_queue {
     int device, multiprocessors;
     char *scratch; /* used anew by each call: they run one after the other */
     size_t scratch_bytes, scratch_used;
-    int32_t *status;  /* on the device: PST_OK, or what was wrong with the data */
-    int64_t *unused;  /* on the device: where a number goes that no one asked for */
-    int32_t *report;  /* pinned: a copy of the status for the host */
-    cudaEvent_t done; /* that the host sleeps for: a stream that is waited for takes a core meanwhile */
+    int32_t *status;            /* on the device: PST_OK, or what was wrong with the data */
+    int64_t *unused;            /* on the device: where a number goes that no one asked for */
+    int32_t *report;            /* pinned: a copy of the status for the host */
+    cudaEvent_t done, recorded; /* that the host sleeps for: all of it, and its last record */
+    double wait_s;              /* at most */
+    bool left_alone;            /* it was waited for in vain */
+    const char *last_file;      /* where the last launch was made */
+    int last_line;
     cublasLtHandle_t lt;
     void *lt_memory;
     char *why; /* the first launch or call that failed; "" if none */
@@ -52,6 +56,8 @@ struct pst_launch {
     {
         if (blocks == 0 || q->rc != PST_OK)
             return;
+        q->last_file = file;
+        q->last_line = line;
 #ifdef PST_HOST_BUILD
         pst_host_launch(kernel, blocks, threads, shared_bytes, q->stream, pst_site{file, line}, args...);
 #else

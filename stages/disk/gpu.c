@@ -179,7 +179,9 @@ static pst_rc open_device(struct pst_gpu_drives *g, const char *place)
     pst_rc rc = pst_device_open(&g->device, place);
     if (rc == PST_OK && g->device.twin->nvme == NULL)
         rc = pst_fail(PST_E_ARG, "%s has no kernels for NVMe queues; expected cuda:N", place);
-    rc = rc == PST_OK ? pst_device_queue(&g->device, 1, 1, false) : rc;
+    rc = rc == PST_OK ? pst_device_queue(&g->device,
+                                         (struct pst_queue_options){.most = 1, .columns = 1, .first = true})
+                      : rc;
     if (rc == PST_OK)
         rc = pst_device_take(&g->device, PST_MEMORY_PINNED, GROUPS * sizeof *g->records + PST_CACHE_LINE,
                              "records of reads", &at);

@@ -54,16 +54,6 @@ pst_rc pst_device_open(struct pst_device *d, const char *place)
     return rc;
 }
 
-void pst_device_close(struct pst_device *d)
-{
-    if (pst_device_is_cuda(d)) {
-        d->twin->queue_free(d->q); /* waits: nothing is to use what goes now */
-        for (int i = 0; i < d->ntaken; i++)
-            d->twin->release(d->taken[i].kind, d->taken[i].at);
-    }
-    *d = (struct pst_device){.number = -1};
-}
-
 /* What the device has left, for messages. */
 static void say_room(const struct pst_device *d, char *out, size_t bytes)
 {
@@ -76,21 +66,20 @@ static void say_room(const struct pst_device *d, char *out, size_t bytes)
         (void)snprintf(out, bytes, "%.160s", why);
 }
 
-pst_rc pst_device_queue(struct pst_device *d, int64_t most, int64_t columns, bool tf32)
+pst_rc pst_device_queue(struct pst_device *d, struct pst_queue_options options)
 {
-    const struct pst_queue_options options = {
-        .device = d->number, .most = most, .columns = columns, .tf32 = tf32};
     char why[PST_WHY_BYTES] = "", left[256];
     if (!pst_device_is_cuda(d))
         return PST_OK;
     d->twin->queue_free(d->q);
     d->q = NULL;
+    options.device = d->number;
     const pst_rc rc = d->twin->queue_new(&options, &d->q, why);
     if (rc == PST_OK)
         return PST_OK;
     say_room(d, left, sizeof left);
     return pst_fail(rc, "%s: no queue for calls over %lld ids and %lld columns: %s; %s", d->name,
-                    (long long)most, (long long)columns, why, left);
+                    (long long)options.most, (long long)options.columns, why, left);
 }
 
 pst_rc pst_device_take(struct pst_device *d, enum pst_memory kind, uint64_t bytes, const char *what,
@@ -117,9 +106,33 @@ pst_rc pst_device_take(struct pst_device *d, enum pst_memory kind, uint64_t byte
                     (unsigned long long)(kind == PST_MEMORY_DEVICE ? d->device_bytes : d->pinned_bytes), why);
 }
 
+/* What a wait came to. */
+static pst_rc judge(struct pst_device *d, pst_rc rc, const char *why)
+{
+    d->left_alone = d->left_alone || rc == PST_E_TIMEOUT;
+    return rc == PST_OK ? PST_OK : pst_fail(rc, "%s: %s", d->name, why);
+}
+
+pst_rc pst_device_wait(struct pst_device *d)
+{
+    char why[PST_WHY_BYTES] = "";
+    return judge(d, d->twin->wait(d->q, why), why);
+}
+
+/* Nothing is to use what goes now. */
+static void drain(struct pst_device *d)
+{
+    if (d->q == NULL || d->left_alone)
+        return;
+    const pst_rc rc = pst_device_wait(d);
+    (void)rc; /* what a kernel found in its data does not matter any more */
+}
+
 void pst_device_give(struct pst_device *d, void *at)
 {
-    for (int i = 0; at != NULL && i < d->ntaken; i++) {
+    if (at != NULL)
+        drain(d);
+    for (int i = 0; at != NULL && !d->left_alone && i < d->ntaken; i++) {
         if (d->taken[i].at != at)
             continue;
         *(d->taken[i].kind == PST_MEMORY_DEVICE ? &d->device_bytes : &d->pinned_bytes) -= d->taken[i].bytes;
@@ -127,25 +140,34 @@ void pst_device_give(struct pst_device *d, void *at)
         d->taken[i] = d->taken[--d->ntaken];
         return;
     }
-    assert(at == NULL);
+    assert(at == NULL || d->left_alone);
 }
 
-pst_rc pst_device_wait(struct pst_device *d)
+void pst_device_close(struct pst_device *d)
+{
+    if (pst_device_is_cuda(d))
+        drain(d);
+    if (pst_device_is_cuda(d) && !d->left_alone) {
+        d->twin->queue_free(d->q);
+        for (int i = 0; i < d->ntaken; i++)
+            d->twin->release(d->taken[i].kind, d->taken[i].at);
+    }
+    *d = (struct pst_device){.number = -1};
+}
+
+void pst_device_record(struct pst_device *d, const int64_t *const *counts, int n)
+{
+    (void)d->twin->record(d->q, d->record, ++d->records, counts, n); /* what fails, the wait tells */
+}
+
+pst_rc pst_device_recorded(struct pst_device *d, bool *data_fault)
 {
     char why[PST_WHY_BYTES] = "";
-    const pst_rc rc = d->twin->wait(d->q, why);
-    return rc == PST_OK ? PST_OK : pst_fail(rc, "%s: %s", d->name, why);
-}
-
-pst_rc pst_device_finish(struct pst_device *d, const int64_t *const *counts, int n, bool *data_fault)
-{
-    const uint64_t sequence = d->record->sequence + 1;
     *data_fault = false;
-    (void)d->twin->record(d->q, d->record, sequence, counts, n); /* what fails, the wait tells */
-    const pst_rc rc = pst_device_wait(d);
+    const pst_rc rc = judge(d, d->twin->recorded(d->q, why), why);
     if (rc != PST_OK)
         return rc;
-    if (__atomic_load_n(&d->record->sequence, __ATOMIC_ACQUIRE) != sequence)
+    if (__atomic_load_n(&d->record->sequence, __ATOMIC_ACQUIRE) != d->records)
         return pst_fail(PST_E_STATE, "%s: a batch's counts did not come", d->name);
     *data_fault = d->record->rc != PST_OK;
     return (pst_rc)d->record->rc;

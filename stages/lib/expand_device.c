@@ -45,7 +45,9 @@ static int64_t most_edges(const struct pst_caps *caps)
 
 pst_rc pst_device_queue_for(struct pst_device *device, const struct pst_caps *caps)
 {
-    return pst_device_queue(device, pst_max_i64(caps->n[caps->hops], most_edges(caps)), 0, false);
+    return pst_device_queue(
+        device, (struct pst_queue_options){.most = pst_max_i64(caps->n[caps->hops], most_edges(caps)),
+                                           .first = true});
 }
 
 static pst_rc take(struct pst_device_expander *x, int64_t n, size_t size, const char *what, void **at)
@@ -135,15 +137,20 @@ pst_rc pst_device_expand(struct pst_device_expander *x, struct pst_sample_key ke
     return rc == PST_OK ? PST_OK : pst_device_wait(x->device); /* which has the reason */
 }
 
-pst_rc pst_device_expanded(struct pst_device_expander *x, struct pst_caps *found, int64_t *own, int nown,
-                           bool *data_fault)
+void pst_device_expand_record(struct pst_device_expander *x, int nown)
 {
     const int64_t *at[PST_RECORD_COUNTS];
     const int all = 1 + 2 * x->caps.hops + nown;
     for (int i = 0; i < all; i++)
         at[i] = x->numbers + 1 + i;
+    pst_device_record(x->device, at, all);
+}
+
+pst_rc pst_device_expanded(struct pst_device_expander *x, struct pst_caps *found, int64_t *own, int nown,
+                           bool *data_fault)
+{
     *found = (struct pst_caps){.hops = x->caps.hops};
-    const pst_rc rc = pst_device_finish(x->device, at, all, data_fault);
+    const pst_rc rc = pst_device_recorded(x->device, data_fault);
     if (rc != PST_OK)
         return rc;
     const int64_t *counts = x->device->record->counts;

@@ -44,24 +44,28 @@ void pst_device_filler_release(struct pst_device_filler *d)
     *d = (struct pst_device_filler){0};
 }
 
-/* Rows that are cached go to the slot; which are not goes to the host. */
-static void provide_rows(struct pst_device_filler *d, char *slot)
+/* Which rows are cached, for the gather, and which are not, for the host. */
+static void find_rows(struct pst_device_filler *d)
 {
     const struct pst_device_expander *x = &d->expander;
     const struct pst_layout *l = &d->filler->layout;
-    const struct pst_twin *twin = x->device->twin;
-    struct pst_queue *q = x->device->q;
-    const int64_t most = l->caps.n[l->caps.hops];
-    const struct pst_n rows = {pst_device_vertices(x, l->caps.hops), most},
-                       hits = {pst_device_own(x, HITS), most};
-    twin->lookup_n(q, d->cache, x->vertices, rows, d->hit_pos, d->hit_row, pst_device_own(x, HITS),
-                   d->miss_pos, pst_device_own(x, MISSES));
-    twin->gather_n(q, d->cache_rows, l->stride_bytes, d->hit_row, slot + l->features_at, l->stride_bytes,
-                   d->hit_pos, hits, d->filler->row_bytes);
+    const struct pst_n rows = {pst_device_vertices(x, l->caps.hops), l->caps.n[l->caps.hops]};
+    x->device->twin->lookup_n(x->device->q, d->cache, x->vertices, rows, d->hit_pos, d->hit_row,
+                              pst_device_own(x, HITS), d->miss_pos, pst_device_own(x, MISSES));
+}
+
+/* Cached rows to the slot: none, if the batch did not fit. */
+static void bring_rows(struct pst_device_filler *d, char *slot)
+{
+    const struct pst_device_expander *x = &d->expander;
+    const struct pst_layout *l = &d->filler->layout;
+    const struct pst_n hits = {pst_device_own(x, HITS), l->caps.n[l->caps.hops]};
+    x->device->twin->gather_n(x->device->q, d->cache_rows, l->stride_bytes, d->hit_row, slot + l->features_at,
+                              l->stride_bytes, d->hit_pos, hits, d->filler->row_bytes);
 }
 
 /* Everything that the device does for a batch. The vertices are copied at the end, since it reads them at
- * random; indices are only written. */
+ * random; indices are only written. What the host needs comes before the record, cached rows behind it. */
 static pst_rc enqueue(struct pst_device_filler *d, const struct pst_fill_job *job, char *slot)
 {
     const struct pst_layout *l = &d->filler->layout;
@@ -79,7 +83,10 @@ static pst_rc enqueue(struct pst_device_filler *d, const struct pst_fill_job *jo
     x->device->twin->gather_n(x->device->q, x->vertices, sizeof *x->vertices, NULL, slot + l->vertices_at,
                               sizeof *x->vertices, NULL, rows, sizeof *x->vertices);
     if (d->cache)
-        provide_rows(d, slot);
+        find_rows(d);
+    pst_device_expand_record(&d->expander, OWN);
+    if (d->cache)
+        bring_rows(d, slot);
     return PST_OK;
 }
 

@@ -1,6 +1,6 @@
 /* fill_device.h: what fill.h does, on a GPU: a whole minibatch is put on the device's queue, numbers stay
- * there from one kernel to the next, and the host waits once, for a record of them. Samples are the CPU's
- * exactly.
+ * there from one kernel to the next, and the host waits once, for a record of them; cached rows follow behind
+ * it. Samples are the CPU's exactly.
  *
  * Owner: each init fills what the caller owns and borrows the device; release gives back what was taken of
  * it. Threads: one. Slots must be memory that host and kernels both use. */
@@ -77,7 +77,11 @@ struct pst_device_block {
 PST_API PST_MUST_USE pst_rc pst_device_expand(struct pst_device_expander *x, struct pst_sample_key key,
                                               const int64_t *fanout, const int64_t *seeds, int64_t n,
                                               const struct pst_device_block *blocks);
-/* Waits; *found gets the numbers, own[0..nown) those of pst_device_own. */
+/* Puts a record of the numbers behind it, with own[0..nown) of pst_device_own. */
+PST_API void pst_device_expand_record(struct pst_device_expander *x, int nown);
+/* Waits for that record, not for what was put behind it; *found gets the numbers, own those of
+ * pst_device_own.
+ */
 PST_API PST_MUST_USE pst_rc pst_device_expanded(struct pst_device_expander *x, struct pst_caps *found,
                                                 int64_t *own, int nown, bool *data_fault);
 
@@ -101,7 +105,8 @@ PST_API PST_MUST_USE pst_rc pst_device_filler_init(struct pst_device_filler *d, 
                                                    pst_device_sample_fn sample, void *user);
 PST_API void pst_device_filler_release(struct pst_device_filler *d);
 
-/* pst_sampling_fill (fill.h), on the device. All requests are announced at once. */
+/* pst_sampling_fill (fill.h), on the device. All requests are announced at once. Then all is in the slot but
+ * the cached rows: they may still be on their way in the device's queue. */
 PST_API PST_MUST_USE pst_rc pst_device_fill(struct pst_device_filler *d, const struct pst_fill_job *job,
                                             void *slot, pst_announce_fn announce, void *user,
                                             struct pst_fill_result *result);

@@ -208,6 +208,8 @@ static pst_rc open_on_device(struct pst_sampling *s)
         rc = pst_device_filler_init(&s->device_filler, &s->filler, &s->device, &graph, s->device_sample,
                                     s->user);
     if (rc == PST_OK)
+        rc = pst_stream(s->self, s->device.twin->stream(s->device.q));
+    if (rc == PST_OK)
         pst_log(s->self, "on %s: %llu bytes of its memory; the topology is %s", s->device.name,
                 (unsigned long long)s->device.device_bytes,
                 s->topology_in_place ? "read in pinned memory" : "there");

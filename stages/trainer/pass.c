@@ -230,7 +230,8 @@ static pst_rc fetch_figures(const struct step *s, struct pst_figures *sum)
         (const struct pst_figures *)(const void *)(s->model->work + s->pass->figures);
     const int64_t *const counts[] = {(const int64_t *)(const void *)&f->loss, &f->correct, &f->counted};
     bool data_fault = false;
-    const pst_rc rc = pst_device_finish(device, counts, 3, &data_fault);
+    pst_device_record(device, counts, 3);
+    const pst_rc rc = pst_device_recorded(device, &data_fault);
     if (data_fault)
         return pst_fail(rc, "a kernel of %s found the minibatch at fault", device->name);
     if (rc != PST_OK)

@@ -78,11 +78,13 @@ static pst_rc open_device(struct pst_stage *self, struct trainer *t, uint64_t sl
     if (rc != PST_OK || !pst_device_is_cuda(&t->device))
         return rc;
     /* an index takes four bytes of the slot: it has no more edges than that */
-    rc = pst_device_queue(&t->device, (int64_t)(slot_bytes / sizeof(int32_t)), widest, t->tf32);
+    rc = pst_device_queue(
+        &t->device, (struct pst_queue_options){
+                        .most = (int64_t)(slot_bytes / sizeof(int32_t)), .columns = widest, .tf32 = t->tf32});
     if (rc == PST_OK)
         rc = pst_device_take(&t->device, PST_MEMORY_DEVICE, slot_bytes, "a minibatch", &at);
     t->staging = at;
-    return rc;
+    return rc == PST_OK ? pst_stream(self, t->device.twin->stream(t->device.q)) : rc;
 }
 
 static pst_rc open_model(struct pst_stage *self, struct trainer *t)
@@ -316,17 +318,31 @@ static void bring_all(struct trainer *t, const struct pst_minibatch *mb, struct 
     }
 }
 
-static pst_rc train(struct trainer *t, const struct pst_minibatch *mb)
+/* On a GPU the slot goes home as soon as what it holds is copied. */
+static pst_rc step(struct pst_stage *self, struct trainer *t, const struct pst_frame *frame,
+                   const struct pst_minibatch *slot, struct pst_figures *figures)
 {
-    pst_rc rc = check_fit(t, mb);
+    struct pst_batch batch = view_of(slot);
+    pst_rc rc = PST_OK;
+    if (t->staging) {
+        bring_all(t, slot, &batch);
+        rc = pst_consume(self, frame);
+    }
+    if (rc == PST_OK)
+        rc = pst_model_step(&t->model, &batch, figures, NULL);
+    return rc == PST_OK && !t->staging ? pst_consume(self, frame) : rc;
+}
+
+static pst_rc train(struct pst_stage *self, struct trainer *t, const struct pst_frame *frame,
+                    const struct pst_minibatch *slot)
+{
+    const struct pst_minibatch header = *slot, *mb = &header;
+    struct pst_figures figures = {0};
+    pst_rc rc = check_fit(t, slot);
     if (rc != PST_OK)
         return rc;
-    struct pst_batch batch = view_of(mb);
-    struct pst_figures figures = {0};
     const double before = pst_now();
-    if (t->staging)
-        bring_all(t, mb, &batch);
-    rc = pst_model_step(&t->model, &batch, &figures, NULL);
+    rc = step(self, t, frame, slot, &figures);
     if (rc != PST_OK)
         return rc;
     t->device_s += t->staging ? pst_now() - before : 0;
@@ -360,6 +376,7 @@ static pst_rc end_batch(struct pst_stage *self, struct trainer *t, uint64_t batc
     return PST_OK;
 }
 
+/* Trains on it and lets the slot go. */
 static pst_rc take_minibatch(struct pst_stage *self, struct trainer *t, const struct pst_frame *frame,
                              bool *last)
 {
@@ -376,7 +393,8 @@ static pst_rc take_minibatch(struct pst_stage *self, struct trainer *t, const st
                         mb->batch, mb->batch_in_epoch, mb->batches_in_epoch);
     t->batches_in_epoch = mb->batches_in_epoch;
     *last = *last || mb->last_micro;
-    return mb->n[mb->hops] > 0 ? train(t, mb) : PST_OK; /* a void one only ends its batch */
+    return mb->n[mb->hops] > 0 ? train(self, t, frame, mb)
+                               : pst_consume(self, frame); /* a void one only ends its batch */
 }
 
 static pst_rc on_frame(struct pst_stage *self, struct trainer *t, const struct pst_frame *frame)
@@ -387,13 +405,10 @@ static pst_rc on_frame(struct pst_stage *self, struct trainer *t, const struct p
         return pst_fail(PST_E_PEER, "batch %" PRIu64 " came, expected %" PRIu64, frame->batch,
                         t->now.next_batch);
     bool last = frame->flags & PST_LAST_MICRO;
-    pst_rc rc = PST_OK;
-    if (frame->nrefs > 0)
-        rc = take_minibatch(self, t, frame, &last);
+    const pst_rc rc = frame->nrefs > 0 ? take_minibatch(self, t, frame, &last) : pst_consume(self, frame);
     if (rc != PST_OK)
         return pst_wrap(rc, "batch %" PRIu64 ", micro-batch %u", frame->batch, frame->micro);
-    rc = pst_consume(self, frame); /* before the epoch's end: the next batches are made meanwhile */
-    return rc == PST_OK && last ? end_batch(self, t, frame->batch) : rc;
+    return last ? end_batch(self, t, frame->batch) : PST_OK; /* the next batches are made meanwhile */
 }
 
 /* ---- the end of the run -------------------------------------------------------------------------- */

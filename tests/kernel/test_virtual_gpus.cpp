@@ -321,6 +321,8 @@ void test_events_order_processes(void **)
             cudaMemcpyAsync(at + WORDS - 1, &values[i], sizeof values[i], cudaMemcpyDefault, stream),
             cudaSuccess);
         assert_int_equal(cudaEventRecord(event, stream), cudaSuccess);
+        if (i > 0) /* who does not wait finds what was there */
+            assert_said(o.ask("read"), std::to_string(values[i - 1]).c_str());
         assert_said(o.ask(i % 2 ? "wait" : "sleep"), "cudaSuccess");
         assert_said(o.ask("read"), std::to_string(values[i]).c_str());
     }

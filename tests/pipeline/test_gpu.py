@@ -30,10 +30,11 @@ def every_mix_of_devices_gives_the_same_bytes():
     with Place() as p:
         want = p.run(chain("cpu:0", "cpu:0", "cpu:0")).report["sink"]
         for devices, memory, copied in (
-                (("cuda:0", "cpu:0", "cuda:0"), "pinned", 0), (("cpu:0", "cuda:0", "cpu:0"), "pinned", 0),
-                (("cuda:0", "cuda:0", "cuda:1"), "pinned", 0), (("cuda:0", "cpu:0", "cuda:1"), "pinned", 0),
+                (("cuda:0", "cpu:0", "cuda:0"), "pinned, by events", 0), (("cpu:0", "cuda:0", "cpu:0"), "pinned", 0),
+                (("cuda:0", "cuda:0", "cuda:1"), "pinned, by events", 0), (("cuda:0", "cpu:0", "cpu:0"), "pinned", 0),
                 (("cpu:1", "cuda:1", "cpu:0"), "pinned", 1), (("cuda:0", "cpu:1", "cpu:0"), "pinned", 1),
-                (("cuda:1", "cuda:1", "cuda:1"), "in cuda:1", 0), (("cuda:0", "cuda:0", "cuda:0"), "in cuda:0", 0)):
+                (("cuda:1", "cuda:1", "cuda:1"), "in cuda:1, by events", 0),
+                (("cuda:0", "cuda:0", "cuda:0"), "in cuda:0, by events", 0)):
             pl = chain(*devices)
             assert routes(p, pl)[0] == memory, (devices, routes(p, pl))
             for grouped in (True,) if GROUPED else (False, True):

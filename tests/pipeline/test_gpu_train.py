@@ -89,6 +89,21 @@ def a_gpu_that_is_too_small_is_told():
 
 
 @test
+def a_kernel_that_never_ends_is_told():
+    with Place() as p:
+        for where, stage_name, said in (("loss.cu", "trainer", "trainer: batch 0, micro-batch 0: cuda:0: "),
+                                        ("sample.cu", "sampler", "sampler: sampling batch 0: cuda:0: ")):
+            os.environ.update(PENSTOCK_VIRTUAL_HANG=where, PENSTOCK_GPU_WAIT_S="0.7")
+            try:
+                r = train(p, *on(sampler="cuda:0", trainer="cuda:0"), code=1)
+            finally:
+                del os.environ["PENSTOCK_VIRTUAL_HANG"], os.environ["PENSTOCK_GPU_WAIT_S"]
+            assert f"error: {said}its queue is not done after 0.7 s" in r.err and ".cu:" in r.err, r.err
+            assert r.report["failures"][0]["stage"] == stage_name, r.report["failures"]
+            no_leftovers()
+
+
+@test
 def kills_leave_nothing():
     if GROUPED:
         raise Skip("these are processes")

@@ -3,6 +3,7 @@
 #ifndef STAGE_HOST_H
 #define STAGE_HOST_H
 
+#include "../../common/device.h"
 #include "../../common/store/gen.h"
 #include "../unit/store_fixture.h"
 #include "virtual_gpu.h"
@@ -16,6 +17,7 @@ struct pst_stage {
     const char *set[HOST_SETS][2]; /* parameters that differ from their defaults */
     uint64_t total, need;
     char *slot;
+    void *stream; /* of pst_stream */
     char reports[HOST_TEXT_MAX], published[512];
     /* what was sent: all of it in one digest, and how much */
     uint64_t sent_digest, frames, requests;
@@ -149,6 +151,28 @@ void *pst_slot(struct pst_stage *self, struct pst_ref ref, uint64_t *bytes)
     (void)ref;
     *bytes = self->need;
     return self->slot;
+}
+
+pst_rc pst_stream(struct pst_stage *self, void *stream)
+{
+    self->stream = stream;
+    return PST_OK;
+}
+
+/* All that the stage has put in its stream is done: as for the next user of a slot that it has sent. */
+static inline void host_wait(struct pst_stage *self)
+{
+    const struct pst_gpus *gpus;
+    char why[PST_DEVICE_WHY_BYTES];
+    void *event;
+    if (!self->stream)
+        return;
+    const int gpu = pst_gpu_number(self->device);
+    assert_int_equal(pst_gpus_open(&gpus), PST_OK);
+    assert_int_equal(gpus->event_new(gpu, false, &event, why), PST_OK);
+    assert_int_equal(gpus->event_record(gpu, event, self->stream, why), PST_OK);
+    assert_int_equal(gpus->event_wait(gpu, event, NULL, true, why), PST_OK);
+    assert_int_equal(gpus->event_free(gpu, event, why), PST_OK);
 }
 
 pst_rc pst_publish(struct pst_stage *self, int port, const char *path)

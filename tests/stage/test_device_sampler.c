@@ -48,6 +48,7 @@ pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame)
     self->requests += frame->arg[1];
     if (!(frame->flags & PST_LAST_PART))
         return PST_OK;
+    host_wait(self);
     if (pst_minibatch_check(mb, self->need) != PST_OK)
         fail_msg("%s", pst_error_text());
     if (mb->n[mb->hops] == 0)

@@ -135,6 +135,12 @@ void *pst_slot(struct pst_stage *self, struct pst_ref ref, uint64_t *bytes)
     return self->slot;
 }
 
+pst_rc pst_stream(struct pst_stage *self, void *stream)
+{
+    assert_true(self->device && stream);
+    return PST_OK;
+}
+
 pst_rc pst_consume(struct pst_stage *self, const struct pst_frame *frame)
 {
     assert_true(frame->nrefs == 0 || self->held);

@@ -58,7 +58,7 @@ static bool make(void *message, void *shared)
     if (worked(gpus->alloc(0, REGION_BYTES, &at, why), why, &m->found.memory) &&
         worked(gpus->copy(0, at, region.base, REGION_BYTES, why), why, &m->found.memory))
         (void)worked(gpus->share(0, at, &m->memory, why), why, &m->found.memory);
-    if (worked(gpus->event_new(0, &event, why), why, &m->found.event) &&
+    if (worked(gpus->event_new(0, true, &event, why), why, &m->found.event) &&
         worked(gpus->event_record(0, event, NULL, why), why, &m->found.event))
         (void)worked(gpus->event_share(0, event, &m->event, why), why, &m->found.event);
     return true;

@@ -93,6 +93,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
                             cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *at, int byte, size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority);
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
@@ -110,6 +112,8 @@ void pst_host_enqueue(cudaStream_t stream, std::function<void()> work);
 bool pst_host_launchable(dim3 blocks, dim3 threads, size_t shared_bytes, const void *kernel,
                          cudaStream_t stream);
 void pst_host_allow_shared(const void *kernel, size_t bytes);
+/* PENSTOCK_VIRTUAL_HANG names this launch's file, for tests: in its place is put what never ends. */
+bool pst_host_hangs(cudaStream_t stream, const pst_site &site);
 
 template <class K> cudaError_t cudaFuncSetAttribute(K *kernel, cudaFuncAttribute, int value)
 {
@@ -122,7 +126,8 @@ template <class... P, class... A>
 void pst_host_launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared_bytes,
                      cudaStream_t stream, pst_site site, A... args)
 {
-    if (!pst_host_launchable(blocks, threads, shared_bytes, reinterpret_cast<const void *>(kernel), stream))
+    if (!pst_host_launchable(blocks, threads, shared_bytes, reinterpret_cast<const void *>(kernel), stream) ||
+        pst_host_hangs(stream, site))
         return;
     std::tuple<P...> kept(static_cast<P>(args)...);
     pst_host_enqueue(stream, [=]() mutable {

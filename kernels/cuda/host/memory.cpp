@@ -496,6 +496,7 @@ pst_host_shared_event *pst_host_event_make(int device)
             continue;
         e->recorded.store(0);
         e->done.store(0);
+        e->wanted.store(0);
         e->id.store(++a->shared->ids);
         return e;
     }

@@ -1,6 +1,6 @@
 /* runtime.cpp: devices, streams and events of the host build (cuda_runtime.h). A stream is a list of work
- * that runs when it must: when somebody waits for it, or, where it tells another process of something, soon
- * after. */
+ * that runs when it must: when somebody waits for it, here or in another process; then what its events wait
+ * for runs first. Who does not wait finds what was there before. */
 #include "virtual.h"
 
 #include <cassert>
@@ -12,6 +12,8 @@
 #include <set>
 #include <thread>
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
 /* A piece of work; or, without run, a gate that opens when ready says so. */
 struct pst_host_work {
@@ -23,7 +25,6 @@ struct pst_host_stream {
     int device;
     std::deque<pst_host_work> work;
     uint64_t done, put;
-    cudaError_t failed; /* told by whoever waits next */
 };
 
 struct pst_host_event {
@@ -42,7 +43,15 @@ enum {
     SHARED_MAX = 227 * 1024,
     THREADS_MAX = 1024,
     NAP_US = 50,
-    LATE_US = 300, /* work that others wait for begins so late, so that who does not wait is found out */
+    LOOK_US = 300, /* between looks at what other processes wait for */
+};
+
+/* A record of an event of several processes: come when so much of the stream is done. */
+struct told {
+    pst_host_shared_event *event;
+    uint64_t turn;
+    pst_host_stream *stream;
+    uint64_t after;
 };
 
 thread_local cudaError_t last_error = cudaSuccess;
@@ -54,7 +63,7 @@ struct state {
     std::map<const void *, size_t> allowed_shared;
     pst_host_stream default_stream[PST_HOST_GPUS];
     std::set<pst_host_stream *> streams;
-    std::map<pst_host_stream *, uint64_t> wanted; /* by other processes: to be done up to here */
+    std::vector<told> told_others;
     std::condition_variable_any more;
     int helper = 0; /* the process whose thread does that */
     state()
@@ -107,9 +116,21 @@ cudaError_t drain(pst_host_stream *s, uint64_t until)
         (void)usleep(NAP_US);
         guard.lock();
     }
-    const cudaError_t failed = s->failed;
-    s->failed = cudaSuccess;
-    return pst_host_keep(failed);
+    return cudaSuccess;
+}
+
+/* Does it if another process waits for it; true: it is done. */
+bool help_with(const told &t)
+{
+    pst_host_stream *s = t.stream;
+    if (st().streams.count(s) == 0)
+        return true; /* drained, and no more */
+    if (s->done < t.after && t.event->wanted.load(std::memory_order_acquire) >= t.turn) {
+        const pst_host_touch touch;
+        while (s->done < t.after && step(s)) {
+        }
+    }
+    return s->done >= t.after;
 }
 
 /* Does what other processes wait for. */
@@ -117,25 +138,22 @@ void help()
 {
     std::unique_lock<std::recursive_mutex> guard(st().lock);
     for (;;) {
-        while (st().wanted.empty())
+        while (st().told_others.empty())
             st().more.wait(guard);
         guard.unlock();
-        (void)usleep(LATE_US);
+        (void)usleep(LOOK_US);
         guard.lock();
-        for (auto at = st().wanted.begin(); at != st().wanted.end();) {
-            pst_host_stream *s = at->first;
-            const bool gone = st().streams.count(s) == 0;
-            const pst_host_touch touch;
-            while (!gone && s->done < at->second && step(s)) {
-            }
-            at = gone || s->done >= at->second ? st().wanted.erase(at) : std::next(at);
-        }
+        std::vector<told> left;
+        for (const told &t : std::exchange(st().told_others, {}))
+            if (!help_with(t))
+                left.push_back(t);
+        st().told_others.insert(st().told_others.end(), left.begin(), left.end());
     }
 }
 
-void want(pst_host_stream *s)
+void tell_others(const told &t)
 {
-    st().wanted[s] = s->put;
+    st().told_others.push_back(t);
     if (st().helper != getpid()) {
         st().helper = getpid();
         std::thread(help).detach();
@@ -149,18 +167,16 @@ void put(pst_host_stream *s, pst_host_work work)
     s->put++;
 }
 
-/* Has the event come so far? Where the process that recorded it has died, it never will. */
-bool has_come(const pst_host_shared_event *e, uint64_t recorded, pst_host_stream *waiting)
+/* Has the event come so far? If not, whoever recorded it learns that it is waited for. Where that process has
+ * died, it never comes. */
+bool has_come(pst_host_shared_event *e, uint64_t recorded)
 {
     if (e->done.load(std::memory_order_acquire) >= recorded)
         return true;
-    const int recorder = e->recorder.load();
-    if (recorder == getpid() || pst_host_alive(recorder))
-        return false;
-    fprintf(stderr, "error: virtual GPU: an event of process %d, which has died, is waited for\n", recorder);
-    if (waiting)
-        waiting->failed = cudaErrorUnknown;
-    return true;
+    uint64_t wanted = e->wanted.load();
+    while (wanted < recorded && !e->wanted.compare_exchange_weak(wanted, recorded)) {
+    }
+    return false;
 }
 } // namespace
 
@@ -185,6 +201,16 @@ void pst_host_enqueue(cudaStream_t stream, std::function<void()> work)
 {
     const std::lock_guard<std::recursive_mutex> guard(st().lock);
     put(stream_of(stream), {std::move(work), nullptr});
+}
+
+bool pst_host_hangs(cudaStream_t stream, const pst_site &site)
+{
+    const char *which = getenv("PENSTOCK_VIRTUAL_HANG");
+    if (!which || !strstr(site.file, which))
+        return false;
+    const std::lock_guard<std::recursive_mutex> guard(st().lock);
+    put(stream_of(stream), {nullptr, [] { return false; }});
+    return true;
 }
 
 void pst_host_allow_shared(const void *kernel, size_t bytes)
@@ -329,6 +355,22 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
     return cudaSuccess;
 }
 
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    *least = 0;
+    *greatest = -5; /* as the GPUs of today have it */
+    return cudaSuccess;
+}
+
+/* Work runs when it is waited for: there is nothing to go before. */
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
+{
+    int least, greatest;
+    (void)cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    return priority > least || priority < greatest ? pst_host_keep(cudaErrorInvalidValue)
+                                                   : cudaStreamCreateWithFlags(stream, flags);
+}
+
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     return drain(stream_of(stream), UINT64_MAX);
@@ -376,10 +418,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     if (event->shared) {
         pst_host_shared_event *of = event->of;
         const uint64_t turn = of->recorded.load() + 1;
-        of->recorder.store(getpid());
         of->recorded.store(turn, std::memory_order_release);
         put(s, {[=] { of->done.store(turn, std::memory_order_release); }, nullptr});
-        want(s);
+        tell_others({of, turn, s, s->put});
     }
     event->stream = s;
     event->after = s->put;
@@ -390,7 +431,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 static bool look(const pst_host_event &now, uint64_t recorded, pst_host_stream *waiting)
 {
     if (now.shared)
-        return has_come(now.of, recorded, waiting);
+        return has_come(now.of, recorded);
     if (!now.stream || st().streams.count(now.stream) == 0)
         return true; /* never recorded, or its stream was drained and is no more */
     const pst_host_touch touch;
@@ -407,7 +448,7 @@ static uint64_t recorded_of(cudaEvent_t event)
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     const std::lock_guard<std::recursive_mutex> guard(st().lock);
-    return look(*event, recorded_of(event), nullptr) ? cudaSuccess : cudaErrorNotReady;
+    return look(*event, recorded_of(event), nullptr) ? cudaSuccess : pst_host_keep(cudaErrorNotReady);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)

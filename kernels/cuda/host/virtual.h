@@ -35,7 +35,7 @@ struct pst_host_touch {
 struct pst_host_shared_event {
     std::atomic<uint64_t> id; /* 0: none */
     std::atomic<uint64_t> recorded, done;
-    std::atomic<int> recorder; /* the last process that recorded it */
+    std::atomic<uint64_t> wanted; /* up to this record somebody waits */
 };
 
 /* The maker's: NULL if there are too many. Opened: NULL, and *error says why. */

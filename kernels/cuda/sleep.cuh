@@ -1,0 +1,13 @@
+/* sleep.cuh: how the host waits for events: asleep, and not for ever. In queue.cu. */
+#ifndef PST_SLEEP_CUH
+#define PST_SLEEP_CUH
+
+#include <cuda_runtime.h>
+
+/* PST_QUEUE_WAIT_S (twin.h), or what PENSTOCK_GPU_WAIT_S says. */
+double pst_wait_limit_s();
+
+/* cudaSuccess: it has come; cudaErrorNotReady: not within limit_s. */
+cudaError_t pst_sleep_until(cudaEvent_t event, double limit_s);
+
+#endif

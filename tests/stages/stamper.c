@@ -1,0 +1,42 @@
+/* stamper: the host writes the last word of each slot, and touches nothing else of it: what a disk does. */
+#include "streams.h"
+
+static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
+{
+    uint64_t bytes;
+    if (ev->kind != PST_EV_FRAME)
+        return PST_OK;
+    uint64_t *slot = pst_slot(self, ev->frame->refs[0], &bytes);
+    if (!slot)
+        return PST_E_STATE;
+    slot[(uint64_t)pst_param_int(self, "bytes") / sizeof *slot - 1] = streams_word(ev->frame->batch);
+    return pst_send(self, 1, ev->frame);
+}
+
+static const struct pst_port_desc ports[] = {{.name = "in",
+                                              .dir = PST_IN,
+                                              .help = "slots",
+                                              .type = "words",
+                                              .dtype = "int64",
+                                              .rank = 1,
+                                              .memory = "cpu,pinned",
+                                              .flags = PST_PORT_WRITES | PST_PORT_ASIDE},
+                                             {.name = "out",
+                                              .dir = PST_OUT,
+                                              .help = "the same slots",
+                                              .type = "words",
+                                              .dtype = "int64",
+                                              .rank = 1,
+                                              .memory = "cpu,pinned",
+                                              .forwards = "in"},
+                                             {0}};
+
+static const struct pst_param_desc params[] = {
+    {"bytes", PST_PARAM_BYTES, "4096", 16, 1e12, NULL, "size of a slot"}, {0}};
+
+const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
+                                         .name = "stamper",
+                                         .help = "writes the last word of slots",
+                                         .ports = ports,
+                                         .params = params,
+                                         .on_event = on_event};

@@ -1,0 +1,78 @@
+/* writer: fills slots by its stream, but for the last word; it does not wait before it sends, unless it is
+ * eager, or knows no streams. */
+#include "streams.h"
+
+struct writer {
+    struct pst_device device;
+    uint64_t bytes; /* of a slot */
+    bool waits;
+};
+
+static pst_rc size(struct pst_stage *self)
+{
+    pst_need(self, 0, (uint64_t)pst_param_int(self, "bytes"), 8);
+    return PST_OK;
+}
+
+static pst_rc open_(struct pst_stage *self)
+{
+    struct writer *s = pst_state(self);
+    s->bytes = (uint64_t)pst_param_int(self, "bytes");
+    const bool plain = pst_param_bool(self, "plain");
+    s->waits = plain || pst_param_bool(self, "eager");
+    pst_total(self, 0, (uint64_t)pst_param_int(self, "batches"));
+    return streams_open(&s->device, self, plain);
+}
+
+static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
+{
+    struct writer *s = pst_state(self);
+    if (ev->kind != PST_EV_CREDIT)
+        return PST_OK;
+    const struct pst_frame frame = {.batch = ev->credit.batch,
+                                    .flags = PST_LAST_PART | PST_LAST_MICRO,
+                                    .nrefs = 1,
+                                    .refs = {ev->credit.ref}};
+    void *slot = pst_slot(self, ev->credit.ref, NULL);
+    if (!slot)
+        return PST_E_STATE;
+    pst_rc rc =
+        s->device.twin->fill(s->device.q, slot, streams_byte(frame.batch), s->bytes - sizeof(uint64_t));
+    if (rc == PST_OK && s->waits)
+        rc = pst_device_wait(&s->device);
+    pst_count(self, 1, s->bytes);
+    return rc == PST_OK ? pst_send(self, 0, &frame) : rc;
+}
+
+static void close_(struct pst_stage *self)
+{
+    pst_device_close(&((struct writer *)pst_state(self))->device);
+}
+
+static const struct pst_port_desc ports[] = {{.name = "out",
+                                              .dir = PST_OUT,
+                                              .help = "slots with a pattern",
+                                              .type = "words",
+                                              .dtype = "int64",
+                                              .rank = 1,
+                                              .memory = "cpu,cuda"},
+                                             {0}};
+
+static const struct pst_param_desc params[] = {
+    {"batches", PST_PARAM_INT, "100", 0, 1e12, NULL, "how many batches"},
+    {"bytes", PST_PARAM_BYTES, "4096", 16, 1e12, NULL, "size of a slot"},
+    {"plain", PST_PARAM_BOOL, "false", 0, 0, NULL, "knows no streams"},
+    {"eager", PST_PARAM_BOOL, "false", 0, 0, NULL, "waits for its stream before it sends"},
+    {0},
+};
+
+const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
+                                         .name = "writer",
+                                         .help = "fills slots by a stream",
+                                         .ports = ports,
+                                         .params = params,
+                                         .state_bytes = sizeof(struct writer),
+                                         .size = size,
+                                         .open = open_,
+                                         .on_event = on_event,
+                                         .close = close_};
