@@ -12,6 +12,7 @@
 #include "builtin.h"
 #include "device.h"
 #include "host.h"
+#include "place.h"
 #include "run_impl.h"
 
 #define RING_FRAMES_PER_SLOT 16 /* hops announce parts; a full ring only makes its writer wait */
@@ -109,12 +110,17 @@ static int gpu_procs(const struct pst_supervisor *sv)
     return most;
 }
 
-/* Before any process of the run touches CUDA. */
+/* Before any process of the run touches CUDA: by MPS, or in one process, or else they take turns. */
 static void share_gpus(struct pst_supervisor *sv)
 {
-    const int procs = gpu_procs(sv);
+    int procs = gpu_procs(sv);
     if (procs > 1)
         pst_mps_start(&sv->mps, sv->opt->run_dir);
+    if (procs > 1 && sv->mps.keeper == 0 && pst_place_group(sv->pl)) {
+        sv->ninstances = sv->nprocs = 0;
+        plan_instances(sv);
+        procs = gpu_procs(sv);
+    }
     if (procs > 0)
         pst_report_gpus(sv->report, procs, sv->mps.keeper > 0 ? NULL : sv->mps.why);
 }
@@ -188,9 +194,9 @@ pst_rc pst_launch(struct pst_supervisor *sv)
     if (rc != PST_OK)
         return rc;
     plan_instances(sv);
+    share_gpus(sv);
     int stage_procs = sv->nprocs;
     rc = plan_hosts(sv);
-    share_gpus(sv);
     for (int p = 0; p < sv->nprocs && rc == PST_OK; p++)
         rc = start_proc(sv, p, p < stage_procs ? "penstock-stage" : "penstock-memory");
     return rc;

@@ -154,6 +154,29 @@ void pst_place_device(struct pst_pipeline *pl, struct pst_diag *diag, const char
         pl->device[0] = '\0';
 }
 
+static bool is_left_to_us(const struct pst_stage_spec *stage)
+{
+    return stage->chosen[0] && !stage->group[0] && strncmp(stage->device, "cuda:", 5) == 0;
+}
+
+bool pst_place_group(struct pst_pipeline *pl)
+{
+    bool any = false;
+    for (int s = 0; s < pl->nstages; s++) {
+        char device[sizeof pl->stages[s].device];
+        int processes = 0;
+        (void)snprintf(device, sizeof device, "%s", pl->stages[s].device);
+        for (int i = 0; is_left_to_us(&pl->stages[s]) && i < pl->nstages; i++)
+            if (is_left_to_us(&pl->stages[i]) && strcmp(pl->stages[i].device, device) == 0)
+                processes += pl->stages[i].instances;
+        for (int i = 0; processes > 1 && i < pl->nstages; i++)
+            if (is_left_to_us(&pl->stages[i]) && strcmp(pl->stages[i].device, device) == 0)
+                (void)snprintf(pl->stages[i].group, sizeof pl->stages[i].group, "%s", device);
+        any = any || processes > 1; /* the name is one that no file can give a group */
+    }
+    return any;
+}
+
 /* "0-3,6", each core one of this machine's. */
 void pst_place_cores(const struct pst_pipeline *pl, struct pst_diag *diag, const char *at, const char *cores)
 {

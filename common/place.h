@@ -13,6 +13,9 @@ void pst_place_device(struct pst_pipeline *pl, struct pst_diag *diag, const char
                       struct pst_stage_spec *stage);
 /* "0-3,6", each core one of this machine's. */
 void pst_place_cores(const struct pst_pipeline *pl, struct pst_diag *diag, const char *at, const char *cores);
+/* For a GPU that processes take turns on: stages that the file leaves to "auto", and puts in no group, become
+ * threads of one process for each GPU that has several. True: there were such. */
+bool pst_place_group(struct pst_pipeline *pl);
 /* Can it be placed on a GPU? If not, the reason. */
 bool pst_stage_on_gpu(const struct pst_stage_spec *stage, char why[160]);
 /* Is word in a comma-separated list? */

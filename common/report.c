@@ -134,7 +134,7 @@ void pst_report_gpus(json_t *report, int procs, const char *why)
 {
     const char *sharing = procs == 1 ? "one process" : why ? "turns" : "mps";
     (void)json_object_set_new(report, "gpus",
-                              json_pack("{ss ss*}", "sharing", sharing, "why", procs > 1 ? why : NULL));
+                              json_pack("{ss ss*}", "sharing", sharing, "why", why && why[0] ? why : NULL));
 }
 
 void pst_report_phases(json_t *report, double launched, double planned, double started, double ended)
@@ -189,7 +189,10 @@ void pst_report_print(const json_t *report, FILE *out)
                 num(cache, "rows"));
     const json_t *gpus = json_object_get(report, "gpus");
     if (gpus && json_object_get(gpus, "why"))
-        fprintf(out, "  %-20sits processes take turns: %s\n", "GPU", str(gpus, "why"));
+        fprintf(out, "  %-20s%s: %s\n", "GPU",
+                strcmp(str(gpus, "sharing"), "turns") == 0 ? "its processes take turns"
+                                                           : "its stages share one process",
+                str(gpus, "why"));
     fprintf(out, "  %-20s%s\n", "bound by", str(report, "bound_by"));
     fprintf(out, "\n  %-16s %8s %9s %9s %9s %9s %9s\n", "stage", "pid", "busy s", "input s", "credit s",
             "disk s", "items");

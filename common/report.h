@@ -20,7 +20,8 @@ void pst_report_process(json_t *report, const char *name, const struct rusage *u
 /* Of one clock, in seconds; 0: not reached. planned is when the last stage ended that runs before the rest.
  */
 void pst_report_phases(json_t *report, double launched, double planned, double started, double ended);
-/* How `procs` processes share a GPU: by MPS, or, for the reason `why`, in turns. */
+/* How `procs` processes share a GPU: by MPS, or, for the reason `why`, in turns. Of one process, why is the
+ * reason that it is one; empty: the pipeline says so. */
 void pst_report_gpus(json_t *report, int procs, const char *why);
 void pst_report_failure(json_t *report, const char *stage, const char *text);
 /* Derived values: rates, hit rates, read amplification, what bounded the run. */

@@ -50,6 +50,9 @@ def the_same_run_wherever_it_is_made():
             assert GROUPED or len({stage["pid"] for stage in r["stages"].values()}) == 4, r["stages"]
             assert all(r["stages"][name]["device"] == device for name, device in devices.items()), r["stages"]
         same(train(p, *on(**ALL), grouped=True).report, want, "threads of one process")
+        r = train(p, "--device", "auto", grouped=False).report  # there is no MPS
+        same(r, want, "auto")
+        assert r["gpus"]["sharing"] == "one process" and len({stage["pid"] for stage in r["stages"].values()}) == 2, r
         r = train(p, *on(trainer="cuda:0"), *settings("stages.trainer.params.tf32=true")).report
         assert r["trainer"]["products"] == "tf32" and r["weights_digest"] != want["weights_digest"], r["trainer"]
 

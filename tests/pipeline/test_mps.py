@@ -150,5 +150,37 @@ def without_it_the_report_says_why():
             assert r.code == 143 and (GROUPED or r.report["gpus"] == want), (r, r.report)
 
 
+@test
+def without_it_what_is_left_to_auto_is_one_process():
+    os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
+    names, why = ("source", "a", "sink"), "nvidia-cuda-mps-control is not in PATH"
+    with Place() as p:
+        def run(middle="auto", path="/nonexistent", **grouped):
+            stages = {"source": stage("source"), "a": stage("passthrough"), "sink": stage("sink")}
+            for name in names:
+                stages[name]["place"] = {"device": middle if name == "a" else "auto"}
+                stages[name].update({"group": grouped[name]} if name in grouped else {})
+            pl = pipeline(stages, links("source.out", "a.in", "a.out", "sink.in"))
+            before, os.environ["PATH"] = os.environ["PATH"], path
+            try:
+                drawn = command("graph", p.write(pl)).stdout
+                r = p.run(pl, grouped=False).report
+            finally:
+                os.environ["PATH"] = before
+            assert r["sink"]["batches"] == 100, r
+            pids = [r["stages"][name]["pid"] for name in names]
+            return [pids.index(pid) for pid in pids], r["gpus"], drawn.count("group cuda:0")
+
+        one = {"sharing": "one process", "why": why}
+        assert run() == ([0, 0, 0], one, 3)
+        assert run(path=fake(p.dir)) == ([0, 1, 2], {"sharing": "mps"}, 0)
+        assert run("cuda:0") == ([0, 1, 0], {"sharing": "turns", "why": why}, 2)  # as the file says
+        assert run("cpu:0") == ([0, 1, 0], one, 2)
+        assert run("cuda:1") == ([0, 1, 0], one, 2)
+        assert run(sink="mine") == ([0, 0, 2], {"sharing": "turns", "why": why}, 2)
+        assert run(source="mine", sink="mine", a="mine") == ([0, 0, 0], {"sharing": "one process"}, 0)
+        assert run(source="mine", sink="mine") == ([0, 1, 0], {"sharing": "turns", "why": why}, 0)
+
+
 if __name__ == "__main__":
     main()

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../common/mps.h"
+#include "../../common/place.h"
 #include "commands.h"
 #include "pipeline_options.h"
 
@@ -82,7 +84,10 @@ int cmd_graph(int argc, char **argv)
         return end - 1;
     struct pst_pipeline pl;
     struct pst_graph *graph = calloc(1, sizeof *graph);
+    char path[4096];
     bool ok = graph && load_pipeline(&pl, graph, argv[optind], &options);
+    if (ok && !pst_mps_program(path, sizeof path))
+        (void)pst_place_group(&pl);
     if (ok)
         pst_graph_mermaid(graph, &pl, stdout);
     pst_pipeline_release(&pl);
