@@ -5,6 +5,7 @@ from guest import *
 STAGES = ("planner", "sampler", "disk", "trainer")
 FILES = COMMAND | {f"penstock/{name}": os.path.join(BUILD, name)
                    for name in ["bin/penstock-stage", "bin/penstock-memory"] + [f"lib/penstock/stages/{s}.so" for s in STAGES]}
+FILES["penstock/virtual-gpus.so"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
 FILES["hyperion.json"] = os.path.join(ROOT, "pipelines", "hyperion.json")
 FIRST, SECOND, SLOW, BAD = "0000:00:03.0", "0000:00:05.0", "0000:00:06.0", "0000:00:07.0"
 BAD_ROW = 1500
@@ -18,6 +19,10 @@ run() {{ # run NAME [SETTING]...: with next to no cache, so that rows come from 
         --set stages.planner.params.cpu_cache=64KiB "$@"
 }}
 drives() {{ run $1 --set stages.disk.params.backend=nvme --set "stages.disk.params.drives=$2"; }}
+kernels() {{ # the same, with the drives' queues driven by kernels
+    export PENSTOCK_CUDA=/penstock/virtual-gpus.so
+    run $1 --set stages.disk.params.backend=nvme --set "stages.disk.params.drives=$2" --set 'stages.disk.place={{"device":"cuda:0"}}'
+}}
 block() {{ echo /dev/$(basename /sys/bus/pci/devices/$1/nvme/nvme*/nvme*n1); }}
 killed() {{
     drives killed {SLOW} &
@@ -50,8 +55,10 @@ step killed 60 killed
 step bad 30 drives bad {BAD}
 step swapped 20 drives swapped {SECOND},{FIRST}
 step nvme 60 drives nvme {FIRST},{SECOND}
+step gpu 90 kernels gpu {FIRST},{SECOND}
+step gpu-bad 60 kernels gpu-bad {BAD}
 step free 10 $penstock disks --json
-for name in file nvme killed; do step report-$name 5 cat /tmp/$name/report.json; done
+for name in file nvme gpu killed; do step report-$name 5 cat /tmp/$name/report.json; done
 for drive in {FIRST} {SECOND} {SLOW} {BAD}; do step release-$drive 20 $penstock disks --release $drive; done
 
 export data=/tmp/odd
@@ -59,7 +66,8 @@ step store-odd 30 $penstock store /tmp/odd --force --quiet --to $(block {FIRST})
 for drive in {FIRST} {SECOND}; do step bind-odd-$drive 20 $penstock disks --bind $drive; done
 step file-odd 60 run file-odd --set stages.disk.params.backend=file
 step nvme-odd 60 drives nvme-odd {FIRST},{SECOND}
-for name in file-odd nvme-odd; do step report-$name 5 cat /tmp/$name/report.json; done
+step gpu-odd 90 kernels gpu-odd {FIRST},{SECOND}
+for name in file-odd nvme-odd gpu-odd; do step report-$name 5 cat /tmp/$name/report.json; done
 for drive in {FIRST} {SECOND}; do step release-odd-$drive 20 $penstock disks --release $drive; done
 """
 
@@ -83,8 +91,8 @@ def report(name):
     return json.loads(STEPS["report-" + name].out)
 
 
-def same_over_both(suffix=""):
-    over_files, ours = report("file" + suffix), report("nvme" + suffix)
+def same_over_both(suffix="", way="nvme"):
+    over_files, ours = report("file" + suffix), report(way + suffix)
     for key in ("digest", "weights_digest", "test_accuracy"):
         assert over_files[key] == ours[key], (over_files, ours)
     assert [e["loss"] for e in over_files["epochs"]] == [e["loss"] for e in ours["epochs"]] and over_files["epochs"]
@@ -105,6 +113,14 @@ def rows_that_fill_no_block_over_two_drives():
 
 
 @test
+def kernels_drive_the_queues():
+    for suffix in ("", "-odd"):
+        io = same_over_both(suffix, "gpu")["io"]
+        assert io["submitted_by"] == "gpu" and io["gpu_commands"] == io["rows"] and io["handed_to_cpu"] == 0, io
+        assert (io["copied_bytes"] > 0) == (suffix == "-odd"), io
+
+
+@test
 def a_disk_stage_killed_with_reads_in_flight():
     step = STEPS["killed"]
     code, seconds = map(int, re.search(r"exit code (\d+), after (\d+) s", step.out).groups())
@@ -117,8 +133,8 @@ def a_disk_stage_killed_with_reads_in_flight():
 
 @test
 def a_row_that_cannot_be_read():
-    step = STEPS["bad"]
-    assert step.status == 1 and f"LBA {BAD_SECTOR}" in step.out and f"vertex {BAD_ROW}" in step.out, step
+    for step in (STEPS["bad"], STEPS["gpu-bad"]):
+        assert step.status == 1 and f"LBA {BAD_SECTOR}" in step.out and f"vertex {BAD_ROW}" in step.out, step
 
 
 @test
@@ -140,5 +156,5 @@ if __name__ == "__main__":
     need()
     with tempfile.TemporaryDirectory(prefix="penstock-qemu-") as place:
         with Guest(devices(place), FILES, SCRIPT, FUNCTIONS, memory_mib=1536) as guest:
-            STEPS = guest.boot(170)
+            STEPS = guest.boot(240)
         main()
