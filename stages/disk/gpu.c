@@ -224,7 +224,7 @@ void pst_gpu_drives_close(struct pst_gpu_drives *g)
     if (g == NULL)
         return;
     pst_gpu_drives_stop(g);
-    if (g->drive != NULL)
+    if (g->drive != NULL && !g->device.left_alone) /* or this would wait for ever */
         g->device.twin->nvme->drive_free(g->drive);
     pst_device_close(&g->device);
     g->drive = NULL;
@@ -275,6 +275,8 @@ pst_rc pst_gpu_drives_give_back(struct pst_gpu_drives *g)
         return PST_OK;
     g->owns = false;
     g->turns++;
+    if (g->device.left_alone)
+        return pst_fail(PST_E_TIMEOUT, "%s: its queue does not end", g->device.name);
     const pst_rc rc = g->device.twin->nvme->give_back(g->drive, why);
     return rc == PST_OK ? PST_OK : pst_fail(rc, "%s: %s", g->device.name, why);
 }
