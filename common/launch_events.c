@@ -73,6 +73,34 @@ pst_rc pst_plan_events(struct pst_supervisor *sv)
     return PST_OK;
 }
 
+void pst_hear_events(struct pst_supervisor *sv, const char *who, const json_t *message)
+{
+    const json_int_t id = json_integer_value(json_object_get(message, "id"));
+    const char *why = json_string_value(json_object_get(message, "why"));
+    if (id < 0 || id >= sv->nevents || sv->events[id].names)
+        return;
+    sv->events[id].names = why ? json_null() : json_incref(json_object_get(message, "names"));
+    if (!why || json_object_get(json_object_get(sv->report, "gpus"), "no_events"))
+        return;
+    pst_report_no_events(sv->report, why);
+    pst_clear_line(sv);
+    fprintf(stderr, "warning: %s: stages wait on the host for one another's kernels: %s\n", who, why);
+}
+
+/* All of the route's stages have them, or none. */
+static bool route_has(const struct pst_supervisor *sv, int r)
+{
+    bool has = false;
+    for (int e = 0; e < sv->nevents; e++) {
+        if (sv->events[e].route != r)
+            continue;
+        if (json_is_null(sv->events[e].names))
+            return false;
+        has = true;
+    }
+    return has;
+}
+
 bool pst_events_ready(const struct pst_supervisor *sv)
 {
     for (int e = 0; e < sv->nevents; e++)
@@ -83,6 +111,8 @@ bool pst_events_ready(const struct pst_supervisor *sv)
 
 void pst_add_events(const struct pst_supervisor *sv, json_t *route, int r, int stage)
 {
+    if (!route_has(sv, r))
+        return;
     json_t *theirs = json_array();
     for (int e = 0; e < sv->nevents; e++) {
         const struct pst_events *set = &sv->events[e];

@@ -137,6 +137,11 @@ void pst_report_gpus(json_t *report, int procs, const char *why)
                               json_pack("{ss ss*}", "sharing", sharing, "why", why && why[0] ? why : NULL));
 }
 
+void pst_report_no_events(json_t *report, const char *why)
+{
+    (void)json_object_set_new(json_object_get(report, "gpus"), "no_events", text_json(why));
+}
+
 void pst_report_phases(json_t *report, double launched, double planned, double started, double ended)
 {
     if (planned <= 0)

@@ -23,6 +23,8 @@ void pst_report_phases(json_t *report, double launched, double planned, double s
 /* How `procs` processes share a GPU: by MPS, or, for the reason `why`, in turns. Of one process, why is the
  * reason that it is one; empty: the pipeline says so. */
 void pst_report_gpus(json_t *report, int procs, const char *why);
+/* Why a GPU's slots are handed over by the host: pst_report_gpus came before. */
+void pst_report_no_events(json_t *report, const char *why);
 void pst_report_failure(json_t *report, const char *stage, const char *text);
 /* Derived values: rates, hit rates, read amplification, what bounded the run. */
 void pst_report_finish(json_t *report);

@@ -308,9 +308,7 @@ static void from_memory(struct pst_supervisor *sv, struct pst_host_memory *host,
         if (id == 0 && (pst_init_board(sv) != PST_OK || tell_where(sv) != PST_OK))
             fail_here(sv);
     } else if (strcmp(type, "events") == 0) {
-        const json_int_t id = json_integer_value(json_object_get(m, "id"));
-        if (id >= 0 && id < sv->nevents && !sv->events[id].names)
-            sv->events[id].names = json_incref(json_object_get(m, "names"));
+        pst_hear_events(sv, host->name, m);
     } else if (strcmp(type, "failed") == 0) {
         const char *text = json_string_value(json_object_get(m, "text"));
         pst_run_fail(sv, host->name, NULL, "%s", text ? text : "failed without a word");

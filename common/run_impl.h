@@ -38,7 +38,7 @@ struct pst_block { /* one region asked of a memory host */
 struct pst_events { /* of one stage on a GPU, one for each slot of a route: handover.h */
     int route, stage;
     int host;      /* whose memory host makes them; -1: the stage's process */
-    json_t *names; /* NULL: not yet there */
+    json_t *names; /* NULL: not yet there; null: they cannot be had, and the route's users wait on the host */
 };
 
 struct pst_supervisor {
@@ -100,6 +100,7 @@ int pst_plan_host(struct pst_supervisor *sv, const char *device); /* the memory 
 
 /* launch_events.c */
 pst_rc pst_plan_events(struct pst_supervisor *sv); /* whose they are; names of those of one process */
+void pst_hear_events(struct pst_supervisor *sv, const char *who, const json_t *message);
 bool pst_events_ready(const struct pst_supervisor *sv);
 void pst_add_events(const struct pst_supervisor *sv, json_t *route, int r, int stage); /* what it is told */
 void pst_release_events(struct pst_supervisor *sv);

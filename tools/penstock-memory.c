@@ -71,13 +71,6 @@ static pst_rc take_gpu(struct memory *m, uint64_t bytes, char path[PST_REGION_PA
     return PST_OK;
 }
 
-static pst_rc tell_failure(struct memory *m, pst_rc rc)
-{
-    const pst_rc told =
-        say(m, json_pack("{ss ss si}", "type", "failed", "text", pst_error_text(), "rc", (int)rc));
-    return told == PST_OK ? rc : told;
-}
-
 static pst_rc make_event(struct memory *m, json_t *names)
 {
     char why[PST_DEVICE_WHY_BYTES], text[PST_IPC_TEXT_BYTES], name[PST_REGION_PATH_MAX];
@@ -91,15 +84,15 @@ static pst_rc make_event(struct memory *m, json_t *names)
         rc = m->gpus->event_share(m->gpu, event, &handle, why);
     }
     if (rc != PST_OK)
-        return pst_fail(rc, "events of this GPU cannot be shared between processes (group its stages): %s",
-                        why);
+        return pst_fail(rc, "%s", why);
     pst_ipc_text(&handle, text);
     (void)snprintf(name, sizeof name, "cuda:%d %s", m->gpu, text);
     return json_array_append_new(names, json_string(name)) == 0 ? PST_OK
                                                                 : pst_fail(PST_E_NOMEM, "out of memory");
 }
 
-/* One a slot, by which one stage tells when it is done with it (common/handover.h). */
+/* One a slot, by which one stage tells when it is done with it (common/handover.h); or the reason that there
+ * are none, with which a run goes on. */
 static pst_rc make_events(struct memory *m, const json_t *message)
 {
     const json_int_t count = json_integer_value(json_object_get(message, "count"));
@@ -111,7 +104,8 @@ static pst_rc make_events(struct memory *m, const json_t *message)
         return say(m, json_pack("{ss sO so}", "type", "events", "id", json_object_get(message, "id"), "names",
                                 names));
     json_decref(names);
-    return tell_failure(m, rc);
+    return say(m, json_pack("{ss sO ss}", "type", "events", "id", json_object_get(message, "id"), "why",
+                            pst_error_text()));
 }
 
 static pst_rc allocate(struct memory *m, const json_t *message)
@@ -120,8 +114,11 @@ static pst_rc allocate(struct memory *m, const json_t *message)
     json_int_t bytes = json_integer_value(json_object_get(message, "bytes"));
     char path[PST_REGION_PATH_MAX];
     pst_rc rc = m->gpu < 0 ? take_host(m, id, (uint64_t)bytes, path) : take_gpu(m, (uint64_t)bytes, path);
-    if (rc != PST_OK)
-        return tell_failure(m, rc);
+    if (rc != PST_OK) {
+        pst_rc told =
+            say(m, json_pack("{ss ss si}", "type", "failed", "text", pst_error_text(), "rc", (int)rc));
+        return told == PST_OK ? rc : told;
+    }
     return say(m, json_pack("{ss sI ss sI}", "type", "region", "id", id, "path", path, "bytes", bytes));
 }
 

@@ -1,6 +1,6 @@
 """Slots that change hands in streams (common/handover.h), on virtual GPUs. There a stream does nothing before somebody
 waits for it: who forgets to wait reads what was there before, every time."""
-from crash import kill_ends
+from crash import kill_ends, wait_for
 from harness import *
 
 os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
@@ -96,6 +96,34 @@ def where_a_cpu_looks_the_sender_waits():
         assert not by_events(p, pl) and read(p, pl) == none_early
         pl = way(writer(), on("reader", "cuda:0"), slots=100)  # more than have events
         assert not by_events(p, pl) and read(p, pl)["batches"] == BATCHES
+
+
+@test
+def where_there_are_no_events_between_processes_the_host_waits():
+    if GROUPED:
+        raise Skip("these are processes")
+    with Place() as p:
+        os.environ["PENSTOCK_VIRTUAL_NO_EVENTS"] = "1"
+        try:
+            pl = way(writer(), on("stamper", "cpu:0"), on("reader", "cuda:0", stamped=True, delay_us=1000), slots=2)
+            r, one = p.run(pl, grouped=False), p.run(pl, grouped=True)
+        finally:
+            del os.environ["PENSTOCK_VIRTUAL_NO_EVENTS"]
+        assert r.report["reader"] == {"batches": BATCHES, "early": 0}, r.report["reader"]
+        assert "stages wait on the host" in r.err and "cudaIpcGetEventHandle" in r.report["gpus"]["no_events"], r
+        assert all_came_early(one.report["reader"]) and "no_events" not in one.report["gpus"], one.report["gpus"]
+
+
+@test
+def a_run_that_is_interrupted_ends():
+    with Place() as p:
+        run = p.start(way(on("writer", "cuda:0", batches=10_000_000), on("reader", "cuda:1", delay_us=500)))
+        wait_for(lambda: os.path.exists(os.path.join(run.run_dir, "live.json")))
+        time.sleep(0.3)
+        run.process.terminate()
+        r = run.wait(10)
+        assert r.code == 143 and r.report["status"] == "interrupted", r
+        no_leftovers()
 
 
 @test
