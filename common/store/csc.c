@@ -45,11 +45,14 @@ static pst_rc resume(struct pst_csc *c, const struct pst_sorter_spec *sorter, co
                : strcmp(phase, "sorting") == 0 ? PST_CSC_SORTING
                : strcmp(phase, "done") == 0    ? PST_CSC_DONE
                                                : PST_CSC_READING;
+    c->saved = number(o, "saved");
+    c->state = json_incref(json_object_get(o, "state"));
+    c->lost = json_is_true(json_object_get(o, "lost"));
+    if (c->lost)
+        return pst_sorter_new(&c->sorter, sorter);
     c->largest = number(o, "largest");
     c->arcs = number(o, "arcs");
     c->loops_removed = number(o, "loops_removed");
-    c->saved = number(o, "saved");
-    c->state = json_incref(json_object_get(o, "state"));
     (void)snprintf(name, sizeof name, INDEX_NAME, c->saved);
     if (c->phase == PST_CSC_DONE)
         return PST_OK;
@@ -92,16 +95,33 @@ static bool resumable(const struct pst_csc *c)
     return c->spec.resumable && c->spec.build->journal.root != NULL && pst_sorter_parts(c->sorter) > 0;
 }
 
-bool pst_csc_due(const struct pst_csc *c)
+/* Edges can still be added again, if none is on the disk. */
+static bool replayable(const struct pst_csc *c)
 {
-    return resumable(c) && pst_journal_due(&c->spec.build->journal);
+    return c->spec.replays && c->spec.build->journal.root != NULL && !pst_sorter_finished(c->sorter);
 }
 
-pst_rc pst_csc_checkpoint(struct pst_csc *c, json_t *state, bool last)
+bool pst_csc_due(const struct pst_csc *c)
+{
+    return (resumable(c) || replayable(c)) && pst_journal_due(&c->spec.build->journal);
+}
+
+static pst_rc save_state_alone(struct pst_csc *c)
+{
+    json_t *o = record(c, "reading");
+    (void)json_object_set_new(o, "lost", json_true());
+    return put_record(c, o);
+}
+
+pst_rc pst_csc_checkpoint(struct pst_csc *c, json_t *state, enum pst_csc_when when)
 {
     json_decref(c->state);
     c->state = state;
-    return !last && pst_csc_due(c) ? save(c, "reading") : PST_OK;
+    if (when == PST_CSC_LAST || (when == PST_CSC_IF_DUE && !pst_csc_due(c)))
+        return PST_OK;
+    if (resumable(c))
+        return save(c, "reading");
+    return replayable(c) ? save_state_alone(c) : PST_OK;
 }
 
 pst_rc pst_csc_init(struct pst_csc *c, const struct pst_csc_spec *spec)

@@ -29,7 +29,8 @@ struct pst_csc_spec {
     enum pst_self_loops self_loops;
     uint64_t memory_bytes;
     int threads;
-    bool resumable; /* who adds the edges calls pst_csc_checkpoint, and goes on from pst_csc's state */
+    bool resumable; /* who adds the edges calls pst_csc_checkpoint, and goes on from pst_csc's state, */
+    bool replays;   /* and adds those again that were in memory alone (pst_csc's lost) */
 };
 
 /* How far a topology was when its builder was killed. */
@@ -49,6 +50,7 @@ struct pst_csc {
     const struct pst_rank *rank;
     enum pst_csc_phase phase; /* past READING no edges are added: they are known */
     json_t *state;            /* of who adds the edges, as of the last checkpoint; NULL: none */
+    bool lost;                /* state is there, but no edge that was added before it */
     int64_t saved;            /* checkpoints, so that each has a file of its own */
 };
 
@@ -73,9 +75,10 @@ PST_API void pst_rank_release(struct pst_rank *r);
 PST_API PST_MUST_USE pst_rc pst_csc_init(struct pst_csc *c, const struct pst_csc_spec *spec);
 
 /* Now and then, between two adds: puts what was added on the disk, with state (taken), which says where the
- * adding goes on. Costs nothing unless enough time has passed and there is something on the disk. last: there
- * are no more edges; state is kept in any case. */
-PST_API PST_MUST_USE pst_rc pst_csc_checkpoint(struct pst_csc *c, json_t *state, bool last);
+ * adding goes on. IF_DUE costs nothing unless enough time has passed and there is something on the disk. LAST: there
+ * are no more edges; state is kept for pst_csc_finish to save. */
+enum pst_csc_when { PST_CSC_IF_DUE, PST_CSC_NOW, PST_CSC_LAST };
+PST_API PST_MUST_USE pst_rc pst_csc_checkpoint(struct pst_csc *c, json_t *state, enum pst_csc_when when);
 /* Whether a checkpoint would do something: state is made only then. */
 PST_API bool pst_csc_due(const struct pst_csc *c);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "../error.h"
+#include "edge_names.h"
 #include "import.h"
 
 pst_rc pst_edge_text_init(struct pst_edge_text *e, const struct pst_edge_text_spec *spec)
@@ -14,7 +15,6 @@ pst_rc pst_edge_text_init(struct pst_edge_text *e, const struct pst_edge_text_sp
     assert(spec->column[0] != spec->column[1] && spec->column[0] < PST_COLUMNS_MAX &&
            spec->column[1] < PST_COLUMNS_MAX);
     pst_rank_init(&e->rank, spec->memory_bytes);
-    pst_dict_init(&e->names, spec->memory_bytes);
     e->ranked = spec->ids != PST_IDS_STRINGS;
     e->source = malloc(PST_EDGE_BLOCK * sizeof *e->source);
     e->target = malloc(PST_EDGE_BLOCK * sizeof *e->target);
@@ -26,7 +26,7 @@ void pst_edge_text_release(struct pst_edge_text *e)
 {
     pst_text_close(&e->text);
     pst_rank_release(&e->rank);
-    pst_dict_release(&e->names);
+    pst_edge_names_free(e->names);
     free(e->source);
     free(e->target);
 }
@@ -87,11 +87,10 @@ static pst_rc read_integer(struct pst_edge_text *e, const char *line, const char
     return PST_OK;
 }
 
-/* Quotes are taken off, in place of a copy on the stack: names are short. */
-static pst_rc read_name(struct pst_edge_text *e, const char *line, const char **p, int64_t *id)
+/* Quotes are taken off, in a copy. */
+static pst_rc read_name(struct pst_edge_text *e, const char *line, const char **p)
 {
     const char *begin = *p, *end = field_end(e, begin);
-    char plain[PST_NAME_BYTES_MAX];
     if (end == NULL)
         return pst_text_fail(&e->text, line, begin, "a quote at the end of a quoted name");
     size_t bytes = (size_t)(end - begin);
@@ -102,6 +101,7 @@ static pst_rc read_name(struct pst_edge_text *e, const char *line, const char **
         return pst_text_fail(&e->text, line, begin + valid, "UTF-8");
     *p = end;
     if (*begin == '"' && e->spec.separator != '\0') {
+        char *plain = e->names->plain + e->names->plain_fill;
         size_t n = 0;
         for (const char *q = begin + 1; q < end - 1; q++) {
             plain[n++] = *q;
@@ -109,16 +109,17 @@ static pst_rc read_name(struct pst_edge_text *e, const char *line, const char **
         }
         begin = plain;
         bytes = n;
+        e->names->plain_fill += n;
     }
     if (memchr(begin, '\0', bytes) != NULL)
         return pst_text_fail(&e->text, line, *p, "a name without NUL bytes");
-    pst_rc rc = pst_dict_add(&e->names, begin, bytes, id);
-    return rc == PST_OK ? rc : pst_wrap(rc, "%s:%" PRId64, e->text.path, e->text.line);
+    pst_edge_names_put(e->names, begin, bytes);
+    return PST_OK;
 }
 
 static pst_rc read_column(struct pst_edge_text *e, const char *line, const char **p, int64_t *id)
 {
-    return e->spec.ids == PST_IDS_STRINGS ? read_name(e, line, p, id) : read_integer(e, line, p, id);
+    return e->spec.ids == PST_IDS_STRINGS ? read_name(e, line, p) : read_integer(e, line, p, id);
 }
 
 /* Any columns, quotes, names. */
@@ -200,6 +201,11 @@ static bool is_header(struct pst_edge_text *e, const char *line)
 
 static pst_rc flush(struct pst_edge_text *e, struct pst_csc *csc)
 {
+    if (e->spec.ids == PST_IDS_STRINGS) {
+        e->edges += e->n;
+        e->n = 0;
+        return pst_edge_names_flush(e->names);
+    }
     if (e->ranked) {
         pst_rc rc = pst_rank_add(&e->rank, e->source, e->n);
         if (rc == PST_OK)
@@ -237,9 +243,10 @@ static pst_rc careful_line(struct pst_edge_text *e, const char *line)
 
 static pst_rc read_block(struct pst_edge_text *e, struct pst_csc *csc, const char *p, const char *end)
 {
-    bool simple = e->spec.ids != PST_IDS_STRINGS && e->spec.column[0] <= 1 && e->spec.column[1] <= 1;
+    const bool named = e->spec.ids == PST_IDS_STRINGS;
+    bool simple = !named && e->spec.column[0] <= 1 && e->spec.column[1] <= 1;
     while (p < end) {
-        if (e->n == PST_EDGE_BLOCK) {
+        if (named ? pst_edge_names_full(e->names) : e->n == PST_EDGE_BLOCK) {
             pst_rc rc = flush(e, csc);
             if (rc != PST_OK)
                 return rc;
@@ -252,7 +259,7 @@ static pst_rc read_block(struct pst_edge_text *e, struct pst_csc *csc, const cha
         }
         e->text.line++;
     }
-    return PST_OK;
+    return named ? flush(e, csc) : PST_OK; /* the text is about to go */
 }
 
 static pst_rc number_vertices(struct pst_edge_text *e, struct pst_csc *csc, int64_t *vertices)
@@ -260,12 +267,11 @@ static pst_rc number_vertices(struct pst_edge_text *e, struct pst_csc *csc, int6
     pst_rc rc = e->ranked ? pst_rank_ready(&e->rank) : PST_OK;
     if (rc != PST_OK)
         return rc;
-    int64_t found = e->spec.ids == PST_IDS_KEEP      ? csc->largest + 1
-                    : e->spec.ids == PST_IDS_COMPACT ? e->rank.members
-                                                     : e->names.n;
-    if (e->spec.ids == PST_IDS_COMPACT)
+    const bool compact = e->spec.ids == PST_IDS_COMPACT;
+    const int64_t found = compact ? e->rank.members : csc->largest + 1;
+    if (compact)
         csc->rank = &e->rank;
-    if (e->spec.ids != PST_IDS_KEEP && *vertices >= 0 && *vertices != found)
+    if (compact && *vertices >= 0 && *vertices != found)
         return pst_fail(PST_E_FORMAT, "%s: expected %" PRId64 " vertices, found %" PRId64 " ids",
                         e->spec.path, *vertices, found);
     if (*vertices < 0)
@@ -275,15 +281,23 @@ static pst_rc number_vertices(struct pst_edge_text *e, struct pst_csc *csc, int6
     return PST_OK;
 }
 
-/* ---- to be resumed: only where ids stay as they are, for a table of names is not kept ---- */
+/* ---- to be resumed: not where ids are compacted, for which ids occur is not kept ---- */
 
-static json_t *state_of(const struct pst_edge_text *e)
+static json_t *state_of(void *ctx)
 {
+    const struct pst_edge_text *e = ctx;
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b}", "at", (json_int_t)e->at, "line",
                      (json_int_t)e->text.line, "edges", (json_int_t)e->edges, "comments",
                      (json_int_t)e->comments, "blank_lines", (json_int_t)e->blank_lines, "carriage_returns",
                      (json_int_t)e->carriage_returns, "more_columns", (json_int_t)e->more_columns,
                      "header_skipped", e->header_skipped, "bom", e->bom, "begun", e->begun);
+}
+
+/* Before the first line. */
+static void at_begin(struct pst_edge_text *e)
+{
+    e->bom = e->text.bom;
+    e->at = e->bom ? 3 : 0;
 }
 
 static pst_rc go_on(struct pst_edge_text *e, const struct pst_csc *csc)
@@ -297,8 +311,7 @@ static pst_rc go_on(struct pst_edge_text *e, const struct pst_csc *csc)
                   {"carriage_returns", &e->carriage_returns},
                   {"more_columns", &e->more_columns}};
     const json_t *o = csc->state;
-    e->bom = e->text.bom;
-    e->at = e->bom ? 3 : 0;
+    at_begin(e);
     if (o == NULL)
         return PST_OK;
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
@@ -326,9 +339,76 @@ static pst_rc read_text(struct pst_edge_text *e, struct pst_csc *csc, struct pst
         if (!pst_csc_due(csc))
             continue;
         if ((rc = flush(e, csc)) == PST_OK)
-            rc = pst_csc_checkpoint(csc, state_of(e), false);
+            rc = e->names != NULL ? pst_edge_names_checkpoint(e->names, PST_CSC_NOW)
+                                  : pst_csc_checkpoint(csc, state_of(e), PST_CSC_NOW);
     }
     return rc == PST_OK ? flush(e, csc) : rc;
+}
+
+/* Reads the edges before csc's state again, as far as that must be, and goes to where the reading ended. */
+static pst_rc replay(struct pst_edge_text *e, struct pst_csc *csc)
+{
+    const uint64_t stop = (uint64_t)json_integer_value(json_object_get(csc->state, "at"));
+    pst_rc rc = PST_OK;
+    at_begin(e);
+    while (rc == PST_OK && e->at < stop && !pst_edge_names_replayed(e->names)) {
+        const char *p, *end;
+        if ((rc = pst_text_block(&e->text, &p, &end)) != PST_OK || p == end)
+            break;
+        end = (uint64_t)(end - p) > stop - e->at ? p + (stop - e->at) : end;
+        e->at += (uint64_t)(end - p);
+        rc = read_block(e, csc, p, end);
+    }
+    if (rc == PST_OK)
+        rc = pst_edge_names_go_on(e->names);
+    pst_text_close(&e->text);
+    if (rc == PST_OK)
+        rc = pst_text_open(&e->text, e->spec.path);
+    return rc == PST_OK ? go_on(e, csc) : rc;
+}
+
+static pst_rc begin_names(struct pst_edge_text *e, struct pst_csc *csc, struct pst_progress *progress)
+{
+    const struct pst_edge_names_spec spec = {.csc = csc,
+                                             .progress = progress,
+                                             .memory_bytes = e->spec.memory_bytes,
+                                             .hash_bits = e->spec.name_hash_bits,
+                                             .swapped = e->spec.column[0] > e->spec.column[1],
+                                             .state = state_of,
+                                             .ctx = e,
+                                             .path = e->spec.path};
+    pst_rc rc = pst_edge_names_new(&e->names, &spec);
+    return rc == PST_OK && e->names->text_again ? replay(e, csc) : rc;
+}
+
+static pst_rc read_edges(struct pst_edge_text *e, struct pst_csc *csc, int64_t vertices,
+                         struct pst_progress *progress)
+{
+    pst_progress_begin(progress, "edges: reading", e->text.file_bytes, true);
+    pst_rc rc = read_text(e, csc, progress);
+    if (rc != PST_OK)
+        return rc;
+    pst_progress_end(progress);
+    if (e->edges == 0 && vertices < 0)
+        return pst_fail(PST_E_FORMAT, "%s: expected edges, found none in %" PRId64 " lines", e->spec.path,
+                        e->text.line - 1);
+    if (e->spec.expect >= 0 && e->edges != e->spec.expect)
+        return pst_fail(PST_E_FORMAT, "%s: expected %" PRId64 " edges, found %" PRId64, e->spec.path,
+                        e->spec.expect, e->edges);
+    return PST_OK;
+}
+
+static pst_rc feed_names(struct pst_edge_text *e, struct pst_csc *csc, int64_t *vertices,
+                         struct pst_progress *progress)
+{
+    pst_rc rc = begin_names(e, csc, progress);
+    if (rc == PST_OK && !pst_edge_names_read(e->names))
+        rc = read_edges(e, csc, *vertices, progress);
+    if (rc == PST_OK)
+        rc = pst_edge_names_finish(e->names, vertices);
+    pst_edge_names_free(e->names);
+    e->names = NULL;
+    return rc;
 }
 
 pst_rc pst_edge_text_feed(void *ctx, struct pst_csc *csc, int64_t *vertices, struct pst_progress *progress)
@@ -338,19 +418,14 @@ pst_rc pst_edge_text_feed(void *ctx, struct pst_csc *csc, int64_t *vertices, str
     pst_rc rc = pst_text_open(&e->text, e->spec.path);
     if (rc == PST_OK)
         rc = go_on(e, csc);
-    if (rc != PST_OK || csc->phase != PST_CSC_READING)
-        return rc == PST_OK ? number_vertices(e, csc, vertices) : rc;
-    pst_progress_begin(progress, "edges: reading", e->text.file_bytes, true);
-    if ((rc = read_text(e, csc, progress)) != PST_OK)
-        return rc;
-    pst_progress_end(progress);
-    if (e->edges == 0 && *vertices < 0)
-        return pst_fail(PST_E_FORMAT, "%s: expected edges, found none in %" PRId64 " lines", e->spec.path,
-                        e->text.line - 1);
-    if (e->spec.expect >= 0 && e->edges != e->spec.expect)
-        return pst_fail(PST_E_FORMAT, "%s: expected %" PRId64 " edges, found %" PRId64, e->spec.path,
-                        e->spec.expect, e->edges);
-    rc = pst_csc_checkpoint(csc, state_of(e), true);
+    if (rc == PST_OK && e->spec.ids == PST_IDS_STRINGS)
+        return csc->phase == PST_CSC_READING ? feed_names(e, csc, vertices, progress)
+                                             : pst_edge_names_had(csc->spec.build, vertices);
+    if (rc == PST_OK && csc->phase == PST_CSC_READING) {
+        rc = read_edges(e, csc, *vertices, progress);
+        if (rc == PST_OK)
+            rc = pst_csc_checkpoint(csc, state_of(e), PST_CSC_LAST);
+    }
     return rc == PST_OK ? number_vertices(e, csc, vertices) : rc;
 }
 
@@ -373,10 +448,7 @@ static pst_rc write_ids(const struct pst_rank *r, struct pst_build *b)
 
 pst_rc pst_edge_text_write(const struct pst_edge_text *e, struct pst_build *b)
 {
-    if (e->spec.ids == PST_IDS_COMPACT)
-        return write_ids(&e->rank, b);
-    return e->spec.ids == PST_IDS_STRINGS ? pst_dict_write(&e->names, b, PST_IN_NAMES_AT, PST_IN_NAMES)
-                                          : PST_OK;
+    return e->spec.ids == PST_IDS_COMPACT ? write_ids(&e->rank, b) : PST_OK;
 }
 
 void pst_edge_text_tell(const struct pst_edge_text *e, struct pst_problems *warnings)

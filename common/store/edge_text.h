@@ -4,7 +4,7 @@
 #define PST_STORE_EDGE_TEXT_H
 
 #include "csc.h"
-#include "dict.h"
+#include "names.h"
 #include "text.h"
 
 PST_BEGIN_DECLS
@@ -27,14 +27,15 @@ struct pst_edge_text_spec {
     enum pst_edge_ids ids;
     enum pst_header header;
     uint64_t memory_bytes; /* for names, or for the set of ids */
+    int name_hash_bits;    /* for tests (dict.h); 0: all */
 };
 
 struct pst_edge_text {
     struct pst_edge_text_spec spec;
     struct pst_text text;
     struct pst_rank rank;
-    struct pst_dict names;
     bool ranked; /* which ids occur is known */
+    struct pst_edge_names *names; /* NULL unless ids are STRINGS, and edges are still read */
     int64_t *source, *target;
     int64_t n; /* edges in the block */
     int64_t edges, limit;
@@ -50,7 +51,7 @@ PST_API PST_MUST_USE pst_rc pst_edge_text_init(struct pst_edge_text *e,
 PST_API PST_MUST_USE pst_rc pst_edge_text_feed(void *ctx, struct pst_csc *csc, int64_t *vertices,
                                                struct pst_progress *progress);
 
-/* Writes ids or names, whichever there are. */
+/* Writes ids where they were compacted; feed has written names. */
 PST_API PST_MUST_USE pst_rc pst_edge_text_write(const struct pst_edge_text *e, struct pst_build *b);
 
 /* What was repaired or left out, one per line. */

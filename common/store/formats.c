@@ -31,7 +31,8 @@ pst_rc pst_import_edge_text(struct pst_import_job *job, const char *path)
     spec.memory_bytes -= own;
     spec.feed = pst_edge_text_feed;
     spec.feed_ctx = &e;
-    spec.feed_resumes = e.spec.ids == PST_IDS_KEEP;
+    spec.feed_resumes = e.spec.ids != PST_IDS_COMPACT;
+    spec.feed_replays = e.spec.ids == PST_IDS_STRINGS;
     if (rc == PST_OK)
         rc = pst_import(&spec, job->build, job->result, job->progress);
     if (rc == PST_OK)

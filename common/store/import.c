@@ -45,7 +45,8 @@ static pst_rc write_topology(struct pst_importing *im, struct pst_build *b, stru
                                       .self_loops = s->self_loops,
                                       .memory_bytes = s->memory_bytes,
                                       .threads = s->threads,
-                                      .resumable = s->feed == NULL || s->feed_resumes};
+                                      .resumable = s->feed == NULL || s->feed_resumes,
+                                      .replays = s->feed_replays};
     pst_rc rc = pst_csc_init(&csc, &spec);
     if (rc == PST_OK)
         rc = s->feed != NULL ? s->feed(s->feed_ctx, &csc, &im->vertices, progress)

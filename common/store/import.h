@@ -58,7 +58,8 @@ struct pst_import_spec {
      * arrays say. */
     pst_feed_fn feed;
     void *feed_ctx;
-    bool feed_resumes;   /* it calls pst_csc_checkpoint, and goes on from the state that it gave */
+    bool feed_resumes;   /* it calls pst_csc_checkpoint, and goes on from the state that it gave, */
+    bool feed_replays;   /* and adds again what is lost (pst_csc_spec's replays) */
     int64_t relations;   /* that edges have, by the feed; 0: none */
     const char *command; /* for the manifest's provenance; NULL: none */
 };

@@ -183,7 +183,7 @@ static pst_rc add_counted(void *ctx, const int64_t *source, const int64_t *targe
     pst_rc rc = pst_csc_add(c->csc, source, target, relation, n);
     c->edges += n;
     if (rc == PST_OK && pst_csc_due(c->csc))
-        rc = pst_csc_checkpoint(c->csc, json_integer((json_int_t)c->edges), false);
+        rc = pst_csc_checkpoint(c->csc, json_integer((json_int_t)c->edges), PST_CSC_IF_DUE);
     return rc;
 }
 
@@ -242,7 +242,7 @@ pst_rc pst_import_feed(struct pst_importing *im, struct pst_csc *csc, struct pst
     if (rc == PST_OK)
         rc = pst_edge_array_read(&e, add_counted, &counted, &im->problems, progress);
     if (rc == PST_OK)
-        rc = pst_csc_checkpoint(csc, json_integer((json_int_t)counted.edges), true);
+        rc = pst_csc_checkpoint(csc, json_integer((json_int_t)counted.edges), PST_CSC_LAST);
     if (rc == PST_OK)
         pst_progress_end(progress);
     return rc;

@@ -13,7 +13,7 @@ struct reading {
     struct pst_text text;
     int64_t n, found;      /* n: -1 before the count */
     struct pst_dict names; /* in the file's order */
-    int64_t *place;        /* of each number: which name; -1: none yet */
+    int64_t *place;        /* of each number: where its name's record is; -1: none yet */
     int64_t *ids;          /* in place of names */
     bool no_integer;
     int64_t carriage_returns;
@@ -72,7 +72,8 @@ static pst_rc find_name(struct reading *r, const char *line, const char *end, si
 
 static pst_rc take_name(struct reading *r, const char *line, size_t bytes, int64_t number)
 {
-    int64_t before = r->names.n, k = 0;
+    const int64_t before = r->names.n, record = (int64_t)r->names.used;
+    int64_t k = 0;
     if (r->ids != NULL) {
         const char *p = line;
         r->no_integer |= !pst_text_id(&p, &r->ids[number]) || p != line + bytes;
@@ -84,7 +85,7 @@ static pst_rc take_name(struct reading *r, const char *line, size_t bytes, int64
         return pst_wrap(rc, "%s:%" PRId64, r->text.path, r->text.line);
     if (k < before)
         return pst_text_fail(&r->text, line, line, "a name that is not there already");
-    r->place[number] = k;
+    r->place[number] = record;
     return PST_OK;
 }
 
@@ -160,9 +161,10 @@ pst_rc pst_name_map_read(const struct pst_name_map_spec *spec, struct pst_dict *
     pst_dict_init(&r.names, out->memory_bytes);
     pst_rc rc = read_file(&r);
     for (int64_t id = 0; rc == PST_OK && id < r.n; id++) {
-        int64_t k = r.place[id], number;
-        rc = pst_dict_add(out, r.names.bytes + r.names.at[k], (size_t)(r.names.at[k + 1] - r.names.at[k]),
-                          &number);
+        uint64_t record = (uint64_t)r.place[id];
+        int64_t number;
+        const struct pst_name name = pst_dict_name(&r.names, &record);
+        rc = pst_dict_add(out, name.text, name.bytes, &number);
     }
     free(r.place);
     pst_dict_release(&r.names);
