@@ -110,6 +110,7 @@ static pst_rc save_state_alone(struct pst_csc *c)
 {
     json_t *o = record(c, "reading");
     (void)json_object_set_new(o, "lost", json_true());
+    (void)json_object_set_new(o, "arcs", json_integer(0));
     return put_record(c, o);
 }
 

@@ -25,8 +25,8 @@ void pst_dict_init(struct pst_dict *d, uint64_t memory_bytes)
 uint64_t pst_dict_hash(const struct pst_dict *d, struct pst_name name)
 {
     uint64_t hash = XXH3_64bits_withSeed(name.text, name.bytes, d->seed);
-    if (d->hash_bits > 0) {
-        hash &= (UINT64_C(1) << d->hash_bits) - 1;
+    if (d->hash_bits != 0) {
+        hash &= d->hash_bits > 0 ? (UINT64_C(1) << d->hash_bits) - 1 : 0;
         hash = XXH3_64bits_withSeed(&hash, sizeof hash, d->seed);
     }
     return hash;

@@ -18,7 +18,7 @@ struct pst_name {
 struct pst_dict {
     uint64_t memory_bytes;
     uint64_t seed;
-    int hash_bits; /* that are told apart, for tests of equal hashes; 0: all */
+    int hash_bits; /* that are told apart, for tests of equal hashes; 0: all; -1: none */
     int64_t n, limit;
     uint64_t text_bytes;  /* of all names */
     unsigned char *arena; /* records: number (4 bytes), length, name; each begins at a multiple of 4 */

@@ -30,7 +30,7 @@ struct pst_names_spec {
     uint64_t memory_bytes; /* of everything; a name of more than a block can take as much as itself, once a stream */
     int threads;
     int row;       /* mentions that are numbered or put aside together; adds are of whole rows */
-    int hash_bits; /* for tests: names with the same hash; 0: as many as there are */
+    int hash_bits; /* for tests (dict.h); 0: all */
     int depth;     /* how often these names were parted before */
     const bool *stop; /* checked now and then by what runs in other threads; NULL: none */
     /* Called now and then by find, order and number, and, with must, when what was put aside before is about to be

@@ -14,7 +14,16 @@
 
 #define PACK_HEAD 3 /* how many numbers (2 bytes), and bytes of each */
 
-static const char what[] = "what was written aside";
+static const char *path_of(const struct pst_streams *s)
+{
+    return s->path[0] != '\0' ? s->path : "a file of names written aside";
+}
+
+static pst_rc damaged(const struct pst_streams *s, uint64_t at)
+{
+    return pst_fail(PST_E_FORMAT, "%s: block at byte %" PRIu64 " is not what was written: is the disk sound?",
+                    path_of(s), at);
+}
 
 static uint32_t payload(const struct pst_streams *s)
 {
@@ -80,16 +89,23 @@ static pst_rc write_block(struct pst_streams *s, int i)
     }
     memcpy(st->block, &check, sizeof check);
     const uint64_t at = place_of(s, st, st->blocks), bytes = PST_STREAM_CHECK + st->fill;
-    pst_rc rc = pst_write_at(s->fd, st->block, bytes, at, s->path[0] != '\0' ? s->path : what);
-    /* A hint, so that a small cgroup is never full of what is not on disk. */
-    (void)sync_file_range(s->fd, (off_t)at, (off_t)bytes, SYNC_FILE_RANGE_WRITE);
-    return rc;
+    return pst_write_at(s->fd, st->block, bytes, at, path_of(s));
+}
+
+/* A full extent goes to the disk: a hint, so that a small cgroup is never full of what is not there. */
+static void hand_over(const struct pst_streams *s, const struct pst_stream *st)
+{
+    const uint64_t bytes = (uint64_t)PST_STREAM_EXTENT * s->block_bytes;
+    if (st->blocks % PST_STREAM_EXTENT == 0)
+        (void)sync_file_range(s->fd, (off_t)(st->extent[st->blocks / PST_STREAM_EXTENT - 1] * bytes), (off_t)bytes,
+                              SYNC_FILE_RANGE_WRITE);
 }
 
 pst_rc pst_stream_put_more(struct pst_streams *s, int i, const void *data, size_t bytes)
 {
     struct pst_stream *st = &s->stream[i];
     const unsigned char *from = data;
+    assert(st->block != NULL || st->fill == 0); /* it was not ended */
     if (st->block == NULL && (st->block = malloc(s->block_bytes)) == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for a block of %u bytes", s->block_bytes);
     while (bytes > 0) {
@@ -105,6 +121,7 @@ pst_rc pst_stream_put_more(struct pst_streams *s, int i, const void *data, size_
             return rc;
         st->blocks++;
         st->fill = 0;
+        hand_over(s, st);
     }
     return PST_OK;
 }
@@ -156,7 +173,12 @@ json_t *pst_streams_state(const struct pst_streams *s, bool (*keep)(const void *
         json_t *one = json_array();
         const struct pst_stream *st = &s->stream[i];
         if (keep == NULL || keep(ctx, i)) {
+            /* The last block is written again when it has more: what it has now is checked by this. */
             (void)json_array_append_new(one, json_integer((json_int_t)bytes_of(s, i)));
+            (void)json_array_append_new(
+                one, st->block != NULL ? json_integer((json_int_t)check_of(st->block + PST_STREAM_CHECK, st->fill, i,
+                                                                           st->blocks))
+                                       : json_null());
             for (uint64_t k = 0; k < st->extents; k++)
                 (void)json_array_append_new(one, json_integer((json_int_t)st->extent[k]));
         }
@@ -166,16 +188,31 @@ json_t *pst_streams_state(const struct pst_streams *s, bool (*keep)(const void *
                      (json_int_t)__atomic_load_n(&s->extents, __ATOMIC_RELAXED), "streams", all);
 }
 
+/* The block that more is put to. */
+static pst_rc load_block(struct pst_streams *s, int i, uint64_t check)
+{
+    struct pst_stream *st = &s->stream[i];
+    if ((st->block = malloc(s->block_bytes)) == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for a block of %u bytes", s->block_bytes);
+    if (st->fill == 0)
+        return PST_OK;
+    unsigned char *data = st->block + PST_STREAM_CHECK;
+    const uint64_t at = place_of(s, st, st->blocks) + PST_STREAM_CHECK;
+    pst_rc rc = pst_read_at(s->fd, data, st->fill, at, s->path);
+    return rc != PST_OK || check == check_of(data, st->fill, i, st->blocks) ? rc : damaged(s, at);
+}
+
 static pst_rc load_stream(struct pst_streams *s, int i, const json_t *one)
 {
     struct pst_stream *st = &s->stream[i];
     const uint64_t bytes = (uint64_t)json_integer_value(json_array_get(one, 0));
+    const json_t *check = json_array_get(one, 1);
     uint64_t room = 1;
     if (json_array_size(one) < 2)
         return PST_OK;
     st->blocks = bytes / payload(s);
     st->fill = (uint32_t)(bytes % payload(s));
-    st->extents = json_array_size(one) - 1;
+    st->extents = json_array_size(one) - 2;
     if (st->blocks + (st->fill > 0) > st->extents * PST_STREAM_EXTENT)
         return pst_fail(PST_E_FORMAT, "%s: its table is damaged", s->path);
     while (room < st->extents)
@@ -184,21 +221,8 @@ static pst_rc load_stream(struct pst_streams *s, int i, const json_t *one)
     if (st->extent == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for a table of extents");
     for (uint64_t k = 0; k < st->extents; k++)
-        st->extent[k] = (uint64_t)json_integer_value(json_array_get(one, k + 1));
-    if (st->fill == 0)
-        return PST_OK;
-    struct pst_stream_reader r;
-    pst_stream_read(&r, s, i);
-    r.block = st->blocks;
-    r.left = st->fill;
-    pst_rc rc = pst_stream_read_more(&r, st->fill);
-    st->block = rc == PST_OK ? malloc(s->block_bytes) : NULL;
-    if (rc == PST_OK && st->block == NULL)
-        rc = pst_fail(PST_E_NOMEM, "no memory for a block of %u bytes", s->block_bytes);
-    if (rc == PST_OK)
-        memcpy(st->block + PST_STREAM_CHECK, r.buffer + r.at, st->fill);
-    pst_stream_reader_release(&r);
-    return rc;
+        st->extent[k] = (uint64_t)json_integer_value(json_array_get(one, k + 2));
+    return json_is_integer(check) ? load_block(s, i, (uint64_t)json_integer_value(check)) : PST_OK;
 }
 
 pst_rc pst_streams_load(struct pst_streams *s, const char *dir, const char *name, const json_t *state)
@@ -253,7 +277,7 @@ static pst_rc read_block(struct pst_stream_reader *r)
     const struct pst_stream *st = &s->stream[r->stream];
     const size_t bytes = r->left < payload(s) ? (size_t)r->left : payload(s);
     const uint64_t at = place_of(s, st, r->block);
-    const char *path = s->path[0] != '\0' ? s->path : what;
+    const char *path = path_of(s);
     uint64_t check = 0;
     if (r->end + bytes + 8 > r->room) {
         unsigned char *more = realloc(r->buffer, r->end + payload(s) + 8);
@@ -267,8 +291,7 @@ static pst_rc read_block(struct pst_stream_reader *r)
     if (rc != PST_OK)
         return rc;
     if (check != check_of(r->buffer + r->end, bytes, r->stream, r->block))
-        return pst_fail(PST_E_FORMAT, "%s: block at byte %" PRIu64 " is not what was written: is the disk sound?",
-                        path, at);
+        return damaged(s, at);
     (void)posix_fadvise(s->fd, (off_t)at, (off_t)s->block_bytes, POSIX_FADV_DONTNEED);
     r->end += bytes;
     r->left -= bytes;
