@@ -12,8 +12,8 @@
 #define PLACE_MASK ((UINT64_C(1) << PLACE_BITS) - 1)
 #define SLOTS_MIN 16
 #define SLOTS_MAX UINT32_MAX
-#define FULL_NUM 4 /* of 5 slots: a search passes few others, all in one or two lines of the cache */
-#define FULL_DEN 5
+#define FULL_NUM 7 /* of 10 slots: a search passes few others, in one or two lines of the cache */
+#define FULL_DEN 10
 #define RECORD_MAX (4 + 3 + PST_NAME_BYTES_MAX + 3)
 #define HUGE_BYTES (4u << 20) /* from here on large pages pay */
 
@@ -170,7 +170,8 @@ static pst_rc make_room(struct pst_dict *d, uint64_t record, bool *full)
 {
     *full = false;
     if (d->arena == NULL) {
-        d->room = d->memory_bytes > RECORD_MAX ? d->memory_bytes : RECORD_MAX;
+        if (d->memory_bytes < UINT64_MAX)
+            d->room = d->memory_bytes > RECORD_MAX ? d->memory_bytes : RECORD_MAX;
         if ((d->arena = map(d->room)) == NULL)
             return pst_fail(PST_E_NOMEM, "no memory for names");
         const uint64_t want = slots_wanted(d, record);

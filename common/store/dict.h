@@ -16,7 +16,7 @@ struct pst_name {
 };
 
 struct pst_dict {
-    uint64_t memory_bytes;
+    uint64_t memory_bytes; /* UINT64_MAX: as much as `limit` names need; room is set, to what their records do */
     uint64_t seed;
     int hash_bits; /* that are told apart, for tests of equal hashes; 0: all; -1: none */
     int64_t n, limit;

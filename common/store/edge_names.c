@@ -67,9 +67,8 @@ static pst_rc give(struct pst_edge_names *e, size_t edges)
 pst_rc pst_edge_names_flush(struct pst_edge_names *e)
 {
     size_t known = 0;
-    if (e->replaying && pst_edge_names_replayed(e))
-        return PST_OK;
-    pst_rc rc = pst_names_add(e->names, e->mention, e->n, e->id, &known);
+    const bool over = e->replaying && pst_edge_names_replayed(e); /* the rest of its text is not needed */
+    pst_rc rc = over ? PST_OK : pst_names_add(e->names, e->mention, e->n, e->id, &known);
     if (rc == PST_OK && (!e->replaying || e->spec.csc->lost))
         rc = give(e, known / 2);
     e->n = e->plain_fill = 0;
@@ -100,7 +99,8 @@ pst_rc pst_edge_names_checkpoint(struct pst_edge_names *e, enum pst_csc_when whe
 {
     json_t *names = NULL, *state;
     pst_rc rc = PST_OK;
-    if (when == PST_CSC_IF_DUE && !pst_csc_due(e->spec.csc))
+    const bool nothing = !pst_names_aside(e->names) && pst_sorter_parts(e->spec.csc->sorter) == 0; /* is on the disk */
+    if (when != PST_CSC_LAST && (nothing || (when == PST_CSC_IF_DUE && !pst_csc_due(e->spec.csc))))
         return PST_OK;
     if (when != PST_CSC_LAST && pst_names_aside(e->names) && e->spec.csc->spec.build->journal.root != NULL)
         rc = pst_names_state(e->names, &names);

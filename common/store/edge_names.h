@@ -45,6 +45,7 @@ static inline bool pst_edge_names_full(const struct pst_edge_names *e)
 
 static inline void pst_edge_names_put(struct pst_edge_names *e, const char *text, size_t bytes)
 {
+    assert(e->n < 2 * PST_NAMED_EDGES);
     e->mention[e->n++] = (struct pst_name){text, (uint32_t)bytes};
 }
 

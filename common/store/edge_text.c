@@ -345,11 +345,18 @@ static pst_rc read_text(struct pst_edge_text *e, struct pst_csc *csc, struct pst
     return rc == PST_OK ? flush(e, csc) : rc;
 }
 
+static pst_rc open_again(struct pst_edge_text *e)
+{
+    pst_text_close(&e->text);
+    return pst_text_open(&e->text, e->spec.path);
+}
+
 /* Reads the edges before csc's state again, as far as that must be, and goes to where the reading ended. */
 static pst_rc replay(struct pst_edge_text *e, struct pst_csc *csc)
 {
-    const uint64_t stop = (uint64_t)json_integer_value(json_object_get(csc->state, "at"));
-    pst_rc rc = PST_OK;
+    const uint64_t stop = e->at;
+    pst_rc rc = open_again(e);
+    e->begun = false;
     at_begin(e);
     while (rc == PST_OK && e->at < stop && !pst_edge_names_replayed(e->names)) {
         const char *p, *end;
@@ -361,9 +368,8 @@ static pst_rc replay(struct pst_edge_text *e, struct pst_csc *csc)
     }
     if (rc == PST_OK)
         rc = pst_edge_names_go_on(e->names);
-    pst_text_close(&e->text);
     if (rc == PST_OK)
-        rc = pst_text_open(&e->text, e->spec.path);
+        rc = open_again(e);
     return rc == PST_OK ? go_on(e, csc) : rc;
 }
 

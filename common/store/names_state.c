@@ -3,7 +3,7 @@
 #include "../error.h"
 #include "names_parts.h"
 
-#define NAME_BYTES_MORE 32 /* than its text, of a name in memory: at most 10 of its record, 20 of the table */
+#define RECORD_BYTES_MORE 10 /* than its text: what a name in memory has at most */
 
 /* Files that each step goes on from, and of which of them only what finished workers wrote counts. */
 static const struct {
@@ -108,7 +108,8 @@ static void expect_resident(struct pst_names *n)
 {
     n->replaying = true;
     n->dict.limit = n->resident;
-    n->dict.memory_bytes = n->resident_bytes + (uint64_t)n->resident * NAME_BYTES_MORE + PST_NAME_BYTES_MAX;
+    n->dict.memory_bytes = UINT64_MAX;
+    n->dict.room = n->resident_bytes + (uint64_t)n->resident * RECORD_BYTES_MORE + PST_NAME_BYTES_MAX;
 }
 
 pst_rc pst_names_load(struct pst_names **out, const struct pst_names_spec *spec, const json_t *state, bool again)

@@ -9,6 +9,7 @@ import tarfile
 import numpy as np
 from harness import *
 from importing import *
+from small_disk import SmallDisk
 
 RAW, CLEAN = os.path.join(DATA, "raw"), os.path.join(DATA, "clean")
 
@@ -95,12 +96,47 @@ def refused_with_their_place():
         assert "e:1: byte 3: expected a quote" in r.stderr, r.stderr
         r = s.get("csv", s.put("e", "0,1\n1,4\n"), "--vertices", 4, code=2)
         assert "e:2: byte 3: expected an id from 0 to 3, found '4'" in r.stderr, r.stderr
-        names = "".join(f"name-{i},name-{i + 1}\n" for i in range(200000))
-        r = s.get("csv", s.put("e", names), "--ids", "strings", "--header", "no", "--memory", "16MiB", code=2)
-        assert "give it more" in r.stderr, r.stderr
         r = s.get("csv", s.put("e", "0,1\n1,4000000000000\n"), "--ids", "compact", "--memory", "64MiB", code=2)
         assert "--ids strings" in r.stderr, r.stderr
         assert "expected one of npy, snap" in s.get("nonsense", s.path("e"), code=2).stderr
+
+
+@test
+def names_that_do_not_fit():
+    """In memory, or on disk with any number of threads: the same dataset; the order is that of first mention, in a line
+    from left to right."""
+    rng = np.random.default_rng(8)
+    ids = np.where(rng.random((150_000, 2)) < 0.2, rng.integers(0, 50, (150_000, 2)), rng.integers(0, 10**6, (150_000, 2)))
+    pairs = [(f"\u00e9 {a}", f'"{a}"", ""{b}"' if b % 5 == 0 else f"http://{b}") for a, b in ids.tolist()]
+    text = "".join(f"{a},{b}\n" for a, b in pairs)
+    plain = [[x[1:-1].replace('""', '"') if x[0] == '"' else x for x in p] for p in pairs]
+    order = list(dict.fromkeys(x for p in plain for x in p))
+    with Scratch() as s:
+        for args in (), ("--columns", "1,0"), ("--symmetrize", "--dedupe", "--self-loops", "add"):
+            sums = set()
+            for memory, threads in ("1GiB", 2), ("12MiB", 1), ("13MiB", 3), ("20MiB", 2):
+                s.get("csv", s.put("e", text), "--ids", "strings", "--header", "no", *args, "--memory", memory, "--threads", threads)
+                sums.add(tuple(sorted(s.sums().items())))
+            assert len(sums) == 1, (args, sums)
+            assert s.names() == order
+        r = s.get("csv", s.put("e", text), "--ids", "strings", "--header", "no", "--memory", "12MiB", "--vertices", 7, code=2)
+        assert f"expected 7 vertices, found {len(order)} ids" in r.stderr, r.stderr
+        r = s.get("csv", s.put("e", text + "a,\0\n"), "--ids", "strings", "--header", "no", "--memory", "12MiB", code=2)
+        assert "e:150001: byte 4: expected a name without NUL bytes" in r.stderr, r.stderr
+
+
+@test
+def names_on_a_full_disk():
+    with Scratch() as s:
+        text = "".join(f"http://name/{i},http://name/{i * 7919 % 1000003}\n" for i in range(250_000))
+        source = s.put("e", text)
+        with SmallDisk(s, "tmpfs") as disk:
+            for room in 1 << 16, 1 << 20, 4 << 20:
+                disk.fill(room)
+                r = command("import", "csv", source, f"{disk.at}/out", "--quiet", "--ids", "strings", "--header", "no",
+                            "--memory", "12MiB", code=None)
+                assert r.returncode != 0 and "No space left" in r.stderr, r.stderr
+                assert os.listdir(disk.at) == ["filler"], os.listdir(disk.at)
 
 
 @test

@@ -14,6 +14,9 @@ from importing import *
 
 EDGES, VERTICES = 1_000_000 if SAN else 1_500_000, 20_000
 PHASES = ("reading", "sorting", "done", "features")
+NAMED_EDGES = 400_000  # with more names than 12 MiB hold
+NAME_STEPS = 4         # adding, finding, numbering, giving (common/store/names.h)
+NAMED = ("--ids", "strings", "--header", "no")
 
 
 @functools.cache
@@ -32,7 +35,17 @@ def made():
         f.write("source,target\n")
         f.write("".join(f"{a},{b}\n" for a, b in edges.T.tolist()))
     subprocess.run(["gzip", "-1", "-k", s.path("e.csv")], check=True)
+    make_named(s)
     return s
+
+
+def make_named(s):
+    """Names of 14 to 20 bytes: a few often, the rest once or twice. As csv and zipped."""
+    rng = np.random.default_rng(6)
+    names = np.where(rng.random((NAMED_EDGES, 2)) < 0.3, rng.integers(0, 100, (NAMED_EDGES, 2)), rng.integers(0, 1 << 19, (NAMED_EDGES, 2)))
+    with open(s.path("named.csv"), "w") as f:
+        f.write("".join(f"http://name/{a}x,http://name/{b}\n" for a, b in names.tolist()))
+    subprocess.run(["gzip", "-1", "-k", s.path("named.csv")], check=True)
 
 
 def argv(kind, source, to, *args):
@@ -56,6 +69,8 @@ def reached(to, phase):
         return False
     if phase == "features":
         return "features.npy" in j["arrays"]
+    if isinstance(phase, int):  # of names that were put aside
+        return ((j.get("edges", {}).get("state") or {}).get("names") or {}).get("step", -1) >= phase
     return j.get("edges", {}).get("phase") == phase
 
 
@@ -76,7 +91,7 @@ def half_made_is_refused(to):
 def sources():
     s = made()
     return (("npy", s.path("npy"), ()), ("csv", s.path("e.csv"), ("--symmetrize", "--dedupe", "--self-loops", "add")),
-            ("csv", s.path("e.csv.gz"), ("--transpose",)))
+            ("csv", s.path("e.csv.gz"), ("--transpose",)), ("csv", s.path("named.csv"), NAMED))
 
 
 @functools.cache
@@ -117,9 +132,25 @@ def killed_in_every_phase():
                     half_made_is_refused(to)
                 r = subprocess.run(argv(kind, source, to, *args, "--resume"), capture_output=True, text=True, timeout=60)
                 assert r.returncode == 0, r.stderr
-                assert f"edges were {kept['phase']}: {kept['arcs']} are kept" in r.stderr and kept["arcs"] > 0, (kept, r.stderr)
+                assert f"edges were {kept['phase']}: {kept['arcs']} are kept" in r.stderr, (kept, r.stderr)
+                assert kept["arcs"] > 0 or "names" in kept["state"], (kept, r.stderr)
                 assert sums_of(to) == whole(n)[0], (kind, phase)
                 assert not glob.glob(to + ".partial-*")
+
+
+@test
+def killed_while_names_are_aside():
+    with Scratch() as s:
+        in_memory = s.path("in-memory")
+        subprocess.run(argv("csv", made().path("named.csv"), in_memory, *NAMED, "--memory", "1GiB"), check=True, capture_output=True, timeout=60)
+        for step in range(NAME_STEPS):
+            source, to = made().path("named.csv.gz" if step % 2 else "named.csv"), s.path(f"step-{step}")
+            kept = killed_in(step, to, argv("csv", source, to, *NAMED))
+            assert kept["state"]["names"]["resident"] > 1000, kept
+            half_made_is_refused(to)
+            r = subprocess.run(argv("csv", source, to, *NAMED, "--resume"), capture_output=True, text=True, timeout=60)
+            assert r.returncode == 0 and sums_of(to) == sums_of(in_memory), (step, r.stderr)
+            assert not glob.glob(to + ".partial-*") and not glob.glob(to + "/temp-*")
 
 
 @test
