@@ -75,8 +75,8 @@ PST_API void pst_rank_release(struct pst_rank *r);
 PST_API PST_MUST_USE pst_rc pst_csc_init(struct pst_csc *c, const struct pst_csc_spec *spec);
 
 /* Now and then, between two adds: puts what was added on the disk, with state (taken), which says where the
- * adding goes on. IF_DUE costs nothing unless enough time has passed and there is something on the disk. LAST: there
- * are no more edges; state is kept for pst_csc_finish to save. */
+ * adding goes on. IF_DUE costs nothing unless enough time has passed and there is something on the disk.
+ * LAST: there are no more edges; state is kept for pst_csc_finish to save. */
 enum pst_csc_when { PST_CSC_IF_DUE, PST_CSC_NOW, PST_CSC_LAST };
 PST_API PST_MUST_USE pst_rc pst_csc_checkpoint(struct pst_csc *c, json_t *state, enum pst_csc_when when);
 /* Whether a checkpoint would do something: state is made only then. */

@@ -124,8 +124,7 @@ int64_t pst_dict_find(const struct pst_dict *d, uint64_t hash, struct pst_name n
 
 static void *map(uint64_t bytes)
 {
-    void *at =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at != MAP_FAILED && bytes >= HUGE_BYTES)
         (void)madvise(at, bytes, MADV_HUGEPAGE); /* a wish: it is read at random */
     return at == MAP_FAILED ? NULL : at;

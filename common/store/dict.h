@@ -1,6 +1,7 @@
-/* dict.h: names to numbers, in the order in which they came, within a bound of memory: 4 bytes and its length beside
- * a name, rounded up to 4, and 8 to 20 bytes of a hash table. Equal hashes never make names equal: bytes are compared.
- * Owner: the caller; init and release pair. Threads: one that adds, or any number that find. */
+/* dict.h: names to numbers, in the order in which they came, within a bound of memory: 4 bytes and its length
+ * beside a name, rounded up to 4, and 8 to 20 bytes of a hash table. Equal hashes never make names equal:
+ * bytes are compared. Owner: the caller; init and release pair. Threads: one that adds, or any number that
+ * find. */
 #ifndef PST_STORE_DICT_H
 #define PST_STORE_DICT_H
 
@@ -16,7 +17,8 @@ struct pst_name {
 };
 
 struct pst_dict {
-    uint64_t memory_bytes; /* UINT64_MAX: as much as `limit` names need; room is set, to what their records do */
+    uint64_t
+        memory_bytes; /* UINT64_MAX: as much as `limit` names need; room is set, to what their records do */
     uint64_t seed;
     int hash_bits; /* that are told apart, for tests of equal hashes; 0: all; -1: none */
     int64_t n, limit;
@@ -31,7 +33,8 @@ PST_API void pst_dict_init(struct pst_dict *d, uint64_t memory_bytes);
 
 PST_API uint64_t pst_dict_hash(const struct pst_dict *d, struct pst_name name);
 
-/* Asks for the memory that a later find or put of this hash reads first, and then for what it reads second. */
+/* Asks for the memory that a later find or put of this hash reads first, and then for what it reads second.
+ */
 static inline void pst_dict_expect(const struct pst_dict *d, uint64_t hash)
 {
     if (d->slots > 0)

@@ -91,7 +91,8 @@ pst_rc pst_edge_names_go_on(struct pst_edge_names *e)
     e->replaying = false;
     return pst_names_ready(e->names)
                ? PST_OK
-               : pst_fail(PST_E_STATE, "--resume: %s is not what it was: without --resume the import starts over",
+               : pst_fail(PST_E_STATE,
+                          "--resume: %s is not what it was: without --resume the import starts over",
                           e->spec.path);
 }
 
@@ -99,7 +100,8 @@ pst_rc pst_edge_names_checkpoint(struct pst_edge_names *e, enum pst_csc_when whe
 {
     json_t *names = NULL, *state;
     pst_rc rc = PST_OK;
-    const bool nothing = !pst_names_aside(e->names) && pst_sorter_parts(e->spec.csc->sorter) == 0; /* is on the disk */
+    const bool nothing =
+        !pst_names_aside(e->names) && pst_sorter_parts(e->spec.csc->sorter) == 0; /* is on the disk */
     if (when != PST_CSC_LAST && (nothing || (when == PST_CSC_IF_DUE && !pst_csc_due(e->spec.csc))))
         return PST_OK;
     if (when != PST_CSC_LAST && pst_names_aside(e->names) && e->spec.csc->spec.build->journal.root != NULL)
@@ -112,43 +114,6 @@ pst_rc pst_edge_names_checkpoint(struct pst_edge_names *e, enum pst_csc_when whe
     if (rc != PST_OK)
         json_decref(state);
     return rc == PST_OK ? pst_csc_checkpoint(e->spec.csc, state, when) : rc;
-}
-
-/* ---- the arrays of names ---- */
-
-struct writing {
-    struct pst_array_writer at, text;
-    int64_t begin;
-};
-
-static pst_rc write_name(void *ctx, int64_t mention, struct pst_name name)
-{
-    struct writing *w = ctx;
-    (void)mention;
-    w->begin += name.bytes;
-    pst_rc rc = pst_array_write(&w->at, &w->begin, sizeof w->begin);
-    return rc == PST_OK ? pst_array_write(&w->text, name.text, name.bytes) : rc;
-}
-
-static pst_rc write_names(struct pst_edge_names *e, int64_t names, uint64_t text_bytes)
-{
-    struct writing w = {.at = {.fd = -1}, .text = {.fd = -1}};
-    struct pst_build *b = e->spec.csc->spec.build;
-    const int64_t at_shape[2] = {names + 1, 1}, text_shape[2] = {(int64_t)text_bytes, 1};
-    pst_rc rc = pst_build_array(b, PST_IN_NAMES_AT, PST_I64, 1, at_shape, &w.at);
-    if (rc == PST_OK)
-        rc = pst_build_array(b, PST_IN_NAMES, PST_U8, 1, text_shape, &w.text);
-    if (rc == PST_OK)
-        rc = pst_array_write(&w.at, &w.begin, sizeof w.begin);
-    if (rc == PST_OK)
-        rc = pst_names_order(e->names, write_name, &w);
-    if (rc == PST_OK)
-        rc = pst_build_array_end(b, PST_IN_NAMES_AT, &w.at);
-    if (rc == PST_OK)
-        rc = pst_build_array_end(b, PST_IN_NAMES, &w.text);
-    pst_array_writer_release(&w.at);
-    pst_array_writer_release(&w.text);
-    return rc;
 }
 
 /* ---- what was put aside ---- */
@@ -181,16 +146,18 @@ static pst_rc join(struct pst_edge_names *e)
 pst_rc pst_edge_names_had(struct pst_build *b, int64_t *vertices)
 {
     if (!pst_build_had(b, PST_IN_NAMES_AT) || !pst_build_had(b, PST_IN_NAMES))
-        return pst_fail(PST_E_STATE, "--resume: the arrays of names are not there: without --resume the import starts over");
+        return pst_fail(
+            PST_E_STATE,
+            "--resume: the arrays of names are not there: without --resume the import starts over");
     *vertices = b->manifest.array[PST_IN_NAMES_AT].shape[0] - 1;
     return PST_OK;
 }
 
-static pst_rc number_aside(struct pst_edge_names *e, int64_t names, uint64_t text_bytes)
+static pst_rc number_aside(struct pst_edge_names *e, int64_t names)
 {
     pst_rc rc = PST_OK;
     if (pst_names_step(e->names) == PST_NAMES_FINDING)
-        rc = write_names(e, names, text_bytes);
+        rc = pst_names_write(e->names, e->spec.csc->spec.build, PST_IN_NAMES_AT, PST_IN_NAMES, 0, NULL);
     else
         rc = pst_edge_names_had(e->spec.csc->spec.build, &names);
     if (rc == PST_OK && pst_names_step(e->names) < PST_NAMES_GIVING)
@@ -206,10 +173,10 @@ pst_rc pst_edge_names_finish(struct pst_edge_names *e, int64_t *vertices)
     pst_rc rc = aside && pst_names_step(e->names) <= PST_NAMES_FINDING ? pst_names_find(e->names) : PST_OK;
     const int64_t names = pst_names_count(e->names, &text_bytes);
     if (rc == PST_OK && *vertices >= 0 && *vertices != names)
-        rc = pst_fail(PST_E_FORMAT, "%s: expected %" PRId64 " vertices, found %" PRId64 " ids", e->spec.path, *vertices,
-                      names);
+        rc = pst_fail(PST_E_FORMAT, "%s: expected %" PRId64 " vertices, found %" PRId64 " ids", e->spec.path,
+                      *vertices, names);
     if (rc == PST_OK)
-        rc = aside ? number_aside(e, names, text_bytes)
+        rc = aside ? number_aside(e, names)
                    : pst_dict_write(pst_names_dict(e->names), b, PST_IN_NAMES_AT, PST_IN_NAMES);
     *vertices = names;
     return rc == PST_OK ? pst_edge_names_checkpoint(e, PST_CSC_LAST) : rc;

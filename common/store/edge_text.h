@@ -34,7 +34,7 @@ struct pst_edge_text {
     struct pst_edge_text_spec spec;
     struct pst_text text;
     struct pst_rank rank;
-    bool ranked; /* which ids occur is known */
+    bool ranked;                  /* which ids occur is known */
     struct pst_edge_names *names; /* NULL unless ids are STRINGS, and edges are still read */
     int64_t *source, *target;
     int64_t n; /* edges in the block */

@@ -7,8 +7,8 @@
 #include "../error.h"
 #include "names_parts.h"
 
-#define OWN_BLOCKS 6        /* besides one for each stream: of the log, and to read it */
-#define GROUP 32            /* mentions whose memory is asked for before it is looked at */
+#define OWN_BLOCKS 6 /* besides one for each stream: of the log, and to read it */
+#define GROUP 32     /* mentions whose memory is asked for before it is looked at */
 #define PARTS_MIN 4
 #define SEED_STEP 0x9e3779b97f4a7c15u /* another hash at each depth */
 
@@ -51,15 +51,16 @@ pst_rc pst_names_new(struct pst_names **out, const struct pst_names_spec *spec)
 
 const char *pst_names_file_name(const struct pst_names *n, enum names_file file)
 {
-    static const char *const names[NAMES_FILES] = {"names-log", "names-mentions", "names-found", "names-assigned",
-                                                   "names-numbers"};
+    static const char *const names[NAMES_FILES] = {"names-log", "names-mentions", "names-found",
+                                                   "names-assigned", "names-numbers"};
     return n->spec.named ? names[file] : NULL;
 }
 
 pst_rc pst_names_open(struct pst_names *n, enum names_file file, int streams)
 {
     pst_streams_close(&n->file[file], false);
-    return pst_streams_make(&n->file[file], n->spec.dir, pst_names_file_name(n, file), streams, n->block_bytes);
+    return pst_streams_make(&n->file[file], n->spec.dir, pst_names_file_name(n, file), streams,
+                            n->block_bytes);
 }
 
 bool pst_names_stopped(const struct pst_names *n)
@@ -119,7 +120,8 @@ static pst_rc begin_aside(struct pst_names *n)
     n->resident = n->dict.n;
     n->resident_bytes = n->dict.text_bytes;
     if (n->spec.depth > PST_NAMES_DEPTH_MAX)
-        return pst_fail(PST_E_LIMIT, "names: they still fill %llu KiB after they were parted %d times: give --memory more",
+        return pst_fail(PST_E_LIMIT,
+                        "names: they still fill %llu KiB after they were parted %d times: give --memory more",
                         (unsigned long long)(n->spec.memory_bytes >> 10), PST_NAMES_DEPTH_MAX);
     pst_rc rc = pst_names_open(n, FILE_LOG, LOG_STREAMS);
     n->known = (struct pst_ids_writer){.s = &n->file[FILE_LOG], .stream = LOG_KNOWN};
@@ -147,8 +149,8 @@ static inline pst_rc put_aside(struct pst_names *n, uint64_t hash, struct pst_na
 }
 
 /* Mentions from `from` on until a name has no room; the row that has it, and all after, are put aside. */
-static pst_rc add_group(struct pst_names *n, const struct pst_name *name, size_t from, size_t end, int64_t *id,
-                        size_t *known)
+static pst_rc add_group(struct pst_names *n, const struct pst_name *name, size_t from, size_t end,
+                        int64_t *id, size_t *known)
 {
     uint64_t hash[GROUP];
     pst_rc rc = PST_OK;
@@ -180,7 +182,8 @@ static pst_rc add_group(struct pst_names *n, const struct pst_name *name, size_t
     return rc;
 }
 
-pst_rc pst_names_add(struct pst_names *n, const struct pst_name *name, size_t count, int64_t *id, size_t *known)
+pst_rc pst_names_add(struct pst_names *n, const struct pst_name *name, size_t count, int64_t *id,
+                     size_t *known)
 {
     assert((n->step == PST_NAMES_ADDING || n->replaying) && count % (size_t)n->spec.row == 0);
     const bool again = n->replaying;

@@ -103,7 +103,8 @@ static pst_rc run_threads(struct pst_names *n, part_fn fn)
         if (errno != 0) {
             r.living--;
             r.failed = PST_E_NOMEM;
-            (void)snprintf(r.error, sizeof r.error, "cannot start a thread that numbers names: %s", strerror(errno));
+            (void)snprintf(r.error, sizeof r.error, "cannot start a thread that numbers names: %s",
+                           strerror(errno));
         }
         (void)pthread_mutex_unlock(&r.lock);
         if (r.failed != PST_OK)
@@ -175,7 +176,8 @@ static pst_rc put_found_later(void *ctx, int64_t mention, struct pst_name name)
 }
 
 /* As many names as are ahead, a batch at most. */
-static pst_rc take_names(struct pst_stream_reader *r, struct pst_name name[NAMES_BATCH], size_t *count, size_t *bytes)
+static pst_rc take_names(struct pst_stream_reader *r, struct pst_name name[NAMES_BATCH], size_t *count,
+                         size_t *bytes)
 {
     size_t record;
     *count = *bytes = 0;
@@ -244,18 +246,17 @@ static pst_rc find_rest(struct finding *f, struct pst_names *inner)
 
 static pst_rc find_part(struct pst_names *n, int part, uint64_t memory_bytes)
 {
-    const uint64_t own = (uint64_t)4 * n->block_bytes + sizeof(struct finding); /* to read, and to write twice */
+    const uint64_t own =
+        (uint64_t)4 * n->block_bytes + sizeof(struct finding); /* to read, and to write twice */
     const struct pst_names_spec spec = {
         .dir = n->spec.dir,
-        .memory_bytes =
-            memory_bytes > own + PST_NAMES_MEMORY_MIN ? memory_bytes - own : PST_NAMES_MEMORY_MIN,
+        .memory_bytes = memory_bytes > own + PST_NAMES_MEMORY_MIN ? memory_bytes - own : PST_NAMES_MEMORY_MIN,
         .threads = 1,
         .row = 1,
         .hash_bits = n->spec.hash_bits,
         .depth = n->spec.depth + 1,
         .stop = n->spec.stop != NULL ? n->spec.stop : &n->stop};
-    struct finding f = {
-        .n = n, .part = part, .ids = {.s = &n->file[FILE_FOUND], .stream = found_ids(part)}};
+    struct finding f = {.n = n, .part = part, .ids = {.s = &n->file[FILE_FOUND], .stream = found_ids(part)}};
     struct pst_names *inner = NULL;
     if (n->part[part].mentions == 0)
         return PST_OK;
@@ -325,8 +326,8 @@ static pst_rc damaged(void)
 }
 
 /* A whole record ahead: the distance's bytes to *head, and the name's. */
-static pst_rc record_ahead(struct pst_stream_reader *r, uint64_t *distance, size_t *head, struct pst_name *name,
-                           size_t *bytes)
+static pst_rc record_ahead(struct pst_stream_reader *r, uint64_t *distance, size_t *head,
+                           struct pst_name *name, size_t *bytes)
 {
     pst_rc rc = pst_stream_ahead(r, 2 * VARINT_MAX);
     const unsigned char *p = r->buffer + r->at;
@@ -420,7 +421,8 @@ pst_rc pst_names_order(struct pst_names *n, pst_names_fn fn, void *ctx)
 {
     uint64_t text_bytes;
     const int64_t names = pst_names_count(n, &text_bytes);
-    struct ordering *o = calloc(1, sizeof *o); /* 20 KiB: not for the stack of a thread that does this again */
+    struct ordering *o =
+        calloc(1, sizeof *o); /* 20 KiB: not for the stack of a thread that does this again */
     if (o == NULL)
         return pst_fail(PST_E_NOMEM, "no memory to order names");
     assert(n->step == PST_NAMES_FINDING);
@@ -475,8 +477,9 @@ static pst_rc number_part(struct pst_names *n, int part, uint64_t memory_bytes)
     struct pst_ids_reader r = {.n = 0};
     (void)memory_bytes; /* 8 bytes a name: finding took more */
     int64_t *number = malloc((p->names + 1) * sizeof *number), id = 0;
-    pst_rc rc = number != NULL ? read_assigned(n, part, number)
-                               : pst_fail(PST_E_NOMEM, "no memory for %llu numbers", (unsigned long long)p->names);
+    pst_rc rc = number != NULL
+                    ? read_assigned(n, part, number)
+                    : pst_fail(PST_E_NOMEM, "no memory for %llu numbers", (unsigned long long)p->names);
     pst_stream_read(&r.r, &n->file[FILE_FOUND], found_ids(part));
     for (uint64_t i = 0; rc == PST_OK && i < p->mentions; i++) {
         rc = pst_ids_next(&r, &id);

@@ -1,5 +1,5 @@
-/* names_parts.h: the state of a set of names, shared by its files. Owner: names.c. Threads: what is said of each
- * member. */
+/* names_parts.h: the state of a set of names, shared by its files. Owner: names.c. Threads: what is said of
+ * each member. */
 #ifndef PST_STORE_NAMES_PARTS_H
 #define PST_STORE_NAMES_PARTS_H
 
@@ -38,7 +38,7 @@ struct pst_names {
     bool aside, replaying; /* replaying: names come again that were in memory before a kill */
     int parts, workers;
     uint32_t block_bytes;
-    int64_t resident;         /* names in memory when it was full; before: 0 */
+    int64_t resident; /* names in memory when it was full; before: 0 */
     uint64_t resident_bytes;
     uint64_t mentions_aside;
     struct pst_streams file[NAMES_FILES];
@@ -87,8 +87,8 @@ static inline PST_MUST_USE pst_rc put_name(struct pst_streams *s, int stream, st
     return rc == PST_OK ? pst_stream_put(s, stream, name.text, name.bytes) : rc;
 }
 
-/* The name at the reader, which stays valid until the next ahead; bytes of the record to *record; 0: it is not all
- * ahead. */
+/* The name at the reader, which stays valid until the next ahead; bytes of the record to *record; 0: it is
+ * not all ahead. */
 static inline struct pst_name name_ahead(const struct pst_stream_reader *r, size_t from, size_t *record)
 {
     const unsigned char *p = r->buffer + r->at + from, *begin = p, *end = r->buffer + r->end;

@@ -60,9 +60,9 @@ pst_rc pst_names_state(struct pst_names *n, json_t **state)
         (void)json_array_append_new(
             files, needed ? pst_streams_state(&n->file[i], partial ? is_kept : NULL, &kept) : json_null());
     }
-    *state = json_pack("{s:i, s:I, s:I, s:I, s:o, s:o}", "step", (int)n->step, "resident", (json_int_t)n->resident,
-                       "resident_bytes", (json_int_t)n->resident_bytes, "mentions", (json_int_t)n->mentions_aside,
-                       "parts", parts, "files", files);
+    *state = json_pack("{s:i, s:I, s:I, s:I, s:o, s:o}", "step", (int)n->step, "resident",
+                       (json_int_t)n->resident, "resident_bytes", (json_int_t)n->resident_bytes, "mentions",
+                       (json_int_t)n->mentions_aside, "parts", parts, "files", files);
     return rc;
 }
 
@@ -112,7 +112,8 @@ static void expect_resident(struct pst_names *n)
     n->dict.room = n->resident_bytes + (uint64_t)n->resident * RECORD_BYTES_MORE + PST_NAME_BYTES_MAX;
 }
 
-pst_rc pst_names_load(struct pst_names **out, const struct pst_names_spec *spec, const json_t *state, bool again)
+pst_rc pst_names_load(struct pst_names **out, const struct pst_names_spec *spec, const json_t *state,
+                      bool again)
 {
     pst_rc rc = pst_names_new(out, spec);
     if (rc != PST_OK)

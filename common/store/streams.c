@@ -97,8 +97,8 @@ static void hand_over(const struct pst_streams *s, const struct pst_stream *st)
 {
     const uint64_t bytes = (uint64_t)PST_STREAM_EXTENT * s->block_bytes;
     if (st->blocks % PST_STREAM_EXTENT == 0)
-        (void)sync_file_range(s->fd, (off_t)(st->extent[st->blocks / PST_STREAM_EXTENT - 1] * bytes), (off_t)bytes,
-                              SYNC_FILE_RANGE_WRITE);
+        (void)sync_file_range(s->fd, (off_t)(st->extent[st->blocks / PST_STREAM_EXTENT - 1] * bytes),
+                              (off_t)bytes, SYNC_FILE_RANGE_WRITE);
 }
 
 pst_rc pst_stream_put_more(struct pst_streams *s, int i, const void *data, size_t bytes)
@@ -175,10 +175,10 @@ json_t *pst_streams_state(const struct pst_streams *s, bool (*keep)(const void *
         if (keep == NULL || keep(ctx, i)) {
             /* The last block is written again when it has more: what it has now is checked by this. */
             (void)json_array_append_new(one, json_integer((json_int_t)bytes_of(s, i)));
-            (void)json_array_append_new(
-                one, st->block != NULL ? json_integer((json_int_t)check_of(st->block + PST_STREAM_CHECK, st->fill, i,
-                                                                           st->blocks))
-                                       : json_null());
+            (void)json_array_append_new(one, st->block != NULL
+                                                 ? json_integer((json_int_t)check_of(
+                                                       st->block + PST_STREAM_CHECK, st->fill, i, st->blocks))
+                                                 : json_null());
             for (uint64_t k = 0; k < st->extents; k++)
                 (void)json_array_append_new(one, json_integer((json_int_t)st->extent[k]));
         }
@@ -326,7 +326,8 @@ pst_rc pst_ids_flush(struct pst_ids_writer *w)
     memcpy(pack, &n, sizeof n);
     pack[2] = (unsigned char)item;
     for (unsigned i = 0; i < n; i++)
-        memcpy(pack + PACK_HEAD + i * item, &w->id[i], 8); /* what is past the item is written over by the next */
+        memcpy(pack + PACK_HEAD + i * item, &w->id[i],
+               8); /* what is past the item is written over by the next */
     w->n = 0;
     w->any = 0;
     return pst_stream_put(w->s, w->stream, pack, PACK_HEAD + (size_t)n * item);

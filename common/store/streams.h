@@ -1,6 +1,6 @@
-/* streams.h: many streams of bytes in one file, each written from its begin to its end and then read the same way, by
- * blocks that carry a checksum; and runs of numbers in them, each in as few bytes as it needs.
- * Owner: the caller; make or load pairs with close. A block in memory for each stream that is written or read.
+/* streams.h: many streams of bytes in one file, each written from its begin to its end and then read the same
+ * way, by blocks that carry a checksum; and runs of numbers in them, each in as few bytes as it needs. Owner:
+ * the caller; make or load pairs with close. A block in memory for each stream that is written or read.
  * Threads: one for each stream; any number of streams at a time. */
 #ifndef PST_STORE_STREAMS_H
 #define PST_STORE_STREAMS_H
@@ -62,8 +62,8 @@ PST_API void pst_stream_forget(struct pst_streams *s, int i);       /* what was 
 PST_API PST_MUST_USE pst_rc pst_streams_flush(struct pst_streams *s);
 PST_API PST_MUST_USE pst_rc pst_streams_sync(const struct pst_streams *s);
 
-/* What is where, of the streams that keep(ctx, i) says (all when it is NULL); and streams of which that was kept:
- * what was put after is forgotten. Fails: PST_E_FORMAT, PST_E_IO, PST_E_NOMEM. */
+/* What is where, of the streams that keep(ctx, i) says (all when it is NULL); and streams of which that was
+ * kept: what was put after is forgotten. Fails: PST_E_FORMAT, PST_E_IO, PST_E_NOMEM. */
 PST_API json_t *pst_streams_state(const struct pst_streams *s, bool (*keep)(const void *ctx, int i),
                                   const void *ctx);
 PST_API PST_MUST_USE pst_rc pst_streams_load(struct pst_streams *s, const char *dir, const char *name,
@@ -84,8 +84,8 @@ struct pst_stream_reader {
 PST_API void pst_stream_read(struct pst_stream_reader *r, const struct pst_streams *s, int i);
 PST_API PST_MUST_USE pst_rc pst_stream_read_more(struct pst_stream_reader *r, size_t need);
 
-/* At least so many bytes are ahead, or all that there are. Fails: PST_E_IO, PST_E_FORMAT when what is read is not
- * what was written, PST_E_NOMEM. */
+/* At least so many bytes are ahead, or all that there are. Fails: PST_E_IO, PST_E_FORMAT when what is read is
+ * not what was written, PST_E_NOMEM. */
 static inline PST_MUST_USE pst_rc pst_stream_ahead(struct pst_stream_reader *r, size_t need)
 {
     return r->end - r->at >= need || r->left == 0 ? PST_OK : pst_stream_read_more(r, need);

@@ -2,6 +2,7 @@
 and every real data set in its original layout."""
 import gzip
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -123,6 +124,27 @@ def names_that_do_not_fit():
         assert f"expected 7 vertices, found {len(order)} ids" in r.stderr, r.stderr
         r = s.get("csv", s.put("e", text + "a,\0\n"), "--ids", "strings", "--header", "no", "--memory", "12MiB", code=2)
         assert "e:150001: byte 4: expected a name without NUL bytes" in r.stderr, r.stderr
+
+
+@test
+def entities_that_do_not_fit():
+    """The names that memory has no room for come in train, in valid, or in test: the same dataset as in memory."""
+    rng = np.random.default_rng(9)
+    with Scratch() as s:
+        for counts in (150_000, 3_000, 2_000), (5_000, 150_000, 2_000), (5_000, 5_000, 150_000):
+            for split, n in zip(("train", "valid", "test"), counts):
+                rows = rng.integers(0, 1 << 19, (n, 2)).tolist()
+                s.put(f"kg/{split}.txt", "".join(f"/m/entity-{a}\tkind {a % 7}\t/m/entity-{b % (1 + a)}\n" for a, b in rows))
+            told = set()
+            for memory, threads in ("1GiB", 1), ("20MiB", 1), ("20MiB", 3):
+                r = s.get("triples", s.path("kg"), "--memory", memory, "--threads", threads)
+                told.add((tuple(sorted(s.sums().items())), re.sub("peak memory.*", "", r.stdout + r.stderr)))
+            assert len(told) == 1, told
+            order = []
+            for split in "train", "valid", "test":
+                with open(s.path(f"kg/{split}.txt")) as f:
+                    order += [x for line in f for x in line.rstrip("\n").split("\t")[::2]]
+            assert s.names() == list(dict.fromkeys(order))
 
 
 @test

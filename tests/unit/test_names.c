@@ -1,5 +1,5 @@
-/* Numbers for more names than memory holds, against a table in memory: any bound, any number of threads, names of any
- * length, equal hashes; gone on with from every step; a disk that is full, and one that lies. */
+/* Numbers for more names than memory holds, against a table in memory: any bound, any number of threads,
+ * names of any length, equal hashes; gone on with from every step; a disk that is full, and one that lies. */
 #include "store_fixture.h"
 
 #include <signal.h>
@@ -143,7 +143,7 @@ static void test_any_memory(void **state)
             check((struct pst_names_spec){.memory_bytes = memory[m],
                                           .threads = 1 + (int)((trial + m) % 4),
                                           .row = 1 + (int)(trial % 2)},
-                  whole.used + 8 * (uint64_t)whole.n > memory[m]        ? 1
+                  whole.used + 8 * (uint64_t)whole.n > memory[m]          ? 1
                   : 2 * (whole.used + 20 * (uint64_t)whole.n) < memory[m] ? 0
                                                                           : -1);
     }
@@ -213,8 +213,13 @@ static void test_gone_on_with(void **state)
     for (int round = 0; round < 8; round++) {
         const bool again = round % 2 != 0, adding = round / 2 == 0;
         struct notes k = {.left = round / 2};
-        struct pst_names_spec spec = {
-            .dir = scratch, .named = true, .memory_bytes = 90000, .threads = 2, .row = 2, .note = cut_off, .ctx = &k};
+        struct pst_names_spec spec = {.dir = scratch,
+                                      .named = true,
+                                      .memory_bytes = 90000,
+                                      .threads = 2,
+                                      .row = 2,
+                                      .note = cut_off,
+                                      .ctx = &k};
         size_t at_once = 0;
         assert_int_equal(pst_names_new(&k.n, &spec), PST_OK);
         assert_int_equal(add_all(k.n, 0, adding ? 15000 : MENTIONS, &at_once), PST_OK);
