@@ -149,7 +149,7 @@ static pst_rc end_of_line(struct graph *g, const char *line, const char *p)
 static pst_rc read_named(struct graph *g, const char *line)
 {
     const char *p = line;
-    struct pst_name name[3];
+    struct pst_name name[3] = {{NULL, 0}};
     for (int i = 0; i < 3; i++) {
         pst_rc rc = read_name(g, line, &p, &name[i]);
         if (rc != PST_OK)

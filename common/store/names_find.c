@@ -200,7 +200,7 @@ static pst_rc take_names(struct pst_stream_reader *r, struct pst_name name[NAMES
 static pst_rc find_batches(struct finding *f, struct pst_names *inner)
 {
     struct pst_stream_reader r;
-    struct pst_name name[NAMES_BATCH];
+    struct pst_name name[NAMES_BATCH] = {{NULL, 0}};
     int64_t id[NAMES_BATCH];
     size_t count, bytes, known;
     pst_stream_read(&r, &f->n->file[FILE_MENTIONS], f->part);

@@ -83,6 +83,7 @@ static inline bool get_varint(const unsigned char **p, const unsigned char *end,
 static inline PST_MUST_USE pst_rc put_name(struct pst_streams *s, int stream, struct pst_name name)
 {
     unsigned char head[VARINT_MAX];
+    assert(name.text != NULL);
     pst_rc rc = pst_stream_put(s, stream, head, put_varint(head, name.bytes));
     return rc == PST_OK ? pst_stream_put(s, stream, name.text, name.bytes) : rc;
 }

@@ -9,7 +9,7 @@
 #include "fuzz.h"
 
 static char dir[64] = "/dev/shm/penstock-fuzz-XXXXXX"; /* in memory: a disk would set the pace */
-static char file[128], out[128], properties[128];
+static char file[128], out[128], properties[128], names[128], names_at[128];
 
 static void tidy(void)
 {
@@ -29,11 +29,29 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     }
     (void)snprintf(file, sizeof file, "%s/g.graph", dir);
     (void)snprintf(out, sizeof out, "%s/out.npy", dir);
+    (void)snprintf(names, sizeof names, "%s/names.npy", dir);
+    (void)snprintf(names_at, sizeof names_at, "%s/names_at.npy", dir);
     (void)snprintf(properties, sizeof properties, "%s/g.properties", dir);
     FILE *f = fopen(properties, "we");
     fuzz_check(f && fputs("nodes=100\narcs=300\n", f) >= 0 && fclose(f) == 0);
     (void)atexit(tidy);
     return 0;
+}
+
+/* The two arrays of names: as many as there are vertices, each UTF-8. */
+static void look_at_names(int64_t vertices)
+{
+    struct pst_array at, text;
+    fuzz_check(pst_array_open(&at, names_at) == PST_OK && pst_array_map(&at) == PST_OK);
+    fuzz_check(pst_array_open(&text, names) == PST_OK && pst_array_map(&text) == PST_OK);
+    const int64_t *begin = at.map;
+    fuzz_check(at.shape[0] == vertices + 1 && begin[0] == 0 && begin[vertices] == text.shape[0]);
+    for (int64_t v = 0; v < vertices; v++) {
+        const size_t n = (size_t)(begin[v + 1] - begin[v]);
+        fuzz_check(pst_utf8_valid((const char *)text.map + begin[v], n) == n);
+    }
+    pst_array_close(&at);
+    pst_array_close(&text);
 }
 
 static void edges(struct pst_edge_text_spec spec)
@@ -45,16 +63,15 @@ static void edges(struct pst_edge_text_spec spec)
     (void)snprintf(b.partial, sizeof b.partial, "%s", dir);
     const struct pst_csc_spec csc = {.build = &b, .memory_bytes = 4 << 20, .threads = 1};
     spec.path = file;
-    spec.memory_bytes = 1 << 20;
+    spec.memory_bytes = spec.ids == PST_IDS_STRINGS ? PST_NAMES_MEMORY_MIN : 1 << 20; /* some hundred names */
     fuzz_check(pst_csc_init(&c, &csc) == PST_OK && pst_edge_text_init(&e, &spec) == PST_OK);
     if (pst_edge_text_feed(&e, &c, &vertices, NULL) == PST_OK) {
         fuzz_check(vertices >= 0 && e.edges > 0);
-        for (int64_t k = 0; spec.ids == PST_IDS_STRINGS && k < e.names.n; k++) {
-            size_t n = (size_t)(e.names.at[k + 1] - e.names.at[k]);
-            fuzz_check(pst_utf8_valid(e.names.bytes + e.names.at[k], n) == n);
-            fuzz_check(pst_dict_find(&e.names, e.names.bytes + e.names.at[k], n) == k);
-        }
+        if (spec.ids == PST_IDS_STRINGS)
+            look_at_names(vertices);
     }
+    (void)unlink(names);
+    (void)unlink(names_at);
     pst_edge_text_release(&e);
     pst_csc_release(&c);
 }

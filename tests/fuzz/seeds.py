@@ -115,6 +115,7 @@ def descriptions():
 def imports():
     for parser in (0, 1, 2, 5):
         put("import", f"text{parser}", bytes([parser]) + b'# c\n0 1\n2,"3",4\r\n')
+    put("import", "names", b"\x02" + "".join(f"n{i},{i * 7 % 1009}\n" for i in range(900)).encode())  # more than fit in memory
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as z:
         z.writestr("a.npy", b"a" * 99, zipfile.ZIP_DEFLATED)
