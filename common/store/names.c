@@ -8,7 +8,7 @@
 #include "names_parts.h"
 
 #define OWN_BLOCKS 6 /* besides one for each stream: of the log, and to read it */
-#define GROUP 32     /* mentions whose memory is asked for before it is looked at */
+#define GROUP 64     /* mentions whose memory is asked for before it is looked at */
 #define PARTS_MIN 4
 #define SEED_STEP 0x9e3779b97f4a7c15u /* another hash at each depth */
 

@@ -122,8 +122,11 @@ static pst_rc run_threads(struct pst_names *n, part_fn fn)
 static pst_rc run_parts(struct pst_names *n, part_fn fn, const char *what)
 {
     pst_rc rc = PST_OK;
+    uint64_t mentions = 0;
+    for (int p = 0; p < n->parts; p++)
+        mentions += n->part[p].done ? 0 : n->part[p].mentions;
     n->worked = 0;
-    pst_progress_begin(n->spec.progress, what, n->mentions_aside, false);
+    pst_progress_begin(n->spec.progress, what, mentions, false);
     if (n->spec.depth == 0)
         rc = run_threads(n, fn);
     for (int p = 0; rc == PST_OK && n->spec.depth > 0 && p < n->parts; p++)
