@@ -20,7 +20,9 @@ struct rig {
     struct bench b;
     struct pst_nvme_drive *drive;
     struct pst_nvme_drive_options options;
-    struct pst_nvme_record *records; /* pinned */
+    const struct pst_nvme_layout *layout; /* for drives to come; NULL: none */
+    const uint32_t *stop;                 /* likewise */
+    struct pst_nvme_record *records;      /* pinned */
     uint8_t *shadow[SSDS_MAX];
 };
 
@@ -68,7 +70,9 @@ static inline void rig_drive(struct rig *r, enum pst_nvme_way way, uint32_t batc
                                                  .most = most,
                                                  .timeout_ms = timeout_ms,
                                                  .shared = shared,
-                                                 .shareds = s};
+                                                 .shareds = s,
+                                                 .layout = r->layout,
+                                                 .stop = r->stop};
     if (cuda->nvme->drive_new(&r->options, &r->drive, why) != PST_OK)
         fail_msg("%s", why);
 }
