@@ -110,6 +110,7 @@ static struct pst_disk_config configure(const struct pst_stage *self, const stru
         .retries = (int)pst_param_int(self, "retries"),
         .direct = pst_param_bool(self, "direct"),
         .writable = pst_param_bool(self, "writable"),
+        .complete_parts = strcmp(pst_param_str(self, "complete"), "part") == 0,
         .coalesce_bytes = (uint64_t)pst_param_int(self, "coalesce_bytes"),
         .gap_bytes = (uint64_t)pst_param_int(self, "gap_bytes"),
         .tables_max = slots * (PST_HOPS_MAX + 2), /* every part of every slot */
@@ -347,6 +348,12 @@ static const struct pst_param_desc params[] = {
      .def = "\"async\"",
      .choices = "async|sync|batch",
      .help = "of nvme and emulated: how queues are driven (common/nvme/README.md)"},
+    {.name = "complete",
+     .type = PST_PARAM_ENUM,
+     .def = "\"slot\"",
+     .choices = "slot|part",
+     .help =
+         "on a GPU: completions are waited for when a slot's last part was submitted, or after each part"},
     {.name = "lanes",
      .type = PST_PARAM_INT,
      .def = "1",

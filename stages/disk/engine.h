@@ -42,6 +42,7 @@ struct pst_disk_config {
     int threads; /* pread */
     int retries; /* of one operation */
     bool direct, writable;
+    bool complete_parts;     /* a GPU waits for each table, not for all of a slot's */
     uint64_t coalesce_bytes; /* largest operation */
     uint64_t gap_bytes;      /* read over gaps this large rather than make two operations; 0: never */
     uint32_t tables_max;     /* tables waiting at once */

@@ -33,6 +33,8 @@ void pst_groups_delete(struct pst_groups *g)
     *g = (struct pst_groups){0};
 }
 
+static const atomic_bool at_once = true; /* the `whole` of what need not be */
+
 /* The next requests of the table that waits first. */
 static void post_group(struct pst_disk *d, struct pst_group *group)
 {
@@ -46,7 +48,7 @@ static void post_group(struct pst_disk *d, struct pst_group *group)
     io->slot_bytes = table->slot_bytes;
     io->at = table->at + table->next * sizeof(struct pst_request);
     io->n = left < d->backend.group_requests ? (uint32_t)left : d->backend.group_requests;
-    io->whole = &table->ticket->whole;
+    io->whole = d->config.complete_parts ? &at_once : &table->ticket->whole;
     io->nleft = io->bad = 0;
     io->rows = io->row_bytes_wanted = io->commands = io->bytes = io->copied_bytes = 0;
     io->why[0] = '\0';

@@ -122,6 +122,27 @@ static void parts_of_several_slots(void **state)
     }
 }
 
+/* Asked to, it waits for each part: nobody need say that a slot is whole. */
+static void each_part_by_itself(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct pst_disk_ticket ticket = {0};
+    gpu_bench(&b, "async", 512);
+    b.config.complete_parts = true;
+    start(&b);
+    ask_scattered(&b, 80);
+    for (uint64_t part = 0; part < 2; part++) {
+        assert_int_equal(
+            pst_disk_add(b.disk, &ticket, b.slot, b.slot_bytes, part * 40 * sizeof(struct pst_request), 40),
+            PST_OK);
+        assert_int_equal(pst_disk_wait(b.disk, WAIT_MS), PST_OK);
+        assert_true(pst_disk_idle(&ticket) && !ticket.whole);
+    }
+    assert_int_equal(wrong_rows(&b), 0);
+    gpu_end(&b);
+}
+
 /* More groups than are in flight at once, of a slot that is not whole before all have been. */
 static void tables_larger_than_groups(void **state)
 {
@@ -481,6 +502,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_are_right),
         cmocka_unit_test(parts_of_several_slots),
+        cmocka_unit_test(each_part_by_itself),
         cmocka_unit_test(tables_larger_than_groups),
         cmocka_unit_test(the_rest_is_the_cpus),
         cmocka_unit_test(other_arrays_are_read),
