@@ -213,6 +213,7 @@ check-gpu: deps-test
 	@BUILD=$(BUILD) TESTS_AT_ONCE=1 PENSTOCK_TWIN=cuda PENSTOCK_TWIN_SHAPES=$${PENSTOCK_TWIN_SHAPES:-1000} tests/run check kernel/test_twin
 	@BUILD=$(BUILD) tests/run gpu
 	@BUILD=$(BUILD) TESTS_AT_ONCE=1 PENSTOCK_TWIN=cuda tests/run check stage/test_device
+	@BUILD=$(BUILD) TESTS_AT_ONCE=1 PENSTOCK_TWIN=cuda tests/run check pipeline/test_gpu_events
 
 .PHONY: fuzz
 fuzz:

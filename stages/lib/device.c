@@ -145,9 +145,8 @@ void pst_device_give(struct pst_device *d, void *at)
 
 void pst_device_close(struct pst_device *d)
 {
-    if (pst_device_is_cuda(d))
-        drain(d);
-    if (pst_device_is_cuda(d) && !d->left_alone) {
+    drain(d);
+    if (d->twin != NULL && !d->left_alone) {
         d->twin->queue_free(d->q);
         for (int i = 0; i < d->ntaken; i++)
             d->twin->release(d->taken[i].kind, d->taken[i].at);

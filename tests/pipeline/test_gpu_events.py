@@ -1,14 +1,22 @@
 """Slots that change hands in streams (common/handover.h), on virtual GPUs. There a stream does nothing before somebody
-waits for it: who forgets to wait reads what was there before, every time."""
+waits for it: who forgets to wait reads what was there before, every time. With PENSTOCK_TWIN=cuda, on this machine's."""
 from crash import kill_ends, wait_for
 from harness import *
 
-os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
-BATCHES = 16
+REAL = os.environ.get("PENSTOCK_TWIN") == "cuda"
+if not REAL:
+    os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
+GPUS = json.loads(subprocess.check_output([os.path.join(BUILD, "bin", "penstock-memory"), "--gpus"]))
+if GPUS["gpus"] == 0:
+    print(f"# no GPU: {GPUS['why']}")
+    sys.exit(77)
+BATCHES, BYTES = (200, "16MiB") if REAL else (16, "4KiB")  # long enough for a GPU that what is not waited for is missed
 
 
 def on(name, device, **more):
-    return {**stage(name, **more), "place": {"device": device}}
+    if name in ("writer", "reader", "stamper"):
+        more["bytes"] = BYTES
+    return {**stage(name, **more), "place": {"device": "cuda:0" if device == "cuda:1" and GPUS["gpus"] == 1 else device}}
 
 
 def way(*stages, slots=3, **more):
@@ -25,7 +33,7 @@ def read(p, pl, reader="reader", **more):
 
 def all_came_early(reader):
     """Frames came before the bytes of their slots, but for the last, which a writer waits for before it ends."""
-    return reader["batches"] == BATCHES and reader["early"] >= BATCHES - 3
+    return reader["batches"] == BATCHES and (REAL or reader["early"] >= BATCHES - 3)
 
 
 def by_events(p, pl):
@@ -100,8 +108,8 @@ def where_a_cpu_looks_the_sender_waits():
 
 @test
 def where_there_are_no_events_between_processes_the_host_waits():
-    if GROUPED:
-        raise Skip("these are processes")
+    if GROUPED or REAL:
+        raise Skip("these are processes, on virtual GPUs")
     with Place() as p:
         os.environ["PENSTOCK_VIRTUAL_NO_EVENTS"] = "1"
         try:
@@ -112,6 +120,19 @@ def where_there_are_no_events_between_processes_the_host_waits():
         assert r.report["reader"] == {"batches": BATCHES, "early": 0}, r.report["reader"]
         assert "stages wait on the host" in r.err and "cudaIpcGetEventHandle" in r.report["gpus"]["no_events"], r
         assert all_came_early(one.report["reader"]) and "no_events" not in one.report["gpus"], one.report["gpus"]
+
+
+@test
+def who_waits_for_a_kernel_that_never_ends_says_so():
+    if REAL:
+        raise Skip("a GPU's kernels end")
+    with Place() as p:
+        os.environ.update(PENSTOCK_VIRTUAL_HANG="queue.cu", PENSTOCK_GPU_WAIT_S="0.5")
+        try:
+            r = p.run(way(writer(), on("reader", "cuda:0", plain=True)), code=1)
+        finally:
+            del os.environ["PENSTOCK_VIRTUAL_HANG"], os.environ["PENSTOCK_GPU_WAIT_S"]
+        assert "error: reader: reader: slot 0 of route 0, which another stage has used: cuda:0: it is not done after 0.5 s" in r.err, r
 
 
 @test

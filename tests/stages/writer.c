@@ -5,6 +5,7 @@
 struct writer {
     struct pst_device device;
     uint64_t bytes; /* of a slot */
+    void *made;     /* on the device: what goes to a slot */
     bool waits;
 };
 
@@ -21,7 +22,23 @@ static pst_rc open_(struct pst_stage *self)
     const bool plain = pst_param_bool(self, "plain");
     s->waits = plain || pst_param_bool(self, "eager");
     pst_total(self, 0, (uint64_t)pst_param_int(self, "batches"));
-    return streams_open(&s->device, self, plain);
+    pst_rc rc = streams_open(&s->device, self, plain);
+    if (rc == PST_OK)
+        rc = pst_device_take(&s->device, PST_MEMORY_DEVICE, s->bytes, "a slot", &s->made);
+    return rc;
+}
+
+/* A record behind it is a launch: what a test may let hang. */
+static pst_rc put(struct writer *s, void *slot, uint64_t batch)
+{
+    const struct pst_twin *twin = s->device.twin;
+    const uint64_t bytes = s->bytes - sizeof(uint64_t);
+    pst_rc rc = twin->fill(s->device.q, s->made, streams_byte(batch), bytes);
+    if (rc == PST_OK)
+        rc = twin->copy(s->device.q, slot, s->made, bytes);
+    if (pst_device_is_cuda(&s->device))
+        pst_device_record(&s->device, NULL, 0);
+    return rc;
 }
 
 static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
@@ -36,8 +53,7 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
     void *slot = pst_slot(self, ev->credit.ref, NULL);
     if (!slot)
         return PST_E_STATE;
-    pst_rc rc =
-        s->device.twin->fill(s->device.q, slot, streams_byte(frame.batch), s->bytes - sizeof(uint64_t));
+    pst_rc rc = put(s, slot, frame.batch);
     if (rc == PST_OK && s->waits)
         rc = pst_device_wait(&s->device);
     pst_count(self, 1, s->bytes);
