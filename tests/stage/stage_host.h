@@ -3,7 +3,6 @@
 #ifndef STAGE_HOST_H
 #define STAGE_HOST_H
 
-#include "../../common/device.h"
 #include "../../common/store/gen.h"
 #include "../unit/store_fixture.h"
 #include "virtual_gpu.h"
@@ -157,22 +156,6 @@ pst_rc pst_stream(struct pst_stage *self, void *stream)
 {
     self->stream = stream;
     return PST_OK;
-}
-
-/* All that the stage has put in its stream is done: as for the next user of a slot that it has sent. */
-static inline void host_wait(struct pst_stage *self)
-{
-    const struct pst_gpus *gpus;
-    char why[PST_DEVICE_WHY_BYTES];
-    void *event;
-    if (!self->stream)
-        return;
-    const int gpu = pst_gpu_number(self->device);
-    assert_int_equal(pst_gpus_open(&gpus), PST_OK);
-    assert_int_equal(gpus->event_new(gpu, false, &event, why), PST_OK);
-    assert_int_equal(gpus->event_record(gpu, event, self->stream, why), PST_OK);
-    assert_int_equal(gpus->event_wait(gpu, event, NULL, true, why), PST_OK);
-    assert_int_equal(gpus->event_free(gpu, event, why), PST_OK);
 }
 
 pst_rc pst_publish(struct pst_stage *self, int port, const char *path)

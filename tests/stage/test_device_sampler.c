@@ -48,9 +48,10 @@ pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame)
     self->requests += frame->arg[1];
     if (!(frame->flags & PST_LAST_PART))
         return PST_OK;
-    host_wait(self);
-    if (pst_minibatch_check(mb, self->need) != PST_OK)
+    if (pst_minibatch_check(mb, self->need) != PST_OK) /* now: all but cached rows must be there */
         fail_msg("%s", pst_error_text());
+    if (self->stream)
+        assert_true(gpu_stream_done(self->device, self->stream));
     if (mb->n[mb->hops] == 0)
         mb->requests = 0;
     self->sent_digest = digest_of(self->sent_digest, mb);

@@ -14,6 +14,7 @@
 #include "../../stages/trainer/trainer.c"
 #include "../../common/store/gen.h"
 #include "../unit/store_fixture.h"
+#include "virtual_gpu.h"
 
 /* ---- the host ------------------------------------------------------------------------------------ */
 
@@ -26,6 +27,7 @@ struct pst_stage {
     int64_t epochs;
     char *slot; /* the only one; held while a frame with it is out */
     bool held;
+    void *stream;           /* of pst_stream */
     char reports[TEXT_MAX]; /* a line each */
     int consumed;
 };
@@ -137,13 +139,17 @@ void *pst_slot(struct pst_stage *self, struct pst_ref ref, uint64_t *bytes)
 
 pst_rc pst_stream(struct pst_stage *self, void *stream)
 {
-    assert_true(self->device && stream);
+    self->stream = stream;
     return PST_OK;
 }
 
 pst_rc pst_consume(struct pst_stage *self, const struct pst_frame *frame)
 {
     assert_true(frame->nrefs == 0 || self->held);
+    if (self->held && self->stream)
+        assert_true(gpu_stream_done(self->device, self->stream));
+    if (self->held) /* by its next user */
+        memset(self->slot, 0xEE, SLOT_BYTES);
     self->held = false;
     self->consumed++;
     return PST_OK;

@@ -3,6 +3,7 @@
 #ifndef VIRTUAL_GPU_H
 #define VIRTUAL_GPU_H
 
+#include "../../common/device.h"
 #include "../../stages/lib/device.h"
 
 #include <stdio.h>
@@ -34,6 +35,20 @@ static inline void gpu_setup(void)
     printf("# %s\n", pst_error_text());
     (void)fflush(stdout);
     _exit(gpu_is_virtual() ? 1 : GPU_SKIPPED);
+}
+
+/* All that a stage has put in its stream is done, as for the next user of a slot. False: it cannot be told.
+ */
+static inline bool gpu_stream_done(const char *device, void *stream)
+{
+    const int gpu = pst_gpu_number(device);
+    const struct pst_gpus *gpus;
+    char why[PST_DEVICE_WHY_BYTES];
+    void *event;
+    return pst_gpus_open(&gpus) == PST_OK && gpus->event_new(gpu, false, &event, why) == PST_OK &&
+           gpus->event_record(gpu, event, stream, why) == PST_OK &&
+           gpus->event_wait(gpu, event, NULL, true, why) == PST_OK &&
+           gpus->event_free(gpu, event, why) == PST_OK;
 }
 
 /* Bytes of device memory that are still taken in this process. */
