@@ -381,8 +381,8 @@ static void faults_are_survived(void **state)
     static const char mixed[] = "\"error_rate\": 0.05, \"lost_rate\": 0.01, \"fatal_rate\": 0.005, "
                                 "\"torn_rate\": 0.02, \"reorder_us\": 300";
     survive("async", 512, "\"error_rate\": 0.1");
-    survive("async", 1000, "\"lost_rate\": 0.03");
-    survive("async", 512, "\"fatal_rate\": 0.01");
+    survive("async", 1000, "\"lost_rate\": 0.05");
+    survive("async", 512, "\"fatal_rate\": 0.04");
     survive("async", 1000, "\"delay_rate\": 0.05, \"delay_us\": 300000");
     for (size_t i = 0; i < STACKS; i++)
         survive(stacks[i], i == 1 ? 512 : 1000, mixed);
