@@ -366,7 +366,7 @@ pst_rc pst_checkpoint_open(struct pst_checkpoint *ck, const char *path)
     ck->fd = -1;
     if ((size_t)snprintf(ck->path, sizeof ck->path, "%s", path) >= sizeof ck->path)
         return pst_fail(PST_E_ARG, "the path of a checkpoint is too long: %s", path);
-    ck->fd = open(path, O_RDONLY | O_CLOEXEC);
+    ck->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is not waited for */
     if (ck->fd < 0)
         return pst_fail_errno("cannot open %s", path);
     const pst_rc rc = read_header(ck);

@@ -166,11 +166,15 @@ static pst_rc aim_at(struct pst_build *b, const char *dir, bool force)
 
 static pst_rc make_partial(struct pst_build *b)
 {
+    char parent[4096], path[4096 + PST_NAME_MAX];
+    pst_build_parent(b->dir, parent);
+    (void)snprintf(path, sizeof path, "%s/%s", parent, PST_MANIFEST_FILE);
+    if (access(path, F_OK) == 0)
+        return pst_fail(PST_E_ARG, "%s lies in %s, which is a dataset itself: choose another directory",
+                        b->dir, parent);
     remove_stale(b->dir);
     (void)snprintf(b->partial, sizeof b->partial, "%s%s%ld", b->dir, PARTIAL_MARK, (long)getpid());
     if (mkdir(b->partial, 0755) != 0) {
-        char parent[4096];
-        pst_build_parent(b->dir, parent);
         pst_rc rc = errno == ENOENT
                         ? pst_fail(PST_E_ARG, "%s: there is no directory %s to make it in", b->dir, parent)
                         : pst_fail_errno("cannot create %s", b->partial);

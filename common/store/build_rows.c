@@ -4,6 +4,7 @@
 
 #include "../error.h"
 #include "build_parts.h"
+#include "file_io.h"
 #include "rows.h"
 #include "stripe.h"
 
@@ -40,6 +41,8 @@ pst_rc pst_build_rows(struct pst_build *b, int type, enum pst_dtype dtype, const
             rc = pst_far_name(b, k, far);
         if (rc == PST_OK)
             rc = pst_file_go_on(b, name, far, dtype, 2, part, &w->file[k]);
+        if (rc == PST_OK)
+            rc = pst_room_for(w->file[k].path, w->file[k].expected - w->file[k].written, w->file[k].path);
         written += w->file[k].written;
     }
     w->next = (int64_t)(written / w->row_bytes);

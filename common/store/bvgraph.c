@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../error.h"
+#include "file_io.h"
 
 #define BUFFER_BYTES (1u << 20)
 #define PROPERTIES_BYTES_MAX (1 << 20)
@@ -396,12 +396,14 @@ static char *trim(char *text)
 
 static pst_rc read_properties(struct pst_bvgraph *g, const char *path)
 {
-    FILE *f = fopen(path, "re");
+    uint64_t bytes;
+    int fd;
+    pst_rc rc = pst_open_file(path, &fd, &bytes);
+    FILE *f = rc == PST_OK ? fdopen(fd, "r") : NULL;
     if (f == NULL)
-        return pst_fail_errno("cannot open %s", path);
+        return rc == PST_OK ? pst_fail_errno("cannot read %s", path) : rc;
     char *text = NULL;
     size_t room = 0;
-    pst_rc rc = PST_OK;
     g->nodes = g->arcs = -1;
     long read_bytes = 0;
     for (int line = 1; rc == PST_OK && getdelim(&text, &room, '\n', f) > 0; line++) {
@@ -440,12 +442,11 @@ pst_rc pst_bvgraph_open(struct pst_bvgraph *g, const char *path, uint64_t memory
     pst_rc rc = read_properties(g, properties);
     if (rc != PST_OK)
         return rc;
-    struct stat st;
-    g->fd = open(g->path, O_RDONLY | O_CLOEXEC);
-    if (g->fd < 0 || fstat(g->fd, &st) != 0)
-        return pst_fail_errno("cannot open %s", g->path);
+    uint64_t bytes;
+    if ((rc = pst_open_file(g->path, &g->fd, &bytes)) != PST_OK)
+        return rc;
     (void)posix_fadvise(g->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-    g->bits = (uint64_t)st.st_size * 8;
+    g->bits = bytes * 8;
     g->buffer = malloc(BUFFER_BYTES + 16);
     g->list = calloc((size_t)g->window + 1, sizeof *g->list);
     if (g->buffer == NULL || g->list == NULL)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "../error.h"
+#include "file_io.h"
 
 #define INDEX_NAME "temp-edges.index-%" PRId64
 #define OUT_ITEMS PST_SORTER_BLOCK /* entries that are gathered before they go to a file */
@@ -340,7 +341,13 @@ static pst_rc begin_array(struct out *o, enum pst_array_id id, enum pst_dtype dt
 
 static pst_rc begin_arrays(struct out *o, int64_t edges)
 {
+    char what[128];
     pst_rc rc = begin_array(o, PST_IN_INDPTR, PST_I64, o->vertices + 1, &o->indptr);
+    (void)snprintf(what, sizeof what,
+                   "ids go to %" PRId64 " (--ids strings renumbers those of text): indptr.npy",
+                   o->vertices - 1);
+    if (rc == PST_OK)
+        rc = pst_room_for(o->indptr.path, o->indptr.expected - o->indptr.written, what);
     if (rc == PST_OK)
         rc = begin_array(o, PST_IN_INDICES, o->ids, edges, &o->indices);
     if (rc == PST_OK && o->c->spec.relations)

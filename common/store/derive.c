@@ -199,6 +199,8 @@ pst_rc pst_split(const struct pst_dataset *ds, struct pst_build *b, const double
                             fraction[i]);
         sum += fraction[i];
     }
+    if (sum <= 0)
+        return pst_fail(PST_E_ARG, "say at least one of --train, --val and --test, as 0.6");
     if (sum > 1 + 1e-9)
         return pst_fail(PST_E_ARG, "the splits' sizes: expected a sum of at most 1, found %g", sum);
     int64_t *id = malloc(((size_t)ds->vertices + 1) * sizeof *id);
@@ -209,9 +211,12 @@ pst_rc pst_split(const struct pst_dataset *ds, struct pst_build *b, const double
     if (rc != PST_OK)
         goto out;
     int64_t n = candidates(ds, id), at = 0, count[3];
+    if (sum * (double)n < 0.5)
+        rc = pst_fail(PST_E_ARG, "%g of %" PRId64 " vertices%s: no split would have any", sum, n,
+                      ds->labels.map != NULL ? " that have a label" : "");
     struct pst_shuffle shuffle;
     pst_shuffle_init(&shuffle, n, seed, 0);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3 && rc == PST_OK; i++) {
         count[i] = pst_min_i64((int64_t)(fraction[i] * (double)n + 0.5), n - at);
         for (int64_t end = at + count[i]; at < end; at++)
             owner[id[pst_shuffle_at(&shuffle, at)]] = (uint8_t)(i + 1);

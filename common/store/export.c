@@ -297,6 +297,8 @@ pst_rc pst_export(struct pst_dataset *ds, const char *dir, enum pst_export_forma
 {
     struct pst_exporting x = {.ds = ds, .progress = progress};
     struct pst_array rows = {.rank = 0};
+    if (dir[0] == '\0')
+        return pst_fail(PST_E_ARG, "the directory to export to has no name");
     if (access(dir, F_OK) == 0)
         return pst_fail(PST_E_STATE, "%s is there already: choose another directory", dir);
     if ((size_t)snprintf(x.partial, sizeof x.partial, "%s.partial-%ld", dir, (long)getpid()) >=

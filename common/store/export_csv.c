@@ -46,25 +46,6 @@ static void put_head(const struct pst_dataset *ds, FILE *f)
     (void)fputs(ds->vertex_types > 0 ? "type,vertex" : "vertex", f);
 }
 
-/* put_vertex trusts them. */
-static pst_rc check_names(const struct pst_dataset *ds)
-{
-    const int64_t *at = ds->names_at.map;
-    if (ds->vertex_types > 0 && (at != NULL || ds->ids.map != NULL))
-        return pst_fail(PST_E_UNSUPPORTED,
-                        "%s has names and several types, which csv has no place for: export npy keeps both",
-                        ds->dir);
-    if (at == NULL)
-        return PST_OK;
-    for (int64_t v = 0; v < ds->vertices; v++)
-        if (at[v] < 0 || at[v] > at[v + 1] || at[v + 1] > ds->names.shape[0])
-            return pst_fail(PST_E_FORMAT,
-                            "%s: the name of vertex %" PRId64 " goes from byte %" PRId64 " to %" PRId64
-                            " of %" PRId64 ": penstock verify tells more",
-                            ds->names_at.path, v, at[v], at[v + 1], ds->names.shape[0]);
-    return PST_OK;
-}
-
 static pst_rc csv_edges(struct pst_exporting *x)
 {
     const struct pst_dataset *ds = x->ds;
@@ -167,14 +148,18 @@ static pst_rc csv_rows(struct pst_exporting *x, const struct pst_array *a)
 
 pst_rc pst_export_csv(struct pst_exporting *x, const struct pst_array *rows)
 {
-    pst_rc rc = check_names(x->ds);
-    if (rc == PST_OK && rows != NULL)
+    pst_rc rc = PST_OK;
+    if (x->ds->vertex_types > 0 && (x->ds->names_at.map != NULL || x->ds->ids.map != NULL))
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "%s has names and several types, which csv has no place for: export npy keeps both",
+                        x->ds->dir);
+    if (rows != NULL)
         return csv_rows(x, rows);
-    if (rc == PST_OK && x->ds->vertex_types > 0) {
+    if (x->ds->vertex_types > 0) {
         rc = pst_export_typed_edges(x, PST_EXPORT_CSV);
         if (rc == PST_OK)
             rc = pst_export_graphbolt(x, PST_EXPORT_CSV);
-    } else if (rc == PST_OK) {
+    } else {
         rc = csv_edges(x);
     }
     return rc == PST_OK ? csv_rest(x) : rc;

@@ -1,10 +1,46 @@
 #include "file_io.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "../error.h"
+#include "progress.h"
+
+pst_rc pst_open_file(const char *path, int *fd, uint64_t *bytes)
+{
+    struct stat st;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0)
+        return pst_fail_errno("cannot open %s", path);
+    pst_rc rc = fstat(*fd, &st) == 0 ? PST_OK : pst_fail_errno("cannot look at %s", path);
+    if (rc == PST_OK && !S_ISREG(st.st_mode))
+        rc = pst_fail(PST_E_FORMAT, "%s: expected a regular file", path);
+    if (rc != PST_OK) {
+        (void)close(*fd);
+        *fd = -1;
+        return rc;
+    }
+    *bytes = (uint64_t)st.st_size;
+    return PST_OK;
+}
+
+pst_rc pst_room_for(const char *path, uint64_t bytes, const char *what)
+{
+    struct statvfs fs;
+    char need[32], have[32];
+    if (statvfs(path, &fs) != 0 || fs.f_blocks == 0) /* one that does not say */
+        return PST_OK;
+    const uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize;
+    if (bytes <= room)
+        return PST_OK;
+    errno = ENOSPC;
+    return pst_fail_errno("%s would take %s, and its disk has %s left", what,
+                          pst_bytes_text((double)bytes, need), pst_bytes_text((double)room, have));
+}
 
 pst_rc pst_readv_at(int fd, struct iovec *piece, int pieces, uint64_t at, const char *path)
 {

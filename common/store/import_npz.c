@@ -38,8 +38,8 @@ static pst_rc need(struct parts *p, const char *prefix, const char *name, struct
     pst_rc rc = take_out(p, full, path, &there);
     if (rc == PST_OK && !there)
         rc = pst_fail(PST_E_FORMAT, "%s: expected a member %s.npy", p->zip.path, full);
-    if (rc == PST_OK)
-        rc = pst_array_open(a, path);
+    if (rc == PST_OK && (rc = pst_array_open(a, path)) != PST_OK)
+        return pst_wrap(rc, "%s: member %s.npy", p->zip.path, full);
     if (rc == PST_OK)
         rc = pst_array_map(a);
     if (rc == PST_OK && a->dtype != PST_I32 && a->dtype != PST_I64)

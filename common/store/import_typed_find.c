@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../error.h"
+#include "file_io.h"
 #include "import_typed.h"
 
 pst_rc pst_typed_init(struct pst_typed *t, struct pst_import_job *job)
@@ -184,22 +184,23 @@ pst_rc pst_raw_look(const char *path, enum pst_dtype dtype, int64_t columns, str
 {
     static const char magic[6] = "\x93NUMPY";
     char head[6] = "";
-    struct stat st;
+    uint64_t bytes;
+    int fd;
     *raw = (struct pst_raw){.rank = 0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) != 0)
-        return pst_fail_errno("cannot open %s", path);
+    pst_rc rc = pst_open_file(path, &fd, &bytes);
+    if (rc != PST_OK)
+        return rc;
     ssize_t n = pread(fd, head, sizeof head, 0);
     (void)close(fd);
     if (n == sizeof head && memcmp(head, magic, sizeof head) == 0)
         return PST_OK;
     int64_t row = columns * (int64_t)pst_dtype_bytes(dtype);
-    if (st.st_size == 0 || st.st_size % row != 0)
+    if (bytes == 0 || (int64_t)bytes % row != 0)
         return pst_fail(PST_E_FORMAT,
-                        "%s: it has no NumPy header, and its %jd bytes are no whole rows of %" PRId64
+                        "%s: it has no NumPy header, and its %" PRIu64 " bytes are no whole rows of %" PRId64
                         " %s: is it truncated?",
-                        path, (intmax_t)st.st_size, columns, pst_dtype_name(dtype));
-    *raw =
-        (struct pst_raw){.dtype = dtype, .rank = columns > 1 ? 2 : 1, .shape = {st.st_size / row, columns}};
+                        path, bytes, columns, pst_dtype_name(dtype));
+    *raw = (struct pst_raw){
+        .dtype = dtype, .rank = columns > 1 ? 2 : 1, .shape = {(int64_t)bytes / row, columns}};
     return PST_OK;
 }

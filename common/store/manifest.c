@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -319,12 +320,18 @@ static void read_root(struct pst_manifest *m, json_t *root, struct pst_problems 
 
 static bool read_text(const char *path, char *text, size_t room, size_t *bytes, struct pst_problems *problems)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is not waited for */
     if (fd < 0) {
         char why[128];
         const char *reason = strerror_r(errno, why, sizeof why);
         pst_problem(problems, "cannot open %s: %s%s", path, reason,
                     errno == ENOENT ? " (penstock gen and penstock import make datasets)" : "");
+        return false;
+    }
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        pst_problem(problems, "%s: expected a regular file", path);
+        (void)close(fd);
         return false;
     }
     *bytes = 0;

@@ -2,6 +2,7 @@
 #include "python.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,8 @@ static pst_rc wait_for(pid_t child, const char *program, const char *said)
         return pst_fail(PST_E_UNSUPPORTED,
                         "cannot start %s: this format needs Python 3 (PENSTOCK_PYTHON names another)",
                         program);
+    if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM))
+        return pst_fail(PST_E_INTERRUPTED, "interrupted while %s ran", program);
     if (WIFSIGNALED(status))
         return pst_fail(PST_E_PEER, "%s was ended by signal %d", program, WTERMSIG(status));
     return pst_fail(PST_E_FORMAT, "%s", said[0] != '\0' ? said : "the files could not be read");
@@ -68,6 +71,9 @@ pst_rc pst_python_run(const char *module, const char *from, const char *out)
         (void)dup2(ends[1], STDERR_FILENO);
         (void)close(ends[0]);
         (void)close(ends[1]);
+        sigset_t none;
+        (void)sigemptyset(&none);
+        (void)sigprocmask(SIG_SETMASK, &none, NULL); /* Ctrl-C is for it, too */
         (void)setenv("PYTHONPATH", package, 1);
         (void)setenv("PYTHONDONTWRITEBYTECODE", "1", 1);
         (void)execlp(program, program, "-m", name, from, out, (char *)NULL);

@@ -72,6 +72,18 @@ static pst_rc check_nodes(const struct pst_yaml *y)
     return PST_OK;
 }
 
+/* libyaml's time grows with the square of how deep brackets are. */
+static pst_rc check_brackets(const struct pst_yaml *y, FILE *f)
+{
+    int n = 0;
+    for (int c = getc_unlocked(f); c != EOF; c = getc_unlocked(f))
+        n += c == '[' || c == '{';
+    rewind(f);
+    return n <= PST_YAML_BRACKETS_MAX ? PST_OK
+                                      : pst_fail(PST_E_LIMIT, "%s: %d brackets [ and {: at most %d", y->path,
+                                                 n, PST_YAML_BRACKETS_MAX);
+}
+
 static pst_rc parse(struct pst_yaml *y, FILE *f)
 {
     yaml_parser_t parser;
@@ -109,7 +121,14 @@ pst_rc pst_yaml_load(struct pst_yaml *y, const char *path)
     if (f == NULL)
         return pst_fail_errno("cannot open %s", path);
     y->document = calloc(1, sizeof *y->document);
-    pst_rc rc = y->document != NULL ? parse(y, f) : pst_fail(PST_E_NOMEM, "%s: no memory to read it", path);
+    pst_rc rc =
+        y->document != NULL ? check_brackets(y, f) : pst_fail(PST_E_NOMEM, "%s: no memory to read it", path);
+    if (rc == PST_OK) {
+        rc = parse(y, f);
+    } else {
+        free(y->document); /* there is nothing in it */
+        y->document = NULL;
+    }
     (void)fclose(f);
     return rc == PST_OK ? check_nodes(y) : rc;
 }

@@ -7,6 +7,8 @@
 
 PST_BEGIN_DECLS
 
+#define PST_YAML_BRACKETS_MAX                                                                                \
+    (16 << 10) /* several for each of 1024 types of edges; half a second, at the worst */
 #define PST_YAML_BYTES_MAX (1 << 20) /* descriptions of datasets are a few kilobytes */
 #define PST_YAML_KEYS_MAX 1024       /* of one map: they are compared with each other */
 

@@ -5,11 +5,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
 #include "../error.h"
+#include "file_io.h"
 
 #define END_BYTES 22u      /* of the record at the end, without its comment */
 #define COMMENT_MAX 65535u /* that may follow it */
@@ -128,15 +128,10 @@ pst_rc pst_zip_open(struct pst_zip *z, const char *path)
     if (strlen(path) >= sizeof z->path)
         return pst_fail(PST_E_LIMIT, "path of %zu bytes: at most %zu", strlen(path), sizeof z->path - 1);
     memcpy(z->path, path, strlen(path) + 1);
-    struct stat st;
-    z->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (z->fd < 0 || fstat(z->fd, &st) != 0)
-        return pst_fail_errno("cannot open %s", path);
-    if (!S_ISREG(st.st_mode))
-        return pst_fail(PST_E_FORMAT, "%s: expected a regular file", path);
-    z->file_bytes = (uint64_t)st.st_size;
     uint64_t at = 0, bytes = 0, count = 0;
-    pst_rc rc = find_directory(z, &at, &bytes, &count);
+    pst_rc rc = pst_open_file(path, &z->fd, &z->file_bytes);
+    if (rc == PST_OK)
+        rc = find_directory(z, &at, &bytes, &count);
     if (rc == PST_OK && (bytes > PST_ZIP_DIRECTORY_MAX || count > PST_ZIP_MEMBERS_MAX))
         rc = pst_fail(PST_E_LIMIT, "%s: %" PRIu64 " members: at most %d", path, count, PST_ZIP_MEMBERS_MAX);
     if (rc != PST_OK)
@@ -256,13 +251,12 @@ pst_rc pst_zip_extract(const struct pst_zip *z, const struct pst_zip_member *m, 
     c->left = m->packed;
     c->crc = crc32(0, Z_NULL, 0);
     c->fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (c->fd < 0)
-        rc = pst_fail_errno("cannot create %s", to);
-    else if (m->method == 0)
+    rc = c->fd >= 0 ? pst_room_for(to, m->bytes, to) : pst_fail_errno("cannot create %s", to);
+    if (rc == PST_OK && m->method == 0)
         rc = copy_stored(c);
-    else if (m->method == 8)
+    else if (rc == PST_OK && m->method == 8)
         rc = copy_deflated(c);
-    else
+    else if (rc == PST_OK)
         rc = pst_fail(PST_E_UNSUPPORTED, "%s: member %s is compressed by method %d: expected none or deflate",
                       z->path, m->name, m->method);
     if (rc == PST_OK && (c->wrote != m->bytes || (uint32_t)c->crc != m->crc))

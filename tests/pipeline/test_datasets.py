@@ -133,7 +133,7 @@ CASES = [
     Case("a file", lambda d: (shutil.rmtree(d), open(d, "w").close()), "Not a directory"),
     Case("empty directory", lambda d: (shutil.rmtree(d), os.mkdir(d)), "dataset.json", "No such file"),
     Case("half made", gone("dataset.json"), "dataset.json", "No such file"),
-    Case("manifest is a directory", instead("dataset.json", os.mkdir), "dataset.json", "cannot read"),
+    Case("manifest is a directory", instead("dataset.json", os.mkdir), "dataset.json", "expected a regular file"),
     # dataset.json as text
     Case("manifest empty", text(lambda t: b""), "dataset.json:1"),
     Case("manifest cut off", text(lambda t: t[:len(t) // 2]), "dataset.json:", "expected"),

@@ -353,7 +353,8 @@ PLANETOID = planetoid, {
     "crlf": Cell(put("ind.g.test.index", b"3\r\n"), rows=ROWS), "bom": Cell(front("ind.g.test.index", b"\xef\xbb\xbf"), expect="ind.g.test.index:1: expected a vertex, found "),
     "empty": (Cell(put("ind.g.graph", b""), expect="ind.g.graph: no pickle"), Cell(put("ind.g.test.index", b""), expect="do not fit together")),
     "non-utf-8": Cell(put("ind.g.test.index", b"\xff\n"), expect="test.index:1: expected a vertex, found "),
-    "id-gap": Cell(make={"edges": GAP, "n": 6}, rows=ROWS_GAP), "out-of-range": Cell(put("ind.g.graph", pickle.dumps({0: [1, 9]})), expect="ind.g.graph: vertex 0: a neighbour 9"), **keeps()}
+    "id-gap": Cell(make={"edges": GAP, "n": 6}, rows=ROWS_GAP), "out-of-range": (Cell(put("ind.g.graph", pickle.dumps({0: [1, 9]})), expect="ind.g.graph: vertex 0: a neighbour 9"),
+                                                                          Cell(put("ind.g.test.index", b"99999999999\n"), expect="expected at most 4194304 of them")), **keeps()}
 
 
 def marius(edges=EDGES, n=4):

@@ -119,8 +119,6 @@ static pst_rc split(const struct args *a, const char *from, const char *to)
     struct pst_dataset ds;
     struct pst_build b;
     bool same = to == NULL;
-    if (a->fraction[0] + a->fraction[1] + a->fraction[2] <= 0)
-        return pst_fail(PST_E_ARG, "say at least one of --train, --val and --test, as 0.6");
     pst_rc rc = pst_dataset_open(&ds, from);
     if (rc != PST_OK)
         return rc;

@@ -192,7 +192,12 @@ static pst_rc open_model(struct inference *in)
 static pst_rc choose(struct inference *in)
 {
     const struct args *a = in->args;
-    char warning[1024] = "";
+    char warning[1024] = "", dir[4096];
+    (void)snprintf(dir, sizeof dir, "%.4000s/checkpoints", a->run);
+    if (access(dir, F_OK) != 0)
+        return pst_fail(PST_E_ARG,
+                        "'%s' has no checkpoints: expected the directory of a run that trained (--run-dir)",
+                        a->run);
     pst_rc rc = pst_state_find(a->run, !a->last, in->checkpoint, warning, sizeof warning);
     if (warning[0] != '\0')
         (void)fprintf(stderr, "warning: %s\n", warning);

@@ -25,6 +25,21 @@ static const char help[] =
     "  --json             the same as JSON\n"
     "  --quiet            no progress\n";
 
+/* What a source's text looks like without what a terminal would obey. */
+static char plain(char c)
+{
+    return (unsigned char)c < ' ' || c == 0x7f ? '?' : c;
+}
+
+static const char *shown(const char *name, char out[PST_NAME_MAX])
+{
+    size_t n = 0;
+    for (; name[n] != '\0' && n + 1 < PST_NAME_MAX; n++)
+        out[n] = plain(name[n]);
+    out[n] = '\0';
+    return out;
+}
+
 static void bar(int64_t n, int64_t most)
 {
     int width = most > 0 ? (int)((double)n / (double)most * BAR_WIDTH) : 0;
@@ -153,7 +168,8 @@ static void say_array(const char *name, const struct pst_array *a)
 
 static void say_counts(struct pst_dataset *ds)
 {
-    (void)printf("%s (%s), digest %s\n", ds->name, ds->dir, ds->digest);
+    char name[PST_NAME_MAX];
+    (void)printf("%s (%s), digest %s\n", shown(ds->name, name), ds->dir, ds->digest);
     (void)printf("vertices %" PRId64 ", edges %" PRId64 "\n", ds->vertices, ds->edges);
     if (ds->feature_dim > 0) {
         uint64_t row = (uint64_t)ds->feature_dim * pst_dtype_bytes(ds->features.dtype);
@@ -176,11 +192,12 @@ static void say_counts(struct pst_dataset *ds)
 
 static void say_types(const struct pst_dataset *ds)
 {
+    char name[PST_NAME_MAX], source[PST_NAME_MAX], target[PST_NAME_MAX];
     if (ds->vertex_types > 0)
         (void)printf("types of vertices:\n");
     for (int k = 0; k < ds->vertex_types; k++) {
         const struct pst_vertex_type *t = &ds->vertex_type[k];
-        (void)printf("  %-24s %12" PRId64 " from %-12" PRId64, t->name, t->vertices, t->first);
+        (void)printf("  %-24s %12" PRId64 " from %-12" PRId64, shown(t->name, name), t->vertices, t->first);
         if (t->feature_dim > 0)
             (void)printf(" features %" PRId64 " x %s, stride %" PRIu64 "\n", t->feature_dim,
                          pst_dtype_name(t->features.dtype), t->stride_bytes);
@@ -196,9 +213,9 @@ static void say_types(const struct pst_dataset *ds)
             count[relation[i]]++;
     (void)printf("types of edges:\n");
     for (int k = 0; k < ds->edge_types; k++)
-        (void)printf("  %-32s %12" PRId64 " from %s to %s\n", ds->edge_type[k].name, count[k],
-                     ds->vertex_type[ds->edge_type[k].source].name,
-                     ds->vertex_type[ds->edge_type[k].target].name);
+        (void)printf("  %-32s %12" PRId64 " from %s to %s\n", shown(ds->edge_type[k].name, name), count[k],
+                     shown(ds->vertex_type[ds->edge_type[k].source].name, source),
+                     shown(ds->vertex_type[ds->edge_type[k].target].name, target));
 }
 
 static void say_origin(const struct pst_dataset *ds)
@@ -207,8 +224,12 @@ static void say_origin(const struct pst_dataset *ds)
     struct pst_manifest manifest;
     pst_manifest_read(&manifest, ds->dir, &problems);
     const char *command = json_string_value(json_object_get(manifest.provenance, "command"));
-    if (command != NULL && command[0] != '\0')
-        (void)printf("made by: %s\n", command);
+    if (command != NULL && command[0] != '\0') {
+        (void)printf("made by: ");
+        for (; *command != '\0'; command++)
+            (void)putchar(plain(*command));
+        (void)putchar('\n');
+    }
     char *parameters = json_dumps(json_object_get(manifest.provenance, "parameters"),
                                   JSON_COMPACT | JSON_REAL_PRECISION(15));
     if (parameters != NULL)

@@ -7,10 +7,12 @@ import array
 import collections
 import os
 import pickle
+import stat
 import struct
 import sys
 
 LARGEST = 1 << 31  # bytes of one file: the largest of Planetoid's has 2^26
+VERTICES = 1 << 22  # the largest of them has 19,717
 
 
 class Refused(ValueError):
@@ -91,9 +93,14 @@ class Unpickler(pickle.Unpickler):
         raise Refused("it refers to something outside")
 
 
+def check_file(path):
+    found = os.stat(path)
+    if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:  # a pipe is not waited for
+        raise Refused(f"{path}: expected a regular file of at most {LARGEST} bytes")
+
+
 def load(path, kind):
-    if os.path.getsize(path) > LARGEST:
-        raise Refused(f"{path}: more than {LARGEST} bytes")
+    check_file(path)
     with open(path, "rb") as f:
         try:
             value = Unpickler(f, encoding="latin1").load()
@@ -122,6 +129,7 @@ def one_hot(path):
 
 def test_index(path):
     out = []
+    check_file(path)
     with open(path, encoding="ascii", errors="replace") as f:
         for number, line in enumerate(f, 1):
             if not line.strip().isdigit():
@@ -149,6 +157,8 @@ def convert(prefix, out):
     if tx.shape[0] != len(tests) or len(ty) != len(tests) or allx.shape[0] != len(ally) or x.shape[0] != len(y) or not tests:
         raise Refused(f"{prefix}: rows of features, labels and test.index do not fit together")
     n = max(allx.shape[0], max(tests) + 1, *(k + 1 for k in graph))
+    if n > VERTICES:
+        raise Refused(f"{prefix}: a vertex {n - 1}: expected at most {VERTICES} of them")
     where = {v: k for k, v in enumerate(tests)}
     indptr, indices, data, labels = [0], [], [], []
     for v in range(n):  # a test vertex that test.index does not have has no features and no label

@@ -7,6 +7,7 @@ import collections
 import io
 import os
 import pickle
+import stat
 import struct
 import sys
 import zipfile
@@ -80,8 +81,9 @@ def load_old(path):
 
 
 def load(path):
-    if os.path.getsize(path) > LARGEST:
-        raise Refused(f"{path}: more than {LARGEST} bytes")
+    found = os.stat(path)
+    if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:  # a pipe is not waited for
+        raise Refused(f"{path}: expected a regular file of at most {LARGEST} bytes")
     try:
         return load_zip(path) if zipfile.is_zipfile(path) else load_old(path)
     except Refused as e:
