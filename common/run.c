@@ -413,7 +413,8 @@ static void reap(struct pst_supervisor *sv)
         struct pst_proc *proc = &sv->procs[p];
         if (!pst_proc_reap(proc))
             continue;
-        hear_all(sv); /* what it said before it ended */
+        if (!WIFSIGNALED(proc->status))
+            hear_all(sv); /* what it said before it ended; who was killed goes before what others say of it */
         char how[128];
         pst_proc_describe(proc, how);
         if (!is_expected(sv, p))
@@ -489,8 +490,8 @@ static void supervise(struct pst_supervisor *sv)
                                    {.fd = sv->signals, .events = ZMQ_POLLIN}};
         (void)zmq_poll(items, 2, TICK_MS);
         on_signal(sv);
-        hear_all(sv);
         reap(sv);
+        hear_all(sv);
         double now = now_s();
         pst_watch_procs(sv, now);
         pst_watch_files(sv, now);

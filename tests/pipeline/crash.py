@@ -154,9 +154,9 @@ def check_end(kill, r, took):
     assert lock_is_free(r.run_dir)
 
 
-def kill_ends(run, victim, pause):
+def kill_ends(run, victim, pause, died=None):
     """Kills it so many seconds after the run is going (None: as soon as it is there): the run ends at once and says who
-    died, and nothing is left."""
+    died (by another name: died), and nothing is left."""
     pid = wait_for(lambda: processes(run).get(victim))
     if pause is not None:
         wait_for(lambda: os.path.exists(os.path.join(run.run_dir, "live.json")))
@@ -165,7 +165,7 @@ def kill_ends(run, victim, pause):
     t0 = time.time()
     r = run.wait(10)
     assert time.time() - t0 < END_S, f"{victim}: took {time.time() - t0:.1f} s"
-    assert victim == "supervisor" or (r.code == 1 and f"error: {victim}: died of signal 9" in r.err), r
+    assert victim == "supervisor" or (r.code == 1 and f"error: {died or victim}: died of signal 9" in r.err), r
     no_leftovers()
 
 

@@ -115,6 +115,8 @@ def kills_leave_nothing():
             run = p.start(HYPERION, *SMALL, "--epochs", 1_000_000, *on(**{**ALL, "trainer": "cuda:1"}),
                           data=data(p), grouped=False)
             kill_ends(run, victim, None if victim == "planner" else 0.3)  # that ends before the rest begins
+        run = p.start(HYPERION, *SMALL, "--epochs", 1_000_000, "--device", "auto", data=data(p), grouped=False)
+        kill_ends(run, "planner", 0.3, died="cuda:0")  # in one process with sampler and trainer
 
 
 if __name__ == "__main__":
