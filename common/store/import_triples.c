@@ -10,37 +10,21 @@
 #include "../error.h"
 #include "formats.h"
 #include "name_map.h"
-#include "streams.h"
+#include "triple_rows.h"
 
-#define ROWS_UNKNOWN                                                                                         \
-    (INT64_MAX / 128)          /* of an array whose size its file does not say: 3 ids a row fit 63 bits */
-#define ENTITIES_MAX INT32_MAX /* triples are int32 */
+#define COUNT_MAX (INT64_MAX / 128) /* of the rows that a first line may say: their bytes fit 63 bits */
 
 struct graph {
     struct pst_import_job *job;
     struct pst_csc csc;
     struct pst_dict entities, relations; /* entities: OpenKE's */
+    struct pst_triple_rows rows;
     bool openke;
     int64_t n_entities, n_relations; /* OpenKE: what its dictionaries say */
-    int64_t carriage_returns, blank_lines, unseen;
+    int64_t carriage_returns, blank_lines;
     /* of the file that is read now */
     struct pst_text text;
     int64_t expect; /* -1, or what the first line says */
-    int64_t n;
-    int64_t *source, *target;
-    int32_t *relation;
-    /* names of entities, not OpenKE's; those past the first that do not fit in memory wait until all were
-     * read */
-    struct pst_names *names;
-    struct pst_name *mention; /* head and tail of each row of the block */
-    int64_t *id;
-    struct pst_streams kinds; /* relations of the rows that wait */
-    struct pst_ids_writer kind;
-    int split;
-    struct split {
-        struct pst_array_writer out;
-        int64_t rows, waiting;
-    } splits[3];
 };
 
 static const char *const split_names[3][2] = {{"train", "train"}, {"valid", "val"}, {"test", "test"}};
@@ -60,54 +44,6 @@ static bool find_file(const char *dir, const char *name, bool openke, char out[4
     }
     (void)snprintf(out, 4096, "%.3900s/%s.txt", dir, name);
     return false;
-}
-
-/* The first n rows of the block are known. */
-static pst_rc give(struct graph *g, int split, int64_t n)
-{
-    pst_rc rc = PST_OK;
-    for (int64_t i = 0; rc == PST_OK && i < n; i++) {
-        const int32_t row[3] = {(int32_t)g->source[i], g->relation[i], (int32_t)g->target[i]};
-        rc = pst_array_write(&g->splits[split].out, row, sizeof row);
-    }
-    return rc == PST_OK && split == 0 ? pst_csc_add(&g->csc, g->source, g->target, g->relation, n) : rc;
-}
-
-/* Numbers of heads and tails, as names gave them. */
-static void take_ids(struct graph *g, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        g->source[i] = g->id[2 * i];
-        g->target[i] = g->id[2 * i + 1];
-    }
-}
-
-static pst_rc wait_with(struct graph *g, int64_t from)
-{
-    pst_rc rc = PST_OK;
-    if (g->kinds.stream == NULL) {
-        rc = pst_streams_make(&g->kinds, g->job->build->partial, NULL, 1, PST_STREAM_BLOCK_MAX);
-        g->kind = (struct pst_ids_writer){.s = &g->kinds};
-    }
-    for (int64_t i = from; rc == PST_OK && i < g->n; i++)
-        rc = pst_ids_put(&g->kind, (uint64_t)g->relation[i]);
-    g->splits[g->split].waiting += g->n - from;
-    return rc;
-}
-
-static pst_rc flush(struct graph *g)
-{
-    size_t known = 2 * (size_t)g->n;
-    pst_rc rc = g->openke ? PST_OK : pst_names_add(g->names, g->mention, 2 * (size_t)g->n, g->id, &known);
-    if (rc == PST_OK && !g->openke)
-        take_ids(g, (int64_t)known / 2);
-    if (rc == PST_OK)
-        rc = give(g, g->split, (int64_t)known / 2);
-    if (rc == PST_OK && (int64_t)known / 2 < g->n)
-        rc = wait_with(g, (int64_t)known / 2);
-    g->splits[g->split].rows += g->n;
-    g->n = 0;
-    return rc;
 }
 
 /* A name up to the tab or the line's end. */
@@ -157,9 +93,10 @@ static pst_rc read_named(struct graph *g, const char *line)
         if (i < 2 && *p++ != '\t')
             return pst_text_fail(&g->text, line, p - 1, "three columns: head, relation, tail between tabs");
     }
-    pst_rc rc = number_relation(g, name[1], &g->relation[g->n]);
-    g->mention[2 * g->n] = name[0];
-    g->mention[2 * g->n++ + 1] = name[2];
+    struct pst_triple_rows *r = &g->rows;
+    pst_rc rc = number_relation(g, name[1], &r->relation[r->n]);
+    r->mention[2 * r->n] = name[0];
+    r->mention[2 * r->n++ + 1] = name[2];
     return rc == PST_OK ? end_of_line(g, line, p) : rc;
 }
 
@@ -185,9 +122,9 @@ static pst_rc read_numbered(struct graph *g, const char *line)
         if (!pst_text_id(&p, &id[i]) || id[i] >= limit[i])
             return pst_text_fail(&g->text, line, at, what);
     }
-    g->source[g->n] = id[0];
-    g->target[g->n] = id[1];
-    g->relation[g->n++] = (int32_t)id[2];
+    g->rows.source[g->rows.n] = id[0];
+    g->rows.target[g->rows.n] = id[1];
+    g->rows.relation[g->rows.n++] = (int32_t)id[2];
     return end_of_line(g, line, blanks(p));
 }
 
@@ -209,8 +146,8 @@ static pst_rc read_line(struct graph *g, const char *line)
         return PST_OK;
     }
     if (g->openke && g->expect < 0)
-        return read_count(&g->text, line, ROWS_UNKNOWN, &g->expect);
-    pst_rc rc = g->n == PST_EDGE_BLOCK ? flush(g) : PST_OK;
+        return read_count(&g->text, line, COUNT_MAX, &g->expect);
+    pst_rc rc = g->rows.n == PST_EDGE_BLOCK ? pst_triple_rows_flush(&g->rows) : PST_OK;
     if (rc == PST_OK)
         rc = g->openke ? read_numbered(g, line) : read_named(g, line);
     return rc;
@@ -230,7 +167,7 @@ static pst_rc read_lines(struct graph *g)
         for (; p < end; p = (const char *)memchr(p, '\n', (size_t)(end - p)) + 1, g->text.line++)
             if ((rc = read_line(g, p)) != PST_OK)
                 return rc;
-        if ((rc = flush(g)) != PST_OK) /* the text is about to go */
+        if ((rc = pst_triple_rows_flush(&g->rows)) != PST_OK) /* the text is about to go */
             return rc;
         if ((rc = pst_progress_add(progress, g->text.file_at - told)) != PST_OK)
             return rc;
@@ -240,40 +177,22 @@ static pst_rc read_lines(struct graph *g)
     return PST_OK;
 }
 
-static enum pst_array_id array_of(int split)
-{
-    return (enum pst_array_id)(PST_IN_TRIPLES_TRAIN + split);
-}
-
-static pst_rc end_split(struct graph *g, int split)
-{
-    struct split *s = &g->splits[split];
-    pst_rc rc = pst_array_writer_shrink(&s->out, s->rows);
-    if (rc == PST_OK)
-        rc = pst_build_array_end(g->job->build, array_of(split), &s->out);
-    pst_array_writer_release(&s->out);
-    return rc;
-}
-
 static pst_rc read_split(struct graph *g, int split, const char *path)
 {
-    const int64_t shape[2] = {ROWS_UNKNOWN, 3};
-    struct split *s = &g->splits[split];
-    g->split = split;
-    g->n = 0;
+    const int64_t *rows = &g->rows.splits[split].rows;
     g->expect = -1;
     pst_rc rc = pst_text_open(&g->text, path);
     if (rc == PST_OK)
-        rc = pst_build_array(g->job->build, array_of(split), PST_I32, 2, shape, &s->out);
+        rc = pst_triple_rows_begin(&g->rows, split);
     if (rc == PST_OK)
         rc = read_lines(g);
-    if (rc == PST_OK && s->rows == 0)
+    if (rc == PST_OK && *rows == 0)
         rc = pst_fail(PST_E_FORMAT, "%s: expected triples, found none", path);
-    if (rc == PST_OK && g->expect >= 0 && g->expect != s->rows)
+    if (rc == PST_OK && g->expect >= 0 && g->expect != *rows)
         rc = pst_fail(PST_E_FORMAT, "%s: its first line says %" PRId64 " triples, found %" PRId64, path,
-                      g->expect, s->rows);
-    if (rc == PST_OK && s->waiting == 0)
-        rc = end_split(g, split);
+                      g->expect, *rows);
+    if (rc == PST_OK)
+        rc = pst_triple_rows_end(&g->rows);
     if (g->text.bom)
         pst_problem(&g->job->result->warnings, "%s: a byte order mark: skipped", path);
     pst_text_close(&g->text);
@@ -300,90 +219,17 @@ static pst_rc read_splits(struct graph *g)
             rc = read_split(g, split, path);
         else if (split == 0)
             rc = pst_fail(PST_E_ARG, "%s: there is no %s", g->job->from, path);
-        if (split == 0 && !g->openke)
-            g->unseen = pst_names_dict(g->names)->n; /* unless some wait */
     }
     return rc;
-}
-
-/* ---- rows that waited ---- */
-
-static pst_rc give_waiting(struct graph *g, int split, struct pst_ids_reader *kinds)
-{
-    pst_rc rc = PST_OK;
-    for (int64_t left = g->splits[split].waiting; rc == PST_OK && left > 0;) {
-        const int64_t n = pst_min_i64(left, PST_EDGE_BLOCK);
-        size_t got;
-        rc = pst_names_next(g->names, g->id, 2 * (size_t)n, &got);
-        if (rc == PST_OK && got != 2 * (size_t)n)
-            rc = pst_fail(PST_E_FORMAT, "triples that were written aside end early");
-        for (int64_t i = 0; rc == PST_OK && i < n; i++) {
-            int64_t kind = 0;
-            rc = pst_ids_next(kinds, &kind);
-            g->relation[i] = (int32_t)kind;
-        }
-        take_ids(g, rc == PST_OK ? n : 0);
-        if (rc == PST_OK)
-            rc = give(g, split, n);
-        if (rc == PST_OK)
-            rc = pst_progress_add(g->job->progress, (uint64_t)n);
-        left -= n;
-    }
-    return rc;
-}
-
-static pst_rc join(struct graph *g)
-{
-    struct pst_ids_reader kinds = {.n = 0};
-    pst_rc rc = pst_ids_flush(&g->kind);
-    if (rc == PST_OK)
-        rc = pst_streams_end(&g->kinds);
-    pst_stream_read(&kinds.r, &g->kinds, 0);
-    pst_progress_begin(g->job->progress, "triples: joining", pst_names_mentions_aside(g->names) / 2, false);
-    for (int split = 0; rc == PST_OK && split < 3; split++) {
-        if (g->splits[split].waiting == 0)
-            continue;
-        rc = give_waiting(g, split, &kinds);
-        if (rc == PST_OK)
-            rc = end_split(g, split);
-    }
-    if (rc == PST_OK)
-        pst_progress_end(g->job->progress);
-    pst_stream_reader_release(&kinds.r);
-    return rc;
-}
-
-/* Writes the entities' names; then all triples are known. */
-static pst_rc number_entities(struct graph *g, int64_t *entities)
-{
-    struct pst_build *b = g->job->build;
-    const bool aside = !g->openke && pst_names_aside(g->names);
-    uint64_t bytes;
-    pst_rc rc = aside ? pst_names_find(g->names) : PST_OK;
-    *entities = g->openke ? g->entities.n : pst_names_count(g->names, &bytes);
-    if (rc == PST_OK && *entities > ENTITIES_MAX)
-        rc = pst_fail(PST_E_LIMIT, "%" PRId64 " entities: at most %d", *entities, ENTITIES_MAX);
-    if (rc != PST_OK)
-        return rc;
-    if (!aside)
-        return pst_dict_write(g->openke ? &g->entities : pst_names_dict(g->names), b, PST_IN_NAMES_AT,
-                              PST_IN_NAMES);
-    const int64_t of_train = 2 * g->splits[0].waiting;
-    int64_t seen = 0;
-    rc = pst_names_write(g->names, b, PST_IN_NAMES_AT, PST_IN_NAMES, of_train, &seen);
-    if (of_train > 0)
-        g->unseen = seen;
-    if (rc == PST_OK)
-        rc = pst_names_number(g->names);
-    return rc == PST_OK ? join(g) : rc;
 }
 
 static pst_rc finish(struct graph *g)
 {
     struct pst_build *b = g->job->build;
     const struct pst_import_spec *s = &g->job->spec;
-    int64_t vertices;
-    pst_rc rc = number_entities(g, &vertices);
+    int64_t vertices = g->entities.n;
+    pst_rc rc = g->openke ? pst_dict_write(&g->entities, b, PST_IN_NAMES_AT, PST_IN_NAMES)
+                          : pst_triple_rows_number(&g->rows, &vertices);
     if (rc != PST_OK)
         return rc;
     b->manifest.relations = g->relations.n;
@@ -397,9 +243,9 @@ static pst_rc finish(struct graph *g)
         pst_problem(&g->job->result->warnings, "%" PRId64 " lines end with CR LF", g->carriage_returns);
     if (g->blank_lines > 0)
         pst_problem(&g->job->result->warnings, "%" PRId64 " blank lines: skipped", g->blank_lines);
-    if (!g->openke && g->unseen < vertices)
+    if (!g->openke && g->rows.of_train < vertices)
         pst_problem(&g->job->result->warnings, "%" PRId64 " entities occur in valid or test alone",
-                    vertices - g->unseen);
+                    vertices - g->rows.of_train);
     g->job->result->parts = g->csc.parts;
     g->job->result->duplicates_removed = g->csc.duplicates_removed;
     g->job->result->loops_removed = g->csc.loops_removed;
@@ -443,19 +289,9 @@ static pst_rc run(struct pst_import_job *job, bool openke)
                                             .threads = job->spec.threads,
                                             .row = 2,
                                             .progress = job->progress};
-    g.source = malloc(PST_EDGE_BLOCK * sizeof *g.source);
-    g.target = malloc(PST_EDGE_BLOCK * sizeof *g.target);
-    g.relation = malloc(PST_EDGE_BLOCK * sizeof *g.relation);
-    g.mention = malloc(2 * PST_EDGE_BLOCK * sizeof *g.mention);
-    g.id = malloc(2 * PST_EDGE_BLOCK * sizeof *g.id);
-    for (int i = 0; i < 3; i++)
-        g.splits[i].out.fd = -1;
     rc = pst_csc_init(&g.csc, &spec);
-    if (rc == PST_OK &&
-        (g.source == NULL || g.target == NULL || g.relation == NULL || g.mention == NULL || g.id == NULL))
-        rc = pst_fail(PST_E_NOMEM, "no memory for a block of triples");
-    if (rc == PST_OK && !openke)
-        rc = pst_names_new(&g.names, &entities);
+    if (rc == PST_OK)
+        rc = pst_triple_rows_init(&g.rows, &g.csc, openke ? NULL : &entities, job->progress);
     if (rc == PST_OK && openke)
         rc = read_dictionary(&g, "entity", &g.entities, &g.n_entities);
     if (rc == PST_OK && openke)
@@ -467,15 +303,7 @@ static pst_rc run(struct pst_import_job *job, bool openke)
     pst_csc_release(&g.csc);
     pst_dict_release(&g.entities);
     pst_dict_release(&g.relations);
-    free(g.source);
-    free(g.target);
-    free(g.relation);
-    free(g.mention);
-    free(g.id);
-    pst_names_free(g.names);
-    pst_streams_close(&g.kinds, false);
-    for (int i = 0; i < 3; i++)
-        pst_array_writer_release(&g.splits[i].out);
+    pst_triple_rows_release(&g.rows);
     return rc;
 }
 

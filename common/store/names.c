@@ -224,7 +224,7 @@ pst_rc pst_names_next(struct pst_names *n, int64_t *id, size_t want, size_t *got
         const unsigned char *part = n->log.buffer + n->log.at;
         for (size_t i = 0; rc == PST_OK && i < take; i++) {
             if (part[i] >= n->parts && part[i] != IN_MEMORY)
-                return pst_fail(PST_E_FORMAT, "names that were written aside are damaged");
+                return damaged();
             rc = pst_ids_next(&n->number[part[i] == IN_MEMORY ? n->parts : part[i]], &id[*got + i]);
         }
         n->log.at += take;

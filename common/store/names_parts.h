@@ -3,6 +3,7 @@
 #ifndef PST_STORE_NAMES_PARTS_H
 #define PST_STORE_NAMES_PARTS_H
 
+#include "../error.h"
 #include "names.h"
 #include "streams.h"
 
@@ -55,6 +56,21 @@ struct pst_names {
 PST_MUST_USE pst_rc pst_names_open(struct pst_names *n, enum names_file file, int streams);
 const char *pst_names_file_name(const struct pst_names *n, enum names_file file);
 bool pst_names_stopped(const struct pst_names *n);
+
+/* names_find.c: fn of every stream that is not done, by several threads where names are parted for the first
+ * time. */
+typedef pst_rc (*pst_names_part_fn)(struct pst_names *n, int part, uint64_t memory_bytes);
+PST_MUST_USE pst_rc pst_names_run_parts(struct pst_names *n, pst_names_part_fn fn, const char *what);
+void pst_names_begin_step(struct pst_names *n, enum pst_names_step step);
+PST_MUST_USE pst_rc pst_names_note(struct pst_names *n); /* what is done, for sure */
+/* As many names as are ahead, a batch at most, which stay valid until more is; bytes: of their records. */
+PST_MUST_USE pst_rc pst_names_take(struct pst_stream_reader *r, struct pst_name name[NAMES_BATCH],
+                                   size_t *count, size_t *bytes);
+
+static inline pst_rc damaged(void)
+{
+    return pst_fail(PST_E_FORMAT, "names that were written aside are damaged");
+}
 
 static inline size_t put_varint(unsigned char *to, uint64_t value)
 {
