@@ -136,50 +136,66 @@ static inline pst_rc put_known(struct pst_names *n, int64_t id)
     return rc == PST_OK ? pst_ids_put(&n->known, (uint64_t)id) : rc;
 }
 
-static inline pst_rc put_aside(struct pst_names *n, uint64_t hash, struct pst_name name)
+static inline pst_rc put_aside(struct pst_names *n, int part, struct pst_name name)
 {
-    const int64_t id = pst_dict_find(&n->dict, hash, name);
-    if (id >= 0)
-        return put_known(n, id);
-    const unsigned char part = (unsigned char)(((hash >> 32) * (uint64_t)n->parts) >> 32);
+    const unsigned char code = (unsigned char)part;
     n->mentions_aside++;
     n->part[part].mentions++;
-    pst_rc rc = pst_stream_put(&n->file[FILE_LOG], LOG_PARTS, &part, 1);
+    pst_rc rc = pst_stream_put(&n->file[FILE_LOG], LOG_PARTS, &code, 1);
     return rc == PST_OK ? put_name(&n->file[FILE_MENTIONS], part, name) : rc;
 }
 
-/* Mentions from `from` on until a name has no room; the row that has it, and all after, are put aside. */
+/* The number of each, or -1 - part where it is not in memory, which is full. */
+static void look_up(const struct pst_names *n, const struct pst_name *name, size_t count, int64_t *id)
+{
+    uint64_t hash[GROUP];
+    for (size_t from = 0; from < count; from += GROUP) {
+        const size_t group = count - from < GROUP ? count - from : GROUP;
+        for (size_t i = 0; i < group; i++) {
+            hash[i] = pst_dict_hash(&n->dict, name[from + i]);
+            pst_dict_expect(&n->dict, hash[i]);
+        }
+        for (size_t i = 0; i < group; i++)
+            pst_dict_expect_record(&n->dict, hash[i]);
+        for (size_t i = 0; i < group; i++) {
+            const int64_t found = pst_dict_find(&n->dict, hash[i], name[from + i]);
+            id[from + i] = found >= 0 ? found : -1 - (int64_t)(((hash[i] >> 32) * (uint64_t)n->parts) >> 32);
+        }
+    }
+}
+
+/* Whole rows that are put aside; id is overwritten. */
+static pst_rc add_aside(struct pst_names *n, const struct pst_name *name, size_t count, int64_t *id)
+{
+    pst_rc rc = PST_OK;
+    look_up(n, name, count, id);
+    for (size_t i = 0; rc == PST_OK && i < count; i++)
+        rc = id[i] >= 0 ? put_known(n, id[i]) : put_aside(n, (int)(-1 - id[i]), name[i]);
+    return rc;
+}
+
+/* Numbers up to `end`, or up to the row that has a name for which there is no room. */
 static pst_rc add_group(struct pst_names *n, const struct pst_name *name, size_t from, size_t end,
                         int64_t *id, size_t *known)
 {
     uint64_t hash[GROUP];
-    pst_rc rc = PST_OK;
-    size_t i = from;
-    for (; i < end; i++) {
+    for (size_t i = from; i < end; i++) {
         hash[i - from] = pst_dict_hash(&n->dict, name[i]);
         pst_dict_expect(&n->dict, hash[i - from]);
     }
-    for (i = from; i < end; i++)
+    for (size_t i = from; i < end; i++)
         pst_dict_expect_record(&n->dict, hash[i - from]);
-    for (i = from; !n->aside && i < end; i++) {
-        rc = pst_dict_put(&n->dict, hash[i - from], name[i], &id[i]);
+    for (size_t i = from; i < end; i++) {
+        pst_rc rc = pst_dict_put(&n->dict, hash[i - from], name[i], &id[i]);
         if (rc != PST_OK)
             return rc;
         *known = i + 1;
         if (id[i] >= 0)
             continue;
-        const bool again = n->replaying;
         *known = i - i % (size_t)n->spec.row;
-        rc = begin_aside(n);
-        if (rc != PST_OK || again)
-            return rc;
-        for (size_t k = *known; rc == PST_OK && k < i; k++)
-            rc = put_known(n, id[k]);
-        break;
+        return begin_aside(n);
     }
-    for (; rc == PST_OK && i < end; i++)
-        rc = put_aside(n, hash[i - from], name[i]);
-    return rc;
+    return PST_OK;
 }
 
 pst_rc pst_names_add(struct pst_names *n, const struct pst_name *name, size_t count, int64_t *id,
@@ -189,11 +205,10 @@ pst_rc pst_names_add(struct pst_names *n, const struct pst_name *name, size_t co
     const bool again = n->replaying;
     pst_rc rc = PST_OK;
     *known = 0;
-    for (size_t from = 0; rc == PST_OK && from < count; from += GROUP) {
+    for (size_t from = 0; rc == PST_OK && !n->aside && from < count; from += GROUP)
         rc = add_group(n, name, from, from + GROUP < count ? from + GROUP : count, id, known);
-        if (again && !n->replaying)
-            break;
-    }
+    if (rc == PST_OK && n->aside && !again)
+        rc = add_aside(n, name + *known, count - *known, id + *known);
     return rc;
 }
 

@@ -92,21 +92,21 @@ static pst_rc run_threads(struct pst_names *n, pst_names_part_fn fn)
     struct run r = {.n = n, .fn = fn};
     pthread_t thread[NAMES_WORKERS_MAX];
     int started = 0;
+    bool failed = false;
     (void)pthread_mutex_init(&r.lock, NULL);
     (void)pthread_cond_init(&r.changed, NULL);
-    for (; started < n->workers; started++) {
+    while (started < n->workers && !failed) {
         (void)pthread_mutex_lock(&r.lock);
-        r.living++;
         errno = pthread_create(&thread[started], NULL, work, &r);
-        if (errno != 0) {
-            r.living--;
+        failed = errno != 0;
+        if (failed && r.failed == PST_OK) {
             r.failed = PST_E_NOMEM;
             (void)snprintf(r.error, sizeof r.error, "cannot start a thread that numbers names: %s",
                            strerror(errno));
         }
+        r.living += !failed;
+        started += !failed;
         (void)pthread_mutex_unlock(&r.lock);
-        if (r.failed != PST_OK)
-            break;
     }
     wait_workers(&r);
     for (int i = 0; i < started; i++)

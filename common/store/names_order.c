@@ -42,8 +42,10 @@ static pst_rc give_name(struct ordering *o, int part, int64_t mention)
     struct pst_stream_reader *r = &o->names[part];
     struct pst_name name = {NULL, 0};
     uint64_t distance;
-    size_t head, bytes;
+    size_t head = 0, bytes = 0;
     pst_rc rc = record_ahead(r, &distance, &head, &name, &bytes);
+    if (rc == PST_OK && bytes == 0)
+        rc = damaged();
     if (rc == PST_OK)
         rc = o->fn(o->ctx, mention, name);
     if (rc == PST_OK)
