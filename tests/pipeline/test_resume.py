@@ -104,13 +104,17 @@ def whole(n):
 
 
 def killed_in(phase, to, words):
-    """What the journal of an import that was killed in that phase says of its edges. One that ends before it is killed
-    is begun anew."""
+    """What the journal of an import that was killed in that phase says of its edges. It stands still while its journal
+    is looked at, so that it cannot run past the phase meanwhile; one that does is begun anew."""
     for _ in range(20):
         p = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         deadline = time.time() + 60
-        while not reached(to, phase) and p.poll() is None and time.time() < deadline:
-            time.sleep(0.0005)
+        while p.poll() is None and time.time() < deadline:
+            p.send_signal(signal.SIGSTOP)
+            if reached(to, phase):
+                break
+            p.send_signal(signal.SIGCONT)
+            time.sleep(0.004)
         p.kill()
         p.wait()
         assert p.returncode in (0, -signal.SIGKILL), p.stderr.read()
