@@ -202,7 +202,8 @@ static inline void end(struct exercise *x, const struct pst_nvme_result *result)
 }
 
 /* Random reads and writes of `blocks` from `first` on until n have ended or the time is up; then all is read.
- * The shadow is what the namespace holds at the start: zeroes, unless given. */
+ * It can go on with another call. The shadow is what the namespace holds at the start: zeroes, unless given.
+ */
 static inline void exercise(struct exercise *x, struct bench *b, uint64_t n, double for_s, uint64_t most)
 {
     const double stop = seconds() + for_s, deadline = stop + 30;
@@ -210,7 +211,8 @@ static inline void exercise(struct exercise *x, struct bench *b, uint64_t n, dou
     for (uint32_t i = 0; i < b->ssds; i++) {
         if (x->shadow[i] == NULL)
             x->shadow[i] = calloc(x->blocks, b->ns.lba_bytes);
-        x->busy[i] = calloc(x->blocks, 1);
+        if (x->busy[i] == NULL)
+            x->busy[i] = calloc(x->blocks, 1);
         assert_non_null(x->shadow[i]);
         assert_non_null(x->busy[i]);
     }

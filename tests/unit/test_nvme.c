@@ -226,97 +226,7 @@ static void test_reset_in_flight(void **state)
     tear_down(&b);
 }
 
-/* ---- faults, which only the emulated controller can have -------------------------------------------- */
-
-static struct pst_nvme_emulated_stats faulty(const char *faults, double for_s,
-                                             struct pst_nvme_stack_stats *stack)
-{
-    char json[512];
-    struct bench b;
-    struct exercise x = {.seed = 77, .blocks = BLOCKS};
-    (void)snprintf(json, sizeof json, "{\"ssds\": 2, \"workers\": 2, \"faults\": {%s}, " RAM "}", faults);
-    start(&b, json, 2, 2, 32);
-    make_stack(&b, PST_NVME_ASYNC, 1, 20);
-    exercise(&x, &b, UINT64_MAX, for_s, UINT64_MAX);
-    assert_true(x.reads > 0 && x.writes > 0);
-    struct pst_nvme_emulated_stats sum = {0};
-    for (uint32_t i = 0; i < 2; i++) {
-        const struct pst_nvme_emulated_stats *e = pst_nvme_emulated_stats(&b.t[i]);
-        assert_int_equal(e->dma_refused, 0);
-        sum.errors += e->errors;
-        sum.delayed += e->delayed;
-        sum.reordered += e->reordered;
-        sum.lost += e->lost;
-        sum.torn += e->torn;
-        sum.fatal += e->fatal;
-    }
-    *stack = *pst_nvme_stack_stats(b.stack);
-    assert_int_equal(stack->strange, 0);
-    exercise_free(&x);
-    tear_down(&b);
-    return sum;
-}
-
-static void test_errors(void **state)
-{
-    (void)state;
-    struct pst_nvme_stack_stats stack;
-    assert_true(faulty("\"error_rate\": 0.1", 0.4, &stack).errors > 0 && stack.retries > 0);
-}
-
-static void test_reordered(void **state)
-{
-    (void)state;
-    struct pst_nvme_stack_stats stack;
-    assert_true(faulty("\"reorder_us\": 300", 0.4, &stack).reordered > 0);
-}
-
-static void test_delayed_and_aborted(void **state)
-{
-    (void)state;
-    struct pst_nvme_stack_stats stack;
-    assert_true(faulty("\"delay_rate\": 0.02, \"delay_us\": 200000", 0.6, &stack).delayed > 0);
-    assert_true(stack.timeouts > 0 && stack.aborts > 0);
-}
-
-static void test_lost(void **state)
-{
-    (void)state;
-    struct pst_nvme_stack_stats stack;
-    assert_true(faulty("\"lost_rate\": 0.005", 0.8, &stack).lost > 0);
-    assert_true(stack.resets > 0);
-}
-
-static void test_torn_writes(void **state)
-{
-    (void)state;
-    struct pst_nvme_stack_stats stack;
-    assert_true(faulty("\"torn_rate\": 0.2", 0.4, &stack).torn > 0 && stack.retries > 0);
-}
-
-static void test_fatal(void **state)
-{
-    (void)state;
-    struct pst_nvme_stack_stats stack;
-    assert_true(faulty("\"fatal_rate\": 0.001", 0.8, &stack).fatal > 0 && stack.resets > 0);
-}
-
-static void test_all_faults(void **state)
-{
-    (void)state;
-    struct pst_nvme_stack_stats stack;
-    const char *s = getenv("PENSTOCK_NVME_SECONDS"); /* `make accept` sets 300 */
-    const struct pst_nvme_emulated_stats e =
-        faulty("\"error_rate\": 0.02, \"reorder_us\": 100, \"delay_rate\": 0.001, "
-               "\"delay_us\": 100000, \"lost_rate\": 0.0005, \"torn_rate\": 0.02, "
-               "\"fatal_rate\": 0.0002",
-               s != NULL ? strtod(s, NULL) : 3, &stack);
-    assert_true(e.errors > 0 && e.lost + e.fatal > 0 && e.torn > 0 && stack.resets > 0);
-    print_message("# %llu commands, %llu retries, %llu timeouts, %llu aborts, %llu resets\n",
-                  (unsigned long long)stack.commands, (unsigned long long)stack.retries,
-                  (unsigned long long)stack.timeouts, (unsigned long long)stack.aborts,
-                  (unsigned long long)stack.resets);
-}
+/* ---- what only the emulated controller can do ------------------------------------------------------- */
 
 /* A read that can never succeed ends, and says where. */
 static void test_gives_up(void **state)
@@ -554,19 +464,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_reset_in_flight),
     };
     const struct CMUnitTest emulated[] = {
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_reordered),
-        cmocka_unit_test(test_delayed_and_aborted),
-        cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_torn_writes),
-        cmocka_unit_test(test_fatal),
-        cmocka_unit_test(test_all_faults),
-        cmocka_unit_test(test_gives_up),
-        cmocka_unit_test(test_unmapped_memory_is_refused),
-        cmocka_unit_test(test_killed_client),
-        cmocka_unit_test(test_64_bit_lbas),
-        cmocka_unit_test(test_striped_file),
-        cmocka_unit_test(test_configuration_errors),
+        cmocka_unit_test(test_gives_up),        cmocka_unit_test(test_unmapped_memory_is_refused),
+        cmocka_unit_test(test_killed_client),   cmocka_unit_test(test_64_bit_lbas),
+        cmocka_unit_test(test_striped_file),    cmocka_unit_test(test_configuration_errors),
         cmocka_unit_test(test_one_client_each),
     };
     int failed = cmocka_run_group_tests_name("nvme", any, NULL, NULL);
