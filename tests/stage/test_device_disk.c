@@ -319,9 +319,10 @@ static void any_requests_are_judged_alike(void **state)
     gpu_bench(&b, "async", 512);
     b.config.nvme.ssds = 2;
     start(&b);
-    struct pst_gpu_drives *gpu = driver_of(&b)->gpu; /* its thread sleeps: nothing is posted */
+    struct pst_gpu_drives *gpu = driver_of(&b)->gpu;
     uint32_t left[N];
     atomic_bool whole = true;
+    assert_int_equal(pthread_mutex_lock(&driver_of(&b)->lock), 0); /* its thread, which sleeps, looks on */
     for (int i = 0; i < TABLES; i++) {
         struct pst_io_group group = {
             .slot = b.slot, .slot_bytes = b.slot_bytes, .n = N, .whole = &whole, .left = left};
@@ -342,6 +343,7 @@ static void any_requests_are_judged_alike(void **state)
         assert_true(bad ? group.commands == 0 && group.rows == 0 : group.commands + group.nleft == N);
         wrong += bad > 0;
     }
+    assert_int_equal(pthread_mutex_unlock(&driver_of(&b)->lock), 0);
     assert_true(wrong > TABLES / 8 && wrong < TABLES - TABLES / 8);
     gpu_end(&b);
 }
@@ -479,10 +481,12 @@ static void what_kernels_cannot_do_is_refused(void **state)
         .stack = "async", .gpu = "cuda:0", .timeout_ms = 10, .arrays = b.config.arrays};
     const struct pst_io_config config = {.regions = &b.region, .nregions = 1, .nvme = &wanted};
     struct pst_io_backend unused;
+    assert_int_equal(pthread_mutex_lock(&n->lock), 0); /* its thread looks on */
     n->drives.t[0].ops = &vfio;
     n->drives.t[0].regs = NULL;
     assert_int_equal(pst_gpu_drives_open(&n->gpu, &n->drives, &config, &unused), PST_E_UNSUPPORTED);
     n->drives.t[0] = kept;
+    assert_int_equal(pthread_mutex_unlock(&n->lock), 0);
     for (size_t i = 0; i < 3; i++)
         assert_non_null(strstr(pst_error_text(), ((const char *const[]){"cuda:0 cannot drive emulated SSD 0",
                                                                         "registers", "penstock probe"})[i]));
