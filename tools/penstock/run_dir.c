@@ -103,28 +103,42 @@ bool run_dir_is_cut_off(const char *dir)
 
 /* ---- a run begins -------------------------------------------------------------------------------- */
 
-static pst_rc make_dir(char dir[PST_RUN_DIR_MAX], const char *name)
+/* runs/NAME-TIME, with the lock in it from its first moment on: until then it is called .partial-PID, which
+ * `penstock gc` knows. Nothing replaces what another run has: its directory is not empty. */
+static pst_rc make_named(char dir[PST_RUN_DIR_MAX], const char *name, const char *id, int *lock)
 {
-    if (dir[0]) {
-        if (mkdir(dir, 0700) != 0 && errno != EEXIST)
-            return pst_fail_errno("cannot make the run directory %s", dir);
-    } else {
-        if (mkdir("runs", 0777) != 0 && errno != EEXIST)
-            return pst_fail_errno("cannot make the directory runs");
-        char stamp[32];
-        struct tm tm;
-        time_t now = time(NULL);
-        (void)strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
-        int k = 0, made;
-        do
-            (void)snprintf(dir, PST_RUN_DIR_MAX, "runs/%s-%s%s%.0d", name, stamp, k ? "-" : "", k);
-        while ((made = mkdir(dir, 0700)) != 0 && errno == EEXIST && ++k < 1000);
-        if (made != 0)
-            return pst_fail_errno("cannot make the run directory %s", dir);
-    }
-    char *full = realpath(dir, NULL);
+    char stamp[32], aside[PST_RUN_DIR_MAX];
+    struct tm tm;
+    time_t now = time(NULL);
+    (void)strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
+    if (mkdir("runs", 0777) != 0 && errno != EEXIST)
+        return pst_fail_errno("cannot make the directory runs");
+    (void)snprintf(aside, sizeof aside, "runs/%s-%s.partial-%d", name, stamp, (int)getpid());
+    if (mkdir(aside, 0700) != 0 && errno != EEXIST)
+        return pst_fail_errno("cannot make the run directory %s", aside);
+    pst_rc rc = lock_dir(aside, id, lock);
+    if (rc != PST_OK)
+        return rc;
+    int k = 0, made;
+    do
+        (void)snprintf(dir, PST_RUN_DIR_MAX, "runs/%s-%s%s%.0d", name, stamp, k ? "-" : "", k);
+    while ((made = rename(aside, dir)) != 0 && (errno == EEXIST || errno == ENOTEMPTY) && ++k < 1000);
+    return made == 0 ? PST_OK : pst_fail_errno("cannot make the run directory %s", dir);
+}
+
+static pst_rc make_given(const char *dir, const char *id, int *lock)
+{
+    if (mkdir(dir, 0700) != 0 && errno != EEXIST)
+        return pst_fail_errno("cannot make the run directory %s", dir);
+    return lock_dir(dir, id, lock);
+}
+
+static pst_rc make_dir(char dir[PST_RUN_DIR_MAX], const char *name, const char *id, int *lock)
+{
+    const pst_rc rc = dir[0] ? make_given(dir, id, lock) : make_named(dir, name, id, lock);
+    char *full = rc == PST_OK ? realpath(dir, NULL) : NULL;
     if (!full)
-        return pst_fail_errno("cannot use the run directory %s", dir);
+        return rc != PST_OK ? rc : pst_fail_errno("cannot use the run directory %s", dir);
     bool fits = snprintf(dir, PST_RUN_DIR_MAX, "%s", full) < PST_RUN_DIR_MAX - 256; /* what lies in it */
     free(full);
     return fits ? PST_OK : pst_fail(PST_E_LIMIT, "the path of the run directory is too long: %s", dir);
@@ -157,9 +171,7 @@ pst_rc run_dir_open(char dir[PST_RUN_DIR_MAX], const char *name, const char *id,
                     int *lock)
 {
     *lock = -1;
-    pst_rc rc = make_dir(dir, name);
-    if (rc == PST_OK)
-        rc = lock_dir(dir, id, lock);
+    pst_rc rc = make_dir(dir, name, id, lock);
     if (rc == PST_OK)
         rc = clear_earlier(dir, resumes);
     if (rc != PST_OK)
