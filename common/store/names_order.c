@@ -19,11 +19,11 @@ static pst_rc record_ahead(struct pst_stream_reader *r, uint64_t *distance, size
                            struct pst_name *name, size_t *bytes)
 {
     pst_rc rc = pst_stream_ahead(r, 2 * VARINT_MAX);
-    const unsigned char *p = r->buffer + r->at;
     *distance = UINT64_MAX;
     *bytes = 0;
     if (rc != PST_OK || r->at == r->end)
-        return rc;
+        return rc; /* an empty stream has no buffer */
+    const unsigned char *p = r->buffer + r->at;
     if (!get_varint(&p, r->buffer + r->end, distance) || *distance == 0)
         return damaged();
     *head = (size_t)(p - (r->buffer + r->at));
