@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../aside.h"
 #include "../error.h"
 
-#define PARTIAL_MARK ".partial-"
 #define TEMP_MARK "temp-"
 #define EDGES_MARK "temp-edges."
 
@@ -122,14 +122,13 @@ static pst_rc look_at(const char *dir, bool force, bool *replace)
 /* Removes leftovers of builders of the same directory that no longer live. */
 static void remove_stale(const char *dir)
 {
-    char parent[4096], prefix[4096];
+    char parent[4096];
     pst_build_parent(dir, parent);
-    (void)snprintf(prefix, sizeof prefix, "%s%s", base_name(dir), PARTIAL_MARK);
     DIR *d = opendir(parent);
     if (d == NULL)
         return;
     for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
-        if (strncmp(e->d_name, prefix, strlen(prefix)) != 0)
+        if (pst_aside_pid(e->d_name, base_name(dir), PST_ASIDE_PARTIAL) == 0)
             continue;
         int fd = openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         char path[8192];
@@ -173,7 +172,9 @@ static pst_rc make_partial(struct pst_build *b)
         return pst_fail(PST_E_ARG, "%s lies in %s, which is a dataset itself: choose another directory",
                         b->dir, parent);
     remove_stale(b->dir);
-    (void)snprintf(b->partial, sizeof b->partial, "%s%s%ld", b->dir, PARTIAL_MARK, (long)getpid());
+    const pst_rc named = pst_aside(b->partial, sizeof b->partial, b->dir, PST_ASIDE_PARTIAL);
+    if (named != PST_OK)
+        return named;
     if (mkdir(b->partial, 0755) != 0) {
         pst_rc rc = errno == ENOENT
                         ? pst_fail(PST_E_ARG, "%s: there is no directory %s to make it in", b->dir, parent)
@@ -215,14 +216,13 @@ static void remove_temps(const struct pst_build *b, bool all)
 /* Locks what a killed builder left, and opens its journal; false: there is nothing to go on from. */
 static bool adopt(struct pst_build *b)
 {
-    char parent[4096], prefix[4096];
+    char parent[4096];
     pst_build_parent(b->dir, parent);
-    (void)snprintf(prefix, sizeof prefix, "%s%s", base_name(b->dir), PARTIAL_MARK);
     DIR *d = opendir(parent);
     if (d == NULL)
         return false;
     for (struct dirent *e = readdir(d); e != NULL && b->journal.root == NULL; e = readdir(d)) {
-        if (strncmp(e->d_name, prefix, strlen(prefix)) != 0)
+        if (pst_aside_pid(e->d_name, base_name(b->dir), PST_ASIDE_PARTIAL) == 0)
             continue;
         int fd = openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         (void)snprintf(b->partial, sizeof b->partial, "%s%s", b->dir, e->d_name + strlen(base_name(b->dir)));
@@ -310,11 +310,13 @@ static pst_rc exchange(struct pst_build *b)
     if (errno != EINVAL && errno != ENOSYS)
         return pst_fail_errno("cannot exchange %s and %s", b->partial, b->dir);
     char aside[4096];
-    (void)snprintf(aside, sizeof aside, "%s%s%ld-old", b->dir, PARTIAL_MARK, (long)getpid());
-    if (rename(b->dir, aside) != 0)
-        return pst_fail_errno("cannot rename %s to %s", b->dir, aside);
+    pst_rc rc = pst_aside(aside, sizeof aside, b->dir, PST_ASIDE_OLD);
+    if (rc == PST_OK && rename(b->dir, aside) != 0)
+        rc = pst_fail_errno("cannot rename %s to %s", b->dir, aside);
+    if (rc != PST_OK)
+        return rc;
     if (rename(b->partial, b->dir) != 0) {
-        pst_rc rc = pst_fail_errno("cannot rename %s to %s", b->partial, b->dir);
+        rc = pst_fail_errno("cannot rename %s to %s", b->partial, b->dir);
         (void)rename(aside, b->dir);
         return rc;
     }

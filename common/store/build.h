@@ -1,5 +1,5 @@
 /* build.h: makes a dataset's directory so that it appears whole or not at all: everything is written to
- * DIR.partial-PID beside it, synced, and renamed.
+ * DIR.penstock-partial-PID beside it, synced, and renamed.
  * Owner: the caller owns the builder; begin and release pair. Release without commit removes what was
  * written and leaves DIR as it was. A killed builder's leftovers are removed by the next one for that DIR
  * (a lock tells them from a living one's). Threads: one. */
@@ -12,7 +12,7 @@
 
 PST_BEGIN_DECLS
 
-#define PST_BUILD_PATH_MAX 3900 /* leaves room for ".partial-PID" and a file's name within 4096 */
+#define PST_BUILD_PATH_MAX 3900 /* leaves room for ".penstock-partial-PID" and a file's name within 4096 */
 
 struct pst_build {
     char dir[PST_BUILD_PATH_MAX + 1];

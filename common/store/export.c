@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../aside.h"
 #include "../error.h"
 #include "export_parts.h"
 #include "rows.h"
@@ -301,10 +302,9 @@ pst_rc pst_export(struct pst_dataset *ds, const char *dir, enum pst_export_forma
         return pst_fail(PST_E_ARG, "the directory to export to has no name");
     if (access(dir, F_OK) == 0)
         return pst_fail(PST_E_STATE, "%s is there already: choose another directory", dir);
-    if ((size_t)snprintf(x.partial, sizeof x.partial, "%s.partial-%ld", dir, (long)getpid()) >=
-        sizeof x.partial)
-        return pst_fail(PST_E_ARG, "the path is too long");
-    pst_rc rc = pst_dataset_check(ds); /* indptr is trusted from here on */
+    pst_rc rc = pst_aside(x.partial, sizeof x.partial, dir, PST_ASIDE_PARTIAL);
+    if (rc == PST_OK)
+        rc = pst_dataset_check(ds); /* indptr is trusted from here on */
     if (rc == PST_OK && rows_path != NULL)
         rc = open_rows(ds, rows_path, &rows);
     if (rc == PST_OK && format == PST_EXPORT_NPY)

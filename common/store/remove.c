@@ -11,11 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../aside.h"
 #include "../error.h"
 #include "build_parts.h"
 #include "rows.h"
 
-#define REMOVED_MARK ".removed-"
 #define OTHERS_TOLD 3 /* files that are not the dataset's */
 
 struct removal {
@@ -218,15 +218,14 @@ static pst_rc finish_one(struct removal *r, const char *path)
 
 static pst_rc finish_others(struct removal *r, const char *dir, int *found)
 {
-    char parent[4096], prefix[4096];
+    char parent[4096];
     pst_build_parent(dir, parent);
     const char *slash = strrchr(dir, '/');
-    (void)snprintf(prefix, sizeof prefix, "%s%s", slash == NULL ? dir : slash + 1, REMOVED_MARK);
     DIR *d = opendir(parent);
     pst_rc rc = d != NULL ? PST_OK : pst_fail_errno("cannot read %s", parent);
     for (struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && rc == PST_OK; e = readdir(d)) {
         char path[8192];
-        if (strncmp(e->d_name, prefix, strlen(prefix)) != 0)
+        if (pst_aside_pid(e->d_name, slash == NULL ? dir : slash + 1, PST_ASIDE_REMOVED) == 0)
             continue;
         (void)snprintf(path, sizeof path, "%s/%s", parent, e->d_name);
         rc = finish_one(r, path);
@@ -243,9 +242,10 @@ pst_rc pst_dataset_remove(const char *dir, bool dry, pst_removed_fn tell, void *
     struct removal r = {.dir = path, .fd = -1, .dry = dry, .tell = tell, .ctx = ctx};
     int found = 0;
     pst_rc rc = pst_build_dir(dir, path);
+    if (rc == PST_OK)
+        rc = pst_aside(aside, sizeof aside, path, PST_ASIDE_REMOVED);
     if (rc != PST_OK)
         return rc;
-    (void)snprintf(aside, sizeof aside, "%s%s%ld", path, REMOVED_MARK, (long)getpid());
     rc = finish_others(&r, path, &found);
     if (rc == PST_OK && (found == 0 || faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0)) {
         rc = open_dir(&r, path);

@@ -10,7 +10,7 @@ PST_BEGIN_DECLS
 /* Told of each file that is removed, before it is: bytes are 0 for a link. */
 typedef void (*pst_removed_fn)(void *ctx, const char *path, uint64_t bytes);
 
-/* Looks at everything first; then DIR becomes DIR.removed-PID, which is emptied, the manifest last. What was
+/* Looks at everything first; then DIR becomes DIR.penstock-removed-PID, which is emptied, the manifest last. What was
  * killed meanwhile is finished by the next call for DIR. dry: only tells. Fails, and removes nothing:
  * PST_E_STATE when DIR is no dataset, is a link, holds something else, or a stripe is not its own;
  * PST_E_FORMAT when the manifest is bad. */

@@ -143,7 +143,7 @@ def killed_and_resumed(where, expect):
         p = subprocess.Popen([PENSTOCK, "import", *argv, "--name", "scale", "--memory", MEMORY, "--quiet"],
                              preexec_fn=group.enter, stdout=subprocess.DEVNULL)
         while p.poll() is None:
-            found = [open(j).read() for j in glob.glob(to + ".partial-*/temp-journal.json")]
+            found = [open(j).read() for j in glob.glob(to + ".penstock-partial-*/temp-journal.json")]
             if found and '"sorting"' in found[0]:
                 p.kill()
             time.sleep(0.01)

@@ -61,7 +61,7 @@ def half_files(run_dir):
     found = []
     for directory, _, files in os.walk(run_dir):
         found += [os.path.join(directory, f) for f in files
-                  if f.endswith((".part", ".tmp")) or f.startswith(("activations.", ".")) or ".partial" in f]
+                  if f.endswith((".part", ".tmp")) or f.startswith(("activations.", ".")) or ".penstock-" in f]
     return found
 
 

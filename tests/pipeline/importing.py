@@ -49,7 +49,7 @@ class Scratch:
             args = (*args, "--memory", "64MiB")
         r = command("import", kind, source, out, "--quiet", *map(str, args), code=code)
         assert code == 0 or not os.path.exists(out), "a refused import left something"
-        left = [n for n in os.listdir(self.dir) if ".partial-" in n]
+        left = [n for n in os.listdir(self.dir) if ".penstock-" in n]
         assert not left, left
         if code == 0:
             command("verify", "--quiet", out)

@@ -90,22 +90,36 @@ def what_a_kill_left_is_finished():
             order = [line.split(" ", 2)[2] for line in command("rm", "--dry-run", data).stdout.splitlines() if line.startswith("would remove /")]
             for path in order[:n]:
                 os.unlink(path)
-            os.rename(data, data + ".removed-1")
+            os.rename(data, data + ".penstock-removed-1")
             command("rm", "--dry-run", data)
             command("rm", data)
             assert everything(p) == calm, (n, everything(p))
         assert n > 8
         for mark in ("removed", "partial"):  # as gc does, where a dead process left it
             data = made(p)
-            os.rename(data, f"{data}.{mark}-4194305")
+            os.rename(data, f"{data}.penstock-{mark}-4194305")
             command("gc", p.dir)
             assert everything(p) == calm, everything(p)
         data = made(p)
-        os.rename(data, data + ".removed-1")  # and another of that name since
+        os.rename(data, data + ".penstock-removed-1")  # and another of that name since
         command("rm", made(p))
         assert everything(p) == calm
         r = command("rm", p.path("data"), code=1)
         assert "data: No such file" in r.stderr, r.stderr
+
+
+@test
+def a_name_like_a_removed_one_is_the_users():
+    with Place() as p:
+        for name in ("removed-edges", "removed-10", "partial-10", "penstock-removed-", "penstock-removed-10b", "penstock-old-4194305"):
+            made(p, "data." + name, far=False)
+        before = everything(p)
+        made(p, far=False)
+        command("rm", p.path("data"))
+        command("gc", p.dir)
+        made(p, far=False)
+        command("rm", p.path("data"))
+        assert everything(p) == before
 
 
 @test

@@ -54,7 +54,7 @@ def argv(kind, source, to, *args):
 
 
 def journal(to):
-    for path in glob.glob(to + ".partial-*/temp-journal.json"):
+    for path in glob.glob(to + ".penstock-partial-*/temp-journal.json"):
         try:
             with open(path) as f:
                 return json.load(f)["journal"]
@@ -81,7 +81,7 @@ def sums_of(to):
 
 
 def half_made_is_refused(to):
-    for partial in glob.glob(to + ".partial-*"):
+    for partial in glob.glob(to + ".penstock-partial-*"):
         for words in (["verify", partial], ["run", os.path.join(ROOT, "pipelines", "hyperion.json"), "--dataset", partial]):
             r = command(*words, code=None)
             assert r.returncode != 0 and "dataset.json" in r.stderr, (words, r.stderr)
@@ -139,7 +139,7 @@ def killed_in_every_phase():
                 assert f"edges were {kept['phase']}: {kept['arcs']} are kept" in r.stderr, (kept, r.stderr)
                 assert kept["arcs"] > 0 or "names" in kept["state"], (kept, r.stderr)
                 assert sums_of(to) == whole(n)[0], (kind, phase)
-                assert not glob.glob(to + ".partial-*")
+                assert not glob.glob(to + ".penstock-partial-*")
 
 
 @test
@@ -154,7 +154,7 @@ def killed_while_names_are_aside():
             half_made_is_refused(to)
             r = subprocess.run(argv("csv", source, to, *NAMED, "--resume"), capture_output=True, text=True, timeout=60)
             assert r.returncode == 0 and sums_of(to) == sums_of(in_memory), (step, r.stderr)
-            assert not glob.glob(to + ".partial-*") and not glob.glob(to + "/temp-*")
+            assert not glob.glob(to + ".penstock-partial-*") and not glob.glob(to + "/temp-*")
 
 
 @test
@@ -203,9 +203,9 @@ def what_changed_is_told():
             f.write("1,2\n")
         r = subprocess.run(argv("csv", source, to, "--resume"), capture_output=True, text=True)
         assert r.returncode != 0 and "e.csv changed since" in r.stderr, r.stderr
-        assert glob.glob(to + ".partial-*") and not os.path.exists(to)
+        assert glob.glob(to + ".penstock-partial-*") and not os.path.exists(to)
         r = subprocess.run(argv("csv", source, to), capture_output=True, text=True)
-        assert r.returncode == 0 and not glob.glob(to + ".partial-*"), r.stderr
+        assert r.returncode == 0 and not glob.glob(to + ".penstock-partial-*"), r.stderr
         with open(os.path.join(to, "dataset.json")) as f:
             assert json.load(f)["edges"] == EDGES + 1
 

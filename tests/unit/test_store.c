@@ -339,20 +339,20 @@ static void test_leftovers(void **state)
 {
     (void)state;
     const char *dir = in_scratch("stale");
-    assert_int_equal(mkdir(in_scratch("stale.partial-1"), 0755), 0);
-    put_file(in_scratch("stale.partial-1/indptr.npy"), "x", 1);
+    assert_int_equal(mkdir(in_scratch("stale.penstock-partial-1"), 0755), 0);
+    put_file(in_scratch("stale.penstock-partial-1/indptr.npy"), "x", 1);
     struct pst_build living;
     assert_int_equal(pst_build_begin(&living, dir, false), PST_OK);
-    assert_int_equal(names_in(in_scratch("stale.partial-1")), -1); /* a dead builder's */
+    assert_int_equal(names_in(in_scratch("stale.penstock-partial-1")), -1); /* a dead builder's */
     char partial[4096];
     memcpy(partial, living.partial, sizeof partial);
     /* Another process's builder of the same directory must not take the living one's away. */
-    assert_int_equal(rename(partial, in_scratch("stale.partial-2")), 0);
+    assert_int_equal(rename(partial, in_scratch("stale.penstock-partial-2")), 0);
     struct pst_build other;
     assert_int_equal(pst_build_begin(&other, dir, false), PST_OK);
-    assert_int_equal(names_in(in_scratch("stale.partial-2")), 0);
+    assert_int_equal(names_in(in_scratch("stale.penstock-partial-2")), 0);
     pst_build_release(&other);
-    assert_int_equal(rename(in_scratch("stale.partial-2"), partial), 0);
+    assert_int_equal(rename(in_scratch("stale.penstock-partial-2"), partial), 0);
     pst_build_release(&living);
 }
 

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../../common/aside.h"
 #include "../../common/checkpoint.h"
 #include "../../common/report.h"
 #include "../../common/run.h"
@@ -338,15 +339,11 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return remove(path);
 }
 
-/* "NAME.partial-PID" beside a dataset, whose maker is no more; or "NAME.removed-PID". */
+/* Half made or half removed by a process that is no more. */
 static bool is_half_made(const char *name)
 {
-    static const char *const marks[] = {".partial-", ".removed-"};
-    long pid = 0;
-    for (int i = 0; i < 2; i++) {
-        const char *at = strstr(name, marks[i]);
-        pid = at ? strtol(at + strlen(marks[i]), NULL, 10) : pid;
-    }
+    long pid = pst_aside_pid(name, NULL, PST_ASIDE_PARTIAL);
+    pid = pid > 0 ? pid : pst_aside_pid(name, NULL, PST_ASIDE_REMOVED);
     return pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 }
 

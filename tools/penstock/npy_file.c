@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../../common/aside.h"
 #include "../../common/error.h"
 #include "../../common/store/file_io.h"
 #include "../../common/store/npy.h"
@@ -37,14 +38,16 @@ pst_rc npy_file_open(struct npy_file *f, const char *path, enum pst_dtype dtype,
     if (strlen(path) >= sizeof f->path)
         return pst_fail(PST_E_ARG, "the path is too long: %.200s...", path);
     memcpy(f->path, path, strlen(path) + 1);
-    (void)snprintf(f->aside, sizeof f->aside, "%s.partial-%ld", path, (long)getpid());
+    pst_rc rc = pst_aside(f->aside, sizeof f->aside, path, PST_ASIDE_PARTIAL);
+    if (rc != PST_OK)
+        return rc;
     if (!replace && access(path, F_OK) == 0)
         return pst_fail(PST_E_STATE, "%s is there already: choose another file, or say --force", path);
     f->fd = open(f->aside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (f->fd < 0)
         return pst_fail_errno("cannot create %s", f->aside);
     f->open = true;
-    pst_rc rc = begin(f);
+    rc = begin(f);
     if (rc != PST_OK)
         npy_file_release(f);
     return rc;

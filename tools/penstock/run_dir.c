@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "../../common/checkpoint.h"
+#include "../../common/aside.h"
 #include "../../common/error.h"
 
 #define LOCK_NAME "lock" /* held with flock by the supervisor; text: its pid, the run's id */
@@ -103,20 +104,22 @@ bool run_dir_is_cut_off(const char *dir)
 
 /* ---- a run begins -------------------------------------------------------------------------------- */
 
-/* runs/NAME-TIME, with the lock in it from its first moment on: until then it is called .partial-PID, which
+/* runs/NAME-TIME, with the lock in it from its first moment on: until then it has a name aside, which
  * `penstock gc` knows. Nothing replaces what another run has: its directory is not empty. */
 static pst_rc make_named(char dir[PST_RUN_DIR_MAX], const char *name, const char *id, int *lock)
 {
-    char stamp[32], aside[PST_RUN_DIR_MAX];
+    char stamp[32], aside[PST_RUN_DIR_MAX + PST_ASIDE_MORE];
     struct tm tm;
     time_t now = time(NULL);
     (void)strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
     if (mkdir("runs", 0777) != 0 && errno != EEXIST)
         return pst_fail_errno("cannot make the directory runs");
-    (void)snprintf(aside, sizeof aside, "runs/%s-%s.partial-%d", name, stamp, (int)getpid());
-    if (mkdir(aside, 0700) != 0 && errno != EEXIST)
-        return pst_fail_errno("cannot make the run directory %s", aside);
-    pst_rc rc = lock_dir(aside, id, lock);
+    (void)snprintf(dir, PST_RUN_DIR_MAX, "runs/%s-%s", name, stamp);
+    pst_rc rc = pst_aside(aside, sizeof aside, dir, PST_ASIDE_PARTIAL);
+    if (rc == PST_OK && mkdir(aside, 0700) != 0 && errno != EEXIST)
+        rc = pst_fail_errno("cannot make the run directory %s", aside);
+    if (rc == PST_OK)
+        rc = lock_dir(aside, id, lock);
     if (rc != PST_OK)
         return rc;
     int k = 0, made;
