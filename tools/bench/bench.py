@@ -163,7 +163,7 @@ def fio(path, block, depth, seconds, offset=0):
     r = subprocess.run(["fio", "--name=x", f"--filename={path}", "--readonly", "--rw=randread", f"--bs={block}",
                         "--direct=1", "--ioengine=io_uring", f"--iodepth={depth}", f"--offset={offset}",
                         f"--size={size // block * block}", "--norandommap", "--randrepeat=0", "--time_based",
-                        f"--runtime={seconds}", "--output-format=json"], capture_output=True, text=True)
+                        f"--runtime={round(1000 * seconds)}ms", "--output-format=json"], capture_output=True, text=True)
     if r.returncode != 0:
         raise Unsound(r.stderr)
     job = json.loads(r.stdout)["jobs"][0]
@@ -425,24 +425,32 @@ def checked(argv):
     return r.stdout
 
 
+# The rate of a drive that others use drifts by a tenth within a second: slices shorter than that, each of ours
+# between two of fio's, make up one alternation.
+SLICE_S, SLICES = 0.5, 6
+
+
 def bench_io(block):
     path, result = os.path.join(OPTIONS.scratch, "io"), {}
     for depth in (1, 16, 64, 256):
-        rates, costs, ours = [], [], []
+        rates, costs, mine = [], [], []
         argv = [PENSTOCK, "bench", "io", "--json", "--backend", "file", "--file", path, "--span", 1 << 30, "--bytes", block,
                 "--depth", depth, "--seconds"]
         checked([*argv, 0.1])  # which makes the file
-        for pair in range(OPTIONS.pairs):  # between two of fio: the machine's rate drifts
-            before = fio(path, block, depth, 1)
-            r = json.loads(checked([*argv, 2]))
-            after = fio(path, block, depth, 1)
-            ours.append(r["iops"])
-            rates.append(2 * r["iops"] / (before[0] + after[0]))
-            costs.append(2 * r["cpu_ns"] / (before[1] + after[1]))
-        show(f"{block} B, depth {depth}: requests", spread(ours), "/s")
+        for _ in range(OPTIONS.pairs):
+            ours, theirs = [], [fio(path, block, depth, SLICE_S)]
+            for _ in range(SLICES):
+                r = json.loads(checked([*argv, SLICE_S]))
+                ours.append((r["iops"], r["cpu_ns"]))
+                theirs.append(fio(path, block, depth, SLICE_S))
+            rate, cost = ([2 * o[i] / (a[i] + b[i]) for o, a, b in zip(ours, theirs, theirs[1:])] for i in (0, 1))
+            mine.append(statistics.mean(o[0] for o in ours))
+            rates.append(statistics.mean(rate))
+            costs.append(statistics.mean(cost))
+        show(f"{block} B, depth {depth}: requests", spread(mine), "/s")
         show(f"{block} B, depth {depth}: rate / fio's", spread(rates), "", ">= 0.95")
         show(f"{block} B, depth {depth}: processor time / fio's", spread(costs), "", "<= 1.00")
-        result[str(depth)] = {"iops": spread(ours), "rate": spread(rates), "cpu": spread(costs)}
+        result[str(depth)] = {"iops": spread(mine), "rate": spread(rates), "cpu": spread(costs)}
     return result
 
 

@@ -17,8 +17,8 @@
 #include "bench_impl.h"
 
 #define MEMORY_BYTES (256ull << 20) /* of slots, at most */
-#define ROUND_DEPTHS 64             /* requests of a round of a file, in depths... */
-#define ROUND_BYTES (16ull << 20)   /* ...or in bytes: caches hold them, as they hold fio's */
+#define ROUND_DEPTHS 256 /* requests of a round of a file, in depths: a device that rested is slow... */
+#define ROUND_BYTES (1ull << 20) /* ...or in bytes: few, that caches hold them, as they hold fio's */
 #define SLOTS_MAX 65536u
 #define DONE_MAX 256
 #define IDLE_NS                                                                                              \
