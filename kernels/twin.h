@@ -64,6 +64,7 @@ struct pst_queue_options {
     int device;
     int64_t most;    /* ids or edges of the largest call: sizes the queue's own memory */
     int64_t columns; /* of the widest rows of floats */
+    bool products;   /* calls gemm, whose workspace is 32 MiB: a queue without it refuses it */
     bool tf32;       /* products in TensorFloat-32: 10 bits of mantissa, several times faster */
     bool first;      /* its kernels go before those of other queues of this process */
     void *stream;    /* a cudaStream_t that the caller keeps; NULL: one of the queue's own */

@@ -94,6 +94,11 @@ void pst_k_gemm(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t n, int
         pst_each(q, scale_by{c, ldc, beta}, m, n);
         return;
     }
+    if (!q->lt) {
+        pst_refuse(q, PST_E_LIMIT, "a product's workspace (make the queue with `products`), bytes",
+                   PST_LT_BYTES, 0);
+        return;
+    }
     product p = {};
     cublasLtMatmulHeuristicResult_t best = {};
     int found = 0;

@@ -127,10 +127,16 @@ static bool make_event(struct pst_queue *q, cudaEvent_t *event)
 static bool take_memory(struct pst_queue *q)
 {
     return pst_checked(q, cudaMalloc((void **)&q->scratch, q->scratch_bytes)) &&
-           pst_checked(q, cudaMalloc((void **)&q->lt_memory, PST_LT_BYTES)) &&
            pst_checked(q, cudaMalloc((void **)&q->status, PST_CACHE_LINE)) &&
            pst_checked(q, cudaHostAlloc((void **)&q->report, PST_CACHE_LINE, cudaHostAllocMapped)) &&
            pst_checked(q, cudaMemsetAsync(q->status, 0, PST_CACHE_LINE, q->stream));
+}
+
+static void prepare_products(struct pst_queue *q)
+{
+    if (pst_checked(q, cudaMalloc((void **)&q->lt_memory, PST_LT_BYTES)) &&
+        cublasLtCreate(&q->lt) != CUBLAS_STATUS_SUCCESS)
+        pst_refuse(q, PST_E_UNSUPPORTED, "a handle of cuBLASLt", 1, 0);
 }
 
 static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queue **out, char *why)
@@ -154,8 +160,8 @@ static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queu
                                                             cudaDevAttrMultiProcessorCount, q->device)) &&
                       make_stream(q, options->first) && make_event(q, &q->done) &&
                       make_event(q, &q->recorded) && take_memory(q);
-    if (made && cublasLtCreate(&q->lt) != CUBLAS_STATUS_SUCCESS)
-        pst_refuse(q, PST_E_UNSUPPORTED, "a handle of cuBLASLt", 1, 0);
+    if (made && options->products)
+        prepare_products(q);
     const pst_rc rc = q->rc;
     if (rc == PST_OK) {
         q->unused = reinterpret_cast<int64_t *>(q->status) + 1;
@@ -164,7 +170,7 @@ static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queu
     }
     if (rc == PST_E_NOMEM)
         (void)snprintf(why, PST_WHY_BYTES, "%zu bytes of its memory were asked for",
-                       q->scratch_bytes + PST_LT_BYTES + PST_CACHE_LINE);
+                       q->scratch_bytes + (options->products ? PST_LT_BYTES : 0) + PST_CACHE_LINE);
     else
         memcpy(why, q->why, PST_WHY_BYTES);
     queue_free(q);

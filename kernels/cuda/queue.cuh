@@ -31,7 +31,7 @@ struct pst_queue {
     bool left_alone;            /* it was waited for in vain */
     const char *last_file;      /* where the last launch was made */
     int last_line;
-    cublasLtHandle_t lt;
+    cublasLtHandle_t lt; /* NULL: no products */
     void *lt_memory;
     char *why; /* the first launch or call that failed; "" if none */
     pst_rc rc;

@@ -78,9 +78,11 @@ static pst_rc open_device(struct pst_stage *self, struct trainer *t, uint64_t sl
     if (rc != PST_OK || !pst_device_is_cuda(&t->device))
         return rc;
     /* an index takes four bytes of the slot: it has no more edges than that */
-    rc = pst_device_queue(
-        &t->device, (struct pst_queue_options){
-                        .most = (int64_t)(slot_bytes / sizeof(int32_t)), .columns = widest, .tf32 = t->tf32});
+    rc = pst_device_queue(&t->device,
+                          (struct pst_queue_options){.most = (int64_t)(slot_bytes / sizeof(int32_t)),
+                                                     .columns = widest,
+                                                     .products = true,
+                                                     .tf32 = t->tf32});
     if (rc == PST_OK)
         rc = pst_device_take(&t->device, PST_MEMORY_DEVICE, slot_bytes, "a minibatch", &at);
     t->staging = at;

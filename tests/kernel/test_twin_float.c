@@ -67,11 +67,32 @@ static void test_gemm_tf32(void **state)
 {
     (void)state;
     struct pst_queue *exact = queue;
-    const struct pst_queue_options options = {.most = 1, .columns = 128, .tf32 = true};
+    const struct pst_queue_options options = {.most = 1, .columns = 128, .products = true, .tf32 = true};
     assert_int_equal(cuda->queue_new(&options, &queue, why), PST_OK);
     check_gemm(LIMIT_TF32);
     cuda->queue_free(queue);
     queue = exact;
+}
+
+/* A queue that makes none has no workspace for them, and says so. */
+static void test_no_products(void **state)
+{
+    (void)state;
+    enum { WORKSPACE = 32 << 20 };
+    const struct pst_queue_options options = {.most = 1, .columns = 1};
+    struct both x = floats_new(1);
+    struct pst_queue *plain;
+    uint64_t before, after, all;
+    assert_int_equal(cuda->room(0, &before, &all, why), PST_OK);
+    assert_int_equal(cuda->queue_new(&options, &plain, why), PST_OK);
+    assert_int_equal(cuda->room(0, &after, &all, why), PST_OK);
+    if (strcmp(cuda->name, "cuda on the host") == 0) /* a real one has other users */
+        assert_true(after > before - WORKSPACE);
+    cuda->gemm(plain, false, false, 1, 1, 1, 1, x.device, 1, x.device, 1, 0, x.device, 1, 1);
+    assert_int_equal(cuda->wait(plain, why), PST_E_LIMIT);
+    assert_non_null(strstr(why, "make the queue with `products`"));
+    cuda->queue_free(plain);
+    both_free(&x);
 }
 
 /* ---- aggregation --------------------------------------------------------------------------------- */
@@ -570,6 +591,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gemm),
         cmocka_unit_test(test_gemm_tf32),
+        cmocka_unit_test(test_no_products),
         cmocka_unit_test(test_mean),
         cmocka_unit_test(test_mean_grad),
         cmocka_unit_test(test_mean_grad_repeats),

@@ -157,7 +157,7 @@ static inline int twin_setup(void **state)
     (void)snprintf(path, sizeof path, "%s/tests/libpenstock-cuda-host.so", build ? build : "build");
     cpu = pst_twin_cpu();
     cuda = pst_twin_open(real ? NULL : path, why);
-    const struct pst_queue_options options = {.most = TWIN_MOST, .columns = TWIN_COLUMNS};
+    const struct pst_queue_options options = {.most = TWIN_MOST, .columns = TWIN_COLUMNS, .products = true};
     if (cuda && cuda->queue_new(&options, &queue, why) == PST_OK)
         return 0;
     printf("# %s: %s\n", real ? "SKIP no GPU" : path, why);

@@ -189,12 +189,12 @@ static void limits_are_named(void **state)
         fail_msg("%s", pst_error_text());
     if (!gpu_is_virtual())
         return;
-    setenv("PENSTOCK_HOST_GPU_BYTES", "37810000", 1);
+    setenv("PENSTOCK_HOST_GPU_BYTES", "4255568", 1);
     const pst_rc rc = run(&gpu, "cuda:0", &(struct choice){"[4, 3]", "false", "\"1GiB\"", 0});
     unsetenv("PENSTOCK_HOST_GPU_BYTES");
     assert_int_equal(rc, PST_E_NOMEM);
     if (!strstr(pst_error_text(), "bytes of its memory were asked for") ||
-        !strstr(pst_error_text(), "of its 37810000 bytes are free"))
+        !strstr(pst_error_text(), "of its 4255568 bytes are free"))
         fail_msg("%s", pst_error_text());
     assert_int_equal(virtual_gpu_left(), 0);
 }

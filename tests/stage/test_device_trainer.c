@@ -22,8 +22,10 @@ static double apart(const pst_real *a, const pst_real *b, int64_t n)
 static void on_gpu(struct pst_device *device)
 {
     assert_int_equal(pst_device_open(device, "cuda:0"), PST_OK);
-    assert_int_equal(pst_device_queue(device, (struct pst_queue_options){.most = 1 << 15, .columns = 64}),
-                     PST_OK);
+    assert_int_equal(
+        pst_device_queue(device,
+                         (struct pst_queue_options){.most = 1 << 15, .columns = 64, .products = true}),
+        PST_OK);
 }
 
 static const void *sent(struct pst_device *device, const void *from, size_t bytes)

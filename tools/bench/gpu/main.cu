@@ -23,6 +23,7 @@ void gpu_open(struct gpu *g, int64_t most, int64_t columns)
     struct pst_queue_options options = {};
     options.most = most;
     options.columns = columns;
+    options.products = true;
     options.stream = g->stream;
     if (g->cuda->queue_new(&options, &g->q, why) != PST_OK)
         STOP("%s", why);
