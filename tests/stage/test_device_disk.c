@@ -85,6 +85,9 @@ static void reads_are_right(void **state)
             assert_true(strides[s] % 512 != 0 || st->bytes == st->row_bytes_wanted);
             assert_true(d.sq_doorbells > 0 && d.cq_doorbells > 0);
             assert_true(i != 1 || d.sq_doorbells == (uint64_t)n); /* sync: one a command */
+            const struct pst_device *on = &driver_of(&b)->gpu->device;
+            if (gpu_is_virtual()) /* before a trainer of the same process */
+                assert_true(virtual_gpu_priority(on->twin->stream(on->q)) < 0);
             gpu_end(&b);
         }
     }

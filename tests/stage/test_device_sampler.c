@@ -125,6 +125,8 @@ static pst_rc run(struct pst_stage *host, const char *device, const struct choic
     host->oneshot = c->planned > 0 ? make_plan(c->fanout, c->planned) : NULL;
     host_set(host, "margin", "1");
     const pst_rc rc = sample_all(host);
+    if (rc == PST_OK && host->stream && gpu_is_virtual())
+        assert_true(virtual_gpu_priority(host->stream) < 0); /* before a trainer of the same process */
     host_end(host);
     return rc;
 }

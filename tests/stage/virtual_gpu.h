@@ -6,6 +6,8 @@
 #include "../../common/device.h"
 #include "../../stages/lib/device.h"
 
+#include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +51,18 @@ static inline bool gpu_stream_done(const char *device, void *stream)
            gpus->event_record(gpu, event, stream, why) == PST_OK &&
            gpus->event_wait(gpu, event, NULL, true, why) == PST_OK &&
            gpus->event_free(gpu, event, why) == PST_OK;
+}
+
+/* Where a virtual GPU's stream comes among those of one process: the less, the earlier; 0 is the last. */
+static inline int virtual_gpu_priority(void *stream)
+{
+    int (*priority)(const void *) = NULL;
+    void *object = dlopen(getenv("PENSTOCK_CUDA"), RTLD_LAZY | RTLD_NOLOAD);
+    *(void **)&priority = object ? dlsym(object, "pst_host_stream_priority") : NULL;
+    const int found = priority ? priority(stream) : INT_MAX;
+    if (object)
+        (void)dlclose(object);
+    return found;
 }
 
 /* Bytes of device memory that are still taken in this process. */

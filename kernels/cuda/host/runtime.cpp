@@ -22,7 +22,7 @@ struct pst_host_work {
 };
 
 struct pst_host_stream {
-    int device;
+    int device, priority;
     std::deque<pst_host_work> work;
     uint64_t done, put;
 };
@@ -362,13 +362,21 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
     return cudaSuccess;
 }
 
-/* Work runs when it is waited for: there is nothing to go before. */
+/* Work runs when it is waited for: there is nothing to go before, and the priority is only kept. */
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
 {
     int least, greatest;
     (void)cudaDeviceGetStreamPriorityRange(&least, &greatest);
-    return priority > least || priority < greatest ? pst_host_keep(cudaErrorInvalidValue)
-                                                   : cudaStreamCreateWithFlags(stream, flags);
+    if (priority > least || priority < greatest)
+        return pst_host_keep(cudaErrorInvalidValue);
+    const cudaError_t error = cudaStreamCreateWithFlags(stream, flags);
+    (*stream)->priority = priority;
+    return error;
+}
+
+extern "C" __attribute__((visibility("default"))) int pst_host_stream_priority(const pst_host_stream *stream)
+{
+    return stream->priority;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
