@@ -21,8 +21,8 @@ bool pst_list_has(const char *list, const char *word)
     return false;
 }
 
-/* Does the port take this kind of memory? *condition: of a kind that it takes "if PARAM=VALUE|VALUE", the
- * latter, to the list's next comma; NULL: at any rate. */
+/* Does the port take this kind of memory? *condition: of a kind that it takes "if PARAM=VALUE|VALUE and ...",
+ * the latter, to the list's next comma; NULL: at any rate. */
 static bool takes(const struct pst_port_desc *port, const char *kind, const char **condition)
 {
     static const char by[] = " if ";
@@ -41,15 +41,28 @@ static bool takes(const struct pst_port_desc *port, const char *kind, const char
 /* "param=value|value": one of them holds. */
 static bool one_holds(const struct pst_stage_spec *stage, const char *condition)
 {
-    const size_t name = strcspn(condition, "="), end = strcspn(condition, ",");
-    for (size_t at = name + 1; at < end; at += strcspn(condition + at, "|,") + 1) {
+    const size_t name = strcspn(condition, "="), end = strcspn(condition, " ,");
+    for (size_t at = name + 1; at < end; at += strcspn(condition + at, "| ,") + 1) {
         char one[2 * PST_NAME_MAX];
-        (void)snprintf(one, sizeof one, "%.*s=%.*s", (int)name, condition, (int)strcspn(condition + at, "|,"),
-                       condition + at);
+        (void)snprintf(one, sizeof one, "%.*s=%.*s", (int)name, condition,
+                       (int)strcspn(condition + at, "| ,"), condition + at);
         if (pst_condition(stage, one))
             return true;
     }
     return false;
+}
+
+/* The first of "param=value|value and param=value" that does not hold; NULL: they all do. */
+static const char *missed(const struct pst_stage_spec *stage, const char *condition)
+{
+    static const char more[] = " and ";
+    while (one_holds(stage, condition)) {
+        condition += strcspn(condition, " ,");
+        if (strncmp(condition, more, strlen(more)) != 0)
+            return NULL;
+        condition += strlen(more);
+    }
+    return condition;
 }
 
 bool pst_stage_on_gpu(const struct pst_stage_spec *stage, char why[160])
@@ -59,9 +72,11 @@ bool pst_stage_on_gpu(const struct pst_stage_spec *stage, char why[160])
         const struct pst_port_desc *port = &desc->ports[p];
         const char *condition = NULL;
         if (takes(port, "pinned", &condition) || takes(port, "cuda", &condition)) {
-            if (condition == NULL || one_holds(stage, condition))
+            if (condition != NULL)
+                condition = missed(stage, condition);
+            if (condition == NULL)
                 continue;
-            const int end = (int)strcspn(condition, ",");
+            const int end = (int)strcspn(condition, " ,");
             (void)snprintf(why, 160, "%.40s computes on a GPU only with %.*s", desc->name, end, condition);
             return false;
         }

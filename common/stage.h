@@ -53,7 +53,7 @@ struct pst_port_desc {
                                "pinned": the same where the stage is on a GPU: its host code and its kernels
                                use it. "cuda": such or the GPU's own, which only kernels use. A stage can be
                                placed on a GPU if each of its ports has one of these two; where that takes
-                               a parameter's value, "pinned if PARAM=VALUE|VALUE" */
+                               values of parameters, "pinned if PARAM=VALUE|VALUE and PARAM=VALUE" */
     const char *forwards;   /* OUT: inputs whose slots leave through here, comma-separated; NULL: it
                                originates slots of its own */
     unsigned flags;         /* enum pst_port_flag */

@@ -16,8 +16,11 @@
 
 #define REGIONS_MAX 64 /* of one process: a few per route */
 #define NOTES_BYTES 4096
-#define SLICE_NS 100000                              /* the shortest turn that the scheduler grants */
-#define MEMORY "cpu,pinned if backend=nvme|emulated" /* kernels drive queues, and read no files */
+#define SLICE_NS 100000 /* the shortest turn that the scheduler grants */
+/* Kernels drive queues, and read no files; faults made here stand between the CPU and its reads. */
+#define MEMORY                                                                                               \
+    "cpu,pinned if backend=nvme|emulated and fault_rate=0|0.0 and fault_short_rate=0|0.0 and "               \
+    "fault_delay_us=0 and fault_row=-1"
 
 /* One slot on its way through. */
 struct visit {
@@ -434,19 +437,19 @@ static const struct pst_param_desc params[] = {
      .def = "0",
      .min = 0,
      .max = 1,
-     .help = "for tests: share of operations that fail"},
+     .help = "for tests, on a CPU: share of operations that fail (emulated drives have faults of their own)"},
     {.name = "fault_short_rate",
      .type = PST_PARAM_REAL,
      .def = "0",
      .min = 0,
      .max = 1,
-     .help = "for tests: share of operations that transfer too little"},
+     .help = "for tests, on a CPU: share of operations that transfer too little"},
     {.name = "fault_delay_us",
      .type = PST_PARAM_INT,
      .def = "0",
      .min = 0,
      .max = 60000000,
-     .help = "for tests: added to every operation"},
+     .help = "for tests, on a CPU: added to every operation"},
     {.name = "fault_seed",
      .type = PST_PARAM_INT,
      .def = "1",
@@ -458,7 +461,7 @@ static const struct pst_param_desc params[] = {
      .def = "-1",
      .min = -1,
      .max = 9007199254740992.0,
-     .help = "for tests: a feature row that can never be read; -1: none"},
+     .help = "for tests, on a CPU: a feature row that can never be read; -1: none"},
     {0},
 };
 

@@ -96,8 +96,6 @@ def faults_end_in_the_right_bytes_or_a_name():
         r = train(p, *on(disk="cuda:0"), *disk(emulated=json.dumps({"faults": {"error_rate": 1}})), code=1)
         for word in ("the features of vertex", "features.npy", "emulated SSD 0, namespace 1, LBA", "unrecovered read"):
             assert word in r.err, (word, r.err)
-        r = train(p, *on(disk="cuda:0"), *disk(fault_rate=0.1), code=1)
-        assert "emulated drives' own" in r.err, r.err
 
 
 @test
@@ -107,6 +105,14 @@ def only_drives_of_our_own_are_driven_by_a_gpu():
             r = train(p, *on(disk="cuda:0"), *disk(backend=backend), code=2)
             assert ("stages.disk.place.device: disk cannot run on cuda:0: disk computes on a GPU only with "
                     "backend=nvme|emulated") in r.err, r.err
+        for name, value, only in (("fault_rate", 0.1, "fault_rate=0|0.0"), ("fault_delay_us", 5, "fault_delay_us=0"),
+                                  ("fault_short_rate", 1, "fault_short_rate=0|0.0"), ("fault_row", 0, "fault_row=-1")):
+            r = command("check", *on(disk="cuda:0"), *disk(**{name: value}), HYPERION, code=2)
+            assert f"disk cannot run on cuda:0: disk computes on a GPU only with {only}\n" in r.stderr, r.stderr
+        command("check", *on(disk="cuda:0"), *disk(fault_rate=0.0, fault_short_rate=0, fault_seed=7), HYPERION)
+        r = train(p, *on(disk="auto"), *disk(fault_delay_us=5)).report
+        said = r["stages"]["disk"]
+        assert said["device"] == "cpu:0" and "only with fault_delay_us=0" in said["chosen"], said
         r = train(p, *on(disk="auto"), *disk(backend="pread")).report
         said = r["stages"]["disk"]
         assert said["device"] == "cpu:0" and "only with backend=nvme|emulated" in said["chosen"], said
