@@ -147,6 +147,12 @@ static void faulty_close(struct pst_io_backend *b)
     b->impl = NULL;
 }
 
+static void faulty_count(struct pst_io_backend *b, struct pst_io_driven *driven)
+{
+    struct faulty *f = b->impl;
+    f->inner.ops->count(&f->inner, driven);
+}
+
 pst_rc pst_io_faulty_wrap(struct pst_io_backend *b, const struct pst_io_config *config)
 {
     struct faulty *f = calloc(1, sizeof *f);
@@ -160,14 +166,16 @@ pst_rc pst_io_faulty_wrap(struct pst_io_backend *b, const struct pst_io_config *
     f->inner = *b;
     f->faults = config->faults;
     f->state = config->faults.seed;
-    f->ops = *b->ops;
-    f->ops.open = NULL;
-    f->ops.post = faulty_post;
-    f->ops.ring = faulty_ring;
-    f->ops.poll = faulty_poll;
-    f->ops.wait = NULL; /* completions are held back here */
-    f->ops.fds = faulty_fds;
-    f->ops.close = faulty_close;
+    f->ops = (struct pst_io_backend_ops){.name = b->ops->name, /* no wait: completions are held back here */
+                                         .copies = b->ops->copies,
+                                         .direct = b->ops->direct,
+                                         .dma = b->ops->dma,
+                                         .post = faulty_post,
+                                         .ring = faulty_ring,
+                                         .poll = faulty_poll,
+                                         .fds = faulty_fds,
+                                         .close = faulty_close,
+                                         .count = b->ops->count != NULL ? faulty_count : NULL};
     *b = (struct pst_io_backend){.ops = &f->ops, .impl = f};
     return PST_OK;
 }

@@ -303,6 +303,9 @@ static void late_completions_are_waited_for(void **state)
         int64_t begin = now_ms();
         must_serve(&b);
         assert_true(now_ms() - begin >= 6); /* four waves of 32 */
+        struct pst_io_driven driven;
+        if (pst_disk_driven(b.disk, &driven)) /* of the backend that the faults are around */
+            assert_int_equal(driven.cpu_commands, pst_disk_stats(b.disk)->requests);
         teardown(&b);
     }
 }
