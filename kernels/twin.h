@@ -10,6 +10,8 @@
 #ifndef PST_TWIN_H
 #define PST_TWIN_H
 
+#include <stdlib.h>
+
 #include "kernels.h"
 
 PST_BEGIN_DECLS
@@ -73,6 +75,13 @@ struct pst_queue_options {
 /* The longest wait for a queue, in seconds, unless PENSTOCK_GPU_WAIT_S is set: a copy of the largest topology
  * takes that long; a batch takes a thousandth. */
 #define PST_QUEUE_WAIT_S 300
+
+static inline double pst_queue_wait_s(void)
+{
+    const char *given = getenv("PENSTOCK_GPU_WAIT_S");
+    const double wanted = given ? strtod(given, NULL) : 0;
+    return wanted > 0 ? wanted : PST_QUEUE_WAIT_S;
+}
 
 enum pst_memory { PST_MEMORY_DEVICE, PST_MEMORY_PINNED };
 

@@ -1,6 +1,7 @@
 /* memory.cu: the memory and events of GPUs, between processes: the table of common/device.h. Uses legacy IPC
  * (cudaIpc*), which holds for what cudaMalloc gives. */
 #include "../../common/device.h"
+#include "../twin.h"
 #include "sleep.cuh"
 
 #include <cuda_runtime.h>
@@ -161,7 +162,7 @@ pst_rc event_wait(int gpu, void *event, void *stream, bool host, char *why)
     const cudaEvent_t e = static_cast<cudaEvent_t>(event);
     if (!host)
         return ON(gpu, why, cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), e, 0));
-    const double limit_s = pst_wait_limit_s();
+    const double limit_s = pst_queue_wait_s();
     cudaError_t error = cudaSuccess;
     const pst_rc rc =
         ON(gpu, why, (error = pst_sleep_until(e, limit_s)) == cudaErrorNotReady ? cudaSuccess : error);

@@ -152,7 +152,7 @@ static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queu
     q->tf32 = options->tf32;
     q->stream = static_cast<cudaStream_t>(options->stream);
     q->own_stream = !q->stream;
-    q->wait_s = pst_wait_limit_s();
+    q->wait_s = pst_queue_wait_s();
     q->scratch_bytes =
         (size_t)options->most * BYTES_AN_ITEM + (size_t)options->columns * BYTES_A_COLUMN + BYTES_MORE;
     const bool made = on_device(q) &&
@@ -295,13 +295,6 @@ static pst_rc wait(struct pst_queue *q, char *why)
 }
 
 /* ---- sleeping ------------------------------------------------------------------------------------ */
-
-double pst_wait_limit_s()
-{
-    const char *given = getenv("PENSTOCK_GPU_WAIT_S");
-    const double wanted = given ? strtod(given, NULL) : 0;
-    return wanted > 0 ? wanted : PST_QUEUE_WAIT_S;
-}
 
 /* cudaEventSynchronize has no deadline. Looks often at first, for what is short; then naps that grow with the
  * wait, so that it ends at most a sixteenth of itself late. */

@@ -4,9 +4,6 @@
 
 #include <cuda_runtime.h>
 
-/* PST_QUEUE_WAIT_S (twin.h), or what PENSTOCK_GPU_WAIT_S says. */
-double pst_wait_limit_s();
-
 /* cudaSuccess: it has come; cudaErrorNotReady: not within limit_s. */
 cudaError_t pst_sleep_until(cudaEvent_t event, double limit_s);
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../../kernels/twin.h"
 #include "backend.h"
 #include "error.h"
 
@@ -56,20 +57,36 @@ static pst_rc open_files(const struct choice *c, bool direct)
     return PST_OK;
 }
 
+/* On a GPU a timeout must be over before the wait for the queue is, which is for other reads too. */
+static pst_rc suits_gpu(const struct pst_io_nvme *nvme, bool faulty)
+{
+    const double most_ms = 1000 * pst_queue_wait_s() / 2;
+    if (faulty)
+        return pst_fail(
+            PST_E_ARG,
+            "fault_rate and its like are put between the CPU and its reads: on %s, faults are the "
+            "emulated drives' own (\"emulated\": {\"faults\": ...})",
+            nvme->gpu);
+    if (nvme->timeout_ms <= most_ms)
+        return PST_OK;
+    return pst_fail(PST_E_ARG,
+                    "timeout_ms is %u: on %s, kernels wait that long for a drive that does not answer, and a "
+                    "wait for a GPU ends after %g s (PENSTOCK_GPU_WAIT_S); expected at most half of it, %.0f",
+                    nvme->timeout_ms, nvme->gpu, pst_queue_wait_s(), most_ms);
+}
+
 static pst_rc try_backend(struct pst_io_backend *b, const struct choice *c,
                           const struct pst_io_backend_ops *ops)
 {
     char note[PST_IO_NOTE_BYTES] = "";
     const struct pst_io_faults *f = &c->config->faults;
     const bool faulty = f->error_rate > 0 || f->short_rate > 0 || f->delay_us > 0 || f->bad_file >= 0;
-    if (faulty && c->config->nvme != NULL && c->config->nvme->gpu != NULL)
-        return pst_fail(
-            PST_E_ARG,
-            "fault_rate and its like are put between the CPU and its reads: on %s, faults are the "
-            "emulated drives' own (\"emulated\": {\"faults\": ...})",
-            c->config->nvme->gpu);
+    pst_rc rc = PST_OK;
+    if (c->config->nvme != NULL && c->config->nvme->gpu != NULL)
+        rc = suits_gpu(c->config->nvme, faulty);
     /* what has drives of its own reads no file: its alignment is the drives' */
-    pst_rc rc = open_files(c, c->direct && ops->direct && !ops->dma);
+    if (rc == PST_OK)
+        rc = open_files(c, c->direct && ops->direct && !ops->dma);
     if (rc == PST_OK) {
         *b = (struct pst_io_backend){.ops = ops};
         rc = ops->open(b, c->config, note);

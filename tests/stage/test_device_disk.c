@@ -474,6 +474,16 @@ static void what_kernels_cannot_do_is_refused(void **state)
     assert_int_equal(pst_disk_new(&b.disk, &b.config, b.notes, sizeof b.notes), PST_E_ARG);
     assert_non_null(strstr(pst_error_text(), "emulated drives' own"));
     b.config.faults.error_rate = 0;
+    b.config.nvme.timeout_ms = 150001;
+    assert_int_equal(pst_disk_new(&b.disk, &b.config, b.notes, sizeof b.notes), PST_E_ARG);
+    assert_non_null(strstr(pst_error_text(), "timeout_ms is 150001: on cuda:0"));
+    assert_non_null(
+        strstr(pst_error_text(), "after 300 s (PENSTOCK_GPU_WAIT_S); expected at most half of it, 150000"));
+    setenv("PENSTOCK_GPU_WAIT_S", "301", 1);
+    start(&b);
+    pst_disk_free(b.disk);
+    unsetenv("PENSTOCK_GPU_WAIT_S");
+    b.config.nvme.timeout_ms = 5000;
     /* a controller's registers that CUDA does not take: VFIO's, on a machine that lacks something */
     b.config.nvme.gpu = NULL;
     start(&b);
