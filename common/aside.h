@@ -1,6 +1,6 @@
 /* aside.h: how a thing is called while it is made, or removed, beside its place: NAME.penstock-partial-PID,
- * NAME.penstock-removed-PID. Nobody calls a thing of his own so: who finds one of a dead process may remove it.
- * Owner: none. Threads: any. */
+ * NAME.penstock-removed-PID. Nobody calls a thing of his own so: who finds one of a dead process may remove
+ * it. Owner: none. Threads: any. */
 #ifndef PST_ASIDE_H
 #define PST_ASIDE_H
 

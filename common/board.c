@@ -97,14 +97,19 @@ void pst_pool_total(struct pst_pool *pool, uint64_t total)
     (void)pthread_mutex_unlock(&pool->lock);
 }
 
-/* Index of the want that comes first in (batch, micro) order; the caller holds the lock. */
-static uint32_t first_want(const struct pst_pool *pool)
+/* The first of the instance's own wants, of n (n: it has none), and how many of others' are of older batches.
+ * The caller holds the lock. */
+static uint32_t own_want(const struct pst_pool *pool, uint32_t n, uint32_t instance, uint32_t *older)
 {
-    uint32_t best = 0;
-    for (uint32_t i = 1; i < pool->nwants && i < PST_WANTS_MAX; i++)
-        if (pool->wants[i].batch < pool->wants[best].batch)
-            best = i;
-    return best;
+    uint32_t own = n;
+    for (uint32_t i = 0; i < n; i++)
+        if (pool->wants[i].instance == instance &&
+            (own == n || pool->wants[i].batch < pool->wants[own].batch))
+            own = i;
+    *older = 0;
+    for (uint32_t i = 0; i < n && own < n; i++)
+        *older += pool->wants[i].batch < pool->wants[own].batch;
+    return own;
 }
 
 static void take_slot(struct pst_pool *pool, uint64_t batch, uint32_t micro, struct pst_credit *credit)
@@ -128,19 +133,20 @@ bool pst_pool_grant(struct pst_pool *pool, uint32_t instance, struct pst_credit 
 {
     bool granted = false;
     (void)pthread_mutex_lock(&pool->lock);
-    if (pool->nfree == 0 || pool->nfree > PST_SLOTS_MAX || pool->nwants > PST_WANTS_MAX)
+    const uint32_t free = pool->nfree, wants = pool->nwants; /* read once: they are shared */
+    if (free == 0 || free > PST_SLOTS_MAX || wants > PST_WANTS_MAX)
         goto out;
-    if (pool->nwants > 0) { /* wants are older than any batch not yet granted */
-        uint32_t w = first_want(pool);
-        if (pool->wants[w].instance == instance) {
-            take_slot(pool, pool->wants[w].batch, pool->wants[w].micro, credit);
-            pool->wants[w] = pool->wants[--pool->nwants];
-            granted = true;
-            goto out;
-        }
-        if (pool->nfree <= pool->nwants)
-            goto out;
+    uint32_t older = 0;
+    const uint32_t own = own_want(pool, wants, instance, &older);
+    if (own < wants && free > older) {
+        take_slot(pool, pool->wants[own].batch, pool->wants[own].micro, credit);
+        pool->wants[own] = pool->wants[wants - 1];
+        pool->nwants = wants - 1;
+        granted = true;
     }
+    /* wants are older than any batch not yet granted; nobody begins one before what he has begun is done */
+    if (own < wants || free <= wants)
+        goto out;
     uint32_t instances = pool->instances; /* read once: it is shared, and divides */
     bool mine = !pool->by_turn || (instances > 0 && pool->next_batch % instances == instance);
     if (mine && pool->next_batch < pool->total) {

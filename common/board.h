@@ -85,7 +85,9 @@ int pst_lane_pop(const struct pst_lane *lane, struct pst_frame *frame);
 PST_MUST_USE pst_rc pst_pool_init(struct pst_pool *pool, uint32_t slots, uint32_t instances, bool by_turn,
                                   uint64_t first_batch);
 void pst_pool_total(struct pst_pool *pool, uint64_t total);
-/* Grants the next credit to this instance, if it is its turn and a slot is free. */
+/* Grants the next credit to this instance, if it is its turn and a slot is free. What an instance is granted
+ * comes in an order that batches and micro-batches alone decide, where batches go by turn: so in every pool
+ * alike. */
 bool pst_pool_grant(struct pst_pool *pool, uint32_t instance, struct pst_credit *credit);
 PST_MUST_USE pst_rc pst_pool_want(struct pst_pool *pool, uint32_t instance, uint64_t batch, uint32_t micro);
 /* No credit will ever come for this instance any more. */

@@ -43,6 +43,15 @@ static bool same_or_any(const char *a, const char *b)
 
 /* ---- links one by one ---------------------------------------------------------------------------- */
 
+static void check_memory(const struct pst_pipeline *pl, struct pst_diag *diag,
+                         const struct pst_link_spec *link, const char *member, int stage,
+                         const struct pst_port_desc *port)
+{
+    if (strncmp(pl->stages[stage].device, "cpu:", 4) == 0 && !pst_list_has(port->memory, "cpu"))
+        link_error(pl, diag, link, member, "%s.%s cannot work on cpu memory (it takes %s)",
+                   pl->stages[stage].name, port->name, port->memory);
+}
+
 static void check_link(const struct pst_pipeline *pl, struct pst_diag *diag, const struct pst_link_spec *link)
 {
     const struct pst_port_desc *out = out_port(pl, link), *in = in_port(pl, link);
@@ -63,9 +72,8 @@ static void check_link(const struct pst_pipeline *pl, struct pst_diag *diag, con
         link_error(pl, diag, link, "", "%s.%s carries %d dimensions, %s.%s expects %d",
                    pl->stages[link->from].name, out->name, out->rank, pl->stages[link->to].name, in->name,
                    in->rank);
-    if (strncmp(pl->stages[link->to].device, "cpu:", 4) == 0 && !pst_list_has(in->memory, "cpu"))
-        link_error(pl, diag, link, ".to", "%s.%s cannot work on cpu memory (it takes %s)",
-                   pl->stages[link->to].name, in->name, in->memory);
+    check_memory(pl, diag, link, ".from", link->from, out);
+    check_memory(pl, diag, link, ".to", link->to, in);
     if (link->slots && (out->forwards || (out->flags & PST_PORT_ONESHOT)))
         link_error(pl, diag, link, ".slots", "slots are given where a route begins, and %s.%s %s",
                    pl->stages[link->from].name, out->name,
@@ -470,6 +478,22 @@ bool pst_graph_build(struct pst_graph *graph, struct pst_pipeline *pl, struct ps
 
 /* ---- drawing ------------------------------------------------------------------------------------- */
 
+/* Links of the file that this placement does without. */
+static void draw_left_out(const struct pst_pipeline *pl, FILE *out)
+{
+    const json_t *links = json_object_get(pl->doc.root, "links");
+    for (size_t i = 0; i < json_array_size(links); i++) {
+        const json_t *link = json_array_get(links, i);
+        bool there = false;
+        for (int l = 0; l < pl->nlinks; l++)
+            there = there || pl->links[l].index == (int)i;
+        if (!there)
+            fprintf(out, "    %%%% left out: links[%zu], %s to %s: they are not on one GPU\n", i,
+                    json_string_value(json_object_get(link, "from")),
+                    json_string_value(json_object_get(link, "to")));
+    }
+}
+
 void pst_graph_mermaid(const struct pst_graph *graph, const struct pst_pipeline *pl, FILE *out)
 {
     fprintf(out, "flowchart LR\n");
@@ -501,6 +525,7 @@ void pst_graph_mermaid(const struct pst_graph *graph, const struct pst_pipeline 
                         graph->routes[r].copy_of >= 0 ? ", copied" : "");
         fprintf(out, "%s\"| s%d\n", link->back ? ", back" : "", link->to);
     }
+    draw_left_out(pl, out);
     for (int r = 0; r < graph->nroutes; r++) {
         const struct pst_route *route = &graph->routes[r];
         fprintf(out, "    s%d -. \"route %d home\" .-> s%d\n", route->borrower_stage[route->borrowers - 1], r,

@@ -259,6 +259,15 @@ static bool has_stream_input(const struct pst_supervisor *sv, int stage)
     return false;
 }
 
+/* Who fills slots of several routes for a batch gets all of them, if it is told which batches are its own. */
+static bool goes_by_turn(const struct pst_supervisor *sv, int stage)
+{
+    int originates = 0;
+    for (int r = 0; r < sv->graph->nroutes; r++)
+        originates += sv->graph->routes[r].stage == stage;
+    return originates > 1 || has_stream_input(sv, stage);
+}
+
 pst_rc pst_init_board(struct pst_supervisor *sv)
 {
     pst_rc rc = pst_region_map(&sv->board_map, sv->blocks[0].path, sv->blocks[0].bytes);
@@ -270,7 +279,7 @@ pst_rc pst_init_board(struct pst_supervisor *sv)
     for (int r = 0; r < sv->graph->nroutes && rc == PST_OK; r++) {
         const struct pst_route *route = &sv->graph->routes[r];
         rc = pst_pool_init((struct pst_pool *)(void *)(base + sv->pools_at[r]), (uint32_t)route->slots,
-                           (uint32_t)instances_of(sv, route->stage), has_stream_input(sv, route->stage),
+                           (uint32_t)instances_of(sv, route->stage), goes_by_turn(sv, route->stage),
                            sv->opt->start_batch);
     }
     for (int l = 0; l < sv->pl->nlinks; l++)

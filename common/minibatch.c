@@ -6,7 +6,7 @@
 #include "request.h"
 #include "store/store.h"
 
-#define SPANS_MAX (4 + 2 * PST_HOPS_MAX)
+#define SPANS_MAX (5 + 2 * PST_HOPS_MAX)
 
 /* One array of the slot. */
 struct span {
@@ -141,6 +141,13 @@ static pst_rc check_values(const struct pst_minibatch *h, const struct pst_minib
     if (lowest < 0 || low_label < -1)
         return pst_fail(PST_E_FORMAT, "not a minibatch: it names vertex %lld and label %d", (long long)lowest,
                         low_label);
+    const int32_t *missing = pst_at(slot, h->missing_at);
+    uint32_t worst = 0;
+    for (uint32_t i = 0; i < h->requests; i++)
+        worst = (uint32_t)missing[i] > worst ? (uint32_t)missing[i] : worst;
+    if (h->n[h->hops] > 0 && worst >= h->n[h->hops] && h->requests > 0)
+        return pst_fail(PST_E_FORMAT, "not a minibatch: it asked for the row at %u, and there are %lld",
+                        worst, (long long)h->n[h->hops]);
     return PST_OK;
 }
 
@@ -162,6 +169,8 @@ pst_rc pst_minibatch_check(const struct pst_minibatch *mb, uint64_t bytes)
                        used)) ||
         (rc = add_span(&spans, "requests", -1, h.requests_at, h.requests, sizeof(struct pst_request),
                        sizeof(uint64_t), used)) ||
+        (rc = add_span(&spans, "missing", -1, h.missing_at, h.requests, sizeof(int32_t), sizeof(int32_t),
+                       used)) ||
         (rc = add_span(&spans, "features", -1, h.features_at, all, h.stride_bytes, PST_PAGE, used)))
         return rc;
     for (int hop = 0; hop < (int)h.hops; hop++) {

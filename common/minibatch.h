@@ -7,16 +7,19 @@
  *   indptr[h] int32[n[h] + 1]           block of hop h (0-based): CSC over destinations 0..n[h]-1
  *   indices[h] int32[indptr[h][n[h]]]   local positions (0..n[h+1]-1) of the sampled in-neighbours
  *   features  stride_bytes * n[hops]    row i belongs to vertices[i]; PST_PAGE-aligned
- *   requests  struct pst_request[]      rows that the disk must bring (request.h)
+ *   requests  struct pst_request[]      rows that the disk must bring (request.h), one each
+ *   missing   int32[requests]           which: positions in features, in the order of the requests
  *
  * Where a stage on a GPU fills it, all but the features is there when its frame comes (pst_stream of
- * stage.h). Destinations of each block are a prefix of its sources. Hop 0 is next to the seeds. */
+ * stage.h); where its sampler sends cached rows by themselves (its output `cached`: row i at i *
+ * stride_bytes), features has only those that are missing. Destinations of each block are a prefix of its
+ * sources. Hop 0 is next to the seeds. */
 #ifndef PST_MINIBATCH_H
 #define PST_MINIBATCH_H
 
 #include "base.h"
 
-#define PST_MINIBATCH_MAGIC 0x3162696e696d7470ull /* "ptminib1" */
+#define PST_MINIBATCH_MAGIC 0x3262696e696d7470ull /* "ptminib2" */
 
 struct pst_minibatch {
     uint64_t magic;
@@ -36,7 +39,7 @@ struct pst_minibatch {
     uint64_t stride_bytes;
     uint64_t digest; /* XXH3 over vertices and blocks: equal samples, equal digests */
     int64_t n[PST_HOPS_MAX + 1];
-    uint64_t vertices_at, labels_at, features_at, requests_at;
+    uint64_t vertices_at, labels_at, features_at, requests_at, missing_at;
     uint64_t indptr_at[PST_HOPS_MAX], indices_at[PST_HOPS_MAX];
 };
 

@@ -86,6 +86,12 @@ uint32_t pst_slots(const struct pst_stage *self, int port)
     return route ? route->slots : 0;
 }
 
+uint64_t pst_slot_bytes(const struct pst_stage *self, int port)
+{
+    const struct pst_held *route = held_at_port(self, port);
+    return route ? route->slot_bytes : 0;
+}
+
 bool pst_on_host(const struct pst_stage *self, int port)
 {
     const struct pst_held *route = held_at_port(self, port);

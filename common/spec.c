@@ -361,9 +361,30 @@ static bool resolve_end(struct loading *ld, const json_t *link, const char *path
     return false;
 }
 
+/* "when": "one_gpu" leaves a link out of pipelines whose two stages are not on the same GPU. */
+static bool is_wanted(struct loading *ld, const json_t *j, const char *path, const struct pst_link_spec *link,
+                      bool resolved)
+{
+    char text[PST_NAME_MAX], at[96];
+    if (!want_string(ld, j, path, "when", text, sizeof text))
+        return true;
+    (void)snprintf(at, sizeof at, "%s.when", path);
+    if (strcmp(text, "one_gpu") != 0)
+        error_at(ld, at, "expected \"one_gpu\", found \"%s\"", text);
+    if (!resolved)
+        return false;
+    const struct pst_stage_spec *from = &ld->pl->stages[link->from], *to = &ld->pl->stages[link->to];
+    const bool one = strncmp(from->device, "cuda:", 5) == 0 && strcmp(from->device, to->device) == 0;
+    if (!one) { /* as if it were not in the file */
+        ld->pl->stages[link->from].linked &= ~(1u << link->from_port);
+        ld->pl->stages[link->to].linked &= ~(1u << link->to_port);
+    }
+    return one;
+}
+
 static void load_link(struct loading *ld, const json_t *j, size_t index)
 {
-    static const char *const keys[] = {"from", "to", "slots", "back"};
+    static const char *const keys[] = {"from", "to", "slots", "back", "when"};
     struct pst_pipeline *pl = ld->pl;
     char path[64], at[96];
     (void)snprintf(path, sizeof path, "links[%zu]", index);
@@ -376,7 +397,7 @@ static void load_link(struct loading *ld, const json_t *j, size_t index)
         error_at(ld, path, "more than %d links", PST_LINKS_MAX);
         return;
     }
-    known_keys(ld, j, path, keys, 4);
+    known_keys(ld, j, path, keys, 5);
     struct pst_link_spec link = {.index = (int)index};
     link.slots = (int)want_int(ld, j, path, "slots", 0, 1, PST_SLOTS_MAX);
     const json_t *back = json_object_get(j, "back");
@@ -386,7 +407,8 @@ static void load_link(struct loading *ld, const json_t *j, size_t index)
     link.back = json_is_true(back);
     bool from = resolve_end(ld, j, path, "from", PST_OUT, &link.from, &link.from_port);
     bool to = resolve_end(ld, j, path, "to", PST_IN, &link.to, &link.to_port);
-    if (from && to)
+    const bool wanted = is_wanted(ld, j, path, &link, from && to);
+    if (from && to && wanted)
         pl->links[pl->nlinks++] = link;
 }
 

@@ -133,6 +133,8 @@ enum pst_event_kind {
     PST_EV_FINISH, /* the user asked to stop: write a checkpoint; no frames will come after this */
 };
 
+/* An instance that fills slots of several outputs is credited for the same batches and micro-batches in all,
+ * in the same order. */
 struct pst_credit {
     struct pst_ref ref;
     uint64_t batch;
@@ -196,6 +198,8 @@ PST_API void *pst_slot(struct pst_stage *self, struct pst_ref ref, uint64_t *byt
 PST_API void pst_used(struct pst_stage *self, struct pst_ref ref, uint64_t bytes);
 /* One past the highest slot number of the route that reaches this port (per-slot tables). */
 PST_API uint32_t pst_slots(const struct pst_stage *self, int port);
+/* From open on: how large each of them is; 0: no route reaches this port. */
+PST_API uint64_t pst_slot_bytes(const struct pst_stage *self, int port);
 /* The region's base address and bytes, for registering it with a drive once in open (with the stage's GPU it
  * is); index 0.. until it returns NULL. */
 PST_API void *pst_region(struct pst_stage *self, int index, uint64_t *bytes);

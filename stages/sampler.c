@@ -48,7 +48,7 @@ static void close_stage(struct pst_stage *self)
     pst_sampling_close(((struct sampler *)pst_state(self))->sampling);
 }
 
-static const struct pst_port_desc ports[] = {PST_SAMPLING_PORTS_IN("cpu,pinned"), {0}};
+static const struct pst_port_desc ports[] = {PST_SAMPLING_PORTS_GPU, {0}};
 
 static const struct pst_param_desc params[] = {
     PST_SAMPLING_PARAMS,

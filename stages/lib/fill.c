@@ -30,6 +30,7 @@ void pst_layout_init(struct pst_layout *layout, const struct pst_caps *caps, uin
         layout->indices_at[h] = place(&at, (uint64_t)caps->edges[h] * sizeof(int32_t), PST_CACHE_LINE);
     }
     layout->requests_at = place(&at, stride_bytes ? rows * sizeof(struct pst_request) : 0, PST_CACHE_LINE);
+    layout->missing_at = place(&at, stride_bytes ? rows * sizeof(int32_t) : 0, PST_CACHE_LINE);
     layout->features_at = place(&at, rows * stride_bytes, PST_PAGE);
     layout->bytes = pst_align_up(at, PST_PAGE);
 }
@@ -83,6 +84,7 @@ struct pst_minibatch pst_fill_begin(const struct pst_filler *f, const struct pst
         .vertices_at = l->vertices_at,
         .labels_at = l->labels_at,
         .requests_at = l->requests_at,
+        .missing_at = l->missing_at,
         .features_at = l->features_at,
     };
     memcpy(mb.indptr_at, l->indptr_at, sizeof mb.indptr_at);
@@ -96,8 +98,10 @@ void pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, con
     const struct pst_layout *l = &f->layout;
     const int64_t *ids = (const int64_t *)(void *)(slot + l->vertices_at) + from;
     struct pst_request *table = (struct pst_request *)(void *)(slot + l->requests_at) + asked;
+    int32_t *missing = (int32_t *)(void *)(slot + l->missing_at) + asked;
     for (int64_t i = 0; i < n; i++) {
         const int64_t at = positions != NULL ? positions[i] : i;
+        missing[i] = (int32_t)(from + at);
         table[i] = (struct pst_request){
             .op = PST_READ,
             .array = PST_ARRAY_FEATURES,

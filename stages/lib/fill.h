@@ -36,7 +36,7 @@ PST_API void pst_caps_scale(struct pst_caps *caps, const struct pst_caps *base, 
 struct pst_layout {
     struct pst_caps caps;
     uint64_t stride_bytes;
-    uint64_t vertices_at, labels_at, requests_at, features_at;
+    uint64_t vertices_at, labels_at, requests_at, missing_at, features_at;
     uint64_t indptr_at[PST_HOPS_MAX], indices_at[PST_HOPS_MAX];
     uint64_t bytes; /* of the whole slot */
 };

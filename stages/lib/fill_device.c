@@ -54,19 +54,19 @@ static void find_rows(struct pst_device_filler *d)
                               pst_device_own(x, HITS), d->miss_pos, pst_device_own(x, MISSES));
 }
 
-/* Cached rows to the slot: none, if the batch did not fit. */
-static void bring_rows(struct pst_device_filler *d, char *slot)
+/* Cached rows to where they belong: none, if the batch did not fit. */
+static void bring_rows(struct pst_device_filler *d, char *rows)
 {
     const struct pst_device_expander *x = &d->expander;
     const struct pst_layout *l = &d->filler->layout;
     const struct pst_n hits = {pst_device_own(x, HITS), l->caps.n[l->caps.hops]};
-    x->device->twin->gather_n(x->device->q, d->cache_rows, l->stride_bytes, d->hit_row, slot + l->features_at,
-                              l->stride_bytes, d->hit_pos, hits, d->filler->row_bytes);
+    x->device->twin->gather_n(x->device->q, d->cache_rows, l->stride_bytes, d->hit_row, rows, l->stride_bytes,
+                              d->hit_pos, hits, d->filler->row_bytes);
 }
 
 /* Everything that the device does for a batch. The vertices are copied at the end, since it reads them at
  * random; indices are only written. What the host needs comes before the record, cached rows behind it. */
-static pst_rc enqueue(struct pst_device_filler *d, const struct pst_fill_job *job, char *slot)
+static pst_rc enqueue(struct pst_device_filler *d, const struct pst_fill_job *job, char *slot, char *cached)
 {
     const struct pst_layout *l = &d->filler->layout;
     const struct pst_device_expander *x = &d->expander;
@@ -86,7 +86,7 @@ static pst_rc enqueue(struct pst_device_filler *d, const struct pst_fill_job *jo
         find_rows(d);
     pst_device_expand_record(&d->expander, OWN);
     if (d->cache)
-        bring_rows(d, slot);
+        bring_rows(d, cached != NULL ? cached : slot + l->features_at);
     return PST_OK;
 }
 
@@ -117,7 +117,7 @@ static pst_rc complete(struct pst_device_filler *d, const struct pst_fill_job *j
     return PST_OK;
 }
 
-pst_rc pst_device_fill(struct pst_device_filler *d, const struct pst_fill_job *job, void *slot,
+pst_rc pst_device_fill(struct pst_device_filler *d, const struct pst_fill_job *job, void *slot, void *rows,
                        pst_announce_fn announce, void *user, struct pst_fill_result *result)
 {
     struct pst_filler *f = d->filler;
@@ -127,7 +127,7 @@ pst_rc pst_device_fill(struct pst_device_filler *d, const struct pst_fill_job *j
     bool data_fault = false;
     const double begin = pst_now();
     *result = (struct pst_fill_result){.fits = job->n <= l->caps.n[0]};
-    pst_rc rc = result->fits ? enqueue(d, job, slot) : PST_OK;
+    pst_rc rc = result->fits ? enqueue(d, job, slot, rows) : PST_OK;
     if (rc == PST_OK && result->fits)
         rc = pst_device_expanded(&d->expander, &found, own, OWN, &data_fault);
     d->device_s += pst_now() - begin;
@@ -144,9 +144,9 @@ pst_rc pst_device_fill(struct pst_device_filler *d, const struct pst_fill_job *j
         result->bytes_used = l->features_at;
         return PST_OK;
     }
-    const int64_t rows = l->stride_bytes ? found.n[found.hops] : 0, hits = d->cache ? own[HITS] : 0;
-    result->lookups = (uint64_t)rows;
+    const int64_t n = l->stride_bytes ? found.n[found.hops] : 0, hits = d->cache ? own[HITS] : 0;
+    result->lookups = (uint64_t)n;
     result->hits = (uint64_t)hits;
-    rc = complete(d, job, slot, &found, rows - hits, result);
+    rc = complete(d, job, slot, &found, n - hits, result);
     return rc == PST_OK ? announce(user, result->parts++, l->requests_at, result->requests, true) : rc;
 }

@@ -106,9 +106,10 @@ PST_API PST_MUST_USE pst_rc pst_device_filler_init(struct pst_device_filler *d, 
 PST_API void pst_device_filler_release(struct pst_device_filler *d);
 
 /* pst_sampling_fill (fill.h), on the device. All requests are announced at once. Then all is in the slot but
- * the cached rows: they may still be on their way in the device's queue. */
+ * the cached rows: they may still be on their way in the device's queue. They go to `rows` (of the layout's
+ * caps and stride, in any memory of the device's); NULL: to the slot's features. */
 PST_API PST_MUST_USE pst_rc pst_device_fill(struct pst_device_filler *d, const struct pst_fill_job *job,
-                                            void *slot, pst_announce_fn announce, void *user,
+                                            void *slot, void *rows, pst_announce_fn announce, void *user,
                                             struct pst_fill_result *result);
 
 /* A queue says only that something is out of range (PST_E_FORMAT); the CPU, over the same job, says what. f

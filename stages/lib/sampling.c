@@ -22,7 +22,8 @@ struct pending {
 
 struct pst_sampling {
     struct pst_stage *self;
-    int port; /* batch */
+    int port;   /* batch */
+    int cached; /* the port of cached rows; -1: they go to the batch's slots */
     bool split;
     double margin;
     struct pst_dataset ds;
@@ -42,7 +43,8 @@ struct pst_sampling {
     uint32_t npending; /* one a slot of the route */
     struct pending *pending;
     int64_t *seed_memory, *end_memory;
-    const struct pst_credit *credit; /* being filled */
+    struct pst_credit credit, credit_cached; /* being filled */
+    bool credited, credited_cached;          /* one has come, and waits for the other port's */
     bool last_micro;
     struct {
         uint64_t batches, micro_batches, voids, hits, lookups;
@@ -138,6 +140,7 @@ pst_rc pst_sampling_size(struct pst_stage *self, struct pst_sampling **out, pst_
     s->sample = sample;
     s->user = user;
     s->port = pst_port(self, "batch");
+    s->cached = -1;
     s->margin = pst_param_real(self, "margin");
     s->split = strcmp(pst_param_str(self, "overflow"), "split") == 0;
     pst_rc rc = open_dataset(s);
@@ -148,7 +151,13 @@ pst_rc pst_sampling_size(struct pst_stage *self, struct pst_sampling **out, pst_
 
 void pst_sampling_on_device(struct pst_sampling *s, pst_device_sample_fn sample)
 {
+    const struct pst_layout *l = &s->filler.layout;
+    const int cached = pst_port(s->self, "cached");
     s->device_sample = sample;
+    if (!pst_linked(s->self, cached))
+        return;
+    s->cached = cached;
+    pst_need(s->self, cached, (uint64_t)l->caps.n[l->caps.hops] * l->stride_bytes + 1, PST_PAGE);
 }
 
 static pst_rc open_device(struct pst_sampling *s)
@@ -232,6 +241,8 @@ pst_rc pst_sampling_open(struct pst_sampling *s)
     if (rc != PST_OK)
         return rc;
     pst_total(s->self, s->port, s->seeds.batches * (uint64_t)pst_epochs(s->self));
+    if (s->cached >= 0)
+        pst_total(s->self, s->cached, s->seeds.batches * (uint64_t)pst_epochs(s->self));
     return PST_OK;
 }
 
@@ -240,15 +251,21 @@ pst_rc pst_sampling_open(struct pst_sampling *s)
 static pst_rc send_part(void *user, uint32_t part, uint64_t first_at, uint64_t count, bool last)
 {
     struct pst_sampling *s = user;
-    struct pst_frame frame = {.batch = s->credit->batch,
-                              .micro = s->credit->micro,
+    struct pst_frame frame = {.batch = s->credit.batch,
+                              .micro = s->credit.micro,
                               .part = part,
                               .nrefs = 1,
                               .arg = {first_at, count},
-                              .refs = {s->credit->ref}};
+                              .refs = {s->credit.ref}};
     if (last)
         frame.flags = PST_LAST_PART | (s->last_micro ? (unsigned)PST_LAST_MICRO : 0u);
-    return pst_send(s->self, s->port, &frame);
+    const pst_rc rc = pst_send(s->self, s->port, &frame);
+    if (rc != PST_OK || !last || s->cached < 0)
+        return rc;
+    frame.part = 0;
+    frame.arg[0] = frame.arg[1] = 0;
+    frame.refs[0] = s->credit_cached.ref;
+    return pst_send(s->self, s->cached, &frame);
 }
 
 static struct pending *find_pending(struct pst_sampling *s, uint64_t batch)
@@ -339,23 +356,32 @@ static void count_result(struct pst_sampling *s, const struct pst_fill_result *r
     pst_count(s->self, 1, result->bytes_used);
 }
 
+static pst_rc slot_of(struct pst_sampling *s, const struct pst_credit *credit, uint64_t want, void **slot)
+{
+    uint64_t bytes = 0;
+    *slot = pst_slot(s->self, credit->ref, &bytes);
+    if (*slot == NULL)
+        return PST_E_STATE;
+    return bytes >= want ? PST_OK
+                         : pst_fail(PST_E_STATE, "a slot has %llu bytes, but %llu were asked for",
+                                    (unsigned long long)bytes, (unsigned long long)want);
+}
+
 /* Fills the credited slot with the batch's next piece; asks for a further slot while pieces remain. */
-static pst_rc fill_credit(struct pst_sampling *s, struct pending *p, const struct pst_credit *credit)
+static pst_rc fill_credit(struct pst_sampling *s, struct pending *p)
 {
     struct pst_fill_job job = next_job(s, p);
-    uint64_t bytes = 0;
-    void *slot = pst_slot(s->self, credit->ref, &bytes);
-    if (slot == NULL)
-        return PST_E_STATE;
-    if (bytes < s->filler.layout.bytes)
-        return pst_fail(PST_E_STATE, "a slot has %llu bytes, but %llu were asked for",
-                        (unsigned long long)bytes, (unsigned long long)s->filler.layout.bytes);
-    s->credit = credit;
+    void *slot = NULL, *cached = NULL;
+    pst_rc rc = slot_of(s, &s->credit, s->filler.layout.bytes, &slot);
+    if (rc == PST_OK && s->cached >= 0)
+        rc = slot_of(s, &s->credit_cached, 1, &cached);
+    if (rc != PST_OK)
+        return rc;
     s->last_micro = job.last_micro;
     struct pst_fill_result result;
-    pst_rc rc = pst_device_is_cuda(&s->device)
-                    ? pst_device_fill(&s->device_filler, &job, slot, send_part, s, &result)
-                    : pst_sampling_fill(&s->filler, &job, slot, send_part, s, &result);
+    rc = pst_device_is_cuda(&s->device)
+             ? pst_device_fill(&s->device_filler, &job, slot, cached, send_part, s, &result)
+             : pst_sampling_fill(&s->filler, &job, slot, send_part, s, &result);
     if (rc != PST_OK)
         return pst_wrap(rc, "sampling batch %llu", (unsigned long long)job.batch);
     count_result(s, &result);
@@ -377,11 +403,34 @@ static pst_rc fill_credit(struct pst_sampling *s, struct pending *p, const struc
     return PST_OK;
 }
 
+/* Both ports are credited in the same order: the runtime's promise (stage.h). */
+static pst_rc note_credit(struct pst_sampling *s, const struct pst_event *event, bool *both)
+{
+    const bool cached = event->port == s->cached;
+    *(cached ? &s->credit_cached : &s->credit) = event->credit;
+    *(cached ? &s->credited_cached : &s->credited) = true;
+    *both = s->cached < 0 || (s->credited && s->credited_cached);
+    if (s->cached < 0 || !*both)
+        return PST_OK;
+    s->credited = s->credited_cached = false;
+    return s->credit.batch == s->credit_cached.batch && s->credit.micro == s->credit_cached.micro
+               ? PST_OK
+               : pst_fail(PST_E_STATE,
+                          "a credit came for micro-batch %u of batch %llu, and one for cached rows of "
+                          "micro-batch %u of batch %llu",
+                          s->credit.micro, (unsigned long long)s->credit.batch, s->credit_cached.micro,
+                          (unsigned long long)s->credit_cached.batch);
+}
+
 pst_rc pst_sampling_on_event(struct pst_sampling *s, const struct pst_event *event)
 {
-    if (event->kind != PST_EV_CREDIT || event->port != s->port)
+    bool both = false;
+    if (event->kind != PST_EV_CREDIT)
         return PST_OK;
-    const struct pst_credit *credit = &event->credit;
+    const pst_rc noted = note_credit(s, event, &both);
+    if (noted != PST_OK || !both)
+        return noted;
+    const struct pst_credit *credit = &s->credit;
     struct pending *p = find_pending(s, credit->batch);
     if (p == NULL && credit->micro == 0) {
         pst_rc rc = begin_batch(s, credit->batch, &p);
@@ -392,7 +441,7 @@ pst_rc pst_sampling_on_event(struct pst_sampling *s, const struct pst_event *eve
         return pst_fail(PST_E_STATE,
                         "a credit came for micro-batch %u of batch %llu, which was not asked for",
                         credit->micro, (unsigned long long)credit->batch);
-    return fill_credit(s, p, credit);
+    return fill_credit(s, p);
 }
 
 /* ---- close -------------------------------------------------------------------------------------- */

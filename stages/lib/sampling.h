@@ -56,8 +56,7 @@ PST_BEGIN_DECLS
         .help = "whose vertices are the seeds"                                                               \
     }
 
-/* The first entries of the stage's ports. memory_: "cpu", or "cpu,pinned" for a sampler that
- * pst_sampling_on_device has told how to sample on a GPU. */
+/* The first entries of the stage's ports. */
 #define PST_SAMPLING_PORTS_IN(memory_)                                                                       \
     {.name = "plan",                                                                                         \
      .dir = PST_IN,                                                                                          \
@@ -75,11 +74,21 @@ PST_BEGIN_DECLS
 
 #define PST_SAMPLING_PORTS PST_SAMPLING_PORTS_IN("cpu")
 
+/* Of a sampler that pst_sampling_on_device has told how to sample on a GPU. */
+#define PST_SAMPLING_PORTS_GPU                                                                               \
+    PST_SAMPLING_PORTS_IN("cpu,pinned"),                                                                     \
+    {                                                                                                        \
+        .name = "cached", .dir = PST_OUT, .type = "rows", .dtype = "any", .rank = 2, .memory = "cuda",       \
+        .flags = PST_PORT_OPTIONAL, .splits_if = "overflow=split",                                           \
+        .help = "a batch's cached rows, where they need not leave the GPU; missing ones are left out"        \
+    }
+
 struct pst_sampling; /* one sampler's state */
 
 PST_API PST_MUST_USE pst_rc pst_sampling_size(struct pst_stage *self, struct pst_sampling **out,
                                               pst_sample_fn sample, void *user);
-/* Before open: how to sample where the stage is placed on a GPU. Without it that is refused. */
+/* Before open: how to sample where the stage is placed on a GPU. Without it that is refused. The stage's
+ * ports are PST_SAMPLING_PORTS_GPU. */
 PST_API void pst_sampling_on_device(struct pst_sampling *s, pst_device_sample_fn sample);
 PST_API PST_MUST_USE pst_rc pst_sampling_open(struct pst_sampling *s);
 PST_API PST_MUST_USE pst_rc pst_sampling_on_event(struct pst_sampling *s, const struct pst_event *event);

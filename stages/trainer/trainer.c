@@ -3,6 +3,7 @@
 #include "../../common/minibatch.h"
 #include "../../common/stage.h"
 #include "eval.h"
+#include "inputs.h"
 #include "state.h"
 
 #include <inttypes.h>
@@ -16,7 +17,7 @@ enum { NUMBER_MAX = 40 }; /* a real as JSON */
 struct trainer {
     struct pst_dataset ds;
     struct pst_device device;
-    char *staging; /* on a GPU: what a step reads of a slot, at the slot's offsets */
+    struct pst_inputs inputs;
     bool tf32;
     double device_s; /* waited for */
     struct pst_model model;
@@ -55,45 +56,33 @@ static enum pst_norm norm_of(const char *name)
                                         : PST_NORM_NONE;
 }
 
-/* No slot is larger: a region has those of one route. */
-static uint64_t slot_bound(struct pst_stage *self)
-{
-    uint64_t bytes = 0, most = 0;
-    int regions = 0;
-    for (; pst_region(self, regions, &bytes); regions++)
-        most = bytes > most ? bytes : most;
-    const uint32_t slots = pst_slots(self, pst_port(self, "batch"));
-    return regions == 1 && slots > 0 ? most / slots : most;
-}
-
 /* Where the model is trained: with a queue for its largest calls, and a place for what a slot holds, whose
  * features a GPU's products would else read over and over from the host's memory. */
-static pst_rc open_device(struct pst_stage *self, struct trainer *t, uint64_t slot_bytes)
+static pst_rc open_device(struct pst_stage *self, struct trainer *t)
 {
     const int64_t widest =
         pst_max_i64(pst_max_i64(t->ds.feature_dim, t->ds.classes), pst_param_int(self, "hidden"));
-    void *at = NULL;
     t->tf32 = pst_param_bool(self, "tf32");
     pst_rc rc = pst_device_open(&t->device, pst_device(self));
     if (rc != PST_OK || !pst_device_is_cuda(&t->device))
         return rc;
     /* an index takes four bytes of the slot: it has no more edges than that */
-    rc = pst_device_queue(&t->device,
-                          (struct pst_queue_options){.most = (int64_t)(slot_bytes / sizeof(int32_t)),
-                                                     .columns = widest,
-                                                     .products = true,
-                                                     .tf32 = t->tf32});
+    rc = pst_device_queue(&t->device, (struct pst_queue_options){
+                                          .most = (int64_t)(pst_inputs_staged(&t->inputs) / sizeof(int32_t)),
+                                          .columns = widest,
+                                          .products = true,
+                                          .tf32 = t->tf32});
     if (rc == PST_OK)
-        rc = pst_device_take(&t->device, PST_MEMORY_DEVICE, slot_bytes, "a minibatch", &at);
-    t->staging = at;
+        rc = pst_inputs_stage(&t->inputs);
     return rc == PST_OK ? pst_stream(self, t->device.twin->stream(t->device.q)) : rc;
 }
 
 static pst_rc open_model(struct pst_stage *self, struct trainer *t)
 {
     const int threads = (int)pst_param_int(self, "threads");
-    const uint64_t slot_bytes = slot_bound(self);
-    pst_rc rc = open_device(self, t, slot_bytes);
+    pst_rc rc = pst_inputs_open(&t->inputs, self, &t->device);
+    if (rc == PST_OK)
+        rc = open_device(self, t);
     if (rc != PST_OK)
         return rc;
     const struct pst_model_config config = {
@@ -108,14 +97,14 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
         .input_dropout = pst_param_real(self, "input_dropout"),
         .seed = pst_seed(self),
         .threads = threads > 0 ? threads : pst_team_cores(),
-        .rows_max = (int64_t)(slot_bytes / t->ds.stride_bytes) + 1,
+        .rows_max = (int64_t)(pst_slot_bytes(self, pst_port(self, "batch")) / t->ds.stride_bytes) + 1,
         .device = &t->device,
     };
     rc = pst_model_init(&t->model, &config);
     if (rc != PST_OK)
         return rc;
     t->model_open = true;
-    if (t->staging)
+    if (t->inputs.staging)
         pst_log(self, "on %s: %" PRIu64 " bytes of its memory; products in %s", t->device.name,
                 t->device.device_bytes, t->tf32 ? "TensorFloat-32" : "float32");
     pst_identity_of(&t->identity, &t->model, t->ds.digest);
@@ -163,6 +152,7 @@ static void close_stage(struct pst_stage *self)
     if (t->model_open)
         pst_model_release(&t->model);
     pst_device_close(&t->device);
+    pst_inputs_close(&t->inputs);
     if (t->dataset_open)
         pst_dataset_close(&t->ds);
 }
@@ -262,7 +252,7 @@ static pst_rc end_epoch(struct pst_stage *self, struct trainer *t)
 /* ---- batches ------------------------------------------------------------------------------------- */
 
 /* What the minibatch says must be what the model was built for. */
-static pst_rc check_fit(const struct trainer *t, const struct pst_minibatch *mb)
+static pst_rc check_fit(const struct trainer *t, const struct pst_minibatch *mb, const void *slot)
 {
     if (mb->feature_dim != t->ds.feature_dim || mb->feature_dtype != (uint32_t)t->ds.features.dtype)
         return pst_fail(
@@ -271,7 +261,7 @@ static pst_rc check_fit(const struct trainer *t, const struct pst_minibatch *mb)
     if (mb->stride_bytes % sizeof(pst_real) != 0)
         return pst_fail(PST_E_PEER, "its rows are %" PRIu64 " bytes apart, not a multiple of %zu",
                         mb->stride_bytes, sizeof(pst_real));
-    const int32_t *labels = pst_at(mb, mb->labels_at);
+    const int32_t *labels = pst_at(slot, mb->labels_at);
     for (int64_t i = 0; i < mb->n[0]; i++)
         if (labels[i] >= t->ds.classes)
             return pst_fail(PST_E_PEER, "seed %" PRId64 " has label %d; there are %" PRId64 " classes", i,
@@ -279,75 +269,32 @@ static pst_rc check_fit(const struct trainer *t, const struct pst_minibatch *mb)
     return PST_OK;
 }
 
-static struct pst_batch view_of(const struct pst_minibatch *mb)
-{
-    struct pst_batch b = {.hops = (int)mb->hops,
-                          .vertices = pst_at(mb, mb->vertices_at),
-                          .labels = pst_at(mb, mb->labels_at),
-                          .features = pst_at(mb, mb->features_at),
-                          .stride_bytes = mb->stride_bytes,
-                          .epoch = mb->epoch,
-                          .number = mb->batch,
-                          .normaliser = (double)mb->batch_seeds};
-    b.kind = mb->feature_dtype == PST_F32   ? PST_FEATURE_REAL
-             : mb->feature_dtype == PST_F16 ? PST_FEATURE_HALF
-                                            : PST_FEATURE_BFLOAT;
-    memcpy(b.n, mb->n, sizeof b.n);
-    for (uint32_t h = 0; h < mb->hops; h++) {
-        b.indptr[h] = pst_at(mb, mb->indptr_at[h]);
-        b.indices[h] = pst_at(mb, mb->indices_at[h]);
-        b.edges[h] = b.indptr[h][mb->n[h]];
-    }
-    return b;
-}
-
-/* An array of the slot on its way to the device, and where it will be. */
-static const void *bring(struct trainer *t, const struct pst_minibatch *mb, uint64_t at, uint64_t bytes)
-{
-    (void)t->model.twin->copy(t->model.q, t->staging + at, pst_at(mb, at), bytes); /* the step tells if not */
-    return t->staging + at;
-}
-
-static void bring_all(struct trainer *t, const struct pst_minibatch *mb, struct pst_batch *b)
-{
-    const uint64_t rows = (uint64_t)mb->n[mb->hops];
-    b->vertices = bring(t, mb, mb->vertices_at, rows * sizeof *b->vertices);
-    b->labels = bring(t, mb, mb->labels_at, (uint64_t)mb->n[0] * sizeof *b->labels);
-    b->features = bring(t, mb, mb->features_at, rows * mb->stride_bytes);
-    for (uint32_t h = 0; h < mb->hops; h++) {
-        b->indptr[h] = bring(t, mb, mb->indptr_at[h], ((uint64_t)mb->n[h] + 1) * sizeof *b->indptr[h]);
-        b->indices[h] = bring(t, mb, mb->indices_at[h], (uint64_t)b->edges[h] * sizeof *b->indices[h]);
-    }
-}
-
 /* On a GPU the slot goes home as soon as what it holds is copied. */
-static pst_rc step(struct pst_stage *self, struct trainer *t, const struct pst_frame *frame,
-                   const struct pst_minibatch *slot, struct pst_figures *figures)
+static pst_rc step(struct pst_stage *self, struct trainer *t, const struct pst_given *g,
+                   struct pst_figures *figures)
 {
-    struct pst_batch batch = view_of(slot);
-    pst_rc rc = PST_OK;
-    if (t->staging) {
-        bring_all(t, slot, &batch);
-        rc = pst_consume(self, frame);
-    }
+    const bool copied = t->inputs.staging != NULL;
+    struct pst_batch batch;
+    pst_rc rc = pst_inputs_bring(&t->inputs, g, &batch);
+    if (rc == PST_OK && copied)
+        rc = pst_consume(self, &g->frame);
     if (rc == PST_OK)
         rc = pst_model_step(&t->model, &batch, figures, NULL);
-    return rc == PST_OK && !t->staging ? pst_consume(self, frame) : rc;
+    return rc == PST_OK && !copied ? pst_consume(self, &g->frame) : rc;
 }
 
-static pst_rc train(struct pst_stage *self, struct trainer *t, const struct pst_frame *frame,
-                    const struct pst_minibatch *slot)
+static pst_rc train(struct pst_stage *self, struct trainer *t, const struct pst_given *g)
 {
-    const struct pst_minibatch header = *slot, *mb = &header;
+    const struct pst_minibatch *mb = &g->mb;
     struct pst_figures figures = {0};
-    pst_rc rc = check_fit(t, slot);
+    pst_rc rc = check_fit(t, mb, g->slot);
     if (rc != PST_OK)
         return rc;
     const double before = pst_now();
-    rc = step(self, t, frame, slot, &figures);
+    rc = step(self, t, g, &figures);
     if (rc != PST_OK)
         return rc;
-    t->device_s += t->staging ? pst_now() - before : 0;
+    t->device_s += t->inputs.staging ? pst_now() - before : 0;
     if (!isfinite(figures.loss))
         return pst_fail(PST_E_ARG,
                         "epoch %u (its batch %" PRIu64
@@ -379,38 +326,59 @@ static pst_rc end_batch(struct pst_stage *self, struct trainer *t, uint64_t batc
 }
 
 /* Trains on it and lets the slot go. */
-static pst_rc take_minibatch(struct pst_stage *self, struct trainer *t, const struct pst_frame *frame,
-                             bool *last)
+static pst_rc take_minibatch(struct pst_stage *self, struct trainer *t, struct pst_given *g, bool *last)
 {
     uint64_t bytes;
-    const struct pst_minibatch *mb = pst_slot(self, frame->refs[0], &bytes);
-    if (!mb)
+    g->slot = pst_slot(self, g->frame.refs[0], &bytes);
+    if (g->cached.nrefs > 0)
+        g->rows = pst_slot(self, g->cached.refs[0], &g->rows_bytes);
+    if (!g->slot || (g->cached.nrefs > 0 && !g->rows))
         return PST_E_ARG;
-    const pst_rc rc = pst_minibatch_check(mb, bytes);
+    const pst_rc rc = pst_minibatch_check(g->slot, bytes);
     if (rc != PST_OK)
         return rc;
-    if (mb->batch != frame->batch || mb->batch % mb->batches_in_epoch != mb->batch_in_epoch)
+    const struct pst_minibatch *mb = memcpy(&g->mb, g->slot, sizeof g->mb);
+    if (mb->batch != g->frame.batch || mb->batch % mb->batches_in_epoch != mb->batch_in_epoch)
         return pst_fail(PST_E_PEER,
                         "it says batch %" PRIu64 ", number %" PRIu64 " of %" PRIu64 " in its epoch",
                         mb->batch, mb->batch_in_epoch, mb->batches_in_epoch);
     t->batches_in_epoch = mb->batches_in_epoch;
     *last = *last || mb->last_micro;
-    return mb->n[mb->hops] > 0 ? train(self, t, frame, mb)
-                               : pst_consume(self, frame); /* a void one only ends its batch */
+    return mb->n[mb->hops] > 0 ? train(self, t, g)
+                               : pst_consume(self, &g->frame); /* a void one only ends its batch */
 }
 
-static pst_rc on_frame(struct pst_stage *self, struct trainer *t, const struct pst_frame *frame)
+static pst_rc take_given(struct pst_stage *self, struct trainer *t, struct pst_given *g)
 {
-    if (!(frame->flags & PST_LAST_PART))
-        return PST_OK;
+    const struct pst_frame *frame = &g->frame;
     if (frame->batch != t->now.next_batch)
         return pst_fail(PST_E_PEER, "batch %" PRIu64 " came, expected %" PRIu64, frame->batch,
                         t->now.next_batch);
     bool last = frame->flags & PST_LAST_MICRO;
-    const pst_rc rc = frame->nrefs > 0 ? take_minibatch(self, t, frame, &last) : pst_consume(self, frame);
+    pst_rc rc = frame->nrefs > 0 ? take_minibatch(self, t, g, &last) : pst_consume(self, frame);
+    for (uint32_t i = 0; i < g->cached.nrefs && rc == PST_OK; i++)
+        rc = pst_release(self, g->cached.refs[i], false);
     if (rc != PST_OK)
         return pst_wrap(rc, "batch %" PRIu64 ", micro-batch %u", frame->batch, frame->micro);
     return last ? end_batch(self, t, frame->batch) : PST_OK; /* the next batches are made meanwhile */
+}
+
+/* With cached rows of its own a batch waits for both of its frames, whichever comes first. */
+static pst_rc on_frame(struct pst_stage *self, struct trainer *t, const struct pst_event *event)
+{
+    struct pst_given given = {.frame = *event->frame};
+    bool any = true;
+    if (!(event->frame->flags & PST_LAST_PART))
+        return PST_OK;
+    if (!t->inputs.cached)
+        return take_given(self, t, &given);
+    pst_rc rc = pst_inputs_note(&t->inputs, event);
+    while (rc == PST_OK && any) {
+        rc = pst_inputs_next(&t->inputs, &given, &any);
+        if (rc == PST_OK && any)
+            rc = take_given(self, t, &given);
+    }
+    return rc;
 }
 
 /* ---- the end of the run -------------------------------------------------------------------------- */
@@ -434,9 +402,10 @@ static pst_rc report_device(struct pst_stage *self, const struct trainer *t, con
 {
     return pst_report(self, "trainer",
                       "{\"device\":\"%s\",\"products\":\"%s\",\"evaluation\":\"cpu\",\"device_s\":%.6f,"
-                      "\"device_bytes\":%" PRIu64 "%s}",
+                      "\"device_bytes\":%" PRIu64 ",\"rows_brought\":%" PRIu64 ",\"rows_cached\":%" PRIu64
+                      "%s}",
                       t->device.name, t->tf32 ? "tf32" : "float32", t->device_s, t->device.device_bytes,
-                      rows);
+                      t->inputs.rows_brought, t->inputs.rows_cached, rows);
 }
 
 /* Where the threads' time went, and how many rows each layer made: what FLOPs are counted from. */
@@ -451,7 +420,7 @@ static pst_rc report_work(struct pst_stage *self, const struct trainer *t)
     for (int l = 0; l < m->config.layers; l++)
         (void)snprintf(rows + strlen(rows), sizeof rows - strlen(rows), ",\"rows_%d\":%" PRId64, l,
                        m->rows[l]);
-    if (t->staging)
+    if (t->inputs.staging)
         return report_device(self, t, rows);
     return pst_report(self, "trainer",
                       "{\"products_s\":%.6f,\"means_s\":%.6f,\"fused_s\":%.6f,\"loss_s\":%.6f,"
@@ -476,8 +445,10 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     struct trainer *t = pst_state(self);
     switch (event->kind) {
     case PST_EV_START: t->clock = pst_now(); return PST_OK;
-    case PST_EV_FRAME: return on_frame(self, t, event->frame);
+    case PST_EV_FRAME: return on_frame(self, t, event);
     case PST_EV_END: {
+        if (!pst_inputs_end(&t->inputs))
+            return PST_OK;
         const pst_rc rc = report_result(self, t);
         return rc == PST_OK ? report_work(self, t) : rc;
     }
@@ -488,16 +459,25 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
 
 /* ---- what it says of itself ---------------------------------------------------------------------- */
 
-static const struct pst_port_desc ports[] = {{.name = "batch",
-                                              .dir = PST_IN,
-                                              .help = "sampled minibatches with their features",
-                                              .type = "minibatch",
-                                              .dtype = "any",
-                                              .rank = -1,
-                                              .memory = "cpu,pinned",
-                                              .flags = PST_PORT_ORDERED,
-                                              .whole_if = "norm=batch"},
-                                             {0}};
+static const struct pst_port_desc ports[] = {
+    {.name = "batch",
+     .dir = PST_IN,
+     .help = "sampled minibatches with their features",
+     .type = "minibatch",
+     .dtype = "any",
+     .rank = -1,
+     .memory = "cpu,pinned",
+     .flags = PST_PORT_ORDERED,
+     .whole_if = "norm=batch"},
+    {.name = "cached",
+     .dir = PST_IN,
+     .help = "on a GPU: their cached rows; the missing ones go there",
+     .type = "rows",
+     .dtype = "any",
+     .rank = 2,
+     .memory = "cuda",
+     .flags = PST_PORT_ORDERED | PST_PORT_OPTIONAL | PST_PORT_WRITES},
+    {0}};
 
 #define INT(name_, def_, min_, max_, help_)                                                                  \
     {                                                                                                        \

@@ -115,8 +115,7 @@ int pst_port(const struct pst_stage *self, const char *name)
 
 bool pst_linked(const struct pst_stage *self, int port)
 {
-    (void)port;
-    return self->oneshot != NULL;
+    return port == pst_port(self, "plan") && self->oneshot != NULL;
 }
 
 const char *pst_oneshot(const struct pst_stage *self, int port)

@@ -191,6 +191,7 @@ static void check_requests(const struct fixture *f)
             assert_int_equal((r[i].offset - mb->features_at) % STRIDE, 0);
             assert_in_range(row, 0, (uint64_t)mb->n[mb->hops] - 1);
             assert_int_equal(vertices[row], r[i].row);
+            assert_int_equal(((const int32_t *)pst_at(mb, mb->missing_at))[all + i], row);
             assert_int_equal(r[i].tag, r[i].row);
             assert_int_equal(r[i].rows, 1);
             assert_int_equal(r[i].array, PST_ARRAY_FEATURES);

@@ -11,6 +11,7 @@
 #include "../../stages/trainer/eval.c"
 #include "../../stages/trainer/eval_layers.c"
 #include "../../stages/trainer/state.c"
+#include "../../stages/trainer/inputs.c"
 #include "../../stages/trainer/trainer.c"
 #include "../../common/store/gen.h"
 #include "../unit/store_fixture.h"
@@ -101,8 +102,14 @@ const char *pst_device(const struct pst_stage *self)
 int pst_port(const struct pst_stage *self, const char *name)
 {
     (void)self;
-    assert_string_equal(name, "batch");
-    return 0;
+    assert_true(strcmp(name, "batch") == 0 || strcmp(name, "cached") == 0);
+    return strcmp(name, "cached") == 0;
+}
+
+bool pst_linked(const struct pst_stage *self, int port)
+{
+    (void)self;
+    return port == 0;
 }
 
 uint32_t pst_slots(const struct pst_stage *self, int port)
@@ -124,10 +131,11 @@ int pst_instance(const struct pst_stage *self, int *instances)
     return 0;
 }
 
-void *pst_region(struct pst_stage *self, int index, uint64_t *bytes)
+uint64_t pst_slot_bytes(const struct pst_stage *self, int port)
 {
-    *bytes = SLOT_BYTES;
-    return index == 0 ? self->slot : NULL;
+    (void)self;
+    assert_int_equal(port, 0);
+    return SLOT_BYTES;
 }
 
 void *pst_slot(struct pst_stage *self, struct pst_ref ref, uint64_t *bytes)
@@ -241,7 +249,7 @@ static struct pst_minibatch *fill(char *slot, uint64_t batch, int64_t from, int6
         }
     }
     mb->features_at = put(slot, &end, PST_PAGE, (uint64_t)mb->n[2] * data.stride_bytes);
-    mb->requests_at = mb->features_at;
+    mb->requests_at = mb->missing_at = mb->features_at;
     for (int64_t i = 0; i < mb->n[2]; i++)
         memcpy(slot + mb->features_at + (uint64_t)i * data.stride_bytes,
                (const char *)data.features.map + (uint64_t)ids[i] * data.stride_bytes, data.stride_bytes);

@@ -240,6 +240,27 @@ static void test_wants_come_first(void **state)
     pool_free(pool);
 }
 
+/* Whatever others wait for: so that two pools grant an instance the same, in the same order. */
+static void test_what_was_begun_comes_first(void **state)
+{
+    (void)state;
+    struct pst_pool *pool = pool_new(5, 2, false, 0);
+    struct pst_credit a, b, c;
+    assert_true(pst_pool_grant(pool, 0, &a));
+    assert_true(pst_pool_grant(pool, 1, &b));
+    assert_int_equal(pst_pool_want(pool, 0, 0, 1), PST_OK);
+    assert_int_equal(pst_pool_want(pool, 1, 1, 1), PST_OK);
+    assert_true(pst_pool_grant(pool, 1, &c)); /* the other's is older, and has a slot left */
+    assert_true(c.batch == 1 && c.micro == 1);
+    assert_true(pst_pool_grant(pool, 1, &c)); /* it has no other: a new batch */
+    assert_true(c.batch == 2 && c.micro == 0);
+    assert_int_equal(pst_pool_want(pool, 1, 2, 1), PST_OK);
+    assert_false(pst_pool_grant(pool, 1, &c)); /* the last slot is for the older one */
+    assert_true(pst_pool_grant(pool, 0, &c));
+    assert_true(c.batch == 0 && c.micro == 1);
+    pool_free(pool);
+}
+
 static void test_by_turn(void **state)
 {
     (void)state;
@@ -428,6 +449,7 @@ int main(void)
         cmocka_unit_test(test_two_threads),
         cmocka_unit_test(test_credits_in_order),
         cmocka_unit_test(test_wants_come_first),
+        cmocka_unit_test(test_what_was_begun_comes_first),
         cmocka_unit_test(test_by_turn),
         cmocka_unit_test(test_fan_out),
         cmocka_unit_test(test_hostile_pool),

@@ -26,6 +26,7 @@ static struct pst_minibatch *make(struct slot *slot)
     static const int32_t labels[] = {2, -1};
     static const int32_t indptr0[] = {0, 1, 3}, indices0[] = {1, 2, 0};
     static const int32_t indptr1[] = {0, 2, 2, 4}, indices1[] = {3, 4, 0, 2};
+    static const int32_t missing[] = {4, 0, 1, 2, 3};
     memset(slot, 0, sizeof *slot);
     struct pst_minibatch *mb = (struct pst_minibatch *)(void *)slot->bytes;
     *mb = (struct pst_minibatch){.magic = PST_MINIBATCH_MAGIC,
@@ -46,6 +47,7 @@ static struct pst_minibatch *make(struct slot *slot)
                                  .indptr_at = {1152, 1216},
                                  .indices_at = {1280, 1344},
                                  .requests_at = 2048,
+                                 .missing_at = 1408,
                                  .features_at = 4096};
     memcpy(pst_at(mb, 1024), vertices, sizeof vertices);
     memcpy(pst_at(mb, 1088), labels, sizeof labels);
@@ -53,6 +55,7 @@ static struct pst_minibatch *make(struct slot *slot)
     memcpy(pst_at(mb, 1216), indptr1, sizeof indptr1);
     memcpy(pst_at(mb, 1280), indices0, sizeof indices0);
     memcpy(pst_at(mb, 1344), indices1, sizeof indices1);
+    memcpy(pst_at(mb, 1408), missing, sizeof missing);
     return mb;
 }
 
@@ -110,6 +113,11 @@ static void a_void_one_passes(void **state)
     X(mb->requests = UINT32_MAX)                                                                             \
     X(mb->requests_at = UINT64_MAX - 7)                                                                      \
     X(mb->requests_at += 4)                                                                                  \
+    X(mb->missing_at = 0)                                                                                    \
+    X(mb->missing_at += 2)                                                                                   \
+    X(mb->missing_at = mb->features_at)                                                                      \
+    X(((int32_t *)pst_at(mb, mb->missing_at))[4] = 5)                                                        \
+    X(((int32_t *)pst_at(mb, mb->missing_at))[0] = -1)                                                       \
     X(mb->vertices_at = 0)                                                                                   \
     X(mb->vertices_at += 4)                                                                                  \
     X(mb->vertices_at = UINT64_MAX)                                                                          \
@@ -176,7 +184,7 @@ static void rubbish_is_survived(void **state)
         struct pst_minibatch *mb = make(&slot);
         for (int k = 0; k < 3; k++) {
             random = random * 6364136223846793005ull + 1442695040888963407ull;
-            size_t at = (random >> 33) % (round % 2 ? sizeof *mb : 1400);
+            size_t at = (random >> 33) % (round % 2 ? sizeof *mb : 1430);
             slot.bytes[at] = (char)(random >> 56);
         }
         accepted += pst_minibatch_check(mb, SLOT_BYTES) == PST_OK;

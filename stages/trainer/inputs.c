@@ -1,0 +1,174 @@
+/* inputs.c: see inputs.h. */
+#include "inputs.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../common/store/store.h"
+
+/* ---- frames -------------------------------------------------------------------------------------- */
+
+pst_rc pst_inputs_open(struct pst_inputs *in, struct pst_stage *self, struct pst_device *device)
+{
+    *in = (struct pst_inputs){
+        .self = self, .device = device, .port = {pst_port(self, "batch"), pst_port(self, "cached")}};
+    in->cached = pst_linked(self, in->port[PST_INPUT_CACHED]);
+    for (int i = 0; i < PST_INPUTS && in->cached; i++) {
+        struct pst_waiting *w = &in->waiting[i];
+        w->room = pst_slots(self, in->port[i]);
+        w->frame = calloc(w->room, sizeof *w->frame);
+        if (!w->frame)
+            return pst_fail(PST_E_NOMEM, "no memory for %u frames", w->room);
+    }
+    return PST_OK;
+}
+
+void pst_inputs_close(struct pst_inputs *in)
+{
+    for (int i = 0; i < PST_INPUTS; i++)
+        free(in->waiting[i].frame);
+    memset(in->waiting, 0, sizeof in->waiting);
+}
+
+static struct pst_waiting *queue_of(struct pst_inputs *in, int port)
+{
+    return &in->waiting[in->cached && port == in->port[PST_INPUT_CACHED] ? PST_INPUT_CACHED
+                                                                         : PST_INPUT_BATCH];
+}
+
+pst_rc pst_inputs_note(struct pst_inputs *in, const struct pst_event *event)
+{
+    struct pst_waiting *w = queue_of(in, event->port);
+    if (w->n == w->room)
+        return pst_fail(PST_E_PEER, "batch %" PRIu64 ": %u frames wait for those of the other input",
+                        event->frame->batch, w->n);
+    w->frame[(w->first + w->n++) % w->room] = *event->frame;
+    return PST_OK;
+}
+
+static struct pst_frame pop(struct pst_waiting *w)
+{
+    const struct pst_frame frame = w->frame[w->first];
+    w->first = (w->first + 1) % w->room;
+    w->n--;
+    return frame;
+}
+
+pst_rc pst_inputs_next(struct pst_inputs *in, struct pst_given *given, bool *any)
+{
+    *given = (struct pst_given){.rows = NULL};
+    *any = in->waiting[PST_INPUT_BATCH].n > 0 && in->waiting[PST_INPUT_CACHED].n > 0;
+    if (!*any)
+        return PST_OK;
+    given->frame = pop(&in->waiting[PST_INPUT_BATCH]);
+    given->cached = pop(&in->waiting[PST_INPUT_CACHED]);
+    return given->frame.batch == given->cached.batch && given->frame.micro == given->cached.micro
+               ? PST_OK
+               : pst_fail(PST_E_PEER,
+                          "batch %" PRIu64 ", micro-batch %u, came with cached rows of batch %" PRIu64
+                          ", micro-batch %u",
+                          given->frame.batch, given->frame.micro, given->cached.batch, given->cached.micro);
+}
+
+bool pst_inputs_end(struct pst_inputs *in)
+{
+    return ++in->ended == (in->cached ? PST_INPUTS : 1);
+}
+
+/* ---- slots --------------------------------------------------------------------------------------- */
+
+uint64_t pst_inputs_staged(const struct pst_inputs *in)
+{
+    const uint64_t all = pst_slot_bytes(in->self, in->port[PST_INPUT_BATCH]);
+    const uint64_t rows =
+        in->cached ? pst_slot_bytes(in->self, in->port[PST_INPUT_CACHED]) / PST_PAGE * PST_PAGE : 0;
+    return rows < all ? all - rows : all;
+}
+
+pst_rc pst_inputs_stage(struct pst_inputs *in)
+{
+    void *at = NULL;
+    in->staging_bytes = pst_inputs_staged(in);
+    const pst_rc rc = pst_device_take(in->device, PST_MEMORY_DEVICE, in->staging_bytes, "a minibatch", &at);
+    in->staging = at;
+    return rc;
+}
+
+/* An array of the slot on its way to the device, and where it will be; NULL: it has no room. */
+static const void *bring(struct pst_inputs *in, const struct pst_given *g, uint64_t at, uint64_t bytes)
+{
+    if (at > in->staging_bytes || bytes > in->staging_bytes - at)
+        return NULL;
+    (void)in->device->twin->copy(in->device->q, in->staging + at, pst_at(g->slot, at),
+                                 bytes); /* the step tells if not */
+    return in->staging + at;
+}
+
+/* Rows to where the cached ones are: the missing ones, or, where none is cached, all in one piece. */
+static const void *bring_rows(struct pst_inputs *in, const struct pst_given *g)
+{
+    const struct pst_minibatch *mb = &g->mb;
+    const uint64_t rows = (uint64_t)mb->n[mb->hops], stride = mb->stride_bytes;
+    const char *from = pst_at(g->slot, mb->features_at);
+    in->rows_brought += g->rows ? mb->requests : rows;
+    if (!g->rows)
+        return bring(in, g, mb->features_at, rows * stride);
+    if (rows * stride > g->rows_bytes || mb->requests > rows)
+        return NULL;
+    in->rows_cached += rows - mb->requests;
+    if (mb->requests == rows) {
+        (void)in->device->twin->copy(in->device->q, g->rows, from, rows * stride);
+        return g->rows;
+    }
+    const int32_t *missing = bring(in, g, mb->missing_at, mb->requests * sizeof *missing);
+    if (missing)
+        in->device->twin->gather(in->device->q, from, stride, missing, g->rows, stride, missing, mb->requests,
+                                 mb->feature_dim * pst_dtype_bytes((enum pst_dtype)mb->feature_dtype));
+    return missing ? g->rows : NULL;
+}
+
+static void view(const struct pst_given *g, struct pst_batch *b)
+{
+    const struct pst_minibatch *mb = &g->mb;
+    *b = (struct pst_batch){.hops = (int)mb->hops,
+                            .vertices = pst_at(g->slot, mb->vertices_at),
+                            .labels = pst_at(g->slot, mb->labels_at),
+                            .features = pst_at(g->slot, mb->features_at),
+                            .stride_bytes = mb->stride_bytes,
+                            .epoch = mb->epoch,
+                            .number = mb->batch,
+                            .normaliser = (double)mb->batch_seeds};
+    b->kind = mb->feature_dtype == PST_F32   ? PST_FEATURE_REAL
+              : mb->feature_dtype == PST_F16 ? PST_FEATURE_HALF
+                                             : PST_FEATURE_BFLOAT;
+    memcpy(b->n, mb->n, sizeof b->n);
+    for (uint32_t h = 0; h < mb->hops; h++) {
+        b->indptr[h] = pst_at(g->slot, mb->indptr_at[h]);
+        b->indices[h] = pst_at(g->slot, mb->indices_at[h]);
+        b->edges[h] = b->indptr[h][mb->n[h]];
+    }
+}
+
+pst_rc pst_inputs_bring(struct pst_inputs *in, const struct pst_given *g, struct pst_batch *b)
+{
+    const struct pst_minibatch *mb = &g->mb;
+    view(g, b);
+    if (!in->staging)
+        return PST_OK;
+    b->features = bring_rows(in, g);
+    b->vertices = bring(in, g, mb->vertices_at, (uint64_t)mb->n[mb->hops] * sizeof *b->vertices);
+    b->labels = bring(in, g, mb->labels_at, (uint64_t)mb->n[0] * sizeof *b->labels);
+    bool all = b->features && b->vertices && b->labels;
+    for (uint32_t h = 0; h < mb->hops; h++) {
+        b->indptr[h] = bring(in, g, mb->indptr_at[h], ((uint64_t)mb->n[h] + 1) * sizeof *b->indptr[h]);
+        b->indices[h] = bring(in, g, mb->indices_at[h], (uint64_t)b->edges[h] * sizeof *b->indices[h]);
+        all = all && b->indptr[h] && b->indices[h];
+    }
+    return all ? PST_OK
+               : pst_fail(PST_E_PEER,
+                          "its arrays lie where features belong, or it has more rows than the slot of cached "
+                          "ones (%" PRIu64
+                          " bytes): does input cached come from the sampler of these batches?",
+                          g->rows_bytes);
+}

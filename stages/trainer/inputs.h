@@ -1,0 +1,66 @@
+/* inputs.h: the trainer's two inputs. A batch's frame comes through the disk; on a GPU the slot of its cached
+ * rows may come by itself, from the sampler, and has room for the missing ones. Frames are paired here, and
+ * what a step reads of slots is brought to the GPU. Owner: the trainer, which borrows its device. Threads:
+ * one. */
+#ifndef PST_TRAINER_INPUTS_H
+#define PST_TRAINER_INPUTS_H
+
+#include "../../common/minibatch.h"
+#include "../../common/stage.h"
+#include "model.h"
+
+#pragma GCC visibility push(hidden) /* of this stage alone */
+
+enum pst_trainer_input { PST_INPUT_BATCH, PST_INPUT_CACHED, PST_INPUTS };
+
+/* Frames that wait for those of the other input: a ring, as large as the route has slots. */
+struct pst_waiting {
+    struct pst_frame *frame;
+    uint32_t room, first, n;
+};
+
+struct pst_inputs {
+    struct pst_stage *self;
+    struct pst_device *device;
+    int port[PST_INPUTS];
+    bool cached; /* that input is linked */
+    struct pst_waiting waiting[PST_INPUTS];
+    int ended;
+    char *staging; /* on a GPU: what is brought of a slot, at the slot's offsets; NULL on a CPU */
+    uint64_t staging_bytes;
+    uint64_t rows_brought, rows_cached; /* from slots in the host's memory; already there */
+};
+
+/* A micro-batch: its frame, its slot and a copy of the header, which no other process can change; and the
+ * frame and the slot of its cached rows, if there is one. */
+struct pst_given {
+    struct pst_frame frame, cached;
+    struct pst_minibatch mb;
+    const void *slot;
+    char *rows; /* NULL: all of its rows are in the slot */
+    uint64_t rows_bytes;
+};
+
+PST_MUST_USE pst_rc pst_inputs_open(struct pst_inputs *in, struct pst_stage *self, struct pst_device *device);
+/* How much staging there will be, in bytes: features are last in a slot, and need none if they have a slot.
+ */
+uint64_t pst_inputs_staged(const struct pst_inputs *in);
+/* On a GPU, once the device has its queue. */
+PST_MUST_USE pst_rc pst_inputs_stage(struct pst_inputs *in);
+void pst_inputs_close(struct pst_inputs *in);
+
+/* Notes a frame with its last part. PST_E_PEER: more than there are slots. */
+PST_MUST_USE pst_rc pst_inputs_note(struct pst_inputs *in, const struct pst_event *event);
+/* The next for which all has come, in frame and cached: *any. PST_E_PEER: the two are not of one micro-batch.
+ */
+PST_MUST_USE pst_rc pst_inputs_next(struct pst_inputs *in, struct pst_given *given, bool *any);
+/* An input has ended; true: the last one. */
+bool pst_inputs_end(struct pst_inputs *in);
+
+/* Puts what a step reads on the device's queue, and points batch there; on a CPU, at the slot. PST_E_PEER:
+ * its arrays lie where features belong, or there are more rows than their slot holds. */
+PST_MUST_USE pst_rc pst_inputs_bring(struct pst_inputs *in, const struct pst_given *given,
+                                     struct pst_batch *batch);
+
+#pragma GCC visibility pop
+#endif

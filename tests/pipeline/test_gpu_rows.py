@@ -1,0 +1,149 @@
+"""Cached rows that never leave the GPU: the sampler's own slots for them, which the trainer completes with what the disk
+brought. On virtual GPUs (kernels/cuda/host)."""
+from crash import kill_ends
+from harness import *
+
+os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
+CACHED = {"from": "sampler.cached", "to": "trainer.cached"}
+
+
+def hyperion(cached=True, slots=None, device="cuda:0", **stages):
+    """The shipped pipeline, small: fibers are slow. Of its link of cached rows: True: as it is; else in its place."""
+    with open(os.path.join(ROOT, "pipelines", "hyperion.json")) as f:
+        pl = json.load(f)
+    at = [i for i, link in enumerate(pl["links"]) if link["from"] == "sampler.cached"]
+    assert len(at) == 1 and pl["links"][at[0]] == {**CACHED, "when": "one_gpu"}
+    if cached is not True:
+        pl["links"][at[0]:at[0] + 1] = [cached] if cached else []
+    elif slots:
+        pl["links"][at[0]]["slots"] = slots
+    pl.update(epochs=1, place={"device": device})
+    pl["params"].update(batch=120, fanout=[3, 2])
+    pl["stages"]["planner"]["params"]["cpu_cache"] = "4KiB"
+    pl["stages"]["trainer"]["params"]["hidden"] = 8
+    pl["stages"]["disk"]["place"] = {"device": "cpu:0"}
+    for name, changes in stages.items():
+        at = pl["stages"].setdefault(name, {})
+        at.update({**changes, "params": {**at.get("params", {}), **changes.get("params", {})}})
+    return pl
+
+
+def data(p):
+    path = p.path("few")
+    if not os.path.exists(path):
+        command("gen", "community", path, "--vertices", "600", "--features", "16", "--seed", "3")
+    return path
+
+
+def train(p, pl, *args, **more):
+    return p.run(pl, "--quiet", *args, data=data(p), **more)
+
+
+def same(report, want, name):
+    assert report["digest"] == want["digest"], name
+    for a, b in zip(report["epochs"], want["epochs"], strict=True):
+        assert abs(a["loss"] - b["loss"]) <= 1e-5 * b["loss"], (name, a, b)
+
+
+@test
+def only_what_is_missing_is_brought():
+    with Place() as p:
+        want = train(p, hyperion(device="cpu:0")).report
+        through = train(p, hyperion(cached=None)).report
+        kept = train(p, hyperion()).report
+        for name, report in (("through the slot", through), ("kept", kept)):
+            same(report, want, name)
+        assert kept["weights_digest"] == through["weights_digest"]  # the same rows, to the last bit
+        hits, rows = kept["cache"]["hits"], kept["cache"]["lookups"]
+        assert 0 < hits < rows
+        assert (kept["trainer"]["rows_cached"], kept["trainer"]["rows_brought"]) == (hits, rows - hits), kept["trainer"]
+        assert (through["trainer"]["rows_cached"], through["trainer"]["rows_brought"]) == (0, rows), through["trainer"]
+        assert kept["io"]["rows"] == rows - hits
+        # one slot's features less to be staged, and an eighth of the scratch goes with each byte
+        assert kept["trainer"]["device_bytes"] < through["trainer"]["device_bytes"]
+        drives = {"run": "disk", "place": {"device": "cuda:0"}, "params": {"backend": "emulated"}}
+        r = train(p, hyperion(disk=drives)).report
+        same(r, want, "read by kernels, too")
+        assert r["io"]["submitted_by"] == "gpu" and r["trainer"]["rows_cached"] == hits, r["io"]
+
+
+@test
+def whatever_is_cached():
+    with Place() as p:
+        want = train(p, hyperion(device="cpu:0")).report
+        for cache, share in (("0", 0), ("1MiB", 1)):
+            r = train(p, hyperion(planner={"params": {"cpu_cache": cache}})).report
+            same(r, want, cache)
+            assert r["cache"]["hits"] == r["trainer"]["rows_cached"] == share * want["cache"]["lookups"], r
+
+
+@test
+def both_slots_are_of_one_micro_batch():
+    """However batches are split, over however many instances, with however many slots."""
+    with Place() as p:
+        split = {"params": {"margin": 0.4}}
+        want = train(p, hyperion(device="cpu:0", sampler=split)).report
+        assert want["sampler"]["void"] > 0
+        for slots, instances, grouped in ((1, 1, GROUPED), (2, 2, GROUPED), (7, 3, GROUPED), (3, 2, True)):
+            r = train(p, hyperion(slots=slots, sampler={**split, "instances": instances}), grouped=grouped).report
+            same(r, want, (slots, instances))
+            assert r["sampler"]["void"] == want["sampler"]["void"], r["sampler"]
+        r = train(p, hyperion(sampler={"instances": 3})).report
+        same(r, train(p, hyperion(device="cpu:0")).report, "whole, by three")
+
+
+@test
+def runs_go_on():
+    with Place() as p:
+        pl = hyperion()
+        want = train(p, pl, "--epochs", 2).report
+        begun = train(p, pl)
+        r = train(p, pl, "--resume", begun.run_dir, "--epochs", 2).report
+        assert r["weights_digest"] == want["weights_digest"], (r, want)
+
+
+@test
+def elsewhere_the_link_is_left_out():
+    with Place() as p:
+        want = train(p, hyperion(device="cpu:0")).report
+        for stages in ({"trainer": {"place": {"device": "cuda:1"}}}, {"sampler": {"place": {"device": "cpu:0"}}}):
+            pl = hyperion(**stages)
+            said = command("graph", p.write(pl)).stdout
+            assert "left out: links[2], sampler.cached to trainer.cached: they are not on one GPU" in said, said
+            same(train(p, pl).report, want, stages)
+        said = command("graph", p.write(hyperion())).stdout
+        assert "left out" not in said and "cached (route 1, 4 slots, in cuda:0, by events)" in said, said
+        pl = hyperion(cached=CACHED, trainer={"place": {"device": "cuda:1"}})  # the same words, and in the host's memory
+        assert "cached (route 1, 4 slots, pinned, by events)" in command("graph", p.write(pl)).stdout
+        same(train(p, pl).report, want, "pinned")
+        for pl, words in ((hyperion(cached={**CACHED, "when": "gpu"}), ('links[2].when: expected "one_gpu", found "gpu"',)),
+                          (hyperion(cached={**CACHED, "when": 1}), ("links[2].when: expected a string",)),
+                          (hyperion(cached=CACHED, device="cpu:0"),
+                           ("links[2].from: sampler.cached cannot work on cpu memory (it takes cuda)",
+                            "links[2].to: trainer.cached cannot work on cpu memory (it takes cuda)"))):
+            r = command("check", p.write(pl), code=2)
+            assert all(word in r.stdout + r.stderr for word in words), r.stdout + r.stderr
+
+
+@test
+def rows_of_another_sampler_are_refused():
+    with Place() as p:
+        other = {"other": {"run": "sampler", "params": {"fanout": [1], "batch": 8}}, "away": {"run": "discard", "place": {"device": "cpu:0"}}}
+        pl = hyperion(cached={"from": "other.cached", "to": "trainer.cached"}, **other)
+        pl["links"].append({"from": "other.batch", "to": "away.in"})
+        r = train(p, pl, code=1)
+        assert "does input cached come from the sampler of these batches?" in r.err or "came with cached rows" in r.err, r.err
+
+
+@test
+def kills_leave_nothing():
+    if GROUPED:
+        raise Skip("these are processes")
+    with Place() as p:
+        for victim in ("sampler", "trainer", "memory-cuda:0", "disk"):
+            run = p.start(hyperion(), "--quiet", "--epochs", 1_000_000, data=data(p), grouped=False)
+            kill_ends(run, victim, 0.3)
+
+
+if __name__ == "__main__":
+    main()
