@@ -8,8 +8,8 @@ static const char *const split_files[3] = {"train_idx.csv", "val_idx.csv", "test
 
 static void put_text(FILE *f, const char *text, size_t n)
 {
-    bool quote = memchr(text, ',', n) != NULL || memchr(text, '"', n) != NULL ||
-                 memchr(text, '\n', n) != NULL || memchr(text, '\r', n) != NULL || (n > 0 && text[0] == ' ');
+    bool quote = n == 0 || memchr(text, ',', n) != NULL || memchr(text, '"', n) != NULL ||
+                 memchr(text, '\n', n) != NULL || memchr(text, '\r', n) != NULL || text[0] == ' ';
     if (!quote) {
         (void)fwrite(text, 1, n, f);
         return;
