@@ -215,6 +215,9 @@ static pst_rc check_options(const struct pst_typed *t)
         return pst_fail(PST_E_ARG,
                         "--symmetrize, --transpose and --self-loops: edges of several types have a "
                         "direction and a kind; --types takes one type alone");
+    if (s->link)
+        return pst_fail(PST_E_ARG,
+                        "--link: features of several types are copied; --types takes one type alone");
     for (unsigned i = PST_SRC_EDGES; i <= PST_SRC_FEAT_DATA; i++)
         if (s->source[i][0] != '\0')
             return pst_fail(PST_E_ARG, "%s: a graph of several types has files for each",

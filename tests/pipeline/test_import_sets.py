@@ -199,6 +199,8 @@ def types_of_igb():
         assert "paper:written_by:author" in said and "from paper to author" in said and "features 5 x float16" in said
         r = s.get("igb", s.path("i"), "--types", "all", "--symmetrize", code=2)
         assert "have a direction and a kind" in r.stderr
+        r = s.get("igb", s.path("i"), "--types", "all", "--link", code=2)
+        assert "--link: features of several types are copied" in r.stderr
         r = s.get("igb", s.path("i"), "--types", "paper,writer", code=2)
         assert "expected all, or some of paper, author" in r.stderr and "found 'writer'" in r.stderr
         s.arrays("i/processed/paper__written_by__author", edge_index=np.array([[0, 1], [3, 2]]))
