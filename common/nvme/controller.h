@@ -91,8 +91,9 @@ struct pst_nvme_settled {
 };
 
 /* Until nothing is in flight on its IO queues, whoever sent it: takes what has come, aborts the rest, and
- * resets if some of it has not come after timeout_ms, or if what comes is not to be believed. What was in
- * flight may have been carried out or not. PST_E_IO: it cannot be reset. */
+ * resets if aborting takes longer than timeout_ms, if some of it has not come after as long again, or if what
+ * comes is not to be believed. What was in flight may have been carried out or not. PST_E_IO: it cannot be
+ * reset. */
 PST_MUST_USE pst_rc pst_nvme_settle(struct pst_nvme_controller *c, uint32_t timeout_ms,
                                     struct pst_nvme_settled *did);
 

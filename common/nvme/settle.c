@@ -44,16 +44,18 @@ static bool await(struct pst_nvme_controller *c, uint32_t ms)
     return true;
 }
 
-/* False: the controller does not even take an abort. */
-static bool abort_all(struct pst_nvme_controller *c, struct pst_nvme_settled *did)
+/* False: the controller does not even take an abort, or takes too long over so many. */
+static bool abort_all(struct pst_nvme_controller *c, uint32_t ms, struct pst_nvme_settled *did)
 {
+    const int64_t deadline = pst_nvme_clock_ms() + ms;
     for (uint16_t qid = 1; qid <= PST_NVME_QUEUES_MAX; qid++) {
         const struct pst_nvme_qp *qp = c->io[qid];
         for (uint32_t place = 0; qp != NULL && place < qp->depth; place++) {
             bool aborted = false;
             if (qp->live[place] == PST_NVME_NOT_LIVE)
                 continue;
-            if (pst_nvme_abort(c, qid, (uint16_t)qp->live[place], &aborted) != PST_OK)
+            if (pst_nvme_clock_ms() > deadline ||
+                pst_nvme_abort(c, qid, (uint16_t)qp->live[place], &aborted) != PST_OK)
                 return false;
             did->aborts += aborted;
         }
@@ -66,7 +68,7 @@ pst_rc pst_nvme_settle(struct pst_nvme_controller *c, uint32_t timeout_ms, struc
     if (in_flight(c) == 0)
         return PST_OK;
     if (await(c, 0) &&
-        (in_flight(c) == 0 || (abort_all(c, did) && await(c, timeout_ms) && in_flight(c) == 0)))
+        (in_flight(c) == 0 || (abort_all(c, timeout_ms, did) && await(c, timeout_ms) && in_flight(c) == 0)))
         return PST_OK;
     pst_rc rc = PST_E_IO;
     for (int tries = 0; tries < RESETS_MAX && rc != PST_OK; tries++)

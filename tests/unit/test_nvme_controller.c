@@ -23,6 +23,7 @@ struct stub {
     bool never_ready, fails, wrong_id;
     _Atomic bool stays_ready;
     _Atomic uint8_t silent_on, refused; /* opcodes */
+    _Atomic int abort_ms;               /* what it takes over an abort */
     struct pst_nvme_transport t;
     int maps, creates;
     _Atomic bool stop;
@@ -67,6 +68,8 @@ static void answer(struct stub *s, const struct pst_nvme_sqe *sqe)
         complete(s, sqe->cid, PST_NVME_INTERNAL, 0);
         return;
     }
+    if (sqe->opcode == PST_NVME_ABORT)
+        (void)nanosleep(&(struct timespec){.tv_nsec = s->abort_ms * 1000000L}, NULL);
     if (sqe->opcode == PST_NVME_IDENTIFY)
         memcpy(data, sqe->cdw10 == PST_NVME_CNS_CONTROLLER ? (void *)&s->id : (void *)&s->ns, 4096);
     s->creates += sqe->opcode == PST_NVME_CREATE_SQ;
@@ -397,6 +400,13 @@ static void garbage(void **state)
     }
 }
 
+static double seconds(void)
+{
+    struct timespec ts;
+    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
+}
+
 /* ---- what goes wrong later ------------------------------------------------------------------------- */
 
 static struct stub *opened(struct pst_nvme_controller *c, const struct pst_nvme_config *how)
@@ -461,6 +471,28 @@ static void commands_that_are_never_answered(void **state)
     closed(&c, s);
 }
 
+/* A reset ends what aborts do not, or not in time. */
+static void what_was_left_is_settled(void **state)
+{
+    (void)state;
+    enum { LEFT = 30, TIMEOUT_MS = 50 };
+    for (int slow = 0; slow < 2; slow++) {
+        struct pst_nvme_controller c;
+        struct pst_nvme_settled did = {0};
+        struct stub *s = opened(&c, &config);
+        struct pst_nvme_sqe sqe = {.opcode = PST_NVME_READ, .nsid = 1};
+        s->abort_ms = slow ? 30 : 0;
+        for (int i = 0; i < LEFT; i++)
+            pst_nvme_post(c.io[2], c.io[2]->posted++, &sqe); /* the stub has no eyes for them */
+        const double begun = seconds();
+        assert_int_equal(pst_nvme_settle(&c, TIMEOUT_MS, &did), PST_OK);
+        assert_true(seconds() - begun < 0.45); /* half of what all the slow aborts take */
+        assert_true(did.resets == 1 && (slow ? did.aborts > 0 && did.aborts < LEFT : did.aborts == LEFT));
+        assert_true(c.io[2]->posted == 0 && c.io[2]->taken == 0 && c.resets == 1);
+        closed(&c, s);
+    }
+}
+
 static void arguments(void **state)
 {
     (void)state;
@@ -493,6 +525,7 @@ int main(void)
         cmocka_unit_test(after_a_reset),
         cmocka_unit_test(a_controller_that_does_not_stop),
         cmocka_unit_test(commands_that_are_never_answered),
+        cmocka_unit_test(what_was_left_is_settled),
         cmocka_unit_test(arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
