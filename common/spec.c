@@ -361,25 +361,25 @@ static bool resolve_end(struct loading *ld, const json_t *link, const char *path
     return false;
 }
 
-/* "when": "one_gpu" leaves a link out of pipelines whose two stages are not on the same GPU. */
+/* "when": "one_gpu" leaves a link out where its two stages are not on the same GPU; "never" is for --set. */
 static bool is_wanted(struct loading *ld, const json_t *j, const char *path, const struct pst_link_spec *link,
                       bool resolved)
 {
     char text[PST_NAME_MAX], at[96];
     if (!want_string(ld, j, path, "when", text, sizeof text))
         return true;
+    const bool never = strcmp(text, "never") == 0;
     (void)snprintf(at, sizeof at, "%s.when", path);
-    if (strcmp(text, "one_gpu") != 0)
-        error_at(ld, at, "expected \"one_gpu\", found \"%s\"", text);
+    if (!never && strcmp(text, "one_gpu") != 0)
+        error_at(ld, at, "expected \"one_gpu\" or \"never\", found \"%s\"", text);
     if (!resolved)
         return false;
-    const struct pst_stage_spec *from = &ld->pl->stages[link->from], *to = &ld->pl->stages[link->to];
-    const bool one = strncmp(from->device, "cuda:", 5) == 0 && strcmp(from->device, to->device) == 0;
-    if (!one) { /* as if it were not in the file */
-        ld->pl->stages[link->from].linked &= ~(1u << link->from_port);
-        ld->pl->stages[link->to].linked &= ~(1u << link->to_port);
-    }
-    return one;
+    struct pst_stage_spec *from = &ld->pl->stages[link->from], *to = &ld->pl->stages[link->to];
+    if (!never && strncmp(from->device, "cuda:", 5) == 0 && strcmp(from->device, to->device) == 0)
+        return true;
+    from->linked &= ~(1u << link->from_port); /* as if it were not in the file */
+    to->linked &= ~(1u << link->to_port);
+    return false;
 }
 
 static void load_link(struct loading *ld, const json_t *j, size_t index)

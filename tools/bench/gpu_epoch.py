@@ -12,6 +12,7 @@ import gpu_io
 SIZES = {False: dict(vertices=169343, edges=1166243, train=90941, features=128, batch=1024, epochs=6, rounds=2),
          True: dict(vertices=400, edges=3000, train=200, features=128, batch=100, epochs=2, rounds=1)}
 WAYS = {"CPU, processes": (), "GPU, processes": ("--device", "cuda:0"),
+        "GPU, processes, cached rows through the host": ("--device", "cuda:0", "--set", "links[2].when=never"),
         "GPU, one process": ("--device", "cuda:0", "--group", "all"),
         "CPU, emulated drives": ("--set", "stages.disk.params.backend=emulated"),
         "GPU, emulated drives": ("--device", "cuda:0", "--set", "stages.disk.params.backend=emulated"),
@@ -30,6 +31,8 @@ def check(way, report, reference):
     """The CPU's samples, and its losses."""
     if "GPU" in way and report["stages"]["trainer"]["device"] != "cuda:0":
         raise bench.Unsound(f"{way}: the trainer ran on {report['stages']['trainer']['device']}")
+    if "GPU" in way and (report["trainer"]["rows_cached"] > 0) != ("drives" not in way and "through" not in way):
+        raise bench.Unsound(f"{way}: {report['trainer']['rows_cached']} rows came from the cache by themselves")
     if "drives" in way and report["io"]["backend"] != "emulated" or ("drives" in way) != (report["io"]["rows"] > 0):
         raise bench.Unsound(f"{way}: {report['io']['rows']} rows were read by backend {report['io']['backend']}")
     if "drives" in way and (report["io"]["submitted_by"] == "gpu") != (way == "GPU, emulated drives"):
