@@ -23,6 +23,13 @@ static void put_text(FILE *f, const char *text, size_t n)
     (void)fputc('"', f);
 }
 
+static void put_name(const struct pst_array *names_at, const struct pst_array *names, FILE *f, int64_t k)
+{
+    const int64_t *at = names_at->map;
+    assert(names->map != NULL || at[k] == at[k + 1]); /* where they begin comes with names */
+    put_text(f, (const char *)names->map + at[k], (size_t)(at[k + 1] - at[k]));
+}
+
 /* What the source called a vertex; of several types: the type, and the number within it. */
 static void put_vertex(const struct pst_dataset *ds, FILE *f, int64_t v)
 {
@@ -33,9 +40,7 @@ static void put_vertex(const struct pst_dataset *ds, FILE *f, int64_t v)
     } else if (ds->ids.map != NULL) {
         (void)fprintf(f, "%" PRId64, ((const int64_t *)ds->ids.map)[v]);
     } else if (ds->names_at.map != NULL) {
-        const int64_t *at = ds->names_at.map;
-        assert(ds->names.map != NULL || at[v] == at[v + 1]); /* names_at comes with names */
-        put_text(f, (const char *)ds->names.map + at[v], (size_t)(at[v + 1] - at[v]));
+        put_name(&ds->names_at, &ds->names, f, v);
     } else {
         (void)fprintf(f, "%" PRId64, v);
     }
@@ -44,6 +49,30 @@ static void put_vertex(const struct pst_dataset *ds, FILE *f, int64_t v)
 static void put_head(const struct pst_dataset *ds, FILE *f)
 {
     (void)fputs(ds->vertex_types > 0 ? "type,vertex" : "vertex", f);
+}
+
+/* Edge i, which goes to v. */
+static pst_rc put_edge(const struct pst_dataset *ds, FILE *f, int64_t i, int64_t v)
+{
+    const int64_t u = pst_export_source(ds, i);
+    const int32_t r = ds->edge_relation.map != NULL ? ((const int32_t *)ds->edge_relation.map)[i] : -1;
+    if (u < 0)
+        return PST_E_FORMAT;
+    put_vertex(ds, f, u);
+    (void)fputc(',', f);
+    put_vertex(ds, f, v);
+    if (ds->edge_relation.map != NULL) {
+        if (r < 0 || r >= ds->relations)
+            return pst_fail(PST_E_FORMAT, "%s: entry %" PRId64 ": expected 0 to %" PRId64 ", found %d",
+                            ds->edge_relation.path, i, ds->relations - 1, r);
+        (void)fputc(',', f);
+        if (ds->relation_names_at.map != NULL)
+            put_name(&ds->relation_names_at, &ds->relation_names, f, r);
+        else
+            (void)fprintf(f, "%d", r);
+    }
+    (void)fputc('\n', f);
+    return PST_OK;
 }
 
 static pst_rc csv_edges(struct pst_exporting *x)
@@ -55,19 +84,10 @@ static pst_rc csv_edges(struct pst_exporting *x)
         return PST_E_IO;
     pst_rc rc = PST_OK;
     pst_progress_begin(x->progress, "edges", (uint64_t)ds->edges, false);
-    (void)fputs("source,target\n", f);
+    (void)fprintf(f, "source,target%s\n", ds->edge_relation.map != NULL ? ",relation" : "");
     for (int64_t v = 0; v < ds->vertices && rc == PST_OK; v++) {
-        for (int64_t i = indptr[v]; i < indptr[v + 1]; i++) {
-            const int64_t u = pst_export_source(ds, i);
-            if (u < 0)
-                rc = PST_E_FORMAT;
-            if (u < 0)
-                break;
-            put_vertex(ds, f, u);
-            (void)fputc(',', f);
-            put_vertex(ds, f, v);
-            (void)fputc('\n', f);
-        }
+        for (int64_t i = indptr[v]; i < indptr[v + 1] && rc == PST_OK; i++)
+            rc = put_edge(ds, f, i, v);
         if (rc == PST_OK)
             rc = pst_progress_add(x->progress, (uint64_t)(indptr[v + 1] - indptr[v]));
     }

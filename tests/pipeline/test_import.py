@@ -407,6 +407,16 @@ def there_and_back():
         with open(os.path.join(s.path("c"), "edges.csv"), encoding="utf-8") as f:
             assert sorted(f) == sorted(["source,target\n"] + text.splitlines(True))
         s.get("csv", s.path("c/edges.csv"), "--ids", "strings", "--header", "yes")
+        s.put("t/train.txt", "a\tr,1\tb\nb\tq\ta\n")
+        s.get("triples", s.path("t"))
+        command("export", s.path("out"), s.path("k"), "--format", "csv", "--quiet")
+        with open(os.path.join(s.path("k"), "edges.csv")) as f:
+            assert f.read() == 'source,target,relation\nb,a,q\na,b,"r,1"\n'
+        relation = np.fromfile(os.path.join(s.path("out"), "relations.npy"), np.uint8)
+        relation[-4:] = 9, 0, 0, 0
+        relation.tofile(os.path.join(s.path("out"), "relations.npy"))
+        r = command("export", s.path("out"), s.path("l"), "--format", "csv", code=None)
+        assert r.returncode and "entry 1: expected 0 to 1, found 9" in r.stderr, r.stderr
 
 
 @test

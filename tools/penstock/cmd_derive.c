@@ -33,9 +33,9 @@ static const char export_help[] =
     "Writes a new directory OUT. npy: edges, feat, labels, train_idx, ... .npy and meta.json, which "
     "penstock\n"
     "import npy reads back to the same dataset, names, relations and triples included; csv: edges, labels,\n"
-    "splits, with the names or ids that the source had. Of several types of vertices and edges each has "
-    "files\n"
-    "of its own, and metadata.yaml describes them for GraphBolt.\n"
+    "splits, with the names, ids and relations that the source had. Of several types of vertices and edges "
+    "each\n"
+    "has files of its own, and metadata.yaml describes them for GraphBolt.\n"
     "--rows: rows.csv of an array with one row a vertex, as penstock infer makes them, with those names or "
     "ids.\n";
 
