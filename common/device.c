@@ -60,35 +60,56 @@ pst_rc pst_gpus_open(const struct pst_gpus **gpus)
 
 /* ---- what there is ------------------------------------------------------------------------------- */
 
-static int ask(char why[PST_DEVICE_WHY_BYTES])
+struct found {
+    int gpus;
+    uint32_t peers[PST_GPUS_MAX];
+    char why[PST_DEVICE_WHY_BYTES];
+};
+
+static void ask(struct found *found)
 {
-    char path[4096], text[1024];
+    char path[4096], text[2048];
     size_t bytes;
     pst_rc rc = pst_program_path("penstock-memory", path);
     if (rc == PST_OK)
         rc = pst_ask(path, "--gpus", COUNT_DEADLINE_MS, text, sizeof text, &bytes);
     json_t *answer = rc == PST_OK ? json_loadb(text, bytes, 0, NULL) : NULL;
-    int gpus = (int)json_integer_value(json_object_get(answer, "gpus"));
+    const int gpus = (int)json_integer_value(json_object_get(answer, "gpus"));
+    const json_t *peers = json_object_get(answer, "peers");
     const char *reason = json_string_value(json_object_get(answer, "why"));
-    (void)snprintf(why, PST_DEVICE_WHY_BYTES, "%.*s", PST_DEVICE_WHY_BYTES - 1,
+    (void)snprintf(found->why, sizeof found->why, "%.*s", PST_DEVICE_WHY_BYTES - 1,
                    rc != PST_OK ? pst_error_text()
                    : reason     ? reason
                                 : "");
+    found->gpus = gpus < PST_GPUS_MAX ? gpus : PST_GPUS_MAX;
+    for (int i = 0; i < found->gpus; i++)
+        found->peers[i] = (uint32_t)json_integer_value(json_array_get(peers, (size_t)i));
     json_decref(answer);
-    return gpus < PST_GPUS_MAX ? gpus : PST_GPUS_MAX;
+}
+
+static const struct found *find(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct found found = {.gpus = -1};
+    (void)pthread_mutex_lock(&lock);
+    if (found.gpus < 0)
+        ask(&found);
+    (void)pthread_mutex_unlock(&lock);
+    return &found;
 }
 
 int pst_gpus_count(char why[PST_DEVICE_WHY_BYTES])
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static int gpus = -1;
-    static char reason[PST_DEVICE_WHY_BYTES];
-    (void)pthread_mutex_lock(&lock);
-    if (gpus < 0)
-        gpus = ask(reason);
-    memcpy(why, reason, sizeof reason);
-    (void)pthread_mutex_unlock(&lock);
-    return gpus;
+    const struct found *found = find();
+    memcpy(why, found->why, sizeof found->why);
+    return found->gpus;
+}
+
+bool pst_gpus_reach(int gpu, int other)
+{
+    const struct found *found = find();
+    return gpu >= 0 && gpu < found->gpus && other >= 0 && other < found->gpus &&
+           (gpu == other || (found->peers[gpu] >> other & 1) != 0);
 }
 
 int pst_gpu_number(const char *device)

@@ -33,7 +33,8 @@ struct pst_gpus {
     pst_rc (*describe)(int gpu, struct pst_gpu *out, char *why);
 
     /* Device memory. A handle is opened by other processes than its maker, once a process (CUDA counts
-     * further opens), on the memory's own device; it is closed before the maker frees the memory or ends. */
+     * further opens), on the memory's own device or on one GPU that reaches it; it is closed before the maker
+     * frees the memory or ends. */
     pst_rc (*alloc)(int gpu, uint64_t bytes, void **at, char *why);
     pst_rc (*release)(int gpu, void *at, char *why);
     pst_rc (*share)(int gpu, void *at, struct pst_ipc *handle, char *why);
@@ -71,6 +72,8 @@ PST_API PST_MUST_USE pst_rc pst_gpus_open(const struct pst_gpus **gpus);
 /* How many GPUs this machine has, found out by a process that is asked once and ends; 0 with the reason in
  * why if there are none. For processes that fork. */
 PST_API int pst_gpus_count(char why[PST_DEVICE_WHY_BYTES]);
+/* Found out with it: can kernels of this GPU use the other's memory? Its own: yes. */
+PST_API bool pst_gpus_reach(int gpu, int other);
 
 /* The number of "cuda:N"; -1 for a device of another kind. */
 PST_API int pst_gpu_number(const char *device);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "builtin.h"
+#include "device.h"
 #include "place.h"
 
 static const struct pst_port_desc *out_port(const struct pst_pipeline *pl, const struct pst_link_spec *link)
@@ -197,23 +198,67 @@ static int route_slots(const struct pst_pipeline *pl, int stage, int port)
     return slots ? slots : PST_SLOTS_DEFAULT;
 }
 
-/* The GPU whose own memory the route can be in: all who see its slots are there and take it. Else the route
- * is in host memory: of its originator, or, where that is a GPU, of its first borrower on a CPU. */
+/* -1 of r->borrowers is its originator. */
+static const struct pst_stage_spec *who(const struct pst_pipeline *pl, const struct pst_route *r, int b,
+                                        const struct pst_port_desc **port)
+{
+    const struct pst_stage_spec *stage = &pl->stages[b < 0 ? r->stage : r->borrower_stage[b]];
+    *port = &stage->caps.desc->ports[b < 0 ? r->port : r->borrower_port[b]];
+    return stage;
+}
+
+bool pst_gpu_memory(const struct pst_stage_spec *stage, const struct pst_stage_spec *home)
+{
+    const bool one = strcmp(stage->device, home->device) == 0;
+    return strncmp(home->device, "cuda:", 5) == 0 &&
+           (one || pst_gpus_reach(pst_gpu_number(stage->device), pst_gpu_number(home->device))) &&
+           (one || !stage->group[0] || strcmp(stage->group, home->group) != 0);
+}
+
+/* Can the slots lie in this GPU's own memory? If all who see them take it, and are there or reach it. */
+static bool can_live(const struct pst_pipeline *pl, const struct pst_route *route,
+                     const struct pst_stage_spec *home)
+{
+    const struct pst_port_desc *port;
+    bool can = true;
+    for (int b = -1; b < route->borrowers && can; b++) {
+        const struct pst_stage_spec *stage = who(pl, route, b, &port);
+        can = pst_list_has(port->memory, "cuda") && pst_gpu_memory(stage, home);
+    }
+    return can;
+}
+
+/* Where slots lie: in the memory of the GPU that has them last, or of the one that fills them, if that can
+ * be. Else in host memory: of the first on a CPU, from the originator on. */
 static void place(const struct pst_pipeline *pl, struct pst_route *route)
 {
-    const struct pst_stage_spec *origin = &pl->stages[route->stage];
-    const char *home = strncmp(origin->device, "cpu:", 4) == 0 ? origin->device : NULL;
-    bool gpus = !home, one = !home && pst_list_has(origin->caps.desc->ports[route->port].memory, "cuda");
-    for (int b = 0; b < route->borrowers; b++) {
-        const struct pst_stage_spec *stage = &pl->stages[route->borrower_stage[b]];
-        bool cpu = strncmp(stage->device, "cpu:", 4) == 0;
-        home = home || !cpu ? home : stage->device;
-        gpus = gpus || !cpu;
-        one = one && strcmp(stage->device, origin->device) == 0 &&
-              pst_list_has(stage->caps.desc->ports[route->borrower_port[b]].memory, "cuda");
+    const struct pst_port_desc *port;
+    const struct pst_stage_spec *cpu = NULL, *gpu = NULL, *last = who(pl, route, route->borrowers - 1, &port),
+                                *origin = who(pl, route, -1, &port);
+    for (int b = route->borrowers - 1; b >= -1; b--) {
+        const struct pst_stage_spec *stage = who(pl, route, b, &port);
+        const bool on_cpu = strncmp(stage->device, "cpu:", 4) == 0;
+        cpu = on_cpu ? stage : cpu;
+        gpu = on_cpu ? gpu : stage;
     }
-    route->memory = one ? PST_ROUTE_GPU : gpus ? PST_ROUTE_PINNED : PST_ROUTE_HOST;
-    (void)snprintf(route->device, sizeof route->device, "%s", one ? origin->device : home ? home : "cpu:0");
+    const struct pst_stage_spec *home = can_live(pl, route, last)     ? last
+                                        : can_live(pl, route, origin) ? origin
+                                                                      : NULL;
+    route->memory = home ? PST_ROUTE_GPU : gpu ? PST_ROUTE_PINNED : PST_ROUTE_HOST;
+    (void)snprintf(route->device, sizeof route->device, "%s",
+                   home  ? home->device
+                   : cpu ? cpu->device
+                         : "cpu:0");
+}
+
+/* Does a stage on another GPU see the slots? */
+static bool is_reached(const struct pst_pipeline *pl, const struct pst_route *route)
+{
+    const struct pst_port_desc *port;
+    bool reached = false;
+    for (int b = -1; b < route->borrowers && route->memory == PST_ROUTE_GPU; b++)
+        reached = reached || strcmp(who(pl, route, b, &port)->device, route->device) != 0;
+    return reached;
 }
 
 /* Who hands its slots over: kernels, where all who touch them are on GPUs, or else the host. */
@@ -517,11 +562,12 @@ void pst_graph_mermaid(const struct pst_graph *graph, const struct pst_pipeline 
                 out_port(pl, link)->name);
         for (int r = 0; r < graph->nroutes; r++)
             if (pst_link_carries(graph, r, pl, link))
-                fprintf(out, " (route %d, %d slots%s%s%s%s)", r, graph->routes[r].slots,
+                fprintf(out, " (route %d, %d slots%s%s%s%s%s)", r, graph->routes[r].slots,
                         graph->routes[r].memory == PST_ROUTE_PINNED ? ", pinned"
                         : graph->routes[r].memory == PST_ROUTE_GPU  ? ", in "
                                                                     : "",
                         graph->routes[r].memory == PST_ROUTE_GPU ? graph->routes[r].device : "",
+                        is_reached(pl, &graph->routes[r]) ? " by peer access" : "",
                         graph->routes[r].events ? ", by events" : "",
                         graph->routes[r].copy_of >= 0 ? ", copied" : "");
         fprintf(out, "%s\"| s%d\n", link->back ? ", back" : "", link->to);

@@ -14,7 +14,7 @@
     64 /* routes with more wait on the host: so many batches are not in flight on GPUs */
 
 /* What the slots of a route lie in: shared memory; the same, registered with CUDA by each process on a GPU;
- * or one GPU's own memory, opened by each process. */
+ * or one GPU's own memory, opened by each process, there or on a GPU that reaches it. */
 enum pst_route_memory { PST_ROUTE_HOST, PST_ROUTE_PINNED, PST_ROUTE_GPU };
 
 struct pst_route {
@@ -41,6 +41,10 @@ void pst_graph_check(struct pst_pipeline *pl, struct pst_diag *diag);
 /* Of a checked pipeline: inserts the runtime's copies where links cross devices (changes pl), then derives
  * the routes. False, with diag filled, if a crossing cannot be had. */
 bool pst_graph_build(struct pst_graph *graph, struct pst_pipeline *pl, struct pst_diag *diag);
+
+/* Can the stage's kernels use memory of the GPU that home is on? On the same GPU; on one that reaches it, in
+ * a process of its own, since a process opens another's memory on one GPU. */
+bool pst_gpu_memory(const struct pst_stage_spec *stage, const struct pst_stage_spec *home);
 
 /* Does link carry slots of route? */
 bool pst_link_carries(const struct pst_graph *graph, int route, const struct pst_pipeline *pl,

@@ -59,14 +59,15 @@ void pst_process_release(struct pst_process *process)
     (void)pthread_mutex_destroy(&process->lock);
 }
 
-/* Memory of a GPU: `path` is "cuda:N HANDLE". */
+/* Memory of a GPU: `path` is "cuda:N HANDLE". *gpu: of the stage that wants it, which may be another that
+ * reaches it; gets what it was opened on. */
 static pst_rc open_gpu(const char *path, uint64_t bytes, int *gpu, struct pst_region *out)
 {
     const struct pst_gpus *gpus;
     struct pst_ipc handle;
     char why[PST_DEVICE_WHY_BYTES];
     const char *text = strchr(path, ' ');
-    *gpu = pst_gpu_number(path);
+    *gpu = *gpu >= 0 ? *gpu : pst_gpu_number(path);
     if (!text || !pst_ipc_parse(text + 1, &handle))
         return pst_fail(PST_E_PEER, "the memory host sent no handle of memory");
     pst_rc rc = pst_gpus_open(&gpus);
@@ -102,7 +103,7 @@ static pst_rc map_shared(struct pst_process *process, const char *path, uint64_t
     if (i == PST_REGIONS_MAX || strlen(path) >= PST_REGION_PATH_MAX) {
         rc = pst_fail(PST_E_LIMIT, "more than %d regions in one process", PST_REGIONS_MAX);
     } else if (i == process->nregions) {
-        process->regions[i].gpu = -1;
+        process->regions[i].gpu = pst_gpu_number(path) >= 0 ? gpu : -1;
         process->regions[i].pinned = false;
         rc = pst_gpu_number(path) >= 0
                  ? open_gpu(path, bytes, &process->regions[i].gpu, &process->regions[i].region)

@@ -315,8 +315,9 @@ static void load_stages(struct loading *ld, bool group_all)
 
 /* ---- links --------------------------------------------------------------------------------------- */
 
+/* optional: of a link that is left out where a stage has no such port. */
 static bool resolve_end(struct loading *ld, const json_t *link, const char *path, const char *key,
-                        enum pst_dir dir, int *stage, int *port)
+                        enum pst_dir dir, bool optional, int *stage, int *port)
 {
     struct pst_pipeline *pl = ld->pl;
     char text[2 * PST_NAME_MAX], at[PST_JSON_PATH_MAX], near[128];
@@ -348,6 +349,8 @@ static bool resolve_end(struct loading *ld, const json_t *link, const char *path
         if (desc->ports[i].dir == dir)
             names[n++] = desc->ports[i].name;
     *port = pst_desc_port(desc, dot + 1);
+    if (*port < 0 && optional)
+        return false;
     const char *meant = *port < 0 ? pst_nearest(dot + 1, names, n) : dot + 1;
     if (meant) /* a port that a wrong link means is not reported as unlinked, too */
         pl->stages[*stage].linked |= 1u << pst_desc_port(desc, meant);
@@ -361,7 +364,8 @@ static bool resolve_end(struct loading *ld, const json_t *link, const char *path
     return false;
 }
 
-/* "when": "one_gpu" leaves a link out where its two stages are not on the same GPU; "never" is for --set. */
+/* "when": "gpu_memory" leaves a link out where the two stages could not share slots in a GPU's own memory,
+ * or one that took another's place has no such port; "never" is for --set. */
 static bool is_wanted(struct loading *ld, const json_t *j, const char *path, const struct pst_link_spec *link,
                       bool resolved)
 {
@@ -370,12 +374,12 @@ static bool is_wanted(struct loading *ld, const json_t *j, const char *path, con
         return true;
     const bool never = strcmp(text, "never") == 0;
     (void)snprintf(at, sizeof at, "%s.when", path);
-    if (!never && strcmp(text, "one_gpu") != 0)
-        error_at(ld, at, "expected \"one_gpu\" or \"never\", found \"%s\"", text);
+    if (!never && strcmp(text, "gpu_memory") != 0)
+        error_at(ld, at, "expected \"gpu_memory\" or \"never\", found \"%s\"", text);
     if (!resolved)
         return false;
     struct pst_stage_spec *from = &ld->pl->stages[link->from], *to = &ld->pl->stages[link->to];
-    if (!never && strncmp(from->device, "cuda:", 5) == 0 && strcmp(from->device, to->device) == 0)
+    if (!never && (pst_gpu_memory(from, to) || pst_gpu_memory(to, from)))
         return true;
     from->linked &= ~(1u << link->from_port); /* as if it were not in the file */
     to->linked &= ~(1u << link->to_port);
@@ -405,8 +409,9 @@ static void load_link(struct loading *ld, const json_t *j, size_t index)
     if (back && !json_is_boolean(back))
         error_at(ld, at, "expected true or false, found %s", pst_json_kind(back));
     link.back = json_is_true(back);
-    bool from = resolve_end(ld, j, path, "from", PST_OUT, &link.from, &link.from_port);
-    bool to = resolve_end(ld, j, path, "to", PST_IN, &link.to, &link.to_port);
+    const bool optional = json_object_get(j, "when") != NULL;
+    bool from = resolve_end(ld, j, path, "from", PST_OUT, optional, &link.from, &link.from_port);
+    bool to = resolve_end(ld, j, path, "to", PST_IN, optional, &link.to, &link.to_port);
     const bool wanted = is_wanted(ld, j, path, &link, from && to);
     if (from && to && wanted)
         pl->links[pl->nlinks++] = link;

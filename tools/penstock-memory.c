@@ -143,7 +143,14 @@ static int tell_gpus(void)
         (void)snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, pst_error_text());
     else
         (void)gpus->count(&count, why);
-    json_t *answer = json_pack("{si ss}", "gpus", count, "why", why);
+    json_t *peers = json_array();
+    for (int i = 0; i < count && i < PST_GPUS_MAX; i++) {
+        struct pst_gpu gpu;
+        char unknown[PST_DEVICE_WHY_BYTES]; /* then it reaches none */
+        (void)json_array_append_new(
+            peers, json_integer(gpus->describe(i, &gpu, unknown) == PST_OK ? (json_int_t)gpu.peers : 0));
+    }
+    json_t *answer = json_pack("{si ss so}", "gpus", count, "why", why, "peers", peers);
     (void)json_dumpf(answer, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(answer);
     return 0;

@@ -230,6 +230,25 @@ void test_who_cannot_open(void **)
     (void)o.end(0);
 }
 
+void test_peers_open_it_on_their_own(void **)
+{
+    cudaIpcMemHandle_t handle;
+    int *at = take(&handle);
+    assert_int_equal(setenv("PENSTOCK_VIRTUAL_PEERS", "1", 1), 0);
+    other o;
+    assert_int_equal(unsetenv("PENSTOCK_VIRTUAL_PEERS"), 0);
+    assert_said(o.ask("device 1"), "cudaSuccess");
+    assert_said(o.ask("open " + text_of(handle)), "cudaSuccess");
+    assert_said(o.ask("write 79"), "cudaSuccess");
+    assert_int_equal(last_word(at), 79);
+    assert_said(o.ask("device 0"), "cudaSuccess");
+    assert_said(o.ask("open " + text_of(handle)), "cudaErrorMapBufferObjectFailed"); /* on a second one */
+    assert_said(o.ask("device 1"), "cudaSuccess");
+    assert_said(o.ask("close"), "cudaSuccess");
+    assert_int_equal(cudaFree(at), cudaSuccess);
+    (void)o.end(0);
+}
+
 void test_dead_after_its_owner(void **)
 {
     other o, second;
@@ -384,10 +403,15 @@ int main(int argc, char **argv)
         return obey();
     (void)signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_is_shared),         cmocka_unit_test(test_who_cannot_open),
-        cmocka_unit_test(test_dead_after_its_owner),     cmocka_unit_test(test_freed_too_early),
-        cmocka_unit_test(test_the_host_cannot_touch_it), cmocka_unit_test(test_host_memory),
-        cmocka_unit_test(test_events_order_processes),   cmocka_unit_test(test_event_rules),
+        cmocka_unit_test(test_memory_is_shared),
+        cmocka_unit_test(test_who_cannot_open),
+        cmocka_unit_test(test_peers_open_it_on_their_own),
+        cmocka_unit_test(test_dead_after_its_owner),
+        cmocka_unit_test(test_freed_too_early),
+        cmocka_unit_test(test_the_host_cannot_touch_it),
+        cmocka_unit_test(test_host_memory),
+        cmocka_unit_test(test_events_order_processes),
+        cmocka_unit_test(test_event_rules),
         cmocka_unit_test(test_devices_of_streams),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -12,7 +12,7 @@ def hyperion(cached=None, slots=None, device="cuda:0", **stages):
     with open(os.path.join(ROOT, "pipelines", "hyperion.json")) as f:
         pl = json.load(f)
     at = [i for i, link in enumerate(pl["links"]) if link["from"] == "sampler.cached"]
-    assert len(at) == 1 and pl["links"][at[0]] == {**CACHED, "when": "one_gpu"}
+    assert len(at) == 1 and pl["links"][at[0]] == {**CACHED, "when": "gpu_memory"}
     if cached:
         pl["links"][at[0]] = cached
     if slots:
@@ -49,7 +49,7 @@ def same(report, want, name):
 def only_what_is_missing_is_brought():
     with Place() as p:
         want = train(p, hyperion(device="cpu:0")).report
-        through = train(p, hyperion(), "--set", "links[2].when=never").report
+        through = train(p, hyperion(), "--set", "links[3].when=never").report
         kept = train(p, hyperion()).report
         for name, report in (("through the slot", through), ("kept", kept)):
             same(report, want, name)
@@ -109,20 +109,48 @@ def elsewhere_the_link_is_left_out():
         for stages in ({"trainer": {"place": {"device": "cuda:1"}}}, {"sampler": {"place": {"device": "cpu:0"}}}):
             pl = hyperion(**stages)
             said = command("graph", p.write(pl)).stdout
-            assert "left out: links[2], sampler.cached to trainer.cached (when: one_gpu)" in said, said
+            assert "left out: links[3], sampler.cached to trainer.cached (when: gpu_memory)" in said, said
             same(train(p, pl).report, want, stages)
+        pl = hyperion()
+        pl["stages"]["trainer"], pl["links"][2]["to"] = stage("discard"), "trainer.in"  # which has no such port
+        assert "left out: links[3]" in command("graph", p.write(pl)).stdout and train(p, pl).report["status"] == "ok"
         said = command("graph", p.write(hyperion())).stdout
         assert "left out" not in said and "cached (route 1, 4 slots, in cuda:0, by events)" in said, said
         pl = hyperion(cached=CACHED, trainer={"place": {"device": "cuda:1"}})  # the same words, and in the host's memory
         assert "cached (route 1, 4 slots, pinned, by events)" in command("graph", p.write(pl)).stdout
         same(train(p, pl).report, want, "pinned")
-        for pl, words in ((hyperion(cached={**CACHED, "when": "gpu"}), ('links[2].when: expected "one_gpu" or "never", found "gpu"',)),
-                          (hyperion(cached={**CACHED, "when": 1}), ("links[2].when: expected a string",)),
+        for pl, words in ((hyperion(cached={**CACHED, "when": "gpu"}), ('links[3].when: expected "gpu_memory" or "never", found "gpu"',)),
+                          (hyperion(cached={**CACHED, "when": 1}), ("links[3].when: expected a string",)),
                           (hyperion(cached=CACHED, device="cpu:0"),
-                           ("links[2].from: sampler.cached cannot work on cpu memory (it takes cuda)",
-                            "links[2].to: trainer.cached cannot work on cpu memory (it takes cuda)"))):
+                           ("links[3].from: sampler.cached cannot work on cpu memory (it takes cuda)",
+                            "links[3].to: trainer.cached cannot work on cpu memory (it takes cuda)"))):
             r = command("check", p.write(pl), code=2)
             assert all(word in r.stdout + r.stderr for word in words), r.stdout + r.stderr
+
+
+@test
+def gpus_that_reach_each_other_share_the_slots():
+    with Place() as p:
+        want = train(p, hyperion(device="cpu:0")).report
+        os.environ["PENSTOCK_VIRTUAL_PEERS"] = "1"
+        try:
+            far = {"trainer": {"place": {"device": "cuda:1"}}}
+            said = command("graph", p.write(hyperion(**far))).stdout
+            assert "cached (route 1, 4 slots, in cuda:1 by peer access, by events)" in said, said
+            for pl in (hyperion(**far), hyperion(**far, sampler={"instances": 2})):
+                r = train(p, pl, grouped=False).report
+                same(r, want, "over two")
+                assert r["trainer"]["rows_cached"] == r["cache"]["hits"] == want["cache"]["hits"], r
+            if not GROUPED:
+                for victim in ("sampler", "trainer", "memory-cuda:1"):
+                    run = p.start(hyperion(**far), "--quiet", "--epochs", 1_000_000, data=data(p), grouped=False)
+                    kill_ends(run, victim, 0.3)
+            # threads of one process open a GPU's memory on one GPU only
+            one = hyperion(trainer={"place": {"device": "cuda:1"}, "group": "one"}, sampler={"group": "one"})
+            assert "left out: links[3]" in command("graph", p.write(one)).stdout
+            same(train(p, one, grouped=False).report, want, "in one process")
+        finally:
+            del os.environ["PENSTOCK_VIRTUAL_PEERS"]
 
 
 @test

@@ -12,7 +12,7 @@ import gpu_io
 SIZES = {False: dict(vertices=169343, edges=1166243, train=90941, features=128, batch=1024, epochs=6, rounds=2),
          True: dict(vertices=400, edges=3000, train=200, features=128, batch=100, epochs=2, rounds=1)}
 WAYS = {"CPU, processes": (), "GPU, processes": ("--device", "cuda:0"),
-        "GPU, processes, cached rows through the host": ("--device", "cuda:0", "--set", "links[2].when=never"),
+        "GPU, processes, cached rows through the host": ("--device", "cuda:0", "--set", "links[3].when=never"),
         "GPU, one process": ("--device", "cuda:0", "--group", "all"),
         "CPU, emulated drives": ("--set", "stages.disk.params.backend=emulated"),
         "GPU, emulated drives": ("--device", "cuda:0", "--set", "stages.disk.params.backend=emulated"),

@@ -69,7 +69,7 @@ struct arena {
 /* A block of another process. */
 struct opened {
     uint64_t nonce, id;
-    int device, count; /* how often it was opened */
+    int device, by, count; /* whose memory, opened on which device, how often */
     table *shared;
     block *of;
     char *mapped;
@@ -444,15 +444,19 @@ cudaError_t cudaIpcOpenMemHandle(void **at, cudaIpcMemHandle_t given, unsigned f
     block *b = t ? &t->blocks[h.index] : nullptr;
     if (!b || b->id.load() != h.id)
         return pst_host_keep(cudaErrorInvalidResourceHandle); /* the maker has ended, or freed it */
-    if (h.device != pst_host_current())
-        return pst_host_keep(cudaErrorMapBufferObjectFailed); /* these two have no peer access */
+    int can = 0;
+    (void)cudaDeviceCanAccessPeer(&can, pst_host_current(), h.device);
+    if (h.device != pst_host_current() && !can)
+        return pst_host_keep(cudaErrorMapBufferObjectFailed);
     for (auto &o : st().open)
         if (o.second.nonce == h.nonce && o.second.id == h.id) {
+            if (o.second.by != pst_host_current()) /* by one context a process */
+                return pst_host_keep(cudaErrorMapBufferObjectFailed);
             o.second.count++;
             *at = o.first;
             return cudaSuccess;
         }
-    opened o = {h.nonce, h.id, h.device, 1, t, b, nullptr, 0};
+    opened o = {h.nonce, h.id, h.device, pst_host_current(), 1, t, b, nullptr, 0};
     o.mapped = map_block(h, b, &o.bytes);
     if (!o.mapped)
         return pst_host_keep(cudaErrorMapBufferObjectFailed);

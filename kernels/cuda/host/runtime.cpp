@@ -314,9 +314,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int device)
     return cudaSuccess;
 }
 
-cudaError_t cudaDeviceCanAccessPeer(int *can, int, int)
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
 {
-    *can = 0;
+    *can = device != peer && getenv("PENSTOCK_VIRTUAL_PEERS");
     return cudaSuccess;
 }
 
