@@ -2,6 +2,7 @@
 #define FIRST_VERTICES 64 /* so that the scratch has to grow */
 #include "../../stages/planner.c"
 
+#define HOST_STATE struct planner
 #include "stage_host.h"
 
 enum { VERTICES = 400 };
@@ -19,7 +20,7 @@ static pst_rc plan(const char *device, const char *run, const char *const (*set)
     const struct pst_event begin = {.kind = PST_EV_START};
     if (rc == PST_OK)
         rc = pst_stage.on_event(&host, &begin);
-    const struct pst_device *on = &((struct planner *)host.state)->device;
+    const struct pst_device *on = &host.state->device;
     if (pst_device_is_cuda(on) && gpu_is_virtual()) /* also with a scratch that has grown */
         assert_true(virtual_gpu_priority(on->twin->stream(on->q)) < 0);
     host_end(&host);

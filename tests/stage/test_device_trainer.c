@@ -189,8 +189,8 @@ static void test_epochs_agree(void **state)
     assert_true(fabs(gpu.state->now.best_val - cpu.state->now.best_val) < 0.02);
     assert_int_equal(tell(&gpu, PST_EV_END), PST_OK);
     assert_non_null(strstr(gpu.reports, "\"weights_digest\""));
-    host_release(&cpu);
-    host_release(&gpu);
+    host_end(&cpu);
+    host_end(&gpu);
 }
 
 static void test_halves_agree(void **state)
@@ -202,8 +202,8 @@ static void test_halves_agree(void **state)
     train_batches(&cpu, 0, BATCHES, true);
     train_batches(&gpu, 0, BATCHES, true);
     same_weights(&gpu, &cpu);
-    host_release(&cpu);
-    host_release(&gpu);
+    host_end(&cpu);
+    host_end(&gpu);
 }
 
 /* What one device has begun the other goes on with, as if it had been there from the start. */
@@ -223,9 +223,9 @@ static void exchange(const char *first, const char *second)
     train_batches(&resumed, 4, 2 * BATCHES, false);
     same_weights(&resumed, &straight);
     assert_int_equal(resumed.state->now.digest, straight.state->now.digest);
-    host_release(&straight);
-    host_release(&begun);
-    host_release(&resumed);
+    host_end(&straight);
+    host_end(&begun);
+    host_end(&resumed);
 }
 
 static void test_checkpoints(void **state)
@@ -243,7 +243,7 @@ static void expect_no_start(const char *device, const char *why)
     assert_int_not_equal(pst_stage.open(&host), PST_OK);
     if (!strstr(pst_error_text(), why))
         fail_msg("expected \"%s\" in: %s", why, pst_error_text());
-    host_release(&host);
+    host_end(&host);
 }
 
 static void test_refusals(void **state)

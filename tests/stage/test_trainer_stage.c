@@ -13,8 +13,8 @@ static void test_epochs(void **state)
     assert_non_null(strstr(host.reports, "epochs {\"epoch\":1,"));
     assert_non_null(strstr(host.reports, "result {\"test_accuracy\":0."));
     assert_null(strstr(host.reports, "null"));
-    host_release(&host);
-    host_release(&again);
+    host_end(&host);
+    host_end(&again);
 }
 
 static double number_after(const char *text, const char *key)
@@ -34,8 +34,8 @@ static void test_halves(void **state)
     const double a = number_after(whole.reports, "\"loss\":"), b = number_after(halves.reports, "\"loss\":");
     assert_true(fabs(a - b) < 1e-5 * a);
     assert_int_equal(halves.consumed, 4 * BATCHES);
-    host_release(&whole);
-    host_release(&halves);
+    host_end(&whole);
+    host_end(&halves);
 }
 
 /* Stopped between the halves of batch 4, and gone on with: the same to the last bit. */
@@ -69,12 +69,12 @@ static void test_finish_and_resume(void **state)
     assert_int_equal(tell(&second, PST_EV_END), PST_OK);
     strip_times(first.reports);
     strip_times(second.reports);
-    char joined[2 * TEXT_MAX];
+    char joined[2 * HOST_TEXT_MAX];
     snprintf(joined, sizeof joined, "%s%s", first.reports, second.reports);
     assert_string_equal(joined, straight.reports);
-    host_release(&straight);
-    host_release(&first);
-    host_release(&second);
+    host_end(&straight);
+    host_end(&first);
+    host_end(&second);
 }
 
 static void expect_refusal(uint64_t batch, const char *why, void (*spoil)(struct pst_minibatch *))
@@ -90,7 +90,7 @@ static void expect_refusal(uint64_t batch, const char *why, void (*spoil)(struct
     if (!strstr(pst_error_text(), why))
         print_message("expected \"%s\" in: %s\n", why, pst_error_text());
     assert_non_null(strstr(pst_error_text(), why));
-    host_release(&host);
+    host_end(&host);
 }
 
 static void spoil_magic(struct pst_minibatch *mb)
@@ -151,7 +151,7 @@ static void test_void_batches(void **state)
     assert_int_equal(send_frame(&host, 2, 1, PST_LAST_PART | PST_LAST_MICRO, 1), PST_OK);
     assert_int_equal(host.state->model.steps, steps + 1);
     assert_non_null(strstr(host.reports, "epochs {\"epoch\":0,"));
-    host_release(&host);
+    host_end(&host);
 }
 
 static void expect_no_open(const char *name, const char *value, const char *why)
@@ -162,7 +162,7 @@ static void expect_no_open(const char *name, const char *value, const char *why)
     host.set[0][1] = value;
     assert_int_not_equal(pst_stage.open(&host), PST_OK);
     assert_non_null(strstr(pst_error_text(), why));
-    host_release(&host);
+    host_end(&host);
 }
 
 static void test_open(void **state)
@@ -173,11 +173,11 @@ static void test_open(void **state)
     host_init(&host, in_scratch("closed"));
     host.resume = "/not/there";
     assert_int_equal(pst_stage.open(&host), PST_E_IO);
-    host_release(&host);
+    host_end(&host);
     host_init(&host, in_scratch("closed"));
     host.dataset = scratch;
     assert_int_not_equal(pst_stage.open(&host), PST_OK);
-    host_release(&host);
+    host_end(&host);
 }
 
 /* Without evaluation and checkpoints nothing is written, and what was not measured is null. */
@@ -198,7 +198,7 @@ static void test_nothing_extra(void **state)
     assert_non_null(strstr(host.reports, "\"val_accuracy\":null"));
     assert_non_null(strstr(host.reports, "\"test_accuracy\":null"));
     assert_int_not_equal(access(in_scratch("bare/checkpoints"), F_OK), 0);
-    host_release(&host);
+    host_end(&host);
 }
 
 int main(void)

@@ -13,115 +13,15 @@
 #include "../../stages/trainer/state.c"
 #include "../../stages/trainer/inputs.c"
 #include "../../stages/trainer/trainer.c"
-#include "../../common/store/gen.h"
-#include "../unit/store_fixture.h"
-#include "virtual_gpu.h"
 
-/* ---- the host ------------------------------------------------------------------------------------ */
+#define HOST_STATE struct trainer
+#include "stage_host.h"
 
-enum { SLOT_BYTES = 1 << 18, TEXT_MAX = 4096 };
-
-struct pst_stage {
-    struct trainer *state;
-    const char *dataset, *run_dir, *resume, *device;
-    const char *set[8][2]; /* parameters that differ from their defaults */
-    int64_t epochs;
-    char *slot; /* the only one; held while a frame with it is out */
-    bool held;
-    void *stream;           /* of pst_stream */
-    char reports[TEXT_MAX]; /* a line each */
-    int consumed;
-};
-
-static const char *param_text(const struct pst_stage *self, const char *name)
-{
-    for (int i = 0; self->set[i][0]; i++)
-        if (strcmp(self->set[i][0], name) == 0)
-            return self->set[i][1];
-    for (const struct pst_param_desc *p = pst_stage.params; p->name; p++)
-        if (strcmp(p->name, name) == 0)
-            return p->def;
-    fail_msg("no parameter %s", name);
-    return NULL;
-}
-
-void *pst_state(struct pst_stage *self)
-{
-    return self->state;
-}
-
-bool pst_param_bool(const struct pst_stage *self, const char *name)
-{
-    return strcmp(param_text(self, name), "true") == 0;
-}
-
-int64_t pst_param_int(const struct pst_stage *self, const char *name)
-{
-    return strcmp(name, "eval_memory") == 0 ? 1 << 30 : strtoll(param_text(self, name), NULL, 10);
-}
-
-double pst_param_real(const struct pst_stage *self, const char *name)
-{
-    return strtod(param_text(self, name), NULL);
-}
-
-const char *pst_param_str(const struct pst_stage *self, const char *name)
-{
-    static char text[64];
-    snprintf(text, sizeof text, "%s", param_text(self, name) + 1); /* without the quotes */
-    text[strcspn(text, "\"")] = '\0';
-    return text;
-}
-
-const char *pst_dataset_dir(const struct pst_stage *self)
-{
-    return self->dataset;
-}
-
-const char *pst_run_dir(const struct pst_stage *self)
-{
-    return self->run_dir;
-}
+enum { SLOT_BYTES = 1 << 18 };
 
 const char *pst_resume_path(const struct pst_stage *self)
 {
     return self->resume;
-}
-
-uint64_t pst_seed(const struct pst_stage *self)
-{
-    (void)self;
-    return 42;
-}
-
-const char *pst_device(const struct pst_stage *self)
-{
-    return self->device ? self->device : "cpu:0";
-}
-
-int pst_port(const struct pst_stage *self, const char *name)
-{
-    (void)self;
-    assert_true(strcmp(name, "batch") == 0 || strcmp(name, "cached") == 0);
-    return strcmp(name, "cached") == 0;
-}
-
-bool pst_linked(const struct pst_stage *self, int port)
-{
-    (void)self;
-    return port == 0;
-}
-
-uint32_t pst_slots(const struct pst_stage *self, int port)
-{
-    (void)self;
-    assert_int_equal(port, 0);
-    return 1;
-}
-
-int64_t pst_epochs(const struct pst_stage *self)
-{
-    return self->epochs;
 }
 
 int pst_instance(const struct pst_stage *self, int *instances)
@@ -133,61 +33,21 @@ int pst_instance(const struct pst_stage *self, int *instances)
 
 uint64_t pst_slot_bytes(const struct pst_stage *self, int port)
 {
-    (void)self;
     assert_int_equal(port, 0);
-    return SLOT_BYTES;
+    return self->need;
 }
 
-void *pst_slot(struct pst_stage *self, struct pst_ref ref, uint64_t *bytes)
-{
-    assert_true(self->held && ref.slot == 0);
-    *bytes = SLOT_BYTES;
-    return self->slot;
-}
-
-pst_rc pst_stream(struct pst_stage *self, void *stream)
-{
-    self->stream = stream;
-    return PST_OK;
-}
-
+/* The next user of the slot leaves nothing as it was. */
 pst_rc pst_consume(struct pst_stage *self, const struct pst_frame *frame)
 {
     assert_true(frame->nrefs == 0 || self->held);
     if (self->held && self->stream)
         assert_true(gpu_stream_done(self->device, self->stream));
-    if (self->held) /* by its next user */
+    if (self->held)
         memset(self->slot, 0xEE, SLOT_BYTES);
     self->held = false;
     self->consumed++;
     return PST_OK;
-}
-
-void pst_span(struct pst_stage *self, const char *name, double begin_s, double end_s)
-{
-    (void)self;
-    (void)name;
-    assert_true(begin_s <= end_s);
-}
-
-pst_rc pst_report(struct pst_stage *self, const char *section, const char *fmt, ...)
-{
-    const size_t used = strlen(self->reports);
-    if (strcmp(section, "trainer") == 0) /* times, and rows of this process alone */
-        return PST_OK;
-    va_list ap;
-    va_start(ap, fmt);
-    int n = snprintf(self->reports + used, TEXT_MAX - used, "%s ", section);
-    n += vsnprintf(self->reports + used + n, TEXT_MAX - used - (size_t)n, fmt, ap);
-    snprintf(self->reports + used + n, TEXT_MAX - used - (size_t)n, "\n");
-    va_end(ap);
-    return PST_OK;
-}
-
-void pst_log(struct pst_stage *self, const char *fmt, ...)
-{
-    (void)self;
-    (void)fmt;
 }
 
 /* ---- minibatches --------------------------------------------------------------------------------- */
@@ -263,20 +123,10 @@ static struct pst_minibatch *fill(char *slot, uint64_t batch, int64_t from, int6
 
 static inline void host_init(struct pst_stage *host, const char *run)
 {
-    memset(host, 0, sizeof *host);
-    host->state = calloc(1, pst_stage.state_bytes);
+    host_begin(host, data.dir, "cpu:0", run);
+    host->held = false;
+    host->need = SLOT_BYTES;
     host->slot = aligned_alloc(PST_PAGE, SLOT_BYTES);
-    host->dataset = data.dir;
-    host->run_dir = run;
-    host->epochs = 2;
-    (void)mkdir(run, 0777);
-}
-
-static inline void host_release(struct pst_stage *host)
-{
-    pst_stage.close(host);
-    free(host->state);
-    free(host->slot);
 }
 
 static pst_rc send_frame(struct pst_stage *host, uint64_t batch, uint32_t micro, uint32_t flags,
@@ -340,23 +190,9 @@ static inline void run_straight(struct pst_stage *host, const char *run, bool ha
 
 static inline int setup(void **state)
 {
-    struct pst_community_spec spec;
-    struct pst_build build;
     if (scratch_setup(state) != 0)
         return -1;
-    pst_community_defaults(&spec);
-    spec.vertices = VERTICES;
-    spec.classes = 4;
-    spec.feature_dim = 24;
-    const char *dir = in_scratch("data");
-    pst_rc rc = pst_build_begin(&build, dir, false);
-    if (rc == PST_OK)
-        rc = pst_gen_community(&spec, &build, NULL);
-    if (rc == PST_OK)
-        rc = pst_build_commit(&build);
-    pst_build_release(&build);
-    if (rc == PST_OK)
-        rc = pst_dataset_open(&data, dir);
+    pst_rc rc = pst_dataset_open(&data, host_dataset("data", VERTICES));
     if (rc == PST_OK)
         rc = pst_array_map(&data.features);
     if (rc != PST_OK)
