@@ -151,38 +151,37 @@ static pst_rc check_values(const struct pst_minibatch *h, const struct pst_minib
     return PST_OK;
 }
 
-pst_rc pst_minibatch_check(const struct pst_minibatch *mb, uint64_t bytes)
+pst_rc pst_minibatch_read(const struct pst_minibatch *mb, uint64_t bytes, struct pst_minibatch *h)
 {
     if (bytes < sizeof *mb)
         return pst_fail(PST_E_FORMAT, "not a minibatch: a slot of %llu bytes cannot hold its header",
                         (unsigned long long)bytes);
-    /* a copy: the writer's process could still change the original between check and use */
-    struct pst_minibatch h;
-    memcpy(&h, mb, sizeof h);
-    pst_rc rc = check_header(&h, bytes);
-    if (rc != PST_OK || (rc = check_row(&h)) != PST_OK)
+    memcpy(h, mb, sizeof *h);
+    pst_rc rc = check_header(h, bytes);
+    if (rc != PST_OK || (rc = check_row(h)) != PST_OK)
         return rc;
     struct spans spans = {.n = 0};
-    uint64_t all = (uint64_t)h.n[h.hops], used = h.bytes_used;
-    if ((rc = add_span(&spans, "vertices", -1, h.vertices_at, all, sizeof(int64_t), sizeof(int64_t), used)) ||
-        (rc = add_span(&spans, "labels", -1, h.labels_at, (uint64_t)h.n[0], sizeof(int32_t), sizeof(int32_t),
-                       used)) ||
-        (rc = add_span(&spans, "requests", -1, h.requests_at, h.requests, sizeof(struct pst_request),
+    uint64_t all = (uint64_t)h->n[h->hops], used = h->bytes_used;
+    if ((rc =
+             add_span(&spans, "vertices", -1, h->vertices_at, all, sizeof(int64_t), sizeof(int64_t), used)) ||
+        (rc = add_span(&spans, "labels", -1, h->labels_at, (uint64_t)h->n[0], sizeof(int32_t),
+                       sizeof(int32_t), used)) ||
+        (rc = add_span(&spans, "requests", -1, h->requests_at, h->requests, sizeof(struct pst_request),
                        sizeof(uint64_t), used)) ||
-        (rc = add_span(&spans, "missing", -1, h.missing_at, h.requests, sizeof(int32_t), sizeof(int32_t),
+        (rc = add_span(&spans, "missing", -1, h->missing_at, h->requests, sizeof(int32_t), sizeof(int32_t),
                        used)) ||
-        (rc = add_span(&spans, "features", -1, h.features_at, all, h.stride_bytes, PST_PAGE, used)))
+        (rc = add_span(&spans, "features", -1, h->features_at, all, h->stride_bytes, PST_PAGE, used)))
         return rc;
-    for (int hop = 0; hop < (int)h.hops; hop++) {
-        rc = add_span(&spans, "indptr", hop, h.indptr_at[hop], (uint64_t)h.n[hop] + 1, sizeof(int32_t),
+    for (int hop = 0; hop < (int)h->hops; hop++) {
+        rc = add_span(&spans, "indptr", hop, h->indptr_at[hop], (uint64_t)h->n[hop] + 1, sizeof(int32_t),
                       sizeof(int32_t), used);
         if (rc != PST_OK)
             return rc;
     }
-    for (int hop = 0; hop < (int)h.hops; hop++) {
-        rc = check_block(&h, mb, hop, &spans);
+    for (int hop = 0; hop < (int)h->hops; hop++) {
+        rc = check_block(h, mb, hop, &spans);
         if (rc != PST_OK)
             return rc;
     }
-    return check_values(&h, mb);
+    return check_values(h, mb);
 }

@@ -49,7 +49,14 @@ static inline void *pst_at(const struct pst_minibatch *mb, uint64_t offset)
 }
 
 /* Checks that a slot holds a minibatch whose offsets and counts lie within bytes and whose local
- * positions are in range: what came from another process is not believed. */
-PST_API PST_MUST_USE pst_rc pst_minibatch_check(const struct pst_minibatch *mb, uint64_t bytes);
+ * positions are in range: what came from another process is not believed. *header gets the header that was
+ * checked, which that process cannot change any more. PST_E_FORMAT. */
+PST_API PST_MUST_USE pst_rc pst_minibatch_read(const struct pst_minibatch *slot, uint64_t bytes,
+                                               struct pst_minibatch *header);
+static inline pst_rc pst_minibatch_check(const struct pst_minibatch *mb, uint64_t bytes)
+{
+    struct pst_minibatch header;
+    return pst_minibatch_read(mb, bytes, &header);
+}
 
 #endif

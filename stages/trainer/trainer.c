@@ -334,10 +334,10 @@ static pst_rc take_minibatch(struct pst_stage *self, struct trainer *t, struct p
         g->rows = pst_slot(self, g->cached.refs[0], &g->rows_bytes);
     if (!g->slot || (g->cached.nrefs > 0 && !g->rows))
         return PST_E_ARG;
-    const pst_rc rc = pst_minibatch_check(g->slot, bytes);
+    const struct pst_minibatch *mb = &g->mb;
+    const pst_rc rc = pst_minibatch_read(g->slot, bytes, &g->mb);
     if (rc != PST_OK)
         return rc;
-    const struct pst_minibatch *mb = memcpy(&g->mb, g->slot, sizeof g->mb);
     if (mb->batch != g->frame.batch || mb->batch % mb->batches_in_epoch != mb->batch_in_epoch)
         return pst_fail(PST_E_PEER,
                         "it says batch %" PRIu64 ", number %" PRIu64 " of %" PRIu64 " in its epoch",
