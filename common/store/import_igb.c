@@ -68,6 +68,8 @@ static pst_rc write_splits(struct pst_import_job *job, const struct pst_array *a
         struct pst_array_writer w = {.fd = -1};
         uint64_t checksum;
         pst_build_temp(job->build, names[k], job->spec.source[PST_SRC_TRAIN + k]);
+        (void)snprintf(job->spec.told_as[PST_SRC_TRAIN + k], sizeof job->spec.told_as[0],
+                       "%.4000s (IGB's %s split)", job->spec.source[PST_SRC_LABELS], names[k]);
         rc = pst_array_writer_init(&w, job->spec.source[PST_SRC_TRAIN + k], PST_I64, 1, shape);
         for (int64_t n = 0; n < count[k] && v < end && rc == PST_OK; v++) {
             const int64_t id = v;

@@ -180,6 +180,7 @@ def types_of_igb():
         s.arrays("i/processed/author", node_feat=np.ones((2, 5), np.float16))
         r = s.get("igb", s.path("i"))
         assert s.rows() == ROWS and "left out, for --types paper: paper:written_by:author" in r.stderr
+        assert "/node_label_19.npy (IGB's val split): the split is empty" in r.stderr, r.stderr
         r = s.get("igb", s.path("i"), "--types", "all")
         assert typed_rows(s) == {("paper", 1): [("paper", 0, "paper:cites:paper"), ("paper", 3, "paper:cites:paper")],
                                  ("paper", 2): [("paper", 0, "paper:cites:paper")],
