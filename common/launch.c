@@ -179,7 +179,7 @@ static pst_rc open_control(struct pst_supervisor *sv)
 pst_rc pst_launch(struct pst_supervisor *sv)
 {
     char dir[4096];
-    sv->procs = calloc(PST_STAGES_MAX + PST_DEVICES_MAX, sizeof *sv->procs);
+    sv->procs = calloc(PST_STAGES_MAX + PST_HOSTS_MAX, sizeof *sv->procs);
     if (!sv->procs)
         return pst_fail(PST_E_NOMEM, "out of memory");
     (void)snprintf(dir, sizeof dir, "%s/logs", sv->opt->run_dir);

@@ -23,6 +23,8 @@ struct pst_instance {
     bool early; /* has no streams: runs and ends before the others are sized (a planner) */
 };
 
+#define PST_HOSTS_MAX (2 * PST_DEVICES_MAX) /* one for each cpu:N and each cuda:N */
+
 struct pst_host_memory { /* the memory host of one device */
     char device[32], name[PST_NAME_MAX];
     int proc;
@@ -56,7 +58,7 @@ struct pst_supervisor {
     struct pst_instance instances[PST_STAGES_MAX];
     int ninstances;
     struct pst_mps mps;
-    struct pst_host_memory hosts[PST_DEVICES_MAX];
+    struct pst_host_memory hosts[PST_HOSTS_MAX];
     int nhosts;
     struct pst_block blocks[PST_ROUTES_MAX + 1]; /* [0] is the board, [1 + r] route r */
     struct pst_events *events;

@@ -107,6 +107,19 @@ def where_a_cpu_looks_the_sender_waits():
 
 
 @test
+def every_device_has_its_host_of_memory():
+    """As many as can be named: the CPUs, and a GPU."""
+    with Place() as p:
+        stages, chain = {}, []
+        for k in range(16):
+            stages |= {f"from{k}": on("source", f"cpu:{k}", batches=2), f"to{k}": on("sink", f"cpu:{k}")}
+            chain += [f"from{k}.out", f"to{k}.in"]
+        stages |= {"writer": writer(), "reader": on("reader", "cuda:0")}
+        r = p.run(pipeline(stages, links(*chain, "writer.out", "reader.in")), grouped=True).report
+        assert r["reader"]["batches"] == BATCHES and len(r["stages"]) == 34, r
+
+
+@test
 def where_there_are_no_events_between_processes_the_host_waits():
     if GROUPED or REAL:
         raise Skip("these are processes, on virtual GPUs")
