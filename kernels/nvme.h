@@ -21,7 +21,8 @@
  * another process wrote: each request is read once, judged, and becomes a command, or is left to the host
  * (what one command cannot do), or is wrong: then nothing of the table is sent. Data land in the slot; of
  * rows that do not fill blocks, the blocks around them land in `staging`, and `complete` copies the rows from
- * there.
+ * there. Requests whose blocks are the same, overlap or follow one another share a command, up to
+ * `merge_bytes`; what becomes of it, becomes of all of them.
  *
  * Faults: every status is read and kept in its io. A queue on which nothing has come for timeout_ms is left
  * alone: its commands are `late`. So is one that completes what nobody sent (`strange`). The host then calls
@@ -80,6 +81,8 @@ struct pst_nvme_layout {
     bool writable;         /* requests may write; such are left to the host */
     char *staging;         /* shared: batches x most pieces of staging_each bytes; NULL: none */
     uint32_t staging_each; /* whole blocks; 0: rows that do not fill blocks are left to the host */
+    uint32_t merge_bytes;  /* of a command that several requests share, at most; at least staging_each, and at
+                              most transfer_bytes */
     uint64_t staging_iova[PST_NVME_DRIVE_SSDS_MAX];
 };
 
@@ -143,6 +146,7 @@ struct pst_nvme_record {
     uint64_t rows, wanted; /* wanted: bytes of them that are data */
     uint64_t bytes;        /* moved */
     uint64_t copied;       /* from the staging to the slot */
+    uint64_t merged;       /* requests that came with another's command */
 };
 
 struct pst_nvme_drive;
@@ -161,8 +165,9 @@ struct pst_nvme_twin { /* CUDA's is struct pst_twin's `nvme` */
     /* Makes a batch's commands of rows, round robin over each SSD's queues. Not for the way `batch`. An id
      * below zero is PST_E_FORMAT, kept in the queue (twin.h). */
     pst_rc (*aim)(struct pst_nvme_drive *d, uint32_t batch, const struct pst_nvme_rows *rows);
-    /* Makes a batch's commands of a table of at most `most` requests, grouped by queue, for any way; *n is
-     * what to submit. Of an array that is striped over files, a request of several rows is left to the host.
+    /* Makes a batch's commands of a table of at most `most` requests, grouped by queue, for any way; *n, no
+     * more than there are requests, is what to submit. Of an array that is striped over files, a request of
+     * several rows is left to the host.
      */
     pst_rc (*aim_table)(struct pst_nvme_drive *d, uint32_t batch, const struct pst_nvme_table *table,
                         struct pst_n *n);

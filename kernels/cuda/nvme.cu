@@ -397,6 +397,7 @@ __global__ void __launch_bounds__(PST_WARP)
     record->wanted = aimed ? aimed->wanted : 0;
     record->bytes = aimed ? aimed->bytes : 0;
     record->copied = aimed ? aimed->copied : 0;
+    record->merged = aimed ? aimed->merged : 0;
     pst_publish(&record->sequence, sequence);
 }
 

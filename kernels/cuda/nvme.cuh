@@ -21,15 +21,34 @@ struct pst_nvme_aimed {
     int64_t n;
     uint32_t left;
     uint32_t bad; /* the largest of ~index of what is wrong; 0: none */
-    unsigned long long rows, wanted, bytes, copied;
+    unsigned long long rows, wanted, bytes, copied, merged;
 };
 
 /* How a request's rows come to their place. */
 struct pst_nvme_landing {
-    char *to; /* from the staging, `skip` bytes on; NULL: they land where they belong */
-    uint32_t skip, bytes;
-    uint32_t rows;
+    char *to, *from; /* of the staging; to is NULL: they land where they belong */
+    uint32_t bytes, rows;
     uint64_t wanted;
+    uint32_t lead; /* the request whose command brings them: itself, or another; PST_NVME_NOBODY: none */
+};
+constexpr uint32_t PST_NVME_NOBODY = ~0u;
+constexpr uint16_t PST_NVME_NO_QUEUE = 0xffff; /* of what is no command */
+
+/* Requests of one batch that are to be staged, in the order of where their blocks lie (nvme_merge.cu). */
+struct pst_nvme_reach {
+    uint64_t window, end; /* where reads are cut; of the window's blocks so far, the one behind the last */
+};
+struct pst_nvme_run {
+    uint32_t count, first; /* reads so far; where, in this order, the last of them begins */
+};
+struct pst_nvme_merge {
+    uint64_t *key, *sorted;   /* file, SSD and first block; beyond all of these: not staged. NULL: none is */
+    uint32_t *number, *order; /* whose key it is: counted up, and as sorted */
+    struct pst_nvme_reach *reach;
+    struct pst_nvme_run *runs;
+    uint32_t block_bits, window_bits; /* of a key: its block; of that, its place in a window */
+    char *temp;                       /* CUB's */
+    size_t temp_bytes;
 };
 
 /* All in the GPU's memory but queues, lists and doorbells, which are where the host has them. Several
@@ -47,14 +66,23 @@ struct pst_nvme_view {
     uint32_t *strange;
     const uint32_t *stop; /* may be the host's */
     int32_t *status;      /* of the twin's queue */
-    /* of tables: by request, and, `asked`, by command */
+    /* of tables: by request */
     const struct pst_nvme_layout *layout;
     struct pst_nvme_aimed *aimed;
     struct pst_nvme_io *raw; /* of one batch: between two kernels */
     uint32_t *cursor;        /* queues: where the next command goes */
     struct pst_nvme_landing *landings;
-    uint32_t *asked, *remains; /* of a command, its request; the requests that are the host's */
+    uint32_t *sent, *remains; /* of a request that leads, its command; the requests that are the host's */
+    struct pst_nvme_merge merge;
 };
+
+/* Bits of a key above its block, and the key of what is not staged. */
+constexpr uint32_t PST_NVME_PLACE_BITS = 7;
+static_assert(PST_NVME_FILES * PST_NVME_DRIVE_SSDS_MAX == 1 << PST_NVME_PLACE_BITS, "a file and an SSD");
+static __device__ __forceinline__ uint64_t pst_nvme_not_staged(const struct pst_nvme_merge &m)
+{
+    return (uint64_t)1 << (m.block_bits + PST_NVME_PLACE_BITS);
+}
 
 /* A clock that does not stop. */
 static __device__ __forceinline__ uint64_t pst_now_ns()
@@ -90,6 +118,11 @@ pst_rc pst_nvme_drive_new(const struct pst_nvme_drive_options *options, struct p
 void pst_nvme_drive_free(struct pst_nvme_drive *d);
 pst_rc pst_nvme_drive_give_back(struct pst_nvme_drive *d, char *why);
 pst_rc pst_nvme_drive_take_over(struct pst_nvme_drive *d, char *why);
+/* nvme_merge.cu: what is needed for batches of `most` requests, known from a drive's layout */
+pst_rc pst_nvme_merge_plan(struct pst_queue *q, const struct pst_nvme_layout *l, int64_t most,
+                           struct pst_nvme_merge *m);
+/* Makes commands of those of n requests that are to be staged; first: of their batch. */
+void pst_nvme_merge(struct pst_nvme_drive *d, uint32_t first, uint32_t n);
 /* nvme_table.cu */
 pst_rc pst_nvme_aim_table(struct pst_nvme_drive *d, uint32_t batch, const struct pst_nvme_table *table,
                           struct pst_n *n);

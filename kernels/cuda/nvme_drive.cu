@@ -18,6 +18,17 @@ struct pieces {
     }
 };
 
+void lay_out_merge(struct pst_nvme_merge *m, struct pieces *p, size_t most)
+{
+    m->key = p->of<uint64_t>(most);
+    m->sorted = p->of<uint64_t>(most);
+    m->number = p->of<uint32_t>(most);
+    m->order = p->of<uint32_t>(most);
+    m->reach = p->of<struct pst_nvme_reach>(most);
+    m->runs = p->of<struct pst_nvme_run>(most);
+    m->temp = p->of<char>(m->temp_bytes);
+}
+
 /* Everything on the GPU. What may begin as zeroes is last, from *zeroes on. */
 void lay_out(struct pst_nvme_drive *d, struct pieces *p, size_t *zeroes)
 {
@@ -36,9 +47,11 @@ void lay_out(struct pst_nvme_drive *d, struct pieces *p, size_t *zeroes)
         v->raw = p->of<struct pst_nvme_io>(o->most);
         v->cursor = p->of<uint32_t>(n);
         v->landings = p->of<struct pst_nvme_landing>(all);
-        v->asked = p->of<uint32_t>(all);
+        v->sent = p->of<uint32_t>(all);
         v->remains = p->of<uint32_t>(all);
     }
+    if (o->layout && o->layout->staging_each > 0)
+        lay_out_merge(&v->merge, p, o->most);
     for (size_t i = 0; i < n; i++) {
         d->images[i].ids = p->of<uint16_t>(o->pairs[i]->depth);
         d->images[i].live = p->of<uint32_t>(o->pairs[i]->depth);
@@ -71,6 +84,8 @@ bool make_memory(struct pst_nvme_drive *d)
     struct pst_queue *q = d->o.queue;
     struct pieces p = {NULL, 0};
     size_t zeroes = 0;
+    if (d->o.layout && pst_nvme_merge_plan(q, d->o.layout, d->o.most, &d->view.merge) != PST_OK)
+        return false;
     lay_out(d, &p, &zeroes);
     if (!pst_checked(q, cudaMalloc((void **)&d->memory, p.used)))
         return false;

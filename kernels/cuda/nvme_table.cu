@@ -4,8 +4,7 @@
 
 namespace
 {
-enum verdict { WRONG, LEFT, COMMAND };
-constexpr uint16_t NO_QUEUE = 0xffff;
+enum verdict { WRONG, LEFT, COMMAND, STAGED };
 
 struct table {
     struct pst_nvme_table of;
@@ -37,7 +36,7 @@ __device__ bool is_wrong(const struct pst_nvme_layout &l, const struct pst_nvme_
 }
 
 __device__ verdict judge(const struct pst_nvme_layout &l, const table &t, uint32_t i, struct pst_nvme_io *io,
-                         struct pst_nvme_landing *landing)
+                         struct pst_nvme_landing *landing, uint64_t *place)
 {
     const struct pst_request r = take(t.of, i);
     if (is_wrong(l, t.of, r))
@@ -45,7 +44,8 @@ __device__ verdict judge(const struct pst_nvme_layout &l, const table &t, uint32
     const struct pst_nvme_array &a = l.arrays[r.array];
     if (r.op != PST_READ || (a.stripes > 1 && r.rows > 1))
         return LEFT;
-    const struct pst_nvme_file &file = l.files[a.file[r.row % a.stripes]];
+    const uint32_t which = a.file[r.row % a.stripes];
+    const struct pst_nvme_file &file = l.files[which];
     const uint64_t at = a.data_at + r.row / a.stripes * a.row_bytes, bytes = r.rows * a.row_bytes;
     if (file.nsid == 0 || at < file.from)
         return LEFT;
@@ -55,22 +55,27 @@ __device__ verdict judge(const struct pst_nvme_layout &l, const table &t, uint32
     const uint32_t ssd = (uint32_t)(unit % t.ssds);
     const uint64_t byte = file.base + unit / t.ssds * file.unit + rest, block = (uint64_t)1 << l.lba_shift;
     const uint64_t first = byte & ~(block - 1), end = (byte + bytes + block - 1) & ~(block - 1);
-    const uint64_t straight = t.of.iova[ssd] + r.offset, place = (uint64_t)t.batch + i;
+    const uint64_t straight = t.of.iova[ssd] + r.offset;
     const bool fits = first == byte && end == byte + bytes && straight % 4 == 0;
     if (end - first > l.transfer_bytes || (!fits && end - first > l.staging_each))
         return LEFT;
-    *landing = {fits ? NULL : t.of.slot + r.offset, (uint32_t)(byte - first), (uint32_t)bytes, r.rows,
-                r.rows * a.wanted_bytes};
+    *landing = {fits ? NULL : t.of.slot + r.offset,
+                l.staging + (byte - first),
+                (uint32_t)bytes,
+                r.rows,
+                r.rows * a.wanted_bytes,
+                i};
+    *place = (uint64_t)which * PST_NVME_DRIVE_SSDS_MAX + ssd;
     *io = {};
     io->lba = first >> l.lba_shift;
-    io->iova = fits ? straight : l.staging_iova[ssd] + place * l.staging_each;
+    io->iova = straight;
     io->bytes = (uint32_t)(end - first);
     io->nsid = file.nsid;
     io->queue = (uint16_t)(ssd * t.queues_each + i / t.ssds % t.queues_each);
     io->opcode = PST_NVME_READ;
     io->lba_shift = l.lba_shift;
     io->status = PST_NVME_PENDING;
-    return COMMAND;
+    return fits ? COMMAND : STAGED;
 }
 
 /* Here and below, t.batch is the batch's first command. */
@@ -79,11 +84,20 @@ __global__ void __launch_bounds__(PST_THREADS)
 {
     for (int64_t i = pst_first(); i < t.of.n; i += pst_step()) {
         struct pst_nvme_io io = {};
-        const verdict is = judge(*v.layout, t, (uint32_t)i, &io, &v.landings[t.batch + i]);
+        struct pst_nvme_landing to = {};
+        uint64_t place = 0;
+        to.lead = PST_NVME_NOBODY;
+        const verdict is = judge(*v.layout, t, (uint32_t)i, &io, &to, &place);
         if (is == COMMAND)
             (void)atomicAdd(&v.cursor[io.queue], 1u);
         else
-            io.queue = NO_QUEUE;
+            io.queue = PST_NVME_NO_QUEUE;
+        if (v.merge.key) {
+            v.merge.key[i] =
+                is == STAGED ? place << v.merge.block_bits | io.lba : pst_nvme_not_staged(v.merge);
+            v.merge.number[i] = (uint32_t)i;
+        }
+        v.landings[t.batch + i] = to;
         if (is == LEFT)
             v.remains[t.batch + atomicAdd(&aimed->left, 1u)] = (uint32_t)i;
         if (is == WRONG)
@@ -112,11 +126,11 @@ __global__ void __launch_bounds__(PST_THREADS)
         return;
     for (int64_t i = pst_first(); i < n; i += pst_step()) {
         const struct pst_nvme_io io = v.raw[i];
-        if (io.queue == NO_QUEUE)
+        if (io.queue == PST_NVME_NO_QUEUE)
             continue;
         const uint32_t at = first + atomicAdd(&v.cursor[io.queue], 1u);
         v.q.ios[at] = io;
-        v.asked[at] = (uint32_t)i;
+        v.sent[first + i] = at;
     }
 }
 
@@ -141,29 +155,30 @@ __device__ void copy_row(char *to, const char *from, uint32_t bytes)
         to[i] = from[i];
 }
 
-/* A warp a command: what has ended well is there, or is copied; the rest is the host's. */
+/* A warp a request: what has ended well is there, or is copied; the rest is the host's. */
 __global__ void __launch_bounds__(PST_THREADS)
-    land(struct pst_nvme_view v, struct pst_nvme_aimed *aimed, uint32_t batch)
+    land(struct pst_nvme_view v, struct pst_nvme_aimed *aimed, uint32_t first, uint32_t n)
 {
-    const uint32_t first = batch * v.most, n = v.tally[batch].n;
-    unsigned long long rows = 0, wanted = 0, bytes = 0, copied = 0;
+    unsigned long long rows = 0, wanted = 0, bytes = 0, copied = 0, merged = 0;
+    if (aimed->bad)
+        return;
     for (int64_t i = pst_first() / PST_WARP; i < n; i += pst_step() / PST_WARP) {
-        const struct pst_nvme_io *io = &v.q.ios[first + i];
-        const uint32_t request = v.asked[first + i];
-        const struct pst_nvme_landing to = v.landings[first + request];
-        const bool lead = threadIdx.x % PST_WARP == 0;
+        const struct pst_nvme_landing to = v.landings[first + i];
+        if (to.lead == PST_NVME_NOBODY)
+            continue;
+        const struct pst_nvme_io *io = &v.q.ios[v.sent[first + to.lead]];
         if (io->status == PST_NVME_PENDING || PST_NVME_STATUS(io->status) != PST_NVME_OK) {
-            if (lead)
-                v.remains[first + atomicAdd(&aimed->left, 1u)] = request;
+            if (threadIdx.x % PST_WARP == 0)
+                v.remains[first + atomicAdd(&aimed->left, 1u)] = (uint32_t)i;
             continue;
         }
         if (to.to)
-            copy_row(to.to, v.layout->staging + ((size_t)first + request) * v.layout->staging_each + to.skip,
-                     to.bytes);
+            copy_row(to.to, to.from, to.bytes);
         rows += to.rows;
         wanted += to.wanted;
-        bytes += io->bytes;
+        bytes += to.lead == i ? io->bytes : 0;
         copied += to.to ? to.bytes : 0;
+        merged += to.lead != i;
     }
     if (threadIdx.x % PST_WARP != 0 || rows == 0)
         return;
@@ -171,6 +186,7 @@ __global__ void __launch_bounds__(PST_THREADS)
     (void)atomicAdd(&aimed->wanted, wanted);
     (void)atomicAdd(&aimed->bytes, bytes);
     (void)atomicAdd(&aimed->copied, copied);
+    (void)atomicAdd(&aimed->merged, merged);
 }
 } // namespace
 
@@ -187,6 +203,8 @@ pst_rc pst_nvme_aim_table(struct pst_nvme_drive *d, uint32_t batch, const struct
     (void)pst_checked(q, cudaMemsetAsync(v.cursor, 0, v.q.n * sizeof *v.cursor, q->stream));
     const unsigned blocks = pst_grid(q, t->n, PST_THREADS);
     pst_on(q, blocks)(look, v, aimed, table{*t, first, d->o.ssds, d->o.queues_each});
+    if (v.merge.key && t->n > 0)
+        pst_nvme_merge(d, first, t->n);
     pst_on(q, 1, 1)(group, v, aimed, v.begin + (size_t)batch * (v.q.n + 1));
     pst_on(q, blocks)(place, v, aimed, first, t->n);
     d->asked[batch] = t->n;
@@ -200,7 +218,8 @@ const struct pst_nvme_aimed *pst_nvme_land(struct pst_nvme_drive *d, uint32_t ba
     const uint32_t n = d->asked[batch];
     if (n == 0)
         return NULL;
-    pst_on(q, pst_grid(q, (int64_t)n * PST_WARP, PST_THREADS))(land, d->view, d->view.aimed + batch, batch);
+    pst_on(q, pst_grid(q, (int64_t)n * PST_WARP, PST_THREADS))(land, d->view, d->view.aimed + batch,
+                                                               batch * d->o.most, n);
     d->asked[batch] = 0;
     return d->view.aimed + batch;
 }

@@ -64,8 +64,8 @@ struct pst_io_group {
     /* set before poll_groups returns it */
     uint32_t nleft; /* requests, counted from `at`, that the engine is to bring: left[0..nleft) */
     uint32_t bad;   /* 1 + a request that is wrong: nothing was moved; 0: none */
-    uint64_t rows, row_bytes_wanted, commands, bytes, copied_bytes; /* of what it brought */
-    char why[PST_IO_WHY_BYTES];                                     /* the backend is broken; else empty */
+    uint64_t rows, row_bytes_wanted, commands, bytes, copied_bytes, merged; /* of what it brought */
+    char why[PST_IO_WHY_BYTES]; /* the backend is broken; else empty */
     struct pst_io_group *next;
 };
 
@@ -95,6 +95,7 @@ struct pst_io_nvme {
     const char *gpu;                     /* whose kernels drive the queues: "cuda:N"; NULL: the CPU does */
     const struct pst_disk_array *arrays; /* with gpu: what requests are about (engine.h) */
     bool writable;                       /* with gpu: requests may write */
+    uint64_t coalesce_bytes;             /* with gpu: of a read that several requests share */
     const struct pst_io_place *places;   /* one a file */
     const struct pst_dataset *dataset;   /* nvme: which must be the one on the drives */
 };

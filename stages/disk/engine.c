@@ -42,6 +42,7 @@ static pst_rc open_backend(struct pst_disk *d, char *notes, size_t note_bytes)
     nvme.places = places;
     nvme.arrays = c->arrays;
     nvme.writable = c->writable;
+    nvme.coalesce_bytes = c->coalesce_bytes;
     struct iovec regions[REGIONS_MAX];
     const int nregions = all_regions(d, regions);
     const struct pst_io_config config = {.files = d->files,

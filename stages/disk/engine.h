@@ -66,7 +66,7 @@ struct pst_disk_stats {
     uint64_t copied_bytes; /* by the CPU, after the transfer or instead of it */
     uint64_t retries;
     uint64_t handed;    /* requests that a GPU left to the CPU */
-    uint64_t merged;    /* pieces that rode along in another's operation */
+    uint64_t merged;    /* pieces that rode along in another's operation, requests in another's command */
     double active_s;    /* something was in flight */
     double in_flight_s; /* operations in flight, over time: divided by active_s, their mean number */
     double starved_s;   /* fewer than depth were in flight, and no request waited */

@@ -90,7 +90,13 @@ static uint32_t staging_each(const struct pst_nvme_layout *l)
     return row % block == 0 || each > l->transfer_bytes || each > STAGING_MAX / GROUPS ? 0 : (uint32_t)each;
 }
 
-static pst_rc make_staging(struct pst_gpu_drives *g)
+static uint32_t merge_bytes(const struct pst_nvme_layout *l, uint32_t each, uint64_t coalesce_bytes)
+{
+    const uint64_t wanted = coalesce_bytes < each ? each : coalesce_bytes;
+    return wanted < l->transfer_bytes ? (uint32_t)wanted : l->transfer_bytes;
+}
+
+static pst_rc make_staging(struct pst_gpu_drives *g, uint64_t coalesce_bytes)
 {
     const uint32_t each = staging_each(&g->layout);
     if (each == 0)
@@ -104,6 +110,7 @@ static pst_rc make_staging(struct pst_gpu_drives *g)
     }
     g->layout.staging = g->staging.base;
     g->layout.staging_each = each;
+    g->layout.merge_bytes = merge_bytes(&g->layout, each, coalesce_bytes);
     return rc;
 }
 
@@ -206,7 +213,7 @@ pst_rc pst_gpu_drives_open(struct pst_gpu_drives **out, struct pst_drives *drive
     g->requests = largest < 1 ? 1 : largest < GROUP_REQUESTS ? (uint32_t)largest : GROUP_REQUESTS;
     lay_out(&g->layout, drives, config);
     pst_rc rc = open_device(g, config->nvme->gpu);
-    rc = rc == PST_OK ? make_staging(g) : rc;
+    rc = rc == PST_OK ? make_staging(g, config->nvme->coalesce_bytes) : rc;
     rc = rc == PST_OK ? make_drive(g, config) : rc;
     b->groups = GROUPS;
     b->group_requests = g->requests;
@@ -322,6 +329,7 @@ static pst_rc read_record(struct pst_gpu_drives *g, struct pst_io_group *group, 
     group->row_bytes_wanted = r->wanted;
     group->bytes = r->bytes;
     group->copied_bytes = r->copied;
+    group->merged = r->merged;
     group->commands = r->n;
     group->bad = r->bad;
     group->nleft = r->left;

@@ -50,7 +50,7 @@ static void post_group(struct pst_disk *d, struct pst_group *group)
     io->n = left < d->backend.group_requests ? (uint32_t)left : d->backend.group_requests;
     io->whole = d->config.complete_parts ? &at_once : &table->ticket->whole;
     io->nleft = io->bad = 0;
-    io->rows = io->row_bytes_wanted = io->commands = io->bytes = io->copied_bytes = 0;
+    io->rows = io->row_bytes_wanted = io->commands = io->bytes = io->copied_bytes = io->merged = 0;
     io->why[0] = '\0';
     table->ticket->tables++;
     table->next += io->n;
@@ -106,6 +106,7 @@ static pst_rc take_group(struct pst_disk *d, struct pst_group *group)
     d->stats.rows += io->rows;
     d->stats.row_bytes_wanted += io->row_bytes_wanted;
     d->stats.copied_bytes += io->copied_bytes;
+    d->stats.merged += io->merged;
     pst_rc rc = PST_OK;
     if (io->why[0] != '\0')
         rc = pst_fail(PST_E_IO, "%s", io->why);

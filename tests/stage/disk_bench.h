@@ -1,5 +1,5 @@
 /* disk_bench.h: the disk's engine over a generated file, and requests whose every byte is known. Used by
- * test_disk_engine.c and test_device_disk.c. Included once by each. */
+ * test_disk_engine.c and device_disk.h. Included once by each. */
 #ifndef DISK_BENCH_H
 #define DISK_BENCH_H
 

@@ -1,58 +1,10 @@
-/* The disk's engine with queues driven by kernels: tables as they stand, against emulated drives; what is
- * left to the CPU; faults, and ends at a bad moment. On a virtual GPU, or, with PENSTOCK_TWIN=cuda, a real
- * one. */
-#include "disk_bench.h"
+/* The disk's engine with queues driven by kernels: requests that are wrong, faults, and ends at a bad moment.
+ */
+#include "device_disk.h"
 
 #include <signal.h>
 
-#include "../../common/device.h"
-#include "virtual_gpu.h"
-
-static const char *const stacks[] = {"async", "sync", "batch"};
-static const uint64_t strides[] = {512, 4096, 400, 1000, 12, 4100};
-#define STACKS (sizeof stacks / sizeof stacks[0])
-#define STRIDES (sizeof strides / sizeof strides[0])
 #define IMPATIENT_MS 20
-#define FEW 1000 /* rows of a file that need not be large */
-
-static const struct pst_gpus *gpus;
-
-static void gpu_bench_rows(struct bench *b, const char *stack, uint64_t row_bytes, uint64_t rows)
-{
-    char why[PST_DEVICE_WHY_BYTES];
-    setup_rows(b, "emulated", row_bytes, rows);
-    b->config.nvme.stack = stack;
-    b->config.nvme.gpu = "cuda:0";
-    if (gpus->pin(0, b->memory.base, b->memory.bytes, why) != PST_OK) /* the runtime does it for slots */
-        fail_msg("%s", why);
-}
-
-static void gpu_bench(struct bench *b, const char *stack, uint64_t row_bytes)
-{
-    gpu_bench_rows(b, stack, row_bytes, FEW);
-}
-
-static void gpu_end(struct bench *b)
-{
-    char why[PST_DEVICE_WHY_BYTES];
-    pst_disk_free(b->disk);
-    b->disk = NULL;
-    if (gpus->unpin(0, b->memory.base, why) != PST_OK)
-        fail_msg("%s", why);
-    teardown(b);
-}
-
-static struct pst_io_driven driven(struct bench *b)
-{
-    struct pst_io_driven d;
-    assert_true(pst_disk_driven(b->disk, &d));
-    return d;
-}
-
-static struct nvme *driver_of(const struct bench *b)
-{
-    return b->disk->backend.impl;
-}
 
 static uint64_t draw_below(uint64_t *seed, uint64_t bound)
 {
@@ -60,203 +12,6 @@ static uint64_t draw_below(uint64_t *seed, uint64_t bound)
     *seed ^= *seed >> 7;
     *seed ^= *seed << 17;
     return (*seed >> 11) % bound;
-}
-
-/* ---- reading -------------------------------------------------------------------------------------- */
-
-static void reads_are_right(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < STACKS; i++) {
-        for (size_t s = 0; s < STRIDES; s++) {
-            struct bench b;
-            gpu_bench(&b, stacks[i], strides[s]);
-            b.config.nvme.ssds = 1 + (uint32_t)s % 3;
-            b.config.depth = s == 1 ? 3 : 128; /* waves */
-            start(&b);
-            const int n = i == 1 ? 60 : 300;
-            ask_scattered(&b, n);
-            must_serve(&b);
-            const struct pst_disk_stats *st = pst_disk_stats(b.disk);
-            const struct pst_io_driven d = driven(&b);
-            assert_true(d.gpu_commands == (uint64_t)n && d.cpu_commands == 0 && st->handed == 0);
-            assert_true(st->rows == (uint64_t)n && st->row_bytes_wanted == (uint64_t)n * strides[s]);
-            assert_true(st->copied_bytes == (strides[s] % 512 == 0 ? 0 : st->row_bytes_wanted));
-            assert_true(strides[s] % 512 != 0 || st->bytes == st->row_bytes_wanted);
-            assert_true(d.sq_doorbells > 0 && d.cq_doorbells > 0);
-            assert_true(i != 1 || d.sq_doorbells == (uint64_t)n); /* sync: one a command */
-            const struct pst_device *on = &driver_of(&b)->gpu->device;
-            if (gpu_is_virtual()) /* before a trainer of the same process */
-                assert_true(virtual_gpu_priority(on->twin->stream(on->q)) < 0);
-            gpu_end(&b);
-        }
-    }
-}
-
-/* Parts are sent as they come, and waited for when the slot is whole; several slots are in flight. */
-static void parts_of_several_slots(void **state)
-{
-    (void)state;
-    enum { SLOTS = 3, PARTS = 2, EACH = 40 };
-    for (size_t i = 0; i < STACKS; i++) {
-        struct bench b;
-        struct pst_disk_ticket tickets[SLOTS] = {{0}};
-        gpu_bench(&b, stacks[i], 512);
-        start(&b);
-        ask_scattered(&b, SLOTS * PARTS * EACH);
-        for (uint64_t part = 0; part < PARTS; part++) {
-            for (uint64_t slot = 0; slot < SLOTS; slot++)
-                assert_int_equal(pst_disk_add(b.disk, &tickets[slot], b.slot, b.slot_bytes,
-                                              (slot * PARTS + part) * EACH * sizeof(struct pst_request),
-                                              EACH),
-                                 PST_OK);
-            assert_int_equal(pst_disk_pump(b.disk), PST_OK);
-        }
-        (void)usleep(20000);
-        assert_int_equal(pst_disk_pump(b.disk), PST_OK);
-        assert_int_equal(pst_disk_in_flight(b.disk), SLOTS * PARTS * EACH); /* none is whole yet */
-        for (int slot = 0; slot < SLOTS; slot++)
-            pst_disk_whole(b.disk, &tickets[slot]);
-        assert_int_equal(pst_disk_wait(b.disk, WAIT_MS), PST_OK);
-        for (int slot = 0; slot < SLOTS; slot++)
-            assert_true(pst_disk_idle(&tickets[slot]));
-        assert_int_equal(wrong_rows(&b), 0);
-        gpu_end(&b);
-    }
-}
-
-/* Asked to, it waits for each part: nobody need say that a slot is whole. */
-static void each_part_by_itself(void **state)
-{
-    (void)state;
-    struct bench b;
-    struct pst_disk_ticket ticket = {0};
-    gpu_bench(&b, "async", 512);
-    b.config.complete_parts = true;
-    start(&b);
-    ask_scattered(&b, 80);
-    for (uint64_t part = 0; part < 2; part++) {
-        assert_int_equal(
-            pst_disk_add(b.disk, &ticket, b.slot, b.slot_bytes, part * 40 * sizeof(struct pst_request), 40),
-            PST_OK);
-        assert_int_equal(pst_disk_wait(b.disk, WAIT_MS), PST_OK);
-        assert_true(pst_disk_idle(&ticket) && !ticket.whole);
-    }
-    assert_int_equal(wrong_rows(&b), 0);
-    gpu_end(&b);
-}
-
-/* More groups than are in flight at once, of a slot that is not whole before all have been. */
-static void tables_larger_than_groups(void **state)
-{
-    (void)state;
-    struct bench b;
-    gpu_bench_rows(&b, "async", 24100, 300); /* staged: 25 KB of 8 MiB each */
-    start(&b);
-    assert_true(b.disk->backend.group_requests < 400);
-    for (int i = 0; i < ROWS; i++)
-        ask(&b, (uint64_t)i % 300, 1, (uint64_t)i % 300);
-    must_serve(&b);
-    assert_true(driven(&b).gpu_commands == ROWS && pst_disk_stats(b.disk)->handed == 0);
-    gpu_end(&b);
-}
-
-/* What is no command of one row's kind goes to the CPU, in between. */
-static void the_rest_is_the_cpus(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < STACKS; i++) {
-        struct bench b;
-        gpu_bench(&b, stacks[i], i == 1 ? 1000 : 512);
-        start(&b);
-        ask_scattered(&b, 60);
-        ask(&b, 7, 50, 100); /* over all drives */
-        ask(&b, 500, 1, 160);
-        ask(&b, 200, FEW - 200, 200);
-        must_serve(&b);
-        assert_true(pst_disk_stats(b.disk)->handed == 2 && driven(&b).gpu_commands == 61);
-        assert_true(driven(&b).cpu_commands > 0 && driven(&b).turns == 1);
-        assert_int_equal(pst_disk_stats(b.disk)->rows, 61 + 50 + FEW - 200);
-        b.count = 0;
-        ask_scattered(&b, 60); /* and the GPU goes on */
-        must_serve(&b);
-        assert_true(driven(&b).gpu_commands == 121);
-        gpu_end(&b);
-    }
-    struct bench b; /* rows larger than a command, memory that commands cannot name */
-    gpu_bench(&b, "async", 4096);
-    b.config.nvme.emulated = "{\"transfer_bytes\": 8192}";
-    b.config.nvme.ssds = 1;
-    b.rows_at += 2;
-    start(&b);
-    ask(&b, 1, 1, 0);
-    ask(&b, 11, 2, 10);
-    ask(&b, 21, 3, 20);
-    must_serve(&b);
-    assert_true(pst_disk_stats(b.disk)->handed == 3);
-    b.rows_at -= 2;
-    b.count = 0;
-    ask(&b, 31, 1, 0);
-    ask(&b, 41, 2, 10);
-    ask(&b, 51, 3, 20);
-    must_serve(&b);
-    assert_true(pst_disk_stats(b.disk)->handed == 4 && driven(&b).gpu_commands == 2);
-    gpu_end(&b);
-}
-
-/* Topology is read by kernels too, where there is staging for it, from a namespace of its own. */
-static void other_arrays_are_read(void **state)
-{
-    (void)state;
-    for (int staged = 0; staged < 2; staged++) {
-        struct bench b;
-        gpu_bench(&b, "batch", staged ? 400 : 512);
-        struct pst_disk_array *array = &b.config.arrays[PST_ARRAY_INDICES];
-        *array = b.config.arrays[PST_ARRAY_FEATURES];
-        array->row_bytes = array->wanted_bytes = 4;
-        array->rows = b.rows * b.row_bytes / 4;
-        start(&b);
-        for (int i = 0; i < 100; i++) {
-            ask(&b, (uint64_t)i * 37, i % 7 == 0 ? 25 : 1, (uint64_t)i);
-            b.table[i].array = PST_ARRAY_INDICES;
-        }
-        assert_int_equal(serve(&b), PST_OK);
-        for (int i = 0; i < 100; i++) {
-            for (uint64_t k = 0; k < 4ull * b.table[i].rows; k++) {
-                const uint64_t at = b.table[i].row * 4 + k;
-                assert_int_equal((uint8_t)b.slot[b.table[i].offset + k],
-                                 byte_of(at / b.row_bytes, at % b.row_bytes));
-            }
-        }
-        assert_int_equal(pst_disk_stats(b.disk)->rows, 85 + 15 * 25);
-        assert_true(staged ? driven(&b).gpu_commands > 80 : pst_disk_stats(b.disk)->handed == 100);
-        gpu_end(&b);
-    }
-}
-
-static void writes_are_read_back(void **state)
-{
-    (void)state;
-    struct bench b;
-    gpu_bench(&b, "async", 512);
-    b.config.writable = true;
-    start(&b);
-    for (int k = 0; k < 50; k++) {
-        ask(&b, (uint64_t)k * 13, 1, (uint64_t)k);
-        b.table[k].op = PST_WRITE;
-        memset(b.slot + b.table[k].offset, k + 1, b.row_bytes);
-    }
-    assert_int_equal(serve(&b), PST_OK);
-    assert_true(driven(&b).gpu_commands == 0 && pst_disk_stats(b.disk)->handed == 50);
-    memset(b.slot + b.rows_at, 0, 50 * b.row_bytes);
-    for (int k = 0; k < 50; k++)
-        b.table[k].op = PST_READ;
-    assert_int_equal(serve(&b), PST_OK);
-    assert_true(driven(&b).gpu_commands == 50);
-    for (int k = 0; k < 50; k++)
-        for (uint64_t c = 0; c < b.row_bytes; c++)
-            assert_int_equal((uint8_t)b.slot[b.table[k].offset + c], k + 1);
-    gpu_end(&b);
 }
 
 /* ---- what other processes may send ------------------------------------------------------------------ */
@@ -365,6 +120,7 @@ static void survive(const char *stack, uint64_t row_bytes, const char *faults)
     b.config.nvme.timeout_ms = IMPATIENT_MS;
     b.config.nvme.ssds = 2;
     b.config.retries = 50;
+    b.config.coalesce_bytes = PST_SECTOR; /* as many commands as can be, for each to have its chance */
     start(&b);
     for (int batch = 0; batch < 3; batch++) {
         b.count = 0;
@@ -391,6 +147,8 @@ static void faults_are_survived(void **state)
     survive("async", 1000, "\"delay_rate\": 0.05, \"delay_us\": 300000");
     for (size_t i = 0; i < STACKS; i++)
         survive(stacks[i], i == 1 ? 512 : 1000, mixed);
+    survive("async", 64, mixed); /* commands that several rows share */
+    survive("batch", 400, mixed);
 }
 
 static void what_cannot_be_read_is_named(void **state)
@@ -409,6 +167,15 @@ static void what_cannot_be_read_is_named(void **state)
         if (strstr(pst_error_text(), words[i]) == NULL)
             fail_msg("%s: not in: %s", words[i], pst_error_text());
     }
+    gpu_end(&b);
+    gpu_bench(&b, "async", 64); /* three in one block: the first of them is named */
+    b.config.nvme.emulated = "{\"faults\": {\"error_rate\": 1}}";
+    start(&b);
+    for (uint64_t k = 0; k < 3; k++)
+        ask(&b, 79 - k, 1, k);
+    assert_int_equal(serve(&b), PST_E_IO);
+    assert_non_null(strstr(pst_error_text(), "the features of vertex 77 "));
+    assert_int_equal(pst_disk_stats(b.disk)->handed, 3);
     gpu_end(&b);
     gpu_bench(&b, "batch", 512);
     b.config.nvme.emulated = "{\"faults\": {\"dead_after\": 50}}";
@@ -513,17 +280,8 @@ static void what_kernels_cannot_do_is_refused(void **state)
 
 int main(void)
 {
-    find_programs();
-    gpu_setup();
-    assert(pst_gpus_open(&gpus) == PST_OK);
+    find_gpus();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_are_right),
-        cmocka_unit_test(parts_of_several_slots),
-        cmocka_unit_test(each_part_by_itself),
-        cmocka_unit_test(tables_larger_than_groups),
-        cmocka_unit_test(the_rest_is_the_cpus),
-        cmocka_unit_test(other_arrays_are_read),
-        cmocka_unit_test(writes_are_read_back),
         cmocka_unit_test(bad_requests_are_refused),
         cmocka_unit_test(any_requests_are_judged_alike),
         cmocka_unit_test(faults_are_survived),
