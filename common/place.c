@@ -59,7 +59,7 @@ static const char *missed(const struct pst_stage_spec *stage, const char *condit
     while (one_holds(stage, condition)) {
         condition += strcspn(condition, " ,");
         if (strncmp(condition, more, strlen(more)) != 0)
-            return NULL;
+            return *condition == ' ' ? condition : NULL; /* what it says there nobody knows */
         condition += strlen(more);
     }
     return condition;

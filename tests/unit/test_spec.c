@@ -2,6 +2,7 @@
 #include "store_fixture.h"
 
 #include "../../common/graph.h"
+#include "../../common/place.h"
 
 struct loaded {
     struct pst_pipeline pl;
@@ -242,6 +243,41 @@ static void test_params(void **state)
     done(l);
 }
 
+/* What a port's memory asks of parameters before the stage can be on a GPU. */
+static void test_conditions_on_memory(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *memory, *why; /* NULL: it can */
+    } all[] = {
+        {"cpu", "computes on CPUs only"},
+        {"cpu,pinned", NULL},
+        {"cpu,cuda if split=false", NULL},
+        {"pinned if split=true,cpu", "only with split=true"},
+        {"cpu,pinned if micros=1|2 and split=true|false and parts=1,cpu", NULL},
+        {"cpu,pinned if micros=1|2 and split=true and parts=9", "only with split=true"},
+        {"cpu,pinned if micros=7|8 and split=false", "only with micros=7|8"},
+        {"cpu,pinned if micros=1|2 and ", "only with "},
+        {"cpu,pinned if micros=1 or split=false", "only with "},
+    };
+    struct loaded *l = load(SOURCE ", " SINK, LINK("source.out", "sink.in"));
+    assert_ok(l);
+    struct pst_stage_spec source = l->pl.stages[0];
+    struct pst_stage_desc desc = *source.caps.desc;
+    struct pst_port_desc ports[2] = {desc.ports[0]};
+    desc.ports = ports;
+    source.caps.desc = &desc;
+    json_object_set_new(source.params, "micros", json_integer(1));
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        char why[160] = "";
+        ports[0].memory = all[i].memory;
+        if (pst_stage_on_gpu(&source, why) != (all[i].why == NULL) ||
+            !strstr(why, all[i].why ? all[i].why : ""))
+            fail_msg("%s: %s", all[i].memory, why);
+    }
+    done(l);
+}
+
 static void test_groups_and_places(void **state)
 {
     (void)state;
@@ -301,10 +337,15 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chain),     cmocka_unit_test(test_fan_out),
-        cmocka_unit_test(test_back_link), cmocka_unit_test(test_one_shot),
-        cmocka_unit_test(test_copies),    cmocka_unit_test(test_capacity),
-        cmocka_unit_test(test_params),    cmocka_unit_test(test_groups_and_places),
+        cmocka_unit_test(test_chain),
+        cmocka_unit_test(test_fan_out),
+        cmocka_unit_test(test_back_link),
+        cmocka_unit_test(test_one_shot),
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_capacity),
+        cmocka_unit_test(test_params),
+        cmocka_unit_test(test_groups_and_places),
+        cmocka_unit_test(test_conditions_on_memory),
         cmocka_unit_test(test_many_ways),
     };
     return cmocka_run_group_tests(tests, setup, scratch_teardown);
