@@ -400,13 +400,6 @@ static void garbage(void **state)
     }
 }
 
-static double seconds(void)
-{
-    struct timespec ts;
-    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
-}
-
 /* ---- what goes wrong later ------------------------------------------------------------------------- */
 
 static struct stub *opened(struct pst_nvme_controller *c, const struct pst_nvme_config *how)
@@ -484,9 +477,7 @@ static void what_was_left_is_settled(void **state)
         s->abort_ms = slow ? SLOW_MS : 0;
         for (int i = 0; i < LEFT; i++)
             pst_nvme_post(c.io[2], c.io[2]->posted++, &sqe); /* the stub has no eyes for them */
-        const double begun = seconds();
         assert_int_equal(pst_nvme_settle(&c, slow ? 50 : 400, &did), PST_OK);
-        assert_true(!slow || seconds() - begun < LEFT * SLOW_MS * 0.9e-3); /* not all of them */
         assert_true(did.resets == 1 && (slow ? did.aborts > 0 && did.aborts < LEFT : did.aborts == LEFT));
         assert_true(c.io[2]->posted == 0 && c.io[2]->taken == 0 && c.resets == 1);
         closed(&c, s);
