@@ -132,7 +132,9 @@ pst_rc pst_csc_init(struct pst_csc *c, const struct pst_csc_spec *spec)
     uint64_t own = 2 * (8 + 8 + 4) * PST_EDGE_BLOCK;
     uint64_t sort = spec->memory_bytes > own + PST_SORTER_MEMORY_MIN ? spec->memory_bytes - own : 0;
     if (sort == 0)
-        return pst_fail(PST_E_LIMIT, "--memory: expected at least %" PRIu64 " bytes, found %" PRIu64,
+        return pst_fail(PST_E_LIMIT,
+                        "--memory: sorting edges takes at least %" PRIu64 " bytes, and its share is %" PRIu64
+                        ": give it more",
                         own + PST_SORTER_MEMORY_MIN + 1, spec->memory_bytes);
     c->high = malloc(2 * PST_EDGE_BLOCK * sizeof *c->high);
     c->low = malloc(2 * PST_EDGE_BLOCK * sizeof *c->low);
