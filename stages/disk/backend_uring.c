@@ -223,8 +223,10 @@ static pst_rc uring_wait(struct pst_io_backend *b, int ms)
 static int uring_fds(const struct pst_io_backend *b, int fds[PST_IO_FDS_MAX])
 {
     struct uring *u = b->impl;
-    if (!u->watched)
+    if (!u->watched) {
         (void)io_uring_cq_eventfd_toggle(&u->ring, true);
+        (void)eventfd_write(u->event, 1); /* what ended before was not signalled */
+    }
     u->watched = true;
     fds[0] = u->event;
     return 1;

@@ -1,4 +1,6 @@
 /* The disk's engine against generated files: every backend, aligned and unaligned rows, merging, faults. */
+#include <poll.h>
+
 #include "disk_bench.h"
 
 static const char *const backends[] = {"file", "pread", "mmap", "emulated"};
@@ -310,6 +312,17 @@ static void late_completions_are_waited_for(void **state)
     }
 }
 
+/* A backend over the bench's file, without an engine. */
+static void choose(const struct bench *b, const char *name, struct pst_io_backend *backend,
+                   struct pst_io_file *file)
+{
+    char notes[PST_IO_NOTE_BYTES] = "";
+    const char *paths[] = {b->path};
+    const struct pst_io_config config = {
+        .files = file, .nfiles = 1, .depth = 4, .threads = 1, .faults = {.bad_file = -1}};
+    assert_int_equal(pst_io_choose(backend, &config, name, paths, true, false, notes, sizeof notes), PST_OK);
+}
+
 /* With nothing in flight; a longer wait before leaves the next one as short as it should be. */
 static void waits_end(void **state)
 {
@@ -318,19 +331,44 @@ static void waits_end(void **state)
     for (size_t i = 0; i < 3; i++) {
         struct bench b;
         struct pst_io_backend backend;
-        char notes[PST_IO_NOTE_BYTES];
-        setup(&b, backends[i], 4096);
-        const char *paths[] = {b.path};
         struct pst_io_file file;
-        const struct pst_io_config config = {
-            .files = &file, .nfiles = 1, .depth = 4, .threads = 1, .faults = {.bad_file = -1}};
-        assert_int_equal(
-            pst_io_choose(&backend, &config, backends[i], paths, true, false, notes, sizeof notes), PST_OK);
+        setup(&b, backends[i], 4096);
+        choose(&b, backends[i], &backend, &file);
         for (size_t k = 0; k < sizeof ms / sizeof ms[0]; k++) {
             const int64_t begin = now_ms();
             assert_int_equal(pst_io_wait(&backend, ms[k]), PST_OK);
             assert_true(now_ms() - begin <= ms[k] + 200);
         }
+        backend.ops->close(&backend);
+        pst_io_files_close(&file, 1);
+        teardown(&b);
+    }
+}
+
+/* Who begins to watch when all has ended hears of it. */
+static void what_ended_unwatched_is_told(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct bench b;
+        struct pst_io_backend backend;
+        struct pst_io_file file;
+        struct pst_io_op *done[1];
+        int fds[PST_IO_FDS_MAX];
+        struct pollfd watched[PST_IO_FDS_MAX];
+        setup(&b, backends[i], 4096);
+        choose(&b, backends[i], &backend, &file);
+        struct iovec iov = {b.slot, 4096};
+        struct pst_io_op op = {.direct = file.direct >= 0, .iov = &iov, .niov = 1, .bytes = 4096};
+        backend.ops->post(&backend, &op);
+        assert_int_equal(backend.ops->ring(&backend), PST_OK);
+        (void)poll(NULL, 0, 50);
+        const int n = backend.ops->fds(&backend, fds);
+        for (int k = 0; k < n; k++)
+            watched[k] = (struct pollfd){.fd = fds[k], .events = POLLIN};
+        assert_true(n == 0 || poll(watched, (nfds_t)n, 5000) > 0);
+        assert_int_equal(backend.ops->poll(&backend, done, 1), 1);
+        assert_ptr_equal(done[0], &op);
         backend.ops->close(&backend);
         pst_io_files_close(&file, 1);
         teardown(&b);
@@ -436,6 +474,7 @@ int main(void)
         cmocka_unit_test(faults_are_survived),
         cmocka_unit_test(late_completions_are_waited_for),
         cmocka_unit_test(waits_end),
+        cmocka_unit_test(what_ended_unwatched_is_told),
         cmocka_unit_test(a_bad_row_is_named),
         cmocka_unit_test(a_file_that_shrank_is_an_error),
         cmocka_unit_test(bad_requests_are_refused),
