@@ -157,7 +157,9 @@ void pst_sampling_on_device(struct pst_sampling *s, pst_device_sample_fn sample)
     if (!pst_linked(s->self, cached))
         return;
     s->cached = cached;
-    pst_need(s->self, cached, (uint64_t)l->caps.n[l->caps.hops] * l->stride_bytes + 1, PST_PAGE);
+    /* exactly what the features take of a batch's slot, or, without any, a byte: the trainer subtracts it */
+    const uint64_t bytes = (uint64_t)l->caps.n[l->caps.hops] * l->stride_bytes;
+    pst_need(s->self, cached, bytes > 0 ? bytes : 1, PST_PAGE);
 }
 
 static pst_rc open_device(struct pst_sampling *s)
@@ -425,8 +427,8 @@ static pst_rc note_credit(struct pst_sampling *s, const struct pst_event *event,
 pst_rc pst_sampling_on_event(struct pst_sampling *s, const struct pst_event *event)
 {
     bool both = false;
-    if (event->kind != PST_EV_CREDIT)
-        return PST_OK;
+    if (event->kind != PST_EV_CREDIT || (event->port != s->port && event->port != s->cached))
+        return PST_OK; /* a sampler may have further ports of its own */
     const pst_rc noted = note_credit(s, event, &both);
     if (noted != PST_OK || !both)
         return noted;

@@ -78,6 +78,19 @@ def whatever_is_cached():
 
 
 @test
+def rows_that_fill_pages():
+    """Then the slot's features begin right behind its other arrays' last page."""
+    with Place() as p:
+        path = p.path("wide")
+        command("gen", "community", path, "--vertices", 300, "--features", 1024, "--seed", 3)
+        pl = hyperion(planner={"params": {"cpu_cache": "64KiB"}}, sampler={"params": {"margin": 1}})
+        pl["params"]["batch"] = 16
+        r = p.run(pl, "--quiet", data=path).report
+        assert r["trainer"]["rows_cached"] == r["cache"]["hits"] > 0, r
+        same(r, p.run({**pl, "place": {"device": "cpu:0"}}, "--quiet", data=path).report, "wide")
+
+
+@test
 def both_slots_are_of_one_micro_batch():
     """However batches are split, over however many instances, with however many slots."""
     with Place() as p:
