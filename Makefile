@@ -1,11 +1,11 @@
 # Penstock's build. `make help` lists the targets.
 #   stages/NAME.c or stages/NAME/*.c   -> build/lib/penstock/stages/NAME.so
-#   stages/lib/*.c                     -> build/lib/libpenstock-stages.so (what several stages share)
+#   stages/lib/*/*.c                   -> build/lib/libpenstock-stages.so (algorithms that stages and tools use)
 #   kernels/*.c, kernels/cpu/*.c       -> build/lib/libpenstock-cpu.so
-#   kernels/cuda/*.cu                  -> build/lib/libpenstock-cuda.so, where nvcc is found
-#   kernels/cuda/*.cu, kernels/cuda/host/* -> build/tests/libpenstock-cuda-host.so: the same for tests, without a GPU
+#   kernels/cuda/**.cu                 -> build/lib/libpenstock-cuda.so, where nvcc is found
+#   kernels/cuda/**.cu, kernels/cuda/host/* -> build/tests/libpenstock-cuda-host.so: the same for tests, without a GPU
 #   common/**.c                        -> build/lib/libpenstock.so (the SDK and its plumbing)
-#   tools/penstock/*.c, tools/penstock-*.c -> build/bin
+#   tools/penstock/**.c, tools/penstock-*.c -> build/bin
 #   tests/*/test_*.c                   -> build/tests
 SHELL := /bin/bash
 CC ?= gcc
@@ -27,7 +27,7 @@ endif
 # Messages are cut to their buffers on purpose, hence -Wno-format-truncation; paths are checked where they matter.
 WARN := -Wall -Wextra -Werror -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla -Wno-format-truncation
 CFLAGS ?= -O2 -g
-ALL_CFLAGS := -std=c17 -D_GNU_SOURCE $(WARN) $(CFLAGS) -fPIC -pthread -fno-math-errno -ffp-contract=off $(san_flags_$(SAN)) -MMD -MP -Icommon
+ALL_CFLAGS := -std=c17 -D_GNU_SOURCE $(WARN) $(CFLAGS) -fPIC -pthread -fno-math-errno -ffp-contract=off $(san_flags_$(SAN)) -MMD -MP -I.
 KERNEL_CFLAGS := -O3
 ALL_LDFLAGS := $(LDFLAGS) $(san_flags_$(SAN)) -pthread -Wl,--as-needed -Wl,-rpath-link,$(BUILD)/lib
 CORE_LIBS := -lzmq -ljansson -luring -lxxhash -lz -lzstd -lyaml -lm -ldl
@@ -38,13 +38,12 @@ RPATH_STAGE := -Wl,-rpath,'$$ORIGIN/../..'
 
 common_src := $(sort $(shell find common -name '*.c'))
 kernel_src := $(sort $(wildcard kernels/*.c kernels/cpu/*.c))
-cuda_src := $(sort $(wildcard kernels/cuda/*.cu))
-stagelib_src := $(sort $(wildcard stages/lib/*.c))
+cuda_src := $(sort $(shell find kernels/cuda -name '*.cu'))
+stagelib_src := $(sort $(wildcard stages/lib/*/*.c))
 stage_files := $(sort $(wildcard stages/*.c))
-stage_dirs := $(filter-out lib,$(patsubst stages/%/,%,$(sort $(dir $(wildcard stages/*/*.c)))))
+stage_dirs := $(patsubst stages/%/,%,$(sort $(dir $(wildcard stages/*/*.c))))
 stage_names := $(patsubst stages/%.c,%,$(stage_files)) $(stage_dirs)
-# `penstock infer` computes what the trainer's evaluation does, with the same code.
-cmd_src := $(sort $(wildcard tools/penstock/*.c)) $(patsubst %,stages/trainer/%.c,model team rows eval eval_layers state)
+cmd_src := $(sort $(wildcard tools/penstock/*.c tools/penstock/*/*.c))
 helper_src := $(sort $(wildcard tools/penstock-*.c))
 test_src := $(sort $(wildcard tests/*/test_*.c tests/*/test_*.cpp))
 
@@ -74,11 +73,11 @@ $(BUILD)/lib/libpenstock-cpu.so: $(call obj,$(kernel_src))
 
 $(BUILD)/lib/libpenstock-stages.so: $(call obj,$(stagelib_src)) $(BUILD)/lib/libpenstock.so $(BUILD)/lib/libpenstock-cpu.so
 	@mkdir -p $(@D)
-	$(CC) -shared -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -L$(BUILD)/lib -lpenstock -lpenstock-cpu -lxxhash -lm
+	$(CC) -shared -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -Wl,-Bsymbolic -L$(BUILD)/lib -lpenstock -lpenstock-cpu -luring -lxxhash -lm
 
 # The CUDA twins. Each architecture gets its machine code, what comes after it PTX. No contraction, as on the CPU.
 CUDA_ARCHS := -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
-NVCC_FLAGS := -std=c++17 -O3 -lineinfo --fmad=false -Werror all-warnings -Xcompiler -fPIC,-Wall,-Wextra -Icommon $(CUDA_ARCHS)
+NVCC_FLAGS := -std=c++17 -O3 -lineinfo --fmad=false -Werror all-warnings -Xcompiler -fPIC,-Wall,-Wextra -I. $(CUDA_ARCHS)
 comma := ,
 cuda_exports := -Wl,--version-script=kernels/cuda/exports.map
 $(BUILD)/obj/kernels/cuda/%.nvcc.o: kernels/cuda/%.cu
@@ -95,7 +94,7 @@ resources: $(cuda_so)
 
 # The same sources with the threads of a block as fibers: kernels/cuda/host.
 CXX ?= g++
-host_flags := -std=c++17 -Wall -Wextra -Werror -Wconversion -Wpointer-arith -Wno-unknown-pragmas $(CFLAGS) -fPIC -pthread -ffp-contract=off $(san_flags_$(SAN)) -MMD -MP -Icommon -Ikernels/cuda/host
+host_flags := -std=c++17 -Wall -Wextra -Werror -Wconversion -Wpointer-arith -Wno-unknown-pragmas $(CFLAGS) -fPIC -pthread -ffp-contract=off $(san_flags_$(SAN)) -MMD -MP -I. -Ikernels/cuda/host
 host_obj := $(patsubst kernels/cuda/%.cu,$(BUILD)/obj/kernels/cuda/%.host.o,$(cuda_src)) $(patsubst %.cpp,$(BUILD)/obj/%.o,$(sort $(wildcard kernels/cuda/host/*.cpp)))
 $(BUILD)/obj/kernels/cuda/%.host.o: kernels/cuda/%.cu
 	@mkdir -p $(@D)
@@ -116,9 +115,7 @@ endef
 $(foreach f,$(stage_files),$(eval $(call stage_rule,$(patsubst stages/%.c,%,$(f)),$(call obj,$(f)))))
 $(foreach d,$(stage_dirs),$(eval $(call stage_rule,$(d),$(call obj,$(sort $(wildcard stages/$(d)/*.c))))))
 
-# penstock bench io measures the disk stage's backends, without the stage.
-disk_backends := $(filter-out $(patsubst %,stages/disk/%.c,disk engine groups pieces),$(wildcard stages/disk/*.c))
-$(BUILD)/bin/penstock: $(call obj,$(cmd_src) $(disk_backends)) $(libs)
+$(BUILD)/bin/penstock: $(call obj,$(cmd_src)) $(libs)
 	@mkdir -p $(@D)
 	$(CC) -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) $(RPATH_BIN) $(STAGE_LIBS) $(CORE_LIBS) $(CMD_LIBS)
 
@@ -213,7 +210,7 @@ check-gpu: deps-test
 	@BUILD=$(BUILD) TESTS_AT_ONCE=1 PENSTOCK_TWIN=cuda PENSTOCK_TWIN_SHAPES=$${PENSTOCK_TWIN_SHAPES:-1000} tests/run check kernel/test_twin
 	@BUILD=$(BUILD) tests/run gpu
 	@BUILD=$(BUILD) TESTS_AT_ONCE=1 PENSTOCK_TWIN=cuda tests/run check stage/test_device
-	@BUILD=$(BUILD) TESTS_AT_ONCE=1 PENSTOCK_TWIN=cuda tests/run check pipeline/test_gpu_events
+	@BUILD=$(BUILD) TESTS_AT_ONCE=1 PENSTOCK_TWIN=cuda tests/run check test_gpu_events
 
 .PHONY: fuzz
 fuzz:
@@ -237,8 +234,9 @@ format:
 lint: deps-test
 	@BUILD=$(BUILD) tests/lint
 
-public_headers := $(addprefix common/,base.h error.h stage.h request.h minibatch.h wire.h store/store.h) \
-  kernels/kernels.h kernels/twin.h kernels/rng.h $(addprefix stages/lib/,sampling.h fill.h fill_device.h device.h plan.h)
+public_headers := $(addprefix common/,base.h error.h stage.h wire.h slots/request.h slots/minibatch.h store/store.h) \
+  kernels/kernels.h kernels/twin.h kernels/rng.h \
+  $(addprefix stages/lib/,sampling/sampling.h sampling/fill.h sampling/fill_device.h device/device.h plan/plan.h)
 share := $(DESTDIR)$(PREFIX)/share
 .PHONY: install
 install: all
@@ -251,7 +249,7 @@ install: all
 	install -d $(share)/penstock/python/penstock
 	install -m644 tools/python/penstock/*.py $(share)/penstock/python/penstock
 	printf '%s\n' 'prefix=$(PREFIX)' 'Name: penstock' 'Description: out-of-core graph learning: the stage SDK' \
-	  'Version: 1' 'Cflags: -I$${prefix}/include -I$${prefix}/include/penstock/common' \
+	  'Version: 1' 'Cflags: -I$${prefix}/include -I$${prefix}/include/penstock -I$${prefix}/include/penstock/common' \
 	  'Libs: -L$${prefix}/lib -lpenstock-stages -lpenstock -lpenstock-cpu' >$(share)/pkgconfig/penstock.pc
 
 .PHONY: clean help

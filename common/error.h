@@ -3,7 +3,7 @@
 #ifndef PST_ERROR_H
 #define PST_ERROR_H
 
-#include "base.h"
+#include "common/base.h"
 
 PST_BEGIN_DECLS
 

@@ -19,8 +19,8 @@
 #ifndef PST_STAGE_H
 #define PST_STAGE_H
 
-#include "base.h"
-#include "error.h"
+#include "common/base.h"
+#include "common/error.h"
 
 PST_BEGIN_DECLS
 

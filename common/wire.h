@@ -5,7 +5,7 @@
 #ifndef PST_WIRE_H
 #define PST_WIRE_H
 
-#include "stage.h"
+#include "common/stage.h"
 
 #define PST_WIRE_MAGIC 0x46545350u /* "PSTF" */
 #define PST_WIRE_ENV "PENSTOCK_WIRE"

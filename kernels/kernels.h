@@ -7,7 +7,7 @@
 #ifndef PST_KERNELS_H
 #define PST_KERNELS_H
 
-#include "../common/base.h"
+#include "common/base.h"
 
 PST_BEGIN_DECLS
 

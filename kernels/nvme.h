@@ -1,7 +1,7 @@
 /* nvme.h: NVMe queues driven from a GPU: rows that a batch misses are asked for, and come, without the host.
- * The queues are common/nvme/queue.h's, as the host's stack (common/nvme/stack.h) drives them; that stack is
- * the CPU's twin of this, which is why this has a table of its own and no lines in twin.h's list: who samples
- * or trains needs no NVMe, and kernels/cpu cannot know controllers.
+ * The queues are common/nvme/queue.h's, as the host's stack (common/nvme/stack/stack.h) drives them; that
+ * stack is the CPU's twin of this, which is why this has a table of its own and no lines in twin.h's list:
+ * who samples or trains needs no NVMe, and kernels/cpu cannot know controllers.
  *
  *   A drive has some controllers' queue pairs, and room for `batches` groups of up to `most` commands each. A
  * batch's commands (struct pst_nvme_io) are written by `aim` or copied to `ios`; `submit` sends them, one way
@@ -17,7 +17,7 @@
  *   sync (GIDS; BaM)  a warp a command: its leader takes the queue's lock, writes, rings, and takes what has
  * come until its own has, while the other lanes wait. submit does all of it.
  *
- * Tables. `aim_table` takes a table of disk requests (common/request.h) as it stands in its slot, which
+ * Tables. `aim_table` takes a table of disk requests (common/slots/request.h) as it stands in its slot, which
  * another process wrote: each request is read once, judged, and becomes a command, or is left to the host
  * (what one command cannot do), or is wrong: then nothing of the table is sent. Data land in the slot; of
  * rows that do not fill blocks, the blocks around them land in `staging`, and `complete` copies the rows from
@@ -33,9 +33,9 @@
 #ifndef PST_KERNELS_NVME_H
 #define PST_KERNELS_NVME_H
 
-#include "../common/nvme/stack_lanes.h"
-#include "../common/request.h"
-#include "twin.h"
+#include "common/nvme/lanes.h"
+#include "common/slots/request.h"
+#include "kernels/twin.h"
 
 PST_BEGIN_DECLS
 

@@ -6,7 +6,7 @@
 #ifndef PST_RNG_H
 #define PST_RNG_H
 
-#include "../common/base.h"
+#include "common/base.h"
 
 struct pst_philox {
     uint32_t word[4];

@@ -1,5 +1,5 @@
 /* twin.c: the CPU's table, and how CUDA's is found (twin.h). */
-#include "twin.h"
+#include "kernels/twin.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@
 
 #include <stdlib.h>
 
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 PST_BEGIN_DECLS
 
@@ -90,7 +90,7 @@ struct pst_nvme_twin; /* nvme.h */
 struct pst_twin {
     uint64_t bytes;                   /* of this structure, which tells a table of another build */
     const char *name;                 /* "cpu", "cuda", "cuda on the host" */
-    const struct pst_nvme_twin *nvme; /* NULL: the CPU's, which is common/nvme/stack.h */
+    const struct pst_nvme_twin *nvme; /* NULL: the CPU's, which is common/nvme/stack/stack.h */
 #define PST_TWIN_MEMBER(kernel) __typeof__(pst_k_##kernel) *kernel;
     PST_TWIN_KERNELS(PST_TWIN_MEMBER)
 #undef PST_TWIN_MEMBER

@@ -1,6 +1,6 @@
 /* discard: takes slots and lets them go at once. What comes before it can so be measured, or watched, alone.
  */
-#include "stage.h"
+#include "common/stage.h"
 
 static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
 {

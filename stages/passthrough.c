@@ -1,6 +1,6 @@
 /* passthrough: the smallest stage, and the one to copy. What comes in by `in` leaves by `out`, untouched: the
  * slot travels, its bytes stay. Build: cc -shared -fPIC -o passthrough.so passthrough.c -lpenstock */
-#include "stage.h"
+#include "common/stage.h"
 
 struct state { /* one per running instance, zeroed by the host; a stage has no globals */
     int out;

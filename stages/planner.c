@@ -8,10 +8,10 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "../common/store/store.h"
-#include "lib/plan.h"
-#include "lib/sampling.h"
-#include "lib/seeds.h"
+#include "common/store/store.h"
+#include "stages/lib/plan/plan.h"
+#include "stages/lib/sampling/sampling.h"
+#include "stages/lib/sampling/seeds.h"
 
 #define PROBES_MAX 16 /* batches that the hit rate is predicted from: within a point or two */
 #ifndef FIRST_VERTICES

@@ -1,5 +1,5 @@
 /* sampler: uniform neighbour sampling. All but the algorithm is in lib/sampling.h. */
-#include "lib/sampling.h"
+#include "stages/lib/sampling/sampling.h"
 
 struct sampler {
     struct pst_sampling *sampling;

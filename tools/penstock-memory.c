@@ -10,10 +10,10 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include "device.h"
-#include "error.h"
-#include "host.h"
-#include "pulse.h"
+#include "common/ipc/gpus.h"
+#include "common/error.h"
+#include "common/host/host.h"
+#include "common/ipc/pulse.h"
 
 #define EVENTS_MAX 4096 /* of all slots, for each stage on this GPU */
 
@@ -91,8 +91,8 @@ static pst_rc make_event(struct memory *m, json_t *names)
                                                                 : pst_fail(PST_E_NOMEM, "out of memory");
 }
 
-/* One a slot, by which one stage tells when it is done with it (common/handover.h); or the reason that there
- * are none, with which a run goes on. */
+/* One a slot, by which one stage tells when it is done with it (common/host/handover.h); or the reason that
+ * there are none, with which a run goes on. */
 static pst_rc make_events(struct memory *m, const json_t *message)
 {
     const json_int_t count = json_integer_value(json_object_get(message, "count"));

@@ -17,8 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "error.h"
-#include "proc.h"
+#include "common/error.h"
+#include "common/ipc/proc.h"
 
 #define LOOK_MS 10
 #define START_MS 5000 /* until its pipe is there: it takes a tenth of a second */

@@ -1,6 +1,6 @@
 /* penstock-nvme: emulated NVMe controllers, for what drives them to find at a socket or to start as a child.
  * usage: penstock-nvme --socket NAME CONFIG      serve at the abstract socket NAME until a signal comes
- *        penstock-nvme --listen FD --ready FD CONFIG     (as emulated.c starts it)
+ *        penstock-nvme --listen FD --ready FD CONFIG     (as emulated/client.c starts it)
  * CONFIG is JSON text, or the path of a file of it; common/nvme/README.md has its keys. */
 #include <errno.h>
 #include <getopt.h>
@@ -12,8 +12,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "error.h"
-#include "nvme/emulated_impl.h"
+#include "common/error.h"
+#include "common/nvme/emulated/emulated_impl.h"
 
 #define CONFIG_BYTES_MAX (1u << 20)
 

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "error.h"
-#include "host.h"
-#include "pulse.h"
+#include "common/error.h"
+#include "common/host/host.h"
+#include "common/ipc/pulse.h"
 
 #define STACK_BYTES (8u << 20)
 

@@ -17,7 +17,7 @@
 #ifndef PST_NVME_QUEUE_H
 #define PST_NVME_QUEUE_H
 
-#include "spec.h"
+#include "common/nvme/spec.h"
 
 #include <string.h>
 

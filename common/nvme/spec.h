@@ -4,7 +4,7 @@
 #ifndef PST_NVME_SPEC_H
 #define PST_NVME_SPEC_H
 
-#include "../base.h"
+#include "common/base.h"
 
 /* Submission queue entry: section 3.3.3.1. */
 struct pst_nvme_sqe {

@@ -5,7 +5,7 @@
 #ifndef PST_STORE_H
 #define PST_STORE_H
 
-#include "../base.h"
+#include "common/base.h"
 
 PST_BEGIN_DECLS
 

@@ -1,6 +1,6 @@
 /* adam.c: one optimizer step (kernels.h). */
-#include "../kernels.h"
-#include "clones.h"
+#include "kernels/kernels.h"
+#include "kernels/cpu/clones.h"
 
 #include <math.h>
 #include <tgmath.h>

@@ -1,7 +1,7 @@
 /* aggregate.c: means over in-neighbours and their gradient (kernels.h). Rows are added in the order of the
  * edges, four to a pass over the sum, which stays in the nearest cache. */
-#include "../kernels.h"
-#include "clones.h"
+#include "kernels/kernels.h"
+#include "kernels/cpu/clones.h"
 
 #include <string.h>
 

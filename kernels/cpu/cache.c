@@ -1,7 +1,7 @@
 /* cache.c: which vertices' rows are cached and where, and how often vertices are met (kernels.h). Where a
  * good share of the vertices is cached, an array of rows by vertex takes no more memory than a hash table and
  * is a single load; where all are, in order, there is nothing to look up. */
-#include "../kernels.h"
+#include "kernels/kernels.h"
 
 enum { AHEAD = 12 }; /* ids ahead whose place is fetched */
 

@@ -1,7 +1,7 @@
 /* dedup.c: dedup and relabel (kernels.h). Open addressing with linear probing, at most half full. An entry
  * counts only if it bears the table's current stamp, so a reset is one increment. Whether an id is new is as
  * good as random, so nothing branches on it. */
-#include "../kernels.h"
+#include "kernels/kernels.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* fused.c: what is done to activations row by row (kernels.h): bias, ReLU and dropout in one pass and its
  * gradient, sums, and widening of 16-bit rows. */
-#include "../kernels.h"
-#include "../rng.h"
-#include "clones.h"
+#include "kernels/kernels.h"
+#include "kernels/rng.h"
+#include "kernels/cpu/clones.h"
 
 #include <string.h>
 
@@ -114,7 +114,7 @@ PST_CLONES static void forward(pst_real *x, int64_t ld, const pst_real *bias, co
 }
 
 #ifdef PST_REAL_IS_FLOAT
-#include "fused_avx512.h"
+#include "kernels/cpu/fused_avx512.h"
 
 static bool has_512(void)
 {

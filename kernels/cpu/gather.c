@@ -1,5 +1,5 @@
 /* gather.c: rows from where they are cached to where they are wanted (kernels.h). */
-#include "../kernels.h"
+#include "kernels/kernels.h"
 
 #include <string.h>
 

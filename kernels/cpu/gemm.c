@@ -1,6 +1,6 @@
 /* gemm.c: dense products (kernels.h): oneDNN's dnnl_sgemm in single precision, the one function whose C
  * signature all of its versions share; a plain loop in the double-precision build of the tests. */
-#include "../kernels.h"
+#include "kernels/kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>

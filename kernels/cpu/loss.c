@@ -1,7 +1,7 @@
 /* loss.c: softmax cross-entropy (kernels.h). Rows go in lanes of 16 columns, each sum in the same order on
  * all instruction sets. */
-#include "../kernels.h"
-#include "clones.h"
+#include "kernels/kernels.h"
+#include "kernels/cpu/clones.h"
 
 #include <math.h>
 #include <string.h>

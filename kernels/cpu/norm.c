@@ -1,7 +1,7 @@
 /* norm.c: layer and batch normalisation (kernels.h). Sums over a row go in fixed lanes, sums over rows
  * down a panel of columns, both in double precision: the order never depends on the instruction set. */
-#include "../kernels.h"
-#include "clones.h"
+#include "kernels/kernels.h"
+#include "kernels/cpu/clones.h"
 
 #include <math.h>
 

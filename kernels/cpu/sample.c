@@ -4,9 +4,9 @@
  *
  * Small fanouts take the vertices in groups, a vector lane each: all random numbers of a group at once, and
  * no branch that depends on a degree. What does not suit that goes vertex by vertex, with the same result. */
-#include "../kernels.h"
-#include "../rng.h"
-#include "clones.h"
+#include "kernels/kernels.h"
+#include "kernels/rng.h"
+#include "kernels/cpu/clones.h"
 
 enum {
     SCAN_MAX = 32,  /* above this many slots a hash set beats scanning the slots before */

@@ -1,9 +1,9 @@
 /* shuffle.c: a permutation by a Feistel network (Luby & Rackoff 1988) over the next power of four, walking
  * the cycle until it falls below n (Black & Rogaway, CT-RSA 2002): every element alone, no scratch memory.
  * Elements walk side by side; one that has arrived makes room for the next. */
-#include "../kernels.h"
-#include "../rng.h"
-#include "clones.h"
+#include "kernels/kernels.h"
+#include "kernels/rng.h"
+#include "kernels/cpu/clones.h"
 
 enum {
     ROUNDS = 8,  /* four are a permutation no one can tell from random; tiny domains want more */

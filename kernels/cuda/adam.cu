@@ -1,5 +1,5 @@
 /* adam.cu: one optimizer step (kernels.h), four parameters a thread where addresses allow. */
-#include "queue.cuh"
+#include "kernels/cuda/queue.cuh"
 
 #include <cmath>
 

@@ -4,7 +4,7 @@
  *
  * The gradient goes the other way round: edges are sorted by source (stable, so that each source's stay in
  * order), and a warp adds up what each source gets. No atomics: the same sum every time. */
-#include "queue.cuh"
+#include "kernels/cuda/queue.cuh"
 
 #include <cub/cub.cuh>
 

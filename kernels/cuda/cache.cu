@@ -1,7 +1,7 @@
 /* cache.cu: which vertices' rows are cached and where, and how often vertices are met (kernels.h). The index
  * has the CPU's three forms. Each id is looked up once; a scan then counts the hits before it, and puts it
  * among the hits or the misses. */
-#include "queue.cuh"
+#include "kernels/cuda/queue.cuh"
 
 #include <cub/cub.cuh>
 

@@ -4,7 +4,7 @@
  * these gives the order. The id itself is looked up where the word points.
  *
  * Hence `vertices` must be the same array, and *count what the last call left, from one reset to the next. */
-#include "queue.cuh"
+#include "kernels/cuda/queue.cuh"
 
 #include <cub/cub.cuh>
 

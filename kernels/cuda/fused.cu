@@ -1,6 +1,6 @@
 /* fused.cu: what is done to activations row by row (kernels.h): bias, ReLU and dropout in one pass and its
  * gradient, sums, and widening of 16-bit rows. */
-#include "rows.cuh"
+#include "kernels/cuda/rows.cuh"
 
 namespace
 {

@@ -4,7 +4,7 @@
  * that its registers leave room for at least, 16 bytes four times each, that is 48 KiB in flight a
  * multiprocessor. A multiprocessor's share of bandwidth times latency, 25 GB/s by 0.7 us on Hopper, is
  * under 20. */
-#include "queue.cuh"
+#include "kernels/cuda/queue.cuh"
 
 namespace
 {

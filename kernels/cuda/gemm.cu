@@ -1,6 +1,6 @@
 /* gemm.cu: dense products (kernels.h), by cuBLASLt. Its matrices are by columns, so what it is asked for is
  * C' = op(B)' op(A)'. */
-#include "rows.cuh"
+#include "kernels/cuda/rows.cuh"
 
 namespace
 {

@@ -1,6 +1,6 @@
 /* loss.cu: softmax cross-entropy (kernels.h), a warp a row. Rows' losses are added by one block, in an order
  * that their number alone decides. */
-#include "rows.cuh"
+#include "kernels/cuda/rows.cuh"
 
 namespace
 {

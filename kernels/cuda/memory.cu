@@ -1,8 +1,8 @@
-/* memory.cu: the memory and events of GPUs, between processes: the table of common/device.h. Uses legacy IPC
- * (cudaIpc*), which holds for what cudaMalloc gives. */
-#include "../../common/device.h"
-#include "../twin.h"
-#include "sleep.cuh"
+/* memory.cu: the memory and events of GPUs, between processes: the table of common/ipc/gpus.h. Uses legacy
+ * IPC (cudaIpc*), which holds for what cudaMalloc gives. */
+#include "common/ipc/gpus.h"
+#include "kernels/twin.h"
+#include "kernels/cuda/sleep.cuh"
 
 #include <cuda_runtime.h>
 

@@ -1,6 +1,6 @@
 /* norm.cu: layer and batch normalisation and their gradients (kernels.h). A warp a row, or sums of columns.
  */
-#include "rows.cuh"
+#include "kernels/cuda/rows.cuh"
 
 namespace
 {

@@ -1,6 +1,6 @@
 /* queue.cu: queues, memory, and the table that this object exports (twin.h). */
-#include "rows.cuh"
-#include "sleep.cuh"
+#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/sleep.cuh"
 
 #include <algorithm>
 #include <chrono>

@@ -3,8 +3,8 @@
 #ifndef PST_QUEUE_CUH
 #define PST_QUEUE_CUH
 
-#include "../rng.h"
-#include "../twin.h"
+#include "kernels/rng.h"
+#include "kernels/twin.h"
 
 #include <cuda_runtime.h>
 #include <cublasLt.h>

@@ -44,7 +44,7 @@ def kernels(logs):
             shared = re.search(r"(\d+) bytes smem", e["rest"])
             took = (int(e["registers"]), int(shared.group(1)) if shared else 0, int(e["stack"]),
                     int(e["stores"]) + int(e["loads"]))
-            key = (e["arch"], re.sub(r".*/|\.nvcc\.log", "", log), name)
+            key = (e["arch"], re.sub(r".*kernels/cuda/|\.nvcc\.log", "", log), name)
             found[key] = tuple(map(max, zip(found.get(key, took), took)))
     return found
 

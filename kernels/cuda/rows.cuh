@@ -3,7 +3,7 @@
 #ifndef PST_ROWS_CUH
 #define PST_ROWS_CUH
 
-#include "queue.cuh"
+#include "kernels/cuda/queue.cuh"
 
 enum {
     PST_COLUMN_PARTS = 128, /* runs of rows whose sums are added in the end: enough blocks for any GPU */

@@ -3,7 +3,7 @@
  * before it, so these settle one after the other; only their numbers go round, by shuffles.
  *
  * Topology may be in pinned host memory: a neighbour is read once, and only if it is taken. */
-#include "queue.cuh"
+#include "kernels/cuda/queue.cuh"
 
 #include <cub/cub.cuh>
 

@@ -1,5 +1,5 @@
 /* shuffle.cu: the CPU's Feistel network (kernels.h), an element a thread: each walks its cycle alone. */
-#include "queue.cuh"
+#include "kernels/cuda/queue.cuh"
 
 namespace
 {

@@ -1,11 +1,11 @@
 /* inputs.c: see inputs.h. */
-#include "inputs.h"
+#include "stages/trainer/inputs.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../common/store/store.h"
+#include "common/store/store.h"
 
 /* ---- frames -------------------------------------------------------------------------------------- */
 

@@ -5,11 +5,9 @@
 #ifndef PST_TRAINER_INPUTS_H
 #define PST_TRAINER_INPUTS_H
 
-#include "../../common/minibatch.h"
-#include "../../common/stage.h"
-#include "model.h"
-
-#pragma GCC visibility push(hidden) /* of this stage alone */
+#include "common/slots/minibatch.h"
+#include "common/stage.h"
+#include "stages/lib/gnn/model.h"
 
 enum pst_trainer_input { PST_INPUT_BATCH, PST_INPUT_CACHED, PST_INPUTS };
 
@@ -62,5 +60,4 @@ bool pst_inputs_end(struct pst_inputs *in);
 PST_MUST_USE pst_rc pst_inputs_bring(struct pst_inputs *in, const struct pst_given *given,
                                      struct pst_batch *batch);
 
-#pragma GCC visibility pop
 #endif

@@ -1,10 +1,10 @@
 /* trainer: trains GraphSAGE on minibatches, evaluates, keeps checkpoints. The model is in model.h, the
  * evaluation in eval.h, checkpoints in state.h; here is what makes a stage of them. */
-#include "../../common/minibatch.h"
-#include "../../common/stage.h"
-#include "eval.h"
-#include "inputs.h"
-#include "state.h"
+#include "common/slots/minibatch.h"
+#include "common/stage.h"
+#include "stages/lib/gnn/eval.h"
+#include "stages/trainer/inputs.h"
+#include "stages/lib/gnn/state.h"
 
 #include <inttypes.h>
 #include <math.h>

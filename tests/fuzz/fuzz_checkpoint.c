@@ -2,8 +2,8 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "../../common/checkpoint.h"
-#include "fuzz.h"
+#include "common/store/checkpoint.h"
+#include "tests/fuzz/fuzz.h"
 
 #define KEY "\"checksum\":\""
 #define DIGITS 16

@@ -1,7 +1,7 @@
 /* What a foreign stage answers to --describe. */
-#include "../../common/caps_foreign.c"
+#include "common/pipeline/caps_foreign.c"
 
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {

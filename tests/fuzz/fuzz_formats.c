@@ -5,10 +5,10 @@
 #include <sys/stat.h>
 #include <signal.h>
 
-#include "../../common/error.h"
-#include "../../common/store/formats.h"
-#include "../../common/store/verify.h"
-#include "fuzz.h"
+#include "common/error.h"
+#include "common/store/formats/formats.h"
+#include "common/store/dataset/verify.h"
+#include "tests/fuzz/fuzz.h"
 
 #define MEMORY (16u << 20)   /* the least that reads text */
 #define FILE_BYTES (1 << 20) /* a claim of many vertices ends here, not on the disk */

@@ -3,8 +3,8 @@
  * uses every slot that it is given. Nothing may crash, hang or reach beyond the slots. */
 #include <string.h>
 
-#include "../../common/foreign.c"
-#include "fuzz.h"
+#include "common/host/foreign.c"
+#include "tests/fuzz/fuzz.h"
 
 #define SLOTS 5
 #define SLOT_BYTES 64

@@ -2,11 +2,11 @@
  * sorter. */
 #include <string.h>
 
-#include "../../common/store/bvgraph.h"
-#include "../../common/store/edge_text.h"
-#include "../../common/store/text_array.h"
-#include "../../common/store/zip.h"
-#include "fuzz.h"
+#include "common/store/formats/bvgraph.h"
+#include "common/store/import/edge_text.h"
+#include "common/store/text/text_array.h"
+#include "common/store/text/zip.h"
+#include "tests/fuzz/fuzz.h"
 
 static char dir[64] = "/dev/shm/penstock-fuzz-XXXXXX"; /* in memory: a disk would set the pace */
 static char file[128], out[128], properties[128], names[128], names_at[128];

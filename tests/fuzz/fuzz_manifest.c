@@ -1,8 +1,8 @@
 /* dataset.json, as a file of a dataset that has no arrays. */
 #include <string.h>
 
-#include "../../common/store/manifest.h"
-#include "fuzz.h"
+#include "common/store/dataset/manifest.h"
+#include "tests/fuzz/fuzz.h"
 
 static char dir[64] = "/dev/shm/penstock-fuzz-XXXXXX"; /* in memory: a disk would set the pace */
 static char file[128];

@@ -1,8 +1,8 @@
 /* .npy headers: the first 8 bytes say how long the file claims to be, the rest is its beginning. */
 #include <string.h>
 
-#include "../../common/store/npy.h"
-#include "fuzz.h"
+#include "common/store/dataset/npy.h"
+#include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {

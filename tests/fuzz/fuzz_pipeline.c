@@ -2,11 +2,11 @@
  * the last one of the JSON is a --set. No program is started and no shared object is looked for. */
 #include <string.h>
 
-#include "../../common/caps_impl.h"
-#include "../../common/builtin.h"
-#include "../../common/error.h"
-#include "../../common/graph.h"
-#include "fuzz.h"
+#include "common/pipeline/caps_impl.h"
+#include "common/pipeline/builtin.h"
+#include "common/error.h"
+#include "common/pipeline/graph.h"
+#include "tests/fuzz/fuzz.h"
 
 static const struct pst_param_desc params[] = {
     {"n", PST_PARAM_INT, "3", 1, 100, NULL, "n"},          {"r", PST_PARAM_REAL, "0.5", 0, 1, NULL, "r"},

@@ -2,7 +2,7 @@
 #ifndef RANDOM_BATCH_H
 #define RANDOM_BATCH_H
 
-#include "../../stages/trainer/model.h"
+#include "stages/lib/gnn/model.h"
 
 #include <stdlib.h>
 #include <string.h>

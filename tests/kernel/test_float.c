@@ -1,7 +1,7 @@
 /* Float kernels against naive loops, over shapes that include nothing, one and primes. */
-#include "../../kernels/kernels.h"
-#include "../../kernels/rng.h"
-#include "random_batch.h"
+#include "kernels/kernels.h"
+#include "kernels/rng.h"
+#include "tests/kernel/random_batch.h"
 
 #include <math.h>
 #include <setjmp.h>

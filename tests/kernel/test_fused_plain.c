@@ -1,5 +1,5 @@
 /* The plain loops of fused.c, which other processors run, against those that this one runs: the same bits. */
-#include "../../kernels/kernels.h"
+#include "kernels/kernels.h"
 #undef PST_REAL_IS_FLOAT
 #define pst_k_bias_relu_dropout plain_bias_relu_dropout
 #define pst_k_bias_relu_dropout_grad plain_bias_relu_dropout_grad
@@ -15,10 +15,10 @@ void plain_add(struct pst_queue *q, pst_real *x, int64_t ld, const pst_real *y, 
                int64_t dim);
 void plain_widen(struct pst_queue *q, const void *src, uint64_t stride_bytes, bool bfloat, pst_real *out,
                  int64_t ld, int64_t n, int64_t dim);
-#include "../../kernels/cpu/fused.c"
+#include "kernels/cpu/fused.c"
 #undef pst_k_bias_relu_dropout
 #undef pst_k_bias_relu_dropout_grad
-#include "random_batch.h"
+#include "tests/kernel/random_batch.h"
 
 #include <math.h>
 #include <setjmp.h>

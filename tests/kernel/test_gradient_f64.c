@@ -1,16 +1,16 @@
 /* Gradients of every layer and the loss against central differences, the whole model built in double. */
-#include "../../kernels/cpu/gemm.c"
-#include "../../kernels/cpu/aggregate.c"
-#include "../../kernels/cpu/fused.c"
-#include "../../kernels/cpu/norm.c"
-#include "../../kernels/cpu/loss.c"
-#include "../../kernels/cpu/adam.c"
-#include "../../kernels/twin.c"
-#include "../../stages/trainer/model.c"
-#include "../../stages/trainer/pass.c"
-#include "../../stages/trainer/backward.c"
-#include "../../stages/trainer/team.c"
-#include "random_batch.h"
+#include "kernels/cpu/gemm.c"
+#include "kernels/cpu/aggregate.c"
+#include "kernels/cpu/fused.c"
+#include "kernels/cpu/norm.c"
+#include "kernels/cpu/loss.c"
+#include "kernels/cpu/adam.c"
+#include "kernels/twin.c"
+#include "stages/lib/gnn/model.c"
+#include "stages/lib/gnn/pass.c"
+#include "stages/lib/gnn/backward.c"
+#include "stages/lib/gnn/team.c"
+#include "tests/kernel/random_batch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

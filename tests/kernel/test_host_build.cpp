@@ -1,7 +1,7 @@
 /* The host build of the CUDA twins (kernels/cuda/host): that it computes what a GPU would, and that it finds
  * the mistakes it is there to find. Each wrong kernel runs in a child, which must die with the right words.
  */
-#include "../../kernels/cuda/queue.cuh"
+#include "kernels/cuda/queue.cuh"
 
 #include <cstdio>
 #include <cstdlib>

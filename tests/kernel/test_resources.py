@@ -10,7 +10,7 @@ FOLDER = os.path.join(ROOT, "kernels", "cuda")
 sys.path.insert(0, FOLDER)
 import resources  # noqa: E402
 
-logs = sorted(glob.glob(os.path.join(ROOT, os.environ.get("BUILD", "build"), "obj/kernels/cuda/*.nvcc.log")))
+logs = sorted(glob.glob(os.path.join(ROOT, os.environ.get("BUILD", "build"), "obj/kernels/cuda/**/*.nvcc.log"), recursive=True))
 nvcc = shutil.which("nvcc", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
 if not logs or not nvcc:
     print("# SKIP no nvcc, so no CUDA twins were built")

@@ -1,6 +1,6 @@
 /* The kernels of the sampler: random numbers, sampling, dedup, cache, gather, shuffle. */
-#include "../../kernels/kernels.h"
-#include "../../kernels/rng.h"
+#include "kernels/kernels.h"
+#include "kernels/rng.h"
 
 #include <math.h>
 #include <setjmp.h>

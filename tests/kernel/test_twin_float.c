@@ -1,5 +1,5 @@
 /* The twins of the trainer's kernels: relative error, norm-wise, of at most 1e-5; 2e-3 in TensorFloat-32. */
-#include "twin_fixture.h"
+#include "tests/kernel/twin_fixture.h"
 
 static const double LIMIT = 1e-5, LIMIT_TF32 = 2e-3;
 

@@ -1,7 +1,7 @@
 /* NVMe queues driven by kernels (kernels/nvme.h) against the emulated controllers, which are another process:
  * every byte of every command, against what the CPU's stack reads; waves, wraps of queues and ids, and rows
  * that a kernel asks for. */
-#include "twin_nvme.h"
+#include "tests/kernel/twin_nvme.h"
 
 enum { LANES = 32 };
 

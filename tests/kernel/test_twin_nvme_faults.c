@@ -1,6 +1,6 @@
 /* Queues driven by kernels when controllers fail: errors are counted and named, what is lost is left to the
  * host in time, a controller that makes completions up is not believed, and the host mends all of it. */
-#include "twin_nvme.h"
+#include "tests/kernel/twin_nvme.h"
 
 enum { N = 100, IMPATIENT = 50 /* ms */, BATCHES = 2, SECOND = 1 };
 

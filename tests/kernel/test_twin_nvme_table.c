@@ -1,8 +1,8 @@
 /* Tables of disk requests that a kernel takes as they stand (kernels/nvme.h), against emulated controllers
  * whose content is a function of the address: each request is brought, byte for byte and nothing beside it,
  * or left, and which of the two follows from the layout alone; so do the commands, and what they move. */
-#include "shared_reads.h"
-#include "twin_nvme.h"
+#include "tests/kernel/shared_reads.h"
+#include "tests/kernel/twin_nvme.h"
 
 enum {
     MOST = 200,

@@ -1,6 +1,6 @@
 /* The twins of sampling and shuffling: the same to the last bit. */
-#include "../../kernels/rng.h"
-#include "twin_graph.h"
+#include "kernels/rng.h"
+#include "tests/kernel/twin_graph.h"
 
 #include <sys/mman.h>
 

@@ -1,6 +1,6 @@
 /* The twins of dedup, hotness, cache lookup and gather, and of a batch that the host does not see: the same
  * to the last bit. */
-#include "twin_graph.h"
+#include "tests/kernel/twin_graph.h"
 
 #include <sys/mman.h>
 

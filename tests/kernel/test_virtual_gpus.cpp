@@ -1,7 +1,7 @@
 /* Virtual GPUs between processes (kernels/cuda/host/virtual.h): the rules of CUDA's handles, kept and told.
  * The other process is this program again, which does what it reads, a line at a time, and says how it went.
  */
-#include "../../kernels/cuda/queue.cuh"
+#include "kernels/cuda/queue.cuh"
 
 #include <csignal>
 #include <csetjmp>

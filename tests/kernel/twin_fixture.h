@@ -4,7 +4,7 @@
 #ifndef TWIN_FIXTURE_H
 #define TWIN_FIXTURE_H
 
-#include "../../kernels/twin.h"
+#include "kernels/twin.h"
 
 #include <math.h>
 #include <setjmp.h>

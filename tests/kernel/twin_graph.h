@@ -2,7 +2,7 @@
 #ifndef TWIN_GRAPH_H
 #define TWIN_GRAPH_H
 
-#include "twin_fixture.h"
+#include "tests/kernel/twin_fixture.h"
 
 static const size_t I32 = sizeof(int32_t), I64 = sizeof(int64_t);
 

@@ -3,9 +3,9 @@
 #ifndef TWIN_NVME_H
 #define TWIN_NVME_H
 
-#include "../../kernels/nvme.h"
-#include "../unit/nvme_fixture.h"
-#include "twin_fixture.h"
+#include "kernels/nvme.h"
+#include "tests/unit/nvme_fixture.h"
+#include "tests/kernel/twin_fixture.h"
 
 enum {
     PLACE = 16384,   /* memory of one command: up to a page of shift, the data, and canaries */

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "ssd.h"
+#include "tests/qemu/ssd.h"
 
 /* ---- identify --------------------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "ssd.h"
+#include "tests/qemu/ssd.h"
 
 #define READS 60 /* a queue's */
 #define QUEUES 2

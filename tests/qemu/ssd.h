@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../common/error.h"
-#include "../../common/nvme/controller.h"
-#include "../../common/nvme/vfio.h"
+#include "common/error.h"
+#include "common/nvme/driver/controller.h"
+#include "common/nvme/driver/vfio.h"
 
 #define DEADLINE_MS 60000 /* of anything that is waited for here */
 #define MIB (1u << 20)

@@ -3,10 +3,11 @@
 #ifndef DEVICE_DISK_H
 #define DEVICE_DISK_H
 
-#include "disk_bench.h"
+#include "tests/stage/disk_bench.h"
 
-#include "../../common/device.h"
-#include "virtual_gpu.h"
+#include "common/ipc/gpus.h"
+#include "stages/lib/io/nvme_impl.h"
+#include "tests/stage/virtual_gpu.h"
 
 static const char *const stacks[] = {"async", "sync", "batch"};
 #define STACKS (sizeof stacks / sizeof stacks[0])

@@ -10,8 +10,19 @@
 
 #include <cmocka.h>
 
-#include "../unit/programs.h"
-#include "disk_sources.h"
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/nvme/driver/dma.h"
+#include "common/util/clock.h"
+#include "stages/lib/io/engine_impl.h"
+#include "stages/lib/io/pieces.h"
+#include "tests/unit/programs.h"
 
 #define ROWS 4000 /* of the file, and requests at most, unless setup_rows says otherwise */
 #define WAIT_MS 20000

@@ -3,9 +3,9 @@
 #ifndef STAGE_HOST_H
 #define STAGE_HOST_H
 
-#include "../../common/store/gen.h"
-#include "../unit/store_fixture.h"
-#include "virtual_gpu.h"
+#include "common/store/make/gen.h"
+#include "tests/unit/store_fixture.h"
+#include "tests/stage/virtual_gpu.h"
 
 enum { HOST_TEXT_MAX = 4096, HOST_SETS = 8, HOST_SLOTS = 2 };
 

@@ -1,6 +1,6 @@
 /* The disk's engine with queues driven by kernels: requests that are wrong, faults, and ends at a bad moment.
  */
-#include "device_disk.h"
+#include "tests/stage/device_disk.h"
 
 #include <signal.h>
 
@@ -90,7 +90,7 @@ static void any_requests_are_judged_alike(void **state)
         struct pst_table table = {.slot = b.slot, .slot_bytes = b.slot_bytes, .count = N};
         for (uint32_t k = 0; k < N; k++) {
             b.table[k] = any_request(&seed, &b);
-            if (bad == 0 && check_request(&b.disk->pieces, &table, k, &b.table[k]) != PST_OK)
+            if (bad == 0 && pst_pieces_check(&b.disk->pieces, &table, k, &b.table[k]) != PST_OK)
                 bad = k + 1;
         }
         assert_int_equal(pst_gpu_drives_submit(gpu, &group), PST_OK);
@@ -205,12 +205,12 @@ static void dead_drives_are_told(void **state)
         assert_int_equal(pst_disk_pump(b.disk), PST_OK);
         (void)usleep(20000);
         assert_int_equal(kill(driver_of(&b)->drives.emulated.pid, SIGKILL), 0);
-        const int64_t begun = now_ms();
+        const int64_t begun = pst_clock_ms();
         assert_int_equal(pst_disk_wait(b.disk, WAIT_MS), PST_E_IO);
         assert_non_null(strstr(pst_error_text(), "it is gone"));
         assert_non_null(strstr(pst_error_text(), "the features of vertex "));
         gpu_end(&b);
-        assert_true(now_ms() - begun < WAIT_MS / 4);
+        assert_true(pst_clock_ms() - begun < WAIT_MS / 4);
     }
 }
 
@@ -226,9 +226,9 @@ static void ends_with_reads_in_flight(void **state)
         ask_scattered(&b, 100);
         assert_int_equal(pst_disk_add(b.disk, &ticket, b.slot, b.slot_bytes, 0, 100), PST_OK);
         assert_int_equal(pst_disk_pump(b.disk), PST_OK);
-        const int64_t begun = now_ms();
+        const int64_t begun = pst_clock_ms();
         gpu_end(&b);
-        assert_true(now_ms() - begun < 5000);
+        assert_true(pst_clock_ms() - begun < 5000);
     }
 }
 

@@ -1,8 +1,8 @@
 /* The disk's engine with queues driven by kernels: tables as they stand, against emulated drives; what each
  * costs, and what is left to the CPU. */
-#include "device_disk.h"
+#include "tests/stage/device_disk.h"
 
-#include "../kernel/shared_reads.h"
+#include "tests/kernel/shared_reads.h"
 
 static const uint64_t strides[] = {512, 4096, 400, 1000, 12, 4100, 64};
 #define STRIDES (sizeof strides / sizeof strides[0])
@@ -90,7 +90,7 @@ static void reads_are_right(void **state)
             assert_true(strides[s] % 512 != 0 || (st->bytes == st->row_bytes_wanted && st->merged == 0));
             assert_true(d.sq_doorbells > 0 && d.cq_doorbells > 0);
             assert_true(i != 1 || d.sq_doorbells == d.gpu_commands); /* sync: one a command */
-            const struct pst_device *on = &driver_of(&b)->gpu->device;
+            const struct pst_device *on = pst_gpu_drives_device(driver_of(&b)->gpu);
             if (gpu_is_virtual()) /* before a trainer of the same process */
                 assert_true(virtual_gpu_priority(on->twin->stream(on->q)) < 0);
             gpu_end(&b);

@@ -1,9 +1,9 @@
 /* The planner on a GPU makes the CPU's plan, byte for byte. */
 #define FIRST_VERTICES 64 /* so that the scratch has to grow */
-#include "../../stages/planner.c"
+#include "stages/planner.c"
 
 #define HOST_STATE struct planner
-#include "stage_host.h"
+#include "tests/stage/stage_host.h"
 
 enum { VERTICES = 400 };
 

@@ -1,11 +1,11 @@
 /* The sampler on a GPU fills slots with what the CPU's fills them with, to the byte. */
-#include "../../stages/sampler.c"
+#include "stages/sampler.c"
 
-#include "stage_host.h"
+#include "tests/stage/stage_host.h"
 
-#include "../../common/minibatch.h"
-#include "../../common/request.h"
-#include "../../stages/lib/plan.h"
+#include "common/slots/minibatch.h"
+#include "common/slots/request.h"
+#include "stages/lib/plan/plan.h"
 
 #include <xxhash.h>
 

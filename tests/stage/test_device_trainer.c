@@ -1,8 +1,8 @@
 /* The trainer on a GPU against the trainer on the CPU. The GPU is the host build (kernels/cuda/host) unless
  * PENSTOCK_TWIN=cuda asks for the real one. */
-#include "../kernel/random_batch.h"
-#include "trainer_host.h"
-#include "virtual_gpu.h"
+#include "tests/kernel/random_batch.h"
+#include "tests/stage/trainer_host.h"
+#include "tests/stage/virtual_gpu.h"
 
 enum { STEPS = 2, MODEL_DIM = 11, MODEL_CLASSES = 5, MODEL_ROWS = 400 };
 

@@ -1,7 +1,7 @@
 /* The disk's engine against generated files: every backend, aligned and unaligned rows, merging, faults. */
 #include <poll.h>
 
-#include "disk_bench.h"
+#include "tests/stage/disk_bench.h"
 
 static const char *const backends[] = {"file", "pread", "mmap", "emulated"};
 static const uint64_t strides[] = {512, 4096, 400, 1000, 12, 4100};
@@ -302,9 +302,9 @@ static void late_completions_are_waited_for(void **state)
         b.config.coalesce_bytes = 4096;
         start(&b);
         ask_scattered(&b, 100);
-        int64_t begin = now_ms();
+        int64_t begin = pst_clock_ms();
         must_serve(&b);
-        assert_true(now_ms() - begin >= 6); /* four waves of 32 */
+        assert_true(pst_clock_ms() - begin >= 6); /* four waves of 32 */
         struct pst_io_driven driven;
         if (pst_disk_driven(b.disk, &driven)) /* of the backend that the faults are around */
             assert_int_equal(driven.cpu_commands, pst_disk_stats(b.disk)->requests);
@@ -335,9 +335,9 @@ static void waits_end(void **state)
         setup(&b, backends[i], 4096);
         choose(&b, backends[i], &backend, &file);
         for (size_t k = 0; k < sizeof ms / sizeof ms[0]; k++) {
-            const int64_t begin = now_ms();
+            const int64_t begin = pst_clock_ms();
             assert_int_equal(pst_io_wait(&backend, ms[k]), PST_OK);
-            assert_true(now_ms() - begin <= ms[k] + 200);
+            assert_true(pst_clock_ms() - begin <= ms[k] + 200);
         }
         backend.ops->close(&backend);
         pst_io_files_close(&file, 1);

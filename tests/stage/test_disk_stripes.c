@@ -9,9 +9,11 @@
 
 #include <cmocka.h>
 
-#include "../../common/store/rows.h"
-#include "disk_sources.h"
-#include "../unit/programs.h"
+#include "common/error.h"
+#include "common/nvme/driver/dma.h"
+#include "common/store/dataset/rows.h"
+#include "stages/lib/io/engine.h"
+#include "tests/unit/programs.h"
 
 enum { ROWS = 200, STRIPES = 3, REQUESTS = 40, WAIT_MS = 20000, NOTES = 4096 };
 

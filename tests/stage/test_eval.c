@@ -1,5 +1,5 @@
 /* Evaluation over the whole graph, in memory and spilled, against the naive forward pass. */
-#include "trainer_world.h"
+#include "tests/stage/trainer_world.h"
 
 static void check_predictions(const struct pst_eval *eval, const double *logits)
 {

@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "../../common/store/store.h"
-#include "../../stages/lib/plan.h"
-#include "error.h"
+#include "common/store/store.h"
+#include "stages/lib/plan/plan.h"
+#include "common/error.h"
 
 #define VERTICES 100
 #define CACHED 40

@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "../../stages/lib/fill.h"
-#include "error.h"
-#include "request.h"
+#include "stages/lib/sampling/fill.h"
+#include "common/error.h"
+#include "common/slots/request.h"
 
 #define VERTICES 3000
 #define STRIDE 512

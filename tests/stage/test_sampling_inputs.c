@@ -10,11 +10,11 @@
 
 #include <cmocka.h>
 
-#include "../../common/store/store.h"
-#include "../../kernels/kernels.h"
-#include "../../stages/lib/cache_rows.c"
-#include "../../stages/lib/device.h"
-#include "../../stages/lib/seeds.c"
+#include "common/store/store.h"
+#include "kernels/kernels.h"
+#include "stages/lib/cache/cache_rows.c"
+#include "stages/lib/device/device.h"
+#include "stages/lib/sampling/seeds.c"
 
 #define SPLIT 103
 #define VERTICES 500

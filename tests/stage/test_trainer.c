@@ -1,5 +1,5 @@
 /* The trainer's parts without a pipeline: a split batch, logits against a naive forward pass, state. */
-#include "trainer_world.h"
+#include "tests/stage/trainer_world.h"
 
 static void check_split(struct world *w, const struct pst_model_config *config, int64_t cut)
 {

@@ -1,5 +1,5 @@
 /* The trainer as a stage: events in, reports out. */
-#include "trainer_host.h"
+#include "tests/stage/trainer_host.h"
 
 static void test_epochs(void **state)
 {

@@ -3,19 +3,12 @@
 #ifndef TRAINER_HOST_H
 #define TRAINER_HOST_H
 
-#include "../../stages/trainer/model.c"
-#include "../../stages/trainer/pass.c"
-#include "../../stages/trainer/backward.c"
-#include "../../stages/trainer/team.c"
-#include "../../stages/trainer/rows.c"
-#include "../../stages/trainer/eval.c"
-#include "../../stages/trainer/eval_layers.c"
-#include "../../stages/trainer/state.c"
-#include "../../stages/trainer/inputs.c"
-#include "../../stages/trainer/trainer.c"
+#include "common/store/checkpoint.h"
+#include "stages/trainer/inputs.c"
+#include "stages/trainer/trainer.c"
 
 #define HOST_STATE struct trainer
-#include "stage_host.h"
+#include "tests/stage/stage_host.h"
 
 enum { SLOT_BYTES = 1 << 18 };
 

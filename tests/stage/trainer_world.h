@@ -3,15 +3,21 @@
 #ifndef TRAINER_WORLD_H
 #define TRAINER_WORLD_H
 
-#include "../../stages/trainer/model.c"
-#include "../../stages/trainer/pass.c"
-#include "../../stages/trainer/backward.c"
-#include "../../stages/trainer/team.c"
-#include "../../stages/trainer/rows.c"
-#include "../../stages/trainer/eval.c"
-#include "../../stages/trainer/eval_layers.c"
-#include "../../stages/trainer/state.c"
-#include "../../common/checkpoint.h"
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/store/checkpoint.h"
+#include "stages/lib/gnn/eval.h"
+#include "stages/lib/gnn/model.h"
+#include "stages/lib/gnn/pass.h"
+#include "stages/lib/gnn/spill_rows.h"
+#include "stages/lib/gnn/state.h"
+#include "stages/lib/gnn/team.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

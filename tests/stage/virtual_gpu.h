@@ -3,8 +3,8 @@
 #ifndef VIRTUAL_GPU_H
 #define VIRTUAL_GPU_H
 
-#include "../../common/device.h"
-#include "../../stages/lib/device.h"
+#include "common/ipc/gpus.h"
+#include "stages/lib/device/device.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -1,7 +1,7 @@
 /* looper: fills batches only after an answer over a back link: it keeps several unfinished batches, asks
  * for each, and finishes them in the reverse of the order in which it got them. What a sampler does that
  * waits for topology from disk. */
-#include "stage.h"
+#include "common/stage.h"
 
 #define KEEP_MAX 16
 

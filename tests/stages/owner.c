@@ -1,6 +1,6 @@
 /* owner: lends out slots that come home changed: each slot has a number that borrowers raise, and the
  * owner checks at every return that all changes are there (what a parameter store does with partitions). */
-#include "stage.h"
+#include "common/stage.h"
 
 #define SLOTS_MAX 64
 

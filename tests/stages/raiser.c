@@ -1,5 +1,5 @@
 /* raiser: adds one to the first word of every slot whose batch is even, and returns it changed. */
-#include "stage.h"
+#include "common/stage.h"
 
 static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
 {

@@ -3,7 +3,7 @@
  * only events allow. */
 #include <time.h>
 
-#include "streams.h"
+#include "tests/stages/streams.h"
 
 struct reader {
     struct pst_device device;

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "slots.h"
+#include "tests/stages/slots.h"
 
 #define KEEP_MAX 64
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device.h"
-#include "stage.h"
+#include "common/ipc/gpus.h"
+#include "common/stage.h"
 
 struct slots {
     const struct pst_gpus *gpus; /* NULL: on a CPU */

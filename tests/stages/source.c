@@ -1,5 +1,5 @@
 /* source: fills slots with a pattern that a sink can check. */
-#include "slots.h"
+#include "tests/stages/slots.h"
 
 struct source {
     int out;

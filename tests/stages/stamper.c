@@ -1,5 +1,5 @@
 /* stamper: the host writes the last word of each slot, and touches nothing else of it: what a disk does. */
-#include "streams.h"
+#include "tests/stages/streams.h"
 
 static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
 {

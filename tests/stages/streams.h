@@ -2,8 +2,8 @@
 #ifndef STREAMS_H
 #define STREAMS_H
 
-#include "../../stages/lib/device.h"
-#include "stage.h"
+#include "stages/lib/device/device.h"
+#include "common/stage.h"
 
 /* plain: the stage waits for its queue itself. */
 static inline pst_rc streams_open(struct pst_device *device, struct pst_stage *self, bool plain)

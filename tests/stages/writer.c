@@ -1,6 +1,6 @@
 /* writer: fills slots by its stream, but for the last word; it does not wait before it sends, unless it is
  * eager, or knows no streams. */
-#include "streams.h"
+#include "tests/stages/streams.h"
 
 struct writer {
     struct pst_device device;

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../common/error.h"
-#include "../../common/store/csc.h"
+#include "common/error.h"
+#include "common/store/build/csc_builder.h"
 
 struct pst_topology_spec {
     int64_t vertices, edges; /* edges that the function gives */

@@ -14,10 +14,10 @@
 
 #include <cmocka.h>
 
-#include "../../common/error.h"
-#include "../../common/nvme/emulated.h"
-#include "../../common/nvme/stack.h"
-#include "programs.h"
+#include "common/error.h"
+#include "common/nvme/emulated/emulated.h"
+#include "common/nvme/stack/stack.h"
+#include "tests/unit/programs.h"
 
 #define SSDS_MAX 4
 #define CANARY 0xa5

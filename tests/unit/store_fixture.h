@@ -22,9 +22,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../common/error.h"
-#include "../../common/store/array.h"
-#include "../../common/store/build.h"
+#include "common/error.h"
+#include "common/store/dataset/array.h"
+#include "common/store/build/build.h"
 
 static char scratch[256];
 

@@ -1,12 +1,12 @@
 /* Rings and pools: what is shared between processes. */
-#include "store_fixture.h"
+#include "tests/unit/store_fixture.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "../../common/board.h"
+#include "common/ipc/board.h"
 
 #define CAPACITY 8
 #define REFS 3

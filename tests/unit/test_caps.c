@@ -1,8 +1,8 @@
 /* Descriptions of stages: values in their normal form, what a description must have, and the way through
  * JSON and back that a foreign stage's takes. */
-#include "store_fixture.h"
+#include "tests/unit/store_fixture.h"
 
-#include "../../common/caps_impl.h"
+#include "common/pipeline/caps_impl.h"
 
 struct value {
     enum pst_param_type type;

@@ -1,6 +1,6 @@
 /* Checkpoints: what was written comes back; what is torn, flipped or lies is refused. */
-#include "../../common/checkpoint.h"
-#include "../../common/error.h"
+#include "common/store/checkpoint.h"
+#include "common/error.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

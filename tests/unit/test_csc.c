@@ -1,10 +1,10 @@
 /* The sorter and the topology made with it, against the one made in memory: any bound of memory, any number
  * of threads, every option; ids of more than 32 bits; tags; a spill that has no room. */
-#include "store_fixture.h"
+#include "tests/unit/store_fixture.h"
 
-#include "in_memory_csc.h"
-#include "../../common/store/random.h"
-#include "../../common/store/verify.h"
+#include "tests/unit/in_memory_csc.h"
+#include "common/util/random.h"
+#include "common/store/dataset/verify.h"
 
 #define VERTICES 1000
 #define EDGES 400000 /* four times what the least memory holds */

@@ -1,12 +1,12 @@
 /* The generators: the published random numbers, the same bytes for the same seed, and what was promised of
  * degrees, communities and sizes. */
-#include "store_fixture.h"
+#include "tests/unit/store_fixture.h"
 
 #include <math.h>
 
-#include "../../common/store/gen.h"
-#include "../../common/store/gen_parts.h"
-#include "../../common/store/random.h"
+#include "common/store/make/gen.h"
+#include "common/store/make/gen_impl.h"
+#include "common/util/random.h"
 
 /* The known answers that are published with Random123. */
 static void test_philox(void **state)

@@ -1,10 +1,10 @@
 /* Import: orientation, what the options mean, CSR and dense alike, and every kind of input that is wrong. */
-#include "store_fixture.h"
+#include "tests/unit/store_fixture.h"
 
 #include <math.h>
 
-#include "../../common/store/import.h"
-#include "../../common/store/verify.h"
+#include "common/store/import/import.h"
+#include "common/store/dataset/verify.h"
 
 static const bool skip_none[PST_SOURCES];
 

@@ -8,10 +8,10 @@
 
 #include <cmocka.h>
 
-#include "../../common/store/store.h"
-#include "error.h"
-#include "minibatch.h"
-#include "request.h"
+#include "common/store/store.h"
+#include "common/error.h"
+#include "common/slots/minibatch.h"
+#include "common/slots/request.h"
 
 #define SLOT_BYTES 32768
 

@@ -1,12 +1,12 @@
 /* Numbers for more names than memory holds, against a table in memory: any bound, any number of threads,
  * names of any length, equal hashes; gone on with from every step; a disk that is full, and one that lies. */
-#include "store_fixture.h"
+#include "tests/unit/store_fixture.h"
 
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "../../common/store/names.h"
-#include "../../common/store/random.h"
+#include "common/store/names/names.h"
+#include "common/util/random.h"
 
 #define MENTIONS 20000
 #define DISTINCT_MAX 25600

@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "../../common/nvme/vfio.h"
-#include "nvme_fixture.h"
+#include "common/nvme/driver/vfio.h"
+#include "tests/unit/nvme_fixture.h"
 
 #define RAM "\"namespaces\": [{\"kind\": \"ram\", \"bytes\": 4194304}]"
 #define BLOCKS 8192 /* of 512 bytes in 4 MiB */

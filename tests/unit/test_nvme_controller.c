@@ -1,12 +1,12 @@
 /* Bringing up controllers that lie, fail and stall: a thread stands in for one, over plain memory, and says
  * what each test wants it to. Nothing crashes or hangs, every refusal says why, and nothing stays mapped. */
-#include "store_fixture.h"
+#include "tests/unit/store_fixture.h"
 
 #include <nvme/types.h>
 #include <pthread.h>
 #include <time.h>
 
-#include "../../common/nvme/controller.h"
+#include "common/nvme/driver/controller.h"
 
 #define REGS_BYTES 16384
 #define NEVER 0xff /* no opcode that is sent */

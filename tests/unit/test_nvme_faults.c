@@ -1,6 +1,6 @@
 /* Faults, which the emulated controller has on request: one at a time, all at once, and a drive that dies for
  * good. */
-#include "nvme_fixture.h"
+#include "tests/unit/nvme_fixture.h"
 
 #define RAM "\"namespaces\": [{\"kind\": \"ram\", \"bytes\": 4194304}]"
 #define BLOCKS 8192      /* of 512 bytes in 4 MiB */

@@ -28,7 +28,7 @@ static void model_store_sqe(struct pst_nvme_sqe *to, const struct pst_nvme_sqe *
 #define PST_NVME_STORE_SQE(to, sqe) model_store_sqe(to, sqe)
 #define PST_NVME_LOAD_CQE(from) (*(from))
 
-#include "../../common/nvme/stack_lanes.h"
+#include "common/nvme/lanes.h"
 
 #define DEPTH_MAX 4
 #define COMMANDS_MAX 10

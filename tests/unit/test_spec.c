@@ -1,8 +1,8 @@
 /* Pipelines resolved: parameters, routes, copies between devices, capacity. */
-#include "store_fixture.h"
+#include "tests/unit/store_fixture.h"
 
-#include "../../common/graph.h"
-#include "../../common/place.h"
+#include "common/pipeline/graph.h"
+#include "common/pipeline/place.h"
 
 struct loaded {
     struct pst_pipeline pl;

@@ -1,11 +1,11 @@
 /* The dataset on disk: arrays, headers that lie, manifests that lie, whole or not at all, verify. */
-#include "store_fixture.h"
+#include "tests/unit/store_fixture.h"
 
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "../../common/store/npy.h"
-#include "../../common/store/verify.h"
+#include "common/store/dataset/npy.h"
+#include "common/store/dataset/verify.h"
 
 static void test_stride(void **state)
 {

@@ -1,8 +1,8 @@
 /* The block that says what a drive holds: what was encoded is decoded; what was not is refused; nothing
  * crashes. */
-#include "store_fixture.h"
+#include "tests/unit/store_fixture.h"
 
-#include "../../common/store/stripe.h"
+#include "common/store/dataset/stripe.h"
 
 static struct pst_stripe example(void)
 {

@@ -1,10 +1,10 @@
 /* What stands between our driver and a controller, on machines made of plain files: no IOMMU, groups that are
  * shared, file systems, swap and RAID on its namespaces, rights. (The machine of tests/qemu is a real one.)
  */
-#include "store_fixture.h"
+#include "tests/unit/store_fixture.h"
 
-#include "../../common/nvme/usable.h"
-#include "../../common/nvme/vfio.h"
+#include "common/nvme/driver/usable.h"
+#include "common/nvme/driver/vfio.h"
 
 #define PCI "0000:01:00.0"
 

@@ -10,16 +10,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "../../stages/disk/backend_faulty.c"
-#include "../../stages/disk/backend_mmap.c"
-#include "../../stages/disk/backend_nvme.c"
-#include "../../stages/disk/backend_pread.c"
-#include "../../stages/disk/backend_uring.c"
-#include "../../stages/disk/choose.c"
-#include "../../stages/disk/drives.c"
-#include "../../stages/disk/engine.c"
-#include "../../stages/disk/file_open.c"
-#include "../../stages/disk/pieces.c"
+#include "common/error.h"
+#include "stages/lib/io/engine.h"
 
 #define NOTES_BYTES 4096
 #define SLOTS_MAX 64
@@ -131,7 +123,7 @@ static pst_rc keep_reading(struct bench *b, double until)
             busy = busy || !pst_disk_idle(&b->slots[i].ticket);
         }
         if (busy && (!whole || !more))
-            sleep_until_news(b->disk, WAIT_MS);
+            pst_disk_sleep(b->disk, WAIT_MS);
     }
     return PST_OK;
 }

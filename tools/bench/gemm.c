@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "../../kernels/kernels.h"
+#include "kernels/kernels.h"
 
 static double now(void)
 {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "../../common/board.h"
+#include "common/ipc/board.h"
 
 #define ROUNDS 200000
 #define WARM_UP 20000

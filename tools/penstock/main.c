@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "commands.h"
+#include "tools/penstock/commands.h"
 
 static const struct {
     const char *name;

@@ -3,7 +3,7 @@
 #ifndef PST_HOST_CUBLASLT_H
 #define PST_HOST_CUBLASLT_H
 
-#include "cuda_runtime.h"
+#include "kernels/cuda/host/cuda_runtime.h"
 
 enum cublasStatus_t {
     CUBLAS_STATUS_SUCCESS,

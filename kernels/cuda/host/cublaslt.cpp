@@ -1,5 +1,5 @@
 /* cublaslt.cpp: see cublasLt.h. */
-#include "cublasLt.h"
+#include "kernels/cuda/host/cublasLt.h"
 
 struct pst_host_lt {
     int unused;

@@ -3,7 +3,7 @@
 #ifndef PST_HOST_CUDA_RUNTIME_H
 #define PST_HOST_CUDA_RUNTIME_H
 
-#include "fiber.h"
+#include "kernels/cuda/host/fiber.h"
 
 #include <atomic>
 #include <cmath>

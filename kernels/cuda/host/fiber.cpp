@@ -1,7 +1,7 @@
 /* fiber.cpp: see fiber.h. A thread runs until it must wait for others; whoever comes last does what they came
  * for and goes on. When all wait, and none can go on, that is a deadlock, and is told as one. */
-#include "fiber.h"
-#include "order.h"
+#include "kernels/cuda/host/fiber.h"
+#include "kernels/cuda/host/order.h"
 
 #include <cassert>
 #include <cstdio>

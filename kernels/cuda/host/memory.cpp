@@ -1,5 +1,5 @@
 /* memory.cpp: the memory of virtual GPUs (virtual.h), pinned host memory, and handles between processes. */
-#include "virtual.h"
+#include "kernels/cuda/host/virtual.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,7 +1,7 @@
 /* runtime.cpp: devices, streams and events of the host build (cuda_runtime.h). A stream is a list of work
  * that runs when it must: when somebody waits for it, here or in another process; then what its events wait
  * for runs first. Who does not wait finds what was there before. */
-#include "virtual.h"
+#include "kernels/cuda/host/virtual.h"
 
 #include <cassert>
 #include <condition_variable>

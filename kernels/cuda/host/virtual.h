@@ -8,7 +8,7 @@
 #ifndef PST_HOST_VIRTUAL_H
 #define PST_HOST_VIRTUAL_H
 
-#include "cuda_runtime.h"
+#include "kernels/cuda/host/cuda_runtime.h"
 
 #include <mutex>
 

@@ -1,6 +1,6 @@
 /* favour: a sampler built outside the tree: it draws in-neighbours with replacement, in favour of those
  * with a high degree (the better of two uniform draws). */
-#include <penstock/stages/lib/sampling.h>
+#include <penstock/stages/lib/sampling/sampling.h>
 
 /* ---- the algorithm ------------------------------------------------------------------------------ */
 

@@ -4,7 +4,7 @@
 #ifndef PST_BENCH_GPU_CUH
 #define PST_BENCH_GPU_CUH
 
-#include "../../../kernels/nvme.h"
+#include "kernels/nvme.h"
 
 #include <cuda_runtime.h>
 

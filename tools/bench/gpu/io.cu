@@ -7,12 +7,12 @@
  * every byte of the first and of the last is checked. Prints one line of JSON: rates are those of undilated
  * drives.
  * --beside: also what GEMMs on another stream lose to it (Legend, Figure 20). */
-#include "gpu.cuh"
+#include "tools/bench/gpu/gpu.cuh"
 
 extern "C" {
-#include "../../../common/error.h"
-#include "../../../common/nvme/controller.h"
-#include "../../../common/nvme/emulated.h"
+#include "common/error.h"
+#include "common/nvme/driver/controller.h"
+#include "common/nvme/emulated/emulated.h"
 }
 
 #include <cstring>

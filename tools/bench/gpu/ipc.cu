@@ -1,7 +1,7 @@
 /* ipc.cu: from one process' record of an event to the start of another's kernel: a producer's kernel stamps
  * the GPU's clock and an interprocess event is recorded after it; a flag in shared memory tells the consumer,
  * which spins, to put a wait for the event and a kernel, which stamps the clock again, on its stream. */
-#include "gpu.cuh"
+#include "tools/bench/gpu/gpu.cuh"
 
 #include <ctime>
 #include <sys/mman.h>

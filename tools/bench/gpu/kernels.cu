@@ -1,8 +1,8 @@
 /* kernels.cu: each twin over one batch of two hops, as a sampler and a trainer would call it: checked against
  * the CPU's, then timed. What must move: each input that is used, once, and each output. */
-#include "gpu.cuh"
+#include "tools/bench/gpu/gpu.cuh"
 
-#include "../../../kernels/rng.h"
+#include "kernels/rng.h"
 
 #include <cstring>
 

@@ -1,7 +1,7 @@
 /* gpu kernels [--tiny] [--out FILE]  each kernel's time, against what must move
  * gpu io OPTIONS                     disk kernels over emulated drives (io.cu)
  * gpu ipc [--out FILE]               from one process' record to another's kernel */
-#include "gpu.cuh"
+#include "tools/bench/gpu/gpu.cuh"
 
 #include <cmath>
 #include <cstring>

@@ -3,7 +3,7 @@
 #ifndef PST_HOST_CUB_H
 #define PST_HOST_CUB_H
 
-#include "cuda_runtime.h"
+#include "kernels/cuda/host/cuda_runtime.h"
 
 #include <algorithm>
 #include <numeric>

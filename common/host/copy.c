@@ -1,0 +1,164 @@
+/* copy.c: the runtime's copy between devices. A slot's used bytes go from the route it borrows to the
+ * route it originates, whose credits come in the same batch order; slots that return changed are copied
+ * back. What it moved is counted and reported. */
+#include <string.h>
+
+#include "common/pipeline/builtin.h"
+#include "common/host/host_impl.h"
+
+struct copy {
+    struct pst_frame frames[PST_SLOTS_MAX]; /* ring of frames that wait for a slot on the other side */
+    struct pst_credit credits[PST_SLOTS_MAX];
+    uint32_t first_frame, nframes, first_credit, ncredits;
+    uint32_t complete;                    /* micro-batches whose last part is here */
+    bool moved;                           /* the bytes of the micro-batch at the front */
+    struct pst_ref source[PST_SLOTS_MAX]; /* by slot of the far side: whom to copy back to */
+    bool pending[PST_SLOTS_MAX];
+    int in, out;
+    bool returns;
+    uint64_t bytes, batches;
+};
+
+static pst_rc copy_size(struct pst_stage *self)
+{
+    (void)self; /* the runtime gives a copy's slots the size of the original's */
+    return PST_OK;
+}
+
+static pst_rc copy_open(struct pst_stage *self)
+{
+    struct copy *c = pst_state(self);
+    c->in = pst_port(self, "in");
+    c->out = pst_port(self, "out");
+    c->returns = json_is_true(json_object_get(self->config, "returns"));
+    return PST_OK;
+}
+
+static pst_rc move(struct pst_stage *self, struct pst_ref from, struct pst_ref to)
+{
+    struct copy *c = pst_state(self);
+    uint64_t from_bytes, to_bytes;
+    void *src = pst_slot(self, from, &from_bytes), *dst = pst_slot(self, to, &to_bytes);
+    if (!src || !dst)
+        return PST_E_STATE;
+    uint64_t used = pst_held_find(self, from.route)->pool->slot[from.slot].used_bytes;
+    uint64_t n = used < from_bytes ? used : from_bytes;
+    n = n < to_bytes ? n : to_bytes;
+    memcpy(dst, src, n);
+    pst_used(self, to, n);
+    c->bytes += n;
+    atomic_fetch_add_explicit(&self->page->copied_bytes, n, memory_order_relaxed);
+    return PST_OK;
+}
+
+/* Frames go on in order, and a micro-batch only when its last part is here: the far side would otherwise
+ * learn of requests that lie in a slot not yet copied. */
+static pst_rc forward(struct pst_stage *self)
+{
+    struct copy *c = pst_state(self);
+    pst_rc rc = PST_OK;
+    while (rc == PST_OK && c->complete > 0) {
+        struct pst_frame frame = c->frames[c->first_frame];
+        bool gives = (frame.flags & PST_LAST_PART) != 0;
+        if (frame.nrefs > 0) {
+            if (c->ncredits == 0)
+                break;
+            struct pst_ref from = frame.refs[0], to = c->credits[c->first_credit].ref;
+            if (!c->moved)
+                rc = move(self, from, to);
+            c->moved = !gives;
+            frame.refs[0] = to;
+            if (gives) {
+                c->first_credit = (c->first_credit + 1) % PST_SLOTS_MAX;
+                c->ncredits--;
+                c->source[to.slot] = from;
+                c->pending[to.slot] = c->returns;
+                if (rc == PST_OK && !c->returns)
+                    rc = pst_release(self, from, false);
+            }
+        }
+        if (rc == PST_OK)
+            rc = pst_send(self, c->out, &frame);
+        c->complete -= gives;
+        c->batches += gives;
+        pst_count(self, gives, 0);
+        c->first_frame = (c->first_frame + 1) % PST_SLOTS_MAX;
+        c->nframes--;
+    }
+    return rc;
+}
+
+/* A far slot is home again: what was changed in it goes back to where it came from. */
+static pst_rc come_home(struct pst_stage *self, const struct pst_credit *credit)
+{
+    struct copy *c = pst_state(self);
+    uint32_t s = credit->ref.slot;
+    if (!c->pending[s])
+        return PST_OK;
+    c->pending[s] = false;
+    pst_rc rc = credit->dirty ? move(self, credit->ref, c->source[s]) : PST_OK;
+    return rc == PST_OK ? pst_release(self, c->source[s], credit->dirty) : rc;
+}
+
+static pst_rc copy_event(struct pst_stage *self, const struct pst_event *ev)
+{
+    struct copy *c = pst_state(self);
+    pst_rc rc = PST_OK;
+    if (ev->kind == PST_EV_FRAME) {
+        if (c->nframes == PST_SLOTS_MAX)
+            return pst_fail(PST_E_LIMIT, "%s: more than %d frames wait to be copied", self->name,
+                            PST_SLOTS_MAX);
+        if (ev->frame->nrefs > 1)
+            return pst_fail(PST_E_UNSUPPORTED, "%s: a frame with %u slots cannot cross devices", self->name,
+                            ev->frame->nrefs);
+        c->frames[(c->first_frame + c->nframes++) % PST_SLOTS_MAX] = *ev->frame;
+        c->complete += (ev->frame->flags & PST_LAST_PART) != 0;
+    } else if (ev->kind == PST_EV_CREDIT) {
+        rc = come_home(self, &ev->credit);
+        c->credits[(c->first_credit + c->ncredits++) % PST_SLOTS_MAX] = ev->credit;
+    }
+    return rc == PST_OK ? forward(self) : rc;
+}
+
+static void copy_close(struct pst_stage *self)
+{
+    struct copy *c = pst_state(self);
+    if (pst_report(self, "copies", "{\"bytes\": %llu, \"batches\": %llu}", (unsigned long long)c->bytes,
+                   (unsigned long long)c->batches) != PST_OK)
+        pst_log(self, "%s", pst_error_text());
+}
+
+static const struct pst_port_desc copy_ports[] = {
+    {.name = "in",
+     .dir = PST_IN,
+     .help = "slots of one device",
+     .type = "any",
+     .dtype = "any",
+     .rank = -1,
+     .memory = "cpu",
+     .flags = PST_PORT_ORDERED},
+    {.name = "out",
+     .dir = PST_OUT,
+     .help = "their copies on another",
+     .type = "any",
+     .dtype = "any",
+     .rank = -1,
+     .memory = "cpu",
+     .flags = PST_PORT_RETURNS},
+    {0},
+};
+
+static const struct pst_stage_desc copy_desc = {.abi = PST_STAGE_ABI,
+                                                .name = PST_COPY_STAGE,
+                                                .help = "copies slots from one device to another",
+                                                .ports = copy_ports,
+                                                .state_bytes = sizeof(struct copy),
+                                                .size = copy_size,
+                                                .open = copy_open,
+                                                .on_event = copy_event,
+                                                .close = copy_close};
+
+const struct pst_stage_desc *pst_builtin(const char *name)
+{
+    return strcmp(name, PST_COPY_STAGE) == 0 ? &copy_desc : NULL;
+}

@@ -1,0 +1,189 @@
+/* handover.c: on GPUs slots change hands in streams. Each stage on a GPU that a route passes has an event for
+ * each slot, which says when its kernels are done with it: `ready` where they fill it, `free` where they read
+ * it. Whoever gets the slot waits for those of the others, in its stream or, where it has named none, on the
+ * host. An event is recorded before the frame or the release that hands the slot on, so no wait can come
+ * before its record; one that is of an earlier turn is waited for in vain, and has passed.
+ *
+ * Where a stage on a CPU touches the slots there are no events: then the sender waits for its stream. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/ipc/gpus.h"
+#include "common/host/handover.h"
+
+/* ---- events of a process ------------------------------------------------------------------------- */
+
+/* "cuda:N HANDLE", one that the memory host shares; or "cuda:N #NAME", this process' own. */
+static pst_rc open_event(const char *name, int gpu, void **event)
+{
+    const struct pst_gpus *gpus;
+    struct pst_ipc handle;
+    char why[PST_DEVICE_WHY_BYTES];
+    const char *text = strchr(name, ' ');
+    pst_rc rc = pst_gpus_open(&gpus);
+    if (rc != PST_OK)
+        return rc;
+    if (text && text[1] == '#')
+        rc = gpus->event_new(gpu, false, event, why);
+    else if (text && pst_ipc_parse(text + 1, &handle))
+        rc = gpus->event_open(gpu, &handle, event, why);
+    else
+        return pst_fail(PST_E_PEER, "the memory host sent no handle of an event");
+    return rc == PST_OK ? rc : pst_fail(rc, "cannot have an event that several stages use: %s", why);
+}
+
+/* Once a process: its threads share what has one name. */
+static pst_rc find_event(struct pst_process *process, const char *name, void **event)
+{
+    pst_rc rc = PST_OK;
+    (void)pthread_mutex_lock(&process->lock);
+    struct pst_event_known *known = process->events;
+    while (known && strcmp(known->name, name) != 0)
+        known = known->next;
+    if (!known && (known = calloc(1, sizeof *known + strlen(name) + 1))) {
+        known->gpu = pst_gpu_number(name);
+        (void)memcpy(known->name, name, strlen(name) + 1);
+        rc = open_event(name, known->gpu, &known->event);
+        known->next = process->events;
+        if (rc == PST_OK)
+            process->events = known;
+    }
+    if (rc == PST_OK && known)
+        *event = known->event;
+    (void)pthread_mutex_unlock(&process->lock);
+    if (rc != PST_OK)
+        free(known);
+    return rc != PST_OK || known ? rc : pst_fail(PST_E_NOMEM, "no memory for an event");
+}
+
+void pst_process_free_events(struct pst_process *process)
+{
+    const struct pst_gpus *gpus;
+    char why[PST_DEVICE_WHY_BYTES];
+    for (struct pst_event_known *known = process->events, *next; known; known = next) {
+        next = known->next;
+        if (pst_gpus_open(&gpus) == PST_OK && gpus->event_free(known->gpu, known->event, why) != PST_OK)
+            fprintf(stderr, "%s\n", why);
+        free(known);
+    }
+    process->events = NULL;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------- */
+
+static pst_rc find_events(struct pst_stage *self, const json_t *names, uint32_t slots, void **out)
+{
+    pst_rc rc = PST_OK;
+    if (json_array_size(names) != slots)
+        return pst_fail(PST_E_PEER, "%s: a route of %u slots has %zu events", self->name, slots,
+                        json_array_size(names));
+    for (uint32_t s = 0; s < slots && rc == PST_OK; s++) {
+        const char *name = json_string_value(json_array_get(names, s));
+        rc = find_event(self->process, name ? name : "", &out[s]);
+    }
+    return rc;
+}
+
+pst_rc pst_handover_open(struct pst_stage *self, struct pst_held *route, const json_t *j)
+{
+    const json_t *mine = json_object_get(j, "mine"), *theirs = json_object_get(j, "theirs");
+    route->aside = json_is_true(json_object_get(j, "aside"));
+    if (!mine)
+        return PST_OK;
+    const size_t n = json_array_size(theirs);
+    route->ntheirs = (uint32_t)n;
+    route->mine = calloc(route->slots, sizeof *route->mine);
+    route->theirs = calloc((n + 1) * route->slots, sizeof *route->theirs);
+    if (!route->mine || !route->theirs)
+        return pst_fail(PST_E_NOMEM, "%s: no memory for the events of %u slots", self->name, route->slots);
+    pst_rc rc = find_events(self, mine, route->slots, route->mine);
+    for (size_t i = 0; i < n && rc == PST_OK; i++)
+        rc = find_events(self, json_array_get(theirs, i), route->slots, &route->theirs[i * route->slots]);
+    return rc;
+}
+
+void pst_handover_close(struct pst_stage *self)
+{
+    for (int i = 0; i < self->nroutes; i++) {
+        free(self->routes[i].mine);
+        free(self->routes[i].theirs);
+    }
+}
+
+pst_rc pst_stream(struct pst_stage *self, void *stream)
+{
+    static unsigned counter;
+    char name[64];
+    const int gpu = pst_gpu_number(pst_device(self));
+    if (gpu < 0)
+        return PST_OK;
+    const unsigned number = __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED);
+    (void)snprintf(name, sizeof name, "cuda:%d #stream %u", gpu, number);
+    pst_rc rc = find_event(self->process, name, &self->behind);
+    self->stream = stream;
+    self->in_stream = rc == PST_OK;
+    return rc;
+}
+
+/* ---- while it runs ------------------------------------------------------------------------------- */
+
+/* The others' kernels are done with the slot: for what comes next in the stream, or for the host. */
+static pst_rc wait_for_others(struct pst_stage *self, const struct pst_held *route, uint32_t slot, bool host)
+{
+    const struct pst_gpus *gpus;
+    char why[PST_DEVICE_WHY_BYTES];
+    pst_rc rc = PST_OK;
+    if (route->ntheirs > 0)
+        rc = pst_gpus_open(&gpus);
+    for (uint32_t i = 0; i < route->ntheirs && rc == PST_OK; i++) {
+        rc = gpus->event_wait(pst_gpu_number(pst_device(self)), route->theirs[i * route->slots + slot],
+                              self->stream, host, why);
+        if (rc != PST_OK)
+            return pst_fail(rc, "%s: slot %u of route %u, which another stage has used: %s", self->name, slot,
+                            route->id, why);
+    }
+    return rc;
+}
+
+pst_rc pst_handover_take(struct pst_stage *self, const struct pst_held *route, uint32_t slot)
+{
+    if (route->ntheirs == 0 ||
+        (!self->in_stream && (self->desc.ports[route->via_port].flags & PST_PORT_ASIDE)))
+        return PST_OK;
+    return wait_for_others(self, route, slot, !self->in_stream);
+}
+
+pst_rc pst_handover_announce(struct pst_stage *self, const struct pst_held *route, uint32_t slot)
+{
+    return self->in_stream && route->aside ? wait_for_others(self, route, slot, true) : PST_OK;
+}
+
+pst_rc pst_handover_give(struct pst_stage *self, const struct pst_held *route, uint32_t slot)
+{
+    const struct pst_gpus *gpus;
+    char why[PST_DEVICE_WHY_BYTES];
+    if (!self->in_stream)
+        return PST_OK; /* it has waited */
+    const int gpu = pst_gpu_number(pst_device(self));
+    void *event = route->mine ? route->mine[slot] : self->behind;
+    pst_rc rc = pst_gpus_open(&gpus);
+    if (rc != PST_OK)
+        return rc;
+    rc = gpus->event_record(gpu, event, self->stream, why);
+    if (rc == PST_OK && !route->mine)
+        rc = gpus->event_wait(gpu, event, NULL, true, why);
+    return rc == PST_OK ? rc
+                        : pst_fail(rc, "%s: slot %u of route %u cannot be handed on: %s", self->name, slot,
+                                   route->id, why);
+}
+
+pst_rc pst_slot_wait(struct pst_stage *self, struct pst_ref ref)
+{
+    const struct pst_held *route = pst_held_find(self, ref.route);
+    return route && ref.slot < route->slots ? wait_for_others(self, route, ref.slot, true)
+                                            : pst_fail(PST_E_ARG,
+                                                       "%s: waits for slot %u of route %u, which does "
+                                                       "not pass here",
+                                                       self->name, ref.slot, ref.route);
+}

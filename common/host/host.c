@@ -1,0 +1,553 @@
+/* host.c: the life of one stage: hello, configure, size, open, run, close, done. */
+#include "common/host/host.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "common/pipeline/builtin.h"
+#include "common/ipc/gpus.h"
+#include "common/host/handover.h"
+
+#define IDLE_POLL_MS 250             /* upper bound of a sleep: a lost wake costs this, not the run */
+#define SUPERVISOR_DEADLINE_MS 60000 /* between messages of the start-up */
+#define ACK_DEADLINE_MS 5000
+#define INBOX_MAX_BYTES 64 /* a wake is empty */
+#define WAKES_MAX 10000    /* taken at a time: who sends more must not keep the stage from its work */
+
+/* ---- the process --------------------------------------------------------------------------------- */
+
+pst_rc pst_process_init(struct pst_process *process)
+{
+    memset(process, 0, sizeof *process);
+    process->zmq = zmq_ctx_new();
+    if (!process->zmq)
+        return pst_fail_errno("zmq_ctx_new");
+    if (pthread_mutex_init(&process->lock, NULL) != 0)
+        return pst_fail(PST_E_NOMEM, "no mutex");
+    return PST_OK;
+}
+
+/* Let go before the memory host ends: what it shared must be closed first. */
+static void let_go(struct pst_process *process, int i)
+{
+    const struct pst_gpus *gpus;
+    char why[PST_DEVICE_WHY_BYTES];
+    int gpu = process->regions[i].gpu;
+    struct pst_region *region = &process->regions[i].region;
+    pst_rc rc = PST_OK;
+    if (gpu >= 0 && pst_gpus_open(&gpus) == PST_OK)
+        rc = process->regions[i].pinned ? gpus->unpin(gpu, region->base, why)
+                                        : gpus->close(gpu, region->base, why);
+    if (rc != PST_OK)
+        fprintf(stderr, "%s\n", why);
+    if (gpu < 0 || process->regions[i].pinned)
+        pst_region_unmap(region);
+}
+
+void pst_process_release(struct pst_process *process)
+{
+    pst_process_free_events(process);
+    for (int i = 0; i < process->nregions; i++)
+        let_go(process, i);
+    if (process->zmq)
+        (void)zmq_ctx_term(process->zmq);
+    (void)pthread_mutex_destroy(&process->lock);
+}
+
+/* Memory of a GPU: `path` is "cuda:N HANDLE". *gpu: of the stage that wants it, which may be another that
+ * reaches it; gets what it was opened on. */
+static pst_rc open_gpu(const char *path, uint64_t bytes, int *gpu, struct pst_region *out)
+{
+    const struct pst_gpus *gpus;
+    struct pst_ipc handle;
+    char why[PST_DEVICE_WHY_BYTES];
+    const char *text = strchr(path, ' ');
+    *gpu = *gpu >= 0 ? *gpu : pst_gpu_number(path);
+    if (!text || !pst_ipc_parse(text + 1, &handle))
+        return pst_fail(PST_E_PEER, "the memory host sent no handle of memory");
+    pst_rc rc = pst_gpus_open(&gpus);
+    if (rc != PST_OK)
+        return rc;
+    rc = gpus->open(*gpu, &handle, &out->base, why);
+    out->bytes = bytes;
+    return rc == PST_OK ? PST_OK : pst_fail(rc, "cannot open memory that another process shares: %s", why);
+}
+
+static pst_rc pin(const struct pst_region *region, int gpu)
+{
+    const struct pst_gpus *gpus;
+    char why[PST_DEVICE_WHY_BYTES];
+    pst_rc rc = pst_gpus_open(&gpus);
+    if (rc != PST_OK)
+        return rc;
+    rc = gpus->pin(gpu, region->base, region->bytes, why);
+    return rc == PST_OK ? PST_OK
+                        : pst_fail(rc, "cannot pin %.1f MiB of shared memory: %s",
+                                   (double)region->bytes / 1048576.0, why);
+}
+
+/* Opens the region, once a process; for a stage on a GPU (gpu >= 0) its kernels can use it. */
+static pst_rc map_shared(struct pst_process *process, const char *path, uint64_t bytes, int gpu,
+                         struct pst_region *out)
+{
+    pst_rc rc = PST_OK;
+    int i = 0;
+    (void)pthread_mutex_lock(&process->lock);
+    while (i < process->nregions && strcmp(process->regions[i].path, path) != 0)
+        i++;
+    if (i == PST_REGIONS_MAX || strlen(path) >= PST_REGION_PATH_MAX) {
+        rc = pst_fail(PST_E_LIMIT, "more than %d regions in one process", PST_REGIONS_MAX);
+    } else if (i == process->nregions) {
+        process->regions[i].gpu = pst_gpu_number(path) >= 0 ? gpu : -1;
+        process->regions[i].pinned = false;
+        rc = pst_gpu_number(path) >= 0
+                 ? open_gpu(path, bytes, &process->regions[i].gpu, &process->regions[i].region)
+                 : pst_region_map(&process->regions[i].region, path, bytes);
+        (void)snprintf(process->regions[i].path, PST_REGION_PATH_MAX, "%s", path);
+        process->nregions += rc == PST_OK;
+    }
+    if (rc == PST_OK && gpu >= 0 && process->regions[i].gpu < 0) {
+        rc = pin(&process->regions[i].region, gpu);
+        process->regions[i].pinned = rc == PST_OK;
+        process->regions[i].gpu = rc == PST_OK ? gpu : -1;
+    }
+    if (rc == PST_OK)
+        *out = process->regions[i].region;
+    (void)pthread_mutex_unlock(&process->lock);
+    return rc;
+}
+
+/* ---- control messages ---------------------------------------------------------------------------- */
+
+pst_rc pst_control_send(struct pst_stage *self, json_t *message)
+{
+    char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
+    json_decref(message);
+    if (!text)
+        return pst_fail(PST_E_NOMEM, "%s: out of memory for a message", self->name);
+    int sent = zmq_send(self->control, text, strlen(text), ZMQ_DONTWAIT);
+    free(text);
+    return sent >= 0 ? PST_OK : pst_fail_errno("%s: cannot reach the supervisor", self->name);
+}
+
+/* NULL, with errno EAGAIN, if there is none in time. */
+static json_t *control_recv(struct pst_stage *self, int timeout_ms)
+{
+    zmq_pollitem_t item = {.socket = self->control, .events = ZMQ_POLLIN};
+    if (timeout_ms != 0 && zmq_poll(&item, 1, timeout_ms) <= 0) {
+        errno = EAGAIN;
+        return NULL;
+    }
+    zmq_msg_t msg;
+    (void)zmq_msg_init(&msg);
+    json_t *j = NULL;
+    if (zmq_msg_recv(&msg, self->control, ZMQ_DONTWAIT) >= 0 && zmq_msg_size(&msg) <= PST_CONTROL_MAX_BYTES)
+        j = json_loadb(zmq_msg_data(&msg), zmq_msg_size(&msg), 0, NULL);
+    (void)zmq_msg_close(&msg);
+    return j;
+}
+
+static const char *type_of(const json_t *message)
+{
+    const char *type = json_string_value(json_object_get(message, "type"));
+    return type ? type : "";
+}
+
+/* Waits for one of two types; "stop" always ends the wait. */
+static pst_rc expect(struct pst_stage *self, const char *type, json_t **out)
+{
+    *out = control_recv(self, SUPERVISOR_DEADLINE_MS);
+    while (!*out && getppid() > 1 && errno == EAGAIN) /* others may take long to size; the parent lives */
+        *out = control_recv(self, SUPERVISOR_DEADLINE_MS);
+    if (!*out)
+        return pst_fail(PST_E_PEER, "%s: the supervisor is gone", self->name);
+    if (strcmp(type_of(*out), type) == 0)
+        return PST_OK;
+    pst_rc rc = PST_E_INTERRUPTED;
+    if (strcmp(type_of(*out), "stop") == 0 || strcmp(type_of(*out), "finish") == 0)
+        self->stopping = true;
+    else
+        rc = pst_fail(PST_E_PEER, "%s: expected %s of the supervisor, found %s", self->name, type,
+                      type_of(*out));
+    json_decref(*out);
+    *out = NULL;
+    return rc;
+}
+
+/* ---- events -------------------------------------------------------------------------------------- */
+
+pst_rc pst_deliver(struct pst_stage *self, const struct pst_event *event)
+{
+    uint64_t t0 = pst_now_ns();
+    pst_rc rc = self->desc.on_event(self, event);
+    uint64_t t1 = pst_now_ns();
+    if (self->trace.spans && t1 - t0 > PST_BATCH_SPANS_NS) {
+        static const char *const kinds[] = {"start", "frame", "fill", "end", "io", "timer", "finish"};
+        char name[40];
+        uint64_t batch = event->kind == PST_EV_FRAME    ? event->frame->batch
+                         : event->kind == PST_EV_CREDIT ? event->credit.batch
+                                                        : 0;
+        (void)snprintf(name, sizeof name, "%s %llu", kinds[event->kind], (unsigned long long)batch);
+        pst_trace_add(&self->trace, name, (double)t0 * 1e-9, (double)t1 * 1e-9);
+    }
+    return rc;
+}
+
+static void read_control(struct pst_stage *self, pst_rc *rc)
+{
+    json_t *message = control_recv(self, 0);
+    if (!message)
+        return;
+    if (strcmp(type_of(message), "stop") == 0) {
+        self->stopping = true;
+    } else if (strcmp(type_of(message), "finish") == 0 && !self->finishing) {
+        self->finishing = self->stopping = true;
+        struct pst_event event = {.kind = PST_EV_FINISH};
+        *rc = pst_deliver(self, &event);
+    }
+    json_decref(message);
+}
+
+static void drain_inbox(struct pst_stage *self)
+{
+    char byte;
+    for (int n = 0; n < WAKES_MAX && zmq_recv(self->inbox, &byte, 1, ZMQ_DONTWAIT) >= 0; n++)
+        ;
+}
+
+static void book_busy(struct pst_stage *self)
+{
+    uint64_t now = pst_now_ns();
+    atomic_fetch_add_explicit(&self->page->busy_ns, now - self->mark_ns, memory_order_relaxed);
+    self->mark_ns = now;
+}
+
+/* Books a sleep that began at t0 and has just ended, and as busy all that came before it. */
+static void account_sleep(struct pst_stage *self, uint64_t t0)
+{
+    uint64_t t1 = pst_now_ns();
+    _Atomic uint64_t *to = self->in_flight > 0       ? &self->page->wait_disk_ns
+                           : pst_ports_starved(self) ? &self->page->wait_credit_ns
+                                                     : &self->page->wait_input_ns;
+    atomic_fetch_add_explicit(&self->page->busy_ns, t0 - self->mark_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(to, t1 - t0, memory_order_relaxed);
+    self->mark_ns = t1;
+}
+
+/* Looks at everything that can wake the stage, for at most timeout_ms. True if an event was delivered. */
+static bool poll_all(struct pst_stage *self, long timeout_ms, pst_rc *rc)
+{
+    zmq_pollitem_t items[PST_FDS_MAX + 3] = {{.socket = self->inbox, .events = ZMQ_POLLIN},
+                                             {.socket = self->control, .events = ZMQ_POLLIN}};
+    int n = 2;
+    for (int i = 0; i < self->nfds; i++)
+        items[n++] = (zmq_pollitem_t){.fd = self->fds[i], .events = ZMQ_POLLIN};
+    if (self->socket)
+        items[n++] = (zmq_pollitem_t){.socket = self->socket, .events = ZMQ_POLLIN};
+    double now = pst_now();
+    if (self->timer_at > 0 && timeout_ms != 0) {
+        double left = (self->timer_at - now) * 1e3;
+        timeout_ms = left < 0 ? 0 : left < (double)timeout_ms ? (long)left + 1 : timeout_ms;
+    }
+    uint64_t t0 = timeout_ms != 0 ? pst_now_ns() : 0;
+    int ready = zmq_poll(items, n, timeout_ms);
+    if (t0)
+        account_sleep(self, t0);
+    bool any = false;
+    if (ready > 0 && (items[0].revents & ZMQ_POLLIN))
+        drain_inbox(self);
+    if (ready > 0 && (items[1].revents & ZMQ_POLLIN))
+        read_control(self, rc);
+    for (int i = 2; ready > 0 && i < n && *rc == PST_OK; i++)
+        if (items[i].revents & ZMQ_POLLIN) {
+            struct pst_event event = {.kind = PST_EV_FD, .fd = items[i].socket ? -1 : items[i].fd};
+            *rc = pst_deliver(self, &event);
+            any = true;
+        }
+    if (*rc == PST_OK && self->timer_at > 0 && pst_now() >= self->timer_at) {
+        self->timer_at = 0;
+        struct pst_event event = {.kind = PST_EV_TIMER};
+        *rc = pst_deliver(self, &event);
+        any = true;
+    }
+    return any;
+}
+
+static bool finished(struct pst_stage *self)
+{
+    return self->in_flight == 0 && self->keep_alive == 0 && self->timer_at <= 0 && pst_ports_finished(self);
+}
+
+static pst_rc run_loop(struct pst_stage *self)
+{
+    pst_rc rc = PST_OK;
+    struct pst_event start = {.kind = PST_EV_START};
+    self->mark_ns = pst_now_ns();
+    rc = pst_deliver(self, &start);
+    bool polls = self->nfds > 0 || self->socket;
+    while (rc == PST_OK && !self->stopping) {
+        bool any = pst_ports_step(self, &rc);
+        if (rc == PST_OK && (polls || self->timer_at > 0))
+            any = poll_all(self, 0, &rc) || any;
+        else if (rc == PST_OK)
+            read_control(self, &rc);
+        if (rc != PST_OK || self->stopping || finished(self))
+            break;
+        if (any) {
+            book_busy(self); /* a stage that never sleeps is seen to be busy all the same */
+            continue;
+        }
+        /* say that we sleep, then look once more: whoever came in between has seen the flag or been seen */
+        (void)atomic_exchange_explicit(&self->page->sleeping, 1, memory_order_acq_rel);
+        if (!pst_ports_step(self, &rc) && rc == PST_OK && !finished(self))
+            (void)poll_all(self, IDLE_POLL_MS, &rc);
+        atomic_store_explicit(&self->page->sleeping, 0, memory_order_relaxed);
+    }
+    book_busy(self);
+    if (rc == PST_OK && !self->stopping)
+        rc = pst_ports_end(self);
+    return rc;
+}
+
+/* ---- start-up ------------------------------------------------------------------------------------ */
+
+static pst_rc connect_control(struct pst_stage *self, const char *endpoint)
+{
+    int zero = 0, linger = ACK_DEADLINE_MS;
+    (void)snprintf(self->control_endpoint, sizeof self->control_endpoint, "%s", endpoint);
+    self->control = zmq_socket(self->process->zmq, ZMQ_DEALER);
+    self->inbox = zmq_socket(self->process->zmq, ZMQ_PULL);
+    if (!self->control || !self->inbox)
+        return pst_fail_errno("%s: zmq_socket", self->name);
+    if (zmq_setsockopt(self->control, ZMQ_ROUTING_ID, self->name, strlen(self->name)) != 0 ||
+        zmq_setsockopt(self->control, ZMQ_LINGER, &linger, sizeof linger) != 0 ||
+        zmq_setsockopt(self->inbox, ZMQ_LINGER, &zero, sizeof zero) != 0 ||
+        zmq_connect(self->control, endpoint) != 0)
+        return pst_fail_errno("%s: cannot reach the supervisor at %s", self->name, endpoint);
+    return pst_control_send(
+        self, json_pack("{ss si si}", "type", "hello", "pid", (int)getpid(), "protocol", PST_PROTOCOL));
+}
+
+static pst_rc set_cores(struct pst_stage *self, const char *cores)
+{
+    if (!cores || !cores[0])
+        return PST_OK;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const char *at = cores; *at;) {
+        char *end;
+        long first = strtol(at, &end, 10), last = first;
+        if (*end == '-')
+            last = strtol(end + 1, &end, 10);
+        for (long c = first; c <= last && c < CPU_SETSIZE; c++)
+            CPU_SET((size_t)c, &set);
+        at = *end == ',' ? end + 1 : end;
+        if (*end && *end != ',')
+            break;
+    }
+    if (sched_setaffinity(0, sizeof set, &set) != 0)
+        return pst_fail_errno("%s: cannot run on cores %s", self->name, cores);
+    return PST_OK;
+}
+
+static pst_rc configure(struct pst_stage *self)
+{
+    pst_rc rc = expect(self, "configure", &self->config);
+    if (rc != PST_OK)
+        return rc;
+    const json_t *c = self->config;
+    const char *run = json_string_value(json_object_get(c, "run"));
+    const char *base = json_string_value(json_object_get(c, "base_dir"));
+    const char *inbox = json_string_value(json_object_get(c, "inbox"));
+    if (!run || !inbox)
+        return pst_fail(PST_E_PEER, "%s: configure lacks run or inbox", self->name);
+    rc = pst_caps_load(&self->caps, run, base);
+    if (rc != PST_OK)
+        return rc;
+    self->desc = self->caps.foreign ? pst_foreign_desc(self->caps.desc) : *self->caps.desc;
+    self->params = json_object_get(c, "params");
+    self->instance = (int)json_integer_value(json_object_get(c, "instance"));
+    self->instances = (int)json_integer_value(json_object_get(c, "instances"));
+    self->seed = (uint64_t)json_integer_value(json_object_get(c, "seed"));
+    self->epochs = json_integer_value(json_object_get(c, "epochs"));
+    self->start_batch = (uint64_t)json_integer_value(json_object_get(c, "start_batch"));
+    self->state = calloc(1, self->desc.state_bytes ? self->desc.state_bytes : 1);
+    if (!self->state || self->instances < 1)
+        return pst_fail(PST_E_NOMEM, "%s: out of memory for its state", self->name);
+    uid_t uid = geteuid();
+    int64_t most = INBOX_MAX_BYTES;
+    if (zmq_setsockopt(self->inbox, ZMQ_MAXMSGSIZE, &most, sizeof most) != 0 ||
+        zmq_setsockopt(self->inbox, ZMQ_IPC_FILTER_UID, &uid, sizeof uid) != 0 ||
+        zmq_bind(self->inbox, inbox) != 0)
+        return pst_fail_errno("%s: cannot listen at %s", self->name, inbox);
+    if (json_is_true(json_object_get(c, "trace")))
+        rc = pst_trace_open(&self->trace);
+    return rc == PST_OK ? set_cores(self, json_string_value(json_object_get(c, "cores"))) : rc;
+}
+
+static pst_rc size(struct pst_stage *self)
+{
+    json_t *message;
+    pst_rc rc = expect(self, "size", &message);
+    if (rc != PST_OK)
+        return rc;
+    self->oneshots = json_incref(json_object_get(message, "oneshots"));
+    json_decref(message);
+    self->needs = json_array();
+    self->sized = true;
+    if (self->desc.size)
+        rc = self->desc.size(self);
+    if (rc != PST_OK)
+        return rc;
+    rc = pst_control_send(self, json_pack("{ss so}", "type", "sized", "needs", self->needs));
+    self->needs = NULL;
+    return rc;
+}
+
+static pst_rc open_stage(struct pst_stage *self)
+{
+    json_t *message;
+    pst_rc rc = expect(self, "open", &message);
+    if (rc != PST_OK)
+        return rc;
+    size_t i;
+    json_t *j;
+    const char *board = json_string_value(json_object_get(message, "board"));
+    uint64_t bytes = (uint64_t)json_integer_value(json_object_get(message, "board_bytes"));
+    rc = board ? map_shared(self->process, board, bytes, -1, &self->board_map)
+               : pst_fail(PST_E_PEER, "%s: open names no board", self->name);
+    if (rc != PST_OK)
+        goto out;
+    self->board = self->board_map.base;
+    json_int_t pages = json_integer_value(json_object_get(message, "pages_at"));
+    json_int_t page = json_integer_value(json_object_get(message, "page"));
+    if (self->board->magic != PST_BOARD_MAGIC || pages < 0 || page < 0 ||
+        (uint64_t)(pages + (page + 1) * PST_PAGE) > bytes) {
+        rc = pst_fail(PST_E_PEER, "%s: the shared board is not what it should be", self->name);
+        goto out;
+    }
+    self->page = (struct pst_page *)(uintptr_t)((char *)self->board_map.base + pages + page * PST_PAGE);
+    (void)json_object_set(self->config, "regions", json_object_get(message, "regions"));
+    json_array_foreach(json_object_get(message, "regions"), i, j)
+    {
+        if (rc != PST_OK || self->nregions == PST_PORTS_MAX * 4)
+            break;
+        const char *path = json_string_value(json_object_get(j, "path"));
+        rc = map_shared(self->process, path ? path : "",
+                        (uint64_t)json_integer_value(json_object_get(j, "bytes")),
+                        pst_gpu_number(pst_device(self)), &self->regions[self->nregions]);
+        self->region_on_gpu[self->nregions] = path && pst_gpu_number(path) >= 0;
+        self->nregions += rc == PST_OK;
+    }
+    if (rc == PST_OK)
+        rc = pst_ports_open(self, message);
+    if (rc == PST_OK && self->desc.open) {
+        double t0 = pst_now();
+        rc = self->desc.open(self);
+        pst_trace_add(&self->trace, "open", t0, pst_now());
+    }
+    if (rc == PST_OK)
+        rc = pst_control_send(self, json_pack("{ss}", "type", "ready"));
+out:
+    json_decref(message);
+    return rc;
+}
+
+static pst_rc run(struct pst_stage *self)
+{
+    json_t *message;
+    pst_rc rc = expect(self, "start", &message);
+    if (rc != PST_OK)
+        return rc;
+    json_decref(message);
+    return run_loop(self);
+}
+
+/* ---- ending -------------------------------------------------------------------------------------- */
+
+static void write_trace(struct pst_stage *self)
+{
+    if (!self->trace.spans)
+        return;
+    char path[4096];
+    (void)snprintf(path, sizeof path, "%s/trace/%s.json", pst_run_dir(self), self->name);
+    int index = (int)json_integer_value(json_object_get(self->config, "index"));
+    if (pst_trace_write(&self->trace, path, self->name, index + 1) != PST_OK)
+        pst_log(self, "%s", pst_error_text());
+}
+
+static void tell_end(struct pst_stage *self, pst_rc rc)
+{
+    char text[2048];
+    (void)snprintf(text, sizeof text, "%.2000s", pst_error_text());
+    for (char *c = text; *c; c++) /* JSON carries it: a path need not be UTF-8 */
+        *c = (unsigned char)*c < 128 ? *c : '?';
+    bool failed = rc != PST_OK && !(rc == PST_E_INTERRUPTED && self->stopping);
+    if (failed)
+        fprintf(stderr, "error: %s: %s\n", self->name, text);
+    (void)(failed ? pst_control_send(self,
+                                     json_pack("{ss ss si}", "type", "failed", "text", text, "rc", (int)rc))
+                  : pst_control_send(self, json_pack("{ss}", "type", "done")));
+    if (self->stopping)
+        return;
+    for (int waited = 0; waited < ACK_DEADLINE_MS; waited += 1000) { /* until it was heard */
+        json_t *ack = control_recv(self, 1000);
+        bool stop = ack && strcmp(type_of(ack), "stop") == 0;
+        json_decref(ack);
+        if (stop)
+            return;
+    }
+}
+
+static void release(struct pst_stage *self)
+{
+    pst_ports_close(self);
+    if (self->control)
+        (void)zmq_close(self->control);
+    if (self->inbox)
+        (void)zmq_close(self->inbox);
+    json_decref(self->oneshots);
+    json_decref(self->needs);
+    json_decref(self->config);
+    pst_trace_close(&self->trace);
+    free(self->state);
+    pst_caps_release(&self->caps);
+    free(self);
+}
+
+pst_rc pst_host_run(struct pst_process *process, const char *control, const char *name)
+{
+    struct pst_stage *self = calloc(1, sizeof *self);
+    if (!self)
+        return pst_fail(PST_E_NOMEM, "out of memory for stage %s", name);
+    self->process = process;
+    (void)snprintf(self->name, sizeof self->name, "%s", name);
+    pst_rc rc = connect_control(self, control);
+    if (rc == PST_OK)
+        rc = configure(self);
+    if (rc == PST_OK)
+        rc = size(self);
+    if (rc == PST_OK)
+        rc = open_stage(self);
+    if (rc == PST_OK)
+        rc = run(self);
+    if (self->sized && self->desc.close) {
+        char text[2048];
+        (void)snprintf(text, sizeof text, "%.2000s", pst_error_text());
+        self->desc.close(self);
+        if (rc != PST_OK)
+            (void)pst_fail(rc, "%s", text);
+    }
+    if (self->config)
+        write_trace(self);
+    if (self->control)
+        tell_end(self, rc);
+    bool orderly = rc == PST_E_INTERRUPTED && self->stopping;
+    release(self);
+    return orderly ? PST_OK : rc;
+}

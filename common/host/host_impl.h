@@ -1,0 +1,126 @@
+/* host_impl.h: one running stage, as host.c (life), ports.c (frames and slots) and sdk.c (the rest of
+ * stage.h) see it. Private to them and to the stages that are built into the runtime. */
+#ifndef PST_HOST_IMPL_H
+#define PST_HOST_IMPL_H
+
+#include <jansson.h>
+#include <stdarg.h>
+
+#include "common/ipc/board.h"
+#include "common/pipeline/caps.h"
+#include "common/host/host.h"
+#include "common/host/trace.h"
+
+#define PST_FDS_MAX 8
+#define PST_BATCH_SPANS_NS 2000 /* shorter events are not worth a line in the trace */
+
+struct pst_peer {
+    struct pst_page *page;
+    void *push; /* PUSH socket to its inbox; shared by every link to that peer */
+    char name[PST_NAME_MAX];
+};
+
+struct pst_input { /* one link that ends here */
+    int port;
+    bool back, ordered, ended, end_told;
+    int nrings;
+    struct pst_lane rings[PST_INSTANCES_MAX];
+    struct pst_peer *producers[PST_INSTANCES_MAX];
+    bool ring_ended[PST_INSTANCES_MAX];
+    uint64_t next_batch; /* ordered: what must come next */
+    uint32_t next_micro, next_part;
+    struct pst_frame *pending; /* ordered: frames that came too early */
+    uint32_t npending, pending_cap;
+};
+
+struct pst_output { /* one link that begins here */
+    int port;
+    int nrings;
+    struct pst_lane rings[PST_INSTANCES_MAX];
+    struct pst_peer *consumers[PST_INSTANCES_MAX];
+};
+
+struct pst_held { /* a route that passes through here */
+    uint32_t id;
+    char *base;
+    uint32_t slots;
+    uint64_t slot_bytes;
+    struct pst_pool *pool;
+    int origin_port; /* -1: borrowed */
+    int via_port;    /* the port of this stage that it passes */
+    bool on_gpu;     /* in a GPU's own memory, which the host cannot touch */
+    /* handover.c: an event a slot that this stage records; NULL: it waits itself. Those of ntheirs others. */
+    void **mine, **theirs;
+    uint32_t ntheirs;
+    bool aside; /* a stage that does not wait for kernels puts something into its slots */
+    bool total_told, ended;
+    uint32_t held_count; /* borrowed or granted, and not yet sent on or released */
+    uint32_t open;       /* granted and not yet sent or released */
+    uint32_t hold;       /* most that may be open */
+    uint8_t held[PST_SLOTS_MAX];
+    bool announced[PST_SLOTS_MAX]; /* an early part named it; its last part is yet to come */
+    struct pst_peer *origins[PST_INSTANCES_MAX];
+    int norigins;
+};
+
+struct pst_stage {
+    struct pst_process *process;
+    char name[PST_NAME_MAX]; /* of the instance */
+    struct pst_caps caps;
+    struct pst_stage_desc desc; /* what runs: the caps' own, or the bridge's for a foreign stage */
+    void *state;
+    json_t *config; /* the supervisor's configure message; strings live here */
+    json_t *params;
+    int instance, instances;
+    uint64_t seed, start_batch;
+    int64_t epochs;
+    json_t *oneshots; /* port name -> path */
+
+    void *control, *inbox;
+    char control_endpoint[128];
+    struct pst_region board_map;
+    struct pst_board *board;
+    struct pst_page *page;
+    struct pst_peer peers[PST_STAGES_MAX];
+    int npeers;
+    struct pst_input inputs[PST_PORTS_MAX];
+    int ninputs;
+    struct pst_output outputs[PST_PORTS_MAX * 4];
+    int noutputs;
+    struct pst_held routes[PST_PORTS_MAX * 4];
+    int nroutes;
+    struct pst_region regions[PST_PORTS_MAX * 4];
+    bool region_on_gpu[PST_PORTS_MAX * 4]; /* in a GPU's own memory */
+    int nregions;
+
+    json_t *needs; /* built during size */
+    int fds[PST_FDS_MAX];
+    int nfds;
+    void *socket;     /* a ZeroMQ socket that wakes the stage like a descriptor (the bridge's) */
+    double timer_at;  /* 0: none */
+    uint64_t mark_ns; /* up to here its time is booked as busy or waiting */
+    int64_t in_flight;
+    int64_t keep_alive; /* reasons not to end that are not IO */
+    void *stream;       /* on a GPU: slots are handed over in it, if in_stream */
+    void *behind;       /* an event of it */
+    bool in_stream;
+    bool opened, started, sized, stopping, finishing;
+    pst_rc failed;
+    struct pst_trace trace;
+};
+
+/* ports.c */
+bool pst_ports_step(struct pst_stage *self, pst_rc *rc); /* delivers what there is; true if anything was */
+bool pst_ports_finished(struct pst_stage *self);
+pst_rc pst_ports_end(struct pst_stage *self); /* END on every output */
+pst_rc pst_ports_open(struct pst_stage *self, const json_t *message);
+void pst_ports_close(struct pst_stage *self);
+bool pst_ports_starved(struct pst_stage *self); /* waits for a credit */
+pst_rc pst_deliver(struct pst_stage *self, const struct pst_event *event);
+struct pst_held *pst_held_find(struct pst_stage *self, uint32_t route);
+
+/* host.c */
+pst_rc pst_control_send(struct pst_stage *self, json_t *message); /* takes the reference */
+uint64_t pst_now_ns(void);
+
+#endif

@@ -1,0 +1,540 @@
+/* ports.c: frames in and out, slots held and given back, credits. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <zmq.h>
+
+#include "common/host/handover.h"
+
+#define FULL_RING_NAP_NS 100000 /* a ring is full only while its reader is busy with something long */
+#define PENDING_MAX 8192        /* early frames of one ordered input: far above slots x parts */
+
+struct pst_held *pst_held_find(struct pst_stage *self, uint32_t route)
+{
+    for (int i = 0; i < self->nroutes; i++)
+        if (self->routes[i].id == route)
+            return &self->routes[i];
+    return NULL;
+}
+
+static struct pst_held *held_at_port(const struct pst_stage *self, int port)
+{
+    for (int i = 0; i < self->nroutes; i++)
+        if (self->routes[i].via_port == port)
+            return (struct pst_held *)(uintptr_t)&self->routes[i];
+    return NULL;
+}
+
+static void wake(const struct pst_peer *peer)
+{
+    /* Either this exchange comes after the sleeper's own and finds the flag up, or the sleeper's comes after
+     * and its last look sees what was just handed over. */
+    if (atomic_exchange_explicit(&peer->page->sleeping, 0, memory_order_acq_rel))
+        (void)zmq_send(peer->push, "", 0, ZMQ_DONTWAIT);
+}
+
+/* ---- giving and taking slots --------------------------------------------------------------------- */
+
+/* The route of a slot that this stage holds (or, if announced, knows from an early part), or NULL with the
+ * reason. */
+static struct pst_held *want_held(struct pst_stage *self, struct pst_ref ref, const char *what,
+                                  bool announced)
+{
+    struct pst_held *route = pst_held_find(self, ref.route);
+    if (!route || ref.slot >= route->slots) {
+        (void)pst_fail(PST_E_ARG, "%s: %s slot %u of route %u, which does not pass here", self->name, what,
+                       ref.slot, ref.route);
+        return NULL;
+    }
+    if (!route->held[ref.slot] && !(announced && route->announced[ref.slot])) {
+        (void)pst_fail(PST_E_ARG, "%s: %s slot %u of route %u, which it does not hold", self->name, what,
+                       ref.slot, ref.route);
+        return NULL;
+    }
+    return route;
+}
+
+static void let_go(struct pst_held *route, uint32_t slot)
+{
+    route->held[slot]--;
+    route->held_count--;
+    if (route->origin_port >= 0 && route->open > 0)
+        route->open--;
+}
+
+void *pst_slot(struct pst_stage *self, struct pst_ref ref, uint64_t *bytes)
+{
+    struct pst_held *route = want_held(self, ref, "asked for", true);
+    if (!route)
+        return NULL;
+    if (bytes)
+        *bytes = route->slot_bytes;
+    return route->base + ref.slot * route->slot_bytes;
+}
+
+void pst_used(struct pst_stage *self, struct pst_ref ref, uint64_t bytes)
+{
+    struct pst_held *route = pst_held_find(self, ref.route);
+    if (route && ref.slot < route->slots && route->held[ref.slot])
+        route->pool->slot[ref.slot].used_bytes = bytes;
+}
+
+uint32_t pst_slots(const struct pst_stage *self, int port)
+{
+    const struct pst_held *route = held_at_port(self, port);
+    return route ? route->slots : 0;
+}
+
+uint64_t pst_slot_bytes(const struct pst_stage *self, int port)
+{
+    const struct pst_held *route = held_at_port(self, port);
+    return route ? route->slot_bytes : 0;
+}
+
+bool pst_on_host(const struct pst_stage *self, int port)
+{
+    const struct pst_held *route = held_at_port(self, port);
+    return !route || !route->on_gpu;
+}
+
+void *pst_region(struct pst_stage *self, int index, uint64_t *bytes)
+{
+    if (index < 0 || index >= self->nregions)
+        return NULL;
+    if (bytes)
+        *bytes = self->regions[index].bytes;
+    return self->regions[index].base;
+}
+
+pst_rc pst_release(struct pst_stage *self, struct pst_ref ref, bool dirty)
+{
+    struct pst_held *route = want_held(self, ref, "released", false);
+    if (!route)
+        return PST_E_ARG;
+    const pst_rc rc = pst_handover_give(self, route, ref.slot);
+    if (rc != PST_OK)
+        return rc;
+    let_go(route, ref.slot);
+    if (pst_pool_release(route->pool, ref.slot, dirty))
+        for (int i = 0; i < route->norigins; i++)
+            if (route->origins[i]->page != self->page)
+                wake(route->origins[i]);
+    return PST_OK;
+}
+
+pst_rc pst_consume(struct pst_stage *self, const struct pst_frame *frame)
+{
+    pst_rc rc = PST_OK;
+    for (uint32_t i = 0; i < frame->nrefs && rc == PST_OK; i++)
+        rc = pst_release(self, frame->refs[i], false);
+    if (rc == PST_OK && (frame->flags & PST_LAST_MICRO))
+        pst_count(self, 1, 0);
+    return rc;
+}
+
+void pst_total(struct pst_stage *self, int port, uint64_t batches)
+{
+    struct pst_held *route = held_at_port(self, port);
+    if (!route)
+        return; /* the port is not linked */
+    assert(route->origin_port == port && "pst_total is for outputs that originate slots");
+    route->total_told = true;
+    pst_pool_total(route->pool, batches);
+}
+
+/* ---- sending ------------------------------------------------------------------------------------- */
+
+static pst_rc push(struct pst_stage *self, struct pst_output *out, int to, const struct pst_frame *frame)
+{
+    if (frame->nrefs > out->rings[to].refs)
+        return pst_fail(PST_E_LIMIT, "%s: a frame with %u slots, at most %u fit this link", self->name,
+                        frame->nrefs, out->rings[to].refs);
+    uint64_t began = 0;
+    while (!pst_lane_push(&out->rings[to], frame)) {
+        if (atomic_load_explicit(&self->board->stop, memory_order_relaxed))
+            return pst_fail(PST_E_INTERRUPTED, "the run is stopping");
+        began = began ? began : pst_now_ns();
+        struct timespec nap = {.tv_nsec = FULL_RING_NAP_NS};
+        wake(out->consumers[to]);
+        (void)nanosleep(&nap, NULL);
+    }
+    if (began)
+        atomic_fetch_add_explicit(&self->page->wait_credit_ns, pst_now_ns() - began, memory_order_relaxed);
+    wake(out->consumers[to]);
+    return PST_OK;
+}
+
+pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame)
+{
+    bool gives = (frame->flags & PST_LAST_PART) != 0;
+    uint32_t links = 0;
+    for (int i = 0; i < self->noutputs; i++)
+        links += self->outputs[i].port == port;
+    if (frame->nrefs > PST_REFS_MAX || (frame->flags & PST_END))
+        return pst_fail(PST_E_ARG, "%s: not a frame that a stage may send", self->name);
+    for (uint32_t r = 0; r < frame->nrefs; r++) {
+        struct pst_held *route = want_held(self, frame->refs[r], "sent", !gives);
+        if (!route)
+            return PST_E_ARG;
+        pst_rc rc = links > 0 ? pst_handover_announce(self, route, frame->refs[r].slot) : PST_OK;
+        if (rc == PST_OK && gives && links > 0)
+            rc = pst_handover_give(self, route, frame->refs[r].slot);
+        if (rc != PST_OK)
+            return rc;
+        /* asked for before the slot can come free again: a later batch must not get it first */
+        if (gives && links > 0 && route->origin_port == port && !(frame->flags & PST_LAST_MICRO)) {
+            rc = pst_pool_want(route->pool, (uint32_t)self->instance, frame->batch, frame->micro + 1);
+            if (rc != PST_OK)
+                return rc;
+        }
+        if (gives && links > 1)
+            pst_pool_share(route->pool, frame->refs[r].slot, links - 1);
+        if (gives && links > 0)
+            let_go(route, frame->refs[r].slot);
+    }
+    if (links == 0) { /* an optional output that nobody listens to: the slots go home */
+        pst_rc rc = PST_OK;
+        for (uint32_t r = 0; gives && r < frame->nrefs && rc == PST_OK; r++)
+            rc = pst_release(self, frame->refs[r], false);
+        return rc;
+    }
+    pst_rc rc = PST_OK;
+    for (int i = 0; i < self->noutputs && rc == PST_OK; i++)
+        if (self->outputs[i].port == port)
+            rc =
+                push(self, &self->outputs[i], (int)(frame->batch % (uint64_t)self->outputs[i].nrings), frame);
+    atomic_fetch_add_explicit(&self->page->frames, 1, memory_order_relaxed);
+    return rc;
+}
+
+pst_rc pst_ports_end(struct pst_stage *self)
+{
+    pst_rc rc = PST_OK;
+    struct pst_frame end = {.flags = PST_END};
+    for (int i = 0; i < self->noutputs; i++)
+        for (int c = 0; c < self->outputs[i].nrings && rc == PST_OK; c++)
+            rc = push(self, &self->outputs[i], c, &end);
+    return rc;
+}
+
+/* ---- receiving ----------------------------------------------------------------------------------- */
+
+static pst_rc deliver_frame(struct pst_stage *self, struct pst_input *in, const struct pst_frame *frame)
+{
+    for (uint32_t r = 0; r < frame->nrefs; r++) {
+        struct pst_held *route = pst_held_find(self, frame->refs[r].route);
+        if (!route || frame->refs[r].slot >= route->slots)
+            return pst_fail(PST_E_PEER, "%s: %s%s sent slot %u of route %u, which does not pass here",
+                            self->name, in->nrings > 1 ? "an instance of the stage of " : "",
+                            in->producers[0]->name, frame->refs[r].slot, frame->refs[r].route);
+        const pst_rc rc = pst_handover_take(self, route, frame->refs[r].slot);
+        if (rc != PST_OK)
+            return rc;
+        route->announced[frame->refs[r].slot] = !(frame->flags & PST_LAST_PART);
+        if (frame->flags & PST_LAST_PART) {
+            route->held[frame->refs[r].slot]++;
+            route->held_count++;
+        }
+    }
+    atomic_store_explicit(&self->page->batch, frame->batch, memory_order_relaxed);
+    struct pst_event event = {.kind = PST_EV_FRAME, .port = in->port, .frame = frame};
+    return pst_deliver(self, &event);
+}
+
+static bool is_next(const struct pst_input *in, const struct pst_frame *f)
+{
+    return f->batch == in->next_batch && f->micro == in->next_micro && f->part == in->next_part;
+}
+
+static void advance(const struct pst_stage *self, struct pst_input *in, const struct pst_frame *f)
+{
+    if (!(f->flags & PST_LAST_PART)) {
+        in->next_part++;
+        return;
+    }
+    in->next_part = 0;
+    in->next_micro++;
+    if (f->flags & PST_LAST_MICRO) {
+        in->next_micro = 0;
+        in->next_batch += (uint64_t)self->instances;
+    }
+}
+
+static bool keep(struct pst_input *in, const struct pst_frame *frame)
+{
+    if (in->npending == in->pending_cap) {
+        uint32_t cap = in->pending_cap * 2;
+        struct pst_frame *pending = cap <= PENDING_MAX ? realloc(in->pending, cap * sizeof *pending) : NULL;
+        if (!pending)
+            return false;
+        in->pending = pending;
+        in->pending_cap = cap;
+    }
+    in->pending[in->npending++] = *frame;
+    return true;
+}
+
+/* Delivers kept frames whose turn has come. */
+static bool deliver_pending(struct pst_stage *self, struct pst_input *in, pst_rc *rc)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < in->npending && *rc == PST_OK;) {
+        if (!is_next(in, &in->pending[i])) {
+            i++;
+            continue;
+        }
+        struct pst_frame frame = in->pending[i];
+        in->pending[i] = in->pending[--in->npending];
+        advance(self, in, &frame);
+        *rc = deliver_frame(self, in, &frame);
+        any = true;
+        i = 0;
+    }
+    return any;
+}
+
+static pst_rc take(struct pst_stage *self, struct pst_input *in, int ring, const struct pst_frame *frame)
+{
+    if (frame->flags & PST_END) {
+        in->ring_ended[ring] = true;
+        return PST_OK;
+    }
+    if (!in->ordered)
+        return deliver_frame(self, in, frame);
+    if (is_next(in, frame)) {
+        advance(self, in, frame);
+        return deliver_frame(self, in, frame);
+    }
+    if (frame->batch < in->next_batch || !keep(in, frame))
+        return pst_fail(PST_E_PEER,
+                        "%s: %s sent batch %llu, micro-batch %u, part %u; expected batch %llu, %u, %u",
+                        self->name, in->producers[ring]->name, (unsigned long long)frame->batch, frame->micro,
+                        frame->part, (unsigned long long)in->next_batch, in->next_micro, in->next_part);
+    return PST_OK;
+}
+
+static bool step_input(struct pst_stage *self, struct pst_input *in, pst_rc *rc)
+{
+    if (in->ended)
+        return false;
+    bool any = false, all_ended = true;
+    struct pst_frame frame;
+    for (int r = 0; r < in->nrings && *rc == PST_OK; r++) {
+        int got = in->ring_ended[r] ? 0 : pst_lane_pop(&in->rings[r], &frame);
+        if (got < 0)
+            *rc = pst_fail(PST_E_PEER, "%s: what %s sent is no frame", self->name, in->producers[r]->name);
+        if (got > 0) {
+            any = true;
+            *rc = take(self, in, r, &frame);
+        }
+        all_ended = all_ended && in->ring_ended[r];
+    }
+    if (*rc == PST_OK && in->npending > 0)
+        any = deliver_pending(self, in, rc) || any;
+    if (*rc == PST_OK && all_ended) {
+        in->ended = true;
+        any = true;
+        if (in->npending > 0)
+            *rc = pst_fail(PST_E_PEER, "%s: batch %llu never came", self->name,
+                           (unsigned long long)in->next_batch);
+        struct pst_event event = {.kind = PST_EV_END, .port = in->port};
+        if (*rc == PST_OK)
+            *rc = pst_deliver(self, &event);
+    }
+    return any;
+}
+
+static bool step_credit(struct pst_stage *self, struct pst_held *route, pst_rc *rc)
+{
+    struct pst_event event = {.kind = PST_EV_CREDIT, .port = route->origin_port};
+    if (route->origin_port < 0 || route->ended || route->open >= route->hold ||
+        !pst_pool_grant(route->pool, (uint32_t)self->instance, &event.credit))
+        return false;
+    event.credit.ref.route = route->id;
+    route->held[event.credit.ref.slot]++;
+    route->held_count++;
+    route->open++;
+    atomic_store_explicit(&self->page->batch, event.credit.batch, memory_order_relaxed);
+    for (int i = 0; i < route->norigins; i++) /* the next slot may be another instance's */
+        if (route->origins[i]->page != self->page)
+            wake(route->origins[i]);
+    *rc = pst_handover_take(self, route, event.credit.ref.slot);
+    if (*rc == PST_OK)
+        *rc = pst_deliver(self, &event);
+    return true;
+}
+
+bool pst_ports_step(struct pst_stage *self, pst_rc *rc)
+{
+    bool any = false;
+    for (int i = 0; i < self->ninputs && *rc == PST_OK; i++)
+        any = step_input(self, &self->inputs[i], rc) || any;
+    for (int i = 0; i < self->nroutes && *rc == PST_OK; i++)
+        any = step_credit(self, &self->routes[i], rc) || any;
+    return any;
+}
+
+bool pst_ports_starved(struct pst_stage *self)
+{
+    for (int i = 0; i < self->nroutes; i++) {
+        const struct pst_held *r = &self->routes[i];
+        if (r->origin_port >= 0 && r->open == 0 && !pst_pool_exhausted(r->pool, (uint32_t)self->instance))
+            return true;
+    }
+    return false;
+}
+
+bool pst_ports_finished(struct pst_stage *self)
+{
+    bool fed = false, originates = false, told = false;
+    for (int i = 0; i < self->ninputs; i++) {
+        fed = fed || !self->inputs[i].back;
+        if (!self->inputs[i].back && !self->inputs[i].ended)
+            return false;
+    }
+    for (int i = 0; i < self->nroutes; i++) {
+        originates = originates || self->routes[i].origin_port >= 0;
+        told = told || self->routes[i].total_told;
+    }
+    if (!fed && originates && !told)
+        return false; /* a source that has not said how much there will be */
+    for (int i = 0; i < self->nroutes; i++) {
+        struct pst_held *r = &self->routes[i];
+        if (r->origin_port < 0
+                ? r->held_count > 0
+                : r->total_told && (r->open > 0 || !pst_pool_exhausted(r->pool, (uint32_t)self->instance)))
+            return false;
+        bool returns = r->origin_port >= 0 && (self->desc.ports[r->origin_port].flags & PST_PORT_RETURNS);
+        if (returns && r->total_told && pst_pool_busy(r->pool))
+            return false; /* its slots come home with something in them */
+    }
+    return true;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------- */
+
+static struct pst_peer *find_peer(struct pst_stage *self, const json_t *j, const char *pages)
+{
+    const char *name = json_string_value(json_object_get(j, "name"));
+    const char *inbox = json_string_value(json_object_get(j, "inbox"));
+    json_int_t page = json_integer_value(json_object_get(j, "page"));
+    for (int i = 0; i < self->npeers; i++)
+        if (name && strcmp(self->peers[i].name, name) == 0)
+            return &self->peers[i];
+    if (!name || !inbox || page < 0 || page >= PST_STAGES_MAX || self->npeers == PST_STAGES_MAX)
+        return NULL;
+    struct pst_peer *peer = &self->peers[self->npeers++];
+    (void)snprintf(peer->name, sizeof peer->name, "%s", name);
+    peer->page = (struct pst_page *)(uintptr_t)(pages + page * PST_PAGE);
+    peer->push = zmq_socket(self->process->zmq, ZMQ_PUSH);
+    int zero = 0;
+    if (!peer->push || zmq_setsockopt(peer->push, ZMQ_LINGER, &zero, sizeof zero) != 0 ||
+        zmq_connect(peer->push, inbox) != 0)
+        return NULL;
+    return peer;
+}
+
+static int find_peers(struct pst_stage *self, const json_t *list, const char *pages, struct pst_peer **out)
+{
+    int n = (int)json_array_size(list);
+    for (int i = 0; i < n && i < PST_INSTANCES_MAX; i++)
+        if (!(out[i] = find_peer(self, json_array_get(list, (size_t)i), pages)))
+            return -1;
+    return n <= PST_INSTANCES_MAX ? n : -1;
+}
+
+static int find_rings(struct pst_stage *self, const json_t *list, struct pst_lane *out)
+{
+    int n = (int)json_array_size(list);
+    for (int i = 0; i < n && i < PST_INSTANCES_MAX; i++) {
+        json_int_t at = json_integer_value(json_array_get(list, (size_t)i));
+        uint64_t bytes = self->board_map.bytes;
+        if (at <= 0 || (uint64_t)at > bytes ||
+            !pst_lane_open(&out[i], (struct pst_ring *)(void *)((char *)self->board_map.base + at),
+                           bytes - (uint64_t)at))
+            return -1;
+    }
+    return n <= PST_INSTANCES_MAX ? n : -1;
+}
+
+static int int_of(const json_t *j, const char *key)
+{
+    return (int)json_integer_value(json_object_get(j, key));
+}
+
+static bool open_input(struct pst_stage *self, const json_t *j, const char *pages)
+{
+    struct pst_input *in = &self->inputs[self->ninputs++];
+    in->port = int_of(j, "port");
+    in->back = json_is_true(json_object_get(j, "back"));
+    in->ordered = (self->desc.ports[in->port].flags & PST_PORT_ORDERED) != 0;
+    in->nrings = find_rings(self, json_object_get(j, "rings"), in->rings);
+    uint64_t n = (uint64_t)self->instances, start = self->start_batch;
+    in->next_batch = start + ((uint64_t)self->instance + n - start % n) % n;
+    in->pending_cap = 64;
+    in->pending = calloc(in->pending_cap, sizeof *in->pending);
+    return in->pending && in->nrings > 0 &&
+           find_peers(self, json_object_get(j, "producers"), pages, in->producers) == in->nrings;
+}
+
+static bool open_output(struct pst_stage *self, const json_t *j, const char *pages)
+{
+    struct pst_output *out = &self->outputs[self->noutputs++];
+    out->port = int_of(j, "port");
+    out->nrings = find_rings(self, json_object_get(j, "rings"), out->rings);
+    return out->nrings > 0 &&
+           find_peers(self, json_object_get(j, "consumers"), pages, out->consumers) == out->nrings;
+}
+
+static pst_rc open_route(struct pst_stage *self, const json_t *j, const char *pages)
+{
+    struct pst_held *route = &self->routes[self->nroutes++];
+    int region = int_of(j, "region");
+    uint64_t pool_at = (uint64_t)json_integer_value(json_object_get(j, "pool"));
+    route->id = (uint32_t)int_of(j, "id");
+    route->slots = (uint32_t)int_of(j, "slots");
+    route->slot_bytes = (uint64_t)json_integer_value(json_object_get(j, "slot_bytes"));
+    route->origin_port = int_of(j, "origin_port");
+    route->via_port = int_of(j, "via_port");
+    route->hold = (uint32_t)int_of(j, "hold");
+    route->norigins = find_peers(self, json_object_get(j, "origins"), pages, route->origins);
+    if (region < 0 || region >= self->nregions || route->slots > PST_SLOTS_MAX || route->norigins < 1 ||
+        route->slots * route->slot_bytes > self->regions[region].bytes ||
+        pool_at + sizeof(struct pst_pool) > self->board_map.bytes)
+        return pst_fail(PST_E_PEER, "%s: cannot use a route that the supervisor told it to open", self->name);
+    route->base = self->regions[region].base;
+    route->on_gpu = self->region_on_gpu[region];
+    route->pool = (struct pst_pool *)(void *)((char *)self->board_map.base + pool_at);
+    return pst_handover_open(self, route, j);
+}
+
+pst_rc pst_ports_open(struct pst_stage *self, const json_t *message)
+{
+    const char *pages =
+        (const char *)self->board_map.base + json_integer_value(json_object_get(message, "pages_at"));
+    size_t i;
+    json_t *j;
+    bool ok = json_array_size(json_object_get(message, "routes")) <= PST_PORTS_MAX * 4;
+    pst_rc rc = PST_OK;
+    json_array_foreach(json_object_get(message, "routes"), i, j) rc =
+        ok && rc == PST_OK ? open_route(self, j, pages) : rc;
+    if (rc != PST_OK)
+        return rc;
+    json_array_foreach(json_object_get(message, "inputs"), i, j) ok =
+        ok && i < PST_PORTS_MAX && open_input(self, j, pages);
+    json_array_foreach(json_object_get(message, "outputs"), i, j) ok =
+        ok && i < PST_PORTS_MAX * 4 && open_output(self, j, pages);
+    return ok ? PST_OK
+              : pst_fail(PST_E_PEER, "%s: cannot use what the supervisor told it to open", self->name);
+}
+
+void pst_ports_close(struct pst_stage *self)
+{
+    pst_handover_close(self);
+    for (int i = 0; i < self->ninputs; i++)
+        free(self->inputs[i].pending);
+    for (int i = 0; i < self->npeers; i++)
+        if (self->peers[i].push)
+            (void)zmq_close(self->peers[i].push);
+}

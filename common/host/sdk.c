@@ -1,0 +1,232 @@
+/* sdk.c: the parts of stage.h that only look things up or tell the supervisor. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/host/host_impl.h"
+
+void *pst_state(struct pst_stage *self)
+{
+    return self->state;
+}
+
+static const json_t *param(const struct pst_stage *self, const char *name)
+{
+    const json_t *value = json_object_get(self->params, name);
+    assert(value && "the descriptor has no parameter of this name");
+    return value;
+}
+
+bool pst_param_bool(const struct pst_stage *self, const char *name)
+{
+    return json_is_true(param(self, name));
+}
+
+int64_t pst_param_int(const struct pst_stage *self, const char *name)
+{
+    return json_integer_value(param(self, name));
+}
+
+double pst_param_real(const struct pst_stage *self, const char *name)
+{
+    return json_number_value(param(self, name));
+}
+
+const char *pst_param_str(const struct pst_stage *self, const char *name)
+{
+    return json_string_value(param(self, name));
+}
+
+size_t pst_param_ints(const struct pst_stage *self, const char *name, int64_t *out, size_t max)
+{
+    const json_t *list = param(self, name);
+    size_t i;
+    json_t *item;
+    json_array_foreach((json_t *)(uintptr_t)list, i, item) if (i < max) out[i] = json_integer_value(item);
+    return json_array_size(list);
+}
+
+static const char *config_text(const struct pst_stage *self, const char *key)
+{
+    return json_string_value(json_object_get(self->config, key));
+}
+
+const char *pst_name(const struct pst_stage *self)
+{
+    return self->name;
+}
+
+const char *pst_dataset_dir(const struct pst_stage *self)
+{
+    return config_text(self, "dataset");
+}
+
+const char *pst_run_dir(const struct pst_stage *self)
+{
+    return config_text(self, "run_dir");
+}
+
+const char *pst_resume_path(const struct pst_stage *self)
+{
+    return config_text(self, "resume");
+}
+
+uint64_t pst_seed(const struct pst_stage *self)
+{
+    return self->seed;
+}
+
+int64_t pst_epochs(const struct pst_stage *self)
+{
+    return self->epochs;
+}
+
+int pst_instance(const struct pst_stage *self, int *instances)
+{
+    if (instances)
+        *instances = self->instances;
+    return self->instance;
+}
+
+int pst_port(const struct pst_stage *self, const char *name)
+{
+    int port = pst_desc_port(&self->desc, name);
+    assert(port >= 0 && "the descriptor has no port of this name");
+    return port;
+}
+
+const char *pst_device(const struct pst_stage *self)
+{
+    const char *device = config_text(self, "device");
+    return device ? device : "cpu:0";
+}
+
+enum pst_device_kind pst_device_of(const struct pst_stage *self, int *number)
+{
+    const char *device = pst_device(self), *colon = strchr(device, ':');
+    if (number)
+        *number = colon ? (int)strtol(colon + 1, NULL, 10) : 0;
+    return strncmp(device, "cuda:", 5) == 0 ? PST_DEVICE_CUDA : PST_DEVICE_CPU;
+}
+
+static const char *port_name(const struct pst_stage *self, int port)
+{
+    assert(port >= 0 && port < pst_desc_ports(&self->desc));
+    return self->desc.ports[port].name;
+}
+
+bool pst_linked(const struct pst_stage *self, int port)
+{
+    const json_t *linked = json_object_get(self->config, "linked");
+    return json_object_get(linked, port_name(self, port)) != NULL;
+}
+
+const char *pst_oneshot(const struct pst_stage *self, int port)
+{
+    return json_string_value(json_object_get(self->oneshots, port_name(self, port)));
+}
+
+void pst_need(struct pst_stage *self, int port, uint64_t bytes, uint64_t align)
+{
+    assert(self->needs && "pst_need belongs in size");
+    (void)json_array_append_new(self->needs, json_pack("{ss sI sI}", "port", port_name(self, port), "bytes",
+                                                       (json_int_t)bytes, "align", (json_int_t)align));
+}
+
+pst_rc pst_watch(struct pst_stage *self, int fd)
+{
+    if (self->nfds == PST_FDS_MAX)
+        return pst_fail(PST_E_LIMIT, "more than %d descriptors watched", PST_FDS_MAX);
+    self->fds[self->nfds++] = fd;
+    return PST_OK;
+}
+
+void pst_timer(struct pst_stage *self, int64_t microseconds)
+{
+    self->timer_at = microseconds < 0 ? 0 : pst_now() + (double)microseconds * 1e-6;
+}
+
+void pst_in_flight(struct pst_stage *self, int64_t delta)
+{
+    self->in_flight += delta;
+    assert(self->in_flight >= 0);
+}
+
+uint64_t pst_now_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+double pst_now(void)
+{
+    return (double)pst_now_ns() * 1e-9;
+}
+
+void pst_span(struct pst_stage *self, const char *name, double begin_s, double end_s)
+{
+    pst_trace_add(&self->trace, name, begin_s, end_s);
+}
+
+pst_rc pst_report(struct pst_stage *self, const char *section, const char *fmt, ...)
+{
+    char *text = NULL;
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vasprintf(&text, fmt, ap);
+    va_end(ap);
+    if (n < 0)
+        return pst_fail(PST_E_NOMEM, "out of memory for a report");
+    json_error_t error;
+    json_t *data = json_loads(text, 0, &error);
+    free(text);
+    if (!json_is_object(data)) {
+        json_decref(data);
+        return pst_fail(PST_E_ARG, "%s: its report on %s is not a JSON object: %s", self->name, section,
+                        error.text);
+    }
+    return pst_control_send(self,
+                            json_pack("{ss ss so}", "type", "report", "section", section, "data", data));
+}
+
+pst_rc pst_publish(struct pst_stage *self, int port, const char *path)
+{
+    if (!(self->desc.ports[port].flags & PST_PORT_ONESHOT))
+        return pst_fail(PST_E_ARG, "%s.%s is not one-shot", self->name, port_name(self, port));
+    return pst_control_send(
+        self, json_pack("{ss ss ss}", "type", "published", "port", port_name(self, port), "path", path));
+}
+
+static void say(struct pst_stage *self, bool warning, const char *fmt, va_list ap)
+{
+    char text[2048];
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    fprintf(stderr, "%s%s: %s\n", warning ? "warning: " : "", self->name, text);
+    if (warning)
+        (void)pst_control_send(self, json_pack("{ss ss+}", "type", "warning", "text", text, ""));
+}
+
+void pst_log(struct pst_stage *self, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    say(self, false, fmt, ap);
+    va_end(ap);
+}
+
+void pst_warn(struct pst_stage *self, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    say(self, true, fmt, ap);
+    va_end(ap);
+}
+
+void pst_count(struct pst_stage *self, uint64_t items, uint64_t bytes)
+{
+    atomic_fetch_add_explicit(&self->page->items, items, memory_order_relaxed);
+    atomic_fetch_add_explicit(&self->page->bytes, bytes, memory_order_relaxed);
+}

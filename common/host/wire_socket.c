@@ -1,0 +1,208 @@
+#include "common/host/wire_socket.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/ipc/proc.h"
+
+#define ZAP_ENDPOINT "inproc://zeromq.zap.01" /* where ZeroMQ asks (RFC 27) */
+#define ZAP_PARTS 7                           /* version, id, domain, address, identity, mechanism, key */
+#define KEY_BYTES 32
+#define ANCESTORS_MAX 64
+#define STRANGERS_MAX 1000 /* messages of others passed over at a time */
+
+/* ---- who may connect over tcp -------------------------------------------------------------------- */
+
+static void reply(void *zap, const char *id, size_t id_bytes, bool yes)
+{
+    (void)zmq_send(zap, "1.0", 3, ZMQ_SNDMORE);
+    (void)zmq_send(zap, id, id_bytes, ZMQ_SNDMORE);
+    (void)zmq_send(zap, yes ? "200" : "400", 3, ZMQ_SNDMORE);
+    (void)zmq_send(zap, yes ? "OK" : "No", 2, ZMQ_SNDMORE);
+    (void)zmq_send(zap, "", 0, ZMQ_SNDMORE);
+    (void)zmq_send(zap, "", 0, 0);
+}
+
+/* Answers ZeroMQ's questions until the context ends or the bridge says so by an empty message. */
+static void *authenticate(void *arg)
+{
+    struct pst_wire_socket *wire = arg;
+    uint8_t right[KEY_BYTES];
+    if (!zmq_z85_decode(right, wire->zap_key))
+        return NULL;
+    for (;;) {
+        char part[ZAP_PARTS][256];
+        int bytes[ZAP_PARTS] = {0}, n = 0, more = 1;
+        while (more) {
+            size_t more_bytes = sizeof more;
+            int at = n < ZAP_PARTS ? n : ZAP_PARTS - 1;
+            bytes[at] = zmq_recv(wire->zap, part[at], sizeof part[at], 0);
+            if (bytes[at] < 0 && errno != EINTR)
+                return NULL; /* ETERM */
+            if (bytes[at] < 0)
+                continue;
+            n++;
+            (void)zmq_getsockopt(wire->zap, ZMQ_RCVMORE, &more, &more_bytes);
+        }
+        bool yes = n == ZAP_PARTS && bytes[5] == 5 && memcmp(part[5], "CURVE", 5) == 0 &&
+                   bytes[6] == KEY_BYTES && memcmp(part[6], right, KEY_BYTES) == 0;
+        if (n < 2)
+            return NULL;
+        reply(wire->zap, part[1], (size_t)(bytes[1] < 256 ? bytes[1] : 0), yes);
+    }
+}
+
+static pst_rc start_zap(struct pst_wire_socket *wire, void *zmq)
+{
+    int zero = 0;
+    wire->zap = zmq_socket(zmq, ZMQ_REP);
+    if (!wire->zap || zmq_setsockopt(wire->zap, ZMQ_LINGER, &zero, sizeof zero) != 0 ||
+        zmq_bind(wire->zap, ZAP_ENDPOINT) != 0)
+        return pst_fail_errno("cannot authenticate a program over tcp");
+    if (pthread_create(&wire->zap_thread, NULL, authenticate, wire) != 0)
+        return pst_fail(PST_E_NOMEM, "no thread to authenticate a program over tcp");
+    wire->zap_runs = true;
+    return PST_OK;
+}
+
+static void stop_zap(struct pst_wire_socket *wire, void *zmq)
+{
+    void *ask = wire->zap_runs ? zmq_socket(zmq, ZMQ_REQ) : NULL;
+    int zero = 0;
+    if (ask && zmq_setsockopt(ask, ZMQ_LINGER, &zero, sizeof zero) == 0 &&
+        zmq_connect(ask, ZAP_ENDPOINT) == 0 && zmq_send(ask, "", 0, 0) == 0)
+        (void)pthread_join(wire->zap_thread, NULL);
+    if (ask)
+        (void)zmq_close(ask);
+    if (wire->zap)
+        (void)zmq_close(wire->zap);
+    wire->zap = NULL;
+}
+
+static pst_rc require_keys(struct pst_wire_socket *wire, void *zmq)
+{
+    char public[PST_KEY_MAX], secret[PST_KEY_MAX], program[PST_KEY_MAX];
+    int one = 1;
+    if (zmq_curve_keypair(public, secret) != 0 || zmq_curve_keypair(wire->zap_key, program) != 0)
+        return errno == ENOTSUP
+                   ? pst_fail(PST_E_UNSUPPORTED, "this libzmq has no CURVE: a tcp endpoint needs keys")
+                   : pst_fail_errno("cannot make keys for %s", wire->endpoint);
+    (void)snprintf(wire->keys, sizeof wire->keys, "%s %s %s", public, wire->zap_key, program);
+    wire->curve = true;
+    pst_rc rc = start_zap(wire, zmq);
+    if (rc == PST_OK && (zmq_setsockopt(wire->socket, ZMQ_CURVE_SERVER, &one, sizeof one) != 0 ||
+                         zmq_setsockopt(wire->socket, ZMQ_CURVE_SECRETKEY, secret, PST_KEY_MAX) != 0 ||
+                         zmq_setsockopt(wire->socket, ZMQ_ZAP_DOMAIN, "penstock", 8) != 0))
+        rc = pst_fail_errno("cannot require keys at %s", wire->endpoint);
+    explicit_bzero(secret, sizeof secret);
+    explicit_bzero(program, sizeof program);
+    return rc;
+}
+
+/* ---- the socket ---------------------------------------------------------------------------------- */
+
+pst_rc pst_wire_open(struct pst_wire_socket *wire, void *zmq, const char *endpoint)
+{
+    int zero = 0, one = 1;
+    int64_t most = PST_WIRE_DROP_BYTES;
+    uid_t uid = geteuid();
+    size_t bytes = sizeof wire->endpoint;
+    (void)snprintf(wire->endpoint, sizeof wire->endpoint, "%s", endpoint);
+    wire->socket = zmq_socket(zmq, ZMQ_ROUTER);
+    if (!wire->socket || zmq_setsockopt(wire->socket, ZMQ_LINGER, &zero, sizeof zero) != 0 ||
+        zmq_setsockopt(wire->socket, ZMQ_SNDHWM, &zero, sizeof zero) != 0 ||
+        zmq_setsockopt(wire->socket, ZMQ_ROUTER_MANDATORY, &one, sizeof one) != 0 ||
+        zmq_setsockopt(wire->socket, ZMQ_MAXMSGSIZE, &most, sizeof most) != 0)
+        return pst_fail_errno("cannot make a socket for %s", endpoint);
+    if (strncmp(endpoint, "tcp://", 6) == 0) {
+        pst_rc rc = require_keys(wire, zmq);
+        if (rc != PST_OK)
+            return rc;
+    } else if (zmq_setsockopt(wire->socket, ZMQ_IPC_FILTER_UID, &uid, sizeof uid) != 0) {
+        return pst_fail_errno("cannot keep other users from %s", endpoint);
+    }
+    if (zmq_bind(wire->socket, endpoint) != 0 ||
+        zmq_getsockopt(wire->socket, ZMQ_LAST_ENDPOINT, wire->endpoint, &bytes) != 0)
+        return pst_fail_errno("cannot listen at %s", endpoint);
+    return PST_OK;
+}
+
+void pst_wire_close(struct pst_wire_socket *wire, void *zmq)
+{
+    if (wire->socket)
+        (void)zmq_close(wire->socket);
+    wire->socket = NULL;
+    stop_zap(wire, zmq);
+    explicit_bzero(wire->keys, sizeof wire->keys);
+}
+
+bool pst_wire_send(struct pst_wire_socket *wire, const void *bytes, size_t n)
+{
+    if (!wire->known) {
+        errno = EHOSTUNREACH;
+        return false;
+    }
+    return zmq_send(wire->socket, wire->peer, wire->peer_bytes, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0 &&
+           zmq_send(wire->socket, bytes, n, ZMQ_DONTWAIT) >= 0;
+}
+
+static bool descends(pid_t pid, pid_t from)
+{
+    for (int i = 0; i < ANCESTORS_MAX && pid > 1; i++) {
+        if (pid == from)
+            return true;
+        if (!pst_proc_state(pid, &pid))
+            return false;
+    }
+    return false;
+}
+
+/* Is it the program's? The first one that is makes its sender known. */
+static bool admit(struct pst_wire_socket *wire, pid_t program, zmq_msg_t *who, zmq_msg_t *what)
+{
+    size_t n = zmq_msg_size(who);
+    if (wire->known)
+        return n == wire->peer_bytes && memcmp(zmq_msg_data(who), wire->peer, n) == 0;
+    if (n > sizeof wire->peer)
+        return false;
+    if (!wire->curve) {
+        const char *address = zmq_msg_gets(what, "Peer-Address"); /* "localhost:UID:GID:PID" */
+        const char *colon = address ? strrchr(address, ':') : NULL;
+        pid_t pid = colon ? (pid_t)strtol(colon + 1, NULL, 10) : 0;
+        if (!descends(pid, program))
+            return false;
+        wire->pid = pid;
+    }
+    memcpy(wire->peer, zmq_msg_data(who), n);
+    wire->peer_bytes = n;
+    wire->known = true;
+    return true;
+}
+
+bool pst_wire_recv(struct pst_wire_socket *wire, pid_t program, zmq_msg_t *out)
+{
+    for (int i = 0; i < STRANGERS_MAX; i++) {
+        zmq_msg_t who, part;
+        int n = 0, more = 1;
+        (void)zmq_msg_init(&who);
+        (void)zmq_msg_init(&part);
+        (void)zmq_msg_init(out);
+        while (more && zmq_msg_recv(n == 0 ? &who : n == 1 ? out : &part, wire->socket, ZMQ_DONTWAIT) >= 0) {
+            more = zmq_msg_more(n == 0 ? &who : n == 1 ? out : &part);
+            n++;
+        }
+        bool got = n == 2 && !more && admit(wire, program, &who, out);
+        (void)zmq_msg_close(&who);
+        (void)zmq_msg_close(&part);
+        if (got)
+            return true;
+        (void)zmq_msg_close(out);
+        if (n == 0)
+            return false;
+    }
+    return false;
+}

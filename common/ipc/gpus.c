@@ -1,0 +1,138 @@
+#include "common/ipc/gpus.h"
+
+#include <dlfcn.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/util/subprocess.h"
+#include "common/pipeline/caps.h"
+#include "common/error.h"
+
+#define COUNT_DEADLINE_MS 60000 /* CUDA takes seconds to start on a machine with many GPUs */
+#define LIBRARY "libpenstock-cuda.so"
+
+/* ---- the table ----------------------------------------------------------------------------------- */
+
+static pst_rc library_path(char out[4096])
+{
+    const char *given = getenv("PENSTOCK_CUDA");
+    Dl_info info;
+    if (given)
+        return snprintf(out, 4096, "%s", given) < 4096 ? PST_OK
+                                                       : pst_fail(PST_E_LIMIT, "PENSTOCK_CUDA is too long");
+    const char *slash =
+        dladdr((const void *)pst_gpus_open, &info) && info.dli_fname ? strrchr(info.dli_fname, '/') : NULL;
+    if (!slash || snprintf(out, 4096, "%.*s/" LIBRARY, (int)(slash - info.dli_fname), info.dli_fname) >= 4096)
+        return pst_fail(PST_E_UNSUPPORTED, "cannot tell where Penstock's libraries are");
+    return PST_OK;
+}
+
+static pst_rc load(const struct pst_gpus **gpus)
+{
+    char path[4096];
+    pst_rc rc = library_path(path);
+    if (rc != PST_OK)
+        return rc;
+    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!object)
+        return pst_fail(PST_E_UNSUPPORTED, "%s", dlerror());
+    pst_gpus_fn table;
+    *(void **)&table = dlsym(object, PST_GPUS_SYMBOL);
+    if (!table || table()->bytes != sizeof **gpus)
+        return pst_fail(PST_E_UNSUPPORTED, "%s is not of this build of Penstock: build it again", path);
+    *gpus = table();
+    return PST_OK;
+}
+
+pst_rc pst_gpus_open(const struct pst_gpus **gpus)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static const struct pst_gpus *opened;
+    (void)pthread_mutex_lock(&lock);
+    pst_rc rc = opened ? PST_OK : load(&opened);
+    *gpus = opened;
+    (void)pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+/* ---- what there is ------------------------------------------------------------------------------- */
+
+struct found {
+    int gpus;
+    uint32_t peers[PST_GPUS_MAX];
+    char why[PST_DEVICE_WHY_BYTES];
+};
+
+static void ask(struct found *found)
+{
+    char path[4096], text[2048];
+    size_t bytes;
+    pst_rc rc = pst_program_path("penstock-memory", path);
+    if (rc == PST_OK)
+        rc = pst_ask(path, "--gpus", COUNT_DEADLINE_MS, text, sizeof text, &bytes);
+    json_t *answer = rc == PST_OK ? json_loadb(text, bytes, 0, NULL) : NULL;
+    const int gpus = (int)json_integer_value(json_object_get(answer, "gpus"));
+    const json_t *peers = json_object_get(answer, "peers");
+    const char *reason = json_string_value(json_object_get(answer, "why"));
+    (void)snprintf(found->why, sizeof found->why, "%.*s", PST_DEVICE_WHY_BYTES - 1,
+                   rc != PST_OK ? pst_error_text()
+                   : reason     ? reason
+                                : "");
+    found->gpus = gpus < PST_GPUS_MAX ? gpus : PST_GPUS_MAX;
+    for (int i = 0; i < found->gpus; i++)
+        found->peers[i] = (uint32_t)json_integer_value(json_array_get(peers, (size_t)i));
+    json_decref(answer);
+}
+
+static const struct found *find(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct found found = {.gpus = -1};
+    (void)pthread_mutex_lock(&lock);
+    if (found.gpus < 0)
+        ask(&found);
+    (void)pthread_mutex_unlock(&lock);
+    return &found;
+}
+
+int pst_gpus_count(char why[PST_DEVICE_WHY_BYTES])
+{
+    const struct found *found = find();
+    memcpy(why, found->why, sizeof found->why);
+    return found->gpus;
+}
+
+bool pst_gpus_reach(int gpu, int other)
+{
+    const struct found *found = find();
+    return gpu >= 0 && gpu < found->gpus && other >= 0 && other < found->gpus &&
+           (gpu == other || (found->peers[gpu] >> other & 1) != 0);
+}
+
+int pst_gpu_number(const char *device)
+{
+    return strncmp(device, "cuda:", 5) == 0 ? (int)strtol(device + 5, NULL, 10) : -1;
+}
+
+/* ---- handles as text ----------------------------------------------------------------------------- */
+
+void pst_ipc_text(const struct pst_ipc *handle, char out[PST_IPC_TEXT_BYTES])
+{
+    for (size_t i = 0; i < PST_IPC_BYTES; i++)
+        (void)snprintf(out + 2 * i, 3, "%02x", handle->bytes[i]);
+}
+
+bool pst_ipc_parse(const char *text, struct pst_ipc *handle)
+{
+    if (!text || strlen(text) != PST_IPC_TEXT_BYTES - 1 ||
+        strspn(text, "0123456789abcdef") != PST_IPC_TEXT_BYTES - 1)
+        return false;
+    for (size_t i = 0; i < PST_IPC_BYTES; i++) {
+        const char pair[3] = {text[2 * i], text[2 * i + 1], '\0'};
+        handle->bytes[i] = (unsigned char)strtol(pair, NULL, 16);
+    }
+    return true;
+}

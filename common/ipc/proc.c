@@ -1,0 +1,158 @@
+#include "common/ipc/proc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/ipc/pulse.h"
+
+#define TAIL_BYTES 4096
+#define TAIL_LINES 8
+#define STRAYS_MS 500 /* a killed process ends at once, if no disk holds it */
+
+pst_rc pst_proc_start(struct pst_proc *proc, char *const argv[], int pulse_fd)
+{
+    int log = open(proc->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (log < 0)
+        return pst_fail_errno("cannot open the log %s", proc->log);
+    pid_t parent = getpid();
+    proc->pid = fork();
+    if (proc->pid == 0) {
+        sigset_t none;
+        (void)sigemptyset(&none);
+        (void)sigprocmask(SIG_SETMASK, &none, NULL);
+        int null = open("/dev/null", O_RDONLY);
+        if (null < 0 || dup2(null, 0) < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0 ||
+            !pst_pulse_inherit(pulse_fd))
+            _exit(126);
+        (void)signal(SIGPIPE, SIG_DFL);
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)
+            _exit(126);
+        execv(argv[0], argv);
+        fprintf(stderr, "cannot run %s: %s\n", argv[0], strerror(errno));
+        _exit(127);
+    }
+    (void)close(log);
+    proc->known = proc->pid;
+    if (proc->pid > 0)
+        return PST_OK;
+    proc->pid = 0;
+    return pst_fail_errno("cannot start a process for %s", proc->name);
+}
+
+bool pst_proc_reap(struct pst_proc *proc)
+{
+    if (proc->pid == 0 || wait4(proc->pid, &proc->status, WNOHANG, &proc->used) != proc->pid)
+        return false;
+    proc->pid = 0;
+    proc->exited = true;
+    return true;
+}
+
+void pst_proc_kill(struct pst_proc *proc)
+{
+    if (proc->pid == 0)
+        return;
+    (void)kill(proc->pid, SIGKILL);
+    while (wait4(proc->pid, &proc->status, 0, &proc->used) < 0 && errno == EINTR)
+        ;
+    proc->pid = 0;
+    proc->exited = true;
+}
+
+void pst_proc_describe(const struct pst_proc *proc, char out[128])
+{
+    if (WIFSIGNALED(proc->status))
+        (void)snprintf(out, 128, "died of signal %d (%s)", WTERMSIG(proc->status),
+                       strsignal(WTERMSIG(proc->status)));
+    else
+        (void)snprintf(out, 128, "ended with status %d", WEXITSTATUS(proc->status));
+}
+
+void pst_proc_tail(const struct pst_proc *proc, char *out, size_t cap)
+{
+    out[0] = '\0';
+    FILE *f = fopen(proc->log, "re");
+    if (!f)
+        return;
+    char text[TAIL_BYTES + 1];
+    if (fseek(f, -TAIL_BYTES, SEEK_END) != 0)
+        rewind(f);
+    size_t n = fread(text, 1, TAIL_BYTES, f);
+    (void)fclose(f);
+    while (n > 0 && text[n - 1] == '\n')
+        n--;
+    text[n] = '\0';
+    char *at = text + n;
+    for (int lines = 0; at > text; at--)
+        if (at[-1] == '\n' && ++lines == TAIL_LINES)
+            break;
+    size_t used = 0;
+    for (char *save = NULL, *line = strtok_r(at, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        int k = snprintf(out + used, cap - used, "    %s\n", line);
+        if (k < 0 || (size_t)k >= cap - used)
+            break;
+        used += (size_t)k;
+    }
+}
+
+char pst_proc_state(pid_t pid, pid_t *parent)
+{
+    char path[32], text[512], state = 0;
+    int ppid = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "re");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f)
+        (void)fclose(f);
+    text[n] = '\0';
+    const char *after = strrchr(text, ')'); /* a program's name may have spaces and brackets */
+    if (!after || sscanf(after + 1, " %c %d", &state, &ppid) != 2)
+        return 0;
+    if (parent)
+        *parent = ppid;
+    return state;
+}
+
+/* ---- what descendants leave ---------------------------------------------------------------------- */
+
+void pst_proc_adopt(void)
+{
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+}
+
+/* Kills every child; the number of them. */
+static int kill_children(void)
+{
+    char path[64];
+    int n = 0, pid;
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    FILE *f = fopen(path, "re");
+    while (f && fscanf(f, "%d", &pid) == 1) {
+        (void)kill(pid, SIGKILL);
+        n++;
+    }
+    if (f)
+        (void)fclose(f);
+    return n;
+}
+
+void pst_proc_end_strays(void)
+{
+    struct timespec nap = {.tv_nsec = 1000000};
+    for (int ms = 0; ms < STRAYS_MS && kill_children() > 0; ms++) {
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            ;
+        (void)nanosleep(&nap, NULL);
+    }
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        ;
+}

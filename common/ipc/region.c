@@ -1,0 +1,135 @@
+#include "common/ipc/region.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/error.h"
+
+pst_rc pst_region_create(int *fd, const char *name, uint64_t bytes)
+{
+    *fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (*fd < 0)
+        return pst_fail_errno("memfd_create %s", name);
+    if (ftruncate(*fd, (off_t)bytes) == 0 && fallocate(*fd, 0, 0, (off_t)bytes) == 0 &&
+        fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+        return PST_OK;
+    pst_rc rc =
+        pst_fail_errno("%s: %.1f MiB of shared memory are not to be had", name, (double)bytes / 1048576.0);
+    (void)close(*fd);
+    *fd = -1;
+    return rc;
+}
+
+/* What is mapped, so that memory can be shared by its address: common/nvme gives descriptors to controllers.
+ */
+static struct mapped {
+    const char *base;
+    uint64_t bytes;
+    int fd;
+} mapped[PST_REGIONS_MAPPED_MAX];
+static int nmapped;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static pst_rc remember(const struct pst_region *region, int fd)
+{
+    pst_rc rc = PST_OK;
+    (void)pthread_mutex_lock(&lock);
+    if (nmapped == PST_REGIONS_MAPPED_MAX)
+        rc = pst_fail(PST_E_LIMIT, "more than %d regions in one process", PST_REGIONS_MAPPED_MAX);
+    else
+        mapped[nmapped++] = (struct mapped){region->base, region->bytes, fd};
+    (void)pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+static void forget(const struct pst_region *region)
+{
+    (void)pthread_mutex_lock(&lock);
+    for (int i = 0; i < nmapped; i++) {
+        if (mapped[i].base != region->base)
+            continue;
+        (void)close(mapped[i].fd);
+        mapped[i] = mapped[--nmapped];
+        break;
+    }
+    (void)pthread_mutex_unlock(&lock);
+}
+
+pst_rc pst_region_find(const void *addr, uint64_t bytes, int *fd, uint64_t *offset)
+{
+    const char *at = addr;
+    pst_rc rc = PST_E_ARG;
+    (void)pthread_mutex_lock(&lock);
+    for (int i = 0; i < nmapped && rc != PST_OK; i++) {
+        const struct mapped *m = &mapped[i];
+        if (at < m->base || at >= m->base + m->bytes || bytes > (uint64_t)(m->base + m->bytes - at))
+            continue;
+        *fd = m->fd;
+        *offset = (uint64_t)(at - m->base);
+        rc = PST_OK;
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return rc == PST_OK ? rc : pst_fail(rc, "memory at %p is in no shared region", addr);
+}
+
+/* Maps fd, which it keeps on success. */
+static pst_rc map_fd(struct pst_region *region, int fd, const char *name, uint64_t bytes)
+{
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED)
+        return pst_fail_errno("cannot map shared memory %s", name);
+    *region = (struct pst_region){base, bytes};
+    pst_rc rc = remember(region, fd);
+    if (rc != PST_OK) {
+        (void)munmap(base, bytes);
+        memset(region, 0, sizeof *region);
+    }
+    return rc;
+}
+
+pst_rc pst_region_new(struct pst_region *region, const char *name, uint64_t bytes)
+{
+    int fd;
+    memset(region, 0, sizeof *region);
+    pst_rc rc = pst_region_create(&fd, name, bytes);
+    if (rc != PST_OK)
+        return rc;
+    rc = map_fd(region, fd, name, bytes);
+    if (rc != PST_OK)
+        (void)close(fd);
+    return rc;
+}
+
+pst_rc pst_region_map(struct pst_region *region, const char *path, uint64_t bytes)
+{
+    memset(region, 0, sizeof *region);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return pst_fail_errno("cannot open shared memory %s", path);
+    struct stat st;
+    pst_rc rc = PST_OK;
+    if (fstat(fd, &st) != 0)
+        rc = pst_fail_errno("cannot stat shared memory %s", path);
+    else if ((uint64_t)st.st_size < bytes)
+        rc = pst_fail(PST_E_FORMAT, "shared memory %s has %lld bytes, expected %llu", path,
+                      (long long)st.st_size, (unsigned long long)bytes);
+    else
+        rc = map_fd(region, fd, path, bytes);
+    if (rc != PST_OK)
+        (void)close(fd);
+    return rc;
+}
+
+void pst_region_unmap(struct pst_region *region)
+{
+    if (region->base) {
+        forget(region);
+        (void)munmap(region->base, region->bytes);
+    }
+    memset(region, 0, sizeof *region);
+}

@@ -1,0 +1,200 @@
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/nvme/emulated/emulated_impl.h"
+#include "common/error.h"
+
+#define BYTES_MAX (1ull << 54) /* of a namespace: 16 PiB; the pattern keeps SSD and namespace above it */
+
+/* GIDS (Park et al., VLDB 2024), section 4.2: IOPS of 4 KiB and latency of the first two. P5510: IOPS of
+ * Hyperion, section II-C; its latency is assumed. Bandwidth is derived: peak IOPS times 4 KiB. */
+static const struct preset {
+    const char *name;
+    double iops, latency_us;
+} presets[] = {{"none", 0, 0}, {"optane", 1.5e6, 11}, {"980pro", 700e3, 324}, {"p5510", 750e3, 82}};
+
+static pst_rc set_preset(struct pst_emu_config *c, const char *name)
+{
+    for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++) {
+        if (strcmp(name, presets[i].name) != 0)
+            continue;
+        c->iops = presets[i].iops;
+        c->latency_ns = presets[i].latency_us * 1e3;
+        c->bytes_per_s = presets[i].iops * 4096;
+        return PST_OK;
+    }
+    return pst_fail(PST_E_ARG, "preset \"%s\"; expected none, optane, 980pro or p5510", name);
+}
+
+static pst_rc read_faults(struct pst_emu_faults *f, json_t *json)
+{
+    double delay_us = 1000, reorder_us = 0;
+    json_int_t seed = 1, dead_after = 0;
+    json_error_t e;
+    if (json != NULL &&
+        json_unpack_ex(json, &e, 0, "{s?F, s?F, s?F, s?F, s?F, s?F, s?F, s?I, s?I !}", "error_rate",
+                       &f->error_rate, "delay_rate", &f->delay_rate, "lost_rate", &f->lost_rate, "fatal_rate",
+                       &f->fatal_rate, "torn_rate", &f->torn_rate, "delay_us", &delay_us, "reorder_us",
+                       &reorder_us, "seed", &seed, "dead_after", &dead_after) != 0)
+        return pst_fail(PST_E_ARG, "faults: %s", e.text);
+    const double rates[] = {f->error_rate, f->delay_rate, f->lost_rate, f->fatal_rate, f->torn_rate};
+    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
+        if (!(rates[i] >= 0 && rates[i] <= 1))
+            return pst_fail(PST_E_ARG, "faults: a rate is %g; expected 0 to 1", rates[i]);
+    }
+    if (!(delay_us >= 0 && delay_us <= 6e7 && reorder_us >= 0 && reorder_us <= 6e7))
+        return pst_fail(PST_E_ARG, "faults: delay_us and reorder_us; expected 0 to 60000000");
+    if (dead_after < 0)
+        return pst_fail(PST_E_ARG, "faults: dead_after is %lld; expected 0 or more", (long long)dead_after);
+    f->dead_after = (uint64_t)dead_after;
+    f->delay_ns = (uint64_t)(delay_us * 1e3);
+    f->reorder_ns = (uint64_t)(reorder_us * 1e3);
+    f->seed = (uint64_t)seed;
+    return PST_OK;
+}
+
+static pst_rc open_file(struct pst_emu_namespace_config *n, const char *path, uint32_t ssds)
+{
+    struct stat st;
+    (void)snprintf(n->path, sizeof n->path, "%s", path);
+    n->fd = open(path, (n->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+    if (n->fd < 0 || fstat(n->fd, &st) != 0)
+        return pst_fail_errno("namespace's file %s", path);
+    if (n->bytes == 0 && (uint64_t)st.st_size > n->at) {
+        const uint64_t all = (uint64_t)st.st_size - n->at;
+        n->bytes = n->unit == 0 ? all : (all + n->unit - 1) / n->unit;
+        if (n->unit != 0) /* units of the SSD that has most; the others have one that reads as zeroes */
+            n->bytes = (n->bytes + ssds - 1) / ssds * n->unit;
+    }
+    return PST_OK;
+}
+
+static pst_rc read_namespace(struct pst_emu_namespace_config *n, json_t *json, const struct pst_emu_config *c)
+{
+    const char *kind = "", *path = NULL;
+    json_int_t bytes = 0, blocks = 0, at = 0, unit = 0;
+    int writable = 0, filled = 0;
+    json_error_t e;
+    *n = (struct pst_emu_namespace_config){.fd = -1};
+    if (json_unpack_ex(json, &e, 0, "{s:s, s?s, s?I, s?I, s?I, s?I, s?b, s?b !}", "kind", &kind, "path",
+                       &path, "bytes", &bytes, "blocks", &blocks, "at", &at, "unit", &unit, "writable",
+                       &writable, "filled", &filled) != 0)
+        return pst_fail(PST_E_ARG, "%s", e.text);
+    if (bytes < 0 || blocks < 0 || at < 0 || unit < 0 || (uint64_t)blocks > BYTES_MAX / c->lba_bytes ||
+        (uint64_t)bytes > BYTES_MAX || unit % c->lba_bytes != 0)
+        return pst_fail(PST_E_ARG,
+                        "bytes, blocks or at out of range (at most 16 PiB), or unit not whole blocks of %u",
+                        c->lba_bytes);
+    n->bytes = bytes > 0 ? (uint64_t)bytes : (uint64_t)blocks * c->lba_bytes;
+    n->at = (uint64_t)at;
+    n->unit = (uint64_t)unit;
+    n->writable = writable;
+    n->filled = filled;
+    static const char *const kinds[] = {"ram", "file", "function"};
+    while (n->kind <= PST_EMU_FUNCTION && strcmp(kind, kinds[n->kind]) != 0)
+        n->kind++;
+    if (n->kind > PST_EMU_FUNCTION)
+        return pst_fail(PST_E_ARG, "kind \"%s\"; expected ram, file or function", kind);
+    if (n->kind == PST_EMU_FILE) {
+        pst_rc rc = path == NULL ? pst_fail(PST_E_ARG, "path is missing") : open_file(n, path, c->ssds);
+        if (rc != PST_OK)
+            return rc;
+    }
+    n->bytes = pst_align_up(n->bytes, c->lba_bytes);
+    return n->bytes > 0 ? PST_OK : pst_fail(PST_E_ARG, "it has no bytes");
+}
+
+static pst_rc check(const struct pst_emu_config *c, double dilate, json_int_t transfer)
+{
+    if (c->ssds < 1 || c->ssds > PST_NVME_EMULATED_SSDS_MAX)
+        return pst_fail(PST_E_ARG, "ssds is %u; expected 1 to %d", c->ssds, PST_NVME_EMULATED_SSDS_MAX);
+    if (c->workers < 1 || c->workers > PST_EMU_WORKERS_MAX)
+        return pst_fail(PST_E_ARG, "workers is %u; expected 1 to %d", c->workers, PST_EMU_WORKERS_MAX);
+    if (c->lba_bytes != 512 && c->lba_bytes != 4096)
+        return pst_fail(PST_E_ARG, "lba_bytes is %u; expected 512 or 4096", c->lba_bytes);
+    if (c->entries_max < 2 || c->entries_max > 65536)
+        return pst_fail(PST_E_ARG, "entries_max is %u; expected 2 to 65536", c->entries_max);
+    if (c->queues < 1 || c->queues > PST_EMU_QUEUES_MAX)
+        return pst_fail(PST_E_ARG, "queues is %u; expected 1 to %d", c->queues, PST_EMU_QUEUES_MAX);
+    if (c->dstrd > 8)
+        return pst_fail(PST_E_ARG, "dstrd is %u; expected 0 to 8", c->dstrd);
+    if (transfer < 0 || transfer % (2 * PST_PAGE) != 0 || (transfer & (transfer - 1)) != 0)
+        return pst_fail(PST_E_ARG, "transfer_bytes is %lld; expected 0 or a power of two from 8192 on",
+                        (long long)transfer);
+    if (!(c->latency_ns >= 0 && c->iops >= 0 && c->bytes_per_s >= 0 && c->spread >= 0 && c->spread <= 3))
+        return pst_fail(PST_E_ARG, "latency_us, iops, bytes_per_s and spread (to 3) cannot be negative");
+    if (!(dilate >= 1 && dilate <= 1e6))
+        return pst_fail(PST_E_ARG, "dilate is %g; expected 1 to 1000000", dilate);
+    return PST_OK;
+}
+
+static pst_rc read_all(struct pst_emu_config *c, json_t *json)
+{
+    const char *preset = "none";
+    double latency_us = -1, iops = -1, bandwidth = -1, dilate = 1;
+    json_t *namespaces = NULL, *faults = NULL;
+    json_int_t transfer = 131072;
+    int ssds = 1, workers = 1, lba = 512, entries = 1024, queues = 16, dstrd = 0, check_ids = 0;
+    json_error_t e;
+    c->spread = 0.1;
+    if (json_unpack_ex(
+            json, &e, 0, "{s?i, s?i, s?s, s?F, s?F, s?F, s?F, s?F, s?i, s?i, s?i, s?i, s?I, s?b, s:o, s?o !}",
+            "ssds", &ssds, "workers", &workers, "preset", &preset, "latency_us", &latency_us, "iops", &iops,
+            "bytes_per_s", &bandwidth, "spread", &c->spread, "dilate", &dilate, "lba_bytes", &lba,
+            "entries_max", &entries, "queues", &queues, "dstrd", &dstrd, "transfer_bytes", &transfer,
+            "check_ids", &check_ids, "namespaces", &namespaces, "faults", &faults) != 0)
+        return pst_fail(PST_E_ARG, "%s", e.text);
+    c->ssds = (uint32_t)ssds;
+    c->workers = (uint32_t)workers;
+    c->lba_bytes = (uint32_t)lba;
+    c->entries_max = (uint32_t)entries;
+    c->queues = (uint32_t)queues;
+    c->dstrd = (uint32_t)dstrd;
+    c->check_ids = check_ids;
+    pst_rc rc = set_preset(c, preset);
+    c->latency_ns = latency_us >= 0 ? latency_us * 1e3 : c->latency_ns;
+    c->iops = iops >= 0 ? iops : c->iops;
+    c->bytes_per_s = bandwidth >= 0 ? bandwidth : c->bytes_per_s;
+    rc = rc == PST_OK ? check(c, dilate, transfer) : rc;
+    if (rc != PST_OK)
+        return rc;
+    c->transfer_bytes = (uint64_t)transfer;
+    c->latency_ns *= dilate;
+    c->iops /= dilate;
+    c->bytes_per_s /= dilate;
+    const size_t n = json_array_size(namespaces);
+    if (n < 1 || n > PST_EMU_NAMESPACES_MAX)
+        return pst_fail(PST_E_ARG, "namespaces: a list of 1 to %d is needed", PST_EMU_NAMESPACES_MAX);
+    for (size_t i = 0; i < n && rc == PST_OK; i++) {
+        c->nnamespaces++;
+        rc = pst_wrap(read_namespace(&c->namespaces[i], json_array_get(namespaces, i), c), "namespaces[%zu]",
+                      i);
+    }
+    return rc == PST_OK ? read_faults(&c->faults, faults) : rc;
+}
+
+pst_rc pst_emu_configure(struct pst_emu_config *c, const char *text)
+{
+    memset(c, 0, sizeof *c);
+    json_error_t e;
+    json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &e);
+    if (json == NULL)
+        return pst_fail(PST_E_ARG, "the emulated controller's configuration, line %d: %s", e.line, e.text);
+    pst_rc rc = read_all(c, json);
+    json_decref(json);
+    if (rc != PST_OK)
+        pst_emu_config_release(c);
+    return pst_wrap(rc, "the emulated controller's configuration");
+}
+
+void pst_emu_config_release(struct pst_emu_config *c)
+{
+    for (uint32_t i = 0; i < c->nnamespaces; i++) {
+        if (c->namespaces[i].fd >= 0)
+            (void)close(c->namespaces[i].fd);
+    }
+    c->nnamespaces = 0;
+}

@@ -1,0 +1,18 @@
+/* lane_team.h: a few threads that run one function together, lane by lane, as a CUDA kernel's threads would;
+ * the caller is lane 0. They spin a little, then sleep. Owner: the caller. Threads: one calls. */
+#ifndef PST_NVME_TEAM_H
+#define PST_NVME_TEAM_H
+
+#include "common/base.h"
+
+#define PST_NVME_TEAM_MAX 64 /* threads: more than cores is of no use */
+
+struct pst_nvme_team;
+
+PST_MUST_USE pst_rc pst_nvme_team_new(struct pst_nvme_team **out, uint32_t lanes);
+void pst_nvme_team_free(struct pst_nvme_team *team);
+/* Calls run(context, lane, lanes) on every lane, and returns when all have returned. */
+void pst_nvme_team_run(struct pst_nvme_team *team, void (*run)(void *context, uint32_t lane, uint32_t lanes),
+                       void *context);
+
+#endif

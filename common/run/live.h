@@ -1,0 +1,25 @@
+/* live.h: where a running pipeline's counters are, so that `penstock top` can look without being told:
+ * RUN/live.json, written by the supervisor once the board is there. Owner: the caller. */
+#ifndef PST_LIVE_H
+#define PST_LIVE_H
+
+#include "common/ipc/board.h"
+#include "common/ipc/region.h"
+
+struct pst_live {
+    struct pst_region map;
+    uint64_t pages_at;
+    int n;
+    char names[PST_STAGES_MAX][PST_NAME_MAX];
+};
+
+/* names: n instances, in the order of their pages. */
+PST_MUST_USE pst_rc pst_live_write(const char *run_dir, const char *board_path, uint64_t board_bytes,
+                                   uint64_t pages_at, const char *const *names, int n);
+void pst_live_forget(const char *run_dir); /* the run has ended */
+/* Maps the board of the run in run_dir. PST_E_STATE: there is no run going, or its memory is gone. */
+PST_MUST_USE pst_rc pst_live_open(struct pst_live *live, const char *run_dir);
+void pst_live_close(struct pst_live *live);
+const struct pst_page *pst_live_page(const struct pst_live *live, int i);
+
+#endif

@@ -1,0 +1,233 @@
+#include "common/run/report.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+json_t *pst_report_new(void)
+{
+    return json_pack("{ss s[] s{} s{} s[]}", "status", "failed", "epochs", "stages", "processes", "failures");
+}
+
+static void sum_into(json_t *to, const json_t *data)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)data, key, value)
+    {
+        json_t *old = json_object_get(to, key);
+        if (json_is_integer(value) && json_is_integer(old))
+            (void)json_object_set_new(to, key,
+                                      json_integer(json_integer_value(old) + json_integer_value(value)));
+        else if (json_is_number(value) && json_is_number(old))
+            (void)json_object_set_new(to, key, json_real(json_number_value(old) + json_number_value(value)));
+        else
+            (void)json_object_set(to, key, value);
+    }
+}
+
+void pst_report_add(json_t *report, const char *section, const json_t *data)
+{
+    if (strcmp(section, "epochs") == 0) {
+        (void)json_array_append(json_object_get(report, "epochs"), (json_t *)(uintptr_t)data);
+    } else if (strcmp(section, "result") == 0) {
+        (void)json_object_update(report, (json_t *)(uintptr_t)data);
+    } else if (!json_object_get(report, section) || json_is_object(json_object_get(report, section))) {
+        if (!json_object_get(report, section))
+            (void)json_object_set_new(report, section, json_object());
+        sum_into(json_object_get(report, section), data);
+    }
+}
+
+static double seconds(const _Atomic uint64_t *ns)
+{
+    return (double)atomic_load_explicit(ns, memory_order_relaxed) * 1e-9;
+}
+
+void pst_report_stage(json_t *report, const char *name, const char *device, const char *chosen, int pid,
+                      const struct pst_page *page)
+{
+    json_t *j = json_pack(
+        "{ss ss* si sf sf sf sf sI sI sI}", "device", device, "chosen", chosen[0] ? chosen : NULL, "pid", pid,
+        "busy_s", seconds(&page->busy_ns), "wait_input_s", seconds(&page->wait_input_ns), "wait_credit_s",
+        seconds(&page->wait_credit_ns), "wait_disk_s", seconds(&page->wait_disk_ns), "items",
+        (json_int_t)atomic_load(&page->items), "frames", (json_int_t)atomic_load(&page->frames), "bytes",
+        (json_int_t)atomic_load(&page->bytes));
+    (void)json_object_set_new(json_object_get(report, "stages"), name, j);
+}
+
+/* A message may have been cut within a character, or quote bytes that are no UTF-8: it is told all the same.
+ */
+static json_t *text_json(const char *text)
+{
+    json_t *j = json_string(text);
+    char *plain = j ? NULL : strdup(text);
+    for (char *c = plain; c && *c; c++)
+        if ((unsigned char)*c >= 0x80)
+            *c = '?';
+    if (plain)
+        j = json_string(plain);
+    free(plain);
+    return j ? j : json_string("");
+}
+
+void pst_report_failure(json_t *report, const char *stage, const char *text)
+{
+    (void)json_array_append_new(json_object_get(report, "failures"),
+                                json_pack("{ss so}", "stage", stage, "text", text_json(text)));
+}
+
+static double num(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+static const char *str(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "-";
+}
+
+static void ratio(json_t *section, const char *name, const char *over, const char *under)
+{
+    double below = num(section, under);
+    if (section && below > 0)
+        (void)json_object_set_new(section, name, json_real(num(section, over) / below));
+}
+
+/* The busiest stage bounds a pipeline: all others wait for it. Waiting for the disk is the disk's work. */
+static void find_bound(json_t *report)
+{
+    const char *name, *best = NULL;
+    json_t *stage;
+    double best_share = 0;
+    const char *what = "cpu";
+    json_object_foreach(json_object_get(report, "stages"), name, stage)
+    {
+        double wait_disk = num(stage, "wait_disk_s"), busy = num(stage, "busy_s");
+        double all = busy + wait_disk + num(stage, "wait_input_s") + num(stage, "wait_credit_s");
+        double share = all > 0 ? (busy + wait_disk) / all : 0;
+        bool streams = num(stage, "frames") > 0 || num(stage, "wait_input_s") > 0; /* not a planner */
+        if (streams && share > best_share) {
+            best_share = share;
+            best = name;
+            what = wait_disk > busy ? "ssd" : strncmp(str(stage, "device"), "cuda:", 5) == 0 ? "gpu" : "cpu";
+        }
+    }
+    if (best)
+        (void)json_object_set_new(report, "bound_by", json_sprintf("%s (%s)", best, what));
+    else
+        (void)json_object_set_new(report, "bound_by", json_null());
+}
+
+void pst_report_process(json_t *report, const char *name, const struct rusage *used)
+{
+    const double cpu_s = (double)(used->ru_utime.tv_sec + used->ru_stime.tv_sec) +
+                         1e-6 * (double)(used->ru_utime.tv_usec + used->ru_stime.tv_usec);
+    (void)json_object_set_new(
+        json_object_get(report, "processes"), name,
+        json_pack("{s:f,s:I}", "cpu_s", cpu_s, "peak_rss_bytes", (json_int_t)used->ru_maxrss * 1024));
+}
+
+void pst_report_gpus(json_t *report, int procs, const char *why)
+{
+    const char *sharing = procs == 1 ? "one process" : why ? "turns" : "mps";
+    (void)json_object_set_new(report, "gpus",
+                              json_pack("{ss ss*}", "sharing", sharing, "why", why && why[0] ? why : NULL));
+}
+
+void pst_report_no_events(json_t *report, const char *why)
+{
+    (void)json_object_set_new(json_object_get(report, "gpus"), "no_events", text_json(why));
+}
+
+void pst_report_phases(json_t *report, double launched, double planned, double started, double ended)
+{
+    if (planned <= 0)
+        planned = launched;
+    json_t *phases = json_pack("{s:f}", "total_s", ended - launched);
+    if (started > 0) {
+        (void)json_object_set_new(phases, "plan_s", json_real(planned - launched));
+        (void)json_object_set_new(phases, "start_s", json_real(started - planned));
+        (void)json_object_set_new(phases, "run_s", json_real(ended - started));
+    }
+    (void)json_object_set_new(report, "phases", phases);
+}
+
+void pst_report_finish(json_t *report)
+{
+    json_t *io = json_object_get(report, "io"), *cache = json_object_get(report, "cache");
+    ratio(io, "read_amplification", "bytes", "row_bytes_wanted");
+    ratio(cache, "cpu_hit_rate", "hits", "lookups");
+    find_bound(report);
+}
+
+static void print_number(FILE *out, const char *label, const json_t *object, const char *key, const char *fmt)
+{
+    const json_t *value = json_object_get(object, key);
+    if (json_is_number(value)) {
+        fprintf(out, "  %-20s", label);
+        fprintf(out, fmt, json_number_value(value)); /* formats are constants of the one caller below */
+        fputc('\n', out);
+    }
+}
+
+void pst_report_print(const json_t *report, FILE *out)
+{
+    const json_t *io = json_object_get(report, "io"), *cache = json_object_get(report, "cache");
+    fprintf(out, "\n%s: %s\n", str(report, "pipeline"), str(report, "status"));
+    size_t n = json_array_size(json_object_get(report, "epochs"));
+    if (n > 0) {
+        const json_t *last = json_array_get(json_object_get(report, "epochs"), n - 1);
+        fprintf(out, "  %-20s%zu, the last in %.2f s, loss %.4f\n", "epochs", n, num(last, "seconds"),
+                num(last, "loss"));
+        print_number(out, "seeds per second", last, "seeds_per_second", "%.0f");
+    }
+    print_number(out, "test accuracy", report, "test_accuracy", "%.4f");
+    if (json_object_get(io, "backend"))
+        fprintf(out, "  %-20s%s: %.0f requests, %.1f MiB, amplification %.3f, copied %.1f MiB\n", "disk",
+                str(io, "backend"), num(io, "requests"), num(io, "bytes") / 1048576.0,
+                num(io, "read_amplification"), num(io, "copied_bytes") / 1048576.0);
+    if (json_object_get(cache, "cpu_hit_rate"))
+        fprintf(out, "  %-20s%.1f %% of look-ups, %.0f rows\n", "cache", 100 * num(cache, "cpu_hit_rate"),
+                num(cache, "rows"));
+    const json_t *gpus = json_object_get(report, "gpus");
+    if (gpus && json_object_get(gpus, "why"))
+        fprintf(out, "  %-20s%s: %s\n", "GPU",
+                strcmp(str(gpus, "sharing"), "turns") == 0 ? "its processes take turns"
+                                                           : "its stages share one process",
+                str(gpus, "why"));
+    fprintf(out, "  %-20s%s\n", "bound by", str(report, "bound_by"));
+    fprintf(out, "\n  %-16s %8s %9s %9s %9s %9s %9s\n", "stage", "pid", "busy s", "input s", "credit s",
+            "disk s", "items");
+    const char *name;
+    json_t *stage;
+    json_object_foreach(json_object_get(report, "stages"), name, stage)
+        fprintf(out, "  %-16s %8.0f %9.2f %9.2f %9.2f %9.2f %9.0f\n", name, num(stage, "pid"),
+                num(stage, "busy_s"), num(stage, "wait_input_s"), num(stage, "wait_credit_s"),
+                num(stage, "wait_disk_s"), num(stage, "items"));
+    size_t i;
+    json_t *failure;
+    json_array_foreach(json_object_get(report, "failures"), i, failure)
+        fprintf(out, "\nfailed: %s: %s\n", str(failure, "stage"), str(failure, "text"));
+}
+
+pst_rc pst_json_write(const json_t *json, const char *path)
+{
+    char aside[4200];
+    (void)snprintf(aside, sizeof aside, "%s.%d.tmp", path, (int)getpid());
+    FILE *f = fopen(aside, "we");
+    if (!f)
+        return pst_fail_errno("cannot write %s", aside);
+    bool ok = json_dumpf(json, f, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0 && fputc('\n', f) != EOF &&
+              fflush(f) == 0 && fsync(fileno(f)) == 0;
+    int cause = errno;
+    ok = fclose(f) == 0 && ok;
+    if (ok && rename(aside, path) == 0)
+        return PST_OK;
+    errno = ok ? errno : cause;
+    pst_rc rc = pst_fail_errno("cannot write %s", path);
+    (void)unlink(aside);
+    return rc;
+}

@@ -1,0 +1,35 @@
+/* report.h: what a run leaves behind: the report's JSON, put together from what stages say, and the
+ * table that people read. common/README.md lists its fields. Owner: the caller. */
+#ifndef PST_REPORT_H
+#define PST_REPORT_H
+
+#include <jansson.h>
+#include <stdio.h>
+#include <sys/resource.h>
+
+#include "common/ipc/board.h"
+
+json_t *pst_report_new(void);
+/* "epochs" appends, "result" merges into the top level, any other section is summed number by number. */
+void pst_report_add(json_t *report, const char *section, const json_t *data);
+/* device: where it ran; chosen: why there, empty where the pipeline said so. */
+void pst_report_stage(json_t *report, const char *name, const char *device, const char *chosen, int pid,
+                      const struct pst_page *page);
+/* What a process took in all: its processor time, and the most memory it had, shared memory included. */
+void pst_report_process(json_t *report, const char *name, const struct rusage *used);
+/* Of one clock, in seconds; 0: not reached. planned is when the last stage ended that runs before the rest.
+ */
+void pst_report_phases(json_t *report, double launched, double planned, double started, double ended);
+/* How `procs` processes share a GPU: by MPS, or, for the reason `why`, in turns. Of one process, why is the
+ * reason that it is one; empty: the pipeline says so. */
+void pst_report_gpus(json_t *report, int procs, const char *why);
+/* Why a GPU's slots are handed over by the host: pst_report_gpus came before. */
+void pst_report_no_events(json_t *report, const char *why);
+void pst_report_failure(json_t *report, const char *stage, const char *text);
+/* Derived values: rates, hit rates, read amplification, what bounded the run. */
+void pst_report_finish(json_t *report);
+void pst_report_print(const json_t *report, FILE *out);
+/* Writes aside, syncs, renames. */
+PST_MUST_USE pst_rc pst_json_write(const json_t *json, const char *path);
+
+#endif

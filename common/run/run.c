@@ -1,0 +1,588 @@
+/* run.c: what the supervisor does when something happens. */
+#include "common/run/run.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "common/run/live.h"
+#include "common/run/run_impl.h"
+
+#define TICK_MS 100
+#define EARLY_DEADLINE_S 1.5    /* to end when nothing has been learned yet */
+#define FINISH_DEADLINE_S 120.0 /* an orderly end: a checkpoint of everything a machine can hold */
+#define ABORT_DEADLINE_S 0.7    /* after a failure: to say last words */
+#define EXIT_DEADLINE_S 10.0    /* from the last word to the end of the process */
+#define HEAR_MAX                                                                                             \
+    1000 /* messages at a time: whoever floods the socket must not keep the rest from being seen */
+
+static double now_s(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* ---- talking ------------------------------------------------------------------------------------- */
+
+static void tell(struct pst_supervisor *sv, const char *name, json_t *message)
+{
+    char *text = json_dumps(message, JSON_COMPACT);
+    json_decref(message);
+    /* a peer that is gone is noticed by its exit; here there is nothing to do about it */
+    if (text && zmq_send(sv->control, name, strlen(name), ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0)
+        (void)zmq_send(sv->control, text, strlen(text), ZMQ_DONTWAIT);
+    free(text);
+}
+
+static void tell_type(struct pst_supervisor *sv, const char *name, const char *type)
+{
+    tell(sv, name, json_pack("{ss}", "type", type));
+}
+
+/* ---- ending -------------------------------------------------------------------------------------- */
+
+/* Everybody is told to stop; who does not within the deadline is killed. */
+static void begin_stop(struct pst_supervisor *sv, const char *how, double deadline_s)
+{
+    if (sv->board)
+        atomic_store(&sv->board->stop, strcmp(how, "stop") == 0);
+    for (int i = 0; i < sv->ninstances; i++)
+        if (sv->instances[i].life > PST_BORN && sv->instances[i].life < PST_DONE)
+            tell_type(sv, sv->instances[i].name, how);
+    sv->stopping = true;
+    sv->since = now_s() + deadline_s;
+}
+
+void pst_run_fail(struct pst_supervisor *sv, const char *stage, const struct pst_proc *proc, const char *fmt,
+                  ...)
+{
+    char text[4096], tail[4096] = "";
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    bool first = sv->end != PST_RUN_FAILED;
+    pst_report_failure(sv->report, stage, text);
+    if (proc)
+        pst_proc_tail(proc, tail, sizeof tail);
+    pst_clear_line(sv);
+    fprintf(stderr, "error: %s: %s\n%s%s", stage, text, tail[0] ? "  the end of its log:\n" : "", tail);
+    sv->end = PST_RUN_FAILED;
+    if (first)
+        begin_stop(sv, "stop", ABORT_DEADLINE_S);
+}
+
+static void fail_here(struct pst_supervisor *sv)
+{
+    pst_run_fail(sv, "supervisor", NULL, "%s", pst_error_text());
+}
+
+/* ---- start-up, step by step ---------------------------------------------------------------------- */
+
+static void ask_block(struct pst_supervisor *sv, int b)
+{
+    tell(sv, sv->hosts[sv->blocks[b].host].name,
+         json_pack("{ss si sI}", "type", "allocate", "id", b, "bytes", (json_int_t)sv->blocks[b].bytes));
+}
+
+/* Of the memory hosts, each for what it has to make. */
+static void ask_memory(struct pst_supervisor *sv)
+{
+    for (int r = 0; r < sv->graph->nroutes; r++)
+        ask_block(sv, 1 + r);
+    for (int e = 0; e < sv->nevents; e++)
+        if (sv->events[e].host >= 0)
+            tell(sv, sv->hosts[sv->events[e].host].name,
+                 json_pack("{ss si si}", "type", "events", "id", e, "count",
+                           sv->graph->routes[sv->events[e].route].slots));
+}
+
+static bool oneshots_ready(const struct pst_supervisor *sv, int stage)
+{
+    for (int l = 0; l < sv->pl->nlinks; l++) {
+        const struct pst_link_spec *link = &sv->pl->links[l];
+        if (link->to == stage && pst_link_oneshot(sv->pl, link) &&
+            !json_object_get(sv->oneshots[stage], sv->pl->stages[stage].caps.desc->ports[link->to_port].name))
+            return false;
+    }
+    return true;
+}
+
+static void size_when_ready(struct pst_supervisor *sv, struct pst_instance *in)
+{
+    if (in->life != PST_GREETED || !oneshots_ready(sv, in->stage))
+        return;
+    in->life = PST_SIZING;
+    tell(sv, in->name, json_pack("{ss sO}", "type", "size", "oneshots", sv->oneshots[in->stage]));
+}
+
+static void open_instance(struct pst_supervisor *sv, int i)
+{
+    sv->instances[i].life = PST_OPENING;
+    tell(sv, sv->instances[i].name, pst_open_message(sv, i));
+}
+
+static void start_instance(struct pst_supervisor *sv, struct pst_instance *in)
+{
+    in->life = PST_RUNNING;
+    tell_type(sv, in->name, "start");
+}
+
+static bool all_streams_at(const struct pst_supervisor *sv, enum pst_life life)
+{
+    for (int i = 0; i < sv->ninstances; i++)
+        if (!sv->instances[i].early && sv->instances[i].life < life)
+            return false;
+    return true;
+}
+
+static bool blocks_ready(const struct pst_supervisor *sv)
+{
+    for (int b = 0; b <= sv->graph->nroutes; b++)
+        if (!sv->blocks[b].path[0])
+            return false;
+    return true;
+}
+
+/* Takes whatever step of the start-up has become possible. */
+static void advance(struct pst_supervisor *sv)
+{
+    if (sv->stopping)
+        return;
+    for (int i = 0; i < sv->ninstances; i++) {
+        struct pst_instance *in = &sv->instances[i];
+        size_when_ready(sv, in);
+        if (in->early && in->life == PST_SIZED && sv->board)
+            open_instance(sv, i);
+        if (in->early && in->life == PST_READY)
+            start_instance(sv, in);
+    }
+    bool hosts = true;
+    for (int h = 0; h < sv->nhosts; h++)
+        hosts = hosts && sv->hosts[h].greeted;
+    if (!sv->allocated && hosts && all_streams_at(sv, PST_SIZED)) {
+        sv->allocated = true;
+        if (pst_size_routes(sv) != PST_OK) {
+            fail_here(sv);
+            return;
+        }
+        ask_memory(sv);
+    }
+    if (sv->allocated && !sv->opened && sv->board && blocks_ready(sv) && pst_events_ready(sv)) {
+        sv->opened = true;
+        for (int i = 0; i < sv->ninstances; i++)
+            if (!sv->instances[i].early)
+                open_instance(sv, i);
+    }
+    if (sv->opened && !sv->started && all_streams_at(sv, PST_READY)) {
+        sv->started = true;
+        sv->started_at = now_s();
+        for (int i = 0; i < sv->ninstances; i++)
+            if (!sv->instances[i].early)
+                start_instance(sv, &sv->instances[i]);
+    }
+}
+
+/* ---- what stages say ----------------------------------------------------------------------------- */
+
+static void on_published(struct pst_supervisor *sv, const struct pst_instance *in, const json_t *m)
+{
+    const char *port = json_string_value(json_object_get(m, "port"));
+    const char *path = json_string_value(json_object_get(m, "path"));
+    const struct pst_stage_desc *desc = sv->pl->stages[in->stage].caps.desc;
+    int p = port ? pst_desc_port(desc, port) : -1;
+    for (int l = 0; l < sv->pl->nlinks && p >= 0 && path; l++) {
+        const struct pst_link_spec *link = &sv->pl->links[l];
+        if (link->from == in->stage && link->from_port == p)
+            (void)json_object_set_new(sv->oneshots[link->to],
+                                      sv->pl->stages[link->to].caps.desc->ports[link->to_port].name,
+                                      json_string(path));
+    }
+}
+
+static void on_report(struct pst_supervisor *sv, const json_t *m)
+{
+    const char *section = json_string_value(json_object_get(m, "section"));
+    const json_t *data = json_object_get(m, "data");
+    if (!section || !json_is_object(data))
+        return;
+    pst_report_add(sv->report, section, data);
+    if (strcmp(section, "epochs") != 0)
+        return;
+    pst_clear_line(sv);
+    fprintf(stderr, "epoch %3lld  loss %.4f  train %.4f  val %.4f  %.2f s  %.0f seeds/s\n",
+            (long long)json_integer_value(json_object_get(data, "epoch")),
+            json_number_value(json_object_get(data, "loss")),
+            json_number_value(json_object_get(data, "train_accuracy")),
+            json_number_value(json_object_get(data, "val_accuracy")),
+            json_number_value(json_object_get(data, "seconds")),
+            json_number_value(json_object_get(data, "seeds_per_second")));
+}
+
+static void on_done(struct pst_supervisor *sv, struct pst_instance *in)
+{
+    in->life = PST_DONE;
+    if (in->early)
+        sv->planned_at = now_s();
+    if (!sv->stopping)
+        tell_type(sv, in->name, "stop");
+    for (int i = 0; i < sv->ninstances; i++)
+        if (sv->instances[i].life < PST_DONE)
+            return;
+    if (!sv->stopping)
+        sv->since = now_s() + EXIT_DEADLINE_S;
+    sv->stopping = true;
+}
+
+static void from_instance(struct pst_supervisor *sv, int i, const char *type, const json_t *m)
+{
+    struct pst_instance *in = &sv->instances[i];
+    if (strcmp(type, "hello") == 0 && in->life == PST_BORN) {
+        in->pid = (int)json_integer_value(json_object_get(m, "pid"));
+        if (json_integer_value(json_object_get(m, "protocol")) != 1)
+            pst_run_fail(sv, in->name, NULL,
+                         "penstock-stage is of another version: install all of Penstock again");
+        in->life = PST_GREETED;
+        tell(sv, in->name, pst_configure_message(sv, i));
+        if (sv->stopping)
+            tell_type(sv, in->name, "stop");
+    } else if (strcmp(type, "sized") == 0 && in->life == PST_SIZING) {
+        in->life = PST_SIZED;
+        pst_add_needs(sv, i, json_object_get(m, "needs"));
+    } else if (strcmp(type, "ready") == 0 && in->life == PST_OPENING) {
+        in->life = PST_READY;
+    } else if (strcmp(type, "published") == 0) {
+        on_published(sv, in, m);
+    } else if (strcmp(type, "report") == 0) {
+        on_report(sv, m);
+    } else if (strcmp(type, "warning") == 0) {
+        const char *text = json_string_value(json_object_get(m, "text"));
+        pst_clear_line(sv);
+        fprintf(stderr, "warning: %s: %s\n", in->name, text ? text : "");
+    } else if (strcmp(type, "failed") == 0) {
+        const char *text = json_string_value(json_object_get(m, "text"));
+        in->life = PST_DONE;
+        bool echo = sv->stopping && json_integer_value(json_object_get(m, "rc")) == PST_E_INTERRUPTED;
+        if (!echo)
+            pst_run_fail(sv, in->name, NULL, "%s", text ? text : "failed without a word");
+        tell_type(sv, in->name, "stop");
+        on_done(sv, in);
+    } else if (strcmp(type, "done") == 0) {
+        on_done(sv, in);
+    } else {
+        pst_run_fail(sv, in->name, NULL, "sent \"%.40s\", which makes no sense now", type);
+    }
+}
+
+/* Leaves a note of where the counters are, for `penstock top`. */
+static pst_rc tell_where(const struct pst_supervisor *sv)
+{
+    const char *names[PST_STAGES_MAX];
+    for (int i = 0; i < sv->ninstances; i++)
+        names[i] = sv->instances[i].name;
+    return pst_live_write(sv->opt->run_dir, sv->blocks[0].path, sv->blocks[0].bytes, sv->pages_at, names,
+                          sv->ninstances);
+}
+
+static void from_memory(struct pst_supervisor *sv, struct pst_host_memory *host, const char *type,
+                        const json_t *m)
+{
+    if (strcmp(type, "hello") == 0) {
+        if (!host->greeted && host == &sv->hosts[0])
+            ask_block(sv, 0);
+        host->greeted = true;
+    } else if (strcmp(type, "region") == 0) {
+        json_int_t id = json_integer_value(json_object_get(m, "id"));
+        const char *path = json_string_value(json_object_get(m, "path"));
+        if (id < 0 || id > sv->graph->nroutes || !path || sv->blocks[id].path[0] || sv->stopping)
+            return;
+        (void)snprintf(sv->blocks[id].path, sizeof sv->blocks[id].path, "%s", path);
+        if (id == 0 && (pst_init_board(sv) != PST_OK || tell_where(sv) != PST_OK))
+            fail_here(sv);
+    } else if (strcmp(type, "events") == 0) {
+        pst_hear_events(sv, host->name, m);
+    } else if (strcmp(type, "failed") == 0) {
+        const char *text = json_string_value(json_object_get(m, "text"));
+        pst_run_fail(sv, host->name, NULL, "%s", text ? text : "failed without a word");
+    }
+}
+
+/* The process at the other end of the socket, as the kernel tells it; 0 if it does not. */
+static pid_t sender_of(zmq_msg_t *message)
+{
+    const char *address = zmq_msg_gets(message, "Peer-Address"); /* "localhost:UID:GID:PID" */
+    const char *colon = address ? strrchr(address, ':') : NULL;
+    return colon ? (pid_t)strtol(colon + 1, NULL, 10) : 0;
+}
+
+/* True if the process that sent it is the one that was started under this name. Another one of the same user
+ * can do no harm, unless it came first: ZeroMQ then keeps the rightful one out. */
+static bool is_genuine(struct pst_supervisor *sv, const char *name, int proc, bool greeted, pid_t sender)
+{
+    if (sender == sv->procs[proc].known)
+        return true;
+    if (!greeted && !sv->stopping)
+        pst_run_fail(sv, name, NULL, "process %d took its place at the control socket", (int)sender);
+    else if (!sv->stranger_told)
+        fprintf(stderr, "warning: process %d speaks as %s and is not heard\n", (int)sender, name);
+    sv->stranger_told = true;
+    return false;
+}
+
+static void heard(struct pst_supervisor *sv, zmq_msg_t *who, zmq_msg_t *what)
+{
+    char name[PST_NAME_MAX];
+    (void)snprintf(name, sizeof name, "%.*s", (int)zmq_msg_size(who), (const char *)zmq_msg_data(who));
+    json_t *m = json_loadb(zmq_msg_data(what), zmq_msg_size(what), 0, NULL);
+    const char *type = json_string_value(json_object_get(m, "type"));
+    pid_t sender = sender_of(what);
+    for (int i = 0; i < sv->ninstances; i++)
+        if (strcmp(sv->instances[i].name, name) == 0 &&
+            is_genuine(sv, name, sv->instances[i].proc, sv->instances[i].life > PST_BORN, sender))
+            from_instance(sv, i, type ? type : "", m);
+    for (int h = 0; h < sv->nhosts; h++)
+        if (strcmp(sv->hosts[h].name, name) == 0 &&
+            is_genuine(sv, name, sv->hosts[h].proc, sv->hosts[h].greeted, sender))
+            from_memory(sv, &sv->hosts[h], type ? type : "", m);
+    json_decref(m);
+    advance(sv);
+}
+
+/* One message of the control socket: identity, then JSON. What has more or fewer parts is no message. */
+static bool hear(struct pst_supervisor *sv)
+{
+    zmq_msg_t parts[2], part;
+    int n = 0, more = 1;
+    for (int i = 0; i < 2; i++)
+        (void)zmq_msg_init(&parts[i]);
+    (void)zmq_msg_init(&part);
+    while (more && zmq_msg_recv(&part, sv->control, ZMQ_DONTWAIT) >= 0) {
+        more = zmq_msg_more(&part);
+        if (n < 2)
+            (void)zmq_msg_move(&parts[n], &part);
+        n++;
+    }
+    if (n == 2 && !more)
+        heard(sv, &parts[0], &parts[1]);
+    for (int i = 0; i < 2; i++)
+        (void)zmq_msg_close(&parts[i]);
+    (void)zmq_msg_close(&part);
+    return n > 0;
+}
+
+static void hear_all(struct pst_supervisor *sv)
+{
+    for (int n = 0; n < HEAR_MAX && hear(sv); n++)
+        ;
+}
+
+/* ---- processes, signals, time -------------------------------------------------------------------- */
+
+static bool proc_is_done(const struct pst_supervisor *sv, int p)
+{
+    for (int i = 0; i < sv->ninstances; i++)
+        if (sv->instances[i].proc == p && sv->instances[i].life < PST_DONE)
+            return false;
+    for (int h = 0; h < sv->nhosts; h++)
+        if (sv->hosts[h].proc == p && !sv->stopping)
+            return false;
+    return true;
+}
+
+/* After a failure others may end in any way: they say why themselves. Where the user asked to stop, they
+ * end in order, and only so. */
+static bool is_expected(const struct pst_supervisor *sv, int p)
+{
+    int status = sv->procs[p].status;
+    bool orderly = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    return proc_is_done(sv, p) || sv->end == PST_RUN_FAILED ||
+           (sv->stopping && sv->end == PST_RUN_INTERRUPTED && orderly);
+}
+
+static void reap(struct pst_supervisor *sv)
+{
+    for (int p = 0; p < sv->nprocs; p++) {
+        struct pst_proc *proc = &sv->procs[p];
+        if (!pst_proc_reap(proc))
+            continue;
+        if (!WIFSIGNALED(proc->status))
+            hear_all(sv); /* what it said before it ended; who was killed goes before what others say of it */
+        char how[128];
+        pst_proc_describe(proc, how);
+        if (!is_expected(sv, p))
+            pst_run_fail(sv, proc->name, proc, "%s", how);
+        for (int i = 0; i < sv->ninstances; i++)
+            if (sv->instances[i].proc == p)
+                sv->instances[i].life = PST_DONE;
+    }
+}
+
+static void on_signal(struct pst_supervisor *sv)
+{
+    struct signalfd_siginfo info;
+    while (read(sv->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+        int number = (int)info.ssi_signo;
+        if (number == SIGCHLD)
+            continue;
+        pst_clear_line(sv);
+        if (sv->signal == 0 && !sv->stopping) {
+            fprintf(stderr, "%s: finishing in order; once more to stop at once\n", strsignal(number));
+            sv->signal = number;
+            sv->end = PST_RUN_INTERRUPTED;
+            begin_stop(sv, sv->started ? "finish" : "stop",
+                       sv->started ? FINISH_DEADLINE_S : EARLY_DEADLINE_S);
+        } else {
+            sv->signal = sv->signal ? sv->signal : number;
+            sv->end = sv->end == PST_RUN_OK ? PST_RUN_INTERRUPTED : sv->end;
+            sv->hurried = true;
+            begin_stop(sv, "stop", 0);
+        }
+    }
+}
+
+static bool anything_alive(const struct pst_supervisor *sv)
+{
+    for (int p = 0; p < sv->nprocs; p++)
+        if (sv->procs[p].pid)
+            return true;
+    return false;
+}
+
+/* A stop that takes too long ends by force. */
+static void enforce(struct pst_supervisor *sv, double now)
+{
+    if (!sv->stopping)
+        return;
+    bool stages_alive = false;
+    for (int i = 0; i < sv->ninstances; i++)
+        stages_alive = stages_alive || sv->procs[sv->instances[i].proc].pid;
+    if (!stages_alive) /* not before: what a GPU's host frees nobody may have open */
+        for (int h = 0; h < sv->nhosts; h++)
+            tell_type(sv, sv->hosts[h].name, "stop");
+    if (now < sv->since)
+        return;
+    for (int p = 0; p < sv->nprocs; p++)
+        if (sv->procs[p].pid) {
+            if (sv->end == PST_RUN_OK)
+                pst_run_fail(sv, sv->procs[p].name, &sv->procs[p], "did not end in %.0f s and was killed",
+                             EXIT_DEADLINE_S);
+            else if (sv->end == PST_RUN_INTERRUPTED && sv->started && !sv->hurried)
+                fprintf(stderr,
+                        "warning: %s did not end in %.0f s and was killed: go on from the checkpoint "
+                        "before\n",
+                        sv->procs[p].name, FINISH_DEADLINE_S);
+            pst_proc_kill(&sv->procs[p]);
+        }
+}
+
+static void supervise(struct pst_supervisor *sv)
+{
+    while (anything_alive(sv)) {
+        zmq_pollitem_t items[2] = {{.socket = sv->control, .events = ZMQ_POLLIN},
+                                   {.fd = sv->signals, .events = ZMQ_POLLIN}};
+        (void)zmq_poll(items, 2, TICK_MS);
+        on_signal(sv);
+        reap(sv);
+        hear_all(sv);
+        double now = now_s();
+        pst_watch_procs(sv, now);
+        pst_watch_files(sv, now);
+        pst_show_progress(sv, now);
+        enforce(sv, now);
+    }
+    sv->files_at = 0;
+    pst_watch_files(sv, now_s());
+    pst_clear_line(sv);
+}
+
+/* ---- the whole ----------------------------------------------------------------------------------- */
+
+static void finish_report(struct pst_supervisor *sv)
+{
+    static const char *const status[] = {"ok", "failed", "interrupted"};
+    (void)json_object_set_new(sv->report, "status", json_string(status[sv->end]));
+    (void)json_object_set_new(sv->report, "pipeline", json_string(sv->pl->name));
+    (void)json_object_set_new(sv->report, "seed", json_integer((json_int_t)sv->pl->seed));
+    for (int i = 0; i < sv->ninstances && sv->board; i++)
+        pst_report_stage(sv->report, sv->instances[i].name, sv->pl->stages[sv->instances[i].stage].device,
+                         sv->pl->stages[sv->instances[i].stage].chosen, sv->instances[i].pid,
+                         pst_page_of(sv, i));
+    for (int p = 0; p < sv->nprocs; p++)
+        if (sv->procs[p].exited)
+            pst_report_process(sv->report, sv->procs[p].name, &sv->procs[p].used);
+    pst_report_phases(sv->report, sv->launched_at, sv->planned_at, sv->started_at, now_s());
+    pst_report_finish(sv->report);
+    pst_live_forget(sv->opt->run_dir);
+}
+
+static void release(struct pst_supervisor *sv)
+{
+    for (int p = 0; p < sv->nprocs; p++)
+        pst_proc_kill(&sv->procs[p]);
+    pst_mps_stop(&sv->mps);
+    pst_proc_end_strays();
+    pst_pulse_release(&sv->pulse);
+    pst_region_unmap(&sv->board_map);
+    pst_release_events(sv);
+    for (int s = 0; s < sv->pl->nstages; s++)
+        json_decref(sv->oneshots[s]);
+    if (sv->control)
+        (void)zmq_close(sv->control);
+    if (sv->zmq)
+        (void)zmq_ctx_term(sv->zmq);
+    if (sv->signals >= 0)
+        (void)close(sv->signals);
+    free(sv->procs);
+    free(sv);
+}
+
+enum pst_run_end pst_run(struct pst_pipeline *pl, const struct pst_graph *graph,
+                         const struct pst_run_options *opt, json_t **report, int *signal_number)
+{
+    *report = pst_report_new();
+    *signal_number = 0;
+    struct pst_supervisor *sv = calloc(1, sizeof *sv);
+    if (!sv) {
+        pst_report_failure(*report, "supervisor", "out of memory");
+        return PST_RUN_FAILED;
+    }
+    sv->pulse.fd = -1;
+    sv->launched_at = now_s();
+    sv->pl = pl;
+    sv->graph = graph;
+    sv->opt = opt;
+    sv->report = *report;
+    for (int s = 0; s < pl->nstages; s++)
+        sv->oneshots[s] = json_object();
+    sigset_t set, old;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGHUP);
+    (void)sigaddset(&set, SIGCHLD);
+    (void)sigprocmask(SIG_BLOCK, &set, &old); /* before ZeroMQ's threads, so that they inherit it */
+    pst_proc_adopt();
+    sv->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (sv->signals < 0 || pst_launch(sv) != PST_OK) {
+        if (sv->signals < 0)
+            (void)pst_fail_errno("signalfd");
+        fail_here(sv);
+    } else {
+        pst_layout_board(sv);
+        supervise(sv);
+    }
+    finish_report(sv);
+    enum pst_run_end end = sv->end;
+    *signal_number = sv->signal;
+    release(sv);
+    (void)sigprocmask(SIG_SETMASK, &old, NULL);
+    return end;
+}

@@ -1,0 +1,110 @@
+/* run_impl.h: the supervisor's state, as run.c (what happens) and launch.c (what each stage is told)
+ * see it. Private to them. */
+#ifndef PST_RUN_IMPL_H
+#define PST_RUN_IMPL_H
+
+#include "common/ipc/board.h"
+#include "common/run/mps.h"
+#include "common/ipc/proc.h"
+#include "common/ipc/pulse.h"
+#include "common/ipc/region.h"
+#include "common/run/report.h"
+#include "common/run/run.h"
+
+enum pst_life { PST_BORN, PST_GREETED, PST_SIZING, PST_SIZED, PST_OPENING, PST_READY, PST_RUNNING, PST_DONE };
+
+struct pst_instance {
+    int stage, number; /* in the pipeline; among its instances */
+    char name[PST_NAME_MAX];
+    char inbox[128];
+    int proc;
+    int pid;
+    enum pst_life life;
+    bool early; /* has no streams: runs and ends before the others are sized (a planner) */
+};
+
+#define PST_HOSTS_MAX (2 * PST_DEVICES_MAX) /* one for each cpu:N and each cuda:N */
+
+struct pst_host_memory { /* the memory host of one device */
+    char device[32], name[PST_NAME_MAX];
+    int proc;
+    bool greeted;
+};
+
+struct pst_block { /* one region asked of a memory host */
+    int host;
+    uint64_t bytes;
+    char path[PST_REGION_PATH_MAX];
+};
+
+struct pst_events { /* of one stage on a GPU, one for each slot of a route: handover.h */
+    int route, stage;
+    int host;      /* whose memory host makes them; -1: the stage's process */
+    json_t *names; /* NULL: not yet there; null: they cannot be had, and the route's users wait on the host */
+};
+
+struct pst_supervisor {
+    struct pst_pipeline *pl;
+    const struct pst_graph *graph;
+    const struct pst_run_options *opt;
+    char id[20], control_endpoint[64];
+    void *zmq, *control;
+    int signals;
+    struct pst_proc *procs;
+    int nprocs;
+    struct pst_pulse pulse; /* one counter for each of procs */
+    double looked_at;       /* when it was last looked at */
+    bool stranger_told;
+    struct pst_instance instances[PST_STAGES_MAX];
+    int ninstances;
+    struct pst_mps mps;
+    struct pst_host_memory hosts[PST_HOSTS_MAX];
+    int nhosts;
+    struct pst_block blocks[PST_ROUTES_MAX + 1]; /* [0] is the board, [1 + r] route r */
+    struct pst_events *events;
+    int nevents;
+    uint64_t slot_bytes[PST_ROUTES_MAX], align[PST_ROUTES_MAX];
+    uint64_t pages_at, pools_at[PST_ROUTES_MAX];
+    uint64_t rings_at[2 * PST_LINKS_MAX]; /* of each link: producers x consumers rings from here on */
+    uint32_t ring_refs[2 * PST_LINKS_MAX], ring_capacity[2 * PST_LINKS_MAX];
+    struct pst_region board_map;
+    struct pst_board *board;
+    json_t *oneshots[PST_STAGES_MAX + PST_LINKS_MAX]; /* by stage: port -> path */
+    json_t *report;
+    bool allocated, opened, started, stopping;
+    bool hurried; /* the user asked twice */
+    enum pst_run_end end;
+    int signal;
+    double since, progress_at, files_at;
+    double launched_at, planned_at, started_at; /* planned: nothing streams before; 0: not yet */
+};
+
+/* run.c */
+void pst_run_fail(struct pst_supervisor *sv, const char *name, const struct pst_proc *proc, const char *fmt,
+                  ...) PST_PRINTF(4, 5);
+
+/* watch.c */
+void pst_watch_procs(struct pst_supervisor *sv, double now); /* fails the run if one shows no sign of life */
+void pst_watch_files(struct pst_supervisor *sv, double now); /* fails the run if one has changed */
+void pst_show_progress(struct pst_supervisor *sv, double now);
+void pst_clear_line(const struct pst_supervisor *sv); /* before anything else is printed */
+struct pst_page *pst_page_of(const struct pst_supervisor *sv, int instance); /* once the board is mapped */
+
+/* launch.c */
+pst_rc pst_launch(struct pst_supervisor *sv);     /* processes, sockets */
+void pst_layout_board(struct pst_supervisor *sv); /* offsets; blocks[0].bytes */
+pst_rc pst_init_board(struct pst_supervisor *sv); /* once it is mapped */
+json_t *pst_configure_message(const struct pst_supervisor *sv, int instance);
+json_t *pst_open_message(const struct pst_supervisor *sv, int instance);
+void pst_add_needs(struct pst_supervisor *sv, int instance, const json_t *needs);
+pst_rc pst_size_routes(struct pst_supervisor *sv);                /* blocks[1..]: all needs are known */
+int pst_plan_host(struct pst_supervisor *sv, const char *device); /* the memory host of that device */
+
+/* launch_events.c */
+pst_rc pst_plan_events(struct pst_supervisor *sv); /* whose they are; names of those of one process */
+void pst_hear_events(struct pst_supervisor *sv, const char *who, const json_t *message);
+bool pst_events_ready(const struct pst_supervisor *sv);
+void pst_add_events(const struct pst_supervisor *sv, json_t *route, int r, int stage); /* what it is told */
+void pst_release_events(struct pst_supervisor *sv);
+
+#endif

@@ -1,0 +1,175 @@
+/* watch.c: are the processes of a run alive, and how far are they? A stage that is busy counts its pulse all
+ * the same; one that is stopped does not, and the run would wait for it for ever. (A stage whose event never
+ * returns is not found by this: nobody can tell it from one that has much to do. `penstock run` shows that no
+ * batch is done.) */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/run/run_impl.h"
+
+#define STALL_DEADLINE_S 5.0  /* fifty beats */
+#define HELLO_DEADLINE_S 60.0 /* to load a shared object from a cold disk */
+#define PROGRESS_S 0.5
+#define FILES_S 0.5 /* between looks at the files that are read */
+#define PAUSE_S 1.0 /* ten ticks of the supervisor's: it was itself stopped, or the machine was */
+
+static void stalled(struct pst_supervisor *sv, struct pst_proc *proc)
+{
+    char state = pst_proc_state(proc->pid, NULL);
+    if (state == 'T' || state == 't')
+        pst_run_fail(sv, proc->name, proc, "is stopped (by %s), and has shown no sign of life for %.0f s",
+                     state == 'T' ? "SIGSTOP or SIGTSTP" : "a debugger", STALL_DEADLINE_S);
+    else
+        pst_run_fail(sv, proc->name, proc, "has shown no sign of life for %.0f s", STALL_DEADLINE_S);
+}
+
+/* Before its heart begins, a process that is being loaded is told from a stopped one by its state. */
+static bool shows_life(const struct pst_proc *proc, uint64_t beat)
+{
+    if (beat > 0)
+        return beat != proc->last_beat;
+    char state = pst_proc_state(proc->pid, NULL);
+    return state != 'T' && state != 't';
+}
+
+static void check_beats(struct pst_supervisor *sv, double now, bool paused)
+{
+    for (int p = 0; p < sv->nprocs && sv->end != PST_RUN_FAILED; p++) {
+        struct pst_proc *proc = &sv->procs[p];
+        uint64_t beat = pst_pulse_of(&sv->pulse, p);
+        if (proc->pid == 0 || paused || shows_life(proc, beat)) {
+            proc->last_beat = beat;
+            proc->beat_at = now;
+        } else if (now - proc->beat_at > STALL_DEADLINE_S) {
+            stalled(sv, proc);
+        }
+    }
+}
+
+static void check_hellos(struct pst_supervisor *sv, double now)
+{
+    if (now - sv->launched_at <= HELLO_DEADLINE_S)
+        return;
+    for (int i = 0; i < sv->ninstances && !sv->stopping; i++)
+        if (sv->instances[i].life == PST_BORN)
+            pst_run_fail(sv, sv->instances[i].name, &sv->procs[sv->instances[i].proc],
+                         "did not start in %.0f s", HELLO_DEADLINE_S);
+    for (int h = 0; h < sv->nhosts && !sv->stopping; h++)
+        if (!sv->hosts[h].greeted)
+            pst_run_fail(sv, sv->hosts[h].name, &sv->procs[sv->hosts[h].proc], "did not start in %.0f s",
+                         HELLO_DEADLINE_S);
+}
+
+void pst_watch_procs(struct pst_supervisor *sv, double now)
+{
+    bool paused = now - sv->looked_at > PAUSE_S;
+    sv->looked_at = now;
+    if (sv->stopping && sv->end == PST_RUN_OK)
+        return; /* all is done; a process on its way out may have stopped its heart */
+    check_beats(sv, now, paused);
+    check_hellos(sv, now);
+}
+
+/* ---- files ---------------------------------------------------------------------------------------- */
+
+static bool look_at(const char *path, int64_t *bytes, int64_t *mtime_ns)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return false;
+    *bytes = st.st_size;
+    *mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    return true;
+}
+
+pst_rc pst_run_note_file(struct pst_run_options *opt, const char *path)
+{
+    if (!path[0])
+        return PST_OK;
+    assert(opt->nfiles < PST_RUN_FILES_MAX);
+    struct pst_run_file *file = &opt->files[opt->nfiles];
+    (void)snprintf(file->path, sizeof file->path, "%s", path);
+    if (!look_at(path, &file->bytes, &file->mtime_ns))
+        return pst_fail_errno("cannot stat %s", path);
+    opt->nfiles++;
+    return PST_OK;
+}
+
+/* A mapped file that was cut within a page reads as zeros there, and one that was written to reads as what is
+ * in it now: no stage would notice. */
+void pst_watch_files(struct pst_supervisor *sv, double now)
+{
+    if (now - sv->files_at < FILES_S || sv->end == PST_RUN_FAILED)
+        return;
+    sv->files_at = now;
+    for (int i = 0; i < sv->opt->nfiles; i++) {
+        const struct pst_run_file *file = &sv->opt->files[i];
+        int64_t bytes = 0, mtime_ns = 0;
+        if (!look_at(file->path, &bytes, &mtime_ns))
+            pst_run_fail(sv, "dataset", NULL, "%s went away while the run was reading it: %s", file->path,
+                         strerror(errno));
+        else if (bytes != file->bytes)
+            pst_run_fail(sv, "dataset", NULL,
+                         "%s changed while the run was reading it: it had %lld bytes and has %lld; what was "
+                         "learned since may be wrong",
+                         file->path, (long long)file->bytes, (long long)bytes);
+        else if (mtime_ns != file->mtime_ns)
+            pst_run_fail(sv, "dataset", NULL,
+                         "%s was written to while the run was reading it; what was learned since may be "
+                         "wrong",
+                         file->path);
+        else
+            continue;
+        return;
+    }
+}
+
+/* ---- progress ------------------------------------------------------------------------------------ */
+
+void pst_clear_line(const struct pst_supervisor *sv)
+{
+    if (sv->opt->progress)
+        fprintf(stderr, "\r\033[K");
+}
+
+struct pst_page *pst_page_of(const struct pst_supervisor *sv, int i)
+{
+    return (struct pst_page *)(void *)((char *)sv->board_map.base + sv->pages_at + (uint64_t)i * PST_PAGE);
+}
+
+/* How far the slowest sink is, of all batches: both 0 if not known. */
+static void batches_done(const struct pst_supervisor *sv, uint64_t *done, uint64_t *total)
+{
+    *done = *total = 0;
+    for (int r = 0; r < sv->graph->nroutes; r++) {
+        const struct pst_route *route = &sv->graph->routes[r];
+        const struct pst_pool *pool =
+            (const struct pst_pool *)(const void *)((char *)sv->board_map.base + sv->pools_at[r]);
+        if (pool->total == UINT64_MAX || pool->total <= *total)
+            continue;
+        *total = pool->total;
+        *done = 0;
+        int sink = route->borrower_stage[route->borrowers - 1];
+        for (int i = 0; i < sv->ninstances; i++)
+            if (sv->instances[i].stage == sink) {
+                uint64_t at = atomic_load_explicit(&pst_page_of(sv, i)->batch, memory_order_relaxed);
+                *done = at > *done ? at : *done;
+            }
+    }
+}
+
+void pst_show_progress(struct pst_supervisor *sv, double now)
+{
+    if (!sv->opt->progress || !sv->started || sv->stopping || now - sv->progress_at < PROGRESS_S)
+        return;
+    sv->progress_at = now;
+    uint64_t done, total;
+    batches_done(sv, &done, &total);
+    if (total == 0 || done <= sv->opt->start_batch)
+        return;
+    double rate = (double)(done - sv->opt->start_batch) / (now - sv->started_at);
+    fprintf(stderr, "\r\033[Kbatch %llu of %llu  %.1f batches/s  %.0f s left", (unsigned long long)done,
+            (unsigned long long)total, rate, (double)(total - done) / rate);
+}

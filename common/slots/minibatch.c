@@ -1,0 +1,187 @@
+#include "common/slots/minibatch.h"
+
+#include <string.h>
+
+#include "common/error.h"
+#include "common/slots/request.h"
+#include "common/store/store.h"
+
+#define SPANS_MAX (5 + 2 * PST_HOPS_MAX)
+
+/* One array of the slot. */
+struct span {
+    const char *name;
+    int hop; /* -1: not of a hop */
+    uint64_t at, bytes;
+};
+
+struct spans {
+    struct span span[SPANS_MAX];
+    int n;
+};
+
+static pst_rc refuse(const struct span *s, const char *what, uint64_t found, uint64_t limit)
+{
+    char name[48];
+    size_t n = strlen(s->name);
+    memcpy(name, s->name, n + 1);
+    if (s->hop >= 0) {
+        const char digits[4] = {'[', (char)('0' + s->hop), ']', '\0'};
+        memcpy(name + n, digits, sizeof digits);
+    }
+    return pst_fail(PST_E_FORMAT, "not a minibatch: %s %s (found %llu, limit %llu)", name, what,
+                    (unsigned long long)found, (unsigned long long)limit);
+}
+
+static pst_rc add_span(struct spans *list, const char *name, int hop, uint64_t at, uint64_t count,
+                       uint64_t size, uint64_t align, uint64_t bytes)
+{
+    struct span s = {.name = name, .hop = hop, .at = at};
+    if (at < sizeof(struct pst_minibatch) || at > bytes)
+        return refuse(&s, "begins outside the slot", at, bytes);
+    if (at % align != 0)
+        return refuse(&s, "is not aligned", at, align);
+    if (__builtin_mul_overflow(count, size, &s.bytes) || s.bytes > bytes - at)
+        return refuse(&s, "does not fit the slot", count, (bytes - at) / (size ? size : 1));
+    for (int i = 0; i < list->n; i++) {
+        const struct span *o = &list->span[i];
+        if (s.bytes > 0 && o->bytes > 0 && s.at < o->at + o->bytes && o->at < s.at + s.bytes)
+            return refuse(&s, "overlaps another array", at, o->at);
+    }
+    list->span[list->n++] = s;
+    return PST_OK;
+}
+
+static pst_rc check_header(const struct pst_minibatch *mb, uint64_t bytes)
+{
+    if (mb->magic != PST_MINIBATCH_MAGIC)
+        return pst_fail(PST_E_FORMAT, "not a minibatch: it begins with %016llx, expected %016llx",
+                        (unsigned long long)mb->magic, (unsigned long long)PST_MINIBATCH_MAGIC);
+    if (mb->bytes_used > bytes || mb->bytes_used < sizeof *mb)
+        return pst_fail(PST_E_FORMAT, "not a minibatch: it says %llu bytes, and the slot has %llu",
+                        (unsigned long long)mb->bytes_used, (unsigned long long)bytes);
+    if (mb->hops < 1 || mb->hops > PST_HOPS_MAX)
+        return pst_fail(PST_E_FORMAT, "not a minibatch: it has %u hops, expected 1 to %d", mb->hops,
+                        PST_HOPS_MAX);
+    if (mb->last_micro > 1 || mb->batch_in_epoch >= mb->batches_in_epoch)
+        return pst_fail(PST_E_FORMAT, "not a minibatch: batch %llu of %llu in its epoch, last_micro %u",
+                        (unsigned long long)mb->batch_in_epoch, (unsigned long long)mb->batches_in_epoch,
+                        mb->last_micro);
+    for (uint32_t h = 0; h <= mb->hops; h++) {
+        int64_t least = h == 0 ? 0 : mb->n[h - 1];
+        if (mb->n[h] < least || mb->n[h] > INT32_MAX - 1)
+            return pst_fail(PST_E_FORMAT,
+                            "not a minibatch: %lld vertices after hop %u, expected %lld or more",
+                            (long long)mb->n[h], h, (long long)least);
+    }
+    if (mb->n[0] > (int64_t)mb->batch_seeds)
+        return pst_fail(PST_E_FORMAT, "not a minibatch: %lld seeds, and the whole batch has %u",
+                        (long long)mb->n[0], mb->batch_seeds);
+    if (mb->n[0] == 0 && mb->n[mb->hops] != 0)
+        return pst_fail(PST_E_FORMAT, "not a minibatch: %lld vertices, but no seeds",
+                        (long long)mb->n[mb->hops]);
+    return PST_OK;
+}
+
+static pst_rc check_row(const struct pst_minibatch *mb)
+{
+    if (mb->feature_dim == 0 && mb->stride_bytes == 0)
+        return PST_OK;
+    if (mb->feature_dtype != PST_F32 && mb->feature_dtype != PST_F16 && mb->feature_dtype != PST_BF16)
+        return pst_fail(PST_E_FORMAT,
+                        "not a minibatch: features of type %u; expected float32, float16 or bfloat16",
+                        mb->feature_dtype);
+    uint64_t row = mb->feature_dim * (uint64_t)pst_dtype_bytes((enum pst_dtype)mb->feature_dtype);
+    if (mb->stride_bytes < row)
+        return pst_fail(PST_E_FORMAT,
+                        "not a minibatch: rows of %u columns need %llu bytes; the stride is %llu",
+                        mb->feature_dim, (unsigned long long)row, (unsigned long long)mb->stride_bytes);
+    return PST_OK;
+}
+
+/* Destinations' offsets and sources' positions of one hop, whose indptr is known to lie in the slot. */
+static pst_rc check_block(const struct pst_minibatch *h, const struct pst_minibatch *slot, int hop,
+                          struct spans *spans)
+{
+    const int32_t *indptr = pst_at(slot, h->indptr_at[hop]);
+    int64_t dsts = h->n[hop], sources = h->n[hop + 1];
+    uint32_t bad = (uint32_t)indptr[0];
+    int32_t edges = 0;
+    for (int64_t d = 1; d <= dsts; d++) {
+        int32_t end = indptr[d];
+        bad |= end < edges;
+        edges = end;
+    }
+    if (bad != 0 || edges < 0)
+        return pst_fail(PST_E_FORMAT, "not a minibatch: indptr[%d] does not begin at 0 and rise", hop);
+    pst_rc rc = add_span(spans, "indices", hop, h->indices_at[hop], (uint64_t)edges, sizeof(int32_t),
+                         sizeof(int32_t), h->bytes_used);
+    if (rc != PST_OK)
+        return rc;
+    const int32_t *indices = pst_at(slot, h->indices_at[hop]);
+    uint32_t worst = 0;
+    for (int32_t e = 0; e < edges; e++)
+        worst = (uint32_t)indices[e] > worst ? (uint32_t)indices[e] : worst;
+    if (edges > 0 && worst >= sources)
+        return pst_fail(PST_E_FORMAT, "not a minibatch: indices[%d] names position %d, and there are %lld",
+                        hop, (int)worst, (long long)sources);
+    return PST_OK;
+}
+
+static pst_rc check_values(const struct pst_minibatch *h, const struct pst_minibatch *slot)
+{
+    const int64_t *vertices = pst_at(slot, h->vertices_at);
+    const int32_t *labels = pst_at(slot, h->labels_at);
+    int64_t lowest = 0;
+    for (int64_t i = 0; i < h->n[h->hops]; i++)
+        lowest = pst_min_i64(lowest, vertices[i]);
+    int32_t low_label = 0;
+    for (int64_t i = 0; i < h->n[0]; i++)
+        low_label = labels[i] < low_label ? labels[i] : low_label;
+    if (lowest < 0 || low_label < -1)
+        return pst_fail(PST_E_FORMAT, "not a minibatch: it names vertex %lld and label %d", (long long)lowest,
+                        low_label);
+    const int32_t *missing = pst_at(slot, h->missing_at);
+    uint32_t worst = 0;
+    for (uint32_t i = 0; i < h->requests; i++)
+        worst = (uint32_t)missing[i] > worst ? (uint32_t)missing[i] : worst;
+    if (h->n[h->hops] > 0 && worst >= h->n[h->hops] && h->requests > 0)
+        return pst_fail(PST_E_FORMAT, "not a minibatch: it asked for the row at %u, and there are %lld",
+                        worst, (long long)h->n[h->hops]);
+    return PST_OK;
+}
+
+pst_rc pst_minibatch_read(const struct pst_minibatch *mb, uint64_t bytes, struct pst_minibatch *h)
+{
+    if (bytes < sizeof *mb)
+        return pst_fail(PST_E_FORMAT, "not a minibatch: a slot of %llu bytes cannot hold its header",
+                        (unsigned long long)bytes);
+    memcpy(h, mb, sizeof *h);
+    pst_rc rc = check_header(h, bytes);
+    if (rc != PST_OK || (rc = check_row(h)) != PST_OK)
+        return rc;
+    struct spans spans = {.n = 0};
+    uint64_t all = (uint64_t)h->n[h->hops], used = h->bytes_used;
+    if ((rc =
+             add_span(&spans, "vertices", -1, h->vertices_at, all, sizeof(int64_t), sizeof(int64_t), used)) ||
+        (rc = add_span(&spans, "labels", -1, h->labels_at, (uint64_t)h->n[0], sizeof(int32_t),
+                       sizeof(int32_t), used)) ||
+        (rc = add_span(&spans, "requests", -1, h->requests_at, h->requests, sizeof(struct pst_request),
+                       sizeof(uint64_t), used)) ||
+        (rc = add_span(&spans, "missing", -1, h->missing_at, h->requests, sizeof(int32_t), sizeof(int32_t),
+                       used)) ||
+        (rc = add_span(&spans, "features", -1, h->features_at, all, h->stride_bytes, PST_PAGE, used)))
+        return rc;
+    for (int hop = 0; hop < (int)h->hops; hop++) {
+        rc = add_span(&spans, "indptr", hop, h->indptr_at[hop], (uint64_t)h->n[hop] + 1, sizeof(int32_t),
+                      sizeof(int32_t), used);
+        if (rc != PST_OK)
+            return rc;
+    }
+    for (int hop = 0; hop < (int)h->hops; hop++) {
+        rc = check_block(h, mb, hop, &spans);
+        if (rc != PST_OK)
+            return rc;
+    }
+    return check_values(h, mb);
+}

@@ -1,0 +1,361 @@
+#include "common/store/build/build_impl.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/util/tempname.h"
+#include "common/error.h"
+
+#define TEMP_MARK "temp-"
+#define EDGES_MARK "temp-edges."
+
+/* The last component of a path without trailing slashes. */
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+void pst_build_parent(const char *path, char out[4096])
+{
+    const char *slash = strrchr(path, '/');
+    size_t n = slash == NULL ? 0 : (size_t)(slash - path);
+    if (slash == NULL)
+        (void)snprintf(out, 4096, ".");
+    else
+        (void)snprintf(out, 4096, "%.*s", n == 0 ? 1 : (int)n, path);
+}
+
+void pst_build_features_name(int type, char name[PST_NAME_MAX])
+{
+    (void)snprintf(name, PST_NAME_MAX, "features_%d.npy", type);
+}
+
+/* features_NUMBER.npy */
+static bool is_type_features(const char *name)
+{
+    char expected[PST_NAME_MAX];
+    int type;
+    if (sscanf(name, "features_%d.npy", &type) != 1)
+        return false;
+    pst_build_features_name(type, expected);
+    return strcmp(name, expected) == 0;
+}
+
+bool pst_is_array_file(const char *name)
+{
+    if (is_type_features(name) || pst_is_stripe(name))
+        return true;
+    for (unsigned i = 0; i < PST_ARRAY_IDS; i++) {
+        size_t n = strlen(pst_array_id_name(i));
+        if (strncmp(name, pst_array_id_name(i), n) == 0 && strcmp(name + n, ".npy") == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_ours(const char *name)
+{
+    return pst_is_array_file(name) || strcmp(name, PST_MANIFEST_FILE) == 0 ||
+           strncmp(name, TEMP_MARK, strlen(TEMP_MARK)) == 0;
+}
+
+static bool is_dot(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+/* Removes a dataset's directory: the files that datasets have, then the directory. */
+static pst_rc remove_dataset(const char *path)
+{
+    DIR *d = opendir(path);
+    if (d == NULL)
+        return errno == ENOENT ? PST_OK : pst_fail_errno("cannot open %s", path);
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+        if (pst_is_stripe(e->d_name))
+            pst_far_remove(dirfd(d), e->d_name);
+        if (is_ours(e->d_name))
+            (void)unlinkat(dirfd(d), e->d_name, 0);
+    }
+    (void)closedir(d);
+    return rmdir(path) == 0 ? PST_OK : pst_fail_errno("cannot remove %s", path);
+}
+
+/* What is at dir now: nothing or an empty directory, a dataset, or something that is not ours to touch. */
+static pst_rc look_at(const char *dir, bool force, bool *replace)
+{
+    *replace = false;
+    DIR *d = opendir(dir);
+    if (d == NULL && errno == ENOENT)
+        return PST_OK;
+    if (d == NULL)
+        return pst_fail_errno("cannot use %s", dir);
+    bool manifest = false;
+    char foreign[256] = "";
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+        manifest |= strcmp(e->d_name, PST_MANIFEST_FILE) == 0;
+        if (!is_dot(e->d_name) && !is_ours(e->d_name))
+            (void)snprintf(foreign, sizeof foreign, "%s", e->d_name);
+        *replace |= !is_dot(e->d_name);
+    }
+    (void)closedir(d);
+    if (foreign[0] != '\0')
+        return pst_fail(PST_E_STATE,
+                        "%s holds '%s', which is not part of a dataset: choose another directory", dir,
+                        foreign);
+    if (*replace && !manifest)
+        return pst_fail(PST_E_STATE, "%s holds arrays but no %s: choose another directory", dir,
+                        PST_MANIFEST_FILE);
+    if (*replace && !force)
+        return pst_fail(PST_E_STATE, "%s is a dataset already: --force replaces it", dir);
+    return PST_OK;
+}
+
+/* Removes leftovers of builders of the same directory that no longer live. */
+static void remove_stale(const char *dir)
+{
+    char parent[4096];
+    pst_build_parent(dir, parent);
+    DIR *d = opendir(parent);
+    if (d == NULL)
+        return;
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+        if (pst_aside_pid(e->d_name, base_name(dir), PST_ASIDE_PARTIAL) == 0)
+            continue;
+        int fd = openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        char path[8192];
+        (void)snprintf(path, sizeof path, "%s/%s", parent, e->d_name);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+            (void)remove_dataset(path); /* a foreign file in it keeps it there: then it is not ours */
+        if (fd >= 0)
+            (void)close(fd);
+    }
+    (void)closedir(d);
+}
+
+pst_rc pst_build_dir(const char *dir, char out[PST_BUILD_PATH_MAX + 1])
+{
+    size_t length = strlen(dir);
+    while (length > 1 && dir[length - 1] == '/')
+        length--;
+    if (length == 0 || length > PST_BUILD_PATH_MAX)
+        return pst_fail(PST_E_ARG, "dataset directory: expected a path of 1 to %d bytes", PST_BUILD_PATH_MAX);
+    memcpy(out, dir, length);
+    out[length] = '\0';
+    return is_dot(base_name(out)) || strcmp(out, "/") == 0
+               ? pst_fail(PST_E_ARG, "%s: name the dataset's directory itself", dir)
+               : PST_OK;
+}
+
+/* Checks dir and what is there. */
+static pst_rc aim_at(struct pst_build *b, const char *dir, bool force)
+{
+    *b = (struct pst_build){.lock_fd = -1, .journal.every_s = PST_CHECKPOINT_SECONDS};
+    pst_rc rc = pst_build_dir(dir, b->dir);
+    return rc != PST_OK ? rc : look_at(b->dir, force, &b->replace);
+}
+
+static pst_rc make_partial(struct pst_build *b)
+{
+    char parent[4096], path[4096 + PST_NAME_MAX];
+    pst_build_parent(b->dir, parent);
+    (void)snprintf(path, sizeof path, "%s/%s", parent, PST_MANIFEST_FILE);
+    if (access(path, F_OK) == 0)
+        return pst_fail(PST_E_ARG, "%s lies in %s, which is a dataset itself: choose another directory",
+                        b->dir, parent);
+    remove_stale(b->dir);
+    const pst_rc named = pst_aside(b->partial, sizeof b->partial, b->dir, PST_ASIDE_PARTIAL);
+    if (named != PST_OK)
+        return named;
+    if (mkdir(b->partial, 0755) != 0) {
+        pst_rc rc = errno == ENOENT
+                        ? pst_fail(PST_E_ARG, "%s: there is no directory %s to make it in", b->dir, parent)
+                        : pst_fail_errno("cannot create %s", b->partial);
+        b->partial[0] = '\0';
+        return rc;
+    }
+    b->lock_fd = open(b->partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (b->lock_fd < 0 || flock(b->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+        pst_rc rc = pst_fail_errno("cannot lock %s", b->partial);
+        pst_build_release(b);
+        return rc;
+    }
+    return PST_OK;
+}
+
+pst_rc pst_build_begin(struct pst_build *b, const char *dir, bool force)
+{
+    pst_rc rc = aim_at(b, dir, force);
+    return rc == PST_OK ? make_partial(b) : rc;
+}
+
+/* ---- going on ---- */
+
+/* Files that are needed only while a dataset is made; those that a resumed build goes on from stay. */
+static void remove_temps(const struct pst_build *b, bool all)
+{
+    DIR *d = opendir(b->partial);
+    if (d == NULL)
+        return;
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d))
+        if (strncmp(e->d_name, TEMP_MARK, strlen(TEMP_MARK)) == 0 &&
+            (all || (strcmp(e->d_name, PST_JOURNAL_FILE) != 0 &&
+                     strncmp(e->d_name, EDGES_MARK, strlen(EDGES_MARK)) != 0)))
+            (void)unlinkat(dirfd(d), e->d_name, 0);
+    (void)closedir(d);
+}
+
+/* Locks what a killed builder left, and opens its journal; false: there is nothing to go on from. */
+static bool adopt(struct pst_build *b)
+{
+    char parent[4096];
+    pst_build_parent(b->dir, parent);
+    DIR *d = opendir(parent);
+    if (d == NULL)
+        return false;
+    for (struct dirent *e = readdir(d); e != NULL && b->journal.root == NULL; e = readdir(d)) {
+        if (pst_aside_pid(e->d_name, base_name(b->dir), PST_ASIDE_PARTIAL) == 0)
+            continue;
+        int fd = openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        (void)snprintf(b->partial, sizeof b->partial, "%s%s", b->dir, e->d_name + strlen(base_name(b->dir)));
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+            pst_journal_open(&b->journal, b->partial);
+        if (b->journal.root != NULL)
+            b->lock_fd = fd;
+        else if (fd >= 0)
+            (void)close(fd);
+    }
+    (void)closedir(d);
+    if (b->journal.root == NULL)
+        b->partial[0] = '\0';
+    return b->journal.root != NULL;
+}
+
+/* What is different between the import that was cut off and this one. */
+static pst_rc compare_keys(const struct pst_build *b, const json_t *key)
+{
+    static const char over[] = "without --resume it starts over";
+    const json_t *before = json_object_get(b->journal.root, "key");
+    const char *command = json_string_value(json_object_get(before, "command"));
+    const char *ours = json_string_value(json_object_get(key, "command"));
+    if (command == NULL || ours == NULL || strcmp(command, ours) != 0)
+        return pst_fail(PST_E_STATE, "--resume: what was cut off was '%.400s', this is '%.400s': %s",
+                        command != NULL ? command : "?", ours, over);
+    json_t *then = json_object_get(before, "sources"), *now = json_object_get(key, "sources");
+    const char *path;
+    json_t *value;
+    json_object_foreach(then, path, value)
+    {
+        const json_t *found = json_object_get(now, path);
+        if (found == NULL || !json_equal(value, found))
+            return pst_fail(PST_E_STATE, "--resume: %s changed since: it was %s, it is %s: %s", path,
+                            json_string_value(value), found != NULL ? json_string_value(found) : "gone",
+                            over);
+    }
+    json_object_foreach(now, path, value) if (json_object_get(then, path) == NULL) return pst_fail(
+        PST_E_STATE, "--resume: %s is new since: %s", path, over);
+    return PST_OK;
+}
+
+pst_rc pst_build_resume(struct pst_build *b, const char *dir, bool force, json_t *key, bool resume)
+{
+    pst_rc rc = aim_at(b, dir, force);
+    if (rc == PST_OK && resume && adopt(b)) {
+        b->resumed = true;
+        remove_temps(b, false);
+        rc = compare_keys(b, key);
+        json_decref(key);
+        if (rc != PST_OK) { /* it stays for who has its files */
+            b->partial[0] = '\0';
+            (void)close(b->lock_fd);
+            pst_build_release(b);
+        }
+        return rc;
+    }
+    if (rc == PST_OK)
+        rc = make_partial(b);
+    if (rc != PST_OK) {
+        json_decref(key);
+        return rc;
+    }
+    rc = pst_journal_begin(&b->journal, b->partial, key);
+    return rc == PST_OK ? pst_journal_save(&b->journal) : rc;
+}
+
+/* ---- the end ---- */
+
+pst_rc pst_sync_dir(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return pst_fail_errno("cannot open %s", path);
+    pst_rc rc = fsync(fd) == 0 ? PST_OK : pst_fail_errno("cannot sync %s", path);
+    (void)close(fd);
+    return rc;
+}
+
+/* Puts the new directory in the old one's place in one step where the file system can, else in two. */
+static pst_rc exchange(struct pst_build *b)
+{
+    if (renameat2(AT_FDCWD, b->partial, AT_FDCWD, b->dir, RENAME_EXCHANGE) == 0)
+        return remove_dataset(b->partial);
+    if (errno != EINVAL && errno != ENOSYS)
+        return pst_fail_errno("cannot exchange %s and %s", b->partial, b->dir);
+    char aside[4096];
+    pst_rc rc = pst_aside(aside, sizeof aside, b->dir, PST_ASIDE_OLD);
+    if (rc == PST_OK && rename(b->dir, aside) != 0)
+        rc = pst_fail_errno("cannot rename %s to %s", b->dir, aside);
+    if (rc != PST_OK)
+        return rc;
+    if (rename(b->partial, b->dir) != 0) {
+        rc = pst_fail_errno("cannot rename %s to %s", b->partial, b->dir);
+        (void)rename(aside, b->dir);
+        return rc;
+    }
+    return remove_dataset(aside);
+}
+
+void pst_build_temp(const struct pst_build *b, const char *name, char path[4096])
+{
+    (void)snprintf(path, 4096, "%.3900s/" TEMP_MARK "%.100s.npy", b->partial, name);
+}
+
+pst_rc pst_build_commit(struct pst_build *b)
+{
+    assert(b->partial[0] != '\0' && !b->committed);
+    remove_temps(b, true);
+    pst_rc rc = pst_manifest_write(&b->manifest, b->partial);
+    if (rc == PST_OK)
+        rc = pst_sync_dir(b->partial);
+    if (rc != PST_OK)
+        return rc;
+    if (b->replace)
+        rc = exchange(b);
+    else if (rename(b->partial, b->dir) != 0) /* fails when a dataset appeared there meanwhile */
+        rc = pst_fail_errno("cannot rename %s to %s", b->partial, b->dir);
+    if (rc != PST_OK)
+        return rc;
+    b->committed = true;
+    char parent[4096];
+    pst_build_parent(b->dir, parent);
+    return pst_sync_dir(parent);
+}
+
+void pst_build_release(struct pst_build *b)
+{
+    if (b->partial[0] != '\0' && !b->committed)
+        (void)remove_dataset(b->partial);
+    if (b->partial[0] != '\0' && b->lock_fd >= 0)
+        (void)close(b->lock_fd);
+    pst_manifest_release(&b->manifest);
+    pst_journal_release(&b->journal);
+    *b = (struct pst_build){.lock_fd = -1};
+}

@@ -1,0 +1,491 @@
+#include "common/store/build/csc_builder.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/util/file.h"
+
+#define INDEX_NAME "temp-edges.index-%" PRId64
+#define OUT_ITEMS PST_SORTER_BLOCK /* entries that are gathered before they go to a file */
+
+/* What is written: three arrays side by side, by rising target. */
+struct out {
+    struct pst_csc *c;
+    struct pst_array_writer indptr, indices, relations;
+    enum pst_dtype ids;
+    int64_t vertices, edges;
+    int64_t target;    /* whose row is open; indptr has entries up to it */
+    bool noted;        /* the arrays were begun before a kill, and go on */
+    int64_t next_loop; /* vertex whose added loop is still to come */
+    int64_t n, rows;
+    int64_t start[OUT_ITEMS];
+    union {
+        int32_t i32[OUT_ITEMS];
+        int64_t i64[OUT_ITEMS];
+    } id;
+    int32_t relation[OUT_ITEMS];
+};
+
+/* ---- to be resumed ---- */
+
+static int64_t number(const json_t *o, const char *key)
+{
+    return (int64_t)json_integer_value(json_object_get(o, key));
+}
+
+/* What was done before the kill. */
+static pst_rc resume(struct pst_csc *c, const struct pst_sorter_spec *sorter, const json_t *o)
+{
+    const char *phase = json_string_value(json_object_get(o, "phase"));
+    char name[PST_NAME_MAX];
+    c->phase = phase == NULL                   ? PST_CSC_READING
+               : strcmp(phase, "sorting") == 0 ? PST_CSC_SORTING
+               : strcmp(phase, "done") == 0    ? PST_CSC_DONE
+                                               : PST_CSC_READING;
+    c->saved = number(o, "saved");
+    c->state = json_incref(json_object_get(o, "state"));
+    c->lost = json_is_true(json_object_get(o, "lost"));
+    if (c->lost)
+        return pst_sorter_new(&c->sorter, sorter);
+    c->largest = number(o, "largest");
+    c->arcs = number(o, "arcs");
+    c->loops_removed = number(o, "loops_removed");
+    (void)snprintf(name, sizeof name, INDEX_NAME, c->saved);
+    if (c->phase == PST_CSC_DONE)
+        return PST_OK;
+    return pst_sorter_load(&c->sorter, sorter, name, (uint64_t)number(o, "buckets"));
+}
+
+/* What every record of the edges in the journal has. */
+static json_t *record(const struct pst_csc *c, const char *phase)
+{
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:O*}", "phase", phase, "largest", (json_int_t)c->largest,
+                     "arcs", (json_int_t)c->arcs, "loops_removed", (json_int_t)c->loops_removed, "saved",
+                     (json_int_t)c->saved, "state", c->state);
+}
+
+static pst_rc put_record(struct pst_csc *c, json_t *o)
+{
+    struct pst_journal *j = &c->spec.build->journal;
+    if (o == NULL || json_object_set_new(j->root, "edges", o) != 0)
+        return pst_fail(PST_E_NOMEM, "no memory for a journal");
+    return pst_journal_save(j);
+}
+
+/* The sorter's index under a new name, then the journal that names it, and the old one is no more. */
+static pst_rc save(struct pst_csc *c, const char *phase)
+{
+    char name[PST_NAME_MAX], old[4096 + PST_NAME_MAX + 2];
+    (void)snprintf(old, sizeof old, "%s/" INDEX_NAME, c->spec.build->partial, c->saved);
+    c->saved++;
+    (void)snprintf(name, sizeof name, INDEX_NAME, c->saved);
+    pst_rc rc = pst_sorter_save(c->sorter, name);
+    if (rc == PST_OK)
+        rc = put_record(c, record(c, phase));
+    if (rc == PST_OK)
+        (void)unlink(old);
+    return rc;
+}
+
+static bool resumable(const struct pst_csc *c)
+{
+    return c->spec.resumable && c->spec.build->journal.root != NULL && pst_sorter_parts(c->sorter) > 0;
+}
+
+/* Edges can still be added again, if none is on the disk. */
+static bool replayable(const struct pst_csc *c)
+{
+    return c->spec.replays && c->spec.build->journal.root != NULL && !pst_sorter_finished(c->sorter);
+}
+
+bool pst_csc_due(const struct pst_csc *c)
+{
+    return (resumable(c) || replayable(c)) && pst_journal_due(&c->spec.build->journal);
+}
+
+static pst_rc save_state_alone(struct pst_csc *c)
+{
+    json_t *o = record(c, "reading");
+    (void)json_object_set_new(o, "lost", json_true());
+    (void)json_object_set_new(o, "arcs", json_integer(0));
+    return put_record(c, o);
+}
+
+pst_rc pst_csc_checkpoint(struct pst_csc *c, json_t *state, enum pst_csc_when when)
+{
+    json_decref(c->state);
+    c->state = state;
+    if (when == PST_CSC_LAST || (when == PST_CSC_IF_DUE && !pst_csc_due(c)))
+        return PST_OK;
+    if (resumable(c))
+        return save(c, "reading");
+    return replayable(c) ? save_state_alone(c) : PST_OK;
+}
+
+pst_rc pst_csc_init(struct pst_csc *c, const struct pst_csc_spec *spec)
+{
+    *c = (struct pst_csc){.spec = *spec, .largest = -1};
+    uint64_t own = 2 * (8 + 8 + 4) * PST_EDGE_BLOCK;
+    uint64_t sort = spec->memory_bytes > own + PST_SORTER_MEMORY_MIN ? spec->memory_bytes - own : 0;
+    if (sort == 0)
+        return pst_fail(PST_E_LIMIT,
+                        "--memory: sorting edges takes at least %" PRIu64 " bytes, and its share is %" PRIu64
+                        ": give it more",
+                        own + PST_SORTER_MEMORY_MIN + 1, spec->memory_bytes);
+    c->high = malloc(2 * PST_EDGE_BLOCK * sizeof *c->high);
+    c->low = malloc(2 * PST_EDGE_BLOCK * sizeof *c->low);
+    c->tag = malloc(2 * PST_EDGE_BLOCK * sizeof *c->tag);
+    if (c->high == NULL || c->low == NULL || c->tag == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for a block of edges");
+    const struct pst_sorter_spec sorter = {.dir = spec->build->partial,
+                                           .memory_bytes = sort,
+                                           .threads = spec->threads,
+                                           .dedupe = spec->dedupe,
+                                           .tagged = spec->relations,
+                                           .named = spec->build->journal.root != NULL};
+    const json_t *before = json_object_get(spec->build->journal.root, "edges");
+    if (spec->resumable && spec->build->resumed && before != NULL)
+        return resume(c, &sorter, before);
+    return pst_sorter_new(&c->sorter, &sorter);
+}
+
+pst_rc pst_csc_add(struct pst_csc *c, const int64_t *source, const int64_t *target, const int32_t *relation,
+                   int64_t n)
+{
+    assert(n <= PST_EDGE_BLOCK && (relation != NULL) == c->spec.relations);
+    if (c->spec.transpose) {
+        const int64_t *swap = source;
+        source = target;
+        target = swap;
+    }
+    int64_t arcs = 0, largest = c->largest;
+    if (c->spec.self_loops == PST_LOOPS_KEEP && !c->spec.symmetrize) { /* the arcs are the edges */
+        for (int64_t i = 0; i < n; i++)
+            largest = pst_max_i64(largest, pst_max_i64(source[i], target[i]));
+        c->largest = largest;
+        c->arcs += n;
+        return pst_sorter_add(c->sorter, target, source, relation, n);
+    }
+    bool keep = c->spec.self_loops == PST_LOOPS_KEEP, both = c->spec.symmetrize;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t s = source[i], t = target[i];
+        largest = pst_max_i64(largest, pst_max_i64(s, t));
+        bool loop = s == t;
+        c->high[arcs] = t;
+        c->low[arcs] = s;
+        c->tag[arcs] = relation != NULL ? relation[i] : 0;
+        arcs += keep || !loop;
+        c->high[arcs] = s;
+        c->low[arcs] = t;
+        c->tag[arcs] = relation != NULL ? relation[i] : 0;
+        arcs += both && !loop;
+        c->loops_removed += loop && !keep;
+    }
+    c->largest = largest;
+    c->arcs += arcs;
+    return pst_sorter_add(c->sorter, c->high, c->low, relation != NULL ? c->tag : NULL, arcs);
+}
+
+static pst_rc flush_ids(struct out *o)
+{
+    pst_rc rc = pst_array_write(&o->indices, &o->id, (size_t)o->n * pst_dtype_bytes(o->ids));
+    if (rc == PST_OK && o->c->spec.relations)
+        rc = pst_array_write(&o->relations, o->relation, (size_t)o->n * sizeof(int32_t));
+    o->n = 0;
+    return rc;
+}
+
+/* Entries of indptr up to and with `target`: where its row begins. */
+static pst_rc open_row(struct out *o, int64_t target)
+{
+    while (o->target < target) {
+        o->target++;
+        o->start[o->rows++] = o->edges;
+        if (o->rows == OUT_ITEMS) {
+            o->rows = 0;
+            pst_rc rc = pst_array_write(&o->indptr, o->start, sizeof o->start);
+            if (rc != PST_OK)
+                return rc;
+        }
+    }
+    return PST_OK;
+}
+
+static inline pst_rc put(struct out *o, int64_t target, int64_t source, int32_t relation)
+{
+    if (target != o->target) {
+        pst_rc rc = open_row(o, target);
+        if (rc != PST_OK)
+            return rc;
+    }
+    if (o->ids == PST_I32)
+        o->id.i32[o->n] = (int32_t)source;
+    else
+        o->id.i64[o->n] = source;
+    o->relation[o->n] = relation;
+    o->edges++;
+    return ++o->n == OUT_ITEMS ? flush_ids(o) : PST_OK;
+}
+
+/* The plain case, a block at a time: ids of 32 bits and nothing beside them. */
+static pst_rc put_plain(struct out *o, const int64_t *target, const int64_t *source, int64_t n)
+{
+    pst_rc rc = PST_OK;
+    assert(target[n - 1] < o->vertices);
+    for (int64_t done = 0; rc == PST_OK && done < n;) {
+        int64_t take = pst_min_i64(OUT_ITEMS - o->n, n - done), before = o->edges;
+        int32_t *to = o->id.i32 + o->n;
+        for (int64_t i = 0; i < take; i++)
+            to[i] = (int32_t)source[done + i];
+        for (int64_t i = 0; rc == PST_OK && i < take; i++) {
+            if (target[done + i] == o->target)
+                continue;
+            o->edges = before + i;
+            rc = open_row(o, target[done + i]);
+        }
+        o->edges = before + take;
+        o->n += take;
+        done += take;
+        if (rc == PST_OK && o->n == OUT_ITEMS)
+            rc = flush_ids(o);
+    }
+    return rc;
+}
+
+/* The loops that come before (target, source). */
+static pst_rc put_loops(struct out *o, int64_t target, int64_t source)
+{
+    pst_rc rc = PST_OK;
+    while (rc == PST_OK && (o->next_loop < target || (o->next_loop == target && o->next_loop < source))) {
+        rc = put(o, o->next_loop, o->next_loop, 0);
+        o->next_loop++;
+    }
+    return rc;
+}
+
+static pst_rc flush_rows(struct out *o)
+{
+    int64_t rows = o->rows;
+    o->rows = 0;
+    return pst_array_write(&o->indptr, o->start, (size_t)rows * sizeof *o->start);
+}
+
+/* Between two buckets: what was written of them is on the disk, and the journal says so. */
+static pst_rc note_written(struct out *o)
+{
+    struct pst_csc *c = o->c;
+    struct pst_build *b = c->spec.build;
+    pst_rc rc = flush_ids(o);
+    if (rc == PST_OK)
+        rc = flush_rows(o);
+    if (rc == PST_OK)
+        rc = pst_build_note(b, PST_IN_INDPTR, &o->indptr);
+    if (rc == PST_OK)
+        rc = pst_build_note(b, PST_IN_INDICES, &o->indices);
+    if (rc == PST_OK && c->spec.relations)
+        rc = pst_build_note(b, PST_IN_RELATIONS, &o->relations);
+    if (rc != PST_OK)
+        return rc;
+    json_t *r = record(c, "sorting");
+    (void)json_object_set_new(r, "vertices", json_integer((json_int_t)o->vertices));
+    (void)json_object_set_new(r, "buckets", json_integer((json_int_t)pst_sorter_done(c->sorter)));
+    (void)json_object_set_new(r, "edges", json_integer((json_int_t)o->edges));
+    (void)json_object_set_new(r, "target", json_integer((json_int_t)o->target));
+    (void)json_object_set_new(r, "next_loop", json_integer((json_int_t)o->next_loop));
+    return put_record(c, r);
+}
+
+static pst_rc write_arcs(struct out *o, struct pst_progress *progress)
+{
+    struct pst_csc *c = o->c;
+    uint64_t noted = pst_sorter_done(c->sorter);
+    bool loops = c->spec.self_loops == PST_LOOPS_ADD;
+    bool plain = !loops && !c->spec.relations && o->ids == PST_I32;
+    for (;;) {
+        int64_t n;
+        pst_rc rc = pst_sorter_next(c->sorter, c->high, c->low, c->tag, &n);
+        if (rc != PST_OK || n == 0)
+            return rc;
+        for (int64_t i = 0; i < n && c->rank != NULL; i++) {
+            c->high[i] = pst_rank_of(c->rank, c->high[i]);
+            c->low[i] = pst_rank_of(c->rank, c->low[i]);
+        }
+        if (plain && (rc = put_plain(o, c->high, c->low, n)) != PST_OK)
+            return rc;
+        for (int64_t i = 0; !plain && i < n; i++) {
+            assert(c->high[i] < o->vertices && c->low[i] < o->vertices);
+            if (loops && (rc = put_loops(o, c->high[i], c->low[i])) != PST_OK)
+                return rc;
+            if ((rc = put(o, c->high[i], c->low[i], c->spec.relations ? c->tag[i] : 0)) != PST_OK)
+                return rc;
+        }
+        if ((rc = pst_progress_add(progress, (uint64_t)n)) != PST_OK)
+            return rc;
+        if (pst_sorter_done(c->sorter) == noted || !pst_csc_due(c))
+            continue;
+        noted = pst_sorter_done(c->sorter);
+        if ((rc = note_written(o)) != PST_OK)
+            return rc;
+    }
+}
+
+static pst_rc begin_array(struct out *o, enum pst_array_id id, enum pst_dtype dtype, int64_t rows,
+                          struct pst_array_writer *w)
+{
+    struct pst_build *b = o->c->spec.build;
+    const int64_t shape[2] = {rows, 1};
+    return o->noted ? pst_build_go_on(b, id, dtype, 1, shape, w) : pst_build_array(b, id, dtype, 1, shape, w);
+}
+
+static pst_rc begin_arrays(struct out *o, int64_t edges)
+{
+    char what[128];
+    pst_rc rc = begin_array(o, PST_IN_INDPTR, PST_I64, o->vertices + 1, &o->indptr);
+    (void)snprintf(what, sizeof what,
+                   "ids go to %" PRId64 " (--ids strings renumbers those of text): indptr.npy",
+                   o->vertices - 1);
+    if (rc == PST_OK)
+        rc = pst_room_for(o->indptr.path, o->indptr.expected - o->indptr.written, what);
+    if (rc == PST_OK)
+        rc = begin_array(o, PST_IN_INDICES, o->ids, edges, &o->indices);
+    if (rc == PST_OK && o->c->spec.relations)
+        rc = begin_array(o, PST_IN_RELATIONS, PST_I32, edges, &o->relations);
+    return rc;
+}
+
+static pst_rc end_arrays(struct out *o, bool counted)
+{
+    struct pst_build *b = o->c->spec.build;
+    pst_rc rc = open_row(o, o->vertices);
+    if (rc == PST_OK)
+        rc = flush_rows(o);
+    if (rc == PST_OK)
+        rc = flush_ids(o);
+    if (rc == PST_OK && !counted)
+        rc = pst_array_writer_shrink(&o->indices, o->edges);
+    if (rc == PST_OK && !counted && o->c->spec.relations)
+        rc = pst_array_writer_shrink(&o->relations, o->edges);
+    if (rc == PST_OK)
+        rc = pst_build_array_end(b, PST_IN_INDPTR, &o->indptr);
+    if (rc == PST_OK)
+        rc = pst_build_array_end(b, PST_IN_INDICES, &o->indices);
+    if (rc == PST_OK && o->c->spec.relations)
+        rc = pst_build_array_end(b, PST_IN_RELATIONS, &o->relations);
+    return rc;
+}
+
+static void tell_counts(struct pst_csc *c, int64_t vertices, int64_t edges)
+{
+    c->edges = edges;
+    c->loops_added = c->spec.self_loops == PST_LOOPS_ADD ? vertices : 0;
+    c->duplicates_removed = c->arcs + c->loops_added - edges;
+    c->spec.build->manifest.vertices = vertices;
+    c->spec.build->manifest.edges = edges;
+}
+
+/* All arrays were written before: false when one is not what the journal says. */
+static bool take_finished(struct pst_csc *c, int64_t vertices)
+{
+    struct pst_build *b = c->spec.build;
+    const json_t *o = json_object_get(b->journal.root, "edges");
+    if (!pst_build_had(b, PST_IN_INDPTR) || !pst_build_had(b, PST_IN_INDICES) ||
+        (c->spec.relations && !pst_build_had(b, PST_IN_RELATIONS)))
+        return false;
+    c->parts = number(o, "parts");
+    tell_counts(c, vertices, number(o, "edges"));
+    return true;
+}
+
+static pst_rc note_done(struct pst_csc *c)
+{
+    json_t *r = record(c, "done");
+    (void)json_object_set_new(r, "edges", json_integer((json_int_t)c->edges));
+    (void)json_object_set_new(r, "parts", json_integer((json_int_t)c->parts));
+    return put_record(c, r);
+}
+
+/* Where the arrays were at the last note; a fresh sorter's index is saved first. */
+static pst_rc begin_sorting(struct out *o, int64_t *distinct)
+{
+    struct pst_csc *c = o->c;
+    const json_t *before = json_object_get(c->spec.build->journal.root, "edges");
+    if (c->phase == PST_CSC_READING) {
+        pst_rc rc = pst_sorter_finish(c->sorter, distinct);
+        return rc == PST_OK && resumable(c) && c->state != NULL ? save(c, "sorting") : rc;
+    }
+    *distinct = c->spec.dedupe ? -1 : c->arcs;
+    if (json_object_get(before, "target") == NULL) /* killed before the first note */
+        return PST_OK;
+    o->noted = true;
+    o->edges = number(before, "edges");
+    o->target = number(before, "target");
+    o->next_loop = number(before, "next_loop");
+    return PST_OK;
+}
+
+static pst_rc write_all(struct out *o, struct pst_progress *progress)
+{
+    struct pst_csc *c = o->c;
+    int64_t distinct = 0;
+    pst_rc rc = begin_sorting(o, &distinct);
+    if (rc != PST_OK)
+        return rc;
+    c->parts = pst_sorter_parts(c->sorter);
+    c->loops_added = c->spec.self_loops == PST_LOOPS_ADD ? o->vertices : 0;
+    pst_progress_begin(progress, c->parts > 0 ? "edges: sorting" : "edges: writing", (uint64_t)c->arcs,
+                       false);
+    bool counted = distinct >= 0;
+    if ((rc = begin_arrays(o, (counted ? distinct : c->arcs) + c->loops_added)) != PST_OK)
+        return rc;
+    if ((rc = write_arcs(o, progress)) != PST_OK)
+        return rc;
+    if (c->loops_added > 0 && (rc = put_loops(o, o->vertices, 0)) != PST_OK)
+        return rc;
+    c->spec.build->journal.held = true; /* the arrays are all finished, or none is */
+    return end_arrays(o, counted);
+}
+
+pst_rc pst_csc_finish(struct pst_csc *c, int64_t vertices, struct pst_progress *progress)
+{
+    if (c->phase == PST_CSC_DONE && take_finished(c, vertices))
+        return PST_OK;
+    if (c->phase == PST_CSC_DONE)
+        return pst_fail(PST_E_STATE,
+                        "--resume: %s is not what the journal says: without --resume the import starts over",
+                        c->spec.build->partial);
+    struct out *o = calloc(1, sizeof *o); /* 400 KiB: not for the stack */
+    if (o == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory to write edges");
+    o->c = c;
+    o->ids = pst_id_dtype(vertices);
+    o->vertices = vertices;
+    o->target = -1;
+    o->indptr.fd = o->indices.fd = o->relations.fd = -1;
+    pst_rc rc = write_all(o, progress);
+    c->spec.build->journal.held = false;
+    if (rc == PST_OK) {
+        pst_progress_end(progress);
+        tell_counts(c, vertices, o->edges);
+        bool remembered = c->spec.resumable && c->spec.build->journal.root != NULL && c->state != NULL;
+        rc = remembered ? note_done(c) : pst_journal_save(&c->spec.build->journal);
+    }
+    pst_array_writer_release(&o->indptr);
+    pst_array_writer_release(&o->indices);
+    pst_array_writer_release(&o->relations);
+    free(o);
+    return rc;
+}
+
+void pst_csc_release(struct pst_csc *c)
+{
+    pst_sorter_free(c->sorter);
+    json_decref(c->state);
+    free(c->high);
+    free(c->low);
+    free(c->tag);
+    *c = (struct pst_csc){.largest = -1};
+}

@@ -1,0 +1,47 @@
+/* journal.h: what of a long build is done, in a file beside what it makes, so that one that was killed can go
+ * on. The file is written aside, synced and renamed, and holds its own checksum: it is the old one or the new
+ * one, never half of one.
+ * Owner: the caller; open or begin, then release. A journal without a root records nothing. Threads: one. */
+#ifndef PST_STORE_JOURNAL_H
+#define PST_STORE_JOURNAL_H
+
+#include <jansson.h>
+
+#include "common/base.h"
+
+PST_BEGIN_DECLS
+
+#define PST_JOURNAL_FILE "temp-journal.json"
+#define PST_CHECKPOINT_SECONDS 10 /* of work that a kill costs at most, about */
+
+struct pst_journal {
+    char dir[4096];
+    json_t *root; /* an object; NULL: nothing is recorded */
+    double every_s, saved_at;
+    bool held; /* save does nothing: what belongs together is not noted yet */
+};
+
+/* Of a build that begins: key says what it is made from. Takes key. */
+PST_API PST_MUST_USE pst_rc pst_journal_begin(struct pst_journal *j, const char *dir, json_t *key);
+
+/* Reads the one in dir; root stays NULL when there is none or it is damaged. */
+PST_API void pst_journal_open(struct pst_journal *j, const char *dir);
+PST_API PST_MUST_USE pst_rc pst_journal_save(struct pst_journal *j);
+PST_API bool pst_journal_due(const struct pst_journal *j); /* enough time has passed since the last save */
+PST_API void pst_journal_release(struct pst_journal *j);
+
+/* Writes a file of dir: aside, synced, renamed, and the directory synced. */
+PST_API PST_MUST_USE pst_rc pst_file_replace(const char *dir, const char *name, const void *data,
+                                             size_t bytes);
+/* The whole file; free() it. Fails: PST_E_IO, PST_E_NOMEM. */
+PST_API PST_MUST_USE pst_rc pst_file_read(const char *dir, const char *name, char **data, size_t *bytes);
+
+/* What tells a file from itself after a change: size, time of modification, inode. "" when there is none. */
+PST_API void pst_file_identity(const char *path, char out[96]);
+
+/* Adds the identity of a file, or of every file below a directory, to sources (path: identity). Fails:
+ * PST_E_LIMIT past 100,000 files. */
+PST_API PST_MUST_USE pst_rc pst_sources_add(json_t *sources, const char *path);
+
+PST_END_DECLS
+#endif

@@ -1,0 +1,503 @@
+/* checkpoint.c: see checkpoint.h. */
+#include "common/store/checkpoint.h"
+#include "common/error.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#define CHECKSUM_KEY "\"checksum\":\""
+enum {
+    CHECKSUM_DIGITS = 16,
+    HEADER_ALIGN = 64,    /* tensors begin on a cache line */
+    READ_BYTES = 1 << 18, /* at a time, for the checksum */
+    LIST_MAX = 4096,      /* checkpoints looked at in one directory; `keep` keeps far fewer */
+};
+static const char ZERO_DIGITS[] = "0000000000000000";
+
+/* safetensors' names of our types, by enum pst_dtype. */
+static const char *const DTYPES[] = {"F32", "F16", "BF16", "F64", "I32", "I64", "U8"};
+enum { DTYPE_COUNT = sizeof DTYPES / sizeof *DTYPES };
+
+static const size_t DTYPE_BYTES[DTYPE_COUNT] = {4, 2, 2, 8, 4, 8, 1};
+
+/* ---- writing ------------------------------------------------------------------------------------ */
+
+static uint64_t tensor_bytes(const struct pst_tensor *t)
+{
+    assert(t->rank == 1 || t->rank == 2);
+    assert((unsigned)t->dtype < DTYPE_COUNT && t->shape[0] >= 0 && (t->rank == 1 || t->shape[1] >= 0));
+    return (uint64_t)t->shape[0] * (uint64_t)(t->rank == 2 ? t->shape[1] : 1) * DTYPE_BYTES[t->dtype];
+}
+
+static json_t *tensor_json(const struct pst_tensor *t, uint64_t at)
+{
+    const uint64_t end = at + tensor_bytes(t);
+    json_t *shape = json_array();
+    for (int d = 0; d < t->rank; d++)
+        json_array_append_new(shape, json_integer(t->shape[d]));
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", DTYPES[t->dtype], "shape", shape, "data_offsets",
+                     (json_int_t)at, (json_int_t)end);
+}
+
+/* The header's text, padded with spaces to *bytes; the caller frees it. NULL: no memory, or a bad string. */
+static char *header_text(const struct pst_tensor *tensors, size_t n, const struct pst_checkpoint_text *texts,
+                         size_t ntexts, size_t *bytes)
+{
+    char *compact = NULL, *padded = NULL;
+    json_t *root = json_object(), *meta = json_object();
+    int bad = json_object_set_new(root, "__metadata__", meta);
+    for (size_t i = 0; i < ntexts; i++)
+        bad |= json_object_set_new(meta, texts[i].key, json_string(texts[i].value));
+    bad |= json_object_set_new(meta, "checksum", json_string(ZERO_DIGITS));
+    uint64_t at = 0;
+    for (size_t i = 0; i < n; at += tensor_bytes(&tensors[i++]))
+        bad |= json_object_set_new(root, tensors[i].name, tensor_json(&tensors[i], at));
+    if (!bad)
+        compact = json_dumps(root, JSON_COMPACT);
+    if (compact) {
+        const size_t length = strlen(compact);
+        *bytes = pst_align_up(8 + length, HEADER_ALIGN) - 8;
+        padded = malloc(*bytes + 1);
+        if (padded)
+            snprintf(padded, *bytes + 1, "%-*s", (int)*bytes, compact);
+    }
+    free(compact);
+    json_decref(root);
+    return padded;
+}
+
+static void print_digits(XXH3_state_t *state, char digits[CHECKSUM_DIGITS + 1])
+{
+    snprintf(digits, CHECKSUM_DIGITS + 1, "%016llx", (unsigned long long)XXH3_64bits_digest(state));
+}
+
+/* Puts the checksum of the header and the tensors into the header, over the zeros that are there. */
+static pst_rc seal(char *header, size_t bytes, const struct pst_tensor *tensors, size_t n)
+{
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        return pst_fail(PST_E_NOMEM, "no memory for the checksum of a checkpoint");
+    XXH3_64bits_reset(state);
+    XXH3_64bits_update(state, header, bytes);
+    for (size_t i = 0; i < n; i++)
+        if (tensor_bytes(&tensors[i]) > 0)
+            XXH3_64bits_update(state, tensors[i].data, tensor_bytes(&tensors[i]));
+    char digits[CHECKSUM_DIGITS + 1];
+    print_digits(state, digits);
+    XXH3_freeState(state);
+    char *place = strstr(header, CHECKSUM_KEY);
+    assert(place);
+    memcpy(place + strlen(CHECKSUM_KEY), digits, CHECKSUM_DIGITS);
+    return PST_OK;
+}
+
+static pst_rc write_all(int fd, const void *data, uint64_t bytes, const char *path)
+{
+    const char *at = data;
+    while (bytes > 0) {
+        const ssize_t put = write(fd, at, bytes);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return pst_fail_errno("cannot write %s", path);
+        at += put;
+        bytes -= (uint64_t)put;
+    }
+    return PST_OK;
+}
+
+static pst_rc write_file(const char *path, const char *header, size_t header_bytes,
+                         const struct pst_tensor *tensors, size_t n)
+{
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return pst_fail_errno("cannot create %s", path);
+    const uint64_t length = header_bytes;
+    pst_rc rc = write_all(fd, &length, sizeof length, path);
+    if (rc == PST_OK)
+        rc = write_all(fd, header, header_bytes, path);
+    for (size_t i = 0; i < n && rc == PST_OK; i++)
+        rc = write_all(fd, tensors[i].data, tensor_bytes(&tensors[i]), path);
+    if (rc == PST_OK && fsync(fd) != 0)
+        rc = pst_fail_errno("cannot sync %s", path);
+    if (close(fd) != 0 && rc == PST_OK)
+        rc = pst_fail_errno("cannot close %s", path);
+    return rc;
+}
+
+static pst_rc sync_directory_of(const char *path)
+{
+    char copy[4096];
+    snprintf(copy, sizeof copy, "%s", path);
+    const char *dir = dirname(copy);
+    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return pst_fail_errno("cannot open the directory %s", dir);
+    pst_rc rc = PST_OK;
+    if (fsync(fd) != 0)
+        rc = pst_fail_errno("cannot sync the directory %s", dir);
+    close(fd);
+    return rc;
+}
+
+pst_rc pst_checkpoint_write(const char *path, const struct pst_tensor *tensors, size_t n,
+                            const struct pst_checkpoint_text *texts, size_t ntexts)
+{
+    assert(n <= PST_CHECKPOINT_TENSORS_MAX);
+    char aside[4096];
+    if ((size_t)snprintf(aside, sizeof aside, "%s.part", path) >= sizeof aside)
+        return pst_fail(PST_E_ARG, "the path of a checkpoint is too long: %s", path);
+    size_t bytes = 0;
+    char *header = header_text(tensors, n, texts, ntexts, &bytes);
+    if (!header)
+        return pst_fail(PST_E_NOMEM, "no memory for the header of %s, or one of its strings is not UTF-8",
+                        path);
+    pst_rc rc;
+    if (bytes > PST_CHECKPOINT_HEADER_MAX) {
+        rc = pst_fail(PST_E_LIMIT, "the header of %s would take %zu bytes, more than %u", path, bytes,
+                      PST_CHECKPOINT_HEADER_MAX);
+        goto out;
+    }
+    rc = seal(header, bytes, tensors, n);
+    if (rc == PST_OK)
+        rc = write_file(aside, header, bytes, tensors, n);
+    if (rc == PST_OK && rename(aside, path) != 0)
+        rc = pst_fail_errno("cannot rename %s to %s", aside, path);
+    if (rc == PST_OK)
+        rc = sync_directory_of(path);
+    else
+        unlink(aside);
+out:
+    free(header);
+    return rc;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------ */
+
+static pst_rc read_at(const struct pst_checkpoint *ck, uint64_t at, void *out, uint64_t bytes)
+{
+    char *to = out;
+    while (bytes > 0) {
+        const ssize_t got = pread(ck->fd, to, bytes, (off_t)at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return pst_fail_errno("cannot read %s at byte %llu", ck->path, (unsigned long long)at);
+        if (got == 0)
+            return pst_fail(PST_E_FORMAT, "%s ends at byte %llu, where more was expected", ck->path,
+                            (unsigned long long)at);
+        to += got;
+        at += (uint64_t)got;
+        bytes -= (uint64_t)got;
+    }
+    return PST_OK;
+}
+
+/* The header's length, checked against the file's. */
+static pst_rc read_length(struct pst_checkpoint *ck, uint64_t *header_bytes)
+{
+    struct stat st;
+    if (fstat(ck->fd, &st) != 0)
+        return pst_fail_errno("cannot stat %s", ck->path);
+    if (!S_ISREG(st.st_mode) || st.st_size < 8)
+        return pst_fail(PST_E_FORMAT, "%s is not a checkpoint: it has no header", ck->path);
+    const pst_rc rc = read_at(ck, 0, header_bytes, sizeof *header_bytes);
+    if (rc != PST_OK)
+        return rc;
+    const uint64_t rest = (uint64_t)st.st_size - 8;
+    if (*header_bytes > rest || *header_bytes > PST_CHECKPOINT_HEADER_MAX || *header_bytes < 2)
+        return pst_fail(PST_E_FORMAT,
+                        "%s: bytes 0-7 say that the header has %llu bytes; the file has %llu after them, and "
+                        "no header is above %u",
+                        ck->path, (unsigned long long)*header_bytes, (unsigned long long)rest,
+                        PST_CHECKPOINT_HEADER_MAX);
+    ck->data_at = 8 + *header_bytes;
+    ck->data_bytes = rest - *header_bytes;
+    return PST_OK;
+}
+
+/* One header entry as a tensor with its place. */
+static pst_rc parse_tensor(const struct pst_checkpoint *ck, const char *name, const json_t *entry,
+                           struct pst_tensor *t, uint64_t *begin, uint64_t *end)
+{
+    const char *dtype = json_string_value(json_object_get(entry, "dtype"));
+    const json_t *shape = json_object_get(entry, "shape"), *offsets = json_object_get(entry, "data_offsets");
+    if (!dtype || !json_is_array(shape) || json_array_size(offsets) != 2)
+        return pst_fail(PST_E_FORMAT, "%s: tensor \"%s\" lacks a dtype, a shape or two data_offsets",
+                        ck->path, name);
+    *t = (struct pst_tensor){.rank = (int)json_array_size(shape), .shape = {1, 1}};
+    snprintf(t->name, sizeof t->name, "%s", name);
+    int type = 0;
+    while (type < DTYPE_COUNT && strcmp(dtype, DTYPES[type]) != 0)
+        type++;
+    t->dtype = (enum pst_dtype)type;
+    if (type == DTYPE_COUNT || t->rank < 1 || t->rank > 2)
+        return pst_fail(PST_E_FORMAT,
+                        "%s: tensor \"%s\": dtype %s and %d dimensions are not what is written here",
+                        ck->path, name, dtype, t->rank);
+    uint64_t bytes = DTYPE_BYTES[type];
+    for (int d = 0; d < t->rank; d++) {
+        t->shape[d] = json_integer_value(json_array_get(shape, (size_t)d));
+        if (!json_is_integer(json_array_get(shape, (size_t)d)) || t->shape[d] < 0 ||
+            __builtin_mul_overflow(bytes, (uint64_t)t->shape[d], &bytes))
+            return pst_fail(PST_E_FORMAT, "%s: tensor \"%s\" has an impossible shape", ck->path, name);
+    }
+    const json_t *from = json_array_get(offsets, 0), *to = json_array_get(offsets, 1);
+    *begin = (uint64_t)json_integer_value(from);
+    *end = (uint64_t)json_integer_value(to);
+    if (!json_is_integer(from) || !json_is_integer(to) || *begin > *end || *end > ck->data_bytes ||
+        *end - *begin != bytes)
+        return pst_fail(
+            PST_E_FORMAT,
+            "%s: tensor \"%s\" claims bytes %llu to %llu for %llu bytes of data; the file has %llu", ck->path,
+            name, (unsigned long long)*begin, (unsigned long long)*end, (unsigned long long)bytes,
+            (unsigned long long)ck->data_bytes);
+    return PST_OK;
+}
+
+/* Every tensor is sound, and together they are all of the data. */
+static pst_rc check_tensors(const struct pst_checkpoint *ck)
+{
+    const char *name;
+    json_t *entry;
+    uint64_t total = 0;
+    json_object_foreach((json_t *)ck->header, name, entry)
+    {
+        if (strcmp(name, "__metadata__") == 0)
+            continue;
+        struct pst_tensor t;
+        uint64_t begin = 0, end = 0;
+        const pst_rc rc = parse_tensor(ck, name, entry, &t, &begin, &end);
+        if (rc != PST_OK)
+            return rc;
+        if (begin != total)
+            return pst_fail(PST_E_FORMAT, "%s: tensor \"%s\" begins at byte %llu of the data; expected %llu",
+                            ck->path, name, (unsigned long long)begin, (unsigned long long)total);
+        total = end;
+    }
+    if (total != ck->data_bytes)
+        return pst_fail(PST_E_FORMAT, "%s has %llu bytes of data, its tensors %llu: the file is torn",
+                        ck->path, (unsigned long long)ck->data_bytes, (unsigned long long)total);
+    return PST_OK;
+}
+
+static pst_rc hash_data(const struct pst_checkpoint *ck, XXH3_state_t *state)
+{
+    char *buffer = malloc(READ_BYTES);
+    if (!buffer)
+        return pst_fail(PST_E_NOMEM, "no memory to verify %s", ck->path);
+    pst_rc rc = PST_OK;
+    for (uint64_t at = 0; at < ck->data_bytes && rc == PST_OK; at += READ_BYTES) {
+        const uint64_t bytes = ck->data_bytes - at < READ_BYTES ? ck->data_bytes - at : READ_BYTES;
+        rc = read_at(ck, ck->data_at + at, buffer, bytes);
+        if (rc == PST_OK)
+            XXH3_64bits_update(state, buffer, bytes);
+    }
+    free(buffer);
+    return rc;
+}
+
+/* text: the header's bytes, terminated; its checksum digits are overwritten. */
+static pst_rc check_sum(const struct pst_checkpoint *ck, char *text, size_t bytes)
+{
+    const char *said = pst_checkpoint_text(ck, "checksum");
+    char *place = strstr(text, CHECKSUM_KEY);
+    if (!said || strlen(said) != CHECKSUM_DIGITS || !place ||
+        strncmp(place + strlen(CHECKSUM_KEY), said, CHECKSUM_DIGITS) != 0)
+        return pst_fail(PST_E_FORMAT, "%s has no checksum: it is not a checkpoint of this program", ck->path);
+    memcpy(place + strlen(CHECKSUM_KEY), ZERO_DIGITS, CHECKSUM_DIGITS);
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        return pst_fail(PST_E_NOMEM, "no memory to verify %s", ck->path);
+    XXH3_64bits_reset(state);
+    XXH3_64bits_update(state, text, bytes);
+    const pst_rc rc = hash_data(ck, state);
+    char found[CHECKSUM_DIGITS + 1];
+    print_digits(state, found);
+    XXH3_freeState(state);
+    if (rc != PST_OK)
+        return rc;
+    if (strcmp(found, said) != 0)
+        return pst_fail(PST_E_FORMAT, "%s is damaged: its checksum should be %s and is %s", ck->path, said,
+                        found);
+    return PST_OK;
+}
+
+static pst_rc read_header(struct pst_checkpoint *ck)
+{
+    uint64_t bytes = 0;
+    pst_rc rc = read_length(ck, &bytes);
+    if (rc != PST_OK)
+        return rc;
+    char *text = malloc(bytes + 1);
+    if (!text)
+        return pst_fail(PST_E_NOMEM, "no memory for the header of %s", ck->path);
+    rc = read_at(ck, 8, text, bytes);
+    text[bytes] = '\0';
+    if (rc != PST_OK)
+        goto out;
+    json_error_t error;
+    ck->header = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (!json_is_object((json_t *)ck->header)) {
+        rc = pst_fail(PST_E_FORMAT, "%s: its header is not a JSON object: %s at byte %d", ck->path,
+                      ck->header ? "something else" : error.text, 8 + (ck->header ? 0 : error.position));
+        goto out;
+    }
+    rc = check_tensors(ck);
+    if (rc == PST_OK)
+        rc = check_sum(ck, text, bytes);
+out:
+    free(text);
+    return rc;
+}
+
+pst_rc pst_checkpoint_open(struct pst_checkpoint *ck, const char *path)
+{
+    memset(ck, 0, sizeof *ck);
+    ck->fd = -1;
+    if ((size_t)snprintf(ck->path, sizeof ck->path, "%s", path) >= sizeof ck->path)
+        return pst_fail(PST_E_ARG, "the path of a checkpoint is too long: %s", path);
+    ck->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is not waited for */
+    if (ck->fd < 0)
+        return pst_fail_errno("cannot open %s", path);
+    const pst_rc rc = read_header(ck);
+    if (rc != PST_OK)
+        pst_checkpoint_close(ck);
+    return rc;
+}
+
+void pst_checkpoint_close(struct pst_checkpoint *ck)
+{
+    if (ck->fd >= 0)
+        close(ck->fd);
+    json_decref(ck->header);
+    ck->header = NULL;
+    ck->fd = -1;
+}
+
+const char *pst_checkpoint_text(const struct pst_checkpoint *ck, const char *key)
+{
+    const char *value = json_string_value(json_object_get(json_object_get(ck->header, "__metadata__"), key));
+    if (!value)
+        (void)pst_fail(PST_E_FORMAT, "%s does not say \"%s\"", ck->path, key);
+    return value;
+}
+
+pst_rc pst_checkpoint_u64(const struct pst_checkpoint *ck, const char *key, uint64_t *out)
+{
+    const char *text = pst_checkpoint_text(ck, key);
+    if (!text)
+        return PST_E_FORMAT;
+    char *end;
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    if (errno || end == text || *end || *text == '-')
+        return pst_fail(PST_E_FORMAT, "%s: \"%s\" is \"%s\": expected a whole number", ck->path, key, text);
+    return PST_OK;
+}
+
+pst_rc pst_checkpoint_real(const struct pst_checkpoint *ck, const char *key, double *out)
+{
+    const char *text = pst_checkpoint_text(ck, key);
+    if (!text)
+        return PST_E_FORMAT;
+    char *end;
+    *out = strtod(text, &end);
+    if (end == text || *end)
+        return pst_fail(PST_E_FORMAT, "%s: \"%s\" is \"%s\": expected a number", ck->path, key, text);
+    return PST_OK;
+}
+
+pst_rc pst_checkpoint_read(const struct pst_checkpoint *ck, const struct pst_tensor *like, void *out)
+{
+    const json_t *entry = json_object_get(ck->header, like->name);
+    struct pst_tensor t;
+    uint64_t begin = 0, end = 0;
+    if (!entry)
+        return pst_fail(PST_E_FORMAT, "%s has no tensor \"%s\"", ck->path, like->name);
+    const pst_rc rc = parse_tensor(ck, like->name, entry, &t, &begin, &end);
+    if (rc != PST_OK)
+        return rc;
+    if (t.dtype != like->dtype || t.rank != like->rank || t.shape[0] != like->shape[0] ||
+        (t.rank == 2 && t.shape[1] != like->shape[1]))
+        return pst_fail(PST_E_FORMAT, "%s: tensor \"%s\" is %s (%lld, %lld); expected %s (%lld, %lld)",
+                        ck->path, like->name, DTYPES[t.dtype], (long long)t.shape[0], (long long)t.shape[1],
+                        DTYPES[like->dtype], (long long)like->shape[0],
+                        (long long)(like->rank == 2 ? like->shape[1] : 1));
+    return read_at(ck, ck->data_at + begin, out, end - begin);
+}
+
+/* ---- directories -------------------------------------------------------------------------------- */
+
+void pst_checkpoint_path(const char *dir, uint64_t number, char *path, size_t size)
+{
+    snprintf(path, size, "%s/%08llu" PST_CHECKPOINT_SUFFIX, dir, (unsigned long long)number);
+}
+
+static bool parse_name(const char *name, uint64_t *number)
+{
+    char *end;
+    errno = 0;
+    *number = strtoull(name, &end, 10);
+    return name[0] >= '0' && name[0] <= '9' && errno == 0 && strcmp(end, PST_CHECKPOINT_SUFFIX) == 0;
+}
+
+size_t pst_checkpoint_list(const char *dir, uint64_t *numbers, size_t max)
+{
+    DIR *entries = opendir(dir);
+    if (!entries)
+        return 0;
+    size_t n = 0;
+    const struct dirent *entry;
+    while (max > 0 && (entry = readdir(entries))) {
+        uint64_t number;
+        if (!parse_name(entry->d_name, &number) || (n == max && number < numbers[0]))
+            continue;
+        if (n == max) /* the lowest makes room */
+            memmove(numbers, numbers + 1, --n * sizeof *numbers);
+        size_t at = n++;
+        for (; at > 0 && numbers[at - 1] > number; at--)
+            numbers[at] = numbers[at - 1];
+        numbers[at] = number;
+    }
+    closedir(entries);
+    return n;
+}
+
+static void append_line(char *text, size_t size, const char *line)
+{
+    const size_t used = strlen(text);
+    if (used + 1 < size)
+        snprintf(text + used, size - used, "%s%s", used ? "\n" : "", line);
+}
+
+pst_rc pst_checkpoint_latest(const char *dir, char *path, size_t size, char *skipped, size_t skipped_size)
+{
+    if (skipped && skipped_size)
+        skipped[0] = '\0';
+    uint64_t *numbers = malloc(LIST_MAX * sizeof *numbers);
+    if (!numbers)
+        return pst_fail(PST_E_NOMEM, "no memory to list %s", dir);
+    size_t n = pst_checkpoint_list(dir, numbers, LIST_MAX);
+    pst_rc rc = PST_E_STATE;
+    while (n-- > 0 && rc != PST_OK) {
+        struct pst_checkpoint ck;
+        pst_checkpoint_path(dir, numbers[n], path, size);
+        rc = pst_checkpoint_open(&ck, path);
+        if (rc == PST_OK)
+            pst_checkpoint_close(&ck);
+        else if (skipped && skipped_size)
+            append_line(skipped, skipped_size, pst_error_text());
+    }
+    free(numbers);
+    return rc == PST_OK ? PST_OK : pst_fail(PST_E_STATE, "no checkpoint in %s can be used", dir);
+}

@@ -1,0 +1,102 @@
+/* manifest.h: dataset.json as a struct: what the arrays are, and where the data came from.
+ * Owner: the caller; init or read, then release. Threads: one. */
+#ifndef PST_STORE_MANIFEST_H
+#define PST_STORE_MANIFEST_H
+
+#include <jansson.h>
+
+#include "common/util/problems.h"
+#include "common/store/store.h"
+
+PST_BEGIN_DECLS
+
+#define PST_MANIFEST_FILE "dataset.json"
+/* 2: relations, triples, id maps; 3: types of vertices and edges, edges to predict, several labels a vertex.
+ * 4: features that are a link to their source; 5: features in stripes. The least that the contents need is
+ * written. */
+#define PST_MANIFEST_VERSION 5
+#define PST_VERTEX_TYPES_MAX 64          /* the largest graphs of this field have 6 */
+#define PST_EDGE_TYPES_MAX 1024          /* and 51; more are relations of a knowledge graph */
+#define PST_MANIFEST_BYTES_MAX (1 << 20) /* ours are 2 KiB; a long provenance fits */
+#define PST_CLASSES_MAX (1 << 20)        /* labels are int32, and a trainer's output is as wide */
+#define PST_ID32_VERTICES_MAX INT32_MAX  /* past this ids are int64 */
+
+enum pst_array_id {
+    PST_IN_INDPTR,
+    PST_IN_INDICES,
+    PST_IN_FEATURES,
+    PST_IN_LABELS,
+    PST_IN_TRAIN,
+    PST_IN_VAL,
+    PST_IN_TEST,
+    PST_IN_RELATIONS, /* since version 2, these and those after it */
+    PST_IN_TRIPLES_TRAIN,
+    PST_IN_TRIPLES_VAL,
+    PST_IN_TRIPLES_TEST,
+    PST_IN_IDS,
+    PST_IN_NAMES_AT,
+    PST_IN_NAMES,
+    PST_IN_RELATION_NAMES_AT,
+    PST_IN_RELATION_NAMES,
+    PST_IN_EDGES_TRAIN, /* since version 3 */
+    PST_IN_EDGES_VAL,
+    PST_IN_EDGES_TEST,
+    PST_IN_NEGATIVES_VAL,
+    PST_IN_NEGATIVES_TEST,
+    PST_IN_MULTILABELS,
+    PST_ARRAY_IDS
+};
+
+struct pst_array_entry {
+    bool present;
+    char file[PST_NAME_MAX];
+    enum pst_dtype dtype;
+    int rank;
+    int64_t shape[2];
+    uint64_t checksum; /* XXH3-64 of the whole file */
+    uint64_t head; /* of a stripe: XXH3-64 of its first PST_STRIPE_HEAD bytes, or fewer: is it this one? */
+    /* A symbolic link to a file that is not ours: its size and when it was modified. linked_ns 0: no link. */
+    int64_t linked_bytes, linked_ns;
+};
+
+struct pst_manifest_vertex_type {
+    char name[PST_NAME_MAX];
+    int64_t vertices, feature_dim;
+    uint64_t stride_bytes;
+    struct pst_array_entry features;
+};
+
+struct pst_manifest {
+    char name[PST_NAME_MAX];
+    int64_t vertices, edges, feature_dim, classes;
+    int64_t relations; /* types of edges; 0: they have none */
+    uint64_t stride_bytes;
+    struct pst_array_entry array[PST_ARRAY_IDS];
+    int stripes;                    /* 0: features are one file */
+    struct pst_array_entry *stripe; /* owned; array[PST_IN_FEATURES] is then what they make together */
+    int vertex_types;               /* 0: one type */
+    struct pst_manifest_vertex_type *vertex_type; /* owned, as edge_type is */
+    int edge_types;
+    struct pst_edge_type *edge_type;
+    json_t *provenance; /* an object; owned; may be NULL */
+    uint64_t digest;    /* XXH3-64 of the file, after read or write */
+};
+
+PST_API const char *pst_array_id_name(enum pst_array_id id); /* "indptr" */
+PST_API enum pst_dtype pst_id_dtype(int64_t vertices);
+/* Room for stripes: all zero. Fails: PST_E_NOMEM. */
+PST_API PST_MUST_USE pst_rc pst_manifest_stripes(struct pst_manifest *m, int stripes);
+/* Room for types: all zero. Fails: PST_E_LIMIT, PST_E_NOMEM. */
+PST_API PST_MUST_USE pst_rc pst_manifest_types(struct pst_manifest *m, int vertex_types, int edge_types);
+PST_API struct pst_array *pst_dataset_array(struct pst_dataset *ds, enum pst_array_id id);
+
+/* Reads and checks dir/dataset.json; every problem goes to the list. With problems the struct may be
+ * half filled: only release it. */
+PST_API void pst_manifest_read(struct pst_manifest *m, const char *dir, struct pst_problems *problems);
+
+/* Writes dir/dataset.json (which must not exist) and syncs it. Equal contents give equal bytes. */
+PST_API PST_MUST_USE pst_rc pst_manifest_write(struct pst_manifest *m, const char *dir);
+PST_API void pst_manifest_release(struct pst_manifest *m);
+
+PST_END_DECLS
+#endif

@@ -1,0 +1,126 @@
+#include "common/store/dataset/rows.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "common/error.h"
+#include "common/util/file.h"
+
+#define ROWS_AT_ONCE 256 /* of a stripe, by one system call */
+
+pst_rc pst_stripe_head(const char *path, uint64_t *head)
+{
+    struct stat st;
+    void *text = malloc(PST_STRIPE_HEAD);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    pst_rc rc = PST_OK;
+    uint64_t bytes = PST_STRIPE_HEAD;
+    if (text == NULL)
+        rc = pst_fail(PST_E_NOMEM, "no memory to look at %s", path);
+    else if (fd < 0 || fstat(fd, &st) != 0)
+        rc = pst_fail_errno("cannot open %s", path);
+    else
+        bytes = (uint64_t)st.st_size < bytes ? (uint64_t)st.st_size : bytes;
+    if (rc == PST_OK)
+        rc = pst_read_at(fd, text, bytes, 0, path);
+    if (rc == PST_OK)
+        *head = XXH3_64bits(text, bytes);
+    if (fd >= 0)
+        (void)close(fd);
+    free(text);
+    return rc;
+}
+
+pst_rc pst_features_map(struct pst_dataset *ds)
+{
+    pst_rc rc = PST_OK;
+    for (int k = 0; k < ds->vertex_types && rc == PST_OK; k++)
+        if (ds->vertex_type[k].feature_dim > 0)
+            rc = pst_array_map(&ds->vertex_type[k].features);
+    if (ds->stripes == 0 && ds->feature_dim > 0)
+        rc = pst_array_map(&ds->features);
+    for (int k = 0; k < ds->stripes && rc == PST_OK; k++)
+        rc = pst_array_map(&ds->stripe[k]);
+    return rc;
+}
+
+pst_rc pst_row_files_open(struct pst_row_files *r, const struct pst_array *file, int files,
+                          uint64_t stride_bytes)
+{
+    assert(files >= 1 && files <= PST_FEATURE_FILES_MAX);
+    *r = (struct pst_row_files){.file = file, .stride_bytes = stride_bytes};
+    for (; r->files < files; r->files++) {
+        r->fd[r->files] = open(file[r->files].path, O_RDONLY | O_CLOEXEC);
+        if (r->fd[r->files] < 0) {
+            pst_rc rc = pst_fail_errno("cannot open %s", file[r->files].path);
+            pst_row_files_close(r);
+            return rc;
+        }
+    }
+    return PST_OK;
+}
+
+void pst_row_files_close(struct pst_row_files *r)
+{
+    while (r->files > 0)
+        (void)close(r->fd[--r->files]);
+}
+
+/* Which rows of file k are of rows first to first + n - 1: as many as this gives, from row *row of the file
+ * on; the first of them is the *place-th asked for. */
+static int64_t part_of(const struct pst_row_files *r, int k, int64_t first, int64_t n, int64_t *row,
+                       int64_t *place)
+{
+    *place = (k - first % r->files + r->files) % r->files;
+    *row = (first + *place) / r->files;
+    return *place < n ? (n - 1 - *place) / r->files + 1 : 0;
+}
+
+/* `rows` rows of one stripe from `row` on, to every files-th place of out. */
+static pst_rc read_stripe(const struct pst_row_files *r, int k, int64_t row, int64_t rows, char *out)
+{
+    const struct pst_array *a = &r->file[k];
+    pst_rc rc = PST_OK;
+    for (int64_t done = 0; done < rows && rc == PST_OK;) {
+        struct iovec piece[ROWS_AT_ONCE];
+        const int64_t take = pst_min_i64(ROWS_AT_ONCE, rows - done);
+        for (int64_t i = 0; i < take; i++)
+            piece[i] = (struct iovec){out + (uint64_t)(done + i) * (uint64_t)r->files * r->stride_bytes,
+                                      r->stride_bytes};
+        rc = pst_readv_at(r->fd[k], piece, (int)take, a->data_at + (uint64_t)(row + done) * r->stride_bytes,
+                          a->path);
+        done += take;
+    }
+    return rc;
+}
+
+pst_rc pst_row_files_read(const struct pst_row_files *r, int64_t first, int64_t n, void *out)
+{
+    pst_rc rc = PST_OK;
+    assert(r->files > 0);
+    if (r->files == 1)
+        return pst_read_at(r->fd[0], out, (uint64_t)n * r->stride_bytes,
+                           r->file[0].data_at + (uint64_t)first * r->stride_bytes, r->file[0].path);
+    for (int k = 0; k < r->files && rc == PST_OK; k++) {
+        int64_t row, place;
+        const int64_t rows = part_of(r, k, first, n, &row, &place);
+        rc = read_stripe(r, k, row, rows, (char *)out + (uint64_t)place * r->stride_bytes);
+    }
+    return rc;
+}
+
+void pst_row_files_advise(const struct pst_row_files *r, int64_t first, int64_t n, int advice)
+{
+    for (int k = 0; k < r->files; k++) {
+        int64_t row, place;
+        const int64_t rows = part_of(r, k, first, n, &row, &place);
+        if (rows > 0) /* nothing of a file would be all of it */
+            (void)posix_fadvise(r->fd[k], (off_t)(r->file[k].data_at + (uint64_t)row * r->stride_bytes),
+                                (off_t)((uint64_t)rows * r->stride_bytes), advice);
+    }
+}

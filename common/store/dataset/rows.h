@@ -1,0 +1,61 @@
+/* rows.h: a dataset's feature rows, wherever they are: in one file, or in stripes, where row v is row v / n
+ * of file v mod n. The one place that knows. Owner: the caller; open and close pair. Threads: reading is safe
+ * from several. */
+#ifndef PST_STORE_ROWS_H
+#define PST_STORE_ROWS_H
+
+#include "common/store/store.h"
+
+PST_BEGIN_DECLS
+
+#define PST_STRIPE_HEAD (64u << 10) /* enough rows to tell stripes apart, and nothing to read */
+
+/* XXH3-64 of a file's first PST_STRIPE_HEAD bytes, of all where it is shorter. */
+PST_API PST_MUST_USE pst_rc pst_stripe_head(const char *path, uint64_t *head);
+
+/* The k-th file of the features, and how many there are. */
+static inline int pst_feature_files(const struct pst_dataset *ds)
+{
+    return ds->stripes > 0 ? ds->stripes : 1;
+}
+static inline const struct pst_array *pst_feature_file(const struct pst_dataset *ds, int k)
+{
+    return ds->stripes > 0 ? &ds->stripe[k] : &ds->features;
+}
+
+/* Maps all files, of all types; pst_dataset_close ends it. */
+PST_API PST_MUST_USE pst_rc pst_features_map(struct pst_dataset *ds);
+/* Row v, once they are mapped: stride_bytes of it. */
+static inline const void *pst_feature_row(const struct pst_dataset *ds, int64_t v)
+{
+    const int n = pst_feature_files(ds);
+    return (const char *)pst_feature_file(ds, (int)(v % n))->map + (uint64_t)(v / n) * ds->stride_bytes;
+}
+
+/* The same of vertex v of one type, counted within it; type -1: of all. */
+static inline const void *pst_type_row(const struct pst_dataset *ds, int type, int64_t v)
+{
+    return type < 0 ? pst_feature_row(ds, v)
+                    : (const char *)ds->vertex_type[type].features.map +
+                          (uint64_t)v * ds->vertex_type[type].stride_bytes;
+}
+
+/* The files open for reading through the page cache. */
+struct pst_row_files {
+    const struct pst_array *file;
+    int files; /* 0: not open */
+    uint64_t stride_bytes;
+    int fd[PST_FEATURE_FILES_MAX];
+};
+/* file: as many as files, which must live as long. Fails: PST_E_IO; nothing is open then. */
+PST_API PST_MUST_USE pst_rc pst_row_files_open(struct pst_row_files *r, const struct pst_array *file,
+                                               int files, uint64_t stride_bytes);
+PST_API void pst_row_files_close(struct pst_row_files *r);
+/* Rows first to first + n - 1 to out, one after the other. Fails: PST_E_IO, PST_E_FORMAT when a file ends. */
+PST_API PST_MUST_USE pst_rc pst_row_files_read(const struct pst_row_files *r, int64_t first, int64_t n,
+                                               void *out);
+/* posix_fadvise on the bytes of these rows. */
+PST_API void pst_row_files_advise(const struct pst_row_files *r, int64_t first, int64_t n, int advice);
+
+PST_END_DECLS
+#endif

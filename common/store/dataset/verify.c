@@ -1,0 +1,415 @@
+#include "common/store/dataset/verify.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "common/error.h"
+
+#define CHUNK_BYTES (1u << 20) /* read at a time; a multiple of PST_PAGE, so of every item */
+#define TOLD_MAX 5             /* bad values of one array that are told one by one */
+
+struct verify {
+    struct pst_dataset ds;
+    struct pst_manifest manifest;
+    struct pst_problems problems;
+    struct pst_progress *progress;
+    unsigned char *chunk;
+    uint8_t *owner; /* vertices: which split has it, + 1 */
+    /* of the array that is read now */
+    enum pst_array_id id; /* FEATURES for those of a type, too */
+    const struct pst_array *array;
+    const char *path;
+    int64_t last, bad;
+    int64_t row;  /* of indices: whose neighbours are looked at */
+    bool ordered; /* indptr is sound: it says where rows begin */
+};
+
+static bool tell(struct verify *v)
+{
+    return ++v->bad <= TOLD_MAX;
+}
+
+static void check_indptr(struct verify *v, const int64_t *x, int64_t first, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if ((x[i] < v->last || x[i] > v->ds.edges) && tell(v))
+            pst_problem(&v->problems,
+                        "%s: entry %" PRId64 ": expected %" PRId64 " to %" PRId64 ", found %" PRId64, v->path,
+                        first + i, v->last, v->ds.edges, x[i]);
+        v->last = x[i];
+    }
+}
+
+static void check_id(struct verify *v, int64_t at, int64_t id)
+{
+    if (id >= 0 && id < v->ds.vertices)
+        return;
+    if (tell(v))
+        pst_problem(&v->problems, "%s: entry %" PRId64 ": expected 0 to %" PRId64 ", found %" PRId64, v->path,
+                    at, v->ds.vertices - 1, id);
+}
+
+/* Neighbours ascend: inference reads a row in parts, each where the one before ended. */
+static void check_order(struct verify *v, int64_t at, int64_t id)
+{
+    const int64_t *indptr = v->ds.indptr.map;
+    while (indptr[v->row + 1] <= at)
+        v->row++;
+    if (at > indptr[v->row] && id < v->last && tell(v))
+        pst_problem(&v->problems,
+                    "%s: entry %" PRId64 ": expected the neighbours of vertex %" PRId64
+                    " to ascend, found %" PRId64 " after %" PRId64,
+                    v->path, at, v->row, id, v->last);
+    v->last = id;
+}
+
+static void check_indices(struct verify *v, const void *x, int64_t first, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t id = v->ds.indices.dtype == PST_I32 ? ((const int32_t *)x)[i] : ((const int64_t *)x)[i];
+        check_id(v, first + i, id);
+        if (v->ordered)
+            check_order(v, first + i, id);
+    }
+}
+
+static void tell_value(struct verify *v, int64_t item)
+{
+    int64_t row = item / v->array->shape[1], column = item % v->array->shape[1];
+    if (tell(v))
+        pst_problem(&v->problems, "%s: row %" PRId64 ", column %" PRId64 ": expected a finite number",
+                    v->path, row, column);
+}
+
+/* All bits of the exponent set: infinite or NaN. */
+static void check_features(struct verify *v, const void *x, int64_t first, int64_t n)
+{
+    if (v->array->dtype == PST_F32) {
+        const uint32_t *word = x;
+        for (int64_t i = 0; i < n; i++)
+            if ((word[i] & 0x7f800000u) == 0x7f800000u)
+                tell_value(v, first + i);
+        return;
+    }
+    uint16_t exponent = v->array->dtype == PST_F16 ? 0x7c00 : 0x7f80;
+    const uint16_t *half = x;
+    for (int64_t i = 0; i < n; i++)
+        if ((half[i] & exponent) == exponent)
+            tell_value(v, first + i);
+}
+
+static void check_labels(struct verify *v, const int32_t *x, int64_t first, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if ((x[i] < -1 || x[i] >= v->ds.classes) && tell(v))
+            pst_problem(&v->problems, "%s: vertex %" PRId64 ": expected -1 to %" PRId64 ", found %d", v->path,
+                        first + i, v->ds.classes - 1, x[i]);
+}
+
+static void check_split(struct verify *v, const int64_t *x, int64_t first, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        check_id(v, first + i, x[i]);
+        if (x[i] < 0 || x[i] >= v->ds.vertices)
+            continue;
+        uint8_t *owner = &v->owner[x[i]];
+        if (*owner != 0 && tell(v))
+            pst_problem(&v->problems, "%s: entry %" PRId64 ": vertex %" PRId64 " is already in %s", v->path,
+                        first + i, x[i], pst_array_id_name((enum pst_array_id)(PST_IN_TRAIN + *owner - 1)));
+        *owner = (uint8_t)(v->id - PST_IN_TRAIN + 1);
+    }
+}
+
+static void check_relations(struct verify *v, const int32_t *x, int64_t first, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if ((x[i] < 0 || x[i] >= v->ds.relations) && tell(v))
+            pst_problem(&v->problems, "%s: entry %" PRId64 ": expected 0 to %" PRId64 ", found %d", v->path,
+                        first + i, v->ds.relations - 1, x[i]);
+}
+
+/* Pairs of vertices. */
+static void check_pairs(struct verify *v, const void *x, int64_t first, int64_t n)
+{
+    bool narrow = pst_id_dtype(v->ds.vertices) == PST_I32;
+    for (int64_t i = 0; i < n; i++)
+        check_id(v, first + i, narrow ? ((const int32_t *)x)[i] : ((const int64_t *)x)[i]);
+}
+
+static void check_multilabels(struct verify *v, const uint8_t *x, int64_t first, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (x[i] > 1 && x[i] != UINT8_MAX && tell(v))
+            pst_problem(&v->problems,
+                        "%s: row %" PRId64 ", column %" PRId64 ": expected 0, 1 or 255, found %d", v->path,
+                        (first + i) / v->array->shape[1], (first + i) % v->array->shape[1], x[i]);
+}
+
+static void check_triples(struct verify *v, const void *x, int64_t first, int64_t n)
+{
+    bool narrow = pst_id_dtype(v->ds.vertices) == PST_I32;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t id = narrow ? ((const int32_t *)x)[i] : ((const int64_t *)x)[i];
+        int64_t column = (first + i) % 3, limit = column == 1 ? v->ds.relations : v->ds.vertices;
+        if ((id < 0 || id >= limit) && tell(v))
+            pst_problem(&v->problems,
+                        "%s: row %" PRId64 ", column %" PRId64 ": expected 0 to %" PRId64 ", found %" PRId64,
+                        v->path, (first + i) / 3, column, limit - 1, id);
+    }
+}
+
+/* Where each name begins: never falls, within the bytes of all names. */
+static void check_starts(struct verify *v, const int64_t *x, int64_t first, int64_t n)
+{
+    const struct pst_array *names = v->id == PST_IN_NAMES_AT ? &v->ds.names : &v->ds.relation_names;
+    for (int64_t i = 0; i < n; i++) {
+        if ((x[i] < v->last || x[i] > names->shape[0]) && tell(v))
+            pst_problem(&v->problems,
+                        "%s: entry %" PRId64 ": expected %" PRId64 " to %" PRId64 ", found %" PRId64, v->path,
+                        first + i, v->last, names->shape[0], x[i]);
+        v->last = x[i];
+    }
+}
+
+static const char *check_items(struct verify *v, const void *x, int64_t first, int64_t n)
+{
+    switch (v->id) {
+    case PST_IN_INDPTR: check_indptr(v, x, first, n); return "checksum, never falls, within the edges";
+    case PST_IN_INDICES: check_indices(v, x, first, n); return "checksum, ids in range, ascending";
+    case PST_IN_FEATURES: check_features(v, x, first, n); return "checksum, every value finite";
+    case PST_IN_LABELS: check_labels(v, x, first, n); return "checksum, labels in range";
+    case PST_IN_RELATIONS: check_relations(v, x, first, n); return "checksum, relations in range";
+    case PST_IN_TRIPLES_TRAIN:
+    case PST_IN_TRIPLES_VAL:
+    case PST_IN_TRIPLES_TEST: check_triples(v, x, first, n); return "checksum, ids in range";
+    case PST_IN_NAMES_AT:
+    case PST_IN_RELATION_NAMES_AT:
+        check_starts(v, x, first, n);
+        return "checksum, never falls, within the names";
+    case PST_IN_EDGES_TRAIN:
+    case PST_IN_EDGES_VAL:
+    case PST_IN_EDGES_TEST:
+    case PST_IN_NEGATIVES_VAL:
+    case PST_IN_NEGATIVES_TEST: check_pairs(v, x, first, n); return "checksum, ids in range";
+    case PST_IN_MULTILABELS: check_multilabels(v, x, first, n); return "checksum, 0, 1 or not known";
+    case PST_IN_IDS:
+    case PST_IN_NAMES:
+    case PST_IN_RELATION_NAMES: return "checksum";
+    default: check_split(v, x, first, n); return "checksum, ids in range, once, in one split";
+    }
+}
+
+static pst_rc read_full(int fd, const char *path, void *out, size_t bytes)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t n = read(fd, (char *)out + done, bytes - done);
+        if (n < 0)
+            return pst_fail_errno("%s: cannot read", path);
+        if (n == 0)
+            return pst_fail(PST_E_FORMAT, "%s: ended %zu bytes early: it changed while it was read", path,
+                            bytes - done);
+        done += (size_t)n;
+    }
+    return PST_OK;
+}
+
+/* One pass over the file: hash and look. */
+static pst_rc read_array(struct verify *v, int fd, const struct pst_array *a, XXH3_state_t *hash,
+                         const char **checked)
+{
+    uint64_t total = a->data_at + a->data_bytes;
+    size_t item = pst_dtype_bytes(a->dtype);
+    *checked = check_items(v, v->chunk, 0, 0);
+    for (uint64_t at = 0; at < total;) {
+        size_t n = (size_t)(total - at < CHUNK_BYTES ? total - at : CHUNK_BYTES);
+        if (at == 0)
+            n = (size_t)a->data_at; /* the header alone, so that items begin on a chunk */
+        pst_rc rc = read_full(fd, v->path, v->chunk, n);
+        if (rc == PST_OK)
+            rc = pst_progress_add(v->progress, n);
+        if (rc != PST_OK)
+            return rc;
+        (void)XXH3_64bits_update(hash, v->chunk, n);
+        if (at > 0)
+            (void)check_items(v, v->chunk, (int64_t)((at - a->data_at) / item), (int64_t)(n / item));
+        at += n;
+    }
+    return PST_OK;
+}
+
+static pst_rc verify_array(struct verify *v, const struct pst_array *a, uint64_t expected,
+                           const char **checked)
+{
+    v->path = a->path;
+    v->array = a;
+    v->last = v->bad = v->row = 0;
+    v->ordered = v->problems.count == 0;
+    XXH3_state_t *hash = XXH3_createState();
+    int fd = open(a->path, O_RDONLY | O_CLOEXEC);
+    pst_rc rc = PST_OK;
+    if (fd < 0)
+        rc = pst_fail_errno("cannot open %s", a->path);
+    else if (hash == NULL || XXH3_64bits_reset(hash) != XXH_OK)
+        rc = pst_fail(PST_E_NOMEM, "no memory for a checksum");
+    if (rc != PST_OK)
+        goto out;
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    if ((rc = read_array(v, fd, a, hash, checked)) != PST_OK)
+        goto out;
+    if (v->bad > TOLD_MAX)
+        pst_problem(&v->problems, "%s: and %" PRId64 " more like these", a->path, v->bad - TOLD_MAX);
+    uint64_t found = XXH3_64bits_digest(hash);
+    if (found != expected)
+        pst_problem(&v->problems, "%s: checksum: expected %016" PRIx64 ", found %016" PRIx64, a->path,
+                    expected, found);
+out:
+    if (fd >= 0)
+        (void)close(fd);
+    (void)XXH3_freeState(hash);
+    return rc;
+}
+
+pst_rc pst_dataset_check(const struct pst_dataset *ds)
+{
+    struct verify *v = calloc(1, sizeof *v);
+    if (v == NULL || (v->owner = calloc((size_t)ds->vertices + 1, 1)) == NULL) {
+        free(v);
+        return pst_fail(PST_E_NOMEM, "no memory to check %" PRId64 " vertices", ds->vertices);
+    }
+    v->ds = *ds;
+    for (unsigned i = 0; i < PST_ARRAY_IDS; i++) {
+        const struct pst_array *a = pst_dataset_array(&v->ds, i);
+        if (a->map == NULL || i == PST_IN_INDICES || i == PST_IN_RELATIONS)
+            continue;
+        v->id = i;
+        v->path = a->path;
+        v->array = a;
+        v->last = v->bad = 0;
+        (void)check_items(v, a->map, 0, a->shape[0] * a->shape[1]);
+        if (v->bad > TOLD_MAX)
+            pst_problem(&v->problems, "%s: and %" PRId64 " more like these", a->path, v->bad - TOLD_MAX);
+    }
+    pst_rc rc = pst_problems_result(&v->problems, "the dataset is damaged");
+    free(v->owner);
+    free(v);
+    return rc;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static pst_rc verify_one(struct verify *v, const struct pst_array *a, const char *name, uint64_t checksum,
+                         struct pst_verified *report)
+{
+    if (a->path[0] == '\0')
+        return PST_OK;
+    report->present = true;
+    report->bytes = a->data_at + a->data_bytes;
+    pst_progress_begin(v->progress, name, report->bytes, true);
+    double began = now();
+    pst_rc rc = verify_array(v, a, checksum, &report->checked);
+    if (rc != PST_OK)
+        return rc;
+    report->seconds = now() - began;
+    pst_progress_end(v->progress);
+    return PST_OK;
+}
+
+static bool is_of(const struct pst_vertex_type *t, int64_t id)
+{
+    return id >= t->first && id < t->first + t->vertices;
+}
+
+/* Each edge joins the types that its own says. Ids and relations are known to be in range. */
+static void check_edge_types(struct verify *v)
+{
+    const struct pst_dataset *ds = &v->ds;
+    const int64_t *indptr = ds->indptr.map;
+    const int32_t *relation = ds->edge_relation.map;
+    bool narrow = ds->indices.dtype == PST_I32;
+    v->bad = 0;
+    for (int64_t target = 0; target < ds->vertices && ds->edges > 0; target++)
+        for (int64_t i = indptr[target]; i < indptr[target + 1]; i++) {
+            const struct pst_edge_type *t = &ds->edge_type[relation[i]];
+            int64_t source =
+                narrow ? ((const int32_t *)ds->indices.map)[i] : ((const int64_t *)ds->indices.map)[i];
+            if (is_of(&ds->vertex_type[t->source], source) && is_of(&ds->vertex_type[t->target], target))
+                continue;
+            if (tell(v))
+                pst_problem(&v->problems,
+                            "%s: entry %" PRId64 ": an edge of type '%s' from vertex %" PRId64 " to %" PRId64
+                            ", which are not of its types",
+                            ds->edge_relation.path, i, t->name, source, target);
+        }
+    if (v->bad > TOLD_MAX)
+        pst_problem(&v->problems, "%s: and %" PRId64 " more like these", ds->edge_relation.path,
+                    v->bad - TOLD_MAX);
+}
+
+static pst_rc verify_arrays(struct verify *v, struct pst_verify_report *report)
+{
+    pst_rc rc = PST_OK;
+    v->chunk = malloc(CHUNK_BYTES);
+    v->owner = calloc((size_t)v->ds.vertices + 1, 1);
+    if (v->chunk == NULL || v->owner == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory to verify %" PRId64 " vertices", v->ds.vertices);
+    for (unsigned i = 0; i < PST_ARRAY_IDS && rc == PST_OK; i++) {
+        v->id = i;
+        if (i == PST_IN_FEATURES && v->ds.stripes > 0)
+            continue;
+        rc = verify_one(v, pst_dataset_array(&v->ds, i), pst_array_id_name(i), v->manifest.array[i].checksum,
+                        &report->array[i]);
+    }
+    v->id = PST_IN_FEATURES;
+    for (int k = 0; k < v->ds.stripes && rc == PST_OK; k++)
+        rc = verify_one(v, &v->ds.stripe[k], "features", v->manifest.stripe[k].checksum, &report->stripe[k]);
+    for (int k = 0; k < v->ds.vertex_types && rc == PST_OK; k++)
+        rc = verify_one(v, &v->ds.vertex_type[k].features, v->ds.vertex_type[k].name,
+                        v->manifest.vertex_type[k].features.checksum, &report->features[k]);
+    if (rc == PST_OK && v->ds.vertex_types > 0 && v->problems.count == 0)
+        check_edge_types(v);
+    return rc;
+}
+
+pst_rc pst_verify(const char *dir, struct pst_verify_report *report, struct pst_progress *progress)
+{
+    *report = (struct pst_verify_report){0};
+    struct verify *v = calloc(1, sizeof *v);
+    if (v == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory to verify");
+    v->progress = progress;
+    pst_rc rc = pst_dataset_open(&v->ds, dir);
+    if (rc != PST_OK)
+        goto out;
+    pst_manifest_read(&v->manifest, v->ds.dir, &v->problems); /* the checksums */
+    if (v->problems.count == 0)
+        rc = verify_arrays(v, report);
+    if (rc == PST_OK)
+        rc = pst_problems_result(&v->problems, "the dataset is damaged");
+out:
+    pst_dataset_close(&v->ds);
+    pst_manifest_release(&v->manifest);
+    free(v->chunk);
+    free(v->owner);
+    free(v);
+    return rc;
+}
+
+pst_rc pst_dataset_verify(const char *dir, bool progress)
+{
+    struct pst_verify_report report;
+    struct pst_progress shown;
+    if (progress)
+        pst_progress_init(&shown, false);
+    return pst_verify(dir, &report, progress ? &shown : NULL);
+}

@@ -1,0 +1,29 @@
+/* verify.h: reads all of a dataset and checks it: the checksum of every file, and what every array must be.
+ * Owner: the caller owns the report. Threads: one. */
+#ifndef PST_STORE_VERIFY_H
+#define PST_STORE_VERIFY_H
+
+#include "common/store/dataset/manifest.h"
+#include "common/util/progress.h"
+
+PST_BEGIN_DECLS
+
+struct pst_verified {
+    bool present;
+    uint64_t bytes;
+    double seconds;
+    const char *checked; /* in words */
+};
+
+struct pst_verify_report {
+    struct pst_verified array[PST_ARRAY_IDS];
+    struct pst_verified features[PST_VERTEX_TYPES_MAX]; /* of each type of vertices */
+    struct pst_verified stripe[PST_FEATURE_FILES_MAX];
+};
+
+/* PST_E_FORMAT with every problem, one per line. progress may be NULL. */
+PST_API PST_MUST_USE pst_rc pst_verify(const char *dir, struct pst_verify_report *report,
+                                       struct pst_progress *progress);
+
+PST_END_DECLS
+#endif

@@ -1,0 +1,183 @@
+#include "common/store/import/edge_names.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "common/error.h"
+
+static pst_rc note(void *ctx, bool must)
+{
+    return pst_edge_names_checkpoint(ctx, must ? PST_CSC_NOW : PST_CSC_IF_DUE);
+}
+
+static struct pst_names_spec names_spec(struct pst_edge_names *e)
+{
+    const struct pst_csc_spec *csc = &e->spec.csc->spec;
+    const bool named = csc->build->journal.root != NULL && csc->replays;
+    return (struct pst_names_spec){.dir = csc->build->partial,
+                                   .named = named,
+                                   .memory_bytes = e->spec.memory_bytes,
+                                   .threads = csc->threads,
+                                   .row = 2,
+                                   .hash_bits = e->spec.hash_bits,
+                                   .note = named ? note : NULL,
+                                   .ctx = e,
+                                   .progress = e->spec.progress};
+}
+
+pst_rc pst_edge_names_new(struct pst_edge_names **out, const struct pst_edge_names_spec *spec)
+{
+    struct pst_edge_names *e = calloc(1, sizeof *e); /* 700 KiB: not for the stack */
+    *out = e;
+    if (e == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for a block of names");
+    e->spec = *spec;
+    const struct pst_csc *csc = spec->csc;
+    const json_t *before = json_object_get(csc->state, "names");
+    if (csc->state != NULL) /* what was in memory must be again */
+        e->spec.memory_bytes = (uint64_t)json_integer_value(json_object_get(csc->state, "memory"));
+    const struct pst_names_spec names = names_spec(e);
+    e->replaying = e->text_again = csc->state != NULL;
+    if (before == NULL)
+        return pst_names_new(&e->names, &names);
+    pst_rc rc = pst_names_load(&e->names, &names, before, csc->lost);
+    e->joined = csc->lost ? 0 : (int64_t)json_integer_value(json_object_get(csc->state, "joined"));
+    e->replaying = e->text_again = rc == PST_OK && !pst_names_ready(e->names);
+    return rc;
+}
+
+void pst_edge_names_free(struct pst_edge_names *e)
+{
+    if (e != NULL)
+        pst_names_free(e->names);
+    free(e);
+}
+
+/* The first `edges` of the block have numbers. */
+static pst_rc give(struct pst_edge_names *e, size_t edges)
+{
+    const size_t s = e->spec.swapped ? 1 : 0;
+    for (size_t i = 0; i < edges; i++) {
+        e->source[i] = e->id[2 * i + s];
+        e->target[i] = e->id[2 * i + 1 - s];
+    }
+    return pst_csc_add(e->spec.csc, e->source, e->target, NULL, (int64_t)edges);
+}
+
+pst_rc pst_edge_names_flush(struct pst_edge_names *e)
+{
+    size_t known = 0;
+    const bool over = e->replaying && pst_edge_names_replayed(e); /* the rest of its text is not needed */
+    pst_rc rc = over ? PST_OK : pst_names_add(e->names, e->mention, e->n, e->id, &known);
+    if (rc == PST_OK && (!e->replaying || e->spec.csc->lost))
+        rc = give(e, known / 2);
+    e->n = e->plain_fill = 0;
+    return rc;
+}
+
+bool pst_edge_names_replayed(const struct pst_edge_names *e)
+{
+    return json_object_get(e->spec.csc->state, "names") != NULL && pst_names_ready(e->names);
+}
+
+bool pst_edge_names_read(const struct pst_edge_names *e)
+{
+    return pst_names_step(e->names) > PST_NAMES_ADDING;
+}
+
+pst_rc pst_edge_names_go_on(struct pst_edge_names *e)
+{
+    e->n = e->plain_fill = 0;
+    e->replaying = false;
+    return pst_names_ready(e->names)
+               ? PST_OK
+               : pst_fail(PST_E_STATE,
+                          "--resume: %s is not what it was: without --resume the import starts over",
+                          e->spec.path);
+}
+
+pst_rc pst_edge_names_checkpoint(struct pst_edge_names *e, enum pst_csc_when when)
+{
+    json_t *names = NULL, *state;
+    pst_rc rc = PST_OK;
+    const bool nothing =
+        !pst_names_aside(e->names) && pst_sorter_parts(e->spec.csc->sorter) == 0; /* is on the disk */
+    if (when != PST_CSC_LAST && (nothing || (when == PST_CSC_IF_DUE && !pst_csc_due(e->spec.csc))))
+        return PST_OK;
+    if (when != PST_CSC_LAST && pst_names_aside(e->names) && e->spec.csc->spec.build->journal.root != NULL)
+        rc = pst_names_state(e->names, &names);
+    state = e->spec.state(e->spec.ctx);
+    if (names != NULL)
+        (void)json_object_set_new(state, "names", names);
+    (void)json_object_set_new(state, "joined", json_integer((json_int_t)e->joined));
+    (void)json_object_set_new(state, "memory", json_integer((json_int_t)e->spec.memory_bytes));
+    if (rc != PST_OK)
+        json_decref(state);
+    return rc == PST_OK ? pst_csc_checkpoint(e->spec.csc, state, when) : rc;
+}
+
+/* ---- what was put aside ---- */
+
+static pst_rc join(struct pst_edge_names *e)
+{
+    int64_t edges = 0;
+    pst_progress_begin(e->spec.progress, "edges: joining", pst_names_mentions_aside(e->names) / 2, false);
+    for (;;) {
+        size_t n = 0;
+        pst_rc rc = pst_names_next(e->names, e->id, 2 * PST_NAMED_EDGES, &n);
+        if (rc == PST_OK && n == 0)
+            break;
+        edges += (int64_t)n / 2;
+        if (rc == PST_OK && edges > e->joined) { /* a note is made between two blocks */
+            rc = give(e, n / 2);
+            e->joined = edges;
+        }
+        if (rc == PST_OK)
+            rc = pst_progress_add(e->spec.progress, n / 2);
+        if (rc == PST_OK)
+            rc = pst_edge_names_checkpoint(e, PST_CSC_IF_DUE);
+        if (rc != PST_OK)
+            return rc;
+    }
+    pst_progress_end(e->spec.progress);
+    return PST_OK;
+}
+
+pst_rc pst_edge_names_had(struct pst_build *b, int64_t *vertices)
+{
+    if (!pst_build_had(b, PST_IN_NAMES_AT) || !pst_build_had(b, PST_IN_NAMES))
+        return pst_fail(
+            PST_E_STATE,
+            "--resume: the arrays of names are not there: without --resume the import starts over");
+    *vertices = b->manifest.array[PST_IN_NAMES_AT].shape[0] - 1;
+    return PST_OK;
+}
+
+static pst_rc number_aside(struct pst_edge_names *e, int64_t names)
+{
+    pst_rc rc = PST_OK;
+    if (pst_names_step(e->names) == PST_NAMES_FINDING)
+        rc = pst_names_write(e->names, e->spec.csc->spec.build, PST_IN_NAMES_AT, PST_IN_NAMES, 0, NULL);
+    else
+        rc = pst_edge_names_had(e->spec.csc->spec.build, &names);
+    if (rc == PST_OK && pst_names_step(e->names) < PST_NAMES_GIVING)
+        rc = pst_names_number(e->names);
+    return rc == PST_OK ? join(e) : rc;
+}
+
+pst_rc pst_edge_names_finish(struct pst_edge_names *e, int64_t *vertices)
+{
+    const bool aside = pst_names_aside(e->names);
+    struct pst_build *b = e->spec.csc->spec.build;
+    uint64_t text_bytes;
+    pst_rc rc = aside && pst_names_step(e->names) <= PST_NAMES_FINDING ? pst_names_find(e->names) : PST_OK;
+    const int64_t names = pst_names_count(e->names, &text_bytes);
+    if (rc == PST_OK && *vertices >= 0 && *vertices != names)
+        rc = pst_fail(PST_E_FORMAT, "%s: expected %" PRId64 " vertices, found %" PRId64 " ids", e->spec.path,
+                      *vertices, names);
+    if (rc == PST_OK)
+        rc = aside ? number_aside(e, names)
+                   : pst_dict_write(pst_names_dict(e->names), b, PST_IN_NAMES_AT, PST_IN_NAMES);
+    *vertices = names;
+    return rc == PST_OK ? pst_edge_names_checkpoint(e, PST_CSC_LAST) : rc;
+}

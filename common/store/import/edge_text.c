@@ -1,0 +1,477 @@
+#include "common/store/import/edge_text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/store/import/edge_names.h"
+#include "common/store/import/import.h"
+
+pst_rc pst_edge_text_init(struct pst_edge_text *e, const struct pst_edge_text_spec *spec)
+{
+    *e = (struct pst_edge_text){.spec = *spec, .text = {.fd = -1}};
+    assert(spec->column[0] != spec->column[1] && spec->column[0] < PST_COLUMNS_MAX &&
+           spec->column[1] < PST_COLUMNS_MAX);
+    pst_rank_init(&e->rank, spec->memory_bytes);
+    e->ranked = spec->ids != PST_IDS_STRINGS;
+    e->source = malloc(PST_EDGE_BLOCK * sizeof *e->source);
+    e->target = malloc(PST_EDGE_BLOCK * sizeof *e->target);
+    return e->source != NULL && e->target != NULL ? PST_OK
+                                                  : pst_fail(PST_E_NOMEM, "no memory for a block of edges");
+}
+
+void pst_edge_text_release(struct pst_edge_text *e)
+{
+    pst_text_close(&e->text);
+    pst_rank_release(&e->rank);
+    pst_edge_names_free(e->names);
+    free(e->source);
+    free(e->target);
+}
+
+static inline const char *skip_blanks(const char *p)
+{
+    while (*p == ' ' || *p == '\t')
+        p++;
+    return p;
+}
+
+static inline bool at_end(const char *p)
+{
+    return *p == '\n' || (*p == '\r' && p[1] == '\n');
+}
+
+/* Past the separator after a field; NULL: the line has ended or something else is there. */
+static inline const char *next_field(const struct pst_edge_text *e, const char *p)
+{
+    if (e->spec.separator == '\0')
+        return *p == ' ' || *p == '\t' ? skip_blanks(p) : NULL;
+    if (e->spec.separator != '\t')
+        p = skip_blanks(p);
+    return *p == e->spec.separator ? p + 1 : NULL;
+}
+
+/* The end of a field that is text: a quoted one ends with its quote. NULL: the quote is not closed. */
+static const char *field_end(const struct pst_edge_text *e, const char *p)
+{
+    char separator = e->spec.separator;
+    if (*p == '"' && separator != '\0') {
+        for (p++; *p != '\n'; p++) {
+            if (*p == '"' && p[1] != '"')
+                return p + 1;
+            p += *p == '"';
+        }
+        return NULL;
+    }
+    while (!at_end(p) && *p != '\n' && (separator != '\0' ? *p != separator : *p != ' ' && *p != '\t'))
+        p++;
+    return p;
+}
+
+static pst_rc read_integer(struct pst_edge_text *e, const char *line, const char **p, int64_t *id)
+{
+    *p = e->spec.separator == '\t' ? *p : skip_blanks(*p);
+    const char *at = *p;
+    if (!pst_text_id(p, id))
+        return pst_text_fail(&e->text, line, at, "an id, an integer of at most 18 digits");
+    if (*id >= e->limit) {
+        char what[64];
+        (void)snprintf(what, sizeof what, "an id from 0 to %" PRId64, e->limit - 1);
+        return pst_text_fail(&e->text, line, at, what);
+    }
+    const char *end = *p;
+    if (!at_end(end) && next_field(e, end) == NULL && !at_end(skip_blanks(end)))
+        return pst_text_fail(&e->text, line, end, "the end of an id");
+    return PST_OK;
+}
+
+/* Quotes are taken off, in a copy. */
+static pst_rc read_name(struct pst_edge_text *e, const char *line, const char **p)
+{
+    const char *begin = *p, *end = field_end(e, begin);
+    if (end == NULL)
+        return pst_text_fail(&e->text, line, begin, "a quote at the end of a quoted name");
+    size_t bytes = (size_t)(end - begin);
+    if (bytes == 0 || bytes > PST_NAME_BYTES_MAX)
+        return pst_text_fail(&e->text, line, begin, "a name of 1 to 65535 bytes");
+    size_t valid = pst_utf8_valid(begin, bytes);
+    if (valid < bytes)
+        return pst_text_fail(&e->text, line, begin + valid, "UTF-8");
+    *p = end;
+    if (*begin == '"' && e->spec.separator != '\0') {
+        char *plain = e->names->plain + e->names->plain_fill;
+        size_t n = 0;
+        for (const char *q = begin + 1; q < end - 1; q++) {
+            plain[n++] = *q;
+            q += *q == '"';
+        }
+        begin = plain;
+        bytes = n;
+        e->names->plain_fill += n;
+    }
+    if (memchr(begin, '\0', bytes) != NULL)
+        return pst_text_fail(&e->text, line, *p, "a name without NUL bytes");
+    pst_edge_names_put(e->names, begin, bytes);
+    return PST_OK;
+}
+
+static pst_rc read_column(struct pst_edge_text *e, const char *line, const char **p, int64_t *id)
+{
+    return e->spec.ids == PST_IDS_STRINGS ? read_name(e, line, p) : read_integer(e, line, p, id);
+}
+
+/* Any columns, quotes, names. */
+static pst_rc read_columns(struct pst_edge_text *e, const char *line)
+{
+    const char *p = e->spec.separator == '\0' ? skip_blanks(line) : line;
+    int64_t last = pst_max_i64(e->spec.column[0], e->spec.column[1]);
+    for (int64_t column = 0; column <= last; column++) {
+        pst_rc rc = PST_OK;
+        if (column == e->spec.column[0])
+            rc = read_column(e, line, &p, &e->source[e->n]);
+        else if (column == e->spec.column[1])
+            rc = read_column(e, line, &p, &e->target[e->n]);
+        else if ((p = field_end(e, p)) == NULL)
+            return pst_text_fail(&e->text, line, line, "a quote at the end of a quoted field");
+        if (rc != PST_OK)
+            return rc;
+        const char *next = next_field(e, p);
+        if (next != NULL && e->spec.separator == '\0' && at_end(next))
+            next = NULL; /* blanks at the end of a line separate nothing */
+        if (column == last) {
+            e->more_columns += next != NULL;
+            const char *newline = rawmemchr(p, '\n');
+            e->carriage_returns += newline > p && newline[-1] == '\r';
+        } else if (next == NULL) {
+            char what[64];
+            (void)snprintf(what, sizeof what, "at least %" PRId64 " columns", last + 1);
+            return pst_text_fail(&e->text, line, p, what);
+        } else {
+            p = next;
+        }
+    }
+    e->n++;
+    return PST_OK;
+}
+
+/* "1,2\n" and nothing else; false: the careful way must look at it. */
+static inline bool read_fast(struct pst_edge_text *e, const char **line)
+{
+    const char *p = *line;
+    int64_t a, b;
+    if (!pst_text_id(&p, &a))
+        return false;
+    if (e->spec.separator != '\0' ? *p != e->spec.separator : *p != ' ' && *p != '\t')
+        return false;
+    p++;
+    if (!pst_text_id(&p, &b) || a >= e->limit || b >= e->limit)
+        return false;
+    bool carriage = *p == '\r';
+    p += carriage;
+    if (*p != '\n')
+        return false;
+    bool swap = e->spec.column[0] == 1;
+    e->source[e->n] = swap ? b : a;
+    e->target[e->n] = swap ? a : b;
+    e->n++;
+    e->carriage_returns += carriage;
+    *line = p + 1;
+    return true;
+}
+
+/* Whether the first line that is no comment names columns. */
+static bool is_header(struct pst_edge_text *e, const char *line)
+{
+    if (e->spec.header != PST_HEADER_AUTO)
+        return e->spec.header == PST_HEADER_YES;
+    if (e->spec.ids == PST_IDS_STRINGS || e->spec.separator == '\0')
+        return false;
+    const char *p = line;
+    for (int64_t c = 0; c < e->spec.column[0]; c++) {
+        p = field_end(e, p);
+        p = p != NULL ? next_field(e, p) : NULL;
+        if (p == NULL)
+            return false;
+    }
+    p = skip_blanks(p);
+    return (*p >= 'A' && *p <= 'Z') || (*p >= 'a' && *p <= 'z') || *p == '_' || *p == '"' || *p == ':';
+}
+
+static pst_rc flush(struct pst_edge_text *e, struct pst_csc *csc)
+{
+    if (e->spec.ids == PST_IDS_STRINGS) {
+        e->edges += e->n;
+        e->n = 0;
+        return pst_edge_names_flush(e->names);
+    }
+    if (e->ranked) {
+        pst_rc rc = pst_rank_add(&e->rank, e->source, e->n);
+        if (rc == PST_OK)
+            rc = pst_rank_add(&e->rank, e->target, e->n);
+        if (rc != PST_OK && e->spec.ids == PST_IDS_COMPACT)
+            return pst_wrap(rc, "%s", e->text.path);
+        e->ranked = rc == PST_OK; /* to count gaps is a courtesy */
+    }
+    pst_rc rc = pst_csc_add(csc, e->source, e->target, NULL, e->n);
+    e->edges += e->n;
+    e->n = 0;
+    return rc;
+}
+
+static pst_rc careful_line(struct pst_edge_text *e, const char *line)
+{
+    const char *p = skip_blanks(line);
+    if (at_end(p)) {
+        e->blank_lines++;
+        return PST_OK;
+    }
+    if (e->spec.comment != '\0' && *p == e->spec.comment) {
+        e->comments++;
+        return PST_OK;
+    }
+    if (!e->begun) {
+        e->begun = true;
+        if (is_header(e, line)) {
+            e->header_skipped = true;
+            return PST_OK;
+        }
+    }
+    return read_columns(e, line);
+}
+
+static pst_rc read_block(struct pst_edge_text *e, struct pst_csc *csc, const char *p, const char *end)
+{
+    const bool named = e->spec.ids == PST_IDS_STRINGS;
+    bool simple = !named && e->spec.column[0] <= 1 && e->spec.column[1] <= 1;
+    while (p < end) {
+        if (named ? pst_edge_names_full(e->names) : e->n == PST_EDGE_BLOCK) {
+            pst_rc rc = flush(e, csc);
+            if (rc != PST_OK)
+                return rc;
+        }
+        if (!simple || !e->begun || !read_fast(e, &p)) {
+            pst_rc rc = careful_line(e, p);
+            if (rc != PST_OK)
+                return rc;
+            p = (const char *)memchr(p, '\n', (size_t)(end - p)) + 1;
+        }
+        e->text.line++;
+    }
+    return named ? flush(e, csc) : PST_OK; /* the text is about to go */
+}
+
+static pst_rc number_vertices(struct pst_edge_text *e, struct pst_csc *csc, int64_t *vertices)
+{
+    pst_rc rc = e->ranked ? pst_rank_ready(&e->rank) : PST_OK;
+    if (rc != PST_OK)
+        return rc;
+    const bool compact = e->spec.ids == PST_IDS_COMPACT;
+    const int64_t found = compact ? e->rank.members : csc->largest + 1;
+    if (compact)
+        csc->rank = &e->rank;
+    if (compact && *vertices >= 0 && *vertices != found)
+        return pst_fail(PST_E_FORMAT, "%s: expected %" PRId64 " vertices, found %" PRId64 " ids",
+                        e->spec.path, *vertices, found);
+    if (*vertices < 0)
+        *vertices = found;
+    if (e->ranked)
+        e->unused_ids = *vertices - e->rank.members;
+    return PST_OK;
+}
+
+/* ---- to be resumed: not where ids are compacted, for which ids occur is not kept ---- */
+
+static json_t *state_of(void *ctx)
+{
+    const struct pst_edge_text *e = ctx;
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b}", "at", (json_int_t)e->at, "line",
+                     (json_int_t)e->text.line, "edges", (json_int_t)e->edges, "comments",
+                     (json_int_t)e->comments, "blank_lines", (json_int_t)e->blank_lines, "carriage_returns",
+                     (json_int_t)e->carriage_returns, "more_columns", (json_int_t)e->more_columns,
+                     "header_skipped", e->header_skipped, "bom", e->bom, "begun", e->begun);
+}
+
+/* Before the first line. */
+static void at_begin(struct pst_edge_text *e)
+{
+    e->bom = e->text.bom;
+    e->at = e->bom ? 3 : 0;
+}
+
+static pst_rc go_on(struct pst_edge_text *e, const struct pst_csc *csc)
+{
+    const struct {
+        const char *key;
+        int64_t *to;
+    } counts[] = {{"edges", &e->edges},
+                  {"comments", &e->comments},
+                  {"blank_lines", &e->blank_lines},
+                  {"carriage_returns", &e->carriage_returns},
+                  {"more_columns", &e->more_columns}};
+    const json_t *o = csc->state;
+    at_begin(e);
+    if (o == NULL)
+        return PST_OK;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        *counts[i].to = (int64_t)json_integer_value(json_object_get(o, counts[i].key));
+    e->header_skipped = json_is_true(json_object_get(o, "header_skipped"));
+    e->begun = json_is_true(json_object_get(o, "begun"));
+    e->at = (uint64_t)json_integer_value(json_object_get(o, "at"));
+    e->ranked = false; /* which ids occur is not known: to count gaps is a courtesy */
+    return pst_text_seek(&e->text, e->at, (int64_t)json_integer_value(json_object_get(o, "line")));
+}
+
+static pst_rc read_text(struct pst_edge_text *e, struct pst_csc *csc, struct pst_progress *progress)
+{
+    pst_rc rc = PST_OK;
+    for (uint64_t told = 0; rc == PST_OK;) {
+        const char *p, *end;
+        if ((rc = pst_text_block(&e->text, &p, &end)) != PST_OK || p == end)
+            break;
+        e->at += (uint64_t)(end - p);
+        if ((rc = read_block(e, csc, p, end)) != PST_OK)
+            return rc;
+        if ((rc = pst_progress_add(progress, e->text.file_at - told)) != PST_OK)
+            return rc;
+        told = e->text.file_at;
+        if (!pst_csc_due(csc))
+            continue;
+        if ((rc = flush(e, csc)) == PST_OK)
+            rc = e->names != NULL ? pst_edge_names_checkpoint(e->names, PST_CSC_NOW)
+                                  : pst_csc_checkpoint(csc, state_of(e), PST_CSC_NOW);
+    }
+    return rc == PST_OK ? flush(e, csc) : rc;
+}
+
+static pst_rc open_again(struct pst_edge_text *e)
+{
+    pst_text_close(&e->text);
+    return pst_text_open(&e->text, e->spec.path);
+}
+
+/* Reads the edges before csc's state again, as far as that must be, and goes to where the reading ended. */
+static pst_rc replay(struct pst_edge_text *e, struct pst_csc *csc)
+{
+    const uint64_t stop = e->at;
+    pst_rc rc = open_again(e);
+    e->begun = false;
+    at_begin(e);
+    while (rc == PST_OK && e->at < stop && !pst_edge_names_replayed(e->names)) {
+        const char *p, *end;
+        if ((rc = pst_text_block(&e->text, &p, &end)) != PST_OK || p == end)
+            break;
+        end = (uint64_t)(end - p) > stop - e->at ? p + (stop - e->at) : end;
+        e->at += (uint64_t)(end - p);
+        rc = read_block(e, csc, p, end);
+    }
+    if (rc == PST_OK)
+        rc = pst_edge_names_go_on(e->names);
+    if (rc == PST_OK)
+        rc = open_again(e);
+    return rc == PST_OK ? go_on(e, csc) : rc;
+}
+
+static pst_rc begin_names(struct pst_edge_text *e, struct pst_csc *csc, struct pst_progress *progress)
+{
+    const struct pst_edge_names_spec spec = {.csc = csc,
+                                             .progress = progress,
+                                             .memory_bytes = e->spec.memory_bytes,
+                                             .hash_bits = e->spec.name_hash_bits,
+                                             .swapped = e->spec.column[0] > e->spec.column[1],
+                                             .state = state_of,
+                                             .ctx = e,
+                                             .path = e->spec.path};
+    pst_rc rc = pst_edge_names_new(&e->names, &spec);
+    return rc == PST_OK && e->names->text_again ? replay(e, csc) : rc;
+}
+
+static pst_rc read_edges(struct pst_edge_text *e, struct pst_csc *csc, int64_t vertices,
+                         struct pst_progress *progress)
+{
+    pst_progress_begin(progress, "edges: reading", e->text.file_bytes, true);
+    pst_rc rc = read_text(e, csc, progress);
+    if (rc != PST_OK)
+        return rc;
+    pst_progress_end(progress);
+    if (e->edges == 0 && vertices < 0)
+        return pst_fail(PST_E_FORMAT, "%s: expected edges, found none in %" PRId64 " lines", e->spec.path,
+                        e->text.line - 1);
+    if (e->spec.expect >= 0 && e->edges != e->spec.expect)
+        return pst_fail(PST_E_FORMAT, "%s: expected %" PRId64 " edges, found %" PRId64, e->spec.path,
+                        e->spec.expect, e->edges);
+    return PST_OK;
+}
+
+static pst_rc feed_names(struct pst_edge_text *e, struct pst_csc *csc, int64_t *vertices,
+                         struct pst_progress *progress)
+{
+    pst_rc rc = begin_names(e, csc, progress);
+    if (rc == PST_OK && !pst_edge_names_read(e->names))
+        rc = read_edges(e, csc, *vertices, progress);
+    if (rc == PST_OK)
+        rc = pst_edge_names_finish(e->names, vertices);
+    pst_edge_names_free(e->names);
+    e->names = NULL;
+    return rc;
+}
+
+pst_rc pst_edge_text_feed(void *ctx, struct pst_csc *csc, int64_t *vertices, struct pst_progress *progress)
+{
+    struct pst_edge_text *e = ctx;
+    e->limit = e->spec.ids == PST_IDS_KEEP && *vertices >= 0 ? *vertices : PST_CSC_ID_MAX;
+    pst_rc rc = pst_text_open(&e->text, e->spec.path);
+    if (rc == PST_OK)
+        rc = go_on(e, csc);
+    if (rc == PST_OK && e->spec.ids == PST_IDS_STRINGS)
+        return csc->phase == PST_CSC_READING ? feed_names(e, csc, vertices, progress)
+                                             : pst_edge_names_had(csc->spec.build, vertices);
+    if (rc == PST_OK && csc->phase == PST_CSC_READING) {
+        rc = read_edges(e, csc, *vertices, progress);
+        if (rc == PST_OK)
+            rc = pst_csc_checkpoint(csc, state_of(e), PST_CSC_LAST);
+    }
+    return rc == PST_OK ? number_vertices(e, csc, vertices) : rc;
+}
+
+/* The ids that occurred, ascending: what vertex k was called. */
+static pst_rc write_ids(const struct pst_rank *r, struct pst_build *b)
+{
+    const int64_t shape[2] = {r->members, 1};
+    struct pst_array_writer w = {.fd = -1};
+    pst_rc rc = pst_build_array(b, PST_IN_IDS, PST_I64, 1, shape, &w);
+    for (int64_t word = 0; rc == PST_OK && word < r->ids / 64; word++)
+        for (uint64_t bits = r->bits[word]; rc == PST_OK && bits != 0; bits &= bits - 1) {
+            int64_t id = word * 64 + __builtin_ctzll(bits);
+            rc = pst_array_write(&w, &id, sizeof id);
+        }
+    if (rc == PST_OK)
+        rc = pst_build_array_end(b, PST_IN_IDS, &w);
+    pst_array_writer_release(&w);
+    return rc;
+}
+
+pst_rc pst_edge_text_write(const struct pst_edge_text *e, struct pst_build *b)
+{
+    return e->spec.ids == PST_IDS_COMPACT ? write_ids(&e->rank, b) : PST_OK;
+}
+
+void pst_edge_text_tell(const struct pst_edge_text *e, struct pst_problems *warnings)
+{
+    const char *path = e->spec.path;
+    if (e->header_skipped)
+        pst_problem(warnings, "%s: the first line names columns: skipped", path);
+    if (e->bom)
+        pst_problem(warnings, "%s: a byte order mark: skipped", path);
+    if (e->carriage_returns > 0)
+        pst_problem(warnings, "%s: %" PRId64 " lines end with CR LF", path, e->carriage_returns);
+    if (e->blank_lines > 0)
+        pst_problem(warnings, "%s: %" PRId64 " blank lines: skipped", path, e->blank_lines);
+    if (e->more_columns > 0)
+        pst_problem(warnings, "%s: %" PRId64 " lines have more columns, which are not read", path,
+                    e->more_columns);
+    if (e->unused_ids > 0 && e->spec.ids == PST_IDS_KEEP)
+        pst_problem(warnings, "%s: %" PRId64 " ids are never used (--ids compact renumbers)", path,
+                    e->unused_ids);
+}

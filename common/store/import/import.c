@@ -1,0 +1,140 @@
+#include "common/store/import/import.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/store/import/importing.h"
+
+#define SPLIT_BLOCK 4096 /* ids that are gathered before they are written */
+
+static const char what_failed[] = "cannot import";
+
+/* Opens everything, and looks at all but edges and feature values, which are checked as they stream. */
+static pst_rc check_all(struct pst_importing *im)
+{
+    pst_import_open(im);
+    if (im->problems.count == 0)
+        pst_import_counts(im);
+    pst_rc rc = pst_problems_result(&im->problems, what_failed);
+    if (rc == PST_OK && pst_has(im, PST_SRC_LABELS))
+        rc = pst_import_read_labels(im);
+    return rc;
+}
+
+/* What can only be looked at when the edges have told how many vertices there are. */
+static pst_rc check_rest(struct pst_importing *im)
+{
+    pst_import_check_splits(im);
+    if (pst_has(im, PST_SRC_FEAT_INDPTR))
+        pst_import_check_csr(im);
+    return pst_problems_result(&im->problems, what_failed);
+}
+
+static pst_rc write_topology(struct pst_importing *im, struct pst_build *b, struct pst_import_result *result,
+                             struct pst_progress *progress)
+{
+    struct pst_csc csc;
+    const struct pst_import_spec *s = im->spec;
+    const struct pst_csc_spec spec = {.build = b,
+                                      .symmetrize = s->symmetrize,
+                                      .dedupe = s->dedupe,
+                                      .transpose = s->transpose,
+                                      .relations = im->relations > 0,
+                                      .self_loops = s->self_loops,
+                                      .memory_bytes = s->memory_bytes,
+                                      .threads = s->threads,
+                                      .resumable = s->feed == NULL || s->feed_resumes,
+                                      .replays = s->feed_replays};
+    pst_rc rc = pst_csc_init(&csc, &spec);
+    if (rc == PST_OK)
+        rc = s->feed != NULL ? s->feed(s->feed_ctx, &csc, &im->vertices, progress)
+                             : pst_import_feed(im, &csc, progress);
+    if (rc == PST_OK && im->vertices < 0)
+        im->vertices = csc.largest + 1;
+    if (rc == PST_OK)
+        rc = check_rest(im);
+    if (rc == PST_OK)
+        rc = pst_csc_finish(&csc, im->vertices, progress);
+    result->duplicates_removed = csc.duplicates_removed;
+    result->loops_removed = csc.loops_removed;
+    result->loops_added = csc.loops_added;
+    result->parts = csc.parts;
+    pst_csc_release(&csc);
+    return rc;
+}
+
+static pst_rc write_split(const struct pst_array *a, int64_t from, enum pst_array_id id, struct pst_build *b)
+{
+    int64_t block[SPLIT_BLOCK];
+    const int64_t shape[2] = {a->shape[0], 1};
+    struct pst_array_writer w = {.fd = -1};
+    if (a->shape[0] == 0)
+        return PST_OK;
+    pst_rc rc = pst_build_array(b, id, PST_I64, 1, shape, &w);
+    for (int64_t i = 0; rc == PST_OK && i < a->shape[0]; i += SPLIT_BLOCK) {
+        int64_t n = pst_min_i64(SPLIT_BLOCK, a->shape[0] - i);
+        for (int64_t k = 0; k < n; k++)
+            block[k] = from + pst_int_at(a, i + k);
+        rc = pst_array_write(&w, block, (size_t)n * sizeof *block);
+    }
+    if (rc == PST_OK)
+        rc = pst_build_array_end(b, id, &w);
+    pst_array_writer_release(&w);
+    return rc;
+}
+
+static void note_manifest(const struct pst_importing *im, struct pst_build *b)
+{
+    static const char *const loops[] = {"keep", "add", "remove"}, *const norms[] = {"none", "l1", "l2"};
+    const struct pst_import_spec *s = im->spec;
+    memcpy(b->manifest.name, s->name, sizeof b->manifest.name);
+    b->manifest.classes = im->classes;
+    b->manifest.relations = im->relations;
+    json_t *files = json_object();
+    for (unsigned i = 0; i < PST_SOURCES; i++)
+        if (s->source[i][0] != '\0' && strncmp(s->source[i], b->partial, strlen(b->partial)) != 0)
+            (void)json_object_set_new(files, pst_source_option(i) + 2, json_string(s->source[i]));
+        else if (s->source[i][0] != '\0' && s->told_as[i][0] != '\0')
+            (void)json_object_set_new(files, pst_source_option(i) + 2, json_string(s->told_as[i]));
+    b->manifest.provenance = json_pack(
+        "{s:s, s:o, s:{s:b, s:b, s:b, s:s, s:s}}", "command", s->command != NULL ? s->command : "", "sources",
+        files, "parameters", "symmetrize", s->symmetrize, "dedupe", s->dedupe, "transpose", s->transpose,
+        "self_loops", loops[s->self_loops], "normalize", norms[s->normalize]);
+}
+
+pst_rc pst_import(const struct pst_import_spec *spec, struct pst_build *b, struct pst_import_result *result,
+                  struct pst_progress *progress)
+{
+    struct pst_importing *im = calloc(1, sizeof *im); /* 60 KiB of paths and text: not for the stack */
+    if (im == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory to import");
+    im->spec = spec;
+    im->warnings = &result->warnings;
+    im->relations = spec->relations;
+    pst_rc rc = check_all(im);
+    if (rc == PST_OK && im->shape == PST_EDGES_EX3)
+        rc = pst_import_count_relations(im, progress);
+    if (rc != PST_OK)
+        goto out;
+    note_manifest(im, b);
+    if ((rc = write_topology(im, b, result, progress)) != PST_OK)
+        goto out;
+    if (im->classes > 0 &&
+        (rc = pst_build_array_from(b, PST_IN_LABELS, PST_I32, im->vertices, im->labels)) != PST_OK)
+        goto out;
+    int64_t first;
+    (void)pst_import_target(im, &first);
+    for (unsigned i = 0; i < 3; i++)
+        if (pst_has(im, PST_SRC_TRAIN + i) &&
+            (rc = write_split(&im->src[PST_SRC_TRAIN + i], first, PST_IN_TRAIN + i, b)) != PST_OK)
+            goto out;
+    rc = pst_import_features(im, b, -1, progress);
+out:
+    for (unsigned i = 0; i < PST_SOURCES; i++)
+        pst_array_close(&im->src[i]);
+    free(im->labels);
+    free(im);
+    return rc;
+}

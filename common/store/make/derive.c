@@ -1,0 +1,378 @@
+#include "common/store/make/derive.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/store/build/build_impl.h"
+#include "common/store/make/gen.h"
+#include "common/store/make/gen_impl.h"
+#include "common/store/dataset/rows.h"
+#include "common/store/dataset/values.h"
+
+#define COPY_BYTES (1u << 20)
+
+/* Between file systems, where copy_file_range may not. */
+static pst_rc copy_all(int in, int out, const char *from, const char *to)
+{
+    char *block = malloc(COPY_BYTES);
+    pst_rc rc = block != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory to copy %s", from);
+    for (ssize_t n = 1; rc == PST_OK && n > 0;) {
+        n = read(in, block, COPY_BYTES);
+        if (n < 0)
+            rc = pst_fail_errno("cannot read %s", from);
+        for (ssize_t done = 0, put = 0; rc == PST_OK && done < n; done += put)
+            if ((put = write(out, block + done, (size_t)(n - done))) <= 0)
+                rc = pst_fail_errno("cannot write %s", to);
+    }
+    free(block);
+    return rc;
+}
+
+static pst_rc copy_file(const char *from, const char *to)
+{
+    int in = open(from, O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    pst_rc rc = in >= 0 && out >= 0 ? PST_OK : pst_fail_errno("cannot copy %s to %s", from, to);
+    if (rc == PST_OK)
+        rc = copy_all(in, out, from, to);
+    if (rc == PST_OK && fsync(out) != 0)
+        rc = pst_fail_errno("cannot sync %s", to);
+    if (in >= 0)
+        (void)close(in);
+    if (out >= 0)
+        (void)close(out);
+    return rc;
+}
+
+static pst_rc copy_link(const char *from, const char *to)
+{
+    char target[4096];
+    ssize_t n = readlink(from, target, sizeof target - 1);
+    if (n < 0)
+        return pst_fail_errno("cannot read the link %s", from);
+    target[n] = '\0';
+    return symlink(target, to) == 0 ? PST_OK : pst_fail_errno("cannot make the link %s", to);
+}
+
+/* The file of one entry under another name, with its checksum. */
+static pst_rc adopt_file(const struct pst_build *b, const struct pst_array_entry *e, const char *dir,
+                         const char *name, struct pst_array_entry *out)
+{
+    if (!e->present)
+        return PST_OK;
+    char source[4096 + PST_NAME_MAX], path[4096 + PST_NAME_MAX];
+    (void)snprintf(source, sizeof source, "%s/%s", dir, e->file);
+    (void)snprintf(path, sizeof path, "%s/%s", b->partial, name);
+    *out = *e;
+    (void)snprintf(out->file, sizeof out->file, "%s", name);
+    if (e->linked_ns != 0)
+        return copy_link(source, path);
+    return link(source, path) == 0 ? PST_OK : copy_file(source, path);
+}
+
+pst_rc pst_build_adopt(struct pst_build *b, const struct pst_manifest *from, const char *dir,
+                       enum pst_array_id id)
+{
+    char name[PST_NAME_MAX];
+    (void)snprintf(name, sizeof name, "%s.npy", pst_array_id_name(id));
+    return adopt_file(b, &from->array[id], dir, name, &b->manifest.array[id]);
+}
+
+/* Each as it is; where stripes lie in other directories, the new ones do so, too. */
+static pst_rc adopt_stripes(struct pst_build *b, const struct pst_manifest *from, const char *dir)
+{
+    if (from->stripes == 0)
+        return PST_OK;
+    struct pst_manifest *m = &b->manifest;
+    pst_rc rc = pst_manifest_stripes(m, from->stripes);
+    m->array[PST_IN_FEATURES] = from->array[PST_IN_FEATURES];
+    for (int k = 0; k < m->stripes && rc == PST_OK; k++) {
+        const struct pst_array_entry *e = &from->stripe[k];
+        char name[PST_NAME_MAX], source[4096 + PST_NAME_MAX], path[4096 + PST_NAME_MAX], target[4096];
+        bool far;
+        pst_build_stripe_name(k, name);
+        (void)snprintf(source, sizeof source, "%s/%s", dir, e->file);
+        (void)snprintf(path, sizeof path, "%s/%s", b->partial, name);
+        rc = pst_far_adopt(b, k, source, path, &far);
+        m->stripe[k] = *e;
+        (void)snprintf(m->stripe[k].file, sizeof m->stripe[k].file, "%s", name);
+        if (rc == PST_OK && !far)
+            rc = readlink(source, target, sizeof target) > 0 ? copy_link(source, path)
+                                                             : adopt_file(b, e, dir, name, &m->stripe[k]);
+    }
+    return rc;
+}
+
+/* features: theirs, too; else there are none yet. */
+static pst_rc adopt_types(struct pst_build *b, const struct pst_manifest *from, const char *dir,
+                          bool features)
+{
+    if (from->vertex_types == 0)
+        return PST_OK;
+    struct pst_manifest *m = &b->manifest;
+    pst_rc rc = pst_manifest_types(m, from->vertex_types, from->edge_types);
+    if (rc != PST_OK)
+        return rc;
+    memcpy(m->vertex_type, from->vertex_type, (size_t)m->vertex_types * sizeof *m->vertex_type);
+    memcpy(m->edge_type, from->edge_type, (size_t)m->edge_types * sizeof *m->edge_type);
+    for (int k = 0; k < m->vertex_types && rc == PST_OK; k++) {
+        char name[PST_NAME_MAX];
+        struct pst_array_entry *e = &m->vertex_type[k].features;
+        *e = (struct pst_array_entry){.present = false};
+        pst_build_features_name(k, name);
+        if (features)
+            rc = adopt_file(b, &from->vertex_type[k].features, dir, name, e);
+    }
+    return rc;
+}
+
+/* Counts, names and every array but those from `first` to `last`. */
+static pst_rc adopt_but(const struct pst_dataset *ds, struct pst_build *b, enum pst_array_id first,
+                        enum pst_array_id last)
+{
+    struct pst_problems problems = {.count = 0};
+    struct pst_manifest from;
+    pst_manifest_read(&from, ds->dir, &problems);
+    pst_rc rc = pst_problems_result(&problems, ds->dir);
+    memcpy(b->manifest.name, from.name, sizeof from.name);
+    b->manifest.vertices = from.vertices;
+    b->manifest.edges = from.edges;
+    b->manifest.feature_dim = from.feature_dim;
+    b->manifest.classes = from.classes;
+    b->manifest.relations = from.relations;
+    b->manifest.stride_bytes = from.stride_bytes;
+    b->manifest.provenance = json_incref(from.provenance);
+    for (unsigned i = 0; i < PST_ARRAY_IDS && rc == PST_OK; i++)
+        if ((i < first || i > last) && (i != PST_IN_FEATURES || from.stripes == 0))
+            rc = pst_build_adopt(b, &from, ds->dir, i);
+    const bool features = PST_IN_FEATURES < first || PST_IN_FEATURES > last;
+    if (rc == PST_OK && features)
+        rc = adopt_stripes(b, &from, ds->dir);
+    if (rc == PST_OK)
+        rc = adopt_types(b, &from, ds->dir, features);
+    pst_manifest_release(&from);
+    return rc;
+}
+
+/* ---- splits ---- */
+
+/* Vertices that can be in a split, ascending. */
+static int64_t candidates(const struct pst_dataset *ds, int64_t *id)
+{
+    const int32_t *label = ds->labels.map;
+    int64_t n = 0;
+    for (int64_t v = 0; v < ds->vertices; v++)
+        if (label == NULL || label[v] >= 0)
+            id[n++] = v;
+    return n;
+}
+
+static pst_rc write_split(struct pst_build *b, const struct pst_dataset *ds, const uint8_t *owner, int split,
+                          int64_t count)
+{
+    if (count == 0)
+        return PST_OK;
+    int64_t *id = malloc((size_t)count * sizeof *id), n = 0;
+    if (id == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " ids", count);
+    for (int64_t v = 0; v < ds->vertices; v++)
+        if (owner[v] == split + 1)
+            id[n++] = v;
+    pst_rc rc = pst_build_array_from(b, (enum pst_array_id)(PST_IN_TRAIN + split), PST_I64, n, id);
+    free(id);
+    return rc;
+}
+
+pst_rc pst_split(const struct pst_dataset *ds, struct pst_build *b, const double fraction[3], uint64_t seed)
+{
+    double sum = 0;
+    for (int i = 0; i < 3; i++) {
+        if (!(fraction[i] >= 0 && fraction[i] <= 1))
+            return pst_fail(PST_E_ARG, "a split's size: expected a fraction from 0 to 1, found %g",
+                            fraction[i]);
+        sum += fraction[i];
+    }
+    if (sum <= 0)
+        return pst_fail(PST_E_ARG, "say at least one of --train, --val and --test, as 0.6");
+    if (sum > 1 + 1e-9)
+        return pst_fail(PST_E_ARG, "the splits' sizes: expected a sum of at most 1, found %g", sum);
+    int64_t *id = malloc(((size_t)ds->vertices + 1) * sizeof *id);
+    uint8_t *owner = calloc((size_t)ds->vertices + 1, 1);
+    pst_rc rc = id != NULL && owner != NULL
+                    ? adopt_but(ds, b, PST_IN_TRAIN, PST_IN_TEST)
+                    : pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " vertices", ds->vertices);
+    if (rc != PST_OK)
+        goto out;
+    int64_t n = candidates(ds, id), at = 0, count[3];
+    if (sum * (double)n < 0.5)
+        rc = pst_fail(PST_E_ARG, "%g of %" PRId64 " vertices%s: no split would have any", sum, n,
+                      ds->labels.map != NULL ? " that have a label" : "");
+    struct pst_shuffle shuffle;
+    pst_shuffle_init(&shuffle, n, seed, 0);
+    for (int i = 0; i < 3 && rc == PST_OK; i++) {
+        count[i] = pst_min_i64((int64_t)(fraction[i] * (double)n + 0.5), n - at);
+        for (int64_t end = at + count[i]; at < end; at++)
+            owner[id[pst_shuffle_at(&shuffle, at)]] = (uint8_t)(i + 1);
+    }
+    for (int i = 0; i < 3 && rc == PST_OK; i++)
+        rc = write_split(b, ds, owner, i, count[i]);
+out:
+    free(id);
+    free(owner);
+    return rc;
+}
+
+/* ---- dtypes ---- */
+
+/* To the nearest, ties to even; subnormal numbers too. */
+static uint16_t float_to_half(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+    float size = fabsf(value);
+    if (size >= 65520.0f)
+        return (uint16_t)(sign | 0x7c00);
+    if (size < 0x1p-14f)
+        return (uint16_t)(sign | (uint16_t)lrintf(size * 0x1p24f));
+    uint32_t rest = bits & 0x7fffffffu;
+    rest += 0xfffu + (rest >> 13 & 1);
+    return (uint16_t)(sign | ((rest >> 13) - (112u << 10)));
+}
+
+static uint16_t float_to_bf16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
+static bool put_value(void *row, enum pst_dtype dtype, int64_t j, float value)
+{
+    if (dtype == PST_F32) {
+        ((float *)row)[j] = value;
+        return isfinite(value);
+    }
+    uint16_t half = dtype == PST_F16 ? float_to_half(value) : float_to_bf16(value);
+    uint16_t exponent = dtype == PST_F16 ? 0x7c00 : 0x7f80;
+    ((uint16_t *)row)[j] = half;
+    return isfinite(value) && (half & exponent) != exponent;
+}
+
+/* What makes the features of a new dataset looks at. */
+struct made {
+    const struct pst_dataset *ds; /* converted from */
+    int type;                     /* of vertices; -1: all */
+    uint64_t seed;                /* or drawn */
+    enum pst_dtype dtype;
+    float *row; /* of drawn features */
+};
+
+static const struct pst_array *features_of(const struct pst_dataset *ds, int type)
+{
+    return type < 0 ? &ds->features : &ds->vertex_type[type].features;
+}
+
+static pst_rc convert_rows(const void *ctx, int64_t first, int64_t rows, int64_t dim, int64_t stride,
+                           void *out)
+{
+    const struct made *m = ctx;
+    const struct pst_array *f = features_of(m->ds, m->type);
+    for (int64_t v = first; v < first + rows;
+         v++, out = (char *)out + (size_t)stride * pst_dtype_bytes(m->dtype)) {
+        const char *from = pst_type_row(m->ds, m->type, v);
+        for (int64_t j = 0; j < dim; j++)
+            if (!put_value(out, m->dtype, j, pst_feature_value(from, f->dtype, j)))
+                return pst_fail(PST_E_FORMAT, "%s: row %" PRId64 ", column %" PRId64 ": does not fit %s",
+                                f->path, v, j, pst_dtype_name(m->dtype));
+    }
+    return PST_OK;
+}
+
+/* The features of one type of vertices, if it has some; type -1: of all. only_check: looks at the stride
+ * alone. */
+static pst_rc convert_type(const struct pst_dataset *ds, struct pst_build *b, int type,
+                           const struct pst_convert_spec *spec, bool only_check,
+                           struct pst_progress *progress)
+{
+    const struct pst_vertex_type *t = type < 0 ? NULL : &ds->vertex_type[type];
+    const int64_t dim = t == NULL ? ds->feature_dim : t->feature_dim;
+    const enum pst_dtype now = features_of(ds, type)->dtype;
+    const struct made made = {.ds = ds, .type = type, .dtype = spec->change_dtype ? spec->dtype : now};
+    if (dim == 0)
+        return PST_OK;
+    pst_rc rc = only_check ? pst_check_stride(spec->stride_bytes, dim, made.dtype)
+                           : pst_gen_features(b, type, t == NULL ? ds->vertices : t->vertices, dim,
+                                              made.dtype, spec->stride_bytes, convert_rows, &made, progress);
+    return rc == PST_OK || t == NULL ? rc : pst_wrap(rc, "type %s", t->name);
+}
+
+pst_rc pst_convert(const struct pst_dataset *ds, struct pst_build *b, const struct pst_convert_spec *spec,
+                   struct pst_progress *progress)
+{
+    const int first = ds->vertex_types > 0 ? 0 : -1, end = ds->vertex_types;
+    int wide = 0;
+    assert(!spec->change_dtype || spec->dtype == PST_F32 || spec->dtype == PST_F16 ||
+           spec->dtype == PST_BF16);
+    pst_rc rc = PST_OK;
+    for (int type = first; type < end && rc == PST_OK; type++) {
+        wide += (type < 0 ? ds->feature_dim : ds->vertex_type[type].feature_dim) > 0;
+        rc = convert_type(ds, b, type, spec, true, progress);
+    }
+    if (rc == PST_OK && wide == 0)
+        rc = pst_fail(PST_E_ARG, "%s has no features to convert", ds->dir);
+    if (rc == PST_OK)
+        rc = adopt_but(ds, b, PST_IN_FEATURES, PST_IN_FEATURES);
+    for (int type = first; type < end && rc == PST_OK; type++)
+        rc = convert_type(ds, b, type, spec, false, progress);
+    return rc;
+}
+
+/* ---- generated features ---- */
+
+static pst_rc draw_rows(const void *ctx, int64_t first, int64_t rows, int64_t dim, int64_t stride, void *out)
+{
+    const struct made *m = ctx;
+    for (int64_t v = first; v < first + rows;
+         v++, out = (char *)out + (size_t)stride * pst_dtype_bytes(m->dtype)) {
+        pst_gen_uniform(m->seed, v, dim, m->row);
+        for (int64_t j = 0; j < dim; j++)
+            (void)put_value(out, m->dtype, j, m->row[j]); /* at most 1: it fits */
+    }
+    return PST_OK;
+}
+
+pst_rc pst_features(const struct pst_dataset *ds, struct pst_build *b, const struct pst_features_spec *spec,
+                    struct pst_progress *progress)
+{
+    assert(spec->dtype == PST_F32 || spec->dtype == PST_F16 || spec->dtype == PST_BF16);
+    if (spec->dim < 1 || spec->dim > PST_GEN_DIM_MAX)
+        return pst_fail(PST_E_ARG, "--dim: expected 1 to %d, found %" PRId64, PST_GEN_DIM_MAX, spec->dim);
+    if (ds->vertex_types > 0)
+        return pst_fail(PST_E_ARG,
+                        "%s has %d types of vertices, each with features of its own: expected one type",
+                        ds->dir, ds->vertex_types);
+    struct made made = {
+        .seed = spec->seed, .dtype = spec->dtype, .row = calloc((size_t)spec->dim, sizeof(float))};
+    if (made.row == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for a row of %" PRId64 " features", spec->dim);
+    pst_rc rc = pst_check_stride(spec->stride_bytes, spec->dim, spec->dtype);
+    if (rc == PST_OK)
+        rc = adopt_but(ds, b, PST_IN_FEATURES, PST_IN_FEATURES);
+    if (rc == PST_OK)
+        rc = pst_gen_features(b, -1, ds->vertices, spec->dim, spec->dtype, spec->stride_bytes, draw_rows,
+                              &made, progress);
+    if (rc == PST_OK)
+        (void)json_object_set_new(
+            b->manifest.provenance, "features",
+            json_pack("{ss sI}", "generated", "uniform", "seed", (json_int_t)spec->seed));
+    free(made.row);
+    return rc;
+}

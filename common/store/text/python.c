@@ -1,0 +1,98 @@
+/* Pickles are read by the Python package, with a list of what they may name, in a process of its own. */
+#include "common/store/text/python.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/error.h"
+
+#define TOLD_BYTES 2048 /* of what the program says when it fails */
+
+/* The package is beside this program: in the source tree, or where make install puts it. */
+static pst_rc find_package(const char *module, char out[4096])
+{
+    static const char *const places[] = {"../../tools/python", "../share/penstock/python"};
+    char self[3800];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n <= 0)
+        return pst_fail_errno("cannot tell where this program is");
+    self[n] = '\0';
+    *strrchr(self, '/') = '\0';
+    for (int i = 0; i < 2; i++) {
+        char file[4096 + 64];
+        (void)snprintf(out, 4096, "%s/%s", self, places[i]);
+        (void)snprintf(file, sizeof file, "%s/penstock/%s.py", out, module);
+        if (access(file, R_OK) == 0)
+            return PST_OK;
+    }
+    return pst_fail(PST_E_UNSUPPORTED, "Penstock's Python package is neither in %s/%s nor in %s/%s", self,
+                    places[0], self, places[1]);
+}
+
+static pst_rc wait_for(pid_t child, const char *program, const char *said)
+{
+    int status;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return pst_fail_errno("cannot wait for %s", program);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return PST_OK;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "cannot start %s: this format needs Python 3 (PENSTOCK_PYTHON names another)",
+                        program);
+    if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM))
+        return pst_fail(PST_E_INTERRUPTED, "interrupted while %s ran", program);
+    if (WIFSIGNALED(status))
+        return pst_fail(PST_E_PEER, "%s was ended by signal %d", program, WTERMSIG(status));
+    return pst_fail(PST_E_FORMAT, "%s", said[0] != '\0' ? said : "the files could not be read");
+}
+
+pst_rc pst_python_run(const char *module, const char *from, const char *out)
+{
+    char package[4096], name[128];
+    pst_rc rc = find_package(module, package);
+    if (rc != PST_OK)
+        return rc;
+    (void)snprintf(name, sizeof name, "penstock.%s", module);
+    const char *program = getenv("PENSTOCK_PYTHON");
+    char said[TOLD_BYTES] = "";
+    int ends[2];
+    program = program != NULL && program[0] != '\0' ? program : "python3";
+    if (pipe(ends) != 0)
+        return pst_fail_errno("cannot make a pipe");
+    pid_t child = fork();
+    if (child == 0) {
+        (void)dup2(ends[1], STDERR_FILENO);
+        (void)close(ends[0]);
+        (void)close(ends[1]);
+        sigset_t none;
+        (void)sigemptyset(&none);
+        (void)sigprocmask(SIG_SETMASK, &none, NULL); /* Ctrl-C is for it, too */
+        (void)setenv("PYTHONPATH", package, 1);
+        (void)setenv("PYTHONDONTWRITEBYTECODE", "1", 1);
+        (void)execlp(program, program, "-m", name, from, out, (char *)NULL);
+        _exit(127);
+    }
+    (void)close(ends[1]);
+    size_t used = 0;
+    for (ssize_t n = 1; child > 0 && n > 0;) {
+        char more[512];
+        n = read(ends[0], more, sizeof more);
+        for (ssize_t i = 0; i < n; i++) { /* the end is what tells */
+            if (used == sizeof said - 1)
+                memmove(said, said + 1, --used);
+            said[used++] = more[i];
+        }
+    }
+    (void)close(ends[0]);
+    while (used > 0 && said[used - 1] == '\n')
+        used--;
+    said[used] = '\0';
+    return child > 0 ? wait_for(child, program, said) : pst_fail_errno("cannot start %s", program);
+}

@@ -1,0 +1,31 @@
+/* clock.h: the monotonic clock, which no change of the system's time moves. */
+#ifndef PST_CLOCK_H
+#define PST_CLOCK_H
+
+#include "common/base.h"
+
+#include <time.h>
+
+static inline int64_t pst_clock_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static inline int64_t pst_clock_us(void)
+{
+    return pst_clock_ns() / 1000;
+}
+
+static inline int64_t pst_clock_ms(void)
+{
+    return pst_clock_ns() / 1000000;
+}
+
+static inline double pst_clock_s(void)
+{
+    return (double)pst_clock_ns() * 1e-9;
+}
+
+#endif

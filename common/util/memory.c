@@ -1,0 +1,86 @@
+#include "common/util/memory.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LEAST (64ull << 20) /* below this, sorting is all overhead */
+
+static bool read_number(const char *path, uint64_t *out)
+{
+    FILE *f = fopen(path, "re");
+    if (f == NULL)
+        return false;
+    bool ok = fscanf(f, "%" SCNu64, out) == 1; /* "max" is none */
+    (void)fclose(f);
+    return ok;
+}
+
+static uint64_t machine_free(void)
+{
+    uint64_t kib = 0;
+    char line[128];
+    FILE *f = fopen("/proc/meminfo", "re");
+    if (f == NULL)
+        return LEAST;
+    while (fgets(line, sizeof line, f) != NULL)
+        if (sscanf(line, "MemAvailable: %" SCNu64, &kib) == 1)
+            break;
+    (void)fclose(f);
+    return kib * 1024;
+}
+
+/* What a cgroup leaves, going up from this process's own. Its cache can be reclaimed, so only the limit
+ * counts. */
+static uint64_t cgroup_free(const char *mount, const char *path, const char *file, uint64_t most)
+{
+    char at[4096], name[8192];
+    (void)snprintf(at, sizeof at, "%s", path);
+    for (;;) {
+        uint64_t limit;
+        (void)snprintf(name, sizeof name, "%s%s/%s", mount, at, file);
+        if (read_number(name, &limit) && limit < most)
+            most = limit;
+        char *slash = strrchr(at, '/');
+        if (slash == NULL || at[0] == '\0')
+            return most;
+        *slash = '\0';
+    }
+}
+
+uint64_t pst_memory_default(void)
+{
+    uint64_t most = machine_free();
+    char line[4096];
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        char *controllers = strchr(line, ':');
+        char *path = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
+        if (path == NULL)
+            continue;
+        *path++ = '\0';
+        controllers++;
+        if (controllers[0] == '\0')
+            most = cgroup_free("/sys/fs/cgroup", path, "memory.max", most);
+        else if (strcmp(controllers, "memory") == 0)
+            most = cgroup_free("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes", most);
+    }
+    if (f != NULL)
+        (void)fclose(f);
+    return most / 2 > LEAST ? most / 2 : LEAST;
+}
+
+/* Not getrusage's: that goes on counting what the process was before it became this program. */
+uint64_t pst_memory_peak(void)
+{
+    uint64_t kib = 0;
+    char line[128];
+    FILE *f = fopen("/proc/self/status", "re");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        if (sscanf(line, "VmHWM: %" SCNu64, &kib) == 1)
+            break;
+    if (f != NULL)
+        (void)fclose(f);
+    return kib * 1024;
+}

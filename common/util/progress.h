@@ -1,0 +1,30 @@
+/* progress.h: one line of progress on stderr: rewritten on a terminal, a plain line now and then in a log;
+ * and the place where a long operation notices that a person wants it to stop.
+ * Owner: the caller; plain memory. A NULL progress is silent. Threads: one. */
+#ifndef PST_STORE_PROGRESS_H
+#define PST_STORE_PROGRESS_H
+
+#include "common/base.h"
+
+PST_BEGIN_DECLS
+
+struct pst_progress {
+    bool quiet, terminal;
+    const char *what;
+    uint64_t total, done;
+    bool bytes; /* the unit: bytes, or things */
+    double began, shown;
+};
+
+/* Blocks SIGINT, SIGTERM and SIGHUP in this thread: pst_progress_add then notices them. */
+PST_API void pst_progress_init(struct pst_progress *p, bool quiet);
+PST_API void pst_progress_begin(struct pst_progress *p, const char *what, uint64_t total, bool bytes);
+/* PST_E_INTERRUPTED once a signal is pending. */
+PST_API PST_MUST_USE pst_rc pst_progress_add(struct pst_progress *p, uint64_t n);
+PST_API void pst_progress_end(struct pst_progress *p);
+
+/* "1.2 GB": decimal units. Returns out. */
+PST_API const char *pst_bytes_text(double bytes, char out[32]);
+
+PST_END_DECLS
+#endif

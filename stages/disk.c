@@ -1,0 +1,480 @@
+/* disk: serves the requests that slots carry (request.h) and sends each slot on when the last of its parts
+ * has come and the last of its bytes has landed. The work is done by engine.h; this file knows ports and
+ * frames. */
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/store/store.h"
+#include "stages/lib/io/engine.h"
+#include "common/stage.h"
+
+#define REGIONS_MAX 64 /* of one process: a few per route */
+#define NOTES_BYTES 4096
+#define SLICE_NS 100000 /* the shortest turn that the scheduler grants */
+/* Kernels drive queues, and read no files; faults made here stand between the CPU and its reads. */
+#define MEMORY                                                                                               \
+    "cpu,pinned if backend=nvme|emulated and fault_rate=0|0.0 and fault_short_rate=0|0.0 and "               \
+    "fault_delay_us=0 and fault_row=-1"
+
+/* One slot on its way through. */
+struct visit {
+    bool used, whole; /* whole: its last part has come */
+    struct pst_frame frame;
+    struct pst_disk_ticket ticket;
+};
+
+struct disk {
+    int in, out;
+    struct pst_dataset ds;
+    struct pst_disk *engine;
+    struct visit *visits; /* one a slot of the route */
+    uint32_t nvisits, active;
+    int in_flight;        /* as last told to the host */
+    struct rusage faults; /* of this thread when it opened: page faults are counted from there */
+};
+
+static pst_rc size(struct pst_stage *self)
+{
+    struct disk *d = pst_state(self);
+    d->in = pst_port(self, "requests");
+    d->out = pst_port(self, "done");
+    /* rows are read straight into slots: page alignment suits every block size */
+    pst_need(self, d->in, PST_PAGE, PST_PAGE);
+    return pst_dataset_open(&d->ds, pst_dataset_dir(self));
+}
+
+static struct pst_disk_array describe(const struct pst_array *array, uint64_t row_bytes,
+                                      uint64_t wanted_bytes)
+{
+    return (struct pst_disk_array){.path = array->path,
+                                   .data_at = array->data_at,
+                                   .row_bytes = row_bytes,
+                                   .wanted_bytes = wanted_bytes,
+                                   .rows = array->path[0] != '\0' ? (uint64_t)array->shape[0] : 0};
+}
+
+static void describe_stripes(struct pst_disk_array *features, const struct pst_dataset *ds)
+{
+    features->stripes = ds->stripes;
+    for (int k = 0; k < ds->stripes; k++)
+        features->stripe[k] = ds->stripe[k].path;
+}
+
+static struct pst_io_faults read_faults(const struct pst_stage *self, const struct pst_disk_array *features)
+{
+    struct pst_io_faults faults = {.error_rate = pst_param_real(self, "fault_rate"),
+                                   .short_rate = pst_param_real(self, "fault_short_rate"),
+                                   .delay_us = pst_param_int(self, "fault_delay_us"),
+                                   .seed = (uint64_t)pst_param_int(self, "fault_seed"),
+                                   .bad_file = -1};
+    int64_t row = pst_param_int(self, "fault_row");
+    if (row >= 0) {
+        const int64_t stripes = features->stripes > 0 ? features->stripes : 1;
+        faults.bad_file = (int32_t)pst_disk_file(0, (int)(row % stripes));
+        faults.bad_at = features->data_at + (uint64_t)(row / stripes) * features->row_bytes;
+        faults.bad_bytes = features->row_bytes;
+    }
+    return faults;
+}
+
+static struct pst_io_nvme read_nvme(const struct pst_stage *self, const struct pst_dataset *ds)
+{
+    return (struct pst_io_nvme){.stack = pst_param_str(self, "stack"),
+                                .drives = pst_param_str(self, "drives"),
+                                .preset = pst_param_str(self, "preset"),
+                                .emulated = pst_param_str(self, "emulated"),
+                                .dilate = pst_param_real(self, "dilate"),
+                                .ssds = (uint32_t)pst_param_int(self, "ssds"),
+                                .queues = (uint32_t)pst_param_int(self, "queues"),
+                                .lanes = (uint32_t)pst_param_int(self, "lanes"),
+                                .timeout_ms = (uint32_t)pst_param_int(self, "timeout_ms"),
+                                .gpu = pst_device_of(self, NULL) == PST_DEVICE_CUDA ? pst_device(self) : NULL,
+                                .dataset = ds};
+}
+
+static struct pst_disk_config configure(const struct pst_stage *self, const struct pst_dataset *ds,
+                                        uint32_t slots)
+{
+    uint64_t row = (uint64_t)ds->feature_dim * pst_dtype_bytes(ds->features.dtype);
+    uint64_t index = pst_dtype_bytes(ds->indices.dtype);
+    struct pst_disk_config c = {
+        .backend = pst_param_str(self, "backend"),
+        .arrays = {describe(&ds->features, ds->stride_bytes, row),
+                   describe(&ds->indptr, sizeof(int64_t), sizeof(int64_t)),
+                   describe(&ds->indices, index, index)},
+        .depth = (int)pst_param_int(self, "depth"),
+        .threads = (int)pst_param_int(self, "threads"),
+        .retries = (int)pst_param_int(self, "retries"),
+        .direct = pst_param_bool(self, "direct"),
+        .writable = pst_param_bool(self, "writable"),
+        .complete_parts = strcmp(pst_param_str(self, "complete"), "part") == 0,
+        .coalesce_bytes = (uint64_t)pst_param_int(self, "coalesce_bytes"),
+        .gap_bytes = (uint64_t)pst_param_int(self, "gap_bytes"),
+        .tables_max = slots * (PST_HOPS_MAX + 2), /* every part of every slot */
+    };
+    /* what lies on raw drives has stripes of its own */
+    if (strcmp(c.backend, "nvme") != 0)
+        describe_stripes(&c.arrays[0], ds);
+    else if (ds->stripes > 0)
+        c.arrays[0].path = ds->stripe[0].path; /* it has only to be there */
+    c.faults = read_faults(self, &c.arrays[0]);
+    c.nvme = read_nvme(self, ds);
+    return c;
+}
+
+static pst_rc watch(struct pst_stage *self, const struct disk *d)
+{
+    int fds[PST_IO_FDS_MAX];
+    int n = pst_disk_fds(d->engine, fds);
+    for (int i = 0; i < n; i++) {
+        pst_rc rc = pst_watch(self, fds[i]);
+        if (rc != PST_OK)
+            return rc;
+    }
+    return PST_OK;
+}
+
+/* The stage runs seldom and briefly, but while it waits for a core behind a trainer's long turn the drive
+ * runs dry: a short slice moves it to the front (kernels from 6.12 on; older ones pass over it). Measured:
+ * README. */
+static void ask_for_short_turns(struct pst_stage *self)
+{
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t slice_ns, deadline_ns, period_ns;
+    } how = {.size = sizeof how};
+    if (syscall(SYS_sched_getattr, 0, &how, sizeof how, 0) != 0 || how.policy > SCHED_BATCH)
+        return; /* who gave it another policy knows why */
+    how.slice_ns = SLICE_NS;
+    if (syscall(SYS_sched_setattr, 0, &how, 0) != 0)
+        pst_log(self, "turns as long as everybody's (%s): beside busy cores the drive may run dry",
+                strerror(errno));
+}
+
+static pst_rc start(struct pst_stage *self)
+{
+    struct disk *d = pst_state(self);
+    ask_for_short_turns(self);
+    d->nvisits = pst_slots(self, d->in);
+    d->visits = calloc(d->nvisits, sizeof *d->visits);
+    if (d->visits == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for %u slots' tickets", d->nvisits);
+    struct iovec regions[REGIONS_MAX];
+    int nregions = 0;
+    uint64_t bytes;
+    for (void *base; nregions < REGIONS_MAX && (base = pst_region(self, nregions, &bytes)) != NULL;
+         nregions++)
+        regions[nregions] = (struct iovec){base, bytes};
+    struct pst_disk_config config = configure(self, &d->ds, d->nvisits);
+    config.regions = regions;
+    config.nregions = nregions;
+    char notes[NOTES_BYTES];
+    pst_rc rc = pst_disk_new(&d->engine, &config, notes, sizeof notes);
+    if (rc != PST_OK)
+        return rc;
+    if (notes[0] != '\0')
+        pst_warn(self, "%s", notes);
+    pst_log(self, "backend %s%s%s, depth %d, %s the page cache", pst_disk_backend(d->engine),
+            config.nvme.gpu != NULL ? " driven by " : "", config.nvme.gpu != NULL ? config.nvme.gpu : "",
+            config.depth, pst_disk_direct(d->engine) ? "past" : "through");
+    (void)getrusage(RUSAGE_THREAD, &d->faults);
+    return watch(self, d);
+}
+
+/* The visit of this frame's slot; a new one when its first part comes. */
+static struct visit *visit_of(struct disk *d, const struct pst_frame *frame)
+{
+    struct visit *unused = NULL;
+    for (uint32_t i = 0; i < d->nvisits; i++) {
+        struct visit *v = &d->visits[i];
+        if (!v->used)
+            unused = unused != NULL ? unused : v;
+        else if (v->frame.refs[0].route == frame->refs[0].route &&
+                 v->frame.refs[0].slot == frame->refs[0].slot)
+            return v;
+    }
+    if (unused != NULL) {
+        *unused = (struct visit){.used = true, .frame = *frame};
+        d->active++;
+    }
+    return unused;
+}
+
+static pst_rc accept_frame(struct pst_stage *self, struct disk *d, const struct pst_frame *frame)
+{
+    if (frame->nrefs == 0)
+        return pst_send(self, d->out, frame);
+    struct visit *v = visit_of(d, frame);
+    if (v == NULL || v->whole || v->frame.batch != frame->batch || v->frame.micro != frame->micro)
+        return pst_fail(PST_E_PEER,
+                        "slot %u came with batch %llu, micro-batch %u, part %u while another batch is in it",
+                        frame->refs[0].slot, (unsigned long long)frame->batch, frame->micro, frame->part);
+    pst_rc rc = PST_OK;
+    if (frame->arg[1] > 0) {
+        uint64_t bytes = 0;
+        void *slot = pst_slot(self, frame->refs[0], &bytes);
+        if (slot == NULL)
+            return PST_E_STATE;
+        rc = pst_disk_add(d->engine, &v->ticket, slot, bytes, frame->arg[0], frame->arg[1]);
+    }
+    if (frame->flags & PST_LAST_PART) {
+        pst_disk_whole(d->engine, &v->ticket);
+        v->whole = true;
+        v->frame = *frame;
+        v->frame.part = 0; /* what goes on is one part */
+    }
+    return pst_wrap(rc, "batch %llu, part %u", (unsigned long long)frame->batch, frame->part);
+}
+
+static pst_rc send_whole(struct pst_stage *self, struct disk *d)
+{
+    for (uint32_t i = 0; i < d->nvisits && d->active > 0; i++) {
+        struct visit *v = &d->visits[i];
+        if (!v->used || !v->whole || !pst_disk_idle(&v->ticket))
+            continue;
+        v->used = false;
+        d->active--;
+        pst_count(self, 1, 0);
+        pst_rc rc = pst_send(self, d->out, &v->frame);
+        if (rc != PST_OK)
+            return rc;
+    }
+    return PST_OK;
+}
+
+static void tell_in_flight(struct pst_stage *self, struct disk *d)
+{
+    int now = pst_disk_in_flight(d->engine);
+    if (now != d->in_flight)
+        pst_in_flight(self, now - d->in_flight);
+    d->in_flight = now;
+}
+
+static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
+{
+    struct disk *d = pst_state(self);
+    if (event->kind != PST_EV_FRAME && event->kind != PST_EV_FD)
+        return PST_OK;
+    if (event->kind == PST_EV_FRAME) {
+        pst_rc rc = accept_frame(self, d, event->frame);
+        if (rc != PST_OK)
+            return rc;
+    }
+    uint64_t before = pst_disk_stats(d->engine)->bytes;
+    pst_rc rc = pst_disk_pump(d->engine);
+    pst_count(self, 0, pst_disk_stats(d->engine)->bytes - before);
+    tell_in_flight(self, d);
+    return rc == PST_OK ? send_whole(self, d) : rc;
+}
+
+static void report(struct pst_stage *self, const struct disk *d)
+{
+    const struct pst_disk_stats *s = pst_disk_stats(d->engine);
+    struct rusage usage;
+    (void)getrusage(RUSAGE_THREAD, &usage);
+    pst_rc rc = pst_report(self, "io",
+                           "{\"backend\": \"%s\", \"direct\": \"%s\", \"requests\": %llu, \"bytes\": %llu, "
+                           "\"rows\": %llu, \"row_bytes_wanted\": %llu, \"copied_bytes\": %llu, "
+                           "\"retries\": %llu, \"merged\": %llu, \"active_s\": %.6f, \"in_flight_s\": %.6f, "
+                           "\"starved_s\": %.6f, \"major_faults\": %ld, \"minor_faults\": %ld}",
+                           pst_disk_backend(d->engine), pst_disk_direct(d->engine) ? "yes" : "no",
+                           (unsigned long long)s->requests, (unsigned long long)s->bytes,
+                           (unsigned long long)s->rows, (unsigned long long)s->row_bytes_wanted,
+                           (unsigned long long)s->copied_bytes, (unsigned long long)s->retries,
+                           (unsigned long long)s->merged, s->active_s, s->in_flight_s, s->starved_s,
+                           usage.ru_majflt - d->faults.ru_majflt, usage.ru_minflt - d->faults.ru_minflt);
+    struct pst_io_driven n;
+    if (rc == PST_OK && pst_disk_driven(d->engine, &n))
+        rc = pst_report(
+            self, "io",
+            "{\"submitted_by\": \"%s\", \"gpu_commands\": %llu, \"cpu_commands\": %llu, "
+            "\"handed_to_cpu\": %llu, \"turns\": %llu, \"sq_doorbells\": %llu, "
+            "\"cq_doorbells\": %llu, \"driver_retries\": %llu, \"aborts\": %llu, \"resets\": %llu}",
+            pst_device_of(self, NULL) == PST_DEVICE_CUDA ? "gpu" : "cpu", (unsigned long long)n.gpu_commands,
+            (unsigned long long)n.cpu_commands, (unsigned long long)s->handed, (unsigned long long)n.turns,
+            (unsigned long long)n.sq_doorbells, (unsigned long long)n.cq_doorbells,
+            (unsigned long long)n.retries, (unsigned long long)n.aborts, (unsigned long long)n.resets);
+    if (rc != PST_OK)
+        pst_log(self, "the disk's counts are not in the report: %s", pst_error_text());
+}
+
+static void shut(struct pst_stage *self)
+{
+    struct disk *d = pst_state(self);
+    if (d->engine != NULL) {
+        report(self, d);
+        pst_disk_free(d->engine);
+    }
+    free(d->visits);
+    pst_dataset_close(&d->ds);
+}
+
+static const struct pst_port_desc ports[] = {
+    {.name = "requests",
+     .dir = PST_IN,
+     .type = "any",
+     .dtype = "any",
+     .rank = -1,
+     .memory = MEMORY,
+     .flags = PST_PORT_WRITES | PST_PORT_ASIDE,
+     .help = "slots with a table of requests; each part announces some"},
+    {.name = "done",
+     .dir = PST_OUT,
+     .type = "any",
+     .dtype = "any",
+     .rank = -1,
+     .memory = MEMORY,
+     .forwards = "requests",
+     .help = "the same slots, when all that was asked for is in them"},
+    {0},
+};
+
+static const struct pst_param_desc params[] = {
+    {.name = "backend",
+     .type = PST_PARAM_ENUM,
+     .def = "\"auto\"",
+     .choices = "auto|file|pread|mmap|nvme|emulated",
+     .help = "file: io_uring; pread: threads; mmap: the baseline; auto: file where io_uring is allowed; "
+             "nvme: our "
+             "own driver; emulated: the same over emulated drives"},
+    {.name = "stack",
+     .type = PST_PARAM_ENUM,
+     .def = "\"async\"",
+     .choices = "async|sync|batch",
+     .help = "of nvme and emulated: how queues are driven (common/nvme/README.md)"},
+    {.name = "complete",
+     .type = PST_PARAM_ENUM,
+     .def = "\"slot\"",
+     .choices = "slot|part",
+     .help =
+         "on a GPU: completions are waited for when a slot's last part was submitted, or after each part"},
+    {.name = "lanes",
+     .type = PST_PARAM_INT,
+     .def = "1",
+     .min = 1,
+     .max = 64,
+     .help = "of nvme and emulated, on a CPU: threads that submit; with stack sync, requests at once"},
+    {.name = "queues",
+     .type = PST_PARAM_INT,
+     .def = "2",
+     .min = 1,
+     .max = 128,
+     .help = "of nvme and emulated: queue pairs a drive"},
+    {.name = "timeout_ms",
+     .type = PST_PARAM_INT,
+     .def = "5000",
+     .min = 1,
+     .max = 600000,
+     .help = "of nvme and emulated: until a command is aborted; after as long again the drive is reset"},
+    {.name = "drives",
+     .type = PST_PARAM_STRING,
+     .def = "\"\"",
+     .help = "of nvme: PCI addresses, in the order in which penstock store was given them"},
+    {.name = "ssds",
+     .type = PST_PARAM_INT,
+     .def = "1",
+     .min = 1,
+     .max = 16,
+     .help = "of emulated: drives over which rows are striped"},
+    {.name = "preset",
+     .type = PST_PARAM_ENUM,
+     .def = "\"none\"",
+     .choices = "none|optane|980pro|p5510",
+     .help = "of emulated: which drive's speed is modelled; none: as fast as it goes"},
+    {.name = "dilate",
+     .type = PST_PARAM_REAL,
+     .def = "1",
+     .min = 1,
+     .max = 1e6,
+     .help = "of emulated: how many times slower the model's time runs"},
+    {.name = "emulated",
+     .type = PST_PARAM_STRING,
+     .def = "\"\"",
+     .help = "of emulated: more of its configuration as JSON text, faults for instance"},
+    {.name = "depth",
+     .type = PST_PARAM_INT,
+     .def = "128",
+     .min = 1,
+     .max = 4096,
+     .help = "operations in flight"},
+    {.name = "direct", .type = PST_PARAM_BOOL, .def = "true", .help = "past the page cache (O_DIRECT)"},
+    {.name = "coalesce_bytes",
+     .type = PST_PARAM_BYTES,
+     .def = "\"128KiB\"",
+     .min = 1,
+     .max = 16777216,
+     .help = "largest read that neighbouring rows are merged into"},
+    {.name = "gap_bytes",
+     .type = PST_PARAM_BYTES,
+     .def = "\"4KiB\"",
+     .min = 0,
+     .max = 16777216,
+     .help = "rows this far apart are read at once, with what lies between; 0: only what is asked for"},
+    {.name = "threads",
+     .type = PST_PARAM_INT,
+     .def = "8",
+     .min = 1,
+     .max = 256,
+     .help = "of backend pread: its operations in flight"},
+    {.name = "retries",
+     .type = PST_PARAM_INT,
+     .def = "3",
+     .min = 0,
+     .max = 1000,
+     .help = "tries after a failed one, before the run is ended"},
+    {.name = "writable", .type = PST_PARAM_BOOL, .def = "false", .help = "whether requests may write"},
+    {.name = "fault_rate",
+     .type = PST_PARAM_REAL,
+     .def = "0",
+     .min = 0,
+     .max = 1,
+     .help = "for tests, on a CPU: share of operations that fail (emulated drives have faults of their own)"},
+    {.name = "fault_short_rate",
+     .type = PST_PARAM_REAL,
+     .def = "0",
+     .min = 0,
+     .max = 1,
+     .help = "for tests, on a CPU: share of operations that transfer too little"},
+    {.name = "fault_delay_us",
+     .type = PST_PARAM_INT,
+     .def = "0",
+     .min = 0,
+     .max = 60000000,
+     .help = "for tests, on a CPU: added to every operation"},
+    {.name = "fault_seed",
+     .type = PST_PARAM_INT,
+     .def = "1",
+     .min = 0,
+     .max = 9007199254740992.0,
+     .help = "for tests: which operations fail"},
+    {.name = "fault_row",
+     .type = PST_PARAM_INT,
+     .def = "-1",
+     .min = -1,
+     .max = 9007199254740992.0,
+     .help = "for tests, on a CPU: a feature row that can never be read; -1: none"},
+    {0},
+};
+
+PST_API extern const struct pst_stage_desc pst_stage;
+const struct pst_stage_desc pst_stage = {
+    .abi = PST_STAGE_ABI,
+    .name = "disk",
+    .help = "reads what slots ask for, straight into them, and sends them on when it is there",
+    .ports = ports,
+    .params = params,
+    .state_bytes = sizeof(struct disk),
+    .size = size,
+    .open = start,
+    .on_event = on_event,
+    .close = shut,
+};

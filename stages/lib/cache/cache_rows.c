@@ -1,0 +1,205 @@
+#include "stages/lib/cache/cache_rows.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/util/file.h"
+#include "common/store/dataset/rows.h"
+#include "stages/lib/device/device.h"
+#include "common/error.h"
+#include "common/util/hugepage.h"
+
+#define WINDOW_BYTES ((uint64_t)4 << 20) /* one read: large enough that a drive's rate is its bandwidth */
+#define LOAD_BYTES ((uint64_t)32 << 20)  /* on a GPU: in flight */
+#define GAP_BYTES ((uint64_t)64 << 10)   /* reading over a gap this small costs less than another read */
+
+static int ascending(const void *left, const void *right)
+{
+    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* What is read: sorted ids, by windows, of one stripe at a time. */
+struct reading {
+    struct pst_row_files files;
+    char *window;
+    uint64_t window_bytes;
+};
+
+/* The first of ids from the i-th on that is in stripe k; n: there is none. */
+static int64_t next_of(const struct reading *r, const int64_t *ids, int64_t n, int64_t i, int k)
+{
+    while (i < n && ids[i] % r->files.files != k)
+        i++;
+    return i;
+}
+
+/* The rows of one stripe, in windows that span small gaps. */
+static pst_rc read_stripe(const struct reading *r, int k, const int64_t *ids, int64_t n, char *rows)
+{
+    const int64_t files = r->files.files;
+    const uint64_t stride = r->files.stride_bytes;
+    const struct pst_array *a = &r->files.file[k];
+    for (int64_t first = next_of(r, ids, n, 0, k), next; first < n; first = next) {
+        int64_t last = first;
+        const int64_t from = ids[first] / files;
+        while ((next = next_of(r, ids, n, last + 1, k)) < n) {
+            if ((uint64_t)(ids[next] / files - ids[last] / files - 1) * stride > GAP_BYTES ||
+                (uint64_t)(ids[next] / files - from + 1) * stride > r->window_bytes)
+                break;
+            last = next;
+        }
+        const uint64_t at = a->data_at + (uint64_t)from * stride,
+                       bytes = (uint64_t)(ids[last] / files - from + 1) * stride;
+        pst_rc rc = pst_read_at(r->files.fd[k], r->window, bytes, at, a->path);
+        if (rc != PST_OK)
+            return pst_wrap(rc, "rows for the cache");
+        for (int64_t i = first; i <= last; i = next_of(r, ids, n, i + 1, k))
+            memcpy(rows + (uint64_t)i * stride, r->window + (uint64_t)(ids[i] / files - from) * stride,
+                   stride);
+        /* the rows live here now; their pages would only crowd out the topology's */
+        (void)posix_fadvise(r->files.fd[k], (off_t)at, (off_t)bytes, POSIX_FADV_DONTNEED);
+    }
+    return PST_OK;
+}
+
+/* Reads sorted ids[0..n) to rows, one after the other. */
+static pst_rc read_rows(const struct reading *r, const int64_t *ids, int64_t n, char *rows)
+{
+    pst_rc rc = PST_OK;
+    for (int k = 0; k < r->files.files && rc == PST_OK; k++)
+        rc = read_stripe(r, k, ids, n, rows);
+    return rc;
+}
+
+static pst_rc open_reading(struct reading *r, const struct pst_array *features, int files, uint64_t stride)
+{
+    pst_rc rc = pst_row_files_open(&r->files, features, files, stride);
+    for (int k = 0; k < r->files.files; k++)
+        (void)posix_fadvise(r->files.fd[k], 0, 0, POSIX_FADV_RANDOM);
+    return rc;
+}
+
+/* On a GPU: rows that go there at once, by way of the host's memory. */
+static int64_t load_rows(uint64_t stride, int64_t n)
+{
+    return pst_max_i64(1, pst_min_i64(n, (int64_t)(LOAD_BYTES / stride)));
+}
+
+static pst_rc take_memory(struct pst_cache_rows *c, uint64_t stride)
+{
+    if (c->device == NULL) {
+        c->rows = pst_random_access_alloc((uint64_t)c->n * stride);
+        c->index_memory = pst_random_access_alloc(pst_k_cache_bytes(c->n));
+        return c->rows != NULL && c->index_memory != NULL
+                   ? PST_OK
+                   : pst_fail(
+                         PST_E_NOMEM,
+                         "no memory to cache %lld rows of %llu bytes; give the planner a smaller cpu_cache",
+                         (long long)c->n, (unsigned long long)stride);
+    }
+    const char *what = "cached rows (give the planner a smaller cpu_cache)";
+    void *rows;
+    pst_rc rc = pst_device_take(c->device, PST_MEMORY_DEVICE, (uint64_t)c->n * stride, what, &rows);
+    c->rows = rows;
+    if (rc == PST_OK)
+        rc = pst_device_take(c->device, PST_MEMORY_DEVICE, c->device->twin->cache_bytes(c->n), what,
+                             &c->index_memory);
+    return rc;
+}
+
+static pst_rc check_ids(const int64_t *ids, int64_t n, const struct pst_array *features, int64_t rows)
+{
+    if (ids[0] < 0 || ids[n - 1] >= rows)
+        return pst_fail(PST_E_FORMAT, "the plan caches vertex %lld, but %s has %lld rows",
+                        (long long)(ids[0] < 0 ? ids[0] : ids[n - 1]), features->path, (long long)rows);
+    for (int64_t i = 1; i < n; i++)
+        if (ids[i] == ids[i - 1])
+            return pst_fail(PST_E_FORMAT, "the plan caches vertex %lld twice", (long long)ids[i]);
+    return PST_OK;
+}
+
+/* Rows and index of a GPU, from where rows are read to (of load_rows). */
+static pst_rc load_device(struct pst_cache_rows *c, const struct reading *r, const int64_t *ids)
+{
+    struct pst_device *d = c->device;
+    const uint64_t stride = r->files.stride_bytes;
+    const int64_t most = load_rows(stride, c->n);
+    void *staging, *device_ids = NULL;
+    pst_rc rc = pst_device_take(d, PST_MEMORY_PINNED, (uint64_t)most * stride, "rows on their way", &staging);
+    for (int64_t at = 0; at < c->n && rc == PST_OK; at += most) {
+        const int64_t n = pst_min_i64(most, c->n - at);
+        rc = read_rows(r, ids + at, n, staging);
+        if (rc != PST_OK)
+            break;
+        (void)d->twin->copy(d->q, c->rows + (uint64_t)at * stride, staging, (uint64_t)n * stride);
+        rc = pst_device_wait(d);
+    }
+    if (rc == PST_OK)
+        rc = pst_device_take(d, PST_MEMORY_DEVICE, (uint64_t)c->n * sizeof *ids, "the ids of cached rows",
+                             &device_ids);
+    if (rc == PST_OK) {
+        (void)d->twin->copy(d->q, device_ids, ids, (uint64_t)c->n * sizeof *ids);
+        rc = pst_device_wait(d);
+    }
+    if (rc == PST_OK) {
+        c->index = d->twin->cache_init(c->index_memory, device_ids, c->n);
+        rc = c->index ? PST_OK : pst_fail(PST_E_IO, "%s: the cache's index cannot be made", d->name);
+    }
+    pst_device_give(d, staging);
+    pst_device_give(d, device_ids);
+    return rc;
+}
+
+pst_rc pst_cache_rows_load(struct pst_cache_rows *c, struct pst_device *device,
+                           const struct pst_array *features, int files, int64_t rows, uint64_t stride,
+                           const int64_t *vertices, int64_t n)
+{
+    *c = (struct pst_cache_rows){.n = n, .device = pst_device_is_cuda(device) ? device : NULL};
+    if (n == 0)
+        return PST_OK;
+    struct reading reading = {.window_bytes = WINDOW_BYTES > stride ? WINDOW_BYTES : stride};
+    reading.window = malloc(reading.window_bytes);
+    int64_t *ids = malloc((size_t)n * sizeof *ids);
+    pst_rc rc = PST_OK;
+    if (reading.window == NULL || ids == NULL) {
+        rc = pst_fail(PST_E_NOMEM, "no memory to look for %lld cached rows", (long long)n);
+        goto out;
+    }
+    memcpy(ids, vertices, (size_t)n * sizeof *ids);
+    qsort(ids, (size_t)n, sizeof *ids, ascending);
+    rc = check_ids(ids, n, features, rows);
+    if (rc == PST_OK)
+        rc = take_memory(c, stride);
+    if (rc == PST_OK)
+        rc = open_reading(&reading, features, files, stride);
+    if (rc != PST_OK)
+        goto out;
+    if (c->device != NULL) {
+        rc = load_device(c, &reading, ids);
+        goto out;
+    }
+    rc = read_rows(&reading, ids, n, c->rows);
+    if (rc == PST_OK)
+        c->index = pst_k_cache_init(c->index_memory, ids, n);
+out:
+    pst_row_files_close(&reading.files);
+    free(ids);
+    free(reading.window);
+    if (rc != PST_OK)
+        pst_cache_rows_release(c);
+    return rc;
+}
+
+void pst_cache_rows_release(struct pst_cache_rows *c)
+{
+    if (c->device != NULL) {
+        pst_device_give(c->device, c->rows);
+        pst_device_give(c->device, c->index_memory);
+    } else {
+        free(c->rows);
+        free(c->index_memory);
+    }
+    *c = (struct pst_cache_rows){0};
+}

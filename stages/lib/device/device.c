@@ -1,0 +1,173 @@
+#include "stages/lib/device/device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+
+static const char CUDA[] = "cuda:";
+
+/* "cuda:" and a number. */
+static bool is_cuda(const char *place, int *number)
+{
+    char *end;
+    if (strncmp(place, CUDA, strlen(CUDA)) != 0)
+        return false;
+    const char *digits = place + strlen(CUDA);
+    const long value = strtol(digits, &end, 10);
+    *number = (int)value;
+    return end != digits && *end == '\0' && value >= 0 && value < 1 << 16;
+}
+
+static pst_rc open_cuda(struct pst_device *d)
+{
+    char why[PST_WHY_BYTES] = "";
+    uint64_t there, all;
+    d->twin = pst_twin_open(NULL, why);
+    if (d->twin == NULL)
+        return pst_fail(PST_E_UNSUPPORTED, "%s is not to be had: %s (build where nvcc is, or use cpu:0)",
+                        d->name, why);
+    if (d->twin->room(d->number, &there, &all, why) != PST_OK)
+        return pst_fail(PST_E_UNSUPPORTED, "%s is not to be had: %s (`penstock probe` lists what is there)",
+                        d->name, why);
+    void *at;
+    const pst_rc rc = pst_device_take(d, PST_MEMORY_PINNED, sizeof *d->record, "a batch's counts", &at);
+    if (rc == PST_OK)
+        d->record = memset(at, 0, sizeof *d->record);
+    return rc;
+}
+
+pst_rc pst_device_open(struct pst_device *d, const char *place)
+{
+    *d = (struct pst_device){.number = -1};
+    (void)snprintf(d->name, sizeof d->name, "%s", place);
+    if (strncmp(place, "cpu:", 4) == 0) {
+        d->twin = pst_twin_cpu();
+        return PST_OK;
+    }
+    if (!is_cuda(place, &d->number))
+        return pst_fail(PST_E_ARG, "the device is \"%s\"; expected cpu:N or cuda:N", place);
+    const pst_rc rc = open_cuda(d);
+    if (rc != PST_OK)
+        pst_device_close(d);
+    return rc;
+}
+
+/* What the device has left, for messages. */
+static void say_room(const struct pst_device *d, char *out, size_t bytes)
+{
+    char why[PST_WHY_BYTES];
+    uint64_t there, all;
+    if (d->twin->room(d->number, &there, &all, why) == PST_OK)
+        (void)snprintf(out, bytes, "%llu of its %llu bytes are free", (unsigned long long)there,
+                       (unsigned long long)all);
+    else
+        (void)snprintf(out, bytes, "%.160s", why);
+}
+
+pst_rc pst_device_queue(struct pst_device *d, struct pst_queue_options options)
+{
+    char why[PST_WHY_BYTES] = "", left[256];
+    if (!pst_device_is_cuda(d))
+        return PST_OK;
+    d->twin->queue_free(d->q);
+    d->q = NULL;
+    options.device = d->number;
+    const pst_rc rc = d->twin->queue_new(&options, &d->q, why);
+    if (rc == PST_OK)
+        return PST_OK;
+    say_room(d, left, sizeof left);
+    return pst_fail(rc, "%s: no queue for calls over %lld ids and %lld columns: %s; %s", d->name,
+                    (long long)options.most, (long long)options.columns, why, left);
+}
+
+pst_rc pst_device_take(struct pst_device *d, enum pst_memory kind, uint64_t bytes, const char *what,
+                       void **at)
+{
+    char why[PST_WHY_BYTES] = "", left[256];
+    *at = NULL;
+    if (d->ntaken == PST_DEVICE_TAKEN_MAX)
+        return pst_fail(PST_E_LIMIT, "more than %d pieces of memory on %s", PST_DEVICE_TAKEN_MAX, d->name);
+    const pst_rc rc = d->twin->alloc(d->number, kind, bytes, at, why);
+    if (rc == PST_OK) {
+        d->taken[d->ntaken].at = *at;
+        d->taken[d->ntaken].kind = kind;
+        d->taken[d->ntaken++].bytes = bytes;
+        *(kind == PST_MEMORY_DEVICE ? &d->device_bytes : &d->pinned_bytes) += bytes;
+        return PST_OK;
+    }
+    say_room(d, left, sizeof left);
+    return pst_fail(rc,
+                    "%s: no memory for %s: %llu bytes of %s memory were asked for, %s, and this stage has "
+                    "taken %llu (%s)",
+                    d->name, what, (unsigned long long)bytes,
+                    kind == PST_MEMORY_DEVICE ? "its" : "pinned host", left,
+                    (unsigned long long)(kind == PST_MEMORY_DEVICE ? d->device_bytes : d->pinned_bytes), why);
+}
+
+/* What a wait came to. */
+static pst_rc judge(struct pst_device *d, pst_rc rc, const char *why)
+{
+    d->left_alone = d->left_alone || rc == PST_E_TIMEOUT;
+    return rc == PST_OK ? PST_OK : pst_fail(rc, "%s: %s", d->name, why);
+}
+
+pst_rc pst_device_wait(struct pst_device *d)
+{
+    char why[PST_WHY_BYTES] = "";
+    return judge(d, d->twin->wait(d->q, why), why);
+}
+
+/* Nothing is to use what goes now. */
+static void drain(struct pst_device *d)
+{
+    if (d->q == NULL || d->left_alone)
+        return;
+    const pst_rc rc = pst_device_wait(d);
+    (void)rc; /* what a kernel found in its data does not matter any more */
+}
+
+void pst_device_give(struct pst_device *d, void *at)
+{
+    if (at != NULL)
+        drain(d);
+    for (int i = 0; at != NULL && !d->left_alone && i < d->ntaken; i++) {
+        if (d->taken[i].at != at)
+            continue;
+        *(d->taken[i].kind == PST_MEMORY_DEVICE ? &d->device_bytes : &d->pinned_bytes) -= d->taken[i].bytes;
+        d->twin->release(d->taken[i].kind, at);
+        d->taken[i] = d->taken[--d->ntaken];
+        return;
+    }
+    assert(at == NULL || d->left_alone);
+}
+
+void pst_device_close(struct pst_device *d)
+{
+    drain(d);
+    if (d->twin != NULL && !d->left_alone) {
+        d->twin->queue_free(d->q);
+        for (int i = 0; i < d->ntaken; i++)
+            d->twin->release(d->taken[i].kind, d->taken[i].at);
+    }
+    *d = (struct pst_device){.number = -1};
+}
+
+void pst_device_record(struct pst_device *d, const int64_t *const *counts, int n)
+{
+    (void)d->twin->record(d->q, d->record, ++d->records, counts, n); /* what fails, the wait tells */
+}
+
+pst_rc pst_device_recorded(struct pst_device *d, bool *data_fault)
+{
+    char why[PST_WHY_BYTES] = "";
+    *data_fault = false;
+    const pst_rc rc = judge(d, d->twin->recorded(d->q, why), why);
+    if (rc != PST_OK)
+        return rc;
+    if (__atomic_load_n(&d->record->sequence, __ATOMIC_ACQUIRE) != d->records)
+        return pst_fail(PST_E_STATE, "%s: a batch's counts did not come", d->name);
+    *data_fault = d->record->rc != PST_OK;
+    return (pst_rc)d->record->rc;
+}

@@ -1,0 +1,410 @@
+/* eval_layers.c: the computing part of eval.h: tasks of one block of rows each, for the team. */
+#include "common/error.h"
+#include "common/util/file.h"
+#include "stages/lib/gnn/eval_impl.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+enum { BATCH_BLOCKS = 16 }; /* of each thread between two looks at the progress */
+
+/* What the tasks of one job look at. */
+struct job {
+    struct pst_eval *eval;
+    const struct pst_model *model;
+    int l;
+    int64_t first, rows; /* vertices that the job is about */
+    int64_t ld;          /* of sums and projected rows */
+    pst_real *sums;
+    int64_t *cursor;
+    const pst_real *part; /* projected rows of vertices from..to */
+    int64_t from, to;
+};
+
+/* ---- tasks --------------------------------------------------------------------------------------- */
+
+/* The vertices of a task. */
+static int64_t rows_of_task(const struct job *job, int64_t task, int64_t *first)
+{
+    *first = job->first + task * PST_EVAL_BLOCK;
+    return pst_min_i64(PST_EVAL_BLOCK, job->rows - task * PST_EVAL_BLOCK);
+}
+
+static pst_real *block_of_worker(const struct pst_eval *eval, int worker, int which)
+{
+    return (pst_real *)(void *)(eval->buffers + (size_t)worker * eval->worker_bytes + eval->block_at[which]);
+}
+
+/* Messages belong to threads: the first is kept for the one that runs the job. */
+static void task_ends(struct pst_eval *eval, pst_rc rc)
+{
+    if (rc == PST_OK)
+        return;
+    struct pst_eval_failure *f = &eval->failure;
+    (void)pthread_mutex_lock(&f->lock);
+    if (!atomic_load(&f->there)) {
+        f->rc = rc;
+        snprintf(f->text, sizeof f->text, "%s", pst_error_text());
+        atomic_store(&f->there, true);
+    }
+    (void)pthread_mutex_unlock(&f->lock);
+}
+
+static pst_rc run_job(struct job *job, pst_task_fn *task)
+{
+    struct pst_eval_failure *f = &job->eval->failure;
+    atomic_store(&f->there, false);
+    pst_team_run(job->model->team, task, job, (job->rows + PST_EVAL_BLOCK - 1) / PST_EVAL_BLOCK);
+    return atomic_load(&f->there) ? pst_fail(f->rc, "%s", f->text) : PST_OK;
+}
+
+static void begin(struct pst_eval *eval, const char *what, int layer, uint64_t total, bool bytes)
+{
+    if (layer < 0)
+        snprintf(eval->what, sizeof eval->what, "%s", what);
+    else
+        snprintf(eval->what, sizeof eval->what, "layer %d: %s", layer + 1, what);
+    pst_progress_begin(eval->options.progress, eval->what, total, bytes);
+}
+
+/* ---- one block ---------------------------------------------------------------------------------- */
+
+static void product(const struct pst_model *model, const pst_real *x, int64_t ld_x, int64_t n,
+                    const struct pst_layer *layer, int64_t weight, pst_real *y, int64_t ld_y)
+{
+    pst_k_gemm(NULL, false, false, n, layer->out, layer->in, 1, x, ld_x, model->weight + weight, layer->out,
+               0, y, ld_y, 1);
+}
+
+/* Batch norm with fixed statistics is y * scale + offset. */
+static void fold_norms(struct pst_eval *eval, const struct pst_model *model)
+{
+    for (int l = 0; l < model->config.layers; l++) {
+        const struct pst_layer *layer = &model->layer[l];
+        if (layer->running < 0)
+            continue;
+        const pst_real *gain = model->weight + layer->gain, *shift = model->weight + layer->shift;
+        const pst_real *mean = model->running + layer->running, *variance = mean + layer->out;
+        for (int64_t j = 0; j < layer->out; j++) {
+            const double scale = (double)gain[j] / sqrt((double)variance[j] + PST_NORM_EPS);
+            eval->scale[l * model->config.hidden + j] = (pst_real)scale;
+            eval->offset[l * model->config.hidden + j] =
+                (pst_real)((double)shift[j] - (double)mean[j] * scale);
+        }
+    }
+}
+
+static void normalise(const struct pst_eval *eval, const struct pst_model *model, int l, pst_real *y,
+                      int64_t ld, int64_t n)
+{
+    const struct pst_layer *layer = &model->layer[l];
+    const int64_t at = l * model->config.hidden;
+    if (model->config.norm == PST_NORM_LAYER)
+        pst_k_layer_norm(NULL, y, ld, n, layer->out, model->weight + layer->gain,
+                         model->weight + layer->shift, NULL, NULL);
+    else
+        pst_k_affine(NULL, y, ld, n, layer->out, eval->scale + at, eval->offset + at);
+}
+
+static void predict(struct pst_eval *eval, const pst_real *logits, int64_t ld, int64_t first, int64_t n,
+                    int64_t classes)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const pst_real *row = logits + i * ld;
+        int32_t best = 0;
+        for (int32_t c = 1; c < classes; c++)
+            if (row[c] > row[best])
+                best = c;
+        eval->predicted[first + i] = best;
+    }
+}
+
+/* What follows the linear part of a layer, and who wants to have its output. input: of the residual. */
+static pst_rc finish_layer(struct pst_eval *eval, const struct pst_model *model, int l, int64_t first,
+                           int64_t n, pst_real *y, int64_t ld, const pst_real *input, int64_t ld_input)
+{
+    const struct pst_layer *layer = &model->layer[l];
+    const struct pst_dropout none = {0};
+    if (layer->gain >= 0)
+        normalise(eval, model, l, y, ld, n);
+    if (layer->bias >= 0)
+        pst_k_bias_relu_dropout(NULL, y, ld, model->weight + layer->bias, NULL, n, layer->out, false, &none);
+    if (layer->residual)
+        pst_k_add(NULL, y, ld, input, ld_input, n, layer->out);
+    if (layer->last)
+        predict(eval, y, ld, first, n, layer->out);
+    else
+        pst_k_bias_relu_dropout(NULL, y, ld, NULL, NULL, n, layer->out, true, &none);
+    return eval->options.sink ? eval->options.sink(eval->options.sink_ctx, l, first, n, y, ld) : PST_OK;
+}
+
+/* ---- the first layer, while features stream by --------------------------------------------------- */
+
+/* All layers of a block, for a model without the graph. */
+static pst_rc plain_block(const struct job *job, const pst_real *x, int64_t ld_x, int64_t first, int64_t n,
+                          int worker)
+{
+    struct pst_eval *eval = job->eval;
+    pst_rc rc = PST_OK;
+    for (int l = 0; l < job->model->config.layers && rc == PST_OK; l++) {
+        const struct pst_layer *layer = &job->model->layer[l];
+        pst_real *y = block_of_worker(eval, worker, l % 2);
+        product(job->model, x, ld_x, n, layer, layer->self, y, eval->ld);
+        rc = finish_layer(eval, job->model, l, first, n, y, eval->ld, x, ld_x);
+        x = y;
+        ld_x = eval->ld;
+    }
+    return rc;
+}
+
+static pst_rc first_products(const struct job *job, const pst_real *x, int64_t ld_x, int64_t first, int64_t n,
+                             int worker)
+{
+    const struct pst_eval *eval = job->eval;
+    const struct pst_layer *layer = &job->model->layer[0];
+    pst_real *self = pst_rows_make(&eval->kept, first, block_of_worker(eval, worker, 0));
+    pst_real *neigh = pst_rows_make(&eval->projected, first, block_of_worker(eval, worker, 1));
+    product(job->model, x, ld_x, n, layer, layer->self, self, eval->kept.ld);
+    product(job->model, x, ld_x, n, layer, layer->neigh, neigh, eval->projected.ld);
+    const pst_rc rc = pst_rows_put(&eval->kept, first, n, self);
+    return rc == PST_OK ? pst_rows_put(&eval->projected, first, n, neigh) : rc;
+}
+
+static void feature_task(void *arg, int64_t task, int worker)
+{
+    const struct job *job = arg;
+    struct pst_eval *eval = job->eval;
+    const uint64_t stride = eval->ds->stride_bytes;
+    char *raw = eval->buffers + (size_t)worker * eval->worker_bytes;
+    int64_t first, ld_x = (int64_t)(stride / sizeof(pst_real)), in = job->model->config.in;
+    const int64_t n = rows_of_task(job, task, &first);
+    const pst_real *x = (const pst_real *)(const void *)raw;
+    if (atomic_load(&eval->failure.there))
+        return;
+    pst_rc rc = pst_row_files_read(&eval->features, first, n, raw);
+    if (rc == PST_OK && eval->kind != PST_FEATURE_REAL) {
+        pst_real *wide = (pst_real *)(void *)(raw + eval->wide_at);
+        ld_x = pst_width(in);
+        pst_k_widen(NULL, raw, stride, eval->kind == PST_FEATURE_BFLOAT, wide, ld_x, n, in);
+        x = wide;
+    }
+    if (rc == PST_OK)
+        rc = job->model->config.aggregate ? first_products(job, x, ld_x, first, n, worker)
+                                          : plain_block(job, x, ld_x, first, n, worker);
+    task_ends(eval, rc);
+}
+
+static void advise_features(const struct pst_eval *eval, int64_t first, int64_t rows, int advice)
+{
+    if (rows > 0)
+        pst_row_files_advise(&eval->features, first, rows, advice);
+}
+
+static pst_rc stream_features(struct pst_eval *eval, const struct pst_model *model)
+{
+    const int64_t vertices = eval->ds->vertices,
+                  batch = (int64_t)eval->threads * BATCH_BLOCKS * PST_EVAL_BLOCK;
+    pst_rc rc = PST_OK;
+    eval->projected.ld = pst_width(model->layer[0].out);
+    begin(eval, "features", -1, (uint64_t)vertices * eval->ds->stride_bytes, true);
+    for (int64_t first = 0; first < vertices && rc == PST_OK; first += batch) {
+        struct job job = {
+            .eval = eval, .model = model, .first = first, .rows = pst_min_i64(batch, vertices - first)};
+        advise_features(eval, first + batch, pst_min_i64(batch, vertices - first - batch),
+                        POSIX_FADV_WILLNEED);
+        rc = run_job(&job, feature_task);
+        if (eval->drop)
+            advise_features(eval, first, job.rows, POSIX_FADV_DONTNEED);
+        if (rc == PST_OK && model->config.aggregate) {
+            pst_rows_drop(&eval->kept, first, job.rows);
+            pst_rows_drop(&eval->projected, first, job.rows);
+        }
+        if (rc == PST_OK)
+            rc = pst_progress_add(eval->options.progress, (uint64_t)job.rows * eval->ds->stride_bytes);
+    }
+    if (rc == PST_OK)
+        pst_progress_end(eval->options.progress);
+    return rc;
+}
+
+/* ---- layers over the whole graph ----------------------------------------------------------------- */
+
+static void neigh_task(void *arg, int64_t task, int worker)
+{
+    const struct job *job = arg;
+    struct pst_eval *eval = job->eval;
+    const struct pst_layer *layer = &job->model->layer[job->l];
+    int64_t first;
+    const int64_t n = rows_of_task(job, task, &first);
+    const pst_real *x;
+    if (atomic_load(&eval->failure.there))
+        return;
+    pst_rc rc = pst_rows_get(&eval->kept, first, n, block_of_worker(eval, worker, 0), &x);
+    if (rc == PST_OK) {
+        pst_real *y = pst_rows_make(&eval->projected, first, block_of_worker(eval, worker, 1));
+        product(job->model, x, eval->kept.ld, n, layer, layer->neigh, y, eval->projected.ld);
+        rc = pst_rows_put(&eval->projected, first, n, y);
+    }
+    task_ends(eval, rc);
+}
+
+/* A layer's input times W_neigh, for all vertices. */
+static pst_rc project(struct pst_eval *eval, const struct pst_model *model, int l)
+{
+    const int64_t vertices = eval->ds->vertices,
+                  batch = (int64_t)eval->threads * BATCH_BLOCKS * PST_EVAL_BLOCK;
+    pst_rc rc = PST_OK;
+    eval->projected.ld = pst_width(model->layer[l].out);
+    begin(eval, "products", l, (uint64_t)vertices, false);
+    for (int64_t first = 0; first < vertices && rc == PST_OK; first += batch) {
+        struct job job = {.eval = eval,
+                          .model = model,
+                          .l = l,
+                          .first = first,
+                          .rows = pst_min_i64(batch, vertices - first)};
+        pst_rows_expect(&eval->kept, first + batch, pst_min_i64(batch, vertices - first - batch));
+        rc = run_job(&job, neigh_task);
+        pst_rows_drop(&eval->projected, first, job.rows);
+        if (rc == PST_OK)
+            rc = pst_progress_add(eval->options.progress, (uint64_t)job.rows);
+    }
+    if (rc == PST_OK)
+        pst_progress_end(eval->options.progress);
+    return rc;
+}
+
+/* One layer's output for a block of vertices, from the mean of their neighbours and what is kept of them. */
+static pst_rc combine(const struct job *job, pst_real *y, int64_t first, int64_t n, int worker)
+{
+    struct pst_eval *eval = job->eval;
+    const struct pst_layer *layer = &job->model->layer[job->l];
+    pst_real *self = block_of_worker(eval, worker, 0);
+    const pst_real *kept;
+    pst_rc rc = pst_rows_get(&eval->kept, first, n, block_of_worker(eval, worker, 1), &kept);
+    if (rc != PST_OK)
+        return rc;
+    if (job->l == 0) {
+        pst_k_add(NULL, y, job->ld, kept, eval->kept.ld, n, layer->out);
+    } else {
+        product(job->model, kept, eval->kept.ld, n, layer, layer->self, self, eval->ld);
+        pst_k_add(NULL, y, job->ld, self, eval->ld, n, layer->out);
+    }
+    rc = finish_layer(eval, job->model, job->l, first, n, y, job->ld, kept, eval->kept.ld);
+    return rc == PST_OK && !layer->last ? pst_rows_put(&eval->kept, first, n, y) : rc;
+}
+
+static void mean_task(void *arg, int64_t task, int worker)
+{
+    const struct job *job = arg;
+    struct pst_eval *eval = job->eval;
+    int64_t first;
+    const int64_t n = rows_of_task(job, task, &first), at = task * PST_EVAL_BLOCK,
+                  out = job->model->layer[job->l].out;
+    pst_real *y = job->sums + at * job->ld;
+    if (atomic_load(&eval->failure.there))
+        return;
+    pst_rc rc = pst_k_mean_csc(NULL, &eval->graph, first, n, job->from, job->to, job->part, job->ld,
+                               job->cursor + at, y, job->ld, out);
+    if (rc != PST_OK)
+        rc = pst_fail(rc,
+                      "%s or %s: the neighbours of vertices %lld to %lld are out of range or not in order; "
+                      "`penstock verify` says more",
+                      eval->ds->indptr.path, eval->ds->indices.path, (long long)first,
+                      (long long)(first + n - 1));
+    if (rc == PST_OK && job->to == eval->ds->vertices)
+        rc = combine(job, y, first, n, worker);
+    task_ends(eval, rc);
+}
+
+struct part { /* rows of `projected` to be read */
+    struct job job;
+    pst_real *to;
+};
+
+static void read_task(void *arg, int64_t task, int worker)
+{
+    const struct part *part = arg;
+    const struct job *job = &part->job;
+    const pst_real *at;
+    int64_t first;
+    (void)worker;
+    const int64_t n = rows_of_task(job, task, &first);
+    if (!atomic_load(&job->eval->failure.there))
+        task_ends(job->eval, pst_rows_get(&job->eval->projected, first, n,
+                                          part->to + task * PST_EVAL_BLOCK * job->ld, &at));
+}
+
+/* Brings the projected rows of job->from..to to where a mean can use them. */
+static pst_rc fetch_part(struct job *job, pst_real *room)
+{
+    struct pst_eval *eval = job->eval;
+    if (!eval->spilled) {
+        job->part = eval->projected.memory + job->from * job->ld;
+        return PST_OK;
+    }
+    struct part part = {.job = *job, .to = room};
+    part.job.first = job->from;
+    part.job.rows = job->to - job->from;
+    job->part = room;
+    const pst_rc rc = run_job(&part.job, read_task);
+    const int64_t next = job->to < eval->ds->vertices ? job->to : 0; /* read while this one is used */
+    pst_rows_expect(&eval->projected, next, pst_min_i64(part.job.rows, eval->ds->vertices - next));
+    return rc;
+}
+
+/* A range of destinations: their means, part by part, and what the layer makes of them. */
+static pst_rc mean_range(struct job *job, int64_t part_rows, pst_real *room)
+{
+    const int64_t vertices = job->eval->ds->vertices;
+    pst_rc rc = PST_OK;
+    for (job->from = 0; job->from < vertices && rc == PST_OK; job->from = job->to) {
+        job->to = pst_min_i64(vertices, job->from + part_rows);
+        rc = fetch_part(job, room);
+        if (rc == PST_OK)
+            rc = run_job(job, mean_task);
+        const double before = (double)job->from / (double)vertices,
+                     after = (double)job->to / (double)vertices;
+        const int64_t done = (int64_t)(after * (double)job->rows) - (int64_t)(before * (double)job->rows);
+        if (rc == PST_OK)
+            rc = pst_progress_add(job->eval->options.progress, (uint64_t)done);
+    }
+    return rc;
+}
+
+static pst_rc mean_layer(struct pst_eval *eval, const struct pst_model *model, int l)
+{
+    const int64_t vertices = eval->ds->vertices, ld = eval->projected.ld;
+    const size_t row = (size_t)ld * sizeof(pst_real),
+                 share = eval->spilled ? eval->work_bytes / PST_EVAL_SHARE : 0;
+    const int64_t part_rows = eval->spilled ? pst_eval_blocks(share / row) : vertices;
+    const int64_t range_rows = pst_eval_blocks((eval->work_bytes - share) / pst_eval_sum_bytes(ld));
+    struct job job = {.eval = eval, .model = model, .l = l, .ld = ld};
+    pst_real *room = (pst_real *)(void *)eval->work;
+    pst_rc rc = PST_OK;
+    job.sums = eval->spilled ? room + part_rows * ld : room;
+    job.cursor = (int64_t *)(void *)(job.sums + range_rows * ld);
+    begin(eval, "neighbours", l, (uint64_t)vertices, false);
+    for (job.first = 0; job.first < vertices && rc == PST_OK; job.first += range_rows) {
+        job.rows = pst_min_i64(range_rows, vertices - job.first);
+        rc = mean_range(&job, part_rows, room);
+        pst_rows_drop(&eval->kept, job.first, job.rows);
+    }
+    if (rc == PST_OK)
+        pst_progress_end(eval->options.progress);
+    return rc;
+}
+
+pst_rc pst_eval_layers(struct pst_eval *eval, const struct pst_model *model)
+{
+    fold_norms(eval, model);
+    pst_rc rc = stream_features(eval, model);
+    for (int l = 0; model->config.aggregate && l < model->config.layers && rc == PST_OK; l++) {
+        if (l > 0)
+            rc = project(eval, model, l);
+        if (rc == PST_OK)
+            rc = mean_layer(eval, model, l);
+    }
+    return rc;
+}

@@ -1,0 +1,372 @@
+/* model.c: the model's shape, memory, initial weights and optimizer step. */
+#include "stages/lib/gnn/model.h"
+#include "common/error.h"
+#include "kernels/rng.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+void *pst_lazy_map(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    (void)madvise(memory, bytes, MADV_HUGEPAGE); /* a wish: rows are read at random */
+    return memory;
+}
+
+void pst_lazy_unmap(void *memory, size_t bytes)
+{
+    if (memory)
+        munmap(memory, bytes ? bytes : 1);
+}
+
+static pst_rc check_config(const struct pst_model_config *c)
+{
+    if (c->layers < 2 || c->layers > PST_LAYERS_MAX)
+        return pst_fail(PST_E_ARG, "layers is %d: expected 2 to %d", c->layers, PST_LAYERS_MAX);
+    if (c->in < 1 || c->hidden < 1 || c->classes < 1)
+        return pst_fail(
+            PST_E_ARG,
+            "a model of %lld features, %lld hidden columns and %lld classes: each must be at least 1",
+            (long long)c->in, (long long)c->hidden, (long long)c->classes);
+    if (c->residual && c->layers == 2)
+        return pst_fail(PST_E_ARG,
+                        "residual joins the input and output of hidden layers of equal width; with 2 layers "
+                        "there are none: set layers to 3 or more, or residual to false");
+    if (!(c->dropout >= 0 && c->dropout < 1) || !(c->input_dropout >= 0 && c->input_dropout < 1))
+        return pst_fail(PST_E_ARG, "dropout %g, input_dropout %g: expected 0 <= rate < 1", c->dropout,
+                        c->input_dropout);
+    return PST_OK;
+}
+
+/* Gives a tensor its place in the flat arrays; each begins on a cache line. */
+static int64_t add_parameter(struct pst_model *model, int layer, const char *what, int64_t rows, int64_t cols)
+{
+    assert(model->parameters < PST_MODEL_TENSORS_MAX);
+    struct pst_parameter *p = &model->parameter[model->parameters++];
+    *p = (struct pst_parameter){.at = model->size, .rows = rows, .cols = cols};
+    snprintf(p->name, sizeof p->name, "layer%d.%s", layer, what);
+    model->size += pst_width(rows * cols);
+    return p->at;
+}
+
+static void add_layer(struct pst_model *model, int l)
+{
+    const struct pst_model_config *c = &model->config;
+    struct pst_layer *layer = &model->layer[l];
+    *layer = (struct pst_layer){.neigh = -1, .bias = -1, .gain = -1, .shift = -1, .running = -1};
+    layer->last = l == c->layers - 1;
+    layer->in = l == 0 ? c->in : c->hidden;
+    layer->out = layer->last ? c->classes : c->hidden;
+    layer->residual = c->residual && l > 0 && !layer->last;
+    layer->self = add_parameter(model, l, "weight_self", layer->in, layer->out);
+    if (c->aggregate)
+        layer->neigh = add_parameter(model, l, "weight_neigh", layer->in, layer->out);
+    if (layer->last || c->norm == PST_NORM_NONE) {
+        layer->bias = add_parameter(model, l, "bias", 1, layer->out);
+    } else {
+        layer->gain = add_parameter(model, l, "gain", 1, layer->out);
+        layer->shift = add_parameter(model, l, "shift", 1, layer->out);
+    }
+    if (!layer->last && c->norm == PST_NORM_BATCH) {
+        layer->running = model->running_size;
+        model->running_size += 2 * layer->out;
+    }
+}
+
+/* Glorot & Bengio 2010: uniform in +-sqrt(6 / (in + out)); element i depends on (seed, tensor, i) alone. */
+static void fill_glorot(struct pst_model *model, int tensor)
+{
+    const struct pst_parameter *p = &model->parameter[tensor];
+    const struct pst_stream stream = pst_stream_of(PST_RNG_INIT, model->config.seed, 0, 0, (uint32_t)tensor);
+    const double bound = sqrt(6.0 / (double)(p->rows + p->cols));
+    struct pst_philox draw = {{0}};
+    for (int64_t i = 0; i < p->rows * p->cols; i++) {
+        if (i % 4 == 0)
+            draw = pst_draw(&stream, (uint64_t)(i / 4), 0);
+        model->weight[p->at + i] = (pst_real)((2 * pst_unit(draw.word[i % 4]) - 1) * bound);
+    }
+}
+
+static void fill_ones(pst_real *to, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] = 1;
+}
+
+static void fill_weights(struct pst_model *model)
+{
+    for (int t = 0; t < model->parameters; t++)
+        if (strstr(model->parameter[t].name, ".weight"))
+            fill_glorot(model, t);
+    for (int l = 0; l < model->config.layers; l++) {
+        const struct pst_layer *layer = &model->layer[l];
+        if (layer->gain >= 0)
+            fill_ones(model->weight + layer->gain, layer->out);
+        if (layer->running >= 0)
+            fill_ones(model->running + layer->running + layer->out, layer->out);
+    }
+}
+
+static size_t take_bytes(struct pst_pass *pass, uint64_t bytes)
+{
+    const size_t at = pass->bytes;
+    pass->bytes += pst_align_up(bytes, PST_CACHE_LINE);
+    return at;
+}
+
+static size_t take(struct pst_pass *pass, int64_t rows, int64_t cols)
+{
+    return take_bytes(pass, (uint64_t)rows * (uint64_t)cols * sizeof(pst_real));
+}
+
+static void take_parts(const struct pst_grain *g, struct pst_pass *pass, const struct pst_layer *layer, int l,
+                       int neigh, int64_t rows)
+{
+    const int64_t tiles =
+        ((layer->in + g->tile_rows - 1) / g->tile_rows) * ((layer->out + g->tile_cols - 1) / g->tile_cols);
+    const int64_t parts = pst_min_i64(rows / g->part_rows, g->parts / tiles);
+    pass->parts[l][neigh] = pst_max_i64(1, parts);
+    pass->partial[l][neigh] = parts > 1 ? take(pass, parts, pst_width(layer->in * layer->out)) : 0;
+}
+
+void pst_pass_layout(const struct pst_model *model, struct pst_pass *pass, bool copy_input)
+{
+    const struct pst_model_config *c = &model->config;
+    int64_t grad_rows_cols = 0, rows_most = 0;
+    pass->bytes = 0;
+    pass->input = copy_input ? take(pass, pass->src[0], pst_width(c->in)) : 0;
+    for (int l = 0; l < c->layers; l++) {
+        const struct pst_layer *layer = &model->layer[l];
+        const int64_t in = pst_width(layer->in), out = pst_width(layer->out);
+        pass->y[l] = take(pass, pass->dst[l], out);
+        if (c->aggregate)
+            pass->mixed[l] = pass->project[l] ? take(pass, pass->src[l], out) : take(pass, pass->dst[l], in);
+        if (layer->gain >= 0) {
+            pass->xhat[l] = take(pass, pass->dst[l], layer->out);
+            pass->rstd[l] = take(pass, c->norm == PST_NORM_BATCH ? layer->out : pass->dst[l], 1);
+        }
+        if (layer->gain >= 0 && layer->residual)
+            pass->kept[l] = take(pass, pass->dst[l], out);
+        rows_most = pst_max_i64(rows_most, pass->dst[l]);
+        take_parts(&model->grain, pass, layer, l, 0, pass->dst[l]);
+        if (c->aggregate)
+            take_parts(&model->grain, pass, layer, l, 1, pass->project[l] ? pass->src[l] : pass->dst[l]);
+        grad_rows_cols = pst_max_i64(grad_rows_cols, pass->dst[l] * out);
+        if (l > 0)
+            grad_rows_cols = pst_max_i64(grad_rows_cols, pass->src[l] * in);
+    }
+    pass->grad[0] = take(pass, 1, grad_rows_cols);
+    pass->grad[1] = take(pass, 1, grad_rows_cols);
+    const int64_t blocks = (rows_most + model->grain.rows - 1) / model->grain.rows;
+    pass->sums_width = pst_width(2 * pst_max_i64(c->hidden, c->classes));
+    pass->sums = take(pass, blocks, pass->sums_width);
+    pass->figures = take_bytes(pass, (uint64_t)blocks * sizeof(struct pst_figures));
+}
+
+/* The most that any batch of at most rows_max input rows can need. */
+static size_t work_bound(const struct pst_model *model)
+{
+    struct pst_pass pass = {0};
+    for (int l = 0; l < model->config.layers; l++) {
+        pass.dst[l] = pass.src[l] = model->config.rows_max;
+        pass.project[l] = model->layer[l].out > model->layer[l].in;
+    }
+    pst_pass_layout(model, &pass, true);
+    return pass.bytes;
+}
+
+static pst_real *zeroed(int64_t n)
+{
+    const size_t bytes = pst_align_up((uint64_t)(n > 0 ? n : 1) * sizeof(pst_real), PST_CACHE_LINE);
+    pst_real *memory = aligned_alloc(PST_CACHE_LINE, bytes);
+    if (memory)
+        memset(memory, 0, bytes);
+    return memory;
+}
+
+/* The arrays of the host; on the CPU, activations too. */
+static pst_rc take_host(struct pst_model *model)
+{
+    const bool cpu = !pst_model_on_device(model);
+    const size_t spent_bytes = (size_t)model->config.threads * sizeof *model->spent;
+    model->weight = zeroed(model->size);
+    model->grad = cpu ? zeroed(model->size) : NULL;
+    model->m = zeroed(model->size);
+    model->v = zeroed(model->size);
+    model->running = zeroed(model->running_size);
+    model->spent = aligned_alloc(PST_CACHE_LINE, spent_bytes);
+    if (model->spent)
+        memset(model->spent, 0, spent_bytes);
+    model->work = cpu ? pst_lazy_map(model->work_bytes) : NULL;
+    model->on = (struct pst_arrays){model->weight, model->grad, model->m, model->v, model->running};
+    if (model->weight && model->m && model->v && model->running && model->spent &&
+        (!cpu || (model->grad && model->work)))
+        return PST_OK;
+    return pst_fail(
+        PST_E_NOMEM,
+        "no memory for a model of %lld parameters and %zu bytes of address space for its activations "
+        "(%lld rows)",
+        (long long)model->size, cpu ? model->work_bytes : 0, (long long)model->config.rows_max);
+}
+
+/* The device's: in one piece, the gradient first. */
+static pst_rc take_device(struct pst_model *model)
+{
+    struct pst_device *device = model->config.device;
+    const int64_t all = 4 * model->size + pst_width(model->running_size);
+    char what[160];
+    void *at;
+    (void)snprintf(what, sizeof what, "a model of %lld parameters", (long long)model->size);
+    pst_rc rc = pst_device_take(device, PST_MEMORY_DEVICE, (uint64_t)all * sizeof(pst_real), what, &at);
+    if (rc != PST_OK)
+        return rc;
+    pst_real *reals = at;
+    model->on = (struct pst_arrays){.grad = reals,
+                                    .weight = reals + model->size,
+                                    .m = reals + 2 * model->size,
+                                    .v = reals + 3 * model->size,
+                                    .running = reals + 4 * model->size};
+    (void)snprintf(what, sizeof what,
+                   "the activations of %lld input rows (fewer need a smaller margin, batch or fanout of the "
+                   "sampler)",
+                   (long long)model->config.rows_max);
+    rc = pst_device_take(device, PST_MEMORY_DEVICE, model->work_bytes, what, &at);
+    model->work = at;
+    return rc;
+}
+
+static pst_rc take_all(struct pst_model *model)
+{
+    pst_rc rc = take_host(model);
+    if (rc == PST_OK && pst_model_on_device(model))
+        rc = take_device(model);
+    if (rc == PST_OK)
+        rc = pst_team_new(&model->team, model->config.threads);
+    if (rc != PST_OK)
+        return rc;
+    fill_weights(model);
+    if (pst_model_on_device(model))
+        pst_model_forget(model); /* the gradients begin as zeros */
+    return pst_model_send(model);
+}
+
+/* One thread's task should stay in its caches; a device's kernels part the work themselves. */
+static const struct pst_grain of_threads = {.rows = 128,
+                                            .tile_rows = 128,
+                                            .tile_cols = 256,
+                                            .parts = 4,
+                                            .part_rows = 256,
+                                            .columns = 32, /* two cache lines */
+                                            .update = 8192};
+#define ALL ((int64_t)1 << 40)
+static const struct pst_grain of_devices = {ALL, ALL, ALL, 1, ALL, ALL, ALL};
+
+pst_rc pst_model_init(struct pst_model *model, const struct pst_model_config *config)
+{
+    memset(model, 0, sizeof *model);
+    pst_rc rc = check_config(config);
+    if (rc != PST_OK)
+        return rc;
+    model->config = *config;
+    model->twin = config->device ? config->device->twin : pst_twin_cpu();
+    model->q = config->device ? config->device->q : NULL;
+    model->grain = pst_model_on_device(model) ? of_devices : of_threads;
+    for (int l = 0; l < config->layers; l++)
+        add_layer(model, l);
+    model->work_bytes = work_bound(model);
+    rc = take_all(model);
+    if (rc != PST_OK)
+        pst_model_release(model);
+    return rc;
+}
+
+void pst_model_release(struct pst_model *model)
+{
+    pst_team_free(model->team);
+    free(model->spent);
+    free(model->weight);
+    free(model->grad);
+    free(model->m);
+    free(model->v);
+    free(model->running);
+    if (!pst_model_on_device(model)) /* the device keeps account of its own */
+        pst_lazy_unmap(model->work, model->work_bytes);
+    memset(model, 0, sizeof *model);
+}
+
+struct update {
+    struct pst_model *model;
+    struct pst_adam opt;
+};
+
+static void update_task(void *arg, int64_t chunk, int worker)
+{
+    const struct update *u = arg;
+    struct pst_model *m = u->model;
+    const int64_t at = chunk * m->grain.update, n = pst_min_i64(m->grain.update, m->size - at);
+    (void)worker;
+    m->twin->adam(m->q, &u->opt, m->on.weight + at, m->on.grad + at, m->on.m + at, m->on.v + at, n);
+    (void)m->twin->fill(m->q, m->on.grad + at, 0, (size_t)n * sizeof *m->grad);
+}
+
+void pst_model_update(struct pst_model *model, double rate, double weight_decay)
+{
+    model->steps++;
+    struct update u = {.model = model,
+                       .opt = {.rate = rate,
+                               .beta1 = 0.9,
+                               .beta2 = 0.999,
+                               .eps = 1e-8,
+                               .weight_decay = weight_decay,
+                               .step = model->steps}};
+    pst_model_tasks(model, update_task, &u, (model->size + model->grain.update - 1) / model->grain.update);
+}
+
+void pst_model_forget(struct pst_model *model)
+{
+    (void)model->twin->fill(model->q, model->on.grad, 0, (size_t)model->size * sizeof *model->grad);
+}
+
+void pst_model_tasks(struct pst_model *model, pst_task_fn *task, void *job, int64_t tasks)
+{
+    if (!pst_model_on_device(model)) {
+        pst_team_run(model->team, task, job, tasks);
+        return;
+    }
+    for (int64_t i = 0; i < tasks; i++)
+        task(job, i, 0);
+}
+
+/* ---- between host and device --------------------------------------------------------------------- */
+
+enum { MOVED = 4 }; /* arrays: all but the gradient */
+
+static pst_rc move_arrays(struct pst_model *model, bool to_device)
+{
+    pst_real *const host[MOVED] = {model->weight, model->m, model->v, model->running};
+    pst_real *const on[MOVED] = {model->on.weight, model->on.m, model->on.v, model->on.running};
+    if (!pst_model_on_device(model))
+        return PST_OK;
+    for (int i = 0; i < MOVED; i++) {
+        const int64_t n = host[i] == model->running ? model->running_size : model->size;
+        (void)model->twin->copy(model->q, to_device ? on[i] : host[i], to_device ? host[i] : on[i],
+                                (size_t)n * sizeof(pst_real));
+    }
+    return pst_device_wait(model->config.device);
+}
+
+pst_rc pst_model_fetch(struct pst_model *model)
+{
+    return move_arrays(model, false);
+}
+
+pst_rc pst_model_send(struct pst_model *model)
+{
+    return move_arrays(model, true);
+}

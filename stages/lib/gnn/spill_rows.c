@@ -1,0 +1,118 @@
+/* spill_rows.c: see rows.h. */
+#include "stages/lib/gnn/spill_rows.h"
+#include "common/error.h"
+#include "common/util/file.h"
+#include "stages/lib/gnn/model.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Its space is taken now: a disk that is full later would be found in the middle. */
+static int open_file(const char *dir, size_t bytes)
+{
+    char path[4096];
+    if ((size_t)snprintf(path, sizeof path, "%s/activations.XXXXXX", dir) >= sizeof path) {
+        (void)pst_fail(PST_E_ARG, "the path is too long: %s", dir);
+        return -1;
+    }
+    const int fd = mkostemp(path, O_CLOEXEC);
+    if (fd < 0) {
+        (void)pst_fail_errno("cannot create %s for activations", path);
+        return -1;
+    }
+    unlink(path);
+    const int failed = posix_fallocate(fd, 0, (off_t)bytes);
+    if (failed == 0)
+        return fd;
+    close(fd);
+    errno = failed;
+    (void)pst_fail_errno("cannot set aside %zu bytes in %s for activations (free space there, choose another "
+                         "directory, or allow more memory)",
+                         bytes, dir);
+    return -1;
+}
+
+void *pst_file_map(const char *dir, size_t bytes)
+{
+    const int fd = open_file(dir, bytes > 0 ? bytes : 1);
+    if (fd < 0)
+        return NULL;
+    void *memory = mmap(NULL, bytes > 0 ? bytes : 1, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED)
+        (void)pst_fail_errno("cannot map %zu bytes of a file in %s", bytes, dir);
+    close(fd);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+static uint64_t row_bytes(const struct pst_rows *rows)
+{
+    return (uint64_t)rows->ld * sizeof(pst_real);
+}
+
+pst_rc pst_rows_open(struct pst_rows *rows, int64_t n, int64_t ld, const char *spill_dir)
+{
+    *rows = (struct pst_rows){.fd = -1, .ld = ld, .bytes = (size_t)n * (size_t)ld * sizeof(pst_real)};
+    if (spill_dir) {
+        snprintf(rows->dir, sizeof rows->dir, "%s", spill_dir);
+        rows->fd = open_file(spill_dir, rows->bytes > 0 ? rows->bytes : 1);
+        return rows->fd >= 0 ? PST_OK : PST_E_IO;
+    }
+    rows->memory = pst_lazy_map(rows->bytes);
+    return rows->memory ? PST_OK
+                        : pst_fail(PST_E_NOMEM, "no memory for %zu bytes of activations", rows->bytes);
+}
+
+void pst_rows_close(struct pst_rows *rows)
+{
+    pst_lazy_unmap(rows->memory, rows->bytes);
+    if (rows->bytes > 0 && rows->fd >= 0)
+        close(rows->fd);
+    *rows = (struct pst_rows){.fd = -1};
+}
+
+pst_real *pst_rows_make(const struct pst_rows *rows, int64_t first, pst_real *buffer)
+{
+    return rows->memory ? rows->memory + first * rows->ld : buffer;
+}
+
+pst_rc pst_rows_put(const struct pst_rows *rows, int64_t first, int64_t n, const pst_real *made)
+{
+    const uint64_t bytes = (uint64_t)n * row_bytes(rows);
+    if (!rows->memory)
+        return pst_write_at(rows->fd, made, bytes, (uint64_t)first * row_bytes(rows), rows->dir);
+    if (made != rows->memory + first * rows->ld)
+        memcpy(rows->memory + first * rows->ld, made, bytes);
+    return PST_OK;
+}
+
+pst_rc pst_rows_get(const struct pst_rows *rows, int64_t first, int64_t n, pst_real *buffer,
+                    const pst_real **at)
+{
+    *at = rows->memory ? rows->memory + first * rows->ld : buffer;
+    if (rows->memory)
+        return PST_OK;
+    return pst_read_at(rows->fd, buffer, (uint64_t)n * row_bytes(rows), (uint64_t)first * row_bytes(rows),
+                       rows->dir);
+}
+
+void pst_rows_expect(const struct pst_rows *rows, int64_t first, int64_t n)
+{
+    if (!rows->memory && n > 0)
+        (void)posix_fadvise(rows->fd, (off_t)((uint64_t)first * row_bytes(rows)),
+                            (off_t)((uint64_t)n * row_bytes(rows)), POSIX_FADV_WILLNEED);
+}
+
+void pst_rows_drop(const struct pst_rows *rows, int64_t first, int64_t n)
+{
+    if (rows->memory || n <= 0)
+        return;
+    const off_t at = (off_t)((uint64_t)first * row_bytes(rows)),
+                bytes = (off_t)((uint64_t)n * row_bytes(rows));
+    (void)sync_file_range(rows->fd, at, bytes, SYNC_FILE_RANGE_WRITE);
+    (void)posix_fadvise(rows->fd, at, bytes, POSIX_FADV_DONTNEED); /* of what is on the disk by now */
+}

@@ -1,0 +1,230 @@
+#include "stages/lib/io/drives.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/nvme/driver/vfio.h"
+#include "common/store/dataset/stripe.h"
+#include "common/error.h"
+
+/* ---- emulated drives over the dataset's files ----------------------------------------------------- */
+
+/* Rows stay whole where they fill blocks; else as many rows stay together as do. */
+static uint64_t unit_of(const struct pst_io_nvme *nvme, uint32_t file)
+{
+    const uint64_t row = nvme->places[file].row_bytes > 0 ? nvme->places[file].row_bytes : PST_PAGE;
+    return row * pst_stripe_group(row, PST_SECTOR);
+}
+
+static json_t *namespaces(struct pst_drives *d, const struct pst_io_config *c)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < c->nfiles; i++) {
+        const struct pst_io_file *file = &c->files[i];
+        if (file->fd < 0)
+            continue;
+        const struct pst_io_place *place = &c->nvme->places[i];
+        const uint64_t unit = unit_of(c->nvme, i);
+        json_t *ns =
+            json_pack("{ss, ss, sI, sI, sb}", "kind", "file", "path", file->path, "at",
+                      (json_int_t)place->data_at, "unit", (json_int_t)unit, "writable", (int)file->writable);
+        (void)json_array_append_new(list, ns);
+        d->stripes[i] = (struct pst_stripes){
+            .there = true, .from = place->data_at, .unit = unit, .nsid = (uint32_t)json_array_size(list)};
+    }
+    return list;
+}
+
+static pst_rc start_emulated(struct pst_drives *d, const struct pst_io_config *c)
+{
+    json_error_t e;
+    const char *more = c->nvme->emulated != NULL && c->nvme->emulated[0] != '\0' ? c->nvme->emulated : "{}";
+    json_t *json = json_loads(more, JSON_REJECT_DUPLICATES, &e);
+    if (!json_is_object(json)) {
+        json_decref(json);
+        return pst_fail(PST_E_ARG, "the parameter \"emulated\" is no JSON object: %s", e.text);
+    }
+    json_t *whole = json_pack("{si, ss, sf, so}", "ssds", (int)c->nvme->ssds, "preset", c->nvme->preset,
+                              "dilate", c->nvme->dilate, "namespaces", namespaces(d, c));
+    char *text =
+        whole != NULL && json_object_update(whole, json) == 0 ? json_dumps(whole, JSON_COMPACT) : NULL;
+    pst_rc rc = text != NULL ? pst_nvme_emulated_start(&d->emulated, text)
+                             : pst_fail(PST_E_NOMEM, "no memory for a configuration");
+    free(text);
+    json_decref(whole);
+    json_decref(json);
+    d->n = c->nvme->ssds;
+    for (uint32_t i = 0; rc == PST_OK && i < d->n; i++)
+        rc = pst_nvme_emulated_connect(&d->t[i], &d->emulated, i);
+    return rc;
+}
+
+/* ---- real drives ---------------------------------------------------------------------------------- */
+
+static pst_rc connect_drives(struct pst_drives *d, const struct pst_io_config *c)
+{
+    char *list = strdup(c->nvme->drives != NULL ? c->nvme->drives : "");
+    pst_rc rc = list != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory for the drives' addresses");
+    char *save = NULL;
+    for (char *at = list != NULL ? strtok_r(list, ", ", &save) : NULL; at != NULL && rc == PST_OK;
+         at = strtok_r(NULL, ", ", &save)) {
+        if (d->n == PST_NVME_SSDS_MAX)
+            rc = pst_fail(PST_E_LIMIT, "more than %d drives", PST_NVME_SSDS_MAX);
+        else
+            rc = pst_nvme_vfio_connect(&d->t[d->n], at);
+        d->n += rc == PST_OK;
+    }
+    free(list);
+    if (rc == PST_OK && d->n == 0)
+        rc = pst_fail(PST_E_ARG,
+                      "backend \"nvme\" needs the drives' PCI addresses: \"drives\": "
+                      "\"0000:01:00.0,0000:02:00.0\"; `penstock disks` lists them, `penstock store` "
+                      "puts a dataset on them");
+    return rc;
+}
+
+/* Reads the block that says what a drive holds. Afterwards the rows' place is known. */
+static pst_rc read_signature(struct pst_drives *d, uint32_t drive, const struct pst_io_config *c)
+{
+    struct pst_nvme_dma block;
+    struct pst_nvme_stack *stack = NULL;
+    struct pst_stripe stripe;
+    struct pst_nvme_result result;
+    uint32_t n = 0;
+    pst_rc rc = pst_nvme_dma_new(&block, &d->t[drive], PST_STRIPE_BLOCK);
+    if (rc != PST_OK)
+        return rc;
+    const struct pst_nvme_stack_config config = {.controllers = &d->list[drive],
+                                                 .ssds = 1,
+                                                 .lanes = 1,
+                                                 .requests_max = 1,
+                                                 .retries = 3,
+                                                 .timeout_ms = c->nvme->timeout_ms};
+    const struct pst_nvme_request read = {.opcode = PST_NVME_READ,
+                                          .nsid = 1,
+                                          .lba_shift = (uint8_t)d->lba_shift,
+                                          .bytes = PST_STRIPE_BLOCK,
+                                          .iova = block.iova};
+    rc = pst_nvme_stack_new(&stack, &config);
+    rc = rc == PST_OK ? pst_nvme_stack_add(stack, &read) : rc;
+    while (rc == PST_OK && n == 0)
+        rc = pst_nvme_stack_poll(stack, &result, 1, &n); /* ends: what takes too long is aborted */
+    char text[64];
+    if (rc == PST_OK && result.status != PST_NVME_OK)
+        rc = pst_fail(PST_E_IO, "%s: its first block cannot be read: %s", d->t[drive].what,
+                      pst_nvme_status_text(result.status, text));
+    if (rc == PST_OK)
+        rc = pst_stripe_match(block.base, c->nvme->dataset, drive, d->n, d->t[drive].what, &stripe);
+    if (rc == PST_OK)
+        d->stripes[0] = (struct pst_stripes){.there = true,
+                                             .from = c->nvme->places[0].data_at,
+                                             .unit = stripe.row_bytes * stripe.group,
+                                             .base = stripe.data_at,
+                                             .nsid = 1};
+    pst_nvme_stack_free(stack);
+    pst_nvme_dma_free(&block);
+    if (rc == PST_OK && d->n > 1 && d->stripes[0].unit % (1ull << d->lba_shift) != 0)
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "%s: groups of %u rows of %llu bytes do not fill its blocks of %u: it was formatted "
+                        "otherwise when they were stored; store them again",
+                        d->t[drive].what, stripe.group, (unsigned long long)stripe.row_bytes,
+                        1u << d->lba_shift);
+    return rc;
+}
+
+/* ---- both ----------------------------------------------------------------------------------------- */
+
+static pst_rc bring_up(struct pst_drives *d, uint32_t i, const struct pst_io_config *c)
+{
+    const struct pst_nvme_config config = {.queues = c->nvme->queues, .depth = (uint32_t)c->depth + 1};
+    struct pst_nvme_namespace ns;
+    pst_rc rc = pst_nvme_open(&d->c[i], &d->t[i], &config);
+    if (rc != PST_OK)
+        return rc;
+    d->open[i] = true;
+    d->list[i] = &d->c[i];
+    rc = pst_nvme_namespace(&d->c[i], 1, &ns);
+    if (rc != PST_OK)
+        return rc;
+    uint32_t shift = 9;
+    while ((1u << shift) < ns.lba_bytes)
+        shift++;
+    if (i > 0 && shift != d->lba_shift)
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "%s has blocks of %u bytes, %s of %u: drives of one array must agree", d->t[i].what,
+                        1u << shift, d->t[0].what, 1u << d->lba_shift);
+    d->lba_shift = shift;
+    for (int r = 0; r < d->nregions && rc == PST_OK; r++)
+        rc = d->t[i].ops->dma_map(&d->t[i], (void *)(uintptr_t)d->regions[r].base, d->regions[r].bytes,
+                                  &d->regions[r].iova[i]);
+    return rc;
+}
+
+pst_rc pst_drives_open(struct pst_drives *d, const struct pst_io_config *c, bool emulated)
+{
+    memset(d, 0, sizeof *d);
+    if (c->nfiles > PST_DRIVES_FILES_MAX)
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "emulated drives hold %d files, this dataset has %u: its features are in too many "
+                        "stripes (penstock convert --stripes 1 makes one file of them)",
+                        PST_DRIVES_FILES_MAX, c->nfiles);
+    if (c->nregions > PST_DRIVES_REGIONS_MAX)
+        return pst_fail(PST_E_LIMIT, "%d regions of memory; a drive can be given %d", c->nregions,
+                        PST_DRIVES_REGIONS_MAX);
+    for (; d->nregions < c->nregions; d->nregions++) {
+        d->regions[d->nregions].base = c->regions[d->nregions].iov_base;
+        d->regions[d->nregions].bytes = c->regions[d->nregions].iov_len;
+    }
+    pst_rc rc = emulated ? start_emulated(d, c) : connect_drives(d, c);
+    for (uint32_t i = 0; i < d->n && rc == PST_OK; i++)
+        rc = bring_up(d, i, c);
+    for (uint32_t i = 0; i < d->n && rc == PST_OK && !emulated; i++)
+        rc = read_signature(d, i, c);
+    if (rc != PST_OK)
+        pst_drives_close(d);
+    return rc;
+}
+
+void pst_drives_close(struct pst_drives *d)
+{
+    for (uint32_t i = 0; i < PST_NVME_SSDS_MAX; i++) {
+        if (d->open[i])
+            pst_nvme_close(&d->c[i]);
+        if (d->t[i].ops != NULL)
+            d->t[i].ops->close(&d->t[i]);
+    }
+    pst_nvme_emulated_stop(&d->emulated);
+    memset(d, 0, sizeof *d);
+}
+
+bool pst_drives_find(const struct pst_drives *d, uint32_t file, uint64_t at, struct pst_nvme_request *where,
+                     uint64_t *run)
+{
+    const struct pst_stripes *s = &d->stripes[file];
+    if (!s->there || at < s->from)
+        return false;
+    const uint64_t unit = (at - s->from) / s->unit, rest = (at - s->from) % s->unit;
+    const uint64_t byte = s->base + unit / d->n * s->unit + rest;
+    *run = d->n == 1 ? UINT64_MAX : s->unit - rest;
+    where->ssd = (uint16_t)(unit % d->n);
+    where->nsid = s->nsid;
+    where->lba_shift = (uint8_t)d->lba_shift;
+    where->lba = byte >> d->lba_shift;
+    return true;
+}
+
+bool pst_drives_iova(const struct pst_drives *d, uint32_t drive, const void *memory, uint64_t bytes,
+                     uint64_t *iova)
+{
+    const char *at = memory;
+    for (int i = 0; i < d->nregions; i++) {
+        if (at < d->regions[i].base || at >= d->regions[i].base + d->regions[i].bytes)
+            continue;
+        const uint64_t offset = (uint64_t)(at - d->regions[i].base);
+        *iova = d->regions[i].iova[drive] + offset;
+        return bytes <= d->regions[i].bytes - offset;
+    }
+    return false;
+}

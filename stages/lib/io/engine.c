@@ -1,0 +1,581 @@
+#include "stages/lib/io/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "stages/lib/io/engine_impl.h"
+#include "common/util/clock.h"
+#include "common/error.h"
+
+#define COMPLETIONS_MAX 64 /* taken from the backend at once */
+#define DRAIN_MS_MAX 10000 /* a drive that takes longer is not coming back */
+#define COALESCE_MAX (16u << 20)
+#define REGIONS_MAX 65 /* the stage's 64 and the staging */
+
+/* ---- opening and closing ------------------------------------------------------------------------- */
+
+/* Slots, and the staging that a drive writes to itself. */
+static int all_regions(const struct pst_disk *d, struct iovec regions[REGIONS_MAX])
+{
+    int n = 0;
+    for (; n < d->config.nregions && n < REGIONS_MAX - 1; n++)
+        regions[n] = d->config.regions[n];
+    if (d->shared.base != NULL)
+        regions[n++] = (struct iovec){d->shared.base, d->shared.bytes};
+    return n;
+}
+
+static pst_rc open_backend(struct pst_disk *d, char *notes, size_t note_bytes)
+{
+    const struct pst_disk_config *c = &d->config;
+    const char *paths[PST_DISK_FILES_MAX] = {NULL};
+    struct pst_io_place places[PST_DISK_FILES_MAX] = {{0}};
+    for (uint32_t i = 0; i < d->nfiles; i++) {
+        const struct pst_disk_array *a = &c->arrays[i < PST_DISK_ARRAYS ? i : 0];
+        paths[i] = a->stripes > 0 ? a->stripe[i < PST_DISK_ARRAYS ? 0 : i - PST_DISK_ARRAYS + 1] : a->path;
+        places[i] = (struct pst_io_place){a->data_at, a->row_bytes};
+    }
+    struct pst_io_nvme nvme = c->nvme;
+    nvme.places = places;
+    nvme.arrays = c->arrays;
+    nvme.writable = c->writable;
+    nvme.coalesce_bytes = c->coalesce_bytes;
+    struct iovec regions[REGIONS_MAX];
+    const int nregions = all_regions(d, regions);
+    const struct pst_io_config config = {.files = d->files,
+                                         .nfiles = d->nfiles,
+                                         .depth = c->depth,
+                                         .threads = c->threads,
+                                         .regions = regions,
+                                         .nregions = nregions,
+                                         .faults = c->faults,
+                                         .nvme = &nvme};
+    pst_rc rc =
+        pst_io_choose(&d->backend, &config, c->backend, paths, c->direct, c->writable, notes, note_bytes);
+    d->direct = rc == PST_OK;
+    for (uint32_t i = 0; i < d->nfiles; i++)
+        d->direct = d->direct && (d->files[i].fd < 0 || d->files[i].direct >= 0);
+    return rc;
+}
+
+static pst_rc make_memory(struct pst_disk *d)
+{
+    const struct pst_disk_config *c = &d->config;
+    d->tables = calloc(c->tables_max, sizeof *d->tables);
+    d->ops = calloc((size_t)c->depth, sizeof *d->ops);
+    /* untouched pages cost nothing, and most are never touched */
+    d->staging_bytes = pst_align_up(c->coalesce_bytes, PST_PAGE) + 2 * PST_PAGE;
+    const struct pst_io_backend_ops *ops =
+        strcmp(c->backend, "auto") != 0 ? pst_io_backend_named(c->backend) : NULL;
+    if (ops != NULL && ops->dma) {
+        pst_rc rc = pst_nvme_dma_new(&d->shared, NULL, d->staging_bytes * (size_t)c->depth);
+        if (rc != PST_OK)
+            return rc;
+    }
+    void *staging = d->shared.base != NULL
+                        ? d->shared.base
+                        : mmap(NULL, d->staging_bytes * (size_t)c->depth, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    d->staging = staging == MAP_FAILED ? NULL : staging;
+    if (d->tables == NULL || d->ops == NULL || d->staging == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for %d disk operations of %llu bytes", c->depth,
+                        (unsigned long long)c->coalesce_bytes);
+    for (int i = 0; i < c->depth; i++) {
+        d->ops[i].io.iov = d->ops[i].iov;
+        d->ops[i].staging = d->staging + (size_t)i * d->staging_bytes;
+        d->ops[i].next = d->free_ops;
+        d->free_ops = &d->ops[i];
+    }
+    return pst_pieces_new(&d->pieces, c);
+}
+
+pst_rc pst_disk_new(struct pst_disk **out, const struct pst_disk_config *config, char *note,
+                    size_t note_bytes)
+{
+    assert(config->depth >= 1 && config->tables_max >= 1 && config->threads >= 1 && note_bytes > 0);
+    note[0] = '\0';
+    *out = NULL;
+    if (config->gap_bytes > COALESCE_MAX)
+        return pst_fail(PST_E_ARG, "gap_bytes is %llu; expected at most %u",
+                        (unsigned long long)config->gap_bytes, COALESCE_MAX);
+    if (config->coalesce_bytes < 1 || config->coalesce_bytes > COALESCE_MAX)
+        return pst_fail(PST_E_ARG, "coalesce_bytes is %llu; expected 1 to %u",
+                        (unsigned long long)config->coalesce_bytes, COALESCE_MAX);
+    struct pst_disk *d = calloc(1, sizeof *d);
+    if (d == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for the disk engine");
+    d->config = *config;
+    for (int i = 0; i < PST_DISK_FILES_MAX; i++)
+        d->files[i].fd = d->files[i].direct = -1;
+    d->nfiles = pst_disk_files(config);
+    pst_rc rc = make_memory(d);
+    if (rc == PST_OK)
+        rc = open_backend(d, note, note_bytes);
+    if (rc == PST_OK)
+        rc = pst_groups_new(d);
+    if (rc != PST_OK) {
+        pst_disk_free(d);
+        return rc;
+    }
+    /* a mapping need not read a gap, and a drive's command has one piece of memory */
+    d->gap_bytes = d->backend.ops->copies || d->backend.ops->dma ? 0 : config->gap_bytes;
+    *out = d;
+    return PST_OK;
+}
+
+void pst_disk_sleep(struct pst_disk *d, int64_t ms)
+{
+    (void)!pst_io_wait(&d->backend, (int)pst_max_i64(1, ms)); /* what goes wrong, the next ring will tell */
+}
+
+/* True when nothing is in flight any more: only then may the memory go. */
+static bool drain(struct pst_disk *d)
+{
+    int64_t deadline = pst_clock_ms() + DRAIN_MS_MAX;
+    pst_groups_hurry(d);
+    while (d->in_flight > 0 && pst_clock_ms() < deadline) {
+        struct pst_io_op *done[COMPLETIONS_MAX];
+        int n = d->backend.ops->poll(&d->backend, done, COMPLETIONS_MAX);
+        bool any = n > 0;
+        d->in_flight -= n;
+        (void)!pst_groups_take(d, &any); /* what is wrong with them is of no interest any more */
+        if (!any)
+            pst_disk_sleep(d, deadline - pst_clock_ms());
+    }
+    return d->in_flight == 0;
+}
+
+void pst_disk_free(struct pst_disk *d)
+{
+    if (d == NULL)
+        return;
+    const char *shared = d->shared.base;
+    if (d->backend.ops == NULL || drain(d)) {
+        if (d->backend.ops != NULL)
+            d->backend.ops->close(&d->backend);
+        pst_io_files_close(d->files, d->nfiles);
+        pst_nvme_dma_free(&d->shared);
+        if (d->staging != NULL && d->staging != shared)
+            (void)munmap(d->staging, d->staging_bytes * (size_t)d->config.depth);
+        free(d->ops);
+        pst_groups_delete(&d->groups);
+    } /* else the drive may still write there: what it may touch is left as it is */
+    pst_pieces_delete(&d->pieces);
+    free(d->tables);
+    free(d);
+}
+
+const char *pst_disk_backend(const struct pst_disk *d)
+{
+    return d->backend.ops->name;
+}
+
+bool pst_disk_direct(const struct pst_disk *d)
+{
+    return d->direct;
+}
+
+const struct pst_disk_stats *pst_disk_stats(const struct pst_disk *d)
+{
+    return &d->stats;
+}
+
+bool pst_disk_driven(struct pst_disk *d, struct pst_io_driven *driven)
+{
+    *driven = (struct pst_io_driven){0};
+    if (d->backend.ops->count == NULL)
+        return false;
+    d->backend.ops->count(&d->backend, driven);
+    return true;
+}
+
+int pst_disk_in_flight(const struct pst_disk *d)
+{
+    return d->in_flight;
+}
+
+int pst_disk_fds(const struct pst_disk *d, int fds[PST_IO_FDS_MAX])
+{
+    return d->backend.ops->fds(&d->backend, fds);
+}
+
+void pst_disk_whole(struct pst_disk *d, struct pst_disk_ticket *ticket)
+{
+    atomic_store_explicit(&ticket->whole, true, memory_order_release);
+    d->posted += d->backend.groups > 0; /* so that the backend is told */
+}
+
+pst_rc pst_disk_add(struct pst_disk *d, struct pst_disk_ticket *ticket, void *slot, uint64_t slot_bytes,
+                    uint64_t table_at, uint64_t count)
+{
+    if (count == 0)
+        return PST_OK;
+    if (table_at % _Alignof(struct pst_request) != 0 || table_at > slot_bytes ||
+        count > (slot_bytes - table_at) / sizeof(struct pst_request))
+        return pst_fail(
+            PST_E_FORMAT, "a table of %llu disk requests at byte %llu is not in its slot of %llu bytes",
+            (unsigned long long)count, (unsigned long long)table_at, (unsigned long long)slot_bytes);
+    if (d->ntables == d->config.tables_max)
+        return pst_fail(PST_E_LIMIT, "%u tables of disk requests wait already", d->ntables);
+    d->tables[(d->head + d->ntables++) % d->config.tables_max] = (struct pst_table){
+        .ticket = ticket, .slot = slot, .slot_bytes = slot_bytes, .at = table_at, .count = count};
+    ticket->tables++;
+    return PST_OK;
+}
+
+/* ---- making operations --------------------------------------------------------------------------- */
+
+/* Whether the device can move this piece straight between file and slot. */
+static bool fits_device(const struct pst_disk *d, const struct pst_piece *piece)
+{
+    const struct pst_io_file *file = &d->files[piece->file];
+    return file->direct < 0 || (piece->at % file->block == 0 && piece->bytes % file->block == 0 &&
+                                (uintptr_t)piece->memory % file->mem_align == 0);
+}
+
+static uint64_t round_down(uint64_t value, uint64_t to)
+{
+    return value - value % to;
+}
+
+/* Appends memory to the transfer, but for the first *skip bytes of it. */
+static void add_span(struct op *op, char *memory, uint64_t bytes, uint64_t *skip)
+{
+    struct pst_io_op *io = &op->io;
+    if (*skip >= bytes) {
+        *skip -= bytes;
+        return;
+    }
+    memory += *skip;
+    bytes -= *skip;
+    *skip = 0;
+    struct iovec *last = io->niov > 0 ? &op->iov[io->niov - 1] : NULL;
+    if (last != NULL && (char *)last->iov_base + last->iov_len == memory)
+        last->iov_len += bytes;
+    else
+        op->iov[io->niov++] = (struct iovec){memory, bytes};
+    io->bytes += bytes;
+}
+
+/* Points the transfer at what is still missing of the window. */
+static void aim(struct pst_disk *d, struct op *op)
+{
+    struct pst_io_op *io = &op->io;
+    io->at = op->begin + op->done;
+    io->niov = 0;
+    io->bytes = 0;
+    if (op->staged) {
+        uint64_t end = pst_align_up(op->end, d->files[io->file].block);
+        op->iov[0] = (struct iovec){op->staging + op->done, end - io->at};
+        io->niov = 1;
+        io->bytes = end - io->at;
+        return;
+    }
+    uint64_t skip = op->done, at = op->begin;
+    for (uint32_t i = op->first; i < op->first + op->window; i++) {
+        const struct pst_piece *piece = &op->piece[i];
+        add_span(op, op->staging, piece->at - at, &skip);
+        add_span(op, piece->memory, piece->bytes, &skip);
+        at = piece->at + piece->bytes;
+    }
+}
+
+static void open_window(struct pst_disk *d, struct op *op, uint32_t window)
+{
+    const struct pst_io_file *file = &d->files[op->io.file];
+    const struct pst_piece *first = &op->piece[op->first];
+    op->window = window;
+    op->tries = 0;
+    op->done = 0;
+    op->begin = op->staged ? round_down(first->at, file->block) : first->at;
+    op->end = 0;
+    for (uint32_t i = op->first; i < op->first + window; i++) {
+        uint64_t end = op->piece[i].at + op->piece[i].bytes;
+        op->end = end > op->end ? end : op->end;
+    }
+    aim(d, op);
+}
+
+static void post(struct pst_disk *d, struct op *op)
+{
+    d->stats.requests++;
+    d->backend.ops->post(&d->backend, &op->io);
+    d->posted++;
+}
+
+/* Whether piece can ride along after the pieces that op has. */
+static bool joins(const struct pst_disk *d, const struct op *op, uint64_t begin, uint64_t end,
+                  const struct pst_piece *piece)
+{
+    const struct pst_piece *first = &op->piece[0];
+    if (op->npieces == OP_PIECES_MAX || piece->file != first->file || piece->write != first->write)
+        return false;
+    const uint64_t block = d->files[piece->file].block;
+    const uint64_t gap = piece->write ? 0 : d->gap_bytes;
+    if (op->staged)
+        return !fits_device(d, piece) && round_down(piece->at, block) <= pst_align_up(end, block) + gap &&
+               pst_align_up(piece->at + piece->bytes, block) - begin <= d->staging_bytes;
+    return piece->at >= end && piece->at - end <= gap &&
+           piece->at + piece->bytes - begin <= d->pieces.piece_bytes &&
+           (op->io.direct ? fits_device(d, piece)
+                          : d->files[piece->file].direct < 0 || !fits_device(d, piece));
+}
+
+/* Makes the next operation out of the sorted pieces. */
+static void make_op(struct pst_disk *d, struct op *op, struct pst_disk_ticket *ticket)
+{
+    const struct pst_pieces_of *p = &d->pieces;
+    const struct pst_piece *piece = &p->piece[p->key[d->next_piece++].piece];
+    const struct pst_io_file *file = &d->files[piece->file];
+    bool fits = fits_device(d, piece);
+    op->ticket = ticket;
+    op->io.file = piece->file;
+    op->io.write = piece->write;
+    op->io.direct = fits && file->direct >= 0;
+    op->staged = !fits && !piece->write;
+    if (op->staged)
+        op->io.direct = true;
+    op->piece[0] = *piece;
+    op->npieces = 1;
+    op->first = 0;
+    uint64_t begin = op->staged ? round_down(piece->at, file->block) : piece->at;
+    uint64_t end = piece->at + piece->bytes;
+    while (d->next_piece < p->n) {
+        const struct pst_piece *next = &p->piece[p->key[d->next_piece].piece];
+        if (!joins(d, op, begin, end, next))
+            break;
+        op->piece[op->npieces++] = *next;
+        uint64_t next_end = next->at + next->bytes;
+        end = next_end > end ? next_end : end;
+        d->next_piece++;
+    }
+    d->stats.merged += op->npieces - 1;
+    ticket->ops++;
+    open_window(d, op, op->npieces);
+}
+
+/* The table whose requests are made operations of now; NULL: none. */
+static struct pst_table *table_at_hand(struct pst_disk *d)
+{
+    if (d->backend.groups > 0)
+        return d->groups.handed != NULL ? &d->groups.handed->of : NULL;
+    return d->ntables > 0 ? &d->tables[d->head] : NULL;
+}
+
+void pst_disk_drop_table(struct pst_disk *d)
+{
+    d->tables[d->head].ticket->tables--;
+    d->head = (d->head + 1) % d->config.tables_max;
+    d->ntables--;
+}
+
+/* Keeps the queue full. */
+static pst_rc fill_queue(struct pst_disk *d)
+{
+    struct pst_table *table;
+    pst_groups_post(d);
+    while (d->free_ops != NULL && (table = table_at_hand(d)) != NULL) {
+        if (d->next_piece == d->pieces.n) {
+            d->next_piece = 0;
+            pst_rc rc = pst_pieces_take(&d->pieces, table, &d->stats);
+            if (rc != PST_OK) {
+                d->pieces.n = 0;
+                return rc;
+            }
+        }
+        struct pst_disk_ticket *ticket = table->ticket;
+        while (d->free_ops != NULL && d->next_piece < d->pieces.n) {
+            struct op *op = d->free_ops;
+            d->free_ops = op->next;
+            make_op(d, op, ticket);
+            post(d, op);
+            d->in_flight++;
+        }
+        if (d->next_piece < d->pieces.n || table->next < table->count)
+            continue;
+        if (d->backend.groups > 0)
+            pst_groups_done(d);
+        else
+            pst_disk_drop_table(d);
+    }
+    return PST_OK;
+}
+
+/* ---- completions --------------------------------------------------------------------------------- */
+
+static pst_rc give_up(const struct pst_disk *d, const struct op *op, const char *what)
+{
+    const struct pst_piece *piece = &op->piece[op->first];
+    bool features = piece->file == 0 || piece->file >= PST_DISK_ARRAYS; /* then the tag is a vertex */
+    uint64_t block = d->files[piece->file].block > 1 ? d->files[piece->file].block : PST_SECTOR;
+    uint64_t end = piece->at + piece->bytes;
+    return pst_fail(
+        PST_E_IO,
+        "%s %s %llu failed after %d tries: %s: %s, bytes %llu to %llu (block %llu of %llu bytes); look "
+        "for the drive's errors in the kernel log; `penstock verify` tells what else is damaged",
+        op->io.write ? "writing" : "reading", features ? "the features of vertex" : "request",
+        (unsigned long long)piece->tag, op->tries, what, d->files[piece->file].path,
+        (unsigned long long)piece->at, (unsigned long long)end, (unsigned long long)(piece->at / block),
+        (unsigned long long)block);
+}
+
+/* Once more; a window of several pieces is taken piece by piece when its tries are used up. */
+static pst_rc try_again(struct pst_disk *d, struct op *op, const char *what)
+{
+    op->tries++;
+    if (op->tries > d->config.retries) {
+        if (op->window == 1)
+            return give_up(d, op, what);
+        open_window(d, op, 1);
+    }
+    d->stats.retries++;
+    post(d, op);
+    return PST_OK;
+}
+
+static void finish(struct pst_disk *d, struct op *op)
+{
+    op->ticket->ops--;
+    op->next = d->free_ops;
+    d->free_ops = op;
+    d->in_flight--;
+}
+
+static void window_done(struct pst_disk *d, struct op *op)
+{
+    for (uint32_t i = op->first; i < op->first + op->window; i++) {
+        const struct pst_piece *piece = &op->piece[i];
+        if (op->staged)
+            memcpy(piece->memory, op->staging + (piece->at - op->begin), piece->bytes);
+        if (op->staged || d->backend.ops->copies || !op->io.direct)
+            d->stats.copied_bytes += piece->bytes;
+    }
+    op->first += op->window;
+    if (op->first == op->npieces) {
+        finish(d, op);
+        return;
+    }
+    open_window(d, op, 1);
+    post(d, op);
+}
+
+static bool at_end_of_file(const struct pst_disk *d, const struct op *op, uint64_t at)
+{
+    struct stat st;
+    return !op->io.write && fstat(d->files[op->io.file].fd, &st) == 0 && S_ISREG(st.st_mode) &&
+           at >= (uint64_t)st.st_size;
+}
+
+static pst_rc complete(struct pst_disk *d, struct op *op)
+{
+    int64_t result = op->io.result;
+    if (result < 0) {
+        char why[128];
+        const char *errno_says = strerror_r((int)-result, why, sizeof why);
+        return try_again(d, op, op->io.why[0] != '\0' ? op->io.why : errno_says);
+    }
+    d->stats.bytes += (uint64_t)result;
+    uint64_t reached = op->begin + op->done + (uint64_t)result;
+    if (reached >= op->end) {
+        window_done(d, op);
+        return PST_OK;
+    }
+    if (at_end_of_file(d, op, reached)) {
+        op->tries++;
+        return give_up(d, op, "the file ends before its rows do");
+    }
+    /* short: go on from the last whole block */
+    uint64_t before = op->done;
+    op->done = round_down(op->done + (uint64_t)result, op->io.direct ? d->files[op->io.file].block : 1);
+    aim(d, op);
+    if (op->done == before)
+        return try_again(d, op, "nothing was transferred");
+    post(d, op);
+    return PST_OK;
+}
+
+static pst_rc take_completions(struct pst_disk *d, bool *any)
+{
+    struct pst_io_op *done[COMPLETIONS_MAX];
+    int n = d->backend.ops->poll(&d->backend, done, COMPLETIONS_MAX);
+    *any = n > 0;
+    pst_rc first = pst_groups_take(d, any);
+    for (int i = 0; i < n; i++) {
+        struct op *op = (struct op *)(void *)done[i];
+        if (first != PST_OK) {
+            finish(d, op);
+            continue;
+        }
+        first = complete(d, op);
+        if (first != PST_OK)
+            finish(d, op);
+    }
+    return first;
+}
+
+/* Adds the time since the last look, during which the queue was as it is now. */
+static void account(struct pst_disk *d)
+{
+    const double now = pst_clock_s(), passed = d->looked_at > 0 ? now - d->looked_at : 0;
+    d->looked_at = now;
+    d->stats.in_flight_s += passed * d->in_flight;
+    if (d->in_flight > 0)
+        d->stats.active_s += passed;
+    if (d->in_flight > 0 && d->in_flight < d->config.depth && d->ntables == 0)
+        d->stats.starved_s += passed;
+}
+
+static pst_rc pump(struct pst_disk *d)
+{
+    account(d);
+    bool any = true;
+    while (any) {
+        pst_rc rc = fill_queue(d);
+        if (d->posted > 0) {
+            d->posted = 0;
+            pst_rc rung = d->backend.ops->ring(&d->backend);
+            rc = rc == PST_OK ? rung : rc;
+        }
+        if (rc == PST_OK)
+            rc = take_completions(d, &any);
+        if (rc != PST_OK)
+            return rc;
+        any = any || d->posted > 0 || (d->free_ops != NULL && table_at_hand(d) != NULL);
+    }
+    return PST_OK;
+}
+
+pst_rc pst_disk_pump(struct pst_disk *d)
+{
+    if (d->failed != PST_OK)
+        return pst_fail(d->failed, "%s", d->failure);
+    pst_rc rc = pump(d);
+    if (rc != PST_OK) {
+        d->failed = rc;
+        (void)snprintf(d->failure, sizeof d->failure, "%s", pst_error_text());
+        /* what was posted meanwhile must reach the backend, or draining would wait for it in vain */
+        if (d->posted > 0 && d->backend.ops->ring(&d->backend) == PST_OK)
+            d->posted = 0;
+        return pst_fail(rc, "%s", d->failure);
+    }
+    return PST_OK;
+}
+
+pst_rc pst_disk_wait(struct pst_disk *d, int timeout_ms)
+{
+    int64_t deadline = pst_clock_ms() + timeout_ms;
+    for (;;) {
+        pst_rc rc = pst_disk_pump(d);
+        if (rc != PST_OK || (d->in_flight == 0 && d->ntables == 0))
+            return rc;
+        int64_t left = deadline - pst_clock_ms();
+        if (left <= 0)
+            return pst_fail(PST_E_TIMEOUT, "%d disk operations did not end within %d ms", d->in_flight,
+                            timeout_ms);
+        pst_disk_sleep(d, left);
+    }
+}

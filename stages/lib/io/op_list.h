@@ -1,0 +1,33 @@
+/* op_list.h: operations in order of arrival, through their `next`. Owner and threads: whoever has the list.
+ */
+#ifndef PST_DISK_OP_LIST_H
+#define PST_DISK_OP_LIST_H
+
+#include "stages/lib/io/backend.h"
+
+struct pst_op_list {
+    struct pst_io_op *head, *tail;
+};
+
+static inline void pst_op_push(struct pst_op_list *list, struct pst_io_op *op)
+{
+    op->next = NULL;
+    if (list->tail != NULL)
+        list->tail->next = op;
+    else
+        list->head = op;
+    list->tail = op;
+}
+
+static inline struct pst_io_op *pst_op_pop(struct pst_op_list *list)
+{
+    struct pst_io_op *op = list->head;
+    if (op != NULL) {
+        list->head = op->next;
+        if (list->head == NULL)
+            list->tail = NULL;
+    }
+    return op;
+}
+
+#endif

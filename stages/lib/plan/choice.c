@@ -1,0 +1,139 @@
+#include "stages/lib/plan/plan.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+
+#define LIST_BYTES 160 /* eight numbers in words */
+
+static const char *ints_text(const int64_t *values, int n, char out[LIST_BYTES])
+{
+    size_t at = 0;
+    out[at++] = '[';
+    for (int i = 0; i < n && at < LIST_BYTES - 24; i++)
+        at += (size_t)snprintf(out + at, LIST_BYTES - at, "%s%lld", i ? ", " : "", (long long)values[i]);
+    out[at++] = ']';
+    out[at] = '\0';
+    return out;
+}
+
+struct differences {
+    char text[1024];
+    size_t at;
+};
+
+static void differ(struct differences *d, const char *field, const char *planned, const char *wanted)
+{
+    if (d->at < sizeof d->text)
+        d->at += (size_t)snprintf(d->text + d->at, sizeof d->text - d->at, "%s%s was %s and is now %s",
+                                  d->at ? "; " : "", field, planned, wanted);
+}
+
+static void differ_int(struct differences *d, const char *field, uint64_t planned, uint64_t wanted)
+{
+    char a[24], b[24];
+    (void)snprintf(a, sizeof a, "%" PRIu64, planned);
+    (void)snprintf(b, sizeof b, "%" PRIu64, wanted);
+    differ(d, field, a, b);
+}
+
+pst_rc pst_plan_match(const struct pst_plan *plan, const struct pst_plan_key *want, unsigned parts,
+                      const char *path)
+{
+    const struct pst_plan_key *have = &plan->key;
+    struct differences d = {.at = 0};
+    char a[LIST_BYTES], b[LIST_BYTES];
+    if (strcmp(have->dataset, want->dataset) != 0)
+        differ(&d, "the dataset's digest", have->dataset, want->dataset);
+    if (strcmp(have->split, want->split) != 0)
+        differ(&d, "split", have->split, want->split);
+    if (have->hops != want->hops ||
+        memcmp(have->fanout, want->fanout, (size_t)have->hops * sizeof have->fanout[0]) != 0)
+        differ(&d, "fanout", ints_text(have->fanout, have->hops, a), ints_text(want->fanout, want->hops, b));
+    if (have->batch != want->batch)
+        differ_int(&d, "batch", (uint64_t)have->batch, (uint64_t)want->batch);
+    if ((parts & PST_PLAN_REPLACE) && have->replace != want->replace)
+        differ(&d, "replace", have->replace ? "true" : "false", want->replace ? "true" : "false");
+    if ((parts & PST_PLAN_BUDGET) && have->cache_budget_bytes != want->cache_budget_bytes)
+        differ_int(&d, "the cache's budget in bytes", have->cache_budget_bytes, want->cache_budget_bytes);
+    if (d.at == 0)
+        return PST_OK;
+    return pst_fail(PST_E_ARG,
+                    "the plan %s was made for something else: %s; make a new plan, or give both the same",
+                    path, d.text);
+}
+
+static int by_hotness(const void *left, const void *right, void *counts_of)
+{
+    const uint32_t *counts = counts_of;
+    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    if (counts[a] != counts[b])
+        return counts[a] > counts[b] ? -1 : 1;
+    return (a > b) - (a < b);
+}
+
+pst_rc pst_plan_choose(const uint32_t *hotness, int64_t vertices, int64_t rows, int64_t **cache,
+                       int64_t *cached)
+{
+    *cached = pst_min_i64(rows, vertices);
+    int64_t seen = 0;
+    for (int64_t v = 0; v < vertices; v++)
+        seen += hotness[v] > 0;
+    int64_t room = pst_max_i64(seen, *cached);
+    int64_t *ids = malloc((size_t)room * sizeof *ids + 1);
+    *cache = ids;
+    if (ids == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory to rank %lld vertices by hotness", (long long)room);
+    int64_t n = 0;
+    for (int64_t v = 0; v < vertices; v++) {
+        if (hotness[v] > 0)
+            ids[n++] = v;
+    }
+    qsort_r(ids, (size_t)n, sizeof *ids, by_hotness, (void *)(uintptr_t)hotness);
+    for (int64_t v = 0; v < vertices && n < *cached; v++) {
+        if (hotness[v] == 0)
+            ids[n++] = v;
+    }
+    return PST_OK;
+}
+
+/* The count that the last cached rows have, and which share of the vertices with that count is cached. */
+static void find_threshold(const int64_t *histogram, uint32_t highest, int64_t cached, uint32_t *threshold,
+                           double *share)
+{
+    int64_t above = 0;
+    uint32_t t = highest;
+    while (t > 0 && above + histogram[t] < cached)
+        above += histogram[t--];
+    *threshold = t;
+    *share = histogram[t] > 0 ? fmin(1, (double)(cached - above) / (double)histogram[t]) : 0;
+}
+
+pst_rc pst_plan_predict(uint32_t *hotness, int64_t vertices, int64_t cached, const int64_t *ids, int64_t n,
+                        double *hits)
+{
+    *hits = 0;
+    uint32_t highest = 0;
+    for (int64_t v = 0; v < vertices; v++)
+        highest = hotness[v] > highest ? hotness[v] : highest;
+    int64_t *histogram = calloc((size_t)highest + 1, sizeof *histogram);
+    if (histogram == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for a histogram of %u counts", highest);
+    for (int64_t i = 0; i < n; i++)
+        hotness[ids[i]]--;
+    for (int64_t v = 0; v < vertices; v++)
+        histogram[hotness[v]]++;
+    uint32_t threshold;
+    double share;
+    find_threshold(histogram, highest, cached, &threshold, &share);
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t count = hotness[ids[i]]++;
+        *hits += count > threshold ? 1 : count == threshold ? share : 0;
+    }
+    free(histogram);
+    return PST_OK;
+}

@@ -1,0 +1,364 @@
+#include "stages/lib/plan/plan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "common/error.h"
+
+#define PATH_BYTES 4096
+#define NPY_MAGIC_BYTES 8
+#define DIGEST_BYTES 17
+
+/* ---- writing ------------------------------------------------------------------------------------ */
+
+static pst_rc write_all(int fd, const void *data, size_t bytes, const char *path)
+{
+    const char *at = data;
+    while (bytes > 0) {
+        ssize_t n = write(fd, at, bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return pst_fail_errno("writing %s", path);
+        at += n;
+        bytes -= (size_t)n;
+    }
+    return PST_OK;
+}
+
+struct chunk {
+    const void *data;
+    size_t bytes;
+};
+
+/* Writes dir/name whole or not at all. */
+static pst_rc write_file(const char *dir, const char *name, const struct chunk *chunks, int n)
+{
+    char aside[PATH_BYTES], path[PATH_BYTES];
+    if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path ||
+        snprintf(aside, sizeof aside, "%s/.%s.%d", dir, name, (int)getpid()) >= (int)sizeof aside)
+        return pst_fail(PST_E_LIMIT, "the path %s/%s is longer than %d bytes", dir, name, PATH_BYTES);
+    int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return pst_fail_errno("creating %s", aside);
+    pst_rc rc = PST_OK;
+    for (int i = 0; i < n && rc == PST_OK; i++)
+        rc = write_all(fd, chunks[i].data, chunks[i].bytes, aside);
+    if (rc == PST_OK && fsync(fd) != 0)
+        rc = pst_fail_errno("flushing %s", aside);
+    if (close(fd) != 0 && rc == PST_OK)
+        rc = pst_fail_errno("closing %s", aside);
+    if (rc == PST_OK && rename(aside, path) != 0)
+        rc = pst_fail_errno("renaming %s to %s", aside, name);
+    if (rc != PST_OK)
+        (void)unlink(aside);
+    return rc;
+}
+
+/* An .npy whose data begins at PST_PAGE, as every array of ours. */
+static pst_rc write_npy(const char *dir, const char *name, const char *descr, const char *shape,
+                        const void *data, size_t bytes)
+{
+    char header[PST_PAGE];
+    memset(header, ' ', sizeof header);
+    static const uint8_t magic[NPY_MAGIC_BYTES] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0};
+    memcpy(header, magic, sizeof magic);
+    const uint16_t dict_bytes = PST_PAGE - NPY_MAGIC_BYTES - 2;
+    memcpy(header + NPY_MAGIC_BYTES, &dict_bytes, 2);
+    char dict[256];
+    int n =
+        snprintf(dict, sizeof dict, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", descr, shape);
+    memcpy(header + NPY_MAGIC_BYTES + 2, dict, (size_t)n);
+    header[PST_PAGE - 1] = '\n';
+    const struct chunk chunks[] = {{header, sizeof header}, {data, bytes}};
+    return write_file(dir, name, chunks, 2);
+}
+
+static json_t *json_ints(const int64_t *values, int n)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, json_integer(values[i]));
+    return list;
+}
+
+static void digest_text(const void *data, size_t bytes, char out[DIGEST_BYTES])
+{
+    (void)snprintf(out, DIGEST_BYTES, "%016" PRIx64, (uint64_t)XXH3_64bits(data, bytes));
+}
+
+static json_t *plan_to_json(const struct pst_plan *plan)
+{
+    const struct pst_plan_key *key = &plan->key;
+    char seed[DIGEST_BYTES], cache[DIGEST_BYTES];
+    (void)snprintf(seed, sizeof seed, "%016" PRIx64, plan->seed);
+    digest_text(plan->cache, (size_t)plan->cached * sizeof *plan->cache, cache);
+    return json_pack(
+        "{s:i, s:s, s:I, s:s, s:o, s:I, s:b, s:s, s:I, s:I, s:{s:o, s:o}, s:{s:I, s:I, s:f, s:s}}", "version",
+        PST_PLAN_VERSION, "dataset", key->dataset, "vertices", (json_int_t)plan->vertices, "split",
+        key->split, "fanout", json_ints(key->fanout, key->hops), "batch", (json_int_t)key->batch, "replace",
+        (int)key->replace, "seed", seed, "epochs", (json_int_t)plan->epochs, "batches",
+        (json_int_t)plan->batches, "max", "vertices", json_ints(plan->max.n, key->hops + 1), "edges",
+        json_ints(plan->max.edges, key->hops), "cache", "budget_bytes", (json_int_t)key->cache_budget_bytes,
+        "rows", (json_int_t)plan->cached, "predicted_hit_rate", plan->predicted_hit_rate, "digest", cache);
+}
+
+pst_rc pst_plan_write(const struct pst_plan *plan, const uint32_t *hotness, const char *dir, char *path,
+                      size_t path_bytes)
+{
+    if (mkdir(dir, 0755) != 0 && errno != EEXIST)
+        return pst_fail_errno("making the directory %s for the plan", dir);
+    if (snprintf(path, path_bytes, "%s/plan.json", dir) >= (int)path_bytes)
+        return pst_fail(PST_E_LIMIT, "the path %s/plan.json is longer than %zu bytes", dir, path_bytes);
+    char shape[64];
+    (void)snprintf(shape, sizeof shape, "(2, %lld)", (long long)plan->vertices);
+    pst_rc rc =
+        write_npy(dir, "hotness.npy", "<u4", shape, hotness, 2 * (size_t)plan->vertices * sizeof *hotness);
+    if (rc != PST_OK)
+        return rc;
+    (void)snprintf(shape, sizeof shape, "(%lld,)", (long long)plan->cached);
+    rc = write_npy(dir, "cache.npy", "<i8", shape, plan->cache, (size_t)plan->cached * sizeof *plan->cache);
+    if (rc != PST_OK)
+        return rc;
+    json_t *root = plan_to_json(plan);
+    char *text = root != NULL ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    json_decref(root);
+    if (text == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory to write %s", path);
+    const struct chunk chunks[] = {{text, strlen(text)}, {"\n", 1}};
+    rc = write_file(dir, "plan.json", chunks, 2);
+    free(text);
+    return rc;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------ */
+
+static pst_rc read_text(const char *path, char **out, size_t *bytes)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return pst_fail_errno("opening the plan %s", path);
+    pst_rc rc = PST_OK;
+    struct stat st;
+    *out = NULL;
+    if (fstat(fd, &st) != 0)
+        rc = pst_fail_errno("looking at %s", path);
+    else if (!S_ISREG(st.st_mode) || st.st_size > PST_PLAN_BYTES_MAX)
+        rc = pst_fail(PST_E_FORMAT, "%s: a plan is a regular file of at most %u bytes; this has %lld", path,
+                      PST_PLAN_BYTES_MAX, (long long)st.st_size);
+    else if ((*out = malloc((size_t)st.st_size + 1)) == NULL)
+        rc = pst_fail(PST_E_NOMEM, "no memory to read %s", path);
+    if (rc == PST_OK) {
+        ssize_t n = pread(fd, *out, (size_t)st.st_size, 0);
+        if (n != st.st_size) {
+            free(*out);
+            *out = NULL;
+            rc = pst_fail(PST_E_IO, "%s: read %zd of %lld bytes", path, n, (long long)st.st_size);
+        } else {
+            *bytes = (size_t)n;
+        }
+    }
+    (void)close(fd);
+    return rc;
+}
+
+/* One field of the plan, with its range; the first that is wrong is told. */
+struct reader {
+    const char *path;
+    pst_rc rc;
+};
+
+static pst_rc bad(struct reader *r, const char *field, const char *expected)
+{
+    if (r->rc == PST_OK)
+        r->rc =
+            pst_fail(PST_E_FORMAT, "%s: \"%s\" is missing or wrong: expected %s", r->path, field, expected);
+    return r->rc;
+}
+
+static int64_t get_int(struct reader *r, const json_t *object, const char *field, int64_t min, int64_t max)
+{
+    const json_t *v = json_object_get(object, field);
+    if (json_is_integer(v) && json_integer_value(v) >= min && json_integer_value(v) <= max)
+        return json_integer_value(v);
+    char expected[96];
+    (void)snprintf(expected, sizeof expected, "an integer from %lld to %lld", (long long)min, (long long)max);
+    (void)bad(r, field, expected);
+    return min;
+}
+
+static void get_str(struct reader *r, const json_t *object, const char *field, char *out, size_t bytes)
+{
+    const char *v = json_string_value(json_object_get(object, field));
+    if (v == NULL || strlen(v) >= bytes) {
+        (void)bad(r, field, "a short string");
+        out[0] = '\0';
+        return;
+    }
+    memcpy(out, v, strlen(v) + 1);
+}
+
+static uint64_t get_hex(struct reader *r, const json_t *object, const char *field)
+{
+    char text[DIGEST_BYTES];
+    get_str(r, object, field, text, sizeof text);
+    if (strlen(text) != DIGEST_BYTES - 1 || strspn(text, "0123456789abcdef") != DIGEST_BYTES - 1) {
+        (void)bad(r, field, "16 hexadecimal digits");
+        return 0;
+    }
+    return strtoull(text, NULL, 16);
+}
+
+static int get_ints(struct reader *r, const json_t *object, const char *field, int64_t *out, int want,
+                    int max, int64_t lowest)
+{
+    const json_t *list = json_object_get(object, field);
+    size_t n = json_array_size(list);
+    if (n == 0 || n > (size_t)max || (want > 0 && n != (size_t)want)) {
+        (void)bad(r, field, want > 0 ? "a list with one integer a hop" : "a list of one to eight integers");
+        return 0;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_array_get(list, i);
+        if (!json_is_integer(v) || json_integer_value(v) < lowest || json_integer_value(v) > INT32_MAX) {
+            (void)bad(r, field, "integers in range");
+            return 0;
+        }
+        out[i] = json_integer_value(v);
+    }
+    return (int)n;
+}
+
+static void parse_key(struct reader *r, const json_t *root, struct pst_plan *plan)
+{
+    struct pst_plan_key *key = &plan->key;
+    (void)get_int(r, root, "version", PST_PLAN_VERSION, PST_PLAN_VERSION);
+    get_str(r, root, "dataset", key->dataset, sizeof key->dataset);
+    get_str(r, root, "split", key->split, sizeof key->split);
+    plan->vertices = get_int(r, root, "vertices", 1, INT64_MAX / 64);
+    key->hops = get_ints(r, root, "fanout", key->fanout, 0, PST_HOPS_MAX, -1);
+    key->batch = get_int(r, root, "batch", 1, INT32_MAX);
+    const json_t *replace = json_object_get(root, "replace");
+    if (!json_is_boolean(replace))
+        (void)bad(r, "replace", "true or false");
+    key->replace = json_is_true(replace);
+    plan->seed = get_hex(r, root, "seed");
+    plan->epochs = get_int(r, root, "epochs", 1, INT32_MAX);
+    plan->batches = get_int(r, root, "batches", 1, INT64_MAX);
+}
+
+static void parse_max(struct reader *r, const json_t *root, struct pst_plan *plan)
+{
+    const json_t *max = json_object_get(root, "max");
+    int hops = plan->key.hops;
+    plan->max.hops = hops;
+    (void)get_ints(r, max, "vertices", plan->max.n, hops + 1, PST_HOPS_MAX + 1, 1);
+    (void)get_ints(r, max, "edges", plan->max.edges, hops, PST_HOPS_MAX, 0);
+    for (int h = 0; h < hops && r->rc == PST_OK; h++) {
+        if (plan->max.n[h + 1] < plan->max.n[h] || plan->max.n[h + 1] > plan->vertices)
+            (void)bad(r, "vertices", "counts that grow from hop to hop, none above the graph's");
+    }
+}
+
+static uint64_t parse_cache(struct reader *r, const json_t *root, struct pst_plan *plan)
+{
+    const json_t *cache = json_object_get(root, "cache");
+    plan->key.cache_budget_bytes = (uint64_t)get_int(r, cache, "budget_bytes", 0, INT64_MAX);
+    plan->cached = get_int(r, cache, "rows", 0, plan->vertices);
+    const json_t *rate = json_object_get(cache, "predicted_hit_rate");
+    plan->predicted_hit_rate = json_number_value(rate);
+    if (!json_is_number(rate) || !(plan->predicted_hit_rate >= 0 && plan->predicted_hit_rate <= 1))
+        (void)bad(r, "predicted_hit_rate", "a number from 0 to 1");
+    return get_hex(r, cache, "digest");
+}
+
+static pst_rc read_ids(int fd, const char *path, struct pst_plan *plan, uint64_t digest)
+{
+    size_t bytes = (size_t)plan->cached * sizeof *plan->cache;
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return pst_fail_errno("looking at %s", path);
+    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != PST_PAGE + bytes)
+        return pst_fail(PST_E_FORMAT, "%s: has %lld bytes, but plan.json says %lld rows: expected %llu", path,
+                        (long long)st.st_size, (long long)plan->cached,
+                        (unsigned long long)(PST_PAGE + bytes));
+    plan->cache = calloc((size_t)plan->cached + 1, sizeof *plan->cache);
+    if (plan->cache == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for the %lld ids of %s", (long long)plan->cached, path);
+    char *at = (char *)plan->cache;
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = pread(fd, at + done, bytes - done, (off_t)(PST_PAGE + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return pst_fail(PST_E_IO, "%s: cannot read beyond byte %zu", path, PST_PAGE + done);
+        done += (size_t)n;
+    }
+    if (XXH3_64bits(plan->cache, bytes) != digest)
+        return pst_fail(PST_E_FORMAT,
+                        "%s: is not the file that plan.json was written with (checksum differs)", path);
+    for (int64_t i = 0; i < plan->cached; i++) {
+        if (plan->cache[i] < 0 || plan->cache[i] >= plan->vertices)
+            return pst_fail(PST_E_FORMAT, "%s: entry %lld is vertex %lld, but the graph has %lld", path,
+                            (long long)i, (long long)plan->cache[i], (long long)plan->vertices);
+    }
+    return PST_OK;
+}
+
+static pst_rc read_cache(const char *plan_path, struct pst_plan *plan, uint64_t digest)
+{
+    const char *slash = strrchr(plan_path, '/');
+    int dir_bytes = slash != NULL ? (int)(slash - plan_path + 1) : 0;
+    char path[PATH_BYTES];
+    if (snprintf(path, sizeof path, "%.*scache.npy", dir_bytes, plan_path) >= (int)sizeof path)
+        return pst_fail(PST_E_LIMIT, "the path of cache.npy beside %s is too long", plan_path);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return pst_fail_errno("opening %s, which belongs to the plan", path);
+    pst_rc rc = read_ids(fd, path, plan, digest);
+    (void)close(fd);
+    return rc;
+}
+
+pst_rc pst_plan_read(struct pst_plan *plan, const char *path)
+{
+    memset(plan, 0, sizeof *plan);
+    char *text = NULL;
+    size_t bytes = 0;
+    pst_rc rc = read_text(path, &text, &bytes);
+    if (rc != PST_OK)
+        return rc;
+    json_error_t error;
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    free(text);
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return pst_fail(PST_E_FORMAT, "%s:%d: not a JSON object: %s", path, root ? 1 : error.line,
+                        root ? "another kind of value" : error.text);
+    }
+    struct reader r = {path, PST_OK};
+    parse_key(&r, root, plan);
+    if (r.rc == PST_OK)
+        parse_max(&r, root, plan);
+    uint64_t digest = r.rc == PST_OK ? parse_cache(&r, root, plan) : 0;
+    json_decref(root);
+    rc = r.rc == PST_OK ? read_cache(path, plan, digest) : r.rc;
+    if (rc != PST_OK)
+        pst_plan_release(plan);
+    return rc;
+}
+
+void pst_plan_release(struct pst_plan *plan)
+{
+    free(plan->cache);
+    plan->cache = NULL;
+    plan->cached = 0;
+}

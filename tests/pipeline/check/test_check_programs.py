@@ -1,0 +1,136 @@
+"""Pipelines that run programs and shared objects that are no stages."""
+import threading
+
+from check_cases import *
+
+
+def program(p, name, text, mode=0o755):
+    path = p.path(name)
+    with open(path, "w") as f:
+        f.write(text)
+    os.chmod(path, mode)
+    return path
+
+
+def describes(p, file, **changes):
+    """A foreign stage whose description differs from a good one."""
+    good = {"abi": 1, "name": "odd", "help": "for tests", "params": [],
+            "ports": [{"name": "in", "dir": "in", "help": "i", "type": "words", "dtype": "int64", "rank": 1},
+                      {"name": "out", "dir": "out", "help": "o", "type": "words", "dtype": "int64", "rank": 1,
+                       "forwards": "in"}]}
+    return program(p, file, "#!/bin/sh\ncat <<'END'\n" + json.dumps(change(good, changes)) + "\nEND\n")
+
+
+def compiled(p, name, source):
+    path, text = p.path(name), p.path(name + ".c")
+    with open(text, "w") as f:
+        f.write(source)
+    subprocess.run([os.environ.get("CC", "gcc"), "-shared", "-fPIC", "-I" + ROOT, "-I" + os.path.join(ROOT, "common"), "-o", path,
+                    text], check=True)
+    return path
+
+
+def with_run(run, *more):
+    """The row with its middle stage replaced, by a function of the place."""
+    return lambda p: row(stages__a={"run": run(p) if callable(run) else run})
+
+
+def odd(words, **changes):
+    """A description that is refused with these words."""
+    file = "odd-" + "".join(filter(str.isalnum, words))
+    return Case(f"describes: {words}", with_run(lambda p: describes(p, file, **changes)),
+                (file, "stages.a.run", words))
+
+
+def says(name, script, *words):
+    return Case(name, with_run(lambda p: program(p, "says-" + name.replace(" ", "-"), script)),
+                ("says-", "stages.a.run", *words))
+
+
+PROGRAMS = [
+    Case("path to nothing", with_run("./nothing"), ("./nothing", "stages.a.run", "cannot open stage", "No such file")),
+    Case("path to a directory", with_run(lambda p: p.dir + "/"), (10, "stages.a.run", "not a file")),
+    Case("text named .so", with_run(lambda p: program(p, "text.so", "hello")),
+         ("text.so", "stages.a.run", "not a shared object")),
+    Case("empty .so", with_run(lambda p: program(p, "empty.so", "")), ("empty.so", "stages.a.run", "not a shared object")),
+    Case("cut-off .so", with_run(lambda p: cut_off(p)), ("cut.so", "stages.a.run", "cut off")),
+    Case("library that is no stage", with_run(lambda p: compiled(p, "library.so", "int pst_other;")),
+         ("library.so", "stages.a.run", "exports no pst_stage")),
+    Case("stage of another interface", with_run(lambda p: compiled(
+        p, "abi.so", '#include "stage.h"\nconst struct pst_stage_desc pst_stage = {.abi = 99, .name = "x"};')),
+        ("abi.so", "stages.a.run", "built for stage interface 99", "rebuild")),
+    Case("stage without a callback", with_run(lambda p: compiled(
+        p, "bare.so", '#include "stage.h"\nconst struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI, .name = "x",'
+        ' .help = "x"};')), ("bare.so", "stages.a.run", "no on_event")),
+    Case("stage with an undefined symbol", with_run(lambda p: compiled(
+        p, "undefined.so", 'extern int nowhere_to_be_found(void); int x(void) { return nowhere_to_be_found(); }'
+        'int (*y)(void) = nowhere_to_be_found;')), ("undefined.so", "stages.a.run", "nowhere_to_be_found")),
+    Case("not executable", with_run(lambda p: program(p, "plain.py", "#!/bin/sh\n", 0o644)),
+         ("plain.py", "stages.a.run", "neither a shared object (.so) nor executable")),
+    says("describe exits 1", "#!/bin/sh\nexit 1\n", "--describe ended with status 1"),
+    says("describe dies", "#!/bin/sh\nkill -9 $$\n", "--describe died of signal 9"),
+    says("describe says nothing", "#!/bin/sh\n", "not JSON"),
+    says("describe says garbage", "#!/bin/sh\nprintf '\\231\\001{garbage'\n", "not JSON"),
+    says("describe never stops talking", "#!/bin/sh\nexec cat /dev/zero\n", "more than 262144 bytes"),
+    says("describe lists", "#!/bin/sh\necho '[1, 2]'\n", "expected an object"),
+    odd("built for stage interface 7", abi=7),
+    odd("needs a name and help", name="not a name"),
+    odd("ports and params", ports="none"),
+    odd("too many ports", ports=[{"name": "x"}] * 100),
+    odd("ports[0]", ports__0__dir="sideways"),
+    odd("ports[1]", ports__1__flags=["ordred"]),
+    odd("ports[0]: name", ports__0__rank=99),
+    odd("bad or repeated name", ports__1__name="in"),
+    odd("which is no input", ports__1__forwards="nothing"),
+    odd("which is none", ports__0__hold_param="keep"),
+    odd("params[0]", params=[{"name": "x", "type": "colour"}]),
+    odd("the default of parameter x", params=[{"name": "x", "type": "int", "default": "y", "help": "x"}]),
+    Case("expects other elements", with_run(lambda p: describes(p, "floats", ports__0__dtype="float32")),
+         (link(0), "links[0]", "source.out carries int64 elements, a.in expects float32")),
+    Case("expects more dimensions", with_run(lambda p: describes(p, "flat", ports__0__rank=2)),
+         (link(0), "links[0]", "source.out carries 1 dimensions, a.in expects 2")),
+    Case("works on other memory", with_run(lambda p: describes(p, "gpu", ports__0__memory="cuda")),
+         ('"to": "a.in"', "links[0].to", "cannot work on cpu memory (it takes cuda)")),
+    Case("required parameter", with_run(lambda p: describes(p, "needs", params=[
+        {"name": "url", "type": "string", "help": "where"}])), ('"a": {', "stages.a.params.url", "missing: where")),
+]
+
+
+def cut_off(p):
+    shutil.copy(os.path.join(STAGES, "sink.so"), p.path("cut.so"))
+    os.truncate(p.path("cut.so"), 9000)
+    return p.path("cut.so")
+
+
+@test
+def programs_that_are_no_stages():
+    all_refused(PROGRAMS)
+
+
+@test
+def descriptions_that_hang():
+    """A program that never answers, one that closes its output and stays, one whose child keeps the pipe."""
+    with Place() as p:
+        os.environ["XDG_CACHE_HOME"] = p.path("cache")
+        scripts = {"sleeps": "sleep 1000\n", "closes": "exec >&-\nexec sleep 1000\n", "leaves": "sleep 1000 &\n",
+                   "deaf": "trap '' TERM INT\nwhile :; do sleep 1; done\n"}
+        results = {}
+
+        def one(name):
+            file = p.write(row(stages__a={"run": program(p, name, "#!/bin/sh\n" + scripts[name])}), name + ".json")
+            t0 = time.time()
+            r = subprocess.run([PENSTOCK, "check", file], capture_output=True, text=True, timeout=60)
+            results[name] = (r.returncode, r.stderr, time.time() - t0)
+
+        threads = [threading.Thread(target=one, args=(name,)) for name in scripts]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        del os.environ["XDG_CACHE_HOME"]
+        for name, (code, err, seconds) in results.items():
+            assert code == 2 and "no answer in 10 s" in err and f"/{name} --describe" in err, (name, code, err)
+            assert seconds < 13, f"{name} took {seconds:.1f} s"
+        no_leftovers()
+
+
+if __name__ == "__main__":
+    main()

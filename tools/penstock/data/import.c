@@ -1,0 +1,456 @@
+/* penstock import: datasets from other programs' files. */
+#include <getopt.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/store/formats/formats.h"
+#include "common/store/dataset/manifest.h"
+#include "common/util/memory.h"
+#include "tools/penstock/commands.h"
+#include "tools/penstock/options.h"
+
+#define THREADS_MAX 64         /* more than the sorter uses */
+#define CHECKPOINT_MAX_S 86400 /* a day: as good as never */
+#define THREADS_DEFAULT_MAX 4  /* beyond, one that reads is what bounds */
+
+enum {
+    OPT_SOURCE = 256, /* + enum pst_source_id */
+    OPT_NAME = OPT_SOURCE + PST_SOURCES,
+    OPT_VERTICES,
+    OPT_CLASSES,
+    OPT_DIM,
+    OPT_SHAPE,
+    OPT_SYMMETRIZE,
+    OPT_DEDUPE,
+    OPT_LOOPS,
+    OPT_NORMALIZE,
+    OPT_STRIDE,
+    OPT_MEMORY,
+    OPT_THREADS,
+    OPT_TRANSPOSE,
+    OPT_IDS,
+    OPT_HEADER,
+    OPT_SEPARATOR,
+    OPT_COLUMNS,
+    OPT_SPLIT,
+    OPT_TYPES,
+    OPT_LINK,
+    OPT_STRIPES,
+    OPT_STRIPE_DIRS,
+    OPT_RESUME,
+    OPT_CHECKPOINT,
+    OPT_FORCE,
+    OPT_QUIET,
+    OPT_HELP
+};
+
+static const struct option options[] = {
+    {"edges", required_argument, NULL, OPT_SOURCE + PST_SRC_EDGES},
+    {"features", required_argument, NULL, OPT_SOURCE + PST_SRC_FEATURES},
+    {"feat-indptr", required_argument, NULL, OPT_SOURCE + PST_SRC_FEAT_INDPTR},
+    {"feat-indices", required_argument, NULL, OPT_SOURCE + PST_SRC_FEAT_INDICES},
+    {"feat-data", required_argument, NULL, OPT_SOURCE + PST_SRC_FEAT_DATA},
+    {"labels", required_argument, NULL, OPT_SOURCE + PST_SRC_LABELS},
+    {"train", required_argument, NULL, OPT_SOURCE + PST_SRC_TRAIN},
+    {"val", required_argument, NULL, OPT_SOURCE + PST_SRC_VAL},
+    {"test", required_argument, NULL, OPT_SOURCE + PST_SRC_TEST},
+    {"name", required_argument, NULL, OPT_NAME},
+    {"vertices", required_argument, NULL, OPT_VERTICES},
+    {"classes", required_argument, NULL, OPT_CLASSES},
+    {"feature-dim", required_argument, NULL, OPT_DIM},
+    {"edge-shape", required_argument, NULL, OPT_SHAPE},
+    {"symmetrize", no_argument, NULL, OPT_SYMMETRIZE},
+    {"dedupe", no_argument, NULL, OPT_DEDUPE},
+    {"self-loops", required_argument, NULL, OPT_LOOPS},
+    {"normalize", required_argument, NULL, OPT_NORMALIZE},
+    {"stride-bytes", required_argument, NULL, OPT_STRIDE},
+    {"memory", required_argument, NULL, OPT_MEMORY},
+    {"threads", required_argument, NULL, OPT_THREADS},
+    {"ids", required_argument, NULL, OPT_IDS},
+    {"header", required_argument, NULL, OPT_HEADER},
+    {"separator", required_argument, NULL, OPT_SEPARATOR},
+    {"columns", required_argument, NULL, OPT_COLUMNS},
+    {"split", required_argument, NULL, OPT_SPLIT},
+    {"types", required_argument, NULL, OPT_TYPES},
+    {"transpose", no_argument, NULL, OPT_TRANSPOSE},
+    {"link", no_argument, NULL, OPT_LINK},
+    {"stripes", required_argument, NULL, OPT_STRIPES},
+    {"stripe-dirs", required_argument, NULL, OPT_STRIPE_DIRS},
+    {"resume", no_argument, NULL, OPT_RESUME},
+    {"checkpoint", required_argument, NULL, OPT_CHECKPOINT},
+    {"force", no_argument, NULL, OPT_FORCE},
+    {"quiet", no_argument, NULL, OPT_QUIET},
+    {"help", no_argument, NULL, OPT_HELP},
+    {NULL, 0, NULL, 0}};
+
+static const char usage[] = "usage: penstock import FORMAT SRC DIR [options]\n"
+                            "Makes the dataset DIR from SRC, which is:\n";
+
+static const char help[] =
+    "npy reads from SRC, where they are there:\n"
+    "  edges.npy              (2, E) or (E, 2), int32 or int64: source, then target\n"
+    "  feat.npy, features.npy (N, D) float32, float64 (made float32), float16 or bfloat16 (<V2); or, as "
+    "CSR,\n"
+    "  feat_indptr.npy, feat_indices.npy, feat_data.npy\n"
+    "  labels.npy             integers, -1 none; or floats, NaN none\n"
+    "  train_idx.npy, val_idx.npy, test_idx.npy   vertex ids\n"
+    "  meta.json              name, num_nodes, num_features, num_classes\n"
+    "Other files: --edges FILE --features FILE --feat-indptr FILE --feat-indices FILE --feat-data FILE\n"
+    "  --labels FILE --train FILE --val FILE --test FILE; 'none' leaves one out; files of edges may have\n"
+    "  them beside, too\n"
+    "Text may be plain, gzip or zstd, with LF or CR LF. An edge (source, target) makes source an "
+    "in-neighbour of\n"
+    "target: what GraphSAGE aggregates from.\n"
+    "  --ids keep|compact|strings   keep: vertices are 0 .. the largest id; compact: those that occur, in\n"
+    "                         rising order, what they were is kept as ids.npy; strings: any text, numbered "
+    "as\n"
+    "                         it comes, kept as names.npy (keep)\n"
+    "  --header yes|no|auto   whether the first line names columns (auto: when it has no ids)\n"
+    "  --columns S,T          columns of source and target, from 0 (0,1)\n"
+    "  --separator C          one character in place of the format's\n"
+    "  --split NAME           where SRC has several splits or tasks; igb: none makes none\n"
+    "  --types all|NAME,...   of vertices, where SRC has several; one alone makes a plain graph, which all\n"
+    "                         stages can use (igb, mag240m: paper; graphbolt: all)\n"
+    "  --edge-shape 2xE|Ex2|Ex3   when several are possible; Ex3: rows of source, relation, target\n"
+    "  --symmetrize           every edge in both directions\n"
+    "  --dedupe               one edge for each (source, target)\n"
+    "  --self-loops keep|add|remove   add: exactly one for each vertex (keep)\n"
+    "  --transpose            every edge the other way round\n"
+    "  --normalize none|l1|l2 each feature row, by the sum of its magnitudes or its length (none)\n"
+    "  --vertices N --classes N --feature-dim N   where the files do not say\n"
+    "  --name NAME            the dataset's name (the files', or SRC's)\n"
+    "  --stride-bytes N       from one feature row to the next; default: whole sectors where that\n"
+    "                         costs at most 1/8, else unpadded\n"
+    "  --memory BYTES         what sorting and numbering may take (half of what is free)\n"
+    "  --threads N            1: everything in one; more: parts and sorts beside (as many cores as there "
+    "are, at\n"
+    "                         most 4)\n"
+    "  --link                 features.npy is a link to the source's file of rows, which is not copied and "
+    "must\n"
+    "                         stay as it is\n"
+    "  --stripes N            features in N files, row v in features.(v mod N).npy: one for each SSD\n"
+    "  --stripe-dirs A,B,...  the directories where these lie, in turn, with links to them in DIR\n"
+    "  --resume               go on with an import of the same that was killed; without it, it starts over\n"
+    "  --checkpoint SECONDS   how much work a kill costs, about (10)\n"
+    "  --force                replace the dataset that is at DIR\n"
+    "  --quiet                no progress\n";
+
+struct args {
+    struct pst_import_job job;
+    int64_t threads, checkpoint_s, stripes, dirs; /* dirs: how many stripe_dirs are */
+    const char *stripe_dirs;
+    bool force, quiet, help, resume;
+};
+
+/* The position of text in a list of words. */
+static pst_rc option_word(const char *name, const char *text, const char *const *words, int n, int *out)
+{
+    for (int i = 0; i < n; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            *out = i;
+            return PST_OK;
+        }
+    }
+    return pst_fail(PST_E_ARG, "%s: expected %s, %s%s%s, found '%.64s'", name, words[0], words[1],
+                    n > 2 ? " or " : "", n > 2 ? words[2] : "", text);
+}
+
+static pst_rc source_option(struct args *a, int id)
+{
+    a->job.skip[id] = strcmp(optarg, "none") == 0;
+    if (a->job.skip[id])
+        return PST_OK;
+    return option_name("a file's path", optarg, a->job.spec.source[id], sizeof a->job.spec.source[id]);
+}
+
+static pst_rc word_options(struct args *a, int opt)
+{
+    static const char *const shapes[] = {"2xE", "Ex2", "Ex3"}, *const loops[] = {"keep", "add", "remove"},
+                             *const norms[] = {"none", "l1", "l2"},
+                             *const ids[] = {"keep", "compact", "strings"},
+                             *const headers[] = {"auto", "yes", "no"};
+    int word = 0;
+    pst_rc rc = opt == OPT_SHAPE    ? option_word("--edge-shape", optarg, shapes, 3, &word)
+                : opt == OPT_LOOPS  ? option_word("--self-loops", optarg, loops, 3, &word)
+                : opt == OPT_IDS    ? option_word("--ids", optarg, ids, 3, &word)
+                : opt == OPT_HEADER ? option_word("--header", optarg, headers, 3, &word)
+                                    : option_word("--normalize", optarg, norms, 3, &word);
+    if (rc != PST_OK)
+        return rc;
+    if (opt == OPT_SHAPE)
+        a->job.spec.edge_shape = (enum pst_edge_shape)(PST_EDGES_2XE + word);
+    else if (opt == OPT_LOOPS)
+        a->job.spec.self_loops = (enum pst_self_loops)word;
+    else if (opt == OPT_IDS)
+        a->job.text.ids = (enum pst_edge_ids)word;
+    else if (opt == OPT_HEADER)
+        a->job.text.header = (enum pst_header)word;
+    else
+        a->job.spec.normalize = (enum pst_normalize)word;
+    return PST_OK;
+}
+
+static pst_rc separator_option(struct args *a)
+{
+    bool tab = strcmp(optarg, "\\t") == 0;
+    if (!tab && (strlen(optarg) != 1 || strchr("\"\r\n0123456789", optarg[0]) != NULL))
+        return pst_fail(PST_E_ARG, "--separator: expected one character that is no digit, found '%.64s'",
+                        optarg);
+    a->job.text.separator = tab ? '\t' : optarg[0] == ' ' ? '\0' : optarg[0];
+    return PST_OK;
+}
+
+static pst_rc columns_option(struct args *a)
+{
+    int64_t *column = a->job.text.column;
+    int end = 0;
+    if (sscanf(optarg, "%" SCNd64 ",%" SCNd64 "%n", &column[0], &column[1], &end) != 2 ||
+        optarg[end] != '\0' || column[0] < 0 || column[1] < 0 || column[0] >= PST_COLUMNS_MAX ||
+        column[1] >= PST_COLUMNS_MAX || column[0] == column[1])
+        return pst_fail(PST_E_ARG,
+                        "--columns: expected two different columns from 0 to %d, as 0,1, found '%.64s'",
+                        PST_COLUMNS_MAX - 1, optarg);
+    return PST_OK;
+}
+
+static pst_rc one_option(struct args *a, int opt)
+{
+    struct pst_import_spec *s = &a->job.spec;
+    if (opt >= OPT_SOURCE && opt < OPT_SOURCE + PST_SOURCES)
+        return source_option(a, opt - OPT_SOURCE);
+    switch (opt) {
+    case OPT_NAME: return option_name("--name", optarg, s->name, sizeof s->name);
+    case OPT_VERTICES: return option_int("--vertices", optarg, 0, INT64_MAX / 32, &s->vertices);
+    case OPT_CLASSES: return option_int("--classes", optarg, 0, PST_CLASSES_MAX, &s->classes);
+    case OPT_DIM: return option_int("--feature-dim", optarg, 0, INT32_MAX, &s->feature_dim);
+    case OPT_SHAPE:
+    case OPT_LOOPS:
+    case OPT_IDS:
+    case OPT_HEADER:
+    case OPT_NORMALIZE: return word_options(a, opt);
+    case OPT_SYMMETRIZE: s->symmetrize = true; return PST_OK;
+    case OPT_DEDUPE: s->dedupe = true; return PST_OK;
+    case OPT_STRIDE: return option_bytes("--stride-bytes", optarg, &s->stride_bytes);
+    case OPT_MEMORY: return option_bytes("--memory", optarg, &s->memory_bytes);
+    case OPT_THREADS: return option_int("--threads", optarg, 1, THREADS_MAX, &a->threads);
+    case OPT_SEPARATOR: return separator_option(a);
+    case OPT_COLUMNS: return columns_option(a);
+    case OPT_SPLIT: return option_name("--split", optarg, a->job.split, sizeof a->job.split);
+    case OPT_TYPES: return option_name("--types", optarg, a->job.types, sizeof a->job.types);
+    case OPT_TRANSPOSE: s->transpose = true; return PST_OK;
+    case OPT_LINK: s->link = true; return PST_OK;
+    case OPT_STRIPES: return option_int("--stripes", optarg, 1, PST_FEATURE_FILES_MAX, &a->stripes);
+    case OPT_STRIPE_DIRS: return option_stripe_dirs(optarg, &a->dirs, &a->stripe_dirs);
+    case OPT_RESUME: a->resume = true; return PST_OK;
+    case OPT_CHECKPOINT: return option_int("--checkpoint", optarg, 0, CHECKPOINT_MAX_S, &a->checkpoint_s);
+    case OPT_FORCE: a->force = true; return PST_OK;
+    case OPT_QUIET: a->quiet = true; return PST_OK;
+    case OPT_HELP: a->help = true; return PST_OK;
+    default: return pst_fail(PST_E_ARG, "see penstock import --help");
+    }
+}
+
+/* The command without what does not change the dataset, so that the same data have the same digest. */
+static void join(int argc, char **argv, char *out, size_t room)
+{
+    enum { WITH_VALUE = 3, ALL = 6 };
+    static const char *const without[ALL] = {"--memory", "--threads", "--checkpoint",
+                                             "--quiet",  "--force",   "--resume"};
+    size_t used = (size_t)snprintf(out, room, "penstock import");
+    for (int i = 1; i < argc && used < room; i++) {
+        int k = 0;
+        while (k < ALL && strncmp(argv[i], without[k], strlen(without[k])) != 0)
+            k++;
+        if (k == ALL)
+            used += (size_t)snprintf(out + used, room - used, " %s", argv[i]);
+        else
+            i += k < WITH_VALUE && strchr(argv[i], '=') == NULL;
+    }
+}
+
+static void say_done(const struct pst_build *b, const struct pst_import_result *r)
+{
+    if (r->warnings.count > 0)
+        (void)fprintf(stderr, "warnings:%s\n", r->warnings.text);
+    if (b->stripes > 1 && b->manifest.stripes == 0)
+        (void)fprintf(stderr, "--stripes: there are no features to put in stripes\n");
+    (void)printf("%s: %" PRId64 " vertices, %" PRId64 " edges, %" PRId64 " features in rows of %" PRIu64
+                 " bytes, %" PRId64 " classes\n",
+                 b->dir, b->manifest.vertices, b->manifest.edges, b->manifest.feature_dim,
+                 b->manifest.stride_bytes, b->manifest.classes);
+    if (r->duplicates_removed + r->loops_removed + r->loops_added > 0)
+        (void)printf("duplicates removed: %" PRId64 ", self loops removed: %" PRId64 ", added: %" PRId64 "\n",
+                     r->duplicates_removed, r->loops_removed, r->loops_added);
+    char peak[32];
+    (void)printf("peak memory: %s; sorted in %s", pst_bytes_text((double)pst_memory_peak(), peak),
+                 r->parts == 0 ? "memory\n" : "");
+    if (r->parts > 0)
+        (void)printf("%" PRId64 " parts on disk\n", r->parts);
+}
+
+/* All files that the import may read, with what would tell that they changed. SRC may also be the beginning
+ * of several files' names. */
+static pst_rc sources_of(const struct args *a, const char *from, json_t *sources)
+{
+    pst_rc rc = PST_OK;
+    char pattern[4096 + 2];
+    glob_t found = {.gl_pathc = 0};
+    if (access(from, F_OK) == 0) {
+        rc = pst_sources_add(sources, from);
+    } else if ((size_t)snprintf(pattern, sizeof pattern, "%s.*", from) < sizeof pattern &&
+               glob(pattern, 0, NULL, &found) == 0) {
+        for (size_t i = 0; rc == PST_OK && i < found.gl_pathc; i++)
+            rc = pst_sources_add(sources, found.gl_pathv[i]);
+    }
+    globfree(&found);
+    for (int i = 0; rc == PST_OK && i < PST_SOURCES; i++)
+        if (a->job.spec.source[i][0] != '\0')
+            rc = pst_sources_add(sources, a->job.spec.source[i]);
+    return rc;
+}
+
+static pst_rc begin_build(const struct args *a, const char *from, const char *to, struct pst_build *b)
+{
+    json_t *sources = json_object();
+    pst_rc rc = sources_of(a, from, sources);
+    json_t *key = json_pack("{s:s, s:o}", "command", a->job.spec.command, "sources", sources);
+    if (rc == PST_OK && key == NULL)
+        rc = pst_fail(PST_E_ARG, "the command is not UTF-8 text: --resume could not compare it");
+    if (rc == PST_OK)
+        return pst_build_resume(b, to, a->force, key, a->resume);
+    json_decref(key);
+    return rc;
+}
+
+static void say_resumed(const struct pst_build *b)
+{
+    const json_t *edges = json_object_get(b->journal.root, "edges");
+    const char *phase = json_string_value(json_object_get(edges, "phase"));
+    if (!b->resumed)
+        (void)fprintf(stderr, "%s: nothing to go on from: starts over\n", b->dir);
+    else if (phase == NULL)
+        (void)fprintf(stderr, "goes on: no edges were kept\n");
+    else
+        (void)fprintf(stderr, "goes on: edges were %s: %" PRId64 " are kept\n", phase,
+                      (int64_t)json_integer_value(json_object_get(edges, "arcs")));
+}
+
+static bool is_later(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
+}
+
+/* The import may have been killed after its last step: the dataset is there, by the same command, and later
+ * than its sources. */
+static bool is_whole(const struct args *a, const char *from, const char *to)
+{
+    char path[4096];
+    struct stat made, source;
+    struct pst_manifest m;
+    struct pst_problems problems = {.count = 0};
+    if ((size_t)snprintf(path, sizeof path, "%s/" PST_MANIFEST_FILE, to) >= sizeof path ||
+        stat(path, &made) != 0)
+        return false;
+    json_t *sources = json_object();
+    pst_manifest_read(&m, to, &problems);
+    const char *command = json_string_value(json_object_get(m.provenance, "command")), *name;
+    bool whole = problems.count == 0 && command != NULL && strcmp(command, a->job.spec.command) == 0 &&
+                 sources_of(a, from, sources) == PST_OK;
+    const json_t *identity;
+    json_object_foreach(sources, name, identity) whole =
+        whole && stat(name, &source) == 0 && !is_later(&source.st_mtim, &made.st_mtim);
+    json_decref(sources);
+    pst_manifest_release(&m);
+    return whole;
+}
+
+static pst_rc run_format(const struct pst_format *format, struct args *a, const char *from, const char *to)
+{
+    struct pst_build b;
+    struct pst_progress progress;
+    struct pst_import_result result = {.parts = 0};
+    if (a->resume && !a->force && is_whole(a, from, to)) {
+        (void)printf("%s is whole already, made by the same command\n", to);
+        return PST_OK;
+    }
+    pst_progress_init(&progress, a->quiet);
+    pst_rc rc = begin_build(a, from, to, &b);
+    if (rc != PST_OK)
+        return rc;
+    b.journal.every_s = (double)a->checkpoint_s;
+    b.stripes = (int)a->stripes;
+    b.stripe_dirs = a->stripe_dirs;
+    if (a->resume)
+        say_resumed(&b);
+    a->job.from = from;
+    a->job.spec.threads = (int)a->threads;
+    a->job.build = &b;
+    a->job.result = &result;
+    a->job.progress = &progress;
+    rc = format->run(&a->job);
+    if (rc == PST_OK)
+        rc = pst_build_commit(&b);
+    if (rc == PST_OK)
+        say_done(&b, &result);
+    pst_build_release(&b);
+    return rc;
+}
+
+static void say_help(void)
+{
+    (void)fputs(usage, stdout);
+    for (unsigned i = 0; pst_format_at(i) != NULL; i++)
+        (void)printf("  %-10s %s\n", pst_format_at(i)->name, pst_format_at(i)->help);
+    (void)fputs(help, stdout);
+}
+
+static pst_rc unknown_format(const char *name)
+{
+    char names[512] = "";
+    size_t used = 0;
+    for (unsigned i = 0; pst_format_at(i) != NULL && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "",
+                                 pst_format_at(i)->name);
+    return pst_fail(PST_E_ARG, "format: expected one of %s; found '%.64s'", names, name);
+}
+
+int cmd_import(int argc, char **argv)
+{
+    static char command[8192];
+    join(argc, argv, command, sizeof command);
+    static struct args a; /* 40 KiB of paths: not for the stack */
+    pst_import_defaults(&a.job.spec);
+    a.job.spec.command = command;
+    a.job.spec.memory_bytes = pst_memory_default();
+    a.job.text = (struct pst_edge_text_spec){.separator = '\1', .column = {0, 1}, .expect = -1};
+    a.checkpoint_s = PST_CHECKPOINT_SECONDS;
+    a.threads = pst_min_i64(THREADS_DEFAULT_MAX, pst_max_i64(1, sysconf(_SC_NPROCESSORS_ONLN)));
+    pst_rc rc = PST_OK;
+    int opt;
+    optind = 1;
+    while (rc == PST_OK && !a.help && (opt = getopt_long(argc, argv, "", options, NULL)) != -1)
+        rc = one_option(&a, opt);
+    if (rc == PST_OK && a.help) {
+        say_help();
+        return 0;
+    }
+    a.stripes = a.stripes == 0 ? a.dirs : a.stripes;
+    if (rc == PST_OK && a.stripe_dirs != NULL && a.stripes < 2)
+        rc = pst_fail(PST_E_ARG,
+                      "--stripe-dirs: one stripe stays in DIR: say --stripes 2, or more directories");
+    if (rc == PST_OK && a.stripes > 1 && a.job.spec.link)
+        rc =
+            pst_fail(PST_E_ARG, "--link leaves features in the one file that they are in: without --stripes");
+    if (rc == PST_OK && argc - optind != 3)
+        rc = pst_fail(PST_E_ARG, "expected FORMAT SRC DIR, found %d words (see --help)", argc - optind);
+    const struct pst_format *format = rc == PST_OK ? pst_format_find(argv[optind]) : NULL;
+    if (rc == PST_OK)
+        rc = format ? run_format(format, &a, argv[optind + 1], argv[optind + 2])
+                    : unknown_format(argv[optind]);
+    return command_result("import", rc);
+}

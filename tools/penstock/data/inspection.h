@@ -1,0 +1,27 @@
+/* inspection.h: what penstock inspect finds out, and says as text (inspect.c) or JSON.
+ * Owner: inspect fills what the caller owns, also when it fails; inspection_release frees it. Threads: one.
+ */
+#ifndef PST_INSPECTION_H
+#define PST_INSPECTION_H
+
+#include "common/store/dataset/describe.h"
+#include "common/store/dataset/manifest.h"
+
+struct inspection {
+    struct pst_dataset ds;
+    bool open;
+    struct pst_degrees degrees;
+    struct pst_hotness hot;
+    struct pst_feature_stats features[1 + PST_VERTEX_TYPES_MAX]; /* the dataset's; each type's */
+    int64_t *label;                                              /* vertices of each class */
+    int64_t unlabelled;
+    int64_t multilabels[3]; /* how many are 0, 1, not known */
+};
+
+/* whole: reads all features. PST_E_FORMAT: what is read is out of range. */
+PST_MUST_USE pst_rc inspect(struct inspection *in, const char *dir, bool whole,
+                            struct pst_progress *progress);
+void inspection_release(struct inspection *in);
+PST_MUST_USE pst_rc inspection_json(struct inspection *in); /* prints */
+
+#endif

@@ -1,0 +1,64 @@
+/* penstock rm: removes a dataset, wherever its files are. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "common/error.h"
+#include "common/util/progress.h"
+#include "common/store/build/remove.h"
+#include "tools/penstock/commands.h"
+#include "tools/penstock/options.h"
+
+static const char help[] =
+    "usage: penstock rm [--dry-run] DIR\n"
+    "Removes the dataset DIR: the files that its dataset.json names, and the stripes that --stripe-dirs put "
+    "in\n"
+    "other directories; nothing else. A directory that is no dataset, or holds other files, is left as it "
+    "is.\n"
+    "Files that --link or links of your own point to stay. Killed, the same command finishes. A copy of a\n"
+    "dataset's links (cp -a) shares its stripes: remove such a copy with rm -r.\n"
+    "  --dry-run              only say what would be removed\n";
+
+struct sum {
+    bool dry;
+    int64_t files;
+    uint64_t bytes;
+};
+
+static void tell(void *ctx, const char *path, uint64_t bytes)
+{
+    struct sum *s = ctx;
+    s->files++;
+    s->bytes += bytes;
+    if (s->dry)
+        (void)printf("would remove %s\n", path);
+}
+
+static pst_rc remove_dataset(const char *dir, struct sum *s)
+{
+    char bytes[32];
+    pst_rc rc = pst_dataset_remove(dir, s->dry, tell, s);
+    if (rc == PST_OK)
+        (void)printf("%s: %s %" PRId64 " files, %s\n", dir, s->dry ? "would remove" : "removed", s->files,
+                     pst_bytes_text((double)s->bytes, bytes));
+    return rc;
+}
+
+int cmd_rm(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"dry-run", no_argument, NULL, 'n'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    struct sum s = {.dry = false};
+    int opt;
+    while ((opt = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+        if (opt != 'n') {
+            (void)fputs(help, opt == 'h' ? stdout : stderr);
+            return opt == 'h' ? 0 : 2;
+        }
+        s.dry = true;
+    }
+    return command_result(
+        "rm", optind + 1 == argc
+                  ? remove_dataset(argv[optind], &s)
+                  : pst_fail(PST_E_ARG, "expected one directory, found %d (see --help)", argc - optind));
+}

@@ -1,0 +1,72 @@
+/* penstock verify: reads all of a dataset and checks it. */
+#include <getopt.h>
+#include <stdio.h>
+
+#include "common/error.h"
+#include "common/store/build/build.h"
+#include "common/store/dataset/verify.h"
+#include "tools/penstock/commands.h"
+#include "tools/penstock/options.h"
+
+static const char help[] =
+    "usage: penstock verify DIR [--quiet]\n"
+    "Reads all of the dataset DIR: checksums, indptr that never falls, ids in range, finite features,\n"
+    "labels in range, splits without doubles. Tells every problem; exit code 2 if there is one.\n";
+
+static void say_one(const char *name, const struct pst_verified *v, struct pst_verified *sum)
+{
+    char amount[32];
+    if (!v->present)
+        return;
+    sum->bytes += v->bytes;
+    sum->seconds += v->seconds;
+    (void)printf("%-17s %10s  %s\n", name, pst_bytes_text((double)v->bytes, amount), v->checked);
+}
+
+static void say(const char *dir, const struct pst_verify_report *report)
+{
+    struct pst_verified sum = {.bytes = 0};
+    char amount[32], rate[32];
+    for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
+        say_one(pst_array_id_name(i), &report->array[i], &sum);
+    for (int k = 0; k < PST_FEATURE_FILES_MAX; k++) {
+        char name[PST_NAME_MAX];
+        pst_build_stripe_name(k, name);
+        say_one(name, &report->stripe[k], &sum);
+    }
+    for (int k = 0; k < PST_VERTEX_TYPES_MAX; k++) {
+        char name[PST_NAME_MAX];
+        pst_build_features_name(k, name);
+        say_one(name, &report->features[k], &sum);
+    }
+    (void)printf("%s: ok, %s in %.2f s (%s/s)\n", dir, pst_bytes_text((double)sum.bytes, amount), sum.seconds,
+                 pst_bytes_text(sum.seconds > 0 ? (double)sum.bytes / sum.seconds : 0, rate));
+}
+
+int cmd_verify(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"quiet", no_argument, NULL, 'q'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    bool quiet = false;
+    int opt;
+    optind = 1;
+    while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (opt == 'h') {
+            (void)fputs(help, stdout);
+            return 0;
+        }
+        if (opt != 'q')
+            return command_result("verify", pst_fail(PST_E_ARG, "see penstock verify --help"));
+        quiet = true;
+    }
+    if (argc - optind != 1)
+        return command_result("verify",
+                              pst_fail(PST_E_ARG, "expected one directory, found %d", argc - optind));
+    struct pst_progress progress;
+    struct pst_verify_report report;
+    pst_progress_init(&progress, quiet);
+    pst_rc rc = pst_verify(argv[optind], &report, &progress);
+    if (rc == PST_OK)
+        say(argv[optind], &report);
+    return command_result("verify", rc);
+}

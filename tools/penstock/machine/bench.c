@@ -1,0 +1,206 @@
+/* penstock bench io: how many requests a second a backend moves. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "tools/penstock/machine/bench_io.h"
+#include "tools/penstock/commands.h"
+#include "tools/penstock/options.h"
+
+static const char help[] =
+    "usage: penstock bench io [OPTION]...\n"
+    "Moves random requests and checks every byte of every one before it prints a rate.\n"
+    "  --backend NAME    emulated (the default), nvme, file, pread or mmap\n"
+    "  --stack NAME      of emulated and nvme: async, sync or batch\n"
+    "  --bytes N         of a request (4096)          --depth N    requests in flight (128)\n"
+    "  --burst           rounds of DEPTH requests at once, instead of DEPTH always in flight\n"
+    "  --ssds N          1 to 16 (1)                  --queues N   pairs an SSD (1)\n"
+    "  --threads N       that submit, each with --depth, --queues and --lanes of its own (1)\n"
+    "  --lanes N         threads that share a submission; of stack sync: requests at once (1; sync: DEPTH)\n"
+    "  --write           writes, each read back (nvme: never)\n"
+    "  --seconds S       of transfers (1)             --span N     bytes of each SSD or of the file (64 "
+    "MiB)\n"
+    "  --preset NAME     of emulated: none, optane, 980pro or p5510\n"
+    "  --dilate F        of emulated: its time runs F times slower (1)\n"
+    "  --workers N       of emulated: threads of the controllers (1)\n"
+    "  --emulated JSON   of emulated: more of its configuration\n"
+    "  --drives LIST     of nvme: PCI addresses with commas between\n"
+    "  --file PATH       of file, pread, mmap: made if it is not there\n"
+    "  --json            print JSON\n";
+
+enum {
+    O_BACKEND = 256,
+    O_STACK,
+    O_BYTES,
+    O_DEPTH,
+    O_BURST,
+    O_SSDS,
+    O_QUEUES,
+    O_THREADS,
+    O_LANES,
+    O_WRITE,
+    O_SECONDS,
+    O_SPAN,
+    O_PRESET,
+    O_DILATE,
+    O_WORKERS,
+    O_EMULATED,
+    O_DRIVES,
+    O_FILE,
+    O_JSON,
+    O_HELP
+};
+
+static pst_rc number(const char *name, uint64_t low, uint64_t high, uint64_t *out)
+{
+    char *end;
+    const unsigned long long value = strtoull(optarg, &end, 10);
+    if (*end != '\0' || end == optarg || optarg[0] == '-' || value < low || value > high)
+        return pst_fail(PST_E_ARG, "--%s is %s; expected %" PRIu64 " to %" PRIu64, name, optarg, low, high);
+    *out = value;
+    return PST_OK;
+}
+
+static pst_rc real(const char *name, double low, double high, double *out)
+{
+    char *end;
+    const double value = strtod(optarg, &end);
+    if (*end != '\0' || end == optarg || !(value >= low && value <= high))
+        return pst_fail(PST_E_ARG, "--%s is %s; expected %g to %g", name, optarg, low, high);
+    *out = value;
+    return PST_OK;
+}
+
+static pst_rc small(const char *name, uint32_t high, uint32_t *out)
+{
+    uint64_t value = 0;
+    pst_rc rc = number(name, 1, high, &value);
+    *out = (uint32_t)value;
+    return rc;
+}
+
+static pst_rc take_option(int opt, struct pst_bench_io *o, bool *json)
+{
+    switch (opt) {
+    case O_BACKEND: o->backend = optarg; return PST_OK;
+    case O_STACK: o->stack = optarg; return PST_OK;
+    case O_BYTES: return number("bytes", 512, 256u << 20, &o->bytes);
+    case O_DEPTH: return small("depth", 65536, &o->depth);
+    case O_BURST: o->burst = true; return PST_OK;
+    case O_SSDS: return small("ssds", 16, &o->ssds);
+    case O_QUEUES: return small("queues", 128, &o->queues);
+    case O_THREADS: return small("threads", PST_BENCH_THREADS_MAX, &o->threads);
+    case O_LANES: return small("lanes", 1024, &o->lanes);
+    case O_WRITE: o->write = true; return PST_OK;
+    case O_SECONDS: return real("seconds", 0.001, 3600, &o->seconds);
+    case O_SPAN: return number("span", 512, 1ull << 54, &o->span);
+    case O_PRESET: o->preset = optarg; return PST_OK;
+    case O_DILATE: return real("dilate", 1, 1e6, &o->dilate);
+    case O_WORKERS: return small("workers", 16, &o->workers);
+    case O_EMULATED: o->emulated = optarg; return PST_OK;
+    case O_DRIVES: o->drives = optarg; return PST_OK;
+    case O_FILE: o->path = optarg; return PST_OK;
+    case O_JSON: *json = true; return PST_OK;
+    default: return pst_fail(PST_E_ARG, "see penstock bench --help");
+    }
+}
+
+static pst_rc complete(struct pst_bench_io *o)
+{
+    const bool drives = strcmp(o->backend, "emulated") == 0 || strcmp(o->backend, "nvme") == 0;
+    if (o->lanes == 0)
+        o->lanes = strcmp(o->stack, "sync") == 0 ? (o->depth < 1024 ? o->depth : 1024) : 1;
+    if (o->bytes % 512 != 0 || o->span < o->bytes)
+        return pst_fail(
+            PST_E_ARG, "--bytes is %" PRIu64 ": expected a multiple of 512, and no more than --span %" PRIu64,
+            o->bytes, o->span);
+    if (!drives && o->path == NULL)
+        return pst_fail(PST_E_ARG, "backend %s needs --file", o->backend);
+    if (!drives && o->ssds != 1)
+        return pst_fail(PST_E_ARG, "backend %s reads one file: --ssds is for emulated and nvme", o->backend);
+    if (strcmp(o->backend, "nvme") == 0 && o->drives == NULL)
+        return pst_fail(PST_E_ARG, "backend nvme needs --drives; `penstock disks` lists them");
+    if (!drives && o->write)
+        return pst_fail(PST_E_ARG, "writes are for emulated drives: a file is only read");
+    return PST_OK;
+}
+
+static void print_text(const struct pst_bench_io *o, const struct pst_bench_io_result *r)
+{
+    printf("%s %s%s, %s of %" PRIu64 " bytes, %u thread%s, depth %u, %u SSD%s: every byte of %" PRIu64
+           " requests is right\n",
+           o->backend, r->commands > 0 ? o->stack : "", o->burst ? " (bursts)" : "",
+           o->write ? "writes" : "reads", o->bytes, o->threads, o->threads > 1 ? "s" : "", o->depth, o->ssds,
+           o->ssds > 1 ? "s" : "", r->checked);
+    printf("  %.0f requests/s, %.1f MB/s\n", r->iops, r->iops * (double)o->bytes * 1e-6);
+    printf("  latency us: mean %.1f, median %.1f, 99 %% %.1f, 99.9 %% %.1f, most %.1f\n", r->latency_us[0],
+           r->latency_us[1], r->latency_us[2], r->latency_us[3], r->latency_us[4]);
+    printf("  %.0f cycles a request%s, %.0f ns of processor time\n", r->cycles,
+           r->commands > 0 ? " in the driver, empty looks not counted" : "", r->cpu_ns);
+    if (r->commands > 0)
+        printf("  %" PRIu64 " commands, %" PRIu64 " SQ and %" PRIu64 " CQ doorbells, %" PRIu64
+               " retries, %" PRIu64 " resets\n",
+               r->commands, r->sq_doorbells, r->cq_doorbells, r->retries, r->resets);
+}
+
+static void print_json(const struct pst_bench_io *o, const struct pst_bench_io_result *r)
+{
+    printf("{\"backend\": \"%s\", \"stack\": \"%s\", \"bytes\": %" PRIu64 ", \"depth\": %u, \"ssds\": %u, "
+           "\"threads\": %u, \"lanes\": %u, \"requests\": %" PRIu64 ", \"checked\": %" PRIu64
+           ", \"seconds\": %.6f, \"iops\": %.1f, \"bytes_per_s\": %.1f, "
+           "\"latency_us\": {\"mean\": %.3f, \"p50\": %.3f, \"p99\": %.3f, \"p999\": %.3f, \"max\": %.3f}, "
+           "\"cycles\": %.1f, \"cpu_ns\": %.1f, \"driver_ns\": %.1f, \"commands\": %" PRIu64
+           ", \"sq_doorbells\": %" PRIu64 ", \"cq_doorbells\": %" PRIu64 ", \"retries\": %" PRIu64
+           ", \"resets\": %" PRIu64 "}\n",
+           o->backend, o->stack, o->bytes, o->depth, o->ssds, o->threads, o->lanes, r->requests, r->checked,
+           r->seconds, r->iops, r->iops * (double)o->bytes, r->latency_us[0], r->latency_us[1],
+           r->latency_us[2], r->latency_us[3], r->latency_us[4], r->cycles, r->cpu_ns, r->driver_ns,
+           r->commands, r->sq_doorbells, r->cq_doorbells, r->retries, r->resets);
+}
+
+int cmd_bench(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"backend", 1, NULL, O_BACKEND},   {"stack", 1, NULL, O_STACK},     {"bytes", 1, NULL, O_BYTES},
+        {"depth", 1, NULL, O_DEPTH},       {"burst", 0, NULL, O_BURST},     {"ssds", 1, NULL, O_SSDS},
+        {"queues", 1, NULL, O_QUEUES},     {"lanes", 1, NULL, O_LANES},     {"threads", 1, NULL, O_THREADS},
+        {"write", 0, NULL, O_WRITE},       {"seconds", 1, NULL, O_SECONDS}, {"span", 1, NULL, O_SPAN},
+        {"preset", 1, NULL, O_PRESET},     {"dilate", 1, NULL, O_DILATE},   {"workers", 1, NULL, O_WORKERS},
+        {"emulated", 1, NULL, O_EMULATED}, {"drives", 1, NULL, O_DRIVES},   {"file", 1, NULL, O_FILE},
+        {"json", 0, NULL, O_JSON},         {"help", 0, NULL, O_HELP},       {NULL, 0, NULL, 0}};
+    struct pst_bench_io o = {.backend = "emulated",
+                             .stack = "async",
+                             .preset = "none",
+                             .emulated = "",
+                             .dilate = 1,
+                             .seconds = 1,
+                             .bytes = 4096,
+                             .span = 64u << 20,
+                             .depth = 128,
+                             .threads = 1,
+                             .ssds = 1,
+                             .queues = 1,
+                             .workers = 1};
+    struct pst_bench_io_result result;
+    bool json = false;
+    pst_rc rc = PST_OK;
+    int opt;
+    optind = 1;
+    while (rc == PST_OK && (opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (opt == O_HELP) {
+            (void)fputs(help, stdout);
+            return 0;
+        }
+        rc = take_option(opt, &o, &json);
+    }
+    if (rc == PST_OK && (argc - optind != 1 || strcmp(argv[optind], "io") != 0))
+        rc = pst_fail(PST_E_ARG, "expected \"io\"; see penstock bench --help");
+    rc = rc == PST_OK ? complete(&o) : rc;
+    rc = rc == PST_OK ? pst_bench_io(&o, &result) : rc;
+    if (rc == PST_OK)
+        (json ? print_json : print_text)(&o, &result);
+    return command_result("bench", rc);
+}

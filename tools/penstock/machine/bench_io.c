@@ -1,0 +1,402 @@
+#include "tools/penstock/machine/bench_io.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <time.h>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+#include "common/error.h"
+#include "common/nvme/emulated/emulated.h"
+#include "tools/penstock/machine/bench_impl.h"
+
+#define MEMORY_BYTES (256ull << 20) /* of slots, at most */
+#define ROUND_DEPTHS 256 /* requests of a round of a file, in depths: a device that rested is slow... */
+#define ROUND_BYTES (1ull << 20) /* ...or in bytes: few, that caches hold them, as they hold fio's */
+#define SLOTS_MAX 65536u
+#define DONE_MAX 256
+#define IDLE_NS                                                                                              \
+    100000u /* without news the bench naps: who sleeps gets a busy processor back sooner than who spins */
+#define NAP_NS 20000
+#define STALL_NS 60000000000ull
+#define BUCKETS (64 * 32) /* latencies: 32 to an octave, 3 % wide */
+
+/* Threads that submit: they begin rounds together, and the first that has begun its last request ends the
+ * round for all, so that what is timed of each is timed beside the others. */
+struct team {
+    struct rounds *all;
+    uint32_t n;
+    pthread_mutex_t lock;
+    pthread_barrier_t barrier;
+    _Atomic bool enough;
+    bool going;
+    pst_rc rc; /* of whoever failed first */
+    char why[1024];
+};
+
+struct rounds {
+    const struct pst_bench_io *o;
+    struct team *team;
+    struct pst_mover mover, *m;
+    uint32_t thread;
+    uint64_t seed, next_index;
+    uint64_t *at; /* by slot: where in the medium */
+    uint32_t *ssd;
+    uint64_t latencies[BUCKETS], most_ns, requests, checked; /* requests: that were timed */
+    double sum_ns, seconds, cpu_ns;                          /* cpu: of the whole process */
+};
+
+uint64_t pst_bench_ns(void)
+{
+    struct timespec ts;
+    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t pst_bench_cycles(void)
+{
+#if defined(__x86_64__)
+    return __rdtsc();
+#else
+    return pst_bench_ns();
+#endif
+}
+
+static uint64_t draw(uint64_t *seed)
+{
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    return *seed;
+}
+
+/* ---- what should be where ------------------------------------------------------------------------- */
+
+static uint64_t expected(const struct rounds *r, uint32_t ssd, uint64_t at)
+{
+    const uint8_t *reference = r->m->reference(r->m, ssd);
+    uint64_t word;
+    if (reference == NULL)
+        return pst_nvme_pattern(ssd, 1, at);
+    memcpy(&word, reference + at, sizeof word);
+    return word;
+}
+
+static bool right(const struct rounds *r, uint32_t slot, uint64_t salt)
+{
+    const uint64_t *words = pst_bench_slot(r->m, slot);
+    for (uint64_t i = 0; i < r->o->bytes / 8; i++) {
+        if (words[i] != (expected(r, r->ssd[slot], r->at[slot] + 8 * i) ^ salt))
+            return false;
+    }
+    return true;
+}
+
+/* Requests of a round never overlap: they go round the span in a stride that shares no factor with it. */
+static void place(struct rounds *r, uint32_t slot)
+{
+    const uint64_t n = r->o->span / r->o->bytes, i = r->next_index++ * r->team->n + r->thread;
+    r->ssd[slot] = (uint32_t)(i % r->o->ssds);
+    r->at[slot] = (i / r->o->ssds * (n / 2 * 2 > 4 ? 0x9e3779b1u % n | 1 : 1) % n) * r->o->bytes;
+    if (!r->o->write)
+        r->at[slot] = draw(&r->seed) % n * r->o->bytes;
+}
+
+/* ---- one round ------------------------------------------------------------------------------------ */
+
+static void note_latency(struct rounds *r, uint64_t ns)
+{
+    const uint64_t v = ns < 32 ? 32 : ns;
+    const uint32_t octave = 63 - (uint32_t)__builtin_clzll(v);
+    r->latencies[octave * 32 + (v >> (octave - 5) & 31)]++;
+    r->sum_ns += (double)ns;
+    r->most_ns = ns > r->most_ns ? ns : r->most_ns;
+}
+
+/* What is timed of a round: where `depth` are always in flight, from the moment when as many have ended
+ * (until then the device fills up) to the last one begun (then it empties); of a burst, all of it. */
+struct clock {
+    bool on, off;
+    uint64_t from_ns;
+    double cpu_ns;
+    uint32_t from;
+};
+
+static double cpu_ns(void)
+{
+    struct rusage u;
+    (void)getrusage(RUSAGE_SELF, &u);
+    return 1e9 * (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           1e3 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+static void keep_time(struct rounds *r, struct clock *c, uint32_t ended, bool last_begun, bool all_ended)
+{
+    const bool steady = !r->o->burst && r->m->slots >= 2 * r->o->depth;
+    if (!c->on && (!steady || ended >= r->o->depth))
+        *c = (struct clock){.on = true, .cpu_ns = cpu_ns(), .from_ns = pst_bench_ns(), .from = ended};
+    if (!c->on || c->off || !(steady ? last_begun : all_ended))
+        return;
+    c->off = true;
+    atomic_store(&r->team->enough, steady);
+    r->seconds += (double)(pst_bench_ns() - c->from_ns) * 1e-9;
+    r->cpu_ns += cpu_ns() - c->cpu_ns;
+    r->requests += ended - c->from;
+}
+
+static pst_rc post_some(struct rounds *r, uint32_t n, uint32_t ended, bool write, uint32_t *begun)
+{
+    const uint32_t before = *begun;
+    for (; *begun < n && *begun - ended < r->o->depth; (*begun)++) {
+        pst_rc rc = r->m->post(r->m, *begun, r->ssd[*begun], r->at[*begun], write);
+        if (rc != PST_OK)
+            return rc;
+    }
+    return *begun > before ? r->m->ring(r->m) : PST_OK;
+}
+
+/* Moves n slots, `depth` at a time, or as many as there is time for; *begun gets how many. */
+static pst_rc transfer(struct rounds *r, uint32_t n, bool write, bool timed, uint32_t *begun)
+{
+    struct pst_bench_done done[DONE_MAX];
+    struct clock clock = {.on = false};
+    const uint64_t most_ns = (uint64_t)((r->o->seconds - r->seconds) * 1e9);
+    uint64_t moved_at = pst_bench_ns();
+    uint32_t ended = 0;
+    *begun = 0;
+    if (timed)
+        keep_time(r, &clock, 0, false, false);
+    while (ended < n) {
+        uint32_t got = 0;
+        pst_rc rc = post_some(r, n, ended, write, begun);
+        rc = rc == PST_OK ? r->m->poll(r->m, done, DONE_MAX, &got) : rc;
+        if (rc != PST_OK)
+            return rc;
+        for (uint32_t i = 0; i < got && timed; i++)
+            note_latency(r, done[i].ns);
+        ended += got;
+        const uint64_t now = pst_bench_ns();
+        moved_at = got > 0 ? now : moved_at;
+        if (now - moved_at > STALL_NS)
+            return pst_fail(PST_E_TIMEOUT, "%u requests hang", *begun - ended);
+        if (now - moved_at > IDLE_NS && !r->m->sleeps)
+            (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        if (timed && clock.on && !r->o->burst &&
+            (now - clock.from_ns > most_ns || atomic_load(&r->team->enough)))
+            n = *begun;
+        if (timed)
+            keep_time(r, &clock, ended, *begun == n, ended == n);
+    }
+    return PST_OK;
+}
+
+static pst_rc check(const struct rounds *r, uint32_t n, uint64_t salt)
+{
+    for (uint32_t slot = 0; slot < n; slot++) {
+        if (!right(r, slot, salt))
+            return pst_fail(PST_E_FORMAT, "wrong bytes from SSD %u at byte %llu: nothing is measured",
+                            r->ssd[slot], (unsigned long long)r->at[slot]);
+    }
+    return PST_OK;
+}
+
+/* Written data is the expected one with a salt of the round's own, so that what was there before is told
+ * apart. */
+static pst_rc round_of(struct rounds *r, uint32_t n)
+{
+    const uint64_t salt = r->o->write ? draw(&r->seed) : 0;
+    uint32_t begun;
+    for (uint32_t slot = 0; slot < n; slot++) {
+        place(r, slot);
+        uint64_t *words = pst_bench_slot(r->m, slot);
+        for (uint64_t i = 0; i < r->o->bytes / 8; i++)
+            words[i] = r->o->write ? expected(r, r->ssd[slot], r->at[slot] + 8 * i) ^ salt : ~0ull;
+    }
+    pst_rc rc = transfer(r, n, r->o->write, true, &begun);
+    if (rc == PST_OK && r->o->write) {
+        memset(r->m->memory.base, 0xee, begun * r->o->bytes);
+        rc = transfer(r, begun, false, false, &(uint32_t){0});
+    }
+    rc = rc == PST_OK ? check(r, begun, salt) : rc;
+    r->checked += begun;
+    return rc;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------ */
+
+static double percentile(const struct rounds *r, double p)
+{
+    const uint64_t want = (uint64_t)((double)r->checked * p);
+    uint64_t seen = 0;
+    for (uint32_t i = 0; i < BUCKETS; i++) {
+        seen += r->latencies[i];
+        if (seen > want)
+            return (double)((32 + i % 32 + 0.5) * (double)(1ull << (i / 32)) / 32) * 1e-3;
+    }
+    return (double)r->most_ns * 1e-3;
+}
+
+static pst_rc prepare(struct rounds *r)
+{
+    const struct pst_bench_io *o = r->o;
+    const uint64_t memory = MEMORY_BYTES / r->team->n;
+    const uint64_t some = ROUND_BYTES / o->bytes, many = ROUND_DEPTHS * (uint64_t)o->depth;
+    uint64_t slots = memory / o->bytes;
+    if (r->m->sleeps && slots > (some > many ? some : many))
+        slots = some > many ? some : many;
+    slots = slots > SLOTS_MAX ? SLOTS_MAX : slots;
+    slots = o->burst ? o->depth : slots;
+    if (o->write && slots > o->span / o->bytes * o->ssds / r->team->n)
+        slots = o->span / o->bytes * o->ssds / r->team->n;
+    if (slots < o->depth)
+        return pst_fail(PST_E_ARG,
+                        "depth %u of requests of %llu bytes: more than %llu MiB of memory, or of the span, "
+                        "for a thread",
+                        o->depth, (unsigned long long)o->bytes, (unsigned long long)(memory >> 20));
+    r->m->slots = (uint32_t)slots;
+    r->at = calloc(slots, sizeof *r->at);
+    r->ssd = calloc(slots, sizeof *r->ssd);
+    if (r->at == NULL || r->ssd == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for %llu requests", (unsigned long long)slots);
+    pst_rc rc = pst_nvme_dma_new(&r->m->memory, NULL, slots * o->bytes);
+    return rc == PST_OK ? r->m->open(r->m) : rc;
+}
+
+/* ---- threads -------------------------------------------------------------------------------------- */
+
+static void note_failure(struct team *t, pst_rc rc)
+{
+    (void)pthread_mutex_lock(&t->lock);
+    if (rc != PST_OK && t->rc == PST_OK) {
+        t->rc = rc;
+        (void)snprintf(t->why, sizeof t->why, "%s", pst_error_text());
+    }
+    (void)pthread_mutex_unlock(&t->lock);
+}
+
+/* One after the other: they share the medium. */
+static void prepare_in_turn(struct rounds *r)
+{
+    struct team *t = r->team;
+    for (uint32_t turn = 0; turn < t->n; turn++) {
+        if (turn == r->thread && t->rc == PST_OK)
+            note_failure(t, prepare(r));
+        (void)pthread_barrier_wait(&t->barrier);
+    }
+}
+
+static void *submit(void *argument)
+{
+    struct rounds *r = argument;
+    struct team *t = r->team;
+    (void)prctl(PR_SET_TIMERSLACK, 1000ul);
+    (void)pthread_mutex_lock(&t->lock); /* until all have been started */
+    (void)pthread_mutex_unlock(&t->lock);
+    prepare_in_turn(r);
+    for (;;) {
+        (void)pthread_barrier_wait(&t->barrier);
+        if (r->thread == 0) {
+            t->going = t->rc == PST_OK && r->seconds < r->o->seconds;
+            atomic_store(&t->enough, false);
+        }
+        (void)pthread_barrier_wait(&t->barrier);
+        if (!t->going)
+            return NULL;
+        note_failure(t, round_of(r, r->m->slots));
+    }
+}
+
+static void run_team(struct team *t)
+{
+    pthread_t threads[PST_BENCH_THREADS_MAX];
+    uint32_t started = 1; /* this one is the first */
+    (void)pthread_mutex_lock(&t->lock);
+    for (; started < t->n; started++) {
+        if (pthread_create(&threads[started], NULL, submit, &t->all[started]) != 0)
+            break;
+    }
+    if (started < t->n) {
+        t->rc = PST_E_NOMEM;
+        (void)snprintf(t->why, sizeof t->why, "%u threads cannot be started", t->n);
+    }
+    t->n = started;
+    (void)pthread_barrier_init(&t->barrier, NULL, started);
+    (void)pthread_mutex_unlock(&t->lock);
+    (void)submit(&t->all[0]);
+    for (uint32_t i = 1; i < started; i++)
+        (void)pthread_join(threads[i], NULL);
+    (void)pthread_barrier_destroy(&t->barrier);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------ */
+
+/* What all threads saw, as if the first had seen it. */
+static void sum_up(struct team *t, double ns_per_cycle, struct pst_bench_io_result *result)
+{
+    struct rounds *sum = &t->all[0];
+    for (uint32_t i = 0; i < t->n; i++) {
+        struct rounds *r = &t->all[i];
+        result->iops += r->seconds > 0 ? (double)r->requests / r->seconds : 0;
+        r->m->report(r->m, result);
+        if (i == 0)
+            continue;
+        for (uint32_t k = 0; k < BUCKETS; k++)
+            sum->latencies[k] += r->latencies[k];
+        sum->most_ns = r->most_ns > sum->most_ns ? r->most_ns : sum->most_ns;
+        sum->sum_ns += r->sum_ns;
+        sum->requests += r->requests;
+        sum->checked += r->checked;
+        sum->m->cycles += r->m->cycles;
+    }
+    const double latency_us[] = {sum->sum_ns / (double)sum->checked * 1e-3, percentile(sum, 0.5),
+                                 percentile(sum, 0.99), percentile(sum, 0.999), (double)sum->most_ns * 1e-3};
+    memcpy(result->latency_us, latency_us, sizeof latency_us);
+    result->requests = sum->requests;
+    result->checked = sum->checked;
+    result->seconds = sum->seconds;
+    result->cpu_ns = sum->cpu_ns / (double)(sum->requests > 0 ? sum->requests : 1);
+    result->driver_ns =
+        (double)sum->m->cycles * ns_per_cycle / (double)sum->checked / (sum->o->write ? 2 : 1);
+    if (sum->m->sleeps)
+        result->driver_ns = result->cpu_ns;
+    result->cycles = result->driver_ns / ns_per_cycle;
+}
+
+pst_rc pst_bench_io(const struct pst_bench_io *o, struct pst_bench_io_result *result)
+{
+    const bool drives = strcmp(o->backend, "emulated") == 0 || strcmp(o->backend, "nvme") == 0;
+    struct team t = {.n = o->threads, .lock = PTHREAD_MUTEX_INITIALIZER};
+    assert(o->threads >= 1 && o->threads <= PST_BENCH_THREADS_MAX);
+    memset(result, 0, sizeof *result);
+    t.all = calloc(o->threads, sizeof *t.all);
+    if (t.all == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for latencies");
+    for (uint32_t i = 0; i < o->threads; i++) {
+        struct rounds *r = &t.all[i];
+        *r = (struct rounds){.o = o, .team = &t, .thread = i, .seed = 88172645463325252u + i};
+        r->mover = drives ? pst_mover_nvme : pst_mover_file;
+        r->m = &r->mover;
+        r->mover.o = o;
+        r->mover.thread = i;
+        r->mover.first = &t.all[0].mover;
+    }
+    const uint64_t cycles = pst_bench_cycles(), ns = pst_bench_ns();
+    run_team(&t);
+    if (t.rc == PST_OK)
+        sum_up(&t, (double)(pst_bench_ns() - ns) / (double)(pst_bench_cycles() - cycles), result);
+    for (uint32_t i = o->threads; i-- > 0;)
+        t.all[i].m->close(t.all[i].m);
+    for (uint32_t i = 0; i < o->threads; i++) { /* the drives are off by now */
+        pst_nvme_dma_free(&t.all[i].m->memory);
+        free(t.all[i].at);
+        free(t.all[i].ssd);
+    }
+    free(t.all);
+    return t.rc == PST_OK ? PST_OK : pst_fail(t.rc, "%s", t.why);
+}

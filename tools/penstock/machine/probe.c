@@ -1,0 +1,154 @@
+/* penstock probe: what this machine has for a pipeline on GPUs, what it lacks, and what that costs. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/run/mps.h"
+#include "common/util/progress.h"
+#include "kernels/twin.h"
+#include "tools/penstock/commands.h"
+#include "tools/penstock/machine/probe_gpu.h"
+#include "tools/penstock/machine/probe_routes.h"
+#include "tools/penstock/options.h"
+
+static const char help[] =
+    "usage: penstock probe\n"
+    "Says what this machine has for pipelines on GPUs: driver, devices, memory and events\n"
+    "shared between processes, drives that kernels can drive, MPS, peer access; and what each\n"
+    "absence costs.\n";
+
+static void has(const char *what, const char *text)
+{
+    (void)printf("%-16s %s\n", what, text);
+}
+
+static void lacks(const char *what, const char *why, const char *cost)
+{
+    (void)printf("%-16s no: %s\n%-16s costs: %s\n", what, why, "", cost);
+}
+
+static void tell(const char *what, const struct pst_probe_answer *answer, const char *cost)
+{
+    if (answer->works)
+        has(what, "yes");
+    else
+        lacks(what, answer->why[0] ? answer->why : "not tried, since what it needs does not work", cost);
+}
+
+static void tell_devices(const struct pst_probe_gpu *found)
+{
+    char line[192], memory[32];
+    for (int i = 0; i < found->devices; i++) {
+        const struct pst_probe_device *d = &found->device[i];
+        char name[16];
+        (void)snprintf(name, sizeof name, "cuda:%d", i);
+        (void)snprintf(line, sizeof line, "%s, %s, sm_%d%d, %d multiprocessors", d->name,
+                       pst_bytes_text((double)d->bytes, memory), d->major, d->minor, d->multiprocessors);
+        has(name, line);
+    }
+    for (int i = 0; i < found->devices; i++) {
+        for (int j = 0; j < found->devices; j++) {
+            (void)snprintf(line, sizeof line, "peer %d to %d", i, j);
+            if (i != j && found->device[i].peers >> j & 1)
+                has(line, "yes");
+            else if (i != j)
+                lacks(line, "the driver says these two cannot",
+                      "links between them go through pinned host memory");
+        }
+    }
+}
+
+static void tell_gpu(const struct pst_probe_gpu *found)
+{
+    char line[64];
+    if (!found->driver.works) {
+        lacks("driver", found->driver.why, "everything runs on the CPU");
+        return;
+    }
+    (void)snprintf(line, sizeof line, "CUDA %d.%d", found->version / 1000, found->version % 1000 / 10);
+    has("driver", line);
+    if (found->devices == 0) {
+        lacks("devices", "the driver finds none", "everything runs on the CPU");
+        return;
+    }
+    tell_devices(found);
+    tell("shared memory", &found->shared_memory,
+         "CUDA cannot pin memory that processes share: rows from host memory are copied once more");
+    tell("one address", &found->one_address, "drives' queues cannot be driven by kernels");
+    tell("drive registers", &found->drive_registers,
+         "kernels cannot ring a real drive's doorbells; they can an emulated one's");
+    tell("dma-buf", &found->dma_buf, "a drive's queues and data stay in pinned host memory");
+    tell("ipc memory", &found->ipc_memory,
+         "GPU memory stays in one process: stages of one GPU must be grouped");
+    tell("ipc reopen", &found->ipc_reopen, "a stage that starts again needs a new region");
+    tell("ipc events", &found->ipc_event, "stages wait on the host for one another, not in their streams");
+}
+
+/* The same once more, through the library that pipelines use. */
+static pst_rc tell_routes(void)
+{
+    struct pst_probe_routes found = {0};
+    const pst_rc rc = pst_probe_routes(&found);
+    if (rc != PST_OK)
+        return rc;
+    if (!found.library.works) {
+        lacks("routes", found.library.why, "no stage can be placed on a GPU");
+        return PST_OK;
+    }
+    has("routes", found.gpu);
+    tell("route pinned", &found.pinned, "no stage on a GPU can share a route with one on a CPU");
+    tell("route memory", &found.memory, "routes of one GPU cannot lie in its memory: group its stages");
+    tell("route reopen", &found.reopen, "a stage that starts again needs a new region");
+    tell("route events", &found.event, "stages wait on the host for one another, not in their streams");
+    return PST_OK;
+}
+
+static void tell_mps(void)
+{
+    char path[4096];
+    if (pst_mps_program(path, sizeof path))
+        has("mps", path);
+    else
+        lacks("mps", "nvidia-cuda-mps-control is not in PATH",
+              "kernels of two processes take turns on a GPU: group the stages of one");
+}
+
+static void tell_kernels(void)
+{
+    char why[PST_WHY_BYTES];
+    const struct pst_twin *twin = pst_twin_open(NULL, why);
+    if (twin)
+        has("kernels", twin->name);
+    else
+        lacks("kernels", why, "kernels run on the CPU: build where nvcc is, and install CUDA's libraries");
+}
+
+int cmd_probe(int argc, char **argv)
+{
+    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    int opt;
+    optind = 1;
+    while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (opt != 'h')
+            return command_result("probe", pst_fail(PST_E_ARG, "see penstock probe --help"));
+        (void)fputs(help, stdout);
+        return 0;
+    }
+    if (argc != optind)
+        return command_result("probe",
+                              pst_fail(PST_E_ARG, "expected no argument, found \"%s\"", argv[optind]));
+    struct pst_probe_gpu found = {0};
+    pst_rc rc = pst_probe_gpu(&found);
+    if (rc != PST_OK)
+        return command_result("probe", rc);
+    tell_gpu(&found);
+    rc = tell_routes();
+    if (rc != PST_OK)
+        return command_result("probe", rc);
+    tell_mps();
+    tell_kernels();
+    return 0;
+}

@@ -1,0 +1,179 @@
+/* check, graph, stages: what a pipeline and its stages are, without starting anything. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/run/mps.h"
+#include "common/pipeline/place.h"
+#include "tools/penstock/commands.h"
+#include "tools/penstock/run/pipeline_options.h"
+
+bool load_pipeline(struct pst_pipeline *pl, struct pst_graph *graph, const char *file,
+                   const struct pipeline_options *options)
+{
+    struct pst_diag diag = {0};
+    bool ok = pst_pipeline_load(pl, file, options->sets, options->nsets, options->group_all, &diag) &&
+              pst_graph_build(graph, pl, &diag);
+    pst_diag_print(&diag);
+    pst_diag_release(&diag);
+    return ok;
+}
+
+static const struct option set_options[] = {
+    {"set", required_argument, NULL, 's'},
+    {"group", required_argument, NULL, 'g'},
+    {"help", no_argument, NULL, 'h'},
+    {0},
+};
+
+/* Parses --set, --group, --help. 0: go on; else the exit code plus one. */
+static int parse(int argc, char **argv, struct pipeline_options *options, const char *usage)
+{
+    int c;
+    optind = 1;
+    while ((c = getopt_long(argc, argv, "h", set_options, NULL)) != -1) {
+        if (c == 's' && options->nsets < PST_SETS_MAX) {
+            options->sets[options->nsets++] = optarg;
+        } else if (c == 'g' && strcmp(optarg, "all") == 0) {
+            options->group_all = true;
+        } else if (c == 'h') {
+            printf("%s", usage);
+            return 1;
+        } else {
+            fprintf(stderr, "%s", usage);
+            return 3;
+        }
+    }
+    if (optind < argc)
+        return 0;
+    fprintf(stderr, "%s", usage);
+    return 3;
+}
+
+int cmd_check(int argc, char **argv)
+{
+    static const char usage[] = "usage: penstock check [--set PATH=VALUE]... [--group all] FILE...\n"
+                                "Checks pipelines and tells every error at once. Starts nothing.\n";
+    struct pipeline_options options = {0};
+    int end = parse(argc, argv, &options, usage);
+    if (end)
+        return end - 1;
+    int status = 0;
+    for (int i = optind; i < argc; i++) {
+        struct pst_pipeline pl;
+        struct pst_graph *graph = calloc(1, sizeof *graph);
+        if (graph && load_pipeline(&pl, graph, argv[i], &options))
+            printf("%s: ok, %d stages, %d routes\n", argv[i], pl.nstages, graph->nroutes);
+        else
+            status = 2;
+        pst_pipeline_release(&pl);
+        free(graph);
+    }
+    return status;
+}
+
+int cmd_graph(int argc, char **argv)
+{
+    static const char usage[] =
+        "usage: penstock graph [--set PATH=VALUE]... [--group all] FILE\n"
+        "Draws a pipeline as a Mermaid flowchart: stages, places, routes, slots, copies.\n";
+    struct pipeline_options options = {0};
+    int end = parse(argc, argv, &options, usage);
+    if (end)
+        return end - 1;
+    struct pst_pipeline pl;
+    struct pst_graph *graph = calloc(1, sizeof *graph);
+    char path[4096];
+    bool ok = graph && load_pipeline(&pl, graph, argv[optind], &options);
+    if (ok && !pst_mps_program(path, sizeof path))
+        (void)pst_place_group(&pl);
+    if (ok)
+        pst_graph_mermaid(graph, &pl, stdout);
+    pst_pipeline_release(&pl);
+    free(graph);
+    return ok ? 0 : 2;
+}
+
+static void describe(const struct pst_stage_desc *desc)
+{
+    printf("%s: %s\n", desc->name, desc->help);
+    for (int i = 0; i < pst_desc_ports(desc); i++) {
+        const struct pst_port_desc *p = &desc->ports[i];
+        printf("  %-7s %-14s %s, %s, %s memory%s%s%s%s%s\n          %s\n",
+               p->dir == PST_IN ? "input" : "output", p->name, p->type, p->dtype ? p->dtype : "any",
+               p->memory, p->forwards ? ", passes on the slots of " : "", p->forwards ? p->forwards : "",
+               p->flags & PST_PORT_ONESHOT ? ", one-shot" : "",
+               p->flags & PST_PORT_OPTIONAL ? ", optional" : "",
+               p->flags & PST_PORT_ORDERED ? ", in batch order" : "", p->help);
+    }
+    for (const struct pst_param_desc *p = desc->params; p && p->name; p++) {
+        printf("  param   %-14s %s", p->name,
+               p->type == PST_PARAM_ENUM ? p->choices : pst_param_type_name(p->type));
+        if (p->min < p->max)
+            printf(", %.15g to %.15g", p->min, p->max);
+        printf(p->def ? ", default %s\n" : ", required%s\n", p->def ? p->def : "");
+        printf("          %s\n", p->help);
+    }
+}
+
+static int list_stages(void)
+{
+    char **names;
+    size_t n;
+    if (pst_caps_list(&names, &n) != PST_OK) {
+        fprintf(stderr, "penstock stages: %s\n", pst_error_text());
+        return 1;
+    }
+    int status = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct pst_caps caps;
+        if (pst_caps_load(&caps, names[i], NULL) == PST_OK) {
+            printf("%-16s %s\n", names[i], caps.desc->help);
+        } else {
+            printf("%-16s cannot be used: %s\n", names[i], pst_error_text());
+            status = 1;
+        }
+        pst_caps_release(&caps);
+        free(names[i]);
+    }
+    free(names);
+    return status;
+}
+
+int cmd_stages(int argc, char **argv)
+{
+    static const char usage[] =
+        "usage: penstock stages [--json] [NAME|PATH]\n"
+        "Lists the installed stages, or tells one's ports, parameters and defaults.\n";
+    static const struct option options[] = {
+        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+    bool json = false;
+    int c;
+    optind = 1;
+    while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+        if (c == 'j') {
+            json = true;
+        } else {
+            fprintf(c == 'h' ? stdout : stderr, "%s", usage);
+            return c == 'h' ? 0 : 2;
+        }
+    }
+    if (optind == argc)
+        return list_stages();
+    struct pst_caps caps;
+    int status = 0;
+    if (pst_caps_load(&caps, argv[optind], ".") != PST_OK) {
+        fprintf(stderr, "penstock stages: %s: %s\n", argv[optind], pst_error_text());
+        status = 2;
+    } else if (json) {
+        json_t *j = pst_caps_json(caps.desc);
+        (void)json_dumpf(j, stdout, JSON_INDENT(2));
+        putchar('\n');
+        json_decref(j);
+    } else {
+        describe(caps.desc);
+    }
+    pst_caps_release(&caps);
+    return status;
+}

@@ -1,0 +1,381 @@
+/* penstock infer: a trained model over all vertices of a dataset, to .npy files. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/run/report.h"
+#include "common/util/memory.h"
+#include "stages/lib/gnn/eval.h"
+#include "stages/lib/gnn/state.h"
+#include "tools/penstock/commands.h"
+#include "tools/penstock/data/npy_file.h"
+#include "tools/penstock/options.h"
+
+static const char help[] =
+    "usage: penstock infer RUN --out FILE.npy [OPTION]...\n"
+    "Computes what the model of the run directory RUN makes of every vertex, layer by layer, with all "
+    "neighbours:\n"
+    "  FILE.npy           float32 (vertices, hidden): the last hidden layer's output, or --layer's\n"
+    "  FILE.classes.npy   int32 (vertices): the predicted class\n"
+    "  FILE.logits.npy    float32 (vertices, classes), with --logits\n"
+    "and says how many of each split's labels are predicted right.\n\n"
+    "  --checkpoint best|last  the best validated epoch's weights, or the last ones (best: the report's\n"
+    "                     test_accuracy is of these)\n"
+    "  --layer N          from 1 to one less than the model's layers\n"
+    "  --logits           write the last layer's output too\n"
+    "  --dataset DIR      where the run's dataset is now (where the run's report says)\n"
+    "  --other-dataset    with --dataset: another one is meant, whose features mean the same\n"
+    "  --memory BYTES     what activations may take; above, they go to files beside FILE (half of what is "
+    "free)\n"
+    "  --threads N        the result does not depend on them (all cores)\n"
+    "  --report FILE      write accuracies, time and memory as JSON\n"
+    "  --force            replace files that are there\n"
+    "  --quiet            no progress\n";
+
+enum { OUT_EMBEDDINGS, OUT_CLASSES, OUT_LOGITS, OUTS };
+
+struct args {
+    const char *run, *out, *dataset, *report;
+    bool last, logits, other, force, quiet, help;
+    int64_t layer, threads; /* 0: not said */
+    uint64_t memory;
+};
+
+struct inference {
+    const struct args *args;
+    struct pst_dataset ds;
+    struct pst_model_config config;
+    struct pst_model model;
+    struct pst_eval eval;
+    struct pst_progress progress;
+    struct npy_file out[OUTS];
+    bool ds_open, model_open;
+    char checkpoint[4096], trained_on[17], dir[4096]; /* dir: FILE's */
+    int layer;                                        /* of the embeddings, from 0 */
+    double accuracy[3], seconds;
+};
+
+/* ---- options ------------------------------------------------------------------------------------- */
+
+static pst_rc one_option(struct args *a, int opt)
+{
+    switch (opt) {
+    case 'o': a->out = optarg; return PST_OK;
+    case 'd': a->dataset = optarg; return PST_OK;
+    case 'r': a->report = optarg; return PST_OK;
+    case 'l': return option_int("--layer", optarg, 1, PST_LAYERS_MAX, &a->layer);
+    case 't': return option_int("--threads", optarg, 1, PST_TEAM_MAX, &a->threads);
+    case 'm': return option_bytes("--memory", optarg, &a->memory);
+    case 'L': a->logits = true; return PST_OK;
+    case 'O': a->other = true; return PST_OK;
+    case 'f': a->force = true; return PST_OK;
+    case 'q': a->quiet = true; return PST_OK;
+    case 'h': a->help = true; return PST_OK;
+    case 'c':
+        a->last = strcmp(optarg, "last") == 0;
+        return a->last || strcmp(optarg, "best") == 0
+                   ? PST_OK
+                   : pst_fail(PST_E_ARG, "--checkpoint: expected best or last, found '%.64s'", optarg);
+    default: return pst_fail(PST_E_ARG, "see penstock infer --help");
+    }
+}
+
+static pst_rc read_args(struct args *a, int argc, char **argv)
+{
+    static const struct option options[] = {{"out", required_argument, NULL, 'o'},
+                                            {"dataset", required_argument, NULL, 'd'},
+                                            {"report", required_argument, NULL, 'r'},
+                                            {"layer", required_argument, NULL, 'l'},
+                                            {"threads", required_argument, NULL, 't'},
+                                            {"memory", required_argument, NULL, 'm'},
+                                            {"logits", no_argument, NULL, 'L'},
+                                            {"other-dataset", no_argument, NULL, 'O'},
+                                            {"force", no_argument, NULL, 'f'},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {"checkpoint", required_argument, NULL, 'c'},
+                                            {NULL, 0, NULL, 0}};
+    pst_rc rc = PST_OK;
+    int opt;
+    *a = (struct args){.memory = 0};
+    optind = 1;
+    while (rc == PST_OK && !a->help && (opt = getopt_long(argc, argv, "", options, NULL)) != -1)
+        rc = one_option(a, opt);
+    if (rc != PST_OK || a->help)
+        return rc;
+    if (argc - optind != 1)
+        return pst_fail(PST_E_ARG, "expected one run directory, found %d words", argc - optind);
+    a->run = argv[optind];
+    const size_t n = a->out != NULL ? strlen(a->out) : 0;
+    if (n < 5 || strcmp(a->out + n - 4, ".npy") != 0)
+        return pst_fail(PST_E_ARG, "--out: expected a file's name that ends in .npy, found '%.200s'",
+                        a->out != NULL ? a->out : "");
+    if (a->other && a->dataset == NULL)
+        return pst_fail(PST_E_ARG, "--other-dataset: which one? Say --dataset DIR, too");
+    if (a->memory == 0)
+        a->memory = pst_memory_default();
+    return PST_OK;
+}
+
+/* ---- the model and its dataset ------------------------------------------------------------------- */
+
+/* Where the run's report says that the dataset was. */
+static pst_rc dataset_of_run(const char *run, char dir[4096])
+{
+    char path[4096];
+    json_error_t error;
+    (void)snprintf(path, sizeof path, "%.4000s/report.json", run);
+    json_t *report = json_load_file(path, 0, &error);
+    const char *said = json_string_value(json_object_get(json_object_get(report, "dataset"), "dir"));
+    if (said != NULL)
+        (void)snprintf(dir, 4096, "%s", said);
+    json_decref(report);
+    return said != NULL ? PST_OK
+                        : pst_fail(PST_E_ARG, "%s does not say where the dataset was (%s): say --dataset DIR",
+                                   path, report != NULL ? "no dataset.dir" : error.text);
+}
+
+static pst_rc check_fit(const struct inference *in)
+{
+    const struct pst_dataset *ds = &in->ds;
+    if (ds->vertex_types > 0)
+        return pst_fail(PST_E_ARG, "%s has %d types of vertices; the model of %s knows one", ds->dir,
+                        ds->vertex_types, in->checkpoint);
+    if (ds->feature_dim != in->config.in)
+        return pst_fail(PST_E_ARG, "%s has %" PRId64 " features a vertex; the model of %s takes %" PRId64,
+                        ds->dir, ds->feature_dim, in->checkpoint, in->config.in);
+    if (!in->args->other && strcmp(ds->digest, in->trained_on) != 0)
+        return pst_fail(PST_E_ARG,
+                        "%s is not the dataset that %s was trained on: its digest is %s, that one's %s "
+                        "(--other-dataset, if that is meant)",
+                        ds->dir, in->checkpoint, ds->digest, in->trained_on);
+    if (ds->classes > 0 && ds->classes != in->config.classes)
+        return pst_fail(PST_E_ARG, "%s has %" PRId64 " classes, the model of %s %" PRId64, ds->dir,
+                        ds->classes, in->checkpoint, in->config.classes);
+    return pst_dataset_check(ds);
+}
+
+static pst_rc open_dataset(struct inference *in)
+{
+    char dir[4096];
+    pst_rc rc = PST_OK;
+    if (in->args->dataset != NULL)
+        (void)snprintf(dir, sizeof dir, "%s", in->args->dataset);
+    else
+        rc = dataset_of_run(in->args->run, dir);
+    if (rc == PST_OK)
+        rc = pst_dataset_open(&in->ds, dir);
+    if (rc != PST_OK)
+        return rc;
+    in->ds_open = true;
+    return check_fit(in);
+}
+
+static pst_rc open_model(struct inference *in)
+{
+    struct pst_training unused;
+    struct pst_identity id;
+    in->config.threads = in->args->threads > 0 ? (int)in->args->threads : pst_team_cores();
+    pst_rc rc = pst_model_init(&in->model, &in->config);
+    if (rc != PST_OK)
+        return rc;
+    in->model_open = true;
+    pst_identity_of(&id, &in->model, in->trained_on);
+    return pst_state_load(in->checkpoint, &in->model, &unused, &id);
+}
+
+static pst_rc choose(struct inference *in)
+{
+    const struct args *a = in->args;
+    char warning[1024] = "", dir[4096];
+    (void)snprintf(dir, sizeof dir, "%.4000s/checkpoints", a->run);
+    if (access(dir, F_OK) != 0)
+        return pst_fail(PST_E_ARG,
+                        "'%s' has no checkpoints: expected the directory of a run that trained (--run-dir)",
+                        a->run);
+    pst_rc rc = pst_state_find(a->run, !a->last, in->checkpoint, warning, sizeof warning);
+    if (warning[0] != '\0')
+        (void)fprintf(stderr, "warning: %s\n", warning);
+    if (rc == PST_OK)
+        rc = pst_state_describe(in->checkpoint, &in->config, in->trained_on);
+    if (rc != PST_OK)
+        return rc;
+    if (a->layer >= in->config.layers)
+        return pst_fail(PST_E_ARG,
+                        "--layer: expected 1 to %d, the hidden layers of %s, found %" PRId64
+                        " (the last layer's output are the logits: --logits)",
+                        in->config.layers - 1, in->checkpoint, a->layer);
+    in->layer = a->layer > 0 ? (int)a->layer - 1 : in->config.layers - 2;
+    return PST_OK;
+}
+
+/* ---- the files ----------------------------------------------------------------------------------- */
+
+static pst_rc open_outputs(struct inference *in)
+{
+    const struct args *a = in->args;
+    const int64_t n = in->ds.vertices;
+    char path[4200];
+    const int stem = (int)strlen(a->out) - 4;
+    pst_rc rc = npy_file_open(&in->out[OUT_EMBEDDINGS], a->out, PST_F32, n, in->config.hidden, a->force);
+    (void)snprintf(path, sizeof path, "%.*s.classes.npy", stem, a->out);
+    if (rc == PST_OK)
+        rc = npy_file_open(&in->out[OUT_CLASSES], path, PST_I32, n, 0, a->force);
+    (void)snprintf(path, sizeof path, "%.*s.logits.npy", stem, a->out);
+    if (rc == PST_OK && a->logits)
+        rc = npy_file_open(&in->out[OUT_LOGITS], path, PST_F32, n, in->config.classes, a->force);
+    const char *slash = strrchr(a->out, '/');
+    (void)snprintf(in->dir, sizeof in->dir, "%.*s", slash != NULL ? (int)(slash - a->out) : 1,
+                   slash != NULL ? a->out : ".");
+    if (slash == a->out)
+        (void)snprintf(in->dir, sizeof in->dir, "/");
+    return rc;
+}
+
+static pst_rc take_rows(void *ctx, int layer, int64_t first, int64_t n, const pst_real *rows, int64_t ld)
+{
+    const struct inference *in = ctx;
+    const bool last = layer == in->config.layers - 1;
+    const struct npy_file *f = layer == in->layer         ? &in->out[OUT_EMBEDDINGS]
+                               : last && in->args->logits ? &in->out[OUT_LOGITS]
+                                                          : NULL;
+    return f != NULL ? npy_file_put(f, first, n, rows, (uint64_t)ld * sizeof *rows) : PST_OK;
+}
+
+/* All are whole on disk before the first has its name; FILE itself comes last. */
+static pst_rc keep_outputs(struct inference *in)
+{
+    pst_rc rc = npy_file_put(&in->out[OUT_CLASSES], 0, in->ds.vertices, in->eval.predicted, sizeof(int32_t));
+    for (int i = 0; i < OUTS && rc == PST_OK; i++)
+        if (in->out[i].open)
+            rc = npy_file_sync(&in->out[i]);
+    for (int i = OUTS - 1; i >= 0 && rc == PST_OK; i--)
+        if (in->out[i].open)
+            rc = npy_file_keep(&in->out[i]);
+    return rc;
+}
+
+/* ---- telling ------------------------------------------------------------------------------------- */
+
+static void tell(const struct inference *in)
+{
+    static const char *const splits[] = {"train", "val", "test"};
+    char text[32];
+    for (int i = 0; i < OUTS; i++) {
+        const struct npy_file *f = &in->out[i];
+        if (!f->open)
+            continue;
+        (void)printf("%s: %s (%" PRId64, f->path, pst_dtype_name(f->dtype), f->rows);
+        if (f->cols > 0)
+            (void)printf(", %" PRId64, f->cols);
+        (void)printf(")\n");
+    }
+    (void)printf("%s, layer %d of %d\n", in->checkpoint, in->layer + 1, in->config.layers);
+    for (int s = 0; s < 3; s++)
+        if (in->accuracy[s] >= 0)
+            (void)printf("%s accuracy %.4f\n", splits[s], in->accuracy[s]);
+    (void)printf("in %.1f s, activations %s, peak memory %s\n", in->seconds,
+                 in->eval.spilled ? "in files" : "in memory",
+                 pst_bytes_text((double)pst_memory_peak(), text));
+}
+
+static json_t *share(double accuracy)
+{
+    return accuracy >= 0 ? json_real(accuracy) : json_null();
+}
+
+static pst_rc write_report(const struct inference *in)
+{
+    json_t *report = json_pack(
+        "{ss ss sI si si so so so sb sI sI sf}", "checkpoint", in->checkpoint, "dataset", in->ds.dir,
+        "vertices", (json_int_t)in->ds.vertices, "layer", in->layer + 1, "threads", in->config.threads,
+        "train_accuracy", share(in->accuracy[PST_TRAIN]), "val_accuracy", share(in->accuracy[PST_VAL]),
+        "test_accuracy", share(in->accuracy[PST_TEST]), "spilled", in->eval.spilled, "memory_bytes",
+        (json_int_t)in->args->memory, "peak_bytes", (json_int_t)pst_memory_peak(), "seconds", in->seconds);
+    if (report == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for a report");
+    pst_rc rc = pst_json_write(report, in->args->report);
+    json_decref(report);
+    return rc;
+}
+
+/* ---- all of it ----------------------------------------------------------------------------------- */
+
+static double now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static pst_rc compute(struct inference *in)
+{
+    const struct pst_eval_options options = {.spill_dir = in->dir,
+                                             .memory_bytes = in->args->memory,
+                                             .progress = &in->progress,
+                                             .sink = take_rows,
+                                             .sink_ctx = in};
+    pst_rc rc = pst_eval_open(&in->eval, &in->config, &in->ds, &options);
+    if (rc == PST_OK && in->eval.memory_bytes > in->args->memory)
+        rc = pst_fail(PST_E_LIMIT,
+                      "--memory: %" PRIu64 " bytes are too few: this model on this dataset needs %" PRIu64
+                      " with %d threads (--threads lowers it)",
+                      in->args->memory, in->eval.memory_bytes, in->config.threads);
+    return rc == PST_OK ? pst_eval_run(&in->eval, &in->model, in->accuracy) : rc;
+}
+
+static void release(struct inference *in)
+{
+    for (int i = 0; i < OUTS; i++)
+        npy_file_release(&in->out[i]);
+    pst_eval_close(&in->eval);
+    if (in->model_open)
+        pst_model_release(&in->model);
+    if (in->ds_open)
+        pst_dataset_close(&in->ds);
+    free(in);
+}
+
+static pst_rc infer(const struct args *a)
+{
+    struct inference *in = calloc(1, sizeof *in); /* paths: too much for the stack */
+    const double began = now();
+    if (in == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory to begin");
+    in->args = a;
+    pst_progress_init(&in->progress, a->quiet);
+    pst_rc rc = choose(in);
+    if (rc == PST_OK)
+        rc = open_dataset(in);
+    if (rc == PST_OK)
+        rc = open_model(in);
+    if (rc == PST_OK)
+        rc = open_outputs(in);
+    if (rc == PST_OK)
+        rc = compute(in);
+    if (rc == PST_OK)
+        rc = keep_outputs(in);
+    in->seconds = now() - began;
+    if (rc == PST_OK && a->report != NULL)
+        rc = write_report(in);
+    if (rc == PST_OK)
+        tell(in);
+    release(in);
+    return rc;
+}
+
+int cmd_infer(int argc, char **argv)
+{
+    struct args a;
+    pst_rc rc = read_args(&a, argc, argv);
+    if (rc == PST_OK && a.help) {
+        (void)fputs(help, stdout);
+        return 0;
+    }
+    return command_result("infer", rc == PST_OK ? infer(&a) : rc);
+}

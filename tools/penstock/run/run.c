@@ -1,0 +1,408 @@
+/* run, stop, gc: runs and the directories they leave. */
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/util/tempname.h"
+#include "common/store/checkpoint.h"
+#include "common/run/report.h"
+#include "common/run/run.h"
+#include "common/store/build/remove.h"
+#include "common/store/dataset/rows.h"
+#include "tools/penstock/commands.h"
+#include "tools/penstock/run/pipeline_options.h"
+#include "tools/penstock/run/run_checks.h"
+#include "tools/penstock/run/run_dir.h"
+
+struct run_args {
+    struct pipeline_options pipeline;
+    char run_dir[PST_RUN_DIR_MAX];
+    const char *report, *trace, *resume;
+    bool quiet;
+};
+
+static const char run_usage[] =
+    "usage: penstock run [OPTION]... FILE\n"
+    "Runs a pipeline and prints its report. Exit code 0: done, 1: failed, 2: the input is wrong (nothing "
+    "was\n"
+    "started), 130 or 143 (129): interrupted by SIGINT or SIGTERM (SIGHUP), with a checkpoint.\n\n"
+    "  --dataset DIR      the dataset, instead of the file's\n"
+    "  --set PATH=VALUE   change the pipeline, as in --set params.batch=256 or\n"
+    "                     --set stages.sampler.run=./mine.so (repeatable)\n"
+    "  --epochs N --seed N\n"
+    "  --run-dir DIR      where logs, plan, checkpoints and report go (default runs/NAME-TIME)\n"
+    "  --report FILE      write the report there too\n"
+    "  --trace FILE       write a Chrome/Perfetto trace\n"
+    "  --resume DIR       go on from the last checkpoint of an earlier run's directory\n"
+    "  --group all        all stages as threads of one process\n"
+    "  --device DEVICE    cpu:N, cuda:N or auto: of the stages that can run there and whose place names "
+    "none\n"
+    "  --quiet            no live progress\n";
+
+/* ---- resuming ------------------------------------------------------------------------------------ */
+
+static pst_rc find_checkpoint(const char *dir, const struct pst_pipeline *pl, const char *dataset_digest,
+                              char path[4096], uint64_t *start)
+{
+    char checkpoints[4096], skipped[1024] = "";
+    (void)snprintf(checkpoints, sizeof checkpoints, "%.4000s/checkpoints", dir);
+    pst_rc rc = pst_checkpoint_latest(checkpoints, path, 4096, skipped, sizeof skipped);
+    if (skipped[0])
+        fprintf(stderr, "warning: %s\n", skipped);
+    if (rc != PST_OK)
+        return pst_wrap(rc, "cannot resume from %s", dir);
+    struct pst_checkpoint ck;
+    uint64_t seed = 0;
+    rc = pst_checkpoint_open(&ck, path);
+    if (rc != PST_OK)
+        return rc;
+    const char *digest = pst_checkpoint_text(&ck, "dataset");
+    rc = pst_checkpoint_u64(&ck, "next_batch", start);
+    if (rc == PST_OK)
+        rc = pst_checkpoint_u64(&ck, "seed", &seed);
+    if (rc == PST_OK && seed != pl->seed)
+        rc = pst_fail(PST_E_ARG, "%s was made with seed %llu, this run has %llu: give --seed %llu", path,
+                      (unsigned long long)seed, (unsigned long long)pl->seed, (unsigned long long)seed);
+    if (rc == PST_OK && digest && strcmp(digest, dataset_digest) != 0)
+        rc = pst_fail(PST_E_ARG, "%s was made on another dataset (%s, this one is %s)", path, digest,
+                      dataset_digest);
+    pst_checkpoint_close(&ck);
+    return rc;
+}
+
+/* ---- run ----------------------------------------------------------------------------------------- */
+
+/* path NULL: value is PATH=VALUE already. cmd_run frees what is added. */
+static bool add_set(struct pipeline_options *options, const char *path, const char *value, bool quote)
+{
+    char *text = NULL;
+    if (options->nsets == PST_SETS_MAX)
+        return false;
+    json_t *string = quote ? json_string(value) : NULL;
+    char *quoted = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
+    bool made = asprintf(&text, "%s%s%s", path ? path : "", path ? "=" : "", quoted ? quoted : value) >= 0;
+    free(quoted);
+    json_decref(string);
+    if (!made)
+        return false;
+    options->sets[options->nsets++] = text;
+    return true;
+}
+
+static int parse_run(int argc, char **argv, struct run_args *args)
+{
+    static const struct option options[] = {
+        {"dataset", required_argument, NULL, 'd'},
+        {"set", required_argument, NULL, 's'},
+        {"epochs", required_argument, NULL, 'e'},
+        {"seed", required_argument, NULL, 'S'},
+        {"run-dir", required_argument, NULL, 'r'},
+        {"report", required_argument, NULL, 'R'},
+        {"trace", required_argument, NULL, 't'},
+        {"resume", required_argument, NULL, 'c'},
+        {"group", required_argument, NULL, 'g'},
+        {"quiet", no_argument, NULL, 'q'},
+        {"device", required_argument, NULL, 'D'},
+        {"help", no_argument, NULL, 'h'},
+        {0},
+    };
+    int c;
+    bool ok = true;
+    optind = 1;
+    while (ok && (c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+        switch (c) {
+        case 'd': ok = add_set(&args->pipeline, "dataset", optarg, true); break;
+        case 's': ok = add_set(&args->pipeline, NULL, optarg, false); break;
+        case 'e': ok = add_set(&args->pipeline, "epochs", optarg, false); break;
+        case 'D': ok = add_set(&args->pipeline, "place.device", optarg, true); break;
+        case 'S': ok = add_set(&args->pipeline, "seed", optarg, false); break;
+        case 'r':
+            ok = snprintf(args->run_dir, sizeof args->run_dir, "%s", optarg) < (int)sizeof args->run_dir;
+            break;
+        case 'R': args->report = optarg; break;
+        case 't': args->trace = optarg; break;
+        case 'c': args->resume = optarg; break;
+        case 'g': ok = args->pipeline.group_all = strcmp(optarg, "all") == 0; break;
+        case 'q': args->quiet = true; break;
+        case 'h': printf("%s", run_usage); return 1;
+        default: ok = false; break;
+        }
+    }
+    if (ok && optind == argc - 1)
+        return 0;
+    fprintf(stderr, "%s", run_usage);
+    return 3;
+}
+
+/* One file of spans for each stage becomes one trace. */
+static pst_rc merge_traces(const char *run_dir, const char *out)
+{
+    char dir[4200];
+    (void)snprintf(dir, sizeof dir, "%s/trace", run_dir);
+    DIR *d = opendir(dir);
+    FILE *to = d ? fopen(out, "we") : NULL;
+    if (!to) {
+        pst_rc rc = pst_fail_errno("cannot write the trace %s", out);
+        if (d)
+            (void)closedir(d);
+        return rc;
+    }
+    fprintf(to, "{\"traceEvents\":[\n");
+    for (struct dirent *e; (e = readdir(d));) {
+        char path[4608], line[1024];
+        (void)snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        FILE *from = e->d_name[0] != '.' ? fopen(path, "re") : NULL;
+        while (from && fgets(line, sizeof line, from))
+            (void)fputs(line, to);
+        if (from)
+            (void)fclose(from);
+    }
+    fprintf(to, "{\"ph\":\"M\",\"name\":\"end\",\"pid\":0,\"tid\":0}\n],\"displayTimeUnit\":\"ms\"}\n");
+    (void)closedir(d);
+    bool bad = ferror(to) != 0;
+    if (fclose(to) != 0 || bad)
+        return pst_fail_errno("cannot write the trace %s", out);
+    return PST_OK;
+}
+
+static int write_report(const json_t *report, const struct run_args *args)
+{
+    char path[4200];
+    (void)snprintf(path, sizeof path, "%s/report.json", args->run_dir);
+    pst_rc rc = pst_json_write(report, path);
+    if (rc == PST_OK && args->report)
+        rc = pst_json_write(report, args->report);
+    if (rc == PST_OK && args->trace)
+        rc = merge_traces(args->run_dir, args->trace);
+    if (rc == PST_OK)
+        return 0;
+    fprintf(stderr, "error: %s\n", pst_error_text());
+    return 1;
+}
+
+static pst_rc note_files(struct pst_run_options *opt, const struct pst_dataset *ds)
+{
+    char manifest[4200];
+    (void)snprintf(manifest, sizeof manifest, "%s/dataset.json", ds->dir);
+    const char *paths[] = {manifest,          ds->indptr.path,   ds->indices.path, ds->labels.path,
+                           ds->split[0].path, ds->split[1].path, ds->split[2].path};
+    pst_rc rc = PST_OK;
+    for (size_t i = 0; i < sizeof paths / sizeof *paths && rc == PST_OK; i++)
+        rc = pst_run_note_file(opt, paths[i]);
+    for (int k = 0; k < pst_feature_files(ds) && rc == PST_OK; k++)
+        rc = pst_run_note_file(opt, pst_feature_file(ds, k)->path);
+    return rc;
+}
+
+/* From here on a signal waits until the supervisor takes it, or the report is written. A reader of our output
+ * that goes away is no reason to end a run. */
+static void hold_signals(void)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGHUP);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+}
+
+static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, struct run_args *args)
+{
+    struct pst_dataset ds;
+    char checkpoint[4096];
+    struct pst_run_options opt = {.run_dir = args->run_dir,
+                                  .trace = args->trace != NULL,
+                                  .progress = !args->quiet && isatty(STDERR_FILENO)};
+    int lock;
+    if (!pl->dataset[0]) {
+        fprintf(stderr, "%s: dataset: missing: give it in the file or by --dataset DIR\n", pl->doc.file);
+        return 2;
+    }
+    char *full = realpath(pl->dataset, NULL);
+    if (full)
+        (void)snprintf(pl->dataset, sizeof pl->dataset, "%s", full);
+    free(full);
+    if (pst_dataset_open(&ds, pl->dataset) != PST_OK) {
+        fprintf(stderr, "%s\n", pst_error_text());
+        return 2;
+    }
+    if (!dataset_suits(pl, &ds)) {
+        pst_dataset_close(&ds);
+        return 2;
+    }
+    uint64_t feature_bytes = (uint64_t)ds.vertices * ds.stride_bytes;
+    json_t *about = json_pack("{ss sI sI sI sI}", "dir", pl->dataset, "vertices", (json_int_t)ds.vertices,
+                              "edges", (json_int_t)ds.edges, "feature_dim", (json_int_t)ds.feature_dim,
+                              "feature_bytes", (json_int_t)feature_bytes);
+    pst_rc rc =
+        args->resume ? find_checkpoint(args->resume, pl, ds.digest, checkpoint, &opt.start_batch) : PST_OK;
+    if (rc == PST_OK)
+        rc = note_files(&opt, &ds);
+    pst_dataset_close(&ds);
+    char id[PST_RUN_ID_MAX];
+    hold_signals();
+    if (rc == PST_OK)
+        rc = pst_run_id(id);
+    if (rc == PST_OK)
+        rc = run_dir_open(args->run_dir, pl->name, id, args->resume, &lock);
+    opt.id = id;
+    if (rc != PST_OK) {
+        fprintf(stderr, "penstock run: %s\n", pst_error_text());
+        json_decref(about);
+        return rc == PST_E_IO ? 1 : 2;
+    }
+    opt.resume = args->resume ? checkpoint : NULL;
+    fprintf(stderr, "%s on %s, in %s%s%s\n", pl->name, pl->dataset, args->run_dir,
+            opt.resume ? ", resumed from " : "", opt.resume ? opt.resume : "");
+    json_t *report;
+    int number;
+    enum pst_run_end end = pst_run(pl, graph, &opt, &report, &number);
+    (void)json_object_set_new(report, "dataset", about);
+    (void)json_object_set_new(report, "run_dir", json_string(args->run_dir));
+    int status = write_report(report, args);
+    pst_report_print(report, stdout);
+    json_decref(report);
+    (void)close(lock);
+    if (end == PST_RUN_FAILED || status != 0)
+        return 1;
+    return end == PST_RUN_INTERRUPTED ? 128 + number : 0;
+}
+
+int cmd_run(int argc, char **argv)
+{
+    struct run_args *args = calloc(1, sizeof *args);
+    struct pst_graph *graph = calloc(1, sizeof *graph);
+    struct pst_pipeline pl = {0};
+    int status = !args || !graph ? 2 : parse_run(argc, argv, args);
+    if (status == 0)
+        status = load_pipeline(&pl, graph, argv[optind], &args->pipeline) ? run_checked(&pl, graph, args) : 2;
+    else
+        status--;
+    pst_pipeline_release(&pl);
+    for (int i = 0; args && i < args->pipeline.nsets; i++)
+        free(args->pipeline.sets[i]);
+    free(graph);
+    free(args);
+    return status;
+}
+
+/* ---- stop ---------------------------------------------------------------------------------------- */
+
+int cmd_stop(int argc, char **argv)
+{
+    static const char usage[] =
+        "usage: penstock stop RUN\n"
+        "Ends the run whose directory is RUN in order: it writes a checkpoint and its report.\n";
+    bool help = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
+    if (argc != 2 || help) {
+        fprintf(help ? stdout : stderr, "%s", usage);
+        return help ? 0 : 2;
+    }
+    pid_t pid = run_dir_holder(argv[1]);
+    if (pid <= 0) {
+        fprintf(stderr, "penstock stop: %s: no run is going there\n", argv[1]);
+        return 2;
+    }
+    if (kill(pid, SIGTERM) != 0) {
+        fprintf(stderr, "penstock stop: process %d: %s\n", (int)pid, strerror(errno));
+        return 1;
+    }
+    for (int i = 0; i < 1500; i++) {
+        if (run_dir_holder(argv[1]) == 0) {
+            printf("%s: stopped\n", argv[1]);
+            return 0;
+        }
+        struct timespec nap = {.tv_nsec = 100000000};
+        (void)nanosleep(&nap, NULL);
+    }
+    fprintf(stderr, "penstock stop: %s: still going after 150 s\n", argv[1]);
+    return 1;
+}
+
+/* ---- gc ------------------------------------------------------------------------------------------ */
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)ftw;
+    if (type == FTW_SL)
+        pst_stripe_remove(path);
+    return remove(path);
+}
+
+/* Half made or half removed by a process that is no more. */
+static bool is_half_made(const char *name)
+{
+    long pid = pst_aside_pid(name, NULL, PST_ASIDE_PARTIAL);
+    pid = pid > 0 ? pid : pst_aside_pid(name, NULL, PST_ASIDE_REMOVED);
+    return pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+}
+
+/* What a killed process was writing, in a run directory that is worth keeping. */
+static int sweep_half_written(const char *dir, bool dry)
+{
+    char path[4200];
+    (void)snprintf(path, sizeof path, "%s/lock", dir);
+    int n = access(path, F_OK) == 0 && run_dir_holder(dir) == 0 ? run_dir_sweep(dir, dry) : 0;
+    if (n > 0)
+        printf("%s %d half-written files in %s\n", dry ? "would remove" : "removed", n, dir);
+    return n;
+}
+
+int cmd_gc(int argc, char **argv)
+{
+    static const char usage[] =
+        "usage: penstock gc [--dry-run] [DIR]...\n"
+        "Removes what was left in DIR (default: runs, data and .) by runs that were cut off before their "
+        "first\n"
+        "checkpoint, by imports that did not finish, and files that a killed process was writing. A run "
+        "leaves\n"
+        "nothing else: its shared memory and sockets end with its processes.\n";
+    static char *places[] = {"runs", "data", "."};
+    bool dry = false;
+    int first = 1;
+    for (; first < argc && argv[first][0] == '-'; first++) {
+        if (strcmp(argv[first], "--dry-run") == 0) {
+            dry = true;
+            continue;
+        }
+        bool help = strcmp(argv[first], "--help") == 0 || strcmp(argv[first], "-h") == 0;
+        fprintf(help ? stdout : stderr, "%s", usage);
+        return help ? 0 : 2;
+    }
+    char **dirs = first < argc ? argv + first : places;
+    int n = first < argc ? argc - first : 3, removed = 0, status = 0;
+    for (int i = 0; i < n; i++) {
+        DIR *d = opendir(dirs[i]);
+        for (struct dirent *e; d && (e = readdir(d));) {
+            char path[4096];
+            (void)snprintf(path, sizeof path, "%.3000s/%s", dirs[i], e->d_name);
+            if (e->d_name[0] == '.')
+                continue;
+            if (!run_dir_is_cut_off(path) && !is_half_made(e->d_name)) {
+                removed += sweep_half_written(path, dry);
+                continue;
+            }
+            printf("%s %s\n", dry ? "would remove" : "removing", path);
+            removed++;
+            if (!dry && nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0) {
+                fprintf(stderr, "penstock gc: %s: %s\n", path, strerror(errno));
+                status = 1;
+            }
+        }
+        if (d)
+            (void)closedir(d);
+    }
+    if (removed == 0)
+        printf("nothing to remove\n");
+    return status;
+}
