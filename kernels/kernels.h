@@ -111,8 +111,8 @@ PST_API void pst_k_widen(struct pst_queue *q, const void *src, uint64_t stride_b
 
 /* Dropout keys belong to the whole batch: (seed, epoch, batch, layer, global vertex, column). 16 bits decide
  * a column, so the rate is taken as a multiple of 1/65536. Column j takes those of
- * pst_draw(stream, vertex, j / 128 * 16 + j % 16), its word j % 128 / 32, the low half if j % 32 < 16, and is
- * dropped if they are below pst_dropout_share(rate) * 65536. */
+ * pst_rng_draw(stream, vertex, j / 128 * 16 + j % 16), its word j % 128 / 32, the low half if j % 32 < 16,
+ * and is dropped if they are below pst_dropout_share(rate) * 65536. */
 #define PST_DROPOUT_GROUP 128 /* columns that 16 draws decide */
 struct pst_dropout {
     uint64_t seed;

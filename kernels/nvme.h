@@ -30,8 +30,8 @@
  *
  * Owner: the caller owns controllers, their memory and records; a drive is one queue's (twin.h) and one
  * thread's at a time. */
-#ifndef PST_KERNELS_NVME_H
-#define PST_KERNELS_NVME_H
+#ifndef PST_NVME_H
+#define PST_NVME_H
 
 #include "common/nvme/lanes.h"
 #include "common/slots/request.h"
@@ -39,19 +39,19 @@
 
 PST_BEGIN_DECLS
 
-#define PST_NVME_DRIVE_SSDS_MAX 16    /* as many as the host's stack takes */
-#define PST_NVME_DRIVE_QUEUES_MAX 128 /* of a drive: each has a block to itself at most */
-#define PST_NVME_DRIVE_IOS_MAX (1 << 24)
-#define PST_NVME_ARRAYS 3 /* enum pst_request_array */
-#define PST_NVME_FILES 8  /* of all arrays */
-#define PST_NVME_PENDING                                                                                     \
+#define PST_K_NVME_DRIVE_SSDS_MAX 16    /* as many as the host's stack takes */
+#define PST_K_NVME_DRIVE_QUEUES_MAX 128 /* of a drive: each has a block to itself at most */
+#define PST_K_NVME_DRIVE_IOS_MAX (1 << 24)
+#define PST_K_NVME_ARRAYS 3 /* enum pst_request_array */
+#define PST_K_NVME_FILES 8  /* of all arrays */
+#define PST_K_NVME_PENDING                                                                                   \
     0xffffu /* an io's status until it has ended; no controller's, or it is taken as late */
 
 enum pst_nvme_way { PST_NVME_WAY_ASYNC, PST_NVME_WAY_SYNC, PST_NVME_WAY_BATCH };
 
 /* Memory of the host that a controller reads and writes too, made known to the GPU: queues, data, registers.
  */
-struct pst_nvme_shared {
+struct pst_k_nvme_shared {
     void *at; /* page-aligned */
     size_t bytes;
     bool io_memory; /* registers of a real controller: its BAR, as VFIO maps it */
@@ -59,23 +59,23 @@ struct pst_nvme_shared {
 
 /* Where the bytes of a file lie: unit u, of `unit` bytes, counted from the file's byte `from` on, is on SSD u
  * mod ssds, from byte base + u / ssds x unit of namespace nsid on. */
-struct pst_nvme_file {
+struct pst_k_nvme_file {
     uint64_t from, unit, base;
     uint32_t nsid; /* 0: it is on none */
 };
 
 /* Row v is row v / stripes of file[v mod stripes], whose row 0 begins at byte data_at. */
-struct pst_nvme_array {
+struct pst_k_nvme_array {
     uint64_t data_at, row_bytes, wanted_bytes; /* wanted: of each row, that are data */
     uint64_t rows;                             /* 0: there is no such array */
     uint32_t stripes;
-    uint8_t file[PST_NVME_FILES];
+    uint8_t file[PST_K_NVME_FILES];
 };
 
 /* What tables of requests are about. */
-struct pst_nvme_layout {
-    struct pst_nvme_array arrays[PST_NVME_ARRAYS];
-    struct pst_nvme_file files[PST_NVME_FILES];
+struct pst_k_nvme_layout {
+    struct pst_k_nvme_array arrays[PST_K_NVME_ARRAYS];
+    struct pst_k_nvme_file files[PST_K_NVME_FILES];
     uint32_t transfer_bytes; /* of one command at most: whole blocks */
     uint8_t lba_shift;
     bool writable;         /* requests may write; such are left to the host */
@@ -83,10 +83,10 @@ struct pst_nvme_layout {
     uint32_t staging_each; /* whole blocks; 0: rows that do not fill blocks are left to the host */
     uint32_t merge_bytes;  /* of a command that several requests share, at most; at least staging_each, and at
                               most transfer_bytes */
-    uint64_t staging_iova[PST_NVME_DRIVE_SSDS_MAX];
+    uint64_t staging_iova[PST_K_NVME_DRIVE_SSDS_MAX];
 };
 
-struct pst_nvme_drive_options {
+struct pst_k_nvme_drive_options {
     struct pst_queue *queue;
     enum pst_nvme_way way;
     struct pst_nvme_qp *const *pairs; /* the host's; SSD by SSD, queues_each for each */
@@ -94,15 +94,15 @@ struct pst_nvme_drive_options {
     uint32_t page;          /* the controllers' */
     uint32_t batches, most; /* groups of commands, and commands of each */
     uint32_t timeout_ms;    /* without any completion of a queue that waits for one */
-    const struct pst_nvme_shared *shared;
+    const struct pst_k_nvme_shared *shared;
     uint32_t shareds;
-    const struct pst_nvme_layout *layout; /* for tables; copied; NULL: there will be none */
-    const uint32_t *stop;                 /* pinned; once it is not 0, nothing is waited for; NULL: none */
+    const struct pst_k_nvme_layout *layout; /* for tables; copied; NULL: there will be none */
+    const uint32_t *stop;                   /* pinned; once it is not 0, nothing is waited for; NULL: none */
 };
 
 /* How a launch is cut. Zeroes: 1 block of 1024 threads to submit async, as many blocks as queues of 256 to
  * complete, one warp for each command (as far as there is room for warps) for sync. */
-struct pst_nvme_shape {
+struct pst_k_nvme_shape {
     uint32_t submit_threads;                    /* P_s: of async's one block */
     uint32_t complete_blocks, complete_threads; /* P_c */
     uint32_t warps;                             /* of sync */
@@ -111,27 +111,27 @@ struct pst_nvme_shape {
 /* Rows of an array that is striped over the SSDs: row v is on SSD v mod ssds, from block lba + v / ssds x
  * row_blocks on. The row of command i is ids[at], at = pick ? pick[i] : i, and lands at iova + at x stride.
  */
-struct pst_nvme_rows {
+struct pst_k_nvme_rows {
     const int64_t *ids;
     const int32_t *pick; /* as lookup leaves the misses; NULL: all */
-    struct pst_n n;
+    struct pst_twin_n n;
     uint32_t nsid, row_bytes; /* whole blocks, at most what one command moves */
     uint8_t lba_shift;
-    uint64_t lba, stride;                   /* stride in bytes */
-    uint64_t iova[PST_NVME_DRIVE_SSDS_MAX]; /* of the destination, for each SSD */
+    uint64_t lba, stride;                     /* stride in bytes */
+    uint64_t iova[PST_K_NVME_DRIVE_SSDS_MAX]; /* of the destination, for each SSD */
 };
 
 /* n requests from byte `at` (a multiple of 8) of a slot on: all of them within the slot, which is memory that
  * kernels use at the host's address and controllers at iova. */
-struct pst_nvme_table {
+struct pst_k_nvme_table {
     char *slot;
     uint64_t slot_bytes, at;
     uint32_t n;
-    uint64_t iova[PST_NVME_DRIVE_SSDS_MAX]; /* for each SSD */
+    uint64_t iova[PST_K_NVME_DRIVE_SSDS_MAX]; /* for each SSD */
 };
 
-/* What became of a batch, in pinned memory; sequence last, as in struct pst_record. */
-struct pst_nvme_record {
+/* What became of a batch, in pinned memory; sequence last, as in struct pst_twin_record. */
+struct pst_k_nvme_record {
     uint64_t sequence;
     uint32_t n, ended, failed; /* failed: of the ended, those whose status is not PST_NVME_OK */
     uint32_t late;             /* not ended: on queues that are left to the host */
@@ -149,42 +149,42 @@ struct pst_nvme_record {
     uint64_t merged;       /* requests that came with another's command */
 };
 
-struct pst_nvme_drive;
+struct pst_k_nvme_drive;
 
-struct pst_nvme_twin { /* CUDA's is struct pst_twin's `nvme` */
+struct pst_k_nvme_twin { /* CUDA's is struct pst_twin's `nvme` */
     /* Registers what is shared and takes the pairs over. PST_E_UNSUPPORTED: this GPU cannot reach something;
-     * why (PST_WHY_BYTES) says what. */
-    pst_rc (*drive_new)(const struct pst_nvme_drive_options *options, struct pst_nvme_drive **drive,
+     * why (PST_TWIN_WHY_BYTES) says what. */
+    pst_rc (*drive_new)(const struct pst_k_nvme_drive_options *options, struct pst_k_nvme_drive **drive,
                         char *why);
     /* What is in flight stays so: the controllers are the caller's to reset. */
-    void (*drive_free)(struct pst_nvme_drive *d);
+    void (*drive_free)(struct pst_k_nvme_drive *d);
     /* A batch's commands, in the twin's memory: `queue` counts over all pairs. Copied with twin.h's copy. */
-    struct pst_nvme_io *(*ios)(struct pst_nvme_drive *d, uint32_t batch);
+    struct pst_nvme_io *(*ios)(struct pst_k_nvme_drive *d, uint32_t batch);
     /* For batch: queues + 1 numbers, in the twin's memory. */
-    uint32_t *(*begin)(struct pst_nvme_drive *d, uint32_t batch);
+    uint32_t *(*begin)(struct pst_k_nvme_drive *d, uint32_t batch);
     /* Makes a batch's commands of rows, round robin over each SSD's queues. Not for the way `batch`. An id
      * below zero is PST_E_FORMAT, kept in the queue (twin.h). */
-    pst_rc (*aim)(struct pst_nvme_drive *d, uint32_t batch, const struct pst_nvme_rows *rows);
+    pst_rc (*aim)(struct pst_k_nvme_drive *d, uint32_t batch, const struct pst_k_nvme_rows *rows);
     /* Makes a batch's commands of a table of at most `most` requests, grouped by queue, for any way; *n, no
      * more than there are requests, is what to submit. Of an array that is striped over files, a request of
      * several rows is left to the host.
      */
-    pst_rc (*aim_table)(struct pst_nvme_drive *d, uint32_t batch, const struct pst_nvme_table *table,
-                        struct pst_n *n);
+    pst_rc (*aim_table)(struct pst_k_nvme_drive *d, uint32_t batch, const struct pst_k_nvme_table *table,
+                        struct pst_twin_n *n);
     /* Which requests of a completed batch's table are left, in the twin's memory: as many as its record says,
      * in no order. */
-    const uint32_t *(*left)(struct pst_nvme_drive *d, uint32_t batch);
+    const uint32_t *(*left)(struct pst_k_nvme_drive *d, uint32_t batch);
     /* The first n commands of a batch that nothing is in flight of. */
-    pst_rc (*submit)(struct pst_nvme_drive *d, uint32_t batch, struct pst_n n,
-                     const struct pst_nvme_shape *shape);
-    pst_rc (*complete)(struct pst_nvme_drive *d, uint32_t batch, const struct pst_nvme_shape *shape,
-                       struct pst_nvme_record *record, uint64_t sequence);
+    pst_rc (*submit)(struct pst_k_nvme_drive *d, uint32_t batch, struct pst_twin_n n,
+                     const struct pst_k_nvme_shape *shape);
+    pst_rc (*complete)(struct pst_k_nvme_drive *d, uint32_t batch, const struct pst_k_nvme_shape *shape,
+                       struct pst_k_nvme_record *record, uint64_t sequence);
     /* Waits for the queue; then the host's pairs are as the drive left them, and are the host's. */
-    pst_rc (*give_back)(struct pst_nvme_drive *d, char *why);
+    pst_rc (*give_back)(struct pst_k_nvme_drive *d, char *why);
     /* The drive's pairs are as the host left them, and are the drive's; late commands of before are
      * forgotten.
      */
-    pst_rc (*take_over)(struct pst_nvme_drive *d, char *why);
+    pst_rc (*take_over)(struct pst_k_nvme_drive *d, char *why);
 };
 
 PST_END_DECLS

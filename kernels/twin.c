@@ -9,15 +9,15 @@
 
 /* ---- the CPU: numbers are there when a call returns ---------------------------------------------- */
 
-static int64_t value_of(struct pst_n n)
+static int64_t value_of(struct pst_twin_n n)
 {
     assert(n.at == NULL || (*n.at >= 0 && *n.at <= n.most));
     return n.at ? *n.at : n.most;
 }
 
 static pst_rc sample_n(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
-                       const int64_t *vertices, struct pst_n n, int fanout, bool replace, int32_t *indptr,
-                       int64_t *out, int64_t capacity, int64_t *total)
+                       const int64_t *vertices, struct pst_twin_n n, int fanout, bool replace,
+                       int32_t *indptr, int64_t *out, int64_t capacity, int64_t *total)
 {
     const int64_t count = value_of(n);
     const pst_rc rc = pst_k_sample(q, graph, key, vertices, count, fanout, replace, indptr, out, capacity);
@@ -25,25 +25,26 @@ static pst_rc sample_n(struct pst_queue *q, const struct pst_csc *graph, const s
     return rc;
 }
 
-static pst_rc dedup_n(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, struct pst_n n,
+static pst_rc dedup_n(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, struct pst_twin_n n,
                       int64_t *vertices, int64_t *count, int64_t capacity, int32_t *local)
 {
     return pst_k_dedup(q, table, ids, value_of(n), vertices, count, capacity, local);
 }
 
-static void count_n(struct pst_queue *q, const int64_t *ids, struct pst_n n, uint32_t *counts)
+static void count_n(struct pst_queue *q, const int64_t *ids, struct pst_twin_n n, uint32_t *counts)
 {
     pst_k_count(q, ids, value_of(n), counts);
 }
 
-static void lookup_n(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids, struct pst_n n,
-                     int32_t *hit_pos, int32_t *hit_row, int64_t *hits, int32_t *miss_pos, int64_t *misses)
+static void lookup_n(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids,
+                     struct pst_twin_n n, int32_t *hit_pos, int32_t *hit_row, int64_t *hits,
+                     int32_t *miss_pos, int64_t *misses)
 {
     pst_k_lookup(q, cache, ids, value_of(n), hit_pos, hit_row, hits, miss_pos, misses);
 }
 
 static void gather_n(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,
-                     void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_n n,
+                     void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_twin_n n,
                      uint64_t row_bytes)
 {
     pst_k_gather(q, src, src_stride, src_row, dst, dst_stride, dst_pos, value_of(n), row_bytes);
@@ -73,18 +74,18 @@ static void queue_free(struct pst_queue *q)
     (void)q;
 }
 
-static pst_rc alloc(int device, enum pst_memory kind, size_t bytes, void **at, char *why)
+static pst_rc alloc(int device, enum pst_twin_memory kind, size_t bytes, void **at, char *why)
 {
     (void)device;
     (void)kind;
     *at = malloc(bytes ? bytes : 1);
     if (*at)
         return PST_OK;
-    (void)snprintf(why, PST_WHY_BYTES, "no memory for %zu bytes", bytes);
+    (void)snprintf(why, PST_TWIN_WHY_BYTES, "no memory for %zu bytes", bytes);
     return PST_E_NOMEM;
 }
 
-static void release(enum pst_memory kind, void *at)
+static void release(enum pst_twin_memory kind, void *at)
 {
     (void)kind;
     free(at);
@@ -114,10 +115,10 @@ static pst_rc fill(struct pst_queue *q, void *at, int byte, size_t bytes)
     return PST_OK;
 }
 
-static pst_rc record(struct pst_queue *q, struct pst_record *to, uint64_t sequence,
+static pst_rc record(struct pst_queue *q, struct pst_twin_record *to, uint64_t sequence,
                      const int64_t *const *counts, int n)
 {
-    assert(q == NULL && n >= 0 && n <= PST_RECORD_COUNTS);
+    assert(q == NULL && n >= 0 && n <= PST_TWIN_RECORD_COUNTS);
     (void)q;
     to->rc = PST_OK; /* what was wrong was returned at once */
     to->n = n;
@@ -189,22 +190,22 @@ const struct pst_twin *pst_twin_open(const char *path, char *why)
         path = getenv("PENSTOCK_CUDA");
     if (path == NULL) {
         if (!beside("libpenstock-cuda.so", own, sizeof own)) {
-            (void)snprintf(why, PST_WHY_BYTES, "cannot tell where Penstock's libraries are");
+            (void)snprintf(why, PST_TWIN_WHY_BYTES, "cannot tell where Penstock's libraries are");
             return NULL;
         }
         path = own;
     }
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (object == NULL) {
-        (void)snprintf(why, PST_WHY_BYTES, "%s", dlerror());
+        (void)snprintf(why, PST_TWIN_WHY_BYTES, "%s", dlerror());
         return NULL;
     }
     pst_twin_fn table;
     *(void **)&table = dlsym(object, PST_TWIN_SYMBOL);
     if (table && table()->bytes == sizeof(struct pst_twin))
         return table();
-    (void)snprintf(why, PST_WHY_BYTES, "%.*s is not of this build of Penstock: build it again",
-                   PST_WHY_BYTES - 80, path);
+    (void)snprintf(why, PST_TWIN_WHY_BYTES, "%.*s is not of this build of Penstock: build it again",
+                   PST_TWIN_WHY_BYTES - 80, path);
     (void)dlclose(object);
     return NULL;
 }

@@ -5,8 +5,8 @@
  * What differs with CUDA: pointers are to device memory or pinned host memory (except `graph`, `key`, `opt`,
  * `drop` themselves, which are read by the call); calls put work on the queue and return; a count that a call
  * leaves (*count, *hits, *loss ...) is in such memory too. What is wrong with the data cannot be returned by
- * a call that does not wait: it is kept in the queue, the rest of the queue's work is skipped, and pst_record
- * or `wait` tell it. A queue belongs to one thread at a time. */
+ * a call that does not wait: it is kept in the queue, the rest of the queue's work is skipped, and
+ * pst_twin_record or `wait` tell it. A queue belongs to one thread at a time. */
 #ifndef PST_TWIN_H
 #define PST_TWIN_H
 
@@ -47,19 +47,19 @@ PST_BEGIN_DECLS
 
 /* A number that may still be on its way: *at when the queue gets there, at most `most`; `most` if at is NULL.
  * Its bound shapes the launch, so it should not be far off. */
-struct pst_n {
+struct pst_twin_n {
     const int64_t *at;
     int64_t most;
 };
 
 /* A batch's counts as its reader finds them, in pinned memory. Written in one piece; `sequence` last, after
  * which a release/acquire reader may take the rest. */
-#define PST_RECORD_COUNTS 32 /* per hop of PST_HOPS_MAX: vertices, edges, hits, misses */
-struct pst_record {
+#define PST_TWIN_RECORD_COUNTS 32 /* per hop of PST_HOPS_MAX: vertices, edges, hits, misses */
+struct pst_twin_record {
     uint64_t sequence;
     int32_t rc; /* a pst_rc: of all that the queue did since the last record */
     int32_t n;
-    int64_t counts[PST_RECORD_COUNTS];
+    int64_t counts[PST_TWIN_RECORD_COUNTS];
 };
 
 struct pst_queue_options {
@@ -83,41 +83,42 @@ static inline double pst_queue_wait_s(void)
     return wanted > 0 ? wanted : PST_QUEUE_WAIT_S;
 }
 
-enum pst_memory { PST_MEMORY_DEVICE, PST_MEMORY_PINNED };
+enum pst_twin_memory { PST_TWIN_MEMORY_DEVICE, PST_TWIN_MEMORY_PINNED };
 
-struct pst_nvme_twin; /* nvme.h */
+struct pst_k_nvme_twin; /* nvme.h */
 
 struct pst_twin {
-    uint64_t bytes;                   /* of this structure, which tells a table of another build */
-    const char *name;                 /* "cpu", "cuda", "cuda on the host" */
-    const struct pst_nvme_twin *nvme; /* NULL: the CPU's, which is common/nvme/stack/stack.h */
+    uint64_t bytes;                     /* of this structure, which tells a table of another build */
+    const char *name;                   /* "cpu", "cuda", "cuda on the host" */
+    const struct pst_k_nvme_twin *nvme; /* NULL: the CPU's, which is common/nvme/stack/stack.h */
 #define PST_TWIN_MEMBER(kernel) __typeof__(pst_k_##kernel) *kernel;
     PST_TWIN_KERNELS(PST_TWIN_MEMBER)
 #undef PST_TWIN_MEMBER
 
     /* The same kernels with numbers that an earlier call of the queue leaves; nothing waits for the host. */
     pst_rc (*sample_n)(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
-                       const int64_t *vertices, struct pst_n n, int fanout, bool replace, int32_t *indptr,
-                       int64_t *out, int64_t capacity, int64_t *total);
-    pst_rc (*dedup_n)(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, struct pst_n n,
+                       const int64_t *vertices, struct pst_twin_n n, int fanout, bool replace,
+                       int32_t *indptr, int64_t *out, int64_t capacity, int64_t *total);
+    pst_rc (*dedup_n)(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, struct pst_twin_n n,
                       int64_t *vertices, int64_t *count, int64_t capacity, int32_t *local);
-    void (*count_n)(struct pst_queue *q, const int64_t *ids, struct pst_n n, uint32_t *counts);
-    void (*lookup_n)(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids, struct pst_n n,
-                     int32_t *hit_pos, int32_t *hit_row, int64_t *hits, int32_t *miss_pos, int64_t *misses);
+    void (*count_n)(struct pst_queue *q, const int64_t *ids, struct pst_twin_n n, uint32_t *counts);
+    void (*lookup_n)(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids,
+                     struct pst_twin_n n, int32_t *hit_pos, int32_t *hit_row, int64_t *hits,
+                     int32_t *miss_pos, int64_t *misses);
     void (*gather_n)(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,
-                     void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_n n,
+                     void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_twin_n n,
                      uint64_t row_bytes);
     /* The caller knows how many edges and sources there are; CUDA's mean_grad would have to wait and look. */
     void (*mean_grad_n)(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
                         int64_t edges, int64_t sources, const pst_real *grad_out, int64_t ld_out,
                         pst_real *grad_in, int64_t ld_in, int64_t dim);
 
-    /* A queue, and memory that its kernels can use. why: at least PST_WHY_BYTES, gets the reason of a
+    /* A queue, and memory that its kernels can use. why: at least PST_TWIN_WHY_BYTES, gets the reason of a
      * failure. The CPU's queue is NULL. */
     pst_rc (*queue_new)(const struct pst_queue_options *options, struct pst_queue **q, char *why);
     void (*queue_free)(struct pst_queue *q);
-    pst_rc (*alloc)(int device, enum pst_memory kind, size_t bytes, void **at, char *why);
-    void (*release)(enum pst_memory kind, void *at);
+    pst_rc (*alloc)(int device, enum pst_twin_memory kind, size_t bytes, void **at, char *why);
+    void (*release)(enum pst_twin_memory kind, void *at);
     /* How much of a device's memory is free, and how much it has. */
     pst_rc (*room)(int device, uint64_t *free_bytes, uint64_t *total_bytes, char *why);
     /* In the queue's order. Host memory that is not pinned must stay as it is until the queue has been waited
@@ -127,21 +128,21 @@ struct pst_twin {
     /* The cudaStream_t that it is; NULL on the CPU. */
     void *(*stream)(struct pst_queue *q);
     /* counts[0..n) are pointers, themselves read by the call, to numbers that the queue will have left. */
-    pst_rc (*record)(struct pst_queue *q, struct pst_record *record, uint64_t sequence,
+    pst_rc (*record)(struct pst_queue *q, struct pst_twin_record *record, uint64_t sequence,
                      const int64_t *const *counts, int n);
     /* Sleeps until the last record is there; what was put on the queue after it may still be running. */
     pst_rc (*recorded)(struct pst_queue *q, char *why);
     /* Sleeps until all is done. Both return the first failure since the last record or wait, its place in why
-     * (PST_WHY_BYTES). PST_E_TIMEOUT: it never ends, as it seems, and with it goes whatever waits for the
-     * device: such a queue can only be left alone (queue_free does), and its memory not be released. */
+     * (PST_TWIN_WHY_BYTES). PST_E_TIMEOUT: it never ends, as it seems, and with it goes whatever waits for
+     * the device: such a queue can only be left alone (queue_free does), and its memory not be released. */
     pst_rc (*wait)(struct pst_queue *q, char *why);
 };
 
-#define PST_WHY_BYTES 320 /* a path, a CUDA error and its place */
+#define PST_TWIN_WHY_BYTES 320 /* a path, a CUDA error and its place */
 
 PST_API const struct pst_twin *pst_twin_cpu(void);
 /* Opens CUDA's twin: path; if NULL, what $PENSTOCK_CUDA names; else libpenstock-cuda.so beside this library.
- * It stays open. NULL: why (of PST_WHY_BYTES) says what is missing. */
+ * It stays open. NULL: why (of PST_TWIN_WHY_BYTES) says what is missing. */
 PST_API const struct pst_twin *pst_twin_open(const char *path, char *why);
 
 /* What a CUDA object exports. */

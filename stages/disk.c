@@ -83,19 +83,20 @@ static struct pst_io_faults read_faults(const struct pst_stage *self, const stru
     return faults;
 }
 
-static struct pst_io_nvme read_nvme(const struct pst_stage *self, const struct pst_dataset *ds)
+static struct pst_io_nvme_config read_nvme(const struct pst_stage *self, const struct pst_dataset *ds)
 {
-    return (struct pst_io_nvme){.stack = pst_param_str(self, "stack"),
-                                .drives = pst_param_str(self, "drives"),
-                                .preset = pst_param_str(self, "preset"),
-                                .emulated = pst_param_str(self, "emulated"),
-                                .dilate = pst_param_real(self, "dilate"),
-                                .ssds = (uint32_t)pst_param_int(self, "ssds"),
-                                .queues = (uint32_t)pst_param_int(self, "queues"),
-                                .lanes = (uint32_t)pst_param_int(self, "lanes"),
-                                .timeout_ms = (uint32_t)pst_param_int(self, "timeout_ms"),
-                                .gpu = pst_device_of(self, NULL) == PST_DEVICE_CUDA ? pst_device(self) : NULL,
-                                .dataset = ds};
+    return (struct pst_io_nvme_config){.stack = pst_param_str(self, "stack"),
+                                       .drives = pst_param_str(self, "drives"),
+                                       .preset = pst_param_str(self, "preset"),
+                                       .emulated = pst_param_str(self, "emulated"),
+                                       .dilate = pst_param_real(self, "dilate"),
+                                       .ssds = (uint32_t)pst_param_int(self, "ssds"),
+                                       .queues = (uint32_t)pst_param_int(self, "queues"),
+                                       .lanes = (uint32_t)pst_param_int(self, "lanes"),
+                                       .timeout_ms = (uint32_t)pst_param_int(self, "timeout_ms"),
+                                       .gpu = pst_device_of(self, NULL) == PST_DEVICE_CUDA ? pst_device(self)
+                                                                                           : NULL,
+                                       .dataset = ds};
 }
 
 static struct pst_disk_config configure(const struct pst_stage *self, const struct pst_dataset *ds,

@@ -23,7 +23,7 @@ struct planner {
     struct pst_csc graph;
     struct pst_seeds seeds;
     struct pst_plan plan;
-    struct pst_caps bound;
+    struct pst_minibatch_size bound;
     uint32_t *hotness; /* topology, then features */
     /* scratch of one batch: its seeds, its vertices, what the CPU expands with */
     int64_t vertices_max, edges_max; /* edges: of a hop */
@@ -33,7 +33,7 @@ struct planner {
     /* or a GPU */
     struct pst_device device;
     struct pst_csc device_graph;
-    struct pst_device_expander device_expander;
+    struct pst_expander_device device_expander;
     uint32_t *device_hotness;
 };
 
@@ -46,7 +46,7 @@ static pst_rc draw(void *user, const struct pst_csc *graph, const struct pst_sam
 }
 
 static pst_rc draw_on_device(void *user, const struct pst_device *device, const struct pst_csc *graph,
-                             const struct pst_sample_key *key, const int64_t *vertices, struct pst_n n,
+                             const struct pst_sample_key *key, const int64_t *vertices, struct pst_twin_n n,
                              int fanout, int32_t *indptr, int64_t *out, int64_t capacity, int64_t *total)
 {
     const struct planner *p = user;
@@ -97,7 +97,7 @@ static pst_rc size(struct pst_stage *self)
     key->cache_budget_bytes = budget_of(self, &p->ds);
     p->plan.vertices = p->ds.vertices;
     p->plan.epochs = pst_param_int(self, "epochs");
-    pst_caps_bound(&p->bound, &p->graph, key->fanout, key->hops, key->batch);
+    pst_minibatch_size_bound(&p->bound, &p->graph, key->fanout, key->hops, key->batch);
     return PST_OK;
 }
 
@@ -106,7 +106,7 @@ static pst_rc size(struct pst_stage *self)
 static void release_scratch(struct planner *p)
 {
     pst_expander_release(&p->expander);
-    pst_device_expander_release(&p->device_expander);
+    pst_expander_device_release(&p->device_expander);
     free(p->vertices);
     free(p->indptr);
     free(p->indices);
@@ -132,14 +132,14 @@ static pst_rc make_cpu_scratch(struct planner *p)
 
 static pst_rc make_device_scratch(struct planner *p)
 {
-    struct pst_caps caps = {.hops = p->plan.key.hops};
+    struct pst_minibatch_size caps = {.hops = p->plan.key.hops};
     for (int h = 0; h <= caps.hops; h++)
         caps.n[h] = p->vertices_max;
     for (int h = 0; h < caps.hops; h++)
         caps.edges[h] = p->edges_max;
-    const pst_rc rc = pst_device_queue_for(&p->device, &caps);
+    const pst_rc rc = pst_expand_device_queue_for(&p->device, &caps);
     return rc != PST_OK ? rc
-                        : pst_device_expander_init(&p->device_expander, &p->device, &p->device_graph,
+                        : pst_expander_device_init(&p->device_expander, &p->device, &p->device_graph,
                                                    draw_on_device, p, &caps);
 }
 
@@ -176,12 +176,12 @@ static struct pst_sample_key key_of(const struct planner *p, uint64_t batch)
                                    .batch = batch % p->seeds.batches};
 }
 
-static pst_rc draw_on_cpu(struct planner *p, uint64_t batch, int64_t n, struct pst_caps *caps)
+static pst_rc draw_on_cpu(struct planner *p, uint64_t batch, int64_t n, struct pst_minibatch_size *caps)
 {
     const struct pst_plan_key *key = &p->plan.key;
     struct pst_sample_key sample = key_of(p, batch);
     int64_t count = 0;
-    *caps = (struct pst_caps){.hops = key->hops};
+    *caps = (struct pst_minibatch_size){.hops = key->hops};
     pst_rc rc = pst_expand_seeds(&p->expander, p->batch, n, p->vertices, &count, p->vertices_max);
     caps->n[0] = count;
     for (int h = 0; h < key->hops && rc == PST_OK; h++) {
@@ -196,7 +196,7 @@ static pst_rc draw_on_cpu(struct planner *p, uint64_t batch, int64_t n, struct p
 }
 
 /* Each hop's destinations had their neighbours read; every vertex of the batch had its features read. */
-static void count_on_cpu(struct planner *p, const struct pst_caps *caps)
+static void count_on_cpu(struct planner *p, const struct pst_minibatch_size *caps)
 {
     for (int h = 0; h < caps->hops; h++) {
         if (p->plan.key.fanout[h] != 0)
@@ -208,9 +208,9 @@ static void count_on_cpu(struct planner *p, const struct pst_caps *caps)
 /* The same, behind the batch that the queue is drawing; nothing is counted of one that does not fit. */
 static void count_on_device(struct planner *p)
 {
-    const struct pst_device_expander *x = &p->device_expander;
+    const struct pst_expander_device *x = &p->device_expander;
     for (int h = 0; h <= x->caps.hops; h++) {
-        const struct pst_n n = {pst_device_vertices(x, h), x->caps.n[h]};
+        const struct pst_twin_n n = {pst_expand_device_vertices(x, h), x->caps.n[h]};
         const bool last = h == x->caps.hops;
         if (last || p->plan.key.fanout[h] != 0)
             p->device.twin->count_n(p->device.q, x->vertices, n,
@@ -218,18 +218,19 @@ static void count_on_device(struct planner *p)
     }
 }
 
-static pst_rc draw_on_gpu(struct planner *p, uint64_t batch, int64_t n, bool count, struct pst_caps *caps)
+static pst_rc draw_on_gpu(struct planner *p, uint64_t batch, int64_t n, bool count,
+                          struct pst_minibatch_size *caps)
 {
     const struct pst_sample_key key = key_of(p, batch);
     bool data_fault = false;
     if (n > p->vertices_max)
         return PST_E_LIMIT;
-    pst_rc rc = pst_device_expand(&p->device_expander, key, p->plan.key.fanout, p->batch, n, NULL);
+    pst_rc rc = pst_expand_device(&p->device_expander, key, p->plan.key.fanout, p->batch, n, NULL);
     if (rc == PST_OK && count)
         count_on_device(p);
     if (rc == PST_OK) {
-        pst_device_expand_record(&p->device_expander, 0);
-        rc = pst_device_expanded(&p->device_expander, caps, NULL, 0, &data_fault);
+        pst_expand_device_record(&p->device_expander, 0);
+        rc = pst_expand_device_done(&p->device_expander, caps, NULL, 0, &data_fault);
     }
     if (rc != PST_E_FORMAT || !data_fault)
         return rc;
@@ -238,12 +239,13 @@ static pst_rc draw_on_gpu(struct planner *p, uint64_t batch, int64_t n, bool cou
     struct pst_filler f = {.layout.caps.hops = p->plan.key.hops,
                            .expander = {.graph = &p->graph, .sample = draw, .user = p}};
     memcpy(f.fanout, p->plan.key.fanout, sizeof f.fanout);
-    return pst_device_explain(&p->device, &f, &job);
+    return pst_fill_device_explain(&p->device, &f, &job);
 }
 
 /* Draws one batch, and counts it if wanted; caps says how large it was. PST_E_LIMIT: the scratch is too
  * small. */
-static pst_rc draw_batch(struct planner *p, uint64_t batch, int64_t n, bool count, struct pst_caps *caps)
+static pst_rc draw_batch(struct planner *p, uint64_t batch, int64_t n, bool count,
+                         struct pst_minibatch_size *caps)
 {
     if (on_device(p))
         return draw_on_gpu(p, batch, n, count, caps);
@@ -271,10 +273,10 @@ static pst_rc presample(struct planner *p)
 {
     struct pst_plan *plan = &p->plan;
     plan->batches = (int64_t)p->seeds.batches * plan->epochs;
-    plan->max = (struct pst_caps){.hops = plan->key.hops};
+    plan->max = (struct pst_minibatch_size){.hops = plan->key.hops};
     for (uint64_t b = 0; b < (uint64_t)plan->batches; b++) {
         int64_t n = pst_seeds_of(&p->seeds, b, p->batch);
-        struct pst_caps caps;
+        struct pst_minibatch_size caps;
         pst_rc rc = draw_batch(p, b, n, true, &caps);
         while (rc == PST_E_LIMIT) {
             rc = grow_scratch(p);
@@ -307,9 +309,9 @@ static pst_rc open_on_gpu(struct pst_stage *self, struct planner *p)
     pst_rc rc =
         pst_device_queue(&p->device, (struct pst_queue_options){.most = first_vertices(p), .first = true});
     if (rc == PST_OK)
-        rc = pst_device_topology(&p->device, &p->graph, budget, &p->device_graph, &in_place);
+        rc = pst_expand_device_topology(&p->device, &p->graph, budget, &p->device_graph, &in_place);
     if (rc == PST_OK)
-        rc = pst_device_take(&p->device, PST_MEMORY_DEVICE, hotness_bytes(p), "how hot vertices are",
+        rc = pst_device_take(&p->device, PST_TWIN_MEMORY_DEVICE, hotness_bytes(p), "how hot vertices are",
                              &hotness);
     if (rc != PST_OK)
         return rc;
@@ -345,7 +347,7 @@ static pst_rc predict(struct planner *p)
     for (int64_t i = 0; i < probes; i++) {
         uint64_t b = (uint64_t)(i * plan->batches / probes);
         int64_t n = pst_seeds_of(&p->seeds, b, p->batch);
-        struct pst_caps caps;
+        struct pst_minibatch_size caps;
         double found;
         pst_rc rc = draw_batch(p, b, n, false, &caps);
         if (rc == PST_OK)

@@ -15,7 +15,7 @@ static pst_rc draw(void *user, const struct pst_csc *graph, const struct pst_sam
 }
 
 static pst_rc draw_on_device(void *user, const struct pst_device *device, const struct pst_csc *graph,
-                             const struct pst_sample_key *key, const int64_t *vertices, struct pst_n n,
+                             const struct pst_sample_key *key, const int64_t *vertices, struct pst_twin_n n,
                              int fanout, int32_t *indptr, int64_t *out, int64_t capacity, int64_t *total)
 {
     const struct sampler *s = user;

@@ -22,7 +22,7 @@ struct memory {
     const char *name, *device;
     const struct pst_gpus *gpus; /* of the host of a GPU */
     int gpu;                     /* -1: of a CPU */
-    void *blocks[PST_REGIONS_MAX];
+    void *blocks[PST_HOST_REGIONS_MAX];
     int nblocks;
     void *events[EVENTS_MAX];
     int nevents;
@@ -53,11 +53,11 @@ static pst_rc take_host(const struct memory *m, json_int_t id, uint64_t bytes, c
 /* Memory of the GPU, one handle for each region. */
 static pst_rc take_gpu(struct memory *m, uint64_t bytes, char path[PST_REGION_PATH_MAX])
 {
-    char why[PST_DEVICE_WHY_BYTES], text[PST_IPC_TEXT_BYTES];
+    char why[PST_GPUS_WHY_BYTES], text[PST_IPC_TEXT_BYTES];
     struct pst_ipc handle;
     void *at = NULL;
-    if (m->nblocks == PST_REGIONS_MAX)
-        return pst_fail(PST_E_LIMIT, "more than %d regions on one device", PST_REGIONS_MAX);
+    if (m->nblocks == PST_HOST_REGIONS_MAX)
+        return pst_fail(PST_E_LIMIT, "more than %d regions on one device", PST_HOST_REGIONS_MAX);
     pst_rc rc = m->gpus->alloc(m->gpu, bytes, &at, why);
     if (rc != PST_OK)
         return pst_fail(rc, "%.1f MiB of GPU memory are not to be had: %s", (double)bytes / 1048576.0, why);
@@ -73,7 +73,7 @@ static pst_rc take_gpu(struct memory *m, uint64_t bytes, char path[PST_REGION_PA
 
 static pst_rc make_event(struct memory *m, json_t *names)
 {
-    char why[PST_DEVICE_WHY_BYTES], text[PST_IPC_TEXT_BYTES], name[PST_REGION_PATH_MAX];
+    char why[PST_GPUS_WHY_BYTES], text[PST_IPC_TEXT_BYTES], name[PST_REGION_PATH_MAX];
     struct pst_ipc handle;
     void *event;
     if (m->nevents == EVENTS_MAX)
@@ -125,7 +125,7 @@ static pst_rc allocate(struct memory *m, const json_t *message)
 /* The supervisor says "stop" when the stages have ended: nobody has the memory open any more. */
 static void release(struct memory *m)
 {
-    char why[PST_DEVICE_WHY_BYTES];
+    char why[PST_GPUS_WHY_BYTES];
     for (int i = 0; i < m->nevents; i++)
         if (m->gpus->event_free(m->gpu, m->events[i], why) != PST_OK)
             fprintf(stderr, "penstock-memory: %s\n", why);
@@ -137,7 +137,7 @@ static void release(struct memory *m)
 static int tell_gpus(void)
 {
     const struct pst_gpus *gpus;
-    char why[PST_DEVICE_WHY_BYTES] = "the driver finds none";
+    char why[PST_GPUS_WHY_BYTES] = "the driver finds none";
     int count = 0;
     if (pst_gpus_open(&gpus) != PST_OK)
         (void)snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, pst_error_text());
@@ -146,7 +146,7 @@ static int tell_gpus(void)
     json_t *peers = json_array();
     for (int i = 0; i < count && i < PST_GPUS_MAX; i++) {
         struct pst_gpu gpu;
-        char unknown[PST_DEVICE_WHY_BYTES]; /* then it reaches none */
+        char unknown[PST_GPUS_WHY_BYTES]; /* then it reaches none */
         (void)json_array_append_new(
             peers, json_integer(gpus->describe(i, &gpu, unknown) == PST_OK ? (json_int_t)gpu.peers : 0));
     }
@@ -159,7 +159,7 @@ static int tell_gpus(void)
 static pst_rc serve(struct memory *m)
 {
     pst_rc rc =
-        say(m, json_pack("{ss si si}", "type", "hello", "pid", (int)getpid(), "protocol", PST_PROTOCOL));
+        say(m, json_pack("{ss si si}", "type", "hello", "pid", (int)getpid(), "protocol", PST_WIRE_PROTOCOL));
     while (rc == PST_OK) {
         zmq_msg_t msg;
         (void)zmq_msg_init(&msg);

@@ -15,7 +15,7 @@
 #define STACK_BYTES (8u << 20)
 
 struct member {
-    struct pst_process *process;
+    struct pst_host_process *process;
     const char *control, *name;
     pst_rc rc;
     pthread_t thread;
@@ -28,7 +28,7 @@ static void *run_member(void *arg)
     return NULL;
 }
 
-static int run_all(struct pst_process *process, const char *control, char **names, int n)
+static int run_all(struct pst_host_process *process, const char *control, char **names, int n)
 {
     struct member *members = calloc((size_t)n, sizeof *members);
     pthread_attr_t attr;
@@ -131,13 +131,13 @@ int main(int argc, char **argv)
     }
     set_signals();
     struct pst_heart heart;
-    struct pst_process process;
-    if (pst_heart_start(&heart, argv[4]) != PST_OK || pst_process_init(&process) != PST_OK) {
+    struct pst_host_process process;
+    if (pst_heart_start(&heart, argv[4]) != PST_OK || pst_host_process_init(&process) != PST_OK) {
         fprintf(stderr, "penstock-stage: %s\n", pst_error_text());
         return 1;
     }
     int status = run_all(&process, argv[2], argv + 5, argc - 5);
-    pst_process_release(&process);
+    pst_host_process_release(&process);
     pst_heart_stop(&heart);
     return status;
 }

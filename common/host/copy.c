@@ -41,7 +41,7 @@ static pst_rc move(struct pst_stage *self, struct pst_ref from, struct pst_ref t
     void *src = pst_slot(self, from, &from_bytes), *dst = pst_slot(self, to, &to_bytes);
     if (!src || !dst)
         return PST_E_STATE;
-    uint64_t used = pst_held_find(self, from.route)->pool->slot[from.slot].used_bytes;
+    uint64_t used = pst_host_route_end_find(self, from.route)->pool->slot[from.slot].used_bytes;
     uint64_t n = used < from_bytes ? used : from_bytes;
     n = n < to_bytes ? n : to_bytes;
     memcpy(dst, src, n);
@@ -149,7 +149,7 @@ static const struct pst_port_desc copy_ports[] = {
 };
 
 static const struct pst_stage_desc copy_desc = {.abi = PST_STAGE_ABI,
-                                                .name = PST_COPY_STAGE,
+                                                .name = PST_BUILTIN_COPY,
                                                 .help = "copies slots from one device to another",
                                                 .ports = copy_ports,
                                                 .state_bytes = sizeof(struct copy),
@@ -160,5 +160,5 @@ static const struct pst_stage_desc copy_desc = {.abi = PST_STAGE_ABI,
 
 const struct pst_stage_desc *pst_builtin(const char *name)
 {
-    return strcmp(name, PST_COPY_STAGE) == 0 ? &copy_desc : NULL;
+    return strcmp(name, PST_BUILTIN_COPY) == 0 ? &copy_desc : NULL;
 }

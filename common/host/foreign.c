@@ -189,9 +189,9 @@ static pst_rc foreign_size(struct pst_stage *self)
     json_t *reply = NULL;
     if (rc == PST_OK)
         rc = answer(self, "hello", &reply);
-    if (rc == PST_OK && json_integer_value(json_object_get(reply, "protocol")) != PST_PROTOCOL)
+    if (rc == PST_OK && json_integer_value(json_object_get(reply, "protocol")) != PST_WIRE_PROTOCOL)
         rc = pst_fail(PST_E_UNSUPPORTED, "its program %s speaks another protocol than %d", self->caps.file,
-                      PST_PROTOCOL);
+                      PST_WIRE_PROTOCOL);
     json_decref(reply);
     json_t *message = json_copy(self->config);
     (void)json_object_set_new(message, "type", json_string("size"));
@@ -227,7 +227,7 @@ static pst_rc foreign_open(struct pst_stage *self)
     struct foreign *f = pst_state(self);
     json_t *routes = json_array();
     for (int i = 0; i < self->nroutes; i++) {
-        const struct pst_held *r = &self->routes[i];
+        const struct pst_host_route_end *r = &self->routes[i];
         for (int g = 0; g < self->nregions; g++) {
             char *base = self->regions[g].base;
             if (r->base < base || r->base >= base + self->regions[g].bytes)

@@ -19,7 +19,7 @@ static pst_rc open_event(const char *name, int gpu, void **event)
 {
     const struct pst_gpus *gpus;
     struct pst_ipc handle;
-    char why[PST_DEVICE_WHY_BYTES];
+    char why[PST_GPUS_WHY_BYTES];
     const char *text = strchr(name, ' ');
     pst_rc rc = pst_gpus_open(&gpus);
     if (rc != PST_OK)
@@ -34,11 +34,11 @@ static pst_rc open_event(const char *name, int gpu, void **event)
 }
 
 /* Once a process: its threads share what has one name. */
-static pst_rc find_event(struct pst_process *process, const char *name, void **event)
+static pst_rc find_event(struct pst_host_process *process, const char *name, void **event)
 {
     pst_rc rc = PST_OK;
     (void)pthread_mutex_lock(&process->lock);
-    struct pst_event_known *known = process->events;
+    struct pst_host_event_known *known = process->events;
     while (known && strcmp(known->name, name) != 0)
         known = known->next;
     if (!known && (known = calloc(1, sizeof *known + strlen(name) + 1))) {
@@ -57,11 +57,11 @@ static pst_rc find_event(struct pst_process *process, const char *name, void **e
     return rc != PST_OK || known ? rc : pst_fail(PST_E_NOMEM, "no memory for an event");
 }
 
-void pst_process_free_events(struct pst_process *process)
+void pst_handover_free_events(struct pst_host_process *process)
 {
     const struct pst_gpus *gpus;
-    char why[PST_DEVICE_WHY_BYTES];
-    for (struct pst_event_known *known = process->events, *next; known; known = next) {
+    char why[PST_GPUS_WHY_BYTES];
+    for (struct pst_host_event_known *known = process->events, *next; known; known = next) {
         next = known->next;
         if (pst_gpus_open(&gpus) == PST_OK && gpus->event_free(known->gpu, known->event, why) != PST_OK)
             fprintf(stderr, "%s\n", why);
@@ -85,7 +85,7 @@ static pst_rc find_events(struct pst_stage *self, const json_t *names, uint32_t 
     return rc;
 }
 
-pst_rc pst_handover_open(struct pst_stage *self, struct pst_held *route, const json_t *j)
+pst_rc pst_handover_open(struct pst_stage *self, struct pst_host_route_end *route, const json_t *j)
 {
     const json_t *mine = json_object_get(j, "mine"), *theirs = json_object_get(j, "theirs");
     route->aside = json_is_true(json_object_get(j, "aside"));
@@ -129,10 +129,11 @@ pst_rc pst_stream(struct pst_stage *self, void *stream)
 /* ---- while it runs ------------------------------------------------------------------------------- */
 
 /* The others' kernels are done with the slot: for what comes next in the stream, or for the host. */
-static pst_rc wait_for_others(struct pst_stage *self, const struct pst_held *route, uint32_t slot, bool host)
+static pst_rc wait_for_others(struct pst_stage *self, const struct pst_host_route_end *route, uint32_t slot,
+                              bool host)
 {
     const struct pst_gpus *gpus;
-    char why[PST_DEVICE_WHY_BYTES];
+    char why[PST_GPUS_WHY_BYTES];
     pst_rc rc = PST_OK;
     if (route->ntheirs > 0)
         rc = pst_gpus_open(&gpus);
@@ -146,7 +147,7 @@ static pst_rc wait_for_others(struct pst_stage *self, const struct pst_held *rou
     return rc;
 }
 
-pst_rc pst_handover_take(struct pst_stage *self, const struct pst_held *route, uint32_t slot)
+pst_rc pst_handover_take(struct pst_stage *self, const struct pst_host_route_end *route, uint32_t slot)
 {
     if (route->ntheirs == 0 ||
         (!self->in_stream && (self->desc.ports[route->via_port].flags & PST_PORT_ASIDE)))
@@ -154,15 +155,15 @@ pst_rc pst_handover_take(struct pst_stage *self, const struct pst_held *route, u
     return wait_for_others(self, route, slot, !self->in_stream);
 }
 
-pst_rc pst_handover_announce(struct pst_stage *self, const struct pst_held *route, uint32_t slot)
+pst_rc pst_handover_announce(struct pst_stage *self, const struct pst_host_route_end *route, uint32_t slot)
 {
     return self->in_stream && route->aside ? wait_for_others(self, route, slot, true) : PST_OK;
 }
 
-pst_rc pst_handover_give(struct pst_stage *self, const struct pst_held *route, uint32_t slot)
+pst_rc pst_handover_give(struct pst_stage *self, const struct pst_host_route_end *route, uint32_t slot)
 {
     const struct pst_gpus *gpus;
-    char why[PST_DEVICE_WHY_BYTES];
+    char why[PST_GPUS_WHY_BYTES];
     if (!self->in_stream)
         return PST_OK; /* it has waited */
     const int gpu = pst_gpu_number(pst_device(self));
@@ -180,7 +181,7 @@ pst_rc pst_handover_give(struct pst_stage *self, const struct pst_held *route, u
 
 pst_rc pst_slot_wait(struct pst_stage *self, struct pst_ref ref)
 {
-    const struct pst_held *route = pst_held_find(self, ref.route);
+    const struct pst_host_route_end *route = pst_host_route_end_find(self, ref.route);
     return route && ref.slot < route->slots ? wait_for_others(self, route, ref.slot, true)
                                             : pst_fail(PST_E_ARG,
                                                        "%s: waits for slot %u of route %u, which does "

@@ -21,7 +21,7 @@
 
 /* ---- the process --------------------------------------------------------------------------------- */
 
-pst_rc pst_process_init(struct pst_process *process)
+pst_rc pst_host_process_init(struct pst_host_process *process)
 {
     memset(process, 0, sizeof *process);
     process->zmq = zmq_ctx_new();
@@ -33,10 +33,10 @@ pst_rc pst_process_init(struct pst_process *process)
 }
 
 /* Let go before the memory host ends: what it shared must be closed first. */
-static void let_go(struct pst_process *process, int i)
+static void let_go(struct pst_host_process *process, int i)
 {
     const struct pst_gpus *gpus;
-    char why[PST_DEVICE_WHY_BYTES];
+    char why[PST_GPUS_WHY_BYTES];
     int gpu = process->regions[i].gpu;
     struct pst_region *region = &process->regions[i].region;
     pst_rc rc = PST_OK;
@@ -49,9 +49,9 @@ static void let_go(struct pst_process *process, int i)
         pst_region_unmap(region);
 }
 
-void pst_process_release(struct pst_process *process)
+void pst_host_process_release(struct pst_host_process *process)
 {
-    pst_process_free_events(process);
+    pst_handover_free_events(process);
     for (int i = 0; i < process->nregions; i++)
         let_go(process, i);
     if (process->zmq)
@@ -65,7 +65,7 @@ static pst_rc open_gpu(const char *path, uint64_t bytes, int *gpu, struct pst_re
 {
     const struct pst_gpus *gpus;
     struct pst_ipc handle;
-    char why[PST_DEVICE_WHY_BYTES];
+    char why[PST_GPUS_WHY_BYTES];
     const char *text = strchr(path, ' ');
     *gpu = *gpu >= 0 ? *gpu : pst_gpu_number(path);
     if (!text || !pst_ipc_parse(text + 1, &handle))
@@ -81,7 +81,7 @@ static pst_rc open_gpu(const char *path, uint64_t bytes, int *gpu, struct pst_re
 static pst_rc pin(const struct pst_region *region, int gpu)
 {
     const struct pst_gpus *gpus;
-    char why[PST_DEVICE_WHY_BYTES];
+    char why[PST_GPUS_WHY_BYTES];
     pst_rc rc = pst_gpus_open(&gpus);
     if (rc != PST_OK)
         return rc;
@@ -92,7 +92,7 @@ static pst_rc pin(const struct pst_region *region, int gpu)
 }
 
 /* Opens the region, once a process; for a stage on a GPU (gpu >= 0) its kernels can use it. */
-static pst_rc map_shared(struct pst_process *process, const char *path, uint64_t bytes, int gpu,
+static pst_rc map_shared(struct pst_host_process *process, const char *path, uint64_t bytes, int gpu,
                          struct pst_region *out)
 {
     pst_rc rc = PST_OK;
@@ -100,8 +100,8 @@ static pst_rc map_shared(struct pst_process *process, const char *path, uint64_t
     (void)pthread_mutex_lock(&process->lock);
     while (i < process->nregions && strcmp(process->regions[i].path, path) != 0)
         i++;
-    if (i == PST_REGIONS_MAX || strlen(path) >= PST_REGION_PATH_MAX) {
-        rc = pst_fail(PST_E_LIMIT, "more than %d regions in one process", PST_REGIONS_MAX);
+    if (i == PST_HOST_REGIONS_MAX || strlen(path) >= PST_REGION_PATH_MAX) {
+        rc = pst_fail(PST_E_LIMIT, "more than %d regions in one process", PST_HOST_REGIONS_MAX);
     } else if (i == process->nregions) {
         process->regions[i].gpu = pst_gpu_number(path) >= 0 ? gpu : -1;
         process->regions[i].pinned = false;
@@ -181,12 +181,12 @@ static pst_rc expect(struct pst_stage *self, const char *type, json_t **out)
 
 /* ---- events -------------------------------------------------------------------------------------- */
 
-pst_rc pst_deliver(struct pst_stage *self, const struct pst_event *event)
+pst_rc pst_host_deliver(struct pst_stage *self, const struct pst_event *event)
 {
-    uint64_t t0 = pst_now_ns();
+    uint64_t t0 = pst_clock_ns();
     pst_rc rc = self->desc.on_event(self, event);
-    uint64_t t1 = pst_now_ns();
-    if (self->trace.spans && t1 - t0 > PST_BATCH_SPANS_NS) {
+    uint64_t t1 = pst_clock_ns();
+    if (self->trace.spans && t1 - t0 > PST_HOST_BATCH_SPANS_NS) {
         static const char *const kinds[] = {"start", "frame", "fill", "end", "io", "timer", "finish"};
         char name[40];
         uint64_t batch = event->kind == PST_EV_FRAME    ? event->frame->batch
@@ -208,7 +208,7 @@ static void read_control(struct pst_stage *self, pst_rc *rc)
     } else if (strcmp(type_of(message), "finish") == 0 && !self->finishing) {
         self->finishing = self->stopping = true;
         struct pst_event event = {.kind = PST_EV_FINISH};
-        *rc = pst_deliver(self, &event);
+        *rc = pst_host_deliver(self, &event);
     }
     json_decref(message);
 }
@@ -222,7 +222,7 @@ static void drain_inbox(struct pst_stage *self)
 
 static void book_busy(struct pst_stage *self)
 {
-    uint64_t now = pst_now_ns();
+    uint64_t now = pst_clock_ns();
     atomic_fetch_add_explicit(&self->page->busy_ns, now - self->mark_ns, memory_order_relaxed);
     self->mark_ns = now;
 }
@@ -230,7 +230,7 @@ static void book_busy(struct pst_stage *self)
 /* Books a sleep that began at t0 and has just ended, and as busy all that came before it. */
 static void account_sleep(struct pst_stage *self, uint64_t t0)
 {
-    uint64_t t1 = pst_now_ns();
+    uint64_t t1 = pst_clock_ns();
     _Atomic uint64_t *to = self->in_flight > 0       ? &self->page->wait_disk_ns
                            : pst_ports_starved(self) ? &self->page->wait_credit_ns
                                                      : &self->page->wait_input_ns;
@@ -242,8 +242,8 @@ static void account_sleep(struct pst_stage *self, uint64_t t0)
 /* Looks at everything that can wake the stage, for at most timeout_ms. True if an event was delivered. */
 static bool poll_all(struct pst_stage *self, long timeout_ms, pst_rc *rc)
 {
-    zmq_pollitem_t items[PST_FDS_MAX + 3] = {{.socket = self->inbox, .events = ZMQ_POLLIN},
-                                             {.socket = self->control, .events = ZMQ_POLLIN}};
+    zmq_pollitem_t items[PST_HOST_FDS_MAX + 3] = {{.socket = self->inbox, .events = ZMQ_POLLIN},
+                                                  {.socket = self->control, .events = ZMQ_POLLIN}};
     int n = 2;
     for (int i = 0; i < self->nfds; i++)
         items[n++] = (zmq_pollitem_t){.fd = self->fds[i], .events = ZMQ_POLLIN};
@@ -254,7 +254,7 @@ static bool poll_all(struct pst_stage *self, long timeout_ms, pst_rc *rc)
         double left = (self->timer_at - now) * 1e3;
         timeout_ms = left < 0 ? 0 : left < (double)timeout_ms ? (long)left + 1 : timeout_ms;
     }
-    uint64_t t0 = timeout_ms != 0 ? pst_now_ns() : 0;
+    uint64_t t0 = timeout_ms != 0 ? pst_clock_ns() : 0;
     int ready = zmq_poll(items, n, timeout_ms);
     if (t0)
         account_sleep(self, t0);
@@ -266,13 +266,13 @@ static bool poll_all(struct pst_stage *self, long timeout_ms, pst_rc *rc)
     for (int i = 2; ready > 0 && i < n && *rc == PST_OK; i++)
         if (items[i].revents & ZMQ_POLLIN) {
             struct pst_event event = {.kind = PST_EV_FD, .fd = items[i].socket ? -1 : items[i].fd};
-            *rc = pst_deliver(self, &event);
+            *rc = pst_host_deliver(self, &event);
             any = true;
         }
     if (*rc == PST_OK && self->timer_at > 0 && pst_now() >= self->timer_at) {
         self->timer_at = 0;
         struct pst_event event = {.kind = PST_EV_TIMER};
-        *rc = pst_deliver(self, &event);
+        *rc = pst_host_deliver(self, &event);
         any = true;
     }
     return any;
@@ -287,8 +287,8 @@ static pst_rc run_loop(struct pst_stage *self)
 {
     pst_rc rc = PST_OK;
     struct pst_event start = {.kind = PST_EV_START};
-    self->mark_ns = pst_now_ns();
-    rc = pst_deliver(self, &start);
+    self->mark_ns = pst_clock_ns();
+    rc = pst_host_deliver(self, &start);
     bool polls = self->nfds > 0 || self->socket;
     while (rc == PST_OK && !self->stopping) {
         bool any = pst_ports_step(self, &rc);
@@ -330,7 +330,7 @@ static pst_rc connect_control(struct pst_stage *self, const char *endpoint)
         zmq_connect(self->control, endpoint) != 0)
         return pst_fail_errno("%s: cannot reach the supervisor at %s", self->name, endpoint);
     return pst_control_send(
-        self, json_pack("{ss si si}", "type", "hello", "pid", (int)getpid(), "protocol", PST_PROTOCOL));
+        self, json_pack("{ss si si}", "type", "hello", "pid", (int)getpid(), "protocol", PST_WIRE_PROTOCOL));
 }
 
 static pst_rc set_cores(struct pst_stage *self, const char *cores)
@@ -520,7 +520,7 @@ static void release(struct pst_stage *self)
     free(self);
 }
 
-pst_rc pst_host_run(struct pst_process *process, const char *control, const char *name)
+pst_rc pst_host_run(struct pst_host_process *process, const char *control, const char *name)
 {
     struct pst_stage *self = calloc(1, sizeof *self);
     if (!self)

@@ -11,21 +11,21 @@
 #include "common/host/host.h"
 #include "common/host/trace.h"
 
-#define PST_FDS_MAX 8
-#define PST_BATCH_SPANS_NS 2000 /* shorter events are not worth a line in the trace */
+#define PST_HOST_FDS_MAX 8
+#define PST_HOST_BATCH_SPANS_NS 2000 /* shorter events are not worth a line in the trace */
 
-struct pst_peer {
+struct pst_host_peer {
     struct pst_page *page;
     void *push; /* PUSH socket to its inbox; shared by every link to that peer */
     char name[PST_NAME_MAX];
 };
 
-struct pst_input { /* one link that ends here */
+struct pst_host_input { /* one link that ends here */
     int port;
     bool back, ordered, ended, end_told;
     int nrings;
     struct pst_lane rings[PST_INSTANCES_MAX];
-    struct pst_peer *producers[PST_INSTANCES_MAX];
+    struct pst_host_peer *producers[PST_INSTANCES_MAX];
     bool ring_ended[PST_INSTANCES_MAX];
     uint64_t next_batch; /* ordered: what must come next */
     uint32_t next_micro, next_part;
@@ -33,14 +33,14 @@ struct pst_input { /* one link that ends here */
     uint32_t npending, pending_cap;
 };
 
-struct pst_output { /* one link that begins here */
+struct pst_host_output { /* one link that begins here */
     int port;
     int nrings;
     struct pst_lane rings[PST_INSTANCES_MAX];
-    struct pst_peer *consumers[PST_INSTANCES_MAX];
+    struct pst_host_peer *consumers[PST_INSTANCES_MAX];
 };
 
-struct pst_held { /* a route that passes through here */
+struct pst_host_route_end { /* a route that passes through here */
     uint32_t id;
     char *base;
     uint32_t slots;
@@ -59,12 +59,12 @@ struct pst_held { /* a route that passes through here */
     uint32_t hold;       /* most that may be open */
     uint8_t held[PST_SLOTS_MAX];
     bool announced[PST_SLOTS_MAX]; /* an early part named it; its last part is yet to come */
-    struct pst_peer *origins[PST_INSTANCES_MAX];
+    struct pst_host_peer *origins[PST_INSTANCES_MAX];
     int norigins;
 };
 
 struct pst_stage {
-    struct pst_process *process;
+    struct pst_host_process *process;
     char name[PST_NAME_MAX]; /* of the instance */
     struct pst_caps caps;
     struct pst_stage_desc desc; /* what runs: the caps' own, or the bridge's for a foreign stage */
@@ -81,20 +81,20 @@ struct pst_stage {
     struct pst_region board_map;
     struct pst_board *board;
     struct pst_page *page;
-    struct pst_peer peers[PST_STAGES_MAX];
+    struct pst_host_peer peers[PST_STAGES_MAX];
     int npeers;
-    struct pst_input inputs[PST_PORTS_MAX];
+    struct pst_host_input inputs[PST_PORTS_MAX];
     int ninputs;
-    struct pst_output outputs[PST_PORTS_MAX * 4];
+    struct pst_host_output outputs[PST_PORTS_MAX * 4];
     int noutputs;
-    struct pst_held routes[PST_PORTS_MAX * 4];
+    struct pst_host_route_end routes[PST_PORTS_MAX * 4];
     int nroutes;
     struct pst_region regions[PST_PORTS_MAX * 4];
     bool region_on_gpu[PST_PORTS_MAX * 4]; /* in a GPU's own memory */
     int nregions;
 
     json_t *needs; /* built during size */
-    int fds[PST_FDS_MAX];
+    int fds[PST_HOST_FDS_MAX];
     int nfds;
     void *socket;     /* a ZeroMQ socket that wakes the stage like a descriptor (the bridge's) */
     double timer_at;  /* 0: none */
@@ -116,11 +116,11 @@ pst_rc pst_ports_end(struct pst_stage *self); /* END on every output */
 pst_rc pst_ports_open(struct pst_stage *self, const json_t *message);
 void pst_ports_close(struct pst_stage *self);
 bool pst_ports_starved(struct pst_stage *self); /* waits for a credit */
-pst_rc pst_deliver(struct pst_stage *self, const struct pst_event *event);
-struct pst_held *pst_held_find(struct pst_stage *self, uint32_t route);
+pst_rc pst_host_deliver(struct pst_stage *self, const struct pst_event *event);
+struct pst_host_route_end *pst_host_route_end_find(struct pst_stage *self, uint32_t route);
 
 /* host.c */
 pst_rc pst_control_send(struct pst_stage *self, json_t *message); /* takes the reference */
-uint64_t pst_now_ns(void);
+uint64_t pst_clock_ns(void);
 
 #endif

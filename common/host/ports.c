@@ -10,7 +10,7 @@
 #define FULL_RING_NAP_NS 100000 /* a ring is full only while its reader is busy with something long */
 #define PENDING_MAX 8192        /* early frames of one ordered input: far above slots x parts */
 
-struct pst_held *pst_held_find(struct pst_stage *self, uint32_t route)
+struct pst_host_route_end *pst_host_route_end_find(struct pst_stage *self, uint32_t route)
 {
     for (int i = 0; i < self->nroutes; i++)
         if (self->routes[i].id == route)
@@ -18,15 +18,15 @@ struct pst_held *pst_held_find(struct pst_stage *self, uint32_t route)
     return NULL;
 }
 
-static struct pst_held *held_at_port(const struct pst_stage *self, int port)
+static struct pst_host_route_end *held_at_port(const struct pst_stage *self, int port)
 {
     for (int i = 0; i < self->nroutes; i++)
         if (self->routes[i].via_port == port)
-            return (struct pst_held *)(uintptr_t)&self->routes[i];
+            return (struct pst_host_route_end *)(uintptr_t)&self->routes[i];
     return NULL;
 }
 
-static void wake(const struct pst_peer *peer)
+static void wake(const struct pst_host_peer *peer)
 {
     /* Either this exchange comes after the sleeper's own and finds the flag up, or the sleeper's comes after
      * and its last look sees what was just handed over. */
@@ -38,10 +38,10 @@ static void wake(const struct pst_peer *peer)
 
 /* The route of a slot that this stage holds (or, if announced, knows from an early part), or NULL with the
  * reason. */
-static struct pst_held *want_held(struct pst_stage *self, struct pst_ref ref, const char *what,
-                                  bool announced)
+static struct pst_host_route_end *want_held(struct pst_stage *self, struct pst_ref ref, const char *what,
+                                            bool announced)
 {
-    struct pst_held *route = pst_held_find(self, ref.route);
+    struct pst_host_route_end *route = pst_host_route_end_find(self, ref.route);
     if (!route || ref.slot >= route->slots) {
         (void)pst_fail(PST_E_ARG, "%s: %s slot %u of route %u, which does not pass here", self->name, what,
                        ref.slot, ref.route);
@@ -55,7 +55,7 @@ static struct pst_held *want_held(struct pst_stage *self, struct pst_ref ref, co
     return route;
 }
 
-static void let_go(struct pst_held *route, uint32_t slot)
+static void let_go(struct pst_host_route_end *route, uint32_t slot)
 {
     route->held[slot]--;
     route->held_count--;
@@ -65,7 +65,7 @@ static void let_go(struct pst_held *route, uint32_t slot)
 
 void *pst_slot(struct pst_stage *self, struct pst_ref ref, uint64_t *bytes)
 {
-    struct pst_held *route = want_held(self, ref, "asked for", true);
+    struct pst_host_route_end *route = want_held(self, ref, "asked for", true);
     if (!route)
         return NULL;
     if (bytes)
@@ -75,26 +75,26 @@ void *pst_slot(struct pst_stage *self, struct pst_ref ref, uint64_t *bytes)
 
 void pst_used(struct pst_stage *self, struct pst_ref ref, uint64_t bytes)
 {
-    struct pst_held *route = pst_held_find(self, ref.route);
+    struct pst_host_route_end *route = pst_host_route_end_find(self, ref.route);
     if (route && ref.slot < route->slots && route->held[ref.slot])
         route->pool->slot[ref.slot].used_bytes = bytes;
 }
 
 uint32_t pst_slots(const struct pst_stage *self, int port)
 {
-    const struct pst_held *route = held_at_port(self, port);
+    const struct pst_host_route_end *route = held_at_port(self, port);
     return route ? route->slots : 0;
 }
 
 uint64_t pst_slot_bytes(const struct pst_stage *self, int port)
 {
-    const struct pst_held *route = held_at_port(self, port);
+    const struct pst_host_route_end *route = held_at_port(self, port);
     return route ? route->slot_bytes : 0;
 }
 
 bool pst_on_host(const struct pst_stage *self, int port)
 {
-    const struct pst_held *route = held_at_port(self, port);
+    const struct pst_host_route_end *route = held_at_port(self, port);
     return !route || !route->on_gpu;
 }
 
@@ -109,7 +109,7 @@ void *pst_region(struct pst_stage *self, int index, uint64_t *bytes)
 
 pst_rc pst_release(struct pst_stage *self, struct pst_ref ref, bool dirty)
 {
-    struct pst_held *route = want_held(self, ref, "released", false);
+    struct pst_host_route_end *route = want_held(self, ref, "released", false);
     if (!route)
         return PST_E_ARG;
     const pst_rc rc = pst_handover_give(self, route, ref.slot);
@@ -135,7 +135,7 @@ pst_rc pst_consume(struct pst_stage *self, const struct pst_frame *frame)
 
 void pst_total(struct pst_stage *self, int port, uint64_t batches)
 {
-    struct pst_held *route = held_at_port(self, port);
+    struct pst_host_route_end *route = held_at_port(self, port);
     if (!route)
         return; /* the port is not linked */
     assert(route->origin_port == port && "pst_total is for outputs that originate slots");
@@ -145,7 +145,7 @@ void pst_total(struct pst_stage *self, int port, uint64_t batches)
 
 /* ---- sending ------------------------------------------------------------------------------------- */
 
-static pst_rc push(struct pst_stage *self, struct pst_output *out, int to, const struct pst_frame *frame)
+static pst_rc push(struct pst_stage *self, struct pst_host_output *out, int to, const struct pst_frame *frame)
 {
     if (frame->nrefs > out->rings[to].refs)
         return pst_fail(PST_E_LIMIT, "%s: a frame with %u slots, at most %u fit this link", self->name,
@@ -154,13 +154,13 @@ static pst_rc push(struct pst_stage *self, struct pst_output *out, int to, const
     while (!pst_lane_push(&out->rings[to], frame)) {
         if (atomic_load_explicit(&self->board->stop, memory_order_relaxed))
             return pst_fail(PST_E_INTERRUPTED, "the run is stopping");
-        began = began ? began : pst_now_ns();
+        began = began ? began : pst_clock_ns();
         struct timespec nap = {.tv_nsec = FULL_RING_NAP_NS};
         wake(out->consumers[to]);
         (void)nanosleep(&nap, NULL);
     }
     if (began)
-        atomic_fetch_add_explicit(&self->page->wait_credit_ns, pst_now_ns() - began, memory_order_relaxed);
+        atomic_fetch_add_explicit(&self->page->wait_credit_ns, pst_clock_ns() - began, memory_order_relaxed);
     wake(out->consumers[to]);
     return PST_OK;
 }
@@ -174,7 +174,7 @@ pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame)
     if (frame->nrefs > PST_REFS_MAX || (frame->flags & PST_END))
         return pst_fail(PST_E_ARG, "%s: not a frame that a stage may send", self->name);
     for (uint32_t r = 0; r < frame->nrefs; r++) {
-        struct pst_held *route = want_held(self, frame->refs[r], "sent", !gives);
+        struct pst_host_route_end *route = want_held(self, frame->refs[r], "sent", !gives);
         if (!route)
             return PST_E_ARG;
         pst_rc rc = links > 0 ? pst_handover_announce(self, route, frame->refs[r].slot) : PST_OK;
@@ -220,10 +220,10 @@ pst_rc pst_ports_end(struct pst_stage *self)
 
 /* ---- receiving ----------------------------------------------------------------------------------- */
 
-static pst_rc deliver_frame(struct pst_stage *self, struct pst_input *in, const struct pst_frame *frame)
+static pst_rc deliver_frame(struct pst_stage *self, struct pst_host_input *in, const struct pst_frame *frame)
 {
     for (uint32_t r = 0; r < frame->nrefs; r++) {
-        struct pst_held *route = pst_held_find(self, frame->refs[r].route);
+        struct pst_host_route_end *route = pst_host_route_end_find(self, frame->refs[r].route);
         if (!route || frame->refs[r].slot >= route->slots)
             return pst_fail(PST_E_PEER, "%s: %s%s sent slot %u of route %u, which does not pass here",
                             self->name, in->nrings > 1 ? "an instance of the stage of " : "",
@@ -239,15 +239,15 @@ static pst_rc deliver_frame(struct pst_stage *self, struct pst_input *in, const 
     }
     atomic_store_explicit(&self->page->batch, frame->batch, memory_order_relaxed);
     struct pst_event event = {.kind = PST_EV_FRAME, .port = in->port, .frame = frame};
-    return pst_deliver(self, &event);
+    return pst_host_deliver(self, &event);
 }
 
-static bool is_next(const struct pst_input *in, const struct pst_frame *f)
+static bool is_next(const struct pst_host_input *in, const struct pst_frame *f)
 {
     return f->batch == in->next_batch && f->micro == in->next_micro && f->part == in->next_part;
 }
 
-static void advance(const struct pst_stage *self, struct pst_input *in, const struct pst_frame *f)
+static void advance(const struct pst_stage *self, struct pst_host_input *in, const struct pst_frame *f)
 {
     if (!(f->flags & PST_LAST_PART)) {
         in->next_part++;
@@ -261,7 +261,7 @@ static void advance(const struct pst_stage *self, struct pst_input *in, const st
     }
 }
 
-static bool keep(struct pst_input *in, const struct pst_frame *frame)
+static bool keep(struct pst_host_input *in, const struct pst_frame *frame)
 {
     if (in->npending == in->pending_cap) {
         uint32_t cap = in->pending_cap * 2;
@@ -276,7 +276,7 @@ static bool keep(struct pst_input *in, const struct pst_frame *frame)
 }
 
 /* Delivers kept frames whose turn has come. */
-static bool deliver_pending(struct pst_stage *self, struct pst_input *in, pst_rc *rc)
+static bool deliver_pending(struct pst_stage *self, struct pst_host_input *in, pst_rc *rc)
 {
     bool any = false;
     for (uint32_t i = 0; i < in->npending && *rc == PST_OK;) {
@@ -294,7 +294,7 @@ static bool deliver_pending(struct pst_stage *self, struct pst_input *in, pst_rc
     return any;
 }
 
-static pst_rc take(struct pst_stage *self, struct pst_input *in, int ring, const struct pst_frame *frame)
+static pst_rc take(struct pst_stage *self, struct pst_host_input *in, int ring, const struct pst_frame *frame)
 {
     if (frame->flags & PST_END) {
         in->ring_ended[ring] = true;
@@ -314,7 +314,7 @@ static pst_rc take(struct pst_stage *self, struct pst_input *in, int ring, const
     return PST_OK;
 }
 
-static bool step_input(struct pst_stage *self, struct pst_input *in, pst_rc *rc)
+static bool step_input(struct pst_stage *self, struct pst_host_input *in, pst_rc *rc)
 {
     if (in->ended)
         return false;
@@ -340,12 +340,12 @@ static bool step_input(struct pst_stage *self, struct pst_input *in, pst_rc *rc)
                            (unsigned long long)in->next_batch);
         struct pst_event event = {.kind = PST_EV_END, .port = in->port};
         if (*rc == PST_OK)
-            *rc = pst_deliver(self, &event);
+            *rc = pst_host_deliver(self, &event);
     }
     return any;
 }
 
-static bool step_credit(struct pst_stage *self, struct pst_held *route, pst_rc *rc)
+static bool step_credit(struct pst_stage *self, struct pst_host_route_end *route, pst_rc *rc)
 {
     struct pst_event event = {.kind = PST_EV_CREDIT, .port = route->origin_port};
     if (route->origin_port < 0 || route->ended || route->open >= route->hold ||
@@ -361,7 +361,7 @@ static bool step_credit(struct pst_stage *self, struct pst_held *route, pst_rc *
             wake(route->origins[i]);
     *rc = pst_handover_take(self, route, event.credit.ref.slot);
     if (*rc == PST_OK)
-        *rc = pst_deliver(self, &event);
+        *rc = pst_host_deliver(self, &event);
     return true;
 }
 
@@ -378,7 +378,7 @@ bool pst_ports_step(struct pst_stage *self, pst_rc *rc)
 bool pst_ports_starved(struct pst_stage *self)
 {
     for (int i = 0; i < self->nroutes; i++) {
-        const struct pst_held *r = &self->routes[i];
+        const struct pst_host_route_end *r = &self->routes[i];
         if (r->origin_port >= 0 && r->open == 0 && !pst_pool_exhausted(r->pool, (uint32_t)self->instance))
             return true;
     }
@@ -400,7 +400,7 @@ bool pst_ports_finished(struct pst_stage *self)
     if (!fed && originates && !told)
         return false; /* a source that has not said how much there will be */
     for (int i = 0; i < self->nroutes; i++) {
-        struct pst_held *r = &self->routes[i];
+        struct pst_host_route_end *r = &self->routes[i];
         if (r->origin_port < 0
                 ? r->held_count > 0
                 : r->total_told && (r->open > 0 || !pst_pool_exhausted(r->pool, (uint32_t)self->instance)))
@@ -414,7 +414,7 @@ bool pst_ports_finished(struct pst_stage *self)
 
 /* ---- opening ------------------------------------------------------------------------------------- */
 
-static struct pst_peer *find_peer(struct pst_stage *self, const json_t *j, const char *pages)
+static struct pst_host_peer *find_peer(struct pst_stage *self, const json_t *j, const char *pages)
 {
     const char *name = json_string_value(json_object_get(j, "name"));
     const char *inbox = json_string_value(json_object_get(j, "inbox"));
@@ -424,7 +424,7 @@ static struct pst_peer *find_peer(struct pst_stage *self, const json_t *j, const
             return &self->peers[i];
     if (!name || !inbox || page < 0 || page >= PST_STAGES_MAX || self->npeers == PST_STAGES_MAX)
         return NULL;
-    struct pst_peer *peer = &self->peers[self->npeers++];
+    struct pst_host_peer *peer = &self->peers[self->npeers++];
     (void)snprintf(peer->name, sizeof peer->name, "%s", name);
     peer->page = (struct pst_page *)(uintptr_t)(pages + page * PST_PAGE);
     peer->push = zmq_socket(self->process->zmq, ZMQ_PUSH);
@@ -435,7 +435,8 @@ static struct pst_peer *find_peer(struct pst_stage *self, const json_t *j, const
     return peer;
 }
 
-static int find_peers(struct pst_stage *self, const json_t *list, const char *pages, struct pst_peer **out)
+static int find_peers(struct pst_stage *self, const json_t *list, const char *pages,
+                      struct pst_host_peer **out)
 {
     int n = (int)json_array_size(list);
     for (int i = 0; i < n && i < PST_INSTANCES_MAX; i++)
@@ -465,7 +466,7 @@ static int int_of(const json_t *j, const char *key)
 
 static bool open_input(struct pst_stage *self, const json_t *j, const char *pages)
 {
-    struct pst_input *in = &self->inputs[self->ninputs++];
+    struct pst_host_input *in = &self->inputs[self->ninputs++];
     in->port = int_of(j, "port");
     in->back = json_is_true(json_object_get(j, "back"));
     in->ordered = (self->desc.ports[in->port].flags & PST_PORT_ORDERED) != 0;
@@ -480,7 +481,7 @@ static bool open_input(struct pst_stage *self, const json_t *j, const char *page
 
 static bool open_output(struct pst_stage *self, const json_t *j, const char *pages)
 {
-    struct pst_output *out = &self->outputs[self->noutputs++];
+    struct pst_host_output *out = &self->outputs[self->noutputs++];
     out->port = int_of(j, "port");
     out->nrings = find_rings(self, json_object_get(j, "rings"), out->rings);
     return out->nrings > 0 &&
@@ -489,7 +490,7 @@ static bool open_output(struct pst_stage *self, const json_t *j, const char *pag
 
 static pst_rc open_route(struct pst_stage *self, const json_t *j, const char *pages)
 {
-    struct pst_held *route = &self->routes[self->nroutes++];
+    struct pst_host_route_end *route = &self->routes[self->nroutes++];
     int region = int_of(j, "region");
     uint64_t pool_at = (uint64_t)json_integer_value(json_object_get(j, "pool"));
     route->id = (uint32_t)int_of(j, "id");

@@ -137,8 +137,8 @@ void pst_need(struct pst_stage *self, int port, uint64_t bytes, uint64_t align)
 
 pst_rc pst_watch(struct pst_stage *self, int fd)
 {
-    if (self->nfds == PST_FDS_MAX)
-        return pst_fail(PST_E_LIMIT, "more than %d descriptors watched", PST_FDS_MAX);
+    if (self->nfds == PST_HOST_FDS_MAX)
+        return pst_fail(PST_E_LIMIT, "more than %d descriptors watched", PST_HOST_FDS_MAX);
     self->fds[self->nfds++] = fd;
     return PST_OK;
 }
@@ -154,7 +154,7 @@ void pst_in_flight(struct pst_stage *self, int64_t delta)
     assert(self->in_flight >= 0);
 }
 
-uint64_t pst_now_ns(void)
+uint64_t pst_clock_ns(void)
 {
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
@@ -163,7 +163,7 @@ uint64_t pst_now_ns(void)
 
 double pst_now(void)
 {
-    return (double)pst_now_ns() * 1e-9;
+    return (double)pst_clock_ns() * 1e-9;
 }
 
 void pst_span(struct pst_stage *self, const char *name, double begin_s, double end_s)

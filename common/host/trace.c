@@ -9,7 +9,7 @@
 pst_rc pst_trace_open(struct pst_trace *trace)
 {
     trace->count = 0;
-    trace->spans = calloc(PST_SPANS_MAX, sizeof *trace->spans);
+    trace->spans = calloc(PST_TRACE_SPANS_MAX, sizeof *trace->spans);
     return trace->spans ? PST_OK : pst_fail(PST_E_NOMEM, "out of memory for the trace");
 }
 
@@ -17,7 +17,7 @@ void pst_trace_add(struct pst_trace *trace, const char *name, double begin_s, do
 {
     if (!trace->spans)
         return;
-    struct pst_trace_span *span = &trace->spans[trace->count++ % PST_SPANS_MAX];
+    struct pst_trace_span *span = &trace->spans[trace->count++ % PST_TRACE_SPANS_MAX];
     (void)snprintf(span->name, sizeof span->name, "%s", name);
     span->begin_s = begin_s;
     span->end_s = end_s;
@@ -30,9 +30,9 @@ pst_rc pst_trace_write(const struct pst_trace *trace, const char *path, const ch
         return pst_fail_errno("cannot write the trace %s", path);
     fprintf(f, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"%s\"}},\n",
             pid, name);
-    uint64_t n = trace->count < PST_SPANS_MAX ? trace->count : PST_SPANS_MAX;
+    uint64_t n = trace->count < PST_TRACE_SPANS_MAX ? trace->count : PST_TRACE_SPANS_MAX;
     for (uint64_t i = trace->count - n; i < trace->count; i++) {
-        const struct pst_trace_span *s = &trace->spans[i % PST_SPANS_MAX];
+        const struct pst_trace_span *s = &trace->spans[i % PST_TRACE_SPANS_MAX];
         fprintf(f, "{\"ph\":\"X\",\"name\":\"%s\",\"pid\":%d,\"tid\":0,\"ts\":%.3f,\"dur\":%.3f},\n", s->name,
                 pid, s->begin_s * 1e6, (s->end_s - s->begin_s) * 1e6);
     }

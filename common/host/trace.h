@@ -4,7 +4,7 @@
 
 #include "common/base.h"
 
-#define PST_SPANS_MAX 32768 /* the last ones are kept */
+#define PST_TRACE_SPANS_MAX 32768 /* the last ones are kept */
 
 struct pst_trace_span {
     char name[40];

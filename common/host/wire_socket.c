@@ -85,7 +85,7 @@ static void stop_zap(struct pst_wire_socket *wire, void *zmq)
 
 static pst_rc require_keys(struct pst_wire_socket *wire, void *zmq)
 {
-    char public[PST_KEY_MAX], secret[PST_KEY_MAX], program[PST_KEY_MAX];
+    char public[PST_WIRE_KEY_MAX], secret[PST_WIRE_KEY_MAX], program[PST_WIRE_KEY_MAX];
     int one = 1;
     if (zmq_curve_keypair(public, secret) != 0 || zmq_curve_keypair(wire->zap_key, program) != 0)
         return errno == ENOTSUP
@@ -95,7 +95,7 @@ static pst_rc require_keys(struct pst_wire_socket *wire, void *zmq)
     wire->curve = true;
     pst_rc rc = start_zap(wire, zmq);
     if (rc == PST_OK && (zmq_setsockopt(wire->socket, ZMQ_CURVE_SERVER, &one, sizeof one) != 0 ||
-                         zmq_setsockopt(wire->socket, ZMQ_CURVE_SECRETKEY, secret, PST_KEY_MAX) != 0 ||
+                         zmq_setsockopt(wire->socket, ZMQ_CURVE_SECRETKEY, secret, PST_WIRE_KEY_MAX) != 0 ||
                          zmq_setsockopt(wire->socket, ZMQ_ZAP_DOMAIN, "penstock", 8) != 0))
         rc = pst_fail_errno("cannot require keys at %s", wire->endpoint);
     explicit_bzero(secret, sizeof secret);

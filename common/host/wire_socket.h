@@ -13,13 +13,13 @@
 #define PST_WIRE_MAX_BYTES (1 << 20) /* one message; slots travel by reference */
 /* ZeroMQ drops a connection without a word over a message of more. It must be far above what is told. */
 #define PST_WIRE_DROP_BYTES (1 << 30)
-#define PST_KEY_MAX 41 /* a CURVE key as Z85 text */
+#define PST_WIRE_KEY_MAX 41 /* a CURVE key as Z85 text */
 
 struct pst_wire_socket {
     void *socket;
-    char endpoint[256]; /* what the program connects to */
-    char keys[3 *
-              PST_KEY_MAX]; /* tcp: "SERVER PUBLIC SECRET", the server's public key and the program's two */
+    char endpoint[256];              /* what the program connects to */
+    char keys[3 * PST_WIRE_KEY_MAX]; /* tcp: "SERVER PUBLIC SECRET", the server's public key and the program's
+                                        two */
     bool curve, known;
     char peer[256]; /* its ZeroMQ identity, once known */
     size_t peer_bytes;
@@ -27,7 +27,7 @@ struct pst_wire_socket {
     void *zap;
     pthread_t zap_thread;
     bool zap_runs;
-    char zap_key[PST_KEY_MAX];
+    char zap_key[PST_WIRE_KEY_MAX];
 };
 
 /* Listens at `endpoint`: ipc://..., for processes of this user only; or tcp://..., for who has the keys only.

@@ -63,21 +63,21 @@ pst_rc pst_gpus_open(const struct pst_gpus **gpus)
 struct found {
     int gpus;
     uint32_t peers[PST_GPUS_MAX];
-    char why[PST_DEVICE_WHY_BYTES];
+    char why[PST_GPUS_WHY_BYTES];
 };
 
 static void ask(struct found *found)
 {
     char path[4096], text[2048];
     size_t bytes;
-    pst_rc rc = pst_program_path("penstock-memory", path);
+    pst_rc rc = pst_install_program_path("penstock-memory", path);
     if (rc == PST_OK)
-        rc = pst_ask(path, "--gpus", COUNT_DEADLINE_MS, text, sizeof text, &bytes);
+        rc = pst_subprocess_read(path, "--gpus", COUNT_DEADLINE_MS, text, sizeof text, &bytes);
     json_t *answer = rc == PST_OK ? json_loadb(text, bytes, 0, NULL) : NULL;
     const int gpus = (int)json_integer_value(json_object_get(answer, "gpus"));
     const json_t *peers = json_object_get(answer, "peers");
     const char *reason = json_string_value(json_object_get(answer, "why"));
-    (void)snprintf(found->why, sizeof found->why, "%.*s", PST_DEVICE_WHY_BYTES - 1,
+    (void)snprintf(found->why, sizeof found->why, "%.*s", PST_GPUS_WHY_BYTES - 1,
                    rc != PST_OK ? pst_error_text()
                    : reason     ? reason
                                 : "");
@@ -98,7 +98,7 @@ static const struct found *find(void)
     return &found;
 }
 
-int pst_gpus_count(char why[PST_DEVICE_WHY_BYTES])
+int pst_gpus_count(char why[PST_GPUS_WHY_BYTES])
 {
     const struct found *found = find();
     memcpy(why, found->why, sizeof found->why);

@@ -2,18 +2,18 @@
  * CUDA's shared object has the functions (kernels/cuda/memory.cu) in one table; a process that opens it must
  * not fork afterwards, so the supervisor never does: it asks penstock-memory what there is.
  *
- * Every function returns PST_OK, or what is wrong with its reason in why (PST_DEVICE_WHY_BYTES). Threads:
+ * Every function returns PST_OK, or what is wrong with its reason in why (PST_GPUS_WHY_BYTES). Threads:
  * any. */
-#ifndef PST_DEVICE_H
-#define PST_DEVICE_H
+#ifndef PST_GPUS_H
+#define PST_GPUS_H
 
 #include "common/base.h"
 
 PST_BEGIN_DECLS
 
-#define PST_DEVICE_WHY_BYTES 320 /* a path, a CUDA error and its call */
-#define PST_GPUS_MAX 16          /* of the largest machine sold with one host */
-#define PST_IPC_BYTES 64         /* of a handle of memory or of an event, by CUDA's interface */
+#define PST_GPUS_WHY_BYTES 320 /* a path, a CUDA error and its call */
+#define PST_GPUS_MAX 16        /* of the largest machine sold with one host */
+#define PST_IPC_BYTES 64       /* of a handle of memory or of an event, by CUDA's interface */
 
 struct pst_ipc {
     unsigned char bytes[PST_IPC_BYTES];
@@ -71,7 +71,7 @@ PST_API PST_MUST_USE pst_rc pst_gpus_open(const struct pst_gpus **gpus);
 
 /* How many GPUs this machine has, found out by a process that is asked once and ends; 0 with the reason in
  * why if there are none. For processes that fork. */
-PST_API int pst_gpus_count(char why[PST_DEVICE_WHY_BYTES]);
+PST_API int pst_gpus_count(char why[PST_GPUS_WHY_BYTES]);
 /* Found out with it: can kernels of this GPU use the other's memory? Its own: yes. */
 PST_API bool pst_gpus_reach(int gpu, int other);
 

@@ -31,7 +31,7 @@ static struct mapped {
     const char *base;
     uint64_t bytes;
     int fd;
-} mapped[PST_REGIONS_MAPPED_MAX];
+} mapped[PST_REGION_MAPPED_MAX];
 static int nmapped;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -39,8 +39,8 @@ static pst_rc remember(const struct pst_region *region, int fd)
 {
     pst_rc rc = PST_OK;
     (void)pthread_mutex_lock(&lock);
-    if (nmapped == PST_REGIONS_MAPPED_MAX)
-        rc = pst_fail(PST_E_LIMIT, "more than %d regions in one process", PST_REGIONS_MAPPED_MAX);
+    if (nmapped == PST_REGION_MAPPED_MAX)
+        rc = pst_fail(PST_E_LIMIT, "more than %d regions in one process", PST_REGION_MAPPED_MAX);
     else
         mapped[nmapped++] = (struct mapped){region->base, region->bytes, fd};
     (void)pthread_mutex_unlock(&lock);

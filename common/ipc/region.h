@@ -10,7 +10,7 @@ struct pst_region {
     uint64_t bytes;
 };
 
-#define PST_REGIONS_MAPPED_MAX 4096 /* of one process */
+#define PST_REGION_MAPPED_MAX 4096 /* of one process */
 
 /* Where a region is found: "/proc/PID/fd/N" of host memory, or "cuda:N HANDLE" (pst_ipc_text) of a GPU's. */
 #define PST_REGION_PATH_MAX 160

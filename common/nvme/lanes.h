@@ -8,8 +8,8 @@
  * that waits meanwhile
  *
  * Owner: the caller owns all memory. */
-#ifndef PST_NVME_STACK_LANES_H
-#define PST_NVME_STACK_LANES_H
+#ifndef PST_LANES_H
+#define PST_LANES_H
 
 #include "common/nvme/queue.h"
 

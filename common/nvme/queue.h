@@ -14,8 +14,8 @@
  *
  * An id is its place in `live` plus depth times a generation, so that an id that comes late or twice is
  * known. Owner: the controller (controller.h) makes pairs; the memory is its transport's. */
-#ifndef PST_NVME_QUEUE_H
-#define PST_NVME_QUEUE_H
+#ifndef PST_QUEUE_H
+#define PST_QUEUE_H
 
 #include "common/nvme/spec.h"
 

@@ -1,8 +1,8 @@
 /* spec.h: the few structures of the NVMe base specification (2.0) that code on a device needs, and the
  * registers and numbers that driver and emulated controller share. Little endian, like every machine this
  * runs on. The host side takes everything else (Identify and log pages) from libnvme. */
-#ifndef PST_NVME_SPEC_H
-#define PST_NVME_SPEC_H
+#ifndef PST_SPEC_H
+#define PST_SPEC_H
 
 #include "common/base.h"
 

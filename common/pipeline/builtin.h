@@ -4,7 +4,7 @@
 
 #include "common/stage.h"
 
-#define PST_COPY_STAGE "copy" /* between devices: inserted where a link crosses from one to another */
+#define PST_BUILTIN_COPY "copy" /* between devices: inserted where a link crosses from one to another */
 
 const struct pst_stage_desc *pst_builtin(const char *name); /* NULL: none of this name */
 /* The callbacks of the bridge that hosts a foreign stage; ports and params are the foreign stage's own. */

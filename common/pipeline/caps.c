@@ -18,7 +18,7 @@
 
 /* ---- where things are --------------------------------------------------------------------------- */
 
-pst_rc pst_program_path(const char *name, char out[4096])
+pst_rc pst_install_program_path(const char *name, char out[4096])
 {
     char self[4096];
     const char *dir = getenv("PENSTOCK_BIN");
@@ -38,7 +38,7 @@ pst_rc pst_program_path(const char *name, char out[4096])
     return PST_OK;
 }
 
-pst_rc pst_stage_dir(char out[4096])
+pst_rc pst_install_stage_dir(char out[4096])
 {
     const char *dir = getenv("PENSTOCK_STAGES");
     if (dir) {
@@ -46,7 +46,7 @@ pst_rc pst_stage_dir(char out[4096])
             return pst_fail(PST_E_LIMIT, "PENSTOCK_STAGES is too long");
         return PST_OK;
     }
-    return pst_program_path("../lib/penstock/stages", out);
+    return pst_install_program_path("../lib/penstock/stages", out);
 }
 
 static int by_name(const void *a, const void *b)
@@ -59,7 +59,7 @@ pst_rc pst_caps_list(char ***names, size_t *n)
     *names = NULL;
     *n = 0;
     char dir[4096];
-    pst_rc rc = pst_stage_dir(dir);
+    pst_rc rc = pst_install_stage_dir(dir);
     if (rc != PST_OK)
         return rc;
     DIR *d = opendir(dir);
@@ -108,7 +108,7 @@ const struct pst_param_desc *pst_desc_param(const struct pst_stage_desc *desc, c
     return NULL;
 }
 
-bool pst_port_forwards(const struct pst_port_desc *out, const char *in)
+bool pst_caps_port_forwards(const struct pst_port_desc *out, const char *in)
 {
     size_t len = strlen(in);
     for (const char *at = out->forwards; at && *at;) {
@@ -183,7 +183,7 @@ pst_rc pst_caps_check(const struct pst_stage_desc *desc, const char *file)
         if (!param->def)
             continue;
         json_t *def = json_loads(param->def, JSON_DECODE_ANY, NULL), *normal = NULL;
-        bool ok = def && pst_param_normal(param, def, &normal, why);
+        bool ok = def && pst_caps_param_normal(param, def, &normal, why);
         json_decref(def);
         json_decref(normal);
         if (!ok)
@@ -192,7 +192,7 @@ pst_rc pst_caps_check(const struct pst_stage_desc *desc, const char *file)
     return check_ports(desc, file);
 }
 
-const char *pst_param_type_name(enum pst_param_type type)
+const char *pst_caps_param_type_name(enum pst_param_type type)
 {
     static const char *const names[] = {"bool", "int", "real", "string", "enum", "bytes", "ints"};
     return names[type];
@@ -235,7 +235,7 @@ static bool in_range(const struct pst_param_desc *desc, double value, char why[2
     bool ranged = desc->min != 0 || desc->max != 0;
     if (!isfinite(value) || (ranged && (value < desc->min || value > desc->max))) {
         (void)snprintf(why, 256, "expected %s from %.15g to %.15g, found %.15g",
-                       pst_param_type_name(desc->type), desc->min, desc->max, value);
+                       pst_caps_param_type_name(desc->type), desc->min, desc->max, value);
         return false;
     }
     return true;
@@ -260,7 +260,8 @@ static bool normal_bytes(const struct pst_param_desc *desc, const json_t *value,
         bytes = (double)json_integer_value(value);
     else if (!json_is_string(value) || !parse_bytes(json_string_value(value), &bytes)) {
         (void)snprintf(why, 256, "expected a size, as in 4096 or \"64MiB\", found %s",
-                       json_is_string(value) ? json_string_value(value) : pst_param_type_name(desc->type));
+                       json_is_string(value) ? json_string_value(value)
+                                             : pst_caps_param_type_name(desc->type));
         return false;
     }
     if (bytes < 0 || !in_range(desc, bytes, why)) {
@@ -292,9 +293,10 @@ static bool normal_ints(const struct pst_param_desc *desc, const json_t *value, 
     return true;
 }
 
-bool pst_param_normal(const struct pst_param_desc *desc, const json_t *value, json_t **out, char why[256])
+bool pst_caps_param_normal(const struct pst_param_desc *desc, const json_t *value, json_t **out,
+                           char why[256])
 {
-    const char *type = pst_param_type_name(desc->type);
+    const char *type = pst_caps_param_type_name(desc->type);
     bool ok = false;
     *out = NULL;
     why[0] = '\0';
@@ -385,7 +387,7 @@ static pst_rc load_native(struct pst_caps *caps)
 static pst_rc find_file(struct pst_caps *caps, const char *base_dir, char out[4096])
 {
     if (!strchr(caps->run, '/')) {
-        pst_rc rc = pst_stage_dir(out);
+        pst_rc rc = pst_install_stage_dir(out);
         if (rc != PST_OK)
             return rc;
         size_t n = strlen(out);

@@ -32,16 +32,17 @@ json_t *pst_caps_json(const struct pst_stage_desc *desc);
 int pst_desc_port(const struct pst_stage_desc *desc, const char *name); /* -1: no such port */
 int pst_desc_ports(const struct pst_stage_desc *desc);
 const struct pst_param_desc *pst_desc_param(const struct pst_stage_desc *desc, const char *name);
-bool pst_port_forwards(const struct pst_port_desc *out, const char *in); /* is `in` in out->forwards? */
+bool pst_caps_port_forwards(const struct pst_port_desc *out, const char *in); /* is `in` in out->forwards? */
 
 /* Checks a value against its description; on success *out (new reference) is the value in its normal form
  * (BYTES become integers). Else false, and why is filled. */
-bool pst_param_normal(const struct pst_param_desc *desc, const json_t *value, json_t **out, char why[256]);
-const char *pst_param_type_name(enum pst_param_type type);
+bool pst_caps_param_normal(const struct pst_param_desc *desc, const json_t *value, json_t **out,
+                           char why[256]);
+const char *pst_caps_param_type_name(enum pst_param_type type);
 
 /* The directory of installed stages: beside the running program, or $PENSTOCK_STAGES. */
-PST_MUST_USE pst_rc pst_stage_dir(char out[4096]);
+PST_MUST_USE pst_rc pst_install_stage_dir(char out[4096]);
 /* A program installed beside the running one ("penstock-stage"). */
-PST_MUST_USE pst_rc pst_program_path(const char *name, char out[4096]);
+PST_MUST_USE pst_rc pst_install_program_path(const char *name, char out[4096]);
 
 #endif

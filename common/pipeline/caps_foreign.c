@@ -44,8 +44,8 @@ json_t *pst_caps_json(const struct pst_stage_desc *desc)
         json_t *def = p->def ? json_loads(p->def, JSON_DECODE_ANY, NULL) : NULL;
         (void)json_array_append_new(params,
                                     json_pack("{ss ss so* sf sf ss* ss}", "name", p->name, "type",
-                                              pst_param_type_name(p->type), "default", def, "min", p->min,
-                                              "max", p->max, "choices", p->choices, "help", p->help));
+                                              pst_caps_param_type_name(p->type), "default", def, "min",
+                                              p->min, "max", p->max, "choices", p->choices, "help", p->help));
     }
     return json_pack("{si ss ss so so}", "abi", (int)desc->abi, "name", desc->name, "help", desc->help,
                      "ports", ports, "params", params);
@@ -91,7 +91,7 @@ static bool port_from_json(struct pst_port_desc *port, const json_t *j)
     const json_t *rank = json_object_get(j, "rank"), *hold = json_object_get(j, "hold");
     json_int_t slots = json_integer_value(hold), dims = rank ? json_integer_value(rank) : -1;
     bool ok = dir && (strcmp(dir, "in") == 0 || strcmp(dir, "out") == 0);
-    ok = ok && (!rank || json_is_integer(rank)) && dims >= -1 && dims <= PST_RANK_MAX;
+    ok = ok && (!rank || json_is_integer(rank)) && dims >= -1 && dims <= PST_CAPS_RANK_MAX;
     ok = ok && (!hold || json_is_integer(hold)) && slots >= 0 && slots <= PST_SLOTS_MAX;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         ok = ok && text_or_none(j, texts[i]);
@@ -119,7 +119,7 @@ static bool param_from_json(struct pst_param_desc *param, json_t *j)
     const char *type = text_of(j, "type");
     int kind = -1;
     for (int t = PST_PARAM_BOOL; t <= PST_PARAM_INTS; t++)
-        if (type && strcmp(type, pst_param_type_name((enum pst_param_type)t)) == 0)
+        if (type && strcmp(type, pst_caps_param_type_name((enum pst_param_type)t)) == 0)
             kind = t;
     if (kind < 0)
         return false;
@@ -204,7 +204,8 @@ static pst_rc describe(struct pst_caps *caps)
     if (!text)
         return pst_fail(PST_E_NOMEM, "out of memory");
     json_error_t error;
-    pst_rc rc = pst_ask(caps->file, "--describe", DESCRIBE_DEADLINE_MS, text, DESCRIBE_MAX_BYTES, &len);
+    pst_rc rc =
+        pst_subprocess_read(caps->file, "--describe", DESCRIBE_DEADLINE_MS, text, DESCRIBE_MAX_BYTES, &len);
     if (rc == PST_OK && !(caps->described = json_loadb(text, len, 0, &error)))
         rc = pst_fail(PST_E_FORMAT, "%s --describe: not JSON: line %d: %s", caps->file, error.line,
                       error.text);

@@ -4,7 +4,7 @@
 
 #include "common/pipeline/caps.h"
 
-#define PST_RANK_MAX 8 /* dimensions of a port: more than any tensor here has */
+#define PST_CAPS_RANK_MAX 8 /* dimensions of a port: more than any tensor here has */
 
 /* Is this description one that the runtime can use? `file` is for the message. */
 PST_MUST_USE pst_rc pst_caps_check(const struct pst_stage_desc *desc, const char *file);

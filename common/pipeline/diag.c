@@ -82,7 +82,7 @@ static size_t distance(const char *a, const char *b)
     return row[lb];
 }
 
-const char *pst_nearest(const char *name, const char *const *names, size_t n)
+const char *pst_diag_nearest(const char *name, const char *const *names, size_t n)
 {
     const char *best = NULL;
     size_t best_distance = strlen(name) / 2 + 1;

@@ -48,7 +48,7 @@ static void check_memory(const struct pst_pipeline *pl, struct pst_diag *diag,
                          const struct pst_link_spec *link, const char *member, int stage,
                          const struct pst_port_desc *port)
 {
-    if (strncmp(pl->stages[stage].device, "cpu:", 4) == 0 && !pst_list_has(port->memory, "cpu"))
+    if (strncmp(pl->stages[stage].device, "cpu:", 4) == 0 && !pst_place_list_has(port->memory, "cpu"))
         link_error(pl, diag, link, member, "%s.%s cannot work on cpu memory (it takes %s)",
                    pl->stages[stage].name, port->name, port->memory);
 }
@@ -128,8 +128,8 @@ static void visit(const struct pst_pipeline *pl, struct pst_diag *diag, int s, c
 /* Is there a way over links that are not back links? Every stage is looked at once. */
 static bool reaches(const struct pst_pipeline *pl, int from, int to)
 {
-    bool seen[PST_STAGES_MAX + PST_LINKS_MAX] = {false};
-    int queue[PST_STAGES_MAX + PST_LINKS_MAX], n = 0;
+    bool seen[PST_STAGES_MAX + PST_PIPELINE_LINKS_MAX] = {false};
+    int queue[PST_STAGES_MAX + PST_PIPELINE_LINKS_MAX], n = 0;
     queue[n++] = from;
     seen[from] = true;
     for (int i = 0; i < n; i++) {
@@ -148,7 +148,7 @@ static bool reaches(const struct pst_pipeline *pl, int from, int to)
 
 static void check_loops(const struct pst_pipeline *pl, struct pst_diag *diag)
 {
-    char state[PST_STAGES_MAX + PST_LINKS_MAX] = {0};
+    char state[PST_STAGES_MAX + PST_PIPELINE_LINKS_MAX] = {0};
     size_t before = diag->count;
     for (int s = 0; s < pl->nstages; s++)
         if (state[s] == 0)
@@ -175,14 +175,14 @@ static bool follow(const struct pst_pipeline *pl, struct pst_route *route, int s
             seen = seen || (route->borrower_stage[b] == link->to && route->borrower_port[b] == link->to_port);
         if (seen)
             continue;
-        if (route->borrowers == PST_BORROWERS_MAX)
+        if (route->borrowers == PST_ROUTE_BORROWERS_MAX)
             return false;
         route->borrower_stage[route->borrowers] = link->to;
         route->borrower_port[route->borrowers++] = link->to_port;
         const struct pst_stage_desc *desc = pl->stages[link->to].caps.desc;
         for (int p = 0; p < pst_desc_ports(desc); p++)
             if (desc->ports[p].dir == PST_OUT &&
-                pst_port_forwards(&desc->ports[p], desc->ports[link->to_port].name))
+                pst_caps_port_forwards(&desc->ports[p], desc->ports[link->to_port].name))
                 fits = follow(pl, route, link->to, p) && fits;
     }
     return fits;
@@ -195,19 +195,20 @@ static int route_slots(const struct pst_pipeline *pl, int stage, int port)
     for (int l = 0; l < pl->nlinks; l++)
         if (pl->links[l].from == stage && pl->links[l].from_port == port && pl->links[l].slots)
             slots = pl->links[l].slots;
-    return slots ? slots : PST_SLOTS_DEFAULT;
+    return slots ? slots : PST_PIPELINE_SLOTS_DEFAULT;
 }
 
 /* -1 of r->borrowers is its originator. */
-static const struct pst_stage_spec *who(const struct pst_pipeline *pl, const struct pst_route *r, int b,
-                                        const struct pst_port_desc **port)
+static const struct pst_pipeline_stage_spec *who(const struct pst_pipeline *pl, const struct pst_route *r,
+                                                 int b, const struct pst_port_desc **port)
 {
-    const struct pst_stage_spec *stage = &pl->stages[b < 0 ? r->stage : r->borrower_stage[b]];
+    const struct pst_pipeline_stage_spec *stage = &pl->stages[b < 0 ? r->stage : r->borrower_stage[b]];
     *port = &stage->caps.desc->ports[b < 0 ? r->port : r->borrower_port[b]];
     return stage;
 }
 
-bool pst_gpu_memory(const struct pst_stage_spec *stage, const struct pst_stage_spec *home)
+bool pst_place_gpu_memory(const struct pst_pipeline_stage_spec *stage,
+                          const struct pst_pipeline_stage_spec *home)
 {
     const bool one = strcmp(stage->device, home->device) == 0;
     return strncmp(home->device, "cuda:", 5) == 0 &&
@@ -217,13 +218,13 @@ bool pst_gpu_memory(const struct pst_stage_spec *stage, const struct pst_stage_s
 
 /* Can the slots lie in this GPU's own memory? If all who see them take it, and are there or reach it. */
 static bool can_live(const struct pst_pipeline *pl, const struct pst_route *route,
-                     const struct pst_stage_spec *home)
+                     const struct pst_pipeline_stage_spec *home)
 {
     const struct pst_port_desc *port;
     bool can = true;
     for (int b = -1; b < route->borrowers && can; b++) {
-        const struct pst_stage_spec *stage = who(pl, route, b, &port);
-        can = pst_list_has(port->memory, "cuda") && pst_gpu_memory(stage, home);
+        const struct pst_pipeline_stage_spec *stage = who(pl, route, b, &port);
+        can = pst_place_list_has(port->memory, "cuda") && pst_place_gpu_memory(stage, home);
     }
     return can;
 }
@@ -233,17 +234,18 @@ static bool can_live(const struct pst_pipeline *pl, const struct pst_route *rout
 static void place(const struct pst_pipeline *pl, struct pst_route *route)
 {
     const struct pst_port_desc *port;
-    const struct pst_stage_spec *cpu = NULL, *gpu = NULL, *last = who(pl, route, route->borrowers - 1, &port),
-                                *origin = who(pl, route, -1, &port);
+    const struct pst_pipeline_stage_spec *cpu = NULL, *gpu = NULL,
+                                         *last = who(pl, route, route->borrowers - 1, &port),
+                                         *origin = who(pl, route, -1, &port);
     for (int b = route->borrowers - 1; b >= -1; b--) {
-        const struct pst_stage_spec *stage = who(pl, route, b, &port);
+        const struct pst_pipeline_stage_spec *stage = who(pl, route, b, &port);
         const bool on_cpu = strncmp(stage->device, "cpu:", 4) == 0;
         cpu = on_cpu ? stage : cpu;
         gpu = on_cpu ? gpu : stage;
     }
-    const struct pst_stage_spec *home = can_live(pl, route, last)     ? last
-                                        : can_live(pl, route, origin) ? origin
-                                                                      : NULL;
+    const struct pst_pipeline_stage_spec *home = can_live(pl, route, last)     ? last
+                                                 : can_live(pl, route, origin) ? origin
+                                                                               : NULL;
     route->memory = home ? PST_ROUTE_GPU : gpu ? PST_ROUTE_PINNED : PST_ROUTE_HOST;
     (void)snprintf(route->device, sizeof route->device, "%s",
                    home  ? home->device
@@ -264,11 +266,11 @@ static bool is_reached(const struct pst_pipeline *pl, const struct pst_route *ro
 /* Who hands its slots over: kernels, where all who touch them are on GPUs, or else the host. */
 static void choose_handover(const struct pst_pipeline *pl, struct pst_route *route)
 {
-    route->events =
-        strncmp(pl->stages[route->stage].device, "cuda:", 5) == 0 && route->slots <= PST_EVENT_SLOTS_MAX;
+    route->events = strncmp(pl->stages[route->stage].device, "cuda:", 5) == 0 &&
+                    route->slots <= PST_ROUTE_EVENT_SLOTS_MAX;
     route->aside = false;
     for (int b = 0; b < route->borrowers; b++) {
-        const struct pst_stage_spec *stage = &pl->stages[route->borrower_stage[b]];
+        const struct pst_pipeline_stage_spec *stage = &pl->stages[route->borrower_stage[b]];
         const unsigned flags = stage->caps.desc->ports[route->borrower_port[b]].flags;
         const bool cpu = strncmp(stage->device, "cpu:", 4) == 0;
         route->events = route->events && (!cpu || (flags & PST_PORT_ASIDE));
@@ -285,8 +287,8 @@ static bool derive(struct pst_graph *graph, const struct pst_pipeline *pl, struc
             const struct pst_port_desc *port = &desc->ports[p];
             if (port->dir != PST_OUT || port->forwards || (port->flags & PST_PORT_ONESHOT))
                 continue;
-            if (graph->nroutes == PST_ROUTES_MAX) {
-                pst_json_error(&pl->doc, diag, "links", "more than %d routes", PST_ROUTES_MAX);
+            if (graph->nroutes == PST_GRAPH_ROUTES_MAX) {
+                pst_json_error(&pl->doc, diag, "links", "more than %d routes", PST_GRAPH_ROUTES_MAX);
                 return false;
             }
             struct pst_route *route = &graph->routes[graph->nroutes];
@@ -295,7 +297,7 @@ static bool derive(struct pst_graph *graph, const struct pst_pipeline *pl, struc
                 char path[PST_JSON_PATH_MAX];
                 (void)snprintf(path, sizeof path, "stages.%s", pl->stages[s].name);
                 pst_json_error(&pl->doc, diag, path, "more than %d inputs take the slots of its output %s",
-                               PST_BORROWERS_MAX, port->name);
+                               PST_ROUTE_BORROWERS_MAX, port->name);
                 return false;
             }
             place(pl, route);
@@ -306,7 +308,7 @@ static bool derive(struct pst_graph *graph, const struct pst_pipeline *pl, struc
     }
     for (int r = 0; r < graph->nroutes; r++) {
         struct pst_route *route = &graph->routes[r];
-        if (pl->stages[route->stage].caps.desc != pst_builtin(PST_COPY_STAGE))
+        if (pl->stages[route->stage].caps.desc != pst_builtin(PST_BUILTIN_COPY))
             continue;
         for (int q = 0; q < graph->nroutes; q++)
             for (int b = 0; b < graph->routes[q].borrowers; b++)
@@ -325,7 +327,7 @@ bool pst_link_carries(const struct pst_graph *graph, int r, const struct pst_pip
     const struct pst_stage_desc *desc = pl->stages[link->from].caps.desc;
     for (int b = 0; b < route->borrowers; b++)
         if (route->borrower_stage[b] == link->from &&
-            pst_port_forwards(&desc->ports[link->from_port], desc->ports[route->borrower_port[b]].name))
+            pst_caps_port_forwards(&desc->ports[link->from_port], desc->ports[route->borrower_port[b]].name))
             return true;
     return false;
 }
@@ -340,7 +342,7 @@ static void check_capacity(const struct pst_pipeline *pl, struct pst_diag *diag,
     for (int b = -1; b < route->borrowers; b++) {
         int s = b < 0 ? route->stage : route->borrower_stage[b],
             p = b < 0 ? route->port : route->borrower_port[b];
-        int hold = pst_port_hold(&pl->stages[s], &pl->stages[s].caps.desc->ports[p]);
+        int hold = pst_pipeline_port_hold(&pl->stages[s], &pl->stages[s].caps.desc->ports[p]);
         need += (hold - 1) * pl->stages[s].instances;
         if (hold > 1)
             (void)snprintf(who + strlen(who), sizeof who - strlen(who), "%s%s keeps up to %d",
@@ -380,14 +382,14 @@ static void check_writers(const struct pst_pipeline *pl, struct pst_diag *diag, 
 
 static void check_route(const struct pst_pipeline *pl, struct pst_diag *diag, const struct pst_route *route)
 {
-    const struct pst_stage_spec *origin = &pl->stages[route->stage];
+    const struct pst_pipeline_stage_spec *origin = &pl->stages[route->stage];
     const struct pst_port_desc *port = &origin->caps.desc->ports[route->port];
     check_capacity(pl, diag, route);
     check_writers(pl, diag, route);
-    for (int b = 0; b < route->borrowers && pst_condition(origin, port->splits_if); b++) {
-        const struct pst_stage_spec *stage = &pl->stages[route->borrower_stage[b]];
+    for (int b = 0; b < route->borrowers && pst_pipeline_condition(origin, port->splits_if); b++) {
+        const struct pst_pipeline_stage_spec *stage = &pl->stages[route->borrower_stage[b]];
         const struct pst_port_desc *in = &stage->caps.desc->ports[route->borrower_port[b]];
-        if (!pst_condition(stage, in->whole_if))
+        if (!pst_pipeline_condition(stage, in->whole_if))
             continue;
         char path[PST_JSON_PATH_MAX];
         (void)snprintf(path, sizeof path, "stages.%s.params", stage->name);
@@ -435,13 +437,13 @@ void pst_graph_check(struct pst_pipeline *pl, struct pst_diag *diag)
 static bool insert_copy(struct pst_pipeline *pl, int l, struct pst_diag *diag)
 {
     struct pst_link_spec *link = &pl->links[l];
-    if (pl->nstages >= PST_STAGES_MAX || pl->nlinks >= 2 * PST_LINKS_MAX) {
+    if (pl->nstages >= PST_STAGES_MAX || pl->nlinks >= 2 * PST_PIPELINE_LINKS_MAX) {
         link_error(pl, diag, link, "", "too many links cross devices");
         return false;
     }
-    struct pst_stage_spec *copy = &pl->stages[pl->nstages];
+    struct pst_pipeline_stage_spec *copy = &pl->stages[pl->nstages];
     memset(copy, 0, sizeof *copy);
-    if (pst_caps_load(&copy->caps, PST_COPY_STAGE, NULL) != PST_OK) {
+    if (pst_caps_load(&copy->caps, PST_BUILTIN_COPY, NULL) != PST_OK) {
         link_error(pl, diag, link, "", "%s", pst_error_text());
         return false;
     }
@@ -478,9 +480,9 @@ static bool carries_one_route(const struct pst_graph *graph, const struct pst_pi
 static bool crosses(const struct pst_graph *graph, const struct pst_pipeline *pl,
                     const struct pst_link_spec *link, const char **from)
 {
-    const struct pst_stage_spec *to = &pl->stages[link->to];
+    const struct pst_pipeline_stage_spec *to = &pl->stages[link->to];
     if (pst_link_oneshot(pl, link) || strncmp(to->device, "cpu:", 4) != 0 ||
-        to->caps.desc == pst_builtin(PST_COPY_STAGE))
+        to->caps.desc == pst_builtin(PST_BUILTIN_COPY))
         return false;
     for (int r = 0; r < graph->nroutes; r++) {
         *from = graph->routes[r].device;
@@ -544,7 +546,7 @@ void pst_graph_mermaid(const struct pst_graph *graph, const struct pst_pipeline 
 {
     fprintf(out, "flowchart LR\n");
     for (int s = 0; s < pl->nstages; s++) {
-        const struct pst_stage_spec *stage = &pl->stages[s];
+        const struct pst_pipeline_stage_spec *stage = &pl->stages[s];
         fprintf(out, "    s%d[\"%s<br/>%s on %s%s%s%s", s, stage->name, stage->caps.run, stage->device,
                 stage->chosen[0] ? " (auto: " : "", stage->chosen, stage->chosen[0] ? ")" : "");
         if (stage->instances > 1)

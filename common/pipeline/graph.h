@@ -8,9 +8,9 @@
 
 #include "common/pipeline/pipeline.h"
 
-#define PST_ROUTES_MAX 64
-#define PST_BORROWERS_MAX 32
-#define PST_EVENT_SLOTS_MAX                                                                                  \
+#define PST_GRAPH_ROUTES_MAX 64
+#define PST_ROUTE_BORROWERS_MAX 32
+#define PST_ROUTE_EVENT_SLOTS_MAX                                                                            \
     64 /* routes with more wait on the host: so many batches are not in flight on GPUs */
 
 /* What the slots of a route lie in: shared memory; the same, registered with CUDA by each process on a GPU;
@@ -20,8 +20,8 @@ enum pst_route_memory { PST_ROUTE_HOST, PST_ROUTE_PINNED, PST_ROUTE_GPU };
 struct pst_route {
     int stage, port; /* the originator */
     int slots;
-    int borrower_stage[PST_BORROWERS_MAX];
-    int borrower_port[PST_BORROWERS_MAX];
+    int borrower_stage[PST_ROUTE_BORROWERS_MAX];
+    int borrower_port[PST_ROUTE_BORROWERS_MAX];
     int borrowers;
     int copy_of; /* route whose slots the runtime copies into this one; -1: none */
     enum pst_route_memory memory;
@@ -31,7 +31,7 @@ struct pst_route {
 };
 
 struct pst_graph {
-    struct pst_route routes[PST_ROUTES_MAX];
+    struct pst_route routes[PST_GRAPH_ROUTES_MAX];
     int nroutes;
 };
 
@@ -44,7 +44,8 @@ bool pst_graph_build(struct pst_graph *graph, struct pst_pipeline *pl, struct ps
 
 /* Can the stage's kernels use memory of the GPU that home is on? On the same GPU; on one that reaches it, in
  * a process of its own, since a process opens another's memory on one GPU. */
-bool pst_gpu_memory(const struct pst_stage_spec *stage, const struct pst_stage_spec *home);
+bool pst_place_gpu_memory(const struct pst_pipeline_stage_spec *stage,
+                          const struct pst_pipeline_stage_spec *home);
 
 /* Does link carry slots of route? */
 bool pst_link_carries(const struct pst_graph *graph, int route, const struct pst_pipeline *pl,

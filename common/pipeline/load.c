@@ -27,7 +27,7 @@ static void error_at(struct loading *ld, const char *path, const char *fmt, ...)
 
 static const char *hint(const char *name, const char *const *names, size_t n, char out[128])
 {
-    const char *near = pst_nearest(name, names, n);
+    const char *near = pst_diag_nearest(name, names, n);
     out[0] = '\0';
     if (near)
         (void)snprintf(out, 128, "; did you mean %.64s?", near);
@@ -120,7 +120,7 @@ out:
 }
 
 /* The stage's own value, else the pipeline's shared "params", else the default. */
-static void resolve_params(struct loading *ld, struct pst_stage_spec *stage, const json_t *own,
+static void resolve_params(struct loading *ld, struct pst_pipeline_stage_spec *stage, const json_t *own,
                            const char *path)
 {
     const struct pst_stage_desc *desc = stage->caps.desc;
@@ -135,13 +135,13 @@ static void resolve_params(struct loading *ld, struct pst_stage_spec *stage, con
         if (!value && (value = json_object_get(shared, p->name)))
             (void)snprintf(at, sizeof at, "params.%s", p->name);
         if (value) {
-            if (!pst_param_normal(p, value, &normal, why))
+            if (!pst_caps_param_normal(p, value, &normal, why))
                 error_at(ld, at, "%s", why);
         } else if (!p->def) {
-            error_at(ld, at, "missing: %s (%s)", p->help, pst_param_type_name(p->type));
+            error_at(ld, at, "missing: %s (%s)", p->help, pst_caps_param_type_name(p->type));
         } else {
             json_t *def = json_loads(p->def, JSON_DECODE_ANY, NULL);
-            (void)pst_param_normal(p, def, &normal, why);
+            (void)pst_caps_param_normal(p, def, &normal, why);
             json_decref(def);
         }
         if (normal)
@@ -153,7 +153,8 @@ static void resolve_params(struct loading *ld, struct pst_stage_spec *stage, con
     }
 }
 
-static void load_place(struct loading *ld, struct pst_stage_spec *stage, const json_t *j, const char *path)
+static void load_place(struct loading *ld, struct pst_pipeline_stage_spec *stage, const json_t *j,
+                       const char *path)
 {
     static const char *const keys[] = {"device", "cores", "sm_percent"};
     const json_t *place = json_object_get(j, "place");
@@ -189,13 +190,14 @@ static void missing_run(struct loading *ld, const char *name, const char *path)
     json_t *j;
     json_object_foreach(json_object_get(ld->pl->doc.root, "stages"), other,
                         j) if (n < PST_STAGES_MAX && strcmp(other, name) != 0) names[n++] = other;
-    near = pst_nearest(name, names, n);
+    near = pst_diag_nearest(name, names, n);
     error_at(ld, path, "\"run\" is missing: the name of an installed stage, or a path%s%s%s",
              near ? "; or did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
 /* The stage's own members, all but its parameters. */
-static void load_members(struct loading *ld, struct pst_stage_spec *stage, const json_t *j, const char *path)
+static void load_members(struct loading *ld, struct pst_pipeline_stage_spec *stage, const json_t *j,
+                         const char *path)
 {
     static const char *const keys[] = {"run", "params", "place", "group", "instances", "endpoint"};
     char at[PST_JSON_PATH_MAX + 16];
@@ -203,15 +205,16 @@ static void load_members(struct loading *ld, struct pst_stage_spec *stage, const
     stage->instances = (int)want_int(ld, j, path, "instances", 1, 1, PST_INSTANCES_MAX);
     (void)want_string(ld, j, path, "group", stage->group, sizeof stage->group);
     (void)snprintf(at, sizeof at, "%s.group", path);
-    if (stage->group[0] && !plain_name(stage->group, PST_STAGE_NAME_MAX)) {
-        error_at(ld, at, "a group's name has 1 to %d letters, digits, _ or -", PST_STAGE_NAME_MAX);
+    if (stage->group[0] && !plain_name(stage->group, PST_PIPELINE_STAGE_NAME_MAX)) {
+        error_at(ld, at, "a group's name has 1 to %d letters, digits, _ or -", PST_PIPELINE_STAGE_NAME_MAX);
         stage->group[0] = '\0';
     }
     load_place(ld, stage, j, path);
 }
 
 /* tcp://ADDRESS:PORT, where a program is reached otherwise than by a socket of this machine. */
-static void load_endpoint(struct loading *ld, struct pst_stage_spec *stage, const json_t *j, const char *path)
+static void load_endpoint(struct loading *ld, struct pst_pipeline_stage_spec *stage, const json_t *j,
+                          const char *path)
 {
     char at[PST_JSON_PATH_MAX + 16];
     if (!want_string(ld, j, path, "endpoint", stage->endpoint, sizeof stage->endpoint))
@@ -236,8 +239,8 @@ static void load_stage(struct loading *ld, const char *name, const json_t *j, bo
     struct pst_pipeline *pl = ld->pl;
     char path[PST_JSON_PATH_MAX], at[PST_JSON_PATH_MAX + 16], run[4096];
     (void)snprintf(path, sizeof path, "stages.%.400s", name);
-    if (!plain_name(name, PST_STAGE_NAME_MAX)) {
-        error_at(ld, path, "a stage's name has 1 to %d letters, digits, _ or -", PST_STAGE_NAME_MAX);
+    if (!plain_name(name, PST_PIPELINE_STAGE_NAME_MAX)) {
+        error_at(ld, path, "a stage's name has 1 to %d letters, digits, _ or -", PST_PIPELINE_STAGE_NAME_MAX);
         return;
     }
     if (!json_is_object(j)) {
@@ -248,7 +251,7 @@ static void load_stage(struct loading *ld, const char *name, const json_t *j, bo
         error_at(ld, path, "more than %d stages", PST_STAGES_MAX);
         return;
     }
-    struct pst_stage_spec *stage = &pl->stages[pl->nstages++];
+    struct pst_pipeline_stage_spec *stage = &pl->stages[pl->nstages++];
     (void)snprintf(stage->name, sizeof stage->name, "%s", name);
     stage->params = json_object();
     load_members(ld, stage, j, path);
@@ -351,7 +354,7 @@ static bool resolve_end(struct loading *ld, const json_t *link, const char *path
     *port = pst_desc_port(desc, dot + 1);
     if (*port < 0 && optional)
         return false;
-    const char *meant = *port < 0 ? pst_nearest(dot + 1, names, n) : dot + 1;
+    const char *meant = *port < 0 ? pst_diag_nearest(dot + 1, names, n) : dot + 1;
     if (meant) /* a port that a wrong link means is not reported as unlinked, too */
         pl->stages[*stage].linked |= 1u << pst_desc_port(desc, meant);
     if (*port < 0)
@@ -378,8 +381,8 @@ static bool is_wanted(struct loading *ld, const json_t *j, const char *path, con
         error_at(ld, at, "expected \"gpu_memory\" or \"never\", found \"%s\"", text);
     if (!resolved)
         return false;
-    struct pst_stage_spec *from = &ld->pl->stages[link->from], *to = &ld->pl->stages[link->to];
-    if (!never && (pst_gpu_memory(from, to) || pst_gpu_memory(to, from)))
+    struct pst_pipeline_stage_spec *from = &ld->pl->stages[link->from], *to = &ld->pl->stages[link->to];
+    if (!never && (pst_place_gpu_memory(from, to) || pst_place_gpu_memory(to, from)))
         return true;
     from->linked &= ~(1u << link->from_port); /* as if it were not in the file */
     to->linked &= ~(1u << link->to_port);
@@ -397,8 +400,8 @@ static void load_link(struct loading *ld, const json_t *j, size_t index)
                  pst_json_kind(j));
         return;
     }
-    if (pl->nlinks == PST_LINKS_MAX) {
-        error_at(ld, path, "more than %d links", PST_LINKS_MAX);
+    if (pl->nlinks == PST_PIPELINE_LINKS_MAX) {
+        error_at(ld, path, "more than %d links", PST_PIPELINE_LINKS_MAX);
         return;
     }
     known_keys(ld, j, path, keys, 5);
@@ -475,8 +478,9 @@ bool pst_pipeline_load(struct pst_pipeline *pl, const char *file, char *const *s
                        bool group_all, struct pst_diag *diag)
 {
     memset(pl, 0, sizeof *pl);
-    pl->stages = calloc(PST_STAGES_MAX + PST_LINKS_MAX, sizeof *pl->stages); /* room for inserted copies */
-    pl->links = calloc(2 * (size_t)PST_LINKS_MAX, sizeof *pl->links);
+    pl->stages =
+        calloc(PST_STAGES_MAX + PST_PIPELINE_LINKS_MAX, sizeof *pl->stages); /* room for inserted copies */
+    pl->links = calloc(2 * (size_t)PST_PIPELINE_LINKS_MAX, sizeof *pl->links);
     if (!pl->stages || !pl->links) {
         pst_diag_add(diag, file, 0, NULL, "out of memory");
         return false;
@@ -519,7 +523,7 @@ int pst_pipeline_stage(const struct pst_pipeline *pl, const char *name)
     return -1;
 }
 
-bool pst_condition(const struct pst_stage_spec *stage, const char *condition)
+bool pst_pipeline_condition(const struct pst_pipeline_stage_spec *stage, const char *condition)
 {
     if (!condition || !condition[0])
         return false;
@@ -537,7 +541,7 @@ bool pst_condition(const struct pst_stage_spec *stage, const char *condition)
     return equal;
 }
 
-int pst_port_hold(const struct pst_stage_spec *stage, const struct pst_port_desc *port)
+int pst_pipeline_port_hold(const struct pst_pipeline_stage_spec *stage, const struct pst_port_desc *port)
 {
     json_int_t hold = port->hold > 0 ? port->hold : 1;
     if (port->hold_param)

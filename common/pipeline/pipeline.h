@@ -1,17 +1,17 @@
 /* pipeline.h: a checked pipeline: what the JSON file says, with every name resolved. Owner: the caller.
  * common/README.md shows the file's form. */
-#ifndef PST_SPEC_H
-#define PST_SPEC_H
+#ifndef PST_PIPELINE_H
+#define PST_PIPELINE_H
 
 #include "common/pipeline/caps.h"
 #include "common/pipeline/json.h"
 
-#define PST_LINKS_MAX 256
-#define PST_SLOTS_DEFAULT 4 /* one being filled, one read, one trained on, one to spare */
-#define PST_DEVICES_MAX 16
-#define PST_STAGE_NAME_MAX 50 /* leaves room in PST_NAME_MAX for an instance's number */
+#define PST_PIPELINE_LINKS_MAX 256
+#define PST_PIPELINE_SLOTS_DEFAULT 4 /* one being filled, one read, one trained on, one to spare */
+#define PST_PIPELINE_DEVICES_MAX 16
+#define PST_PIPELINE_STAGE_NAME_MAX 50 /* leaves room in PST_NAME_MAX for an instance's number */
 
-struct pst_stage_spec {
+struct pst_pipeline_stage_spec {
     char name[PST_NAME_MAX];
     struct pst_caps caps;
     json_t *params; /* every parameter, normal form */
@@ -42,7 +42,7 @@ struct pst_pipeline {
     char device[32];     /* of stages whose place names none, and that can run there; empty: cpu:0 */
     uint64_t seed;
     int64_t epochs;
-    struct pst_stage_spec *stages;
+    struct pst_pipeline_stage_spec *stages;
     int nstages;
     struct pst_link_spec *links;
     int nlinks;
@@ -56,8 +56,8 @@ void pst_pipeline_release(struct pst_pipeline *pl);
 int pst_pipeline_stage(const struct pst_pipeline *pl, const char *name); /* -1: none */
 
 /* "param=value" holds for this stage? NULL or empty: no. */
-bool pst_condition(const struct pst_stage_spec *stage, const char *condition);
+bool pst_pipeline_condition(const struct pst_pipeline_stage_spec *stage, const char *condition);
 /* How many slots an instance may keep on this port. */
-int pst_port_hold(const struct pst_stage_spec *stage, const struct pst_port_desc *port);
+int pst_pipeline_port_hold(const struct pst_pipeline_stage_spec *stage, const struct pst_port_desc *port);
 
 #endif

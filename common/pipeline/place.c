@@ -7,9 +7,9 @@
 
 #include "common/ipc/gpus.h"
 
-static_assert(PST_DEVICES_MAX >= PST_GPUS_MAX, "every GPU can be named");
+static_assert(PST_PIPELINE_DEVICES_MAX >= PST_GPUS_MAX, "every GPU can be named");
 
-bool pst_list_has(const char *list, const char *word)
+bool pst_place_list_has(const char *list, const char *word)
 {
     size_t len = strlen(word);
     for (const char *at = list; at && *at;) {
@@ -39,21 +39,21 @@ static bool takes(const struct pst_port_desc *port, const char *kind, const char
 }
 
 /* "param=value|value": one of them holds. */
-static bool one_holds(const struct pst_stage_spec *stage, const char *condition)
+static bool one_holds(const struct pst_pipeline_stage_spec *stage, const char *condition)
 {
     const size_t name = strcspn(condition, "="), end = strcspn(condition, " ,");
     for (size_t at = name + 1; at < end; at += strcspn(condition + at, "| ,") + 1) {
         char one[2 * PST_NAME_MAX];
         (void)snprintf(one, sizeof one, "%.*s=%.*s", (int)name, condition,
                        (int)strcspn(condition + at, "| ,"), condition + at);
-        if (pst_condition(stage, one))
+        if (pst_pipeline_condition(stage, one))
             return true;
     }
     return false;
 }
 
 /* The first of "param=value|value and param=value" that does not hold; NULL: they all do. */
-static const char *missed(const struct pst_stage_spec *stage, const char *condition)
+static const char *missed(const struct pst_pipeline_stage_spec *stage, const char *condition)
 {
     static const char more[] = " and ";
     while (one_holds(stage, condition)) {
@@ -65,7 +65,7 @@ static const char *missed(const struct pst_stage_spec *stage, const char *condit
     return condition;
 }
 
-bool pst_stage_on_gpu(const struct pst_stage_spec *stage, char why[160])
+bool pst_place_stage_on_gpu(const struct pst_pipeline_stage_spec *stage, char why[160])
 {
     const struct pst_stage_desc *desc = stage->caps.desc;
     for (int p = 0; p < pst_desc_ports(desc); p++) {
@@ -97,20 +97,20 @@ static int plain_number(const char *text, const char **end)
     return digits == 0 || digits > 5 || (digits > 1 && text[0] == '0') ? -1 : atoi(text);
 }
 
-/* Of "KIND:N", N below PST_DEVICES_MAX; -1: it is no such device. */
+/* Of "KIND:N", N below PST_PIPELINE_DEVICES_MAX; -1: it is no such device. */
 static int device_number(const char *device, const char *kind)
 {
     const char *end = "";
     size_t n = strlen(kind);
     int number = strncmp(device, kind, n) == 0 ? plain_number(device + n, &end) : -1;
-    return number < PST_DEVICES_MAX && *end == '\0' ? number : -1;
+    return number < PST_PIPELINE_DEVICES_MAX && *end == '\0' ? number : -1;
 }
 
 /* A GPU where there is one and the stage can use it. */
-static void choose_device(struct pst_stage_spec *stage)
+static void choose_device(struct pst_pipeline_stage_spec *stage)
 {
-    char why[PST_DEVICE_WHY_BYTES];
-    bool can = pst_stage_on_gpu(stage, stage->chosen);
+    char why[PST_GPUS_WHY_BYTES];
+    bool can = pst_place_stage_on_gpu(stage, stage->chosen);
     bool gpu = can && pst_gpus_count(why) > 0;
     (void)snprintf(stage->device, sizeof stage->device, gpu ? "cuda:0" : "cpu:0");
     if (gpu)
@@ -120,9 +120,9 @@ static void choose_device(struct pst_stage_spec *stage)
 }
 
 static bool check_gpu(const struct pst_pipeline *pl, struct pst_diag *diag, const char *at,
-                      const struct pst_stage_spec *stage, int number)
+                      const struct pst_pipeline_stage_spec *stage, int number)
 {
-    char why[PST_DEVICE_WHY_BYTES];
+    char why[PST_GPUS_WHY_BYTES];
     int gpus = pst_gpus_count(why);
     if (gpus == 0)
         pst_json_error(&pl->doc, diag, at, "device %s is absent: there is no GPU that can be used: %s",
@@ -130,7 +130,7 @@ static bool check_gpu(const struct pst_pipeline *pl, struct pst_diag *diag, cons
     else if (number >= gpus)
         pst_json_error(&pl->doc, diag, at, "device %s is absent: this machine has %d of them, from cuda:0 on",
                        stage->device, gpus);
-    else if (!pst_stage_on_gpu(stage, why))
+    else if (!pst_place_stage_on_gpu(stage, why))
         pst_json_error(&pl->doc, diag, at, "%s cannot run on %s: %s", stage->name, stage->device, why);
     else
         return true;
@@ -138,16 +138,16 @@ static bool check_gpu(const struct pst_pipeline *pl, struct pst_diag *diag, cons
 }
 
 /* Where the whole pipeline is to run, or cpu:0 for a stage that cannot. */
-static void inherit(const struct pst_pipeline *pl, struct pst_stage_spec *stage)
+static void inherit(const struct pst_pipeline *pl, struct pst_pipeline_stage_spec *stage)
 {
-    if (strncmp(pl->device, "cuda:", 5) == 0 && !pst_stage_on_gpu(stage, stage->chosen))
+    if (strncmp(pl->device, "cuda:", 5) == 0 && !pst_place_stage_on_gpu(stage, stage->chosen))
         (void)snprintf(stage->device, sizeof stage->device, "cpu:0");
     else
         (void)snprintf(stage->device, sizeof stage->device, "%s", pl->device[0] ? pl->device : "cpu:0");
 }
 
 void pst_place_device(struct pst_pipeline *pl, struct pst_diag *diag, const char *path,
-                      struct pst_stage_spec *stage)
+                      struct pst_pipeline_stage_spec *stage)
 {
     char at[PST_JSON_PATH_MAX];
     const bool own = stage->device[0] != '\0';
@@ -163,13 +163,13 @@ void pst_place_device(struct pst_pipeline *pl, struct pst_diag *diag, const char
         return;
     if (gpu < 0)
         pst_json_error(&pl->doc, diag, at, "expected cpu:N or cuda:N (N up to %d) or auto, found \"%s\"",
-                       PST_DEVICES_MAX - 1, stage->device);
+                       PST_PIPELINE_DEVICES_MAX - 1, stage->device);
     (void)snprintf(stage->device, sizeof stage->device, "cpu:0");
     if (!own)
         pl->device[0] = '\0';
 }
 
-static bool is_left_to_us(const struct pst_stage_spec *stage)
+static bool is_left_to_us(const struct pst_pipeline_stage_spec *stage)
 {
     return stage->chosen[0] && !stage->group[0] && strncmp(stage->device, "cuda:", 5) == 0;
 }

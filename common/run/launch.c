@@ -41,9 +41,9 @@ static bool has_stream(const struct pst_supervisor *sv, int stage)
 static void plan_instances(struct pst_supervisor *sv)
 {
     for (int s = 0; s < sv->pl->nstages; s++) {
-        const struct pst_stage_spec *stage = &sv->pl->stages[s];
+        const struct pst_pipeline_stage_spec *stage = &sv->pl->stages[s];
         for (int i = 0; i < stage->instances; i++) {
-            struct pst_instance *in = &sv->instances[sv->ninstances++];
+            struct pst_run_instance *in = &sv->instances[sv->ninstances++];
             memset(in, 0, sizeof *in);
             in->stage = s;
             in->number = i;
@@ -65,14 +65,14 @@ static void plan_instances(struct pst_supervisor *sv)
     }
 }
 
-int pst_plan_host(struct pst_supervisor *sv, const char *device)
+int pst_run_plan_host(struct pst_supervisor *sv, const char *device)
 {
     int h = 0;
     while (h < sv->nhosts && strcmp(sv->hosts[h].device, device) != 0)
         h++;
     if (h < sv->nhosts)
         return h;
-    struct pst_host_memory *host = &sv->hosts[sv->nhosts++];
+    struct pst_run_memory_host *host = &sv->hosts[sv->nhosts++];
     (void)snprintf(host->device, sizeof host->device, "%s", device);
     (void)snprintf(host->name, sizeof host->name, "memory-%s", device);
     host->proc = new_proc(sv, host->name);
@@ -81,15 +81,15 @@ int pst_plan_host(struct pst_supervisor *sv, const char *device)
 
 static pst_rc plan_hosts(struct pst_supervisor *sv)
 {
-    (void)pst_plan_host(sv, "cpu:0"); /* has the board */
+    (void)pst_run_plan_host(sv, "cpu:0"); /* has the board */
     for (int r = 0; r < sv->graph->nroutes; r++)
-        (void)pst_plan_host(sv, sv->graph->routes[r].device);
-    return pst_plan_events(sv);
+        (void)pst_run_plan_host(sv, sv->graph->routes[r].device);
+    return pst_run_plan_events(sv);
 }
 
 static bool first_on(const struct pst_supervisor *sv, int instance)
 {
-    const struct pst_instance *in = &sv->instances[instance];
+    const struct pst_run_instance *in = &sv->instances[instance];
     const char *device = sv->pl->stages[in->stage].device;
     for (int i = 0; i < instance; i++)
         if (sv->instances[i].proc == in->proc &&
@@ -132,7 +132,7 @@ static pst_rc start_proc(struct pst_supervisor *sv, int p, const char *program)
     char *argv[PST_STAGES_MAX + 8] = {path, "--control", sv->control_endpoint, "--pulse", index};
     int argc = 5;
     (void)snprintf(index, sizeof index, "%d", p);
-    pst_rc rc = pst_program_path(program, path);
+    pst_rc rc = pst_install_program_path(program, path);
     int percent = 0; /* of the GPU: what its stages have together */
     for (int i = 0; i < sv->ninstances; i++)
         if (sv->instances[i].proc == p) {
@@ -179,7 +179,7 @@ static pst_rc open_control(struct pst_supervisor *sv)
 pst_rc pst_launch(struct pst_supervisor *sv)
 {
     char dir[4096];
-    sv->procs = calloc(PST_STAGES_MAX + PST_HOSTS_MAX, sizeof *sv->procs);
+    sv->procs = calloc(PST_STAGES_MAX + PST_RUN_MEMORY_HOSTS_MAX, sizeof *sv->procs);
     if (!sv->procs)
         return pst_fail(PST_E_NOMEM, "out of memory");
     (void)snprintf(dir, sizeof dir, "%s/logs", sv->opt->run_dir);
@@ -217,7 +217,7 @@ static uint32_t power_of_two(uint32_t at_least)
     return n;
 }
 
-void pst_layout_board(struct pst_supervisor *sv)
+void pst_run_layout_board(struct pst_supervisor *sv)
 {
     uint64_t at = PST_PAGE;
     sv->pages_at = at;
@@ -240,7 +240,7 @@ void pst_layout_board(struct pst_supervisor *sv)
         uint64_t rings = (uint64_t)instances_of(sv, link->from) * (uint64_t)instances_of(sv, link->to);
         at += rings * pst_ring_bytes(sv->ring_capacity[l], sv->ring_refs[l]);
     }
-    sv->blocks[0] = (struct pst_block){.host = 0, .bytes = pst_align_up(at, PST_PAGE)};
+    sv->blocks[0] = (struct pst_run_block){.host = 0, .bytes = pst_align_up(at, PST_PAGE)};
 }
 
 static uint64_t ring_at(const struct pst_supervisor *sv, int link, int producer, int consumer)
@@ -268,7 +268,7 @@ static bool goes_by_turn(const struct pst_supervisor *sv, int stage)
     return originates > 1 || has_stream_input(sv, stage);
 }
 
-pst_rc pst_init_board(struct pst_supervisor *sv)
+pst_rc pst_run_init_board(struct pst_supervisor *sv)
 {
     pst_rc rc = pst_region_map(&sv->board_map, sv->blocks[0].path, sv->blocks[0].bytes);
     if (rc != PST_OK)
@@ -293,10 +293,10 @@ pst_rc pst_init_board(struct pst_supervisor *sv)
 
 /* ---- messages ------------------------------------------------------------------------------------ */
 
-json_t *pst_configure_message(const struct pst_supervisor *sv, int index)
+json_t *pst_run_configure_message(const struct pst_supervisor *sv, int index)
 {
-    const struct pst_instance *in = &sv->instances[index];
-    const struct pst_stage_spec *stage = &sv->pl->stages[in->stage];
+    const struct pst_run_instance *in = &sv->instances[index];
+    const struct pst_pipeline_stage_spec *stage = &sv->pl->stages[in->stage];
     json_t *linked = json_object();
     for (int l = 0; l < sv->pl->nlinks; l++) {
         const struct pst_link_spec *link = &sv->pl->links[l];
@@ -367,27 +367,27 @@ static int route_port(const struct pst_route *route, int stage)
 static void add_route(const struct pst_supervisor *sv, json_t *routes, json_t *regions, int r, int stage)
 {
     const struct pst_route *route = &sv->graph->routes[r];
-    const struct pst_stage_spec *spec = &sv->pl->stages[stage];
+    const struct pst_pipeline_stage_spec *spec = &sv->pl->stages[stage];
     int port = route_port(route, stage);
     if (port < 0)
         return;
-    bool copy = spec->caps.desc == pst_builtin(PST_COPY_STAGE);
-    int hold = copy ? route->slots : pst_port_hold(spec, &spec->caps.desc->ports[port]);
+    bool copy = spec->caps.desc == pst_builtin(PST_BUILTIN_COPY);
+    int hold = copy ? route->slots : pst_pipeline_port_hold(spec, &spec->caps.desc->ports[port]);
     json_t *told =
         json_pack("{si si si sI sI si si si so}", "id", r, "region", (int)json_array_size(regions), "slots",
                   route->slots, "slot_bytes", (json_int_t)sv->slot_bytes[r], "pool",
                   (json_int_t)sv->pools_at[r], "origin_port", route->stage == stage ? route->port : -1,
                   "via_port", port, "hold", hold, "origins", peers(sv, route->stage));
     if (pst_gpu_number(spec->device) >= 0)
-        pst_add_events(sv, told, r, stage);
+        pst_run_add_events(sv, told, r, stage);
     (void)json_array_append_new(routes, told);
     (void)json_array_append_new(regions, json_pack("{ss sI}", "path", sv->blocks[1 + r].path, "bytes",
                                                    (json_int_t)sv->blocks[1 + r].bytes));
 }
 
-json_t *pst_open_message(const struct pst_supervisor *sv, int index)
+json_t *pst_run_open_message(const struct pst_supervisor *sv, int index)
 {
-    const struct pst_instance *in = &sv->instances[index];
+    const struct pst_run_instance *in = &sv->instances[index];
     json_t *routes = json_array(), *regions = json_array(), *inputs = json_array(), *outputs = json_array();
     for (int r = 0; r < sv->graph->nroutes; r++)
         add_route(sv, routes, regions, r, in->stage);
@@ -412,7 +412,7 @@ json_t *pst_open_message(const struct pst_supervisor *sv, int index)
 
 /* ---- sizing -------------------------------------------------------------------------------------- */
 
-void pst_add_needs(struct pst_supervisor *sv, int index, const json_t *needs)
+void pst_run_add_needs(struct pst_supervisor *sv, int index, const json_t *needs)
 {
     int stage = sv->instances[index].stage;
     size_t i;
@@ -453,7 +453,7 @@ static pst_rc check_memory(const struct pst_supervisor *sv, uint64_t total)
         (double)total / 1073741824.0, (double)have / 1073741824.0, list);
 }
 
-pst_rc pst_size_routes(struct pst_supervisor *sv)
+pst_rc pst_run_size_routes(struct pst_supervisor *sv)
 {
     for (int pass = 0; pass < sv->graph->nroutes; pass++) /* a copy and its original agree on the larger */
         for (int r = 0; r < sv->graph->nroutes; r++) {
@@ -475,7 +475,7 @@ pst_rc pst_size_routes(struct pst_supervisor *sv)
             return pst_fail(PST_E_LIMIT, "slots of %s would have %.1f TiB", sv->pl->stages[route->stage].name,
                             (double)sv->slot_bytes[r] / 1099511627776.0);
         sv->slot_bytes[r] = pst_align_up(sv->slot_bytes[r], align);
-        struct pst_block *block = &sv->blocks[1 + r];
+        struct pst_run_block *block = &sv->blocks[1 + r];
         block->bytes = pst_align_up(sv->slot_bytes[r] * (uint64_t)route->slots, PST_PAGE);
         block->host = 0;
         for (int h = 0; h < sv->nhosts; h++)

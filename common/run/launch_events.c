@@ -44,7 +44,7 @@ static json_t *own_names(const char *device, int id, int slots)
     return names;
 }
 
-pst_rc pst_plan_events(struct pst_supervisor *sv)
+pst_rc pst_run_plan_events(struct pst_supervisor *sv)
 {
     int most = 0;
     for (int r = 0; r < sv->graph->nroutes; r++)
@@ -65,7 +65,7 @@ pst_rc pst_plan_events(struct pst_supervisor *sv)
             sv->events[sv->nevents] =
                 (struct pst_events){.route = r,
                                     .stage = stage,
-                                    .host = own ? -1 : pst_plan_host(sv, device),
+                                    .host = own ? -1 : pst_run_plan_host(sv, device),
                                     .names = own ? own_names(device, sv->nevents, route->slots) : NULL};
             sv->nevents++;
         }
@@ -73,7 +73,7 @@ pst_rc pst_plan_events(struct pst_supervisor *sv)
     return PST_OK;
 }
 
-void pst_hear_events(struct pst_supervisor *sv, const char *who, const json_t *message)
+void pst_run_hear_events(struct pst_supervisor *sv, const char *who, const json_t *message)
 {
     const json_int_t id = json_integer_value(json_object_get(message, "id"));
     const char *why = json_string_value(json_object_get(message, "why"));
@@ -83,7 +83,7 @@ void pst_hear_events(struct pst_supervisor *sv, const char *who, const json_t *m
     if (!why || json_object_get(json_object_get(sv->report, "gpus"), "no_events"))
         return;
     pst_report_no_events(sv->report, why);
-    pst_clear_line(sv);
+    pst_run_clear_line(sv);
     fprintf(stderr, "warning: %s: stages wait on the host for one another's kernels: %s\n", who, why);
 }
 
@@ -101,7 +101,7 @@ static bool route_has(const struct pst_supervisor *sv, int r)
     return has;
 }
 
-bool pst_events_ready(const struct pst_supervisor *sv)
+bool pst_run_events_ready(const struct pst_supervisor *sv)
 {
     for (int e = 0; e < sv->nevents; e++)
         if (!sv->events[e].names)
@@ -109,7 +109,7 @@ bool pst_events_ready(const struct pst_supervisor *sv)
     return true;
 }
 
-void pst_add_events(const struct pst_supervisor *sv, json_t *route, int r, int stage)
+void pst_run_add_events(const struct pst_supervisor *sv, json_t *route, int r, int stage)
 {
     if (!route_has(sv, r))
         return;
@@ -129,7 +129,7 @@ void pst_add_events(const struct pst_supervisor *sv, json_t *route, int r, int s
     (void)json_object_set_new(route, "aside", json_boolean(sv->graph->routes[r].aside));
 }
 
-void pst_release_events(struct pst_supervisor *sv)
+void pst_run_release_events(struct pst_supervisor *sv)
 {
     for (int e = 0; e < sv->nevents; e++)
         json_decref(sv->events[e].names);

@@ -25,7 +25,7 @@ pst_rc pst_live_write(const char *run_dir, const char *board_path, uint64_t boar
     if (!j)
         return pst_fail(PST_E_NOMEM, "out of memory for live.json");
     live_path(run_dir, path);
-    pst_rc rc = pst_json_write(j, path);
+    pst_rc rc = pst_report_write_json(j, path);
     json_decref(j);
     return rc;
 }

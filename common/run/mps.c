@@ -111,7 +111,7 @@ void pst_mps_start(struct pst_mps *mps, const char *run_dir)
     }
     if (!name_places(mps, run_dir, pipes, logs, sizeof pipes))
         return;
-    if (pst_program_path("penstock-mps", keeper) != PST_OK) {
+    if (pst_install_program_path("penstock-mps", keeper) != PST_OK) {
         (void)snprintf(mps->why, sizeof mps->why, "%.200s", pst_error_text());
         return;
     }

@@ -213,7 +213,7 @@ void pst_report_print(const json_t *report, FILE *out)
         fprintf(out, "\nfailed: %s: %s\n", str(failure, "stage"), str(failure, "text"));
 }
 
-pst_rc pst_json_write(const json_t *json, const char *path)
+pst_rc pst_report_write_json(const json_t *json, const char *path)
 {
     char aside[4200];
     (void)snprintf(aside, sizeof aside, "%s.%d.tmp", path, (int)getpid());

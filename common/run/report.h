@@ -30,6 +30,6 @@ void pst_report_failure(json_t *report, const char *stage, const char *text);
 void pst_report_finish(json_t *report);
 void pst_report_print(const json_t *report, FILE *out);
 /* Writes aside, syncs, renames. */
-PST_MUST_USE pst_rc pst_json_write(const json_t *json, const char *path);
+PST_MUST_USE pst_rc pst_report_write_json(const json_t *json, const char *path);
 
 #endif

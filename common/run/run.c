@@ -55,7 +55,7 @@ static void begin_stop(struct pst_supervisor *sv, const char *how, double deadli
     if (sv->board)
         atomic_store(&sv->board->stop, strcmp(how, "stop") == 0);
     for (int i = 0; i < sv->ninstances; i++)
-        if (sv->instances[i].life > PST_BORN && sv->instances[i].life < PST_DONE)
+        if (sv->instances[i].life > PST_RUN_BORN && sv->instances[i].life < PST_RUN_DONE)
             tell_type(sv, sv->instances[i].name, how);
     sv->stopping = true;
     sv->since = now_s() + deadline_s;
@@ -73,7 +73,7 @@ void pst_run_fail(struct pst_supervisor *sv, const char *stage, const struct pst
     pst_report_failure(sv->report, stage, text);
     if (proc)
         pst_proc_tail(proc, tail, sizeof tail);
-    pst_clear_line(sv);
+    pst_run_clear_line(sv);
     fprintf(stderr, "error: %s: %s\n%s%s", stage, text, tail[0] ? "  the end of its log:\n" : "", tail);
     sv->end = PST_RUN_FAILED;
     if (first)
@@ -116,27 +116,27 @@ static bool oneshots_ready(const struct pst_supervisor *sv, int stage)
     return true;
 }
 
-static void size_when_ready(struct pst_supervisor *sv, struct pst_instance *in)
+static void size_when_ready(struct pst_supervisor *sv, struct pst_run_instance *in)
 {
-    if (in->life != PST_GREETED || !oneshots_ready(sv, in->stage))
+    if (in->life != PST_RUN_GREETED || !oneshots_ready(sv, in->stage))
         return;
-    in->life = PST_SIZING;
+    in->life = PST_RUN_SIZING;
     tell(sv, in->name, json_pack("{ss sO}", "type", "size", "oneshots", sv->oneshots[in->stage]));
 }
 
 static void open_instance(struct pst_supervisor *sv, int i)
 {
-    sv->instances[i].life = PST_OPENING;
-    tell(sv, sv->instances[i].name, pst_open_message(sv, i));
+    sv->instances[i].life = PST_RUN_OPENING;
+    tell(sv, sv->instances[i].name, pst_run_open_message(sv, i));
 }
 
-static void start_instance(struct pst_supervisor *sv, struct pst_instance *in)
+static void start_instance(struct pst_supervisor *sv, struct pst_run_instance *in)
 {
-    in->life = PST_RUNNING;
+    in->life = PST_RUN_RUNNING;
     tell_type(sv, in->name, "start");
 }
 
-static bool all_streams_at(const struct pst_supervisor *sv, enum pst_life life)
+static bool all_streams_at(const struct pst_supervisor *sv, enum pst_run_life life)
 {
     for (int i = 0; i < sv->ninstances; i++)
         if (!sv->instances[i].early && sv->instances[i].life < life)
@@ -158,31 +158,31 @@ static void advance(struct pst_supervisor *sv)
     if (sv->stopping)
         return;
     for (int i = 0; i < sv->ninstances; i++) {
-        struct pst_instance *in = &sv->instances[i];
+        struct pst_run_instance *in = &sv->instances[i];
         size_when_ready(sv, in);
-        if (in->early && in->life == PST_SIZED && sv->board)
+        if (in->early && in->life == PST_RUN_SIZED && sv->board)
             open_instance(sv, i);
-        if (in->early && in->life == PST_READY)
+        if (in->early && in->life == PST_RUN_READY)
             start_instance(sv, in);
     }
     bool hosts = true;
     for (int h = 0; h < sv->nhosts; h++)
         hosts = hosts && sv->hosts[h].greeted;
-    if (!sv->allocated && hosts && all_streams_at(sv, PST_SIZED)) {
+    if (!sv->allocated && hosts && all_streams_at(sv, PST_RUN_SIZED)) {
         sv->allocated = true;
-        if (pst_size_routes(sv) != PST_OK) {
+        if (pst_run_size_routes(sv) != PST_OK) {
             fail_here(sv);
             return;
         }
         ask_memory(sv);
     }
-    if (sv->allocated && !sv->opened && sv->board && blocks_ready(sv) && pst_events_ready(sv)) {
+    if (sv->allocated && !sv->opened && sv->board && blocks_ready(sv) && pst_run_events_ready(sv)) {
         sv->opened = true;
         for (int i = 0; i < sv->ninstances; i++)
             if (!sv->instances[i].early)
                 open_instance(sv, i);
     }
-    if (sv->opened && !sv->started && all_streams_at(sv, PST_READY)) {
+    if (sv->opened && !sv->started && all_streams_at(sv, PST_RUN_READY)) {
         sv->started = true;
         sv->started_at = now_s();
         for (int i = 0; i < sv->ninstances; i++)
@@ -193,7 +193,7 @@ static void advance(struct pst_supervisor *sv)
 
 /* ---- what stages say ----------------------------------------------------------------------------- */
 
-static void on_published(struct pst_supervisor *sv, const struct pst_instance *in, const json_t *m)
+static void on_published(struct pst_supervisor *sv, const struct pst_run_instance *in, const json_t *m)
 {
     const char *port = json_string_value(json_object_get(m, "port"));
     const char *path = json_string_value(json_object_get(m, "path"));
@@ -217,7 +217,7 @@ static void on_report(struct pst_supervisor *sv, const json_t *m)
     pst_report_add(sv->report, section, data);
     if (strcmp(section, "epochs") != 0)
         return;
-    pst_clear_line(sv);
+    pst_run_clear_line(sv);
     fprintf(stderr, "epoch %3lld  loss %.4f  train %.4f  val %.4f  %.2f s  %.0f seeds/s\n",
             (long long)json_integer_value(json_object_get(data, "epoch")),
             json_number_value(json_object_get(data, "loss")),
@@ -227,15 +227,15 @@ static void on_report(struct pst_supervisor *sv, const json_t *m)
             json_number_value(json_object_get(data, "seeds_per_second")));
 }
 
-static void on_done(struct pst_supervisor *sv, struct pst_instance *in)
+static void on_done(struct pst_supervisor *sv, struct pst_run_instance *in)
 {
-    in->life = PST_DONE;
+    in->life = PST_RUN_DONE;
     if (in->early)
         sv->planned_at = now_s();
     if (!sv->stopping)
         tell_type(sv, in->name, "stop");
     for (int i = 0; i < sv->ninstances; i++)
-        if (sv->instances[i].life < PST_DONE)
+        if (sv->instances[i].life < PST_RUN_DONE)
             return;
     if (!sv->stopping)
         sv->since = now_s() + EXIT_DEADLINE_S;
@@ -244,32 +244,32 @@ static void on_done(struct pst_supervisor *sv, struct pst_instance *in)
 
 static void from_instance(struct pst_supervisor *sv, int i, const char *type, const json_t *m)
 {
-    struct pst_instance *in = &sv->instances[i];
-    if (strcmp(type, "hello") == 0 && in->life == PST_BORN) {
+    struct pst_run_instance *in = &sv->instances[i];
+    if (strcmp(type, "hello") == 0 && in->life == PST_RUN_BORN) {
         in->pid = (int)json_integer_value(json_object_get(m, "pid"));
         if (json_integer_value(json_object_get(m, "protocol")) != 1)
             pst_run_fail(sv, in->name, NULL,
                          "penstock-stage is of another version: install all of Penstock again");
-        in->life = PST_GREETED;
-        tell(sv, in->name, pst_configure_message(sv, i));
+        in->life = PST_RUN_GREETED;
+        tell(sv, in->name, pst_run_configure_message(sv, i));
         if (sv->stopping)
             tell_type(sv, in->name, "stop");
-    } else if (strcmp(type, "sized") == 0 && in->life == PST_SIZING) {
-        in->life = PST_SIZED;
-        pst_add_needs(sv, i, json_object_get(m, "needs"));
-    } else if (strcmp(type, "ready") == 0 && in->life == PST_OPENING) {
-        in->life = PST_READY;
+    } else if (strcmp(type, "sized") == 0 && in->life == PST_RUN_SIZING) {
+        in->life = PST_RUN_SIZED;
+        pst_run_add_needs(sv, i, json_object_get(m, "needs"));
+    } else if (strcmp(type, "ready") == 0 && in->life == PST_RUN_OPENING) {
+        in->life = PST_RUN_READY;
     } else if (strcmp(type, "published") == 0) {
         on_published(sv, in, m);
     } else if (strcmp(type, "report") == 0) {
         on_report(sv, m);
     } else if (strcmp(type, "warning") == 0) {
         const char *text = json_string_value(json_object_get(m, "text"));
-        pst_clear_line(sv);
+        pst_run_clear_line(sv);
         fprintf(stderr, "warning: %s: %s\n", in->name, text ? text : "");
     } else if (strcmp(type, "failed") == 0) {
         const char *text = json_string_value(json_object_get(m, "text"));
-        in->life = PST_DONE;
+        in->life = PST_RUN_DONE;
         bool echo = sv->stopping && json_integer_value(json_object_get(m, "rc")) == PST_E_INTERRUPTED;
         if (!echo)
             pst_run_fail(sv, in->name, NULL, "%s", text ? text : "failed without a word");
@@ -292,7 +292,7 @@ static pst_rc tell_where(const struct pst_supervisor *sv)
                           sv->ninstances);
 }
 
-static void from_memory(struct pst_supervisor *sv, struct pst_host_memory *host, const char *type,
+static void from_memory(struct pst_supervisor *sv, struct pst_run_memory_host *host, const char *type,
                         const json_t *m)
 {
     if (strcmp(type, "hello") == 0) {
@@ -305,10 +305,10 @@ static void from_memory(struct pst_supervisor *sv, struct pst_host_memory *host,
         if (id < 0 || id > sv->graph->nroutes || !path || sv->blocks[id].path[0] || sv->stopping)
             return;
         (void)snprintf(sv->blocks[id].path, sizeof sv->blocks[id].path, "%s", path);
-        if (id == 0 && (pst_init_board(sv) != PST_OK || tell_where(sv) != PST_OK))
+        if (id == 0 && (pst_run_init_board(sv) != PST_OK || tell_where(sv) != PST_OK))
             fail_here(sv);
     } else if (strcmp(type, "events") == 0) {
-        pst_hear_events(sv, host->name, m);
+        pst_run_hear_events(sv, host->name, m);
     } else if (strcmp(type, "failed") == 0) {
         const char *text = json_string_value(json_object_get(m, "text"));
         pst_run_fail(sv, host->name, NULL, "%s", text ? text : "failed without a word");
@@ -346,7 +346,7 @@ static void heard(struct pst_supervisor *sv, zmq_msg_t *who, zmq_msg_t *what)
     pid_t sender = sender_of(what);
     for (int i = 0; i < sv->ninstances; i++)
         if (strcmp(sv->instances[i].name, name) == 0 &&
-            is_genuine(sv, name, sv->instances[i].proc, sv->instances[i].life > PST_BORN, sender))
+            is_genuine(sv, name, sv->instances[i].proc, sv->instances[i].life > PST_RUN_BORN, sender))
             from_instance(sv, i, type ? type : "", m);
     for (int h = 0; h < sv->nhosts; h++)
         if (strcmp(sv->hosts[h].name, name) == 0 &&
@@ -389,7 +389,7 @@ static void hear_all(struct pst_supervisor *sv)
 static bool proc_is_done(const struct pst_supervisor *sv, int p)
 {
     for (int i = 0; i < sv->ninstances; i++)
-        if (sv->instances[i].proc == p && sv->instances[i].life < PST_DONE)
+        if (sv->instances[i].proc == p && sv->instances[i].life < PST_RUN_DONE)
             return false;
     for (int h = 0; h < sv->nhosts; h++)
         if (sv->hosts[h].proc == p && !sv->stopping)
@@ -421,7 +421,7 @@ static void reap(struct pst_supervisor *sv)
             pst_run_fail(sv, proc->name, proc, "%s", how);
         for (int i = 0; i < sv->ninstances; i++)
             if (sv->instances[i].proc == p)
-                sv->instances[i].life = PST_DONE;
+                sv->instances[i].life = PST_RUN_DONE;
     }
 }
 
@@ -432,7 +432,7 @@ static void on_signal(struct pst_supervisor *sv)
         int number = (int)info.ssi_signo;
         if (number == SIGCHLD)
             continue;
-        pst_clear_line(sv);
+        pst_run_clear_line(sv);
         if (sv->signal == 0 && !sv->stopping) {
             fprintf(stderr, "%s: finishing in order; once more to stop at once\n", strsignal(number));
             sv->signal = number;
@@ -495,12 +495,12 @@ static void supervise(struct pst_supervisor *sv)
         double now = now_s();
         pst_watch_procs(sv, now);
         pst_watch_files(sv, now);
-        pst_show_progress(sv, now);
+        pst_run_show_progress(sv, now);
         enforce(sv, now);
     }
     sv->files_at = 0;
     pst_watch_files(sv, now_s());
-    pst_clear_line(sv);
+    pst_run_clear_line(sv);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------------- */
@@ -514,7 +514,7 @@ static void finish_report(struct pst_supervisor *sv)
     for (int i = 0; i < sv->ninstances && sv->board; i++)
         pst_report_stage(sv->report, sv->instances[i].name, sv->pl->stages[sv->instances[i].stage].device,
                          sv->pl->stages[sv->instances[i].stage].chosen, sv->instances[i].pid,
-                         pst_page_of(sv, i));
+                         pst_run_page_of(sv, i));
     for (int p = 0; p < sv->nprocs; p++)
         if (sv->procs[p].exited)
             pst_report_process(sv->report, sv->procs[p].name, &sv->procs[p].used);
@@ -531,7 +531,7 @@ static void release(struct pst_supervisor *sv)
     pst_proc_end_strays();
     pst_pulse_release(&sv->pulse);
     pst_region_unmap(&sv->board_map);
-    pst_release_events(sv);
+    pst_run_release_events(sv);
     for (int s = 0; s < sv->pl->nstages; s++)
         json_decref(sv->oneshots[s]);
     if (sv->control)
@@ -576,7 +576,7 @@ enum pst_run_end pst_run(struct pst_pipeline *pl, const struct pst_graph *graph,
             (void)pst_fail_errno("signalfd");
         fail_here(sv);
     } else {
-        pst_layout_board(sv);
+        pst_run_layout_board(sv);
         supervise(sv);
     }
     finish_report(sv);

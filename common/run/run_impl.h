@@ -11,27 +11,36 @@
 #include "common/run/report.h"
 #include "common/run/run.h"
 
-enum pst_life { PST_BORN, PST_GREETED, PST_SIZING, PST_SIZED, PST_OPENING, PST_READY, PST_RUNNING, PST_DONE };
+enum pst_run_life {
+    PST_RUN_BORN,
+    PST_RUN_GREETED,
+    PST_RUN_SIZING,
+    PST_RUN_SIZED,
+    PST_RUN_OPENING,
+    PST_RUN_READY,
+    PST_RUN_RUNNING,
+    PST_RUN_DONE
+};
 
-struct pst_instance {
+struct pst_run_instance {
     int stage, number; /* in the pipeline; among its instances */
     char name[PST_NAME_MAX];
     char inbox[128];
     int proc;
     int pid;
-    enum pst_life life;
+    enum pst_run_life life;
     bool early; /* has no streams: runs and ends before the others are sized (a planner) */
 };
 
-#define PST_HOSTS_MAX (2 * PST_DEVICES_MAX) /* one for each cpu:N and each cuda:N */
+#define PST_RUN_MEMORY_HOSTS_MAX (2 * PST_PIPELINE_DEVICES_MAX) /* one for each cpu:N and each cuda:N */
 
-struct pst_host_memory { /* the memory host of one device */
+struct pst_run_memory_host { /* the memory host of one device */
     char device[32], name[PST_NAME_MAX];
     int proc;
     bool greeted;
 };
 
-struct pst_block { /* one region asked of a memory host */
+struct pst_run_block { /* one region asked of a memory host */
     int host;
     uint64_t bytes;
     char path[PST_REGION_PATH_MAX];
@@ -55,21 +64,22 @@ struct pst_supervisor {
     struct pst_pulse pulse; /* one counter for each of procs */
     double looked_at;       /* when it was last looked at */
     bool stranger_told;
-    struct pst_instance instances[PST_STAGES_MAX];
+    struct pst_run_instance instances[PST_STAGES_MAX];
     int ninstances;
     struct pst_mps mps;
-    struct pst_host_memory hosts[PST_HOSTS_MAX];
+    struct pst_run_memory_host hosts[PST_RUN_MEMORY_HOSTS_MAX];
     int nhosts;
-    struct pst_block blocks[PST_ROUTES_MAX + 1]; /* [0] is the board, [1 + r] route r */
+    struct pst_run_block blocks[PST_GRAPH_ROUTES_MAX + 1]; /* [0] is the board, [1 + r] route r */
     struct pst_events *events;
     int nevents;
-    uint64_t slot_bytes[PST_ROUTES_MAX], align[PST_ROUTES_MAX];
-    uint64_t pages_at, pools_at[PST_ROUTES_MAX];
-    uint64_t rings_at[2 * PST_LINKS_MAX]; /* of each link: producers x consumers rings from here on */
-    uint32_t ring_refs[2 * PST_LINKS_MAX], ring_capacity[2 * PST_LINKS_MAX];
+    uint64_t slot_bytes[PST_GRAPH_ROUTES_MAX], align[PST_GRAPH_ROUTES_MAX];
+    uint64_t pages_at, pools_at[PST_GRAPH_ROUTES_MAX];
+    uint64_t
+        rings_at[2 * PST_PIPELINE_LINKS_MAX]; /* of each link: producers x consumers rings from here on */
+    uint32_t ring_refs[2 * PST_PIPELINE_LINKS_MAX], ring_capacity[2 * PST_PIPELINE_LINKS_MAX];
     struct pst_region board_map;
     struct pst_board *board;
-    json_t *oneshots[PST_STAGES_MAX + PST_LINKS_MAX]; /* by stage: port -> path */
+    json_t *oneshots[PST_STAGES_MAX + PST_PIPELINE_LINKS_MAX]; /* by stage: port -> path */
     json_t *report;
     bool allocated, opened, started, stopping;
     bool hurried; /* the user asked twice */
@@ -86,25 +96,27 @@ void pst_run_fail(struct pst_supervisor *sv, const char *name, const struct pst_
 /* watch.c */
 void pst_watch_procs(struct pst_supervisor *sv, double now); /* fails the run if one shows no sign of life */
 void pst_watch_files(struct pst_supervisor *sv, double now); /* fails the run if one has changed */
-void pst_show_progress(struct pst_supervisor *sv, double now);
-void pst_clear_line(const struct pst_supervisor *sv); /* before anything else is printed */
-struct pst_page *pst_page_of(const struct pst_supervisor *sv, int instance); /* once the board is mapped */
+void pst_run_show_progress(struct pst_supervisor *sv, double now);
+void pst_run_clear_line(const struct pst_supervisor *sv); /* before anything else is printed */
+struct pst_page *pst_run_page_of(const struct pst_supervisor *sv,
+                                 int instance); /* once the board is mapped */
 
 /* launch.c */
-pst_rc pst_launch(struct pst_supervisor *sv);     /* processes, sockets */
-void pst_layout_board(struct pst_supervisor *sv); /* offsets; blocks[0].bytes */
-pst_rc pst_init_board(struct pst_supervisor *sv); /* once it is mapped */
-json_t *pst_configure_message(const struct pst_supervisor *sv, int instance);
-json_t *pst_open_message(const struct pst_supervisor *sv, int instance);
-void pst_add_needs(struct pst_supervisor *sv, int instance, const json_t *needs);
-pst_rc pst_size_routes(struct pst_supervisor *sv);                /* blocks[1..]: all needs are known */
-int pst_plan_host(struct pst_supervisor *sv, const char *device); /* the memory host of that device */
+pst_rc pst_launch(struct pst_supervisor *sv);         /* processes, sockets */
+void pst_run_layout_board(struct pst_supervisor *sv); /* offsets; blocks[0].bytes */
+pst_rc pst_run_init_board(struct pst_supervisor *sv); /* once it is mapped */
+json_t *pst_run_configure_message(const struct pst_supervisor *sv, int instance);
+json_t *pst_run_open_message(const struct pst_supervisor *sv, int instance);
+void pst_run_add_needs(struct pst_supervisor *sv, int instance, const json_t *needs);
+pst_rc pst_run_size_routes(struct pst_supervisor *sv);                /* blocks[1..]: all needs are known */
+int pst_run_plan_host(struct pst_supervisor *sv, const char *device); /* the memory host of that device */
 
 /* launch_events.c */
-pst_rc pst_plan_events(struct pst_supervisor *sv); /* whose they are; names of those of one process */
-void pst_hear_events(struct pst_supervisor *sv, const char *who, const json_t *message);
-bool pst_events_ready(const struct pst_supervisor *sv);
-void pst_add_events(const struct pst_supervisor *sv, json_t *route, int r, int stage); /* what it is told */
-void pst_release_events(struct pst_supervisor *sv);
+pst_rc pst_run_plan_events(struct pst_supervisor *sv); /* whose they are; names of those of one process */
+void pst_run_hear_events(struct pst_supervisor *sv, const char *who, const json_t *message);
+bool pst_run_events_ready(const struct pst_supervisor *sv);
+void pst_run_add_events(const struct pst_supervisor *sv, json_t *route, int r,
+                        int stage); /* what it is told */
+void pst_run_release_events(struct pst_supervisor *sv);
 
 #endif

@@ -53,7 +53,7 @@ static void check_hellos(struct pst_supervisor *sv, double now)
     if (now - sv->launched_at <= HELLO_DEADLINE_S)
         return;
     for (int i = 0; i < sv->ninstances && !sv->stopping; i++)
-        if (sv->instances[i].life == PST_BORN)
+        if (sv->instances[i].life == PST_RUN_BORN)
             pst_run_fail(sv, sv->instances[i].name, &sv->procs[sv->instances[i].proc],
                          "did not start in %.0f s", HELLO_DEADLINE_S);
     for (int h = 0; h < sv->nhosts && !sv->stopping; h++)
@@ -128,13 +128,13 @@ void pst_watch_files(struct pst_supervisor *sv, double now)
 
 /* ---- progress ------------------------------------------------------------------------------------ */
 
-void pst_clear_line(const struct pst_supervisor *sv)
+void pst_run_clear_line(const struct pst_supervisor *sv)
 {
     if (sv->opt->progress)
         fprintf(stderr, "\r\033[K");
 }
 
-struct pst_page *pst_page_of(const struct pst_supervisor *sv, int i)
+struct pst_page *pst_run_page_of(const struct pst_supervisor *sv, int i)
 {
     return (struct pst_page *)(void *)((char *)sv->board_map.base + sv->pages_at + (uint64_t)i * PST_PAGE);
 }
@@ -154,13 +154,13 @@ static void batches_done(const struct pst_supervisor *sv, uint64_t *done, uint64
         int sink = route->borrower_stage[route->borrowers - 1];
         for (int i = 0; i < sv->ninstances; i++)
             if (sv->instances[i].stage == sink) {
-                uint64_t at = atomic_load_explicit(&pst_page_of(sv, i)->batch, memory_order_relaxed);
+                uint64_t at = atomic_load_explicit(&pst_run_page_of(sv, i)->batch, memory_order_relaxed);
                 *done = at > *done ? at : *done;
             }
     }
 }
 
-void pst_show_progress(struct pst_supervisor *sv, double now)
+void pst_run_show_progress(struct pst_supervisor *sv, double now)
 {
     if (!sv->opt->progress || !sv->started || sv->stopping || now - sv->progress_at < PROGRESS_S)
         return;

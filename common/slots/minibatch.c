@@ -103,7 +103,7 @@ static pst_rc check_row(const struct pst_minibatch *mb)
 static pst_rc check_block(const struct pst_minibatch *h, const struct pst_minibatch *slot, int hop,
                           struct spans *spans)
 {
-    const int32_t *indptr = pst_at(slot, h->indptr_at[hop]);
+    const int32_t *indptr = pst_minibatch_at(slot, h->indptr_at[hop]);
     int64_t dsts = h->n[hop], sources = h->n[hop + 1];
     uint32_t bad = (uint32_t)indptr[0];
     int32_t edges = 0;
@@ -118,7 +118,7 @@ static pst_rc check_block(const struct pst_minibatch *h, const struct pst_miniba
                          sizeof(int32_t), h->bytes_used);
     if (rc != PST_OK)
         return rc;
-    const int32_t *indices = pst_at(slot, h->indices_at[hop]);
+    const int32_t *indices = pst_minibatch_at(slot, h->indices_at[hop]);
     uint32_t worst = 0;
     for (int32_t e = 0; e < edges; e++)
         worst = (uint32_t)indices[e] > worst ? (uint32_t)indices[e] : worst;
@@ -130,8 +130,8 @@ static pst_rc check_block(const struct pst_minibatch *h, const struct pst_miniba
 
 static pst_rc check_values(const struct pst_minibatch *h, const struct pst_minibatch *slot)
 {
-    const int64_t *vertices = pst_at(slot, h->vertices_at);
-    const int32_t *labels = pst_at(slot, h->labels_at);
+    const int64_t *vertices = pst_minibatch_at(slot, h->vertices_at);
+    const int32_t *labels = pst_minibatch_at(slot, h->labels_at);
     int64_t lowest = 0;
     for (int64_t i = 0; i < h->n[h->hops]; i++)
         lowest = pst_min_i64(lowest, vertices[i]);
@@ -141,7 +141,7 @@ static pst_rc check_values(const struct pst_minibatch *h, const struct pst_minib
     if (lowest < 0 || low_label < -1)
         return pst_fail(PST_E_FORMAT, "not a minibatch: it names vertex %lld and label %d", (long long)lowest,
                         low_label);
-    const int32_t *missing = pst_at(slot, h->missing_at);
+    const int32_t *missing = pst_minibatch_at(slot, h->missing_at);
     uint32_t worst = 0;
     for (uint32_t i = 0; i < h->requests; i++)
         worst = (uint32_t)missing[i] > worst ? (uint32_t)missing[i] : worst;

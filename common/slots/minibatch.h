@@ -43,7 +43,7 @@ struct pst_minibatch {
     uint64_t indptr_at[PST_HOPS_MAX], indices_at[PST_HOPS_MAX];
 };
 
-static inline void *pst_at(const struct pst_minibatch *mb, uint64_t offset)
+static inline void *pst_minibatch_at(const struct pst_minibatch *mb, uint64_t offset)
 {
     return (char *)(uintptr_t)mb + offset;
 }

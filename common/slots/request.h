@@ -5,7 +5,7 @@
 
 #include "common/base.h"
 
-enum pst_request_op { PST_READ = 0, PST_WRITE = 1 };
+enum pst_request_op { PST_REQUEST_READ = 0, PST_REQUEST_WRITE = 1 };
 
 /* Which array of the dataset; rows are what its manifest says (features: stride_bytes each). */
 enum pst_request_array { PST_ARRAY_FEATURES = 0, PST_ARRAY_INDPTR = 1, PST_ARRAY_INDICES = 2 };

@@ -39,7 +39,7 @@ PST_API PST_MUST_USE pst_rc pst_array_open_raw(struct pst_array *array, const ch
 PST_API PST_MUST_USE pst_rc pst_array_map(struct pst_array *array); /* read-only, shared */
 PST_API void pst_array_close(struct pst_array *array);
 
-#define PST_FEATURE_FILES_MAX 16 /* that features lie in: drives of one machine */
+#define PST_DATASET_FEATURE_FILES_MAX 16 /* that features lie in: drives of one machine */
 
 /* Vertices of one type have consecutive ids; each type has features of its own. */
 struct pst_vertex_type {

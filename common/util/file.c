@@ -10,7 +10,7 @@
 #include "common/error.h"
 #include "common/util/progress.h"
 
-pst_rc pst_open_file(const char *path, int *fd, uint64_t *bytes)
+pst_rc pst_file_open(const char *path, int *fd, uint64_t *bytes)
 {
     struct stat st;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -28,7 +28,7 @@ pst_rc pst_open_file(const char *path, int *fd, uint64_t *bytes)
     return PST_OK;
 }
 
-pst_rc pst_room_for(const char *path, uint64_t bytes, const char *what)
+pst_rc pst_file_room_for(const char *path, uint64_t bytes, const char *what)
 {
     struct statvfs fs;
     char need[32], have[32];
@@ -42,7 +42,7 @@ pst_rc pst_room_for(const char *path, uint64_t bytes, const char *what)
                           pst_bytes_text((double)bytes, need), pst_bytes_text((double)room, have));
 }
 
-pst_rc pst_readv_at(int fd, struct iovec *piece, int pieces, uint64_t at, const char *path)
+pst_rc pst_file_readv_at(int fd, struct iovec *piece, int pieces, uint64_t at, const char *path)
 {
     for (int next = 0; next < pieces;) {
         ssize_t got = preadv(fd, piece + next, pieces - next, (off_t)at);
@@ -65,13 +65,13 @@ pst_rc pst_readv_at(int fd, struct iovec *piece, int pieces, uint64_t at, const 
     return PST_OK;
 }
 
-pst_rc pst_read_at(int fd, void *to, uint64_t bytes, uint64_t at, const char *path)
+pst_rc pst_file_read_at(int fd, void *to, uint64_t bytes, uint64_t at, const char *path)
 {
     struct iovec piece = {to, bytes};
-    return bytes > 0 ? pst_readv_at(fd, &piece, 1, at, path) : PST_OK;
+    return bytes > 0 ? pst_file_readv_at(fd, &piece, 1, at, path) : PST_OK;
 }
 
-pst_rc pst_write_at(int fd, const void *from, uint64_t bytes, uint64_t at, const char *path)
+pst_rc pst_file_write_at(int fd, const void *from, uint64_t bytes, uint64_t at, const char *path)
 {
     for (const char *data = from; bytes > 0;) {
         const ssize_t put = pwrite(fd, data, bytes, (off_t)at);

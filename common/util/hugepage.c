@@ -5,7 +5,7 @@
 
 #define HUGE_PAGE_BYTES ((uint64_t)2 << 20) /* of x86-64 */
 
-void *pst_random_access_alloc(uint64_t bytes)
+void *pst_hugepage_alloc(uint64_t bytes)
 {
     const bool huge = bytes >= HUGE_PAGE_BYTES;
     const uint64_t align = huge ? HUGE_PAGE_BYTES : PST_PAGE;

@@ -1,6 +1,6 @@
 /* memory.h: how much memory there is to use, and how much was used. Threads: any. */
-#ifndef PST_STORE_MEMORY_H
-#define PST_STORE_MEMORY_H
+#ifndef PST_MEMORY_H
+#define PST_MEMORY_H
 
 #include "common/base.h"
 

@@ -1,7 +1,7 @@
 /* problems.h: a list of what is wrong, so that a person is told everything at once.
  * Owner: the caller; plain memory, nothing to release. Threads: one. */
-#ifndef PST_STORE_PROBLEMS_H
-#define PST_STORE_PROBLEMS_H
+#ifndef PST_PROBLEMS_H
+#define PST_PROBLEMS_H
 
 #include "common/base.h"
 

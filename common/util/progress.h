@@ -1,8 +1,8 @@
 /* progress.h: one line of progress on stderr: rewritten on a terminal, a plain line now and then in a log;
  * and the place where a long operation notices that a person wants it to stop.
  * Owner: the caller; plain memory. A NULL progress is silent. Threads: one. */
-#ifndef PST_STORE_PROGRESS_H
-#define PST_STORE_PROGRESS_H
+#ifndef PST_PROGRESS_H
+#define PST_PROGRESS_H
 
 #include "common/base.h"
 

@@ -95,7 +95,8 @@ static pst_rc end(const struct question *q, pid_t pid, pst_rc rc)
     return PST_OK;
 }
 
-pst_rc pst_ask(const char *file, const char *option, int deadline_ms, char *text, size_t cap, size_t *len)
+pst_rc pst_subprocess_read(const char *file, const char *option, int deadline_ms, char *text, size_t cap,
+                           size_t *len)
 {
     int fds[2];
     const struct question q = {file, option, deadline_ms, now_ms() + deadline_ms};

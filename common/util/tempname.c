@@ -7,13 +7,13 @@
 
 #include "common/error.h"
 
-pst_rc pst_aside(char *out, size_t size, const char *path, const char *mark)
+pst_rc pst_tempname(char *out, size_t size, const char *path, const char *mark)
 {
     const int n = snprintf(out, size, "%s%s%ld", path, mark, (long)getpid());
     return n >= 0 && (size_t)n < size ? PST_OK : pst_fail(PST_E_ARG, "the path is too long: %.200s...", path);
 }
 
-long pst_aside_pid(const char *name, const char *of, const char *mark)
+long pst_tempname_pid(const char *name, const char *of, const char *mark)
 {
     const size_t length = strlen(mark), n = of != NULL ? strlen(of) : 0;
     const char *at = of == NULL ? strstr(name, mark) : name + n;

@@ -1,7 +1,7 @@
 /* fused.c: what is done to activations row by row (kernels.h): bias, ReLU and dropout in one pass and its
  * gradient, sums, and widening of 16-bit rows. */
 #include "kernels/kernels.h"
-#include "kernels/rng.h"
+#include "common/util/rng.h"
 #include "kernels/cpu/clones.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ enum {
 _Static_assert(GROUP == LANES * PIECES, "one call's bits for each lane");
 
 struct mask {
-    struct pst_stream stream;
+    struct pst_rng_stream stream;
     uint32_t threshold; /* a column is dropped if its 16 bits, moved up by 16, are below */
     pst_real scale;     /* what is kept is multiplied by this, so that the mean stays */
     bool on;
@@ -26,7 +26,7 @@ static struct mask mask_of(const struct pst_dropout *drop)
 {
     assert(drop->rate >= 0 && drop->rate < 1);
     struct mask mask = {.scale = 1, .on = drop->rate > 0};
-    mask.stream = pst_stream_of(PST_RNG_DROPOUT, drop->seed, drop->epoch, drop->batch, drop->layer);
+    mask.stream = pst_rng_stream_of(PST_RNG_DROPOUT, drop->seed, drop->epoch, drop->batch, drop->layer);
     const double share = pst_dropout_share(drop->rate);
     mask.threshold = (uint32_t)(share * 65536.0) << 16;
     if (mask.on)
@@ -47,7 +47,7 @@ PST_INLINE void round_of(uint32_t w[4][LANES], uint32_t key0, uint32_t key1)
     }
 }
 
-/* pst_draw() of one vertex and LANES blocks of columns, abreast. */
+/* pst_rng_draw() of one vertex and LANES blocks of columns, abreast. */
 PST_INLINE void draw_group(const struct mask *mask, uint64_t vertex, uint32_t group, uint32_t w[4][LANES])
 {
     for (int i = 0; i < LANES; i++) {

@@ -5,7 +5,7 @@
  * Small fanouts take the vertices in groups, a vector lane each: all random numbers of a group at once, and
  * no branch that depends on a degree. What does not suit that goes vertex by vertex, with the same result. */
 #include "kernels/kernels.h"
-#include "kernels/rng.h"
+#include "common/util/rng.h"
 #include "kernels/cpu/clones.h"
 
 enum {
@@ -23,26 +23,28 @@ static int64_t neighbour(const struct pst_csc *graph, int64_t edge)
 /* ---- vertex by vertex ---------------------------------------------------------------------------- */
 
 /* The number of slot s; the draw of a pair of slots is kept between calls. */
-static uint64_t slot_bits(const struct pst_stream *stream, int64_t vertex, int slot, struct pst_philox *pair)
+static uint64_t slot_bits(const struct pst_rng_stream *stream, int64_t vertex, int slot,
+                          struct pst_rng_block *pair)
 {
     if (slot % 2 == 0)
-        *pair = pst_draw(stream, (uint64_t)vertex, (uint32_t)(slot / 2));
-    return pst_draw_u64(pair, slot % 2);
+        *pair = pst_rng_draw(stream, (uint64_t)vertex, (uint32_t)(slot / 2));
+    return pst_rng_u64(pair, slot % 2);
 }
 
-static void draw_repeats(const struct pst_stream *stream, int64_t vertex, int64_t degree, int k, int64_t *pos)
+static void draw_repeats(const struct pst_rng_stream *stream, int64_t vertex, int64_t degree, int k,
+                         int64_t *pos)
 {
-    struct pst_philox pair;
+    struct pst_rng_block pair;
     for (int s = 0; s < k; s++)
-        pos[s] = (int64_t)pst_bounded(slot_bits(stream, vertex, s, &pair), (uint64_t)degree);
+        pos[s] = (int64_t)pst_rng_bounded(slot_bits(stream, vertex, s, &pair), (uint64_t)degree);
 }
 
-static void draw_few(const struct pst_stream *stream, int64_t vertex, int64_t degree, int k, int64_t *pos)
+static void draw_few(const struct pst_rng_stream *stream, int64_t vertex, int64_t degree, int k, int64_t *pos)
 {
-    struct pst_philox pair;
+    struct pst_rng_block pair;
     for (int s = 0; s < k; s++) {
         const int64_t last = degree - k + s;
-        int64_t pick = (int64_t)pst_bounded(slot_bits(stream, vertex, s, &pair), (uint64_t)last + 1);
+        int64_t pick = (int64_t)pst_rng_bounded(slot_bits(stream, vertex, s, &pair), (uint64_t)last + 1);
         for (int i = 0; i < s; i++) {
             if (pos[i] == pick) {
                 pick = last;
@@ -67,7 +69,8 @@ static bool set_add(int64_t *set, uint64_t mask, int64_t value)
     return false;
 }
 
-static void draw_many(const struct pst_stream *stream, int64_t vertex, int64_t degree, int k, int64_t *pos)
+static void draw_many(const struct pst_rng_stream *stream, int64_t vertex, int64_t degree, int k,
+                      int64_t *pos)
 {
     int64_t set[2 * PST_FANOUT_MAX];
     uint64_t size = 1;
@@ -75,10 +78,10 @@ static void draw_many(const struct pst_stream *stream, int64_t vertex, int64_t d
         size *= 2;
     for (uint64_t i = 0; i < size; i++)
         set[i] = -1;
-    struct pst_philox pair;
+    struct pst_rng_block pair;
     for (int s = 0; s < k; s++) {
         const int64_t last = degree - k + s;
-        pos[s] = (int64_t)pst_bounded(slot_bits(stream, vertex, s, &pair), (uint64_t)last + 1);
+        pos[s] = (int64_t)pst_rng_bounded(slot_bits(stream, vertex, s, &pair), (uint64_t)last + 1);
         if (set_add(set, size - 1, pos[s])) {
             pos[s] = last;
             (void)set_add(set, size - 1, last);
@@ -92,7 +95,7 @@ static bool known(const struct pst_csc *graph, int64_t vertex)
 }
 
 /* Writes the neighbours of one vertex to out and returns how many, or an error. */
-static int64_t sample_vertex(const struct pst_csc *graph, const struct pst_stream *stream, int64_t vertex,
+static int64_t sample_vertex(const struct pst_csc *graph, const struct pst_rng_stream *stream, int64_t vertex,
                              int fanout, bool replace, int64_t *out, int64_t room)
 {
     if (!known(graph, vertex))
@@ -170,8 +173,8 @@ static pst_rc read_rows(const struct pst_csc *graph, const int64_t *vertices, in
     return bad != 0 ? PST_E_FORMAT : PST_OK;
 }
 
-/* pst_draw() of every lane; word w of lane i is words[w][i]. */
-PST_INLINE void draw_lanes(const struct pst_stream *stream, const struct group *g, uint32_t block,
+/* pst_rng_draw() of every lane; word w of lane i is words[w][i]. */
+PST_INLINE void draw_lanes(const struct pst_rng_stream *stream, const struct group *g, uint32_t block,
                            uint32_t words[4][LANES])
 {
     uint32_t *restrict w0 = words[0], *restrict w1 = words[1], *restrict w2 = words[2],
@@ -197,8 +200,8 @@ PST_INLINE void draw_lanes(const struct pst_stream *stream, const struct group *
     }
 }
 
-/* Slot s of every lane from its 64 bits: pst_bounded() where the bound has 32 bits, then Floyd's step. Lanes
- * whose neighbours are all taken get them in order. */
+/* Slot s of every lane from its 64 bits: pst_rng_bounded() where the bound has 32 bits, then Floyd's step.
+ * Lanes whose neighbours are all taken get them in order. */
 PST_INLINE void choose(struct group *g, int s, int fanout, bool replace, const uint32_t *restrict low,
                        const uint32_t *restrict high)
 {
@@ -223,7 +226,8 @@ PST_INLINE void choose(struct group *g, int s, int fanout, bool replace, const u
     }
 }
 
-PST_CLONES static void draw_group(const struct pst_stream *stream, int fanout, bool replace, struct group *g)
+PST_CLONES static void draw_group(const struct pst_rng_stream *stream, int fanout, bool replace,
+                                  struct group *g)
 {
     for (int s = 0; s < fanout; s += 2) {
         uint32_t words[4][LANES];
@@ -275,7 +279,7 @@ static pst_rc write_group(const struct pst_csc *graph, const struct group *g, in
 
 struct sampling {
     const struct pst_csc *graph;
-    struct pst_stream stream;
+    struct pst_rng_stream stream;
     int fanout;
     bool replace;
     int32_t *indptr;
@@ -326,14 +330,14 @@ pst_rc pst_k_sample(struct pst_queue *q, const struct pst_csc *graph, const stru
     assert(fanout >= -1 && fanout <= PST_FANOUT_MAX);
     assert(graph->index_bytes == 4 || graph->index_bytes == 8);
     (void)q;
-    const struct sampling s = {.graph = graph,
-                               .stream =
-                                   pst_stream_of(PST_RNG_SAMPLE, key->seed, key->epoch, key->batch, key->hop),
-                               .fanout = fanout,
-                               .replace = replace,
-                               .indptr = indptr,
-                               .out = out,
-                               .limit = pst_min_i64(capacity, INT32_MAX)};
+    const struct sampling s = {
+        .graph = graph,
+        .stream = pst_rng_stream_of(PST_RNG_SAMPLE, key->seed, key->epoch, key->batch, key->hop),
+        .fanout = fanout,
+        .replace = replace,
+        .indptr = indptr,
+        .out = out,
+        .limit = pst_min_i64(capacity, INT32_MAX)};
     int64_t used = 0;
     indptr[0] = 0;
     if (fanout < 1 || fanout > SCAN_MAX || graph->edges == 0)

@@ -2,7 +2,7 @@
  * the cycle until it falls below n (Black & Rogaway, CT-RSA 2002): every element alone, no scratch memory.
  * Elements walk side by side; one that has arrived makes room for the next. */
 #include "kernels/kernels.h"
-#include "kernels/rng.h"
+#include "common/util/rng.h"
 #include "kernels/cpu/clones.h"
 
 enum {
@@ -67,9 +67,9 @@ void pst_k_shuffle(struct pst_queue *q, uint64_t seed, uint64_t epoch, int64_t *
     struct walk w = {.half_bits = 1, .n = (uint64_t)n};
     while (w.half_bits < 31 && (uint64_t)1 << (2 * w.half_bits) < (uint64_t)n)
         w.half_bits++;
-    const struct pst_stream stream = pst_stream_of(PST_RNG_SHUFFLE, seed, 0, epoch, 0);
+    const struct pst_rng_stream stream = pst_rng_stream_of(PST_RNG_SHUFFLE, seed, 0, epoch, 0);
     for (int r = 0; r < ROUNDS; r++)
-        w.keys[r] = pst_draw(&stream, (uint64_t)(r / 4), 0).word[r % 4];
+        w.keys[r] = pst_rng_draw(&stream, (uint64_t)(r / 4), 0).word[r % 4];
     const uint64_t mask = ((uint64_t)1 << w.half_bits) - 1;
     int64_t next = 0;
     while (next < n || w.lanes > 0) {

@@ -22,15 +22,15 @@ __device__ __forceinline__ void step_one(const factors &f, float *w, float g, fl
     *w -= f.rate * *m / (sqrtf(*v) * f.root + f.eps);
 }
 
-__global__ void __launch_bounds__(PST_THREADS) step_each(factors f, parameters p, int64_t first, int64_t n)
+__global__ void __launch_bounds__(PST_CU_THREADS) step_each(factors f, parameters p, int64_t first, int64_t n)
 {
-    for (int64_t i = first + pst_first(); i < n; i += pst_step())
+    for (int64_t i = first + pst_cu_first(); i < n; i += pst_cu_step())
         step_one(f, &p.w[i], p.g[i], &p.m[i], &p.v[i]);
 }
 
-__global__ void __launch_bounds__(PST_THREADS) step_four(factors f, parameters p, int64_t fours)
+__global__ void __launch_bounds__(PST_CU_THREADS) step_four(factors f, parameters p, int64_t fours)
 {
-    for (int64_t i = pst_first(); i < fours; i += pst_step()) {
+    for (int64_t i = pst_cu_first(); i < fours; i += pst_cu_step()) {
         float4 w = reinterpret_cast<float4 *>(p.w)[i], m = reinterpret_cast<float4 *>(p.m)[i];
         float4 v = reinterpret_cast<float4 *>(p.v)[i];
         const float4 g = reinterpret_cast<const float4 *>(p.g)[i];
@@ -57,6 +57,6 @@ void pst_k_adam(struct pst_queue *q, const struct pst_adam *opt, float *w, const
     const parameters p = {w, m, v, g};
     const uintptr_t all = (uintptr_t)w | (uintptr_t)g | (uintptr_t)m | (uintptr_t)v;
     const int64_t fours = all % sizeof(float4) == 0 ? n / 4 : 0;
-    pst_on(q, pst_grid(q, fours, PST_THREADS))(step_four, f, p, fours);
-    pst_on(q, pst_grid(q, n - 4 * fours, PST_THREADS))(step_each, f, p, 4 * fours, n);
+    pst_cu_on(q, pst_cu_grid(q, fours, PST_CU_THREADS))(step_four, f, p, fours);
+    pst_cu_on(q, pst_cu_grid(q, n - 4 * fours, PST_CU_THREADS))(step_each, f, p, 4 * fours, n);
 }

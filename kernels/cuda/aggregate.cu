@@ -65,7 +65,7 @@ template <class P, class I> __device__ stretch stretch_of(const means<P, I> &s, 
     const bool row = first >= 0 && first <= past && past <= s.edges;
     const int64_t begin = row && s.from > 0 ? s.cursor[d] : first;
     if (!row || begin < first || begin > past) {
-        pst_fault(s.status, PST_E_FORMAT);
+        pst_cu_fault(s.status, PST_E_FORMAT);
         return {0, 0, 0, 0};
     }
     int64_t end = s.last ? past : begin, high = past; /* neighbours ascend where there are parts */
@@ -110,16 +110,16 @@ __device__ __forceinline__ columns<W> sum_of(const means<P, I> &s, const stretch
                 sum.at[w] = e + k == r.first ? row[k].at[w] : sum.at[w] + row[k].at[w];
     }
     if (bad)
-        pst_fault(s.status, PST_E_FORMAT);
+        pst_cu_fault(s.status, PST_E_FORMAT);
     return sum;
 }
 
 /* 2^shift lanes a row of out. */
 template <int W, class P, class I>
-__global__ void __launch_bounds__(PST_THREADS, 4) mean(means<P, I> s, int shift)
+__global__ void __launch_bounds__(PST_CU_THREADS, 4) mean(means<P, I> s, int shift)
 {
     const int lane = (int)threadIdx.x & ((1 << shift) - 1);
-    for (int64_t d = pst_first() >> shift; d < s.dsts; d += pst_step() >> shift) {
+    for (int64_t d = pst_cu_first() >> shift; d < s.dsts; d += pst_cu_step() >> shift) {
         const stretch r = stretch_of(s, d);
         const float share = r.first < r.past ? 1.0f / (float)(r.past - r.first) : 0;
         if (!s.last && r.begin == r.end)
@@ -139,9 +139,9 @@ __global__ void __launch_bounds__(PST_THREADS, 4) mean(means<P, I> s, int shift)
 }
 
 /* Where the next part's edges begin. */
-template <class I> __global__ void __launch_bounds__(PST_THREADS) move_on(means<int64_t, I> s)
+template <class I> __global__ void __launch_bounds__(PST_CU_THREADS) move_on(means<int64_t, I> s)
 {
-    for (int64_t d = pst_first(); d < s.dsts; d += pst_step())
+    for (int64_t d = pst_cu_first(); d < s.dsts; d += pst_cu_step())
         s.cursor[d] = stretch_of(s, d).end;
 }
 
@@ -158,7 +158,7 @@ template <class P, class I> void launch_mean(struct pst_queue *q, const means<P,
     const int shift = pieces > 16 ? 5 : pieces > 8 ? 4 : 3;
     if (s.dim == 0)
         return;
-    const struct pst_launch on = pst_on(q, pst_grid(q, s.dsts, PST_THREADS >> shift));
+    const struct pst_cu_launch on = pst_cu_on(q, pst_cu_grid(q, s.dsts, PST_CU_THREADS >> shift));
     if (fours)
         on(mean<4, P, I>, s, shift);
     else
@@ -167,11 +167,11 @@ template <class P, class I> void launch_mean(struct pst_queue *q, const means<P,
 
 /* ---- the gradient -------------------------------------------------------------------------------- */
 
-__global__ void __launch_bounds__(PST_THREADS)
+__global__ void __launch_bounds__(PST_CU_THREADS)
     put_dsts(const int32_t *indptr, int64_t dsts, int64_t edges, int32_t *dst)
 {
     const int lane = (int)threadIdx.x % SPAN;
-    for (int64_t d = pst_first() / SPAN; d < dsts; d += pst_step() / SPAN)
+    for (int64_t d = pst_cu_first() / SPAN; d < dsts; d += pst_cu_step() / SPAN)
         for (int64_t e = indptr[d] + lane; e < indptr[d + 1] && e < edges; e += SPAN)
             dst[e] = (int32_t)d;
 }
@@ -196,8 +196,8 @@ __device__ void add_source(const sorted_edges &s, int64_t begin, int64_t column,
     columns<W> sum = {};
     if (in)
         sum = load<W>(to);
-    int64_t count = PST_WARP;
-    for (int64_t at = begin; count == PST_WARP; at += PST_WARP) {
+    int64_t count = PST_CU_WARP;
+    for (int64_t at = begin; count == PST_CU_WARP; at += PST_CU_WARP) {
         const int64_t e = at + lane;
         const bool mine = e < s.edges && s.source[e] == source;
         const int32_t d = mine ? s.dst[e] : 0;
@@ -220,14 +220,15 @@ __device__ void add_source(const sorted_edges &s, int64_t begin, int64_t column,
 }
 
 /* A warp takes the sources whose first edge is among its SPAN. */
-template <int W> __global__ void __launch_bounds__(PST_THREADS, 4) mean_grad(sorted_edges s)
+template <int W> __global__ void __launch_bounds__(PST_CU_THREADS, 4) mean_grad(sorted_edges s)
 {
-    const int lane = (int)threadIdx.x % PST_WARP;
-    for (int64_t base = pst_first() / PST_WARP * SPAN; base < s.edges; base += pst_step() / PST_WARP * SPAN) {
+    const int lane = (int)threadIdx.x % PST_CU_WARP;
+    for (int64_t base = pst_cu_first() / PST_CU_WARP * SPAN; base < s.edges;
+         base += pst_cu_step() / PST_CU_WARP * SPAN) {
         const int64_t e = base + lane;
         const bool head = lane < SPAN && e < s.edges && (e == 0 || s.source[e - 1] != s.source[e]);
         for (unsigned heads = __ballot_sync(0xFFFFFFFFu, head); heads; heads &= heads - 1)
-            for (int64_t j = 0; j < s.dim; j += PST_WARP * W)
+            for (int64_t j = 0; j < s.dim; j += PST_CU_WARP * W)
                 add_source<W>(s, base + __ffs((int)heads) - 1, j + lane * W, j + lane * W < s.dim, lane);
     }
 }
@@ -244,21 +245,21 @@ int bits_of(int64_t sources)
 bool sort_edges(struct pst_queue *q, const int32_t *indices, int64_t dsts, int64_t sources, sorted_edges *s)
 {
     const size_t bytes = (size_t)s->edges * sizeof(int32_t);
-    int32_t *dst = static_cast<int32_t *>(pst_scratch(q, bytes)),
-            *dst_out = static_cast<int32_t *>(pst_scratch(q, bytes));
-    uint32_t *source_out = static_cast<uint32_t *>(pst_scratch(q, bytes));
+    int32_t *dst = static_cast<int32_t *>(pst_cu_scratch(q, bytes)),
+            *dst_out = static_cast<int32_t *>(pst_cu_scratch(q, bytes));
+    uint32_t *source_out = static_cast<uint32_t *>(pst_cu_scratch(q, bytes));
     const uint32_t *source = reinterpret_cast<const uint32_t *>(indices);
     s->source = source_out;
     s->dst = dst_out;
     size_t more = 0;
-    if (!pst_checked(q, cub::DeviceRadixSort::SortPairs(NULL, more, source, source_out, dst, dst_out,
-                                                        s->edges, 0, bits_of(sources), q->stream)))
+    if (!pst_cu_checked(q, cub::DeviceRadixSort::SortPairs(NULL, more, source, source_out, dst, dst_out,
+                                                           s->edges, 0, bits_of(sources), q->stream)))
         return false;
-    void *temp = pst_scratch(q, more);
-    pst_on(q, pst_grid(q, dsts, PST_THREADS / SPAN))(put_dsts, s->indptr, dsts, s->edges, dst);
+    void *temp = pst_cu_scratch(q, more);
+    pst_cu_on(q, pst_cu_grid(q, dsts, PST_CU_THREADS / SPAN))(put_dsts, s->indptr, dsts, s->edges, dst);
     return temp &&
-           pst_checked(q, cub::DeviceRadixSort::SortPairs(temp, more, source, source_out, dst, dst_out,
-                                                          s->edges, 0, bits_of(sources), q->stream));
+           pst_cu_checked(q, cub::DeviceRadixSort::SortPairs(temp, more, source, source_out, dst, dst_out,
+                                                             s->edges, 0, bits_of(sources), q->stream));
 }
 } // namespace
 
@@ -282,7 +283,7 @@ static void mean_part(struct pst_queue *q, const struct pst_csc *graph, int64_t 
                                  dim,
                                  q->status};
     launch_mean(q, s);
-    pst_on(q, pst_grid(q, n, PST_THREADS))(move_on<I>, s);
+    pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS))(move_on<I>, s);
 }
 
 void pst_k_mean(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
@@ -313,10 +314,11 @@ void pst_kn_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t 
 {
     assert(dsts >= 0 && edges >= 0 && dim >= 0 && ld_in >= dim && ld_out >= dim);
     sorted_edges s = {indptr, NULL, NULL, edges, grad_out, ld_out, grad_in, ld_in, dim};
-    pst_begin(q);
+    pst_cu_begin(q);
     if (edges == 0 || dim == 0 || !sort_edges(q, indices, dsts, sources, &s))
         return;
-    const struct pst_launch on = pst_on(q, pst_grid(q, (edges + SPAN - 1) / SPAN, PST_THREADS / PST_WARP));
+    const struct pst_cu_launch on =
+        pst_cu_on(q, pst_cu_grid(q, (edges + SPAN - 1) / SPAN, PST_CU_THREADS / PST_CU_WARP));
     if (by_fours(grad_out, ld_out, grad_in, ld_in, dim))
         on(mean_grad<4>, s);
     else
@@ -328,7 +330,8 @@ void pst_k_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t *
                      const float *grad_out, int64_t ld_out, float *grad_in, int64_t ld_in, int64_t dim)
 {
     int32_t edges = 0;
-    if (pst_checked(q, cudaMemcpyAsync(&edges, indptr + dsts, sizeof edges, cudaMemcpyDefault, q->stream)) &&
-        pst_checked(q, cudaStreamSynchronize(q->stream)))
+    if (pst_cu_checked(q,
+                       cudaMemcpyAsync(&edges, indptr + dsts, sizeof edges, cudaMemcpyDefault, q->stream)) &&
+        pst_cu_checked(q, cudaStreamSynchronize(q->stream)))
         pst_kn_mean_grad(q, indptr, indices, dsts, edges, INT32_MAX, grad_out, ld_out, grad_in, ld_in, dim);
 }

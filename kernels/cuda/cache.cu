@@ -41,9 +41,9 @@ __device__ __forceinline__ uint64_t home(const struct pst_cache &cache, int64_t 
     return ((uint64_t)vertex * 0x9E3779B97F4A7C15ull) >> cache.shift;
 }
 
-__global__ void __launch_bounds__(PST_THREADS) survey(struct pst_cache *cache, const int64_t *vertices)
+__global__ void __launch_bounds__(PST_CU_THREADS) survey(struct pst_cache *cache, const int64_t *vertices)
 {
-    for (int64_t row = pst_first(); row < cache->n; row += pst_step()) {
+    for (int64_t row = pst_cu_first(); row < cache->n; row += pst_cu_step()) {
         (void)atomicMax(&cache->span, (word)vertices[row] + 1);
         if (vertices[row] != row)
             (void)atomicMin(&cache->identity, 0);
@@ -51,10 +51,11 @@ __global__ void __launch_bounds__(PST_THREADS) survey(struct pst_cache *cache, c
 }
 
 /* Of several rows of a vertex the first counts. */
-__global__ void __launch_bounds__(PST_THREADS) fill_index(const struct pst_cache *at, const int64_t *vertices)
+__global__ void __launch_bounds__(PST_CU_THREADS)
+    fill_index(const struct pst_cache *at, const int64_t *vertices)
 {
     const struct pst_cache cache = *at;
-    for (int64_t row = pst_first(); row < cache.n; row += pst_step()) {
+    for (int64_t row = pst_cu_first(); row < cache.n; row += pst_cu_step()) {
         const int64_t vertex = vertices[row];
         if (cache.rows) {
             (void)atomicMin(&cache.rows[vertex], (uint32_t)row);
@@ -88,7 +89,7 @@ __device__ int32_t row_of(const struct pst_cache &cache, int64_t vertex)
 struct lookup {
     const struct pst_cache *cache;
     const int64_t *ids;
-    struct pst_n n;
+    struct pst_twin_n n;
     int32_t *hit_pos, *hit_row, *miss_pos;
     int64_t *hits, *misses;
     int32_t *row; /* of each id */
@@ -96,13 +97,13 @@ struct lookup {
 };
 
 /* Also counts none, which holds if there are no ids. */
-__global__ void __launch_bounds__(PST_THREADS) find_rows(lookup l)
+__global__ void __launch_bounds__(PST_CU_THREADS) find_rows(lookup l)
 {
     const struct pst_cache cache = *l.cache;
-    const int64_t n = pst_value(l.n, l.status);
-    for (int64_t i = pst_first(); i < n; i += pst_step())
+    const int64_t n = pst_cu_value(l.n, l.status);
+    for (int64_t i = pst_cu_first(); i < n; i += pst_cu_step())
         l.row[i] = row_of(cache, l.ids[i]);
-    if (pst_first() == 0)
+    if (pst_cu_first() == 0)
         *l.hits = *l.misses = 0;
 }
 
@@ -111,7 +112,7 @@ struct hit {
     lookup l;
     __device__ uint32_t operator()(int64_t i) const
     {
-        return i < pst_value(l.n, l.status) && l.row[i] >= 0;
+        return i < pst_cu_value(l.n, l.status) && l.row[i] >= 0;
     }
 };
 
@@ -126,7 +127,7 @@ struct split {
     lookup l;
     __device__ void operator()(int64_t i, uint32_t hits) const
     {
-        const int64_t n = pst_value(l.n, l.status);
+        const int64_t n = pst_cu_value(l.n, l.status);
         if (i >= n)
             return;
         if (l.row[i] >= 0) {
@@ -143,12 +144,12 @@ struct split {
 };
 
 /* Half way to the largest number, threads take care not to step over it. */
-__global__ void __launch_bounds__(PST_THREADS)
-    count(const int64_t *ids, struct pst_n most, uint32_t *counts, const int32_t *status)
+__global__ void __launch_bounds__(PST_CU_THREADS)
+    count(const int64_t *ids, struct pst_twin_n most, uint32_t *counts, const int32_t *status)
 {
-    const int64_t n = pst_value(most, status);
-    for (int64_t i = pst_first(); i < n; i += pst_step()) {
-        uint32_t *at = &counts[ids[i]], before = pst_load(at);
+    const int64_t n = pst_cu_value(most, status);
+    for (int64_t i = pst_cu_first(); i < n; i += pst_cu_step()) {
+        uint32_t *at = &counts[ids[i]], before = pst_cu_load(at);
         if (before < UINT32_MAX / 2) {
             (void)atomicAdd(at, 1u);
             continue;
@@ -166,24 +167,24 @@ bool build(struct pst_cache *at, struct pst_cache *cache, const int64_t *vertice
     const size_t bytes = sizeof(place) * (cache->mask + 1);
     void *table = reinterpret_cast<void *>(pst_align_up((uint64_t)(uintptr_t)(at + 1), PST_CACHE_LINE));
     struct pst_queue q = {};
-    char why[PST_WHY_BYTES];
+    char why[PST_TWIN_WHY_BYTES];
     q.why = why;
     q.multiprocessors = 1;
-    const unsigned blocks = pst_grid(&q, cache->n, PST_THREADS);
-    if (!pst_checked(&q, cudaMemcpy(at, cache, sizeof *cache, cudaMemcpyDefault)))
+    const unsigned blocks = pst_cu_grid(&q, cache->n, PST_CU_THREADS);
+    if (!pst_cu_checked(&q, cudaMemcpy(at, cache, sizeof *cache, cudaMemcpyDefault)))
         return false;
-    pst_on(&q, blocks)(survey, at, vertices);
-    if (!pst_checked(&q, cudaMemcpy(cache, at, sizeof *cache, cudaMemcpyDefault)) || cache->identity)
+    pst_cu_on(&q, blocks)(survey, at, vertices);
+    if (!pst_cu_checked(&q, cudaMemcpy(cache, at, sizeof *cache, cudaMemcpyDefault)) || cache->identity)
         return q.rc == PST_OK;
     if (cache->span <= bytes / sizeof *cache->rows)
         cache->rows = static_cast<uint32_t *>(table);
     else
         cache->places = static_cast<place *>(table);
-    if (!pst_checked(&q, cudaMemcpy(at, cache, sizeof *cache, cudaMemcpyDefault)) ||
-        !pst_checked(&q, cudaMemsetAsync(table, 0xFF, bytes, NULL)))
+    if (!pst_cu_checked(&q, cudaMemcpy(at, cache, sizeof *cache, cudaMemcpyDefault)) ||
+        !pst_cu_checked(&q, cudaMemsetAsync(table, 0xFF, bytes, NULL)))
         return false;
-    pst_on(&q, blocks)(fill_index, at, vertices);
-    return pst_checked(&q, cudaStreamSynchronize(NULL));
+    pst_cu_on(&q, blocks)(fill_index, at, vertices);
+    return pst_cu_checked(&q, cudaStreamSynchronize(NULL));
 }
 } // namespace
 
@@ -205,23 +206,25 @@ struct pst_cache *pst_k_cache_init(void *memory, const int64_t *vertices, int64_
     return build(at, &cache, vertices) ? at : NULL;
 }
 
-void pst_kn_lookup(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids, struct pst_n n,
-                   int32_t *hit_pos, int32_t *hit_row, int64_t *hits, int32_t *miss_pos, int64_t *misses)
+void pst_kn_lookup(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids,
+                   struct pst_twin_n n, int32_t *hit_pos, int32_t *hit_row, int64_t *hits, int32_t *miss_pos,
+                   int64_t *misses)
 {
     assert(n.most >= 0 && n.most <= INT32_MAX);
-    pst_begin(q);
-    int32_t *row = static_cast<int32_t *>(pst_scratch(q, (size_t)n.most * sizeof *row));
+    pst_cu_begin(q);
+    int32_t *row = static_cast<int32_t *>(pst_cu_scratch(q, (size_t)n.most * sizeof *row));
     const lookup l = {cache, ids, n, hit_pos, hit_row, miss_pos, hits, misses, row, q->status};
-    const pst_input<hit> in = {{l}, 0};
-    const pst_output<split> out = {{l}, 0};
+    const pst_cu_input<hit> in = {{l}, 0};
+    const pst_cu_output<split> out = {{l}, 0};
     size_t bytes = 0;
-    pst_on(q, pst_grid(q, n.most > 0 ? n.most : 1, PST_THREADS))(find_rows, l);
+    pst_cu_on(q, pst_cu_grid(q, n.most > 0 ? n.most : 1, PST_CU_THREADS))(find_rows, l);
     if (n.most == 0 ||
-        !pst_checked(q, cub::DeviceScan::InclusiveScan(NULL, bytes, in, out, plus(), n.most, q->stream)))
+        !pst_cu_checked(q, cub::DeviceScan::InclusiveScan(NULL, bytes, in, out, plus(), n.most, q->stream)))
         return;
-    void *temp = pst_scratch(q, bytes);
+    void *temp = pst_cu_scratch(q, bytes);
     if (temp)
-        (void)pst_checked(q, cub::DeviceScan::InclusiveScan(temp, bytes, in, out, plus(), n.most, q->stream));
+        (void)pst_cu_checked(q,
+                             cub::DeviceScan::InclusiveScan(temp, bytes, in, out, plus(), n.most, q->stream));
 }
 
 void pst_k_lookup(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids, int64_t n,
@@ -230,9 +233,9 @@ void pst_k_lookup(struct pst_queue *q, const struct pst_cache *cache, const int6
     pst_kn_lookup(q, cache, ids, {NULL, n}, hit_pos, hit_row, hits, miss_pos, misses);
 }
 
-void pst_kn_count(struct pst_queue *q, const int64_t *ids, struct pst_n n, uint32_t *counts)
+void pst_kn_count(struct pst_queue *q, const int64_t *ids, struct pst_twin_n n, uint32_t *counts)
 {
-    pst_on(q, pst_grid(q, n.most, PST_THREADS))(count, ids, n, counts, q->status);
+    pst_cu_on(q, pst_cu_grid(q, n.most, PST_CU_THREADS))(count, ids, n, counts, q->status);
 }
 
 void pst_k_count(struct pst_queue *q, const int64_t *ids, int64_t n, uint32_t *counts)

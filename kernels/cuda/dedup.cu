@@ -45,7 +45,7 @@ __host__ __device__ word *entries_of(struct pst_dedup *table)
 struct dedup {
     struct pst_dedup *table;
     const int64_t *ids;
-    struct pst_n n;
+    struct pst_twin_n n;
     int64_t *vertices, *count;
     int64_t limit;
     int32_t *local;
@@ -67,7 +67,7 @@ __device__ uint64_t enter(const dedup &d, const struct pst_dedup &t, int64_t i, 
     const word mine = newcomer(t, i);
     uint64_t at = ((uint64_t)id * 0x9E3779B97F4A7C15ull) >> t.shift;
     for (uint64_t probes = 1;; probes++, at = (at + 1) & t.mask) {
-        word entry = pst_load(&d.entries[at]);
+        word entry = pst_cu_load(&d.entries[at]);
         if ((uint32_t)(entry >> 32) != t.stamp) {
             const word before = atomicCAS(&d.entries[at], entry, mine);
             *fresh = before == entry;
@@ -81,23 +81,24 @@ __device__ uint64_t enter(const dedup &d, const struct pst_dedup &t, int64_t i, 
                 (void)atomicMin(&d.entries[at], mine);
             return at;
         }
-        const bool crowded = probes % PATIENCE == 0 && pst_load(&d.table->met) > (word)(t.max_ids - t.used);
+        const bool crowded =
+            probes % PATIENCE == 0 && pst_cu_load(&d.table->met) > (word)(t.max_ids - t.used);
         if (crowded || probes > t.mask) {
-            pst_fault(d.status, PST_E_LIMIT);
+            pst_cu_fault(d.status, PST_E_LIMIT);
             return 0;
         }
     }
 }
 
-__global__ void __launch_bounds__(PST_THREADS) enter_all(dedup d)
+__global__ void __launch_bounds__(PST_CU_THREADS) enter_all(dedup d)
 {
     const struct pst_dedup t = *d.table;
-    const int64_t n = pst_warp_value(d.n, d.status);
+    const int64_t n = pst_cu_warp_value(d.n, d.status);
     const bool counted = t.used + n > t.max_ids;
-    if (pst_first() == 0)
+    if (pst_cu_first() == 0)
         d.table->base = *d.count;
-    const int lane = (int)threadIdx.x % PST_WARP;
-    for (int64_t i = pst_first(); i - lane < n; i += pst_step()) {
+    const int lane = (int)threadIdx.x % PST_CU_WARP;
+    for (int64_t i = pst_cu_first(); i - lane < n; i += pst_cu_step()) {
         bool fresh = false;
         if (i < n)
             d.slot[i] = (uint32_t)enter(d, t, i, &fresh);
@@ -114,9 +115,9 @@ struct first { /* 1 where id i is a newcomer's first appearance */
     dedup d;
     __device__ uint32_t operator()(int64_t i) const
     {
-        if (i >= pst_value(d.n, d.status))
+        if (i >= pst_cu_value(d.n, d.status))
             return 0;
-        return (uint32_t)pst_load(&d.entries[d.slot[i]]) == (NEWCOMER | (uint32_t)i);
+        return (uint32_t)pst_cu_load(&d.entries[d.slot[i]]) == (NEWCOMER | (uint32_t)i);
     }
 };
 
@@ -127,17 +128,17 @@ struct plus {
     }
 };
 
-__global__ void __launch_bounds__(PST_THREADS) append(dedup d)
+__global__ void __launch_bounds__(PST_CU_THREADS) append(dedup d)
 {
-    const int64_t n = pst_value(d.n, d.status), base = d.table->base;
-    for (int64_t i = pst_first(); i < n; i += pst_step()) {
+    const int64_t n = pst_cu_value(d.n, d.status), base = d.table->base;
+    for (int64_t i = pst_cu_first(); i < n; i += pst_cu_step()) {
         const int64_t position = base + d.rank[i] - 1;
         if (i == n - 1)
             d.table->fresh = d.rank[i];
         if (!first{d}(i))
             continue;
         if (position >= d.limit) {
-            pst_fault(d.status, PST_E_LIMIT);
+            pst_cu_fault(d.status, PST_E_LIMIT);
             continue;
         }
         d.vertices[position] = d.ids[i];
@@ -146,22 +147,22 @@ __global__ void __launch_bounds__(PST_THREADS) append(dedup d)
     }
 }
 
-__global__ void __launch_bounds__(PST_THREADS) relabel(dedup d)
+__global__ void __launch_bounds__(PST_CU_THREADS) relabel(dedup d)
 {
-    const int64_t n = pst_value(d.n, d.status);
-    for (int64_t i = pst_first(); d.local && i < n; i += pst_step())
+    const int64_t n = pst_cu_value(d.n, d.status);
+    for (int64_t i = pst_cu_first(); d.local && i < n; i += pst_cu_step())
         d.local[i] = (int32_t)d.entries[d.slot[i]];
-    if (pst_first() > 0 || n == 0)
+    if (pst_cu_first() > 0 || n == 0)
         return;
     d.table->used += d.table->fresh;
     d.table->met = 0;
     *d.count = d.table->base + d.table->fresh;
     if (d.table->used > d.table->max_ids)
-        pst_fault(d.status, PST_E_LIMIT);
+        pst_cu_fault(d.status, PST_E_LIMIT);
 }
 
 /* One block. After 2^32 batches old stamps would come back to life. */
-__global__ void __launch_bounds__(PST_THREADS) reset(struct pst_dedup *table)
+__global__ void __launch_bounds__(PST_CU_THREADS) reset(struct pst_dedup *table)
 {
     const uint32_t stamp = table->stamp;
     __syncthreads();
@@ -199,33 +200,33 @@ struct pst_dedup *pst_k_dedup_init(void *memory, int64_t max_ids)
 
 void pst_k_dedup_reset(struct pst_queue *q, struct pst_dedup *table)
 {
-    pst_on(q, 1)(reset, table);
+    pst_cu_on(q, 1)(reset, table);
 }
 
-pst_rc pst_kn_dedup(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, struct pst_n n,
+pst_rc pst_kn_dedup(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, struct pst_twin_n n,
                     int64_t *vertices, int64_t *count, int64_t capacity, int32_t *local)
 {
     assert(n.most >= 0 && n.most <= INT32_MAX);
     if (n.most == 0)
         return q->rc;
-    pst_begin(q);
-    uint32_t *slot = static_cast<uint32_t *>(pst_scratch(q, (size_t)n.most * sizeof *slot));
-    uint32_t *rank = static_cast<uint32_t *>(pst_scratch(q, (size_t)n.most * sizeof *rank));
+    pst_cu_begin(q);
+    uint32_t *slot = static_cast<uint32_t *>(pst_cu_scratch(q, (size_t)n.most * sizeof *slot));
+    uint32_t *rank = static_cast<uint32_t *>(pst_cu_scratch(q, (size_t)n.most * sizeof *rank));
     const dedup d = {
         table, ids,  n,        vertices, count, pst_min_i64(capacity, INT32_MAX), local, entries_of(table),
         slot,  rank, q->status};
-    const pst_input<first> in = {{d}, 0};
-    const unsigned blocks = pst_grid(q, n.most, PST_THREADS);
+    const pst_cu_input<first> in = {{d}, 0};
+    const unsigned blocks = pst_cu_grid(q, n.most, PST_CU_THREADS);
     size_t bytes = 0;
-    if (!pst_checked(q, cub::DeviceScan::InclusiveScan(NULL, bytes, in, rank, plus(), n.most, q->stream)))
+    if (!pst_cu_checked(q, cub::DeviceScan::InclusiveScan(NULL, bytes, in, rank, plus(), n.most, q->stream)))
         return q->rc;
-    void *temp = pst_scratch(q, bytes);
-    pst_on(q, blocks)(enter_all, d);
+    void *temp = pst_cu_scratch(q, bytes);
+    pst_cu_on(q, blocks)(enter_all, d);
     if (temp)
-        (void)pst_checked(q,
-                          cub::DeviceScan::InclusiveScan(temp, bytes, in, rank, plus(), n.most, q->stream));
-    pst_on(q, blocks)(append, d);
-    pst_on(q, blocks)(relabel, d);
+        (void)pst_cu_checked(
+            q, cub::DeviceScan::InclusiveScan(temp, bytes, in, rank, plus(), n.most, q->stream));
+    pst_cu_on(q, blocks)(append, d);
+    pst_cu_on(q, blocks)(relabel, d);
     return q->rc;
 }
 

@@ -7,7 +7,7 @@ namespace
 enum { LANES = 16, PIECES = PST_DROPOUT_GROUP / LANES }; /* a draw decides PIECES columns, LANES apart */
 
 struct mask {
-    struct pst_stream stream;
+    struct pst_rng_stream stream;
     uint32_t threshold; /* a column is dropped if its 16 bits are below */
     float scale;
     bool on;
@@ -17,7 +17,7 @@ mask mask_of(const struct pst_dropout *drop)
 {
     assert(drop->rate >= 0 && drop->rate < 1);
     const double share = pst_dropout_share(drop->rate);
-    return {pst_stream_of(PST_RNG_DROPOUT, drop->seed, drop->epoch, drop->batch, drop->layer),
+    return {pst_rng_stream_of(PST_RNG_DROPOUT, drop->seed, drop->epoch, drop->batch, drop->layer),
             (uint32_t)(share * 65536.0), drop->rate > 0 ? (float)(1.0 / (1.0 - share)) : 1, drop->rate > 0};
 }
 
@@ -32,15 +32,15 @@ struct activation {
 };
 
 /* A thread has the columns of one draw: with its 15 neighbours, a row's group of 128. A NaN stays one. */
-__global__ void __launch_bounds__(PST_THREADS) forward(activation f, int64_t groups)
+__global__ void __launch_bounds__(PST_CU_THREADS) forward(activation f, int64_t groups)
 {
-    for (int64_t t = pst_first(); t < f.n * groups * LANES; t += pst_step()) {
+    for (int64_t t = pst_cu_first(); t < f.n * groups * LANES; t += pst_cu_step()) {
         const int64_t lane = t % LANES, group = t / LANES % groups, i = t / LANES / groups;
         const int64_t first = group * PST_DROPOUT_GROUP + lane;
         float *x = f.x + i * f.ld;
-        struct pst_philox draw = {{0, 0, 0, 0}};
+        struct pst_rng_block draw = {{0, 0, 0, 0}};
         if (f.drop.on)
-            draw = pst_draw(&f.drop.stream, (uint64_t)f.vertices[i], (uint32_t)(group * LANES + lane));
+            draw = pst_rng_draw(&f.drop.stream, (uint64_t)f.vertices[i], (uint32_t)(group * LANES + lane));
         float value[PIECES];
 #pragma unroll
         for (int p = 0; p < PIECES; p++)
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(PST_THREADS) forward(activation f, int64_t gro
 void launch_forward(struct pst_queue *q, const activation &f)
 {
     const int64_t groups = (f.dim + PST_DROPOUT_GROUP - 1) / PST_DROPOUT_GROUP;
-    pst_on(q, pst_grid(q, f.n * groups * LANES, PST_THREADS))(forward, f, groups);
+    pst_cu_on(q, pst_cu_grid(q, f.n * groups * LANES, PST_CU_THREADS))(forward, f, groups);
 }
 
 struct backward { /* y: NULL without ReLU */
@@ -68,7 +68,7 @@ struct backward { /* y: NULL without ReLU */
     const float *y;
     int64_t ld, ld_y;
     float scale;
-    __device__ struct pst_pair operator()(int64_t i, int64_t j) const
+    __device__ struct pst_cu_pair operator()(int64_t i, int64_t j) const
     {
         float *at = &grad[i * ld + j], g = *at;
         if (y)
@@ -136,26 +136,26 @@ void pst_k_bias_relu_dropout_grad(struct pst_queue *q, float *grad, int64_t ld_g
 {
     assert(n >= 0 && dim >= 0 && ld_grad >= dim);
     const mask kept = mask_of(drop);
-    pst_begin(q);
+    pst_cu_begin(q);
     if (kept.on && !relu) /* y does not tell what was dropped: drawn again */
         launch_forward(q, {grad, ld_grad, NULL, vertices, n, dim, false, kept});
     const backward f = {grad, relu ? y : NULL, ld_grad, ld_y, kept.scale};
     if (grad_bias)
-        pst_columns(q, f, add_sum{grad_bias}, n, dim);
+        pst_cu_columns(q, f, add_sum{grad_bias}, n, dim);
     else if (relu)
-        pst_each(q, f, n, dim);
+        pst_cu_each(q, f, n, dim);
 }
 
 void pst_k_add(struct pst_queue *q, float *x, int64_t ld, const float *y, int64_t ld_y, int64_t n,
                int64_t dim)
 {
     assert(n >= 0 && dim >= 0 && ld >= dim && ld_y >= dim);
-    pst_each(q, add_element{x, y, ld, ld_y}, n, dim);
+    pst_cu_each(q, add_element{x, y, ld, ld_y}, n, dim);
 }
 
 void pst_k_widen(struct pst_queue *q, const void *src, uint64_t stride_bytes, bool bfloat, float *out,
                  int64_t ld, int64_t n, int64_t dim)
 {
     assert(n >= 0 && dim >= 0 && ld >= dim && stride_bytes >= 2 * (uint64_t)dim);
-    pst_each(q, widen{static_cast<const char *>(src), stride_bytes, bfloat, out, ld}, n, dim);
+    pst_cu_each(q, widen{static_cast<const char *>(src), stride_bytes, bfloat, out, ld}, n, dim);
 }

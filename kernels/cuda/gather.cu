@@ -15,17 +15,18 @@ struct gathering {
     char *dst;
     uint64_t src_stride, dst_stride, row_bytes;
     const int32_t *src_row, *dst_pos;
-    struct pst_n n;
+    struct pst_twin_n n;
     int32_t *status;
 };
 
 /* 2^shift lanes a row, pieces of W; what is left of a row that W does not divide goes by bytes. */
-template <class W, int ROWS> __global__ void __launch_bounds__(PST_THREADS, 3) gather(gathering g, int shift)
+template <class W, int ROWS>
+__global__ void __launch_bounds__(PST_CU_THREADS, 3) gather(gathering g, int shift)
 {
-    const int64_t n = pst_value(g.n, g.status);
+    const int64_t n = pst_cu_value(g.n, g.status);
     const unsigned lanes = 1u << shift, lane = threadIdx.x & (lanes - 1);
     const uint64_t pieces = g.row_bytes / sizeof(W);
-    for (int64_t i = (pst_first() >> shift) * ROWS; i < n; i += (pst_step() >> shift) * ROWS) {
+    for (int64_t i = (pst_cu_first() >> shift) * ROWS; i < n; i += (pst_cu_step() >> shift) * ROWS) {
         const char *from[ROWS];
         char *to[ROWS];
 #pragma unroll
@@ -56,13 +57,14 @@ template <class W, int ROWS> void launch(struct pst_queue *q, const gathering &g
 {
     const uint64_t pieces = (g.row_bytes + sizeof(W) - 1) / sizeof(W);
     const int shift = pieces > 16 ? 5 : pieces > 8 ? 4 : 3;
-    const unsigned blocks = pst_grid(q, (g.n.most + ROWS - 1) / ROWS, PST_THREADS >> shift);
-    pst_on(q, blocks)(gather<W, ROWS>, g, shift);
+    const unsigned blocks = pst_cu_grid(q, (g.n.most + ROWS - 1) / ROWS, PST_CU_THREADS >> shift);
+    pst_cu_on(q, blocks)(gather<W, ROWS>, g, shift);
 }
 } // namespace
 
 void pst_kn_gather(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,
-                   void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_n n, uint64_t row_bytes)
+                   void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_twin_n n,
+                   uint64_t row_bytes)
 {
     assert(n.most >= 0 && n.most <= INT32_MAX);
     const gathering g = {static_cast<const char *>(src),

@@ -45,7 +45,7 @@ cublasStatus_t describe(const struct pst_queue *q, product *p, bool ta, bool tb,
 {
     const cublasOperation_t op_a = tb ? CUBLAS_OP_T : CUBLAS_OP_N, op_b = ta ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasComputeType_t type = q->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    const size_t room = PST_LT_BYTES;
+    const size_t room = PST_CU_LT_BYTES;
     cublasStatus_t s = cublasLtMatmulDescCreate(&p->what, type, CUDA_R_32F);
     if (s == CUBLAS_STATUS_SUCCESS)
         s = cublasLtMatmulDescSetAttribute(p->what, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a);
@@ -91,12 +91,12 @@ void pst_k_gemm(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t n, int
     if (m == 0 || n == 0 || q->rc != PST_OK)
         return;
     if (k == 0) {
-        pst_each(q, scale_by{c, ldc, beta}, m, n);
+        pst_cu_each(q, scale_by{c, ldc, beta}, m, n);
         return;
     }
     if (!q->lt) {
-        pst_refuse(q, PST_E_LIMIT, "a product's workspace (make the queue with `products`), bytes",
-                   PST_LT_BYTES, 0);
+        pst_cu_refuse(q, PST_E_LIMIT, "a product's workspace (make the queue with `products`), bytes",
+                      PST_CU_LT_BYTES, 0);
         return;
     }
     product p = {};
@@ -109,9 +109,9 @@ void pst_k_gemm(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t n, int
         s = cublasLtMatmulAlgoGetHeuristic(q->lt, p.what, p.a, p.b, p.c, p.c, p.preference, 1, &best, &found);
     if (s == CUBLAS_STATUS_SUCCESS)
         s = found ? cublasLtMatmul(q->lt, p.what, &alpha, b, p.a, a, p.b, &beta, c, p.c, c, p.c, &best.algo,
-                                   q->lt_memory, PST_LT_BYTES, q->stream)
+                                   q->lt_memory, PST_CU_LT_BYTES, q->stream)
                   : CUBLAS_STATUS_NOT_SUPPORTED;
     if (s != CUBLAS_STATUS_SUCCESS)
-        pst_refuse(q, PST_E_IO, "a product by cuBLASLt, status", (size_t)s, 0);
+        pst_cu_refuse(q, PST_E_IO, "a product by cuBLASLt, status", (size_t)s, 0);
     release(&p);
 }

@@ -26,9 +26,9 @@ struct totals {
 __device__ float largest_of(const float *row, int64_t classes, int lane)
 {
     float most = row[0];
-    for (int64_t c = lane; c < classes; c += PST_WARP)
+    for (int64_t c = lane; c < classes; c += PST_CU_WARP)
         most = row[c] > most ? row[c] : most;
-    for (int by = PST_WARP / 2; by > 0; by /= 2) {
+    for (int by = PST_CU_WARP / 2; by > 0; by /= 2) {
         const float other = __shfl_xor_sync(0xFFFFFFFFu, most, by);
         most = other > most ? other : most;
     }
@@ -39,30 +39,30 @@ __device__ float largest_of(const float *row, int64_t classes, int lane)
 __device__ int64_t place_of(const float *row, int64_t classes, float largest, int lane)
 {
     int64_t place = classes;
-    for (int64_t c = lane; c < classes && place == classes; c += PST_WARP)
+    for (int64_t c = lane; c < classes && place == classes; c += PST_CU_WARP)
         place = row[c] == largest ? c : place;
-    for (int by = PST_WARP / 2; by > 0; by /= 2)
+    for (int by = PST_CU_WARP / 2; by > 0; by /= 2)
         place = min(place, __shfl_xor_sync(0xFFFFFFFFu, place, by));
     return place == classes ? 0 : place;
 }
 
-__global__ void __launch_bounds__(PST_THREADS) xent(rows f)
+__global__ void __launch_bounds__(PST_CU_THREADS) xent(rows f)
 {
-    const int lane = (int)threadIdx.x % PST_WARP;
-    for (int64_t i = pst_first() / PST_WARP; i < f.n; i += pst_step() / PST_WARP) {
+    const int lane = (int)threadIdx.x % PST_CU_WARP;
+    for (int64_t i = pst_cu_first() / PST_CU_WARP; i < f.n; i += pst_cu_step() / PST_CU_WARP) {
         const float *row = f.logits + i * f.ld;
         float *grad = f.grad ? f.grad + i * f.ld_grad : NULL;
         const int32_t label = f.labels[i];
         const bool counted = label >= 0 && label < f.classes;
         if (label >= f.classes)
-            pst_fault(f.status, PST_E_ARG);
+            pst_cu_fault(f.status, PST_E_ARG);
         const float largest = largest_of(row, f.classes, lane);
         double sum = 0;
-        for (int64_t c = lane; c < f.classes; c += PST_WARP)
+        for (int64_t c = lane; c < f.classes; c += PST_CU_WARP)
             sum += (double)expf(row[c] - largest);
-        sum = pst_warp_sum(sum);
+        sum = pst_cu_warp_sum(sum);
         const float share = (float)(1 / (sum * f.normaliser)), one = (float)(1 / f.normaliser);
-        for (int64_t c = lane; grad && c < f.classes; c += PST_WARP)
+        for (int64_t c = lane; grad && c < f.classes; c += PST_CU_WARP)
             grad[c] = counted ? expf(row[c] - largest) * share - (c == label ? one : 0) : 0;
         const int64_t place = place_of(row, f.classes, largest, lane);
         if (lane > 0)
@@ -73,19 +73,19 @@ __global__ void __launch_bounds__(PST_THREADS) xent(rows f)
 }
 
 /* One block. */
-__global__ void __launch_bounds__(PST_THREADS) add_up(rows f, totals t)
+__global__ void __launch_bounds__(PST_CU_THREADS) add_up(rows f, totals t)
 {
-    PST_SHARED(double, loss, [PST_THREADS]);
-    PST_SHARED(int, counted, [PST_THREADS]);
-    PST_SHARED(int, correct, [PST_THREADS]);
+    PST_CU_SHARED(double, loss, [PST_CU_THREADS]);
+    PST_CU_SHARED(int, counted, [PST_CU_THREADS]);
+    PST_CU_SHARED(int, correct, [PST_CU_THREADS]);
     const int me = (int)threadIdx.x;
     loss[me] = counted[me] = correct[me] = 0;
-    for (int64_t i = me; i < f.n; i += PST_THREADS) {
+    for (int64_t i = me; i < f.n; i += PST_CU_THREADS) {
         loss[me] += f.losses[i];
         counted[me] += f.counts[i] > 0;
         correct[me] += f.counts[i] > 1;
     }
-    for (int half = PST_THREADS / 2; half > 0; half /= 2) {
+    for (int half = PST_CU_THREADS / 2; half > 0; half /= 2) {
         __syncthreads();
         if (me < half) {
             loss[me] += loss[me + half];
@@ -107,11 +107,11 @@ void pst_k_softmax_xent(struct pst_queue *q, const float *logits, int64_t ld, co
 {
     assert(n >= 0 && n <= INT32_MAX && classes > 0 && ld >= classes && normaliser > 0);
     assert(grad == NULL || ld_grad >= classes);
-    pst_begin(q);
-    double *losses = static_cast<double *>(pst_scratch(q, (size_t)n * sizeof *losses));
-    int32_t *counts = static_cast<int32_t *>(pst_scratch(q, (size_t)n * sizeof *counts));
+    pst_cu_begin(q);
+    double *losses = static_cast<double *>(pst_cu_scratch(q, (size_t)n * sizeof *losses));
+    int32_t *counts = static_cast<int32_t *>(pst_cu_scratch(q, (size_t)n * sizeof *counts));
     const rows f = {logits, ld, labels, n, classes, normaliser, grad, ld_grad, losses, counts, q->status};
-    pst_on(q, pst_grid(q, n, PST_THREADS / PST_WARP))(xent, f);
+    pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS / PST_CU_WARP))(xent, f);
     if (n > 0)
-        pst_on(q, 1)(add_up, f, totals{loss, correct, counted});
+        pst_cu_on(q, 1)(add_up, f, totals{loss, correct, counted});
 }

@@ -18,7 +18,7 @@ pst_rc told(cudaError_t error, int gpu, const char *call, char *why)
 {
     if (error == cudaSuccess)
         return PST_OK;
-    (void)snprintf(why, PST_DEVICE_WHY_BYTES, "cuda:%d: %s: %s (%s)", gpu, call, cudaGetErrorString(error),
+    (void)snprintf(why, PST_GPUS_WHY_BYTES, "cuda:%d: %s: %s (%s)", gpu, call, cudaGetErrorString(error),
                    cudaGetErrorName(error));
     (void)cudaGetLastError(); /* it is told: later launches must not find it */
     return error == cudaErrorMemoryAllocation ? PST_E_NOMEM : PST_E_IO;
@@ -108,7 +108,7 @@ pst_rc pin(int gpu, void *at, uint64_t bytes, char *why)
         return rc;
     rc = ON(gpu, why, cudaHostGetDevicePointer(&seen, at, 0));
     if (rc == PST_OK && seen != at) {
-        (void)snprintf(why, PST_DEVICE_WHY_BYTES,
+        (void)snprintf(why, PST_GPUS_WHY_BYTES,
                        "cuda:%d: kernels see pinned host memory at another address than the host: stages on "
                        "this GPU cannot share it",
                        gpu);
@@ -165,10 +165,10 @@ pst_rc event_wait(int gpu, void *event, void *stream, bool host, char *why)
     const double limit_s = pst_queue_wait_s();
     cudaError_t error = cudaSuccess;
     const pst_rc rc =
-        ON(gpu, why, (error = pst_sleep_until(e, limit_s)) == cudaErrorNotReady ? cudaSuccess : error);
+        ON(gpu, why, (error = pst_cu_sleep_until(e, limit_s)) == cudaErrorNotReady ? cudaSuccess : error);
     if (rc != PST_OK || error == cudaSuccess)
         return rc;
-    (void)snprintf(why, PST_DEVICE_WHY_BYTES, "cuda:%d: it is not done after %g s (PENSTOCK_GPU_WAIT_S)", gpu,
+    (void)snprintf(why, PST_GPUS_WHY_BYTES, "cuda:%d: it is not done after %g s (PENSTOCK_GPU_WAIT_S)", gpu,
                    limit_s);
     return PST_E_TIMEOUT;
 }

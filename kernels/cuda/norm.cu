@@ -11,19 +11,19 @@ struct layer {
     float *xhat, *rstd;
 };
 
-__global__ void __launch_bounds__(PST_THREADS) layer_norm(layer f)
+__global__ void __launch_bounds__(PST_CU_THREADS) layer_norm(layer f)
 {
-    const int lane = (int)threadIdx.x % PST_WARP;
-    for (int64_t i = pst_first() / PST_WARP; i < f.n; i += pst_step() / PST_WARP) {
+    const int lane = (int)threadIdx.x % PST_CU_WARP;
+    for (int64_t i = pst_cu_first() / PST_CU_WARP; i < f.n; i += pst_cu_step() / PST_CU_WARP) {
         float *x = f.x + i * f.ld;
         double sum = 0, squares = 0;
-        for (int64_t j = lane; j < f.dim; j += PST_WARP)
+        for (int64_t j = lane; j < f.dim; j += PST_CU_WARP)
             sum += (double)x[j];
-        const double mean = pst_warp_sum(sum) / (double)f.dim;
-        for (int64_t j = lane; j < f.dim; j += PST_WARP)
+        const double mean = pst_cu_warp_sum(sum) / (double)f.dim;
+        for (int64_t j = lane; j < f.dim; j += PST_CU_WARP)
             squares += ((double)x[j] - mean) * ((double)x[j] - mean);
-        const double inverse = 1.0 / sqrt(pst_warp_sum(squares) / (double)f.dim + PST_NORM_EPS);
-        for (int64_t j = lane; j < f.dim; j += PST_WARP) {
+        const double inverse = 1.0 / sqrt(pst_cu_warp_sum(squares) / (double)f.dim + PST_NORM_EPS);
+        for (int64_t j = lane; j < f.dim; j += PST_CU_WARP) {
             const float value = (float)(((double)x[j] - mean) * inverse);
             if (f.xhat)
                 f.xhat[i * f.dim + j] = value;
@@ -42,28 +42,28 @@ struct gradient {
 };
 
 /* dx = rstd * (g' - mean(g') - xhat * mean(g' * xhat)), g' = g * gain. */
-__global__ void __launch_bounds__(PST_THREADS) layer_norm_grad(gradient f)
+__global__ void __launch_bounds__(PST_CU_THREADS) layer_norm_grad(gradient f)
 {
-    const int lane = (int)threadIdx.x % PST_WARP;
-    for (int64_t i = pst_first() / PST_WARP; i < f.n; i += pst_step() / PST_WARP) {
+    const int lane = (int)threadIdx.x % PST_CU_WARP;
+    for (int64_t i = pst_cu_first() / PST_CU_WARP; i < f.n; i += pst_cu_step() / PST_CU_WARP) {
         float *g = f.grad + i * f.ld;
         const float *h = f.xhat + i * f.dim;
         double sum = 0, dot = 0;
-        for (int64_t j = lane; j < f.dim; j += PST_WARP) {
+        for (int64_t j = lane; j < f.dim; j += PST_CU_WARP) {
             const double value = (double)(g[j] * f.gain[j]);
             sum += value;
             dot += value * (double)h[j];
         }
-        const float mean = (float)(pst_warp_sum(sum) / (double)f.dim);
-        const float along = (float)(pst_warp_sum(dot) / (double)f.dim);
-        for (int64_t j = lane; j < f.dim; j += PST_WARP)
+        const float mean = (float)(pst_cu_warp_sum(sum) / (double)f.dim);
+        const float along = (float)(pst_cu_warp_sum(dot) / (double)f.dim);
+        for (int64_t j = lane; j < f.dim; j += PST_CU_WARP)
             g[j] = f.rstd[i] * (g[j] * f.gain[j] - mean - h[j] * along);
     }
 }
 
 struct grad_and_dot {
     gradient f;
-    __device__ struct pst_pair operator()(int64_t i, int64_t j) const
+    __device__ struct pst_cu_pair operator()(int64_t i, int64_t j) const
     {
         const double g = (double)f.grad[i * f.ld + j];
         return {g, g * (double)f.xhat[i * f.dim + j]};
@@ -91,7 +91,7 @@ struct batch {
 
 struct element {
     batch f;
-    __device__ struct pst_pair operator()(int64_t i, int64_t j) const
+    __device__ struct pst_cu_pair operator()(int64_t i, int64_t j) const
     {
         return {(double)f.x[i * f.ld + j], 0};
     }
@@ -99,7 +99,7 @@ struct element {
 
 struct square {
     batch f;
-    __device__ struct pst_pair operator()(int64_t i, int64_t j) const
+    __device__ struct pst_cu_pair operator()(int64_t i, int64_t j) const
     {
         const double off = (double)f.x[i * f.ld + j] - f.mean[j];
         return {off * off, 0};
@@ -183,7 +183,7 @@ void pst_k_layer_norm(struct pst_queue *q, float *x, int64_t ld, int64_t n, int6
 {
     assert(n >= 0 && dim > 0 && ld >= dim && (xhat == NULL) == (rstd == NULL));
     const layer f = {x, ld, n, dim, gain, shift, xhat, rstd};
-    pst_on(q, pst_grid(q, n, PST_THREADS / PST_WARP))(layer_norm, f);
+    pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS / PST_CU_WARP))(layer_norm, f);
 }
 
 void pst_k_layer_norm_grad(struct pst_queue *q, float *grad, int64_t ld, int64_t n, int64_t dim,
@@ -192,9 +192,9 @@ void pst_k_layer_norm_grad(struct pst_queue *q, float *grad, int64_t ld, int64_t
 {
     assert(n >= 0 && dim > 0 && ld >= dim);
     const gradient f = {grad, ld, n, dim, gain, xhat, rstd, grad_gain, grad_shift};
-    pst_begin(q);
-    pst_columns(q, grad_and_dot{f}, add_affine_grad{f}, n, dim);
-    pst_on(q, pst_grid(q, n, PST_THREADS / PST_WARP))(layer_norm_grad, f);
+    pst_cu_begin(q);
+    pst_cu_columns(q, grad_and_dot{f}, add_affine_grad{f}, n, dim);
+    pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS / PST_CU_WARP))(layer_norm_grad, f);
 }
 
 void pst_k_batch_norm(struct pst_queue *q, float *x, int64_t ld, int64_t n, int64_t dim, const float *gain,
@@ -204,16 +204,16 @@ void pst_k_batch_norm(struct pst_queue *q, float *x, int64_t ld, int64_t n, int6
     assert(n >= 0 && dim > 0 && ld >= dim);
     if (n == 0)
         return;
-    pst_begin(q);
-    double *mean = static_cast<double *>(pst_scratch(q, (size_t)dim * sizeof *mean));
-    double *inverse = static_cast<double *>(pst_scratch(q, (size_t)dim * sizeof *inverse));
+    pst_cu_begin(q);
+    double *mean = static_cast<double *>(pst_cu_scratch(q, (size_t)dim * sizeof *mean));
+    double *inverse = static_cast<double *>(pst_cu_scratch(q, (size_t)dim * sizeof *inverse));
     const batch f = {x,    ld,           n,           dim,      gain, shift,  xhat,
                      rstd, running_mean, running_var, momentum, mean, inverse};
-    pst_columns(q, element{f}, put_mean{f}, n, dim);
-    pst_begin(q);
-    (void)pst_scratch(q, 2 * pst_align_up((size_t)dim * sizeof *mean, 256)); /* those two stay */
-    pst_columns(q, square{f}, put_inverse{f}, n, dim);
-    pst_each(q, normalise{f}, n, dim);
+    pst_cu_columns(q, element{f}, put_mean{f}, n, dim);
+    pst_cu_begin(q);
+    (void)pst_cu_scratch(q, 2 * pst_align_up((size_t)dim * sizeof *mean, 256)); /* those two stay */
+    pst_cu_columns(q, square{f}, put_inverse{f}, n, dim);
+    pst_cu_each(q, normalise{f}, n, dim);
 }
 
 void pst_k_batch_norm_grad(struct pst_queue *q, float *grad, int64_t ld, int64_t n, int64_t dim,
@@ -223,18 +223,18 @@ void pst_k_batch_norm_grad(struct pst_queue *q, float *grad, int64_t ld, int64_t
     assert(n >= 0 && dim > 0 && ld >= dim);
     if (n == 0)
         return;
-    pst_begin(q);
-    float *mean_sum = static_cast<float *>(pst_scratch(q, (size_t)dim * sizeof *mean_sum));
-    float *mean_dot = static_cast<float *>(pst_scratch(q, (size_t)dim * sizeof *mean_dot));
+    pst_cu_begin(q);
+    float *mean_sum = static_cast<float *>(pst_cu_scratch(q, (size_t)dim * sizeof *mean_sum));
+    float *mean_dot = static_cast<float *>(pst_cu_scratch(q, (size_t)dim * sizeof *mean_dot));
     const batch_gradient b = {
         {grad, ld, n, dim, gain, xhat, rstd, grad_gain, grad_shift}, mean_sum, mean_dot};
-    pst_columns(q, grad_and_dot{b.f}, b, n, dim);
-    pst_each(q, put_gradient{b}, n, dim);
+    pst_cu_columns(q, grad_and_dot{b.f}, b, n, dim);
+    pst_cu_each(q, put_gradient{b}, n, dim);
 }
 
 void pst_k_affine(struct pst_queue *q, float *x, int64_t ld, int64_t n, int64_t dim, const float *scale,
                   const float *offset)
 {
     assert(n >= 0 && dim >= 0 && ld >= dim);
-    pst_each(q, scale_and_offset{x, ld, scale, offset}, n, dim);
+    pst_cu_each(q, scale_and_offset{x, ld, scale, offset}, n, dim);
 }

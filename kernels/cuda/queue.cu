@@ -16,7 +16,7 @@ namespace
  * of columns of so many parts; rounded up, since a CUDA version's need for its own is not known here. */
 enum {
     BYTES_AN_ITEM = 32,
-    BYTES_A_COLUMN = 2 * PST_COLUMN_PARTS * (int)sizeof(double),
+    BYTES_A_COLUMN = 2 * PST_CU_COLUMN_PARTS * (int)sizeof(double),
     BYTES_MORE = 4 << 20,
     PATIENT_US = 20, /* of looking without a nap: less than a nap takes */
     NAP_LEAST_US = 10,
@@ -26,7 +26,7 @@ enum {
 /* The device of the caller's thread while a queue is made or used. */
 bool on_device(struct pst_queue *q)
 {
-    return pst_checked(q, cudaSetDevice(q->device));
+    return pst_cu_checked(q, cudaSetDevice(q->device));
 }
 
 pst_rc rc_of(cudaError_t error)
@@ -35,13 +35,13 @@ pst_rc rc_of(cudaError_t error)
 }
 
 struct record_counts {
-    const int64_t *at[PST_RECORD_COUNTS];
+    const int64_t *at[PST_TWIN_RECORD_COUNTS];
 };
 
-__global__ void write_record(struct pst_record *record, uint64_t sequence, record_counts counts, int n,
+__global__ void write_record(struct pst_twin_record *record, uint64_t sequence, record_counts counts, int n,
                              int32_t *status)
 {
-    for (int i = (int)threadIdx.x; i < n; i += PST_WARP)
+    for (int i = (int)threadIdx.x; i < n; i += PST_CU_WARP)
         record->counts[i] = *counts.at[i];
     __syncwarp();
     if (threadIdx.x > 0)
@@ -49,40 +49,40 @@ __global__ void write_record(struct pst_record *record, uint64_t sequence, recor
     record->rc = *status;
     record->n = n;
     *status = PST_OK;
-    pst_publish(&record->sequence, sequence);
+    pst_cu_publish(&record->sequence, sequence);
 }
 } // namespace
 
-bool pst_checked(struct pst_queue *q, cudaError_t error, const char *file, int line)
+bool pst_cu_checked(struct pst_queue *q, cudaError_t error, const char *file, int line)
 {
     if (error != cudaSuccess && q->rc == PST_OK) {
         q->rc = rc_of(error);
-        (void)snprintf(q->why, PST_WHY_BYTES, "%s: %s (%s:%d)", cudaGetErrorName(error),
+        (void)snprintf(q->why, PST_TWIN_WHY_BYTES, "%s: %s (%s:%d)", cudaGetErrorName(error),
                        cudaGetErrorString(error), file, line);
     }
     return q->rc == PST_OK;
 }
 
-void pst_refuse(struct pst_queue *q, pst_rc rc, const char *what, size_t asked, size_t had)
+void pst_cu_refuse(struct pst_queue *q, pst_rc rc, const char *what, size_t asked, size_t had)
 {
     if (q->rc != PST_OK)
         return;
     q->rc = rc;
-    (void)snprintf(q->why, PST_WHY_BYTES, "%s: %zu asked for, %zu there", what, asked, had);
+    (void)snprintf(q->why, PST_TWIN_WHY_BYTES, "%s: %zu asked for, %zu there", what, asked, had);
 }
 
-void pst_begin(struct pst_queue *q)
+void pst_cu_begin(struct pst_queue *q)
 {
     q->scratch_used = 0;
 }
 
-void *pst_scratch(struct pst_queue *q, size_t bytes)
+void *pst_cu_scratch(struct pst_queue *q, size_t bytes)
 {
     const size_t at = pst_align_up(q->scratch_used, 256); /* as CUB wants it */
     if (at + bytes > q->scratch_bytes) {
-        pst_refuse(q, PST_E_LIMIT,
-                   "a kernel's scratch memory (make the queue with larger `most` or `columns`), bytes",
-                   at + bytes, q->scratch_bytes);
+        pst_cu_refuse(q, PST_E_LIMIT,
+                      "a kernel's scratch memory (make the queue with larger `most` or `columns`), bytes",
+                      at + bytes, q->scratch_bytes);
         return NULL;
     }
     q->scratch_used = at + bytes;
@@ -114,38 +114,38 @@ static void queue_free(struct pst_queue *q)
 static bool make_stream(struct pst_queue *q, bool first)
 {
     int least = 0, greatest = 0; /* the less the number, the earlier */
-    return q->stream || (pst_checked(q, cudaDeviceGetStreamPriorityRange(&least, &greatest)) &&
-                         pst_checked(q, cudaStreamCreateWithPriority(&q->stream, cudaStreamNonBlocking,
-                                                                     first ? greatest : least)));
+    return q->stream || (pst_cu_checked(q, cudaDeviceGetStreamPriorityRange(&least, &greatest)) &&
+                         pst_cu_checked(q, cudaStreamCreateWithPriority(&q->stream, cudaStreamNonBlocking,
+                                                                        first ? greatest : least)));
 }
 
 static bool make_event(struct pst_queue *q, cudaEvent_t *event)
 {
-    return pst_checked(q, cudaEventCreateWithFlags(event, cudaEventDisableTiming));
+    return pst_cu_checked(q, cudaEventCreateWithFlags(event, cudaEventDisableTiming));
 }
 
 static bool take_memory(struct pst_queue *q)
 {
-    return pst_checked(q, cudaMalloc((void **)&q->scratch, q->scratch_bytes)) &&
-           pst_checked(q, cudaMalloc((void **)&q->status, PST_CACHE_LINE)) &&
-           pst_checked(q, cudaHostAlloc((void **)&q->report, PST_CACHE_LINE, cudaHostAllocMapped)) &&
-           pst_checked(q, cudaMemsetAsync(q->status, 0, PST_CACHE_LINE, q->stream));
+    return pst_cu_checked(q, cudaMalloc((void **)&q->scratch, q->scratch_bytes)) &&
+           pst_cu_checked(q, cudaMalloc((void **)&q->status, PST_CACHE_LINE)) &&
+           pst_cu_checked(q, cudaHostAlloc((void **)&q->report, PST_CACHE_LINE, cudaHostAllocMapped)) &&
+           pst_cu_checked(q, cudaMemsetAsync(q->status, 0, PST_CACHE_LINE, q->stream));
 }
 
 static void prepare_products(struct pst_queue *q)
 {
-    if (pst_checked(q, cudaMalloc((void **)&q->lt_memory, PST_LT_BYTES)) &&
+    if (pst_cu_checked(q, cudaMalloc((void **)&q->lt_memory, PST_CU_LT_BYTES)) &&
         cublasLtCreate(&q->lt) != CUBLAS_STATUS_SUCCESS)
-        pst_refuse(q, PST_E_UNSUPPORTED, "a handle of cuBLASLt", 1, 0);
+        pst_cu_refuse(q, PST_E_UNSUPPORTED, "a handle of cuBLASLt", 1, 0);
 }
 
 static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queue **out, char *why)
 {
     struct pst_queue *q = new (std::nothrow) struct pst_queue();
     *out = NULL;
-    if (!q || !(q->why = new (std::nothrow) char[PST_WHY_BYTES]())) {
+    if (!q || !(q->why = new (std::nothrow) char[PST_TWIN_WHY_BYTES]())) {
         delete q;
-        (void)snprintf(why, PST_WHY_BYTES, "no memory for a queue");
+        (void)snprintf(why, PST_TWIN_WHY_BYTES, "no memory for a queue");
         return PST_E_NOMEM;
     }
     q->device = options->device;
@@ -156,8 +156,8 @@ static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queu
     q->scratch_bytes =
         (size_t)options->most * BYTES_AN_ITEM + (size_t)options->columns * BYTES_A_COLUMN + BYTES_MORE;
     const bool made = on_device(q) &&
-                      pst_checked(q, cudaDeviceGetAttribute(&q->multiprocessors,
-                                                            cudaDevAttrMultiProcessorCount, q->device)) &&
+                      pst_cu_checked(q, cudaDeviceGetAttribute(&q->multiprocessors,
+                                                               cudaDevAttrMultiProcessorCount, q->device)) &&
                       make_stream(q, options->first) && make_event(q, &q->done) &&
                       make_event(q, &q->recorded) && take_memory(q);
     if (made && options->products)
@@ -169,32 +169,33 @@ static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queu
         return PST_OK;
     }
     if (rc == PST_E_NOMEM)
-        (void)snprintf(why, PST_WHY_BYTES, "%zu bytes of its memory were asked for",
-                       q->scratch_bytes + (options->products ? PST_LT_BYTES : 0) + PST_CACHE_LINE);
+        (void)snprintf(why, PST_TWIN_WHY_BYTES, "%zu bytes of its memory were asked for",
+                       q->scratch_bytes + (options->products ? PST_CU_LT_BYTES : 0) + PST_CACHE_LINE);
     else
-        memcpy(why, q->why, PST_WHY_BYTES);
+        memcpy(why, q->why, PST_TWIN_WHY_BYTES);
     queue_free(q);
     (void)cudaGetLastError();
     return rc;
 }
 
-static pst_rc alloc(int device, enum pst_memory kind, size_t bytes, void **at, char *why)
+static pst_rc alloc(int device, enum pst_twin_memory kind, size_t bytes, void **at, char *why)
 {
     cudaError_t error = cudaSetDevice(device);
     if (error == cudaSuccess)
-        error = kind == PST_MEMORY_DEVICE ? cudaMalloc(at, bytes ? bytes : 1)
-                                          : cudaHostAlloc(at, bytes ? bytes : 1, cudaHostAllocMapped);
+        error = kind == PST_TWIN_MEMORY_DEVICE ? cudaMalloc(at, bytes ? bytes : 1)
+                                               : cudaHostAlloc(at, bytes ? bytes : 1, cudaHostAllocMapped);
     if (error == cudaSuccess)
         return PST_OK;
     (void)cudaGetLastError(); /* it is told here: no launch is to find it */
-    (void)snprintf(why, PST_WHY_BYTES, "%s memory of cuda:%d, %zu bytes: %s",
-                   kind == PST_MEMORY_DEVICE ? "the" : "pinned", device, bytes, cudaGetErrorString(error));
+    (void)snprintf(why, PST_TWIN_WHY_BYTES, "%s memory of cuda:%d, %zu bytes: %s",
+                   kind == PST_TWIN_MEMORY_DEVICE ? "the" : "pinned", device, bytes,
+                   cudaGetErrorString(error));
     return rc_of(error);
 }
 
-static void release(enum pst_memory kind, void *at)
+static void release(enum pst_twin_memory kind, void *at)
 {
-    (void)(kind == PST_MEMORY_DEVICE ? cudaFree(at) : cudaFreeHost(at));
+    (void)(kind == PST_TWIN_MEMORY_DEVICE ? cudaFree(at) : cudaFreeHost(at));
 }
 
 static pst_rc room(int device, uint64_t *free_bytes, uint64_t *total_bytes, char *why)
@@ -207,35 +208,35 @@ static pst_rc room(int device, uint64_t *free_bytes, uint64_t *total_bytes, char
     *total_bytes = all;
     if (error == cudaSuccess)
         return PST_OK;
-    (void)snprintf(why, PST_WHY_BYTES, "the memory of cuda:%d: %s", device, cudaGetErrorString(error));
+    (void)snprintf(why, PST_TWIN_WHY_BYTES, "the memory of cuda:%d: %s", device, cudaGetErrorString(error));
     return rc_of(error);
 }
 
 static pst_rc copy(struct pst_queue *q, void *to, const void *from, size_t bytes)
 {
-    (void)pst_checked(q, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, q->stream));
+    (void)pst_cu_checked(q, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, q->stream));
     return q->rc;
 }
 
 static pst_rc fill(struct pst_queue *q, void *at, int byte, size_t bytes)
 {
-    (void)pst_checked(q, cudaMemsetAsync(at, byte, bytes, q->stream));
+    (void)pst_cu_checked(q, cudaMemsetAsync(at, byte, bytes, q->stream));
     return q->rc;
 }
 
-static pst_rc record(struct pst_queue *q, struct pst_record *to, uint64_t sequence,
+static pst_rc record(struct pst_queue *q, struct pst_twin_record *to, uint64_t sequence,
                      const int64_t *const *counts, int n)
 {
-    assert(n >= 0 && n <= PST_RECORD_COUNTS);
+    assert(n >= 0 && n <= PST_TWIN_RECORD_COUNTS);
     record_counts all = {};
     for (int i = 0; i < n; i++)
         all.at[i] = counts[i];
     const char *file = q->last_file; /* a record is not what hangs */
     const int line = q->last_line;
-    pst_on(q, 1, PST_WARP)(write_record, to, sequence, all, n, q->status);
+    pst_cu_on(q, 1, PST_CU_WARP)(write_record, to, sequence, all, n, q->status);
     q->last_file = file;
     q->last_line = line;
-    (void)pst_checked(q, cudaEventRecord(q->recorded, q->stream));
+    (void)pst_cu_checked(q, cudaEventRecord(q->recorded, q->stream));
     return q->rc;
 }
 
@@ -249,7 +250,7 @@ static pst_rc tell(struct pst_queue *q, char *why)
 {
     const pst_rc rc = q->rc;
     if (rc != PST_OK)
-        memcpy(why, q->why, PST_WHY_BYTES);
+        memcpy(why, q->why, PST_TWIN_WHY_BYTES);
     q->rc = PST_OK;
     return rc;
 }
@@ -258,15 +259,15 @@ static void sleep_until(struct pst_queue *q, cudaEvent_t event)
 {
     if (q->rc != PST_OK)
         return;
-    const cudaError_t error = pst_sleep_until(event, q->wait_s);
+    const cudaError_t error = pst_cu_sleep_until(event, q->wait_s);
     if (error != cudaErrorNotReady) {
-        (void)pst_checked(q, error);
+        (void)pst_cu_checked(q, error);
         return;
     }
     q->left_alone = true;
     q->rc = PST_E_TIMEOUT;
     (void)snprintf(
-        q->why, PST_WHY_BYTES,
+        q->why, PST_TWIN_WHY_BYTES,
         "its queue is not done after %g s (PENSTOCK_GPU_WAIT_S): a kernel does not end, or waits for "
         "another stage's; the last was put there at %s:%d",
         q->wait_s, q->last_file ? q->last_file : "-", q->last_line);
@@ -281,16 +282,16 @@ static pst_rc recorded(struct pst_queue *q, char *why)
 static pst_rc wait(struct pst_queue *q, char *why)
 {
     *q->report = PST_OK;
-    (void)pst_checked(q,
-                      cudaMemcpyAsync(q->report, q->status, sizeof *q->report, cudaMemcpyDefault, q->stream));
-    (void)pst_checked(q, cudaMemsetAsync(q->status, 0, sizeof *q->status, q->stream));
-    (void)pst_checked(q, cudaEventRecord(q->done, q->stream));
+    (void)pst_cu_checked(
+        q, cudaMemcpyAsync(q->report, q->status, sizeof *q->report, cudaMemcpyDefault, q->stream));
+    (void)pst_cu_checked(q, cudaMemsetAsync(q->status, 0, sizeof *q->status, q->stream));
+    (void)pst_cu_checked(q, cudaEventRecord(q->done, q->stream));
     sleep_until(q, q->done);
     const pst_rc rc = tell(q, why);
     if (rc != PST_OK)
         return rc;
     if (*q->report != PST_OK)
-        (void)snprintf(why, PST_WHY_BYTES, "a kernel found its data at fault");
+        (void)snprintf(why, PST_TWIN_WHY_BYTES, "a kernel found its data at fault");
     return (pst_rc)*q->report;
 }
 
@@ -298,7 +299,7 @@ static pst_rc wait(struct pst_queue *q, char *why)
 
 /* cudaEventSynchronize has no deadline. Looks often at first, for what is short; then naps that grow with the
  * wait, so that it ends at most a sixteenth of itself late. */
-cudaError_t pst_sleep_until(cudaEvent_t event, double limit_s)
+cudaError_t pst_cu_sleep_until(cudaEvent_t event, double limit_s)
 {
     using clock = std::chrono::steady_clock;
     using std::chrono::microseconds;
@@ -331,7 +332,7 @@ extern "C" PST_API const struct pst_twin *pst_twin_cuda(void)
 #else
         "cuda",
 #endif
-        pst_nvme_cuda(),
+        pst_cu_nvme_cuda(),
 #define PST_MEMBER(kernel) pst_k_##kernel,
         PST_TWIN_KERNELS(PST_MEMBER)
 #undef PST_MEMBER

@@ -3,18 +3,18 @@
 #ifndef PST_QUEUE_CUH
 #define PST_QUEUE_CUH
 
-#include "kernels/rng.h"
+#include "common/util/rng.h"
 #include "kernels/twin.h"
 
 #include <cuda_runtime.h>
 #include <cublasLt.h>
 
 enum {
-    PST_WARP = 32,
-    PST_THREADS =
+    PST_CU_WARP = 32,
+    PST_CU_THREADS =
         256, /* of a block, where nothing asks for another number: eight warps hide each other's waits */
-    PST_GRID_WAVES = 32,     /* blocks a multiprocessor, of which 8 fit: what is left over evens out */
-    PST_LT_BYTES = 32 << 20, /* workspace of a product: what cuBLAS advises for Hopper */
+    PST_CU_GRID_WAVES = 32,     /* blocks a multiprocessor, of which 8 fit: what is left over evens out */
+    PST_CU_LT_BYTES = 32 << 20, /* workspace of a product: what cuBLAS advises for Hopper */
 };
 
 struct pst_queue {
@@ -40,12 +40,12 @@ struct pst_queue {
 /* ---- launches ------------------------------------------------------------------------------------ */
 
 /* Keeps the first failure of a CUDA call, with its place. False: it failed, or one before did. */
-bool pst_checked(struct pst_queue *q, cudaError_t error, const char *file = __builtin_FILE(),
-                 int line = __builtin_LINE());
+bool pst_cu_checked(struct pst_queue *q, cudaError_t error, const char *file = __builtin_FILE(),
+                    int line = __builtin_LINE());
 /* Keeps a failure of ours. */
-void pst_refuse(struct pst_queue *q, pst_rc rc, const char *what, size_t asked, size_t had);
+void pst_cu_refuse(struct pst_queue *q, pst_rc rc, const char *what, size_t asked, size_t had);
 
-struct pst_launch {
+struct pst_cu_launch {
     struct pst_queue *q;
     unsigned blocks, threads;
     size_t shared_bytes;
@@ -59,110 +59,112 @@ struct pst_launch {
         q->last_file = file;
         q->last_line = line;
 #ifdef PST_HOST_BUILD
-        pst_host_launch(kernel, blocks, threads, shared_bytes, q->stream, pst_site{file, line}, args...);
+        pst_cu_host_launch(kernel, blocks, threads, shared_bytes, q->stream, pst_cu_site{file, line},
+                           args...);
 #else
         kernel<<<blocks, threads, shared_bytes, q->stream>>>(static_cast<P>(args)...);
 #endif
-        (void)pst_checked(q, cudaGetLastError(), file, line);
+        (void)pst_cu_checked(q, cudaGetLastError(), file, line);
     }
 };
 
-/* pst_on(q, blocks)(kernel, arguments...): a launch on the queue, checked. */
-static inline struct pst_launch pst_on(struct pst_queue *q, unsigned blocks, unsigned threads = PST_THREADS,
-                                       size_t shared_bytes = 0, const char *file = __builtin_FILE(),
-                                       int line = __builtin_LINE())
+/* pst_cu_on(q, blocks)(kernel, arguments...): a launch on the queue, checked. */
+static inline struct pst_cu_launch pst_cu_on(struct pst_queue *q, unsigned blocks,
+                                             unsigned threads = PST_CU_THREADS, size_t shared_bytes = 0,
+                                             const char *file = __builtin_FILE(), int line = __builtin_LINE())
 {
     return {q, blocks, threads, shared_bytes, file, line};
 }
 
-/* Blocks for so much work: a grid that a loop over it (pst_first, pst_step) finishes. */
-static inline unsigned pst_grid(const struct pst_queue *q, int64_t items, int64_t items_a_block)
+/* Blocks for so much work: a grid that a loop over it (pst_cu_first, pst_cu_step) finishes. */
+static inline unsigned pst_cu_grid(const struct pst_queue *q, int64_t items, int64_t items_a_block)
 {
     const int64_t blocks = (items + items_a_block - 1) / items_a_block;
-    return (unsigned)pst_min_i64(blocks, (int64_t)q->multiprocessors * PST_GRID_WAVES);
+    return (unsigned)pst_min_i64(blocks, (int64_t)q->multiprocessors * PST_CU_GRID_WAVES);
 }
 
 /* What twin.h adds to kernels.h: the same with numbers on their way. */
 pst_rc pst_kn_sample(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
-                     const int64_t *vertices, struct pst_n n, int fanout, bool replace, int32_t *indptr,
+                     const int64_t *vertices, struct pst_twin_n n, int fanout, bool replace, int32_t *indptr,
                      int64_t *out, int64_t capacity, int64_t *total);
-pst_rc pst_kn_dedup(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, struct pst_n n,
+pst_rc pst_kn_dedup(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, struct pst_twin_n n,
                     int64_t *vertices, int64_t *count, int64_t capacity, int32_t *local);
-void pst_kn_count(struct pst_queue *q, const int64_t *ids, struct pst_n n, uint32_t *counts);
-void pst_kn_lookup(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids, struct pst_n n,
-                   int32_t *hit_pos, int32_t *hit_row, int64_t *hits, int32_t *miss_pos, int64_t *misses);
+void pst_kn_count(struct pst_queue *q, const int64_t *ids, struct pst_twin_n n, uint32_t *counts);
+void pst_kn_lookup(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids,
+                   struct pst_twin_n n, int32_t *hit_pos, int32_t *hit_row, int64_t *hits, int32_t *miss_pos,
+                   int64_t *misses);
 void pst_kn_gather(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,
-                   void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_n n,
+                   void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_twin_n n,
                    uint64_t row_bytes);
 void pst_kn_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
                       int64_t edges, int64_t sources, const pst_real *grad_out, int64_t ld_out,
                       pst_real *grad_in, int64_t ld_in, int64_t dim);
-const struct pst_nvme_twin *pst_nvme_cuda(void); /* nvme.h */
+const struct pst_k_nvme_twin *pst_cu_nvme_cuda(void); /* nvme.h */
 
 /* A piece of the queue's memory for the call that asks; NULL, and the queue has failed, if there is not
- * enough. pst_begin() starts a call. */
-void pst_begin(struct pst_queue *q);
-void *pst_scratch(struct pst_queue *q, size_t bytes);
+ * enough. pst_cu_begin() starts a call. */
+void pst_cu_begin(struct pst_queue *q);
+void *pst_cu_scratch(struct pst_queue *q, size_t bytes);
 
 /* ---- shared memory ------------------------------------------------------------------------------- */
 
 #ifdef PST_HOST_BUILD
-#define PST_SHARED(type, name, shape)                                                                        \
+#define PST_CU_SHARED(type, name, shape)                                                                     \
     static type name shape;                                                                                  \
-    pst_host_shared(&name, sizeof name)
-#define PST_SHARED_DYNAMIC(type, name) type *name = static_cast<type *>(pst_host_shared_dynamic())
+    pst_cu_host_shared(&name, sizeof name)
+#define PST_CU_SHARED_DYNAMIC(type, name) type *name = static_cast<type *>(pst_cu_host_shared_dynamic())
 #else
-#define PST_SHARED(type, name, shape) __shared__ type name shape
-#define PST_SHARED_DYNAMIC(type, name)                                                                       \
+#define PST_CU_SHARED(type, name, shape) __shared__ type name shape
+#define PST_CU_SHARED_DYNAMIC(type, name)                                                                    \
     extern __shared__ __align__(16) unsigned char pst_dynamic[];                                             \
     type *name = reinterpret_cast<type *>(pst_dynamic)
 #endif
 
 /* ---- in a kernel --------------------------------------------------------------------------------- */
 
-static __device__ __forceinline__ int64_t pst_first()
+static __device__ __forceinline__ int64_t pst_cu_first()
 {
     return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-static __device__ __forceinline__ int64_t pst_step()
+static __device__ __forceinline__ int64_t pst_cu_step()
 {
     return (int64_t)gridDim.x * blockDim.x;
 }
 
 /* How many there are, whatever the memory holds. */
-static __device__ __forceinline__ int64_t pst_value(struct pst_n n)
+static __device__ __forceinline__ int64_t pst_cu_value(struct pst_twin_n n)
 {
     const int64_t value = n.at ? *n.at : n.most;
     return value < 0 ? 0 : value < n.most ? value : n.most;
 }
 
 /* None after a failure, so that nothing follows what is wrong. */
-static __device__ __forceinline__ int64_t pst_value(struct pst_n n, const int32_t *status)
+static __device__ __forceinline__ int64_t pst_cu_value(struct pst_twin_n n, const int32_t *status)
 {
-    return *status == PST_OK ? pst_value(n) : 0;
+    return *status == PST_OK ? pst_cu_value(n) : 0;
 }
 
 /* The same for all lanes of a warp, which go through a loop together: a fault may come between their looks.
  */
-static __device__ __forceinline__ int64_t pst_warp_value(struct pst_n n, const int32_t *status)
+static __device__ __forceinline__ int64_t pst_cu_warp_value(struct pst_twin_n n, const int32_t *status)
 {
-    return __shfl_sync(0xFFFFFFFFu, pst_value(n, status), 0);
+    return __shfl_sync(0xFFFFFFFFu, pst_cu_value(n, status), 0);
 }
 
-static __device__ __forceinline__ void pst_fault(int32_t *status, pst_rc rc)
+static __device__ __forceinline__ void pst_cu_fault(int32_t *status, pst_rc rc)
 {
     (void)atomicMin(status, (int32_t)rc);
 }
 
 /* A relaxed load of what other threads may be writing. */
-template <class T> static __device__ __forceinline__ T pst_load(const T *at)
+template <class T> static __device__ __forceinline__ T pst_cu_load(const T *at)
 {
     return *static_cast<const volatile T *>(at);
 }
 
 /* A store after which the host may read what was written before. */
-static __device__ __forceinline__ void pst_publish(uint64_t *at, uint64_t value)
+static __device__ __forceinline__ void pst_cu_publish(uint64_t *at, uint64_t value)
 {
 #ifdef PST_HOST_BUILD
     __atomic_store_n(at, value, __ATOMIC_RELEASE);
@@ -175,7 +177,7 @@ static __device__ __forceinline__ void pst_publish(uint64_t *at, uint64_t value)
 /* ---- iterators for CUB --------------------------------------------------------------------------- */
 
 /* Item i is f(i); F::value is its type. */
-template <class F> struct pst_input {
+template <class F> struct pst_cu_input {
     using value_type = typename F::value;
     using difference_type = int64_t;
     using reference = value_type;
@@ -191,14 +193,14 @@ template <class F> struct pst_input {
     {
         return f(at + i);
     }
-    __host__ __device__ pst_input operator+(int64_t i) const
+    __host__ __device__ pst_cu_input operator+(int64_t i) const
     {
-        return pst_input{f, at + i};
+        return pst_cu_input{f, at + i};
     }
 };
 
 /* Item i is put by f(i, value). */
-template <class F> struct pst_output {
+template <class F> struct pst_cu_output {
     struct place {
         F f;
         int64_t at;
@@ -222,9 +224,9 @@ template <class F> struct pst_output {
     {
         return place{f, at + i};
     }
-    __host__ __device__ pst_output operator+(int64_t i) const
+    __host__ __device__ pst_cu_output operator+(int64_t i) const
     {
-        return pst_output{f, at + i};
+        return pst_cu_output{f, at + i};
     }
 };
 

@@ -6,53 +6,53 @@
 #include "kernels/cuda/queue.cuh"
 
 enum {
-    PST_COLUMN_PARTS = 128, /* runs of rows whose sums are added in the end: enough blocks for any GPU */
-    PST_COLUMN_ROWS = PST_THREADS / PST_WARP, /* rows that a block adds side by side */
+    PST_CU_COLUMN_PARTS = 128, /* runs of rows whose sums are added in the end: enough blocks for any GPU */
+    PST_CU_COLUMN_ROWS = PST_CU_THREADS / PST_CU_WARP, /* rows that a block adds side by side */
 };
 
-static __device__ __forceinline__ double pst_warp_sum(double value)
+static __device__ __forceinline__ double pst_cu_warp_sum(double value)
 {
-    for (int by = PST_WARP / 2; by > 0; by /= 2)
+    for (int by = PST_CU_WARP / 2; by > 0; by /= 2)
         value += __shfl_xor_sync(0xFFFFFFFFu, value, by);
     return value;
 }
 
 /* f(i, j) for each element, 2^shift lanes a row. */
 template <class F>
-__global__ void __launch_bounds__(PST_THREADS) pst_each_kernel(F f, int64_t n, int64_t dim, int shift)
+__global__ void __launch_bounds__(PST_CU_THREADS) pst_cu_each_kernel(F f, int64_t n, int64_t dim, int shift)
 {
     const int lane = (int)threadIdx.x & ((1 << shift) - 1);
-    for (int64_t i = pst_first() >> shift; i < n; i += pst_step() >> shift)
+    for (int64_t i = pst_cu_first() >> shift; i < n; i += pst_cu_step() >> shift)
 #pragma unroll 4
         for (int64_t j = lane; j < dim; j += 1 << shift)
             (void)f(i, j);
 }
 
-template <class F> void pst_each(struct pst_queue *q, F f, int64_t n, int64_t dim)
+template <class F> void pst_cu_each(struct pst_queue *q, F f, int64_t n, int64_t dim)
 {
     const int shift = dim > 16 ? 5 : dim > 4 ? 4 : 2;
     if (dim > 0)
-        pst_on(q, pst_grid(q, n, PST_THREADS >> shift))(pst_each_kernel<F>, f, n, dim, shift);
+        pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS >> shift))(pst_cu_each_kernel<F>, f, n, dim, shift);
 }
 
-struct pst_pair {
+struct pst_cu_pair {
     double a, b;
 };
 
 /* Sums of f(i, j), a pair, over a part of the rows; parts: (parts, dim). */
 template <class F>
-__global__ void __launch_bounds__(PST_THREADS)
-    pst_column_parts(F f, int64_t n, int64_t dim, int parts, struct pst_pair *sums)
+__global__ void __launch_bounds__(PST_CU_THREADS)
+    pst_cu_column_parts(F f, int64_t n, int64_t dim, int parts, struct pst_cu_pair *sums)
 {
-    PST_SHARED(struct pst_pair, kept, [PST_COLUMN_ROWS][PST_WARP]);
-    const int lane = (int)threadIdx.x % PST_WARP, row = (int)threadIdx.x / PST_WARP;
+    PST_CU_SHARED(struct pst_cu_pair, kept, [PST_CU_COLUMN_ROWS][PST_CU_WARP]);
+    const int lane = (int)threadIdx.x % PST_CU_WARP, row = (int)threadIdx.x / PST_CU_WARP;
     const int64_t part = blockIdx.x % (unsigned)parts,
-                  j = (int64_t)(blockIdx.x / (unsigned)parts) * PST_WARP + lane;
-    struct pst_pair sum = {0, 0};
+                  j = (int64_t)(blockIdx.x / (unsigned)parts) * PST_CU_WARP + lane;
+    struct pst_cu_pair sum = {0, 0};
     if (j < dim) {
 #pragma unroll 4
-        for (int64_t i = part * PST_COLUMN_ROWS + row; i < n; i += (int64_t)parts * PST_COLUMN_ROWS) {
-            const struct pst_pair more = f(i, j);
+        for (int64_t i = part * PST_CU_COLUMN_ROWS + row; i < n; i += (int64_t)parts * PST_CU_COLUMN_ROWS) {
+            const struct pst_cu_pair more = f(i, j);
             sum.a += more.a;
             sum.b += more.b;
         }
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(PST_THREADS)
     __syncthreads();
     if (row > 0 || j >= dim)
         return;
-    for (int r = 1; r < PST_COLUMN_ROWS; r++) {
+    for (int r = 1; r < PST_CU_COLUMN_ROWS; r++) {
         sum.a += kept[r][lane].a;
         sum.b += kept[r][lane].b;
     }
@@ -69,11 +69,11 @@ __global__ void __launch_bounds__(PST_THREADS)
 }
 
 template <class G>
-__global__ void __launch_bounds__(PST_THREADS)
-    pst_column_totals(G g, int64_t dim, int parts, const struct pst_pair *sums)
+__global__ void __launch_bounds__(PST_CU_THREADS)
+    pst_cu_column_totals(G g, int64_t dim, int parts, const struct pst_cu_pair *sums)
 {
-    for (int64_t j = pst_first(); j < dim; j += pst_step()) {
-        struct pst_pair sum = {0, 0};
+    for (int64_t j = pst_cu_first(); j < dim; j += pst_cu_step()) {
+        struct pst_cu_pair sum = {0, 0};
 #pragma unroll 4
         for (int part = 0; part < parts; part++) {
             sum.a += sums[part * dim + j].a;
@@ -84,18 +84,18 @@ __global__ void __launch_bounds__(PST_THREADS)
 }
 
 /* g(j, a, b) with the sums over all rows of f(i, j) = {a, b}. */
-template <class F, class G> void pst_columns(struct pst_queue *q, F f, G g, int64_t n, int64_t dim)
+template <class F, class G> void pst_cu_columns(struct pst_queue *q, F f, G g, int64_t n, int64_t dim)
 {
-    const int64_t wanted = (n + PST_COLUMN_ROWS * 4 - 1) / (PST_COLUMN_ROWS * 4);
-    const int parts = (int)pst_min_i64(wanted > 0 ? wanted : 1, PST_COLUMN_PARTS);
-    const unsigned panels = (unsigned)((dim + PST_WARP - 1) / PST_WARP);
-    struct pst_pair *sums =
-        static_cast<struct pst_pair *>(pst_scratch(q, (size_t)(parts * dim) * sizeof *sums));
+    const int64_t wanted = (n + PST_CU_COLUMN_ROWS * 4 - 1) / (PST_CU_COLUMN_ROWS * 4);
+    const int parts = (int)pst_min_i64(wanted > 0 ? wanted : 1, PST_CU_COLUMN_PARTS);
+    const unsigned panels = (unsigned)((dim + PST_CU_WARP - 1) / PST_CU_WARP);
+    struct pst_cu_pair *sums =
+        static_cast<struct pst_cu_pair *>(pst_cu_scratch(q, (size_t)(parts * dim) * sizeof *sums));
     if (!sums || dim == 0)
         return;
-    pst_on(q, panels * (unsigned)parts)(pst_column_parts<F>, f, n, dim, parts, sums);
-    pst_on(q, pst_grid(q, dim, PST_THREADS))(pst_column_totals<G>, g, dim, parts,
-                                             (const struct pst_pair *)sums);
+    pst_cu_on(q, panels * (unsigned)parts)(pst_cu_column_parts<F>, f, n, dim, parts, sums);
+    pst_cu_on(q, pst_cu_grid(q, dim, PST_CU_THREADS))(pst_cu_column_totals<G>, g, dim, parts,
+                                                      (const struct pst_cu_pair *)sums);
 }
 
 #endif

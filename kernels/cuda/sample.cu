@@ -13,9 +13,9 @@ enum { SCAN_MAX = 32 }; /* slots that the lanes of one warp hold */
 
 struct sampling {
     struct pst_csc graph;
-    struct pst_stream stream;
+    struct pst_rng_stream stream;
     const int64_t *vertices;
-    struct pst_n n;
+    struct pst_twin_n n;
     int fanout;
     bool replace;
     int32_t *indptr;
@@ -50,10 +50,10 @@ struct taken { /* of vertex i, as far as it matters */
     __device__ uint32_t operator()(int64_t i) const
     {
         struct row r;
-        if (i >= pst_value(s.n))
+        if (i >= pst_cu_value(s.n))
             return 0;
         if (!row_of(s, i, &r))
-            pst_fault(s.status, PST_E_FORMAT);
+            pst_cu_fault(s.status, PST_E_FORMAT);
         return (uint32_t)min(r.taken, s.limit + 1);
     }
 };
@@ -71,10 +71,10 @@ struct put_row {
     sampling s;
     __device__ void operator()(int64_t i, uint32_t sum) const
     {
-        if (i >= pst_value(s.n))
+        if (i >= pst_cu_value(s.n))
             return;
         if (sum > s.limit)
-            pst_fault(s.status, PST_E_LIMIT);
+            pst_cu_fault(s.status, PST_E_LIMIT);
         s.indptr[i + 1] = (int32_t)min((int64_t)sum, s.limit);
     }
 };
@@ -82,11 +82,11 @@ struct put_row {
 /* Where the position of a slot lies, before it is compared with others'. */
 __device__ __forceinline__ int64_t pick_of(const sampling &s, const struct row &r, int slot)
 {
-    const struct pst_philox draw = pst_draw(&s.stream, (uint64_t)r.vertex, (uint32_t)slot / 2);
+    const struct pst_rng_block draw = pst_rng_draw(&s.stream, (uint64_t)r.vertex, (uint32_t)slot / 2);
     const uint32_t low = slot % 2 ? draw.word[2] : draw.word[0],
                    high = slot % 2 ? draw.word[3] : draw.word[1];
     const int64_t bound = s.replace ? r.degree : r.degree - s.fanout + slot + 1;
-    return (int64_t)pst_bounded((uint64_t)high << 32 | low, (uint64_t)(bound > 0 ? bound : 1));
+    return (int64_t)pst_rng_bounded((uint64_t)high << 32 | low, (uint64_t)(bound > 0 ? bound : 1));
 }
 
 /* Lane t of a group has slot t: whoever drew a settled position takes its own last one. */
@@ -106,7 +106,7 @@ __device__ __forceinline__ void emit(const sampling &s, int64_t to, int64_t edge
     const int64_t id = s.graph.index_bytes == 4 ? static_cast<const int32_t *>(s.graph.indices)[edge]
                                                 : static_cast<const int64_t *>(s.graph.indices)[edge];
     if (id < 0 || id >= s.graph.vertices)
-        pst_fault(s.status, PST_E_FORMAT);
+        pst_cu_fault(s.status, PST_E_FORMAT);
     s.out[to] = id;
 }
 
@@ -126,16 +126,16 @@ __device__ __forceinline__ int64_t start_row(const sampling &s, int64_t i, int64
 }
 
 /* Fanouts of up to LANES, or all neighbours: LANES lanes a vertex. */
-template <int LANES> __global__ void __launch_bounds__(PST_THREADS, 4) draw_few(sampling s)
+template <int LANES> __global__ void __launch_bounds__(PST_CU_THREADS, 4) draw_few(sampling s)
 {
-    const int64_t n = pst_warp_value(s.n, s.status);
+    const int64_t n = pst_cu_warp_value(s.n, s.status);
     const int lane = (int)threadIdx.x % LANES;
-    if (pst_first() == 0) {
+    if (pst_cu_first() == 0) {
         s.indptr[0] = 0;
         *s.total = n > 0 ? s.indptr[n] : 0;
     }
-    const int64_t mine = pst_first() / LANES, first = pst_first() / PST_WARP * (PST_WARP / LANES);
-    for (int64_t at = 0; first + at < n; at += pst_step() / LANES) { /* a warp stays together */
+    const int64_t mine = pst_cu_first() / LANES, first = pst_cu_first() / PST_CU_WARP * (PST_CU_WARP / LANES);
+    for (int64_t at = 0; first + at < n; at += pst_cu_step() / LANES) { /* a warp stays together */
         struct row r;
         const int64_t to = start_row(s, mine + at, n, &r);
         const bool drawn = is_drawn(s, r);
@@ -170,10 +170,10 @@ __device__ void set_add(unsigned long long *set, uint64_t mask, int64_t value)
 
 /* Larger fanouts: a block of one warp a vertex, 32 slots at a time. places: of the set; 0 with replacement.
  */
-__global__ void __launch_bounds__(PST_WARP) draw_many(sampling s, int places)
+__global__ void __launch_bounds__(PST_CU_WARP) draw_many(sampling s, int places)
 {
-    PST_SHARED_DYNAMIC(unsigned long long, set);
-    const int64_t n = pst_warp_value(s.n, s.status);
+    PST_CU_SHARED_DYNAMIC(unsigned long long, set);
+    const int64_t n = pst_cu_warp_value(s.n, s.status);
     const int lane = (int)threadIdx.x;
     if (blockIdx.x == 0 && lane == 0) {
         s.indptr[0] = 0;
@@ -183,17 +183,17 @@ __global__ void __launch_bounds__(PST_WARP) draw_many(sampling s, int places)
         struct row r;
         const int64_t to = start_row(s, i, n, &r);
         const bool drawn = is_drawn(s, r);
-        for (int at = lane; drawn && at < places; at += PST_WARP)
+        for (int at = lane; drawn && at < places; at += PST_CU_WARP)
             set[at] = ~0ull;
         __syncwarp();
-        for (int64_t slot = lane; slot - lane < r.taken; slot += PST_WARP) {
+        for (int64_t slot = lane; slot - lane < r.taken; slot += PST_CU_WARP) {
             const bool in = slot < r.taken;
             int64_t position = slot;
             if (drawn) {
                 const int64_t pick = in ? pick_of(s, r, (int)slot) : -1, last = r.degree - s.fanout + slot;
                 position = places && in && set_has(set, (uint64_t)places - 1, pick) ? last : pick;
                 if (places)
-                    position = settle(pick, position, last, PST_WARP, lane, PST_WARP);
+                    position = settle(pick, position, last, PST_CU_WARP, lane, PST_CU_WARP);
                 __syncwarp();
                 if (places && in)
                     set_add(set, (uint64_t)places - 1, position);
@@ -209,34 +209,34 @@ void draw(struct pst_queue *q, const sampling &s)
 {
     const int64_t n = s.n.most > 0 ? s.n.most : 1;
     if (s.fanout > SCAN_MAX) {
-        int places = s.replace ? 0 : 2 * PST_WARP;
+        int places = s.replace ? 0 : 2 * PST_CU_WARP;
         while (places && places < 2 * s.fanout)
             places *= 2;
         assert(places == 0 || places >= 2 * s.fanout); /* fuller, and lanes look for ever longer */
         const size_t bytes = (size_t)places * sizeof(unsigned long long);
-        if (pst_checked(q, cudaFuncSetAttribute(draw_many, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                2 * PST_FANOUT_MAX * (int)sizeof(unsigned long long))))
-            pst_on(q, pst_grid(q, n, 1), PST_WARP, bytes)(draw_many, s, places);
+        if (pst_cu_checked(q, cudaFuncSetAttribute(draw_many, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                   2 * PST_FANOUT_MAX * (int)sizeof(unsigned long long))))
+            pst_cu_on(q, pst_cu_grid(q, n, 1), PST_CU_WARP, bytes)(draw_many, s, places);
     } else if (s.fanout > 16 || s.fanout < 0) {
-        pst_on(q, pst_grid(q, n, PST_THREADS / 32))(draw_few<32>, s);
+        pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS / 32))(draw_few<32>, s);
     } else if (s.fanout > 8) {
-        pst_on(q, pst_grid(q, n, PST_THREADS / 16))(draw_few<16>, s);
+        pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS / 16))(draw_few<16>, s);
     } else if (s.fanout > 4) {
-        pst_on(q, pst_grid(q, n, PST_THREADS / 8))(draw_few<8>, s);
+        pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS / 8))(draw_few<8>, s);
     } else {
-        pst_on(q, pst_grid(q, n, PST_THREADS / 4))(draw_few<4>, s);
+        pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS / 4))(draw_few<4>, s);
     }
 }
 } // namespace
 
 pst_rc pst_kn_sample(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
-                     const int64_t *vertices, struct pst_n n, int fanout, bool replace, int32_t *indptr,
+                     const int64_t *vertices, struct pst_twin_n n, int fanout, bool replace, int32_t *indptr,
                      int64_t *out, int64_t capacity, int64_t *total)
 {
     assert(n.most >= 0 && capacity >= 0 && fanout >= -1 && fanout <= PST_FANOUT_MAX);
     assert(graph->index_bytes == 4 || graph->index_bytes == 8);
     const sampling s = {*graph,
-                        pst_stream_of(PST_RNG_SAMPLE, key->seed, key->epoch, key->batch, key->hop),
+                        pst_rng_stream_of(PST_RNG_SAMPLE, key->seed, key->epoch, key->batch, key->hop),
                         vertices,
                         n,
                         fanout,
@@ -247,16 +247,16 @@ pst_rc pst_kn_sample(struct pst_queue *q, const struct pst_csc *graph, const str
                         total,
                         q->status};
     const sum_to op = {(uint32_t)s.limit + 1};
-    const pst_input<taken> in = {{s}, 0};
-    const pst_output<put_row> rows = {{s}, 0};
+    const pst_cu_input<taken> in = {{s}, 0};
+    const pst_cu_output<put_row> rows = {{s}, 0};
     size_t bytes = 0;
-    pst_begin(q);
+    pst_cu_begin(q);
     if (n.most > 0) {
-        if (!pst_checked(q, cub::DeviceScan::InclusiveScan(NULL, bytes, in, rows, op, n.most, q->stream)))
+        if (!pst_cu_checked(q, cub::DeviceScan::InclusiveScan(NULL, bytes, in, rows, op, n.most, q->stream)))
             return q->rc;
-        void *temp = pst_scratch(q, bytes);
+        void *temp = pst_cu_scratch(q, bytes);
         if (!temp ||
-            !pst_checked(q, cub::DeviceScan::InclusiveScan(temp, bytes, in, rows, op, n.most, q->stream)))
+            !pst_cu_checked(q, cub::DeviceScan::InclusiveScan(temp, bytes, in, rows, op, n.most, q->stream)))
             return q->rc;
     }
     draw(q, s);

@@ -19,10 +19,10 @@ __device__ __forceinline__ uint32_t mix(uint32_t x)
     return x ^ (x >> 16);
 }
 
-__global__ void __launch_bounds__(PST_THREADS) shuffle(network w, int64_t *perm, int64_t n)
+__global__ void __launch_bounds__(PST_CU_THREADS) shuffle(network w, int64_t *perm, int64_t n)
 {
     const uint32_t mask = (uint32_t)(((uint64_t)1 << w.half_bits) - 1), down = 32 - w.half_bits;
-    for (int64_t i = pst_first(); i < n; i += pst_step()) {
+    for (int64_t i = pst_cu_first(); i < n; i += pst_cu_step()) {
         uint64_t x = (uint64_t)i;
         do {
             uint32_t left = (uint32_t)(x >> w.half_bits), right = (uint32_t)x & mask;
@@ -45,8 +45,8 @@ void pst_k_shuffle(struct pst_queue *q, uint64_t seed, uint64_t epoch, int64_t *
     network w = {{}, 1};
     while (w.half_bits < 31 && (uint64_t)1 << (2 * w.half_bits) < (uint64_t)n)
         w.half_bits++;
-    const struct pst_stream stream = pst_stream_of(PST_RNG_SHUFFLE, seed, 0, epoch, 0);
+    const struct pst_rng_stream stream = pst_rng_stream_of(PST_RNG_SHUFFLE, seed, 0, epoch, 0);
     for (int r = 0; r < ROUNDS; r++)
-        w.keys[r] = pst_draw(&stream, (uint64_t)(r / 4), 0).word[r % 4];
-    pst_on(q, pst_grid(q, n, PST_THREADS))(shuffle, w, perm, n);
+        w.keys[r] = pst_rng_draw(&stream, (uint64_t)(r / 4), 0).word[r % 4];
+    pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS))(shuffle, w, perm, n);
 }

@@ -5,6 +5,6 @@
 #include <cuda_runtime.h>
 
 /* cudaSuccess: it has come; cudaErrorNotReady: not within limit_s. */
-cudaError_t pst_sleep_until(cudaEvent_t event, double limit_s);
+cudaError_t pst_cu_sleep_until(cudaEvent_t event, double limit_s);
 
 #endif

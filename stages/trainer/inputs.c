@@ -13,9 +13,9 @@ pst_rc pst_inputs_open(struct pst_inputs *in, struct pst_stage *self, struct pst
 {
     *in = (struct pst_inputs){
         .self = self, .device = device, .port = {pst_port(self, "batch"), pst_port(self, "cached")}};
-    in->cached = pst_linked(self, in->port[PST_INPUT_CACHED]);
+    in->cached = pst_linked(self, in->port[PST_INPUTS_CACHED]);
     for (int i = 0; i < PST_INPUTS && in->cached; i++) {
-        struct pst_waiting *w = &in->waiting[i];
+        struct pst_inputs_waiting *w = &in->waiting[i];
         w->room = pst_slots(self, in->port[i]);
         w->frame = calloc(w->room, sizeof *w->frame);
         if (!w->frame)
@@ -31,15 +31,15 @@ void pst_inputs_close(struct pst_inputs *in)
     memset(in->waiting, 0, sizeof in->waiting);
 }
 
-static struct pst_waiting *queue_of(struct pst_inputs *in, int port)
+static struct pst_inputs_waiting *queue_of(struct pst_inputs *in, int port)
 {
-    return &in->waiting[in->cached && port == in->port[PST_INPUT_CACHED] ? PST_INPUT_CACHED
-                                                                         : PST_INPUT_BATCH];
+    return &in->waiting[in->cached && port == in->port[PST_INPUTS_CACHED] ? PST_INPUTS_CACHED
+                                                                          : PST_INPUTS_BATCH];
 }
 
 pst_rc pst_inputs_note(struct pst_inputs *in, const struct pst_event *event)
 {
-    struct pst_waiting *w = queue_of(in, event->port);
+    struct pst_inputs_waiting *w = queue_of(in, event->port);
     if (w->n == w->room)
         return pst_fail(PST_E_PEER, "batch %" PRIu64 ": %u frames wait for those of the other input",
                         event->frame->batch, w->n);
@@ -47,7 +47,7 @@ pst_rc pst_inputs_note(struct pst_inputs *in, const struct pst_event *event)
     return PST_OK;
 }
 
-static struct pst_frame pop(struct pst_waiting *w)
+static struct pst_frame pop(struct pst_inputs_waiting *w)
 {
     const struct pst_frame frame = w->frame[w->first];
     w->first = (w->first + 1) % w->room;
@@ -55,14 +55,14 @@ static struct pst_frame pop(struct pst_waiting *w)
     return frame;
 }
 
-pst_rc pst_inputs_next(struct pst_inputs *in, struct pst_given *given, bool *any)
+pst_rc pst_inputs_next(struct pst_inputs *in, struct pst_inputs_given *given, bool *any)
 {
-    *given = (struct pst_given){.rows = NULL};
-    *any = in->waiting[PST_INPUT_BATCH].n > 0 && in->waiting[PST_INPUT_CACHED].n > 0;
+    *given = (struct pst_inputs_given){.rows = NULL};
+    *any = in->waiting[PST_INPUTS_BATCH].n > 0 && in->waiting[PST_INPUTS_CACHED].n > 0;
     if (!*any)
         return PST_OK;
-    given->frame = pop(&in->waiting[PST_INPUT_BATCH]);
-    given->cached = pop(&in->waiting[PST_INPUT_CACHED]);
+    given->frame = pop(&in->waiting[PST_INPUTS_BATCH]);
+    given->cached = pop(&in->waiting[PST_INPUTS_CACHED]);
     return given->frame.batch == given->cached.batch && given->frame.micro == given->cached.micro
                ? PST_OK
                : pst_fail(PST_E_PEER,
@@ -80,9 +80,9 @@ bool pst_inputs_end(struct pst_inputs *in)
 
 uint64_t pst_inputs_staged(const struct pst_inputs *in)
 {
-    const uint64_t all = pst_slot_bytes(in->self, in->port[PST_INPUT_BATCH]);
+    const uint64_t all = pst_slot_bytes(in->self, in->port[PST_INPUTS_BATCH]);
     const uint64_t rows =
-        in->cached ? pst_slot_bytes(in->self, in->port[PST_INPUT_CACHED]) / PST_PAGE * PST_PAGE : 0;
+        in->cached ? pst_slot_bytes(in->self, in->port[PST_INPUTS_CACHED]) / PST_PAGE * PST_PAGE : 0;
     return rows < all ? all - rows : all;
 }
 
@@ -90,27 +90,28 @@ pst_rc pst_inputs_stage(struct pst_inputs *in)
 {
     void *at = NULL;
     in->staging_bytes = pst_inputs_staged(in);
-    const pst_rc rc = pst_device_take(in->device, PST_MEMORY_DEVICE, in->staging_bytes, "a minibatch", &at);
+    const pst_rc rc =
+        pst_device_take(in->device, PST_TWIN_MEMORY_DEVICE, in->staging_bytes, "a minibatch", &at);
     in->staging = at;
     return rc;
 }
 
 /* An array of the slot on its way to the device, and where it will be; NULL: it has no room. */
-static const void *bring(struct pst_inputs *in, const struct pst_given *g, uint64_t at, uint64_t bytes)
+static const void *bring(struct pst_inputs *in, const struct pst_inputs_given *g, uint64_t at, uint64_t bytes)
 {
     if (at > in->staging_bytes || bytes > in->staging_bytes - at)
         return NULL;
-    (void)in->device->twin->copy(in->device->q, in->staging + at, pst_at(g->slot, at),
+    (void)in->device->twin->copy(in->device->q, in->staging + at, pst_minibatch_at(g->slot, at),
                                  bytes); /* the step tells if not */
     return in->staging + at;
 }
 
 /* Rows to where the cached ones are: the missing ones, or, where none is cached, all in one piece. */
-static const void *bring_rows(struct pst_inputs *in, const struct pst_given *g)
+static const void *bring_rows(struct pst_inputs *in, const struct pst_inputs_given *g)
 {
     const struct pst_minibatch *mb = &g->mb;
     const uint64_t rows = (uint64_t)mb->n[mb->hops], stride = mb->stride_bytes;
-    const char *from = pst_at(g->slot, mb->features_at);
+    const char *from = pst_minibatch_at(g->slot, mb->features_at);
     in->rows_brought += g->rows ? mb->requests : rows;
     if (!g->rows)
         return bring(in, g, mb->features_at, rows * stride);
@@ -128,29 +129,29 @@ static const void *bring_rows(struct pst_inputs *in, const struct pst_given *g)
     return missing ? g->rows : NULL;
 }
 
-static void view(const struct pst_given *g, struct pst_batch *b)
+static void view(const struct pst_inputs_given *g, struct pst_gnn_batch *b)
 {
     const struct pst_minibatch *mb = &g->mb;
-    *b = (struct pst_batch){.hops = (int)mb->hops,
-                            .vertices = pst_at(g->slot, mb->vertices_at),
-                            .labels = pst_at(g->slot, mb->labels_at),
-                            .features = pst_at(g->slot, mb->features_at),
-                            .stride_bytes = mb->stride_bytes,
-                            .epoch = mb->epoch,
-                            .number = mb->batch,
-                            .normaliser = (double)mb->batch_seeds};
-    b->kind = mb->feature_dtype == PST_F32   ? PST_FEATURE_REAL
-              : mb->feature_dtype == PST_F16 ? PST_FEATURE_HALF
-                                             : PST_FEATURE_BFLOAT;
+    *b = (struct pst_gnn_batch){.hops = (int)mb->hops,
+                                .vertices = pst_minibatch_at(g->slot, mb->vertices_at),
+                                .labels = pst_minibatch_at(g->slot, mb->labels_at),
+                                .features = pst_minibatch_at(g->slot, mb->features_at),
+                                .stride_bytes = mb->stride_bytes,
+                                .epoch = mb->epoch,
+                                .number = mb->batch,
+                                .normaliser = (double)mb->batch_seeds};
+    b->kind = mb->feature_dtype == PST_F32   ? PST_GNN_FEATURE_REAL
+              : mb->feature_dtype == PST_F16 ? PST_GNN_FEATURE_HALF
+                                             : PST_GNN_FEATURE_BFLOAT;
     memcpy(b->n, mb->n, sizeof b->n);
     for (uint32_t h = 0; h < mb->hops; h++) {
-        b->indptr[h] = pst_at(g->slot, mb->indptr_at[h]);
-        b->indices[h] = pst_at(g->slot, mb->indices_at[h]);
+        b->indptr[h] = pst_minibatch_at(g->slot, mb->indptr_at[h]);
+        b->indices[h] = pst_minibatch_at(g->slot, mb->indices_at[h]);
         b->edges[h] = b->indptr[h][mb->n[h]];
     }
 }
 
-pst_rc pst_inputs_bring(struct pst_inputs *in, const struct pst_given *g, struct pst_batch *b)
+pst_rc pst_inputs_bring(struct pst_inputs *in, const struct pst_inputs_given *g, struct pst_gnn_batch *b)
 {
     const struct pst_minibatch *mb = &g->mb;
     view(g, b);

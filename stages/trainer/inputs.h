@@ -2,17 +2,17 @@
  * rows may come by itself, from the sampler, and has room for the missing ones. Frames are paired here, and
  * what a step reads of slots is brought to the GPU. Owner: the trainer, which borrows its device. Threads:
  * one. */
-#ifndef PST_TRAINER_INPUTS_H
-#define PST_TRAINER_INPUTS_H
+#ifndef PST_INPUTS_H
+#define PST_INPUTS_H
 
 #include "common/slots/minibatch.h"
 #include "common/stage.h"
 #include "stages/lib/gnn/model.h"
 
-enum pst_trainer_input { PST_INPUT_BATCH, PST_INPUT_CACHED, PST_INPUTS };
+enum pst_trainer_input { PST_INPUTS_BATCH, PST_INPUTS_CACHED, PST_INPUTS };
 
 /* Frames that wait for those of the other input: a ring, as large as the route has slots. */
-struct pst_waiting {
+struct pst_inputs_waiting {
     struct pst_frame *frame;
     uint32_t room, first, n;
 };
@@ -22,7 +22,7 @@ struct pst_inputs {
     struct pst_device *device;
     int port[PST_INPUTS];
     bool cached; /* that input is linked */
-    struct pst_waiting waiting[PST_INPUTS];
+    struct pst_inputs_waiting waiting[PST_INPUTS];
     int ended;
     char *staging; /* on a GPU: what is brought of a slot, at the slot's offsets; NULL on a CPU */
     uint64_t staging_bytes;
@@ -31,7 +31,7 @@ struct pst_inputs {
 
 /* A micro-batch: its frame, its slot and a copy of the header, which no other process can change; and the
  * frame and the slot of its cached rows, if there is one. */
-struct pst_given {
+struct pst_inputs_given {
     struct pst_frame frame, cached;
     struct pst_minibatch mb;
     const void *slot;
@@ -51,13 +51,13 @@ void pst_inputs_close(struct pst_inputs *in);
 PST_MUST_USE pst_rc pst_inputs_note(struct pst_inputs *in, const struct pst_event *event);
 /* The next for which all has come, in frame and cached: *any. PST_E_PEER: the two are not of one micro-batch.
  */
-PST_MUST_USE pst_rc pst_inputs_next(struct pst_inputs *in, struct pst_given *given, bool *any);
+PST_MUST_USE pst_rc pst_inputs_next(struct pst_inputs *in, struct pst_inputs_given *given, bool *any);
 /* An input has ended; true: the last one. */
 bool pst_inputs_end(struct pst_inputs *in);
 
 /* Puts what a step reads on the device's queue, and points batch there; on a CPU, at the slot. PST_E_PEER:
  * its arrays lie where features belong, or there are more rows than their slot holds. */
-PST_MUST_USE pst_rc pst_inputs_bring(struct pst_inputs *in, const struct pst_given *given,
-                                     struct pst_batch *batch);
+PST_MUST_USE pst_rc pst_inputs_bring(struct pst_inputs *in, const struct pst_inputs_given *given,
+                                     struct pst_gnn_batch *batch);
 
 #endif

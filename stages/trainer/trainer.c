@@ -20,15 +20,15 @@ struct trainer {
     struct pst_inputs inputs;
     bool tf32;
     double device_s; /* waited for */
-    struct pst_model model;
-    struct pst_eval eval;
-    struct pst_identity identity;
+    struct pst_gnn_model model;
+    struct pst_gnn_eval eval;
+    struct pst_gnn_identity identity;
     bool dataset_open, model_open;
     double rate, weight_decay;
     int64_t eval_every, checkpoint_every, keep;
-    struct pst_training done; /* up to the last completed batch: what a checkpoint says */
-    struct pst_training now;  /* with what the running batch has added */
-    bool gradients;           /* the running batch has added some */
+    struct pst_gnn_training done; /* up to the last completed batch: what a checkpoint says */
+    struct pst_gnn_training now;  /* with what the running batch has added */
+    bool gradients;               /* the running batch has added some */
     uint64_t batches_in_epoch;
     double clock; /* when the running epoch's seconds were last taken */
 };
@@ -49,11 +49,11 @@ static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
     return PST_OK;
 }
 
-static enum pst_norm norm_of(const char *name)
+static enum pst_gnn_norm norm_of(const char *name)
 {
-    return strcmp(name, "layer") == 0   ? PST_NORM_LAYER
-           : strcmp(name, "batch") == 0 ? PST_NORM_BATCH
-                                        : PST_NORM_NONE;
+    return strcmp(name, "layer") == 0   ? PST_GNN_NORM_LAYER
+           : strcmp(name, "batch") == 0 ? PST_GNN_NORM_BATCH
+                                        : PST_GNN_NORM_NONE;
 }
 
 /* Where the model is trained: with a queue for its largest calls, and a place for what a slot holds, whose
@@ -85,7 +85,7 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
         rc = open_device(self, t);
     if (rc != PST_OK)
         return rc;
-    const struct pst_model_config config = {
+    const struct pst_gnn_config config = {
         .layers = (int)pst_param_int(self, "layers"),
         .in = t->ds.feature_dim,
         .hidden = pst_param_int(self, "hidden"),
@@ -96,22 +96,22 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
         .dropout = pst_param_real(self, "dropout"),
         .input_dropout = pst_param_real(self, "input_dropout"),
         .seed = pst_seed(self),
-        .threads = threads > 0 ? threads : pst_team_cores(),
+        .threads = threads > 0 ? threads : pst_gnn_team_cores(),
         .rows_max = (int64_t)(pst_slot_bytes(self, pst_port(self, "batch")) / t->ds.stride_bytes) + 1,
         .device = &t->device,
     };
-    rc = pst_model_init(&t->model, &config);
+    rc = pst_gnn_model_init(&t->model, &config);
     if (rc != PST_OK)
         return rc;
     t->model_open = true;
     if (t->inputs.staging)
         pst_log(self, "on %s: %" PRIu64 " bytes of its memory; products in %s", t->device.name,
                 t->device.device_bytes, t->tf32 ? "TensorFloat-32" : "float32");
-    pst_identity_of(&t->identity, &t->model, t->ds.digest);
-    const struct pst_eval_options options = {.spill_dir = pst_run_dir(self),
-                                             .memory_bytes = (uint64_t)pst_param_int(self, "eval_memory")};
+    pst_gnn_identity_of(&t->identity, &t->model, t->ds.digest);
+    const struct pst_gnn_eval_options options = {
+        .spill_dir = pst_run_dir(self), .memory_bytes = (uint64_t)pst_param_int(self, "eval_memory")};
     if (t->eval_every > 0)
-        rc = pst_eval_open(&t->eval, &t->model.config, &t->ds, &options);
+        rc = pst_gnn_eval_open(&t->eval, &t->model.config, &t->ds, &options);
     if (rc == PST_OK && t->eval.spilled)
         pst_log(self,
                 "evaluation: activations are above eval_memory and go to files; it takes %" PRIu64 " bytes",
@@ -133,14 +133,14 @@ static pst_rc open_stage(struct pst_stage *self)
     t->eval_every = pst_param_int(self, "eval_every");
     t->checkpoint_every = pst_param_int(self, "checkpoint_every");
     t->keep = pst_param_int(self, "keep");
-    pst_training_init(&t->done);
+    pst_gnn_training_init(&t->done);
     pst_rc rc = open_dataset(self, t);
     if (rc == PST_OK)
         rc = open_model(self, t);
     if (rc == PST_OK && pst_resume_path(self))
-        rc = pst_state_load(pst_resume_path(self), &t->model, &t->done, &t->identity);
+        rc = pst_gnn_state_load(pst_resume_path(self), &t->model, &t->done, &t->identity);
     if (rc == PST_OK)
-        rc = pst_model_send(&t->model);
+        rc = pst_gnn_model_send(&t->model);
     t->now = t->done;
     return rc;
 }
@@ -148,9 +148,9 @@ static pst_rc open_stage(struct pst_stage *self)
 static void close_stage(struct pst_stage *self)
 {
     struct trainer *t = pst_state(self);
-    pst_eval_close(&t->eval);
+    pst_gnn_eval_close(&t->eval);
     if (t->model_open)
-        pst_model_release(&t->model);
+        pst_gnn_model_release(&t->model);
     pst_device_close(&t->device);
     pst_inputs_close(&t->inputs);
     if (t->dataset_open)
@@ -177,12 +177,12 @@ static bool due(struct pst_stage *self, int64_t every, uint64_t epoch)
 /* Evaluates, and notes the epoch if it is the best by validation (or the last, without validation). */
 static pst_rc evaluate(struct pst_stage *self, struct trainer *t, double *val)
 {
-    struct pst_training *p = &t->now;
+    struct pst_gnn_training *p = &t->now;
     double accuracy[3];
     const double begin = pst_now();
-    pst_rc rc = pst_model_fetch(&t->model);
+    pst_rc rc = pst_gnn_model_fetch(&t->model);
     if (rc == PST_OK)
-        rc = pst_eval_run(&t->eval, &t->model, accuracy);
+        rc = pst_gnn_eval_run(&t->eval, &t->model, accuracy);
     pst_span(self, "evaluate", begin, pst_now());
     if (rc != PST_OK)
         return pst_wrap(rc, "evaluation");
@@ -198,7 +198,7 @@ static pst_rc evaluate(struct pst_stage *self, struct trainer *t, double *val)
     return PST_OK;
 }
 
-static pst_rc report_epoch(struct pst_stage *self, const struct pst_training *p, double val)
+static pst_rc report_epoch(struct pst_stage *self, const struct pst_gnn_training *p, double val)
 {
     char train_text[NUMBER_MAX], val_text[NUMBER_MAX];
     const double train = p->counted ? (double)p->correct / (double)p->counted : -1;
@@ -213,22 +213,22 @@ static pst_rc report_epoch(struct pst_stage *self, const struct pst_training *p,
 static pst_rc save(struct pst_stage *self, struct trainer *t)
 {
     const double begin = pst_now();
-    pst_rc rc = pst_model_fetch(&t->model);
+    pst_rc rc = pst_gnn_model_fetch(&t->model);
     if (rc == PST_OK)
-        rc = pst_state_save(pst_run_dir(self), t->keep, &t->model, &t->done, &t->identity);
+        rc = pst_gnn_state_save(pst_run_dir(self), t->keep, &t->model, &t->done, &t->identity);
     pst_span(self, "checkpoint", begin, pst_now());
     return rc;
 }
 
 /* Takes the epoch's time up to now. */
-static void take_time(struct pst_training *p, double clock)
+static void take_time(struct pst_gnn_training *p, double clock)
 {
     p->seconds += pst_now() - clock;
 }
 
 static pst_rc end_epoch(struct pst_stage *self, struct trainer *t)
 {
-    struct pst_training *p = &t->now;
+    struct pst_gnn_training *p = &t->now;
     double val = -1;
     pst_rc rc = PST_OK;
     take_time(p, t->clock);
@@ -261,7 +261,7 @@ static pst_rc check_fit(const struct trainer *t, const struct pst_minibatch *mb,
     if (mb->stride_bytes % sizeof(pst_real) != 0)
         return pst_fail(PST_E_PEER, "its rows are %" PRIu64 " bytes apart, not a multiple of %zu",
                         mb->stride_bytes, sizeof(pst_real));
-    const int32_t *labels = pst_at(slot, mb->labels_at);
+    const int32_t *labels = pst_minibatch_at(slot, mb->labels_at);
     for (int64_t i = 0; i < mb->n[0]; i++)
         if (labels[i] >= t->ds.classes)
             return pst_fail(PST_E_PEER, "seed %" PRId64 " has label %d; there are %" PRId64 " classes", i,
@@ -270,23 +270,23 @@ static pst_rc check_fit(const struct trainer *t, const struct pst_minibatch *mb,
 }
 
 /* On a GPU the slot goes home as soon as what it holds is copied. */
-static pst_rc step(struct pst_stage *self, struct trainer *t, const struct pst_given *g,
-                   struct pst_figures *figures)
+static pst_rc step(struct pst_stage *self, struct trainer *t, const struct pst_inputs_given *g,
+                   struct pst_gnn_figures *figures)
 {
     const bool copied = t->inputs.staging != NULL;
-    struct pst_batch batch;
+    struct pst_gnn_batch batch;
     pst_rc rc = pst_inputs_bring(&t->inputs, g, &batch);
     if (rc == PST_OK && copied)
         rc = pst_consume(self, &g->frame);
     if (rc == PST_OK)
-        rc = pst_model_step(&t->model, &batch, figures, NULL);
+        rc = pst_gnn_model_step(&t->model, &batch, figures, NULL);
     return rc == PST_OK && !copied ? pst_consume(self, &g->frame) : rc;
 }
 
-static pst_rc train(struct pst_stage *self, struct trainer *t, const struct pst_given *g)
+static pst_rc train(struct pst_stage *self, struct trainer *t, const struct pst_inputs_given *g)
 {
     const struct pst_minibatch *mb = &g->mb;
-    struct pst_figures figures = {0};
+    struct pst_gnn_figures figures = {0};
     pst_rc rc = check_fit(t, mb, g->slot);
     if (rc != PST_OK)
         return rc;
@@ -315,8 +315,8 @@ static pst_rc end_batch(struct pst_stage *self, struct trainer *t, uint64_t batc
 {
     const double before = pst_now();
     if (t->gradients)
-        pst_model_update(&t->model, t->rate, t->weight_decay);
-    t->model.spent[0].s[PST_WORK_UPDATE] += pst_now() - before;
+        pst_gnn_model_update(&t->model, t->rate, t->weight_decay);
+    t->model.spent[0].s[PST_GNN_WORK_UPDATE] += pst_now() - before;
     t->gradients = false;
     t->now.next_batch = batch + 1;
     t->done = t->now;
@@ -326,7 +326,8 @@ static pst_rc end_batch(struct pst_stage *self, struct trainer *t, uint64_t batc
 }
 
 /* Trains on it and lets the slot go. */
-static pst_rc take_minibatch(struct pst_stage *self, struct trainer *t, struct pst_given *g, bool *last)
+static pst_rc take_minibatch(struct pst_stage *self, struct trainer *t, struct pst_inputs_given *g,
+                             bool *last)
 {
     uint64_t bytes;
     g->slot = pst_slot(self, g->frame.refs[0], &bytes);
@@ -348,7 +349,7 @@ static pst_rc take_minibatch(struct pst_stage *self, struct trainer *t, struct p
                                : pst_consume(self, &g->frame); /* a void one only ends its batch */
 }
 
-static pst_rc take_given(struct pst_stage *self, struct trainer *t, struct pst_given *g)
+static pst_rc take_given(struct pst_stage *self, struct trainer *t, struct pst_inputs_given *g)
 {
     const struct pst_frame *frame = &g->frame;
     if (frame->batch != t->now.next_batch)
@@ -366,7 +367,7 @@ static pst_rc take_given(struct pst_stage *self, struct trainer *t, struct pst_g
 /* With cached rows of its own a batch waits for both of its frames, whichever comes first. */
 static pst_rc on_frame(struct pst_stage *self, struct trainer *t, const struct pst_event *event)
 {
-    struct pst_given given = {.frame = *event->frame};
+    struct pst_inputs_given given = {.frame = *event->frame};
     bool any = true;
     if (!(event->frame->flags & PST_LAST_PART))
         return PST_OK;
@@ -385,7 +386,7 @@ static pst_rc on_frame(struct pst_stage *self, struct trainer *t, const struct p
 
 static pst_rc report_result(struct pst_stage *self, struct trainer *t)
 {
-    const pst_rc rc = pst_model_fetch(&t->model);
+    const pst_rc rc = pst_gnn_model_fetch(&t->model);
     if (rc != PST_OK)
         return rc;
     char best[NUMBER_MAX], last[NUMBER_MAX];
@@ -411,11 +412,11 @@ static pst_rc report_device(struct pst_stage *self, const struct trainer *t, con
 /* Where the threads' time went, and how many rows each layer made: what FLOPs are counted from. */
 static pst_rc report_work(struct pst_stage *self, const struct trainer *t)
 {
-    const struct pst_model *m = &t->model;
-    char rows[PST_LAYERS_MAX * NUMBER_MAX] = "";
-    double spent_s[PST_WORK_KINDS] = {0};
+    const struct pst_gnn_model *m = &t->model;
+    char rows[PST_GNN_LAYERS_MAX * NUMBER_MAX] = "";
+    double spent_s[PST_GNN_WORK_KINDS] = {0};
     for (int w = 0; w < m->config.threads; w++)
-        for (int k = 0; k < PST_WORK_KINDS; k++)
+        for (int k = 0; k < PST_GNN_WORK_KINDS; k++)
             spent_s[k] += m->spent[w].s[k];
     for (int l = 0; l < m->config.layers; l++)
         (void)snprintf(rows + strlen(rows), sizeof rows - strlen(rows), ",\"rows_%d\":%" PRId64, l,
@@ -425,8 +426,9 @@ static pst_rc report_work(struct pst_stage *self, const struct trainer *t)
     return pst_report(self, "trainer",
                       "{\"products_s\":%.6f,\"means_s\":%.6f,\"fused_s\":%.6f,\"loss_s\":%.6f,"
                       "\"update_s\":%.6f%s}",
-                      spent_s[PST_WORK_PRODUCTS], spent_s[PST_WORK_MEANS], spent_s[PST_WORK_FUSED],
-                      spent_s[PST_WORK_LOSS], spent_s[PST_WORK_UPDATE], rows);
+                      spent_s[PST_GNN_WORK_PRODUCTS], spent_s[PST_GNN_WORK_MEANS],
+                      spent_s[PST_GNN_WORK_FUSED], spent_s[PST_GNN_WORK_LOSS], spent_s[PST_GNN_WORK_UPDATE],
+                      rows);
 }
 
 /* The user asked to stop: what the running batch has added is left out. */
@@ -494,7 +496,7 @@ static const struct pst_port_desc ports[] = {
 
 static const struct pst_param_desc params[] = {
     ENUM("model", "\"graphsage\"", "graphsage", "the kind of model"),
-    INT("layers", "2", 2, PST_LAYERS_MAX, "layers: as many as the sampler has hops"),
+    INT("layers", "2", 2, PST_GNN_LAYERS_MAX, "layers: as many as the sampler has hops"),
     INT("hidden", "64", 1, 65536, "columns of every layer but the last"),
     REAL("dropout", "0.5", 0, 0.99, "share of activations dropped after every layer but the last"),
     REAL("input_dropout", "0", 0, 0.99, "share of features dropped (copies each row once)"),
@@ -515,7 +517,7 @@ static const struct pst_param_desc params[] = {
      .help = "evaluation: activations above this go to a file, features above it are not cached"},
     INT("checkpoint_every", "1", 0, 1000000, "epochs between checkpoints; 0: only when stopped"),
     INT("keep", "3", 1, 1000, "latest checkpoints that are kept, besides the best"),
-    INT("threads", "0", 0, PST_TEAM_MAX,
+    INT("threads", "0", 0, PST_GNN_TEAM_MAX,
         "threads that train; results do not depend on them. 0: as many as cores that it may run on"),
     {.name = "tf32",
      .type = PST_PARAM_BOOL,

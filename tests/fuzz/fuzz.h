@@ -1,6 +1,6 @@
 /* fuzz.h: what the fuzz targets share. */
-#ifndef PST_FUZZ_H
-#define PST_FUZZ_H
+#ifndef FUZZ_H
+#define FUZZ_H
 
 #include <stddef.h>
 #include <stdint.h>

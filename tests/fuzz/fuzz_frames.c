@@ -66,11 +66,11 @@ static pst_rc victim(struct pst_stage *self, const struct pst_event *ev)
 
 struct world {
     struct pst_stage stage;
-    struct pst_process process;
+    struct pst_host_process process;
     struct foreign foreign;
     struct pst_page page, other;
     struct pst_board board;
-    struct pst_peer peer;
+    struct pst_host_peer peer;
     struct pst_pool pools[2];
     struct pst_ring *rings[4];
     char *slots[2];
@@ -101,7 +101,7 @@ static void build(struct world *w)
     atomic_store(&w->board.stop, 1); /* a full ring must not be waited for */
     w->peer.page = &w->other;
     for (int i = 0; i < 2; i++) {
-        struct pst_input *in = &s->inputs[s->ninputs++];
+        struct pst_host_input *in = &s->inputs[s->ninputs++];
         in->port = i;
         in->ordered = i == 1;
         in->nrings = 1;
@@ -110,23 +110,23 @@ static void build(struct world *w)
         in->pending_cap = 4;
         in->pending = calloc(in->pending_cap, sizeof *in->pending);
         fuzz_check(in->pending);
-        struct pst_output *out = &s->outputs[s->noutputs++];
+        struct pst_host_output *out = &s->outputs[s->noutputs++];
         out->port = 2 + i;
         out->nrings = 1;
         out->consumers[0] = &w->peer;
         w->rings[2 + i] = ring_of(&out->rings[0]);
         w->slots[i] = malloc(SLOTS * SLOT_BYTES);
         fuzz_check(w->slots[i] && pst_pool_init(&w->pools[i], SLOTS, 1, false, 0) == PST_OK);
-        s->routes[s->nroutes++] = (struct pst_held){.id = (uint32_t)i,
-                                                    .base = w->slots[i],
-                                                    .slots = SLOTS,
-                                                    .slot_bytes = SLOT_BYTES,
-                                                    .pool = &w->pools[i],
-                                                    .origin_port = i == 0 ? -1 : 3,
-                                                    .via_port = i == 0 ? 0 : 3,
-                                                    .hold = 2,
-                                                    .origins = {&w->peer},
-                                                    .norigins = 1};
+        s->routes[s->nroutes++] = (struct pst_host_route_end){.id = (uint32_t)i,
+                                                              .base = w->slots[i],
+                                                              .slots = SLOTS,
+                                                              .slot_bytes = SLOT_BYTES,
+                                                              .pool = &w->pools[i],
+                                                              .origin_port = i == 0 ? -1 : 3,
+                                                              .via_port = i == 0 ? 0 : 3,
+                                                              .hold = 2,
+                                                              .origins = {&w->peer},
+                                                              .norigins = 1};
     }
 }
 

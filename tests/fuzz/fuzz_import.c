@@ -57,23 +57,24 @@ static void look_at_names(int64_t vertices)
 static void edges(struct pst_edge_text_spec spec)
 {
     static struct pst_build b;
-    struct pst_csc c;
+    struct pst_csc_builder c;
     struct pst_edge_text e;
     int64_t vertices = -1;
     (void)snprintf(b.partial, sizeof b.partial, "%s", dir);
-    const struct pst_csc_spec csc = {.build = &b, .memory_bytes = 4 << 20, .threads = 1};
+    const struct pst_csc_builder_spec csc = {.build = &b, .memory_bytes = 4 << 20, .threads = 1};
     spec.path = file;
-    spec.memory_bytes = spec.ids == PST_IDS_STRINGS ? PST_NAMES_MEMORY_MIN : 1 << 20; /* some hundred names */
-    fuzz_check(pst_csc_init(&c, &csc) == PST_OK && pst_edge_text_init(&e, &spec) == PST_OK);
+    spec.memory_bytes =
+        spec.ids == PST_EDGE_TEXT_IDS_STRINGS ? PST_NAMES_MEMORY_MIN : 1 << 20; /* some hundred names */
+    fuzz_check(pst_csc_builder_init(&c, &csc) == PST_OK && pst_edge_text_init(&e, &spec) == PST_OK);
     if (pst_edge_text_feed(&e, &c, &vertices, NULL) == PST_OK) {
         fuzz_check(vertices >= 0 && e.edges > 0);
-        if (spec.ids == PST_IDS_STRINGS)
+        if (spec.ids == PST_EDGE_TEXT_IDS_STRINGS)
             look_at_names(vertices);
     }
     (void)unlink(names);
     (void)unlink(names_at);
     pst_edge_text_release(&e);
-    pst_csc_release(&c);
+    pst_csc_builder_release(&c);
 }
 
 static void archive(void)
@@ -111,12 +112,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     switch (data[0] % 6) {
     case 0:
         edges((struct pst_edge_text_spec){
-            .comment = '#', .column = {0, 1}, .expect = -1, .ids = PST_IDS_COMPACT});
+            .comment = '#', .column = {0, 1}, .expect = -1, .ids = PST_EDGE_TEXT_IDS_COMPACT});
         break;
     case 1: edges((struct pst_edge_text_spec){.separator = ',', .column = {2, 0}, .expect = -1}); break;
     case 2:
         edges((struct pst_edge_text_spec){
-            .separator = ',', .column = {0, 1}, .expect = -1, .ids = PST_IDS_STRINGS});
+            .separator = ',', .column = {0, 1}, .expect = -1, .ids = PST_EDGE_TEXT_IDS_STRINGS});
         break;
     case 3: archive(); break;
     case 4: web(); break;

@@ -28,7 +28,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 static void check_accepted(const struct pst_manifest *m)
 {
-    fuzz_check(m->vertices >= 0 && m->edges >= 0 && m->classes >= 0 && m->classes <= PST_CLASSES_MAX);
+    fuzz_check(m->vertices >= 0 && m->edges >= 0 && m->classes >= 0 &&
+               m->classes <= PST_MANIFEST_CLASSES_MAX);
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
         if (m->array[i].present && (i != PST_IN_FEATURES || m->stripes == 0))
             fuzz_check(m->array[i].file[0] != '\0' && !strchr(m->array[i].file, '/') &&
@@ -38,7 +39,7 @@ static void check_accepted(const struct pst_manifest *m)
         fuzz_check(m->stripe[k].file[0] != '\0' && !strchr(m->stripe[k].file, '/'));
         rows += m->stripe[k].shape[0];
     }
-    fuzz_check(m->stripes == 0 || (rows == m->vertices && m->stripes <= PST_FEATURE_FILES_MAX));
+    fuzz_check(m->stripes == 0 || (rows == m->vertices && m->stripes <= PST_DATASET_FEATURE_FILES_MAX));
     for (int k = 0; k < m->vertex_types; k++)
         vertices += m->vertex_type[k].vertices;
     fuzz_check(m->vertex_types == 0 || vertices == m->vertices);

@@ -39,7 +39,7 @@ static const struct pst_stage_desc stages[] = {
     STAGE(middle),
     STAGE(sink),
     STAGE(once),
-    {.abi = PST_STAGE_ABI, .name = PST_COPY_STAGE, .help = "copies", .ports = copies}};
+    {.abi = PST_STAGE_ABI, .name = PST_BUILTIN_COPY, .help = "copies", .ports = copies}};
 
 const struct pst_stage_desc *pst_builtin(const char *name)
 {

@@ -24,7 +24,7 @@ static double random_unit(void) /* in (-1, 1) */
 
 /* A batch that owns its arrays. */
 struct random_batch {
-    struct pst_batch view;
+    struct pst_gnn_batch view;
     int64_t *vertices;
     int32_t *labels;
     int32_t *indptr[PST_HOPS_MAX], *indices[PST_HOPS_MAX];
@@ -36,7 +36,7 @@ static inline void random_batch_init(struct random_batch *b, int hops, int64_t s
                                      int64_t classes)
 {
     memset(b, 0, sizeof *b);
-    struct pst_batch *v = &b->view;
+    struct pst_gnn_batch *v = &b->view;
     v->hops = hops;
     v->n[0] = seeds;
     for (int h = 0; h < hops; h++) {

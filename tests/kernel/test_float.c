@@ -1,6 +1,6 @@
 /* Float kernels against naive loops, over shapes that include nothing, one and primes. */
 #include "kernels/kernels.h"
-#include "kernels/rng.h"
+#include "common/util/rng.h"
 #include "tests/kernel/random_batch.h"
 
 #include <math.h>
@@ -223,10 +223,10 @@ static void test_mean_csc(void **state)
 /* What rng.h says of one column of one vertex. */
 static double kept(const struct pst_dropout *drop, int64_t vertex, int64_t column)
 {
-    const struct pst_stream s =
-        pst_stream_of(PST_RNG_DROPOUT, drop->seed, drop->epoch, drop->batch, drop->layer);
-    const uint32_t word =
-        pst_draw(&s, (uint64_t)vertex, (uint32_t)(column / 128 * 16 + column % 16)).word[column % 128 / 32];
+    const struct pst_rng_stream s =
+        pst_rng_stream_of(PST_RNG_DROPOUT, drop->seed, drop->epoch, drop->batch, drop->layer);
+    const uint32_t word = pst_rng_draw(&s, (uint64_t)vertex, (uint32_t)(column / 128 * 16 + column % 16))
+                              .word[column % 128 / 32];
     const uint32_t bits = column % 32 < 16 ? word & 0xFFFF : word >> 16;
     const double share = round((double)drop->rate * 65536) / 65536;
     return (double)bits / 65536 < share ? 0 : 1 / (1 - share);

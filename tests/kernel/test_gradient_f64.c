@@ -20,16 +20,16 @@ _Static_assert(sizeof(pst_real) == 8, "this test is compiled with -DPST_REAL=dou
 
 static const double TOLERANCE = 1e-6;
 
-static double loss_of(struct pst_model *model, const struct pst_batch *batch)
+static double loss_of(struct pst_gnn_model *model, const struct pst_gnn_batch *batch)
 {
-    struct pst_figures figures = {0};
-    assert_int_equal(pst_model_step(model, batch, &figures, NULL), PST_OK);
+    struct pst_gnn_figures figures = {0};
+    assert_int_equal(pst_gnn_model_step(model, batch, &figures, NULL), PST_OK);
     return figures.loss;
 }
 
 /* Central differences of a tensor's elements (every one, or a stride of them where there are many). */
-static void check_tensor(struct pst_model *model, const struct pst_batch *batch,
-                         const struct pst_parameter *p, const pst_real *grad)
+static void check_tensor(struct pst_gnn_model *model, const struct pst_gnn_batch *batch,
+                         const struct pst_gnn_parameter *p, const pst_real *grad)
 {
     const double h = 1e-5;
     const int64_t n = p->rows * p->cols, stride = 1 + n / 60;
@@ -51,12 +51,12 @@ static void check_tensor(struct pst_model *model, const struct pst_batch *batch,
     assert_true(error < TOLERANCE);
 }
 
-static void check_model(const struct pst_model_config *config, int64_t seeds)
+static void check_model(const struct pst_gnn_config *config, int64_t seeds)
 {
     struct random_batch b;
-    struct pst_model model;
+    struct pst_gnn_model model;
     random_batch_init(&b, config->layers, seeds, config->in, config->classes);
-    assert_int_equal(pst_model_init(&model, config), PST_OK);
+    assert_int_equal(pst_gnn_model_init(&model, config), PST_OK);
     /* Away from symmetric starting values, and from ReLU's kink: its slope is not defined there. */
     for (int64_t i = 0; i < model.size; i++)
         model.weight[i] += 0.05 * random_unit();
@@ -70,25 +70,25 @@ static void check_model(const struct pst_model_config *config, int64_t seeds)
     for (int p = 0; p < model.parameters; p++)
         check_tensor(&model, &b.view, &model.parameter[p], grad);
     free(grad);
-    pst_model_release(&model);
+    pst_gnn_model_release(&model);
     random_batch_release(&b);
 }
 
-static void sweep(enum pst_norm norm)
+static void sweep(enum pst_gnn_norm norm)
 {
     for (int variant = 0; variant < 32; variant++) {
-        const struct pst_model_config config = {.layers = variant & 1 ? 3 : 2,
-                                                .in = variant & 2 ? 11 : 5,
-                                                .hidden = variant & 2 ? 5 : 11,
-                                                .classes = variant & 2 ? 3 : 17,
-                                                .norm = norm,
-                                                .residual = (variant & 5) == 5,
-                                                .aggregate = !(variant & 16),
-                                                .dropout = variant & 8 ? 0.4 : 0,
-                                                .input_dropout = variant & 8 ? 0.2 : 0,
-                                                .seed = 5,
-                                                .threads = 1,
-                                                .rows_max = 1000};
+        const struct pst_gnn_config config = {.layers = variant & 1 ? 3 : 2,
+                                              .in = variant & 2 ? 11 : 5,
+                                              .hidden = variant & 2 ? 5 : 11,
+                                              .classes = variant & 2 ? 3 : 17,
+                                              .norm = norm,
+                                              .residual = (variant & 5) == 5,
+                                              .aggregate = !(variant & 16),
+                                              .dropout = variant & 8 ? 0.4 : 0,
+                                              .input_dropout = variant & 8 ? 0.2 : 0,
+                                              .seed = 5,
+                                              .threads = 1,
+                                              .rows_max = 1000};
         check_model(&config, 9);
     }
 }
@@ -96,36 +96,36 @@ static void sweep(enum pst_norm norm)
 static void test_plain(void **state)
 {
     (void)state;
-    sweep(PST_NORM_NONE);
+    sweep(PST_GNN_NORM_NONE);
 }
 
 static void test_layer_norm(void **state)
 {
     (void)state;
-    sweep(PST_NORM_LAYER);
+    sweep(PST_GNN_NORM_LAYER);
 }
 
 static void test_batch_norm(void **state)
 {
     (void)state;
-    sweep(PST_NORM_BATCH);
+    sweep(PST_GNN_NORM_BATCH);
 }
 
 static void test_residual_deep(void **state)
 {
     (void)state;
     for (int norm = 0; norm < 3; norm++) {
-        const struct pst_model_config config = {.layers = 4,
-                                                .in = 7,
-                                                .hidden = 7,
-                                                .classes = 4,
-                                                .norm = (enum pst_norm)norm,
-                                                .residual = true,
-                                                .aggregate = true,
-                                                .dropout = 0.3,
-                                                .seed = 6,
-                                                .threads = 1,
-                                                .rows_max = 3000};
+        const struct pst_gnn_config config = {.layers = 4,
+                                              .in = 7,
+                                              .hidden = 7,
+                                              .classes = 4,
+                                              .norm = (enum pst_gnn_norm)norm,
+                                              .residual = true,
+                                              .aggregate = true,
+                                              .dropout = 0.3,
+                                              .seed = 6,
+                                              .threads = 1,
+                                              .rows_max = 3000};
         check_model(&config, 8);
     }
 }
@@ -135,17 +135,17 @@ static void test_parts(void **state)
 {
     (void)state;
     for (int norm = 0; norm < 2; norm++) {
-        const struct pst_model_config config = {.layers = 3,
-                                                .in = 7,
-                                                .hidden = 5,
-                                                .classes = 4,
-                                                .norm = (enum pst_norm)norm,
-                                                .residual = norm > 0,
-                                                .aggregate = true,
-                                                .dropout = 0.3,
-                                                .seed = 7,
-                                                .threads = 3,
-                                                .rows_max = 30000};
+        const struct pst_gnn_config config = {.layers = 3,
+                                              .in = 7,
+                                              .hidden = 5,
+                                              .classes = 4,
+                                              .norm = (enum pst_gnn_norm)norm,
+                                              .residual = norm > 0,
+                                              .aggregate = true,
+                                              .dropout = 0.3,
+                                              .seed = 7,
+                                              .threads = 3,
+                                              .rows_max = 30000};
         check_model(&config, 600);
     }
 }
@@ -154,7 +154,7 @@ static void test_parts(void **state)
 static void test_project_first(void **state)
 {
     (void)state;
-    const struct pst_layer wide = {.in = 1000, .out = 8}, narrow = {.in = 8, .out = 1000};
+    const struct pst_gnn_layer wide = {.in = 1000, .out = 8}, narrow = {.in = 8, .out = 1000};
     assert_true(project_first(&wide, 10, 20, 100));
     assert_false(project_first(&narrow, 10, 20, 100));
 }

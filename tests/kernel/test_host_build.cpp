@@ -21,7 +21,8 @@ namespace
 template <class... P, class... A>
 void launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared_bytes, A... args)
 {
-    pst_host_launch(kernel, blocks, threads, shared_bytes, nullptr, pst_site{__FILE__, __LINE__}, args...);
+    pst_cu_host_launch(kernel, blocks, threads, shared_bytes, nullptr, pst_cu_site{__FILE__, __LINE__},
+                       args...);
     (void)cudaStreamSynchronize(nullptr);
 }
 
@@ -82,9 +83,9 @@ void test_halves(void **)
 /* A sum by a tree in shared memory, static and dynamic; one atomic a block. */
 __global__ void sums(const int *in, int n, int *total)
 {
-    PST_SHARED(int, kept, [256]);
-    PST_SHARED_DYNAMIC(int, again);
-    const int me = (int)threadIdx.x, i = (int)pst_first();
+    PST_CU_SHARED(int, kept, [256]);
+    PST_CU_SHARED_DYNAMIC(int, again);
+    const int me = (int)threadIdx.x, i = (int)pst_cu_first();
     kept[me] = i < n ? in[i] : 0;
     for (int half = 128; half > 0; half /= 2) {
         __syncthreads();
@@ -117,7 +118,7 @@ void test_sums(void **)
 
 __global__ void order_of(int *next, int *order)
 {
-    order[atomicAdd(next, 1)] = (int)pst_first();
+    order[atomicAdd(next, 1)] = (int)pst_cu_first();
 }
 
 /* Threads come in orders that differ, and that is no order at all. */
@@ -152,10 +153,10 @@ void test_streams(void **)
     assert_int_equal(cudaStreamCreateWithFlags(&a, cudaStreamNonBlocking), cudaSuccess);
     assert_int_equal(cudaStreamCreateWithFlags(&b, cudaStreamNonBlocking), cudaSuccess);
     assert_int_equal(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
-    pst_host_launch(put, 1, 1, 0, a, pst_site{__FILE__, __LINE__}, &x, 5);
+    pst_cu_host_launch(put, 1, 1, 0, a, pst_cu_site{__FILE__, __LINE__}, &x, 5);
     assert_int_equal(x, 0);
     assert_int_equal(cudaEventRecord(event, a), cudaSuccess);
-    pst_host_launch(put, 1, 1, 0, a, pst_site{__FILE__, __LINE__}, &x, 6);
+    pst_cu_host_launch(put, 1, 1, 0, a, pst_cu_site{__FILE__, __LINE__}, &x, 6);
     assert_int_equal(cudaStreamWaitEvent(b, event, 0), cudaSuccess);
     assert_int_equal(cudaMemcpyAsync(&y, &x, sizeof x, cudaMemcpyDefault, b), cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(b), cudaSuccess);
@@ -294,7 +295,7 @@ void test_deadlock(void **)
 #ifdef __SANITIZE_ADDRESS__
 __global__ void past_static(int *out)
 {
-    PST_SHARED(int, kept, [8]);
+    PST_CU_SHARED(int, kept, [8]);
     int *all = kept; /* whose bounds only AddressSanitizer knows */
     all[threadIdx.x] = 1;
     *out = kept[0];
@@ -302,7 +303,7 @@ __global__ void past_static(int *out)
 
 __global__ void past_dynamic(int *out)
 {
-    PST_SHARED_DYNAMIC(int, kept);
+    PST_CU_SHARED_DYNAMIC(int, kept);
     kept[threadIdx.x] = 1;
     *out = kept[0];
 }

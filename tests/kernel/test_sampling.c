@@ -1,6 +1,6 @@
 /* The kernels of the sampler: random numbers, sampling, dedup, cache, gather, shuffle. */
 #include "kernels/kernels.h"
-#include "kernels/rng.h"
+#include "common/util/rng.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -47,14 +47,14 @@ static void test_philox(void **state)
          {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        struct pst_philox in;
+        struct pst_rng_block in;
         memcpy(in.word, known[i].counter, sizeof in.word);
-        const struct pst_philox out = pst_philox(in, known[i].key[0], known[i].key[1]);
+        const struct pst_rng_block out = pst_rng_philox(in, known[i].key[0], known[i].key[1]);
         assert_memory_equal(out.word, known[i].answer, sizeof out.word);
     }
-    assert_int_equal(pst_bounded(UINT64_MAX, 7), 6);
-    assert_int_equal(pst_bounded(0, 7), 0);
-    assert_int_equal(pst_bounded((uint64_t)1 << 63, 10), 5);
+    assert_int_equal(pst_rng_bounded(UINT64_MAX, 7), 6);
+    assert_int_equal(pst_rng_bounded(0, 7), 0);
+    assert_int_equal(pst_rng_bounded((uint64_t)1 << 63, 10), 5);
 }
 
 /* A ring-like graph: vertex v has degree(v) = v % 50 neighbours (v + 1 + i) % n. */

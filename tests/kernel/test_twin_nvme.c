@@ -10,9 +10,9 @@ static uint32_t random_threads(uint32_t most)
     return LANES * (1 + (uint32_t)rnd(most / LANES));
 }
 
-static struct pst_nvme_shape random_shape(void)
+static struct pst_k_nvme_shape random_shape(void)
 {
-    struct pst_nvme_shape shape = {.warps = (uint32_t)rnd(20)};
+    struct pst_k_nvme_shape shape = {.warps = (uint32_t)rnd(20)};
     if (rnd(2))
         shape.submit_threads = random_threads(256);
     shape.complete_blocks = (uint32_t)rnd(5);
@@ -28,23 +28,23 @@ static void round_of(struct rig *r, uint32_t batches, uint32_t most, bool write)
     const uint32_t units = r->b.ssds * (SSD_BYTES / LBA / UNIT), first = (uint32_t)rnd(batches);
     assert_non_null(ios);
     for (uint32_t b = 0; b < batches; b++) {
-        const struct pst_nvme_shape shape = random_shape();
+        const struct pst_k_nvme_shape shape = random_shape();
         n[b] = (uint32_t)size_below(most);
         n[b] = write && n[b] > units / batches ? units / batches : n[b];
         for (uint32_t i = 0; i < n[b]; i++)
             ios[b * most + i] = random_io(r, b * most + i, write, unit++);
         put_ios(r, b, ios + (size_t)b * most, n[b]);
-        assert_int_equal(cuda->nvme->submit(r->drive, b, (struct pst_n){NULL, n[b]}, &shape), PST_OK);
+        assert_int_equal(cuda->nvme->submit(r->drive, b, (struct pst_twin_n){NULL, n[b]}, &shape), PST_OK);
     }
     for (uint32_t i = 0; i < batches; i++) {
-        const struct pst_nvme_shape shape = random_shape();
+        const struct pst_k_nvme_shape shape = random_shape();
         const uint32_t b = (first + i) % batches;
         assert_int_equal(cuda->nvme->complete(r->drive, b, &shape, &r->records[b], 7 + i), PST_OK);
     }
     settled(PST_OK);
     for (uint32_t i = 0; i < batches; i++) {
         const uint32_t b = (first + i) % batches;
-        const struct pst_nvme_record *record = &r->records[b];
+        const struct pst_k_nvme_record *record = &r->records[b];
         assert_true(record->sequence == 7 + i && record->n == n[b] && record->ended == n[b]);
         assert_true(record->failed == 0 && record->late == 0 && record->strange == 0);
         for (uint32_t k = 0; k < n[b]; k++) /* places are as given; the commands may be in another order */
@@ -102,8 +102,8 @@ static void test_ids_wrap(void **state)
             ios[i] = ios[MOST - 64 + i % 64]; /* so that the last to be read into a place is known */
         put_ios(&r, 0, ios, MOST);
         for (int i = 0; i < rounds[way]; i++) {
-            const struct pst_nvme_shape shape = {.submit_threads = 64, .complete_threads = 32, .warps = 16};
-            assert_int_equal(cuda->nvme->submit(r.drive, 0, (struct pst_n){NULL, MOST}, &shape), PST_OK);
+            const struct pst_k_nvme_shape shape = {.submit_threads = 64, .complete_threads = 32, .warps = 16};
+            assert_int_equal(cuda->nvme->submit(r.drive, 0, (struct pst_twin_n){NULL, MOST}, &shape), PST_OK);
             assert_int_equal(cuda->nvme->complete(r.drive, 0, &shape, r.records, 1), PST_OK);
             settled(PST_OK);
             assert_true(r.records->ended == MOST && r.records->failed == 0 && r.records->strange == 0);
@@ -128,7 +128,7 @@ static void test_rows(void **state)
               SSDS, 2, 64, MOST * STRIDE / PLACE + 1);
     struct both ids = both_new(MOST * sizeof(int64_t)), picks = both_new(MOST * sizeof(int32_t));
     struct both numbers = both_new(sizeof(int64_t));
-    const struct pst_nvme_shape usual = {0};
+    const struct pst_k_nvme_shape usual = {0};
     int64_t *id = ids.host, *n = numbers.host;
     int32_t *pick = picks.host;
     for (int way = 0; way < 2; way++) {
@@ -143,14 +143,14 @@ static void test_rows(void **state)
             send(&ids);
             send(&picks);
             send(&numbers);
-            struct pst_nvme_rows rows = {.ids = ids.device,
-                                         .pick = picks.device,
-                                         .n = {numbers.device, MOST},
-                                         .nsid = 1,
-                                         .row_bytes = LBA * 2,
-                                         .lba_shift = 9,
-                                         .lba = FIRST,
-                                         .stride = STRIDE};
+            struct pst_k_nvme_rows rows = {.ids = ids.device,
+                                           .pick = picks.device,
+                                           .n = {numbers.device, MOST},
+                                           .nsid = 1,
+                                           .row_bytes = LBA * 2,
+                                           .lba_shift = 9,
+                                           .lba = FIRST,
+                                           .stride = STRIDE};
             memcpy(rows.iova, r.b.iova, sizeof r.b.iova);
             memset(r.b.memory.base, CANARY, r.b.memory.bytes);
             assert_int_equal(cuda->nvme->aim(r.drive, 0, &rows), PST_OK);
@@ -177,12 +177,12 @@ static void test_rows(void **state)
         send(&ids);
         send(&picks);
         send(&numbers);
-        const struct pst_nvme_rows none = {.ids = ids.device,
-                                           .pick = picks.device,
-                                           .n = {numbers.device, MOST},
-                                           .nsid = 1,
-                                           .row_bytes = LBA,
-                                           .lba_shift = 9};
+        const struct pst_k_nvme_rows none = {.ids = ids.device,
+                                             .pick = picks.device,
+                                             .n = {numbers.device, MOST},
+                                             .nsid = 1,
+                                             .row_bytes = LBA,
+                                             .lba_shift = 9};
         assert_int_equal(cuda->nvme->aim(r.drive, 0, &none), PST_OK);
         assert_int_equal(cuda->nvme->submit(r.drive, 0, none.n, &usual), PST_OK);
         assert_int_equal(cuda->nvme->complete(r.drive, 0, &usual, r.records, 4), PST_OK);
@@ -204,7 +204,7 @@ static void test_doorbells(void **state)
     enum { N = 40 };
     struct rig r;
     rig_start(&r, "{\"ssds\": 2, \"namespaces\": [{\"kind\": \"ram\", \"bytes\": 1048576}]}", 2, 2, 64, 128);
-    const struct pst_nvme_shape usual = {0};
+    const struct pst_k_nvme_shape usual = {0};
     struct pst_nvme_io ios[N];
     for (int way = 0; way < 3; way++) {
         rig_drive(&r, (enum pst_nvme_way)way, 1, N, PATIENT);
@@ -218,7 +218,7 @@ static void test_doorbells(void **state)
             before[q] = r.b.c[q / 2].io[1 + q % 2]->sq_rings;
             cq_before[q] = r.b.c[q / 2].io[1 + q % 2]->cq_rings;
         }
-        assert_int_equal(cuda->nvme->submit(r.drive, 0, (struct pst_n){NULL, N}, &usual), PST_OK);
+        assert_int_equal(cuda->nvme->submit(r.drive, 0, (struct pst_twin_n){NULL, N}, &usual), PST_OK);
         assert_int_equal(cuda->nvme->complete(r.drive, 0, &usual, r.records, 1), PST_OK);
         settled(PST_OK);
         assert_int_equal(r.records->ended, N);

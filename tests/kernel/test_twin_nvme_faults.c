@@ -4,7 +4,7 @@
 
 enum { N = 100, IMPATIENT = 50 /* ms */, BATCHES = 2, SECOND = 1 };
 
-static const struct pst_nvme_shape usual;
+static const struct pst_k_nvme_shape usual;
 
 static void start_filled(struct rig *r, const char *faults)
 {
@@ -34,13 +34,13 @@ static void run(struct rig *r, struct pst_nvme_io *ios)
     for (uint32_t i = 0; i < N; i++)
         ios[i] = random_io(r, i, false, 0);
     put_ios(r, SECOND, ios, N);
-    assert_int_equal(cuda->nvme->submit(r->drive, SECOND, (struct pst_n){NULL, N}, &usual), PST_OK);
+    assert_int_equal(cuda->nvme->submit(r->drive, SECOND, (struct pst_twin_n){NULL, N}, &usual), PST_OK);
     assert_int_equal(cuda->nvme->complete(r->drive, SECOND, &usual, r->records, 1), PST_OK);
     settled(PST_OK);
     get_ios(r, SECOND, ios, N);
     for (uint32_t i = 0; i < N; i++) {
         const uint64_t at = (uint64_t)(landing_of(r, &ios[i]) - (uint8_t *)r->b.memory.base);
-        if (ios[i].status != PST_NVME_PENDING && PST_NVME_STATUS(ios[i].status) == PST_NVME_OK)
+        if (ios[i].status != PST_K_NVME_PENDING && PST_NVME_STATUS(ios[i].status) == PST_NVME_OK)
             check_io(r, &ios[i], (uint32_t)(at / PLACE));
     }
 }
@@ -50,7 +50,7 @@ static void mend(struct rig *r, struct pst_nvme_io *ios)
 {
     make_stack(&r->b, PST_NVME_ASYNC, 1, IMPATIENT);
     for (uint32_t i = 0; i < N; i++) {
-        if (ios[i].status != PST_NVME_PENDING && PST_NVME_STATUS(ios[i].status) == PST_NVME_OK)
+        if (ios[i].status != PST_K_NVME_PENDING && PST_NVME_STATUS(ios[i].status) == PST_NVME_OK)
             continue;
         const struct pst_nvme_request request = {.ssd = (uint16_t)ssd_of(r, &ios[i]),
                                                  .opcode = PST_NVME_READ,
@@ -113,7 +113,7 @@ static void test_lost(void **state)
         run(&r, ios);
         uint32_t pending = 0;
         for (uint32_t i = 0; i < N; i++)
-            pending += ios[i].status == PST_NVME_PENDING;
+            pending += ios[i].status == PST_K_NVME_PENDING;
         const uint64_t lost = COUNTED(&r, lost) - before;
         assert_true(lost > 0 && r.records->late >= lost && r.records->late == pending);
         assert_true(r.records->n == N && r.records->ended == N - pending && r.records->failed == 0);
@@ -148,7 +148,7 @@ static void test_wrong_groups(void **state)
         ios[i] = random_io(&r, i, false, 0);
     put_ios(&r, SECOND, ios, N);
     const uint64_t before = COUNTED(&r, fetched);
-    assert_int_equal(cuda->nvme->submit(r.drive, SECOND, (struct pst_n){NULL, N - 1}, &usual), PST_OK);
+    assert_int_equal(cuda->nvme->submit(r.drive, SECOND, (struct pst_twin_n){NULL, N - 1}, &usual), PST_OK);
     assert_int_equal(cuda->nvme->complete(r.drive, SECOND, &usual, r.records, 1), PST_OK);
     settled(PST_E_ARG);
     assert_true(r.records->sequence == 1 && r.records->n == 0 && r.records->late == 0);
@@ -190,7 +190,7 @@ struct alone {
     uint32_t live[DEPTH];
 };
 
-static void alone_new(struct alone *a, struct pst_nvme_drive **drive, enum pst_nvme_way way)
+static void alone_new(struct alone *a, struct pst_k_nvme_drive **drive, enum pst_nvme_way way)
 {
     memset(a, 0, sizeof *a);
     NEED(pst_nvme_dma_new(&a->memory, NULL, PST_PAGE));
@@ -205,17 +205,17 @@ static void alone_new(struct alone *a, struct pst_nvme_drive **drive, enum pst_n
                                  .qid = 1};
     pst_nvme_qp_reset(&a->qp);
     struct pst_nvme_qp *const pairs[] = {&a->qp};
-    const struct pst_nvme_shared shared = {.at = base, .bytes = PST_PAGE};
-    struct pst_nvme_drive_options options = {.queue = queue,
-                                             .way = way,
-                                             .pairs = pairs,
-                                             .ssds = 1,
-                                             .queues_each = 1,
-                                             .page = PST_PAGE,
-                                             .batches = 1,
-                                             .most = DEPTH,
-                                             .timeout_ms = 20,
-                                             .shared = &shared};
+    const struct pst_k_nvme_shared shared = {.at = base, .bytes = PST_PAGE};
+    struct pst_k_nvme_drive_options options = {.queue = queue,
+                                               .way = way,
+                                               .pairs = pairs,
+                                               .ssds = 1,
+                                               .queues_each = 1,
+                                               .page = PST_PAGE,
+                                               .batches = 1,
+                                               .most = DEPTH,
+                                               .timeout_ms = 20,
+                                               .shared = &shared};
     assert_int_equal(cuda->nvme->drive_new(&options, drive, why), PST_E_UNSUPPORTED); /* nothing is shared */
     assert_non_null(strstr(why, "none of the memory"));
     options.shareds = 1;
@@ -225,10 +225,10 @@ static void alone_new(struct alone *a, struct pst_nvme_drive **drive, enum pst_n
 
 /* Four reads meet the completions of these ids and statuses. */
 static void forge(enum pst_nvme_way way, const uint16_t cids[], const uint16_t statuses[], uint32_t n,
-                  struct pst_nvme_record *record, uint32_t *rang_cq)
+                  struct pst_k_nvme_record *record, uint32_t *rang_cq)
 {
     struct alone a;
-    struct pst_nvme_drive *drive = NULL;
+    struct pst_k_nvme_drive *drive = NULL;
     alone_new(&a, &drive, way);
     for (uint32_t i = 0; i < n; i++)
         a.qp.cq[i] = (struct pst_nvme_cqe){.cid = cids[i], .status = (uint16_t)(statuses[i] << 1 | 1)};
@@ -241,11 +241,11 @@ static void forge(enum pst_nvme_way way, const uint16_t cids[], const uint16_t s
                                       .nsid = 1,
                                       .opcode = PST_NVME_READ,
                                       .lba_shift = 9};
-    struct pst_nvme_record *pinned = NULL;
-    assert_int_equal(cuda->alloc(0, PST_MEMORY_PINNED, sizeof *pinned, (void **)&pinned, why), PST_OK);
+    struct pst_k_nvme_record *pinned = NULL;
+    assert_int_equal(cuda->alloc(0, PST_TWIN_MEMORY_PINNED, sizeof *pinned, (void **)&pinned, why), PST_OK);
     assert_int_equal(cuda->copy(queue, cuda->nvme->ios(drive, 0), ios, sizeof ios), PST_OK);
     assert_int_equal(cuda->copy(queue, cuda->nvme->begin(drive, 0), begin_at, sizeof begin_at), PST_OK);
-    assert_int_equal(cuda->nvme->submit(drive, 0, (struct pst_n){NULL, 4}, &usual), PST_OK);
+    assert_int_equal(cuda->nvme->submit(drive, 0, (struct pst_twin_n){NULL, 4}, &usual), PST_OK);
     assert_int_equal(cuda->nvme->complete(drive, 0, &usual, pinned, 1), PST_OK);
     settled(PST_OK);
     *record = *pinned;
@@ -262,7 +262,7 @@ static void forge(enum pst_nvme_way way, const uint16_t cids[], const uint16_t s
         assert_true(a.ids[i] == cids[i] + DEPTH && a.live[cids[i]] == PST_NVME_NOT_LIVE);
     assert_true(*a.qp.sq_doorbell == 4 && a.qp.posted == 4);
     cuda->nvme->drive_free(drive);
-    cuda->release(PST_MEMORY_PINNED, pinned);
+    cuda->release(PST_TWIN_MEMORY_PINNED, pinned);
     pst_nvme_dma_free(&a.memory);
 }
 
@@ -272,7 +272,7 @@ static void test_forged(void **state)
     const uint16_t good[4] = {0};
     for (int batch = 0; batch < 2; batch++) {
         const enum pst_nvme_way way = batch ? PST_NVME_WAY_BATCH : PST_NVME_WAY_ASYNC;
-        struct pst_nvme_record r;
+        struct pst_k_nvme_record r;
         uint32_t rang;
         forge(way, (const uint16_t[]){3, 1, 0, 2}, (const uint16_t[]){0, 0x281, 0, 0x80}, 4, &r, &rang);
         assert_true(r.ended == 4 && r.late == 0 && r.strange == 0 && r.failed == 2 && rang == 4);

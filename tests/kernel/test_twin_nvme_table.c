@@ -18,7 +18,7 @@ enum {
 
 struct world {
     struct rig r;
-    struct pst_nvme_layout layout;
+    struct pst_k_nvme_layout layout;
     uint64_t row_bytes, block, data_at; /* data_at: of the slot */
     uint32_t ssds, most;
     char *slot;
@@ -35,11 +35,11 @@ static struct {
 
 /* Where byte k of a request lies: the byte of its namespace, and the SSD. */
 static uint64_t byte_at(const struct world *w, const struct pst_request *r, uint64_t k, uint32_t *ssd,
-                        const struct pst_nvme_file **file)
+                        const struct pst_k_nvme_file **file)
 {
-    const struct pst_nvme_array *a = &w->layout.arrays[r->array];
+    const struct pst_k_nvme_array *a = &w->layout.arrays[r->array];
     const uint64_t row = r->row + k / w->row_bytes;
-    const struct pst_nvme_file *f = *file = &w->layout.files[a->file[row % a->stripes]];
+    const struct pst_k_nvme_file *f = *file = &w->layout.files[a->file[row % a->stripes]];
     const uint64_t at = a->data_at + row / a->stripes * w->row_bytes + k % w->row_bytes - f->from;
     *ssd = (uint32_t)(at / f->unit % w->ssds);
     return f->base + at / f->unit / w->ssds * f->unit + at % f->unit;
@@ -47,7 +47,7 @@ static uint64_t byte_at(const struct world *w, const struct pst_request *r, uint
 
 static uint8_t byte_of(const struct world *w, const struct pst_request *r, uint64_t k)
 {
-    const struct pst_nvme_file *f;
+    const struct pst_k_nvme_file *f;
     uint32_t ssd;
     const uint64_t byte = byte_at(w, r, k, &ssd, &f);
     return (uint8_t)(pst_nvme_pattern(ssd, f->nsid, byte & ~7ull) >> 8 * (byte & 7));
@@ -57,16 +57,16 @@ static uint8_t byte_of(const struct world *w, const struct pst_request *r, uint6
 static void expect_one(const struct world *w, uint32_t i)
 {
     const struct pst_request *r = &w->table[i];
-    const struct pst_nvme_array *a = &w->layout.arrays[r->array];
-    const struct pst_nvme_file *f;
+    const struct pst_k_nvme_array *a = &w->layout.arrays[r->array];
+    const struct pst_k_nvme_file *f;
     uint32_t ssd, last_ssd;
     const uint64_t bytes = r->rows * w->row_bytes, at = byte_at(w, r, 0, &ssd, &f);
     const uint64_t end = byte_at(w, r, bytes - 1, &last_ssd, &f) + 1, base = f->base;
     const uint64_t blocks = (end + w->block - 1) / w->block * w->block - at / w->block * w->block;
     const bool straight = at % w->block == 0 && bytes % w->block == 0 && r->offset % 4 == 0;
     const bool apart = w->ssds > 1 && (at - base) / f->unit != (end - 1 - base) / f->unit;
-    expected.left[i] = r->op == PST_WRITE || (a->stripes > 1 && r->rows > 1) || ssd != last_ssd || apart ||
-                       blocks > TRANSFER || (!straight && blocks > w->layout.staging_each);
+    expected.left[i] = r->op == PST_REQUEST_WRITE || (a->stripes > 1 && r->rows > 1) || ssd != last_ssd ||
+                       apart || blocks > TRANSFER || (!straight && blocks > w->layout.staging_each);
     expected.nleft += expected.left[i];
     if (expected.left[i])
         return;
@@ -81,7 +81,7 @@ static void expect_one(const struct world *w, uint32_t i)
 
 static void expect(const struct world *w, uint32_t n)
 {
-    const struct pst_nvme_layout *l = &w->layout;
+    const struct pst_k_nvme_layout *l = &w->layout;
     expected.nleft = expected.straight = expected.staged = 0;
     expected.straight_bytes = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -107,20 +107,21 @@ static void begin_world(struct world *w, uint64_t row_bytes, uint64_t block, uin
         "[{\"kind\": \"function\", \"blocks\": %llu}, {\"kind\": \"function\", \"blocks\": %llu}]}",
         SSDS, TRANSFER, (int)block, faults, blocks, blocks);
     rig_start(&w->r, json, w->ssds, 2, 8u << rnd(4), (SLOT + BATCHES * most * staged) / PLACE + 1);
-    struct pst_nvme_layout *l = &w->layout;
+    struct pst_k_nvme_layout *l = &w->layout;
     uint64_t group = 1;
     while (group * row_bytes % block != 0)
         group++;
     for (uint32_t i = 0; i < 2; i++)
-        l->files[i] = (struct pst_nvme_file){
+        l->files[i] = (struct pst_k_nvme_file){
             .from = 4096, .unit = group * row_bytes, .base = block * rnd((uint64_t)1 << 40), .nsid = i + 1};
-    for (uint32_t i = 0; i < PST_NVME_ARRAYS; i++) /* one in two files, one in the second, one there is not */
-        l->arrays[i] = (struct pst_nvme_array){.data_at = 4096,
-                                               .row_bytes = row_bytes,
-                                               .wanted_bytes = row_bytes,
-                                               .rows = i == 2 ? 0 : ROWS,
-                                               .stripes = i == 0 ? 2 : 1,
-                                               .file = {i == 0 ? 0 : 1, 1}};
+    for (uint32_t i = 0; i < PST_K_NVME_ARRAYS;
+         i++) /* one in two files, one in the second, one there is not */
+        l->arrays[i] = (struct pst_k_nvme_array){.data_at = 4096,
+                                                 .row_bytes = row_bytes,
+                                                 .wanted_bytes = row_bytes,
+                                                 .rows = i == 2 ? 0 : ROWS,
+                                                 .stripes = i == 0 ? 2 : 1,
+                                                 .file = {i == 0 ? 0 : 1, 1}};
     l->transfer_bytes = TRANSFER;
     l->lba_shift = block == 512 ? 9 : 12;
     l->writable = true;
@@ -149,7 +150,7 @@ static uint32_t ask(struct world *w, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         struct pst_request *r = &w->table[i];
         at += 4 * rnd(3) + (rnd(30) == 0);
-        *r = (struct pst_request){.op = rnd(20) == 0 ? PST_WRITE : PST_READ,
+        *r = (struct pst_request){.op = rnd(20) == 0 ? PST_REQUEST_WRITE : PST_REQUEST_READ,
                                   .array = (uint16_t)rnd(2),
                                   .rows = rnd(4) ? 1 : 1 + (uint32_t)rnd(5),
                                   .row = (from + rnd(among)) % (ROWS - 5),
@@ -164,9 +165,9 @@ static uint32_t ask(struct world *w, uint32_t n)
 
 static void run_table(struct world *w, uint32_t batch, uint32_t n)
 {
-    static const struct pst_nvme_shape usual = {.submit_threads = 64, .complete_threads = 32};
-    struct pst_nvme_table table = {.slot = w->slot, .slot_bytes = SLOT, .at = TABLE_AT, .n = n};
-    struct pst_n commands;
+    static const struct pst_k_nvme_shape usual = {.submit_threads = 64, .complete_threads = 32};
+    struct pst_k_nvme_table table = {.slot = w->slot, .slot_bytes = SLOT, .at = TABLE_AT, .n = n};
+    struct pst_twin_n commands;
     memcpy(table.iova, w->r.b.iova, sizeof w->r.b.iova);
     memset(w->slot + w->data_at, CANARY, SLOT - w->data_at);
     assert_int_equal(cuda->nvme->aim_table(w->r.drive, batch, &table, &commands), PST_OK);
@@ -180,7 +181,7 @@ static void run_table(struct world *w, uint32_t batch, uint32_t n)
 static void check_bytes(struct world *w, uint32_t batch, uint32_t n, bool *is)
 {
     static uint32_t left[MANY];
-    const struct pst_nvme_record *record = w->r.records;
+    const struct pst_k_nvme_record *record = w->r.records;
     uint64_t at = w->data_at, rows = 0;
     assert_int_equal(
         cuda->copy(queue, left, cuda->nvme->left(w->r.drive, batch), record->left * sizeof *left), PST_OK);
@@ -207,7 +208,7 @@ static void check_bytes(struct world *w, uint32_t batch, uint32_t n, bool *is)
 static uint32_t check_table(struct world *w, uint32_t batch, uint32_t n)
 {
     static bool is[MANY], lost[MANY];
-    const struct pst_nvme_record *record = w->r.records;
+    const struct pst_k_nvme_record *record = w->r.records;
     uint32_t nleft = expected.nleft, nlost = 0;
     uint64_t copied = 0, merged = 0, bytes = expected.straight_bytes;
     check_bytes(w, batch, n, is);
@@ -334,14 +335,14 @@ static void test_wrong_tables(void **state)
 static void test_stop(void **state)
 {
     (void)state;
-    static const struct pst_nvme_shape usual = {.submit_threads = 64, .complete_threads = 32, .warps = 4};
+    static const struct pst_k_nvme_shape usual = {.submit_threads = 64, .complete_threads = 32, .warps = 4};
     struct rig r;
     uint32_t *stop = NULL;
     rig_start(&r,
               "{\"latency_us\": 10000000, \"spread\": 0, \"namespaces\": [{\"kind\": \"ram\", \"bytes\": "
               "1048576}]}",
               1, 1, 8, 2);
-    assert_int_equal(cuda->alloc(0, PST_MEMORY_PINNED, sizeof *stop, (void **)&stop, why), PST_OK);
+    assert_int_equal(cuda->alloc(0, PST_TWIN_MEMORY_PINNED, sizeof *stop, (void **)&stop, why), PST_OK);
     *stop = 1;
     r.stop = stop;
     for (int way = 0; way < 3; way++) {
@@ -352,7 +353,7 @@ static void test_stop(void **state)
         const uint64_t before = *fetched;
         struct pst_nvme_io io = random_io(&r, 0, false, 0);
         put_ios(&r, 0, &io, 1);
-        assert_int_equal(cuda->nvme->submit(r.drive, 0, (struct pst_n){NULL, 1}, &usual), PST_OK);
+        assert_int_equal(cuda->nvme->submit(r.drive, 0, (struct pst_twin_n){NULL, 1}, &usual), PST_OK);
         assert_int_equal(cuda->nvme->complete(r.drive, 0, &usual, r.records, 3), PST_OK);
         settled(PST_OK);
         assert_true(r.records->sequence == 3 && r.records->late == 1 && r.records->ended == 0);
@@ -363,7 +364,7 @@ static void test_stop(void **state)
         assert_true(r.b.c[0].io[1]->posted == r.b.c[0].io[1]->taken && did.resets == 0 && did.aborts == 1);
         assert_true(seconds() - begun < 5);
     }
-    cuda->release(PST_MEMORY_PINNED, stop);
+    cuda->release(PST_TWIN_MEMORY_PINNED, stop);
     rig_stop(&r);
 }
 

@@ -1,5 +1,5 @@
 /* The twins of sampling and shuffling: the same to the last bit. */
-#include "kernels/rng.h"
+#include "common/util/rng.h"
 #include "tests/kernel/twin_graph.h"
 
 #include <sys/mman.h>
@@ -96,7 +96,7 @@ static void test_sample_far_edges(void **state)
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     void *device = NULL;
     assert_true(host != MAP_FAILED);
-    if (cuda->alloc(0, PST_MEMORY_DEVICE, bytes, &device, why) != PST_OK)
+    if (cuda->alloc(0, PST_TWIN_MEMORY_DEVICE, bytes, &device, why) != PST_OK)
         fail_msg("%s", why);
     assert_int_equal(cuda->fill(queue, (char *)device + bytes - 4096, 0, 4096), PST_OK);
     for (int64_t e = edges - 900; e < edges; e++)
@@ -121,7 +121,7 @@ static void test_sample_far_edges(void **state)
         draw_free(&d);
     }
     assert_int_equal(munmap(host, bytes), 0);
-    cuda->release(PST_MEMORY_DEVICE, device);
+    cuda->release(PST_TWIN_MEMORY_DEVICE, device);
     both_free(&g.indptr);
 }
 
@@ -143,7 +143,7 @@ static void test_sample_low_bits(void **state)
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     int32_t *device = NULL;
     assert_true(host != MAP_FAILED);
-    if (cuda->alloc(0, PST_MEMORY_DEVICE, bytes, (void **)&device, why) != PST_OK)
+    if (cuda->alloc(0, PST_TWIN_MEMORY_DEVICE, bytes, (void **)&device, why) != PST_OK)
         fail_msg("%s", why);
     g.host = (struct pst_csc){g.indptr.host, host, 4, 4, degree};
     g.device = (struct pst_csc){g.indptr.device, device, 4, 4, degree};
@@ -155,11 +155,11 @@ static void test_sample_low_bits(void **state)
         both_free(&d.out);
         d.capacity = fanouts[i];
         d.out = both_new((size_t)d.capacity * I64);
-        const struct pst_stream stream =
-            pst_stream_of(PST_RNG_SAMPLE, d.key.seed, d.key.epoch, d.key.batch, d.key.hop);
+        const struct pst_rng_stream stream =
+            pst_rng_stream_of(PST_RNG_SAMPLE, d.key.seed, d.key.epoch, d.key.batch, d.key.hop);
         for (int slot = 0; slot < fanouts[i]; slot++) {
-            const struct pst_philox drawn = pst_draw(&stream, 0, (uint32_t)slot / 2);
-            const int64_t at = (int64_t)pst_bounded(pst_draw_u64(&drawn, slot % 2), (uint64_t)degree);
+            const struct pst_rng_block drawn = pst_rng_draw(&stream, 0, (uint32_t)slot / 2);
+            const int64_t at = (int64_t)pst_rng_bounded(pst_rng_u64(&drawn, slot % 2), (uint64_t)degree);
             const int64_t first = at > 0 ? at - 1 : 0;
             for (int64_t e = first; e <= at + 1; e++)
                 host[e] = (int32_t)(e % 4);
@@ -172,7 +172,7 @@ static void test_sample_low_bits(void **state)
         draw_free(&d);
     }
     assert_int_equal(munmap(host, bytes), 0);
-    cuda->release(PST_MEMORY_DEVICE, device);
+    cuda->release(PST_TWIN_MEMORY_DEVICE, device);
     both_free(&g.indptr);
 }
 

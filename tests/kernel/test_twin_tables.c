@@ -136,7 +136,7 @@ static void test_lookup(void **state)
         send(&ids);
         void *host_memory = malloc(cpu->cache_bytes(rows)), *device_memory = NULL;
         assert_non_null(host_memory);
-        assert_int_equal(cuda->alloc(0, PST_MEMORY_DEVICE, cuda->cache_bytes(rows), &device_memory, why),
+        assert_int_equal(cuda->alloc(0, PST_TWIN_MEMORY_DEVICE, cuda->cache_bytes(rows), &device_memory, why),
                          PST_OK);
         const struct pst_cache *host = cpu->cache_init(host_memory, cached.host, rows);
         const struct pst_cache *device = cuda->cache_init(device_memory, cached.device, rows);
@@ -151,7 +151,7 @@ static void test_lookup(void **state)
         same_bytes(&hit_row, (size_t)on_host[0] * I32, "rows of hits");
         same_bytes(&miss_pos, (size_t)on_host[1] * I32, "positions of misses");
         free(host_memory);
-        cuda->release(PST_MEMORY_DEVICE, device_memory);
+        cuda->release(PST_TWIN_MEMORY_DEVICE, device_memory);
         struct both *all[] = {&cached, &ids, &hit_pos, &hit_row, &miss_pos, &numbers};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++)
             both_free(all[i]);
@@ -206,7 +206,7 @@ static void test_gather_far(void **state)
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     void *device = NULL;
     assert_true(host != MAP_FAILED);
-    if (cuda->alloc(0, PST_MEMORY_DEVICE, bytes, &device, why) != PST_OK)
+    if (cuda->alloc(0, PST_TWIN_MEMORY_DEVICE, bytes, &device, why) != PST_OK)
         fail_msg("%s", why);
     struct both row = both_new(N * I32), dst = both_new((size_t)N * 512);
     for (int i = 0; i < N; i++) {
@@ -222,7 +222,7 @@ static void test_gather_far(void **state)
     cuda->gather(queue, device, STRIDE, row.device, dst.device, 512, NULL, N, 512);
     same_bytes(&dst, dst.bytes, "rows past 2^32");
     assert_int_equal(munmap(host, bytes), 0);
-    cuda->release(PST_MEMORY_DEVICE, device);
+    cuda->release(PST_TWIN_MEMORY_DEVICE, device);
     both_free(&row);
     both_free(&dst);
 }
@@ -241,7 +241,7 @@ struct chain {
 /* A batch of a sampler, its numbers never seen by the caller. Each number of the record is what an earlier
  * call left in `numbers`: vertices, then per hop edges, hits, misses. */
 static void run_chain(const struct pst_twin *twin, struct pst_queue *q, const struct pst_csc *graph,
-                      struct chain *c, bool device, struct pst_record *record)
+                      struct chain *c, bool device, struct pst_twin_record *record)
 {
 #define AT(b) (device ? (b).device : (b).host)
     int64_t *numbers = AT(c->numbers);
@@ -252,7 +252,7 @@ static void run_chain(const struct pst_twin *twin, struct pst_queue *q, const st
     pst_rc rc = twin->dedup(q, table, AT(c->ids), SEEDS, AT(c->vertices), &numbers[0], ROOM, NULL);
     for (int h = 0; h < HOPS && rc == PST_OK; h++) {
         int64_t *hop = &numbers[1 + 3 * h];
-        const struct pst_n all = {&numbers[0], ROOM}, edges = {&hop[0], ROOM}, hits = {&hop[1], ROOM};
+        const struct pst_twin_n all = {&numbers[0], ROOM}, edges = {&hop[0], ROOM}, hits = {&hop[1], ROOM};
         rc = twin->sample_n(q, graph, &key, AT(c->vertices), all, 5 + 20 * h, false, AT(c->indptr),
                             AT(c->ids), ROOM, &hop[0]);
         if (rc == PST_OK)
@@ -291,9 +291,10 @@ static void test_batch_without_host(void **state)
         ((int64_t *)c.ids.host)[i] = i * 71;
     send(&cached);
     send(&c.ids);
-    struct pst_record on_host, *on_device = NULL;
-    assert_int_equal(cuda->alloc(0, PST_MEMORY_PINNED, sizeof *on_device, (void **)&on_device, why), PST_OK);
-    assert_int_equal(cuda->alloc(0, PST_MEMORY_DEVICE, cuda->cache_bytes(CACHED), &c.cache_memory, why),
+    struct pst_twin_record on_host, *on_device = NULL;
+    assert_int_equal(cuda->alloc(0, PST_TWIN_MEMORY_PINNED, sizeof *on_device, (void **)&on_device, why),
+                     PST_OK);
+    assert_int_equal(cuda->alloc(0, PST_TWIN_MEMORY_DEVICE, cuda->cache_bytes(CACHED), &c.cache_memory, why),
                      PST_OK);
     c.cache = cuda->cache_init(c.cache_memory, cached.device, CACHED);
     run_chain(cuda, queue, &g.device, &c, true, on_device);
@@ -310,8 +311,8 @@ static void test_batch_without_host(void **state)
     same_bytes(&c.local, (size_t)on_host.counts[1 + 3 * (HOPS - 1)] * I32, "the last hop's positions");
     same_bytes(&c.rows, c.rows.bytes, "the batch's cached rows");
     free(memory);
-    cuda->release(PST_MEMORY_DEVICE, c.cache_memory);
-    cuda->release(PST_MEMORY_PINNED, on_device);
+    cuda->release(PST_TWIN_MEMORY_DEVICE, c.cache_memory);
+    cuda->release(PST_TWIN_MEMORY_PINNED, on_device);
     struct both *all[] = {&c.ids,     &c.vertices, &c.numbers,  &c.indptr, &c.local, &c.hit_pos,
                           &c.hit_row, &c.miss_pos, &c.features, &c.rows,   &cached};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -327,21 +328,22 @@ static void test_batch_that_fails(void **state)
     struct graph g = graph_new(500, 8, 60);
     struct draw d = draw_new(&g, 50, 10, true);
     struct both counts = both_new(500 * sizeof(uint32_t));
-    struct pst_record *record = NULL;
-    assert_int_equal(cuda->alloc(0, PST_MEMORY_PINNED, sizeof *record, (void **)&record, why), PST_OK);
+    struct pst_twin_record *record = NULL;
+    assert_int_equal(cuda->alloc(0, PST_TWIN_MEMORY_PINNED, sizeof *record, (void **)&record, why), PST_OK);
     int64_t *total = (int64_t *)d.numbers.device + 1;
     const int64_t *const reported[] = {total};
-    assert_int_equal(cuda->sample_n(queue, &g.device, &d.key, d.vertices.device, (struct pst_n){NULL, 50}, 10,
-                                    true, d.indptr.device, d.out.device, d.capacity / 2, total),
+    assert_int_equal(cuda->sample_n(queue, &g.device, &d.key, d.vertices.device,
+                                    (struct pst_twin_n){NULL, 50}, 10, true, d.indptr.device, d.out.device,
+                                    d.capacity / 2, total),
                      PST_OK);
-    cuda->count_n(queue, d.vertices.device, (struct pst_n){total, 50}, counts.device);
+    cuda->count_n(queue, d.vertices.device, (struct pst_twin_n){total, 50}, counts.device);
     cuda->count(queue, d.vertices.device, 50, counts.device);
     assert_int_equal(cuda->record(queue, record, 3, reported, 1), PST_OK);
     settled(PST_OK); /* the record has it */
     assert_int_equal(record->rc, PST_E_LIMIT);
     assert_int_equal(record->counts[0], 0);
     same_bytes(&counts, counts.bytes, "counts of a batch that failed");
-    cuda->release(PST_MEMORY_PINNED, record);
+    cuda->release(PST_TWIN_MEMORY_PINNED, record);
     both_free(&counts);
     draw_free(&d);
     graph_free(&g);

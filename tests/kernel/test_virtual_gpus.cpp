@@ -384,11 +384,11 @@ void test_devices_of_streams(void **)
     assert_int_equal(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
     assert_int_equal(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
     assert_int_equal(cudaSetDevice(0), cudaSuccess);
-    pst_host_launch(put, 1, 1, 0, stream, pst_site{__FILE__, __LINE__}, &x, 5);
+    pst_cu_host_launch(put, 1, 1, 0, stream, pst_cu_site{__FILE__, __LINE__}, &x, 5);
     assert_int_equal(cudaGetLastError(), cudaErrorInvalidResourceHandle);
     assert_int_equal(cudaEventRecord(event, nullptr), cudaErrorInvalidResourceHandle);
     assert_int_equal(cudaSetDevice(1), cudaSuccess);
-    pst_host_launch(put, 1, 1, 0, stream, pst_site{__FILE__, __LINE__}, &x, 6);
+    pst_cu_host_launch(put, 1, 1, 0, stream, pst_cu_site{__FILE__, __LINE__}, &x, 6);
     assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
     assert_int_equal(x, 6);
     assert_int_equal(cudaEventDestroy(event), cudaSuccess);

@@ -19,7 +19,7 @@ enum { TWIN_MOST = 1 << 17, TWIN_COLUMNS = 1024, TWIN_SKIPPED = 77 };
 
 static const struct pst_twin *cpu, *cuda;
 static struct pst_queue *queue;
-static char why[PST_WHY_BYTES];
+static char why[PST_TWIN_WHY_BYTES];
 
 static uint64_t rng_state = 0x9E3779B97F4A7C15ull;
 static inline uint64_t rnd(uint64_t bound)
@@ -88,7 +88,7 @@ static inline struct both both_new(size_t bytes)
 {
     struct both b = {.host = calloc(1, bytes ? bytes : 1), .bytes = bytes};
     assert_non_null(b.host);
-    if (cuda->alloc(0, PST_MEMORY_DEVICE, bytes, &b.device, why) != PST_OK)
+    if (cuda->alloc(0, PST_TWIN_MEMORY_DEVICE, bytes, &b.device, why) != PST_OK)
         fail_msg("%s", why);
     send(&b);
     return b;
@@ -97,7 +97,7 @@ static inline struct both both_new(size_t bytes)
 static inline void both_free(struct both *b)
 {
     free(b->host);
-    cuda->release(PST_MEMORY_DEVICE, b->device);
+    cuda->release(PST_TWIN_MEMORY_DEVICE, b->device);
 }
 
 /* What the device has, in memory that the caller frees. */

@@ -66,7 +66,7 @@ static inline pst_rc draw_both(const struct graph *g, const struct draw *d)
     numbers[0] = d->n;
     send(&d->numbers);
     const bool there = rnd(2);
-    const struct pst_n n = {there ? d->numbers.device : NULL, d->n + (there ? (int64_t)rnd(50) : 0)};
+    const struct pst_twin_n n = {there ? d->numbers.device : NULL, d->n + (there ? (int64_t)rnd(50) : 0)};
     if (rnd(4) > 0)
         assert_int_equal(cuda->sample_n(queue, &g->device, &d->key, d->vertices.device, n, d->fanout,
                                         d->replace, d->indptr.device, d->out.device, d->capacity,
@@ -119,8 +119,8 @@ static inline struct table table_new(int64_t max_ids)
     struct table t = {.host_memory = malloc(cpu->dedup_bytes(max_ids))};
     assert_non_null(t.host_memory);
     t.host = cpu->dedup_init(t.host_memory, max_ids);
-    assert_int_equal(cuda->alloc(0, PST_MEMORY_DEVICE, cuda->dedup_bytes(max_ids), &t.device_memory, why),
-                     PST_OK);
+    assert_int_equal(
+        cuda->alloc(0, PST_TWIN_MEMORY_DEVICE, cuda->dedup_bytes(max_ids), &t.device_memory, why), PST_OK);
     t.device = cuda->dedup_init(t.device_memory, max_ids);
     assert_non_null(t.device);
     return t;
@@ -129,7 +129,7 @@ static inline struct table table_new(int64_t max_ids)
 static inline void table_free(struct table *t)
 {
     free(t->host_memory);
-    cuda->release(PST_MEMORY_DEVICE, t->device_memory);
+    cuda->release(PST_TWIN_MEMORY_DEVICE, t->device_memory);
 }
 
 #endif

@@ -18,11 +18,11 @@ enum {
 
 struct rig {
     struct bench b;
-    struct pst_nvme_drive *drive;
-    struct pst_nvme_drive_options options;
-    const struct pst_nvme_layout *layout; /* for drives to come; NULL: none */
-    const uint32_t *stop;                 /* likewise */
-    struct pst_nvme_record *records;      /* pinned */
+    struct pst_k_nvme_drive *drive;
+    struct pst_k_nvme_drive_options options;
+    const struct pst_k_nvme_layout *layout; /* for drives to come; NULL: none */
+    const uint32_t *stop;                   /* likewise */
+    struct pst_k_nvme_record *records;      /* pinned */
     uint8_t *shadow[SSDS_MAX];
 };
 
@@ -36,7 +36,8 @@ static inline void rig_start(struct rig *r, const char *json, uint32_t ssds, uin
     for (uint32_t i = 0; i < ssds; i++)
         assert_non_null(r->shadow[i] = calloc(1, SSD_BYTES));
     assert_int_equal(
-        cuda->alloc(0, PST_MEMORY_PINNED, RECORDS * sizeof *r->records, (void **)&r->records, why), PST_OK);
+        cuda->alloc(0, PST_TWIN_MEMORY_PINNED, RECORDS * sizeof *r->records, (void **)&r->records, why),
+        PST_OK);
     memset(r->records, 0, RECORDS * sizeof *r->records);
 }
 
@@ -44,14 +45,14 @@ static inline void rig_start(struct rig *r, const char *json, uint32_t ssds, uin
 static inline void rig_drive(struct rig *r, enum pst_nvme_way way, uint32_t batches, uint32_t most,
                              uint32_t timeout_ms)
 {
-    struct pst_nvme_qp *pairs[PST_NVME_DRIVE_QUEUES_MAX];
-    struct pst_nvme_shared shared[PST_NVME_DRIVE_QUEUES_MAX + SSDS_MAX + 1] = {{0}};
+    struct pst_nvme_qp *pairs[PST_K_NVME_DRIVE_QUEUES_MAX];
+    struct pst_k_nvme_shared shared[PST_K_NVME_DRIVE_QUEUES_MAX + SSDS_MAX + 1] = {{0}};
     uint32_t n = 0, s = 0, each = 0;
-    shared[s++] = (struct pst_nvme_shared){.at = r->b.memory.base, .bytes = r->b.memory.bytes};
+    shared[s++] = (struct pst_k_nvme_shared){.at = r->b.memory.base, .bytes = r->b.memory.bytes};
     for (uint32_t i = 0; i < r->b.ssds; i++) {
         struct pst_nvme_transport *t = &r->b.t[i];
-        shared[s++] = (struct pst_nvme_shared){.at = (void *)(uintptr_t)t->regs,
-                                               .bytes = pst_align_up(t->regs_bytes, PST_PAGE)};
+        shared[s++] = (struct pst_k_nvme_shared){.at = (void *)(uintptr_t)t->regs,
+                                                 .bytes = pst_align_up(t->regs_bytes, PST_PAGE)};
         each = 0;
         for (uint32_t qid = 1; r->b.c[i].io[qid] != NULL; qid++, each++) {
             uint64_t bytes;
@@ -60,19 +61,19 @@ static inline void rig_drive(struct rig *r, enum pst_nvme_way way, uint32_t batc
             shared[s++].bytes = bytes;
         }
     }
-    r->options = (struct pst_nvme_drive_options){.queue = queue,
-                                                 .way = way,
-                                                 .pairs = pairs,
-                                                 .ssds = r->b.ssds,
-                                                 .queues_each = each,
-                                                 .page = r->b.c[0].page,
-                                                 .batches = batches,
-                                                 .most = most,
-                                                 .timeout_ms = timeout_ms,
-                                                 .shared = shared,
-                                                 .shareds = s,
-                                                 .layout = r->layout,
-                                                 .stop = r->stop};
+    r->options = (struct pst_k_nvme_drive_options){.queue = queue,
+                                                   .way = way,
+                                                   .pairs = pairs,
+                                                   .ssds = r->b.ssds,
+                                                   .queues_each = each,
+                                                   .page = r->b.c[0].page,
+                                                   .batches = batches,
+                                                   .most = most,
+                                                   .timeout_ms = timeout_ms,
+                                                   .shared = shared,
+                                                   .shareds = s,
+                                                   .layout = r->layout,
+                                                   .stop = r->stop};
     if (cuda->nvme->drive_new(&r->options, &r->drive, why) != PST_OK)
         fail_msg("%s", why);
 }
@@ -90,7 +91,7 @@ static inline void rig_stop(struct rig *r)
 {
     for (uint32_t i = 0; i < SSDS_MAX; i++)
         free(r->shadow[i]);
-    cuda->release(PST_MEMORY_PINNED, r->records);
+    cuda->release(PST_TWIN_MEMORY_PINNED, r->records);
     tear_down(&r->b);
 }
 
@@ -138,7 +139,7 @@ static inline int by_queue(const void *a, const void *b)
 static inline void put_ios(struct rig *r, uint32_t batch, struct pst_nvme_io *ios, uint32_t n)
 {
     const uint32_t queues = r->options.ssds * r->options.queues_each;
-    uint32_t begin[PST_NVME_DRIVE_QUEUES_MAX + 1] = {0};
+    uint32_t begin[PST_K_NVME_DRIVE_QUEUES_MAX + 1] = {0};
     if (r->options.way == PST_NVME_WAY_BATCH)
         qsort(ios, n, sizeof *ios, by_queue);
     for (uint32_t i = 0; i < n; i++)

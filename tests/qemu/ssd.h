@@ -1,7 +1,7 @@
 /* ssd.h: a QEMU controller and memory for it, and one command at a time, for the guest's programs. They end
  * with a TAP line at the first thing that goes wrong. Included once by each. */
-#ifndef PST_QEMU_SSD_H
-#define PST_QEMU_SSD_H
+#ifndef SSD_H
+#define SSD_H
 
 #include <inttypes.h>
 #include <stdio.h>

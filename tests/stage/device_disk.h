@@ -25,7 +25,7 @@ static inline void find_gpus(void)
 
 static inline void gpu_bench_rows(struct bench *b, const char *stack, uint64_t row_bytes, uint64_t rows)
 {
-    char why[PST_DEVICE_WHY_BYTES];
+    char why[PST_GPUS_WHY_BYTES];
     setup_rows(b, "emulated", row_bytes, rows);
     b->config.nvme.stack = stack;
     b->config.nvme.gpu = "cuda:0";
@@ -40,7 +40,7 @@ static inline void gpu_bench(struct bench *b, const char *stack, uint64_t row_by
 
 static inline void gpu_end(struct bench *b)
 {
-    char why[PST_DEVICE_WHY_BYTES];
+    char why[PST_GPUS_WHY_BYTES];
     pst_disk_free(b->disk);
     b->disk = NULL;
     if (gpus->unpin(0, b->memory.base, why) != PST_OK)

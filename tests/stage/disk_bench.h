@@ -125,7 +125,7 @@ static inline void teardown(struct bench *b)
 
 static inline void ask(struct bench *b, uint64_t row, uint32_t rows, uint64_t place)
 {
-    b->table[b->count++] = (struct pst_request){.op = PST_READ,
+    b->table[b->count++] = (struct pst_request){.op = PST_REQUEST_READ,
                                                 .array = PST_ARRAY_FEATURES,
                                                 .rows = rows,
                                                 .row = row,
@@ -182,7 +182,7 @@ static inline void for_bad_requests(void (*refuse)(struct pst_request bad, const
 {
     const uint64_t slot = pst_align_up(ROWS * sizeof(struct pst_request), PST_PAGE) + ROWS * 512ull;
     refuse((struct pst_request){.op = 2, .rows = 1}, "operation 2");
-    refuse((struct pst_request){.op = PST_WRITE, .rows = 1}, "writable");
+    refuse((struct pst_request){.op = PST_REQUEST_WRITE, .rows = 1}, "writable");
     refuse((struct pst_request){.array = 3, .rows = 1}, "array 3");
     refuse((struct pst_request){.array = PST_ARRAY_INDICES, .rows = 1}, "indices");
     refuse((struct pst_request){.row = ROWS, .rows = 1}, "rows from row");

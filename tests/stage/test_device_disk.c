@@ -77,7 +77,7 @@ static void any_requests_are_judged_alike(void **state)
     gpu_bench(&b, "async", 512);
     b.config.nvme.ssds = 2;
     start(&b);
-    struct pst_gpu_drives *gpu = driver_of(&b)->gpu;
+    struct pst_io_gpu *gpu = driver_of(&b)->gpu;
     uint32_t left[N];
     atomic_bool whole = true;
     assert_int_equal(pthread_mutex_lock(&driver_of(&b)->lock), 0); /* its thread, which sleeps, looks on */
@@ -87,14 +87,14 @@ static void any_requests_are_judged_alike(void **state)
         struct pst_io_group *done[1];
         uint32_t bad = 0;
         int n;
-        struct pst_table table = {.slot = b.slot, .slot_bytes = b.slot_bytes, .count = N};
+        struct pst_disk_table table = {.slot = b.slot, .slot_bytes = b.slot_bytes, .count = N};
         for (uint32_t k = 0; k < N; k++) {
             b.table[k] = any_request(&seed, &b);
-            if (bad == 0 && pst_pieces_check(&b.disk->pieces, &table, k, &b.table[k]) != PST_OK)
+            if (bad == 0 && pst_disk_pieces_check(&b.disk->pieces, &table, k, &b.table[k]) != PST_OK)
                 bad = k + 1;
         }
-        assert_int_equal(pst_gpu_drives_submit(gpu, &group), PST_OK);
-        pst_gpu_drives_finish(gpu, &group, done, &n);
+        assert_int_equal(pst_io_gpu_submit(gpu, &group), PST_OK);
+        pst_io_gpu_finish(gpu, &group, done, &n);
         if (n != 1 || group.why[0] != '\0')
             fail_msg("%s", group.why);
         assert_int_equal(group.bad, bad);
@@ -257,14 +257,14 @@ static void what_kernels_cannot_do_is_refused(void **state)
     struct nvme *n = driver_of(&b);
     const struct pst_nvme_transport kept = n->drives.t[0];
     const struct pst_nvme_transport_ops vfio = {.name = "vfio", .dma_map = kept.ops->dma_map};
-    const struct pst_io_nvme wanted = {
+    const struct pst_io_nvme_config wanted = {
         .stack = "async", .gpu = "cuda:0", .timeout_ms = 10, .arrays = b.config.arrays};
     const struct pst_io_config config = {.regions = &b.region, .nregions = 1, .nvme = &wanted};
     struct pst_io_backend unused;
     assert_int_equal(pthread_mutex_lock(&n->lock), 0); /* its thread looks on */
     n->drives.t[0].ops = &vfio;
     n->drives.t[0].regs = NULL;
-    assert_int_equal(pst_gpu_drives_open(&n->gpu, &n->drives, &config, &unused), PST_E_UNSUPPORTED);
+    assert_int_equal(pst_io_gpu_open(&n->gpu, &n->drives, &config, &unused), PST_E_UNSUPPORTED);
     n->drives.t[0] = kept;
     assert_int_equal(pthread_mutex_unlock(&n->lock), 0);
     for (size_t i = 0; i < 3; i++)

@@ -90,7 +90,7 @@ static void reads_are_right(void **state)
             assert_true(strides[s] % 512 != 0 || (st->bytes == st->row_bytes_wanted && st->merged == 0));
             assert_true(d.sq_doorbells > 0 && d.cq_doorbells > 0);
             assert_true(i != 1 || d.sq_doorbells == d.gpu_commands); /* sync: one a command */
-            const struct pst_device *on = pst_gpu_drives_device(driver_of(&b)->gpu);
+            const struct pst_device *on = pst_io_gpu_device(driver_of(&b)->gpu);
             if (gpu_is_virtual()) /* before a trainer of the same process */
                 assert_true(virtual_gpu_priority(on->twin->stream(on->q)) < 0);
             gpu_end(&b);
@@ -279,14 +279,14 @@ static void writes_are_read_back(void **state)
     start(&b);
     for (int k = 0; k < 50; k++) {
         ask(&b, (uint64_t)k * 13, 1, (uint64_t)k);
-        b.table[k].op = PST_WRITE;
+        b.table[k].op = PST_REQUEST_WRITE;
         memset(b.slot + b.table[k].offset, k + 1, b.row_bytes);
     }
     assert_int_equal(serve(&b), PST_OK);
     assert_true(driven(&b).gpu_commands == 0 && pst_disk_stats(b.disk)->handed == 50);
     memset(b.slot + b.rows_at, 0, 50 * b.row_bytes);
     for (int k = 0; k < 50; k++)
-        b.table[k].op = PST_READ;
+        b.table[k].op = PST_REQUEST_READ;
     assert_int_equal(serve(&b), PST_OK);
     assert_true(driven(&b).gpu_commands == 50);
     for (int k = 0; k < 50; k++)

@@ -18,15 +18,15 @@ static char dataset[512];
 /* What a reader of this minibatch sees, but for rows that the disk would bring. */
 static uint64_t digest_of(uint64_t seed, const struct pst_minibatch *mb)
 {
-    const struct pst_request *requests = pst_at(mb, mb->requests_at);
+    const struct pst_request *requests = pst_minibatch_at(mb, mb->requests_at);
     const uint64_t rows = (uint64_t)mb->n[mb->hops];
     uint64_t d = XXH3_64bits_withSeed(mb, sizeof *mb, seed);
-    d = XXH3_64bits_withSeed(pst_at(mb, mb->vertices_at), rows * sizeof(int64_t), d);
-    d = XXH3_64bits_withSeed(pst_at(mb, mb->labels_at), (size_t)mb->n[0] * sizeof(int32_t), d);
+    d = XXH3_64bits_withSeed(pst_minibatch_at(mb, mb->vertices_at), rows * sizeof(int64_t), d);
+    d = XXH3_64bits_withSeed(pst_minibatch_at(mb, mb->labels_at), (size_t)mb->n[0] * sizeof(int32_t), d);
     for (uint32_t h = 0; h < mb->hops; h++) {
-        const int32_t *indptr = pst_at(mb, mb->indptr_at[h]);
+        const int32_t *indptr = pst_minibatch_at(mb, mb->indptr_at[h]);
         d = XXH3_64bits_withSeed(indptr, ((size_t)mb->n[h] + 1) * sizeof *indptr, d);
-        d = XXH3_64bits_withSeed(pst_at(mb, mb->indices_at[h]), (size_t)indptr[mb->n[h]] * 4, d);
+        d = XXH3_64bits_withSeed(pst_minibatch_at(mb, mb->indices_at[h]), (size_t)indptr[mb->n[h]] * 4, d);
     }
     if (rows == 0)
         return d; /* void: the CPU has asked for some rows by then */
@@ -36,7 +36,7 @@ static uint64_t digest_of(uint64_t seed, const struct pst_minibatch *mb)
         if (r < mb->requests && requests[r].offset == at)
             r++;
         else
-            d = XXH3_64bits_withSeed(pst_at(mb, at), mb->feature_dim * sizeof(float), d);
+            d = XXH3_64bits_withSeed(pst_minibatch_at(mb, at), mb->feature_dim * sizeof(float), d);
     }
     return d;
 }
@@ -90,7 +90,7 @@ static const char *make_plan(const char *fanout_text, double share)
     int64_t cache[CACHED];
     struct pst_plan plan = {
         .vertices = VERTICES, .epochs = 1, .batches = 1, .cached = CACHED, .cache = cache};
-    struct pst_caps bound;
+    struct pst_minibatch_size bound;
     assert_int_equal(pst_dataset_open(&ds, dataset), PST_OK);
     for (int64_t i = 0; i < CACHED; i++)
         cache[i] = (i * 7 + 3) % VERTICES;
@@ -100,8 +100,8 @@ static const char *make_plan(const char *fanout_text, double share)
     plan.key.batch = 60;
     snprintf(plan.key.split, sizeof plan.key.split, "train");
     memcpy(plan.key.dataset, ds.digest, sizeof plan.key.dataset);
-    pst_caps_bound(&bound, &graph, plan.key.fanout, plan.key.hops, plan.key.batch);
-    pst_caps_scale(&plan.max, &bound, &bound, share);
+    pst_minibatch_size_bound(&bound, &graph, plan.key.fanout, plan.key.hops, plan.key.batch);
+    pst_minibatch_size_scale(&plan.max, &bound, &bound, share);
     if (pst_plan_write(&plan, hotness, in_scratch("plan"), path, sizeof path) != PST_OK)
         fail_msg("%s", pst_error_text());
     pst_dataset_close(&ds);

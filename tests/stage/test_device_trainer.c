@@ -31,15 +31,15 @@ static void on_gpu(struct pst_device *device)
 static const void *sent(struct pst_device *device, const void *from, size_t bytes)
 {
     void *to;
-    assert_int_equal(pst_device_take(device, PST_MEMORY_DEVICE, bytes, "a test", &to), PST_OK);
+    assert_int_equal(pst_device_take(device, PST_TWIN_MEMORY_DEVICE, bytes, "a test", &to), PST_OK);
     assert_int_equal(device->twin->copy(device->q, to, from, bytes), PST_OK);
     assert_int_equal(pst_device_wait(device), PST_OK);
     return to;
 }
 
-static struct pst_batch batch_on(struct pst_device *device, const struct pst_batch *b)
+static struct pst_gnn_batch batch_on(struct pst_device *device, const struct pst_gnn_batch *b)
 {
-    struct pst_batch on = *b;
+    struct pst_gnn_batch on = *b;
     const size_t rows = (size_t)b->n[b->hops];
     on.vertices = sent(device, b->vertices, rows * sizeof *b->vertices);
     on.labels = sent(device, b->labels, (size_t)b->n[0] * sizeof *b->labels);
@@ -64,9 +64,9 @@ static void narrow(struct random_batch *b)
 }
 
 /* A few steps of both: the same losses, hits and weights. */
-static void compare_models(struct pst_model_config config, enum pst_feature_kind kind)
+static void compare_models(struct pst_gnn_config config, enum pst_gnn_feature_kind kind)
 {
-    struct pst_model cpu, gpu;
+    struct pst_gnn_model cpu, gpu;
     struct pst_device device;
     struct random_batch b;
     on_gpu(&device);
@@ -75,54 +75,54 @@ static void compare_models(struct pst_model_config config, enum pst_feature_kind
     config.rows_max = MODEL_ROWS;
     config.seed = 5;
     config.threads = 2;
-    assert_int_equal(pst_model_init(&cpu, &config), PST_OK);
+    assert_int_equal(pst_gnn_model_init(&cpu, &config), PST_OK);
     config.device = &device;
-    assert_int_equal(pst_model_init(&gpu, &config), PST_OK);
+    assert_int_equal(pst_gnn_model_init(&gpu, &config), PST_OK);
     random_batch_init(&b, config.layers, 12, MODEL_DIM, MODEL_CLASSES);
     assert_true(b.view.n[config.layers] <= MODEL_ROWS);
     b.view.kind = kind;
-    if (kind == PST_FEATURE_BFLOAT)
+    if (kind == PST_GNN_FEATURE_BFLOAT)
         narrow(&b);
-    const struct pst_batch on = batch_on(&device, &b.view);
+    const struct pst_gnn_batch on = batch_on(&device, &b.view);
     for (int step = 0; step < STEPS; step++) {
-        struct pst_figures want = {0}, got = {0};
-        assert_int_equal(pst_model_step(&cpu, &b.view, &want, NULL), PST_OK);
-        assert_int_equal(pst_model_step(&gpu, &on, &got, NULL), PST_OK);
+        struct pst_gnn_figures want = {0}, got = {0};
+        assert_int_equal(pst_gnn_model_step(&cpu, &b.view, &want, NULL), PST_OK);
+        assert_int_equal(pst_gnn_model_step(&gpu, &on, &got, NULL), PST_OK);
         assert_int_equal(got.counted, want.counted);
         assert_true(llabs(got.correct - want.correct) <= 1);
         if (fabs(got.loss - want.loss) > 1e-5 * fabs(want.loss))
             fail_msg("step %d: the loss is %.9g, the CPU's %.9g", step, got.loss, want.loss);
-        pst_model_update(&cpu, 0.01, 5e-4);
-        pst_model_update(&gpu, 0.01, 5e-4);
+        pst_gnn_model_update(&cpu, 0.01, 5e-4);
+        pst_gnn_model_update(&gpu, 0.01, 5e-4);
     }
-    assert_int_equal(pst_model_fetch(&gpu), PST_OK);
+    assert_int_equal(pst_gnn_model_fetch(&gpu), PST_OK);
     const double weights = apart(gpu.weight, cpu.weight, cpu.size),
                  running = apart(gpu.running, cpu.running, cpu.running_size);
     if (!(weights <= 1e-4 && running <= 1e-5))
         fail_msg("weights differ by %g, running figures by %g", weights, running);
     random_batch_release(&b);
-    pst_model_release(&cpu);
-    pst_model_release(&gpu);
+    pst_gnn_model_release(&cpu);
+    pst_gnn_model_release(&gpu);
     pst_device_close(&device);
 }
 
 static void test_models(void **state)
 {
     (void)state;
-    const struct pst_model_config plain = {.layers = 2, .hidden = 8, .aggregate = true, .dropout = 0.5};
-    struct pst_model_config deep = {.layers = 3, .hidden = 16, .aggregate = true, .residual = true},
-                            bare = plain;
-    compare_models(plain, PST_FEATURE_REAL);
-    compare_models(plain, PST_FEATURE_BFLOAT);
-    for (deep.norm = PST_NORM_NONE; deep.norm <= PST_NORM_BATCH; deep.norm++) {
-        deep.input_dropout = deep.norm == PST_NORM_LAYER ? 0.25 : 0;
-        compare_models(deep, PST_FEATURE_REAL);
+    const struct pst_gnn_config plain = {.layers = 2, .hidden = 8, .aggregate = true, .dropout = 0.5};
+    struct pst_gnn_config deep = {.layers = 3, .hidden = 16, .aggregate = true, .residual = true},
+                          bare = plain;
+    compare_models(plain, PST_GNN_FEATURE_REAL);
+    compare_models(plain, PST_GNN_FEATURE_BFLOAT);
+    for (deep.norm = PST_GNN_NORM_NONE; deep.norm <= PST_GNN_NORM_BATCH; deep.norm++) {
+        deep.input_dropout = deep.norm == PST_GNN_NORM_LAYER ? 0.25 : 0;
+        compare_models(deep, PST_GNN_FEATURE_REAL);
     }
     bare.aggregate = false;
     bare.hidden = 20; /* wider than its input: the product comes after the mean, were there one */
-    compare_models(bare, PST_FEATURE_REAL);
+    compare_models(bare, PST_GNN_FEATURE_REAL);
     bare.aggregate = true;
-    compare_models(bare, PST_FEATURE_REAL);
+    compare_models(bare, PST_GNN_FEATURE_REAL);
 }
 
 /* ---- the stage ----------------------------------------------------------------------------------- */
@@ -155,9 +155,9 @@ static void train_batches(struct pst_stage *host, uint64_t from, uint64_t to, bo
 
 static void same_weights(struct pst_stage *a, struct pst_stage *b)
 {
-    struct pst_model *x = &a->state->model, *y = &b->state->model;
-    assert_int_equal(pst_model_fetch(x), PST_OK);
-    assert_int_equal(pst_model_fetch(y), PST_OK);
+    struct pst_gnn_model *x = &a->state->model, *y = &b->state->model;
+    assert_int_equal(pst_gnn_model_fetch(x), PST_OK);
+    assert_int_equal(pst_gnn_model_fetch(y), PST_OK);
     assert_int_equal(x->steps, y->steps);
     assert_true(x->steps > 0);
     const double weights = apart(x->weight, y->weight, x->size), moments = apart(x->m, y->m, x->size);

@@ -251,13 +251,13 @@ static void writes_are_read_back(void **state)
             start(&b);
             for (int k = 0; k < 200; k++) {
                 ask(&b, (uint64_t)k * 13, 1, (uint64_t)k);
-                b.table[k].op = PST_WRITE;
+                b.table[k].op = PST_REQUEST_WRITE;
                 memset(b.slot + b.table[k].offset, k + 1, b.row_bytes);
             }
             assert_int_equal(serve(&b), PST_OK);
             memset(b.slot + b.rows_at, 0, 300 * b.row_bytes);
             for (int k = 0; k < 200; k++)
-                b.table[k].op = PST_READ;
+                b.table[k].op = PST_REQUEST_READ;
             ask(&b, 1, 1, 250); /* between two that were written */
             assert_int_equal(serve(&b), PST_OK);
             for (int k = 0; k < 200; k++)

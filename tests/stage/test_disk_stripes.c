@@ -104,8 +104,12 @@ static void serve_from(const struct bench *b, const char *backend)
     for (uint32_t i = 0; i < REQUESTS; i++) {
         const uint32_t rows = 1 + i % 9;
         const uint64_t row = i == 0 ? ROWS - 1 : (uint64_t)i * 37 % (ROWS - 9);
-        table[i] = (struct pst_request){
-            .op = PST_READ, .array = PST_ARRAY_FEATURES, .rows = rows, .row = row, .offset = at, .tag = row};
+        table[i] = (struct pst_request){.op = PST_REQUEST_READ,
+                                        .array = PST_ARRAY_FEATURES,
+                                        .rows = rows,
+                                        .row = row,
+                                        .offset = at,
+                                        .tag = row};
         at += rows * b->row_bytes;
         asked += rows;
     }
@@ -158,8 +162,12 @@ static void a_row_that_cannot_be_read_is_named(void **state)
         config.arrays[0].stripe[k] = b.file[k].path;
     static _Alignas(PST_PAGE) char slot[2 * PST_PAGE];
     char notes[NOTES];
-    *(struct pst_request *)(void *)slot = (struct pst_request){
-        .op = PST_READ, .array = PST_ARRAY_FEATURES, .rows = 1, .row = 7, .offset = PST_PAGE, .tag = 7};
+    *(struct pst_request *)(void *)slot = (struct pst_request){.op = PST_REQUEST_READ,
+                                                               .array = PST_ARRAY_FEATURES,
+                                                               .rows = 1,
+                                                               .row = 7,
+                                                               .offset = PST_PAGE,
+                                                               .tag = 7};
     struct pst_disk *disk;
     struct pst_disk_ticket ticket = {0};
     assert_int_equal(pst_disk_new(&disk, &config, notes, sizeof notes), PST_OK);

@@ -1,7 +1,7 @@
 /* Evaluation over the whole graph, in memory and spilled, against the naive forward pass. */
 #include "tests/stage/trainer_world.h"
 
-static void check_predictions(const struct pst_eval *eval, const double *logits)
+static void check_predictions(const struct pst_gnn_eval *eval, const double *logits)
 {
     int64_t clear = 0;
     for (int64_t v = 0; v < VERTICES; v++) {
@@ -25,7 +25,7 @@ static void check_predictions(const struct pst_eval *eval, const double *logits)
     assert_true(clear > VERTICES * 9 / 10);
 }
 
-static void check_accuracy(const struct world *w, const struct pst_eval *eval, const double *accuracy)
+static void check_accuracy(const struct world *w, const struct pst_gnn_eval *eval, const double *accuracy)
 {
     for (int s = 0; s < 3; s++) {
         int64_t right = 0, counted = 0;
@@ -40,9 +40,9 @@ static void check_accuracy(const struct world *w, const struct pst_eval *eval, c
 
 /* What the last two layers give, to compare bit by bit; each vertex of each layer comes once. */
 struct caught {
-    const struct pst_model_config *config;
+    const struct pst_gnn_config *config;
     float hidden[VERTICES * HIDDEN_MAX], logits[VERTICES * CLASSES];
-    _Atomic int seen[PST_LAYERS_MAX];
+    _Atomic int seen[PST_GNN_LAYERS_MAX];
 };
 
 static pst_rc catch_rows(void *ctx, int layer, int64_t first, int64_t n, const pst_real *rows, int64_t ld)
@@ -57,37 +57,37 @@ static pst_rc catch_rows(void *ctx, int layer, int64_t first, int64_t n, const p
     return PST_OK;
 }
 
-static struct caught *evaluate(struct world *w, const struct pst_model *m, const double *logits,
+static struct caught *evaluate(struct world *w, const struct pst_gnn_model *m, const double *logits,
                                uint64_t memory, bool spilled)
 {
-    struct pst_eval eval;
+    struct pst_gnn_eval eval;
     double accuracy[3];
     struct caught *c = calloc(1, sizeof *c);
-    const struct pst_eval_options options = {
+    const struct pst_gnn_eval_options options = {
         .spill_dir = w->dir, .memory_bytes = memory, .sink = catch_rows, .sink_ctx = c};
     c->config = &m->config;
-    assert_int_equal(pst_eval_open(&eval, &m->config, &w->ds, &options), PST_OK);
+    assert_int_equal(pst_gnn_eval_open(&eval, &m->config, &w->ds, &options), PST_OK);
     assert_true(eval.spilled == (spilled && m->config.aggregate));
-    assert_int_equal(pst_eval_run(&eval, m, accuracy), PST_OK);
-    assert_int_equal(pst_eval_run(&eval, m, accuracy), PST_OK); /* nothing is left of the first run */
+    assert_int_equal(pst_gnn_eval_run(&eval, m, accuracy), PST_OK);
+    assert_int_equal(pst_gnn_eval_run(&eval, m, accuracy), PST_OK); /* nothing is left of the first run */
     check_predictions(&eval, logits);
     check_accuracy(w, &eval, accuracy);
     for (int l = 0; l < m->config.layers; l++)
         assert_int_equal(c->seen[l], 2 * VERTICES);
-    pst_eval_close(&eval);
+    pst_gnn_eval_close(&eval);
     return c;
 }
 
 /* Neither memory nor threads change a bit. */
-static void check_evaluation(struct world *w, const struct pst_model_config *config)
+static void check_evaluation(struct world *w, const struct pst_gnn_config *config)
 {
     static const uint64_t memory[] = {1u << 30, 0, 150000, 300000};
     struct caught *first = NULL;
     for (int k = 0; k < 8; k++) {
-        struct pst_model_config c = *config;
-        struct pst_model m;
+        struct pst_gnn_config c = *config;
+        struct pst_gnn_model m;
         c.threads = 1 + k % 3;
-        assert_int_equal(pst_model_init(&m, &c), PST_OK);
+        assert_int_equal(pst_gnn_model_init(&m, &c), PST_OK);
         w->random = 4711;
         stir(w, &m);
         double *logits = naive_forward(w, &m);
@@ -100,7 +100,7 @@ static void check_evaluation(struct world *w, const struct pst_model_config *con
             first = one;
         }
         free(logits);
-        pst_model_release(&m);
+        pst_gnn_model_release(&m);
     }
     free(first);
 }
@@ -110,8 +110,8 @@ static void test_evaluation(void **state)
     (void)state;
     struct world *w = world_new(PST_F32, false);
     for (int variant = 0; variant < 12; variant++) {
-        struct pst_model_config config =
-            config_of(variant & 1 ? 3 : 2, (enum pst_norm)(variant % 3), variant & 1, 0.5);
+        struct pst_gnn_config config =
+            config_of(variant & 1 ? 3 : 2, (enum pst_gnn_norm)(variant % 3), variant & 1, 0.5);
         config.aggregate = variant < 8;
         check_evaluation(w, &config);
     }
@@ -121,7 +121,7 @@ static void test_evaluation(void **state)
 static void test_evaluation_types(void **state)
 {
     (void)state;
-    const struct pst_model_config config = config_of(2, PST_NORM_NONE, false, 0);
+    const struct pst_gnn_config config = config_of(2, PST_GNN_NORM_NONE, false, 0);
     const enum pst_dtype dtypes[] = {PST_F16, PST_BF16};
     for (int d = 0; d < 2; d++) {
         struct world *w = world_new(dtypes[d], true);
@@ -144,27 +144,27 @@ static void test_evaluation_refuses(void **state)
 {
     (void)state;
     struct world *w = world_new(PST_F32, false);
-    struct pst_model_config config = config_of(2, PST_NORM_NONE, false, 0);
-    struct pst_model m;
-    struct pst_eval eval;
+    struct pst_gnn_config config = config_of(2, PST_GNN_NORM_NONE, false, 0);
+    struct pst_gnn_model m;
+    struct pst_gnn_eval eval;
     config.threads = 2;
     double accuracy[3];
-    assert_int_equal(pst_model_init(&m, &config), PST_OK);
-    struct pst_eval_options options = {.spill_dir = w->dir, .memory_bytes = 1u << 30};
-    assert_int_equal(pst_eval_open(&eval, &config, &w->ds, &options), PST_OK);
+    assert_int_equal(pst_gnn_model_init(&m, &config), PST_OK);
+    struct pst_gnn_eval_options options = {.spill_dir = w->dir, .memory_bytes = 1u << 30};
+    assert_int_equal(pst_gnn_eval_open(&eval, &config, &w->ds, &options), PST_OK);
     const int32_t was = w->indices[700];
     w->indices[700] = VERTICES;
-    assert_int_equal(pst_eval_run(&eval, &m, accuracy), PST_E_FORMAT);
+    assert_int_equal(pst_gnn_eval_run(&eval, &m, accuracy), PST_E_FORMAT);
     w->indices[700] = was;
     w->split[1][5] = -1;
-    assert_int_equal(pst_eval_run(&eval, &m, accuracy), PST_E_FORMAT);
+    assert_int_equal(pst_gnn_eval_run(&eval, &m, accuracy), PST_E_FORMAT);
     w->split[1][5] = 0;
     w->ds.split[2].shape[0] = 0;
-    assert_int_equal(pst_eval_run(&eval, &m, accuracy), PST_OK);
+    assert_int_equal(pst_gnn_eval_run(&eval, &m, accuracy), PST_OK);
     assert_true(accuracy[2] == -1);
     assert_int_equal(truncate(w->ds.features.path, 9000), 0);
-    assert_int_equal(pst_eval_run(&eval, &m, accuracy), PST_E_FORMAT);
-    pst_eval_close(&eval);
+    assert_int_equal(pst_gnn_eval_run(&eval, &m, accuracy), PST_E_FORMAT);
+    pst_gnn_eval_close(&eval);
     write_features(w, PST_F32);
     int64_t row = 0;
     while (w->indptr[row + 1] - w->indptr[row] < 2 || w->indices[w->indptr[row]] > 10)
@@ -172,22 +172,22 @@ static void test_evaluation_refuses(void **state)
     const int32_t swap = w->indices[w->indptr[row]];
     w->indices[w->indptr[row]] = VERTICES - 1; /* neighbours that do not ascend: parts cannot be told apart */
     options.memory_bytes = 0;
-    assert_int_equal(pst_eval_open(&eval, &config, &w->ds, &options), PST_OK);
-    assert_int_equal(pst_eval_run(&eval, &m, accuracy), PST_E_FORMAT);
+    assert_int_equal(pst_gnn_eval_open(&eval, &config, &w->ds, &options), PST_OK);
+    assert_int_equal(pst_gnn_eval_run(&eval, &m, accuracy), PST_E_FORMAT);
     w->indices[w->indptr[row]] = swap;
-    assert_int_equal(pst_eval_run(&eval, &m, accuracy), PST_OK);
+    assert_int_equal(pst_gnn_eval_run(&eval, &m, accuracy), PST_OK);
     options.sink = refuse_rows;
-    pst_eval_close(&eval);
-    assert_int_equal(pst_eval_open(&eval, &config, &w->ds, &options), PST_OK);
-    assert_int_equal(pst_eval_run(&eval, &m, accuracy), PST_E_LIMIT);
+    pst_gnn_eval_close(&eval);
+    assert_int_equal(pst_gnn_eval_open(&eval, &config, &w->ds, &options), PST_OK);
+    assert_int_equal(pst_gnn_eval_run(&eval, &m, accuracy), PST_E_LIMIT);
     assert_non_null(strstr(pst_error_text(), "no room for layer 1"));
-    pst_eval_close(&eval);
-    options = (struct pst_eval_options){.spill_dir = "/nowhere/at/all", .memory_bytes = 10};
-    assert_int_equal(pst_eval_open(&eval, &config, &w->ds, &options), PST_E_IO);
+    pst_gnn_eval_close(&eval);
+    options = (struct pst_gnn_eval_options){.spill_dir = "/nowhere/at/all", .memory_bytes = 10};
+    assert_int_equal(pst_gnn_eval_open(&eval, &config, &w->ds, &options), PST_E_IO);
     w->ds.features.dtype = PST_F64;
     options.spill_dir = w->dir;
-    assert_int_equal(pst_eval_open(&eval, &config, &w->ds, &options), PST_E_UNSUPPORTED);
-    pst_model_release(&m);
+    assert_int_equal(pst_gnn_eval_open(&eval, &config, &w->ds, &options), PST_E_UNSUPPORTED);
+    pst_gnn_model_release(&m);
     world_free(w);
 }
 

@@ -69,10 +69,10 @@ static pst_rc draw(void *user, const struct pst_csc *graph, const struct pst_sam
 
 static void make_slot(struct fixture *f, const int64_t *fanout, int hops, double margin)
 {
-    struct pst_caps bound, caps;
-    pst_caps_bound(&bound, &f->graph, fanout, hops, SEEDS);
-    pst_caps_scale(&caps, &bound, &bound, margin);
-    pst_layout_init(&f->filler.layout, &caps, STRIDE);
+    struct pst_minibatch_size bound, caps;
+    pst_minibatch_size_bound(&bound, &f->graph, fanout, hops, SEEDS);
+    pst_minibatch_size_scale(&caps, &bound, &bound, margin);
+    pst_minibatch_layout_init(&f->filler.layout, &caps, STRIDE);
     memcpy(f->filler.fanout, fanout, (size_t)hops * sizeof *fanout);
     f->filler.labels = f->labels;
     f->filler.feature_dim = ROW / 4;
@@ -150,15 +150,15 @@ static bool is_edge(const struct fixture *f, int64_t to, int64_t from)
 static void check_blocks(const struct fixture *f, const int64_t *fanout)
 {
     const struct pst_minibatch *mb = f->slot;
-    const int64_t *vertices = pst_at(mb, mb->vertices_at);
+    const int64_t *vertices = pst_minibatch_at(mb, mb->vertices_at);
     bool seen[VERTICES] = {false};
     for (int64_t i = 0; i < mb->n[mb->hops]; i++) {
         assert_false(seen[vertices[i]]);
         seen[vertices[i]] = true;
     }
     for (uint32_t h = 0; h < mb->hops; h++) {
-        const int32_t *indptr = pst_at(mb, mb->indptr_at[h]);
-        const int32_t *indices = pst_at(mb, mb->indices_at[h]);
+        const int32_t *indptr = pst_minibatch_at(mb, mb->indptr_at[h]);
+        const int32_t *indices = pst_minibatch_at(mb, mb->indices_at[h]);
         int32_t highest = (int32_t)mb->n[h] - 1;
         for (int64_t d = 0; d < mb->n[h]; d++) {
             int64_t degree = f->indptr[vertices[d] + 1] - f->indptr[vertices[d]];
@@ -179,23 +179,23 @@ static void check_blocks(const struct fixture *f, const int64_t *fanout)
 static void check_requests(const struct fixture *f)
 {
     const struct pst_minibatch *mb = f->slot;
-    const int64_t *vertices = pst_at(mb, mb->vertices_at);
+    const int64_t *vertices = pst_minibatch_at(mb, mb->vertices_at);
     bool asked[VERTICES] = {false};
     uint64_t expected_at = mb->requests_at, all = 0;
     for (int p = 0; p < f->parts; p++) {
         if (f->count[p] > 0)
             assert_int_equal(f->first_at[p], expected_at);
-        const struct pst_request *r = pst_at(mb, f->first_at[p]);
+        const struct pst_request *r = pst_minibatch_at(mb, f->first_at[p]);
         for (uint64_t i = 0; i < f->count[p]; i++) {
             uint64_t row = (r[i].offset - mb->features_at) / STRIDE;
             assert_int_equal((r[i].offset - mb->features_at) % STRIDE, 0);
             assert_in_range(row, 0, (uint64_t)mb->n[mb->hops] - 1);
             assert_int_equal(vertices[row], r[i].row);
-            assert_int_equal(((const int32_t *)pst_at(mb, mb->missing_at))[all + i], row);
+            assert_int_equal(((const int32_t *)pst_minibatch_at(mb, mb->missing_at))[all + i], row);
             assert_int_equal(r[i].tag, r[i].row);
             assert_int_equal(r[i].rows, 1);
             assert_int_equal(r[i].array, PST_ARRAY_FEATURES);
-            assert_int_equal(r[i].op, PST_READ);
+            assert_int_equal(r[i].op, PST_REQUEST_READ);
             assert_false(asked[row]);
             asked[row] = true;
         }
@@ -222,8 +222,8 @@ static void blocks_are_true(void **state)
             assert_true(result.fits);
             const struct pst_minibatch *mb = f.slot;
             assert_int_equal(mb->n[0], SEEDS);
-            assert_memory_equal(pst_at(mb, mb->vertices_at), f.seeds, sizeof f.seeds);
-            const int32_t *labels = pst_at(mb, mb->labels_at);
+            assert_memory_equal(pst_minibatch_at(mb, mb->vertices_at), f.seeds, sizeof f.seeds);
+            const int32_t *labels = pst_minibatch_at(mb, mb->labels_at);
             for (int k = 0; k < SEEDS; k++)
                 assert_int_equal(labels[k], f.labels[f.seeds[k]]);
             check_blocks(&f, fanouts[i]);
@@ -242,8 +242,8 @@ static void arrays_lie_apart(void **state)
     const int64_t fanout[] = {7, 3};
     struct fixture f;
     setup(&f, fanout, 2, 1);
-    const struct pst_layout *l = &f.filler.layout;
-    const struct pst_caps *c = &l->caps;
+    const struct pst_minibatch_layout *l = &f.filler.layout;
+    const struct pst_minibatch_size *c = &l->caps;
     uint64_t at[] = {l->vertices_at,   l->labels_at,   l->indptr_at[0], l->indices_at[0], l->indptr_at[1],
                      l->indices_at[1], l->requests_at, l->features_at,  l->bytes};
     uint64_t bytes[] = {(uint64_t)c->n[2] * 8,     (uint64_t)c->n[0] * 4,     (uint64_t)c->n[0] * 4 + 4,
@@ -303,10 +303,10 @@ static void cached_rows_are_in_place(void **state)
         struct pst_fill_result result = fill(&f, &job);
         check_requests(&f);
         const struct pst_minibatch *mb = f.slot;
-        const int64_t *vertices = pst_at(mb, mb->vertices_at);
+        const int64_t *vertices = pst_minibatch_at(mb, mb->vertices_at);
         uint64_t hits = 0;
         for (int64_t i = 0; i < mb->n[2]; i++) {
-            const uint8_t *row = (const uint8_t *)pst_at(mb, mb->features_at) + i * STRIDE;
+            const uint8_t *row = (const uint8_t *)pst_minibatch_at(mb, mb->features_at) + i * STRIDE;
             bool hit = vertices[i] % step == 0;
             hits += hit;
             for (int c = 0; c < ROW; c++)
@@ -329,9 +329,9 @@ static void cached_rows_are_in_place(void **state)
 static void remember_seeds(const struct fixture *f, uint64_t *marks, int *times)
 {
     const struct pst_minibatch *mb = f->slot;
-    const int64_t *vertices = pst_at(mb, mb->vertices_at);
-    const int32_t *indptr = pst_at(mb, mb->indptr_at[0]);
-    const int32_t *indices = pst_at(mb, mb->indices_at[0]);
+    const int64_t *vertices = pst_minibatch_at(mb, mb->vertices_at);
+    const int32_t *indptr = pst_minibatch_at(mb, mb->indptr_at[0]);
+    const int32_t *indices = pst_minibatch_at(mb, mb->indices_at[0]);
     for (int64_t d = 0; d < mb->n[0]; d++) {
         uint64_t mark = 1;
         for (int32_t e = indptr[d]; e < indptr[d + 1]; e++)
@@ -356,11 +356,11 @@ static void pieces_make_the_same_batch(void **state)
 
     setup(&f, fanout, 2, 0.05);
     int64_t ends[SEEDS];
-    struct pst_pieces pieces;
-    pst_pieces_init(&pieces, ends, SEEDS, f.filler.layout.caps.n[0]);
+    struct pst_splits pieces;
+    pst_splits_init(&pieces, ends, SEEDS, f.filler.layout.caps.n[0]);
     int voids = 0, micro = 0, lasts = 0;
     bool last;
-    for (int64_t begin, n; pst_pieces_next(&pieces, &begin, &n, &last); micro++) {
+    for (int64_t begin, n; pst_splits_next(&pieces, &begin, &n, &last); micro++) {
         job = job_of(&f, begin, n);
         job.micro = (uint32_t)micro;
         job.last_micro = last;
@@ -370,14 +370,14 @@ static void pieces_make_the_same_batch(void **state)
         if (result.fits) {
             check_blocks(&f, fanout);
             remember_seeds(&f, split, split_times);
-            pst_pieces_pop(&pieces);
+            pst_splits_pop(&pieces);
             lasts += (int)mb->last_micro;
         } else {
             assert_int_equal(mb->n[0], 0);
             assert_int_equal(mb->n[2], 0);
             assert_int_equal(mb->last_micro, 0);
             assert_false(f.last); /* the caller ends a void micro-batch */
-            assert_true(pst_pieces_split(&pieces));
+            assert_true(pst_splits_split(&pieces));
             voids++;
         }
     }
@@ -397,25 +397,25 @@ static void what_is_measured_fits(void **state)
     struct pst_fill_job job = job_of(&f, 0, 1);
     f.seeds[0] = 50; /* 199 neighbours */
     assert_false(fill(&f, &job).fits);
-    struct pst_caps need;
+    struct pst_minibatch_size need;
     assert_int_equal(pst_sampling_measure(&f.filler, &job, &need), PST_OK);
     assert_int_equal(need.n[0], 1);
     assert_int_equal(need.edges[0], 199);
     assert_true(need.n[1] > 190 && need.n[2] >= need.n[1]);
     pst_filler_release(&f.filler);
     free(f.slot);
-    pst_layout_init(&f.filler.layout, &need, STRIDE);
+    pst_minibatch_layout_init(&f.filler.layout, &need, STRIDE);
     assert_int_equal(pst_filler_init(&f.filler, &f.graph, draw, &f), PST_OK);
     f.slot = aligned_alloc(PST_PAGE, f.filler.layout.bytes);
     assert_true(fill(&f, &job).fits);
     for (int h = 0; h < 3; h++) { /* and one less does not */
-        struct pst_caps less = need;
+        struct pst_minibatch_size less = need;
         less.n[2] -= h == 0;
         less.edges[0] -= h == 1;
         less.edges[1] -= h == 2;
         pst_filler_release(&f.filler);
         free(f.slot);
-        pst_layout_init(&f.filler.layout, &less, STRIDE);
+        pst_minibatch_layout_init(&f.filler.layout, &less, STRIDE);
         assert_int_equal(pst_filler_init(&f.filler, &f.graph, draw, &f), PST_OK);
         f.slot = aligned_alloc(PST_PAGE, f.filler.layout.bytes);
         assert_false(fill(&f, &job).fits);
@@ -429,22 +429,22 @@ static void pieces_cover_everything_once(void **state)
     for (int64_t n = 1; n <= 60; n++) {
         for (int64_t most = 1; most <= 20; most++) {
             int64_t ends[60], at = 0, begin, count;
-            struct pst_pieces p;
+            struct pst_splits p;
             bool last = false;
-            pst_pieces_init(&p, ends, n, most);
-            for (int step = 0; pst_pieces_next(&p, &begin, &count, &last); step++) {
+            pst_splits_init(&p, ends, n, most);
+            for (int step = 0; pst_splits_next(&p, &begin, &count, &last); step++) {
                 assert_int_equal(begin, at);
                 assert_in_range(count, 1, most);
                 assert_int_equal(last, begin + count == n);
                 if (step % 3 == 0 && count > 1) {
-                    assert_true(pst_pieces_split(&p));
+                    assert_true(pst_splits_split(&p));
                     assert_true(p.depth <= n);
                     continue;
                 }
                 if (count == 1)
-                    assert_false(pst_pieces_split(&p));
+                    assert_false(pst_splits_split(&p));
                 at += count;
-                pst_pieces_pop(&p);
+                pst_splits_pop(&p);
             }
             assert_int_equal(at, n);
         }
@@ -454,20 +454,20 @@ static void pieces_cover_everything_once(void **state)
 static void caps_follow_the_margin(void **state)
 {
     (void)state;
-    const struct pst_caps base = {.hops = 1, .n = {100, 1000}, .edges = {1001}};
-    const struct pst_caps bound = {.hops = 1, .n = {100, 1050}, .edges = {5000}};
-    struct pst_caps caps;
-    pst_caps_scale(&caps, &base, &bound, 0.25);
+    const struct pst_minibatch_size base = {.hops = 1, .n = {100, 1000}, .edges = {1001}};
+    const struct pst_minibatch_size bound = {.hops = 1, .n = {100, 1050}, .edges = {5000}};
+    struct pst_minibatch_size caps;
+    pst_minibatch_size_scale(&caps, &base, &bound, 0.25);
     assert_int_equal(caps.n[0], 25);
     assert_int_equal(caps.n[1], 250);
     assert_int_equal(caps.edges[0], 251);
-    pst_caps_scale(&caps, &base, &bound, 1.1);
+    pst_minibatch_size_scale(&caps, &base, &bound, 1.1);
     assert_int_equal(caps.n[0], 100);
     assert_int_equal(caps.n[1], 1050);
     assert_int_equal(caps.edges[0], 1102);
     const struct pst_csc huge = {.vertices = INT64_MAX / 2, .edges = INT64_MAX / 2};
     const int64_t fanout[] = {4096, 4096, -1};
-    pst_caps_bound(&caps, &huge, fanout, 3, 1 << 20);
+    pst_minibatch_size_bound(&caps, &huge, fanout, 3, 1 << 20);
     for (int h = 0; h < 3; h++)
         assert_in_range(caps.edges[h], 1, INT32_MAX);
     assert_in_range(caps.n[3], 1, INT32_MAX);

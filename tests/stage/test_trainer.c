@@ -1,20 +1,20 @@
 /* The trainer's parts without a pipeline: a split batch, logits against a naive forward pass, state. */
 #include "tests/stage/trainer_world.h"
 
-static void check_split(struct world *w, const struct pst_model_config *config, int64_t cut)
+static void check_split(struct world *w, const struct pst_gnn_config *config, int64_t cut)
 {
     int64_t seeds[SEEDS];
     some_seeds(w, seeds);
-    struct pst_model whole, parts;
-    struct pst_figures a = {0}, b = {0};
-    assert_int_equal(pst_model_init(&whole, config), PST_OK);
-    assert_int_equal(pst_model_init(&parts, config), PST_OK);
+    struct pst_gnn_model whole, parts;
+    struct pst_gnn_figures a = {0}, b = {0};
+    assert_int_equal(pst_gnn_model_init(&whole, config), PST_OK);
+    assert_int_equal(pst_gnn_model_init(&parts, config), PST_OK);
     struct sampled *all = sample(w, config->layers, 4, seeds, SEEDS);
-    assert_int_equal(pst_model_step(&whole, &all->view, &a, NULL), PST_OK);
+    assert_int_equal(pst_gnn_model_step(&whole, &all->view, &a, NULL), PST_OK);
     for (int64_t from = 0; from < SEEDS; from += cut) {
         struct sampled *part =
             sample(w, config->layers, 4, seeds + from, from + cut > SEEDS ? SEEDS - from : cut);
-        assert_int_equal(pst_model_step(&parts, &part->view, &b, NULL), PST_OK);
+        assert_int_equal(pst_gnn_model_step(&parts, &part->view, &b, NULL), PST_OK);
         free(part);
     }
     double error = 0, size = 0;
@@ -26,8 +26,8 @@ static void check_split(struct world *w, const struct pst_model_config *config, 
     assert_true(fabs(a.loss - b.loss) < 1e-5 * a.loss);
     assert_int_equal(a.counted, b.counted);
     free(all);
-    pst_model_release(&whole);
-    pst_model_release(&parts);
+    pst_gnn_model_release(&whole);
+    pst_gnn_model_release(&parts);
 }
 
 static void test_split(void **state)
@@ -35,8 +35,8 @@ static void test_split(void **state)
     (void)state;
     struct world *w = world_new(PST_F32, false);
     for (int variant = 0; variant < 8; variant++) {
-        const struct pst_model_config config =
-            config_of(variant & 1 ? 3 : 2, variant & 2 ? PST_NORM_LAYER : PST_NORM_NONE, variant & 1,
+        const struct pst_gnn_config config =
+            config_of(variant & 1 ? 3 : 2, variant & 2 ? PST_GNN_NORM_LAYER : PST_GNN_NORM_NONE, variant & 1,
                       variant & 4 ? 0.5 : 0);
         check_split(w, &config, 16);
         check_split(w, &config, 23);
@@ -50,38 +50,38 @@ static void test_step_logits(void **state)
     (void)state;
     struct world *w = world_new(PST_F32, false);
     for (int variant = 0; variant < 4; variant++) {
-        const struct pst_model_config config =
-            config_of(variant & 1 ? 3 : 2, variant & 2 ? PST_NORM_LAYER : PST_NORM_NONE, variant & 1, 0);
+        const struct pst_gnn_config config = config_of(
+            variant & 1 ? 3 : 2, variant & 2 ? PST_GNN_NORM_LAYER : PST_GNN_NORM_NONE, variant & 1, 0);
         int64_t seeds[SEEDS];
-        struct pst_model m;
-        struct pst_figures figures = {0};
+        struct pst_gnn_model m;
+        struct pst_gnn_figures figures = {0};
         const float *logits;
-        assert_int_equal(pst_model_init(&m, &config), PST_OK);
+        assert_int_equal(pst_gnn_model_init(&m, &config), PST_OK);
         stir(w, &m);
         struct sampled *s = sample(w, config.layers, -1, some_seeds(w, seeds), SEEDS);
         double *naive = naive_forward(w, &m);
-        assert_int_equal(pst_model_step(&m, &s->view, &figures, &logits), PST_OK);
+        assert_int_equal(pst_gnn_model_step(&m, &s->view, &figures, &logits), PST_OK);
         for (int64_t i = 0; i < SEEDS; i++)
             for (int64_t c = 0; c < CLASSES; c++)
-                assert_true(fabs((double)logits[i * pst_width(CLASSES) + c] - naive[seeds[i] * CLASSES + c]) <
-                            1e-4);
+                assert_true(fabs((double)logits[i * pst_gnn_width(CLASSES) + c] -
+                                 naive[seeds[i] * CLASSES + c]) < 1e-4);
         free(naive);
         free(s);
-        pst_model_release(&m);
+        pst_gnn_model_release(&m);
     }
     world_free(w);
 }
 
-static void train_some(struct world *w, struct pst_model *m, int64_t from, int64_t to)
+static void train_some(struct world *w, struct pst_gnn_model *m, int64_t from, int64_t to)
 {
     for (int64_t batch = from; batch < to; batch++) {
         int64_t seeds[SEEDS];
-        struct pst_figures figures = {0};
+        struct pst_gnn_figures figures = {0};
         w->random = (uint64_t)batch;
         struct sampled *s = sample(w, m->config.layers, 3, some_seeds(w, seeds), SEEDS);
         s->view.number = (uint64_t)batch;
-        assert_int_equal(pst_model_step(m, &s->view, &figures, NULL), PST_OK);
-        pst_model_update(m, 0.01, 5e-4);
+        assert_int_equal(pst_gnn_model_step(m, &s->view, &figures, NULL), PST_OK);
+        pst_gnn_model_update(m, 0.01, 5e-4);
         free(s);
     }
 }
@@ -91,26 +91,26 @@ static void test_resume(void **state)
     (void)state;
     struct world *w = world_new(PST_F32, false);
     for (int norm = 0; norm < 3; norm++) {
-        const struct pst_model_config config = config_of(3, (enum pst_norm)norm, true, 0.5);
-        struct pst_model straight, first, second;
-        struct pst_identity id;
-        struct pst_training p, back;
+        const struct pst_gnn_config config = config_of(3, (enum pst_gnn_norm)norm, true, 0.5);
+        struct pst_gnn_model straight, first, second;
+        struct pst_gnn_identity id;
+        struct pst_gnn_training p, back;
         char path[256], dir[128];
-        assert_int_equal(pst_model_init(&straight, &config), PST_OK);
-        assert_int_equal(pst_model_init(&first, &config), PST_OK);
-        assert_int_equal(pst_model_init(&second, &config), PST_OK);
-        pst_identity_of(&id, &first, "0123456789abcdef");
-        pst_training_init(&p);
+        assert_int_equal(pst_gnn_model_init(&straight, &config), PST_OK);
+        assert_int_equal(pst_gnn_model_init(&first, &config), PST_OK);
+        assert_int_equal(pst_gnn_model_init(&second, &config), PST_OK);
+        pst_gnn_identity_of(&id, &first, "0123456789abcdef");
+        pst_gnn_training_init(&p);
         p.next_batch = 5;
         p.loss = 1.0 / 3;
         p.digest = UINT64_MAX - 1;
         p.best_epoch = 2;
         train_some(w, &straight, 0, 10);
         train_some(w, &first, 0, 5);
-        assert_int_equal(pst_state_save(w->dir, 3, &first, &p, &id), PST_OK);
+        assert_int_equal(pst_gnn_state_save(w->dir, 3, &first, &p, &id), PST_OK);
         snprintf(dir, sizeof dir, "%s/checkpoints", w->dir);
         assert_int_equal(pst_checkpoint_latest(dir, path, sizeof path, NULL, 0), PST_OK);
-        assert_int_equal(pst_state_load(path, &second, &back, &id), PST_OK);
+        assert_int_equal(pst_gnn_state_load(path, &second, &back, &id), PST_OK);
         assert_memory_equal(&p, &back, sizeof p);
         train_some(w, &second, 5, 10);
         const size_t bytes = (size_t)straight.size * sizeof(float);
@@ -119,17 +119,17 @@ static void test_resume(void **state)
         assert_memory_equal(straight.v, second.v, bytes);
         assert_memory_equal(straight.running, second.running, (size_t)straight.running_size * sizeof(float));
         id.dataset = "another";
-        assert_int_equal(pst_state_load(path, &second, &back, &id), PST_E_ARG);
+        assert_int_equal(pst_gnn_state_load(path, &second, &back, &id), PST_E_ARG);
         id.dataset = "0123456789abcdef";
         second.config.seed++;
-        assert_int_equal(pst_state_load(path, &second, &back, &id), PST_E_ARG);
+        assert_int_equal(pst_gnn_state_load(path, &second, &back, &id), PST_E_ARG);
         second.config.seed--;
         second.config.hidden++;
-        pst_identity_of(&id, &second, id.dataset);
-        assert_int_equal(pst_state_load(path, &second, &back, &id), PST_E_ARG);
-        pst_model_release(&straight);
-        pst_model_release(&first);
-        pst_model_release(&second);
+        pst_gnn_identity_of(&id, &second, id.dataset);
+        assert_int_equal(pst_gnn_state_load(path, &second, &back, &id), PST_E_ARG);
+        pst_gnn_model_release(&straight);
+        pst_gnn_model_release(&first);
+        pst_gnn_model_release(&second);
     }
     world_free(w);
 }
@@ -138,16 +138,16 @@ static void test_keep(void **state)
 {
     (void)state;
     struct world *w = world_new(PST_F32, false);
-    const struct pst_model_config config = config_of(2, PST_NORM_NONE, false, 0);
-    struct pst_model m;
-    struct pst_identity id;
-    struct pst_training p;
-    assert_int_equal(pst_model_init(&m, &config), PST_OK);
-    pst_identity_of(&id, &m, "d");
-    pst_training_init(&p);
+    const struct pst_gnn_config config = config_of(2, PST_GNN_NORM_NONE, false, 0);
+    struct pst_gnn_model m;
+    struct pst_gnn_identity id;
+    struct pst_gnn_training p;
+    assert_int_equal(pst_gnn_model_init(&m, &config), PST_OK);
+    pst_gnn_identity_of(&id, &m, "d");
+    pst_gnn_training_init(&p);
     p.best_batch = 20;
     for (p.next_batch = 10; p.next_batch <= 70; p.next_batch += 10)
-        assert_int_equal(pst_state_save(w->dir, 2, &m, &p, &id), PST_OK);
+        assert_int_equal(pst_gnn_state_save(w->dir, 2, &m, &p, &id), PST_OK);
     char dir[128];
     uint64_t numbers[10];
     snprintf(dir, sizeof dir, "%s/checkpoints", w->dir);
@@ -155,7 +155,7 @@ static void test_keep(void **state)
     assert_int_equal(numbers[0], 20);
     assert_int_equal(numbers[1], 60);
     assert_int_equal(numbers[2], 70);
-    pst_model_release(&m);
+    pst_gnn_model_release(&m);
     world_free(w);
 }
 
@@ -165,23 +165,23 @@ static void test_same_bits(void **state)
     (void)state;
     struct world *w = world_new(PST_F32, false);
     for (int variant = 0; variant < 6; variant++) {
-        struct pst_model_config config =
-            config_of(2 + variant % 2, (enum pst_norm)(variant / 2), variant % 2, 0.5);
-        struct pst_model a, b, c;
+        struct pst_gnn_config config =
+            config_of(2 + variant % 2, (enum pst_gnn_norm)(variant / 2), variant % 2, 0.5);
+        struct pst_gnn_model a, b, c;
         config.aggregate = variant != 3;
-        assert_int_equal(pst_model_init(&a, &config), PST_OK);
+        assert_int_equal(pst_gnn_model_init(&a, &config), PST_OK);
         config.threads = 2 + variant;
-        assert_int_equal(pst_model_init(&b, &config), PST_OK);
+        assert_int_equal(pst_gnn_model_init(&b, &config), PST_OK);
         config.seed++;
-        assert_int_equal(pst_model_init(&c, &config), PST_OK);
+        assert_int_equal(pst_gnn_model_init(&c, &config), PST_OK);
         assert_memory_not_equal(a.weight, c.weight, (size_t)a.size * sizeof(float));
         train_some(w, &a, 0, 20);
         train_some(w, &b, 0, 20);
         assert_memory_equal(a.weight, b.weight, (size_t)a.size * sizeof(float));
         assert_memory_equal(a.running, b.running, (size_t)a.running_size * sizeof(float));
-        pst_model_release(&a);
-        pst_model_release(&b);
-        pst_model_release(&c);
+        pst_gnn_model_release(&a);
+        pst_gnn_model_release(&b);
+        pst_gnn_model_release(&c);
     }
     world_free(w);
 }
@@ -203,48 +203,48 @@ static void test_team(void **state)
     (void)state;
     static struct counted c;
     for (int threads = 1; threads <= 5; threads += 2) {
-        struct pst_team *team;
-        assert_int_equal(pst_team_new(&team, threads), PST_OK);
+        struct pst_gnn_team *team;
+        assert_int_equal(pst_gnn_team_new(&team, threads), PST_OK);
         memset(&c, 0, sizeof c);
         for (int job = 0; job < 2000; job++) {
-            pst_team_run(team, count_task, &c, job % 7);
+            pst_gnn_team_run(team, count_task, &c, job % 7);
             if (job % 500 == 0)
                 usleep(2000);
         }
-        pst_team_run(team, count_task, &c, 1000);
+        pst_gnn_team_run(team, count_task, &c, 1000);
         for (int t = 0; t < 1000; t++) {
             int64_t want = 1;
             for (int job = 0; job < 2000; job++)
                 want += t < job % 7;
             assert_int_equal(c.times[t], want);
         }
-        pst_team_free(team);
+        pst_gnn_team_free(team);
     }
-    assert_true(pst_team_cores() >= 1);
+    assert_true(pst_gnn_team_cores() >= 1);
 }
 
 static void test_refusals(void **state)
 {
     (void)state;
     struct world *w = world_new(PST_F32, false);
-    struct pst_model m;
-    struct pst_figures figures = {0};
+    struct pst_gnn_model m;
+    struct pst_gnn_figures figures = {0};
     int64_t seeds[SEEDS];
-    struct pst_model_config config = config_of(2, PST_NORM_NONE, true, 0);
-    assert_int_equal(pst_model_init(&m, &config), PST_E_ARG);
-    config = config_of(1, PST_NORM_NONE, false, 0);
-    assert_int_equal(pst_model_init(&m, &config), PST_E_ARG);
-    config = config_of(2, PST_NORM_NONE, false, 1);
-    assert_int_equal(pst_model_init(&m, &config), PST_E_ARG);
-    config = config_of(2, PST_NORM_NONE, false, 0);
+    struct pst_gnn_config config = config_of(2, PST_GNN_NORM_NONE, true, 0);
+    assert_int_equal(pst_gnn_model_init(&m, &config), PST_E_ARG);
+    config = config_of(1, PST_GNN_NORM_NONE, false, 0);
+    assert_int_equal(pst_gnn_model_init(&m, &config), PST_E_ARG);
+    config = config_of(2, PST_GNN_NORM_NONE, false, 1);
+    assert_int_equal(pst_gnn_model_init(&m, &config), PST_E_ARG);
+    config = config_of(2, PST_GNN_NORM_NONE, false, 0);
     config.rows_max = 20;
-    assert_int_equal(pst_model_init(&m, &config), PST_OK);
+    assert_int_equal(pst_gnn_model_init(&m, &config), PST_OK);
     struct sampled *s = sample(w, 2, 5, some_seeds(w, seeds), SEEDS);
-    assert_int_equal(pst_model_step(&m, &s->view, &figures, NULL), PST_E_LIMIT);
+    assert_int_equal(pst_gnn_model_step(&m, &s->view, &figures, NULL), PST_E_LIMIT);
     s->view.hops = 1;
-    assert_int_equal(pst_model_step(&m, &s->view, &figures, NULL), PST_E_ARG);
+    assert_int_equal(pst_gnn_model_step(&m, &s->view, &figures, NULL), PST_E_ARG);
     free(s);
-    pst_model_release(&m);
+    pst_gnn_model_release(&m);
     world_free(w);
 }
 

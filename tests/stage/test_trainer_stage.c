@@ -99,7 +99,7 @@ static void spoil_magic(struct pst_minibatch *mb)
 }
 static void spoil_label(struct pst_minibatch *mb)
 {
-    ((int32_t *)pst_at(mb, mb->labels_at))[2] = 4;
+    ((int32_t *)pst_minibatch_at(mb, mb->labels_at))[2] = 4;
 }
 static void spoil_dim(struct pst_minibatch *mb)
 {
@@ -111,7 +111,7 @@ static void spoil_number(struct pst_minibatch *mb)
 }
 static void spoil_feature(struct pst_minibatch *mb)
 {
-    ((float *)pst_at(mb, mb->features_at))[3] = NAN;
+    ((float *)pst_minibatch_at(mb, mb->features_at))[3] = NAN;
 }
 static void spoil_hops(struct pst_minibatch *mb)
 {

@@ -80,13 +80,14 @@ static struct pst_minibatch *fill(char *slot, uint64_t batch, int64_t from, int6
                                  .digest = batch + 1};
     mb->vertices_at = put(slot, &end, 8, 8 * N2);
     mb->labels_at = put(slot, &end, 4, 4 * SEEDS);
-    int64_t *ids = pst_at(mb, mb->vertices_at);
+    int64_t *ids = pst_minibatch_at(mb, mb->vertices_at);
     for (int64_t i = from; i < to; i++)
         ids[mb->n[0]++] = (int64_t)((uint64_t)(i * 23) + batch * 5) % vertices;
     for (int h = 0; h < 2; h++) {
         mb->indptr_at[h] = put(slot, &end, 4, 4 * ((uint64_t)mb->n[h] + 1));
         mb->indices_at[h] = put(slot, &end, 4, 4 * 2 * (uint64_t)mb->n[h]);
-        int32_t *indptr = pst_at(mb, mb->indptr_at[h]), *indices = pst_at(mb, mb->indices_at[h]);
+        int32_t *indptr = pst_minibatch_at(mb, mb->indptr_at[h]),
+                *indices = pst_minibatch_at(mb, mb->indices_at[h]);
         mb->n[h + 1] = mb->n[h];
         for (int64_t d = 0; d < mb->n[h]; d++) {
             for (int e = 0; e < 2; e++) {
@@ -107,7 +108,7 @@ static struct pst_minibatch *fill(char *slot, uint64_t batch, int64_t from, int6
         memcpy(slot + mb->features_at + (uint64_t)i * data.stride_bytes,
                (const char *)data.features.map + (uint64_t)ids[i] * data.stride_bytes, data.stride_bytes);
     for (int64_t i = 0; i < mb->n[0]; i++)
-        ((int32_t *)pst_at(mb, mb->labels_at))[i] = ((const int32_t *)data.labels.map)[ids[i]];
+        ((int32_t *)pst_minibatch_at(mb, mb->labels_at))[i] = ((const int32_t *)data.labels.map)[ids[i]];
     mb->bytes_used = end;
     return mb;
 }

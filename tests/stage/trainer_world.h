@@ -158,7 +158,7 @@ static inline void world_free(struct world *w)
 /* ---- minibatches sampled from it ----------------------------------------------------------------- */
 
 struct sampled {
-    struct pst_batch view;
+    struct pst_gnn_batch view;
     int64_t vertices[ROWS_MAX];
     int32_t labels[SEEDS];
     int32_t indptr[PST_HOPS_MAX][ROWS_MAX], indices[PST_HOPS_MAX][EDGES_MAX];
@@ -174,15 +174,15 @@ static inline struct sampled *sample(const struct world *w, int hops, int fanout
     int64_t *ids = malloc(EDGES_MAX * sizeof *ids), count = 0;
     struct pst_dedup *table = pst_k_dedup_init(memory, ROWS_MAX);
     assert_int_equal(pst_k_dedup(NULL, table, seeds, n, s->vertices, &count, ROWS_MAX, NULL), PST_OK);
-    s->view = (struct pst_batch){.hops = hops,
-                                 .n = {count},
-                                 .vertices = s->vertices,
-                                 .labels = s->labels,
-                                 .features = s->features,
-                                 .stride_bytes = DIM * sizeof(float),
-                                 .epoch = 1,
-                                 .number = 4,
-                                 .normaliser = SEEDS};
+    s->view = (struct pst_gnn_batch){.hops = hops,
+                                     .n = {count},
+                                     .vertices = s->vertices,
+                                     .labels = s->labels,
+                                     .features = s->features,
+                                     .stride_bytes = DIM * sizeof(float),
+                                     .epoch = 1,
+                                     .number = 4,
+                                     .normaliser = SEEDS};
     for (int h = 0; h < hops; h++) {
         const struct pst_sample_key key = {11, 1, (uint32_t)h, 4};
         assert_int_equal(pst_k_sample(NULL, &graph, &key, s->vertices, s->view.n[h], fanout, false,
@@ -205,20 +205,21 @@ static inline struct sampled *sample(const struct world *w, int hops, int fanout
     return s;
 }
 
-static inline struct pst_model_config config_of(int layers, enum pst_norm norm, bool residual, double dropout)
+static inline struct pst_gnn_config config_of(int layers, enum pst_gnn_norm norm, bool residual,
+                                              double dropout)
 {
-    return (struct pst_model_config){.layers = layers,
-                                     .in = DIM,
-                                     .hidden = HIDDEN_MAX,
-                                     .classes = CLASSES,
-                                     .norm = norm,
-                                     .residual = residual,
-                                     .aggregate = true,
-                                     .dropout = dropout,
-                                     .input_dropout = dropout / 2,
-                                     .seed = 77,
-                                     .threads = 1,
-                                     .rows_max = ROWS_MAX};
+    return (struct pst_gnn_config){.layers = layers,
+                                   .in = DIM,
+                                   .hidden = HIDDEN_MAX,
+                                   .classes = CLASSES,
+                                   .norm = norm,
+                                   .residual = residual,
+                                   .aggregate = true,
+                                   .dropout = dropout,
+                                   .input_dropout = dropout / 2,
+                                   .seed = 77,
+                                   .threads = 1,
+                                   .rows_max = ROWS_MAX};
 }
 
 static inline const int64_t *some_seeds(struct world *w, int64_t *seeds)
@@ -231,10 +232,10 @@ static inline const int64_t *some_seeds(struct world *w, int64_t *seeds)
 /* ---- the forward pass ---------------------------------------------------------------------------- */
 
 /* A layer of the naive forward pass, in double, over all vertices and all neighbours. */
-static inline void naive_layer(const struct world *w, const struct pst_model *m, int l, const double *x,
+static inline void naive_layer(const struct world *w, const struct pst_gnn_model *m, int l, const double *x,
                                double *y)
 {
-    const struct pst_layer *layer = &m->layer[l];
+    const struct pst_gnn_layer *layer = &m->layer[l];
     const int64_t in = layer->in, out = layer->out;
     const float *p = m->weight;
     double *mean = malloc((size_t)in * sizeof *mean);
@@ -272,7 +273,7 @@ static inline void naive_layer(const struct world *w, const struct pst_model *m,
     free(mean);
 }
 
-static inline double *naive_forward(const struct world *w, const struct pst_model *m)
+static inline double *naive_forward(const struct world *w, const struct pst_gnn_model *m)
 {
     double *x = malloc(VERTICES * 64 * sizeof *x), *y = malloc(VERTICES * 64 * sizeof *y);
     for (int64_t i = 0; i < VERTICES * DIM; i++)
@@ -288,7 +289,7 @@ static inline double *naive_forward(const struct world *w, const struct pst_mode
 }
 
 /* Weights away from their simple beginnings. */
-static inline void stir(struct world *w, struct pst_model *m)
+static inline void stir(struct world *w, struct pst_gnn_model *m)
 {
     for (int64_t i = 0; i < m->size; i++)
         m->weight[i] += (float)(0.2 * unit(w));

@@ -45,7 +45,7 @@ static inline bool gpu_stream_done(const char *device, void *stream)
 {
     const int gpu = pst_gpu_number(device);
     const struct pst_gpus *gpus;
-    char why[PST_DEVICE_WHY_BYTES];
+    char why[PST_GPUS_WHY_BYTES];
     void *event;
     return pst_gpus_open(&gpus) == PST_OK && gpus->event_new(gpu, false, &event, why) == PST_OK &&
            gpus->event_record(gpu, event, stream, why) == PST_OK &&
@@ -58,7 +58,7 @@ static inline int virtual_gpu_priority(void *stream)
 {
     int (*priority)(const void *) = NULL;
     void *object = dlopen(getenv("PENSTOCK_CUDA"), RTLD_LAZY | RTLD_NOLOAD);
-    *(void **)&priority = object ? dlsym(object, "pst_host_stream_priority") : NULL;
+    *(void **)&priority = object ? dlsym(object, "pst_cu_host_stream_priority") : NULL;
     const int found = priority ? priority(stream) : INT_MAX;
     if (object)
         (void)dlclose(object);
@@ -69,7 +69,7 @@ static inline int virtual_gpu_priority(void *stream)
 static inline uint64_t virtual_gpu_left(void)
 {
     struct pst_device device;
-    char why[PST_WHY_BYTES];
+    char why[PST_TWIN_WHY_BYTES];
     uint64_t there = 0, all = 1;
     if (pst_device_open(&device, "cuda:0") != PST_OK || device.twin->room(0, &there, &all, why) != PST_OK)
         return UINT64_MAX;

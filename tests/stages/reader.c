@@ -24,7 +24,7 @@ static pst_rc open_(struct pst_stage *self)
     s->stamped = pst_param_bool(self, "stamped");
     pst_rc rc = streams_open(&s->device, self, s->plain);
     if (rc == PST_OK)
-        rc = pst_device_take(&s->device, PST_MEMORY_PINNED, s->bytes, "a slot", &at);
+        rc = pst_device_take(&s->device, PST_TWIN_MEMORY_PINNED, s->bytes, "a slot", &at);
     s->copy = at;
     return rc;
 }

@@ -28,7 +28,7 @@ static inline void slots_close(struct slots *s)
 
 static inline pst_rc slots_copy(struct slots *s, void *to, const void *from, uint64_t bytes)
 {
-    char why[PST_DEVICE_WHY_BYTES];
+    char why[PST_GPUS_WHY_BYTES];
     pst_rc rc = s->gpus->copy(s->gpu, to, from, bytes, why);
     return rc == PST_OK ? rc : pst_fail(rc, "%s", why);
 }

@@ -24,7 +24,7 @@ static pst_rc open_(struct pst_stage *self)
     pst_total(self, 0, (uint64_t)pst_param_int(self, "batches"));
     pst_rc rc = streams_open(&s->device, self, plain);
     if (rc == PST_OK)
-        rc = pst_device_take(&s->device, PST_MEMORY_DEVICE, s->bytes, "a slot", &s->made);
+        rc = pst_device_take(&s->device, PST_TWIN_MEMORY_DEVICE, s->bytes, "a slot", &s->made);
     return rc;
 }
 

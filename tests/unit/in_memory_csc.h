@@ -1,7 +1,7 @@
 /* in_memory_csc.h: CSC of edges that all are in memory, by counting and placing: what the sorter's is
  * compared with. */
-#ifndef PST_TESTS_IN_MEMORY_CSC_H
-#define PST_TESTS_IN_MEMORY_CSC_H
+#ifndef IN_MEMORY_CSC_H
+#define IN_MEMORY_CSC_H
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ struct pst_topology_spec {
     void *ctx;
     bool symmetrize; /* each edge in both directions (a self loop once); implies nothing about duplicates */
     bool dedupe;     /* one edge for each (source, target) */
-    enum pst_self_loops self_loops;
+    enum pst_csc_builder_self_loops self_loops;
 };
 
 struct pst_topology {
@@ -77,9 +77,9 @@ static void edge(struct pass *p, int64_t source, int64_t target)
 
 static pst_rc run_pass(struct pass *p, int64_t *buffer, struct pst_progress *progress)
 {
-    int64_t *source = buffer, *target = buffer + PST_EDGE_BLOCK;
-    for (int64_t first = 0; first < p->spec->edges; first += PST_EDGE_BLOCK) {
-        int64_t count = pst_min_i64(PST_EDGE_BLOCK, p->spec->edges - first);
+    int64_t *source = buffer, *target = buffer + PST_CSC_BUILDER_EDGE_BLOCK;
+    for (int64_t first = 0; first < p->spec->edges; first += PST_CSC_BUILDER_EDGE_BLOCK) {
+        int64_t count = pst_min_i64(PST_CSC_BUILDER_EDGE_BLOCK, p->spec->edges - first);
         pst_rc rc = p->spec->fn(p->spec->ctx, first, count, source, target);
         if (rc != PST_OK)
             return rc;
@@ -151,15 +151,15 @@ static pst_rc finish_rows(struct pst_topology *t, bool dedupe, struct pst_progre
         }
         t->indptr[v + 1] = out;
         from = to;
-        if (v % PST_EDGE_BLOCK == PST_EDGE_BLOCK - 1) {
-            pst_rc rc = pst_progress_add(progress, PST_EDGE_BLOCK);
+        if (v % PST_CSC_BUILDER_EDGE_BLOCK == PST_CSC_BUILDER_EDGE_BLOCK - 1) {
+            pst_rc rc = pst_progress_add(progress, PST_CSC_BUILDER_EDGE_BLOCK);
             if (rc != PST_OK)
                 return rc;
         }
     }
     t->duplicates_removed = t->edges - out;
     t->edges = out;
-    return pst_progress_add(progress, (uint64_t)(t->vertices % PST_EDGE_BLOCK));
+    return pst_progress_add(progress, (uint64_t)(t->vertices % PST_CSC_BUILDER_EDGE_BLOCK));
 }
 
 static pst_rc allocate_indices(struct pst_topology *t)
@@ -181,9 +181,9 @@ static pst_rc pst_topology_build(struct pst_topology *t, const struct pst_topolo
                                  struct pst_progress *progress)
 {
     assert(spec->vertices >= 0 && spec->edges >= 0 && spec->edges <= INT64_MAX / 32);
-    *t = (struct pst_topology){.vertices = spec->vertices, .dtype = pst_id_dtype(spec->vertices)};
+    *t = (struct pst_topology){.vertices = spec->vertices, .dtype = pst_manifest_id_dtype(spec->vertices)};
     pst_rc rc = PST_OK;
-    int64_t *buffer = malloc(2 * sizeof(int64_t) * PST_EDGE_BLOCK);
+    int64_t *buffer = malloc(2 * sizeof(int64_t) * PST_CSC_BUILDER_EDGE_BLOCK);
     t->indptr = calloc((size_t)spec->vertices + 1, sizeof(int64_t));
     struct pass pass = {t, spec, false};
     if (buffer == NULL || t->indptr == NULL) {

@@ -1,6 +1,6 @@
 /* programs.h: where a test finds the programs that it starts. Included after cmocka.h. */
-#ifndef TEST_PROGRAMS_H
-#define TEST_PROGRAMS_H
+#ifndef PROGRAMS_H
+#define PROGRAMS_H
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* store_fixture.h: scratch directories and files for the store's tests. Included once by each test program.
  */
-#ifndef PST_STORE_FIXTURE_H
-#define PST_STORE_FIXTURE_H
+#ifndef STORE_FIXTURE_H
+#define STORE_FIXTURE_H
 
 /* cmocka.h wants these first. */
 #include <setjmp.h>

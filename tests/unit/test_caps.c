@@ -72,9 +72,9 @@ static void test_values(void **state)
         json_t *want = v->normal ? json_loads(v->normal, JSON_DECODE_ANY, NULL) : NULL;
         char why[256] = "";
         assert_non_null(given);
-        bool ok = pst_param_normal(&desc, given, &out, why);
+        bool ok = pst_caps_param_normal(&desc, given, &out, why);
         if (ok != (want != NULL) || (want && !json_equal(out, want)) || (v->why && !strstr(why, v->why)))
-            fail_msg("%s %s: %s, '%s'", pst_param_type_name(v->type), v->given, ok ? "taken" : "refused",
+            fail_msg("%s %s: %s, '%s'", pst_caps_param_type_name(v->type), v->given, ok ? "taken" : "refused",
                      why);
         assert_true(ok == (out != NULL));
         json_decref(given);
@@ -87,11 +87,11 @@ static void test_lists(void **state)
 {
     (void)state;
     struct pst_port_desc out = {.forwards = "in,other"};
-    assert_true(pst_port_forwards(&out, "in") && pst_port_forwards(&out, "other"));
-    assert_false(pst_port_forwards(&out, "i") || pst_port_forwards(&out, "in,other") ||
-                 pst_port_forwards(&out, ""));
+    assert_true(pst_caps_port_forwards(&out, "in") && pst_caps_port_forwards(&out, "other"));
+    assert_false(pst_caps_port_forwards(&out, "i") || pst_caps_port_forwards(&out, "in,other") ||
+                 pst_caps_port_forwards(&out, ""));
     out.forwards = NULL;
-    assert_false(pst_port_forwards(&out, "in"));
+    assert_false(pst_caps_port_forwards(&out, "in"));
 }
 
 static const struct pst_port_desc good_ports[] = {

@@ -3,7 +3,7 @@
 #include "tests/unit/store_fixture.h"
 
 #include "tests/unit/in_memory_csc.h"
-#include "common/util/random.h"
+#include "common/store/make/gen_random.h"
 #include "common/store/dataset/verify.h"
 
 #define VERTICES 1000
@@ -14,7 +14,7 @@ static int64_t source[EDGES], target[EDGES];
 static void make_edges(void)
 {
     for (uint32_t i = 0; i < EDGES; i++) {
-        struct pst_draw d = pst_draw_at(7, PST_STREAM_EDGE, i, 0);
+        struct pst_rng_block d = pst_gen_draw(7, PST_GEN_EDGE, i, 0);
         source[i] = d.word[0] % VERTICES;
         target[i] =
             d.word[1] % 100 == 0 ? source[i] : (d.word[2] % VERTICES) * (d.word[3] % VERTICES) / VERTICES;
@@ -29,25 +29,26 @@ static pst_rc give(void *ctx, int64_t first, int64_t count, int64_t *s, int64_t 
     return PST_OK;
 }
 
-static void check_csc(const struct pst_topology *expect, struct pst_csc_spec spec, bool spilled)
+static void check_csc(const struct pst_topology *expect, struct pst_csc_builder_spec spec, bool spilled)
 {
     struct pst_build b;
-    struct pst_csc c;
+    struct pst_csc_builder c;
     assert_int_equal(pst_build_begin(&b, in_scratch("csc"), true), PST_OK);
     (void)snprintf(b.manifest.name, sizeof b.manifest.name, "csc");
     spec.build = &b;
-    assert_int_equal(pst_csc_init(&c, &spec), PST_OK);
-    for (int64_t at = 0; at < EDGES; at += PST_EDGE_BLOCK)
-        assert_int_equal(
-            pst_csc_add(&c, source + at, target + at, NULL, pst_min_i64(PST_EDGE_BLOCK, EDGES - at)), PST_OK);
-    assert_int_equal(pst_csc_finish(&c, VERTICES, NULL), PST_OK);
+    assert_int_equal(pst_csc_builder_init(&c, &spec), PST_OK);
+    for (int64_t at = 0; at < EDGES; at += PST_CSC_BUILDER_EDGE_BLOCK)
+        assert_int_equal(pst_csc_builder_add(&c, source + at, target + at, NULL,
+                                             pst_min_i64(PST_CSC_BUILDER_EDGE_BLOCK, EDGES - at)),
+                         PST_OK);
+    assert_int_equal(pst_csc_builder_finish(&c, VERTICES, NULL), PST_OK);
     assert_int_equal(c.parts > 0, spilled);
     assert_int_equal(c.edges, expect->edges);
     assert_int_equal(c.duplicates_removed, expect->duplicates_removed);
     assert_int_equal(c.loops_removed, expect->loops_removed);
     assert_int_equal(c.loops_added, expect->loops_added);
     assert_int_equal(pst_build_commit(&b), PST_OK);
-    pst_csc_release(&c);
+    pst_csc_builder_release(&c);
     pst_build_release(&b);
     struct pst_dataset ds;
     assert_int_equal(pst_dataset_open(&ds, in_scratch("csc")), PST_OK);
@@ -60,7 +61,8 @@ static void check_csc(const struct pst_topology *expect, struct pst_csc_spec spe
 static void test_any_memory_any_threads(void **state)
 {
     (void)state;
-    static const uint64_t memory[] = {(1u << 20) + 2 * 20 * PST_EDGE_BLOCK + 4096, 6u << 20, 64u << 20};
+    static const uint64_t memory[] = {(1u << 20) + 2 * 20 * PST_CSC_BUILDER_EDGE_BLOCK + 4096, 6u << 20,
+                                      64u << 20};
     make_edges();
     for (int options = 0; options < 12; options++) {
         const struct pst_topology_spec in_memory = {.vertices = VERTICES,
@@ -68,17 +70,18 @@ static void test_any_memory_any_threads(void **state)
                                                     .fn = give,
                                                     .symmetrize = options & 1,
                                                     .dedupe = options & 2,
-                                                    .self_loops = (enum pst_self_loops)(options / 4)};
+                                                    .self_loops =
+                                                        (enum pst_csc_builder_self_loops)(options / 4)};
         struct pst_topology expect;
         assert_int_equal(pst_topology_build(&expect, &in_memory, NULL), PST_OK);
         for (size_t m = 0; m < sizeof memory / sizeof memory[0]; m++) {
             int threads = 1 + (options + (int)m) % 4;
             check_csc(&expect,
-                      (struct pst_csc_spec){.symmetrize = options & 1,
-                                            .dedupe = options & 2,
-                                            .self_loops = in_memory.self_loops,
-                                            .memory_bytes = memory[m],
-                                            .threads = threads},
+                      (struct pst_csc_builder_spec){.symmetrize = options & 1,
+                                                    .dedupe = options & 2,
+                                                    .self_loops = in_memory.self_loops,
+                                                    .memory_bytes = memory[m],
+                                                    .threads = threads},
                       m < 2);
         }
         pst_topology_release(&expect);
@@ -117,7 +120,7 @@ static void check_sorter(bool tagged, bool grow, bool dedupe, int threads)
     assert_int_equal(pst_sorter_new(&s, &spec), PST_OK);
     for (int64_t first = 0; first < KEYS; first += STEP) {
         for (int i = 0; i < STEP; i++) {
-            struct pst_draw d = pst_draw_at(11, PST_STREAM_EDGE, (uint64_t)(first + i), 0);
+            struct pst_rng_block d = pst_gen_draw(11, PST_GEN_EDGE, (uint64_t)(first + i), 0);
             int64_t far = grow && first > KEYS / 3 ? PST_SORTER_ID_MAX - UINT16_MAX : 0;
             high[i] = (d.word[0] & UINT16_MAX) + far;
             low[i] = d.word[1] % 16 + (d.word[2] % 2 ? far : 0);
@@ -190,15 +193,15 @@ static void test_wide_and_tagged(void **state)
 static void test_refusals(void **state)
 {
     (void)state;
-    int64_t id[PST_EDGE_BLOCK];
+    int64_t id[PST_CSC_BUILDER_EDGE_BLOCK];
     struct pst_sorter *s;
     struct pst_sorter_spec spec = {.dir = scratch, .memory_bytes = PST_SORTER_MEMORY_MIN, .threads = 3};
-    for (int i = 0; i < PST_EDGE_BLOCK; i++)
-        id[i] = PST_EDGE_BLOCK - i;
+    for (int i = 0; i < PST_CSC_BUILDER_EDGE_BLOCK; i++)
+        id[i] = PST_CSC_BUILDER_EDGE_BLOCK - i;
     for (int finished = 0; finished < 2; finished++) {
         assert_int_equal(pst_sorter_new(&s, &spec), PST_OK);
         for (int i = 0; i < 20; i++)
-            assert_int_equal(pst_sorter_add(s, id, id, NULL, PST_EDGE_BLOCK), PST_OK);
+            assert_int_equal(pst_sorter_add(s, id, id, NULL, PST_CSC_BUILDER_EDGE_BLOCK), PST_OK);
         int64_t distinct;
         if (finished)
             assert_int_equal(pst_sorter_finish(s, &distinct), PST_OK);
@@ -215,7 +218,7 @@ static void test_refusals(void **state)
     assert_int_equal(pst_sorter_new(&s, &spec), PST_OK);
     pst_rc rc = PST_OK;
     for (int i = 0; i < 20 && rc == PST_OK; i++)
-        rc = pst_sorter_add(s, id + 1, id + 1, NULL, PST_EDGE_BLOCK - 1);
+        rc = pst_sorter_add(s, id + 1, id + 1, NULL, PST_CSC_BUILDER_EDGE_BLOCK - 1);
     assert_int_equal(rc, PST_E_IO);
     assert_error_has("/nowhere/at/all");
     pst_sorter_free(s);

@@ -6,7 +6,7 @@
 #include "common/store/import/import.h"
 #include "common/store/dataset/verify.h"
 
-static const bool skip_none[PST_SOURCES];
+static const bool skip_none[PST_IMPORT_SOURCES];
 
 /* A fresh source directory. Edges 0->1, 0->2, 2->1, 2->2, 0->1 again over 4 vertices. */
 static const char *make_source(const char *name)
@@ -74,7 +74,7 @@ static void test_orientation_and_options(void **state)
     (void)state;
     static const struct {
         bool symmetrize, dedupe;
-        enum pst_self_loops loops;
+        enum pst_csc_builder_self_loops loops;
         const char *expect;
     } rows[] = {
         {false, false, PST_LOOPS_KEEP, "0:; 1: 0 0 2; 2: 0 2; 3:"},
@@ -106,7 +106,7 @@ static void test_everything_arrives(void **state)
     struct pst_import_result result = {.loops_added = 0};
     pst_import_defaults(&spec);
     spec.stride_bytes = 32;
-    spec.normalize = PST_NORM_L1;
+    spec.normalize = PST_IMPORT_NORMALIZE_L1;
     spec.command = "test";
     assert_int_equal(import_dir(&spec, make_source("all"), in_scratch("out2"), &result), PST_OK);
     assert_int_equal(result.warnings.count, 0);
@@ -142,9 +142,9 @@ static void test_tall_edges_and_float_labels(void **state)
     struct pst_import_result result = {.loops_added = 0};
     pst_import_defaults(&spec);
     (void)snprintf(spec.name, sizeof spec.name, "tall");
-    (void)snprintf(spec.source[PST_SRC_EDGES], 4096, "%s", in_scratch("tall.npy"));
-    (void)snprintf(spec.source[PST_SRC_LABELS], 4096, "%s", in_scratch("fl.npy"));
-    (void)snprintf(spec.source[PST_SRC_FEATURES], 4096, "%s", in_scratch("half.npy"));
+    (void)snprintf(spec.source[PST_IMPORT_EDGES], 4096, "%s", in_scratch("tall.npy"));
+    (void)snprintf(spec.source[PST_IMPORT_LABELS], 4096, "%s", in_scratch("fl.npy"));
+    (void)snprintf(spec.source[PST_IMPORT_FEATURES], 4096, "%s", in_scratch("half.npy"));
     assert_int_equal(import_to(&spec, in_scratch("out3"), &result), PST_OK);
     assert_topology(in_scratch("out3"), "0: 1; 1: 0 2; 2:");
     struct pst_dataset ds;
@@ -156,7 +156,7 @@ static void test_tall_edges_and_float_labels(void **state)
     assert_memory_equal(ds.features.map, half, sizeof half);
     pst_dataset_close(&ds);
 
-    (void)snprintf(spec.source[PST_SRC_EDGES], 4096, "%s", in_scratch("square.npy"));
+    (void)snprintf(spec.source[PST_IMPORT_EDGES], 4096, "%s", in_scratch("square.npy"));
     assert_int_equal(import_to(&spec, in_scratch("out3"), &result), PST_E_FORMAT);
     assert_error_has("--edge-shape");
     spec.edge_shape = PST_EDGES_2XE;
@@ -223,8 +223,8 @@ static void test_csr_is_dense(void **state)
     pst_import_defaults(&spec);
     put_array(in_scratch("dense.npy"), PST_F32, 2, ROWS, DIM, dense);
     (void)snprintf(spec.name, sizeof spec.name, "sparse");
-    (void)snprintf(spec.source[PST_SRC_EDGES], 4096, "%s", in_scratch("csr/edges.npy"));
-    (void)snprintf(spec.source[PST_SRC_FEATURES], 4096, "%s", in_scratch("dense.npy"));
+    (void)snprintf(spec.source[PST_IMPORT_EDGES], 4096, "%s", in_scratch("csr/edges.npy"));
+    (void)snprintf(spec.source[PST_IMPORT_FEATURES], 4096, "%s", in_scratch("dense.npy"));
     assert_int_equal(import_to(&spec, in_scratch("out5"), &result), PST_OK);
     assert_int_equal(pst_dataset_open(&b, in_scratch("out5")), PST_OK);
     assert_int_equal(pst_array_map(&b.features), PST_OK);

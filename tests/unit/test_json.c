@@ -257,7 +257,7 @@ static void test_nearest(void **state)
                 {"dsk", "disk"},        {"xyzzy", NULL},         {"", NULL},     {"disk", "disk"},
                 {"Trainer", "trainer"}, {"trainers", "trainer"}, {"b", NULL}};
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
-        const char *near = pst_nearest(want[i].name, names, 5);
+        const char *near = pst_diag_nearest(want[i].name, names, 5);
         if (near != want[i].near && (!near || !want[i].near || strcmp(near, want[i].near) != 0))
             fail_msg("%s: expected %s, found %s", want[i].name, want[i].near ? want[i].near : "none",
                      near ? near : "none");
@@ -265,8 +265,8 @@ static void test_nearest(void **state)
     char huge[5000];
     memset(huge, 's', sizeof huge);
     huge[sizeof huge - 1] = '\0';
-    assert_null(pst_nearest(huge, names, 5));
-    assert_null(pst_nearest("x", NULL, 0));
+    assert_null(pst_diag_nearest(huge, names, 5));
+    assert_null(pst_diag_nearest("x", NULL, 0));
 }
 
 static void test_diag(void **state)

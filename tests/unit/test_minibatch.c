@@ -49,13 +49,13 @@ static struct pst_minibatch *make(struct slot *slot)
                                  .requests_at = 2048,
                                  .missing_at = 1408,
                                  .features_at = 4096};
-    memcpy(pst_at(mb, 1024), vertices, sizeof vertices);
-    memcpy(pst_at(mb, 1088), labels, sizeof labels);
-    memcpy(pst_at(mb, 1152), indptr0, sizeof indptr0);
-    memcpy(pst_at(mb, 1216), indptr1, sizeof indptr1);
-    memcpy(pst_at(mb, 1280), indices0, sizeof indices0);
-    memcpy(pst_at(mb, 1344), indices1, sizeof indices1);
-    memcpy(pst_at(mb, 1408), missing, sizeof missing);
+    memcpy(pst_minibatch_at(mb, 1024), vertices, sizeof vertices);
+    memcpy(pst_minibatch_at(mb, 1088), labels, sizeof labels);
+    memcpy(pst_minibatch_at(mb, 1152), indptr0, sizeof indptr0);
+    memcpy(pst_minibatch_at(mb, 1216), indptr1, sizeof indptr1);
+    memcpy(pst_minibatch_at(mb, 1280), indices0, sizeof indices0);
+    memcpy(pst_minibatch_at(mb, 1344), indices1, sizeof indices1);
+    memcpy(pst_minibatch_at(mb, 1408), missing, sizeof missing);
     return mb;
 }
 
@@ -116,8 +116,8 @@ static void a_void_one_passes(void **state)
     X(mb->missing_at = 0)                                                                                    \
     X(mb->missing_at += 2)                                                                                   \
     X(mb->missing_at = mb->features_at)                                                                      \
-    X(((int32_t *)pst_at(mb, mb->missing_at))[4] = 5)                                                        \
-    X(((int32_t *)pst_at(mb, mb->missing_at))[0] = -1)                                                       \
+    X(((int32_t *)pst_minibatch_at(mb, mb->missing_at))[4] = 5)                                              \
+    X(((int32_t *)pst_minibatch_at(mb, mb->missing_at))[0] = -1)                                             \
     X(mb->vertices_at = 0)                                                                                   \
     X(mb->vertices_at += 4)                                                                                  \
     X(mb->vertices_at = UINT64_MAX)                                                                          \
@@ -132,16 +132,16 @@ static void a_void_one_passes(void **state)
     X(mb->indices_at[0] = mb->indices_at[1] + 4)                                                             \
     X(mb->indices_at[1] = mb->features_at)                                                                   \
     X(mb->indices_at[1] = UINT64_MAX - 3)                                                                    \
-    X(((int32_t *)pst_at(mb, mb->indptr_at[0]))[0] = 1)                                                      \
-    X(((int32_t *)pst_at(mb, mb->indptr_at[0]))[0] = -1)                                                     \
-    X(((int32_t *)pst_at(mb, mb->indptr_at[0]))[1] = -1)                                                     \
-    X(((int32_t *)pst_at(mb, mb->indptr_at[0]))[1] = 4)                                                      \
-    X(((int32_t *)pst_at(mb, mb->indptr_at[1]))[3] = INT32_MAX)                                              \
-    X(((int32_t *)pst_at(mb, mb->indices_at[0]))[2] = 3)                                                     \
-    X(((int32_t *)pst_at(mb, mb->indices_at[1]))[0] = 5)                                                     \
-    X(((int32_t *)pst_at(mb, mb->indices_at[1]))[3] = -1)                                                    \
-    X(((int64_t *)pst_at(mb, mb->vertices_at))[4] = -1)                                                      \
-    X(((int32_t *)pst_at(mb, mb->labels_at))[1] = -2)
+    X(((int32_t *)pst_minibatch_at(mb, mb->indptr_at[0]))[0] = 1)                                            \
+    X(((int32_t *)pst_minibatch_at(mb, mb->indptr_at[0]))[0] = -1)                                           \
+    X(((int32_t *)pst_minibatch_at(mb, mb->indptr_at[0]))[1] = -1)                                           \
+    X(((int32_t *)pst_minibatch_at(mb, mb->indptr_at[0]))[1] = 4)                                            \
+    X(((int32_t *)pst_minibatch_at(mb, mb->indptr_at[1]))[3] = INT32_MAX)                                    \
+    X(((int32_t *)pst_minibatch_at(mb, mb->indices_at[0]))[2] = 3)                                           \
+    X(((int32_t *)pst_minibatch_at(mb, mb->indices_at[1]))[0] = 5)                                           \
+    X(((int32_t *)pst_minibatch_at(mb, mb->indices_at[1]))[3] = -1)                                          \
+    X(((int64_t *)pst_minibatch_at(mb, mb->vertices_at))[4] = -1)                                            \
+    X(((int32_t *)pst_minibatch_at(mb, mb->labels_at))[1] = -2)
 
 #define CORRUPT(change)                                                                                      \
     case __COUNTER__: change; return #change;

@@ -6,11 +6,11 @@
 #include <sys/resource.h>
 
 #include "common/store/names/names.h"
-#include "common/util/random.h"
+#include "common/store/make/gen_random.h"
 
 #define MENTIONS 20000
 #define DISTINCT_MAX 25600
-#define TEXT_BYTES (2 * PST_NAME_BYTES_MAX + 30 * DISTINCT_MAX)
+#define TEXT_BYTES (2 * PST_NAMES_BYTES_MAX + 30 * DISTINCT_MAX)
 
 static struct pst_name mention[MENTIONS];
 static int64_t expected[MENTIONS];
@@ -26,16 +26,16 @@ static void make_mentions(uint32_t seed, uint32_t distinct)
     pst_dict_release(&whole);
     pst_dict_init(&whole, 64u << 20);
     for (uint32_t k = 0; k < distinct; k++) {
-        const struct pst_draw d = pst_draw_at(seed + 1, PST_STREAM_EDGE, k, 0);
+        const struct pst_rng_block d = pst_gen_draw(seed + 1, PST_GEN_EDGE, k, 0);
         const bool longest = distinct >= 800 && k + 2 >= distinct;
-        const uint32_t bytes = longest ? PST_NAME_BYTES_MAX : k == 0 ? 0 : 4 + d.word[0] % 27;
+        const uint32_t bytes = longest ? PST_NAMES_BYTES_MAX : k == 0 ? 0 : 4 + d.word[0] % 27;
         memset(text + fill, (int)(d.word[1] & 0xff), bytes);
         memcpy(text + fill, &k, bytes >= sizeof k ? sizeof k : 0);
         made[k] = (struct pst_name){text + fill, bytes};
         fill += bytes;
     }
     for (uint32_t i = 0; i < MENTIONS; i++) {
-        const struct pst_draw d = pst_draw_at(seed, PST_STREAM_EDGE, i, 0);
+        const struct pst_rng_block d = pst_gen_draw(seed, PST_GEN_EDGE, i, 0);
         mention[i] = made[d.word[1] % (d.word[0] % 3 == 0 ? 1 + distinct / 50 : distinct)];
         assert_int_equal(pst_dict_add(&whole, mention[i].text, mention[i].bytes, &expected[i]), PST_OK);
     }

@@ -71,7 +71,7 @@ static void route_text(const struct loaded *l, int r, char out[512])
     int n = snprintf(out, 512, "%s.%s", pl->stages[route->stage].name,
                      pl->stages[route->stage].caps.desc->ports[route->port].name);
     for (int b = 0; b < route->borrowers; b++) {
-        const struct pst_stage_spec *s = &pl->stages[route->borrower_stage[b]];
+        const struct pst_pipeline_stage_spec *s = &pl->stages[route->borrower_stage[b]];
         n += snprintf(out + n, 512 - (size_t)n, " %s.%s", s->name,
                       s->caps.desc->ports[route->borrower_port[b]].name);
     }
@@ -225,7 +225,7 @@ static void test_params(void **state)
                                  "links[0].slots=8"};
     struct loaded *l = load_with(SOURCE ", " SINK, LINK("source.out", "sink.in"), sets, 7, false);
     assert_ok(l);
-    const struct pst_stage_spec *source = &l->pl.stages[0], *sink = &l->pl.stages[1];
+    const struct pst_pipeline_stage_spec *source = &l->pl.stages[0], *sink = &l->pl.stages[1];
     assert_int_equal(json_integer_value(json_object_get(source->params, "bytes")),
                      65536); /* shared, normal form */
     assert_int_equal(json_integer_value(json_object_get(source->params, "micros")), 3); /* its own */
@@ -234,12 +234,13 @@ static void test_params(void **state)
                      4); /* its own before the shared */
     assert_true(l->pl.seed == 9 && l->graph.routes[0].slots == 8);
     assert_string_equal(l->pl.name, "x-y_1");
-    assert_true(pst_condition(source, "micros=3") && pst_condition(source, "split=false"));
-    assert_true(pst_condition(sink, "section=sink"));
-    assert_false(pst_condition(source, "micros=4") || pst_condition(source, "nothing=1") ||
-                 pst_condition(source, "micros") || pst_condition(source, "") || pst_condition(source, NULL));
-    assert_int_equal(pst_port_hold(sink, &sink->caps.desc->ports[0]), 4);
-    assert_int_equal(pst_port_hold(source, &source->caps.desc->ports[0]), 1);
+    assert_true(pst_pipeline_condition(source, "micros=3") && pst_pipeline_condition(source, "split=false"));
+    assert_true(pst_pipeline_condition(sink, "section=sink"));
+    assert_false(pst_pipeline_condition(source, "micros=4") || pst_pipeline_condition(source, "nothing=1") ||
+                 pst_pipeline_condition(source, "micros") || pst_pipeline_condition(source, "") ||
+                 pst_pipeline_condition(source, NULL));
+    assert_int_equal(pst_pipeline_port_hold(sink, &sink->caps.desc->ports[0]), 4);
+    assert_int_equal(pst_pipeline_port_hold(source, &source->caps.desc->ports[0]), 1);
     done(l);
 }
 
@@ -262,7 +263,7 @@ static void test_conditions_on_memory(void **state)
     };
     struct loaded *l = load(SOURCE ", " SINK, LINK("source.out", "sink.in"));
     assert_ok(l);
-    struct pst_stage_spec source = l->pl.stages[0];
+    struct pst_pipeline_stage_spec source = l->pl.stages[0];
     struct pst_stage_desc desc = *source.caps.desc;
     struct pst_port_desc ports[2] = {desc.ports[0]};
     desc.ports = ports;
@@ -271,7 +272,7 @@ static void test_conditions_on_memory(void **state)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         char why[160] = "";
         ports[0].memory = all[i].memory;
-        if (pst_stage_on_gpu(&source, why) != (all[i].why == NULL) ||
+        if (pst_place_stage_on_gpu(&source, why) != (all[i].why == NULL) ||
             !strstr(why, all[i].why ? all[i].why : ""))
             fail_msg("%s: %s", all[i].memory, why);
     }

@@ -58,8 +58,11 @@ static pst_rc ask(struct bench *b, struct slot *slot)
     struct pst_request *table = (struct pst_request *)(void *)slot->memory;
     for (uint64_t i = 0; i < b->rows; i++) {
         const uint64_t row = next_row(b);
-        table[i] = (struct pst_request){
-            .op = PST_READ, .rows = 1, .row = row, .offset = b->rows_at + i * b->array.row_bytes, .tag = row};
+        table[i] = (struct pst_request){.op = PST_REQUEST_READ,
+                                        .rows = 1,
+                                        .row = row,
+                                        .offset = b->rows_at + i * b->array.row_bytes,
+                                        .tag = row};
     }
     return pst_disk_add(b->disk, &slot->ticket, slot->memory, slot->bytes, 0, b->rows);
 }

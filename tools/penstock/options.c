@@ -38,10 +38,10 @@ pst_rc option_stripe_dirs(const char *text, int64_t *stripes, const char **out)
         if (!S_ISDIR(st.st_mode))
             return pst_fail(PST_E_ARG, "--stripe-dirs: %.400s: expected a directory", dir);
     }
-    if (n < 1 || n > PST_FEATURE_FILES_MAX)
+    if (n < 1 || n > PST_DATASET_FEATURE_FILES_MAX)
         return pst_fail(PST_E_ARG,
                         "--stripe-dirs: expected 1 to %d directories with commas between, found %" PRId64,
-                        PST_FEATURE_FILES_MAX, n);
+                        PST_DATASET_FEATURE_FILES_MAX, n);
     *stripes = *stripes == 0 ? n : *stripes;
     *out = text;
     return PST_OK;

@@ -1,7 +1,7 @@
 /* options.h: option values and exit codes, shared by gen, import, inspect and verify.
  * Owner: none. Threads: one. */
-#ifndef PST_STORE_OPTIONS_H
-#define PST_STORE_OPTIONS_H
+#ifndef PST_OPTIONS_H
+#define PST_OPTIONS_H
 
 #include "common/base.h"
 

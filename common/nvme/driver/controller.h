@@ -6,8 +6,8 @@
  * pairs are the controller's; their addresses hold until they are deleted. Threads: one at a time for every
  * function here; queue pairs are their users' (queue.h). Every wait has a deadline of the device's own or of
  * config's. */
-#ifndef PST_NVME_CONTROLLER_H
-#define PST_NVME_CONTROLLER_H
+#ifndef PST_CONTROLLER_H
+#define PST_CONTROLLER_H
 
 #include "common/nvme/driver/dma.h"
 #include "common/nvme/queue.h"

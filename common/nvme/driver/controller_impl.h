@@ -1,7 +1,7 @@
 /* controller_impl.h: what the parts of the bring-up share: controller.c (states), pair.c (queue
  * pairs) and admin.c (commands and what they answer). Not for others. */
-#ifndef PST_NVME_CONTROLLER_IMPL_H
-#define PST_NVME_CONTROLLER_IMPL_H
+#ifndef PST_CONTROLLER_IMPL_H
+#define PST_CONTROLLER_IMPL_H
 
 #include "common/nvme/driver/controller.h"
 

@@ -1,7 +1,7 @@
 /* dma.h: shared memory that controllers can be given, of the emulated kind too: queues, lists, staging.
  * Owner: the caller. Threads: any, each its own. */
-#ifndef PST_NVME_DMA_H
-#define PST_NVME_DMA_H
+#ifndef PST_DMA_H
+#define PST_DMA_H
 
 #include "common/nvme/driver/transport.h"
 

@@ -3,8 +3,8 @@
  *
  * `root` is put before every path: "" on a machine, a scratch directory in tests. Owner: the caller's
  * structs, nothing allocated. Threads: any; but two that hand over one function meet in the kernel. */
-#ifndef PST_NVME_PCI_H
-#define PST_NVME_PCI_H
+#ifndef PST_PCI_H
+#define PST_PCI_H
 
 #include "common/base.h"
 

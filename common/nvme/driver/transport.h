@@ -4,8 +4,8 @@
  *
  * Owner: whoever opened the transport closes it, after the controller. Threads: dma_map and dma_unmap from
  * one at a time. */
-#ifndef PST_NVME_TRANSPORT_H
-#define PST_NVME_TRANSPORT_H
+#ifndef PST_TRANSPORT_H
+#define PST_TRANSPORT_H
 
 #include "common/base.h"
 

@@ -2,8 +2,8 @@
  * IOMMU, a group that holds other devices, file systems that are mounted, rights.
  *
  * `root` as in pci.h. Owner: the caller's arrays. Threads: any. */
-#ifndef PST_NVME_USABLE_H
-#define PST_NVME_USABLE_H
+#ifndef PST_USABLE_H
+#define PST_USABLE_H
 
 #include "common/nvme/driver/pci.h"
 

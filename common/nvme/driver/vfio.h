@@ -3,8 +3,8 @@
  *
  * When the process ends, however it ends, the kernel stops the controller's DMA and resets it before the
  * memory that was mapped for it is anybody else's. */
-#ifndef PST_NVME_VFIO_H
-#define PST_NVME_VFIO_H
+#ifndef PST_VFIO_H
+#define PST_VFIO_H
 
 #include "common/nvme/driver/transport.h"
 #include "common/nvme/driver/usable.h"

@@ -86,7 +86,7 @@ pst_rc pst_nvme_emulated_start(struct pst_nvme_emulated *e, const char *json)
     char program[4096];
     int listener = -1, ready[2] = {-1, -1};
     memset(e, 0, sizeof *e);
-    pst_rc rc = pst_program_path("penstock-nvme", program);
+    pst_rc rc = pst_install_program_path("penstock-nvme", program);
     rc = rc == PST_OK ? listen_somewhere(e, &listener) : rc;
     if (rc == PST_OK && pipe2(ready, O_CLOEXEC) != 0)
         rc = pst_fail_errno("a pipe");

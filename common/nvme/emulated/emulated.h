@@ -5,8 +5,8 @@
  * Owner: pst_nvme_emulated_start fills what the caller owns; _stop releases it, after its transports are
  * closed. Threads: one at a time. The thread that connects must live as long as the transport: its death is
  * how the controllers know, at once, that the memory is no longer theirs. */
-#ifndef PST_NVME_EMULATED_H
-#define PST_NVME_EMULATED_H
+#ifndef PST_EMULATED_H
+#define PST_EMULATED_H
 
 #include <sys/types.h>
 

@@ -4,8 +4,8 @@
  * touches of an SSD is a part: its own completion queues, the submission queues that complete there, and
  * their commands. A worker holds its part's lock for one turn at a time; to change queues, mappings or
  * sessions the main thread holds the locks of all of an SSD's parts (pst_emu_hold). */
-#ifndef PST_NVME_EMULATED_IMPL_H
-#define PST_NVME_EMULATED_IMPL_H
+#ifndef PST_EMULATED_IMPL_H
+#define PST_EMULATED_IMPL_H
 
 #include <jansson.h>
 #include <liburing.h>

@@ -1,7 +1,7 @@
 /* emulated_wire.h: what client and controllers say to each other over a SOCK_SEQPACKET socket, one message a
  * packet. Only a process of the same user is heard. */
-#ifndef PST_NVME_EMULATED_WIRE_H
-#define PST_NVME_EMULATED_WIRE_H
+#ifndef PST_EMULATED_WIRE_H
+#define PST_EMULATED_WIRE_H
 
 #include "common/nvme/emulated/emulated.h"
 

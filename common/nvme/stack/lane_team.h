@@ -1,7 +1,7 @@
 /* lane_team.h: a few threads that run one function together, lane by lane, as a CUDA kernel's threads would;
  * the caller is lane 0. They spin a little, then sleep. Owner: the caller. Threads: one calls. */
-#ifndef PST_NVME_TEAM_H
-#define PST_NVME_TEAM_H
+#ifndef PST_LANE_TEAM_H
+#define PST_LANE_TEAM_H
 
 #include "common/base.h"
 

@@ -6,8 +6,8 @@
  * the caller's and holds all of its state that is shared: many can be in flight. Threads: one; with lanes > 1
  * the stack has threads of its own that share submission and completion. Stacks of different queues of the
  * same controllers may be driven by different threads. */
-#ifndef PST_NVME_STACK_H
-#define PST_NVME_STACK_H
+#ifndef PST_STACK_H
+#define PST_STACK_H
 
 #include "common/nvme/driver/controller.h"
 #include "common/nvme/lanes.h"

@@ -1,6 +1,6 @@
 /* stack_impl.h: what stack.c and recover.c share. */
-#ifndef PST_NVME_STACK_IMPL_H
-#define PST_NVME_STACK_IMPL_H
+#ifndef PST_STACK_IMPL_H
+#define PST_STACK_IMPL_H
 
 #include "common/nvme/stack/stack.h"
 #include "common/nvme/stack/lane_team.h"

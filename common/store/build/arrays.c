@@ -63,8 +63,8 @@ static uint64_t noted(const struct pst_build *b, const char *file, struct pst_ar
     return (uint64_t)json_integer_value(json_object_get(o, "written"));
 }
 
-pst_rc pst_file_end(struct pst_build *b, struct pst_array_entry *e, const char *file,
-                    struct pst_array_writer *w)
+pst_rc pst_build_file_end(struct pst_build *b, struct pst_array_entry *e, const char *file,
+                          struct pst_array_writer *w)
 {
     pst_rc rc = pst_array_writer_finish(w, &e->checksum);
     if (rc != PST_OK)
@@ -97,11 +97,11 @@ pst_rc pst_build_array_end(struct pst_build *b, enum pst_array_id id, struct pst
 {
     char name[PST_NAME_MAX];
     array_file(id, name);
-    return pst_file_end(b, &b->manifest.array[id], name, w);
+    return pst_build_file_end(b, &b->manifest.array[id], name, w);
 }
 
-pst_rc pst_file_go_on(struct pst_build *b, const char *name, const char *far, enum pst_dtype dtype, int rank,
-                      const int64_t shape[2], struct pst_array_writer *w)
+pst_rc pst_build_file_go_on(struct pst_build *b, const char *name, const char *far, enum pst_dtype dtype,
+                            int rank, const int64_t shape[2], struct pst_array_writer *w)
 {
     char path[4096 + PST_NAME_MAX];
     struct pst_array_entry e = {.present = false};
@@ -119,10 +119,10 @@ pst_rc pst_build_go_on(struct pst_build *b, enum pst_array_id id, enum pst_dtype
 {
     char name[PST_NAME_MAX];
     array_file(id, name);
-    return pst_file_go_on(b, name, "", dtype, rank, shape, w);
+    return pst_build_file_go_on(b, name, "", dtype, rank, shape, w);
 }
 
-pst_rc pst_file_note(struct pst_build *b, const char *name, struct pst_array_writer *w)
+pst_rc pst_build_file_note(struct pst_build *b, const char *name, struct pst_array_writer *w)
 {
     pst_rc rc = pst_array_writer_sync(w);
     if (rc == PST_OK)
@@ -134,7 +134,7 @@ pst_rc pst_build_note(struct pst_build *b, enum pst_array_id id, struct pst_arra
 {
     char name[PST_NAME_MAX];
     array_file(id, name);
-    return pst_file_note(b, name, w);
+    return pst_build_file_note(b, name, w);
 }
 
 bool pst_build_had(struct pst_build *b, enum pst_array_id id)

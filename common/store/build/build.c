@@ -50,9 +50,9 @@ static bool is_type_features(const char *name)
     return strcmp(name, expected) == 0;
 }
 
-bool pst_is_array_file(const char *name)
+bool pst_build_is_array_file(const char *name)
 {
-    if (is_type_features(name) || pst_is_stripe(name))
+    if (is_type_features(name) || pst_build_is_stripe(name))
         return true;
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++) {
         size_t n = strlen(pst_array_id_name(i));
@@ -64,7 +64,7 @@ bool pst_is_array_file(const char *name)
 
 static bool is_ours(const char *name)
 {
-    return pst_is_array_file(name) || strcmp(name, PST_MANIFEST_FILE) == 0 ||
+    return pst_build_is_array_file(name) || strcmp(name, PST_MANIFEST_FILE) == 0 ||
            strncmp(name, TEMP_MARK, strlen(TEMP_MARK)) == 0;
 }
 
@@ -80,7 +80,7 @@ static pst_rc remove_dataset(const char *path)
     if (d == NULL)
         return errno == ENOENT ? PST_OK : pst_fail_errno("cannot open %s", path);
     for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
-        if (pst_is_stripe(e->d_name))
+        if (pst_build_is_stripe(e->d_name))
             pst_far_remove(dirfd(d), e->d_name);
         if (is_ours(e->d_name))
             (void)unlinkat(dirfd(d), e->d_name, 0);
@@ -128,7 +128,7 @@ static void remove_stale(const char *dir)
     if (d == NULL)
         return;
     for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
-        if (pst_aside_pid(e->d_name, base_name(dir), PST_ASIDE_PARTIAL) == 0)
+        if (pst_tempname_pid(e->d_name, base_name(dir), PST_TEMPNAME_PARTIAL) == 0)
             continue;
         int fd = openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         char path[8192];
@@ -158,7 +158,7 @@ pst_rc pst_build_dir(const char *dir, char out[PST_BUILD_PATH_MAX + 1])
 /* Checks dir and what is there. */
 static pst_rc aim_at(struct pst_build *b, const char *dir, bool force)
 {
-    *b = (struct pst_build){.lock_fd = -1, .journal.every_s = PST_CHECKPOINT_SECONDS};
+    *b = (struct pst_build){.lock_fd = -1, .journal.every_s = PST_JOURNAL_SECONDS};
     pst_rc rc = pst_build_dir(dir, b->dir);
     return rc != PST_OK ? rc : look_at(b->dir, force, &b->replace);
 }
@@ -172,7 +172,7 @@ static pst_rc make_partial(struct pst_build *b)
         return pst_fail(PST_E_ARG, "%s lies in %s, which is a dataset itself: choose another directory",
                         b->dir, parent);
     remove_stale(b->dir);
-    const pst_rc named = pst_aside(b->partial, sizeof b->partial, b->dir, PST_ASIDE_PARTIAL);
+    const pst_rc named = pst_tempname(b->partial, sizeof b->partial, b->dir, PST_TEMPNAME_PARTIAL);
     if (named != PST_OK)
         return named;
     if (mkdir(b->partial, 0755) != 0) {
@@ -222,7 +222,7 @@ static bool adopt(struct pst_build *b)
     if (d == NULL)
         return false;
     for (struct dirent *e = readdir(d); e != NULL && b->journal.root == NULL; e = readdir(d)) {
-        if (pst_aside_pid(e->d_name, base_name(b->dir), PST_ASIDE_PARTIAL) == 0)
+        if (pst_tempname_pid(e->d_name, base_name(b->dir), PST_TEMPNAME_PARTIAL) == 0)
             continue;
         int fd = openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         (void)snprintf(b->partial, sizeof b->partial, "%s%s", b->dir, e->d_name + strlen(base_name(b->dir)));
@@ -292,7 +292,7 @@ pst_rc pst_build_resume(struct pst_build *b, const char *dir, bool force, json_t
 
 /* ---- the end ---- */
 
-pst_rc pst_sync_dir(const char *path)
+pst_rc pst_file_sync_dir(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
@@ -310,7 +310,7 @@ static pst_rc exchange(struct pst_build *b)
     if (errno != EINVAL && errno != ENOSYS)
         return pst_fail_errno("cannot exchange %s and %s", b->partial, b->dir);
     char aside[4096];
-    pst_rc rc = pst_aside(aside, sizeof aside, b->dir, PST_ASIDE_OLD);
+    pst_rc rc = pst_tempname(aside, sizeof aside, b->dir, PST_TEMPNAME_OLD);
     if (rc == PST_OK && rename(b->dir, aside) != 0)
         rc = pst_fail_errno("cannot rename %s to %s", b->dir, aside);
     if (rc != PST_OK)
@@ -334,7 +334,7 @@ pst_rc pst_build_commit(struct pst_build *b)
     remove_temps(b, true);
     pst_rc rc = pst_manifest_write(&b->manifest, b->partial);
     if (rc == PST_OK)
-        rc = pst_sync_dir(b->partial);
+        rc = pst_file_sync_dir(b->partial);
     if (rc != PST_OK)
         return rc;
     if (b->replace)
@@ -346,7 +346,7 @@ pst_rc pst_build_commit(struct pst_build *b)
     b->committed = true;
     char parent[4096];
     pst_build_parent(b->dir, parent);
-    return pst_sync_dir(parent);
+    return pst_file_sync_dir(parent);
 }
 
 void pst_build_release(struct pst_build *b)

@@ -3,8 +3,8 @@
  * Owner: the caller owns the builder; begin and release pair. Release without commit removes what was
  * written and leaves DIR as it was. A killed builder's leftovers are removed by the next one for that DIR
  * (a lock tells them from a living one's). Threads: one. */
-#ifndef PST_STORE_BUILD_H
-#define PST_STORE_BUILD_H
+#ifndef PST_BUILD_H
+#define PST_BUILD_H
 
 #include "common/store/dataset/array.h"
 #include "common/store/build/journal.h"
@@ -54,21 +54,23 @@ PST_API PST_MUST_USE pst_rc pst_build_array_end(struct pst_build *b, enum pst_ar
                                                 struct pst_array_writer *w);
 
 /* Feature rows on their way to one file, or to b->stripes of them: row v to file v mod stripes. */
-struct pst_row_writer {
+struct pst_build_row_writer {
     int files;
     int64_t next; /* the row that is put next */
     uint64_t row_bytes;
-    struct pst_array_writer file[PST_FEATURE_FILES_MAX];
+    struct pst_array_writer file[PST_DATASET_FEATURE_FILES_MAX];
 };
 /* Begins features of shape (rows, columns), of one type of vertices or, type -1, of all; or goes on with them
  * where the journal says. note is pst_build_note of them, end pst_build_array_end. Fails also: PST_E_ARG for
  * stripes of one type's, PST_E_IO where a directory of stripes cannot be written to. */
 PST_API PST_MUST_USE pst_rc pst_build_rows(struct pst_build *b, int type, enum pst_dtype dtype,
-                                           const int64_t shape[2], struct pst_row_writer *w);
-PST_API PST_MUST_USE pst_rc pst_row_writer_put(struct pst_row_writer *w, const void *rows, int64_t n);
-PST_API PST_MUST_USE pst_rc pst_build_rows_note(struct pst_build *b, int type, struct pst_row_writer *w);
-PST_API PST_MUST_USE pst_rc pst_build_rows_end(struct pst_build *b, int type, struct pst_row_writer *w);
-PST_API void pst_row_writer_release(struct pst_row_writer *w);
+                                           const int64_t shape[2], struct pst_build_row_writer *w);
+PST_API PST_MUST_USE pst_rc pst_build_row_writer_put(struct pst_build_row_writer *w, const void *rows,
+                                                     int64_t n);
+PST_API PST_MUST_USE pst_rc pst_build_rows_note(struct pst_build *b, int type,
+                                                struct pst_build_row_writer *w);
+PST_API PST_MUST_USE pst_rc pst_build_rows_end(struct pst_build *b, int type, struct pst_build_row_writer *w);
+PST_API void pst_build_row_writer_release(struct pst_build_row_writer *w);
 /* Says in the manifest how wide the rows are. */
 PST_API void pst_build_note_features(struct pst_build *b, int type, int64_t dim, uint64_t stride_bytes);
 

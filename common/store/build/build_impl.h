@@ -1,28 +1,28 @@
 /* build_impl.h: what the files that make a dataset's directory share. Owner: none. Threads: one. */
-#ifndef PST_STORE_BUILD_PARTS_H
-#define PST_STORE_BUILD_PARTS_H
+#ifndef PST_BUILD_IMPL_H
+#define PST_BUILD_IMPL_H
 
 #include "common/store/build/build.h"
 
 /* arrays.c: one file of the directory that is made, by its name. far: where it really is, "" for there.
  */
-PST_MUST_USE pst_rc pst_file_go_on(struct pst_build *b, const char *name, const char *far,
-                                   enum pst_dtype dtype, int rank, const int64_t shape[2],
-                                   struct pst_array_writer *w);
-PST_MUST_USE pst_rc pst_file_note(struct pst_build *b, const char *name, struct pst_array_writer *w);
-PST_MUST_USE pst_rc pst_file_end(struct pst_build *b, struct pst_array_entry *e, const char *name,
-                                 struct pst_array_writer *w);
+PST_MUST_USE pst_rc pst_build_file_go_on(struct pst_build *b, const char *name, const char *far,
+                                         enum pst_dtype dtype, int rank, const int64_t shape[2],
+                                         struct pst_array_writer *w);
+PST_MUST_USE pst_rc pst_build_file_note(struct pst_build *b, const char *name, struct pst_array_writer *w);
+PST_MUST_USE pst_rc pst_build_file_end(struct pst_build *b, struct pst_array_entry *e, const char *name,
+                                       struct pst_array_writer *w);
 
 /* build.c */
-PST_MUST_USE pst_rc pst_sync_dir(const char *path);
-bool pst_is_array_file(const char *name); /* a name that a dataset's arrays have */
+PST_MUST_USE pst_rc pst_file_sync_dir(const char *path);
+bool pst_build_is_array_file(const char *name); /* a name that a dataset's arrays have */
 /* dir without slashes at its end, for a dataset: PST_E_ARG for "", "/", ".", ".." and what is too long. */
 PST_MUST_USE pst_rc pst_build_dir(const char *dir, char out[PST_BUILD_PATH_MAX + 1]);
 void pst_build_parent(const char *path, char out[4096]);
 
 /* stripe_links.c: stripes in other directories: a link in the dataset's, and there a file whose name no other
  * dataset has, so that who removes the dataset may remove it. */
-bool pst_is_stripe(const char *name); /* features.NUMBER.npy */
+bool pst_build_is_stripe(const char *name); /* features.NUMBER.npy */
 /* The file in the k-th, in turn, of b->stripe_dirs, "" when there are none. */
 PST_MUST_USE pst_rc pst_far_name(const struct pst_build *b, int k, char path[4096]);
 /* What a link says; false: it is none, or not to such a file. */

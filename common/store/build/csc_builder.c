@@ -14,7 +14,7 @@
 
 /* What is written: three arrays side by side, by rising target. */
 struct out {
-    struct pst_csc *c;
+    struct pst_csc_builder *c;
     struct pst_array_writer indptr, indices, relations;
     enum pst_dtype ids;
     int64_t vertices, edges;
@@ -38,7 +38,7 @@ static int64_t number(const json_t *o, const char *key)
 }
 
 /* What was done before the kill. */
-static pst_rc resume(struct pst_csc *c, const struct pst_sorter_spec *sorter, const json_t *o)
+static pst_rc resume(struct pst_csc_builder *c, const struct pst_sorter_spec *sorter, const json_t *o)
 {
     const char *phase = json_string_value(json_object_get(o, "phase"));
     char name[PST_NAME_MAX];
@@ -61,14 +61,14 @@ static pst_rc resume(struct pst_csc *c, const struct pst_sorter_spec *sorter, co
 }
 
 /* What every record of the edges in the journal has. */
-static json_t *record(const struct pst_csc *c, const char *phase)
+static json_t *record(const struct pst_csc_builder *c, const char *phase)
 {
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:O*}", "phase", phase, "largest", (json_int_t)c->largest,
                      "arcs", (json_int_t)c->arcs, "loops_removed", (json_int_t)c->loops_removed, "saved",
                      (json_int_t)c->saved, "state", c->state);
 }
 
-static pst_rc put_record(struct pst_csc *c, json_t *o)
+static pst_rc put_record(struct pst_csc_builder *c, json_t *o)
 {
     struct pst_journal *j = &c->spec.build->journal;
     if (o == NULL || json_object_set_new(j->root, "edges", o) != 0)
@@ -77,7 +77,7 @@ static pst_rc put_record(struct pst_csc *c, json_t *o)
 }
 
 /* The sorter's index under a new name, then the journal that names it, and the old one is no more. */
-static pst_rc save(struct pst_csc *c, const char *phase)
+static pst_rc save(struct pst_csc_builder *c, const char *phase)
 {
     char name[PST_NAME_MAX], old[4096 + PST_NAME_MAX + 2];
     (void)snprintf(old, sizeof old, "%s/" INDEX_NAME, c->spec.build->partial, c->saved);
@@ -91,23 +91,23 @@ static pst_rc save(struct pst_csc *c, const char *phase)
     return rc;
 }
 
-static bool resumable(const struct pst_csc *c)
+static bool resumable(const struct pst_csc_builder *c)
 {
     return c->spec.resumable && c->spec.build->journal.root != NULL && pst_sorter_parts(c->sorter) > 0;
 }
 
 /* Edges can still be added again, if none is on the disk. */
-static bool replayable(const struct pst_csc *c)
+static bool replayable(const struct pst_csc_builder *c)
 {
     return c->spec.replays && c->spec.build->journal.root != NULL && !pst_sorter_finished(c->sorter);
 }
 
-bool pst_csc_due(const struct pst_csc *c)
+bool pst_csc_due(const struct pst_csc_builder *c)
 {
     return (resumable(c) || replayable(c)) && pst_journal_due(&c->spec.build->journal);
 }
 
-static pst_rc save_state_alone(struct pst_csc *c)
+static pst_rc save_state_alone(struct pst_csc_builder *c)
 {
     json_t *o = record(c, "reading");
     (void)json_object_set_new(o, "lost", json_true());
@@ -115,7 +115,7 @@ static pst_rc save_state_alone(struct pst_csc *c)
     return put_record(c, o);
 }
 
-pst_rc pst_csc_checkpoint(struct pst_csc *c, json_t *state, enum pst_csc_when when)
+pst_rc pst_csc_checkpoint(struct pst_csc_builder *c, json_t *state, enum pst_csc_when when)
 {
     json_decref(c->state);
     c->state = state;
@@ -126,19 +126,19 @@ pst_rc pst_csc_checkpoint(struct pst_csc *c, json_t *state, enum pst_csc_when wh
     return replayable(c) ? save_state_alone(c) : PST_OK;
 }
 
-pst_rc pst_csc_init(struct pst_csc *c, const struct pst_csc_spec *spec)
+pst_rc pst_csc_builder_init(struct pst_csc_builder *c, const struct pst_csc_builder_spec *spec)
 {
-    *c = (struct pst_csc){.spec = *spec, .largest = -1};
-    uint64_t own = 2 * (8 + 8 + 4) * PST_EDGE_BLOCK;
+    *c = (struct pst_csc_builder){.spec = *spec, .largest = -1};
+    uint64_t own = 2 * (8 + 8 + 4) * PST_CSC_BUILDER_EDGE_BLOCK;
     uint64_t sort = spec->memory_bytes > own + PST_SORTER_MEMORY_MIN ? spec->memory_bytes - own : 0;
     if (sort == 0)
         return pst_fail(PST_E_LIMIT,
                         "--memory: sorting edges takes at least %" PRIu64 " bytes, and its share is %" PRIu64
                         ": give it more",
                         own + PST_SORTER_MEMORY_MIN + 1, spec->memory_bytes);
-    c->high = malloc(2 * PST_EDGE_BLOCK * sizeof *c->high);
-    c->low = malloc(2 * PST_EDGE_BLOCK * sizeof *c->low);
-    c->tag = malloc(2 * PST_EDGE_BLOCK * sizeof *c->tag);
+    c->high = malloc(2 * PST_CSC_BUILDER_EDGE_BLOCK * sizeof *c->high);
+    c->low = malloc(2 * PST_CSC_BUILDER_EDGE_BLOCK * sizeof *c->low);
+    c->tag = malloc(2 * PST_CSC_BUILDER_EDGE_BLOCK * sizeof *c->tag);
     if (c->high == NULL || c->low == NULL || c->tag == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for a block of edges");
     const struct pst_sorter_spec sorter = {.dir = spec->build->partial,
@@ -153,10 +153,10 @@ pst_rc pst_csc_init(struct pst_csc *c, const struct pst_csc_spec *spec)
     return pst_sorter_new(&c->sorter, &sorter);
 }
 
-pst_rc pst_csc_add(struct pst_csc *c, const int64_t *source, const int64_t *target, const int32_t *relation,
-                   int64_t n)
+pst_rc pst_csc_builder_add(struct pst_csc_builder *c, const int64_t *source, const int64_t *target,
+                           const int32_t *relation, int64_t n)
 {
-    assert(n <= PST_EDGE_BLOCK && (relation != NULL) == c->spec.relations);
+    assert(n <= PST_CSC_BUILDER_EDGE_BLOCK && (relation != NULL) == c->spec.relations);
     if (c->spec.transpose) {
         const int64_t *swap = source;
         source = target;
@@ -277,7 +277,7 @@ static pst_rc flush_rows(struct out *o)
 /* Between two buckets: what was written of them is on the disk, and the journal says so. */
 static pst_rc note_written(struct out *o)
 {
-    struct pst_csc *c = o->c;
+    struct pst_csc_builder *c = o->c;
     struct pst_build *b = c->spec.build;
     pst_rc rc = flush_ids(o);
     if (rc == PST_OK)
@@ -301,7 +301,7 @@ static pst_rc note_written(struct out *o)
 
 static pst_rc write_arcs(struct out *o, struct pst_progress *progress)
 {
-    struct pst_csc *c = o->c;
+    struct pst_csc_builder *c = o->c;
     uint64_t noted = pst_sorter_done(c->sorter);
     bool loops = c->spec.self_loops == PST_LOOPS_ADD;
     bool plain = !loops && !c->spec.relations && o->ids == PST_I32;
@@ -349,7 +349,7 @@ static pst_rc begin_arrays(struct out *o, int64_t edges)
                    "ids go to %" PRId64 " (--ids strings renumbers those of text): indptr.npy",
                    o->vertices - 1);
     if (rc == PST_OK)
-        rc = pst_room_for(o->indptr.path, o->indptr.expected - o->indptr.written, what);
+        rc = pst_file_room_for(o->indptr.path, o->indptr.expected - o->indptr.written, what);
     if (rc == PST_OK)
         rc = begin_array(o, PST_IN_INDICES, o->ids, edges, &o->indices);
     if (rc == PST_OK && o->c->spec.relations)
@@ -378,7 +378,7 @@ static pst_rc end_arrays(struct out *o, bool counted)
     return rc;
 }
 
-static void tell_counts(struct pst_csc *c, int64_t vertices, int64_t edges)
+static void tell_counts(struct pst_csc_builder *c, int64_t vertices, int64_t edges)
 {
     c->edges = edges;
     c->loops_added = c->spec.self_loops == PST_LOOPS_ADD ? vertices : 0;
@@ -388,7 +388,7 @@ static void tell_counts(struct pst_csc *c, int64_t vertices, int64_t edges)
 }
 
 /* All arrays were written before: false when one is not what the journal says. */
-static bool take_finished(struct pst_csc *c, int64_t vertices)
+static bool take_finished(struct pst_csc_builder *c, int64_t vertices)
 {
     struct pst_build *b = c->spec.build;
     const json_t *o = json_object_get(b->journal.root, "edges");
@@ -400,7 +400,7 @@ static bool take_finished(struct pst_csc *c, int64_t vertices)
     return true;
 }
 
-static pst_rc note_done(struct pst_csc *c)
+static pst_rc note_done(struct pst_csc_builder *c)
 {
     json_t *r = record(c, "done");
     (void)json_object_set_new(r, "edges", json_integer((json_int_t)c->edges));
@@ -411,7 +411,7 @@ static pst_rc note_done(struct pst_csc *c)
 /* Where the arrays were at the last note; a fresh sorter's index is saved first. */
 static pst_rc begin_sorting(struct out *o, int64_t *distinct)
 {
-    struct pst_csc *c = o->c;
+    struct pst_csc_builder *c = o->c;
     const json_t *before = json_object_get(c->spec.build->journal.root, "edges");
     if (c->phase == PST_CSC_READING) {
         pst_rc rc = pst_sorter_finish(c->sorter, distinct);
@@ -429,7 +429,7 @@ static pst_rc begin_sorting(struct out *o, int64_t *distinct)
 
 static pst_rc write_all(struct out *o, struct pst_progress *progress)
 {
-    struct pst_csc *c = o->c;
+    struct pst_csc_builder *c = o->c;
     int64_t distinct = 0;
     pst_rc rc = begin_sorting(o, &distinct);
     if (rc != PST_OK)
@@ -449,7 +449,7 @@ static pst_rc write_all(struct out *o, struct pst_progress *progress)
     return end_arrays(o, counted);
 }
 
-pst_rc pst_csc_finish(struct pst_csc *c, int64_t vertices, struct pst_progress *progress)
+pst_rc pst_csc_builder_finish(struct pst_csc_builder *c, int64_t vertices, struct pst_progress *progress)
 {
     if (c->phase == PST_CSC_DONE && take_finished(c, vertices))
         return PST_OK;
@@ -461,7 +461,7 @@ pst_rc pst_csc_finish(struct pst_csc *c, int64_t vertices, struct pst_progress *
     if (o == NULL)
         return pst_fail(PST_E_NOMEM, "no memory to write edges");
     o->c = c;
-    o->ids = pst_id_dtype(vertices);
+    o->ids = pst_manifest_id_dtype(vertices);
     o->vertices = vertices;
     o->target = -1;
     o->indptr.fd = o->indices.fd = o->relations.fd = -1;
@@ -480,12 +480,12 @@ pst_rc pst_csc_finish(struct pst_csc *c, int64_t vertices, struct pst_progress *
     return rc;
 }
 
-void pst_csc_release(struct pst_csc *c)
+void pst_csc_builder_release(struct pst_csc_builder *c)
 {
     pst_sorter_free(c->sorter);
     json_decref(c->state);
     free(c->high);
     free(c->low);
     free(c->tag);
-    *c = (struct pst_csc){.largest = -1};
+    *c = (struct pst_csc_builder){.largest = -1};
 }

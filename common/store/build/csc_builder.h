@@ -1,8 +1,8 @@
 /* csc_builder.h: makes a dataset's topology from edges in any order, within a bound of memory that does not
  * depend on how many edges or vertices there are: they are sorted by (target, source) beside the dataset and
  * written in one pass. Owner: the caller; init and release pair. Threads: one calls it. */
-#ifndef PST_STORE_CSC_H
-#define PST_STORE_CSC_H
+#ifndef PST_CSC_BUILDER_H
+#define PST_CSC_BUILDER_H
 
 #include "common/store/build/build.h"
 #include "common/util/progress.h"
@@ -11,35 +11,36 @@
 PST_BEGIN_DECLS
 
 #define PST_CSC_ID_MAX PST_SORTER_ID_MAX
-#define PST_EDGE_BLOCK 16384 /* edges given at a time: they stay in the second cache */
+#define PST_CSC_BUILDER_EDGE_BLOCK 16384 /* edges given at a time: they stay in the second cache */
 
-/* Gives edges first .. first+count-1 (count <= PST_EDGE_BLOCK); called for all edges in order. Ids that are
- * out of range are its own error to find. */
+/* Gives edges first .. first+count-1 (count <= PST_CSC_BUILDER_EDGE_BLOCK); called for all edges in order.
+ * Ids that are out of range are its own error to find. */
 typedef pst_rc (*pst_edges_fn)(void *ctx, int64_t first, int64_t count, int64_t *source, int64_t *target);
 
 /* ADD: every vertex has exactly one; REMOVE: none has. */
-enum pst_self_loops { PST_LOOPS_KEEP, PST_LOOPS_ADD, PST_LOOPS_REMOVE };
+enum pst_csc_builder_self_loops { PST_LOOPS_KEEP, PST_LOOPS_ADD, PST_LOOPS_REMOVE };
 
-struct pst_csc_spec {
+struct pst_csc_builder_spec {
     struct pst_build *build;
     bool symmetrize; /* each edge in both directions (a self loop once); implies nothing about duplicates */
     bool dedupe;     /* one edge for each (source, target) */
     bool transpose;
     bool relations; /* each edge has one; edges of different relations are never duplicates */
-    enum pst_self_loops self_loops;
+    enum pst_csc_builder_self_loops self_loops;
     uint64_t memory_bytes;
     int threads;
-    bool resumable; /* who adds the edges calls pst_csc_checkpoint, and goes on from pst_csc's state, */
-    bool replays;   /* and adds those again that were in memory alone (pst_csc's lost) */
+    bool resumable; /* who adds the edges calls pst_csc_checkpoint, and goes on from pst_csc_builder's state,
+                     */
+    bool replays;   /* and adds those again that were in memory alone (pst_csc_builder's lost) */
 };
 
 /* How far a topology was when its builder was killed. */
 enum pst_csc_phase { PST_CSC_READING, PST_CSC_SORTING, PST_CSC_DONE };
 
-struct pst_csc {
-    struct pst_csc_spec spec;
+struct pst_csc_builder {
+    struct pst_csc_builder_spec spec;
     struct pst_sorter *sorter;
-    int64_t *high, *low; /* room for 2 * PST_EDGE_BLOCK arcs */
+    int64_t *high, *low; /* room for 2 * PST_CSC_BUILDER_EDGE_BLOCK arcs */
     int32_t *tag;
     int64_t largest; /* id that was seen; -1: none */
     int64_t arcs;    /* given to the sorter */
@@ -72,25 +73,28 @@ static inline int64_t pst_rank_of(const struct pst_rank *r, int64_t id)
 }
 PST_API void pst_rank_release(struct pst_rank *r);
 
-PST_API PST_MUST_USE pst_rc pst_csc_init(struct pst_csc *c, const struct pst_csc_spec *spec);
+PST_API PST_MUST_USE pst_rc pst_csc_builder_init(struct pst_csc_builder *c,
+                                                 const struct pst_csc_builder_spec *spec);
 
 /* Now and then, between two adds: puts what was added on the disk, with state (taken), which says where the
  * adding goes on. IF_DUE costs nothing unless enough time has passed and there is something on the disk.
- * LAST: there are no more edges; state is kept for pst_csc_finish to save. */
+ * LAST: there are no more edges; state is kept for pst_csc_builder_finish to save. */
 enum pst_csc_when { PST_CSC_IF_DUE, PST_CSC_NOW, PST_CSC_LAST };
-PST_API PST_MUST_USE pst_rc pst_csc_checkpoint(struct pst_csc *c, json_t *state, enum pst_csc_when when);
+PST_API PST_MUST_USE pst_rc pst_csc_checkpoint(struct pst_csc_builder *c, json_t *state,
+                                               enum pst_csc_when when);
 /* Whether a checkpoint would do something: state is made only then. */
-PST_API bool pst_csc_due(const struct pst_csc *c);
+PST_API bool pst_csc_due(const struct pst_csc_builder *c);
 
-/* n <= PST_EDGE_BLOCK edges; ids from 0 on (the caller has checked); relation NULL unless there are some. */
-PST_API PST_MUST_USE pst_rc pst_csc_add(struct pst_csc *c, const int64_t *source, const int64_t *target,
-                                        const int32_t *relation, int64_t n);
+/* n <= PST_CSC_BUILDER_EDGE_BLOCK edges; ids from 0 on (the caller has checked); relation NULL unless there
+ * are some. */
+PST_API PST_MUST_USE pst_rc pst_csc_builder_add(struct pst_csc_builder *c, const int64_t *source,
+                                                const int64_t *target, const int32_t *relation, int64_t n);
 
 /* Writes indptr, indices and, where there are some, relations; notes vertices and edges in the manifest.
  * vertices is more than every id (or every rank). */
-PST_API PST_MUST_USE pst_rc pst_csc_finish(struct pst_csc *c, int64_t vertices,
-                                           struct pst_progress *progress);
-PST_API void pst_csc_release(struct pst_csc *c);
+PST_API PST_MUST_USE pst_rc pst_csc_builder_finish(struct pst_csc_builder *c, int64_t vertices,
+                                                   struct pst_progress *progress);
+PST_API void pst_csc_builder_release(struct pst_csc_builder *c);
 
 PST_END_DECLS
 #endif

@@ -103,7 +103,7 @@ void pst_file_identity(const char *path, char out[96])
         identity_of(&st, out);
 }
 
-pst_rc pst_sources_add(json_t *sources, const char *path)
+pst_rc pst_journal_sources_add(json_t *sources, const char *path)
 {
     char *const paths[] = {(char *)(uintptr_t)path, NULL}; /* fts does not write to them */
     FTS *tree = fts_open(paths, FTS_LOGICAL | FTS_NOCHDIR, NULL);

@@ -2,8 +2,8 @@
  * on. The file is written aside, synced and renamed, and holds its own checksum: it is the old one or the new
  * one, never half of one.
  * Owner: the caller; open or begin, then release. A journal without a root records nothing. Threads: one. */
-#ifndef PST_STORE_JOURNAL_H
-#define PST_STORE_JOURNAL_H
+#ifndef PST_JOURNAL_H
+#define PST_JOURNAL_H
 
 #include <jansson.h>
 
@@ -12,7 +12,7 @@
 PST_BEGIN_DECLS
 
 #define PST_JOURNAL_FILE "temp-journal.json"
-#define PST_CHECKPOINT_SECONDS 10 /* of work that a kill costs at most, about */
+#define PST_JOURNAL_SECONDS 10 /* of work that a kill costs at most, about */
 
 struct pst_journal {
     char dir[4096];
@@ -41,7 +41,7 @@ PST_API void pst_file_identity(const char *path, char out[96]);
 
 /* Adds the identity of a file, or of every file below a directory, to sources (path: identity). Fails:
  * PST_E_LIMIT past 100,000 files. */
-PST_API PST_MUST_USE pst_rc pst_sources_add(json_t *sources, const char *path);
+PST_API PST_MUST_USE pst_rc pst_journal_sources_add(json_t *sources, const char *path);
 
 PST_END_DECLS
 #endif

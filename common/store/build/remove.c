@@ -80,7 +80,7 @@ static pst_rc check_one(struct removal *r, const struct pst_array_entry *e, int 
 {
     struct stat st;
     char target[4096];
-    if (!pst_is_array_file(e->file))
+    if (!pst_build_is_array_file(e->file))
         return pst_fail(PST_E_STATE, "%s/%s names '%s', which is no name of a dataset's array", r->dir,
                         PST_MANIFEST_FILE, e->file);
     if (fstatat(r->fd, e->file, &st, AT_SYMLINK_NOFOLLOW) != 0)
@@ -225,7 +225,7 @@ static pst_rc finish_others(struct removal *r, const char *dir, int *found)
     pst_rc rc = d != NULL ? PST_OK : pst_fail_errno("cannot read %s", parent);
     for (struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && rc == PST_OK; e = readdir(d)) {
         char path[8192];
-        if (pst_aside_pid(e->d_name, slash == NULL ? dir : slash + 1, PST_ASIDE_REMOVED) == 0)
+        if (pst_tempname_pid(e->d_name, slash == NULL ? dir : slash + 1, PST_TEMPNAME_REMOVED) == 0)
             continue;
         (void)snprintf(path, sizeof path, "%s/%s", parent, e->d_name);
         rc = finish_one(r, path);
@@ -236,14 +236,14 @@ static pst_rc finish_others(struct removal *r, const char *dir, int *found)
     return rc;
 }
 
-pst_rc pst_dataset_remove(const char *dir, bool dry, pst_removed_fn tell, void *ctx)
+pst_rc pst_remove_dataset(const char *dir, bool dry, pst_removed_fn tell, void *ctx)
 {
     char path[PST_BUILD_PATH_MAX + 1], aside[4096], parent[4096];
     struct removal r = {.dir = path, .fd = -1, .dry = dry, .tell = tell, .ctx = ctx};
     int found = 0;
     pst_rc rc = pst_build_dir(dir, path);
     if (rc == PST_OK)
-        rc = pst_aside(aside, sizeof aside, path, PST_ASIDE_REMOVED);
+        rc = pst_tempname(aside, sizeof aside, path, PST_TEMPNAME_REMOVED);
     if (rc != PST_OK)
         return rc;
     rc = finish_others(&r, path, &found);
@@ -254,12 +254,12 @@ pst_rc pst_dataset_remove(const char *dir, bool dry, pst_removed_fn tell, void *
         close_dir(&r);
     }
     pst_build_parent(path, parent);
-    return rc == PST_OK && !dry ? pst_sync_dir(parent) : rc;
+    return rc == PST_OK && !dry ? pst_file_sync_dir(parent) : rc;
 }
 
-void pst_stripe_remove(const char *link)
+void pst_remove_stripe(const char *link)
 {
     const char *slash = strrchr(link, '/');
-    if (pst_is_stripe(slash == NULL ? link : slash + 1))
+    if (pst_build_is_stripe(slash == NULL ? link : slash + 1))
         pst_far_remove(AT_FDCWD, link);
 }

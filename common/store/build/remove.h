@@ -1,7 +1,7 @@
 /* remove.h: a dataset is removed: what its manifest names, and its stripes in other directories; nothing
  * else. Owner: none. Threads: one; of several processes at the same dataset one does the work. */
-#ifndef PST_STORE_REMOVE_H
-#define PST_STORE_REMOVE_H
+#ifndef PST_REMOVE_H
+#define PST_REMOVE_H
 
 #include "common/base.h"
 
@@ -14,11 +14,11 @@ typedef void (*pst_removed_fn)(void *ctx, const char *path, uint64_t bytes);
  * What was killed meanwhile is finished by the next call for DIR. dry: only tells. Fails, and removes
  * nothing: PST_E_STATE when DIR is no dataset, is a link, holds something else, or a stripe is not its own;
  * PST_E_FORMAT when the manifest is bad. */
-PST_API PST_MUST_USE pst_rc pst_dataset_remove(const char *dir, bool dry, pst_removed_fn tell, void *ctx);
+PST_API PST_MUST_USE pst_rc pst_remove_dataset(const char *dir, bool dry, pst_removed_fn tell, void *ctx);
 
 /* Of a dataset that was never whole: removes the stripe that a link points to, if it is one in another
  * directory. */
-PST_API void pst_stripe_remove(const char *link);
+PST_API void pst_remove_stripe(const char *link);
 
 PST_END_DECLS
 #endif

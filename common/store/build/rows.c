@@ -8,7 +8,7 @@
 #include "common/store/dataset/rows.h"
 #include "common/store/dataset/stripe.h"
 
-static void name_of(const struct pst_row_writer *w, int type, int k, char name[PST_NAME_MAX])
+static void name_of(const struct pst_build_row_writer *w, int type, int k, char name[PST_NAME_MAX])
 {
     if (w->files > 1)
         pst_build_stripe_name(k, name);
@@ -19,15 +19,16 @@ static void name_of(const struct pst_row_writer *w, int type, int k, char name[P
 }
 
 pst_rc pst_build_rows(struct pst_build *b, int type, enum pst_dtype dtype, const int64_t shape[2],
-                      struct pst_row_writer *w)
+                      struct pst_build_row_writer *w)
 {
     const int files = b->stripes > 1 ? b->stripes : 1;
-    *w = (struct pst_row_writer){.files = files, .row_bytes = (uint64_t)shape[1] * pst_dtype_bytes(dtype)};
+    *w = (struct pst_build_row_writer){.files = files,
+                                       .row_bytes = (uint64_t)shape[1] * pst_dtype_bytes(dtype)};
     uint64_t written = 0;
     pst_rc rc = PST_OK;
-    for (int k = 0; k < PST_FEATURE_FILES_MAX; k++)
+    for (int k = 0; k < PST_DATASET_FEATURE_FILES_MAX; k++)
         w->file[k].fd = -1;
-    assert(files <= PST_FEATURE_FILES_MAX);
+    assert(files <= PST_DATASET_FEATURE_FILES_MAX);
     if (files > 1 && type >= 0)
         return pst_fail(PST_E_ARG,
                         "--stripes: there are several types of vertices, each with features of its "
@@ -40,16 +41,17 @@ pst_rc pst_build_rows(struct pst_build *b, int type, enum pst_dtype dtype, const
         if (files > 1)
             rc = pst_far_name(b, k, far);
         if (rc == PST_OK)
-            rc = pst_file_go_on(b, name, far, dtype, 2, part, &w->file[k]);
+            rc = pst_build_file_go_on(b, name, far, dtype, 2, part, &w->file[k]);
         if (rc == PST_OK)
-            rc = pst_room_for(w->file[k].path, w->file[k].expected - w->file[k].written, w->file[k].path);
+            rc =
+                pst_file_room_for(w->file[k].path, w->file[k].expected - w->file[k].written, w->file[k].path);
         written += w->file[k].written;
     }
     w->next = (int64_t)(written / w->row_bytes);
     return rc;
 }
 
-pst_rc pst_row_writer_put(struct pst_row_writer *w, const void *rows, int64_t n)
+pst_rc pst_build_row_writer_put(struct pst_build_row_writer *w, const void *rows, int64_t n)
 {
     pst_rc rc = PST_OK;
     if (w->files == 1)
@@ -61,13 +63,13 @@ pst_rc pst_row_writer_put(struct pst_row_writer *w, const void *rows, int64_t n)
     return rc;
 }
 
-pst_rc pst_build_rows_note(struct pst_build *b, int type, struct pst_row_writer *w)
+pst_rc pst_build_rows_note(struct pst_build *b, int type, struct pst_build_row_writer *w)
 {
     pst_rc rc = PST_OK;
     for (int k = 0; k < w->files && rc == PST_OK; k++) {
         char name[PST_NAME_MAX];
         name_of(w, type, k, name);
-        rc = pst_file_note(b, name, &w->file[k]);
+        rc = pst_build_file_note(b, name, &w->file[k]);
     }
     return rc;
 }
@@ -79,18 +81,18 @@ static pst_rc end_stripe(struct pst_build *b, int k, struct pst_array_writer *w)
     char name[PST_NAME_MAX], path[4096 + PST_NAME_MAX];
     pst_build_stripe_name(k, name);
     (void)snprintf(path, sizeof path, "%s/%s", b->partial, name);
-    pst_rc rc = pst_file_end(b, e, name, w);
+    pst_rc rc = pst_build_file_end(b, e, name, w);
     if (rc == PST_OK)
         rc = pst_stripe_head(path, &e->head);
     char *slash = strrchr(w->path, '/');
     if (rc == PST_OK && b->stripe_dirs != NULL && slash != NULL) {
         *slash = '\0';
-        rc = pst_sync_dir(w->path);
+        rc = pst_file_sync_dir(w->path);
     }
     return rc;
 }
 
-static pst_rc end_stripes(struct pst_build *b, struct pst_row_writer *w)
+static pst_rc end_stripes(struct pst_build *b, struct pst_build_row_writer *w)
 {
     struct pst_manifest *m = &b->manifest;
     pst_rc rc = pst_manifest_stripes(m, w->files);
@@ -106,13 +108,13 @@ static pst_rc end_stripes(struct pst_build *b, struct pst_row_writer *w)
     return rc == PST_OK ? pst_journal_save(&b->journal) : rc;
 }
 
-pst_rc pst_build_rows_end(struct pst_build *b, int type, struct pst_row_writer *w)
+pst_rc pst_build_rows_end(struct pst_build *b, int type, struct pst_build_row_writer *w)
 {
     char name[PST_NAME_MAX];
     if (w->files > 1)
         return end_stripes(b, w);
     name_of(w, type, 0, name);
-    return pst_file_end(
+    return pst_build_file_end(
         b, type < 0 ? &b->manifest.array[PST_IN_FEATURES] : &b->manifest.vertex_type[type].features, name,
         &w->file[0]);
 }
@@ -123,7 +125,7 @@ void pst_build_note_features(struct pst_build *b, int type, int64_t dim, uint64_
     *(type < 0 ? &b->manifest.stride_bytes : &b->manifest.vertex_type[type].stride_bytes) = stride_bytes;
 }
 
-void pst_row_writer_release(struct pst_row_writer *w)
+void pst_build_row_writer_release(struct pst_build_row_writer *w)
 {
     for (int k = 0; k < w->files; k++)
         pst_array_writer_release(&w->file[k]);

@@ -18,7 +18,7 @@ void pst_build_stripe_name(int k, char name[PST_NAME_MAX])
     (void)snprintf(name, PST_NAME_MAX, "features.%d.npy", k);
 }
 
-bool pst_is_stripe(const char *name)
+bool pst_build_is_stripe(const char *name)
 {
     char expected[PST_NAME_MAX];
     int k;

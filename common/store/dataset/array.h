@@ -1,8 +1,8 @@
 /* array.h: writes one array file in a stream, with its checksum.
  * Owner: the caller owns the writer; init and release pair, and release after a failed or unfinished write
  * leaves the file for the dataset's builder to remove. Threads: one per writer. */
-#ifndef PST_STORE_ARRAY_H
-#define PST_STORE_ARRAY_H
+#ifndef PST_ARRAY_H
+#define PST_ARRAY_H
 
 #include "common/store/store.h"
 

@@ -10,7 +10,7 @@
 #include "common/store/dataset/rows.h"
 #include "common/store/store.h"
 
-struct pst_array *pst_dataset_array(struct pst_dataset *ds, enum pst_array_id id)
+struct pst_array *pst_manifest_dataset_array(struct pst_dataset *ds, enum pst_array_id id)
 {
     switch (id) {
     case PST_IN_INDPTR: return &ds->indptr;
@@ -200,7 +200,8 @@ pst_rc pst_dataset_open(struct pst_dataset *ds, const char *dir)
         fill(ds, &manifest);
         for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
             if (manifest.array[i].present && (i != PST_IN_FEATURES || manifest.stripes == 0))
-                open_array(ds, pst_dataset_array(ds, i), &manifest.array[i], i != PST_IN_FEATURES, &problems);
+                open_array(ds, pst_manifest_dataset_array(ds, i), &manifest.array[i], i != PST_IN_FEATURES,
+                           &problems);
         open_stripes(ds, &manifest, &problems);
         open_types(ds, &manifest, &problems);
         if (problems.count == 0)
@@ -218,7 +219,7 @@ pst_rc pst_dataset_open(struct pst_dataset *ds, const char *dir)
 void pst_dataset_close(struct pst_dataset *ds)
 {
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
-        pst_array_close(pst_dataset_array(ds, i));
+        pst_array_close(pst_manifest_dataset_array(ds, i));
     for (int k = 0; k < ds->stripes; k++)
         pst_array_close(&ds->stripe[k]);
     free(ds->stripe);

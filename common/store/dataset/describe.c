@@ -84,11 +84,11 @@ static struct descent descend(struct tally *t)
     return (struct descent){.t = t, .large = t->larges, .at = TALLY_DEGREES};
 }
 
-static void summarise(struct tally *t, struct pst_degrees *out)
+static void summarise(struct tally *t, struct pst_describe_degrees *out)
 {
     int64_t degree, n, seen = 0, high = t->vertices / 2, low = (t->vertices - 1) / 2; /* from the top */
     int64_t middle[2] = {0, 0};
-    *out = (struct pst_degrees){.most = -1};
+    *out = (struct pst_describe_degrees){.most = -1};
     for (struct descent d = descend(t); next_degree(&d, &degree, &n); seen += n) {
         out->most = out->most < 0 ? degree : out->most;
         out->least = degree;
@@ -101,7 +101,7 @@ static void summarise(struct tally *t, struct pst_degrees *out)
     out->mean = t->vertices > 0 ? (double)t->edges / (double)t->vertices : 0;
 }
 
-pst_rc pst_describe_degrees(const struct pst_dataset *ds, struct pst_degrees *out)
+pst_rc pst_describe_degrees(const struct pst_dataset *ds, struct pst_describe_degrees *out)
 {
     const int64_t *indptr = ds->indptr.map;
     struct tally t;
@@ -143,7 +143,7 @@ static pst_rc count_sources(const struct pst_dataset *ds, uint32_t *count, struc
     return rc;
 }
 
-static void find_hot(struct tally *t, struct pst_hotness *out)
+static void find_hot(struct tally *t, struct pst_describe_hotness *out)
 {
     double vertices = (double)t->vertices, edges = (double)t->edges, rows = 0, served = 0;
     int64_t degree, n;
@@ -160,12 +160,12 @@ static void find_hot(struct tally *t, struct pst_hotness *out)
     }
 }
 
-pst_rc pst_describe_hotness(const struct pst_dataset *ds, struct pst_hotness *out,
+pst_rc pst_describe_hotness(const struct pst_dataset *ds, struct pst_describe_hotness *out,
                             struct pst_progress *progress)
 {
     struct tally t = {.vertices = 0};
     uint32_t *count = calloc((size_t)ds->vertices + 1, sizeof *count);
-    *out = (struct pst_hotness){.served = {0}};
+    *out = (struct pst_describe_hotness){.served = {0}};
     pst_rc rc = count != NULL
                     ? tally_init(&t, ds->edges)
                     : pst_fail(PST_E_NOMEM, "no memory to count the neighbours of %" PRId64 " vertices",

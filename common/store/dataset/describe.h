@@ -1,7 +1,7 @@
 /* describe.h: what a dataset is like: degrees, which rows are hot, what features and labels hold.
  * Owner: the caller; plain memory, nothing to release. Threads: one. */
-#ifndef PST_STORE_DESCRIBE_H
-#define PST_STORE_DESCRIBE_H
+#ifndef PST_DESCRIBE_H
+#define PST_DESCRIBE_H
 
 #include "common/util/progress.h"
 #include "common/store/store.h"
@@ -15,15 +15,15 @@ PST_BEGIN_DECLS
     (256ull << 20) /* of features, a second or less, unless all are asked for                                \
                     */
 
-struct pst_degrees {
+struct pst_describe_degrees {
     int64_t least, most;
     double median, mean;
     int64_t bucket[PST_DEGREE_BUCKETS];
 };
 
 /* Which rows a cache should hold: a row is read about as often as its vertex is somebody's in-neighbour. */
-struct pst_hotness {
-    struct pst_degrees out;
+struct pst_describe_hotness {
+    struct pst_describe_degrees out;
     double
         served[PST_HOT_SHARES]; /* share of edges whose source is among so many of the rows, hottest first */
     double rows_for[PST_HOT_TARGETS]; /* share of the rows that serves so many of the edges */
@@ -38,9 +38,11 @@ struct pst_feature_stats {
 };
 
 /* In-degrees, from indptr alone. PST_E_FORMAT: it falls. */
-PST_API PST_MUST_USE pst_rc pst_describe_degrees(const struct pst_dataset *ds, struct pst_degrees *out);
+PST_API PST_MUST_USE pst_rc pst_describe_degrees(const struct pst_dataset *ds,
+                                                 struct pst_describe_degrees *out);
 /* Reads all of indices; 4 bytes of memory a vertex. PST_E_FORMAT: an id out of range. */
-PST_API PST_MUST_USE pst_rc pst_describe_hotness(const struct pst_dataset *ds, struct pst_hotness *out,
+PST_API PST_MUST_USE pst_rc pst_describe_hotness(const struct pst_dataset *ds,
+                                                 struct pst_describe_hotness *out,
                                                  struct pst_progress *progress);
 /* Of `rows` rows of dim values, stride_bytes apart, in so many files (see rows.h). whole: reads all of them.
  */

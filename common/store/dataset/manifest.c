@@ -30,9 +30,9 @@ const char *pst_array_id_name(enum pst_array_id id)
     return array_names[id];
 }
 
-enum pst_dtype pst_id_dtype(int64_t vertices)
+enum pst_dtype pst_manifest_id_dtype(int64_t vertices)
 {
-    return vertices <= PST_ID32_VERTICES_MAX ? PST_I32 : PST_I64;
+    return vertices <= PST_MANIFEST_ID32_VERTICES_MAX ? PST_I32 : PST_I64;
 }
 
 /* ---- reading ---- */
@@ -241,9 +241,9 @@ static void check_extras(const struct pst_manifest *m, struct pst_problems *prob
 {
     check_extra(m, PST_IN_RELATIONS, PST_I32, m->edges, 1, problems);
     for (unsigned i = PST_IN_TRIPLES_TRAIN; i <= PST_IN_TRIPLES_TEST; i++)
-        check_extra(m, i, pst_id_dtype(m->vertices), -1, 3, problems);
+        check_extra(m, i, pst_manifest_id_dtype(m->vertices), -1, 3, problems);
     for (unsigned i = PST_IN_EDGES_TRAIN; i <= PST_IN_NEGATIVES_TEST; i++)
-        check_extra(m, i, pst_id_dtype(m->vertices), -1, 2, problems);
+        check_extra(m, i, pst_manifest_id_dtype(m->vertices), -1, 2, problems);
     check_extra(m, PST_IN_MULTILABELS, PST_U8, m->vertices, -1, problems);
     check_extra(m, PST_IN_IDS, PST_I64, m->vertices, 1, problems);
     check_extra(m, PST_IN_NAMES_AT, PST_I64, m->vertices + 1, 1, problems);
@@ -262,8 +262,8 @@ void pst_manifest_check(const struct pst_manifest *m, struct pst_problems *probl
 {
     check_entry(m, PST_IN_INDPTR, true, PST_I64, m->vertices + 1, problems);
     enum pst_dtype ids = m->array[PST_IN_INDICES].dtype;
-    check_entry(m, PST_IN_INDICES, true, ids == PST_I64 ? PST_I64 : pst_id_dtype(m->vertices), m->edges,
-                problems);
+    check_entry(m, PST_IN_INDICES, true, ids == PST_I64 ? PST_I64 : pst_manifest_id_dtype(m->vertices),
+                m->edges, problems);
     pst_manifest_check_features(&m->array[PST_IN_FEATURES], "arrays.features", m->vertices, m->feature_dim,
                                 m->stride_bytes, problems);
     pst_manifest_check_stripes(m, problems);
@@ -300,7 +300,7 @@ static void read_root(struct pst_manifest *m, json_t *root, struct pst_problems 
     m->vertices = pst_manifest_read_count(root, "vertices", INT64_MAX / 16, problems);
     m->edges = pst_manifest_read_count(root, "edges", INT64_MAX / 16, problems);
     m->feature_dim = pst_manifest_read_count(root, "feature_dim", INT32_MAX, problems);
-    m->classes = pst_manifest_read_count(root, "classes", PST_CLASSES_MAX, problems);
+    m->classes = pst_manifest_read_count(root, "classes", PST_MANIFEST_CLASSES_MAX, problems);
     m->stride_bytes = (uint64_t)pst_manifest_read_count(root, "stride_bytes", INT64_MAX / 16, problems);
     pst_manifest_read_stripes(m, root, version, problems);
     read_arrays(m, root, version, problems);

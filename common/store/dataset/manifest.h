@@ -1,7 +1,7 @@
 /* manifest.h: dataset.json as a struct: what the arrays are, and where the data came from.
  * Owner: the caller; init or read, then release. Threads: one. */
-#ifndef PST_STORE_MANIFEST_H
-#define PST_STORE_MANIFEST_H
+#ifndef PST_MANIFEST_H
+#define PST_MANIFEST_H
 
 #include <jansson.h>
 
@@ -15,11 +15,11 @@ PST_BEGIN_DECLS
  * 4: features that are a link to their source; 5: features in stripes. The least that the contents need is
  * written. */
 #define PST_MANIFEST_VERSION 5
-#define PST_VERTEX_TYPES_MAX 64          /* the largest graphs of this field have 6 */
-#define PST_EDGE_TYPES_MAX 1024          /* and 51; more are relations of a knowledge graph */
-#define PST_MANIFEST_BYTES_MAX (1 << 20) /* ours are 2 KiB; a long provenance fits */
-#define PST_CLASSES_MAX (1 << 20)        /* labels are int32, and a trainer's output is as wide */
-#define PST_ID32_VERTICES_MAX INT32_MAX  /* past this ids are int64 */
+#define PST_MANIFEST_VERTEX_TYPES_MAX 64         /* the largest graphs of this field have 6 */
+#define PST_MANIFEST_EDGE_TYPES_MAX 1024         /* and 51; more are relations of a knowledge graph */
+#define PST_MANIFEST_BYTES_MAX (1 << 20)         /* ours are 2 KiB; a long provenance fits */
+#define PST_MANIFEST_CLASSES_MAX (1 << 20)       /* labels are int32, and a trainer's output is as wide */
+#define PST_MANIFEST_ID32_VERTICES_MAX INT32_MAX /* past this ids are int64 */
 
 enum pst_array_id {
     PST_IN_INDPTR,
@@ -83,12 +83,12 @@ struct pst_manifest {
 };
 
 PST_API const char *pst_array_id_name(enum pst_array_id id); /* "indptr" */
-PST_API enum pst_dtype pst_id_dtype(int64_t vertices);
+PST_API enum pst_dtype pst_manifest_id_dtype(int64_t vertices);
 /* Room for stripes: all zero. Fails: PST_E_NOMEM. */
 PST_API PST_MUST_USE pst_rc pst_manifest_stripes(struct pst_manifest *m, int stripes);
 /* Room for types: all zero. Fails: PST_E_LIMIT, PST_E_NOMEM. */
 PST_API PST_MUST_USE pst_rc pst_manifest_types(struct pst_manifest *m, int vertex_types, int edge_types);
-PST_API struct pst_array *pst_dataset_array(struct pst_dataset *ds, enum pst_array_id id);
+PST_API struct pst_array *pst_manifest_dataset_array(struct pst_dataset *ds, enum pst_array_id id);
 
 /* Reads and checks dir/dataset.json; every problem goes to the list. With problems the struct may be
  * half filled: only release it. */

@@ -1,6 +1,6 @@
 /* manifest_impl.h: what the files that read and write dataset.json share. Owner: none. Threads: one. */
-#ifndef PST_STORE_MANIFEST_PARTS_H
-#define PST_STORE_MANIFEST_PARTS_H
+#ifndef PST_MANIFEST_IMPL_H
+#define PST_MANIFEST_IMPL_H
 
 #include "common/store/dataset/manifest.h"
 

@@ -11,7 +11,7 @@
 
 pst_rc pst_manifest_stripes(struct pst_manifest *m, int stripes)
 {
-    assert(m->stripe == NULL && stripes > 1 && stripes <= PST_FEATURE_FILES_MAX);
+    assert(m->stripe == NULL && stripes > 1 && stripes <= PST_DATASET_FEATURE_FILES_MAX);
     m->stripe = calloc((size_t)stripes, sizeof *m->stripe);
     if (m->stripe == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for %d stripes", stripes);
@@ -37,11 +37,11 @@ void pst_manifest_read_stripes(struct pst_manifest *m, json_t *root, int64_t ver
     const size_t n = json_array_size(stripes);
     if (n == 1 && dir != NULL && strcmp(dir, ".") == 0)
         return;
-    if (version < STRIPES_VERSION || n < 2 || n > PST_FEATURE_FILES_MAX) {
+    if (version < STRIPES_VERSION || n < 2 || n > PST_DATASET_FEATURE_FILES_MAX) {
         pst_problem(
             problems,
             "stripes: expected [{\"dir\": \".\"}] or, from version %d on, 2 to %d files; found %zu stripes",
-            STRIPES_VERSION, PST_FEATURE_FILES_MAX, n);
+            STRIPES_VERSION, PST_DATASET_FEATURE_FILES_MAX, n);
         return;
     }
     if (pst_manifest_stripes(m, (int)n) != PST_OK) {

@@ -13,9 +13,9 @@ static const char *const edge_keys[] = {"name", "source", "target"};
 pst_rc pst_manifest_types(struct pst_manifest *m, int vertex_types, int edge_types)
 {
     assert(m->vertex_type == NULL && m->edge_type == NULL);
-    if (vertex_types > PST_VERTEX_TYPES_MAX || edge_types > PST_EDGE_TYPES_MAX)
+    if (vertex_types > PST_MANIFEST_VERTEX_TYPES_MAX || edge_types > PST_MANIFEST_EDGE_TYPES_MAX)
         return pst_fail(PST_E_LIMIT, "%d types of vertices and %d of edges: at most %d and %d", vertex_types,
-                        edge_types, PST_VERTEX_TYPES_MAX, PST_EDGE_TYPES_MAX);
+                        edge_types, PST_MANIFEST_VERTEX_TYPES_MAX, PST_MANIFEST_EDGE_TYPES_MAX);
     m->vertex_type = calloc((size_t)vertex_types + 1, sizeof *m->vertex_type);
     m->edge_type = calloc((size_t)edge_types + 1, sizeof *m->edge_type);
     m->vertex_types = vertex_types;
@@ -73,9 +73,10 @@ void pst_manifest_read_types(struct pst_manifest *m, json_t *root, struct pst_pr
     if (vertices == NULL && edges == NULL)
         return;
     size_t nv = json_array_size(vertices), ne = json_array_size(edges);
-    if (nv == 0 || !json_is_array(edges) || nv > PST_VERTEX_TYPES_MAX || ne > PST_EDGE_TYPES_MAX) {
+    if (nv == 0 || !json_is_array(edges) || nv > PST_MANIFEST_VERTEX_TYPES_MAX ||
+        ne > PST_MANIFEST_EDGE_TYPES_MAX) {
         pst_problem(problems, "vertex_types, edge_types: expected lists of 1 to %d and 0 to %d types",
-                    PST_VERTEX_TYPES_MAX, PST_EDGE_TYPES_MAX);
+                    PST_MANIFEST_VERTEX_TYPES_MAX, PST_MANIFEST_EDGE_TYPES_MAX);
         return;
     }
     if (pst_manifest_types(m, (int)nv, (int)ne) != PST_OK) {

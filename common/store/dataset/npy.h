@@ -1,8 +1,8 @@
 /* npy.h: NumPy's .npy header (NEP 1 and numpy.lib.format), the part that arrays of ours need: versions 1 to
  * 3, one or two dimensions, little endian, plain numbers.
  * Owner: none. Threads: pure functions. */
-#ifndef PST_STORE_NPY_H
-#define PST_STORE_NPY_H
+#ifndef PST_NPY_H
+#define PST_NPY_H
 
 #include "common/store/store.h"
 

@@ -27,7 +27,7 @@ pst_rc pst_stripe_head(const char *path, uint64_t *head)
     else
         bytes = (uint64_t)st.st_size < bytes ? (uint64_t)st.st_size : bytes;
     if (rc == PST_OK)
-        rc = pst_read_at(fd, text, bytes, 0, path);
+        rc = pst_file_read_at(fd, text, bytes, 0, path);
     if (rc == PST_OK)
         *head = XXH3_64bits(text, bytes);
     if (fd >= 0)
@@ -36,7 +36,7 @@ pst_rc pst_stripe_head(const char *path, uint64_t *head)
     return rc;
 }
 
-pst_rc pst_features_map(struct pst_dataset *ds)
+pst_rc pst_rows_map_features(struct pst_dataset *ds)
 {
     pst_rc rc = PST_OK;
     for (int k = 0; k < ds->vertex_types && rc == PST_OK; k++)
@@ -52,7 +52,7 @@ pst_rc pst_features_map(struct pst_dataset *ds)
 pst_rc pst_row_files_open(struct pst_row_files *r, const struct pst_array *file, int files,
                           uint64_t stride_bytes)
 {
-    assert(files >= 1 && files <= PST_FEATURE_FILES_MAX);
+    assert(files >= 1 && files <= PST_DATASET_FEATURE_FILES_MAX);
     *r = (struct pst_row_files){.file = file, .stride_bytes = stride_bytes};
     for (; r->files < files; r->files++) {
         r->fd[r->files] = open(file[r->files].path, O_RDONLY | O_CLOEXEC);
@@ -92,8 +92,8 @@ static pst_rc read_stripe(const struct pst_row_files *r, int k, int64_t row, int
         for (int64_t i = 0; i < take; i++)
             piece[i] = (struct iovec){out + (uint64_t)(done + i) * (uint64_t)r->files * r->stride_bytes,
                                       r->stride_bytes};
-        rc = pst_readv_at(r->fd[k], piece, (int)take, a->data_at + (uint64_t)(row + done) * r->stride_bytes,
-                          a->path);
+        rc = pst_file_readv_at(r->fd[k], piece, (int)take,
+                               a->data_at + (uint64_t)(row + done) * r->stride_bytes, a->path);
         done += take;
     }
     return rc;
@@ -104,8 +104,8 @@ pst_rc pst_row_files_read(const struct pst_row_files *r, int64_t first, int64_t 
     pst_rc rc = PST_OK;
     assert(r->files > 0);
     if (r->files == 1)
-        return pst_read_at(r->fd[0], out, (uint64_t)n * r->stride_bytes,
-                           r->file[0].data_at + (uint64_t)first * r->stride_bytes, r->file[0].path);
+        return pst_file_read_at(r->fd[0], out, (uint64_t)n * r->stride_bytes,
+                                r->file[0].data_at + (uint64_t)first * r->stride_bytes, r->file[0].path);
     for (int k = 0; k < r->files && rc == PST_OK; k++) {
         int64_t row, place;
         const int64_t rows = part_of(r, k, first, n, &row, &place);

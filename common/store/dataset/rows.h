@@ -1,8 +1,8 @@
 /* rows.h: a dataset's feature rows, wherever they are: in one file, or in stripes, where row v is row v / n
  * of file v mod n. The one place that knows. Owner: the caller; open and close pair. Threads: reading is safe
  * from several. */
-#ifndef PST_STORE_ROWS_H
-#define PST_STORE_ROWS_H
+#ifndef PST_ROWS_H
+#define PST_ROWS_H
 
 #include "common/store/store.h"
 
@@ -24,7 +24,7 @@ static inline const struct pst_array *pst_feature_file(const struct pst_dataset 
 }
 
 /* Maps all files, of all types; pst_dataset_close ends it. */
-PST_API PST_MUST_USE pst_rc pst_features_map(struct pst_dataset *ds);
+PST_API PST_MUST_USE pst_rc pst_rows_map_features(struct pst_dataset *ds);
 /* Row v, once they are mapped: stride_bytes of it. */
 static inline const void *pst_feature_row(const struct pst_dataset *ds, int64_t v)
 {
@@ -33,7 +33,7 @@ static inline const void *pst_feature_row(const struct pst_dataset *ds, int64_t 
 }
 
 /* The same of vertex v of one type, counted within it; type -1: of all. */
-static inline const void *pst_type_row(const struct pst_dataset *ds, int type, int64_t v)
+static inline const void *pst_rows_type_row(const struct pst_dataset *ds, int type, int64_t v)
 {
     return type < 0 ? pst_feature_row(ds, v)
                     : (const char *)ds->vertex_type[type].features.map +
@@ -45,7 +45,7 @@ struct pst_row_files {
     const struct pst_array *file;
     int files; /* 0: not open */
     uint64_t stride_bytes;
-    int fd[PST_FEATURE_FILES_MAX];
+    int fd[PST_DATASET_FEATURE_FILES_MAX];
 };
 /* file: as many as files, which must live as long. Fails: PST_E_IO; nothing is open then. */
 PST_API PST_MUST_USE pst_rc pst_row_files_open(struct pst_row_files *r, const struct pst_array *file,

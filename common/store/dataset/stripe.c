@@ -45,7 +45,7 @@ void pst_stripe_encode(const struct pst_stripe *s, unsigned char block[PST_STRIP
 
 static bool sane(const struct block *b)
 {
-    return b->stripes >= 1 && b->stripes <= PST_STRIPES_MAX && b->stripe < b->stripes && b->row_bytes >= 1 &&
+    return b->stripes >= 1 && b->stripes <= PST_STRIPE_MAX && b->stripe < b->stripes && b->row_bytes >= 1 &&
            b->group >= 1 && b->group <= GROUP_MAX && b->data_at >= PST_STRIPE_BLOCK &&
            b->data_at % PST_PAGE == 0 && b->vertices <= INT64_MAX && b->data_at <= INT64_MAX &&
            b->row_bytes <= (INT64_MAX - b->data_at) / (b->vertices + 1) &&

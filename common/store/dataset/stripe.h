@@ -7,8 +7,8 @@
  *   byte data_at  row i at data_at + i * row_bytes: vertex (i / group * stripes + stripe) * group + i % group
  *
  * Owner: the caller; plain memory. Threads: any. */
-#ifndef PST_STORE_STRIPE_H
-#define PST_STORE_STRIPE_H
+#ifndef PST_STRIPE_H
+#define PST_STRIPE_H
 
 #include "common/store/store.h"
 
@@ -16,7 +16,7 @@ PST_BEGIN_DECLS
 
 #define PST_STRIPE_BLOCK 4096
 #define PST_STRIPE_DATA_AT (1u << 20) /* whole blocks, whatever the drive's */
-#define PST_STRIPES_MAX 64            /* more drives than a server has bays for */
+#define PST_STRIPE_MAX 64             /* more drives than a server has bays for */
 
 struct pst_stripe {
     uint32_t stripe, stripes; /* this one, of so many */

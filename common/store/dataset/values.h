@@ -1,6 +1,6 @@
 /* values.h: features as floats, whatever they are stored as. Owner: none. Threads: pure functions. */
-#ifndef PST_STORE_VALUES_H
-#define PST_STORE_VALUES_H
+#ifndef PST_VALUES_H
+#define PST_VALUES_H
 
 #include <string.h>
 

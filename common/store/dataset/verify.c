@@ -136,7 +136,7 @@ static void check_relations(struct verify *v, const int32_t *x, int64_t first, i
 /* Pairs of vertices. */
 static void check_pairs(struct verify *v, const void *x, int64_t first, int64_t n)
 {
-    bool narrow = pst_id_dtype(v->ds.vertices) == PST_I32;
+    bool narrow = pst_manifest_id_dtype(v->ds.vertices) == PST_I32;
     for (int64_t i = 0; i < n; i++)
         check_id(v, first + i, narrow ? ((const int32_t *)x)[i] : ((const int64_t *)x)[i]);
 }
@@ -152,7 +152,7 @@ static void check_multilabels(struct verify *v, const uint8_t *x, int64_t first,
 
 static void check_triples(struct verify *v, const void *x, int64_t first, int64_t n)
 {
-    bool narrow = pst_id_dtype(v->ds.vertices) == PST_I32;
+    bool narrow = pst_manifest_id_dtype(v->ds.vertices) == PST_I32;
     for (int64_t i = 0; i < n; i++) {
         int64_t id = narrow ? ((const int32_t *)x)[i] : ((const int64_t *)x)[i];
         int64_t column = (first + i) % 3, limit = column == 1 ? v->ds.relations : v->ds.vertices;
@@ -284,7 +284,7 @@ pst_rc pst_dataset_check(const struct pst_dataset *ds)
     }
     v->ds = *ds;
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++) {
-        const struct pst_array *a = pst_dataset_array(&v->ds, i);
+        const struct pst_array *a = pst_manifest_dataset_array(&v->ds, i);
         if (a->map == NULL || i == PST_IN_INDICES || i == PST_IN_RELATIONS)
             continue;
         v->id = i;
@@ -367,8 +367,8 @@ static pst_rc verify_arrays(struct verify *v, struct pst_verify_report *report)
         v->id = i;
         if (i == PST_IN_FEATURES && v->ds.stripes > 0)
             continue;
-        rc = verify_one(v, pst_dataset_array(&v->ds, i), pst_array_id_name(i), v->manifest.array[i].checksum,
-                        &report->array[i]);
+        rc = verify_one(v, pst_manifest_dataset_array(&v->ds, i), pst_array_id_name(i),
+                        v->manifest.array[i].checksum, &report->array[i]);
     }
     v->id = PST_IN_FEATURES;
     for (int k = 0; k < v->ds.stripes && rc == PST_OK; k++)

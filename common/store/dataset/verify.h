@@ -1,7 +1,7 @@
 /* verify.h: reads all of a dataset and checks it: the checksum of every file, and what every array must be.
  * Owner: the caller owns the report. Threads: one. */
-#ifndef PST_STORE_VERIFY_H
-#define PST_STORE_VERIFY_H
+#ifndef PST_VERIFY_H
+#define PST_VERIFY_H
 
 #include "common/store/dataset/manifest.h"
 #include "common/util/progress.h"
@@ -17,8 +17,8 @@ struct pst_verified {
 
 struct pst_verify_report {
     struct pst_verified array[PST_ARRAY_IDS];
-    struct pst_verified features[PST_VERTEX_TYPES_MAX]; /* of each type of vertices */
-    struct pst_verified stripe[PST_FEATURE_FILES_MAX];
+    struct pst_verified features[PST_MANIFEST_VERTEX_TYPES_MAX]; /* of each type of vertices */
+    struct pst_verified stripe[PST_DATASET_FEATURE_FILES_MAX];
 };
 
 /* PST_E_FORMAT with every problem, one per line. progress may be NULL. */

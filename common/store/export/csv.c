@@ -75,7 +75,7 @@ static pst_rc put_edge(const struct pst_dataset *ds, FILE *f, int64_t i, int64_t
     return PST_OK;
 }
 
-static pst_rc csv_edges(struct pst_exporting *x)
+static pst_rc csv_edges(struct pst_export_job *x)
 {
     const struct pst_dataset *ds = x->ds;
     const int64_t *indptr = ds->indptr.map;
@@ -96,7 +96,7 @@ static pst_rc csv_edges(struct pst_exporting *x)
     return rc == PST_OK ? closed : rc;
 }
 
-static pst_rc csv_rest(struct pst_exporting *x)
+static pst_rc csv_rest(struct pst_export_job *x)
 {
     const struct pst_dataset *ds = x->ds;
     pst_rc rc = PST_OK;
@@ -139,7 +139,7 @@ static void put_value(const struct pst_array *a, FILE *f, int64_t i)
     }
 }
 
-static pst_rc csv_rows(struct pst_exporting *x, const struct pst_array *a)
+static pst_rc csv_rows(struct pst_export_job *x, const struct pst_array *a)
 {
     const int64_t columns = a->rank == 2 ? a->shape[1] : 1;
     FILE *f = pst_export_create(x, "rows.csv");
@@ -166,7 +166,7 @@ static pst_rc csv_rows(struct pst_exporting *x, const struct pst_array *a)
     return rc == PST_OK ? closed : rc;
 }
 
-pst_rc pst_export_csv(struct pst_exporting *x, const struct pst_array *rows)
+pst_rc pst_export_csv(struct pst_export_job *x, const struct pst_array *rows)
 {
     pst_rc rc = PST_OK;
     if (x->ds->vertex_types > 0 && (x->ds->names_at.map != NULL || x->ds->ids.map != NULL))

@@ -18,12 +18,12 @@
 
 static const char *const split_names[3] = {"train_idx", "val_idx", "test_idx"};
 
-void pst_export_path(const struct pst_exporting *x, const char *name, char path[4096 + 64])
+void pst_export_path(const struct pst_export_job *x, const char *name, char path[4096 + 64])
 {
     (void)snprintf(path, 4096 + 64, "%s/%s", x->partial, name);
 }
 
-FILE *pst_export_create(const struct pst_exporting *x, const char *name)
+FILE *pst_export_create(const struct pst_export_job *x, const char *name)
 {
     char path[4096 + 64];
     pst_export_path(x, name, path);
@@ -42,7 +42,7 @@ pst_rc pst_export_finish(FILE *f, const char *name)
     return rc;
 }
 
-static pst_rc write_mapped(struct pst_exporting *x, struct pst_array_writer *w, const struct pst_array *a)
+static pst_rc write_mapped(struct pst_export_job *x, struct pst_array_writer *w, const struct pst_array *a)
 {
     pst_rc rc = PST_OK;
     for (uint64_t at = 0; rc == PST_OK && at < a->data_bytes; at += COPY_BYTES) {
@@ -55,7 +55,7 @@ static pst_rc write_mapped(struct pst_exporting *x, struct pst_array_writer *w, 
 }
 
 /* As it is, with whatever it says of itself. */
-static pst_rc write_array(struct pst_exporting *x, const char *name, const struct pst_array *a)
+static pst_rc write_array(struct pst_export_job *x, const char *name, const struct pst_array *a)
 {
     char path[4096 + 64];
     struct pst_array_writer w = {.fd = -1};
@@ -73,7 +73,7 @@ static pst_rc write_array(struct pst_exporting *x, const char *name, const struc
 }
 
 /* Row 0 is indices as they are; row 1 says for each which vertex's row it is in. */
-static pst_rc write_edges(struct pst_exporting *x)
+static pst_rc write_edges(struct pst_export_job *x)
 {
     const struct pst_dataset *ds = x->ds;
     const int64_t *indptr = ds->indptr.map, shape[2] = {2, ds->edges};
@@ -112,19 +112,19 @@ static pst_rc write_edges(struct pst_exporting *x)
     return rc;
 }
 
-static pst_rc put_rows(struct pst_exporting *x, struct pst_array_writer *w, int type, int64_t rows,
+static pst_rc put_rows(struct pst_export_job *x, struct pst_array_writer *w, int type, int64_t rows,
                        size_t bytes)
 {
     pst_rc rc = PST_OK;
     for (int64_t v = 0; v < rows && rc == PST_OK; v++) {
-        rc = pst_array_write(w, pst_type_row(x->ds, type, v), bytes);
+        rc = pst_array_write(w, pst_rows_type_row(x->ds, type, v), bytes);
         if (rc == PST_OK)
             rc = pst_progress_add(x->progress, bytes);
     }
     return rc;
 }
 
-pst_rc pst_export_features(struct pst_exporting *x, int type)
+pst_rc pst_export_features(struct pst_export_job *x, int type)
 {
     const struct pst_dataset *ds = x->ds;
     const struct pst_vertex_type *t = type < 0 ? NULL : &ds->vertex_type[type];
@@ -208,7 +208,7 @@ static json_t *meta_of(const struct pst_dataset *ds, json_t *kept)
     return meta;
 }
 
-static pst_rc write_meta(struct pst_exporting *x, json_t *kept)
+static pst_rc write_meta(struct pst_export_job *x, json_t *kept)
 {
     char path[4096 + 64];
     (void)snprintf(path, sizeof path, "%s/meta.json", x->partial);
@@ -223,11 +223,11 @@ static pst_rc write_meta(struct pst_exporting *x, json_t *kept)
 }
 
 /* Relations (in the order of the edges), names, triples, several labels: under their own names. */
-static pst_rc write_kept(struct pst_exporting *x, json_t *kept)
+static pst_rc write_kept(struct pst_export_job *x, json_t *kept)
 {
     pst_rc rc = PST_OK;
     for (unsigned i = PST_IN_RELATIONS; i < PST_ARRAY_IDS && rc == PST_OK; i++) {
-        const struct pst_array *a = pst_dataset_array((struct pst_dataset *)x->ds, i);
+        const struct pst_array *a = pst_manifest_dataset_array((struct pst_dataset *)x->ds, i);
         if (a->map == NULL || (i == PST_IN_RELATIONS && x->ds->vertex_types > 0)) /* their files say it */
             continue;
         (void)json_array_append_new(kept, json_string(pst_array_id_name(i)));
@@ -239,7 +239,7 @@ static pst_rc write_kept(struct pst_exporting *x, json_t *kept)
     return rc;
 }
 
-static pst_rc export_npy(struct pst_exporting *x)
+static pst_rc export_npy(struct pst_export_job *x)
 {
     json_t *kept = json_array();
     const bool typed = x->ds->vertex_types > 0;
@@ -296,19 +296,19 @@ static void remove_partial(const char *path)
 pst_rc pst_export(struct pst_dataset *ds, const char *dir, enum pst_export_format format,
                   const char *rows_path, struct pst_progress *progress)
 {
-    struct pst_exporting x = {.ds = ds, .progress = progress};
+    struct pst_export_job x = {.ds = ds, .progress = progress};
     struct pst_array rows = {.rank = 0};
     if (dir[0] == '\0')
         return pst_fail(PST_E_ARG, "the directory to export to has no name");
     if (access(dir, F_OK) == 0)
         return pst_fail(PST_E_STATE, "%s is there already: choose another directory", dir);
-    pst_rc rc = pst_aside(x.partial, sizeof x.partial, dir, PST_ASIDE_PARTIAL);
+    pst_rc rc = pst_tempname(x.partial, sizeof x.partial, dir, PST_TEMPNAME_PARTIAL);
     if (rc == PST_OK)
         rc = pst_dataset_check(ds); /* indptr is trusted from here on */
     if (rc == PST_OK && rows_path != NULL)
         rc = open_rows(ds, rows_path, &rows);
     if (rc == PST_OK && format == PST_EXPORT_NPY)
-        rc = pst_features_map(ds);
+        rc = pst_rows_map_features(ds);
     if (rc == PST_OK && mkdir(x.partial, 0755) != 0)
         rc = pst_fail_errno("cannot create %s", x.partial);
     else if (rc == PST_OK) {

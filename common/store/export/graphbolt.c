@@ -99,7 +99,7 @@ static pst_rc put_seeds(const struct seeds *s, struct pst_array_writer *w)
     return rc == PST_OK ? pst_array_write(w, block, (size_t)n * sizeof *block) : rc;
 }
 
-static pst_rc write_seeds(const struct pst_exporting *x, const struct seeds *s, int64_t count,
+static pst_rc write_seeds(const struct pst_export_job *x, const struct seeds *s, int64_t count,
                           const char *name)
 {
     const int64_t shape[2] = {count, 1};
@@ -117,7 +117,7 @@ static pst_rc write_seeds(const struct pst_exporting *x, const struct seeds *s, 
 }
 
 /* One type's part of one split, if it has one: its files, and their entry. */
-static pst_rc put_part(const struct pst_exporting *x, FILE *f, int split, int type, bool *first)
+static pst_rc put_part(const struct pst_export_job *x, FILE *f, int split, int type, bool *first)
 {
     const struct pst_dataset *ds = x->ds;
     struct seeds s = {.split = &ds->split[split], .type = &ds->vertex_type[type]};
@@ -143,7 +143,7 @@ static pst_rc put_part(const struct pst_exporting *x, FILE *f, int split, int ty
     return write_seeds(x, &s, count, name);
 }
 
-static pst_rc put_task(const struct pst_exporting *x, FILE *f)
+static pst_rc put_task(const struct pst_export_job *x, FILE *f)
 {
     const struct pst_dataset *ds = x->ds;
     pst_rc rc = PST_OK;
@@ -160,7 +160,7 @@ static pst_rc put_task(const struct pst_exporting *x, FILE *f)
     return rc;
 }
 
-pst_rc pst_export_graphbolt(struct pst_exporting *x, enum pst_export_format format)
+pst_rc pst_export_graphbolt(struct pst_export_job *x, enum pst_export_format format)
 {
     FILE *f = pst_export_create(x, "metadata.yaml");
     if (f == NULL)

@@ -8,7 +8,7 @@
 #define AT_ONCE 16 /* types of edges that one pass writes: each has a buffer and an open file */
 
 struct outputs {
-    struct pst_exporting *x;
+    struct pst_export_job *x;
     int first, count; /* types of edges */
     int end;          /* npy: 0 sources, 1 targets */
     int64_t *in_type; /* edges of each type */
@@ -126,7 +126,7 @@ static pst_rc write_arrays(struct outputs *o)
     return rc;
 }
 
-pst_rc pst_export_typed_edges(struct pst_exporting *x, enum pst_export_format format)
+pst_rc pst_export_typed_edges(struct pst_export_job *x, enum pst_export_format format)
 {
     const struct pst_dataset *ds = x->ds;
     struct outputs *o = calloc(1, sizeof *o); /* paths: too much for the stack */

@@ -360,7 +360,7 @@ static pst_rc one_property(struct pst_bvgraph *g, const char *path, int line, ch
         int64_t *out, low, high;
     } numbers[] = {{"nodes", &g->nodes, 0, INT64_C(1) << 47},
                    {"arcs", &g->arcs, 0, INT64_MAX / 64},
-                   {"windowsize", &g->window, 0, PST_BV_WINDOW_MAX},
+                   {"windowsize", &g->window, 0, PST_BVGRAPH_WINDOW_MAX},
                    {"minintervallength", &g->interval, 0, INT32_MAX},
                    {"zetak", &g->zeta_k, 1, 16}};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
@@ -398,7 +398,7 @@ static pst_rc read_properties(struct pst_bvgraph *g, const char *path)
 {
     uint64_t bytes;
     int fd;
-    pst_rc rc = pst_open_file(path, &fd, &bytes);
+    pst_rc rc = pst_file_open(path, &fd, &bytes);
     FILE *f = rc == PST_OK ? fdopen(fd, "r") : NULL;
     if (f == NULL)
         return rc == PST_OK ? pst_fail_errno("cannot read %s", path) : rc;
@@ -443,7 +443,7 @@ pst_rc pst_bvgraph_open(struct pst_bvgraph *g, const char *path, uint64_t memory
     if (rc != PST_OK)
         return rc;
     uint64_t bytes;
-    if ((rc = pst_open_file(g->path, &g->fd, &bytes)) != PST_OK)
+    if ((rc = pst_file_open(g->path, &g->fd, &bytes)) != PST_OK)
         return rc;
     (void)posix_fadvise(g->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     g->bits = bytes * 8;

@@ -1,14 +1,14 @@
 /* bvgraph.h: reads WebGraph's BVGraph (Boldi and Vigna, "The WebGraph Framework I", WWW 2004): NAME.graph and
  * NAME.properties, node after node, without its offsets.
  * Owner: the caller; open and close pair. Threads: one per graph. */
-#ifndef PST_STORE_BVGRAPH_H
-#define PST_STORE_BVGRAPH_H
+#ifndef PST_BVGRAPH_H
+#define PST_BVGRAPH_H
 
 #include "common/base.h"
 
 PST_BEGIN_DECLS
 
-#define PST_BV_WINDOW_MAX 1024 /* lists that are kept to copy from; WebGraph's default is 7 */
+#define PST_BVGRAPH_WINDOW_MAX 1024 /* lists that are kept to copy from; WebGraph's default is 7 */
 
 struct pst_bvgraph {
     char path[4096]; /* of NAME.graph */

@@ -11,8 +11,8 @@ static uint64_t memory_of_ids(const struct pst_import_job *job)
 {
     uint64_t all = job->spec.memory_bytes;
     switch (job->text.ids) {
-    case PST_IDS_KEEP: return all / 16;
-    case PST_IDS_COMPACT: return all / 4;
+    case PST_EDGE_TEXT_IDS_KEEP: return all / 16;
+    case PST_EDGE_TEXT_IDS_COMPACT: return all / 4;
     default: return all / 2;
     }
 }
@@ -31,8 +31,8 @@ pst_rc pst_import_edge_text(struct pst_import_job *job, const char *path)
     spec.memory_bytes -= own;
     spec.feed = pst_edge_text_feed;
     spec.feed_ctx = &e;
-    spec.feed_resumes = e.spec.ids != PST_IDS_COMPACT;
-    spec.feed_replays = e.spec.ids == PST_IDS_STRINGS;
+    spec.feed_resumes = e.spec.ids != PST_EDGE_TEXT_IDS_COMPACT;
+    spec.feed_replays = e.spec.ids == PST_EDGE_TEXT_IDS_STRINGS;
     if (rc == PST_OK)
         rc = pst_import(&spec, job->build, job->result, job->progress);
     if (rc == PST_OK)
@@ -68,9 +68,10 @@ static pst_rc run_text(struct pst_import_job *job, char separator, char comment)
         return pst_fail_errno("cannot read %s", job->from);
     if (!S_ISREG(st.st_mode))
         return pst_fail(PST_E_ARG, "%s: expected a file of edges", job->from);
-    if (job->spec.source[PST_SRC_EDGES][0] != '\0')
+    if (job->spec.source[PST_IMPORT_EDGES][0] != '\0')
         return pst_fail(PST_E_ARG, "--edges: SRC is the file of edges");
-    if (job->text.ids == PST_IDS_STRINGS && separator != '\0' && job->text.header == PST_HEADER_AUTO)
+    if (job->text.ids == PST_EDGE_TEXT_IDS_STRINGS && separator != '\0' &&
+        job->text.header == PST_EDGE_TEXT_HEADER_AUTO)
         return pst_fail(
             PST_E_ARG,
             "%s: whether the first line names columns cannot be told when ids are names: say --header yes "

@@ -1,7 +1,7 @@
 /* formats.h: the formats that penstock import reads: one function each, between a builder's begin and commit.
  * Owner: the caller owns the job. Threads: one. */
-#ifndef PST_STORE_FORMATS_H
-#define PST_STORE_FORMATS_H
+#ifndef PST_FORMATS_H
+#define PST_FORMATS_H
 
 #include "common/store/import/edge_text.h"
 #include "common/store/import/import.h"
@@ -10,7 +10,7 @@ PST_BEGIN_DECLS
 
 struct pst_import_job {
     struct pst_import_spec spec; /* what the user said; a format fills in what its files say */
-    bool skip[PST_SOURCES];
+    bool skip[PST_IMPORT_SOURCES];
     const char *from;               /* a file or a directory */
     struct pst_edge_text_spec text; /* separator '\1': the format's own */
     char split[PST_NAME_MAX];       /* which of several splits or tasks; "": the only one */

@@ -67,7 +67,7 @@ static pst_rc read_vertices(struct pst_graphbolt *g, pst_yaml_node graph)
             rc = pst_yaml_fail(&g->yaml, entry, "type '%s' is there twice", name);
         if (rc == PST_OK)
             rc = pst_yaml_int(&g->yaml, entry, "num", true, 0, &g->typed.vertex[type].vertices);
-        if (rc == PST_OK && g->typed.vertex[type].vertices > INT64_MAX / 32 / PST_VERTEX_TYPES_MAX)
+        if (rc == PST_OK && g->typed.vertex[type].vertices > INT64_MAX / 32 / PST_MANIFEST_VERTEX_TYPES_MAX)
             rc = pst_yaml_fail(&g->yaml, entry, "num: more vertices than any graph has");
     }
     return rc;
@@ -160,7 +160,7 @@ static pst_rc read_feature(struct pst_graphbolt *g, pst_yaml_node entry, bool ca
     if (rc != PST_OK || (strcmp(name, "feat") == 0) != called_feat)
         return rc;
     int k = strcmp(domain, "node") == 0 ? find_type(g, type) : -1;
-    if (k >= 0 && g->typed.vertex[k].features[0] == '\0' && !g->job->skip[PST_SRC_FEATURES])
+    if (k >= 0 && g->typed.vertex[k].features[0] == '\0' && !g->job->skip[PST_IMPORT_FEATURES])
         return pst_graphbolt_file(g, entry, g->typed.vertex[k].features, told);
     pst_problem(&g->job->result->warnings, "%s: feature '%s' of %s%s%s is left out", g->yaml.path, name,
                 domain, type[0] != '\0' ? " " : "", type);

@@ -1,6 +1,6 @@
 /* graphbolt.h: the state of one import of GraphBolt's, shared by its two files. Threads: one. */
-#ifndef PST_STORE_IMPORT_GRAPHBOLT_H
-#define PST_STORE_IMPORT_GRAPHBOLT_H
+#ifndef PST_GRAPHBOLT_H
+#define PST_GRAPHBOLT_H
 
 #include "common/store/import/importing.h"
 #include "common/store/import/typed.h"
@@ -12,7 +12,7 @@ struct pst_graphbolt {
     struct pst_typed typed;
     bool plain; /* types have no names */
     pst_yaml_node task;
-    int64_t first[PST_VERTEX_TYPES_MAX], vertices;
+    int64_t first[PST_MANIFEST_VERTEX_TYPES_MAX], vertices;
     int32_t *labels; /* of all vertices, or NULL: no set has some */
     int temps;       /* files that were made aside */
 };

@@ -151,7 +151,7 @@ static pst_rc type_of(struct pst_graphbolt *g, const struct set *s, const char *
 
 static pst_rc note_labels(struct pst_graphbolt *g, const struct set *s, int type)
 {
-    int64_t limit = g->job->spec.classes >= 0 ? g->job->spec.classes : PST_CLASSES_MAX;
+    int64_t limit = g->job->spec.classes >= 0 ? g->job->spec.classes : PST_MANIFEST_CLASSES_MAX;
     if (s->labels.map == NULL)
         return PST_OK;
     if (s->labels.dtype == PST_F16 || s->labels.dtype == PST_BF16)
@@ -164,12 +164,12 @@ static pst_rc note_labels(struct pst_graphbolt *g, const struct set *s, int type
         memset(g->labels, 0xff, (size_t)g->vertices * sizeof *g->labels);
     }
     for (int64_t i = 0; i < s->seeds.shape[0]; i++) {
-        int64_t label = pst_label_at(&s->labels, i);
+        int64_t label = pst_import_label_at(&s->labels, i);
         if (label < -1 || label >= limit)
             return pst_fail(PST_E_FORMAT,
                             "%s: entry %" PRId64 ": expected a label from -1 (none) to %" PRId64,
                             s->labels.path, i, limit - 1);
-        g->labels[g->first[type] + pst_int_at(&s->seeds, i)] = (int32_t)label;
+        g->labels[g->first[type] + pst_import_int_at(&s->seeds, i)] = (int32_t)label;
     }
     return PST_OK;
 }
@@ -184,7 +184,7 @@ static pst_rc add_vertices(struct pst_graphbolt *g, struct set *s, void *ctx)
     if (rc != PST_OK || type < 0)
         return rc;
     for (int64_t i = 0; i < n; i++) {
-        int64_t v = pst_int_at(&s->seeds, i);
+        int64_t v = pst_import_int_at(&s->seeds, i);
         if (v < 0 || v >= g->typed.vertex[type].vertices)
             pst_import_tell(&problems, &bad, s->seeds.path, i, v, g->typed.vertex[type].vertices, "entry");
     }
@@ -195,7 +195,7 @@ static pst_rc add_vertices(struct pst_graphbolt *g, struct set *s, void *ctx)
     for (int64_t i = 0; i < n && rc == PST_OK; i += BLOCK) {
         int64_t k = 0;
         for (; k < BLOCK && i + k < n; k++)
-            block[k] = g->first[type] + pst_int_at(&s->seeds, i + k);
+            block[k] = g->first[type] + pst_import_int_at(&s->seeds, i + k);
         rc = pst_array_write(w, block, (size_t)k * sizeof *block);
     }
     return rc;
@@ -204,11 +204,11 @@ static pst_rc add_vertices(struct pst_graphbolt *g, struct set *s, void *ctx)
 static pst_rc write_split(struct pst_graphbolt *g, int split)
 {
     static const char *const names[3] = {"train", "val", "test"};
-    char *path = g->job->spec.source[PST_SRC_TRAIN + split];
+    char *path = g->job->spec.source[PST_IMPORT_TRAIN + split];
     const int64_t shape[2] = {ROWS_UNKNOWN, 1};
     struct pst_array_writer w = {.fd = -1};
     uint64_t checksum;
-    if (path[0] != '\0' || g->job->skip[PST_SRC_TRAIN + split])
+    if (path[0] != '\0' || g->job->skip[PST_IMPORT_TRAIN + split])
         return PST_OK;
     pst_build_temp(g->job->build, names[split], path);
     pst_rc rc = pst_array_writer_init(&w, path, PST_I64, 1, shape);
@@ -220,7 +220,7 @@ static pst_rc write_split(struct pst_graphbolt *g, int split)
     if (rc == PST_OK)
         rc = pst_array_writer_finish(&w, &checksum);
     pst_array_writer_release(&w);
-    (void)snprintf(g->job->spec.told_as[PST_SRC_TRAIN + split], 4096, "%.4000s (%s)", g->yaml.path,
+    (void)snprintf(g->job->spec.told_as[PST_IMPORT_TRAIN + split], 4096, "%.4000s (%s)", g->yaml.path,
                    set_names[split]);
     if (rows == 0)
         path[0] = '\0';
@@ -235,14 +235,14 @@ pst_rc pst_graphbolt_vertex_sets(struct pst_graphbolt *g)
         rc = pst_yaml_int(&g->yaml, g->task, "num_classes", false, 0, &spec->classes);
     for (int split = 0; split < 3 && rc == PST_OK && g->task != NULL; split++)
         rc = write_split(g, split);
-    char *path = spec->source[PST_SRC_LABELS];
-    if (rc != PST_OK || g->labels == NULL || path[0] != '\0' || g->job->skip[PST_SRC_LABELS])
+    char *path = spec->source[PST_IMPORT_LABELS];
+    if (rc != PST_OK || g->labels == NULL || path[0] != '\0' || g->job->skip[PST_IMPORT_LABELS])
         return rc;
     const int64_t shape[2] = {g->vertices, 1};
     struct pst_array_writer w;
     uint64_t checksum;
     pst_build_temp(g->job->build, "labels", path);
-    (void)snprintf(spec->told_as[PST_SRC_LABELS], 4096, "%.4000s (labels)", g->yaml.path);
+    (void)snprintf(spec->told_as[PST_IMPORT_LABELS], 4096, "%.4000s (labels)", g->yaml.path);
     rc = pst_array_writer_init(&w, path, PST_I32, 1, shape);
     if (rc == PST_OK)
         rc = pst_array_write(&w, g->labels, (size_t)g->vertices * sizeof *g->labels);
@@ -277,7 +277,7 @@ static pst_rc add_labelled(void *ctx, const int64_t *source, const int64_t *targ
     if (p->set->labels.map == NULL)
         return pst_pairs_add(&p->edges, source, target, relation, n);
     for (int64_t i = 0; i < n && rc == PST_OK; i++, p->at++) {
-        bool edge = pst_label_at(&p->set->labels, p->at) != 0;
+        bool edge = pst_import_label_at(&p->set->labels, p->at) != 0;
         if (edge || p->keep_negatives)
             rc = add_one(edge ? &p->edges : &p->negatives, source[i], target[i]);
         p->left_out += !edge && !p->keep_negatives;
@@ -287,7 +287,7 @@ static pst_rc add_labelled(void *ctx, const int64_t *source, const int64_t *targ
 
 /* negative_srcs and negative_dsts: some for each pair, in place of its source or target. */
 static pst_rc add_negatives(struct pair_sets *p, const struct pst_array *a, int end,
-                            const struct pst_edge_array *e)
+                            const struct pst_import_edge_array *e)
 {
     struct pst_problems problems = {.count = 0};
     int64_t bad = 0, columns = a->shape[1];
@@ -295,9 +295,9 @@ static pst_rc add_negatives(struct pair_sets *p, const struct pst_array *a, int 
     if (a->map == NULL)
         return PST_OK;
     for (int64_t i = 0; i < a->shape[0] * columns && rc == PST_OK; i++) {
-        int64_t pair[2] = {pst_int_at(&p->set->seeds, i / columns * 2),
-                           pst_int_at(&p->set->seeds, i / columns * 2 + 1)};
-        pair[end] = pst_int_at(a, i);
+        int64_t pair[2] = {pst_import_int_at(&p->set->seeds, i / columns * 2),
+                           pst_import_int_at(&p->set->seeds, i / columns * 2 + 1)};
+        pair[end] = pst_import_int_at(a, i);
         if (pair[end] < 0 || pair[end] >= e->limit[end])
             pst_import_tell(&problems, &bad, a->path, i, pair[end], e->limit[end], "entry");
         else if (p->keep_negatives)
@@ -323,14 +323,14 @@ static pst_rc add_pairs(struct pst_graphbolt *g, struct set *s, void *ctx)
         return rc;
     p->set = s;
     p->at = 0;
-    const struct pst_edge_array e = {
+    const struct pst_import_edge_array e = {
         .a = &s->seeds,
         .file = s->file,
         .shape = PST_EDGES_EX2,
         .edges = s->seeds.shape[0],
         .first = {g->first[type[0]], g->first[type[1]]},
         .limit = {g->typed.vertex[type[0]].vertices, g->typed.vertex[type[1]].vertices}};
-    rc = pst_edge_array_read(&e, add_labelled, p, &problems, g->job->progress);
+    rc = pst_import_edge_array_read(&e, add_labelled, p, &problems, g->job->progress);
     if (rc == PST_OK)
         rc = pst_problems_result(&problems, "cannot import");
     if (rc == PST_OK)

@@ -27,8 +27,8 @@ static pst_rc find_labels(struct pst_import_job *job, const char *dir)
     static const char *const names[] = {"paper/node_label_19.npy", "paper/node_label_2K.npy",
                                         "paper/node_label_2983.npy"};
     struct pst_import_spec *s = &job->spec;
-    char *path = s->source[PST_SRC_LABELS];
-    if (path[0] != '\0' || job->skip[PST_SRC_LABELS])
+    char *path = s->source[PST_IMPORT_LABELS];
+    if (path[0] != '\0' || job->skip[PST_IMPORT_LABELS])
         return PST_OK;
     if (s->classes >= 0 && s->classes != 19 && s->classes != 2983)
         return pst_fail(PST_E_ARG, "--classes: IGB has 19 or 2983, found %" PRId64, s->classes);
@@ -42,7 +42,7 @@ static pst_rc find_labels(struct pst_import_job *job, const char *dir)
         return PST_OK;
     }
     s->classes = k == 0 ? 19 : 2983;
-    return pst_raw_look(path, PST_F32, 1, &s->raw[PST_SRC_LABELS]);
+    return pst_raw_look(path, PST_F32, 1, &s->raw[PST_IMPORT_LABELS]);
 }
 
 static bool is_labelled(const struct pst_array *a, int64_t v)
@@ -50,7 +50,7 @@ static bool is_labelled(const struct pst_array *a, int64_t v)
     switch (a->dtype) {
     case PST_F32: return ((const float *)a->map)[v] >= 0; /* no NaN is */
     case PST_F64: return ((const double *)a->map)[v] >= 0;
-    default: return pst_int_at(a, v) >= 0;
+    default: return pst_import_int_at(a, v) >= 0;
     }
 }
 
@@ -67,10 +67,10 @@ static pst_rc write_splits(struct pst_import_job *job, const struct pst_array *a
         const int64_t shape[2] = {count[k], 1};
         struct pst_array_writer w = {.fd = -1};
         uint64_t checksum;
-        pst_build_temp(job->build, names[k], job->spec.source[PST_SRC_TRAIN + k]);
-        (void)snprintf(job->spec.told_as[PST_SRC_TRAIN + k], sizeof job->spec.told_as[0],
-                       "%.4000s (IGB's %s split)", job->spec.source[PST_SRC_LABELS], names[k]);
-        rc = pst_array_writer_init(&w, job->spec.source[PST_SRC_TRAIN + k], PST_I64, 1, shape);
+        pst_build_temp(job->build, names[k], job->spec.source[PST_IMPORT_TRAIN + k]);
+        (void)snprintf(job->spec.told_as[PST_IMPORT_TRAIN + k], sizeof job->spec.told_as[0],
+                       "%.4000s (IGB's %s split)", job->spec.source[PST_IMPORT_LABELS], names[k]);
+        rc = pst_array_writer_init(&w, job->spec.source[PST_IMPORT_TRAIN + k], PST_I64, 1, shape);
         for (int64_t n = 0; n < count[k] && v < end && rc == PST_OK; v++) {
             const int64_t id = v;
             if (!is_labelled(a, v))
@@ -89,14 +89,15 @@ static pst_rc make_splits(struct pst_import_job *job)
 {
     const struct pst_import_spec *s = &job->spec;
     struct pst_array a;
-    bool said = s->source[PST_SRC_LABELS][0] == '\0' || strcmp(job->split, "none") == 0;
-    for (unsigned i = PST_SRC_TRAIN; i <= PST_SRC_TEST; i++)
+    bool said = s->source[PST_IMPORT_LABELS][0] == '\0' || strcmp(job->split, "none") == 0;
+    for (unsigned i = PST_IMPORT_TRAIN; i <= PST_IMPORT_TEST; i++)
         said |= s->source[i][0] != '\0' || job->skip[i];
     if (said)
         return PST_OK;
-    const struct pst_raw *raw = &s->raw[PST_SRC_LABELS];
-    pst_rc rc = raw->rank == 0 ? pst_array_open(&a, s->source[PST_SRC_LABELS])
-                               : pst_array_open_raw(&a, s->source[PST_SRC_LABELS], raw->dtype, 1, raw->shape);
+    const struct pst_raw *raw = &s->raw[PST_IMPORT_LABELS];
+    pst_rc rc = raw->rank == 0
+                    ? pst_array_open(&a, s->source[PST_IMPORT_LABELS])
+                    : pst_array_open_raw(&a, s->source[PST_IMPORT_LABELS], raw->dtype, 1, raw->shape);
     if (rc == PST_OK)
         rc = pst_array_map(&a);
     if (rc != PST_OK || a.dtype == PST_F16 || a.dtype == PST_BF16)
@@ -119,7 +120,7 @@ static pst_rc find_features(struct pst_typed *t, const char *dir)
 {
     const int64_t columns = t->job->spec.feature_dim >= 0 ? t->job->spec.feature_dim : FEATURES;
     pst_rc rc = PST_OK;
-    for (int k = 0; k < t->vertex_types && rc == PST_OK && !t->job->skip[PST_SRC_FEATURES]; k++) {
+    for (int k = 0; k < t->vertex_types && rc == PST_OK && !t->job->skip[PST_IMPORT_FEATURES]; k++) {
         char name[PST_NAME_MAX + 32];
         (void)snprintf(name, sizeof name, "%s/node_feat.npy", t->vertex[k].name);
         if (exists(dir, name, t->vertex[k].features))

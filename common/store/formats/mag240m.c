@@ -36,10 +36,10 @@ static pst_rc read_count(const char *prefix, const char *key, int64_t *out)
     pst_rc rc = pst_array_open(&a, path);
     if (rc == PST_OK)
         rc = pst_array_map(&a);
-    if (rc == PST_OK && (a.dtype != PST_I64 || a.shape[0] != 1 || pst_int_at(&a, 0) < 0))
+    if (rc == PST_OK && (a.dtype != PST_I64 || a.shape[0] != 1 || pst_import_int_at(&a, 0) < 0))
         rc = pst_fail(PST_E_FORMAT, "meta.pt: %s: expected a count", key);
     if (rc == PST_OK)
-        *out = pst_int_at(&a, 0);
+        *out = pst_import_int_at(&a, 0);
     pst_array_close(&a);
     return rc;
 }
@@ -84,11 +84,11 @@ static pst_rc find_splits(struct pst_import_job *job, const char *root, const ch
     bool packed = exists(root, "split_dict.pt", path);
     pst_rc rc = packed ? unpack(job, path, "split", prefix) : PST_OK;
     for (unsigned i = 0; i < 3 && rc == PST_OK; i++) {
-        char *to = job->spec.source[PST_SRC_TRAIN + i];
-        if (to[0] != '\0' || job->skip[PST_SRC_TRAIN + i])
+        char *to = job->spec.source[PST_IMPORT_TRAIN + i];
+        if (to[0] != '\0' || job->skip[PST_IMPORT_TRAIN + i])
             continue;
         if (packed && find_array(prefix, keys[i], to))
-            (void)snprintf(job->spec.told_as[PST_SRC_TRAIN + i], 4096, "%.4000s (%s)", path, keys[i][0]);
+            (void)snprintf(job->spec.told_as[PST_IMPORT_TRAIN + i], 4096, "%.4000s (%s)", path, keys[i][0]);
         else if (!find_array(place[0], names[i], to))
             (void)find_array(place[1], names[i], to);
     }
@@ -101,11 +101,11 @@ static void find_arrays(struct pst_typed *t, const char *dir)
     for (int k = 0; k < t->vertex_types; k++) {
         char name[PST_NAME_MAX + 32];
         (void)snprintf(name, sizeof name, "%s/node_feat.npy", t->vertex[k].name);
-        if (job->skip[PST_SRC_FEATURES] || !exists(dir, name, t->vertex[k].features))
+        if (job->skip[PST_IMPORT_FEATURES] || !exists(dir, name, t->vertex[k].features))
             t->vertex[k].features[0] = '\0';
     }
-    char *labels = job->spec.source[PST_SRC_LABELS];
-    if (t->labelled >= 0 && labels[0] == '\0' && !job->skip[PST_SRC_LABELS] &&
+    char *labels = job->spec.source[PST_IMPORT_LABELS];
+    if (t->labelled >= 0 && labels[0] == '\0' && !job->skip[PST_IMPORT_LABELS] &&
         !exists(dir, "paper/node_label.npy", labels))
         labels[0] = '\0';
 }

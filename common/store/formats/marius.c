@@ -109,24 +109,24 @@ static pst_rc open_split(struct marius *m, int split)
     return rc;
 }
 
-static struct pst_edge_array edges_of(const struct marius *m, int split)
+static struct pst_import_edge_array edges_of(const struct marius *m, int split)
 {
-    return (struct pst_edge_array){.a = &m->split[split],
-                                   .file = m->file[split],
-                                   .shape = m->columns == 3 ? PST_EDGES_EX3 : PST_EDGES_EX2,
-                                   .edges = m->split[split].shape[0],
-                                   .limit = {m->nodes, m->nodes},
-                                   .relations = m->columns == 3 ? m->relations : 0};
+    return (struct pst_import_edge_array){.a = &m->split[split],
+                                          .file = m->file[split],
+                                          .shape = m->columns == 3 ? PST_EDGES_EX3 : PST_EDGES_EX2,
+                                          .edges = m->split[split].shape[0],
+                                          .limit = {m->nodes, m->nodes},
+                                          .relations = m->columns == 3 ? m->relations : 0};
 }
 
-static pst_rc give(void *ctx, struct pst_csc *csc, int64_t *vertices, struct pst_progress *progress)
+static pst_rc give(void *ctx, struct pst_csc_builder *csc, int64_t *vertices, struct pst_progress *progress)
 {
     struct marius *m = ctx;
     struct pst_problems problems = {.count = 0};
-    const struct pst_edge_array e = edges_of(m, 0);
+    const struct pst_import_edge_array e = edges_of(m, 0);
     *vertices = m->nodes;
     pst_progress_begin(progress, "edges: reading", (uint64_t)e.edges, false);
-    pst_rc rc = pst_edge_array_read(&e, pst_edges_to_csc, csc, &problems, progress);
+    pst_rc rc = pst_import_edge_array_read(&e, pst_edges_to_csc, csc, &problems, progress);
     if (rc == PST_OK)
         pst_progress_end(progress);
     return rc == PST_OK ? pst_problems_result(&problems, "cannot import") : rc;
@@ -135,7 +135,7 @@ static pst_rc give(void *ctx, struct pst_csc *csc, int64_t *vertices, struct pst
 /* ---- nodes ---- */
 
 /* A file of `rows` integers, or of as many as it has where rows is -1. */
-static pst_rc find_integers(struct marius *m, const char *name, int64_t rows, enum pst_source_id id)
+static pst_rc find_integers(struct marius *m, const char *name, int64_t rows, enum pst_import_source_id id)
 {
     struct pst_import_spec *s = &m->job->spec;
     char path[4096];
@@ -164,19 +164,19 @@ static pst_rc find_nodes(struct marius *m)
     struct pst_import_spec *s = &m->job->spec;
     char path[4096];
     pst_rc rc = PST_OK;
-    if (m->feature_dim > 0 && s->source[PST_SRC_FEATURES][0] == '\0' && !m->job->skip[PST_SRC_FEATURES] &&
-        find(m, "nodes/features.bin", path)) {
-        memcpy(s->source[PST_SRC_FEATURES], path, sizeof path);
-        s->raw[PST_SRC_FEATURES] =
+    if (m->feature_dim > 0 && s->source[PST_IMPORT_FEATURES][0] == '\0' &&
+        !m->job->skip[PST_IMPORT_FEATURES] && find(m, "nodes/features.bin", path)) {
+        memcpy(s->source[PST_IMPORT_FEATURES], path, sizeof path);
+        s->raw[PST_IMPORT_FEATURES] =
             (struct pst_raw){.dtype = PST_F32, .rank = 2, .shape = {m->nodes, m->feature_dim}};
     }
     if (s->classes < 0 && m->classes > 0)
         s->classes = m->classes;
-    rc = find_integers(m, "nodes/labels.bin", m->nodes, PST_SRC_LABELS);
+    rc = find_integers(m, "nodes/labels.bin", m->nodes, PST_IMPORT_LABELS);
     for (unsigned i = 0; i < 3 && rc == PST_OK; i++) {
         char name[64];
         (void)snprintf(name, sizeof name, "nodes/%s_nodes.bin", split_names[i]);
-        rc = find_integers(m, name, m->count[i], PST_SRC_TRAIN + i);
+        rc = find_integers(m, name, m->count[i], PST_IMPORT_TRAIN + i);
     }
     return rc;
 }
@@ -221,7 +221,7 @@ static pst_rc write_splits(struct marius *m)
     bool pairs = m->columns == 2 && (m->file[1][0] != '\0' || m->file[2][0] != '\0');
     pst_rc rc = PST_OK;
     for (int k = 0; k < 3 && rc == PST_OK && (pairs || m->columns == 3); k++) {
-        const struct pst_edge_array e = edges_of(m, k);
+        const struct pst_import_edge_array e = edges_of(m, k);
         unsigned id = (unsigned)(m->columns == 3 ? PST_IN_TRIPLES_TRAIN : PST_IN_EDGES_TRAIN) + (unsigned)k;
         if (m->file[k][0] != '\0')
             rc = pst_pairs_from(m->job->build, id, m->nodes, &e, m->job->progress);
@@ -238,7 +238,7 @@ static pst_rc run(struct marius *m)
         rc = open_split(m, k);
     if (rc == PST_OK && m->columns == 3 && (s->symmetrize || s->self_loops == PST_LOOPS_ADD))
         rc = pst_fail(PST_E_ARG, "--symmetrize and --self-loops add: relations have a direction and a kind");
-    if (rc == PST_OK && s->source[PST_SRC_EDGES][0] != '\0')
+    if (rc == PST_OK && s->source[PST_IMPORT_EDGES][0] != '\0')
         rc = pst_fail(PST_E_ARG, "--edges: SRC has them");
     if (rc == PST_OK)
         rc = find_nodes(m);

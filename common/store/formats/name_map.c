@@ -63,7 +63,7 @@ static pst_rc find_name(struct reading *r, const char *line, const char *end, si
                                                        : "a name, a tab and its number");
     *bytes = (size_t)(sep - line);
     size_t valid = pst_utf8_valid(line, *bytes);
-    if (*bytes == 0 || *bytes > PST_NAME_BYTES_MAX)
+    if (*bytes == 0 || *bytes > PST_NAMES_BYTES_MAX)
         return pst_text_fail(&r->text, line, line, "a name of 1 to 65535 bytes");
     if (valid < *bytes || memchr(line, '\0', *bytes) != NULL)
         return pst_text_fail(&r->text, line, line + (valid < *bytes ? valid : 0), "UTF-8 text");

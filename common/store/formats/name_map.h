@@ -1,7 +1,7 @@
 /* name_map.h: files of "NAME NUMBER" lines: which name each number has.
  * Owner: none. Threads: one call per file. */
-#ifndef PST_STORE_NAME_MAP_H
-#define PST_STORE_NAME_MAP_H
+#ifndef PST_NAME_MAP_H
+#define PST_NAME_MAP_H
 
 #include "common/store/names/dict.h"
 

@@ -20,8 +20,8 @@ struct kept {
     json_t *meta;                          /* NULL: there is none */
     struct pst_array array[PST_ARRAY_IDS]; /* mapped; path empty where there is none */
     int64_t relations;
-    struct pst_csc *csc; /* while edges are read */
-    int64_t edge;        /* the next one's relation */
+    struct pst_csc_builder *csc; /* while edges are read */
+    int64_t edge;                /* the next one's relation */
 };
 
 static bool is_kept(const struct kept *k, const char *name)
@@ -76,16 +76,17 @@ static pst_rc add_block(void *ctx, const int64_t *source, const int64_t *target,
             return pst_fail(PST_E_FORMAT, "%s: relation of edge %" PRId64 " is %d: expected 0 to %" PRId64,
                             k->array[PST_IN_RELATIONS].path, k->edge + i, relation[i], k->relations - 1);
     k->edge += n;
-    return pst_csc_add(k->csc, source, target, relation, n);
+    return pst_csc_builder_add(k->csc, source, target, relation, n);
 }
 
 /* Edges of the array, each with the relation at its place in the other. */
-static pst_rc feed_relations(void *ctx, struct pst_csc *csc, int64_t *vertices, struct pst_progress *progress)
+static pst_rc feed_relations(void *ctx, struct pst_csc_builder *csc, int64_t *vertices,
+                             struct pst_progress *progress)
 {
     struct kept *k = ctx;
     struct pst_array edges;
     struct pst_problems problems = {.count = 0};
-    const char *path = k->job->spec.source[PST_SRC_EDGES];
+    const char *path = k->job->spec.source[PST_IMPORT_EDGES];
     const struct pst_array *r = &k->array[PST_IN_RELATIONS];
     pst_rc rc = pst_array_open(&edges, path);
     if (rc != PST_OK)
@@ -95,15 +96,15 @@ static pst_rc feed_relations(void *ctx, struct pst_csc *csc, int64_t *vertices, 
         rc = pst_fail(PST_E_FORMAT,
                       "%s: expected int32 (%" PRId64 "), one for each edge of %s, which is (2, E)", r->path,
                       edges.shape[1], path);
-    const struct pst_edge_array e = {.a = &edges,
-                                     .file = path,
-                                     .shape = PST_EDGES_2XE,
-                                     .edges = edges.shape[1],
-                                     .limit = {*vertices, *vertices}};
+    const struct pst_import_edge_array e = {.a = &edges,
+                                            .file = path,
+                                            .shape = PST_EDGES_2XE,
+                                            .edges = edges.shape[1],
+                                            .limit = {*vertices, *vertices}};
     k->csc = csc;
     pst_progress_begin(progress, "edges: reading", (uint64_t)edges.shape[1], false);
     if (rc == PST_OK)
-        rc = pst_edge_array_read(&e, add_block, k, &problems, progress);
+        rc = pst_import_edge_array_read(&e, add_block, k, &problems, progress);
     if (rc == PST_OK)
         rc = pst_problems_result(&problems, "cannot import");
     if (rc == PST_OK)
@@ -127,7 +128,8 @@ static pst_rc check_ids(const struct kept *k, unsigned id)
         return a->dtype == PST_U8 ? PST_OK : pst_fail(PST_E_FORMAT, "%s: expected integers", a->path);
     const int64_t columns = a->rank == 2 ? a->shape[1] : 1, n = a->shape[0] * columns;
     for (int64_t i = 0, before = 0; i < n; i++) {
-        const int64_t x = pst_int_at(a, i), limit = columns == 3 && i % 3 == 1 ? k->relations : vertices;
+        const int64_t x = pst_import_int_at(a, i),
+                      limit = columns == 3 && i % 3 == 1 ? k->relations : vertices;
         if (names ? x < before || x > all || (i == n - 1 && x != all) : x < 0 || x >= limit)
             return pst_fail(PST_E_FORMAT,
                             "%s: entry %" PRId64 " is %" PRId64 ", which is out of range or falls", a->path,
@@ -183,10 +185,10 @@ pst_rc pst_import_npy(struct pst_import_job *job)
     k->job = job;
     pst_rc rc = pst_import_meta(job->from, &k->meta);
     const bool typed = json_object_get(k->meta, "vertex_types") != NULL;
-    if (rc == PST_OK && job->skip[PST_SRC_EDGES])
+    if (rc == PST_OK && job->skip[PST_IMPORT_EDGES])
         rc = pst_fail(PST_E_ARG, "--edges none: a dataset has edges");
     if (rc == PST_OK && typed)
-        job->skip[PST_SRC_EDGES] = true; /* each type has its own */
+        job->skip[PST_IMPORT_EDGES] = true; /* each type has its own */
     if (rc == PST_OK)
         rc = pst_import_find(&job->spec, job->from, job->skip);
     if (rc == PST_OK)

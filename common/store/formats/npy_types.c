@@ -45,12 +45,13 @@ static pst_rc vertex_type(struct pst_typed *t, const json_t *entry, int k)
     if (rc != PST_OK)
         return rc;
     struct pst_typed_vertices *v = &t->vertex[k];
-    rc = count_of(t->job, entry, list, k, "num_nodes", INT64_MAX / 32 / PST_VERTEX_TYPES_MAX, &v->vertices);
+    rc = count_of(t->job, entry, list, k, "num_nodes", INT64_MAX / 32 / PST_MANIFEST_VERTEX_TYPES_MAX,
+                  &v->vertices);
     if (rc == PST_OK)
         rc = count_of(t->job, entry, list, k, "num_features", INT32_MAX, &dim);
     if (rc == PST_OK)
         rc = count_of(t->job, entry, list, k, "stride_bytes", INT64_MAX / 16, &stride);
-    if (rc != PST_OK || dim == 0 || t->job->skip[PST_SRC_FEATURES])
+    if (rc != PST_OK || dim == 0 || t->job->skip[PST_IMPORT_FEATURES])
         return rc;
     v->stride_bytes = (uint64_t)stride;
     (void)snprintf(v->features, sizeof v->features, "%.4000s/feat_%d.npy", t->job->from, k);
@@ -85,10 +86,11 @@ static pst_rc read_types(struct pst_typed *t, const json_t *meta)
     const json_t *vertices = json_object_get(meta, "vertex_types"),
                  *edges = json_object_get(meta, "edge_types");
     const size_t nv = json_array_size(vertices), ne = json_array_size(edges);
-    if (nv == 0 || !json_is_array(edges) || nv > PST_VERTEX_TYPES_MAX || ne > PST_EDGE_TYPES_MAX)
+    if (nv == 0 || !json_is_array(edges) || nv > PST_MANIFEST_VERTEX_TYPES_MAX ||
+        ne > PST_MANIFEST_EDGE_TYPES_MAX)
         return pst_fail(PST_E_FORMAT,
                         "%s/meta.json: vertex_types, edge_types: expected lists of 1 to %d and 0 to %d",
-                        t->job->from, PST_VERTEX_TYPES_MAX, PST_EDGE_TYPES_MAX);
+                        t->job->from, PST_MANIFEST_VERTEX_TYPES_MAX, PST_MANIFEST_EDGE_TYPES_MAX);
     pst_rc rc = PST_OK;
     for (size_t k = 0; k < nv && rc == PST_OK; k++)
         rc = vertex_type(t, json_array_get(vertices, k), (int)k);

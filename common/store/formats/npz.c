@@ -55,8 +55,8 @@ static pst_rc read_shape(struct parts *p, const char *prefix, int64_t *rows, int
     if (rc == PST_OK && shape.shape[0] * shape.shape[1] != 2)
         rc = pst_fail(PST_E_FORMAT, "%s: %sshape: expected two sizes", p->zip.path, prefix);
     if (rc == PST_OK) {
-        *rows = pst_int_at(&shape, 0);
-        *columns = pst_int_at(&shape, 1);
+        *rows = pst_import_int_at(&shape, 0);
+        *columns = pst_import_int_at(&shape, 1);
     }
     pst_array_close(&shape);
     return rc;
@@ -101,9 +101,9 @@ static pst_rc widen_labels(struct parts *p, const char *from, const char *to)
 
 static pst_rc take_labels(struct parts *p)
 {
-    char path[4096], *out = p->job->spec.source[PST_SRC_LABELS];
+    char path[4096], *out = p->job->spec.source[PST_IMPORT_LABELS];
     bool there;
-    if (out[0] != '\0' || p->job->skip[PST_SRC_LABELS])
+    if (out[0] != '\0' || p->job->skip[PST_IMPORT_LABELS])
         return PST_OK;
     pst_rc rc = take_out(p, "labels", path, &there);
     if (rc != PST_OK || !there)
@@ -122,13 +122,13 @@ static pst_rc take_attributes(struct parts *p)
     static const char *const names[] = {"attr_indptr", "attr_indices", "attr_data"};
     struct pst_import_spec *s = &p->job->spec;
     int64_t rows = 0, columns = 0;
-    if (pst_zip_find(&p->zip, "attr_indptr.npy") == NULL || s->source[PST_SRC_FEATURES][0] != '\0' ||
-        p->job->skip[PST_SRC_FEATURES])
+    if (pst_zip_find(&p->zip, "attr_indptr.npy") == NULL || s->source[PST_IMPORT_FEATURES][0] != '\0' ||
+        p->job->skip[PST_IMPORT_FEATURES])
         return PST_OK;
     pst_rc rc = read_shape(p, "attr_", &rows, &columns);
     for (int i = 0; i < 3 && rc == PST_OK; i++) {
         bool there;
-        rc = take_out(p, names[i], s->source[PST_SRC_FEAT_INDPTR + i], &there);
+        rc = take_out(p, names[i], s->source[PST_IMPORT_FEAT_INDPTR + i], &there);
         if (rc == PST_OK && !there)
             rc = pst_fail(PST_E_FORMAT, "%s: expected a member %s.npy", p->zip.path, names[i]);
     }
@@ -146,7 +146,7 @@ static pst_rc check_indptr(const struct parts *p)
         return pst_fail(PST_E_FORMAT, "%s: indptr: expected %" PRId64 " entries, found %" PRId64, p->zip.path,
                         p->rows + 1, p->indptr.shape[0]);
     for (int64_t i = 0; i <= p->rows; i++) {
-        int64_t at = pst_int_at(&p->indptr, i);
+        int64_t at = pst_import_int_at(&p->indptr, i);
         if (at < last || at > n || (i == 0 && at != 0) || (i == p->rows && at != n))
             return pst_fail(PST_E_FORMAT,
                             "%s: indptr: entry %" PRId64 ": expected %" PRId64 " to %" PRId64
@@ -157,34 +157,34 @@ static pst_rc check_indptr(const struct parts *p)
     return PST_OK;
 }
 
-static pst_rc give(void *ctx, struct pst_csc *csc, int64_t *vertices, struct pst_progress *progress)
+static pst_rc give(void *ctx, struct pst_csc_builder *csc, int64_t *vertices, struct pst_progress *progress)
 {
     struct parts *p = ctx;
-    int64_t *source = malloc(PST_EDGE_BLOCK * sizeof *source),
-            *target = malloc(PST_EDGE_BLOCK * sizeof *target), n = 0;
+    int64_t *source = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof *source),
+            *target = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof *target), n = 0;
     pst_rc rc = source != NULL && target != NULL ? check_indptr(p)
                                                  : pst_fail(PST_E_NOMEM, "no memory for a block of edges");
     *vertices = p->rows;
     pst_progress_begin(progress, "edges: reading", (uint64_t)p->indices.shape[0], false);
     for (int64_t row = 0; row < p->rows && rc == PST_OK; row++) {
-        int64_t end = pst_int_at(&p->indptr, row + 1);
-        for (int64_t i = pst_int_at(&p->indptr, row); i < end && rc == PST_OK; i++) {
+        int64_t end = pst_import_int_at(&p->indptr, row + 1);
+        for (int64_t i = pst_import_int_at(&p->indptr, row); i < end && rc == PST_OK; i++) {
             source[n] = row;
-            target[n] = pst_int_at(&p->indices, i);
+            target[n] = pst_import_int_at(&p->indices, i);
             if (target[n] < 0 || target[n] >= p->rows)
                 rc = pst_fail(PST_E_FORMAT,
                               "%s: indices: entry %" PRId64 ": expected 0 to %" PRId64 ", found %" PRId64,
                               p->zip.path, i, p->rows - 1, target[n]);
-            if (rc == PST_OK && ++n == PST_EDGE_BLOCK) {
-                rc = pst_csc_add(csc, source, target, NULL, n);
+            if (rc == PST_OK && ++n == PST_CSC_BUILDER_EDGE_BLOCK) {
+                rc = pst_csc_builder_add(csc, source, target, NULL, n);
                 n = 0;
             }
         }
-        if (rc == PST_OK && row % PST_EDGE_BLOCK == 0)
+        if (rc == PST_OK && row % PST_CSC_BUILDER_EDGE_BLOCK == 0)
             rc = pst_progress_add(progress, 0);
     }
     if (rc == PST_OK)
-        rc = pst_csc_add(csc, source, target, NULL, n);
+        rc = pst_csc_builder_add(csc, source, target, NULL, n);
     if (rc == PST_OK)
         pst_progress_end(progress);
     free(source);

@@ -49,14 +49,14 @@ static pst_rc read_count(const char *dir, const char *name, int64_t *out)
     return rc;
 }
 
-static pst_rc to_array(struct pst_import_job *job, enum pst_source_id id, const char *path,
+static pst_rc to_array(struct pst_import_job *job, enum pst_import_source_id id, const char *path,
                        struct pst_text_array_spec spec)
 {
-    static const char *const names[PST_SOURCES] = {[PST_SRC_FEATURES] = "features",
-                                                   [PST_SRC_LABELS] = "labels",
-                                                   [PST_SRC_TRAIN] = "train",
-                                                   [PST_SRC_VAL] = "val",
-                                                   [PST_SRC_TEST] = "test"};
+    static const char *const names[PST_IMPORT_SOURCES] = {[PST_IMPORT_FEATURES] = "features",
+                                                          [PST_IMPORT_LABELS] = "labels",
+                                                          [PST_IMPORT_TRAIN] = "train",
+                                                          [PST_IMPORT_VAL] = "val",
+                                                          [PST_IMPORT_TEST] = "test"};
     char *to = job->spec.source[id];
     if (to[0] != '\0' || job->skip[id])
         return PST_OK; /* the user named another, or none */
@@ -99,7 +99,7 @@ static pst_rc take_splits(struct pst_import_job *job, int64_t vertices)
     for (unsigned i = 0; rc == PST_OK && dir[0] != '\0' && i < 3; i++)
         if (find(dir, names[i], path))
             rc = to_array(
-                job, PST_SRC_TRAIN + i, path,
+                job, PST_IMPORT_TRAIN + i, path,
                 (struct pst_text_array_spec){.integers = true, .limit = vertices, .rows = -1, .columns = 1});
     return rc;
 }
@@ -112,17 +112,17 @@ struct multilabels {
 static pst_rc set_aside(struct pst_import_job *job, struct multilabels *multi)
 {
     struct pst_array a;
-    char *path = job->spec.source[PST_SRC_LABELS];
+    char *path = job->spec.source[PST_IMPORT_LABELS];
     multi->path[0] = '\0';
-    if (job->spec.told_as[PST_SRC_LABELS][0] == '\0') /* the user's own, or none */
+    if (job->spec.told_as[PST_IMPORT_LABELS][0] == '\0') /* the user's own, or none */
         return PST_OK;
     pst_rc rc = pst_array_open(&a, path);
     if (rc == PST_OK && a.rank == 2 && a.shape[1] > 1) {
         memcpy(multi->path, path, sizeof multi->path);
-        memcpy(multi->told, job->spec.told_as[PST_SRC_LABELS], sizeof multi->told);
-        path[0] = job->spec.told_as[PST_SRC_LABELS][0] = '\0';
+        memcpy(multi->told, job->spec.told_as[PST_IMPORT_LABELS], sizeof multi->told);
+        path[0] = job->spec.told_as[PST_IMPORT_LABELS][0] = '\0';
     }
-    return rc == PST_OK ? rc : pst_wrap(rc, "%s", job->spec.told_as[PST_SRC_LABELS]);
+    return rc == PST_OK ? rc : pst_wrap(rc, "%s", job->spec.told_as[PST_IMPORT_LABELS]);
 }
 
 /* What is predicted beside one label a vertex. */
@@ -139,7 +139,7 @@ static pst_rc write_tasks(struct pst_import_job *job, const struct multilabels *
 
 /* One member as a source of the import. */
 static pst_rc take_member(struct pst_import_job *job, const struct pst_zip *z, const char *name,
-                          enum pst_source_id id, bool needed)
+                          enum pst_import_source_id id, bool needed)
 {
     char member[64];
     char *to = job->spec.source[id];
@@ -173,10 +173,10 @@ static pst_rc take_count(struct pst_import_job *job, const struct pst_zip *z, co
         rc = pst_fail(PST_E_UNSUPPORTED,
                       "%s (%s): expected one count: a data set of many graphs is not read by this version",
                       z->path, member);
-    else if (rc == PST_OK && (!integers || a.shape[0] != 1 || pst_int_at(&a, 0) < 0))
+    else if (rc == PST_OK && (!integers || a.shape[0] != 1 || pst_import_int_at(&a, 0) < 0))
         rc = pst_fail(PST_E_FORMAT, "%s (%s): expected one count", z->path, member);
     if (rc == PST_OK)
-        *out = pst_int_at(&a, 0);
+        *out = pst_import_int_at(&a, 0);
     pst_array_close(&a);
     return rc;
 }
@@ -184,7 +184,7 @@ static pst_rc take_count(struct pst_import_job *job, const struct pst_zip *z, co
 static pst_rc check_edge_count(const struct pst_import_spec *s, const char *archive, int64_t expected)
 {
     struct pst_array a;
-    pst_rc rc = pst_array_open_edges(&a, s->source[PST_SRC_EDGES]);
+    pst_rc rc = pst_array_open_edges(&a, s->source[PST_IMPORT_EDGES]);
     if (rc != PST_OK || a.rank != 2 || a.shape[0] != 2)
         return PST_OK; /* the import says what is wrong */
     return a.shape[1] == expected
@@ -202,7 +202,7 @@ static pst_rc take_labels(struct pst_import_job *job, const char *raw)
         return PST_OK;
     pst_rc rc = pst_zip_open(&z, path);
     if (rc == PST_OK)
-        rc = take_member(job, &z, "node_label", PST_SRC_LABELS, true);
+        rc = take_member(job, &z, "node_label", PST_IMPORT_LABELS, true);
     pst_zip_close(&z);
     return rc;
 }
@@ -217,13 +217,13 @@ static pst_rc import_npz(struct pst_import_job *job, const char *raw, const char
         rc = take_count(job, &z, "num_nodes_list", &s->vertices);
     if (rc == PST_OK)
         rc = take_count(job, &z, "num_edges_list", &edges);
-    bool own = s->source[PST_SRC_EDGES][0] != '\0';
+    bool own = s->source[PST_IMPORT_EDGES][0] != '\0';
     if (rc == PST_OK)
-        rc = take_member(job, &z, "edge_index", PST_SRC_EDGES, true);
+        rc = take_member(job, &z, "edge_index", PST_IMPORT_EDGES, true);
     if (rc == PST_OK && !own)
         rc = check_edge_count(s, archive, edges);
     if (rc == PST_OK)
-        rc = take_member(job, &z, "node_feat", PST_SRC_FEATURES, false);
+        rc = take_member(job, &z, "node_feat", PST_IMPORT_FEATURES, false);
     pst_zip_close(&z);
     struct multilabels multi;
     if (rc == PST_OK)
@@ -260,10 +260,10 @@ pst_rc pst_import_ogb(struct pst_import_job *job)
     if (rc == PST_OK && vertices < 0)
         rc = pst_fail(PST_E_ARG, "%s: there is no num-node-list.csv.gz", raw);
     if (rc == PST_OK && find(raw, "node-feat", path))
-        rc = to_array(job, PST_SRC_FEATURES, path,
+        rc = to_array(job, PST_IMPORT_FEATURES, path,
                       (struct pst_text_array_spec){.rows = vertices, .columns = -1});
     if (rc == PST_OK && find(raw, "node-label", path))
-        rc = to_array(job, PST_SRC_LABELS, path,
+        rc = to_array(job, PST_IMPORT_LABELS, path,
                       (struct pst_text_array_spec){.rows = vertices, .columns = -1, .may_be_nan = true});
     if (rc == PST_OK)
         rc = set_aside(job, &multi);
@@ -273,7 +273,7 @@ pst_rc pst_import_ogb(struct pst_import_job *job)
         return rc;
     job->spec.vertices = vertices;
     job->text.separator = ',';
-    job->text.header = PST_HEADER_NO;
+    job->text.header = PST_EDGE_TEXT_HEADER_NO;
     rc = pst_import_edge_text(job, edges);
     return rc == PST_OK ? write_tasks(job, &multi) : rc;
 }

@@ -19,7 +19,7 @@ static pst_rc write_rows(struct pst_build *b, const struct pst_array *a, const c
     pst_rc rc = pst_build_array(b, PST_IN_MULTILABELS, PST_U8, 2, a->shape, &w);
     for (int64_t v = 0; v < a->shape[0] && rc == PST_OK; v++) {
         for (int64_t k = 0; k < a->shape[1] && rc == PST_OK; k++) {
-            int64_t label = pst_label_at(a, v * a->shape[1] + k);
+            int64_t label = pst_import_label_at(a, v * a->shape[1] + k);
             if (label < -1 || label > 1)
                 rc = pst_fail(PST_E_FORMAT, "%s: row %" PRId64 ", column %" PRId64 ": expected 0, 1 or nan",
                               told, v, k);
@@ -86,7 +86,7 @@ static pst_rc take_pairs(struct pst_import_job *job, const char *prefix, const c
         rc = pst_fail(PST_E_FORMAT, "%s: expected shape (n, 2), found (%" PRId64 ", %" PRId64 ")", a.path,
                       a.shape[0], a.shape[1]);
     (void)snprintf(path, sizeof path, "%s%s.npy", prefix, key);
-    const struct pst_edge_array e = {
+    const struct pst_import_edge_array e = {
         .a = &a, .file = path, .shape = PST_EDGES_EX2, .edges = a.shape[0], .limit = {n, n}};
     if (rc == PST_OK && *there)
         rc = pst_pairs_from(job->build, id, n, &e, job->progress);
@@ -108,7 +108,7 @@ static pst_rc take_lists(struct pst_import_job *job, const struct pst_array *sou
     pst_pairs_begin(&p, job->build, id, n);
     pst_rc rc = PST_OK;
     for (int64_t i = 0; i < source->shape[0] * columns && rc == PST_OK; i++) {
-        const int64_t s = pst_int_at(source, i / columns), t = pst_int_at(target, i);
+        const int64_t s = pst_import_int_at(source, i / columns), t = pst_import_int_at(target, i);
         if (s < 0 || s >= n)
             pst_import_tell(&problems, &bad, source->path, i / columns, s, n, "entry");
         else if (t < 0 || t >= n)

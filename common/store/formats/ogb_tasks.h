@@ -1,6 +1,6 @@
 /* ogb_tasks.h: what OGB's data sets predict beside one label a vertex. Owner: none. Threads: one. */
-#ifndef PST_STORE_IMPORT_OGB_TASKS_H
-#define PST_STORE_IMPORT_OGB_TASKS_H
+#ifndef PST_OGB_TASKS_H
+#define PST_OGB_TASKS_H
 
 #include "common/store/formats/formats.h"
 

@@ -18,8 +18,8 @@ static pst_rc read_shape(struct pst_import_job *job, const char *prefix)
     if (rc == PST_OK)
         rc = pst_array_map(&shape);
     if (rc == PST_OK) {
-        job->spec.vertices = pst_int_at(&shape, 0);
-        job->spec.feature_dim = pst_int_at(&shape, 1);
+        job->spec.vertices = pst_import_int_at(&shape, 0);
+        job->spec.feature_dim = pst_import_int_at(&shape, 1);
     }
     pst_array_close(&shape);
     return rc;
@@ -27,14 +27,14 @@ static pst_rc read_shape(struct pst_import_job *job, const char *prefix)
 
 pst_rc pst_import_planetoid(struct pst_import_job *job)
 {
-    static const char *const files[PST_SOURCES] = {[PST_SRC_EDGES] = "edges",
-                                                   [PST_SRC_FEAT_INDPTR] = "feat_indptr",
-                                                   [PST_SRC_FEAT_INDICES] = "feat_indices",
-                                                   [PST_SRC_FEAT_DATA] = "feat_data",
-                                                   [PST_SRC_LABELS] = "labels",
-                                                   [PST_SRC_TRAIN] = "train_idx",
-                                                   [PST_SRC_VAL] = "val_idx",
-                                                   [PST_SRC_TEST] = "test_idx"};
+    static const char *const files[PST_IMPORT_SOURCES] = {[PST_IMPORT_EDGES] = "edges",
+                                                          [PST_IMPORT_FEAT_INDPTR] = "feat_indptr",
+                                                          [PST_IMPORT_FEAT_INDICES] = "feat_indices",
+                                                          [PST_IMPORT_FEAT_DATA] = "feat_data",
+                                                          [PST_IMPORT_LABELS] = "labels",
+                                                          [PST_IMPORT_TRAIN] = "train_idx",
+                                                          [PST_IMPORT_VAL] = "val_idx",
+                                                          [PST_IMPORT_TEST] = "test_idx"};
     char temp[4096];
     const char *dot = strrchr(job->from, '.');
     if (job->spec.name[0] == '\0' && dot != NULL && strchr(dot, '/') == NULL && dot[1] != '\0')
@@ -45,7 +45,7 @@ pst_rc pst_import_planetoid(struct pst_import_job *job)
     pst_rc rc = pst_python_run("planetoid", job->from, temp);
     if (rc == PST_OK)
         rc = read_shape(job, temp);
-    for (unsigned i = 0; i < PST_SOURCES && rc == PST_OK; i++) {
+    for (unsigned i = 0; i < PST_IMPORT_SOURCES && rc == PST_OK; i++) {
         if (files[i] == NULL || job->spec.source[i][0] != '\0' || job->skip[i])
             continue;
         if ((size_t)snprintf(job->spec.source[i], sizeof job->spec.source[i], "%s%s.npy", temp, files[i]) >=

@@ -8,17 +8,17 @@
 #define ROWS_UNKNOWN                                                                                         \
     (INT64_MAX / 128) /* of an array whose size its file does not say: 3 ids a row fit 63 bits */
 
-pst_rc pst_triple_rows_init(struct pst_triple_rows *r, struct pst_csc *csc,
+pst_rc pst_triple_rows_init(struct pst_triple_rows *r, struct pst_csc_builder *csc,
                             const struct pst_names_spec *names, struct pst_progress *progress)
 {
     *r = (struct pst_triple_rows){.csc = csc, .build = csc->spec.build, .progress = progress};
     for (int i = 0; i < 3; i++)
         r->splits[i].out.fd = -1;
-    r->source = malloc(PST_EDGE_BLOCK * sizeof *r->source);
-    r->target = malloc(PST_EDGE_BLOCK * sizeof *r->target);
-    r->relation = malloc(PST_EDGE_BLOCK * sizeof *r->relation);
-    r->mention = malloc(2 * PST_EDGE_BLOCK * sizeof *r->mention);
-    r->id = malloc(2 * PST_EDGE_BLOCK * sizeof *r->id);
+    r->source = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof *r->source);
+    r->target = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof *r->target);
+    r->relation = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof *r->relation);
+    r->mention = malloc(2 * PST_CSC_BUILDER_EDGE_BLOCK * sizeof *r->mention);
+    r->id = malloc(2 * PST_CSC_BUILDER_EDGE_BLOCK * sizeof *r->id);
     if (r->source == NULL || r->target == NULL || r->relation == NULL || r->mention == NULL || r->id == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for a block of triples");
     return names != NULL ? pst_names_new(&r->names, names) : PST_OK;
@@ -34,7 +34,7 @@ void pst_triple_rows_release(struct pst_triple_rows *r)
     free(r->mention);
     free(r->id);
     pst_names_free(r->names);
-    pst_streams_close(&r->kinds, false);
+    pst_log_streams_close(&r->kinds, false);
     for (int i = 0; i < 3; i++)
         pst_array_writer_release(&r->splits[i].out);
 }
@@ -47,7 +47,8 @@ static pst_rc give(struct pst_triple_rows *r, int split, int64_t n)
         const int32_t row[3] = {(int32_t)r->source[i], r->relation[i], (int32_t)r->target[i]};
         rc = pst_array_write(&r->splits[split].out, row, sizeof row);
     }
-    return rc == PST_OK && split == 0 ? pst_csc_add(r->csc, r->source, r->target, r->relation, n) : rc;
+    return rc == PST_OK && split == 0 ? pst_csc_builder_add(r->csc, r->source, r->target, r->relation, n)
+                                      : rc;
 }
 
 /* Numbers of heads and tails, as names gave them. */
@@ -63,7 +64,7 @@ static pst_rc wait_with(struct pst_triple_rows *r, int64_t from)
 {
     pst_rc rc = PST_OK;
     if (r->kinds.stream == NULL) {
-        rc = pst_streams_make(&r->kinds, r->build->partial, NULL, 1, PST_STREAM_BLOCK_MAX);
+        rc = pst_log_streams_make(&r->kinds, r->build->partial, NULL, 1, PST_LOG_STREAM_BLOCK_MAX);
         r->kind = (struct pst_ids_writer){.s = &r->kinds};
     }
     for (int64_t i = from; rc == PST_OK && i < r->n; i++)
@@ -123,7 +124,7 @@ static pst_rc give_waiting(struct pst_triple_rows *r, int split, struct pst_ids_
 {
     pst_rc rc = PST_OK;
     for (int64_t left = r->splits[split].waiting; rc == PST_OK && left > 0;) {
-        const int64_t n = pst_min_i64(left, PST_EDGE_BLOCK);
+        const int64_t n = pst_min_i64(left, PST_CSC_BUILDER_EDGE_BLOCK);
         size_t got;
         rc = pst_names_next(r->names, r->id, 2 * (size_t)n, &got);
         if (rc == PST_OK && got != 2 * (size_t)n)
@@ -148,8 +149,8 @@ static pst_rc join(struct pst_triple_rows *r)
     struct pst_ids_reader kinds = {.n = 0};
     pst_rc rc = pst_ids_flush(&r->kind);
     if (rc == PST_OK)
-        rc = pst_streams_end(&r->kinds);
-    pst_stream_read(&kinds.r, &r->kinds, 0);
+        rc = pst_log_streams_end(&r->kinds);
+    pst_log_stream_read(&kinds.r, &r->kinds, 0);
     pst_progress_begin(r->progress, "triples: joining", pst_names_mentions_aside(r->names) / 2, false);
     for (int split = 0; rc == PST_OK && split < 3; split++) {
         if (r->splits[split].waiting == 0)
@@ -160,7 +161,7 @@ static pst_rc join(struct pst_triple_rows *r)
     }
     if (rc == PST_OK)
         pst_progress_end(r->progress);
-    pst_stream_reader_release(&kinds.r);
+    pst_log_stream_reader_release(&kinds.r);
     return rc;
 }
 
@@ -170,8 +171,8 @@ pst_rc pst_triple_rows_number(struct pst_triple_rows *r, int64_t *entities)
     uint64_t bytes;
     pst_rc rc = aside ? pst_names_find(r->names) : PST_OK;
     *entities = pst_names_count(r->names, &bytes);
-    if (rc == PST_OK && *entities > PST_ENTITIES_MAX)
-        rc = pst_fail(PST_E_LIMIT, "%" PRId64 " entities: at most %d", *entities, PST_ENTITIES_MAX);
+    if (rc == PST_OK && *entities > PST_TRIPLE_ENTITIES_MAX)
+        rc = pst_fail(PST_E_LIMIT, "%" PRId64 " entities: at most %d", *entities, PST_TRIPLE_ENTITIES_MAX);
     if (rc != PST_OK)
         return rc;
     if (!aside)

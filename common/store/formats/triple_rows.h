@@ -2,17 +2,17 @@
  * (train's). Where heads and tails are names, the rows past the first whose names do not fit in memory wait
  * until all were read. Owner: the caller; init and release pair, release of what is all zero or failed to be
  * made too. Threads: one. */
-#ifndef PST_STORE_TRIPLE_ROWS_H
-#define PST_STORE_TRIPLE_ROWS_H
+#ifndef PST_TRIPLE_ROWS_H
+#define PST_TRIPLE_ROWS_H
 
 #include "common/store/build/csc_builder.h"
 #include "common/store/names/names.h"
 #include "common/store/names/log_streams.h"
 
-#define PST_ENTITIES_MAX INT32_MAX /* triples are int32 */
+#define PST_TRIPLE_ENTITIES_MAX INT32_MAX /* triples are int32 */
 
 struct pst_triple_rows {
-    struct pst_csc *csc;
+    struct pst_csc_builder *csc;
     struct pst_build *build;
     struct pst_progress *progress;
     struct pst_names *names; /* of heads and tails; NULL: they are numbers */
@@ -22,7 +22,7 @@ struct pst_triple_rows {
     int32_t *relation;
     struct pst_name *mention;
     int64_t *id;
-    struct pst_streams kinds; /* relations of the rows that wait */
+    struct pst_log_streams kinds; /* relations of the rows that wait */
     struct pst_ids_writer kind;
     int split;        /* the present one */
     int64_t of_train; /* entities that occur in train */
@@ -33,16 +33,16 @@ struct pst_triple_rows {
 };
 
 /* names NULL: numbers. Fails: PST_E_NOMEM, and as pst_names_new. */
-PST_MUST_USE pst_rc pst_triple_rows_init(struct pst_triple_rows *r, struct pst_csc *csc,
+PST_MUST_USE pst_rc pst_triple_rows_init(struct pst_triple_rows *r, struct pst_csc_builder *csc,
                                          const struct pst_names_spec *names, struct pst_progress *progress);
 PST_MUST_USE pst_rc pst_triple_rows_begin(struct pst_triple_rows *r, int split);
 
-/* The block of n <= PST_EDGE_BLOCK rows, before what its mentions point to is gone. */
+/* The block of n <= PST_CSC_BUILDER_EDGE_BLOCK rows, before what its mentions point to is gone. */
 PST_MUST_USE pst_rc pst_triple_rows_flush(struct pst_triple_rows *r);
 PST_MUST_USE pst_rc pst_triple_rows_end(struct pst_triple_rows *r); /* the split */
 
 /* All splits were read, of names: writes the arrays of them, and the rows that wait. Fails also: PST_E_LIMIT
- * past PST_ENTITIES_MAX. */
+ * past PST_TRIPLE_ENTITIES_MAX. */
 PST_MUST_USE pst_rc pst_triple_rows_number(struct pst_triple_rows *r, int64_t *entities);
 void pst_triple_rows_release(struct pst_triple_rows *r);
 

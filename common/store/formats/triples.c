@@ -16,7 +16,7 @@
 
 struct graph {
     struct pst_import_job *job;
-    struct pst_csc csc;
+    struct pst_csc_builder csc;
     struct pst_dict entities, relations; /* entities: OpenKE's */
     struct pst_triple_rows rows;
     bool openke;
@@ -55,7 +55,7 @@ static pst_rc read_name(struct graph *g, const char *line, const char **p, struc
     if (*end == '\n' && end > begin && end[-1] == '\r')
         end--;
     size_t bytes = (size_t)(end - begin), valid = pst_utf8_valid(begin, bytes);
-    if (bytes == 0 || bytes > PST_NAME_BYTES_MAX)
+    if (bytes == 0 || bytes > PST_NAMES_BYTES_MAX)
         return pst_text_fail(&g->text, line, begin,
                              "a name of 1 to 65535 bytes: head, relation, tail between tabs");
     if (valid < bytes || memchr(begin, '\0', bytes) != NULL)
@@ -147,7 +147,7 @@ static pst_rc read_line(struct graph *g, const char *line)
     }
     if (g->openke && g->expect < 0)
         return read_count(&g->text, line, COUNT_MAX, &g->expect);
-    pst_rc rc = g->rows.n == PST_EDGE_BLOCK ? pst_triple_rows_flush(&g->rows) : PST_OK;
+    pst_rc rc = g->rows.n == PST_CSC_BUILDER_EDGE_BLOCK ? pst_triple_rows_flush(&g->rows) : PST_OK;
     if (rc == PST_OK)
         rc = g->openke ? read_numbered(g, line) : read_named(g, line);
     return rc;
@@ -236,7 +236,7 @@ static pst_rc finish(struct graph *g)
     memcpy(b->manifest.name, s->name, sizeof b->manifest.name);
     b->manifest.provenance =
         json_pack("{s:s, s:s}", "command", s->command != NULL ? s->command : "", "source", g->job->from);
-    rc = pst_csc_finish(&g->csc, vertices, g->job->progress);
+    rc = pst_csc_builder_finish(&g->csc, vertices, g->job->progress);
     if (rc == PST_OK)
         rc = pst_dict_write(&g->relations, b, PST_IN_RELATION_NAMES_AT, PST_IN_RELATION_NAMES);
     if (g->carriage_returns > 0)
@@ -259,7 +259,7 @@ static pst_rc check_options(const struct pst_import_job *job)
     if (s->symmetrize || s->self_loops == PST_LOOPS_ADD)
         return pst_fail(PST_E_ARG,
                         "--symmetrize and --self-loops add: relations have a direction and a kind");
-    for (unsigned i = 0; i < PST_SOURCES; i++)
+    for (unsigned i = 0; i < PST_IMPORT_SOURCES; i++)
         if (s->source[i][0] != '\0')
             return pst_fail(PST_E_ARG, "a knowledge graph takes no array of features, labels or splits");
     if (stat(job->from, &st) != 0)
@@ -277,19 +277,19 @@ static pst_rc run(struct pst_import_job *job, bool openke)
     pst_import_name(&job->spec, job->from);
     pst_dict_init(&g.entities, names);
     pst_dict_init(&g.relations, names);
-    const struct pst_csc_spec spec = {.build = job->build,
-                                      .dedupe = job->spec.dedupe,
-                                      .transpose = job->spec.transpose,
-                                      .relations = true,
-                                      .self_loops = job->spec.self_loops,
-                                      .memory_bytes = job->spec.memory_bytes / 4,
-                                      .threads = job->spec.threads};
+    const struct pst_csc_builder_spec spec = {.build = job->build,
+                                              .dedupe = job->spec.dedupe,
+                                              .transpose = job->spec.transpose,
+                                              .relations = true,
+                                              .self_loops = job->spec.self_loops,
+                                              .memory_bytes = job->spec.memory_bytes / 4,
+                                              .threads = job->spec.threads};
     const struct pst_names_spec entities = {.dir = job->build->partial,
                                             .memory_bytes = names,
                                             .threads = job->spec.threads,
                                             .row = 2,
                                             .progress = job->progress};
-    rc = pst_csc_init(&g.csc, &spec);
+    rc = pst_csc_builder_init(&g.csc, &spec);
     if (rc == PST_OK)
         rc = pst_triple_rows_init(&g.rows, &g.csc, openke ? NULL : &entities, job->progress);
     if (rc == PST_OK && openke)
@@ -300,7 +300,7 @@ static pst_rc run(struct pst_import_job *job, bool openke)
         rc = read_splits(&g);
     if (rc == PST_OK)
         rc = finish(&g);
-    pst_csc_release(&g.csc);
+    pst_csc_builder_release(&g.csc);
     pst_dict_release(&g.entities);
     pst_dict_release(&g.relations);
     pst_triple_rows_release(&g.rows);

@@ -6,15 +6,15 @@
 #include "common/store/formats/formats.h"
 
 /* A successor of a node is a target: node -> successor. */
-static pst_rc give(void *ctx, struct pst_csc *csc, int64_t *vertices, struct pst_progress *progress)
+static pst_rc give(void *ctx, struct pst_csc_builder *csc, int64_t *vertices, struct pst_progress *progress)
 {
     struct pst_bvgraph *g = ctx;
     if (*vertices >= 0 && *vertices != g->nodes)
         return pst_fail(PST_E_FORMAT, "%s: expected %lld vertices, found %lld", g->path, (long long)*vertices,
                         (long long)g->nodes);
     *vertices = g->nodes;
-    int64_t *source = malloc(PST_EDGE_BLOCK * sizeof *source),
-            *target = malloc(PST_EDGE_BLOCK * sizeof *target), n = 0;
+    int64_t *source = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof *source),
+            *target = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof *target), n = 0;
     pst_rc rc =
         source != NULL && target != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory for a block of edges");
     pst_progress_begin(progress, "edges: reading", (uint64_t)g->arcs, false);
@@ -26,15 +26,15 @@ static pst_rc give(void *ctx, struct pst_csc *csc, int64_t *vertices, struct pst
         for (int64_t i = 0; i < count && rc == PST_OK; i++) {
             source[n] = node;
             target[n++] = id[i];
-            if (n < PST_EDGE_BLOCK)
+            if (n < PST_CSC_BUILDER_EDGE_BLOCK)
                 continue;
-            if ((rc = pst_csc_add(csc, source, target, NULL, n)) == PST_OK)
+            if ((rc = pst_csc_builder_add(csc, source, target, NULL, n)) == PST_OK)
                 rc = pst_progress_add(progress, (uint64_t)n);
             n = 0;
         }
     }
     if (rc == PST_OK)
-        rc = pst_csc_add(csc, source, target, NULL, n);
+        rc = pst_csc_builder_add(csc, source, target, NULL, n);
     if (rc == PST_OK)
         pst_progress_end(progress);
     free(source);

@@ -12,45 +12,45 @@ static bool is_integer(enum pst_dtype d)
     return d == PST_I32 || d == PST_I64;
 }
 
-static bool dtype_fits(enum pst_source_id id, enum pst_dtype d)
+static bool dtype_fits(enum pst_import_source_id id, enum pst_dtype d)
 {
     switch (id) {
-    case PST_SRC_FEATURES: return d == PST_F32 || d == PST_F64 || d == PST_F16 || d == PST_BF16;
-    case PST_SRC_FEAT_DATA: return d == PST_F32 || d == PST_F64;
-    case PST_SRC_LABELS: return is_integer(d) || d == PST_U8 || d == PST_F32 || d == PST_F64;
+    case PST_IMPORT_FEATURES: return d == PST_F32 || d == PST_F64 || d == PST_F16 || d == PST_BF16;
+    case PST_IMPORT_FEAT_DATA: return d == PST_F32 || d == PST_F64;
+    case PST_IMPORT_LABELS: return is_integer(d) || d == PST_U8 || d == PST_F32 || d == PST_F64;
     default: return is_integer(d);
     }
 }
 
-static const char *dtypes_wanted(enum pst_source_id id)
+static const char *dtypes_wanted(enum pst_import_source_id id)
 {
     switch (id) {
-    case PST_SRC_FEATURES: return "float32, float64, float16 or bfloat16 (<V2)";
-    case PST_SRC_FEAT_DATA: return "float32 or float64";
-    case PST_SRC_LABELS: return "int32, int64, uint8, float32 or float64";
+    case PST_IMPORT_FEATURES: return "float32, float64, float16 or bfloat16 (<V2)";
+    case PST_IMPORT_FEAT_DATA: return "float32 or float64";
+    case PST_IMPORT_LABELS: return "int32, int64, uint8, float32 or float64";
     default: return "int32 or int64";
     }
 }
 
-static bool shape_fits(enum pst_source_id id, const struct pst_array *a)
+static bool shape_fits(enum pst_import_source_id id, const struct pst_array *a)
 {
-    if (id == PST_SRC_FEATURES)
+    if (id == PST_IMPORT_FEATURES)
         return a->rank == 2;
-    if (id == PST_SRC_EDGES)
+    if (id == PST_IMPORT_EDGES)
         return a->rank == 2 && (a->shape[0] == 2 || a->shape[1] == 2 || a->shape[1] == 3);
     return a->rank == 1 || a->shape[1] == 1;
 }
 
-static void open_one(struct pst_importing *im, enum pst_source_id id)
+static void open_one(struct pst_import_state *im, enum pst_import_source_id id)
 {
     struct pst_array *a = &im->src[id];
     if (im->spec->source[id][0] == '\0')
         return;
     const struct pst_raw *raw = &im->spec->raw[id];
     const char *path = im->spec->source[id];
-    pst_rc rc = raw->rank != 0        ? pst_array_open_raw(a, path, raw->dtype, raw->rank, raw->shape)
-                : id == PST_SRC_EDGES ? pst_array_open_edges(a, path)
-                                      : pst_array_open(a, path);
+    pst_rc rc = raw->rank != 0           ? pst_array_open_raw(a, path, raw->dtype, raw->rank, raw->shape)
+                : id == PST_IMPORT_EDGES ? pst_array_open_edges(a, path)
+                                         : pst_array_open(a, path);
     const char *told = im->spec->told_as[id][0] != '\0' ? im->spec->told_as[id] : path;
     if (rc != PST_OK) {
         if (told != path)
@@ -64,26 +64,26 @@ static void open_one(struct pst_importing *im, enum pst_source_id id)
                     pst_dtype_name(a->dtype));
     if (!shape_fits(id, a))
         pst_problem(&im->problems, "%s: expected %s, found %d with %" PRId64 " x %" PRId64, told,
-                    id == PST_SRC_EDGES      ? "shape (2, E) or (E, 2), or (E, 3) of source, relation, target"
-                    : id == PST_SRC_FEATURES ? "two dimensions"
-                                             : "one dimension",
+                    id == PST_IMPORT_EDGES ? "shape (2, E) or (E, 2), or (E, 3) of source, relation, target"
+                    : id == PST_IMPORT_FEATURES ? "two dimensions"
+                                                : "one dimension",
                     a->rank, a->shape[0], a->shape[1]);
     if (im->problems.count == before && pst_array_map(a) != PST_OK)
         pst_problem_from_error(&im->problems);
-    else if (a->map != NULL && id <= PST_SRC_FEAT_DATA)
+    else if (a->map != NULL && id <= PST_IMPORT_FEAT_DATA)
         (void)madvise(a->map_base, a->map_bytes, MADV_SEQUENTIAL);
 }
 
 /* Messages name what the user knows. */
-static void rename_told(struct pst_importing *im)
+static void rename_told(struct pst_import_state *im)
 {
-    for (unsigned i = 0; i < PST_SOURCES; i++)
+    for (unsigned i = 0; i < PST_IMPORT_SOURCES; i++)
         if (im->spec->told_as[i][0] != '\0')
             memcpy(im->src[i].path, im->spec->told_as[i], sizeof im->src[i].path);
 }
 
 void pst_import_wrong_shape(struct pst_problems *problems, const struct pst_array *a,
-                            enum pst_edge_shape asked, const char *by)
+                            enum pst_import_edge_shape asked, const char *by)
 {
     const char *shape = asked == PST_EDGES_2XE   ? "2xE"
                         : asked == PST_EDGES_EX2 ? "Ex2"
@@ -99,10 +99,10 @@ void pst_import_wrong_shape(struct pst_problems *problems, const struct pst_arra
                     possible ? other : "", possible ? " reads it as it is" : "");
 }
 
-static void choose_edge_shape(struct pst_importing *im)
+static void choose_edge_shape(struct pst_import_state *im)
 {
-    const struct pst_array *a = &im->src[PST_SRC_EDGES];
-    enum pst_edge_shape asked = im->spec->edge_shape;
+    const struct pst_array *a = &im->src[PST_IMPORT_EDGES];
+    enum pst_import_edge_shape asked = im->spec->edge_shape;
     bool wide = a->shape[0] == 2, tall = a->shape[1] == 2;
     if (!wide && !tall && asked == PST_EDGES_AUTO && a->shape[1] == 3)
         pst_problem(&im->problems,
@@ -120,26 +120,27 @@ static void choose_edge_shape(struct pst_importing *im)
     im->edges = im->shape == PST_EDGES_2XE ? a->shape[1] : a->shape[0];
 }
 
-void pst_import_open(struct pst_importing *im)
+void pst_import_open(struct pst_import_state *im)
 {
-    for (unsigned i = 0; i < PST_SOURCES; i++)
+    for (unsigned i = 0; i < PST_IMPORT_SOURCES; i++)
         open_one(im, i);
     rename_told(im);
-    if (pst_has(im, PST_SRC_EDGES))
+    if (pst_import_has(im, PST_IMPORT_EDGES))
         choose_edge_shape(im);
-    const bool csr[3] = {im->spec->source[PST_SRC_FEAT_INDPTR][0] != '\0',
-                         im->spec->source[PST_SRC_FEAT_INDICES][0] != '\0',
-                         im->spec->source[PST_SRC_FEAT_DATA][0] != '\0'};
+    const bool csr[3] = {im->spec->source[PST_IMPORT_FEAT_INDPTR][0] != '\0',
+                         im->spec->source[PST_IMPORT_FEAT_INDICES][0] != '\0',
+                         im->spec->source[PST_IMPORT_FEAT_DATA][0] != '\0'};
     for (int i = 0; i < 3; i++)
         if (!csr[i] && (csr[0] || csr[1] || csr[2]))
             pst_problem(&im->problems, "CSR features need feat_indptr, feat_indices and feat_data: no %s",
-                        pst_source_option((enum pst_source_id)(PST_SRC_FEAT_INDPTR + i)) + 2);
-    if (csr[0] && im->spec->source[PST_SRC_FEATURES][0] != '\0')
+                        pst_import_source_option((enum pst_import_source_id)(PST_IMPORT_FEAT_INDPTR + i)) +
+                            2);
+    if (csr[0] && im->spec->source[PST_IMPORT_FEATURES][0] != '\0')
         pst_problem(&im->problems, "both --features and --feat-indptr: expected one of them");
 }
 
 /* Every array that has a row per vertex must have the same number of them. */
-static void agree_rows(struct pst_importing *im, enum pst_source_id id, int64_t rows)
+static void agree_rows(struct pst_import_state *im, enum pst_import_source_id id, int64_t rows)
 {
     if (im->vertices < 0)
         im->vertices = rows;
@@ -148,14 +149,14 @@ static void agree_rows(struct pst_importing *im, enum pst_source_id id, int64_t 
                     im->src[id].path, im->vertices, rows);
 }
 
-static void agree_target(struct pst_importing *im, int64_t rows)
+static void agree_target(struct pst_import_state *im, int64_t rows)
 {
     if (rows != im->spec->target_vertices)
         pst_problem(&im->problems, "%s: expected rows for %" PRId64 " vertices, found %" PRId64,
-                    im->src[PST_SRC_LABELS].path, im->spec->target_vertices, rows);
+                    im->src[PST_IMPORT_LABELS].path, im->spec->target_vertices, rows);
 }
 
-int64_t pst_import_target(const struct pst_importing *im, int64_t *first)
+int64_t pst_import_target(const struct pst_import_state *im, int64_t *first)
 {
     bool all = im->spec->target_vertices < 0;
     *first = all ? 0 : im->spec->target_first;
@@ -166,38 +167,38 @@ static int64_t largest(const struct pst_array *a)
 {
     int64_t max = -1, items = (int64_t)(a->data_bytes / pst_dtype_bytes(a->dtype));
     for (int64_t i = 0; i < items; i++)
-        max = pst_max_i64(max, pst_int_at(a, i));
+        max = pst_max_i64(max, pst_import_int_at(a, i));
     return max;
 }
 
-static void agree_feature_dim(struct pst_importing *im)
+static void agree_feature_dim(struct pst_import_state *im)
 {
     im->feature_dim = 0;
-    if (pst_has(im, PST_SRC_FEATURES)) {
-        im->feature_dim = im->src[PST_SRC_FEATURES].shape[1];
+    if (pst_import_has(im, PST_IMPORT_FEATURES)) {
+        im->feature_dim = im->src[PST_IMPORT_FEATURES].shape[1];
         if (im->spec->feature_dim >= 0 && im->spec->feature_dim != im->feature_dim)
             pst_problem(&im->problems, "%s: expected %" PRId64 " columns, found %" PRId64,
-                        im->src[PST_SRC_FEATURES].path, im->spec->feature_dim, im->feature_dim);
-    } else if (pst_has(im, PST_SRC_FEAT_INDICES)) {
-        im->feature_dim =
-            im->spec->feature_dim >= 0 ? im->spec->feature_dim : largest(&im->src[PST_SRC_FEAT_INDICES]) + 1;
+                        im->src[PST_IMPORT_FEATURES].path, im->spec->feature_dim, im->feature_dim);
+    } else if (pst_import_has(im, PST_IMPORT_FEAT_INDICES)) {
+        im->feature_dim = im->spec->feature_dim >= 0 ? im->spec->feature_dim
+                                                     : largest(&im->src[PST_IMPORT_FEAT_INDICES]) + 1;
     }
     if (im->feature_dim > INT32_MAX)
         pst_problem(&im->problems, "features: at most %d columns, found %" PRId64, INT32_MAX,
                     im->feature_dim);
 }
 
-void pst_import_counts(struct pst_importing *im)
+void pst_import_counts(struct pst_import_state *im)
 {
     im->vertices = im->spec->vertices;
-    if (pst_has(im, PST_SRC_FEATURES))
-        agree_rows(im, PST_SRC_FEATURES, im->src[PST_SRC_FEATURES].shape[0]);
-    if (pst_has(im, PST_SRC_FEAT_INDPTR))
-        agree_rows(im, PST_SRC_FEAT_INDPTR, im->src[PST_SRC_FEAT_INDPTR].shape[0] - 1);
-    if (pst_has(im, PST_SRC_LABELS) && im->spec->target_vertices >= 0)
-        agree_target(im, im->src[PST_SRC_LABELS].shape[0]);
-    else if (pst_has(im, PST_SRC_LABELS))
-        agree_rows(im, PST_SRC_LABELS, im->src[PST_SRC_LABELS].shape[0]);
+    if (pst_import_has(im, PST_IMPORT_FEATURES))
+        agree_rows(im, PST_IMPORT_FEATURES, im->src[PST_IMPORT_FEATURES].shape[0]);
+    if (pst_import_has(im, PST_IMPORT_FEAT_INDPTR))
+        agree_rows(im, PST_IMPORT_FEAT_INDPTR, im->src[PST_IMPORT_FEAT_INDPTR].shape[0] - 1);
+    if (pst_import_has(im, PST_IMPORT_LABELS) && im->spec->target_vertices >= 0)
+        agree_target(im, im->src[PST_IMPORT_LABELS].shape[0]);
+    else if (pst_import_has(im, PST_IMPORT_LABELS))
+        agree_rows(im, PST_IMPORT_LABELS, im->src[PST_IMPORT_LABELS].shape[0]);
     if (im->vertices > INT64_MAX / 32)
         pst_problem(&im->problems, "%" PRId64 " vertices: at most %" PRId64, im->vertices, INT64_MAX / 32);
     agree_feature_dim(im);
@@ -206,31 +207,31 @@ void pst_import_counts(struct pst_importing *im)
 void pst_import_tell(struct pst_problems *problems, int64_t *bad, const char *path, int64_t at, int64_t value,
                      int64_t limit, const char *what)
 {
-    if (++*bad <= PST_TOLD_MAX)
+    if (++*bad <= PST_IMPORT_TOLD_MAX)
         pst_problem(problems, "%s: %s %" PRId64 ": expected 0 to %" PRId64 ", found %" PRId64, path, what, at,
                     limit - 1, value);
 }
 
 void pst_import_tell_rest(struct pst_problems *problems, int64_t bad, const char *path)
 {
-    if (bad > PST_TOLD_MAX)
-        pst_problem(problems, "%s: and %" PRId64 " more like these", path, bad - PST_TOLD_MAX);
+    if (bad > PST_IMPORT_TOLD_MAX)
+        pst_problem(problems, "%s: and %" PRId64 " more like these", path, bad - PST_IMPORT_TOLD_MAX);
 }
 
-static void check_split(struct pst_importing *im, enum pst_source_id id, uint8_t *owner)
+static void check_split(struct pst_import_state *im, enum pst_import_source_id id, uint8_t *owner)
 {
     static const char *const names[] = {"train", "val", "test"};
     const struct pst_array *a = &im->src[id];
     int64_t bad = 0, unlabelled = 0, first, n = pst_import_target(im, &first);
-    uint8_t mine = (uint8_t)(id - PST_SRC_TRAIN + 1);
+    uint8_t mine = (uint8_t)(id - PST_IMPORT_TRAIN + 1);
     for (int64_t i = 0; i < a->shape[0]; i++) {
-        int64_t v = pst_int_at(a, i);
+        int64_t v = pst_import_int_at(a, i);
         if (v < 0 || v >= n) {
             pst_import_tell(&im->problems, &bad, a->path, i, v, n, "entry");
             continue;
         }
         v += first;
-        if (owner[v] != 0 && ++bad <= PST_TOLD_MAX)
+        if (owner[v] != 0 && ++bad <= PST_IMPORT_TOLD_MAX)
             pst_problem(&im->problems, "%s: entry %" PRId64 ": vertex %" PRId64 " is already in %s", a->path,
                         i, v - first, names[owner[v] - 1]);
         owner[v] = mine;
@@ -243,33 +244,35 @@ static void check_split(struct pst_importing *im, enum pst_source_id id, uint8_t
         pst_problem(im->warnings, "%s: %" PRId64 " vertices have no label", a->path, unlabelled);
 }
 
-void pst_import_check_splits(struct pst_importing *im)
+void pst_import_check_splits(struct pst_import_state *im)
 {
-    if (!pst_has(im, PST_SRC_TRAIN) && !pst_has(im, PST_SRC_VAL) && !pst_has(im, PST_SRC_TEST))
+    if (!pst_import_has(im, PST_IMPORT_TRAIN) && !pst_import_has(im, PST_IMPORT_VAL) &&
+        !pst_import_has(im, PST_IMPORT_TEST))
         return;
     uint8_t *owner = calloc((size_t)im->vertices + 1, 1);
     if (owner == NULL) {
         pst_problem(&im->problems, "no memory to check the splits of %" PRId64 " vertices", im->vertices);
         return;
     }
-    for (unsigned i = PST_SRC_TRAIN; i <= PST_SRC_TEST; i++)
-        if (pst_has(im, i))
+    for (unsigned i = PST_IMPORT_TRAIN; i <= PST_IMPORT_TEST; i++)
+        if (pst_import_has(im, i))
             check_split(im, i, owner);
     free(owner);
 }
 
-void pst_import_check_csr(struct pst_importing *im)
+void pst_import_check_csr(struct pst_import_state *im)
 {
-    const struct pst_array *indptr = &im->src[PST_SRC_FEAT_INDPTR], *indices = &im->src[PST_SRC_FEAT_INDICES];
-    const struct pst_array *data = &im->src[PST_SRC_FEAT_DATA];
+    const struct pst_array *indptr = &im->src[PST_IMPORT_FEAT_INDPTR],
+                           *indices = &im->src[PST_IMPORT_FEAT_INDICES];
+    const struct pst_array *data = &im->src[PST_IMPORT_FEAT_DATA];
     int64_t nnz = indices->shape[0], bad = 0, last = 0;
     if (data->shape[0] != nnz)
         pst_problem(&im->problems, "%s: expected %" PRId64 " values as %s has, found %" PRId64, data->path,
                     nnz, indices->path, data->shape[0]);
     for (int64_t i = 0; i < indptr->shape[0]; i++) {
-        int64_t at = pst_int_at(indptr, i);
+        int64_t at = pst_import_int_at(indptr, i);
         if ((i == 0 ? at != 0 : at < last) || at > nnz) {
-            if (++bad <= PST_TOLD_MAX)
+            if (++bad <= PST_IMPORT_TOLD_MAX)
                 pst_problem(&im->problems,
                             "%s: entry %" PRId64 ": expected %s%" PRId64 " to %" PRId64 ", found %" PRId64,
                             indptr->path, i, i == 0 ? "0, not " : "", last, i == 0 ? 0 : nnz, at);
@@ -282,7 +285,7 @@ void pst_import_check_csr(struct pst_importing *im)
     pst_import_tell_rest(&im->problems, bad, indptr->path);
     bad = 0;
     for (int64_t i = 0; i < nnz; i++) {
-        int64_t column = pst_int_at(indices, i);
+        int64_t column = pst_import_int_at(indices, i);
         if (column < 0 || column >= im->feature_dim)
             pst_import_tell(&im->problems, &bad, indices->path, i, column, im->feature_dim,
                             "column of entry");
@@ -290,34 +293,34 @@ void pst_import_check_csr(struct pst_importing *im)
     pst_import_tell_rest(&im->problems, bad, indices->path);
 }
 
-int64_t pst_label_at(const struct pst_array *a, int64_t i)
+int64_t pst_import_label_at(const struct pst_array *a, int64_t i)
 {
     if (a->dtype != PST_F32 && a->dtype != PST_F64)
-        return pst_int_at(a, i);
+        return pst_import_int_at(a, i);
     double x = a->dtype == PST_F32 ? (double)((const float *)a->map)[i] : ((const double *)a->map)[i];
     if (isnan(x))
         return -1;
-    return x >= -1 && x < (double)PST_CLASSES_MAX && x == floor(x) ? (int64_t)x : INT64_MIN;
+    return x >= -1 && x < (double)PST_MANIFEST_CLASSES_MAX && x == floor(x) ? (int64_t)x : INT64_MIN;
 }
 
-pst_rc pst_import_read_labels(struct pst_importing *im)
+pst_rc pst_import_read_labels(struct pst_import_state *im)
 {
-    const struct pst_array *a = &im->src[PST_SRC_LABELS];
+    const struct pst_array *a = &im->src[PST_IMPORT_LABELS];
     im->labels = calloc((size_t)im->vertices + 1, sizeof *im->labels);
     if (im->labels == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " labels", im->vertices);
-    int64_t limit =
-        im->spec->classes >= 0 ? pst_min_i64(im->spec->classes, PST_CLASSES_MAX) : PST_CLASSES_MAX;
+    int64_t limit = im->spec->classes >= 0 ? pst_min_i64(im->spec->classes, PST_MANIFEST_CLASSES_MAX)
+                                           : PST_MANIFEST_CLASSES_MAX;
     int64_t bad = 0, max = -1, first, n = pst_import_target(im, &first);
     memset(im->labels, 0xff, (size_t)im->vertices * sizeof *im->labels);
     for (int64_t v = 0; v < n; v++) {
-        int64_t label = pst_label_at(a, v);
+        int64_t label = pst_import_label_at(a, v);
         if (label < -1 || label >= limit) {
-            if (++bad <= PST_TOLD_MAX && label == INT64_MIN)
+            if (++bad <= PST_IMPORT_TOLD_MAX && label == INT64_MIN)
                 pst_problem(&im->problems,
                             "%s: vertex %" PRId64 ": a label that is not an integer from -1 to %d", a->path,
-                            v, PST_CLASSES_MAX - 1);
-            else if (bad <= PST_TOLD_MAX)
+                            v, PST_MANIFEST_CLASSES_MAX - 1);
+            else if (bad <= PST_IMPORT_TOLD_MAX)
                 pst_problem(&im->problems,
                             "%s: vertex %" PRId64 ": expected -1 (none) to %" PRId64 ", found %" PRId64,
                             a->path, v, limit - 1, label);
@@ -328,8 +331,9 @@ pst_rc pst_import_read_labels(struct pst_importing *im)
     }
     pst_import_tell_rest(&im->problems, bad, a->path);
     im->classes = im->spec->classes >= 0 ? im->spec->classes : max + 1;
-    if (im->classes > PST_CLASSES_MAX)
-        pst_problem(&im->problems, "classes: at most %d, found %" PRId64, PST_CLASSES_MAX, im->classes);
+    if (im->classes > PST_MANIFEST_CLASSES_MAX)
+        pst_problem(&im->problems, "classes: at most %d, found %" PRId64, PST_MANIFEST_CLASSES_MAX,
+                    im->classes);
     if (im->classes == 0)
         pst_problem(im->warnings, "%s: no vertex has a label: labels are left out", a->path);
     return PST_OK;

@@ -12,7 +12,7 @@ static pst_rc note(void *ctx, bool must)
 
 static struct pst_names_spec names_spec(struct pst_edge_names *e)
 {
-    const struct pst_csc_spec *csc = &e->spec.csc->spec;
+    const struct pst_csc_builder_spec *csc = &e->spec.csc->spec;
     const bool named = csc->build->journal.root != NULL && csc->replays;
     return (struct pst_names_spec){.dir = csc->build->partial,
                                    .named = named,
@@ -32,7 +32,7 @@ pst_rc pst_edge_names_new(struct pst_edge_names **out, const struct pst_edge_nam
     if (e == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for a block of names");
     e->spec = *spec;
-    const struct pst_csc *csc = spec->csc;
+    const struct pst_csc_builder *csc = spec->csc;
     const json_t *before = json_object_get(csc->state, "names");
     if (csc->state != NULL) /* what was in memory must be again */
         e->spec.memory_bytes = (uint64_t)json_integer_value(json_object_get(csc->state, "memory"));
@@ -61,7 +61,7 @@ static pst_rc give(struct pst_edge_names *e, size_t edges)
         e->source[i] = e->id[2 * i + s];
         e->target[i] = e->id[2 * i + 1 - s];
     }
-    return pst_csc_add(e->spec.csc, e->source, e->target, NULL, (int64_t)edges);
+    return pst_csc_builder_add(e->spec.csc, e->source, e->target, NULL, (int64_t)edges);
 }
 
 pst_rc pst_edge_names_flush(struct pst_edge_names *e)
@@ -124,7 +124,7 @@ static pst_rc join(struct pst_edge_names *e)
     pst_progress_begin(e->spec.progress, "edges: joining", pst_names_mentions_aside(e->names) / 2, false);
     for (;;) {
         size_t n = 0;
-        pst_rc rc = pst_names_next(e->names, e->id, 2 * PST_NAMED_EDGES, &n);
+        pst_rc rc = pst_names_next(e->names, e->id, 2 * PST_EDGE_NAMES_BATCH, &n);
         if (rc == PST_OK && n == 0)
             break;
         edges += (int64_t)n / 2;

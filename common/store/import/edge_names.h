@@ -1,17 +1,17 @@
 /* edge_names.h: edges between names on their way to the topology: through memory while all names fit, else
  * put aside (names.h) until all were read. Owner: edge_text.c. Threads: one. */
-#ifndef PST_STORE_EDGE_NAMES_H
-#define PST_STORE_EDGE_NAMES_H
+#ifndef PST_EDGE_NAMES_H
+#define PST_EDGE_NAMES_H
 
 #include "common/store/build/csc_builder.h"
 #include "common/store/names/names.h"
 
-#define PST_NAMED_EDGES 4096 /* of a block: their names stay in the cache */
-#define PST_PLAIN_BYTES                                                                                      \
-    (4 * (PST_NAME_BYTES_MAX + 1)) /* room for names of a block that are not as the file has them */
+#define PST_EDGE_NAMES_BATCH 4096 /* of a block: their names stay in the cache */
+#define PST_EDGE_NAMES_PLAIN_BYTES                                                                           \
+    (4 * (PST_NAMES_BYTES_MAX + 1)) /* room for names of a block that are not as the file has them */
 
 struct pst_edge_names_spec {
-    struct pst_csc *csc;
+    struct pst_csc_builder *csc;
     struct pst_progress *progress;
     uint64_t memory_bytes;
     int hash_bits;
@@ -31,9 +31,9 @@ struct pst_edge_names {
     size_t n;        /* of the block: mentions */
     size_t plain_fill;
     struct pst_name
-        mention[2 * PST_NAMED_EDGES]; /* as a line has them; they point to the text, or to plain */
-    int64_t id[2 * PST_NAMED_EDGES], source[PST_NAMED_EDGES], target[PST_NAMED_EDGES];
-    char plain[PST_PLAIN_BYTES];
+        mention[2 * PST_EDGE_NAMES_BATCH]; /* as a line has them; they point to the text, or to plain */
+    int64_t id[2 * PST_EDGE_NAMES_BATCH], source[PST_EDGE_NAMES_BATCH], target[PST_EDGE_NAMES_BATCH];
+    char plain[PST_EDGE_NAMES_PLAIN_BYTES];
 };
 
 /* Goes on from csc->state where it has names; then text_again says whether the edges before csc->state have
@@ -42,12 +42,13 @@ PST_MUST_USE pst_rc pst_edge_names_new(struct pst_edge_names **out, const struct
 
 static inline bool pst_edge_names_full(const struct pst_edge_names *e)
 {
-    return e->n == 2 * PST_NAMED_EDGES || e->plain_fill > PST_PLAIN_BYTES - 2 * PST_NAME_BYTES_MAX;
+    return e->n == 2 * PST_EDGE_NAMES_BATCH ||
+           e->plain_fill > PST_EDGE_NAMES_PLAIN_BYTES - 2 * PST_NAMES_BYTES_MAX;
 }
 
 static inline void pst_edge_names_put(struct pst_edge_names *e, const char *text, size_t bytes)
 {
-    assert(e->n < 2 * PST_NAMED_EDGES);
+    assert(e->n < 2 * PST_EDGE_NAMES_BATCH);
     e->mention[e->n++] = (struct pst_name){text, (uint32_t)bytes};
 }
 

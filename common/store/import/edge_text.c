@@ -12,12 +12,12 @@
 pst_rc pst_edge_text_init(struct pst_edge_text *e, const struct pst_edge_text_spec *spec)
 {
     *e = (struct pst_edge_text){.spec = *spec, .text = {.fd = -1}};
-    assert(spec->column[0] != spec->column[1] && spec->column[0] < PST_COLUMNS_MAX &&
-           spec->column[1] < PST_COLUMNS_MAX);
+    assert(spec->column[0] != spec->column[1] && spec->column[0] < PST_EDGE_TEXT_COLUMNS_MAX &&
+           spec->column[1] < PST_EDGE_TEXT_COLUMNS_MAX);
     pst_rank_init(&e->rank, spec->memory_bytes);
-    e->ranked = spec->ids != PST_IDS_STRINGS;
-    e->source = malloc(PST_EDGE_BLOCK * sizeof *e->source);
-    e->target = malloc(PST_EDGE_BLOCK * sizeof *e->target);
+    e->ranked = spec->ids != PST_EDGE_TEXT_IDS_STRINGS;
+    e->source = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof *e->source);
+    e->target = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof *e->target);
     return e->source != NULL && e->target != NULL ? PST_OK
                                                   : pst_fail(PST_E_NOMEM, "no memory for a block of edges");
 }
@@ -94,7 +94,7 @@ static pst_rc read_name(struct pst_edge_text *e, const char *line, const char **
     if (end == NULL)
         return pst_text_fail(&e->text, line, begin, "a quote at the end of a quoted name");
     size_t bytes = (size_t)(end - begin);
-    if (bytes == 0 || bytes > PST_NAME_BYTES_MAX)
+    if (bytes == 0 || bytes > PST_NAMES_BYTES_MAX)
         return pst_text_fail(&e->text, line, begin, "a name of 1 to 65535 bytes");
     size_t valid = pst_utf8_valid(begin, bytes);
     if (valid < bytes)
@@ -119,7 +119,7 @@ static pst_rc read_name(struct pst_edge_text *e, const char *line, const char **
 
 static pst_rc read_column(struct pst_edge_text *e, const char *line, const char **p, int64_t *id)
 {
-    return e->spec.ids == PST_IDS_STRINGS ? read_name(e, line, p) : read_integer(e, line, p, id);
+    return e->spec.ids == PST_EDGE_TEXT_IDS_STRINGS ? read_name(e, line, p) : read_integer(e, line, p, id);
 }
 
 /* Any columns, quotes, names. */
@@ -184,9 +184,9 @@ static inline bool read_fast(struct pst_edge_text *e, const char **line)
 /* Whether the first line that is no comment names columns. */
 static bool is_header(struct pst_edge_text *e, const char *line)
 {
-    if (e->spec.header != PST_HEADER_AUTO)
-        return e->spec.header == PST_HEADER_YES;
-    if (e->spec.ids == PST_IDS_STRINGS || e->spec.separator == '\0')
+    if (e->spec.header != PST_EDGE_TEXT_HEADER_AUTO)
+        return e->spec.header == PST_EDGE_TEXT_HEADER_YES;
+    if (e->spec.ids == PST_EDGE_TEXT_IDS_STRINGS || e->spec.separator == '\0')
         return false;
     const char *p = line;
     for (int64_t c = 0; c < e->spec.column[0]; c++) {
@@ -199,9 +199,9 @@ static bool is_header(struct pst_edge_text *e, const char *line)
     return (*p >= 'A' && *p <= 'Z') || (*p >= 'a' && *p <= 'z') || *p == '_' || *p == '"' || *p == ':';
 }
 
-static pst_rc flush(struct pst_edge_text *e, struct pst_csc *csc)
+static pst_rc flush(struct pst_edge_text *e, struct pst_csc_builder *csc)
 {
-    if (e->spec.ids == PST_IDS_STRINGS) {
+    if (e->spec.ids == PST_EDGE_TEXT_IDS_STRINGS) {
         e->edges += e->n;
         e->n = 0;
         return pst_edge_names_flush(e->names);
@@ -210,11 +210,11 @@ static pst_rc flush(struct pst_edge_text *e, struct pst_csc *csc)
         pst_rc rc = pst_rank_add(&e->rank, e->source, e->n);
         if (rc == PST_OK)
             rc = pst_rank_add(&e->rank, e->target, e->n);
-        if (rc != PST_OK && e->spec.ids == PST_IDS_COMPACT)
+        if (rc != PST_OK && e->spec.ids == PST_EDGE_TEXT_IDS_COMPACT)
             return pst_wrap(rc, "%s", e->text.path);
         e->ranked = rc == PST_OK; /* to count gaps is a courtesy */
     }
-    pst_rc rc = pst_csc_add(csc, e->source, e->target, NULL, e->n);
+    pst_rc rc = pst_csc_builder_add(csc, e->source, e->target, NULL, e->n);
     e->edges += e->n;
     e->n = 0;
     return rc;
@@ -241,12 +241,12 @@ static pst_rc careful_line(struct pst_edge_text *e, const char *line)
     return read_columns(e, line);
 }
 
-static pst_rc read_block(struct pst_edge_text *e, struct pst_csc *csc, const char *p, const char *end)
+static pst_rc read_block(struct pst_edge_text *e, struct pst_csc_builder *csc, const char *p, const char *end)
 {
-    const bool named = e->spec.ids == PST_IDS_STRINGS;
+    const bool named = e->spec.ids == PST_EDGE_TEXT_IDS_STRINGS;
     bool simple = !named && e->spec.column[0] <= 1 && e->spec.column[1] <= 1;
     while (p < end) {
-        if (named ? pst_edge_names_full(e->names) : e->n == PST_EDGE_BLOCK) {
+        if (named ? pst_edge_names_full(e->names) : e->n == PST_CSC_BUILDER_EDGE_BLOCK) {
             pst_rc rc = flush(e, csc);
             if (rc != PST_OK)
                 return rc;
@@ -262,12 +262,12 @@ static pst_rc read_block(struct pst_edge_text *e, struct pst_csc *csc, const cha
     return named ? flush(e, csc) : PST_OK; /* the text is about to go */
 }
 
-static pst_rc number_vertices(struct pst_edge_text *e, struct pst_csc *csc, int64_t *vertices)
+static pst_rc number_vertices(struct pst_edge_text *e, struct pst_csc_builder *csc, int64_t *vertices)
 {
     pst_rc rc = e->ranked ? pst_rank_ready(&e->rank) : PST_OK;
     if (rc != PST_OK)
         return rc;
-    const bool compact = e->spec.ids == PST_IDS_COMPACT;
+    const bool compact = e->spec.ids == PST_EDGE_TEXT_IDS_COMPACT;
     const int64_t found = compact ? e->rank.members : csc->largest + 1;
     if (compact)
         csc->rank = &e->rank;
@@ -300,7 +300,7 @@ static void at_begin(struct pst_edge_text *e)
     e->at = e->bom ? 3 : 0;
 }
 
-static pst_rc go_on(struct pst_edge_text *e, const struct pst_csc *csc)
+static pst_rc go_on(struct pst_edge_text *e, const struct pst_csc_builder *csc)
 {
     const struct {
         const char *key;
@@ -323,7 +323,7 @@ static pst_rc go_on(struct pst_edge_text *e, const struct pst_csc *csc)
     return pst_text_seek(&e->text, e->at, (int64_t)json_integer_value(json_object_get(o, "line")));
 }
 
-static pst_rc read_text(struct pst_edge_text *e, struct pst_csc *csc, struct pst_progress *progress)
+static pst_rc read_text(struct pst_edge_text *e, struct pst_csc_builder *csc, struct pst_progress *progress)
 {
     pst_rc rc = PST_OK;
     for (uint64_t told = 0; rc == PST_OK;) {
@@ -352,7 +352,7 @@ static pst_rc open_again(struct pst_edge_text *e)
 }
 
 /* Reads the edges before csc's state again, as far as that must be, and goes to where the reading ended. */
-static pst_rc replay(struct pst_edge_text *e, struct pst_csc *csc)
+static pst_rc replay(struct pst_edge_text *e, struct pst_csc_builder *csc)
 {
     const uint64_t stop = e->at;
     pst_rc rc = open_again(e);
@@ -373,7 +373,7 @@ static pst_rc replay(struct pst_edge_text *e, struct pst_csc *csc)
     return rc == PST_OK ? go_on(e, csc) : rc;
 }
 
-static pst_rc begin_names(struct pst_edge_text *e, struct pst_csc *csc, struct pst_progress *progress)
+static pst_rc begin_names(struct pst_edge_text *e, struct pst_csc_builder *csc, struct pst_progress *progress)
 {
     const struct pst_edge_names_spec spec = {.csc = csc,
                                              .progress = progress,
@@ -387,7 +387,7 @@ static pst_rc begin_names(struct pst_edge_text *e, struct pst_csc *csc, struct p
     return rc == PST_OK && e->names->text_again ? replay(e, csc) : rc;
 }
 
-static pst_rc read_edges(struct pst_edge_text *e, struct pst_csc *csc, int64_t vertices,
+static pst_rc read_edges(struct pst_edge_text *e, struct pst_csc_builder *csc, int64_t vertices,
                          struct pst_progress *progress)
 {
     pst_progress_begin(progress, "edges: reading", e->text.file_bytes, true);
@@ -404,7 +404,7 @@ static pst_rc read_edges(struct pst_edge_text *e, struct pst_csc *csc, int64_t v
     return PST_OK;
 }
 
-static pst_rc feed_names(struct pst_edge_text *e, struct pst_csc *csc, int64_t *vertices,
+static pst_rc feed_names(struct pst_edge_text *e, struct pst_csc_builder *csc, int64_t *vertices,
                          struct pst_progress *progress)
 {
     pst_rc rc = begin_names(e, csc, progress);
@@ -417,14 +417,15 @@ static pst_rc feed_names(struct pst_edge_text *e, struct pst_csc *csc, int64_t *
     return rc;
 }
 
-pst_rc pst_edge_text_feed(void *ctx, struct pst_csc *csc, int64_t *vertices, struct pst_progress *progress)
+pst_rc pst_edge_text_feed(void *ctx, struct pst_csc_builder *csc, int64_t *vertices,
+                          struct pst_progress *progress)
 {
     struct pst_edge_text *e = ctx;
-    e->limit = e->spec.ids == PST_IDS_KEEP && *vertices >= 0 ? *vertices : PST_CSC_ID_MAX;
+    e->limit = e->spec.ids == PST_EDGE_TEXT_IDS_KEEP && *vertices >= 0 ? *vertices : PST_CSC_ID_MAX;
     pst_rc rc = pst_text_open(&e->text, e->spec.path);
     if (rc == PST_OK)
         rc = go_on(e, csc);
-    if (rc == PST_OK && e->spec.ids == PST_IDS_STRINGS)
+    if (rc == PST_OK && e->spec.ids == PST_EDGE_TEXT_IDS_STRINGS)
         return csc->phase == PST_CSC_READING ? feed_names(e, csc, vertices, progress)
                                              : pst_edge_names_had(csc->spec.build, vertices);
     if (rc == PST_OK && csc->phase == PST_CSC_READING) {
@@ -454,7 +455,7 @@ static pst_rc write_ids(const struct pst_rank *r, struct pst_build *b)
 
 pst_rc pst_edge_text_write(const struct pst_edge_text *e, struct pst_build *b)
 {
-    return e->spec.ids == PST_IDS_COMPACT ? write_ids(&e->rank, b) : PST_OK;
+    return e->spec.ids == PST_EDGE_TEXT_IDS_COMPACT ? write_ids(&e->rank, b) : PST_OK;
 }
 
 void pst_edge_text_tell(const struct pst_edge_text *e, struct pst_problems *warnings)
@@ -471,7 +472,7 @@ void pst_edge_text_tell(const struct pst_edge_text *e, struct pst_problems *warn
     if (e->more_columns > 0)
         pst_problem(warnings, "%s: %" PRId64 " lines have more columns, which are not read", path,
                     e->more_columns);
-    if (e->unused_ids > 0 && e->spec.ids == PST_IDS_KEEP)
+    if (e->unused_ids > 0 && e->spec.ids == PST_EDGE_TEXT_IDS_KEEP)
         pst_problem(warnings, "%s: %" PRId64 " ids are never used (--ids compact renumbers)", path,
                     e->unused_ids);
 }

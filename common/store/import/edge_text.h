@@ -1,7 +1,7 @@
 /* edge_text.h: lists of edges as text: SNAP's, CSV, TSV, and what looks like them.
  * Owner: the caller; init and release pair. Threads: one. */
-#ifndef PST_STORE_EDGE_TEXT_H
-#define PST_STORE_EDGE_TEXT_H
+#ifndef PST_EDGE_TEXT_H
+#define PST_EDGE_TEXT_H
 
 #include "common/store/build/csc_builder.h"
 #include "common/store/names/names.h"
@@ -9,14 +9,14 @@
 
 PST_BEGIN_DECLS
 
-#define PST_COLUMNS_MAX 1024 /* of a line that holds an edge */
+#define PST_EDGE_TEXT_COLUMNS_MAX 1024 /* of a line that holds an edge */
 
-enum pst_edge_ids {
-    PST_IDS_KEEP,    /* the vertices are 0 .. the largest id, or --vertices */
-    PST_IDS_COMPACT, /* those that occur, in rising order: the ids that they had are kept beside */
-    PST_IDS_STRINGS, /* any text, numbered as it comes: the names are kept beside */
+enum pst_edge_text_ids {
+    PST_EDGE_TEXT_IDS_KEEP,    /* the vertices are 0 .. the largest id, or --vertices */
+    PST_EDGE_TEXT_IDS_COMPACT, /* those that occur, in rising order: the ids that they had are kept beside */
+    PST_EDGE_TEXT_IDS_STRINGS, /* any text, numbered as it comes: the names are kept beside */
 };
-enum pst_header { PST_HEADER_AUTO, PST_HEADER_YES, PST_HEADER_NO };
+enum pst_edge_text_header { PST_EDGE_TEXT_HEADER_AUTO, PST_EDGE_TEXT_HEADER_YES, PST_EDGE_TEXT_HEADER_NO };
 
 struct pst_edge_text_spec {
     const char *path;
@@ -24,8 +24,8 @@ struct pst_edge_text_spec {
     char comment;      /* lines that begin with it are skipped; '\0': none */
     int64_t column[2]; /* of the source and the target, from 0 */
     int64_t expect;    /* edges that there must be; -1: any */
-    enum pst_edge_ids ids;
-    enum pst_header header;
+    enum pst_edge_text_ids ids;
+    enum pst_edge_text_header header;
     uint64_t memory_bytes; /* for names, or for the set of ids */
     int name_hash_bits;    /* for tests (dict.h); 0: all */
 };
@@ -48,7 +48,7 @@ PST_API PST_MUST_USE pst_rc pst_edge_text_init(struct pst_edge_text *e,
                                                const struct pst_edge_text_spec *spec);
 
 /* A pst_feed_fn. Fails with PATH:LINE: byte: expected, found. */
-PST_API PST_MUST_USE pst_rc pst_edge_text_feed(void *ctx, struct pst_csc *csc, int64_t *vertices,
+PST_API PST_MUST_USE pst_rc pst_edge_text_feed(void *ctx, struct pst_csc_builder *csc, int64_t *vertices,
                                                struct pst_progress *progress);
 
 /* Writes ids where they were compacted; feed has written names. */

@@ -15,7 +15,7 @@
 /* Reads blocks of an edge array through the page cache, not a mapping: what was read is not resident. Two
  * descriptors, so that the kernel reads ahead on both rows of (2, E). */
 struct edge_reader {
-    const struct pst_edge_array *e;
+    const struct pst_import_edge_array *e;
     int fd[2];
     void *raw[2];
     int64_t *source, *target;
@@ -23,10 +23,10 @@ struct edge_reader {
     int64_t bad;
 };
 
-static pst_rc open_reader(struct edge_reader *r, const struct pst_edge_array *e)
+static pst_rc open_reader(struct edge_reader *r, const struct pst_import_edge_array *e)
 {
     *r = (struct edge_reader){.e = e, .fd = {-1, -1}};
-    size_t bytes = PST_EDGE_BLOCK * sizeof(int64_t);
+    size_t bytes = PST_CSC_BUILDER_EDGE_BLOCK * sizeof(int64_t);
     for (int i = 0; i < 2; i++) {
         r->fd[i] = open(e->file, O_RDONLY | O_CLOEXEC);
         if (r->fd[i] < 0)
@@ -36,7 +36,7 @@ static pst_rc open_reader(struct edge_reader *r, const struct pst_edge_array *e)
     }
     r->source = malloc(bytes);
     r->target = malloc(bytes);
-    r->relation = calloc(PST_EDGE_BLOCK, sizeof *r->relation);
+    r->relation = calloc(PST_CSC_BUILDER_EDGE_BLOCK, sizeof *r->relation);
     return r->raw[0] != NULL && r->raw[1] != NULL && r->source != NULL && r->target != NULL &&
                    r->relation != NULL
                ? PST_OK
@@ -90,7 +90,7 @@ static void take(const void *raw, enum pst_dtype dtype, int64_t at, int64_t step
 /* Relations of a block, which must be below the number of them. */
 static void take_relations(struct edge_reader *r, int64_t first, int64_t n, struct pst_problems *problems)
 {
-    const struct pst_edge_array *e = r->e;
+    const struct pst_import_edge_array *e = r->e;
     for (int64_t i = 0; i < n; i++) {
         int64_t k = e->a->dtype == PST_I32 ? ((const int32_t *)r->raw[0])[3 * i + 1]
                                            : ((const int64_t *)r->raw[0])[3 * i + 1];
@@ -103,7 +103,7 @@ static void take_relations(struct edge_reader *r, int64_t first, int64_t n, stru
 
 static pst_rc read_block(struct edge_reader *r, int64_t first, int64_t n, struct pst_problems *problems)
 {
-    const struct pst_edge_array *e = r->e;
+    const struct pst_import_edge_array *e = r->e;
     bool wide = e->shape == PST_EDGES_2XE;
     int64_t columns = e->shape == PST_EDGES_EX3 ? 3 : 2;
     pst_rc rc = read_items(r, 0, wide ? first : columns * first, wide ? n : columns * n);
@@ -121,7 +121,7 @@ static pst_rc read_block(struct edge_reader *r, int64_t first, int64_t n, struct
 /* Ids of one block that are out of range go to the list of problems; the rest become the dataset's. */
 static void check_block(struct edge_reader *r, int64_t first, int64_t n, struct pst_problems *problems)
 {
-    const struct pst_edge_array *e = r->e;
+    const struct pst_import_edge_array *e = r->e;
     uint64_t limit[2], odd = 0;
     for (int k = 0; k < 2; k++)
         limit[k] = (uint64_t)(e->limit[k] >= 0 ? e->limit[k] : PST_CSC_ID_MAX);
@@ -142,15 +142,15 @@ static void check_block(struct edge_reader *r, int64_t first, int64_t n, struct 
     }
 }
 
-pst_rc pst_edge_array_read(const struct pst_edge_array *e, pst_edge_block_fn fn, void *ctx,
-                           struct pst_problems *problems, struct pst_progress *progress)
+pst_rc pst_import_edge_array_read(const struct pst_import_edge_array *e, pst_edge_block_fn fn, void *ctx,
+                                  struct pst_problems *problems, struct pst_progress *progress)
 {
     struct edge_reader r;
     pst_rc rc = open_reader(&r, e);
-    for (int64_t i = 0; rc == PST_OK && e->shape != PST_EDGES_EX3 && i < PST_EDGE_BLOCK; i++)
+    for (int64_t i = 0; rc == PST_OK && e->shape != PST_EDGES_EX3 && i < PST_CSC_BUILDER_EDGE_BLOCK; i++)
         r.relation[i] = e->relation;
-    for (int64_t first = e->begin; rc == PST_OK && first < e->edges; first += PST_EDGE_BLOCK) {
-        int64_t n = pst_min_i64(PST_EDGE_BLOCK, e->edges - first);
+    for (int64_t first = e->begin; rc == PST_OK && first < e->edges; first += PST_CSC_BUILDER_EDGE_BLOCK) {
+        int64_t n = pst_min_i64(PST_CSC_BUILDER_EDGE_BLOCK, e->edges - first);
         if ((rc = read_block(&r, first, n, problems)) != PST_OK)
             break;
         check_block(&r, first, n, problems);
@@ -167,12 +167,12 @@ pst_rc pst_edge_array_read(const struct pst_edge_array *e, pst_edge_block_fn fn,
 pst_rc pst_edges_to_csc(void *csc, const int64_t *source, const int64_t *target, const int32_t *relation,
                         int64_t n)
 {
-    return pst_csc_add(csc, source, target, relation, n);
+    return pst_csc_builder_add(csc, source, target, relation, n);
 }
 
 /* A topology, and how many edges it has been given: where a resumed import goes on. */
 struct counted {
-    struct pst_csc *csc;
+    struct pst_csc_builder *csc;
     int64_t edges;
 };
 
@@ -180,16 +180,16 @@ static pst_rc add_counted(void *ctx, const int64_t *source, const int64_t *targe
                           int64_t n)
 {
     struct counted *c = ctx;
-    pst_rc rc = pst_csc_add(c->csc, source, target, relation, n);
+    pst_rc rc = pst_csc_builder_add(c->csc, source, target, relation, n);
     c->edges += n;
     if (rc == PST_OK && pst_csc_due(c->csc))
         rc = pst_csc_checkpoint(c->csc, json_integer((json_int_t)c->edges), PST_CSC_IF_DUE);
     return rc;
 }
 
-static enum pst_edge_shape layout(const struct pst_importing *im)
+static enum pst_import_edge_shape layout(const struct pst_import_state *im)
 {
-    bool turned = im->src[PST_SRC_EDGES].fortran;
+    bool turned = im->src[PST_IMPORT_EDGES].fortran;
     return im->shape == PST_EDGES_EX3               ? PST_EDGES_EX3
            : (im->shape == PST_EDGES_2XE) != turned ? PST_EDGES_2XE
                                                     : PST_EDGES_EX2;
@@ -206,41 +206,42 @@ static pst_rc largest_relation(void *ctx, const int64_t *source, const int64_t *
     return PST_OK;
 }
 
-pst_rc pst_import_count_relations(struct pst_importing *im, struct pst_progress *progress)
+pst_rc pst_import_count_relations(struct pst_import_state *im, struct pst_progress *progress)
 {
     int64_t most = -1;
     struct pst_problems problems = {.count = 0};
-    const struct pst_edge_array e = {.a = &im->src[PST_SRC_EDGES],
-                                     .file = im->spec->source[PST_SRC_EDGES],
-                                     .shape = PST_EDGES_EX3,
-                                     .edges = im->edges,
-                                     .limit = {im->vertices, im->vertices},
-                                     .relations = INT32_MAX};
+    const struct pst_import_edge_array e = {.a = &im->src[PST_IMPORT_EDGES],
+                                            .file = im->spec->source[PST_IMPORT_EDGES],
+                                            .shape = PST_EDGES_EX3,
+                                            .edges = im->edges,
+                                            .limit = {im->vertices, im->vertices},
+                                            .relations = INT32_MAX};
     pst_progress_begin(progress, "relations: counting", (uint64_t)im->edges, false);
-    pst_rc rc = pst_edge_array_read(&e, largest_relation, &most, &problems, progress);
+    pst_rc rc = pst_import_edge_array_read(&e, largest_relation, &most, &problems, progress);
     if (rc == PST_OK)
         pst_progress_end(progress);
     im->relations = most + 1;
     return rc == PST_OK ? pst_problems_result(&problems, "cannot import") : rc;
 }
 
-pst_rc pst_import_feed(struct pst_importing *im, struct pst_csc *csc, struct pst_progress *progress)
+pst_rc pst_import_feed(struct pst_import_state *im, struct pst_csc_builder *csc,
+                       struct pst_progress *progress)
 {
-    const struct pst_array *a = &im->src[PST_SRC_EDGES];
+    const struct pst_array *a = &im->src[PST_IMPORT_EDGES];
     struct counted counted = {csc, (int64_t)json_integer_value(csc->state)};
-    const struct pst_edge_array e = {.a = a,
-                                     .file = im->spec->source[PST_SRC_EDGES],
-                                     .shape = layout(im),
-                                     .edges = im->edges,
-                                     .begin = counted.edges,
-                                     .limit = {im->vertices, im->vertices},
-                                     .relations = im->relations};
+    const struct pst_import_edge_array e = {.a = a,
+                                            .file = im->spec->source[PST_IMPORT_EDGES],
+                                            .shape = layout(im),
+                                            .edges = im->edges,
+                                            .begin = counted.edges,
+                                            .limit = {im->vertices, im->vertices},
+                                            .relations = im->relations};
     if (csc->phase != PST_CSC_READING)
         return PST_OK;
     pst_progress_begin(progress, "edges: reading", (uint64_t)im->edges, false);
     pst_rc rc = pst_progress_add(progress, (uint64_t)counted.edges);
     if (rc == PST_OK)
-        rc = pst_edge_array_read(&e, add_counted, &counted, &im->problems, progress);
+        rc = pst_import_edge_array_read(&e, add_counted, &counted, &im->problems, progress);
     if (rc == PST_OK)
         rc = pst_csc_checkpoint(csc, json_integer((json_int_t)counted.edges), PST_CSC_LAST);
     if (rc == PST_OK)

@@ -32,9 +32,9 @@ static inline bool fits_float(double x)
     return isfinite(x) && isfinite((float)x);
 }
 
-static pst_rc dense_row(const struct pst_importing *im, int64_t v, float *out)
+static pst_rc dense_row(const struct pst_import_state *im, int64_t v, float *out)
 {
-    const struct pst_array *a = &im->src[PST_SRC_FEATURES];
+    const struct pst_array *a = &im->src[PST_IMPORT_FEATURES];
     for (int64_t j = 0; j < im->feature_dim; j++) {
         double x = real_at(a, v * im->feature_dim + j);
         if (!fits_float(x))
@@ -44,13 +44,13 @@ static pst_rc dense_row(const struct pst_importing *im, int64_t v, float *out)
     return PST_OK;
 }
 
-static pst_rc sparse_row(const struct pst_importing *im, int64_t v, float *out)
+static pst_rc sparse_row(const struct pst_import_state *im, int64_t v, float *out)
 {
-    const struct pst_array *indptr = &im->src[PST_SRC_FEAT_INDPTR], *data = &im->src[PST_SRC_FEAT_DATA];
+    const struct pst_array *indptr = &im->src[PST_IMPORT_FEAT_INDPTR], *data = &im->src[PST_IMPORT_FEAT_DATA];
     memset(out, 0, (size_t)im->feature_dim * sizeof *out);
-    int64_t end = pst_int_at(indptr, v + 1);
-    for (int64_t k = pst_int_at(indptr, v); k < end; k++) {
-        int64_t column = pst_int_at(&im->src[PST_SRC_FEAT_INDICES], k);
+    int64_t end = pst_import_int_at(indptr, v + 1);
+    for (int64_t k = pst_import_int_at(indptr, v); k < end; k++) {
+        int64_t column = pst_import_int_at(&im->src[PST_IMPORT_FEAT_INDICES], k);
         double x = real_at(data, k);
         if (!fits_float(x) || !fits_float((double)out[column] + x))
             return bad_value(data, v, column, x);
@@ -60,9 +60,9 @@ static pst_rc sparse_row(const struct pst_importing *im, int64_t v, float *out)
 }
 
 /* float16 and bfloat16 go through as they are: only the exponent is looked at. */
-static pst_rc half_row(const struct pst_importing *im, int64_t v, uint16_t *out)
+static pst_rc half_row(const struct pst_import_state *im, int64_t v, uint16_t *out)
 {
-    const struct pst_array *a = &im->src[PST_SRC_FEATURES];
+    const struct pst_array *a = &im->src[PST_IMPORT_FEATURES];
     const uint16_t *from = (const uint16_t *)a->map + v * im->feature_dim;
     uint16_t exponent = a->dtype == PST_F16 ? 0x7c00 : 0x7f80;
     for (int64_t j = 0; j < im->feature_dim; j++) {
@@ -73,36 +73,37 @@ static pst_rc half_row(const struct pst_importing *im, int64_t v, uint16_t *out)
     return PST_OK;
 }
 
-static void normalize_row(enum pst_normalize how, float *row, int64_t dim)
+static void normalize_row(enum pst_import_normalize how, float *row, int64_t dim)
 {
     double sum = 0;
     for (int64_t j = 0; j < dim; j++)
-        sum += how == PST_NORM_L1 ? fabs((double)row[j]) : (double)row[j] * (double)row[j];
-    double scale = how == PST_NORM_L1 ? sum : sqrt(sum);
+        sum += how == PST_IMPORT_NORMALIZE_L1 ? fabs((double)row[j]) : (double)row[j] * (double)row[j];
+    double scale = how == PST_IMPORT_NORMALIZE_L1 ? sum : sqrt(sum);
     for (int64_t j = 0; j < dim && scale > 0; j++)
         row[j] = (float)((double)row[j] / scale);
 }
 
-static pst_rc fill_row(const struct pst_importing *im, enum pst_dtype dtype, int64_t v, void *out)
+static pst_rc fill_row(const struct pst_import_state *im, enum pst_dtype dtype, int64_t v, void *out)
 {
     if (dtype != PST_F32)
         return half_row(im, v, out);
-    pst_rc rc = pst_has(im, PST_SRC_FEATURES) ? dense_row(im, v, out) : sparse_row(im, v, out);
-    if (rc == PST_OK && im->spec->normalize != PST_NORM_NONE)
+    pst_rc rc = pst_import_has(im, PST_IMPORT_FEATURES) ? dense_row(im, v, out) : sparse_row(im, v, out);
+    if (rc == PST_OK && im->spec->normalize != PST_IMPORT_NORMALIZE_NONE)
         normalize_row(im->spec->normalize, out, im->feature_dim);
     return rc;
 }
 
 /* What is written: halves as they are, all else as float32. */
-static enum pst_dtype dtype_of(const struct pst_importing *im)
+static enum pst_dtype dtype_of(const struct pst_import_state *im)
 {
-    const struct pst_array *a = &im->src[PST_SRC_FEATURES];
-    bool half = pst_has(im, PST_SRC_FEATURES) && (a->dtype == PST_F16 || a->dtype == PST_BF16);
+    const struct pst_array *a = &im->src[PST_IMPORT_FEATURES];
+    bool half = pst_import_has(im, PST_IMPORT_FEATURES) && (a->dtype == PST_F16 || a->dtype == PST_BF16);
     return half ? a->dtype : PST_F32;
 }
 
-static pst_rc stream(const struct pst_importing *im, struct pst_build *b, int type, struct pst_row_writer *w,
-                     char *buffer, int64_t block, uint64_t stride, struct pst_progress *progress)
+static pst_rc stream(const struct pst_import_state *im, struct pst_build *b, int type,
+                     struct pst_build_row_writer *w, char *buffer, int64_t block, uint64_t stride,
+                     struct pst_progress *progress)
 {
     for (int64_t first = w->next; first < im->vertices; first += block) {
         int64_t rows = pst_min_i64(block, im->vertices - first);
@@ -110,7 +111,7 @@ static pst_rc stream(const struct pst_importing *im, struct pst_build *b, int ty
         for (int64_t i = 0; i < rows && rc == PST_OK; i++)
             rc = fill_row(im, dtype_of(im), first + i, buffer + (uint64_t)i * stride);
         if (rc == PST_OK)
-            rc = pst_row_writer_put(w, buffer, rows);
+            rc = pst_build_row_writer_put(w, buffer, rows);
         if (rc == PST_OK)
             rc = pst_progress_add(progress, (uint64_t)rows * stride);
         if (rc == PST_OK && pst_journal_due(&b->journal)) {
@@ -126,21 +127,21 @@ static pst_rc stream(const struct pst_importing *im, struct pst_build *b, int ty
 
 /* ---- --link: the source itself, by a symbolic link ---- */
 
-static const char *why_not(const struct pst_importing *im, int type)
+static const char *why_not(const struct pst_import_state *im, int type)
 {
-    const struct pst_array *a = &im->src[PST_SRC_FEATURES];
+    const struct pst_array *a = &im->src[PST_IMPORT_FEATURES];
     uint64_t row = (uint64_t)im->feature_dim * pst_dtype_bytes(dtype_of(im));
-    if (!pst_has(im, PST_SRC_FEATURES))
+    if (!pst_import_has(im, PST_IMPORT_FEATURES))
         return "the features are made of several arrays";
     if (type >= 0)
         return "there are several types of vertices";
-    if (im->spec->raw[PST_SRC_FEATURES].rank != 0)
+    if (im->spec->raw[PST_IMPORT_FEATURES].rank != 0)
         return "the file has no NumPy header";
-    if (im->spec->told_as[PST_SRC_FEATURES][0] != '\0')
+    if (im->spec->told_as[PST_IMPORT_FEATURES][0] != '\0')
         return "the features are made from another file";
     if (a->dtype == PST_F64)
         return "float64 is stored as float32";
-    if (im->spec->normalize != PST_NORM_NONE)
+    if (im->spec->normalize != PST_IMPORT_NORMALIZE_NONE)
         return "--normalize changes them";
     if (im->spec->stride_bytes != 0 && im->spec->stride_bytes != row)
         return "--stride-bytes is not the file's";
@@ -148,10 +149,10 @@ static const char *why_not(const struct pst_importing *im, int type)
 }
 
 /* Looks at every value, and takes the checksum of the whole file. */
-static pst_rc look_at_all(const struct pst_importing *im, uint64_t row, uint64_t *checksum,
+static pst_rc look_at_all(const struct pst_import_state *im, uint64_t row, uint64_t *checksum,
                           struct pst_progress *progress)
 {
-    const struct pst_array *a = &im->src[PST_SRC_FEATURES];
+    const struct pst_array *a = &im->src[PST_IMPORT_FEATURES];
     void *out = malloc(row);
     XXH3_state_t *hash = XXH3_createState();
     pst_rc rc = out != NULL && hash != NULL && XXH3_64bits_reset(hash) == XXH_OK
@@ -172,10 +173,10 @@ static pst_rc look_at_all(const struct pst_importing *im, uint64_t row, uint64_t
     return rc;
 }
 
-static pst_rc link_features(const struct pst_importing *im, struct pst_build *b, int type,
+static pst_rc link_features(const struct pst_import_state *im, struct pst_build *b, int type,
                             struct pst_progress *progress)
 {
-    const struct pst_array *a = &im->src[PST_SRC_FEATURES];
+    const struct pst_array *a = &im->src[PST_IMPORT_FEATURES];
     const char *why = why_not(im, type);
     if (why != NULL)
         return pst_fail(PST_E_ARG, "--link: %s: leave it out, and they are copied", why);
@@ -203,18 +204,18 @@ static pst_rc link_features(const struct pst_importing *im, struct pst_build *b,
     return PST_OK;
 }
 
-pst_rc pst_import_features(const struct pst_importing *im, struct pst_build *b, int type,
+pst_rc pst_import_features(const struct pst_import_state *im, struct pst_build *b, int type,
                            struct pst_progress *progress)
 {
     if (im->feature_dim == 0)
         return PST_OK;
     enum pst_dtype dtype = dtype_of(im);
-    if (dtype != PST_F32 && im->spec->normalize != PST_NORM_NONE)
+    if (dtype != PST_F32 && im->spec->normalize != PST_IMPORT_NORMALIZE_NONE)
         return pst_fail(PST_E_ARG, "%s: %s features cannot be normalized: make them float32 first",
-                        im->src[PST_SRC_FEATURES].path, pst_dtype_name(dtype));
+                        im->src[PST_IMPORT_FEATURES].path, pst_dtype_name(dtype));
     if (im->spec->link)
         return link_features(im, b, type, progress);
-    pst_rc rc = pst_check_stride(im->spec->stride_bytes, im->feature_dim, dtype);
+    pst_rc rc = pst_stride_check(im->spec->stride_bytes, im->feature_dim, dtype);
     if (rc != PST_OK)
         return rc;
     uint64_t stride =
@@ -224,7 +225,7 @@ pst_rc pst_import_features(const struct pst_importing *im, struct pst_build *b, 
     if (buffer == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " rows of %" PRIu64 " bytes", block, stride);
     const int64_t shape[2] = {im->vertices, (int64_t)(stride / pst_dtype_bytes(dtype))};
-    struct pst_row_writer *w = calloc(1, sizeof *w); /* paths: too much for the stack */
+    struct pst_build_row_writer *w = calloc(1, sizeof *w); /* paths: too much for the stack */
     rc = w != NULL ? pst_build_rows(b, type, dtype, shape, w) : pst_fail(PST_E_NOMEM, "no memory for paths");
     pst_progress_begin(progress, "features", (uint64_t)im->vertices * stride, true);
     if (rc == PST_OK)
@@ -236,7 +237,7 @@ pst_rc pst_import_features(const struct pst_importing *im, struct pst_build *b, 
         pst_build_note_features(b, type, im->feature_dim, stride);
     }
     if (w != NULL)
-        pst_row_writer_release(w);
+        pst_build_row_writer_release(w);
     free(w);
     free(buffer);
     return rc;

@@ -15,19 +15,19 @@ struct source_row {
     const char *file, *other; /* usual names */
 };
 
-static const struct source_row sources[PST_SOURCES] = {
-    [PST_SRC_EDGES] = {"--edges", "edges.npy", NULL},
-    [PST_SRC_FEATURES] = {"--features", "feat.npy", "features.npy"},
-    [PST_SRC_FEAT_INDPTR] = {"--feat-indptr", "feat_indptr.npy", NULL},
-    [PST_SRC_FEAT_INDICES] = {"--feat-indices", "feat_indices.npy", NULL},
-    [PST_SRC_FEAT_DATA] = {"--feat-data", "feat_data.npy", NULL},
-    [PST_SRC_LABELS] = {"--labels", "labels.npy", NULL},
-    [PST_SRC_TRAIN] = {"--train", "train_idx.npy", NULL},
-    [PST_SRC_VAL] = {"--val", "val_idx.npy", NULL},
-    [PST_SRC_TEST] = {"--test", "test_idx.npy", NULL},
+static const struct source_row sources[PST_IMPORT_SOURCES] = {
+    [PST_IMPORT_EDGES] = {"--edges", "edges.npy", NULL},
+    [PST_IMPORT_FEATURES] = {"--features", "feat.npy", "features.npy"},
+    [PST_IMPORT_FEAT_INDPTR] = {"--feat-indptr", "feat_indptr.npy", NULL},
+    [PST_IMPORT_FEAT_INDICES] = {"--feat-indices", "feat_indices.npy", NULL},
+    [PST_IMPORT_FEAT_DATA] = {"--feat-data", "feat_data.npy", NULL},
+    [PST_IMPORT_LABELS] = {"--labels", "labels.npy", NULL},
+    [PST_IMPORT_TRAIN] = {"--train", "train_idx.npy", NULL},
+    [PST_IMPORT_VAL] = {"--val", "val_idx.npy", NULL},
+    [PST_IMPORT_TEST] = {"--test", "test_idx.npy", NULL},
 };
 
-const char *pst_source_option(enum pst_source_id id)
+const char *pst_import_source_option(enum pst_import_source_id id)
 {
     return sources[id].option;
 }
@@ -55,12 +55,12 @@ static bool find_one(const char *dir, const char *file, char *out)
 
 static pst_rc find_sources(struct pst_import_spec *spec, const char *dir, const bool *skip)
 {
-    bool csr_named = spec->source[PST_SRC_FEAT_INDPTR][0] != '\0';
-    bool dense_named = spec->source[PST_SRC_FEATURES][0] != '\0';
-    for (unsigned i = 0; i < PST_SOURCES; i++) {
-        bool csr = i >= PST_SRC_FEAT_INDPTR && i <= PST_SRC_FEAT_DATA;
+    bool csr_named = spec->source[PST_IMPORT_FEAT_INDPTR][0] != '\0';
+    bool dense_named = spec->source[PST_IMPORT_FEATURES][0] != '\0';
+    for (unsigned i = 0; i < PST_IMPORT_SOURCES; i++) {
+        bool csr = i >= PST_IMPORT_FEAT_INDPTR && i <= PST_IMPORT_FEAT_DATA;
         if (spec->source[i][0] != '\0' || skip[i] || (csr && dense_named) ||
-            (i == PST_SRC_FEATURES && csr_named))
+            (i == PST_IMPORT_FEATURES && csr_named))
             continue;
         bool found = find_one(dir, sources[i].file, spec->source[i]);
         char other[4096];
@@ -71,7 +71,7 @@ static pst_rc find_sources(struct pst_import_spec *spec, const char *dir, const 
                             sources[i].option);
         memcpy(spec->source[i], other, sizeof other);
     }
-    if (spec->source[PST_SRC_FEATURES][0] != '\0' && spec->source[PST_SRC_FEAT_INDPTR][0] != '\0')
+    if (spec->source[PST_IMPORT_FEATURES][0] != '\0' && spec->source[PST_IMPORT_FEAT_INDPTR][0] != '\0')
         return pst_fail(PST_E_ARG,
                         "%s has dense and CSR features: say which with --features or --feat-indptr", dir);
     return PST_OK;
@@ -119,9 +119,9 @@ static pst_rc read_meta(struct pst_import_spec *spec, const char *dir)
     if (spec->name[0] == '\0' && name != NULL)
         (void)snprintf(spec->name, sizeof spec->name, "%s", name);
     rc = meta_count(meta, path, "num_nodes", &spec->vertices);
-    if (rc == PST_OK && spec->source[PST_SRC_FEAT_INDPTR][0] != '\0')
+    if (rc == PST_OK && spec->source[PST_IMPORT_FEAT_INDPTR][0] != '\0')
         rc = meta_count(meta, path, "num_features", &spec->feature_dim);
-    if (rc == PST_OK && spec->source[PST_SRC_LABELS][0] != '\0')
+    if (rc == PST_OK && spec->source[PST_IMPORT_LABELS][0] != '\0')
         rc = meta_count(meta, path, "num_classes", &spec->classes);
     json_decref(meta);
     return rc;
@@ -141,7 +141,7 @@ static void name_from_dir(struct pst_import_spec *spec, const char *dir)
         (void)snprintf(spec->name, sizeof spec->name, "imported");
 }
 
-pst_rc pst_import_find(struct pst_import_spec *spec, const char *dir, const bool skip[PST_SOURCES])
+pst_rc pst_import_find(struct pst_import_spec *spec, const char *dir, const bool skip[PST_IMPORT_SOURCES])
 {
     struct stat st;
     if (stat(dir, &st) != 0)
@@ -156,7 +156,7 @@ pst_rc pst_import_find(struct pst_import_spec *spec, const char *dir, const bool
         return rc;
     if (spec->name[0] == '\0')
         name_from_dir(spec, dir);
-    if (spec->source[PST_SRC_EDGES][0] == '\0' && !skip[PST_SRC_EDGES])
+    if (spec->source[PST_IMPORT_EDGES][0] == '\0' && !skip[PST_IMPORT_EDGES])
         return pst_fail(PST_E_ARG, "%s has no edges.npy: --edges FILE names the edges", dir);
     return PST_OK;
 }

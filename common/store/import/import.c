@@ -12,42 +12,42 @@
 static const char what_failed[] = "cannot import";
 
 /* Opens everything, and looks at all but edges and feature values, which are checked as they stream. */
-static pst_rc check_all(struct pst_importing *im)
+static pst_rc check_all(struct pst_import_state *im)
 {
     pst_import_open(im);
     if (im->problems.count == 0)
         pst_import_counts(im);
     pst_rc rc = pst_problems_result(&im->problems, what_failed);
-    if (rc == PST_OK && pst_has(im, PST_SRC_LABELS))
+    if (rc == PST_OK && pst_import_has(im, PST_IMPORT_LABELS))
         rc = pst_import_read_labels(im);
     return rc;
 }
 
 /* What can only be looked at when the edges have told how many vertices there are. */
-static pst_rc check_rest(struct pst_importing *im)
+static pst_rc check_rest(struct pst_import_state *im)
 {
     pst_import_check_splits(im);
-    if (pst_has(im, PST_SRC_FEAT_INDPTR))
+    if (pst_import_has(im, PST_IMPORT_FEAT_INDPTR))
         pst_import_check_csr(im);
     return pst_problems_result(&im->problems, what_failed);
 }
 
-static pst_rc write_topology(struct pst_importing *im, struct pst_build *b, struct pst_import_result *result,
-                             struct pst_progress *progress)
+static pst_rc write_topology(struct pst_import_state *im, struct pst_build *b,
+                             struct pst_import_result *result, struct pst_progress *progress)
 {
-    struct pst_csc csc;
+    struct pst_csc_builder csc;
     const struct pst_import_spec *s = im->spec;
-    const struct pst_csc_spec spec = {.build = b,
-                                      .symmetrize = s->symmetrize,
-                                      .dedupe = s->dedupe,
-                                      .transpose = s->transpose,
-                                      .relations = im->relations > 0,
-                                      .self_loops = s->self_loops,
-                                      .memory_bytes = s->memory_bytes,
-                                      .threads = s->threads,
-                                      .resumable = s->feed == NULL || s->feed_resumes,
-                                      .replays = s->feed_replays};
-    pst_rc rc = pst_csc_init(&csc, &spec);
+    const struct pst_csc_builder_spec spec = {.build = b,
+                                              .symmetrize = s->symmetrize,
+                                              .dedupe = s->dedupe,
+                                              .transpose = s->transpose,
+                                              .relations = im->relations > 0,
+                                              .self_loops = s->self_loops,
+                                              .memory_bytes = s->memory_bytes,
+                                              .threads = s->threads,
+                                              .resumable = s->feed == NULL || s->feed_resumes,
+                                              .replays = s->feed_replays};
+    pst_rc rc = pst_csc_builder_init(&csc, &spec);
     if (rc == PST_OK)
         rc = s->feed != NULL ? s->feed(s->feed_ctx, &csc, &im->vertices, progress)
                              : pst_import_feed(im, &csc, progress);
@@ -56,12 +56,12 @@ static pst_rc write_topology(struct pst_importing *im, struct pst_build *b, stru
     if (rc == PST_OK)
         rc = check_rest(im);
     if (rc == PST_OK)
-        rc = pst_csc_finish(&csc, im->vertices, progress);
+        rc = pst_csc_builder_finish(&csc, im->vertices, progress);
     result->duplicates_removed = csc.duplicates_removed;
     result->loops_removed = csc.loops_removed;
     result->loops_added = csc.loops_added;
     result->parts = csc.parts;
-    pst_csc_release(&csc);
+    pst_csc_builder_release(&csc);
     return rc;
 }
 
@@ -76,7 +76,7 @@ static pst_rc write_split(const struct pst_array *a, int64_t from, enum pst_arra
     for (int64_t i = 0; rc == PST_OK && i < a->shape[0]; i += SPLIT_BLOCK) {
         int64_t n = pst_min_i64(SPLIT_BLOCK, a->shape[0] - i);
         for (int64_t k = 0; k < n; k++)
-            block[k] = from + pst_int_at(a, i + k);
+            block[k] = from + pst_import_int_at(a, i + k);
         rc = pst_array_write(&w, block, (size_t)n * sizeof *block);
     }
     if (rc == PST_OK)
@@ -85,7 +85,7 @@ static pst_rc write_split(const struct pst_array *a, int64_t from, enum pst_arra
     return rc;
 }
 
-static void note_manifest(const struct pst_importing *im, struct pst_build *b)
+static void note_manifest(const struct pst_import_state *im, struct pst_build *b)
 {
     static const char *const loops[] = {"keep", "add", "remove"}, *const norms[] = {"none", "l1", "l2"};
     const struct pst_import_spec *s = im->spec;
@@ -93,11 +93,11 @@ static void note_manifest(const struct pst_importing *im, struct pst_build *b)
     b->manifest.classes = im->classes;
     b->manifest.relations = im->relations;
     json_t *files = json_object();
-    for (unsigned i = 0; i < PST_SOURCES; i++)
+    for (unsigned i = 0; i < PST_IMPORT_SOURCES; i++)
         if (s->source[i][0] != '\0' && strncmp(s->source[i], b->partial, strlen(b->partial)) != 0)
-            (void)json_object_set_new(files, pst_source_option(i) + 2, json_string(s->source[i]));
+            (void)json_object_set_new(files, pst_import_source_option(i) + 2, json_string(s->source[i]));
         else if (s->source[i][0] != '\0' && s->told_as[i][0] != '\0')
-            (void)json_object_set_new(files, pst_source_option(i) + 2, json_string(s->told_as[i]));
+            (void)json_object_set_new(files, pst_import_source_option(i) + 2, json_string(s->told_as[i]));
     b->manifest.provenance = json_pack(
         "{s:s, s:o, s:{s:b, s:b, s:b, s:s, s:s}}", "command", s->command != NULL ? s->command : "", "sources",
         files, "parameters", "symmetrize", s->symmetrize, "dedupe", s->dedupe, "transpose", s->transpose,
@@ -107,7 +107,7 @@ static void note_manifest(const struct pst_importing *im, struct pst_build *b)
 pst_rc pst_import(const struct pst_import_spec *spec, struct pst_build *b, struct pst_import_result *result,
                   struct pst_progress *progress)
 {
-    struct pst_importing *im = calloc(1, sizeof *im); /* 60 KiB of paths and text: not for the stack */
+    struct pst_import_state *im = calloc(1, sizeof *im); /* 60 KiB of paths and text: not for the stack */
     if (im == NULL)
         return pst_fail(PST_E_NOMEM, "no memory to import");
     im->spec = spec;
@@ -127,12 +127,12 @@ pst_rc pst_import(const struct pst_import_spec *spec, struct pst_build *b, struc
     int64_t first;
     (void)pst_import_target(im, &first);
     for (unsigned i = 0; i < 3; i++)
-        if (pst_has(im, PST_SRC_TRAIN + i) &&
-            (rc = write_split(&im->src[PST_SRC_TRAIN + i], first, PST_IN_TRAIN + i, b)) != PST_OK)
+        if (pst_import_has(im, PST_IMPORT_TRAIN + i) &&
+            (rc = write_split(&im->src[PST_IMPORT_TRAIN + i], first, PST_IN_TRAIN + i, b)) != PST_OK)
             goto out;
     rc = pst_import_features(im, b, -1, progress);
 out:
-    for (unsigned i = 0; i < PST_SOURCES; i++)
+    for (unsigned i = 0; i < PST_IMPORT_SOURCES; i++)
         pst_array_close(&im->src[i]);
     free(im->labels);
     free(im);

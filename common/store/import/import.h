@@ -1,33 +1,33 @@
 /* import.h: makes a dataset from NumPy arrays: edges, features (dense or CSR), labels, splits.
  * Owner: the caller owns the spec and the result; plain memory, nothing to release. Threads: one. */
-#ifndef PST_STORE_IMPORT_H
-#define PST_STORE_IMPORT_H
+#ifndef PST_IMPORT_H
+#define PST_IMPORT_H
 
 #include "common/store/build/csc_builder.h"
 
 PST_BEGIN_DECLS
 
-enum pst_source_id {
-    PST_SRC_EDGES,    /* (2, E) or (E, 2), int32 or int64; the first is the source, the second the target */
-    PST_SRC_FEATURES, /* (N, D) float32, float64 (made float32), float16 or bfloat16 */
-    PST_SRC_FEAT_INDPTR,  /* or CSR: (N + 1) int32 or int64, */
-    PST_SRC_FEAT_INDICES, /* (nnz) int32 or int64, */
-    PST_SRC_FEAT_DATA,    /* (nnz) float32 or float64; an entry that is there twice is summed */
-    PST_SRC_LABELS,       /* (N) integers, -1 none; or floats, NaN none */
-    PST_SRC_TRAIN,        /* ids, int32 or int64 */
-    PST_SRC_VAL,
-    PST_SRC_TEST,
-    PST_SOURCES
+enum pst_import_source_id {
+    PST_IMPORT_EDGES, /* (2, E) or (E, 2), int32 or int64; the first is the source, the second the target */
+    PST_IMPORT_FEATURES,     /* (N, D) float32, float64 (made float32), float16 or bfloat16 */
+    PST_IMPORT_FEAT_INDPTR,  /* or CSR: (N + 1) int32 or int64, */
+    PST_IMPORT_FEAT_INDICES, /* (nnz) int32 or int64, */
+    PST_IMPORT_FEAT_DATA,    /* (nnz) float32 or float64; an entry that is there twice is summed */
+    PST_IMPORT_LABELS,       /* (N) integers, -1 none; or floats, NaN none */
+    PST_IMPORT_TRAIN,        /* ids, int32 or int64 */
+    PST_IMPORT_VAL,
+    PST_IMPORT_TEST,
+    PST_IMPORT_SOURCES
 };
 
 /* Fails with its own message. *vertices: in, -1 or what the arrays say; out, what the edges say where they
  * do. */
-typedef pst_rc (*pst_feed_fn)(void *ctx, struct pst_csc *csc, int64_t *vertices,
+typedef pst_rc (*pst_feed_fn)(void *ctx, struct pst_csc_builder *csc, int64_t *vertices,
                               struct pst_progress *progress);
 
 /* EX3: source, relation, target. */
-enum pst_edge_shape { PST_EDGES_AUTO, PST_EDGES_2XE, PST_EDGES_EX2, PST_EDGES_EX3 };
-enum pst_normalize { PST_NORM_NONE, PST_NORM_L1, PST_NORM_L2 };
+enum pst_import_edge_shape { PST_EDGES_AUTO, PST_EDGES_2XE, PST_EDGES_EX2, PST_EDGES_EX3 };
+enum pst_import_normalize { PST_IMPORT_NORMALIZE_NONE, PST_IMPORT_NORMALIZE_L1, PST_IMPORT_NORMALIZE_L2 };
 
 /* What a file of numbers without a header holds; rank 0: it has NumPy's header. */
 struct pst_raw {
@@ -38,16 +38,16 @@ struct pst_raw {
 
 struct pst_import_spec {
     char name[PST_NAME_MAX];
-    char source[PST_SOURCES][4096]; /* "": there is none */
-    struct pst_raw raw[PST_SOURCES];
-    char told_as[PST_SOURCES][4096];        /* its name in messages, where that is another; "": its path */
+    char source[PST_IMPORT_SOURCES][4096]; /* "": there is none */
+    struct pst_raw raw[PST_IMPORT_SOURCES];
+    char told_as[PST_IMPORT_SOURCES][4096]; /* its name in messages, where that is another; "": its path */
     int64_t vertices, classes, feature_dim; /* -1: from the arrays */
-    enum pst_edge_shape edge_shape;
+    enum pst_import_edge_shape edge_shape;
     const char *shape_by;                  /* whose files have it, for messages; NULL: the user said so */
     int64_t target_first, target_vertices; /* those that labels and splits speak of; -1: all */
     bool symmetrize, dedupe;
-    enum pst_self_loops self_loops;
-    enum pst_normalize
+    enum pst_csc_builder_self_loops self_loops;
+    enum pst_import_normalize
         normalize;         /* each feature row by the sum of its magnitudes, or its length; 0 stays 0 */
     uint64_t stride_bytes; /* 0: pst_stride_for */
     bool link;             /* features stay where they are: a symbolic link */
@@ -59,7 +59,7 @@ struct pst_import_spec {
     pst_feed_fn feed;
     void *feed_ctx;
     bool feed_resumes;   /* it calls pst_csc_checkpoint, and goes on from the state that it gave, */
-    bool feed_replays;   /* and adds again what is lost (pst_csc_spec's replays) */
+    bool feed_replays;   /* and adds again what is lost (pst_csc_builder_spec's replays) */
     int64_t relations;   /* that edges have, by the feed; 0: none */
     const char *command; /* for the manifest's provenance; NULL: none */
 };
@@ -76,7 +76,7 @@ PST_API void pst_import_defaults(struct pst_import_spec *spec);
  * feat_indptr.npy, ..., labels.npy, train_idx.npy, ...) and from meta.json's name, num_nodes, num_features
  * and num_classes where it has them. skip[i] true leaves source i out. */
 PST_API PST_MUST_USE pst_rc pst_import_find(struct pst_import_spec *spec, const char *dir,
-                                            const bool skip[PST_SOURCES]);
+                                            const bool skip[PST_IMPORT_SOURCES]);
 
 /* An edge (source, target) makes source an in-neighbour of target. Everything is checked first, and every
  * problem told (PST_E_FORMAT); feature values are checked as they stream. */

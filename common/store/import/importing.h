@@ -1,30 +1,30 @@
 /* importing.h: the state of one import, shared by its files. Owner: import.c. Threads: one. */
-#ifndef PST_STORE_IMPORT_PARTS_H
-#define PST_STORE_IMPORT_PARTS_H
+#ifndef PST_IMPORTING_H
+#define PST_IMPORTING_H
 
 #include "common/store/build/csc_builder.h"
 #include "common/store/import/import.h"
 
-#define PST_TOLD_MAX 5 /* bad values of one array that are told one by one; the rest are counted */
+#define PST_IMPORT_TOLD_MAX 5 /* bad values of one array that are told one by one; the rest are counted */
 
-struct pst_importing {
+struct pst_import_state {
     const struct pst_import_spec *spec;
-    struct pst_array src[PST_SOURCES]; /* mapped where path is not empty */
+    struct pst_array src[PST_IMPORT_SOURCES]; /* mapped where path is not empty */
     struct pst_problems problems;
     struct pst_problems *warnings;
     int64_t vertices, edges, classes, feature_dim;
-    enum pst_edge_shape shape; /* of the array of edges */
-    int64_t relations;         /* 0: edges have none */
-    int32_t *labels;           /* vertices, or NULL */
+    enum pst_import_edge_shape shape; /* of the array of edges */
+    int64_t relations;                /* 0: edges have none */
+    int32_t *labels;                  /* vertices, or NULL */
 };
 
-static inline bool pst_has(const struct pst_importing *im, enum pst_source_id id)
+static inline bool pst_import_has(const struct pst_import_state *im, enum pst_import_source_id id)
 {
     return im->src[id].map != NULL;
 }
 
 /* Entry i of an array of integers. */
-static inline int64_t pst_int_at(const struct pst_array *a, int64_t i)
+static inline int64_t pst_import_int_at(const struct pst_array *a, int64_t i)
 {
     switch (a->dtype) {
     case PST_I32: return ((const int32_t *)a->map)[i];
@@ -34,26 +34,26 @@ static inline int64_t pst_int_at(const struct pst_array *a, int64_t i)
 }
 
 /* How many vertices labels and splits speak of, and the first of them. */
-int64_t pst_import_target(const struct pst_importing *im, int64_t *first);
+int64_t pst_import_target(const struct pst_import_state *im, int64_t *first);
 
 /* by: whose edges have the shape that was asked for; NULL: the user asked. */
 void pst_import_wrong_shape(struct pst_problems *problems, const struct pst_array *a,
-                            enum pst_edge_shape asked, const char *by);
+                            enum pst_import_edge_shape asked, const char *by);
 
-PST_API const char *pst_source_option(enum pst_source_id id); /* "--edges" */
+PST_API const char *pst_import_source_option(enum pst_import_source_id id); /* "--edges" */
 
 /* dir's meta.json; *meta NULL: there is none. The caller's to release. Fails: PST_E_FORMAT with the line. */
 PST_MUST_USE pst_rc pst_import_meta(const char *dir, json_t **meta);
 
 /* check.c: opens, agrees on the counts, and looks at every id and label; problems go to the list. */
-void pst_import_open(struct pst_importing *im);
-void pst_import_counts(struct pst_importing *im);
-void pst_import_check_splits(struct pst_importing *im);
-void pst_import_check_csr(struct pst_importing *im);
-PST_MUST_USE pst_rc pst_import_read_labels(struct pst_importing *im);
+void pst_import_open(struct pst_import_state *im);
+void pst_import_counts(struct pst_import_state *im);
+void pst_import_check_splits(struct pst_import_state *im);
+void pst_import_check_csr(struct pst_import_state *im);
+PST_MUST_USE pst_rc pst_import_read_labels(struct pst_import_state *im);
 
 /* Entry i of an array of labels: integers, or floats where NaN is -1; INT64_MIN: it is no integer. */
-int64_t pst_label_at(const struct pst_array *a, int64_t i);
+int64_t pst_import_label_at(const struct pst_array *a, int64_t i);
 
 /* Tells the first few bad values of one array, and then how many more. */
 void pst_import_tell(struct pst_problems *problems, int64_t *bad, const char *path, int64_t at, int64_t value,
@@ -61,10 +61,10 @@ void pst_import_tell(struct pst_problems *problems, int64_t *bad, const char *pa
 void pst_import_tell_rest(struct pst_problems *problems, int64_t bad, const char *path);
 
 /* edges.c: an array of edges, checked and given on in blocks, in one reading. */
-struct pst_edge_array {
-    const struct pst_array *a; /* int32 or int64, open; its path is what messages say */
-    const char *file;          /* where it is */
-    enum pst_edge_shape shape; /* of the bytes, not AUTO */
+struct pst_import_edge_array {
+    const struct pst_array *a;        /* int32 or int64, open; its path is what messages say */
+    const char *file;                 /* where it is */
+    enum pst_import_edge_shape shape; /* of the bytes, not AUTO */
     int64_t edges;
     int64_t begin;     /* the first that is read */
     int64_t first[2];  /* added to each source, each target */
@@ -73,27 +73,28 @@ struct pst_edge_array {
     int64_t relations; /* how many there are; 0: edges have none */
 };
 
-/* n <= PST_EDGE_BLOCK; relation NULL when edges have none. */
+/* n <= PST_CSC_BUILDER_EDGE_BLOCK; relation NULL when edges have none. */
 typedef pst_rc (*pst_edge_block_fn)(void *ctx, const int64_t *source, const int64_t *target,
                                     const int32_t *relation, int64_t n);
 
 /* Ids out of range go to the list of problems, and nothing more is given on. */
-PST_MUST_USE pst_rc pst_edge_array_read(const struct pst_edge_array *e, pst_edge_block_fn fn, void *ctx,
-                                        struct pst_problems *problems, struct pst_progress *progress);
+PST_MUST_USE pst_rc pst_import_edge_array_read(const struct pst_import_edge_array *e, pst_edge_block_fn fn,
+                                               void *ctx, struct pst_problems *problems,
+                                               struct pst_progress *progress);
 
-/* A pst_edge_block_fn of a struct pst_csc. */
+/* A pst_edge_block_fn of a struct pst_csc_builder. */
 PST_MUST_USE pst_rc pst_edges_to_csc(void *csc, const int64_t *source, const int64_t *target,
                                      const int32_t *relation, int64_t n);
 
 /* Of an array with a column of relations: one more than the largest. */
-PST_MUST_USE pst_rc pst_import_count_relations(struct pst_importing *im, struct pst_progress *progress);
+PST_MUST_USE pst_rc pst_import_count_relations(struct pst_import_state *im, struct pst_progress *progress);
 
 /* The edges of an import's array to the topology. */
-PST_MUST_USE pst_rc pst_import_feed(struct pst_importing *im, struct pst_csc *csc,
+PST_MUST_USE pst_rc pst_import_feed(struct pst_import_state *im, struct pst_csc_builder *csc,
                                     struct pst_progress *progress);
 
 /* features.c: streams rows, checks every value, writes; type: of vertices, -1: all. */
-PST_MUST_USE pst_rc pst_import_features(const struct pst_importing *im, struct pst_build *b, int type,
+PST_MUST_USE pst_rc pst_import_features(const struct pst_import_state *im, struct pst_build *b, int type,
                                         struct pst_progress *progress);
 
 #endif

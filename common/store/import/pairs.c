@@ -10,7 +10,7 @@ void pst_pairs_begin(struct pst_pairs *p, struct pst_build *b, enum pst_array_id
     *p = (struct pst_pairs){.build = b,
                             .id = id,
                             .w = {.fd = -1},
-                            .narrow = pst_id_dtype(vertices) == PST_I32,
+                            .narrow = pst_manifest_id_dtype(vertices) == PST_I32,
                             .columns = id >= PST_IN_TRIPLES_TRAIN && id <= PST_IN_TRIPLES_TEST ? 3 : 2};
 }
 
@@ -72,13 +72,13 @@ void pst_pairs_release(struct pst_pairs *p)
 }
 
 pst_rc pst_pairs_from(struct pst_build *b, enum pst_array_id id, int64_t vertices,
-                      const struct pst_edge_array *e, struct pst_progress *progress)
+                      const struct pst_import_edge_array *e, struct pst_progress *progress)
 {
     struct pst_pairs p;
     struct pst_problems problems = {.count = 0};
     pst_pairs_begin(&p, b, id, vertices);
     pst_progress_begin(progress, pst_array_id_name(id), (uint64_t)e->edges, false);
-    pst_rc rc = pst_edge_array_read(e, pst_pairs_add, &p, &problems, progress);
+    pst_rc rc = pst_import_edge_array_read(e, pst_pairs_add, &p, &problems, progress);
     if (rc == PST_OK)
         rc = pst_problems_result(&problems, "cannot import");
     if (rc == PST_OK)

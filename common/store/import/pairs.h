@@ -1,8 +1,8 @@
 /* pairs.h: pairs of vertices, or triples with a relation, to one of a dataset's arrays of edges to
  * predict.
  * Owner: the caller; begin and release pair. Threads: one. */
-#ifndef PST_STORE_IMPORT_PAIRS_H
-#define PST_STORE_IMPORT_PAIRS_H
+#ifndef PST_PAIRS_H
+#define PST_PAIRS_H
 
 #include "common/store/import/importing.h"
 
@@ -26,6 +26,6 @@ void pst_pairs_release(struct pst_pairs *p);
 
 /* All of an edge array. */
 PST_MUST_USE pst_rc pst_pairs_from(struct pst_build *b, enum pst_array_id id, int64_t vertices,
-                                   const struct pst_edge_array *e, struct pst_progress *progress);
+                                   const struct pst_import_edge_array *e, struct pst_progress *progress);
 
 #endif

@@ -15,12 +15,12 @@ static const char what_failed[] = "cannot import";
 
 /* One type's features, opened and checked as those of a plain graph are. */
 static pst_rc open_features(const struct pst_typed *t, int type, struct pst_import_spec *spec,
-                            struct pst_importing *im)
+                            struct pst_import_state *im)
 {
     const struct pst_typed_vertices *v = &t->vertex[type];
     pst_import_defaults(spec);
-    memcpy(spec->source[PST_SRC_FEATURES], v->features, sizeof v->features);
-    spec->raw[PST_SRC_FEATURES] = v->raw;
+    memcpy(spec->source[PST_IMPORT_FEATURES], v->features, sizeof v->features);
+    spec->raw[PST_IMPORT_FEATURES] = v->raw;
     spec->vertices = v->vertices;
     spec->normalize = t->job->spec.normalize;
     spec->stride_bytes = t->job->spec.stride_bytes != 0 ? t->job->spec.stride_bytes : v->stride_bytes;
@@ -36,7 +36,7 @@ static pst_rc open_features(const struct pst_typed *t, int type, struct pst_impo
 static pst_rc each_features(struct pst_typed *t, bool write)
 {
     struct pst_import_spec *spec = calloc(1, sizeof *spec);
-    struct pst_importing *im = calloc(1, sizeof *im);
+    struct pst_import_state *im = calloc(1, sizeof *im);
     pst_rc rc = spec != NULL && im != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory to import");
     for (int k = 0; k < t->vertex_types && rc == PST_OK; k++) {
         if (t->vertex[k].features[0] == '\0')
@@ -47,20 +47,21 @@ static pst_rc each_features(struct pst_typed *t, bool write)
             t->vertex[k].vertices = im->vertices;
         if (rc == PST_OK && write)
             rc = pst_import_features(im, t->job->build, k, t->job->progress);
-        pst_array_close(&im->src[PST_SRC_FEATURES]);
+        pst_array_close(&im->src[PST_IMPORT_FEATURES]);
     }
     free(im);
     free(spec);
     return rc;
 }
 
-static pst_rc open_edges(const struct pst_typed *t, int k, struct pst_array *a, struct pst_edge_array *out)
+static pst_rc open_edges(const struct pst_typed *t, int k, struct pst_array *a,
+                         struct pst_import_edge_array *out)
 {
     const struct pst_typed_edges *e = &t->edge[k];
     const struct pst_import_spec *spec = &t->job->spec;
-    enum pst_edge_shape shape = e->tall                              ? PST_EDGES_EX2
-                                : spec->edge_shape == PST_EDGES_AUTO ? t->shape
-                                                                     : spec->edge_shape;
+    enum pst_import_edge_shape shape = e->tall                              ? PST_EDGES_EX2
+                                       : spec->edge_shape == PST_EDGES_AUTO ? t->shape
+                                                                            : spec->edge_shape;
     struct pst_problems problems = {.count = 0};
     pst_rc rc = pst_array_open_edges(a, e->path);
     if (rc != PST_OK)
@@ -71,14 +72,14 @@ static pst_rc open_edges(const struct pst_typed *t, int k, struct pst_array *a, 
         pst_problem(&problems, "%s: expected int32 or int64, found %s", a->path, pst_dtype_name(a->dtype));
     if (a->rank != 2 || a->shape[shape == PST_EDGES_2XE ? 0 : 1] != 2)
         pst_import_wrong_shape(&problems, a, shape, spec->edge_shape == PST_EDGES_AUTO ? t->format : NULL);
-    *out = (struct pst_edge_array){.a = a,
-                                   .file = e->path,
-                                   .shape =
-                                       (shape == PST_EDGES_2XE) != a->fortran ? PST_EDGES_2XE : PST_EDGES_EX2,
-                                   .edges = a->shape[shape == PST_EDGES_2XE ? 1 : 0],
-                                   .limit = {t->vertex[e->source].vertices, t->vertex[e->target].vertices},
-                                   .relation = k,
-                                   .relations = t->edge_types};
+    *out = (struct pst_import_edge_array){
+        .a = a,
+        .file = e->path,
+        .shape = (shape == PST_EDGES_2XE) != a->fortran ? PST_EDGES_2XE : PST_EDGES_EX2,
+        .edges = a->shape[shape == PST_EDGES_2XE ? 1 : 0],
+        .limit = {t->vertex[e->source].vertices, t->vertex[e->target].vertices},
+        .relation = k,
+        .relations = t->edge_types};
     return pst_problems_result(&problems, what_failed);
 }
 
@@ -97,19 +98,19 @@ static pst_rc largest(void *ctx, const int64_t *source, const int64_t *target, c
 /* Types that no file counts: one reading of the edges that touch them. */
 static pst_rc count_from_edges(struct pst_typed *t)
 {
-    int64_t found[PST_VERTEX_TYPES_MAX] = {0};
+    int64_t found[PST_MANIFEST_VERTEX_TYPES_MAX] = {0};
     struct pst_problems problems = {.count = 0};
     pst_rc rc = PST_OK;
     for (int k = 0; k < t->edge_types && rc == PST_OK; k++) {
         const struct pst_typed_edges *e = &t->edge[k];
         int64_t most[2] = {-1, -1};
         struct pst_array a;
-        struct pst_edge_array edges;
+        struct pst_import_edge_array edges;
         rc = open_edges(t, k, &a, &edges); /* all of them: a wrong one is told before the long work */
         if (rc != PST_OK || (edges.limit[0] >= 0 && edges.limit[1] >= 0))
             continue;
         pst_progress_begin(t->job->progress, "edges: counting", (uint64_t)edges.edges, false);
-        rc = pst_edge_array_read(&edges, largest, most, &problems, t->job->progress);
+        rc = pst_import_edge_array_read(&edges, largest, most, &problems, t->job->progress);
         if (rc == PST_OK)
             rc = pst_problems_result(&problems, what_failed);
         if (rc == PST_OK)
@@ -131,12 +132,12 @@ static pst_rc count_from_edges(struct pst_typed *t)
 
 /* ---- import ---- */
 
-static pst_rc give(void *ctx, struct pst_csc *csc, int64_t *vertices, struct pst_progress *progress)
+static pst_rc give(void *ctx, struct pst_csc_builder *csc, int64_t *vertices, struct pst_progress *progress)
 {
     struct pst_typed *t = ctx;
     struct pst_problems problems = {.count = 0};
     const struct pst_manifest *m = &t->job->build->manifest;
-    int64_t first[PST_VERTEX_TYPES_MAX], end = 0;
+    int64_t first[PST_MANIFEST_VERTEX_TYPES_MAX], end = 0;
     for (int k = 0; k < t->vertex_types; k++) {
         first[k] = end;
         end += m->vertex_type[k].vertices;
@@ -145,13 +146,13 @@ static pst_rc give(void *ctx, struct pst_csc *csc, int64_t *vertices, struct pst
     pst_rc rc = PST_OK;
     for (int k = 0; k < t->edge_types && rc == PST_OK; k++) {
         struct pst_array a;
-        struct pst_edge_array edges;
+        struct pst_import_edge_array edges;
         if ((rc = open_edges(t, k, &a, &edges)) != PST_OK)
             break;
         edges.first[0] = first[t->edge[k].source];
         edges.first[1] = first[t->edge[k].target];
         pst_progress_begin(progress, t->edge[k].name, (uint64_t)edges.edges, false);
-        rc = pst_edge_array_read(&edges, pst_edges_to_csc, csc, &problems, progress);
+        rc = pst_import_edge_array_read(&edges, pst_edges_to_csc, csc, &problems, progress);
         if (rc == PST_OK)
             pst_progress_end(progress);
     }
@@ -186,23 +187,23 @@ static pst_rc import_plain(struct pst_typed *t)
     struct pst_import_spec *s = &t->job->spec;
     const struct pst_typed_vertices *v = &t->vertex[0];
     const struct pst_typed_edges *e = &t->edge[0];
-    bool csv = e->csv && s->source[PST_SRC_EDGES][0] == '\0';
-    if (!csv && s->source[PST_SRC_EDGES][0] == '\0') {
-        memcpy(s->source[PST_SRC_EDGES], e->path, sizeof e->path);
-        memcpy(s->told_as[PST_SRC_EDGES], e->told_as, sizeof e->told_as);
+    bool csv = e->csv && s->source[PST_IMPORT_EDGES][0] == '\0';
+    if (!csv && s->source[PST_IMPORT_EDGES][0] == '\0') {
+        memcpy(s->source[PST_IMPORT_EDGES], e->path, sizeof e->path);
+        memcpy(s->told_as[PST_IMPORT_EDGES], e->told_as, sizeof e->told_as);
         s->shape_by = s->edge_shape == PST_EDGES_AUTO ? t->format : NULL;
         s->edge_shape = s->edge_shape == PST_EDGES_AUTO ? t->shape : s->edge_shape;
     }
-    if (s->source[PST_SRC_FEATURES][0] == '\0' && s->source[PST_SRC_FEAT_INDPTR][0] == '\0' &&
-        !t->job->skip[PST_SRC_FEATURES]) {
-        memcpy(s->source[PST_SRC_FEATURES], v->features, sizeof v->features);
-        s->raw[PST_SRC_FEATURES] = v->raw;
+    if (s->source[PST_IMPORT_FEATURES][0] == '\0' && s->source[PST_IMPORT_FEAT_INDPTR][0] == '\0' &&
+        !t->job->skip[PST_IMPORT_FEATURES]) {
+        memcpy(s->source[PST_IMPORT_FEATURES], v->features, sizeof v->features);
+        s->raw[PST_IMPORT_FEATURES] = v->raw;
     }
     if (s->vertices < 0)
         s->vertices = v->vertices;
     if (csv) {
         t->job->text.separator = ',';
-        t->job->text.header = PST_HEADER_NO;
+        t->job->text.header = PST_EDGE_TEXT_HEADER_NO;
         return pst_import_edge_text(t->job, e->path);
     }
     return pst_import(s, t->job->build, t->job->result, t->job->progress);
@@ -218,10 +219,10 @@ static pst_rc check_options(const struct pst_typed *t)
     if (s->link)
         return pst_fail(PST_E_ARG,
                         "--link: features of several types are copied; --types takes one type alone");
-    for (unsigned i = PST_SRC_EDGES; i <= PST_SRC_FEAT_DATA; i++)
+    for (unsigned i = PST_IMPORT_EDGES; i <= PST_IMPORT_FEAT_DATA; i++)
         if (s->source[i][0] != '\0')
             return pst_fail(PST_E_ARG, "%s: a graph of several types has files for each",
-                            pst_source_option(i));
+                            pst_import_source_option(i));
     return PST_OK;
 }
 

@@ -1,7 +1,7 @@
 /* typed.h: a graph of several types of vertices and edges, each with its files, as IGB, MAG240M and
  * GraphBolt have them. Owner: the caller; init and release pair. Threads: one. */
-#ifndef PST_STORE_IMPORT_TYPED_H
-#define PST_STORE_IMPORT_TYPED_H
+#ifndef PST_TYPED_H
+#define PST_TYPED_H
 
 #include "common/store/formats/formats.h"
 
@@ -22,11 +22,11 @@ struct pst_typed_edges {
 };
 
 struct pst_typed {
-    struct pst_import_job *job;  /* whose labels and splits speak of vertices of the type `labelled` */
-    enum pst_edge_shape shape;   /* of all edges, unless the user says otherwise */
-    const char *format;          /* "IGB" */
-    const char *types_otherwise; /* what --types is unless the user says: a name, or "all" */
-    bool keep;                   /* one type of vertices and of edges stays a type */
+    struct pst_import_job *job;       /* whose labels and splits speak of vertices of the type `labelled` */
+    enum pst_import_edge_shape shape; /* of all edges, unless the user says otherwise */
+    const char *format;               /* "IGB" */
+    const char *types_otherwise;      /* what --types is unless the user says: a name, or "all" */
+    bool keep;                        /* one type of vertices and of edges stays a type */
     int labelled;
     int vertex_types, edge_types;
     struct pst_typed_vertices *vertex;

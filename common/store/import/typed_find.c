@@ -15,8 +15,9 @@
 pst_rc pst_typed_init(struct pst_typed *t, struct pst_import_job *job)
 {
     *t = (struct pst_typed){.job = job, .types_otherwise = "all"};
-    t->vertex = calloc(PST_VERTEX_TYPES_MAX, sizeof *t->vertex);
-    t->edge = calloc(PST_EDGE_TYPES_MAX, sizeof *t->edge); /* pages that nobody touches cost nothing */
+    t->vertex = calloc(PST_MANIFEST_VERTEX_TYPES_MAX, sizeof *t->vertex);
+    t->edge =
+        calloc(PST_MANIFEST_EDGE_TYPES_MAX, sizeof *t->edge); /* pages that nobody touches cost nothing */
     return t->vertex != NULL && t->edge != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory for types");
 }
 
@@ -39,9 +40,9 @@ pst_rc pst_typed_vertex(struct pst_typed *t, const char *name, int *type)
     *type = find_vertex(t, name);
     if (*type >= 0)
         return PST_OK;
-    if (name[0] == '\0' || strlen(name) >= PST_NAME_MAX || t->vertex_types == PST_VERTEX_TYPES_MAX)
+    if (name[0] == '\0' || strlen(name) >= PST_NAME_MAX || t->vertex_types == PST_MANIFEST_VERTEX_TYPES_MAX)
         return pst_fail(PST_E_LIMIT, "type '%.80s': expected at most %d types with names of 1 to %d bytes",
-                        name, PST_VERTEX_TYPES_MAX, PST_NAME_MAX - 1);
+                        name, PST_MANIFEST_VERTEX_TYPES_MAX, PST_NAME_MAX - 1);
     struct pst_typed_vertices *v = &t->vertex[ *type = t->vertex_types++];
     (void)snprintf(v->name, sizeof v->name, "%s", name);
     v->vertices = -1;
@@ -53,9 +54,9 @@ pst_rc pst_typed_edge(struct pst_typed *t, const char *source, const char *relat
 {
     char name[3 * PST_NAME_MAX + 8];
     (void)snprintf(name, sizeof name, "%.64s:%.64s:%.64s", source, relation, target);
-    if (strlen(name) >= PST_NAME_MAX || t->edge_types == PST_EDGE_TYPES_MAX || strlen(path) >= 4096)
+    if (strlen(name) >= PST_NAME_MAX || t->edge_types == PST_MANIFEST_EDGE_TYPES_MAX || strlen(path) >= 4096)
         return pst_fail(PST_E_LIMIT, "edges '%.80s': expected at most %d types with names of up to %d bytes",
-                        name, PST_EDGE_TYPES_MAX, PST_NAME_MAX - 1);
+                        name, PST_MANIFEST_EDGE_TYPES_MAX, PST_NAME_MAX - 1);
     struct pst_typed_edges *e = &t->edge[t->edge_types];
     pst_rc rc = pst_typed_vertex(t, source, &e->source);
     if (rc == PST_OK)
@@ -143,7 +144,7 @@ pst_rc pst_typed_select(struct pst_typed *t)
     bool said = t->job->types[0] != '\0';
     const char *list = said ? t->job->types : t->types_otherwise;
     char left_out[1024] = "";
-    int place[PST_VERTEX_TYPES_MAX], vertices = 0, edges = 0;
+    int place[PST_MANIFEST_VERTEX_TYPES_MAX], vertices = 0, edges = 0;
     size_t used = 0;
     pst_rc rc = check_list(t, list);
     if (rc != PST_OK)
@@ -187,7 +188,7 @@ pst_rc pst_raw_look(const char *path, enum pst_dtype dtype, int64_t columns, str
     uint64_t bytes;
     int fd;
     *raw = (struct pst_raw){.rank = 0};
-    pst_rc rc = pst_open_file(path, &fd, &bytes);
+    pst_rc rc = pst_file_open(path, &fd, &bytes);
     if (rc != PST_OK)
         return rc;
     ssize_t n = pread(fd, head, sizeof head, 0);

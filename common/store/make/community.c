@@ -7,7 +7,7 @@
 #include "common/store/make/gen.h"
 #include "common/store/make/gen_impl.h"
 #include "common/util/memory.h"
-#include "common/util/random.h"
+#include "common/store/make/gen_random.h"
 
 #define CLASSES_MAX 4096 /* class directions are a table of classes x dim floats */
 
@@ -61,7 +61,7 @@ static pst_rc check_spec(const struct pst_community_spec *s)
         return pst_fail(PST_E_ARG,
                         "--train and --val: expected fractions that sum to at most 1, found %g and %g",
                         s->train, s->val);
-    return pst_check_stride(s->stride_bytes, s->feature_dim, PST_F32);
+    return pst_stride_check(s->stride_bytes, s->feature_dim, PST_F32);
 }
 
 static pst_rc allocate(struct community *c)
@@ -101,7 +101,7 @@ static void assign_labels(struct community *c)
     for (int64_t j = 0; j <= k; j++)
         c->first[j] = (int64_t)((__int128)n * j / k);
     struct pst_shuffle shuffle;
-    pst_shuffle_init(&shuffle, n, c->spec->seed, PST_STREAM_LABEL);
+    pst_shuffle_init(&shuffle, n, c->spec->seed, PST_GEN_LABEL);
     int32_t label = 0;
     for (int64_t i = 0; i < n; i++) {
         while (i >= c->first[label + 1])
@@ -117,8 +117,8 @@ static void assign_weights(struct community *c)
 {
     double power = -1.0 / (c->spec->exponent - 1.0), cut = sqrt((double)c->spec->vertices), sum = 0;
     for (int64_t i = 0; i < c->spec->vertices; i++) {
-        struct pst_draw d = pst_draw_at(c->spec->seed, PST_STREAM_WEIGHT, (uint64_t)c->member[i], 0);
-        double w = pst_exact_exp(power * pst_exact_log(1.0 - pst_unit53(d.word[0], d.word[1])));
+        struct pst_rng_block d = pst_gen_draw(c->spec->seed, PST_GEN_WEIGHT, (uint64_t)c->member[i], 0);
+        double w = pst_gen_exp(power * pst_gen_log(1.0 - pst_gen_unit(&d, 0)));
         c->cumulative[i] = sum;
         sum += w < cut ? w : cut;
     }
@@ -156,13 +156,14 @@ static pst_rc draw_edges(void *ctx, int64_t first, int64_t count, int64_t *sourc
     for (int64_t i = 0; i < count; i++) {
         uint32_t attempt = 0;
         do { /* a class has two members or more, so a loop cannot be drawn for ever */
-            struct pst_draw d = pst_draw_at(c->spec->seed, PST_STREAM_EDGE, (uint64_t)(first + i), attempt);
-            struct pst_draw e =
-                pst_draw_at(c->spec->seed, PST_STREAM_EDGE, (uint64_t)(first + i), attempt + 1);
+            struct pst_rng_block d =
+                pst_gen_draw(c->spec->seed, PST_GEN_EDGE, (uint64_t)(first + i), attempt);
+            struct pst_rng_block e =
+                pst_gen_draw(c->spec->seed, PST_GEN_EDGE, (uint64_t)(first + i), attempt + 1);
             attempt += 2;
-            source[i] = find_weight(c, 0, n, pst_unit53(d.word[0], d.word[1]) * c->cumulative[n]);
-            bool within = pst_unit53(d.word[2], d.word[3]) < c->spec->homophily;
-            target[i] = draw_partner(c, source[i], within, pst_unit53(e.word[0], e.word[1]));
+            source[i] = find_weight(c, 0, n, pst_gen_unit(&d, 0) * c->cumulative[n]);
+            bool within = pst_gen_unit(&d, 1) < c->spec->homophily;
+            target[i] = draw_partner(c, source[i], within, pst_gen_unit(&e, 0));
         } while (source[i] == target[i]);
     }
     return PST_OK;
@@ -177,7 +178,7 @@ static void draw_means(struct community *c)
         double squares = 0;
         for (int64_t j = 0; j < dim; j++) {
             double value[4];
-            pst_normal4(pst_draw_at(c->spec->seed, PST_STREAM_MEAN, (uint64_t)(k * dim + j), 0), value);
+            pst_gen_normal4(pst_gen_draw(c->spec->seed, PST_GEN_MEAN, (uint64_t)(k * dim + j), 0), value);
             mean[j] = (float)value[0];
             squares += value[0] * value[0];
         }
@@ -195,8 +196,8 @@ static pst_rc draw_features(const void *ctx, int64_t first, int64_t rows, int64_
         const float *mean = c->mean + c->label[v] * dim;
         for (int64_t j = 0; j < dim; j += 4) {
             double noise[4];
-            pst_normal4(pst_draw_at(c->spec->seed, PST_STREAM_FEATURE, (uint64_t)v, (uint32_t)(j / 4)),
-                        noise);
+            pst_gen_normal4(pst_gen_draw(c->spec->seed, PST_GEN_FEATURE, (uint64_t)v, (uint32_t)(j / 4)),
+                            noise);
             for (int64_t k = 0; k < 4 && j + k < dim; k++)
                 ((float *)out)[i * stride + j + k] = (float)(mean[j + k] + c->spec->noise * noise[k]);
         }
@@ -206,11 +207,11 @@ static pst_rc draw_features(const void *ctx, int64_t first, int64_t rows, int64_
 
 static pst_rc write_topology(struct community *c, struct pst_build *b, struct pst_progress *progress)
 {
-    const struct pst_csc_spec spec = {.build = b,
-                                      .symmetrize = true,
-                                      .dedupe = true,
-                                      .memory_bytes = c->spec->memory_bytes,
-                                      .threads = PST_GEN_THREADS};
+    const struct pst_csc_builder_spec spec = {.build = b,
+                                              .symmetrize = true,
+                                              .dedupe = true,
+                                              .memory_bytes = c->spec->memory_bytes,
+                                              .threads = PST_GEN_THREADS};
     return pst_gen_topology(&spec, c->spec->vertices,
                             (int64_t)((double)c->spec->vertices * c->spec->degree / 2), draw_edges, c,
                             progress);

@@ -77,8 +77,8 @@ static pst_rc adopt_file(const struct pst_build *b, const struct pst_array_entry
     return link(source, path) == 0 ? PST_OK : copy_file(source, path);
 }
 
-pst_rc pst_build_adopt(struct pst_build *b, const struct pst_manifest *from, const char *dir,
-                       enum pst_array_id id)
+pst_rc pst_derive_adopt(struct pst_build *b, const struct pst_manifest *from, const char *dir,
+                        enum pst_array_id id)
 {
     char name[PST_NAME_MAX];
     (void)snprintf(name, sizeof name, "%s.npy", pst_array_id_name(id));
@@ -151,7 +151,7 @@ static pst_rc adopt_but(const struct pst_dataset *ds, struct pst_build *b, enum 
     b->manifest.provenance = json_incref(from.provenance);
     for (unsigned i = 0; i < PST_ARRAY_IDS && rc == PST_OK; i++)
         if ((i < first || i > last) && (i != PST_IN_FEATURES || from.stripes == 0))
-            rc = pst_build_adopt(b, &from, ds->dir, i);
+            rc = pst_derive_adopt(b, &from, ds->dir, i);
     const bool features = PST_IN_FEATURES < first || PST_IN_FEATURES > last;
     if (rc == PST_OK && features)
         rc = adopt_stripes(b, &from, ds->dir);
@@ -190,7 +190,8 @@ static pst_rc write_split(struct pst_build *b, const struct pst_dataset *ds, con
     return rc;
 }
 
-pst_rc pst_split(const struct pst_dataset *ds, struct pst_build *b, const double fraction[3], uint64_t seed)
+pst_rc pst_derive_split(const struct pst_dataset *ds, struct pst_build *b, const double fraction[3],
+                        uint64_t seed)
 {
     double sum = 0;
     for (int i = 0; i < 3; i++) {
@@ -287,7 +288,7 @@ static pst_rc convert_rows(const void *ctx, int64_t first, int64_t rows, int64_t
     const struct pst_array *f = features_of(m->ds, m->type);
     for (int64_t v = first; v < first + rows;
          v++, out = (char *)out + (size_t)stride * pst_dtype_bytes(m->dtype)) {
-        const char *from = pst_type_row(m->ds, m->type, v);
+        const char *from = pst_rows_type_row(m->ds, m->type, v);
         for (int64_t j = 0; j < dim; j++)
             if (!put_value(out, m->dtype, j, pst_feature_value(from, f->dtype, j)))
                 return pst_fail(PST_E_FORMAT, "%s: row %" PRId64 ", column %" PRId64 ": does not fit %s",
@@ -299,7 +300,7 @@ static pst_rc convert_rows(const void *ctx, int64_t first, int64_t rows, int64_t
 /* The features of one type of vertices, if it has some; type -1: of all. only_check: looks at the stride
  * alone. */
 static pst_rc convert_type(const struct pst_dataset *ds, struct pst_build *b, int type,
-                           const struct pst_convert_spec *spec, bool only_check,
+                           const struct pst_derive_convert_spec *spec, bool only_check,
                            struct pst_progress *progress)
 {
     const struct pst_vertex_type *t = type < 0 ? NULL : &ds->vertex_type[type];
@@ -308,14 +309,14 @@ static pst_rc convert_type(const struct pst_dataset *ds, struct pst_build *b, in
     const struct made made = {.ds = ds, .type = type, .dtype = spec->change_dtype ? spec->dtype : now};
     if (dim == 0)
         return PST_OK;
-    pst_rc rc = only_check ? pst_check_stride(spec->stride_bytes, dim, made.dtype)
+    pst_rc rc = only_check ? pst_stride_check(spec->stride_bytes, dim, made.dtype)
                            : pst_gen_features(b, type, t == NULL ? ds->vertices : t->vertices, dim,
                                               made.dtype, spec->stride_bytes, convert_rows, &made, progress);
     return rc == PST_OK || t == NULL ? rc : pst_wrap(rc, "type %s", t->name);
 }
 
-pst_rc pst_convert(const struct pst_dataset *ds, struct pst_build *b, const struct pst_convert_spec *spec,
-                   struct pst_progress *progress)
+pst_rc pst_derive_convert(const struct pst_dataset *ds, struct pst_build *b,
+                          const struct pst_derive_convert_spec *spec, struct pst_progress *progress)
 {
     const int first = ds->vertex_types > 0 ? 0 : -1, end = ds->vertex_types;
     int wide = 0;
@@ -349,8 +350,8 @@ static pst_rc draw_rows(const void *ctx, int64_t first, int64_t rows, int64_t di
     return PST_OK;
 }
 
-pst_rc pst_features(const struct pst_dataset *ds, struct pst_build *b, const struct pst_features_spec *spec,
-                    struct pst_progress *progress)
+pst_rc pst_derive_features(const struct pst_dataset *ds, struct pst_build *b,
+                           const struct pst_derive_features_spec *spec, struct pst_progress *progress)
 {
     assert(spec->dtype == PST_F32 || spec->dtype == PST_F16 || spec->dtype == PST_BF16);
     if (spec->dim < 1 || spec->dim > PST_GEN_DIM_MAX)
@@ -363,7 +364,7 @@ pst_rc pst_features(const struct pst_dataset *ds, struct pst_build *b, const str
         .seed = spec->seed, .dtype = spec->dtype, .row = calloc((size_t)spec->dim, sizeof(float))};
     if (made.row == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for a row of %" PRId64 " features", spec->dim);
-    pst_rc rc = pst_check_stride(spec->stride_bytes, spec->dim, spec->dtype);
+    pst_rc rc = pst_stride_check(spec->stride_bytes, spec->dim, spec->dtype);
     if (rc == PST_OK)
         rc = adopt_but(ds, b, PST_IN_FEATURES, PST_IN_FEATURES);
     if (rc == PST_OK)

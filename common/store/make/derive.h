@@ -1,7 +1,7 @@
 /* derive.h: datasets from datasets: other splits, another dtype or stride; and arrays for other programs.
  * Owner: the caller. Threads: one. */
-#ifndef PST_STORE_DERIVE_H
-#define PST_STORE_DERIVE_H
+#ifndef PST_DERIVE_H
+#define PST_DERIVE_H
 
 #include "common/store/build/build.h"
 #include "common/util/progress.h"
@@ -10,33 +10,35 @@ PST_BEGIN_DECLS
 
 /* Takes an array of an open dataset as it is, with its checksum: linked where the file system can, else
  * copied. */
-PST_API PST_MUST_USE pst_rc pst_build_adopt(struct pst_build *b, const struct pst_manifest *from,
-                                            const char *dir, enum pst_array_id id);
+PST_API PST_MUST_USE pst_rc pst_derive_adopt(struct pst_build *b, const struct pst_manifest *from,
+                                             const char *dir, enum pst_array_id id);
 
 /* Random disjoint splits of the vertices that have a label (of all, where there are no labels); sizes are
  * fractions of those, sum at most 1; a function of the seed alone. Everything else is taken from ds. */
-PST_API PST_MUST_USE pst_rc pst_split(const struct pst_dataset *ds, struct pst_build *b,
-                                      const double fraction[3], uint64_t seed);
+PST_API PST_MUST_USE pst_rc pst_derive_split(const struct pst_dataset *ds, struct pst_build *b,
+                                             const double fraction[3], uint64_t seed);
 
-struct pst_convert_spec {
+struct pst_derive_convert_spec {
     bool change_dtype; /* to dtype: float32, float16 or bfloat16, to the nearest, ties to even */
     enum pst_dtype dtype;
     uint64_t stride_bytes; /* 0: the usual */
 };
 /* The features, mapped, of all types of vertices, with another dtype or stride. A value that becomes infinite
  * is PST_E_FORMAT with its row and column. */
-PST_API PST_MUST_USE pst_rc pst_convert(const struct pst_dataset *ds, struct pst_build *b,
-                                        const struct pst_convert_spec *spec, struct pst_progress *progress);
+PST_API PST_MUST_USE pst_rc pst_derive_convert(const struct pst_dataset *ds, struct pst_build *b,
+                                               const struct pst_derive_convert_spec *spec,
+                                               struct pst_progress *progress);
 
-struct pst_features_spec {
+struct pst_derive_features_spec {
     int64_t dim;
     enum pst_dtype dtype;        /* float32, float16, bfloat16: the same values, rounded */
     uint64_t seed, stride_bytes; /* 0: the usual stride */
 };
 /* Random features in place of what ds has, if any: a function of the seed alone, uniform in [-1, 1); what gen
  * rmat gives with that seed. Everything else is taken from ds. */
-PST_API PST_MUST_USE pst_rc pst_features(const struct pst_dataset *ds, struct pst_build *b,
-                                         const struct pst_features_spec *spec, struct pst_progress *progress);
+PST_API PST_MUST_USE pst_rc pst_derive_features(const struct pst_dataset *ds, struct pst_build *b,
+                                                const struct pst_derive_features_spec *spec,
+                                                struct pst_progress *progress);
 
 enum pst_export_format { PST_EXPORT_NPY, PST_EXPORT_CSV };
 /* Writes a new directory that appears whole or not at all. npy: what penstock import npy reads, to the same

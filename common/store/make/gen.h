@@ -1,7 +1,7 @@
 /* gen.h: synthetic datasets, a function of their parameters and seed alone, on any machine.
  * Owner: the caller owns the specs. Threads: one call per builder. */
-#ifndef PST_STORE_GEN_H
-#define PST_STORE_GEN_H
+#ifndef PST_GEN_H
+#define PST_GEN_H
 
 #include "common/store/build/build.h"
 #include "common/util/progress.h"

@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "common/util/random.h"
+#include "common/store/make/gen_random.h"
 
 #define FEATURE_BUFFER_BYTES (1u << 20) /* at least one row; more is not faster */
 
-pst_rc pst_check_stride(uint64_t stride_bytes, int64_t dim, enum pst_dtype dtype)
+pst_rc pst_stride_check(uint64_t stride_bytes, int64_t dim, enum pst_dtype dtype)
 {
     uint64_t item = pst_dtype_bytes(dtype), row = (uint64_t)dim * item;
     if (stride_bytes == 0 || (stride_bytes >= row && stride_bytes % item == 0 && stride_bytes <= (1u << 30)))
@@ -20,19 +20,19 @@ pst_rc pst_check_stride(uint64_t stride_bytes, int64_t dim, enum pst_dtype dtype
                     item, row, dim, pst_dtype_name(dtype), stride_bytes);
 }
 
-static pst_rc draw_all(struct pst_csc *csc, int64_t edges, pst_edges_fn fn, void *ctx,
+static pst_rc draw_all(struct pst_csc_builder *csc, int64_t edges, pst_edges_fn fn, void *ctx,
                        struct pst_progress *progress)
 {
-    int64_t *source = malloc(2 * sizeof *source * PST_EDGE_BLOCK);
+    int64_t *source = malloc(2 * sizeof *source * PST_CSC_BUILDER_EDGE_BLOCK);
     if (source == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for a block of edges");
-    int64_t *target = source + PST_EDGE_BLOCK;
+    int64_t *target = source + PST_CSC_BUILDER_EDGE_BLOCK;
     pst_rc rc = PST_OK;
-    for (int64_t first = 0; rc == PST_OK && first < edges; first += PST_EDGE_BLOCK) {
-        int64_t count = pst_min_i64(PST_EDGE_BLOCK, edges - first);
+    for (int64_t first = 0; rc == PST_OK && first < edges; first += PST_CSC_BUILDER_EDGE_BLOCK) {
+        int64_t count = pst_min_i64(PST_CSC_BUILDER_EDGE_BLOCK, edges - first);
         rc = fn(ctx, first, count, source, target);
         if (rc == PST_OK)
-            rc = pst_csc_add(csc, source, target, NULL, count);
+            rc = pst_csc_builder_add(csc, source, target, NULL, count);
         if (rc == PST_OK)
             rc = pst_progress_add(progress, (uint64_t)count);
     }
@@ -40,23 +40,23 @@ static pst_rc draw_all(struct pst_csc *csc, int64_t edges, pst_edges_fn fn, void
     return rc;
 }
 
-pst_rc pst_gen_topology(const struct pst_csc_spec *spec, int64_t vertices, int64_t edges, pst_edges_fn fn,
-                        void *ctx, struct pst_progress *progress)
+pst_rc pst_gen_topology(const struct pst_csc_builder_spec *spec, int64_t vertices, int64_t edges,
+                        pst_edges_fn fn, void *ctx, struct pst_progress *progress)
 {
-    struct pst_csc csc;
-    pst_rc rc = pst_csc_init(&csc, spec);
+    struct pst_csc_builder csc;
+    pst_rc rc = pst_csc_builder_init(&csc, spec);
     pst_progress_begin(progress, "edges: drawing", (uint64_t)edges, false);
     if (rc == PST_OK)
         rc = draw_all(&csc, edges, fn, ctx, progress);
     if (rc == PST_OK) {
         pst_progress_end(progress);
-        rc = pst_csc_finish(&csc, vertices, progress);
+        rc = pst_csc_builder_finish(&csc, vertices, progress);
     }
-    pst_csc_release(&csc);
+    pst_csc_builder_release(&csc);
     return rc;
 }
 
-static pst_rc stream_rows(struct pst_row_writer *w, const int64_t shape[2], void *buffer, int64_t block,
+static pst_rc stream_rows(struct pst_build_row_writer *w, const int64_t shape[2], void *buffer, int64_t block,
                           int64_t dim, pst_feature_fn fn, const void *ctx, struct pst_progress *progress)
 {
     int64_t vertices = shape[0], stride = shape[1];
@@ -64,7 +64,7 @@ static pst_rc stream_rows(struct pst_row_writer *w, const int64_t shape[2], void
         int64_t rows = pst_min_i64(block, vertices - first);
         pst_rc rc = fn(ctx, first, rows, dim, stride, buffer);
         if (rc == PST_OK)
-            rc = pst_row_writer_put(w, buffer, rows);
+            rc = pst_build_row_writer_put(w, buffer, rows);
         if (rc == PST_OK)
             rc = pst_progress_add(progress, (uint64_t)rows * w->row_bytes);
         if (rc != PST_OK)
@@ -77,7 +77,7 @@ pst_rc pst_gen_features(struct pst_build *b, int type, int64_t vertices, int64_t
                         uint64_t stride_bytes, pst_feature_fn fn, const void *ctx,
                         struct pst_progress *progress)
 {
-    pst_rc rc = pst_check_stride(stride_bytes, dim, dtype);
+    pst_rc rc = pst_stride_check(stride_bytes, dim, dtype);
     if (rc != PST_OK || dim == 0)
         return rc;
     uint64_t stride = stride_bytes != 0 ? stride_bytes : pst_stride_for(dim, dtype);
@@ -86,7 +86,7 @@ pst_rc pst_gen_features(struct pst_build *b, int type, int64_t vertices, int64_t
     if (buffer == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " rows of %" PRIu64 " bytes", block, stride);
     const int64_t shape[2] = {vertices, (int64_t)(stride / pst_dtype_bytes(dtype))};
-    struct pst_row_writer *w = calloc(1, sizeof *w); /* paths: too much for the stack */
+    struct pst_build_row_writer *w = calloc(1, sizeof *w); /* paths: too much for the stack */
     pst_build_note_features(b, type, dim, stride);
     rc = w != NULL ? pst_build_rows(b, type, dtype, shape, w) : pst_fail(PST_E_NOMEM, "no memory for paths");
     pst_progress_begin(progress, "features", (uint64_t)vertices * stride, true);
@@ -97,7 +97,7 @@ pst_rc pst_gen_features(struct pst_build *b, int type, int64_t vertices, int64_t
     if (rc == PST_OK)
         pst_progress_end(progress); /* after the sync, so that the rate is the disk's */
     if (w != NULL)
-        pst_row_writer_release(w);
+        pst_build_row_writer_release(w);
     free(w);
     free(buffer);
     return rc;
@@ -106,7 +106,7 @@ pst_rc pst_gen_features(struct pst_build *b, int type, int64_t vertices, int64_t
 void pst_gen_uniform(uint64_t seed, int64_t v, int64_t dim, float *out)
 {
     for (int64_t j = 0; j < dim; j += 4) {
-        struct pst_draw d = pst_draw_at(seed, PST_STREAM_FEATURE, (uint64_t)v, (uint32_t)(j / 4));
+        struct pst_rng_block d = pst_gen_draw(seed, PST_GEN_FEATURE, (uint64_t)v, (uint32_t)(j / 4));
         for (int64_t k = 0; k < 4 && j + k < dim; k++)
             out[j + k] = (float)((int32_t)d.word[k] >> 8) * 0x1p-23f;
     }
@@ -119,7 +119,7 @@ void pst_shuffle_init(struct pst_shuffle *s, int64_t n, uint64_t seed, int strea
     while ((int64_t)1 << (2 * s->half) < n)
         s->half++;
     for (uint32_t round = 0; round < PST_FEISTEL_ROUNDS; round++) {
-        struct pst_draw d = pst_draw_at(seed, (enum pst_stream)stream, 0, round);
+        struct pst_rng_block d = pst_gen_draw(seed, (enum pst_gen_use)stream, 0, round);
         s->key[round] = (uint64_t)d.word[0] << 32 | d.word[1];
     }
 }
@@ -163,7 +163,7 @@ static pst_rc write_split(struct pst_build *b, enum pst_array_id id, int64_t ver
     if (ids == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " ids of %s", count, pst_array_id_name(id));
     struct pst_shuffle shuffle;
-    pst_shuffle_init(&shuffle, vertices, seed, PST_STREAM_SPLIT);
+    pst_shuffle_init(&shuffle, vertices, seed, PST_GEN_SPLIT);
     for (int64_t i = 0; i < count; i++)
         ids[i] = pst_shuffle_at(&shuffle, from + i);
     qsort(ids, (size_t)count, sizeof *ids, compare_ids);

@@ -1,13 +1,13 @@
 /* gen_impl.h: what the generators share. Owner: the caller. Threads: one. */
-#ifndef PST_STORE_GEN_PARTS_H
-#define PST_STORE_GEN_PARTS_H
+#ifndef PST_GEN_IMPL_H
+#define PST_GEN_IMPL_H
 
 #include "common/store/build/csc_builder.h"
 
 #define PST_GEN_THREADS 2 /* one draws, one sorts: drawing is what takes long */
 
 /* Draws `edges` edges and writes the topology, within the spec's memory; b is the spec's builder. */
-PST_MUST_USE pst_rc pst_gen_topology(const struct pst_csc_spec *spec, int64_t vertices, int64_t edges,
+PST_MUST_USE pst_rc pst_gen_topology(const struct pst_csc_builder_spec *spec, int64_t vertices, int64_t edges,
                                      pst_edges_fn fn, void *ctx, struct pst_progress *progress);
 
 /* Fills `rows` rows of dim elements, `stride` elements apart, from vertex `first` on; padding is zero
@@ -31,7 +31,7 @@ PST_MUST_USE pst_rc pst_gen_splits(struct pst_build *b, int64_t vertices, const 
                                    uint64_t seed);
 
 /* PST_E_ARG unless the stride is 0 or fits dim elements and is a multiple of their size. */
-PST_MUST_USE pst_rc pst_check_stride(uint64_t stride_bytes, int64_t dim, enum pst_dtype dtype);
+PST_MUST_USE pst_rc pst_stride_check(uint64_t stride_bytes, int64_t dim, enum pst_dtype dtype);
 
 #define PST_FEISTEL_ROUNDS 6 /* four are enough to look random; six to be sure */
 

@@ -6,7 +6,7 @@
 #include "common/store/make/gen.h"
 #include "common/store/make/gen_impl.h"
 #include "common/util/memory.h"
-#include "common/util/random.h"
+#include "common/store/make/gen_random.h"
 
 #define LEVELS_MAX 40      /* 2^40 vertices: past any machine's memory */
 #define ATTEMPTS_MAX 10000 /* draws of one edge before its quadrants are said to be at fault */
@@ -47,8 +47,8 @@ static pst_rc check_spec(const struct pst_rmat_spec *s, const int64_t count[3])
         return pst_fail(PST_E_ARG,
                         "--a --b --c --d: expected four probabilities with sum 1, found %g %g %g %g", s->a,
                         s->b, s->c, s->d);
-    if (s->classes < 0 || s->classes > PST_CLASSES_MAX)
-        return pst_fail(PST_E_ARG, "--classes: expected 0 to %d, found %" PRId64, PST_CLASSES_MAX,
+    if (s->classes < 0 || s->classes > PST_MANIFEST_CLASSES_MAX)
+        return pst_fail(PST_E_ARG, "--classes: expected 0 to %d, found %" PRId64, PST_MANIFEST_CLASSES_MAX,
                         s->classes);
     if (s->feature_dim < 0 || s->feature_dim > PST_GEN_DIM_MAX)
         return pst_fail(PST_E_ARG, "--features: expected 0 to %d, found %" PRId64, PST_GEN_DIM_MAX,
@@ -59,18 +59,18 @@ static pst_rc check_spec(const struct pst_rmat_spec *s, const int64_t count[3])
                             "--train-count, --val-count and --test-count: expected at most %" PRId64
                             " vertices together, found %" PRId64 ", %" PRId64 " and %" PRId64,
                             s->vertices, count[0], count[1], count[2]);
-    return pst_check_stride(s->stride_bytes, s->feature_dim, PST_F32);
+    return pst_stride_check(s->stride_bytes, s->feature_dim, PST_F32);
 }
 
 /* One descent through the quadrants: a bit of the row (source) and of the column (target) a level. */
 static void descend(const struct rmat *r, uint64_t edge, uint32_t attempt, int64_t *source, int64_t *target)
 {
     uint64_t row = 0, column = 0;
-    struct pst_draw d = {{0}};
+    struct pst_rng_block d = {{0}};
     for (int level = 0; level < r->levels; level++) {
         if (level % 4 == 0)
-            d = pst_draw_at(r->spec->seed, PST_STREAM_EDGE, edge,
-                            attempt * (LEVELS_MAX / 4) + (uint32_t)level / 4);
+            d = pst_gen_draw(r->spec->seed, PST_GEN_EDGE, edge,
+                             attempt * (LEVELS_MAX / 4) + (uint32_t)level / 4);
         uint64_t x = d.word[level % 4];
         uint64_t lower = x >= r->below[1];
         uint64_t right = (x >= r->below[0]) ^ lower ^ (x >= r->below[2]);
@@ -120,8 +120,8 @@ static pst_rc write_labels(const struct pst_rmat_spec *s, struct pst_build *b)
     struct pst_array_writer w;
     pst_rc rc = pst_build_array(b, PST_IN_LABELS, PST_I32, 1, shape, &w);
     for (int64_t v = 0; v < s->vertices && rc == PST_OK; v++) {
-        struct pst_draw d = pst_draw_at(s->seed, PST_STREAM_LABEL, (uint64_t)v, 0);
-        int32_t label = (int32_t)pst_below(d.word[0], d.word[1], (uint64_t)s->classes);
+        struct pst_rng_block d = pst_gen_draw(s->seed, PST_GEN_LABEL, (uint64_t)v, 0);
+        int32_t label = (int32_t)pst_rng_bounded((uint64_t)d.word[0] << 32 | d.word[1], (uint64_t)s->classes);
         rc = pst_array_write(&w, &label, sizeof label);
     }
     if (rc == PST_OK)
@@ -132,11 +132,11 @@ static pst_rc write_labels(const struct pst_rmat_spec *s, struct pst_build *b)
 
 static pst_rc write_topology(struct rmat *r, struct pst_build *b, struct pst_progress *progress)
 {
-    const struct pst_csc_spec spec = {.build = b,
-                                      .symmetrize = r->spec->symmetrize,
-                                      .dedupe = r->spec->dedupe,
-                                      .memory_bytes = r->spec->memory_bytes,
-                                      .threads = PST_GEN_THREADS};
+    const struct pst_csc_builder_spec spec = {.build = b,
+                                              .symmetrize = r->spec->symmetrize,
+                                              .dedupe = r->spec->dedupe,
+                                              .memory_bytes = r->spec->memory_bytes,
+                                              .threads = PST_GEN_THREADS};
     return pst_gen_topology(&spec, r->spec->vertices, r->spec->edges, draw_edges, r, progress);
 }
 
@@ -170,7 +170,7 @@ pst_rc pst_gen_rmat(const struct pst_rmat_spec *spec, struct pst_build *b, struc
     struct rmat r = {.spec = spec};
     while ((int64_t)1 << r.levels < spec->vertices)
         r.levels++;
-    pst_shuffle_init(&r.rename, spec->vertices, spec->seed, PST_STREAM_RENAME);
+    pst_shuffle_init(&r.rename, spec->vertices, spec->seed, PST_GEN_RENAME);
     const double edge[3] = {spec->a, spec->a + spec->b, spec->a + spec->b + spec->c};
     for (int i = 0; i < 3; i++)
         r.below[i] = (uint64_t)(edge[i] * 0x1p32 + 0.5);

@@ -14,7 +14,7 @@
 #define SLOTS_MAX UINT32_MAX
 #define FULL_NUM 7 /* of 10 slots: a search passes few others, in one or two lines of the cache */
 #define FULL_DEN 10
-#define RECORD_MAX (4 + 3 + PST_NAME_BYTES_MAX + 3)
+#define RECORD_MAX (4 + 3 + PST_NAMES_BYTES_MAX + 3)
 #define HUGE_BYTES (4u << 20) /* from here on large pages pay */
 
 void pst_dict_init(struct pst_dict *d, uint64_t memory_bytes)
@@ -207,7 +207,7 @@ pst_rc pst_dict_put(struct pst_dict *d, uint64_t hash, struct pst_name name, int
 
 pst_rc pst_dict_add(struct pst_dict *d, const char *text, size_t bytes, int64_t *number)
 {
-    assert(bytes <= PST_NAME_BYTES_MAX);
+    assert(bytes <= PST_NAMES_BYTES_MAX);
     const struct pst_name name = {text, (uint32_t)bytes};
     pst_rc rc = pst_dict_put(d, pst_dict_hash(d, name), name, number);
     if (rc != PST_OK || *number >= 0)

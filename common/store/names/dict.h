@@ -2,14 +2,14 @@
  * beside a name, rounded up to 4, and 8 to 20 bytes of a hash table. Equal hashes never make names equal:
  * bytes are compared. Owner: the caller; init and release pair. Threads: one that adds, or any number that
  * find. */
-#ifndef PST_STORE_DICT_H
-#define PST_STORE_DICT_H
+#ifndef PST_DICT_H
+#define PST_DICT_H
 
 #include "common/store/build/build.h"
 
 PST_BEGIN_DECLS
 
-#define PST_NAME_BYTES_MAX 65535 /* one name: longer than any id, URI or title */
+#define PST_NAMES_BYTES_MAX 65535 /* one name: longer than any id, URI or title */
 
 struct pst_name {
     const char *text; /* no NUL behind it */

@@ -161,9 +161,9 @@ struct finding {
 static pst_rc put_found(struct finding *f, uint64_t mention, struct pst_name name)
 {
     unsigned char distance[VARINT_MAX];
-    struct pst_streams *s = &f->n->file[FILE_FOUND];
+    struct pst_log_streams *s = &f->n->file[FILE_FOUND];
     pst_rc rc =
-        pst_stream_put(s, found_names(f->part), distance, put_varint(distance, mention + 1 - f->last));
+        pst_log_stream_put(s, found_names(f->part), distance, put_varint(distance, mention + 1 - f->last));
     f->last = mention + 1;
     f->names++;
     f->text_bytes += name.bytes;
@@ -176,16 +176,16 @@ static pst_rc put_found_later(void *ctx, int64_t mention, struct pst_name name)
     return put_found(f, f->before + (uint64_t)mention, name);
 }
 
-pst_rc pst_names_take(struct pst_stream_reader *r, struct pst_name name[NAMES_BATCH], size_t *count,
+pst_rc pst_names_take(struct pst_log_stream_reader *r, struct pst_name name[NAMES_BATCH], size_t *count,
                       size_t *bytes)
 {
     size_t record;
     *count = *bytes = 0;
-    pst_rc rc = pst_stream_ahead(r, VARINT_MAX + 1);
+    pst_rc rc = pst_log_stream_ahead(r, VARINT_MAX + 1);
     if (rc != PST_OK || r->at == r->end)
         return rc;
     (void)name_ahead(r, 0, &record);
-    if (record == 0 && (rc = pst_stream_ahead(r, VARINT_MAX + PST_NAME_BYTES_MAX)) != PST_OK)
+    if (record == 0 && (rc = pst_log_stream_ahead(r, VARINT_MAX + PST_NAMES_BYTES_MAX)) != PST_OK)
         return rc;
     while (*count < NAMES_BATCH) {
         name[*count] = name_ahead(r, *bytes, &record);
@@ -199,11 +199,11 @@ pst_rc pst_names_take(struct pst_stream_reader *r, struct pst_name name[NAMES_BA
 
 static pst_rc find_batches(struct finding *f, struct pst_names *inner)
 {
-    struct pst_stream_reader r;
+    struct pst_log_stream_reader r;
     struct pst_name name[NAMES_BATCH] = {{NULL, 0}};
     int64_t id[NAMES_BATCH];
     size_t count, bytes, known;
-    pst_stream_read(&r, &f->n->file[FILE_MENTIONS], f->part);
+    pst_log_stream_read(&r, &f->n->file[FILE_MENTIONS], f->part);
     pst_rc rc;
     while ((rc = pst_names_take(&r, name, &count, &bytes)) == PST_OK && count > 0) {
         if (pst_names_stopped(f->n))
@@ -222,7 +222,7 @@ static pst_rc find_batches(struct finding *f, struct pst_names *inner)
         r.at += bytes;
         (void)__atomic_fetch_add(&f->n->worked, count, __ATOMIC_RELAXED);
     }
-    pst_stream_reader_release(&r);
+    pst_log_stream_reader_release(&r);
     return rc;
 }
 
@@ -269,9 +269,9 @@ static pst_rc find_part(struct pst_names *n, int part, uint64_t memory_bytes)
     if (rc == PST_OK)
         rc = pst_ids_flush(&f.ids);
     if (rc == PST_OK)
-        rc = pst_stream_end(&n->file[FILE_FOUND], found_ids(part));
+        rc = pst_log_stream_end(&n->file[FILE_FOUND], found_ids(part));
     if (rc == PST_OK)
-        rc = pst_stream_end(&n->file[FILE_FOUND], found_names(part));
+        rc = pst_log_stream_end(&n->file[FILE_FOUND], found_names(part));
     n->part[part].names = (uint64_t)f.names;
     n->part[part].text_bytes = f.text_bytes;
     return rc;
@@ -293,9 +293,9 @@ static pst_rc end_adding(struct pst_names *n)
     if (rc == PST_OK)
         rc = put_resident(n);
     if (rc == PST_OK)
-        rc = pst_streams_end(&n->file[FILE_LOG]);
+        rc = pst_log_streams_end(&n->file[FILE_LOG]);
     if (rc == PST_OK)
-        rc = pst_streams_end(&n->file[FILE_MENTIONS]);
+        rc = pst_log_streams_end(&n->file[FILE_MENTIONS]);
     if (rc == PST_OK)
         rc = pst_names_open(n, FILE_FOUND, 2 * n->parts);
     pst_names_begin_step(n, PST_NAMES_FINDING);

@@ -14,20 +14,20 @@
 
 #define PACK_HEAD 3 /* how many numbers (2 bytes), and bytes of each */
 
-static const char *path_of(const struct pst_streams *s)
+static const char *path_of(const struct pst_log_streams *s)
 {
     return s->path[0] != '\0' ? s->path : "a file of names written aside";
 }
 
-static pst_rc damaged(const struct pst_streams *s, uint64_t at)
+static pst_rc damaged(const struct pst_log_streams *s, uint64_t at)
 {
     return pst_fail(PST_E_FORMAT, "%s: block at byte %" PRIu64 " is not what was written: is the disk sound?",
                     path_of(s), at);
 }
 
-static uint32_t payload(const struct pst_streams *s)
+static uint32_t payload(const struct pst_log_streams *s)
 {
-    return s->block_bytes - PST_STREAM_CHECK;
+    return s->block_bytes - PST_LOG_STREAM_CHECK;
 }
 
 static uint64_t check_of(const void *data, size_t bytes, int stream, uint64_t block)
@@ -35,20 +35,21 @@ static uint64_t check_of(const void *data, size_t bytes, int stream, uint64_t bl
     return XXH3_64bits_withSeed(data, bytes, block << 16 | (uint64_t)stream);
 }
 
-static uint64_t place_of(const struct pst_streams *s, const struct pst_stream *st, uint64_t block)
+static uint64_t place_of(const struct pst_log_streams *s, const struct pst_log_stream *st, uint64_t block)
 {
-    return (st->extent[block / PST_STREAM_EXTENT] * PST_STREAM_EXTENT + block % PST_STREAM_EXTENT) *
+    return (st->extent[block / PST_LOG_STREAM_EXTENT] * PST_LOG_STREAM_EXTENT +
+            block % PST_LOG_STREAM_EXTENT) *
            s->block_bytes;
 }
 
-static uint64_t bytes_of(const struct pst_streams *s, int i)
+static uint64_t bytes_of(const struct pst_log_streams *s, int i)
 {
     return s->stream[i].blocks * payload(s) + s->stream[i].fill;
 }
 
 /* ---- writing ---- */
 
-static pst_rc open_file(struct pst_streams *s, const char *dir, const char *name, int flags)
+static pst_rc open_file(struct pst_log_streams *s, const char *dir, const char *name, int flags)
 {
     if (name == NULL && (s->fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)) >= 0)
         return PST_OK;
@@ -63,21 +64,22 @@ static pst_rc open_file(struct pst_streams *s, const char *dir, const char *name
     return PST_OK;
 }
 
-pst_rc pst_streams_make(struct pst_streams *s, const char *dir, const char *name, int n, uint32_t block_bytes)
+pst_rc pst_log_streams_make(struct pst_log_streams *s, const char *dir, const char *name, int n,
+                            uint32_t block_bytes)
 {
-    assert(block_bytes >= PST_STREAM_BLOCK_MIN && n > 0);
-    *s = (struct pst_streams){.fd = -1, .n = n, .block_bytes = block_bytes};
+    assert(block_bytes >= PST_LOG_STREAM_BLOCK_MIN && n > 0);
+    *s = (struct pst_log_streams){.fd = -1, .n = n, .block_bytes = block_bytes};
     s->stream = calloc((size_t)n, sizeof *s->stream);
     if (s->stream == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for %d streams", n);
     return open_file(s, dir, name, O_CREAT | O_TRUNC);
 }
 
-static pst_rc write_block(struct pst_streams *s, int i)
+static pst_rc write_block(struct pst_log_streams *s, int i)
 {
-    struct pst_stream *st = &s->stream[i];
-    const uint64_t check = check_of(st->block + PST_STREAM_CHECK, st->fill, i, st->blocks);
-    if (st->blocks == st->extents * PST_STREAM_EXTENT) {
+    struct pst_log_stream *st = &s->stream[i];
+    const uint64_t check = check_of(st->block + PST_LOG_STREAM_CHECK, st->fill, i, st->blocks);
+    if (st->blocks == st->extents * PST_LOG_STREAM_EXTENT) {
         if ((st->extents & (st->extents - 1)) == 0) { /* a power of two, or 0: the table is full */
             uint64_t *more =
                 realloc(st->extent, (st->extents > 0 ? 2 * st->extents : 1) * sizeof *st->extent);
@@ -88,29 +90,29 @@ static pst_rc write_block(struct pst_streams *s, int i)
         st->extent[st->extents++] = __atomic_fetch_add(&s->extents, 1, __ATOMIC_RELAXED);
     }
     memcpy(st->block, &check, sizeof check);
-    const uint64_t at = place_of(s, st, st->blocks), bytes = PST_STREAM_CHECK + st->fill;
-    return pst_write_at(s->fd, st->block, bytes, at, path_of(s));
+    const uint64_t at = place_of(s, st, st->blocks), bytes = PST_LOG_STREAM_CHECK + st->fill;
+    return pst_file_write_at(s->fd, st->block, bytes, at, path_of(s));
 }
 
 /* A full extent goes to the disk: a hint, so that a small cgroup is never full of what is not there. */
-static void hand_over(const struct pst_streams *s, const struct pst_stream *st)
+static void hand_over(const struct pst_log_streams *s, const struct pst_log_stream *st)
 {
-    const uint64_t bytes = (uint64_t)PST_STREAM_EXTENT * s->block_bytes;
-    if (st->blocks % PST_STREAM_EXTENT == 0)
-        (void)sync_file_range(s->fd, (off_t)(st->extent[st->blocks / PST_STREAM_EXTENT - 1] * bytes),
+    const uint64_t bytes = (uint64_t)PST_LOG_STREAM_EXTENT * s->block_bytes;
+    if (st->blocks % PST_LOG_STREAM_EXTENT == 0)
+        (void)sync_file_range(s->fd, (off_t)(st->extent[st->blocks / PST_LOG_STREAM_EXTENT - 1] * bytes),
                               (off_t)bytes, SYNC_FILE_RANGE_WRITE);
 }
 
-pst_rc pst_stream_put_more(struct pst_streams *s, int i, const void *data, size_t bytes)
+pst_rc pst_log_stream_put_more(struct pst_log_streams *s, int i, const void *data, size_t bytes)
 {
-    struct pst_stream *st = &s->stream[i];
+    struct pst_log_stream *st = &s->stream[i];
     const unsigned char *from = data;
     assert(st->block != NULL || st->fill == 0); /* it was not ended */
     if (st->block == NULL && (st->block = malloc(s->block_bytes)) == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for a block of %u bytes", s->block_bytes);
     while (bytes > 0) {
         const size_t room = payload(s) - st->fill, take = bytes < room ? bytes : room;
-        memcpy(st->block + PST_STREAM_CHECK + st->fill, from, take);
+        memcpy(st->block + PST_LOG_STREAM_CHECK + st->fill, from, take);
         st->fill += (uint32_t)take;
         from += take;
         bytes -= take;
@@ -126,33 +128,33 @@ pst_rc pst_stream_put_more(struct pst_streams *s, int i, const void *data, size_
     return PST_OK;
 }
 
-pst_rc pst_stream_end(struct pst_streams *s, int i)
+pst_rc pst_log_stream_end(struct pst_log_streams *s, int i)
 {
-    struct pst_stream *st = &s->stream[i];
+    struct pst_log_stream *st = &s->stream[i];
     pst_rc rc = st->block != NULL && st->fill > 0 ? write_block(s, i) : PST_OK;
     free(st->block);
     st->block = NULL;
     return rc;
 }
 
-pst_rc pst_streams_end(struct pst_streams *s)
+pst_rc pst_log_streams_end(struct pst_log_streams *s)
 {
     pst_rc rc = PST_OK;
     for (int i = 0; rc == PST_OK && i < s->n; i++)
-        rc = pst_stream_end(s, i);
+        rc = pst_log_stream_end(s, i);
     return rc;
 }
 
-void pst_stream_forget(struct pst_streams *s, int i)
+void pst_log_stream_forget(struct pst_log_streams *s, int i)
 {
     free(s->stream[i].block);
     free(s->stream[i].extent);
-    s->stream[i] = (struct pst_stream){.blocks = 0};
+    s->stream[i] = (struct pst_log_stream){.blocks = 0};
 }
 
 /* ---- to be gone on with ---- */
 
-pst_rc pst_streams_flush(struct pst_streams *s)
+pst_rc pst_log_streams_flush(struct pst_log_streams *s)
 {
     pst_rc rc = PST_OK;
     for (int i = 0; rc == PST_OK && i < s->n; i++)
@@ -161,24 +163,25 @@ pst_rc pst_streams_flush(struct pst_streams *s)
     return rc;
 }
 
-pst_rc pst_streams_sync(const struct pst_streams *s)
+pst_rc pst_log_streams_sync(const struct pst_log_streams *s)
 {
     return fsync(s->fd) == 0 ? PST_OK : pst_fail_errno("cannot sync %s", s->path);
 }
 
-json_t *pst_streams_state(const struct pst_streams *s, bool (*keep)(const void *ctx, int i), const void *ctx)
+json_t *pst_log_streams_state(const struct pst_log_streams *s, bool (*keep)(const void *ctx, int i),
+                              const void *ctx)
 {
     json_t *all = json_array();
     for (int i = 0; i < s->n; i++) {
         json_t *one = json_array();
-        const struct pst_stream *st = &s->stream[i];
+        const struct pst_log_stream *st = &s->stream[i];
         if (keep == NULL || keep(ctx, i)) {
             /* The last block is written again when it has more: what it has now is checked by this. */
             (void)json_array_append_new(one, json_integer((json_int_t)bytes_of(s, i)));
-            (void)json_array_append_new(one, st->block != NULL
-                                                 ? json_integer((json_int_t)check_of(
-                                                       st->block + PST_STREAM_CHECK, st->fill, i, st->blocks))
-                                                 : json_null());
+            (void)json_array_append_new(
+                one, st->block != NULL ? json_integer((json_int_t)check_of(st->block + PST_LOG_STREAM_CHECK,
+                                                                           st->fill, i, st->blocks))
+                                       : json_null());
             for (uint64_t k = 0; k < st->extents; k++)
                 (void)json_array_append_new(one, json_integer((json_int_t)st->extent[k]));
         }
@@ -189,22 +192,22 @@ json_t *pst_streams_state(const struct pst_streams *s, bool (*keep)(const void *
 }
 
 /* The block that more is put to. */
-static pst_rc load_block(struct pst_streams *s, int i, uint64_t check)
+static pst_rc load_block(struct pst_log_streams *s, int i, uint64_t check)
 {
-    struct pst_stream *st = &s->stream[i];
+    struct pst_log_stream *st = &s->stream[i];
     if ((st->block = malloc(s->block_bytes)) == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for a block of %u bytes", s->block_bytes);
     if (st->fill == 0)
         return PST_OK;
-    unsigned char *data = st->block + PST_STREAM_CHECK;
-    const uint64_t at = place_of(s, st, st->blocks) + PST_STREAM_CHECK;
-    pst_rc rc = pst_read_at(s->fd, data, st->fill, at, s->path);
+    unsigned char *data = st->block + PST_LOG_STREAM_CHECK;
+    const uint64_t at = place_of(s, st, st->blocks) + PST_LOG_STREAM_CHECK;
+    pst_rc rc = pst_file_read_at(s->fd, data, st->fill, at, s->path);
     return rc != PST_OK || check == check_of(data, st->fill, i, st->blocks) ? rc : damaged(s, at);
 }
 
-static pst_rc load_stream(struct pst_streams *s, int i, const json_t *one)
+static pst_rc load_stream(struct pst_log_streams *s, int i, const json_t *one)
 {
-    struct pst_stream *st = &s->stream[i];
+    struct pst_log_stream *st = &s->stream[i];
     const uint64_t bytes = (uint64_t)json_integer_value(json_array_get(one, 0));
     const json_t *check = json_array_get(one, 1);
     uint64_t room = 1;
@@ -213,7 +216,7 @@ static pst_rc load_stream(struct pst_streams *s, int i, const json_t *one)
     st->blocks = bytes / payload(s);
     st->fill = (uint32_t)(bytes % payload(s));
     st->extents = json_array_size(one) - 2;
-    if (st->blocks + (st->fill > 0) > st->extents * PST_STREAM_EXTENT)
+    if (st->blocks + (st->fill > 0) > st->extents * PST_LOG_STREAM_EXTENT)
         return pst_fail(PST_E_FORMAT, "%s: its table is damaged", s->path);
     while (room < st->extents)
         room *= 2;
@@ -225,29 +228,29 @@ static pst_rc load_stream(struct pst_streams *s, int i, const json_t *one)
     return json_is_integer(check) ? load_block(s, i, (uint64_t)json_integer_value(check)) : PST_OK;
 }
 
-pst_rc pst_streams_load(struct pst_streams *s, const char *dir, const char *name, const json_t *state)
+pst_rc pst_log_streams_load(struct pst_log_streams *s, const char *dir, const char *name, const json_t *state)
 {
     const json_t *all = json_object_get(state, "streams");
-    *s = (struct pst_streams){.fd = -1, .n = (int)json_array_size(all)};
+    *s = (struct pst_log_streams){.fd = -1, .n = (int)json_array_size(all)};
     s->block_bytes = (uint32_t)json_integer_value(json_object_get(state, "block"));
     s->extents = (uint64_t)json_integer_value(json_object_get(state, "extents"));
     s->stream = calloc((size_t)s->n + 1, sizeof *s->stream);
     if (s->stream == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for %d streams", s->n);
     pst_rc rc = open_file(s, dir, name, 0);
-    if (rc == PST_OK && (s->n == 0 || s->block_bytes < PST_STREAM_BLOCK_MIN))
+    if (rc == PST_OK && (s->n == 0 || s->block_bytes < PST_LOG_STREAM_BLOCK_MIN))
         rc = pst_fail(PST_E_FORMAT, "%s: its table is damaged", s->path);
     for (int i = 0; rc == PST_OK && i < s->n; i++)
         rc = load_stream(s, i, json_array_get(all, (size_t)i));
     return rc;
 }
 
-void pst_streams_close(struct pst_streams *s, bool keep)
+void pst_log_streams_close(struct pst_log_streams *s, bool keep)
 {
     if (s->stream == NULL)
         return;
     for (int i = 0; i < s->n; i++)
-        pst_stream_forget(s, i);
+        pst_log_stream_forget(s, i);
     free(s->stream);
     s->stream = NULL;
     if (s->fd >= 0)
@@ -259,22 +262,22 @@ void pst_streams_close(struct pst_streams *s, bool keep)
 
 /* ---- reading ---- */
 
-void pst_stream_read(struct pst_stream_reader *r, const struct pst_streams *s, int i)
+void pst_log_stream_read(struct pst_log_stream_reader *r, const struct pst_log_streams *s, int i)
 {
-    *r = (struct pst_stream_reader){.s = s, .stream = i, .left = bytes_of(s, i)};
+    *r = (struct pst_log_stream_reader){.s = s, .stream = i, .left = bytes_of(s, i)};
 }
 
-void pst_stream_reader_release(struct pst_stream_reader *r)
+void pst_log_stream_reader_release(struct pst_log_stream_reader *r)
 {
     free(r->buffer);
-    *r = (struct pst_stream_reader){.s = NULL};
+    *r = (struct pst_log_stream_reader){.s = NULL};
 }
 
 /* The next block, behind what is ahead already. */
-static pst_rc read_block(struct pst_stream_reader *r)
+static pst_rc read_block(struct pst_log_stream_reader *r)
 {
-    const struct pst_streams *s = r->s;
-    const struct pst_stream *st = &s->stream[r->stream];
+    const struct pst_log_streams *s = r->s;
+    const struct pst_log_stream *st = &s->stream[r->stream];
     const size_t bytes = r->left < payload(s) ? (size_t)r->left : payload(s);
     const uint64_t at = place_of(s, st, r->block);
     const char *path = path_of(s);
@@ -287,7 +290,7 @@ static pst_rc read_block(struct pst_stream_reader *r)
         r->room = r->end + payload(s) + 8;
     }
     struct iovec piece[2] = {{&check, sizeof check}, {r->buffer + r->end, bytes}};
-    pst_rc rc = pst_readv_at(s->fd, piece, 2, at, path);
+    pst_rc rc = pst_file_readv_at(s->fd, piece, 2, at, path);
     if (rc != PST_OK)
         return rc;
     if (check != check_of(r->buffer + r->end, bytes, r->stream, r->block))
@@ -302,7 +305,7 @@ static pst_rc read_block(struct pst_stream_reader *r)
     return PST_OK;
 }
 
-pst_rc pst_stream_read_more(struct pst_stream_reader *r, size_t need)
+pst_rc pst_log_stream_read_more(struct pst_log_stream_reader *r, size_t need)
 {
     pst_rc rc = PST_OK;
     if (r->end > r->at)
@@ -318,7 +321,7 @@ pst_rc pst_stream_read_more(struct pst_stream_reader *r, size_t need)
 
 pst_rc pst_ids_flush(struct pst_ids_writer *w)
 {
-    unsigned char pack[PACK_HEAD + 8 * PST_PACK_IDS + 8];
+    unsigned char pack[PACK_HEAD + 8 * PST_NAMES_PACK_IDS + 8];
     const unsigned item = w->any == 0 ? 1 : (71 - (unsigned)__builtin_clzll(w->any)) / 8;
     const uint16_t n = (uint16_t)w->n;
     if (n == 0)
@@ -330,14 +333,14 @@ pst_rc pst_ids_flush(struct pst_ids_writer *w)
                8); /* what is past the item is written over by the next */
     w->n = 0;
     w->any = 0;
-    return pst_stream_put(w->s, w->stream, pack, PACK_HEAD + (size_t)n * item);
+    return pst_log_stream_put(w->s, w->stream, pack, PACK_HEAD + (size_t)n * item);
 }
 
 pst_rc pst_ids_more(struct pst_ids_reader *r)
 {
     uint16_t n = 0;
     r->n = r->at = 0;
-    pst_rc rc = pst_stream_ahead(&r->r, PACK_HEAD + 8 * PST_PACK_IDS);
+    pst_rc rc = pst_log_stream_ahead(&r->r, PACK_HEAD + 8 * PST_NAMES_PACK_IDS);
     if (rc != PST_OK)
         return rc;
     const size_t left = r->r.end - r->r.at;
@@ -345,7 +348,7 @@ pst_rc pst_ids_more(struct pst_ids_reader *r)
     if (left >= PACK_HEAD)
         memcpy(&n, p, sizeof n);
     const size_t item = n > 0 ? p[2] : 0;
-    if (n == 0 || n > PST_PACK_IDS || item == 0 || item > 8 || PACK_HEAD + n * item > left)
+    if (n == 0 || n > PST_NAMES_PACK_IDS || item == 0 || item > 8 || PACK_HEAD + n * item > left)
         return pst_fail(PST_E_FORMAT, "numbers that were written aside end early");
     const uint64_t mask = item == 8 ? UINT64_MAX : (UINT64_C(1) << 8 * item) - 1;
     for (unsigned i = 0; i < n; i++) {

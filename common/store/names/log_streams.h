@@ -2,8 +2,8 @@
  * same way, by blocks that carry a checksum; and runs of numbers in them, each in as few bytes as it needs.
  * Owner: the caller; make or load pairs with close. A block in memory for each stream that is written or
  * read. Threads: one for each stream; any number of streams at a time. */
-#ifndef PST_STORE_STREAMS_H
-#define PST_STORE_STREAMS_H
+#ifndef PST_LOG_STREAMS_H
+#define PST_LOG_STREAMS_H
 
 #include <jansson.h>
 #include <string.h>
@@ -12,13 +12,13 @@
 
 PST_BEGIN_DECLS
 
-#define PST_STREAM_BLOCK_MIN 512u
-#define PST_STREAM_BLOCK_MAX (64u << 10)
-#define PST_STREAM_CHECK 8   /* bytes of a block that are its checksum */
-#define PST_STREAM_EXTENT 16 /* blocks of one stream that are side by side */
-#define PST_PACK_IDS 512     /* numbers that are packed together */
+#define PST_LOG_STREAM_BLOCK_MIN 512u
+#define PST_LOG_STREAM_BLOCK_MAX (64u << 10)
+#define PST_LOG_STREAM_CHECK 8   /* bytes of a block that are its checksum */
+#define PST_LOG_STREAM_EXTENT 16 /* blocks of one stream that are side by side */
+#define PST_NAMES_PACK_IDS 512   /* numbers that are packed together */
 
-struct pst_stream {
+struct pst_log_stream {
     uint64_t blocks; /* that are full, and written */
     uint64_t *extent;
     uint64_t extents;
@@ -26,54 +26,56 @@ struct pst_stream {
     uint32_t fill;
 };
 
-struct pst_streams {
+struct pst_log_streams {
     int fd;
     char path[4096]; /* "": the file has no name */
     int n;
-    struct pst_stream *stream;
+    struct pst_log_stream *stream;
     uint32_t block_bytes;
     uint64_t extents; /* that were given out */
 };
 
 /* Streams without anything, in DIR/temp-edges.NAME; name NULL: in a file without a name. Fails: PST_E_IO,
  * PST_E_NOMEM. */
-PST_API PST_MUST_USE pst_rc pst_streams_make(struct pst_streams *s, const char *dir, const char *name, int n,
-                                             uint32_t block_bytes);
+PST_API PST_MUST_USE pst_rc pst_log_streams_make(struct pst_log_streams *s, const char *dir, const char *name,
+                                                 int n, uint32_t block_bytes);
 
-PST_API PST_MUST_USE pst_rc pst_stream_put_more(struct pst_streams *s, int i, const void *data, size_t bytes);
+PST_API PST_MUST_USE pst_rc pst_log_stream_put_more(struct pst_log_streams *s, int i, const void *data,
+                                                    size_t bytes);
 
 /* Appends. Fails: PST_E_IO (a full disk says so), PST_E_NOMEM. */
-static inline PST_MUST_USE pst_rc pst_stream_put(struct pst_streams *s, int i, const void *data, size_t bytes)
+static inline PST_MUST_USE pst_rc pst_log_stream_put(struct pst_log_streams *s, int i, const void *data,
+                                                     size_t bytes)
 {
-    struct pst_stream *st = &s->stream[i];
-    if (st->block == NULL || bytes >= s->block_bytes - PST_STREAM_CHECK - st->fill)
-        return pst_stream_put_more(s, i, data, bytes);
-    memcpy(st->block + PST_STREAM_CHECK + st->fill, data, bytes);
+    struct pst_log_stream *st = &s->stream[i];
+    if (st->block == NULL || bytes >= s->block_bytes - PST_LOG_STREAM_CHECK - st->fill)
+        return pst_log_stream_put_more(s, i, data, bytes);
+    memcpy(st->block + PST_LOG_STREAM_CHECK + st->fill, data, bytes);
     st->fill += (uint32_t)bytes;
     return PST_OK;
 }
 
 /* Writes what its last block has and lets the block go: nothing more is put, and it can be read. */
-PST_API PST_MUST_USE pst_rc pst_stream_end(struct pst_streams *s, int i);
-PST_API PST_MUST_USE pst_rc pst_streams_end(struct pst_streams *s); /* all of them */
-PST_API void pst_stream_forget(struct pst_streams *s, int i);       /* what was put: it begins anew */
+PST_API PST_MUST_USE pst_rc pst_log_stream_end(struct pst_log_streams *s, int i);
+PST_API PST_MUST_USE pst_rc pst_log_streams_end(struct pst_log_streams *s); /* all of them */
+PST_API void pst_log_stream_forget(struct pst_log_streams *s, int i);       /* what was put: it begins anew */
 
 /* Writes what the last blocks have; more can be put. Then: what was written is on the disk. */
-PST_API PST_MUST_USE pst_rc pst_streams_flush(struct pst_streams *s);
-PST_API PST_MUST_USE pst_rc pst_streams_sync(const struct pst_streams *s);
+PST_API PST_MUST_USE pst_rc pst_log_streams_flush(struct pst_log_streams *s);
+PST_API PST_MUST_USE pst_rc pst_log_streams_sync(const struct pst_log_streams *s);
 
 /* What is where, of the streams that keep(ctx, i) says (all when it is NULL); and streams of which that was
  * kept: what was put after is forgotten. Fails: PST_E_FORMAT, PST_E_IO, PST_E_NOMEM. */
-PST_API json_t *pst_streams_state(const struct pst_streams *s, bool (*keep)(const void *ctx, int i),
-                                  const void *ctx);
-PST_API PST_MUST_USE pst_rc pst_streams_load(struct pst_streams *s, const char *dir, const char *name,
-                                             const json_t *state);
+PST_API json_t *pst_log_streams_state(const struct pst_log_streams *s, bool (*keep)(const void *ctx, int i),
+                                      const void *ctx);
+PST_API PST_MUST_USE pst_rc pst_log_streams_load(struct pst_log_streams *s, const char *dir, const char *name,
+                                                 const json_t *state);
 
 /* keep false: the file is removed. */
-PST_API void pst_streams_close(struct pst_streams *s, bool keep);
+PST_API void pst_log_streams_close(struct pst_log_streams *s, bool keep);
 
-struct pst_stream_reader {
-    const struct pst_streams *s;
+struct pst_log_stream_reader {
+    const struct pst_log_streams *s;
     int stream;
     uint64_t block, left; /* the next block; bytes from there on */
     unsigned char *buffer;
@@ -81,24 +83,24 @@ struct pst_stream_reader {
 };
 
 /* From the begin of a stream that was ended. Allocates with the first byte. */
-PST_API void pst_stream_read(struct pst_stream_reader *r, const struct pst_streams *s, int i);
-PST_API PST_MUST_USE pst_rc pst_stream_read_more(struct pst_stream_reader *r, size_t need);
+PST_API void pst_log_stream_read(struct pst_log_stream_reader *r, const struct pst_log_streams *s, int i);
+PST_API PST_MUST_USE pst_rc pst_log_stream_read_more(struct pst_log_stream_reader *r, size_t need);
 
 /* At least so many bytes are ahead, or all that there are. Fails: PST_E_IO, PST_E_FORMAT when what is read is
  * not what was written, PST_E_NOMEM. */
-static inline PST_MUST_USE pst_rc pst_stream_ahead(struct pst_stream_reader *r, size_t need)
+static inline PST_MUST_USE pst_rc pst_log_stream_ahead(struct pst_log_stream_reader *r, size_t need)
 {
-    return r->end - r->at >= need || r->left == 0 ? PST_OK : pst_stream_read_more(r, need);
+    return r->end - r->at >= need || r->left == 0 ? PST_OK : pst_log_stream_read_more(r, need);
 }
-PST_API void pst_stream_reader_release(struct pst_stream_reader *r);
+PST_API void pst_log_stream_reader_release(struct pst_log_stream_reader *r);
 
 /* Numbers on their way to a stream. */
 struct pst_ids_writer {
-    struct pst_streams *s;
+    struct pst_log_streams *s;
     int stream;
     unsigned n;
     uint64_t any; /* of their bits */
-    uint64_t id[PST_PACK_IDS];
+    uint64_t id[PST_NAMES_PACK_IDS];
 };
 
 PST_API PST_MUST_USE pst_rc pst_ids_flush(struct pst_ids_writer *w);
@@ -106,17 +108,17 @@ static inline PST_MUST_USE pst_rc pst_ids_put(struct pst_ids_writer *w, uint64_t
 {
     w->any |= id;
     w->id[w->n++] = id;
-    return w->n == PST_PACK_IDS ? pst_ids_flush(w) : PST_OK;
+    return w->n == PST_NAMES_PACK_IDS ? pst_ids_flush(w) : PST_OK;
 }
 
 struct pst_ids_reader {
-    struct pst_stream_reader r;
+    struct pst_log_stream_reader r;
     unsigned n, at;
-    uint64_t id[PST_PACK_IDS];
+    uint64_t id[PST_NAMES_PACK_IDS];
 };
 
 PST_API PST_MUST_USE pst_rc pst_ids_more(struct pst_ids_reader *r);
-/* Fails: PST_E_FORMAT after the last, and as pst_stream_ahead. */
+/* Fails: PST_E_FORMAT after the last, and as pst_log_stream_ahead. */
 static inline PST_MUST_USE pst_rc pst_ids_next(struct pst_ids_reader *r, int64_t *id)
 {
     pst_rc rc = r->at == r->n ? pst_ids_more(r) : PST_OK;

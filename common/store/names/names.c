@@ -36,7 +36,8 @@ pst_rc pst_names_new(struct pst_names **out, const struct pst_names_spec *spec)
         return pst_fail(PST_E_NOMEM, "no memory for names");
     const uint64_t memory = spec->memory_bytes;
     n->spec = *spec;
-    n->block_bytes = (uint32_t)clamp(power_below(memory / 1024), PST_STREAM_BLOCK_MIN, PST_STREAM_BLOCK_MAX);
+    n->block_bytes =
+        (uint32_t)clamp(power_below(memory / 1024), PST_LOG_STREAM_BLOCK_MIN, PST_LOG_STREAM_BLOCK_MAX);
     n->parts = (int)clamp(memory / 4 / n->block_bytes, PARTS_MIN, PST_NAMES_PARTS_MAX);
     n->workers = (int)clamp(memory / 8 / PST_NAMES_MEMORY_MIN, 1,
                             clamp((uint64_t)pst_max_i64(spec->threads, 1), 1, NAMES_WORKERS_MAX));
@@ -58,9 +59,9 @@ const char *pst_names_file_name(const struct pst_names *n, enum names_file file)
 
 pst_rc pst_names_open(struct pst_names *n, enum names_file file, int streams)
 {
-    pst_streams_close(&n->file[file], false);
-    return pst_streams_make(&n->file[file], n->spec.dir, pst_names_file_name(n, file), streams,
-                            n->block_bytes);
+    pst_log_streams_close(&n->file[file], false);
+    return pst_log_streams_make(&n->file[file], n->spec.dir, pst_names_file_name(n, file), streams,
+                                n->block_bytes);
 }
 
 bool pst_names_stopped(const struct pst_names *n)
@@ -132,7 +133,7 @@ static inline pst_rc put_known(struct pst_names *n, int64_t id)
 {
     const unsigned char code = IN_MEMORY;
     n->mentions_aside++;
-    pst_rc rc = pst_stream_put(&n->file[FILE_LOG], LOG_PARTS, &code, 1);
+    pst_rc rc = pst_log_stream_put(&n->file[FILE_LOG], LOG_PARTS, &code, 1);
     return rc == PST_OK ? pst_ids_put(&n->known, (uint64_t)id) : rc;
 }
 
@@ -141,7 +142,7 @@ static inline pst_rc put_aside(struct pst_names *n, int part, struct pst_name na
     const unsigned char code = (unsigned char)part;
     n->mentions_aside++;
     n->part[part].mentions++;
-    pst_rc rc = pst_stream_put(&n->file[FILE_LOG], LOG_PARTS, &code, 1);
+    pst_rc rc = pst_log_stream_put(&n->file[FILE_LOG], LOG_PARTS, &code, 1);
     return rc == PST_OK ? put_name(&n->file[FILE_MENTIONS], part, name) : rc;
 }
 
@@ -219,10 +220,10 @@ static pst_rc begin_giving(struct pst_names *n)
     n->number = calloc((size_t)n->parts + 1, sizeof *n->number);
     if (n->number == NULL)
         return pst_fail(PST_E_NOMEM, "no memory to give names' numbers");
-    pst_stream_read(&n->log, &n->file[FILE_LOG], LOG_PARTS);
+    pst_log_stream_read(&n->log, &n->file[FILE_LOG], LOG_PARTS);
     for (int p = 0; p < n->parts; p++)
-        pst_stream_read(&n->number[p].r, &n->file[FILE_NUMBERS], p);
-    pst_stream_read(&n->number[n->parts].r, &n->file[FILE_LOG], LOG_KNOWN);
+        pst_log_stream_read(&n->number[p].r, &n->file[FILE_NUMBERS], p);
+    pst_log_stream_read(&n->number[n->parts].r, &n->file[FILE_LOG], LOG_KNOWN);
     return PST_OK;
 }
 
@@ -232,7 +233,7 @@ pst_rc pst_names_next(struct pst_names *n, int64_t *id, size_t want, size_t *got
     pst_rc rc = n->number == NULL ? begin_giving(n) : PST_OK;
     *got = 0;
     while (rc == PST_OK && *got < want) {
-        if ((rc = pst_stream_ahead(&n->log, 1)) != PST_OK || n->log.at == n->log.end)
+        if ((rc = pst_log_stream_ahead(&n->log, 1)) != PST_OK || n->log.at == n->log.end)
             return rc;
         size_t take = n->log.end - n->log.at;
         take = take < want - *got ? take : want - *got;
@@ -253,11 +254,11 @@ void pst_names_free(struct pst_names *n)
     if (n == NULL)
         return;
     pst_dict_release(&n->dict);
-    pst_stream_reader_release(&n->log);
+    pst_log_stream_reader_release(&n->log);
     for (int p = 0; n->number != NULL && p <= n->parts; p++)
-        pst_stream_reader_release(&n->number[p].r);
+        pst_log_stream_reader_release(&n->number[p].r);
     free(n->number);
     for (int i = 0; i < NAMES_FILES; i++)
-        pst_streams_close(&n->file[i], true);
+        pst_log_streams_close(&n->file[i], true);
     free(n);
 }

@@ -12,8 +12,8 @@
  *
  * Owner: the caller; new or load pairs with free, which leaves nothing behind, nor does a kill unless the
  * files are named. Threads: one calls; find and number start spec.threads of their own. */
-#ifndef PST_STORE_NAMES_H
-#define PST_STORE_NAMES_H
+#ifndef PST_NAMES_H
+#define PST_NAMES_H
 
 #include "common/store/names/dict.h"
 #include "common/util/progress.h"

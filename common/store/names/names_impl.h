@@ -1,7 +1,7 @@
 /* names_impl.h: the state of a set of names, shared by its files. Owner: names.c. Threads: what is said of
  * each member. */
-#ifndef PST_STORE_NAMES_PARTS_H
-#define PST_STORE_NAMES_PARTS_H
+#ifndef PST_NAMES_IMPL_H
+#define PST_NAMES_IMPL_H
 
 #include "common/error.h"
 #include "common/store/names/names.h"
@@ -42,11 +42,11 @@ struct pst_names {
     int64_t resident; /* names in memory when it was full; before: 0 */
     uint64_t resident_bytes;
     uint64_t mentions_aside;
-    struct pst_streams file[NAMES_FILES];
+    struct pst_log_streams file[NAMES_FILES];
     struct names_part part[PST_NAMES_PARTS_MAX];
     struct pst_ids_writer known;
     /* giving */
-    struct pst_stream_reader log;
+    struct pst_log_stream_reader log;
     struct pst_ids_reader *number; /* of each stream, and of those that were known */
     uint64_t worked;               /* mentions, by all workers; atomic */
     bool stop;                     /* atomic */
@@ -64,7 +64,7 @@ PST_MUST_USE pst_rc pst_names_run_parts(struct pst_names *n, pst_names_part_fn f
 void pst_names_begin_step(struct pst_names *n, enum pst_names_step step);
 PST_MUST_USE pst_rc pst_names_note(struct pst_names *n); /* what is done, for sure */
 /* As many names as are ahead, a batch at most, which stay valid until more is; bytes: of their records. */
-PST_MUST_USE pst_rc pst_names_take(struct pst_stream_reader *r, struct pst_name name[NAMES_BATCH],
+PST_MUST_USE pst_rc pst_names_take(struct pst_log_stream_reader *r, struct pst_name name[NAMES_BATCH],
                                    size_t *count, size_t *bytes);
 
 static inline pst_rc damaged(void)
@@ -96,23 +96,23 @@ static inline bool get_varint(const unsigned char **p, const unsigned char *end,
     return false;
 }
 
-static inline PST_MUST_USE pst_rc put_name(struct pst_streams *s, int stream, struct pst_name name)
+static inline PST_MUST_USE pst_rc put_name(struct pst_log_streams *s, int stream, struct pst_name name)
 {
     unsigned char head[VARINT_MAX];
     assert(name.text != NULL);
-    pst_rc rc = pst_stream_put(s, stream, head, put_varint(head, name.bytes));
-    return rc == PST_OK ? pst_stream_put(s, stream, name.text, name.bytes) : rc;
+    pst_rc rc = pst_log_stream_put(s, stream, head, put_varint(head, name.bytes));
+    return rc == PST_OK ? pst_log_stream_put(s, stream, name.text, name.bytes) : rc;
 }
 
 /* The name at the reader, which stays valid until the next ahead; bytes of the record to *record; 0: it is
  * not all ahead. */
-static inline struct pst_name name_ahead(const struct pst_stream_reader *r, size_t from, size_t *record)
+static inline struct pst_name name_ahead(const struct pst_log_stream_reader *r, size_t from, size_t *record)
 {
     const unsigned char *p = r->buffer + r->at + from, *begin = p, *end = r->buffer + r->end;
     uint64_t bytes = 0;
     *record = 0;
     if (r->at + from >= r->end || !get_varint(&p, end, &bytes) || bytes > (uint64_t)(end - p) ||
-        bytes > PST_NAME_BYTES_MAX)
+        bytes > PST_NAMES_BYTES_MAX)
         return (struct pst_name){NULL, 0};
     *record = (size_t)(p - begin) + bytes;
     return (struct pst_name){(const char *)p, (uint32_t)bytes};

@@ -9,16 +9,16 @@ struct ordering {
     struct pst_names *n;
     pst_names_fn fn;
     void *ctx;
-    struct pst_stream_reader log, names[PST_NAMES_PARTS_MAX];
+    struct pst_log_stream_reader log, names[PST_NAMES_PARTS_MAX];
     uint64_t wait[PST_NAMES_PARTS_MAX]; /* mentions up to the stream's next new name */
     int64_t number;
 };
 
 /* A whole record ahead: the distance's bytes to *head, and the name's. */
-static pst_rc record_ahead(struct pst_stream_reader *r, uint64_t *distance, size_t *head,
+static pst_rc record_ahead(struct pst_log_stream_reader *r, uint64_t *distance, size_t *head,
                            struct pst_name *name, size_t *bytes)
 {
-    pst_rc rc = pst_stream_ahead(r, 2 * VARINT_MAX);
+    pst_rc rc = pst_log_stream_ahead(r, 2 * VARINT_MAX);
     *distance = UINT64_MAX;
     *bytes = 0;
     if (rc != PST_OK || r->at == r->end)
@@ -30,7 +30,7 @@ static pst_rc record_ahead(struct pst_stream_reader *r, uint64_t *distance, size
     *name = name_ahead(r, *head, bytes);
     if (*bytes > 0)
         return PST_OK;
-    if ((rc = pst_stream_ahead(r, 2 * VARINT_MAX + PST_NAME_BYTES_MAX)) != PST_OK)
+    if ((rc = pst_log_stream_ahead(r, 2 * VARINT_MAX + PST_NAMES_BYTES_MAX)) != PST_OK)
         return rc;
     *name = name_ahead(r, *head, bytes);
     return *bytes > 0 ? PST_OK : damaged();
@@ -39,7 +39,7 @@ static pst_rc record_ahead(struct pst_stream_reader *r, uint64_t *distance, size
 /* The stream's next new name is mentioned here. */
 static pst_rc give_name(struct ordering *o, int part, int64_t mention)
 {
-    struct pst_stream_reader *r = &o->names[part];
+    struct pst_log_stream_reader *r = &o->names[part];
     struct pst_name name = {NULL, 0};
     uint64_t distance;
     size_t head = 0, bytes = 0;
@@ -49,7 +49,7 @@ static pst_rc give_name(struct ordering *o, int part, int64_t mention)
     if (rc == PST_OK)
         rc = o->fn(o->ctx, mention, name);
     if (rc == PST_OK)
-        rc = pst_stream_put(&o->n->file[FILE_ASSIGNED], part, &o->number, sizeof o->number);
+        rc = pst_log_stream_put(&o->n->file[FILE_ASSIGNED], part, &o->number, sizeof o->number);
     if (rc != PST_OK)
         return rc;
     o->number++;
@@ -59,18 +59,18 @@ static pst_rc give_name(struct ordering *o, int part, int64_t mention)
 
 static pst_rc give_resident(struct ordering *o)
 {
-    struct pst_stream_reader r;
+    struct pst_log_stream_reader r;
     struct pst_name name[NAMES_BATCH];
     size_t count = 1, bytes;
     pst_rc rc = PST_OK;
-    pst_stream_read(&r, &o->n->file[FILE_LOG], LOG_NAMES);
+    pst_log_stream_read(&r, &o->n->file[FILE_LOG], LOG_NAMES);
     while (rc == PST_OK && count > 0) {
         rc = pst_names_take(&r, name, &count, &bytes);
         for (size_t i = 0; rc == PST_OK && i < count; i++)
             rc = o->fn(o->ctx, -1, name[i]);
         r.at += bytes;
     }
-    pst_stream_reader_release(&r);
+    pst_log_stream_reader_release(&r);
     return rc;
 }
 
@@ -79,7 +79,7 @@ static pst_rc give_rest(struct ordering *o)
     const int parts = o->n->parts;
     pst_rc rc = PST_OK;
     for (int64_t mention = 0;;) {
-        if ((rc = pst_stream_ahead(&o->log, 1)) != PST_OK || o->log.at == o->log.end)
+        if ((rc = pst_log_stream_ahead(&o->log, 1)) != PST_OK || o->log.at == o->log.end)
             return rc;
         const size_t bytes = o->log.end - o->log.at;
         const unsigned char *code = o->log.buffer + o->log.at;
@@ -98,11 +98,11 @@ static pst_rc begin_order(struct ordering *o)
 {
     struct pst_names *n = o->n;
     pst_rc rc = pst_names_open(n, FILE_ASSIGNED, n->parts);
-    pst_stream_read(&o->log, &n->file[FILE_LOG], LOG_PARTS);
+    pst_log_stream_read(&o->log, &n->file[FILE_LOG], LOG_PARTS);
     for (int p = 0; rc == PST_OK && p < n->parts; p++) {
         struct pst_name name;
         size_t head, bytes;
-        pst_stream_read(&o->names[p], &n->file[FILE_FOUND], found_names(p));
+        pst_log_stream_read(&o->names[p], &n->file[FILE_FOUND], found_names(p));
         rc = record_ahead(&o->names[p], &o->wait[p], &head, &name, &bytes);
     }
     return rc;
@@ -125,14 +125,14 @@ pst_rc pst_names_order(struct pst_names *n, pst_names_fn fn, void *ctx)
     if (rc == PST_OK)
         rc = give_rest(o);
     if (rc == PST_OK)
-        rc = pst_streams_end(&n->file[FILE_ASSIGNED]);
+        rc = pst_log_streams_end(&n->file[FILE_ASSIGNED]);
     if (rc == PST_OK && o->number != names)
         rc = damaged();
     if (rc == PST_OK)
         pst_progress_end(n->spec.progress);
-    pst_stream_reader_release(&o->log);
+    pst_log_stream_reader_release(&o->log);
     for (int p = 0; p < n->parts; p++)
-        pst_stream_reader_release(&o->names[p]);
+        pst_log_stream_reader_release(&o->names[p]);
     free(o);
     return rc;
 }
@@ -141,13 +141,13 @@ pst_rc pst_names_order(struct pst_names *n, pst_names_fn fn, void *ctx)
 
 static pst_rc read_assigned(struct pst_names *n, int part, int64_t *number)
 {
-    struct pst_stream_reader r;
+    struct pst_log_stream_reader r;
     const size_t bytes = n->part[part].names * sizeof *number;
     pst_rc rc = PST_OK;
     size_t done = 0;
-    pst_stream_read(&r, &n->file[FILE_ASSIGNED], part);
+    pst_log_stream_read(&r, &n->file[FILE_ASSIGNED], part);
     while (rc == PST_OK && done < bytes) {
-        rc = pst_stream_ahead(&r, 1);
+        rc = pst_log_stream_ahead(&r, 1);
         size_t take = r.end - r.at;
         take = take < bytes - done ? take : bytes - done;
         if (rc == PST_OK && take == 0)
@@ -157,7 +157,7 @@ static pst_rc read_assigned(struct pst_names *n, int part, int64_t *number)
         r.at += take;
         done += take;
     }
-    pst_stream_reader_release(&r);
+    pst_log_stream_reader_release(&r);
     return rc;
 }
 
@@ -171,16 +171,17 @@ static pst_rc number_part(struct pst_names *n, int part, uint64_t memory_bytes)
     pst_rc rc = number != NULL
                     ? read_assigned(n, part, number)
                     : pst_fail(PST_E_NOMEM, "no memory for %llu numbers", (unsigned long long)p->names);
-    pst_stream_read(&r.r, &n->file[FILE_FOUND], found_ids(part));
+    pst_log_stream_read(&r.r, &n->file[FILE_FOUND], found_ids(part));
     for (uint64_t i = 0; rc == PST_OK && i < p->mentions; i++) {
         rc = pst_ids_next(&r, &id);
         if (rc == PST_OK && (uint64_t)id >= p->names)
             rc = damaged();
         if (rc == PST_OK)
             rc = pst_ids_put(&w, (uint64_t)number[id]);
-        if (i % PST_PACK_IDS != 0)
+        if (i % PST_NAMES_PACK_IDS != 0)
             continue;
-        (void)__atomic_fetch_add(&n->worked, p->mentions - i < PST_PACK_IDS ? p->mentions - i : PST_PACK_IDS,
+        (void)__atomic_fetch_add(&n->worked,
+                                 p->mentions - i < PST_NAMES_PACK_IDS ? p->mentions - i : PST_NAMES_PACK_IDS,
                                  __ATOMIC_RELAXED);
         if (rc == PST_OK && pst_names_stopped(n))
             rc = pst_fail(PST_E_INTERRUPTED, "interrupted");
@@ -188,8 +189,8 @@ static pst_rc number_part(struct pst_names *n, int part, uint64_t memory_bytes)
     if (rc == PST_OK)
         rc = pst_ids_flush(&w);
     if (rc == PST_OK)
-        rc = pst_stream_end(w.s, part);
-    pst_stream_reader_release(&r.r);
+        rc = pst_log_stream_end(w.s, part);
+    pst_log_stream_reader_release(&r.r);
     free(number);
     return rc;
 }
@@ -202,7 +203,7 @@ pst_rc pst_names_number(struct pst_names *n)
         pst_names_begin_step(n, PST_NAMES_NUMBERING);
         if (rc == PST_OK)
             rc = pst_names_note(n);
-        pst_streams_close(&n->file[FILE_MENTIONS], rc != PST_OK);
+        pst_log_streams_close(&n->file[FILE_MENTIONS], rc != PST_OK);
     }
     if (rc == PST_OK)
         rc = pst_names_run_parts(n, number_part, "names: numbering");
@@ -210,7 +211,7 @@ pst_rc pst_names_number(struct pst_names *n)
         return rc;
     pst_names_begin_step(n, PST_NAMES_GIVING);
     rc = pst_names_note(n);
-    pst_streams_close(&n->file[FILE_FOUND], rc != PST_OK);
-    pst_streams_close(&n->file[FILE_ASSIGNED], rc != PST_OK);
+    pst_log_streams_close(&n->file[FILE_FOUND], rc != PST_OK);
+    pst_log_streams_close(&n->file[FILE_ASSIGNED], rc != PST_OK);
     return rc;
 }

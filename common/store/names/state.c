@@ -34,8 +34,8 @@ static pst_rc settle(struct pst_names *n, enum names_file file)
     if (n->step == PST_NAMES_ADDING && file == FILE_LOG)
         rc = pst_ids_flush(&n->known);
     if (rc == PST_OK && n->step == PST_NAMES_ADDING)
-        rc = pst_streams_flush(&n->file[file]);
-    return rc == PST_OK ? pst_streams_sync(&n->file[file]) : rc;
+        rc = pst_log_streams_flush(&n->file[file]);
+    return rc == PST_OK ? pst_log_streams_sync(&n->file[file]) : rc;
 }
 
 pst_rc pst_names_state(struct pst_names *n, json_t **state)
@@ -58,7 +58,8 @@ pst_rc pst_names_state(struct pst_names *n, json_t **state)
         if (needed)
             rc = settle(n, (enum names_file)i);
         (void)json_array_append_new(
-            files, needed ? pst_streams_state(&n->file[i], partial ? is_kept : NULL, &kept) : json_null());
+            files,
+            needed ? pst_log_streams_state(&n->file[i], partial ? is_kept : NULL, &kept) : json_null());
     }
     *state = json_pack("{s:i, s:I, s:I, s:I, s:o, s:o}", "step", (int)n->step, "resident",
                        (json_int_t)n->resident, "resident_bytes", (json_int_t)n->resident_bytes, "mentions",
@@ -93,8 +94,8 @@ static pst_rc load_files(struct pst_names *n, const json_t *files)
     for (int i = 0; rc == PST_OK && i < NAMES_FILES; i++) {
         if ((needs[n->step].files >> i & 1) == 0)
             continue;
-        rc = pst_streams_load(&n->file[i], n->spec.dir, pst_names_file_name(n, (enum names_file)i),
-                              json_array_get(files, (size_t)i));
+        rc = pst_log_streams_load(&n->file[i], n->spec.dir, pst_names_file_name(n, (enum names_file)i),
+                                  json_array_get(files, (size_t)i));
         if (rc == PST_OK && n->file[i].n != (i == FILE_LOG ? LOG_STREAMS : streams_of_part[i] * n->parts))
             rc = pst_fail(PST_E_FORMAT, "--resume: the journal's names are damaged");
     }
@@ -109,7 +110,7 @@ static void expect_resident(struct pst_names *n)
     n->replaying = true;
     n->dict.limit = n->resident;
     n->dict.memory_bytes = UINT64_MAX;
-    n->dict.room = n->resident_bytes + (uint64_t)n->resident * RECORD_BYTES_MORE + PST_NAME_BYTES_MAX;
+    n->dict.room = n->resident_bytes + (uint64_t)n->resident * RECORD_BYTES_MORE + PST_NAMES_BYTES_MAX;
 }
 
 pst_rc pst_names_load(struct pst_names **out, const struct pst_names_spec *spec, const json_t *state,

@@ -15,7 +15,7 @@ static pst_rc finish_in_memory(struct pst_sorter *s, int64_t *distinct)
         return pst_fail(PST_E_NOMEM, "no memory to sort %zu edges", s->n);
     s->sorted = pst_sort_keys(s->arena, s->scratch, s->n, s->wide);
     if (s->spec.dedupe)
-        s->n = pst_unique_keys(s->sorted, s->n, s->wide);
+        s->n = pst_sorter_unique_keys(s->sorted, s->n, s->wide);
     *distinct = (int64_t)s->n;
     return PST_OK;
 }
@@ -38,8 +38,8 @@ static pst_rc part_again(struct pst_sorter *s, size_t i)
         return pst_fail(PST_E_NOMEM, "no memory to part edges again");
     s->again = again;
     struct partition *p = &again[s->agains++];
-    pst_rc rc = pst_partition_again(p, &s->spill, s->order[i], s->wide, pst_sorter_buckets(s),
-                                    pst_sorter_pack_keys(s));
+    pst_rc rc = pst_sorter_partition_again(p, &s->spill, s->order[i], s->wide, pst_sorter_buckets(s),
+                                           pst_sorter_pack_keys(s));
     if (rc != PST_OK)
         return rc;
     struct bucket **order = realloc(s->order, (s->buckets + p->buckets) * sizeof(struct bucket *));
@@ -50,7 +50,7 @@ static pst_rc part_again(struct pst_sorter *s, size_t i)
     for (unsigned k = 0; k < p->buckets; k++)
         order[i + k] = &p->bucket[k];
     s->buckets += p->buckets - 1;
-    pst_partition_release(p, false);
+    pst_sorter_partition_release(p, false);
     return PST_OK;
 }
 
@@ -70,7 +70,7 @@ static pst_rc start_giving(struct pst_sorter *s, size_t first, int64_t *distinct
 {
     pst_rc rc = s->order == NULL ? list_buckets(s) : PST_OK;
     struct give_spec spec = giving(s);
-    size_t fits = pst_giver_keys_max(&spec);
+    size_t fits = pst_sorter_giver_keys_max(&spec);
     int64_t all = 0;
     for (size_t i = 0; rc == PST_OK && i < s->buckets;) {
         const struct bucket *b = s->order[i];
@@ -84,7 +84,7 @@ static pst_rc start_giving(struct pst_sorter *s, size_t first, int64_t *distinct
     *distinct = s->spec.dedupe ? -1 : all;
     spec = giving(s);
     spec.first = first;
-    return rc == PST_OK ? pst_giver_new(&s->giver, &spec) : rc;
+    return rc == PST_OK ? pst_sorter_giver_new(&s->giver, &spec) : rc;
 }
 
 pst_rc pst_sorter_finish(struct pst_sorter *s, int64_t *distinct)
@@ -103,10 +103,10 @@ pst_rc pst_sorter_next(struct pst_sorter *s, int64_t *high, int64_t *low, int32_
 {
     assert(s->finished && (tag != NULL || !s->spec.tagged));
     if (s->giver != NULL)
-        return pst_giver_next(s->giver, high, low, tag, n);
+        return pst_sorter_giver_next(s->giver, high, low, tag, n);
     size_t take = s->n - s->given < PST_SORTER_BLOCK ? s->n - s->given : PST_SORTER_BLOCK;
-    pst_keys_out((const char *)s->sorted + s->given * key_bytes(s->wide), take, s->wide, 0, 32, high, low,
-                 tag);
+    pst_sorter_keys_out((const char *)s->sorted + s->given * key_bytes(s->wide), take, s->wide, 0, 32, high,
+                        low, tag);
     s->given += take;
     *n = (int64_t)take;
     return PST_OK;
@@ -125,7 +125,7 @@ pst_rc pst_sorter_save(struct pst_sorter *s, const char *name)
         of.bucket = s->order;
         of.buckets = s->buckets;
         of.splitters = s->finished ? NULL : &s->parts;
-        rc = pst_index_write(&s->spill, &of, s->spec.dir, name);
+        rc = pst_sorter_index_write(&s->spill, &of, s->spec.dir, name);
     }
     if (!s->finished) { /* the list is made anew when all are there */
         free(s->order);
@@ -139,7 +139,7 @@ static pst_rc go_on_parting(struct pst_sorter *s, const struct index_part *of)
 {
     pst_rc rc = PST_OK;
     for (unsigned i = 0; rc == PST_OK && i < s->parts.buckets; i++)
-        rc = pst_bucket_reload(&s->spill, &s->parts.bucket[i]);
+        rc = pst_sorter_bucket_reload(&s->spill, &s->parts.bucket[i]);
     s->wide = of->wide;
     s->filling = s->taking = s->slices; /* the arena was full: slices go round */
     s->slice[slice_at(s, s->filling)].wide = s->wide;
@@ -155,9 +155,9 @@ pst_rc pst_sorter_load(struct pst_sorter **out, const struct pst_sorter_spec *sp
     if (rc != PST_OK)
         return rc;
     struct pst_sorter *s = *out;
-    rc = pst_index_read(&s->spill, &s->parts, &of, spec->dir, name);
+    rc = pst_sorter_index_read(&s->spill, &s->parts, &of, spec->dir, name);
     if (rc == PST_OK)
-        rc = pst_spill_make(&s->spill, spec->dir, true);
+        rc = pst_sorter_spill_make(&s->spill, spec->dir, true);
     if (rc == PST_OK && !of.finished)
         return go_on_parting(s, &of);
     if (rc != PST_OK)
@@ -170,7 +170,7 @@ pst_rc pst_sorter_load(struct pst_sorter **out, const struct pst_sorter_spec *sp
 
 uint64_t pst_sorter_done(const struct pst_sorter *s)
 {
-    return s->giver != NULL ? pst_giver_done(s->giver) : 0;
+    return s->giver != NULL ? pst_sorter_giver_done(s->giver) : 0;
 }
 
 bool pst_sorter_finished(const struct pst_sorter *s)

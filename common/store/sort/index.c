@@ -44,7 +44,8 @@ static void write_parts(FILE *f, const struct index_part *of)
     (void)fwrite(of->splitters->wide, sizeof(wide_key), of->buckets - 1, f);
 }
 
-pst_rc pst_index_write(const struct spill *s, const struct index_part *of, const char *dir, const char *name)
+pst_rc pst_sorter_index_write(const struct spill *s, const struct index_part *of, const char *dir,
+                              const char *name)
 {
     struct head head = {.finished = of->finished,
                         .wide = of->wide,
@@ -129,7 +130,7 @@ static pst_rc restore(struct spill *s, struct partition *p, const struct head *h
     if (ok && !h->finished)
         ok = take(&splitters, narrow, (h->buckets - 1) * sizeof *narrow) &&
              take(&splitters, wide, (h->buckets - 1) * sizeof *wide);
-    pst_rc rc = ok ? pst_partition_restore(p, s, narrow, wide, (unsigned)h->buckets, h->pack_keys)
+    pst_rc rc = ok ? pst_sorter_partition_restore(p, s, narrow, wide, (unsigned)h->buckets, h->pack_keys)
                    : pst_fail(PST_E_FORMAT, "it is cut off");
     free(narrow);
     free(wide);
@@ -160,8 +161,8 @@ static pst_rc parse(struct spill *s, struct partition *p, struct index_part *of,
     return restore(s, p, &h, in);
 }
 
-pst_rc pst_index_read(struct spill *s, struct partition *p, struct index_part *of, const char *dir,
-                      const char *name)
+pst_rc pst_sorter_index_read(struct spill *s, struct partition *p, struct index_part *of, const char *dir,
+                             const char *name)
 {
     char *text = NULL;
     size_t bytes = 0;

@@ -13,7 +13,7 @@ struct slot {
     enum slot_state state;
     size_t bucket, n;
     void *a, *b, *sorted;
-    uint64_t base; /* of narrow keys, as pst_bucket_next gave them */
+    uint64_t base; /* of narrow keys, as pst_sorter_bucket_next gave them */
     unsigned low_bits;
     bool constant; /* all keys are the bucket's one */
 };
@@ -40,7 +40,7 @@ static int slots_of(const struct give_spec *spec)
     return spec->workers + 1;
 }
 
-size_t pst_giver_keys_max(const struct give_spec *spec)
+size_t pst_sorter_giver_keys_max(const struct give_spec *spec)
 {
     uint64_t slots = (uint64_t)slots_of(spec), buffers = slots * spec->spill->extent_bytes;
     uint64_t left = spec->memory_bytes > 2 * buffers ? spec->memory_bytes - buffers : buffers;
@@ -66,9 +66,10 @@ static pst_rc load(const struct giver *g, struct slot *slot, unsigned char *buff
         return PST_OK;
     size_t item = key_bytes(spec->wide), at = 0;
     for (size_t n = 1; n > 0; at += n) {
-        /* pst_bucket_next writes up to PACK_KEYS_MAX keys: there is room for as many past the bucket's */
-        pst_rc rc =
-            pst_bucket_next(&r, (char *)slot->a + at * item, spec->wide, slot->base, slot->low_bits, &n);
+        /* pst_sorter_bucket_next writes up to PACK_KEYS_MAX keys: there is room for as many past the bucket's
+         */
+        pst_rc rc = pst_sorter_bucket_next(&r, (char *)slot->a + at * item, spec->wide, slot->base,
+                                           slot->low_bits, &n);
         if (rc != PST_OK)
             return rc;
         if (n > slot->n - at)
@@ -78,7 +79,7 @@ static pst_rc load(const struct giver *g, struct slot *slot, unsigned char *buff
         return pst_fail(PST_E_IO, "of %zu edges that were written aside %zu are there", slot->n, at);
     slot->sorted = pst_sort_keys(slot->a, slot->b, slot->n, spec->wide);
     if (spec->dedupe)
-        slot->n = pst_unique_keys(slot->sorted, slot->n, spec->wide);
+        slot->n = pst_sorter_unique_keys(slot->sorted, slot->n, spec->wide);
     return PST_OK;
 }
 
@@ -127,7 +128,7 @@ static void *work(void *arg)
         (void)pthread_mutex_unlock(&g->lock);
         size_t ahead = slot->bucket + (size_t)g->slots;
         if (ahead < g->spec.buckets)
-            pst_bucket_prefetch(g->spec.spill, g->spec.bucket[ahead]);
+            pst_sorter_bucket_prefetch(g->spec.spill, g->spec.bucket[ahead]);
         pst_rc rc = load(g, slot, g->buffer[start.index]);
         (void)pthread_mutex_lock(&g->lock);
         note_failure(g, rc);
@@ -155,7 +156,7 @@ static pst_rc start_workers(struct giver *g)
     return PST_OK;
 }
 
-pst_rc pst_giver_new(struct giver **out, const struct give_spec *spec)
+pst_rc pst_sorter_giver_new(struct giver **out, const struct give_spec *spec)
 {
     assert(spec->workers <= SORT_WORKERS_MAX);
     struct giver *g = calloc(1, sizeof *g);
@@ -208,8 +209,8 @@ static void end_present(struct giver *g)
     g->done++;
 }
 
-void pst_keys_out(const void *keys, size_t n, bool wide, uint64_t base, unsigned low_bits, int64_t *high,
-                  int64_t *low, int32_t *tag)
+void pst_sorter_keys_out(const void *keys, size_t n, bool wide, uint64_t base, unsigned low_bits,
+                         int64_t *high, int64_t *low, int32_t *tag)
 {
     uint64_t low_mask = (UINT64_C(1) << low_bits) - 1;
     const uint64_t *narrow = keys;
@@ -226,7 +227,7 @@ void pst_keys_out(const void *keys, size_t n, bool wide, uint64_t base, unsigned
     }
 }
 
-pst_rc pst_giver_next(struct giver *g, int64_t *high, int64_t *low, int32_t *tag, int64_t *n)
+pst_rc pst_sorter_giver_next(struct giver *g, int64_t *high, int64_t *low, int32_t *tag, int64_t *n)
 {
     *n = 0;
     while (g->present == NULL || g->given == g->present->n) {
@@ -244,22 +245,22 @@ pst_rc pst_giver_next(struct giver *g, int64_t *high, int64_t *low, int32_t *tag
     if (slot->constant) {
         const wide_key *key = &g->spec.bucket[slot->bucket]->min;
         for (size_t i = 0; i < take; i++)
-            pst_keys_out(key, 1, true, 0, 0, high + i, low + i, tag != NULL ? tag + i : NULL);
+            pst_sorter_keys_out(key, 1, true, 0, 0, high + i, low + i, tag != NULL ? tag + i : NULL);
     } else {
-        pst_keys_out((const char *)slot->sorted + g->given * item, take, g->spec.wide, slot->base,
-                     slot->low_bits, high, low, tag);
+        pst_sorter_keys_out((const char *)slot->sorted + g->given * item, take, g->spec.wide, slot->base,
+                            slot->low_bits, high, low, tag);
     }
     g->given += take;
     *n = (int64_t)take;
     return PST_OK;
 }
 
-size_t pst_giver_done(const struct giver *g)
+size_t pst_sorter_giver_done(const struct giver *g)
 {
     return g->done + (g->present != NULL && g->given == g->present->n);
 }
 
-void pst_giver_free(struct giver *g)
+void pst_sorter_giver_free(struct giver *g)
 {
     if (g == NULL)
         return;

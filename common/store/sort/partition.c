@@ -36,7 +36,7 @@ void *pst_sort_room(size_t bytes)
     return room;
 }
 
-size_t pst_unique_keys(void *keys, size_t n, bool wide)
+size_t pst_sorter_unique_keys(void *keys, size_t n, bool wide)
 {
     return wide ? unique_wide(keys, n) : unique_narrow(keys, n);
 }
@@ -77,8 +77,8 @@ static pst_rc splitter_rooms(struct partition *p, unsigned buckets)
     return p->narrow != NULL && p->wide != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory to part edges");
 }
 
-pst_rc pst_partition_init(struct partition *p, struct spill *s, void *sample, void *scratch, size_t n,
-                          bool wide, unsigned buckets, size_t pack_keys)
+pst_rc pst_sorter_partition_init(struct partition *p, struct spill *s, void *sample, void *scratch, size_t n,
+                                 bool wide, unsigned buckets, size_t pack_keys)
 {
     assert(n > 0 && pack_keys > 0 && pack_keys <= PACK_KEYS_MAX);
     *p = (struct partition){.spill = s, .pack_keys = pack_keys};
@@ -89,8 +89,8 @@ pst_rc pst_partition_init(struct partition *p, struct spill *s, void *sample, vo
     return partition_rooms(p, p->buckets);
 }
 
-pst_rc pst_partition_restore(struct partition *p, struct spill *s, const uint64_t *narrow,
-                             const wide_key *wide, unsigned buckets, size_t pack_keys)
+pst_rc pst_sorter_partition_restore(struct partition *p, struct spill *s, const uint64_t *narrow,
+                                    const wide_key *wide, unsigned buckets, size_t pack_keys)
 {
     *p = (struct partition){.spill = s, .pack_keys = pack_keys};
     pst_rc rc = splitter_rooms(p, buckets);
@@ -103,18 +103,18 @@ pst_rc pst_partition_restore(struct partition *p, struct spill *s, const uint64_
     return partition_rooms(p, buckets);
 }
 
-pst_rc pst_partition_flush(const struct partition *p)
+pst_rc pst_sorter_partition_flush(const struct partition *p)
 {
     pst_rc rc = PST_OK;
     for (unsigned i = 0; rc == PST_OK && i < p->buckets; i++)
-        rc = pst_bucket_flush(p->spill, &p->bucket[i]);
+        rc = pst_sorter_bucket_flush(p->spill, &p->bucket[i]);
     return rc;
 }
 
-void pst_partition_release(struct partition *p, bool buckets_too)
+void pst_sorter_partition_release(struct partition *p, bool buckets_too)
 {
     for (unsigned i = 0; p->bucket != NULL && buckets_too && i < p->buckets; i++)
-        pst_bucket_release(&p->bucket[i]);
+        pst_sorter_bucket_release(&p->bucket[i]);
     if (buckets_too) {
         free(p->bucket);
         p->bucket = NULL;
@@ -129,7 +129,7 @@ void pst_partition_release(struct partition *p, bool buckets_too)
 
 /* ---- scattering ---- */
 
-pst_rc pst_scatter_init(struct scatter *s, struct partition *to)
+pst_rc pst_sorter_scatter_init(struct scatter *s, struct partition *to)
 {
     *s = (struct scatter){.to = to};
     s->keys = pst_sort_room(to->buckets * to->pack_keys * sizeof(wide_key));
@@ -137,7 +137,7 @@ pst_rc pst_scatter_init(struct scatter *s, struct partition *to)
     return s->keys != NULL && s->count != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory to part edges");
 }
 
-pst_rc pst_scatter_flush(struct scatter *s)
+pst_rc pst_sorter_scatter_flush(struct scatter *s)
 {
     const struct partition *p = s->to;
     pst_rc rc = PST_OK;
@@ -145,17 +145,18 @@ pst_rc pst_scatter_flush(struct scatter *s)
         size_t n = s->count[b];
         s->count[b] = 0;
         if (n > 0)
-            rc = pst_bucket_add(p->spill, &p->bucket[b],
-                                (const char *)s->keys + b * p->pack_keys * key_bytes(s->wide), n, s->wide);
+            rc = pst_sorter_bucket_add(p->spill, &p->bucket[b],
+                                       (const char *)s->keys + b * p->pack_keys * key_bytes(s->wide), n,
+                                       s->wide);
     }
     return rc;
 }
 
-pst_rc pst_scatter_add(struct scatter *s, const void *keys, size_t n, bool wide)
+pst_rc pst_sorter_scatter_add(struct scatter *s, const void *keys, size_t n, bool wide)
 {
     assert(wide || !s->wide); /* narrow keys never come after wide ones */
     if (wide && !s->wide) {
-        pst_rc rc = pst_scatter_flush(s);
+        pst_rc rc = pst_sorter_scatter_flush(s);
         if (rc != PST_OK)
             return rc;
         s->wide = true;
@@ -164,7 +165,7 @@ pst_rc pst_scatter_add(struct scatter *s, const void *keys, size_t n, bool wide)
                 : scatter_narrow(s, keys, n, s->to->narrow, &s->to->narrow_cells);
 }
 
-void pst_scatter_release(struct scatter *s)
+void pst_sorter_scatter_release(struct scatter *s)
 {
     free(s->keys);
     free(s->count);
@@ -188,7 +189,7 @@ static pst_rc take_sample(struct again *a, bool wide)
         a->reader.at = a->reader.end = 0;
         for (size_t want = (e + 1) * a->room / extents; a->n < want;) {
             size_t n;
-            pst_rc rc = pst_bucket_next(&a->reader, a->keys, wide, 0, 32, &n);
+            pst_rc rc = pst_sorter_bucket_next(&a->reader, a->keys, wide, 0, 32, &n);
             if (rc != PST_OK)
                 return rc;
             if (n == 0)
@@ -204,23 +205,23 @@ static pst_rc take_sample(struct again *a, bool wide)
 static pst_rc scatter_all(struct again *a, struct partition *p, bool wide)
 {
     struct scatter s;
-    pst_rc rc = pst_scatter_init(&s, p);
+    pst_rc rc = pst_sorter_scatter_init(&s, p);
     a->reader.extent = a->reader.at = a->reader.end = 0;
     for (size_t n = 1; rc == PST_OK && n > 0;) {
-        rc = pst_bucket_next(&a->reader, a->keys, wide, 0, 32, &n);
+        rc = pst_sorter_bucket_next(&a->reader, a->keys, wide, 0, 32, &n);
         if (rc == PST_OK && n > 0)
-            rc = pst_scatter_add(&s, a->keys, n, wide);
+            rc = pst_sorter_scatter_add(&s, a->keys, n, wide);
     }
     if (rc == PST_OK)
-        rc = pst_scatter_flush(&s);
+        rc = pst_sorter_scatter_flush(&s);
     if (rc == PST_OK)
-        rc = pst_partition_flush(p);
-    pst_scatter_release(&s);
+        rc = pst_sorter_partition_flush(p);
+    pst_sorter_scatter_release(&s);
     return rc;
 }
 
-pst_rc pst_partition_again(struct partition *p, struct spill *s, struct bucket *b, bool wide,
-                           unsigned buckets, size_t pack_keys)
+pst_rc pst_sorter_partition_again(struct partition *p, struct spill *s, struct bucket *b, bool wide,
+                                  unsigned buckets, size_t pack_keys)
 {
     *p = (struct partition){.spill = s};
     size_t item = key_bytes(wide), room = SAMPLE_PER_BUCKET * buckets;
@@ -235,7 +236,7 @@ pst_rc pst_partition_again(struct partition *p, struct spill *s, struct bucket *
     if (rc == PST_OK)
         rc = take_sample(&a, wide);
     if (rc == PST_OK)
-        rc = pst_partition_init(p, s, a.sample, a.scratch, a.n, wide, buckets, pack_keys);
+        rc = pst_sorter_partition_init(p, s, a.sample, a.scratch, a.n, wide, buckets, pack_keys);
     if (rc == PST_OK)
         rc = scatter_all(&a, p, wide);
     free(a.reader.buffer);

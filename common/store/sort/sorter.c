@@ -96,7 +96,7 @@ pst_rc pst_sorter_new(struct pst_sorter **out, const struct pst_sorter_spec *spe
 static pst_rc part_slice(struct pst_sorter *s, size_t i, struct scatter *scatter)
 {
     struct slice *slice = &s->slice[i];
-    pst_rc rc = pst_scatter_add(scatter, slice_keys(s, i), slice->n, slice->wide);
+    pst_rc rc = pst_sorter_scatter_add(scatter, slice_keys(s, i), slice->n, slice->wide);
     if (i >= s->round)
         (void)madvise(slice_keys(s, i), s->slice_bytes, MADV_DONTNEED);
     slice->n = 0;
@@ -182,7 +182,7 @@ pst_rc pst_sorter_start_scattering(struct pst_sorter *s)
 {
     pst_rc rc = PST_OK;
     for (int i = 0; rc == PST_OK && i < (s->workers > 0 ? s->workers : 1); i++)
-        rc = pst_scatter_init(&s->scatter[i], &s->parts);
+        rc = pst_sorter_scatter_init(&s->scatter[i], &s->parts);
     return rc == PST_OK ? start_workers(s) : rc;
 }
 
@@ -196,10 +196,10 @@ static pst_rc start_spilling(struct pst_sorter *s, size_t slices)
     for (; rc == PST_OK && n < want && n < all; n++)
         memcpy(sample + n * item, s->arena + (n * all / (all < want ? all : want)) * item, item);
     if (rc == PST_OK)
-        rc = pst_spill_make(&s->spill, s->spec.dir, s->spec.named);
+        rc = pst_sorter_spill_make(&s->spill, s->spec.dir, s->spec.named);
     if (rc == PST_OK)
-        rc = pst_partition_init(&s->parts, &s->spill, sample, scratch, n, s->slice[0].wide,
-                                pst_sorter_buckets(s), pst_sorter_pack_keys(s));
+        rc = pst_sorter_partition_init(&s->parts, &s->spill, sample, scratch, n, s->slice[0].wide,
+                                       pst_sorter_buckets(s), pst_sorter_pack_keys(s));
     free(sample);
     free(scratch);
     if (rc == PST_OK)
@@ -306,10 +306,10 @@ pst_rc pst_sorter_add(struct pst_sorter *s, const int64_t *high, const int64_t *
 void pst_sorter_free_parting(struct pst_sorter *s)
 {
     for (int i = 0; i <= SORT_WORKERS_MAX; i++) {
-        pst_scatter_release(&s->scatter[i]);
+        pst_sorter_scatter_release(&s->scatter[i]);
         s->scatter[i] = (struct scatter){.to = NULL};
     }
-    pst_partition_release(&s->parts, false);
+    pst_sorter_partition_release(&s->parts, false);
     if (s->arena != NULL)
         (void)munmap(s->arena, s->slices * s->slice_bytes);
     s->arena = NULL;
@@ -325,10 +325,10 @@ pst_rc pst_sorter_settle(struct pst_sorter *s)
     if (rc == PST_OK)
         rc = failure_of(s);
     for (int i = 0; rc == PST_OK && i < (s->workers > 0 ? s->workers : 1); i++)
-        rc = pst_scatter_flush(&s->scatter[i]);
+        rc = pst_sorter_scatter_flush(&s->scatter[i]);
     (void)pthread_mutex_unlock(&s->lock);
     s->slice[slice_at(s, ++s->filling)].wide = s->wide;
-    return rc == PST_OK ? pst_partition_flush(&s->parts) : rc;
+    return rc == PST_OK ? pst_sorter_partition_flush(&s->parts) : rc;
 }
 
 void pst_sorter_free(struct pst_sorter *s)
@@ -336,11 +336,11 @@ void pst_sorter_free(struct pst_sorter *s)
     if (s == NULL)
         return;
     pst_sorter_end_workers(s);
-    pst_giver_free(s->giver);
+    pst_sorter_giver_free(s->giver);
     pst_sorter_free_parting(s);
-    pst_partition_release(&s->parts, true);
+    pst_sorter_partition_release(&s->parts, true);
     for (size_t i = 0; i < s->agains; i++)
-        pst_partition_release(&s->again[i], true);
+        pst_sorter_partition_release(&s->again[i], true);
     free(s->again);
     free(s->order);
     free(s->slice);

@@ -4,8 +4,8 @@
  * and relation.
  * Owner: the caller; new and free pair, and free at any point leaves nothing behind, nor does a kill unless
  * it is to be resumed. Threads: one calls it; it starts threads of its own. */
-#ifndef PST_STORE_SORTER_H
-#define PST_STORE_SORTER_H
+#ifndef PST_SORTER_H
+#define PST_SORTER_H
 
 #include "common/base.h"
 

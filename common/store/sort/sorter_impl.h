@@ -1,6 +1,6 @@
 /* sorter_impl.h: the state of a sorter, shared by its files. Owner: sorter.c. Threads: see each part. */
-#ifndef PST_STORE_SORTER_PARTS_H
-#define PST_STORE_SORTER_PARTS_H
+#ifndef PST_SORTER_IMPL_H
+#define PST_SORTER_IMPL_H
 
 #include <pthread.h>
 #include <sys/types.h>
@@ -92,43 +92,45 @@ struct bucket_reader {
 };
 
 /* ---- spill.c ---- */
-PST_MUST_USE pst_rc pst_spill_make(struct spill *s, const char *dir, bool named);
-PST_MUST_USE pst_rc pst_spill_write(const struct spill *s, const void *from, size_t bytes, off_t at);
+PST_MUST_USE pst_rc pst_sorter_spill_make(struct spill *s, const char *dir, bool named);
+PST_MUST_USE pst_rc pst_sorter_spill_write(const struct spill *s, const void *from, size_t bytes, off_t at);
 /* Appends n <= PACK_KEYS_MAX keys. Takes the bucket's lock. */
-PST_MUST_USE pst_rc pst_bucket_add(struct spill *s, struct bucket *b, const void *keys, size_t n, bool wide);
+PST_MUST_USE pst_rc pst_sorter_bucket_add(struct spill *s, struct bucket *b, const void *keys, size_t n,
+                                          bool wide);
 /* Writes what is not on disk yet; the bucket can still be added to. */
-PST_MUST_USE pst_rc pst_bucket_flush(const struct spill *s, const struct bucket *b);
-void pst_bucket_prefetch(const struct spill *s, const struct bucket *b);
+PST_MUST_USE pst_rc pst_sorter_bucket_flush(const struct spill *s, const struct bucket *b);
+void pst_sorter_bucket_prefetch(const struct spill *s, const struct bucket *b);
 /* Up to PACK_KEYS_MAX keys to out; 0 after the last. Narrow ones as (target - base) << low_bits | source;
  * wide_out: as wide keys, base and low_bits unused. Fails: PST_E_IO. */
-PST_MUST_USE pst_rc pst_bucket_next(struct bucket_reader *r, void *out, bool wide_out, uint64_t base,
-                                    unsigned low_bits, size_t *n);
+PST_MUST_USE pst_rc pst_sorter_bucket_next(struct bucket_reader *r, void *out, bool wide_out, uint64_t base,
+                                           unsigned low_bits, size_t *n);
 /* Reads what its stream ends with back to its block, after it was restored. */
-PST_MUST_USE pst_rc pst_bucket_reload(const struct spill *s, struct bucket *b);
-void pst_bucket_release(struct bucket *b);
+PST_MUST_USE pst_rc pst_sorter_bucket_reload(const struct spill *s, struct bucket *b);
+void pst_sorter_bucket_release(struct bucket *b);
 
 /* ---- partition.c ---- */
 /* Splitters from a sample, which is sorted in place with as much scratch. */
-PST_MUST_USE pst_rc pst_partition_init(struct partition *p, struct spill *s, void *sample, void *scratch,
-                                       size_t n, bool wide, unsigned buckets, size_t pack_keys);
+PST_MUST_USE pst_rc pst_sorter_partition_init(struct partition *p, struct spill *s, void *sample,
+                                              void *scratch, size_t n, bool wide, unsigned buckets,
+                                              size_t pack_keys);
 /* One with splitters that are known, and buckets that are empty. */
-PST_MUST_USE pst_rc pst_partition_restore(struct partition *p, struct spill *s, const uint64_t *narrow,
-                                          const wide_key *wide, unsigned buckets, size_t pack_keys);
-PST_MUST_USE pst_rc pst_partition_flush(const struct partition *p); /* all blocks to disk */
-void pst_partition_release(struct partition *p, bool buckets_too);
-PST_MUST_USE pst_rc pst_scatter_init(struct scatter *s, struct partition *to);
-PST_MUST_USE pst_rc pst_scatter_add(struct scatter *s, const void *keys, size_t n, bool wide);
-PST_MUST_USE pst_rc pst_scatter_flush(struct scatter *s);
-void pst_scatter_release(struct scatter *s);
+PST_MUST_USE pst_rc pst_sorter_partition_restore(struct partition *p, struct spill *s, const uint64_t *narrow,
+                                                 const wide_key *wide, unsigned buckets, size_t pack_keys);
+PST_MUST_USE pst_rc pst_sorter_partition_flush(const struct partition *p); /* all blocks to disk */
+void pst_sorter_partition_release(struct partition *p, bool buckets_too);
+PST_MUST_USE pst_rc pst_sorter_scatter_init(struct scatter *s, struct partition *to);
+PST_MUST_USE pst_rc pst_sorter_scatter_add(struct scatter *s, const void *keys, size_t n, bool wide);
+PST_MUST_USE pst_rc pst_sorter_scatter_flush(struct scatter *s);
+void pst_sorter_scatter_release(struct scatter *s);
 /* Splits one bucket into many, which the caller then owns in p. */
-PST_MUST_USE pst_rc pst_partition_again(struct partition *p, struct spill *s, struct bucket *b, bool wide,
-                                        unsigned buckets, size_t pack_keys);
+PST_MUST_USE pst_rc pst_sorter_partition_again(struct partition *p, struct spill *s, struct bucket *b,
+                                               bool wide, unsigned buckets, size_t pack_keys);
 
 /* Sorts n keys of a with scratch b; the result is in a or b. */
 void *pst_sort_keys(void *a, void *b, size_t n, bool wide);
 /* Memory for keys that are moved at random; free() ends it. NULL: there is none. */
 void *pst_sort_room(size_t bytes);
-size_t pst_unique_keys(void *keys, size_t n, bool wide);
+size_t pst_sorter_unique_keys(void *keys, size_t n, bool wide);
 
 /* ---- index.c: what is where, in a file ---- */
 struct index_part {
@@ -139,12 +141,12 @@ struct index_part {
     size_t buckets;
     const struct partition *splitters; /* NULL once finished */
 };
-PST_MUST_USE pst_rc pst_index_write(const struct spill *s, const struct index_part *of, const char *dir,
-                                    const char *name);
+PST_MUST_USE pst_rc pst_sorter_index_write(const struct spill *s, const struct index_part *of,
+                                           const char *dir, const char *name);
 /* Fills the spill's sizes, p (its buckets, and splitters unless finished) and of. Release p, also when it
  * failed. */
-PST_MUST_USE pst_rc pst_index_read(struct spill *s, struct partition *p, struct index_part *of,
-                                   const char *dir, const char *name);
+PST_MUST_USE pst_rc pst_sorter_index_read(struct spill *s, struct partition *p, struct index_part *of,
+                                          const char *dir, const char *name);
 
 /* ---- merge.c: bucket by bucket in memory ---- */
 struct giver;
@@ -156,14 +158,15 @@ struct give_spec {
     int workers;
     uint64_t memory_bytes;
 };
-size_t pst_giver_keys_max(const struct give_spec *spec); /* of a bucket that fits */
-PST_MUST_USE pst_rc pst_giver_new(struct giver **out, const struct give_spec *spec);
-PST_MUST_USE pst_rc pst_giver_next(struct giver *g, int64_t *high, int64_t *low, int32_t *tag, int64_t *n);
-size_t pst_giver_done(const struct giver *g);
-void pst_giver_free(struct giver *g);
+size_t pst_sorter_giver_keys_max(const struct give_spec *spec); /* of a bucket that fits */
+PST_MUST_USE pst_rc pst_sorter_giver_new(struct giver **out, const struct give_spec *spec);
+PST_MUST_USE pst_rc pst_sorter_giver_next(struct giver *g, int64_t *high, int64_t *low, int32_t *tag,
+                                          int64_t *n);
+size_t pst_sorter_giver_done(const struct giver *g);
+void pst_sorter_giver_free(struct giver *g);
 
 /* Keys as the caller of a sorter knows them; tag may be NULL. */
-void pst_keys_out(const void *keys, size_t n, bool wide, uint64_t base, unsigned low_bits, int64_t *high,
-                  int64_t *low, int32_t *tag);
+void pst_sorter_keys_out(const void *keys, size_t n, bool wide, uint64_t base, unsigned low_bits,
+                         int64_t *high, int64_t *low, int32_t *tag);
 
 #endif

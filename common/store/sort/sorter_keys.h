@@ -115,8 +115,8 @@ static pst_rc FN(scatter)(struct scatter *s, const KEY *keys, size_t n, const KE
         if (s->count[b] < p->pack_keys)
             continue;
         s->count[b] = 0;
-        pst_rc rc = pst_bucket_add(p->spill, &p->bucket[b], mine + b * p->pack_keys, p->pack_keys,
-                                   sizeof(KEY) == sizeof(wide_key));
+        pst_rc rc = pst_sorter_bucket_add(p->spill, &p->bucket[b], mine + b * p->pack_keys, p->pack_keys,
+                                          sizeof(KEY) == sizeof(wide_key));
         if (rc != PST_OK)
             return rc;
     }

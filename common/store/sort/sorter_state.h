@@ -1,7 +1,7 @@
 /* sorter_state.h: a sorter's state, shared by the two files that it lives in. Owner: sorter.c. Threads: what
  * is said of each member. */
-#ifndef PST_STORE_SORTER_STATE_H
-#define PST_STORE_SORTER_STATE_H
+#ifndef PST_SORTER_STATE_H
+#define PST_SORTER_STATE_H
 
 #include "common/store/sort/sorter_impl.h"
 

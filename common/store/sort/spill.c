@@ -12,7 +12,7 @@
 
 #define PREFETCH_EXTENTS 4 /* of a bucket: what comes after is read ahead by its reader */
 
-pst_rc pst_spill_make(struct spill *s, const char *dir, bool named)
+pst_rc pst_sorter_spill_make(struct spill *s, const char *dir, bool named)
 {
     s->path[0] = '\0';
     if (!named && (s->fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)) >= 0)
@@ -26,7 +26,7 @@ pst_rc pst_spill_make(struct spill *s, const char *dir, bool named)
     return PST_OK;
 }
 
-pst_rc pst_spill_write(const struct spill *s, const void *from, size_t bytes, off_t at)
+pst_rc pst_sorter_spill_write(const struct spill *s, const void *from, size_t bytes, off_t at)
 {
     for (size_t done = 0; done < bytes;) {
         ssize_t n = pwrite(s->fd, (const char *)from + done, bytes - done, at + (off_t)done);
@@ -152,7 +152,8 @@ static pst_rc append(struct spill *s, struct bucket *b, const unsigned char *fro
         if (b->fill < s->block_bytes)
             continue;
         b->fill = 0;
-        pst_rc rc = pst_spill_write(s, b->block, s->block_bytes, place_of(s, b, b->bytes - s->block_bytes));
+        pst_rc rc =
+            pst_sorter_spill_write(s, b->block, s->block_bytes, place_of(s, b, b->bytes - s->block_bytes));
         if (rc != PST_OK)
             return rc;
     }
@@ -180,7 +181,7 @@ static void note_range(struct bucket *b, wide_key min, wide_key max, uint64_t lo
     b->low_max = low_max > b->low_max ? low_max : b->low_max;
 }
 
-pst_rc pst_bucket_add(struct spill *s, struct bucket *b, const void *keys, size_t n, bool wide)
+pst_rc pst_sorter_bucket_add(struct spill *s, struct bucket *b, const void *keys, size_t n, bool wide)
 {
     assert(n > 0 && n <= PACK_KEYS_MAX);
     unsigned char pack[PACK_BYTES_MAX];
@@ -211,18 +212,19 @@ pst_rc pst_bucket_add(struct spill *s, struct bucket *b, const void *keys, size_
     return rc;
 }
 
-pst_rc pst_bucket_flush(const struct spill *s, const struct bucket *b)
+pst_rc pst_sorter_bucket_flush(const struct spill *s, const struct bucket *b)
 {
-    return b->fill == 0 ? PST_OK : pst_spill_write(s, b->block, b->fill, place_of(s, b, b->bytes - b->fill));
+    return b->fill == 0 ? PST_OK
+                        : pst_sorter_spill_write(s, b->block, b->fill, place_of(s, b, b->bytes - b->fill));
 }
 
-pst_rc pst_bucket_reload(const struct spill *s, struct bucket *b)
+pst_rc pst_sorter_bucket_reload(const struct spill *s, struct bucket *b)
 {
     b->fill = (size_t)(b->bytes % s->block_bytes);
     return b->fill == 0 ? PST_OK : read_all(s->fd, b->block, b->fill, place_of(s, b, b->bytes - b->fill));
 }
 
-void pst_bucket_release(struct bucket *b)
+void pst_sorter_bucket_release(struct bucket *b)
 {
     free(b->extent);
     (void)pthread_mutex_destroy(&b->lock);
@@ -236,7 +238,7 @@ static void prefetch(const struct spill *s, const struct bucket *b, size_t exten
         (void)posix_fadvise(s->fd, b->extent[extent], (off_t)s->extent_bytes, POSIX_FADV_WILLNEED);
 }
 
-void pst_bucket_prefetch(const struct spill *s, const struct bucket *b)
+void pst_sorter_bucket_prefetch(const struct spill *s, const struct bucket *b)
 {
     for (size_t i = 0; i < PREFETCH_EXTENTS; i++)
         prefetch(s, b, i);
@@ -281,8 +283,8 @@ static void unpack_narrow(const struct pack *h, const unsigned char *from, void 
     }
 }
 
-pst_rc pst_bucket_next(struct bucket_reader *r, void *out, bool wide_out, uint64_t base, unsigned low_bits,
-                       size_t *n)
+pst_rc pst_sorter_bucket_next(struct bucket_reader *r, void *out, bool wide_out, uint64_t base,
+                              unsigned low_bits, size_t *n)
 {
     struct pack head = {.keys = 0};
     *n = 0;

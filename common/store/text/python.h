@@ -1,7 +1,7 @@
 /* python.h: a module of Penstock's Python package, run on files that C should not read.
  * Owner: none. Threads: one. */
-#ifndef PST_STORE_PYTHON_H
-#define PST_STORE_PYTHON_H
+#ifndef PST_PYTHON_H
+#define PST_PYTHON_H
 
 #include "common/base.h"
 

@@ -14,7 +14,7 @@
 #include "common/error.h"
 
 #define IN_BYTES (256u << 10) /* compressed bytes read at a time */
-#define BUFFER_BYTES (2 * PST_LINE_MAX)
+#define BUFFER_BYTES (2 * PST_TEXT_LINE_MAX)
 #define SHOWN_BYTES 32 /* of what was found, in a message */
 
 static pst_rc read_some(struct pst_text *t, char *out, size_t room, size_t *got)

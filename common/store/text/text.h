@@ -1,14 +1,15 @@
 /* text.h: reads a text file, plain, gzip or zstd, by blocks of whole lines.
  * Owner: the caller; open and close pair. Threads: one per file. */
-#ifndef PST_STORE_TEXT_H
-#define PST_STORE_TEXT_H
+#ifndef PST_TEXT_H
+#define PST_TEXT_H
 
 #include "common/base.h"
 
 PST_BEGIN_DECLS
 
-#define PST_LINE_MAX (1u << 20) /* bytes of one line: more is no list of edges, and memory is bounded */
-#define PST_TEXT_BYTES (4 * PST_LINE_MAX) /* what an open file allocates, about */
+#define PST_TEXT_LINE_MAX (1u << 20) /* bytes of one line: more is no list of edges, and memory is bounded   \
+                                      */
+#define PST_TEXT_BYTES (4 * PST_TEXT_LINE_MAX) /* what an open file allocates, about */
 
 enum pst_text_kind { PST_TEXT_PLAIN, PST_TEXT_GZIP, PST_TEXT_ZSTD };
 
@@ -33,7 +34,7 @@ PST_API PST_MUST_USE pst_rc pst_text_open(struct pst_text *t, const char *path);
 
 /* The next whole lines; each ends with '\n', also the file's last; *begin == *end when there are no more.
  * Valid until the next call. Fails: PST_E_FORMAT for damaged or truncated compressed data (with the byte) and
- * for a line that is longer than PST_LINE_MAX. */
+ * for a line that is longer than PST_TEXT_LINE_MAX. */
 PST_API PST_MUST_USE pst_rc pst_text_block(struct pst_text *t, const char **begin, const char **end);
 /* Goes to byte `at` of the text, which begins line `line`. */
 PST_API PST_MUST_USE pst_rc pst_text_seek(struct pst_text *t, uint64_t at, int64_t line);

@@ -1,7 +1,7 @@
 /* text_array.h: numbers in lines of text to an array file, in one reading.
  * Owner: none. Threads: one call per file. */
-#ifndef PST_STORE_TEXT_ARRAY_H
-#define PST_STORE_TEXT_ARRAY_H
+#ifndef PST_TEXT_ARRAY_H
+#define PST_TEXT_ARRAY_H
 
 #include "common/store/dataset/array.h"
 #include "common/util/progress.h"

@@ -1,7 +1,7 @@
 /* yaml.h: small YAML files by keys, with the place of what is wrong; libyaml reads them.
  * Owner: load fills what the caller owns; close releases it (after a failed load, too). Threads: one. */
-#ifndef PST_STORE_YAML_H
-#define PST_STORE_YAML_H
+#ifndef PST_YAML_H
+#define PST_YAML_H
 
 #include "common/base.h"
 

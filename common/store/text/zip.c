@@ -129,7 +129,7 @@ pst_rc pst_zip_open(struct pst_zip *z, const char *path)
         return pst_fail(PST_E_LIMIT, "path of %zu bytes: at most %zu", strlen(path), sizeof z->path - 1);
     memcpy(z->path, path, strlen(path) + 1);
     uint64_t at = 0, bytes = 0, count = 0;
-    pst_rc rc = pst_open_file(path, &z->fd, &z->file_bytes);
+    pst_rc rc = pst_file_open(path, &z->fd, &z->file_bytes);
     if (rc == PST_OK)
         rc = find_directory(z, &at, &bytes, &count);
     if (rc == PST_OK && (bytes > PST_ZIP_DIRECTORY_MAX || count > PST_ZIP_MEMBERS_MAX))
@@ -251,7 +251,7 @@ pst_rc pst_zip_extract(const struct pst_zip *z, const struct pst_zip_member *m, 
     c->left = m->packed;
     c->crc = crc32(0, Z_NULL, 0);
     c->fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    rc = c->fd >= 0 ? pst_room_for(to, m->bytes, to) : pst_fail_errno("cannot create %s", to);
+    rc = c->fd >= 0 ? pst_file_room_for(to, m->bytes, to) : pst_fail_errno("cannot create %s", to);
     if (rc == PST_OK && m->method == 0)
         rc = copy_stored(c);
     else if (rc == PST_OK && m->method == 8)

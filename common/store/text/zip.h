@@ -1,7 +1,7 @@
 /* zip.h: takes members out of a zip archive (NumPy's .npz): stored or deflated, zip64 too.
  * Owner: the caller; open and close pair. Threads: one. */
-#ifndef PST_STORE_ZIP_H
-#define PST_STORE_ZIP_H
+#ifndef PST_ZIP_H
+#define PST_ZIP_H
 
 #include "common/util/progress.h"
 

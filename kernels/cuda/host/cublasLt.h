@@ -22,15 +22,15 @@ enum cublasLtMatmulPreferenceAttributes_t {
     CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8,
 };
 
-struct pst_host_desc {
+struct pst_cu_host_desc {
     cublasComputeType_t type;
     cublasOperation_t op[2];
 };
-struct pst_host_layout {
+struct pst_cu_host_layout {
     uint64_t rows, cols;
     int64_t ld;
 };
-struct pst_host_preference {
+struct pst_cu_host_preference {
     uint32_t alignment[4]; /* of A, B, C and D, as promised */
 };
 struct cublasLtMatmulAlgo_t {
@@ -39,10 +39,10 @@ struct cublasLtMatmulAlgo_t {
 struct cublasLtMatmulHeuristicResult_t {
     cublasLtMatmulAlgo_t algo;
 };
-typedef struct pst_host_lt *cublasLtHandle_t;
-typedef pst_host_desc *cublasLtMatmulDesc_t;
-typedef pst_host_layout *cublasLtMatrixLayout_t;
-typedef pst_host_preference *cublasLtMatmulPreference_t;
+typedef struct pst_cu_host_lt *cublasLtHandle_t;
+typedef pst_cu_host_desc *cublasLtMatmulDesc_t;
+typedef pst_cu_host_layout *cublasLtMatrixLayout_t;
+typedef pst_cu_host_preference *cublasLtMatmulPreference_t;
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle);
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle);

@@ -1,13 +1,13 @@
 /* cublaslt.cpp: see cublasLt.h. */
 #include "kernels/cuda/host/cublasLt.h"
 
-struct pst_host_lt {
+struct pst_cu_host_lt {
     int unused;
 };
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
 {
-    *handle = new pst_host_lt();
+    *handle = new pst_cu_host_lt();
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -19,7 +19,7 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t type, cudaDataType_t)
 {
-    *desc = new pst_host_desc{type, {CUBLAS_OP_N, CUBLAS_OP_N}};
+    *desc = new pst_cu_host_desc{type, {CUBLAS_OP_N, CUBLAS_OP_N}};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -43,7 +43,7 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDa
 {
     if (ld < (int64_t)rows)
         return CUBLAS_STATUS_INVALID_VALUE;
-    *layout = new pst_host_layout{rows, cols, ld};
+    *layout = new pst_cu_host_layout{rows, cols, ld};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -55,7 +55,7 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference)
 {
-    *preference = new pst_host_preference{{256, 256, 256, 256}};
+    *preference = new pst_cu_host_preference{{256, 256, 256, 256}};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -115,14 +115,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
     for (int i = 0; i < 4; i++)
         if ((uintptr_t)given[i] % algo->alignment[i] != 0)
             return CUBLAS_STATUS_INVALID_VALUE; /* less aligned than was promised */
-    const pst_host_desc what = *desc;
-    const pst_host_layout la = *a_layout, lb = *b_layout, lc = *c_layout;
+    const pst_cu_host_desc what = *desc;
+    const pst_cu_host_layout la = *a_layout, lb = *b_layout, lc = *c_layout;
     const float scale = *static_cast<const float *>(alpha), keep = *static_cast<const float *>(beta);
     const float *left = static_cast<const float *>(a), *right = static_cast<const float *>(b);
     float *out = static_cast<float *>(d);
     const uint64_t inner = what.op[0] == CUBLAS_OP_N ? la.cols : la.rows;
     const bool tf32 = what.type == CUBLAS_COMPUTE_32F_FAST_TF32;
-    pst_host_enqueue(stream, [=] {
+    pst_cu_host_enqueue(stream, [=] {
         for (int64_t j = 0; j < (int64_t)lc.cols; j++) {
             for (int64_t i = 0; i < (int64_t)lc.rows; i++) {
                 double sum = 0;

@@ -65,8 +65,8 @@ struct cudaDeviceProp {
     int major, minor, multiProcessorCount;
 };
 
-typedef struct pst_host_stream *cudaStream_t;
-typedef struct pst_host_event *cudaEvent_t;
+typedef struct pst_cu_host_stream *cudaStream_t;
+typedef struct pst_cu_host_event *cudaEvent_t;
 
 const char *cudaGetErrorString(cudaError_t error);
 const char *cudaGetErrorName(cudaError_t error);
@@ -107,52 +107,53 @@ cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *event, cudaIpcEventHandle_t hand
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 
 /* Puts work at a stream's end. */
-void pst_host_enqueue(cudaStream_t stream, std::function<void()> work);
+void pst_cu_host_enqueue(cudaStream_t stream, std::function<void()> work);
 /* A launch's shape and stream as CUDA would judge them; keeps the error for cudaGetLastError. */
-bool pst_host_launchable(dim3 blocks, dim3 threads, size_t shared_bytes, const void *kernel,
-                         cudaStream_t stream);
-void pst_host_allow_shared(const void *kernel, size_t bytes);
+bool pst_cu_host_launchable(dim3 blocks, dim3 threads, size_t shared_bytes, const void *kernel,
+                            cudaStream_t stream);
+void pst_cu_host_allow_shared(const void *kernel, size_t bytes);
 /* PENSTOCK_VIRTUAL_HANG names this launch's file, for tests: in its place is put what never ends. */
-bool pst_host_hangs(cudaStream_t stream, const pst_site &site);
+bool pst_cu_host_hangs(cudaStream_t stream, const pst_cu_site &site);
 
 template <class K> cudaError_t cudaFuncSetAttribute(K *kernel, cudaFuncAttribute, int value)
 {
-    pst_host_allow_shared(reinterpret_cast<const void *>(kernel), (size_t)value);
+    pst_cu_host_allow_shared(reinterpret_cast<const void *>(kernel), (size_t)value);
     return cudaSuccess;
 }
 
 /* kernel<<<blocks, threads, shared, stream>>>(args...) */
 template <class... P, class... A>
-void pst_host_launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared_bytes,
-                     cudaStream_t stream, pst_site site, A... args)
+void pst_cu_host_launch(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared_bytes,
+                        cudaStream_t stream, pst_cu_site site, A... args)
 {
-    if (!pst_host_launchable(blocks, threads, shared_bytes, reinterpret_cast<const void *>(kernel), stream) ||
-        pst_host_hangs(stream, site))
+    if (!pst_cu_host_launchable(blocks, threads, shared_bytes, reinterpret_cast<const void *>(kernel),
+                                stream) ||
+        pst_cu_host_hangs(stream, site))
         return;
     std::tuple<P...> kept(static_cast<P>(args)...);
-    pst_host_enqueue(stream, [=]() mutable {
+    pst_cu_host_enqueue(stream, [=]() mutable {
         auto one = [&] { std::apply(kernel, kept); };
-        pst_host_run([](void *user) { (*static_cast<decltype(one) *>(user))(); }, &one, blocks, threads,
-                     shared_bytes, site);
+        pst_cu_host_run([](void *user) { (*static_cast<decltype(one) *>(user))(); }, &one, blocks, threads,
+                        shared_bytes, site);
     });
 }
 
 /* ---- inside a kernel --------------------------------------------------------------------------------- */
 
-#define threadIdx (pst_host_me->thread)
-#define blockIdx (pst_host_me->block)
-#define blockDim (pst_host_me->threads)
-#define gridDim (pst_host_me->blocks)
-#define PST_HOST_SITE pst_site site = {__builtin_FILE(), __builtin_LINE()} /* the caller's */
+#define threadIdx (pst_cu_host_me->thread)
+#define blockIdx (pst_cu_host_me->block)
+#define blockDim (pst_cu_host_me->threads)
+#define gridDim (pst_cu_host_me->blocks)
+#define PST_HOST_SITE pst_cu_site site = {__builtin_FILE(), __builtin_LINE()} /* the caller's */
 
-template <class T> inline uint64_t pst_host_bits(T value)
+template <class T> inline uint64_t pst_cu_host_bits(T value)
 {
     static_assert(sizeof(T) <= 8 && std::is_trivially_copyable<T>::value, "what a register pair holds");
     uint64_t bits = 0;
     memcpy(&bits, &value, sizeof value);
     return bits;
 }
-template <class T> inline T pst_host_value(uint64_t bits)
+template <class T> inline T pst_cu_host_value(uint64_t bits)
 {
     T value;
     memcpy(&value, &bits, sizeof value);
@@ -161,47 +162,51 @@ template <class T> inline T pst_host_value(uint64_t bits)
 
 inline void __syncthreads(PST_HOST_SITE)
 {
-    (void)pst_host_block(false, site);
+    (void)pst_cu_host_block(false, site);
 }
 inline int __syncthreads_or(int predicate, PST_HOST_SITE)
 {
-    return pst_host_block(predicate != 0, site) > 0;
+    return pst_cu_host_block(predicate != 0, site) > 0;
 }
 inline void __syncwarp(unsigned mask = 0xFFFFFFFFu, PST_HOST_SITE)
 {
-    (void)pst_host_warp(HOST_SYNC, mask, 0, 0, 32, site);
+    (void)pst_cu_host_warp(HOST_SYNC, mask, 0, 0, 32, site);
 }
 template <class T> inline T __shfl_sync(unsigned mask, T value, int lane, int width = 32, PST_HOST_SITE)
 {
-    return pst_host_value<T>(pst_host_warp(HOST_SHFL, mask, pst_host_bits(value), lane, width, site));
+    return pst_cu_host_value<T>(
+        pst_cu_host_warp(HOST_SHFL, mask, pst_cu_host_bits(value), lane, width, site));
 }
 template <class T> inline T __shfl_up_sync(unsigned mask, T value, int by, int width = 32, PST_HOST_SITE)
 {
-    return pst_host_value<T>(pst_host_warp(HOST_SHFL_UP, mask, pst_host_bits(value), by, width, site));
+    return pst_cu_host_value<T>(
+        pst_cu_host_warp(HOST_SHFL_UP, mask, pst_cu_host_bits(value), by, width, site));
 }
 template <class T> inline T __shfl_down_sync(unsigned mask, T value, int by, int width = 32, PST_HOST_SITE)
 {
-    return pst_host_value<T>(pst_host_warp(HOST_SHFL_DOWN, mask, pst_host_bits(value), by, width, site));
+    return pst_cu_host_value<T>(
+        pst_cu_host_warp(HOST_SHFL_DOWN, mask, pst_cu_host_bits(value), by, width, site));
 }
 template <class T> inline T __shfl_xor_sync(unsigned mask, T value, int with, int width = 32, PST_HOST_SITE)
 {
-    return pst_host_value<T>(pst_host_warp(HOST_SHFL_XOR, mask, pst_host_bits(value), with, width, site));
+    return pst_cu_host_value<T>(
+        pst_cu_host_warp(HOST_SHFL_XOR, mask, pst_cu_host_bits(value), with, width, site));
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate, PST_HOST_SITE)
 {
-    return (unsigned)pst_host_warp(HOST_BALLOT, mask, predicate != 0, 0, 32, site);
+    return (unsigned)pst_cu_host_warp(HOST_BALLOT, mask, predicate != 0, 0, 32, site);
 }
 inline int __any_sync(unsigned mask, int predicate, PST_HOST_SITE)
 {
-    return pst_host_warp(HOST_BALLOT, mask, predicate != 0, 0, 32, site) != 0;
+    return pst_cu_host_warp(HOST_BALLOT, mask, predicate != 0, 0, 32, site) != 0;
 }
 inline int __all_sync(unsigned mask, int predicate, PST_HOST_SITE)
 {
-    return pst_host_warp(HOST_BALLOT, mask, predicate == 0, 0, 32, site) == 0;
+    return pst_cu_host_warp(HOST_BALLOT, mask, predicate == 0, 0, 32, site) == 0;
 }
 template <class T> inline unsigned __match_any_sync(unsigned mask, T value, PST_HOST_SITE)
 {
-    return (unsigned)pst_host_warp(HOST_MATCH, mask, pst_host_bits(value), 0, 32, site);
+    return (unsigned)pst_cu_host_warp(HOST_MATCH, mask, pst_cu_host_bits(value), 0, 32, site);
 }
 
 /* One thread of the host runs all of them. */
@@ -214,18 +219,18 @@ inline void __threadfence()
 template <class T> inline T atomicAdd(T *at, T value)
 {
     static_assert(std::is_integral<T>::value, "float atomics would make results depend on the order");
-    pst_host_meet();
+    pst_cu_host_meet();
     return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
 }
 template <class T> inline T atomicCAS(T *at, T expected, T value)
 {
-    pst_host_meet();
+    pst_cu_host_meet();
     (void)__atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     return expected;
 }
-template <class T, class F> inline T pst_host_update(T *at, F change)
+template <class T, class F> inline T pst_cu_host_update(T *at, F change)
 {
-    pst_host_meet();
+    pst_cu_host_meet();
     T old = __atomic_load_n(at, __ATOMIC_RELAXED);
     while (!__atomic_compare_exchange_n(at, &old, change(old), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     }
@@ -233,15 +238,15 @@ template <class T, class F> inline T pst_host_update(T *at, F change)
 }
 template <class T> inline T atomicMin(T *at, T value)
 {
-    return pst_host_update(at, [=](T old) { return value < old ? value : old; });
+    return pst_cu_host_update(at, [=](T old) { return value < old ? value : old; });
 }
 template <class T> inline T atomicMax(T *at, T value)
 {
-    return pst_host_update(at, [=](T old) { return value > old ? value : old; });
+    return pst_cu_host_update(at, [=](T old) { return value > old ? value : old; });
 }
 template <class T> inline T atomicExch(T *at, T value)
 {
-    return pst_host_update(at, [=](T) { return value; });
+    return pst_cu_host_update(at, [=](T) { return value; });
 }
 /* ---- arithmetic and vectors -------------------------------------------------------------------------- */
 
@@ -276,7 +281,7 @@ inline int __popc(unsigned x)
 }
 inline float __uint_as_float(unsigned bits)
 {
-    return pst_host_value<float>(bits);
+    return pst_cu_host_value<float>(bits);
 }
 inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 {

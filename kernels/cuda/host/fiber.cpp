@@ -48,13 +48,13 @@ struct context {
 
 struct fiber {
     context ctx;
-    pst_host_thread self;
+    pst_cu_host_thread self;
     enum state state;
     bool started;
     context *stack; /* lent while it runs */
     /* what it waits for */
-    pst_site site;
-    pst_host_op op;
+    pst_cu_site site;
+    pst_cu_host_op op;
     unsigned mask;
     uint64_t value, result;
     int arg, width;
@@ -70,7 +70,7 @@ struct runner {
     context scheduler;
     void (*call)(void *);
     void *user;
-    pst_site where;
+    pst_cu_site where;
     uint64_t launches;
     unsigned atomics;
     std::set<void *> declared; /* shared arrays seen in this block */
@@ -81,15 +81,15 @@ runner r;
 
 #if defined(__x86_64__)
 /* Saves what a call must preserve, and goes on where the other left off. */
-extern "C" void pst_host_swap(void **save, void *load);
-__asm__(".text\n.globl pst_host_swap\n.hidden pst_host_swap\n.type pst_host_swap,@function\n"
-        "pst_host_swap:\n"
+extern "C" void pst_cu_host_swap(void **save, void *load);
+__asm__(".text\n.globl pst_cu_host_swap\n.hidden pst_cu_host_swap\n.type pst_cu_host_swap,@function\n"
+        "pst_cu_host_swap:\n"
         "push %rbp; push %rbx; push %r12; push %r13; push %r14; push %r15\n"
         "mov %rsp, (%rdi)\n"
         "mov %rsi, %rsp\n"
         "pop %r15; pop %r14; pop %r13; pop %r12; pop %rbx; pop %rbp\n"
         "ret\n"
-        ".size pst_host_swap, .-pst_host_swap\n");
+        ".size pst_cu_host_swap, .-pst_cu_host_swap\n");
 #endif
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -115,7 +115,7 @@ void go(context *from, context *to)
     __tsan_switch_to_fiber(to->tsan, 0);
 #endif
 #if defined(__x86_64__)
-    pst_host_swap(&from->stack_pointer, to->stack_pointer);
+    pst_cu_host_swap(&from->stack_pointer, to->stack_pointer);
 #else
     swapcontext(&from->ucontext, &to->ucontext);
 #endif
@@ -124,7 +124,7 @@ void go(context *from, context *to)
 #endif
 }
 
-[[noreturn]] void wrong(const char *what, const fiber *f, pst_site site)
+[[noreturn]] void wrong(const char *what, const fiber *f, pst_cu_site site)
 {
     const uint3 t = f->self.thread, b = f->self.block;
     fprintf(stderr,
@@ -206,9 +206,9 @@ void run_fiber(int i)
         f->started = true;
     }
     r.current = i;
-    pst_host_me = &f->self;
+    pst_cu_host_me = &f->self;
     go(&r.scheduler, f->stack);
-    pst_host_me = nullptr;
+    pst_cu_host_me = nullptr;
     if (f->state == DONE)
         r.idle.push_back(f->stack);
 }
@@ -221,7 +221,7 @@ fiber *pause_here(enum state state)
     return f;
 }
 
-const char *name_of(pst_host_op op)
+const char *name_of(pst_cu_host_op op)
 {
     static const char *const names[] = {"__syncwarp",       "__shfl_sync",     "__shfl_up_sync",
                                         "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync",
@@ -339,7 +339,7 @@ void run_block(uint3 block, dim3 blocks, dim3 threads, size_t shared_bytes)
     }
     while (r.done < r.count) {
         const int before = r.done;
-        pst_host_order threads_in(static_cast<uint64_t>(r.count), r.launches++);
+        pst_cu_host_order threads_in(static_cast<uint64_t>(r.count), r.launches++);
         for (int i = 0; i < r.count; i++) {
             const int t = (int)threads_in.next();
             if (r.threads[t].state == READY)
@@ -352,9 +352,10 @@ void run_block(uint3 block, dim3 blocks, dim3 threads, size_t shared_bytes)
 }
 } // namespace
 
-pst_host_thread *pst_host_me;
+pst_cu_host_thread *pst_cu_host_me;
 
-uint64_t pst_host_warp(pst_host_op op, unsigned mask, uint64_t value, int arg, int width, pst_site site)
+uint64_t pst_cu_host_warp(pst_cu_host_op op, unsigned mask, uint64_t value, int arg, int width,
+                          pst_cu_site site)
 {
     fiber *f = &r.threads[r.current];
     const int first = r.current / WARP * WARP, lane = r.current - first;
@@ -381,7 +382,7 @@ uint64_t pst_host_warp(pst_host_op op, unsigned mask, uint64_t value, int arg, i
     return f->result;
 }
 
-int pst_host_block(bool predicate, pst_site site)
+int pst_cu_host_block(bool predicate, pst_cu_site site)
 {
     fiber *f = &r.threads[r.current];
     f->site = site;
@@ -404,25 +405,25 @@ int pst_host_block(bool predicate, pst_site site)
     return r.block_result;
 }
 
-void pst_host_meet()
+void pst_cu_host_meet()
 {
-    if (pst_host_me && r.atomics++ % MEET_EVERY == 0)
+    if (pst_cu_host_me && r.atomics++ % MEET_EVERY == 0)
         pause_here(READY);
 }
 
-void pst_host_shared(void *at, size_t bytes)
+void pst_cu_host_shared(void *at, size_t bytes)
 {
     if (r.declared.insert(at).second)
         memset(at, RUBBISH, bytes);
 }
 
-void *pst_host_shared_dynamic()
+void *pst_cu_host_shared_dynamic()
 {
     return r.dynamic;
 }
 
-void pst_host_run(void (*call)(void *), void *user, dim3 blocks, dim3 threads, size_t shared_bytes,
-                  pst_site where)
+void pst_cu_host_run(void (*call)(void *), void *user, dim3 blocks, dim3 threads, size_t shared_bytes,
+                     pst_cu_site where)
 {
     std::lock_guard<std::mutex> guard(r.lock);
     assert(shared_bytes <= SHARED_MAX && threads.x * threads.y * threads.z <= THREADS_MAX);
@@ -433,7 +434,7 @@ void pst_host_run(void (*call)(void *), void *user, dim3 blocks, dim3 threads, s
     r.scheduler.tsan = __tsan_get_current_fiber();
 #endif
     const uint64_t n = (uint64_t)blocks.x * blocks.y * blocks.z;
-    pst_host_order blocks_in(n, r.launches++);
+    pst_cu_host_order blocks_in(n, r.launches++);
     for (uint64_t i = 0; i < n; i++) {
         const uint64_t b = blocks_in.next();
         run_block({(unsigned)(b % blocks.x), (unsigned)(b / blocks.x % blocks.y),

@@ -20,19 +20,19 @@ struct uint3 {
 };
 
 /* What a thread of a kernel can ask about itself. */
-struct pst_host_thread {
+struct pst_cu_host_thread {
     uint3 thread, block;
     dim3 threads, blocks;
 };
-extern pst_host_thread *pst_host_me; /* NULL outside kernels */
+extern pst_cu_host_thread *pst_cu_host_me; /* NULL outside kernels */
 
-struct pst_site {
+struct pst_cu_site {
     const char *file;
     int line;
 };
 
 /* What lanes of a warp do together. */
-enum pst_host_op {
+enum pst_cu_host_op {
     HOST_SYNC,
     HOST_SHFL,
     HOST_SHFL_UP,
@@ -43,18 +43,19 @@ enum pst_host_op {
 };
 
 /* Waits for all lanes of mask; returns this lane's result. */
-uint64_t pst_host_warp(pst_host_op op, unsigned mask, uint64_t value, int arg, int width, pst_site site);
+uint64_t pst_cu_host_warp(pst_cu_host_op op, unsigned mask, uint64_t value, int arg, int width,
+                          pst_cu_site site);
 /* Waits for all threads of the block; returns how many came with a true predicate. */
-int pst_host_block(bool predicate, pst_site site);
+int pst_cu_host_block(bool predicate, pst_cu_site site);
 /* Lets others run, now and then: an atomic is where threads meet. */
-void pst_host_meet();
+void pst_cu_host_meet();
 
 /* Shared memory of the running block, full of rubbish when a block begins: declared, and at the launch. */
-void pst_host_shared(void *at, size_t bytes);
-void *pst_host_shared_dynamic();
+void pst_cu_host_shared(void *at, size_t bytes);
+void *pst_cu_host_shared_dynamic();
 
 /* Runs call(user) once a thread. Where names the launch in messages. */
-void pst_host_run(void (*call)(void *user), void *user, dim3 blocks, dim3 threads, size_t shared_bytes,
-                  pst_site where);
+void pst_cu_host_run(void (*call)(void *user), void *user, dim3 blocks, dim3 threads, size_t shared_bytes,
+                     pst_cu_site where);
 
 #endif

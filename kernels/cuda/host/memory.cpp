@@ -40,7 +40,7 @@ struct table {
     int pid, device;
     uint64_t ids;
     block blocks[PST_HOST_BLOCKS_MAX];
-    pst_host_shared_event events[PST_HOST_EVENTS_MAX];
+    pst_cu_host_shared_event events[PST_HOST_EVENTS_MAX];
 };
 constexpr size_t TABLE_BYTES = (sizeof(table) + PAGE - 1) / PAGE * PAGE;
 
@@ -203,7 +203,7 @@ table *table_of(const handle &h)
 {
     const auto known = st().tables.find(h.nonce);
     if (known != st().tables.end())
-        return pst_host_alive(h.pid) ? known->second : nullptr;
+        return pst_cu_host_alive(h.pid) ? known->second : nullptr;
     char path[64];
     (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", h.pid, h.fd);
     const int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -253,7 +253,7 @@ char *map_block(const handle &h, const block *b, size_t *bytes)
 }
 } // namespace
 
-pst_host_touch::pst_host_touch()
+pst_cu_host_touch::pst_cu_host_touch()
 {
     if (st().touching++ == 0 && !st().bare)
         protect(PROT_READ | PROT_WRITE);
@@ -261,7 +261,7 @@ pst_host_touch::pst_host_touch()
 }
 
 /* Each time at first, then now and then: the system walks all pages for it. */
-pst_host_touch::~pst_host_touch()
+pst_cu_host_touch::~pst_cu_host_touch()
 {
     if (--st().touching > 0 || (st().touches++ >= GUARDED_ALWAYS && st().touches % GUARDED_EVERY != 0))
         return;
@@ -269,12 +269,12 @@ pst_host_touch::~pst_host_touch()
     st().bare = false;
 }
 
-bool pst_host_alive(int pid)
+bool pst_cu_host_alive(int pid)
 {
     return kill(pid, 0) == 0 || errno == EPERM;
 }
 
-void pst_host_wrong(const char *fmt, ...)
+void pst_cu_host_wrong(const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -290,17 +290,17 @@ void pst_host_wrong(const char *fmt, ...)
 
 cudaError_t cudaMalloc(void **at, size_t bytes)
 {
-    const std::lock_guard<std::recursive_mutex> guard(pst_host_lock());
-    arena *a = arena_of(pst_host_current());
+    const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
+    arena *a = arena_of(pst_cu_host_current());
     const size_t align = bytes >= PAGE ? PAGE : ALIGNMENT;
     const int index = a ? free_block(a->shared) : -1;
     if (index < 0 || bytes > memory_bytes() || a->used > memory_bytes() - bytes)
-        return pst_host_keep(cudaErrorMemoryAllocation);
+        return pst_cu_host_keep(cudaErrorMemoryAllocation);
     size_t offset = find_room(a, a->cursor, bytes, align);
     if (offset == GPU_BYTES)
         offset = find_room(a, 0, bytes, align);
     if (offset == GPU_BYTES)
-        return pst_host_keep(cudaErrorMemoryAllocation);
+        return pst_cu_host_keep(cudaErrorMemoryAllocation);
     a->used += bytes;
     a->cursor = offset + bytes + GAP;
     a->live[offset] = {bytes, index};
@@ -313,7 +313,7 @@ cudaError_t cudaMalloc(void **at, size_t bytes)
     char *memory = a->base + offset;
     ASAN_UNPOISON_MEMORY_REGION(memory, bytes);
     if (bytes <= FILLED_MAX) {
-        const pst_host_touch touch;
+        const pst_cu_host_touch touch;
         memset(memory, RUBBISH, bytes);
     }
     ASAN_POISON_MEMORY_REGION(memory + bytes, GAP);
@@ -326,18 +326,19 @@ cudaError_t cudaFree(void *at)
     if (!at)
         return cudaSuccess;
     (void)cudaStreamSynchronize(nullptr);
-    const std::lock_guard<std::recursive_mutex> guard(pst_host_lock());
+    const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
     const int device = device_of(at);
     arena *a = device < 0 ? nullptr : &st().arenas[device];
     const auto found =
         a ? a->live.find((size_t)(static_cast<char *>(at) - a->base)) : decltype(a->live.end()){};
     if (!a || found == a->live.end())
-        return pst_host_keep(cudaErrorInvalidValue);
+        return pst_cu_host_keep(cudaErrorInvalidValue);
     block *b = &a->shared->blocks[found->second.index];
     for (const auto &opener : b->openers)
-        if (opener.load() != 0 && pst_host_alive(opener.load()))
-            pst_host_wrong("cudaFree of memory of cuda:%d that process %d has open: it must close it first",
-                           device, opener.load());
+        if (opener.load() != 0 && pst_cu_host_alive(opener.load()))
+            pst_cu_host_wrong(
+                "cudaFree of memory of cuda:%d that process %d has open: it must close it first", device,
+                opener.load());
     const size_t bytes = found->second.bytes, first = (found->first + PAGE - 1) / PAGE * PAGE,
                  end = (found->first + bytes) / PAGE * PAGE;
     b->id.store(0);
@@ -352,8 +353,8 @@ cudaError_t cudaFree(void *at)
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
-    const std::lock_guard<std::recursive_mutex> guard(pst_host_lock());
-    const arena *a = arena_of(pst_host_current());
+    const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
+    const arena *a = arena_of(pst_cu_host_current());
     *total_bytes = memory_bytes();
     *free_bytes = a && a->used < *total_bytes ? *total_bytes - a->used : 0;
     return cudaSuccess;
@@ -365,10 +366,10 @@ cudaError_t cudaHostAlloc(void **at, size_t bytes, unsigned)
 {
     void *memory = nullptr;
     if (posix_memalign(&memory, ALIGNMENT, bytes ? bytes : 1) != 0)
-        return pst_host_keep(cudaErrorMemoryAllocation);
+        return pst_cu_host_keep(cudaErrorMemoryAllocation);
     if (bytes <= FILLED_MAX)
         memset(memory, RUBBISH, bytes);
-    const std::lock_guard<std::recursive_mutex> guard(pst_host_lock());
+    const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
     st().pinned[static_cast<char *>(memory)] = bytes;
     *at = memory;
     return cudaSuccess;
@@ -376,40 +377,40 @@ cudaError_t cudaHostAlloc(void **at, size_t bytes, unsigned)
 
 cudaError_t cudaFreeHost(void *at)
 {
-    const std::lock_guard<std::recursive_mutex> guard(pst_host_lock());
+    const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
     if (at && st().pinned.erase(static_cast<char *>(at)) == 0)
-        return pst_host_keep(cudaErrorInvalidValue);
+        return pst_cu_host_keep(cudaErrorInvalidValue);
     free(at);
     return cudaSuccess;
 }
 
 cudaError_t cudaHostRegister(void *at, size_t bytes, unsigned)
 {
-    const std::lock_guard<std::recursive_mutex> guard(pst_host_lock());
+    const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
     const char *first = static_cast<char *>(at);
     if (!at || bytes == 0)
-        return pst_host_keep(cudaErrorInvalidValue);
+        return pst_cu_host_keep(cudaErrorInvalidValue);
     for (const auto &p : st().pinned)
         if (first < p.first + p.second && p.first < first + bytes)
-            return pst_host_keep(cudaErrorHostMemoryAlreadyRegistered);
+            return pst_cu_host_keep(cudaErrorHostMemoryAlreadyRegistered);
     st().pinned[first] = bytes;
     return cudaSuccess;
 }
 
 cudaError_t cudaHostUnregister(void *at)
 {
-    const std::lock_guard<std::recursive_mutex> guard(pst_host_lock());
+    const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
     return st().pinned.erase(static_cast<char *>(at)) ? cudaSuccess
-                                                      : pst_host_keep(cudaErrorHostMemoryNotRegistered);
+                                                      : pst_cu_host_keep(cudaErrorHostMemoryNotRegistered);
 }
 
 cudaError_t cudaHostGetDevicePointer(void **out, void *at, unsigned)
 {
-    const std::lock_guard<std::recursive_mutex> guard(pst_host_lock());
+    const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
     const char *p = static_cast<char *>(at);
     auto after = st().pinned.upper_bound(p);
     if (after == st().pinned.begin() || p >= std::prev(after)->first + std::prev(after)->second)
-        return pst_host_keep(cudaErrorInvalidValue);
+        return pst_cu_host_keep(cudaErrorInvalidValue);
     *out = at;
     return cudaSuccess;
 }
@@ -418,14 +419,14 @@ cudaError_t cudaHostGetDevicePointer(void **out, void *at, unsigned)
 
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *out, void *at)
 {
-    const std::lock_guard<std::recursive_mutex> guard(pst_host_lock());
+    const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
     const int device = device_of(at);
     const arena *a = device < 0 ? nullptr : &st().arenas[device];
     if (!a || a->pid != getpid())
-        return pst_host_keep(cudaErrorInvalidValue);
+        return pst_cu_host_keep(cudaErrorInvalidValue);
     const auto found = a->live.find((size_t)(static_cast<char *>(at) - a->base));
     if (found == a->live.end())
-        return pst_host_keep(cudaErrorInvalidValue);
+        return pst_cu_host_keep(cudaErrorInvalidValue);
     const int index = found->second.index;
     write_handle(out->reserved, a, a->shared->blocks[index].id.load(), index);
     return cudaSuccess;
@@ -433,36 +434,36 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *out, void *at)
 
 cudaError_t cudaIpcOpenMemHandle(void **at, cudaIpcMemHandle_t given, unsigned flags)
 {
-    const std::lock_guard<std::recursive_mutex> guard(pst_host_lock());
+    const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
     const handle h = read_handle(given.reserved);
     if (h.magic != MAGIC || flags != cudaIpcMemLazyEnablePeerAccess || h.index < 0 ||
         h.index >= PST_HOST_BLOCKS_MAX)
-        return pst_host_keep(cudaErrorInvalidValue);
+        return pst_cu_host_keep(cudaErrorInvalidValue);
     if (h.pid == getpid())
-        return pst_host_keep(cudaErrorDeviceUninitialized); /* its maker */
+        return pst_cu_host_keep(cudaErrorDeviceUninitialized); /* its maker */
     table *t = table_of(h);
     block *b = t ? &t->blocks[h.index] : nullptr;
     if (!b || b->id.load() != h.id)
-        return pst_host_keep(cudaErrorInvalidResourceHandle); /* the maker has ended, or freed it */
+        return pst_cu_host_keep(cudaErrorInvalidResourceHandle); /* the maker has ended, or freed it */
     int can = 0;
-    (void)cudaDeviceCanAccessPeer(&can, pst_host_current(), h.device);
-    if (h.device != pst_host_current() && !can)
-        return pst_host_keep(cudaErrorMapBufferObjectFailed);
+    (void)cudaDeviceCanAccessPeer(&can, pst_cu_host_current(), h.device);
+    if (h.device != pst_cu_host_current() && !can)
+        return pst_cu_host_keep(cudaErrorMapBufferObjectFailed);
     for (auto &o : st().open)
         if (o.second.nonce == h.nonce && o.second.id == h.id) {
-            if (o.second.by != pst_host_current()) /* by one context a process */
-                return pst_host_keep(cudaErrorMapBufferObjectFailed);
+            if (o.second.by != pst_cu_host_current()) /* by one context a process */
+                return pst_cu_host_keep(cudaErrorMapBufferObjectFailed);
             o.second.count++;
             *at = o.first;
             return cudaSuccess;
         }
-    opened o = {h.nonce, h.id, h.device, pst_host_current(), 1, t, b, nullptr, 0};
+    opened o = {h.nonce, h.id, h.device, pst_cu_host_current(), 1, t, b, nullptr, 0};
     o.mapped = map_block(h, b, &o.bytes);
     if (!o.mapped)
-        return pst_host_keep(cudaErrorMapBufferObjectFailed);
+        return pst_cu_host_keep(cudaErrorMapBufferObjectFailed);
     for (auto &opener : b->openers) {
         int none = opener.load();
-        if ((none == 0 || !pst_host_alive(none)) && opener.compare_exchange_strong(none, getpid()))
+        if ((none == 0 || !pst_cu_host_alive(none)) && opener.compare_exchange_strong(none, getpid()))
             break;
     }
     char *address = o.mapped + b->offset % PAGE;
@@ -473,10 +474,10 @@ cudaError_t cudaIpcOpenMemHandle(void **at, cudaIpcMemHandle_t given, unsigned f
 
 cudaError_t cudaIpcCloseMemHandle(void *at)
 {
-    const std::lock_guard<std::recursive_mutex> guard(pst_host_lock());
+    const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
     const auto found = st().open.find(static_cast<char *>(at));
     if (found == st().open.end())
-        return pst_host_keep(cudaErrorInvalidValue);
+        return pst_cu_host_keep(cudaErrorInvalidValue);
     if (--found->second.count > 0)
         return cudaSuccess;
     for (auto &opener : found->second.of->openers) {
@@ -491,11 +492,11 @@ cudaError_t cudaIpcCloseMemHandle(void *at)
 
 /* ---- events of several processes ------------------------------------------------------------------ */
 
-pst_host_shared_event *pst_host_event_make(int device)
+pst_cu_host_shared_event *pst_cu_host_event_make(int device)
 {
     arena *a = arena_of(device);
     for (int i = 0; a && i < PST_HOST_EVENTS_MAX; i++) {
-        pst_host_shared_event *e = &a->shared->events[i];
+        pst_cu_host_shared_event *e = &a->shared->events[i];
         if (e->id.load() != 0)
             continue;
         e->recorded.store(0);
@@ -507,22 +508,23 @@ pst_host_shared_event *pst_host_event_make(int device)
     return nullptr;
 }
 
-void pst_host_event_end(pst_host_shared_event *event)
+void pst_cu_host_event_end(pst_cu_host_shared_event *event)
 {
     event->id.store(0);
 }
 
-void pst_host_event_handle(int device, const pst_host_shared_event *event, cudaIpcEventHandle_t *out)
+void pst_cu_host_event_handle(int device, const pst_cu_host_shared_event *event, cudaIpcEventHandle_t *out)
 {
     const arena *a = &st().arenas[device];
     write_handle(out->reserved, a, event->id.load(), (int)(event - a->shared->events));
 }
 
-pst_host_shared_event *pst_host_event_open(const cudaIpcEventHandle_t *given, cudaError_t *error)
+pst_cu_host_shared_event *pst_cu_host_event_open(const cudaIpcEventHandle_t *given, cudaError_t *error)
 {
     const handle h = read_handle(given->reserved);
     *error = cudaErrorInvalidResourceHandle;
-    if (h.magic != MAGIC || h.index < 0 || h.index >= PST_HOST_EVENTS_MAX || h.device != pst_host_current())
+    if (h.magic != MAGIC || h.index < 0 || h.index >= PST_HOST_EVENTS_MAX ||
+        h.device != pst_cu_host_current())
         return nullptr;
     if (h.pid == getpid()) {
         *error = cudaErrorDeviceUninitialized; /* its maker */

@@ -5,9 +5,9 @@
 #include <cstdint>
 
 /* Items 0..n-1 in an order of this launch's own: from some place on, in steps that meet each once. */
-struct pst_host_order {
+struct pst_cu_host_order {
     uint64_t n, at, step;
-    pst_host_order(uint64_t n_, uint64_t seed) : n(n_), at(0), step(1)
+    pst_cu_host_order(uint64_t n_, uint64_t seed) : n(n_), at(0), step(1)
     {
         const uint64_t mixed = seed * 0x9E3779B97F4A7C15ull;
         at = n ? (mixed >> 33) % n : 0;

@@ -16,23 +16,23 @@
 #include <vector>
 
 /* A piece of work; or, without run, a gate that opens when ready says so. */
-struct pst_host_work {
+struct pst_cu_host_work {
     std::function<void()> run;
     std::function<bool()> ready;
 };
 
-struct pst_host_stream {
+struct pst_cu_host_stream {
     int device, priority;
-    std::deque<pst_host_work> work;
+    std::deque<pst_cu_host_work> work;
     uint64_t done, put;
 };
 
-struct pst_host_event {
+struct pst_cu_host_event {
     int device;
-    bool shared, opened;     /* between processes; made by another */
-    pst_host_stream *stream; /* NULL: never recorded by this process */
-    uint64_t after;          /* this many pieces of its work */
-    pst_host_shared_event *of;
+    bool shared, opened;        /* between processes; made by another */
+    pst_cu_host_stream *stream; /* NULL: never recorded by this process */
+    uint64_t after;             /* this many pieces of its work */
+    pst_cu_host_shared_event *of;
 };
 
 namespace
@@ -48,9 +48,9 @@ enum {
 
 /* A record of an event of several processes: come when so much of the stream is done. */
 struct told {
-    pst_host_shared_event *event;
+    pst_cu_host_shared_event *event;
     uint64_t turn;
-    pst_host_stream *stream;
+    pst_cu_host_stream *stream;
     uint64_t after;
 };
 
@@ -61,15 +61,15 @@ thread_local int current = 0;
 struct state {
     std::recursive_mutex lock;
     std::map<const void *, size_t> allowed_shared;
-    pst_host_stream default_stream[PST_HOST_GPUS];
-    std::set<pst_host_stream *> streams;
+    pst_cu_host_stream default_stream[PST_HOST_GPUS];
+    std::set<pst_cu_host_stream *> streams;
     std::vector<told> told_others;
     std::condition_variable_any more;
     int helper = 0; /* the process whose thread does that */
     state()
     {
         for (int d = 0; d < PST_HOST_GPUS; d++) {
-            default_stream[d] = pst_host_stream();
+            default_stream[d] = pst_cu_host_stream();
             default_stream[d].device = d;
             streams.insert(&default_stream[d]);
         }
@@ -81,17 +81,17 @@ state &st()
     return *one;
 }
 
-pst_host_stream *stream_of(cudaStream_t stream)
+pst_cu_host_stream *stream_of(cudaStream_t stream)
 {
     return stream ? stream : &st().default_stream[current];
 }
 
 /* One piece of the stream's work, if it can be done now. The caller lets it touch device memory. */
-bool step(pst_host_stream *s)
+bool step(pst_cu_host_stream *s)
 {
     if (s->work.empty() || (s->work.front().ready && !s->work.front().ready()))
         return false;
-    const pst_host_work next = std::move(s->work.front());
+    const pst_cu_host_work next = std::move(s->work.front());
     s->work.pop_front();
     if (next.run)
         next.run();
@@ -100,13 +100,13 @@ bool step(pst_host_stream *s)
 }
 
 /* Until that many pieces are done; what waits for another process lets other threads work. */
-cudaError_t drain(pst_host_stream *s, uint64_t until)
+cudaError_t drain(pst_cu_host_stream *s, uint64_t until)
 {
     std::unique_lock<std::recursive_mutex> guard(st().lock);
     const uint64_t goal = until < s->put ? until : s->put;
     while (s->done < goal) {
         {
-            const pst_host_touch touch; /* once for all that can be done */
+            const pst_cu_host_touch touch; /* once for all that can be done */
             while (s->done < goal && step(s)) {
             }
         }
@@ -122,11 +122,11 @@ cudaError_t drain(pst_host_stream *s, uint64_t until)
 /* Does it if another process waits for it; true: it is done. */
 bool help_with(const told &t)
 {
-    pst_host_stream *s = t.stream;
+    pst_cu_host_stream *s = t.stream;
     if (st().streams.count(s) == 0)
         return true; /* drained, and no more */
     if (s->done < t.after && t.event->wanted.load(std::memory_order_acquire) >= t.turn) {
-        const pst_host_touch touch;
+        const pst_cu_host_touch touch;
         while (s->done < t.after && step(s)) {
         }
     }
@@ -161,7 +161,7 @@ void tell_others(const told &t)
     st().more.notify_all();
 }
 
-void put(pst_host_stream *s, pst_host_work work)
+void put(pst_cu_host_stream *s, pst_cu_host_work work)
 {
     s->work.push_back(std::move(work));
     s->put++;
@@ -169,7 +169,7 @@ void put(pst_host_stream *s, pst_host_work work)
 
 /* Has the event come so far? If not, whoever recorded it learns that it is waited for. Where that process has
  * died, it never comes. */
-bool has_come(pst_host_shared_event *e, uint64_t recorded)
+bool has_come(pst_cu_host_shared_event *e, uint64_t recorded)
 {
     if (e->done.load(std::memory_order_acquire) >= recorded)
         return true;
@@ -180,30 +180,30 @@ bool has_come(pst_host_shared_event *e, uint64_t recorded)
 }
 } // namespace
 
-std::recursive_mutex &pst_host_lock()
+std::recursive_mutex &pst_cu_host_lock()
 {
     return st().lock;
 }
 
-cudaError_t pst_host_keep(cudaError_t error)
+cudaError_t pst_cu_host_keep(cudaError_t error)
 {
     if (error != cudaSuccess)
         last_error = error;
     return error;
 }
 
-int pst_host_current()
+int pst_cu_host_current()
 {
     return current;
 }
 
-void pst_host_enqueue(cudaStream_t stream, std::function<void()> work)
+void pst_cu_host_enqueue(cudaStream_t stream, std::function<void()> work)
 {
     const std::lock_guard<std::recursive_mutex> guard(st().lock);
     put(stream_of(stream), {std::move(work), nullptr});
 }
 
-bool pst_host_hangs(cudaStream_t stream, const pst_site &site)
+bool pst_cu_host_hangs(cudaStream_t stream, const pst_cu_site &site)
 {
     const char *which = getenv("PENSTOCK_VIRTUAL_HANG");
     if (!which || !strstr(site.file, which))
@@ -213,18 +213,18 @@ bool pst_host_hangs(cudaStream_t stream, const pst_site &site)
     return true;
 }
 
-void pst_host_allow_shared(const void *kernel, size_t bytes)
+void pst_cu_host_allow_shared(const void *kernel, size_t bytes)
 {
-    const std::lock_guard<std::recursive_mutex> guard(pst_host_lock());
+    const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
     st().allowed_shared[kernel] = bytes;
 }
 
-bool pst_host_launchable(dim3 blocks, dim3 threads, size_t shared_bytes, const void *kernel,
-                         cudaStream_t stream)
+bool pst_cu_host_launchable(dim3 blocks, dim3 threads, size_t shared_bytes, const void *kernel,
+                            cudaStream_t stream)
 {
-    const std::lock_guard<std::recursive_mutex> guard(pst_host_lock());
+    const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
     if (stream && stream->device != current) {
-        pst_host_keep(cudaErrorInvalidResourceHandle); /* a stream of another device than the caller's */
+        pst_cu_host_keep(cudaErrorInvalidResourceHandle); /* a stream of another device than the caller's */
         return false;
     }
     const auto found = st().allowed_shared.find(kernel);
@@ -232,11 +232,11 @@ bool pst_host_launchable(dim3 blocks, dim3 threads, size_t shared_bytes, const v
     const uint64_t count = (uint64_t)threads.x * threads.y * threads.z;
     if (blocks.x == 0 || blocks.x > 0x7FFFFFFFu || blocks.y == 0 || blocks.y > 65535 || blocks.z == 0 ||
         blocks.z > 65535 || count == 0 || count > THREADS_MAX) {
-        pst_host_keep(cudaErrorInvalidConfiguration);
+        pst_cu_host_keep(cudaErrorInvalidConfiguration);
         return false;
     }
     if (shared_bytes > room || shared_bytes > SHARED_MAX) {
-        pst_host_keep(cudaErrorInvalidValue);
+        pst_cu_host_keep(cudaErrorInvalidValue);
         return false;
     }
     return true;
@@ -283,7 +283,7 @@ cudaError_t cudaGetDeviceCount(int *count)
 {
     const char *given = getenv("PENSTOCK_VIRTUAL_GPUS"); /* fewer, for tests of what is absent */
     *count = given && *given >= '0' && *given < '0' + PST_HOST_GPUS ? *given - '0' : (int)PST_HOST_GPUS;
-    return *count ? cudaSuccess : pst_host_keep(cudaErrorNoDevice);
+    return *count ? cudaSuccess : pst_cu_host_keep(cudaErrorNoDevice);
 }
 
 cudaError_t cudaSetDevice(int device)
@@ -291,7 +291,7 @@ cudaError_t cudaSetDevice(int device)
     int count;
     (void)cudaGetDeviceCount(&count);
     if (device < 0 || device >= count)
-        return pst_host_keep(cudaErrorInvalidDevice);
+        return pst_cu_host_keep(cudaErrorInvalidDevice);
     current = device;
     return cudaSuccess;
 }
@@ -305,7 +305,7 @@ cudaError_t cudaGetDevice(int *device)
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int device)
 {
     if (device < 0 || device >= PST_HOST_GPUS)
-        return pst_host_keep(cudaErrorInvalidDevice);
+        return pst_cu_host_keep(cudaErrorInvalidDevice);
     *out = {};
     (void)snprintf(out->name, sizeof out->name, "virtual GPU %d", device);
     out->totalGlobalMem = (size_t)64 << 30;
@@ -323,14 +323,14 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int device)
 {
     *value = MULTIPROCESSORS;
-    return device < 0 || device >= PST_HOST_GPUS ? pst_host_keep(cudaErrorInvalidDevice) : cudaSuccess;
+    return device < 0 || device >= PST_HOST_GPUS ? pst_cu_host_keep(cudaErrorInvalidDevice) : cudaSuccess;
 }
 
 /* ---- streams ------------------------------------------------------------------------------------- */
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
 {
-    pst_host_enqueue(stream, [=] { memcpy(to, from, bytes); });
+    pst_cu_host_enqueue(stream, [=] { memcpy(to, from, bytes); });
     return cudaSuccess;
 }
 
@@ -342,14 +342,14 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind 
 
 cudaError_t cudaMemsetAsync(void *at, int byte, size_t bytes, cudaStream_t stream)
 {
-    pst_host_enqueue(stream, [=] { memset(at, byte, bytes); });
+    pst_cu_host_enqueue(stream, [=] { memset(at, byte, bytes); });
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
     const std::lock_guard<std::recursive_mutex> guard(st().lock);
-    *stream = new pst_host_stream();
+    *stream = new pst_cu_host_stream();
     (*stream)->device = current;
     st().streams.insert(*stream);
     return cudaSuccess;
@@ -368,13 +368,14 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
     int least, greatest;
     (void)cudaDeviceGetStreamPriorityRange(&least, &greatest);
     if (priority > least || priority < greatest)
-        return pst_host_keep(cudaErrorInvalidValue);
+        return pst_cu_host_keep(cudaErrorInvalidValue);
     const cudaError_t error = cudaStreamCreateWithFlags(stream, flags);
     (*stream)->priority = priority;
     return error;
 }
 
-extern "C" __attribute__((visibility("default"))) int pst_host_stream_priority(const pst_host_stream *stream)
+extern "C" __attribute__((visibility("default"))) int
+pst_cu_host_stream_priority(const pst_cu_host_stream *stream)
 {
     return stream->priority;
 }
@@ -400,11 +401,11 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
     const std::lock_guard<std::recursive_mutex> guard(st().lock);
     const bool shared = (flags & cudaEventInterprocess) != 0;
     if (shared && !(flags & cudaEventDisableTiming))
-        return pst_host_keep(cudaErrorInvalidValue);
-    pst_host_shared_event *of = shared ? pst_host_event_make(current) : nullptr;
+        return pst_cu_host_keep(cudaErrorInvalidValue);
+    pst_cu_host_shared_event *of = shared ? pst_cu_host_event_make(current) : nullptr;
     if (shared && !of)
-        return pst_host_keep(cudaErrorMemoryAllocation);
-    *event = new pst_host_event{current, shared, false, nullptr, 0, of};
+        return pst_cu_host_keep(cudaErrorMemoryAllocation);
+    *event = new pst_cu_host_event{current, shared, false, nullptr, 0, of};
     return cudaSuccess;
 }
 
@@ -412,7 +413,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
     const std::lock_guard<std::recursive_mutex> guard(st().lock);
     if (event->shared && !event->opened)
-        pst_host_event_end(event->of);
+        pst_cu_host_event_end(event->of);
     delete event;
     return cudaSuccess;
 }
@@ -420,11 +421,11 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     const std::lock_guard<std::recursive_mutex> guard(st().lock);
-    pst_host_stream *s = stream_of(stream);
+    pst_cu_host_stream *s = stream_of(stream);
     if (s->device != event->device)
-        return pst_host_keep(cudaErrorInvalidResourceHandle);
+        return pst_cu_host_keep(cudaErrorInvalidResourceHandle);
     if (event->shared) {
-        pst_host_shared_event *of = event->of;
+        pst_cu_host_shared_event *of = event->of;
         const uint64_t turn = of->recorded.load() + 1;
         of->recorded.store(turn, std::memory_order_release);
         put(s, {[=] { of->done.store(turn, std::memory_order_release); }, nullptr});
@@ -436,13 +437,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 }
 
 /* Does what can be done of an event's work now, and says whether it has come. */
-static bool look(const pst_host_event &now, uint64_t recorded, pst_host_stream *waiting)
+static bool look(const pst_cu_host_event &now, uint64_t recorded, pst_cu_host_stream *waiting)
 {
     if (now.shared)
         return has_come(now.of, recorded);
     if (!now.stream || st().streams.count(now.stream) == 0)
         return true; /* never recorded, or its stream was drained and is no more */
-    const pst_host_touch touch;
+    const pst_cu_host_touch touch;
     while (now.stream != waiting && now.stream->done < now.after && step(now.stream)) {
     }
     return now.stream->done >= now.after;
@@ -456,13 +457,13 @@ static uint64_t recorded_of(cudaEvent_t event)
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     const std::lock_guard<std::recursive_mutex> guard(st().lock);
-    return look(*event, recorded_of(event), nullptr) ? cudaSuccess : pst_host_keep(cudaErrorNotReady);
+    return look(*event, recorded_of(event), nullptr) ? cudaSuccess : pst_cu_host_keep(cudaErrorNotReady);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     std::unique_lock<std::recursive_mutex> guard(st().lock);
-    const pst_host_event now = *event;
+    const pst_cu_host_event now = *event;
     const uint64_t recorded = recorded_of(event);
     while (!look(now, recorded, nullptr)) {
         guard.unlock();
@@ -475,8 +476,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
     const std::lock_guard<std::recursive_mutex> guard(st().lock);
-    pst_host_stream *s = stream_of(stream);
-    const pst_host_event now = *event; /* what is recorded later is not waited for */
+    pst_cu_host_stream *s = stream_of(stream);
+    const pst_cu_host_event now = *event; /* what is recorded later is not waited for */
     const uint64_t recorded = recorded_of(event);
     if (now.stream == s && !now.shared)
         return cudaSuccess; /* its own past */
@@ -489,8 +490,8 @@ cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t even
     const std::lock_guard<std::recursive_mutex> guard(st().lock);
     if (!event->shared || event->opened ||
         getenv("PENSTOCK_VIRTUAL_NO_EVENTS")) /* as where there is no IPC */
-        return pst_host_keep(cudaErrorInvalidResourceHandle);
-    pst_host_event_handle(event->device, event->of, handle);
+        return pst_cu_host_keep(cudaErrorInvalidResourceHandle);
+    pst_cu_host_event_handle(event->device, event->of, handle);
     return cudaSuccess;
 }
 
@@ -498,9 +499,9 @@ cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *event, cudaIpcEventHandle_t hand
 {
     const std::lock_guard<std::recursive_mutex> guard(st().lock);
     cudaError_t error;
-    pst_host_shared_event *of = pst_host_event_open(&handle, &error);
+    pst_cu_host_shared_event *of = pst_cu_host_event_open(&handle, &error);
     if (!of)
-        return pst_host_keep(error);
-    *event = new pst_host_event{current, true, true, nullptr, 0, of};
+        return pst_cu_host_keep(error);
+    *event = new pst_cu_host_event{current, true, true, nullptr, 0, of};
     return cudaSuccess;
 }

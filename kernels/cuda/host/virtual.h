@@ -20,34 +20,34 @@ enum {
 };
 
 /* Everything of the runtime but the running of kernels. */
-std::recursive_mutex &pst_host_lock();
-cudaError_t pst_host_keep(cudaError_t error); /* for cudaGetLastError */
-int pst_host_current();                       /* device of the calling thread */
+std::recursive_mutex &pst_cu_host_lock();
+cudaError_t pst_cu_host_keep(cudaError_t error); /* for cudaGetLastError */
+int pst_cu_host_current();                       /* device of the calling thread */
 
 /* While one is alive device memory can be touched. Needs the lock. */
-struct pst_host_touch {
-    pst_host_touch();
-    ~pst_host_touch();
+struct pst_cu_host_touch {
+    pst_cu_host_touch();
+    ~pst_cu_host_touch();
 };
 
 /* ---- events between processes, in the table of their maker's memory ------------------------------- */
 
-struct pst_host_shared_event {
+struct pst_cu_host_shared_event {
     std::atomic<uint64_t> id; /* 0: none */
     std::atomic<uint64_t> recorded, done;
     std::atomic<uint64_t> wanted; /* up to this record somebody waits */
 };
 
 /* The maker's: NULL if there are too many. Opened: NULL, and *error says why. */
-pst_host_shared_event *pst_host_event_make(int device);
-void pst_host_event_end(pst_host_shared_event *event); /* by its maker */
-void pst_host_event_handle(int device, const pst_host_shared_event *event, cudaIpcEventHandle_t *out);
-pst_host_shared_event *pst_host_event_open(const cudaIpcEventHandle_t *handle, cudaError_t *error);
+pst_cu_host_shared_event *pst_cu_host_event_make(int device);
+void pst_cu_host_event_end(pst_cu_host_shared_event *event); /* by its maker */
+void pst_cu_host_event_handle(int device, const pst_cu_host_shared_event *event, cudaIpcEventHandle_t *out);
+pst_cu_host_shared_event *pst_cu_host_event_open(const cudaIpcEventHandle_t *handle, cudaError_t *error);
 
 /* Is there such a process? */
-bool pst_host_alive(int pid);
+bool pst_cu_host_alive(int pid);
 
 /* Tells a mistake that a GPU may let pass, and aborts. */
-[[noreturn]] void pst_host_wrong(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+[[noreturn]] void pst_cu_host_wrong(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

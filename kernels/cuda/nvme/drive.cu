@@ -18,35 +18,35 @@ struct pieces {
     }
 };
 
-void lay_out_merge(struct pst_nvme_merge *m, struct pieces *p, size_t most)
+void lay_out_merge(struct pst_cu_nvme_merge *m, struct pieces *p, size_t most)
 {
     m->key = p->of<uint64_t>(most);
     m->sorted = p->of<uint64_t>(most);
     m->number = p->of<uint32_t>(most);
     m->order = p->of<uint32_t>(most);
-    m->reach = p->of<struct pst_nvme_reach>(most);
-    m->runs = p->of<struct pst_nvme_run>(most);
+    m->reach = p->of<struct pst_cu_nvme_reach>(most);
+    m->runs = p->of<struct pst_cu_nvme_run>(most);
     m->temp = p->of<char>(m->temp_bytes);
 }
 
 /* Everything on the GPU. What may begin as zeroes is last, from *zeroes on. */
-void lay_out(struct pst_nvme_drive *d, struct pieces *p, size_t *zeroes)
+void lay_out(struct pst_k_nvme_drive *d, struct pieces *p, size_t *zeroes)
 {
-    const struct pst_nvme_drive_options *o = &d->o;
-    struct pst_nvme_view *v = &d->view;
+    const struct pst_k_nvme_drive_options *o = &d->o;
+    struct pst_cu_nvme_view *v = &d->view;
     const size_t n = v->q.n, all = (size_t)o->batches * o->most;
     d->device_pairs = p->of<struct pst_nvme_qp>(n);
     v->q.qp = p->of<struct pst_nvme_qp *>(n);
     v->q.io_of = p->of<uint32_t *>(n);
     v->todo = p->of<uint32_t>(all);
     v->order = p->of<uint32_t>(all);
-    v->count = p->of<uint32_t>(o->way == PST_NVME_WAY_ASYNC ? PST_NVME_SUBMIT_THREADS_MAX * n : 1);
+    v->count = p->of<uint32_t>(o->way == PST_NVME_WAY_ASYNC ? PST_CU_NVME_SUBMIT_THREADS_MAX * n : 1);
     v->take = p->of<uint32_t>(n);
     if (o->layout) {
-        v->layout = p->of<struct pst_nvme_layout>(1);
+        v->layout = p->of<struct pst_k_nvme_layout>(1);
         v->raw = p->of<struct pst_nvme_io>(o->most);
         v->cursor = p->of<uint32_t>(n);
-        v->landings = p->of<struct pst_nvme_landing>(all);
+        v->landings = p->of<struct pst_cu_nvme_landing>(all);
         v->sent = p->of<uint32_t>(all);
         v->remains = p->of<uint32_t>(all);
     }
@@ -63,9 +63,9 @@ void lay_out(struct pst_nvme_drive *d, struct pieces *p, size_t *zeroes)
     v->left = p->of<uint32_t>(o->batches * n);
     v->broken = p->of<uint32_t>(n);
     v->locks = p->of<uint32_t>(n);
-    v->tally = p->of<struct pst_nvme_tally>(o->batches);
+    v->tally = p->of<struct pst_cu_nvme_tally>(o->batches);
     v->strange = p->of<uint32_t>(1);
-    v->aimed = p->of<struct pst_nvme_aimed>(o->batches);
+    v->aimed = p->of<struct pst_cu_nvme_aimed>(o->batches);
     uint32_t *const never = p->of<uint32_t>(1);
     v->stop = v->stop ? v->stop : never;
     for (size_t i = 0; i < n; i++)
@@ -73,47 +73,48 @@ void lay_out(struct pst_nvme_drive *d, struct pieces *p, size_t *zeroes)
 }
 
 /* Commands in their own order: what `batch` keeps, and async counts. */
-__global__ void __launch_bounds__(PST_THREADS) number(uint32_t *todo, uint32_t *order, int64_t n)
+__global__ void __launch_bounds__(PST_CU_THREADS) number(uint32_t *todo, uint32_t *order, int64_t n)
 {
-    for (int64_t i = pst_first(); i < n; i += pst_step())
+    for (int64_t i = pst_cu_first(); i < n; i += pst_cu_step())
         todo[i] = order[i] = (uint32_t)i;
 }
 
-bool make_memory(struct pst_nvme_drive *d)
+bool make_memory(struct pst_k_nvme_drive *d)
 {
     struct pst_queue *q = d->o.queue;
     struct pieces p = {NULL, 0};
     size_t zeroes = 0;
-    if (d->o.layout && pst_nvme_merge_plan(q, d->o.layout, d->o.most, &d->view.merge) != PST_OK)
+    if (d->o.layout && pst_cu_nvme_merge_plan(q, d->o.layout, d->o.most, &d->view.merge) != PST_OK)
         return false;
     lay_out(d, &p, &zeroes);
-    if (!pst_checked(q, cudaMalloc((void **)&d->memory, p.used)))
+    if (!pst_cu_checked(q, cudaMalloc((void **)&d->memory, p.used)))
         return false;
     p = {d->memory, 0};
     lay_out(d, &p, &zeroes);
     const int64_t all = (int64_t)d->o.batches * d->o.most;
-    (void)pst_checked(q, cudaMemsetAsync(d->memory + zeroes, 0, p.used - zeroes, q->stream));
-    (void)pst_checked(q, cudaMemcpyAsync(d->view.q.io_of, d->io_of, d->view.q.n * sizeof *d->io_of,
-                                         cudaMemcpyDefault, q->stream));
+    (void)pst_cu_checked(q, cudaMemsetAsync(d->memory + zeroes, 0, p.used - zeroes, q->stream));
+    (void)pst_cu_checked(q, cudaMemcpyAsync(d->view.q.io_of, d->io_of, d->view.q.n * sizeof *d->io_of,
+                                            cudaMemcpyDefault, q->stream));
     if (d->o.layout)
-        (void)pst_checked(q, cudaMemcpyAsync(const_cast<struct pst_nvme_layout *>(d->view.layout), &d->layout,
-                                             sizeof d->layout, cudaMemcpyDefault, q->stream));
-    pst_on(q, pst_grid(q, all, PST_THREADS))(number, d->view.todo, d->view.order, all);
+        (void)pst_cu_checked(q, cudaMemcpyAsync(const_cast<struct pst_k_nvme_layout *>(d->view.layout),
+                                                &d->layout, sizeof d->layout, cudaMemcpyDefault, q->stream));
+    pst_cu_on(q, pst_cu_grid(q, all, PST_CU_THREADS))(number, d->view.todo, d->view.order, all);
     return q->rc == PST_OK;
 }
 
 pst_rc refused(char *why, const char *what, cudaError_t error)
 {
     (void)cudaGetLastError(); /* it is told here: no launch is to find it */
-    (void)snprintf(why, PST_WHY_BYTES, "%s cannot be used by the GPU: %s", what, cudaGetErrorString(error));
+    (void)snprintf(why, PST_TWIN_WHY_BYTES, "%s cannot be used by the GPU: %s", what,
+                   cudaGetErrorString(error));
     return PST_E_UNSUPPORTED;
 }
 
 /* Memory that somebody has registered already stays theirs. */
-pst_rc share(struct pst_nvme_drive *d, char *why)
+pst_rc share(struct pst_k_nvme_drive *d, char *why)
 {
     for (uint32_t i = 0; i < d->o.shareds; i++) {
-        const struct pst_nvme_shared *s = &d->shared[i];
+        const struct pst_k_nvme_shared *s = &d->shared[i];
         const unsigned flags = cudaHostRegisterPortable | cudaHostRegisterMapped |
                                (s->io_memory ? (unsigned)cudaHostRegisterIoMemory : 0u);
         const cudaError_t error = cudaHostRegister(s->at, s->bytes, flags);
@@ -137,7 +138,7 @@ template <class T> bool reach(T **to, T *at, cudaError_t *error)
     return *error == cudaSuccess;
 }
 
-pst_rc reach_pairs(struct pst_nvme_drive *d, char *why)
+pst_rc reach_pairs(struct pst_k_nvme_drive *d, char *why)
 {
     for (uint32_t i = 0; i < d->view.q.n; i++) {
         const struct pst_nvme_qp *host = d->pairs[i];
@@ -159,7 +160,7 @@ pst_rc reach_pairs(struct pst_nvme_drive *d, char *why)
 }
 
 /* Which of the host's structures the drive keeps. */
-bool keep_options(struct pst_nvme_drive *d, const struct pst_nvme_drive_options *o)
+bool keep_options(struct pst_k_nvme_drive *d, const struct pst_k_nvme_drive_options *o)
 {
     const uint32_t n = o->ssds * o->queues_each;
     d->o = *o;
@@ -168,7 +169,7 @@ bool keep_options(struct pst_nvme_drive *d, const struct pst_nvme_drive_options 
     d->images = new (std::nothrow) struct pst_nvme_qp[n]();
     d->places = new (std::nothrow) struct pst_nvme_qp *[n]();
     d->io_of = new (std::nothrow) uint32_t *[n]();
-    d->shared = new (std::nothrow) struct pst_nvme_shared[o->shareds + 1]();
+    d->shared = new (std::nothrow) struct pst_k_nvme_shared[o->shareds + 1]();
     d->registered = new (std::nothrow) bool[o->shareds + 1]();
     d->asked = new (std::nothrow) uint32_t[o->batches]();
     if (!d->pairs || !d->images || !d->places || !d->io_of || !d->shared || !d->registered || !d->asked)
@@ -195,18 +196,18 @@ pst_rc failure_of(struct pst_queue *q, char *why)
 {
     const pst_rc rc = q->rc;
     if (rc != PST_OK)
-        memcpy(why, q->why, PST_WHY_BYTES);
+        memcpy(why, q->why, PST_TWIN_WHY_BYTES);
     q->rc = PST_OK;
     return rc;
 }
 
 bool copy(struct pst_queue *q, void *to, const void *from, size_t bytes)
 {
-    return pst_checked(q, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, q->stream));
+    return pst_cu_checked(q, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, q->stream));
 }
 } // namespace
 
-void pst_nvme_drive_free(struct pst_nvme_drive *d)
+void pst_cu_nvme_drive_free(struct pst_k_nvme_drive *d)
 {
     if (!d)
         return;
@@ -226,52 +227,53 @@ void pst_nvme_drive_free(struct pst_nvme_drive *d)
     delete d;
 }
 
-pst_rc pst_nvme_drive_new(const struct pst_nvme_drive_options *o, struct pst_nvme_drive **out, char *why)
+pst_rc pst_cu_nvme_drive_new(const struct pst_k_nvme_drive_options *o, struct pst_k_nvme_drive **out,
+                             char *why)
 {
     *out = NULL;
-    assert(o->ssds > 0 && o->ssds <= PST_NVME_DRIVE_SSDS_MAX && o->queues_each > 0 && o->batches > 0 &&
+    assert(o->ssds > 0 && o->ssds <= PST_K_NVME_DRIVE_SSDS_MAX && o->queues_each > 0 && o->batches > 0 &&
            o->most > 0 && o->timeout_ms > 0);
     const uint64_t queues = (uint64_t)o->ssds * o->queues_each, ios = (uint64_t)o->batches * o->most;
-    if (queues > PST_NVME_DRIVE_QUEUES_MAX || ios > PST_NVME_DRIVE_IOS_MAX) {
-        (void)snprintf(why, PST_WHY_BYTES, "%llu queues and %llu commands: at most %d and %d",
-                       (unsigned long long)queues, (unsigned long long)ios, PST_NVME_DRIVE_QUEUES_MAX,
-                       PST_NVME_DRIVE_IOS_MAX);
+    if (queues > PST_K_NVME_DRIVE_QUEUES_MAX || ios > PST_K_NVME_DRIVE_IOS_MAX) {
+        (void)snprintf(why, PST_TWIN_WHY_BYTES, "%llu queues and %llu commands: at most %d and %d",
+                       (unsigned long long)queues, (unsigned long long)ios, PST_K_NVME_DRIVE_QUEUES_MAX,
+                       PST_K_NVME_DRIVE_IOS_MAX);
         return PST_E_LIMIT;
     }
-    struct pst_nvme_drive *d = new (std::nothrow) struct pst_nvme_drive();
+    struct pst_k_nvme_drive *d = new (std::nothrow) struct pst_k_nvme_drive();
     if (!d || !keep_options(d, o)) {
         if (d)
             d->o.queue = o->queue;
-        pst_nvme_drive_free(d);
-        (void)snprintf(why, PST_WHY_BYTES, "no memory for a drive");
+        pst_cu_nvme_drive_free(d);
+        (void)snprintf(why, PST_TWIN_WHY_BYTES, "no memory for a drive");
         return PST_E_NOMEM;
     }
-    (void)pst_checked(o->queue, cudaSetDevice(o->queue->device));
+    (void)pst_cu_checked(o->queue, cudaSetDevice(o->queue->device));
     pst_rc rc = share(d, why);
     rc = rc == PST_OK ? reach_pairs(d, why) : rc;
     if (rc == PST_OK && !make_memory(d))
         rc = failure_of(o->queue, why);
-    rc = rc == PST_OK ? pst_nvme_drive_take_over(d, why) : rc;
+    rc = rc == PST_OK ? pst_cu_nvme_drive_take_over(d, why) : rc;
     if (rc != PST_OK) {
-        pst_nvme_drive_free(d);
+        pst_cu_nvme_drive_free(d);
         return rc;
     }
     *out = d;
     return PST_OK;
 }
 
-pst_rc pst_nvme_drive_take_over(struct pst_nvme_drive *d, char *why)
+pst_rc pst_cu_nvme_drive_take_over(struct pst_k_nvme_drive *d, char *why)
 {
     struct pst_queue *q = d->o.queue;
     const size_t n = d->view.q.n;
-    (void)pst_checked(q, cudaSetDevice(q->device));
+    (void)pst_cu_checked(q, cudaSetDevice(q->device));
     for (size_t i = 0; i < n; i++) {
         const struct pst_nvme_qp *host = d->pairs[i];
         struct pst_nvme_qp image = *host;
         const struct pst_nvme_qp at = d->images[i];
         if (host->posted != host->taken) {
-            (void)snprintf(why, PST_WHY_BYTES, "queue %u: %llu commands of the host are in flight", host->qid,
-                           (unsigned long long)(host->posted - host->taken));
+            (void)snprintf(why, PST_TWIN_WHY_BYTES, "queue %u: %llu commands of the host are in flight",
+                           host->qid, (unsigned long long)(host->posted - host->taken));
             return PST_E_STATE;
         }
         image.sq = at.sq;
@@ -290,21 +292,21 @@ pst_rc pst_nvme_drive_take_over(struct pst_nvme_drive *d, char *why)
     (void)copy(q, d->view.q.qp, d->places, n * sizeof *d->places);
     uint32_t *const numbers[] = {d->view.broken, d->view.locks};
     for (uint32_t *each : numbers)
-        (void)pst_checked(q, cudaMemsetAsync(each, 0, n * sizeof *each, q->stream));
-    (void)pst_checked(q,
-                      cudaMemsetAsync(d->view.left, 0, d->o.batches * n * sizeof *d->view.left, q->stream));
-    (void)pst_checked(q, cudaMemsetAsync(d->view.strange, 0, sizeof *d->view.strange, q->stream));
-    (void)pst_checked(q, cudaStreamSynchronize(q->stream));
+        (void)pst_cu_checked(q, cudaMemsetAsync(each, 0, n * sizeof *each, q->stream));
+    (void)pst_cu_checked(
+        q, cudaMemsetAsync(d->view.left, 0, d->o.batches * n * sizeof *d->view.left, q->stream));
+    (void)pst_cu_checked(q, cudaMemsetAsync(d->view.strange, 0, sizeof *d->view.strange, q->stream));
+    (void)pst_cu_checked(q, cudaStreamSynchronize(q->stream));
     return failure_of(q, why);
 }
 
-pst_rc pst_nvme_drive_give_back(struct pst_nvme_drive *d, char *why)
+pst_rc pst_cu_nvme_drive_give_back(struct pst_k_nvme_drive *d, char *why)
 {
     struct pst_queue *q = d->o.queue;
     const size_t n = d->view.q.n;
-    (void)pst_checked(q, cudaSetDevice(q->device));
+    (void)pst_cu_checked(q, cudaSetDevice(q->device));
     (void)copy(q, d->images, d->device_pairs, n * sizeof *d->images);
-    (void)pst_checked(q, cudaStreamSynchronize(q->stream));
+    (void)pst_cu_checked(q, cudaStreamSynchronize(q->stream));
     for (size_t i = 0; i < n && q->rc == PST_OK; i++) {
         struct pst_nvme_qp *host = d->pairs[i];
         const struct pst_nvme_qp *now = &d->images[i];
@@ -315,6 +317,6 @@ pst_rc pst_nvme_drive_give_back(struct pst_nvme_drive *d, char *why)
         (void)copy(q, host->ids, now->ids, host->depth * sizeof *host->ids);
         (void)copy(q, host->live, now->live, host->depth * sizeof *host->live);
     }
-    (void)pst_checked(q, cudaStreamSynchronize(q->stream));
+    (void)pst_cu_checked(q, cudaStreamSynchronize(q->stream));
     return failure_of(q, why);
 }

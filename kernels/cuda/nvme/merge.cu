@@ -12,15 +12,15 @@
 
 namespace
 {
-__device__ __forceinline__ uint64_t block_of(const struct pst_nvme_merge &m, uint64_t key)
+__device__ __forceinline__ uint64_t block_of(const struct pst_cu_nvme_merge &m, uint64_t key)
 {
     return key & (((uint64_t)1 << m.block_bits) - 1);
 }
 
 /* How far a request's own blocks reach. */
 struct reach_of {
-    using value = struct pst_nvme_reach;
-    struct pst_nvme_merge m;
+    using value = struct pst_cu_nvme_reach;
+    struct pst_cu_nvme_merge m;
     const struct pst_nvme_io *raw;
     __device__ value operator()(int64_t i) const
     {
@@ -30,22 +30,22 @@ struct reach_of {
 };
 
 struct farthest {
-    __host__ __device__ struct pst_nvme_reach operator()(const struct pst_nvme_reach &a,
-                                                         const struct pst_nvme_reach &b) const
+    __host__ __device__ struct pst_cu_nvme_reach operator()(const struct pst_cu_nvme_reach &a,
+                                                            const struct pst_cu_nvme_reach &b) const
     {
         return {b.window, a.window == b.window && a.end > b.end ? a.end : b.end};
     }
 };
 
-__device__ bool begins(const struct pst_nvme_merge &m, int64_t i)
+__device__ bool begins(const struct pst_cu_nvme_merge &m, int64_t i)
 {
     return i == 0 || m.reach[i - 1].window != m.reach[i].window ||
            m.reach[i - 1].end < block_of(m, m.sorted[i]);
 }
 
 struct run_of {
-    using value = struct pst_nvme_run;
-    struct pst_nvme_merge m;
+    using value = struct pst_cu_nvme_run;
+    struct pst_cu_nvme_merge m;
     __device__ value operator()(int64_t i) const
     {
         return begins(m, i) ? value{1, (uint32_t)i} : value{0, 0};
@@ -53,8 +53,8 @@ struct run_of {
 };
 
 struct latest {
-    __host__ __device__ struct pst_nvme_run operator()(const struct pst_nvme_run &a,
-                                                       const struct pst_nvme_run &b) const
+    __host__ __device__ struct pst_cu_nvme_run operator()(const struct pst_cu_nvme_run &a,
+                                                          const struct pst_cu_nvme_run &b) const
     {
         return {a.count + b.count, a.first > b.first ? a.first : b.first};
     }
@@ -62,22 +62,22 @@ struct latest {
 
 /* Each request learns whose read it is in, and where; the last of a read makes the command, its first one's.
  */
-__global__ void __launch_bounds__(PST_THREADS)
-    join(struct pst_nvme_view v, uint32_t first, uint32_t n, uint32_t queues_each)
+__global__ void __launch_bounds__(PST_CU_THREADS)
+    join(struct pst_cu_nvme_view v, uint32_t first, uint32_t n, uint32_t queues_each)
 {
-    const struct pst_nvme_merge m = v.merge;
-    const struct pst_nvme_layout &l = *v.layout;
-    for (int64_t i = pst_first(); i < n && m.sorted[i] < pst_nvme_not_staged(m); i += pst_step()) {
-        const struct pst_nvme_run run = m.runs[i];
+    const struct pst_cu_nvme_merge m = v.merge;
+    const struct pst_k_nvme_layout &l = *v.layout;
+    for (int64_t i = pst_cu_first(); i < n && m.sorted[i] < pst_cu_nvme_not_staged(m); i += pst_cu_step()) {
+        const struct pst_cu_nvme_run run = m.runs[i];
         const uint64_t begin = block_of(m, m.sorted[run.first]);
         const uint64_t piece = ((uint64_t)first + run.first) * l.staging_each;
-        struct pst_nvme_landing *to = &v.landings[first + m.order[i]];
+        struct pst_cu_nvme_landing *to = &v.landings[first + m.order[i]];
         to->lead = m.order[run.first];
         to->from += piece + ((block_of(m, m.sorted[i]) - begin) << l.lba_shift);
         if (i + 1 < n && !begins(m, i + 1))
             continue;
         struct pst_nvme_io *io = &v.raw[to->lead];
-        const uint32_t ssd = (uint32_t)(m.sorted[i] >> m.block_bits) % PST_NVME_DRIVE_SSDS_MAX;
+        const uint32_t ssd = (uint32_t)(m.sorted[i] >> m.block_bits) % PST_K_NVME_DRIVE_SSDS_MAX;
         io->iova = l.staging_iova[ssd] + piece;
         io->bytes = (uint32_t)((m.reach[i].end - begin) << l.lba_shift);
         io->queue = (uint16_t)(ssd * queues_each + run.count % queues_each);
@@ -85,18 +85,18 @@ __global__ void __launch_bounds__(PST_THREADS)
     }
 }
 
-bool sort(struct pst_queue *q, const struct pst_nvme_merge &m, void *temp, size_t *bytes, int64_t n)
+bool sort(struct pst_queue *q, const struct pst_cu_nvme_merge &m, void *temp, size_t *bytes, int64_t n)
 {
     const int bits = (int)(m.block_bits + PST_NVME_PLACE_BITS + 1);
-    return pst_checked(q, cub::DeviceRadixSort::SortPairs(temp, *bytes, m.key, m.sorted, m.number, m.order, n,
-                                                          0, bits, q->stream));
+    return pst_cu_checked(q, cub::DeviceRadixSort::SortPairs(temp, *bytes, m.key, m.sorted, m.number, m.order,
+                                                             n, 0, bits, q->stream));
 }
 
 template <class F, class T, class Op>
 bool scan(struct pst_queue *q, void *temp, size_t *bytes, F f, T *out, Op op, int64_t n)
 {
-    const pst_input<F> in = {f, 0};
-    return pst_checked(q, cub::DeviceScan::InclusiveScan(temp, *bytes, in, out, op, n, q->stream));
+    const pst_cu_input<F> in = {f, 0};
+    return pst_cu_checked(q, cub::DeviceScan::InclusiveScan(temp, *bytes, in, out, op, n, q->stream));
 }
 
 uint32_t bits_of(uint64_t n)
@@ -108,12 +108,12 @@ uint32_t bits_of(uint64_t n)
 }
 
 /* No row's first block is beyond this: a file's rows lie behind each other, if not on one SSD. */
-uint64_t last_block(const struct pst_nvme_layout *l)
+uint64_t last_block(const struct pst_k_nvme_layout *l)
 {
     uint64_t base = 0, most = 0;
-    for (const struct pst_nvme_file &file : l->files)
+    for (const struct pst_k_nvme_file &file : l->files)
         base = file.base > base ? file.base : base;
-    for (const struct pst_nvme_array &a : l->arrays) {
+    for (const struct pst_k_nvme_array &a : l->arrays) {
         uint64_t end;
         if (__builtin_mul_overflow(a.rows, a.row_bytes, &end) ||
             __builtin_add_overflow(end, a.data_at, &end) || __builtin_add_overflow(end, base, &end))
@@ -124,8 +124,8 @@ uint64_t last_block(const struct pst_nvme_layout *l)
 }
 } // namespace
 
-pst_rc pst_nvme_merge_plan(struct pst_queue *q, const struct pst_nvme_layout *l, int64_t most,
-                           struct pst_nvme_merge *m)
+pst_rc pst_cu_nvme_merge_plan(struct pst_queue *q, const struct pst_k_nvme_layout *l, int64_t most,
+                              struct pst_cu_nvme_merge *m)
 {
     const uint32_t each = l->staging_each >> l->lba_shift, merge = l->merge_bytes >> l->lba_shift;
     size_t bytes[3] = {0};
@@ -143,13 +143,13 @@ pst_rc pst_nvme_merge_plan(struct pst_queue *q, const struct pst_nvme_layout *l,
     return q->rc;
 }
 
-void pst_nvme_merge(struct pst_nvme_drive *d, uint32_t first, uint32_t n)
+void pst_cu_nvme_merge(struct pst_k_nvme_drive *d, uint32_t first, uint32_t n)
 {
     struct pst_queue *q = d->o.queue;
-    const struct pst_nvme_merge &m = d->view.merge;
+    const struct pst_cu_nvme_merge &m = d->view.merge;
     size_t bytes = m.temp_bytes;
     if (sort(q, m, m.temp, &bytes, n) &&
         scan(q, m.temp, &bytes, reach_of{m, d->view.raw}, m.reach, farthest(), n) &&
         scan(q, m.temp, &bytes, run_of{m}, m.runs, latest(), n))
-        pst_on(q, pst_grid(q, n, PST_THREADS))(join, d->view, first, n, d->o.queues_each);
+        pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS))(join, d->view, first, n, d->o.queues_each);
 }

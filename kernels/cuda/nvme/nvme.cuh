@@ -10,14 +10,14 @@
 #include <sched.h>
 #endif
 
-enum { PST_NVME_SUBMIT_THREADS_MAX = 1024 };
+enum { PST_CU_NVME_SUBMIT_THREADS_MAX = 1024 };
 
-struct pst_nvme_tally { /* of a batch */
+struct pst_cu_nvme_tally { /* of a batch */
     uint32_t n, failed, first_failed;
 };
 
 /* Of a batch that was made of a table; zeroes before. */
-struct pst_nvme_aimed {
+struct pst_cu_nvme_aimed {
     int64_t n;
     uint32_t left;
     uint32_t bad; /* the largest of ~index of what is wrong; 0: none */
@@ -25,7 +25,7 @@ struct pst_nvme_aimed {
 };
 
 /* How a request's rows come to their place. */
-struct pst_nvme_landing {
+struct pst_cu_nvme_landing {
     char *to, *from; /* of the staging; to is NULL: they land where they belong */
     uint32_t bytes, rows;
     uint64_t wanted;
@@ -35,17 +35,17 @@ constexpr uint32_t PST_NVME_NOBODY = ~0u;
 constexpr uint16_t PST_NVME_NO_QUEUE = 0xffff; /* of what is no command */
 
 /* Requests of one batch that are to be staged, in the order of where their blocks lie (merge.cu). */
-struct pst_nvme_reach {
+struct pst_cu_nvme_reach {
     uint64_t window, end; /* where reads are cut; of the window's blocks so far, the one behind the last */
 };
-struct pst_nvme_run {
+struct pst_cu_nvme_run {
     uint32_t count, first; /* reads so far; where, in this order, the last of them begins */
 };
-struct pst_nvme_merge {
+struct pst_cu_nvme_merge {
     uint64_t *key, *sorted;   /* file, SSD and first block; beyond all of these: not staged. NULL: none is */
     uint32_t *number, *order; /* whose key it is: counted up, and as sorted */
-    struct pst_nvme_reach *reach;
-    struct pst_nvme_run *runs;
+    struct pst_cu_nvme_reach *reach;
+    struct pst_cu_nvme_run *runs;
     uint32_t block_bits, window_bits; /* of a key: its block; of that, its place in a window */
     char *temp;                       /* CUB's */
     size_t temp_bytes;
@@ -53,7 +53,7 @@ struct pst_nvme_merge {
 
 /* All in the GPU's memory but queues, lists and doorbells, which are where the host has them. Several
  * batches' arrays lie one after the other: `most` each for commands, a number for each queue else. */
-struct pst_nvme_view {
+struct pst_cu_nvme_view {
     struct pst_nvme_queues q;
     uint32_t most;
     uint64_t timeout_ns;
@@ -62,30 +62,30 @@ struct pst_nvme_view {
     uint32_t *next, *left;           /* of the queue's commands: sent; not ended */
     uint32_t *count;                 /* async: lanes x queues */
     uint32_t *take, *broken, *locks; /* queues */
-    struct pst_nvme_tally *tally;
+    struct pst_cu_nvme_tally *tally;
     uint32_t *strange;
     const uint32_t *stop; /* may be the host's */
     int32_t *status;      /* of the twin's queue */
     /* of tables: by request */
-    const struct pst_nvme_layout *layout;
-    struct pst_nvme_aimed *aimed;
+    const struct pst_k_nvme_layout *layout;
+    struct pst_cu_nvme_aimed *aimed;
     struct pst_nvme_io *raw; /* of one batch: between two kernels */
     uint32_t *cursor;        /* queues: where the next command goes */
-    struct pst_nvme_landing *landings;
+    struct pst_cu_nvme_landing *landings;
     uint32_t *sent, *remains; /* of a request that leads, its command; the requests that are the host's */
-    struct pst_nvme_merge merge;
+    struct pst_cu_nvme_merge merge;
 };
 
 /* Bits of a key above its block, and the key of what is not staged. */
 constexpr uint32_t PST_NVME_PLACE_BITS = 7;
-static_assert(PST_NVME_FILES * PST_NVME_DRIVE_SSDS_MAX == 1 << PST_NVME_PLACE_BITS, "a file and an SSD");
-static __device__ __forceinline__ uint64_t pst_nvme_not_staged(const struct pst_nvme_merge &m)
+static_assert(PST_K_NVME_FILES * PST_K_NVME_DRIVE_SSDS_MAX == 1 << PST_NVME_PLACE_BITS, "a file and an SSD");
+static __device__ __forceinline__ uint64_t pst_cu_nvme_not_staged(const struct pst_cu_nvme_merge &m)
 {
     return (uint64_t)1 << (m.block_bits + PST_NVME_PLACE_BITS);
 }
 
 /* A clock that does not stop. */
-static __device__ __forceinline__ uint64_t pst_now_ns()
+static __device__ __forceinline__ uint64_t pst_cu_now_ns()
 {
 #ifdef PST_HOST_BUILD
     struct timespec ts;
@@ -99,13 +99,13 @@ static __device__ __forceinline__ uint64_t pst_now_ns()
 #endif
 }
 
-struct pst_nvme_drive {
-    struct pst_nvme_drive_options o; /* pairs and shared: our own copies */
-    struct pst_nvme_layout layout;   /* o.layout is this, or NULL */
-    struct pst_nvme_view view;
+struct pst_k_nvme_drive {
+    struct pst_k_nvme_drive_options o; /* pairs and shared: our own copies */
+    struct pst_k_nvme_layout layout;   /* o.layout is this, or NULL */
+    struct pst_cu_nvme_view view;
     struct pst_nvme_qp **pairs;
     struct pst_nvme_qp *images; /* what the GPU's pairs are to be, on the host */
-    struct pst_nvme_shared *shared;
+    struct pst_k_nvme_shared *shared;
     bool *registered;                           /* by us */
     struct pst_nvme_qp *device_pairs, **places; /* the GPU's, and where each is */
     uint32_t **io_of;                           /* on the GPU, of each pair */
@@ -113,20 +113,20 @@ struct pst_nvme_drive {
     char *memory;
 };
 
-pst_rc pst_nvme_drive_new(const struct pst_nvme_drive_options *options, struct pst_nvme_drive **drive,
-                          char *why);
-void pst_nvme_drive_free(struct pst_nvme_drive *d);
-pst_rc pst_nvme_drive_give_back(struct pst_nvme_drive *d, char *why);
-pst_rc pst_nvme_drive_take_over(struct pst_nvme_drive *d, char *why);
+pst_rc pst_cu_nvme_drive_new(const struct pst_k_nvme_drive_options *options, struct pst_k_nvme_drive **drive,
+                             char *why);
+void pst_cu_nvme_drive_free(struct pst_k_nvme_drive *d);
+pst_rc pst_cu_nvme_drive_give_back(struct pst_k_nvme_drive *d, char *why);
+pst_rc pst_cu_nvme_drive_take_over(struct pst_k_nvme_drive *d, char *why);
 /* merge.cu: what is needed for batches of `most` requests, known from a drive's layout */
-pst_rc pst_nvme_merge_plan(struct pst_queue *q, const struct pst_nvme_layout *l, int64_t most,
-                           struct pst_nvme_merge *m);
+pst_rc pst_cu_nvme_merge_plan(struct pst_queue *q, const struct pst_k_nvme_layout *l, int64_t most,
+                              struct pst_cu_nvme_merge *m);
 /* Makes commands of those of n requests that are to be staged; first: of their batch. */
-void pst_nvme_merge(struct pst_nvme_drive *d, uint32_t first, uint32_t n);
+void pst_cu_nvme_merge(struct pst_k_nvme_drive *d, uint32_t first, uint32_t n);
 /* table.cu */
-pst_rc pst_nvme_aim_table(struct pst_nvme_drive *d, uint32_t batch, const struct pst_nvme_table *table,
-                          struct pst_n *n);
+pst_rc pst_cu_nvme_aim_table(struct pst_k_nvme_drive *d, uint32_t batch, const struct pst_k_nvme_table *table,
+                             struct pst_twin_n *n);
 /* After completion, before the record: NULL for a batch that was not made of a table. */
-const struct pst_nvme_aimed *pst_nvme_land(struct pst_nvme_drive *d, uint32_t batch);
+const struct pst_cu_nvme_aimed *pst_cu_nvme_land(struct pst_k_nvme_drive *d, uint32_t batch);
 
 #endif

@@ -8,10 +8,10 @@
 
 namespace
 {
-enum { SUBMIT_THREADS = PST_NVME_SUBMIT_THREADS_MAX, COMPLETE_THREADS = 256, COMPLETE_THREADS_MAX = 1024 };
+enum { SUBMIT_THREADS = PST_CU_NVME_SUBMIT_THREADS_MAX, COMPLETE_THREADS = 256, COMPLETE_THREADS_MAX = 1024 };
 
 /* How many of queue's commands may be written now. */
-__device__ __forceinline__ uint32_t room_of(const struct pst_nvme_view &v, uint32_t queue)
+__device__ __forceinline__ uint32_t room_of(const struct pst_cu_nvme_view &v, uint32_t queue)
 {
     return v.broken[queue] ? 0 : pst_nvme_room(v.q.qp[queue]);
 }
@@ -19,7 +19,7 @@ __device__ __forceinline__ uint32_t room_of(const struct pst_nvme_view &v, uint3
 /* ---- completions: they come without gaps, and each is matched by one lane ----------------------------- */
 
 /* Completion k of the queue. False: of no command in flight, or of one that has just ended. */
-__device__ bool match(const struct pst_nvme_view &v, uint32_t queue, uint64_t k,
+__device__ bool match(const struct pst_cu_nvme_view &v, uint32_t queue, uint64_t k,
                       const struct pst_nvme_cqe &cqe)
 {
     struct pst_nvme_qp *qp = v.q.qp[queue];
@@ -30,7 +30,7 @@ __device__ bool match(const struct pst_nvme_view &v, uint32_t queue, uint64_t k,
     }
     qp->ids[k & (qp->depth - 1)] = (uint16_t)(cqe.cid + qp->depth);
     const uint32_t index = v.q.io_of[queue][place], batch = index / v.most;
-    struct pst_nvme_tally *tally = &v.tally[batch];
+    struct pst_cu_nvme_tally *tally = &v.tally[batch];
     if (PST_NVME_STATUS(cqe.status) != PST_NVME_OK) {
         (void)atomicAdd(&tally->failed, 1u);
         (void)atomicMin(&tally->first_failed, index % v.most);
@@ -42,7 +42,7 @@ __device__ bool match(const struct pst_nvme_view &v, uint32_t queue, uint64_t k,
 
 /* By a block: takes what has come, each warp a run of positions; `whole`: all that the queue waits for, or
  * nothing. Returns how many. */
-__device__ uint32_t take(const struct pst_nvme_view &v, uint32_t queue, bool whole, uint32_t *arrived)
+__device__ uint32_t take(const struct pst_cu_nvme_view &v, uint32_t queue, bool whole, uint32_t *arrived)
 {
     struct pst_nvme_qp *qp = v.q.qp[queue];
     const uint64_t taken = qp->taken;
@@ -73,7 +73,7 @@ __device__ uint32_t take(const struct pst_nvme_view &v, uint32_t queue, bool who
 }
 
 /* By a block: of the batch's commands for the queue, those that wait for room and have it now. */
-__device__ bool post_more(const struct pst_nvme_view &v, uint32_t batch, uint32_t queue)
+__device__ bool post_more(const struct pst_cu_nvme_view &v, uint32_t batch, uint32_t queue)
 {
     struct pst_nvme_qp *qp = v.q.qp[queue];
     const uint32_t *begin = v.begin + batch * (v.q.n + 1) + queue, room = room_of(v, queue);
@@ -95,25 +95,25 @@ __device__ bool post_more(const struct pst_nvme_view &v, uint32_t batch, uint32_
     return true;
 }
 
-__device__ __forceinline__ bool waits_for(const struct pst_nvme_view &v, uint32_t batch, uint32_t queue)
+__device__ __forceinline__ bool waits_for(const struct pst_cu_nvme_view &v, uint32_t batch, uint32_t queue)
 {
     return v.left[batch * v.q.n + queue] > 0 && !v.broken[queue];
 }
 
 /* Nothing has come for too long, or the host wants it no more. */
-__device__ __forceinline__ bool is_over(const struct pst_nvme_view &v, uint64_t since)
+__device__ __forceinline__ bool is_over(const struct pst_cu_nvme_view &v, uint64_t since)
 {
-    return pst_now_ns() - since > v.timeout_ns || PST_NVME_LOAD_ACQUIRE(v.stop) != 0;
+    return pst_cu_now_ns() - since > v.timeout_ns || PST_NVME_LOAD_ACQUIRE(v.stop) != 0;
 }
 
 /* A block has every gridDim-th queue, and looks at one after the other until none waits, or nothing has come
  * of any for too long. */
 __global__ void __launch_bounds__(COMPLETE_THREADS_MAX)
-    complete_each(struct pst_nvme_view v, uint32_t batch, bool whole)
+    complete_each(struct pst_cu_nvme_view v, uint32_t batch, bool whole)
 {
-    PST_SHARED(uint32_t, arrived, [1]);
+    PST_CU_SHARED(uint32_t, arrived, [1]);
     const bool lead = threadIdx.x == 0; /* it has the clock */
-    uint64_t since = lead ? pst_now_ns() : 0;
+    uint64_t since = lead ? pst_cu_now_ns() : 0;
     for (bool busy = true; busy;) {
         bool moved = false;
         busy = false;
@@ -126,10 +126,10 @@ __global__ void __launch_bounds__(COMPLETE_THREADS_MAX)
             moved = (next_wave && post_more(v, batch, queue)) || moved;
         }
         if (moved)
-            since = lead ? pst_now_ns() : 0;
+            since = lead ? pst_cu_now_ns() : 0;
         if (!busy || !__syncthreads_or(lead && !moved && is_over(v, since)))
             continue;
-        since = lead ? pst_now_ns() : 0;
+        since = lead ? pst_cu_now_ns() : 0;
         busy = whole; /* of a wave that lacks some, what has come is taken, and waited for once more */
         whole = false;
         for (uint32_t queue = blockIdx.x + threadIdx.x * gridDim.x; !busy && queue < v.q.n;
@@ -141,20 +141,20 @@ __global__ void __launch_bounds__(COMPLETE_THREADS_MAX)
 
 /* ---- async: one block submits ------------------------------------------------------------------------ */
 
-__device__ void scan(const struct pst_nvme_view &v, const struct pst_nvme_wave &w)
+__device__ void scan(const struct pst_cu_nvme_view &v, const struct pst_nvme_wave &w)
 {
-    const uint32_t lane = threadIdx.x % PST_WARP, warp = threadIdx.x / PST_WARP;
-    const uint32_t lanes = blockDim.x, warps = blockDim.x / PST_WARP, n = v.q.n;
+    const uint32_t lane = threadIdx.x % PST_CU_WARP, warp = threadIdx.x / PST_CU_WARP;
+    const uint32_t lanes = blockDim.x, warps = blockDim.x / PST_CU_WARP, n = v.q.n;
     for (uint32_t queue = warp; queue < n; queue += warps) { /* what the lanes before have for the queue */
         uint32_t before = 0;
-        for (uint32_t first = 0; first < lanes; first += PST_WARP) {
+        for (uint32_t first = 0; first < lanes; first += PST_CU_WARP) {
             uint32_t *count = &w.count[(size_t)(first + lane) * n + queue], sum = *count;
-            for (int by = 1; by < PST_WARP; by *= 2) {
+            for (int by = 1; by < PST_CU_WARP; by *= 2) {
                 const uint32_t from = __shfl_up_sync(0xFFFFFFFFu, sum, by);
                 sum += (int)lane >= by ? from : 0;
             }
             *count = before + sum - *count;
-            before += __shfl_sync(0xFFFFFFFFu, sum, PST_WARP - 1);
+            before += __shfl_sync(0xFFFFFFFFu, sum, PST_CU_WARP - 1);
         }
         if (lane == 0)
             w.take[queue] = before;
@@ -174,7 +174,8 @@ __device__ void scan(const struct pst_nvme_view &v, const struct pst_nvme_wave &
 }
 
 /* What a batch begins with, for one queue: none posted, all left. */
-__device__ __forceinline__ uint32_t start_queue(const struct pst_nvme_view &v, uint32_t batch, uint32_t queue)
+__device__ __forceinline__ uint32_t start_queue(const struct pst_cu_nvme_view &v, uint32_t batch,
+                                                uint32_t queue)
 {
     const uint32_t *begin = v.begin + batch * (v.q.n + 1) + queue, n = begin[1] - begin[0];
     const uint32_t now = min(n, room_of(v, queue));
@@ -184,10 +185,10 @@ __device__ __forceinline__ uint32_t start_queue(const struct pst_nvme_view &v, u
 }
 
 __global__ void __launch_bounds__(SUBMIT_THREADS)
-    submit_async(struct pst_nvme_view v, uint32_t batch, struct pst_n most)
+    submit_async(struct pst_cu_nvme_view v, uint32_t batch, struct pst_twin_n most)
 {
     const uint32_t lane = threadIdx.x, lanes = blockDim.x;
-    const uint32_t n = (uint32_t)pst_value(most, v.status);
+    const uint32_t n = (uint32_t)pst_cu_value(most, v.status);
     struct pst_nvme_wave w = {v.todo + (size_t)batch * v.most, n,      v.count,
                               v.begin + batch * (v.q.n + 1),   v.take, v.order + (size_t)batch * v.most};
     if (lane == 0)
@@ -198,7 +199,7 @@ __global__ void __launch_bounds__(SUBMIT_THREADS)
     __syncthreads();
     pst_nvme_wave_scatter(&v.q, &w, lane, lanes);
     for (uint32_t i = lane; i < n; i += lanes)
-        v.q.ios[w.todo[i]].status = PST_NVME_PENDING;
+        v.q.ios[w.todo[i]].status = PST_K_NVME_PENDING;
     for (uint32_t queue = lane; queue < v.q.n; queue += lanes)
         w.take[queue] = start_queue(v, batch, queue);
     __syncthreads();
@@ -210,34 +211,35 @@ __global__ void __launch_bounds__(SUBMIT_THREADS)
 /* ---- batch: positions are known ---------------------------------------------------------------------- */
 
 /* None if the caller's numbers disagree. */
-__device__ __forceinline__ uint32_t grouped(const struct pst_nvme_view &v, uint32_t batch, struct pst_n most)
+__device__ __forceinline__ uint32_t grouped(const struct pst_cu_nvme_view &v, uint32_t batch,
+                                            struct pst_twin_n most)
 {
-    const int64_t n = pst_value(most, v.status);
+    const int64_t n = pst_cu_value(most, v.status);
     return v.begin[batch * (v.q.n + 1) + v.q.n] == n ? (uint32_t)n : 0;
 }
 
-__global__ void __launch_bounds__(PST_THREADS)
-    write_batch(struct pst_nvme_view v, uint32_t batch, struct pst_n most)
+__global__ void __launch_bounds__(PST_CU_THREADS)
+    write_batch(struct pst_cu_nvme_view v, uint32_t batch, struct pst_twin_n most)
 {
     const uint32_t n = grouped(v, batch, most), first = batch * v.most;
-    for (int64_t i = pst_first(); i < n; i += pst_step()) {
+    for (int64_t i = pst_cu_first(); i < n; i += pst_cu_step()) {
         struct pst_nvme_io *io = &v.q.ios[first + i];
         const uint32_t rank = (uint32_t)i - v.begin[batch * (v.q.n + 1) + io->queue];
-        io->status = PST_NVME_PENDING;
+        io->status = PST_K_NVME_PENDING;
         if (rank < room_of(v, io->queue))
             pst_nvme_io_post(&v.q, first + (uint32_t)i, v.q.qp[io->queue]->posted + rank);
     }
 }
 
 /* Each queue's doorbell, all at once. */
-__global__ void __launch_bounds__(PST_NVME_DRIVE_QUEUES_MAX)
-    ring_batch(struct pst_nvme_view v, uint32_t batch, struct pst_n most)
+__global__ void __launch_bounds__(PST_K_NVME_DRIVE_QUEUES_MAX)
+    ring_batch(struct pst_cu_nvme_view v, uint32_t batch, struct pst_twin_n most)
 {
     const uint32_t queue = threadIdx.x, n = grouped(v, batch, most);
     if (queue == 0) {
         v.tally[batch] = {n, 0, ~0u};
-        if (n != pst_value(most, v.status))
-            pst_fault(v.status, PST_E_ARG);
+        if (n != pst_cu_value(most, v.status))
+            pst_cu_fault(v.status, PST_E_ARG);
     }
     v.left[batch * v.q.n + queue] = 0;
     const uint32_t posted = n > 0 ? start_queue(v, batch, queue) : 0;
@@ -249,20 +251,20 @@ __global__ void __launch_bounds__(PST_NVME_DRIVE_QUEUES_MAX)
 
 /* ---- sync: a warp a command --------------------------------------------------------------------------- */
 
-__global__ void __launch_bounds__(PST_THREADS)
-    start_sync(struct pst_nvme_view v, uint32_t batch, struct pst_n most)
+__global__ void __launch_bounds__(PST_CU_THREADS)
+    start_sync(struct pst_cu_nvme_view v, uint32_t batch, struct pst_twin_n most)
 {
-    const uint32_t n = (uint32_t)pst_value(most, v.status), first = batch * v.most;
-    if (pst_first() == 0)
+    const uint32_t n = (uint32_t)pst_cu_value(most, v.status), first = batch * v.most;
+    if (pst_cu_first() == 0)
         v.tally[batch] = {n, 0, ~0u};
-    for (int64_t i = pst_first(); i < n; i += pst_step()) {
+    for (int64_t i = pst_cu_first(); i < n; i += pst_cu_step()) {
         struct pst_nvme_io *io = &v.q.ios[first + i];
-        io->status = PST_NVME_PENDING;
+        io->status = PST_K_NVME_PENDING;
         (void)atomicAdd(&v.left[batch * v.q.n + io->queue], 1u);
     }
 }
 
-__device__ __forceinline__ bool try_lock(const struct pst_nvme_view &v, uint32_t queue)
+__device__ __forceinline__ bool try_lock(const struct pst_cu_nvme_view &v, uint32_t queue)
 {
     if (atomicCAS(&v.locks[queue], 0u, 1u) != 0)
         return false;
@@ -270,14 +272,14 @@ __device__ __forceinline__ bool try_lock(const struct pst_nvme_view &v, uint32_t
     return true;
 }
 
-__device__ __forceinline__ void unlock(const struct pst_nvme_view &v, uint32_t queue)
+__device__ __forceinline__ void unlock(const struct pst_cu_nvme_view &v, uint32_t queue)
 {
     __threadfence();
     (void)atomicExch(&v.locks[queue], 0u);
 }
 
 /* With the queue's lock: what has come, a doorbell each. */
-__device__ void drain(const struct pst_nvme_view &v, uint32_t queue)
+__device__ void drain(const struct pst_cu_nvme_view &v, uint32_t queue)
 {
     struct pst_nvme_qp *qp = v.q.qp[queue];
     struct pst_nvme_cqe cqe;
@@ -291,14 +293,14 @@ __device__ void drain(const struct pst_nvme_view &v, uint32_t queue)
 }
 
 /* By a warp's leader: from looking the command up to having it. */
-__device__ void do_one(const struct pst_nvme_view &v, uint32_t index)
+__device__ void do_one(const struct pst_cu_nvme_view &v, uint32_t index)
 {
     const struct pst_nvme_io *io = &v.q.ios[index];
     const uint32_t queue = io->queue;
     struct pst_nvme_qp *qp = v.q.qp[queue];
-    uint64_t since = pst_now_ns(), seen = pst_load(&qp->taken);
+    uint64_t since = pst_cu_now_ns(), seen = pst_cu_load(&qp->taken);
     bool posted = false;
-    while (!pst_load(&v.broken[queue]) && pst_load(&io->status) == PST_NVME_PENDING) {
+    while (!pst_cu_load(&v.broken[queue]) && pst_cu_load(&io->status) == PST_K_NVME_PENDING) {
         if (try_lock(v, queue)) {
             drain(v, queue);
             if (!posted && room_of(v, queue) > 0) {
@@ -309,21 +311,21 @@ __device__ void do_one(const struct pst_nvme_view &v, uint32_t index)
             }
             unlock(v, queue);
         }
-        const uint64_t taken = pst_load(&qp->taken);
+        const uint64_t taken = pst_cu_load(&qp->taken);
         if (taken != seen)
-            since = pst_now_ns();
+            since = pst_cu_now_ns();
         seen = taken;
         if (is_over(v, since))
             (void)atomicExch(&v.broken[queue], 1u);
     }
 }
 
-__global__ void __launch_bounds__(PST_THREADS)
-    run_sync(struct pst_nvme_view v, uint32_t batch, struct pst_n most)
+__global__ void __launch_bounds__(PST_CU_THREADS)
+    run_sync(struct pst_cu_nvme_view v, uint32_t batch, struct pst_twin_n most)
 {
-    const int64_t n = pst_warp_value(most, v.status);
-    for (int64_t i = pst_first() / PST_WARP; i < n; i += pst_step() / PST_WARP) {
-        if (threadIdx.x % PST_WARP == 0)
+    const int64_t n = pst_cu_warp_value(most, v.status);
+    for (int64_t i = pst_cu_first() / PST_CU_WARP; i < n; i += pst_cu_step() / PST_CU_WARP) {
+        if (threadIdx.x % PST_CU_WARP == 0)
             do_one(v, batch * v.most + (uint32_t)i);
         __syncwarp();
     }
@@ -331,16 +333,16 @@ __global__ void __launch_bounds__(PST_THREADS)
 
 /* ---- commands of rows, and the record ------------------------------------------------------------------ */
 
-__global__ void __launch_bounds__(PST_THREADS)
-    aim_rows(struct pst_nvme_view v, uint32_t batch, struct pst_nvme_rows rows, uint32_t ssds,
+__global__ void __launch_bounds__(PST_CU_THREADS)
+    aim_rows(struct pst_cu_nvme_view v, uint32_t batch, struct pst_k_nvme_rows rows, uint32_t ssds,
              uint32_t queues_each)
 {
-    const int64_t n = pst_value(rows.n, v.status);
-    for (int64_t i = pst_first(); i < n; i += pst_step()) {
+    const int64_t n = pst_cu_value(rows.n, v.status);
+    for (int64_t i = pst_cu_first(); i < n; i += pst_cu_step()) {
         const uint64_t at = rows.pick ? (uint64_t)rows.pick[i] : (uint64_t)i;
         const int64_t row = rows.ids[at];
         if (row < 0) {
-            pst_fault(v.status, PST_E_FORMAT);
+            pst_cu_fault(v.status, PST_E_FORMAT);
             continue;
         }
         const uint32_t ssd = (uint32_t)(row % ssds), each = (uint32_t)(i / ssds % queues_each);
@@ -352,30 +354,30 @@ __global__ void __launch_bounds__(PST_THREADS)
         io.queue = (uint16_t)(ssd * queues_each + each);
         io.opcode = PST_NVME_READ;
         io.lba_shift = rows.lba_shift;
-        io.status = PST_NVME_PENDING;
+        io.status = PST_K_NVME_PENDING;
         v.q.ios[batch * v.most + i] = io;
     }
 }
 
-__global__ void __launch_bounds__(PST_WARP)
-    write_done(struct pst_nvme_view v, uint32_t batch, const struct pst_nvme_aimed *aimed,
-               struct pst_nvme_record *record, uint64_t sequence)
+__global__ void __launch_bounds__(PST_CU_WARP)
+    write_done(struct pst_cu_nvme_view v, uint32_t batch, const struct pst_cu_nvme_aimed *aimed,
+               struct pst_k_nvme_record *record, uint64_t sequence)
 {
     uint32_t late = 0;
     unsigned long long sq = 0, cq = 0;
-    for (uint32_t queue = threadIdx.x; queue < v.q.n; queue += PST_WARP) {
+    for (uint32_t queue = threadIdx.x; queue < v.q.n; queue += PST_CU_WARP) {
         late += v.left[batch * v.q.n + queue];
         sq += v.q.qp[queue]->sq_rings;
         cq += v.q.qp[queue]->cq_rings;
     }
-    for (int with = PST_WARP / 2; with > 0; with /= 2) {
+    for (int with = PST_CU_WARP / 2; with > 0; with /= 2) {
         late += __shfl_xor_sync(0xFFFFFFFFu, late, with);
         sq += __shfl_xor_sync(0xFFFFFFFFu, sq, with);
         cq += __shfl_xor_sync(0xFFFFFFFFu, cq, with);
     }
     if (threadIdx.x > 0)
         return;
-    const struct pst_nvme_tally tally = v.tally[batch];
+    const struct pst_cu_nvme_tally tally = v.tally[batch];
     record->n = tally.n;
     record->ended = tally.n - late;
     record->failed = tally.failed;
@@ -398,19 +400,19 @@ __global__ void __launch_bounds__(PST_WARP)
     record->bytes = aimed ? aimed->bytes : 0;
     record->copied = aimed ? aimed->copied : 0;
     record->merged = aimed ? aimed->merged : 0;
-    pst_publish(&record->sequence, sequence);
+    pst_cu_publish(&record->sequence, sequence);
 }
 
 /* ---- the table ------------------------------------------------------------------------------------------
  */
 
-pst_rc aim(struct pst_nvme_drive *d, uint32_t batch, const struct pst_nvme_rows *rows)
+pst_rc aim(struct pst_k_nvme_drive *d, uint32_t batch, const struct pst_k_nvme_rows *rows)
 {
     struct pst_queue *q = d->o.queue;
     assert(batch < d->o.batches && rows->n.most >= 0 && rows->n.most <= d->o.most &&
            d->o.way != PST_NVME_WAY_BATCH && rows->row_bytes % (1u << rows->lba_shift) == 0);
-    pst_on(q, pst_grid(q, rows->n.most, PST_THREADS))(aim_rows, d->view, batch, *rows, d->o.ssds,
-                                                      d->o.queues_each);
+    pst_cu_on(q, pst_cu_grid(q, rows->n.most, PST_CU_THREADS))(aim_rows, d->view, batch, *rows, d->o.ssds,
+                                                               d->o.queues_each);
     return q->rc;
 }
 
@@ -419,59 +421,60 @@ uint32_t or_else(uint32_t wanted, uint32_t usual)
     return wanted > 0 ? wanted : usual;
 }
 
-pst_rc submit(struct pst_nvme_drive *d, uint32_t batch, struct pst_n n, const struct pst_nvme_shape *shape)
+pst_rc submit(struct pst_k_nvme_drive *d, uint32_t batch, struct pst_twin_n n,
+              const struct pst_k_nvme_shape *shape)
 {
     struct pst_queue *q = d->o.queue;
     assert(batch < d->o.batches && n.most >= 0 && n.most <= d->o.most);
     if (d->o.way == PST_NVME_WAY_ASYNC) {
         const uint32_t threads = or_else(shape->submit_threads, SUBMIT_THREADS);
-        assert(threads % PST_WARP == 0 && threads <= SUBMIT_THREADS);
-        pst_on(q, 1, threads)(submit_async, d->view, batch, n);
+        assert(threads % PST_CU_WARP == 0 && threads <= SUBMIT_THREADS);
+        pst_cu_on(q, 1, threads)(submit_async, d->view, batch, n);
     } else if (d->o.way == PST_NVME_WAY_BATCH) {
-        pst_on(q, pst_grid(q, n.most, PST_THREADS))(write_batch, d->view, batch, n);
-        pst_on(q, 1, d->view.q.n)(ring_batch, d->view, batch, n);
+        pst_cu_on(q, pst_cu_grid(q, n.most, PST_CU_THREADS))(write_batch, d->view, batch, n);
+        pst_cu_on(q, 1, d->view.q.n)(ring_batch, d->view, batch, n);
     } else {
         uint32_t *left = d->view.left + (size_t)batch * d->view.q.n;
         const int64_t warps = pst_min_i64(or_else(shape->warps, UINT32_MAX), pst_max_i64(n.most, 1));
-        (void)pst_checked(q, cudaMemsetAsync(left, 0, d->view.q.n * sizeof *left, q->stream));
-        pst_on(q, pst_grid(q, pst_max_i64(n.most, 1), PST_THREADS))(start_sync, d->view, batch, n);
-        const unsigned threads = (unsigned)pst_min_i64(warps * PST_WARP, PST_THREADS);
-        pst_on(q, pst_grid(q, warps * PST_WARP, threads), threads)(run_sync, d->view, batch, n);
+        (void)pst_cu_checked(q, cudaMemsetAsync(left, 0, d->view.q.n * sizeof *left, q->stream));
+        pst_cu_on(q, pst_cu_grid(q, pst_max_i64(n.most, 1), PST_CU_THREADS))(start_sync, d->view, batch, n);
+        const unsigned threads = (unsigned)pst_min_i64(warps * PST_CU_WARP, PST_CU_THREADS);
+        pst_cu_on(q, pst_cu_grid(q, warps * PST_CU_WARP, threads), threads)(run_sync, d->view, batch, n);
     }
     return q->rc;
 }
 
-pst_rc complete(struct pst_nvme_drive *d, uint32_t batch, const struct pst_nvme_shape *shape,
-                struct pst_nvme_record *record, uint64_t sequence)
+pst_rc complete(struct pst_k_nvme_drive *d, uint32_t batch, const struct pst_k_nvme_shape *shape,
+                struct pst_k_nvme_record *record, uint64_t sequence)
 {
     struct pst_queue *q = d->o.queue;
     const uint32_t blocks = or_else(shape->complete_blocks, d->view.q.n),
                    threads = or_else(shape->complete_threads, COMPLETE_THREADS);
     assert(batch < d->o.batches && threads <= COMPLETE_THREADS_MAX);
     if (d->o.way != PST_NVME_WAY_SYNC)
-        pst_on(q, blocks, threads)(complete_each, d->view, batch, d->o.way == PST_NVME_WAY_BATCH);
-    pst_on(q, 1, PST_WARP)(write_done, d->view, batch, pst_nvme_land(d, batch), record, sequence);
+        pst_cu_on(q, blocks, threads)(complete_each, d->view, batch, d->o.way == PST_NVME_WAY_BATCH);
+    pst_cu_on(q, 1, PST_CU_WARP)(write_done, d->view, batch, pst_cu_nvme_land(d, batch), record, sequence);
     return q->rc;
 }
 } // namespace
 
-const struct pst_nvme_twin *pst_nvme_cuda(void)
+const struct pst_k_nvme_twin *pst_cu_nvme_cuda(void)
 {
-    static const struct pst_nvme_twin nvme = {
-        pst_nvme_drive_new,
-        pst_nvme_drive_free,
-        [](struct pst_nvme_drive *d, uint32_t batch) { return d->view.q.ios + (size_t)batch * d->o.most; },
-        [](struct pst_nvme_drive *d, uint32_t batch) {
+    static const struct pst_k_nvme_twin nvme = {
+        pst_cu_nvme_drive_new,
+        pst_cu_nvme_drive_free,
+        [](struct pst_k_nvme_drive *d, uint32_t batch) { return d->view.q.ios + (size_t)batch * d->o.most; },
+        [](struct pst_k_nvme_drive *d, uint32_t batch) {
             return d->view.begin + (size_t)batch * (d->view.q.n + 1);
         },
         aim,
-        pst_nvme_aim_table,
-        [](struct pst_nvme_drive *d, uint32_t batch) -> const uint32_t * {
+        pst_cu_nvme_aim_table,
+        [](struct pst_k_nvme_drive *d, uint32_t batch) -> const uint32_t * {
             return d->view.remains + (size_t)batch * d->o.most;
         },
         submit,
         complete,
-        pst_nvme_drive_give_back,
-        pst_nvme_drive_take_over};
+        pst_cu_nvme_drive_give_back,
+        pst_cu_nvme_drive_take_over};
     return &nvme;
 }

@@ -7,45 +7,46 @@ namespace
 enum verdict { WRONG, LEFT, COMMAND, STAGED };
 
 struct table {
-    struct pst_nvme_table of;
+    struct pst_k_nvme_table of;
     uint32_t batch, ssds, queues_each;
 };
 
 /* What another process may be writing is read once, and judged as it was read. */
-__device__ __forceinline__ struct pst_request take(const struct pst_nvme_table &t, uint32_t i)
+__device__ __forceinline__ struct pst_request take(const struct pst_k_nvme_table &t, uint32_t i)
 {
     const uint64_t *from = reinterpret_cast<const uint64_t *>(t.slot + t.at) + (size_t)i * 4;
     uint64_t words[4];
     static_assert(sizeof words == sizeof(struct pst_request), "a request is four words");
     for (int k = 0; k < 4; k++)
-        words[k] = pst_load(&from[k]);
+        words[k] = pst_cu_load(&from[k]);
     struct pst_request r;
     memcpy(&r, words, sizeof r);
     return r;
 }
 
 /* The same as the host's: stages/lib/io/pieces.c. */
-__device__ bool is_wrong(const struct pst_nvme_layout &l, const struct pst_nvme_table &t,
+__device__ bool is_wrong(const struct pst_k_nvme_layout &l, const struct pst_k_nvme_table &t,
                          const struct pst_request &r)
 {
-    if (r.op > PST_WRITE || (r.op == PST_WRITE && !l.writable) || r.array >= PST_NVME_ARRAYS)
+    if (r.op > PST_REQUEST_WRITE || (r.op == PST_REQUEST_WRITE && !l.writable) ||
+        r.array >= PST_K_NVME_ARRAYS)
         return true;
-    const struct pst_nvme_array &a = l.arrays[r.array];
+    const struct pst_k_nvme_array &a = l.arrays[r.array];
     return r.rows == 0 || r.row >= a.rows || r.rows > a.rows - r.row || r.offset > t.slot_bytes ||
            a.row_bytes > (t.slot_bytes - r.offset) / r.rows;
 }
 
-__device__ verdict judge(const struct pst_nvme_layout &l, const table &t, uint32_t i, struct pst_nvme_io *io,
-                         struct pst_nvme_landing *landing, uint64_t *place)
+__device__ verdict judge(const struct pst_k_nvme_layout &l, const table &t, uint32_t i,
+                         struct pst_nvme_io *io, struct pst_cu_nvme_landing *landing, uint64_t *place)
 {
     const struct pst_request r = take(t.of, i);
     if (is_wrong(l, t.of, r))
         return WRONG;
-    const struct pst_nvme_array &a = l.arrays[r.array];
-    if (r.op != PST_READ || (a.stripes > 1 && r.rows > 1))
+    const struct pst_k_nvme_array &a = l.arrays[r.array];
+    if (r.op != PST_REQUEST_READ || (a.stripes > 1 && r.rows > 1))
         return LEFT;
     const uint32_t which = a.file[r.row % a.stripes];
-    const struct pst_nvme_file &file = l.files[which];
+    const struct pst_k_nvme_file &file = l.files[which];
     const uint64_t at = a.data_at + r.row / a.stripes * a.row_bytes, bytes = r.rows * a.row_bytes;
     if (file.nsid == 0 || at < file.from)
         return LEFT;
@@ -65,7 +66,7 @@ __device__ verdict judge(const struct pst_nvme_layout &l, const table &t, uint32
                 r.rows,
                 r.rows * a.wanted_bytes,
                 i};
-    *place = (uint64_t)which * PST_NVME_DRIVE_SSDS_MAX + ssd;
+    *place = (uint64_t)which * PST_K_NVME_DRIVE_SSDS_MAX + ssd;
     *io = {};
     io->lba = first >> l.lba_shift;
     io->iova = straight;
@@ -74,17 +75,17 @@ __device__ verdict judge(const struct pst_nvme_layout &l, const table &t, uint32
     io->queue = (uint16_t)(ssd * t.queues_each + i / t.ssds % t.queues_each);
     io->opcode = PST_NVME_READ;
     io->lba_shift = l.lba_shift;
-    io->status = PST_NVME_PENDING;
+    io->status = PST_K_NVME_PENDING;
     return fits ? COMMAND : STAGED;
 }
 
 /* Here and below, t.batch is the batch's first command. */
-__global__ void __launch_bounds__(PST_THREADS)
-    look(struct pst_nvme_view v, struct pst_nvme_aimed *aimed, table t)
+__global__ void __launch_bounds__(PST_CU_THREADS)
+    look(struct pst_cu_nvme_view v, struct pst_cu_nvme_aimed *aimed, table t)
 {
-    for (int64_t i = pst_first(); i < t.of.n; i += pst_step()) {
+    for (int64_t i = pst_cu_first(); i < t.of.n; i += pst_cu_step()) {
         struct pst_nvme_io io = {};
-        struct pst_nvme_landing to = {};
+        struct pst_cu_nvme_landing to = {};
         uint64_t place = 0;
         to.lead = PST_NVME_NOBODY;
         const verdict is = judge(*v.layout, t, (uint32_t)i, &io, &to, &place);
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(PST_THREADS)
             io.queue = PST_NVME_NO_QUEUE;
         if (v.merge.key) {
             v.merge.key[i] =
-                is == STAGED ? place << v.merge.block_bits | io.lba : pst_nvme_not_staged(v.merge);
+                is == STAGED ? place << v.merge.block_bits | io.lba : pst_cu_nvme_not_staged(v.merge);
             v.merge.number[i] = (uint32_t)i;
         }
         v.landings[t.batch + i] = to;
@@ -107,7 +108,7 @@ __global__ void __launch_bounds__(PST_THREADS)
 }
 
 /* How many commands each queue gets becomes where they begin. Of a table that is wrong there are none. */
-__global__ void group(struct pst_nvme_view v, struct pst_nvme_aimed *aimed, uint32_t *begin)
+__global__ void group(struct pst_cu_nvme_view v, struct pst_cu_nvme_aimed *aimed, uint32_t *begin)
 {
     uint32_t at = 0;
     for (uint32_t queue = 0; queue < v.q.n; queue++) {
@@ -119,12 +120,12 @@ __global__ void group(struct pst_nvme_view v, struct pst_nvme_aimed *aimed, uint
     aimed->n = at;
 }
 
-__global__ void __launch_bounds__(PST_THREADS)
-    place(struct pst_nvme_view v, const struct pst_nvme_aimed *aimed, uint32_t first, uint32_t n)
+__global__ void __launch_bounds__(PST_CU_THREADS)
+    place(struct pst_cu_nvme_view v, const struct pst_cu_nvme_aimed *aimed, uint32_t first, uint32_t n)
 {
     if (aimed->bad)
         return;
-    for (int64_t i = pst_first(); i < n; i += pst_step()) {
+    for (int64_t i = pst_cu_first(); i < n; i += pst_cu_step()) {
         const struct pst_nvme_io io = v.raw[i];
         if (io.queue == PST_NVME_NO_QUEUE)
             continue;
@@ -137,38 +138,38 @@ __global__ void __launch_bounds__(PST_THREADS)
 /* By a warp, in the widest pieces that both addresses allow. */
 __device__ void copy_row(char *to, const char *from, uint32_t bytes)
 {
-    const uint32_t lane = threadIdx.x % PST_WARP;
+    const uint32_t lane = threadIdx.x % PST_CU_WARP;
     const uintptr_t both = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from);
     uint32_t done = 0;
     if (both % sizeof(uint4) == 0) {
         done = bytes / (uint32_t)sizeof(uint4);
-        for (uint32_t i = lane; i < done; i += PST_WARP)
+        for (uint32_t i = lane; i < done; i += PST_CU_WARP)
             reinterpret_cast<uint4 *>(to)[i] = reinterpret_cast<const uint4 *>(from)[i];
         done *= (uint32_t)sizeof(uint4);
     } else if (both % sizeof(uint32_t) == 0) {
         done = bytes / (uint32_t)sizeof(uint32_t);
-        for (uint32_t i = lane; i < done; i += PST_WARP)
+        for (uint32_t i = lane; i < done; i += PST_CU_WARP)
             reinterpret_cast<uint32_t *>(to)[i] = reinterpret_cast<const uint32_t *>(from)[i];
         done *= (uint32_t)sizeof(uint32_t);
     }
-    for (uint32_t i = done + lane; i < bytes; i += PST_WARP)
+    for (uint32_t i = done + lane; i < bytes; i += PST_CU_WARP)
         to[i] = from[i];
 }
 
 /* A warp a request: what has ended well is there, or is copied; the rest is the host's. */
-__global__ void __launch_bounds__(PST_THREADS)
-    land(struct pst_nvme_view v, struct pst_nvme_aimed *aimed, uint32_t first, uint32_t n)
+__global__ void __launch_bounds__(PST_CU_THREADS)
+    land(struct pst_cu_nvme_view v, struct pst_cu_nvme_aimed *aimed, uint32_t first, uint32_t n)
 {
     unsigned long long rows = 0, wanted = 0, bytes = 0, copied = 0, merged = 0;
     if (aimed->bad)
         return;
-    for (int64_t i = pst_first() / PST_WARP; i < n; i += pst_step() / PST_WARP) {
-        const struct pst_nvme_landing to = v.landings[first + i];
+    for (int64_t i = pst_cu_first() / PST_CU_WARP; i < n; i += pst_cu_step() / PST_CU_WARP) {
+        const struct pst_cu_nvme_landing to = v.landings[first + i];
         if (to.lead == PST_NVME_NOBODY)
             continue;
         const struct pst_nvme_io *io = &v.q.ios[v.sent[first + to.lead]];
-        if (io->status == PST_NVME_PENDING || PST_NVME_STATUS(io->status) != PST_NVME_OK) {
-            if (threadIdx.x % PST_WARP == 0)
+        if (io->status == PST_K_NVME_PENDING || PST_NVME_STATUS(io->status) != PST_NVME_OK) {
+            if (threadIdx.x % PST_CU_WARP == 0)
                 v.remains[first + atomicAdd(&aimed->left, 1u)] = (uint32_t)i;
             continue;
         }
@@ -180,7 +181,7 @@ __global__ void __launch_bounds__(PST_THREADS)
         copied += to.to ? to.bytes : 0;
         merged += to.lead != i;
     }
-    if (threadIdx.x % PST_WARP != 0 || rows == 0)
+    if (threadIdx.x % PST_CU_WARP != 0 || rows == 0)
         return;
     (void)atomicAdd(&aimed->rows, rows);
     (void)atomicAdd(&aimed->wanted, wanted);
@@ -190,36 +191,36 @@ __global__ void __launch_bounds__(PST_THREADS)
 }
 } // namespace
 
-pst_rc pst_nvme_aim_table(struct pst_nvme_drive *d, uint32_t batch, const struct pst_nvme_table *t,
-                          struct pst_n *n)
+pst_rc pst_cu_nvme_aim_table(struct pst_k_nvme_drive *d, uint32_t batch, const struct pst_k_nvme_table *t,
+                             struct pst_twin_n *n)
 {
     struct pst_queue *q = d->o.queue;
-    const struct pst_nvme_view &v = d->view;
-    struct pst_nvme_aimed *aimed = v.aimed + batch;
+    const struct pst_cu_nvme_view &v = d->view;
+    struct pst_cu_nvme_aimed *aimed = v.aimed + batch;
     const uint32_t first = batch * d->o.most;
     assert(d->o.layout && batch < d->o.batches && t->n <= d->o.most && t->at % 8 == 0 &&
            t->at <= t->slot_bytes && t->n <= (t->slot_bytes - t->at) / sizeof(struct pst_request));
-    (void)pst_checked(q, cudaMemsetAsync(aimed, 0, sizeof *aimed, q->stream));
-    (void)pst_checked(q, cudaMemsetAsync(v.cursor, 0, v.q.n * sizeof *v.cursor, q->stream));
-    const unsigned blocks = pst_grid(q, t->n, PST_THREADS);
-    pst_on(q, blocks)(look, v, aimed, table{*t, first, d->o.ssds, d->o.queues_each});
+    (void)pst_cu_checked(q, cudaMemsetAsync(aimed, 0, sizeof *aimed, q->stream));
+    (void)pst_cu_checked(q, cudaMemsetAsync(v.cursor, 0, v.q.n * sizeof *v.cursor, q->stream));
+    const unsigned blocks = pst_cu_grid(q, t->n, PST_CU_THREADS);
+    pst_cu_on(q, blocks)(look, v, aimed, table{*t, first, d->o.ssds, d->o.queues_each});
     if (v.merge.key && t->n > 0)
-        pst_nvme_merge(d, first, t->n);
-    pst_on(q, 1, 1)(group, v, aimed, v.begin + (size_t)batch * (v.q.n + 1));
-    pst_on(q, blocks)(place, v, aimed, first, t->n);
+        pst_cu_nvme_merge(d, first, t->n);
+    pst_cu_on(q, 1, 1)(group, v, aimed, v.begin + (size_t)batch * (v.q.n + 1));
+    pst_cu_on(q, blocks)(place, v, aimed, first, t->n);
     d->asked[batch] = t->n;
     *n = {&aimed->n, t->n};
     return q->rc;
 }
 
-const struct pst_nvme_aimed *pst_nvme_land(struct pst_nvme_drive *d, uint32_t batch)
+const struct pst_cu_nvme_aimed *pst_cu_nvme_land(struct pst_k_nvme_drive *d, uint32_t batch)
 {
     struct pst_queue *q = d->o.queue;
     const uint32_t n = d->asked[batch];
     if (n == 0)
         return NULL;
-    pst_on(q, pst_grid(q, (int64_t)n * PST_WARP, PST_THREADS))(land, d->view, d->view.aimed + batch,
-                                                               batch * d->o.most, n);
+    pst_cu_on(q, pst_cu_grid(q, (int64_t)n * PST_CU_WARP, PST_CU_THREADS))(
+        land, d->view, d->view.aimed + batch, batch * d->o.most, n);
     d->asked[batch] = 0;
     return d->view.aimed + batch;
 }

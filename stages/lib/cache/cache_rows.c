@@ -52,7 +52,7 @@ static pst_rc read_stripe(const struct reading *r, int k, const int64_t *ids, in
         }
         const uint64_t at = a->data_at + (uint64_t)from * stride,
                        bytes = (uint64_t)(ids[last] / files - from + 1) * stride;
-        pst_rc rc = pst_read_at(r->files.fd[k], r->window, bytes, at, a->path);
+        pst_rc rc = pst_file_read_at(r->files.fd[k], r->window, bytes, at, a->path);
         if (rc != PST_OK)
             return pst_wrap(rc, "rows for the cache");
         for (int64_t i = first; i <= last; i = next_of(r, ids, n, i + 1, k))
@@ -90,8 +90,8 @@ static int64_t load_rows(uint64_t stride, int64_t n)
 static pst_rc take_memory(struct pst_cache_rows *c, uint64_t stride)
 {
     if (c->device == NULL) {
-        c->rows = pst_random_access_alloc((uint64_t)c->n * stride);
-        c->index_memory = pst_random_access_alloc(pst_k_cache_bytes(c->n));
+        c->rows = pst_hugepage_alloc((uint64_t)c->n * stride);
+        c->index_memory = pst_hugepage_alloc(pst_k_cache_bytes(c->n));
         return c->rows != NULL && c->index_memory != NULL
                    ? PST_OK
                    : pst_fail(
@@ -101,10 +101,10 @@ static pst_rc take_memory(struct pst_cache_rows *c, uint64_t stride)
     }
     const char *what = "cached rows (give the planner a smaller cpu_cache)";
     void *rows;
-    pst_rc rc = pst_device_take(c->device, PST_MEMORY_DEVICE, (uint64_t)c->n * stride, what, &rows);
+    pst_rc rc = pst_device_take(c->device, PST_TWIN_MEMORY_DEVICE, (uint64_t)c->n * stride, what, &rows);
     c->rows = rows;
     if (rc == PST_OK)
-        rc = pst_device_take(c->device, PST_MEMORY_DEVICE, c->device->twin->cache_bytes(c->n), what,
+        rc = pst_device_take(c->device, PST_TWIN_MEMORY_DEVICE, c->device->twin->cache_bytes(c->n), what,
                              &c->index_memory);
     return rc;
 }
@@ -127,7 +127,8 @@ static pst_rc load_device(struct pst_cache_rows *c, const struct reading *r, con
     const uint64_t stride = r->files.stride_bytes;
     const int64_t most = load_rows(stride, c->n);
     void *staging, *device_ids = NULL;
-    pst_rc rc = pst_device_take(d, PST_MEMORY_PINNED, (uint64_t)most * stride, "rows on their way", &staging);
+    pst_rc rc =
+        pst_device_take(d, PST_TWIN_MEMORY_PINNED, (uint64_t)most * stride, "rows on their way", &staging);
     for (int64_t at = 0; at < c->n && rc == PST_OK; at += most) {
         const int64_t n = pst_min_i64(most, c->n - at);
         rc = read_rows(r, ids + at, n, staging);
@@ -137,8 +138,8 @@ static pst_rc load_device(struct pst_cache_rows *c, const struct reading *r, con
         rc = pst_device_wait(d);
     }
     if (rc == PST_OK)
-        rc = pst_device_take(d, PST_MEMORY_DEVICE, (uint64_t)c->n * sizeof *ids, "the ids of cached rows",
-                             &device_ids);
+        rc = pst_device_take(d, PST_TWIN_MEMORY_DEVICE, (uint64_t)c->n * sizeof *ids,
+                             "the ids of cached rows", &device_ids);
     if (rc == PST_OK) {
         (void)d->twin->copy(d->q, device_ids, ids, (uint64_t)c->n * sizeof *ids);
         rc = pst_device_wait(d);

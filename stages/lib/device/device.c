@@ -22,7 +22,7 @@ static bool is_cuda(const char *place, int *number)
 
 static pst_rc open_cuda(struct pst_device *d)
 {
-    char why[PST_WHY_BYTES] = "";
+    char why[PST_TWIN_WHY_BYTES] = "";
     uint64_t there, all;
     d->twin = pst_twin_open(NULL, why);
     if (d->twin == NULL)
@@ -32,7 +32,7 @@ static pst_rc open_cuda(struct pst_device *d)
         return pst_fail(PST_E_UNSUPPORTED, "%s is not to be had: %s (`penstock probe` lists what is there)",
                         d->name, why);
     void *at;
-    const pst_rc rc = pst_device_take(d, PST_MEMORY_PINNED, sizeof *d->record, "a batch's counts", &at);
+    const pst_rc rc = pst_device_take(d, PST_TWIN_MEMORY_PINNED, sizeof *d->record, "a batch's counts", &at);
     if (rc == PST_OK)
         d->record = memset(at, 0, sizeof *d->record);
     return rc;
@@ -57,7 +57,7 @@ pst_rc pst_device_open(struct pst_device *d, const char *place)
 /* What the device has left, for messages. */
 static void say_room(const struct pst_device *d, char *out, size_t bytes)
 {
-    char why[PST_WHY_BYTES];
+    char why[PST_TWIN_WHY_BYTES];
     uint64_t there, all;
     if (d->twin->room(d->number, &there, &all, why) == PST_OK)
         (void)snprintf(out, bytes, "%llu of its %llu bytes are free", (unsigned long long)there,
@@ -68,7 +68,7 @@ static void say_room(const struct pst_device *d, char *out, size_t bytes)
 
 pst_rc pst_device_queue(struct pst_device *d, struct pst_queue_options options)
 {
-    char why[PST_WHY_BYTES] = "", left[256];
+    char why[PST_TWIN_WHY_BYTES] = "", left[256];
     if (!pst_device_is_cuda(d))
         return PST_OK;
     d->twin->queue_free(d->q);
@@ -82,10 +82,10 @@ pst_rc pst_device_queue(struct pst_device *d, struct pst_queue_options options)
                     (long long)options.most, (long long)options.columns, why, left);
 }
 
-pst_rc pst_device_take(struct pst_device *d, enum pst_memory kind, uint64_t bytes, const char *what,
+pst_rc pst_device_take(struct pst_device *d, enum pst_twin_memory kind, uint64_t bytes, const char *what,
                        void **at)
 {
-    char why[PST_WHY_BYTES] = "", left[256];
+    char why[PST_TWIN_WHY_BYTES] = "", left[256];
     *at = NULL;
     if (d->ntaken == PST_DEVICE_TAKEN_MAX)
         return pst_fail(PST_E_LIMIT, "more than %d pieces of memory on %s", PST_DEVICE_TAKEN_MAX, d->name);
@@ -94,16 +94,16 @@ pst_rc pst_device_take(struct pst_device *d, enum pst_memory kind, uint64_t byte
         d->taken[d->ntaken].at = *at;
         d->taken[d->ntaken].kind = kind;
         d->taken[d->ntaken++].bytes = bytes;
-        *(kind == PST_MEMORY_DEVICE ? &d->device_bytes : &d->pinned_bytes) += bytes;
+        *(kind == PST_TWIN_MEMORY_DEVICE ? &d->device_bytes : &d->pinned_bytes) += bytes;
         return PST_OK;
     }
     say_room(d, left, sizeof left);
-    return pst_fail(rc,
-                    "%s: no memory for %s: %llu bytes of %s memory were asked for, %s, and this stage has "
-                    "taken %llu (%s)",
-                    d->name, what, (unsigned long long)bytes,
-                    kind == PST_MEMORY_DEVICE ? "its" : "pinned host", left,
-                    (unsigned long long)(kind == PST_MEMORY_DEVICE ? d->device_bytes : d->pinned_bytes), why);
+    return pst_fail(
+        rc,
+        "%s: no memory for %s: %llu bytes of %s memory were asked for, %s, and this stage has "
+        "taken %llu (%s)",
+        d->name, what, (unsigned long long)bytes, kind == PST_TWIN_MEMORY_DEVICE ? "its" : "pinned host",
+        left, (unsigned long long)(kind == PST_TWIN_MEMORY_DEVICE ? d->device_bytes : d->pinned_bytes), why);
 }
 
 /* What a wait came to. */
@@ -115,7 +115,7 @@ static pst_rc judge(struct pst_device *d, pst_rc rc, const char *why)
 
 pst_rc pst_device_wait(struct pst_device *d)
 {
-    char why[PST_WHY_BYTES] = "";
+    char why[PST_TWIN_WHY_BYTES] = "";
     return judge(d, d->twin->wait(d->q, why), why);
 }
 
@@ -135,7 +135,8 @@ void pst_device_give(struct pst_device *d, void *at)
     for (int i = 0; at != NULL && !d->left_alone && i < d->ntaken; i++) {
         if (d->taken[i].at != at)
             continue;
-        *(d->taken[i].kind == PST_MEMORY_DEVICE ? &d->device_bytes : &d->pinned_bytes) -= d->taken[i].bytes;
+        *(d->taken[i].kind == PST_TWIN_MEMORY_DEVICE ? &d->device_bytes : &d->pinned_bytes) -=
+            d->taken[i].bytes;
         d->twin->release(d->taken[i].kind, at);
         d->taken[i] = d->taken[--d->ntaken];
         return;
@@ -161,7 +162,7 @@ void pst_device_record(struct pst_device *d, const int64_t *const *counts, int n
 
 pst_rc pst_device_recorded(struct pst_device *d, bool *data_fault)
 {
-    char why[PST_WHY_BYTES] = "";
+    char why[PST_TWIN_WHY_BYTES] = "";
     *data_fault = false;
     const pst_rc rc = judge(d, d->twin->recorded(d->q, why), why);
     if (rc != PST_OK)

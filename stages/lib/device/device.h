@@ -3,8 +3,8 @@
  *
  * Owner: pst_device_open fills what the caller owns; pst_device_close releases it with all that was taken,
  * and accepts one that is zeroed. Threads: one at a time. Errors have been told with pst_fail. */
-#ifndef PST_STAGE_DEVICE_H
-#define PST_STAGE_DEVICE_H
+#ifndef PST_DEVICE_H
+#define PST_DEVICE_H
 
 #include "kernels/twin.h"
 
@@ -14,14 +14,14 @@ PST_BEGIN_DECLS
 
 struct pst_device {
     const struct pst_twin *twin;
-    struct pst_queue *q;       /* NULL on the CPU */
-    int number;                /* of cuda:N; -1: the CPU */
-    char name[32];             /* as it was asked for */
-    struct pst_record *record; /* pinned: what pst_device_recorded waited for */
-    uint64_t records;          /* how many were put on the queue */
+    struct pst_queue *q;            /* NULL on the CPU */
+    int number;                     /* of cuda:N; -1: the CPU */
+    char name[32];                  /* as it was asked for */
+    struct pst_twin_record *record; /* pinned: what pst_device_recorded waited for */
+    uint64_t records;               /* how many were put on the queue */
     struct {
         void *at;
-        enum pst_memory kind;
+        enum pst_twin_memory kind;
         uint64_t bytes;
     } taken[PST_DEVICE_TAKEN_MAX];
     int ntaken;
@@ -45,7 +45,7 @@ PST_API PST_MUST_USE pst_rc pst_device_queue(struct pst_device *d, struct pst_qu
 
 /* Memory that is there until pst_device_give or close; not initialised. PST_E_NOMEM says what it is for, how
  * much was asked, how much the device has and has left, and what this stage had taken. */
-PST_API PST_MUST_USE pst_rc pst_device_take(struct pst_device *d, enum pst_memory kind, uint64_t bytes,
+PST_API PST_MUST_USE pst_rc pst_device_take(struct pst_device *d, enum pst_twin_memory kind, uint64_t bytes,
                                             const char *what, void **at);
 /* Waits for the queue first; NULL: nothing. */
 PST_API void pst_device_give(struct pst_device *d, void *at);

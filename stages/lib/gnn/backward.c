@@ -8,8 +8,8 @@ enum { ADD_CHUNK = 8192 }; /* elements of one task that adds up parts */
 static void activate_rows_grad(const struct step *s, int l, pst_real *grad, int64_t block, int64_t at,
                                int64_t n)
 {
-    const struct pst_layer *layer = &s->model->layer[l];
-    const int64_t out = layer->out, ld = pst_width(out);
+    const struct pst_gnn_layer *layer = &s->model->layer[l];
+    const int64_t out = layer->out, ld = pst_gnn_width(out);
     const struct pst_dropout drop = dropout_of(s->model, s->batch, l);
     const pst_real *y = real_at(s->model, s->pass->y[l]) + at * ld;
     pst_real *sums = sums_of(s, block);
@@ -36,10 +36,10 @@ static void add_sums(const struct step *s, int64_t first, int64_t n, pst_real *t
 /* The gradients of the layer's vectors, from the sums of its blocks or, behind a barrier, at once. */
 static void vector_grads(const struct step *s)
 {
-    const struct pst_layer *layer = &s->model->layer[s->l];
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
     pst_real *grad = s->model->on.grad;
     if (has_barrier(s->model, s->l)) {
-        s->twin->batch_norm_grad(s->q, s->grad, pst_width(layer->out), s->pass->dst[s->l], layer->out,
+        s->twin->batch_norm_grad(s->q, s->grad, pst_gnn_width(layer->out), s->pass->dst[s->l], layer->out,
                                  s->model->on.weight + layer->gain, real_at(s->model, s->pass->xhat[s->l]),
                                  real_at(s->model, s->pass->rstd[s->l]), grad + layer->gain,
                                  grad + layer->shift);
@@ -51,7 +51,7 @@ static void vector_grads(const struct step *s)
     }
 }
 
-static int64_t across(const struct pst_grain *grain, const struct pst_layer *layer)
+static int64_t across(const struct pst_gnn_grain *grain, const struct pst_gnn_layer *layer)
 {
     return (layer->out + grain->tile_cols - 1) / grain->tile_cols;
 }
@@ -59,8 +59,8 @@ static int64_t across(const struct pst_grain *grain, const struct pst_layer *lay
 /* Tasks of a weight's gradient. */
 static int64_t tiles_of(const struct step *s, int neigh)
 {
-    const struct pst_layer *layer = &s->model->layer[s->l];
-    const struct pst_grain *grain = &s->model->grain;
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
+    const struct pst_gnn_grain *grain = &s->model->grain;
     return (layer->in + grain->tile_rows - 1) / grain->tile_rows * across(grain, layer) *
            s->pass->parts[s->l][neigh];
 }
@@ -69,16 +69,16 @@ static int64_t tiles_of(const struct step *s, int neigh)
 static void tile(const struct step *s, int64_t number, struct view x, const pst_real *grad, int64_t rows,
                  int neigh, int worker)
 {
-    const struct pst_layer *layer = &s->model->layer[s->l];
-    const struct pst_grain *grain = &s->model->grain;
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
+    const struct pst_gnn_grain *grain = &s->model->grain;
     const int64_t parts = s->pass->parts[s->l][neigh], part = number % parts, place = number / parts;
     const int64_t i = place / across(grain, layer) * grain->tile_rows,
                   j = place % across(grain, layer) * grain->tile_cols;
-    const int64_t from = rows * part / parts, to = rows * (part + 1) / parts, ld = pst_width(layer->out);
+    const int64_t from = rows * part / parts, to = rows * (part + 1) / parts, ld = pst_gnn_width(layer->out);
     pst_real *sum = parts > 1 ? real_at(s->model, s->pass->partial[s->l][neigh]) +
-                                    part * pst_width(layer->in * layer->out)
+                                    part * pst_gnn_width(layer->in * layer->out)
                               : s->model->on.grad + (neigh ? layer->neigh : layer->self);
-    TIMED(s, worker, PST_WORK_PRODUCTS,
+    TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
           s->twin->gemm(s->q, true, false, pst_min_i64(grain->tile_rows, layer->in - i),
                         pst_min_i64(grain->tile_cols, layer->out - j), to - from, 1, x.at + from * x.ld + i,
                         x.ld, grad + from * ld + j, ld, parts > 1 ? 0 : 1, sum + i * layer->out + j,
@@ -97,7 +97,7 @@ static void neigh_tile(const struct step *s, int64_t number, int worker)
     if (s->pass->project[s->l])
         tile(s, number, s->x[s->l], mixed, s->pass->src[s->l], 1, worker);
     else
-        tile(s, number, (struct view){mixed, pst_width(s->model->layer[s->l].in)}, s->grad,
+        tile(s, number, (struct view){mixed, pst_gnn_width(s->model->layer[s->l].in)}, s->grad,
              s->pass->dst[s->l], 1, worker);
 }
 
@@ -110,13 +110,13 @@ static int64_t chunks_of(const struct step *s, int l, int neigh)
 
 static void add_parts(const struct step *s, int l, int neigh, int64_t chunk)
 {
-    const struct pst_layer *layer = &s->model->layer[l];
+    const struct pst_gnn_layer *layer = &s->model->layer[l];
     const int64_t elements = layer->in * layer->out, at = chunk * ADD_CHUNK;
     const int64_t n = pst_min_i64(ADD_CHUNK, elements - at);
     for (int64_t part = 0; part < s->pass->parts[l][neigh]; part++)
         s->twin->add(s->q, s->model->on.grad + (neigh ? layer->neigh : layer->self) + at, n,
-                     real_at(s->model, s->pass->partial[l][neigh]) + part * pst_width(elements) + at, n, 1,
-                     n);
+                     real_at(s->model, s->pass->partial[l][neigh]) + part * pst_gnn_width(elements) + at, n,
+                     1, n);
 }
 
 static void add_parts_task(void *arg, int64_t task, int worker)
@@ -126,7 +126,7 @@ static void add_parts_task(void *arg, int64_t task, int worker)
         for (int neigh = 0; neigh < 2; neigh++) {
             const int64_t chunks = chunks_of(s, l, neigh);
             if (task < chunks) {
-                TIMED(s, worker, PST_WORK_PRODUCTS, add_parts(s, l, neigh, task));
+                TIMED(s, worker, PST_GNN_WORK_PRODUCTS, add_parts(s, l, neigh, task));
                 return;
             }
             task -= chunks;
@@ -147,8 +147,8 @@ static void scatter(const struct step *s, int64_t group, const pst_real *from, p
                     int worker)
 {
     const int h = block_of(s->model, s->l);
-    const int64_t ld = pst_width(dim), at = group * s->model->grain.columns;
-    TIMED(s, worker, PST_WORK_MEANS,
+    const int64_t ld = pst_gnn_width(dim), at = group * s->model->grain.columns;
+    TIMED(s, worker, PST_GNN_WORK_MEANS,
           s->twin->mean_grad_n(s->q, s->batch->indptr[h], s->batch->indices[h], s->pass->dst[s->l],
                                s->batch->edges[h], s->pass->src[s->l], from + at, ld, to + at, ld,
                                pst_min_i64(s->model->grain.columns, dim - at)));
@@ -163,10 +163,10 @@ static int64_t groups_of(const struct step *s, int64_t dim)
 static void input_product(const struct step *s, const pst_real *grad, int64_t weight, bool add, pst_real *to,
                           int64_t at, int64_t n, int worker)
 {
-    const struct pst_layer *layer = &s->model->layer[s->l];
-    const int64_t ld = pst_width(layer->out), ld_x = pst_width(layer->in);
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
+    const int64_t ld = pst_gnn_width(layer->out), ld_x = pst_gnn_width(layer->in);
     if (n > 0)
-        TIMED(s, worker, PST_WORK_PRODUCTS,
+        TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
               s->twin->gemm(s->q, false, true, n, layer->in, layer->out, 1, grad + at * ld, ld,
                             s->model->on.weight + weight, layer->out, add ? 1 : 0, to + at * ld_x, ld_x, 1));
 }
@@ -175,20 +175,20 @@ static void input_product(const struct step *s, const pst_real *grad, int64_t we
  * layer below. */
 static void enter_below(const struct step *s, int64_t block, int64_t at, int64_t n, int worker)
 {
-    const struct pst_layer *layer = &s->model->layer[s->l];
-    const int64_t ld = pst_width(layer->out), ld_x = pst_width(layer->in);
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
+    const int64_t ld = pst_gnn_width(layer->out), ld_x = pst_gnn_width(layer->in);
     const int64_t dsts = pst_min_i64(n, s->pass->dst[s->l] - at);
     const pst_real *kept = layer->gain >= 0 ? real_at(s->model, s->pass->kept[s->l]) : s->grad;
     if (layer->residual && dsts > 0)
-        TIMED(s, worker, PST_WORK_FUSED,
+        TIMED(s, worker, PST_GNN_WORK_FUSED,
               s->twin->add(s->q, s->grad_x + at * ld_x, ld_x, kept + at * ld, ld, dsts, layer->out));
-    TIMED(s, worker, PST_WORK_FUSED, activate_rows_grad(s, s->l - 1, s->grad_x, block, at, n));
+    TIMED(s, worker, PST_GNN_WORK_FUSED, activate_rows_grad(s, s->l - 1, s->grad_x, block, at, n));
 }
 
 /* A block of the gradient of the layer's input, where nothing needs to be scattered into it. */
 static void input_rows(const struct step *s, int64_t block, int worker)
 {
-    const struct pst_layer *layer = &s->model->layer[s->l];
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
     int64_t at;
     const int64_t n = rows_of(s->model, block, s->pass->src[s->l], &at);
     if (s->pass->project[s->l])
@@ -203,13 +203,13 @@ static void input_rows(const struct step *s, int64_t block, int worker)
 static void projected_task(void *arg, int64_t task, int worker)
 {
     const struct step *s = arg;
-    const struct pst_layer *layer = &s->model->layer[s->l];
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
     const int64_t groups = groups_of(s, layer->out);
     if (task >= groups) {
         self_tile(s, task - groups, worker);
         return;
     }
-    const int64_t ld = pst_width(layer->out), at = task * s->model->grain.columns;
+    const int64_t ld = pst_gnn_width(layer->out), at = task * s->model->grain.columns;
     pst_real *mixed = real_at(s->model, s->pass->mixed[s->l]);
     if (groups == 1)
         clear(s, mixed, s->pass->src[s->l] * ld);
@@ -244,8 +244,8 @@ static void plain_task(void *arg, int64_t task, int worker)
 static void averaged_task(void *arg, int64_t task, int worker)
 {
     const struct step *s = arg;
-    const struct pst_layer *layer = &s->model->layer[s->l];
-    const int64_t selves = tiles_of(s, 0), tiles = selves + tiles_of(s, 1), ld_x = pst_width(layer->in),
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
+    const int64_t selves = tiles_of(s, 0), tiles = selves + tiles_of(s, 1), ld_x = pst_gnn_width(layer->in),
                   dst = s->pass->dst[s->l];
     if (task < selves) {
         self_tile(s, task, worker);
@@ -288,7 +288,7 @@ static void enter_below_task(void *arg, int64_t block, int worker)
  * the gradient of the features. */
 static void backward_layer(struct step *s)
 {
-    const struct pst_layer *layer = &s->model->layer[s->l];
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
     const int64_t selves = tiles_of(s, 0), neighs = s->model->config.aggregate ? tiles_of(s, 1) : 0,
                   inputs = s->l > 0 ? blocks_of(s->model, s->pass->src[s->l]) : 0;
     if (!s->model->config.aggregate) {
@@ -306,7 +306,7 @@ static void backward_layer(struct step *s)
     }
 }
 
-void pst_pass_backward(struct step *s)
+void pst_gnn_pass_backward(struct step *s)
 {
     pst_real *grad[2] = {real_at(s->model, s->pass->grad[0]), real_at(s->model, s->pass->grad[1])};
     const int layers = s->model->config.layers;
@@ -314,7 +314,7 @@ void pst_pass_backward(struct step *s)
         const int from = (layers - 1 - s->l) % 2;
         s->grad = grad[from];
         s->grad_x = grad[1 - from];
-        TIMED(s, 0, PST_WORK_FUSED, vector_grads(s));
+        TIMED(s, 0, PST_GNN_WORK_FUSED, vector_grads(s));
         backward_layer(s);
     }
     add_all_parts(s);

@@ -10,19 +10,19 @@
 
 /* ---- opening ------------------------------------------------------------------------------------ */
 
-static pst_rc kind_of(const struct pst_dataset *ds, enum pst_feature_kind *kind)
+static pst_rc kind_of(const struct pst_dataset *ds, enum pst_gnn_feature_kind *kind)
 {
     switch (ds->features.dtype) {
-    case PST_F32: *kind = PST_FEATURE_REAL; return PST_OK;
-    case PST_F16: *kind = PST_FEATURE_HALF; return PST_OK;
-    case PST_BF16: *kind = PST_FEATURE_BFLOAT; return PST_OK;
+    case PST_F32: *kind = PST_GNN_FEATURE_REAL; return PST_OK;
+    case PST_F16: *kind = PST_GNN_FEATURE_HALF; return PST_OK;
+    case PST_BF16: *kind = PST_GNN_FEATURE_BFLOAT; return PST_OK;
     default:
         return pst_fail(PST_E_UNSUPPORTED, "%s holds %s: the trainer reads float32, float16 and bfloat16",
                         ds->features.path, pst_dtype_name(ds->features.dtype));
     }
 }
 
-static pst_rc open_features(struct pst_eval *eval)
+static pst_rc open_features(struct pst_gnn_eval *eval)
 {
     const struct pst_dataset *ds = eval->ds;
     eval->drop = ds->features.data_bytes > eval->options.memory_bytes;
@@ -34,15 +34,15 @@ static pst_rc open_features(struct pst_eval *eval)
 }
 
 /* Decides what is in memory, and how much each part gets. */
-static void plan_memory(struct pst_eval *eval, const struct pst_model_config *c)
+static void plan_memory(struct pst_gnn_eval *eval, const struct pst_gnn_config *c)
 {
     const int64_t vertices = eval->ds->vertices;
     const uint64_t limit = eval->options.memory_bytes,
-                   block = (uint64_t)(PST_EVAL_BLOCK * eval->ld) * sizeof(pst_real);
-    eval->wide_at = pst_align_up(PST_EVAL_BLOCK * eval->ds->stride_bytes, PST_CACHE_LINE);
+                   block = (uint64_t)(PST_GNN_EVAL_BLOCK * eval->ld) * sizeof(pst_real);
+    eval->wide_at = pst_align_up(PST_GNN_EVAL_BLOCK * eval->ds->stride_bytes, PST_CACHE_LINE);
     eval->block_at[0] = eval->wide_at;
-    if (eval->kind != PST_FEATURE_REAL)
-        eval->block_at[0] += (size_t)(PST_EVAL_BLOCK * pst_width(c->in)) * sizeof(pst_real);
+    if (eval->kind != PST_GNN_FEATURE_REAL)
+        eval->block_at[0] += (size_t)(PST_GNN_EVAL_BLOCK * pst_gnn_width(c->in)) * sizeof(pst_real);
     eval->block_at[1] = eval->block_at[0] + block;
     eval->worker_bytes = pst_align_up(eval->block_at[1] + block, PST_PAGE);
     eval->memory_bytes = (uint64_t)eval->threads * eval->worker_bytes;
@@ -52,44 +52,44 @@ static void plan_memory(struct pst_eval *eval, const struct pst_model_config *c)
         return;
     }
     const uint64_t stored =
-        (uint64_t)vertices * (uint64_t)(pst_width(c->hidden) + eval->ld) * sizeof(pst_real);
-    const int64_t range = pst_min_i64((int64_t)eval->threads * PST_EVAL_RANGE * PST_EVAL_BLOCK,
-                                      pst_eval_blocks((uint64_t)vertices) + PST_EVAL_BLOCK);
-    eval->work_bytes = (size_t)range * pst_eval_sum_bytes(eval->ld);
+        (uint64_t)vertices * (uint64_t)(pst_gnn_width(c->hidden) + eval->ld) * sizeof(pst_real);
+    const int64_t range = pst_min_i64((int64_t)eval->threads * PST_GNN_EVAL_RANGE * PST_GNN_EVAL_BLOCK,
+                                      pst_gnn_eval_blocks((uint64_t)vertices) + PST_GNN_EVAL_BLOCK);
+    eval->work_bytes = (size_t)range * pst_gnn_eval_sum_bytes(eval->ld);
     eval->spilled = eval->memory_bytes + predicted + stored + eval->work_bytes > limit;
     if (eval->spilled) {
-        const uint64_t least = PST_EVAL_BLOCK * PST_EVAL_SHARE * pst_eval_sum_bytes(eval->ld);
+        const uint64_t least = PST_GNN_EVAL_BLOCK * PST_GNN_EVAL_SHARE * pst_gnn_eval_sum_bytes(eval->ld);
         eval->work_bytes =
             limit > eval->memory_bytes + least ? (size_t)(limit - eval->memory_bytes) : (size_t)least;
     }
     eval->memory_bytes += eval->work_bytes + (eval->spilled ? 0 : predicted + stored);
 }
 
-static pst_rc map_all(struct pst_eval *eval, const struct pst_model_config *c)
+static pst_rc map_all(struct pst_gnn_eval *eval, const struct pst_gnn_config *c)
 {
     const size_t norms = (size_t)c->layers * (size_t)c->hidden,
                  predicted = (size_t)eval->ds->vertices * sizeof(int32_t);
     const char *dir = eval->spilled ? eval->options.spill_dir : NULL;
-    eval->buffers = pst_lazy_map((size_t)eval->threads * eval->worker_bytes);
+    eval->buffers = pst_gnn_lazy_map((size_t)eval->threads * eval->worker_bytes);
     eval->scale = calloc(norms, sizeof *eval->scale);
     eval->offset = calloc(norms, sizeof *eval->offset);
-    eval->work = pst_lazy_map(eval->work_bytes);
+    eval->work = pst_gnn_lazy_map(eval->work_bytes);
     if (!eval->buffers || !eval->scale || !eval->offset || !eval->work)
         return pst_fail(
             PST_E_NOMEM,
             "no memory for the buffers of the evaluation: %zu bytes for each of %d threads, and %zu",
             eval->worker_bytes, eval->threads, eval->work_bytes);
-    eval->predicted = dir ? pst_file_map(dir, predicted) : pst_lazy_map(predicted);
+    eval->predicted = dir ? pst_gnn_file_map(dir, predicted) : pst_gnn_lazy_map(predicted);
     if (!eval->predicted)
         return dir ? PST_E_IO : pst_fail(PST_E_NOMEM, "no memory for %zu bytes of predictions", predicted);
     if (!c->aggregate)
         return PST_OK;
-    const pst_rc rc = pst_rows_open(&eval->kept, eval->ds->vertices, pst_width(c->hidden), dir);
+    const pst_rc rc = pst_rows_open(&eval->kept, eval->ds->vertices, pst_gnn_width(c->hidden), dir);
     return rc == PST_OK ? pst_rows_open(&eval->projected, eval->ds->vertices, eval->ld, dir) : rc;
 }
 
-pst_rc pst_eval_open(struct pst_eval *eval, const struct pst_model_config *config,
-                     const struct pst_dataset *ds, const struct pst_eval_options *options)
+pst_rc pst_gnn_eval_open(struct pst_gnn_eval *eval, const struct pst_gnn_config *config,
+                         const struct pst_dataset *ds, const struct pst_gnn_eval_options *options)
 {
     assert(config->in == ds->feature_dim && ds->indptr.map && ds->indices.map);
     memset(eval, 0, sizeof *eval);
@@ -102,7 +102,7 @@ pst_rc pst_eval_open(struct pst_eval *eval, const struct pst_model_config *confi
                                    .index_bytes = ds->indices.dtype == PST_I64 ? 8 : 4,
                                    .vertices = ds->vertices,
                                    .edges = ds->edges};
-    eval->ld = pst_width(pst_max_i64(config->hidden, config->classes));
+    eval->ld = pst_gnn_width(pst_max_i64(config->hidden, config->classes));
     (void)pthread_mutex_init(&eval->failure.lock, NULL);
     pst_rc rc = kind_of(ds, &eval->kind);
     if (rc == PST_OK)
@@ -112,20 +112,20 @@ pst_rc pst_eval_open(struct pst_eval *eval, const struct pst_model_config *confi
         rc = map_all(eval, config);
     }
     if (rc != PST_OK)
-        pst_eval_close(eval);
+        pst_gnn_eval_close(eval);
     return rc;
 }
 
-void pst_eval_close(struct pst_eval *eval)
+void pst_gnn_eval_close(struct pst_gnn_eval *eval)
 {
     if (!eval->ds)
         return;
     pst_row_files_close(&eval->features);
     pst_rows_close(&eval->kept);
     pst_rows_close(&eval->projected);
-    pst_lazy_unmap(eval->buffers, (size_t)eval->threads * eval->worker_bytes);
-    pst_lazy_unmap(eval->work, eval->work_bytes);
-    pst_lazy_unmap(eval->predicted, (size_t)eval->ds->vertices * sizeof *eval->predicted);
+    pst_gnn_lazy_unmap(eval->buffers, (size_t)eval->threads * eval->worker_bytes);
+    pst_gnn_lazy_unmap(eval->work, eval->work_bytes);
+    pst_gnn_lazy_unmap(eval->predicted, (size_t)eval->ds->vertices * sizeof *eval->predicted);
     free(eval->scale);
     free(eval->offset);
     (void)pthread_mutex_destroy(&eval->failure.lock);
@@ -134,7 +134,7 @@ void pst_eval_close(struct pst_eval *eval)
 
 /* ---- running -------------------------------------------------------------------------------------- */
 
-static pst_rc score(const struct pst_eval *eval, const struct pst_array *split, double *accuracy)
+static pst_rc score(const struct pst_gnn_eval *eval, const struct pst_array *split, double *accuracy)
 {
     const int32_t *labels = eval->ds->labels.map;
     const int64_t *ids = split->map;
@@ -152,10 +152,10 @@ static pst_rc score(const struct pst_eval *eval, const struct pst_array *split, 
     return PST_OK;
 }
 
-pst_rc pst_eval_run(struct pst_eval *eval, const struct pst_model *model, double accuracy[3])
+pst_rc pst_gnn_eval_run(struct pst_gnn_eval *eval, const struct pst_gnn_model *model, double accuracy[3])
 {
     assert(model->config.threads == eval->threads);
-    pst_rc rc = pst_eval_layers(eval, model);
+    pst_rc rc = pst_gnn_eval_layers(eval, model);
     for (int s = PST_TRAIN; s <= PST_TEST && rc == PST_OK; s++)
         rc = score(eval, &eval->ds->split[s], &accuracy[s]);
     return rc;

@@ -12,8 +12,8 @@ enum { BATCH_BLOCKS = 16 }; /* of each thread between two looks at the progress 
 
 /* What the tasks of one job look at. */
 struct job {
-    struct pst_eval *eval;
-    const struct pst_model *model;
+    struct pst_gnn_eval *eval;
+    const struct pst_gnn_model *model;
     int l;
     int64_t first, rows; /* vertices that the job is about */
     int64_t ld;          /* of sums and projected rows */
@@ -28,21 +28,21 @@ struct job {
 /* The vertices of a task. */
 static int64_t rows_of_task(const struct job *job, int64_t task, int64_t *first)
 {
-    *first = job->first + task * PST_EVAL_BLOCK;
-    return pst_min_i64(PST_EVAL_BLOCK, job->rows - task * PST_EVAL_BLOCK);
+    *first = job->first + task * PST_GNN_EVAL_BLOCK;
+    return pst_min_i64(PST_GNN_EVAL_BLOCK, job->rows - task * PST_GNN_EVAL_BLOCK);
 }
 
-static pst_real *block_of_worker(const struct pst_eval *eval, int worker, int which)
+static pst_real *block_of_worker(const struct pst_gnn_eval *eval, int worker, int which)
 {
     return (pst_real *)(void *)(eval->buffers + (size_t)worker * eval->worker_bytes + eval->block_at[which]);
 }
 
 /* Messages belong to threads: the first is kept for the one that runs the job. */
-static void task_ends(struct pst_eval *eval, pst_rc rc)
+static void task_ends(struct pst_gnn_eval *eval, pst_rc rc)
 {
     if (rc == PST_OK)
         return;
-    struct pst_eval_failure *f = &eval->failure;
+    struct pst_gnn_eval_failure *f = &eval->failure;
     (void)pthread_mutex_lock(&f->lock);
     if (!atomic_load(&f->there)) {
         f->rc = rc;
@@ -52,15 +52,15 @@ static void task_ends(struct pst_eval *eval, pst_rc rc)
     (void)pthread_mutex_unlock(&f->lock);
 }
 
-static pst_rc run_job(struct job *job, pst_task_fn *task)
+static pst_rc run_job(struct job *job, pst_gnn_task_fn *task)
 {
-    struct pst_eval_failure *f = &job->eval->failure;
+    struct pst_gnn_eval_failure *f = &job->eval->failure;
     atomic_store(&f->there, false);
-    pst_team_run(job->model->team, task, job, (job->rows + PST_EVAL_BLOCK - 1) / PST_EVAL_BLOCK);
+    pst_gnn_team_run(job->model->team, task, job, (job->rows + PST_GNN_EVAL_BLOCK - 1) / PST_GNN_EVAL_BLOCK);
     return atomic_load(&f->there) ? pst_fail(f->rc, "%s", f->text) : PST_OK;
 }
 
-static void begin(struct pst_eval *eval, const char *what, int layer, uint64_t total, bool bytes)
+static void begin(struct pst_gnn_eval *eval, const char *what, int layer, uint64_t total, bool bytes)
 {
     if (layer < 0)
         snprintf(eval->what, sizeof eval->what, "%s", what);
@@ -71,18 +71,18 @@ static void begin(struct pst_eval *eval, const char *what, int layer, uint64_t t
 
 /* ---- one block ---------------------------------------------------------------------------------- */
 
-static void product(const struct pst_model *model, const pst_real *x, int64_t ld_x, int64_t n,
-                    const struct pst_layer *layer, int64_t weight, pst_real *y, int64_t ld_y)
+static void product(const struct pst_gnn_model *model, const pst_real *x, int64_t ld_x, int64_t n,
+                    const struct pst_gnn_layer *layer, int64_t weight, pst_real *y, int64_t ld_y)
 {
     pst_k_gemm(NULL, false, false, n, layer->out, layer->in, 1, x, ld_x, model->weight + weight, layer->out,
                0, y, ld_y, 1);
 }
 
 /* Batch norm with fixed statistics is y * scale + offset. */
-static void fold_norms(struct pst_eval *eval, const struct pst_model *model)
+static void fold_norms(struct pst_gnn_eval *eval, const struct pst_gnn_model *model)
 {
     for (int l = 0; l < model->config.layers; l++) {
-        const struct pst_layer *layer = &model->layer[l];
+        const struct pst_gnn_layer *layer = &model->layer[l];
         if (layer->running < 0)
             continue;
         const pst_real *gain = model->weight + layer->gain, *shift = model->weight + layer->shift;
@@ -96,19 +96,19 @@ static void fold_norms(struct pst_eval *eval, const struct pst_model *model)
     }
 }
 
-static void normalise(const struct pst_eval *eval, const struct pst_model *model, int l, pst_real *y,
+static void normalise(const struct pst_gnn_eval *eval, const struct pst_gnn_model *model, int l, pst_real *y,
                       int64_t ld, int64_t n)
 {
-    const struct pst_layer *layer = &model->layer[l];
+    const struct pst_gnn_layer *layer = &model->layer[l];
     const int64_t at = l * model->config.hidden;
-    if (model->config.norm == PST_NORM_LAYER)
+    if (model->config.norm == PST_GNN_NORM_LAYER)
         pst_k_layer_norm(NULL, y, ld, n, layer->out, model->weight + layer->gain,
                          model->weight + layer->shift, NULL, NULL);
     else
         pst_k_affine(NULL, y, ld, n, layer->out, eval->scale + at, eval->offset + at);
 }
 
-static void predict(struct pst_eval *eval, const pst_real *logits, int64_t ld, int64_t first, int64_t n,
+static void predict(struct pst_gnn_eval *eval, const pst_real *logits, int64_t ld, int64_t first, int64_t n,
                     int64_t classes)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -122,10 +122,10 @@ static void predict(struct pst_eval *eval, const pst_real *logits, int64_t ld, i
 }
 
 /* What follows the linear part of a layer, and who wants to have its output. input: of the residual. */
-static pst_rc finish_layer(struct pst_eval *eval, const struct pst_model *model, int l, int64_t first,
+static pst_rc finish_layer(struct pst_gnn_eval *eval, const struct pst_gnn_model *model, int l, int64_t first,
                            int64_t n, pst_real *y, int64_t ld, const pst_real *input, int64_t ld_input)
 {
-    const struct pst_layer *layer = &model->layer[l];
+    const struct pst_gnn_layer *layer = &model->layer[l];
     const struct pst_dropout none = {0};
     if (layer->gain >= 0)
         normalise(eval, model, l, y, ld, n);
@@ -146,10 +146,10 @@ static pst_rc finish_layer(struct pst_eval *eval, const struct pst_model *model,
 static pst_rc plain_block(const struct job *job, const pst_real *x, int64_t ld_x, int64_t first, int64_t n,
                           int worker)
 {
-    struct pst_eval *eval = job->eval;
+    struct pst_gnn_eval *eval = job->eval;
     pst_rc rc = PST_OK;
     for (int l = 0; l < job->model->config.layers && rc == PST_OK; l++) {
-        const struct pst_layer *layer = &job->model->layer[l];
+        const struct pst_gnn_layer *layer = &job->model->layer[l];
         pst_real *y = block_of_worker(eval, worker, l % 2);
         product(job->model, x, ld_x, n, layer, layer->self, y, eval->ld);
         rc = finish_layer(eval, job->model, l, first, n, y, eval->ld, x, ld_x);
@@ -162,8 +162,8 @@ static pst_rc plain_block(const struct job *job, const pst_real *x, int64_t ld_x
 static pst_rc first_products(const struct job *job, const pst_real *x, int64_t ld_x, int64_t first, int64_t n,
                              int worker)
 {
-    const struct pst_eval *eval = job->eval;
-    const struct pst_layer *layer = &job->model->layer[0];
+    const struct pst_gnn_eval *eval = job->eval;
+    const struct pst_gnn_layer *layer = &job->model->layer[0];
     pst_real *self = pst_rows_make(&eval->kept, first, block_of_worker(eval, worker, 0));
     pst_real *neigh = pst_rows_make(&eval->projected, first, block_of_worker(eval, worker, 1));
     product(job->model, x, ld_x, n, layer, layer->self, self, eval->kept.ld);
@@ -175,7 +175,7 @@ static pst_rc first_products(const struct job *job, const pst_real *x, int64_t l
 static void feature_task(void *arg, int64_t task, int worker)
 {
     const struct job *job = arg;
-    struct pst_eval *eval = job->eval;
+    struct pst_gnn_eval *eval = job->eval;
     const uint64_t stride = eval->ds->stride_bytes;
     char *raw = eval->buffers + (size_t)worker * eval->worker_bytes;
     int64_t first, ld_x = (int64_t)(stride / sizeof(pst_real)), in = job->model->config.in;
@@ -184,10 +184,10 @@ static void feature_task(void *arg, int64_t task, int worker)
     if (atomic_load(&eval->failure.there))
         return;
     pst_rc rc = pst_row_files_read(&eval->features, first, n, raw);
-    if (rc == PST_OK && eval->kind != PST_FEATURE_REAL) {
+    if (rc == PST_OK && eval->kind != PST_GNN_FEATURE_REAL) {
         pst_real *wide = (pst_real *)(void *)(raw + eval->wide_at);
-        ld_x = pst_width(in);
-        pst_k_widen(NULL, raw, stride, eval->kind == PST_FEATURE_BFLOAT, wide, ld_x, n, in);
+        ld_x = pst_gnn_width(in);
+        pst_k_widen(NULL, raw, stride, eval->kind == PST_GNN_FEATURE_BFLOAT, wide, ld_x, n, in);
         x = wide;
     }
     if (rc == PST_OK)
@@ -196,18 +196,18 @@ static void feature_task(void *arg, int64_t task, int worker)
     task_ends(eval, rc);
 }
 
-static void advise_features(const struct pst_eval *eval, int64_t first, int64_t rows, int advice)
+static void advise_features(const struct pst_gnn_eval *eval, int64_t first, int64_t rows, int advice)
 {
     if (rows > 0)
         pst_row_files_advise(&eval->features, first, rows, advice);
 }
 
-static pst_rc stream_features(struct pst_eval *eval, const struct pst_model *model)
+static pst_rc stream_features(struct pst_gnn_eval *eval, const struct pst_gnn_model *model)
 {
     const int64_t vertices = eval->ds->vertices,
-                  batch = (int64_t)eval->threads * BATCH_BLOCKS * PST_EVAL_BLOCK;
+                  batch = (int64_t)eval->threads * BATCH_BLOCKS * PST_GNN_EVAL_BLOCK;
     pst_rc rc = PST_OK;
-    eval->projected.ld = pst_width(model->layer[0].out);
+    eval->projected.ld = pst_gnn_width(model->layer[0].out);
     begin(eval, "features", -1, (uint64_t)vertices * eval->ds->stride_bytes, true);
     for (int64_t first = 0; first < vertices && rc == PST_OK; first += batch) {
         struct job job = {
@@ -234,8 +234,8 @@ static pst_rc stream_features(struct pst_eval *eval, const struct pst_model *mod
 static void neigh_task(void *arg, int64_t task, int worker)
 {
     const struct job *job = arg;
-    struct pst_eval *eval = job->eval;
-    const struct pst_layer *layer = &job->model->layer[job->l];
+    struct pst_gnn_eval *eval = job->eval;
+    const struct pst_gnn_layer *layer = &job->model->layer[job->l];
     int64_t first;
     const int64_t n = rows_of_task(job, task, &first);
     const pst_real *x;
@@ -251,12 +251,12 @@ static void neigh_task(void *arg, int64_t task, int worker)
 }
 
 /* A layer's input times W_neigh, for all vertices. */
-static pst_rc project(struct pst_eval *eval, const struct pst_model *model, int l)
+static pst_rc project(struct pst_gnn_eval *eval, const struct pst_gnn_model *model, int l)
 {
     const int64_t vertices = eval->ds->vertices,
-                  batch = (int64_t)eval->threads * BATCH_BLOCKS * PST_EVAL_BLOCK;
+                  batch = (int64_t)eval->threads * BATCH_BLOCKS * PST_GNN_EVAL_BLOCK;
     pst_rc rc = PST_OK;
-    eval->projected.ld = pst_width(model->layer[l].out);
+    eval->projected.ld = pst_gnn_width(model->layer[l].out);
     begin(eval, "products", l, (uint64_t)vertices, false);
     for (int64_t first = 0; first < vertices && rc == PST_OK; first += batch) {
         struct job job = {.eval = eval,
@@ -278,8 +278,8 @@ static pst_rc project(struct pst_eval *eval, const struct pst_model *model, int 
 /* One layer's output for a block of vertices, from the mean of their neighbours and what is kept of them. */
 static pst_rc combine(const struct job *job, pst_real *y, int64_t first, int64_t n, int worker)
 {
-    struct pst_eval *eval = job->eval;
-    const struct pst_layer *layer = &job->model->layer[job->l];
+    struct pst_gnn_eval *eval = job->eval;
+    const struct pst_gnn_layer *layer = &job->model->layer[job->l];
     pst_real *self = block_of_worker(eval, worker, 0);
     const pst_real *kept;
     pst_rc rc = pst_rows_get(&eval->kept, first, n, block_of_worker(eval, worker, 1), &kept);
@@ -298,9 +298,9 @@ static pst_rc combine(const struct job *job, pst_real *y, int64_t first, int64_t
 static void mean_task(void *arg, int64_t task, int worker)
 {
     const struct job *job = arg;
-    struct pst_eval *eval = job->eval;
+    struct pst_gnn_eval *eval = job->eval;
     int64_t first;
-    const int64_t n = rows_of_task(job, task, &first), at = task * PST_EVAL_BLOCK,
+    const int64_t n = rows_of_task(job, task, &first), at = task * PST_GNN_EVAL_BLOCK,
                   out = job->model->layer[job->l].out;
     pst_real *y = job->sums + at * job->ld;
     if (atomic_load(&eval->failure.there))
@@ -333,13 +333,13 @@ static void read_task(void *arg, int64_t task, int worker)
     const int64_t n = rows_of_task(job, task, &first);
     if (!atomic_load(&job->eval->failure.there))
         task_ends(job->eval, pst_rows_get(&job->eval->projected, first, n,
-                                          part->to + task * PST_EVAL_BLOCK * job->ld, &at));
+                                          part->to + task * PST_GNN_EVAL_BLOCK * job->ld, &at));
 }
 
 /* Brings the projected rows of job->from..to to where a mean can use them. */
 static pst_rc fetch_part(struct job *job, pst_real *room)
 {
-    struct pst_eval *eval = job->eval;
+    struct pst_gnn_eval *eval = job->eval;
     if (!eval->spilled) {
         job->part = eval->projected.memory + job->from * job->ld;
         return PST_OK;
@@ -373,13 +373,13 @@ static pst_rc mean_range(struct job *job, int64_t part_rows, pst_real *room)
     return rc;
 }
 
-static pst_rc mean_layer(struct pst_eval *eval, const struct pst_model *model, int l)
+static pst_rc mean_layer(struct pst_gnn_eval *eval, const struct pst_gnn_model *model, int l)
 {
     const int64_t vertices = eval->ds->vertices, ld = eval->projected.ld;
     const size_t row = (size_t)ld * sizeof(pst_real),
-                 share = eval->spilled ? eval->work_bytes / PST_EVAL_SHARE : 0;
-    const int64_t part_rows = eval->spilled ? pst_eval_blocks(share / row) : vertices;
-    const int64_t range_rows = pst_eval_blocks((eval->work_bytes - share) / pst_eval_sum_bytes(ld));
+                 share = eval->spilled ? eval->work_bytes / PST_GNN_EVAL_SHARE : 0;
+    const int64_t part_rows = eval->spilled ? pst_gnn_eval_blocks(share / row) : vertices;
+    const int64_t range_rows = pst_gnn_eval_blocks((eval->work_bytes - share) / pst_gnn_eval_sum_bytes(ld));
     struct job job = {.eval = eval, .model = model, .l = l, .ld = ld};
     pst_real *room = (pst_real *)(void *)eval->work;
     pst_rc rc = PST_OK;
@@ -396,7 +396,7 @@ static pst_rc mean_layer(struct pst_eval *eval, const struct pst_model *model, i
     return rc;
 }
 
-pst_rc pst_eval_layers(struct pst_eval *eval, const struct pst_model *model)
+pst_rc pst_gnn_eval_layers(struct pst_gnn_eval *eval, const struct pst_gnn_model *model)
 {
     fold_norms(eval, model);
     pst_rc rc = stream_features(eval, model);

@@ -1,7 +1,7 @@
 /* model.c: the model's shape, memory, initial weights and optimizer step. */
 #include "stages/lib/gnn/model.h"
 #include "common/error.h"
-#include "kernels/rng.h"
+#include "common/util/rng.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-void *pst_lazy_map(size_t bytes)
+void *pst_gnn_lazy_map(size_t bytes)
 {
     void *memory = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -19,16 +19,16 @@ void *pst_lazy_map(size_t bytes)
     return memory;
 }
 
-void pst_lazy_unmap(void *memory, size_t bytes)
+void pst_gnn_lazy_unmap(void *memory, size_t bytes)
 {
     if (memory)
         munmap(memory, bytes ? bytes : 1);
 }
 
-static pst_rc check_config(const struct pst_model_config *c)
+static pst_rc check_config(const struct pst_gnn_config *c)
 {
-    if (c->layers < 2 || c->layers > PST_LAYERS_MAX)
-        return pst_fail(PST_E_ARG, "layers is %d: expected 2 to %d", c->layers, PST_LAYERS_MAX);
+    if (c->layers < 2 || c->layers > PST_GNN_LAYERS_MAX)
+        return pst_fail(PST_E_ARG, "layers is %d: expected 2 to %d", c->layers, PST_GNN_LAYERS_MAX);
     if (c->in < 1 || c->hidden < 1 || c->classes < 1)
         return pst_fail(
             PST_E_ARG,
@@ -45,21 +45,22 @@ static pst_rc check_config(const struct pst_model_config *c)
 }
 
 /* Gives a tensor its place in the flat arrays; each begins on a cache line. */
-static int64_t add_parameter(struct pst_model *model, int layer, const char *what, int64_t rows, int64_t cols)
+static int64_t add_parameter(struct pst_gnn_model *model, int layer, const char *what, int64_t rows,
+                             int64_t cols)
 {
-    assert(model->parameters < PST_MODEL_TENSORS_MAX);
-    struct pst_parameter *p = &model->parameter[model->parameters++];
-    *p = (struct pst_parameter){.at = model->size, .rows = rows, .cols = cols};
+    assert(model->parameters < PST_GNN_TENSORS_MAX);
+    struct pst_gnn_parameter *p = &model->parameter[model->parameters++];
+    *p = (struct pst_gnn_parameter){.at = model->size, .rows = rows, .cols = cols};
     snprintf(p->name, sizeof p->name, "layer%d.%s", layer, what);
-    model->size += pst_width(rows * cols);
+    model->size += pst_gnn_width(rows * cols);
     return p->at;
 }
 
-static void add_layer(struct pst_model *model, int l)
+static void add_layer(struct pst_gnn_model *model, int l)
 {
-    const struct pst_model_config *c = &model->config;
-    struct pst_layer *layer = &model->layer[l];
-    *layer = (struct pst_layer){.neigh = -1, .bias = -1, .gain = -1, .shift = -1, .running = -1};
+    const struct pst_gnn_config *c = &model->config;
+    struct pst_gnn_layer *layer = &model->layer[l];
+    *layer = (struct pst_gnn_layer){.neigh = -1, .bias = -1, .gain = -1, .shift = -1, .running = -1};
     layer->last = l == c->layers - 1;
     layer->in = l == 0 ? c->in : c->hidden;
     layer->out = layer->last ? c->classes : c->hidden;
@@ -67,29 +68,30 @@ static void add_layer(struct pst_model *model, int l)
     layer->self = add_parameter(model, l, "weight_self", layer->in, layer->out);
     if (c->aggregate)
         layer->neigh = add_parameter(model, l, "weight_neigh", layer->in, layer->out);
-    if (layer->last || c->norm == PST_NORM_NONE) {
+    if (layer->last || c->norm == PST_GNN_NORM_NONE) {
         layer->bias = add_parameter(model, l, "bias", 1, layer->out);
     } else {
         layer->gain = add_parameter(model, l, "gain", 1, layer->out);
         layer->shift = add_parameter(model, l, "shift", 1, layer->out);
     }
-    if (!layer->last && c->norm == PST_NORM_BATCH) {
+    if (!layer->last && c->norm == PST_GNN_NORM_BATCH) {
         layer->running = model->running_size;
         model->running_size += 2 * layer->out;
     }
 }
 
 /* Glorot & Bengio 2010: uniform in +-sqrt(6 / (in + out)); element i depends on (seed, tensor, i) alone. */
-static void fill_glorot(struct pst_model *model, int tensor)
+static void fill_glorot(struct pst_gnn_model *model, int tensor)
 {
-    const struct pst_parameter *p = &model->parameter[tensor];
-    const struct pst_stream stream = pst_stream_of(PST_RNG_INIT, model->config.seed, 0, 0, (uint32_t)tensor);
+    const struct pst_gnn_parameter *p = &model->parameter[tensor];
+    const struct pst_rng_stream stream =
+        pst_rng_stream_of(PST_RNG_INIT, model->config.seed, 0, 0, (uint32_t)tensor);
     const double bound = sqrt(6.0 / (double)(p->rows + p->cols));
-    struct pst_philox draw = {{0}};
+    struct pst_rng_block draw = {{0}};
     for (int64_t i = 0; i < p->rows * p->cols; i++) {
         if (i % 4 == 0)
-            draw = pst_draw(&stream, (uint64_t)(i / 4), 0);
-        model->weight[p->at + i] = (pst_real)((2 * pst_unit(draw.word[i % 4]) - 1) * bound);
+            draw = pst_rng_draw(&stream, (uint64_t)(i / 4), 0);
+        model->weight[p->at + i] = (pst_real)((2 * pst_rng_unit(draw.word[i % 4]) - 1) * bound);
     }
 }
 
@@ -99,13 +101,13 @@ static void fill_ones(pst_real *to, int64_t n)
         to[i] = 1;
 }
 
-static void fill_weights(struct pst_model *model)
+static void fill_weights(struct pst_gnn_model *model)
 {
     for (int t = 0; t < model->parameters; t++)
         if (strstr(model->parameter[t].name, ".weight"))
             fill_glorot(model, t);
     for (int l = 0; l < model->config.layers; l++) {
-        const struct pst_layer *layer = &model->layer[l];
+        const struct pst_gnn_layer *layer = &model->layer[l];
         if (layer->gain >= 0)
             fill_ones(model->weight + layer->gain, layer->out);
         if (layer->running >= 0)
@@ -113,43 +115,43 @@ static void fill_weights(struct pst_model *model)
     }
 }
 
-static size_t take_bytes(struct pst_pass *pass, uint64_t bytes)
+static size_t take_bytes(struct pst_gnn_pass *pass, uint64_t bytes)
 {
     const size_t at = pass->bytes;
     pass->bytes += pst_align_up(bytes, PST_CACHE_LINE);
     return at;
 }
 
-static size_t take(struct pst_pass *pass, int64_t rows, int64_t cols)
+static size_t take(struct pst_gnn_pass *pass, int64_t rows, int64_t cols)
 {
     return take_bytes(pass, (uint64_t)rows * (uint64_t)cols * sizeof(pst_real));
 }
 
-static void take_parts(const struct pst_grain *g, struct pst_pass *pass, const struct pst_layer *layer, int l,
-                       int neigh, int64_t rows)
+static void take_parts(const struct pst_gnn_grain *g, struct pst_gnn_pass *pass,
+                       const struct pst_gnn_layer *layer, int l, int neigh, int64_t rows)
 {
     const int64_t tiles =
         ((layer->in + g->tile_rows - 1) / g->tile_rows) * ((layer->out + g->tile_cols - 1) / g->tile_cols);
     const int64_t parts = pst_min_i64(rows / g->part_rows, g->parts / tiles);
     pass->parts[l][neigh] = pst_max_i64(1, parts);
-    pass->partial[l][neigh] = parts > 1 ? take(pass, parts, pst_width(layer->in * layer->out)) : 0;
+    pass->partial[l][neigh] = parts > 1 ? take(pass, parts, pst_gnn_width(layer->in * layer->out)) : 0;
 }
 
-void pst_pass_layout(const struct pst_model *model, struct pst_pass *pass, bool copy_input)
+void pst_gnn_pass_layout(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, bool copy_input)
 {
-    const struct pst_model_config *c = &model->config;
+    const struct pst_gnn_config *c = &model->config;
     int64_t grad_rows_cols = 0, rows_most = 0;
     pass->bytes = 0;
-    pass->input = copy_input ? take(pass, pass->src[0], pst_width(c->in)) : 0;
+    pass->input = copy_input ? take(pass, pass->src[0], pst_gnn_width(c->in)) : 0;
     for (int l = 0; l < c->layers; l++) {
-        const struct pst_layer *layer = &model->layer[l];
-        const int64_t in = pst_width(layer->in), out = pst_width(layer->out);
+        const struct pst_gnn_layer *layer = &model->layer[l];
+        const int64_t in = pst_gnn_width(layer->in), out = pst_gnn_width(layer->out);
         pass->y[l] = take(pass, pass->dst[l], out);
         if (c->aggregate)
             pass->mixed[l] = pass->project[l] ? take(pass, pass->src[l], out) : take(pass, pass->dst[l], in);
         if (layer->gain >= 0) {
             pass->xhat[l] = take(pass, pass->dst[l], layer->out);
-            pass->rstd[l] = take(pass, c->norm == PST_NORM_BATCH ? layer->out : pass->dst[l], 1);
+            pass->rstd[l] = take(pass, c->norm == PST_GNN_NORM_BATCH ? layer->out : pass->dst[l], 1);
         }
         if (layer->gain >= 0 && layer->residual)
             pass->kept[l] = take(pass, pass->dst[l], out);
@@ -164,20 +166,20 @@ void pst_pass_layout(const struct pst_model *model, struct pst_pass *pass, bool 
     pass->grad[0] = take(pass, 1, grad_rows_cols);
     pass->grad[1] = take(pass, 1, grad_rows_cols);
     const int64_t blocks = (rows_most + model->grain.rows - 1) / model->grain.rows;
-    pass->sums_width = pst_width(2 * pst_max_i64(c->hidden, c->classes));
+    pass->sums_width = pst_gnn_width(2 * pst_max_i64(c->hidden, c->classes));
     pass->sums = take(pass, blocks, pass->sums_width);
-    pass->figures = take_bytes(pass, (uint64_t)blocks * sizeof(struct pst_figures));
+    pass->figures = take_bytes(pass, (uint64_t)blocks * sizeof(struct pst_gnn_figures));
 }
 
 /* The most that any batch of at most rows_max input rows can need. */
-static size_t work_bound(const struct pst_model *model)
+static size_t work_bound(const struct pst_gnn_model *model)
 {
-    struct pst_pass pass = {0};
+    struct pst_gnn_pass pass = {0};
     for (int l = 0; l < model->config.layers; l++) {
         pass.dst[l] = pass.src[l] = model->config.rows_max;
         pass.project[l] = model->layer[l].out > model->layer[l].in;
     }
-    pst_pass_layout(model, &pass, true);
+    pst_gnn_pass_layout(model, &pass, true);
     return pass.bytes;
 }
 
@@ -191,9 +193,9 @@ static pst_real *zeroed(int64_t n)
 }
 
 /* The arrays of the host; on the CPU, activations too. */
-static pst_rc take_host(struct pst_model *model)
+static pst_rc take_host(struct pst_gnn_model *model)
 {
-    const bool cpu = !pst_model_on_device(model);
+    const bool cpu = !pst_gnn_model_on_device(model);
     const size_t spent_bytes = (size_t)model->config.threads * sizeof *model->spent;
     model->weight = zeroed(model->size);
     model->grad = cpu ? zeroed(model->size) : NULL;
@@ -203,8 +205,8 @@ static pst_rc take_host(struct pst_model *model)
     model->spent = aligned_alloc(PST_CACHE_LINE, spent_bytes);
     if (model->spent)
         memset(model->spent, 0, spent_bytes);
-    model->work = cpu ? pst_lazy_map(model->work_bytes) : NULL;
-    model->on = (struct pst_arrays){model->weight, model->grad, model->m, model->v, model->running};
+    model->work = cpu ? pst_gnn_lazy_map(model->work_bytes) : NULL;
+    model->on = (struct pst_gnn_arrays){model->weight, model->grad, model->m, model->v, model->running};
     if (model->weight && model->m && model->v && model->running && model->spent &&
         (!cpu || (model->grad && model->work)))
         return PST_OK;
@@ -216,58 +218,58 @@ static pst_rc take_host(struct pst_model *model)
 }
 
 /* The device's: in one piece, the gradient first. */
-static pst_rc take_device(struct pst_model *model)
+static pst_rc take_device(struct pst_gnn_model *model)
 {
     struct pst_device *device = model->config.device;
-    const int64_t all = 4 * model->size + pst_width(model->running_size);
+    const int64_t all = 4 * model->size + pst_gnn_width(model->running_size);
     char what[160];
     void *at;
     (void)snprintf(what, sizeof what, "a model of %lld parameters", (long long)model->size);
-    pst_rc rc = pst_device_take(device, PST_MEMORY_DEVICE, (uint64_t)all * sizeof(pst_real), what, &at);
+    pst_rc rc = pst_device_take(device, PST_TWIN_MEMORY_DEVICE, (uint64_t)all * sizeof(pst_real), what, &at);
     if (rc != PST_OK)
         return rc;
     pst_real *reals = at;
-    model->on = (struct pst_arrays){.grad = reals,
-                                    .weight = reals + model->size,
-                                    .m = reals + 2 * model->size,
-                                    .v = reals + 3 * model->size,
-                                    .running = reals + 4 * model->size};
+    model->on = (struct pst_gnn_arrays){.grad = reals,
+                                        .weight = reals + model->size,
+                                        .m = reals + 2 * model->size,
+                                        .v = reals + 3 * model->size,
+                                        .running = reals + 4 * model->size};
     (void)snprintf(what, sizeof what,
                    "the activations of %lld input rows (fewer need a smaller margin, batch or fanout of the "
                    "sampler)",
                    (long long)model->config.rows_max);
-    rc = pst_device_take(device, PST_MEMORY_DEVICE, model->work_bytes, what, &at);
+    rc = pst_device_take(device, PST_TWIN_MEMORY_DEVICE, model->work_bytes, what, &at);
     model->work = at;
     return rc;
 }
 
-static pst_rc take_all(struct pst_model *model)
+static pst_rc take_all(struct pst_gnn_model *model)
 {
     pst_rc rc = take_host(model);
-    if (rc == PST_OK && pst_model_on_device(model))
+    if (rc == PST_OK && pst_gnn_model_on_device(model))
         rc = take_device(model);
     if (rc == PST_OK)
-        rc = pst_team_new(&model->team, model->config.threads);
+        rc = pst_gnn_team_new(&model->team, model->config.threads);
     if (rc != PST_OK)
         return rc;
     fill_weights(model);
-    if (pst_model_on_device(model))
-        pst_model_forget(model); /* the gradients begin as zeros */
-    return pst_model_send(model);
+    if (pst_gnn_model_on_device(model))
+        pst_gnn_model_forget(model); /* the gradients begin as zeros */
+    return pst_gnn_model_send(model);
 }
 
 /* One thread's task should stay in its caches; a device's kernels part the work themselves. */
-static const struct pst_grain of_threads = {.rows = 128,
-                                            .tile_rows = 128,
-                                            .tile_cols = 256,
-                                            .parts = 4,
-                                            .part_rows = 256,
-                                            .columns = 32, /* two cache lines */
-                                            .update = 8192};
+static const struct pst_gnn_grain of_threads = {.rows = 128,
+                                                .tile_rows = 128,
+                                                .tile_cols = 256,
+                                                .parts = 4,
+                                                .part_rows = 256,
+                                                .columns = 32, /* two cache lines */
+                                                .update = 8192};
 #define ALL ((int64_t)1 << 40)
-static const struct pst_grain of_devices = {ALL, ALL, ALL, 1, ALL, ALL, ALL};
+static const struct pst_gnn_grain of_devices = {ALL, ALL, ALL, 1, ALL, ALL, ALL};
 
-pst_rc pst_model_init(struct pst_model *model, const struct pst_model_config *config)
+pst_rc pst_gnn_model_init(struct pst_gnn_model *model, const struct pst_gnn_config *config)
 {
     memset(model, 0, sizeof *model);
     pst_rc rc = check_config(config);
@@ -276,46 +278,46 @@ pst_rc pst_model_init(struct pst_model *model, const struct pst_model_config *co
     model->config = *config;
     model->twin = config->device ? config->device->twin : pst_twin_cpu();
     model->q = config->device ? config->device->q : NULL;
-    model->grain = pst_model_on_device(model) ? of_devices : of_threads;
+    model->grain = pst_gnn_model_on_device(model) ? of_devices : of_threads;
     for (int l = 0; l < config->layers; l++)
         add_layer(model, l);
     model->work_bytes = work_bound(model);
     rc = take_all(model);
     if (rc != PST_OK)
-        pst_model_release(model);
+        pst_gnn_model_release(model);
     return rc;
 }
 
-void pst_model_release(struct pst_model *model)
+void pst_gnn_model_release(struct pst_gnn_model *model)
 {
-    pst_team_free(model->team);
+    pst_gnn_team_free(model->team);
     free(model->spent);
     free(model->weight);
     free(model->grad);
     free(model->m);
     free(model->v);
     free(model->running);
-    if (!pst_model_on_device(model)) /* the device keeps account of its own */
-        pst_lazy_unmap(model->work, model->work_bytes);
+    if (!pst_gnn_model_on_device(model)) /* the device keeps account of its own */
+        pst_gnn_lazy_unmap(model->work, model->work_bytes);
     memset(model, 0, sizeof *model);
 }
 
 struct update {
-    struct pst_model *model;
+    struct pst_gnn_model *model;
     struct pst_adam opt;
 };
 
 static void update_task(void *arg, int64_t chunk, int worker)
 {
     const struct update *u = arg;
-    struct pst_model *m = u->model;
+    struct pst_gnn_model *m = u->model;
     const int64_t at = chunk * m->grain.update, n = pst_min_i64(m->grain.update, m->size - at);
     (void)worker;
     m->twin->adam(m->q, &u->opt, m->on.weight + at, m->on.grad + at, m->on.m + at, m->on.v + at, n);
     (void)m->twin->fill(m->q, m->on.grad + at, 0, (size_t)n * sizeof *m->grad);
 }
 
-void pst_model_update(struct pst_model *model, double rate, double weight_decay)
+void pst_gnn_model_update(struct pst_gnn_model *model, double rate, double weight_decay)
 {
     model->steps++;
     struct update u = {.model = model,
@@ -325,18 +327,19 @@ void pst_model_update(struct pst_model *model, double rate, double weight_decay)
                                .eps = 1e-8,
                                .weight_decay = weight_decay,
                                .step = model->steps}};
-    pst_model_tasks(model, update_task, &u, (model->size + model->grain.update - 1) / model->grain.update);
+    pst_gnn_model_tasks(model, update_task, &u,
+                        (model->size + model->grain.update - 1) / model->grain.update);
 }
 
-void pst_model_forget(struct pst_model *model)
+void pst_gnn_model_forget(struct pst_gnn_model *model)
 {
     (void)model->twin->fill(model->q, model->on.grad, 0, (size_t)model->size * sizeof *model->grad);
 }
 
-void pst_model_tasks(struct pst_model *model, pst_task_fn *task, void *job, int64_t tasks)
+void pst_gnn_model_tasks(struct pst_gnn_model *model, pst_gnn_task_fn *task, void *job, int64_t tasks)
 {
-    if (!pst_model_on_device(model)) {
-        pst_team_run(model->team, task, job, tasks);
+    if (!pst_gnn_model_on_device(model)) {
+        pst_gnn_team_run(model->team, task, job, tasks);
         return;
     }
     for (int64_t i = 0; i < tasks; i++)
@@ -347,11 +350,11 @@ void pst_model_tasks(struct pst_model *model, pst_task_fn *task, void *job, int6
 
 enum { MOVED = 4 }; /* arrays: all but the gradient */
 
-static pst_rc move_arrays(struct pst_model *model, bool to_device)
+static pst_rc move_arrays(struct pst_gnn_model *model, bool to_device)
 {
     pst_real *const host[MOVED] = {model->weight, model->m, model->v, model->running};
     pst_real *const on[MOVED] = {model->on.weight, model->on.m, model->on.v, model->on.running};
-    if (!pst_model_on_device(model))
+    if (!pst_gnn_model_on_device(model))
         return PST_OK;
     for (int i = 0; i < MOVED; i++) {
         const int64_t n = host[i] == model->running ? model->running_size : model->size;
@@ -361,12 +364,12 @@ static pst_rc move_arrays(struct pst_model *model, bool to_device)
     return pst_device_wait(model->config.device);
 }
 
-pst_rc pst_model_fetch(struct pst_model *model)
+pst_rc pst_gnn_model_fetch(struct pst_gnn_model *model)
 {
     return move_arrays(model, false);
 }
 
-pst_rc pst_model_send(struct pst_model *model)
+pst_rc pst_gnn_model_send(struct pst_gnn_model *model)
 {
     return move_arrays(model, true);
 }

@@ -9,7 +9,7 @@
  * normalised layer has gain and shift in place of the bias. Residuals join layers 1..L-2, whose input and
  * output are equally wide.
  *
- * Owner: pst_model_init fills what the caller owns; pst_model_release frees it.
+ * Owner: pst_gnn_model_init fills what the caller owns; pst_gnn_model_release frees it.
  * Threads: one at a time, which its team helps; results do not depend on how many do. */
 #ifndef PST_MODEL_H
 #define PST_MODEL_H
@@ -17,15 +17,15 @@
 #include "stages/lib/device/device.h"
 #include "stages/lib/gnn/team.h"
 
-#define PST_LAYERS_MAX PST_HOPS_MAX
-#define PST_MODEL_TENSORS_MAX (PST_LAYERS_MAX * 5)
+#define PST_GNN_LAYERS_MAX PST_HOPS_MAX
+#define PST_GNN_TENSORS_MAX (PST_GNN_LAYERS_MAX * 5)
 
-enum pst_norm { PST_NORM_NONE, PST_NORM_LAYER, PST_NORM_BATCH };
+enum pst_gnn_norm { PST_GNN_NORM_NONE, PST_GNN_NORM_LAYER, PST_GNN_NORM_BATCH };
 
-struct pst_model_config {
+struct pst_gnn_config {
     int layers;
     int64_t in, hidden, classes;
-    enum pst_norm norm;
+    enum pst_gnn_norm norm;
     bool residual, aggregate;
     double dropout, input_dropout;
     uint64_t seed;
@@ -35,13 +35,13 @@ struct pst_model_config {
 };
 
 /* One parameter tensor: a part of the flat arrays of the model. */
-struct pst_parameter {
+struct pst_gnn_parameter {
     char name[PST_NAME_MAX];
     int64_t at, rows, cols; /* rows is 1 for vectors */
 };
 
 /* A layer's widths and where its parameters are; -1: it has none of that kind. */
-struct pst_layer {
+struct pst_gnn_layer {
     int64_t in, out;
     int64_t self, neigh, bias, gain, shift;
     int64_t running; /* of the mean; the variance follows `out` further on */
@@ -49,27 +49,27 @@ struct pst_layer {
 };
 
 /* Where a step's time goes. */
-enum pst_work {
-    PST_WORK_PRODUCTS,
-    PST_WORK_MEANS,
-    PST_WORK_FUSED,
-    PST_WORK_LOSS,
-    PST_WORK_UPDATE,
-    PST_WORK_KINDS
+enum pst_gnn_work {
+    PST_GNN_WORK_PRODUCTS,
+    PST_GNN_WORK_MEANS,
+    PST_GNN_WORK_FUSED,
+    PST_GNN_WORK_LOSS,
+    PST_GNN_WORK_UPDATE,
+    PST_GNN_WORK_KINDS
 };
 
-struct pst_work_time {
-    _Alignas(PST_CACHE_LINE) double s[PST_WORK_KINDS];
+struct pst_gnn_work_time {
+    _Alignas(PST_CACHE_LINE) double s[PST_GNN_WORK_KINDS];
 };
 
 /* The model's flat arrays. */
-struct pst_arrays {
+struct pst_gnn_arrays {
     pst_real *weight, *grad, *m, *v; /* m, v: Adam's moments */
     pst_real *running;               /* batch norm's running means and variances */
 };
 
 /* How large a task is. On a device there is one for all rows, columns and weights: the kernels part it. */
-struct pst_grain {
+struct pst_gnn_grain {
     int64_t rows; /* of a block: of usual widths, it stays in the nearest caches */
     /* A weight's gradient is made in tiles, large so that its factors are read seldom; where there are few
      * tiles for all threads, each in parts of the rows, which are added up in order. */
@@ -80,33 +80,34 @@ struct pst_grain {
     int64_t update;    /* parameters of which one task makes the step */
 };
 
-struct pst_model {
-    struct pst_model_config config;
+struct pst_gnn_model {
+    struct pst_gnn_config config;
     const struct pst_twin *twin; /* what computes, on this queue */
     struct pst_queue *q;
-    struct pst_grain grain;
-    struct pst_layer layer[PST_LAYERS_MAX];
-    struct pst_parameter parameter[PST_MODEL_TENSORS_MAX];
+    struct pst_gnn_grain grain;
+    struct pst_gnn_layer layer[PST_GNN_LAYERS_MAX];
+    struct pst_gnn_parameter parameter[PST_GNN_TENSORS_MAX];
     int parameters;
     int64_t size; /* elements of each of the four flat arrays */
     int64_t running_size;
     /* On the host: what checkpoints and evaluation see. On a device grad is NULL, and the others are what
-     * pst_model_fetch last brought. */
+     * pst_gnn_model_fetch last brought. */
     pst_real *weight, *grad, *m, *v, *running;
-    struct pst_arrays on; /* where steps are made: the same arrays, or the device's */
-    int64_t steps;        /* Adam steps taken */
-    char *work;           /* activations; on the host touched only as far as batches reach */
+    struct pst_gnn_arrays on; /* where steps are made: the same arrays, or the device's */
+    int64_t steps;            /* Adam steps taken */
+    char *work;               /* activations; on the host touched only as far as batches reach */
     size_t work_bytes;
-    struct pst_team *team;
-    struct pst_work_time *spent;  /* by each thread of the team */
-    int64_t rows[PST_LAYERS_MAX]; /* destinations of each layer, over all steps: FLOPs are counted from it */
+    struct pst_gnn_team *team;
+    struct pst_gnn_work_time *spent; /* by each thread of the team */
+    int64_t
+        rows[PST_GNN_LAYERS_MAX]; /* destinations of each layer, over all steps: FLOPs are counted from it */
 };
 
-enum pst_feature_kind { PST_FEATURE_REAL, PST_FEATURE_HALF, PST_FEATURE_BFLOAT };
+enum pst_gnn_feature_kind { PST_GNN_FEATURE_REAL, PST_GNN_FEATURE_HALF, PST_GNN_FEATURE_BFLOAT };
 
 /* What one step sees of a minibatch; all borrowed, and where the model computes. n, indptr, indices as in
  * common/slots/minibatch.h. */
-struct pst_batch {
+struct pst_gnn_batch {
     int hops;
     int64_t n[PST_HOPS_MAX + 1];
     const int64_t *vertices;
@@ -115,70 +116,71 @@ struct pst_batch {
     int64_t edges[PST_HOPS_MAX]; /* indptr[h][n[h]], which a device's host cannot read */
     const void *features;
     uint64_t stride_bytes;
-    enum pst_feature_kind kind;
+    enum pst_gnn_feature_kind kind;
     uint32_t epoch;
     uint64_t number; /* of the batch: keys the dropout */
     double normaliser;
 };
 
-struct pst_figures {
+struct pst_gnn_figures {
     double loss; /* sum over rows, divided by the normaliser */
     int64_t correct, counted;
 };
 
 /* Sizes and fills everything, starts the team. PST_E_ARG: a configuration that cannot be; PST_E_NOMEM. */
-PST_MUST_USE pst_rc pst_model_init(struct pst_model *model, const struct pst_model_config *config);
-void pst_model_release(struct pst_model *model);
+PST_MUST_USE pst_rc pst_gnn_model_init(struct pst_gnn_model *model, const struct pst_gnn_config *config);
+void pst_gnn_model_release(struct pst_gnn_model *model);
 
-/* Adds the gradients of one (micro-)batch and its figures. logits (n[0] x classes, ld = pst_width(classes)),
- * if not NULL, gets where they lie until the next call. PST_E_LIMIT: more rows than it was sized for. */
-PST_MUST_USE pst_rc pst_model_step(struct pst_model *model, const struct pst_batch *batch,
-                                   struct pst_figures *figures, const pst_real **logits);
+/* Adds the gradients of one (micro-)batch and its figures. logits (n[0] x classes, ld =
+ * pst_gnn_width(classes)), if not NULL, gets where they lie until the next call. PST_E_LIMIT: more rows than
+ * it was sized for. */
+PST_MUST_USE pst_rc pst_gnn_model_step(struct pst_gnn_model *model, const struct pst_gnn_batch *batch,
+                                       struct pst_gnn_figures *figures, const pst_real **logits);
 
 /* One Adam step on the gradients added up since the last; then they are zero again. */
-void pst_model_update(struct pst_model *model, double rate, double weight_decay);
+void pst_gnn_model_update(struct pst_gnn_model *model, double rate, double weight_decay);
 /* Forgets the gradients added up since the last update. */
-void pst_model_forget(struct pst_model *model);
+void pst_gnn_model_forget(struct pst_gnn_model *model);
 
 /* Brings weights, moments and running figures from the device to the host's arrays, or to it. Nothing to do
  * on the CPU. */
-PST_MUST_USE pst_rc pst_model_fetch(struct pst_model *model);
-PST_MUST_USE pst_rc pst_model_send(struct pst_model *model);
+PST_MUST_USE pst_rc pst_gnn_model_fetch(struct pst_gnn_model *model);
+PST_MUST_USE pst_rc pst_gnn_model_send(struct pst_gnn_model *model);
 
-static inline bool pst_model_on_device(const struct pst_model *model)
+static inline bool pst_gnn_model_on_device(const struct pst_gnn_model *model)
 {
     return model->config.device != NULL && pst_device_is_cuda(model->config.device);
 }
 
 /* Runs a job's tasks: by the team, or one after the other, since a queue is one thread's. */
-void pst_model_tasks(struct pst_model *model, pst_task_fn *task, void *job, int64_t tasks);
+void pst_gnn_model_tasks(struct pst_gnn_model *model, pst_gnn_task_fn *task, void *job, int64_t tasks);
 
 /* Elements from one row of a width to the next: rows start on a cache line. */
-static inline int64_t pst_width(int64_t dim)
+static inline int64_t pst_gnn_width(int64_t dim)
 {
     return (int64_t)pst_align_up((uint64_t)dim, PST_CACHE_LINE / sizeof(float));
 }
 
 /* Memory that costs nothing until it is touched; NULL with errno. */
-void *pst_lazy_map(size_t bytes);
-void pst_lazy_unmap(void *memory, size_t bytes);
+void *pst_gnn_lazy_map(size_t bytes);
+void pst_gnn_lazy_unmap(void *memory, size_t bytes);
 
 /* model.c's for pass.c: where one pass keeps things, as offsets into `work`. */
-struct pst_pass {
-    int64_t dst[PST_LAYERS_MAX], src[PST_LAYERS_MAX];
-    bool project[PST_LAYERS_MAX]; /* multiply by W_neigh before the mean rather than after */
-    size_t y[PST_LAYERS_MAX];     /* a layer's output */
-    size_t mixed[PST_LAYERS_MAX]; /* the mean, or the projected rows */
-    size_t xhat[PST_LAYERS_MAX], rstd[PST_LAYERS_MAX];
-    size_t input;                /* a copy of the features, where they cannot be used in place */
-    size_t kept[PST_LAYERS_MAX]; /* the gradient of a normalised layer's output, for its residual */
+struct pst_gnn_pass {
+    int64_t dst[PST_GNN_LAYERS_MAX], src[PST_GNN_LAYERS_MAX];
+    bool project[PST_GNN_LAYERS_MAX]; /* multiply by W_neigh before the mean rather than after */
+    size_t y[PST_GNN_LAYERS_MAX];     /* a layer's output */
+    size_t mixed[PST_GNN_LAYERS_MAX]; /* the mean, or the projected rows */
+    size_t xhat[PST_GNN_LAYERS_MAX], rstd[PST_GNN_LAYERS_MAX];
+    size_t input;                    /* a copy of the features, where they cannot be used in place */
+    size_t kept[PST_GNN_LAYERS_MAX]; /* the gradient of a normalised layer's output, for its residual */
     size_t grad[2];
     size_t sums, figures; /* of each block: gradients of vectors (sums_width reals); loss and hits */
     int64_t sums_width;
-    int64_t parts[PST_LAYERS_MAX][2];  /* of the gradients of W_self and W_neigh */
-    size_t partial[PST_LAYERS_MAX][2]; /* parts x pst_width(in * out), if there are several */
+    int64_t parts[PST_GNN_LAYERS_MAX][2];  /* of the gradients of W_self and W_neigh */
+    size_t partial[PST_GNN_LAYERS_MAX][2]; /* parts x pst_gnn_width(in * out), if there are several */
     size_t bytes;
 };
-void pst_pass_layout(const struct pst_model *model, struct pst_pass *pass, bool copy_input);
+void pst_gnn_pass_layout(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, bool copy_input);
 
 #endif

@@ -17,7 +17,7 @@
  * many multiply-adds. */
 static const double MEAN_COST = 12;
 
-static bool project_first(const struct pst_layer *layer, int64_t dst, int64_t src, int64_t edges)
+static bool project_first(const struct pst_gnn_layer *layer, int64_t dst, int64_t src, int64_t edges)
 {
     const double in = (double)layer->in, out = (double)layer->out;
     const double after = (double)edges * in * MEAN_COST + (double)dst * in * out;
@@ -25,14 +25,15 @@ static bool project_first(const struct pst_layer *layer, int64_t dst, int64_t sr
     return before < after;
 }
 
-static bool needs_copy(const struct pst_model *model, const struct pst_batch *batch)
+static bool needs_copy(const struct pst_gnn_model *model, const struct pst_gnn_batch *batch)
 {
-    return batch->kind != PST_FEATURE_REAL || model->config.input_dropout > 0;
+    return batch->kind != PST_GNN_FEATURE_REAL || model->config.input_dropout > 0;
 }
 
-static pst_rc plan_pass(const struct pst_model *model, const struct pst_batch *batch, struct pst_pass *pass)
+static pst_rc plan_pass(const struct pst_gnn_model *model, const struct pst_gnn_batch *batch,
+                        struct pst_gnn_pass *pass)
 {
-    const struct pst_model_config *c = &model->config;
+    const struct pst_gnn_config *c = &model->config;
     if (c->aggregate && batch->hops != c->layers)
         return pst_fail(PST_E_ARG, "the minibatch has %d hops, the model %d layers: they must be as many",
                         batch->hops, c->layers);
@@ -43,7 +44,7 @@ static pst_rc plan_pass(const struct pst_model *model, const struct pst_batch *b
         if (c->aggregate)
             pass->project[l] = project_first(&model->layer[l], pass->dst[l], pass->src[l], batch->edges[h]);
     }
-    pst_pass_layout(model, pass, needs_copy(model, batch));
+    pst_gnn_pass_layout(model, pass, needs_copy(model, batch));
     if (pass->bytes > model->work_bytes)
         return pst_fail(
             PST_E_LIMIT,
@@ -59,31 +60,31 @@ static pst_rc plan_pass(const struct pst_model *model, const struct pst_batch *b
 static void copy_task(void *arg, int64_t block, int worker)
 {
     const struct step *s = arg;
-    const struct pst_batch *batch = s->batch;
+    const struct pst_gnn_batch *batch = s->batch;
     int64_t at;
     const int64_t n = rows_of(s->model, block, s->pass->src[0], &at), dim = s->model->config.in,
                   ld = s->x[0].ld;
     pst_real *x = real_at(s->model, s->pass->input) + at * ld;
     const char *from = (const char *)batch->features + (uint64_t)at * batch->stride_bytes;
-    if (batch->kind == PST_FEATURE_REAL)
-        TIMED(s, worker, PST_WORK_FUSED,
+    if (batch->kind == PST_GNN_FEATURE_REAL)
+        TIMED(s, worker, PST_GNN_WORK_FUSED,
               s->twin->gather(s->q, from, batch->stride_bytes, NULL, x, (uint64_t)ld * sizeof *x, NULL, n,
                               (uint64_t)dim * sizeof *x));
     else
-        TIMED(s, worker, PST_WORK_FUSED,
-              s->twin->widen(s->q, from, batch->stride_bytes, batch->kind == PST_FEATURE_BFLOAT, x, ld, n,
+        TIMED(s, worker, PST_GNN_WORK_FUSED,
+              s->twin->widen(s->q, from, batch->stride_bytes, batch->kind == PST_GNN_FEATURE_BFLOAT, x, ld, n,
                              dim));
     const struct pst_dropout drop = dropout_of(s->model, batch, -1);
-    TIMED(s, worker, PST_WORK_FUSED,
+    TIMED(s, worker, PST_GNN_WORK_FUSED,
           s->twin->bias_relu_dropout(s->q, x, ld, NULL, batch->vertices + at, n, dim, false, &drop));
 }
 
 /* A block of a layer's input times W_neigh, before the mean. */
 static void project_rows(const struct step *s, int l, int64_t at, int64_t n, int worker)
 {
-    const struct pst_layer *layer = &s->model->layer[l];
-    const int64_t ld = pst_width(layer->out);
-    TIMED(s, worker, PST_WORK_PRODUCTS,
+    const struct pst_gnn_layer *layer = &s->model->layer[l];
+    const int64_t ld = pst_gnn_width(layer->out);
+    TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
           s->twin->gemm(s->q, false, false, n, layer->out, layer->in, 1, s->x[l].at + at * s->x[l].ld,
                         s->x[l].ld, s->model->on.weight + layer->neigh, layer->out, 0,
                         real_at(s->model, s->pass->mixed[l]) + at * ld, ld, 1));
@@ -100,34 +101,35 @@ static void project_task(void *arg, int64_t block, int worker)
 /* y = x_dst W_self + mean(x_src) W_neigh */
 static void linear_rows(const struct step *s, int64_t at, int64_t n, int worker)
 {
-    const struct pst_layer *layer = &s->model->layer[s->l];
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
     const struct view x = s->x[s->l];
     const bool aggregate = s->model->config.aggregate, project = s->pass->project[s->l];
-    const int64_t in = layer->in, out = layer->out, ld = pst_width(out), ld_in = pst_width(in);
+    const int64_t in = layer->in, out = layer->out, ld = pst_gnn_width(out), ld_in = pst_gnn_width(in);
     pst_real *y = real_at(s->model, s->pass->y[s->l]) + at * ld;
     if (aggregate) {
         const int h = block_of(s->model, s->l);
         const int32_t *indptr = s->batch->indptr[h] + at, *indices = s->batch->indices[h];
         pst_real *all = real_at(s->model, s->pass->mixed[s->l]), *mixed = all + at * ld_in;
         if (project) {
-            TIMED(s, worker, PST_WORK_MEANS, s->twin->mean(s->q, indptr, indices, n, all, ld, y, ld, out));
+            TIMED(s, worker, PST_GNN_WORK_MEANS,
+                  s->twin->mean(s->q, indptr, indices, n, all, ld, y, ld, out));
         } else {
-            TIMED(s, worker, PST_WORK_MEANS,
+            TIMED(s, worker, PST_GNN_WORK_MEANS,
                   s->twin->mean(s->q, indptr, indices, n, x.at, x.ld, mixed, ld_in, in));
-            TIMED(s, worker, PST_WORK_PRODUCTS,
+            TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
                   s->twin->gemm(s->q, false, false, n, out, in, 1, mixed, ld_in,
                                 s->model->on.weight + layer->neigh, out, 0, y, ld, 1));
         }
     }
-    TIMED(s, worker, PST_WORK_PRODUCTS,
+    TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
           s->twin->gemm(s->q, false, false, n, out, in, 1, x.at + at * x.ld, x.ld,
                         s->model->on.weight + layer->self, out, aggregate ? 1 : 0, y, ld, 1));
 }
 
 static void layer_norm_rows(const struct step *s, int64_t at, int64_t n)
 {
-    const struct pst_layer *layer = &s->model->layer[s->l];
-    const int64_t ld = pst_width(layer->out);
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
+    const int64_t ld = pst_gnn_width(layer->out);
     const pst_real *gain = s->model->on.weight + layer->gain, *shift = s->model->on.weight + layer->shift;
     s->twin->layer_norm(s->q, real_at(s->model, s->pass->y[s->l]) + at * ld, ld, n, layer->out, gain, shift,
                         real_at(s->model, s->pass->xhat[s->l]) + at * layer->out,
@@ -136,9 +138,9 @@ static void layer_norm_rows(const struct step *s, int64_t at, int64_t n)
 
 static void activate_rows(const struct step *s, int64_t at, int64_t n)
 {
-    const struct pst_layer *layer = &s->model->layer[s->l];
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
     const struct view x = s->x[s->l];
-    const int64_t out = layer->out, ld = pst_width(out), *vertices = s->batch->vertices + at;
+    const int64_t out = layer->out, ld = pst_gnn_width(out), *vertices = s->batch->vertices + at;
     pst_real *y = real_at(s->model, s->pass->y[s->l]) + at * ld;
     const pst_real *bias = layer->bias >= 0 ? s->model->on.weight + layer->bias : NULL;
     const struct pst_dropout drop = dropout_of(s->model, s->batch, s->l), none = {0};
@@ -153,9 +155,9 @@ static void activate_rows(const struct step *s, int64_t at, int64_t n)
 /* The loss of a block of logits, and the gradient of the last layer's bias from it. */
 static void loss_rows(const struct step *s, int64_t block, int64_t at, int64_t n)
 {
-    const struct pst_layer *layer = &s->model->layer[s->l];
-    const int64_t out = layer->out, ld = pst_width(out);
-    struct pst_figures *f = (struct pst_figures *)(void *)(s->model->work + s->pass->figures) + block;
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
+    const int64_t out = layer->out, ld = pst_gnn_width(out);
+    struct pst_gnn_figures *f = (struct pst_gnn_figures *)(void *)(s->model->work + s->pass->figures) + block;
     pst_real *sums = sums_of(s, block), *grad = s->grad + at * ld;
     const struct pst_dropout none = {0};
     (void)s->twin->fill(s->q, f, 0, sizeof *f);
@@ -168,11 +170,11 @@ static void loss_rows(const struct step *s, int64_t block, int64_t at, int64_t n
 /* What follows the linear part of a block of rows, and what the next layer does with it first. */
 static void finish_rows(const struct step *s, int64_t block, int64_t at, int64_t n, int worker)
 {
-    if (s->model->config.norm == PST_NORM_LAYER && s->model->layer[s->l].gain >= 0)
-        TIMED(s, worker, PST_WORK_FUSED, layer_norm_rows(s, at, n));
-    TIMED(s, worker, PST_WORK_FUSED, activate_rows(s, at, n));
+    if (s->model->config.norm == PST_GNN_NORM_LAYER && s->model->layer[s->l].gain >= 0)
+        TIMED(s, worker, PST_GNN_WORK_FUSED, layer_norm_rows(s, at, n));
+    TIMED(s, worker, PST_GNN_WORK_FUSED, activate_rows(s, at, n));
     if (s->model->layer[s->l].last)
-        TIMED(s, worker, PST_WORK_LOSS, loss_rows(s, block, at, n));
+        TIMED(s, worker, PST_GNN_WORK_LOSS, loss_rows(s, block, at, n));
     else if (s->pass->project[s->l + 1])
         project_rows(s, s->l + 1, at, n, worker);
 }
@@ -197,13 +199,13 @@ static void finish_task(void *arg, int64_t block, int worker)
 
 static void batch_norm_rows(const struct step *s)
 {
-    const struct pst_layer *layer = &s->model->layer[s->l];
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
     const pst_real momentum = (pst_real)0.1; /* of the running figures; the usual choice */
     pst_real *mean = s->model->on.running + layer->running;
-    s->twin->batch_norm(s->q, real_at(s->model, s->pass->y[s->l]), pst_width(layer->out), s->pass->dst[s->l],
-                        layer->out, s->model->on.weight + layer->gain, s->model->on.weight + layer->shift,
-                        real_at(s->model, s->pass->xhat[s->l]), real_at(s->model, s->pass->rstd[s->l]), mean,
-                        mean + layer->out, momentum);
+    s->twin->batch_norm(s->q, real_at(s->model, s->pass->y[s->l]), pst_gnn_width(layer->out),
+                        s->pass->dst[s->l], layer->out, s->model->on.weight + layer->gain,
+                        s->model->on.weight + layer->shift, real_at(s->model, s->pass->xhat[s->l]),
+                        real_at(s->model, s->pass->rstd[s->l]), mean, mean + layer->out, momentum);
 }
 
 static void forward_all(struct step *s)
@@ -216,18 +218,18 @@ static void forward_all(struct step *s)
             run_tasks(s, project_task, blocks_of(s->model, s->pass->src[0]));
         run_tasks(s, forward_task, blocks);
         if (has_barrier(s->model, s->l)) {
-            TIMED(s, 0, PST_WORK_FUSED, batch_norm_rows(s));
+            TIMED(s, 0, PST_GNN_WORK_FUSED, batch_norm_rows(s));
             run_tasks(s, finish_task, blocks);
         }
     }
 }
 
 /* Those of the one block of a device, when all that it has to do is done. */
-static pst_rc fetch_figures(const struct step *s, struct pst_figures *sum)
+static pst_rc fetch_figures(const struct step *s, struct pst_gnn_figures *sum)
 {
     struct pst_device *device = s->model->config.device;
-    const struct pst_figures *f =
-        (const struct pst_figures *)(const void *)(s->model->work + s->pass->figures);
+    const struct pst_gnn_figures *f =
+        (const struct pst_gnn_figures *)(const void *)(s->model->work + s->pass->figures);
     const int64_t *const counts[] = {(const int64_t *)(const void *)&f->loss, &f->correct, &f->counted};
     bool data_fault = false;
     pst_device_record(device, counts, 3);
@@ -242,10 +244,11 @@ static pst_rc fetch_figures(const struct step *s, struct pst_figures *sum)
     return PST_OK;
 }
 
-static struct pst_figures sum_figures(const struct step *s)
+static struct pst_gnn_figures sum_figures(const struct step *s)
 {
-    struct pst_figures sum = {0};
-    const struct pst_figures *f = (const struct pst_figures *)(void *)(s->model->work + s->pass->figures);
+    struct pst_gnn_figures sum = {0};
+    const struct pst_gnn_figures *f =
+        (const struct pst_gnn_figures *)(void *)(s->model->work + s->pass->figures);
     for (int64_t b = 0; b < blocks_of(s->model, s->batch->n[0]); b++) {
         sum.loss += f[b].loss;
         sum.correct += f[b].correct;
@@ -254,11 +257,11 @@ static struct pst_figures sum_figures(const struct step *s)
     return sum;
 }
 
-pst_rc pst_model_step(struct pst_model *model, const struct pst_batch *batch, struct pst_figures *figures,
-                      const pst_real **logits)
+pst_rc pst_gnn_model_step(struct pst_gnn_model *model, const struct pst_gnn_batch *batch,
+                          struct pst_gnn_figures *figures, const pst_real **logits)
 {
     const int layers = model->config.layers;
-    struct pst_pass pass = {0};
+    struct pst_gnn_pass pass = {0};
     pst_rc rc = plan_pass(model, batch, &pass);
     if (rc != PST_OK)
         return rc;
@@ -269,16 +272,16 @@ pst_rc pst_model_step(struct pst_model *model, const struct pst_batch *batch, st
                      .pass = &pass,
                      .grad = real_at(model, pass.grad[0])};
     s.x[0] = needs_copy(model, batch)
-                 ? (struct view){real_at(model, pass.input), pst_width(model->config.in)}
+                 ? (struct view){real_at(model, pass.input), pst_gnn_width(model->config.in)}
                  : (struct view){batch->features, (int64_t)(batch->stride_bytes / sizeof(pst_real))};
     for (int l = 1; l < layers; l++)
-        s.x[l] = (struct view){real_at(model, pass.y[l - 1]), pst_width(model->layer[l].in)};
+        s.x[l] = (struct view){real_at(model, pass.y[l - 1]), pst_gnn_width(model->layer[l].in)};
     for (int l = 0; l < layers; l++)
         model->rows[l] += pass.dst[l];
     forward_all(&s);
-    pst_pass_backward(&s);
-    struct pst_figures sum = {0};
-    if (pst_model_on_device(model))
+    pst_gnn_pass_backward(&s);
+    struct pst_gnn_figures sum = {0};
+    if (pst_gnn_model_on_device(model))
         rc = fetch_figures(&s, &sum);
     else
         sum = sum_figures(&s);

@@ -6,7 +6,7 @@
 
 #include <time.h>
 
-static inline double pst_pass_clock(void)
+static inline double pst_gnn_pass_clock(void)
 {
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
@@ -16,9 +16,9 @@ static inline double pst_pass_clock(void)
 /* Adds what a kernel took to its kind's account. */
 #define TIMED(step, worker, kind, call)                                                                      \
     do {                                                                                                     \
-        const double before_s = pst_pass_clock();                                                            \
+        const double before_s = pst_gnn_pass_clock();                                                        \
         call;                                                                                                \
-        (step)->model->spent[worker].s[kind] += pst_pass_clock() - before_s;                                 \
+        (step)->model->spent[worker].s[kind] += pst_gnn_pass_clock() - before_s;                             \
     } while (0)
 
 struct view { /* a matrix: a layer's input */
@@ -28,41 +28,41 @@ struct view { /* a matrix: a layer's input */
 
 /* What all tasks of a pass look at. */
 struct step {
-    struct pst_model *model;
+    struct pst_gnn_model *model;
     const struct pst_twin *twin; /* the model's, as is q */
     struct pst_queue *q;
-    const struct pst_batch *batch;
-    const struct pst_pass *pass;
-    struct view x[PST_LAYERS_MAX]; /* each layer's input */
-    int l;                         /* the layer that the running tasks belong to */
-    pst_real *grad, *grad_x;       /* of its output and of its input */
+    const struct pst_gnn_batch *batch;
+    const struct pst_gnn_pass *pass;
+    struct view x[PST_GNN_LAYERS_MAX]; /* each layer's input */
+    int l;                             /* the layer that the running tasks belong to */
+    pst_real *grad, *grad_x;           /* of its output and of its input */
 };
 
-static inline pst_real *real_at(const struct pst_model *model, size_t offset)
+static inline pst_real *real_at(const struct pst_gnn_model *model, size_t offset)
 {
     return (pst_real *)(void *)(model->work + offset);
 }
 
-static inline int block_of(const struct pst_model *model, int layer)
+static inline int block_of(const struct pst_gnn_model *model, int layer)
 {
     return model->config.layers - 1 - layer;
 }
 
-static inline int64_t blocks_of(const struct pst_model *model, int64_t rows)
+static inline int64_t blocks_of(const struct pst_gnn_model *model, int64_t rows)
 {
     return (rows + model->grain.rows - 1) / model->grain.rows;
 }
 
 /* The rows of a block: from `at`, returns how many. */
-static inline int64_t rows_of(const struct pst_model *model, int64_t block, int64_t rows, int64_t *at)
+static inline int64_t rows_of(const struct pst_gnn_model *model, int64_t block, int64_t rows, int64_t *at)
 {
     *at = block * model->grain.rows;
     return pst_min_i64(model->grain.rows, rows - *at);
 }
 
-static inline void run_tasks(struct step *s, pst_task_fn *task, int64_t tasks)
+static inline void run_tasks(struct step *s, pst_gnn_task_fn *task, int64_t tasks)
 {
-    pst_model_tasks(s->model, task, s, tasks);
+    pst_gnn_model_tasks(s->model, task, s, tasks);
 }
 
 /* All bytes 0, in the order of the work. What fails, the end of the pass tells. */
@@ -72,15 +72,15 @@ static inline void clear(const struct step *s, void *at, int64_t reals)
 }
 
 /* Batch normalisation needs all rows at once: a barrier in the middle of a layer. */
-static inline bool has_barrier(const struct pst_model *model, int l)
+static inline bool has_barrier(const struct pst_gnn_model *model, int l)
 {
-    return model->config.norm == PST_NORM_BATCH && model->layer[l].gain >= 0;
+    return model->config.norm == PST_GNN_NORM_BATCH && model->layer[l].gain >= 0;
 }
 
-static inline struct pst_dropout dropout_of(const struct pst_model *model, const struct pst_batch *batch,
-                                            int layer)
+static inline struct pst_dropout dropout_of(const struct pst_gnn_model *model,
+                                            const struct pst_gnn_batch *batch, int layer)
 {
-    const struct pst_model_config *c = &model->config;
+    const struct pst_gnn_config *c = &model->config;
     const bool last = layer == c->layers - 1;
     return (struct pst_dropout){.seed = c->seed,
                                 .epoch = batch->epoch,
@@ -97,6 +97,6 @@ static inline pst_real *sums_of(const struct step *s, int64_t block)
 }
 
 /* From the gradient of the loss by the logits, in pass->grad[0], to those of all weights. */
-void pst_pass_backward(struct step *s);
+void pst_gnn_pass_backward(struct step *s);
 
 #endif

@@ -37,7 +37,7 @@ static int open_file(const char *dir, size_t bytes)
     return -1;
 }
 
-void *pst_file_map(const char *dir, size_t bytes)
+void *pst_gnn_file_map(const char *dir, size_t bytes)
 {
     const int fd = open_file(dir, bytes > 0 ? bytes : 1);
     if (fd < 0)
@@ -62,14 +62,14 @@ pst_rc pst_rows_open(struct pst_rows *rows, int64_t n, int64_t ld, const char *s
         rows->fd = open_file(spill_dir, rows->bytes > 0 ? rows->bytes : 1);
         return rows->fd >= 0 ? PST_OK : PST_E_IO;
     }
-    rows->memory = pst_lazy_map(rows->bytes);
+    rows->memory = pst_gnn_lazy_map(rows->bytes);
     return rows->memory ? PST_OK
                         : pst_fail(PST_E_NOMEM, "no memory for %zu bytes of activations", rows->bytes);
 }
 
 void pst_rows_close(struct pst_rows *rows)
 {
-    pst_lazy_unmap(rows->memory, rows->bytes);
+    pst_gnn_lazy_unmap(rows->memory, rows->bytes);
     if (rows->bytes > 0 && rows->fd >= 0)
         close(rows->fd);
     *rows = (struct pst_rows){.fd = -1};
@@ -84,7 +84,7 @@ pst_rc pst_rows_put(const struct pst_rows *rows, int64_t first, int64_t n, const
 {
     const uint64_t bytes = (uint64_t)n * row_bytes(rows);
     if (!rows->memory)
-        return pst_write_at(rows->fd, made, bytes, (uint64_t)first * row_bytes(rows), rows->dir);
+        return pst_file_write_at(rows->fd, made, bytes, (uint64_t)first * row_bytes(rows), rows->dir);
     if (made != rows->memory + first * rows->ld)
         memcpy(rows->memory + first * rows->ld, made, bytes);
     return PST_OK;
@@ -96,8 +96,8 @@ pst_rc pst_rows_get(const struct pst_rows *rows, int64_t first, int64_t n, pst_r
     *at = rows->memory ? rows->memory + first * rows->ld : buffer;
     if (rows->memory)
         return PST_OK;
-    return pst_read_at(rows->fd, buffer, (uint64_t)n * row_bytes(rows), (uint64_t)first * row_bytes(rows),
-                       rows->dir);
+    return pst_file_read_at(rows->fd, buffer, (uint64_t)n * row_bytes(rows),
+                            (uint64_t)first * row_bytes(rows), rows->dir);
 }
 
 void pst_rows_expect(const struct pst_rows *rows, int64_t first, int64_t n)

@@ -1,8 +1,8 @@
 /* spill_rows.h: a row of reals for each vertex, in memory, or in an unlinked file where there is too little
  * of it. Owner: pst_rows_open fills what the caller owns; pst_rows_close releases it. Threads: different rows
  * may be read and written at a time. */
-#ifndef PST_ROWS_H
-#define PST_ROWS_H
+#ifndef PST_SPILL_ROWS_H
+#define PST_SPILL_ROWS_H
 
 #include "kernels/kernels.h"
 
@@ -29,6 +29,6 @@ void pst_rows_expect(const struct pst_rows *rows, int64_t first, int64_t n);
 void pst_rows_drop(const struct pst_rows *rows, int64_t first, int64_t n);
 
 /* An unlinked file of this size in dir, its space taken, mapped; NULL with pst_fail. */
-void *pst_file_map(const char *dir, size_t bytes);
+void *pst_gnn_file_map(const char *dir, size_t bytes);
 
 #endif

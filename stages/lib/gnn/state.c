@@ -18,18 +18,19 @@ enum {
 };
 static const char FORMAT[] = "penstock-checkpoint-1";
 
-void pst_training_init(struct pst_training *progress)
+void pst_gnn_training_init(struct pst_gnn_training *progress)
 {
-    *progress = (struct pst_training){
+    *progress = (struct pst_gnn_training){
         .best_epoch = -1, .best_val = -1, .best_test = -1, .final_test = -1, .best_batch = UINT64_MAX};
 }
 
-static const char *const norms[] = {"none", "layer", "batch"}; /* enum pst_norm */
+static const char *const norms[] = {"none", "layer", "batch"}; /* enum pst_gnn_norm */
 
 /* parse_model reads it. */
-void pst_identity_of(struct pst_identity *id, const struct pst_model *model, const char *dataset_digest)
+void pst_gnn_identity_of(struct pst_gnn_identity *id, const struct pst_gnn_model *model,
+                         const char *dataset_digest)
 {
-    const struct pst_model_config *c = &model->config;
+    const struct pst_gnn_config *c = &model->config;
     id->dataset = dataset_digest;
     snprintf(id->model, sizeof id->model,
              "graphsage layers=%d in=%" PRId64 " hidden=%" PRId64 " classes=%" PRId64
@@ -46,7 +47,7 @@ struct field {
 };
 #define FIELD(name, kind)                                                                                    \
     {                                                                                                        \
-#name, kind, offsetof(struct pst_training, name)                                                     \
+#name, kind, offsetof(struct pst_gnn_training, name)                                                 \
     }
 static const struct field fields[] = {
     FIELD(next_batch, COUNT),  FIELD(epoch, COUNT),    FIELD(digest, COUNT),   FIELD(loss, REAL),
@@ -56,7 +57,7 @@ static const struct field fields[] = {
 };
 enum { PROGRESS_FIELDS = sizeof fields / sizeof *fields };
 
-static void print_field(const struct field *f, const struct pst_training *progress, char *out)
+static void print_field(const struct field *f, const struct pst_gnn_training *progress, char *out)
 {
     const char *at = (const char *)progress + f->at;
     if (f->type == REAL)
@@ -68,7 +69,7 @@ static void print_field(const struct field *f, const struct pst_training *progre
 }
 
 static pst_rc parse_field(const struct field *f, const struct pst_checkpoint *ck,
-                          struct pst_training *progress)
+                          struct pst_gnn_training *progress)
 {
     char *at = (char *)progress + f->at;
     if (f->type == COUNT)
@@ -92,14 +93,14 @@ static enum pst_dtype real_dtype(void)
 }
 
 /* The model's arrays as named tensors; they point into the model. */
-static size_t list_tensors(const struct pst_model *model, struct pst_tensor *list)
+static size_t list_tensors(const struct pst_gnn_model *model, struct pst_tensor *list)
 {
     const pst_real *const flat[3] = {model->weight, model->m, model->v};
     static const char *const prefix[3] = {"", "adam.m.", "adam.v."};
     size_t n = 0;
     for (int a = 0; a < 3; a++) {
         for (int p = 0; p < model->parameters; p++, n++) {
-            const struct pst_parameter *param = &model->parameter[p];
+            const struct pst_gnn_parameter *param = &model->parameter[p];
             const bool matrix = param->rows > 1;
             list[n] =
                 (struct pst_tensor){.dtype = real_dtype(),
@@ -119,7 +120,7 @@ static size_t list_tensors(const struct pst_model *model, struct pst_tensor *lis
     }
     return n;
 }
-_Static_assert(3 * PST_MODEL_TENSORS_MAX + 1 <= PST_CHECKPOINT_TENSORS_MAX, "a checkpoint holds any model");
+_Static_assert(3 * PST_GNN_TENSORS_MAX + 1 <= PST_CHECKPOINT_TENSORS_MAX, "a checkpoint holds any model");
 
 static pst_rc make_directory(const char *run_dir, char *dir, size_t size)
 {
@@ -130,8 +131,8 @@ static pst_rc make_directory(const char *run_dir, char *dir, size_t size)
     return PST_OK;
 }
 
-static pst_rc write_state(const char *path, const struct pst_model *model,
-                          const struct pst_training *progress, const struct pst_identity *id)
+static pst_rc write_state(const char *path, const struct pst_gnn_model *model,
+                          const struct pst_gnn_training *progress, const struct pst_gnn_identity *id)
 {
     struct pst_tensor *tensors = malloc(PST_CHECKPOINT_TENSORS_MAX * sizeof *tensors);
     char(*values)[VALUE_MAX] = calloc(FIELDS, VALUE_MAX);
@@ -177,8 +178,8 @@ static void prune(const char *dir, int64_t keep, uint64_t best)
     free(numbers);
 }
 
-pst_rc pst_state_save(const char *run_dir, int64_t keep, const struct pst_model *model,
-                      const struct pst_training *progress, const struct pst_identity *id)
+pst_rc pst_gnn_state_save(const char *run_dir, int64_t keep, const struct pst_gnn_model *model,
+                          const struct pst_gnn_training *progress, const struct pst_gnn_identity *id)
 {
     assert(keep >= 1);
     char dir[3968], path[4096];
@@ -203,8 +204,8 @@ static pst_rc expect_text(const struct pst_checkpoint *ck, const char *key, cons
     return PST_OK;
 }
 
-static pst_rc expect_same(const struct pst_checkpoint *ck, const struct pst_model *model,
-                          const struct pst_identity *id)
+static pst_rc expect_same(const struct pst_checkpoint *ck, const struct pst_gnn_model *model,
+                          const struct pst_gnn_identity *id)
 {
     char seed[32];
     snprintf(seed, sizeof seed, "%" PRIu64, model->config.seed);
@@ -218,7 +219,7 @@ static pst_rc expect_same(const struct pst_checkpoint *ck, const struct pst_mode
     return rc;
 }
 
-static pst_rc load_tensors(const struct pst_checkpoint *ck, struct pst_model *model)
+static pst_rc load_tensors(const struct pst_checkpoint *ck, struct pst_gnn_model *model)
 {
     struct pst_tensor *tensors = malloc(PST_CHECKPOINT_TENSORS_MAX * sizeof *tensors);
     if (!tensors)
@@ -231,8 +232,8 @@ static pst_rc load_tensors(const struct pst_checkpoint *ck, struct pst_model *mo
     return rc;
 }
 
-pst_rc pst_state_load(const char *path, struct pst_model *model, struct pst_training *progress,
-                      const struct pst_identity *id)
+pst_rc pst_gnn_state_load(const char *path, struct pst_gnn_model *model, struct pst_gnn_training *progress,
+                          const struct pst_gnn_identity *id)
 {
     struct pst_checkpoint ck;
     uint64_t steps = 0;
@@ -253,7 +254,7 @@ pst_rc pst_state_load(const char *path, struct pst_model *model, struct pst_trai
 
 /* ---- without a run -------------------------------------------------------------------------------- */
 
-static pst_rc parse_model(const struct pst_checkpoint *ck, struct pst_model_config *c)
+static pst_rc parse_model(const struct pst_checkpoint *ck, struct pst_gnn_config *c)
 {
     const char *text = pst_checkpoint_text(ck, "model");
     char norm[8], aggregate[8];
@@ -265,25 +266,25 @@ static pst_rc parse_model(const struct pst_checkpoint *ck, struct pst_model_conf
                " norm=%7s residual=%d aggregate=%7s%n",
                &c->layers, &c->in, &c->hidden, &c->classes, norm, &residual, aggregate, &end);
     bool known = n == 7 && text[end] == '\0';
-    for (c->norm = PST_NORM_NONE; known && strcmp(norms[c->norm], norm) != 0; c->norm++)
-        known = c->norm < PST_NORM_BATCH;
+    for (c->norm = PST_GNN_NORM_NONE; known && strcmp(norms[c->norm], norm) != 0; c->norm++)
+        known = c->norm < PST_GNN_NORM_BATCH;
     c->aggregate = known && strcmp(aggregate, "mean") == 0;
     c->residual = residual == 1;
     /* What a model of this size could be made for; init checks the rest. */
-    if (!known || c->layers < 2 || c->layers > PST_LAYERS_MAX || c->in < 1 || c->in > 1 << 24 ||
+    if (!known || c->layers < 2 || c->layers > PST_GNN_LAYERS_MAX || c->in < 1 || c->in > 1 << 24 ||
         c->hidden < 1 || c->hidden > 1 << 20 || c->classes < 1 || c->classes > 1 << 20)
         return pst_fail(PST_E_FORMAT, "%s: its model is \"%s\", which this version does not know", ck->path,
                         text);
     return PST_OK;
 }
 
-pst_rc pst_state_describe(const char *path, struct pst_model_config *config, char dataset[17])
+pst_rc pst_gnn_state_describe(const char *path, struct pst_gnn_config *config, char dataset[17])
 {
     struct pst_checkpoint ck;
     pst_rc rc = pst_checkpoint_open(&ck, path);
     if (rc != PST_OK)
         return rc;
-    *config = (struct pst_model_config){.threads = 1, .rows_max = 1};
+    *config = (struct pst_gnn_config){.threads = 1, .rows_max = 1};
     rc = expect_text(&ck, "format", FORMAT);
     if (rc == PST_OK)
         rc = parse_model(&ck, config);
@@ -298,7 +299,7 @@ pst_rc pst_state_describe(const char *path, struct pst_model_config *config, cha
     return rc;
 }
 
-pst_rc pst_state_find(const char *run_dir, bool best, char path[4096], char *warning, size_t warning_size)
+pst_rc pst_gnn_state_find(const char *run_dir, bool best, char path[4096], char *warning, size_t warning_size)
 {
     char dir[3968];
     struct pst_checkpoint ck;

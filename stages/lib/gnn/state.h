@@ -7,7 +7,7 @@
 
 /* All of it belongs to completed batches; what the current batch adds is kept apart until its last
  * micro-batch, so that a checkpoint between micro-batches is that of the batch before. */
-struct pst_training {
+struct pst_gnn_training {
     uint64_t next_batch; /* the first that is not in the weights */
     uint64_t epoch;
     uint64_t digest; /* chain over the minibatches' digests */
@@ -21,31 +21,33 @@ struct pst_training {
     uint64_t best_batch; /* checkpoint number of the best that was kept; UINT64_MAX: none */
 };
 
-void pst_training_init(struct pst_training *progress);
+void pst_gnn_training_init(struct pst_gnn_training *progress);
 
 /* What a checkpoint must agree with: dataset (its digest), seed and the model's shape. */
-struct pst_identity {
+struct pst_gnn_identity {
     const char *dataset;
     char model[256];
 };
-void pst_identity_of(struct pst_identity *id, const struct pst_model *model, const char *dataset_digest);
+void pst_gnn_identity_of(struct pst_gnn_identity *id, const struct pst_gnn_model *model,
+                         const char *dataset_digest);
 
 /* Writes DIR/checkpoints/<next_batch>.safetensors and removes all older ones but the last `keep` and the
  * best. */
-PST_MUST_USE pst_rc pst_state_save(const char *run_dir, int64_t keep, const struct pst_model *model,
-                                   const struct pst_training *progress, const struct pst_identity *id);
+PST_MUST_USE pst_rc pst_gnn_state_save(const char *run_dir, int64_t keep, const struct pst_gnn_model *model,
+                                       const struct pst_gnn_training *progress,
+                                       const struct pst_gnn_identity *id);
 /* PST_E_ARG: the checkpoint is of another dataset, seed or model. */
-PST_MUST_USE pst_rc pst_state_load(const char *path, struct pst_model *model, struct pst_training *progress,
-                                   const struct pst_identity *id);
+PST_MUST_USE pst_rc pst_gnn_state_load(const char *path, struct pst_gnn_model *model,
+                                       struct pst_gnn_training *progress, const struct pst_gnn_identity *id);
 
 /* What model a checkpoint is of, for who has nothing but it: fills all of config but threads and rows_max,
  * and the dataset's digest. PST_E_FORMAT: it is no checkpoint of this trainer's. */
-PST_MUST_USE pst_rc pst_state_describe(const char *path, struct pst_model_config *config, char dataset[17]);
+PST_MUST_USE pst_rc pst_gnn_state_describe(const char *path, struct pst_gnn_config *config, char dataset[17]);
 
 /* The path of a checkpoint of a run. best: that of the best validated epoch that was kept, or the last one
  * where none was; else the last one. warning (not NULL) gets what of them is damaged, and is passed over.
  * PST_E_STATE: there is none. */
-PST_MUST_USE pst_rc pst_state_find(const char *run_dir, bool best, char path[4096], char *warning,
-                                   size_t warning_size);
+PST_MUST_USE pst_rc pst_gnn_state_find(const char *run_dir, bool best, char path[4096], char *warning,
+                                       size_t warning_size);
 
 #endif

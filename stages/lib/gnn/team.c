@@ -25,7 +25,7 @@ static void wake(_Atomic uint32_t *word, int threads)
 }
 
 /* Takes and does one task; false if there is none to be had. */
-static bool do_one(struct pst_team *team, int worker)
+static bool do_one(struct pst_gnn_team *team, int worker)
 {
     uint64_t ticket = atomic_load_explicit(&team->ticket, memory_order_acquire);
     do {
@@ -42,7 +42,7 @@ static bool do_one(struct pst_team *team, int worker)
 static void *work(void *arg)
 {
     const struct pst_team_member *me = arg;
-    struct pst_team *team = me->team;
+    struct pst_gnn_team *team = me->team;
     int idle = 0;
     for (;;) {
         const uint32_t job = atomic_load(&team->job);
@@ -65,7 +65,7 @@ static void *work(void *arg)
 }
 
 /* Signals are for the thread that runs the stage, but for those that a thread causes itself. */
-static int start(struct pst_team *team, int i)
+static int start(struct pst_gnn_team *team, int i)
 {
     sigset_t all, before;
     sigfillset(&all);
@@ -80,10 +80,10 @@ static int start(struct pst_team *team, int i)
     return failed;
 }
 
-pst_rc pst_team_new(struct pst_team **made, int threads)
+pst_rc pst_gnn_team_new(struct pst_gnn_team **made, int threads)
 {
-    assert(threads >= 1 && threads <= PST_TEAM_MAX);
-    struct pst_team *team = aligned_alloc(PST_CACHE_LINE, sizeof *team);
+    assert(threads >= 1 && threads <= PST_GNN_TEAM_MAX);
+    struct pst_gnn_team *team = aligned_alloc(PST_CACHE_LINE, sizeof *team);
     *made = NULL;
     if (!team)
         return pst_fail(PST_E_NOMEM, "no memory for a team of %d threads", threads);
@@ -92,7 +92,7 @@ pst_rc pst_team_new(struct pst_team **made, int threads)
         const int failed = start(team, team->threads - 1);
         if (failed) {
             const int number = team->threads + 1;
-            pst_team_free(team);
+            pst_gnn_team_free(team);
             return pst_fail(PST_E_NOMEM, "cannot start thread %d of %d: %s (lower `threads`)", number,
                             threads, strerror(failed));
         }
@@ -101,20 +101,20 @@ pst_rc pst_team_new(struct pst_team **made, int threads)
     return PST_OK;
 }
 
-void pst_team_free(struct pst_team *team)
+void pst_gnn_team_free(struct pst_gnn_team *team)
 {
     if (!team)
         return;
     atomic_store(&team->stop, true);
     atomic_fetch_add(&team->job, 1);
-    wake(&team->job, PST_TEAM_MAX);
+    wake(&team->job, PST_GNN_TEAM_MAX);
     for (int i = 0; i + 1 < team->threads; i++)
         (void)pthread_join(team->thread[i], NULL);
     free(team);
 }
 
 /* The caller's sleep lets a worker that has lost its core have this one. */
-static void wait_for_all(struct pst_team *team)
+static void wait_for_all(struct pst_gnn_team *team)
 {
     for (int i = 0; i < SPINS && atomic_load_explicit(&team->undone, memory_order_acquire) > 0; i++)
         __builtin_ia32_pause();
@@ -125,7 +125,7 @@ static void wait_for_all(struct pst_team *team)
     }
 }
 
-void pst_team_run(struct pst_team *team, pst_task_fn *task, void *job, int64_t tasks)
+void pst_gnn_team_run(struct pst_gnn_team *team, pst_gnn_task_fn *task, void *job, int64_t tasks)
 {
     assert(team->threads >= 1 && tasks >= 0 && tasks <= UINT32_MAX);
     if (team->threads == 1 || tasks <= 1) {
@@ -147,10 +147,10 @@ void pst_team_run(struct pst_team *team, pst_task_fn *task, void *job, int64_t t
     wait_for_all(team);
 }
 
-int pst_team_cores(void)
+int pst_gnn_team_cores(void)
 {
     cpu_set_t cores;
     if (sched_getaffinity(0, sizeof cores, &cores) != 0)
         return 1; /* over 1024 of them, say: better too few than none */
-    return (int)pst_max_i64(1, pst_min_i64(CPU_COUNT(&cores), PST_TEAM_MAX));
+    return (int)pst_max_i64(1, pst_min_i64(CPU_COUNT(&cores), PST_GNN_TEAM_MAX));
 }

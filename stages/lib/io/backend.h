@@ -5,8 +5,8 @@
  * Owner: the engine opens and closes a backend and owns the operations; a backend holds an operation from
  * post until poll returns it. Files and regions outlive the backend. Threads: one, the engine's; a backend's
  * own threads stay inside it. */
-#ifndef PST_DISK_BACKEND_H
-#define PST_DISK_BACKEND_H
+#ifndef PST_BACKEND_H
+#define PST_BACKEND_H
 
 #include <stdatomic.h>
 #include <sys/uio.h>
@@ -84,7 +84,7 @@ struct pst_io_place {
 };
 
 /* For "nvme" and "emulated". */
-struct pst_io_nvme {
+struct pst_io_nvme_config {
     const char *stack;    /* "async", "sync", "batch" */
     const char *drives;   /* nvme: PCI addresses with commas between */
     const char *preset;   /* emulated: how fast */
@@ -107,8 +107,8 @@ struct pst_io_config {
     int threads; /* pread */
     const struct iovec *regions;
     int nregions;
-    struct pst_io_faults faults;    /* the decorator's */
-    const struct pst_io_nvme *nvme; /* NULL: neither "nvme" nor "emulated" will be asked for */
+    struct pst_io_faults faults;           /* the decorator's */
+    const struct pst_io_nvme_config *nvme; /* NULL: neither "nvme" nor "emulated" will be asked for */
 };
 
 /* Of drives that we drive ourselves. */
@@ -151,11 +151,11 @@ struct pst_io_backend {
         group_requests; /* set by open: how many it holds at once, and how large; 0: it takes none */
 };
 
-extern const struct pst_io_backend_ops pst_io_uring;
-extern const struct pst_io_backend_ops pst_io_pread;
-extern const struct pst_io_backend_ops pst_io_mmap;
-extern const struct pst_io_backend_ops pst_io_nvme;
-extern const struct pst_io_backend_ops pst_io_emulated;
+extern const struct pst_io_backend_ops pst_io_uring_ops;
+extern const struct pst_io_backend_ops pst_io_pread_ops;
+extern const struct pst_io_backend_ops pst_io_mmap_ops;
+extern const struct pst_io_backend_ops pst_io_nvme_ops;
+extern const struct pst_io_backend_ops pst_io_emulated_ops;
 
 /* b's wait, or the same by its ring and fds. */
 PST_MUST_USE pst_rc pst_io_wait(struct pst_io_backend *b, int ms);

@@ -58,7 +58,7 @@ static pst_rc open_files(const struct choice *c, bool direct)
 }
 
 /* On a GPU a timeout must be over before the wait for the queue is, which is for other reads too. */
-static pst_rc suits_gpu(const struct pst_io_nvme *nvme, bool faulty)
+static pst_rc suits_gpu(const struct pst_io_nvme_config *nvme, bool faulty)
 {
     const double most_ms = 1000 * pst_queue_wait_s() / 2;
     if (faulty)
@@ -102,8 +102,8 @@ static pst_rc try_backend(struct pst_io_backend *b, const struct choice *c,
 
 const struct pst_io_backend_ops *pst_io_backend_named(const char *name)
 {
-    static const struct pst_io_backend_ops *const all[] = {&pst_io_uring, &pst_io_pread, &pst_io_mmap,
-                                                           &pst_io_nvme, &pst_io_emulated};
+    static const struct pst_io_backend_ops *const all[] = {
+        &pst_io_uring_ops, &pst_io_pread_ops, &pst_io_mmap_ops, &pst_io_nvme_ops, &pst_io_emulated_ops};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (strcmp(name, all[i]->name) == 0)
             return all[i];
@@ -119,7 +119,7 @@ pst_rc pst_io_choose(struct pst_io_backend *b, const struct pst_io_config *confi
 {
     const struct choice c = {config, paths, direct, writable, notes, note_bytes};
     if (strcmp(want, "auto") == 0) {
-        pst_rc rc = try_backend(b, &c, &pst_io_uring);
+        pst_rc rc = try_backend(b, &c, &pst_io_uring_ops);
         if (rc != PST_E_UNSUPPORTED)
             return rc;
         char note[PST_IO_NOTE_BYTES];

@@ -12,13 +12,13 @@
 /* ---- emulated drives over the dataset's files ----------------------------------------------------- */
 
 /* Rows stay whole where they fill blocks; else as many rows stay together as do. */
-static uint64_t unit_of(const struct pst_io_nvme *nvme, uint32_t file)
+static uint64_t unit_of(const struct pst_io_nvme_config *nvme, uint32_t file)
 {
     const uint64_t row = nvme->places[file].row_bytes > 0 ? nvme->places[file].row_bytes : PST_PAGE;
     return row * pst_stripe_group(row, PST_SECTOR);
 }
 
-static json_t *namespaces(struct pst_drives *d, const struct pst_io_config *c)
+static json_t *namespaces(struct pst_io_drives *d, const struct pst_io_config *c)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < c->nfiles; i++) {
@@ -31,13 +31,13 @@ static json_t *namespaces(struct pst_drives *d, const struct pst_io_config *c)
             json_pack("{ss, ss, sI, sI, sb}", "kind", "file", "path", file->path, "at",
                       (json_int_t)place->data_at, "unit", (json_int_t)unit, "writable", (int)file->writable);
         (void)json_array_append_new(list, ns);
-        d->stripes[i] = (struct pst_stripes){
+        d->stripes[i] = (struct pst_io_stripes){
             .there = true, .from = place->data_at, .unit = unit, .nsid = (uint32_t)json_array_size(list)};
     }
     return list;
 }
 
-static pst_rc start_emulated(struct pst_drives *d, const struct pst_io_config *c)
+static pst_rc start_emulated(struct pst_io_drives *d, const struct pst_io_config *c)
 {
     json_error_t e;
     const char *more = c->nvme->emulated != NULL && c->nvme->emulated[0] != '\0' ? c->nvme->emulated : "{}";
@@ -63,7 +63,7 @@ static pst_rc start_emulated(struct pst_drives *d, const struct pst_io_config *c
 
 /* ---- real drives ---------------------------------------------------------------------------------- */
 
-static pst_rc connect_drives(struct pst_drives *d, const struct pst_io_config *c)
+static pst_rc connect_drives(struct pst_io_drives *d, const struct pst_io_config *c)
 {
     char *list = strdup(c->nvme->drives != NULL ? c->nvme->drives : "");
     pst_rc rc = list != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory for the drives' addresses");
@@ -86,7 +86,7 @@ static pst_rc connect_drives(struct pst_drives *d, const struct pst_io_config *c
 }
 
 /* Reads the block that says what a drive holds. Afterwards the rows' place is known. */
-static pst_rc read_signature(struct pst_drives *d, uint32_t drive, const struct pst_io_config *c)
+static pst_rc read_signature(struct pst_io_drives *d, uint32_t drive, const struct pst_io_config *c)
 {
     struct pst_nvme_dma block;
     struct pst_nvme_stack *stack = NULL;
@@ -118,11 +118,11 @@ static pst_rc read_signature(struct pst_drives *d, uint32_t drive, const struct 
     if (rc == PST_OK)
         rc = pst_stripe_match(block.base, c->nvme->dataset, drive, d->n, d->t[drive].what, &stripe);
     if (rc == PST_OK)
-        d->stripes[0] = (struct pst_stripes){.there = true,
-                                             .from = c->nvme->places[0].data_at,
-                                             .unit = stripe.row_bytes * stripe.group,
-                                             .base = stripe.data_at,
-                                             .nsid = 1};
+        d->stripes[0] = (struct pst_io_stripes){.there = true,
+                                                .from = c->nvme->places[0].data_at,
+                                                .unit = stripe.row_bytes * stripe.group,
+                                                .base = stripe.data_at,
+                                                .nsid = 1};
     pst_nvme_stack_free(stack);
     pst_nvme_dma_free(&block);
     if (rc == PST_OK && d->n > 1 && d->stripes[0].unit % (1ull << d->lba_shift) != 0)
@@ -136,7 +136,7 @@ static pst_rc read_signature(struct pst_drives *d, uint32_t drive, const struct 
 
 /* ---- both ----------------------------------------------------------------------------------------- */
 
-static pst_rc bring_up(struct pst_drives *d, uint32_t i, const struct pst_io_config *c)
+static pst_rc bring_up(struct pst_io_drives *d, uint32_t i, const struct pst_io_config *c)
 {
     const struct pst_nvme_config config = {.queues = c->nvme->queues, .depth = (uint32_t)c->depth + 1};
     struct pst_nvme_namespace ns;
@@ -162,17 +162,17 @@ static pst_rc bring_up(struct pst_drives *d, uint32_t i, const struct pst_io_con
     return rc;
 }
 
-pst_rc pst_drives_open(struct pst_drives *d, const struct pst_io_config *c, bool emulated)
+pst_rc pst_io_drives_open(struct pst_io_drives *d, const struct pst_io_config *c, bool emulated)
 {
     memset(d, 0, sizeof *d);
-    if (c->nfiles > PST_DRIVES_FILES_MAX)
+    if (c->nfiles > PST_IO_DRIVES_FILES_MAX)
         return pst_fail(PST_E_UNSUPPORTED,
                         "emulated drives hold %d files, this dataset has %u: its features are in too many "
                         "stripes (penstock convert --stripes 1 makes one file of them)",
-                        PST_DRIVES_FILES_MAX, c->nfiles);
-    if (c->nregions > PST_DRIVES_REGIONS_MAX)
+                        PST_IO_DRIVES_FILES_MAX, c->nfiles);
+    if (c->nregions > PST_IO_DRIVES_REGIONS_MAX)
         return pst_fail(PST_E_LIMIT, "%d regions of memory; a drive can be given %d", c->nregions,
-                        PST_DRIVES_REGIONS_MAX);
+                        PST_IO_DRIVES_REGIONS_MAX);
     for (; d->nregions < c->nregions; d->nregions++) {
         d->regions[d->nregions].base = c->regions[d->nregions].iov_base;
         d->regions[d->nregions].bytes = c->regions[d->nregions].iov_len;
@@ -183,11 +183,11 @@ pst_rc pst_drives_open(struct pst_drives *d, const struct pst_io_config *c, bool
     for (uint32_t i = 0; i < d->n && rc == PST_OK && !emulated; i++)
         rc = read_signature(d, i, c);
     if (rc != PST_OK)
-        pst_drives_close(d);
+        pst_io_drives_close(d);
     return rc;
 }
 
-void pst_drives_close(struct pst_drives *d)
+void pst_io_drives_close(struct pst_io_drives *d)
 {
     for (uint32_t i = 0; i < PST_NVME_SSDS_MAX; i++) {
         if (d->open[i])
@@ -199,10 +199,10 @@ void pst_drives_close(struct pst_drives *d)
     memset(d, 0, sizeof *d);
 }
 
-bool pst_drives_find(const struct pst_drives *d, uint32_t file, uint64_t at, struct pst_nvme_request *where,
-                     uint64_t *run)
+bool pst_io_drives_find(const struct pst_io_drives *d, uint32_t file, uint64_t at,
+                        struct pst_nvme_request *where, uint64_t *run)
 {
-    const struct pst_stripes *s = &d->stripes[file];
+    const struct pst_io_stripes *s = &d->stripes[file];
     if (!s->there || at < s->from)
         return false;
     const uint64_t unit = (at - s->from) / s->unit, rest = (at - s->from) % s->unit;
@@ -215,8 +215,8 @@ bool pst_drives_find(const struct pst_drives *d, uint32_t file, uint64_t at, str
     return true;
 }
 
-bool pst_drives_iova(const struct pst_drives *d, uint32_t drive, const void *memory, uint64_t bytes,
-                     uint64_t *iova)
+bool pst_io_drives_iova(const struct pst_io_drives *d, uint32_t drive, const void *memory, uint64_t bytes,
+                        uint64_t *iova)
 {
     const char *at = memory;
     for (int i = 0; i < d->nregions; i++) {

@@ -1,47 +1,48 @@
 /* drives.h: the NVMe drives behind the backends "nvme" and "emulated": brought up, with the stage's memory
  * made known to them, and where on them each byte of each file lies. Owner: the backend. Threads: one. */
-#ifndef PST_DISK_DRIVES_H
-#define PST_DISK_DRIVES_H
+#ifndef PST_DRIVES_H
+#define PST_DRIVES_H
 
 #include "common/nvme/emulated/emulated.h"
 #include "common/nvme/stack/stack.h"
 #include "stages/lib/io/backend.h"
 
-#define PST_DRIVES_FILES_MAX 8 /* namespaces of an emulated drive */
-#define PST_DRIVES_REGIONS_MAX 80
+#define PST_IO_DRIVES_FILES_MAX 8 /* namespaces of an emulated drive */
+#define PST_IO_DRIVES_REGIONS_MAX 80
 
 /* Row u of a file, in units of `unit` bytes from its byte `from` on, lies on drive u mod n, from byte `base`
  * of namespace nsid on. */
-struct pst_stripes {
+struct pst_io_stripes {
     bool there;
     uint64_t from, unit, base;
     uint32_t nsid;
 };
 
-struct pst_drives {
+struct pst_io_drives {
     uint32_t n;
     struct pst_nvme_emulated emulated;
     struct pst_nvme_transport t[PST_NVME_SSDS_MAX];
     struct pst_nvme_controller c[PST_NVME_SSDS_MAX], *list[PST_NVME_SSDS_MAX];
     bool open[PST_NVME_SSDS_MAX];
     uint32_t lba_shift;
-    struct pst_stripes stripes[PST_DRIVES_FILES_MAX];
+    struct pst_io_stripes stripes[PST_IO_DRIVES_FILES_MAX];
     int nregions;
     struct {
         const char *base;
         uint64_t bytes, iova[PST_NVME_SSDS_MAX];
-    } regions[PST_DRIVES_REGIONS_MAX];
+    } regions[PST_IO_DRIVES_REGIONS_MAX];
 };
 
 /* Real drives (config->nvme->drives), or emulated ones over the files themselves. */
-PST_MUST_USE pst_rc pst_drives_open(struct pst_drives *d, const struct pst_io_config *config, bool emulated);
-void pst_drives_close(struct pst_drives *d);
+PST_MUST_USE pst_rc pst_io_drives_open(struct pst_io_drives *d, const struct pst_io_config *config,
+                                       bool emulated);
+void pst_io_drives_close(struct pst_io_drives *d);
 
 /* Where byte `at` of the file is, and how many bytes go on from there on the same drive. False: on none. */
-bool pst_drives_find(const struct pst_drives *d, uint32_t file, uint64_t at, struct pst_nvme_request *where,
-                     uint64_t *run);
+bool pst_io_drives_find(const struct pst_io_drives *d, uint32_t file, uint64_t at,
+                        struct pst_nvme_request *where, uint64_t *run);
 /* The address of memory for a drive; false: it is in no region. */
-bool pst_drives_iova(const struct pst_drives *d, uint32_t drive, const void *memory, uint64_t bytes,
-                     uint64_t *iova);
+bool pst_io_drives_iova(const struct pst_io_drives *d, uint32_t drive, const void *memory, uint64_t bytes,
+                        uint64_t *iova);
 
 #endif

@@ -39,7 +39,7 @@ static pst_rc open_backend(struct pst_disk *d, char *notes, size_t note_bytes)
         paths[i] = a->stripes > 0 ? a->stripe[i < PST_DISK_ARRAYS ? 0 : i - PST_DISK_ARRAYS + 1] : a->path;
         places[i] = (struct pst_io_place){a->data_at, a->row_bytes};
     }
-    struct pst_io_nvme nvme = c->nvme;
+    struct pst_io_nvme_config nvme = c->nvme;
     nvme.places = places;
     nvme.arrays = c->arrays;
     nvme.writable = c->writable;
@@ -90,7 +90,7 @@ static pst_rc make_memory(struct pst_disk *d)
         d->ops[i].next = d->free_ops;
         d->free_ops = &d->ops[i];
     }
-    return pst_pieces_new(&d->pieces, c);
+    return pst_disk_pieces_new(&d->pieces, c);
 }
 
 pst_rc pst_disk_new(struct pst_disk **out, const struct pst_disk_config *config, char *note,
@@ -116,7 +116,7 @@ pst_rc pst_disk_new(struct pst_disk **out, const struct pst_disk_config *config,
     if (rc == PST_OK)
         rc = open_backend(d, note, note_bytes);
     if (rc == PST_OK)
-        rc = pst_groups_new(d);
+        rc = pst_disk_groups_new(d);
     if (rc != PST_OK) {
         pst_disk_free(d);
         return rc;
@@ -136,13 +136,13 @@ void pst_disk_sleep(struct pst_disk *d, int64_t ms)
 static bool drain(struct pst_disk *d)
 {
     int64_t deadline = pst_clock_ms() + DRAIN_MS_MAX;
-    pst_groups_hurry(d);
+    pst_disk_groups_hurry(d);
     while (d->in_flight > 0 && pst_clock_ms() < deadline) {
         struct pst_io_op *done[COMPLETIONS_MAX];
         int n = d->backend.ops->poll(&d->backend, done, COMPLETIONS_MAX);
         bool any = n > 0;
         d->in_flight -= n;
-        (void)!pst_groups_take(d, &any); /* what is wrong with them is of no interest any more */
+        (void)!pst_disk_groups_take(d, &any); /* what is wrong with them is of no interest any more */
         if (!any)
             pst_disk_sleep(d, deadline - pst_clock_ms());
     }
@@ -162,9 +162,9 @@ void pst_disk_free(struct pst_disk *d)
         if (d->staging != NULL && d->staging != shared)
             (void)munmap(d->staging, d->staging_bytes * (size_t)d->config.depth);
         free(d->ops);
-        pst_groups_delete(&d->groups);
+        pst_disk_groups_delete(&d->groups);
     } /* else the drive may still write there: what it may touch is left as it is */
-    pst_pieces_delete(&d->pieces);
+    pst_disk_pieces_delete(&d->pieces);
     free(d->tables);
     free(d);
 }
@@ -221,7 +221,7 @@ pst_rc pst_disk_add(struct pst_disk *d, struct pst_disk_ticket *ticket, void *sl
             (unsigned long long)count, (unsigned long long)table_at, (unsigned long long)slot_bytes);
     if (d->ntables == d->config.tables_max)
         return pst_fail(PST_E_LIMIT, "%u tables of disk requests wait already", d->ntables);
-    d->tables[(d->head + d->ntables++) % d->config.tables_max] = (struct pst_table){
+    d->tables[(d->head + d->ntables++) % d->config.tables_max] = (struct pst_disk_table){
         .ticket = ticket, .slot = slot, .slot_bytes = slot_bytes, .at = table_at, .count = count};
     ticket->tables++;
     return PST_OK;
@@ -230,7 +230,7 @@ pst_rc pst_disk_add(struct pst_disk *d, struct pst_disk_ticket *ticket, void *sl
 /* ---- making operations --------------------------------------------------------------------------- */
 
 /* Whether the device can move this piece straight between file and slot. */
-static bool fits_device(const struct pst_disk *d, const struct pst_piece *piece)
+static bool fits_device(const struct pst_disk *d, const struct pst_disk_piece *piece)
 {
     const struct pst_io_file *file = &d->files[piece->file];
     return file->direct < 0 || (piece->at % file->block == 0 && piece->bytes % file->block == 0 &&
@@ -277,7 +277,7 @@ static void aim(struct pst_disk *d, struct op *op)
     }
     uint64_t skip = op->done, at = op->begin;
     for (uint32_t i = op->first; i < op->first + op->window; i++) {
-        const struct pst_piece *piece = &op->piece[i];
+        const struct pst_disk_piece *piece = &op->piece[i];
         add_span(op, op->staging, piece->at - at, &skip);
         add_span(op, piece->memory, piece->bytes, &skip);
         at = piece->at + piece->bytes;
@@ -287,7 +287,7 @@ static void aim(struct pst_disk *d, struct op *op)
 static void open_window(struct pst_disk *d, struct op *op, uint32_t window)
 {
     const struct pst_io_file *file = &d->files[op->io.file];
-    const struct pst_piece *first = &op->piece[op->first];
+    const struct pst_disk_piece *first = &op->piece[op->first];
     op->window = window;
     op->tries = 0;
     op->done = 0;
@@ -309,9 +309,9 @@ static void post(struct pst_disk *d, struct op *op)
 
 /* Whether piece can ride along after the pieces that op has. */
 static bool joins(const struct pst_disk *d, const struct op *op, uint64_t begin, uint64_t end,
-                  const struct pst_piece *piece)
+                  const struct pst_disk_piece *piece)
 {
-    const struct pst_piece *first = &op->piece[0];
+    const struct pst_disk_piece *first = &op->piece[0];
     if (op->npieces == OP_PIECES_MAX || piece->file != first->file || piece->write != first->write)
         return false;
     const uint64_t block = d->files[piece->file].block;
@@ -328,8 +328,8 @@ static bool joins(const struct pst_disk *d, const struct op *op, uint64_t begin,
 /* Makes the next operation out of the sorted pieces. */
 static void make_op(struct pst_disk *d, struct op *op, struct pst_disk_ticket *ticket)
 {
-    const struct pst_pieces_of *p = &d->pieces;
-    const struct pst_piece *piece = &p->piece[p->key[d->next_piece++].piece];
+    const struct pst_disk_pieces *p = &d->pieces;
+    const struct pst_disk_piece *piece = &p->piece[p->key[d->next_piece++].piece];
     const struct pst_io_file *file = &d->files[piece->file];
     bool fits = fits_device(d, piece);
     op->ticket = ticket;
@@ -345,7 +345,7 @@ static void make_op(struct pst_disk *d, struct op *op, struct pst_disk_ticket *t
     uint64_t begin = op->staged ? round_down(piece->at, file->block) : piece->at;
     uint64_t end = piece->at + piece->bytes;
     while (d->next_piece < p->n) {
-        const struct pst_piece *next = &p->piece[p->key[d->next_piece].piece];
+        const struct pst_disk_piece *next = &p->piece[p->key[d->next_piece].piece];
         if (!joins(d, op, begin, end, next))
             break;
         op->piece[op->npieces++] = *next;
@@ -359,7 +359,7 @@ static void make_op(struct pst_disk *d, struct op *op, struct pst_disk_ticket *t
 }
 
 /* The table whose requests are made operations of now; NULL: none. */
-static struct pst_table *table_at_hand(struct pst_disk *d)
+static struct pst_disk_table *table_at_hand(struct pst_disk *d)
 {
     if (d->backend.groups > 0)
         return d->groups.handed != NULL ? &d->groups.handed->of : NULL;
@@ -376,12 +376,12 @@ void pst_disk_drop_table(struct pst_disk *d)
 /* Keeps the queue full. */
 static pst_rc fill_queue(struct pst_disk *d)
 {
-    struct pst_table *table;
-    pst_groups_post(d);
+    struct pst_disk_table *table;
+    pst_disk_groups_post(d);
     while (d->free_ops != NULL && (table = table_at_hand(d)) != NULL) {
         if (d->next_piece == d->pieces.n) {
             d->next_piece = 0;
-            pst_rc rc = pst_pieces_take(&d->pieces, table, &d->stats);
+            pst_rc rc = pst_disk_pieces_take(&d->pieces, table, &d->stats);
             if (rc != PST_OK) {
                 d->pieces.n = 0;
                 return rc;
@@ -398,7 +398,7 @@ static pst_rc fill_queue(struct pst_disk *d)
         if (d->next_piece < d->pieces.n || table->next < table->count)
             continue;
         if (d->backend.groups > 0)
-            pst_groups_done(d);
+            pst_disk_groups_done(d);
         else
             pst_disk_drop_table(d);
     }
@@ -409,7 +409,7 @@ static pst_rc fill_queue(struct pst_disk *d)
 
 static pst_rc give_up(const struct pst_disk *d, const struct op *op, const char *what)
 {
-    const struct pst_piece *piece = &op->piece[op->first];
+    const struct pst_disk_piece *piece = &op->piece[op->first];
     bool features = piece->file == 0 || piece->file >= PST_DISK_ARRAYS; /* then the tag is a vertex */
     uint64_t block = d->files[piece->file].block > 1 ? d->files[piece->file].block : PST_SECTOR;
     uint64_t end = piece->at + piece->bytes;
@@ -448,7 +448,7 @@ static void finish(struct pst_disk *d, struct op *op)
 static void window_done(struct pst_disk *d, struct op *op)
 {
     for (uint32_t i = op->first; i < op->first + op->window; i++) {
-        const struct pst_piece *piece = &op->piece[i];
+        const struct pst_disk_piece *piece = &op->piece[i];
         if (op->staged)
             memcpy(piece->memory, op->staging + (piece->at - op->begin), piece->bytes);
         if (op->staged || d->backend.ops->copies || !op->io.direct)
@@ -503,7 +503,7 @@ static pst_rc take_completions(struct pst_disk *d, bool *any)
     struct pst_io_op *done[COMPLETIONS_MAX];
     int n = d->backend.ops->poll(&d->backend, done, COMPLETIONS_MAX);
     *any = n > 0;
-    pst_rc first = pst_groups_take(d, any);
+    pst_rc first = pst_disk_groups_take(d, any);
     for (int i = 0; i < n; i++) {
         struct op *op = (struct op *)(void *)done[i];
         if (first != PST_OK) {

@@ -8,21 +8,21 @@
  *
  * Owner: pst_disk_new allocates; pst_disk_free waits for what is in flight, then frees. Tickets and the
  * memory that tables and requests lie in are the caller's and must outlive their requests. Threads: one. */
-#ifndef PST_DISK_ENGINE_H
-#define PST_DISK_ENGINE_H
+#ifndef PST_ENGINE_H
+#define PST_ENGINE_H
 
 #include "common/store/store.h"
 #include "stages/lib/io/backend.h"
 
 #define PST_DISK_ARRAYS 3 /* enum pst_request_array */
 /* Files: one an array, then the second stripe of the features and those after it. */
-#define PST_DISK_FILES_MAX (PST_DISK_ARRAYS + PST_FEATURE_FILES_MAX - 1)
+#define PST_DISK_FILES_MAX (PST_DISK_ARRAYS + PST_DATASET_FEATURE_FILES_MAX - 1)
 
 struct pst_disk_array {
     const char *path; /* NULL or "": the dataset has none */
     /* Of features alone: row v is row v / stripes of file v mod stripes, each as path would be. */
     int stripes; /* 0: path is all */
-    const char *stripe[PST_FEATURE_FILES_MAX];
+    const char *stripe[PST_DATASET_FEATURE_FILES_MAX];
     uint64_t data_at; /* byte where row 0 begins */
     uint64_t row_bytes;
     uint64_t wanted_bytes; /* of each row, that are data */
@@ -49,7 +49,8 @@ struct pst_disk_config {
     const struct iovec *regions;
     int nregions;
     struct pst_io_faults faults;
-    struct pst_io_nvme nvme; /* for the backends "nvme" and "emulated"; places are the engine's to fill */
+    struct pst_io_nvme_config
+        nvme; /* for the backends "nvme" and "emulated"; places are the engine's to fill */
 };
 
 static inline uint32_t pst_disk_files(const struct pst_disk_config *c)

@@ -20,19 +20,19 @@ static_assert((int)PST_NVME_ASYNC == (int)PST_NVME_WAY_ASYNC &&
                   (int)PST_NVME_SYNC == (int)PST_NVME_WAY_SYNC &&
                   (int)PST_NVME_BATCH == (int)PST_NVME_WAY_BATCH,
               "a stack is a way");
-static_assert(PST_DRIVES_FILES_MAX <= PST_NVME_FILES && PST_DISK_ARRAYS == PST_NVME_ARRAYS &&
-                  PST_NVME_SSDS_MAX <= PST_NVME_DRIVE_SSDS_MAX,
+static_assert(PST_IO_DRIVES_FILES_MAX <= PST_K_NVME_FILES && PST_DISK_ARRAYS == PST_K_NVME_ARRAYS &&
+                  PST_NVME_SSDS_MAX <= PST_K_NVME_DRIVE_SSDS_MAX,
               "a layout has room for what drives hold");
 
-struct pst_gpu_drives {
+struct pst_io_gpu {
     struct pst_device device;
-    struct pst_drives *drives;
-    struct pst_nvme_drive *drive;
-    struct pst_nvme_record *records; /* of GROUPS */
+    struct pst_io_drives *drives;
+    struct pst_k_nvme_drive *drive;
+    struct pst_k_nvme_record *records; /* of GROUPS */
     uint32_t *stop;
     uint32_t requests, depth; /* of a group; of all queues */
     struct pst_nvme_dma staging;
-    struct pst_nvme_layout layout;
+    struct pst_k_nvme_layout layout;
     bool owns; /* the queues */
     struct pst_io_group *flying[GROUPS];
     uint32_t nflying;
@@ -41,7 +41,8 @@ struct pst_gpu_drives {
 
 /* ---- what the kernels are told ---------------------------------------------------------------------- */
 
-static void lay_out(struct pst_nvme_layout *l, const struct pst_drives *drives, const struct pst_io_config *c)
+static void lay_out(struct pst_k_nvme_layout *l, const struct pst_io_drives *drives,
+                    const struct pst_io_config *c)
 {
     const struct pst_nvme_controller *first = &drives->c[0];
     uint64_t most = first->transfer_bytes;
@@ -52,21 +53,21 @@ static void lay_out(struct pst_nvme_layout *l, const struct pst_drives *drives, 
                                                               : (uint64_t)PST_NVME_LBAS_MAX << l->lba_shift;
     l->transfer_bytes = (uint32_t)(most >> l->lba_shift << l->lba_shift);
     l->writable = c->nvme->writable;
-    for (uint32_t i = 0; i < PST_DRIVES_FILES_MAX; i++) {
-        const struct pst_stripes *s = &drives->stripes[i];
+    for (uint32_t i = 0; i < PST_IO_DRIVES_FILES_MAX; i++) {
+        const struct pst_io_stripes *s = &drives->stripes[i];
         if (s->there)
-            l->files[i] = (struct pst_nvme_file){s->from, s->unit, s->base, s->nsid};
+            l->files[i] = (struct pst_k_nvme_file){s->from, s->unit, s->base, s->nsid};
     }
-    for (uint32_t a = 0; a < PST_NVME_ARRAYS; a++) {
+    for (uint32_t a = 0; a < PST_K_NVME_ARRAYS; a++) {
         const struct pst_disk_array *from = &c->nvme->arrays[a];
-        struct pst_nvme_array *to = &l->arrays[a];
+        struct pst_k_nvme_array *to = &l->arrays[a];
         const bool there = from->path != NULL && from->path[0] != '\0';
-        *to = (struct pst_nvme_array){.data_at = from->data_at,
-                                      .row_bytes = from->row_bytes,
-                                      .wanted_bytes = from->wanted_bytes,
-                                      .rows = there ? from->rows : 0,
-                                      .stripes = from->stripes > 0 ? (uint32_t)from->stripes : 1};
-        assert(to->stripes <= PST_NVME_FILES); /* or the drives would not have them */
+        *to = (struct pst_k_nvme_array){.data_at = from->data_at,
+                                        .row_bytes = from->row_bytes,
+                                        .wanted_bytes = from->wanted_bytes,
+                                        .rows = there ? from->rows : 0,
+                                        .stripes = from->stripes > 0 ? (uint32_t)from->stripes : 1};
+        assert(to->stripes <= PST_K_NVME_FILES); /* or the drives would not have them */
         for (uint32_t k = 0; k < to->stripes; k++)
             to->file[k] = (uint8_t)pst_disk_file(a, (int)k);
     }
@@ -83,20 +84,20 @@ static uint64_t divisor(uint64_t a, uint64_t b)
 }
 
 /* Of a row of features: the blocks around it, wherever it begins; 0: rows fill blocks, or are too large. */
-static uint32_t staging_each(const struct pst_nvme_layout *l)
+static uint32_t staging_each(const struct pst_k_nvme_layout *l)
 {
     const uint64_t row = l->arrays[PST_ARRAY_FEATURES].row_bytes, block = 1ull << l->lba_shift;
     const uint64_t each = pst_align_up(row + block - divisor(row, block), block);
     return row % block == 0 || each > l->transfer_bytes || each > STAGING_MAX / GROUPS ? 0 : (uint32_t)each;
 }
 
-static uint32_t merge_bytes(const struct pst_nvme_layout *l, uint32_t each, uint64_t coalesce_bytes)
+static uint32_t merge_bytes(const struct pst_k_nvme_layout *l, uint32_t each, uint64_t coalesce_bytes)
 {
     const uint64_t wanted = coalesce_bytes < each ? each : coalesce_bytes;
     return wanted < l->transfer_bytes ? (uint32_t)wanted : l->transfer_bytes;
 }
 
-static pst_rc make_staging(struct pst_gpu_drives *g, uint64_t coalesce_bytes)
+static pst_rc make_staging(struct pst_io_gpu *g, uint64_t coalesce_bytes)
 {
     const uint32_t each = staging_each(&g->layout);
     if (each == 0)
@@ -117,23 +118,23 @@ static pst_rc make_staging(struct pst_gpu_drives *g, uint64_t coalesce_bytes)
 /* ---- opening and closing ---------------------------------------------------------------------------- */
 
 struct sharing {
-    struct pst_nvme_qp *pairs[PST_NVME_DRIVE_QUEUES_MAX];
-    struct pst_nvme_shared shared[PST_NVME_DRIVE_QUEUES_MAX + PST_NVME_SSDS_MAX + 1];
+    struct pst_nvme_qp *pairs[PST_K_NVME_DRIVE_QUEUES_MAX];
+    struct pst_k_nvme_shared shared[PST_K_NVME_DRIVE_QUEUES_MAX + PST_NVME_SSDS_MAX + 1];
     uint32_t each, n;
 };
 
 /* Queues, registers and staging: all that the GPU and the drives have in common, but for the slots. */
-static void share(const struct pst_gpu_drives *g, struct sharing *s)
+static void share(const struct pst_io_gpu *g, struct sharing *s)
 {
-    const struct pst_drives *d = g->drives;
-    s->each = PST_NVME_DRIVE_QUEUES_MAX / d->n;
+    const struct pst_io_drives *d = g->drives;
+    s->each = PST_K_NVME_DRIVE_QUEUES_MAX / d->n;
     for (uint32_t i = 0; i < d->n; i++)
         s->each = s->each < d->c[i].queues ? s->each : d->c[i].queues;
     for (uint32_t i = 0; i < d->n; i++) {
         const struct pst_nvme_transport *t = &d->t[i];
-        s->shared[s->n++] = (struct pst_nvme_shared){.at = (void *)(uintptr_t)t->regs,
-                                                     .bytes = pst_align_up(t->regs_bytes, PST_PAGE),
-                                                     .io_memory = strcmp(t->ops->name, "vfio") == 0};
+        s->shared[s->n++] = (struct pst_k_nvme_shared){.at = (void *)(uintptr_t)t->regs,
+                                                       .bytes = pst_align_up(t->regs_bytes, PST_PAGE),
+                                                       .io_memory = strcmp(t->ops->name, "vfio") == 0};
         for (uint32_t k = 0; k < s->each; k++) {
             uint64_t bytes;
             s->pairs[i * s->each + k] = d->c[i].io[k + 1];
@@ -142,33 +143,33 @@ static void share(const struct pst_gpu_drives *g, struct sharing *s)
         }
     }
     if (g->staging.base != NULL)
-        s->shared[s->n++] = (struct pst_nvme_shared){.at = g->staging.base, .bytes = g->staging.bytes};
+        s->shared[s->n++] = (struct pst_k_nvme_shared){.at = g->staging.base, .bytes = g->staging.bytes};
 }
 
-static pst_rc make_drive(struct pst_gpu_drives *g, const struct pst_io_config *config)
+static pst_rc make_drive(struct pst_io_gpu *g, const struct pst_io_config *config)
 {
     struct sharing s = {.n = 0};
     enum pst_nvme_stack_kind kind;
-    char why[PST_WHY_BYTES] = "";
+    char why[PST_TWIN_WHY_BYTES] = "";
     pst_rc rc = pst_nvme_stack_kind(config->nvme->stack, &kind);
     if (rc != PST_OK)
         return rc;
     share(g, &s);
     for (uint32_t i = 0; i < g->drives->n * s.each; i++)
         g->depth += s.pairs[i]->depth;
-    const struct pst_nvme_drive_options options = {.queue = g->device.q,
-                                                   .way = (enum pst_nvme_way)kind,
-                                                   .pairs = s.pairs,
-                                                   .ssds = g->drives->n,
-                                                   .queues_each = s.each,
-                                                   .page = g->drives->c[0].page,
-                                                   .batches = GROUPS,
-                                                   .most = g->requests,
-                                                   .timeout_ms = config->nvme->timeout_ms,
-                                                   .shared = s.shared,
-                                                   .shareds = s.n,
-                                                   .layout = &g->layout,
-                                                   .stop = g->stop};
+    const struct pst_k_nvme_drive_options options = {.queue = g->device.q,
+                                                     .way = (enum pst_nvme_way)kind,
+                                                     .pairs = s.pairs,
+                                                     .ssds = g->drives->n,
+                                                     .queues_each = s.each,
+                                                     .page = g->drives->c[0].page,
+                                                     .batches = GROUPS,
+                                                     .most = g->requests,
+                                                     .timeout_ms = config->nvme->timeout_ms,
+                                                     .shared = s.shared,
+                                                     .shareds = s.n,
+                                                     .layout = &g->layout,
+                                                     .stop = g->stop};
     rc = g->device.twin->nvme->drive_new(&options, &g->drive, why);
     g->owns = rc == PST_OK;
     if (rc == PST_E_UNSUPPORTED)
@@ -177,10 +178,10 @@ static pst_rc make_drive(struct pst_gpu_drives *g, const struct pst_io_config *c
             "%s cannot drive %s: %s; `penstock probe` tells what this machine lacks; a disk stage on "
             "cpu:0 drives it all the same",
             g->device.name, g->drives->t[0].what, why);
-    return rc == PST_OK ? pst_gpu_drives_give_back(g) : pst_fail(rc, "%s: %s", g->device.name, why);
+    return rc == PST_OK ? pst_io_gpu_give_back(g) : pst_fail(rc, "%s: %s", g->device.name, why);
 }
 
-static pst_rc open_device(struct pst_gpu_drives *g, const char *place)
+static pst_rc open_device(struct pst_io_gpu *g, const char *place)
 {
     void *at = NULL;
     pst_rc rc = pst_device_open(&g->device, place);
@@ -190,7 +191,7 @@ static pst_rc open_device(struct pst_gpu_drives *g, const char *place)
                                          (struct pst_queue_options){.most = 1, .columns = 1, .first = true})
                       : rc;
     if (rc == PST_OK)
-        rc = pst_device_take(&g->device, PST_MEMORY_PINNED, GROUPS * sizeof *g->records + PST_CACHE_LINE,
+        rc = pst_device_take(&g->device, PST_TWIN_MEMORY_PINNED, GROUPS * sizeof *g->records + PST_CACHE_LINE,
                              "records of reads", &at);
     if (rc == PST_OK) {
         g->records = memset(at, 0, GROUPS * sizeof *g->records + PST_CACHE_LINE);
@@ -199,11 +200,11 @@ static pst_rc open_device(struct pst_gpu_drives *g, const char *place)
     return rc;
 }
 
-pst_rc pst_gpu_drives_open(struct pst_gpu_drives **out, struct pst_drives *drives,
-                           const struct pst_io_config *config, struct pst_io_backend *b)
+pst_rc pst_io_gpu_open(struct pst_io_gpu **out, struct pst_io_drives *drives,
+                       const struct pst_io_config *config, struct pst_io_backend *b)
 {
     uint64_t largest = 0;
-    struct pst_gpu_drives *g = *out = calloc(1, sizeof *g);
+    struct pst_io_gpu *g = *out = calloc(1, sizeof *g);
     if (g == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for a GPU's drives");
     g->drives = drives;
@@ -220,17 +221,17 @@ pst_rc pst_gpu_drives_open(struct pst_gpu_drives **out, struct pst_drives *drive
     return rc;
 }
 
-void pst_gpu_drives_stop(struct pst_gpu_drives *g)
+void pst_io_gpu_stop(struct pst_io_gpu *g)
 {
     if (g != NULL && g->stop != NULL)
         __atomic_store_n(g->stop, 1, __ATOMIC_RELAXED);
 }
 
-void pst_gpu_drives_close(struct pst_gpu_drives *g)
+void pst_io_gpu_close(struct pst_io_gpu *g)
 {
     if (g == NULL)
         return;
-    pst_gpu_drives_stop(g);
+    pst_io_gpu_stop(g);
     if (g->drive != NULL && !g->device.left_alone) /* or this would wait for ever */
         g->device.twin->nvme->drive_free(g->drive);
     pst_device_close(&g->device);
@@ -238,7 +239,7 @@ void pst_gpu_drives_close(struct pst_gpu_drives *g)
     g->stop = NULL;
 }
 
-void pst_gpu_drives_free(struct pst_gpu_drives *g)
+void pst_io_gpu_free(struct pst_io_gpu *g)
 {
     if (g != NULL)
         pst_nvme_dma_free(&g->staging);
@@ -247,7 +248,7 @@ void pst_gpu_drives_free(struct pst_gpu_drives *g)
 
 /* ---- the driving thread ----------------------------------------------------------------------------- */
 
-bool pst_gpu_drives_own(const struct pst_gpu_drives *g)
+bool pst_io_gpu_own(const struct pst_io_gpu *g)
 {
     return g->owns;
 }
@@ -258,16 +259,16 @@ static uint32_t threads_for(uint32_t n, uint32_t most)
     return threads < WARP ? WARP : threads < most ? threads : most;
 }
 
-static struct pst_nvme_shape shape_for(const struct pst_gpu_drives *g, const struct pst_io_group *group)
+static struct pst_k_nvme_shape shape_for(const struct pst_io_gpu *g, const struct pst_io_group *group)
 {
-    return (struct pst_nvme_shape){
+    return (struct pst_k_nvme_shape){
         .submit_threads = threads_for(group->n, SUBMIT_THREADS),
         .complete_threads = threads_for(group->n < g->depth ? group->n : g->depth, COMPLETE_THREADS)};
 }
 
-static pst_rc take_over(struct pst_gpu_drives *g)
+static pst_rc take_over(struct pst_io_gpu *g)
 {
-    char why[PST_WHY_BYTES] = "";
+    char why[PST_TWIN_WHY_BYTES] = "";
     if (g->owns)
         return PST_OK;
     const pst_rc rc = g->device.twin->nvme->take_over(g->drive, why);
@@ -275,9 +276,9 @@ static pst_rc take_over(struct pst_gpu_drives *g)
     return rc == PST_OK ? PST_OK : pst_fail(rc, "%s: %s", g->device.name, why);
 }
 
-pst_rc pst_gpu_drives_give_back(struct pst_gpu_drives *g)
+pst_rc pst_io_gpu_give_back(struct pst_io_gpu *g)
 {
-    char why[PST_WHY_BYTES] = "";
+    char why[PST_TWIN_WHY_BYTES] = "";
     if (!g->owns)
         return PST_OK;
     g->owns = false;
@@ -288,16 +289,16 @@ pst_rc pst_gpu_drives_give_back(struct pst_gpu_drives *g)
     return rc == PST_OK ? PST_OK : pst_fail(rc, "%s: %s", g->device.name, why);
 }
 
-pst_rc pst_gpu_drives_submit(struct pst_gpu_drives *g, struct pst_io_group *group)
+pst_rc pst_io_gpu_submit(struct pst_io_gpu *g, struct pst_io_group *group)
 {
-    const struct pst_nvme_twin *nvme = g->device.twin->nvme;
-    const struct pst_nvme_shape shape = shape_for(g, group);
-    struct pst_nvme_table table = {
+    const struct pst_k_nvme_twin *nvme = g->device.twin->nvme;
+    const struct pst_k_nvme_shape shape = shape_for(g, group);
+    struct pst_k_nvme_table table = {
         .slot = group->slot, .slot_bytes = group->slot_bytes, .at = group->at, .n = group->n};
-    struct pst_n n;
+    struct pst_twin_n n;
     assert(g->nflying < GROUPS);
     for (uint32_t i = 0; i < g->drives->n; i++) {
-        if (!pst_drives_iova(g->drives, i, group->slot, group->slot_bytes, &table.iova[i]))
+        if (!pst_io_drives_iova(g->drives, i, group->slot, group->slot_bytes, &table.iova[i]))
             return pst_fail(PST_E_STATE, "a slot in memory that the drives do not know");
     }
     pst_rc rc = take_over(g);
@@ -310,7 +311,7 @@ pst_rc pst_gpu_drives_submit(struct pst_gpu_drives *g, struct pst_io_group *grou
     return PST_OK;
 }
 
-struct pst_io_group *pst_gpu_drives_ready(const struct pst_gpu_drives *g, bool any)
+struct pst_io_group *pst_io_gpu_ready(const struct pst_io_gpu *g, bool any)
 {
     for (uint32_t i = 0; i < g->nflying; i++) {
         if (atomic_load_explicit(g->flying[i]->whole, memory_order_acquire))
@@ -319,9 +320,9 @@ struct pst_io_group *pst_gpu_drives_ready(const struct pst_gpu_drives *g, bool a
     return g->nflying > 0 && (any || g->nflying == GROUPS) ? g->flying[0] : NULL;
 }
 
-static pst_rc read_record(struct pst_gpu_drives *g, struct pst_io_group *group, uint64_t sequence)
+static pst_rc read_record(struct pst_io_gpu *g, struct pst_io_group *group, uint64_t sequence)
 {
-    const struct pst_nvme_record *r = &g->records[group->index];
+    const struct pst_k_nvme_record *r = &g->records[group->index];
     if (__atomic_load_n(&r->sequence, __ATOMIC_ACQUIRE) != sequence || r->left > group->n ||
         r->bad > group->n)
         return pst_fail(PST_E_STATE, "%s: a record of reads did not come", g->device.name);
@@ -343,8 +344,7 @@ static pst_rc read_record(struct pst_gpu_drives *g, struct pst_io_group *group, 
     return pst_device_wait(&g->device);
 }
 
-void pst_gpu_drives_finish(struct pst_gpu_drives *g, struct pst_io_group *group, struct pst_io_group **done,
-                           int *n)
+void pst_io_gpu_finish(struct pst_io_gpu *g, struct pst_io_group *group, struct pst_io_group **done, int *n)
 {
     const char *slot = group->slot;
     const uint64_t sequence = ++g->sequence;
@@ -356,7 +356,7 @@ void pst_gpu_drives_finish(struct pst_gpu_drives *g, struct pst_io_group *group,
             g->flying[kept++] = each;
             continue;
         }
-        const struct pst_nvme_shape shape = shape_for(g, each);
+        const struct pst_k_nvme_shape shape = shape_for(g, each);
         (void)g->device.twin->nvme->complete(g->drive, each->index, &shape, &g->records[each->index],
                                              sequence);
         done[(*n)++] = each;
@@ -371,7 +371,7 @@ void pst_gpu_drives_finish(struct pst_gpu_drives *g, struct pst_io_group *group,
     }
 }
 
-void pst_gpu_drives_count(const struct pst_gpu_drives *g, struct pst_io_driven *driven)
+void pst_io_gpu_count(const struct pst_io_gpu *g, struct pst_io_driven *driven)
 {
     driven->gpu_commands = g->commands;
     driven->turns = g->turns > 0 ? g->turns - 1 : 0; /* the first was before all */
@@ -381,7 +381,7 @@ void pst_gpu_drives_count(const struct pst_gpu_drives *g, struct pst_io_driven *
     driven->cq_doorbells = g->cq_doorbells;
 }
 
-const struct pst_device *pst_gpu_drives_device(const struct pst_gpu_drives *g)
+const struct pst_device *pst_io_gpu_device(const struct pst_io_gpu *g)
 {
     return &g->device;
 }

@@ -7,10 +7,10 @@
 
 #define GROUPS_AT_ONCE 16 /* taken from the backend */
 
-pst_rc pst_groups_new(struct pst_disk *d)
+pst_rc pst_disk_groups_new(struct pst_disk *d)
 {
     const uint32_t n = d->backend.groups, requests = d->backend.group_requests;
-    struct pst_groups *g = &d->groups;
+    struct pst_disk_groups *g = &d->groups;
     if (n == 0)
         return PST_OK;
     g->all = calloc(n, sizeof *g->all);
@@ -26,19 +26,19 @@ pst_rc pst_groups_new(struct pst_disk *d)
     return PST_OK;
 }
 
-void pst_groups_delete(struct pst_groups *g)
+void pst_disk_groups_delete(struct pst_disk_groups *g)
 {
     free(g->all);
     free(g->left);
-    *g = (struct pst_groups){0};
+    *g = (struct pst_disk_groups){0};
 }
 
 static const atomic_bool at_once = true; /* the `whole` of what need not be */
 
 /* The next requests of the table that waits first. */
-static void post_group(struct pst_disk *d, struct pst_group *group)
+static void post_group(struct pst_disk *d, struct pst_disk_group *group)
 {
-    struct pst_table *table = &d->tables[d->head];
+    struct pst_disk_table *table = &d->tables[d->head];
     const uint64_t left = table->count - table->next;
     struct pst_io_group *io = &group->io;
     group->of = *table;
@@ -59,11 +59,11 @@ static void post_group(struct pst_disk *d, struct pst_group *group)
     d->in_flight += (int)io->n;
 }
 
-void pst_groups_post(struct pst_disk *d)
+void pst_disk_groups_post(struct pst_disk *d)
 {
-    struct pst_groups *g = &d->groups;
+    struct pst_disk_groups *g = &d->groups;
     while (g->free != NULL && d->ntables > 0) {
-        struct pst_group *group = g->free;
+        struct pst_disk_group *group = g->free;
         g->free = group->next;
         post_group(d, group);
         if (d->tables[d->head].next == d->tables[d->head].count)
@@ -71,7 +71,7 @@ void pst_groups_post(struct pst_disk *d)
     }
 }
 
-static void end_group(struct pst_disk *d, struct pst_group *group)
+static void end_group(struct pst_disk *d, struct pst_disk_group *group)
 {
     group->of.ticket->tables--;
     group->next = d->groups.free;
@@ -79,9 +79,9 @@ static void end_group(struct pst_disk *d, struct pst_group *group)
 }
 
 /* What is left of a group waits to be taken apart. */
-static void hand(struct pst_disk *d, struct pst_group *group)
+static void hand(struct pst_disk *d, struct pst_disk_group *group)
 {
-    struct pst_groups *g = &d->groups;
+    struct pst_disk_groups *g = &d->groups;
     for (uint32_t i = 0; i < group->io.nleft; i++)
         group->io.left[i] += (uint32_t)group->first;
     group->of.pick = group->io.left;
@@ -96,7 +96,7 @@ static void hand(struct pst_disk *d, struct pst_group *group)
     d->stats.handed += group->io.nleft;
 }
 
-static pst_rc take_group(struct pst_disk *d, struct pst_group *group)
+static pst_rc take_group(struct pst_disk *d, struct pst_disk_group *group)
 {
     const struct pst_io_group *io = &group->io;
     group->posted = false;
@@ -111,7 +111,7 @@ static pst_rc take_group(struct pst_disk *d, struct pst_group *group)
     if (io->why[0] != '\0')
         rc = pst_fail(PST_E_IO, "%s", io->why);
     else if (io->bad > 0)
-        rc = pst_pieces_refuse(&d->pieces, &group->of, group->first + io->bad - 1);
+        rc = pst_disk_pieces_refuse(&d->pieces, &group->of, group->first + io->bad - 1);
     if (rc == PST_OK && io->nleft > 0)
         hand(d, group);
     else
@@ -119,27 +119,27 @@ static pst_rc take_group(struct pst_disk *d, struct pst_group *group)
     return rc;
 }
 
-pst_rc pst_groups_take(struct pst_disk *d, bool *any)
+pst_rc pst_disk_groups_take(struct pst_disk *d, bool *any)
 {
     struct pst_io_group *done[GROUPS_AT_ONCE];
     const int n = d->backend.groups > 0 ? d->backend.ops->poll_groups(&d->backend, done, GROUPS_AT_ONCE) : 0;
     pst_rc first = PST_OK;
     *any = *any || n > 0;
     for (int i = 0; i < n; i++) {
-        const pst_rc rc = take_group(d, (struct pst_group *)(void *)done[i]);
+        const pst_rc rc = take_group(d, (struct pst_disk_group *)(void *)done[i]);
         first = first == PST_OK ? rc : first;
     }
     return first;
 }
 
-void pst_groups_done(struct pst_disk *d)
+void pst_disk_groups_done(struct pst_disk *d)
 {
-    struct pst_group *group = d->groups.handed;
+    struct pst_disk_group *group = d->groups.handed;
     d->groups.handed = group->next;
     end_group(d, group);
 }
 
-void pst_groups_hurry(struct pst_disk *d)
+void pst_disk_groups_hurry(struct pst_disk *d)
 {
     for (uint32_t i = 0; d->groups.all != NULL && i < d->backend.groups; i++) {
         if (d->groups.all[i].posted)

@@ -123,7 +123,7 @@ static int mmap_fds(const struct pst_io_backend *b, int fds[PST_IO_FDS_MAX])
     return 0;
 }
 
-const struct pst_io_backend_ops pst_io_mmap = {
+const struct pst_io_backend_ops pst_io_mmap_ops = {
     .name = "mmap",
     .copies = true,
     .open = mmap_open,

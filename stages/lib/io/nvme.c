@@ -28,13 +28,13 @@ static void nvme_close(struct pst_io_backend *b)
         n->stop = true;
         (void)pthread_cond_signal(&n->work);
         (void)pthread_mutex_unlock(&n->lock);
-        pst_gpu_drives_stop(n->gpu);
+        pst_io_gpu_stop(n->gpu);
         (void)pthread_join(n->thread, NULL);
     }
-    pst_gpu_drives_close(n->gpu);
+    pst_io_gpu_close(n->gpu);
     pst_nvme_stack_free(n->stack);
-    pst_drives_close(&n->drives);
-    pst_gpu_drives_free(n->gpu);
+    pst_io_drives_close(&n->drives);
+    pst_io_gpu_free(n->gpu);
     if (n->emulator >= 0)
         (void)close(n->emulator);
     if (n->event >= 0)
@@ -86,15 +86,15 @@ static pst_rc open_any(struct pst_io_backend *b, const struct pst_io_config *con
     (void)pthread_mutex_init(&n->lock, NULL);
     (void)pthread_cond_init(&n->work, NULL);
     n->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    pst_rc rc = n->event < 0 ? pst_fail_errno("eventfd") : pst_drives_open(&n->drives, config, emulated);
+    pst_rc rc = n->event < 0 ? pst_fail_errno("eventfd") : pst_io_drives_open(&n->drives, config, emulated);
     rc = rc == PST_OK ? set_alignment(n, config) : rc;
     rc = rc == PST_OK ? open_stack(n, config) : rc;
     if (rc == PST_OK && config->nvme->gpu != NULL)
-        rc = pst_gpu_drives_open(&n->gpu, &n->drives, config, b);
+        rc = pst_io_gpu_open(&n->gpu, &n->drives, config, b);
     if (rc == PST_OK && n->drives.emulated.pid > 0) /* where there is no such call, time tells */
         n->emulator = (int)syscall(SYS_pidfd_open, n->drives.emulated.pid, 0);
     if (rc == PST_OK) {
-        const int failed = pthread_create(&n->thread, NULL, pst_nvme_thread, n);
+        const int failed = pthread_create(&n->thread, NULL, pst_io_nvme_thread, n);
         n->started = failed == 0;
         rc = failed == 0 ? PST_OK
                          : pst_fail(PST_E_NOMEM, "starting the driver's thread: %s", strerror(failed));
@@ -123,12 +123,12 @@ static void nvme_post(struct pst_io_backend *b, struct pst_io_op *op)
     op->why[0] = '\0';
     op->pending = 0;
     op->cut = false;
-    pst_op_push(&((struct nvme *)b->impl)->posted, op);
+    pst_io_op_push(&((struct nvme *)b->impl)->posted, op);
 }
 
 static void nvme_post_group(struct pst_io_backend *b, struct pst_io_group *group)
 {
-    pst_push_group(&((struct nvme *)b->impl)->groups_posted, group);
+    pst_io_group_push(&((struct nvme *)b->impl)->groups_posted, group);
 }
 
 static pst_rc nvme_ring(struct pst_io_backend *b)
@@ -137,9 +137,9 @@ static pst_rc nvme_ring(struct pst_io_backend *b)
     if (n->posted.head == NULL && n->gpu == NULL)
         return PST_OK;
     (void)pthread_mutex_lock(&n->lock);
-    pst_move_groups(&n->groups_todo, &n->groups_posted);
-    for (struct pst_io_op *op = pst_op_pop(&n->posted); op != NULL; op = pst_op_pop(&n->posted))
-        pst_op_push(&n->todo, op);
+    pst_io_groups_move(&n->groups_todo, &n->groups_posted);
+    for (struct pst_io_op *op = pst_io_op_pop(&n->posted); op != NULL; op = pst_io_op_pop(&n->posted))
+        pst_io_op_push(&n->todo, op);
     (void)pthread_cond_signal(&n->work);
     (void)pthread_mutex_unlock(&n->lock);
     return PST_OK;
@@ -150,7 +150,7 @@ static void look_after_emulator(const struct nvme *n)
 {
     struct pollfd process = {.fd = n->emulator, .events = POLLIN};
     if (n->gpu != NULL && n->emulator >= 0 && poll(&process, 1, 0) == 1)
-        pst_gpu_drives_stop(n->gpu);
+        pst_io_gpu_stop(n->gpu);
 }
 
 static int nvme_poll(struct pst_io_backend *b, struct pst_io_op **done, int max)
@@ -161,7 +161,7 @@ static int nvme_poll(struct pst_io_backend *b, struct pst_io_op **done, int max)
     (void)!read(n->event, &signals, sizeof signals); /* before looking, so that no completion goes unseen */
     int count = 0;
     (void)pthread_mutex_lock(&n->lock);
-    while (count < max && (done[count] = pst_op_pop(&n->done)) != NULL)
+    while (count < max && (done[count] = pst_io_op_pop(&n->done)) != NULL)
         count++;
     (void)pthread_mutex_unlock(&n->lock);
     return count;
@@ -172,7 +172,7 @@ static int nvme_poll_groups(struct pst_io_backend *b, struct pst_io_group **done
     struct nvme *n = b->impl;
     int count = 0;
     (void)pthread_mutex_lock(&n->lock);
-    while (count < max && (done[count] = pst_pop_group(&n->groups_done)) != NULL)
+    while (count < max && (done[count] = pst_io_group_pop(&n->groups_done)) != NULL)
         count++;
     (void)pthread_mutex_unlock(&n->lock);
     return count;
@@ -194,7 +194,7 @@ static void nvme_count(struct pst_io_backend *b, struct pst_io_driven *driven)
     (void)pthread_mutex_unlock(&n->lock);
 }
 
-const struct pst_io_backend_ops pst_io_nvme = {
+const struct pst_io_backend_ops pst_io_nvme_ops = {
     .name = "nvme",
     .direct = true,
     .dma = true,
@@ -209,7 +209,7 @@ const struct pst_io_backend_ops pst_io_nvme = {
     .count = nvme_count,
 };
 
-const struct pst_io_backend_ops pst_io_emulated = {
+const struct pst_io_backend_ops pst_io_emulated_ops = {
     .name = "emulated",
     .direct = true,
     .dma = true,

@@ -28,7 +28,7 @@ static void count_driven(struct nvme *n)
                                        .aborts = s->aborts + n->settled.aborts,
                                        .resets = s->resets + n->settled.resets};
     if (n->gpu != NULL)
-        pst_gpu_drives_count(n->gpu, &n->driven);
+        pst_io_gpu_count(n->gpu, &n->driven);
     (void)pthread_mutex_unlock(&n->lock);
 }
 
@@ -42,7 +42,7 @@ static void end_op(struct nvme *n, struct pst_io_op *op)
     if (--n->in_flight == 0)
         count_driven(n);
     (void)pthread_mutex_lock(&n->lock);
-    pst_op_push(&n->done, op);
+    pst_io_op_push(&n->done, op);
     (void)pthread_mutex_unlock(&n->lock);
     (void)!write(n->event, &one, sizeof one);
 }
@@ -56,12 +56,12 @@ static bool cut_one(struct nvme *n, struct pst_io_op *op)
     uint64_t run = 0, left = iov->iov_len - n->within;
     if (n->failure[0] != '\0')
         (void)snprintf(op->why, sizeof op->why, "%s", n->failure);
-    else if (!pst_drives_find(&n->drives, op->file, op->at + n->moved, &r, &run)) {
+    else if (!pst_io_drives_find(&n->drives, op->file, op->at + n->moved, &r, &run)) {
         (void)snprintf(op->why, sizeof op->why,
                        "the drives hold no such bytes: only features are stored on them");
     } else {
         r.bytes = left < run ? left : run;
-        if (!pst_drives_iova(&n->drives, r.ssd, memory, r.bytes, &r.iova))
+        if (!pst_io_drives_iova(&n->drives, r.ssd, memory, r.bytes, &r.iova))
             (void)snprintf(op->why, sizeof op->why, "memory that the drives do not know");
     }
     if (op->why[0] == '\0') {
@@ -92,7 +92,7 @@ static void cut_all(struct nvme *n)
         }
         n->iov = 0;
         n->within = n->moved = 0;
-        (void)pst_op_pop(&n->cutting);
+        (void)pst_io_op_pop(&n->cutting);
         op->cut = true;
         if (op->pending == 0)
             end_op(n, op);
@@ -126,7 +126,7 @@ static void end_groups(struct nvme *n, struct pst_io_group *const *groups, int c
     count_driven(n);
     (void)pthread_mutex_lock(&n->lock);
     for (int i = 0; i < count; i++)
-        pst_push_group(&n->groups_done, groups[i]);
+        pst_io_group_push(&n->groups_done, groups[i]);
     (void)pthread_mutex_unlock(&n->lock);
     (void)!write(n->event, &one, sizeof one);
 }
@@ -141,8 +141,8 @@ static void leave_all(struct nvme *n, struct pst_io_group *group)
 
 static void send_groups(struct nvme *n)
 {
-    for (struct pst_io_group *group; (group = pst_pop_group(&n->sending)) != NULL;) {
-        if (n->failure[0] == '\0' && pst_gpu_drives_submit(n->gpu, group) == PST_OK)
+    for (struct pst_io_group *group; (group = pst_io_group_pop(&n->sending)) != NULL;) {
+        if (n->failure[0] == '\0' && pst_io_gpu_submit(n->gpu, group) == PST_OK)
             continue;
         if (n->failure[0] == '\0')
             lose_drives(n);
@@ -153,7 +153,7 @@ static void send_groups(struct nvme *n)
 /* The host gets the queues, and what is late of the GPU's commands comes to an end. */
 static void take_queues(struct nvme *n)
 {
-    pst_rc rc = pst_gpu_drives_give_back(n->gpu);
+    pst_rc rc = pst_io_gpu_give_back(n->gpu);
     for (uint32_t i = 0; i < n->drives.n && rc == PST_OK; i++)
         rc = pst_nvme_settle(&n->drives.c[i], n->timeout_ms, &n->settled);
     n->unsettled = rc != PST_OK;
@@ -167,14 +167,14 @@ static bool serve_groups(struct nvme *n)
     const bool operations = n->in_flight > 0;
     if (!operations)
         send_groups(n);
-    struct pst_io_group *group = pst_gpu_drives_ready(n->gpu, operations), *done[FINISHED_MAX];
+    struct pst_io_group *group = pst_io_gpu_ready(n->gpu, operations), *done[FINISHED_MAX];
     if (group != NULL) {
         int count;
-        pst_gpu_drives_finish(n->gpu, group, done, &count);
+        pst_io_gpu_finish(n->gpu, group, done, &count);
         end_groups(n, done, count);
         return true;
     }
-    if (operations && pst_gpu_drives_own(n->gpu))
+    if (operations && pst_io_gpu_own(n->gpu))
         take_queues(n);
     return !operations;
 }
@@ -184,7 +184,7 @@ static bool serve_groups(struct nvme *n)
 static bool has_work(const struct nvme *n)
 {
     return n->todo.head != NULL || n->in_flight > 0 || n->groups_todo.head != NULL ||
-           n->sending.head != NULL || (n->gpu != NULL && pst_gpu_drives_ready(n->gpu, false) != NULL);
+           n->sending.head != NULL || (n->gpu != NULL && pst_io_gpu_ready(n->gpu, false) != NULL);
 }
 
 /* Waits until there is something to do; false: it is time to end. */
@@ -193,9 +193,9 @@ static bool await_work(struct nvme *n)
     (void)pthread_mutex_lock(&n->lock);
     while (!has_work(n) && !n->stop)
         (void)pthread_cond_wait(&n->work, &n->lock);
-    for (struct pst_io_op *op; (op = pst_op_pop(&n->todo)) != NULL; n->in_flight++)
-        pst_op_push(&n->cutting, op);
-    pst_move_groups(&n->sending, &n->groups_todo);
+    for (struct pst_io_op *op; (op = pst_io_op_pop(&n->todo)) != NULL; n->in_flight++)
+        pst_io_op_push(&n->cutting, op);
+    pst_io_groups_move(&n->sending, &n->groups_todo);
     const bool stop = n->stop;
     (void)pthread_mutex_unlock(&n->lock);
     return !stop;
@@ -216,7 +216,7 @@ static bool serve_operations(struct nvme *n)
     return ended > 0;
 }
 
-void *pst_nvme_thread(void *argument)
+void *pst_io_nvme_thread(void *argument)
 {
     struct nvme *n = argument;
     (void)prctl(PR_SET_TIMERSLACK, 1000ul);

@@ -1,15 +1,15 @@
 /* op_list.h: operations in order of arrival, through their `next`. Owner and threads: whoever has the list.
  */
-#ifndef PST_DISK_OP_LIST_H
-#define PST_DISK_OP_LIST_H
+#ifndef PST_OP_LIST_H
+#define PST_OP_LIST_H
 
 #include "stages/lib/io/backend.h"
 
-struct pst_op_list {
+struct pst_io_op_list {
     struct pst_io_op *head, *tail;
 };
 
-static inline void pst_op_push(struct pst_op_list *list, struct pst_io_op *op)
+static inline void pst_io_op_push(struct pst_io_op_list *list, struct pst_io_op *op)
 {
     op->next = NULL;
     if (list->tail != NULL)
@@ -19,7 +19,7 @@ static inline void pst_op_push(struct pst_op_list *list, struct pst_io_op *op)
     list->tail = op;
 }
 
-static inline struct pst_io_op *pst_op_pop(struct pst_op_list *list)
+static inline struct pst_io_op *pst_io_op_pop(struct pst_io_op_list *list)
 {
     struct pst_io_op *op = list->head;
     if (op != NULL) {

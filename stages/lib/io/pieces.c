@@ -10,21 +10,21 @@ static_assert(PST_DISK_FILES_MAX <= 1 << (63 - PLACE_BITS), "files have numbers 
 
 static const char *const array_names[PST_DISK_ARRAYS] = {"features", "indptr", "indices"};
 
-pst_rc pst_pieces_new(struct pst_pieces_of *p, const struct pst_disk_config *config)
+pst_rc pst_disk_pieces_new(struct pst_disk_pieces *p, const struct pst_disk_config *config)
 {
-    *p = (struct pst_pieces_of){.arrays = config->arrays,
-                                .writable = config->writable,
-                                .piece_bytes = pst_align_up(config->coalesce_bytes, PST_PAGE)};
-    p->piece = malloc(PST_PIECES_MAX * sizeof *p->piece);
-    p->key = malloc(PST_PIECES_MAX * sizeof *p->key);
-    p->aux = malloc(PST_PIECES_MAX * sizeof *p->aux);
+    *p = (struct pst_disk_pieces){.arrays = config->arrays,
+                                  .writable = config->writable,
+                                  .piece_bytes = pst_align_up(config->coalesce_bytes, PST_PAGE)};
+    p->piece = malloc(PST_DISK_PIECES_MAX * sizeof *p->piece);
+    p->key = malloc(PST_DISK_PIECES_MAX * sizeof *p->key);
+    p->aux = malloc(PST_DISK_PIECES_MAX * sizeof *p->aux);
     if (p->piece != NULL && p->key != NULL && p->aux != NULL)
         return PST_OK;
-    pst_pieces_delete(p);
-    return pst_fail(PST_E_NOMEM, "no memory to sort %d disk requests", PST_PIECES_MAX);
+    pst_disk_pieces_delete(p);
+    return pst_fail(PST_E_NOMEM, "no memory to sort %d disk requests", PST_DISK_PIECES_MAX);
 }
 
-void pst_pieces_delete(struct pst_pieces_of *p)
+void pst_disk_pieces_delete(struct pst_disk_pieces *p)
 {
     free(p->piece);
     free(p->key);
@@ -33,15 +33,15 @@ void pst_pieces_delete(struct pst_pieces_of *p)
     p->key = p->aux = NULL;
 }
 
-pst_rc pst_pieces_check(const struct pst_pieces_of *p, const struct pst_table *table, uint64_t request,
-                        const struct pst_request *r)
+pst_rc pst_disk_pieces_check(const struct pst_disk_pieces *p, const struct pst_disk_table *table,
+                             uint64_t request, const struct pst_request *r)
 {
     unsigned long long index = request, tag = r->tag;
-    if (r->op > PST_WRITE)
+    if (r->op > PST_REQUEST_WRITE)
         return pst_fail(PST_E_FORMAT,
                         "disk request %llu (tag %llu) has operation %u; expected 0 (read) or 1 (write)",
                         index, tag, r->op);
-    if (r->op == PST_WRITE && !p->writable)
+    if (r->op == PST_REQUEST_WRITE && !p->writable)
         return pst_fail(PST_E_ARG,
                         "disk request %llu (tag %llu) writes, but the disk stage was not given "
                         "\"writable\": true",
@@ -68,35 +68,36 @@ pst_rc pst_pieces_check(const struct pst_pieces_of *p, const struct pst_table *t
     return PST_OK;
 }
 
-static struct pst_request copy_request(const struct pst_table *table, uint64_t request)
+static struct pst_request copy_request(const struct pst_disk_table *table, uint64_t request)
 {
     struct pst_request r;
     memcpy(&r, table->slot + table->at + request * sizeof r, sizeof r);
     return r;
 }
 
-pst_rc pst_pieces_refuse(const struct pst_pieces_of *p, const struct pst_table *table, uint64_t request)
+pst_rc pst_disk_pieces_refuse(const struct pst_disk_pieces *p, const struct pst_disk_table *table,
+                              uint64_t request)
 {
     const struct pst_request r = copy_request(table, request);
-    const pst_rc rc = pst_pieces_check(p, table, request, &r);
+    const pst_rc rc = pst_disk_pieces_check(p, table, request, &r);
     return rc != PST_OK ? rc
                         : pst_fail(PST_E_FORMAT,
                                    "disk request %llu (tag %llu) was changed after it had been announced",
                                    (unsigned long long)request, (unsigned long long)r.tag);
 }
 
-static void add_piece(struct pst_pieces_of *p, const struct pst_piece *piece)
+static void add_piece(struct pst_disk_pieces *p, const struct pst_disk_piece *piece)
 {
     p->piece[p->n] = *piece;
-    p->key[p->n] =
-        (struct pst_sort_key){.place = (uint64_t)piece->write << 63 | (uint64_t)piece->file << PLACE_BITS |
-                                       (piece->at & ((UINT64_C(1) << PLACE_BITS) - 1)),
-                              .piece = p->n};
+    p->key[p->n] = (struct pst_disk_sort_key){.place = (uint64_t)piece->write << 63 |
+                                                       (uint64_t)piece->file << PLACE_BITS |
+                                                       (piece->at & ((UINT64_C(1) << PLACE_BITS) - 1)),
+                                              .piece = p->n};
     p->n++;
 }
 
 /* Least significant byte first; bytes that are equal everywhere are skipped. */
-static void sort_keys(struct pst_pieces_of *p)
+static void sort_keys(struct pst_disk_pieces *p)
 {
     uint64_t differ = 0;
     for (uint32_t i = 1; i < p->n; i++)
@@ -114,7 +115,7 @@ static void sort_keys(struct pst_pieces_of *p)
         }
         for (uint32_t i = 0; i < p->n; i++)
             p->aux[begin[p->key[i].place >> shift & 0xff]++] = p->key[i];
-        struct pst_sort_key *sorted = p->aux;
+        struct pst_disk_sort_key *sorted = p->aux;
         p->aux = p->key;
         p->key = sorted;
     }
@@ -137,30 +138,31 @@ static uint32_t place(const struct pst_disk_array *array, uint32_t which, uint64
     return pst_disk_file(which, (int)(row % stripes));
 }
 
-pst_rc pst_pieces_take(struct pst_pieces_of *p, struct pst_table *table, struct pst_disk_stats *stats)
+pst_rc pst_disk_pieces_take(struct pst_disk_pieces *p, struct pst_disk_table *table,
+                            struct pst_disk_stats *stats)
 {
     p->n = 0;
-    while (p->n < PST_PIECES_MAX && table->next < table->count) {
+    while (p->n < PST_DISK_PIECES_MAX && table->next < table->count) {
         const uint64_t request = table->pick != NULL ? table->pick[table->next] : table->next;
         const struct pst_request r = copy_request(table, request);
-        pst_rc rc = pst_pieces_check(p, table, request, &r);
+        pst_rc rc = pst_disk_pieces_check(p, table, request, &r);
         if (rc != PST_OK)
             return rc;
         const struct pst_disk_array *array = &p->arrays[r.array];
         uint64_t bytes = r.rows * array->row_bytes;
-        while (table->next_byte < bytes && p->n < PST_PIECES_MAX) {
+        while (table->next_byte < bytes && p->n < PST_DISK_PIECES_MAX) {
             uint64_t at, left;
             const uint32_t file = place(array, r.array, r.row, table->next_byte, &at, &left);
             /* a large request is cut where the file's pages begin, so that its pieces are as aligned as it is
              */
             uint64_t room = p->piece_bytes - at % PST_PAGE;
             left = left < bytes - table->next_byte ? left : bytes - table->next_byte;
-            const struct pst_piece piece = {.at = at,
-                                            .memory = table->slot + r.offset + table->next_byte,
-                                            .bytes = left < room ? left : room,
-                                            .tag = r.tag,
-                                            .file = file,
-                                            .write = r.op == PST_WRITE};
+            const struct pst_disk_piece piece = {.at = at,
+                                                 .memory = table->slot + r.offset + table->next_byte,
+                                                 .bytes = left < room ? left : room,
+                                                 .tag = r.tag,
+                                                 .file = file,
+                                                 .write = r.op == PST_REQUEST_WRITE};
             add_piece(p, &piece);
             table->next_byte += piece.bytes;
         }

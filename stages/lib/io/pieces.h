@@ -2,15 +2,16 @@
  * between file and slot. Tables are read from memory that another process can write, so each request is
  * copied once, checked, and used from the copy.
  * Owner: the engine. Threads: one. */
-#ifndef PST_DISK_PIECES_H
-#define PST_DISK_PIECES_H
+#ifndef PST_PIECES_H
+#define PST_PIECES_H
 
 #include "stages/lib/io/engine.h"
 #include "common/slots/request.h"
 
-#define PST_PIECES_MAX 32768 /* sorted at once: enough to find neighbours, and bounded whatever the table */
+#define PST_DISK_PIECES_MAX                                                                                  \
+    32768 /* sorted at once: enough to find neighbours, and bounded whatever the table */
 
-struct pst_piece {
+struct pst_disk_piece {
     uint64_t at; /* byte in the file */
     char *memory;
     uint64_t bytes;
@@ -19,12 +20,12 @@ struct pst_piece {
     bool write;
 };
 
-struct pst_sort_key {
+struct pst_disk_sort_key {
     uint64_t place; /* direction, file, byte */
     uint32_t piece;
 };
 
-struct pst_table {
+struct pst_disk_table {
     struct pst_disk_ticket *ticket;
     char *slot;
     uint64_t slot_bytes, at, count;
@@ -33,30 +34,31 @@ struct pst_table {
     uint64_t next_byte;   /* within it */
 };
 
-struct pst_pieces_of {
+struct pst_disk_pieces {
     const struct pst_disk_array *arrays;
     bool writable;
     uint64_t piece_bytes; /* largest piece; a multiple of PST_PAGE */
     uint32_t n;
-    struct pst_piece *piece;        /* PST_PIECES_MAX */
-    struct pst_sort_key *key, *aux; /* PST_PIECES_MAX; key is sorted */
+    struct pst_disk_piece *piece;        /* PST_DISK_PIECES_MAX */
+    struct pst_disk_sort_key *key, *aux; /* PST_DISK_PIECES_MAX; key is sorted */
 };
 
-PST_MUST_USE pst_rc pst_pieces_new(struct pst_pieces_of *p, const struct pst_disk_config *config);
-void pst_pieces_delete(struct pst_pieces_of *p);
+PST_MUST_USE pst_rc pst_disk_pieces_new(struct pst_disk_pieces *p, const struct pst_disk_config *config);
+void pst_disk_pieces_delete(struct pst_disk_pieces *p);
 
 /* Takes the table apart from where it was left, as far as there is room, and sorts by place. Rows asked for
  * are counted. */
-PST_MUST_USE pst_rc pst_pieces_take(struct pst_pieces_of *p, struct pst_table *table,
-                                    struct pst_disk_stats *stats);
+PST_MUST_USE pst_rc pst_disk_pieces_take(struct pst_disk_pieces *p, struct pst_disk_table *table,
+                                         struct pst_disk_stats *stats);
 
 /* Is a copy of the table's request in order? PST_E_FORMAT, PST_E_ARG. The CUDA twin judges alike
  * (kernels/cuda/nvme/table.cu). */
-PST_MUST_USE pst_rc pst_pieces_check(const struct pst_pieces_of *p, const struct pst_table *table,
-                                     uint64_t request, const struct pst_request *r);
+PST_MUST_USE pst_rc pst_disk_pieces_check(const struct pst_disk_pieces *p, const struct pst_disk_table *table,
+                                          uint64_t request, const struct pst_request *r);
 
-/* What is wrong with one request of a table, told as pst_pieces_take tells it: for who has found it so. */
-PST_MUST_USE pst_rc pst_pieces_refuse(const struct pst_pieces_of *p, const struct pst_table *table,
-                                      uint64_t request);
+/* What is wrong with one request of a table, told as pst_disk_pieces_take tells it: for who has found it so.
+ */
+PST_MUST_USE pst_rc pst_disk_pieces_refuse(const struct pst_disk_pieces *p,
+                                           const struct pst_disk_table *table, uint64_t request);
 
 #endif

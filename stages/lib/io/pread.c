@@ -15,8 +15,8 @@
 struct pool {
     pthread_mutex_t lock;
     pthread_cond_t work;
-    struct pst_op_list posted; /* the engine's thread alone; given over by ring */
-    struct pst_op_list todo, done;
+    struct pst_io_op_list posted; /* the engine's thread alone; given over by ring */
+    struct pst_io_op_list todo, done;
     bool stop;
     int event;
     int nthreads;
@@ -38,12 +38,12 @@ static void *work(void *argument)
     struct pool *pool = argument;
     (void)pthread_mutex_lock(&pool->lock);
     for (;;) {
-        struct pst_io_op *op = pst_op_pop(&pool->todo);
+        struct pst_io_op *op = pst_io_op_pop(&pool->todo);
         if (op != NULL) {
             (void)pthread_mutex_unlock(&pool->lock);
             carry_out(pool, op);
             (void)pthread_mutex_lock(&pool->lock);
-            pst_op_push(&pool->done, op);
+            pst_io_op_push(&pool->done, op);
             const uint64_t one = 1;
             (void)!write(pool->event, &one, sizeof one);
         } else if (pool->stop) {
@@ -102,7 +102,7 @@ static pst_rc pread_open(struct pst_io_backend *b, const struct pst_io_config *c
 
 static void pread_post(struct pst_io_backend *b, struct pst_io_op *op)
 {
-    pst_op_push(&((struct pool *)b->impl)->posted, op);
+    pst_io_op_push(&((struct pool *)b->impl)->posted, op);
 }
 
 static pst_rc pread_ring(struct pst_io_backend *b)
@@ -111,8 +111,8 @@ static pst_rc pread_ring(struct pst_io_backend *b)
     if (pool->posted.head == NULL)
         return PST_OK;
     (void)pthread_mutex_lock(&pool->lock);
-    for (struct pst_io_op *op = pst_op_pop(&pool->posted); op != NULL; op = pst_op_pop(&pool->posted)) {
-        pst_op_push(&pool->todo, op);
+    for (struct pst_io_op *op = pst_io_op_pop(&pool->posted); op != NULL; op = pst_io_op_pop(&pool->posted)) {
+        pst_io_op_push(&pool->todo, op);
         (void)pthread_cond_signal(&pool->work);
     }
     (void)pthread_mutex_unlock(&pool->lock);
@@ -126,7 +126,7 @@ static int pread_poll(struct pst_io_backend *b, struct pst_io_op **done, int max
     (void)!read(pool->event, &signals, sizeof signals);
     int n = 0;
     (void)pthread_mutex_lock(&pool->lock);
-    while (n < max && (done[n] = pst_op_pop(&pool->done)) != NULL)
+    while (n < max && (done[n] = pst_io_op_pop(&pool->done)) != NULL)
         n++;
     (void)pthread_mutex_unlock(&pool->lock);
     return n;
@@ -138,7 +138,7 @@ static int pread_fds(const struct pst_io_backend *b, int fds[PST_IO_FDS_MAX])
     return 1;
 }
 
-const struct pst_io_backend_ops pst_io_pread = {
+const struct pst_io_backend_ops pst_io_pread_ops = {
     .name = "pread",
     .direct = true,
     .open = pread_open,

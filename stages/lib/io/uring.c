@@ -232,7 +232,7 @@ static int uring_fds(const struct pst_io_backend *b, int fds[PST_IO_FDS_MAX])
     return 1;
 }
 
-const struct pst_io_backend_ops pst_io_uring = {
+const struct pst_io_backend_ops pst_io_uring_ops = {
     .name = "file",
     .direct = true,
     .open = uring_open,

@@ -26,10 +26,10 @@ struct pst_plan_key {
 struct pst_plan {
     struct pst_plan_key key;
     int64_t vertices;
-    uint64_t seed;       /* of the pre-sampling, not of the run */
-    int64_t epochs;      /* pre-sampled */
-    int64_t batches;     /* pre-sampled */
-    struct pst_caps max; /* the largest of any batch */
+    uint64_t seed;                 /* of the pre-sampling, not of the run */
+    int64_t epochs;                /* pre-sampled */
+    int64_t batches;               /* pre-sampled */
+    struct pst_minibatch_size max; /* the largest of any batch */
     double predicted_hit_rate;
     int64_t cached;
     int64_t *cache; /* cached vertex ids, hottest first; malloc'ed */

@@ -19,8 +19,8 @@ static int64_t mul_bounded(int64_t a, int64_t b)
     return out;
 }
 
-void pst_caps_bound(struct pst_caps *caps, const struct pst_csc *graph, const int64_t *fanout, int hops,
-                    int64_t batch)
+void pst_minibatch_size_bound(struct pst_minibatch_size *caps, const struct pst_csc *graph,
+                              const int64_t *fanout, int hops, int64_t batch)
 {
     assert(hops >= 1 && hops <= PST_HOPS_MAX && batch >= 1);
     memset(caps, 0, sizeof *caps);
@@ -42,8 +42,8 @@ static int64_t scaled(int64_t base, int64_t bound, double margin)
     return pst_max_i64(1, pst_min_i64(cap, bound));
 }
 
-void pst_caps_scale(struct pst_caps *caps, const struct pst_caps *base, const struct pst_caps *bound,
-                    double margin)
+void pst_minibatch_size_scale(struct pst_minibatch_size *caps, const struct pst_minibatch_size *base,
+                              const struct pst_minibatch_size *bound, double margin)
 {
     assert(base->hops == bound->hops && margin > 0);
     *caps = *base;
@@ -59,7 +59,7 @@ pst_rc pst_expander_init(struct pst_expander *x, const struct pst_csc *graph, ps
     assert(vertices_max >= 1 && vertices_max <= BLOCK_MAX && edges_max >= 1 && edges_max <= BLOCK_MAX);
     *x = (struct pst_expander){
         .graph = graph, .sample = sample, .user = user, .vertices_max = vertices_max, .edges_max = edges_max};
-    x->table_memory = pst_random_access_alloc(pst_k_dedup_bytes(vertices_max));
+    x->table_memory = pst_hugepage_alloc(pst_k_dedup_bytes(vertices_max));
     x->ids = malloc((size_t)edges_max * sizeof *x->ids);
     if (x->table_memory == NULL || x->ids == NULL) {
         pst_expander_release(x);

@@ -4,20 +4,20 @@
 
 #include "common/error.h"
 
-_Static_assert(PST_DEVICE_NUMBERS >= 2 + 2 * PST_HOPS_MAX + 3,
+_Static_assert(PST_EXPAND_DEVICE_NUMBERS >= 2 + 2 * PST_HOPS_MAX + 3,
                "vertices, edges and the user's own have room");
-_Static_assert(PST_DEVICE_NUMBERS <= PST_RECORD_COUNTS, "a record holds them");
+_Static_assert(PST_EXPAND_DEVICE_NUMBERS <= PST_TWIN_RECORD_COUNTS, "a record holds them");
 
 /* ---- topology ------------------------------------------------------------------------------------ */
 
-pst_rc pst_device_topology(struct pst_device *device, const struct pst_csc *graph, uint64_t budget,
-                           struct pst_csc *device_graph, bool *in_place)
+pst_rc pst_expand_device_topology(struct pst_device *device, const struct pst_csc *graph, uint64_t budget,
+                                  struct pst_csc *device_graph, bool *in_place)
 {
     const uint64_t indptr_bytes = ((uint64_t)graph->vertices + 1) * sizeof *graph->indptr,
                    indices_bytes = (uint64_t)graph->edges * (uint64_t)graph->index_bytes,
                    bytes = indptr_bytes + indices_bytes;
     *in_place = bytes > budget;
-    const enum pst_memory kind = *in_place ? PST_MEMORY_PINNED : PST_MEMORY_DEVICE;
+    const enum pst_twin_memory kind = *in_place ? PST_TWIN_MEMORY_PINNED : PST_TWIN_MEMORY_DEVICE;
     void *indptr, *indices;
     pst_rc rc = pst_device_take(device, kind, indptr_bytes, "the topology's indptr", &indptr);
     if (rc == PST_OK)
@@ -35,7 +35,7 @@ pst_rc pst_device_topology(struct pst_device *device, const struct pst_csc *grap
 
 /* ---- expansion ----------------------------------------------------------------------------------- */
 
-static int64_t most_edges(const struct pst_caps *caps)
+static int64_t most_edges(const struct pst_minibatch_size *caps)
 {
     int64_t edges = 1;
     for (int h = 0; h < caps->hops; h++)
@@ -43,23 +43,23 @@ static int64_t most_edges(const struct pst_caps *caps)
     return edges;
 }
 
-pst_rc pst_device_queue_for(struct pst_device *device, const struct pst_caps *caps)
+pst_rc pst_expand_device_queue_for(struct pst_device *device, const struct pst_minibatch_size *caps)
 {
     return pst_device_queue(
         device, (struct pst_queue_options){.most = pst_max_i64(caps->n[caps->hops], most_edges(caps)),
                                            .first = true});
 }
 
-static pst_rc take(struct pst_device_expander *x, int64_t n, size_t size, const char *what, void **at)
+static pst_rc take(struct pst_expander_device *x, int64_t n, size_t size, const char *what, void **at)
 {
-    return pst_device_take(x->device, PST_MEMORY_DEVICE, (uint64_t)n * size, what, at);
+    return pst_device_take(x->device, PST_TWIN_MEMORY_DEVICE, (uint64_t)n * size, what, at);
 }
 
-pst_rc pst_device_expander_init(struct pst_device_expander *x, struct pst_device *device,
+pst_rc pst_expander_device_init(struct pst_expander_device *x, struct pst_device *device,
                                 const struct pst_csc *device_graph, pst_device_sample_fn sample, void *user,
-                                const struct pst_caps *caps)
+                                const struct pst_minibatch_size *caps)
 {
-    *x = (struct pst_device_expander){
+    *x = (struct pst_expander_device){
         .device = device, .graph = *device_graph, .sample = sample, .user = user, .caps = *caps};
     const int64_t vertices = caps->n[caps->hops], edges = most_edges(caps);
     void *table = NULL, *seeds, *found, *ids, *indptr, *numbers;
@@ -73,7 +73,7 @@ pst_rc pst_device_expander_init(struct pst_device_expander *x, struct pst_device
     if (rc == PST_OK)
         rc = take(x, vertices + 1, sizeof *x->indptr, "a hop's indptr", &indptr);
     if (rc == PST_OK)
-        rc = take(x, PST_DEVICE_NUMBERS, sizeof *x->numbers, "a batch's numbers", &numbers);
+        rc = take(x, PST_EXPAND_DEVICE_NUMBERS, sizeof *x->numbers, "a batch's numbers", &numbers);
     if (rc != PST_OK)
         return rc;
     x->table = device->twin->dedup_init(table, vertices);
@@ -85,71 +85,71 @@ pst_rc pst_device_expander_init(struct pst_device_expander *x, struct pst_device
     return x->table ? PST_OK : pst_fail(PST_E_IO, "%s: the dedup table cannot be set up", device->name);
 }
 
-void pst_device_expander_release(struct pst_device_expander *x)
+void pst_expander_device_release(struct pst_expander_device *x)
 {
     if (x->device == NULL)
         return;
     void *const taken[] = {x->table, x->seeds, x->vertices, x->ids, x->indptr, x->numbers};
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         pst_device_give(x->device, taken[i]);
-    *x = (struct pst_device_expander){0};
+    *x = (struct pst_expander_device){0};
 }
 
 /* For vertices after h hops: a slot may have less for all of them than for the seeds. */
-static int64_t room(const struct pst_device_expander *x, int h)
+static int64_t room(const struct pst_expander_device *x, int h)
 {
     return pst_min_i64(x->caps.n[h], x->caps.n[x->caps.hops]);
 }
 
 /* One hop. The running count of vertices is kept apart: dedup changes it in place. */
-static void expand_hop(struct pst_device_expander *x, const struct pst_sample_key *key, int fanout,
-                       const struct pst_device_block *block)
+static void expand_hop(struct pst_expander_device *x, const struct pst_sample_key *key, int fanout,
+                       const struct pst_expand_device_block *block)
 {
     const struct pst_twin *twin = x->device->twin;
     struct pst_queue *q = x->device->q;
     const int h = (int)key->hop;
-    const struct pst_caps *caps = &x->caps;
-    const struct pst_n dsts = {pst_device_vertices(x, h), caps->n[h]},
-                       edges = {pst_device_edges(x, h), caps->edges[h]};
+    const struct pst_minibatch_size *caps = &x->caps;
+    const struct pst_twin_n dsts = {pst_expand_device_vertices(x, h), caps->n[h]},
+                            edges = {pst_expand_device_edges(x, h), caps->edges[h]};
     (void)x->sample(x->user, x->device, &x->graph, key, x->vertices, dsts, fanout, x->indptr, x->ids,
-                    caps->edges[h], pst_device_edges(x, h));
+                    caps->edges[h], pst_expand_device_edges(x, h));
     (void)twin->dedup_n(q, x->table, x->ids, edges, x->vertices, x->numbers, room(x, h + 1),
                         block ? block->indices : NULL);
-    (void)twin->copy(q, pst_device_vertices(x, h + 1), x->numbers, sizeof *x->numbers);
+    (void)twin->copy(q, pst_expand_device_vertices(x, h + 1), x->numbers, sizeof *x->numbers);
     if (block)
         twin->gather_n(q, x->indptr + 1, sizeof *x->indptr, NULL, block->indptr + 1, sizeof *x->indptr, NULL,
                        dsts, sizeof *x->indptr);
 }
 
-pst_rc pst_device_expand(struct pst_device_expander *x, struct pst_sample_key key, const int64_t *fanout,
-                         const int64_t *seeds, int64_t n, const struct pst_device_block *blocks)
+pst_rc pst_expand_device(struct pst_expander_device *x, struct pst_sample_key key, const int64_t *fanout,
+                         const int64_t *seeds, int64_t n, const struct pst_expand_device_block *blocks)
 {
     const struct pst_twin *twin = x->device->twin;
     struct pst_queue *q = x->device->q;
     assert(n <= x->caps.n[0]);
     (void)twin->copy(q, x->seeds, seeds, (size_t)n * sizeof *seeds);
-    (void)twin->fill(q, x->numbers, 0, PST_DEVICE_NUMBERS * sizeof *x->numbers);
+    (void)twin->fill(q, x->numbers, 0, PST_EXPAND_DEVICE_NUMBERS * sizeof *x->numbers);
     twin->dedup_reset(q, x->table);
     (void)twin->dedup(q, x->table, x->seeds, n, x->vertices, x->numbers, room(x, 0), NULL);
-    pst_rc rc = twin->copy(q, pst_device_vertices(x, 0), x->numbers, sizeof *x->numbers);
+    pst_rc rc = twin->copy(q, pst_expand_device_vertices(x, 0), x->numbers, sizeof *x->numbers);
     for (key.hop = 0; (int)key.hop < x->caps.hops; key.hop++)
         expand_hop(x, &key, (int)fanout[key.hop], blocks ? &blocks[key.hop] : NULL);
     return rc == PST_OK ? PST_OK : pst_device_wait(x->device); /* which has the reason */
 }
 
-void pst_device_expand_record(struct pst_device_expander *x, int nown)
+void pst_expand_device_record(struct pst_expander_device *x, int nown)
 {
-    const int64_t *at[PST_RECORD_COUNTS];
+    const int64_t *at[PST_TWIN_RECORD_COUNTS];
     const int all = 1 + 2 * x->caps.hops + nown;
     for (int i = 0; i < all; i++)
         at[i] = x->numbers + 1 + i;
     pst_device_record(x->device, at, all);
 }
 
-pst_rc pst_device_expanded(struct pst_device_expander *x, struct pst_caps *found, int64_t *own, int nown,
-                           bool *data_fault)
+pst_rc pst_expand_device_done(struct pst_expander_device *x, struct pst_minibatch_size *found, int64_t *own,
+                              int nown, bool *data_fault)
 {
-    *found = (struct pst_caps){.hops = x->caps.hops};
+    *found = (struct pst_minibatch_size){.hops = x->caps.hops};
     const pst_rc rc = pst_device_recorded(x->device, data_fault);
     if (rc != PST_OK)
         return rc;

@@ -16,7 +16,8 @@ static uint64_t place(uint64_t *at, uint64_t bytes, uint64_t align)
     return here;
 }
 
-void pst_layout_init(struct pst_layout *layout, const struct pst_caps *caps, uint64_t stride_bytes)
+void pst_minibatch_layout_init(struct pst_minibatch_layout *layout, const struct pst_minibatch_size *caps,
+                               uint64_t stride_bytes)
 {
     memset(layout, 0, sizeof *layout);
     layout->caps = *caps;
@@ -37,7 +38,7 @@ void pst_layout_init(struct pst_layout *layout, const struct pst_caps *caps, uin
 
 pst_rc pst_filler_init(struct pst_filler *f, const struct pst_csc *graph, pst_sample_fn sample, void *user)
 {
-    const struct pst_caps *caps = &f->layout.caps;
+    const struct pst_minibatch_size *caps = &f->layout.caps;
     int64_t rows = caps->n[caps->hops], edges = 1;
     for (int h = 0; h < caps->hops; h++)
         edges = pst_max_i64(edges, caps->edges[h]);
@@ -66,7 +67,7 @@ void pst_filler_release(struct pst_filler *f)
 
 struct pst_minibatch pst_fill_begin(const struct pst_filler *f, const struct pst_fill_job *job)
 {
-    const struct pst_layout *l = &f->layout;
+    const struct pst_minibatch_layout *l = &f->layout;
     struct pst_minibatch mb = {
         .magic = PST_MINIBATCH_MAGIC,
         .bytes_used = l->features_at,
@@ -95,7 +96,7 @@ struct pst_minibatch pst_fill_begin(const struct pst_filler *f, const struct pst
 void pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, const int32_t *positions,
                        int64_t n, uint64_t asked)
 {
-    const struct pst_layout *l = &f->layout;
+    const struct pst_minibatch_layout *l = &f->layout;
     const int64_t *ids = (const int64_t *)(void *)(slot + l->vertices_at) + from;
     struct pst_request *table = (struct pst_request *)(void *)(slot + l->requests_at) + asked;
     int32_t *missing = (int32_t *)(void *)(slot + l->missing_at) + asked;
@@ -103,7 +104,7 @@ void pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, con
         const int64_t at = positions != NULL ? positions[i] : i;
         missing[i] = (int32_t)(from + at);
         table[i] = (struct pst_request){
-            .op = PST_READ,
+            .op = PST_REQUEST_READ,
             .array = PST_ARRAY_FEATURES,
             .rows = 1,
             .row = (uint64_t)ids[at],
@@ -117,7 +118,7 @@ void pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, con
 static uint64_t provide_rows(struct pst_filler *f, char *slot, int64_t from, int64_t to, uint64_t asked,
                              struct pst_fill_result *result)
 {
-    const struct pst_layout *l = &f->layout;
+    const struct pst_minibatch_layout *l = &f->layout;
     const int64_t *ids = (const int64_t *)(void *)(slot + l->vertices_at) + from;
     int64_t n = to - from, hits = 0, misses = n;
     if (l->stride_bytes == 0 || n == 0)
@@ -182,8 +183,8 @@ void pst_fill_finish(struct pst_filler *f, const struct pst_fill_job *job, char 
 static pst_rc fill_hop(struct pst_filler *f, const struct pst_fill_job *job, char *slot, int hop,
                        int64_t *count)
 {
-    const struct pst_layout *l = &f->layout;
-    const struct pst_caps *caps = &l->caps;
+    const struct pst_minibatch_layout *l = &f->layout;
+    const struct pst_minibatch_size *caps = &l->caps;
     struct pst_sample_key key = {
         .seed = job->seed, .epoch = job->epoch, .hop = (uint32_t)hop, .batch = job->batch_in_epoch};
     return pst_expand_hop(&f->expander, &key, (int)f->fanout[hop], (int64_t *)(void *)(slot + l->vertices_at),
@@ -194,7 +195,7 @@ static pst_rc fill_hop(struct pst_filler *f, const struct pst_fill_job *job, cha
 pst_rc pst_sampling_fill(struct pst_filler *f, const struct pst_fill_job *job, void *slot,
                          pst_announce_fn announce, void *user, struct pst_fill_result *result)
 {
-    const struct pst_layout *l = &f->layout;
+    const struct pst_minibatch_layout *l = &f->layout;
     const int hops = l->caps.hops;
     char *base = slot;
     struct pst_minibatch mb = pst_fill_begin(f, job);
@@ -232,11 +233,11 @@ pst_rc pst_sampling_fill(struct pst_filler *f, const struct pst_fill_job *job, v
 }
 
 pst_rc pst_sampling_measure(const struct pst_filler *f, const struct pst_fill_job *job,
-                            struct pst_caps *needed)
+                            struct pst_minibatch_size *needed)
 {
-    struct pst_caps bound;
+    struct pst_minibatch_size bound;
     const int hops = f->layout.caps.hops;
-    pst_caps_bound(&bound, f->expander.graph, f->fanout, hops, job->n);
+    pst_minibatch_size_bound(&bound, f->expander.graph, f->fanout, hops, job->n);
     int64_t edges = 1;
     for (int h = 0; h < hops; h++)
         edges = pst_max_i64(edges, bound.edges[h]);
@@ -248,7 +249,7 @@ pst_rc pst_sampling_measure(const struct pst_filler *f, const struct pst_fill_jo
     int64_t *vertices = malloc((size_t)bound.n[hops] * sizeof *vertices);
     int32_t *indptr = malloc(((size_t)bound.n[hops] + 1) * sizeof *indptr);
     int32_t *indices = malloc((size_t)edges * sizeof *indices);
-    *needed = (struct pst_caps){.hops = hops};
+    *needed = (struct pst_minibatch_size){.hops = hops};
     if (vertices == NULL || indptr == NULL || indices == NULL) {
         rc = pst_fail(PST_E_NOMEM, "no memory to measure a sample");
         goto out;
@@ -274,7 +275,7 @@ out:
 }
 
 /* Cuts the seeds from p->done to n into equal pieces of at most `most`. */
-static void cut(struct pst_pieces *p, int64_t n, int64_t most)
+static void cut(struct pst_splits *p, int64_t n, int64_t most)
 {
     int64_t left = n - p->done, pieces = (left + most - 1) / most, end = p->done;
     p->depth = pieces;
@@ -285,14 +286,14 @@ static void cut(struct pst_pieces *p, int64_t n, int64_t most)
     }
 }
 
-void pst_pieces_init(struct pst_pieces *p, int64_t *ends, int64_t n, int64_t most)
+void pst_splits_init(struct pst_splits *p, int64_t *ends, int64_t n, int64_t most)
 {
     assert(n >= 1 && most >= 1);
-    *p = (struct pst_pieces){.ends = ends};
+    *p = (struct pst_splits){.ends = ends};
     cut(p, n, most);
 }
 
-bool pst_pieces_next(const struct pst_pieces *p, int64_t *begin, int64_t *n, bool *last)
+bool pst_splits_next(const struct pst_splits *p, int64_t *begin, int64_t *n, bool *last)
 {
     if (p->depth == 0)
         return false;
@@ -302,13 +303,13 @@ bool pst_pieces_next(const struct pst_pieces *p, int64_t *begin, int64_t *n, boo
     return true;
 }
 
-void pst_pieces_pop(struct pst_pieces *p)
+void pst_splits_pop(struct pst_splits *p)
 {
     assert(p->depth > 0);
     p->done = p->ends[--p->depth];
 }
 
-bool pst_pieces_split(struct pst_pieces *p)
+bool pst_splits_split(struct pst_splits *p)
 {
     assert(p->depth > 0);
     int64_t n = p->ends[p->depth - 1] - p->done;

@@ -19,28 +19,29 @@ typedef pst_rc (*pst_sample_fn)(void *user, const struct pst_csc *graph, const s
                                 int64_t capacity);
 
 /* How many vertices after each hop, and edges in each. */
-struct pst_caps {
+struct pst_minibatch_size {
     int hops;
     int64_t n[PST_HOPS_MAX + 1];
     int64_t edges[PST_HOPS_MAX];
 };
 
 /* What no batch of `batch` seeds can exceed. */
-PST_API void pst_caps_bound(struct pst_caps *caps, const struct pst_csc *graph, const int64_t *fanout,
-                            int hops, int64_t batch);
+PST_API void pst_minibatch_size_bound(struct pst_minibatch_size *caps, const struct pst_csc *graph,
+                                      const int64_t *fanout, int hops, int64_t batch);
 /* caps = ceil(base * margin), at most bound where margin is 1 or more, at least 1. */
-PST_API void pst_caps_scale(struct pst_caps *caps, const struct pst_caps *base, const struct pst_caps *bound,
-                            double margin);
+PST_API void pst_minibatch_size_scale(struct pst_minibatch_size *caps, const struct pst_minibatch_size *base,
+                                      const struct pst_minibatch_size *bound, double margin);
 
 /* Where each array of minibatch.h lies in a slot that can hold caps. */
-struct pst_layout {
-    struct pst_caps caps;
+struct pst_minibatch_layout {
+    struct pst_minibatch_size caps;
     uint64_t stride_bytes;
     uint64_t vertices_at, labels_at, requests_at, missing_at, features_at;
     uint64_t indptr_at[PST_HOPS_MAX], indices_at[PST_HOPS_MAX];
     uint64_t bytes; /* of the whole slot */
 };
-PST_API void pst_layout_init(struct pst_layout *layout, const struct pst_caps *caps, uint64_t stride_bytes);
+PST_API void pst_minibatch_layout_init(struct pst_minibatch_layout *layout,
+                                       const struct pst_minibatch_size *caps, uint64_t stride_bytes);
 
 /* ---- expansion: one hop at a time ---------------------------------------------------------------- */
 
@@ -75,7 +76,7 @@ PST_API PST_MUST_USE pst_rc pst_expand_hop(struct pst_expander *x, const struct 
 /* ---- filling ------------------------------------------------------------------------------------ */
 
 struct pst_filler {
-    struct pst_layout layout;
+    struct pst_minibatch_layout layout;
     struct pst_expander expander;
     int64_t fanout[PST_HOPS_MAX];
     const int32_t *labels; /* of every vertex; NULL: none */
@@ -121,27 +122,28 @@ PST_API PST_MUST_USE pst_rc pst_sampling_fill(struct pst_filler *f, const struct
                                               void *slot, pst_announce_fn announce, void *user,
                                               struct pst_fill_result *result);
 
-/* What job would have needed: caps with no limit but pst_caps_bound. Allocates; for error messages. */
+/* What job would have needed: caps with no limit but pst_minibatch_size_bound. Allocates; for error messages.
+ */
 PST_API PST_MUST_USE pst_rc pst_sampling_measure(const struct pst_filler *f, const struct pst_fill_job *job,
-                                                 struct pst_caps *needed);
+                                                 struct pst_minibatch_size *needed);
 
 /* ---- pieces: how a batch is cut into micro-batches ----------------------------------------------- */
 
 /* The seeds [done, ends[depth - 1]) come next; ends is a stack, nearest on top. ends has room for as many
  * as the batch has seeds. */
-struct pst_pieces {
+struct pst_splits {
     int64_t done;
     int64_t depth;
     int64_t *ends;
 };
 /* Cuts n seeds into equal pieces of at most `most`: sizes alone decide, never history. */
-PST_API void pst_pieces_init(struct pst_pieces *p, int64_t *ends, int64_t n, int64_t most);
+PST_API void pst_splits_init(struct pst_splits *p, int64_t *ends, int64_t n, int64_t most);
 /* The current piece; false when none remains. */
-PST_API bool pst_pieces_next(const struct pst_pieces *p, int64_t *begin, int64_t *n, bool *last);
-PST_API void pst_pieces_pop(struct pst_pieces *p);
+PST_API bool pst_splits_next(const struct pst_splits *p, int64_t *begin, int64_t *n, bool *last);
+PST_API void pst_splits_pop(struct pst_splits *p);
 /* Cuts the current piece in two, and the later ones as small: they would hardly fit either. False if it is
  * one seed. */
-PST_API bool pst_pieces_split(struct pst_pieces *p);
+PST_API bool pst_splits_split(struct pst_splits *p);
 
 PST_END_DECLS
 #endif

@@ -9,22 +9,22 @@
 
 enum { HITS, MISSES, OWN }; /* numbers of ours */
 
-pst_rc pst_device_filler_init(struct pst_device_filler *d, struct pst_filler *f, struct pst_device *device,
+pst_rc pst_filler_device_init(struct pst_filler_device *d, struct pst_filler *f, struct pst_device *device,
                               const struct pst_csc *device_graph, pst_device_sample_fn sample, void *user)
 {
     const uint64_t rows = (uint64_t)f->layout.caps.n[f->layout.caps.hops];
     d->filler = f;
     d->device_s = 0;
     void *hit_pos = NULL, *hit_row = NULL, *miss_pos = NULL;
-    pst_rc rc = pst_device_expander_init(&d->expander, device, device_graph, sample, user, &f->layout.caps);
+    pst_rc rc = pst_expander_device_init(&d->expander, device, device_graph, sample, user, &f->layout.caps);
     if (rc == PST_OK && d->cache)
-        rc =
-            pst_device_take(device, PST_MEMORY_DEVICE, rows * sizeof *d->hit_pos, "a batch's hits", &hit_pos);
+        rc = pst_device_take(device, PST_TWIN_MEMORY_DEVICE, rows * sizeof *d->hit_pos, "a batch's hits",
+                             &hit_pos);
     if (rc == PST_OK && d->cache)
-        rc =
-            pst_device_take(device, PST_MEMORY_DEVICE, rows * sizeof *d->hit_row, "a batch's hits", &hit_row);
+        rc = pst_device_take(device, PST_TWIN_MEMORY_DEVICE, rows * sizeof *d->hit_row, "a batch's hits",
+                             &hit_row);
     if (rc == PST_OK && d->cache)
-        rc = pst_device_take(device, PST_MEMORY_PINNED, rows * sizeof *d->miss_pos, "a batch's misses",
+        rc = pst_device_take(device, PST_TWIN_MEMORY_PINNED, rows * sizeof *d->miss_pos, "a batch's misses",
                              &miss_pos);
     d->hit_pos = hit_pos;
     d->hit_row = hit_row;
@@ -32,7 +32,7 @@ pst_rc pst_device_filler_init(struct pst_device_filler *d, struct pst_filler *f,
     return rc;
 }
 
-void pst_device_filler_release(struct pst_device_filler *d)
+void pst_filler_device_release(struct pst_filler_device *d)
 {
     struct pst_device *device = d->expander.device;
     if (device == NULL)
@@ -40,60 +40,60 @@ void pst_device_filler_release(struct pst_device_filler *d)
     pst_device_give(device, d->hit_pos);
     pst_device_give(device, d->hit_row);
     pst_device_give(device, d->miss_pos);
-    pst_device_expander_release(&d->expander);
-    *d = (struct pst_device_filler){0};
+    pst_expander_device_release(&d->expander);
+    *d = (struct pst_filler_device){0};
 }
 
 /* Which rows are cached, for the gather, and which are not, for the host. */
-static void find_rows(struct pst_device_filler *d)
+static void find_rows(struct pst_filler_device *d)
 {
-    const struct pst_device_expander *x = &d->expander;
-    const struct pst_layout *l = &d->filler->layout;
-    const struct pst_n rows = {pst_device_vertices(x, l->caps.hops), l->caps.n[l->caps.hops]};
+    const struct pst_expander_device *x = &d->expander;
+    const struct pst_minibatch_layout *l = &d->filler->layout;
+    const struct pst_twin_n rows = {pst_expand_device_vertices(x, l->caps.hops), l->caps.n[l->caps.hops]};
     x->device->twin->lookup_n(x->device->q, d->cache, x->vertices, rows, d->hit_pos, d->hit_row,
-                              pst_device_own(x, HITS), d->miss_pos, pst_device_own(x, MISSES));
+                              pst_expand_device_own(x, HITS), d->miss_pos, pst_expand_device_own(x, MISSES));
 }
 
 /* Cached rows to where they belong: none, if the batch did not fit. */
-static void bring_rows(struct pst_device_filler *d, char *rows)
+static void bring_rows(struct pst_filler_device *d, char *rows)
 {
-    const struct pst_device_expander *x = &d->expander;
-    const struct pst_layout *l = &d->filler->layout;
-    const struct pst_n hits = {pst_device_own(x, HITS), l->caps.n[l->caps.hops]};
+    const struct pst_expander_device *x = &d->expander;
+    const struct pst_minibatch_layout *l = &d->filler->layout;
+    const struct pst_twin_n hits = {pst_expand_device_own(x, HITS), l->caps.n[l->caps.hops]};
     x->device->twin->gather_n(x->device->q, d->cache_rows, l->stride_bytes, d->hit_row, rows, l->stride_bytes,
                               d->hit_pos, hits, d->filler->row_bytes);
 }
 
 /* Everything that the device does for a batch. The vertices are copied at the end, since it reads them at
  * random; indices are only written. What the host needs comes before the record, cached rows behind it. */
-static pst_rc enqueue(struct pst_device_filler *d, const struct pst_fill_job *job, char *slot, char *cached)
+static pst_rc enqueue(struct pst_filler_device *d, const struct pst_fill_job *job, char *slot, char *cached)
 {
-    const struct pst_layout *l = &d->filler->layout;
-    const struct pst_device_expander *x = &d->expander;
+    const struct pst_minibatch_layout *l = &d->filler->layout;
+    const struct pst_expander_device *x = &d->expander;
     const int hops = l->caps.hops;
-    const struct pst_n rows = {pst_device_vertices(x, hops), l->caps.n[hops]};
+    const struct pst_twin_n rows = {pst_expand_device_vertices(x, hops), l->caps.n[hops]};
     const struct pst_sample_key key = {.seed = job->seed, .epoch = job->epoch, .batch = job->batch_in_epoch};
-    struct pst_device_block blocks[PST_HOPS_MAX];
+    struct pst_expand_device_block blocks[PST_HOPS_MAX];
     for (int h = 0; h < hops; h++)
-        blocks[h] = (struct pst_device_block){(int32_t *)(void *)(slot + l->indptr_at[h]),
-                                              (int32_t *)(void *)(slot + l->indices_at[h])};
-    const pst_rc rc = pst_device_expand(&d->expander, key, d->filler->fanout, job->seeds, job->n, blocks);
+        blocks[h] = (struct pst_expand_device_block){(int32_t *)(void *)(slot + l->indptr_at[h]),
+                                                     (int32_t *)(void *)(slot + l->indices_at[h])};
+    const pst_rc rc = pst_expand_device(&d->expander, key, d->filler->fanout, job->seeds, job->n, blocks);
     if (rc != PST_OK)
         return rc;
     x->device->twin->gather_n(x->device->q, x->vertices, sizeof *x->vertices, NULL, slot + l->vertices_at,
                               sizeof *x->vertices, NULL, rows, sizeof *x->vertices);
     if (d->cache)
         find_rows(d);
-    pst_device_expand_record(&d->expander, OWN);
+    pst_expand_device_record(&d->expander, OWN);
     if (d->cache)
         bring_rows(d, cached != NULL ? cached : slot + l->features_at);
     return PST_OK;
 }
 
-pst_rc pst_device_explain(const struct pst_device *device, const struct pst_filler *f,
-                          const struct pst_fill_job *job)
+pst_rc pst_fill_device_explain(const struct pst_device *device, const struct pst_filler *f,
+                               const struct pst_fill_job *job)
 {
-    struct pst_caps caps;
+    struct pst_minibatch_size caps;
     const pst_rc rc = pst_sampling_measure(f, job, &caps);
     return rc != PST_OK ? rc
                         : pst_fail(PST_E_FORMAT,
@@ -102,8 +102,8 @@ pst_rc pst_device_explain(const struct pst_device *device, const struct pst_fill
                                    device->name);
 }
 
-static pst_rc complete(struct pst_device_filler *d, const struct pst_fill_job *job, char *slot,
-                       const struct pst_caps *found, int64_t misses, struct pst_fill_result *result)
+static pst_rc complete(struct pst_filler_device *d, const struct pst_fill_job *job, char *slot,
+                       const struct pst_minibatch_size *found, int64_t misses, struct pst_fill_result *result)
 {
     struct pst_filler *f = d->filler;
     struct pst_minibatch mb = pst_fill_begin(f, job);
@@ -117,22 +117,22 @@ static pst_rc complete(struct pst_device_filler *d, const struct pst_fill_job *j
     return PST_OK;
 }
 
-pst_rc pst_device_fill(struct pst_device_filler *d, const struct pst_fill_job *job, void *slot, void *rows,
+pst_rc pst_fill_device(struct pst_filler_device *d, const struct pst_fill_job *job, void *slot, void *rows,
                        pst_announce_fn announce, void *user, struct pst_fill_result *result)
 {
     struct pst_filler *f = d->filler;
-    const struct pst_layout *l = &f->layout;
-    struct pst_caps found;
+    const struct pst_minibatch_layout *l = &f->layout;
+    struct pst_minibatch_size found;
     int64_t own[OWN];
     bool data_fault = false;
     const double begin = pst_now();
     *result = (struct pst_fill_result){.fits = job->n <= l->caps.n[0]};
     pst_rc rc = result->fits ? enqueue(d, job, slot, rows) : PST_OK;
     if (rc == PST_OK && result->fits)
-        rc = pst_device_expanded(&d->expander, &found, own, OWN, &data_fault);
+        rc = pst_expand_device_done(&d->expander, &found, own, OWN, &data_fault);
     d->device_s += pst_now() - begin;
     if (data_fault && rc == PST_E_FORMAT)
-        return pst_device_explain(d->expander.device, f, job);
+        return pst_fill_device_explain(d->expander.device, f, job);
     if (data_fault && rc == PST_E_LIMIT) {
         result->fits = false;
         rc = PST_OK;

@@ -17,7 +17,7 @@ struct pending {
     uint32_t micro; /* the next */
     int64_t n;
     int64_t *seeds;
-    struct pst_pieces pieces;
+    struct pst_splits pieces;
 };
 
 struct pst_sampling {
@@ -30,7 +30,7 @@ struct pst_sampling {
     struct pst_csc graph;
     bool planned;
     struct pst_plan plan;
-    struct pst_caps base; /* caps at margin 1 */
+    struct pst_minibatch_size base; /* caps at margin 1 */
     struct pst_filler filler;
     pst_sample_fn sample;
     void *user;
@@ -38,7 +38,7 @@ struct pst_sampling {
     struct pst_cache_rows cache;
     struct pst_device device;
     pst_device_sample_fn device_sample;
-    struct pst_device_filler device_filler; /* on a GPU */
+    struct pst_filler_device device_filler; /* on a GPU */
     bool topology_in_place;
     uint32_t npending; /* one a slot of the route */
     struct pending *pending;
@@ -117,12 +117,12 @@ static pst_rc size_slots(struct pst_sampling *s)
     if (rc != PST_OK)
         return rc;
     memcpy(s->filler.fanout, want.fanout, sizeof want.fanout);
-    struct pst_caps bound, caps;
-    pst_caps_bound(&bound, &s->graph, want.fanout, want.hops, s->seeds.batch);
+    struct pst_minibatch_size bound, caps;
+    pst_minibatch_size_bound(&bound, &s->graph, want.fanout, want.hops, s->seeds.batch);
     s->base = s->planned ? s->plan.max : bound;
     s->base.n[0] = bound.n[0];
-    pst_caps_scale(&caps, &s->base, &bound, s->margin);
-    pst_layout_init(&s->filler.layout, &caps, s->ds.feature_dim > 0 ? s->ds.stride_bytes : 0);
+    pst_minibatch_size_scale(&caps, &s->base, &bound, s->margin);
+    pst_minibatch_layout_init(&s->filler.layout, &caps, s->ds.feature_dim > 0 ? s->ds.stride_bytes : 0);
     pst_need(s->self, s->port, s->filler.layout.bytes, PST_PAGE);
     pst_log(s->self, "slots of %llu bytes: %lld seeds, %lld vertices after %d hops; %s, margin %g",
             (unsigned long long)s->filler.layout.bytes, (long long)caps.n[0], (long long)caps.n[caps.hops],
@@ -151,7 +151,7 @@ pst_rc pst_sampling_size(struct pst_stage *self, struct pst_sampling **out, pst_
 
 void pst_sampling_on_device(struct pst_sampling *s, pst_device_sample_fn sample)
 {
-    const struct pst_layout *l = &s->filler.layout;
+    const struct pst_minibatch_layout *l = &s->filler.layout;
     const int cached = pst_port(s->self, "cached");
     s->device_sample = sample;
     if (!pst_linked(s->self, cached))
@@ -210,13 +210,13 @@ static pst_rc open_on_device(struct pst_sampling *s)
     struct pst_expander *measure = &s->filler.expander;
     struct pst_csc graph;
     *measure = (struct pst_expander){.graph = &s->graph, .sample = s->sample, .user = s->user};
-    pst_rc rc = pst_device_queue_for(&s->device, &s->filler.layout.caps);
+    pst_rc rc = pst_expand_device_queue_for(&s->device, &s->filler.layout.caps);
     if (rc == PST_OK)
-        rc = pst_device_topology(&s->device, &s->graph, budget, &graph, &s->topology_in_place);
+        rc = pst_expand_device_topology(&s->device, &s->graph, budget, &graph, &s->topology_in_place);
     if (rc == PST_OK)
         rc = load_cache(s);
     if (rc == PST_OK)
-        rc = pst_device_filler_init(&s->device_filler, &s->filler, &s->device, &graph, s->device_sample,
+        rc = pst_filler_device_init(&s->device_filler, &s->filler, &s->device, &graph, s->device_sample,
                                     s->user);
     if (rc == PST_OK)
         rc = pst_stream(s->self, s->device.twin->stream(s->device.q));
@@ -296,7 +296,7 @@ static pst_rc begin_batch(struct pst_sampling *s, uint64_t batch, struct pending
     const double begin = pst_now();
     p->n = pst_seeds_of(&s->seeds, batch, p->seeds);
     s->count.seeds_s += pst_now() - begin;
-    pst_pieces_init(&p->pieces, s->end_memory + index * (size_t)s->seeds.batch, p->n,
+    pst_splits_init(&p->pieces, s->end_memory + index * (size_t)s->seeds.batch, p->n,
                     s->split ? s->filler.layout.caps.n[0] : p->n);
     *out = p;
     return PST_OK;
@@ -305,12 +305,12 @@ static pst_rc begin_batch(struct pst_sampling *s, uint64_t batch, struct pending
 /* Says what the batch would need, and which margin gives it. */
 static pst_rc too_large(struct pst_sampling *s, const struct pst_fill_job *job)
 {
-    struct pst_caps need;
+    struct pst_minibatch_size need;
     int hop = 0;
     pst_rc rc = pst_sampling_measure(&s->filler, job, &need);
     if (rc != PST_OK)
         return rc;
-    const struct pst_caps *have = &s->filler.layout.caps;
+    const struct pst_minibatch_size *have = &s->filler.layout.caps;
     double margin = 0;
     while (hop + 1 < need.hops && need.n[hop + 1] <= have->n[hop + 1] && need.edges[hop] <= have->edges[hop])
         hop++;
@@ -342,7 +342,7 @@ static struct pst_fill_job next_job(const struct pst_sampling *s, const struct p
                                .micro = p->micro,
                                .batch_seeds = (uint32_t)p->n};
     int64_t begin = 0;
-    bool more = pst_pieces_next(&p->pieces, &begin, &job.n, &job.last_micro);
+    bool more = pst_splits_next(&p->pieces, &begin, &job.n, &job.last_micro);
     assert(more);
     (void)more;
     job.seeds = p->seeds + begin;
@@ -382,15 +382,15 @@ static pst_rc fill_credit(struct pst_sampling *s, struct pending *p)
     s->last_micro = job.last_micro;
     struct pst_fill_result result;
     rc = pst_device_is_cuda(&s->device)
-             ? pst_device_fill(&s->device_filler, &job, slot, cached, send_part, s, &result)
+             ? pst_fill_device(&s->device_filler, &job, slot, cached, send_part, s, &result)
              : pst_sampling_fill(&s->filler, &job, slot, send_part, s, &result);
     if (rc != PST_OK)
         return pst_wrap(rc, "sampling batch %llu", (unsigned long long)job.batch);
     count_result(s, &result);
     if (result.fits) {
-        pst_pieces_pop(&p->pieces);
+        pst_splits_pop(&p->pieces);
     } else {
-        if (!s->split || !pst_pieces_split(&p->pieces))
+        if (!s->split || !pst_splits_split(&p->pieces))
             return too_large(s, &job);
         s->last_micro = false;
         rc = send_part(s, result.parts, s->filler.layout.requests_at, 0, true);
@@ -487,7 +487,7 @@ void pst_sampling_close(struct pst_sampling *s)
         return;
     report(s);
     pst_filler_release(&s->filler);
-    pst_device_filler_release(&s->device_filler);
+    pst_filler_device_release(&s->device_filler);
     pst_cache_rows_release(&s->cache);
     pst_device_close(&s->device);
     pst_plan_release(&s->plan);

@@ -1,8 +1,8 @@
 /* gpu.cuh: what the parts of the GPU bench share: the twins, a stream and a clock of CUDA events, and where
  * results go. Built by nvcc for a GPU, and by g++ with kernels/cuda/host, where everything is checked and no
  * figure is taken. The twin is what pst_twin_open finds: PENSTOCK_CUDA names the host build's. */
-#ifndef PST_BENCH_GPU_CUH
-#define PST_BENCH_GPU_CUH
+#ifndef PST_GPU_CUH
+#define PST_GPU_CUH
 
 #include "kernels/nvme.h"
 
@@ -43,7 +43,7 @@ void gpu_close(struct gpu *g);
 void gpu_wait(struct gpu *g);
 
 /* GPU memory (or pinned), with a copy of what the host has if `from` is not NULL. */
-void *gpu_memory(struct gpu *g, enum pst_memory kind, size_t bytes, const void *from);
+void *gpu_memory(struct gpu *g, enum pst_twin_memory kind, size_t bytes, const void *from);
 /* Stops the program if the GPU has other bytes. */
 void gpu_same(struct gpu *g, const void *device, const void *host, size_t bytes, const char *what);
 /* The same for floats: a relative error, norm-wise, of at most `limit`. */

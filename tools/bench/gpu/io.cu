@@ -33,7 +33,7 @@ struct io_options {
     const char *way, *preset;
     uint32_t ssds, bytes, queues, depth, batch, workers;
     double dilate;
-    struct pst_nvme_shape shape;
+    struct pst_k_nvme_shape shape;
     bool beside;
 };
 
@@ -41,12 +41,12 @@ struct rig {
     struct gpu g;
     struct io_options o;
     struct pst_nvme_emulated emulated;
-    struct pst_nvme_transport t[PST_NVME_DRIVE_SSDS_MAX];
-    struct pst_nvme_controller c[PST_NVME_DRIVE_SSDS_MAX];
-    uint64_t iova[PST_NVME_DRIVE_SSDS_MAX];
+    struct pst_nvme_transport t[PST_K_NVME_DRIVE_SSDS_MAX];
+    struct pst_nvme_controller c[PST_K_NVME_DRIVE_SSDS_MAX];
+    uint64_t iova[PST_K_NVME_DRIVE_SSDS_MAX];
     struct pst_nvme_dma memory;
-    struct pst_nvme_drive *drive;
-    struct pst_nvme_record *records;
+    struct pst_k_nvme_drive *drive;
+    struct pst_k_nvme_record *records;
     struct pst_nvme_io *ios;
     uint32_t round;
 };
@@ -90,10 +90,10 @@ enum pst_nvme_way way_of(const char *name)
 
 void make_drive(struct rig *r)
 {
-    struct pst_nvme_qp *pairs[PST_NVME_DRIVE_QUEUES_MAX];
-    struct pst_nvme_shared shared[PST_NVME_DRIVE_QUEUES_MAX + PST_NVME_DRIVE_SSDS_MAX + 1] = {};
-    struct pst_nvme_drive_options options = {};
-    char why[PST_WHY_BYTES];
+    struct pst_nvme_qp *pairs[PST_K_NVME_DRIVE_QUEUES_MAX];
+    struct pst_k_nvme_shared shared[PST_K_NVME_DRIVE_QUEUES_MAX + PST_K_NVME_DRIVE_SSDS_MAX + 1] = {};
+    struct pst_k_nvme_drive_options options = {};
+    char why[PST_TWIN_WHY_BYTES];
     uint32_t n = 0, s = 0;
     shared[s++] = {r->memory.base, r->memory.bytes, false};
     for (uint32_t i = 0; i < r->o.ssds; i++) {
@@ -125,7 +125,7 @@ void make_drive(struct rig *r)
 void make_reads(struct rig *r)
 {
     const uint32_t queues = r->o.ssds * r->o.queues, n = r->o.batch;
-    uint32_t begin[PST_NVME_DRIVE_QUEUES_MAX + 1];
+    uint32_t begin[PST_K_NVME_DRIVE_QUEUES_MAX + 1];
     uint64_t random = 88172645463325252u;
     r->ios = static_cast<struct pst_nvme_io *>(calloc(n, sizeof *r->ios));
     for (uint32_t q = 0; q <= queues; q++)
@@ -168,7 +168,7 @@ void check(struct rig *r)
     gpu_wait(&r->g);
     const uint32_t rounds = r->round < ROUNDS_MAX ? r->round : (uint32_t)ROUNDS_MAX;
     for (uint32_t i = 0; i < rounds; i++) {
-        const struct pst_nvme_record *d = &r->records[i];
+        const struct pst_k_nvme_record *d = &r->records[i];
         if (d->ended != r->o.batch || d->failed || d->late || d->strange)
             STOP("of %u reads %u ended, %u failed, %u are late, %u completions are strange", r->o.batch,
                  d->ended, d->failed, d->late, d->strange);
@@ -223,8 +223,8 @@ double loss_beside(struct rig *r, double round_s)
     struct compute c = {};
     c.n = ON_GPU ? GEMM_SIZE : GEMM_TINY;
     gpu_open(&c.g, 1024, c.n);
-    c.a = static_cast<float *>(gpu_memory(&c.g, PST_MEMORY_DEVICE, (size_t)(c.n * c.n) * 4, NULL));
-    c.b = static_cast<float *>(gpu_memory(&c.g, PST_MEMORY_DEVICE, (size_t)(c.n * c.n) * 4, NULL));
+    c.a = static_cast<float *>(gpu_memory(&c.g, PST_TWIN_MEMORY_DEVICE, (size_t)(c.n * c.n) * 4, NULL));
+    c.b = static_cast<float *>(gpu_memory(&c.g, PST_TWIN_MEMORY_DEVICE, (size_t)(c.n * c.n) * 4, NULL));
     const double alone = gpu_seconds(&c.g, call_gemms, &c);
     const double wanted = round_s > 0 ? 1.5 * alone / round_s + 2 : 2;
     struct both both = {r, &c, wanted < 64 ? (uint32_t)wanted : 64};
@@ -283,7 +283,7 @@ double submission(struct rig *r)
 void stop(struct rig *r)
 {
     r->g.cuda->nvme->drive_free(r->drive);
-    r->g.cuda->release(PST_MEMORY_PINNED, r->records);
+    r->g.cuda->release(PST_TWIN_MEMORY_PINNED, r->records);
     gpu_wait(&r->g);
     gpu_close(&r->g);
     for (uint32_t i = 0; i < r->o.ssds; i++) {
@@ -343,11 +343,11 @@ struct io_options parse(int argc, char **argv)
             STOP("%s: no such option", argv[i]);
         i++;
     }
-    if (o.ssds < 1 || o.ssds > PST_NVME_DRIVE_SSDS_MAX || o.queues < 1 ||
-        o.ssds * o.queues > PST_NVME_DRIVE_QUEUES_MAX || o.batch < 1 || o.bytes % LBA != 0 || o.bytes < LBA ||
-        o.bytes > SPAN || o.dilate <= 0)
-        STOP("expected 1 to %d SSDs, up to %d queues, whole blocks of %d bytes", PST_NVME_DRIVE_SSDS_MAX,
-             PST_NVME_DRIVE_QUEUES_MAX, (int)LBA);
+    if (o.ssds < 1 || o.ssds > PST_K_NVME_DRIVE_SSDS_MAX || o.queues < 1 ||
+        o.ssds * o.queues > PST_K_NVME_DRIVE_QUEUES_MAX || o.batch < 1 || o.bytes % LBA != 0 ||
+        o.bytes < LBA || o.bytes > SPAN || o.dilate <= 0)
+        STOP("expected 1 to %d SSDs, up to %d queues, whole blocks of %d bytes", PST_K_NVME_DRIVE_SSDS_MAX,
+             PST_K_NVME_DRIVE_QUEUES_MAX, (int)LBA);
     return o;
 }
 } // namespace
@@ -360,8 +360,8 @@ int gpu_io(int argc, char **argv)
     start_drives(r);
     make_drive(r);
     make_reads(r);
-    r->records = static_cast<struct pst_nvme_record *>(
-        gpu_memory(&r->g, PST_MEMORY_PINNED, ROUNDS_MAX * sizeof *r->records, NULL));
+    r->records = static_cast<struct pst_k_nvme_record *>(
+        gpu_memory(&r->g, PST_TWIN_MEMORY_PINNED, ROUNDS_MAX * sizeof *r->records, NULL));
     call_round(r);
     check(r);
     const double round_s = gpu_seconds(&r->g, call_round, r);
@@ -369,7 +369,7 @@ int gpu_io(int argc, char **argv)
     const double submit_s = submission(r), loss = r->o.beside ? loss_beside(r, round_s) : 0;
     call_round(r);
     check(r);
-    char why[PST_WHY_BYTES];
+    char why[PST_TWIN_WHY_BYTES];
     if (r->g.cuda->nvme->give_back(r->drive, why) != PST_OK)
         STOP("%s", why);
     print(r, round_s, submit_s, loss);

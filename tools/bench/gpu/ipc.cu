@@ -34,7 +34,7 @@ __global__ void stamp(uint64_t *at)
 void stamp_on(cudaStream_t stream, uint64_t *at)
 {
 #ifdef PST_HOST_BUILD
-    pst_host_launch(stamp, dim3(1), dim3(1), 0, stream, {__FILE__, __LINE__}, at);
+    pst_cu_host_launch(stamp, dim3(1), dim3(1), 0, stream, {__FILE__, __LINE__}, at);
 #else
     stamp<<<1, 1, 0, stream>>>(at);
 #endif

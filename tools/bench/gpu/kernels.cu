@@ -2,7 +2,7 @@
  * the CPU's, then timed. What must move: each input that is used, once, and each output. */
 #include "tools/bench/gpu/gpu.cuh"
 
-#include "kernels/rng.h"
+#include "common/util/rng.h"
 
 #include <cstring>
 
@@ -43,14 +43,14 @@ template <class T> T *host_array(int64_t n)
 
 template <class T> T *device_array(struct batch *b, int64_t n, const T *from = NULL)
 {
-    return static_cast<T *>(gpu_memory(b->g, PST_MEMORY_DEVICE, (size_t)(n + 1) * sizeof(T), from));
+    return static_cast<T *>(gpu_memory(b->g, PST_TWIN_MEMORY_DEVICE, (size_t)(n + 1) * sizeof(T), from));
 }
 
 uint64_t random_of(uint64_t i, uint64_t below)
 {
-    const struct pst_stream stream = pst_stream_of(PST_RNG_INIT, 7, 0, 0, 0);
-    const struct pst_philox draw = pst_draw(&stream, i, 0);
-    return pst_bounded(pst_draw_u64(&draw, 0), below);
+    const struct pst_rng_stream stream = pst_rng_stream_of(PST_RNG_INIT, 7, 0, 0, 0);
+    const struct pst_rng_block draw = pst_rng_draw(&stream, i, 0);
+    return pst_rng_bounded(pst_rng_u64(&draw, 0), below);
 }
 
 /* splitmix64's finish: Steele, Lea, Flood, OOPSLA 2014 */
@@ -119,7 +119,7 @@ void make_batch(struct batch *b)
     b->d_vertices = device_array(b, most, b->vertices);
     b->d_count = device_array<int64_t>(b, 4);
     b->table = b->g->cuda->dedup_init(
-        gpu_memory(b->g, PST_MEMORY_DEVICE, b->g->cuda->dedup_bytes(most), NULL), most);
+        gpu_memory(b->g, PST_TWIN_MEMORY_DEVICE, b->g->cuda->dedup_bytes(most), NULL), most);
     if (!b->table)
         STOP("no table for dedup");
 }
@@ -165,7 +165,7 @@ void check_lookup(struct batch *b)
     const struct pst_cache *cache = b->g->cpu->cache_init(memory, list, cached);
     const int64_t *device_list = device_array(b, cached, list);
     b->cache = b->g->cuda->cache_init(
-        gpu_memory(b->g, PST_MEMORY_DEVICE, b->g->cuda->cache_bytes(cached), NULL), device_list, cached);
+        gpu_memory(b->g, PST_TWIN_MEMORY_DEVICE, b->g->cuda->cache_bytes(cached), NULL), device_list, cached);
     b->hit_pos = device_array<int32_t>(b, n);
     b->hit_row = device_array<int32_t>(b, n);
     b->miss_pos = device_array<int32_t>(b, n);
@@ -241,7 +241,7 @@ void call_gather(void *context)
 }
 
 /* Rows of so many bytes from `kind` of memory; their first and last bytes say which they are. */
-double gather_from(struct batch *b, enum pst_memory kind, int64_t table, int64_t n, uint64_t row_bytes,
+double gather_from(struct batch *b, enum pst_twin_memory kind, int64_t table, int64_t n, uint64_t row_bytes,
                    const char *name)
 {
     char *src = static_cast<char *>(calloc((size_t)table, row_bytes));
@@ -256,31 +256,31 @@ double gather_from(struct batch *b, enum pst_memory kind, int64_t table, int64_t
     struct gathering c = {b, NULL, NULL, device_array(b, n, rows), n, row_bytes};
     void *memory = gpu_memory(b->g, kind, (size_t)table * row_bytes, src);
     c.from = static_cast<const char *>(memory);
-    c.to = static_cast<char *>(gpu_memory(b->g, PST_MEMORY_DEVICE, (size_t)n * row_bytes, NULL));
+    c.to = static_cast<char *>(gpu_memory(b->g, PST_TWIN_MEMORY_DEVICE, (size_t)n * row_bytes, NULL));
     b->g->cpu->gather(NULL, src, row_bytes, rows, expected, row_bytes, NULL, n, row_bytes);
     call_gather(&c);
     gpu_same(b->g, c.to, expected, (size_t)n * row_bytes, name);
     const double moved = (double)n * (double)row_bytes, seconds = gpu_seconds(b->g, call_gather, &c);
-    const bool pinned = kind == PST_MEMORY_PINNED;
+    const bool pinned = kind == PST_TWIN_MEMORY_PINNED;
     gpu_report({name, (pinned ? moved : 2 * moved) + 4 * (double)n, 0, seconds,
                 pinned ? b->g->link_bytes_s : b->g->copy_bytes_s, 0.85});
     free(src);
     free(expected);
     free(rows);
     b->g->cuda->release(kind, memory);
-    b->g->cuda->release(PST_MEMORY_DEVICE, c.to);
-    b->g->cuda->release(PST_MEMORY_DEVICE, const_cast<int32_t *>(c.rows));
+    b->g->cuda->release(PST_TWIN_MEMORY_DEVICE, c.to);
+    b->g->cuda->release(PST_TWIN_MEMORY_DEVICE, const_cast<int32_t *>(c.rows));
     return seconds;
 }
 
 void time_gather(struct batch *b)
 {
     b->gather_s =
-        gather_from(b, PST_MEMORY_DEVICE, b->s.features, b->n[HOPS], ROW, "gather, the batch, 512 B");
-    gather_from(b, PST_MEMORY_DEVICE, b->s.features / 2, b->n[HOPS] / 2, 2 * ROW, "gather, 1 KiB");
-    gather_from(b, PST_MEMORY_DEVICE, b->s.features / 8, b->n[HOPS] / 8, 8 * ROW, "gather, 4 KiB");
-    gather_from(b, PST_MEMORY_PINNED, b->s.features / 2, b->s.link_rows, ROW, "zero-copy gather, 512 B");
-    gather_from(b, PST_MEMORY_PINNED, b->s.features / 8, b->s.link_rows / 4, 8 * ROW,
+        gather_from(b, PST_TWIN_MEMORY_DEVICE, b->s.features, b->n[HOPS], ROW, "gather, the batch, 512 B");
+    gather_from(b, PST_TWIN_MEMORY_DEVICE, b->s.features / 2, b->n[HOPS] / 2, 2 * ROW, "gather, 1 KiB");
+    gather_from(b, PST_TWIN_MEMORY_DEVICE, b->s.features / 8, b->n[HOPS] / 8, 8 * ROW, "gather, 4 KiB");
+    gather_from(b, PST_TWIN_MEMORY_PINNED, b->s.features / 2, b->s.link_rows, ROW, "zero-copy gather, 512 B");
+    gather_from(b, PST_TWIN_MEMORY_PINNED, b->s.features / 8, b->s.link_rows / 4, 8 * ROW,
                 "zero-copy gather, 4 KiB");
 }
 
@@ -445,18 +445,18 @@ void call_copy(void *context)
 
 void measure_machine(struct gpu *g, size_t bytes)
 {
-    void *a = gpu_memory(g, PST_MEMORY_DEVICE, bytes, NULL),
-         *b = gpu_memory(g, PST_MEMORY_DEVICE, bytes, NULL);
-    void *pinned = gpu_memory(g, PST_MEMORY_PINNED, bytes / 4, NULL);
+    void *a = gpu_memory(g, PST_TWIN_MEMORY_DEVICE, bytes, NULL),
+         *b = gpu_memory(g, PST_TWIN_MEMORY_DEVICE, bytes, NULL);
+    void *pinned = gpu_memory(g, PST_TWIN_MEMORY_PINNED, bytes / 4, NULL);
     struct copying inside = {g, a, b, bytes}, link = {g, a, pinned, bytes / 4};
     const double one = gpu_seconds(g, call_copy, &inside), two = gpu_seconds(g, call_copy, &link);
     g->copy_bytes_s = one > 0 ? 2 * (double)bytes / one : 0;
     g->link_bytes_s = two > 0 ? (double)(bytes / 4) / two : 0;
     gpu_note("copy in GPU memory", g->copy_bytes_s * 1e-9, "GB/s, read and written");
     gpu_note("copy from pinned memory", g->link_bytes_s * 1e-9, "GB/s");
-    g->cuda->release(PST_MEMORY_DEVICE, a);
-    g->cuda->release(PST_MEMORY_DEVICE, b);
-    g->cuda->release(PST_MEMORY_PINNED, pinned);
+    g->cuda->release(PST_TWIN_MEMORY_DEVICE, a);
+    g->cuda->release(PST_TWIN_MEMORY_DEVICE, b);
+    g->cuda->release(PST_TWIN_MEMORY_PINNED, pinned);
 }
 } // namespace
 

@@ -10,7 +10,7 @@ enum { ROUNDS = 9, CALLS = 5 };
 
 void gpu_open(struct gpu *g, int64_t most, int64_t columns)
 {
-    char why[PST_WHY_BYTES];
+    char why[PST_TWIN_WHY_BYTES];
     *g = {};
     g->cpu = pst_twin_cpu();
     g->cuda = pst_twin_open(NULL, why);
@@ -39,14 +39,14 @@ void gpu_close(struct gpu *g)
 
 void gpu_wait(struct gpu *g)
 {
-    char why[PST_WHY_BYTES];
+    char why[PST_TWIN_WHY_BYTES];
     if (g->cuda->wait(g->q, why) != PST_OK)
         STOP("%s", why);
 }
 
-void *gpu_memory(struct gpu *g, enum pst_memory kind, size_t bytes, const void *from)
+void *gpu_memory(struct gpu *g, enum pst_twin_memory kind, size_t bytes, const void *from)
 {
-    char why[PST_WHY_BYTES];
+    char why[PST_TWIN_WHY_BYTES];
     void *at = NULL;
     if (g->cuda->alloc(0, kind, bytes, &at, why) != PST_OK)
         STOP("%s", why);

@@ -76,7 +76,7 @@ static pst_rc one_option(struct args *a, int opt, const char *allowed)
     case 2: return option_real("a split's size", optarg, &a->fraction[opt]);
     case 's': return option_int("--seed", optarg, 0, INT64_MAX, &a->seed);
     case 'n': return option_int("--dim", optarg, 1, INT64_MAX, &a->dim);
-    case 'k': return option_int("--stripes", optarg, 1, PST_FEATURE_FILES_MAX, &a->stripes);
+    case 'k': return option_int("--stripes", optarg, 1, PST_DATASET_FEATURE_FILES_MAX, &a->stripes);
     case 'D': return option_stripe_dirs(optarg, &a->dirs, &a->stripe_dirs);
     case 'b': return option_bytes("--stride-bytes", optarg, &a->stride);
     case 'd':
@@ -124,7 +124,7 @@ static pst_rc split(const struct args *a, const char *from, const char *to)
         return rc;
     rc = pst_build_begin(&b, same ? from : to, same || a->force);
     if (rc == PST_OK)
-        rc = pst_split(&ds, &b, a->fraction, (uint64_t)a->seed);
+        rc = pst_derive_split(&ds, &b, a->fraction, (uint64_t)a->seed);
     if (rc == PST_OK)
         rc = pst_build_commit(&b);
     if (rc == PST_OK)
@@ -156,7 +156,7 @@ static pst_rc features(const struct args *a, const char *from, const char *to)
     struct pst_dataset ds;
     struct pst_build b;
     struct pst_progress progress;
-    const struct pst_features_spec spec = {
+    const struct pst_derive_features_spec spec = {
         .dim = a->dim, .dtype = a->dtype, .seed = (uint64_t)a->seed, .stride_bytes = a->stride};
     if (a->dim == 0)
         return pst_fail(PST_E_ARG, "say --dim N: how many features a vertex has");
@@ -171,7 +171,7 @@ static pst_rc features(const struct args *a, const char *from, const char *to)
     }
     rc = pst_build_begin(&b, to != NULL ? to : from, to == NULL || a->force);
     if (rc == PST_OK)
-        rc = pst_features(&ds, &b, &spec, &progress);
+        rc = pst_derive_features(&ds, &b, &spec, &progress);
     if (rc == PST_OK)
         rc = pst_build_commit(&b);
     if (rc == PST_OK)
@@ -190,7 +190,7 @@ static pst_rc convert(const struct args *a, const char *from, const char *to)
     pst_rc rc = pst_dataset_open(&ds, from);
     if (rc != PST_OK)
         return rc;
-    rc = pst_features_map(&ds);
+    rc = pst_rows_map_features(&ds);
     if (rc != PST_OK) {
         pst_dataset_close(&ds);
         return rc;
@@ -201,14 +201,14 @@ static pst_rc convert(const struct args *a, const char *from, const char *to)
     if (rc == PST_OK && a->stripe_dirs != NULL && b.stripes < 2)
         rc = pst_fail(PST_E_ARG,
                       "--stripe-dirs: one stripe stays in OUT: say --stripes 2, or more directories");
-    const struct pst_convert_spec spec = {
+    const struct pst_derive_convert_spec spec = {
         .change_dtype = a->has_dtype, .dtype = a->dtype, .stride_bytes = a->stride};
     if (rc == PST_OK && ds.vertex_types > 0 && b.stripes > 1)
         rc = pst_fail(PST_E_ARG,
                       "--stripes: a dataset of several types keeps each one's features in one file: "
                       "leave it out, or stripe one type (penstock import --types NAME)");
     if (rc == PST_OK)
-        rc = pst_convert(&ds, &b, &spec, &progress);
+        rc = pst_derive_convert(&ds, &b, &spec, &progress);
     if (rc == PST_OK)
         rc = pst_build_commit(&b);
     if (rc == PST_OK)

@@ -92,11 +92,11 @@ static pst_rc common_option(int opt, struct common *c)
     case OPT_NAME: return option_name("--name", optarg, c->name, c->name_room);
     case OPT_SEED: return seed_option(c);
     case OPT_VERTICES: return option_int("--vertices", optarg, 1, COUNT_MAX, c->vertices);
-    case OPT_CLASSES: return option_int("--classes", optarg, 0, PST_CLASSES_MAX, c->classes);
+    case OPT_CLASSES: return option_int("--classes", optarg, 0, PST_MANIFEST_CLASSES_MAX, c->classes);
     case OPT_FEATURES: return option_int("--features", optarg, 0, PST_GEN_DIM_MAX, c->features);
     case OPT_STRIDE: return option_bytes("--stride-bytes", optarg, c->stride_bytes);
     case OPT_MEMORY: return option_bytes("--memory", optarg, c->memory_bytes);
-    case OPT_STRIPES: return option_int("--stripes", optarg, 1, PST_FEATURE_FILES_MAX, &c->stripes);
+    case OPT_STRIPES: return option_int("--stripes", optarg, 1, PST_DATASET_FEATURE_FILES_MAX, &c->stripes);
     case OPT_STRIPE_DIRS: return option_stripe_dirs(optarg, &c->dirs, &c->stripe_dirs);
     case OPT_FORCE: c->force = true; return PST_OK;
     case OPT_QUIET: c->quiet = true; return PST_OK;

@@ -19,8 +19,8 @@
 #define THREADS_DEFAULT_MAX 4  /* beyond, one that reads is what bounds */
 
 enum {
-    OPT_SOURCE = 256, /* + enum pst_source_id */
-    OPT_NAME = OPT_SOURCE + PST_SOURCES,
+    OPT_SOURCE = 256, /* + enum pst_import_source_id */
+    OPT_NAME = OPT_SOURCE + PST_IMPORT_SOURCES,
     OPT_VERTICES,
     OPT_CLASSES,
     OPT_DIM,
@@ -50,15 +50,15 @@ enum {
 };
 
 static const struct option options[] = {
-    {"edges", required_argument, NULL, OPT_SOURCE + PST_SRC_EDGES},
-    {"features", required_argument, NULL, OPT_SOURCE + PST_SRC_FEATURES},
-    {"feat-indptr", required_argument, NULL, OPT_SOURCE + PST_SRC_FEAT_INDPTR},
-    {"feat-indices", required_argument, NULL, OPT_SOURCE + PST_SRC_FEAT_INDICES},
-    {"feat-data", required_argument, NULL, OPT_SOURCE + PST_SRC_FEAT_DATA},
-    {"labels", required_argument, NULL, OPT_SOURCE + PST_SRC_LABELS},
-    {"train", required_argument, NULL, OPT_SOURCE + PST_SRC_TRAIN},
-    {"val", required_argument, NULL, OPT_SOURCE + PST_SRC_VAL},
-    {"test", required_argument, NULL, OPT_SOURCE + PST_SRC_TEST},
+    {"edges", required_argument, NULL, OPT_SOURCE + PST_IMPORT_EDGES},
+    {"features", required_argument, NULL, OPT_SOURCE + PST_IMPORT_FEATURES},
+    {"feat-indptr", required_argument, NULL, OPT_SOURCE + PST_IMPORT_FEAT_INDPTR},
+    {"feat-indices", required_argument, NULL, OPT_SOURCE + PST_IMPORT_FEAT_INDICES},
+    {"feat-data", required_argument, NULL, OPT_SOURCE + PST_IMPORT_FEAT_DATA},
+    {"labels", required_argument, NULL, OPT_SOURCE + PST_IMPORT_LABELS},
+    {"train", required_argument, NULL, OPT_SOURCE + PST_IMPORT_TRAIN},
+    {"val", required_argument, NULL, OPT_SOURCE + PST_IMPORT_VAL},
+    {"test", required_argument, NULL, OPT_SOURCE + PST_IMPORT_TEST},
     {"name", required_argument, NULL, OPT_NAME},
     {"vertices", required_argument, NULL, OPT_VERTICES},
     {"classes", required_argument, NULL, OPT_CLASSES},
@@ -183,15 +183,15 @@ static pst_rc word_options(struct args *a, int opt)
     if (rc != PST_OK)
         return rc;
     if (opt == OPT_SHAPE)
-        a->job.spec.edge_shape = (enum pst_edge_shape)(PST_EDGES_2XE + word);
+        a->job.spec.edge_shape = (enum pst_import_edge_shape)(PST_EDGES_2XE + word);
     else if (opt == OPT_LOOPS)
-        a->job.spec.self_loops = (enum pst_self_loops)word;
+        a->job.spec.self_loops = (enum pst_csc_builder_self_loops)word;
     else if (opt == OPT_IDS)
-        a->job.text.ids = (enum pst_edge_ids)word;
+        a->job.text.ids = (enum pst_edge_text_ids)word;
     else if (opt == OPT_HEADER)
-        a->job.text.header = (enum pst_header)word;
+        a->job.text.header = (enum pst_edge_text_header)word;
     else
-        a->job.spec.normalize = (enum pst_normalize)word;
+        a->job.spec.normalize = (enum pst_import_normalize)word;
     return PST_OK;
 }
 
@@ -210,23 +210,23 @@ static pst_rc columns_option(struct args *a)
     int64_t *column = a->job.text.column;
     int end = 0;
     if (sscanf(optarg, "%" SCNd64 ",%" SCNd64 "%n", &column[0], &column[1], &end) != 2 ||
-        optarg[end] != '\0' || column[0] < 0 || column[1] < 0 || column[0] >= PST_COLUMNS_MAX ||
-        column[1] >= PST_COLUMNS_MAX || column[0] == column[1])
+        optarg[end] != '\0' || column[0] < 0 || column[1] < 0 || column[0] >= PST_EDGE_TEXT_COLUMNS_MAX ||
+        column[1] >= PST_EDGE_TEXT_COLUMNS_MAX || column[0] == column[1])
         return pst_fail(PST_E_ARG,
                         "--columns: expected two different columns from 0 to %d, as 0,1, found '%.64s'",
-                        PST_COLUMNS_MAX - 1, optarg);
+                        PST_EDGE_TEXT_COLUMNS_MAX - 1, optarg);
     return PST_OK;
 }
 
 static pst_rc one_option(struct args *a, int opt)
 {
     struct pst_import_spec *s = &a->job.spec;
-    if (opt >= OPT_SOURCE && opt < OPT_SOURCE + PST_SOURCES)
+    if (opt >= OPT_SOURCE && opt < OPT_SOURCE + PST_IMPORT_SOURCES)
         return source_option(a, opt - OPT_SOURCE);
     switch (opt) {
     case OPT_NAME: return option_name("--name", optarg, s->name, sizeof s->name);
     case OPT_VERTICES: return option_int("--vertices", optarg, 0, INT64_MAX / 32, &s->vertices);
-    case OPT_CLASSES: return option_int("--classes", optarg, 0, PST_CLASSES_MAX, &s->classes);
+    case OPT_CLASSES: return option_int("--classes", optarg, 0, PST_MANIFEST_CLASSES_MAX, &s->classes);
     case OPT_DIM: return option_int("--feature-dim", optarg, 0, INT32_MAX, &s->feature_dim);
     case OPT_SHAPE:
     case OPT_LOOPS:
@@ -244,7 +244,7 @@ static pst_rc one_option(struct args *a, int opt)
     case OPT_TYPES: return option_name("--types", optarg, a->job.types, sizeof a->job.types);
     case OPT_TRANSPOSE: s->transpose = true; return PST_OK;
     case OPT_LINK: s->link = true; return PST_OK;
-    case OPT_STRIPES: return option_int("--stripes", optarg, 1, PST_FEATURE_FILES_MAX, &a->stripes);
+    case OPT_STRIPES: return option_int("--stripes", optarg, 1, PST_DATASET_FEATURE_FILES_MAX, &a->stripes);
     case OPT_STRIPE_DIRS: return option_stripe_dirs(optarg, &a->dirs, &a->stripe_dirs);
     case OPT_RESUME: a->resume = true; return PST_OK;
     case OPT_CHECKPOINT: return option_int("--checkpoint", optarg, 0, CHECKPOINT_MAX_S, &a->checkpoint_s);
@@ -301,16 +301,16 @@ static pst_rc sources_of(const struct args *a, const char *from, json_t *sources
     char pattern[4096 + 2];
     glob_t found = {.gl_pathc = 0};
     if (access(from, F_OK) == 0) {
-        rc = pst_sources_add(sources, from);
+        rc = pst_journal_sources_add(sources, from);
     } else if ((size_t)snprintf(pattern, sizeof pattern, "%s.*", from) < sizeof pattern &&
                glob(pattern, 0, NULL, &found) == 0) {
         for (size_t i = 0; rc == PST_OK && i < found.gl_pathc; i++)
-            rc = pst_sources_add(sources, found.gl_pathv[i]);
+            rc = pst_journal_sources_add(sources, found.gl_pathv[i]);
     }
     globfree(&found);
-    for (int i = 0; rc == PST_OK && i < PST_SOURCES; i++)
+    for (int i = 0; rc == PST_OK && i < PST_IMPORT_SOURCES; i++)
         if (a->job.spec.source[i][0] != '\0')
-            rc = pst_sources_add(sources, a->job.spec.source[i]);
+            rc = pst_journal_sources_add(sources, a->job.spec.source[i]);
     return rc;
 }
 
@@ -428,7 +428,7 @@ int cmd_import(int argc, char **argv)
     a.job.spec.command = command;
     a.job.spec.memory_bytes = pst_memory_default();
     a.job.text = (struct pst_edge_text_spec){.separator = '\1', .column = {0, 1}, .expect = -1};
-    a.checkpoint_s = PST_CHECKPOINT_SECONDS;
+    a.checkpoint_s = PST_JOURNAL_SECONDS;
     a.threads = pst_min_i64(THREADS_DEFAULT_MAX, pst_max_i64(1, sysconf(_SC_NPROCESSORS_ONLN)));
     pst_rc rc = PST_OK;
     int opt;

@@ -70,7 +70,7 @@ static void say_buckets(const int64_t *count)
 
 static void say_degrees(const struct inspection *in)
 {
-    const struct pst_degrees *d = &in->degrees;
+    const struct pst_describe_degrees *d = &in->degrees;
     if (in->ds.vertices == 0)
         return;
     (void)printf("in-degree: min %" PRId64 ", median %g, mean %.2f, max %" PRId64 "\n", d->least, d->median,
@@ -187,7 +187,7 @@ static void say_counts(struct pst_dataset *ds)
     say_splits(ds);
     (void)printf("arrays:\n");
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
-        say_array(pst_array_id_name(i), pst_dataset_array(ds, i));
+        say_array(pst_array_id_name(i), pst_manifest_dataset_array(ds, i));
 }
 
 static void say_types(const struct pst_dataset *ds)
@@ -207,7 +207,7 @@ static void say_types(const struct pst_dataset *ds)
     if (ds->edge_types == 0)
         return;
     const int32_t *relation = ds->edge_relation.map;
-    int64_t count[PST_EDGE_TYPES_MAX] = {0};
+    int64_t count[PST_MANIFEST_EDGE_TYPES_MAX] = {0};
     for (int64_t i = 0; i < ds->edges && relation != NULL; i++)
         if (relation[i] >= 0 && relation[i] < ds->edge_types)
             count[relation[i]]++;

@@ -88,7 +88,7 @@ static json_t *arrays(struct pst_dataset *ds)
 {
     json_t *all = json_object();
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++) {
-        const struct pst_array *a = pst_dataset_array(ds, i);
+        const struct pst_array *a = pst_manifest_dataset_array(ds, i);
         if (a->path[0] == '\0')
             continue;
         json_t *shape = a->rank == 2 ? json_pack("[I, I]", (json_int_t)a->shape[0], (json_int_t)a->shape[1])
@@ -100,7 +100,7 @@ static json_t *arrays(struct pst_dataset *ds)
     return all;
 }
 
-static json_t *degrees(const struct pst_degrees *d)
+static json_t *degrees(const struct pst_describe_degrees *d)
 {
     json_t *buckets = json_array();
     for (int k = 0; k < PST_DEGREE_BUCKETS; k++)

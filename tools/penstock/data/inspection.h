@@ -10,10 +10,10 @@
 struct inspection {
     struct pst_dataset ds;
     bool open;
-    struct pst_degrees degrees;
-    struct pst_hotness hot;
-    struct pst_feature_stats features[1 + PST_VERTEX_TYPES_MAX]; /* the dataset's; each type's */
-    int64_t *label;                                              /* vertices of each class */
+    struct pst_describe_degrees degrees;
+    struct pst_describe_hotness hot;
+    struct pst_feature_stats features[1 + PST_MANIFEST_VERTEX_TYPES_MAX]; /* the dataset's; each type's */
+    int64_t *label;                                                       /* vertices of each class */
     int64_t unlabelled;
     int64_t multilabels[3]; /* how many are 0, 1, not known */
 };

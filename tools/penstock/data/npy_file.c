@@ -28,7 +28,7 @@ static pst_rc begin(struct npy_file *f)
     errno = posix_fallocate(f->fd, 0, (off_t)bytes);
     if (errno != 0)
         return pst_fail_errno("cannot set aside %llu bytes for %s", (unsigned long long)bytes, f->path);
-    return pst_write_at(f->fd, head, PST_PAGE, 0, f->aside);
+    return pst_file_write_at(f->fd, head, PST_PAGE, 0, f->aside);
 }
 
 pst_rc npy_file_open(struct npy_file *f, const char *path, enum pst_dtype dtype, int64_t rows, int64_t cols,
@@ -38,7 +38,7 @@ pst_rc npy_file_open(struct npy_file *f, const char *path, enum pst_dtype dtype,
     if (strlen(path) >= sizeof f->path)
         return pst_fail(PST_E_ARG, "the path is too long: %.200s...", path);
     memcpy(f->path, path, strlen(path) + 1);
-    pst_rc rc = pst_aside(f->aside, sizeof f->aside, path, PST_ASIDE_PARTIAL);
+    pst_rc rc = pst_tempname(f->aside, sizeof f->aside, path, PST_TEMPNAME_PARTIAL);
     if (rc != PST_OK)
         return rc;
     if (!replace && access(path, F_OK) == 0)
@@ -66,7 +66,7 @@ pst_rc npy_file_put(const struct npy_file *f, int64_t first, int64_t n, const vo
         for (int64_t i = 0; i < n; i++)
             memcpy(packed + (uint64_t)i * row, (const char *)from + (uint64_t)i * stride_bytes, row);
     }
-    pst_rc rc = pst_write_at(f->fd, packed != NULL ? packed : from, (uint64_t)n * row, at, f->aside);
+    pst_rc rc = pst_file_write_at(f->fd, packed != NULL ? packed : from, (uint64_t)n * row, at, f->aside);
     free(packed);
     if (rc == PST_OK) /* now, rather than all of it at the end */
         (void)sync_file_range(f->fd, (off_t)at, (off_t)((uint64_t)n * row), SYNC_FILE_RANGE_WRITE);

@@ -37,7 +37,7 @@ static void tell(void *ctx, const char *path, uint64_t bytes)
 static pst_rc remove_dataset(const char *dir, struct sum *s)
 {
     char bytes[32];
-    pst_rc rc = pst_dataset_remove(dir, s->dry, tell, s);
+    pst_rc rc = pst_remove_dataset(dir, s->dry, tell, s);
     if (rc == PST_OK)
         (void)printf("%s: %s %" PRId64 " files, %s\n", dir, s->dry ? "would remove" : "removed", s->files,
                      pst_bytes_text((double)s->bytes, bytes));

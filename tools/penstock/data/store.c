@@ -54,13 +54,13 @@ struct drive {
 
 struct store {
     struct pst_dataset ds;
-    struct drive drive[PST_STRIPES_MAX];
+    struct drive drive[PST_STRIPE_MAX];
     uint32_t n;
     uint32_t group; /* rows that stay together */
     bool force;
-    XXH3_state_t
-        *source[PST_FEATURE_FILES_MAX]; /* of the features' files, as dataset.json has their checksums */
-    uint64_t source_checksum[PST_FEATURE_FILES_MAX];
+    XXH3_state_t *source[PST_DATASET_FEATURE_FILES_MAX]; /* of the features' files, as dataset.json has their
+                                                            checksums */
+    uint64_t source_checksum[PST_DATASET_FEATURE_FILES_MAX];
 };
 
 /* ---- is it ours to write? -------------------------------------------------------------------------------
@@ -325,7 +325,7 @@ static pst_rc open_source(struct store *s, const char *dir)
     pst_manifest_release(&manifest);
     if (s->ds.feature_dim == 0)
         return pst_fail(PST_E_ARG, "%s: has no features to store", dir);
-    return pst_features_map(&s->ds);
+    return pst_rows_map_features(&s->ds);
 }
 
 static pst_rc store(struct store *s, const char *dir, struct pst_progress *progress)
@@ -353,7 +353,7 @@ static pst_rc store(struct store *s, const char *dir, struct pst_progress *progr
         free(d->chunk);
         (void)XXH3_freeState(d->hash);
     }
-    for (int k = 0; k < PST_FEATURE_FILES_MAX; k++)
+    for (int k = 0; k < PST_DATASET_FEATURE_FILES_MAX; k++)
         (void)XXH3_freeState(s->source[k]);
     pst_dataset_close(&s->ds);
     return rc;
@@ -361,8 +361,8 @@ static pst_rc store(struct store *s, const char *dir, struct pst_progress *progr
 
 static pst_rc add_drive(struct store *s, const char *path)
 {
-    if (s->n == PST_STRIPES_MAX)
-        return pst_fail(PST_E_LIMIT, "more than %d drives", PST_STRIPES_MAX);
+    if (s->n == PST_STRIPE_MAX)
+        return pst_fail(PST_E_LIMIT, "more than %d drives", PST_STRIPE_MAX);
     s->drive[s->n++] = (struct drive){.path = path, .fd = -1};
     return PST_OK;
 }

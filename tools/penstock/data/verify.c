@@ -29,12 +29,12 @@ static void say(const char *dir, const struct pst_verify_report *report)
     char amount[32], rate[32];
     for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
         say_one(pst_array_id_name(i), &report->array[i], &sum);
-    for (int k = 0; k < PST_FEATURE_FILES_MAX; k++) {
+    for (int k = 0; k < PST_DATASET_FEATURE_FILES_MAX; k++) {
         char name[PST_NAME_MAX];
         pst_build_stripe_name(k, name);
         say_one(name, &report->stripe[k], &sum);
     }
-    for (int k = 0; k < PST_VERTEX_TYPES_MAX; k++) {
+    for (int k = 0; k < PST_MANIFEST_VERTEX_TYPES_MAX; k++) {
         char name[PST_NAME_MAX];
         pst_build_features_name(k, name);
         say_one(name, &report->features[k], &sum);

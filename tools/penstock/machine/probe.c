@@ -118,7 +118,7 @@ static void tell_mps(void)
 
 static void tell_kernels(void)
 {
-    char why[PST_WHY_BYTES];
+    char why[PST_TWIN_WHY_BYTES];
     const struct pst_twin *twin = pst_twin_open(NULL, why);
     if (twin)
         has("kernels", twin->name);

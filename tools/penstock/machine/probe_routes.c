@@ -27,7 +27,7 @@ static bool worked(pst_rc rc, const char *why, struct pst_probe_answer *answer)
 static const struct pst_gpus *library(struct pst_probe_routes *found)
 {
     const struct pst_gpus *gpus;
-    char why[PST_DEVICE_WHY_BYTES] = "the driver finds no GPU";
+    char why[PST_GPUS_WHY_BYTES] = "the driver finds no GPU";
     struct pst_gpu gpu;
     int count = 0;
     if (!worked(pst_gpus_open(&gpus), pst_error_text(), &found->library))
@@ -45,7 +45,7 @@ static bool make(void *message, void *shared)
 {
     struct message *m = message;
     struct pst_region region;
-    char why[PST_DEVICE_WHY_BYTES];
+    char why[PST_GPUS_WHY_BYTES];
     void *at = NULL, *event = NULL;
     const struct pst_gpus *gpus = library(&m->found);
     (void)shared;
@@ -67,7 +67,7 @@ static bool make(void *message, void *shared)
 static bool open_once(const struct pst_gpus *gpus, const struct pst_ipc *handle,
                       struct pst_probe_answer *answer)
 {
-    char why[PST_DEVICE_WHY_BYTES];
+    char why[PST_GPUS_WHY_BYTES];
     void *at = NULL;
     unsigned char last = 0;
     if (!worked(gpus->open(0, handle, &at, why), why, answer) ||
@@ -81,7 +81,7 @@ static bool open_once(const struct pst_gpus *gpus, const struct pst_ipc *handle,
 static void open_all(void *message)
 {
     struct message *m = message;
-    char why[PST_DEVICE_WHY_BYTES];
+    char why[PST_GPUS_WHY_BYTES];
     void *event = NULL;
     const struct pst_gpus *gpus = library(&m->found);
     if (!gpus)

@@ -109,7 +109,7 @@ static void describe(const struct pst_stage_desc *desc)
     }
     for (const struct pst_param_desc *p = desc->params; p && p->name; p++) {
         printf("  param   %-14s %s", p->name,
-               p->type == PST_PARAM_ENUM ? p->choices : pst_param_type_name(p->type));
+               p->type == PST_PARAM_ENUM ? p->choices : pst_caps_param_type_name(p->type));
         if (p->min < p->max)
             printf(", %.15g to %.15g", p->min, p->max);
         printf(p->def ? ", default %s\n" : ", required%s\n", p->def ? p->def : "");

@@ -49,9 +49,9 @@ struct args {
 struct inference {
     const struct args *args;
     struct pst_dataset ds;
-    struct pst_model_config config;
-    struct pst_model model;
-    struct pst_eval eval;
+    struct pst_gnn_config config;
+    struct pst_gnn_model model;
+    struct pst_gnn_eval eval;
     struct pst_progress progress;
     struct npy_file out[OUTS];
     bool ds_open, model_open;
@@ -68,8 +68,8 @@ static pst_rc one_option(struct args *a, int opt)
     case 'o': a->out = optarg; return PST_OK;
     case 'd': a->dataset = optarg; return PST_OK;
     case 'r': a->report = optarg; return PST_OK;
-    case 'l': return option_int("--layer", optarg, 1, PST_LAYERS_MAX, &a->layer);
-    case 't': return option_int("--threads", optarg, 1, PST_TEAM_MAX, &a->threads);
+    case 'l': return option_int("--layer", optarg, 1, PST_GNN_LAYERS_MAX, &a->layer);
+    case 't': return option_int("--threads", optarg, 1, PST_GNN_TEAM_MAX, &a->threads);
     case 'm': return option_bytes("--memory", optarg, &a->memory);
     case 'L': a->logits = true; return PST_OK;
     case 'O': a->other = true; return PST_OK;
@@ -178,15 +178,15 @@ static pst_rc open_dataset(struct inference *in)
 
 static pst_rc open_model(struct inference *in)
 {
-    struct pst_training unused;
-    struct pst_identity id;
-    in->config.threads = in->args->threads > 0 ? (int)in->args->threads : pst_team_cores();
-    pst_rc rc = pst_model_init(&in->model, &in->config);
+    struct pst_gnn_training unused;
+    struct pst_gnn_identity id;
+    in->config.threads = in->args->threads > 0 ? (int)in->args->threads : pst_gnn_team_cores();
+    pst_rc rc = pst_gnn_model_init(&in->model, &in->config);
     if (rc != PST_OK)
         return rc;
     in->model_open = true;
-    pst_identity_of(&id, &in->model, in->trained_on);
-    return pst_state_load(in->checkpoint, &in->model, &unused, &id);
+    pst_gnn_identity_of(&id, &in->model, in->trained_on);
+    return pst_gnn_state_load(in->checkpoint, &in->model, &unused, &id);
 }
 
 static pst_rc choose(struct inference *in)
@@ -198,11 +198,11 @@ static pst_rc choose(struct inference *in)
         return pst_fail(PST_E_ARG,
                         "'%s' has no checkpoints: expected the directory of a run that trained (--run-dir)",
                         a->run);
-    pst_rc rc = pst_state_find(a->run, !a->last, in->checkpoint, warning, sizeof warning);
+    pst_rc rc = pst_gnn_state_find(a->run, !a->last, in->checkpoint, warning, sizeof warning);
     if (warning[0] != '\0')
         (void)fprintf(stderr, "warning: %s\n", warning);
     if (rc == PST_OK)
-        rc = pst_state_describe(in->checkpoint, &in->config, in->trained_on);
+        rc = pst_gnn_state_describe(in->checkpoint, &in->config, in->trained_on);
     if (rc != PST_OK)
         return rc;
     if (a->layer >= in->config.layers)
@@ -299,7 +299,7 @@ static pst_rc write_report(const struct inference *in)
         (json_int_t)in->args->memory, "peak_bytes", (json_int_t)pst_memory_peak(), "seconds", in->seconds);
     if (report == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for a report");
-    pst_rc rc = pst_json_write(report, in->args->report);
+    pst_rc rc = pst_report_write_json(report, in->args->report);
     json_decref(report);
     return rc;
 }
@@ -315,27 +315,27 @@ static double now(void)
 
 static pst_rc compute(struct inference *in)
 {
-    const struct pst_eval_options options = {.spill_dir = in->dir,
-                                             .memory_bytes = in->args->memory,
-                                             .progress = &in->progress,
-                                             .sink = take_rows,
-                                             .sink_ctx = in};
-    pst_rc rc = pst_eval_open(&in->eval, &in->config, &in->ds, &options);
+    const struct pst_gnn_eval_options options = {.spill_dir = in->dir,
+                                                 .memory_bytes = in->args->memory,
+                                                 .progress = &in->progress,
+                                                 .sink = take_rows,
+                                                 .sink_ctx = in};
+    pst_rc rc = pst_gnn_eval_open(&in->eval, &in->config, &in->ds, &options);
     if (rc == PST_OK && in->eval.memory_bytes > in->args->memory)
         rc = pst_fail(PST_E_LIMIT,
                       "--memory: %" PRIu64 " bytes are too few: this model on this dataset needs %" PRIu64
                       " with %d threads (--threads lowers it)",
                       in->args->memory, in->eval.memory_bytes, in->config.threads);
-    return rc == PST_OK ? pst_eval_run(&in->eval, &in->model, in->accuracy) : rc;
+    return rc == PST_OK ? pst_gnn_eval_run(&in->eval, &in->model, in->accuracy) : rc;
 }
 
 static void release(struct inference *in)
 {
     for (int i = 0; i < OUTS; i++)
         npy_file_release(&in->out[i]);
-    pst_eval_close(&in->eval);
+    pst_gnn_eval_close(&in->eval);
     if (in->model_open)
-        pst_model_release(&in->model);
+        pst_gnn_model_release(&in->model);
     if (in->ds_open)
         pst_dataset_close(&in->ds);
     free(in);

@@ -177,9 +177,9 @@ static int write_report(const json_t *report, const struct run_args *args)
 {
     char path[4200];
     (void)snprintf(path, sizeof path, "%s/report.json", args->run_dir);
-    pst_rc rc = pst_json_write(report, path);
+    pst_rc rc = pst_report_write_json(report, path);
     if (rc == PST_OK && args->report)
-        rc = pst_json_write(report, args->report);
+        rc = pst_report_write_json(report, args->report);
     if (rc == PST_OK && args->trace)
         rc = merge_traces(args->run_dir, args->trace);
     if (rc == PST_OK)
@@ -335,15 +335,15 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     (void)st;
     (void)ftw;
     if (type == FTW_SL)
-        pst_stripe_remove(path);
+        pst_remove_stripe(path);
     return remove(path);
 }
 
 /* Half made or half removed by a process that is no more. */
 static bool is_half_made(const char *name)
 {
-    long pid = pst_aside_pid(name, NULL, PST_ASIDE_PARTIAL);
-    pid = pid > 0 ? pid : pst_aside_pid(name, NULL, PST_ASIDE_REMOVED);
+    long pid = pst_tempname_pid(name, NULL, PST_TEMPNAME_PARTIAL);
+    pid = pid > 0 ? pid : pst_tempname_pid(name, NULL, PST_TEMPNAME_REMOVED);
     return pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 }
 

@@ -7,7 +7,7 @@
 #include "common/error.h"
 
 /* A stage's parameter "split" names one of the dataset's; batches are drawn from it. */
-static void check_split(const struct pst_pipeline *pl, const struct pst_stage_spec *stage,
+static void check_split(const struct pst_pipeline *pl, const struct pst_pipeline_stage_spec *stage,
                         const struct pst_dataset *ds, struct pst_diag *diag)
 {
     static const char *const names[] = {"train", "val", "test"};

@@ -108,14 +108,14 @@ bool run_dir_is_cut_off(const char *dir)
  * `penstock gc` knows. Nothing replaces what another run has: its directory is not empty. */
 static pst_rc make_named(char dir[PST_RUN_DIR_MAX], const char *name, const char *id, int *lock)
 {
-    char stamp[32], aside[PST_RUN_DIR_MAX + PST_ASIDE_MORE];
+    char stamp[32], aside[PST_RUN_DIR_MAX + PST_TEMPNAME_MORE];
     struct tm tm;
     time_t now = time(NULL);
     (void)strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
     if (mkdir("runs", 0777) != 0 && errno != EEXIST)
         return pst_fail_errno("cannot make the directory runs");
     (void)snprintf(dir, PST_RUN_DIR_MAX, "runs/%s-%s", name, stamp);
-    pst_rc rc = pst_aside(aside, sizeof aside, dir, PST_ASIDE_PARTIAL);
+    pst_rc rc = pst_tempname(aside, sizeof aside, dir, PST_TEMPNAME_PARTIAL);
     if (rc == PST_OK && mkdir(aside, 0700) != 0 && errno != EEXIST)
         rc = pst_fail_errno("cannot make the run directory %s", aside);
     if (rc == PST_OK)

@@ -25,7 +25,7 @@ struct DeviceScan {
         }
         if (bytes < HOST_TEMP_BYTES)
             return cudaErrorInvalidValue;
-        pst_host_enqueue(stream, [=] {
+        pst_cu_host_enqueue(stream, [=] {
             std::vector<value> tile, next;
             value sum{};
             for (int64_t at = -HOST_TILE; at < n; at += HOST_TILE) {
@@ -56,7 +56,7 @@ struct DeviceRadixSort {
         }
         if (bytes < HOST_TEMP_BYTES)
             return cudaErrorInvalidValue;
-        pst_host_enqueue(stream, [=] {
+        pst_cu_host_enqueue(stream, [=] {
             std::vector<int64_t> order((size_t)n);
             std::iota(order.begin(), order.end(), (int64_t)0);
             const auto digits = [=](int64_t i) {

@@ -8,11 +8,11 @@
 
 #include "common/base.h"
 
-struct pst_philox {
+struct pst_rng_block {
     uint32_t word[4];
 };
 
-static PST_HD struct pst_philox pst_philox(struct pst_philox counter, uint32_t key0, uint32_t key1)
+static PST_HD struct pst_rng_block pst_rng_philox(struct pst_rng_block counter, uint32_t key0, uint32_t key1)
 {
     for (int round = 0; round < 10; round++) {
         const uint64_t p0 = (uint64_t)0xD2511F53u * counter.word[0];
@@ -36,31 +36,32 @@ enum pst_rng_use {
 };
 
 /* One family of numbers: all that is constant over a kernel call, folded into 96 bits. */
-struct pst_stream {
+struct pst_rng_stream {
     uint32_t key[2];
     uint32_t salt;
 };
 
-static PST_HD struct pst_stream pst_stream_of(enum pst_rng_use use, uint64_t seed, uint32_t epoch,
-                                              uint64_t batch, uint32_t index)
+static PST_HD struct pst_rng_stream pst_rng_stream_of(enum pst_rng_use use, uint64_t seed, uint32_t epoch,
+                                                      uint64_t batch, uint32_t index)
 {
     assert(index < (1u << 24));
-    const struct pst_philox in = {
+    const struct pst_rng_block in = {
         {epoch, (uint32_t)batch, (uint32_t)(batch >> 32), ((uint32_t)use << 24) | index}};
-    const struct pst_philox out = pst_philox(in, (uint32_t)seed, (uint32_t)(seed >> 32));
-    const struct pst_stream stream = {{out.word[0], out.word[1]}, out.word[2]};
+    const struct pst_rng_block out = pst_rng_philox(in, (uint32_t)seed, (uint32_t)(seed >> 32));
+    const struct pst_rng_stream stream = {{out.word[0], out.word[1]}, out.word[2]};
     return stream;
 }
 
 /* 128 bits for (item, block): a vertex and a group of slots or columns. */
-static PST_HD struct pst_philox pst_draw(const struct pst_stream *stream, uint64_t item, uint32_t block)
+static PST_HD struct pst_rng_block pst_rng_draw(const struct pst_rng_stream *stream, uint64_t item,
+                                                uint32_t block)
 {
-    const struct pst_philox in = {{(uint32_t)item, (uint32_t)(item >> 32), block, stream->salt}};
-    return pst_philox(in, stream->key[0], stream->key[1]);
+    const struct pst_rng_block in = {{(uint32_t)item, (uint32_t)(item >> 32), block, stream->salt}};
+    return pst_rng_philox(in, stream->key[0], stream->key[1]);
 }
 
 /* The high 64 bits of a product: maps 64 random bits to 0..bound-1 with a bias below bound / 2^64. */
-static PST_HD uint64_t pst_bounded(uint64_t bits, uint64_t bound)
+static PST_HD uint64_t pst_rng_bounded(uint64_t bits, uint64_t bound)
 {
 #ifdef __CUDA_ARCH__
     return __umul64hi(bits, bound);
@@ -71,13 +72,13 @@ static PST_HD uint64_t pst_bounded(uint64_t bits, uint64_t bound)
 }
 
 /* The 64 bits of slot 0 or 1 of a draw. */
-static PST_HD uint64_t pst_draw_u64(const struct pst_philox *draw, int half)
+static PST_HD uint64_t pst_rng_u64(const struct pst_rng_block *draw, int half)
 {
     return draw->word[2 * half] | ((uint64_t)draw->word[2 * half + 1] << 32);
 }
 
 /* A real in [0, 1) from 32 bits. */
-static PST_HD double pst_unit(uint32_t bits)
+static PST_HD double pst_rng_unit(uint32_t bits)
 {
     return (double)bits * (1.0 / 4294967296.0);
 }
