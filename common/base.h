@@ -52,6 +52,7 @@ typedef enum pst_rc {
 #define PST_PARAMS_MAX 64    /* parameters of one stage */
 #define PST_INSTANCES_MAX 16 /* copies of one stage */
 #define PST_SLOTS_MAX 1024   /* slots of one route */
+#define PST_PATH_MAX 4096    /* bytes of a path with its end: Linux takes no longer one */
 #define PST_REFS_MAX 64      /* slots one frame may carry */
 
 static inline uint64_t pst_align_up(uint64_t value, uint64_t align)

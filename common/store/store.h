@@ -6,14 +6,9 @@
 #define PST_STORE_H
 
 #include "common/base.h"
+#include "common/util/dtype.h"
 
 PST_BEGIN_DECLS
-
-enum pst_dtype { PST_F32, PST_F16, PST_BF16, PST_F64, PST_I32, PST_I64, PST_U8 };
-PST_API size_t pst_dtype_bytes(enum pst_dtype dtype);
-PST_API const char *pst_dtype_name(enum pst_dtype dtype); /* as dataset.json spells it: "float32" */
-/* PST_E_FORMAT for an unknown name. */
-PST_API PST_MUST_USE pst_rc pst_dtype_parse(const char *name, enum pst_dtype *out);
 
 /* One array file, not necessarily mapped. */
 struct pst_array {
@@ -99,10 +94,6 @@ PST_API PST_MUST_USE pst_rc pst_dataset_check(const struct pst_dataset *ds);
 
 /* Reads everything: checksums, monotone indptr, ids in range, finite features, labels, splits. */
 PST_API PST_MUST_USE pst_rc pst_dataset_verify(const char *dir, bool progress);
-
-/* Stride in bytes for rows of `dim` elements: whole sectors where the padding costs at most 1/8, a power
- * of two that packs a sector where it costs as little, else unpadded. */
-PST_API uint64_t pst_stride_for(int64_t dim, enum pst_dtype dtype);
 
 PST_END_DECLS
 #endif

@@ -1,7 +1,13 @@
+/* file.c: every loop over short reads and writes is here, and every "write aside, sync, rename". */
 #include "common/util/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/uio.h>
@@ -9,6 +15,7 @@
 
 #include "common/error.h"
 #include "common/util/progress.h"
+#include "common/util/tempname.h"
 
 pst_rc pst_file_open(const char *path, int *fd, uint64_t *bytes)
 {
@@ -86,4 +93,104 @@ pst_rc pst_file_write_at(int fd, const void *from, uint64_t bytes, uint64_t at, 
         bytes -= (uint64_t)put;
     }
     return PST_OK;
+}
+
+pst_rc pst_file_new_begin(struct pst_file_new *f, const char *path)
+{
+    f->fd = -1;
+    if (snprintf(f->path, sizeof f->path, "%s", path) >= (int)sizeof f->path)
+        return pst_fail(PST_E_LIMIT, "the path is longer than %zu bytes: %.80s...", sizeof f->path - 1, path);
+    pst_rc rc = pst_tempname(f->partial, sizeof f->partial, path, PST_TEMPNAME_PARTIAL);
+    if (rc != PST_OK)
+        return rc;
+    f->fd = open(f->partial, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (f->fd < 0)
+        return pst_fail_errno("cannot create %s", f->partial);
+    (void)flock(f->fd,
+                LOCK_EX | LOCK_NB); /* tells cleaners, in any PID namespace, that it is being written */
+    return PST_OK;
+}
+
+pst_rc pst_file_new_commit(struct pst_file_new *f)
+{
+    pst_rc rc = fsync(f->fd) == 0 ? PST_OK : pst_fail_errno("cannot sync %s", f->partial);
+    if (close(f->fd) != 0 && rc == PST_OK)
+        rc = pst_fail_errno("cannot close %s", f->partial);
+    f->fd = -1;
+    if (rc == PST_OK && rename(f->partial, f->path) != 0)
+        rc = pst_fail_errno("cannot rename %s to %s", f->partial, f->path);
+    if (rc != PST_OK) {
+        (void)unlink(f->partial);
+        return rc;
+    }
+    char dir[PST_PATH_MAX];
+    (void)snprintf(dir, sizeof dir, "%s", f->path);
+    return pst_file_sync_dir(dirname(dir));
+}
+
+void pst_file_new_abandon(struct pst_file_new *f)
+{
+    if (f->fd < 0)
+        return;
+    (void)close(f->fd);
+    (void)unlink(f->partial);
+    f->fd = -1;
+}
+
+pst_rc pst_file_replace(const char *path, const void *data, size_t bytes)
+{
+    struct pst_file_new f;
+    pst_rc rc = pst_file_new_begin(&f, path);
+    if (rc == PST_OK)
+        rc = pst_file_write_at(f.fd, data, bytes, 0, path);
+    if (rc == PST_OK)
+        return pst_file_new_commit(&f);
+    pst_file_new_abandon(&f);
+    return rc;
+}
+
+pst_rc pst_file_read(const char *path, size_t bytes_max, char **data, size_t *bytes)
+{
+    int fd;
+    uint64_t size;
+    *data = NULL;
+    *bytes = 0;
+    pst_rc rc = pst_file_open(path, &fd, &size);
+    if (rc != PST_OK)
+        return rc;
+    if (size > bytes_max)
+        rc = pst_fail(PST_E_LIMIT, "%s has %llu bytes; expected at most %zu", path, (unsigned long long)size,
+                      bytes_max);
+    else if ((*data = malloc(size + 1)) == NULL)
+        rc = pst_fail(PST_E_NOMEM, "cannot allocate %llu bytes to read %s", (unsigned long long)size, path);
+    else
+        rc = pst_file_read_at(fd, *data, size, 0, path);
+    (void)close(fd);
+    if (rc != PST_OK) {
+        free(*data);
+        *data = NULL;
+        return rc;
+    }
+    (*data)[size] = '\0';
+    *bytes = size;
+    return PST_OK;
+}
+
+pst_rc pst_file_sync_dir(const char *dir)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return pst_fail_errno("cannot open the directory %s", dir);
+    pst_rc rc = fsync(fd) == 0 ? PST_OK : pst_fail_errno("cannot sync the directory %s", dir);
+    (void)close(fd);
+    return rc;
+}
+
+void pst_file_identity(const char *path, char out[PST_FILE_IDENTITY_BYTES])
+{
+    struct stat st;
+    out[0] = '\0';
+    if (stat(path, &st) == 0)
+        (void)snprintf(out, PST_FILE_IDENTITY_BYTES, "%jd bytes, %jd.%09ld, inode %ju", (intmax_t)st.st_size,
+                       (intmax_t)st.st_mtim.tv_sec, st.st_mtim.tv_nsec, (uintmax_t)st.st_ino);
 }

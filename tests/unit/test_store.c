@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include "common/store/dataset/stride.h"
 #include "common/store/dataset/npy.h"
 #include "common/store/dataset/verify.h"
 

@@ -13,6 +13,7 @@
 
 #include "common/util/tempname.h"
 #include "common/error.h"
+#include "common/util/file.h"
 
 #define TEMP_MARK "temp-"
 #define EDGES_MARK "temp-edges."
@@ -291,16 +292,6 @@ pst_rc pst_build_resume(struct pst_build *b, const char *dir, bool force, json_t
 }
 
 /* ---- the end ---- */
-
-pst_rc pst_file_sync_dir(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return pst_fail_errno("cannot open %s", path);
-    pst_rc rc = fsync(fd) == 0 ? PST_OK : pst_fail_errno("cannot sync %s", path);
-    (void)close(fd);
-    return rc;
-}
 
 /* Puts the new directory in the old one's place in one step where the file system can, else in two. */
 static pst_rc exchange(struct pst_build *b)

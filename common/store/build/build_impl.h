@@ -14,7 +14,6 @@ PST_MUST_USE pst_rc pst_build_file_end(struct pst_build *b, struct pst_array_ent
                                        struct pst_array_writer *w);
 
 /* build.c */
-PST_MUST_USE pst_rc pst_file_sync_dir(const char *path);
 bool pst_build_is_array_file(const char *name); /* a name that a dataset's arrays have */
 /* dir without slashes at its end, for a dataset: PST_E_ARG for "", "/", ".", ".." and what is too long. */
 PST_MUST_USE pst_rc pst_build_dir(const char *dir, char out[PST_BUILD_PATH_MAX + 1]);

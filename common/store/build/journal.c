@@ -13,95 +13,13 @@
 #include <xxhash.h>
 
 #include "common/error.h"
+#include "common/util/clock.h"
+#include "common/util/file.h"
 
-#define SOURCES_MAX 100000        /* a data set of more files is not one of ours */
-#define FILE_BYTES_MAX (1u << 30) /* of an index of 10^14 edges */
-
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* ---- files ---- */
-
-static pst_rc write_synced(const char *path, const char *data, size_t bytes)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0)
-        return pst_fail_errno("cannot create %s", path);
-    pst_rc rc = PST_OK;
-    for (size_t done = 0; rc == PST_OK && done < bytes;) {
-        ssize_t n = write(fd, data + done, bytes - done);
-        if (n < 0 && errno != EINTR)
-            rc = pst_fail_errno("cannot write %s", path);
-        done += n > 0 ? (size_t)n : 0;
-    }
-    if (rc == PST_OK && fsync(fd) != 0)
-        rc = pst_fail_errno("cannot sync %s", path);
-    if (close(fd) != 0 && rc == PST_OK)
-        rc = pst_fail_errno("cannot close %s", path);
-    return rc;
-}
-
-pst_rc pst_file_replace(const char *dir, const char *name, const void *data, size_t bytes)
-{
-    char path[4096 + 64], aside[4096 + 72];
-    (void)snprintf(path, sizeof path, "%s/%s", dir, name);
-    (void)snprintf(aside, sizeof aside, "%s-new", path);
-    pst_rc rc = write_synced(aside, data, bytes);
-    if (rc == PST_OK && rename(aside, path) != 0)
-        rc = pst_fail_errno("cannot rename %s to %s", aside, path);
-    int fd = rc == PST_OK ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    if (rc == PST_OK && (fd < 0 || fsync(fd) != 0))
-        rc = pst_fail_errno("cannot sync %s", dir);
-    if (fd >= 0)
-        (void)close(fd);
-    return rc;
-}
-
-pst_rc pst_file_read(const char *dir, const char *name, char **data, size_t *bytes)
-{
-    char path[4096 + 64];
-    struct stat st;
-    *data = NULL;
-    (void)snprintf(path, sizeof path, "%s/%s", dir, name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        if (fd >= 0)
-            (void)close(fd);
-        return pst_fail_errno("cannot read %s", path);
-    }
-    pst_rc rc = PST_OK;
-    if (st.st_size > (off_t)FILE_BYTES_MAX || (*data = malloc((size_t)st.st_size + 1)) == NULL)
-        rc = pst_fail(PST_E_NOMEM, "no memory for %jd bytes of %s", (intmax_t)st.st_size, path);
-    *bytes = 0;
-    while (rc == PST_OK && *bytes < (size_t)st.st_size) {
-        ssize_t n = read(fd, *data + *bytes, (size_t)st.st_size - *bytes);
-        if (n <= 0 && errno != EINTR)
-            rc = pst_fail_errno("cannot read %s", path);
-        *bytes += n > 0 ? (size_t)n : 0;
-    }
-    (void)close(fd);
-    return rc;
-}
+#define SOURCES_MAX 100000    /* a data set of more files is not one of ours */
+#define BYTES_MAX (64u << 20) /* of a journal with SOURCES_MAX sources */
 
 /* ---- sources ---- */
-
-static void identity_of(const struct stat *st, char out[96])
-{
-    (void)snprintf(out, 96, "%jd bytes, %jd.%09ld, inode %ju", (intmax_t)st->st_size,
-                   (intmax_t)st->st_mtim.tv_sec, st->st_mtim.tv_nsec, (uintmax_t)st->st_ino);
-}
-
-void pst_file_identity(const char *path, char out[96])
-{
-    struct stat st;
-    out[0] = '\0';
-    if (stat(path, &st) == 0)
-        identity_of(&st, out);
-}
 
 pst_rc pst_journal_sources_add(json_t *sources, const char *path)
 {
@@ -111,10 +29,10 @@ pst_rc pst_journal_sources_add(json_t *sources, const char *path)
         return pst_fail_errno("cannot read %s", path);
     pst_rc rc = PST_OK;
     for (FTSENT *e = fts_read(tree); rc == PST_OK && e != NULL; e = fts_read(tree)) {
-        char identity[96];
+        char identity[PST_FILE_IDENTITY_BYTES];
         if (e->fts_info != FTS_F)
             continue;
-        identity_of(e->fts_statp, identity);
+        pst_file_identity(e->fts_accpath, identity);
         (void)json_object_set_new(sources, e->fts_path, json_string(identity));
         if (json_object_size(sources) > SOURCES_MAX)
             rc = pst_fail(PST_E_LIMIT, "%s: more than %d files", path, SOURCES_MAX);
@@ -136,8 +54,13 @@ static uint64_t checksum_of(const json_t *body)
 static void place(struct pst_journal *j, const char *dir)
 {
     double every = j->every_s;
-    *j = (struct pst_journal){.every_s = every, .saved_at = now()};
+    *j = (struct pst_journal){.every_s = every, .saved_at = pst_clock_s()};
     (void)snprintf(j->dir, sizeof j->dir, "%s", dir);
+}
+
+static void path_of(const struct pst_journal *j, char path[PST_PATH_MAX])
+{
+    (void)snprintf(path, PST_PATH_MAX, "%s/%s", j->dir, PST_JOURNAL_FILE);
 }
 
 pst_rc pst_journal_begin(struct pst_journal *j, const char *dir, json_t *key)
@@ -149,10 +72,11 @@ pst_rc pst_journal_begin(struct pst_journal *j, const char *dir, json_t *key)
 
 void pst_journal_open(struct pst_journal *j, const char *dir)
 {
-    char *text = NULL;
+    char path[PST_PATH_MAX], *text = NULL;
     size_t bytes;
     place(j, dir);
-    json_t *whole = pst_file_read(dir, PST_JOURNAL_FILE, &text, &bytes) == PST_OK
+    path_of(j, path);
+    json_t *whole = pst_file_read(path, BYTES_MAX, &text, &bytes) == PST_OK
                         ? json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL)
                         : NULL;
     free(text);
@@ -174,15 +98,17 @@ pst_rc pst_journal_save(struct pst_journal *j)
     json_decref(whole);
     if (text == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for a journal");
-    pst_rc rc = pst_file_replace(j->dir, PST_JOURNAL_FILE, text, strlen(text));
+    char path[PST_PATH_MAX];
+    path_of(j, path);
+    pst_rc rc = pst_file_replace(path, text, strlen(text));
     free(text);
-    j->saved_at = now();
+    j->saved_at = pst_clock_s();
     return rc;
 }
 
 bool pst_journal_due(const struct pst_journal *j)
 {
-    return j->root != NULL && now() - j->saved_at >= j->every_s;
+    return j->root != NULL && pst_clock_s() - j->saved_at >= j->every_s;
 }
 
 void pst_journal_release(struct pst_journal *j)

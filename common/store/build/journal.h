@@ -30,15 +30,6 @@ PST_API PST_MUST_USE pst_rc pst_journal_save(struct pst_journal *j);
 PST_API bool pst_journal_due(const struct pst_journal *j); /* enough time has passed since the last save */
 PST_API void pst_journal_release(struct pst_journal *j);
 
-/* Writes a file of dir: aside, synced, renamed, and the directory synced. */
-PST_API PST_MUST_USE pst_rc pst_file_replace(const char *dir, const char *name, const void *data,
-                                             size_t bytes);
-/* The whole file; free() it. Fails: PST_E_IO, PST_E_NOMEM. */
-PST_API PST_MUST_USE pst_rc pst_file_read(const char *dir, const char *name, char **data, size_t *bytes);
-
-/* What tells a file from itself after a change: size, time of modification, inode. "" when there is none. */
-PST_API void pst_file_identity(const char *path, char out[96]);
-
 /* Adds the identity of a file, or of every file below a directory, to sources (path: identity). Fails:
  * PST_E_LIMIT past 100,000 files. */
 PST_API PST_MUST_USE pst_rc pst_journal_sources_add(json_t *sources, const char *path);

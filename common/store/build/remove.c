@@ -15,6 +15,7 @@
 #include "common/error.h"
 #include "common/store/build/build_impl.h"
 #include "common/store/dataset/rows.h"
+#include "common/util/file.h"
 
 #define OTHERS_TOLD 3 /* files that are not the dataset's */
 

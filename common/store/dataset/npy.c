@@ -276,3 +276,35 @@ void pst_npy_format(char head[PST_PAGE], enum pst_dtype dtype, int rank, const i
         head[10 + i] = dict[i];
     head[PST_PAGE - 1] = '\n';
 }
+
+/* How NumPy names each type; bfloat16 as ml_dtypes saves it. */
+static const char *const descrs[] = {
+    [PST_F32] = "<f4", [PST_F16] = "<f2", [PST_BF16] = "<V2", [PST_F64] = "<f8",
+    [PST_I32] = "<i4", [PST_I64] = "<i8", [PST_U8] = "|u1",
+};
+enum { DTYPES = sizeof descrs / sizeof descrs[0] };
+
+const char *pst_npy_descr(enum pst_dtype dtype)
+{
+    assert((unsigned)dtype < DTYPES);
+    return descrs[dtype];
+}
+
+pst_rc pst_npy_dtype(const char *descr, enum pst_dtype *out)
+{
+    for (unsigned i = 0; i < DTYPES; i++) {
+        bool anyorder = pst_dtype_bytes((enum pst_dtype)i) == 1 || i == PST_BF16;
+        if (strcmp(descr, descrs[i]) == 0 ||
+            (anyorder && (descr[0] == '<' || descr[0] == '|') && strcmp(descr + 1, descrs[i] + 1) == 0)) {
+            *out = (enum pst_dtype)i;
+            return PST_OK;
+        }
+    }
+    if (descr[0] == '>')
+        return pst_fail(PST_E_FORMAT, "'descr': expected little endian, found big endian '%s'", descr);
+    if (descr[0] != '\0' && descr[1] == 'O')
+        return pst_fail(PST_E_FORMAT, "'descr': '%s' holds Python objects, which are never read", descr);
+    return pst_fail(
+        PST_E_FORMAT,
+        "'descr': expected '<f2', '<f4', '<f8', '<i4', '<i8', '|u1' or '<V2' (bfloat16), found '%s'", descr);
+}

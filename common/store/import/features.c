@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "common/store/dataset/stride.h"
 #include "common/error.h"
 #include "common/store/make/gen_impl.h"
 #include "common/store/import/importing.h"

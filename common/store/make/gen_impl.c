@@ -1,3 +1,4 @@
+#include "common/store/dataset/stride.h"
 #include "common/store/make/gen_impl.h"
 
 #include <inttypes.h>

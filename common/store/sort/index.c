@@ -6,8 +6,10 @@
 #include <xxhash.h>
 
 #include "common/error.h"
-#include "common/store/build/journal.h"
+#include "common/util/file.h"
 #include "common/store/sort/sorter_impl.h"
+
+#define INDEX_BYTES_MAX (1u << 30) /* of an index of 10^14 edges */
 
 /* The file: a head, each bucket and its extents, the splitters, and the XXH3 of all that. It is read by the
  * program that wrote it, on the same machine: numbers are as they are in memory. */
@@ -57,8 +59,9 @@ pst_rc pst_sorter_index_write(const struct spill *s, const struct index_part *of
     memcpy(head.magic, magic, sizeof magic);
     if (fdatasync(s->fd) != 0)
         return pst_fail_errno("cannot sync the edges that were written aside");
-    char *text = NULL;
+    char path[PST_PATH_MAX], *text = NULL;
     size_t bytes = 0;
+    (void)snprintf(path, sizeof path, "%s/%s", dir, name);
     FILE *f = open_memstream(&text, &bytes);
     if (f == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for a table of edges' parts");
@@ -69,7 +72,7 @@ pst_rc pst_sorter_index_write(const struct spill *s, const struct index_part *of
     (void)fwrite(&sum, sizeof sum, 1, f);
     bool ok = ferror(f) == 0;
     ok &= fclose(f) == 0;
-    pst_rc rc = ok ? pst_file_replace(dir, name, text, bytes)
+    pst_rc rc = ok ? pst_file_replace(path, text, bytes)
                    : pst_fail(PST_E_NOMEM, "no memory for a table of edges' parts");
     free(text);
     return rc;
@@ -164,12 +167,13 @@ static pst_rc parse(struct spill *s, struct partition *p, struct index_part *of,
 pst_rc pst_sorter_index_read(struct spill *s, struct partition *p, struct index_part *of, const char *dir,
                              const char *name)
 {
-    char *text = NULL;
+    char path[PST_PATH_MAX], *text = NULL;
     size_t bytes = 0;
+    (void)snprintf(path, sizeof path, "%s/%s", dir, name);
     *p = (struct partition){.spill = s};
-    pst_rc rc = pst_file_read(dir, name, &text, &bytes);
+    pst_rc rc = pst_file_read(path, INDEX_BYTES_MAX, &text, &bytes);
     if (rc == PST_OK)
-        rc = pst_wrap(parse(s, p, of, text, bytes), "%s/%s", dir, name);
+        rc = pst_wrap(parse(s, p, of, text, bytes), "%s", path);
     free(text);
     return rc;
 }

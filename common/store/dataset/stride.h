@@ -1,0 +1,14 @@
+/* stride.h: how far apart the rows of features lie on disk. Owner: none. Threads: pure functions. */
+#ifndef PST_STRIDE_H
+#define PST_STRIDE_H
+
+#include "common/util/dtype.h"
+
+PST_BEGIN_DECLS
+
+/* Stride in bytes for rows of `dim` elements: whole sectors if the padding costs at most 1/8; a power of two
+ * that packs a sector if that costs as little; else no padding. */
+PST_API uint64_t pst_stride_for(int64_t dim, enum pst_dtype dtype);
+
+PST_END_DECLS
+#endif
