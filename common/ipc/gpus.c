@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/util/subprocess.h"
-#include "common/pipeline/caps.h"
+#include "common/util/install.h"
 #include "common/error.h"
 
 #define COUNT_DEADLINE_MS 60000 /* CUDA takes seconds to start on a machine with many GPUs */

@@ -15,39 +15,9 @@
 
 #include "common/pipeline/builtin.h"
 #include "common/pipeline/caps_impl.h"
+#include "common/util/install.h"
 
-/* ---- where things are --------------------------------------------------------------------------- */
-
-pst_rc pst_install_program_path(const char *name, char out[4096])
-{
-    char self[4096];
-    const char *dir = getenv("PENSTOCK_BIN");
-    if (dir) {
-        (void)snprintf(self, sizeof self, "%s/x", dir);
-    } else {
-        ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-        if (n < 0)
-            return pst_fail_errno("cannot read /proc/self/exe");
-        self[n] = '\0';
-    }
-    char *slash = strrchr(self, '/');
-    if (slash)
-        *slash = '\0';
-    if (snprintf(out, 4096, "%s/%s", self, name) >= 4096)
-        return pst_fail(PST_E_LIMIT, "the path of the program directory is too long: %s", self);
-    return PST_OK;
-}
-
-pst_rc pst_install_stage_dir(char out[4096])
-{
-    const char *dir = getenv("PENSTOCK_STAGES");
-    if (dir) {
-        if (snprintf(out, 4096, "%s", dir) >= 4096)
-            return pst_fail(PST_E_LIMIT, "PENSTOCK_STAGES is too long");
-        return PST_OK;
-    }
-    return pst_install_program_path("../lib/penstock/stages", out);
-}
+/* ---- what is installed --------------------------------------------------------------------------- */
 
 static int by_name(const void *a, const void *b)
 {

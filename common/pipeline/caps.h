@@ -40,9 +40,4 @@ bool pst_caps_param_normal(const struct pst_param_desc *desc, const json_t *valu
                            char why[256]);
 const char *pst_caps_param_type_name(enum pst_param_type type);
 
-/* The directory of installed stages: beside the running program, or $PENSTOCK_STAGES. */
-PST_MUST_USE pst_rc pst_install_stage_dir(char out[4096]);
-/* A program installed beside the running one ("penstock-stage"). */
-PST_MUST_USE pst_rc pst_install_program_path(const char *name, char out[4096]);
-
 #endif

@@ -14,6 +14,7 @@
 #include "common/host/host.h"
 #include "common/pipeline/place.h"
 #include "common/run/run_impl.h"
+#include "common/util/install.h"
 
 #define RING_FRAMES_PER_SLOT 16 /* hops announce parts; a full ring only makes its writer wait */
 #define RING_CAPACITY_MIN 64

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/pipeline/caps.h"
+#include "common/util/install.h"
 #include "common/error.h"
 
 #define PIPES "CUDA_MPS_PIPE_DIRECTORY"

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/pipeline/caps.h"
+#include "common/util/install.h"
 #include "common/ipc/region.h"
 #include "common/nvme/emulated/emulated_wire.h"
 #include "common/error.h"

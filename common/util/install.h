@@ -1,0 +1,16 @@
+/* install.h: where the programs and stages of this installation are. Threads: any. */
+#ifndef PST_INSTALL_H
+#define PST_INSTALL_H
+
+#include "common/base.h"
+
+#define PST_INSTALL_PATH_MAX 4096 /* bytes of a path, with the terminating zero */
+
+/* The path of a program that is installed beside the running one, for example "penstock-stage". The
+ * environment variable PENSTOCK_BIN overrides the directory. */
+PST_API PST_MUST_USE pst_rc pst_install_program_path(const char *name, char out[PST_INSTALL_PATH_MAX]);
+
+/* The directory of installed stages. The environment variable PENSTOCK_STAGES overrides it. */
+PST_API PST_MUST_USE pst_rc pst_install_stage_dir(char out[PST_INSTALL_PATH_MAX]);
+
+#endif
