@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/penstock/commands.h"
+#include "tools/penstock/cli/commands.h"
 
 static const struct {
     const char *name;

@@ -7,8 +7,8 @@
 #include "common/error.h"
 #include "common/store/make/derive.h"
 #include "common/store/dataset/rows.h"
-#include "tools/penstock/commands.h"
-#include "tools/penstock/options.h"
+#include "tools/penstock/cli/commands.h"
+#include "tools/penstock/cli/options.h"
 
 static const char split_help[] =
     "usage: penstock split DIR [OUT] --train F --val F --test F [--seed N] [--force]\n"

@@ -7,8 +7,8 @@
 #include "common/error.h"
 #include "common/store/make/gen.h"
 #include "common/store/make/gen_impl.h"
-#include "tools/penstock/commands.h"
-#include "tools/penstock/options.h"
+#include "tools/penstock/cli/commands.h"
+#include "tools/penstock/cli/options.h"
 
 #define COUNT_MAX (INT64_MAX / 32)
 

@@ -11,8 +11,8 @@
 #include "common/store/formats/formats.h"
 #include "common/store/dataset/manifest.h"
 #include "common/util/memory.h"
-#include "tools/penstock/commands.h"
-#include "tools/penstock/options.h"
+#include "tools/penstock/cli/commands.h"
+#include "tools/penstock/cli/options.h"
 
 #define THREADS_MAX 64         /* more than the sorter uses */
 #define CHECKPOINT_MAX_S 86400 /* a day: as good as never */

@@ -7,9 +7,9 @@
 
 #include "common/error.h"
 #include "common/store/dataset/manifest.h"
-#include "tools/penstock/commands.h"
+#include "tools/penstock/cli/commands.h"
 #include "tools/penstock/data/inspection.h"
-#include "tools/penstock/options.h"
+#include "tools/penstock/cli/options.h"
 
 #define BAR_WIDTH 40    /* characters of the longest bar */
 #define LABELS_SHOWN 50 /* a table that fits a screen; more are counted */

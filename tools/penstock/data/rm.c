@@ -6,8 +6,8 @@
 #include "common/error.h"
 #include "common/util/progress.h"
 #include "common/store/build/remove.h"
-#include "tools/penstock/commands.h"
-#include "tools/penstock/options.h"
+#include "tools/penstock/cli/commands.h"
+#include "tools/penstock/cli/options.h"
 
 static const char help[] =
     "usage: penstock rm [--dry-run] DIR\n"

@@ -18,8 +18,8 @@
 #include "common/store/dataset/rows.h"
 #include "common/store/dataset/stripe.h"
 #include "common/store/dataset/verify.h"
-#include "tools/penstock/commands.h"
-#include "tools/penstock/options.h"
+#include "tools/penstock/cli/commands.h"
+#include "tools/penstock/cli/options.h"
 
 #define CHUNK_BYTES (1u << 20) /* written at once to each drive */
 #define SERIAL_BYTES 128

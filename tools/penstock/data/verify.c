@@ -5,8 +5,8 @@
 #include "common/error.h"
 #include "common/store/build/build.h"
 #include "common/store/dataset/verify.h"
-#include "tools/penstock/commands.h"
-#include "tools/penstock/options.h"
+#include "tools/penstock/cli/commands.h"
+#include "tools/penstock/cli/options.h"
 
 static const char help[] =
     "usage: penstock verify DIR [--quiet]\n"

@@ -7,8 +7,8 @@
 
 #include "common/error.h"
 #include "tools/penstock/machine/bench_io.h"
-#include "tools/penstock/commands.h"
-#include "tools/penstock/options.h"
+#include "tools/penstock/cli/commands.h"
+#include "tools/penstock/cli/options.h"
 
 static const char help[] =
     "usage: penstock bench io [OPTION]...\n"

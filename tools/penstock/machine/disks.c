@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "common/error.h"
-#include "tools/penstock/commands.h"
+#include "tools/penstock/cli/commands.h"
 #include "tools/penstock/machine/disks.h"
-#include "tools/penstock/options.h"
+#include "tools/penstock/cli/options.h"
 
 static const char help[] = "usage: penstock disks [--json]\n"
                            "       penstock disks --bind PCI | --release PCI\n"

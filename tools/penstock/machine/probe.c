@@ -9,10 +9,10 @@
 #include "common/run/mps.h"
 #include "common/util/progress.h"
 #include "kernels/twin.h"
-#include "tools/penstock/commands.h"
+#include "tools/penstock/cli/commands.h"
 #include "tools/penstock/machine/probe_gpu.h"
 #include "tools/penstock/machine/probe_routes.h"
-#include "tools/penstock/options.h"
+#include "tools/penstock/cli/options.h"
 
 static const char help[] =
     "usage: penstock probe\n"

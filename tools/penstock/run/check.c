@@ -6,7 +6,7 @@
 
 #include "common/run/mps.h"
 #include "common/pipeline/place.h"
-#include "tools/penstock/commands.h"
+#include "tools/penstock/cli/commands.h"
 #include "tools/penstock/run/pipeline_options.h"
 
 bool load_pipeline(struct pst_pipeline *pl, struct pst_graph *graph, const char *file,

@@ -12,9 +12,9 @@
 #include "common/util/memory.h"
 #include "stages/lib/gnn/eval.h"
 #include "stages/lib/gnn/state.h"
-#include "tools/penstock/commands.h"
-#include "tools/penstock/data/npy_file.h"
-#include "tools/penstock/options.h"
+#include "tools/penstock/cli/commands.h"
+#include "tools/penstock/run/npy_file.h"
+#include "tools/penstock/cli/options.h"
 
 static const char help[] =
     "usage: penstock infer RUN --out FILE.npy [OPTION]...\n"

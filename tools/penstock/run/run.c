@@ -17,7 +17,7 @@
 #include "common/run/run.h"
 #include "common/store/build/remove.h"
 #include "common/store/dataset/rows.h"
-#include "tools/penstock/commands.h"
+#include "tools/penstock/cli/commands.h"
 #include "tools/penstock/run/pipeline_options.h"
 #include "tools/penstock/run/run_checks.h"
 #include "tools/penstock/run/run_dir.h"

@@ -10,7 +10,7 @@
 
 #include "common/run/live.h"
 #include "common/stage.h"
-#include "tools/penstock/commands.h"
+#include "tools/penstock/cli/commands.h"
 
 #define SAMPLES 8 /* counters of one page that top shows */
 

@@ -1,4 +1,4 @@
-#include "tools/penstock/options.h"
+#include "tools/penstock/cli/options.h"
 
 #include <errno.h>
 #include <inttypes.h>
