@@ -1,0 +1,38 @@
+"""tests/run counts what tests print, whoever prints it: its last line and its exit status decide what lands."""
+from harness import *
+
+
+def counts(*programs):
+    """What tests/run says of test programs that print these lines and end with these statuses."""
+    with Place() as p:
+        os.makedirs(p.path("tests"))
+        for i, (text, status) in enumerate(programs):
+            path = p.path(f"tests/test_made_up_{i}")
+            with open(path, "w") as f:
+                f.write(f"#!/bin/sh\ncat <<'E'\n{text}\nE\nexit {status}\n")
+            os.chmod(path, 0o755)
+        # tests/run wants a path below the root; ours leads out of it again
+        env = {**os.environ, "BUILD": os.path.relpath(p.dir, ROOT), "SAN": ""}
+        r = subprocess.run([os.path.join(ROOT, "tests", "run"), "check", "test_made_up"], env=env, capture_output=True, text=True)
+        return r.stdout.splitlines()[-1], r.returncode
+
+
+@test
+def passed_and_failed():
+    assert counts(("ok 1 - a\nok 2 - b", 0)) == ("2 passed, 0 failed, 0 skipped", 0)
+    assert counts(("ok 1 - a\nnot ok 2 - b", 1)) == ("1 passed, 1 failed, 0 skipped", 1)
+    assert counts(("ok 1 - a", 3)) == ("1 passed, 1 failed, 0 skipped", 1)
+    assert counts(("", 0)) == ("0 passed, 1 failed, 0 skipped", 1)
+    assert counts(("ok 1 - a", 0), ("not ok 1 - a", 1)) == ("1 passed, 1 failed, 0 skipped", 1)
+
+
+@test
+def skipped():
+    assert counts(("ok 1 - a # SKIP no data", 0)) == ("0 passed, 0 failed, 1 skipped", 0)
+    assert counts(("ok 1 - a\nnot ok 2 # SKIP", 0)) == ("1 passed, 0 failed, 1 skipped", 0)  # as cmocka prints it
+    assert counts(("not ok 1 # SKIP\nnot ok 2 - b", 1)) == ("0 passed, 1 failed, 1 skipped", 1)
+    assert counts(("no GPU here", 77)) == ("0 passed, 0 failed, 1 skipped", 0)
+
+
+if __name__ == "__main__":
+    main()
