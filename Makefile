@@ -167,16 +167,20 @@ $(BUILD)/tests/gpu-bench: $(patsubst %.cu,$(BUILD)/obj/%.host.o,$(gpu_bench)) $(
 	@mkdir -p $(@D)
 	$(CXX) -o $@ $(filter %.o,$^) $(filter $(BUILD)/obj/kernels/cuda/host/%,$(host_obj)) $(ALL_LDFLAGS) -Wl,-rpath,$(abspath $(BUILD)/lib) -L$(BUILD)/lib -lpenstock -lpenstock-cpu
 
-.PHONY: bench-gpu
+# The benches: tools/bench/README.md. Without what --bench installs, the benches that need it are skipped.
+bench_bin := $(patsubst tools/bench/%.c,$(BUILD)/bench/%,$(wildcard tools/bench/*.c))
+.PHONY: bench bench-smallest bench-gpu bench-deps
+bench-deps: deps-test
+	@tools/install-deps --bench || echo "bench: not everything could be installed: benches that need what is missing are skipped"
+bench: bench-deps
+	@$(MAKE) --no-print-directory all tests $(bench_bin)
+	@BUILD=$(BUILD) $(PYTHON) tools/bench/bench.py $(BENCH)
+bench-smallest: bench-deps
+	@$(MAKE) --no-print-directory all tests $(bench_bin)
+	@BUILD=$(BUILD) $(PYTHON) tools/bench/bench.py --smallest $(BENCH)
 bench-gpu: deps-test
 	@$(MAKE) --no-print-directory -j$$(nproc) all $(BUILD)/tests/gpu-bench $(if $(cuda_so),$(BUILD)/bench/gpu)
-	@BUILD=$(BUILD) $(PYTHON) tools/bench/gpu.py
-
-.PHONY: bench
-bench: deps-test
-	@tools/install-deps --bench
-	@$(MAKE) --no-print-directory all tests $(patsubst tools/bench/%.c,$(BUILD)/bench/%,$(wildcard tools/bench/*.c))
-	@BUILD=$(BUILD) $(PYTHON) tools/bench/bench.py $(BENCH)
+	@BUILD=$(BUILD) $(PYTHON) tools/bench/bench.py gpu --save
 
 .PHONY: tests
 tests: $(tests_bin) $(test_stages) $(guest_bin) $(BUILD)/tests/libpenstock-cuda-host.so $(BUILD)/tests/gpu-bench $(BUILD)/tests/gpu/fake/libcuda.so.1
@@ -261,6 +265,8 @@ help:
 	@echo 'make check         quick tests'
 	@echo 'make check-qemu    our NVMe driver against QEMU'"'"'s controllers, in a virtual machine'
 	@echo 'make check-gpu      the CUDA twins on this machine'"'"'s GPU (needs nvcc)'
+	@echo 'make bench         every bench; BENCH="memory io-4096": only these'
+	@echo 'make bench-smallest  every bench in a form that takes seconds, to see that it works'
 	@echo 'make bench-gpu      what its kernels reach, and hand-over and disk kernels; check-gpu bench-gpu is all of it'
 	@echo 'make resources      registers and shared memory of each CUDA kernel, into kernels/cuda/resources.txt'
 	@echo 'make fuzz          each fuzz target for FUZZ_SECONDS=20, with ASan and UBSan'

@@ -9,8 +9,8 @@ RESULTS = os.path.join(ROOT, "tools", "bench", "results")
 before = sorted(os.listdir(RESULTS))
 # its process' end is what frees the bench's arrays
 env = dict(os.environ, ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0")
-r = subprocess.run([sys.executable, os.path.join(ROOT, "tools", "bench", "gpu.py"), "--host"], capture_output=True, text=True,
-                   env=env)
+r = subprocess.run([sys.executable, os.path.join(ROOT, "tools", "bench", "bench.py"), "--smallest", "gpu"],
+                   capture_output=True, text=True, env=env)
 checked = re.findall(r"^checked: (.*)$", r.stdout, re.M)
 wanted = ["sample", "dedup", "lookup", "gather, the batch, 512 B", "zero-copy gather, 4 KiB", "mean (SpMM), forward",
           "mean (SpMM), backward", "adam", "gemm, square", "hand-over between processes",

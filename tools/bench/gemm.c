@@ -5,16 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "common/util/clock.h"
 #include "kernels/kernels.h"
-
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 struct shape {
     int threads;
@@ -43,11 +36,11 @@ static bool is_right(const struct shape *s, const float *a, const float *b, cons
 static double rate(const struct shape *s, double seconds, const float *a, const float *b, float *c)
 {
     double best = 1e9, flops = 2.0 * (double)s->m * (double)s->n * (double)s->k;
-    for (double until = now() + seconds; now() < until;) {
-        double t0 = now();
+    for (double until = pst_clock_s() + seconds; pst_clock_s() < until;) {
+        double t0 = pst_clock_s();
         pst_k_gemm(NULL, s->ta, s->tb, s->m, s->n, s->k, 1, a, s->ta ? s->m : s->k, b, s->tb ? s->k : s->n, 0,
                    c, s->n, s->threads);
-        double t = now() - t0;
+        double t = pst_clock_s() - t0;
         best = t < best ? t : best;
     }
     return flops / best * 1e-9;

@@ -1,12 +1,10 @@
 """An epoch on a GPU, of the same pipeline file as on the CPU: over processes and in one, features in memory, and with
 what is missing read from emulated drives. Used by gpu.py. On the host build everything runs and is checked, tiny."""
-import argparse
 import os
 import statistics
-import tempfile
 
-import bench
-import gpu_io
+from measure import BUILD, Unsound, epoch_seconds, generate, run, show, spread
+import measure
 
 # the shape of ogbn-arxiv, as bench memory has it
 SIZES = {False: dict(vertices=169343, edges=1166243, train=90941, features=128, batch=1024, epochs=6, rounds=2),
@@ -23,23 +21,23 @@ LOSS_SLACK = 1e-4  # relative, after one epoch
 
 def settings(size, way):
     cache = "0B" if "drives" in way else "1GiB"
-    return bench.settings(params_batch=size["batch"], params_fanout=[10, 5], trainer__hidden=256, trainer__layers=2,
+    return measure.settings(params_batch=size["batch"], params_fanout=[10, 5], trainer__hidden=256, trainer__layers=2,
                           trainer__dropout=0.5, trainer__eval_every=0, trainer__checkpoint_every=0, planner__cpu_cache=cache)
 
 
 def check(way, report, reference):
     """The CPU's samples, and its losses."""
     if "GPU" in way and report["stages"]["trainer"]["device"] != "cuda:0":
-        raise bench.Unsound(f"{way}: the trainer ran on {report['stages']['trainer']['device']}")
+        raise Unsound(f"{way}: the trainer ran on {report['stages']['trainer']['device']}")
     if "GPU" in way and (report["trainer"]["rows_cached"] > 0) != ("drives" not in way and "through" not in way):
-        raise bench.Unsound(f"{way}: {report['trainer']['rows_cached']} rows came from the cache by themselves")
+        raise Unsound(f"{way}: {report['trainer']['rows_cached']} rows came from the cache by themselves")
     if "drives" in way and report["io"]["backend"] != "emulated" or ("drives" in way) != (report["io"]["rows"] > 0):
-        raise bench.Unsound(f"{way}: {report['io']['rows']} rows were read by backend {report['io']['backend']}")
+        raise Unsound(f"{way}: {report['io']['rows']} rows were read by backend {report['io']['backend']}")
     if "drives" in way and (report["io"]["submitted_by"] == "gpu") != (way == "GPU, emulated drives"):
-        raise bench.Unsound(f"{way}: reads were submitted by the {report['io']['submitted_by']}")
+        raise Unsound(f"{way}: reads were submitted by the {report['io']['submitted_by']}")
     a, b = reference["epochs"][0]["loss"], report["epochs"][0]["loss"]
     if report["digest"] != reference["digest"] or not abs(a - b) <= LOSS_SLACK * a:
-        raise bench.Unsound(f"{way}: digest {report['digest']}, loss {b}; the CPU's {reference['digest']}, {a}")
+        raise Unsound(f"{way}: digest {report['digest']}, loss {b}; the CPU's {reference['digest']}, {a}")
 
 
 def busy(report):
@@ -49,24 +47,21 @@ def busy(report):
 
 def all_figures(host):
     size, seconds, last = SIZES[host], {way: [] for way in WAYS}, {}
-    if host:
-        os.environ["PENSTOCK_CUDA"] = os.path.join(gpu_io.BUILD, "tests", "libpenstock-cuda-host.so")
-    with tempfile.TemporaryDirectory() as scratch:
-        bench.OPTIONS = argparse.Namespace(scratch=scratch)
-        data = bench.generate("rmat", "--vertices", size["vertices"], "--edges", size["edges"], "--symmetrize", "--features",
-                              size["features"], "--classes", 40, "--train-count", size["train"], quiet=True)
-        for _ in range(size["rounds"]):
-            for way, args in WAYS.items():
-                last[way] = bench.run(data, *settings(size, way), *args, epochs=size["epochs"])
-                check(way, last[way], last["CPU, processes"])
-                seconds[way].append(bench.epoch_seconds(last[way]))
+    env = dict(os.environ, PENSTOCK_CUDA=os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")) if host else None
+    data = generate("rmat-gpu", "--vertices", size["vertices"], "--edges", size["edges"], "--symmetrize", "--features",
+                    size["features"], "--classes", 40, "--train-count", size["train"], quiet=True)
+    for _ in range(size["rounds"]):
+        for way, args in WAYS.items():
+            last[way] = run(data, *settings(size, way), *args, epochs=size["epochs"], env=env)
+            check(way, last[way], last["CPU, processes"])
+            seconds[way].append(epoch_seconds(last[way]))
     print("checked: the epoch, CPU and GPU, features in memory and on emulated drives", flush=True)
     if host:
         return {}
     cpu, out = statistics.median(seconds["CPU, processes"]), {}
     for way in WAYS:
-        s = bench.spread(seconds[way])
+        s = spread(seconds[way])
         out[way] = {"epoch_s": s, "busy_s": busy(last[way]), "bound_by": last[way].get("bound_by"), "gpus": last[way].get("gpus")}
-        bench.show(f"an epoch: {way}", s, "s")
+        show(f"an epoch: {way}", s, "s")
         print(f"    the CPU's / this {cpu / s['median']:.2f}; busy: {out[way]['busy_s']}; {out[way]['gpus'] or ''}")
     return out

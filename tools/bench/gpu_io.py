@@ -1,12 +1,10 @@
-"""Disk kernels over emulated drives, on a GPU: Hyperion's Figure 12 and Legend's Figure 20 in our terms. Used by
-io-stacks --device and by gpu.py. On the host build (no GPU) everything runs and is checked, and nothing is timed."""
+"""Disk kernels over emulated drives, on a GPU: Hyperion's Figure 12 and Legend's Figure 20 in our terms. Used by gpu.py.
+On the host build (no GPU) everything runs and is checked, and nothing is timed."""
 import json
 import os
-import subprocess
-import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
+from measure import BUILD, output
+
 PEAK = 1.5e6  # of preset optane, at 4 KiB
 WAYS = ("async", "batch", "sync")
 
@@ -20,10 +18,7 @@ def run(host, *args, timeout=120):
     env = dict(os.environ, PENSTOCK_BIN=os.path.join(BUILD, "bin"))
     if host:
         env["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
-    r = subprocess.run([program(host), *map(str, args)], capture_output=True, text=True, env=env, timeout=timeout)
-    if r.returncode != 0:
-        sys.exit(f"{' '.join(map(str, args))}: exit status {r.returncode}\n{r.stdout}{r.stderr}")
-    return r.stdout
+    return output([program(host), *args], env=env, timeout=timeout)
 
 
 def io(host, **options):

@@ -1,7 +1,7 @@
-/* disk FILE ROW_BYTES DEPTH SECONDS [ROWS] [SLOTS]: what the disk stage's engine reads from a file at random,
- * with tables of ROWS requests of distinct rows for SLOTS slots in turn, as the stage would. The file's data
- * begin at byte 4096. Before a rate is printed, what lies in the slots is compared with the file. Prints
- * operations per second, and how much of a core they took in user and in system time. */
+/* engine FILE ROW_BYTES DEPTH SECONDS [ROWS] [SLOTS]: what the disk stage's engine reads from a file at
+ * random, with tables of ROWS requests of distinct rows for SLOTS slots in turn, as the stage would. The
+ * file's data begin at byte 4096. Before a rate is printed, what lies in the slots is compared with the file.
+ * Prints operations per second, and how much of a core they took in user and in system time. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "common/error.h"
+#include "common/util/clock.h"
 #include "stages/lib/io/engine.h"
 
 #define NOTES_BYTES 4096
@@ -30,13 +31,6 @@ struct bench {
     int nslots;
     struct slot slots[SLOTS_MAX];
 };
-
-static double seconds_now(void)
-{
-    struct timespec ts;
-    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
-}
 
 static double seconds_of(struct timeval t)
 {
@@ -107,7 +101,7 @@ static pst_rc open_all(struct bench *b, const char *path, int depth)
 static pst_rc keep_reading(struct bench *b, double until)
 {
     for (bool busy = true; busy;) {
-        const bool more = seconds_now() < until;
+        const bool more = pst_clock_s() < until;
         for (int i = 0; i < b->nslots && more; i++) {
             if (pst_disk_idle(&b->slots[i].ticket)) {
                 pst_rc rc = ask(b, &b->slots[i]);
@@ -157,7 +151,7 @@ static pst_rc verify(const struct bench *b)
 int main(int argc, char **argv)
 {
     if (argc < 5) {
-        (void)fprintf(stderr, "usage: disk FILE ROW_BYTES DEPTH SECONDS [ROWS] [SLOTS]\n");
+        (void)fprintf(stderr, "usage: engine FILE ROW_BYTES DEPTH SECONDS [ROWS] [SLOTS]\n");
         return 2;
     }
     struct bench b = {.array.row_bytes = strtoull(argv[2], NULL, 10),
@@ -172,15 +166,15 @@ int main(int argc, char **argv)
     pst_rc rc = open_all(&b, argv[1], (int)strtol(argv[3], NULL, 10));
     struct rusage before, after;
     (void)getrusage(RUSAGE_SELF, &before);
-    const double begin = seconds_now();
+    const double begin = pst_clock_s();
     if (rc == PST_OK)
         rc = keep_reading(&b, begin + want_s);
-    const double end = seconds_now();
+    const double end = pst_clock_s();
     (void)getrusage(RUSAGE_SELF, &after);
     if (rc == PST_OK)
         rc = verify(&b);
     if (rc != PST_OK) {
-        (void)fprintf(stderr, "disk: %s\n", pst_error_text());
+        (void)fprintf(stderr, "engine: %s\n", pst_error_text());
         return 1;
     }
     const struct pst_disk_stats *stats = pst_disk_stats(b.disk);
