@@ -10,6 +10,7 @@
 #include "common/pipeline/caps.h"
 #include "common/host/host.h"
 #include "common/host/trace.h"
+#include "common/util/clock.h"
 
 #define PST_HOST_FDS_MAX 8
 #define PST_HOST_BATCH_SPANS_NS 2000 /* shorter events are not worth a line in the trace */
@@ -121,6 +122,5 @@ struct pst_host_route_end *pst_host_route_end_find(struct pst_stage *self, uint3
 
 /* host.c */
 pst_rc pst_control_send(struct pst_stage *self, json_t *message); /* takes the reference */
-uint64_t pst_clock_ns(void);
 
 #endif

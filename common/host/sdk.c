@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/host/host_impl.h"
 
@@ -152,13 +151,6 @@ void pst_in_flight(struct pst_stage *self, int64_t delta)
 {
     self->in_flight += delta;
     assert(self->in_flight >= 0);
-}
-
-uint64_t pst_clock_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 double pst_now(void)

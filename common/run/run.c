@@ -8,12 +8,12 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 #include <zmq.h>
 
 #include "common/run/live.h"
 #include "common/run/run_impl.h"
+#include "common/util/clock.h"
 
 #define TICK_MS 100
 #define EARLY_DEADLINE_S 1.5    /* to end when nothing has been learned yet */
@@ -22,13 +22,6 @@
 #define EXIT_DEADLINE_S 10.0    /* from the last word to the end of the process */
 #define HEAR_MAX                                                                                             \
     1000 /* messages at a time: whoever floods the socket must not keep the rest from being seen */
-
-static double now_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* ---- talking ------------------------------------------------------------------------------------- */
 
@@ -58,7 +51,7 @@ static void begin_stop(struct pst_supervisor *sv, const char *how, double deadli
         if (sv->instances[i].life > PST_RUN_BORN && sv->instances[i].life < PST_RUN_DONE)
             tell_type(sv, sv->instances[i].name, how);
     sv->stopping = true;
-    sv->since = now_s() + deadline_s;
+    sv->since = pst_clock_s() + deadline_s;
 }
 
 void pst_run_fail(struct pst_supervisor *sv, const char *stage, const struct pst_proc *proc, const char *fmt,
@@ -184,7 +177,7 @@ static void advance(struct pst_supervisor *sv)
     }
     if (sv->opened && !sv->started && all_streams_at(sv, PST_RUN_READY)) {
         sv->started = true;
-        sv->started_at = now_s();
+        sv->started_at = pst_clock_s();
         for (int i = 0; i < sv->ninstances; i++)
             if (!sv->instances[i].early)
                 start_instance(sv, &sv->instances[i]);
@@ -231,14 +224,14 @@ static void on_done(struct pst_supervisor *sv, struct pst_run_instance *in)
 {
     in->life = PST_RUN_DONE;
     if (in->early)
-        sv->planned_at = now_s();
+        sv->planned_at = pst_clock_s();
     if (!sv->stopping)
         tell_type(sv, in->name, "stop");
     for (int i = 0; i < sv->ninstances; i++)
         if (sv->instances[i].life < PST_RUN_DONE)
             return;
     if (!sv->stopping)
-        sv->since = now_s() + EXIT_DEADLINE_S;
+        sv->since = pst_clock_s() + EXIT_DEADLINE_S;
     sv->stopping = true;
 }
 
@@ -492,14 +485,14 @@ static void supervise(struct pst_supervisor *sv)
         on_signal(sv);
         reap(sv);
         hear_all(sv);
-        double now = now_s();
+        double now = pst_clock_s();
         pst_watch_procs(sv, now);
         pst_watch_files(sv, now);
         pst_run_show_progress(sv, now);
         enforce(sv, now);
     }
     sv->files_at = 0;
-    pst_watch_files(sv, now_s());
+    pst_watch_files(sv, pst_clock_s());
     pst_run_clear_line(sv);
 }
 
@@ -518,7 +511,7 @@ static void finish_report(struct pst_supervisor *sv)
     for (int p = 0; p < sv->nprocs; p++)
         if (sv->procs[p].exited)
             pst_report_process(sv->report, sv->procs[p].name, &sv->procs[p].used);
-    pst_report_phases(sv->report, sv->launched_at, sv->planned_at, sv->started_at, now_s());
+    pst_report_phases(sv->report, sv->launched_at, sv->planned_at, sv->started_at, pst_clock_s());
     pst_report_finish(sv->report);
     pst_live_forget(sv->opt->run_dir);
 }
@@ -555,7 +548,7 @@ enum pst_run_end pst_run(struct pst_pipeline *pl, const struct pst_graph *graph,
         return PST_RUN_FAILED;
     }
     sv->pulse.fd = -1;
-    sv->launched_at = now_s();
+    sv->launched_at = pst_clock_s();
     sv->pl = pl;
     sv->graph = graph;
     sv->opt = opt;

@@ -6,21 +6,21 @@
 
 #include <time.h>
 
-static inline int64_t pst_clock_ns(void)
+static inline uint64_t pst_clock_ns(void)
 {
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 static inline int64_t pst_clock_us(void)
 {
-    return pst_clock_ns() / 1000;
+    return (int64_t)(pst_clock_ns() / 1000);
 }
 
 static inline int64_t pst_clock_ms(void)
 {
-    return pst_clock_ns() / 1000000;
+    return (int64_t)(pst_clock_ns() / 1000000);
 }
 
 static inline double pst_clock_s(void)

@@ -2,21 +2,14 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/util/clock.h"
 
 #define TERMINAL_SECONDS 0.2 /* between redraws: smooth, and cheap */
 #define LOG_SECONDS 10.0     /* between lines in a log */
 #define WORTH_TELLING_SECONDS 1.0
-
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 const char *pst_bytes_text(double bytes, char out[32])
 {
@@ -49,7 +42,7 @@ void pst_progress_begin(struct pst_progress *p, const char *what, uint64_t total
     p->total = total;
     p->done = 0;
     p->bytes = bytes;
-    p->began = p->shown = now();
+    p->began = p->shown = pst_clock_s();
 }
 
 static void show(struct pst_progress *p, double at, bool last)
@@ -85,7 +78,7 @@ pst_rc pst_progress_add(struct pst_progress *p, uint64_t n)
         return pst_fail(PST_E_INTERRUPTED, "interrupted while: %s", p->what);
     if (p->quiet)
         return PST_OK;
-    double at = now();
+    double at = pst_clock_s();
     if (at - p->shown >= (p->terminal ? TERMINAL_SECONDS : LOG_SECONDS))
         show(p, at, false);
     return PST_OK;
@@ -95,7 +88,7 @@ void pst_progress_end(struct pst_progress *p)
 {
     if (p == NULL || p->quiet)
         return;
-    double at = now();
+    double at = pst_clock_s();
     if (p->shown > p->began || at - p->began >= WORTH_TELLING_SECONDS)
         show(p, at, true);
 }

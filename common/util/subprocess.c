@@ -9,10 +9,10 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/util/clock.h"
 
 struct question {
     const char *file, *option;
@@ -20,18 +20,11 @@ struct question {
     int64_t until_ms;
 };
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* Until fd is readable. */
 static pst_rc wait_for(const struct question *q, int fd)
 {
     for (;;) {
-        int64_t left = q->until_ms - now_ms();
+        int64_t left = q->until_ms - pst_clock_ms();
         struct pollfd p = {.fd = fd, .events = POLLIN};
         int n = left > 0 ? poll(&p, 1, (int)left) : 0;
         if (n > 0)
@@ -99,7 +92,7 @@ pst_rc pst_subprocess_read(const char *file, const char *option, int deadline_ms
                            size_t *len)
 {
     int fds[2];
-    const struct question q = {file, option, deadline_ms, now_ms() + deadline_ms};
+    const struct question q = {file, option, deadline_ms, pst_clock_ms() + deadline_ms};
     if (pipe2(fds, O_CLOEXEC) != 0)
         return pst_fail_errno("pipe");
     pid_t parent = getpid(), pid = fork();

@@ -4,11 +4,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include "common/error.h"
+#include "common/util/clock.h"
 
 #define CHUNK_BYTES (1u << 20) /* read at a time; a multiple of PST_PAGE, so of every item */
 #define TOLD_MAX 5             /* bad values of one array that are told one by one */
@@ -301,13 +301,6 @@ pst_rc pst_dataset_check(const struct pst_dataset *ds)
     return rc;
 }
 
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static pst_rc verify_one(struct verify *v, const struct pst_array *a, const char *name, uint64_t checksum,
                          struct pst_verified *report)
 {
@@ -316,11 +309,11 @@ static pst_rc verify_one(struct verify *v, const struct pst_array *a, const char
     report->present = true;
     report->bytes = a->data_at + a->data_bytes;
     pst_progress_begin(v->progress, name, report->bytes, true);
-    double began = now();
+    double began = pst_clock_s();
     pst_rc rc = verify_array(v, a, checksum, &report->checked);
     if (rc != PST_OK)
         return rc;
-    report->seconds = now() - began;
+    report->seconds = pst_clock_s() - began;
     pst_progress_end(v->progress);
     return PST_OK;
 }

@@ -3,22 +3,14 @@
 #define PST_PASS_H
 
 #include "stages/lib/gnn/model.h"
-
-#include <time.h>
-
-static inline double pst_gnn_pass_clock(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+#include "common/util/clock.h"
 
 /* Adds what a kernel took to its kind's account. */
 #define TIMED(step, worker, kind, call)                                                                      \
     do {                                                                                                     \
-        const double before_s = pst_gnn_pass_clock();                                                        \
+        const double before_s = pst_clock_s();                                                               \
         call;                                                                                                \
-        (step)->model->spent[worker].s[kind] += pst_gnn_pass_clock() - before_s;                             \
+        (step)->model->spent[worker].s[kind] += pst_clock_s() - before_s;                                    \
     } while (0)
 
 struct view { /* a matrix: a layer's input */

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/error.h"
@@ -15,6 +14,7 @@
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/run/npy_file.h"
 #include "tools/penstock/cli/options.h"
+#include "common/util/clock.h"
 
 static const char help[] =
     "usage: penstock infer RUN --out FILE.npy [OPTION]...\n"
@@ -306,13 +306,6 @@ static pst_rc write_report(const struct inference *in)
 
 /* ---- all of it ----------------------------------------------------------------------------------- */
 
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static pst_rc compute(struct inference *in)
 {
     const struct pst_gnn_eval_options options = {.spill_dir = in->dir,
@@ -344,7 +337,7 @@ static void release(struct inference *in)
 static pst_rc infer(const struct args *a)
 {
     struct inference *in = calloc(1, sizeof *in); /* paths: too much for the stack */
-    const double began = now();
+    const double began = pst_clock_s();
     if (in == NULL)
         return pst_fail(PST_E_NOMEM, "no memory to begin");
     in->args = a;
@@ -360,7 +353,7 @@ static pst_rc infer(const struct args *a)
         rc = compute(in);
     if (rc == PST_OK)
         rc = keep_outputs(in);
-    in->seconds = now() - began;
+    in->seconds = pst_clock_s() - began;
     if (rc == PST_OK && a->report != NULL)
         rc = write_report(in);
     if (rc == PST_OK)
