@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/slots/minibatch.h"
 #include "common/store/store.h"
 #include "stages/lib/io/engine.h"
 #include "common/stage.h"
@@ -27,6 +28,7 @@ struct visit {
     bool used, whole; /* whole: its last part has come */
     struct pst_frame frame;
     struct pst_disk_ticket ticket;
+    uint64_t requests; /* in all parts that have come */
 };
 
 struct disk {
@@ -226,14 +228,30 @@ static pst_rc accept_frame(struct pst_stage *self, struct disk *d, const struct 
         if (slot == NULL)
             return PST_E_STATE;
         rc = pst_disk_add(d->engine, &v->ticket, slot, bytes, frame->arg[0], frame->arg[1]);
+        v->requests += frame->arg[1];
     }
     if (frame->flags & PST_LAST_PART) {
         pst_disk_whole(d->engine, &v->ticket);
         v->whole = true;
         v->frame = *frame;
-        v->frame.part = 0; /* what goes on is one part */
+        v->frame.part = 0; /* the slot goes on as one part, which announces no requests */
+        v->frame.arg[0] = v->frame.arg[1] = 0;
     }
     return pst_wrap(rc, "batch %llu, part %u", (unsigned long long)frame->batch, frame->part);
+}
+
+/* Notes in the slot that its requests are served, and sends it on. */
+static pst_rc send_visit(struct pst_stage *self, struct disk *d, struct visit *v)
+{
+    uint64_t bytes = 0;
+    void *slot = v->requests > 0 ? pst_slot(self, v->frame.refs[0], &bytes) : NULL;
+    if (v->requests > 0 && slot == NULL)
+        return PST_E_STATE;
+    pst_minibatch_serve(slot, bytes, v->requests);
+    v->used = false;
+    d->active--;
+    pst_count(self, 1, 0);
+    return pst_send(self, d->out, &v->frame);
 }
 
 static pst_rc send_whole(struct pst_stage *self, struct disk *d)
@@ -242,10 +260,7 @@ static pst_rc send_whole(struct pst_stage *self, struct disk *d)
         struct visit *v = &d->visits[i];
         if (!v->used || !v->whole || !pst_disk_idle(&v->ticket))
             continue;
-        v->used = false;
-        d->active--;
-        pst_count(self, 1, 0);
-        pst_rc rc = pst_send(self, d->out, &v->frame);
+        const pst_rc rc = send_visit(self, d, v);
         if (rc != PST_OK)
             return rc;
     }

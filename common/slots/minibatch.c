@@ -67,6 +67,9 @@ static pst_rc check_header(const struct pst_minibatch *mb, uint64_t bytes)
         return pst_fail(PST_E_FORMAT, "not a minibatch: batch %llu of %llu in its epoch, last_micro %u",
                         (unsigned long long)mb->batch_in_epoch, (unsigned long long)mb->batches_in_epoch,
                         mb->last_micro);
+    if (mb->served > mb->requests)
+        return pst_fail(PST_E_FORMAT, "not a minibatch: %u of %u requests are served", mb->served,
+                        mb->requests);
     for (uint32_t h = 0; h <= mb->hops; h++) {
         int64_t least = h == 0 ? 0 : mb->n[h - 1];
         if (mb->n[h] < least || mb->n[h] > INT32_MAX - 1)
@@ -184,4 +187,21 @@ pst_rc pst_minibatch_read(const struct pst_minibatch *mb, uint64_t bytes, struct
             return rc;
     }
     return check_values(h, mb);
+}
+
+void pst_minibatch_serve(void *slot, uint64_t bytes, uint64_t n)
+{
+    struct pst_minibatch *mb = slot;
+    if (bytes >= sizeof *mb && mb->magic == PST_MINIBATCH_MAGIC)
+        mb->served += (uint32_t)n;
+}
+
+pst_rc pst_minibatch_check_served(const struct pst_minibatch *h)
+{
+    if (h->served == h->requests || h->n[h->hops] == 0)
+        return PST_OK;
+    return pst_fail(PST_E_PEER,
+                    "%u of its %u requested feature rows were never read: a stage that serves requests (for "
+                    "example disk) must be on its way",
+                    h->requests - h->served, h->requests);
 }

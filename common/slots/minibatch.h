@@ -19,7 +19,7 @@
 
 #include "common/base.h"
 
-#define PST_MINIBATCH_MAGIC 0x3262696e696d7470ull /* "ptminib2" */
+#define PST_MINIBATCH_MAGIC 0x3362696e696d7470ull /* "ptminib3" */
 
 struct pst_minibatch {
     uint64_t magic;
@@ -36,6 +36,8 @@ struct pst_minibatch {
     uint32_t feature_dim;
     uint32_t feature_dtype; /* enum pst_dtype of store.h */
     uint32_t requests;      /* rows asked of the disk in all parts */
+    uint32_t served;        /* how many of them have been read; whoever fills the slot writes 0 */
+    uint32_t reserved;      /* 0 */
     uint64_t stride_bytes;
     uint64_t digest; /* XXH3 over vertices and blocks: equal samples, equal digests */
     int64_t n[PST_HOPS_MAX + 1];
@@ -58,5 +60,14 @@ static inline pst_rc pst_minibatch_check(const struct pst_minibatch *mb, uint64_
     struct pst_minibatch header;
     return pst_minibatch_read(mb, bytes, &header);
 }
+
+/* For a stage that has served n requests of a slot, all parts of which have come: adds n to `served`. Does
+ * nothing if the slot does not hold a minibatch. */
+PST_API void pst_minibatch_serve(void *slot, uint64_t bytes, uint64_t n);
+
+/* For a stage that uses feature rows: PST_E_PEER unless all requests were served. Rows of requests that
+ * nobody has served hold zeros, or rows of an earlier batch. An empty minibatch always passes, because it has
+ * no rows. */
+PST_API PST_MUST_USE pst_rc pst_minibatch_check_served(const struct pst_minibatch *header);
 
 #endif

@@ -343,6 +343,9 @@ static pst_rc take_minibatch(struct pst_stage *self, struct trainer *t, struct p
         return pst_fail(PST_E_PEER,
                         "it says batch %" PRIu64 ", number %" PRIu64 " of %" PRIu64 " in its epoch",
                         mb->batch, mb->batch_in_epoch, mb->batches_in_epoch);
+    const pst_rc served = pst_minibatch_check_served(mb);
+    if (served != PST_OK)
+        return served;
     t->batches_in_epoch = mb->batches_in_epoch;
     *last = *last || mb->last_micro;
     return mb->n[mb->hops] > 0 ? train(self, t, g)

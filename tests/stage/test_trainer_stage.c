@@ -1,4 +1,5 @@
 /* The trainer as a stage: events in, reports out. */
+#include "common/slots/request.h"
 #include "tests/stage/trainer_host.h"
 
 static void test_epochs(void **state)
@@ -119,6 +120,17 @@ static void spoil_hops(struct pst_minibatch *mb)
     mb->n[2] = mb->n[1];
 }
 
+/* Two rows were asked for, and one was read. */
+static void spoil_served(struct pst_minibatch *mb)
+{
+    mb->requests = 2;
+    mb->served = 1;
+    mb->requests_at = pst_align_up(mb->bytes_used, PST_CACHE_LINE);
+    mb->missing_at = mb->requests_at + 2 * sizeof(struct pst_request);
+    mb->bytes_used = mb->missing_at + 2 * sizeof(int32_t);
+    memset(pst_minibatch_at(mb, mb->requests_at), 0, mb->bytes_used - mb->requests_at);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -129,6 +141,7 @@ static void test_refusals(void **state)
     expect_refusal(0, "of 3 in its epoch", spoil_number);
     expect_refusal(0, "epoch 0 (its batch 0): the loss is", spoil_feature);
     expect_refusal(0, "1 hops, the model 2 layers", spoil_hops);
+    expect_refusal(0, "1 of its 2 requested feature rows were never read", spoil_served);
 }
 
 static void test_void_batches(void **state)

@@ -83,6 +83,27 @@ static void a_void_one_passes(void **state)
     assert_int_equal(pst_minibatch_check(mb, SLOT_BYTES), PST_OK);
 }
 
+static void served_requests_are_counted(void **state)
+{
+    (void)state;
+    static struct slot slot;
+    struct pst_minibatch *mb = make(&slot);
+    assert_int_equal(pst_minibatch_check_served(mb), PST_E_PEER);
+    assert_non_null(strstr(pst_error_text(), "5 of its 5 requested feature rows were never read"));
+    pst_minibatch_serve(mb, SLOT_BYTES, 2);
+    pst_minibatch_serve(mb, sizeof *mb - 1, 2); /* too small for a minibatch */
+    assert_int_equal(pst_minibatch_check_served(mb), PST_E_PEER);
+    assert_non_null(strstr(pst_error_text(), "3 of its 5"));
+    pst_minibatch_serve(mb, SLOT_BYTES, 3);
+    assert_int_equal(pst_minibatch_check_served(mb), PST_OK);
+    mb->served = 0;
+    memset(mb->n, 0, sizeof mb->n); /* an empty one has no rows */
+    assert_int_equal(pst_minibatch_check_served(mb), PST_OK);
+    mb->magic ^= 1;
+    pst_minibatch_serve(mb, SLOT_BYTES, 2);
+    assert_int_equal(mb->served, 0);
+}
+
 #define CORRUPTIONS(X)                                                                                       \
     X(mb->magic ^= 1)                                                                                        \
     X(mb->bytes_used = SLOT_BYTES + 1)                                                                       \
@@ -111,6 +132,7 @@ static void a_void_one_passes(void **state)
     X(mb->stride_bytes = 4096)                                                                               \
     X(mb->requests = 65)                                                                                     \
     X(mb->requests = UINT32_MAX)                                                                             \
+    X(mb->served = 6)                                                                                        \
     X(mb->requests_at = UINT64_MAX - 7)                                                                      \
     X(mb->requests_at += 4)                                                                                  \
     X(mb->missing_at = 0)                                                                                    \
@@ -197,9 +219,8 @@ static void rubbish_is_survived(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_good_one_passes),
-        cmocka_unit_test(a_void_one_passes),
-        cmocka_unit_test(corruptions_are_refused),
+        cmocka_unit_test(a_good_one_passes),           cmocka_unit_test(a_void_one_passes),
+        cmocka_unit_test(served_requests_are_counted), cmocka_unit_test(corruptions_are_refused),
         cmocka_unit_test(rubbish_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
