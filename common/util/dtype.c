@@ -11,9 +11,10 @@ static const struct {
 } dtypes[] = {
     [PST_F32] = {"float32", 4}, [PST_F16] = {"float16", 2}, [PST_BF16] = {"bfloat16", 2},
     [PST_F64] = {"float64", 8}, [PST_I32] = {"int32", 4},   [PST_I64] = {"int64", 8},
-    [PST_U8] = {"uint8", 1},
+    [PST_U8] = {"uint8", 1},    [PST_BOOL] = {"bool", 1},   [PST_I8] = {"int8", 1},
+    [PST_I16] = {"int16", 2},   [PST_U16] = {"uint16", 2},  [PST_U32] = {"uint32", 4},
 };
-enum { DTYPES = sizeof dtypes / sizeof dtypes[0] };
+enum { DTYPES = sizeof dtypes / sizeof dtypes[0], STORED = PST_U8 + 1 };
 
 size_t pst_dtype_bytes(enum pst_dtype dtype)
 {
@@ -29,7 +30,7 @@ const char *pst_dtype_name(enum pst_dtype dtype)
 
 pst_rc pst_dtype_parse(const char *name, enum pst_dtype *out)
 {
-    for (unsigned i = 0; i < DTYPES; i++) {
+    for (unsigned i = 0; i < STORED; i++) {
         if (strcmp(name, dtypes[i].name) == 0) {
             *out = (enum pst_dtype)i;
             return PST_OK;

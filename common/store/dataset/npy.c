@@ -280,7 +280,8 @@ void pst_npy_format(char head[PST_PAGE], enum pst_dtype dtype, int rank, const i
 /* How NumPy names each type; bfloat16 as ml_dtypes saves it. */
 static const char *const descrs[] = {
     [PST_F32] = "<f4", [PST_F16] = "<f2", [PST_BF16] = "<V2", [PST_F64] = "<f8",
-    [PST_I32] = "<i4", [PST_I64] = "<i8", [PST_U8] = "|u1",
+    [PST_I32] = "<i4", [PST_I64] = "<i8", [PST_U8] = "|u1",   [PST_BOOL] = "|b1",
+    [PST_I8] = "|i1",  [PST_I16] = "<i2", [PST_U16] = "<u2",  [PST_U32] = "<u4",
 };
 enum { DTYPES = sizeof descrs / sizeof descrs[0] };
 
@@ -304,7 +305,9 @@ pst_rc pst_npy_dtype(const char *descr, enum pst_dtype *out)
         return pst_fail(PST_E_FORMAT, "'descr': expected little endian, found big endian '%s'", descr);
     if (descr[0] != '\0' && descr[1] == 'O')
         return pst_fail(PST_E_FORMAT, "'descr': '%s' holds Python objects, which are never read", descr);
-    return pst_fail(
-        PST_E_FORMAT,
-        "'descr': expected '<f2', '<f4', '<f8', '<i4', '<i8', '|u1' or '<V2' (bfloat16), found '%s'", descr);
+    return pst_fail(PST_E_FORMAT,
+                    "'descr': expected floats ('<f2', '<f4', '<f8', '<V2' for bfloat16), integers ('|i1' to "
+                    "'<i8', '|u1' to "
+                    "'<u4') or '|b1', found '%s'",
+                    descr);
 }

@@ -85,8 +85,8 @@ static pst_rc open_data(struct pst_graphbolt *g, struct set *s, pst_yaml_node en
     memcpy(a->path, told, sizeof a->path);
     if (a == &s->seeds)
         memcpy(s->file, path, sizeof s->file);
-    if (a != &s->labels && a->dtype != PST_I32 && a->dtype != PST_I64)
-        return pst_fail(PST_E_FORMAT, "%s: expected int32 or int64, found %s", told,
+    if (a != &s->labels && !pst_dtype_is_integer(a->dtype))
+        return pst_fail(PST_E_FORMAT, "%s: expected " PST_IMPORT_INTEGERS ", found %s", told,
                         pst_dtype_name(a->dtype));
     return PST_OK;
 }

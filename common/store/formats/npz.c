@@ -1,5 +1,5 @@
-/* SciPy's CSR parts in an .npz: adj_* and attr_* with labels, as the gnn-benchmark files have them, or one
- * matrix alone, as scipy.sparse.save_npz writes it. A row is a source, a column a target. */
+/* An .npz with one sparse matrix: of scipy.sparse.save_npz (CSR, CSC or COO), or adj_* in CSR beside attr_*
+ * and labels, as the gnn-benchmark files have them. Entry (row, column) is an edge from row to column. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,48 +12,74 @@
 #include "common/store/import/importing.h"
 #include "common/store/text/zip.h"
 
-struct parts {
+#define WORD_MAX 16       /* a matrix format's name, with its NUL: SciPy's have three letters */
+#define MEMBERS_TOLD 1024 /* bytes of members' names in one message */
+
+/* How the matrix is stored: CSR and CSC have indptr and indices, COO has row and col. */
+enum matrix_format { FORMAT_CSR, FORMAT_CSC, FORMAT_COO, FORMATS };
+
+static const char *const format_names[FORMATS] = {"csr", "csc", "coo"};
+
+struct matrix {
     struct pst_import_job *job;
     struct pst_zip zip;
-    struct pst_array indptr, indices;
+    const char *prefix; /* of the members' names */
+    enum matrix_format format;
     int64_t rows, columns;
+    struct pst_array indptr;  /* CSR, CSC */
+    struct pst_array indices; /* CSR, CSC: the other end of each entry; COO: its row */
+    struct pst_array column;  /* COO */
+    struct pst_array data;    /* weights; path empty if there are none */
+    int64_t zeros, weights;   /* entries that are 0, and those that are neither 0 nor 1 */
+    double a_weight;          /* the first of those */
 };
 
-/* Takes NAME.npy out; *there false: the archive has none. */
-static pst_rc take_out(struct parts *p, const char *name, char path[4096], bool *there)
+/* Extracts NAME.npy. *there: whether the archive has it. */
+static pst_rc take_out(struct matrix *m, const char *name, char path[PST_PATH_MAX], bool *there)
 {
     char member[128];
     (void)snprintf(member, sizeof member, "%s.npy", name);
-    const struct pst_zip_member *m = pst_zip_find(&p->zip, member);
-    *there = m != NULL;
-    pst_build_temp(p->job->build, name, path);
-    return m == NULL ? PST_OK : pst_zip_extract(&p->zip, m, path, p->job->progress);
+    const struct pst_zip_member *found = pst_zip_find(&m->zip, member);
+    *there = found != NULL;
+    pst_build_temp(m->job->build, name, path);
+    return found == NULL ? PST_OK : pst_zip_extract(&m->zip, found, path, m->job->progress);
 }
 
-static pst_rc need(struct parts *p, const char *prefix, const char *name, struct pst_array *a)
+static bool has(const struct matrix *m, const char *prefix, const char *name)
+{
+    char member[128];
+    (void)snprintf(member, sizeof member, "%s%s.npy", prefix, name);
+    return pst_zip_find(&m->zip, member) != NULL;
+}
+
+static pst_rc open_member(struct matrix *m, const char *prefix, const char *name, struct pst_array *a)
 {
     char full[64], path[4096];
     bool there;
     (void)snprintf(full, sizeof full, "%s%s", prefix, name);
-    pst_rc rc = take_out(p, full, path, &there);
+    pst_rc rc = take_out(m, full, path, &there);
     if (rc == PST_OK && !there)
-        rc = pst_fail(PST_E_FORMAT, "%s: expected a member %s.npy", p->zip.path, full);
+        rc = pst_fail(PST_E_FORMAT, "%s: expected a member %s.npy", m->zip.path, full);
     if (rc == PST_OK && (rc = pst_array_open(a, path)) != PST_OK)
-        return pst_wrap(rc, "%s: member %s.npy", p->zip.path, full);
-    if (rc == PST_OK)
-        rc = pst_array_map(a);
-    if (rc == PST_OK && a->dtype != PST_I32 && a->dtype != PST_I64)
-        rc = pst_fail(PST_E_FORMAT, "%s: %s: expected int32 or int64, found %s", p->zip.path, full,
-                      pst_dtype_name(a->dtype));
+        return pst_wrap(rc, "%s: member %s.npy", m->zip.path, full);
+    return rc == PST_OK ? pst_array_map(a) : rc;
+}
+
+static pst_rc open_integers(struct matrix *m, const char *prefix, const char *name, struct pst_array *a)
+{
+    pst_rc rc = open_member(m, prefix, name, a);
+    if (rc == PST_OK && !pst_dtype_is_integer(a->dtype))
+        rc = pst_fail(PST_E_FORMAT, "%s: %s%s: expected " PST_IMPORT_INTEGERS ", found %s", m->zip.path,
+                      prefix, name, pst_dtype_name(a->dtype));
     return rc;
 }
 
-static pst_rc read_shape(struct parts *p, const char *prefix, int64_t *rows, int64_t *columns)
+static pst_rc read_shape(struct matrix *m, const char *prefix, int64_t *rows, int64_t *columns)
 {
     struct pst_array shape = {.map = NULL};
-    pst_rc rc = need(p, prefix, "shape", &shape);
+    pst_rc rc = open_integers(m, prefix, "shape", &shape);
     if (rc == PST_OK && shape.shape[0] * shape.shape[1] != 2)
-        rc = pst_fail(PST_E_FORMAT, "%s: %sshape: expected two sizes", p->zip.path, prefix);
+        rc = pst_fail(PST_E_FORMAT, "%s: %sshape: expected two sizes", m->zip.path, prefix);
     if (rc == PST_OK) {
         *rows = pst_import_int_at(&shape, 0);
         *columns = pst_import_int_at(&shape, 1);
@@ -62,163 +88,308 @@ static pst_rc read_shape(struct parts *p, const char *prefix, int64_t *rows, int
     return rc;
 }
 
-/* Labels may be int8 or int16, which datasets have not: they become int64. */
-static pst_rc widen_labels(struct parts *p, const char *from, const char *to)
+/* ---- which layout it is ---- */
+
+/* Reads one word from an array of text without dimensions: bytes ("|S3"), or four bytes a character ("<U3").
+ */
+static pst_rc read_word(const struct matrix *m, const char *name, const char *path, char word[WORD_MAX])
 {
-    unsigned char head[1024] = {0};
-    int fd = open(from, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return pst_fail_errno("cannot open %s", from);
-    ssize_t got = pread(fd, head, sizeof head - 1, 0);
-    size_t at = got < 12 ? 0 : 10u + head[8] + 256u * head[9];
-    const char *text = (const char *)head + 10;
-    size_t item = strstr(text, "'|i1'") != NULL ? 1 : strstr(text, "'<i2'") != NULL ? 2 : 0;
-    off_t end = lseek(fd, 0, SEEK_END);
-    int64_t n = item == 0 || at == 0 || end < (off_t)at ? -1 : (int64_t)((size_t)end - at) / (int64_t)item;
-    pst_rc rc =
-        n < 0 || head[6] != 1 || at > sizeof head || strstr(text, "True") != NULL
-            ? pst_fail(PST_E_FORMAT, "%s: labels: expected integers or floats in one dimension", p->zip.path)
-            : PST_OK;
-    const int64_t shape[2] = {n, 1};
-    struct pst_array_writer w = {.fd = -1};
-    if (rc == PST_OK)
-        rc = pst_array_writer_init(&w, to, PST_I64, 1, shape);
-    for (int64_t i = 0; rc == PST_OK && i < n; i++) {
-        int16_t raw = 0;
-        if (pread(fd, &raw, item, (off_t)at + i * (off_t)item) != (ssize_t)item)
-            rc = pst_fail_errno("cannot read %s", from);
-        int64_t label = item == 1 ? (int8_t)raw : raw;
-        if (rc == PST_OK)
-            rc = pst_array_write(&w, &label, sizeof label);
-    }
-    uint64_t checksum;
-    if (rc == PST_OK)
-        rc = pst_array_writer_finish(&w, &checksum);
-    pst_array_writer_release(&w);
-    (void)close(fd);
-    return rc;
+    unsigned char bytes[512];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : pread(fd, bytes, sizeof bytes, 0);
+    if (fd >= 0)
+        (void)close(fd);
+    if (got < 0)
+        return pst_fail_errno("cannot read %s", path);
+    size_t n = 0, at = got < 10 ? (size_t)got : 10u + bytes[8] + 256u * bytes[9];
+    for (; at < (size_t)got && n + 1 < WORD_MAX; at++)
+        if (bytes[at] != '\0')
+            word[n++] = (char)bytes[at];
+    word[n] = '\0';
+    for (size_t i = 0; i < n; i++)
+        if (word[i] < 'a' || word[i] > 'z')
+            n = 0;
+    return n > 0 ? PST_OK
+                 : pst_fail(PST_E_FORMAT, "%s: %s: expected the name of a sparse format, as csr", m->zip.path,
+                            name);
 }
 
-static pst_rc take_labels(struct parts *p)
+static pst_rc read_format(struct matrix *m)
 {
-    char path[4096], *out = p->job->spec.source[PST_IMPORT_LABELS];
+    char name[64], path[4096], word[WORD_MAX];
     bool there;
-    if (out[0] != '\0' || p->job->skip[PST_IMPORT_LABELS])
-        return PST_OK;
-    pst_rc rc = take_out(p, "labels", path, &there);
-    if (rc != PST_OK || !there)
+    (void)snprintf(name, sizeof name, "%sformat", m->prefix);
+    pst_rc rc = take_out(m, name, path, &there);
+    if (rc == PST_OK)
+        rc = read_word(m, name, path, word);
+    if (rc != PST_OK)
         return rc;
-    struct pst_array a;
-    if (pst_array_open(&a, path) == PST_OK) {
-        memcpy(out, path, sizeof path);
-        return PST_OK;
-    }
-    pst_build_temp(p->job->build, "labels-wide", out);
-    return widen_labels(p, path, out);
+    for (int i = 0; i < FORMATS; i++)
+        if (strcmp(word, format_names[i]) == 0) {
+            m->format = (enum matrix_format)i;
+            return PST_OK;
+        }
+    return pst_fail(PST_E_UNSUPPORTED,
+                    "%s: the matrix is stored as %s; expected csr, csc or coo: save matrix.tocsr()",
+                    m->zip.path, word);
 }
 
-static pst_rc take_attributes(struct parts *p)
+static pst_rc no_layout(const struct matrix *m)
 {
-    static const char *const names[] = {"attr_indptr", "attr_indices", "attr_data"};
-    struct pst_import_spec *s = &p->job->spec;
-    int64_t rows = 0, columns = 0;
-    if (pst_zip_find(&p->zip, "attr_indptr.npy") == NULL || s->source[PST_IMPORT_FEATURES][0] != '\0' ||
-        p->job->skip[PST_IMPORT_FEATURES])
-        return PST_OK;
-    pst_rc rc = read_shape(p, "attr_", &rows, &columns);
-    for (int i = 0; i < 3 && rc == PST_OK; i++) {
-        bool there;
-        rc = take_out(p, names[i], s->source[PST_IMPORT_FEAT_INDPTR + i], &there);
-        if (rc == PST_OK && !there)
-            rc = pst_fail(PST_E_FORMAT, "%s: expected a member %s.npy", p->zip.path, names[i]);
-    }
-    if (rc == PST_OK && rows != p->rows)
-        rc = pst_fail(PST_E_FORMAT, "%s: attr_shape: expected %" PRId64 " rows, found %" PRId64, p->zip.path,
-                      p->rows, rows);
-    s->feature_dim = columns;
-    return rc;
+    char names[MEMBERS_TOLD];
+    size_t used = 0;
+    names[0] = '\0';
+    for (int i = 0; i < m->zip.members && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "",
+                                 m->zip.member[i].name);
+    return pst_fail(PST_E_FORMAT,
+                    "%s: expected one of these layouts:\n"
+                    "  indptr, indices, shape, format  (scipy.sparse.save_npz of a CSR or CSC matrix)\n"
+                    "  row, col, shape, format         (scipy.sparse.save_npz of a COO matrix)\n"
+                    "  adj_indptr, adj_indices, adj_shape  (CSR), with or without attr_* and labels\n"
+                    "found the members %s",
+                    m->zip.path, m->zip.members > 0 ? names : "of an empty archive");
 }
 
-static pst_rc check_indptr(const struct parts *p)
+/* Says which matrix the archive holds, and in which format. */
+static pst_rc find_layout(struct matrix *m)
 {
-    int64_t n = p->indices.shape[0], last = 0;
-    if (p->indptr.shape[0] != p->rows + 1)
-        return pst_fail(PST_E_FORMAT, "%s: indptr: expected %" PRId64 " entries, found %" PRId64, p->zip.path,
-                        p->rows + 1, p->indptr.shape[0]);
-    for (int64_t i = 0; i <= p->rows; i++) {
-        int64_t at = pst_import_int_at(&p->indptr, i);
-        if (at < last || at > n || (i == 0 && at != 0) || (i == p->rows && at != n))
+    m->prefix = has(m, "adj_", "indptr") ? "adj_" : "";
+    m->format = FORMAT_CSR;
+    if (has(m, m->prefix, "format"))
+        return read_format(m);
+    if (has(m, "", "row") && has(m, "", "col")) {
+        m->format = FORMAT_COO;
+        return PST_OK;
+    }
+    if (!has(m, m->prefix, "indptr"))
+        return no_layout(m);
+    if (m->prefix[0] == '\0')
+        pst_problem(&m->job->result->warnings,
+                    "%s: there is no member format.npy: indptr and indices are read as CSR", m->zip.path);
+    return PST_OK;
+}
+
+/* ---- the matrix ---- */
+
+static pst_rc check_indptr(const struct matrix *m)
+{
+    const int64_t outer = m->format == FORMAT_CSC ? m->columns : m->rows, n = m->indices.shape[0];
+    int64_t last = 0;
+    if (m->indptr.shape[0] != outer + 1)
+        return pst_fail(PST_E_FORMAT, "%s: indptr: expected %" PRId64 " entries, found %" PRId64, m->zip.path,
+                        outer + 1, m->indptr.shape[0]);
+    for (int64_t i = 0; i <= outer; i++) {
+        int64_t at = pst_import_int_at(&m->indptr, i);
+        if (at < last || at > n || (i == 0 && at != 0) || (i == outer && at != n))
             return pst_fail(PST_E_FORMAT,
                             "%s: indptr: entry %" PRId64 ": expected %" PRId64 " to %" PRId64
                             ", found %" PRId64,
-                            p->zip.path, i, i == p->rows ? n : last, i == 0 ? 0 : n, at);
+                            m->zip.path, i, i == outer ? n : last, i == 0 ? 0 : n, at);
         last = at;
     }
     return PST_OK;
 }
 
-static pst_rc give(void *ctx, struct pst_csc_builder *csc, int64_t *vertices, struct pst_progress *progress)
+static pst_rc check_length(const struct matrix *m, const struct pst_array *a, const char *name)
 {
-    struct parts *p = ctx;
-    int64_t *source = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof *source),
-            *target = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof *target), n = 0;
-    pst_rc rc = source != NULL && target != NULL ? check_indptr(p)
-                                                 : pst_fail(PST_E_NOMEM, "no memory for a block of edges");
-    *vertices = p->rows;
-    pst_progress_begin(progress, "edges: reading", (uint64_t)p->indices.shape[0], false);
-    for (int64_t row = 0; row < p->rows && rc == PST_OK; row++) {
-        int64_t end = pst_import_int_at(&p->indptr, row + 1);
-        for (int64_t i = pst_import_int_at(&p->indptr, row); i < end && rc == PST_OK; i++) {
-            source[n] = row;
-            target[n] = pst_import_int_at(&p->indices, i);
-            if (target[n] < 0 || target[n] >= p->rows)
-                rc = pst_fail(PST_E_FORMAT,
-                              "%s: indices: entry %" PRId64 ": expected 0 to %" PRId64 ", found %" PRId64,
-                              p->zip.path, i, p->rows - 1, target[n]);
-            if (rc == PST_OK && ++n == PST_CSC_BUILDER_EDGE_BLOCK) {
-                rc = pst_csc_builder_add(csc, source, target, NULL, n);
-                n = 0;
-            }
+    return a->path[0] == '\0' || (a->rank == 1 && a->shape[0] == m->indices.shape[0])
+               ? PST_OK
+               : pst_fail(PST_E_FORMAT, "%s: %s%s: expected %" PRId64 " entries in one dimension",
+                          m->zip.path, m->prefix, name, m->indices.shape[0]);
+}
+
+static pst_rc open_matrix(struct matrix *m)
+{
+    const bool coo = m->format == FORMAT_COO;
+    pst_rc rc = read_shape(m, m->prefix, &m->rows, &m->columns);
+    if (rc == PST_OK && (m->rows != m->columns || m->rows < 0))
+        rc = pst_fail(PST_E_FORMAT, "%s: %sshape: expected a square matrix, found %" PRId64 " x %" PRId64,
+                      m->zip.path, m->prefix, m->rows, m->columns);
+    if (rc == PST_OK)
+        rc = open_integers(m, m->prefix, coo ? "row" : "indices", &m->indices);
+    if (rc == PST_OK)
+        rc = coo ? open_integers(m, m->prefix, "col", &m->column)
+                 : open_integers(m, m->prefix, "indptr", &m->indptr);
+    if (rc == PST_OK && has(m, m->prefix, "data"))
+        rc = open_member(m, m->prefix, "data", &m->data);
+    if (rc == PST_OK)
+        rc = check_length(m, &m->column, "col");
+    if (rc == PST_OK)
+        rc = check_length(m, &m->data, "data");
+    return rc == PST_OK && !coo ? check_indptr(m) : rc;
+}
+
+static pst_rc check_id(const struct matrix *m, const char *name, int64_t i, int64_t id)
+{
+    return id >= 0 && id < m->rows
+               ? PST_OK
+               : pst_fail(PST_E_FORMAT,
+                          "%s: %s%s: entry %" PRId64 ": expected 0 to %" PRId64 ", found %" PRId64,
+                          m->zip.path, m->prefix, name, i, m->rows - 1, id);
+}
+
+/* Whether entry i is an edge: a stored 0 is none. Counts weights. */
+static bool is_edge(struct matrix *m, int64_t i)
+{
+    const double weight = m->data.map != NULL ? pst_import_number_at(&m->data, i) : 1;
+    if (weight == 0) {
+        m->zeros++;
+        return false;
+    }
+    if (weight != 1 && m->weights++ == 0)
+        m->a_weight = weight;
+    return true;
+}
+
+/* Edges that are gathered before they are sorted. */
+struct block {
+    struct pst_csc_builder *csc;
+    int64_t *source, *target, n;
+};
+
+static pst_rc put(struct block *b, int64_t source, int64_t target)
+{
+    b->source[b->n] = source;
+    b->target[b->n] = target;
+    if (++b->n < PST_CSC_BUILDER_EDGE_BLOCK)
+        return PST_OK;
+    b->n = 0;
+    return pst_csc_builder_add(b->csc, b->source, b->target, NULL, PST_CSC_BUILDER_EDGE_BLOCK);
+}
+
+static pst_rc give_compressed(struct matrix *m, struct block *b, struct pst_progress *progress)
+{
+    const int64_t outer = m->indptr.shape[0] - 1;
+    pst_rc rc = PST_OK;
+    for (int64_t row = 0; row < outer && rc == PST_OK; row++) {
+        const int64_t begin = pst_import_int_at(&m->indptr, row),
+                      end = pst_import_int_at(&m->indptr, row + 1);
+        for (int64_t i = begin; i < end && rc == PST_OK; i++) {
+            const int64_t other = pst_import_int_at(&m->indices, i);
+            rc = check_id(m, "indices", i, other);
+            if (rc == PST_OK && is_edge(m, i))
+                rc = m->format == FORMAT_CSC ? put(b, other, row) : put(b, row, other);
         }
         if (rc == PST_OK && row % PST_CSC_BUILDER_EDGE_BLOCK == 0)
             rc = pst_progress_add(progress, 0);
     }
+    return rc;
+}
+
+static pst_rc give_coordinates(struct matrix *m, struct block *b, struct pst_progress *progress)
+{
+    pst_rc rc = PST_OK;
+    for (int64_t i = 0; i < m->indices.shape[0] && rc == PST_OK; i++) {
+        const int64_t row = pst_import_int_at(&m->indices, i), column = pst_import_int_at(&m->column, i);
+        rc = check_id(m, "row", i, row);
+        if (rc == PST_OK)
+            rc = check_id(m, "col", i, column);
+        if (rc == PST_OK && is_edge(m, i))
+            rc = put(b, row, column);
+        if (rc == PST_OK && i % PST_CSC_BUILDER_EDGE_BLOCK == 0)
+            rc = pst_progress_add(progress, 0);
+    }
+    return rc;
+}
+
+static void tell_values(const struct matrix *m)
+{
+    struct pst_problems *warnings = &m->job->result->warnings;
+    if (m->zeros > 0)
+        pst_problem(warnings, "%s: %" PRId64 " stored zeros: left out, as they are no edges", m->zip.path,
+                    m->zeros);
+    if (m->weights > 0)
+        pst_problem(warnings,
+                    "%s: %" PRId64
+                    " entries are not 1 (the first is %g): edges are kept, their weights are not",
+                    m->zip.path, m->weights, m->a_weight);
+}
+
+static pst_rc give(void *ctx, struct pst_csc_builder *csc, int64_t *vertices, struct pst_progress *progress)
+{
+    struct matrix *m = ctx;
+    struct block b = {.csc = csc,
+                      .source = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof(int64_t)),
+                      .target = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof(int64_t))};
+    pst_rc rc = b.source != NULL && b.target != NULL
+                    ? PST_OK
+                    : pst_fail(PST_E_NOMEM, "no memory for a block of edges");
+    *vertices = m->rows;
+    pst_progress_begin(progress, "edges: reading", (uint64_t)m->indices.shape[0], false);
     if (rc == PST_OK)
-        rc = pst_csc_builder_add(csc, source, target, NULL, n);
+        rc = m->format == FORMAT_COO ? give_coordinates(m, &b, progress) : give_compressed(m, &b, progress);
     if (rc == PST_OK)
+        rc = pst_csc_builder_add(csc, b.source, b.target, NULL, b.n);
+    if (rc == PST_OK) {
         pst_progress_end(progress);
-    free(source);
-    free(target);
+        tell_values(m);
+    }
+    free(b.source);
+    free(b.target);
+    return rc;
+}
+
+/* ---- attributes and labels ---- */
+
+static pst_rc take_labels(struct matrix *m)
+{
+    char path[PST_PATH_MAX], *out = m->job->spec.source[PST_IMPORT_LABELS];
+    bool there;
+    if (out[0] != '\0' || m->job->skip[PST_IMPORT_LABELS])
+        return PST_OK;
+    pst_rc rc = take_out(m, "labels", path, &there);
+    if (rc != PST_OK || !there)
+        return rc;
+    memcpy(out, path, sizeof path);
+    (void)snprintf(m->job->spec.told_as[PST_IMPORT_LABELS], sizeof path, "%.3900s (labels)", m->zip.path);
+    return PST_OK;
+}
+
+static pst_rc take_attributes(struct matrix *m)
+{
+    static const char *const names[] = {"attr_indptr", "attr_indices", "attr_data"};
+    struct pst_import_spec *s = &m->job->spec;
+    int64_t rows = 0, columns = 0;
+    if (pst_zip_find(&m->zip, "attr_indptr.npy") == NULL || s->source[PST_IMPORT_FEATURES][0] != '\0' ||
+        m->job->skip[PST_IMPORT_FEATURES])
+        return PST_OK;
+    pst_rc rc = read_shape(m, "attr_", &rows, &columns);
+    for (int i = 0; i < 3 && rc == PST_OK; i++) {
+        bool there;
+        rc = take_out(m, names[i], s->source[PST_IMPORT_FEAT_INDPTR + i], &there);
+        if (rc == PST_OK && !there)
+            rc = pst_fail(PST_E_FORMAT, "%s: expected a member %s.npy", m->zip.path, names[i]);
+    }
+    if (rc == PST_OK && rows != m->rows)
+        rc = pst_fail(PST_E_FORMAT, "%s: attr_shape: expected %" PRId64 " rows, found %" PRId64, m->zip.path,
+                      m->rows, rows);
+    s->feature_dim = columns;
     return rc;
 }
 
 pst_rc pst_import_npz(struct pst_import_job *job)
 {
-    struct parts p = {.job = job, .zip = {.fd = -1}};
-    pst_rc rc = pst_zip_open(&p.zip, job->from);
-    if (rc != PST_OK)
-        goto out;
+    struct matrix m = {.job = job, .zip = {.fd = -1}};
+    pst_rc rc = pst_zip_open(&m.zip, job->from);
     pst_import_name(&job->spec, job->from);
-    const char *prefix = pst_zip_find(&p.zip, "adj_indptr.npy") != NULL ? "adj_" : "";
-    if ((rc = read_shape(&p, prefix, &p.rows, &p.columns)) != PST_OK ||
-        (rc = need(&p, prefix, "indptr", &p.indptr)) != PST_OK ||
-        (rc = need(&p, prefix, "indices", &p.indices)) != PST_OK)
-        goto out;
-    if (p.rows != p.columns || p.rows < 0)
-        rc = pst_fail(PST_E_FORMAT, "%s: %sshape: expected a square matrix, found %" PRId64 " x %" PRId64,
-                      job->from, prefix, p.rows, p.columns);
     if (rc == PST_OK)
-        rc = take_attributes(&p);
+        rc = find_layout(&m);
     if (rc == PST_OK)
-        rc = take_labels(&p);
-    job->spec.vertices = p.rows;
+        rc = open_matrix(&m);
+    if (rc == PST_OK)
+        rc = take_attributes(&m);
+    if (rc == PST_OK)
+        rc = take_labels(&m);
+    job->spec.vertices = m.rows;
     job->spec.feed = give;
-    job->spec.feed_ctx = &p;
+    job->spec.feed_ctx = &m;
     if (rc == PST_OK)
         rc = pst_import(&job->spec, job->build, job->result, job->progress);
-out:
-    pst_array_close(&p.indptr);
-    pst_array_close(&p.indices);
-    pst_zip_close(&p.zip);
+    pst_array_close(&m.indptr);
+    pst_array_close(&m.indices);
+    pst_array_close(&m.column);
+    pst_array_close(&m.data);
+    pst_zip_close(&m.zip);
     return rc;
 }

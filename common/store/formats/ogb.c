@@ -168,7 +168,7 @@ static pst_rc take_count(struct pst_import_job *job, const struct pst_zip *z, co
         rc = pst_array_open(&a, path);
     if (rc == PST_OK)
         rc = pst_array_map(&a);
-    bool integers = rc == PST_OK && (a.dtype == PST_I32 || a.dtype == PST_I64);
+    bool integers = rc == PST_OK && pst_dtype_is_integer(a.dtype);
     if (integers && a.shape[0] > 1)
         rc = pst_fail(PST_E_UNSUPPORTED,
                       "%s (%s): expected one count: a data set of many graphs is not read by this version",

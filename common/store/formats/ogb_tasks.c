@@ -67,8 +67,8 @@ static pst_rc open_key(const char *prefix, const char *told, const char *key, st
     pst_rc rc = pst_array_open(a, path);
     if (rc == PST_OK)
         rc = pst_array_map(a);
-    if (rc == PST_OK && a->dtype != PST_I32 && a->dtype != PST_I64)
-        rc = pst_fail(PST_E_FORMAT, "%s: %s: expected int32 or int64, found %s", told, key,
+    if (rc == PST_OK && !pst_dtype_is_integer(a->dtype))
+        rc = pst_fail(PST_E_FORMAT, "%s: %s: expected " PST_IMPORT_INTEGERS ", found %s", told, key,
                       pst_dtype_name(a->dtype));
     (void)snprintf(a->path, sizeof a->path, "%.3900s (%s)", told, key);
     return rc;

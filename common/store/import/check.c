@@ -5,20 +5,16 @@
 #include <sys/mman.h>
 
 #include "common/error.h"
+#include "common/store/dataset/values.h"
 #include "common/store/import/importing.h"
-
-static bool is_integer(enum pst_dtype d)
-{
-    return d == PST_I32 || d == PST_I64;
-}
 
 static bool dtype_fits(enum pst_import_source_id id, enum pst_dtype d)
 {
     switch (id) {
     case PST_IMPORT_FEATURES: return d == PST_F32 || d == PST_F64 || d == PST_F16 || d == PST_BF16;
     case PST_IMPORT_FEAT_DATA: return d == PST_F32 || d == PST_F64;
-    case PST_IMPORT_LABELS: return is_integer(d) || d == PST_U8 || d == PST_F32 || d == PST_F64;
-    default: return is_integer(d);
+    case PST_IMPORT_LABELS: return pst_dtype_is_integer(d) || d == PST_BOOL || d == PST_F32 || d == PST_F64;
+    default: return pst_dtype_is_integer(d);
     }
 }
 
@@ -27,8 +23,8 @@ static const char *dtypes_wanted(enum pst_import_source_id id)
     switch (id) {
     case PST_IMPORT_FEATURES: return "float32, float64, float16 or bfloat16 (<V2)";
     case PST_IMPORT_FEAT_DATA: return "float32 or float64";
-    case PST_IMPORT_LABELS: return "int32, int64, uint8, float32 or float64";
-    default: return "int32 or int64";
+    case PST_IMPORT_LABELS: return PST_IMPORT_INTEGERS ", bool, float32 or float64";
+    default: return PST_IMPORT_INTEGERS;
     }
 }
 
@@ -293,11 +289,22 @@ void pst_import_check_csr(struct pst_import_state *im)
     pst_import_tell_rest(&im->problems, bad, indices->path);
 }
 
+double pst_import_number_at(const struct pst_array *a, int64_t i)
+{
+    switch (a->dtype) {
+    case PST_F64: return ((const double *)a->map)[i];
+    case PST_F32:
+    case PST_F16:
+    case PST_BF16: return (double)pst_feature_value(a->map, a->dtype, i);
+    default: return (double)pst_import_int_at(a, i);
+    }
+}
+
 int64_t pst_import_label_at(const struct pst_array *a, int64_t i)
 {
     if (a->dtype != PST_F32 && a->dtype != PST_F64)
         return pst_import_int_at(a, i);
-    double x = a->dtype == PST_F32 ? (double)((const float *)a->map)[i] : ((const double *)a->map)[i];
+    const double x = pst_import_number_at(a, i);
     if (isnan(x))
         return -1;
     return x >= -1 && x < (double)PST_MANIFEST_CLASSES_MAX && x == floor(x) ? (int64_t)x : INT64_MIN;

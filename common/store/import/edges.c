@@ -82,9 +82,12 @@ static void take(const void *raw, enum pst_dtype dtype, int64_t at, int64_t step
     if (dtype == PST_I32)
         for (int64_t i = 0; i < n; i++)
             out[i] = ((const int32_t *)raw)[at + i * step];
-    else
+    else if (dtype == PST_I64)
         for (int64_t i = 0; i < n; i++)
             out[i] = ((const int64_t *)raw)[at + i * step];
+    else
+        for (int64_t i = 0; i < n; i++)
+            out[i] = pst_dtype_int_at(raw, dtype, at + i * step);
 }
 
 /* Relations of a block, which must be below the number of them. */
@@ -92,8 +95,7 @@ static void take_relations(struct edge_reader *r, int64_t first, int64_t n, stru
 {
     const struct pst_import_edge_array *e = r->e;
     for (int64_t i = 0; i < n; i++) {
-        int64_t k = e->a->dtype == PST_I32 ? ((const int32_t *)r->raw[0])[3 * i + 1]
-                                           : ((const int64_t *)r->raw[0])[3 * i + 1];
+        int64_t k = pst_dtype_int_at(r->raw[0], e->a->dtype, 3 * i + 1);
         if (k < 0 || k >= e->relations)
             pst_import_tell(problems, &r->bad, e->a->path, first + i, k, e->relations, "relation of edge");
         else

@@ -23,15 +23,16 @@ static inline bool pst_import_has(const struct pst_import_state *im, enum pst_im
     return im->src[id].map != NULL;
 }
 
-/* Entry i of an array of integers. */
+#define PST_IMPORT_INTEGERS "integers (int8 to int64, uint8 to uint32)" /* what messages ask for */
+
+/* Entry i of an array of integers or of bool. */
 static inline int64_t pst_import_int_at(const struct pst_array *a, int64_t i)
 {
-    switch (a->dtype) {
-    case PST_I32: return ((const int32_t *)a->map)[i];
-    case PST_I64: return ((const int64_t *)a->map)[i];
-    default: assert(a->dtype == PST_U8); return ((const uint8_t *)a->map)[i];
-    }
+    return pst_dtype_int_at(a->map, a->dtype, i);
 }
+
+/* Entry i of an array of any type of numbers. */
+double pst_import_number_at(const struct pst_array *a, int64_t i);
 
 /* How many vertices labels and splits speak of, and the first of them. */
 int64_t pst_import_target(const struct pst_import_state *im, int64_t *first);

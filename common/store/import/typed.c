@@ -68,8 +68,9 @@ static pst_rc open_edges(const struct pst_typed *t, int k, struct pst_array *a,
         return rc;
     if (e->told_as[0] != '\0')
         memcpy(a->path, e->told_as, sizeof a->path);
-    if (a->dtype != PST_I32 && a->dtype != PST_I64)
-        pst_problem(&problems, "%s: expected int32 or int64, found %s", a->path, pst_dtype_name(a->dtype));
+    if (!pst_dtype_is_integer(a->dtype))
+        pst_problem(&problems, "%s: expected " PST_IMPORT_INTEGERS ", found %s", a->path,
+                    pst_dtype_name(a->dtype));
     if (a->rank != 2 || a->shape[shape == PST_EDGES_2XE ? 0 : 1] != 2)
         pst_import_wrong_shape(&problems, a, shape, spec->edge_shape == PST_EDGES_AUTO ? t->format : NULL);
     *out = (struct pst_import_edge_array){

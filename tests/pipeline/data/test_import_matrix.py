@@ -145,7 +145,7 @@ def npy_dir(edges=EDGES, n=4):
 def array_cells(name, shape_error):
     return {"truncated": Cell(cut(name, 4), expect="the file is truncated"), "corrupted": Cell(front(name, b"x"), expect="expected the .npy magic"),
             "mis-shaped": Cell(put(name, npy(np.zeros((3, 3), int))), expect=shape_error),
-            "mis-typed": (Cell(put(name, npy(np.array(EDGES).T.astype(float))), expect="expected int32 or int64, found float64"),
+            "mis-typed": (Cell(put(name, npy(np.array(EDGES).T.astype(float))), expect="expected integers (int8 to int64, uint8 to uint32), found float64"),
                           Cell(put(name, npy(np.array(EDGES).T.astype(">i8"))), expect="'>i8'")),
             "crlf": Cell((name, lambda d: d.replace(b"\n", b"\r\n")), expect="expected spaces and one newline at the header's end"),
             "bom": Cell(front(name, b"\xef\xbb\xbf"), expect="expected the .npy magic"),
@@ -167,7 +167,7 @@ IGB = igb, {**array_cells("g/processed/paper__cites__paper/edge_index.npy", "edg
             "non-utf-8": no("no file of it is text")}
 IGB[1]["mis-shaped"] = (IGB[1]["mis-shaped"], Cell(put("g/processed/paper__cites__paper/edge_index.npy", npy(np.array(EDGES).T)), expect="edges of IGB have shape Ex2"))
 IGB[1]["fortran"] = Cell(put("g/processed/paper__cites__paper/edge_index.npy", npy(np.array(EDGES, order="F"), True)), rows=ROWS)
-IGB[1]["mis-typed"] = Cell(put("g/processed/paper__cites__paper/edge_index.npy", npy(np.array(EDGES).astype(float))), expect="expected int32 or int64")
+IGB[1]["mis-typed"] = Cell(put("g/processed/paper__cites__paper/edge_index.npy", npy(np.array(EDGES).astype(float))), expect="expected integers")
 
 
 def mag(edges=EDGES, n=4):
@@ -205,7 +205,7 @@ ARCHIVE = "expected a zip archive (.npz)"
 NPZ = csr, {
     "truncated": Cell(cut("g.npz", 30), expect=ARCHIVE), "corrupted": Cell(sub("g.npz", b"\x93NUMPY", b"\x93NUMPX"), expect="with CRC"),
     "mis-shaped": Cell(put("g.npz", npz(indptr=np.array([0, 1]), indices=np.array([1]), shape=np.array([4, 4]))), expect="indptr: expected 5 entries, found 2"),
-    "mis-typed": Cell(put("g.npz", npz(indptr=np.arange(5.), indices=np.arange(4), shape=np.array([4, 4]))), expect="indptr: expected int32 or int64, found float64"),
+    "mis-typed": Cell(put("g.npz", npz(indptr=np.arange(5.), indices=np.arange(4), shape=np.array([4, 4]))), expect="indptr: expected integers (int8 to int64, uint8 to uint32), found float64"),
     "empty": Cell(put("g.npz", b""), expect=ARCHIVE), "non-utf-8": no("names in it are fixed"),
     "crlf": Cell(("g.npz", lambda d: d.replace(b"\n", b"\r\n")), expect="g.npz: "), "bom": Cell(front("g.npz", b"\xef\xbb\xbf"), expect="g.npz: "),
     "id-gap": Cell(make={"edges": GAP, "n": 6}, rows=ROWS_GAP),
@@ -241,7 +241,7 @@ def ogb_members(**change):
 OGB_NPZ = ogb_npz, {
     "truncated": Cell(cut("g/raw/data.npz", 30), expect=ARCHIVE), "corrupted": Cell(sub("g/raw/data.npz", b"\x93NUMPY", b"\x93NUMPX"), expect="with CRC"),
     "mis-shaped": Cell(ogb_members(edge_index=np.array(EDGES)), expect="edges of OGB have shape 2xE"),
-    "mis-typed": Cell(ogb_members(edge_index=np.array(EDGES).T.astype(np.float32)), expect="data.npz (edge_index.npy): expected int32 or int64, found float32"),
+    "mis-typed": Cell(ogb_members(edge_index=np.array(EDGES).T.astype(np.float32)), expect="data.npz (edge_index.npy): expected integers (int8 to int64, uint8 to uint32), found float32"),
     "crlf": Cell(("g/raw/data.npz", lambda d: d.replace(b"\n", b"\r\n")), expect="data.npz: "), "bom": Cell(front("g/raw/data.npz", b"\xef\xbb\xbf"), expect="data.npz: "),
     "empty": Cell(put("g/raw/data.npz", b""), expect=ARCHIVE), "non-utf-8": no("names in it are fixed"), "id-gap": Cell(make={"edges": GAP, "n": 6}, rows=ROWS_GAP),
     "out-of-range": Cell(make={"edges": FAR}, expect="data.npz (edge_index.npy): source of edge 2: expected 0 to 3, found 4"), **keeps()}

@@ -44,7 +44,7 @@ def npz_of_ogb():
                  (dict(data={"num_nodes_list": np.array([4.0])}), "expected one count"),
                  (dict(data={"edge_index": WIDE + 1}), "(edge_index.npy): source of edge 2: expected 0 to 3, found 4"),
                  (dict(data={"edge_index": None}), "expected a member edge_index.npy"),
-                 (dict(data={"edge_index": WIDE.astype(float)}), "expected int32 or int64, found float64"),
+                 (dict(data={"edge_index": WIDE.astype(float)}), "expected integers (int8 to int64, uint8 to uint32), found float64"),
                  (dict(data={"node_feat": FEATURES[:3]}), "(node_feat.npy): expected rows for 4 vertices, found 3"),
                  (dict(label={"node_label": LABELS + .5}), "a label that is not an integer")]
         for changed, expect in cases:
@@ -82,7 +82,7 @@ def tasks_of_ogb():
         assert s.array("negatives_test").tolist() == [[0, 2], [0, 3], [3, 0], [3, 1]]
         for value, expect in (({"edge": np.array([[0, 4]])}, "valid.pt (edge): target of edge 0: expected 0 to 3, found 4"),
                               ({"edge": np.array([0, 1])}, "valid.pt (edge): expected shape (n, 2)"), ({"x": 1}, "valid.pt: expected edge, or source_node"),
-                              ({"edge": np.array([[0., 1.]])}, "edge: expected int32 or int64, found float64")):
+                              ({"edge": np.array([[0., 1.]])}, "edge: expected integers (int8 to int64, uint8 to uint32), found float64")):
             torch_file(s.path("o/split/target/valid.pt"), value)
             r = s.get("ogb", s.path("o"), code=2)
             assert expect in r.stderr, (expect, r.stderr)
@@ -415,10 +415,10 @@ def refusals_of_graphbolt():
              ("num_classes: 3", "num_classes: 2", "train-labels.npy: entry 0: expected a label from -1 (none) to 1"),
              ("tasks:", "tasks:\n  - name: other", "tasks are: other node_classification: say which with --split")]
     arrays = [({"e": TALL}, "e.npy: edges of GraphBolt have shape 2xE, this one has (3, 2): --edge-shape Ex2 reads it as it is"),
-              ({"e": WIDE + 1}, "e.npy: source of edge 2: expected 0 to 3, found 4"), ({"e": WIDE.astype(np.int16)}, "'<i2'"),
+              ({"e": WIDE + 1}, "e.npy: source of edge 2: expected 0 to 3, found 4"), ({"e": WIDE.astype(np.uint64)}, "'<u8'"),
               ({"feat": FEATURES[:3]}, "feat.npy: expected rows for 4 vertices, found 3"), ({"s__train": np.array([3, 4])}, "s/train.npy: entry 1: expected 0 to 3, found 4"),
               ({"s__val": np.array([0])}, "vertex 0 is already in train"), ({"s__val-labels": np.array([0, 1])}, "expected 1 rows as"),
-              ({"s__val-labels": np.array([.5])}, "val-labels.npy: entry 0: expected a label"), ({"s__val": np.array([2.])}, "expected int32 or int64, found float64"),
+              ({"s__val-labels": np.array([.5])}, "val-labels.npy: entry 0: expected a label"), ({"s__val": np.array([2.])}, "expected integers (int8 to int64, uint8 to uint32), found float64"),
               ({"s__train": np.zeros((2, 3), int)}, "expected vertices or pairs of them, found rows of 3")]
     with Scratch() as s:
         for old, new, expect in edits:
