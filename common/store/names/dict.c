@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "common/error.h"
+#include "common/util/hugepage.h"
 
 #define PLACE_BITS 36 /* of a slot: 256 GiB of names */
 #define PLACE_MASK ((UINT64_C(1) << PLACE_BITS) - 1)
@@ -15,7 +16,6 @@
 #define FULL_NUM 7 /* of 10 slots: a search passes few others, in one or two lines of the cache */
 #define FULL_DEN 10
 #define RECORD_MAX (4 + 3 + PST_NAMES_BYTES_MAX + 3)
-#define HUGE_BYTES (4u << 20) /* from here on large pages pay */
 
 void pst_dict_init(struct pst_dict *d, uint64_t memory_bytes)
 {
@@ -122,21 +122,13 @@ int64_t pst_dict_find(const struct pst_dict *d, uint64_t hash, struct pst_name n
     return slot != 0 ? record_number(record_of(d, slot)) : -1;
 }
 
-static void *map(uint64_t bytes)
-{
-    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at != MAP_FAILED && bytes >= HUGE_BYTES)
-        (void)madvise(at, bytes, MADV_HUGEPAGE); /* a wish: it is read at random */
-    return at == MAP_FAILED ? NULL : at;
-}
-
 /* Another number of slots. The old table goes first: all that it said is in the records. */
 static pst_rc rehash(struct pst_dict *d, uint64_t slots)
 {
     if (d->slot != NULL)
-        (void)munmap(d->slot, d->slots * sizeof *d->slot);
+        pst_hugepage_unmap(d->slot, d->slots * sizeof *d->slot);
     d->slots = 0;
-    d->slot = map(slots * sizeof *d->slot);
+    d->slot = pst_hugepage_map(slots * sizeof *d->slot);
     if (d->slot == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for names");
     d->slots = slots;
@@ -171,7 +163,7 @@ static pst_rc make_room(struct pst_dict *d, uint64_t record, bool *full)
     if (d->arena == NULL) {
         if (d->memory_bytes < UINT64_MAX)
             d->room = d->memory_bytes > RECORD_MAX ? d->memory_bytes : RECORD_MAX;
-        if ((d->arena = map(d->room)) == NULL)
+        if ((d->arena = pst_hugepage_map(d->room)) == NULL)
             return pst_fail(PST_E_NOMEM, "no memory for names");
         const uint64_t want = slots_wanted(d, record);
         return rehash(d, want > SLOTS_MIN ? want : SLOTS_MIN);
@@ -257,9 +249,9 @@ pst_rc pst_dict_write(const struct pst_dict *d, struct pst_build *b, enum pst_ar
 void pst_dict_release(struct pst_dict *d)
 {
     if (d->arena != NULL)
-        (void)munmap(d->arena, d->room);
+        pst_hugepage_unmap(d->arena, d->room);
     if (d->slot != NULL)
-        (void)munmap(d->slot, d->slots * sizeof *d->slot);
+        pst_hugepage_unmap(d->slot, d->slots * sizeof *d->slot);
     d->arena = NULL;
     d->slot = NULL;
     d->slots = d->used = d->text_bytes = 0;

@@ -5,6 +5,7 @@
 
 #include "common/error.h"
 #include "common/store/sort/sorter_impl.h"
+#include "common/util/hugepage.h"
 
 enum slot_state { FREE, BUSY, READY };
 
@@ -175,8 +176,8 @@ pst_rc pst_sorter_giver_new(struct giver **out, const struct give_spec *spec)
     size_t bytes = ((size_t)most + PACK_KEYS_MAX) * key_bytes(spec->wide);
     bool ok = true;
     for (int i = 0; i < g->slots; i++) {
-        ok &= (g->slot[i].a = pst_sort_room(bytes)) != NULL;
-        ok &= (g->slot[i].b = pst_sort_room(bytes)) != NULL;
+        ok &= (g->slot[i].a = pst_hugepage_alloc(bytes)) != NULL;
+        ok &= (g->slot[i].b = pst_hugepage_alloc(bytes)) != NULL;
         ok &= (g->buffer[i] = malloc(spec->spill->extent_bytes + 8)) != NULL;
     }
     return ok ? start_workers(g) : pst_fail(PST_E_NOMEM, "no memory for %zu bytes to sort with", bytes);

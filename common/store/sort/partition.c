@@ -1,13 +1,11 @@
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "common/error.h"
 #include "common/store/sort/sorter_impl.h"
 
-#define DIGIT_BITS 10         /* of a key in one pass: two times 1024 counts stay in the first cache */
-#define HUGE_BYTES (2u << 20) /* of a large page */
-#define SAMPLE_EXTENTS 64     /* that a sample of a bucket on disk is from */
+#define DIGIT_BITS 10     /* of a key in one pass: two times 1024 counts stay in the first cache */
+#define SAMPLE_EXTENTS 64 /* that a sample of a bucket on disk is from */
 
 #define KEY uint64_t
 #define FN(name) name##_narrow
@@ -17,23 +15,13 @@
 #define KEY wide_key
 #define FN(name) name##_wide
 #include "common/store/sort/sorter_keys.h"
+#include "common/util/hugepage.h"
 #undef KEY
 #undef FN
 
 void *pst_sort_keys(void *a, void *b, size_t n, bool wide)
 {
     return wide ? (void *)radix_wide(a, b, n) : (void *)radix_narrow(a, b, n);
-}
-
-void *pst_sort_room(size_t bytes)
-{
-    void *room = NULL;
-    if (bytes < HUGE_BYTES)
-        return malloc(bytes);
-    if (posix_memalign(&room, HUGE_BYTES, bytes) != 0)
-        return NULL;
-    (void)madvise(room, bytes, MADV_HUGEPAGE); /* a wish: it is written to at random */
-    return room;
 }
 
 size_t pst_sorter_unique_keys(void *keys, size_t n, bool wide)
@@ -132,7 +120,7 @@ void pst_sorter_partition_release(struct partition *p, bool buckets_too)
 pst_rc pst_sorter_scatter_init(struct scatter *s, struct partition *to)
 {
     *s = (struct scatter){.to = to};
-    s->keys = pst_sort_room(to->buckets * to->pack_keys * sizeof(wide_key));
+    s->keys = pst_hugepage_alloc(to->buckets * to->pack_keys * sizeof(wide_key));
     s->count = calloc(to->buckets, sizeof *s->count);
     return s->keys != NULL && s->count != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory to part edges");
 }

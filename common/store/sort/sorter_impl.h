@@ -128,8 +128,6 @@ PST_MUST_USE pst_rc pst_sorter_partition_again(struct partition *p, struct spill
 
 /* Sorts n keys of a with scratch b; the result is in a or b. */
 void *pst_sort_keys(void *a, void *b, size_t n, bool wide);
-/* Memory for keys that are moved at random; free() ends it. NULL: there is none. */
-void *pst_sort_room(size_t bytes);
 size_t pst_sorter_unique_keys(void *keys, size_t n, bool wide);
 
 /* ---- index.c: what is where, in a file ---- */

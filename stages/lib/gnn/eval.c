@@ -1,6 +1,7 @@
 /* eval.c: see eval.h. */
 #include "stages/lib/gnn/eval_impl.h"
 #include "common/error.h"
+#include "common/util/hugepage.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -70,16 +71,16 @@ static pst_rc map_all(struct pst_gnn_eval *eval, const struct pst_gnn_config *c)
     const size_t norms = (size_t)c->layers * (size_t)c->hidden,
                  predicted = (size_t)eval->ds->vertices * sizeof(int32_t);
     const char *dir = eval->spilled ? eval->options.spill_dir : NULL;
-    eval->buffers = pst_gnn_lazy_map((size_t)eval->threads * eval->worker_bytes);
+    eval->buffers = pst_hugepage_map((size_t)eval->threads * eval->worker_bytes);
     eval->scale = calloc(norms, sizeof *eval->scale);
     eval->offset = calloc(norms, sizeof *eval->offset);
-    eval->work = pst_gnn_lazy_map(eval->work_bytes);
+    eval->work = pst_hugepage_map(eval->work_bytes);
     if (!eval->buffers || !eval->scale || !eval->offset || !eval->work)
         return pst_fail(
             PST_E_NOMEM,
             "no memory for the buffers of the evaluation: %zu bytes for each of %d threads, and %zu",
             eval->worker_bytes, eval->threads, eval->work_bytes);
-    eval->predicted = dir ? pst_gnn_file_map(dir, predicted) : pst_gnn_lazy_map(predicted);
+    eval->predicted = dir ? pst_gnn_file_map(dir, predicted) : pst_hugepage_map(predicted);
     if (!eval->predicted)
         return dir ? PST_E_IO : pst_fail(PST_E_NOMEM, "no memory for %zu bytes of predictions", predicted);
     if (!c->aggregate)
@@ -123,9 +124,9 @@ void pst_gnn_eval_close(struct pst_gnn_eval *eval)
     pst_row_files_close(&eval->features);
     pst_rows_close(&eval->kept);
     pst_rows_close(&eval->projected);
-    pst_gnn_lazy_unmap(eval->buffers, (size_t)eval->threads * eval->worker_bytes);
-    pst_gnn_lazy_unmap(eval->work, eval->work_bytes);
-    pst_gnn_lazy_unmap(eval->predicted, (size_t)eval->ds->vertices * sizeof *eval->predicted);
+    pst_hugepage_unmap(eval->buffers, (size_t)eval->threads * eval->worker_bytes);
+    pst_hugepage_unmap(eval->work, eval->work_bytes);
+    pst_hugepage_unmap(eval->predicted, (size_t)eval->ds->vertices * sizeof *eval->predicted);
     free(eval->scale);
     free(eval->offset);
     (void)pthread_mutex_destroy(&eval->failure.lock);

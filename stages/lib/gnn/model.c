@@ -2,28 +2,12 @@
 #include "stages/lib/gnn/model.h"
 #include "common/error.h"
 #include "common/util/rng.h"
+#include "common/util/hugepage.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-
-void *pst_gnn_lazy_map(size_t bytes)
-{
-    void *memory = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED)
-        return NULL;
-    (void)madvise(memory, bytes, MADV_HUGEPAGE); /* a wish: rows are read at random */
-    return memory;
-}
-
-void pst_gnn_lazy_unmap(void *memory, size_t bytes)
-{
-    if (memory)
-        munmap(memory, bytes ? bytes : 1);
-}
 
 static pst_rc check_config(const struct pst_gnn_config *c)
 {
@@ -205,7 +189,7 @@ static pst_rc take_host(struct pst_gnn_model *model)
     model->spent = aligned_alloc(PST_CACHE_LINE, spent_bytes);
     if (model->spent)
         memset(model->spent, 0, spent_bytes);
-    model->work = cpu ? pst_gnn_lazy_map(model->work_bytes) : NULL;
+    model->work = cpu ? pst_hugepage_map(model->work_bytes) : NULL;
     model->on = (struct pst_gnn_arrays){model->weight, model->grad, model->m, model->v, model->running};
     if (model->weight && model->m && model->v && model->running && model->spent &&
         (!cpu || (model->grad && model->work)))
@@ -298,7 +282,7 @@ void pst_gnn_model_release(struct pst_gnn_model *model)
     free(model->v);
     free(model->running);
     if (!pst_gnn_model_on_device(model)) /* the device keeps account of its own */
-        pst_gnn_lazy_unmap(model->work, model->work_bytes);
+        pst_hugepage_unmap(model->work, model->work_bytes);
     memset(model, 0, sizeof *model);
 }
 

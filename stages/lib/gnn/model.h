@@ -161,10 +161,6 @@ static inline int64_t pst_gnn_width(int64_t dim)
     return (int64_t)pst_align_up((uint64_t)dim, PST_CACHE_LINE / sizeof(float));
 }
 
-/* Memory that costs nothing until it is touched; NULL with errno. */
-void *pst_gnn_lazy_map(size_t bytes);
-void pst_gnn_lazy_unmap(void *memory, size_t bytes);
-
 /* model.c's for pass.c: where one pass keeps things, as offsets into `work`. */
 struct pst_gnn_pass {
     int64_t dst[PST_GNN_LAYERS_MAX], src[PST_GNN_LAYERS_MAX];

@@ -3,6 +3,7 @@
 #include "common/error.h"
 #include "common/util/file.h"
 #include "stages/lib/gnn/model.h"
+#include "common/util/hugepage.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -62,14 +63,14 @@ pst_rc pst_rows_open(struct pst_rows *rows, int64_t n, int64_t ld, const char *s
         rows->fd = open_file(spill_dir, rows->bytes > 0 ? rows->bytes : 1);
         return rows->fd >= 0 ? PST_OK : PST_E_IO;
     }
-    rows->memory = pst_gnn_lazy_map(rows->bytes);
+    rows->memory = pst_hugepage_map(rows->bytes);
     return rows->memory ? PST_OK
                         : pst_fail(PST_E_NOMEM, "no memory for %zu bytes of activations", rows->bytes);
 }
 
 void pst_rows_close(struct pst_rows *rows)
 {
-    pst_gnn_lazy_unmap(rows->memory, rows->bytes);
+    pst_hugepage_unmap(rows->memory, rows->bytes);
     if (rows->bytes > 0 && rows->fd >= 0)
         close(rows->fd);
     *rows = (struct pst_rows){.fd = -1};
