@@ -132,15 +132,15 @@ static pst_rc make_cpu_scratch(struct planner *p)
 
 static pst_rc make_device_scratch(struct planner *p)
 {
-    struct pst_minibatch_size caps = {.hops = p->plan.key.hops};
-    for (int h = 0; h <= caps.hops; h++)
-        caps.n[h] = p->vertices_max;
-    for (int h = 0; h < caps.hops; h++)
-        caps.edges[h] = p->edges_max;
-    const pst_rc rc = pst_expand_device_queue_for(&p->device, &caps);
+    struct pst_minibatch_size found = {.hops = p->plan.key.hops};
+    for (int h = 0; h <= found.hops; h++)
+        found.n[h] = p->vertices_max;
+    for (int h = 0; h < found.hops; h++)
+        found.edges[h] = p->edges_max;
+    const pst_rc rc = pst_expand_device_queue_for(&p->device, &found);
     return rc != PST_OK ? rc
                         : pst_expander_device_init(&p->device_expander, &p->device, &p->device_graph,
-                                                   draw_on_device, p, &caps);
+                                                   draw_on_device, p, &found);
 }
 
 /* Scratch for batches of at most `vertices` vertices and `edges` edges a hop. */
@@ -176,42 +176,42 @@ static struct pst_sample_key key_of(const struct planner *p, uint64_t batch)
                                    .batch = batch % p->seeds.batches};
 }
 
-static pst_rc draw_on_cpu(struct planner *p, uint64_t batch, int64_t n, struct pst_minibatch_size *caps)
+static pst_rc draw_on_cpu(struct planner *p, uint64_t batch, int64_t n, struct pst_minibatch_size *found)
 {
     const struct pst_plan_key *key = &p->plan.key;
     struct pst_sample_key sample = key_of(p, batch);
     int64_t count = 0;
-    *caps = (struct pst_minibatch_size){.hops = key->hops};
+    *found = (struct pst_minibatch_size){.hops = key->hops};
     pst_rc rc = pst_expand_seeds(&p->expander, p->batch, n, p->vertices, &count, p->vertices_max);
-    caps->n[0] = count;
+    found->n[0] = count;
     for (int h = 0; h < key->hops && rc == PST_OK; h++) {
         sample.hop = (uint32_t)h;
         rc = pst_expand_hop(&p->expander, &sample, (int)key->fanout[h], p->vertices, &count, p->vertices_max,
                             p->indptr, p->indices, p->edges_max);
         if (rc == PST_OK)
-            caps->edges[h] = p->indptr[caps->n[h]];
-        caps->n[h + 1] = count;
+            found->edges[h] = p->indptr[found->n[h]];
+        found->n[h + 1] = count;
     }
     return rc;
 }
 
 /* Each hop's destinations had their neighbours read; every vertex of the batch had its features read. */
-static void count_on_cpu(struct planner *p, const struct pst_minibatch_size *caps)
+static void count_on_cpu(struct planner *p, const struct pst_minibatch_size *found)
 {
-    for (int h = 0; h < caps->hops; h++) {
+    for (int h = 0; h < found->hops; h++) {
         if (p->plan.key.fanout[h] != 0)
-            pst_k_count(NULL, p->vertices, caps->n[h], p->hotness);
+            pst_k_count(NULL, p->vertices, found->n[h], p->hotness);
     }
-    pst_k_count(NULL, p->vertices, caps->n[caps->hops], p->hotness + p->plan.vertices);
+    pst_k_count(NULL, p->vertices, found->n[found->hops], p->hotness + p->plan.vertices);
 }
 
 /* The same, behind the batch that the queue is drawing; nothing is counted of one that does not fit. */
 static void count_on_device(struct planner *p)
 {
     const struct pst_expander_device *x = &p->device_expander;
-    for (int h = 0; h <= x->caps.hops; h++) {
-        const struct pst_twin_n n = {pst_expand_device_vertices(x, h), x->caps.n[h]};
-        const bool last = h == x->caps.hops;
+    for (int h = 0; h <= x->size.hops; h++) {
+        const struct pst_twin_n n = {pst_expand_device_vertices(x, h), x->size.n[h]};
+        const bool last = h == x->size.hops;
         if (last || p->plan.key.fanout[h] != 0)
             p->device.twin->count_n(p->device.q, x->vertices, n,
                                     p->device_hotness + (last ? p->plan.vertices : 0));
@@ -219,7 +219,7 @@ static void count_on_device(struct planner *p)
 }
 
 static pst_rc draw_on_gpu(struct planner *p, uint64_t batch, int64_t n, bool count,
-                          struct pst_minibatch_size *caps)
+                          struct pst_minibatch_size *found)
 {
     const struct pst_sample_key key = key_of(p, batch);
     bool data_fault = false;
@@ -230,28 +230,28 @@ static pst_rc draw_on_gpu(struct planner *p, uint64_t batch, int64_t n, bool cou
         count_on_device(p);
     if (rc == PST_OK) {
         pst_expand_device_record(&p->device_expander, 0);
-        rc = pst_expand_device_done(&p->device_expander, caps, NULL, 0, &data_fault);
+        rc = pst_expand_device_done(&p->device_expander, found, NULL, 0, &data_fault);
     }
     if (rc != PST_E_FORMAT || !data_fault)
         return rc;
     const struct pst_fill_job job = {
         .seed = key.seed, .epoch = key.epoch, .batch_in_epoch = key.batch, .seeds = p->batch, .n = n};
-    struct pst_filler f = {.layout.caps.hops = p->plan.key.hops,
+    struct pst_filler f = {.layout.size.hops = p->plan.key.hops,
                            .expander = {.graph = &p->graph, .sample = draw, .user = p}};
     memcpy(f.fanout, p->plan.key.fanout, sizeof f.fanout);
     return pst_fill_device_explain(&p->device, &f, &job);
 }
 
-/* Draws one batch, and counts it if wanted; caps says how large it was. PST_E_LIMIT: the scratch is too
+/* Draws one batch, and counts it if wanted; found says how large it was. PST_E_LIMIT: the scratch is too
  * small. */
 static pst_rc draw_batch(struct planner *p, uint64_t batch, int64_t n, bool count,
-                         struct pst_minibatch_size *caps)
+                         struct pst_minibatch_size *found)
 {
     if (on_device(p))
-        return draw_on_gpu(p, batch, n, count, caps);
-    const pst_rc rc = draw_on_cpu(p, batch, n, caps);
+        return draw_on_gpu(p, batch, n, count, found);
+    const pst_rc rc = draw_on_cpu(p, batch, n, found);
     if (rc == PST_OK && count)
-        count_on_cpu(p, caps);
+        count_on_cpu(p, found);
     return rc;
 }
 
@@ -276,19 +276,19 @@ static pst_rc presample(struct planner *p)
     plan->max = (struct pst_minibatch_size){.hops = plan->key.hops};
     for (uint64_t b = 0; b < (uint64_t)plan->batches; b++) {
         int64_t n = pst_seeds_of(&p->seeds, b, p->batch);
-        struct pst_minibatch_size caps;
-        pst_rc rc = draw_batch(p, b, n, true, &caps);
+        struct pst_minibatch_size found;
+        pst_rc rc = draw_batch(p, b, n, true, &found);
         while (rc == PST_E_LIMIT) {
             rc = grow_scratch(p);
             if (rc == PST_OK)
-                rc = draw_batch(p, b, n, true, &caps);
+                rc = draw_batch(p, b, n, true, &found);
         }
         if (rc != PST_OK)
             return pst_wrap(rc, "pre-sampling batch %llu", (unsigned long long)b);
         for (int h = 0; h <= plan->max.hops; h++)
-            plan->max.n[h] = pst_max_i64(plan->max.n[h], caps.n[h]);
+            plan->max.n[h] = pst_max_i64(plan->max.n[h], found.n[h]);
         for (int h = 0; h < plan->max.hops; h++)
-            plan->max.edges[h] = pst_max_i64(plan->max.edges[h], caps.edges[h]);
+            plan->max.edges[h] = pst_max_i64(plan->max.edges[h], found.edges[h]);
     }
     return fetch(p, p->hotness, p->device_hotness, hotness_bytes(p));
 }
@@ -347,19 +347,19 @@ static pst_rc predict(struct planner *p)
     for (int64_t i = 0; i < probes; i++) {
         uint64_t b = (uint64_t)(i * plan->batches / probes);
         int64_t n = pst_seeds_of(&p->seeds, b, p->batch);
-        struct pst_minibatch_size caps;
-        double found;
-        pst_rc rc = draw_batch(p, b, n, false, &caps);
+        struct pst_minibatch_size found;
+        double hit;
+        pst_rc rc = draw_batch(p, b, n, false, &found);
         if (rc == PST_OK)
             rc = fetch(p, p->vertices, p->device_expander.vertices,
-                       (uint64_t)caps.n[caps.hops] * sizeof *p->vertices);
+                       (uint64_t)found.n[found.hops] * sizeof *p->vertices);
         if (rc == PST_OK)
             rc = pst_plan_predict(p->hotness + plan->vertices, plan->vertices, plan->cached, p->vertices,
-                                  caps.n[caps.hops], &found);
+                                  found.n[found.hops], &hit);
         if (rc != PST_OK)
             return pst_wrap(rc, "predicting the cache's hit rate");
-        hits += found;
-        lookups += (double)caps.n[caps.hops];
+        hits += hit;
+        lookups += (double)found.n[found.hops];
     }
     plan->predicted_hit_rate = lookups > 0 ? fmin(1, hits / lookups) : 0;
     return PST_OK;

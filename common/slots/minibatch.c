@@ -1,10 +1,83 @@
+/* minibatch.c: the size and layout of a minibatch's slot, and the check of one that another process filled.
+ */
 #include "common/slots/minibatch.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "common/error.h"
 #include "common/slots/request.h"
-#include "common/store/store.h"
+#include "common/util/dtype.h"
+
+/* ---- size and layout ------------------------------------------------------------------------------ */
+
+static int64_t scaled(int64_t base, int64_t bound, double margin)
+{
+    const double want = ceil((double)base * margin);
+    const int64_t size = want >= (double)PST_MINIBATCH_COUNT_MAX ? PST_MINIBATCH_COUNT_MAX : (int64_t)want;
+    return pst_max_i64(1, pst_min_i64(size, bound));
+}
+
+void pst_minibatch_size_scale(struct pst_minibatch_size *size, const struct pst_minibatch_size *base,
+                              const struct pst_minibatch_size *bound, double margin)
+{
+    assert(base->hops == bound->hops && margin > 0);
+    *size = *base;
+    for (int h = 0; h <= base->hops; h++)
+        size->n[h] = scaled(base->n[h], bound->n[h], margin);
+    for (int h = 0; h < base->hops; h++)
+        size->edges[h] = scaled(base->edges[h], bound->edges[h], margin);
+}
+
+/* The next array: it begins at the result, and *end moves behind it. */
+static uint64_t append(uint64_t *end, int64_t count, size_t size)
+{
+    const uint64_t at = pst_align_up(*end, PST_CACHE_LINE);
+    *end = at + (uint64_t)count * size;
+    return at;
+}
+
+void pst_minibatch_layout_init(struct pst_minibatch_layout *layout, const struct pst_minibatch_size *size,
+                               uint64_t stride_bytes)
+{
+    const int64_t rows = size->n[size->hops], requests = stride_bytes ? rows : 0;
+    uint64_t end = sizeof(struct pst_minibatch);
+    *layout = (struct pst_minibatch_layout){.size = *size, .stride_bytes = stride_bytes};
+    layout->vertices_at = append(&end, rows, sizeof(int64_t));
+    layout->labels_at = append(&end, size->n[0], sizeof(int32_t));
+    for (int h = 0; h < size->hops; h++) {
+        layout->indptr_at[h] = append(&end, size->n[h] + 1, sizeof(int32_t));
+        layout->indices_at[h] = append(&end, size->edges[h], sizeof(int32_t));
+    }
+    layout->requests_at = append(&end, requests, sizeof(struct pst_request));
+    layout->missing_at = append(&end, requests, sizeof(int32_t));
+    layout->features_bytes = pst_align_up((uint64_t)rows * stride_bytes, PST_PAGE);
+    if (layout->features_bytes == 0)
+        layout->features_bytes = PST_PAGE; /* a slot of cached rows cannot be empty */
+    layout->features_at = pst_align_up(end, PST_PAGE);
+    layout->bytes = layout->features_at + layout->features_bytes;
+}
+
+uint64_t pst_minibatch_features_at(uint64_t slot_bytes, uint64_t cached_slot_bytes)
+{
+    return cached_slot_bytes < slot_bytes ? slot_bytes - cached_slot_bytes : slot_bytes;
+}
+
+void pst_minibatch_place(struct pst_minibatch *mb, const struct pst_minibatch_layout *layout)
+{
+    mb->hops = (uint32_t)layout->size.hops;
+    mb->stride_bytes = layout->stride_bytes;
+    mb->bytes_used = layout->features_at;
+    mb->vertices_at = layout->vertices_at;
+    mb->labels_at = layout->labels_at;
+    mb->requests_at = layout->requests_at;
+    mb->missing_at = layout->missing_at;
+    mb->features_at = layout->features_at;
+    memcpy(mb->indptr_at, layout->indptr_at, sizeof mb->indptr_at);
+    memcpy(mb->indices_at, layout->indices_at, sizeof mb->indices_at);
+}
+
+/* ---- reading -------------------------------------------------------------------------------------- */
 
 #define SPANS_MAX (5 + 2 * PST_HOPS_MAX)
 
@@ -58,30 +131,29 @@ static pst_rc check_header(const struct pst_minibatch *mb, uint64_t bytes)
         return pst_fail(PST_E_FORMAT, "not a minibatch: it begins with %016llx, expected %016llx",
                         (unsigned long long)mb->magic, (unsigned long long)PST_MINIBATCH_MAGIC);
     if (mb->bytes_used > bytes || mb->bytes_used < sizeof *mb)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: it says %llu bytes, and the slot has %llu",
+        return pst_fail(PST_E_FORMAT, "not a minibatch: bytes_used is %llu, and the slot has %llu bytes",
                         (unsigned long long)mb->bytes_used, (unsigned long long)bytes);
     if (mb->hops < 1 || mb->hops > PST_HOPS_MAX)
         return pst_fail(PST_E_FORMAT, "not a minibatch: it has %u hops, expected 1 to %d", mb->hops,
                         PST_HOPS_MAX);
     if (mb->last_micro > 1 || mb->batch_in_epoch >= mb->batches_in_epoch)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: batch %llu of %llu in its epoch, last_micro %u",
-                        (unsigned long long)mb->batch_in_epoch, (unsigned long long)mb->batches_in_epoch,
-                        mb->last_micro);
+        return pst_fail(
+            PST_E_FORMAT, "not a minibatch: batch_in_epoch is %llu, batches_in_epoch %llu and last_micro %u",
+            (unsigned long long)mb->batch_in_epoch, (unsigned long long)mb->batches_in_epoch, mb->last_micro);
     if (mb->served > mb->requests)
         return pst_fail(PST_E_FORMAT, "not a minibatch: %u of %u requests are served", mb->served,
                         mb->requests);
     for (uint32_t h = 0; h <= mb->hops; h++) {
         int64_t least = h == 0 ? 0 : mb->n[h - 1];
         if (mb->n[h] < least || mb->n[h] > INT32_MAX - 1)
-            return pst_fail(PST_E_FORMAT,
-                            "not a minibatch: %lld vertices after hop %u, expected %lld or more",
-                            (long long)mb->n[h], h, (long long)least);
+            return pst_fail(PST_E_FORMAT, "not a minibatch: n[%u] is %lld, expected %lld or more", h,
+                            (long long)mb->n[h], (long long)least);
     }
     if (mb->n[0] > (int64_t)mb->batch_seeds)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: %lld seeds, and the whole batch has %u",
+        return pst_fail(PST_E_FORMAT, "not a minibatch: it has %lld seeds, and its whole batch has %u",
                         (long long)mb->n[0], mb->batch_seeds);
     if (mb->n[0] == 0 && mb->n[mb->hops] != 0)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: %lld vertices, but no seeds",
+        return pst_fail(PST_E_FORMAT, "not a minibatch: it has %lld vertices, but no seeds",
                         (long long)mb->n[mb->hops]);
     return PST_OK;
 }
@@ -92,17 +164,17 @@ static pst_rc check_row(const struct pst_minibatch *mb)
         return PST_OK;
     if (mb->feature_dtype != PST_F32 && mb->feature_dtype != PST_F16 && mb->feature_dtype != PST_BF16)
         return pst_fail(PST_E_FORMAT,
-                        "not a minibatch: features of type %u; expected float32, float16 or bfloat16",
+                        "not a minibatch: feature_dtype is %u; expected float32, float16 or bfloat16",
                         mb->feature_dtype);
     uint64_t row = mb->feature_dim * (uint64_t)pst_dtype_bytes((enum pst_dtype)mb->feature_dtype);
     if (mb->stride_bytes < row)
         return pst_fail(PST_E_FORMAT,
-                        "not a minibatch: rows of %u columns need %llu bytes; the stride is %llu",
+                        "not a minibatch: rows of %u columns take %llu bytes, and stride_bytes is %llu",
                         mb->feature_dim, (unsigned long long)row, (unsigned long long)mb->stride_bytes);
     return PST_OK;
 }
 
-/* Destinations' offsets and sources' positions of one hop, whose indptr is known to lie in the slot. */
+/* The block of one hop. Its indptr has been found to lie in the slot. */
 static pst_rc check_block(const struct pst_minibatch *h, const struct pst_minibatch *slot, int hop,
                           struct spans *spans)
 {
@@ -116,7 +188,7 @@ static pst_rc check_block(const struct pst_minibatch *h, const struct pst_miniba
         edges = end;
     }
     if (bad != 0 || edges < 0)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: indptr[%d] does not begin at 0 and rise", hop);
+        return pst_fail(PST_E_FORMAT, "not a minibatch: indptr[%d] does not begin at 0, or falls", hop);
     pst_rc rc = add_span(spans, "indices", hop, h->indices_at[hop], (uint64_t)edges, sizeof(int32_t),
                          sizeof(int32_t), h->bytes_used);
     if (rc != PST_OK)
@@ -126,8 +198,8 @@ static pst_rc check_block(const struct pst_minibatch *h, const struct pst_miniba
     for (int32_t e = 0; e < edges; e++)
         worst = (uint32_t)indices[e] > worst ? (uint32_t)indices[e] : worst;
     if (edges > 0 && worst >= sources)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: indices[%d] names position %d, and there are %lld",
-                        hop, (int)worst, (long long)sources);
+        return pst_fail(PST_E_FORMAT, "not a minibatch: indices[%d] names position %d of %lld vertices", hop,
+                        (int)worst, (long long)sources);
     return PST_OK;
 }
 
@@ -142,15 +214,15 @@ static pst_rc check_values(const struct pst_minibatch *h, const struct pst_minib
     for (int64_t i = 0; i < h->n[0]; i++)
         low_label = labels[i] < low_label ? labels[i] : low_label;
     if (lowest < 0 || low_label < -1)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: it names vertex %lld and label %d", (long long)lowest,
-                        low_label);
+        return pst_fail(PST_E_FORMAT, "not a minibatch: its lowest vertex is %lld and its lowest label %d",
+                        (long long)lowest, low_label);
     const int32_t *missing = pst_minibatch_at(slot, h->missing_at);
     uint32_t worst = 0;
     for (uint32_t i = 0; i < h->requests; i++)
         worst = (uint32_t)missing[i] > worst ? (uint32_t)missing[i] : worst;
     if (h->n[h->hops] > 0 && worst >= h->n[h->hops] && h->requests > 0)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: it asked for the row at %u, and there are %lld",
-                        worst, (long long)h->n[h->hops]);
+        return pst_fail(PST_E_FORMAT, "not a minibatch: missing names row %u of %lld", worst,
+                        (long long)h->n[h->hops]);
     return PST_OK;
 }
 

@@ -1,45 +1,60 @@
-/* minibatch.h: how a sampled minibatch lies in a slot: what samplers write, disks fill and trainers read.
+/* minibatch.h: a sampled minibatch in a slot: its header, the size and layout of the slot, and the check of
+ * one. Samplers write it, the disk stage adds feature rows, trainers read it.
  *
- * One header, then arrays at the byte offsets that it names, all within the slot:
+ * The slot begins with struct pst_minibatch. These arrays follow, at the byte offsets that the header names:
  *
- *   vertices  int64[n[hops]]            global ids; seeds first, then each hop's newcomers
- *   labels    int32[n[0]]               of the seeds; -1 none
- *   indptr[h] int32[n[h] + 1]           block of hop h (0-based): CSC over destinations 0..n[h]-1
- *   indices[h] int32[indptr[h][n[h]]]   local positions (0..n[h+1]-1) of the sampled in-neighbours
- *   features  stride_bytes * n[hops]    row i belongs to vertices[i]; PST_PAGE-aligned
- *   requests  struct pst_request[]      rows that the disk must bring (request.h), one each
- *   missing   int32[requests]           which: positions in features, in the order of the requests
+ *   vertices    int64[n[hops]]            global ids: the seeds, then the vertices that each hop adds
+ *   labels      int32[n[0]]               of the seeds; -1: no label
+ *   indptr[h]   int32[n[h] + 1]           block of hop h: where each destination's neighbours begin in
+ * indices[h] indices[h]  int32[indptr[h][n[h]]]    block of hop h: positions (0..n[h+1]-1) of the sampled
+ * in-neighbours requests    struct pst_request[]      rows that the disk stage reads (request.h), one row
+ * each missing     int32[requests]           the position in features of each requested row, in the same
+ * order features    n[hops] rows              row i belongs to vertices[i]; it begins at i * stride_bytes
  *
- * Where a stage on a GPU fills it, all but the features is there when its frame comes (pst_stream of
- * stage.h); where its sampler sends cached rows by themselves (its output `cached`: row i at i *
- * stride_bytes), features has only those that are missing. Destinations of each block are a prefix of its
- * sources. Hop 0 is next to the seeds. */
+ * Hop 0 is the hop next to the seeds. The destinations of hop h are vertices 0..n[h]-1. Its sources are
+ * vertices 0..n[h+1]-1. So the destinations are the first of the sources.
+ *
+ * Cached rows may travel by themselves, in a slot of the sampler's output `cached`, which has row i at
+ * i * stride_bytes. Then features holds only the rows that `missing` names.
+ *
+ * If a stage on a GPU fills the slot, its cached rows may still be on their way when its last frame comes
+ * (pst_stream in stage.h). Everything else is there.
+ *
+ * Empty slots. If a sample does not fit its slot, and some of its rows were already announced, the slot is
+ * sent on empty: n[h] is 0 for every h, and last_micro is 0. The batch's seeds follow in smaller
+ * micro-batches. `requests` still counts the announced rows. The disk stage has read them; nobody needs them.
+ * A stage that gets an empty slot releases it and goes on.
+ *
+ * Owner: the caller owns all structures. Threads: the functions are pure. */
 #ifndef PST_MINIBATCH_H
 #define PST_MINIBATCH_H
 
 #include "common/base.h"
 
+PST_BEGIN_DECLS
+
 #define PST_MINIBATCH_MAGIC 0x3362696e696d7470ull /* "ptminib3" */
 
+/* README.md lists the byte offset of each field, for stages in other languages. */
 struct pst_minibatch {
     uint64_t magic;
-    uint64_t bytes_used; /* of the slot, header included */
+    uint64_t bytes_used; /* of the slot, including the header */
     uint64_t seed;
     uint32_t epoch;
     uint32_t hops;
-    uint64_t batch;          /* over the run */
-    uint64_t batch_in_epoch; /* 0.. */
+    uint64_t batch;          /* counts over the run, from 0 */
+    uint64_t batch_in_epoch; /* counts over the epoch, from 0 */
     uint64_t batches_in_epoch;
-    uint32_t micro;
-    uint32_t last_micro;  /* 1: the batch's gradients are complete after this one */
-    uint32_t batch_seeds; /* seeds of the whole batch: the loss normaliser */
+    uint32_t micro;       /* counts over the batch, from 0 */
+    uint32_t last_micro;  /* 1: the last micro-batch of its batch; else 0 */
+    uint32_t batch_seeds; /* seeds of the whole batch: the loss is divided by it */
     uint32_t feature_dim;
-    uint32_t feature_dtype; /* enum pst_dtype of store.h */
-    uint32_t requests;      /* rows asked of the disk in all parts */
-    uint32_t served;        /* how many of them have been read; whoever fills the slot writes 0 */
+    uint32_t feature_dtype; /* enum pst_dtype of dtype.h */
+    uint32_t requests;      /* rows announced to the disk stage, over all parts */
+    uint32_t served;        /* how many of them have been read; the stage that fills the slot writes 0 */
     uint32_t reserved;      /* 0 */
-    uint64_t stride_bytes;
-    uint64_t digest; /* XXH3 over vertices and blocks: equal samples, equal digests */
+    uint64_t stride_bytes;  /* from one feature row to the next */
+    uint64_t digest;        /* XXH3 of n, vertices and blocks: equal samples have equal digests */
     int64_t n[PST_HOPS_MAX + 1];
     uint64_t vertices_at, labels_at, features_at, requests_at, missing_at;
     uint64_t indptr_at[PST_HOPS_MAX], indices_at[PST_HOPS_MAX];
@@ -50,9 +65,48 @@ static inline void *pst_minibatch_at(const struct pst_minibatch *mb, uint64_t of
     return (char *)(uintptr_t)mb + offset;
 }
 
-/* Checks that a slot holds a minibatch whose offsets and counts lie within bytes and whose local
- * positions are in range: what came from another process is not believed. *header gets the header that was
- * checked, which that process cannot change any more. PST_E_FORMAT. */
+/* ---- size and layout ------------------------------------------------------------------------------ */
+
+/* How many vertices there are after each hop (n[0]: seeds), and edges in each hop. */
+struct pst_minibatch_size {
+    int hops;
+    int64_t n[PST_HOPS_MAX + 1];
+    int64_t edges[PST_HOPS_MAX];
+};
+
+/* Local positions and offsets are int32, so no count of a minibatch may be larger. */
+#define PST_MINIBATCH_COUNT_MAX ((int64_t)INT32_MAX)
+
+/* *size = base * margin, rounded up, at most bound and at least 1 everywhere. margin: above 0. */
+PST_API void pst_minibatch_size_scale(struct pst_minibatch_size *size, const struct pst_minibatch_size *base,
+                                      const struct pst_minibatch_size *bound, double margin);
+
+/* Where each array lies in a slot that holds minibatches up to a size. The features are the last
+ * `features_bytes` of the slot; a slot of cached rows has exactly `features_bytes`. */
+struct pst_minibatch_layout {
+    struct pst_minibatch_size size;
+    uint64_t stride_bytes;
+    uint64_t vertices_at, labels_at, requests_at, missing_at, features_at;
+    uint64_t indptr_at[PST_HOPS_MAX], indices_at[PST_HOPS_MAX];
+    uint64_t features_bytes; /* whole pages, at least one */
+    uint64_t bytes;          /* of the whole slot: features_at + features_bytes */
+};
+/* stride_bytes: 0 if the vertices have no features. */
+PST_API void pst_minibatch_layout_init(struct pst_minibatch_layout *layout,
+                                       const struct pst_minibatch_size *size, uint64_t stride_bytes);
+
+/* The same features_at for a stage that knows only how large slots are: those of the batches, and those of
+ * cached rows (0: there are none, and the result is slot_bytes). All arrays but the features end there. */
+PST_API uint64_t pst_minibatch_features_at(uint64_t slot_bytes, uint64_t cached_slot_bytes);
+
+/* Writes the layout into a header: hops, stride_bytes and all offsets. bytes_used becomes features_at. */
+PST_API void pst_minibatch_place(struct pst_minibatch *mb, const struct pst_minibatch_layout *layout);
+
+/* ---- reading -------------------------------------------------------------------------------------- */
+
+/* Copies the header of a slot and checks it: all offsets and counts lie within `bytes`, arrays do not
+ * overlap, local positions are in range. Use *header from then on, because the process that wrote the slot
+ * can still change it. PST_E_FORMAT: the slot does not hold a valid minibatch. */
 PST_API PST_MUST_USE pst_rc pst_minibatch_read(const struct pst_minibatch *slot, uint64_t bytes,
                                                struct pst_minibatch *header);
 static inline pst_rc pst_minibatch_check(const struct pst_minibatch *mb, uint64_t bytes)
@@ -70,4 +124,5 @@ PST_API void pst_minibatch_serve(void *slot, uint64_t bytes, uint64_t n);
  * no rows. */
 PST_API PST_MUST_USE pst_rc pst_minibatch_check_served(const struct pst_minibatch *header);
 
+PST_END_DECLS
 #endif

@@ -80,10 +80,8 @@ bool pst_inputs_end(struct pst_inputs *in)
 
 uint64_t pst_inputs_staged(const struct pst_inputs *in)
 {
-    const uint64_t all = pst_slot_bytes(in->self, in->port[PST_INPUTS_BATCH]);
-    const uint64_t rows =
-        in->cached ? pst_slot_bytes(in->self, in->port[PST_INPUTS_CACHED]) / PST_PAGE * PST_PAGE : 0;
-    return rows < all ? all - rows : all;
+    const uint64_t cached = in->cached ? pst_slot_bytes(in->self, in->port[PST_INPUTS_CACHED]) : 0;
+    return pst_minibatch_features_at(pst_slot_bytes(in->self, in->port[PST_INPUTS_BATCH]), cached);
 }
 
 pst_rc pst_inputs_stage(struct pst_inputs *in)
@@ -109,7 +107,7 @@ static const void *bring(struct pst_inputs *in, const struct pst_inputs_given *g
 /* Rows to where the cached ones are: the missing ones, or, where none is cached, all in one piece. */
 static const void *bring_rows(struct pst_inputs *in, const struct pst_inputs_given *g)
 {
-    const struct pst_minibatch *mb = &g->mb;
+    const struct pst_minibatch *mb = &g->batch.mb;
     const uint64_t rows = (uint64_t)mb->n[mb->hops], stride = mb->stride_bytes;
     const char *from = pst_minibatch_at(g->slot, mb->features_at);
     in->rows_brought += g->rows ? mb->requests : rows;
@@ -129,32 +127,24 @@ static const void *bring_rows(struct pst_inputs *in, const struct pst_inputs_giv
     return missing ? g->rows : NULL;
 }
 
-static void view(const struct pst_inputs_given *g, struct pst_gnn_batch *b)
+static void point_at_slot(const void *slot, struct pst_gnn_batch *b)
 {
-    const struct pst_minibatch *mb = &g->mb;
-    *b = (struct pst_gnn_batch){.hops = (int)mb->hops,
-                                .vertices = pst_minibatch_at(g->slot, mb->vertices_at),
-                                .labels = pst_minibatch_at(g->slot, mb->labels_at),
-                                .features = pst_minibatch_at(g->slot, mb->features_at),
-                                .stride_bytes = mb->stride_bytes,
-                                .epoch = mb->epoch,
-                                .number = mb->batch,
-                                .normaliser = (double)mb->batch_seeds};
-    b->kind = mb->feature_dtype == PST_F32   ? PST_GNN_FEATURE_REAL
-              : mb->feature_dtype == PST_F16 ? PST_GNN_FEATURE_HALF
-                                             : PST_GNN_FEATURE_BFLOAT;
-    memcpy(b->n, mb->n, sizeof b->n);
+    const struct pst_minibatch *mb = &b->mb;
+    b->vertices = pst_minibatch_at(slot, mb->vertices_at);
+    b->labels = pst_minibatch_at(slot, mb->labels_at);
+    b->features = pst_minibatch_at(slot, mb->features_at);
     for (uint32_t h = 0; h < mb->hops; h++) {
-        b->indptr[h] = pst_minibatch_at(g->slot, mb->indptr_at[h]);
-        b->indices[h] = pst_minibatch_at(g->slot, mb->indices_at[h]);
+        b->indptr[h] = pst_minibatch_at(slot, mb->indptr_at[h]);
+        b->indices[h] = pst_minibatch_at(slot, mb->indices_at[h]);
         b->edges[h] = b->indptr[h][mb->n[h]];
     }
 }
 
-pst_rc pst_inputs_bring(struct pst_inputs *in, const struct pst_inputs_given *g, struct pst_gnn_batch *b)
+pst_rc pst_inputs_bring(struct pst_inputs *in, struct pst_inputs_given *g)
 {
-    const struct pst_minibatch *mb = &g->mb;
-    view(g, b);
+    struct pst_gnn_batch *b = &g->batch;
+    const struct pst_minibatch *mb = &b->mb;
+    point_at_slot(g->slot, b);
     if (!in->staging)
         return PST_OK;
     b->features = bring_rows(in, g);

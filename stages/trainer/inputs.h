@@ -29,19 +29,18 @@ struct pst_inputs {
     uint64_t rows_brought, rows_cached; /* from slots in the host's memory; already there */
 };
 
-/* A micro-batch: its frame, its slot and a copy of the header, which no other process can change; and the
- * frame and the slot of its cached rows, if there is one. */
+/* A micro-batch that has come: its frame and slot, and those of its cached rows if that input is linked. */
 struct pst_inputs_given {
     struct pst_frame frame, cached;
-    struct pst_minibatch mb;
     const void *slot;
-    char *rows; /* NULL: all of its rows are in the slot */
+    char *rows; /* the slot of cached rows; NULL: all rows are in `slot` */
     uint64_t rows_bytes;
+    struct pst_gnn_batch batch; /* mb: a checked copy of the slot's header. The rest: pst_inputs_bring */
 };
 
 PST_MUST_USE pst_rc pst_inputs_open(struct pst_inputs *in, struct pst_stage *self, struct pst_device *device);
-/* How much staging there will be, in bytes: features are last in a slot, and need none if they have a slot.
- */
+/* How many bytes of staging there will be: a whole slot, but without the features if they have a slot of
+ * their own. */
 uint64_t pst_inputs_staged(const struct pst_inputs *in);
 /* On a GPU, once the device has its queue. */
 PST_MUST_USE pst_rc pst_inputs_stage(struct pst_inputs *in);
@@ -55,9 +54,8 @@ PST_MUST_USE pst_rc pst_inputs_next(struct pst_inputs *in, struct pst_inputs_giv
 /* An input has ended; true: the last one. */
 bool pst_inputs_end(struct pst_inputs *in);
 
-/* Puts what a step reads on the device's queue, and points batch there; on a CPU, at the slot. PST_E_PEER:
- * its arrays lie where features belong, or there are more rows than their slot holds. */
-PST_MUST_USE pst_rc pst_inputs_bring(struct pst_inputs *in, const struct pst_inputs_given *given,
-                                     struct pst_gnn_batch *batch);
+/* Points the arrays of given->batch at the slot. On a GPU: at the staging, to which it copies them first.
+ * PST_E_PEER: an array lies behind the staging, or there are more rows than their slot holds. */
+PST_MUST_USE pst_rc pst_inputs_bring(struct pst_inputs *in, struct pst_inputs_given *given);
 
 #endif

@@ -270,22 +270,21 @@ static pst_rc check_fit(const struct trainer *t, const struct pst_minibatch *mb,
 }
 
 /* On a GPU the slot goes home as soon as what it holds is copied. */
-static pst_rc step(struct pst_stage *self, struct trainer *t, const struct pst_inputs_given *g,
+static pst_rc step(struct pst_stage *self, struct trainer *t, struct pst_inputs_given *g,
                    struct pst_gnn_figures *figures)
 {
     const bool copied = t->inputs.staging != NULL;
-    struct pst_gnn_batch batch;
-    pst_rc rc = pst_inputs_bring(&t->inputs, g, &batch);
+    pst_rc rc = pst_inputs_bring(&t->inputs, g);
     if (rc == PST_OK && copied)
         rc = pst_consume(self, &g->frame);
     if (rc == PST_OK)
-        rc = pst_gnn_model_step(&t->model, &batch, figures, NULL);
+        rc = pst_gnn_model_step(&t->model, &g->batch, figures, NULL);
     return rc == PST_OK && !copied ? pst_consume(self, &g->frame) : rc;
 }
 
-static pst_rc train(struct pst_stage *self, struct trainer *t, const struct pst_inputs_given *g)
+static pst_rc train(struct pst_stage *self, struct trainer *t, struct pst_inputs_given *g)
 {
-    const struct pst_minibatch *mb = &g->mb;
+    const struct pst_minibatch *mb = &g->batch.mb;
     struct pst_gnn_figures figures = {0};
     pst_rc rc = check_fit(t, mb, g->slot);
     if (rc != PST_OK)
@@ -335,8 +334,8 @@ static pst_rc take_minibatch(struct pst_stage *self, struct trainer *t, struct p
         g->rows = pst_slot(self, g->cached.refs[0], &g->rows_bytes);
     if (!g->slot || (g->cached.nrefs > 0 && !g->rows))
         return PST_E_ARG;
-    const struct pst_minibatch *mb = &g->mb;
-    const pst_rc rc = pst_minibatch_read(g->slot, bytes, &g->mb);
+    const struct pst_minibatch *mb = &g->batch.mb;
+    const pst_rc rc = pst_minibatch_read(g->slot, bytes, &g->batch.mb);
     if (rc != PST_OK)
         return rc;
     if (mb->batch != g->frame.batch || mb->batch % mb->batches_in_epoch != mb->batch_in_epoch)

@@ -37,23 +37,23 @@ static inline void random_batch_init(struct random_batch *b, int hops, int64_t s
 {
     memset(b, 0, sizeof *b);
     struct pst_gnn_batch *v = &b->view;
-    v->hops = hops;
-    v->n[0] = seeds;
+    v->mb.hops = (uint32_t)hops;
+    v->mb.n[0] = seeds;
     for (int h = 0; h < hops; h++) {
-        v->n[h + 1] = v->n[h] + (int64_t)random_below(2 * (uint64_t)v->n[h] + 1);
-        b->indptr[h] = calloc((size_t)v->n[h] + 1, sizeof(int32_t));
-        b->indices[h] = calloc((size_t)v->n[h] * 4 + 1, sizeof(int32_t));
-        for (int64_t d = 0; d < v->n[h]; d++) {
+        v->mb.n[h + 1] = v->mb.n[h] + (int64_t)random_below(2 * (uint64_t)v->mb.n[h] + 1);
+        b->indptr[h] = calloc((size_t)v->mb.n[h] + 1, sizeof(int32_t));
+        b->indices[h] = calloc((size_t)v->mb.n[h] * 4 + 1, sizeof(int32_t));
+        for (int64_t d = 0; d < v->mb.n[h]; d++) {
             const int32_t degree = (int32_t)random_below(5);
             for (int32_t e = 0; e < degree; e++)
-                b->indices[h][b->indptr[h][d] + e] = (int32_t)random_below((uint64_t)v->n[h + 1]);
+                b->indices[h][b->indptr[h][d] + e] = (int32_t)random_below((uint64_t)v->mb.n[h + 1]);
             b->indptr[h][d + 1] = b->indptr[h][d] + degree;
         }
         v->indptr[h] = b->indptr[h];
         v->indices[h] = b->indices[h];
-        v->edges[h] = b->indptr[h][v->n[h]];
+        v->edges[h] = b->indptr[h][v->mb.n[h]];
     }
-    const int64_t rows = v->n[hops];
+    const int64_t rows = v->mb.n[hops];
     b->vertices = calloc((size_t)rows + 1, sizeof *b->vertices);
     b->labels = calloc((size_t)seeds + 1, sizeof *b->labels);
     b->features = calloc((size_t)(rows * dim) + 1, sizeof *b->features);
@@ -69,10 +69,10 @@ static inline void random_batch_init(struct random_batch *b, int hops, int64_t s
     v->vertices = b->vertices;
     v->labels = b->labels;
     v->features = b->features;
-    v->stride_bytes = (uint64_t)dim * sizeof(pst_real);
-    v->normaliser = seeds > 0 ? (double)seeds : 1;
-    v->epoch = 3;
-    v->number = 17;
+    v->mb.stride_bytes = (uint64_t)dim * sizeof(pst_real);
+    v->mb.batch_seeds = seeds > 0 ? (uint32_t)seeds : 1;
+    v->mb.epoch = 3;
+    v->mb.batch = 17;
 }
 
 static inline void random_batch_release(struct random_batch *b)

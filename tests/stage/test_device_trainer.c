@@ -40,12 +40,12 @@ static const void *sent(struct pst_device *device, const void *from, size_t byte
 static struct pst_gnn_batch batch_on(struct pst_device *device, const struct pst_gnn_batch *b)
 {
     struct pst_gnn_batch on = *b;
-    const size_t rows = (size_t)b->n[b->hops];
+    const size_t rows = (size_t)b->mb.n[b->mb.hops];
     on.vertices = sent(device, b->vertices, rows * sizeof *b->vertices);
-    on.labels = sent(device, b->labels, (size_t)b->n[0] * sizeof *b->labels);
-    on.features = sent(device, b->features, rows * b->stride_bytes);
-    for (int h = 0; h < b->hops; h++) {
-        on.indptr[h] = sent(device, b->indptr[h], ((size_t)b->n[h] + 1) * sizeof(int32_t));
+    on.labels = sent(device, b->labels, (size_t)b->mb.n[0] * sizeof *b->labels);
+    on.features = sent(device, b->features, rows * b->mb.stride_bytes);
+    for (int h = 0; h < (int)b->mb.hops; h++) {
+        on.indptr[h] = sent(device, b->indptr[h], ((size_t)b->mb.n[h] + 1) * sizeof(int32_t));
         on.indices[h] = sent(device, b->indices[h], (size_t)b->edges[h] * sizeof(int32_t));
     }
     return on;
@@ -55,16 +55,16 @@ static struct pst_gnn_batch batch_on(struct pst_device *device, const struct pst
 static void narrow(struct random_batch *b)
 {
     uint16_t *to = (uint16_t *)(void *)b->features;
-    for (int64_t i = 0; i < b->view.n[b->view.hops] * MODEL_DIM; i++) {
+    for (int64_t i = 0; i < b->view.mb.n[b->view.mb.hops] * MODEL_DIM; i++) {
         uint32_t bits;
         memcpy(&bits, &b->features[i], sizeof bits);
         to[i] = (uint16_t)(bits >> 16); /* behind what is still to be read */
     }
-    b->view.stride_bytes = MODEL_DIM * sizeof *to;
+    b->view.mb.stride_bytes = MODEL_DIM * sizeof *to;
 }
 
 /* A few steps of both: the same losses, hits and weights. */
-static void compare_models(struct pst_gnn_config config, enum pst_gnn_feature_kind kind)
+static void compare_models(struct pst_gnn_config config, enum pst_dtype dtype)
 {
     struct pst_gnn_model cpu, gpu;
     struct pst_device device;
@@ -79,9 +79,9 @@ static void compare_models(struct pst_gnn_config config, enum pst_gnn_feature_ki
     config.device = &device;
     assert_int_equal(pst_gnn_model_init(&gpu, &config), PST_OK);
     random_batch_init(&b, config.layers, 12, MODEL_DIM, MODEL_CLASSES);
-    assert_true(b.view.n[config.layers] <= MODEL_ROWS);
-    b.view.kind = kind;
-    if (kind == PST_GNN_FEATURE_BFLOAT)
+    assert_true(b.view.mb.n[config.layers] <= MODEL_ROWS);
+    b.view.mb.feature_dtype = dtype;
+    if (dtype == PST_BF16)
         narrow(&b);
     const struct pst_gnn_batch on = batch_on(&device, &b.view);
     for (int step = 0; step < STEPS; step++) {
@@ -112,17 +112,17 @@ static void test_models(void **state)
     const struct pst_gnn_config plain = {.layers = 2, .hidden = 8, .aggregate = true, .dropout = 0.5};
     struct pst_gnn_config deep = {.layers = 3, .hidden = 16, .aggregate = true, .residual = true},
                           bare = plain;
-    compare_models(plain, PST_GNN_FEATURE_REAL);
-    compare_models(plain, PST_GNN_FEATURE_BFLOAT);
+    compare_models(plain, PST_F32);
+    compare_models(plain, PST_BF16);
     for (deep.norm = PST_GNN_NORM_NONE; deep.norm <= PST_GNN_NORM_BATCH; deep.norm++) {
         deep.input_dropout = deep.norm == PST_GNN_NORM_LAYER ? 0.25 : 0;
-        compare_models(deep, PST_GNN_FEATURE_REAL);
+        compare_models(deep, PST_F32);
     }
     bare.aggregate = false;
     bare.hidden = 20; /* wider than its input: the product comes after the mean, were there one */
-    compare_models(bare, PST_GNN_FEATURE_REAL);
+    compare_models(bare, PST_F32);
     bare.aggregate = true;
-    compare_models(bare, PST_GNN_FEATURE_REAL);
+    compare_models(bare, PST_F32);
 }
 
 /* ---- the stage ----------------------------------------------------------------------------------- */

@@ -243,7 +243,7 @@ static void arrays_lie_apart(void **state)
     struct fixture f;
     setup(&f, fanout, 2, 1);
     const struct pst_minibatch_layout *l = &f.filler.layout;
-    const struct pst_minibatch_size *c = &l->caps;
+    const struct pst_minibatch_size *c = &l->size;
     uint64_t at[] = {l->vertices_at,   l->labels_at,   l->indptr_at[0], l->indices_at[0], l->indptr_at[1],
                      l->indices_at[1], l->requests_at, l->features_at,  l->bytes};
     uint64_t bytes[] = {(uint64_t)c->n[2] * 8,     (uint64_t)c->n[0] * 4,     (uint64_t)c->n[0] * 4 + 4,
@@ -357,7 +357,7 @@ static void pieces_make_the_same_batch(void **state)
     setup(&f, fanout, 2, 0.05);
     int64_t ends[SEEDS];
     struct pst_splits pieces;
-    pst_splits_init(&pieces, ends, SEEDS, f.filler.layout.caps.n[0]);
+    pst_splits_init(&pieces, ends, SEEDS, f.filler.layout.size.n[0]);
     int voids = 0, micro = 0, lasts = 0;
     bool last;
     for (int64_t begin, n; pst_splits_next(&pieces, &begin, &n, &last); micro++) {

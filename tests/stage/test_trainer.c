@@ -79,7 +79,7 @@ static void train_some(struct world *w, struct pst_gnn_model *m, int64_t from, i
         struct pst_gnn_figures figures = {0};
         w->random = (uint64_t)batch;
         struct sampled *s = sample(w, m->config.layers, 3, some_seeds(w, seeds), SEEDS);
-        s->view.number = (uint64_t)batch;
+        s->view.mb.batch = (uint64_t)batch;
         assert_int_equal(pst_gnn_model_step(m, &s->view, &figures, NULL), PST_OK);
         pst_gnn_model_update(m, 0.01, 5e-4);
         free(s);
@@ -241,7 +241,7 @@ static void test_refusals(void **state)
     assert_int_equal(pst_gnn_model_init(&m, &config), PST_OK);
     struct sampled *s = sample(w, 2, 5, some_seeds(w, seeds), SEEDS);
     assert_int_equal(pst_gnn_model_step(&m, &s->view, &figures, NULL), PST_E_LIMIT);
-    s->view.hops = 1;
+    s->view.mb.hops = 1;
     assert_int_equal(pst_gnn_model_step(&m, &s->view, &figures, NULL), PST_E_ARG);
     free(s);
     pst_gnn_model_release(&m);

@@ -140,7 +140,7 @@ static void test_refusals(void **state)
     expect_refusal(0, "columns", spoil_dim);
     expect_refusal(0, "of 3 in its epoch", spoil_number);
     expect_refusal(0, "epoch 0 (its batch 0): the loss is", spoil_feature);
-    expect_refusal(0, "1 hops, the model 2 layers", spoil_hops);
+    expect_refusal(0, "1 hops and the model 2 layers", spoil_hops);
     expect_refusal(0, "1 of its 2 requested feature rows were never read", spoil_served);
 }
 

@@ -174,27 +174,27 @@ static inline struct sampled *sample(const struct world *w, int hops, int fanout
     int64_t *ids = malloc(EDGES_MAX * sizeof *ids), count = 0;
     struct pst_dedup *table = pst_k_dedup_init(memory, ROWS_MAX);
     assert_int_equal(pst_k_dedup(NULL, table, seeds, n, s->vertices, &count, ROWS_MAX, NULL), PST_OK);
-    s->view = (struct pst_gnn_batch){.hops = hops,
-                                     .n = {count},
+    s->view = (struct pst_gnn_batch){.mb = {.hops = (uint32_t)hops,
+                                            .n = {count},
+                                            .stride_bytes = DIM * sizeof(float),
+                                            .epoch = 1,
+                                            .batch = 4,
+                                            .batch_seeds = SEEDS},
                                      .vertices = s->vertices,
                                      .labels = s->labels,
-                                     .features = s->features,
-                                     .stride_bytes = DIM * sizeof(float),
-                                     .epoch = 1,
-                                     .number = 4,
-                                     .normaliser = SEEDS};
+                                     .features = s->features};
     for (int h = 0; h < hops; h++) {
         const struct pst_sample_key key = {11, 1, (uint32_t)h, 4};
-        assert_int_equal(pst_k_sample(NULL, &graph, &key, s->vertices, s->view.n[h], fanout, false,
+        assert_int_equal(pst_k_sample(NULL, &graph, &key, s->vertices, s->view.mb.n[h], fanout, false,
                                       s->indptr[h], ids, EDGES_MAX),
                          PST_OK);
-        assert_int_equal(pst_k_dedup(NULL, table, ids, s->indptr[h][s->view.n[h]], s->vertices, &count,
+        assert_int_equal(pst_k_dedup(NULL, table, ids, s->indptr[h][s->view.mb.n[h]], s->vertices, &count,
                                      ROWS_MAX, s->indices[h]),
                          PST_OK);
-        s->view.n[h + 1] = count;
+        s->view.mb.n[h + 1] = count;
         s->view.indptr[h] = s->indptr[h];
         s->view.indices[h] = s->indices[h];
-        s->view.edges[h] = s->indptr[h][s->view.n[h]];
+        s->view.edges[h] = s->indptr[h][s->view.mb.n[h]];
     }
     for (int64_t i = 0; i < n; i++)
         s->labels[i] = w->labels[s->vertices[i]];

@@ -1,4 +1,5 @@
-/* A good minibatch passes; every one of many small corruptions is refused. */
+/* A slot's writer and its readers agree about the layout; a good minibatch passes the check; each of many
+ * small corruptions is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -216,11 +217,150 @@ static void rubbish_is_survived(void **state)
         assert_int_equal(pst_minibatch_check(make(&slot), bytes), PST_E_FORMAT);
 }
 
+/* ---- size and layout ------------------------------------------------------------------------------ */
+
+static uint64_t random_state = 7;
+
+static int64_t below(int64_t bound)
+{
+    random_state = random_state * 6364136223846793005ull + 1442695040888963407ull;
+    return (int64_t)((random_state >> 33) % (uint64_t)bound);
+}
+
+static struct pst_minibatch_size random_size(void)
+{
+    struct pst_minibatch_size size = {.hops = 1 + (int)below(PST_HOPS_MAX)};
+    size.n[0] = 1 + below(20);
+    for (int h = 0; h < size.hops; h++) {
+        size.edges[h] = 1 + below(3 * size.n[h]);
+        size.n[h + 1] = size.n[h] + below(1 + size.edges[h]);
+    }
+    return size;
+}
+
+/* The fullest minibatch that the layout promises to hold, as a sampler writes it. */
+static struct pst_minibatch *full(const struct pst_minibatch_layout *l, char *slot)
+{
+    struct pst_minibatch *mb = (struct pst_minibatch *)(void *)slot;
+    const int64_t rows = l->size.n[l->size.hops];
+    *mb = (struct pst_minibatch){.magic = PST_MINIBATCH_MAGIC,
+                                 .batches_in_epoch = 1,
+                                 .last_micro = 1,
+                                 .batch_seeds = (uint32_t)l->size.n[0],
+                                 .feature_dim = (uint32_t)(l->stride_bytes / sizeof(float)),
+                                 .feature_dtype = PST_F32,
+                                 .requests = l->stride_bytes ? (uint32_t)rows : 0};
+    pst_minibatch_place(mb, l);
+    memcpy(mb->n, l->size.n, sizeof mb->n);
+    mb->bytes_used = l->features_at + (uint64_t)rows * l->stride_bytes;
+    memset(pst_minibatch_at(mb, l->vertices_at), 0, (size_t)rows * sizeof(int64_t));
+    memset(pst_minibatch_at(mb, l->labels_at), 0, (size_t)l->size.n[0] * sizeof(int32_t));
+    memset(pst_minibatch_at(mb, l->missing_at), 0, mb->requests * sizeof(int32_t));
+    for (int h = 0; h < l->size.hops; h++) {
+        int32_t *indptr = pst_minibatch_at(mb, l->indptr_at[h]);
+        for (int64_t d = 0; d < l->size.n[h]; d++)
+            indptr[d] = 0;
+        indptr[l->size.n[h]] = (int32_t)l->size.edges[h];
+        memset(pst_minibatch_at(mb, l->indices_at[h]), 0, (size_t)l->size.edges[h] * sizeof(int32_t));
+    }
+    return mb;
+}
+
+/* The reader's check (offsets, sizes, overlaps), the size of a slot of cached rows, and what a trainer makes
+ * of the sizes of both slots. */
+static void all_agree_about_the_layout(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 2000; round++) {
+        const struct pst_minibatch_size size = random_size();
+        const uint64_t strides[] = {0, 4, 400, 512, PST_PAGE, PST_PAGE + 4 * (uint64_t)below(1000)};
+        struct pst_minibatch_layout l;
+        pst_minibatch_layout_init(&l, &size, strides[below(6)]);
+        const uint64_t rows_bytes = (uint64_t)size.n[size.hops] * l.stride_bytes;
+        assert_int_equal(l.features_at % PST_PAGE, 0);
+        assert_int_equal(l.bytes, l.features_at + l.features_bytes);
+        assert_true(l.features_bytes >= rows_bytes && l.features_bytes < rows_bytes + PST_PAGE + 1);
+        assert_int_equal(pst_minibatch_features_at(l.bytes, l.features_bytes), l.features_at);
+        assert_int_equal(pst_minibatch_features_at(l.bytes, 0), l.bytes);
+        char *slot = aligned_alloc(PST_PAGE, l.bytes);
+        assert_non_null(slot);
+        struct pst_minibatch header;
+        if (pst_minibatch_read(full(&l, slot), l.bytes, &header) != PST_OK)
+            fail_msg("round %d: %s", round, pst_error_text());
+        for (uint32_t h = 0; h < header.hops;
+             h++) /* what a trainer brings to a GPU lies before the features */
+            assert_true(header.indices_at[h] + (uint64_t)size.edges[h] * sizeof(int32_t) <=
+                        header.features_at);
+        assert_true(header.missing_at + header.requests * sizeof(int32_t) <= header.features_at);
+        free(slot);
+    }
+}
+
+static void sizes_are_scaled_within_bounds(void **state)
+{
+    (void)state;
+    const struct pst_minibatch_size base = {.hops = 1, .n = {10, 100}, .edges = {90}},
+                                    bound = {.hops = 1, .n = {10, 120}, .edges = {200}};
+    struct pst_minibatch_size size;
+    pst_minibatch_size_scale(&size, &base, &bound, 1.5);
+    assert_int_equal(size.n[0], 10);
+    assert_int_equal(size.n[1], 120);
+    assert_int_equal(size.edges[0], 135);
+    pst_minibatch_size_scale(&size, &base, &bound, 0.001);
+    assert_int_equal(size.n[0], 1);
+    assert_int_equal(size.edges[0], 1);
+}
+
+/* README.md promises these to stages in other languages. */
+static void the_header_lies_as_documented(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t at, documented;
+    } fields[] = {
+#define FIELD(name, offset) {offsetof(struct pst_minibatch, name), offset}
+        FIELD(magic, 0),
+        FIELD(bytes_used, 8),
+        FIELD(seed, 16),
+        FIELD(epoch, 24),
+        FIELD(hops, 28),
+        FIELD(batch, 32),
+        FIELD(batch_in_epoch, 40),
+        FIELD(batches_in_epoch, 48),
+        FIELD(micro, 56),
+        FIELD(last_micro, 60),
+        FIELD(batch_seeds, 64),
+        FIELD(feature_dim, 68),
+        FIELD(feature_dtype, 72),
+        FIELD(requests, 76),
+        FIELD(served, 80),
+        FIELD(reserved, 84),
+        FIELD(stride_bytes, 88),
+        FIELD(digest, 96),
+        FIELD(n, 104),
+        FIELD(vertices_at, 176),
+        FIELD(labels_at, 184),
+        FIELD(features_at, 192),
+        FIELD(requests_at, 200),
+        FIELD(missing_at, 208),
+        FIELD(indptr_at, 216),
+        FIELD(indices_at, 280),
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        assert_int_equal(fields[i].at, fields[i].documented);
+    assert_int_equal(sizeof(struct pst_minibatch), 344);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_good_one_passes),           cmocka_unit_test(a_void_one_passes),
-        cmocka_unit_test(served_requests_are_counted), cmocka_unit_test(corruptions_are_refused),
+        cmocka_unit_test(all_agree_about_the_layout),
+        cmocka_unit_test(sizes_are_scaled_within_bounds),
+        cmocka_unit_test(the_header_lies_as_documented),
+        cmocka_unit_test(a_good_one_passes),
+        cmocka_unit_test(a_void_one_passes),
+        cmocka_unit_test(served_requests_are_counted),
+        cmocka_unit_test(corruptions_are_refused),
         cmocka_unit_test(rubbish_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

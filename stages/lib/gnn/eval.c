@@ -11,16 +11,13 @@
 
 /* ---- opening ------------------------------------------------------------------------------------ */
 
-static pst_rc kind_of(const struct pst_dataset *ds, enum pst_gnn_feature_kind *kind)
+static pst_rc check_dtype(const struct pst_array *features)
 {
-    switch (ds->features.dtype) {
-    case PST_F32: *kind = PST_GNN_FEATURE_REAL; return PST_OK;
-    case PST_F16: *kind = PST_GNN_FEATURE_HALF; return PST_OK;
-    case PST_BF16: *kind = PST_GNN_FEATURE_BFLOAT; return PST_OK;
-    default:
-        return pst_fail(PST_E_UNSUPPORTED, "%s holds %s: the trainer reads float32, float16 and bfloat16",
-                        ds->features.path, pst_dtype_name(ds->features.dtype));
-    }
+    const enum pst_dtype dtype = features->dtype;
+    return dtype == PST_F32 || dtype == PST_F16 || dtype == PST_BF16
+               ? PST_OK
+               : pst_fail(PST_E_UNSUPPORTED, "%s holds %s; expected float32, float16 or bfloat16",
+                          features->path, pst_dtype_name(dtype));
 }
 
 static pst_rc open_features(struct pst_gnn_eval *eval)
@@ -42,7 +39,7 @@ static void plan_memory(struct pst_gnn_eval *eval, const struct pst_gnn_config *
                    block = (uint64_t)(PST_GNN_EVAL_BLOCK * eval->ld) * sizeof(pst_real);
     eval->wide_at = pst_align_up(PST_GNN_EVAL_BLOCK * eval->ds->stride_bytes, PST_CACHE_LINE);
     eval->block_at[0] = eval->wide_at;
-    if (eval->kind != PST_GNN_FEATURE_REAL)
+    if (eval->dtype != PST_F32)
         eval->block_at[0] += (size_t)(PST_GNN_EVAL_BLOCK * pst_gnn_width(c->in)) * sizeof(pst_real);
     eval->block_at[1] = eval->block_at[0] + block;
     eval->worker_bytes = pst_align_up(eval->block_at[1] + block, PST_PAGE);
@@ -105,7 +102,8 @@ pst_rc pst_gnn_eval_open(struct pst_gnn_eval *eval, const struct pst_gnn_config 
                                    .edges = ds->edges};
     eval->ld = pst_gnn_width(pst_max_i64(config->hidden, config->classes));
     (void)pthread_mutex_init(&eval->failure.lock, NULL);
-    pst_rc rc = kind_of(ds, &eval->kind);
+    eval->dtype = ds->features.dtype;
+    pst_rc rc = check_dtype(&ds->features);
     if (rc == PST_OK)
         rc = open_features(eval);
     if (rc == PST_OK) {

@@ -43,7 +43,7 @@ struct pst_gnn_eval {
     const struct pst_dataset *ds; /* borrowed */
     struct pst_gnn_eval_options options;
     struct pst_csc graph;
-    enum pst_gnn_feature_kind kind;
+    enum pst_dtype dtype; /* of features */
     struct pst_row_files features;
     bool drop;     /* features are larger than the limit: do not leave them in the page cache */
     int threads;   /* each has buffers of its own, one after another in `buffers`: */

@@ -184,10 +184,10 @@ static void feature_task(void *arg, int64_t task, int worker)
     if (atomic_load(&eval->failure.there))
         return;
     pst_rc rc = pst_row_files_read(&eval->features, first, n, raw);
-    if (rc == PST_OK && eval->kind != PST_GNN_FEATURE_REAL) {
+    if (rc == PST_OK && eval->dtype != PST_F32) {
         pst_real *wide = (pst_real *)(void *)(raw + eval->wide_at);
         ld_x = pst_gnn_width(in);
-        pst_k_widen(NULL, raw, stride, eval->kind == PST_GNN_FEATURE_BFLOAT, wide, ld_x, n, in);
+        pst_k_widen(NULL, raw, stride, eval->dtype == PST_BF16, wide, ld_x, n, in);
         x = wide;
     }
     if (rc == PST_OK)

@@ -14,6 +14,8 @@
 #ifndef PST_MODEL_H
 #define PST_MODEL_H
 
+#include "common/slots/minibatch.h"
+#include "common/util/dtype.h"
 #include "stages/lib/device/device.h"
 #include "stages/lib/gnn/team.h"
 
@@ -103,23 +105,16 @@ struct pst_gnn_model {
         rows[PST_GNN_LAYERS_MAX]; /* destinations of each layer, over all steps: FLOPs are counted from it */
 };
 
-enum pst_gnn_feature_kind { PST_GNN_FEATURE_REAL, PST_GNN_FEATURE_HALF, PST_GNN_FEATURE_BFLOAT };
-
-/* What one step sees of a minibatch; all borrowed, and where the model computes. n, indptr, indices as in
- * common/slots/minibatch.h. */
+/* A minibatch as one step reads it: the header (common/slots/minibatch.h), and where its arrays are. They are
+ * borrowed, and lie where the model computes; the header's offsets do not count. Features of type PST_F32 are
+ * pst_reals. */
 struct pst_gnn_batch {
-    int hops;
-    int64_t n[PST_HOPS_MAX + 1];
+    struct pst_minibatch mb;
     const int64_t *vertices;
     const int32_t *labels;
     const int32_t *indptr[PST_HOPS_MAX], *indices[PST_HOPS_MAX];
-    int64_t edges[PST_HOPS_MAX]; /* indptr[h][n[h]], which a device's host cannot read */
+    int64_t edges[PST_HOPS_MAX]; /* indptr[h][n[h]]; on a GPU the host cannot read it there */
     const void *features;
-    uint64_t stride_bytes;
-    enum pst_gnn_feature_kind kind;
-    uint32_t epoch;
-    uint64_t number; /* of the batch: keys the dropout */
-    double normaliser;
 };
 
 struct pst_gnn_figures {

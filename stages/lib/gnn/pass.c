@@ -27,20 +27,21 @@ static bool project_first(const struct pst_gnn_layer *layer, int64_t dst, int64_
 
 static bool needs_copy(const struct pst_gnn_model *model, const struct pst_gnn_batch *batch)
 {
-    return batch->kind != PST_GNN_FEATURE_REAL || model->config.input_dropout > 0;
+    return batch->mb.feature_dtype != PST_F32 || model->config.input_dropout > 0;
 }
 
 static pst_rc plan_pass(const struct pst_gnn_model *model, const struct pst_gnn_batch *batch,
                         struct pst_gnn_pass *pass)
 {
     const struct pst_gnn_config *c = &model->config;
-    if (c->aggregate && batch->hops != c->layers)
-        return pst_fail(PST_E_ARG, "the minibatch has %d hops, the model %d layers: they must be as many",
-                        batch->hops, c->layers);
+    if (c->aggregate && (int)batch->mb.hops != c->layers)
+        return pst_fail(PST_E_ARG,
+                        "the minibatch has %u hops and the model %d layers; both numbers must be equal",
+                        batch->mb.hops, c->layers);
     for (int l = 0; l < c->layers; l++) {
         const int h = block_of(model, l);
-        pass->dst[l] = c->aggregate ? batch->n[h] : batch->n[0];
-        pass->src[l] = c->aggregate ? batch->n[h + 1] : batch->n[0];
+        pass->dst[l] = c->aggregate ? batch->mb.n[h] : batch->mb.n[0];
+        pass->src[l] = c->aggregate ? batch->mb.n[h + 1] : batch->mb.n[0];
         if (c->aggregate)
             pass->project[l] = project_first(&model->layer[l], pass->dst[l], pass->src[l], batch->edges[h]);
     }
@@ -65,15 +66,15 @@ static void copy_task(void *arg, int64_t block, int worker)
     const int64_t n = rows_of(s->model, block, s->pass->src[0], &at), dim = s->model->config.in,
                   ld = s->x[0].ld;
     pst_real *x = real_at(s->model, s->pass->input) + at * ld;
-    const char *from = (const char *)batch->features + (uint64_t)at * batch->stride_bytes;
-    if (batch->kind == PST_GNN_FEATURE_REAL)
+    const char *from = (const char *)batch->features + (uint64_t)at * batch->mb.stride_bytes;
+    if (batch->mb.feature_dtype == PST_F32)
         TIMED(s, worker, PST_GNN_WORK_FUSED,
-              s->twin->gather(s->q, from, batch->stride_bytes, NULL, x, (uint64_t)ld * sizeof *x, NULL, n,
+              s->twin->gather(s->q, from, batch->mb.stride_bytes, NULL, x, (uint64_t)ld * sizeof *x, NULL, n,
                               (uint64_t)dim * sizeof *x));
     else
         TIMED(s, worker, PST_GNN_WORK_FUSED,
-              s->twin->widen(s->q, from, batch->stride_bytes, batch->kind == PST_GNN_FEATURE_BFLOAT, x, ld, n,
-                             dim));
+              s->twin->widen(s->q, from, batch->mb.stride_bytes, batch->mb.feature_dtype == PST_BF16, x, ld,
+                             n, dim));
     const struct pst_dropout drop = dropout_of(s->model, batch, -1);
     TIMED(s, worker, PST_GNN_WORK_FUSED,
           s->twin->bias_relu_dropout(s->q, x, ld, NULL, batch->vertices + at, n, dim, false, &drop));
@@ -163,7 +164,7 @@ static void loss_rows(const struct step *s, int64_t block, int64_t at, int64_t n
     (void)s->twin->fill(s->q, f, 0, sizeof *f);
     clear(s, sums, out);
     s->twin->softmax_xent(s->q, real_at(s->model, s->pass->y[s->l]) + at * ld, ld, s->batch->labels + at, n,
-                          out, s->batch->normaliser, grad, ld, &f->loss, &f->correct, &f->counted);
+                          out, s->batch->mb.batch_seeds, grad, ld, &f->loss, &f->correct, &f->counted);
     s->twin->bias_relu_dropout_grad(s->q, grad, ld, NULL, 0, NULL, n, out, false, &none, sums);
 }
 
@@ -249,7 +250,7 @@ static struct pst_gnn_figures sum_figures(const struct step *s)
     struct pst_gnn_figures sum = {0};
     const struct pst_gnn_figures *f =
         (const struct pst_gnn_figures *)(void *)(s->model->work + s->pass->figures);
-    for (int64_t b = 0; b < blocks_of(s->model, s->batch->n[0]); b++) {
+    for (int64_t b = 0; b < blocks_of(s->model, s->batch->mb.n[0]); b++) {
         sum.loss += f[b].loss;
         sum.correct += f[b].correct;
         sum.counted += f[b].counted;
@@ -273,7 +274,7 @@ pst_rc pst_gnn_model_step(struct pst_gnn_model *model, const struct pst_gnn_batc
                      .grad = real_at(model, pass.grad[0])};
     s.x[0] = needs_copy(model, batch)
                  ? (struct view){real_at(model, pass.input), pst_gnn_width(model->config.in)}
-                 : (struct view){batch->features, (int64_t)(batch->stride_bytes / sizeof(pst_real))};
+                 : (struct view){batch->features, (int64_t)(batch->mb.stride_bytes / sizeof(pst_real))};
     for (int l = 1; l < layers; l++)
         s.x[l] = (struct view){real_at(model, pass.y[l - 1]), pst_gnn_width(model->layer[l].in)};
     for (int l = 0; l < layers; l++)

@@ -75,8 +75,8 @@ static inline struct pst_dropout dropout_of(const struct pst_gnn_model *model,
     const struct pst_gnn_config *c = &model->config;
     const bool last = layer == c->layers - 1;
     return (struct pst_dropout){.seed = c->seed,
-                                .epoch = batch->epoch,
-                                .batch = batch->number,
+                                .epoch = batch->mb.epoch,
+                                .batch = batch->mb.batch,
                                 .layer = (uint32_t)(layer + 1), /* 0 is the input's */
                                 .rate = layer < 0 ? (float)c->input_dropout
                                         : last    ? 0

@@ -5,7 +5,7 @@
 #ifndef PST_PLAN_H
 #define PST_PLAN_H
 
-#include "stages/lib/sampling/fill.h"
+#include "common/slots/minibatch.h"
 
 PST_BEGIN_DECLS
 

@@ -1,6 +1,5 @@
 #include "stages/lib/sampling/fill.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +7,7 @@
 #include "common/util/hugepage.h"
 #include "common/stage.h"
 
-/* local positions and indptr are int32 */
-#define BLOCK_MAX ((int64_t)INT32_MAX)
+#define BLOCK_MAX PST_MINIBATCH_COUNT_MAX
 
 static int64_t mul_bounded(int64_t a, int64_t b)
 {
@@ -19,38 +17,20 @@ static int64_t mul_bounded(int64_t a, int64_t b)
     return out;
 }
 
-void pst_minibatch_size_bound(struct pst_minibatch_size *caps, const struct pst_csc *graph,
+void pst_minibatch_size_bound(struct pst_minibatch_size *size, const struct pst_csc *graph,
                               const int64_t *fanout, int hops, int64_t batch)
 {
     assert(hops >= 1 && hops <= PST_HOPS_MAX && batch >= 1);
-    memset(caps, 0, sizeof *caps);
-    caps->hops = hops;
+    memset(size, 0, sizeof *size);
+    size->hops = hops;
     int64_t everyone = pst_max_i64(1, pst_min_i64(graph->vertices, BLOCK_MAX));
-    caps->n[0] = pst_min_i64(batch, everyone);
+    size->n[0] = pst_min_i64(batch, everyone);
     for (int h = 0; h < hops; h++) {
         int64_t edges =
-            fanout[h] < 0 ? pst_min_i64(graph->edges, BLOCK_MAX) : mul_bounded(caps->n[h], fanout[h]);
-        caps->edges[h] = pst_max_i64(1, edges);
-        caps->n[h + 1] = pst_min_i64(everyone, caps->n[h] + edges);
+            fanout[h] < 0 ? pst_min_i64(graph->edges, BLOCK_MAX) : mul_bounded(size->n[h], fanout[h]);
+        size->edges[h] = pst_max_i64(1, edges);
+        size->n[h + 1] = pst_min_i64(everyone, size->n[h] + edges);
     }
-}
-
-static int64_t scaled(int64_t base, int64_t bound, double margin)
-{
-    double want = ceil((double)base * margin);
-    int64_t cap = want >= (double)BLOCK_MAX ? BLOCK_MAX : (int64_t)want;
-    return pst_max_i64(1, pst_min_i64(cap, bound));
-}
-
-void pst_minibatch_size_scale(struct pst_minibatch_size *caps, const struct pst_minibatch_size *base,
-                              const struct pst_minibatch_size *bound, double margin)
-{
-    assert(base->hops == bound->hops && margin > 0);
-    *caps = *base;
-    for (int h = 0; h <= base->hops; h++)
-        caps->n[h] = scaled(base->n[h], bound->n[h], margin);
-    for (int h = 0; h < base->hops; h++)
-        caps->edges[h] = scaled(base->edges[h], bound->edges[h], margin);
 }
 
 pst_rc pst_expander_init(struct pst_expander *x, const struct pst_csc *graph, pst_sample_fn sample,

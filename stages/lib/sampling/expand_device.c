@@ -35,18 +35,18 @@ pst_rc pst_expand_device_topology(struct pst_device *device, const struct pst_cs
 
 /* ---- expansion ----------------------------------------------------------------------------------- */
 
-static int64_t most_edges(const struct pst_minibatch_size *caps)
+static int64_t most_edges(const struct pst_minibatch_size *size)
 {
     int64_t edges = 1;
-    for (int h = 0; h < caps->hops; h++)
-        edges = pst_max_i64(edges, caps->edges[h]);
+    for (int h = 0; h < size->hops; h++)
+        edges = pst_max_i64(edges, size->edges[h]);
     return edges;
 }
 
-pst_rc pst_expand_device_queue_for(struct pst_device *device, const struct pst_minibatch_size *caps)
+pst_rc pst_expand_device_queue_for(struct pst_device *device, const struct pst_minibatch_size *size)
 {
     return pst_device_queue(
-        device, (struct pst_queue_options){.most = pst_max_i64(caps->n[caps->hops], most_edges(caps)),
+        device, (struct pst_queue_options){.most = pst_max_i64(size->n[size->hops], most_edges(size)),
                                            .first = true});
 }
 
@@ -57,15 +57,15 @@ static pst_rc take(struct pst_expander_device *x, int64_t n, size_t size, const 
 
 pst_rc pst_expander_device_init(struct pst_expander_device *x, struct pst_device *device,
                                 const struct pst_csc *device_graph, pst_device_sample_fn sample, void *user,
-                                const struct pst_minibatch_size *caps)
+                                const struct pst_minibatch_size *size)
 {
     *x = (struct pst_expander_device){
-        .device = device, .graph = *device_graph, .sample = sample, .user = user, .caps = *caps};
-    const int64_t vertices = caps->n[caps->hops], edges = most_edges(caps);
+        .device = device, .graph = *device_graph, .sample = sample, .user = user, .size = *size};
+    const int64_t vertices = size->n[size->hops], edges = most_edges(size);
     void *table = NULL, *seeds, *found, *ids, *indptr, *numbers;
     pst_rc rc = take(x, 1, device->twin->dedup_bytes(vertices), "the dedup table of a batch", &table);
     if (rc == PST_OK)
-        rc = take(x, caps->n[0], sizeof *x->seeds, "a batch's seeds", &seeds);
+        rc = take(x, size->n[0], sizeof *x->seeds, "a batch's seeds", &seeds);
     if (rc == PST_OK)
         rc = take(x, vertices, sizeof *x->vertices, "a batch's vertices", &found);
     if (rc == PST_OK)
@@ -98,7 +98,7 @@ void pst_expander_device_release(struct pst_expander_device *x)
 /* For vertices after h hops: a slot may have less for all of them than for the seeds. */
 static int64_t room(const struct pst_expander_device *x, int h)
 {
-    return pst_min_i64(x->caps.n[h], x->caps.n[x->caps.hops]);
+    return pst_min_i64(x->size.n[h], x->size.n[x->size.hops]);
 }
 
 /* One hop. The running count of vertices is kept apart: dedup changes it in place. */
@@ -108,11 +108,11 @@ static void expand_hop(struct pst_expander_device *x, const struct pst_sample_ke
     const struct pst_twin *twin = x->device->twin;
     struct pst_queue *q = x->device->q;
     const int h = (int)key->hop;
-    const struct pst_minibatch_size *caps = &x->caps;
-    const struct pst_twin_n dsts = {pst_expand_device_vertices(x, h), caps->n[h]},
-                            edges = {pst_expand_device_edges(x, h), caps->edges[h]};
+    const struct pst_minibatch_size *size = &x->size;
+    const struct pst_twin_n dsts = {pst_expand_device_vertices(x, h), size->n[h]},
+                            edges = {pst_expand_device_edges(x, h), size->edges[h]};
     (void)x->sample(x->user, x->device, &x->graph, key, x->vertices, dsts, fanout, x->indptr, x->ids,
-                    caps->edges[h], pst_expand_device_edges(x, h));
+                    size->edges[h], pst_expand_device_edges(x, h));
     (void)twin->dedup_n(q, x->table, x->ids, edges, x->vertices, x->numbers, room(x, h + 1),
                         block ? block->indices : NULL);
     (void)twin->copy(q, pst_expand_device_vertices(x, h + 1), x->numbers, sizeof *x->numbers);
@@ -126,13 +126,13 @@ pst_rc pst_expand_device(struct pst_expander_device *x, struct pst_sample_key ke
 {
     const struct pst_twin *twin = x->device->twin;
     struct pst_queue *q = x->device->q;
-    assert(n <= x->caps.n[0]);
+    assert(n <= x->size.n[0]);
     (void)twin->copy(q, x->seeds, seeds, (size_t)n * sizeof *seeds);
     (void)twin->fill(q, x->numbers, 0, PST_EXPAND_DEVICE_NUMBERS * sizeof *x->numbers);
     twin->dedup_reset(q, x->table);
     (void)twin->dedup(q, x->table, x->seeds, n, x->vertices, x->numbers, room(x, 0), NULL);
     pst_rc rc = twin->copy(q, pst_expand_device_vertices(x, 0), x->numbers, sizeof *x->numbers);
-    for (key.hop = 0; (int)key.hop < x->caps.hops; key.hop++)
+    for (key.hop = 0; (int)key.hop < x->size.hops; key.hop++)
         expand_hop(x, &key, (int)fanout[key.hop], blocks ? &blocks[key.hop] : NULL);
     return rc == PST_OK ? PST_OK : pst_device_wait(x->device); /* which has the reason */
 }
@@ -140,7 +140,7 @@ pst_rc pst_expand_device(struct pst_expander_device *x, struct pst_sample_key ke
 void pst_expand_device_record(struct pst_expander_device *x, int nown)
 {
     const int64_t *at[PST_TWIN_RECORD_COUNTS];
-    const int all = 1 + 2 * x->caps.hops + nown;
+    const int all = 1 + 2 * x->size.hops + nown;
     for (int i = 0; i < all; i++)
         at[i] = x->numbers + 1 + i;
     pst_device_record(x->device, at, all);
@@ -149,7 +149,7 @@ void pst_expand_device_record(struct pst_expander_device *x, int nown)
 pst_rc pst_expand_device_done(struct pst_expander_device *x, struct pst_minibatch_size *found, int64_t *own,
                               int nown, bool *data_fault)
 {
-    *found = (struct pst_minibatch_size){.hops = x->caps.hops};
+    *found = (struct pst_minibatch_size){.hops = x->size.hops};
     const pst_rc rc = pst_device_recorded(x->device, data_fault);
     if (rc != PST_OK)
         return rc;

@@ -9,39 +9,12 @@
 #include "common/slots/request.h"
 #include "common/stage.h"
 
-static uint64_t place(uint64_t *at, uint64_t bytes, uint64_t align)
-{
-    uint64_t here = pst_align_up(*at, align);
-    *at = here + bytes;
-    return here;
-}
-
-void pst_minibatch_layout_init(struct pst_minibatch_layout *layout, const struct pst_minibatch_size *caps,
-                               uint64_t stride_bytes)
-{
-    memset(layout, 0, sizeof *layout);
-    layout->caps = *caps;
-    layout->stride_bytes = stride_bytes;
-    uint64_t rows = (uint64_t)caps->n[caps->hops];
-    uint64_t at = sizeof(struct pst_minibatch);
-    layout->vertices_at = place(&at, rows * sizeof(int64_t), PST_CACHE_LINE);
-    layout->labels_at = place(&at, (uint64_t)caps->n[0] * sizeof(int32_t), PST_CACHE_LINE);
-    for (int h = 0; h < caps->hops; h++) {
-        layout->indptr_at[h] = place(&at, ((uint64_t)caps->n[h] + 1) * sizeof(int32_t), PST_CACHE_LINE);
-        layout->indices_at[h] = place(&at, (uint64_t)caps->edges[h] * sizeof(int32_t), PST_CACHE_LINE);
-    }
-    layout->requests_at = place(&at, stride_bytes ? rows * sizeof(struct pst_request) : 0, PST_CACHE_LINE);
-    layout->missing_at = place(&at, stride_bytes ? rows * sizeof(int32_t) : 0, PST_CACHE_LINE);
-    layout->features_at = place(&at, rows * stride_bytes, PST_PAGE);
-    layout->bytes = pst_align_up(at, PST_PAGE);
-}
-
 pst_rc pst_filler_init(struct pst_filler *f, const struct pst_csc *graph, pst_sample_fn sample, void *user)
 {
-    const struct pst_minibatch_size *caps = &f->layout.caps;
-    int64_t rows = caps->n[caps->hops], edges = 1;
-    for (int h = 0; h < caps->hops; h++)
-        edges = pst_max_i64(edges, caps->edges[h]);
+    const struct pst_minibatch_size *size = &f->layout.size;
+    int64_t rows = size->n[size->hops], edges = 1;
+    for (int h = 0; h < size->hops; h++)
+        edges = pst_max_i64(edges, size->edges[h]);
     f->hit_pos = f->hit_row = f->miss_pos = NULL;
     pst_rc rc = pst_expander_init(&f->expander, graph, sample, user, rows, edges);
     if (rc != PST_OK)
@@ -67,13 +40,10 @@ void pst_filler_release(struct pst_filler *f)
 
 struct pst_minibatch pst_fill_begin(const struct pst_filler *f, const struct pst_fill_job *job)
 {
-    const struct pst_minibatch_layout *l = &f->layout;
     struct pst_minibatch mb = {
         .magic = PST_MINIBATCH_MAGIC,
-        .bytes_used = l->features_at,
         .seed = job->seed,
         .epoch = job->epoch,
-        .hops = (uint32_t)l->caps.hops,
         .batch = job->batch,
         .batch_in_epoch = job->batch_in_epoch,
         .batches_in_epoch = job->batches_in_epoch,
@@ -81,15 +51,8 @@ struct pst_minibatch pst_fill_begin(const struct pst_filler *f, const struct pst
         .batch_seeds = job->batch_seeds,
         .feature_dim = (uint32_t)f->feature_dim,
         .feature_dtype = f->feature_dtype,
-        .stride_bytes = l->stride_bytes,
-        .vertices_at = l->vertices_at,
-        .labels_at = l->labels_at,
-        .requests_at = l->requests_at,
-        .missing_at = l->missing_at,
-        .features_at = l->features_at,
     };
-    memcpy(mb.indptr_at, l->indptr_at, sizeof mb.indptr_at);
-    memcpy(mb.indices_at, l->indices_at, sizeof mb.indices_at);
+    pst_minibatch_place(&mb, &f->layout);
     return mb;
 }
 
@@ -184,26 +147,26 @@ static pst_rc fill_hop(struct pst_filler *f, const struct pst_fill_job *job, cha
                        int64_t *count)
 {
     const struct pst_minibatch_layout *l = &f->layout;
-    const struct pst_minibatch_size *caps = &l->caps;
+    const struct pst_minibatch_size *size = &l->size;
     struct pst_sample_key key = {
         .seed = job->seed, .epoch = job->epoch, .hop = (uint32_t)hop, .batch = job->batch_in_epoch};
     return pst_expand_hop(&f->expander, &key, (int)f->fanout[hop], (int64_t *)(void *)(slot + l->vertices_at),
-                          count, caps->n[hop + 1], (int32_t *)(void *)(slot + l->indptr_at[hop]),
-                          (int32_t *)(void *)(slot + l->indices_at[hop]), caps->edges[hop]);
+                          count, size->n[hop + 1], (int32_t *)(void *)(slot + l->indptr_at[hop]),
+                          (int32_t *)(void *)(slot + l->indices_at[hop]), size->edges[hop]);
 }
 
 pst_rc pst_sampling_fill(struct pst_filler *f, const struct pst_fill_job *job, void *slot,
                          pst_announce_fn announce, void *user, struct pst_fill_result *result)
 {
     const struct pst_minibatch_layout *l = &f->layout;
-    const int hops = l->caps.hops;
+    const int hops = l->size.hops;
     char *base = slot;
     struct pst_minibatch mb = pst_fill_begin(f, job);
     *result = (struct pst_fill_result){.fits = true};
     int64_t count = 0, provided = 0;
     uint64_t asked = 0;
     pst_rc rc = pst_expand_seeds(&f->expander, job->seeds, job->n, (int64_t *)(void *)(base + l->vertices_at),
-                                 &count, l->caps.n[0]);
+                                 &count, l->size.n[0]);
     mb.n[0] = count;
     for (int h = 0; h <= hops && rc == PST_OK; h++) {
         uint64_t new_requests = provide_rows(f, base, provided, count, asked, result);
@@ -236,7 +199,7 @@ pst_rc pst_sampling_measure(const struct pst_filler *f, const struct pst_fill_jo
                             struct pst_minibatch_size *needed)
 {
     struct pst_minibatch_size bound;
-    const int hops = f->layout.caps.hops;
+    const int hops = f->layout.size.hops;
     pst_minibatch_size_bound(&bound, f->expander.graph, f->fanout, hops, job->n);
     int64_t edges = 1;
     for (int h = 0; h < hops; h++)

@@ -18,31 +18,9 @@ typedef pst_rc (*pst_sample_fn)(void *user, const struct pst_csc *graph, const s
                                 const int64_t *vertices, int64_t n, int fanout, int32_t *indptr, int64_t *out,
                                 int64_t capacity);
 
-/* How many vertices after each hop, and edges in each. */
-struct pst_minibatch_size {
-    int hops;
-    int64_t n[PST_HOPS_MAX + 1];
-    int64_t edges[PST_HOPS_MAX];
-};
-
 /* What no batch of `batch` seeds can exceed. */
-PST_API void pst_minibatch_size_bound(struct pst_minibatch_size *caps, const struct pst_csc *graph,
+PST_API void pst_minibatch_size_bound(struct pst_minibatch_size *size, const struct pst_csc *graph,
                                       const int64_t *fanout, int hops, int64_t batch);
-/* caps = ceil(base * margin), at most bound where margin is 1 or more, at least 1. */
-PST_API void pst_minibatch_size_scale(struct pst_minibatch_size *caps, const struct pst_minibatch_size *base,
-                                      const struct pst_minibatch_size *bound, double margin);
-
-/* Where each array of minibatch.h lies in a slot that can hold caps. */
-struct pst_minibatch_layout {
-    struct pst_minibatch_size caps;
-    uint64_t stride_bytes;
-    uint64_t vertices_at, labels_at, requests_at, missing_at, features_at;
-    uint64_t indptr_at[PST_HOPS_MAX], indices_at[PST_HOPS_MAX];
-    uint64_t bytes; /* of the whole slot */
-};
-PST_API void pst_minibatch_layout_init(struct pst_minibatch_layout *layout,
-                                       const struct pst_minibatch_size *caps, uint64_t stride_bytes);
-
 /* ---- expansion: one hop at a time ---------------------------------------------------------------- */
 
 struct pst_expander {
@@ -122,7 +100,7 @@ PST_API PST_MUST_USE pst_rc pst_sampling_fill(struct pst_filler *f, const struct
                                               void *slot, pst_announce_fn announce, void *user,
                                               struct pst_fill_result *result);
 
-/* What job would have needed: caps with no limit but pst_minibatch_size_bound. Allocates; for error messages.
+/* What job would have needed: size with no limit but pst_minibatch_size_bound. Allocates; for error messages.
  */
 PST_API PST_MUST_USE pst_rc pst_sampling_measure(const struct pst_filler *f, const struct pst_fill_job *job,
                                                  struct pst_minibatch_size *needed);

@@ -12,11 +12,11 @@ enum { HITS, MISSES, OWN }; /* numbers of ours */
 pst_rc pst_filler_device_init(struct pst_filler_device *d, struct pst_filler *f, struct pst_device *device,
                               const struct pst_csc *device_graph, pst_device_sample_fn sample, void *user)
 {
-    const uint64_t rows = (uint64_t)f->layout.caps.n[f->layout.caps.hops];
+    const uint64_t rows = (uint64_t)f->layout.size.n[f->layout.size.hops];
     d->filler = f;
     d->device_s = 0;
     void *hit_pos = NULL, *hit_row = NULL, *miss_pos = NULL;
-    pst_rc rc = pst_expander_device_init(&d->expander, device, device_graph, sample, user, &f->layout.caps);
+    pst_rc rc = pst_expander_device_init(&d->expander, device, device_graph, sample, user, &f->layout.size);
     if (rc == PST_OK && d->cache)
         rc = pst_device_take(device, PST_TWIN_MEMORY_DEVICE, rows * sizeof *d->hit_pos, "a batch's hits",
                              &hit_pos);
@@ -49,7 +49,7 @@ static void find_rows(struct pst_filler_device *d)
 {
     const struct pst_expander_device *x = &d->expander;
     const struct pst_minibatch_layout *l = &d->filler->layout;
-    const struct pst_twin_n rows = {pst_expand_device_vertices(x, l->caps.hops), l->caps.n[l->caps.hops]};
+    const struct pst_twin_n rows = {pst_expand_device_vertices(x, l->size.hops), l->size.n[l->size.hops]};
     x->device->twin->lookup_n(x->device->q, d->cache, x->vertices, rows, d->hit_pos, d->hit_row,
                               pst_expand_device_own(x, HITS), d->miss_pos, pst_expand_device_own(x, MISSES));
 }
@@ -59,7 +59,7 @@ static void bring_rows(struct pst_filler_device *d, char *rows)
 {
     const struct pst_expander_device *x = &d->expander;
     const struct pst_minibatch_layout *l = &d->filler->layout;
-    const struct pst_twin_n hits = {pst_expand_device_own(x, HITS), l->caps.n[l->caps.hops]};
+    const struct pst_twin_n hits = {pst_expand_device_own(x, HITS), l->size.n[l->size.hops]};
     x->device->twin->gather_n(x->device->q, d->cache_rows, l->stride_bytes, d->hit_row, rows, l->stride_bytes,
                               d->hit_pos, hits, d->filler->row_bytes);
 }
@@ -70,8 +70,8 @@ static pst_rc enqueue(struct pst_filler_device *d, const struct pst_fill_job *jo
 {
     const struct pst_minibatch_layout *l = &d->filler->layout;
     const struct pst_expander_device *x = &d->expander;
-    const int hops = l->caps.hops;
-    const struct pst_twin_n rows = {pst_expand_device_vertices(x, hops), l->caps.n[hops]};
+    const int hops = l->size.hops;
+    const struct pst_twin_n rows = {pst_expand_device_vertices(x, hops), l->size.n[hops]};
     const struct pst_sample_key key = {.seed = job->seed, .epoch = job->epoch, .batch = job->batch_in_epoch};
     struct pst_expand_device_block blocks[PST_HOPS_MAX];
     for (int h = 0; h < hops; h++)
@@ -93,8 +93,8 @@ static pst_rc enqueue(struct pst_filler_device *d, const struct pst_fill_job *jo
 pst_rc pst_fill_device_explain(const struct pst_device *device, const struct pst_filler *f,
                                const struct pst_fill_job *job)
 {
-    struct pst_minibatch_size caps;
-    const pst_rc rc = pst_sampling_measure(f, job, &caps);
+    struct pst_minibatch_size size;
+    const pst_rc rc = pst_sampling_measure(f, job, &size);
     return rc != PST_OK ? rc
                         : pst_fail(PST_E_FORMAT,
                                    "%s met an id that is out of range, and the CPU none: its "
@@ -126,7 +126,7 @@ pst_rc pst_fill_device(struct pst_filler_device *d, const struct pst_fill_job *j
     int64_t own[OWN];
     bool data_fault = false;
     const double begin = pst_now();
-    *result = (struct pst_fill_result){.fits = job->n <= l->caps.n[0]};
+    *result = (struct pst_fill_result){.fits = job->n <= l->size.n[0]};
     pst_rc rc = result->fits ? enqueue(d, job, slot, rows) : PST_OK;
     if (rc == PST_OK && result->fits)
         rc = pst_expand_device_done(&d->expander, &found, own, OWN, &data_fault);

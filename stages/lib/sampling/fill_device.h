@@ -32,7 +32,7 @@ struct pst_expander_device {
     struct pst_csc graph; /* of pst_expand_device_topology */
     pst_device_sample_fn sample;
     void *user;
-    struct pst_minibatch_size caps; /* of a minibatch; and of the memory below, all on the device */
+    struct pst_minibatch_size size; /* of a minibatch; and of the memory below, all on the device */
     struct pst_dedup *table;
     int64_t *seeds, *vertices, *ids;
     int32_t *indptr;  /* of one hop */
@@ -48,22 +48,22 @@ static inline int64_t *pst_expand_device_vertices(const struct pst_expander_devi
 }
 static inline int64_t *pst_expand_device_edges(const struct pst_expander_device *x, int h)
 {
-    return x->numbers + 2 + x->caps.hops + h;
+    return x->numbers + 2 + x->size.hops + h;
 }
 static inline int64_t *pst_expand_device_own(const struct pst_expander_device *x, int i)
 {
-    return x->numbers + 2 + 2 * x->caps.hops + i;
+    return x->numbers + 2 + 2 * x->size.hops + i;
 }
 
-/* Makes the device's queue, for minibatches of caps. */
+/* Makes the device's queue, for minibatches of size. */
 PST_API PST_MUST_USE pst_rc pst_expand_device_queue_for(struct pst_device *device,
-                                                        const struct pst_minibatch_size *caps);
+                                                        const struct pst_minibatch_size *size);
 
-/* Takes the memory for minibatches of caps, with at most caps.n[0] seeds. */
+/* Takes the memory for minibatches of size, with at most size.n[0] seeds. */
 PST_API PST_MUST_USE pst_rc pst_expander_device_init(struct pst_expander_device *x, struct pst_device *device,
                                                      const struct pst_csc *device_graph,
                                                      pst_device_sample_fn sample, void *user,
-                                                     const struct pst_minibatch_size *caps);
+                                                     const struct pst_minibatch_size *size);
 PST_API void pst_expander_device_release(struct pst_expander_device *x);
 
 /* Where a hop's block goes, in memory that kernels can write: indptr as of minibatch.h (but for its first
@@ -72,7 +72,7 @@ struct pst_expand_device_block {
     int32_t *indptr, *indices;
 };
 
-/* Puts a whole expansion on the queue: seeds[0..n), n at most caps.n[0], then a hop for each fanout. key.hop
+/* Puts a whole expansion on the queue: seeds[0..n), n at most size.n[0], then a hop for each fanout. key.hop
  * is set for each. blocks: NULL, only vertices and numbers are of interest. What does not fit (PST_E_LIMIT)
  * or is out of range (PST_E_FORMAT) is told by the record of pst_expand_device_done. */
 PST_API PST_MUST_USE pst_rc pst_expand_device(struct pst_expander_device *x, struct pst_sample_key key,
@@ -109,7 +109,7 @@ PST_API void pst_filler_device_release(struct pst_filler_device *d);
 
 /* pst_sampling_fill (fill.h), on the device. All requests are announced at once. Then all is in the slot but
  * the cached rows: they may still be on their way in the device's queue. They go to `rows` (of the layout's
- * caps and stride, in any memory of the device's); NULL: to the slot's features. */
+ * size and stride, in any memory of the device's); NULL: to the slot's features. */
 PST_API PST_MUST_USE pst_rc pst_fill_device(struct pst_filler_device *d, const struct pst_fill_job *job,
                                             void *slot, void *rows, pst_announce_fn announce, void *user,
                                             struct pst_fill_result *result);

@@ -30,7 +30,7 @@ struct pst_sampling {
     struct pst_csc graph;
     bool planned;
     struct pst_plan plan;
-    struct pst_minibatch_size base; /* caps at margin 1 */
+    struct pst_minibatch_size base; /* size at margin 1 */
     struct pst_filler filler;
     pst_sample_fn sample;
     void *user;
@@ -117,16 +117,16 @@ static pst_rc size_slots(struct pst_sampling *s)
     if (rc != PST_OK)
         return rc;
     memcpy(s->filler.fanout, want.fanout, sizeof want.fanout);
-    struct pst_minibatch_size bound, caps;
+    struct pst_minibatch_size bound, size;
     pst_minibatch_size_bound(&bound, &s->graph, want.fanout, want.hops, s->seeds.batch);
     s->base = s->planned ? s->plan.max : bound;
     s->base.n[0] = bound.n[0];
-    pst_minibatch_size_scale(&caps, &s->base, &bound, s->margin);
-    pst_minibatch_layout_init(&s->filler.layout, &caps, s->ds.feature_dim > 0 ? s->ds.stride_bytes : 0);
+    pst_minibatch_size_scale(&size, &s->base, &bound, s->margin);
+    pst_minibatch_layout_init(&s->filler.layout, &size, s->ds.feature_dim > 0 ? s->ds.stride_bytes : 0);
     pst_need(s->self, s->port, s->filler.layout.bytes, PST_PAGE);
     pst_log(s->self, "slots of %llu bytes: %lld seeds, %lld vertices after %d hops; %s, margin %g",
-            (unsigned long long)s->filler.layout.bytes, (long long)caps.n[0], (long long)caps.n[caps.hops],
-            caps.hops, s->planned ? "sized by the plan" : "no plan: sized for the worst case", s->margin);
+            (unsigned long long)s->filler.layout.bytes, (long long)size.n[0], (long long)size.n[size.hops],
+            size.hops, s->planned ? "sized by the plan" : "no plan: sized for the worst case", s->margin);
     return PST_OK;
 }
 
@@ -151,15 +151,12 @@ pst_rc pst_sampling_size(struct pst_stage *self, struct pst_sampling **out, pst_
 
 void pst_sampling_on_device(struct pst_sampling *s, pst_device_sample_fn sample)
 {
-    const struct pst_minibatch_layout *l = &s->filler.layout;
     const int cached = pst_port(s->self, "cached");
     s->device_sample = sample;
     if (!pst_linked(s->self, cached))
         return;
     s->cached = cached;
-    /* exactly what the features take of a batch's slot, or, without any, a byte: the trainer subtracts it */
-    const uint64_t bytes = (uint64_t)l->caps.n[l->caps.hops] * l->stride_bytes;
-    pst_need(s->self, cached, bytes > 0 ? bytes : 1, PST_PAGE);
+    pst_need(s->self, cached, s->filler.layout.features_bytes, PST_PAGE);
 }
 
 static pst_rc open_device(struct pst_sampling *s)
@@ -210,7 +207,7 @@ static pst_rc open_on_device(struct pst_sampling *s)
     struct pst_expander *measure = &s->filler.expander;
     struct pst_csc graph;
     *measure = (struct pst_expander){.graph = &s->graph, .sample = s->sample, .user = s->user};
-    pst_rc rc = pst_expand_device_queue_for(&s->device, &s->filler.layout.caps);
+    pst_rc rc = pst_expand_device_queue_for(&s->device, &s->filler.layout.size);
     if (rc == PST_OK)
         rc = pst_expand_device_topology(&s->device, &s->graph, budget, &graph, &s->topology_in_place);
     if (rc == PST_OK)
@@ -297,7 +294,7 @@ static pst_rc begin_batch(struct pst_sampling *s, uint64_t batch, struct pending
     p->n = pst_seeds_of(&s->seeds, batch, p->seeds);
     s->count.seeds_s += pst_now() - begin;
     pst_splits_init(&p->pieces, s->end_memory + index * (size_t)s->seeds.batch, p->n,
-                    s->split ? s->filler.layout.caps.n[0] : p->n);
+                    s->split ? s->filler.layout.size.n[0] : p->n);
     *out = p;
     return PST_OK;
 }
@@ -310,7 +307,7 @@ static pst_rc too_large(struct pst_sampling *s, const struct pst_fill_job *job)
     pst_rc rc = pst_sampling_measure(&s->filler, job, &need);
     if (rc != PST_OK)
         return rc;
-    const struct pst_minibatch_size *have = &s->filler.layout.caps;
+    const struct pst_minibatch_size *have = &s->filler.layout.size;
     double margin = 0;
     while (hop + 1 < need.hops && need.n[hop + 1] <= have->n[hop + 1] && need.edges[hop] <= have->edges[hop])
         hop++;
