@@ -123,11 +123,23 @@ $(BUILD)/bin/penstock-%: $(BUILD)/obj/tools/penstock-%.o $(libs)
 	@mkdir -p $(@D)
 	$(CC) -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) $(RPATH_BIN) -L$(BUILD)/lib -lpenstock $(CORE_LIBS)
 
-# A test may #include the .c files it looks into; *_f64.c tests are compiled in double precision.
+# A test may #include the .c file it looks into.
 $(BUILD)/tests/%: tests/%.c $(libs)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MF $@.d $(if $(findstring _f64,$*),-DPST_REAL=double) -o $@ $< $(ALL_LDFLAGS) \
+	$(CC) $(ALL_CFLAGS) -MF $@.d -o $@ $< $(ALL_LDFLAGS) \
 	  -Wl,-rpath,$(abspath $(BUILD)/lib) $(STAGE_LIBS) $(CORE_LIBS) -lcmocka
+
+# *_f64.c tests run kernels and model in double precision, in place of those of the libraries.
+f64_obj := $(patsubst %.c,$(BUILD)/obj-f64/%.o,$(kernel_src) $(wildcard stages/lib/gnn/*.c))
+$(BUILD)/obj-f64/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -DPST_REAL=double -c -o $@ $<
+$(BUILD)/tests/libf64.a: $(f64_obj)
+	@mkdir -p $(@D)
+	rm -f $@ && ar rcs $@ $^
+$(BUILD)/tests/%_f64: tests/%_f64.c $(BUILD)/tests/libf64.a $(BUILD)/lib/libpenstock.so
+	$(CC) $(ALL_CFLAGS) -DPST_REAL=double -MF $@.d -o $@ $< $(BUILD)/tests/libf64.a $(ALL_LDFLAGS) \
+	  -Wl,-rpath,$(abspath $(BUILD)/lib) -L$(BUILD)/lib -lpenstock -ldnnl -lgomp -lxxhash -ljansson -lm -lcmocka
 
 # Programs that run in the guest.
 guest_bin := $(patsubst tests/qemu/%.c,$(BUILD)/tests/qemu/%,$(wildcard tests/qemu/*.c))

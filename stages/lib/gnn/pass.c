@@ -17,7 +17,7 @@
  * many multiply-adds. */
 static const double MEAN_COST = 12;
 
-static bool project_first(const struct pst_gnn_layer *layer, int64_t dst, int64_t src, int64_t edges)
+bool pst_gnn_projects_first(const struct pst_gnn_layer *layer, int64_t dst, int64_t src, int64_t edges)
 {
     const double in = (double)layer->in, out = (double)layer->out;
     const double after = (double)edges * in * MEAN_COST + (double)dst * in * out;
@@ -43,7 +43,8 @@ static pst_rc plan_pass(const struct pst_gnn_model *model, const struct pst_gnn_
         pass->dst[l] = c->aggregate ? batch->mb.n[h] : batch->mb.n[0];
         pass->src[l] = c->aggregate ? batch->mb.n[h + 1] : batch->mb.n[0];
         if (c->aggregate)
-            pass->project[l] = project_first(&model->layer[l], pass->dst[l], pass->src[l], batch->edges[h]);
+            pass->project[l] =
+                pst_gnn_projects_first(&model->layer[l], pass->dst[l], pass->src[l], batch->edges[h]);
     }
     pst_gnn_pass_layout(model, pass, needs_copy(model, batch));
     if (pass->bytes > model->work_bytes)

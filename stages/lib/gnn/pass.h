@@ -91,4 +91,8 @@ static inline pst_real *sums_of(const struct step *s, int64_t block)
 /* From the gradient of the loss by the logits, in pass->grad[0], to those of all weights. */
 void pst_gnn_pass_backward(struct step *s);
 
+/* Is it cheaper to multiply a layer's inputs by its weights before their mean is taken, than after? dst, src
+ * and edges are the block's. The two orders give the same result but for rounding. */
+bool pst_gnn_projects_first(const struct pst_gnn_layer *layer, int64_t dst, int64_t src, int64_t edges);
+
 #endif
