@@ -119,6 +119,25 @@ def the_bench_checks_what_it_measures():
         assert r.returncode == 2 and "fast" in r.stderr, r
 
 
+@test
+def the_bench_times_something_whatever_the_depth():
+    if GROUPED:
+        raise Skip("64 MiB at a time take minutes under ThreadSanitizer")
+    slow = json.dumps({"faults": {"delay_rate": 1, "delay_us": 30000}})
+    for args in (["--stack", "batch", "--bytes", "64MiB", "--span", "256M", "--depth", "2"],  # as many slots as 2 x depth
+                 ["--bytes", "64MiB", "--span", "256M", "--depth", "4"],  # as many slots as depth
+                 ["--depth", "4", "--emulated", slow],  # nothing ends while the time passes
+                 ["--depth", "4", "--emulated", slow, "--threads", "2"],
+                 ["--burst", "--depth", "4", "--emulated", slow]):
+        t0 = time.time()
+        r = json.loads(command("bench", "io", "--json", "--seconds", "0.005", *args).stdout)
+        assert r["requests"] > 0 and r["iops"] > 0, (args, r)
+        assert time.time() - t0 < (60 if SAN else 15), (args, time.time() - t0)
+    for option, value in (("--bytes", "64Mi"), ("--bytes", "0"), ("--span", "3 GiB"), ("--span", "-1"), ("--depth", "1K")):
+        r = command("bench", "io", option, value, code=None)
+        assert r.returncode == 2 and option in r.stderr and value in r.stderr, r
+
+
 def programs_of(pid):
     found = []
     for child in children(pid):

@@ -12,24 +12,25 @@
 
 static const char help[] =
     "usage: penstock bench io [OPTION]...\n"
-    "Moves random requests and checks every byte of every one before it prints a rate.\n"
-    "  --backend NAME    emulated (the default), nvme, file, pread or mmap\n"
-    "  --stack NAME      of emulated and nvme: async, sync or batch\n"
-    "  --bytes N         of a request (4096)          --depth N    requests in flight (128)\n"
-    "  --burst           rounds of DEPTH requests at once, instead of DEPTH always in flight\n"
-    "  --ssds N          1 to 16 (1)                  --queues N   pairs an SSD (1)\n"
-    "  --threads N       that submit, each with --depth, --queues and --lanes of its own (1)\n"
-    "  --lanes N         threads that share a submission; of stack sync: requests at once (1; sync: DEPTH)\n"
-    "  --write           writes, each read back (nvme: never)\n"
-    "  --seconds S       of transfers (1)             --span N     bytes of each SSD or of the file (64 "
-    "MiB)\n"
-    "  --preset NAME     of emulated: none, optane, 980pro or p5510\n"
-    "  --dilate F        of emulated: its time runs F times slower (1)\n"
-    "  --workers N       of emulated: threads of the controllers (1)\n"
-    "  --emulated JSON   of emulated: more of its configuration\n"
-    "  --drives LIST     of nvme: PCI addresses with commas between\n"
-    "  --file PATH       of file, pread, mmap: made if it is not there\n"
-    "  --json            print JSON\n";
+    "Moves requests at random places, checks every byte of each, and prints the rate.\n"
+    "  --backend NAME    emulated (default), nvme, file, pread or mmap\n"
+    "  --stack NAME      emulated and nvme: async (default), sync or batch\n"
+    "  --bytes SIZE      bytes of a request (4KiB)       --span SIZE  bytes of each SSD, or of the file "
+    "(64MiB)\n"
+    "  --depth N         requests in flight (128)        --seconds S  time of transfers, at least (1)\n"
+    "  --burst           rounds of --depth requests at once, instead of --depth always in flight\n"
+    "  --ssds N          1 to 16 (1)                     --queues N   queue pairs of each SSD (1)\n"
+    "  --threads N       threads that submit; each has its own --depth, --queues and --lanes (1)\n"
+    "  --lanes N         threads that share a submission (1); stack sync: requests at once (--depth)\n"
+    "  --write           emulated: write, and read back\n"
+    "  --preset NAME     emulated: none (default), optane, 980pro or p5510\n"
+    "  --dilate F        emulated: the model's time runs F times slower (1)\n"
+    "  --workers N       emulated: threads of the controllers (1)\n"
+    "  --emulated JSON   emulated: more of its configuration\n"
+    "  --drives LIST     nvme: PCI addresses, separated by commas; they are only read\n"
+    "  --file PATH       file, pread, mmap: created if it does not exist\n"
+    "  --json            print JSON\n"
+    "A SIZE is a number of bytes, for example 4096, 512K or 64MiB.\n";
 
 enum {
     O_BACKEND = 256,
@@ -54,30 +55,26 @@ enum {
     O_HELP
 };
 
-static pst_rc number(const char *name, uint64_t low, uint64_t high, uint64_t *out)
+static pst_rc size(const char *name, uint64_t high, uint64_t *out)
 {
-    char *end;
-    const unsigned long long value = strtoull(optarg, &end, 10);
-    if (*end != '\0' || end == optarg || optarg[0] == '-' || value < low || value > high)
-        return pst_fail(PST_E_ARG, "--%s is %s; expected %" PRIu64 " to %" PRIu64, name, optarg, low, high);
-    *out = value;
-    return PST_OK;
+    pst_rc rc = option_bytes(name, optarg, out);
+    if (rc == PST_OK && (*out < 512 || *out > high))
+        rc = pst_fail(PST_E_ARG, "%s: expected 512 to %" PRIu64 " bytes, found '%.64s'", name, high, optarg);
+    return rc;
 }
 
 static pst_rc real(const char *name, double low, double high, double *out)
 {
-    char *end;
-    const double value = strtod(optarg, &end);
-    if (*end != '\0' || end == optarg || !(value >= low && value <= high))
-        return pst_fail(PST_E_ARG, "--%s is %s; expected %g to %g", name, optarg, low, high);
-    *out = value;
-    return PST_OK;
+    pst_rc rc = option_real(name, optarg, out);
+    if (rc == PST_OK && (*out < low || *out > high))
+        rc = pst_fail(PST_E_ARG, "%s: expected %g to %g, found '%.64s'", name, low, high, optarg);
+    return rc;
 }
 
-static pst_rc small(const char *name, uint32_t high, uint32_t *out)
+static pst_rc count(const char *name, uint32_t high, uint32_t *out)
 {
-    uint64_t value = 0;
-    pst_rc rc = number(name, 1, high, &value);
+    int64_t value = 0;
+    pst_rc rc = option_int(name, optarg, 1, high, &value);
     *out = (uint32_t)value;
     return rc;
 }
@@ -87,24 +84,24 @@ static pst_rc take_option(int opt, struct pst_bench_io *o, bool *json)
     switch (opt) {
     case O_BACKEND: o->backend = optarg; return PST_OK;
     case O_STACK: o->stack = optarg; return PST_OK;
-    case O_BYTES: return number("bytes", 512, 256u << 20, &o->bytes);
-    case O_DEPTH: return small("depth", 65536, &o->depth);
+    case O_BYTES: return size("--bytes", 256u << 20, &o->bytes);
+    case O_DEPTH: return count("--depth", 65536, &o->depth);
     case O_BURST: o->burst = true; return PST_OK;
-    case O_SSDS: return small("ssds", 16, &o->ssds);
-    case O_QUEUES: return small("queues", 128, &o->queues);
-    case O_THREADS: return small("threads", PST_BENCH_THREADS_MAX, &o->threads);
-    case O_LANES: return small("lanes", 1024, &o->lanes);
+    case O_SSDS: return count("--ssds", 16, &o->ssds);
+    case O_QUEUES: return count("--queues", 128, &o->queues);
+    case O_THREADS: return count("--threads", PST_BENCH_THREADS_MAX, &o->threads);
+    case O_LANES: return count("--lanes", 1024, &o->lanes);
     case O_WRITE: o->write = true; return PST_OK;
-    case O_SECONDS: return real("seconds", 0.001, 3600, &o->seconds);
-    case O_SPAN: return number("span", 512, 1ull << 54, &o->span);
+    case O_SECONDS: return real("--seconds", 0.001, 3600, &o->seconds);
+    case O_SPAN: return size("--span", 1ull << 54, &o->span);
     case O_PRESET: o->preset = optarg; return PST_OK;
-    case O_DILATE: return real("dilate", 1, 1e6, &o->dilate);
-    case O_WORKERS: return small("workers", 16, &o->workers);
+    case O_DILATE: return real("--dilate", 1, 1e6, &o->dilate);
+    case O_WORKERS: return count("--workers", 16, &o->workers);
     case O_EMULATED: o->emulated = optarg; return PST_OK;
     case O_DRIVES: o->drives = optarg; return PST_OK;
     case O_FILE: o->path = optarg; return PST_OK;
     case O_JSON: *json = true; return PST_OK;
-    default: return pst_fail(PST_E_ARG, "see penstock bench --help");
+    default: return pst_fail(PST_E_ARG, "`penstock bench --help` lists the options");
     }
 }
 
@@ -114,17 +111,18 @@ static pst_rc complete(struct pst_bench_io *o)
     if (o->lanes == 0)
         o->lanes = strcmp(o->stack, "sync") == 0 ? (o->depth < 1024 ? o->depth : 1024) : 1;
     if (o->bytes % 512 != 0 || o->span < o->bytes)
-        return pst_fail(
-            PST_E_ARG, "--bytes is %" PRIu64 ": expected a multiple of 512, and no more than --span %" PRIu64,
-            o->bytes, o->span);
+        return pst_fail(PST_E_ARG,
+                        "--bytes is %" PRIu64 "; expected a multiple of 512, at most --span (%" PRIu64 ")",
+                        o->bytes, o->span);
     if (!drives && o->path == NULL)
-        return pst_fail(PST_E_ARG, "backend %s needs --file", o->backend);
+        return pst_fail(PST_E_ARG, "--backend %s needs --file PATH", o->backend);
     if (!drives && o->ssds != 1)
-        return pst_fail(PST_E_ARG, "backend %s reads one file: --ssds is for emulated and nvme", o->backend);
+        return pst_fail(PST_E_ARG, "--ssds is for the backends emulated and nvme; %s reads one file",
+                        o->backend);
     if (strcmp(o->backend, "nvme") == 0 && o->drives == NULL)
-        return pst_fail(PST_E_ARG, "backend nvme needs --drives; `penstock disks` lists them");
+        return pst_fail(PST_E_ARG, "--backend nvme needs --drives; `penstock disks` lists the drives");
     if (!drives && o->write)
-        return pst_fail(PST_E_ARG, "writes are for emulated drives: a file is only read");
+        return pst_fail(PST_E_ARG, "--write is for emulated drives; files are only read");
     return PST_OK;
 }
 
@@ -197,7 +195,7 @@ int cmd_bench(int argc, char **argv)
         rc = take_option(opt, &o, &json);
     }
     if (rc == PST_OK && (argc - optind != 1 || strcmp(argv[optind], "io") != 0))
-        rc = pst_fail(PST_E_ARG, "expected \"io\"; see penstock bench --help");
+        rc = pst_fail(PST_E_ARG, "expected `penstock bench io`; see `penstock bench --help`");
     rc = rc == PST_OK ? complete(&o) : rc;
     rc = rc == PST_OK ? pst_bench_io(&o, &result) : rc;
     if (rc == PST_OK)

@@ -38,7 +38,6 @@ static inline void *pst_bench_slot(const struct pst_mover *m, uint32_t slot)
     return (char *)m->memory.base + slot * m->o->bytes;
 }
 
-uint64_t pst_bench_ns(void);
 /* The processor's own count where there is one, else nanoseconds. */
 uint64_t pst_bench_cycles(void);
 

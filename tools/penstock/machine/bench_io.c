@@ -7,13 +7,13 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <time.h>
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #endif
 
 #include "common/error.h"
 #include "common/nvme/emulated/emulated.h"
+#include "common/util/clock.h"
 #include "tools/penstock/machine/bench_impl.h"
 
 #define MEMORY_BYTES (256ull << 20) /* of slots, at most */
@@ -21,10 +21,11 @@
 #define ROUND_BYTES (1ull << 20) /* ...or in bytes: few, that caches hold them, as they hold fio's */
 #define SLOTS_MAX 65536u
 #define DONE_MAX 256
+#define STEADY_DEPTHS 4 /* a round with fewer slots, in depths, has no part in which depth are in flight */
 #define IDLE_NS                                                                                              \
-    100000u /* without news the bench naps: who sleeps gets a busy processor back sooner than who spins */
+    100000 /* without news the bench naps: who sleeps gets a busy processor back sooner than who spins */
 #define NAP_NS 20000
-#define STALL_NS 60000000000ull
+#define STALL_NS 60000000000ll
 #define BUCKETS (64 * 32) /* latencies: 32 to an octave, 3 % wide */
 
 /* Threads that submit: they begin rounds together, and the first that has begun its last request ends the
@@ -52,19 +53,12 @@ struct rounds {
     double sum_ns, seconds, cpu_ns;                          /* cpu: of the whole process */
 };
 
-uint64_t pst_bench_ns(void)
-{
-    struct timespec ts;
-    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 uint64_t pst_bench_cycles(void)
 {
 #if defined(__x86_64__)
     return __rdtsc();
 #else
-    return pst_bench_ns();
+    return (uint64_t)pst_clock_ns();
 #endif
 }
 
@@ -119,14 +113,21 @@ static void note_latency(struct rounds *r, uint64_t ns)
     r->most_ns = ns > r->most_ns ? ns : r->most_ns;
 }
 
-/* What is timed of a round: where `depth` are always in flight, from the moment when as many have ended
- * (until then the device fills up) to the last one begun (then it empties); of a burst, all of it. */
-struct clock {
+/* The part of a round that is timed. If a round has slots for it, this is the part in which `depth` requests
+ * are always in flight: from the moment when `depth` requests have ended (before that the device fills up) to
+ * the moment when the last one begins (after that it empties). Otherwise, and of a burst, it is the whole
+ * round. At least one request is timed, however long it takes. */
+struct timed {
     bool on, off;
-    uint64_t from_ns;
+    int64_t from_ns;
     double cpu_ns;
-    uint32_t from;
+    uint32_t from; /* requests that had ended when the clock started */
 };
+
+static bool is_steady(const struct rounds *r)
+{
+    return !r->o->burst && r->m->slots / STEADY_DEPTHS >= r->o->depth;
+}
 
 static double cpu_ns(void)
 {
@@ -136,18 +137,28 @@ static double cpu_ns(void)
            1e3 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-static void keep_time(struct rounds *r, struct clock *c, uint32_t ended, bool last_begun, bool all_ended)
+static void keep_time(struct rounds *r, struct timed *t, uint32_t ended, bool last_begun, bool all_ended)
 {
-    const bool steady = !r->o->burst && r->m->slots >= 2 * r->o->depth;
-    if (!c->on && (!steady || ended >= r->o->depth))
-        *c = (struct clock){.on = true, .cpu_ns = cpu_ns(), .from_ns = pst_bench_ns(), .from = ended};
-    if (!c->on || c->off || !(steady ? last_begun : all_ended))
+    const bool steady = is_steady(r);
+    if (!t->on && (!steady || ended >= r->o->depth))
+        *t = (struct timed){.on = true, .cpu_ns = cpu_ns(), .from_ns = pst_clock_ns(), .from = ended};
+    if (!t->on || t->off || ended == t->from || !(steady ? last_begun : all_ended))
         return;
-    c->off = true;
+    t->off = true;
     atomic_store(&r->team->enough, steady);
-    r->seconds += (double)(pst_bench_ns() - c->from_ns) * 1e-9;
-    r->cpu_ns += cpu_ns() - c->cpu_ns;
-    r->requests += ended - c->from;
+    r->seconds += (double)(pst_clock_ns() - t->from_ns) * 1e-9;
+    r->cpu_ns += cpu_ns() - t->cpu_ns;
+    r->requests += ended - t->from;
+}
+
+/* Whether no more requests of the round shall begin: the time is over and `depth` requests were timed, or
+ * another thread has timed enough. */
+static bool is_over(const struct rounds *r, const struct timed *t, uint32_t ended, int64_t now)
+{
+    if (!t->on || r->o->burst || ended == t->from)
+        return false;
+    const bool late = (double)(now - t->from_ns) * 1e-9 > r->o->seconds - r->seconds;
+    return (late && ended - t->from >= r->o->depth) || atomic_load(&r->team->enough);
 }
 
 static pst_rc post_some(struct rounds *r, uint32_t n, uint32_t ended, bool write, uint32_t *begun)
@@ -165,9 +176,8 @@ static pst_rc post_some(struct rounds *r, uint32_t n, uint32_t ended, bool write
 static pst_rc transfer(struct rounds *r, uint32_t n, bool write, bool timed, uint32_t *begun)
 {
     struct pst_bench_done done[DONE_MAX];
-    struct clock clock = {.on = false};
-    const uint64_t most_ns = (uint64_t)((r->o->seconds - r->seconds) * 1e9);
-    uint64_t moved_at = pst_bench_ns();
+    struct timed clock = {.on = false};
+    int64_t moved_at = pst_clock_ns();
     uint32_t ended = 0;
     *begun = 0;
     if (timed)
@@ -181,14 +191,13 @@ static pst_rc transfer(struct rounds *r, uint32_t n, bool write, bool timed, uin
         for (uint32_t i = 0; i < got && timed; i++)
             note_latency(r, done[i].ns);
         ended += got;
-        const uint64_t now = pst_bench_ns();
+        const int64_t now = pst_clock_ns();
         moved_at = got > 0 ? now : moved_at;
         if (now - moved_at > STALL_NS)
             return pst_fail(PST_E_TIMEOUT, "%u requests hang", *begun - ended);
         if (now - moved_at > IDLE_NS && !r->m->sleeps)
             (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
-        if (timed && clock.on && !r->o->burst &&
-            (now - clock.from_ns > most_ns || atomic_load(&r->team->enough)))
+        if (timed && is_over(r, &clock, ended, now))
             n = *begun;
         if (timed)
             keep_time(r, &clock, ended, *begun == n, ended == n);
@@ -386,10 +395,11 @@ pst_rc pst_bench_io(const struct pst_bench_io *o, struct pst_bench_io_result *re
         r->mover.thread = i;
         r->mover.first = &t.all[0].mover;
     }
-    const uint64_t cycles = pst_bench_cycles(), ns = pst_bench_ns();
+    const uint64_t cycles = pst_bench_cycles();
+    const int64_t ns = pst_clock_ns();
     run_team(&t);
     if (t.rc == PST_OK)
-        sum_up(&t, (double)(pst_bench_ns() - ns) / (double)(pst_bench_cycles() - cycles), result);
+        sum_up(&t, (double)(pst_clock_ns() - ns) / (double)(pst_bench_cycles() - cycles), result);
     for (uint32_t i = o->threads; i-- > 0;)
         t.all[i].m->close(t.all[i].m);
     for (uint32_t i = 0; i < o->threads; i++) { /* the drives are off by now */
