@@ -41,12 +41,14 @@ step() { # step NAME SECONDS COMMAND...: runs it, and says what came of it
     name=$1 seconds=$2
     shift 2
     echo "step $name begins" # on the console, for whoever looks at one that hung
+    begun=$(cut -d' ' -f1 /proc/uptime)
     timeout -k 2 "$seconds" sh -c '. /functions; "$@"' sh "$@" >/tmp/out 2>&1 3>&- 4<&- # busybox' timeout leaves a watcher behind for a second
     status=$?
-    { echo "=== $name $status $(wc -c </tmp/out)"; cat /tmp/out; echo; } >&3
+    took=$(awk "{ print \$1 - $begun }" /proc/uptime)
+    { echo "=== $name $status $took $(wc -c </tmp/out)"; cat /tmp/out; echo; } >&3
 }
 . /script
-echo "=== end 0 0" >&3
+echo "=== end 0 0 0" >&3
 sync
 poweroff -f
 """
@@ -172,18 +174,18 @@ class Guest:
         with open(path, "rb") as f:
             data = f.read()
         at = 0
-        while (m := re.compile(rb"=== (\S+) (\d+) (\d+)\n").search(data, at)):
-            at = m.end() + int(m[3])
+        while (m := re.compile(rb"=== (\S+) (\d+) ([0-9.]+) (\d+)\n").search(data, at)):
+            at = m.end() + int(m[4])
             name = m[1].decode()
-            found[name] = Step(name, int(m[2]), data[m.end():at].decode(errors="replace"))
+            found[name] = Step(name, int(m[2]), float(m[3]), data[m.end():at].decode(errors="replace"))
         return found
 
 
 class Step:
-    """What one step said, and its exit status (143: it ran past its time)."""
+    """What one step printed, its exit status (143: it ran past its time), and how long it took in the guest."""
 
-    def __init__(self, name, status, out):
-        self.name, self.status, self.out = name, status, out
+    def __init__(self, name, status, seconds, out):
+        self.name, self.status, self.seconds, self.out = name, status, seconds, out
 
     def __str__(self):
-        return f"step {self.name}: exit status {self.status}\n{self.out}"
+        return f"step {self.name}: exit status {self.status} after {self.seconds} s\n{self.out}"

@@ -8,6 +8,7 @@ FILES = COMMAND | {f"penstock/{name}": os.path.join(BUILD, name)
 FILES["penstock/virtual-gpus.so"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
 FILES["hyperion.json"] = os.path.join(ROOT, "pipelines", "hyperion.json")
 FIRST, SECOND, SLOW, BAD = "0000:00:03.0", "0000:00:05.0", "0000:00:06.0", "0000:00:07.0"
+VERTICES = 4000  # without KVM, each epoch over the 20,000 that penstock makes by itself takes a minute
 BAD_ROW = 1500
 BAD_SECTOR = 2048 + BAD_ROW  # of a drive that has all rows, of one sector each, from 1 MiB on
 
@@ -43,7 +44,7 @@ killed() {{
 SCRIPT = f"""
 export penstock=/penstock/bin/penstock
 . /functions
-step gen 30 $penstock gen community /tmp/data --seed 1 --quiet
+step gen 30 $penstock gen community /tmp/data --seed 1 --vertices {VERTICES} --quiet
 step gen-odd 30 $penstock gen community /tmp/odd --seed 1 --vertices 2001 --features 100 --quiet
 step store 30 sh -c "printf 'ONE\\nTWO\\n' | $penstock store /tmp/data --force --quiet --to $(block {FIRST}) $(block {SECOND})"
 step store-slow 30 sh -c "echo SLOW | $penstock store /tmp/data --force --quiet --to $(block {SLOW})"
