@@ -33,7 +33,7 @@ static void *answer(void *arg)
 
 static int by_value(const void *a, const void *b)
 {
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
 }
 
@@ -42,7 +42,7 @@ int main(int argc, char **argv)
     uint64_t bytes = pst_ring_bytes(64, 4);
     struct pst_ring *there = aligned_alloc(64, bytes), *back = aligned_alloc(64, bytes);
     struct echo e = {.rounds = argc > 1 ? atoi(argv[1]) : ROUNDS_MAX};
-    static int64_t took[ROUNDS_MAX];
+    static uint64_t took[ROUNDS_MAX];
     pthread_t thread;
     if (e.rounds < 1 || e.rounds > ROUNDS_MAX) {
         fprintf(stderr, "usage: handover [ROUNDS]; ROUNDS is 1 to %d\n", ROUNDS_MAX);
@@ -58,7 +58,7 @@ int main(int argc, char **argv)
         return 1;
     for (int i = 0; i < e.rounds; i++) {
         struct pst_frame frame = {.batch = (uint64_t)i, .nrefs = 1}, reply;
-        const int64_t t0 = pst_clock_ns();
+        const uint64_t t0 = pst_clock_ns();
         while (!pst_lane_push(&e.there, &frame))
             ;
         while (pst_lane_pop(&e.back, &reply) == 0)
@@ -71,7 +71,7 @@ int main(int argc, char **argv)
     }
     (void)pthread_join(thread, NULL);
     const size_t warm_up = (size_t)e.rounds / WARM_UP_SHARE, n = (size_t)e.rounds - warm_up;
-    const int64_t *sorted = took + warm_up;
+    const uint64_t *sorted = took + warm_up;
     qsort(took + warm_up, n, sizeof *took, by_value);
     printf("hand-over to a consumer that is awake: median %.3f us, 99th percentile %.3f us\n",
            (double)sorted[n / 2] / 2000, (double)sorted[n - 1 - n / 100] / 2000);

@@ -20,7 +20,7 @@
 struct file_op {
     struct pst_io_op io; /* first: the backend hands it back */
     struct iovec iov;
-    int64_t begun_ns;
+    uint64_t begun_ns;
 };
 
 struct files {
@@ -136,13 +136,13 @@ static pst_rc file_poll(struct pst_mover *m, struct pst_bench_done *done, uint32
         return rc;
     if (*n == 0)
         *n = (uint32_t)f->backend.ops->poll(&f->backend, ended, most);
-    const int64_t now = pst_clock_ns();
+    const uint64_t now = pst_clock_ns();
     for (uint32_t i = 0; i < *n; i++) {
         const struct file_op *op = (const struct file_op *)(const void *)ended[i];
         if (op->io.result != (int64_t)m->o->bytes)
             return pst_fail(PST_E_IO, "%s, byte %llu: %s", m->o->path, (unsigned long long)op->io.at,
                             op->io.result < 0 ? strerror((int)-op->io.result) : "fewer bytes than asked for");
-        done[i] = (struct pst_bench_done){(uint32_t)(op - f->ops), (uint64_t)(now - op->begun_ns)};
+        done[i] = (struct pst_bench_done){(uint32_t)(op - f->ops), now - op->begun_ns};
     }
     return PST_OK;
 }

@@ -23,9 +23,9 @@
 #define DONE_MAX 256
 #define STEADY_DEPTHS 4 /* a round with fewer slots, in depths, has no part in which depth are in flight */
 #define IDLE_NS                                                                                              \
-    100000 /* without news the bench naps: who sleeps gets a busy processor back sooner than who spins */
+    100000u /* without news the bench naps: who sleeps gets a busy processor back sooner than who spins */
 #define NAP_NS 20000
-#define STALL_NS 60000000000ll
+#define STALL_NS 60000000000ull
 #define BUCKETS (64 * 32) /* latencies: 32 to an octave, 3 % wide */
 
 /* Threads that submit: they begin rounds together, and the first that has begun its last request ends the
@@ -58,7 +58,7 @@ uint64_t pst_bench_cycles(void)
 #if defined(__x86_64__)
     return __rdtsc();
 #else
-    return (uint64_t)pst_clock_ns();
+    return pst_clock_ns();
 #endif
 }
 
@@ -119,7 +119,7 @@ static void note_latency(struct rounds *r, uint64_t ns)
  * round. At least one request is timed, however long it takes. */
 struct timed {
     bool on, off;
-    int64_t from_ns;
+    uint64_t from_ns;
     double cpu_ns;
     uint32_t from; /* requests that had ended when the clock started */
 };
@@ -153,7 +153,7 @@ static void keep_time(struct rounds *r, struct timed *t, uint32_t ended, bool la
 
 /* Whether no more requests of the round shall begin: the time is over and `depth` requests were timed, or
  * another thread has timed enough. */
-static bool is_over(const struct rounds *r, const struct timed *t, uint32_t ended, int64_t now)
+static bool is_over(const struct rounds *r, const struct timed *t, uint32_t ended, uint64_t now)
 {
     if (!t->on || r->o->burst || ended == t->from)
         return false;
@@ -177,7 +177,7 @@ static pst_rc transfer(struct rounds *r, uint32_t n, bool write, bool timed, uin
 {
     struct pst_bench_done done[DONE_MAX];
     struct timed clock = {.on = false};
-    int64_t moved_at = pst_clock_ns();
+    uint64_t moved_at = pst_clock_ns();
     uint32_t ended = 0;
     *begun = 0;
     if (timed)
@@ -191,7 +191,7 @@ static pst_rc transfer(struct rounds *r, uint32_t n, bool write, bool timed, uin
         for (uint32_t i = 0; i < got && timed; i++)
             note_latency(r, done[i].ns);
         ended += got;
-        const int64_t now = pst_clock_ns();
+        const uint64_t now = pst_clock_ns();
         moved_at = got > 0 ? now : moved_at;
         if (now - moved_at > STALL_NS)
             return pst_fail(PST_E_TIMEOUT, "%u requests hang", *begun - ended);
@@ -395,8 +395,7 @@ pst_rc pst_bench_io(const struct pst_bench_io *o, struct pst_bench_io_result *re
         r->mover.thread = i;
         r->mover.first = &t.all[0].mover;
     }
-    const uint64_t cycles = pst_bench_cycles();
-    const int64_t ns = pst_clock_ns();
+    const uint64_t cycles = pst_bench_cycles(), ns = pst_clock_ns();
     run_team(&t);
     if (t.rc == PST_OK)
         sum_up(&t, (double)(pst_clock_ns() - ns) / (double)(pst_bench_cycles() - cycles), result);
