@@ -11,6 +11,7 @@
 
 #include "common/pipeline/builtin.h"
 #include "common/ipc/gpus.h"
+#include "common/util/clock.h"
 #include "common/host/handover.h"
 
 #define IDLE_POLL_MS 250             /* upper bound of a sleep: a lost wake costs this, not the run */
@@ -183,9 +184,9 @@ static pst_rc expect(struct pst_stage *self, const char *type, json_t **out)
 
 pst_rc pst_host_deliver(struct pst_stage *self, const struct pst_event *event)
 {
-    uint64_t t0 = pst_clock_ns();
+    const uint64_t t0 = pst_clock_ns();
     pst_rc rc = self->desc.on_event(self, event);
-    uint64_t t1 = pst_clock_ns();
+    const uint64_t t1 = pst_clock_ns();
     if (self->trace.spans && t1 - t0 > PST_HOST_BATCH_SPANS_NS) {
         static const char *const kinds[] = {"start", "frame", "fill", "end", "io", "timer", "finish"};
         char name[40];
@@ -220,23 +221,14 @@ static void drain_inbox(struct pst_stage *self)
         ;
 }
 
-static void book_busy(struct pst_stage *self)
+/* What the stage waits for while it sleeps. A foreign stage's program works while the bridge sleeps. */
+static enum pst_page_state sleep_state(struct pst_stage *self)
 {
-    uint64_t now = pst_clock_ns();
-    atomic_fetch_add_explicit(&self->page->busy_ns, now - self->mark_ns, memory_order_relaxed);
-    self->mark_ns = now;
-}
-
-/* Books a sleep that began at t0 and has just ended, and as busy all that came before it. */
-static void account_sleep(struct pst_stage *self, uint64_t t0)
-{
-    uint64_t t1 = pst_clock_ns();
-    _Atomic uint64_t *to = self->in_flight > 0       ? &self->page->wait_disk_ns
-                           : pst_ports_starved(self) ? &self->page->wait_credit_ns
-                                                     : &self->page->wait_input_ns;
-    atomic_fetch_add_explicit(&self->page->busy_ns, t0 - self->mark_ns, memory_order_relaxed);
-    atomic_fetch_add_explicit(to, t1 - t0, memory_order_relaxed);
-    self->mark_ns = t1;
+    if (self->in_flight > 0)
+        return PST_PAGE_WAITS_DISK;
+    if (self->caps.foreign && pst_ports_have_work(self))
+        return PST_PAGE_BUSY;
+    return pst_ports_starved(self) ? PST_PAGE_WAITS_CREDIT : PST_PAGE_WAITS_INPUT;
 }
 
 /* Looks at everything that can wake the stage, for at most timeout_ms. True if an event was delivered. */
@@ -254,10 +246,11 @@ static bool poll_all(struct pst_stage *self, long timeout_ms, pst_rc *rc)
         double left = (self->timer_at - now) * 1e3;
         timeout_ms = left < 0 ? 0 : left < (double)timeout_ms ? (long)left + 1 : timeout_ms;
     }
-    uint64_t t0 = timeout_ms != 0 ? pst_clock_ns() : 0;
+    if (timeout_ms != 0)
+        (void)pst_page_enter(self->page, sleep_state(self));
     int ready = zmq_poll(items, n, timeout_ms);
-    if (t0)
-        account_sleep(self, t0);
+    if (timeout_ms != 0)
+        (void)pst_page_enter(self->page, PST_PAGE_BUSY);
     bool any = false;
     if (ready > 0 && (items[0].revents & ZMQ_POLLIN))
         drain_inbox(self);
@@ -287,7 +280,7 @@ static pst_rc run_loop(struct pst_stage *self)
 {
     pst_rc rc = PST_OK;
     struct pst_event start = {.kind = PST_EV_START};
-    self->mark_ns = pst_clock_ns();
+    (void)pst_page_enter(self->page, PST_PAGE_BUSY);
     rc = pst_host_deliver(self, &start);
     bool polls = self->nfds > 0 || self->socket;
     while (rc == PST_OK && !self->stopping) {
@@ -298,19 +291,17 @@ static pst_rc run_loop(struct pst_stage *self)
             read_control(self, &rc);
         if (rc != PST_OK || self->stopping || finished(self))
             break;
-        if (any) {
-            book_busy(self); /* a stage that never sleeps is seen to be busy all the same */
+        if (any)
             continue;
-        }
         /* say that we sleep, then look once more: whoever came in between has seen the flag or been seen */
         (void)atomic_exchange_explicit(&self->page->sleeping, 1, memory_order_acq_rel);
         if (!pst_ports_step(self, &rc) && rc == PST_OK && !finished(self))
             (void)poll_all(self, IDLE_POLL_MS, &rc);
         atomic_store_explicit(&self->page->sleeping, 0, memory_order_relaxed);
     }
-    book_busy(self);
     if (rc == PST_OK && !self->stopping)
         rc = pst_ports_end(self);
+    pst_page_leave(self->page);
     return rc;
 }
 

@@ -97,9 +97,8 @@ struct pst_stage {
     json_t *needs; /* built during size */
     int fds[PST_HOST_FDS_MAX];
     int nfds;
-    void *socket;     /* a ZeroMQ socket that wakes the stage like a descriptor (the bridge's) */
-    double timer_at;  /* 0: none */
-    uint64_t mark_ns; /* up to here its time is booked as busy or waiting */
+    void *socket;    /* a ZeroMQ socket that wakes the stage like a descriptor (the bridge's) */
+    double timer_at; /* 0: none */
     int64_t in_flight;
     int64_t keep_alive; /* reasons not to end that are not IO */
     void *stream;       /* on a GPU: slots are handed over in it, if in_stream */
@@ -117,6 +116,8 @@ pst_rc pst_ports_end(struct pst_stage *self); /* END on every output */
 pst_rc pst_ports_open(struct pst_stage *self, const json_t *message);
 void pst_ports_close(struct pst_stage *self);
 bool pst_ports_starved(struct pst_stage *self); /* waits for a credit */
+/* It holds a slot of an input, if it has inputs, and a slot to fill, if it fills any: it can work. */
+bool pst_ports_have_work(const struct pst_stage *self);
 pst_rc pst_host_deliver(struct pst_stage *self, const struct pst_event *event);
 struct pst_host_route_end *pst_host_route_end_find(struct pst_stage *self, uint32_t route);
 

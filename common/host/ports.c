@@ -55,10 +55,18 @@ static struct pst_host_route_end *want_held(struct pst_stage *self, struct pst_r
     return route;
 }
 
-static void let_go(struct pst_host_route_end *route, uint32_t slot)
+static void hold(struct pst_stage *self, struct pst_host_route_end *route, uint32_t slot)
+{
+    route->held[slot]++;
+    route->held_count++;
+    atomic_fetch_add_explicit(&self->page->held[route->id], 1, memory_order_relaxed);
+}
+
+static void let_go(struct pst_stage *self, struct pst_host_route_end *route, uint32_t slot)
 {
     route->held[slot]--;
     route->held_count--;
+    atomic_fetch_sub_explicit(&self->page->held[route->id], 1, memory_order_relaxed);
     if (route->origin_port >= 0 && route->open > 0)
         route->open--;
 }
@@ -115,7 +123,7 @@ pst_rc pst_release(struct pst_stage *self, struct pst_ref ref, bool dirty)
     const pst_rc rc = pst_handover_give(self, route, ref.slot);
     if (rc != PST_OK)
         return rc;
-    let_go(route, ref.slot);
+    let_go(self, route, ref.slot);
     if (pst_pool_release(route->pool, ref.slot, dirty))
         for (int i = 0; i < route->norigins; i++)
             if (route->origins[i]->page != self->page)
@@ -145,22 +153,30 @@ void pst_total(struct pst_stage *self, int port, uint64_t batches)
 
 /* ---- sending ------------------------------------------------------------------------------------- */
 
+static pst_rc push_when_there_is_room(struct pst_stage *self, const struct pst_host_output *out, int to,
+                                      const struct pst_frame *frame)
+{
+    while (!pst_lane_push(&out->rings[to], frame)) {
+        if (atomic_load_explicit(&self->board->stop, memory_order_relaxed))
+            return pst_fail(PST_E_INTERRUPTED, "the run is stopping");
+        wake(out->consumers[to]);
+        (void)nanosleep(&(struct timespec){.tv_nsec = FULL_RING_NAP_NS}, NULL);
+    }
+    return PST_OK;
+}
+
 static pst_rc push(struct pst_stage *self, struct pst_host_output *out, int to, const struct pst_frame *frame)
 {
     if (frame->nrefs > out->rings[to].refs)
         return pst_fail(PST_E_LIMIT, "%s: a frame with %u slots, at most %u fit this link", self->name,
                         frame->nrefs, out->rings[to].refs);
-    uint64_t began = 0;
-    while (!pst_lane_push(&out->rings[to], frame)) {
-        if (atomic_load_explicit(&self->board->stop, memory_order_relaxed))
-            return pst_fail(PST_E_INTERRUPTED, "the run is stopping");
-        began = began ? began : pst_clock_ns();
-        struct timespec nap = {.tv_nsec = FULL_RING_NAP_NS};
-        wake(out->consumers[to]);
-        (void)nanosleep(&nap, NULL);
+    if (!pst_lane_push(&out->rings[to], frame)) {
+        const enum pst_page_state before = pst_page_enter(self->page, PST_PAGE_WAITS_CREDIT);
+        const pst_rc rc = push_when_there_is_room(self, out, to, frame);
+        (void)pst_page_enter(self->page, before);
+        if (rc != PST_OK)
+            return rc;
     }
-    if (began)
-        atomic_fetch_add_explicit(&self->page->wait_credit_ns, pst_clock_ns() - began, memory_order_relaxed);
     wake(out->consumers[to]);
     return PST_OK;
 }
@@ -191,7 +207,7 @@ pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame)
         if (gives && links > 1)
             pst_pool_share(route->pool, frame->refs[r].slot, links - 1);
         if (gives && links > 0)
-            let_go(route, frame->refs[r].slot);
+            let_go(self, route, frame->refs[r].slot);
     }
     if (links == 0) { /* an optional output that nobody listens to: the slots go home */
         pst_rc rc = PST_OK;
@@ -232,10 +248,8 @@ static pst_rc deliver_frame(struct pst_stage *self, struct pst_host_input *in, c
         if (rc != PST_OK)
             return rc;
         route->announced[frame->refs[r].slot] = !(frame->flags & PST_LAST_PART);
-        if (frame->flags & PST_LAST_PART) {
-            route->held[frame->refs[r].slot]++;
-            route->held_count++;
-        }
+        if (frame->flags & PST_LAST_PART)
+            hold(self, route, frame->refs[r].slot);
     }
     atomic_store_explicit(&self->page->batch, frame->batch, memory_order_relaxed);
     struct pst_event event = {.kind = PST_EV_FRAME, .port = in->port, .frame = frame};
@@ -352,8 +366,7 @@ static bool step_credit(struct pst_stage *self, struct pst_host_route_end *route
         !pst_pool_grant(route->pool, (uint32_t)self->instance, &event.credit))
         return false;
     event.credit.ref.route = route->id;
-    route->held[event.credit.ref.slot]++;
-    route->held_count++;
+    hold(self, route, event.credit.ref.slot);
     route->open++;
     atomic_store_explicit(&self->page->batch, event.credit.batch, memory_order_relaxed);
     for (int i = 0; i < route->norigins; i++) /* the next slot may be another instance's */
@@ -383,6 +396,18 @@ bool pst_ports_starved(struct pst_stage *self)
             return true;
     }
     return false;
+}
+
+bool pst_ports_have_work(const struct pst_stage *self)
+{
+    bool borrows = false, borrowed = false, originates = false, granted = false;
+    for (int i = 0; i < self->nroutes; i++) {
+        const struct pst_host_route_end *r = &self->routes[i];
+        bool *has = r->origin_port < 0 ? &borrowed : &granted;
+        *(r->origin_port < 0 ? &borrows : &originates) = true;
+        *has = *has || r->held_count > 0;
+    }
+    return (borrowed || granted) && borrows == borrowed && originates == granted;
 }
 
 bool pst_ports_finished(struct pst_stage *self)
@@ -500,7 +525,8 @@ static pst_rc open_route(struct pst_stage *self, const json_t *j, const char *pa
     route->via_port = int_of(j, "via_port");
     route->hold = (uint32_t)int_of(j, "hold");
     route->norigins = find_peers(self, json_object_get(j, "origins"), pages, route->origins);
-    if (region < 0 || region >= self->nregions || route->slots > PST_SLOTS_MAX || route->norigins < 1 ||
+    if (region < 0 || region >= self->nregions || route->id >= PST_PAGE_ROUTES_MAX ||
+        route->slots > PST_SLOTS_MAX || route->norigins < 1 ||
         route->slots * route->slot_bytes > self->regions[region].bytes ||
         pool_at + sizeof(struct pst_pool) > self->board_map.bytes)
         return pst_fail(PST_E_PEER, "%s: cannot use a route that the supervisor told it to open", self->name);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/util/clock.h"
 #include "common/host/host_impl.h"
 
 void *pst_state(struct pst_stage *self)
@@ -155,7 +156,7 @@ void pst_in_flight(struct pst_stage *self, int64_t delta)
 
 double pst_now(void)
 {
-    return (double)pst_clock_ns() * 1e-9;
+    return pst_clock_s();
 }
 
 void pst_span(struct pst_stage *self, const char *name, double begin_s, double end_s)

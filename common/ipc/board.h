@@ -11,22 +11,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "common/ipc/page.h"
 #include "common/stage.h"
 
 #define PST_BOARD_MAGIC 0x3164726f62747370ull
 #define PST_WANTS_MAX PST_SLOTS_MAX /* each slot in flight is followed by at most one micro-batch */
-
-/* One instance's counters; written by it alone, read by the supervisor. Times in nanoseconds. */
-struct pst_page {
-    _Atomic uint32_t sleeping; /* 1: waits on its inbox and must be woken */
-    _Atomic uint32_t done;
-    _Atomic uint64_t items, bytes, frames;
-    _Atomic uint64_t busy_ns, wait_input_ns, wait_credit_ns, wait_disk_ns;
-    _Atomic uint64_t batch; /* last one handled */
-    _Atomic uint64_t copied_bytes;
-    char pad[PST_PAGE - 2 * sizeof(uint32_t) - 9 * sizeof(uint64_t)];
-};
-static_assert(sizeof(struct pst_page) == PST_PAGE, "one page an instance");
 
 /* Single producer, single consumer. Cells hold a frame with up to `refs` references. */
 struct pst_ring {

@@ -19,6 +19,8 @@
 #define RING_FRAMES_PER_SLOT 16 /* hops announce parts; a full ring only makes its writer wait */
 #define RING_CAPACITY_MIN 64
 
+static_assert(PST_GRAPH_ROUTES_MAX <= PST_PAGE_ROUTES_MAX, "a page counts the slots of each route");
+
 /* ---- processes ----------------------------------------------------------------------------------- */
 
 static int new_proc(struct pst_supervisor *sv, const char *name)
@@ -267,6 +269,21 @@ static bool goes_by_turn(const struct pst_supervisor *sv, int stage)
     for (int r = 0; r < sv->graph->nroutes; r++)
         originates += sv->graph->routes[r].stage == stage;
     return originates > 1 || has_stream_input(sv, stage);
+}
+
+void pst_run_parts(const struct pst_supervisor *sv, const char **names, struct pst_run_part *parts)
+{
+    for (int i = 0; i < sv->ninstances; i++) {
+        const struct pst_run_instance *in = &sv->instances[i];
+        const struct pst_pipeline_stage_spec *stage = &sv->pl->stages[in->stage];
+        names[i] = in->name;
+        parts[i] = (struct pst_run_part){.streams = !in->early, .by_turn = goes_by_turn(sv, in->stage)};
+        (void)memcpy(parts[i].stage, stage->name, sizeof parts[i].stage);
+        parts[i].worker = stage->caps.foreign                                 ? PST_RUN_PROGRAM
+                          : stage->caps.desc == pst_builtin(PST_BUILTIN_COPY) ? PST_RUN_COPY
+                          : pst_gpu_number(stage->device) >= 0                ? PST_RUN_GPU
+                                                                              : PST_RUN_CPU;
+    }
 }
 
 pst_rc pst_run_init_board(struct pst_supervisor *sv)

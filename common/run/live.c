@@ -14,12 +14,14 @@ static void live_path(const char *run_dir, char out[4200])
 }
 
 pst_rc pst_live_write(const char *run_dir, const char *board_path, uint64_t board_bytes, uint64_t pages_at,
-                      const char *const *names, int n)
+                      const char *const *names, const struct pst_run_part *parts, int n)
 {
     char path[4200];
     json_t *list = json_array();
     for (int i = 0; i < n; i++)
-        (void)json_array_append_new(list, json_string(names[i]));
+        (void)json_array_append_new(list, json_pack("{ss ss si sb sb}", "name", names[i], "stage",
+                                                    parts[i].stage, "worker", (int)parts[i].worker, "streams",
+                                                    (int)parts[i].streams, "by_turn", (int)parts[i].by_turn));
     json_t *j = json_pack("{ss sI sI so}", "board", board_path, "bytes", (json_int_t)board_bytes, "pages_at",
                           (json_int_t)pages_at, "instances", list);
     if (!j)
@@ -37,6 +39,20 @@ void pst_live_forget(const char *run_dir)
     (void)unlink(path);
 }
 
+static void read_part(struct pst_live *live, size_t i, const json_t *j)
+{
+    const char *name = json_string_value(json_object_get(j, "name"));
+    const char *stage = json_string_value(json_object_get(j, "stage"));
+    const json_int_t worker = json_integer_value(json_object_get(j, "worker"));
+    struct pst_run_part *part = &live->parts[i];
+    (void)snprintf(live->names[i], sizeof live->names[i], "%s", name ? name : "?");
+    (void)snprintf(part->stage, sizeof part->stage, "%s", stage ? stage : live->names[i]);
+    part->worker =
+        worker >= PST_RUN_CPU && worker <= PST_RUN_COPY ? (enum pst_run_worker)worker : PST_RUN_CPU;
+    part->streams = json_is_true(json_object_get(j, "streams"));
+    part->by_turn = json_is_true(json_object_get(j, "by_turn"));
+}
+
 pst_rc pst_live_open(struct pst_live *live, const char *run_dir)
 {
     memset(live, 0, sizeof *live);
@@ -49,16 +65,14 @@ pst_rc pst_live_open(struct pst_live *live, const char *run_dir)
     const char *board = json_string_value(json_object_get(j, "board"));
     json_int_t bytes = json_integer_value(json_object_get(j, "bytes"));
     json_int_t pages_at = json_integer_value(json_object_get(j, "pages_at"));
-    const json_t *names = json_object_get(j, "instances");
-    size_t n = json_array_size(names);
+    const json_t *instances = json_object_get(j, "instances");
+    size_t n = json_array_size(instances);
     pst_rc rc = PST_OK;
     if (!board || bytes <= 0 || pages_at < 0 || n > PST_STAGES_MAX ||
         pages_at + (json_int_t)n * PST_PAGE > bytes)
         rc = pst_fail(PST_E_FORMAT, "%s: not what a supervisor writes", path);
-    for (size_t i = 0; i < n && rc == PST_OK; i++) {
-        const char *name = json_string_value(json_array_get(names, i));
-        (void)snprintf(live->names[i], sizeof live->names[i], "%s", name ? name : "?");
-    }
+    for (size_t i = 0; i < n && rc == PST_OK; i++)
+        read_part(live, i, json_array_get(instances, i));
     if (rc == PST_OK && pst_region_map(&live->map, board, (uint64_t)bytes) != PST_OK)
         rc = pst_fail(PST_E_STATE, "%s: no run is going there any more", run_dir);
     if (rc == PST_OK && ((const struct pst_board *)live->map.base)->magic != PST_BOARD_MAGIC)

@@ -5,19 +5,22 @@
 
 #include "common/ipc/board.h"
 #include "common/ipc/region.h"
+#include "common/run/bound.h"
 
 struct pst_live {
     struct pst_region map;
     uint64_t pages_at;
     int n;
     char names[PST_STAGES_MAX][PST_NAME_MAX];
+    struct pst_run_part parts[PST_STAGES_MAX]; /* without the times */
 };
 
-/* names: n instances, in the order of their pages. */
+/* names and parts: n instances, in the order of their pages. */
 PST_MUST_USE pst_rc pst_live_write(const char *run_dir, const char *board_path, uint64_t board_bytes,
-                                   uint64_t pages_at, const char *const *names, int n);
+                                   uint64_t pages_at, const char *const *names,
+                                   const struct pst_run_part *parts, int n);
 void pst_live_forget(const char *run_dir); /* the run has ended */
-/* Maps the board of the run in run_dir. PST_E_STATE: there is no run going, or its memory is gone. */
+/* Maps the board of the run in run_dir. PST_E_STATE: no run is going there, or its memory is gone. */
 PST_MUST_USE pst_rc pst_live_open(struct pst_live *live, const char *run_dir);
 void pst_live_close(struct pst_live *live);
 const struct pst_page *pst_live_page(const struct pst_live *live, int i);

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/error.h"
+
 json_t *pst_report_new(void)
 {
     return json_pack("{ss s[] s{} s{} s[]}", "status", "failed", "epochs", "stages", "processes", "failures");
@@ -40,20 +42,22 @@ void pst_report_add(json_t *report, const char *section, const json_t *data)
     }
 }
 
-static double seconds(const _Atomic uint64_t *ns)
+static double seconds(const struct pst_page_times *times, enum pst_page_state state)
 {
-    return (double)atomic_load_explicit(ns, memory_order_relaxed) * 1e-9;
+    return (double)times->ns[state] * 1e-9;
 }
 
 void pst_report_stage(json_t *report, const char *name, const char *device, const char *chosen, int pid,
                       const struct pst_page *page)
 {
+    struct pst_page_times t;
+    pst_page_read(page, &t);
     json_t *j = json_pack(
         "{ss ss* si sf sf sf sf sI sI sI}", "device", device, "chosen", chosen[0] ? chosen : NULL, "pid", pid,
-        "busy_s", seconds(&page->busy_ns), "wait_input_s", seconds(&page->wait_input_ns), "wait_credit_s",
-        seconds(&page->wait_credit_ns), "wait_disk_s", seconds(&page->wait_disk_ns), "items",
-        (json_int_t)atomic_load(&page->items), "frames", (json_int_t)atomic_load(&page->frames), "bytes",
-        (json_int_t)atomic_load(&page->bytes));
+        "busy_s", seconds(&t, PST_PAGE_BUSY), "wait_input_s", seconds(&t, PST_PAGE_WAITS_INPUT),
+        "wait_credit_s", seconds(&t, PST_PAGE_WAITS_CREDIT), "wait_disk_s", seconds(&t, PST_PAGE_WAITS_DISK),
+        "items", (json_int_t)atomic_load(&page->items), "frames", (json_int_t)atomic_load(&page->frames),
+        "bytes", (json_int_t)atomic_load(&page->bytes));
     (void)json_object_set_new(json_object_get(report, "stages"), name, j);
 }
 
@@ -96,29 +100,19 @@ static void ratio(json_t *section, const char *name, const char *over, const cha
         (void)json_object_set_new(section, name, json_real(num(section, over) / below));
 }
 
-/* The busiest stage bounds a pipeline: all others wait for it. Waiting for the disk is the disk's work. */
-static void find_bound(json_t *report)
+void pst_report_bound(json_t *report, const char *const *names, struct pst_run_part *parts, int n,
+                      double span_s)
 {
-    const char *name, *best = NULL;
-    json_t *stage;
-    double best_share = 0;
-    const char *what = "cpu";
-    json_object_foreach(json_object_get(report, "stages"), name, stage)
-    {
-        double wait_disk = num(stage, "wait_disk_s"), busy = num(stage, "busy_s");
-        double all = busy + wait_disk + num(stage, "wait_input_s") + num(stage, "wait_credit_s");
-        double share = all > 0 ? (busy + wait_disk) / all : 0;
-        bool streams = num(stage, "frames") > 0 || num(stage, "wait_input_s") > 0; /* not a planner */
-        if (streams && share > best_share) {
-            best_share = share;
-            best = name;
-            what = wait_disk > busy ? "ssd" : strncmp(str(stage, "device"), "cuda:", 5) == 0 ? "gpu" : "cpu";
-        }
+    char text[PST_NAME_MAX + 16];
+    for (int i = 0; i < n; i++) {
+        json_t *stage = json_object_get(json_object_get(report, "stages"), names[i]);
+        parts[i].busy_s = num(stage, "busy_s");
+        parts[i].disk_s = num(stage, "wait_disk_s");
+        if (parts[i].streams && span_s > 0)
+            (void)json_object_set_new(stage, "share", json_real(pst_run_share(&parts[i], span_s)));
     }
-    if (best)
-        (void)json_object_set_new(report, "bound_by", json_sprintf("%s (%s)", best, what));
-    else
-        (void)json_object_set_new(report, "bound_by", json_null());
+    (void)json_object_set_new(report, "bound_by",
+                              pst_run_bound(parts, n, span_s, text) ? json_string(text) : json_null());
 }
 
 void pst_report_process(json_t *report, const char *name, const struct rusage *used)
@@ -160,7 +154,6 @@ void pst_report_finish(json_t *report)
     json_t *io = json_object_get(report, "io"), *cache = json_object_get(report, "cache");
     ratio(io, "read_amplification", "bytes", "row_bytes_wanted");
     ratio(cache, "cpu_hit_rate", "hits", "lookups");
-    find_bound(report);
 }
 
 static void print_number(FILE *out, const char *label, const json_t *object, const char *key, const char *fmt)

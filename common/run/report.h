@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
-#include "common/ipc/board.h"
+#include "common/run/bound.h"
 
 json_t *pst_report_new(void);
 /* "epochs" appends, "result" merges into the top level, any other section is summed number by number. */
@@ -25,8 +25,12 @@ void pst_report_phases(json_t *report, double launched, double planned, double s
 void pst_report_gpus(json_t *report, int procs, const char *why);
 /* Why a GPU's slots are handed over by the host: pst_report_gpus came before. */
 void pst_report_no_events(json_t *report, const char *why);
+/* What held up the run, and each stage's share of span_s, the time that the streams ran: after
+ * pst_report_stage for each of the n instances, whose times it puts into parts. */
+void pst_report_bound(json_t *report, const char *const *names, struct pst_run_part *parts, int n,
+                      double span_s);
 void pst_report_failure(json_t *report, const char *stage, const char *text);
-/* Derived values: rates, hit rates, read amplification, what bounded the run. */
+/* Derived values: rates, hit rates, read amplification. */
 void pst_report_finish(json_t *report);
 void pst_report_print(const json_t *report, FILE *out);
 /* Writes aside, syncs, renames. */

@@ -279,10 +279,10 @@ static void from_instance(struct pst_supervisor *sv, int i, const char *type, co
 static pst_rc tell_where(const struct pst_supervisor *sv)
 {
     const char *names[PST_STAGES_MAX];
-    for (int i = 0; i < sv->ninstances; i++)
-        names[i] = sv->instances[i].name;
+    struct pst_run_part parts[PST_STAGES_MAX];
+    pst_run_parts(sv, names, parts);
     return pst_live_write(sv->opt->run_dir, sv->blocks[0].path, sv->blocks[0].bytes, sv->pages_at, names,
-                          sv->ninstances);
+                          parts, sv->ninstances);
 }
 
 static void from_memory(struct pst_supervisor *sv, struct pst_run_memory_host *host, const char *type,
@@ -501,6 +501,9 @@ static void supervise(struct pst_supervisor *sv)
 static void finish_report(struct pst_supervisor *sv)
 {
     static const char *const status[] = {"ok", "failed", "interrupted"};
+    const char *names[PST_STAGES_MAX];
+    struct pst_run_part parts[PST_STAGES_MAX];
+    const double ended_at = pst_clock_s();
     (void)json_object_set_new(sv->report, "status", json_string(status[sv->end]));
     (void)json_object_set_new(sv->report, "pipeline", json_string(sv->pl->name));
     (void)json_object_set_new(sv->report, "seed", json_integer((json_int_t)sv->pl->seed));
@@ -511,7 +514,10 @@ static void finish_report(struct pst_supervisor *sv)
     for (int p = 0; p < sv->nprocs; p++)
         if (sv->procs[p].exited)
             pst_report_process(sv->report, sv->procs[p].name, &sv->procs[p].used);
-    pst_report_phases(sv->report, sv->launched_at, sv->planned_at, sv->started_at, pst_clock_s());
+    pst_report_phases(sv->report, sv->launched_at, sv->planned_at, sv->started_at, ended_at);
+    pst_run_parts(sv, names, parts);
+    pst_report_bound(sv->report, names, parts, sv->ninstances,
+                     sv->started_at > 0 ? ended_at - sv->started_at : 0);
     pst_report_finish(sv->report);
     pst_live_forget(sv->opt->run_dir);
 }

@@ -105,6 +105,8 @@ struct pst_page *pst_run_page_of(const struct pst_supervisor *sv,
 pst_rc pst_launch(struct pst_supervisor *sv);         /* processes, sockets */
 void pst_run_layout_board(struct pst_supervisor *sv); /* offsets; blocks[0].bytes */
 pst_rc pst_run_init_board(struct pst_supervisor *sv); /* once it is mapped */
+/* Names and kinds of all instances, in the order of their pages; without the times. */
+void pst_run_parts(const struct pst_supervisor *sv, const char **names, struct pst_run_part *parts);
 json_t *pst_run_configure_message(const struct pst_supervisor *sv, int instance);
 json_t *pst_run_open_message(const struct pst_supervisor *sv, int instance);
 void pst_run_add_needs(struct pst_supervisor *sv, int instance, const json_t *needs);

@@ -1,4 +1,6 @@
 /* source: fills slots with a pattern that a sink can check. */
+#include <time.h>
+
 #include "tests/stages/slots.h"
 
 struct source {
@@ -6,6 +8,7 @@ struct source {
     uint64_t batches;
     uint32_t micros, parts;
     uint64_t bytes;
+    int64_t delay_us;
     struct slots slots;
 };
 
@@ -23,6 +26,7 @@ static pst_rc open_(struct pst_stage *self)
     s->micros = (uint32_t)pst_param_int(self, "micros");
     s->parts = (uint32_t)pst_param_int(self, "parts");
     s->bytes = (uint64_t)pst_param_int(self, "bytes");
+    s->delay_us = pst_param_int(self, "delay_us");
     pst_total(self, s->out, s->batches);
     return slots_open(&s->slots, self);
 }
@@ -48,6 +52,8 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
         if (rc == PST_OK)
             rc = pst_send(self, s->out, &frame);
     }
+    struct timespec nap = {.tv_sec = s->delay_us / 1000000, .tv_nsec = s->delay_us % 1000000 * 1000};
+    (void)nanosleep(&nap, NULL);
     pst_count(self, 1, s->bytes);
     return rc;
 }
@@ -74,6 +80,7 @@ static const struct pst_param_desc params[] = {
     {"micros", PST_PARAM_INT, "1", 1, 16, NULL, "micro-batches of each batch"},
     {"parts", PST_PARAM_INT, "1", 1, 16, NULL, "parts of each micro-batch"},
     {"bytes", PST_PARAM_BYTES, "4096", 8, 1e12, NULL, "size of a slot"},
+    {"delay_us", PST_PARAM_INT, "0", 0, 1e9, NULL, "time that each slot takes"},
     {"split", PST_PARAM_BOOL, "false", 0, 0, NULL, "declares that batches may be split"},
     {0},
 };

@@ -6,6 +6,7 @@ import os
 import struct
 import subprocess
 import sys
+import time
 
 DESCRIPTION = {
     "abi": 1, "name": "times", "help": "multiplies words, in Python",
@@ -16,6 +17,7 @@ DESCRIPTION = {
          "memory": "cpu", "forwards": "in"},
     ],
     "params": [{"name": "factor", "type": "int", "default": 3, "min": 1, "max": 100, "help": "what to multiply by"},
+               {"name": "delay_us", "type": "int", "default": 0, "min": 0, "max": 100000000, "help": "time that each slot takes"},
                {"name": "misbehave", "type": "enum", "default": "no", "help": "for tests: how to break the protocol",
                 "choices": "no|huge|exit|kill|garbage|steal|silent|pause|child"}],
 }
@@ -75,6 +77,7 @@ def main():
                 socket.send(WIRE.pack(MAGIC, RELEASE, 0, 0, 0, 0, 0, 1, 0, 0) + struct.pack("<II", 0, 999))
             refs = [struct.unpack_from("<II", message, WIRE.size + 8 * i) for i in range(nrefs)]
             if flags & LAST_PART:
+                time.sleep(size["params"]["delay_us"] * 1e-6)
                 for route, slot in refs:
                     slots[route][slot] *= np.uint64(factor)
             socket.send(WIRE.pack(MAGIC, FRAME, 1, batch, micro, part, flags, nrefs, arg0, arg1) + message[WIRE.size:])

@@ -12,39 +12,49 @@
 #include "common/stage.h"
 #include "tools/penstock/cli/commands.h"
 
-#define SAMPLES 8 /* counters of one page that top shows */
-
 struct sample {
-    uint64_t at[SAMPLES];
+    struct pst_page_times times;
+    uint64_t items, bytes, batch;
 };
 
 static struct sample take(const struct pst_page *p)
 {
-    return (struct sample){{atomic_load(&p->busy_ns), atomic_load(&p->wait_input_ns),
-                            atomic_load(&p->wait_credit_ns), atomic_load(&p->wait_disk_ns),
-                            atomic_load(&p->items), atomic_load(&p->bytes), atomic_load(&p->batch),
-                            atomic_load(&p->frames)}};
+    struct sample s = {
+        .items = atomic_load(&p->items), .bytes = atomic_load(&p->bytes), .batch = atomic_load(&p->batch)};
+    pst_page_read(p, &s.times);
+    return s;
 }
 
-static void show(const struct pst_live *live, struct sample *before, double seconds)
+/* Time goes on between two looks: no state took more than all of it. */
+static double passed(const struct sample *now, const struct sample *before, enum pst_page_state state,
+                     double seconds)
 {
+    const double s = (double)(int64_t)(now->times.ns[state] - before->times.ns[state]) * 1e-9;
+    return s < 0 ? 0 : s > seconds ? seconds : s;
+}
+
+static void show(struct pst_live *live, struct sample *before, double seconds)
+{
+    char bound[PST_NAME_MAX + 16];
     printf("%-18s %6s %6s %7s %6s %11s %10s %10s\n", "stage", "busy", "input", "credit", "disk", "items/s",
            "MiB/s", "batch");
     for (int i = 0; i < live->n; i++) {
-        struct sample now = take(pst_live_page(live, i));
-        double share[4], all = 0;
-        for (int k = 0; k < 4; k++) {
-            share[k] = (double)(now.at[k] - before[i].at[k]) * 1e-9;
-            all += share[k];
-        }
-        /* waiting is booked when it ends: what is not booked yet is the state that lasts */
-        double scale = all > 0 ? 100 / (all > seconds ? all : seconds) : 0;
+        const struct sample now = take(pst_live_page(live, i));
+        double s[PST_PAGE_STATES];
+        for (int k = 0; k < PST_PAGE_STATES; k++)
+            s[k] = passed(&now, &before[i], k, seconds);
+        live->parts[i].busy_s = s[PST_PAGE_BUSY];
+        live->parts[i].disk_s = s[PST_PAGE_WAITS_DISK];
+        const double percent = 100 / seconds;
         printf("%-18s %5.0f%% %5.0f%% %6.0f%% %5.0f%% %11.0f %10.1f %10llu\n", live->names[i],
-               share[0] * scale, share[1] * scale, share[2] * scale, share[3] * scale,
-               (double)(now.at[4] - before[i].at[4]) / seconds,
-               (double)(now.at[5] - before[i].at[5]) / seconds / 1048576, (unsigned long long)now.at[6]);
+               s[PST_PAGE_BUSY] * percent, s[PST_PAGE_WAITS_INPUT] * percent,
+               s[PST_PAGE_WAITS_CREDIT] * percent, s[PST_PAGE_WAITS_DISK] * percent,
+               (double)(now.items - before[i].items) / seconds,
+               (double)(now.bytes - before[i].bytes) / seconds / 1048576, (unsigned long long)now.batch);
         before[i] = now;
     }
+    if (pst_run_bound(live->parts, live->n, seconds, bound))
+        printf("bound by %s\n", bound);
     (void)fflush(stdout);
 }
 
@@ -73,7 +83,9 @@ int cmd_top(int argc, char **argv)
         "usage: penstock top [--once] [RUN]\n"
         "Shows, every second, where each stage of the run in directory RUN (default: the newest under "
         "runs/)\n"
-        "spends its time: busy, waiting for input, for credit (a free slot), for the disk.\n"
+        "spends its time: busy, waiting for input, for credit (a free slot), for the disk; and which stage "
+        "holds\n"
+        "up the others.\n"
         "  --once   one second's figures, then end\n";
     static const struct option options[] = {
         {"once", no_argument, NULL, 'o'}, {"help", no_argument, NULL, 'h'}, {0}};

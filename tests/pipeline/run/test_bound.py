@@ -1,0 +1,168 @@
+"""bound_by: pipelines whose bottleneck is known. Each run is short, as a newcomer's are."""
+from crash import HYPERION, wait_for
+from harness import *
+
+SLOW_US = 4000  # a slot at the bottleneck: far above what the other stages take
+QUICK_US = 300
+
+
+def chain(source=None, middle=None, sink=None, batches=40, **more):
+    maker = "source" if source is None or "run" not in source else source.pop("run")
+    stages = {"source": stage(maker, batches=batches, **(source or {})), "a": middle or stage("passthrough"),
+              "sink": sink or stage("sink", delay_us=QUICK_US)}
+    return pipeline(stages, links("source.out", "a.in", "a.out", "sink.in"), **more)
+
+
+def bound(p, pl, want, *args, **more):
+    r = p.run(pl, *args, **more)
+    assert r.report["bound_by"] == want, f"expected {want}\n{r}\n{json.dumps(r.report['stages'], indent=1)}"
+    assert f"bound by            {want}" in r.out, r
+    return r
+
+
+@test
+def slow_source():
+    with Place() as p:
+        bound(p, chain({"delay_us": SLOW_US}), "source (cpu)")
+
+
+@test
+def slow_stage_in_the_middle():
+    with Place() as p:
+        bound(p, chain(middle=stage("slow", delay_us=SLOW_US)), "a (cpu)")
+
+
+@test
+def slow_consumer_that_hardly_ever_waits():
+    """Two batches: the source never waits for a credit, so all of its own short life is work."""
+    with Place() as p:
+        r = bound(p, chain(batches=2, sink=stage("sink", delay_us=30 * SLOW_US)), "sink (cpu)")
+        assert r.report["stages"]["sink"]["share"] > 0.5, r.report["stages"]
+
+
+@test
+def slow_consumer_among_threads():
+    with Place() as p:
+        bound(p, chain(batches=4, sink=stage("sink", delay_us=10 * SLOW_US)), "sink (cpu)", grouped=True)
+
+
+@test
+def slow_program_that_consumes():
+    with Place() as p:
+        r = bound(p, chain(middle=stage("passthrough"), sink=stage("swallow", delay_us=SLOW_US)), "sink (program)", foreign=True)
+        sink = r.report["stages"]["sink"]
+        assert sink["busy_s"] > 40 * SLOW_US * 1e-6 and sink["busy_s"] > 4 * sink["wait_input_s"], sink
+
+
+@test
+def slow_program_in_the_middle():
+    with Place() as p:
+        bound(p, chain(middle=stage("times", delay_us=SLOW_US), sink=stage("sink", factor=3)), "a (program)", foreign=True)
+
+
+@test
+def slow_program_that_fills_slots():
+    with Place() as p:
+        bound(p, chain({"run": "maker", "delay_us": SLOW_US}), "source (program)", foreign=True)
+
+
+@test
+def quick_program_before_a_slow_stage():
+    """It holds no slot while it waits: neither its input nor a credit."""
+    with Place() as p:
+        r = bound(p, chain({"run": "maker"}, sink=stage("sink", delay_us=2 * SLOW_US)), "sink (cpu)", foreign=True)
+        assert r.report["stages"]["source"]["wait_credit_s"] > 0.5 * r.report["phases"]["run_s"], r.report["stages"]["source"]
+
+
+@test
+def two_instances_that_halve_the_work():
+    """Each instance works half of the time; together they could do twice as much."""
+    with Place() as p:
+        pl = chain({"delay_us": SLOW_US}, sink=stage("sink", delay_us=3 * SLOW_US))
+        pl["stages"]["source"]["instances"] = 2
+        bound(p, pl, "sink (cpu)")
+
+
+@test
+def two_instances_that_are_both_too_slow():
+    with Place() as p:
+        pl = chain(middle=stage("slow", delay_us=3 * SLOW_US), sink=stage("sink", delay_us=SLOW_US))
+        pl["stages"]["a"]["instances"] = 2
+        bound(p, pl, "a (cpu)")
+
+
+@test
+def one_slow_instance_holds_up_the_rest():
+    """Every other batch is its own, so the quick instance cannot help."""
+    with Place() as p:
+        pl = chain(middle=stage("slow", delay_us=4 * SLOW_US, others_delay_us=0), sink=stage("sink", delay_us=SLOW_US))
+        pl["stages"]["a"]["instances"] = 2
+        bound(p, pl, "a (cpu)")
+
+
+@test
+def waiting_for_a_slow_disk():
+    with Place() as p:
+        bound(p, chain(middle=stage("slow", delay_us=SLOW_US, waits=True, keep=4), sink=stage("sink", delay_us=SLOW_US // 4)), "a (ssd)")
+
+
+@test
+def a_disk_that_keeps_up():
+    """Something is in flight almost always, but the disk's stage is not what the others wait for."""
+    with Place() as p:
+        bound(p, chain({"delay_us": SLOW_US}, middle=stage("slow", delay_us=SLOW_US * 95 // 100, waits=True, keep=4)), "source (cpu)")
+
+
+@test
+def copies_between_devices_do_not_hide_it():
+    with Place() as p:
+        pl = chain(middle=stage("slow", delay_us=SLOW_US))
+        pl["stages"]["a"]["place"] = {"device": "cpu:1"}
+        bound(p, pl, "a (cpu)")
+
+
+# ---- the shipped pipeline ------------------------------------------------------------------------
+
+
+def small(p):
+    path = p.path("small")
+    if not os.path.exists(path):
+        command("gen", "community", path, "--vertices", "4000", "--seed", "7")
+    return path
+
+
+@test
+def training_from_memory():
+    """The README's runs on its small dataset: every row is in the cache, and the trainer has the work."""
+    with Place() as p:
+        for args in ([], ["--group", "all"], ["--set", "stages.sampler.instances=2", "--set", "links[1].slots=2"]):
+            r = bound(p, HYPERION, "trainer (cpu)", "--epochs", 1, *args, data=small(p))
+            assert r.report["io"]["requests"] == 0, r.report["io"]
+
+
+@test
+def training_from_a_slow_drive():
+    with Place() as p:
+        drive = ["--set", "stages.disk.params.backend=emulated", "--set", "stages.disk.params.preset=optane", "--set", "stages.disk.params.dilate=100",
+                 "--set", "stages.planner.params.cpu_cache=0", "--epochs", 1]
+        bound(p, HYPERION, "disk (ssd)", *drive, data=small(p))
+
+
+@test
+def top_agrees_with_the_report():
+    with Place() as p:
+        for pl, want in ((chain(batches=400, middle=stage("slow", delay_us=5 * SLOW_US)), "a (cpu)"),
+                         (chain(batches=400, sink=stage("swallow", delay_us=5 * SLOW_US)), "sink (program)"),
+                         # one long event: nothing is booked before it ends
+                         (chain(batches=2, sink=stage("sink", delay_us=3_000_000)), "sink (cpu)")):
+            run = p.start(pl, foreign=True)
+            wait_for(lambda: os.path.exists(os.path.join(run.run_dir, "live.json")))
+            time.sleep(1)
+            shown = command("top", "--once", run.run_dir).stdout
+            run.process.terminate()
+            r = run.wait(20)
+            assert f"bound by {want}\n" in shown and r.report["bound_by"] == want, (shown, r)
+
+
+if __name__ == "__main__":
+    main()

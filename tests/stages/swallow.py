@@ -1,0 +1,36 @@
+#!/usr/bin/python3
+"""swallow: a foreign stage that consumes slots, each after a while. `leaks`: it never gives them back."""
+import time
+
+from wire import *
+
+DESCRIPTION = {
+    "abi": 1, "name": "swallow", "help": "consumes slots",
+    "ports": [{"name": "in", "dir": "in", "help": "anything", "type": "any", "dtype": "any", "rank": -1, "memory": "cpu",
+               "flags": ["ordered"]}],
+    "params": [{"name": "delay_us", "type": "int", "default": 0, "min": 0, "max": 100000000, "help": "time that each slot takes"},
+               {"name": "leaks", "type": "bool", "default": False, "help": "gives nothing back"}],
+}
+
+
+def main(wire):
+    wire.open()
+    wire.ready()
+    batches = 0
+    while True:
+        m = wire.next()
+        if isinstance(m, dict):
+            if m["type"] in ("stop", "finish"):
+                return
+        elif m.kind == END:
+            wire.tell(type="report", section="swallow", data={"batches": batches})
+            wire.tell(type="done")
+        elif m.kind == FRAME and m.flags & LAST_PART:
+            time.sleep(wire.params["delay_us"] * 1e-6)
+            if not wire.params["leaks"]:
+                wire.release(m.refs)
+            batches += 1
+            wire.count(1)
+
+
+run(DESCRIPTION, main)
