@@ -171,7 +171,7 @@ static void import(const char *format, const char *from)
     (void)snprintf(job.types, sizeof job.types, strcmp(format, "mag240m") == 0 ? "all" : "");
     fuzz_check(pst_build_begin(&b, path_of("out"), true) == PST_OK);
     limit_files(FILE_BYTES);
-    pst_rc rc = pst_format_find(format)->run(&job);
+    pst_rc rc = pst_formats_find(format)->run(&job);
     if (rc == PST_OK)
         rc = pst_build_commit(&b);
     limit_files(RLIM_INFINITY);

@@ -2,7 +2,7 @@
  * sorter. */
 #include <string.h>
 
-#include "common/store/formats/bvgraph.h"
+#include "common/store/formats/webgraph/bvgraph.h"
 #include "common/store/import/edge_text.h"
 #include "common/store/text/text_array.h"
 #include "common/store/text/zip.h"
@@ -57,7 +57,7 @@ static void look_at_names(int64_t vertices)
 static void edges(struct pst_edge_text_spec spec)
 {
     static struct pst_build b;
-    struct pst_csc_builder c;
+    struct pst_csc_builder *c;
     struct pst_edge_text e;
     int64_t vertices = -1;
     (void)snprintf(b.partial, sizeof b.partial, "%s", dir);
@@ -65,8 +65,8 @@ static void edges(struct pst_edge_text_spec spec)
     spec.path = file;
     spec.memory_bytes =
         spec.ids == PST_EDGE_TEXT_IDS_STRINGS ? PST_NAMES_MEMORY_MIN : 1 << 20; /* some hundred names */
-    fuzz_check(pst_csc_builder_init(&c, &csc) == PST_OK && pst_edge_text_init(&e, &spec) == PST_OK);
-    if (pst_edge_text_feed(&e, &c, &vertices, NULL) == PST_OK) {
+    fuzz_check(pst_csc_builder_new(&c, &csc) == PST_OK && pst_edge_text_init(&e, &spec) == PST_OK);
+    if (pst_edge_text_feed(&e, c, &vertices, NULL) == PST_OK) {
         fuzz_check(vertices >= 0 && e.edges > 0);
         if (spec.ids == PST_EDGE_TEXT_IDS_STRINGS)
             look_at_names(vertices);
@@ -74,7 +74,7 @@ static void edges(struct pst_edge_text_spec spec)
     (void)unlink(names);
     (void)unlink(names_at);
     pst_edge_text_release(&e);
-    pst_csc_builder_release(&c);
+    pst_csc_builder_free(c);
 }
 
 static void archive(void)
@@ -111,13 +111,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         .path = file, .to = out, .may_be_nan = data[0] & 8, .rows = -1, .columns = -1};
     switch (data[0] % 6) {
     case 0:
-        edges((struct pst_edge_text_spec){
-            .comment = '#', .column = {0, 1}, .expect = -1, .ids = PST_EDGE_TEXT_IDS_COMPACT});
+        edges((struct pst_edge_text_spec){.by = PST_EDGE_TEXT_BY_BLANKS,
+                                          .comment = '#',
+                                          .column = {0, 1},
+                                          .expect = -1,
+                                          .ids = PST_EDGE_TEXT_IDS_COMPACT});
         break;
-    case 1: edges((struct pst_edge_text_spec){.separator = ',', .column = {2, 0}, .expect = -1}); break;
-    case 2:
+    case 1:
         edges((struct pst_edge_text_spec){
-            .separator = ',', .column = {0, 1}, .expect = -1, .ids = PST_EDGE_TEXT_IDS_STRINGS});
+            .by = PST_EDGE_TEXT_BY_CHARACTER, .separator = ',', .column = {2, 0}, .expect = -1});
+        break;
+    case 2:
+        edges((struct pst_edge_text_spec){.by = PST_EDGE_TEXT_BY_CHARACTER,
+                                          .separator = ',',
+                                          .column = {0, 1},
+                                          .expect = -1,
+                                          .ids = PST_EDGE_TEXT_IDS_STRINGS});
         break;
     case 3: archive(); break;
     case 4: web(); break;

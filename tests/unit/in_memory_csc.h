@@ -10,10 +10,11 @@
 
 #include "common/error.h"
 #include "common/store/build/csc_builder.h"
+#include "common/store/make/gen_impl.h"
 
 struct pst_topology_spec {
     int64_t vertices, edges; /* edges that the function gives */
-    pst_edges_fn fn;
+    pst_gen_edges_fn fn;
     void *ctx;
     bool symmetrize; /* each edge in both directions (a self loop once); implies nothing about duplicates */
     bool dedupe;     /* one edge for each (source, target) */

@@ -2,6 +2,7 @@
  * of threads, every option; ids of more than 32 bits; tags; a spill that has no room. */
 #include "tests/unit/store_fixture.h"
 
+#include "common/store/sort/sorter.h"
 #include "tests/unit/in_memory_csc.h"
 #include "common/store/make/gen_random.h"
 #include "common/store/dataset/verify.h"
@@ -32,23 +33,24 @@ static pst_rc give(void *ctx, int64_t first, int64_t count, int64_t *s, int64_t 
 static void check_csc(const struct pst_topology *expect, struct pst_csc_builder_spec spec, bool spilled)
 {
     struct pst_build b;
-    struct pst_csc_builder c;
+    struct pst_csc_builder *c;
     assert_int_equal(pst_build_begin(&b, in_scratch("csc"), true), PST_OK);
     (void)snprintf(b.manifest.name, sizeof b.manifest.name, "csc");
     spec.build = &b;
-    assert_int_equal(pst_csc_builder_init(&c, &spec), PST_OK);
+    assert_int_equal(pst_csc_builder_new(&c, &spec), PST_OK);
     for (int64_t at = 0; at < EDGES; at += PST_CSC_BUILDER_EDGE_BLOCK)
-        assert_int_equal(pst_csc_builder_add(&c, source + at, target + at, NULL,
+        assert_int_equal(pst_csc_builder_add(c, source + at, target + at, NULL,
                                              pst_min_i64(PST_CSC_BUILDER_EDGE_BLOCK, EDGES - at)),
                          PST_OK);
-    assert_int_equal(pst_csc_builder_finish(&c, VERTICES, NULL), PST_OK);
-    assert_int_equal(c.parts > 0, spilled);
-    assert_int_equal(c.edges, expect->edges);
-    assert_int_equal(c.duplicates_removed, expect->duplicates_removed);
-    assert_int_equal(c.loops_removed, expect->loops_removed);
-    assert_int_equal(c.loops_added, expect->loops_added);
+    assert_int_equal(pst_csc_builder_finish(c, VERTICES, NULL), PST_OK);
+    const struct pst_csc_builder_counts *n = pst_csc_builder_counts(c);
+    assert_int_equal(n->parts > 0, spilled);
+    assert_int_equal(n->edges, expect->edges);
+    assert_int_equal(n->duplicates_removed, expect->duplicates_removed);
+    assert_int_equal(n->loops_removed, expect->loops_removed);
+    assert_int_equal(n->loops_added, expect->loops_added);
     assert_int_equal(pst_build_commit(&b), PST_OK);
-    pst_csc_builder_release(&c);
+    pst_csc_builder_free(c);
     pst_build_release(&b);
     struct pst_dataset ds;
     assert_int_equal(pst_dataset_open(&ds, in_scratch("csc")), PST_OK);
@@ -61,7 +63,7 @@ static void check_csc(const struct pst_topology *expect, struct pst_csc_builder_
 static void test_any_memory_any_threads(void **state)
 {
     (void)state;
-    static const uint64_t memory[] = {(1u << 20) + 2 * 20 * PST_CSC_BUILDER_EDGE_BLOCK + 4096, 6u << 20,
+    static const uint64_t memory[] = {PST_CSC_BUILDER_MEMORY_MIN, 6u << 20,
                                       64u << 20};
     make_edges();
     for (int options = 0; options < 12; options++) {

@@ -6,6 +6,7 @@
 
 #include "common/store/make/gen.h"
 #include "common/store/make/gen_impl.h"
+#include "common/store/make/shuffle.h"
 #include "common/store/make/gen_random.h"
 
 /* The known answers that are published with Random123. */

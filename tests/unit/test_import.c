@@ -88,7 +88,7 @@ static void test_orientation_and_options(void **state)
     (void)make_source("orient");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct pst_import_spec spec;
-        struct pst_import_result result = {.loops_added = 0};
+        struct pst_import_result result = {.warnings = {.count = 0}};
         pst_import_defaults(&spec);
         spec.symmetrize = rows[i].symmetrize;
         spec.dedupe = rows[i].dedupe;
@@ -103,7 +103,7 @@ static void test_everything_arrives(void **state)
 {
     (void)state;
     struct pst_import_spec spec;
-    struct pst_import_result result = {.loops_added = 0};
+    struct pst_import_result result = {.warnings = {.count = 0}};
     pst_import_defaults(&spec);
     spec.stride_bytes = 32;
     spec.normalize = PST_IMPORT_NORMALIZE_L1;
@@ -139,7 +139,7 @@ static void test_tall_edges_and_float_labels(void **state)
     put_array(in_scratch("fl.npy"), PST_F64, 1, 3, 1, labels);
     put_array(in_scratch("half.npy"), PST_F16, 2, 3, 2, half);
     struct pst_import_spec spec;
-    struct pst_import_result result = {.loops_added = 0};
+    struct pst_import_result result = {.warnings = {.count = 0}};
     pst_import_defaults(&spec);
     (void)snprintf(spec.name, sizeof spec.name, "tall");
     (void)snprintf(spec.source[PST_IMPORT_EDGES], 4096, "%s", in_scratch("tall.npy"));
@@ -210,7 +210,7 @@ static void test_csr_is_dense(void **state)
     put_array(in_scratch("csr/feat_data.npy"), PST_F32, 1, nnz, 1, data);
     put_file(in_scratch("csr/meta.json"), "{\"num_features\": 70, \"name\": \"sparse\"}", 38);
     struct pst_import_spec spec;
-    struct pst_import_result result = {.loops_added = 0};
+    struct pst_import_result result = {.warnings = {.count = 0}};
     pst_import_defaults(&spec);
     assert_int_equal(import_dir(&spec, src, in_scratch("out4"), &result), PST_OK);
     struct pst_dataset a, b;
@@ -291,7 +291,7 @@ static void test_wrong_sources(void **state)
 {
     (void)state;
     struct pst_import_spec spec;
-    struct pst_import_result result = {.loops_added = 0};
+    struct pst_import_result result = {.warnings = {.count = 0}};
     pst_import_defaults(&spec);
     assert_int_equal(import_dir(&spec, make_source("good"), in_scratch("kept"), &result), PST_OK);
     uint64_t before = fingerprint(in_scratch("kept"));
@@ -321,7 +321,7 @@ static void test_nan_features(void **state)
     (void)make_source("nan");
     put_array(in_scratch("nan/feat.npy"), PST_F32, 2, 4, 2, feat);
     struct pst_import_spec spec;
-    struct pst_import_result result = {.loops_added = 0};
+    struct pst_import_result result = {.warnings = {.count = 0}};
     pst_import_defaults(&spec);
     assert_int_equal(import_dir(&spec, in_scratch("nan"), in_scratch("out6"), &result), PST_E_FORMAT);
     assert_error_has("row 1, column 1: NaN");
@@ -357,7 +357,7 @@ static void test_wrong_csr(void **state)
         put_array(in_scratch("wcsr/feat_indices.npy"), PST_I64, 1, 3, 1, rows[i].indices);
         put_array(in_scratch("wcsr/feat_data.npy"), PST_F32, 1, rows[i].values, 1, rows[i].data);
         struct pst_import_spec spec;
-        struct pst_import_result result = {.loops_added = 0};
+        struct pst_import_result result = {.warnings = {.count = 0}};
         pst_import_defaults(&spec);
         spec.feature_dim = 3;
         pst_rc rc = import_dir(&spec, in_scratch("wcsr"), in_scratch("out7"), &result);
@@ -371,7 +371,7 @@ static void test_finding(void **state)
 {
     (void)state;
     struct pst_import_spec spec;
-    struct pst_import_result result = {.loops_added = 0};
+    struct pst_import_result result = {.warnings = {.count = 0}};
     pst_import_defaults(&spec);
     assert_int_equal(pst_import_find(&spec, in_scratch("nowhere"), skip_none), PST_E_ARG);
     assert_error_has("no such directory");
@@ -424,7 +424,7 @@ static void test_real_data(void **state)
             continue;
         found++;
         struct pst_import_spec spec;
-        struct pst_import_result result = {.loops_added = 0};
+        struct pst_import_result result = {.warnings = {.count = 0}};
         struct pst_dataset ds;
         pst_import_defaults(&spec);
         assert_int_equal(import_dir(&spec, src, in_scratch("real"), &result), PST_OK);

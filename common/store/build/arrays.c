@@ -21,7 +21,7 @@ static pst_rc begin_file(const struct pst_build *b, const char *file, const char
     path_of(b, file, path);
     if (b->resumed) { /* one that was begun and cannot go on */
         (void)json_object_del(json_object_get(b->journal.root, "arrays"), file);
-        pst_far_remove(AT_FDCWD, path);
+        pst_build_stripe_link_remove(AT_FDCWD, path);
         (void)unlink(path);
     }
     if (far[0] != '\0' && symlink(far, path) != 0) /* the link first: what is killed is found by it */

@@ -82,7 +82,7 @@ static pst_rc remove_dataset(const char *path)
         return errno == ENOENT ? PST_OK : pst_fail_errno("cannot open %s", path);
     for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
         if (pst_build_is_stripe(e->d_name))
-            pst_far_remove(dirfd(d), e->d_name);
+            pst_build_stripe_link_remove(dirfd(d), e->d_name);
         if (is_ours(e->d_name))
             (void)unlinkat(dirfd(d), e->d_name, 0);
     }

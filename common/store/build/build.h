@@ -78,6 +78,11 @@ PST_API void pst_build_note_features(struct pst_build *b, int type, int64_t dim,
 PST_API void pst_build_features_name(int type, char name[PST_NAME_MAX]);
 PST_API void pst_build_stripe_name(int k, char name[PST_NAME_MAX]);
 
+/* If `source` is a link to a stripe in another directory, gives that file a second name beside it, and makes
+ * path a link to that. *far: whether it is. k: which stripe. */
+PST_API PST_MUST_USE pst_rc pst_build_stripe_link_adopt(const struct pst_build *b, int k, const char *source,
+                                                        const char *path, bool *far);
+
 /* Both, and the data between them, for an array that is in memory. */
 PST_API PST_MUST_USE pst_rc pst_build_array_from(struct pst_build *b, enum pst_array_id id,
                                                  enum pst_dtype dtype, int64_t rows, const void *data);

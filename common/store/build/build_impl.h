@@ -23,14 +23,10 @@ void pst_build_parent(const char *path, char out[4096]);
  * dataset has, so that who removes the dataset may remove it. */
 bool pst_build_is_stripe(const char *name); /* features.NUMBER.npy */
 /* The file in the k-th, in turn, of b->stripe_dirs, "" when there are none. */
-PST_MUST_USE pst_rc pst_far_name(const struct pst_build *b, int k, char path[4096]);
+PST_MUST_USE pst_rc pst_build_stripe_link_name(const struct pst_build *b, int k, char path[4096]);
 /* What a link says; false: it is none, or not to such a file. */
-bool pst_far_target(int dir_fd, const char *link, char target[4096]);
+bool pst_build_stripe_link_target(int dir_fd, const char *link, char target[4096]);
 /* Removes what a link points at, if it is such a file. */
-void pst_far_remove(int dir_fd, const char *link);
-/* source, a link to such a file, under another name beside it, and path as a link to that. *far: it is one.
- */
-PST_MUST_USE pst_rc pst_far_adopt(const struct pst_build *b, int k, const char *source, const char *path,
-                                  bool *far);
+void pst_build_stripe_link_remove(int dir_fd, const char *link);
 
 #endif

@@ -1,3 +1,4 @@
+/* csc_builder.c: edges to the sorter, and from it, by rising target, to indptr, indices and relations. */
 #include "common/store/build/csc_builder.h"
 
 #include <inttypes.h>
@@ -7,10 +8,31 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/store/sort/sorter.h"
 #include "common/util/file.h"
 
 #define INDEX_NAME "temp-edges.index-%" PRId64
 #define OUT_ITEMS PST_SORTER_BLOCK /* entries that are gathered before they go to a file */
+
+#define OWN_BYTES (2u * (8 + 8 + 4) * PST_CSC_BUILDER_EDGE_BLOCK) /* of the three arrays below */
+
+static_assert(PST_CSC_BUILDER_ID_MAX == PST_SORTER_ID_MAX, "every id is a key");
+static_assert(PST_CSC_BUILDER_MEMORY_MIN > OWN_BYTES + PST_SORTER_MEMORY_MIN, "the least that sorts");
+
+struct pst_csc_builder {
+    struct pst_csc_builder_spec spec;
+    struct pst_csc_builder_counts counts;
+    struct pst_sorter *sorter;
+    int64_t *high, *low; /* room for 2 * PST_CSC_BUILDER_EDGE_BLOCK arcs */
+    int32_t *tag;
+    int64_t largest;             /* id that was seen; -1: none */
+    int64_t arcs;                /* given to the sorter */
+    const struct pst_rank *rank; /* NULL: ids stay */
+    enum pst_csc_builder_phase phase;
+    json_t *state; /* of the feed, as of the last checkpoint; NULL: none */
+    bool lost;     /* state is there, but no edge that was added before it */
+    int64_t saved; /* checkpoints, so that each has a file of its own */
+};
 
 /* What is written: three arrays side by side, by rising target. */
 struct out {
@@ -42,10 +64,10 @@ static pst_rc resume(struct pst_csc_builder *c, const struct pst_sorter_spec *so
 {
     const char *phase = json_string_value(json_object_get(o, "phase"));
     char name[PST_NAME_MAX];
-    c->phase = phase == NULL                   ? PST_CSC_READING
-               : strcmp(phase, "sorting") == 0 ? PST_CSC_SORTING
-               : strcmp(phase, "done") == 0    ? PST_CSC_DONE
-                                               : PST_CSC_READING;
+    c->phase = phase == NULL                   ? PST_CSC_BUILDER_READING
+               : strcmp(phase, "sorting") == 0 ? PST_CSC_BUILDER_SORTING
+               : strcmp(phase, "done") == 0    ? PST_CSC_BUILDER_DONE
+                                               : PST_CSC_BUILDER_READING;
     c->saved = number(o, "saved");
     c->state = json_incref(json_object_get(o, "state"));
     c->lost = json_is_true(json_object_get(o, "lost"));
@@ -53,9 +75,9 @@ static pst_rc resume(struct pst_csc_builder *c, const struct pst_sorter_spec *so
         return pst_sorter_new(&c->sorter, sorter);
     c->largest = number(o, "largest");
     c->arcs = number(o, "arcs");
-    c->loops_removed = number(o, "loops_removed");
+    c->counts.loops_removed = number(o, "loops_removed");
     (void)snprintf(name, sizeof name, INDEX_NAME, c->saved);
-    if (c->phase == PST_CSC_DONE)
+    if (c->phase == PST_CSC_BUILDER_DONE)
         return PST_OK;
     return pst_sorter_load(&c->sorter, sorter, name, (uint64_t)number(o, "buckets"));
 }
@@ -64,8 +86,8 @@ static pst_rc resume(struct pst_csc_builder *c, const struct pst_sorter_spec *so
 static json_t *record(const struct pst_csc_builder *c, const char *phase)
 {
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:O*}", "phase", phase, "largest", (json_int_t)c->largest,
-                     "arcs", (json_int_t)c->arcs, "loops_removed", (json_int_t)c->loops_removed, "saved",
-                     (json_int_t)c->saved, "state", c->state);
+                     "arcs", (json_int_t)c->arcs, "loops_removed", (json_int_t)c->counts.loops_removed,
+                     "saved", (json_int_t)c->saved, "state", c->state);
 }
 
 static pst_rc put_record(struct pst_csc_builder *c, json_t *o)
@@ -102,7 +124,7 @@ static bool replayable(const struct pst_csc_builder *c)
     return c->spec.replays && c->spec.build->journal.root != NULL && !pst_sorter_finished(c->sorter);
 }
 
-bool pst_csc_due(const struct pst_csc_builder *c)
+bool pst_csc_builder_due(const struct pst_csc_builder *c)
 {
     return (resumable(c) || replayable(c)) && pst_journal_due(&c->spec.build->journal);
 }
@@ -115,34 +137,32 @@ static pst_rc save_state_alone(struct pst_csc_builder *c)
     return put_record(c, o);
 }
 
-pst_rc pst_csc_checkpoint(struct pst_csc_builder *c, json_t *state, enum pst_csc_when when)
+pst_rc pst_csc_builder_checkpoint(struct pst_csc_builder *c, json_t *state, enum pst_csc_builder_when when)
 {
     json_decref(c->state);
     c->state = state;
-    if (when == PST_CSC_LAST || (when == PST_CSC_IF_DUE && !pst_csc_due(c)))
+    if (when == PST_CSC_BUILDER_LAST || (when == PST_CSC_BUILDER_IF_DUE && !pst_csc_builder_due(c)))
         return PST_OK;
     if (resumable(c))
         return save(c, "reading");
     return replayable(c) ? save_state_alone(c) : PST_OK;
 }
 
-pst_rc pst_csc_builder_init(struct pst_csc_builder *c, const struct pst_csc_builder_spec *spec)
+static pst_rc begin(struct pst_csc_builder *c)
 {
-    *c = (struct pst_csc_builder){.spec = *spec, .largest = -1};
-    uint64_t own = 2 * (8 + 8 + 4) * PST_CSC_BUILDER_EDGE_BLOCK;
-    uint64_t sort = spec->memory_bytes > own + PST_SORTER_MEMORY_MIN ? spec->memory_bytes - own : 0;
-    if (sort == 0)
+    const struct pst_csc_builder_spec *spec = &c->spec;
+    if (spec->memory_bytes < PST_CSC_BUILDER_MEMORY_MIN)
         return pst_fail(PST_E_LIMIT,
-                        "--memory: sorting edges takes at least %" PRIu64 " bytes, and its share is %" PRIu64
+                        "--memory: sorting edges takes at least %u bytes, and its share is %" PRIu64
                         ": give it more",
-                        own + PST_SORTER_MEMORY_MIN + 1, spec->memory_bytes);
+                        PST_CSC_BUILDER_MEMORY_MIN, spec->memory_bytes);
     c->high = malloc(2 * PST_CSC_BUILDER_EDGE_BLOCK * sizeof *c->high);
     c->low = malloc(2 * PST_CSC_BUILDER_EDGE_BLOCK * sizeof *c->low);
     c->tag = malloc(2 * PST_CSC_BUILDER_EDGE_BLOCK * sizeof *c->tag);
     if (c->high == NULL || c->low == NULL || c->tag == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for a block of edges");
     const struct pst_sorter_spec sorter = {.dir = spec->build->partial,
-                                           .memory_bytes = sort,
+                                           .memory_bytes = spec->memory_bytes - OWN_BYTES,
                                            .threads = spec->threads,
                                            .dedupe = spec->dedupe,
                                            .tagged = spec->relations,
@@ -151,6 +171,67 @@ pst_rc pst_csc_builder_init(struct pst_csc_builder *c, const struct pst_csc_buil
     if (spec->resumable && spec->build->resumed && before != NULL)
         return resume(c, &sorter, before);
     return pst_sorter_new(&c->sorter, &sorter);
+}
+
+pst_rc pst_csc_builder_new(struct pst_csc_builder **out, const struct pst_csc_builder_spec *spec)
+{
+    struct pst_csc_builder *c = calloc(1, sizeof *c);
+    *out = NULL;
+    if (c == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory to make a topology");
+    c->spec = *spec;
+    c->largest = -1;
+    pst_rc rc = begin(c);
+    if (rc == PST_OK)
+        *out = c;
+    else
+        pst_csc_builder_free(c);
+    return rc;
+}
+
+const struct pst_csc_builder_spec *pst_csc_builder_spec_of(const struct pst_csc_builder *c)
+{
+    return &c->spec;
+}
+
+const struct pst_csc_builder_counts *pst_csc_builder_counts(const struct pst_csc_builder *c)
+{
+    return &c->counts;
+}
+
+int64_t pst_csc_builder_largest(const struct pst_csc_builder *c)
+{
+    return c->largest;
+}
+
+void pst_csc_builder_renumber(struct pst_csc_builder *c, const struct pst_rank *rank)
+{
+    c->rank = rank;
+}
+
+enum pst_csc_builder_phase pst_csc_builder_phase(const struct pst_csc_builder *c)
+{
+    return c->phase;
+}
+
+const json_t *pst_csc_builder_state(const struct pst_csc_builder *c)
+{
+    return c->state;
+}
+
+bool pst_csc_builder_lost(const struct pst_csc_builder *c)
+{
+    return c->lost;
+}
+
+bool pst_csc_builder_on_disk(const struct pst_csc_builder *c)
+{
+    return c->sorter != NULL && pst_sorter_parts(c->sorter) > 0;
+}
+
+bool pst_csc_builder_has_journal(const struct pst_csc_builder *c)
+{
+    return c->spec.build->journal.root != NULL;
 }
 
 pst_rc pst_csc_builder_add(struct pst_csc_builder *c, const int64_t *source, const int64_t *target,
@@ -183,7 +264,7 @@ pst_rc pst_csc_builder_add(struct pst_csc_builder *c, const int64_t *source, con
         c->low[arcs] = t;
         c->tag[arcs] = relation != NULL ? relation[i] : 0;
         arcs += both && !loop;
-        c->loops_removed += loop && !keep;
+        c->counts.loops_removed += loop && !keep;
     }
     c->largest = largest;
     c->arcs += arcs;
@@ -325,7 +406,7 @@ static pst_rc write_arcs(struct out *o, struct pst_progress *progress)
         }
         if ((rc = pst_progress_add(progress, (uint64_t)n)) != PST_OK)
             return rc;
-        if (pst_sorter_done(c->sorter) == noted || !pst_csc_due(c))
+        if (pst_sorter_done(c->sorter) == noted || !pst_csc_builder_due(c))
             continue;
         noted = pst_sorter_done(c->sorter);
         if ((rc = note_written(o)) != PST_OK)
@@ -380,9 +461,9 @@ static pst_rc end_arrays(struct out *o, bool counted)
 
 static void tell_counts(struct pst_csc_builder *c, int64_t vertices, int64_t edges)
 {
-    c->edges = edges;
-    c->loops_added = c->spec.self_loops == PST_LOOPS_ADD ? vertices : 0;
-    c->duplicates_removed = c->arcs + c->loops_added - edges;
+    c->counts.edges = edges;
+    c->counts.loops_added = c->spec.self_loops == PST_LOOPS_ADD ? vertices : 0;
+    c->counts.duplicates_removed = c->arcs + c->counts.loops_added - edges;
     c->spec.build->manifest.vertices = vertices;
     c->spec.build->manifest.edges = edges;
 }
@@ -395,7 +476,7 @@ static bool take_finished(struct pst_csc_builder *c, int64_t vertices)
     if (!pst_build_had(b, PST_IN_INDPTR) || !pst_build_had(b, PST_IN_INDICES) ||
         (c->spec.relations && !pst_build_had(b, PST_IN_RELATIONS)))
         return false;
-    c->parts = number(o, "parts");
+    c->counts.parts = number(o, "parts");
     tell_counts(c, vertices, number(o, "edges"));
     return true;
 }
@@ -403,8 +484,8 @@ static bool take_finished(struct pst_csc_builder *c, int64_t vertices)
 static pst_rc note_done(struct pst_csc_builder *c)
 {
     json_t *r = record(c, "done");
-    (void)json_object_set_new(r, "edges", json_integer((json_int_t)c->edges));
-    (void)json_object_set_new(r, "parts", json_integer((json_int_t)c->parts));
+    (void)json_object_set_new(r, "edges", json_integer((json_int_t)c->counts.edges));
+    (void)json_object_set_new(r, "parts", json_integer((json_int_t)c->counts.parts));
     return put_record(c, r);
 }
 
@@ -413,7 +494,7 @@ static pst_rc begin_sorting(struct out *o, int64_t *distinct)
 {
     struct pst_csc_builder *c = o->c;
     const json_t *before = json_object_get(c->spec.build->journal.root, "edges");
-    if (c->phase == PST_CSC_READING) {
+    if (c->phase == PST_CSC_BUILDER_READING) {
         pst_rc rc = pst_sorter_finish(c->sorter, distinct);
         return rc == PST_OK && resumable(c) && c->state != NULL ? save(c, "sorting") : rc;
     }
@@ -434,16 +515,16 @@ static pst_rc write_all(struct out *o, struct pst_progress *progress)
     pst_rc rc = begin_sorting(o, &distinct);
     if (rc != PST_OK)
         return rc;
-    c->parts = pst_sorter_parts(c->sorter);
-    c->loops_added = c->spec.self_loops == PST_LOOPS_ADD ? o->vertices : 0;
-    pst_progress_begin(progress, c->parts > 0 ? "edges: sorting" : "edges: writing", (uint64_t)c->arcs,
+    c->counts.parts = pst_sorter_parts(c->sorter);
+    c->counts.loops_added = c->spec.self_loops == PST_LOOPS_ADD ? o->vertices : 0;
+    pst_progress_begin(progress, c->counts.parts > 0 ? "edges: sorting" : "edges: writing", (uint64_t)c->arcs,
                        false);
     bool counted = distinct >= 0;
-    if ((rc = begin_arrays(o, (counted ? distinct : c->arcs) + c->loops_added)) != PST_OK)
+    if ((rc = begin_arrays(o, (counted ? distinct : c->arcs) + c->counts.loops_added)) != PST_OK)
         return rc;
     if ((rc = write_arcs(o, progress)) != PST_OK)
         return rc;
-    if (c->loops_added > 0 && (rc = put_loops(o, o->vertices, 0)) != PST_OK)
+    if (c->counts.loops_added > 0 && (rc = put_loops(o, o->vertices, 0)) != PST_OK)
         return rc;
     c->spec.build->journal.held = true; /* the arrays are all finished, or none is */
     return end_arrays(o, counted);
@@ -451,9 +532,9 @@ static pst_rc write_all(struct out *o, struct pst_progress *progress)
 
 pst_rc pst_csc_builder_finish(struct pst_csc_builder *c, int64_t vertices, struct pst_progress *progress)
 {
-    if (c->phase == PST_CSC_DONE && take_finished(c, vertices))
+    if (c->phase == PST_CSC_BUILDER_DONE && take_finished(c, vertices))
         return PST_OK;
-    if (c->phase == PST_CSC_DONE)
+    if (c->phase == PST_CSC_BUILDER_DONE)
         return pst_fail(PST_E_STATE,
                         "--resume: %s is not what the journal says: without --resume the import starts over",
                         c->spec.build->partial);
@@ -480,12 +561,14 @@ pst_rc pst_csc_builder_finish(struct pst_csc_builder *c, int64_t vertices, struc
     return rc;
 }
 
-void pst_csc_builder_release(struct pst_csc_builder *c)
+void pst_csc_builder_free(struct pst_csc_builder *c)
 {
+    if (c == NULL)
+        return;
     pst_sorter_free(c->sorter);
     json_decref(c->state);
     free(c->high);
     free(c->low);
     free(c->tag);
-    *c = (struct pst_csc_builder){.largest = -1};
+    free(c);
 }

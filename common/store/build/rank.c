@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "common/store/build/csc_builder.h"
+#include "common/store/build/rank.h"
 
 void pst_rank_init(struct pst_rank *r, uint64_t memory_bytes)
 {

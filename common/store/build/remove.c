@@ -23,7 +23,7 @@ struct removal {
     const char *dir; /* as messages call it */
     int fd;          /* of the directory: names are looked up in it, whatever its path becomes */
     bool dry;
-    pst_removed_fn tell;
+    pst_remove_fn tell;
     void *ctx;
     struct pst_manifest m;
 };
@@ -88,7 +88,9 @@ static pst_rc check_one(struct removal *r, const struct pst_array_entry *e, int 
         return errno == ENOENT ? PST_OK : pst_fail_errno("cannot look at %s/%s", r->dir, e->file);
     if (S_ISDIR(st.st_mode))
         return pst_fail(PST_E_STATE, "%s/%s is a directory: expected a file", r->dir, e->file);
-    return stripe >= 0 && pst_far_target(r->fd, e->file, target) ? check_far(r, e, stripe, target) : PST_OK;
+    return stripe >= 0 && pst_build_stripe_link_target(r->fd, e->file, target)
+               ? check_far(r, e, stripe, target)
+               : PST_OK;
 }
 
 static bool is_named(const struct pst_manifest *m, const char *name)
@@ -146,7 +148,7 @@ static pst_rc remove_one(struct removal *r, const struct pst_array_entry *e, int
 {
     char target[4096], path[4096 + PST_NAME_MAX];
     pst_rc rc = PST_OK;
-    if (stripe >= 0 && pst_far_target(r->fd, e->file, target))
+    if (stripe >= 0 && pst_build_stripe_link_target(r->fd, e->file, target))
         rc = remove_path(r, AT_FDCWD, target, target);
     (void)snprintf(path, sizeof path, "%s/%s", r->dir, e->file);
     return rc == PST_OK ? remove_path(r, r->fd, e->file, path) : rc;
@@ -237,7 +239,7 @@ static pst_rc finish_others(struct removal *r, const char *dir, int *found)
     return rc;
 }
 
-pst_rc pst_remove_dataset(const char *dir, bool dry, pst_removed_fn tell, void *ctx)
+pst_rc pst_remove_dataset(const char *dir, bool dry, pst_remove_fn tell, void *ctx)
 {
     char path[PST_BUILD_PATH_MAX + 1], aside[4096], parent[4096];
     struct removal r = {.dir = path, .fd = -1, .dry = dry, .tell = tell, .ctx = ctx};
@@ -262,5 +264,5 @@ void pst_remove_stripe(const char *link)
 {
     const char *slash = strrchr(link, '/');
     if (pst_build_is_stripe(slash == NULL ? link : slash + 1))
-        pst_far_remove(AT_FDCWD, link);
+        pst_build_stripe_link_remove(AT_FDCWD, link);
 }

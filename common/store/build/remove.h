@@ -8,13 +8,13 @@
 PST_BEGIN_DECLS
 
 /* Told of each file that is removed, before it is: bytes are 0 for a link. */
-typedef void (*pst_removed_fn)(void *ctx, const char *path, uint64_t bytes);
+typedef void (*pst_remove_fn)(void *ctx, const char *path, uint64_t bytes);
 
 /* Looks at everything first; then DIR becomes DIR.penstock-removed-PID, which is emptied, the manifest last.
  * What was killed meanwhile is finished by the next call for DIR. dry: only tells. Fails, and removes
  * nothing: PST_E_STATE when DIR is no dataset, is a link, holds something else, or a stripe is not its own;
  * PST_E_FORMAT when the manifest is bad. */
-PST_API PST_MUST_USE pst_rc pst_remove_dataset(const char *dir, bool dry, pst_removed_fn tell, void *ctx);
+PST_API PST_MUST_USE pst_rc pst_remove_dataset(const char *dir, bool dry, pst_remove_fn tell, void *ctx);
 
 /* Of a dataset that was never whole: removes the stripe that a link points to, if it is one in another
  * directory. */

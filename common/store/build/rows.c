@@ -39,7 +39,7 @@ pst_rc pst_build_rows(struct pst_build *b, int type, enum pst_dtype dtype, const
         char name[PST_NAME_MAX], far[4096] = "";
         name_of(w, type, k, name);
         if (files > 1)
-            rc = pst_far_name(b, k, far);
+            rc = pst_build_stripe_link_name(b, k, far);
         if (rc == PST_OK)
             rc = pst_build_file_go_on(b, name, far, dtype, 2, part, &w->file[k]);
         if (rc == PST_OK)

@@ -53,7 +53,7 @@ static pst_rc name_in(const struct pst_build *b, const char *dir, int k, char pa
     return PST_OK;
 }
 
-pst_rc pst_far_name(const struct pst_build *b, int k, char path[4096])
+pst_rc pst_build_stripe_link_name(const struct pst_build *b, int k, char path[4096])
 {
     char list[4096], dir[PATH_MAX], *save = NULL, *one = NULL;
     int n = 0;
@@ -76,24 +76,25 @@ pst_rc pst_far_name(const struct pst_build *b, int k, char path[4096])
     return name_in(b, dir, k, path);
 }
 
-bool pst_far_target(int dir_fd, const char *link, char target[4096])
+bool pst_build_stripe_link_target(int dir_fd, const char *link, char target[4096])
 {
     const ssize_t n = readlinkat(dir_fd, link, target, 4095);
     target[n > 0 ? n : 0] = '\0';
     return n > 0 && target[0] == '/' && is_far(target);
 }
 
-void pst_far_remove(int dir_fd, const char *link)
+void pst_build_stripe_link_remove(int dir_fd, const char *link)
 {
     char target[4096];
-    if (pst_far_target(dir_fd, link, target))
+    if (pst_build_stripe_link_target(dir_fd, link, target))
         (void)unlink(target);
 }
 
-pst_rc pst_far_adopt(const struct pst_build *b, int k, const char *source, const char *path, bool *far)
+pst_rc pst_build_stripe_link_adopt(const struct pst_build *b, int k, const char *source, const char *path,
+                                   bool *far)
 {
     char target[4096], dir[4096], fresh[4096];
-    *far = pst_far_target(AT_FDCWD, source, target);
+    *far = pst_build_stripe_link_target(AT_FDCWD, source, target);
     if (!*far)
         return PST_OK;
     (void)snprintf(dir, sizeof dir, "%s", target);

@@ -96,6 +96,8 @@ PST_API void pst_manifest_read(struct pst_manifest *m, const char *dir, struct p
 
 /* Writes dir/dataset.json (which must not exist) and syncs it. Equal contents give equal bytes. */
 PST_API PST_MUST_USE pst_rc pst_manifest_write(struct pst_manifest *m, const char *dir);
+/* Checks which arrays must be there, their dtypes and shapes; every problem goes to the list. */
+PST_API void pst_manifest_check(const struct pst_manifest *m, struct pst_problems *problems);
 PST_API void pst_manifest_release(struct pst_manifest *m);
 
 PST_END_DECLS

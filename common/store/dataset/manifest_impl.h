@@ -19,9 +19,6 @@ json_t *pst_manifest_entry_json(const struct pst_array_entry *e);
 void pst_manifest_check_features(const struct pst_array_entry *e, const char *where, int64_t rows,
                                  int64_t dim, uint64_t stride_bytes, struct pst_problems *problems);
 
-/* Which arrays must be there, their dtypes and shapes; every problem goes to the list. */
-void pst_manifest_check(const struct pst_manifest *m, struct pst_problems *problems);
-
 /* manifest_stripes.c: features in several files. Reading fills array[PST_IN_FEATURES], too. */
 void pst_manifest_read_stripes(struct pst_manifest *m, json_t *root, int64_t version,
                                struct pst_problems *problems);

@@ -5,7 +5,9 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "common/store/make/derive.h"
+#include "common/store/dataset/array.h"
+#include "common/store/dataset/manifest.h"
+#include "common/store/export/export.h"
 
 struct pst_export_job {
     const struct pst_dataset *ds; /* checked; features mapped where they are written */

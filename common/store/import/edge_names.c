@@ -1,3 +1,4 @@
+/* edge_names.c: names of edges to their numbers, and the edges on to the topology. */
 #include "common/store/import/edge_names.h"
 
 #include <inttypes.h>
@@ -7,13 +8,13 @@
 
 static pst_rc note(void *ctx, bool must)
 {
-    return pst_edge_names_checkpoint(ctx, must ? PST_CSC_NOW : PST_CSC_IF_DUE);
+    return pst_edge_names_checkpoint(ctx, must ? PST_CSC_BUILDER_NOW : PST_CSC_BUILDER_IF_DUE);
 }
 
 static struct pst_names_spec names_spec(struct pst_edge_names *e)
 {
-    const struct pst_csc_builder_spec *csc = &e->spec.csc->spec;
-    const bool named = csc->build->journal.root != NULL && csc->replays;
+    const struct pst_csc_builder_spec *csc = pst_csc_builder_spec_of(e->spec.csc);
+    const bool named = pst_csc_builder_has_journal(e->spec.csc) && csc->replays;
     return (struct pst_names_spec){.dir = csc->build->partial,
                                    .named = named,
                                    .memory_bytes = e->spec.memory_bytes,
@@ -32,16 +33,16 @@ pst_rc pst_edge_names_new(struct pst_edge_names **out, const struct pst_edge_nam
     if (e == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for a block of names");
     e->spec = *spec;
-    const struct pst_csc_builder *csc = spec->csc;
-    const json_t *before = json_object_get(csc->state, "names");
-    if (csc->state != NULL) /* what was in memory must be again */
-        e->spec.memory_bytes = (uint64_t)json_integer_value(json_object_get(csc->state, "memory"));
+    const json_t *state = pst_csc_builder_state(spec->csc), *before = json_object_get(state, "names");
+    const bool lost = pst_csc_builder_lost(spec->csc);
+    if (state != NULL) /* what was in memory must be again */
+        e->spec.memory_bytes = (uint64_t)json_integer_value(json_object_get(state, "memory"));
     const struct pst_names_spec names = names_spec(e);
-    e->replaying = e->text_again = csc->state != NULL;
+    e->replaying = e->text_again = state != NULL;
     if (before == NULL)
         return pst_names_new(&e->names, &names);
-    pst_rc rc = pst_names_load(&e->names, &names, before, csc->lost);
-    e->joined = csc->lost ? 0 : (int64_t)json_integer_value(json_object_get(csc->state, "joined"));
+    pst_rc rc = pst_names_load(&e->names, &names, before, lost);
+    e->joined = lost ? 0 : (int64_t)json_integer_value(json_object_get(state, "joined"));
     e->replaying = e->text_again = rc == PST_OK && !pst_names_ready(e->names);
     return rc;
 }
@@ -69,7 +70,7 @@ pst_rc pst_edge_names_flush(struct pst_edge_names *e)
     size_t known = 0;
     const bool over = e->replaying && pst_edge_names_replayed(e); /* the rest of its text is not needed */
     pst_rc rc = over ? PST_OK : pst_names_add(e->names, e->mention, e->n, e->id, &known);
-    if (rc == PST_OK && (!e->replaying || e->spec.csc->lost))
+    if (rc == PST_OK && (!e->replaying || pst_csc_builder_lost(e->spec.csc)))
         rc = give(e, known / 2);
     e->n = e->plain_fill = 0;
     return rc;
@@ -77,7 +78,7 @@ pst_rc pst_edge_names_flush(struct pst_edge_names *e)
 
 bool pst_edge_names_replayed(const struct pst_edge_names *e)
 {
-    return json_object_get(e->spec.csc->state, "names") != NULL && pst_names_ready(e->names);
+    return json_object_get(pst_csc_builder_state(e->spec.csc), "names") != NULL && pst_names_ready(e->names);
 }
 
 bool pst_edge_names_read(const struct pst_edge_names *e)
@@ -96,15 +97,16 @@ pst_rc pst_edge_names_go_on(struct pst_edge_names *e)
                           e->spec.path);
 }
 
-pst_rc pst_edge_names_checkpoint(struct pst_edge_names *e, enum pst_csc_when when)
+pst_rc pst_edge_names_checkpoint(struct pst_edge_names *e, enum pst_csc_builder_when when)
 {
     json_t *names = NULL, *state;
     pst_rc rc = PST_OK;
     const bool nothing =
-        !pst_names_aside(e->names) && pst_sorter_parts(e->spec.csc->sorter) == 0; /* is on the disk */
-    if (when != PST_CSC_LAST && (nothing || (when == PST_CSC_IF_DUE && !pst_csc_due(e->spec.csc))))
+        !pst_names_aside(e->names) && !pst_csc_builder_on_disk(e->spec.csc); /* is on the disk */
+    if (when != PST_CSC_BUILDER_LAST &&
+        (nothing || (when == PST_CSC_BUILDER_IF_DUE && !pst_csc_builder_due(e->spec.csc))))
         return PST_OK;
-    if (when != PST_CSC_LAST && pst_names_aside(e->names) && e->spec.csc->spec.build->journal.root != NULL)
+    if (when != PST_CSC_BUILDER_LAST && pst_names_aside(e->names) && pst_csc_builder_has_journal(e->spec.csc))
         rc = pst_names_state(e->names, &names);
     state = e->spec.state(e->spec.ctx);
     if (names != NULL)
@@ -113,7 +115,7 @@ pst_rc pst_edge_names_checkpoint(struct pst_edge_names *e, enum pst_csc_when whe
     (void)json_object_set_new(state, "memory", json_integer((json_int_t)e->spec.memory_bytes));
     if (rc != PST_OK)
         json_decref(state);
-    return rc == PST_OK ? pst_csc_checkpoint(e->spec.csc, state, when) : rc;
+    return rc == PST_OK ? pst_csc_builder_checkpoint(e->spec.csc, state, when) : rc;
 }
 
 /* ---- what was put aside ---- */
@@ -135,7 +137,7 @@ static pst_rc join(struct pst_edge_names *e)
         if (rc == PST_OK)
             rc = pst_progress_add(e->spec.progress, n / 2);
         if (rc == PST_OK)
-            rc = pst_edge_names_checkpoint(e, PST_CSC_IF_DUE);
+            rc = pst_edge_names_checkpoint(e, PST_CSC_BUILDER_IF_DUE);
         if (rc != PST_OK)
             return rc;
     }
@@ -157,9 +159,10 @@ static pst_rc number_aside(struct pst_edge_names *e, int64_t names)
 {
     pst_rc rc = PST_OK;
     if (pst_names_step(e->names) == PST_NAMES_FINDING)
-        rc = pst_names_write(e->names, e->spec.csc->spec.build, PST_IN_NAMES_AT, PST_IN_NAMES, 0, NULL);
+        rc = pst_names_write(e->names, pst_csc_builder_spec_of(e->spec.csc)->build, PST_IN_NAMES_AT,
+                             PST_IN_NAMES, 0, NULL);
     else
-        rc = pst_edge_names_had(e->spec.csc->spec.build, &names);
+        rc = pst_edge_names_had(pst_csc_builder_spec_of(e->spec.csc)->build, &names);
     if (rc == PST_OK && pst_names_step(e->names) < PST_NAMES_GIVING)
         rc = pst_names_number(e->names);
     return rc == PST_OK ? join(e) : rc;
@@ -168,7 +171,7 @@ static pst_rc number_aside(struct pst_edge_names *e, int64_t names)
 pst_rc pst_edge_names_finish(struct pst_edge_names *e, int64_t *vertices)
 {
     const bool aside = pst_names_aside(e->names);
-    struct pst_build *b = e->spec.csc->spec.build;
+    struct pst_build *b = pst_csc_builder_spec_of(e->spec.csc)->build;
     uint64_t text_bytes;
     pst_rc rc = aside && pst_names_step(e->names) <= PST_NAMES_FINDING ? pst_names_find(e->names) : PST_OK;
     const int64_t names = pst_names_count(e->names, &text_bytes);
@@ -179,5 +182,5 @@ pst_rc pst_edge_names_finish(struct pst_edge_names *e, int64_t *vertices)
         rc = aside ? number_aside(e, names)
                    : pst_dict_write(pst_names_dict(e->names), b, PST_IN_NAMES_AT, PST_IN_NAMES);
     *vertices = names;
-    return rc == PST_OK ? pst_edge_names_checkpoint(e, PST_CSC_LAST) : rc;
+    return rc == PST_OK ? pst_edge_names_checkpoint(e, PST_CSC_BUILDER_LAST) : rc;
 }

@@ -36,8 +36,8 @@ struct pst_edge_names {
     char plain[PST_EDGE_NAMES_PLAIN_BYTES];
 };
 
-/* Goes on from csc->state where it has names; then text_again says whether the edges before csc->state have
- * to come again (until pst_edge_names_replayed, or up to that place). */
+/* Goes on from the state of spec->csc where it has names; then text_again says whether the edges before it
+ * have to come again (until pst_edge_names_replayed, or up to that place). */
 PST_MUST_USE pst_rc pst_edge_names_new(struct pst_edge_names **out, const struct pst_edge_names_spec *spec);
 
 static inline bool pst_edge_names_full(const struct pst_edge_names *e)
@@ -59,7 +59,7 @@ bool pst_edge_names_read(const struct pst_edge_names *e); /* all edges were read
 /* The replay is over. Fails: PST_E_STATE when it did not bring the names that were there. */
 PST_MUST_USE pst_rc pst_edge_names_go_on(struct pst_edge_names *e);
 
-PST_MUST_USE pst_rc pst_edge_names_checkpoint(struct pst_edge_names *e, enum pst_csc_when when);
+PST_MUST_USE pst_rc pst_edge_names_checkpoint(struct pst_edge_names *e, enum pst_csc_builder_when when);
 
 /* All edges were read: writes the arrays of names, and gives the topology what was put aside. *vertices: -1,
  * or what there must be, else it fails (PST_E_FORMAT); out, how many names there are. */

@@ -1,3 +1,4 @@
+/* edge_text.c: edges from lines of text: a fast way for "1,2", a careful one for everything else. */
 #include "common/store/import/edge_text.h"
 
 #include <inttypes.h>
@@ -8,10 +9,13 @@
 #include "common/error.h"
 #include "common/store/import/edge_names.h"
 #include "common/store/import/import.h"
+#include "common/store/text/fields.h"
 
 pst_rc pst_edge_text_init(struct pst_edge_text *e, const struct pst_edge_text_spec *spec)
 {
     *e = (struct pst_edge_text){.spec = *spec, .text = {.fd = -1}};
+    assert(spec->by != PST_EDGE_TEXT_BY_FORMAT);
+    e->separator = spec->by == PST_EDGE_TEXT_BY_CHARACTER ? spec->separator : PST_TEXT_BLANKS;
     assert(spec->column[0] != spec->column[1] && spec->column[0] < PST_EDGE_TEXT_COLUMNS_MAX &&
            spec->column[1] < PST_EDGE_TEXT_COLUMNS_MAX);
     pst_rank_init(&e->rank, spec->memory_bytes);
@@ -31,48 +35,9 @@ void pst_edge_text_release(struct pst_edge_text *e)
     free(e->target);
 }
 
-static inline const char *skip_blanks(const char *p)
-{
-    while (*p == ' ' || *p == '\t')
-        p++;
-    return p;
-}
-
-static inline bool at_end(const char *p)
-{
-    return *p == '\n' || (*p == '\r' && p[1] == '\n');
-}
-
-/* Past the separator after a field; NULL: the line has ended or something else is there. */
-static inline const char *next_field(const struct pst_edge_text *e, const char *p)
-{
-    if (e->spec.separator == '\0')
-        return *p == ' ' || *p == '\t' ? skip_blanks(p) : NULL;
-    if (e->spec.separator != '\t')
-        p = skip_blanks(p);
-    return *p == e->spec.separator ? p + 1 : NULL;
-}
-
-/* The end of a field that is text: a quoted one ends with its quote. NULL: the quote is not closed. */
-static const char *field_end(const struct pst_edge_text *e, const char *p)
-{
-    char separator = e->spec.separator;
-    if (*p == '"' && separator != '\0') {
-        for (p++; *p != '\n'; p++) {
-            if (*p == '"' && p[1] != '"')
-                return p + 1;
-            p += *p == '"';
-        }
-        return NULL;
-    }
-    while (!at_end(p) && *p != '\n' && (separator != '\0' ? *p != separator : *p != ' ' && *p != '\t'))
-        p++;
-    return p;
-}
-
 static pst_rc read_integer(struct pst_edge_text *e, const char *line, const char **p, int64_t *id)
 {
-    *p = e->spec.separator == '\t' ? *p : skip_blanks(*p);
+    *p = e->separator == '\t' ? *p : pst_text_skip_blanks(*p);
     const char *at = *p;
     if (!pst_text_id(p, id))
         return pst_text_fail(&e->text, line, at, "an id, an integer of at most 18 digits");
@@ -82,7 +47,8 @@ static pst_rc read_integer(struct pst_edge_text *e, const char *line, const char
         return pst_text_fail(&e->text, line, at, what);
     }
     const char *end = *p;
-    if (!at_end(end) && next_field(e, end) == NULL && !at_end(skip_blanks(end)))
+    if (!pst_text_at_end(end) && pst_text_next_field(end, e->separator) == NULL &&
+        !pst_text_at_end(pst_text_skip_blanks(end)))
         return pst_text_fail(&e->text, line, end, "the end of an id");
     return PST_OK;
 }
@@ -90,7 +56,7 @@ static pst_rc read_integer(struct pst_edge_text *e, const char *line, const char
 /* Quotes are taken off, in a copy. */
 static pst_rc read_name(struct pst_edge_text *e, const char *line, const char **p)
 {
-    const char *begin = *p, *end = field_end(e, begin);
+    const char *begin = *p, *end = pst_text_field_end(begin, e->separator);
     if (end == NULL)
         return pst_text_fail(&e->text, line, begin, "a quote at the end of a quoted name");
     size_t bytes = (size_t)(end - begin);
@@ -100,16 +66,11 @@ static pst_rc read_name(struct pst_edge_text *e, const char *line, const char **
     if (valid < bytes)
         return pst_text_fail(&e->text, line, begin + valid, "UTF-8");
     *p = end;
-    if (*begin == '"' && e->spec.separator != '\0') {
+    if (*begin == '"' && e->separator != PST_TEXT_BLANKS) {
         char *plain = e->names->plain + e->names->plain_fill;
-        size_t n = 0;
-        for (const char *q = begin + 1; q < end - 1; q++) {
-            plain[n++] = *q;
-            q += *q == '"';
-        }
+        bytes = pst_text_unquote(begin, end, plain);
         begin = plain;
-        bytes = n;
-        e->names->plain_fill += n;
+        e->names->plain_fill += bytes;
     }
     if (memchr(begin, '\0', bytes) != NULL)
         return pst_text_fail(&e->text, line, *p, "a name without NUL bytes");
@@ -125,7 +86,7 @@ static pst_rc read_column(struct pst_edge_text *e, const char *line, const char 
 /* Any columns, quotes, names. */
 static pst_rc read_columns(struct pst_edge_text *e, const char *line)
 {
-    const char *p = e->spec.separator == '\0' ? skip_blanks(line) : line;
+    const char *p = e->separator == PST_TEXT_BLANKS ? pst_text_skip_blanks(line) : line;
     int64_t last = pst_max_i64(e->spec.column[0], e->spec.column[1]);
     for (int64_t column = 0; column <= last; column++) {
         pst_rc rc = PST_OK;
@@ -133,12 +94,12 @@ static pst_rc read_columns(struct pst_edge_text *e, const char *line)
             rc = read_column(e, line, &p, &e->source[e->n]);
         else if (column == e->spec.column[1])
             rc = read_column(e, line, &p, &e->target[e->n]);
-        else if ((p = field_end(e, p)) == NULL)
+        else if ((p = pst_text_field_end(p, e->separator)) == NULL)
             return pst_text_fail(&e->text, line, line, "a quote at the end of a quoted field");
         if (rc != PST_OK)
             return rc;
-        const char *next = next_field(e, p);
-        if (next != NULL && e->spec.separator == '\0' && at_end(next))
+        const char *next = pst_text_next_field(p, e->separator);
+        if (next != NULL && e->separator == PST_TEXT_BLANKS && pst_text_at_end(next))
             next = NULL; /* blanks at the end of a line separate nothing */
         if (column == last) {
             e->more_columns += next != NULL;
@@ -163,7 +124,7 @@ static inline bool read_fast(struct pst_edge_text *e, const char **line)
     int64_t a, b;
     if (!pst_text_id(&p, &a))
         return false;
-    if (e->spec.separator != '\0' ? *p != e->spec.separator : *p != ' ' && *p != '\t')
+    if (e->separator != PST_TEXT_BLANKS ? *p != e->separator : *p != ' ' && *p != '\t')
         return false;
     p++;
     if (!pst_text_id(&p, &b) || a >= e->limit || b >= e->limit)
@@ -186,16 +147,16 @@ static bool is_header(struct pst_edge_text *e, const char *line)
 {
     if (e->spec.header != PST_EDGE_TEXT_HEADER_AUTO)
         return e->spec.header == PST_EDGE_TEXT_HEADER_YES;
-    if (e->spec.ids == PST_EDGE_TEXT_IDS_STRINGS || e->spec.separator == '\0')
+    if (e->spec.ids == PST_EDGE_TEXT_IDS_STRINGS || e->separator == PST_TEXT_BLANKS)
         return false;
     const char *p = line;
     for (int64_t c = 0; c < e->spec.column[0]; c++) {
-        p = field_end(e, p);
-        p = p != NULL ? next_field(e, p) : NULL;
+        p = pst_text_field_end(p, e->separator);
+        p = p != NULL ? pst_text_next_field(p, e->separator) : NULL;
         if (p == NULL)
             return false;
     }
-    p = skip_blanks(p);
+    p = pst_text_skip_blanks(p);
     return (*p >= 'A' && *p <= 'Z') || (*p >= 'a' && *p <= 'z') || *p == '_' || *p == '"' || *p == ':';
 }
 
@@ -222,8 +183,8 @@ static pst_rc flush(struct pst_edge_text *e, struct pst_csc_builder *csc)
 
 static pst_rc careful_line(struct pst_edge_text *e, const char *line)
 {
-    const char *p = skip_blanks(line);
-    if (at_end(p)) {
+    const char *p = pst_text_skip_blanks(line);
+    if (pst_text_at_end(p)) {
         e->blank_lines++;
         return PST_OK;
     }
@@ -268,9 +229,9 @@ static pst_rc number_vertices(struct pst_edge_text *e, struct pst_csc_builder *c
     if (rc != PST_OK)
         return rc;
     const bool compact = e->spec.ids == PST_EDGE_TEXT_IDS_COMPACT;
-    const int64_t found = compact ? e->rank.members : csc->largest + 1;
+    const int64_t found = compact ? e->rank.members : pst_csc_builder_largest(csc) + 1;
     if (compact)
-        csc->rank = &e->rank;
+        pst_csc_builder_renumber(csc, &e->rank);
     if (compact && *vertices >= 0 && *vertices != found)
         return pst_fail(PST_E_FORMAT, "%s: expected %" PRId64 " vertices, found %" PRId64 " ids",
                         e->spec.path, *vertices, found);
@@ -310,7 +271,7 @@ static pst_rc go_on(struct pst_edge_text *e, const struct pst_csc_builder *csc)
                   {"blank_lines", &e->blank_lines},
                   {"carriage_returns", &e->carriage_returns},
                   {"more_columns", &e->more_columns}};
-    const json_t *o = csc->state;
+    const json_t *o = pst_csc_builder_state(csc);
     at_begin(e);
     if (o == NULL)
         return PST_OK;
@@ -336,11 +297,11 @@ static pst_rc read_text(struct pst_edge_text *e, struct pst_csc_builder *csc, st
         if ((rc = pst_progress_add(progress, e->text.file_at - told)) != PST_OK)
             return rc;
         told = e->text.file_at;
-        if (!pst_csc_due(csc))
+        if (!pst_csc_builder_due(csc))
             continue;
         if ((rc = flush(e, csc)) == PST_OK)
-            rc = e->names != NULL ? pst_edge_names_checkpoint(e->names, PST_CSC_NOW)
-                                  : pst_csc_checkpoint(csc, state_of(e), PST_CSC_NOW);
+            rc = e->names != NULL ? pst_edge_names_checkpoint(e->names, PST_CSC_BUILDER_NOW)
+                                  : pst_csc_builder_checkpoint(csc, state_of(e), PST_CSC_BUILDER_NOW);
     }
     return rc == PST_OK ? flush(e, csc) : rc;
 }
@@ -421,17 +382,18 @@ pst_rc pst_edge_text_feed(void *ctx, struct pst_csc_builder *csc, int64_t *verti
                           struct pst_progress *progress)
 {
     struct pst_edge_text *e = ctx;
-    e->limit = e->spec.ids == PST_EDGE_TEXT_IDS_KEEP && *vertices >= 0 ? *vertices : PST_CSC_ID_MAX;
+    e->limit = e->spec.ids == PST_EDGE_TEXT_IDS_KEEP && *vertices >= 0 ? *vertices : PST_CSC_BUILDER_ID_MAX;
     pst_rc rc = pst_text_open(&e->text, e->spec.path);
     if (rc == PST_OK)
         rc = go_on(e, csc);
     if (rc == PST_OK && e->spec.ids == PST_EDGE_TEXT_IDS_STRINGS)
-        return csc->phase == PST_CSC_READING ? feed_names(e, csc, vertices, progress)
-                                             : pst_edge_names_had(csc->spec.build, vertices);
-    if (rc == PST_OK && csc->phase == PST_CSC_READING) {
+        return pst_csc_builder_phase(csc) == PST_CSC_BUILDER_READING
+                   ? feed_names(e, csc, vertices, progress)
+                   : pst_edge_names_had(pst_csc_builder_spec_of(csc)->build, vertices);
+    if (rc == PST_OK && pst_csc_builder_phase(csc) == PST_CSC_BUILDER_READING) {
         rc = read_edges(e, csc, *vertices, progress);
         if (rc == PST_OK)
-            rc = pst_csc_checkpoint(csc, state_of(e), PST_CSC_LAST);
+            rc = pst_csc_builder_checkpoint(csc, state_of(e), PST_CSC_BUILDER_LAST);
     }
     return rc == PST_OK ? number_vertices(e, csc, vertices) : rc;
 }

@@ -16,11 +16,17 @@ enum pst_edge_text_ids {
     PST_EDGE_TEXT_IDS_COMPACT, /* those that occur, in rising order: the ids that they had are kept beside */
     PST_EDGE_TEXT_IDS_STRINGS, /* any text, numbered as it comes: the names are kept beside */
 };
+enum pst_edge_text_separated {
+    PST_EDGE_TEXT_BY_FORMAT, /* as the format has it: the format says which of the others */
+    PST_EDGE_TEXT_BY_BLANKS, /* by any number of blanks and tabs */
+    PST_EDGE_TEXT_BY_CHARACTER
+};
 enum pst_edge_text_header { PST_EDGE_TEXT_HEADER_AUTO, PST_EDGE_TEXT_HEADER_YES, PST_EDGE_TEXT_HEADER_NO };
 
 struct pst_edge_text_spec {
     const char *path;
-    char separator;    /* '\0': any number of blanks and tabs */
+    enum pst_edge_text_separated by;
+    char separator;    /* if by is BY_CHARACTER */
     char comment;      /* lines that begin with it are skipped; '\0': none */
     int64_t column[2]; /* of the source and the target, from 0 */
     int64_t expect;    /* edges that there must be; -1: any */
@@ -32,6 +38,7 @@ struct pst_edge_text_spec {
 
 struct pst_edge_text {
     struct pst_edge_text_spec spec;
+    char separator; /* as fields.h wants it */
     struct pst_text text;
     struct pst_rank rank;
     bool ranked;                  /* which ids occur is known */
@@ -47,7 +54,7 @@ struct pst_edge_text {
 PST_API PST_MUST_USE pst_rc pst_edge_text_init(struct pst_edge_text *e,
                                                const struct pst_edge_text_spec *spec);
 
-/* A pst_feed_fn. Fails with PATH:LINE: byte: expected, found. */
+/* A pst_import_feed_fn. Fails with PATH:LINE: byte: expected, found. */
 PST_API PST_MUST_USE pst_rc pst_edge_text_feed(void *ctx, struct pst_csc_builder *csc, int64_t *vertices,
                                                struct pst_progress *progress);
 

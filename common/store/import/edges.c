@@ -126,7 +126,7 @@ static void check_block(struct edge_reader *r, int64_t first, int64_t n, struct 
     const struct pst_import_edge_array *e = r->e;
     uint64_t limit[2], odd = 0;
     for (int k = 0; k < 2; k++)
-        limit[k] = (uint64_t)(e->limit[k] >= 0 ? e->limit[k] : PST_CSC_ID_MAX);
+        limit[k] = (uint64_t)(e->limit[k] >= 0 ? e->limit[k] : PST_CSC_BUILDER_ID_MAX);
     for (int64_t i = 0; i < n; i++)
         odd |=
             (uint64_t)((uint64_t)r->source[i] >= limit[0]) | (uint64_t)((uint64_t)r->target[i] >= limit[1]);
@@ -144,8 +144,8 @@ static void check_block(struct edge_reader *r, int64_t first, int64_t n, struct 
     }
 }
 
-pst_rc pst_import_edge_array_read(const struct pst_import_edge_array *e, pst_edge_block_fn fn, void *ctx,
-                                  struct pst_problems *problems, struct pst_progress *progress)
+pst_rc pst_import_edge_array_read(const struct pst_import_edge_array *e, pst_import_edge_block_fn fn,
+                                  void *ctx, struct pst_problems *problems, struct pst_progress *progress)
 {
     struct edge_reader r;
     pst_rc rc = open_reader(&r, e);
@@ -184,8 +184,8 @@ static pst_rc add_counted(void *ctx, const int64_t *source, const int64_t *targe
     struct counted *c = ctx;
     pst_rc rc = pst_csc_builder_add(c->csc, source, target, relation, n);
     c->edges += n;
-    if (rc == PST_OK && pst_csc_due(c->csc))
-        rc = pst_csc_checkpoint(c->csc, json_integer((json_int_t)c->edges), PST_CSC_IF_DUE);
+    if (rc == PST_OK && pst_csc_builder_due(c->csc))
+        rc = pst_csc_builder_checkpoint(c->csc, json_integer((json_int_t)c->edges), PST_CSC_BUILDER_IF_DUE);
     return rc;
 }
 
@@ -230,7 +230,7 @@ pst_rc pst_import_feed(struct pst_import_state *im, struct pst_csc_builder *csc,
                        struct pst_progress *progress)
 {
     const struct pst_array *a = &im->src[PST_IMPORT_EDGES];
-    struct counted counted = {csc, (int64_t)json_integer_value(csc->state)};
+    struct counted counted = {csc, (int64_t)json_integer_value(pst_csc_builder_state(csc))};
     const struct pst_import_edge_array e = {.a = a,
                                             .file = im->spec->source[PST_IMPORT_EDGES],
                                             .shape = layout(im),
@@ -238,14 +238,14 @@ pst_rc pst_import_feed(struct pst_import_state *im, struct pst_csc_builder *csc,
                                             .begin = counted.edges,
                                             .limit = {im->vertices, im->vertices},
                                             .relations = im->relations};
-    if (csc->phase != PST_CSC_READING)
+    if (pst_csc_builder_phase(csc) != PST_CSC_BUILDER_READING)
         return PST_OK;
     pst_progress_begin(progress, "edges: reading", (uint64_t)im->edges, false);
     pst_rc rc = pst_progress_add(progress, (uint64_t)counted.edges);
     if (rc == PST_OK)
         rc = pst_import_edge_array_read(&e, add_counted, &counted, &im->problems, progress);
     if (rc == PST_OK)
-        rc = pst_csc_checkpoint(csc, json_integer((json_int_t)counted.edges), PST_CSC_LAST);
+        rc = pst_csc_builder_checkpoint(csc, json_integer((json_int_t)counted.edges), PST_CSC_BUILDER_LAST);
     if (rc == PST_OK)
         pst_progress_end(progress);
     return rc;

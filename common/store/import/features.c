@@ -10,7 +10,6 @@
 
 #include "common/store/dataset/stride.h"
 #include "common/error.h"
-#include "common/store/make/gen_impl.h"
 #include "common/store/import/importing.h"
 
 #define BLOCK_BYTES (1u << 20) /* rows are written in blocks of about this, at least one row */

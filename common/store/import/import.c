@@ -35,7 +35,7 @@ static pst_rc check_rest(struct pst_import_state *im)
 static pst_rc write_topology(struct pst_import_state *im, struct pst_build *b,
                              struct pst_import_result *result, struct pst_progress *progress)
 {
-    struct pst_csc_builder csc;
+    struct pst_csc_builder *csc;
     const struct pst_import_spec *s = im->spec;
     const struct pst_csc_builder_spec spec = {.build = b,
                                               .symmetrize = s->symmetrize,
@@ -47,21 +47,19 @@ static pst_rc write_topology(struct pst_import_state *im, struct pst_build *b,
                                               .threads = s->threads,
                                               .resumable = s->feed == NULL || s->feed_resumes,
                                               .replays = s->feed_replays};
-    pst_rc rc = pst_csc_builder_init(&csc, &spec);
+    pst_rc rc = pst_csc_builder_new(&csc, &spec);
     if (rc == PST_OK)
-        rc = s->feed != NULL ? s->feed(s->feed_ctx, &csc, &im->vertices, progress)
-                             : pst_import_feed(im, &csc, progress);
+        rc = s->feed != NULL ? s->feed(s->feed_ctx, csc, &im->vertices, progress)
+                             : pst_import_feed(im, csc, progress);
     if (rc == PST_OK && im->vertices < 0)
-        im->vertices = csc.largest + 1;
+        im->vertices = pst_csc_builder_largest(csc) + 1;
     if (rc == PST_OK)
         rc = check_rest(im);
     if (rc == PST_OK)
-        rc = pst_csc_builder_finish(&csc, im->vertices, progress);
-    result->duplicates_removed = csc.duplicates_removed;
-    result->loops_removed = csc.loops_removed;
-    result->loops_added = csc.loops_added;
-    result->parts = csc.parts;
-    pst_csc_builder_release(&csc);
+        rc = pst_csc_builder_finish(csc, im->vertices, progress);
+    if (csc != NULL)
+        result->counts = *pst_csc_builder_counts(csc);
+    pst_csc_builder_free(csc);
     return rc;
 }
 

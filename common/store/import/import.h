@@ -22,8 +22,8 @@ enum pst_import_source_id {
 
 /* Fails with its own message. *vertices: in, -1 or what the arrays say; out, what the edges say where they
  * do. */
-typedef pst_rc (*pst_feed_fn)(void *ctx, struct pst_csc_builder *csc, int64_t *vertices,
-                              struct pst_progress *progress);
+typedef pst_rc (*pst_import_feed_fn)(void *ctx, struct pst_csc_builder *csc, int64_t *vertices,
+                                     struct pst_progress *progress);
 
 /* EX3: source, relation, target. */
 enum pst_import_edge_shape { PST_EDGES_AUTO, PST_EDGES_2XE, PST_EDGES_EX2, PST_EDGES_EX3 };
@@ -56,18 +56,18 @@ struct pst_import_spec {
     int threads;
     /* Edges from something else than an array: gives all of them to the topology. vertices is -1 or what
      * arrays say. */
-    pst_feed_fn feed;
+    pst_import_feed_fn feed;
     void *feed_ctx;
-    bool feed_resumes;   /* it calls pst_csc_checkpoint, and goes on from the state that it gave, */
+    bool feed_resumes;   /* it calls pst_csc_builder_checkpoint, and goes on from the state that it gave, */
     bool feed_replays;   /* and adds again what is lost (pst_csc_builder_spec's replays) */
     int64_t relations;   /* that edges have, by the feed; 0: none */
     const char *command; /* for the manifest's provenance; NULL: none */
 };
 
-/* Begins all zero; adds up. */
+/* Begins all zero. */
 struct pst_import_result {
     struct pst_problems warnings; /* what is odd but not wrong */
-    int64_t duplicates_removed, loops_removed, loops_added, parts;
+    struct pst_csc_builder_counts counts;
 };
 
 PST_API void pst_import_defaults(struct pst_import_spec *spec);

@@ -75,15 +75,15 @@ struct pst_import_edge_array {
 };
 
 /* n <= PST_CSC_BUILDER_EDGE_BLOCK; relation NULL when edges have none. */
-typedef pst_rc (*pst_edge_block_fn)(void *ctx, const int64_t *source, const int64_t *target,
-                                    const int32_t *relation, int64_t n);
+typedef pst_rc (*pst_import_edge_block_fn)(void *ctx, const int64_t *source, const int64_t *target,
+                                           const int32_t *relation, int64_t n);
 
 /* Ids out of range go to the list of problems, and nothing more is given on. */
-PST_MUST_USE pst_rc pst_import_edge_array_read(const struct pst_import_edge_array *e, pst_edge_block_fn fn,
-                                               void *ctx, struct pst_problems *problems,
-                                               struct pst_progress *progress);
+PST_MUST_USE pst_rc pst_import_edge_array_read(const struct pst_import_edge_array *e,
+                                               pst_import_edge_block_fn fn, void *ctx,
+                                               struct pst_problems *problems, struct pst_progress *progress);
 
-/* A pst_edge_block_fn of a struct pst_csc_builder. */
+/* A pst_import_edge_block_fn of a struct pst_csc_builder. */
 PST_MUST_USE pst_rc pst_edges_to_csc(void *csc, const int64_t *source, const int64_t *target,
                                      const int32_t *relation, int64_t n);
 

@@ -18,7 +18,7 @@ struct pst_pairs {
 /* Triples where id is one of theirs. The array begins with its first row: one without any is left out. */
 void pst_pairs_begin(struct pst_pairs *p, struct pst_build *b, enum pst_array_id id, int64_t vertices);
 
-/* A pst_edge_block_fn of a struct pst_pairs. */
+/* A pst_import_edge_block_fn of a struct pst_pairs. */
 PST_MUST_USE pst_rc pst_pairs_add(void *pairs, const int64_t *source, const int64_t *target,
                                   const int32_t *relation, int64_t n);
 PST_MUST_USE pst_rc pst_pairs_end(struct pst_pairs *p);

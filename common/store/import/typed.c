@@ -203,6 +203,7 @@ static pst_rc import_plain(struct pst_typed *t)
     if (s->vertices < 0)
         s->vertices = v->vertices;
     if (csv) {
+        t->job->text.by = PST_EDGE_TEXT_BY_CHARACTER;
         t->job->text.separator = ',';
         t->job->text.header = PST_EDGE_TEXT_HEADER_NO;
         return pst_import_edge_text(t->job, e->path);

@@ -3,7 +3,7 @@
 #ifndef PST_TYPED_H
 #define PST_TYPED_H
 
-#include "common/store/formats/formats.h"
+#include "common/store/import/job.h"
 
 struct pst_typed_vertices {
     char name[PST_NAME_MAX];

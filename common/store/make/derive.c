@@ -11,9 +11,10 @@
 #include <unistd.h>
 
 #include "common/error.h"
-#include "common/store/build/build_impl.h"
 #include "common/store/make/gen.h"
+#include "common/store/dataset/stride.h"
 #include "common/store/make/gen_impl.h"
+#include "common/store/make/shuffle.h"
 #include "common/store/dataset/rows.h"
 #include "common/store/dataset/values.h"
 
@@ -100,7 +101,7 @@ static pst_rc adopt_stripes(struct pst_build *b, const struct pst_manifest *from
         pst_build_stripe_name(k, name);
         (void)snprintf(source, sizeof source, "%s/%s", dir, e->file);
         (void)snprintf(path, sizeof path, "%s/%s", b->partial, name);
-        rc = pst_far_adopt(b, k, source, path, &far);
+        rc = pst_build_stripe_link_adopt(b, k, source, path, &far);
         m->stripe[k] = *e;
         (void)snprintf(m->stripe[k].file, sizeof m->stripe[k].file, "%s", name);
         if (rc == PST_OK && !far)

@@ -1,4 +1,4 @@
-/* derive.h: datasets from datasets: other splits, another dtype or stride; and arrays for other programs.
+/* derive.h: datasets from datasets: other splits, another dtype or stride, random features.
  * Owner: the caller. Threads: one. */
 #ifndef PST_DERIVE_H
 #define PST_DERIVE_H
@@ -39,14 +39,6 @@ struct pst_derive_features_spec {
 PST_API PST_MUST_USE pst_rc pst_derive_features(const struct pst_dataset *ds, struct pst_build *b,
                                                 const struct pst_derive_features_spec *spec,
                                                 struct pst_progress *progress);
-
-enum pst_export_format { PST_EXPORT_NPY, PST_EXPORT_CSV };
-/* Writes a new directory that appears whole or not at all. npy: what penstock import npy reads, to the same
- * dataset; csv: edges.csv, labels.csv and one file a split, with names or ids where the source had some.
- * rows_path (csv; NULL: none): an array of one row a vertex, of floats or integers: rows.csv alone, with the
- * same names. */
-PST_API PST_MUST_USE pst_rc pst_export(struct pst_dataset *ds, const char *dir, enum pst_export_format format,
-                                       const char *rows_path, struct pst_progress *progress);
 
 PST_END_DECLS
 #endif

@@ -7,21 +7,11 @@
 
 #include "common/error.h"
 #include "common/store/make/gen_random.h"
+#include "common/store/make/shuffle.h"
 
 #define FEATURE_BUFFER_BYTES (1u << 20) /* at least one row; more is not faster */
 
-pst_rc pst_stride_check(uint64_t stride_bytes, int64_t dim, enum pst_dtype dtype)
-{
-    uint64_t item = pst_dtype_bytes(dtype), row = (uint64_t)dim * item;
-    if (stride_bytes == 0 || (stride_bytes >= row && stride_bytes % item == 0 && stride_bytes <= (1u << 30)))
-        return PST_OK;
-    return pst_fail(PST_E_ARG,
-                    "--stride-bytes: expected a multiple of %" PRIu64 " from %" PRIu64 " (%" PRId64
-                    " columns of %s) to 1 GiB, found %" PRIu64,
-                    item, row, dim, pst_dtype_name(dtype), stride_bytes);
-}
-
-static pst_rc draw_all(struct pst_csc_builder *csc, int64_t edges, pst_edges_fn fn, void *ctx,
+static pst_rc draw_all(struct pst_csc_builder *csc, int64_t edges, pst_gen_edges_fn fn, void *ctx,
                        struct pst_progress *progress)
 {
     int64_t *source = malloc(2 * sizeof *source * PST_CSC_BUILDER_EDGE_BLOCK);
@@ -42,23 +32,23 @@ static pst_rc draw_all(struct pst_csc_builder *csc, int64_t edges, pst_edges_fn 
 }
 
 pst_rc pst_gen_topology(const struct pst_csc_builder_spec *spec, int64_t vertices, int64_t edges,
-                        pst_edges_fn fn, void *ctx, struct pst_progress *progress)
+                        pst_gen_edges_fn fn, void *ctx, struct pst_progress *progress)
 {
-    struct pst_csc_builder csc;
-    pst_rc rc = pst_csc_builder_init(&csc, spec);
+    struct pst_csc_builder *csc;
+    pst_rc rc = pst_csc_builder_new(&csc, spec);
     pst_progress_begin(progress, "edges: drawing", (uint64_t)edges, false);
     if (rc == PST_OK)
-        rc = draw_all(&csc, edges, fn, ctx, progress);
+        rc = draw_all(csc, edges, fn, ctx, progress);
     if (rc == PST_OK) {
         pst_progress_end(progress);
-        rc = pst_csc_builder_finish(&csc, vertices, progress);
+        rc = pst_csc_builder_finish(csc, vertices, progress);
     }
-    pst_csc_builder_release(&csc);
+    pst_csc_builder_free(csc);
     return rc;
 }
 
 static pst_rc stream_rows(struct pst_build_row_writer *w, const int64_t shape[2], void *buffer, int64_t block,
-                          int64_t dim, pst_feature_fn fn, const void *ctx, struct pst_progress *progress)
+                          int64_t dim, pst_gen_feature_fn fn, const void *ctx, struct pst_progress *progress)
 {
     int64_t vertices = shape[0], stride = shape[1];
     for (int64_t first = 0; first < vertices; first += block) {
@@ -75,7 +65,7 @@ static pst_rc stream_rows(struct pst_build_row_writer *w, const int64_t shape[2]
 }
 
 pst_rc pst_gen_features(struct pst_build *b, int type, int64_t vertices, int64_t dim, enum pst_dtype dtype,
-                        uint64_t stride_bytes, pst_feature_fn fn, const void *ctx,
+                        uint64_t stride_bytes, pst_gen_feature_fn fn, const void *ctx,
                         struct pst_progress *progress)
 {
     pst_rc rc = pst_stride_check(stride_bytes, dim, dtype);
@@ -111,42 +101,6 @@ void pst_gen_uniform(uint64_t seed, int64_t v, int64_t dim, float *out)
         for (int64_t k = 0; k < 4 && j + k < dim; k++)
             out[j + k] = (float)((int32_t)d.word[k] >> 8) * 0x1p-23f;
     }
-}
-
-void pst_shuffle_init(struct pst_shuffle *s, int64_t n, uint64_t seed, int stream)
-{
-    assert(n >= 0 && n <= INT64_MAX / 32);
-    *s = (struct pst_shuffle){.n = (uint64_t)n, .half = 1};
-    while ((int64_t)1 << (2 * s->half) < n)
-        s->half++;
-    for (uint32_t round = 0; round < PST_FEISTEL_ROUNDS; round++) {
-        struct pst_rng_block d = pst_gen_draw(seed, (enum pst_gen_use)stream, 0, round);
-        s->key[round] = (uint64_t)d.word[0] << 32 | d.word[1];
-    }
-}
-
-/* Mixes all bits into all: the finalizer of MurmurHash3. */
-static inline uint64_t mix(uint64_t x)
-{
-    x = (x ^ x >> 33) * 0xff51afd7ed558ccdull;
-    x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53ull;
-    return x ^ x >> 33;
-}
-
-int64_t pst_shuffle_at(const struct pst_shuffle *s, int64_t i)
-{
-    assert(i >= 0 && (uint64_t)i < s->n);
-    uint64_t mask = ((uint64_t)1 << s->half) - 1, x = (uint64_t)i;
-    do {
-        uint64_t left = x >> s->half, right = x & mask;
-        for (int round = 0; round < PST_FEISTEL_ROUNDS; round++) {
-            uint64_t next = left ^ (mix(right + s->key[round]) & mask);
-            left = right;
-            right = next;
-        }
-        x = left << s->half | right;
-    } while (x >= s->n);
-    return (int64_t)x;
 }
 
 static int compare_ids(const void *a, const void *b)

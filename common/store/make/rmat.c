@@ -4,7 +4,9 @@
 
 #include "common/error.h"
 #include "common/store/make/gen.h"
+#include "common/store/dataset/stride.h"
 #include "common/store/make/gen_impl.h"
+#include "common/store/make/shuffle.h"
 #include "common/util/memory.h"
 #include "common/store/make/gen_random.h"
 

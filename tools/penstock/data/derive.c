@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/store/build/build.h"
+#include "common/store/export/export.h"
 #include "common/store/make/derive.h"
 #include "common/store/dataset/rows.h"
 #include "tools/penstock/cli/commands.h"

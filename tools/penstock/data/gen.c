@@ -6,7 +6,7 @@
 
 #include "common/error.h"
 #include "common/store/make/gen.h"
-#include "common/store/make/gen_impl.h"
+#include "common/store/dataset/stride.h"
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/cli/options.h"
 

@@ -201,7 +201,8 @@ static pst_rc separator_option(struct args *a)
     if (!tab && (strlen(optarg) != 1 || strchr("\"\r\n0123456789", optarg[0]) != NULL))
         return pst_fail(PST_E_ARG, "--separator: expected one character that is no digit, found '%.64s'",
                         optarg);
-    a->job.text.separator = tab ? '\t' : optarg[0] == ' ' ? '\0' : optarg[0];
+    a->job.text.by = optarg[0] == ' ' ? PST_EDGE_TEXT_BY_BLANKS : PST_EDGE_TEXT_BY_CHARACTER;
+    a->job.text.separator = tab ? '\t' : optarg[0];
     return PST_OK;
 }
 
@@ -283,14 +284,15 @@ static void say_done(const struct pst_build *b, const struct pst_import_result *
                  " bytes, %" PRId64 " classes\n",
                  b->dir, b->manifest.vertices, b->manifest.edges, b->manifest.feature_dim,
                  b->manifest.stride_bytes, b->manifest.classes);
-    if (r->duplicates_removed + r->loops_removed + r->loops_added > 0)
+    const struct pst_csc_builder_counts *n = &r->counts;
+    if (n->duplicates_removed + n->loops_removed + n->loops_added > 0)
         (void)printf("duplicates removed: %" PRId64 ", self loops removed: %" PRId64 ", added: %" PRId64 "\n",
-                     r->duplicates_removed, r->loops_removed, r->loops_added);
+                     n->duplicates_removed, n->loops_removed, n->loops_added);
     char peak[32];
     (void)printf("peak memory: %s; sorted in %s", pst_bytes_text((double)pst_memory_peak(), peak),
-                 r->parts == 0 ? "memory\n" : "");
-    if (r->parts > 0)
-        (void)printf("%" PRId64 " parts on disk\n", r->parts);
+                 n->parts == 0 ? "memory\n" : "");
+    if (n->parts > 0)
+        (void)printf("%" PRId64 " parts on disk\n", n->parts);
 }
 
 /* All files that the import may read, with what would tell that they changed. SRC may also be the beginning
@@ -369,11 +371,12 @@ static bool is_whole(const struct args *a, const char *from, const char *to)
     return whole;
 }
 
-static pst_rc run_format(const struct pst_format *format, struct args *a, const char *from, const char *to)
+static pst_rc run_format(const struct pst_import_format *format, struct args *a, const char *from,
+                         const char *to)
 {
     struct pst_build b;
     struct pst_progress progress;
-    struct pst_import_result result = {.parts = 0};
+    struct pst_import_result result = {.warnings = {.count = 0}};
     if (a->resume && !a->force && is_whole(a, from, to)) {
         (void)printf("%s is whole already, made by the same command\n", to);
         return PST_OK;
@@ -404,8 +407,8 @@ static pst_rc run_format(const struct pst_format *format, struct args *a, const 
 static void say_help(void)
 {
     (void)fputs(usage, stdout);
-    for (unsigned i = 0; pst_format_at(i) != NULL; i++)
-        (void)printf("  %-10s %s\n", pst_format_at(i)->name, pst_format_at(i)->help);
+    for (unsigned i = 0; pst_formats_at(i) != NULL; i++)
+        (void)printf("  %-10s %s\n", pst_formats_at(i)->name, pst_formats_at(i)->help);
     (void)fputs(help, stdout);
 }
 
@@ -413,9 +416,9 @@ static pst_rc unknown_format(const char *name)
 {
     char names[512] = "";
     size_t used = 0;
-    for (unsigned i = 0; pst_format_at(i) != NULL && used < sizeof names; i++)
+    for (unsigned i = 0; pst_formats_at(i) != NULL && used < sizeof names; i++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "",
-                                 pst_format_at(i)->name);
+                                 pst_formats_at(i)->name);
     return pst_fail(PST_E_ARG, "format: expected one of %s; found '%.64s'", names, name);
 }
 
@@ -427,7 +430,7 @@ int cmd_import(int argc, char **argv)
     pst_import_defaults(&a.job.spec);
     a.job.spec.command = command;
     a.job.spec.memory_bytes = pst_memory_default();
-    a.job.text = (struct pst_edge_text_spec){.separator = '\1', .column = {0, 1}, .expect = -1};
+    a.job.text = (struct pst_edge_text_spec){.column = {0, 1}, .expect = -1};
     a.checkpoint_s = PST_JOURNAL_SECONDS;
     a.threads = pst_min_i64(THREADS_DEFAULT_MAX, pst_max_i64(1, sysconf(_SC_NPROCESSORS_ONLN)));
     pst_rc rc = PST_OK;
@@ -448,7 +451,7 @@ int cmd_import(int argc, char **argv)
             pst_fail(PST_E_ARG, "--link leaves features in the one file that they are in: without --stripes");
     if (rc == PST_OK && argc - optind != 3)
         rc = pst_fail(PST_E_ARG, "expected FORMAT SRC DIR, found %d words (see --help)", argc - optind);
-    const struct pst_format *format = rc == PST_OK ? pst_format_find(argv[optind]) : NULL;
+    const struct pst_import_format *format = rc == PST_OK ? pst_formats_find(argv[optind]) : NULL;
     if (rc == PST_OK)
         rc = format ? run_format(format, &a, argv[optind + 1], argv[optind + 2])
                     : unknown_format(argv[optind]);

@@ -131,7 +131,7 @@ static pst_rc find_features(struct pst_typed *t, const char *dir)
     return rc;
 }
 
-pst_rc pst_import_igb(struct pst_import_job *job)
+static pst_rc import_igb(struct pst_import_job *job)
 {
     char dir[4096];
     struct pst_typed t;
@@ -161,3 +161,7 @@ pst_rc pst_import_igb(struct pst_import_job *job)
     pst_typed_release(&t);
     return rc;
 }
+
+const struct pst_import_format pst_format_igb = {
+    "igb", "a directory of IGB's: processed/paper__cites__paper/edge_index.npy, paper/node_feat.npy",
+    import_igb};

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "common/error.h"
-#include "common/store/formats/formats.h"
-#include "common/store/formats/ogb_tasks.h"
+#include "common/store/import/job.h"
+#include "common/store/formats/sets/ogb_targets.h"
 #include "common/store/import/importing.h"
 #include "common/store/text/text_array.h"
 #include "common/store/text/zip.h"
@@ -242,7 +242,7 @@ static pst_rc import_npz(struct pst_import_job *job, const char *raw, const char
     return rc == PST_OK ? write_tasks(job, &multi) : rc;
 }
 
-pst_rc pst_import_ogb(struct pst_import_job *job)
+static pst_rc import_ogb(struct pst_import_job *job)
 {
     char raw[4096], path[4096], edges[4096];
     struct multilabels multi;
@@ -272,8 +272,13 @@ pst_rc pst_import_ogb(struct pst_import_job *job)
     if (rc != PST_OK)
         return rc;
     job->spec.vertices = vertices;
+    job->text.by = PST_EDGE_TEXT_BY_CHARACTER;
     job->text.separator = ',';
     job->text.header = PST_EDGE_TEXT_HEADER_NO;
     rc = pst_import_edge_text(job, edges);
     return rc == PST_OK ? write_tasks(job, &multi) : rc;
 }
+
+const struct pst_import_format pst_format_ogb = {
+    "ogb", "a directory of OGB's: raw/edge.csv.gz or raw/data.npz, node-label; split/NAME/train.csv.gz",
+    import_ogb};

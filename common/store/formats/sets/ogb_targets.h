@@ -1,8 +1,8 @@
 /* ogb_tasks.h: what OGB's data sets predict beside one label a vertex. Owner: none. Threads: one. */
-#ifndef PST_OGB_TASKS_H
-#define PST_OGB_TASKS_H
+#ifndef PST_OGB_TARGETS_H
+#define PST_OGB_TARGETS_H
 
-#include "common/store/formats/formats.h"
+#include "common/store/import/job.h"
 
 /* Labels of several columns (ogbn-proteins): 0, 1, or NaN for not known. After the import. Fails:
  * PST_E_FORMAT with row and column. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "common/store/formats/graphbolt.h"
+#include "common/store/formats/sets/graphbolt.h"
 #include "common/store/import/pairs.h"
 
 #define ROWS_UNKNOWN (INT64_MAX / 64)

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "common/store/formats/bvgraph.h"
-#include "common/store/formats/formats.h"
+#include "common/store/formats/webgraph/bvgraph.h"
+#include "common/store/import/job.h"
 
 /* A successor of a node is a target: node -> successor. */
 static pst_rc give(void *ctx, struct pst_csc_builder *csc, int64_t *vertices, struct pst_progress *progress)
@@ -42,13 +42,17 @@ static pst_rc give(void *ctx, struct pst_csc_builder *csc, int64_t *vertices, st
     return rc;
 }
 
-pst_rc pst_import_webgraph(struct pst_import_job *job)
+static pst_rc import_webgraph(struct pst_import_job *job)
 {
     struct pst_bvgraph g;
     struct pst_import_spec spec = job->spec;
+    struct pst_import_budget budget;
+    pst_rc rc = pst_import_budget(spec.memory_bytes, PST_IMPORT_KIND_WEBGRAPH, &budget);
+    if (rc != PST_OK)
+        return rc;
     pst_import_name(&spec, job->from);
-    pst_rc rc = pst_bvgraph_open(&g, job->from, spec.memory_bytes / 4);
-    spec.memory_bytes -= spec.memory_bytes / 4;
+    rc = pst_bvgraph_open(&g, job->from, budget.graph);
+    spec.memory_bytes = budget.sort;
     spec.feed = give;
     spec.feed_ctx = &g;
     if (rc == PST_OK)
@@ -56,3 +60,6 @@ pst_rc pst_import_webgraph(struct pst_import_job *job)
     pst_bvgraph_close(&g);
     return rc;
 }
+
+const struct pst_import_format pst_format_webgraph = {
+    "webgraph", "WebGraph's BVGraph: NAME of NAME.graph and NAME.properties", import_webgraph};

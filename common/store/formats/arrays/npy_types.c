@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/store/formats/arrays/npy_types.h"
 #include "common/store/import/importing.h"
 #include "common/store/import/typed.h"
 
@@ -99,7 +100,7 @@ static pst_rc read_types(struct pst_typed *t, const json_t *meta)
     return rc;
 }
 
-pst_rc pst_import_npy_types(struct pst_import_job *job, const json_t *meta)
+pst_rc pst_arrays_import_types(struct pst_import_job *job, const json_t *meta)
 {
     struct pst_typed t;
     if (job->types[0] != '\0' && strcmp(job->types, "all") != 0)

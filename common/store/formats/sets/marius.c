@@ -13,8 +13,8 @@
 #include "common/error.h"
 #include "common/store/import/pairs.h"
 #include "common/store/import/importing.h"
-#include "common/store/formats/formats.h"
-#include "common/store/formats/name_map.h"
+#include "common/store/import/job.h"
+#include "common/store/names/name_map.h"
 #include "common/store/text/yaml.h"
 
 static const char *const split_names[3] = {"train", "validation", "test"};
@@ -258,10 +258,14 @@ static pst_rc run(struct marius *m)
     return rc;
 }
 
-pst_rc pst_import_marius(struct pst_import_job *job)
+static pst_rc import_marius(struct pst_import_job *job)
 {
     struct marius m = {.job = job};
     pst_import_name(&job->spec, job->from);
     pst_rc rc = read_counts(&m);
     return rc == PST_OK ? run(&m) : rc;
 }
+
+const struct pst_import_format pst_format_marius = {
+    "marius", "a directory that marius_preprocess made: dataset.yaml, edges/train_edges.bin, nodes/",
+    import_marius};

@@ -1,6 +1,6 @@
 /* GraphBolt's OnDiskDataset (dgl.ai, "YAML specification"): metadata.yaml names the files. Edges of shape (2,
  * E) or lines of CSV without a header; features of vertices called "feat"; one of the tasks. */
-#include "common/store/formats/graphbolt.h"
+#include "common/store/formats/sets/graphbolt.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -214,7 +214,7 @@ static pst_rc run(struct pst_graphbolt *g)
     return rc == PST_OK ? pst_graphbolt_pair_sets(g) : rc;
 }
 
-pst_rc pst_import_graphbolt(struct pst_import_job *job)
+static pst_rc import_graphbolt(struct pst_import_job *job)
 {
     struct pst_graphbolt g = {.job = job};
     char path[4096];
@@ -233,3 +233,6 @@ pst_rc pst_import_graphbolt(struct pst_import_job *job)
     pst_typed_release(&g.typed);
     return rc;
 }
+
+const struct pst_import_format pst_format_graphbolt = {
+    "graphbolt", "a directory of GraphBolt's: metadata.yaml names the files", import_graphbolt};

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
-#include "common/store/formats/formats.h"
+#include "common/store/import/job.h"
 #include "common/store/import/importing.h"
 #include "common/store/text/zip.h"
 
@@ -368,7 +368,7 @@ static pst_rc take_attributes(struct matrix *m)
     return rc;
 }
 
-pst_rc pst_import_npz(struct pst_import_job *job)
+static pst_rc import_npz(struct pst_import_job *job)
 {
     struct matrix m = {.job = job, .zip = {.fd = -1}};
     pst_rc rc = pst_zip_open(&m.zip, job->from);
@@ -393,3 +393,6 @@ pst_rc pst_import_npz(struct pst_import_job *job)
     pst_zip_close(&m.zip);
     return rc;
 }
+
+const struct pst_import_format pst_format_npz = {
+    "npz", "an .npz of SciPy's CSR parts: adj_*, attr_*, labels; or of scipy.sparse.save_npz", import_npz};

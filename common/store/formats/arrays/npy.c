@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "common/error.h"
-#include "common/store/formats/formats.h"
+#include "common/store/import/job.h"
 #include "common/store/import/importing.h"
-#include "common/store/dataset/manifest_impl.h"
+#include "common/store/formats/arrays/npy_types.h"
 
 #define COPY_BYTES (1u << 20)
 
@@ -177,7 +177,7 @@ static pst_rc copy_kept(struct kept *k)
                         : rc;
 }
 
-pst_rc pst_import_npy(struct pst_import_job *job)
+static pst_rc import_npy(struct pst_import_job *job)
 {
     struct kept *k = calloc(1, sizeof *k); /* paths: too much for the stack */
     if (k == NULL)
@@ -199,7 +199,7 @@ pst_rc pst_import_npy(struct pst_import_job *job)
         job->spec.relations = k->relations;
     }
     if (rc == PST_OK)
-        rc = typed ? pst_import_npy_types(job, k->meta)
+        rc = typed ? pst_arrays_import_types(job, k->meta)
                    : pst_import(&job->spec, job->build, job->result, job->progress);
     if (rc == PST_OK && json_array_size(json_object_get(k->meta, "kept")) > 0)
         rc = copy_kept(k);
@@ -209,3 +209,6 @@ pst_rc pst_import_npy(struct pst_import_job *job)
     free(k);
     return rc;
 }
+
+const struct pst_import_format pst_format_npy = {"npy", "a directory of NumPy arrays (see below)",
+                                                 import_npy};

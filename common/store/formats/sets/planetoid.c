@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "common/store/formats/formats.h"
+#include "common/store/import/job.h"
 #include "common/store/import/importing.h"
 #include "common/store/text/python.h"
 
@@ -25,7 +25,7 @@ static pst_rc read_shape(struct pst_import_job *job, const char *prefix)
     return rc;
 }
 
-pst_rc pst_import_planetoid(struct pst_import_job *job)
+static pst_rc import_planetoid(struct pst_import_job *job)
 {
     static const char *const files[PST_IMPORT_SOURCES] = {[PST_IMPORT_EDGES] = "edges",
                                                           [PST_IMPORT_FEAT_INDPTR] = "feat_indptr",
@@ -54,3 +54,7 @@ pst_rc pst_import_planetoid(struct pst_import_job *job)
     }
     return rc == PST_OK ? pst_import(&job->spec, job->build, job->result, job->progress) : rc;
 }
+
+const struct pst_import_format pst_format_planetoid = {
+    "planetoid", "Planetoid's pickles: .../ind.cora of ind.cora.x, ind.cora.graph, ... (needs python3)",
+    import_planetoid};

@@ -1,4 +1,4 @@
-#include "common/store/formats/ogb_tasks.h"
+#include "common/store/formats/sets/ogb_targets.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -8,15 +8,15 @@
 #include <unistd.h>
 
 #include "common/error.h"
-#include "common/store/formats/formats.h"
-#include "common/store/formats/name_map.h"
-#include "common/store/formats/triple_rows.h"
+#include "common/store/import/job.h"
+#include "common/store/names/name_map.h"
+#include "common/store/formats/triples/triple_rows.h"
 
 #define COUNT_MAX (INT64_MAX / 128) /* of the rows that a first line may say: their bytes fit 63 bits */
 
 struct graph {
     struct pst_import_job *job;
-    struct pst_csc_builder csc;
+    struct pst_csc_builder *csc;
     struct pst_dict entities, relations; /* entities: OpenKE's */
     struct pst_triple_rows rows;
     bool openke;
@@ -236,7 +236,7 @@ static pst_rc finish(struct graph *g)
     memcpy(b->manifest.name, s->name, sizeof b->manifest.name);
     b->manifest.provenance =
         json_pack("{s:s, s:s}", "command", s->command != NULL ? s->command : "", "source", g->job->from);
-    rc = pst_csc_builder_finish(&g->csc, vertices, g->job->progress);
+    rc = pst_csc_builder_finish(g->csc, vertices, g->job->progress);
     if (rc == PST_OK)
         rc = pst_dict_write(&g->relations, b, PST_IN_RELATION_NAMES_AT, PST_IN_RELATION_NAMES);
     if (g->carriage_returns > 0)
@@ -246,9 +246,7 @@ static pst_rc finish(struct graph *g)
     if (!g->openke && g->rows.of_train < vertices)
         pst_problem(&g->job->result->warnings, "%" PRId64 " entities occur in valid or test alone",
                     vertices - g->rows.of_train);
-    g->job->result->parts = g->csc.parts;
-    g->job->result->duplicates_removed = g->csc.duplicates_removed;
-    g->job->result->loops_removed = g->csc.loops_removed;
+    g->job->result->counts = *pst_csc_builder_counts(g->csc);
     return rc;
 }
 
@@ -270,28 +268,30 @@ static pst_rc check_options(const struct pst_import_job *job)
 static pst_rc run(struct pst_import_job *job, bool openke)
 {
     pst_rc rc = check_options(job);
+    struct pst_import_budget budget;
+    if (rc == PST_OK)
+        rc = pst_import_budget(job->spec.memory_bytes, PST_IMPORT_KIND_TRIPLES, &budget);
     if (rc != PST_OK)
         return rc;
     struct graph g = {.job = job, .openke = openke, .text = {.fd = -1}};
-    uint64_t names = job->spec.memory_bytes / 4; /* for each dictionary, and for the one in file order */
     pst_import_name(&job->spec, job->from);
-    pst_dict_init(&g.entities, names);
-    pst_dict_init(&g.relations, names);
+    pst_dict_init(&g.entities, budget.names);
+    pst_dict_init(&g.relations, budget.names);
     const struct pst_csc_builder_spec spec = {.build = job->build,
                                               .dedupe = job->spec.dedupe,
                                               .transpose = job->spec.transpose,
                                               .relations = true,
                                               .self_loops = job->spec.self_loops,
-                                              .memory_bytes = job->spec.memory_bytes / 4,
+                                              .memory_bytes = budget.sort,
                                               .threads = job->spec.threads};
     const struct pst_names_spec entities = {.dir = job->build->partial,
-                                            .memory_bytes = names,
+                                            .memory_bytes = budget.names,
                                             .threads = job->spec.threads,
                                             .row = 2,
                                             .progress = job->progress};
-    rc = pst_csc_builder_init(&g.csc, &spec);
+    rc = pst_csc_builder_new(&g.csc, &spec);
     if (rc == PST_OK)
-        rc = pst_triple_rows_init(&g.rows, &g.csc, openke ? NULL : &entities, job->progress);
+        rc = pst_triple_rows_init(&g.rows, g.csc, openke ? NULL : &entities, job->progress);
     if (rc == PST_OK && openke)
         rc = read_dictionary(&g, "entity", &g.entities, &g.n_entities);
     if (rc == PST_OK && openke)
@@ -300,19 +300,27 @@ static pst_rc run(struct pst_import_job *job, bool openke)
         rc = read_splits(&g);
     if (rc == PST_OK)
         rc = finish(&g);
-    pst_csc_builder_release(&g.csc);
+    pst_csc_builder_free(g.csc);
     pst_dict_release(&g.entities);
     pst_dict_release(&g.relations);
     pst_triple_rows_release(&g.rows);
     return rc;
 }
 
-pst_rc pst_import_triples(struct pst_import_job *job)
+static pst_rc import_triples(struct pst_import_job *job)
 {
     return run(job, false);
 }
 
-pst_rc pst_import_openke(struct pst_import_job *job)
+static pst_rc import_openke(struct pst_import_job *job)
 {
     return run(job, true);
 }
+
+const struct pst_import_format pst_format_triples = {
+    "triples", "a directory of train, valid and test .txt or .tsv: head, relation, tail between tabs",
+    import_triples};
+
+const struct pst_import_format pst_format_openke = {
+    "openke", "a directory of entity2id.txt, relation2id.txt, train2id.txt: head, tail, relation",
+    import_openke};

@@ -110,7 +110,7 @@ static void find_arrays(struct pst_typed *t, const char *dir)
         labels[0] = '\0';
 }
 
-pst_rc pst_import_mag240m(struct pst_import_job *job)
+static pst_rc import_mag240m(struct pst_import_job *job)
 {
     char root[4096], dir[4096];
     struct pst_typed t;
@@ -143,3 +143,6 @@ pst_rc pst_import_mag240m(struct pst_import_job *job)
     pst_typed_release(&t);
     return rc;
 }
+
+const struct pst_import_format pst_format_mag240m = {
+    "mag240m", "MAG240M: processed/, meta.pt and split_dict.pt (those two need python3)", import_mag240m};

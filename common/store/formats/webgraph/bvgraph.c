@@ -1,4 +1,4 @@
-#include "common/store/formats/bvgraph.h"
+#include "common/store/formats/webgraph/bvgraph.h"
 
 #include <errno.h>
 #include <fcntl.h>

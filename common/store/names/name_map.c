@@ -1,4 +1,4 @@
-#include "common/store/formats/name_map.h"
+#include "common/store/names/name_map.h"
 
 #include <inttypes.h>
 #include <stdio.h>

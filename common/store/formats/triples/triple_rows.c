@@ -1,4 +1,4 @@
-#include "common/store/formats/triple_rows.h"
+#include "common/store/formats/triples/triple_rows.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 pst_rc pst_triple_rows_init(struct pst_triple_rows *r, struct pst_csc_builder *csc,
                             const struct pst_names_spec *names, struct pst_progress *progress)
 {
-    *r = (struct pst_triple_rows){.csc = csc, .build = csc->spec.build, .progress = progress};
+    *r = (struct pst_triple_rows){
+        .csc = csc, .build = pst_csc_builder_spec_of(csc)->build, .progress = progress};
     for (int i = 0; i < 3; i++)
         r->splits[i].out.fd = -1;
     r->source = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof *r->source);

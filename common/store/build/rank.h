@@ -1,0 +1,32 @@
+/* rank.h: a set of ids, and how many of its ids are below each: it renumbers ids without gaps, in the same
+ * order. Owner: the caller; init and release pair. Threads: one that adds; after pst_rank_ready, any number
+ * that ask. */
+#ifndef PST_RANK_H
+#define PST_RANK_H
+
+#include "common/base.h"
+
+PST_BEGIN_DECLS
+
+struct pst_rank {
+    uint64_t *bits;
+    int64_t *before; /* of each word of 64, after pst_rank_ready */
+    int64_t ids, members;
+    uint64_t memory_bytes; /* what it may take */
+};
+
+PST_API void pst_rank_init(struct pst_rank *r, uint64_t memory_bytes);
+/* PST_E_LIMIT: the largest id needs more bits than fit; the message says how much memory would be enough. */
+PST_API PST_MUST_USE pst_rc pst_rank_add(struct pst_rank *r, const int64_t *ids, int64_t n);
+PST_API PST_MUST_USE pst_rc pst_rank_ready(struct pst_rank *r);
+
+/* The new number of a member. */
+static inline int64_t pst_rank_of(const struct pst_rank *r, int64_t id)
+{
+    uint64_t below = r->bits[id >> 6] & ((UINT64_C(1) << (id & 63)) - 1);
+    return r->before[id >> 6] + __builtin_popcountll(below);
+}
+PST_API void pst_rank_release(struct pst_rank *r);
+
+PST_END_DECLS
+#endif
