@@ -362,6 +362,7 @@ static pst_rc configure(struct pst_stage *self)
         return rc;
     self->desc = self->caps.foreign ? pst_foreign_desc(self->caps.desc) : *self->caps.desc;
     self->params = json_object_get(c, "params");
+    self->debug = json_is_true(json_object_get(c, "debug"));
     self->instance = (int)json_integer_value(json_object_get(c, "instance"));
     self->instances = (int)json_integer_value(json_object_get(c, "instances"));
     self->seed = (uint64_t)json_integer_value(json_object_get(c, "seed"));
@@ -481,8 +482,8 @@ static void tell_end(struct pst_stage *self, pst_rc rc)
     bool failed = rc != PST_OK && !(rc == PST_E_INTERRUPTED && self->stopping);
     if (failed)
         fprintf(stderr, "error: %s: %s\n", self->name, text);
-    (void)(failed ? pst_control_send(self,
-                                     json_pack("{ss ss si}", "type", "failed", "text", text, "rc", (int)rc))
+    (void)(failed ? pst_control_send(self, json_pack("{ss ss si sb}", "type", "failed", "text", text, "rc",
+                                                     (int)rc, "died", (int)self->program_died))
                   : pst_control_send(self, json_pack("{ss}", "type", "done")));
     if (self->stopping)
         return;

@@ -105,7 +105,8 @@ struct pst_stage {
     void *behind;       /* an event of it */
     bool in_stream;
     bool opened, started, sized, stopping, finishing;
-    pst_rc failed;
+    bool debug;        /* nothing that stands still is an error */
+    bool program_died; /* of a foreign stage: its log says why */
     struct pst_trace trace;
 };
 

@@ -252,6 +252,7 @@ static pst_rc deliver_frame(struct pst_stage *self, struct pst_host_input *in, c
             hold(self, route, frame->refs[r].slot);
     }
     atomic_store_explicit(&self->page->batch, frame->batch, memory_order_relaxed);
+    atomic_fetch_add_explicit(&self->page->taken, 1, memory_order_relaxed);
     struct pst_event event = {.kind = PST_EV_FRAME, .port = in->port, .frame = frame};
     return pst_host_deliver(self, &event);
 }
@@ -287,6 +288,18 @@ static bool keep(struct pst_host_input *in, const struct pst_frame *frame)
     }
     in->pending[in->npending++] = *frame;
     return true;
+}
+
+/* For whoever asks why nothing moves. */
+static void tell_early(const struct pst_stage *self)
+{
+    uint32_t early = 0;
+    for (int i = 0; i < self->ninputs; i++) {
+        early += self->inputs[i].npending;
+        if (self->inputs[i].npending > 0)
+            atomic_store_explicit(&self->page->missing, self->inputs[i].next_batch, memory_order_relaxed);
+    }
+    atomic_store_explicit(&self->page->early, early, memory_order_relaxed);
 }
 
 /* Delivers kept frames whose turn has come. */
@@ -333,6 +346,7 @@ static bool step_input(struct pst_stage *self, struct pst_host_input *in, pst_rc
     if (in->ended)
         return false;
     bool any = false, all_ended = true;
+    const uint32_t early = in->npending;
     struct pst_frame frame;
     for (int r = 0; r < in->nrings && *rc == PST_OK; r++) {
         int got = in->ring_ended[r] ? 0 : pst_lane_pop(&in->rings[r], &frame);
@@ -346,6 +360,8 @@ static bool step_input(struct pst_stage *self, struct pst_host_input *in, pst_rc
     }
     if (*rc == PST_OK && in->npending > 0)
         any = deliver_pending(self, in, rc) || any;
+    if (in->npending > 0 || early > 0)
+        tell_early(self);
     if (*rc == PST_OK && all_ended) {
         in->ended = true;
         any = true;
@@ -369,6 +385,7 @@ static bool step_credit(struct pst_stage *self, struct pst_host_route_end *route
     hold(self, route, event.credit.ref.slot);
     route->open++;
     atomic_store_explicit(&self->page->batch, event.credit.batch, memory_order_relaxed);
+    atomic_fetch_add_explicit(&self->page->taken, 1, memory_order_relaxed);
     for (int i = 0; i < route->norigins; i++) /* the next slot may be another instance's */
         if (route->origins[i]->page != self->page)
             wake(route->origins[i]);

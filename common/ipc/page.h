@@ -31,6 +31,9 @@ struct pst_page {
             _Atomic uint64_t items, bytes, frames;
             _Atomic uint64_t batch; /* the last one it handled */
             _Atomic uint64_t copied_bytes;
+            _Atomic uint64_t taken;   /* frames and credits that it has taken */
+            _Atomic uint32_t early;   /* frames that came before their turn, at ordered inputs */
+            _Atomic uint64_t missing; /* if early: the batch whose turn it is */
             _Atomic uint16_t held[PST_PAGE_ROUTES_MAX]; /* slots that it has, by route */
         };
         char whole[PST_PAGE];

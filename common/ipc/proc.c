@@ -15,7 +15,7 @@
 #include "common/ipc/pulse.h"
 
 #define TAIL_BYTES 4096
-#define TAIL_LINES 8
+#define TAIL_LINES 16 /* a traceback of four calls, and what was raised */
 #define STRAYS_MS 500 /* a killed process ends at once, if no disk holds it */
 
 pst_rc pst_proc_start(struct pst_proc *proc, char *const argv[], int pulse_fd)
@@ -77,31 +77,43 @@ void pst_proc_describe(const struct pst_proc *proc, char out[128])
         (void)snprintf(out, 128, "ended with status %d", WEXITSTATUS(proc->status));
 }
 
-void pst_proc_tail(const struct pst_proc *proc, char *out, size_t cap)
+/* Drops the lines of text that have `but` in them. */
+static void drop_lines(char *text, const char *but)
 {
+    for (char *line = text, *end; *line;) {
+        end = strchr(line, '\n');
+        end = end ? end + 1 : line + strlen(line);
+        const char *found = but[0] ? strstr(line, but) : NULL;
+        if (found && found < end)
+            memmove(line, end, strlen(end) + 1);
+        else
+            line = end;
+    }
+}
+
+void pst_proc_tail(const struct pst_proc *proc, const char *but, char *out, size_t cap)
+{
+    char text[TAIL_BYTES + 1];
     out[0] = '\0';
     FILE *f = fopen(proc->log, "re");
     if (!f)
         return;
-    char text[TAIL_BYTES + 1];
     if (fseek(f, -TAIL_BYTES, SEEK_END) != 0)
         rewind(f);
     size_t n = fread(text, 1, TAIL_BYTES, f);
     (void)fclose(f);
-    while (n > 0 && text[n - 1] == '\n')
-        n--;
+    for (size_t i = 0; i < n; i++)
+        text[i] = text[i] ? text[i] : '?';
     text[n] = '\0';
-    char *at = text + n;
+    drop_lines(text, but);
+    n = strlen(text);
+    while (n > 0 && text[n - 1] == '\n')
+        text[--n] = '\0';
+    const char *at = text + n;
     for (int lines = 0; at > text; at--)
         if (at[-1] == '\n' && ++lines == TAIL_LINES)
             break;
-    size_t used = 0;
-    for (char *save = NULL, *line = strtok_r(at, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        int k = snprintf(out + used, cap - used, "    %s\n", line);
-        if (k < 0 || (size_t)k >= cap - used)
-            break;
-        used += (size_t)k;
-    }
+    (void)snprintf(out, cap, "%s", at);
 }
 
 char pst_proc_state(pid_t pid, pid_t *parent)

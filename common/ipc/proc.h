@@ -28,8 +28,8 @@ bool pst_proc_reap(struct pst_proc *proc);
 void pst_proc_kill(struct pst_proc *proc); /* SIGKILL and reap */
 /* "died of signal 9 (Killed)", "ended with status 1". */
 void pst_proc_describe(const struct pst_proc *proc, char out[128]);
-/* The last lines of its log, each indented, at most cap bytes. */
-void pst_proc_tail(const struct pst_proc *proc, char *out, size_t cap);
+/* The last lines of its log, at most cap bytes; without the lines that have the text `but`. */
+void pst_proc_tail(const struct pst_proc *proc, const char *but, char *out, size_t cap);
 
 /* The letter of /proc/PID/stat: 'T' stopped, 't' in a debugger, 'D' in a disk's hands; 0: no such process.
  * *parent (if not NULL) is its parent. */

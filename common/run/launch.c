@@ -342,6 +342,7 @@ json_t *pst_run_configure_message(const struct pst_supervisor *sv, int index)
                           (json_int_t)sv->pl->epochs, "start_batch", (json_int_t)sv->opt->start_batch,
                           "dataset", sv->pl->dataset, "run_dir", sv->opt->run_dir, "resume", sv->opt->resume,
                           "inbox", in->inbox, "linked", linked, "trace", sv->opt->trace, "returns", returns);
+    (void)json_object_set_new(j, "debug", json_boolean(sv->opt->debug));
     (void)json_object_set_new(j, "cores", json_string(stage->cores));
     (void)json_object_set_new(j, "device", json_string(stage->device));
     if (stage->endpoint[0])

@@ -192,18 +192,20 @@ void pst_report_print(const json_t *report, FILE *out)
                                                            : "its stages share one process",
                 str(gpus, "why"));
     fprintf(out, "  %-20s%s\n", "bound by", str(report, "bound_by"));
-    fprintf(out, "\n  %-16s %8s %9s %9s %9s %9s %9s\n", "stage", "pid", "busy s", "input s", "credit s",
-            "disk s", "items");
+    fprintf(out, "\n  %-16s %-8s %6s %9s %9s %9s %9s %9s\n", "stage", "device", "share", "busy s", "input s",
+            "slot s", "disk s", "items");
     const char *name;
     json_t *stage;
     json_object_foreach(json_object_get(report, "stages"), name, stage)
-        fprintf(out, "  %-16s %8.0f %9.2f %9.2f %9.2f %9.2f %9.0f\n", name, num(stage, "pid"),
+    {
+        char share[16] = "-";
+        if (json_object_get(stage, "share"))
+            (void)snprintf(share, sizeof share, "%.0f%%", 100 * num(stage, "share"));
+        fprintf(out, "  %-16s %-8s %6s %9.2f %9.2f %9.2f %9.2f %9.0f\n", name, str(stage, "device"), share,
                 num(stage, "busy_s"), num(stage, "wait_input_s"), num(stage, "wait_credit_s"),
                 num(stage, "wait_disk_s"), num(stage, "items"));
-    size_t i;
-    json_t *failure;
-    json_array_foreach(json_object_get(report, "failures"), i, failure)
-        fprintf(out, "\nfailed: %s: %s\n", str(failure, "stage"), str(failure, "text"));
+    }
+    fprintf(out, "  share: of the run's time, busy or waiting for its disk; slot: waiting for a free one\n");
 }
 
 pst_rc pst_report_write_json(const json_t *json, const char *path)

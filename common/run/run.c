@@ -54,23 +54,26 @@ static void begin_stop(struct pst_supervisor *sv, const char *how, double deadli
     sv->since = pst_clock_s() + deadline_s;
 }
 
-void pst_run_fail(struct pst_supervisor *sv, const char *stage, const struct pst_proc *proc, const char *fmt,
+static void fail_told(struct pst_supervisor *sv, const char *name, const struct pst_proc *proc,
+                      enum pst_run_log log, const char *text)
+{
+    const bool first = sv->end != PST_RUN_FAILED;
+    pst_report_failure(sv->report, name, text);
+    pst_run_show_error(sv, name, proc, log, text);
+    sv->end = PST_RUN_FAILED;
+    if (first)
+        begin_stop(sv, "stop", ABORT_DEADLINE_S);
+}
+
+void pst_run_fail(struct pst_supervisor *sv, const char *name, const struct pst_proc *proc, const char *fmt,
                   ...)
 {
-    char text[4096], tail[4096] = "";
+    char text[4096];
     va_list ap;
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    bool first = sv->end != PST_RUN_FAILED;
-    pst_report_failure(sv->report, stage, text);
-    if (proc)
-        pst_proc_tail(proc, tail, sizeof tail);
-    pst_run_clear_line(sv);
-    fprintf(stderr, "error: %s: %s\n%s%s", stage, text, tail[0] ? "  the end of its log:\n" : "", tail);
-    sv->end = PST_RUN_FAILED;
-    if (first)
-        begin_stop(sv, "stop", ABORT_DEADLINE_S);
+    fail_told(sv, name, proc, PST_RUN_LOG_TAIL, text);
 }
 
 static void fail_here(struct pst_supervisor *sv)
@@ -208,16 +211,8 @@ static void on_report(struct pst_supervisor *sv, const json_t *m)
     if (!section || !json_is_object(data))
         return;
     pst_report_add(sv->report, section, data);
-    if (strcmp(section, "epochs") != 0)
-        return;
-    pst_run_clear_line(sv);
-    fprintf(stderr, "epoch %3lld  loss %.4f  train %.4f  val %.4f  %.2f s  %.0f seeds/s\n",
-            (long long)json_integer_value(json_object_get(data, "epoch")),
-            json_number_value(json_object_get(data, "loss")),
-            json_number_value(json_object_get(data, "train_accuracy")),
-            json_number_value(json_object_get(data, "val_accuracy")),
-            json_number_value(json_object_get(data, "seconds")),
-            json_number_value(json_object_get(data, "seeds_per_second")));
+    if (strcmp(section, "epochs") == 0)
+        pst_run_show_epoch(sv, data);
 }
 
 static void on_done(struct pst_supervisor *sv, struct pst_run_instance *in)
@@ -258,14 +253,15 @@ static void from_instance(struct pst_supervisor *sv, int i, const char *type, co
         on_report(sv, m);
     } else if (strcmp(type, "warning") == 0) {
         const char *text = json_string_value(json_object_get(m, "text"));
-        pst_run_clear_line(sv);
-        fprintf(stderr, "warning: %s: %s\n", in->name, text ? text : "");
+        pst_run_warn(sv, in->name, text ? text : "");
     } else if (strcmp(type, "failed") == 0) {
         const char *text = json_string_value(json_object_get(m, "text"));
         in->life = PST_RUN_DONE;
         bool echo = sv->stopping && json_integer_value(json_object_get(m, "rc")) == PST_E_INTERRUPTED;
         if (!echo)
-            pst_run_fail(sv, in->name, NULL, "%s", text ? text : "failed without a word");
+            fail_told(sv, in->name, &sv->procs[in->proc],
+                      json_is_true(json_object_get(m, "died")) ? PST_RUN_LOG_TAIL : PST_RUN_LOG_PATH,
+                      text ? text : "it failed and did not say why");
         tell_type(sv, in->name, "stop");
         on_done(sv, in);
     } else if (strcmp(type, "done") == 0) {
@@ -576,6 +572,8 @@ enum pst_run_end pst_run(struct pst_pipeline *pl, const struct pst_graph *graph,
         fail_here(sv);
     } else {
         pst_run_layout_board(sv);
+        if (opt->debug)
+            pst_run_show_debug(sv);
         supervise(sv);
     }
     finish_report(sv);

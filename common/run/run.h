@@ -23,7 +23,8 @@ struct pst_run_options {
     const char *resume;  /* checkpoint file to go on from, or NULL */
     uint64_t start_batch;
     bool trace;
-    bool progress;                                /* a live line on standard error */
+    bool progress; /* a live line on standard error */
+    bool debug;    /* a process may stand still for as long as it likes; says how to attach a debugger */
     struct pst_run_file files[PST_RUN_FILES_MAX]; /* if one of them changes, the run fails and names it */
     int nfiles;
 };

@@ -86,20 +86,37 @@ struct pst_supervisor {
     enum pst_run_end end;
     int signal;
     double since, progress_at, files_at;
+    uint64_t moved; /* of pst_watch_movement, and when it changed */
+    double moved_at;
+    int still_told;                             /* warnings since then */
     double launched_at, planned_at, started_at; /* planned: nothing streams before; 0: not yet */
 };
 
-/* run.c */
+/* run.c: fails the run, and prints the end of the log of proc, if it is not NULL */
 void pst_run_fail(struct pst_supervisor *sv, const char *name, const struct pst_proc *proc, const char *fmt,
                   ...) PST_PRINTF(4, 5);
+
+/* say.c */
+enum pst_run_log { PST_RUN_LOG_PATH, PST_RUN_LOG_TAIL };
+void pst_run_warn(const struct pst_supervisor *sv, const char *name, const char *text);
+/* proc: whose log is shown, or named; NULL: none */
+void pst_run_show_error(const struct pst_supervisor *sv, const char *name, const struct pst_proc *proc,
+                        enum pst_run_log log, const char *text);
+void pst_run_show_epoch(const struct pst_supervisor *sv, const json_t *data);
+void pst_run_show_debug(const struct pst_supervisor *sv); /* how to attach a debugger to each process */
+void pst_run_show_progress(struct pst_supervisor *sv, double now);
+void pst_run_clear_line(const struct pst_supervisor *sv); /* before anything else is printed */
+
+/* stuck.c: warns if no slot, frame or item has moved for a while, and says who holds what. paused: this
+ * process or the machine stood still itself. */
+void pst_watch_movement(struct pst_supervisor *sv, double now, bool paused);
 
 /* watch.c */
 void pst_watch_procs(struct pst_supervisor *sv, double now); /* fails the run if one shows no sign of life */
 void pst_watch_files(struct pst_supervisor *sv, double now); /* fails the run if one has changed */
-void pst_run_show_progress(struct pst_supervisor *sv, double now);
-void pst_run_clear_line(const struct pst_supervisor *sv); /* before anything else is printed */
-struct pst_page *pst_run_page_of(const struct pst_supervisor *sv,
-                                 int instance); /* once the board is mapped */
+/* Once the board is mapped. */
+struct pst_page *pst_run_page_of(const struct pst_supervisor *sv, int instance);
+const struct pst_pool *pst_run_pool_of(const struct pst_supervisor *sv, int route);
 
 /* launch.c */
 pst_rc pst_launch(struct pst_supervisor *sv);         /* processes, sockets */

@@ -11,9 +11,8 @@
 
 #define STALL_DEADLINE_S 5.0  /* fifty beats */
 #define HELLO_DEADLINE_S 60.0 /* to load a shared object from a cold disk */
-#define PROGRESS_S 0.5
-#define FILES_S 0.5 /* between looks at the files that are read */
-#define PAUSE_S 1.0 /* ten ticks of the supervisor's: it was itself stopped, or the machine was */
+#define FILES_S 0.5           /* between looks at the files that are read */
+#define PAUSE_S 1.0           /* ten ticks of the supervisor's: it was itself stopped, or the machine was */
 
 static void stalled(struct pst_supervisor *sv, struct pst_proc *proc)
 {
@@ -68,8 +67,11 @@ void pst_watch_procs(struct pst_supervisor *sv, double now)
     sv->looked_at = now;
     if (sv->stopping && sv->end == PST_RUN_OK)
         return; /* all is done; a process on its way out may have stopped its heart */
-    check_beats(sv, now, paused);
-    check_hellos(sv, now);
+    if (!sv->opt->debug) {
+        check_beats(sv, now, paused);
+        check_hellos(sv, now);
+    }
+    pst_watch_movement(sv, now, paused);
 }
 
 /* ---- files ---------------------------------------------------------------------------------------- */
@@ -126,50 +128,14 @@ void pst_watch_files(struct pst_supervisor *sv, double now)
     }
 }
 
-/* ---- progress ------------------------------------------------------------------------------------ */
-
-void pst_run_clear_line(const struct pst_supervisor *sv)
-{
-    if (sv->opt->progress)
-        fprintf(stderr, "\r\033[K");
-}
+/* ---- shared memory ------------------------------------------------------------------------------- */
 
 struct pst_page *pst_run_page_of(const struct pst_supervisor *sv, int i)
 {
     return (struct pst_page *)(void *)((char *)sv->board_map.base + sv->pages_at + (uint64_t)i * PST_PAGE);
 }
 
-/* How far the slowest sink is, of all batches: both 0 if not known. */
-static void batches_done(const struct pst_supervisor *sv, uint64_t *done, uint64_t *total)
+const struct pst_pool *pst_run_pool_of(const struct pst_supervisor *sv, int route)
 {
-    *done = *total = 0;
-    for (int r = 0; r < sv->graph->nroutes; r++) {
-        const struct pst_route *route = &sv->graph->routes[r];
-        const struct pst_pool *pool =
-            (const struct pst_pool *)(const void *)((char *)sv->board_map.base + sv->pools_at[r]);
-        if (pool->total == UINT64_MAX || pool->total <= *total)
-            continue;
-        *total = pool->total;
-        *done = 0;
-        int sink = route->borrower_stage[route->borrowers - 1];
-        for (int i = 0; i < sv->ninstances; i++)
-            if (sv->instances[i].stage == sink) {
-                uint64_t at = atomic_load_explicit(&pst_run_page_of(sv, i)->batch, memory_order_relaxed);
-                *done = at > *done ? at : *done;
-            }
-    }
-}
-
-void pst_run_show_progress(struct pst_supervisor *sv, double now)
-{
-    if (!sv->opt->progress || !sv->started || sv->stopping || now - sv->progress_at < PROGRESS_S)
-        return;
-    sv->progress_at = now;
-    uint64_t done, total;
-    batches_done(sv, &done, &total);
-    if (total == 0 || done <= sv->opt->start_batch)
-        return;
-    double rate = (double)(done - sv->opt->start_batch) / (now - sv->started_at);
-    fprintf(stderr, "\r\033[Kbatch %llu of %llu  %.1f batches/s  %.0f s left", (unsigned long long)done,
-            (unsigned long long)total, rate, (double)(total - done) / rate);
+    return (const struct pst_pool *)(const void *)((char *)sv->board_map.base + sv->pools_at[route]);
 }

@@ -6,6 +6,7 @@
 #include "common/store/import/edge_text.h"
 #include "common/store/text/text_array.h"
 #include "common/store/text/zip.h"
+#include "common/util/utf8.h"
 #include "tests/fuzz/fuzz.h"
 
 static char dir[64] = "/dev/shm/penstock-fuzz-XXXXXX"; /* in memory: a disk would set the pace */

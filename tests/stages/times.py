@@ -19,7 +19,7 @@ DESCRIPTION = {
     "params": [{"name": "factor", "type": "int", "default": 3, "min": 1, "max": 100, "help": "what to multiply by"},
                {"name": "delay_us", "type": "int", "default": 0, "min": 0, "max": 100000000, "help": "time that each slot takes"},
                {"name": "misbehave", "type": "enum", "default": "no", "help": "for tests: how to break the protocol",
-                "choices": "no|huge|exit|kill|garbage|steal|silent|pause|child"}],
+                "choices": "no|huge|exit|kill|garbage|steal|silent|pause|child|raise|escape"}],
 }
 FRAME, CREDIT, RELEASE, END = 1, 2, 3, 4
 LAST_PART = 1
@@ -69,6 +69,12 @@ def main():
                 os.kill(os.getpid(), 19)
             if batch == 7 and misbehave == "child":
                 subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True)
+            if batch == 7 and misbehave == "raise":
+                sys.stderr.buffer.write("\x1b]0;title\x07 caf\xe9 \x9b".encode() + b" \xff\n")
+                raise RuntimeError("broken on purpose")
+            if batch == 7 and misbehave == "escape":
+                say(type="warning", text="careful\x1b[2J")
+                say(type="failed", text="\x1b[31mbroken\nerror: fake \rerror")
             if batch == 7 and misbehave == "huge":
                 socket.send(bytes(3 << 20))
             if batch == 7 and misbehave == "garbage":

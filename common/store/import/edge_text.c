@@ -10,6 +10,7 @@
 #include "common/store/import/edge_names.h"
 #include "common/store/import/import.h"
 #include "common/store/text/fields.h"
+#include "common/util/utf8.h"
 
 pst_rc pst_edge_text_init(struct pst_edge_text *e, const struct pst_edge_text_spec *spec)
 {

@@ -7,6 +7,7 @@
 
 #include "common/error.h"
 #include "common/store/text/text.h"
+#include "common/util/utf8.h"
 
 struct reading {
     const struct pst_name_map_spec *spec;

@@ -250,29 +250,6 @@ pst_rc pst_text_fail(const struct pst_text *t, const char *line, const char *at,
                     bytes == SHOWN_BYTES ? "..." : "");
 }
 
-size_t pst_utf8_valid(const char *text, size_t bytes)
-{
-    const unsigned char *p = (const unsigned char *)text;
-    for (size_t i = 0; i < bytes;) {
-        unsigned char c = p[i];
-        unsigned more = c < 0x80                ? 0
-                        : c >= 0xc2 && c < 0xe0 ? 1
-                        : c >= 0xe0 && c < 0xf0 ? 2
-                        : c >= 0xf0 && c < 0xf5 ? 3
-                                                : 9;
-        if (more == 9 || i + more >= bytes + (more == 0))
-            return i;
-        for (unsigned k = 1; k <= more; k++)
-            if ((p[i + k] & 0xc0) != 0x80)
-                return i;
-        if ((c == 0xe0 && p[i + 1] < 0xa0) || (c == 0xed && p[i + 1] > 0x9f) ||
-            (c == 0xf0 && p[i + 1] < 0x90) || (c == 0xf4 && p[i + 1] > 0x8f))
-            return i;
-        i += more + 1;
-    }
-    return bytes;
-}
-
 bool pst_text_real(const char **p, double *out)
 {
     static const double ten[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,

@@ -7,8 +7,9 @@
 
 PST_BEGIN_DECLS
 
-#define PST_TEXT_LINE_MAX (1u << 20) /* bytes of one line: more is no list of edges, and memory is bounded   \
-                                      */
+#define PST_TEXT_LINE_MAX                                                                                    \
+    (1u << 20) /* bytes of one line: more is no list of edges, and memory is bounded                         \
+                */
 #define PST_TEXT_BYTES (4 * PST_TEXT_LINE_MAX) /* what an open file allocates, about */
 
 enum pst_text_kind { PST_TEXT_PLAIN, PST_TEXT_GZIP, PST_TEXT_ZSTD };
@@ -44,9 +45,6 @@ PST_API void pst_text_close(struct pst_text *t);
  * PST_E_FORMAT. */
 PST_API PST_MUST_USE pst_rc pst_text_fail(const struct pst_text *t, const char *line, const char *at,
                                           const char *what);
-
-/* How many bytes from p to end are valid UTF-8. */
-PST_API size_t pst_utf8_valid(const char *p, size_t bytes);
 
 /* A number at *p, which ends with something that is no part of it; false: there is none. Exact. */
 PST_API bool pst_text_real(const char **p, double *out);

@@ -28,6 +28,29 @@ def the_end_of_the_log_is_shown():
         r = run.wait(10)
         assert r.code == 1 and "sink: died of signal 9" in r.err, r
         assert "these were its last words" in r.err and "line 15" in r.err and "line 2\n" not in r.err, r
+        assert r.err.count(os.path.join(run.run_dir, "logs", "sink.log")) == 1, r
+
+
+@test
+def a_failure_is_told_once_with_its_log():
+    with Place() as p:
+        def middle(misbehave):
+            return pipeline({"source": stage("source", batches=50), "times": stage("times", misbehave=misbehave),
+                             "sink": stage("sink", factor=3)}, links("source.out", "times.in", "times.out", "sink.in"))
+        r = p.run(middle("raise"), code=1, foreign=True)
+        log = os.path.join(r.run_dir, "logs", "times.log")
+        assert r.err.count("error: times: its program") == 1 and "its program" not in r.out, r
+        assert f"the end of its log, {log}:\n    ?]0;title? caf\xe9 ? ?\n    Traceback (most recent call last):" in r.err, r
+        assert r.err.count("RuntimeError: broken on purpose") == 1 and "\x1b" not in r.err, r
+        # what a program says may hold anything; none of it reaches the terminal as it is
+        r = p.run(middle("escape"), code=1, foreign=True)
+        text = r.err + r.out
+        assert "\x1b" not in text and "\x9b" not in text and "\nerror: fake" not in text and "\rerror" not in text, repr(text)
+        assert "error: times: ?[31mbroken\n    error: fake ?error" in text and "warning: times: careful?" in text, repr(text)
+        # a native stage says itself what is wrong: its log is named, and not shown
+        r = p.run(chain(batches=50, middle="times", factor=5), code=1, foreign=True)
+        assert r.err.count("word 0: found") == 1, r
+        assert f"  its log: {os.path.join(r.run_dir, 'logs', 'sink.log')}\n" in r.err and "word 0: found" not in r.out, r
 
 
 @test
@@ -131,6 +154,36 @@ def a_kill_while_stopping_is_told():
 # ---- stopped, slow -------------------------------------------------------------------------------
 
 
+def standing_still(p, pl, *words):
+    """Nobody dies and nothing moves: after 15 s a warning says who holds what."""
+    run = p.start(pl, foreign=True)
+    time.sleep(17)
+    run.process.terminate()
+    r = run.wait(20)
+    assert "nothing has moved for 15 s\n" in r.err and r.err.count("nothing has moved") == 1, r
+    for word in words:
+        assert word in r.err, (word, r)
+
+
+def leaking(p):
+    pl = pipeline({"source": stage("source", batches=50), "a": stage("passthrough"), "sink": stage("swallow", leaks=True)},
+                  links("source.out", "a.in", "a.out", "sink.in"))
+    standing_still(p, pl, "    source waits for a free slot", "    a waits for input",
+                   "    sink waits for its program; holds 4 of 4 slots of source.out")
+
+
+def attached(p):
+    """With --debug a stage may stand still: it goes on when the debugger lets it."""
+    run = p.start(chain(batches=2000, sink={"delay_us": 0}), "--debug", grouped=False)
+    pid = wait_for(lambda: processes(run).get("a"))
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(7)
+    assert run.process.poll() is None
+    os.kill(pid, signal.SIGCONT)
+    r = run.wait(30)
+    assert r.code == 0 and r.report["sink"]["batches"] == 2000 and f"gdb -p {pid}" in r.err, r
+
+
 def stopped(p, victim):
     run = p.start(chain(batches=2000), grouped=False)
     wait_for(lambda: victim in processes(run))
@@ -190,7 +243,7 @@ def stopped_stages_are_found_and_slow_ones_left_alone():
             job(p, *args)
 
     jobs = [(stopped, "a"), (stopped, "memory-cpu:0"), (stopped_program,), (slow,), (paused_altogether,),
-            (stopped_at_the_start,)]
+            (stopped_at_the_start,), (leaking,), (attached,)]
     with ThreadPoolExecutor(len(jobs)) as pool:
         for done in [pool.submit(alone, *job) for job in jobs]:
             done.result()

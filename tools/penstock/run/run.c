@@ -26,7 +26,7 @@ struct run_args {
     struct pipeline_options pipeline;
     char run_dir[PST_RUN_DIR_MAX];
     const char *report, *trace, *resume;
-    bool quiet;
+    bool quiet, debug;
 };
 
 static const char run_usage[] =
@@ -45,6 +45,7 @@ static const char run_usage[] =
     "  --group all        all stages as threads of one process\n"
     "  --device DEVICE    cpu:N, cuda:N or auto: of the stages that can run there and whose place names "
     "none\n"
+    "  --debug            print how to attach a debugger to each process; one that stands still is no error\n"
     "  --quiet            no live progress\n";
 
 /* ---- resuming ------------------------------------------------------------------------------------ */
@@ -111,6 +112,7 @@ static int parse_run(int argc, char **argv, struct run_args *args)
         {"group", required_argument, NULL, 'g'},
         {"quiet", no_argument, NULL, 'q'},
         {"device", required_argument, NULL, 'D'},
+        {"debug", no_argument, NULL, 'b'},
         {"help", no_argument, NULL, 'h'},
         {0},
     };
@@ -132,6 +134,7 @@ static int parse_run(int argc, char **argv, struct run_args *args)
         case 'c': args->resume = optarg; break;
         case 'g': ok = args->pipeline.group_all = strcmp(optarg, "all") == 0; break;
         case 'q': args->quiet = true; break;
+        case 'b': args->debug = true; break;
         case 'h': printf("%s", run_usage); return 1;
         default: ok = false; break;
         }
@@ -221,6 +224,7 @@ static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, s
     char checkpoint[4096];
     struct pst_run_options opt = {.run_dir = args->run_dir,
                                   .trace = args->trace != NULL,
+                                  .debug = args->debug,
                                   .progress = !args->quiet && isatty(STDERR_FILENO)};
     int lock;
     if (!pl->dataset[0]) {

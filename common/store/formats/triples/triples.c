@@ -11,6 +11,7 @@
 #include "common/store/import/job.h"
 #include "common/store/names/name_map.h"
 #include "common/store/formats/triples/triple_rows.h"
+#include "common/util/utf8.h"
 
 #define COUNT_MAX (INT64_MAX / 128) /* of the rows that a first line may say: their bytes fit 63 bits */
 

@@ -1,0 +1,115 @@
+/* say.c: what the supervisor prints on standard error: progress, epochs, warnings, errors. What stages say is
+ * made printable first: no text of a stage can move the cursor or look like a line of ours. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/run/run_impl.h"
+#include "common/util/utf8.h"
+
+#define PROGRESS_S 0.5
+#define TEXT_MAX 8192
+#define TAIL_MAX 4096
+
+void pst_run_clear_line(const struct pst_supervisor *sv)
+{
+    if (sv->opt->progress)
+        fprintf(stderr, "\r\033[K");
+}
+
+void pst_run_warn(const struct pst_supervisor *sv, const char *name, const char *text)
+{
+    char shown[TEXT_MAX];
+    pst_utf8_printable(text, shown, sizeof shown);
+    pst_run_clear_line(sv);
+    fprintf(stderr, "warning: %s: %s\n", name, shown);
+}
+
+/* The log has the error, too, if the stage itself has said it: that line is not shown again. */
+static void show_tail(const struct pst_proc *proc, const char *error)
+{
+    char tail[TAIL_MAX], shown[TAIL_MAX];
+    pst_proc_tail(proc, error, tail, sizeof tail);
+    if (!tail[0])
+        return;
+    pst_utf8_printable(tail, shown, sizeof shown);
+    fprintf(stderr, "  the end of its log, %s:\n    %s\n", proc->log, shown);
+}
+
+void pst_run_show_error(const struct pst_supervisor *sv, const char *name, const struct pst_proc *proc,
+                        enum pst_run_log log, const char *text)
+{
+    char shown[TEXT_MAX];
+    pst_utf8_printable(text, shown, sizeof shown);
+    pst_run_clear_line(sv);
+    fprintf(stderr, "error: %s: %s\n", name, shown);
+    if (proc && log == PST_RUN_LOG_TAIL)
+        show_tail(proc, text);
+    else if (proc)
+        fprintf(stderr, "  its log: %s\n", proc->log);
+}
+
+/* A number that the stage did not report is '-'. */
+static const char *number(char out[32], const json_t *data, const char *key, int digits)
+{
+    const json_t *value = json_object_get(data, key);
+    (void)snprintf(out, 32, "-");
+    if (json_is_number(value))
+        (void)snprintf(out, 32, "%.*f", digits, json_number_value(value));
+    return out;
+}
+
+void pst_run_show_epoch(const struct pst_supervisor *sv, const json_t *data)
+{
+    char epoch[32], loss[32], train[32], val[32], seconds[32], rate[32];
+    pst_run_clear_line(sv);
+    fprintf(stderr, "epoch %3s  loss %s  train %s  val %s  %s s  %s seeds/s\n",
+            number(epoch, data, "epoch", 0), number(loss, data, "loss", 4),
+            number(train, data, "train_accuracy", 4), number(val, data, "val_accuracy", 4),
+            number(seconds, data, "seconds", 2), number(rate, data, "seeds_per_second", 0));
+}
+
+void pst_run_show_debug(const struct pst_supervisor *sv)
+{
+    fprintf(stderr, "--debug: a process may stand still for as long as it likes. To attach:\n");
+    for (int p = 0; p < sv->nprocs; p++)
+        fprintf(stderr, "  gdb -p %-8d # %s, log: %s\n", (int)sv->procs[p].pid, sv->procs[p].name,
+                sv->procs[p].log);
+}
+
+/* ---- progress ------------------------------------------------------------------------------------ */
+
+/* How far the slowest sink is, of all batches: both 0 if not known. */
+static void batches_done(const struct pst_supervisor *sv, uint64_t *done, uint64_t *total)
+{
+    *done = *total = 0;
+    for (int r = 0; r < sv->graph->nroutes; r++) {
+        const struct pst_route *route = &sv->graph->routes[r];
+        const struct pst_pool *pool = pst_run_pool_of(sv, r);
+        if (pool->total == UINT64_MAX || pool->total <= *total)
+            continue;
+        *total = pool->total;
+        *done = 0;
+        int sink = route->borrower_stage[route->borrowers - 1];
+        for (int i = 0; i < sv->ninstances; i++)
+            if (sv->instances[i].stage == sink) {
+                uint64_t at = atomic_load_explicit(&pst_run_page_of(sv, i)->batch, memory_order_relaxed);
+                *done = at > *done ? at : *done;
+            }
+    }
+}
+
+void pst_run_show_progress(struct pst_supervisor *sv, double now)
+{
+    if (!sv->opt->progress || !sv->started || sv->stopping || now - sv->progress_at < PROGRESS_S)
+        return;
+    sv->progress_at = now;
+    uint64_t done, total;
+    batches_done(sv, &done, &total);
+    if (total == 0 || done <= sv->opt->start_batch)
+        return;
+    double rate = (double)(done - sv->opt->start_batch) / (now - sv->started_at);
+    fprintf(stderr, "\r\033[Kbatch %" PRIu64 " of %" PRIu64 "  %.1f batches/s  %.0f s left", done, total,
+            rate, (double)(total - done) / rate);
+}
