@@ -180,10 +180,9 @@ static pst_rc foreign_size(struct pst_stage *self)
 {
     struct foreign *f = pst_state(self);
     f->pidfd = -1;
-    const char *inbox = json_string_value(json_object_get(self->config, "inbox"));
-    const char *asked = json_string_value(json_object_get(self->config, "endpoint"));
-    char endpoint[160];
-    (void)snprintf(endpoint, sizeof endpoint, "%s%s", asked ? asked : inbox, asked ? "" : "-wire");
+    const char *endpoint = json_string_value(json_object_get(self->config, "endpoint"));
+    if (!endpoint)
+        return pst_fail(PST_E_PEER, "%s: configure lacks the program's endpoint", self->name);
     pst_rc rc = pst_wire_open(&f->wire, self->process->zmq, endpoint);
     if (rc == PST_OK)
         rc = spawn(self);

@@ -41,11 +41,22 @@ static bool has_stream(const struct pst_supervisor *sv, int stage)
     return false;
 }
 
-static void plan_instances(struct pst_supervisor *sv)
+/* Nobody can guess it and take it first: other users see the names of sockets in /proc/net/unix. */
+static pst_rc name_socket(const struct pst_supervisor *sv, const char *name, const char *what, char out[128])
 {
+    char random[PST_RUN_ID_MAX];
+    const pst_rc rc = pst_run_id(random);
+    if (rc == PST_OK)
+        (void)snprintf(out, 128, "ipc://@penstock-%.16s-%.40s%s-%.16s", sv->id, name, what, random);
+    return rc;
+}
+
+static pst_rc plan_instances(struct pst_supervisor *sv)
+{
+    pst_rc rc = PST_OK;
     for (int s = 0; s < sv->pl->nstages; s++) {
         const struct pst_pipeline_stage_spec *stage = &sv->pl->stages[s];
-        for (int i = 0; i < stage->instances; i++) {
+        for (int i = 0; i < stage->instances && rc == PST_OK; i++) {
             struct pst_run_instance *in = &sv->instances[sv->ninstances++];
             memset(in, 0, sizeof *in);
             in->stage = s;
@@ -57,7 +68,11 @@ static void plan_instances(struct pst_supervisor *sv)
             else
                 (void)snprintf(name, sizeof name, "%s", stage->name);
             (void)memcpy(in->name, name, sizeof name);
-            (void)snprintf(in->inbox, sizeof in->inbox, "ipc://@penstock-%.16s-%s", sv->id, name);
+            rc = name_socket(sv, name, "", in->inbox);
+            if (rc == PST_OK && stage->caps.foreign && !stage->endpoint[0])
+                rc = name_socket(sv, name, "-wire", in->endpoint);
+            else
+                (void)snprintf(in->endpoint, sizeof in->endpoint, "%s", stage->endpoint);
             in->proc = -1;
             for (int k = 0; stage->group[0] && k < sv->ninstances - 1; k++)
                 if (strcmp(sv->pl->stages[sv->instances[k].stage].group, stage->group) == 0)
@@ -66,6 +81,7 @@ static void plan_instances(struct pst_supervisor *sv)
                 in->proc = new_proc(sv, stage->group[0] ? stage->group : in->name);
         }
     }
+    return rc;
 }
 
 int pst_run_plan_host(struct pst_supervisor *sv, const char *device)
@@ -114,18 +130,20 @@ static int gpu_procs(const struct pst_supervisor *sv)
 }
 
 /* Before any process of the run touches CUDA: by MPS, or in one process, or else they take turns. */
-static void share_gpus(struct pst_supervisor *sv)
+static pst_rc share_gpus(struct pst_supervisor *sv)
 {
+    pst_rc rc = PST_OK;
     int procs = gpu_procs(sv);
     if (procs > 1)
         pst_mps_start(&sv->mps, sv->opt->run_dir);
     if (procs > 1 && sv->mps.keeper == 0 && pst_place_group(sv->pl)) {
         sv->ninstances = sv->nprocs = 0;
-        plan_instances(sv);
+        rc = plan_instances(sv);
         procs = gpu_procs(sv);
     }
     if (procs > 0)
         pst_report_gpus(sv->report, procs, sv->mps.keeper > 0 ? NULL : sv->mps.why);
+    return rc;
 }
 
 static pst_rc start_proc(struct pst_supervisor *sv, int p, const char *program)
@@ -194,12 +212,13 @@ pst_rc pst_launch(struct pst_supervisor *sv)
     pst_rc rc = open_control(sv);
     if (rc == PST_OK)
         rc = pst_pulse_init(&sv->pulse);
-    if (rc != PST_OK)
-        return rc;
-    plan_instances(sv);
-    share_gpus(sv);
+    if (rc == PST_OK)
+        rc = plan_instances(sv);
+    if (rc == PST_OK)
+        rc = share_gpus(sv);
     int stage_procs = sv->nprocs;
-    rc = plan_hosts(sv);
+    if (rc == PST_OK)
+        rc = plan_hosts(sv);
     for (int p = 0; p < sv->nprocs && rc == PST_OK; p++)
         rc = start_proc(sv, p, p < stage_procs ? "penstock-stage" : "penstock-memory");
     return rc;
@@ -345,8 +364,8 @@ json_t *pst_run_configure_message(const struct pst_supervisor *sv, int index)
     (void)json_object_set_new(j, "debug", json_boolean(sv->opt->debug));
     (void)json_object_set_new(j, "cores", json_string(stage->cores));
     (void)json_object_set_new(j, "device", json_string(stage->device));
-    if (stage->endpoint[0])
-        (void)json_object_set_new(j, "endpoint", json_string(stage->endpoint));
+    if (stage->caps.foreign)
+        (void)json_object_set_new(j, "endpoint", json_string(in->endpoint));
     return j;
 }
 

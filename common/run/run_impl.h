@@ -26,6 +26,7 @@ struct pst_run_instance {
     int stage, number; /* in the pipeline; among its instances */
     char name[PST_NAME_MAX];
     char inbox[128];
+    char endpoint[128]; /* of a foreign stage: where its program connects */
     int proc;
     int pid;
     enum pst_run_life life;

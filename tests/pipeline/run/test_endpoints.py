@@ -36,7 +36,7 @@ def running(p, pl):
     wait_for(lambda: "sink" in processes(run))
     with open(os.path.join(run.run_dir, "lock")) as f:
         run.id = f.read().split()[1]
-    wait_for(lambda: any(name.endswith("-times-wire") for name in endpoints(run)))
+    wait_for(lambda: any("-times-wire-" in name for name in endpoints(run)))
     time.sleep(0.5)
     return run
 
@@ -51,7 +51,7 @@ INJECT = """
 import sys, time, zmq
 context, sockets = zmq.Context(), []
 for name in sys.argv[1:]:
-    inbox = not name.endswith(("-control", "-wire"))
+    inbox = not name.endswith("-control") and "-wire-" not in name
     s = context.socket(zmq.PUSH if inbox else zmq.DEALER)
     s.linger = 0
     if name.endswith("-control"):
@@ -97,13 +97,13 @@ def another_user_is_kept_out():
         os.chmod(p.dir, 0o755)
         run = running(p, pipeline_with_program(ENDLESS))
         names = endpoints(run)
-        for end in ("-control", "-sink", "-source", "-times", "-times-wire"):
-            assert any(name.endswith(end) for name in names), names
+        for part in ("-control", "-sink-", "-source-", "-times-", "-times-wire-"):
+            assert any(part in name for name in names), names
         assert all(len(name) < 107 for name in names), names
         r = as_other(INJECT, *names)
         assert r.stdout.strip() == "let in: 0", (r.stdout, r.stderr)
         # the same, as the user whose run it is, is let in: what was tried above would have worked
-        mine = subprocess.run(["/usr/bin/python3", "-c", INJECT, *[n for n in names if n.endswith("-source")]],
+        mine = subprocess.run(["/usr/bin/python3", "-c", INJECT, *[n for n in names if "-source-" in n]],
                               capture_output=True, text=True)
         assert int(mine.stdout.split()[-1]) >= 1, (mine.stdout, mine.stderr)
         host = processes(run)["memory-cpu:0"]
@@ -116,6 +116,49 @@ def another_user_is_kept_out():
         r = as_other("import os, sys; os.listdir(sys.argv[1])", run.run_dir)
         assert "PermissionError" in r.stderr, r
         stopped(run)
+
+
+# Takes every name that a socket of the run could get, until the run has ended.
+SQUAT = """
+import socket, sys, time
+taken = {}
+print("ready", flush=True)
+id = sys.stdin.readline().strip()
+until = time.time() + float(sys.argv[1])
+while time.time() < until:
+    with open("/proc/net/unix") as f:
+        seen = {line.split()[-1][1:] for line in f if f"@penstock-{id}" in line}
+    for name in seen | {f"penstock-{id}-control"}:
+        for stage in sys.argv[2:]:
+            for guess in (name.replace("control", stage), name.replace("control", stage + "-wire"), name + "-wire"):
+                s = socket.socket(socket.AF_UNIX)
+                try:
+                    s.bind(b"\\0" + guess.encode())
+                    taken[guess] = s
+                except OSError:
+                    s.close()
+print("took", len(taken))
+"""
+
+
+@test
+def another_user_cannot_take_a_name():
+    need_other()
+    with Place() as p:
+        squatter = subprocess.Popen(["setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups", "/usr/bin/python3",
+                                     "-c", SQUAT, "4", "source", "times", "sink"], stdin=subprocess.PIPE,
+                                    stdout=subprocess.PIPE, text=True, cwd="/")
+        assert squatter.stdout.readline() == "ready\n"
+        run = p.start(pipeline_with_program(batches=20, delay_us=1000), foreign=True)
+        lock = os.path.join(run.run_dir, "lock")
+        wait_for(lambda: os.path.exists(lock) and os.path.getsize(lock) > 0)
+        with open(lock) as f:
+            run.id = f.read().split()[1]
+        squatter.stdin.write(run.id + "\n")
+        squatter.stdin.flush()
+        r = run.wait(20)
+        assert int(squatter.communicate(timeout=20)[0].split()[-1]) > 0, "it was too late"
+        assert r.code == 0 and r.report["sink"]["batches"] == 20, r
 
 
 def stopped(run):
