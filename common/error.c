@@ -23,6 +23,14 @@ pst_rc pst_fail(pst_rc rc, const char *fmt, ...)
     return rc;
 }
 
+/* Limits of the process that its user can raise. */
+static const char *advice(int cause)
+{
+    return cause == EFBIG    ? " (the limit on file sizes: ulimit -f)"
+           : cause == EMFILE ? " (the limit on open files: ulimit -n)"
+                             : "";
+}
+
 pst_rc pst_fail_errno(const char *fmt, ...)
 {
     int cause = errno;
@@ -32,8 +40,8 @@ pst_rc pst_fail_errno(const char *fmt, ...)
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     char why[128];
-    return pst_fail(cause == ENOMEM ? PST_E_NOMEM : PST_E_IO, "%s: %s", text,
-                    strerror_r(cause, why, sizeof why));
+    return pst_fail(cause == ENOMEM ? PST_E_NOMEM : PST_E_IO, "%s: %s%s", text,
+                    strerror_r(cause, why, sizeof why), advice(cause));
 }
 
 pst_rc pst_wrap(pst_rc rc, const char *fmt, ...)

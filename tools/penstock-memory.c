@@ -134,6 +134,17 @@ static void release(struct memory *m)
             fprintf(stderr, "penstock-memory: %s\n", why);
 }
 
+/* The slots are this process's, but do not count as its memory. If memory runs out the kernel ends this
+ * process first, and with it the run, which says so. Otherwise it would end some other process. */
+static void volunteer(void)
+{
+    FILE *f = fopen("/proc/self/oom_score_adj", "we");
+    if (f)
+        (void)fputs("1000", f);
+    if (f)
+        (void)fclose(f);
+}
+
 static int tell_gpus(void)
 {
     const struct pst_gpus *gpus;
@@ -196,6 +207,7 @@ int main(int argc, char **argv)
     (void)signal(SIGINT, SIG_IGN); /* the supervisor decides when a run ends */
     (void)signal(SIGTERM, SIG_IGN);
     (void)signal(SIGHUP, SIG_IGN);
+    volunteer();
     struct pst_heart heart;
     if (pst_heart_start(&heart, argv[4]) != PST_OK) {
         fprintf(stderr, "penstock-memory: %s\n", pst_error_text());

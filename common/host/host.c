@@ -470,13 +470,12 @@ static void write_trace(struct pst_stage *self)
     (void)snprintf(path, sizeof path, "%s/trace/%s.json", pst_run_dir(self), self->name);
     int index = (int)json_integer_value(json_object_get(self->config, "index"));
     if (pst_trace_write(&self->trace, path, self->name, index + 1) != PST_OK)
-        pst_log(self, "%s", pst_error_text());
+        pst_warn(self, "%s", pst_error_text());
 }
 
-static void tell_end(struct pst_stage *self, pst_rc rc)
+/* text: of the failure; its other characters than ASCII are lost. */
+static void tell_end(struct pst_stage *self, pst_rc rc, char *text)
 {
-    char text[2048];
-    (void)snprintf(text, sizeof text, "%.2000s", pst_error_text());
     for (char *c = text; *c; c++) /* JSON carries it: a path need not be UTF-8 */
         *c = (unsigned char)*c < 128 ? *c : '?';
     bool failed = rc != PST_OK && !(rc == PST_E_INTERRUPTED && self->stopping);
@@ -528,17 +527,16 @@ pst_rc pst_host_run(struct pst_host_process *process, const char *control, const
         rc = open_stage(self);
     if (rc == PST_OK)
         rc = run(self);
-    if (self->sized && self->desc.close) {
-        char text[2048];
-        (void)snprintf(text, sizeof text, "%.2000s", pst_error_text());
+    char text[2048]; /* of the failure: what follows may fail, too */
+    (void)snprintf(text, sizeof text, "%.2000s", pst_error_text());
+    if (self->sized && self->desc.close)
         self->desc.close(self);
-        if (rc != PST_OK)
-            (void)pst_fail(rc, "%s", text);
-    }
     if (self->config)
         write_trace(self);
     if (self->control)
-        tell_end(self, rc);
+        tell_end(self, rc, text);
+    if (rc != PST_OK)
+        (void)pst_fail(rc, "%s", text);
     bool orderly = rc == PST_E_INTERRUPTED && self->stopping;
     release(self);
     return orderly ? PST_OK : rc;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -14,10 +15,12 @@
 #include "common/host/host.h"
 #include "common/pipeline/place.h"
 #include "common/run/run_impl.h"
+#include "common/util/memory.h"
 #include "common/util/install.h"
 
 #define RING_FRAMES_PER_SLOT 16 /* hops announce parts; a full ring only makes its writer wait */
 #define RING_CAPACITY_MIN 64
+#define FILES_OF_A_PROCESS 64 /* open files beside its sockets and regions: a dataset's, a log, libraries */
 
 static_assert(PST_GRAPH_ROUTES_MAX <= PST_PAGE_ROUTES_MAX, "a page counts the slots of each route");
 
@@ -180,7 +183,6 @@ pst_rc pst_run_id(char id[PST_RUN_ID_MAX])
 
 static pst_rc open_control(struct pst_supervisor *sv)
 {
-    (void)snprintf(sv->id, sizeof sv->id, "%s", sv->opt->id);
     (void)snprintf(sv->control_endpoint, sizeof sv->control_endpoint, "ipc://@penstock-%s-control", sv->id);
     int zero = 0, one = 1;
     int64_t most = PST_CONTROL_MAX_BYTES;
@@ -197,9 +199,27 @@ static pst_rc open_control(struct pst_supervisor *sv)
     return PST_OK;
 }
 
+/* libzmq aborts if it cannot open a file. So raises the soft limit, which processes inherit, or says that it
+ * is too low. */
+static pst_rc check_open_files(const struct pst_supervisor *sv)
+{
+    const rlim_t need = FILES_OF_A_PROCESS + 4 * (rlim_t)(sv->ninstances + sv->nhosts + sv->graph->nroutes);
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= need)
+        return PST_OK;
+    limit.rlim_cur = need;
+    if (limit.rlim_max >= need && setrlimit(RLIMIT_NOFILE, &limit) == 0)
+        return PST_OK;
+    return pst_fail(PST_E_LIMIT,
+                    "this pipeline's processes need %llu open files each, but at most %llu are "
+                    "allowed: raise the limit (ulimit -n)",
+                    (unsigned long long)need, (unsigned long long)limit.rlim_max);
+}
+
 pst_rc pst_launch(struct pst_supervisor *sv)
 {
     char dir[4096];
+    (void)snprintf(sv->id, sizeof sv->id, "%s", sv->opt->id);
     sv->procs = calloc(PST_STAGES_MAX + PST_RUN_MEMORY_HOSTS_MAX, sizeof *sv->procs);
     if (!sv->procs)
         return pst_fail(PST_E_NOMEM, "out of memory");
@@ -209,11 +229,13 @@ pst_rc pst_launch(struct pst_supervisor *sv)
     (void)snprintf(dir, sizeof dir, "%s/trace", sv->opt->run_dir);
     if (sv->opt->trace && mkdir(dir, 0700) != 0 && errno != EEXIST)
         return pst_fail_errno("cannot make %s", dir);
-    pst_rc rc = open_control(sv);
+    pst_rc rc = plan_instances(sv);
+    if (rc == PST_OK)
+        rc = check_open_files(sv);
+    if (rc == PST_OK)
+        rc = open_control(sv);
     if (rc == PST_OK)
         rc = pst_pulse_init(&sv->pulse);
-    if (rc == PST_OK)
-        rc = plan_instances(sv);
     if (rc == PST_OK)
         rc = share_gpus(sv);
     int stage_procs = sv->nprocs;
@@ -464,30 +486,38 @@ void pst_run_add_needs(struct pst_supervisor *sv, int index, const json_t *needs
         for (int r = 0; r < sv->graph->nroutes; r++) {
             if (route_port(&sv->graph->routes[r], stage) != port || port < 0)
                 continue;
-            if (bytes > sv->slot_bytes[r])
+            if (bytes > sv->slot_bytes[r]) {
                 sv->slot_bytes[r] = bytes;
+                sv->asked_by[r] = stage;
+            }
             if (align > sv->align[r])
                 sv->align[r] = align;
         }
     }
 }
 
+static const char *asked_by(const struct pst_supervisor *sv, int route)
+{
+    return sv->pl->stages[sv->asked_by[route]].name;
+}
+
 static pst_rc check_memory(const struct pst_supervisor *sv, uint64_t total)
 {
-    uint64_t have = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    const uint64_t have = pst_memory_limit();
     if (total <= have)
         return PST_OK;
     char list[1024] = "";
     for (int r = 0; r < sv->graph->nroutes; r++) {
         const struct pst_route *route = &sv->graph->routes[r];
-        (void)snprintf(list + strlen(list), sizeof list - strlen(list), "; %s.%s: %d slots of %.1f MiB",
-                       sv->pl->stages[route->stage].name,
+        (void)snprintf(list + strlen(list), sizeof list - strlen(list),
+                       "; %s.%s: %d slots of %.1f MiB, as %s asked", sv->pl->stages[route->stage].name,
                        sv->pl->stages[route->stage].caps.desc->ports[route->port].name, route->slots,
-                       (double)sv->slot_bytes[r] / 1048576.0);
+                       (double)sv->slot_bytes[r] / 1048576.0, asked_by(sv, r));
     }
     return pst_fail(
         PST_E_LIMIT,
-        "slots need %.1f GiB, the machine has %.1f GiB: give fewer slots, smaller batches or fanouts%s",
+        "the slots need %.2f GiB, but this run may use %.2f GiB (the machine's memory, or the limit "
+        "of a memory cgroup): use fewer slots, smaller batches or smaller fanouts%s",
         (double)total / 1073741824.0, (double)have / 1073741824.0, list);
 }
 
@@ -498,8 +528,9 @@ pst_rc pst_run_size_routes(struct pst_supervisor *sv)
             int of = sv->graph->routes[r].copy_of;
             if (of < 0)
                 continue;
-            uint64_t bytes = sv->slot_bytes[r] > sv->slot_bytes[of] ? sv->slot_bytes[r] : sv->slot_bytes[of];
-            sv->slot_bytes[r] = sv->slot_bytes[of] = bytes;
+            const int larger = sv->slot_bytes[r] > sv->slot_bytes[of] ? r : of;
+            sv->slot_bytes[r] = sv->slot_bytes[of] = sv->slot_bytes[larger];
+            sv->asked_by[r] = sv->asked_by[of] = sv->asked_by[larger];
         }
     uint64_t total = 0;
     for (int r = 0; r < sv->graph->nroutes; r++) {
@@ -510,8 +541,10 @@ pst_rc pst_run_size_routes(struct pst_supervisor *sv)
                             sv->pl->stages[route->stage].name,
                             sv->pl->stages[route->stage].caps.desc->ports[route->port].name);
         if (sv->slot_bytes[r] > (UINT64_C(1) << 46))
-            return pst_fail(PST_E_LIMIT, "slots of %s would have %.1f TiB", sv->pl->stages[route->stage].name,
-                            (double)sv->slot_bytes[r] / 1099511627776.0);
+            return pst_fail(PST_E_LIMIT, "%s asked for slots of %.1f TiB on the route that begins at %s.%s",
+                            asked_by(sv, r), (double)sv->slot_bytes[r] / 1099511627776.0,
+                            sv->pl->stages[route->stage].name,
+                            sv->pl->stages[route->stage].caps.desc->ports[route->port].name);
         sv->slot_bytes[r] = pst_align_up(sv->slot_bytes[r], align);
         struct pst_run_block *block = &sv->blocks[1 + r];
         block->bytes = pst_align_up(sv->slot_bytes[r] * (uint64_t)route->slots, PST_PAGE);

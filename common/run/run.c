@@ -396,6 +396,16 @@ static bool is_expected(const struct pst_supervisor *sv, int p)
            (sv->stopping && sv->end == PST_RUN_INTERRUPTED && orderly);
 }
 
+/* The kernel ends a memory host first if memory runs out. */
+static const char *perhaps(const struct pst_supervisor *sv, int p)
+{
+    const int status = sv->procs[p].status;
+    for (int h = 0; h < sv->nhosts; h++)
+        if (sv->hosts[h].proc == p && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+            return ": if nobody killed it, memory ran out: use fewer slots, or smaller batches";
+    return "";
+}
+
 static void reap(struct pst_supervisor *sv)
 {
     for (int p = 0; p < sv->nprocs; p++) {
@@ -407,7 +417,7 @@ static void reap(struct pst_supervisor *sv)
         char how[128];
         pst_proc_describe(proc, how);
         if (!is_expected(sv, p))
-            pst_run_fail(sv, proc->name, proc, "%s", how);
+            pst_run_fail(sv, proc->name, proc, "%s%s", how, perhaps(sv, p));
         for (int i = 0; i < sv->ninstances; i++)
             if (sv->instances[i].proc == p)
                 sv->instances[i].life = PST_RUN_DONE;

@@ -74,6 +74,7 @@ struct pst_supervisor {
     struct pst_events *events;
     int nevents;
     uint64_t slot_bytes[PST_GRAPH_ROUTES_MAX], align[PST_GRAPH_ROUTES_MAX];
+    int asked_by[PST_GRAPH_ROUTES_MAX]; /* the stage that needs slots of slot_bytes */
     uint64_t pages_at, pools_at[PST_GRAPH_ROUTES_MAX];
     uint64_t
         rings_at[2 * PST_PIPELINE_LINKS_MAX]; /* of each link: producers x consumers rings from here on */

@@ -16,23 +16,23 @@ static bool read_number(const char *path, uint64_t *out)
     return ok;
 }
 
-static uint64_t machine_free(void)
+/* A number of /proc/meminfo; 0: it is not there. */
+static uint64_t machine(const char *format)
 {
     uint64_t kib = 0;
     char line[128];
     FILE *f = fopen("/proc/meminfo", "re");
-    if (f == NULL)
-        return LEAST;
-    while (fgets(line, sizeof line, f) != NULL)
-        if (sscanf(line, "MemAvailable: %" SCNu64, &kib) == 1)
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        if (sscanf(line, format, &kib) == 1) /* the two formats of the callers below */
             break;
-    (void)fclose(f);
+    if (f != NULL)
+        (void)fclose(f);
     return kib * 1024;
 }
 
-/* What a cgroup leaves, going up from this process's own. Its cache can be reclaimed, so only the limit
- * counts. */
-static uint64_t cgroup_free(const char *mount, const char *path, const char *file, uint64_t most)
+/* The smallest limit of a cgroup and those above it. What they use already does not count, since most of it
+ * is cache. */
+static uint64_t cgroup_limit(const char *mount, const char *path, const char *file, uint64_t most)
 {
     char at[4096], name[8192];
     (void)snprintf(at, sizeof at, "%s", path);
@@ -48,9 +48,8 @@ static uint64_t cgroup_free(const char *mount, const char *path, const char *fil
     }
 }
 
-uint64_t pst_memory_default(void)
+static uint64_t limit_of_cgroups(uint64_t most)
 {
-    uint64_t most = machine_free();
     char line[4096];
     FILE *f = fopen("/proc/self/cgroup", "re");
     while (f != NULL && fgets(line, sizeof line, f) != NULL) {
@@ -62,13 +61,24 @@ uint64_t pst_memory_default(void)
         *path++ = '\0';
         controllers++;
         if (controllers[0] == '\0')
-            most = cgroup_free("/sys/fs/cgroup", path, "memory.max", most);
+            most = cgroup_limit("/sys/fs/cgroup", path, "memory.max", most);
         else if (strcmp(controllers, "memory") == 0)
-            most = cgroup_free("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes", most);
+            most = cgroup_limit("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes", most);
     }
     if (f != NULL)
         (void)fclose(f);
+    return most;
+}
+
+uint64_t pst_memory_default(void)
+{
+    const uint64_t most = limit_of_cgroups(machine("MemAvailable: %" SCNu64));
     return most / 2 > LEAST ? most / 2 : LEAST;
+}
+
+uint64_t pst_memory_limit(void)
+{
+    return limit_of_cgroups(machine("MemTotal: %" SCNu64));
 }
 
 /* Not getrusage's: that goes on counting what the process was before it became this program. */

@@ -10,6 +10,10 @@ PST_BEGIN_DECLS
  * 2); at least 64 MiB. */
 PST_API uint64_t pst_memory_default(void);
 
+/* All that this process and its children may use: the machine's memory, or the limit of the smallest of its
+ * memory cgroups. */
+PST_API uint64_t pst_memory_limit(void);
+
 /* The most that this process had resident, in bytes. */
 PST_API uint64_t pst_memory_peak(void);
 

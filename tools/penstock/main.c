@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/util/signals.h"
 #include "tools/penstock/cli/commands.h"
 
 static const struct {
@@ -43,6 +44,7 @@ static void usage(FILE *out)
 
 int main(int argc, char **argv)
 {
+    pst_signals_init();
     if (argc < 2) {
         usage(stderr);
         return 2;

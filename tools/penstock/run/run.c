@@ -101,20 +101,13 @@ static bool add_set(struct pipeline_options *options, const char *path, const ch
 static int parse_run(int argc, char **argv, struct run_args *args)
 {
     static const struct option options[] = {
-        {"dataset", required_argument, NULL, 'd'},
-        {"set", required_argument, NULL, 's'},
-        {"epochs", required_argument, NULL, 'e'},
-        {"seed", required_argument, NULL, 'S'},
-        {"run-dir", required_argument, NULL, 'r'},
-        {"report", required_argument, NULL, 'R'},
-        {"trace", required_argument, NULL, 't'},
-        {"resume", required_argument, NULL, 'c'},
-        {"group", required_argument, NULL, 'g'},
-        {"quiet", no_argument, NULL, 'q'},
-        {"device", required_argument, NULL, 'D'},
-        {"debug", no_argument, NULL, 'b'},
-        {"help", no_argument, NULL, 'h'},
-        {0},
+        {"dataset", required_argument, NULL, 'd'}, {"set", required_argument, NULL, 's'},
+        {"epochs", required_argument, NULL, 'e'},  {"seed", required_argument, NULL, 'S'},
+        {"run-dir", required_argument, NULL, 'r'}, {"report", required_argument, NULL, 'R'},
+        {"trace", required_argument, NULL, 't'},   {"resume", required_argument, NULL, 'c'},
+        {"group", required_argument, NULL, 'g'},   {"quiet", no_argument, NULL, 'q'},
+        {"device", required_argument, NULL, 'D'},  {"debug", no_argument, NULL, 'b'},
+        {"help", no_argument, NULL, 'h'},          {0},
     };
     int c;
     bool ok = true;

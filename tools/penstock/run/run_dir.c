@@ -27,7 +27,10 @@ static pst_rc lock_dir(const char *dir, const char *id, int *lock)
     if (*lock < 0)
         return pst_fail_errno("cannot open %s", path);
     if (flock(*lock, LOCK_EX | LOCK_NB) != 0)
-        return pst_fail(PST_E_STATE, "%s belongs to a run that is still going: give another --run-dir", dir);
+        return errno == EWOULDBLOCK
+                   ? pst_fail(PST_E_STATE, "%s belongs to a run that is still going: give another --run-dir",
+                              dir)
+                   : pst_fail_errno("cannot lock %s: give a --run-dir on a file system that has flock", path);
     int n = snprintf(text, sizeof text, "%d %s\n", (int)getpid(), id);
     if (ftruncate(*lock, 0) != 0 || pwrite(*lock, text, (size_t)n, 0) != n)
         return pst_fail_errno("cannot write %s", path);

@@ -1,0 +1,9 @@
+#include "common/util/signals.h"
+
+#include <signal.h>
+
+void pst_signals_init(void)
+{
+    (void)signal(SIGCHLD, SIG_DFL);
+    (void)signal(SIGXFSZ, SIG_IGN);
+}

@@ -1,0 +1,111 @@
+"""What a run inherits from its parent, what it may use, and what happens at the limit."""
+import resource
+import signal
+
+import cgroup
+from crash import HYPERION
+from harness import *
+
+
+def chain(**sink):
+    return pipeline({"source": stage("source", batches=20), "sink": stage("sink", **sink)}, links("source.out", "sink.in"))
+
+
+def run_with(p, before, *args, pl=None, **more):
+    """A run whose process calls before() before it begins."""
+    p.count += 1
+    run_dir = p.path(f"run{p.count}")
+    os.makedirs(os.path.dirname(run_dir), exist_ok=True)
+    argv = [PENSTOCK, "run", pl or p.write(chain()), "--dataset", p.data, "--run-dir", run_dir, *map(str, args)]
+    argv += ["--group", "all"] if GROUPED else []
+    return Running(argv, run_dir, preexec_fn=before, **more).wait()
+
+
+@test
+def a_parent_that_ignores_its_children():
+    with Place() as p:
+        p.data
+        r = run_with(p, lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN), "--epochs", 1, pl=HYPERION)
+        assert r.code == 0 and r.report["status"] == "ok" and r.seconds < 10 * (5 if SAN else 1), r
+
+
+@test
+def too_few_open_files():
+    if SAN:
+        raise Skip("sanitizers open files of their own")
+    with Place() as p:
+        p.data
+        r = run_with(p, lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32)))
+        assert r.code == 1 and "at most 32 are allowed: raise the limit (ulimit -n)" in r.err, r
+        # a soft limit is raised
+        assert run_with(p, lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (32, 4096))).code == 0
+
+
+@test
+def a_limit_on_file_sizes():
+    if SAN:
+        raise Skip("sanitizers write larger files")
+    with Place() as p:
+        p.data
+        r = run_with(p, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)), "--epochs", 1, "--set",
+                     "stages.planner.params.cpu_cache=16MiB", pl=HYPERION)
+        assert r.code == 1 and "File too large (the limit on file sizes: ulimit -f)" in r.err, r
+
+
+@test
+def memory_of_a_cgroup():
+    try:
+        with Place() as p, cgroup.memory_limit(300 << 20) as group:
+            p.data
+            pl = p.write(pipeline({"source": stage("source", batches=20, bytes="32MiB"), "sink": stage("sink")},
+                                  links("source.out", "sink.in", slots=16)))
+            r = run_with(p, group.enter, pl=pl)
+            assert r.code == 1 and "the slots need 0.50 GiB, but this run may use 0.29 GiB" in r.err, r
+            assert "source.out: 16 slots of 32.0 MiB, as source asked" in r.err and group.kills() == 0, r
+    except cgroup.Unavailable as why:
+        raise Skip(str(why))
+
+
+@test
+def the_memory_host_is_ended_first():
+    from crash import processes, wait_for
+    with Place() as p:
+        run = p.start(chain(delay_us=100_000), grouped=False)
+        wait_for(lambda: "sink" in processes(run) and os.path.exists(os.path.join(run.run_dir, "live.json")))
+        with open(f"/proc/{processes(run)['memory-cpu:0']}/oom_score_adj") as f:
+            assert f.read().strip() == "1000"
+        os.kill(processes(run)["memory-cpu:0"], signal.SIGKILL)
+        assert "if nobody killed it, memory ran out" in run.wait().err
+
+
+@test
+def a_file_system_without_locks():
+    """Lustre without -o flock, some NFS: flock fails, and no run is going there."""
+    if SAN:
+        raise Skip("a preloaded object would come before the sanitizer")
+    with Place() as p:
+        shim = p.path("noflock.so")
+        subprocess.run(["cc", "-shared", "-fPIC", "-xc", "-", "-o", shim], check=True, text=True,
+                       input="#include <errno.h>\nint flock(int fd, int how) { (void)fd; (void)how; errno = ENOSYS; return -1; }\n")
+        p.data
+        r = run_with(p, None, env={**os.environ, "LD_PRELOAD": shim})
+        assert r.code in (1, 2) and "still going" not in r.err and "Function not implemented" in r.err, r
+        assert "file system that has flock" in r.err, r
+
+
+@test
+def a_trace_that_cannot_be_written():
+    """It must not hide why the stage failed; and a run that went well says that its trace is not whole."""
+    with Place() as p:
+        for sink, code, words in (({"factor": 7}, 1, "error: sink: batch 0"), ({}, 0, "")):
+            p.count += 1
+            run_dir = p.path(f"run{p.count}")
+            os.makedirs(os.path.join(run_dir, "trace", "sink.json"))
+            argv = [PENSTOCK, "run", p.write(chain(**sink)), "--dataset", p.data, "--run-dir", run_dir, "--trace", p.path("t.json")]
+            r = Running(argv, run_dir).wait()
+            assert r.code == code and words in r.err and "error: sink: cannot write the trace" not in r.err, r
+            assert "warning: sink: cannot write the trace" in r.err, r
+
+
+if __name__ == "__main__":
+    main()
