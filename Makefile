@@ -250,9 +250,10 @@ format:
 lint: deps-test
 	@BUILD=$(BUILD) tests/lint
 
-public_headers := $(addprefix common/,base.h error.h stage.h wire.h slots/request.h slots/minibatch.h store/store.h) \
-  kernels/kernels.h kernels/twin.h kernels/rng.h \
-  $(addprefix stages/lib/,sampling/sampling.h sampling/fill.h sampling/fill_device.h device/device.h plan/plan.h)
+# The headers that stages outside the tree include, and all that these include.
+public := common/stage.h common/wire.h common/slots/minibatch.h common/slots/request.h common/store/store.h common/util/rng.h \
+  kernels/twin.h stages/lib/device/device.h stages/lib/sampling/sampling.h stages/lib/sampling/fill_device.h
+public_headers = $(shell $(CC) -std=c17 -D_GNU_SOURCE -I. -MM -x c $(public) | grep -oE '[a-z0-9_/]+\.h' | sort -u)
 share := $(DESTDIR)$(PREFIX)/share
 .PHONY: install
 install: all

@@ -1,6 +1,7 @@
-/* planner: decides, before the run, how large slots must be and which feature rows the CPU caches. It samples
- * whole epochs as the sampler would, but with another generator key, so that it knows the graph and not the
- * run. Pre-sampled hotness is that of Legion (Sun et al., ATC 2023, section 4.2). */
+/* planner.c: decides before the run how large slots must be and which feature rows are cached. It samples
+ * whole epochs with the sampler's algorithm, but with seeds of its own: the plan is made for the graph, not
+ * for one run. Counting how hot vertices are by pre-sampling is from Legion (Sun et al., ATC 2023,
+ * section 4.2). */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,10 +9,10 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "common/store/store.h"
 #include "stages/lib/plan/plan.h"
-#include "stages/lib/sampling/sampling.h"
-#include "stages/lib/sampling/seeds.h"
+#include "stages/lib/sampling/fill_device.h"
+#include "stages/lib/sampling/input.h"
+#include "stages/lib/topology/topology.h"
 
 #define PROBES_MAX 16 /* batches that the hit rate is predicted from: within a point or two */
 #ifndef FIRST_VERTICES
@@ -19,40 +20,21 @@
 #endif
 
 struct planner {
-    struct pst_dataset ds;
-    struct pst_csc graph;
-    struct pst_seeds seeds;
+    struct pst_sampling_input in;
     struct pst_plan plan;
     struct pst_minibatch_size bound;
-    uint32_t *hotness; /* topology, then features */
-    /* scratch of one batch: its seeds, its vertices, what the CPU expands with */
-    int64_t vertices_max, edges_max; /* edges: of a hop */
+    uint32_t *hotness; /* of topology, then of features */
+    /* scratch of one batch: its seeds, its vertices, and what the CPU expands with */
+    int64_t vertices_max, edges_max; /* edges: of one hop */
     int64_t *batch, *vertices;
     int32_t *indptr, *indices;
     struct pst_expander expander;
-    /* or a GPU */
+    /* the same on a GPU */
     struct pst_device device;
     struct pst_csc device_graph;
     struct pst_expander_device device_expander;
     uint32_t *device_hotness;
 };
-
-static pst_rc draw(void *user, const struct pst_csc *graph, const struct pst_sample_key *key,
-                   const int64_t *vertices, int64_t n, int fanout, int32_t *indptr, int64_t *out,
-                   int64_t capacity)
-{
-    const struct planner *p = user;
-    return pst_k_sample(NULL, graph, key, vertices, n, fanout, p->plan.key.replace, indptr, out, capacity);
-}
-
-static pst_rc draw_on_device(void *user, const struct pst_device *device, const struct pst_csc *graph,
-                             const struct pst_sample_key *key, const int64_t *vertices, struct pst_twin_n n,
-                             int fanout, int32_t *indptr, int64_t *out, int64_t capacity, int64_t *total)
-{
-    const struct planner *p = user;
-    return device->twin->sample_n(device->q, graph, key, vertices, n, fanout, p->plan.key.replace, indptr,
-                                  out, capacity, total);
-}
 
 static bool on_device(const struct planner *p)
 {
@@ -73,31 +55,17 @@ static uint64_t budget_of(const struct pst_stage *self, const struct pst_dataset
 static pst_rc size(struct pst_stage *self)
 {
     struct planner *p = pst_state(self);
-    pst_rc rc = pst_dataset_open(&p->ds, pst_dataset_dir(self));
+    const struct pst_sampling_order order = {
+        .seed = XXH3_64bits_withSeed("planner", strlen("planner"), pst_seed(self)), .shuffle = true};
+    const pst_rc rc = pst_sampling_input_open(&p->in, self, NULL, NULL, order);
     if (rc != PST_OK)
         return rc;
-    p->graph = (struct pst_csc){.indptr = p->ds.indptr.map,
-                                .indices = p->ds.indices.map,
-                                .index_bytes = (int)pst_dtype_bytes(p->ds.indices.dtype),
-                                .vertices = p->ds.vertices,
-                                .edges = p->ds.edges};
-    struct pst_plan_key *key = &p->plan.key;
-    rc = pst_sampling_fanout(self, key->fanout, &key->hops);
-    if (rc != PST_OK)
-        return rc;
-    const char *split = pst_param_str(self, "split");
-    p->plan.seed = XXH3_64bits_withSeed("planner", strlen("planner"), pst_seed(self));
-    rc = pst_seeds_init(&p->seeds, &p->ds, split, pst_param_int(self, "batch"), p->plan.seed, true);
-    if (rc != PST_OK)
-        return rc;
-    memcpy(key->dataset, p->ds.digest, sizeof key->dataset);
-    (void)snprintf(key->split, sizeof key->split, "%s", split);
-    key->batch = p->seeds.batch;
-    key->replace = pst_param_bool(self, "replace");
-    key->cache_budget_bytes = budget_of(self, &p->ds);
-    p->plan.vertices = p->ds.vertices;
+    p->plan.key = p->in.key;
+    p->plan.key.cache_budget_bytes = budget_of(self, &p->in.ds);
+    p->plan.seed = order.seed;
+    p->plan.vertices = p->in.ds.vertices;
     p->plan.epochs = pst_param_int(self, "epochs");
-    pst_minibatch_size_bound(&p->bound, &p->graph, key->fanout, key->hops, key->batch);
+    pst_sampling_input_bound(&p->in, &p->bound);
     return PST_OK;
 }
 
@@ -122,7 +90,8 @@ static pst_rc no_scratch(const struct planner *p)
 
 static pst_rc make_cpu_scratch(struct planner *p)
 {
-    const pst_rc rc = pst_expander_init(&p->expander, &p->graph, draw, p, p->vertices_max, p->edges_max);
+    const pst_rc rc =
+        pst_expander_init(&p->expander, &p->in.graph, &p->in.algorithm, p->vertices_max, p->edges_max);
     if (rc != PST_OK)
         return rc;
     p->indptr = malloc(((size_t)p->vertices_max + 1) * sizeof *p->indptr);
@@ -140,7 +109,7 @@ static pst_rc make_device_scratch(struct planner *p)
     const pst_rc rc = pst_expand_device_queue_for(&p->device, &found);
     return rc != PST_OK ? rc
                         : pst_expander_device_init(&p->device_expander, &p->device, &p->device_graph,
-                                                   draw_on_device, p, &found);
+                                                   &p->in.algorithm, &found);
 }
 
 /* Scratch for batches of at most `vertices` vertices and `edges` edges a hop. */
@@ -172,8 +141,8 @@ static pst_rc grow_scratch(struct planner *p)
 static struct pst_sample_key key_of(const struct planner *p, uint64_t batch)
 {
     return (struct pst_sample_key){.seed = p->plan.seed,
-                                   .epoch = (uint32_t)(batch / p->seeds.batches),
-                                   .batch = batch % p->seeds.batches};
+                                   .epoch = (uint32_t)(batch / p->in.seeds.batches),
+                                   .batch = batch % p->in.seeds.batches};
 }
 
 static pst_rc draw_on_cpu(struct planner *p, uint64_t batch, int64_t n, struct pst_minibatch_size *found)
@@ -237,7 +206,7 @@ static pst_rc draw_on_gpu(struct planner *p, uint64_t batch, int64_t n, bool cou
     const struct pst_fill_job job = {
         .seed = key.seed, .epoch = key.epoch, .batch_in_epoch = key.batch, .seeds = p->batch, .n = n};
     struct pst_filler f = {.layout.size.hops = p->plan.key.hops,
-                           .expander = {.graph = &p->graph, .sample = draw, .user = p}};
+                           .expander = {.graph = &p->in.graph, .algorithm = &p->in.algorithm}};
     memcpy(f.fanout, p->plan.key.fanout, sizeof f.fanout);
     return pst_fill_device_explain(&p->device, &f, &job);
 }
@@ -272,10 +241,10 @@ static uint64_t hotness_bytes(const struct planner *p)
 static pst_rc presample(struct planner *p)
 {
     struct pst_plan *plan = &p->plan;
-    plan->batches = (int64_t)p->seeds.batches * plan->epochs;
+    plan->batches = (int64_t)p->in.seeds.batches * plan->epochs;
     plan->max = (struct pst_minibatch_size){.hops = plan->key.hops};
     for (uint64_t b = 0; b < (uint64_t)plan->batches; b++) {
-        int64_t n = pst_seeds_of(&p->seeds, b, p->batch);
+        int64_t n = pst_seeds_of(&p->in.seeds, b, p->batch);
         struct pst_minibatch_size found;
         pst_rc rc = draw_batch(p, b, n, true, &found);
         while (rc == PST_E_LIMIT) {
@@ -303,13 +272,13 @@ static int64_t first_vertices(const struct planner *p)
 /* What stays while the scratch grows. */
 static pst_rc open_on_gpu(struct pst_stage *self, struct planner *p)
 {
-    const uint64_t budget = (uint64_t)pst_param_int(self, "gpu_topology");
     bool in_place;
     void *hotness;
     pst_rc rc =
         pst_device_queue(&p->device, (struct pst_queue_options){.most = first_vertices(p), .first = true});
     if (rc == PST_OK)
-        rc = pst_expand_device_topology(&p->device, &p->graph, budget, &p->device_graph, &in_place);
+        rc = pst_topology_on_device(&p->device, &p->in.graph, p->in.gpu_topology_bytes, &p->device_graph,
+                                    &in_place);
     if (rc == PST_OK)
         rc = pst_device_take(&p->device, PST_TWIN_MEMORY_DEVICE, hotness_bytes(p), "how hot vertices are",
                              &hotness);
@@ -328,7 +297,7 @@ static pst_rc open_stage(struct pst_stage *self)
     if (pst_param_str(self, "reuse")[0] != '\0')
         return PST_OK;
     p->hotness = calloc((size_t)p->plan.vertices * 2, sizeof *p->hotness);
-    p->batch = malloc((size_t)p->seeds.batch * sizeof *p->batch);
+    p->batch = malloc((size_t)p->in.seeds.batch * sizeof *p->batch);
     if (p->hotness == NULL || p->batch == NULL)
         return pst_fail(PST_E_NOMEM, "no memory to count how hot %lld vertices are",
                         (long long)p->plan.vertices);
@@ -346,7 +315,7 @@ static pst_rc predict(struct planner *p)
     int64_t probes = plan->cached > 0 ? pst_min_i64(plan->batches, PROBES_MAX) : 0;
     for (int64_t i = 0; i < probes; i++) {
         uint64_t b = (uint64_t)(i * plan->batches / probes);
-        int64_t n = pst_seeds_of(&p->seeds, b, p->batch);
+        int64_t n = pst_seeds_of(&p->in.seeds, b, p->batch);
         struct pst_minibatch_size found;
         double hit;
         pst_rc rc = draw_batch(p, b, n, false, &found);
@@ -373,7 +342,8 @@ static pst_rc make_plan(struct pst_stage *self, struct planner *p, char *path, s
     if (rc != PST_OK)
         return rc;
     pst_span(self, "presample", begin, pst_now());
-    int64_t rows = p->ds.feature_dim > 0 ? (int64_t)(plan->key.cache_budget_bytes / p->ds.stride_bytes) : 0;
+    int64_t rows =
+        p->in.ds.feature_dim > 0 ? (int64_t)(plan->key.cache_budget_bytes / p->in.ds.stride_bytes) : 0;
     const uint32_t *features = p->hotness + plan->vertices;
     rc = pst_plan_choose(features, plan->vertices, rows, &plan->cache, &plan->cached);
     if (rc != PST_OK)
@@ -394,7 +364,7 @@ static pst_rc reuse_plan(struct planner *p, const char *path)
     pst_rc rc = pst_plan_read(&earlier, path);
     if (rc != PST_OK)
         return rc;
-    rc = pst_plan_match(&earlier, &p->plan.key, PST_PLAN_REPLACE | PST_PLAN_BUDGET, path);
+    rc = pst_plan_match(&earlier, &p->plan.key, PST_PLAN_ALGORITHM | PST_PLAN_BUDGET, path);
     if (rc != PST_OK) {
         pst_plan_release(&earlier);
         return rc;
@@ -441,8 +411,7 @@ static void close_stage(struct pst_stage *self)
     free(p->hotness);
     free(p->batch);
     pst_plan_release(&p->plan);
-    pst_seeds_release(&p->seeds);
-    pst_dataset_close(&p->ds);
+    pst_sampling_input_close(&p->in);
 }
 
 static const struct pst_port_desc ports[] = {
@@ -458,24 +427,8 @@ static const struct pst_port_desc ports[] = {
 };
 
 static const struct pst_param_desc params[] = {
-    {.name = "fanout",
-     .type = PST_PARAM_INTS,
-     .def = "[10, 5]",
-     .min = -1,
-     .max = PST_FANOUT_MAX,
-     .help = "the sampler's fanout"},
-    {.name = "batch",
-     .type = PST_PARAM_INT,
-     .def = "1024",
-     .min = 1,
-     .max = 16777216,
-     .help = "the sampler's batch"},
-    {.name = "replace", .type = PST_PARAM_BOOL, .def = "false", .help = "the sampler's replace"},
-    {.name = "split",
-     .type = PST_PARAM_ENUM,
-     .def = "\"train\"",
-     .choices = "train|val|test",
-     .help = "the sampler's split"},
+    PST_SAMPLING_INPUT_PARAMS,
+    PST_SAMPLING_ALGORITHM_PARAMS,
     {.name = "epochs",
      .type = PST_PARAM_INT,
      .def = "1",
@@ -494,12 +447,6 @@ static const struct pst_param_desc params[] = {
      .min = -1,
      .max = 100,
      .help = "instead of cpu_cache: percent of all feature rows; negative: cpu_cache counts"},
-    {.name = "gpu_topology",
-     .type = PST_PARAM_BYTES,
-     .def = "\"8GiB\"",
-     .min = 0,
-     .max = 1e15,
-     .help = "on a GPU: a topology up to this is copied there, a larger one read in pinned memory"},
     {.name = "reuse",
      .type = PST_PARAM_STRING,
      .def = "\"\"",

@@ -22,10 +22,11 @@ struct pst_stage {
     char *slot;
     bool held;    /* the slot is the stage's */
     void *stream; /* of pst_stream */
-    char reports[HOST_TEXT_MAX], published[512];
+    char reports[HOST_TEXT_MAX], warnings[HOST_TEXT_MAX], published[512];
     int consumed;
     /* what was sent: all of it in one digest, and how much */
     uint64_t sent_digest, frames, requests;
+    uint64_t vain_slots, vain_requests; /* sent empty */
     bool last_micro;
 };
 
@@ -67,8 +68,10 @@ double pst_param_real(const struct pst_stage *self, const char *name)
 
 const char *pst_param_str(const struct pst_stage *self, const char *name)
 {
-    static char text[512];
-    snprintf(text, sizeof text, "%s", host_text(self, name) + 1); /* without the quotes */
+    static char texts[8][512]; /* the last eight stay */
+    static int next;
+    char *text = texts[next++ % 8];
+    snprintf(text, sizeof texts[0], "%s", host_text(self, name) + 1); /* without the quotes */
     text[strcspn(text, "\"")] = '\0';
     return text;
 }
@@ -206,8 +209,17 @@ void pst_log(struct pst_stage *self, const char *fmt, ...)
 
 void pst_warn(struct pst_stage *self, const char *fmt, ...)
 {
+    const size_t used = strlen(self->warnings);
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(self->warnings + used, HOST_TEXT_MAX - used, fmt, ap);
+    va_end(ap);
+}
+
+const char *pst_name(const struct pst_stage *self)
+{
     (void)self;
-    (void)fmt;
+    return pst_stage.name;
 }
 
 /* ---- driving it ---------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include "common/slots/minibatch.h"
 #include "common/slots/request.h"
 #include "stages/lib/plan/plan.h"
+#include "stages/lib/topology/topology.h"
 
 #include <xxhash.h>
 
@@ -28,8 +29,6 @@ static uint64_t digest_of(uint64_t seed, const struct pst_minibatch *mb)
         d = XXH3_64bits_withSeed(indptr, ((size_t)mb->n[h] + 1) * sizeof *indptr, d);
         d = XXH3_64bits_withSeed(pst_minibatch_at(mb, mb->indices_at[h]), (size_t)indptr[mb->n[h]] * 4, d);
     }
-    if (rows == 0)
-        return d; /* void: the CPU has asked for some rows by then */
     d = XXH3_64bits_withSeed(requests, mb->requests * sizeof *requests, d);
     for (uint64_t row = 0, r = 0; row < rows; row++) {
         const uint64_t at = mb->features_at + row * mb->stride_bytes;
@@ -52,8 +51,8 @@ pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame)
         fail_msg("%s", pst_error_text());
     if (self->stream)
         assert_true(gpu_stream_done(self->device, self->stream));
-    if (mb->n[mb->hops] == 0)
-        mb->requests = 0;
+    self->vain_slots += mb->n[mb->hops] == 0;
+    self->vain_requests += mb->n[mb->hops] == 0 ? mb->requests : 0;
     self->sent_digest = digest_of(self->sent_digest, mb);
     self->frames++;
     self->last_micro = frame->flags & PST_LAST_MICRO;
@@ -94,13 +93,15 @@ static const char *make_plan(const char *fanout_text, double share)
     assert_int_equal(pst_dataset_open(&ds, dataset), PST_OK);
     for (int64_t i = 0; i < CACHED; i++)
         cache[i] = (i * 7 + 3) % VERTICES;
-    assert_int_equal(pst_sampling_fanout(&text, plan.key.fanout, &plan.key.hops), PST_OK);
-    const struct pst_csc graph = {ds.indptr.map, ds.indices.map, (int)pst_dtype_bytes(ds.indices.dtype),
-                                  ds.vertices, ds.edges};
+    plan.key.hops = (int)pst_param_ints(&text, "fanout", plan.key.fanout, PST_HOPS_MAX);
+    const struct pst_csc graph = pst_topology_mapped(&ds);
+    struct pst_sampling_opened uniform;
+    assert_int_equal(pst_sampling_algorithm_find(&uniform, "uniform"), PST_OK);
+    snprintf(plan.key.algorithm, sizeof plan.key.algorithm, "uniform");
     plan.key.batch = 60;
     snprintf(plan.key.split, sizeof plan.key.split, "train");
     memcpy(plan.key.dataset, ds.digest, sizeof plan.key.dataset);
-    pst_minibatch_size_bound(&bound, &graph, plan.key.fanout, plan.key.hops, plan.key.batch);
+    pst_sampling_size_bound(&bound, &uniform, &graph, plan.key.fanout, plan.key.hops, plan.key.batch);
     pst_minibatch_size_scale(&plan.max, &bound, &bound, share);
     if (pst_plan_write(&plan, hotness, in_scratch("plan"), path, sizeof path) != PST_OK)
         fail_msg("%s", pst_error_text());
@@ -112,7 +113,8 @@ static const char *make_plan(const char *fanout_text, double share)
 
 struct choice {
     const char *fanout, *replace, *gpu_topology;
-    double planned; /* share of the worst case that slots hold; 0: no plan */
+    double planned; /* share of the worst case that the plan says; 0: no plan */
+    const char *margin;
 };
 
 static pst_rc run(struct pst_stage *host, const char *device, const struct choice *c)
@@ -123,7 +125,7 @@ static pst_rc run(struct pst_stage *host, const char *device, const struct choic
     host_set(host, "replace", c->replace);
     host_set(host, "gpu_topology", c->gpu_topology);
     host->oneshot = c->planned > 0 ? make_plan(c->fanout, c->planned) : NULL;
-    host_set(host, "margin", "1");
+    host_set(host, "margin", c->margin);
     const pst_rc rc = sample_all(host);
     if (rc == PST_OK && host->stream && gpu_is_virtual())
         assert_true(virtual_gpu_priority(host->stream) < 0); /* before a trainer of the same process */
@@ -140,7 +142,8 @@ static double number_after(const char *text, const char *key)
 
 static void compare(const struct choice *c)
 {
-    static const char *const same[] = {"\"batches\": ", "\"micro_batches\": ", "\"void\": ", "\"rows\": "};
+    static const char *const same[] = {
+        "\"batches\": ", "\"micro_batches\": ", "\"overflows\": ", "\"rows\": "};
     struct pst_stage cpu, gpu;
     if (run(&cpu, "cpu:0", c) != PST_OK || run(&gpu, "cuda:0", c) != PST_OK)
         fail_msg("fanout %s: %s", c->fanout, pst_error_text());
@@ -150,7 +153,7 @@ static void compare(const struct choice *c)
         fail_msg("fanout %s, replace %s: the slots differ", c->fanout, c->replace);
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         assert_true(number_after(gpu.reports, same[i]) == number_after(cpu.reports, same[i]));
-    if (number_after(cpu.reports, "\"void\": ") > 0)
+    if (number_after(cpu.reports, "\"overflows\": ") > 0)
         return;
     assert_int_equal(gpu.requests, cpu.requests);
     assert_true(number_after(gpu.reports, "\"hits\": ") == number_after(cpu.reports, "\"hits\": "));
@@ -161,38 +164,82 @@ static void slots_are_equal(void **state)
 {
     (void)state;
     const struct choice all[] = {
-        {"[4, 3]", "false", "\"1GiB\"", 0},  {"[3, 2, 2]", "true", "0", 1}, {"[5, 0, 2]", "false", "0", 0},
-        {"[-1, 2]", "false", "\"1GiB\"", 1}, {"[40]", "false", "0", 1},
+        {"[4, 3]", "false", "\"1GiB\"", 0, "1"}, {"[3, 2, 2]", "true", "0", 1, "1"},
+        {"[5, 0, 2]", "false", "0", 0, "1"},     {"[-1, 2]", "false", "\"1GiB\"", 1, "1"},
+        {"[40]", "false", "0", 1, "1"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         compare(&all[i]);
     assert_int_equal(virtual_gpu_left(), 0);
 }
 
-/* Slots that are too small: cut into the same pieces, with the same void ones between. */
+/* Slots that are too small: batches are cut into the same pieces. */
 static void splits_are_equal(void **state)
 {
     (void)state;
     struct pst_stage gpu;
-    const struct choice half = {"[4, 3]", "false", "0", 0.3};
+    const struct choice half = {"[4, 3]", "false", "0", 1, "0.3"};
     compare(&half);
     assert_int_equal(run(&gpu, "cuda:0", &half), PST_OK);
-    assert_true(number_after(gpu.reports, "\"void\": ") > 0);
+    assert_true(number_after(gpu.reports, "\"overflows\": ") > 0);
     assert_non_null(strstr(gpu.reports, "\"topology\": \"pinned\""));
+}
+
+/* On a CPU, rows are announced hop by hop while batches fit. A batch that does not fit then sends one empty
+ * slot. The next ones announce nothing before they know, so nothing more is read in vain. */
+static void few_rows_are_read_in_vain(void **state)
+{
+    (void)state;
+    const struct choice whole = {"[4, 3]", "false", "0", 0.3, "1"},
+                        split = {"[4, 3]", "false", "0", 1, "0.3"};
+    struct pst_stage cpu;
+    assert_int_equal(run(&cpu, "cpu:0", &whole), PST_OK);
+    assert_true(number_after(cpu.reports, "\"overflows\": ") >= 4);
+    assert_true(number_after(cpu.reports, "\"empty_slots\": ") == 1);
+    assert_int_equal(cpu.vain_slots, 1);
+    assert_true(cpu.vain_requests > 0);
+    assert_int_equal(run(&cpu, "cpu:0", &split), PST_OK); /* every batch is split: it begins with care */
+    assert_true(number_after(cpu.reports, "\"overflows\": ") >= 4);
+    assert_true(number_after(cpu.reports, "\"empty_slots\": ") == 0);
+    assert_int_equal(cpu.vain_slots + cpu.vain_requests, 0);
+}
+
+static void many_overflows_are_a_warning(void **state)
+{
+    (void)state;
+    struct pst_stage host;
+    const struct choice small = {"[4, 3]", "false", "\"1GiB\"", 0.3, "1.05"},
+                        large = {"[4, 3]", "false", "\"1GiB\"", 1, "1"};
+    const char *const devices[] = {"cpu:0", "cuda:0"};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(run(&host, devices[i], &small), PST_OK);
+        if (!strstr(host.warnings, "did not fit a slot") ||
+            !strstr(host.warnings, "margin of stage \"sampler\" to ") ||
+            !strstr(host.warnings, "(it is 1.05)"))
+            fail_msg("warned \"%s\"", host.warnings);
+        const double wanted = number_after(host.warnings, "margin of stage \"sampler\" to ");
+        char margin[32];
+        snprintf(margin, sizeof margin, "%.2f", wanted);
+        assert_int_equal(run(&host, devices[i], &(struct choice){"[4, 3]", "false", "\"1GiB\"", 0.3, margin}),
+                         PST_OK);
+        assert_string_equal(host.warnings, ""); /* what was advised is enough */
+        assert_int_equal(run(&host, devices[i], &large), PST_OK);
+        assert_string_equal(host.warnings, "");
+    }
 }
 
 static void limits_are_named(void **state)
 {
     (void)state;
     struct pst_stage gpu;
-    const struct choice one = {"[4, 3]", "false", "\"1GiB\"", 0.0001};
+    const struct choice one = {"[4, 3]", "false", "\"1GiB\"", 0.0001, "1"};
     assert_int_equal(run(&gpu, "cuda:0", &one), PST_E_LIMIT);
     if (!strstr(pst_error_text(), "alone would take") || !strstr(pst_error_text(), "set margin to"))
         fail_msg("%s", pst_error_text());
     if (!gpu_is_virtual())
         return;
     setenv("PENSTOCK_HOST_GPU_BYTES", "4255568", 1);
-    const pst_rc rc = run(&gpu, "cuda:0", &(struct choice){"[4, 3]", "false", "\"1GiB\"", 0});
+    const pst_rc rc = run(&gpu, "cuda:0", &(struct choice){"[4, 3]", "false", "\"1GiB\"", 0, "1"});
     unsetenv("PENSTOCK_HOST_GPU_BYTES");
     assert_int_equal(rc, PST_E_NOMEM);
     if (!strstr(pst_error_text(), "bytes of its memory were asked for") ||
@@ -215,7 +262,7 @@ static void damage_is_named(void **state)
         assert_int_equal(fwrite(&wrong, sizeof wrong, 1, file), 1);
     fclose(file);
     pst_dataset_close(&ds);
-    assert_int_equal(run(&gpu, "cuda:0", &(struct choice){"[-1]", "false", "0", 0}), PST_E_FORMAT);
+    assert_int_equal(run(&gpu, "cuda:0", &(struct choice){"[-1]", "false", "0", 0, "1"}), PST_E_FORMAT);
     if (!strstr(pst_error_text(), "sampling batch 0") || !strstr(pst_error_text(), "verify"))
         fail_msg("%s", pst_error_text());
 }
@@ -232,7 +279,10 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slots_are_equal), cmocka_unit_test(splits_are_equal),
+        cmocka_unit_test(slots_are_equal),
+        cmocka_unit_test(splits_are_equal),
+        cmocka_unit_test(few_rows_are_read_in_vain),
+        cmocka_unit_test(many_overflows_are_a_warning),
         cmocka_unit_test(limits_are_named),
         cmocka_unit_test(damage_is_named), /* the last: it spoils the dataset */
     };

@@ -40,6 +40,8 @@ static void setup(struct fixture *f)
                 .hops = 2,
                 .fanout = {10, -1},
                 .batch = 32,
+                .algorithm = "uniform",
+                .options = "extra=3",
                 .replace = true,
                 .cache_budget_bytes = 65536},
         .vertices = VERTICES,
@@ -77,6 +79,8 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(back.key.hops, 2);
     assert_memory_equal(back.key.fanout, f.plan.key.fanout, sizeof back.key.fanout);
     assert_int_equal(back.key.batch, 32);
+    assert_string_equal(back.key.algorithm, "uniform");
+    assert_string_equal(back.key.options, "extra=3");
     assert_true(back.key.replace);
     assert_int_equal(back.key.cache_budget_bytes, 65536);
     assert_int_equal(back.vertices, VERTICES);
@@ -87,7 +91,8 @@ static void what_is_written_is_read(void **state)
     assert_true(back.predicted_hit_rate == 0.625);
     assert_int_equal(back.cached, CACHED);
     assert_memory_equal(back.cache, f.cache, sizeof f.cache);
-    assert_int_equal(pst_plan_match(&back, &f.plan.key, PST_PLAN_REPLACE | PST_PLAN_BUDGET, f.path), PST_OK);
+    assert_int_equal(pst_plan_match(&back, &f.plan.key, PST_PLAN_ALGORITHM | PST_PLAN_BUDGET, f.path),
+                     PST_OK);
     pst_plan_release(&back);
 
     /* again, over itself; and without a cache */
@@ -168,8 +173,8 @@ static void damaged_plans_are_refused(void **state)
 {
     (void)state;
     static const char *const edits[][3] = {
-        {"\"version\": 1", "\"version\": 2", "version"},
-        {"\"version\": 1,", "", "version"},
+        {"\"version\": 2", "\"version\": 1", "version"},
+        {"\"version\": 2,", "", "version"},
         {"\"dataset\": \"0123456789abcdef\"", "\"dataset\": 5", "dataset"},
         {"0123456789abcdef", "0123456789abcdef0", "dataset"},
         {"\"vertices\": 100", "\"vertices\": -1", "vertices"},
@@ -237,7 +242,7 @@ static void differences_are_named(void **state)
     (void)state;
     struct fixture f;
     setup(&f);
-    const unsigned all = PST_PLAN_REPLACE | PST_PLAN_BUDGET;
+    const unsigned all = PST_PLAN_ALGORITHM | PST_PLAN_BUDGET;
     const struct pst_plan_key good = f.plan.key;
     static const char *const words[] = {"dataset",
                                         "split",
@@ -245,8 +250,10 @@ static void differences_are_named(void **state)
                                         "fanout was [10, -1] and is now [10, 5]",
                                         "batch was 32 and is now 33",
                                         "replace was true and is now false",
-                                        "budget"};
-    for (int i = 0; i < 7; i++) {
+                                        "budget",
+                                        "algorithm was uniform and is now mine",
+                                        "options was extra=3 and is now \"\""};
+    for (int i = 0; i < 9; i++) {
         struct pst_plan_key want = good;
         want.dataset[3] = (char)(i == 0 ? 'x' : want.dataset[3]);
         if (i == 1)
@@ -257,6 +264,10 @@ static void differences_are_named(void **state)
         want.batch += i == 4;
         want.replace = i != 5;
         want.cache_budget_bytes += i == 6;
+        if (i == 7)
+            memcpy(want.algorithm, "mine", 5);
+        if (i == 8)
+            want.options[0] = '\0';
         assert_int_equal(pst_plan_match(&f.plan, &want, all, f.path), PST_E_ARG);
         if (strstr(pst_error_text(), words[i]) == NULL)
             fail_msg("\"%s\" lacks \"%s\"", pst_error_text(), words[i]);

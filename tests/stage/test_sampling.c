@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "stages/lib/sampling/fill.h"
+#include "stages/lib/sampling/splits.h"
 #include "common/error.h"
 #include "common/slots/request.h"
 
@@ -24,6 +25,7 @@ struct fixture {
     int32_t *indices;
     int32_t *labels;
     bool replace;
+    struct pst_sampling_opened algorithm;
     struct pst_filler filler;
     int64_t seeds[SEEDS];
     void *slot;
@@ -59,25 +61,27 @@ static void make_graph(struct fixture *f)
         f->seeds[i] = i * 11 % VERTICES;
 }
 
-static pst_rc draw(void *user, const struct pst_csc *graph, const struct pst_sample_key *key,
-                   const int64_t *vertices, int64_t n, int fanout, int32_t *indptr, int64_t *out,
-                   int64_t capacity)
+static pst_rc draw(void *state, const struct pst_sampling_hop *h)
 {
-    const struct fixture *f = user;
-    return pst_k_sample(NULL, graph, key, vertices, n, fanout, f->replace, indptr, out, capacity);
+    const struct fixture *f = state;
+    return pst_k_sample(NULL, h->graph, h->key, h->vertices, h->n, h->fanout, f->replace, h->indptr, h->out,
+                        h->capacity);
 }
+
+static const struct pst_sampling_algorithm uniform = {.name = "uniform", .draw = draw};
 
 static void make_slot(struct fixture *f, const int64_t *fanout, int hops, double margin)
 {
     struct pst_minibatch_size bound, caps;
-    pst_minibatch_size_bound(&bound, &f->graph, fanout, hops, SEEDS);
+    f->algorithm = (struct pst_sampling_opened){.algorithm = &uniform, .state = f};
+    pst_sampling_size_bound(&bound, &f->algorithm, &f->graph, fanout, hops, SEEDS);
     pst_minibatch_size_scale(&caps, &bound, &bound, margin);
     pst_minibatch_layout_init(&f->filler.layout, &caps, STRIDE);
     memcpy(f->filler.fanout, fanout, (size_t)hops * sizeof *fanout);
     f->filler.labels = f->labels;
     f->filler.feature_dim = ROW / 4;
     f->filler.row_bytes = ROW;
-    assert_int_equal(pst_filler_init(&f->filler, &f->graph, draw, f), PST_OK);
+    assert_int_equal(pst_filler_init(&f->filler, &f->graph, &f->algorithm), PST_OK);
     f->slot = aligned_alloc(PST_PAGE, f->filler.layout.bytes);
     memset(f->slot, 0xEE, f->filler.layout.bytes);
 }
@@ -98,9 +102,9 @@ static void teardown(struct fixture *f)
     free(f->labels);
 }
 
-static pst_rc announce(void *user, uint32_t part, uint64_t first_at, uint64_t count, bool last)
+static pst_rc announce(void *to, uint32_t part, uint64_t first_at, uint64_t count, bool last)
 {
-    struct fixture *f = user;
+    struct fixture *f = to;
     assert_int_equal(part, f->parts);
     assert_false(f->last);
     f->first_at[f->parts] = first_at;
@@ -119,7 +123,8 @@ static struct pst_fill_job job_of(const struct fixture *f, int64_t begin, int64_
                                  .last_micro = true,
                                  .batch_seeds = SEEDS,
                                  .seeds = f->seeds + begin,
-                                 .n = n};
+                                 .n = n,
+                                 .early = true};
 }
 
 static struct pst_fill_result fill(struct fixture *f, const struct pst_fill_job *job)
@@ -388,6 +393,37 @@ static void pieces_make_the_same_batch(void **state)
     teardown(&f);
 }
 
+/* Without `early`, the same slot is announced in one piece, and a sample that does not fit announces nothing.
+ */
+static void late_rows_are_announced_at_once(void **state)
+{
+    (void)state;
+    const int64_t fanout[] = {10, 5};
+    struct fixture f;
+    setup(&f, fanout, 2, 1);
+    struct pst_fill_job job = job_of(&f, 0, SEEDS);
+    assert_true(fill(&f, &job).parts > 1);
+    const uint64_t digest = ((const struct pst_minibatch *)f.slot)->digest;
+    job.early = false;
+    const struct pst_fill_result result = fill(&f, &job);
+    assert_int_equal(result.parts, 1);
+    assert_int_equal(f.count[0], result.requests);
+    assert_true(((const struct pst_minibatch *)f.slot)->digest == digest);
+    check_requests(&f);
+    teardown(&f);
+
+    setup(&f, fanout, 2, 0.05);
+    struct pst_fill_result none = {0};
+    job = job_of(&f, 0, f.filler.layout.size.n[0]);
+    job.early = false;
+    assert_int_equal(pst_sampling_fill(&f.filler, &job, f.slot, announce, &f, &none), PST_OK);
+    assert_false(none.fits);
+    assert_int_equal(none.parts, 0);
+    assert_int_equal(none.requests, 0);
+    assert_int_equal(f.parts, 0);
+    teardown(&f);
+}
+
 static void what_is_measured_fits(void **state)
 {
     (void)state;
@@ -405,7 +441,7 @@ static void what_is_measured_fits(void **state)
     pst_filler_release(&f.filler);
     free(f.slot);
     pst_minibatch_layout_init(&f.filler.layout, &need, STRIDE);
-    assert_int_equal(pst_filler_init(&f.filler, &f.graph, draw, &f), PST_OK);
+    assert_int_equal(pst_filler_init(&f.filler, &f.graph, &f.algorithm), PST_OK);
     f.slot = aligned_alloc(PST_PAGE, f.filler.layout.bytes);
     assert_true(fill(&f, &job).fits);
     for (int h = 0; h < 3; h++) { /* and one less does not */
@@ -416,7 +452,7 @@ static void what_is_measured_fits(void **state)
         pst_filler_release(&f.filler);
         free(f.slot);
         pst_minibatch_layout_init(&f.filler.layout, &less, STRIDE);
-        assert_int_equal(pst_filler_init(&f.filler, &f.graph, draw, &f), PST_OK);
+        assert_int_equal(pst_filler_init(&f.filler, &f.graph, &f.algorithm), PST_OK);
         f.slot = aligned_alloc(PST_PAGE, f.filler.layout.bytes);
         assert_false(fill(&f, &job).fits);
     }
@@ -451,26 +487,17 @@ static void pieces_cover_everything_once(void **state)
     }
 }
 
-static void caps_follow_the_margin(void **state)
+static void bounds_are_counts_that_fit(void **state)
 {
     (void)state;
-    const struct pst_minibatch_size base = {.hops = 1, .n = {100, 1000}, .edges = {1001}};
-    const struct pst_minibatch_size bound = {.hops = 1, .n = {100, 1050}, .edges = {5000}};
-    struct pst_minibatch_size caps;
-    pst_minibatch_size_scale(&caps, &base, &bound, 0.25);
-    assert_int_equal(caps.n[0], 25);
-    assert_int_equal(caps.n[1], 250);
-    assert_int_equal(caps.edges[0], 251);
-    pst_minibatch_size_scale(&caps, &base, &bound, 1.1);
-    assert_int_equal(caps.n[0], 100);
-    assert_int_equal(caps.n[1], 1050);
-    assert_int_equal(caps.edges[0], 1102);
+    struct pst_minibatch_size size;
+    const struct pst_sampling_opened opened = {.algorithm = &uniform};
     const struct pst_csc huge = {.vertices = INT64_MAX / 2, .edges = INT64_MAX / 2};
     const int64_t fanout[] = {4096, 4096, -1};
-    pst_minibatch_size_bound(&caps, &huge, fanout, 3, 1 << 20);
+    pst_sampling_size_bound(&size, &opened, &huge, fanout, 3, 1 << 20);
     for (int h = 0; h < 3; h++)
-        assert_in_range(caps.edges[h], 1, INT32_MAX);
-    assert_in_range(caps.n[3], 1, INT32_MAX);
+        assert_in_range(size.edges[h], 1, INT32_MAX);
+    assert_in_range(size.n[3], 1, INT32_MAX);
 }
 
 /* ---- damage -------------------------------------------------------------------------------------- */
@@ -486,14 +513,11 @@ static void must_refuse(struct fixture *f, const char *words)
         fail_msg("%s", pst_error_text());
 }
 
-static pst_rc draw_nonsense(void *user, const struct pst_csc *graph, const struct pst_sample_key *key,
-                            const int64_t *vertices, int64_t n, int fanout, int32_t *indptr, int64_t *out,
-                            int64_t capacity)
+static pst_rc draw_nonsense(void *state, const struct pst_sampling_hop *h)
 {
-    (void)graph, (void)key, (void)vertices, (void)fanout, (void)capacity;
-    memset(indptr, 0, ((size_t)n + 1) * sizeof *indptr);
-    indptr[n] = 1;
-    out[0] = *(const int64_t *)user;
+    memset(h->indptr, 0, ((size_t)h->n + 1) * sizeof *h->indptr);
+    h->indptr[h->n] = 1;
+    h->out[0] = *(const int64_t *)state;
     return PST_OK;
 }
 
@@ -505,9 +529,9 @@ static void damage_is_an_error(void **state)
     setup(&f, fanout, 2, 1);
     const int64_t good = f.indptr[12];
     f.indptr[12] = INT64_MAX;
-    must_refuse(&f, "indptr of vertex 11");
+    must_refuse(&f, "indptr gives vertex 11");
     f.indptr[12] = -1;
-    must_refuse(&f, "indptr of vertex 11");
+    must_refuse(&f, "indptr gives vertex 11");
     f.indptr[12] = good;
     f.indices[f.indptr[11]] = VERTICES;
     must_refuse(&f, "edge");
@@ -518,9 +542,10 @@ static void damage_is_an_error(void **state)
     must_refuse(&f, "split");
     f.seeds[7] = 7;
     const int64_t bad_ids[] = {-1, VERTICES, INT64_MIN};
-    f.filler.expander.sample = draw_nonsense;
+    const struct pst_sampling_algorithm nonsense = {.name = "nonsense", .draw = draw_nonsense};
+    f.algorithm.algorithm = &nonsense;
     for (int i = 0; i < 3; i++) {
-        f.filler.expander.user = (void *)(uintptr_t)&bad_ids[i];
+        f.algorithm.state = (void *)(uintptr_t)&bad_ids[i];
         must_refuse(&f, "edge");
     }
     teardown(&f);
@@ -534,9 +559,10 @@ int main(void)
         cmocka_unit_test(equal_keys_equal_samples),
         cmocka_unit_test(cached_rows_are_in_place),
         cmocka_unit_test(pieces_make_the_same_batch),
+        cmocka_unit_test(late_rows_are_announced_at_once),
         cmocka_unit_test(what_is_measured_fits),
         cmocka_unit_test(pieces_cover_everything_once),
-        cmocka_unit_test(caps_follow_the_margin),
+        cmocka_unit_test(bounds_are_counts_that_fit),
         cmocka_unit_test(damage_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

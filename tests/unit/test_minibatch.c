@@ -306,6 +306,10 @@ static void sizes_are_scaled_within_bounds(void **state)
     assert_int_equal(size.n[0], 10);
     assert_int_equal(size.n[1], 120);
     assert_int_equal(size.edges[0], 135);
+    pst_minibatch_size_scale(&size, &base, &bound, 0.25);
+    assert_int_equal(size.n[0], 3);
+    assert_int_equal(size.n[1], 25);
+    assert_int_equal(size.edges[0], 23);
     pst_minibatch_size_scale(&size, &base, &bound, 0.001);
     assert_int_equal(size.n[0], 1);
     assert_int_equal(size.edges[0], 1);

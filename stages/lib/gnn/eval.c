@@ -1,6 +1,7 @@
 /* eval.c: see eval.h. */
 #include "stages/lib/gnn/eval_impl.h"
 #include "common/error.h"
+#include "stages/lib/topology/topology.h"
 #include "common/util/hugepage.h"
 
 #include <fcntl.h>
@@ -95,11 +96,7 @@ pst_rc pst_gnn_eval_open(struct pst_gnn_eval *eval, const struct pst_gnn_config 
     eval->ds = ds;
     eval->options = *options;
     eval->threads = config->threads;
-    eval->graph = (struct pst_csc){.indptr = ds->indptr.map,
-                                   .indices = ds->indices.map,
-                                   .index_bytes = ds->indices.dtype == PST_I64 ? 8 : 4,
-                                   .vertices = ds->vertices,
-                                   .edges = ds->edges};
+    eval->graph = pst_topology_mapped(ds);
     eval->ld = pst_gnn_width(pst_max_i64(config->hidden, config->classes));
     (void)pthread_mutex_init(&eval->failure.lock, NULL);
     eval->dtype = ds->features.dtype;

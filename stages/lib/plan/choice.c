@@ -56,7 +56,12 @@ pst_rc pst_plan_match(const struct pst_plan *plan, const struct pst_plan_key *wa
         differ(&d, "fanout", ints_text(have->fanout, have->hops, a), ints_text(want->fanout, want->hops, b));
     if (have->batch != want->batch)
         differ_int(&d, "batch", (uint64_t)have->batch, (uint64_t)want->batch);
-    if ((parts & PST_PLAN_REPLACE) && have->replace != want->replace)
+    if ((parts & PST_PLAN_ALGORITHM) && strcmp(have->algorithm, want->algorithm) != 0)
+        differ(&d, "algorithm", have->algorithm, want->algorithm);
+    if ((parts & PST_PLAN_ALGORITHM) && strcmp(have->options, want->options) != 0)
+        differ(&d, "options", have->options[0] ? have->options : "\"\"",
+               want->options[0] ? want->options : "\"\"");
+    if ((parts & PST_PLAN_ALGORITHM) && have->replace != want->replace)
         differ(&d, "replace", have->replace ? "true" : "false", want->replace ? "true" : "false");
     if ((parts & PST_PLAN_BUDGET) && have->cache_budget_bytes != want->cache_budget_bytes)
         differ_int(&d, "the cache's budget in bytes", have->cache_budget_bytes, want->cache_budget_bytes);

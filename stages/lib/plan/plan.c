@@ -102,13 +102,14 @@ static json_t *plan_to_json(const struct pst_plan *plan)
     (void)snprintf(seed, sizeof seed, "%016" PRIx64, plan->seed);
     digest_text(plan->cache, (size_t)plan->cached * sizeof *plan->cache, cache);
     return json_pack(
-        "{s:i, s:s, s:I, s:s, s:o, s:I, s:b, s:s, s:I, s:I, s:{s:o, s:o}, s:{s:I, s:I, s:f, s:s}}", "version",
-        PST_PLAN_VERSION, "dataset", key->dataset, "vertices", (json_int_t)plan->vertices, "split",
-        key->split, "fanout", json_ints(key->fanout, key->hops), "batch", (json_int_t)key->batch, "replace",
-        (int)key->replace, "seed", seed, "epochs", (json_int_t)plan->epochs, "batches",
-        (json_int_t)plan->batches, "max", "vertices", json_ints(plan->max.n, key->hops + 1), "edges",
-        json_ints(plan->max.edges, key->hops), "cache", "budget_bytes", (json_int_t)key->cache_budget_bytes,
-        "rows", (json_int_t)plan->cached, "predicted_hit_rate", plan->predicted_hit_rate, "digest", cache);
+        "{s:i, s:s, s:I, s:s, s:o, s:I, s:s, s:s, s:b, s:s, s:I, s:I, s:{s:o, s:o}, s:{s:I, s:I, s:f, s:s}}",
+        "version", PST_PLAN_VERSION, "dataset", key->dataset, "vertices", (json_int_t)plan->vertices, "split",
+        key->split, "fanout", json_ints(key->fanout, key->hops), "batch", (json_int_t)key->batch, "algorithm",
+        key->algorithm, "options", key->options, "replace", (int)key->replace, "seed", seed, "epochs",
+        (json_int_t)plan->epochs, "batches", (json_int_t)plan->batches, "max", "vertices",
+        json_ints(plan->max.n, key->hops + 1), "edges", json_ints(plan->max.edges, key->hops), "cache",
+        "budget_bytes", (json_int_t)key->cache_budget_bytes, "rows", (json_int_t)plan->cached,
+        "predicted_hit_rate", plan->predicted_hit_rate, "digest", cache);
 }
 
 pst_rc pst_plan_write(const struct pst_plan *plan, const uint32_t *hotness, const char *dir, char *path,
@@ -246,6 +247,8 @@ static void parse_key(struct reader *r, const json_t *root, struct pst_plan *pla
     plan->vertices = get_int(r, root, "vertices", 1, INT64_MAX / 64);
     key->hops = get_ints(r, root, "fanout", key->fanout, 0, PST_HOPS_MAX, -1);
     key->batch = get_int(r, root, "batch", 1, INT32_MAX);
+    get_str(r, root, "algorithm", key->algorithm, sizeof key->algorithm);
+    get_str(r, root, "options", key->options, sizeof key->options);
     const json_t *replace = json_object_get(root, "replace");
     if (!json_is_boolean(replace))
         (void)bad(r, "replace", "true or false");

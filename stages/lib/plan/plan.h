@@ -9,7 +9,8 @@
 
 PST_BEGIN_DECLS
 
-#define PST_PLAN_VERSION 1
+#define PST_PLAN_VERSION 2
+#define PST_PLAN_OPTIONS_BYTES 256
 #define PST_PLAN_BYTES_MAX (1u << 20) /* of plan.json: a hundred times what one needs */
 
 /* What a plan was made for; it may serve only that. */
@@ -19,6 +20,8 @@ struct pst_plan_key {
     int hops;
     int64_t fanout[PST_HOPS_MAX];
     int64_t batch;
+    char algorithm[PST_NAME_MAX];
+    char options[PST_PLAN_OPTIONS_BYTES]; /* the algorithm's own parameters, as they were given */
     bool replace;
     uint64_t cache_budget_bytes;
 };
@@ -35,7 +38,9 @@ struct pst_plan {
     int64_t *cache; /* cached vertex ids, hottest first; malloc'ed */
 };
 
-enum pst_plan_part { PST_PLAN_REPLACE = 1u << 0, PST_PLAN_BUDGET = 1u << 1 };
+/* What pst_plan_match compares besides dataset, split, fanout and batch. ALGORITHM: also options and replace.
+ */
+enum pst_plan_part { PST_PLAN_ALGORITHM = 1u << 0, PST_PLAN_BUDGET = 1u << 1 };
 
 /* Writes dir (made if it is not there), every file aside and renamed, plan.json last. hotness: 2 * vertices
  * counts. path gets the path of plan.json. */

@@ -1,4 +1,5 @@
-#include "stages/lib/sampling/fill.h"
+/* expand.c: one hop of a minibatch on the CPU: draw, check, remove duplicates, relabel. */
+#include "stages/lib/sampling/expand.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,45 +8,20 @@
 #include "common/util/hugepage.h"
 #include "common/stage.h"
 
-#define BLOCK_MAX PST_MINIBATCH_COUNT_MAX
-
-static int64_t mul_bounded(int64_t a, int64_t b)
+pst_rc pst_expander_init(struct pst_expander *x, const struct pst_csc *graph,
+                         const struct pst_sampling_opened *algorithm, int64_t vertices_max, int64_t edges_max)
 {
-    int64_t out;
-    if (__builtin_mul_overflow(a, b, &out) || out > BLOCK_MAX)
-        return BLOCK_MAX;
-    return out;
-}
-
-void pst_minibatch_size_bound(struct pst_minibatch_size *size, const struct pst_csc *graph,
-                              const int64_t *fanout, int hops, int64_t batch)
-{
-    assert(hops >= 1 && hops <= PST_HOPS_MAX && batch >= 1);
-    memset(size, 0, sizeof *size);
-    size->hops = hops;
-    int64_t everyone = pst_max_i64(1, pst_min_i64(graph->vertices, BLOCK_MAX));
-    size->n[0] = pst_min_i64(batch, everyone);
-    for (int h = 0; h < hops; h++) {
-        int64_t edges =
-            fanout[h] < 0 ? pst_min_i64(graph->edges, BLOCK_MAX) : mul_bounded(size->n[h], fanout[h]);
-        size->edges[h] = pst_max_i64(1, edges);
-        size->n[h + 1] = pst_min_i64(everyone, size->n[h] + edges);
-    }
-}
-
-pst_rc pst_expander_init(struct pst_expander *x, const struct pst_csc *graph, pst_sample_fn sample,
-                         void *user, int64_t vertices_max, int64_t edges_max)
-{
-    assert(vertices_max >= 1 && vertices_max <= BLOCK_MAX && edges_max >= 1 && edges_max <= BLOCK_MAX);
+    assert(vertices_max >= 1 && vertices_max <= PST_MINIBATCH_COUNT_MAX && edges_max >= 1 &&
+           edges_max <= PST_MINIBATCH_COUNT_MAX);
     *x = (struct pst_expander){
-        .graph = graph, .sample = sample, .user = user, .vertices_max = vertices_max, .edges_max = edges_max};
+        .graph = graph, .algorithm = algorithm, .vertices_max = vertices_max, .edges_max = edges_max};
     x->table_memory = pst_hugepage_alloc(pst_k_dedup_bytes(vertices_max));
     x->ids = malloc((size_t)edges_max * sizeof *x->ids);
     if (x->table_memory == NULL || x->ids == NULL) {
         pst_expander_release(x);
         return pst_fail(
             PST_E_NOMEM,
-            "no memory to sample %lld vertices and %lld edges a hop; use a smaller batch or fanout",
+            "no memory to sample %lld vertices and %lld edges per hop; use a smaller batch or fanout",
             (long long)vertices_max, (long long)edges_max);
     }
     x->table = pst_k_dedup_init(x->table_memory, vertices_max);
@@ -68,20 +44,22 @@ static pst_rc check_ids(const int64_t *ids, int64_t n, int64_t vertices, const c
         worst = (uint64_t)ids[i] > worst ? (uint64_t)ids[i] : worst;
     if (worst < (uint64_t)vertices || n == 0)
         return PST_OK;
-    return pst_fail(PST_E_FORMAT,
-                    "%s names vertex %lld, but the graph has %lld; `penstock verify` tells what is damaged",
-                    what, (long long)worst, (long long)vertices);
+    return pst_fail(
+        PST_E_FORMAT,
+        "%s names vertex %lld, but the graph has %lld vertices; `penstock verify` shows the damage", what,
+        (long long)worst, (long long)vertices);
 }
 
-/* The topology is mapped, and only a full verify has read it: its offsets are checked before use. */
+/* The topology is mapped, and nothing but a full verify has read it, so its offsets are checked before use.
+ */
 static pst_rc check_offsets(const struct pst_csc *graph, const int64_t *vertices, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         int64_t begin = graph->indptr[vertices[i]], end = graph->indptr[vertices[i] + 1];
         if (begin < 0 || end < begin || end > graph->edges)
             return pst_fail(PST_E_FORMAT,
-                            "indptr of vertex %lld says edges %lld to %lld, but the graph has %lld; "
-                            "`penstock verify` tells what is damaged",
+                            "indptr gives vertex %lld edges %lld to %lld, but the graph has %lld edges; "
+                            "`penstock verify` shows the damage",
                             (long long)vertices[i], (long long)begin, (long long)end,
                             (long long)graph->edges);
     }
@@ -115,16 +93,25 @@ pst_rc pst_expand_hop(struct pst_expander *x, const struct pst_sample_key *key, 
     }
     pst_error_clear();
     const double begin = pst_now();
-    rc = x->sample(x->user, x->graph, key, vertices, n, fanout, indptr, x->ids, edge_capacity);
-    if (rc == PST_E_FORMAT && pst_error_text()[0] == '\0') /* kernels have no words */
-        return pst_fail(
-            rc, "an edge leads to a vertex outside the graph; `penstock verify` tells what is damaged");
+    const struct pst_sampling_hop hop = {.graph = x->graph,
+                                         .key = key,
+                                         .fanout = fanout,
+                                         .vertices = vertices,
+                                         .n = n,
+                                         .indptr = indptr,
+                                         .out = x->ids,
+                                         .capacity = edge_capacity};
+    rc = x->algorithm->algorithm->draw(x->algorithm->state, &hop);
+    if (rc == PST_E_FORMAT && pst_error_text()[0] == '\0') /* kernels set no message */
+        return pst_fail(rc,
+                        "an edge leads to a vertex outside the graph; `penstock verify` shows the damage");
     if (rc != PST_OK)
         return rc;
     int64_t edges = indptr[n];
     if (indptr[0] != 0 || edges < 0 || edges > edge_capacity)
-        return pst_fail(PST_E_FORMAT, "the sampling algorithm wrote indptr 0..%lld for a capacity of %lld",
-                        (long long)edges, (long long)edge_capacity);
+        return pst_fail(
+            PST_E_FORMAT, "the sampling algorithm %s wrote indptr %lld..%lld; expected 0 to at most %lld",
+            x->algorithm->algorithm->name, (long long)indptr[0], (long long)edges, (long long)edge_capacity);
     rc = check_ids(x->ids, edges, x->graph->vertices, "an edge");
     if (rc != PST_OK)
         return rc;

@@ -1,39 +1,13 @@
-#include "stages/lib/sampling/fill_device.h"
+/* expand_device.c: a minibatch as kernels on a GPU's queue. */
+#include "stages/lib/sampling/expand_device.h"
 
 #include <string.h>
 
 #include "common/error.h"
 
 _Static_assert(PST_EXPAND_DEVICE_NUMBERS >= 2 + 2 * PST_HOPS_MAX + 3,
-               "vertices, edges and the user's own have room");
+               "there is room for vertices, edges and three numbers of the caller's own");
 _Static_assert(PST_EXPAND_DEVICE_NUMBERS <= PST_TWIN_RECORD_COUNTS, "a record holds them");
-
-/* ---- topology ------------------------------------------------------------------------------------ */
-
-pst_rc pst_expand_device_topology(struct pst_device *device, const struct pst_csc *graph, uint64_t budget,
-                                  struct pst_csc *device_graph, bool *in_place)
-{
-    const uint64_t indptr_bytes = ((uint64_t)graph->vertices + 1) * sizeof *graph->indptr,
-                   indices_bytes = (uint64_t)graph->edges * (uint64_t)graph->index_bytes,
-                   bytes = indptr_bytes + indices_bytes;
-    *in_place = bytes > budget;
-    const enum pst_twin_memory kind = *in_place ? PST_TWIN_MEMORY_PINNED : PST_TWIN_MEMORY_DEVICE;
-    void *indptr, *indices;
-    pst_rc rc = pst_device_take(device, kind, indptr_bytes, "the topology's indptr", &indptr);
-    if (rc == PST_OK)
-        rc = pst_device_take(device, kind, indices_bytes, "the topology's indices", &indices);
-    if (rc != PST_OK)
-        return pst_wrap(rc, "gpu_topology is %llu bytes and the topology %llu", (unsigned long long)budget,
-                        (unsigned long long)bytes);
-    *device_graph = *graph;
-    device_graph->indptr = indptr;
-    device_graph->indices = indices;
-    (void)device->twin->copy(device->q, indptr, graph->indptr, indptr_bytes);
-    (void)device->twin->copy(device->q, indices, graph->indices, indices_bytes);
-    return pst_device_wait(device);
-}
-
-/* ---- expansion ----------------------------------------------------------------------------------- */
 
 static int64_t most_edges(const struct pst_minibatch_size *size)
 {
@@ -56,11 +30,16 @@ static pst_rc take(struct pst_expander_device *x, int64_t n, size_t size, const 
 }
 
 pst_rc pst_expander_device_init(struct pst_expander_device *x, struct pst_device *device,
-                                const struct pst_csc *device_graph, pst_device_sample_fn sample, void *user,
+                                const struct pst_csc *device_graph,
+                                const struct pst_sampling_opened *algorithm,
                                 const struct pst_minibatch_size *size)
 {
+    if (algorithm->algorithm->draw_on_device == NULL)
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "the sampling algorithm %s runs on CPUs only, and the stage is placed on %s",
+                        algorithm->algorithm->name, device->name);
     *x = (struct pst_expander_device){
-        .device = device, .graph = *device_graph, .sample = sample, .user = user, .size = *size};
+        .device = device, .graph = *device_graph, .algorithm = algorithm, .size = *size};
     const int64_t vertices = size->n[size->hops], edges = most_edges(size);
     void *table = NULL, *seeds, *found, *ids, *indptr, *numbers;
     pst_rc rc = take(x, 1, device->twin->dedup_bytes(vertices), "the dedup table of a batch", &table);
@@ -111,8 +90,20 @@ static void expand_hop(struct pst_expander_device *x, const struct pst_sample_ke
     const struct pst_minibatch_size *size = &x->size;
     const struct pst_twin_n dsts = {pst_expand_device_vertices(x, h), size->n[h]},
                             edges = {pst_expand_device_edges(x, h), size->edges[h]};
-    (void)x->sample(x->user, x->device, &x->graph, key, x->vertices, dsts, fanout, x->indptr, x->ids,
-                    size->edges[h], pst_expand_device_edges(x, h));
+    const struct pst_sampling_device_hop hop = {.device = x->device,
+                                                .graph = &x->graph,
+                                                .key = key,
+                                                .fanout = fanout,
+                                                .vertices = x->vertices,
+                                                .n = dsts,
+                                                .indptr = x->indptr,
+                                                .out = x->ids,
+                                                .capacity = size->edges[h],
+                                                .total = pst_expand_device_edges(x, h)};
+    if (fanout == 0) /* the number of edges is 0 already */
+        (void)twin->fill(q, x->indptr, 0, ((size_t)room(x, h) + 1) * sizeof *x->indptr);
+    else
+        (void)x->algorithm->algorithm->draw_on_device(x->algorithm->state, &hop);
     (void)twin->dedup_n(q, x->table, x->ids, edges, x->vertices, x->numbers, room(x, h + 1),
                         block ? block->indices : NULL);
     (void)twin->copy(q, pst_expand_device_vertices(x, h + 1), x->numbers, sizeof *x->numbers);

@@ -1,3 +1,4 @@
+/* fill.c: fills a slot with a sampled minibatch, and announces its rows. */
 #include "stages/lib/sampling/fill.h"
 
 #include <stdlib.h>
@@ -9,14 +10,15 @@
 #include "common/slots/request.h"
 #include "common/stage.h"
 
-pst_rc pst_filler_init(struct pst_filler *f, const struct pst_csc *graph, pst_sample_fn sample, void *user)
+pst_rc pst_filler_init(struct pst_filler *f, const struct pst_csc *graph,
+                       const struct pst_sampling_opened *algorithm)
 {
     const struct pst_minibatch_size *size = &f->layout.size;
     int64_t rows = size->n[size->hops], edges = 1;
     for (int h = 0; h < size->hops; h++)
         edges = pst_max_i64(edges, size->edges[h]);
     f->hit_pos = f->hit_row = f->miss_pos = NULL;
-    pst_rc rc = pst_expander_init(&f->expander, graph, sample, user, rows, edges);
+    pst_rc rc = pst_expander_init(&f->expander, graph, algorithm, rows, edges);
     if (rc != PST_OK)
         return rc;
     f->hit_pos = malloc((size_t)rows * sizeof *f->hit_pos);
@@ -77,15 +79,15 @@ void pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, con
     }
 }
 
-/* Rows of vertices[from..to): the cached ones are copied, for the others the disk is asked. */
-static uint64_t provide_rows(struct pst_filler *f, char *slot, int64_t from, int64_t to, uint64_t asked,
-                             struct pst_fill_result *result)
+/* Provides the rows of vertices[from..to): copies the cached ones and writes requests for the others. */
+static void provide_rows(struct pst_filler *f, char *slot, int64_t from, int64_t to,
+                         struct pst_fill_result *result)
 {
     const struct pst_minibatch_layout *l = &f->layout;
     const int64_t *ids = (const int64_t *)(void *)(slot + l->vertices_at) + from;
     int64_t n = to - from, hits = 0, misses = n;
     if (l->stride_bytes == 0 || n == 0)
-        return 0;
+        return;
     const double begin = pst_now();
     char *rows = slot + l->features_at + (uint64_t)from * l->stride_bytes;
     if (f->cache != NULL) {
@@ -93,11 +95,11 @@ static uint64_t provide_rows(struct pst_filler *f, char *slot, int64_t from, int
         pst_k_gather(NULL, f->cache_rows, l->stride_bytes, f->hit_row, rows, l->stride_bytes, f->hit_pos,
                      hits, f->row_bytes);
     }
-    pst_fill_requests(f, slot, from, f->cache != NULL ? f->miss_pos : NULL, misses, asked);
+    pst_fill_requests(f, slot, from, f->cache != NULL ? f->miss_pos : NULL, misses, result->requests);
     result->lookups += (uint64_t)n;
     result->hits += (uint64_t)hits;
+    result->requests += (uint64_t)misses;
     f->gather_s += pst_now() - begin;
-    return (uint64_t)misses;
 }
 
 static uint64_t digest_of(const struct pst_minibatch *mb, const char *slot)
@@ -110,16 +112,6 @@ static uint64_t digest_of(const struct pst_minibatch *mb, const char *slot)
         d = XXH3_64bits_withSeed(slot + mb->indices_at[h], (size_t)indptr[mb->n[h]] * sizeof(int32_t), d);
     }
     return d;
-}
-
-void pst_fill_void(const struct pst_filler *f, const struct pst_fill_job *job, char *slot, uint64_t asked)
-{
-    struct pst_minibatch mb = pst_fill_begin(f, job);
-    mb.requests = (uint32_t)asked;
-    for (uint32_t h = 0; h < mb.hops; h++)
-        memset(slot + mb.indptr_at[h], 0, sizeof(int32_t));
-    mb.digest = digest_of(&mb, slot);
-    memcpy(slot, &mb, sizeof mb);
 }
 
 static void write_labels(const struct pst_filler *f, char *slot, int64_t n)
@@ -143,55 +135,94 @@ void pst_fill_finish(struct pst_filler *f, const struct pst_fill_job *job, char 
     memcpy(slot, mb, sizeof *mb);
 }
 
-static pst_rc fill_hop(struct pst_filler *f, const struct pst_fill_job *job, char *slot, int hop,
-                       int64_t *count)
+/* ---- one micro-batch ------------------------------------------------------------------------------ */
+
+struct filling {
+    struct pst_filler *f;
+    const struct pst_fill_job *job;
+    char *slot;
+    struct pst_minibatch mb;
+    int64_t count;      /* vertices so far */
+    int64_t provided;   /* how many of them have their rows cached or requested */
+    uint64_t announced; /* requests */
+    pst_fill_announce_fn announce;
+    void *to;
+    struct pst_fill_result *result;
+};
+
+static struct pst_sample_key key_of(const struct pst_fill_job *job, int hop)
 {
-    const struct pst_minibatch_layout *l = &f->layout;
-    const struct pst_minibatch_size *size = &l->size;
-    struct pst_sample_key key = {
+    return (struct pst_sample_key){
         .seed = job->seed, .epoch = job->epoch, .hop = (uint32_t)hop, .batch = job->batch_in_epoch};
-    return pst_expand_hop(&f->expander, &key, (int)f->fanout[hop], (int64_t *)(void *)(slot + l->vertices_at),
-                          count, size->n[hop + 1], (int32_t *)(void *)(slot + l->indptr_at[hop]),
-                          (int32_t *)(void *)(slot + l->indices_at[hop]), size->edges[hop]);
+}
+
+/* Provides the rows of all vertices so far, and announces the requests that this adds. */
+static pst_rc announce_rows(struct filling *w, bool last)
+{
+    struct pst_fill_result *result = w->result;
+    provide_rows(w->f, w->slot, w->provided, w->count, result);
+    w->provided = w->count;
+    if (last)
+        pst_fill_finish(w->f, w->job, w->slot, &w->mb, result->requests);
+    const uint64_t added = result->requests - w->announced,
+                   first_at = w->mb.requests_at + w->announced * sizeof(struct pst_request);
+    w->announced = result->requests;
+    return added > 0 || last ? w->announce(w->to, result->parts++, first_at, added, last) : PST_OK;
+}
+
+static pst_rc fill_hop(struct filling *w, int hop)
+{
+    const struct pst_minibatch_layout *l = &w->f->layout;
+    const struct pst_sample_key key = key_of(w->job, hop);
+    const pst_rc rc = pst_expand_hop(&w->f->expander, &key, (int)w->f->fanout[hop],
+                                     (int64_t *)(void *)(w->slot + l->vertices_at), &w->count,
+                                     l->size.n[hop + 1], (int32_t *)(void *)(w->slot + l->indptr_at[hop]),
+                                     (int32_t *)(void *)(w->slot + l->indices_at[hop]), l->size.edges[hop]);
+    w->mb.n[hop + 1] = w->count;
+    return rc;
+}
+
+/* The disk stage has been told of some rows, so the slot must travel. */
+static void leave_empty(struct filling *w)
+{
+    struct pst_minibatch mb = pst_fill_begin(w->f, w->job);
+    mb.requests = (uint32_t)w->announced;
+    for (uint32_t h = 0; h < mb.hops; h++)
+        memset(w->slot + mb.indptr_at[h], 0, sizeof(int32_t));
+    mb.digest = digest_of(&mb, w->slot);
+    memcpy(w->slot, &mb, sizeof mb);
 }
 
 pst_rc pst_sampling_fill(struct pst_filler *f, const struct pst_fill_job *job, void *slot,
-                         pst_announce_fn announce, void *user, struct pst_fill_result *result)
+                         pst_fill_announce_fn announce, void *to, struct pst_fill_result *result)
 {
     const struct pst_minibatch_layout *l = &f->layout;
-    const int hops = l->size.hops;
-    char *base = slot;
-    struct pst_minibatch mb = pst_fill_begin(f, job);
+    struct filling w = {.f = f,
+                        .job = job,
+                        .slot = slot,
+                        .mb = pst_fill_begin(f, job),
+                        .announce = announce,
+                        .to = to,
+                        .result = result};
     *result = (struct pst_fill_result){.fits = true};
-    int64_t count = 0, provided = 0;
-    uint64_t asked = 0;
-    pst_rc rc = pst_expand_seeds(&f->expander, job->seeds, job->n, (int64_t *)(void *)(base + l->vertices_at),
-                                 &count, l->size.n[0]);
-    mb.n[0] = count;
-    for (int h = 0; h <= hops && rc == PST_OK; h++) {
-        uint64_t new_requests = provide_rows(f, base, provided, count, asked, result);
-        uint64_t first_at = l->requests_at + asked * sizeof(struct pst_request);
-        provided = count;
-        asked += new_requests;
-        if (h == hops)
-            pst_fill_finish(f, job, base, &mb, asked);
-        if (new_requests > 0 || h == hops) {
-            rc = announce(user, result->parts++, first_at, new_requests, h == hops);
-            if (rc != PST_OK)
-                return rc;
-        }
-        if (h == hops)
-            break;
-        rc = fill_hop(f, job, base, h, &count);
-        mb.n[h + 1] = count;
+    pst_rc rc = pst_expand_seeds(&f->expander, job->seeds, job->n,
+                                 (int64_t *)(void *)(w.slot + l->vertices_at), &w.count, l->size.n[0]);
+    w.mb.n[0] = w.count;
+    for (int h = 0; h < l->size.hops && rc == PST_OK; h++) {
+        const pst_rc announced = job->early ? announce_rows(&w, false) : PST_OK;
+        if (announced != PST_OK)
+            return announced;
+        rc = fill_hop(&w, h);
     }
-    result->requests = asked;
-    result->bytes_used = mb.features_at + (uint64_t)provided * mb.stride_bytes;
-    if (rc == PST_E_LIMIT) {
-        pst_fill_void(f, job, base, asked);
+    if (rc == PST_OK)
+        rc = announce_rows(&w, true);
+    else if (rc == PST_E_LIMIT) {
         result->fits = false;
+        if (result->parts > 0)
+            leave_empty(&w);
         rc = PST_OK;
     }
+    result->bytes_used = l->features_at + (uint64_t)w.provided * l->stride_bytes;
     return rc;
 }
 
@@ -200,13 +231,12 @@ pst_rc pst_sampling_measure(const struct pst_filler *f, const struct pst_fill_jo
 {
     struct pst_minibatch_size bound;
     const int hops = f->layout.size.hops;
-    pst_minibatch_size_bound(&bound, f->expander.graph, f->fanout, hops, job->n);
+    pst_sampling_size_bound(&bound, f->expander.algorithm, f->expander.graph, f->fanout, hops, job->n);
     int64_t edges = 1;
     for (int h = 0; h < hops; h++)
         edges = pst_max_i64(edges, bound.edges[h]);
     struct pst_expander x;
-    pst_rc rc =
-        pst_expander_init(&x, f->expander.graph, f->expander.sample, f->expander.user, bound.n[hops], edges);
+    pst_rc rc = pst_expander_init(&x, f->expander.graph, f->expander.algorithm, bound.n[hops], edges);
     if (rc != PST_OK)
         return rc;
     int64_t *vertices = malloc((size_t)bound.n[hops] * sizeof *vertices);
@@ -221,8 +251,7 @@ pst_rc pst_sampling_measure(const struct pst_filler *f, const struct pst_fill_jo
     rc = pst_expand_seeds(&x, job->seeds, job->n, vertices, &count, bound.n[0]);
     needed->n[0] = count;
     for (int h = 0; h < hops && rc == PST_OK; h++) {
-        struct pst_sample_key key = {
-            .seed = job->seed, .epoch = job->epoch, .hop = (uint32_t)h, .batch = job->batch_in_epoch};
+        const struct pst_sample_key key = key_of(job, h);
         int64_t n = count;
         rc = pst_expand_hop(&x, &key, (int)f->fanout[h], vertices, &count, bound.n[hops], indptr, indices,
                             edges);
@@ -235,49 +264,4 @@ out:
     free(indices);
     pst_expander_release(&x);
     return rc;
-}
-
-/* Cuts the seeds from p->done to n into equal pieces of at most `most`. */
-static void cut(struct pst_splits *p, int64_t n, int64_t most)
-{
-    int64_t left = n - p->done, pieces = (left + most - 1) / most, end = p->done;
-    p->depth = pieces;
-    /* the first left % pieces pieces are one longer; the nearest end goes on top */
-    for (int64_t i = 0; i < pieces; i++) {
-        end += left / pieces + (i < left % pieces);
-        p->ends[pieces - 1 - i] = end;
-    }
-}
-
-void pst_splits_init(struct pst_splits *p, int64_t *ends, int64_t n, int64_t most)
-{
-    assert(n >= 1 && most >= 1);
-    *p = (struct pst_splits){.ends = ends};
-    cut(p, n, most);
-}
-
-bool pst_splits_next(const struct pst_splits *p, int64_t *begin, int64_t *n, bool *last)
-{
-    if (p->depth == 0)
-        return false;
-    *begin = p->done;
-    *n = p->ends[p->depth - 1] - p->done;
-    *last = p->depth == 1;
-    return true;
-}
-
-void pst_splits_pop(struct pst_splits *p)
-{
-    assert(p->depth > 0);
-    p->done = p->ends[--p->depth];
-}
-
-bool pst_splits_split(struct pst_splits *p)
-{
-    assert(p->depth > 0);
-    int64_t n = p->ends[p->depth - 1] - p->done;
-    if (n < 2)
-        return false;
-    cut(p, p->ends[0], (n + 1) / 2);
-    return true;
 }

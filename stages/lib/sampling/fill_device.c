@@ -1,3 +1,4 @@
+/* fill_device.c: a slot filled by kernels on a GPU's queue. */
 #include "stages/lib/sampling/fill_device.h"
 
 #include <string.h>
@@ -10,13 +11,13 @@
 enum { HITS, MISSES, OWN }; /* numbers of ours */
 
 pst_rc pst_filler_device_init(struct pst_filler_device *d, struct pst_filler *f, struct pst_device *device,
-                              const struct pst_csc *device_graph, pst_device_sample_fn sample, void *user)
+                              const struct pst_csc *device_graph, const struct pst_sampling_opened *algorithm)
 {
     const uint64_t rows = (uint64_t)f->layout.size.n[f->layout.size.hops];
     d->filler = f;
     d->device_s = 0;
     void *hit_pos = NULL, *hit_row = NULL, *miss_pos = NULL;
-    pst_rc rc = pst_expander_device_init(&d->expander, device, device_graph, sample, user, &f->layout.size);
+    pst_rc rc = pst_expander_device_init(&d->expander, device, device_graph, algorithm, &f->layout.size);
     if (rc == PST_OK && d->cache)
         rc = pst_device_take(device, PST_TWIN_MEMORY_DEVICE, rows * sizeof *d->hit_pos, "a batch's hits",
                              &hit_pos);
@@ -95,11 +96,12 @@ pst_rc pst_fill_device_explain(const struct pst_device *device, const struct pst
 {
     struct pst_minibatch_size size;
     const pst_rc rc = pst_sampling_measure(f, job, &size);
-    return rc != PST_OK ? rc
-                        : pst_fail(PST_E_FORMAT,
-                                   "%s met an id that is out of range, and the CPU none: its "
-                                   "copy of the topology differs",
-                                   device->name);
+    return rc != PST_OK
+               ? rc
+               : pst_fail(PST_E_FORMAT,
+                          "%s found an id that is out of range, but the CPU did not: the topology in "
+                          "the device's memory differs from the dataset's",
+                          device->name);
 }
 
 static pst_rc complete(struct pst_filler_device *d, const struct pst_fill_job *job, char *slot,
@@ -118,7 +120,7 @@ static pst_rc complete(struct pst_filler_device *d, const struct pst_fill_job *j
 }
 
 pst_rc pst_fill_device(struct pst_filler_device *d, const struct pst_fill_job *job, void *slot, void *rows,
-                       pst_announce_fn announce, void *user, struct pst_fill_result *result)
+                       pst_fill_announce_fn announce, void *to, struct pst_fill_result *result)
 {
     struct pst_filler *f = d->filler;
     const struct pst_minibatch_layout *l = &f->layout;
@@ -139,14 +141,11 @@ pst_rc pst_fill_device(struct pst_filler_device *d, const struct pst_fill_job *j
     }
     if (rc != PST_OK)
         return rc;
-    if (!result->fits) {
-        pst_fill_void(f, job, slot, 0);
-        result->bytes_used = l->features_at;
+    if (!result->fits)
         return PST_OK;
-    }
     const int64_t n = l->stride_bytes ? found.n[found.hops] : 0, hits = d->cache ? own[HITS] : 0;
     result->lookups = (uint64_t)n;
     result->hits = (uint64_t)hits;
     rc = complete(d, job, slot, &found, n - hits, result);
-    return rc == PST_OK ? announce(user, result->parts++, l->requests_at, result->requests, true) : rc;
+    return rc == PST_OK ? announce(to, result->parts++, l->requests_at, result->requests, true) : rc;
 }

@@ -96,11 +96,11 @@ def both_slots_are_of_one_micro_batch():
     with Place() as p:
         split = {"params": {"margin": 0.4}}
         want = train(p, hyperion(device="cpu:0", sampler=split)).report
-        assert want["sampler"]["void"] > 0
+        assert want["sampler"]["overflows"] > 0
         for slots, instances, grouped in ((1, 1, GROUPED), (2, 2, GROUPED), (7, 3, GROUPED), (3, 2, True)):
             r = train(p, hyperion(slots=slots, sampler={**split, "instances": instances}), grouped=grouped).report
             same(r, want, (slots, instances))
-            assert r["sampler"]["void"] == want["sampler"]["void"], r["sampler"]
+            assert r["sampler"]["overflows"] == want["sampler"]["overflows"], r["sampler"]
         r = train(p, hyperion(sampler={"instances": 3})).report
         same(r, train(p, hyperion(device="cpu:0")).report, "whole, by three")
 

@@ -30,7 +30,7 @@ def train(p, *args, epochs=1, **more):
 
 def same(report, want, name):
     assert report["digest"] == want["digest"], name
-    assert report["cache"]["hits"] == want["cache"]["hits"] or report["sampler"]["void"] > 0, (name, report["cache"])
+    assert report["cache"]["hits"] == want["cache"]["hits"] or report["sampler"]["overflows"] > 0, (name, report["cache"])
     assert len(report["epochs"]) == len(want["epochs"]), name
     for a, b in zip(report["epochs"], want["epochs"]):
         assert abs(a["loss"] - b["loss"]) <= 1e-5 * b["loss"], (name, a, b)
@@ -64,8 +64,8 @@ def batches_are_split_alike():
         want = train(p, *small).report
         r = train(p, *on(**ALL), *small).report
         same(r, want, "split")
-        assert r["sampler"]["void"] > 0 and r["sampler"]["topology"] == "pinned", r["sampler"]
-        assert all(r["sampler"][key] == want["sampler"][key] for key in ("batches", "micro_batches", "void")), r
+        assert r["sampler"]["overflows"] > 0 and r["sampler"]["topology"] == "pinned", r["sampler"]
+        assert all(r["sampler"][key] == want["sampler"][key] for key in ("batches", "micro_batches", "overflows")), r
 
 
 @test

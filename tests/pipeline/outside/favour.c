@@ -1,42 +1,75 @@
-/* favour: a sampler built outside the tree: it draws in-neighbours with replacement, in favour of those
- * with a high degree (the better of two uniform draws). */
+/* favour.c: a sampling algorithm built outside the tree. It draws in-neighbours with replacement, and favours those
+ * with a high degree: each draw is the better of two uniform ones.
+ *
+ * The object can be used in two ways. As the parameter `algorithm` of planner and sampler it is planned as what it
+ * is. As a stage (`run`) it is a sampler of its own, and the planner plans for whatever its own parameter says. */
 #include <penstock/stages/lib/sampling/sampling.h>
 
 /* ---- the algorithm ------------------------------------------------------------------------------ */
+
+struct favour {
+    int64_t extra; /* draws of each vertex besides fanout */
+};
 
 static int64_t neighbour(const struct pst_csc *g, int64_t at)
 {
     return g->index_bytes == 4 ? ((const int32_t *)g->indices)[at] : ((const int64_t *)g->indices)[at];
 }
 
-static pst_rc favour(void *user, const struct pst_csc *g, const struct pst_sample_key *key,
-                     const int64_t *vertices, int64_t n, int fanout, int32_t *indptr, int64_t *out,
-                     int64_t capacity)
+static struct pst_sampling_bound bound(const void *state, const struct pst_csc *graph, int hop, int64_t fanout,
+                                       int64_t n)
 {
-    (void)user;
+    const struct favour *f = state;
+    int64_t edges = fanout < 0 ? graph->edges : n * (fanout + f->extra);
+    (void)hop;
+    return (struct pst_sampling_bound){.edges = edges, .vertices = n + edges};
+}
+
+static pst_rc draw(void *state, const struct pst_sampling_hop *h)
+{
+    const struct favour *f = state;
+    const struct pst_csc *g = h->graph;
+    const struct pst_sample_key *key = h->key;
     int64_t used = 0;
-    indptr[0] = 0;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t begin = g->indptr[vertices[i]], degree = g->indptr[vertices[i] + 1] - begin;
-        int64_t draws = degree == 0 ? 0 : fanout < 0 ? degree : fanout;
-        if (used + draws > capacity)
+    h->indptr[0] = 0;
+    for (int64_t i = 0; i < h->n; i++) {
+        int64_t v = h->vertices[i], begin = g->indptr[v], degree = g->indptr[v + 1] - begin;
+        int64_t draws = degree == 0 ? 0 : h->fanout < 0 ? degree : h->fanout + f->extra;
+        if (used + draws > h->capacity)
             return PST_E_LIMIT;
         for (int64_t s = 0; s < draws; s++) {
             uint64_t mix = key->seed * 31 + key->epoch, step = key->batch * 64 + key->hop;
-            uint64_t r = (mix ^ (uint64_t)vertices[i] * 0x9e3779b97f4a7c15u ^ (uint64_t)s << 40) + step;
+            uint64_t r = (mix ^ (uint64_t)v * 0x9e3779b97f4a7c15u ^ (uint64_t)s << 40) + step;
             r = (r ^ r >> 31) * 0xbf58476d1ce4e5b9u;
             r = (r ^ r >> 29) * 0x94d049bb133111ebu;
             int64_t a = neighbour(g, begin + (int64_t)((r & 0xffffffff) % (uint64_t)degree));
             int64_t b = neighbour(g, begin + (int64_t)((r >> 32) % (uint64_t)degree));
             bool a_wins = g->indptr[a + 1] - g->indptr[a] >= g->indptr[b + 1] - g->indptr[b];
-            out[used++] = a_wins ? a : b;
+            h->out[used++] = a_wins ? a : b;
         }
-        indptr[i + 1] = (int32_t)used;
+        h->indptr[i + 1] = (int32_t)used;
     }
     return PST_OK;
 }
 
-/* ---- the rest of the stage ----------------------------------------------------------------------- */
+static const struct pst_sampling_option options[] = {
+    {.name = "extra",
+     .type = PST_PARAM_INT,
+     .max = 1000,
+     .into = offsetof(struct favour, extra),
+     .help = "draws of each vertex besides fanout"},
+    {0},
+};
+
+const struct pst_sampling_algorithm pst_sampling_algorithm = {.abi = PST_SAMPLING_ABI,
+                                                              .name = "favour",
+                                                              .help = "favours neighbours of high degree",
+                                                              .options = options,
+                                                              .state_bytes = sizeof(struct favour),
+                                                              .bound = bound,
+                                                              .draw = draw};
+
+/* ---- a stage of it ------------------------------------------------------------------------------- */
 
 static struct pst_sampling **sampling(struct pst_stage *self)
 {
@@ -45,7 +78,7 @@ static struct pst_sampling **sampling(struct pst_stage *self)
 
 static pst_rc size(struct pst_stage *self)
 {
-    return pst_sampling_size(self, sampling(self), favour, NULL);
+    return pst_sampling_size(self, sampling(self), &pst_sampling_algorithm, NULL);
 }
 
 static pst_rc open(struct pst_stage *self)

@@ -155,27 +155,83 @@ def without_the_graph_it_is_worse():
         assert graph - alone > 0.15, (graph, alone)
 
 
-@test
-def a_sampler_from_outside_the_tree():
+def build_outside(p):
+    """tests/pipeline/outside/favour.c, built as its author would: against an installed Penstock."""
     if SAN:
         raise Skip("built against the plain installation")
+    prefix, mine = p.path("installed"), p.path("mine.so")
+    subprocess.run(["make", "-s", "install", f"PREFIX={prefix}", f"BUILD={os.environ.get('BUILD', 'build')}"],
+                   cwd=ROOT, check=True, capture_output=True)
+    source = os.path.join(ROOT, "tests", "pipeline", "outside", "favour.c")
+    env = {**os.environ, "PKG_CONFIG_PATH": os.path.join(prefix, "share", "pkgconfig")}
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "penstock"], env=env, check=True,
+                           capture_output=True, text=True).stdout.split()
+    subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", mine, source, *flags], check=True)
+    with open(source) as f:
+        rest = f.read().split("a stage of it")[1].splitlines()[1:]
+    lines = [line for line in rest if line.strip()]
+    assert len(lines) <= 40, len(lines)
+    return mine
+
+
+@test
+def a_sampler_from_outside_the_tree():
     with Place() as p:
-        prefix, mine = p.path("installed"), p.path("mine.so")
-        subprocess.run(["make", "-s", "install", f"PREFIX={prefix}", f"BUILD={os.environ.get('BUILD', 'build')}"],
-                       cwd=ROOT, check=True, capture_output=True)
-        source = os.path.join(ROOT, "tests", "pipeline", "outside", "favour.c")
-        env = {**os.environ, "PKG_CONFIG_PATH": os.path.join(prefix, "share", "pkgconfig")}
-        flags = subprocess.run(["pkg-config", "--cflags", "--libs", "penstock"], env=env, check=True,
-                               capture_output=True, text=True).stdout.split()
-        subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", mine, source, *flags], check=True)
-        with open(source) as f:
-            rest = f.read().split("the rest of the stage")[1].splitlines()[1:]
-        lines = [line for line in rest if line.strip()]
-        assert len(lines) <= 40, len(lines)
+        mine = build_outside(p)
         uniform = train(p).report
-        r = train(p, "--set", f"stages.sampler.run={mine}").report
-        assert r["status"] == "ok" and r["digest"] != uniform["digest"]
-        assert r["epochs"][1]["loss"] < r["epochs"][0]["loss"]
+        stage = train(p, *settings(f"stages.sampler.run={mine}", "stages.sampler.params.margin=3")).report
+        assert stage["status"] == "ok" and stage["digest"] != uniform["digest"]
+        assert stage["epochs"][1]["loss"] < stage["epochs"][0]["loss"]
+        # as an algorithm it draws the same, and slots are planned for it
+        plain = train(p, *settings(f"params.algorithm={mine}"))
+        assert plain.report["digest"] == stage["digest"] and "warning" not in plain.err, plain.err
+
+
+@test
+def an_algorithm_is_planned_as_itself():
+    with Place() as p:
+        mine = build_outside(p)
+        more = settings("stages.sampler.params.options=extra=15", "stages.sampler.params.margin=1.3")
+        r = train(p, *settings(f"stages.sampler.params.algorithm={mine}"), *more)  # the planner: uniform
+        found = r.report["sampler"]
+        assert found["overflows"] * 20 > found["micro_batches"] + found["overflows"], found
+        assert "did not fit a slot" in r.err and "margin" in r.err and '"sampler"' in r.err, r.err
+        assert "the plan is for the algorithm uniform, and this stage uses favour" in r.err, r.err
+        same = settings(f"params.algorithm={mine}", "params.options=extra=15")
+        r = train(p, *same, *more)
+        assert r.report["sampler"]["overflows"] == 0 and "warning" not in r.err, (r.report["sampler"], r.err)
+        # an earlier plan serves only the same algorithm with the same options
+        plan = f"stages.planner.params.reuse={r.run_dir}/plan/plan.json"
+        r = train(p, *same, *settings(plan, "params.options=extra=14"), code=1)
+        assert "options was extra=15 and is now extra=14" in r.err, r.err
+
+
+@test
+def wrong_algorithms_are_refused():
+    with Place() as p:
+        for args, words in ((["params.algorithm=unifrom"], ['there is no "unifrom"', "uniform", "./mine.so"]),
+                            (["params.algorithm=./none.so"], ["cannot load ./none.so"]),
+                            (["params.options=extra=1"], ['uniform has no option "extra"'])):
+            r = train(p, *settings(*args), code=1)
+            assert all(w in r.err for w in words), r.err
+        with open(p.path("empty.c"), "w") as f:
+            f.write("int nothing;\n")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", p.path("empty.so"), p.path("empty.c")], check=True)
+        r = train(p, *settings(f"params.algorithm={p.path('empty.so')}"), code=1)
+        assert "does not export pst_sampling_algorithm" in r.err, r.err
+
+
+@test
+def slots_that_are_too_small_are_reported():
+    """Too many samples that do not fit are a warning, which advises a margin; their rows are not read in vain."""
+    with Place() as p:
+        whole = train(p).report
+        r = train(p, *settings("stages.sampler.params.margin=0.4"))
+        assert r.report["sampler"]["overflows"] > 0 and r.report["sampler"]["empty_slots"] == 0, r.report["sampler"]
+        assert "margin" in r.err and '"sampler"' in r.err, r.err
+        read = r.report["io"]["rows"] + r.report["cache"]["hits"]
+        assert read == r.report["cache"]["lookups"], (r.report["io"], r.report["cache"])
+        assert whole["sampler"]["overflows"] == 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,127 @@
+/* algorithms.h: sampling algorithms. The planner and the sampler find the same one by name and draw with it,
+ * so that slots and caches are planned for the algorithm that runs.
+ *
+ * To add one here: a file beside uniform.c that defines `pst_sampling_NAME`, and its name in
+ * PST_SAMPLING_ALGORITHMS. To add one outside the tree: a shared object that exports
+ * `const struct pst_sampling_algorithm pst_sampling_algorithm`; its path is given as the parameter
+ * `algorithm`.
+ *
+ * Owner: algorithms are constants. pst_sampling_algorithm_open allocates a state, which ..._close frees.
+ * Threads: one state is used by one thread. */
+#ifndef PST_SAMPLING_ALGORITHMS_H
+#define PST_SAMPLING_ALGORITHMS_H
+
+#include "common/slots/minibatch.h"
+#include "common/stage.h"
+#include "kernels/twin.h"
+
+PST_BEGIN_DECLS
+
+#define PST_SAMPLING_ALGORITHMS(X) X(uniform)
+
+#define PST_SAMPLING_ABI 1 /* of struct pst_sampling_algorithm and of all that it names */
+
+struct pst_dataset;
+struct pst_device;
+
+/* What an algorithm draws from. What it points at stays valid until the algorithm is closed. */
+struct pst_sampling_setup {
+    const struct pst_dataset *dataset;
+    const struct pst_csc *graph;
+    int hops;
+    const int64_t *fanout; /* one number a hop; -1: all neighbours, 0: none */
+    bool replace;          /* may a vertex get one neighbour several times? */
+};
+
+/* One hop, drawn on the CPU. The algorithm writes indptr[0..n] and the ids of the drawn in-neighbours: those
+ * of vertices[i] are out[indptr[i]..indptr[i+1]). */
+struct pst_sampling_hop {
+    const struct pst_csc *graph;
+    const struct pst_sample_key *key; /* key->hop is the number of the hop */
+    int fanout;                       /* of this hop; not 0 */
+    const int64_t *vertices;          /* all destinations of the hop; each is a valid id */
+    int64_t n;
+    int32_t *indptr;
+    int64_t *out;
+    int64_t capacity; /* of out */
+};
+
+/* The same on a GPU. All arrays are in its memory, and the work goes to device->q. */
+struct pst_sampling_device_hop {
+    const struct pst_device *device;
+    const struct pst_csc *graph;
+    const struct pst_sample_key *key;
+    int fanout;
+    const int64_t *vertices;
+    struct pst_twin_n n; /* how many there will be when the queue gets there */
+    int32_t *indptr;
+    int64_t *out;
+    int64_t capacity;
+    int64_t *total; /* gets indptr[n] */
+};
+
+/* The most that one hop from n vertices can draw. */
+struct pst_sampling_bound {
+    int64_t edges;
+    int64_t vertices; /* after the hop, including the n */
+};
+
+/* A parameter of an algorithm's own: a number in its state. It is set by the stage parameter `options`. */
+struct pst_sampling_option {
+    const char *name;
+    enum pst_param_type type; /* BOOL, INT or REAL: a bool, an int64_t or a double at `into` */
+    double def, min, max;
+    size_t into; /* offsetof() in the state */
+    const char *help;
+};
+
+struct pst_sampling_algorithm {
+    uint32_t abi; /* PST_SAMPLING_ABI */
+    const char *name;
+    const char *help;
+    const struct pst_sampling_option *options; /* ended by name == NULL; NULL: none */
+    size_t state_bytes;
+    /* Optional. The state is zeroed, and then its options are set, before the call. */
+    pst_rc (*open)(void *state, const struct pst_sampling_setup *setup);
+    void (*close)(void *state); /* optional; also called after a failed open */
+    /* Optional; without it a vertex gets at most `fanout` neighbours, or all if fanout is -1. */
+    struct pst_sampling_bound (*bound)(const void *state, const struct pst_csc *graph, int hop,
+                                       int64_t fanout, int64_t n);
+    /* Equal (key, vertex) must give equal neighbours, whatever else is in the hop: a batch may be split, and
+     * several samplers may share the work. PST_E_LIMIT: they do not fit capacity. Other failures with
+     * pst_fail. For random numbers see common/util/rng.h. */
+    pst_rc (*draw)(void *state, const struct pst_sampling_hop *hop);
+    /* NULL: the algorithm runs on CPUs only. It must draw what `draw` draws. */
+    pst_rc (*draw_on_device)(void *state, const struct pst_sampling_device_hop *hop);
+};
+
+#define PST_SAMPLING_DECLARE(name) extern const struct pst_sampling_algorithm pst_sampling_##name;
+PST_SAMPLING_ALGORITHMS(PST_SAMPLING_DECLARE)
+#undef PST_SAMPLING_DECLARE
+
+/* An algorithm with its state. */
+struct pst_sampling_opened {
+    const struct pst_sampling_algorithm *algorithm;
+    void *state;
+    bool owned;    /* the state was allocated and opened here */
+    void *library; /* the shared object that it came from; NULL: none */
+};
+
+/* Finds an algorithm: by its name in the table, or by the path of a shared object (with a `/`), which is
+ * loaded. PST_E_ARG: there is none; the message lists those that there are. */
+PST_API PST_MUST_USE pst_rc pst_sampling_algorithm_find(struct pst_sampling_opened *opened, const char *name);
+/* Makes the state of opened->algorithm. options: "NAME=VALUE, NAME=VALUE", parameters of the algorithm's own.
+ * PST_E_ARG: it has no such option, or the value is out of range. */
+PST_API PST_MUST_USE pst_rc pst_sampling_algorithm_open(struct pst_sampling_opened *opened,
+                                                        const char *options,
+                                                        const struct pst_sampling_setup *setup);
+/* Accepts one that is zeroed, or was only found. */
+PST_API void pst_sampling_algorithm_close(struct pst_sampling_opened *opened);
+
+/* What no batch of `batch` seeds can exceed. */
+PST_API void pst_sampling_size_bound(struct pst_minibatch_size *size,
+                                     const struct pst_sampling_opened *opened, const struct pst_csc *graph,
+                                     const int64_t *fanout, int hops, int64_t batch);
+
+PST_END_DECLS
+#endif

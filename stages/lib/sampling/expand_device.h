@@ -1,0 +1,75 @@
+/* expand_device.h: grows a minibatch on a GPU, as expand.h does on the CPU, with the same samples. A whole
+ * batch is put on the device's queue. Counts stay on the device from one kernel to the next; the host waits
+ * once, for a record of them.
+ *
+ * Owner: pst_expander_device_init fills what the caller owns. It borrows device and algorithm, and takes the
+ * device's memory; release gives that back. Threads: one. */
+#ifndef PST_EXPAND_DEVICE_H
+#define PST_EXPAND_DEVICE_H
+
+#include "stages/lib/device/device.h"
+#include "stages/lib/sampling/algorithms.h"
+
+PST_BEGIN_DECLS
+
+struct pst_expander_device {
+    struct pst_device *device;
+    struct pst_csc graph; /* its arrays can be read by the device's kernels (topology.h) */
+    const struct pst_sampling_opened *algorithm;
+    struct pst_minibatch_size size; /* the largest minibatch: sizes the memory below, all on the device */
+    struct pst_dedup *table;
+    int64_t *seeds, *vertices, *ids;
+    int32_t *indptr;  /* of one hop */
+    int64_t *numbers; /* see the functions below */
+};
+
+/* Device memory: how many vertices there are after h hops (0: the seeds), how many edges hop h has, and
+ * numbers of the caller's own. */
+#define PST_EXPAND_DEVICE_NUMBERS 24 /* 1 + PST_HOPS_MAX + 1 + PST_HOPS_MAX, and some of the caller's */
+static inline int64_t *pst_expand_device_vertices(const struct pst_expander_device *x, int h)
+{
+    return x->numbers + 1 + h;
+}
+static inline int64_t *pst_expand_device_edges(const struct pst_expander_device *x, int h)
+{
+    return x->numbers + 2 + x->size.hops + h;
+}
+static inline int64_t *pst_expand_device_own(const struct pst_expander_device *x, int i)
+{
+    return x->numbers + 2 + 2 * x->size.hops + i;
+}
+
+/* Makes the device's queue, for minibatches up to this size. */
+PST_API PST_MUST_USE pst_rc pst_expand_device_queue_for(struct pst_device *device,
+                                                        const struct pst_minibatch_size *size);
+
+/* Takes memory for minibatches up to this size. device_graph: of pst_topology_on_device. PST_E_NOMEM;
+ * PST_E_UNSUPPORTED: the algorithm runs on CPUs only. */
+PST_API PST_MUST_USE pst_rc pst_expander_device_init(struct pst_expander_device *x, struct pst_device *device,
+                                                     const struct pst_csc *device_graph,
+                                                     const struct pst_sampling_opened *algorithm,
+                                                     const struct pst_minibatch_size *size);
+PST_API void pst_expander_device_release(struct pst_expander_device *x);
+
+/* Where the block of a hop goes, in memory that kernels can write: indptr (without its first number, which is
+ * 0) and indices, as in minibatch.h. */
+struct pst_expand_device_block {
+    int32_t *indptr, *indices;
+};
+
+/* Puts a whole minibatch on the queue: n seeds (at most size.n[0]), then one hop for each fanout. The hops
+ * set key.hop. blocks: one a hop; NULL: the caller wants only vertices and counts. A sample that does not fit
+ * (PST_E_LIMIT) and an id that is out of range (PST_E_FORMAT) show in pst_expand_device_done. */
+PST_API PST_MUST_USE pst_rc pst_expand_device(struct pst_expander_device *x, struct pst_sample_key key,
+                                              const int64_t *fanout, const int64_t *seeds, int64_t n,
+                                              const struct pst_expand_device_block *blocks);
+/* Puts a record of all counts on the queue, with the first `nown` numbers of the caller's own. */
+PST_API void pst_expand_device_record(struct pst_expander_device *x, int nown);
+/* Waits for that record, but not for what was put on the queue after it. *found gets the counts, own[0..nown)
+ * the caller's numbers. *data_fault: the error code comes from a kernel and has no message. */
+PST_API PST_MUST_USE pst_rc pst_expand_device_done(struct pst_expander_device *x,
+                                                   struct pst_minibatch_size *found, int64_t *own, int nown,
+                                                   bool *data_fault);
+
+PST_END_DECLS
+#endif

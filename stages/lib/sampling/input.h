@@ -1,0 +1,83 @@
+/* input.h: what a stage samples, and how: dataset, graph, seeds and algorithm, from the parameters that the
+ * planner and the samplers share.
+ *
+ * Owner: pst_sampling_input_open fills what the caller owns; pst_sampling_input_close releases it, and
+ * accepts one that is zeroed. It must not be moved between the two: the algorithm has a pointer to its graph.
+ * Threads: the stage's own. */
+#ifndef PST_SAMPLING_INPUT_H
+#define PST_SAMPLING_INPUT_H
+
+#include "common/stage.h"
+#include "common/store/store.h"
+#include "stages/lib/plan/plan.h"
+#include "stages/lib/sampling/algorithms.h"
+#include "stages/lib/sampling/seeds.h"
+
+PST_BEGIN_DECLS
+
+/* Parameters of every stage that samples. */
+#define PST_SAMPLING_INPUT_PARAMS                                                                            \
+    {.name = "fanout",                                                                                       \
+     .type = PST_PARAM_INTS,                                                                                 \
+     .def = "[10, 5]",                                                                                       \
+     .min = -1,                                                                                              \
+     .max = PST_FANOUT_MAX,                                                                                  \
+     .help = "neighbours drawn per vertex in each hop, counted from the seeds; -1: all, 0: none"},           \
+        {.name = "batch",                                                                                    \
+         .type = PST_PARAM_INT,                                                                              \
+         .def = "1024",                                                                                      \
+         .min = 1,                                                                                           \
+         .max = 16777216,                                                                                    \
+         .help = "seeds in a batch"},                                                                        \
+        {.name = "split",                                                                                    \
+         .type = PST_PARAM_ENUM,                                                                             \
+         .def = "\"train\"",                                                                                 \
+         .choices = "train|val|test",                                                                        \
+         .help = "the split whose vertices are the seeds"},                                                  \
+    {                                                                                                        \
+        .name = "gpu_topology", .type = PST_PARAM_BYTES, .def = "\"8GiB\"", .min = 0, .max = 1e15,           \
+        .help = "on a GPU: copy the topology there if it is at most this large; else read it in host memory" \
+    }
+
+/* Parameters of stages whose algorithm the user chooses. */
+#define PST_SAMPLING_ALGORITHM_PARAMS                                                                        \
+    {.name = "algorithm",                                                                                    \
+     .type = PST_PARAM_STRING,                                                                               \
+     .def = "\"uniform\"",                                                                                   \
+     .help = "how neighbours are drawn: uniform, or the path of a shared object, for example ./mine.so"},    \
+        {.name = "options",                                                                                  \
+         .type = PST_PARAM_STRING,                                                                           \
+         .def = "\"\"",                                                                                      \
+         .help = "the algorithm's own parameters: \"NAME=VALUE, NAME=VALUE\""},                              \
+    {                                                                                                        \
+        .name = "replace", .type = PST_PARAM_BOOL, .def = "false",                                           \
+        .help = "may draw a neighbour more than once"                                                        \
+    }
+
+/* How seeds are ordered. */
+struct pst_sampling_order {
+    uint64_t seed;
+    bool shuffle;
+};
+
+struct pst_sampling_input {
+    struct pst_dataset ds;
+    struct pst_csc graph; /* the mapped files */
+    struct pst_seeds seeds;
+    struct pst_plan_key key; /* all but cache_budget_bytes */
+    struct pst_sampling_opened algorithm;
+    uint64_t gpu_topology_bytes;
+};
+
+/* own: the algorithm of a stage that brings one, with its state if that is not NULL. If own is NULL, the
+ * stage's parameters include PST_SAMPLING_ALGORITHM_PARAMS and choose. PST_E_ARG: a parameter is wrong. */
+PST_API PST_MUST_USE pst_rc pst_sampling_input_open(struct pst_sampling_input *in, struct pst_stage *self,
+                                                    const struct pst_sampling_algorithm *own, void *own_state,
+                                                    struct pst_sampling_order order);
+PST_API void pst_sampling_input_close(struct pst_sampling_input *in);
+
+/* What no batch can exceed. */
+PST_API void pst_sampling_input_bound(const struct pst_sampling_input *in, struct pst_minibatch_size *bound);
+
+PST_END_DECLS
+#endif

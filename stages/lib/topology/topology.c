@@ -1,0 +1,38 @@
+/* topology.c: a dataset's graph as a view of mapped files, and as a copy that a GPU can read. */
+#include "stages/lib/topology/topology.h"
+
+#include "common/error.h"
+#include "common/store/store.h"
+#include "stages/lib/device/device.h"
+
+struct pst_csc pst_topology_mapped(const struct pst_dataset *ds)
+{
+    return (struct pst_csc){.indptr = ds->indptr.map,
+                            .indices = ds->indices.map,
+                            .index_bytes = (int)pst_dtype_bytes(ds->indices.dtype),
+                            .vertices = ds->vertices,
+                            .edges = ds->edges};
+}
+
+pst_rc pst_topology_on_device(struct pst_device *device, const struct pst_csc *graph, uint64_t budget,
+                              struct pst_csc *device_graph, bool *in_place)
+{
+    const uint64_t indptr_bytes = ((uint64_t)graph->vertices + 1) * sizeof *graph->indptr,
+                   indices_bytes = (uint64_t)graph->edges * (uint64_t)graph->index_bytes,
+                   bytes = indptr_bytes + indices_bytes;
+    *in_place = bytes > budget;
+    const enum pst_twin_memory kind = *in_place ? PST_TWIN_MEMORY_PINNED : PST_TWIN_MEMORY_DEVICE;
+    void *indptr, *indices;
+    pst_rc rc = pst_device_take(device, kind, indptr_bytes, "the topology's indptr", &indptr);
+    if (rc == PST_OK)
+        rc = pst_device_take(device, kind, indices_bytes, "the topology's indices", &indices);
+    if (rc != PST_OK)
+        return pst_wrap(rc, "the topology has %llu bytes, and gpu_topology is %llu",
+                        (unsigned long long)bytes, (unsigned long long)budget);
+    *device_graph = *graph;
+    device_graph->indptr = indptr;
+    device_graph->indices = indices;
+    (void)device->twin->copy(device->q, indptr, graph->indptr, indptr_bytes); /* the wait reports a failure */
+    (void)device->twin->copy(device->q, indices, graph->indices, indices_bytes);
+    return pst_device_wait(device);
+}
