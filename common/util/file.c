@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/uio.h>
@@ -103,26 +102,20 @@ pst_rc pst_file_new_begin(struct pst_file_new *f, const char *path)
     pst_rc rc = pst_tempname(f->partial, sizeof f->partial, path, PST_TEMPNAME_PARTIAL);
     if (rc != PST_OK)
         return rc;
-    f->fd = open(f->partial, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (f->fd < 0)
-        return pst_fail_errno("cannot create %s", f->partial);
-    (void)flock(f->fd,
-                LOCK_EX | LOCK_NB); /* tells cleaners, in any PID namespace, that it is being written */
-    return PST_OK;
+    return pst_tempname_open(f->partial, &f->fd);
 }
 
 pst_rc pst_file_new_commit(struct pst_file_new *f)
 {
     pst_rc rc = fsync(f->fd) == 0 ? PST_OK : pst_fail_errno("cannot sync %s", f->partial);
-    if (close(f->fd) != 0 && rc == PST_OK)
-        rc = pst_fail_errno("cannot close %s", f->partial);
-    f->fd = -1;
     if (rc == PST_OK && rename(f->partial, f->path) != 0)
         rc = pst_fail_errno("cannot rename %s to %s", f->partial, f->path);
     if (rc != PST_OK) {
-        (void)unlink(f->partial);
+        pst_file_new_abandon(f);
         return rc;
     }
+    (void)close(f->fd); /* only now: a cleaner removes a temporary file that nobody holds */
+    f->fd = -1;
     char dir[PST_PATH_MAX];
     (void)snprintf(dir, sizeof dir, "%s", f->path);
     return pst_file_sync_dir(dirname(dir));
@@ -132,8 +125,8 @@ void pst_file_new_abandon(struct pst_file_new *f)
 {
     if (f->fd < 0)
         return;
-    (void)close(f->fd);
     (void)unlink(f->partial);
+    (void)close(f->fd);
     f->fd = -1;
 }
 

@@ -1,11 +1,21 @@
+/* tempname.c: see tempname.h. */
 #include "common/util/tempname.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/error.h"
+
+/* A cleaner holds a name for the time of one unlink, so a writer that meets one waits for up to 1 s. */
+enum { TRIES = 500, NAP_NS = 2000000 };
 
 pst_rc pst_tempname(char *out, size_t size, const char *path, const char *mark)
 {
@@ -22,4 +32,115 @@ long pst_tempname_pid(const char *name, const char *of, const char *mark)
     const char *digits = at + length;
     const size_t count = strspn(digits, "0123456789");
     return count > 0 && count < 10 && digits[count] == '\0' ? strtol(digits, NULL, 10) : 0;
+}
+
+/* A cleaner can remove the name between our open and our flock: then the lock is on a file without a name. */
+static bool still_named(int fd, int dir_fd, const char *name)
+{
+    struct stat open_one, named;
+    return fstat(fd, &open_one) == 0 && fstatat(dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
+}
+
+/* Whether we hold the name now. A file system without flock has no cleaners either. */
+static bool hold(int fd, const char *path)
+{
+    const bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+    return locked && still_named(fd, AT_FDCWD, path);
+}
+
+static void nap(void)
+{
+    const struct timespec a_while = {.tv_nsec = NAP_NS};
+    (void)nanosleep(&a_while, NULL);
+}
+
+pst_rc pst_tempname_open(const char *path, int *fd)
+{
+    for (int i = 0; i < TRIES; i++) {
+        *fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (*fd < 0)
+            return pst_fail_errno("cannot create %s", path);
+        if (hold(*fd, path)) {
+            if (ftruncate(*fd, 0) == 0)
+                return PST_OK;
+            const pst_rc rc = pst_fail_errno("cannot empty %s", path);
+            (void)close(*fd);
+            *fd = -1;
+            return rc;
+        }
+        (void)close(*fd);
+        nap();
+    }
+    *fd = -1;
+    return pst_fail(PST_E_STATE, "%s: another process or thread is writing this file", path);
+}
+
+pst_rc pst_tempname_mkdir(const char *path, mode_t mode, int *fd)
+{
+    for (int i = 0; i < TRIES; i++) {
+        if (mkdir(path, mode) != 0) {
+            *fd = -1;
+            return pst_fail_errno("cannot create %s", path);
+        }
+        *fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (*fd >= 0 && hold(*fd, path))
+            return PST_OK;
+        if (*fd < 0 && errno != ENOENT) {
+            const pst_rc rc = pst_fail_errno("cannot open %s", path);
+            (void)rmdir(path);
+            return rc;
+        }
+        if (*fd >= 0)
+            (void)close(*fd);
+        nap(); /* a cleaner removes it */
+    }
+    *fd = -1;
+    return pst_fail(PST_E_STATE, "%s: another process keeps removing this directory", path);
+}
+
+/* Other programs lock their files by fcntl, which flock does not see. */
+static bool locked_by_fcntl(int fd)
+{
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    return fcntl(fd, F_OFD_GETLK, &all) != 0 || all.l_type != F_UNLCK;
+}
+
+bool pst_tempname_take(int dir_fd, const char *name, int *fd)
+{
+    struct stat st;
+    *fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (*fd < 0)
+        return false;
+    if (fstat(*fd, &st) == 0 && (S_ISDIR(st.st_mode) || (S_ISREG(st.st_mode) && !locked_by_fcntl(*fd))) &&
+        flock(*fd, LOCK_EX | LOCK_NB) == 0 && still_named(*fd, dir_fd, name))
+        return true;
+    (void)close(*fd);
+    *fd = -1;
+    return false;
+}
+
+static bool sweep_one(int dir_fd, const char *name, bool dry)
+{
+    struct stat st;
+    int fd;
+    if (!pst_tempname_take(dir_fd, name, &fd))
+        return false;
+    const bool gone = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (dry || unlinkat(dir_fd, name, 0) == 0);
+    (void)close(fd);
+    return gone;
+}
+
+int pst_tempname_sweep(int dir_fd, const char *of, bool dry)
+{
+    const int own = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = own >= 0 ? fdopendir(own) : NULL;
+    int n = 0;
+    if (d == NULL && own >= 0)
+        (void)close(own);
+    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;)
+        n += pst_tempname_pid(e->d_name, of, PST_TEMPNAME_PARTIAL) > 0 && sweep_one(dir_fd, e->d_name, dry);
+    if (d != NULL)
+        (void)closedir(d);
+    return n;
 }
