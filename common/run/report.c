@@ -1,9 +1,7 @@
 #include "common/run/report.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/error.h"
 
@@ -206,23 +204,4 @@ void pst_report_print(const json_t *report, FILE *out)
                 num(stage, "wait_disk_s"), num(stage, "items"));
     }
     fprintf(out, "  share: of the run's time, busy or waiting for its disk; slot: waiting for a free one\n");
-}
-
-pst_rc pst_report_write_json(const json_t *json, const char *path)
-{
-    char aside[4200];
-    (void)snprintf(aside, sizeof aside, "%s.%d.tmp", path, (int)getpid());
-    FILE *f = fopen(aside, "we");
-    if (!f)
-        return pst_fail_errno("cannot write %s", aside);
-    bool ok = json_dumpf(json, f, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0 && fputc('\n', f) != EOF &&
-              fflush(f) == 0 && fsync(fileno(f)) == 0;
-    int cause = errno;
-    ok = fclose(f) == 0 && ok;
-    if (ok && rename(aside, path) == 0)
-        return PST_OK;
-    errno = ok ? errno : cause;
-    pst_rc rc = pst_fail_errno("cannot write %s", path);
-    (void)unlink(aside);
-    return rc;
 }

@@ -1,12 +1,12 @@
 /* checkpoint.c: see checkpoint.h. */
 #include "common/store/checkpoint.h"
 #include "common/error.h"
+#include "common/util/file.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,52 +100,22 @@ static pst_rc seal(char *header, size_t bytes, const struct pst_tensor *tensors,
     return PST_OK;
 }
 
-static pst_rc write_all(int fd, const void *data, uint64_t bytes, const char *path)
-{
-    const char *at = data;
-    while (bytes > 0) {
-        const ssize_t put = write(fd, at, bytes);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return pst_fail_errno("cannot write %s", path);
-        at += put;
-        bytes -= (uint64_t)put;
-    }
-    return PST_OK;
-}
-
 static pst_rc write_file(const char *path, const char *header, size_t header_bytes,
                          const struct pst_tensor *tensors, size_t n)
 {
-    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return pst_fail_errno("cannot create %s", path);
+    struct pst_file_new f;
     const uint64_t length = header_bytes;
-    pst_rc rc = write_all(fd, &length, sizeof length, path);
+    uint64_t at = sizeof length + length;
+    pst_rc rc = pst_file_new_begin(&f, path);
     if (rc == PST_OK)
-        rc = write_all(fd, header, header_bytes, path);
-    for (size_t i = 0; i < n && rc == PST_OK; i++)
-        rc = write_all(fd, tensors[i].data, tensor_bytes(&tensors[i]), path);
-    if (rc == PST_OK && fsync(fd) != 0)
-        rc = pst_fail_errno("cannot sync %s", path);
-    if (close(fd) != 0 && rc == PST_OK)
-        rc = pst_fail_errno("cannot close %s", path);
-    return rc;
-}
-
-static pst_rc sync_directory_of(const char *path)
-{
-    char copy[4096];
-    snprintf(copy, sizeof copy, "%s", path);
-    const char *dir = dirname(copy);
-    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return pst_fail_errno("cannot open the directory %s", dir);
-    pst_rc rc = PST_OK;
-    if (fsync(fd) != 0)
-        rc = pst_fail_errno("cannot sync the directory %s", dir);
-    close(fd);
+        rc = pst_file_write_at(f.fd, &length, sizeof length, 0, path);
+    if (rc == PST_OK)
+        rc = pst_file_write_at(f.fd, header, header_bytes, sizeof length, path);
+    for (size_t i = 0; i < n && rc == PST_OK; at += tensor_bytes(&tensors[i++]))
+        rc = pst_file_write_at(f.fd, tensors[i].data, tensor_bytes(&tensors[i]), at, path);
+    if (rc == PST_OK)
+        return pst_file_new_commit(&f);
+    pst_file_new_abandon(&f);
     return rc;
 }
 
@@ -153,9 +123,6 @@ pst_rc pst_checkpoint_write(const char *path, const struct pst_tensor *tensors, 
                             const struct pst_checkpoint_text *texts, size_t ntexts)
 {
     assert(n <= PST_CHECKPOINT_TENSORS_MAX);
-    char aside[4096];
-    if ((size_t)snprintf(aside, sizeof aside, "%s.part", path) >= sizeof aside)
-        return pst_fail(PST_E_ARG, "the path of a checkpoint is too long: %s", path);
     size_t bytes = 0;
     char *header = header_text(tensors, n, texts, ntexts, &bytes);
     if (!header)
@@ -169,13 +136,7 @@ pst_rc pst_checkpoint_write(const char *path, const struct pst_tensor *tensors, 
     }
     rc = seal(header, bytes, tensors, n);
     if (rc == PST_OK)
-        rc = write_file(aside, header, bytes, tensors, n);
-    if (rc == PST_OK && rename(aside, path) != 0)
-        rc = pst_fail_errno("cannot rename %s to %s", aside, path);
-    if (rc == PST_OK)
-        rc = sync_directory_of(path);
-    else
-        unlink(aside);
+        rc = write_file(path, header, bytes, tensors, n);
 out:
     free(header);
     return rc;

@@ -30,7 +30,7 @@ struct pst_checkpoint_text {
     const char *key, *value; /* UTF-8 */
 };
 
-/* Writes aside, syncs, renames over path, syncs the directory: a crash leaves the old file or the new one. */
+/* Replaces path whole or not at all (pst_file_new): a crash leaves the old file or the new one. */
 PST_API PST_MUST_USE pst_rc pst_checkpoint_write(const char *path, const struct pst_tensor *tensors, size_t n,
                                                  const struct pst_checkpoint_text *texts, size_t ntexts);
 

@@ -117,7 +117,7 @@ static void test_rewrite(void **state)
     write_it(path);
     assert_int_equal(read_file(path, b, sizeof b), n);
     assert_memory_equal(a, b, n);
-    snprintf(aside, sizeof aside, "%s.part", path);
+    snprintf(aside, sizeof aside, "%s.penstock-partial-%d", path, (int)getpid());
     assert_int_not_equal(access(aside, F_OK), 0);
     snprintf(path, sizeof path, "%s/not/there.safetensors", dir);
     assert_int_equal(pst_checkpoint_write(path, tensors, 3, texts, 3), PST_E_IO);
@@ -207,7 +207,7 @@ static void test_latest(void **state)
     }
     snprintf(path, sizeof path, "%s/best.safetensors", sub);
     write_it(path);
-    snprintf(path, sizeof path, "%s/99999999999.safetensors.part", sub);
+    snprintf(path, sizeof path, "%s/99999999999.safetensors.penstock-partial-7", sub);
     write_file(path, "half", 4);
     uint64_t listed[8];
     assert_int_equal(pst_checkpoint_list(sub, listed, 8), 4);

@@ -2,6 +2,7 @@
 #include "stages/lib/gnn/spill_rows.h"
 #include "common/error.h"
 #include "common/util/file.h"
+#include "common/util/tempname.h"
 #include "stages/lib/gnn/model.h"
 #include "common/util/hugepage.h"
 
@@ -13,20 +14,34 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Its space is taken now: a disk that is full later would be found in the middle. */
-static int open_file(const char *dir, size_t bytes)
+/* A file without a name. Where the file system makes none, its name is gone at once. */
+static int open_unnamed(const char *dir)
 {
-    char path[4096];
-    if ((size_t)snprintf(path, sizeof path, "%s/activations.XXXXXX", dir) >= sizeof path) {
+    char path[PST_PATH_MAX], name[PST_PATH_MAX];
+    int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        return fd;
+    if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL) {
+        (void)pst_fail_errno("cannot create a file for activations in %s", dir);
+        return -1;
+    }
+    if ((size_t)snprintf(path, sizeof path, "%s/activations", dir) >= sizeof path) {
         (void)pst_fail(PST_E_ARG, "the path is too long: %s", dir);
         return -1;
     }
-    const int fd = mkostemp(path, O_CLOEXEC);
-    if (fd < 0) {
-        (void)pst_fail_errno("cannot create %s for activations", path);
+    if (pst_tempname(name, sizeof name, path, PST_TEMPNAME_PARTIAL) != PST_OK ||
+        pst_tempname_open(name, &fd) != PST_OK)
         return -1;
-    }
-    unlink(path);
+    (void)unlink(name);
+    return fd;
+}
+
+/* A file of this size. Its space is taken now, so that a disk without room is noticed at the beginning. */
+static int open_file(const char *dir, size_t bytes)
+{
+    const int fd = open_unnamed(dir);
+    if (fd < 0)
+        return -1;
     const int failed = posix_fallocate(fd, 0, (off_t)bytes);
     if (failed == 0)
         return fd;

@@ -12,27 +12,13 @@
 #include <xxhash.h>
 
 #include "common/error.h"
+#include "common/util/file.h"
 
 #define PATH_BYTES 4096
 #define NPY_MAGIC_BYTES 8
 #define DIGEST_BYTES 17
 
 /* ---- writing ------------------------------------------------------------------------------------ */
-
-static pst_rc write_all(int fd, const void *data, size_t bytes, const char *path)
-{
-    const char *at = data;
-    while (bytes > 0) {
-        ssize_t n = write(fd, at, bytes);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return pst_fail_errno("writing %s", path);
-        at += n;
-        bytes -= (size_t)n;
-    }
-    return PST_OK;
-}
 
 struct chunk {
     const void *data;
@@ -42,24 +28,17 @@ struct chunk {
 /* Writes dir/name whole or not at all. */
 static pst_rc write_file(const char *dir, const char *name, const struct chunk *chunks, int n)
 {
-    char aside[PATH_BYTES], path[PATH_BYTES];
-    if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path ||
-        snprintf(aside, sizeof aside, "%s/.%s.%d", dir, name, (int)getpid()) >= (int)sizeof aside)
+    char path[PATH_BYTES];
+    struct pst_file_new f;
+    uint64_t at = 0;
+    if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
         return pst_fail(PST_E_LIMIT, "the path %s/%s is longer than %d bytes", dir, name, PATH_BYTES);
-    int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0)
-        return pst_fail_errno("creating %s", aside);
-    pst_rc rc = PST_OK;
-    for (int i = 0; i < n && rc == PST_OK; i++)
-        rc = write_all(fd, chunks[i].data, chunks[i].bytes, aside);
-    if (rc == PST_OK && fsync(fd) != 0)
-        rc = pst_fail_errno("flushing %s", aside);
-    if (close(fd) != 0 && rc == PST_OK)
-        rc = pst_fail_errno("closing %s", aside);
-    if (rc == PST_OK && rename(aside, path) != 0)
-        rc = pst_fail_errno("renaming %s to %s", aside, name);
-    if (rc != PST_OK)
-        (void)unlink(aside);
+    pst_rc rc = pst_file_new_begin(&f, path);
+    for (int i = 0; i < n && rc == PST_OK; at += chunks[i++].bytes)
+        rc = pst_file_write_at(f.fd, chunks[i].data, chunks[i].bytes, at, path);
+    if (rc == PST_OK)
+        return pst_file_new_commit(&f);
+    pst_file_new_abandon(&f);
     return rc;
 }
 

@@ -10,6 +10,7 @@
 #include "common/error.h"
 #include "common/nvme/emulated/emulated.h"
 #include "common/util/clock.h"
+#include "common/util/file.h"
 #include "stages/lib/io/backend.h"
 #include "tools/penstock/machine/bench_impl.h"
 
@@ -50,23 +51,18 @@ static pst_rc fill(int fd, uint64_t bytes)
 static pst_rc make_file(const char *path, uint64_t bytes)
 {
     struct stat st;
-    char aside[4096];
+    struct pst_file_new f;
     if (stat(path, &st) == 0)
         return (uint64_t)st.st_size >= bytes
                    ? PST_OK
                    : pst_fail(PST_E_ARG, "%s has %lld bytes, fewer than --span %llu", path,
                               (long long)st.st_size, (unsigned long long)bytes);
-    if (snprintf(aside, sizeof aside, "%s.part", path) >= (int)sizeof aside)
-        return pst_fail(PST_E_LIMIT, "a path is too long: %.100s...", path);
-    const int fd = open(aside, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return pst_fail_errno("making %s", aside);
-    pst_rc rc = fill(fd, bytes);
-    (void)close(fd);
-    if (rc == PST_OK && rename(aside, path) != 0)
-        rc = pst_fail_errno("renaming %s", aside);
-    if (rc != PST_OK)
-        (void)unlink(aside);
+    pst_rc rc = pst_file_new_begin(&f, path);
+    if (rc == PST_OK)
+        rc = fill(f.fd, bytes);
+    if (rc == PST_OK)
+        return pst_file_new_commit(&f);
+    pst_file_new_abandon(&f);
     return rc;
 }
 

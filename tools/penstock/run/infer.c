@@ -270,7 +270,7 @@ static void tell(const struct inference *in)
         const struct npy_file *f = &in->out[i];
         if (!f->open)
             continue;
-        (void)printf("%s: %s (%" PRId64, f->path, pst_dtype_name(f->dtype), f->rows);
+        (void)printf("%s: %s (%" PRId64, f->file.path, pst_dtype_name(f->dtype), f->rows);
         if (f->cols > 0)
             (void)printf(", %" PRId64, f->cols);
         (void)printf(")\n");
@@ -299,7 +299,7 @@ static pst_rc write_report(const struct inference *in)
         (json_int_t)in->args->memory, "peak_bytes", (json_int_t)pst_memory_peak(), "seconds", in->seconds);
     if (report == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for a report");
-    pst_rc rc = pst_report_write_json(report, in->args->report);
+    pst_rc rc = pst_report_put_json(report, in->args->report);
     json_decref(report);
     return rc;
 }

@@ -25,27 +25,37 @@ static pst_rc begin(struct npy_file *f)
     const int64_t shape[2] = {f->rows, pst_max_i64(f->cols, 1)};
     pst_npy_format(head, f->dtype, f->cols > 0 ? 2 : 1, shape);
     const uint64_t bytes = PST_PAGE + (uint64_t)f->rows * row_bytes(f);
-    errno = posix_fallocate(f->fd, 0, (off_t)bytes);
+    errno = posix_fallocate(f->file.fd, 0, (off_t)bytes);
     if (errno != 0)
-        return pst_fail_errno("cannot set aside %llu bytes for %s", (unsigned long long)bytes, f->path);
-    return pst_file_write_at(f->fd, head, PST_PAGE, 0, f->aside);
+        return pst_fail_errno("cannot set aside %llu bytes for %s", (unsigned long long)bytes, f->file.path);
+    return pst_file_write_at(f->file.fd, head, PST_PAGE, 0, f->file.partial);
+}
+
+/* What killed processes were writing for the same place can be as large as a dataset. */
+static void sweep(const char *path)
+{
+    char dir[PST_PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    if (snprintf(dir, sizeof dir, "%.*s", slash != NULL ? (int)(slash - path + 1) : 1,
+                 slash != NULL ? path : ".") >= (int)sizeof dir)
+        return;
+    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)pst_tempname_sweep(fd, slash != NULL ? slash + 1 : path, false);
+    (void)close(fd);
 }
 
 pst_rc npy_file_open(struct npy_file *f, const char *path, enum pst_dtype dtype, int64_t rows, int64_t cols,
                      bool replace)
 {
     *f = (struct npy_file){.dtype = dtype, .rows = rows, .cols = cols};
-    if (strlen(path) >= sizeof f->path)
-        return pst_fail(PST_E_ARG, "the path is too long: %.200s...", path);
-    memcpy(f->path, path, strlen(path) + 1);
-    pst_rc rc = pst_tempname(f->aside, sizeof f->aside, path, PST_TEMPNAME_PARTIAL);
+    if (!replace && access(path, F_OK) == 0)
+        return pst_fail(PST_E_STATE, "%s exists: choose another file, or replace it with --force", path);
+    sweep(path);
+    pst_rc rc = pst_file_new_begin(&f->file, path);
     if (rc != PST_OK)
         return rc;
-    if (!replace && access(path, F_OK) == 0)
-        return pst_fail(PST_E_STATE, "%s is there already: choose another file, or say --force", path);
-    f->fd = open(f->aside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (f->fd < 0)
-        return pst_fail_errno("cannot create %s", f->aside);
     f->open = true;
     rc = begin(f);
     if (rc != PST_OK)
@@ -62,36 +72,30 @@ pst_rc npy_file_put(const struct npy_file *f, int64_t first, int64_t n, const vo
     if (stride_bytes != row) {
         packed = malloc((size_t)n * row + 1);
         if (packed == NULL)
-            return pst_fail(PST_E_NOMEM, "no memory for %lld rows of %s", (long long)n, f->path);
+            return pst_fail(PST_E_NOMEM, "no memory for %lld rows of %s", (long long)n, f->file.path);
         for (int64_t i = 0; i < n; i++)
             memcpy(packed + (uint64_t)i * row, (const char *)from + (uint64_t)i * stride_bytes, row);
     }
-    pst_rc rc = pst_file_write_at(f->fd, packed != NULL ? packed : from, (uint64_t)n * row, at, f->aside);
+    pst_rc rc = pst_file_write_at(f->file.fd, packed != NULL ? packed : from, (uint64_t)n * row, at, f->file.partial);
     free(packed);
     if (rc == PST_OK) /* now, rather than all of it at the end */
-        (void)sync_file_range(f->fd, (off_t)at, (off_t)((uint64_t)n * row), SYNC_FILE_RANGE_WRITE);
+        (void)sync_file_range(f->file.fd, (off_t)at, (off_t)((uint64_t)n * row), SYNC_FILE_RANGE_WRITE);
     return rc;
 }
 
 pst_rc npy_file_sync(struct npy_file *f)
 {
-    return fsync(f->fd) == 0 ? PST_OK : pst_fail_errno("cannot sync %s", f->aside);
+    return fsync(f->file.fd) == 0 ? PST_OK : pst_fail_errno("cannot sync %s", f->file.partial);
 }
 
 pst_rc npy_file_keep(struct npy_file *f)
 {
-    if (rename(f->aside, f->path) != 0)
-        return pst_fail_errno("cannot rename %s to %s", f->aside, f->path);
-    f->kept = true;
-    return PST_OK;
+    return pst_file_new_commit(&f->file);
 }
 
 void npy_file_release(struct npy_file *f)
 {
-    if (!f->open)
-        return;
-    (void)close(f->fd);
-    if (!f->kept)
-        (void)unlink(f->aside);
+    if (f->open)
+        pst_file_new_abandon(&f->file);
     f->open = false;
 }
