@@ -169,6 +169,22 @@ pst_rc pst_file_read(const char *path, size_t bytes_max, char **data, size_t *by
     return PST_OK;
 }
 
+pst_rc pst_file_make_parents(const char *path)
+{
+    char dir[PST_PATH_MAX];
+    if (snprintf(dir, sizeof dir, "%s", path) >= (int)sizeof dir)
+        return pst_fail(PST_E_LIMIT, "the path is longer than %zu bytes: %.80s...", sizeof dir - 1, path);
+    for (size_t n = strlen(dir); n > 1 && dir[n - 1] == '/'; n--)
+        dir[n - 1] = '\0';
+    for (char *slash = strchr(dir + (dir[0] == '/'), '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(dir, 0777) != 0 && errno != EEXIST)
+            return pst_fail_errno("cannot make the directory %s", dir);
+        *slash = '/';
+    }
+    return PST_OK;
+}
+
 pst_rc pst_file_sync_dir(const char *dir)
 {
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -46,6 +46,9 @@ PST_API PST_MUST_USE pst_rc pst_file_replace(const char *path, const void *data,
  * *bytes does not count. PST_E_LIMIT: the file is larger. */
 PST_API PST_MUST_USE pst_rc pst_file_read(const char *path, size_t bytes_max, char **data, size_t *bytes);
 
+/* Makes the directories that path is to lie in, as far as they do not exist. */
+PST_API PST_MUST_USE pst_rc pst_file_make_parents(const char *path);
+
 /* Makes what was renamed or created in a directory survive a power failure. */
 PST_API PST_MUST_USE pst_rc pst_file_sync_dir(const char *dir);
 

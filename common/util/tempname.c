@@ -144,3 +144,52 @@ int pst_tempname_sweep(int dir_fd, const char *of, bool dry)
         (void)closedir(d);
     return n;
 }
+
+static bool is_dot(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+static pst_rc look_at_all(DIR *d, const char *path, pst_tempname_known_fn *known)
+{
+    struct stat st;
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        if (is_dot(e->d_name))
+            continue;
+        if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            return pst_fail_errno("cannot look at %s/%s", path, e->d_name);
+        if (!known(dirfd(d), e->d_name, &st))
+            return pst_fail(PST_E_STATE, "it holds '%.255s', which Penstock does not write there", e->d_name);
+    }
+    return PST_OK;
+}
+
+static pst_rc remove_all(DIR *d, const char *path, pst_tempname_remove_fn *remove)
+{
+    rewinddir(d);
+    for (struct dirent *e; (e = readdir(d)) != NULL;)
+        if (!is_dot(e->d_name) &&
+            (remove != NULL ? remove(dirfd(d), e->d_name) : unlinkat(dirfd(d), e->d_name, 0)) != 0)
+            return pst_fail_errno("cannot remove %s/%s", path, e->d_name);
+    return PST_OK;
+}
+
+pst_rc pst_tempname_remove_dir(int parent_fd, const char *name, const char *path,
+                               pst_tempname_known_fn *known, pst_tempname_remove_fn *remove, bool dry)
+{
+    const int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    if (d == NULL) {
+        const pst_rc rc = pst_fail_errno("cannot open %s", path);
+        if (fd >= 0)
+            (void)close(fd);
+        return rc;
+    }
+    pst_rc rc = look_at_all(d, path, known);
+    if (rc == PST_OK && !dry)
+        rc = remove_all(d, path, remove);
+    (void)closedir(d);
+    if (rc == PST_OK && !dry && unlinkat(parent_fd, name, AT_REMOVEDIR) != 0)
+        rc = pst_fail_errno("cannot remove %s", path);
+    return rc;
+}

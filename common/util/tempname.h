@@ -14,13 +14,16 @@
 
 #include "common/base.h"
 
+struct stat;
+
 PST_BEGIN_DECLS
 
 #define PST_TEMPNAME_PARTIAL ".penstock-partial-"
 #define PST_TEMPNAME_REMOVED ".penstock-removed-"
-#define PST_TEMPNAME_OLD ".penstock-old-" /* whole, and perhaps the only copy: it is never removed unasked   \
-                                           */
-#define PST_TEMPNAME_MORE 32              /* the most bytes that a temporary name adds */
+#define PST_TEMPNAME_OLD                                                                                     \
+    ".penstock-old-"         /* whole, and perhaps the only copy: it is never removed unasked                \
+                              */
+#define PST_TEMPNAME_MORE 32 /* the most bytes that a temporary name adds */
 
 /* Writes path, mark and this process's PID to out. PST_E_ARG: that takes more than size bytes. */
 PST_API PST_MUST_USE pst_rc pst_tempname(char *out, size_t size, const char *path, const char *mark);
@@ -42,6 +45,18 @@ PST_API bool pst_tempname_take(int dir_fd, const char *name, int *fd);
 /* Removes the regular files in dir_fd that are named ...penstock-partial-PID and that nobody holds. of: as
  * above. dry: only counts them. Returns how many there were. */
 PST_API int pst_tempname_sweep(int dir_fd, const char *of, bool dry);
+
+/* Whether an entry of a temporary directory is one that its maker puts there. */
+typedef bool pst_tempname_known_fn(int dir_fd, const char *name, const struct stat *st);
+/* Removes one entry, and what belongs to it elsewhere. 0, or -1 and errno. */
+typedef int pst_tempname_remove_fn(int dir_fd, const char *name);
+
+/* Removes a directory that the caller has taken, an entry of parent_fd, if all of its own entries are known.
+ * remove NULL: unlinkat. path: for messages. PST_E_STATE, and nothing is removed: it holds something else,
+ * which the message names. */
+PST_API PST_MUST_USE pst_rc pst_tempname_remove_dir(int parent_fd, const char *name, const char *path,
+                                                    pst_tempname_known_fn *known,
+                                                    pst_tempname_remove_fn *remove, bool dry);
 
 PST_END_DECLS
 #endif

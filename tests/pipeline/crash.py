@@ -57,11 +57,11 @@ def has_checkpoint(run_dir):
 
 
 def half_files(run_dir):
-    """Files that are not whole: each writer gives them such a name until they are."""
+    """Files that are not whole: each writer gives them a temporary name until they are."""
     found = []
     for directory, _, files in os.walk(run_dir):
         found += [os.path.join(directory, f) for f in files
-                  if f.endswith((".part", ".tmp")) or f.startswith(("activations.", ".")) or ".penstock-" in f]
+                  if ".penstock-" in f or f.endswith((".part", ".tmp")) or f.startswith(".")]
     return found
 
 
@@ -115,7 +115,7 @@ class Kill:
             pattern = os.path.join(run.run_dir, "checkpoints")
             listed = lambda: os.listdir(pattern) if os.path.isdir(pattern) else []
             wait_for(lambda: run.process.poll() is not None or
-                     (len(listed()) >= nth and any(f.endswith(".part") for f in listed())) or len(listed()) > nth)
+                     (len(listed()) >= nth and any(".penstock-partial-" in f for f in listed())) or len(listed()) > nth)
         else:
             wait_for(lambda: run.process.poll() is not None or
                      len(glob.glob(os.path.join(run.run_dir, "checkpoints", "*"))) >= EPOCHS - 1 and

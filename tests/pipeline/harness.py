@@ -122,7 +122,7 @@ class Running:
         lock = os.path.join(self.run_dir, "lock")
         if os.path.exists(lock):
             with open(lock) as f:
-                Running.ids.update(f.read().split()[1:])
+                Running.ids.update(f.read().split()[1:2])  # "PID ID made INODE"
         path = os.path.join(self.run_dir, "report.json")
         if os.path.exists(path):
             with open(path) as f:

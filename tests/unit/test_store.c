@@ -329,11 +329,12 @@ static void test_whole_or_not_at_all(void **state)
     assert_int_equal(make_small(dir, true), PST_E_STATE);
     assert_error_has("thesis.txt");
     assert_int_equal(access(in_scratch("atom/thesis.txt"), F_OK), 0);
-    /* A file is not a directory; a parent that is not there is said. */
+    /* A file is not a directory; directories on the way are made. */
     put_file(in_scratch("file"), "x", 1);
     assert_int_not_equal(make_small(in_scratch("file"), true), PST_OK);
-    assert_int_equal(make_small(in_scratch("no/where"), true), PST_E_ARG);
-    assert_error_has("there is no directory");
+    assert_int_equal(make_small(in_scratch("file/below"), true), PST_E_IO);
+    assert_int_equal(make_small(in_scratch("no/where"), true), PST_OK);
+    assert_int_equal(pst_dataset_verify(in_scratch("no/where"), false), PST_OK);
 }
 
 static void test_leftovers(void **state)

@@ -176,20 +176,12 @@ static pst_rc make_partial(struct pst_build *b)
     const pst_rc named = pst_tempname(b->partial, sizeof b->partial, b->dir, PST_TEMPNAME_PARTIAL);
     if (named != PST_OK)
         return named;
-    if (mkdir(b->partial, 0755) != 0) {
-        pst_rc rc = errno == ENOENT
-                        ? pst_fail(PST_E_ARG, "%s: there is no directory %s to make it in", b->dir, parent)
-                        : pst_fail_errno("cannot create %s", b->partial);
+    pst_rc rc = pst_file_make_parents(b->dir);
+    if (rc == PST_OK)
+        rc = pst_tempname_mkdir(b->partial, 0755, &b->lock_fd);
+    if (rc != PST_OK)
         b->partial[0] = '\0';
-        return rc;
-    }
-    b->lock_fd = open(b->partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (b->lock_fd < 0 || flock(b->lock_fd, LOCK_EX | LOCK_NB) != 0) {
-        pst_rc rc = pst_fail_errno("cannot lock %s", b->partial);
-        pst_build_release(b);
-        return rc;
-    }
-    return PST_OK;
+    return rc;
 }
 
 pst_rc pst_build_begin(struct pst_build *b, const char *dir, bool force)

@@ -260,9 +260,28 @@ pst_rc pst_remove_dataset(const char *dir, bool dry, pst_remove_fn tell, void *c
     return rc == PST_OK && !dry ? pst_file_sync_dir(parent) : rc;
 }
 
-void pst_remove_stripe(const char *link)
+/* ---- what was never whole, or is whole no more ---- */
+
+static bool is_known(int dir_fd, const char *name, const struct stat *st)
 {
-    const char *slash = strrchr(link, '/');
-    if (pst_build_is_stripe(slash == NULL ? link : slash + 1))
-        pst_build_stripe_link_remove(AT_FDCWD, link);
+    char target[4096];
+    if (S_ISLNK(st->st_mode) && pst_build_is_stripe(name))
+        return pst_build_stripe_link_target(dir_fd, name, target);
+    const bool ours = pst_build_is_array_file(name) || strcmp(name, PST_MANIFEST_FILE) == 0 ||
+                      strncmp(name, "temp-", strlen("temp-")) == 0 ||
+                      pst_tempname_pid(name, NULL, PST_TEMPNAME_PARTIAL) > 0;
+    return ours && (S_ISREG(st->st_mode) || S_ISLNK(st->st_mode)); /* import --link makes links */
+}
+
+/* A stripe elsewhere before the link that finds it. */
+static int remove_known(int dir_fd, const char *name)
+{
+    if (pst_build_is_stripe(name))
+        pst_build_stripe_link_remove(dir_fd, name);
+    return unlinkat(dir_fd, name, 0);
+}
+
+pst_rc pst_remove_leftover(int parent_fd, const char *name, const char *path, bool dry)
+{
+    return pst_tempname_remove_dir(parent_fd, name, path, is_known, remove_known, dry);
 }

@@ -16,9 +16,10 @@ typedef void (*pst_remove_fn)(void *ctx, const char *path, uint64_t bytes);
  * PST_E_FORMAT when the manifest is bad. */
 PST_API PST_MUST_USE pst_rc pst_remove_dataset(const char *dir, bool dry, pst_remove_fn tell, void *ctx);
 
-/* Of a dataset that was never whole: removes the stripe that a link points to, if it is one in another
- * directory. */
-PST_API void pst_remove_stripe(const char *link);
+/* Removes what a killed gen, import, convert or rm left: the entry `name` of parent_fd, which the caller has
+ * taken (pst_tempname_take), if it holds nothing but a dataset's files; and its stripes elsewhere. path: for
+ * messages. PST_E_STATE: it holds something else; nothing is removed. */
+PST_API PST_MUST_USE pst_rc pst_remove_leftover(int parent_fd, const char *name, const char *path, bool dry);
 
 PST_END_DECLS
 #endif

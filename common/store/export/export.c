@@ -8,9 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/util/file.h"
 #include "common/util/tempname.h"
 #include "common/error.h"
 #include "common/store/export/export_impl.h"
+#include "common/store/export/leftover.h"
 #include "common/store/dataset/rows.h"
 
 #define BLOCK 65536 /* entries that are gathered before they are written */
@@ -298,6 +300,7 @@ pst_rc pst_export(struct pst_dataset *ds, const char *dir, enum pst_export_forma
 {
     struct pst_export_job x = {.ds = ds, .progress = progress};
     struct pst_array rows = {.rank = 0};
+    int held;
     if (dir[0] == '\0')
         return pst_fail(PST_E_ARG, "the directory to export to has no name");
     if (access(dir, F_OK) == 0)
@@ -309,14 +312,19 @@ pst_rc pst_export(struct pst_dataset *ds, const char *dir, enum pst_export_forma
         rc = open_rows(ds, rows_path, &rows);
     if (rc == PST_OK && format == PST_EXPORT_NPY)
         rc = pst_rows_map_features(ds);
-    if (rc == PST_OK && mkdir(x.partial, 0755) != 0)
-        rc = pst_fail_errno("cannot create %s", x.partial);
-    else if (rc == PST_OK) {
+    if (rc == PST_OK)
+        rc = pst_file_make_parents(dir);
+    if (rc == PST_OK) {
+        pst_export_remove_leftovers(dir);
+        rc = pst_tempname_mkdir(x.partial, 0755, &held);
+    }
+    if (rc == PST_OK) {
         rc = format == PST_EXPORT_NPY ? export_npy(&x) : pst_export_csv(&x, rows_path != NULL ? &rows : NULL);
         if (rc == PST_OK && rename(x.partial, dir) != 0)
             rc = pst_fail_errno("cannot rename %s to %s", x.partial, dir);
         if (rc != PST_OK)
             remove_partial(x.partial);
+        (void)close(held);
     }
     pst_array_close(&rows);
     return rc;

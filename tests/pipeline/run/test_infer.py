@@ -154,7 +154,7 @@ def refusals():
             assert r.returncode in (1, 2) and words in r.stderr, (args, r.stderr)
         infer(p, run.run_dir)
         r = command("infer", run.run_dir, "--out", p.path("out.npy"), code=2)
-        assert "is there already" in r.stderr, r.stderr
+        assert "exists: choose another file" in r.stderr, r.stderr
         # a damaged last checkpoint is passed over, and said to be; with all of them gone there is none
         last = sorted(os.listdir(os.path.join(run.run_dir, "checkpoints")))[-1]
         path = os.path.join(run.run_dir, "checkpoints", last)
@@ -208,7 +208,7 @@ def stopped_in_the_middle():
         process.kill()
         process.wait()
         assert not os.path.exists(p.path("out.npy"))
-        assert "removing" in command("gc", p.dir).stdout
+        assert "removed" in command("gc", p.dir).stdout
         assert not [n for n in os.listdir(p.dir) if n.startswith("out")], os.listdir(p.dir)
 
 

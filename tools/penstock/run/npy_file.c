@@ -76,7 +76,8 @@ pst_rc npy_file_put(const struct npy_file *f, int64_t first, int64_t n, const vo
         for (int64_t i = 0; i < n; i++)
             memcpy(packed + (uint64_t)i * row, (const char *)from + (uint64_t)i * stride_bytes, row);
     }
-    pst_rc rc = pst_file_write_at(f->file.fd, packed != NULL ? packed : from, (uint64_t)n * row, at, f->file.partial);
+    pst_rc rc =
+        pst_file_write_at(f->file.fd, packed != NULL ? packed : from, (uint64_t)n * row, at, f->file.partial);
     free(packed);
     if (rc == PST_OK) /* now, rather than all of it at the end */
         (void)sync_file_range(f->file.fd, (off_t)at, (off_t)((uint64_t)n * row), SYNC_FILE_RANGE_WRITE);

@@ -14,8 +14,8 @@ struct npy_file {
     int64_t rows, cols; /* cols 0: the array has one dimension */
 };
 
-/* Removes what dead processes left of earlier attempts, and takes the space on disk at once. PST_E_STATE: path
- * exists, and replace is false. PST_E_IO: no space. */
+/* Removes what dead processes left of earlier attempts, and takes the space on disk at once. PST_E_STATE:
+ * path exists, and replace is false. PST_E_IO: no space. */
 PST_MUST_USE pst_rc npy_file_open(struct npy_file *f, const char *path, enum pst_dtype dtype, int64_t rows,
                                   int64_t cols, bool replace);
 /* Writes rows first to first + n - 1, which are stride_bytes apart in memory. */

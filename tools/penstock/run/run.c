@@ -1,21 +1,16 @@
-/* run, stop, gc: runs and the directories they leave. */
+/* run.c: penstock run. */
 #include <dirent.h>
-#include <errno.h>
-#include <ftw.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "common/util/tempname.h"
 #include "common/store/checkpoint.h"
 #include "common/run/report.h"
 #include "common/run/run.h"
-#include "common/store/build/remove.h"
 #include "common/store/dataset/rows.h"
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/run/pipeline_options.h"
@@ -39,7 +34,7 @@ static const char run_usage[] =
     "                     --set stages.sampler.run=./mine.so (repeatable)\n"
     "  --epochs N --seed N\n"
     "  --run-dir DIR      where logs, plan, checkpoints and report go (default runs/NAME-TIME)\n"
-    "  --report FILE      write the report there too\n"
+    "  --report FILE      write the report there too; - is standard output\n"
     "  --trace FILE       write a Chrome/Perfetto trace\n"
     "  --resume DIR       go on from the last checkpoint of an earlier run's directory\n"
     "  --group all        all stages as threads of one process\n"
@@ -169,19 +164,50 @@ static pst_rc merge_traces(const char *run_dir, const char *out)
     return PST_OK;
 }
 
-static int write_report(const json_t *report, const struct run_args *args)
+static pst_rc write_report(const json_t *report, const struct run_args *args)
 {
-    char path[4200];
+    char path[PST_RUN_DIR_MAX + 32];
     (void)snprintf(path, sizeof path, "%s/report.json", args->run_dir);
     pst_rc rc = pst_report_write_json(report, path);
     if (rc == PST_OK && args->report)
-        rc = pst_report_write_json(report, args->report);
+        rc = pst_report_put_json(report, args->report);
     if (rc == PST_OK && args->trace)
         rc = merge_traces(args->run_dir, args->trace);
-    if (rc == PST_OK)
-        return 0;
-    fprintf(stderr, "error: %s\n", pst_error_text());
-    return 1;
+    return rc;
+}
+
+/* Where the checkpoint of an interrupted run is, and how to go on from it. */
+static void tell_resume(const char *run_dir)
+{
+    char checkpoints[PST_RUN_DIR_MAX + 32], path[PST_RUN_DIR_MAX + 64];
+    uint64_t number;
+    (void)snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", run_dir);
+    if (pst_checkpoint_list(checkpoints, &number, 1) == 0) {
+        fprintf(stderr, "interrupted before the first checkpoint\n");
+        return;
+    }
+    pst_checkpoint_path(checkpoints, number, path, sizeof path);
+    fprintf(stderr,
+            "interrupted; the last checkpoint is %s\n"
+            "to resume, repeat the command with --resume %s\n",
+            path, run_dir);
+}
+
+/* The table and the path of the report; on standard error if the report itself goes to standard output. */
+static int finish(const json_t *report, const struct run_args *args, enum pst_run_end end, int number)
+{
+    const bool taken = args->report && strcmp(args->report, "-") == 0;
+    FILE *out = taken ? stderr : stdout;
+    const pst_rc rc = write_report(report, args);
+    pst_report_print(report, out);
+    if (rc != PST_OK)
+        fprintf(stderr, "error: %s\n", pst_error_text());
+    if (end == PST_RUN_INTERRUPTED)
+        tell_resume(args->run_dir);
+    fprintf(out, "report: %s/report.json\n", args->run_dir);
+    if (end == PST_RUN_FAILED || rc != PST_OK)
+        return 1;
+    return end == PST_RUN_INTERRUPTED ? 128 + number : 0;
 }
 
 static pst_rc note_files(struct pst_run_options *opt, const struct pst_dataset *ds)
@@ -220,6 +246,11 @@ static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, s
                                   .debug = args->debug,
                                   .progress = !args->quiet && isatty(STDERR_FILENO)};
     int lock;
+    if ((args->report && pst_report_check_path("--report", args->report) != PST_OK) ||
+        (args->trace && pst_report_check_path("--trace", args->trace) != PST_OK)) {
+        fprintf(stderr, "penstock run: %s\n", pst_error_text());
+        return 2;
+    }
     if (!pl->dataset[0]) {
         fprintf(stderr, "%s: dataset: missing: give it in the file or by --dataset DIR\n", pl->doc.file);
         return 2;
@@ -265,13 +296,10 @@ static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, s
     enum pst_run_end end = pst_run(pl, graph, &opt, &report, &number);
     (void)json_object_set_new(report, "dataset", about);
     (void)json_object_set_new(report, "run_dir", json_string(args->run_dir));
-    int status = write_report(report, args);
-    pst_report_print(report, stdout);
+    const int status = finish(report, args, end, number);
     json_decref(report);
     (void)close(lock);
-    if (end == PST_RUN_FAILED || status != 0)
-        return 1;
-    return end == PST_RUN_INTERRUPTED ? 128 + number : 0;
+    return status;
 }
 
 int cmd_run(int argc, char **argv)
@@ -289,117 +317,5 @@ int cmd_run(int argc, char **argv)
         free(args->pipeline.sets[i]);
     free(graph);
     free(args);
-    return status;
-}
-
-/* ---- stop ---------------------------------------------------------------------------------------- */
-
-int cmd_stop(int argc, char **argv)
-{
-    static const char usage[] =
-        "usage: penstock stop RUN\n"
-        "Ends the run whose directory is RUN in order: it writes a checkpoint and its report.\n";
-    bool help = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-    if (argc != 2 || help) {
-        fprintf(help ? stdout : stderr, "%s", usage);
-        return help ? 0 : 2;
-    }
-    pid_t pid = run_dir_holder(argv[1]);
-    if (pid <= 0) {
-        fprintf(stderr, "penstock stop: %s: no run is going there\n", argv[1]);
-        return 2;
-    }
-    if (kill(pid, SIGTERM) != 0) {
-        fprintf(stderr, "penstock stop: process %d: %s\n", (int)pid, strerror(errno));
-        return 1;
-    }
-    for (int i = 0; i < 1500; i++) {
-        if (run_dir_holder(argv[1]) == 0) {
-            printf("%s: stopped\n", argv[1]);
-            return 0;
-        }
-        struct timespec nap = {.tv_nsec = 100000000};
-        (void)nanosleep(&nap, NULL);
-    }
-    fprintf(stderr, "penstock stop: %s: still going after 150 s\n", argv[1]);
-    return 1;
-}
-
-/* ---- gc ------------------------------------------------------------------------------------------ */
-
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)ftw;
-    if (type == FTW_SL)
-        pst_remove_stripe(path);
-    return remove(path);
-}
-
-/* Half made or half removed by a process that is no more. */
-static bool is_half_made(const char *name)
-{
-    long pid = pst_tempname_pid(name, NULL, PST_TEMPNAME_PARTIAL);
-    pid = pid > 0 ? pid : pst_tempname_pid(name, NULL, PST_TEMPNAME_REMOVED);
-    return pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
-}
-
-/* What a killed process was writing, in a run directory that is worth keeping. */
-static int sweep_half_written(const char *dir, bool dry)
-{
-    char path[4200];
-    (void)snprintf(path, sizeof path, "%s/lock", dir);
-    int n = access(path, F_OK) == 0 && run_dir_holder(dir) == 0 ? run_dir_sweep(dir, dry) : 0;
-    if (n > 0)
-        printf("%s %d half-written files in %s\n", dry ? "would remove" : "removed", n, dir);
-    return n;
-}
-
-int cmd_gc(int argc, char **argv)
-{
-    static const char usage[] =
-        "usage: penstock gc [--dry-run] [DIR]...\n"
-        "Removes what was left in DIR (default: runs, data and .) by runs that were cut off before their "
-        "first\n"
-        "checkpoint, by imports that did not finish, and files that a killed process was writing. A run "
-        "leaves\n"
-        "nothing else: its shared memory and sockets end with its processes.\n";
-    static char *places[] = {"runs", "data", "."};
-    bool dry = false;
-    int first = 1;
-    for (; first < argc && argv[first][0] == '-'; first++) {
-        if (strcmp(argv[first], "--dry-run") == 0) {
-            dry = true;
-            continue;
-        }
-        bool help = strcmp(argv[first], "--help") == 0 || strcmp(argv[first], "-h") == 0;
-        fprintf(help ? stdout : stderr, "%s", usage);
-        return help ? 0 : 2;
-    }
-    char **dirs = first < argc ? argv + first : places;
-    int n = first < argc ? argc - first : 3, removed = 0, status = 0;
-    for (int i = 0; i < n; i++) {
-        DIR *d = opendir(dirs[i]);
-        for (struct dirent *e; d && (e = readdir(d));) {
-            char path[4096];
-            (void)snprintf(path, sizeof path, "%.3000s/%s", dirs[i], e->d_name);
-            if (e->d_name[0] == '.')
-                continue;
-            if (!run_dir_is_cut_off(path) && !is_half_made(e->d_name)) {
-                removed += sweep_half_written(path, dry);
-                continue;
-            }
-            printf("%s %s\n", dry ? "would remove" : "removing", path);
-            removed++;
-            if (!dry && nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0) {
-                fprintf(stderr, "penstock gc: %s: %s\n", path, strerror(errno));
-                status = 1;
-            }
-        }
-        if (d)
-            (void)closedir(d);
-    }
-    if (removed == 0)
-        printf("nothing to remove\n");
     return status;
 }

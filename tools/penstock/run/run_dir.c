@@ -1,8 +1,9 @@
+/* run_dir.c: a run takes its directory. run_remove.c removes one. */
 #include "tools/penstock/run/run_dir.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,137 +12,299 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/store/checkpoint.h"
-#include "common/util/tempname.h"
 #include "common/error.h"
+#include "common/store/checkpoint.h"
+#include "common/util/file.h"
+#include "common/util/tempname.h"
 
-#define LOCK_NAME "lock" /* held with flock by the supervisor; text: its pid, the run's id */
+#define LOCK_BYTES_MAX 96 /* of a lock's text */
+
+enum { TRIES = 20, NAP_NS = 10000000 }; /* `penstock gc` holds a lock for a moment */
 
 /* ---- the lock ------------------------------------------------------------------------------------ */
 
-static pst_rc lock_dir(const char *dir, const char *id, int *lock)
+/* "PID ID" or "PID ID made INODE", and nothing else. */
+static bool parse_lock(const char *text, struct run_lock *lock)
 {
-    char path[4200], text[64];
-    (void)snprintf(path, sizeof path, "%s/" LOCK_NAME, dir);
-    *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (*lock < 0)
-        return pst_fail_errno("cannot open %s", path);
-    if (flock(*lock, LOCK_EX | LOCK_NB) != 0)
-        return errno == EWOULDBLOCK
-                   ? pst_fail(PST_E_STATE, "%s belongs to a run that is still going: give another --run-dir",
-                              dir)
-                   : pst_fail_errno("cannot lock %s: give a --run-dir on a file system that has flock", path);
-    int n = snprintf(text, sizeof text, "%d %s\n", (int)getpid(), id);
-    if (ftruncate(*lock, 0) != 0 || pwrite(*lock, text, (size_t)n, 0) != n)
-        return pst_fail_errno("cannot write %s", path);
+    long pid;
+    int end = 0, more = 0;
+    *lock = (struct run_lock){0};
+    if (sscanf(text, "%9ld %16[0-9a-f]%n", &pid, lock->id, &end) != 2 || pid <= 0 ||
+        strlen(lock->id) != RUN_LOCK_ID_BYTES - 1)
+        return false;
+    lock->pid = (pid_t)pid;
+    if (strncmp(text + end, " made ", 6) == 0 &&
+        sscanf(text + end, " made %" SCNu64 "%n", &lock->made, &more) == 1)
+        end += more;
+    return strcmp(text + end, "\n") == 0;
+}
+
+static bool read_lock(int fd, struct run_lock *lock, bool *empty)
+{
+    char text[LOCK_BYTES_MAX + 1];
+    struct stat st;
+    const ssize_t n = pread(fd, text, LOCK_BYTES_MAX, 0);
+    *empty = n == 0;
+    if (n <= 0 || fstat(fd, &st) != 0 || st.st_size != n || memchr(text, '\0', (size_t)n) != NULL)
+        return false;
+    text[n] = '\0';
+    return parse_lock(text, lock);
+}
+
+/* In one write of one page, so that a kill leaves the old text or the new one. */
+static pst_rc write_lock(int fd, const struct run_lock *lock, const char *dir)
+{
+    char text[LOCK_BYTES_MAX + 1];
+    int n = snprintf(text, sizeof text, "%d %s", (int)lock->pid, lock->id);
+    if (lock->made != 0)
+        n += snprintf(text + n, sizeof text - (size_t)n, " made %" PRIu64, lock->made);
+    n += snprintf(text + n, sizeof text - (size_t)n, "\n");
+    if (pwrite(fd, text, (size_t)n, 0) != n || ftruncate(fd, n) != 0)
+        return pst_fail_errno("cannot write %s/" RUN_LOCK_NAME, dir);
     return PST_OK;
 }
 
-pid_t run_dir_holder(const char *dir)
+bool run_lock_open(int dir_fd, struct run_lock *lock, int *fd)
 {
-    char path[4200], text[32] = "";
-    (void)snprintf(path, sizeof path, "%.4096s/" LOCK_NAME, dir);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    bool held = flock(fd, LOCK_SH | LOCK_NB) != 0;
-    ssize_t n = held ? read(fd, text, sizeof text - 1) : 0;
-    (void)close(fd);
-    return n > 0 ? (pid_t)strtol(text, NULL, 10) : 0;
+    struct stat st;
+    bool empty;
+    *fd = openat(dir_fd, RUN_LOCK_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (*fd >= 0 && fstat(*fd, &st) == 0 && S_ISREG(st.st_mode) && read_lock(*fd, lock, &empty))
+        return true;
+    if (*fd >= 0)
+        (void)close(*fd);
+    *fd = -1;
+    return false;
 }
 
-/* ---- what a killed process leaves half written --------------------------------------------------- */
-
-static bool ends_with(const char *name, const char *end)
+bool run_dir_is_held(const char *dir)
 {
-    size_t n = strlen(name), m = strlen(end);
-    return n > m && strcmp(name + n - m, end) == 0;
+    struct run_lock lock;
+    int fd;
+    const int dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool found = dir_fd >= 0 && run_lock_open(dir_fd, &lock, &fd);
+    const bool held = found && flock(fd, LOCK_SH | LOCK_NB) != 0;
+    if (found)
+        (void)close(fd);
+    if (dir_fd >= 0)
+        (void)close(dir_fd);
+    return held;
 }
 
-static bool begins_with(const char *name, const char *begin)
+/* ---- a directory that was there before ----------------------------------------------------------- */
+
+static bool same_dir(const char *a, const char *b)
 {
-    return strncmp(name, begin, strlen(begin)) == 0;
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Every writer of a run gives the file that it writes aside such a name. */
-static bool is_aside(const char *sub, const char *name)
+/* A directory that no run has used must have nothing that a run would replace. */
+static pst_rc check_unused(const char *dir)
 {
-    if (strcmp(sub, "checkpoints") == 0)
-        return ends_with(name, PST_CHECKPOINT_SUFFIX ".part");
-    if (strcmp(sub, "plan") == 0) /* ".NAME.PID" */
-        return name[0] == '.' && name[1] != '.' && name[1] != '\0';
-    return (begins_with(name, "report.json.") && ends_with(name, ".tmp")) ||
-           begins_with(name, "activations.");
-}
-
-int run_dir_sweep(const char *dir, bool dry)
-{
-    static const char *const subs[] = {".", "checkpoints", "plan"};
-    int n = 0;
-    for (size_t i = 0; i < sizeof subs / sizeof *subs; i++) {
-        char path[4300];
-        (void)snprintf(path, sizeof path, "%.4096s/%s", dir, subs[i]);
-        DIR *d = opendir(path);
-        for (struct dirent *e; d && (e = readdir(d));)
-            if (is_aside(subs[i], e->d_name))
-                n += dry || unlinkat(dirfd(d), e->d_name, 0) == 0;
-        if (d)
-            (void)closedir(d);
+    static const char *const names[] = {"report.json", "live.json", "logs", "plan",
+                                        "checkpoints", "trace",     "mps"};
+    char path[PST_RUN_DIR_MAX + 32];
+    struct stat st;
+    (void)snprintf(path, sizeof path, "%s/dataset.json", dir);
+    if (lstat(path, &st) == 0)
+        return pst_fail(PST_E_STATE, "%s is a dataset: give another --run-dir", dir);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        (void)snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        if (lstat(path, &st) == 0)
+            return pst_fail(
+                PST_E_STATE,
+                "%s was not made by a run, and holds '%s', which a run would replace: move that away, "
+                "or give another --run-dir",
+                dir, names[i]);
     }
-    return n;
+    return PST_OK;
 }
 
-bool run_dir_is_cut_off(const char *dir)
+/* A run could not tell an earlier run's checkpoints from its own. */
+static pst_rc check_checkpoints(const char *dir, const char *resumes)
 {
-    char path[4300];
+    char path[PST_RUN_DIR_MAX + 32];
     uint64_t number;
-    (void)snprintf(path, sizeof path, "%.4096s/" LOCK_NAME, dir);
-    if (access(path, F_OK) != 0 || run_dir_holder(dir) != 0)
-        return false;
-    (void)snprintf(path, sizeof path, "%.4096s/report.json", dir);
-    if (access(path, F_OK) == 0)
-        return false;
-    (void)snprintf(path, sizeof path, "%.4096s/checkpoints", dir);
-    return pst_checkpoint_list(path, &number, 1) == 0;
+    (void)snprintf(path, sizeof path, "%s/checkpoints", dir);
+    if (pst_checkpoint_list(path, &number, 1) == 0 || (resumes && same_dir(dir, resumes)))
+        return PST_OK;
+    return pst_fail(
+        PST_E_STATE,
+        "%s has checkpoints of an earlier run: resume it with --resume %s, or give another --run-dir", dir,
+        dir);
 }
 
-/* ---- a run begins -------------------------------------------------------------------------------- */
+/* An earlier run's report would be taken for this one's. */
+static pst_rc remove_report(const char *dir)
+{
+    char path[PST_RUN_DIR_MAX + 32];
+    (void)snprintf(path, sizeof path, "%s/report.json", dir);
+    if (unlink(path) != 0 && errno != ENOENT)
+        return pst_fail_errno("cannot remove the earlier run's %s", path);
+    return PST_OK;
+}
 
-/* runs/NAME-TIME, with the lock in it from its first moment on: until then it has a name aside, which
- * `penstock gc` knows. Nothing replaces what another run has: its directory is not empty. */
+/* ---- taking it ----------------------------------------------------------------------------------- */
+
+enum took { TOOK, AGAIN, FAILED };
+
+/* `penstock gc` can remove the directory between our open and our flock: then the lock's name is gone. */
+static bool still_named(int fd, const char *path)
+{
+    struct stat open_one, named;
+    return fstat(fd, &open_one) == 0 && lstat(path, &named) == 0 && open_one.st_dev == named.st_dev &&
+           open_one.st_ino == named.st_ino;
+}
+
+static bool locked_by_fcntl(int fd)
+{
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    return fcntl(fd, F_OFD_GETLK, &all) == 0 && all.l_type != F_UNLCK;
+}
+
+static enum took take_lock(int fd, const char *path, const char *dir, bool last, pst_rc *rc)
+{
+    struct stat st;
+    *rc = PST_OK;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        *rc = pst_fail(PST_E_STATE, "%s is not the lock of a run: give another --run-dir", path);
+        return FAILED;
+    }
+    const bool free_to_take = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (!free_to_take && errno != EWOULDBLOCK) {
+        *rc = pst_fail_errno("cannot lock %s: give a --run-dir on a file system that has flock", path);
+        return FAILED;
+    }
+    if (free_to_take && !locked_by_fcntl(fd))
+        return still_named(fd, path) ? TOOK : AGAIN;
+    if (!last)
+        return AGAIN;
+    *rc = pst_fail(PST_E_STATE, "%s belongs to a run that is still going: give another --run-dir", dir);
+    return FAILED;
+}
+
+/* We hold the lock. Its text, or what else is in the directory, says whether a run may use the directory. */
+static pst_rc judge(int fd, const char *dir, const char *resumes, bool made, struct run_lock *before)
+{
+    bool empty;
+    if (read_lock(fd, before, &empty))
+        return check_checkpoints(dir, resumes);
+    *before = (struct run_lock){0};
+    if (!empty)
+        return pst_fail(PST_E_STATE, "%s/" RUN_LOCK_NAME " is not the lock of a run: give another --run-dir",
+                        dir);
+    return made || (resumes && same_dir(dir, resumes)) ? PST_OK : check_unused(dir);
+}
+
+static pst_rc sign(int fd, const char *dir, const char *id, bool made, const struct run_lock *before)
+{
+    struct run_lock now = {.pid = getpid()};
+    struct stat st;
+    if (stat(dir, &st) != 0)
+        return pst_fail_errno("cannot look at the run directory %s", dir);
+    if (made || before->made == st.st_ino)
+        now.made = st.st_ino;
+    (void)snprintf(now.id, sizeof now.id, "%s", id);
+    return write_lock(fd, &now, dir);
+}
+
+static enum took open_lock(const char *path, int *fd, pst_rc *rc)
+{
+    *fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    if (*fd >= 0)
+        return TOOK;
+    if (errno == ENOENT) /* the directory was removed */
+        return AGAIN;
+    *rc = errno == ELOOP || errno == EISDIR
+              ? pst_fail(PST_E_STATE, "%s is not the lock of a run: give another --run-dir", path)
+              : pst_fail_errno("cannot open %s", path);
+    return FAILED;
+}
+
+/* made: this run made the directory. last: do not try again. */
+static enum took try_dir(const char *dir, const char *id, const char *resumes, bool made, bool last,
+                         int *lock, pst_rc *rc)
+{
+    char path[PST_RUN_DIR_MAX + 32];
+    struct run_lock before;
+    struct stat st;
+    (void)snprintf(path, sizeof path, "%s/" RUN_LOCK_NAME, dir);
+    *rc = PST_OK;
+    if (!made && lstat(path, &st) != 0 && !(resumes && same_dir(dir, resumes)))
+        *rc = check_unused(dir); /* before it has a lock of ours */
+    if (*rc != PST_OK)
+        return FAILED;
+    enum took took = open_lock(path, lock, rc);
+    if (took == TOOK)
+        took = take_lock(*lock, path, dir, last, rc);
+    if (took == TOOK) {
+        *rc = judge(*lock, dir, resumes, made, &before);
+        if (*rc == PST_OK)
+            *rc = sign(*lock, dir, id, made, &before);
+        took = *rc == PST_OK ? TOOK : FAILED;
+    }
+    if (took != TOOK && *lock >= 0) {
+        (void)close(*lock);
+        *lock = -1;
+    }
+    return took;
+}
+
+static pst_rc make_given(const char *dir, const char *id, const char *resumes, int *lock)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    enum took took = AGAIN;
+    pst_rc rc = pst_file_make_parents(dir);
+    for (int i = 0; i < TRIES && rc == PST_OK && took == AGAIN; i++) {
+        if (i > 0)
+            (void)nanosleep(&nap, NULL);
+        const bool made = mkdir(dir, 0700) == 0;
+        if (!made && errno != EEXIST)
+            return pst_fail_errno("cannot make the run directory %s", dir);
+        took = try_dir(dir, id, resumes, made, i == TRIES - 1, lock, &rc);
+    }
+    return rc != PST_OK || took == TOOK
+               ? rc
+               : pst_fail(PST_E_STATE, "another process keeps removing the run directory %s", dir);
+}
+
+/* Makes runs/NAME-TIME under a temporary name, with the lock in it, and renames it then. It does not replace
+ * what another run has, since that is not an empty directory. */
 static pst_rc make_named(char dir[PST_RUN_DIR_MAX], const char *name, const char *id, int *lock)
 {
-    char stamp[32], aside[PST_RUN_DIR_MAX + PST_TEMPNAME_MORE];
+    char stamp[32], partial[PST_RUN_DIR_MAX + PST_TEMPNAME_MORE];
     struct tm tm;
     time_t now = time(NULL);
+    int held;
     (void)strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
     if (mkdir("runs", 0777) != 0 && errno != EEXIST)
         return pst_fail_errno("cannot make the directory runs");
     (void)snprintf(dir, PST_RUN_DIR_MAX, "runs/%s-%s", name, stamp);
-    pst_rc rc = pst_tempname(aside, sizeof aside, dir, PST_TEMPNAME_PARTIAL);
-    if (rc == PST_OK && mkdir(aside, 0700) != 0 && errno != EEXIST)
-        rc = pst_fail_errno("cannot make the run directory %s", aside);
+    pst_rc rc = pst_tempname(partial, sizeof partial, dir, PST_TEMPNAME_PARTIAL);
     if (rc == PST_OK)
-        rc = lock_dir(aside, id, lock);
+        rc = pst_tempname_mkdir(partial, 0700, &held);
     if (rc != PST_OK)
         return rc;
-    int k = 0, made;
-    do
+    if (try_dir(partial, id, NULL, true, true, lock, &rc) == AGAIN)
+        rc = pst_fail(PST_E_STATE, "another process removed %s", partial);
+    int k = 0, made = -1;
+    while (rc == PST_OK && made != 0 && k < 1000) {
         (void)snprintf(dir, PST_RUN_DIR_MAX, "runs/%s-%s%s%.0d", name, stamp, k ? "-" : "", k);
-    while ((made = rename(aside, dir)) != 0 && (errno == EEXIST || errno == ENOTEMPTY) && ++k < 1000);
-    return made == 0 ? PST_OK : pst_fail_errno("cannot make the run directory %s", dir);
+        made = rename(partial, dir);
+        if (made != 0 && errno != EEXIST && errno != ENOTEMPTY)
+            rc = pst_fail_errno("cannot make the run directory %s", dir);
+        k++;
+    }
+    (void)close(held);
+    return rc != PST_OK || made == 0 ? rc
+                                     : pst_fail(PST_E_STATE, "there are too many directories like %s", dir);
 }
 
-static pst_rc make_given(const char *dir, const char *id, int *lock)
+static pst_rc make_dir(char dir[PST_RUN_DIR_MAX], const char *name, const char *id, const char *resumes,
+                       int *lock)
 {
-    if (mkdir(dir, 0700) != 0 && errno != EEXIST)
-        return pst_fail_errno("cannot make the run directory %s", dir);
-    return lock_dir(dir, id, lock);
-}
-
-static pst_rc make_dir(char dir[PST_RUN_DIR_MAX], const char *name, const char *id, int *lock)
-{
-    const pst_rc rc = dir[0] ? make_given(dir, id, lock) : make_named(dir, name, id, lock);
+    const pst_rc rc = dir[0] ? make_given(dir, id, resumes, lock) : make_named(dir, name, id, lock);
     char *full = rc == PST_OK ? realpath(dir, NULL) : NULL;
     if (!full)
         return rc != PST_OK ? rc : pst_fail_errno("cannot use the run directory %s", dir);
@@ -150,40 +313,26 @@ static pst_rc make_dir(char dir[PST_RUN_DIR_MAX], const char *name, const char *
     return fits ? PST_OK : pst_fail(PST_E_LIMIT, "the path of the run directory is too long: %s", dir);
 }
 
-static bool same_dir(const char *a, const char *b)
+static void sweep(const char *dir)
 {
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
-/* An earlier run's checkpoints would be taken for this one's, and its report for this one's end. */
-static pst_rc clear_earlier(const char *dir, const char *resumes)
-{
-    char path[4300];
-    uint64_t number;
-    (void)snprintf(path, sizeof path, "%.4096s/checkpoints", dir);
-    if (pst_checkpoint_list(path, &number, 1) > 0 && !(resumes && same_dir(dir, resumes)))
-        return pst_fail(PST_E_STATE,
-                        "%s has checkpoints of an earlier run: go on from them with --resume %s, or give "
-                        "another --run-dir",
-                        dir, dir);
-    (void)snprintf(path, sizeof path, "%.4096s/report.json", dir);
-    if (unlink(path) != 0 && errno != ENOENT)
-        return pst_fail_errno("cannot remove the earlier run's %s", path);
-    return PST_OK;
+    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)run_dir_sweep(fd, false);
+    (void)close(fd);
 }
 
 pst_rc run_dir_open(char dir[PST_RUN_DIR_MAX], const char *name, const char *id, const char *resumes,
                     int *lock)
 {
     *lock = -1;
-    pst_rc rc = make_dir(dir, name, id, lock);
+    pst_rc rc = make_dir(dir, name, id, resumes, lock);
     if (rc == PST_OK)
-        rc = clear_earlier(dir, resumes);
+        rc = remove_report(dir);
     if (rc != PST_OK)
         return rc;
-    (void)run_dir_sweep(dir, false);
-    if (resumes && !same_dir(dir, resumes) && run_dir_holder(resumes) == 0)
-        (void)run_dir_sweep(resumes, false);
+    sweep(dir);
+    if (resumes && !same_dir(dir, resumes))
+        sweep(resumes);
     return PST_OK;
 }

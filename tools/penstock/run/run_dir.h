@@ -1,5 +1,10 @@
-/* run_dir.h: the directory of a run: logs, plan, checkpoints, report, and a lock that its supervisor holds.
- * Owner: run_dir_open's caller owns the lock's descriptor. Threads: one. */
+/* run_dir.h: the directory of a run, and what may be removed from it. README.md of this room has the rule.
+ *
+ * A run writes `lock`, `live.json`, `report.json` and files in logs/, plan/, checkpoints/, trace/ and mps/.
+ * Its supervisor holds a flock on `lock`, whose text is "PID ID" or "PID ID made INODE". The second form says
+ * that a run made the directory of this inode: only such a directory is ever removed.
+ *
+ * Owner: the caller owns the descriptors. Threads: one. */
 #ifndef PST_RUN_DIR_H
 #define PST_RUN_DIR_H
 
@@ -8,22 +13,41 @@
 #include "common/base.h"
 
 #define PST_RUN_DIR_MAX 4096
+#define RUN_LOCK_NAME "lock"
+#define RUN_LOCK_ID_BYTES 17
 
-/* Makes dir (empty: runs/NAME-TIME, which is then written there) if it is not there, locks it, and removes
- * what an earlier run in it left half written. dir becomes absolute. `resumes`: the directory whose
- * checkpoint the run goes on from, or NULL. A directory with checkpoints is refused to a run that does not go
- * on from them: theirs and its own could not be told apart. */
+/* The text of a lock. */
+struct run_lock {
+    pid_t pid;                  /* of the supervisor, in its own PID namespace */
+    char id[RUN_LOCK_ID_BYTES]; /* of pst_run_id */
+    uint64_t made;              /* the inode of the directory if a run made it; else 0 */
+};
+
+/* Makes dir if it does not exist, with its parents, locks it, and removes what an earlier run in it left half
+ * written. dir is empty: runs/NAME-TIME is made, and its name is written to dir. dir becomes absolute.
+ * resumes: the directory whose checkpoint the run resumes from, or NULL.
+ *
+ * PST_E_STATE, and nothing is changed: another run holds dir; dir is a dataset; dir holds checkpoints that
+ * the run does not resume from; or dir, which no run has used, holds a file that a run would replace. */
 PST_MUST_USE pst_rc run_dir_open(char dir[PST_RUN_DIR_MAX], const char *name, const char *id,
                                  const char *resumes, int *lock);
 
-/* The supervisor that holds dir's lock; 0: none. */
-pid_t run_dir_holder(const char *dir);
+/* Opens dir's lock and reads it. false: dir has none, or it is not the lock of a run. */
+bool run_lock_open(int dir_fd, struct run_lock *lock, int *fd);
 
-/* No run holds it, and it has neither a report nor a checkpoint: nothing in it is of use. */
-bool run_dir_is_cut_off(const char *dir);
+/* Whether somebody holds dir's lock. */
+bool run_dir_is_held(const char *dir);
 
-/* Removes the files beside the plan, checkpoints and report that a killed process was writing. Only for a
- * directory that no run holds but the caller's. dry: only counts them. Returns how many. */
-int run_dir_sweep(const char *dir, bool dry);
+/* Removes the temporary files of dead processes (tempname.h) in a run's directory. dry: only counts them.
+ * Returns how many. */
+int run_dir_sweep(int dir_fd, bool dry);
+
+/* Removes a run's directory, its entry `name` of parent_fd, if the caller holds its lock (or it is a
+ * temporary name that the caller has taken) and it holds nothing but files that a run writes. PST_E_STATE,
+ * and nothing is removed: it holds something else, which the message names. path: for messages. */
+PST_MUST_USE pst_rc run_dir_remove(int parent_fd, const char *name, const char *path, bool dry);
+
+/* The identity of the mount that fd lies on; -1: unknown. */
+long run_dir_mount(int fd);
 
 #endif
