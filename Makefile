@@ -251,7 +251,7 @@ lint: deps-test
 	@BUILD=$(BUILD) tests/lint
 
 # The headers that stages outside the tree include, and all that these include.
-public := common/stage.h common/wire.h common/slots/minibatch.h common/slots/request.h common/store/store.h common/util/rng.h \
+public := common/stage.h common/wire.h common/slots/minibatch.h common/slots/request.h common/store/array_id.h common/store/store.h common/util/rng.h \
   kernels/twin.h stages/lib/device/device.h stages/lib/sampling/sampling.h stages/lib/sampling/fill_device.h
 public_headers = $(shell $(CC) -std=c17 -D_GNU_SOURCE -I. -MM -x c $(public) | grep -oE '[a-z0-9_/]+\.h' | sort -u)
 share := $(DESTDIR)$(PREFIX)/share

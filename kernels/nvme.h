@@ -42,8 +42,6 @@ PST_BEGIN_DECLS
 #define PST_K_NVME_DRIVE_SSDS_MAX 16    /* as many as the host's stack takes */
 #define PST_K_NVME_DRIVE_QUEUES_MAX 128 /* of a drive: each has a block to itself at most */
 #define PST_K_NVME_DRIVE_IOS_MAX (1 << 24)
-#define PST_K_NVME_ARRAYS 3 /* enum pst_request_array */
-#define PST_K_NVME_FILES 8  /* of all arrays */
 #define PST_K_NVME_PENDING                                                                                   \
     0xffffu /* an io's status until it has ended; no controller's, or it is taken as late */
 
@@ -57,26 +55,12 @@ struct pst_k_nvme_shared {
     bool io_memory; /* registers of a real controller: its BAR, as VFIO maps it */
 };
 
-/* Where the bytes of a file lie: unit u, of `unit` bytes, counted from the file's byte `from` on, is on SSD u
- * mod ssds, from byte base + u / ssds x unit of namespace nsid on. */
-struct pst_k_nvme_file {
-    uint64_t from, unit, base;
-    uint32_t nsid; /* 0: it is on none */
-};
-
-/* Row v is row v / stripes of file[v mod stripes], whose row 0 begins at byte data_at. */
-struct pst_k_nvme_array {
-    uint64_t data_at, row_bytes, wanted_bytes; /* wanted: of each row, that are data */
-    uint64_t rows;                             /* 0: there is no such array */
-    uint32_t stripes;
-    uint8_t file[PST_K_NVME_FILES];
-};
-
-/* What tables of requests are about. */
+/* What tables of requests are about. No file, and nothing on an SSD, reaches beyond byte
+ * 2^PST_REQUEST_AT_BITS. */
 struct pst_k_nvme_layout {
-    struct pst_k_nvme_array arrays[PST_K_NVME_ARRAYS];
-    struct pst_k_nvme_file files[PST_K_NVME_FILES];
-    uint32_t transfer_bytes; /* of one command at most: whole blocks */
+    struct pst_request_array arrays[PST_REQUEST_ARRAYS_MAX];
+    struct pst_extent files[PST_REQUEST_FILES_MAX]; /* where each file of the arrays lies on the SSDs */
+    uint32_t transfer_bytes;                        /* of one command at most: whole blocks */
     uint8_t lba_shift;
     bool writable;         /* requests may write; such are left to the host */
     char *staging;         /* shared: batches x most pieces of staging_each bytes; NULL: none */

@@ -51,36 +51,20 @@ static pst_rc size(struct pst_stage *self)
     return pst_dataset_open(&d->ds, pst_dataset_dir(self));
 }
 
-static struct pst_disk_array describe(const struct pst_array *array, uint64_t row_bytes,
-                                      uint64_t wanted_bytes)
-{
-    return (struct pst_disk_array){.path = array->path,
-                                   .data_at = array->data_at,
-                                   .row_bytes = row_bytes,
-                                   .wanted_bytes = wanted_bytes,
-                                   .rows = array->path[0] != '\0' ? (uint64_t)array->shape[0] : 0};
-}
-
-static void describe_stripes(struct pst_disk_array *features, const struct pst_dataset *ds)
-{
-    features->stripes = ds->stripes;
-    for (int k = 0; k < ds->stripes; k++)
-        features->stripe[k] = ds->stripe[k].path;
-}
-
-static struct pst_io_faults read_faults(const struct pst_stage *self, const struct pst_disk_array *features)
+static struct pst_io_faults read_faults(const struct pst_stage *self,
+                                        const struct pst_request_array *features)
 {
     struct pst_io_faults faults = {.error_rate = pst_param_real(self, "fault_rate"),
                                    .short_rate = pst_param_real(self, "fault_short_rate"),
                                    .delay_us = pst_param_int(self, "fault_delay_us"),
                                    .seed = (uint64_t)pst_param_int(self, "fault_seed"),
                                    .bad_file = -1};
-    int64_t row = pst_param_int(self, "fault_row");
-    if (row >= 0) {
-        const int64_t stripes = features->stripes > 0 ? features->stripes : 1;
-        faults.bad_file = (int32_t)pst_disk_file(0, (int)(row % stripes));
-        faults.bad_at = features->data_at + (uint64_t)(row / stripes) * features->row_bytes;
-        faults.bad_bytes = features->row_bytes;
+    const int64_t row = pst_param_int(self, "fault_row");
+    struct pst_extent_place bad;
+    if (row >= 0 && pst_extent_find(&features->rows_in, (uint64_t)row * features->rows_in.unit, &bad)) {
+        faults.bad_file = (int32_t)bad.place;
+        faults.bad_at = bad.at;
+        faults.bad_bytes = features->rows_in.unit;
     }
     return faults;
 }
@@ -104,13 +88,8 @@ static struct pst_io_nvme_config read_nvme(const struct pst_stage *self, const s
 static struct pst_disk_config configure(const struct pst_stage *self, const struct pst_dataset *ds,
                                         uint32_t slots)
 {
-    uint64_t row = (uint64_t)ds->feature_dim * pst_dtype_bytes(ds->features.dtype);
-    uint64_t index = pst_dtype_bytes(ds->indices.dtype);
     struct pst_disk_config c = {
         .backend = pst_param_str(self, "backend"),
-        .arrays = {describe(&ds->features, ds->stride_bytes, row),
-                   describe(&ds->indptr, sizeof(int64_t), sizeof(int64_t)),
-                   describe(&ds->indices, index, index)},
         .depth = (int)pst_param_int(self, "depth"),
         .threads = (int)pst_param_int(self, "threads"),
         .retries = (int)pst_param_int(self, "retries"),
@@ -121,12 +100,8 @@ static struct pst_disk_config configure(const struct pst_stage *self, const stru
         .gap_bytes = (uint64_t)pst_param_int(self, "gap_bytes"),
         .tables_max = slots * (PST_HOPS_MAX + 2), /* every part of every slot */
     };
-    /* what lies on raw drives has stripes of its own */
-    if (strcmp(c.backend, "nvme") != 0)
-        describe_stripes(&c.arrays[0], ds);
-    else if (ds->stripes > 0)
-        c.arrays[0].path = ds->stripe[0].path; /* it has only to be there */
-    c.faults = read_faults(self, &c.arrays[0]);
+    pst_disk_config_add_all(&c, ds, strcmp(c.backend, "nvme") == 0);
+    c.faults = read_faults(self, &c.arrays[PST_ARRAY_FEATURES]);
     c.nvme = read_nvme(self, ds);
     return c;
 }

@@ -1,23 +1,61 @@
-/* request.h: what a stage asks of the disk stage. A slot that passes through the disk carries a table of
- * these; the frame's arg[0] is the table's byte offset in the slot, arg[1] how many this part adds. */
+/* request.h: what a stage asks of the disk stage. A slot that goes through the disk stage carries a table of
+ * requests; the frame's arg[0] is the table's byte offset in the slot, arg[1] how many requests this part
+ * adds. */
 #ifndef PST_REQUEST_H
 #define PST_REQUEST_H
 
-#include "common/base.h"
+#include "common/slots/extent.h"
+
+#define PST_REQUEST_ARRAYS_MAX 32 /* a request's array is below this */
+#define PST_REQUEST_FILES_MAX 64  /* in which these arrays lie */
+#define PST_REQUEST_AT_BITS 57    /* of a byte's place in a file, or on a drive: 128 PiB */
 
 enum pst_request_op { PST_REQUEST_READ = 0, PST_REQUEST_WRITE = 1 };
 
-/* Which array of the dataset; rows are what its manifest says (features: stride_bytes each). */
-enum pst_request_array { PST_ARRAY_FEATURES = 0, PST_ARRAY_INDPTR = 1, PST_ARRAY_INDICES = 2 };
-
-/* 32 bytes. Moves `rows` rows from `row` on, between the array and the slot at byte `offset`. */
+/* 32 bytes. It moves `rows` rows from `row` on between the array and the slot. How long a row is, the
+ * dataset's manifest says: stride_bytes for features. */
 struct pst_request {
     uint16_t op;    /* enum pst_request_op */
-    uint16_t array; /* enum pst_request_array */
+    uint16_t array; /* of the dataset: enum pst_array_id (common/store/array_id.h) */
     uint32_t rows;
     uint64_t row;
-    uint64_t offset; /* in the slot that carries the table */
-    uint64_t tag;    /* the requester's own; named in errors */
+    uint64_t offset; /* byte in the slot that carries the table */
+    uint64_t tag;    /* the requester's own; errors name it */
 };
+
+/* An array that requests may name. */
+struct pst_request_array {
+    uint64_t rows;             /* 0: there is no such array */
+    uint64_t wanted_bytes;     /* of each row, how many are data; the others are padding */
+    struct pst_extent rows_in; /* row 0 begins at its byte 0; a unit is a row, a place is a file */
+};
+
+enum pst_request_fault {
+    PST_REQUEST_RIGHT,
+    PST_REQUEST_NO_OP,    /* neither read nor write */
+    PST_REQUEST_NO_WRITE, /* nothing may be written */
+    PST_REQUEST_NO_ARRAY, /* no array has this number, or the dataset does not have that array */
+    PST_REQUEST_NO_ROWS,  /* it moves no row, or one that is beyond the array's end */
+    PST_REQUEST_NO_ROOM   /* its rows do not lie within the slot */
+};
+
+/* The one judge of requests, for the disk engine and for kernels. arrays: PST_REQUEST_ARRAYS_MAX of them. */
+static PST_HD enum pst_request_fault pst_request_judge(const struct pst_request *r,
+                                                       const struct pst_request_array *arrays, bool writable,
+                                                       uint64_t slot_bytes)
+{
+    if (r->op > PST_REQUEST_WRITE)
+        return PST_REQUEST_NO_OP;
+    if (r->op == PST_REQUEST_WRITE && !writable)
+        return PST_REQUEST_NO_WRITE;
+    if (r->array >= PST_REQUEST_ARRAYS_MAX || arrays[r->array].rows == 0)
+        return PST_REQUEST_NO_ARRAY;
+    const struct pst_request_array *a = &arrays[r->array];
+    if (r->rows == 0 || r->row >= a->rows || r->rows > a->rows - r->row)
+        return PST_REQUEST_NO_ROWS;
+    if (r->offset > slot_bytes || a->rows_in.unit > (slot_bytes - r->offset) / r->rows)
+        return PST_REQUEST_NO_ROOM;
+    return PST_REQUEST_RIGHT;
+}
 
 #endif

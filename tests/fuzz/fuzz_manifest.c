@@ -30,8 +30,8 @@ static void check_accepted(const struct pst_manifest *m)
 {
     fuzz_check(m->vertices >= 0 && m->edges >= 0 && m->classes >= 0 &&
                m->classes <= PST_MANIFEST_CLASSES_MAX);
-    for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
-        if (m->array[i].present && (i != PST_IN_FEATURES || m->stripes == 0))
+    for (unsigned i = 0; i < PST_ARRAY_COUNT; i++)
+        if (m->array[i].present && (i != PST_ARRAY_FEATURES || m->stripes == 0))
             fuzz_check(m->array[i].file[0] != '\0' && !strchr(m->array[i].file, '/') &&
                        m->array[i].shape[0] >= 0 && m->array[i].shape[1] >= 0);
     int64_t rows = 0, vertices = 0;

@@ -21,6 +21,7 @@ struct world {
     struct pst_k_nvme_layout layout;
     uint64_t row_bytes, block, data_at; /* data_at: of the slot */
     uint32_t ssds, most;
+    uint32_t arrays[2], missing, files[2]; /* numbers: two that are there, and an array that is not */
     char *slot;
     struct pst_request *table;
 };
@@ -35,19 +36,19 @@ static struct {
 
 /* Where byte k of a request lies: the byte of its namespace, and the SSD. */
 static uint64_t byte_at(const struct world *w, const struct pst_request *r, uint64_t k, uint32_t *ssd,
-                        const struct pst_k_nvme_file **file)
+                        const struct pst_extent **file)
 {
-    const struct pst_k_nvme_array *a = &w->layout.arrays[r->array];
+    const struct pst_extent *a = &w->layout.arrays[r->array].rows_in;
     const uint64_t row = r->row + k / w->row_bytes;
-    const struct pst_k_nvme_file *f = *file = &w->layout.files[a->file[row % a->stripes]];
-    const uint64_t at = a->data_at + row / a->stripes * w->row_bytes + k % w->row_bytes - f->from;
+    const struct pst_extent *f = *file = &w->layout.files[a->first + row % a->over];
+    const uint64_t at = a->base + row / a->over * w->row_bytes + k % w->row_bytes - f->from;
     *ssd = (uint32_t)(at / f->unit % w->ssds);
     return f->base + at / f->unit / w->ssds * f->unit + at % f->unit;
 }
 
 static uint8_t byte_of(const struct world *w, const struct pst_request *r, uint64_t k)
 {
-    const struct pst_k_nvme_file *f;
+    const struct pst_extent *f;
     uint32_t ssd;
     const uint64_t byte = byte_at(w, r, k, &ssd, &f);
     return (uint8_t)(pst_nvme_pattern(ssd, f->nsid, byte & ~7ull) >> 8 * (byte & 7));
@@ -57,15 +58,15 @@ static uint8_t byte_of(const struct world *w, const struct pst_request *r, uint6
 static void expect_one(const struct world *w, uint32_t i)
 {
     const struct pst_request *r = &w->table[i];
-    const struct pst_k_nvme_array *a = &w->layout.arrays[r->array];
-    const struct pst_k_nvme_file *f;
+    const struct pst_extent *a = &w->layout.arrays[r->array].rows_in;
+    const struct pst_extent *f;
     uint32_t ssd, last_ssd;
     const uint64_t bytes = r->rows * w->row_bytes, at = byte_at(w, r, 0, &ssd, &f);
     const uint64_t end = byte_at(w, r, bytes - 1, &last_ssd, &f) + 1, base = f->base;
     const uint64_t blocks = (end + w->block - 1) / w->block * w->block - at / w->block * w->block;
     const bool straight = at % w->block == 0 && bytes % w->block == 0 && r->offset % 4 == 0;
     const bool apart = w->ssds > 1 && (at - base) / f->unit != (end - 1 - base) / f->unit;
-    expected.left[i] = r->op == PST_REQUEST_WRITE || (a->stripes > 1 && r->rows > 1) || ssd != last_ssd ||
+    expected.left[i] = r->op == PST_REQUEST_WRITE || (a->over > 1 && r->rows > 1) || ssd != last_ssd ||
                        apart || blocks > TRANSFER || (!straight && blocks > w->layout.staging_each);
     expected.nleft += expected.left[i];
     if (expected.left[i])
@@ -108,20 +109,26 @@ static void begin_world(struct world *w, uint64_t row_bytes, uint64_t block, uin
         SSDS, TRANSFER, (int)block, faults, blocks, blocks);
     rig_start(&w->r, json, w->ssds, 2, 8u << rnd(4), (SLOT + BATCHES * most * staged) / PLACE + 1);
     struct pst_k_nvme_layout *l = &w->layout;
+    w->arrays[0] = (uint32_t)rnd(PST_REQUEST_ARRAYS_MAX - 2);
+    w->arrays[1] = w->arrays[0] + 1;
+    w->missing = rnd(2) ? w->arrays[0] + 2
+                        : PST_REQUEST_ARRAYS_MAX + (uint32_t)rnd(UINT16_MAX - PST_REQUEST_ARRAYS_MAX);
+    w->files[0] = (uint32_t)rnd(PST_REQUEST_FILES_MAX - 1);
+    w->files[1] = w->files[0] + 1;
     uint64_t group = 1;
     while (group * row_bytes % block != 0)
         group++;
     for (uint32_t i = 0; i < 2; i++)
-        l->files[i] = (struct pst_k_nvme_file){
-            .from = 4096, .unit = group * row_bytes, .base = block * rnd((uint64_t)1 << 40), .nsid = i + 1};
-    for (uint32_t i = 0; i < PST_K_NVME_ARRAYS;
-         i++) /* one in two files, one in the second, one there is not */
-        l->arrays[i] = (struct pst_k_nvme_array){.data_at = 4096,
-                                                 .row_bytes = row_bytes,
-                                                 .wanted_bytes = row_bytes,
-                                                 .rows = i == 2 ? 0 : ROWS,
-                                                 .stripes = i == 0 ? 2 : 1,
-                                                 .file = {i == 0 ? 0 : 1, 1}};
+        l->files[w->files[i]] = (struct pst_extent){.from = 4096,
+                                                    .unit = group * row_bytes,
+                                                    .base = block * rnd((uint64_t)1 << 40),
+                                                    .over = w->ssds,
+                                                    .nsid = i + 1};
+    for (uint32_t i = 0; i < 2; i++) /* the first array lies in both files, the second in the latter */
+        l->arrays[w->arrays[i]] = (struct pst_request_array){
+            .rows = ROWS,
+            .wanted_bytes = row_bytes,
+            .rows_in = {.unit = row_bytes, .base = 4096, .first = w->files[i], .over = 2 - i}};
     l->transfer_bytes = TRANSFER;
     l->lba_shift = block == 512 ? 9 : 12;
     l->writable = true;
@@ -151,7 +158,7 @@ static uint32_t ask(struct world *w, uint32_t n)
         struct pst_request *r = &w->table[i];
         at += 4 * rnd(3) + (rnd(30) == 0);
         *r = (struct pst_request){.op = rnd(20) == 0 ? PST_REQUEST_WRITE : PST_REQUEST_READ,
-                                  .array = (uint16_t)rnd(2),
+                                  .array = (uint16_t)w->arrays[rnd(2)],
                                   .rows = rnd(4) ? 1 : 1 + (uint32_t)rnd(5),
                                   .row = (from + rnd(among)) % (ROWS - 5),
                                   .offset = at,
@@ -314,7 +321,7 @@ static void test_wrong_tables(void **state)
             const uint32_t first = (uint32_t)rnd(n), second = first + (uint32_t)rnd(n - first);
             const struct pst_request kept[2] = {w.table[first], w.table[second]};
             w.table[second].row = ROWS;
-            w.table[first].array = 2; /* which there is not */
+            w.table[first].array = (uint16_t)w.missing;
             run_table(&w, 1, n);
             assert_true(w.r.records->bad == first + 1 && w.r.records->n == 0 && w.r.records->rows == 0);
             assert_true(w.r.records->merged == 0 && w.r.records->bytes == 0);

@@ -96,11 +96,8 @@ static inline void setup_rows(struct bench *b, const char *backend, uint64_t row
                                                   .lanes = 1,
                                                   .timeout_ms = 5000},
                                          .faults = {.bad_file = -1, .seed = 7}};
-    b->config.arrays[PST_ARRAY_FEATURES] = (struct pst_disk_array){.path = b->path,
-                                                                   .data_at = PST_PAGE,
-                                                                   .row_bytes = row_bytes,
-                                                                   .wanted_bytes = row_bytes,
-                                                                   .rows = rows};
+    pst_disk_config_add(&b->config, PST_ARRAY_FEATURES, (const char *const[]){b->path}, 1, PST_PAGE, rows,
+                        row_bytes, row_bytes);
 }
 
 static inline void setup(struct bench *b, const char *backend, uint64_t row_bytes)
@@ -181,16 +178,19 @@ static inline void must_serve(struct bench *b)
 static inline void for_bad_requests(void (*refuse)(struct pst_request bad, const char *word))
 {
     const uint64_t slot = pst_align_up(ROWS * sizeof(struct pst_request), PST_PAGE) + ROWS * 512ull;
-    refuse((struct pst_request){.op = 2, .rows = 1}, "operation 2");
-    refuse((struct pst_request){.op = PST_REQUEST_WRITE, .rows = 1}, "writable");
-    refuse((struct pst_request){.array = 3, .rows = 1}, "array 3");
+    refuse((struct pst_request){.array = PST_ARRAY_FEATURES, .op = 2, .rows = 1}, "operation 2");
+    refuse((struct pst_request){.array = PST_ARRAY_FEATURES, .op = PST_REQUEST_WRITE, .rows = 1}, "writable");
+    refuse((struct pst_request){.array = PST_ARRAY_COUNT, .rows = 1}, "expected 0 to");
+    refuse((struct pst_request){.array = PST_REQUEST_ARRAYS_MAX, .rows = 1}, "array 32");
+    refuse((struct pst_request){.array = UINT16_MAX, .rows = 1}, "array 65535");
     refuse((struct pst_request){.array = PST_ARRAY_INDICES, .rows = 1}, "indices");
-    refuse((struct pst_request){.row = ROWS, .rows = 1}, "rows from row");
-    refuse((struct pst_request){.row = UINT64_MAX, .rows = 1}, "rows from row");
-    refuse((struct pst_request){.row = 1, .rows = ROWS}, "rows from row");
-    refuse((struct pst_request){.rows = 0}, "0 rows");
-    refuse((struct pst_request){.rows = 1, .offset = slot - 511}, "slot of");
-    refuse((struct pst_request){.rows = 1, .offset = UINT64_MAX - 100}, "slot of");
+    refuse((struct pst_request){.array = PST_ARRAY_FEATURES, .row = ROWS, .rows = 1}, "rows from row");
+    refuse((struct pst_request){.array = PST_ARRAY_FEATURES, .row = UINT64_MAX, .rows = 1}, "rows from row");
+    refuse((struct pst_request){.array = PST_ARRAY_FEATURES, .row = 1, .rows = ROWS}, "rows from row");
+    refuse((struct pst_request){.array = PST_ARRAY_FEATURES, .rows = 0}, "0 rows");
+    refuse((struct pst_request){.array = PST_ARRAY_FEATURES, .rows = 1, .offset = slot - 511}, "slot of");
+    refuse((struct pst_request){.array = PST_ARRAY_FEATURES, .rows = 1, .offset = UINT64_MAX - 100},
+           "slot of");
 }
 
 #endif

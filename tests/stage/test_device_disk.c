@@ -48,14 +48,14 @@ static struct pst_request any_request(uint64_t *seed, const struct bench *b)
 {
     static const uint64_t odd[] = {0, 1, 2, 3, 511, FEW - 1, FEW, UINT32_MAX, UINT64_MAX, UINT64_MAX - 511};
     enum { ODDS = sizeof odd / sizeof odd[0] };
-    struct pst_request r = {.rows = 1, .row = draw_below(seed, FEW - 5)};
+    struct pst_request r = {.array = PST_ARRAY_FEATURES, .rows = 1, .row = draw_below(seed, FEW - 5)};
     r.offset = b->rows_at + draw_below(seed, FEW - 5) * b->row_bytes;
     if (draw_below(seed, 3) == 0)
         r.rows = (uint32_t)(1 + draw_below(seed, 5));
     if (draw_below(seed, 250) == 0)
         r.op = (uint16_t)draw_below(seed, 4);
     if (draw_below(seed, 250) == 0)
-        r.array = (uint16_t)draw_below(seed, 5);
+        r.array = (uint16_t)draw_below(seed, PST_REQUEST_ARRAYS_MAX + 5);
     if (draw_below(seed, 250) == 0)
         r.rows = (uint32_t)odd[draw_below(seed, ODDS)];
     if (draw_below(seed, 250) == 0)
@@ -257,9 +257,9 @@ static void what_kernels_cannot_do_is_refused(void **state)
     struct nvme *n = driver_of(&b);
     const struct pst_nvme_transport kept = n->drives.t[0];
     const struct pst_nvme_transport_ops vfio = {.name = "vfio", .dma_map = kept.ops->dma_map};
-    const struct pst_io_nvme_config wanted = {
-        .stack = "async", .gpu = "cuda:0", .timeout_ms = 10, .arrays = b.config.arrays};
-    const struct pst_io_config config = {.regions = &b.region, .nregions = 1, .nvme = &wanted};
+    const struct pst_io_nvme_config wanted = {.stack = "async", .gpu = "cuda:0", .timeout_ms = 10};
+    const struct pst_io_config config = {
+        .arrays = b.config.arrays, .regions = &b.region, .nregions = 1, .nvme = &wanted};
     struct pst_io_backend unused;
     assert_int_equal(pthread_mutex_lock(&n->lock), 0); /* its thread looks on */
     n->drives.t[0].ops = &vfio;

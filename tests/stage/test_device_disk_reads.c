@@ -246,10 +246,8 @@ static void other_arrays_are_read(void **state)
     for (int staged = 0; staged < 2; staged++) {
         struct bench b;
         gpu_bench(&b, "batch", staged ? 400 : 512);
-        struct pst_disk_array *array = &b.config.arrays[PST_ARRAY_INDICES];
-        *array = b.config.arrays[PST_ARRAY_FEATURES];
-        array->row_bytes = array->wanted_bytes = 4;
-        array->rows = b.rows * b.row_bytes / 4;
+        pst_disk_config_add(&b.config, PST_ARRAY_INDICES, (const char *const[]){b.path}, 1, PST_PAGE,
+                            b.rows * b.row_bytes / 4, 4, 4);
         start(&b);
         for (int i = 0; i < 100; i++) {
             ask(&b, (uint64_t)i * 37, i % 7 == 0 ? 25 : 1, (uint64_t)i);

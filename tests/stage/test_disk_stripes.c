@@ -66,6 +66,15 @@ static bool is_row(const struct bench *b, const void *at, uint64_t v)
     return true;
 }
 
+static void name_features(struct pst_disk_config *config, const struct bench *b)
+{
+    const char *paths[STRIPES];
+    for (int k = 0; k < STRIPES; k++)
+        paths[k] = b->file[k].path;
+    pst_disk_config_add(config, PST_ARRAY_FEATURES, paths, STRIPES, PST_PAGE, ROWS, b->row_bytes,
+                        b->row_bytes);
+}
+
 /* Requests of 1 to 9 rows, from all over. */
 static void serve_from(const struct bench *b, const char *backend)
 {
@@ -89,15 +98,8 @@ static void serve_from(const struct bench *b, const char *backend)
                                               .queues = 1,
                                               .lanes = 1,
                                               .timeout_ms = 5000},
-                                     .faults = {.bad_file = -1},
-                                     .arrays = {{.path = "features.*.npy",
-                                                 .stripes = STRIPES,
-                                                 .data_at = PST_PAGE,
-                                                 .row_bytes = b->row_bytes,
-                                                 .wanted_bytes = b->row_bytes,
-                                                 .rows = ROWS}}};
-    for (int k = 0; k < STRIPES; k++)
-        config.arrays[0].stripe[k] = b->file[k].path;
+                                     .faults = {.bad_file = -1}};
+    name_features(&config, b);
     char *slot = memory.base, notes[NOTES];
     struct pst_request *table = memory.base;
     uint64_t at = rows_at, asked = 0;
@@ -151,15 +153,8 @@ static void a_row_that_cannot_be_read_is_named(void **state)
                                      .threads = 1,
                                      .coalesce_bytes = 4096,
                                      .tables_max = 1,
-                                     .faults = {.bad_file = -1},
-                                     .arrays = {{.path = "features.*.npy",
-                                                 .stripes = STRIPES,
-                                                 .data_at = PST_PAGE,
-                                                 .row_bytes = 512,
-                                                 .wanted_bytes = 512,
-                                                 .rows = ROWS}}};
-    for (int k = 0; k < STRIPES; k++)
-        config.arrays[0].stripe[k] = b.file[k].path;
+                                     .faults = {.bad_file = -1}};
+    name_features(&config, &b);
     static _Alignas(PST_PAGE) char slot[2 * PST_PAGE];
     char notes[NOTES];
     *(struct pst_request *)(void *)slot = (struct pst_request){.op = PST_REQUEST_READ,

@@ -12,6 +12,7 @@
 #include "stages/lib/sampling/splits.h"
 #include "common/error.h"
 #include "common/slots/request.h"
+#include "common/store/array_id.h"
 
 #define VERTICES 3000
 #define STRIDE 512

@@ -76,7 +76,7 @@ static void test_disk_full(void **state)
     struct pst_build b;
     static const int64_t data[1000] = {0};
     assert_int_equal(pst_build_begin(&b, in_scratch("full"), false), PST_OK);
-    pst_rc rc = pst_build_array_from(&b, PST_IN_INDPTR, PST_I64, 1000, data);
+    pst_rc rc = pst_build_array_from(&b, PST_ARRAY_INDPTR, PST_I64, 1000, data);
     pst_build_release(&b);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     (void)signal(SIGXFSZ, before);
@@ -309,7 +309,7 @@ static void test_whole_or_not_at_all(void **state)
     /* Given up half-way: nothing is left. */
     assert_int_equal(pst_build_begin(&b, dir, false), PST_OK);
     const int64_t one = 0;
-    assert_int_equal(pst_build_array_from(&b, PST_IN_INDPTR, PST_I64, 1, &one), PST_OK);
+    assert_int_equal(pst_build_array_from(&b, PST_ARRAY_INDPTR, PST_I64, 1, &one), PST_OK);
     assert_int_not_equal(pst_dataset_open(&ds, b.partial), PST_OK); /* half-made: no dataset.json */
     pst_build_release(&b);
     assert_int_equal(names_in(scratch), before);
@@ -364,7 +364,7 @@ static void test_flipped_bits(void **state)
     (void)state;
     const char *dir = in_scratch("flip");
     assert_int_equal(make_small(dir, false), PST_OK);
-    for (unsigned id = 0; id < PST_IN_RELATIONS; id++) {
+    for (unsigned id = 0; id < PST_ARRAY_RELATIONS; id++) {
         char name[64];
         (void)snprintf(name, sizeof name, "flip/%s.npy", pst_array_id_name(id));
         size_t bytes;
@@ -396,11 +396,11 @@ static void test_wrong_contents(void **state)
         size_t at, bytes;
         const char *expect;
     } rows[] = {
-        {PST_IN_INDPTR, "\x03\0\0\0\0\0\0\0", 8, 8, "entry 2: expected 3 to 3, found 1"},
-        {PST_IN_INDICES, "\x04\0\0\0", 0, 4, "entry 0: expected 0 to 3, found 4"},
-        {PST_IN_FEATURES, "\0\0\x80\x7f", 20, 4, "row 1, column 1"},
-        {PST_IN_LABELS, "\x02\0\0\0", 12, 4, "vertex 3: expected -1 to 1, found 2"},
-        {PST_IN_VAL, "\x01\0\0\0\0\0\0\0", 0, 8, "vertex 1 is already in train"},
+        {PST_ARRAY_INDPTR, "\x03\0\0\0\0\0\0\0", 8, 8, "entry 2: expected 3 to 3, found 1"},
+        {PST_ARRAY_INDICES, "\x04\0\0\0", 0, 4, "entry 0: expected 0 to 3, found 4"},
+        {PST_ARRAY_FEATURES, "\0\0\x80\x7f", 20, 4, "row 1, column 1"},
+        {PST_ARRAY_LABELS, "\x02\0\0\0", 12, 4, "vertex 3: expected -1 to 1, found 2"},
+        {PST_ARRAY_VAL, "\x01\0\0\0\0\0\0\0", 0, 8, "vertex 1 is already in train"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char name[64];

@@ -26,8 +26,9 @@ struct slot {
 
 struct bench {
     struct pst_disk *disk;
-    struct pst_disk_array array;
-    uint64_t rows, rows_at, random, row; /* rows: of a table */
+    const char *path;
+    uint64_t row_bytes, file_rows;
+    uint64_t rows, rows_at, random; /* rows: of a table */
     int nslots;
     struct slot slots[SLOTS_MAX];
 };
@@ -43,8 +44,8 @@ static uint64_t next_row(struct bench *b)
     b->random ^= b->random << 13;
     b->random ^= b->random >> 7;
     b->random ^= b->random << 17;
-    assert(b->array.rows > 0);
-    return b->random % b->array.rows;
+    assert(b->file_rows > 0);
+    return b->random % b->file_rows;
 }
 
 static pst_rc ask(struct bench *b, struct slot *slot)
@@ -53,9 +54,10 @@ static pst_rc ask(struct bench *b, struct slot *slot)
     for (uint64_t i = 0; i < b->rows; i++) {
         const uint64_t row = next_row(b);
         table[i] = (struct pst_request){.op = PST_REQUEST_READ,
+                                        .array = PST_ARRAY_FEATURES,
                                         .rows = 1,
                                         .row = row,
-                                        .offset = b->rows_at + i * b->array.row_bytes,
+                                        .offset = b->rows_at + i * b->row_bytes,
                                         .tag = row};
     }
     return pst_disk_add(b->disk, &slot->ticket, slot->memory, slot->bytes, 0, b->rows);
@@ -66,12 +68,10 @@ static pst_rc open_all(struct bench *b, const char *path, int depth)
     struct stat st;
     if (stat(path, &st) != 0)
         return pst_fail_errno("looking at %s", path);
-    b->array.path = path;
-    b->array.data_at = PST_PAGE;
-    b->array.wanted_bytes = b->array.row_bytes;
-    b->array.rows = ((uint64_t)st.st_size - PST_PAGE) / b->array.row_bytes;
+    b->path = path;
+    b->file_rows = ((uint64_t)st.st_size - PST_PAGE) / b->row_bytes;
     b->rows_at = pst_align_up(b->rows * sizeof(struct pst_request), PST_PAGE);
-    const uint64_t bytes = b->rows_at + pst_align_up(b->rows * b->array.row_bytes, PST_PAGE);
+    const uint64_t bytes = b->rows_at + pst_align_up(b->rows * b->row_bytes, PST_PAGE);
     struct iovec regions[SLOTS_MAX];
     for (int i = 0; i < b->nslots; i++) {
         b->slots[i] = (struct slot){.memory = aligned_alloc(PST_PAGE, bytes), .bytes = bytes};
@@ -80,17 +80,18 @@ static pst_rc open_all(struct bench *b, const char *path, int depth)
         memset(b->slots[i].memory, 0x11, bytes);
         regions[i] = (struct iovec){b->slots[i].memory, bytes};
     }
-    const struct pst_disk_config config = {.backend = "file",
-                                           .arrays = {b->array},
-                                           .depth = depth,
-                                           .threads = 1,
-                                           .retries = 3,
-                                           .direct = true,
-                                           .coalesce_bytes = 128 << 10,
-                                           .tables_max = SLOTS_MAX,
-                                           .regions = regions,
-                                           .nregions = b->nslots,
-                                           .faults = {.bad_file = -1}};
+    struct pst_disk_config config = {.backend = "file",
+                                     .depth = depth,
+                                     .threads = 1,
+                                     .retries = 3,
+                                     .direct = true,
+                                     .coalesce_bytes = 128 << 10,
+                                     .tables_max = SLOTS_MAX,
+                                     .regions = regions,
+                                     .nregions = b->nslots,
+                                     .faults = {.bad_file = -1}};
+    pst_disk_config_add(&config, PST_ARRAY_FEATURES, &b->path, 1, PST_PAGE, b->file_rows, b->row_bytes,
+                        b->row_bytes);
     char notes[NOTES_BYTES];
     pst_rc rc = pst_disk_new(&b->disk, &config, notes, sizeof notes);
     if (rc == PST_OK && notes[0] != '\0')
@@ -128,16 +129,16 @@ static pst_rc keep_reading(struct bench *b, double until)
 /* Every row of every slot's last table. */
 static pst_rc verify(const struct bench *b)
 {
-    FILE *file = fopen(b->array.path, "rb");
-    char *row = malloc(b->array.row_bytes);
-    pst_rc rc = file != NULL && row != NULL ? PST_OK : pst_fail_errno("opening %s", b->array.path);
+    FILE *file = fopen(b->path, "rb");
+    char *row = malloc(b->row_bytes);
+    pst_rc rc = file != NULL && row != NULL ? PST_OK : pst_fail_errno("opening %s", b->path);
     for (int s = 0; s < b->nslots && rc == PST_OK; s++) {
         const struct pst_request *table = (const struct pst_request *)(const void *)b->slots[s].memory;
         for (uint64_t i = 0; i < b->rows && rc == PST_OK; i++) {
-            if (fseek(file, (long)(PST_PAGE + table[i].row * b->array.row_bytes), SEEK_SET) != 0 ||
-                fread(row, b->array.row_bytes, 1, file) != 1)
+            if (fseek(file, (long)(PST_PAGE + table[i].row * b->row_bytes), SEEK_SET) != 0 ||
+                fread(row, b->row_bytes, 1, file) != 1)
                 rc = pst_fail_errno("reading row %llu", (unsigned long long)table[i].row);
-            else if (memcmp(row, b->slots[s].memory + table[i].offset, b->array.row_bytes) != 0)
+            else if (memcmp(row, b->slots[s].memory + table[i].offset, b->row_bytes) != 0)
                 rc = pst_fail(PST_E_FORMAT, "row %llu in slot %d is not what the file has",
                               (unsigned long long)table[i].row, s);
         }
@@ -154,12 +155,12 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "usage: engine FILE ROW_BYTES DEPTH SECONDS [ROWS] [SLOTS]\n");
         return 2;
     }
-    struct bench b = {.array.row_bytes = strtoull(argv[2], NULL, 10),
+    struct bench b = {.row_bytes = strtoull(argv[2], NULL, 10),
                       .rows = argc > 5 ? strtoull(argv[5], NULL, 10) : 1600,
                       .nslots = argc > 6 ? (int)strtol(argv[6], NULL, 10) : 4,
                       .random = (uint64_t)time(NULL) * 0x9e3779b97f4a7c15ull | 1};
     const double want_s = strtod(argv[4], NULL);
-    if (b.array.row_bytes < 1 || b.rows < 1 || b.nslots < 1 || b.nslots > SLOTS_MAX) {
+    if (b.row_bytes < 1 || b.rows < 1 || b.nslots < 1 || b.nslots > SLOTS_MAX) {
         (void)fprintf(stderr, "expected at least one byte, row and slot, and at most %d slots\n", SLOTS_MAX);
         return 2;
     }

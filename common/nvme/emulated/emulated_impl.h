@@ -16,7 +16,7 @@
 #include "common/nvme/queue.h"
 
 #define PST_EMU_WORKERS_MAX 16
-#define PST_EMU_NAMESPACES_MAX 8
+#define PST_EMU_NAMESPACES_MAX 64 /* one for each file that requests may name */
 #define PST_EMU_QUEUES_MAX 128
 #define PST_EMU_MAPPINGS_MAX 1024          /* regions of one client */
 #define PST_EMU_QUANTILES 1024             /* of the latency distribution: its mean is exact to 1e-4 */

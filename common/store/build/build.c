@@ -55,7 +55,7 @@ bool pst_build_is_array_file(const char *name)
 {
     if (is_type_features(name) || pst_build_is_stripe(name))
         return true;
-    for (unsigned i = 0; i < PST_ARRAY_IDS; i++) {
+    for (unsigned i = 0; i < PST_ARRAY_COUNT; i++) {
         size_t n = strlen(pst_array_id_name(i));
         if (strncmp(name, pst_array_id_name(i), n) == 0 && strcmp(name + n, ".npy") == 0)
             return true;

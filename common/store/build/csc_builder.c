@@ -364,11 +364,11 @@ static pst_rc note_written(struct out *o)
     if (rc == PST_OK)
         rc = flush_rows(o);
     if (rc == PST_OK)
-        rc = pst_build_note(b, PST_IN_INDPTR, &o->indptr);
+        rc = pst_build_note(b, PST_ARRAY_INDPTR, &o->indptr);
     if (rc == PST_OK)
-        rc = pst_build_note(b, PST_IN_INDICES, &o->indices);
+        rc = pst_build_note(b, PST_ARRAY_INDICES, &o->indices);
     if (rc == PST_OK && c->spec.relations)
-        rc = pst_build_note(b, PST_IN_RELATIONS, &o->relations);
+        rc = pst_build_note(b, PST_ARRAY_RELATIONS, &o->relations);
     if (rc != PST_OK)
         return rc;
     json_t *r = record(c, "sorting");
@@ -425,16 +425,16 @@ static pst_rc begin_array(struct out *o, enum pst_array_id id, enum pst_dtype dt
 static pst_rc begin_arrays(struct out *o, int64_t edges)
 {
     char what[128];
-    pst_rc rc = begin_array(o, PST_IN_INDPTR, PST_I64, o->vertices + 1, &o->indptr);
+    pst_rc rc = begin_array(o, PST_ARRAY_INDPTR, PST_I64, o->vertices + 1, &o->indptr);
     (void)snprintf(what, sizeof what,
                    "ids go to %" PRId64 " (--ids strings renumbers those of text): indptr.npy",
                    o->vertices - 1);
     if (rc == PST_OK)
         rc = pst_file_room_for(o->indptr.path, o->indptr.expected - o->indptr.written, what);
     if (rc == PST_OK)
-        rc = begin_array(o, PST_IN_INDICES, o->ids, edges, &o->indices);
+        rc = begin_array(o, PST_ARRAY_INDICES, o->ids, edges, &o->indices);
     if (rc == PST_OK && o->c->spec.relations)
-        rc = begin_array(o, PST_IN_RELATIONS, PST_I32, edges, &o->relations);
+        rc = begin_array(o, PST_ARRAY_RELATIONS, PST_I32, edges, &o->relations);
     return rc;
 }
 
@@ -451,11 +451,11 @@ static pst_rc end_arrays(struct out *o, bool counted)
     if (rc == PST_OK && !counted && o->c->spec.relations)
         rc = pst_array_writer_shrink(&o->relations, o->edges);
     if (rc == PST_OK)
-        rc = pst_build_array_end(b, PST_IN_INDPTR, &o->indptr);
+        rc = pst_build_array_end(b, PST_ARRAY_INDPTR, &o->indptr);
     if (rc == PST_OK)
-        rc = pst_build_array_end(b, PST_IN_INDICES, &o->indices);
+        rc = pst_build_array_end(b, PST_ARRAY_INDICES, &o->indices);
     if (rc == PST_OK && o->c->spec.relations)
-        rc = pst_build_array_end(b, PST_IN_RELATIONS, &o->relations);
+        rc = pst_build_array_end(b, PST_ARRAY_RELATIONS, &o->relations);
     return rc;
 }
 
@@ -473,8 +473,8 @@ static bool take_finished(struct pst_csc_builder *c, int64_t vertices)
 {
     struct pst_build *b = c->spec.build;
     const json_t *o = json_object_get(b->journal.root, "edges");
-    if (!pst_build_had(b, PST_IN_INDPTR) || !pst_build_had(b, PST_IN_INDICES) ||
-        (c->spec.relations && !pst_build_had(b, PST_IN_RELATIONS)))
+    if (!pst_build_had(b, PST_ARRAY_INDPTR) || !pst_build_had(b, PST_ARRAY_INDICES) ||
+        (c->spec.relations && !pst_build_had(b, PST_ARRAY_RELATIONS)))
         return false;
     c->counts.parts = number(o, "parts");
     tell_counts(c, vertices, number(o, "edges"));

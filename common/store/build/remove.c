@@ -40,8 +40,8 @@ static pst_rc each_entry(struct removal *r, entry_fn *fn)
     for (int k = 0; k < m->vertex_types && rc == PST_OK; k++)
         if (m->vertex_type[k].features.present)
             rc = fn(r, &m->vertex_type[k].features, -1);
-    for (unsigned i = 0; i < PST_ARRAY_IDS && rc == PST_OK; i++)
-        if (m->array[i].present && (i != PST_IN_FEATURES || m->stripes == 0))
+    for (unsigned i = 0; i < PST_ARRAY_COUNT && rc == PST_OK; i++)
+        if (m->array[i].present && (i != PST_ARRAY_FEATURES || m->stripes == 0))
             rc = fn(r, &m->array[i], -1);
     return rc;
 }
@@ -100,7 +100,7 @@ static bool is_named(const struct pst_manifest *m, const char *name)
         found |= strcmp(m->stripe[k].file, name) == 0;
     for (int k = 0; k < m->vertex_types; k++)
         found |= m->vertex_type[k].features.present && strcmp(m->vertex_type[k].features.file, name) == 0;
-    for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
+    for (unsigned i = 0; i < PST_ARRAY_COUNT; i++)
         found |= m->array[i].present && strcmp(m->array[i].file, name) == 0;
     return found;
 }

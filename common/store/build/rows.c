@@ -15,7 +15,7 @@ static void name_of(const struct pst_build_row_writer *w, int type, int k, char 
     else if (type >= 0)
         pst_build_features_name(type, name);
     else
-        (void)snprintf(name, PST_NAME_MAX, "%s.npy", pst_array_id_name(PST_IN_FEATURES));
+        (void)snprintf(name, PST_NAME_MAX, "%s.npy", pst_array_id_name(PST_ARRAY_FEATURES));
 }
 
 pst_rc pst_build_rows(struct pst_build *b, int type, enum pst_dtype dtype, const int64_t shape[2],
@@ -101,10 +101,10 @@ static pst_rc end_stripes(struct pst_build *b, struct pst_build_row_writer *w)
         rc = end_stripe(b, k, &w->file[k]);
     b->journal.held = false;
     if (rc == PST_OK)
-        m->array[PST_IN_FEATURES] = (struct pst_array_entry){.present = true,
-                                                             .dtype = m->stripe[0].dtype,
-                                                             .rank = 2,
-                                                             .shape = {w->next, m->stripe[0].shape[1]}};
+        m->array[PST_ARRAY_FEATURES] = (struct pst_array_entry){.present = true,
+                                                                .dtype = m->stripe[0].dtype,
+                                                                .rank = 2,
+                                                                .shape = {w->next, m->stripe[0].shape[1]}};
     return rc == PST_OK ? pst_journal_save(&b->journal) : rc;
 }
 
@@ -115,7 +115,7 @@ pst_rc pst_build_rows_end(struct pst_build *b, int type, struct pst_build_row_wr
         return end_stripes(b, w);
     name_of(w, type, 0, name);
     return pst_build_file_end(
-        b, type < 0 ? &b->manifest.array[PST_IN_FEATURES] : &b->manifest.vertex_type[type].features, name,
+        b, type < 0 ? &b->manifest.array[PST_ARRAY_FEATURES] : &b->manifest.vertex_type[type].features, name,
         &w->file[0]);
 }
 

@@ -13,26 +13,26 @@
 struct pst_array *pst_manifest_dataset_array(struct pst_dataset *ds, enum pst_array_id id)
 {
     switch (id) {
-    case PST_IN_INDPTR: return &ds->indptr;
-    case PST_IN_INDICES: return &ds->indices;
-    case PST_IN_FEATURES: return &ds->features;
-    case PST_IN_LABELS: return &ds->labels;
-    case PST_IN_RELATIONS: return &ds->edge_relation;
-    case PST_IN_TRIPLES_TRAIN:
-    case PST_IN_TRIPLES_VAL:
-    case PST_IN_TRIPLES_TEST: return &ds->triples[id - PST_IN_TRIPLES_TRAIN];
-    case PST_IN_IDS: return &ds->ids;
-    case PST_IN_NAMES_AT: return &ds->names_at;
-    case PST_IN_NAMES: return &ds->names;
-    case PST_IN_RELATION_NAMES_AT: return &ds->relation_names_at;
-    case PST_IN_RELATION_NAMES: return &ds->relation_names;
-    case PST_IN_EDGES_TRAIN:
-    case PST_IN_EDGES_VAL:
-    case PST_IN_EDGES_TEST: return &ds->edges_split[id - PST_IN_EDGES_TRAIN];
-    case PST_IN_NEGATIVES_VAL:
-    case PST_IN_NEGATIVES_TEST: return &ds->negatives[id - PST_IN_NEGATIVES_VAL];
-    case PST_IN_MULTILABELS: return &ds->multilabels;
-    default: return &ds->split[id - PST_IN_TRAIN];
+    case PST_ARRAY_INDPTR: return &ds->indptr;
+    case PST_ARRAY_INDICES: return &ds->indices;
+    case PST_ARRAY_FEATURES: return &ds->features;
+    case PST_ARRAY_LABELS: return &ds->labels;
+    case PST_ARRAY_RELATIONS: return &ds->edge_relation;
+    case PST_ARRAY_TRIPLES_TRAIN:
+    case PST_ARRAY_TRIPLES_VAL:
+    case PST_ARRAY_TRIPLES_TEST: return &ds->triples[id - PST_ARRAY_TRIPLES_TRAIN];
+    case PST_ARRAY_IDS: return &ds->ids;
+    case PST_ARRAY_NAMES_AT: return &ds->names_at;
+    case PST_ARRAY_NAMES: return &ds->names;
+    case PST_ARRAY_RELATION_NAMES_AT: return &ds->relation_names_at;
+    case PST_ARRAY_RELATION_NAMES: return &ds->relation_names;
+    case PST_ARRAY_EDGES_TRAIN:
+    case PST_ARRAY_EDGES_VAL:
+    case PST_ARRAY_EDGES_TEST: return &ds->edges_split[id - PST_ARRAY_EDGES_TRAIN];
+    case PST_ARRAY_NEGATIVES_VAL:
+    case PST_ARRAY_NEGATIVES_TEST: return &ds->negatives[id - PST_ARRAY_NEGATIVES_VAL];
+    case PST_ARRAY_MULTILABELS: return &ds->multilabels;
+    default: return &ds->split[id - PST_ARRAY_TRAIN];
     }
 }
 
@@ -124,7 +124,7 @@ static void open_stripes(struct pst_dataset *ds, const struct pst_manifest *m, s
         if (problems->count == before)
             check_head(&ds->stripe[k], &m->stripe[k], k, problems);
     }
-    const struct pst_array_entry *all = &m->array[PST_IN_FEATURES];
+    const struct pst_array_entry *all = &m->array[PST_ARRAY_FEATURES];
     ds->features = (struct pst_array){.dtype = all->dtype,
                                       .rank = 2,
                                       .shape = {all->shape[0], all->shape[1]},
@@ -198,9 +198,9 @@ pst_rc pst_dataset_open(struct pst_dataset *ds, const char *dir)
     pst_manifest_read(&manifest, ds->dir, &problems);
     if (problems.count == 0) {
         fill(ds, &manifest);
-        for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
-            if (manifest.array[i].present && (i != PST_IN_FEATURES || manifest.stripes == 0))
-                open_array(ds, pst_manifest_dataset_array(ds, i), &manifest.array[i], i != PST_IN_FEATURES,
+        for (unsigned i = 0; i < PST_ARRAY_COUNT; i++)
+            if (manifest.array[i].present && (i != PST_ARRAY_FEATURES || manifest.stripes == 0))
+                open_array(ds, pst_manifest_dataset_array(ds, i), &manifest.array[i], i != PST_ARRAY_FEATURES,
                            &problems);
         open_stripes(ds, &manifest, &problems);
         open_types(ds, &manifest, &problems);
@@ -218,7 +218,7 @@ pst_rc pst_dataset_open(struct pst_dataset *ds, const char *dir)
 
 void pst_dataset_close(struct pst_dataset *ds)
 {
-    for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
+    for (unsigned i = 0; i < PST_ARRAY_COUNT; i++)
         pst_array_close(pst_manifest_dataset_array(ds, i));
     for (int k = 0; k < ds->stripes; k++)
         pst_array_close(&ds->stripe[k]);

@@ -13,7 +13,7 @@
 #include "common/error.h"
 #include "common/store/dataset/manifest_impl.h"
 
-static const char *const array_names[PST_ARRAY_IDS] = {
+static const char *const array_names[PST_ARRAY_COUNT] = {
     "indptr",     "indices",       "features",          "labels",         "train",        "val",
     "test",       "relations",     "triples_train",     "triples_val",    "triples_test", "ids",
     "names_at",   "names",         "relation_names_at", "relation_names", "edges_train",  "edges_val",
@@ -26,7 +26,7 @@ static const char *const stripe_keys[] = {"file", "dtype", "shape", "xxh3", "hea
 
 const char *pst_array_id_name(enum pst_array_id id)
 {
-    assert((unsigned)id < PST_ARRAY_IDS);
+    assert((unsigned)id < PST_ARRAY_COUNT);
     return array_names[id];
 }
 
@@ -156,7 +156,7 @@ void pst_manifest_read_entry(json_t *object, const char *where, bool stripe, str
 /* Arrays that a version has. */
 static unsigned array_ids(int64_t version)
 {
-    return version < 2 ? PST_IN_RELATIONS : version < 3 ? PST_IN_EDGES_TRAIN : PST_ARRAY_IDS;
+    return version < 2 ? PST_ARRAY_RELATIONS : version < 3 ? PST_ARRAY_EDGES_TRAIN : PST_ARRAY_COUNT;
 }
 
 static void read_arrays(struct pst_manifest *m, json_t *root, int64_t version, struct pst_problems *problems)
@@ -171,7 +171,7 @@ static void read_arrays(struct pst_manifest *m, json_t *root, int64_t version, s
         json_t *object = json_object_get(arrays, array_names[i]);
         char where[PST_NAME_MAX];
         (void)snprintf(where, sizeof where, "arrays.%s", array_names[i]);
-        if (object != NULL && i == PST_IN_FEATURES && m->stripes > 0)
+        if (object != NULL && i == PST_ARRAY_FEATURES && m->stripes > 0)
             pst_problem(problems, "arrays.features: present, but stripes say where features are");
         else if (object != NULL)
             pst_manifest_read_entry(object, where, false, &m->array[i], problems);
@@ -239,38 +239,38 @@ static void check_extra(const struct pst_manifest *m, enum pst_array_id id, enum
 
 static void check_extras(const struct pst_manifest *m, struct pst_problems *problems)
 {
-    check_extra(m, PST_IN_RELATIONS, PST_I32, m->edges, 1, problems);
-    for (unsigned i = PST_IN_TRIPLES_TRAIN; i <= PST_IN_TRIPLES_TEST; i++)
+    check_extra(m, PST_ARRAY_RELATIONS, PST_I32, m->edges, 1, problems);
+    for (unsigned i = PST_ARRAY_TRIPLES_TRAIN; i <= PST_ARRAY_TRIPLES_TEST; i++)
         check_extra(m, i, pst_manifest_id_dtype(m->vertices), -1, 3, problems);
-    for (unsigned i = PST_IN_EDGES_TRAIN; i <= PST_IN_NEGATIVES_TEST; i++)
+    for (unsigned i = PST_ARRAY_EDGES_TRAIN; i <= PST_ARRAY_NEGATIVES_TEST; i++)
         check_extra(m, i, pst_manifest_id_dtype(m->vertices), -1, 2, problems);
-    check_extra(m, PST_IN_MULTILABELS, PST_U8, m->vertices, -1, problems);
-    check_extra(m, PST_IN_IDS, PST_I64, m->vertices, 1, problems);
-    check_extra(m, PST_IN_NAMES_AT, PST_I64, m->vertices + 1, 1, problems);
-    check_extra(m, PST_IN_NAMES, PST_U8, -1, 1, problems);
-    check_extra(m, PST_IN_RELATION_NAMES_AT, PST_I64, m->relations + 1, 1, problems);
-    check_extra(m, PST_IN_RELATION_NAMES, PST_U8, -1, 1, problems);
-    if (m->array[PST_IN_NAMES].present != m->array[PST_IN_NAMES_AT].present ||
-        m->array[PST_IN_RELATION_NAMES].present != m->array[PST_IN_RELATION_NAMES_AT].present)
+    check_extra(m, PST_ARRAY_MULTILABELS, PST_U8, m->vertices, -1, problems);
+    check_extra(m, PST_ARRAY_IDS, PST_I64, m->vertices, 1, problems);
+    check_extra(m, PST_ARRAY_NAMES_AT, PST_I64, m->vertices + 1, 1, problems);
+    check_extra(m, PST_ARRAY_NAMES, PST_U8, -1, 1, problems);
+    check_extra(m, PST_ARRAY_RELATION_NAMES_AT, PST_I64, m->relations + 1, 1, problems);
+    check_extra(m, PST_ARRAY_RELATION_NAMES, PST_U8, -1, 1, problems);
+    if (m->array[PST_ARRAY_NAMES].present != m->array[PST_ARRAY_NAMES_AT].present ||
+        m->array[PST_ARRAY_RELATION_NAMES].present != m->array[PST_ARRAY_RELATION_NAMES_AT].present)
         pst_problem(problems, "arrays: names and names_at belong together");
-    for (unsigned i = PST_IN_RELATIONS; i <= PST_IN_TRIPLES_TEST; i++)
+    for (unsigned i = PST_ARRAY_RELATIONS; i <= PST_ARRAY_TRIPLES_TEST; i++)
         if (m->array[i].present && m->relations == 0)
             pst_problem(problems, "relation_types: 0, but arrays.%s is there", array_names[i]);
 }
 
 void pst_manifest_check(const struct pst_manifest *m, struct pst_problems *problems)
 {
-    check_entry(m, PST_IN_INDPTR, true, PST_I64, m->vertices + 1, problems);
-    enum pst_dtype ids = m->array[PST_IN_INDICES].dtype;
-    check_entry(m, PST_IN_INDICES, true, ids == PST_I64 ? PST_I64 : pst_manifest_id_dtype(m->vertices),
+    check_entry(m, PST_ARRAY_INDPTR, true, PST_I64, m->vertices + 1, problems);
+    enum pst_dtype ids = m->array[PST_ARRAY_INDICES].dtype;
+    check_entry(m, PST_ARRAY_INDICES, true, ids == PST_I64 ? PST_I64 : pst_manifest_id_dtype(m->vertices),
                 m->edges, problems);
-    pst_manifest_check_features(&m->array[PST_IN_FEATURES], "arrays.features", m->vertices, m->feature_dim,
+    pst_manifest_check_features(&m->array[PST_ARRAY_FEATURES], "arrays.features", m->vertices, m->feature_dim,
                                 m->stride_bytes, problems);
     pst_manifest_check_stripes(m, problems);
-    check_entry(m, PST_IN_LABELS, m->classes > 0, PST_I32, m->vertices, problems);
+    check_entry(m, PST_ARRAY_LABELS, m->classes > 0, PST_I32, m->vertices, problems);
     check_extras(m, problems);
     pst_manifest_check_types(m, problems);
-    for (unsigned i = PST_IN_TRAIN; i <= PST_IN_TEST; i++) {
+    for (unsigned i = PST_ARRAY_TRAIN; i <= PST_ARRAY_TEST; i++) {
         const struct pst_array_entry *e = &m->array[i];
         check_entry(m, i, e->present, PST_I64, -1, problems);
         if (e->present && e->shape[0] > m->vertices)
@@ -307,9 +307,9 @@ static void read_root(struct pst_manifest *m, json_t *root, struct pst_problems 
     pst_manifest_read_types(m, root, problems);
     char ids[PST_NAME_MAX] = "";
     if (pst_manifest_read_string(root, PST_MANIFEST_FILE, "id_dtype", ids, sizeof ids, problems) &&
-        strcmp(ids, pst_dtype_name(m->array[PST_IN_INDICES].dtype)) != 0)
+        strcmp(ids, pst_dtype_name(m->array[PST_ARRAY_INDICES].dtype)) != 0)
         pst_problem(problems, "id_dtype: '%s', but arrays.indices.dtype is '%s'", ids,
-                    pst_dtype_name(m->array[PST_IN_INDICES].dtype));
+                    pst_dtype_name(m->array[PST_ARRAY_INDICES].dtype));
     if (json_is_object(json_object_get(root, "provenance")))
         m->provenance = json_incref(json_object_get(root, "provenance"));
     else
@@ -390,29 +390,29 @@ json_t *pst_manifest_entry_json(const struct pst_array_entry *e)
 
 static int least_version(const struct pst_manifest *m)
 {
-    int version = m->stripes > 0                             ? 5
-                  : m->array[PST_IN_FEATURES].linked_ns != 0 ? 4
-                  : m->vertex_types > 0                      ? 3
-                  : m->relations > 0                         ? 2
-                                                             : 1;
-    for (int i = PST_IN_RELATIONS; i < PST_ARRAY_IDS; i++)
+    int version = m->stripes > 0                                ? 5
+                  : m->array[PST_ARRAY_FEATURES].linked_ns != 0 ? 4
+                  : m->vertex_types > 0                         ? 3
+                  : m->relations > 0                            ? 2
+                                                                : 1;
+    for (int i = PST_ARRAY_RELATIONS; i < PST_ARRAY_COUNT; i++)
         if (m->array[i].present)
-            version = (int)pst_max_i64(version, i < PST_IN_EDGES_TRAIN ? 2 : 3);
+            version = (int)pst_max_i64(version, i < PST_ARRAY_EDGES_TRAIN ? 2 : 3);
     return version;
 }
 
 static json_t *manifest_json(const struct pst_manifest *m)
 {
     json_t *arrays = json_object();
-    for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
-        if (m->array[i].present && (i != PST_IN_FEATURES || m->stripes == 0))
+    for (unsigned i = 0; i < PST_ARRAY_COUNT; i++)
+        if (m->array[i].present && (i != PST_ARRAY_FEATURES || m->stripes == 0))
             (void)json_object_set_new(arrays, array_names[i], pst_manifest_entry_json(&m->array[i]));
     int version = least_version(m);
     json_t *provenance = m->provenance != NULL ? json_incref(m->provenance) : json_object();
     json_t *root = json_pack(
         "{s:i, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o*}", "penstock_dataset", version, "name",
         m->name, "vertices", (json_int_t)m->vertices, "edges", (json_int_t)m->edges, "id_dtype",
-        pst_dtype_name(m->array[PST_IN_INDICES].dtype), "feature_dim", (json_int_t)m->feature_dim,
+        pst_dtype_name(m->array[PST_ARRAY_INDICES].dtype), "feature_dim", (json_int_t)m->feature_dim,
         "stride_bytes", (json_int_t)m->stride_bytes, "classes", (json_int_t)m->classes, "stripes",
         pst_manifest_stripes_json(m), "arrays", arrays, "provenance", provenance, "relation_types",
         version > 1 ? json_integer((json_int_t)m->relations) : NULL);

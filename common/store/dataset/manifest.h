@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "common/util/problems.h"
+#include "common/store/array_id.h"
 #include "common/store/store.h"
 
 PST_BEGIN_DECLS
@@ -20,32 +21,6 @@ PST_BEGIN_DECLS
 #define PST_MANIFEST_BYTES_MAX (1 << 20)         /* ours are 2 KiB; a long provenance fits */
 #define PST_MANIFEST_CLASSES_MAX (1 << 20)       /* labels are int32, and a trainer's output is as wide */
 #define PST_MANIFEST_ID32_VERTICES_MAX INT32_MAX /* past this ids are int64 */
-
-enum pst_array_id {
-    PST_IN_INDPTR,
-    PST_IN_INDICES,
-    PST_IN_FEATURES,
-    PST_IN_LABELS,
-    PST_IN_TRAIN,
-    PST_IN_VAL,
-    PST_IN_TEST,
-    PST_IN_RELATIONS, /* since version 2, these and those after it */
-    PST_IN_TRIPLES_TRAIN,
-    PST_IN_TRIPLES_VAL,
-    PST_IN_TRIPLES_TEST,
-    PST_IN_IDS,
-    PST_IN_NAMES_AT,
-    PST_IN_NAMES,
-    PST_IN_RELATION_NAMES_AT,
-    PST_IN_RELATION_NAMES,
-    PST_IN_EDGES_TRAIN, /* since version 3 */
-    PST_IN_EDGES_VAL,
-    PST_IN_EDGES_TEST,
-    PST_IN_NEGATIVES_VAL,
-    PST_IN_NEGATIVES_TEST,
-    PST_IN_MULTILABELS,
-    PST_ARRAY_IDS
-};
 
 struct pst_array_entry {
     bool present;
@@ -71,9 +46,9 @@ struct pst_manifest {
     int64_t vertices, edges, feature_dim, classes;
     int64_t relations; /* types of edges; 0: they have none */
     uint64_t stride_bytes;
-    struct pst_array_entry array[PST_ARRAY_IDS];
+    struct pst_array_entry array[PST_ARRAY_COUNT];
     int stripes;                    /* 0: features are one file */
-    struct pst_array_entry *stripe; /* owned; array[PST_IN_FEATURES] is then what they make together */
+    struct pst_array_entry *stripe; /* owned; array[PST_ARRAY_FEATURES] is then what they make together */
     int vertex_types;               /* 0: one type */
     struct pst_manifest_vertex_type *vertex_type; /* owned, as edge_type is */
     int edge_types;

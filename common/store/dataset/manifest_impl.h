@@ -19,7 +19,7 @@ json_t *pst_manifest_entry_json(const struct pst_array_entry *e);
 void pst_manifest_check_features(const struct pst_array_entry *e, const char *where, int64_t rows,
                                  int64_t dim, uint64_t stride_bytes, struct pst_problems *problems);
 
-/* manifest_stripes.c: features in several files. Reading fills array[PST_IN_FEATURES], too. */
+/* manifest_stripes.c: features in several files. Reading fills array[PST_ARRAY_FEATURES], too. */
 void pst_manifest_read_stripes(struct pst_manifest *m, json_t *root, int64_t version,
                                struct pst_problems *problems);
 void pst_manifest_check_stripes(const struct pst_manifest *m, struct pst_problems *problems);

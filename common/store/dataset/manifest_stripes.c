@@ -22,7 +22,7 @@ pst_rc pst_manifest_stripes(struct pst_manifest *m, int stripes)
 /* What all stripes make together. */
 static void sum_up(struct pst_manifest *m)
 {
-    struct pst_array_entry *all = &m->array[PST_IN_FEATURES];
+    struct pst_array_entry *all = &m->array[PST_ARRAY_FEATURES];
     *all = (struct pst_array_entry){.present = true,
                                     .dtype = m->stripe[0].dtype,
                                     .rank = m->stripe[0].rank,
@@ -59,7 +59,7 @@ void pst_manifest_read_stripes(struct pst_manifest *m, json_t *root, int64_t ver
 void pst_manifest_check_stripes(const struct pst_manifest *m, struct pst_problems *problems)
 {
     for (int k = 0; k < m->stripes; k++) {
-        const struct pst_array_entry *e = &m->stripe[k], *all = &m->array[PST_IN_FEATURES];
+        const struct pst_array_entry *e = &m->stripe[k], *all = &m->array[PST_ARRAY_FEATURES];
         const int64_t rows =
             (int64_t)pst_stripe_rows((uint64_t)m->vertices, 1, (uint32_t)k, (uint32_t)m->stripes);
         if (e->dtype != all->dtype || e->rank != 2 || e->shape[0] != rows || e->shape[1] != all->shape[1])

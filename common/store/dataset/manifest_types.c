@@ -111,7 +111,7 @@ void pst_manifest_check_types(const struct pst_manifest *m, struct pst_problems 
     if (m->edge_types != m->relations)
         pst_problem(problems, "edge_types: expected %" PRId64 " as relation_types says, found %d",
                     m->relations, m->edge_types);
-    if (m->edges > 0 && !m->array[PST_IN_RELATIONS].present)
+    if (m->edges > 0 && !m->array[PST_ARRAY_RELATIONS].present)
         pst_problem(problems, "arrays.relations: missing: it says which type each edge is of");
     if (m->feature_dim > 0)
         pst_problem(problems, "feature_dim: expected 0: each of vertex_types has features of its own");

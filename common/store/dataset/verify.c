@@ -120,8 +120,9 @@ static void check_split(struct verify *v, const int64_t *x, int64_t first, int64
         uint8_t *owner = &v->owner[x[i]];
         if (*owner != 0 && tell(v))
             pst_problem(&v->problems, "%s: entry %" PRId64 ": vertex %" PRId64 " is already in %s", v->path,
-                        first + i, x[i], pst_array_id_name((enum pst_array_id)(PST_IN_TRAIN + *owner - 1)));
-        *owner = (uint8_t)(v->id - PST_IN_TRAIN + 1);
+                        first + i, x[i],
+                        pst_array_id_name((enum pst_array_id)(PST_ARRAY_TRAIN + *owner - 1)));
+        *owner = (uint8_t)(v->id - PST_ARRAY_TRAIN + 1);
     }
 }
 
@@ -166,7 +167,7 @@ static void check_triples(struct verify *v, const void *x, int64_t first, int64_
 /* Where each name begins: never falls, within the bytes of all names. */
 static void check_starts(struct verify *v, const int64_t *x, int64_t first, int64_t n)
 {
-    const struct pst_array *names = v->id == PST_IN_NAMES_AT ? &v->ds.names : &v->ds.relation_names;
+    const struct pst_array *names = v->id == PST_ARRAY_NAMES_AT ? &v->ds.names : &v->ds.relation_names;
     for (int64_t i = 0; i < n; i++) {
         if ((x[i] < v->last || x[i] > names->shape[0]) && tell(v))
             pst_problem(&v->problems,
@@ -179,27 +180,27 @@ static void check_starts(struct verify *v, const int64_t *x, int64_t first, int6
 static const char *check_items(struct verify *v, const void *x, int64_t first, int64_t n)
 {
     switch (v->id) {
-    case PST_IN_INDPTR: check_indptr(v, x, first, n); return "checksum, never falls, within the edges";
-    case PST_IN_INDICES: check_indices(v, x, first, n); return "checksum, ids in range, ascending";
-    case PST_IN_FEATURES: check_features(v, x, first, n); return "checksum, every value finite";
-    case PST_IN_LABELS: check_labels(v, x, first, n); return "checksum, labels in range";
-    case PST_IN_RELATIONS: check_relations(v, x, first, n); return "checksum, relations in range";
-    case PST_IN_TRIPLES_TRAIN:
-    case PST_IN_TRIPLES_VAL:
-    case PST_IN_TRIPLES_TEST: check_triples(v, x, first, n); return "checksum, ids in range";
-    case PST_IN_NAMES_AT:
-    case PST_IN_RELATION_NAMES_AT:
+    case PST_ARRAY_INDPTR: check_indptr(v, x, first, n); return "checksum, never falls, within the edges";
+    case PST_ARRAY_INDICES: check_indices(v, x, first, n); return "checksum, ids in range, ascending";
+    case PST_ARRAY_FEATURES: check_features(v, x, first, n); return "checksum, every value finite";
+    case PST_ARRAY_LABELS: check_labels(v, x, first, n); return "checksum, labels in range";
+    case PST_ARRAY_RELATIONS: check_relations(v, x, first, n); return "checksum, relations in range";
+    case PST_ARRAY_TRIPLES_TRAIN:
+    case PST_ARRAY_TRIPLES_VAL:
+    case PST_ARRAY_TRIPLES_TEST: check_triples(v, x, first, n); return "checksum, ids in range";
+    case PST_ARRAY_NAMES_AT:
+    case PST_ARRAY_RELATION_NAMES_AT:
         check_starts(v, x, first, n);
         return "checksum, never falls, within the names";
-    case PST_IN_EDGES_TRAIN:
-    case PST_IN_EDGES_VAL:
-    case PST_IN_EDGES_TEST:
-    case PST_IN_NEGATIVES_VAL:
-    case PST_IN_NEGATIVES_TEST: check_pairs(v, x, first, n); return "checksum, ids in range";
-    case PST_IN_MULTILABELS: check_multilabels(v, x, first, n); return "checksum, 0, 1 or not known";
-    case PST_IN_IDS:
-    case PST_IN_NAMES:
-    case PST_IN_RELATION_NAMES: return "checksum";
+    case PST_ARRAY_EDGES_TRAIN:
+    case PST_ARRAY_EDGES_VAL:
+    case PST_ARRAY_EDGES_TEST:
+    case PST_ARRAY_NEGATIVES_VAL:
+    case PST_ARRAY_NEGATIVES_TEST: check_pairs(v, x, first, n); return "checksum, ids in range";
+    case PST_ARRAY_MULTILABELS: check_multilabels(v, x, first, n); return "checksum, 0, 1 or not known";
+    case PST_ARRAY_IDS:
+    case PST_ARRAY_NAMES:
+    case PST_ARRAY_RELATION_NAMES: return "checksum";
     default: check_split(v, x, first, n); return "checksum, ids in range, once, in one split";
     }
 }
@@ -283,9 +284,9 @@ pst_rc pst_dataset_check(const struct pst_dataset *ds)
         return pst_fail(PST_E_NOMEM, "no memory to check %" PRId64 " vertices", ds->vertices);
     }
     v->ds = *ds;
-    for (unsigned i = 0; i < PST_ARRAY_IDS; i++) {
+    for (unsigned i = 0; i < PST_ARRAY_COUNT; i++) {
         const struct pst_array *a = pst_manifest_dataset_array(&v->ds, i);
-        if (a->map == NULL || i == PST_IN_INDICES || i == PST_IN_RELATIONS)
+        if (a->map == NULL || i == PST_ARRAY_INDICES || i == PST_ARRAY_RELATIONS)
             continue;
         v->id = i;
         v->path = a->path;
@@ -356,14 +357,14 @@ static pst_rc verify_arrays(struct verify *v, struct pst_verify_report *report)
     v->owner = calloc((size_t)v->ds.vertices + 1, 1);
     if (v->chunk == NULL || v->owner == NULL)
         return pst_fail(PST_E_NOMEM, "no memory to verify %" PRId64 " vertices", v->ds.vertices);
-    for (unsigned i = 0; i < PST_ARRAY_IDS && rc == PST_OK; i++) {
+    for (unsigned i = 0; i < PST_ARRAY_COUNT && rc == PST_OK; i++) {
         v->id = i;
-        if (i == PST_IN_FEATURES && v->ds.stripes > 0)
+        if (i == PST_ARRAY_FEATURES && v->ds.stripes > 0)
             continue;
         rc = verify_one(v, pst_manifest_dataset_array(&v->ds, i), pst_array_id_name(i),
                         v->manifest.array[i].checksum, &report->array[i]);
     }
-    v->id = PST_IN_FEATURES;
+    v->id = PST_ARRAY_FEATURES;
     for (int k = 0; k < v->ds.stripes && rc == PST_OK; k++)
         rc = verify_one(v, &v->ds.stripe[k], "features", v->manifest.stripe[k].checksum, &report->stripe[k]);
     for (int k = 0; k < v->ds.vertex_types && rc == PST_OK; k++)

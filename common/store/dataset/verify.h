@@ -16,7 +16,7 @@ struct pst_verified {
 };
 
 struct pst_verify_report {
-    struct pst_verified array[PST_ARRAY_IDS];
+    struct pst_verified array[PST_ARRAY_COUNT];
     struct pst_verified features[PST_MANIFEST_VERTEX_TYPES_MAX]; /* of each type of vertices */
     struct pst_verified stripe[PST_DATASET_FEATURE_FILES_MAX];
 };

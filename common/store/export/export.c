@@ -228,9 +228,9 @@ static pst_rc write_meta(struct pst_export_job *x, json_t *kept)
 static pst_rc write_kept(struct pst_export_job *x, json_t *kept)
 {
     pst_rc rc = PST_OK;
-    for (unsigned i = PST_IN_RELATIONS; i < PST_ARRAY_IDS && rc == PST_OK; i++) {
+    for (unsigned i = PST_ARRAY_RELATIONS; i < PST_ARRAY_COUNT && rc == PST_OK; i++) {
         const struct pst_array *a = pst_manifest_dataset_array((struct pst_dataset *)x->ds, i);
-        if (a->map == NULL || (i == PST_IN_RELATIONS && x->ds->vertex_types > 0)) /* their files say it */
+        if (a->map == NULL || (i == PST_ARRAY_RELATIONS && x->ds->vertex_types > 0)) /* their files say it */
             continue;
         (void)json_array_append_new(kept, json_string(pst_array_id_name(i)));
         pst_progress_begin(x->progress, pst_array_id_name(i), a->data_bytes, true);

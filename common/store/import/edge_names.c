@@ -147,11 +147,11 @@ static pst_rc join(struct pst_edge_names *e)
 
 pst_rc pst_edge_names_had(struct pst_build *b, int64_t *vertices)
 {
-    if (!pst_build_had(b, PST_IN_NAMES_AT) || !pst_build_had(b, PST_IN_NAMES))
+    if (!pst_build_had(b, PST_ARRAY_NAMES_AT) || !pst_build_had(b, PST_ARRAY_NAMES))
         return pst_fail(
             PST_E_STATE,
             "--resume: the arrays of names are not there: without --resume the import starts over");
-    *vertices = b->manifest.array[PST_IN_NAMES_AT].shape[0] - 1;
+    *vertices = b->manifest.array[PST_ARRAY_NAMES_AT].shape[0] - 1;
     return PST_OK;
 }
 
@@ -159,8 +159,8 @@ static pst_rc number_aside(struct pst_edge_names *e, int64_t names)
 {
     pst_rc rc = PST_OK;
     if (pst_names_step(e->names) == PST_NAMES_FINDING)
-        rc = pst_names_write(e->names, pst_csc_builder_spec_of(e->spec.csc)->build, PST_IN_NAMES_AT,
-                             PST_IN_NAMES, 0, NULL);
+        rc = pst_names_write(e->names, pst_csc_builder_spec_of(e->spec.csc)->build, PST_ARRAY_NAMES_AT,
+                             PST_ARRAY_NAMES, 0, NULL);
     else
         rc = pst_edge_names_had(pst_csc_builder_spec_of(e->spec.csc)->build, &names);
     if (rc == PST_OK && pst_names_step(e->names) < PST_NAMES_GIVING)
@@ -180,7 +180,7 @@ pst_rc pst_edge_names_finish(struct pst_edge_names *e, int64_t *vertices)
                       *vertices, names);
     if (rc == PST_OK)
         rc = aside ? number_aside(e, names)
-                   : pst_dict_write(pst_names_dict(e->names), b, PST_IN_NAMES_AT, PST_IN_NAMES);
+                   : pst_dict_write(pst_names_dict(e->names), b, PST_ARRAY_NAMES_AT, PST_ARRAY_NAMES);
     *vertices = names;
     return rc == PST_OK ? pst_edge_names_checkpoint(e, PST_CSC_BUILDER_LAST) : rc;
 }

@@ -404,14 +404,14 @@ static pst_rc write_ids(const struct pst_rank *r, struct pst_build *b)
 {
     const int64_t shape[2] = {r->members, 1};
     struct pst_array_writer w = {.fd = -1};
-    pst_rc rc = pst_build_array(b, PST_IN_IDS, PST_I64, 1, shape, &w);
+    pst_rc rc = pst_build_array(b, PST_ARRAY_IDS, PST_I64, 1, shape, &w);
     for (int64_t word = 0; rc == PST_OK && word < r->ids / 64; word++)
         for (uint64_t bits = r->bits[word]; rc == PST_OK && bits != 0; bits &= bits - 1) {
             int64_t id = word * 64 + __builtin_ctzll(bits);
             rc = pst_array_write(&w, &id, sizeof id);
         }
     if (rc == PST_OK)
-        rc = pst_build_array_end(b, PST_IN_IDS, &w);
+        rc = pst_build_array_end(b, PST_ARRAY_IDS, &w);
     pst_array_writer_release(&w);
     return rc;
 }

@@ -194,12 +194,12 @@ static pst_rc link_features(const struct pst_import_state *im, struct pst_build 
     pst_progress_end(progress);
     e.linked_bytes = (int64_t)st.st_size;
     e.linked_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-    (void)snprintf(e.file, sizeof e.file, "%s.npy", pst_array_id_name(PST_IN_FEATURES));
+    (void)snprintf(e.file, sizeof e.file, "%s.npy", pst_array_id_name(PST_ARRAY_FEATURES));
     (void)snprintf(path, sizeof path, "%s/%s", b->partial, e.file);
     (void)unlink(path); /* of an import that was killed */
     if (symlink(target, path) != 0)
         return pst_fail_errno("cannot make the link %s", path);
-    b->manifest.array[PST_IN_FEATURES] = e;
+    b->manifest.array[PST_ARRAY_FEATURES] = e;
     pst_build_note_features(b, type, im->feature_dim, row);
     return PST_OK;
 }

@@ -120,13 +120,13 @@ pst_rc pst_import(const struct pst_import_spec *spec, struct pst_build *b, struc
     if ((rc = write_topology(im, b, result, progress)) != PST_OK)
         goto out;
     if (im->classes > 0 &&
-        (rc = pst_build_array_from(b, PST_IN_LABELS, PST_I32, im->vertices, im->labels)) != PST_OK)
+        (rc = pst_build_array_from(b, PST_ARRAY_LABELS, PST_I32, im->vertices, im->labels)) != PST_OK)
         goto out;
     int64_t first;
     (void)pst_import_target(im, &first);
     for (unsigned i = 0; i < 3; i++)
         if (pst_import_has(im, PST_IMPORT_TRAIN + i) &&
-            (rc = write_split(&im->src[PST_IMPORT_TRAIN + i], first, PST_IN_TRAIN + i, b)) != PST_OK)
+            (rc = write_split(&im->src[PST_IMPORT_TRAIN + i], first, PST_ARRAY_TRAIN + i, b)) != PST_OK)
             goto out;
     rc = pst_import_features(im, b, -1, progress);
 out:

@@ -11,7 +11,7 @@ void pst_pairs_begin(struct pst_pairs *p, struct pst_build *b, enum pst_array_id
                             .id = id,
                             .w = {.fd = -1},
                             .narrow = pst_manifest_id_dtype(vertices) == PST_I32,
-                            .columns = id >= PST_IN_TRIPLES_TRAIN && id <= PST_IN_TRIPLES_TEST ? 3 : 2};
+                            .columns = id >= PST_ARRAY_TRIPLES_TRAIN && id <= PST_ARRAY_TRIPLES_TEST ? 3 : 2};
 }
 
 union block {

@@ -245,7 +245,7 @@ pst_rc pst_gen_community(const struct pst_community_spec *spec, struct pst_build
     b->manifest.provenance = provenance(spec);
     if ((rc = write_topology(&c, b, progress)) != PST_OK)
         goto out;
-    if ((rc = pst_build_array_from(b, PST_IN_LABELS, PST_I32, spec->vertices, c.label)) != PST_OK)
+    if ((rc = pst_build_array_from(b, PST_ARRAY_LABELS, PST_I32, spec->vertices, c.label)) != PST_OK)
         goto out;
     int64_t train = (int64_t)((double)spec->vertices * spec->train);
     int64_t val = (int64_t)((double)spec->vertices * spec->val);

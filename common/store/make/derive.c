@@ -93,7 +93,7 @@ static pst_rc adopt_stripes(struct pst_build *b, const struct pst_manifest *from
         return PST_OK;
     struct pst_manifest *m = &b->manifest;
     pst_rc rc = pst_manifest_stripes(m, from->stripes);
-    m->array[PST_IN_FEATURES] = from->array[PST_IN_FEATURES];
+    m->array[PST_ARRAY_FEATURES] = from->array[PST_ARRAY_FEATURES];
     for (int k = 0; k < m->stripes && rc == PST_OK; k++) {
         const struct pst_array_entry *e = &from->stripe[k];
         char name[PST_NAME_MAX], source[4096 + PST_NAME_MAX], path[4096 + PST_NAME_MAX], target[4096];
@@ -150,10 +150,10 @@ static pst_rc adopt_but(const struct pst_dataset *ds, struct pst_build *b, enum 
     b->manifest.relations = from.relations;
     b->manifest.stride_bytes = from.stride_bytes;
     b->manifest.provenance = json_incref(from.provenance);
-    for (unsigned i = 0; i < PST_ARRAY_IDS && rc == PST_OK; i++)
-        if ((i < first || i > last) && (i != PST_IN_FEATURES || from.stripes == 0))
+    for (unsigned i = 0; i < PST_ARRAY_COUNT && rc == PST_OK; i++)
+        if ((i < first || i > last) && (i != PST_ARRAY_FEATURES || from.stripes == 0))
             rc = pst_derive_adopt(b, &from, ds->dir, i);
-    const bool features = PST_IN_FEATURES < first || PST_IN_FEATURES > last;
+    const bool features = PST_ARRAY_FEATURES < first || PST_ARRAY_FEATURES > last;
     if (rc == PST_OK && features)
         rc = adopt_stripes(b, &from, ds->dir);
     if (rc == PST_OK)
@@ -186,7 +186,7 @@ static pst_rc write_split(struct pst_build *b, const struct pst_dataset *ds, con
     for (int64_t v = 0; v < ds->vertices; v++)
         if (owner[v] == split + 1)
             id[n++] = v;
-    pst_rc rc = pst_build_array_from(b, (enum pst_array_id)(PST_IN_TRAIN + split), PST_I64, n, id);
+    pst_rc rc = pst_build_array_from(b, (enum pst_array_id)(PST_ARRAY_TRAIN + split), PST_I64, n, id);
     free(id);
     return rc;
 }
@@ -208,7 +208,7 @@ pst_rc pst_derive_split(const struct pst_dataset *ds, struct pst_build *b, const
     int64_t *id = malloc(((size_t)ds->vertices + 1) * sizeof *id);
     uint8_t *owner = calloc((size_t)ds->vertices + 1, 1);
     pst_rc rc = id != NULL && owner != NULL
-                    ? adopt_but(ds, b, PST_IN_TRAIN, PST_IN_TEST)
+                    ? adopt_but(ds, b, PST_ARRAY_TRAIN, PST_ARRAY_TEST)
                     : pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " vertices", ds->vertices);
     if (rc != PST_OK)
         goto out;
@@ -331,7 +331,7 @@ pst_rc pst_derive_convert(const struct pst_dataset *ds, struct pst_build *b,
     if (rc == PST_OK && wide == 0)
         rc = pst_fail(PST_E_ARG, "%s has no features to convert", ds->dir);
     if (rc == PST_OK)
-        rc = adopt_but(ds, b, PST_IN_FEATURES, PST_IN_FEATURES);
+        rc = adopt_but(ds, b, PST_ARRAY_FEATURES, PST_ARRAY_FEATURES);
     for (int type = first; type < end && rc == PST_OK; type++)
         rc = convert_type(ds, b, type, spec, false, progress);
     return rc;
@@ -367,7 +367,7 @@ pst_rc pst_derive_features(const struct pst_dataset *ds, struct pst_build *b,
         return pst_fail(PST_E_NOMEM, "no memory for a row of %" PRId64 " features", spec->dim);
     pst_rc rc = pst_stride_check(spec->stride_bytes, spec->dim, spec->dtype);
     if (rc == PST_OK)
-        rc = adopt_but(ds, b, PST_IN_FEATURES, PST_IN_FEATURES);
+        rc = adopt_but(ds, b, PST_ARRAY_FEATURES, PST_ARRAY_FEATURES);
     if (rc == PST_OK)
         rc = pst_gen_features(b, -1, ds->vertices, spec->dim, spec->dtype, spec->stride_bytes, draw_rows,
                               &made, progress);

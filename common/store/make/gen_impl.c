@@ -132,7 +132,7 @@ pst_rc pst_gen_splits(struct pst_build *b, int64_t vertices, const int64_t count
     int64_t from = 0;
     for (int i = 0; i < 3; i++) {
         assert(count[i] >= 0 && count[i] <= vertices - from);
-        pst_rc rc = write_split(b, (enum pst_array_id)(PST_IN_TRAIN + i), vertices, from, count[i], seed);
+        pst_rc rc = write_split(b, (enum pst_array_id)(PST_ARRAY_TRAIN + i), vertices, from, count[i], seed);
         if (rc != PST_OK)
             return rc;
         from += count[i];

@@ -120,14 +120,14 @@ static pst_rc write_labels(const struct pst_rmat_spec *s, struct pst_build *b)
         return PST_OK;
     const int64_t shape[2] = {s->vertices, 1};
     struct pst_array_writer w;
-    pst_rc rc = pst_build_array(b, PST_IN_LABELS, PST_I32, 1, shape, &w);
+    pst_rc rc = pst_build_array(b, PST_ARRAY_LABELS, PST_I32, 1, shape, &w);
     for (int64_t v = 0; v < s->vertices && rc == PST_OK; v++) {
         struct pst_rng_block d = pst_gen_draw(s->seed, PST_GEN_LABEL, (uint64_t)v, 0);
         int32_t label = (int32_t)pst_rng_bounded((uint64_t)d.word[0] << 32 | d.word[1], (uint64_t)s->classes);
         rc = pst_array_write(&w, &label, sizeof label);
     }
     if (rc == PST_OK)
-        rc = pst_build_array_end(b, PST_IN_LABELS, &w);
+        rc = pst_build_array_end(b, PST_ARRAY_LABELS, &w);
     pst_array_writer_release(&w);
     return rc;
 }

@@ -84,7 +84,7 @@ bool make_memory(struct pst_k_nvme_drive *d)
     struct pst_queue *q = d->o.queue;
     struct pieces p = {NULL, 0};
     size_t zeroes = 0;
-    if (d->o.layout && pst_cu_nvme_merge_plan(q, d->o.layout, d->o.most, &d->view.merge) != PST_OK)
+    if (d->o.layout && pst_cu_nvme_merge_plan(q, d->o.layout, d->o.ssds, d->o.most, &d->view.merge) != PST_OK)
         return false;
     lay_out(d, &p, &zeroes);
     if (!pst_cu_checked(q, cudaMalloc((void **)&d->memory, p.used)))

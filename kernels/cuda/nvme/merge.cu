@@ -63,7 +63,7 @@ struct latest {
 /* Each request learns whose read it is in, and where; the last of a read makes the command, its first one's.
  */
 __global__ void __launch_bounds__(PST_CU_THREADS)
-    join(struct pst_cu_nvme_view v, uint32_t first, uint32_t n, uint32_t queues_each)
+    join(struct pst_cu_nvme_view v, uint32_t first, uint32_t n, uint32_t ssds, uint32_t queues_each)
 {
     const struct pst_cu_nvme_merge m = v.merge;
     const struct pst_k_nvme_layout &l = *v.layout;
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS)
         if (i + 1 < n && !begins(m, i + 1))
             continue;
         struct pst_nvme_io *io = &v.raw[to->lead];
-        const uint32_t ssd = (uint32_t)(m.sorted[i] >> m.block_bits) % PST_K_NVME_DRIVE_SSDS_MAX;
+        const uint32_t ssd = (uint32_t)(m.sorted[i] >> m.block_bits) % ssds;
         io->iova = l.staging_iova[ssd] + piece;
         io->bytes = (uint32_t)((m.reach[i].end - begin) << l.lba_shift);
         io->queue = (uint16_t)(ssd * queues_each + run.count % queues_each);
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS)
 
 bool sort(struct pst_queue *q, const struct pst_cu_nvme_merge &m, void *temp, size_t *bytes, int64_t n)
 {
-    const int bits = (int)(m.block_bits + PST_NVME_PLACE_BITS + 1);
+    const int bits = (int)(m.block_bits + m.place_bits + 1);
     return pst_cu_checked(q, cub::DeviceRadixSort::SortPairs(temp, *bytes, m.key, m.sorted, m.number, m.order,
                                                              n, 0, bits, q->stream));
 }
@@ -111,28 +111,36 @@ uint32_t bits_of(uint64_t n)
 uint64_t last_block(const struct pst_k_nvme_layout *l)
 {
     uint64_t base = 0, most = 0;
-    for (const struct pst_k_nvme_file &file : l->files)
+    for (const struct pst_extent &file : l->files)
         base = file.base > base ? file.base : base;
-    for (const struct pst_k_nvme_array &a : l->arrays) {
-        uint64_t end;
-        if (__builtin_mul_overflow(a.rows, a.row_bytes, &end) ||
-            __builtin_add_overflow(end, a.data_at, &end) || __builtin_add_overflow(end, base, &end))
-            return UINT64_MAX >> l->lba_shift;
+    for (const struct pst_request_array &a : l->arrays) {
+        const uint64_t end = a.rows * a.rows_in.unit + a.rows_in.base + base;
         most = end > most ? end : most;
     }
     return most >> l->lba_shift;
 }
 } // namespace
 
-pst_rc pst_cu_nvme_merge_plan(struct pst_queue *q, const struct pst_k_nvme_layout *l, int64_t most,
-                              struct pst_cu_nvme_merge *m)
+/* How many files there are, that is, are on SSDs. */
+uint32_t files_of(const struct pst_k_nvme_layout *l)
+{
+    uint32_t n = PST_REQUEST_FILES_MAX;
+    while (n > 1 && l->files[n - 1].over == 0)
+        n--;
+    return n;
+}
+
+pst_rc pst_cu_nvme_merge_plan(struct pst_queue *q, const struct pst_k_nvme_layout *l, uint32_t ssds,
+                              int64_t most, struct pst_cu_nvme_merge *m)
 {
     const uint32_t each = l->staging_each >> l->lba_shift, merge = l->merge_bytes >> l->lba_shift;
     size_t bytes[3] = {0};
     if (each == 0)
         return PST_OK;
-    assert(l->lba_shift >= PST_NVME_PLACE_BITS + 2 && merge >= each && l->merge_bytes <= l->transfer_bytes);
+    assert(merge >= each && l->merge_bytes <= l->transfer_bytes);
+    m->place_bits = bits_of((uint64_t)files_of(l) * ssds - 1);
     m->block_bits = bits_of(last_block(l));
+    assert(m->block_bits + m->place_bits < 64); /* as the layout's limit makes sure */
     /* a read may begin with a window's first block, and end where a request that has its last one does */
     m->window_bits = (uint32_t)pst_min_i64(bits_of(merge - each + 1) - 1, m->block_bits);
     if (sort(q, *m, NULL, &bytes[0], most) &&
@@ -151,5 +159,5 @@ void pst_cu_nvme_merge(struct pst_k_nvme_drive *d, uint32_t first, uint32_t n)
     if (sort(q, m, m.temp, &bytes, n) &&
         scan(q, m.temp, &bytes, reach_of{m, d->view.raw}, m.reach, farthest(), n) &&
         scan(q, m.temp, &bytes, run_of{m}, m.runs, latest(), n))
-        pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS))(join, d->view, first, n, d->o.queues_each);
+        pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS))(join, d->view, first, n, d->o.ssds, d->o.queues_each);
 }

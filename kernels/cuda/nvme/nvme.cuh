@@ -46,8 +46,9 @@ struct pst_cu_nvme_merge {
     uint32_t *number, *order; /* whose key it is: counted up, and as sorted */
     struct pst_cu_nvme_reach *reach;
     struct pst_cu_nvme_run *runs;
-    uint32_t block_bits, window_bits; /* of a key: its block; of that, its place in a window */
-    char *temp;                       /* CUB's */
+    /* of a key: its file and SSD, and below them its block; of the block, its place in a window */
+    uint32_t place_bits, block_bits, window_bits;
+    char *temp; /* CUB's */
     size_t temp_bytes;
 };
 
@@ -76,12 +77,10 @@ struct pst_cu_nvme_view {
     struct pst_cu_nvme_merge merge;
 };
 
-/* Bits of a key above its block, and the key of what is not staged. */
-constexpr uint32_t PST_NVME_PLACE_BITS = 7;
-static_assert(PST_K_NVME_FILES * PST_K_NVME_DRIVE_SSDS_MAX == 1 << PST_NVME_PLACE_BITS, "a file and an SSD");
+/* The key of what is not staged. */
 static __device__ __forceinline__ uint64_t pst_cu_nvme_not_staged(const struct pst_cu_nvme_merge &m)
 {
-    return (uint64_t)1 << (m.block_bits + PST_NVME_PLACE_BITS);
+    return (uint64_t)1 << (m.block_bits + m.place_bits);
 }
 
 /* A clock that does not stop. */
@@ -119,8 +118,8 @@ void pst_cu_nvme_drive_free(struct pst_k_nvme_drive *d);
 pst_rc pst_cu_nvme_drive_give_back(struct pst_k_nvme_drive *d, char *why);
 pst_rc pst_cu_nvme_drive_take_over(struct pst_k_nvme_drive *d, char *why);
 /* merge.cu: what is needed for batches of `most` requests, known from a drive's layout */
-pst_rc pst_cu_nvme_merge_plan(struct pst_queue *q, const struct pst_k_nvme_layout *l, int64_t most,
-                              struct pst_cu_nvme_merge *m);
+pst_rc pst_cu_nvme_merge_plan(struct pst_queue *q, const struct pst_k_nvme_layout *l, uint32_t ssds,
+                              int64_t most, struct pst_cu_nvme_merge *m);
 /* Makes commands of those of n requests that are to be staged; first: of their batch. */
 void pst_cu_nvme_merge(struct pst_k_nvme_drive *d, uint32_t first, uint32_t n);
 /* table.cu */

@@ -24,37 +24,21 @@ __device__ __forceinline__ struct pst_request take(const struct pst_k_nvme_table
     return r;
 }
 
-/* The same as the host's: stages/lib/io/pieces.c. */
-__device__ bool is_wrong(const struct pst_k_nvme_layout &l, const struct pst_k_nvme_table &t,
-                         const struct pst_request &r)
-{
-    if (r.op > PST_REQUEST_WRITE || (r.op == PST_REQUEST_WRITE && !l.writable) ||
-        r.array >= PST_K_NVME_ARRAYS)
-        return true;
-    const struct pst_k_nvme_array &a = l.arrays[r.array];
-    return r.rows == 0 || r.row >= a.rows || r.rows > a.rows - r.row || r.offset > t.slot_bytes ||
-           a.row_bytes > (t.slot_bytes - r.offset) / r.rows;
-}
-
 __device__ verdict judge(const struct pst_k_nvme_layout &l, const table &t, uint32_t i,
                          struct pst_nvme_io *io, struct pst_cu_nvme_landing *landing, uint64_t *place)
 {
     const struct pst_request r = take(t.of, i);
-    if (is_wrong(l, t.of, r))
+    if (pst_request_judge(&r, l.arrays, l.writable, t.of.slot_bytes) != PST_REQUEST_RIGHT)
         return WRONG;
-    const struct pst_k_nvme_array &a = l.arrays[r.array];
-    if (r.op != PST_REQUEST_READ || (a.stripes > 1 && r.rows > 1))
+    const struct pst_request_array &a = l.arrays[r.array];
+    const uint64_t bytes = r.rows * a.rows_in.unit, block = (uint64_t)1 << l.lba_shift;
+    struct pst_extent_place in_file, on_ssd;
+    if (r.op != PST_REQUEST_READ || !pst_extent_find(&a.rows_in, r.row * a.rows_in.unit, &in_file) ||
+        bytes > in_file.run || !pst_extent_find(&l.files[in_file.place], in_file.at, &on_ssd) ||
+        bytes > on_ssd.run)
         return LEFT;
-    const uint32_t which = a.file[r.row % a.stripes];
-    const struct pst_k_nvme_file &file = l.files[which];
-    const uint64_t at = a.data_at + r.row / a.stripes * a.row_bytes, bytes = r.rows * a.row_bytes;
-    if (file.nsid == 0 || at < file.from)
-        return LEFT;
-    const uint64_t unit = (at - file.from) / file.unit, rest = (at - file.from) % file.unit;
-    if (t.ssds > 1 && bytes > file.unit - rest)
-        return LEFT;
-    const uint32_t ssd = (uint32_t)(unit % t.ssds);
-    const uint64_t byte = file.base + unit / t.ssds * file.unit + rest, block = (uint64_t)1 << l.lba_shift;
+    const uint32_t ssd = on_ssd.place;
+    const uint64_t byte = on_ssd.at;
     const uint64_t first = byte & ~(block - 1), end = (byte + bytes + block - 1) & ~(block - 1);
     const uint64_t straight = t.of.iova[ssd] + r.offset;
     const bool fits = first == byte && end == byte + bytes && straight % 4 == 0;
@@ -66,12 +50,12 @@ __device__ verdict judge(const struct pst_k_nvme_layout &l, const table &t, uint
                 r.rows,
                 r.rows * a.wanted_bytes,
                 i};
-    *place = (uint64_t)which * PST_K_NVME_DRIVE_SSDS_MAX + ssd;
+    *place = (uint64_t)in_file.place * t.ssds + ssd;
     *io = {};
     io->lba = first >> l.lba_shift;
     io->iova = straight;
     io->bytes = (uint32_t)(end - first);
-    io->nsid = file.nsid;
+    io->nsid = l.files[in_file.place].nsid;
     io->queue = (uint16_t)(ssd * t.queues_each + i / t.ssds % t.queues_each);
     io->opcode = PST_NVME_READ;
     io->lba_shift = l.lba_shift;

@@ -15,7 +15,6 @@
 #include "common/slots/request.h"
 
 struct pst_dataset;
-struct pst_disk_array;
 
 #define PST_IO_FDS_MAX 2
 #define PST_IO_NOTE_BYTES 512
@@ -78,11 +77,6 @@ struct pst_io_faults {
     uint64_t bad_at, bad_bytes;
 };
 
-/* Where a file's rows begin, and how long they are. */
-struct pst_io_place {
-    uint64_t data_at, row_bytes;
-};
-
 /* For "nvme" and "emulated". */
 struct pst_io_nvme_config {
     const char *stack;    /* "async", "sync", "batch" */
@@ -92,19 +86,18 @@ struct pst_io_nvme_config {
     double dilate;
     uint32_t ssds; /* emulated */
     uint32_t queues, lanes, timeout_ms;
-    const char *gpu;                     /* whose kernels drive the queues: "cuda:N"; NULL: the CPU does */
-    const struct pst_disk_array *arrays; /* with gpu: what requests are about (engine.h) */
-    bool writable;                       /* with gpu: requests may write */
-    uint64_t coalesce_bytes;             /* with gpu: of a read that several requests share */
-    const struct pst_io_place *places;   /* one a file */
-    const struct pst_dataset *dataset;   /* nvme: which must be the one on the drives */
+    const char *gpu;                   /* whose kernels drive the queues: "cuda:N"; NULL: the CPU does */
+    bool writable;                     /* with gpu: requests may write */
+    uint64_t coalesce_bytes;           /* with gpu: of a read that several requests share */
+    const struct pst_dataset *dataset; /* nvme: it must be the one on the drives */
 };
 
 struct pst_io_config {
     struct pst_io_file *files;
     uint32_t nfiles;
-    int depth;   /* operations held at once */
-    int threads; /* pread */
+    const struct pst_request_array *arrays; /* nvme and emulated: what lies in the files, by number */
+    int depth;                              /* operations held at once */
+    int threads;                            /* pread */
     const struct iovec *regions;
     int nregions;
     struct pst_io_faults faults;           /* the decorator's */
@@ -156,6 +149,9 @@ extern const struct pst_io_backend_ops pst_io_pread_ops;
 extern const struct pst_io_backend_ops pst_io_mmap_ops;
 extern const struct pst_io_backend_ops pst_io_nvme_ops;
 extern const struct pst_io_backend_ops pst_io_emulated_ops;
+
+/* The array that lies in this file. */
+const struct pst_request_array *pst_io_array_in(const struct pst_request_array *arrays, uint32_t file);
 
 /* b's wait, or the same by its ring and fds. */
 PST_MUST_USE pst_rc pst_io_wait(struct pst_io_backend *b, int ms);

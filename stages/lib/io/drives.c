@@ -6,33 +6,34 @@
 #include <string.h>
 
 #include "common/nvme/driver/vfio.h"
+#include "common/store/array_id.h"
 #include "common/store/dataset/stripe.h"
 #include "common/error.h"
 
 /* ---- emulated drives over the dataset's files ----------------------------------------------------- */
 
-/* Rows stay whole where they fill blocks; else as many rows stay together as do. */
-static uint64_t unit_of(const struct pst_io_nvme_config *nvme, uint32_t file)
+const struct pst_request_array *pst_io_array_in(const struct pst_request_array *arrays, uint32_t file)
 {
-    const uint64_t row = nvme->places[file].row_bytes > 0 ? nvme->places[file].row_bytes : PST_PAGE;
-    return row * pst_stripe_group(row, PST_SECTOR);
+    uint32_t a = 0;
+    while (a + 1 < PST_REQUEST_ARRAYS_MAX && file - arrays[a].rows_in.first >= arrays[a].rows_in.over)
+        a++;
+    return &arrays[a];
 }
 
+/* A namespace for each file. Rows stay whole if they fill blocks; otherwise as many rows as do stay together.
+ */
 static json_t *namespaces(struct pst_io_drives *d, const struct pst_io_config *c)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < c->nfiles; i++) {
-        const struct pst_io_file *file = &c->files[i];
-        if (file->fd < 0)
-            continue;
-        const struct pst_io_place *place = &c->nvme->places[i];
-        const uint64_t unit = unit_of(c->nvme, i);
-        json_t *ns =
-            json_pack("{ss, ss, sI, sI, sb}", "kind", "file", "path", file->path, "at",
-                      (json_int_t)place->data_at, "unit", (json_int_t)unit, "writable", (int)file->writable);
+        const struct pst_extent *rows = &pst_io_array_in(c->arrays, i)->rows_in;
+        const uint64_t unit = rows->unit * pst_stripe_group(rows->unit, PST_SECTOR);
+        json_t *ns = json_pack("{ss, ss, sI, sI, sb}", "kind", "file", "path", c->files[i].path, "at",
+                               (json_int_t)rows->base, "unit", (json_int_t)unit, "writable",
+                               (int)c->files[i].writable);
         (void)json_array_append_new(list, ns);
-        d->stripes[i] = (struct pst_io_stripes){
-            .there = true, .from = place->data_at, .unit = unit, .nsid = (uint32_t)json_array_size(list)};
+        d->extents[i] =
+            (struct pst_extent){.from = rows->base, .unit = unit, .over = c->nvme->ssds, .nsid = i + 1};
     }
     return list;
 }
@@ -85,9 +86,12 @@ static pst_rc connect_drives(struct pst_io_drives *d, const struct pst_io_config
     return rc;
 }
 
-/* Reads the block that says what a drive holds. Afterwards the rows' place is known. */
+/* Reads the block that says what a drive holds. After that the place of feature rows is known; no other array
+ * is on drives. */
 static pst_rc read_signature(struct pst_io_drives *d, uint32_t drive, const struct pst_io_config *c)
 {
+    const struct pst_extent *features = &c->arrays[PST_ARRAY_FEATURES].rows_in;
+    struct pst_extent *extent = &d->extents[features->first];
     struct pst_nvme_dma block;
     struct pst_nvme_stack *stack = NULL;
     struct pst_stripe stripe;
@@ -118,14 +122,14 @@ static pst_rc read_signature(struct pst_io_drives *d, uint32_t drive, const stru
     if (rc == PST_OK)
         rc = pst_stripe_match(block.base, c->nvme->dataset, drive, d->n, d->t[drive].what, &stripe);
     if (rc == PST_OK)
-        d->stripes[0] = (struct pst_io_stripes){.there = true,
-                                                .from = c->nvme->places[0].data_at,
-                                                .unit = stripe.row_bytes * stripe.group,
-                                                .base = stripe.data_at,
-                                                .nsid = 1};
+        *extent = (struct pst_extent){.from = features->base,
+                                      .unit = stripe.row_bytes * stripe.group,
+                                      .base = stripe.data_at,
+                                      .over = d->n,
+                                      .nsid = 1};
     pst_nvme_stack_free(stack);
     pst_nvme_dma_free(&block);
-    if (rc == PST_OK && d->n > 1 && d->stripes[0].unit % (1ull << d->lba_shift) != 0)
+    if (rc == PST_OK && d->n > 1 && extent->unit % (1ull << d->lba_shift) != 0)
         return pst_fail(PST_E_UNSUPPORTED,
                         "%s: groups of %u rows of %llu bytes do not fill its blocks of %u: it was formatted "
                         "otherwise when they were stored; store them again",
@@ -165,11 +169,6 @@ static pst_rc bring_up(struct pst_io_drives *d, uint32_t i, const struct pst_io_
 pst_rc pst_io_drives_open(struct pst_io_drives *d, const struct pst_io_config *c, bool emulated)
 {
     memset(d, 0, sizeof *d);
-    if (c->nfiles > PST_IO_DRIVES_FILES_MAX)
-        return pst_fail(PST_E_UNSUPPORTED,
-                        "emulated drives hold %d files, this dataset has %u: its features are in too many "
-                        "stripes (penstock convert --stripes 1 makes one file of them)",
-                        PST_IO_DRIVES_FILES_MAX, c->nfiles);
     if (c->nregions > PST_IO_DRIVES_REGIONS_MAX)
         return pst_fail(PST_E_LIMIT, "%d regions of memory; a drive can be given %d", c->nregions,
                         PST_IO_DRIVES_REGIONS_MAX);
@@ -202,16 +201,14 @@ void pst_io_drives_close(struct pst_io_drives *d)
 bool pst_io_drives_find(const struct pst_io_drives *d, uint32_t file, uint64_t at,
                         struct pst_nvme_request *where, uint64_t *run)
 {
-    const struct pst_io_stripes *s = &d->stripes[file];
-    if (!s->there || at < s->from)
+    struct pst_extent_place place;
+    if (!pst_extent_find(&d->extents[file], at, &place))
         return false;
-    const uint64_t unit = (at - s->from) / s->unit, rest = (at - s->from) % s->unit;
-    const uint64_t byte = s->base + unit / d->n * s->unit + rest;
-    *run = d->n == 1 ? UINT64_MAX : s->unit - rest;
-    where->ssd = (uint16_t)(unit % d->n);
-    where->nsid = s->nsid;
+    *run = place.run;
+    where->ssd = (uint16_t)place.place;
+    where->nsid = d->extents[file].nsid;
     where->lba_shift = (uint8_t)d->lba_shift;
-    where->lba = byte >> d->lba_shift;
+    where->lba = place.at >> d->lba_shift;
     return true;
 }
 

@@ -7,16 +7,7 @@
 #include "common/nvme/stack/stack.h"
 #include "stages/lib/io/backend.h"
 
-#define PST_IO_DRIVES_FILES_MAX 8 /* namespaces of an emulated drive */
 #define PST_IO_DRIVES_REGIONS_MAX 80
-
-/* Row u of a file, in units of `unit` bytes from its byte `from` on, lies on drive u mod n, from byte `base`
- * of namespace nsid on. */
-struct pst_io_stripes {
-    bool there;
-    uint64_t from, unit, base;
-    uint32_t nsid;
-};
 
 struct pst_io_drives {
     uint32_t n;
@@ -25,7 +16,7 @@ struct pst_io_drives {
     struct pst_nvme_controller c[PST_NVME_SSDS_MAX], *list[PST_NVME_SSDS_MAX];
     bool open[PST_NVME_SSDS_MAX];
     uint32_t lba_shift;
-    struct pst_io_stripes stripes[PST_IO_DRIVES_FILES_MAX];
+    struct pst_extent extents[PST_REQUEST_FILES_MAX]; /* of each file: where it lies on the drives */
     int nregions;
     struct {
         const char *base;

@@ -8,13 +8,13 @@
 #include <time.h>
 
 #include "stages/lib/io/engine_impl.h"
+#include "common/store/dataset/manifest.h"
 #include "common/util/clock.h"
 #include "common/error.h"
 
 #define COMPLETIONS_MAX 64 /* taken from the backend at once */
 #define DRAIN_MS_MAX 10000 /* a drive that takes longer is not coming back */
-#define COALESCE_MAX (16u << 20)
-#define REGIONS_MAX 65 /* the stage's 64 and the staging */
+#define REGIONS_MAX 65     /* the stage's 64 and the staging */
 
 /* ---- opening and closing ------------------------------------------------------------------------- */
 
@@ -32,22 +32,14 @@ static int all_regions(const struct pst_disk *d, struct iovec regions[REGIONS_MA
 static pst_rc open_backend(struct pst_disk *d, char *notes, size_t note_bytes)
 {
     const struct pst_disk_config *c = &d->config;
-    const char *paths[PST_DISK_FILES_MAX] = {NULL};
-    struct pst_io_place places[PST_DISK_FILES_MAX] = {{0}};
-    for (uint32_t i = 0; i < d->nfiles; i++) {
-        const struct pst_disk_array *a = &c->arrays[i < PST_DISK_ARRAYS ? i : 0];
-        paths[i] = a->stripes > 0 ? a->stripe[i < PST_DISK_ARRAYS ? 0 : i - PST_DISK_ARRAYS + 1] : a->path;
-        places[i] = (struct pst_io_place){a->data_at, a->row_bytes};
-    }
     struct pst_io_nvme_config nvme = c->nvme;
-    nvme.places = places;
-    nvme.arrays = c->arrays;
     nvme.writable = c->writable;
     nvme.coalesce_bytes = c->coalesce_bytes;
     struct iovec regions[REGIONS_MAX];
     const int nregions = all_regions(d, regions);
     const struct pst_io_config config = {.files = d->files,
-                                         .nfiles = d->nfiles,
+                                         .nfiles = c->nfiles,
+                                         .arrays = c->arrays,
                                          .depth = c->depth,
                                          .threads = c->threads,
                                          .regions = regions,
@@ -55,9 +47,9 @@ static pst_rc open_backend(struct pst_disk *d, char *notes, size_t note_bytes)
                                          .faults = c->faults,
                                          .nvme = &nvme};
     pst_rc rc =
-        pst_io_choose(&d->backend, &config, c->backend, paths, c->direct, c->writable, notes, note_bytes);
+        pst_io_choose(&d->backend, &config, c->backend, c->paths, c->direct, c->writable, notes, note_bytes);
     d->direct = rc == PST_OK;
-    for (uint32_t i = 0; i < d->nfiles; i++)
+    for (uint32_t i = 0; i < c->nfiles; i++)
         d->direct = d->direct && (d->files[i].fd < 0 || d->files[i].direct >= 0);
     return rc;
 }
@@ -99,20 +91,16 @@ pst_rc pst_disk_new(struct pst_disk **out, const struct pst_disk_config *config,
     assert(config->depth >= 1 && config->tables_max >= 1 && config->threads >= 1 && note_bytes > 0);
     note[0] = '\0';
     *out = NULL;
-    if (config->gap_bytes > COALESCE_MAX)
-        return pst_fail(PST_E_ARG, "gap_bytes is %llu; expected at most %u",
-                        (unsigned long long)config->gap_bytes, COALESCE_MAX);
-    if (config->coalesce_bytes < 1 || config->coalesce_bytes > COALESCE_MAX)
-        return pst_fail(PST_E_ARG, "coalesce_bytes is %llu; expected 1 to %u",
-                        (unsigned long long)config->coalesce_bytes, COALESCE_MAX);
+    pst_rc rc = pst_disk_config_check(config);
+    if (rc != PST_OK)
+        return rc;
     struct pst_disk *d = calloc(1, sizeof *d);
     if (d == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for the disk engine");
     d->config = *config;
-    for (int i = 0; i < PST_DISK_FILES_MAX; i++)
+    for (int i = 0; i < PST_REQUEST_FILES_MAX; i++)
         d->files[i].fd = d->files[i].direct = -1;
-    d->nfiles = pst_disk_files(config);
-    pst_rc rc = make_memory(d);
+    rc = make_memory(d);
     if (rc == PST_OK)
         rc = open_backend(d, note, note_bytes);
     if (rc == PST_OK)
@@ -157,7 +145,7 @@ void pst_disk_free(struct pst_disk *d)
     if (d->backend.ops == NULL || drain(d)) {
         if (d->backend.ops != NULL)
             d->backend.ops->close(&d->backend);
-        pst_io_files_close(d->files, d->nfiles);
+        pst_io_files_close(d->files, d->config.nfiles);
         pst_nvme_dma_free(&d->shared);
         if (d->staging != NULL && d->staging != shared)
             (void)munmap(d->staging, d->staging_bytes * (size_t)d->config.depth);
@@ -407,20 +395,31 @@ static pst_rc fill_queue(struct pst_disk *d)
 
 /* ---- completions --------------------------------------------------------------------------------- */
 
+/* What a piece is of, in words. The tags of feature requests are vertices. */
+static const char *subject(const struct pst_disk *d, const struct pst_disk_piece *piece, char out[96])
+{
+    const struct pst_request_array *a = pst_io_array_in(d->config.arrays, piece->file);
+    const enum pst_array_id id = (enum pst_array_id)(a - d->config.arrays);
+    if (id == PST_ARRAY_FEATURES)
+        (void)snprintf(out, 96, "the features of vertex %llu", (unsigned long long)piece->tag);
+    else
+        (void)snprintf(out, 96, "%s for request %llu", pst_array_id_name(id), (unsigned long long)piece->tag);
+    return out;
+}
+
 static pst_rc give_up(const struct pst_disk *d, const struct op *op, const char *what)
 {
     const struct pst_disk_piece *piece = &op->piece[op->first];
-    bool features = piece->file == 0 || piece->file >= PST_DISK_ARRAYS; /* then the tag is a vertex */
-    uint64_t block = d->files[piece->file].block > 1 ? d->files[piece->file].block : PST_SECTOR;
-    uint64_t end = piece->at + piece->bytes;
+    const struct pst_io_file *file = &d->files[piece->file];
+    const uint64_t block = file->block > 1 ? file->block : PST_SECTOR;
+    char of[96];
     return pst_fail(
         PST_E_IO,
-        "%s %s %llu failed after %d tries: %s: %s, bytes %llu to %llu (block %llu of %llu bytes); look "
+        "%s %s failed after %d tries: %s: %s, bytes %llu to %llu (block %llu of %llu bytes); look "
         "for the drive's errors in the kernel log; `penstock verify` tells what else is damaged",
-        op->io.write ? "writing" : "reading", features ? "the features of vertex" : "request",
-        (unsigned long long)piece->tag, op->tries, what, d->files[piece->file].path,
-        (unsigned long long)piece->at, (unsigned long long)end, (unsigned long long)(piece->at / block),
-        (unsigned long long)block);
+        op->io.write ? "writing" : "reading", subject(d, piece, of), op->tries, what, file->path,
+        (unsigned long long)piece->at, (unsigned long long)(piece->at + piece->bytes),
+        (unsigned long long)(piece->at / block), (unsigned long long)block);
 }
 
 /* Once more; a window of several pieces is taken piece by piece when its tries are used up. */

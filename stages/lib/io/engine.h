@@ -11,33 +11,15 @@
 #ifndef PST_ENGINE_H
 #define PST_ENGINE_H
 
+#include "common/store/array_id.h"
 #include "common/store/store.h"
 #include "stages/lib/io/backend.h"
 
-#define PST_DISK_ARRAYS 3 /* enum pst_request_array */
-/* Files: one an array, then the second stripe of the features and those after it. */
-#define PST_DISK_FILES_MAX (PST_DISK_ARRAYS + PST_DATASET_FEATURE_FILES_MAX - 1)
-
-struct pst_disk_array {
-    const char *path; /* NULL or "": the dataset has none */
-    /* Of features alone: row v is row v / stripes of file v mod stripes, each as path would be. */
-    int stripes; /* 0: path is all */
-    const char *stripe[PST_DATASET_FEATURE_FILES_MAX];
-    uint64_t data_at; /* byte where row 0 begins */
-    uint64_t row_bytes;
-    uint64_t wanted_bytes; /* of each row, that are data */
-    uint64_t rows;
-};
-
-/* Which file a stripe of an array is in. */
-static inline uint32_t pst_disk_file(uint32_t array, int stripe)
-{
-    return stripe == 0 ? array : (uint32_t)(PST_DISK_ARRAYS + stripe - 1);
-}
-
 struct pst_disk_config {
     const char *backend; /* "auto", "file", "pread", "mmap", "nvme" or "emulated" */
-    struct pst_disk_array arrays[PST_DISK_ARRAYS];
+    struct pst_request_array arrays[PST_REQUEST_ARRAYS_MAX]; /* by enum pst_array_id: pst_disk_config_add */
+    const char *paths[PST_REQUEST_FILES_MAX];                /* of the files in which they lie */
+    uint32_t nfiles;
     int depth;   /* operations in flight */
     int threads; /* pread */
     int retries; /* of one operation */
@@ -49,15 +31,20 @@ struct pst_disk_config {
     const struct iovec *regions;
     int nregions;
     struct pst_io_faults faults;
-    struct pst_io_nvme_config
-        nvme; /* for the backends "nvme" and "emulated"; places are the engine's to fill */
+    struct pst_io_nvme_config nvme; /* for the backends "nvme" and "emulated"; `writable` and `coalesce_bytes`
+                                       are the engine's to fill */
 };
 
-static inline uint32_t pst_disk_files(const struct pst_disk_config *c)
-{
-    const int stripes = c->arrays[0].stripes; /* indptr and indices have none */
-    return PST_DISK_ARRAYS + (stripes > 1 ? (uint32_t)stripes - 1 : 0);
-}
+/* Requests may name this array from now on. It lies in n files; row 0 of each begins at byte data_at. Row v
+ * is row v / n of file v mod n. Nothing if it has no rows. wanted_bytes: of each row, how many are data. The
+ * paths must live as long as the engine. */
+void pst_disk_config_add(struct pst_disk_config *c, enum pst_array_id id, const char *const *paths,
+                         uint32_t n, uint64_t data_at, uint64_t rows, uint64_t row_bytes,
+                         uint64_t wanted_bytes);
+/* The same for every array of a dataset: at most PST_ARRAY_COUNT + PST_DATASET_FEATURE_FILES_MAX - 1 files, which
+ * the engine opens when it is made. on_drives: features lie on raw drives, with stripes of their own; of the
+ * files that have them only the first is opened. */
+void pst_disk_config_add_all(struct pst_disk_config *c, const struct pst_dataset *ds, bool on_drives);
 
 struct pst_disk_stats {
     uint64_t requests; /* operations given to the backend, repeats included */

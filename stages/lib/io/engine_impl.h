@@ -5,6 +5,7 @@
 #include "common/nvme/driver/dma.h"
 #include "stages/lib/io/pieces.h"
 
+#define PST_DISK_COALESCE_MAX (16u << 20)
 #define OP_PIECES_MAX 256 /* rows merged into one operation: 128 KiB of sectors, a quarter of IOV_MAX */
 
 /* An operation and what it brings. Its window is the pieces that the current transfer is for: all of them,
@@ -39,8 +40,7 @@ struct pst_disk_groups {
 
 struct pst_disk {
     struct pst_disk_config config;
-    struct pst_io_file files[PST_DISK_FILES_MAX];
-    uint32_t nfiles;
+    struct pst_io_file files[PST_REQUEST_FILES_MAX]; /* config.nfiles of them */
     struct pst_io_backend backend;
     bool direct;
     struct pst_disk_stats stats;
@@ -60,6 +60,9 @@ struct pst_disk {
     uint64_t staging_bytes;     /* of one operation */
     uint64_t gap_bytes;
 };
+
+/* engine_config.c. PST_E_ARG, PST_E_LIMIT */
+PST_MUST_USE pst_rc pst_disk_config_check(const struct pst_disk_config *c);
 
 /* groups.c. For a backend that takes tables as they stand; without one, these find nothing to do. */
 PST_MUST_USE pst_rc pst_disk_groups_new(struct pst_disk *d);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/store/array_id.h"
 #include "kernels/nvme.h"
 #include "stages/lib/device/device.h"
 #include "stages/lib/io/engine.h"
@@ -20,9 +21,7 @@ static_assert((int)PST_NVME_ASYNC == (int)PST_NVME_WAY_ASYNC &&
                   (int)PST_NVME_SYNC == (int)PST_NVME_WAY_SYNC &&
                   (int)PST_NVME_BATCH == (int)PST_NVME_WAY_BATCH,
               "a stack is a way");
-static_assert(PST_IO_DRIVES_FILES_MAX <= PST_K_NVME_FILES && PST_DISK_ARRAYS == PST_K_NVME_ARRAYS &&
-                  PST_NVME_SSDS_MAX <= PST_K_NVME_DRIVE_SSDS_MAX,
-              "a layout has room for what drives hold");
+static_assert(PST_NVME_SSDS_MAX <= PST_K_NVME_DRIVE_SSDS_MAX, "a layout has room for all drives");
 
 struct pst_io_gpu {
     struct pst_device device;
@@ -53,24 +52,8 @@ static void lay_out(struct pst_k_nvme_layout *l, const struct pst_io_drives *dri
                                                               : (uint64_t)PST_NVME_LBAS_MAX << l->lba_shift;
     l->transfer_bytes = (uint32_t)(most >> l->lba_shift << l->lba_shift);
     l->writable = c->nvme->writable;
-    for (uint32_t i = 0; i < PST_IO_DRIVES_FILES_MAX; i++) {
-        const struct pst_io_stripes *s = &drives->stripes[i];
-        if (s->there)
-            l->files[i] = (struct pst_k_nvme_file){s->from, s->unit, s->base, s->nsid};
-    }
-    for (uint32_t a = 0; a < PST_K_NVME_ARRAYS; a++) {
-        const struct pst_disk_array *from = &c->nvme->arrays[a];
-        struct pst_k_nvme_array *to = &l->arrays[a];
-        const bool there = from->path != NULL && from->path[0] != '\0';
-        *to = (struct pst_k_nvme_array){.data_at = from->data_at,
-                                        .row_bytes = from->row_bytes,
-                                        .wanted_bytes = from->wanted_bytes,
-                                        .rows = there ? from->rows : 0,
-                                        .stripes = from->stripes > 0 ? (uint32_t)from->stripes : 1};
-        assert(to->stripes <= PST_K_NVME_FILES); /* or the drives would not have them */
-        for (uint32_t k = 0; k < to->stripes; k++)
-            to->file[k] = (uint8_t)pst_disk_file(a, (int)k);
-    }
+    memcpy(l->arrays, c->arrays, sizeof l->arrays);
+    memcpy(l->files, drives->extents, sizeof l->files);
 }
 
 static uint64_t divisor(uint64_t a, uint64_t b)
@@ -86,7 +69,7 @@ static uint64_t divisor(uint64_t a, uint64_t b)
 /* Of a row of features: the blocks around it, wherever it begins; 0: rows fill blocks, or are too large. */
 static uint32_t staging_each(const struct pst_k_nvme_layout *l)
 {
-    const uint64_t row = l->arrays[PST_ARRAY_FEATURES].row_bytes, block = 1ull << l->lba_shift;
+    const uint64_t row = l->arrays[PST_ARRAY_FEATURES].rows_in.unit, block = 1ull << l->lba_shift;
     const uint64_t each = pst_align_up(row + block - divisor(row, block), block);
     return row % block == 0 || each > l->transfer_bytes || each > STAGING_MAX / GROUPS ? 0 : (uint32_t)each;
 }

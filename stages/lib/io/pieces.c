@@ -1,14 +1,14 @@
 #include "stages/lib/io/pieces.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
+#include "common/store/dataset/manifest.h"
 
-#define PLACE_BITS 58 /* of a byte in a file; above them the file, and whether it is written */
-static_assert(PST_DISK_FILES_MAX <= 1 << (63 - PLACE_BITS), "files have numbers of 5 bits");
-
-static const char *const array_names[PST_DISK_ARRAYS] = {"features", "indptr", "indices"};
+/* A sort key has the byte's place in its file; above that the file, and whether it is written. */
+static_assert(PST_REQUEST_FILES_MAX <= 1 << (63 - PST_REQUEST_AT_BITS), "a file's number has 6 bits");
 
 pst_rc pst_disk_pieces_new(struct pst_disk_pieces *p, const struct pst_disk_config *config)
 {
@@ -33,39 +33,48 @@ void pst_disk_pieces_delete(struct pst_disk_pieces *p)
     p->key = p->aux = NULL;
 }
 
+static const char *name_of(const struct pst_request *r)
+{
+    return r->array < PST_ARRAY_COUNT ? pst_array_id_name((enum pst_array_id)r->array) : "no array";
+}
+
+/* A fault in words. */
+static pst_rc refuse(const struct pst_disk_pieces *p, const struct pst_disk_table *table, uint64_t request,
+                     const struct pst_request *r, enum pst_request_fault fault)
+{
+    const struct pst_request_array *array = &p->arrays[r->array < PST_ARRAY_COUNT ? r->array : 0];
+    char which[64];
+    (void)snprintf(which, sizeof which, "disk request %llu (tag %llu)", (unsigned long long)request,
+                   (unsigned long long)r->tag);
+    switch (fault) {
+    case PST_REQUEST_NO_OP:
+        return pst_fail(PST_E_FORMAT, "%s has operation %u; expected 0 (read) or 1 (write)", which, r->op);
+    case PST_REQUEST_NO_WRITE:
+        return pst_fail(PST_E_ARG, "%s is a write; the disk stage writes only with \"writable\": true",
+                        which);
+    case PST_REQUEST_NO_ARRAY:
+        if (r->array >= PST_ARRAY_COUNT)
+            return pst_fail(PST_E_FORMAT, "%s names array %u; expected 0 to %d", which, r->array,
+                            PST_ARRAY_COUNT - 1);
+        return pst_fail(PST_E_ARG, "%s names the array %s, which this dataset does not have", which,
+                        name_of(r));
+    case PST_REQUEST_NO_ROWS:
+        return pst_fail(PST_E_FORMAT, "%s names %u rows from row %llu on; %s has %llu rows", which, r->rows,
+                        (unsigned long long)r->row, name_of(r), (unsigned long long)array->rows);
+    case PST_REQUEST_NO_ROOM:
+        return pst_fail(PST_E_FORMAT, "%s puts %u rows of %llu bytes at byte %llu of a slot of %llu bytes",
+                        which, r->rows, (unsigned long long)array->rows_in.unit,
+                        (unsigned long long)r->offset, (unsigned long long)table->slot_bytes);
+    case PST_REQUEST_RIGHT: break;
+    }
+    return PST_OK;
+}
+
 pst_rc pst_disk_pieces_check(const struct pst_disk_pieces *p, const struct pst_disk_table *table,
                              uint64_t request, const struct pst_request *r)
 {
-    unsigned long long index = request, tag = r->tag;
-    if (r->op > PST_REQUEST_WRITE)
-        return pst_fail(PST_E_FORMAT,
-                        "disk request %llu (tag %llu) has operation %u; expected 0 (read) or 1 (write)",
-                        index, tag, r->op);
-    if (r->op == PST_REQUEST_WRITE && !p->writable)
-        return pst_fail(PST_E_ARG,
-                        "disk request %llu (tag %llu) writes, but the disk stage was not given "
-                        "\"writable\": true",
-                        index, tag);
-    if (r->array >= PST_DISK_ARRAYS)
-        return pst_fail(PST_E_FORMAT, "disk request %llu (tag %llu) names array %u; there are %d", index, tag,
-                        r->array, PST_DISK_ARRAYS);
-    const struct pst_disk_array *array = &p->arrays[r->array];
-    if (array->path == NULL || array->path[0] == '\0')
-        return pst_fail(PST_E_ARG, "disk request %llu (tag %llu) names %s, which this dataset has not", index,
-                        tag, array_names[r->array]);
-    if (r->rows == 0 || r->row >= array->rows || r->rows > array->rows - r->row)
-        return pst_fail(PST_E_FORMAT, "disk request %llu (tag %llu) wants %u rows from row %llu; %s has %llu",
-                        index, tag, r->rows, (unsigned long long)r->row, array->path,
-                        (unsigned long long)array->rows);
-    uint64_t bytes;
-    if (__builtin_mul_overflow((uint64_t)r->rows, array->row_bytes, &bytes) ||
-        r->offset > table->slot_bytes || bytes > table->slot_bytes - r->offset)
-        return pst_fail(
-            PST_E_FORMAT,
-            "disk request %llu (tag %llu) would put %u rows of %llu bytes at byte %llu of a slot of %llu",
-            index, tag, r->rows, (unsigned long long)array->row_bytes, (unsigned long long)r->offset,
-            (unsigned long long)table->slot_bytes);
-    return PST_OK;
+    const enum pst_request_fault fault = pst_request_judge(r, p->arrays, p->writable, table->slot_bytes);
+    return fault == PST_REQUEST_RIGHT ? PST_OK : refuse(p, table, request, r, fault);
 }
 
 static struct pst_request copy_request(const struct pst_disk_table *table, uint64_t request)
@@ -89,10 +98,9 @@ pst_rc pst_disk_pieces_refuse(const struct pst_disk_pieces *p, const struct pst_
 static void add_piece(struct pst_disk_pieces *p, const struct pst_disk_piece *piece)
 {
     p->piece[p->n] = *piece;
-    p->key[p->n] = (struct pst_disk_sort_key){.place = (uint64_t)piece->write << 63 |
-                                                       (uint64_t)piece->file << PLACE_BITS |
-                                                       (piece->at & ((UINT64_C(1) << PLACE_BITS) - 1)),
-                                              .piece = p->n};
+    p->key[p->n] = (struct pst_disk_sort_key){
+        .place = (uint64_t)piece->write << 63 | (uint64_t)piece->file << PST_REQUEST_AT_BITS | piece->at,
+        .piece = p->n};
     p->n++;
 }
 
@@ -121,23 +129,6 @@ static void sort_keys(struct pst_disk_pieces *p)
     }
 }
 
-/* Where byte `next` of the rows from `row` on is: the file, *at in it, and how many of the array's bytes go
- * on from there. */
-static uint32_t place(const struct pst_disk_array *array, uint32_t which, uint64_t row, uint64_t next,
-                      uint64_t *at, uint64_t *left)
-{
-    if (array->stripes == 0) {
-        *at = array->data_at + row * array->row_bytes + next;
-        *left = UINT64_MAX;
-        return which;
-    }
-    const uint64_t stripes = (uint64_t)array->stripes, inside = next % array->row_bytes;
-    row += next / array->row_bytes;
-    *at = array->data_at + row / stripes * array->row_bytes + inside;
-    *left = array->row_bytes - inside;
-    return pst_disk_file(which, (int)(row % stripes));
-}
-
 pst_rc pst_disk_pieces_take(struct pst_disk_pieces *p, struct pst_disk_table *table,
                             struct pst_disk_stats *stats)
 {
@@ -148,20 +139,19 @@ pst_rc pst_disk_pieces_take(struct pst_disk_pieces *p, struct pst_disk_table *ta
         pst_rc rc = pst_disk_pieces_check(p, table, request, &r);
         if (rc != PST_OK)
             return rc;
-        const struct pst_disk_array *array = &p->arrays[r.array];
-        uint64_t bytes = r.rows * array->row_bytes;
+        const struct pst_request_array *array = &p->arrays[r.array];
+        const uint64_t row_bytes = array->rows_in.unit, bytes = r.rows * row_bytes;
         while (table->next_byte < bytes && p->n < PST_DISK_PIECES_MAX) {
-            uint64_t at, left;
-            const uint32_t file = place(array, r.array, r.row, table->next_byte, &at, &left);
-            /* a large request is cut where the file's pages begin, so that its pieces are as aligned as it is
-             */
-            uint64_t room = p->piece_bytes - at % PST_PAGE;
-            left = left < bytes - table->next_byte ? left : bytes - table->next_byte;
-            const struct pst_disk_piece piece = {.at = at,
+            struct pst_extent_place to = {0};
+            (void)pst_extent_find(&array->rows_in, r.row * row_bytes + table->next_byte, &to); /* checked */
+            /* a large request is cut where the file's pages begin: then its pieces are as aligned as it is */
+            const uint64_t room = p->piece_bytes - to.at % PST_PAGE, rest = bytes - table->next_byte;
+            const uint64_t most = to.run < room ? to.run : room;
+            const struct pst_disk_piece piece = {.at = to.at,
                                                  .memory = table->slot + r.offset + table->next_byte,
-                                                 .bytes = left < room ? left : room,
+                                                 .bytes = rest < most ? rest : most,
                                                  .tag = r.tag,
-                                                 .file = file,
+                                                 .file = to.place,
                                                  .write = r.op == PST_REQUEST_WRITE};
             add_piece(p, &piece);
             table->next_byte += piece.bytes;

@@ -35,7 +35,7 @@ struct pst_disk_table {
 };
 
 struct pst_disk_pieces {
-    const struct pst_disk_array *arrays;
+    const struct pst_request_array *arrays;
     bool writable;
     uint64_t piece_bytes; /* largest piece; a multiple of PST_PAGE */
     uint32_t n;
@@ -51,8 +51,7 @@ void pst_disk_pieces_delete(struct pst_disk_pieces *p);
 PST_MUST_USE pst_rc pst_disk_pieces_take(struct pst_disk_pieces *p, struct pst_disk_table *table,
                                          struct pst_disk_stats *stats);
 
-/* Is a copy of the table's request in order? PST_E_FORMAT, PST_E_ARG. The CUDA twin judges alike
- * (kernels/cuda/nvme/table.cu). */
+/* Whether a copy of the table's request is right: pst_request_judge, in words. PST_E_FORMAT, PST_E_ARG. */
 PST_MUST_USE pst_rc pst_disk_pieces_check(const struct pst_disk_pieces *p, const struct pst_disk_table *table,
                                           uint64_t request, const struct pst_request *r);
 

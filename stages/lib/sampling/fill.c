@@ -8,6 +8,7 @@
 #include "common/error.h"
 #include "stages/lib/sampling/fill_impl.h"
 #include "common/slots/request.h"
+#include "common/store/array_id.h"
 #include "common/stage.h"
 
 pst_rc pst_filler_init(struct pst_filler *f, const struct pst_csc *graph,

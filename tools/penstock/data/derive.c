@@ -131,8 +131,8 @@ static pst_rc split(const struct args *a, const char *from, const char *to)
         rc = pst_build_commit(&b);
     if (rc == PST_OK)
         (void)printf("%s: train %" PRId64 ", val %" PRId64 ", test %" PRId64 "\n", b.dir,
-                     b.manifest.array[PST_IN_TRAIN].shape[0], b.manifest.array[PST_IN_VAL].shape[0],
-                     b.manifest.array[PST_IN_TEST].shape[0]);
+                     b.manifest.array[PST_ARRAY_TRAIN].shape[0], b.manifest.array[PST_ARRAY_VAL].shape[0],
+                     b.manifest.array[PST_ARRAY_TEST].shape[0]);
     pst_build_release(&b);
     pst_dataset_close(&ds);
     return rc;
@@ -150,7 +150,7 @@ static void say_features(const struct pst_build *b)
     }
     if (m->vertex_types == 0)
         (void)printf("%s: %" PRId64 " rows of %" PRId64 " %s, %" PRIu64 " bytes each\n", b->dir, m->vertices,
-                     m->feature_dim, pst_dtype_name(m->array[PST_IN_FEATURES].dtype), m->stride_bytes);
+                     m->feature_dim, pst_dtype_name(m->array[PST_ARRAY_FEATURES].dtype), m->stride_bytes);
 }
 
 static pst_rc features(const struct args *a, const char *from, const char *to)

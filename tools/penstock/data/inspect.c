@@ -186,7 +186,7 @@ static void say_counts(struct pst_dataset *ds)
     }
     say_splits(ds);
     (void)printf("arrays:\n");
-    for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
+    for (unsigned i = 0; i < PST_ARRAY_COUNT; i++)
         say_array(pst_array_id_name(i), pst_manifest_dataset_array(ds, i));
 }
 

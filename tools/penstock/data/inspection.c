@@ -87,7 +87,7 @@ void inspection_release(struct inspection *in)
 static json_t *arrays(struct pst_dataset *ds)
 {
     json_t *all = json_object();
-    for (unsigned i = 0; i < PST_ARRAY_IDS; i++) {
+    for (unsigned i = 0; i < PST_ARRAY_COUNT; i++) {
         const struct pst_array *a = pst_manifest_dataset_array(ds, i);
         if (a->path[0] == '\0')
             continue;

@@ -315,7 +315,7 @@ static pst_rc open_source(struct store *s, const char *dir)
     pst_manifest_read(&manifest, dir, &problems);
     for (int k = 0; k < pst_feature_files(&s->ds); k++) {
         s->source_checksum[k] =
-            manifest.stripes > 0 ? manifest.stripe[k].checksum : manifest.array[PST_IN_FEATURES].checksum;
+            manifest.stripes > 0 ? manifest.stripe[k].checksum : manifest.array[PST_ARRAY_FEATURES].checksum;
         s->source[k] = XXH3_createState();
         if (s->source[k] == NULL || XXH3_64bits_reset(s->source[k]) != XXH_OK) {
             pst_manifest_release(&manifest);

@@ -27,7 +27,7 @@ static void say(const char *dir, const struct pst_verify_report *report)
 {
     struct pst_verified sum = {.bytes = 0};
     char amount[32], rate[32];
-    for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
+    for (unsigned i = 0; i < PST_ARRAY_COUNT; i++)
         say_one(pst_array_id_name(i), &report->array[i], &sum);
     for (int k = 0; k < PST_DATASET_FEATURE_FILES_MAX; k++) {
         char name[PST_NAME_MAX];

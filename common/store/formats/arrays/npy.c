@@ -17,8 +17,8 @@
 
 struct kept {
     struct pst_import_job *job;
-    json_t *meta;                          /* NULL: there is none */
-    struct pst_array array[PST_ARRAY_IDS]; /* mapped; path empty where there is none */
+    json_t *meta;                       /* NULL: there is none */
+    struct pst_array array[PST_ARRAY_COUNT]; /* mapped; path empty where there is none */
     int64_t relations;
     struct pst_csc_builder *csc; /* while edges are read */
     int64_t edge;                /* the next one's relation */
@@ -45,7 +45,7 @@ static pst_rc open_kept(struct kept *k)
     k->relations = json_integer_value(json_object_get(k->meta, "num_relations"));
     if (k->relations < 0 || k->relations > INT32_MAX)
         return pst_fail(PST_E_FORMAT, "%s: num_relations: expected 0 to %d", path, INT32_MAX);
-    for (unsigned i = PST_IN_RELATIONS; i < PST_ARRAY_IDS; i++) {
+    for (unsigned i = PST_ARRAY_RELATIONS; i < PST_ARRAY_COUNT; i++) {
         if (!is_kept(k, pst_array_id_name(i)))
             continue;
         (void)snprintf(path, sizeof path, "%.4000s/%s.npy", k->job->from, pst_array_id_name(i));
@@ -69,12 +69,12 @@ static pst_rc add_block(void *ctx, const int64_t *source, const int64_t *target,
                         int64_t n)
 {
     struct kept *k = ctx;
-    const int32_t *relation = (const int32_t *)k->array[PST_IN_RELATIONS].map + k->edge;
+    const int32_t *relation = (const int32_t *)k->array[PST_ARRAY_RELATIONS].map + k->edge;
     (void)unused;
     for (int64_t i = 0; i < n; i++)
         if (relation[i] < 0 || relation[i] >= k->relations)
             return pst_fail(PST_E_FORMAT, "%s: relation of edge %" PRId64 " is %d: expected 0 to %" PRId64,
-                            k->array[PST_IN_RELATIONS].path, k->edge + i, relation[i], k->relations - 1);
+                            k->array[PST_ARRAY_RELATIONS].path, k->edge + i, relation[i], k->relations - 1);
     k->edge += n;
     return pst_csc_builder_add(k->csc, source, target, relation, n);
 }
@@ -87,7 +87,7 @@ static pst_rc feed_relations(void *ctx, struct pst_csc_builder *csc, int64_t *ve
     struct pst_array edges;
     struct pst_problems problems = {.count = 0};
     const char *path = k->job->spec.source[PST_IMPORT_EDGES];
-    const struct pst_array *r = &k->array[PST_IN_RELATIONS];
+    const struct pst_array *r = &k->array[PST_ARRAY_RELATIONS];
     pst_rc rc = pst_array_open(&edges, path);
     if (rc != PST_OK)
         return rc;
@@ -119,10 +119,10 @@ static pst_rc feed_relations(void *ctx, struct pst_csc_builder *csc, int64_t *ve
 static pst_rc check_ids(const struct kept *k, unsigned id)
 {
     const struct pst_array *a = &k->array[id];
-    const bool names = id == PST_IN_NAMES_AT || id == PST_IN_RELATION_NAMES_AT;
+    const bool names = id == PST_ARRAY_NAMES_AT || id == PST_ARRAY_RELATION_NAMES_AT;
     const int64_t vertices = k->job->build->manifest.vertices,
                   all = names ? k->array[id + 1].shape[0] : vertices;
-    if (id == PST_IN_IDS || id == PST_IN_NAMES || id == PST_IN_RELATION_NAMES)
+    if (id == PST_ARRAY_IDS || id == PST_ARRAY_NAMES || id == PST_ARRAY_RELATION_NAMES)
         return PST_OK;
     if (a->dtype != PST_I32 && a->dtype != PST_I64)
         return a->dtype == PST_U8 ? PST_OK : pst_fail(PST_E_FORMAT, "%s: expected integers", a->path);
@@ -161,7 +161,7 @@ static pst_rc copy_kept(struct kept *k)
     struct pst_problems problems = {.count = 0};
     pst_rc rc = PST_OK;
     k->job->build->manifest.relations = k->relations;
-    for (unsigned i = PST_IN_RELATIONS + 1; i < PST_ARRAY_IDS && rc == PST_OK; i++) {
+    for (unsigned i = PST_ARRAY_RELATIONS + 1; i < PST_ARRAY_COUNT && rc == PST_OK; i++) {
         if (k->array[i].path[0] == '\0')
             continue;
         pst_progress_begin(k->job->progress, pst_array_id_name(i), k->array[i].data_bytes, true);
@@ -193,7 +193,7 @@ static pst_rc import_npy(struct pst_import_job *job)
         rc = pst_import_find(&job->spec, job->from, job->skip);
     if (rc == PST_OK)
         rc = open_kept(k);
-    if (rc == PST_OK && !typed && k->array[PST_IN_RELATIONS].map != NULL) {
+    if (rc == PST_OK && !typed && k->array[PST_ARRAY_RELATIONS].map != NULL) {
         job->spec.feed = feed_relations;
         job->spec.feed_ctx = k;
         job->spec.relations = k->relations;
@@ -203,7 +203,7 @@ static pst_rc import_npy(struct pst_import_job *job)
                    : pst_import(&job->spec, job->build, job->result, job->progress);
     if (rc == PST_OK && json_array_size(json_object_get(k->meta, "kept")) > 0)
         rc = copy_kept(k);
-    for (unsigned i = 0; i < PST_ARRAY_IDS; i++)
+    for (unsigned i = 0; i < PST_ARRAY_COUNT; i++)
         pst_array_close(&k->array[i]);
     json_decref(k->meta);
     free(k);

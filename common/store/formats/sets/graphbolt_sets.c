@@ -341,9 +341,9 @@ static pst_rc add_pairs(struct pst_graphbolt *g, struct set *s, void *ctx)
 static pst_rc pair_split(struct pst_graphbolt *g, int split)
 {
     struct pair_sets p = {.keep_negatives = split > 0};
-    pst_pairs_begin(&p.edges, g->job->build, (enum pst_array_id)(PST_IN_EDGES_TRAIN + split), g->vertices);
-    pst_pairs_begin(&p.negatives, g->job->build, split == 2 ? PST_IN_NEGATIVES_TEST : PST_IN_NEGATIVES_VAL,
-                    g->vertices);
+    pst_pairs_begin(&p.edges, g->job->build, (enum pst_array_id)(PST_ARRAY_EDGES_TRAIN + split), g->vertices);
+    pst_pairs_begin(&p.negatives, g->job->build,
+                    split == 2 ? PST_ARRAY_NEGATIVES_TEST : PST_ARRAY_NEGATIVES_VAL, g->vertices);
     pst_rc rc = each_set(g, split, true, add_pairs, &p);
     if (rc == PST_OK)
         rc = pst_pairs_end(&p.edges);

@@ -189,7 +189,7 @@ static pst_rc write_ids(struct marius *m, const struct pst_name_map_spec *map, b
     pst_rc rc = ids != NULL ? pst_name_map_read_ids(map, ids, integers)
                             : pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " ids", m->nodes);
     if (rc == PST_OK && *integers)
-        rc = pst_build_array_from(m->job->build, PST_IN_IDS, PST_I64, m->nodes, ids);
+        rc = pst_build_array_from(m->job->build, PST_ARRAY_IDS, PST_I64, m->nodes, ids);
     free(ids);
     return rc;
 }
@@ -204,7 +204,7 @@ static pst_rc write_names(struct marius *m, const char *file, int64_t n, enum ps
         return PST_OK;
     const struct pst_name_map_spec map = {
         .path = path, .separator = ',', .n = n, .warnings = &m->job->result->warnings};
-    pst_rc rc = at_id == PST_IN_NAMES_AT ? write_ids(m, &map, &integers) : PST_OK;
+    pst_rc rc = at_id == PST_ARRAY_NAMES_AT ? write_ids(m, &map, &integers) : PST_OK;
     if (rc != PST_OK || integers)
         return rc;
     pst_dict_init(&names, m->job->spec.memory_bytes / 4);
@@ -222,7 +222,8 @@ static pst_rc write_splits(struct marius *m)
     pst_rc rc = PST_OK;
     for (int k = 0; k < 3 && rc == PST_OK && (pairs || m->columns == 3); k++) {
         const struct pst_import_edge_array e = edges_of(m, k);
-        unsigned id = (unsigned)(m->columns == 3 ? PST_IN_TRIPLES_TRAIN : PST_IN_EDGES_TRAIN) + (unsigned)k;
+        unsigned id =
+            (unsigned)(m->columns == 3 ? PST_ARRAY_TRIPLES_TRAIN : PST_ARRAY_EDGES_TRAIN) + (unsigned)k;
         if (m->file[k][0] != '\0')
             rc = pst_pairs_from(m->job->build, id, m->nodes, &e, m->job->progress);
     }
@@ -251,10 +252,10 @@ static pst_rc run(struct marius *m)
     if (rc == PST_OK)
         rc = write_splits(m);
     if (rc == PST_OK)
-        rc = write_names(m, "nodes/node_mapping.txt", m->nodes, PST_IN_NAMES_AT, PST_IN_NAMES);
+        rc = write_names(m, "nodes/node_mapping.txt", m->nodes, PST_ARRAY_NAMES_AT, PST_ARRAY_NAMES);
     if (rc == PST_OK && m->columns == 3)
-        rc = write_names(m, "edges/relation_mapping.txt", m->relations, PST_IN_RELATION_NAMES_AT,
-                         PST_IN_RELATION_NAMES);
+        rc = write_names(m, "edges/relation_mapping.txt", m->relations, PST_ARRAY_RELATION_NAMES_AT,
+                         PST_ARRAY_RELATION_NAMES);
     return rc;
 }
 

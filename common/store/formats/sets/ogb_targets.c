@@ -16,7 +16,7 @@ static pst_rc write_rows(struct pst_build *b, const struct pst_array *a, const c
 {
     struct pst_array_writer w = {.fd = -1};
     uint8_t row[TASKS_MAX];
-    pst_rc rc = pst_build_array(b, PST_IN_MULTILABELS, PST_U8, 2, a->shape, &w);
+    pst_rc rc = pst_build_array(b, PST_ARRAY_MULTILABELS, PST_U8, 2, a->shape, &w);
     for (int64_t v = 0; v < a->shape[0] && rc == PST_OK; v++) {
         for (int64_t k = 0; k < a->shape[1] && rc == PST_OK; k++) {
             int64_t label = pst_import_label_at(a, v * a->shape[1] + k);
@@ -29,7 +29,7 @@ static pst_rc write_rows(struct pst_build *b, const struct pst_array *a, const c
             rc = pst_array_write(&w, row, (size_t)a->shape[1]);
     }
     if (rc == PST_OK)
-        rc = pst_build_array_end(b, PST_IN_MULTILABELS, &w);
+        rc = pst_build_array_end(b, PST_ARRAY_MULTILABELS, &w);
     pst_array_writer_release(&w);
     return rc;
 }
@@ -138,9 +138,9 @@ static pst_rc take_columns(struct pst_import_job *job, const char *prefix, const
     if (rc == PST_OK && !(there[0] && there[1]))
         rc = pst_fail(PST_E_FORMAT, "%s: expected edge, or source_node and target_node", told);
     if (rc == PST_OK)
-        rc = take_lists(job, &a[0], &a[1], (enum pst_array_id)(PST_IN_EDGES_TRAIN + split));
+        rc = take_lists(job, &a[0], &a[1], (enum pst_array_id)(PST_ARRAY_EDGES_TRAIN + split));
     if (rc == PST_OK && there[2] && split > 0)
-        rc = take_lists(job, &a[0], &a[2], (enum pst_array_id)(PST_IN_NEGATIVES_VAL + split - 1));
+        rc = take_lists(job, &a[0], &a[2], (enum pst_array_id)(PST_ARRAY_NEGATIVES_VAL + split - 1));
     for (int k = 0; k < 3; k++)
         pst_array_close(&a[k]);
     return rc;
@@ -161,10 +161,10 @@ pst_rc pst_ogb_links(struct pst_import_job *job, const char *dir)
         prefix[strlen(prefix) - strlen(".npy")] = '\0';
         if ((rc = pst_python_run("torch_file", path, prefix)) != PST_OK)
             break;
-        rc = take_pairs(job, prefix, path, "edge", (enum pst_array_id)(PST_IN_EDGES_TRAIN + k), &pairs);
+        rc = take_pairs(job, prefix, path, "edge", (enum pst_array_id)(PST_ARRAY_EDGES_TRAIN + k), &pairs);
         if (rc == PST_OK && k > 0)
-            rc = take_pairs(job, prefix, path, "edge_neg", (enum pst_array_id)(PST_IN_NEGATIVES_VAL + k - 1),
-                            &negatives);
+            rc = take_pairs(job, prefix, path, "edge_neg",
+                            (enum pst_array_id)(PST_ARRAY_NEGATIVES_VAL + k - 1), &negatives);
         if (rc == PST_OK && !pairs)
             rc = take_columns(job, prefix, path, k);
     }

@@ -92,7 +92,7 @@ pst_rc pst_triple_rows_flush(struct pst_triple_rows *r)
 
 static enum pst_array_id array_of(int split)
 {
-    return (enum pst_array_id)(PST_IN_TRIPLES_TRAIN + split);
+    return (enum pst_array_id)(PST_ARRAY_TRIPLES_TRAIN + split);
 }
 
 static pst_rc end_split(struct pst_triple_rows *r, int split)
@@ -177,10 +177,10 @@ pst_rc pst_triple_rows_number(struct pst_triple_rows *r, int64_t *entities)
     if (rc != PST_OK)
         return rc;
     if (!aside)
-        return pst_dict_write(pst_names_dict(r->names), r->build, PST_IN_NAMES_AT, PST_IN_NAMES);
+        return pst_dict_write(pst_names_dict(r->names), r->build, PST_ARRAY_NAMES_AT, PST_ARRAY_NAMES);
     const int64_t waiting = 2 * r->splits[0].waiting;
     int64_t early = 0;
-    rc = pst_names_write(r->names, r->build, PST_IN_NAMES_AT, PST_IN_NAMES, waiting, &early);
+    rc = pst_names_write(r->names, r->build, PST_ARRAY_NAMES_AT, PST_ARRAY_NAMES, waiting, &early);
     if (waiting > 0)
         r->of_train = early;
     if (rc == PST_OK)

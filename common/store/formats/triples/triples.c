@@ -229,7 +229,7 @@ static pst_rc finish(struct graph *g)
     struct pst_build *b = g->job->build;
     const struct pst_import_spec *s = &g->job->spec;
     int64_t vertices = g->entities.n;
-    pst_rc rc = g->openke ? pst_dict_write(&g->entities, b, PST_IN_NAMES_AT, PST_IN_NAMES)
+    pst_rc rc = g->openke ? pst_dict_write(&g->entities, b, PST_ARRAY_NAMES_AT, PST_ARRAY_NAMES)
                           : pst_triple_rows_number(&g->rows, &vertices);
     if (rc != PST_OK)
         return rc;
@@ -239,7 +239,7 @@ static pst_rc finish(struct graph *g)
         json_pack("{s:s, s:s}", "command", s->command != NULL ? s->command : "", "source", g->job->from);
     rc = pst_csc_builder_finish(g->csc, vertices, g->job->progress);
     if (rc == PST_OK)
-        rc = pst_dict_write(&g->relations, b, PST_IN_RELATION_NAMES_AT, PST_IN_RELATION_NAMES);
+        rc = pst_dict_write(&g->relations, b, PST_ARRAY_RELATION_NAMES_AT, PST_ARRAY_RELATION_NAMES);
     if (g->carriage_returns > 0)
         pst_problem(&g->job->result->warnings, "%" PRId64 " lines end with CR LF", g->carriage_returns);
     if (g->blank_lines > 0)
