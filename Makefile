@@ -59,6 +59,16 @@ tests_bin := $(patsubst tests/%,$(BUILD)/tests/%,$(basename $(test_src)))
 .PHONY: all
 all: $(libs) $(cuda_so) $(stage_so) $(helpers) $(if $(cmd_src),$(BUILD)/bin/penstock)
 
+# What `penstock --version` says. The file changes only when the commit does.
+version := 1
+commit := $(if $(wildcard .git),$(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null))
+$(BUILD)/version: FORCE
+	@mkdir -p $(@D)
+	@echo '$(version) $(commit)' | cmp -s - $@ || echo '$(version) $(commit)' >$@
+$(BUILD)/obj/common/util/version.o: ALL_CFLAGS += -DPST_VERSION='"$(version)"' -DPST_COMMIT='"$(commit)"'
+$(BUILD)/obj/common/util/version.o: $(BUILD)/version
+.PHONY: FORCE
+
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(if $(filter kernels/%,$<),$(KERNEL_CFLAGS)) -c -o $@ $<
@@ -266,7 +276,7 @@ install: all
 	install -d $(share)/penstock/python/penstock
 	install -m644 tools/python/penstock/*.py $(share)/penstock/python/penstock
 	printf '%s\n' 'prefix=$(PREFIX)' 'Name: penstock' 'Description: out-of-core graph learning: the stage SDK' \
-	  'Version: 1' 'Cflags: -I$${prefix}/include -I$${prefix}/include/penstock -I$${prefix}/include/penstock/common' \
+	  'Version: $(version)' 'Cflags: -I$${prefix}/include -I$${prefix}/include/penstock -I$${prefix}/include/penstock/common' \
 	  'Libs: -L$${prefix}/lib -lpenstock-stages -lpenstock -lpenstock-cpu' >$(share)/pkgconfig/penstock.pc
 
 .PHONY: clean help

@@ -14,6 +14,7 @@
 #include "common/error.h"
 #include "common/host/host.h"
 #include "common/ipc/pulse.h"
+#include "common/util/file.h"
 
 #define EVENTS_MAX 4096 /* of all slots, for each stage on this GPU */
 
@@ -197,6 +198,7 @@ static pst_rc serve(struct memory *m)
 
 int main(int argc, char **argv)
 {
+    pst_file_open_std();
     if (argc == 2 && strcmp(argv[1], "--gpus") == 0)
         return tell_gpus();
     if (argc != 7 || strcmp(argv[1], "--control") != 0 || strcmp(argv[3], "--pulse") != 0) {

@@ -19,6 +19,7 @@
 
 #include "common/error.h"
 #include "common/ipc/proc.h"
+#include "common/util/file.h"
 
 #define LOOK_MS 10
 #define START_MS 5000 /* until its pipe is there: it takes a tenth of a second */
@@ -117,6 +118,7 @@ static void remove_pipes(const char *pipes)
 
 int main(int argc, char **argv)
 {
+    pst_file_open_std();
     if (argc != 4 || argv[1][0] != '/') {
         (void)fprintf(stderr,
                       "usage: penstock-mps PROGRAM PIPES LOGS\n"

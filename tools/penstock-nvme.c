@@ -14,6 +14,7 @@
 
 #include "common/error.h"
 #include "common/nvme/emulated/emulated_impl.h"
+#include "common/util/file.h"
 
 #define CONFIG_BYTES_MAX (1u << 20)
 
@@ -84,6 +85,7 @@ int main(int argc, char **argv)
                                             {0}};
     const char *socket_name = NULL;
     int listener = -1, ready = -1, c;
+    pst_file_open_std();
     while ((c = getopt_long(argc, argv, "", options, NULL)) >= 0) {
         if (c == 's')
             socket_name = optarg;

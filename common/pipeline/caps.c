@@ -365,8 +365,12 @@ static pst_rc find_file(struct pst_caps *caps, const char *base_dir, char out[40
         return PST_OK;
     }
     (void)snprintf(out, 4096, "%s", caps->run);
-    if (access(out, F_OK) != 0 && caps->run[0] != '/' && base_dir)
-        (void)snprintf(out, 4096, "%s/%s", base_dir, caps->run);
+    if (access(out, F_OK) == 0 || caps->run[0] == '/' || !base_dir || strcmp(base_dir, ".") == 0)
+        return PST_OK;
+    const char *name = caps->run;
+    while (strncmp(name, "./", 2) == 0)
+        name += 2;
+    (void)snprintf(out, 4096, "%s/%s", base_dir, name);
     return PST_OK;
 }
 

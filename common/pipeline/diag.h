@@ -18,6 +18,6 @@ void pst_diag_print(const struct pst_diag *diag); /* to standard error */
 void pst_diag_release(struct pst_diag *diag);
 
 /* The name nearest to `name` among n, by edit distance, or NULL if none is near. */
-const char *pst_diag_nearest(const char *name, const char *const *names, size_t n);
+PST_API const char *pst_diag_nearest(const char *name, const char *const *names, size_t n);
 
 #endif

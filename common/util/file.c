@@ -169,6 +169,13 @@ pst_rc pst_file_read(const char *path, size_t bytes_max, char **data, size_t *by
     return PST_OK;
 }
 
+void pst_file_open_std(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) /* the lowest free number */
+            _exit(1);
+}
+
 pst_rc pst_file_make_parents(const char *path)
 {
     char dir[PST_PATH_MAX];

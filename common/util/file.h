@@ -49,6 +49,10 @@ PST_API PST_MUST_USE pst_rc pst_file_read(const char *path, size_t bytes_max, ch
 /* Makes the directories that path is to lie in, as far as they do not exist. */
 PST_API PST_MUST_USE pst_rc pst_file_make_parents(const char *path);
 
+/* Opens /dev/null as standard input, output and error where one of them is closed. Every program calls it
+ * first: otherwise the next file that it opens gets that number, and messages are written into it. */
+PST_API void pst_file_open_std(void);
+
 /* Makes what was renamed or created in a directory survive a power failure. */
 PST_API PST_MUST_USE pst_rc pst_file_sync_dir(const char *dir);
 

@@ -1,9 +1,12 @@
-/* penstock: the command. */
+/* main.c: the table of subcommands. */
 #include <stdio.h>
 #include <string.h>
 
 #include "common/util/signals.h"
+#include "common/util/file.h"
+#include "common/util/install.h"
 #include "tools/penstock/cli/commands.h"
+#include "tools/penstock/cli/options.h"
 
 static const struct {
     const char *name;
@@ -39,12 +42,14 @@ static void usage(FILE *out)
     fprintf(out, "usage: penstock COMMAND [ARGUMENT]...\n\n");
     for (size_t i = 0; i < COMMANDS; i++)
         fprintf(out, "  %-10s%s\n", commands[i].name, commands[i].help);
-    fprintf(out, "\npenstock COMMAND --help tells more.\n");
+    fprintf(out, "\n`penstock COMMAND --help` lists the options of a command; `penstock --version` prints "
+                 "the version.\n");
 }
 
 int main(int argc, char **argv)
 {
     pst_signals_init();
+    pst_file_open_std();
     if (argc < 2) {
         usage(stderr);
         return 2;
@@ -53,10 +58,17 @@ int main(int argc, char **argv)
         usage(stdout);
         return 0;
     }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("penstock %s\n", pst_install_version());
+        return 0;
+    }
     for (size_t i = 0; i < COMMANDS; i++)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "penstock: there is no command \"%s\"\n\n", argv[1]);
+    const char *names[COMMANDS];
+    for (size_t i = 0; i < COMMANDS; i++)
+        names[i] = commands[i].name;
+    command_unknown("penstock", "command", argv[1], names, COMMANDS);
     usage(stderr);
     return 2;
 }

@@ -234,6 +234,10 @@ def what_a_run_would_replace_is_refused():
         os.symlink(put(p.path("elsewhere")), p.path("w/lock"))
         refused(p, p.path("w"), "lock")
         refused(p, p.data, "is a dataset")
+        run = cut_off(p, p.path("proj"))
+        put(os.path.join(run, "report.json"))
+        said = subprocess.run(run_argv(p, run), capture_output=True, text=True)
+        assert said.returncode == 2 and "report.json was not written by a run" in said.stderr and os.path.exists(os.path.join(run, "report.json"))
         command("verify", "--quiet", p.data)
 
 
@@ -267,6 +271,32 @@ def parents_are_made():
         r = subprocess.run([PENSTOCK, "run", HYPERION, "--dataset", p.path("moved"), "--run-dir", "g/h/run", *map(str, SMALL)], cwd=p.dir,
                            capture_output=True, text=True)
         assert r.returncode == 0 and os.path.exists(p.path("g/h/run/report.json")), r.stderr
+
+
+@test
+def the_next_export_and_infer_remove_what_killed_ones_left():
+    with Place() as p:
+        run = Running(run_argv(p, p.path("run")), p.path("run")).wait().run_dir
+        half = [put(p.path(f"out.{what}npy.penstock-partial-{DEAD}")) for what in ("", "classes.")]
+        other = [put(p.path(f"other.npy.penstock-partial-{DEAD}")), put(p.path("out.npy.part"))]
+        command("infer", run, "--out", p.path("out.npy"), "--quiet")
+        assert not any(map(os.path.exists, half)) and all(map(os.path.exists, other))
+        put(p.path(f"text.penstock-partial-{DEAD}/edges.csv")), put(p.path(f"text.penstock-partial-1/edges.npy"))
+        mine = [put(p.path("text.penstock-partial-2/thesis.tex")), put(p.path("other.penstock-partial-1/edges.npy"))]
+        command("export", p.data, p.path("text"), "--format", "csv", "--quiet")
+        assert sorted(n for n in os.listdir(p.dir) if n.startswith("text")) == ["text", "text.penstock-partial-2"]
+        assert all(map(os.path.exists, mine))
+        argv = [PENSTOCK, "export", p.data, p.path("npy"), "--quiet"]
+        for _ in range(20):  # killed for good
+            export = subprocess.Popen(argv)
+            wait_for(lambda: glob.glob(p.path("npy*")))
+            export.kill(), export.wait()
+            if not os.path.exists(p.path("npy")):
+                break
+            shutil.rmtree(p.path("npy"))
+        assert glob.glob(p.path("npy.penstock-partial-*"))
+        subprocess.run(argv, check=True)
+        assert not glob.glob(p.path("npy.penstock-partial-*")) and os.path.exists(p.path("npy/edges.npy"))
 
 
 # ---- stop -------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "common/error.h"
+#include "common/pipeline/diag.h"
 #include "common/store/store.h"
 
 pst_rc option_int(const char *name, const char *text, int64_t low, int64_t high, int64_t *out)
@@ -17,7 +18,8 @@ pst_rc option_int(const char *name, const char *text, int64_t low, int64_t high,
     char *end;
     errno = 0;
     long long value = strtoll(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || value < low || value > high)
+    const bool begins = (text[0] >= '0' && text[0] <= '9') || text[0] == '-'; /* strtoll takes blanks, too */
+    if (!begins || errno != 0 || end == text || *end != '\0' || value < low || value > high)
         return pst_fail(PST_E_ARG, "%s: expected an integer from %" PRId64 " to %" PRId64 ", found '%.64s'",
                         name, low, high, text);
     *out = value;
@@ -40,7 +42,7 @@ pst_rc option_stripe_dirs(const char *text, int64_t *stripes, const char **out)
     }
     if (n < 1 || n > PST_DATASET_FEATURE_FILES_MAX)
         return pst_fail(PST_E_ARG,
-                        "--stripe-dirs: expected 1 to %d directories with commas between, found %" PRId64,
+                        "--stripe-dirs: expected 1 to %d directories, separated by commas, found %" PRId64,
                         PST_DATASET_FEATURE_FILES_MAX, n);
     *stripes = *stripes == 0 ? n : *stripes;
     *out = text;
@@ -63,15 +65,16 @@ pst_rc option_bytes(const char *name, const char *text, uint64_t *out)
     char *end;
     errno = 0;
     long long value = strtoll(text, &end, 10);
-    bool ok = errno == 0 && end != text && value >= 0;
+    bool ok = errno == 0 && end != text && text[0] >= '0' && text[0] <= '9';
     const char *unit = ok && *end != '\0' ? strchr(suffix, *end) : NULL;
     int shift = unit == NULL ? 0 : 10 * (int)(unit - suffix + 1);
     end += unit != NULL;
     if (ok && unit != NULL && strcmp(end, "iB") == 0)
         end += 2;
     if (!ok || *end != '\0' || value > INT64_MAX >> shift)
-        return pst_fail(PST_E_ARG, "%s: expected bytes, as 4096, 512K, 64M, 8G or 1T, found '%.64s'", name,
-                        text);
+        return pst_fail(PST_E_ARG,
+                        "%s: expected a number of bytes, for example 4096, 512K, 64MiB or 8G, found '%.64s'",
+                        name, text);
     *out = (uint64_t)value << shift;
     return PST_OK;
 }
@@ -80,13 +83,13 @@ pst_rc option_name(const char *name, const char *text, char *out, size_t room)
 {
     size_t n = strlen(text);
     if (n == 0 || n >= room)
-        return pst_fail(PST_E_ARG, "%s: expected 1 to %zu bytes, found %zu", name, room - 1, n);
+        return pst_fail(PST_E_ARG, "%s: expected a text of 1 to %zu bytes, found %zu", name, room - 1, n);
     memset(out, 0, room); /* it is copied whole */
     (void)snprintf(out, room, "%s", text);
     return PST_OK;
 }
 
-/* The signal that pst_progress_add noticed still waits. */
+/* The signal that pst_progress_add noticed is still pending. */
 static int interrupted_by(void)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
@@ -106,4 +109,11 @@ int command_result(const char *command, pst_rc rc)
         return 128 + interrupted_by();
     bool users = rc == PST_E_ARG || rc == PST_E_FORMAT || rc == PST_E_STATE || rc == PST_E_LIMIT;
     return users ? 2 : 1;
+}
+
+void command_unknown(const char *who, const char *what, const char *found, const char *const *names, size_t n)
+{
+    const char *near = pst_diag_nearest(found, names, n);
+    (void)fprintf(stderr, "%s: there is no %s \"%.64s\"", who, what, found);
+    (void)fprintf(stderr, near != NULL ? ": did you mean \"%s\"?\n\n" : "\n\n", near);
 }

@@ -1,22 +1,27 @@
-/* options.h: option values and exit codes, shared by gen, import, inspect and verify.
+/* options.h: what the subcommands of penstock share: option values, error lines and exit codes.
  * Owner: none. Threads: one. */
 #ifndef PST_OPTIONS_H
 #define PST_OPTIONS_H
 
 #include "common/base.h"
 
-/* Each reads the whole of text or fails with PST_E_ARG, naming the option, the range and what was found. */
+/* Each reads the whole text. PST_E_ARG: the message names the option, what was expected and what was found.
+ */
 PST_MUST_USE pst_rc option_int(const char *name, const char *text, int64_t low, int64_t high, int64_t *out);
 PST_MUST_USE pst_rc option_real(const char *name, const char *text, double *out);
 /* A number of bytes with an optional K, M, G or T (powers of 1024). */
 PST_MUST_USE pst_rc option_bytes(const char *name, const char *text, uint64_t *out);
 PST_MUST_USE pst_rc option_name(const char *name, const char *text, char *out, size_t room);
 
-/* --stripe-dirs: directories with commas between, all of which must be there. stripes: becomes how many there
- * are if it is 0; *out: text, which must live as long. */
+/* --stripe-dirs: existing directories, separated by commas. *stripes becomes their number if it was 0. *out
+ * becomes text, which must live as long as it is used. */
 PST_MUST_USE pst_rc option_stripe_dirs(const char *text, int64_t *stripes, const char **out);
 
-/* Prints "penstock COMMAND: error text" when rc is not PST_OK, and gives the exit code for it. */
+/* Returns the exit code for rc. Prints "penstock COMMAND: ERROR" if rc is not PST_OK. */
 int command_result(const char *command, pst_rc rc);
+
+/* Prints that `who` knows no `what` of this name, and the nearest of the n names that it knows. */
+void command_unknown(const char *who, const char *what, const char *found, const char *const *names,
+                     size_t n);
 
 #endif

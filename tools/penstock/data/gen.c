@@ -325,7 +325,10 @@ int cmd_gen(int argc, char **argv)
         return command_result("gen community", community(argc - 1, argv + 1));
     if (strcmp(kind, "rmat") == 0)
         return command_result("gen rmat", rmat(argc - 1, argv + 1));
+    static const char *const kinds[] = {"community", "rmat"};
     bool help = strcmp(kind, "--help") == 0;
+    if (!help && kind[0] != '\0')
+        command_unknown("penstock gen", "generator", kind, kinds, sizeof kinds / sizeof *kinds);
     (void)fprintf(help ? stdout : stderr,
                   "usage: penstock gen community|rmat DIR [options]\n"
                   "  community   power-law graph with planted communities: learnable\n"

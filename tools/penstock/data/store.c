@@ -42,7 +42,7 @@ struct drive {
     const char *path;
     int fd;
     bool block_device, empty;
-    uint64_t bytes; /* of a block device */
+    uint64_t bytes; /* of the device or file, before it is written */
     int block;      /* its logical block */
     char serial[SERIAL_BYTES];
     struct pst_stripe stripe;
@@ -106,6 +106,7 @@ static pst_rc open_drive(struct drive *d)
         const char *slash = strrchr(d->path, '/');
         (void)snprintf(d->serial, sizeof d->serial, "%s", slash != NULL ? slash + 1 : d->path);
         d->empty = !there || st.st_size == 0;
+        d->bytes = there ? (uint64_t)st.st_size : 0;
         d->block = PST_SECTOR;
         return PST_OK;
     }

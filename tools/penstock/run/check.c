@@ -64,7 +64,8 @@ int cmd_check(int argc, char **argv)
         struct pst_pipeline pl;
         struct pst_graph *graph = calloc(1, sizeof *graph);
         if (graph && load_pipeline(&pl, graph, argv[i], &options))
-            printf("%s: ok, %d stages, %d routes\n", argv[i], pl.nstages, graph->nroutes);
+            printf("%s: ok, %d stage%s, %d route%s\n", argv[i], pl.nstages, pl.nstages == 1 ? "" : "s",
+                   graph->nroutes, graph->nroutes == 1 ? "" : "s");
         else
             status = 2;
         pst_pipeline_release(&pl);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,14 +136,21 @@ static pst_rc check_checkpoints(const char *dir, const char *resumes)
         dir);
 }
 
-/* An earlier run's report would be taken for this one's. */
+/* An earlier run's report would be taken for this one's. A file that no run wrote is not ours to remove. */
 static pst_rc remove_report(const char *dir)
 {
     char path[PST_RUN_DIR_MAX + 32];
     (void)snprintf(path, sizeof path, "%s/report.json", dir);
-    if (unlink(path) != 0 && errno != ENOENT)
-        return pst_fail_errno("cannot remove the earlier run's %s", path);
-    return PST_OK;
+    if (access(path, F_OK) != 0)
+        return PST_OK;
+    json_t *report = json_load_file(path, 0, NULL);
+    const bool ours = json_is_string(json_object_get(report, "run_dir")) &&
+                      json_is_string(json_object_get(report, "status"));
+    json_decref(report);
+    if (!ours)
+        return pst_fail(PST_E_STATE, "%s was not written by a run: move it away, or give another --run-dir",
+                        path);
+    return unlink(path) == 0 ? PST_OK : pst_fail_errno("cannot remove the earlier run's %s", path);
 }
 
 /* ---- taking it ----------------------------------------------------------------------------------- */

@@ -1,0 +1,77 @@
+"""The command line: what it prints, and what it does when it cannot print."""
+import signal
+
+from crash import *
+
+
+@test
+def version_and_unknown_words():
+    said = command("--version").stdout
+    assert said.startswith("penstock 1") and said.count("\n") == 1, said
+    for words, asked in ((["chek"], 'did you mean "check"?'), (["imoprt"], 'did you mean "import"?'),
+                         (["gen", "comunity"], 'did you mean "community"?'), (["gen", "rmatt"], 'did you mean "rmat"?')):
+        said = command(*words, code=2).stderr.splitlines()
+        assert words[-1] in said[0] and said[0].endswith(asked), said
+    assert "did you mean" not in command("xyzzy", code=2).stderr
+
+
+@test
+def numbers_are_numbers():
+    with Place() as p:
+        for option, text in (("--seed", " 7"), ("--seed", "+7"), ("--seed", "0x7"), ("--seed", ""), ("--memory", "1 MiB"), ("--memory", "1e3"),
+                             ("--memory", "-1"), ("--memory", " 5M"), ("--memory", "+5M"), ("--vertices", "-5")):
+            r = command("gen", "community", p.path("x"), option, text, code=2)
+            assert f"{option}: expected" in r.stderr, (option, text, r.stderr)
+
+
+@test
+def closed_descriptors():
+    """Nobody's messages go into a file that got the number of a closed descriptor."""
+    with Place() as p:
+        for i, closed in enumerate(("2>&-", ">&- 2>&-", "<&- >&- 2>&-", "<&-")):
+            run_dir, ds = p.path(f"run{i}"), p.path(f"ds{i}")
+            argv = [PENSTOCK, "run", HYPERION, "--dataset", p.data, "--run-dir", run_dir, *map(str, SMALL)]
+            r = Running(["sh", "-c", f'"$@" {closed}', "sh", *argv], run_dir).wait()
+            assert r.code == 0 and r.report["status"] == "ok", (closed, r)
+            with open(os.path.join(run_dir, "lock")) as f:
+                words = f.read().split()
+            assert len(words) == 4 and words[0].isdigit() and words[2] == "made", (closed, words)
+            made = subprocess.run(["sh", "-c", f'"$@" {closed}', "sh", PENSTOCK, "gen", "community", ds, "--vertices", "300"])
+            assert made.returncode == 0
+            command("verify", "--quiet", ds)
+
+
+@test
+def small_outputs():
+    with Place() as p:
+        pl = pipeline({"source": stage("source", batches=5), "sink": stage("sink")}, links("source.out", "sink.in"))
+        assert "ok, 2 stages, 1 route\n" in command("check", p.write(pl)).stdout
+        assert "p: 2000 vertices" in command("export", p.data, p.path("p")).stdout
+        assert ", as csv" in command("export", p.data, p.path("q"), "--format", "csv").stdout
+        pl["stages"]["sink"]["run"] = "./nothere.py"
+        r = command("check", os.path.basename(p.write(pl, "x.json")), code=2, cwd=p.dir)
+        assert "cannot open stage ./nothere.py" in r.stderr, r.stderr
+        with open(p.path("drive"), "w") as f:
+            f.write("x" * 70000)
+        r = subprocess.run([PENSTOCK, "store", p.data, "--to", p.path("drive"), "--force"], input="no\n", capture_output=True, text=True)
+        assert "70.00 kB" in r.stderr and r.returncode == 2, r.stderr
+
+
+@test
+def an_interrupted_run_says_how_to_resume():
+    with Place() as p:
+        run = p.start(HYPERION, *SMALL, *ENDLESS)
+        wait_for(lambda: has_checkpoint(run.run_dir))
+        run.process.send_signal(signal.SIGINT)
+        r = run.wait()
+        last = sorted(os.listdir(os.path.join(run.run_dir, "checkpoints")))[-1]
+        assert r.code == 130, r
+        assert f"the last checkpoint is {run.run_dir}/checkpoints/{last}\n" in r.err and f"repeat the command with --resume {run.run_dir}\n" in r.err
+        assert r.out.splitlines()[-1] == f"report: {run.run_dir}/report.json"
+        again = Running([PENSTOCK, "run", HYPERION, "--dataset", p.data, *map(str, SMALL), "--epochs", "1", "--resume", run.run_dir,
+                         "--run-dir", run.run_dir], run.run_dir).wait()
+        assert again.code == 0, again
+
+
+if __name__ == "__main__":
+    main()
