@@ -1,6 +1,6 @@
-/* foreign.c: the bridge that hosts a foreign stage. It does for the program what the host does for a
- * native stage, and believes nothing that the program says: slots it does not hold, ports it does not
- * have and messages that are none end the run with an error that names it. */
+/* foreign.c: the bridge that hosts a foreign stage: starts its program, leads it through the start-up, tells
+ * it of frames and credits, and ends it. It believes nothing that the program says (foreign_hear.c, hand.c):
+ * what makes no sense ends the run with an error that names the program. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,29 +12,20 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include "common/pipeline/builtin.h"
-#include "common/host/host_impl.h"
+#include "common/host/foreign_impl.h"
 #include "common/ipc/proc.h"
-#include "common/wire.h"
-#include "common/host/wire_socket.h"
+#include "common/pipeline/builtin.h"
 
 #define ANSWER_DEADLINE_MS 30000 /* an interpreter that imports large packages from a cold disk */
 #define STOP_DEADLINE_MS 500     /* below the time that the supervisor leaves a stage after a failure */
 #define LOOK_S 1.0               /* between looks at the program's state */
 #define STOPPED_LOOKS 5
+#define ALIGN_MAX (1 << 21)
 #define HEAR_MAX 1000 /* messages before other events have their turn */
-
-struct foreign {
-    struct pst_wire_socket wire;
-    pid_t pid;
-    int pidfd;
-    int stopped_looks; /* in a row that found it stopped */
-    bool done;
-};
 
 static pst_rc died(struct pst_stage *self)
 {
-    struct foreign *f = pst_state(self);
+    struct pst_host_foreign *f = pst_state(self);
     int status = 0;
     if (waitpid(f->pid, &status, WNOHANG) != f->pid)
         return PST_OK;
@@ -49,20 +40,28 @@ static pst_rc died(struct pst_stage *self)
                     WEXITSTATUS(status));
 }
 
-/* A message could not be sent: most likely because the program has just ended. */
+/* It did something that a program usually does when it ends. */
+static pst_rc wait_for_end(struct pst_stage *self)
+{
+    struct pst_host_foreign *f = pst_state(self);
+    zmq_pollitem_t item = {.fd = f->pidfd, .events = ZMQ_POLLIN};
+    if (f->pid > 0)
+        (void)zmq_poll(&item, 1, STOP_DEADLINE_MS);
+    return f->pid > 0 ? died(self) : PST_OK;
+}
+
 static pst_rc unreachable(struct pst_stage *self)
 {
-    struct foreign *f = pst_state(self);
-    zmq_pollitem_t item = {.fd = f->pidfd, .events = ZMQ_POLLIN};
-    (void)zmq_poll(&item, 1, STOP_DEADLINE_MS);
-    pst_rc rc = f->pid > 0 ? died(self) : PST_OK;
-    return rc != PST_OK || f->done ? rc
-                                   : pst_fail(PST_E_PEER, "its program %s does not listen", self->caps.file);
+    struct pst_host_foreign *f = pst_state(self);
+    const pst_rc rc = wait_for_end(self);
+    return rc != PST_OK || f->done
+               ? rc
+               : pst_fail(PST_E_PEER, "its program %s cannot be reached any more", self->caps.file);
 }
 
 static pst_rc send_json(struct pst_stage *self, json_t *message)
 {
-    struct foreign *f = pst_state(self);
+    struct pst_host_foreign *f = pst_state(self);
     char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
     json_decref(message);
     if (!text)
@@ -75,7 +74,7 @@ static pst_rc send_json(struct pst_stage *self, json_t *message)
 static pst_rc send_wire(struct pst_stage *self, enum pst_wire_kind kind, int port,
                         const struct pst_frame *frame)
 {
-    struct foreign *f = pst_state(self);
+    struct pst_host_foreign *f = pst_state(self);
     union {
         struct pst_wire wire;
         char bytes[sizeof(struct pst_wire) + PST_REFS_MAX * sizeof(struct pst_ref)];
@@ -97,7 +96,7 @@ static pst_rc send_wire(struct pst_stage *self, enum pst_wire_kind kind, int por
 /* A program that is stopped (SIGSTOP, a debugger) will never answer; one that is busy will. */
 static pst_rc look(struct pst_stage *self)
 {
-    struct foreign *f = pst_state(self);
+    struct pst_host_foreign *f = pst_state(self);
     pid_t pid = f->wire.pid > 0 ? f->wire.pid : f->pid;
     char state = pid > 0 ? pst_proc_state(pid, NULL) : 0;
     f->stopped_looks = self->debug ? 0 : state == 'T' || state == 't' ? f->stopped_looks + 1 : 0;
@@ -108,40 +107,63 @@ static pst_rc look(struct pst_stage *self)
                     LOOK_S * STOPPED_LOOKS);
 }
 
-/* The message must be of this type. */
-static pst_rc expect_type(struct pst_stage *self, zmq_msg_t *msg, const char *type, json_t **out)
+/* Its last words came first: they may say why. A program that closes its socket usually ends at once. */
+static pst_rc check_connection(struct pst_stage *self)
 {
-    *out = zmq_msg_size(msg) <= PST_WIRE_MAX_BYTES ? json_loadb(zmq_msg_data(msg), zmq_msg_size(msg), 0, NULL)
-                                                   : NULL;
-    const char *got = json_string_value(json_object_get(*out, "type"));
-    if (got && strcmp(got, type) == 0)
+    struct pst_host_foreign *f = pst_state(self);
+    if (!pst_wire_is_closed(&f->wire) || f->done)
         return PST_OK;
-    const char *text = json_string_value(json_object_get(*out, "text"));
-    pst_rc rc =
-        pst_fail(PST_E_PEER, "its program %s answered %.40s%s%.1000s, expected %s", self->caps.file,
-                 got ? got : "something that is no message", text ? ": " : "", text ? text : "", type);
-    json_decref(*out);
-    *out = NULL;
-    return rc;
+    const pst_rc rc = wait_for_end(self);
+    return rc != PST_OK || f->done
+               ? rc
+               : pst_fail(PST_E_PEER, "its program %s closed its socket before it was done", self->caps.file);
 }
 
-/* One message with a deadline; the program's death and the end of the run are noticed while waiting. */
+/* True: *out is the message of this type. False: it was another that may come at any time, or an error. */
+static bool is_answer(struct pst_stage *self, zmq_msg_t *msg, const char *type, json_t **out, pst_rc *rc)
+{
+    const size_t n = zmq_msg_size(msg);
+    const char *bytes = zmq_msg_data(msg);
+    json_t *j = n <= PST_WIRE_MAX_BYTES && n > 0 && bytes[0] == '{' ? json_loadb(bytes, n, 0, NULL) : NULL;
+    const char *got = json_string_value(json_object_get(j, "type"));
+    if (got && strcmp(got, type) == 0) {
+        *out = j;
+        return true;
+    }
+    *rc = pst_host_hear(self, bytes, n);
+    if (*rc != PST_OK && (!got || strcmp(got, "failed") != 0)) {
+        char text[1024];
+        (void)snprintf(text, sizeof text, "%s", pst_error_text());
+        *rc = pst_fail(*rc, "%s (expected the message \"%s\")", text, type);
+    }
+    json_decref(j);
+    return false;
+}
+
+/* The program's next step, with a deadline. Its death is noticed meanwhile. */
 static pst_rc answer(struct pst_stage *self, const char *type, json_t **out)
 {
-    struct foreign *f = pst_state(self);
+    struct pst_host_foreign *f = pst_state(self);
     *out = NULL;
     double look_at = pst_now() + LOOK_S;
     for (double until = pst_now() + ANSWER_DEADLINE_MS * 1e-3; self->debug || pst_now() < until;) {
-        zmq_pollitem_t items[2] = {{.socket = f->wire.socket, .events = ZMQ_POLLIN},
+        zmq_pollitem_t items[3] = {{.socket = f->wire.socket, .events = ZMQ_POLLIN},
+                                   {.socket = f->wire.monitor, .events = ZMQ_POLLIN},
                                    {.fd = f->pidfd, .events = ZMQ_POLLIN}};
-        int ready = zmq_poll(items, 2, 100);
+        const int ready = zmq_poll(items, 3, 100);
         zmq_msg_t msg;
+        pst_rc rc = PST_OK;
         if (ready > 0 && items[0].revents && pst_wire_recv(&f->wire, f->pid, &msg)) {
-            pst_rc rc = expect_type(self, &msg, type, out);
+            const bool found = is_answer(self, &msg, type, out, &rc);
             (void)zmq_msg_close(&msg);
-            return rc;
+            if (found || rc != PST_OK)
+                return rc;
+            continue; /* there may be more before its end */
         }
-        pst_rc rc = ready > 0 && items[1].revents ? died(self) : PST_OK;
+        if (ready > 0 && items[2].revents)
+            rc = died(self);
+        if (rc == PST_OK && ready > 0 && items[1].revents)
+            rc = check_connection(self);
         if (rc == PST_OK && pst_now() >= look_at) {
             look_at += LOOK_S;
             rc = look(self);
@@ -156,7 +178,7 @@ static pst_rc answer(struct pst_stage *self, const char *type, json_t **out)
 /* SIGINT, SIGTERM and SIGHUP stay ignored: the program is told when to end, as every stage is. */
 static pst_rc spawn(struct pst_stage *self)
 {
-    struct foreign *f = pst_state(self);
+    struct pst_host_foreign *f = pst_state(self);
     pid_t parent = getpid();
     f->pid = fork();
     if (f->pid == 0) {
@@ -176,9 +198,38 @@ static pst_rc spawn(struct pst_stage *self)
     return f->pidfd >= 0 ? PST_OK : pst_fail_errno("pidfd_open");
 }
 
+/* [{"port": NAME, "bytes": N, "align": N}] */
+static pst_rc take_needs(struct pst_stage *self, const json_t *needs)
+{
+    size_t i;
+    json_t *need;
+    if (!json_is_array(needs))
+        return pst_fail(PST_E_PEER, "its program %s said \"sized\" without an array \"needs\"",
+                        self->caps.file);
+    json_array_foreach((json_t *)(uintptr_t)needs, i, need)
+    {
+        const char *port = json_string_value(json_object_get(need, "port"));
+        const json_t *bytes = json_object_get(need, "bytes"), *align = json_object_get(need, "align");
+        const json_int_t n = json_integer_value(bytes), a = json_integer_value(align);
+        const int p = port ? pst_desc_port(&self->desc, port) : -1;
+        if (p < 0 || !json_is_integer(bytes) || n < 0)
+            return pst_fail(PST_E_PEER,
+                            "its program %s said \"sized\" with needs[%zu] that lacks a \"port\" (one of its "
+                            "ports) or \"bytes\" (a whole number)",
+                            self->caps.file, i);
+        if ((align && !json_is_integer(align)) || a < 0 || a > ALIGN_MAX || (a & (a - 1)) != 0)
+            return pst_fail(
+                PST_E_PEER,
+                "its program %s said \"sized\" with needs[%zu].align that is no power of two up to %d",
+                self->caps.file, i, ALIGN_MAX);
+        pst_need(self, p, (uint64_t)n, a > 0 ? (uint64_t)a : PST_CACHE_LINE);
+    }
+    return PST_OK;
+}
+
 static pst_rc foreign_size(struct pst_stage *self)
 {
-    struct foreign *f = pst_state(self);
+    struct pst_host_foreign *f = pst_state(self);
     f->pidfd = -1;
     const char *endpoint = json_string_value(json_object_get(self->config, "endpoint"));
     if (!endpoint)
@@ -204,27 +255,14 @@ static pst_rc foreign_size(struct pst_stage *self)
         rc = answer(self, "sized", &reply);
     if (rc != PST_OK)
         return rc;
-    size_t i;
-    json_t *need;
-    json_array_foreach(json_object_get(reply, "needs"), i, need)
-    {
-        const char *port = json_string_value(json_object_get(need, "port"));
-        json_int_t bytes = json_integer_value(json_object_get(need, "bytes"));
-        json_int_t align = json_integer_value(json_object_get(need, "align"));
-        int p = port ? pst_desc_port(&self->desc, port) : -1;
-        if (p < 0 || bytes < 0 || align < 0 || align > (1 << 21) || (align & (align - 1)) != 0) {
-            rc = pst_fail(PST_E_PEER, "its program %s asks for a slot that makes no sense", self->caps.file);
-            break;
-        }
-        pst_need(self, p, (uint64_t)bytes, align > 0 ? (uint64_t)align : PST_CACHE_LINE);
-    }
+    rc = take_needs(self, json_object_get(reply, "needs"));
     json_decref(reply);
     return rc;
 }
 
 static pst_rc foreign_open(struct pst_stage *self)
 {
-    struct foreign *f = pst_state(self);
+    struct pst_host_foreign *f = pst_state(self);
     json_t *routes = json_array();
     for (int i = 0; i < self->nroutes; i++) {
         const struct pst_host_route_end *r = &self->routes[i];
@@ -243,105 +281,27 @@ static pst_rc foreign_open(struct pst_stage *self)
         }
     }
     pst_rc rc = send_json(self, json_pack("{ss so}", "type", "open", "routes", routes));
+    f->open = true;
     json_t *reply = NULL;
     if (rc == PST_OK)
         rc = answer(self, "ready", &reply);
     json_decref(reply);
-    self->socket = f->wire.socket;
+    self->sockets[0] = f->wire.socket;
+    self->sockets[1] = f->wire.monitor;
     self->keep_alive = 1; /* until the program says that it is done */
     pst_timer(self, (int64_t)(LOOK_S * 1e6));
     return rc == PST_OK ? pst_watch(self, f->pidfd) : rc;
 }
 
-/* ---- what the program says ----------------------------------------------------------------------- */
-
-static pst_rc heard_json(struct pst_stage *self, const char *bytes, size_t n)
-{
-    struct foreign *f = pst_state(self);
-    json_t *m = json_loadb(bytes, n, 0, NULL);
-    const char *type = json_string_value(json_object_get(m, "type"));
-    const char *text = json_string_value(json_object_get(m, "text"));
-    const char *port_name = json_string_value(json_object_get(m, "port"));
-    int port = port_name ? pst_desc_port(&self->desc, port_name) : -1;
-    pst_rc rc = PST_OK;
-    if (!type) {
-        rc = pst_fail(PST_E_PEER, "its program %s sent something that is no message", self->caps.file);
-    } else if (strcmp(type, "done") == 0) {
-        f->done = true;
-        self->keep_alive = 0;
-        self->timer_at = 0;
-    } else if (strcmp(type, "failed") == 0) {
-        rc = pst_fail(PST_E_PEER, "%s", text ? text : "its program failed without a word");
-    } else if (strcmp(type, "log") == 0) {
-        pst_log(self, "%s", text ? text : "");
-    } else if (strcmp(type, "warning") == 0) {
-        pst_warn(self, "%s", text ? text : "");
-    } else if (strcmp(type, "report") == 0) {
-        const char *section = json_string_value(json_object_get(m, "section"));
-        json_t *data = json_object_get(m, "data");
-        rc = section && json_is_object(data)
-                 ? pst_control_send(
-                       self, json_pack("{ss ss sO}", "type", "report", "section", section, "data", data))
-                 : pst_fail(PST_E_PEER, "its program %s reported without a section or data", self->caps.file);
-    } else if (strcmp(type, "total") == 0 && port >= 0 && self->desc.ports[port].dir == PST_OUT &&
-               !self->desc.ports[port].forwards) {
-        pst_total(self, port, (uint64_t)json_integer_value(json_object_get(m, "batches")));
-    } else if (strcmp(type, "publish") == 0 && port >= 0 && json_string_value(json_object_get(m, "path"))) {
-        rc = pst_publish(self, port, json_string_value(json_object_get(m, "path")));
-    } else {
-        rc = pst_fail(PST_E_PEER, "its program %s sent a message \"%.40s\" that makes no sense here",
-                      self->caps.file, type);
-    }
-    json_decref(m);
-    return rc;
-}
-
-static pst_rc heard_wire(struct pst_stage *self, const char *bytes, size_t n)
-{
-    struct pst_wire w;
-    struct pst_frame frame = {0};
-    if (n >= sizeof w)
-        memcpy(&w, bytes, sizeof w);
-    if (n < sizeof w || w.magic != PST_WIRE_MAGIC || w.nrefs > PST_REFS_MAX ||
-        n != sizeof w + w.nrefs * sizeof(struct pst_ref) || w.port >= pst_desc_ports(&self->desc))
-        return pst_fail(PST_E_PEER, "its program %s sent %zu bytes that are no message", self->caps.file, n);
-    const struct pst_port_desc *port = &self->desc.ports[w.port];
-    frame = (struct pst_frame){.batch = w.batch,
-                               .micro = w.micro,
-                               .part = w.part,
-                               .flags = w.flags,
-                               .nrefs = w.nrefs,
-                               .arg = {w.arg[0], w.arg[1]}};
-    memcpy(frame.refs, bytes + sizeof w, w.nrefs * sizeof(struct pst_ref));
-    pst_rc rc = PST_OK;
-    switch (w.kind) {
-    case PST_WIRE_FRAME:
-        if (port->dir != PST_OUT || (port->flags & PST_PORT_ONESHOT))
-            return pst_fail(PST_E_PEER, "its program %s sent a frame through input %s", self->caps.file,
-                            port->name);
-        return pst_send(self, w.port, &frame);
-    case PST_WIRE_RELEASE:
-        for (uint32_t i = 0; i < w.nrefs && rc == PST_OK; i++)
-            rc = pst_release(self, frame.refs[i], (w.flags & 1) != 0);
-        return rc;
-    case PST_WIRE_COUNT: pst_count(self, w.arg[0], w.arg[1]); return PST_OK;
-    default: return pst_fail(PST_E_PEER, "its program %s sent a message of kind %u", self->caps.file, w.kind);
-    }
-}
+/* ---- while it runs ------------------------------------------------------------------------------- */
 
 static pst_rc listen_all(struct pst_stage *self)
 {
-    struct foreign *f = pst_state(self);
+    struct pst_host_foreign *f = pst_state(self);
     pst_rc rc = PST_OK;
     zmq_msg_t msg;
     for (int i = 0; i < HEAR_MAX && rc == PST_OK && pst_wire_recv(&f->wire, f->pid, &msg); i++) {
-        const char *bytes = zmq_msg_data(&msg);
-        size_t n = zmq_msg_size(&msg);
-        if (n > PST_WIRE_MAX_BYTES)
-            rc = pst_fail(PST_E_PEER, "its program %s sent a message of %zu bytes, at most %d are allowed",
-                          self->caps.file, n, PST_WIRE_MAX_BYTES);
-        else
-            rc = n > 0 && bytes[0] == '{' ? heard_json(self, bytes, n) : heard_wire(self, bytes, n);
+        rc = pst_host_hear(self, zmq_msg_data(&msg), zmq_msg_size(&msg));
         (void)zmq_msg_close(&msg);
     }
     return rc;
@@ -349,19 +309,22 @@ static pst_rc listen_all(struct pst_stage *self)
 
 static pst_rc foreign_event(struct pst_stage *self, const struct pst_event *ev)
 {
-    struct foreign *f = pst_state(self);
+    struct pst_host_foreign *f = pst_state(self);
     struct pst_frame frame = {0};
     pst_rc rc = PST_OK;
     switch (ev->kind) {
-    case PST_EV_START: return send_json(self, json_pack("{ss}", "type", "start"));
-    case PST_EV_FRAME: return send_wire(self, PST_WIRE_FRAME, ev->port, ev->frame);
+    case PST_EV_START: f->started = true; return send_json(self, json_pack("{ss}", "type", "start"));
+    case PST_EV_FRAME:
+        rc = pst_host_hand_frame(self, &f->hand, ev->port, ev->frame);
+        return rc == PST_OK ? send_wire(self, PST_WIRE_FRAME, ev->port, ev->frame) : rc;
     case PST_EV_CREDIT:
         frame = (struct pst_frame){.batch = ev->credit.batch,
                                    .micro = ev->credit.micro,
                                    .nrefs = 1,
                                    .refs = {ev->credit.ref},
                                    .arg = {ev->credit.version, ev->credit.dirty}};
-        return send_wire(self, PST_WIRE_CREDIT, ev->port, &frame);
+        rc = pst_host_hand_credit(self, &f->hand, ev->port, &ev->credit);
+        return rc == PST_OK ? send_wire(self, PST_WIRE_CREDIT, ev->port, &frame) : rc;
     case PST_EV_END: return send_wire(self, PST_WIRE_END, ev->port, &frame);
     case PST_EV_FINISH: return send_json(self, json_pack("{ss}", "type", "finish"));
     case PST_EV_FD:
@@ -370,7 +333,7 @@ static pst_rc foreign_event(struct pst_stage *self, const struct pst_event *ev)
             rc = died(self);
             self->nfds = 0;
         }
-        return rc;
+        return rc == PST_OK ? check_connection(self) : rc;
     case PST_EV_TIMER:
         if (!f->done)
             pst_timer(self, (int64_t)(LOOK_S * 1e6));
@@ -381,7 +344,7 @@ static pst_rc foreign_event(struct pst_stage *self, const struct pst_event *ev)
 
 static void foreign_close(struct pst_stage *self)
 {
-    struct foreign *f = pst_state(self);
+    struct pst_host_foreign *f = pst_state(self);
     if (f->pid > 0) {
         if (f->wire.known && send_json(self, json_pack("{ss}", "type", "stop")) != PST_OK)
             pst_log(self, "%s", pst_error_text());
@@ -397,7 +360,8 @@ static void foreign_close(struct pst_stage *self)
             (void)waitpid(f->pid, NULL, 0);
         }
     }
-    self->socket = NULL;
+    self->sockets[0] = self->sockets[1] = NULL;
+    pst_host_hand_free(&f->hand);
     if (f->pidfd >= 0)
         (void)close(f->pidfd);
     pst_wire_close(&f->wire, self->process->zmq);
@@ -406,7 +370,7 @@ static void foreign_close(struct pst_stage *self)
 struct pst_stage_desc pst_foreign_desc(const struct pst_stage_desc *described)
 {
     struct pst_stage_desc desc = *described;
-    desc.state_bytes = sizeof(struct foreign);
+    desc.state_bytes = sizeof(struct pst_host_foreign);
     desc.size = foreign_size;
     desc.open = foreign_open;
     desc.on_event = foreign_event;

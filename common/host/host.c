@@ -234,13 +234,14 @@ static enum pst_page_state sleep_state(struct pst_stage *self)
 /* Looks at everything that can wake the stage, for at most timeout_ms. True if an event was delivered. */
 static bool poll_all(struct pst_stage *self, long timeout_ms, pst_rc *rc)
 {
-    zmq_pollitem_t items[PST_HOST_FDS_MAX + 3] = {{.socket = self->inbox, .events = ZMQ_POLLIN},
+    zmq_pollitem_t items[PST_HOST_FDS_MAX + 4] = {{.socket = self->inbox, .events = ZMQ_POLLIN},
                                                   {.socket = self->control, .events = ZMQ_POLLIN}};
     int n = 2;
     for (int i = 0; i < self->nfds; i++)
         items[n++] = (zmq_pollitem_t){.fd = self->fds[i], .events = ZMQ_POLLIN};
-    if (self->socket)
-        items[n++] = (zmq_pollitem_t){.socket = self->socket, .events = ZMQ_POLLIN};
+    for (int i = 0; i < 2; i++)
+        if (self->sockets[i])
+            items[n++] = (zmq_pollitem_t){.socket = self->sockets[i], .events = ZMQ_POLLIN};
     double now = pst_now();
     if (self->timer_at > 0 && timeout_ms != 0) {
         double left = (self->timer_at - now) * 1e3;
@@ -282,7 +283,7 @@ static pst_rc run_loop(struct pst_stage *self)
     struct pst_event start = {.kind = PST_EV_START};
     (void)pst_page_enter(self->page, PST_PAGE_BUSY);
     rc = pst_host_deliver(self, &start);
-    bool polls = self->nfds > 0 || self->socket;
+    bool polls = self->nfds > 0 || self->sockets[0];
     while (rc == PST_OK && !self->stopping) {
         bool any = pst_ports_step(self, &rc);
         if (rc == PST_OK && (polls || self->timer_at > 0))

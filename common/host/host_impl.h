@@ -23,7 +23,7 @@ struct pst_host_peer {
 
 struct pst_host_input { /* one link that ends here */
     int port;
-    bool back, ordered, ended, end_told;
+    bool back, ordered, ended;
     int nrings;
     struct pst_lane rings[PST_INSTANCES_MAX];
     struct pst_host_peer *producers[PST_INSTANCES_MAX];
@@ -97,8 +97,8 @@ struct pst_stage {
     json_t *needs; /* built during size */
     int fds[PST_HOST_FDS_MAX];
     int nfds;
-    void *socket;    /* a ZeroMQ socket that wakes the stage like a descriptor (the bridge's) */
-    double timer_at; /* 0: none */
+    void *sockets[2]; /* ZeroMQ sockets that wake the stage like a descriptor (the bridge's) */
+    double timer_at;  /* 0: none */
     int64_t in_flight;
     int64_t keep_alive; /* reasons not to end that are not IO */
     void *stream;       /* on a GPU: slots are handed over in it, if in_stream */

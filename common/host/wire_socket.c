@@ -105,6 +105,22 @@ static pst_rc require_keys(struct pst_wire_socket *wire, void *zmq)
 
 /* ---- the socket ---------------------------------------------------------------------------------- */
 
+/* ZeroMQ tells there which connections end. */
+static pst_rc open_monitor(struct pst_wire_socket *wire, void *zmq)
+{
+    char name[64];
+    int zero = 0;
+    (void)snprintf(name, sizeof name, "inproc://wire-%p", (void *)wire);
+    wire->connection = -1;
+    if (zmq_socket_monitor(wire->socket, name, ZMQ_EVENT_DISCONNECTED) != 0)
+        return pst_fail_errno("cannot watch connections");
+    wire->monitor = zmq_socket(zmq, ZMQ_PAIR);
+    if (!wire->monitor || zmq_setsockopt(wire->monitor, ZMQ_LINGER, &zero, sizeof zero) != 0 ||
+        zmq_connect(wire->monitor, name) != 0)
+        return pst_fail_errno("cannot watch connections");
+    return PST_OK;
+}
+
 pst_rc pst_wire_open(struct pst_wire_socket *wire, void *zmq, const char *endpoint)
 {
     int zero = 0, one = 1;
@@ -125,17 +141,22 @@ pst_rc pst_wire_open(struct pst_wire_socket *wire, void *zmq, const char *endpoi
     } else if (zmq_setsockopt(wire->socket, ZMQ_IPC_FILTER_UID, &uid, sizeof uid) != 0) {
         return pst_fail_errno("cannot keep other users from %s", endpoint);
     }
-    if (zmq_bind(wire->socket, endpoint) != 0 ||
-        zmq_getsockopt(wire->socket, ZMQ_LAST_ENDPOINT, wire->endpoint, &bytes) != 0)
-        return pst_fail_errno("cannot listen at %s", endpoint);
-    return PST_OK;
+    pst_rc rc = open_monitor(wire, zmq);
+    if (rc == PST_OK && (zmq_bind(wire->socket, endpoint) != 0 ||
+                         zmq_getsockopt(wire->socket, ZMQ_LAST_ENDPOINT, wire->endpoint, &bytes) != 0))
+        rc = pst_fail_errno("cannot listen at %s", endpoint);
+    return rc;
 }
 
 void pst_wire_close(struct pst_wire_socket *wire, void *zmq)
 {
-    if (wire->socket)
+    if (wire->socket) {
+        (void)zmq_socket_monitor(wire->socket, NULL, 0);
         (void)zmq_close(wire->socket);
-    wire->socket = NULL;
+    }
+    if (wire->monitor)
+        (void)zmq_close(wire->monitor);
+    wire->socket = wire->monitor = NULL;
     stop_zap(wire, zmq);
     explicit_bzero(wire->keys, sizeof wire->keys);
 }
@@ -177,6 +198,7 @@ static bool admit(struct pst_wire_socket *wire, pid_t program, zmq_msg_t *who, z
             return false;
         wire->pid = pid;
     }
+    wire->connection = zmq_msg_get(what, ZMQ_SRCFD);
     memcpy(wire->peer, zmq_msg_data(who), n);
     wire->peer_bytes = n;
     wire->known = true;
@@ -205,4 +227,20 @@ bool pst_wire_recv(struct pst_wire_socket *wire, pid_t program, zmq_msg_t *out)
             return false;
     }
     return false;
+}
+
+/* An event is two parts: u16 what, u32 which descriptor; and the endpoint. */
+bool pst_wire_is_closed(struct pst_wire_socket *wire)
+{
+    for (int i = 0; i < STRANGERS_MAX; i++) {
+        unsigned char event[6];
+        char endpoint[256];
+        int descriptor;
+        if (zmq_recv(wire->monitor, event, sizeof event, ZMQ_DONTWAIT) < 0)
+            break;
+        (void)zmq_recv(wire->monitor, endpoint, sizeof endpoint, ZMQ_DONTWAIT);
+        memcpy(&descriptor, event + 2, sizeof descriptor);
+        wire->closed = wire->closed || (wire->known && descriptor == wire->connection);
+    }
+    return wire->closed;
 }

@@ -16,14 +16,16 @@
 #define PST_WIRE_KEY_MAX 41 /* a CURVE key as Z85 text */
 
 struct pst_wire_socket {
-    void *socket;
+    void *socket, *monitor;          /* both wake who polls them */
     char endpoint[256];              /* what the program connects to */
     char keys[3 * PST_WIRE_KEY_MAX]; /* tcp: "SERVER PUBLIC SECRET", the server's public key and the program's
                                         two */
     bool curve, known;
     char peer[256]; /* its ZeroMQ identity, once known */
     size_t peer_bytes;
-    pid_t pid; /* its process, once known; over tcp 0 */
+    pid_t pid;      /* its process, once known; over tcp 0 */
+    int connection; /* the descriptor of its connection, once known; -1: libzmq does not tell */
+    bool closed;
     void *zap;
     pthread_t zap_thread;
     bool zap_runs;
@@ -40,5 +42,8 @@ bool pst_wire_send(struct pst_wire_socket *wire, const void *bytes, size_t n);
 /* The program's next message, if there is one; the caller closes it. Until the program is known, only a
  * message from `program` or a descendant of it counts, and makes its sender known. */
 bool pst_wire_recv(struct pst_wire_socket *wire, pid_t program, zmq_msg_t *out);
+/* Has the program closed its connection? What it sent before can still be received. A new connection of it is
+ * not heard: what was on the way at the time is lost. */
+bool pst_wire_is_closed(struct pst_wire_socket *wire);
 
 #endif

@@ -27,17 +27,48 @@ static void sum_into(json_t *to, const json_t *data)
     }
 }
 
-void pst_report_add(json_t *report, const char *section, const json_t *data)
+/* What the supervisor says itself, whatever a stage may report. */
+static bool is_reserved(const char *key)
+{
+    static const char *const keys[] = {"status", "pipeline",  "seed",   "run_dir",  "dataset", "stages",
+                                       "gpus",   "processes", "phases", "bound_by", "failures"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(key, keys[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Fields of the top level. One that a section has taken stays a section. */
+static const char *merge(json_t *report, const json_t *data)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)data, key, value)
+    {
+        const json_t *old = json_object_get(report, key);
+        if (is_reserved(key) ||
+            (old && json_typeof(old) != json_typeof(value) && (json_is_object(old) || json_is_array(old))))
+            return key;
+    }
+    (void)json_object_update(report, (json_t *)(uintptr_t)data);
+    return NULL;
+}
+
+const char *pst_report_add(json_t *report, const char *section, const json_t *data)
 {
     if (strcmp(section, "epochs") == 0) {
         (void)json_array_append(json_object_get(report, "epochs"), (json_t *)(uintptr_t)data);
-    } else if (strcmp(section, "result") == 0) {
-        (void)json_object_update(report, (json_t *)(uintptr_t)data);
-    } else if (!json_object_get(report, section) || json_is_object(json_object_get(report, section))) {
-        if (!json_object_get(report, section))
-            (void)json_object_set_new(report, section, json_object());
-        sum_into(json_object_get(report, section), data);
+        return NULL;
     }
+    if (strcmp(section, "result") == 0)
+        return merge(report, data);
+    json_t *old = json_object_get(report, section);
+    if (is_reserved(section) || (old && !json_is_object(old)))
+        return section;
+    if (!old)
+        (void)json_object_set_new(report, section, json_object());
+    sum_into(json_object_get(report, section), data);
+    return NULL;
 }
 
 static double seconds(const struct pst_page_times *times, enum pst_page_state state)

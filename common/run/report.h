@@ -10,8 +10,10 @@
 #include "common/run/bound.h"
 
 json_t *pst_report_new(void);
-/* "epochs" appends, "result" merges into the top level, any other section is summed number by number. */
-void pst_report_add(json_t *report, const char *section, const json_t *data);
+/* Section "epochs" appends a row, "result" sets fields of the top level, any other is summed number by
+ * number. Returns NULL, or the field that a stage may not report, because the runtime or another section has
+ * it: then nothing was added. */
+const char *pst_report_add(json_t *report, const char *section, const json_t *data);
 /* device: where it ran; chosen: why there, empty where the pipeline said so. */
 void pst_report_stage(json_t *report, const char *name, const char *device, const char *chosen, int pid,
                       const struct pst_page *page);

@@ -204,14 +204,16 @@ static void on_published(struct pst_supervisor *sv, const struct pst_run_instanc
     }
 }
 
-static void on_report(struct pst_supervisor *sv, const json_t *m)
+static void on_report(struct pst_supervisor *sv, const struct pst_run_instance *in, const json_t *m)
 {
     const char *section = json_string_value(json_object_get(m, "section"));
     const json_t *data = json_object_get(m, "data");
     if (!section || !json_is_object(data))
         return;
-    pst_report_add(sv->report, section, data);
-    if (strcmp(section, "epochs") == 0)
+    const char *taken = pst_report_add(sv->report, section, data);
+    if (taken && sv->end != PST_RUN_FAILED)
+        pst_run_fail(sv, in->name, NULL, "it reports \"%s\", which is the runtime's own", taken);
+    else if (!taken && strcmp(section, "epochs") == 0)
         pst_run_show_epoch(sv, data);
 }
 
@@ -250,7 +252,7 @@ static void from_instance(struct pst_supervisor *sv, int i, const char *type, co
     } else if (strcmp(type, "published") == 0) {
         on_published(sv, in, m);
     } else if (strcmp(type, "report") == 0) {
-        on_report(sv, m);
+        on_report(sv, in, m);
     } else if (strcmp(type, "warning") == 0) {
         const char *text = json_string_value(json_object_get(m, "text"));
         pst_run_warn(sv, in->name, text ? text : "");

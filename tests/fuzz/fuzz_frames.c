@@ -3,7 +3,7 @@
  * uses every slot that it is given. Nothing may crash, hang or reach beyond the slots. */
 #include <string.h>
 
-#include "common/host/foreign.c"
+#include "common/host/foreign_impl.h"
 #include "tests/fuzz/fuzz.h"
 
 #define SLOTS 5
@@ -55,10 +55,16 @@ static pst_rc victim(struct pst_stage *self, const struct pst_event *ev)
         if (slot)
             memset(slot, (int)i, bytes);
     }
-    if (ev->kind == PST_EV_CREDIT && frame.batch % 3 != 0) {
+    if (ev->kind == PST_EV_CREDIT && frame.batch % 3 == 0) /* the program has it, and may send it (wire) */
+        return pst_host_hand_credit(self, &((struct pst_host_foreign *)pst_state(self))->hand, ev->port,
+                                    &ev->credit);
+    if (ev->kind == PST_EV_CREDIT) {
         frame.flags = PST_LAST_PART | PST_LAST_MICRO;
         return pst_send(self, 3, &frame);
     }
+    if (ev->kind == PST_EV_FRAME && frame.batch % 3 == 0)
+        return pst_host_hand_frame(self, &((struct pst_host_foreign *)pst_state(self))->hand, ev->port,
+                                   &frame);
     if (ev->kind != PST_EV_FRAME || !(frame.flags & PST_LAST_PART))
         return PST_OK;
     return frame.batch % 2 ? pst_send(self, 2, &frame) : pst_consume(self, &frame);
@@ -67,7 +73,7 @@ static pst_rc victim(struct pst_stage *self, const struct pst_event *ev)
 struct world {
     struct pst_stage stage;
     struct pst_host_process process;
-    struct foreign foreign;
+    struct pst_host_foreign foreign;
     struct pst_page page, other;
     struct pst_board board;
     struct pst_host_peer peer;
@@ -92,6 +98,7 @@ static void build(struct world *w)
     s->process = &w->process;
     s->state = &w->foreign;
     s->caps.file = (char *)"hostile";
+    w->foreign.started = w->foreign.open = true;
     s->desc =
         (struct pst_stage_desc){.abi = PST_STAGE_ABI, .name = "hostile", .ports = ports, .on_event = victim};
     (void)snprintf(s->name, sizeof s->name, "hostile");
@@ -139,6 +146,7 @@ static void tear_down(struct world *w)
     }
     for (int i = 0; i < 4; i++)
         free(w->rings[i]);
+    pst_host_hand_free(&w->foreign.hand);
     free(w);
 }
 
@@ -184,7 +192,7 @@ static void wire(struct world *w, struct reader *r, pst_rc *rc)
         struct pst_ref ref = {(uint32_t)take(r, 1) % 3, (uint32_t)take(r, 1) % (SLOTS + 2)};
         memcpy(m.bytes + sizeof m.head + k * sizeof ref, &ref, sizeof ref);
     }
-    *rc = heard_wire(&w->stage, m.bytes, sizeof m.head + m.head.nrefs * sizeof(struct pst_ref));
+    *rc = pst_host_hear(&w->stage, m.bytes, sizeof m.head + m.head.nrefs * sizeof(struct pst_ref));
 }
 
 static void raw(struct world *w, struct reader *r, pst_rc *rc)
@@ -196,7 +204,7 @@ static void raw(struct world *w, struct reader *r, pst_rc *rc)
     fuzz_check(bytes);
     memcpy(bytes, r->at, n);
     r->at += n;
-    *rc = n > 0 && bytes[0] == '{' ? heard_json(&w->stage, bytes, n) : heard_wire(&w->stage, bytes, n);
+    *rc = pst_host_hear(&w->stage, bytes, n);
     free(bytes);
 }
 
@@ -226,6 +234,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         }
         /* a run would end at the first error; going on reaches further */
     }
+    (void)pst_host_hand_done(&w->stage, &w->foreign.hand);
     (void)pst_ports_finished(&w->stage);
     (void)pst_ports_starved(&w->stage);
     tear_down(w);

@@ -86,7 +86,7 @@ def python_stage_in_the_middle():
 def python_stage_that_breaks_the_protocol():
     with Place() as p:
         for how, words in (("exit", "ended early, with status 3"), ("kill", "signal 9"), ("garbage", "no message"), ("huge", "a message of 3145728 bytes"),
-                           ("steal", "does not pass here")):
+                           ("steal", "released slot 999 of route 0, which it does not hold")):
             pl = pipeline({"source": stage("source", batches=50), "times": stage("times", misbehave=how),
                            "sink": stage("sink", factor=3)},
                           links("source.out", "times.in", "times.out", "sink.in"))

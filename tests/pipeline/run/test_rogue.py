@@ -1,0 +1,98 @@
+"""Foreign programs that break the protocol: each is told, by name and at once, and nobody waits for ever."""
+from concurrent.futures import ThreadPoolExecutor
+
+from harness import *
+
+BATCHES = 20
+WAYS = {  # how, at batch 7: what the error says
+    "batch+1000": "wrong frame of batch 1007, micro-batch 0: slot",
+    "batch-max": "wrong frame of batch 18446744073709551615, micro-batch 0: slot",
+    "micro": "wrong frame of batch 7, micro-batch 9: slot",
+    "part": "wrong frame of batch 7, micro-batch 0: it is part 9, expected part 1",
+    "flags-0": "flag 1 (last part) is missing: no further part came in",
+    "flags-1": "flag 2 (last micro-batch) is 0, expected 1, as it came in",
+    "flags-2": "flags are 2, expected 0, 1 (last part) or 3 (of the last micro-batch)",
+    "flags-4": "flags are 7, expected 0, 1",
+    "twice": "wrong frame of batch 7, micro-batch 0",
+    "empty": "it has no references, but the program holds slots that came with the batch",
+    "other-slot": "did not come with this batch",
+    "release-only": "gave back the slots of batch 7, micro-batch 0, and went on without sending it through out",
+    "release-done": "says that it is done, but has not sent on batch 19",
+    "early-done": "says that it is done, but input in has not ended",
+    "done-held": "says that it is done, but has not given back all slots of batch 19",
+    "closes": "closed its socket before it was done",
+    "reopens": "closed its socket before it was done",
+    "before-start": "says that it is done before the start",
+    "needs-5": 'said "sized" without an array "needs"',
+    "needs-text": 'needs[0] that lacks a "port" (one of its ports) or "bytes"',
+    "needs-align": "needs[0].align that is no power of two",
+    "total-early": 'sent a "total" without a "port" (an output that fills slots)',
+    "total-text": 'sent a "total" without a "port" (an output that fills slots)',
+    "report-nothing": 'sent a report without a "section"',
+    "report-stages": 'it reports "stages", which is the runtime\'s own',
+    "report-status": 'it reports "failures", which is the runtime\'s own',
+}
+
+
+def chain(way, **source):
+    return pipeline({"source": stage("source", batches=BATCHES, micros=2, parts=2, **source), "rogue": stage("rogue", way=way),
+                     "sink": stage("sink")}, links("source.out", "rogue.in", "rogue.out", "sink.in"))
+
+
+def all_at_once(job, items):
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(job, *item) for item in items]:
+            done.result()
+
+
+@test
+def each_way_is_told():
+    with Place() as p:
+        p.data
+
+        def try_it(way, words):
+            with Place() as own:
+                r = own.run(chain(way), code=1, foreign=True, timeout=14, data=p.data)
+                assert "error: rogue: " in r.err and words in r.err, f"{way}: expected {words!r}\n{r}"
+                assert r.report["failures"][0]["stage"] == "rogue" and len(r.report["failures"]) == 1, (way, r)
+                assert isinstance(r.report["stages"], dict) and isinstance(r.report["epochs"], list), way
+        all_at_once(try_it, WAYS.items())
+
+
+@test
+def what_is_allowed():
+    with Place() as p:
+        r = p.run(chain("good"), foreign=True)
+        assert r.report["sink"]["batches"] == BATCHES and r.report["sink"]["frames"] == BATCHES * 4, r.report["sink"]
+        r = p.run(chain("good-merges"), foreign=True)  # early parts are left out
+        assert r.report["sink"]["batches"] == BATCHES and r.report["sink"]["frames"] == BATCHES * 2, r.report["sink"]
+        pl = chain("good-drops")
+        pl["stages"]["sink"] = stage("swallow")
+        assert p.run(pl, foreign=True).report["swallow"]["batches"] == BATCHES * 2
+
+
+@test
+def programs_that_fill_slots():
+    with Place() as p:
+        p.data
+
+        def made(way, words):
+            with Place() as own:
+                pl = pipeline({"maker": stage("maker", batches=BATCHES, way=way), "sink": stage("sink")}, links("maker.out", "sink.in"))
+                r = own.run(pl, code=1 if words else 0, foreign=True, timeout=14, data=p.data)
+                assert not words or ("error: maker: " in r.err and words in r.err), f"{way}: expected {words!r}\n{r}"
+        all_at_once(made, [("good", ""), ("batch", "wrong frame of batch 70"), ("part", "it is part 1, expected part 0"),
+                           ("micro", "wrong frame of batch 7, micro-batch 1"), ("empty", "it has no references"),
+                           ("keeps", "gave back the slots of batch 7"),
+                           ("early-done", "has not sent all batches of out"), ("no-total", "never said how many batches out has")])
+        pl = pipeline({"maker": {**stage("maker", batches=BATCHES), "instances": 2}, "sink": stage("sink")},
+                      links("maker.out", "sink.in"))
+        assert p.run(pl, foreign=True).report["sink"]["batches"] == BATCHES  # none of them knows how many the other took
+        pl = pipeline({"source": stage("source", batches=BATCHES), "maker": stage("maker", bytes=1 << 59), "sink": stage("sink")},
+                      links("maker.out", "sink.in"))
+        del pl["stages"]["source"]
+        assert "maker asked for slots of 524288.0 TiB" in p.run(pl, code=1, foreign=True).err
+
+
+if __name__ == "__main__":
+    main()
