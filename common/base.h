@@ -26,17 +26,17 @@
 #define PST_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
 #define PST_MUST_USE __attribute__((warn_unused_result))
 
-/* What a function that can fail returns. Programmer errors assert instead. */
+/* The result of a function that can fail. Programmer errors assert instead. */
 typedef enum pst_rc {
     PST_OK = 0,
     PST_E_ARG = -1,         /* the caller's or the user's value is wrong */
     PST_E_NOMEM = -2,       /* memory, or a memory limit */
-    PST_E_IO = -3,          /* the operating system or a device said no */
-    PST_E_FORMAT = -4,      /* a file or message is not what it claims to be */
+    PST_E_IO = -3,          /* the operating system or a device reported an error */
+    PST_E_FORMAT = -4,      /* a file or message does not have the expected format */
     PST_E_LIMIT = -5,       /* it does not fit a named limit or a sized buffer */
-    PST_E_STATE = -6,       /* not now: wrong order, already running, already there */
+    PST_E_STATE = -6,       /* wrong order, already running, or already there */
     PST_E_TIMEOUT = -7,     /* a deadline passed */
-    PST_E_UNSUPPORTED = -8, /* this machine or build cannot */
+    PST_E_UNSUPPORTED = -8, /* this machine or this build cannot do it */
     PST_E_INTERRUPTED = -9, /* a signal or a stop request ended it */
     PST_E_PEER = -10,       /* another process died or broke the protocol */
 } pst_rc;

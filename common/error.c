@@ -1,3 +1,4 @@
+/* error.c: one fixed buffer a thread, so that reporting a failure cannot fail. */
 #include "common/error.h"
 
 #include <errno.h>

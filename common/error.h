@@ -1,5 +1,5 @@
 /* error.h: one message chain per thread. The place that knows the cause calls pst_fail; places above it
- * that know more context call pst_wrap. Whoever shows it to a person calls pst_error_text. */
+ * that know more context call pst_wrap. The code that shows the message to a user calls pst_error_text. */
 #ifndef PST_ERROR_H
 #define PST_ERROR_H
 
@@ -10,7 +10,7 @@ PST_BEGIN_DECLS
 /* Sets this thread's message and returns rc, so that `return pst_fail(...)` reads well. */
 PST_API pst_rc pst_fail(pst_rc rc, const char *fmt, ...) PST_PRINTF(2, 3);
 
-/* The same with ": strerror(errno)" at its end; rc is PST_E_IO, or PST_E_NOMEM for ENOMEM. */
+/* The same, and appends ": strerror(errno)". Returns PST_E_IO, or PST_E_NOMEM if errno is ENOMEM. */
 PST_API pst_rc pst_fail_errno(const char *fmt, ...) PST_PRINTF(1, 2);
 
 /* Puts "context: " before this thread's message; returns rc unchanged. */
@@ -23,7 +23,7 @@ PST_API void pst_error_clear(void);
 /* "invalid argument", "I/O error", ...: the kind in words. */
 PST_API const char *pst_rc_name(pst_rc rc);
 
-#ifdef __clang_analyzer__ /* what it cannot see: a failure is never PST_OK */
+#ifdef __clang_analyzer__ /* tells the analyser that a failure is never PST_OK */
 #define pst_fail(rc, ...) (pst_fail(rc, __VA_ARGS__), (rc))
 #define pst_fail_errno(...) (pst_fail_errno(__VA_ARGS__), PST_E_IO)
 #endif

@@ -1,3 +1,4 @@
+/* install.c: paths relative to the running program, so that an installed tree can be moved. */
 #include "common/util/install.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* memory.c: reads /proc/meminfo and the memory cgroups of this process, version 1 or 2. */
 #include "common/util/memory.h"
 
 #include <inttypes.h>

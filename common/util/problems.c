@@ -1,3 +1,4 @@
+/* problems.c: text is appended until the list is full; later problems are only counted. */
 #include "common/util/problems.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* problems.h: a list of what is wrong, so that a person is told everything at once.
+/* problems.h: a list of mistakes, so that a user sees all of them at once.
  * Owner: the caller; plain memory, nothing to release. Threads: one. */
 #ifndef PST_PROBLEMS_H
 #define PST_PROBLEMS_H
@@ -16,7 +16,7 @@ struct pst_problems {
 PST_API void pst_problem(struct pst_problems *list, const char *fmt, ...) PST_PRINTF(2, 3);
 /* Adds this thread's error text as one problem. */
 PST_API void pst_problem_from_error(struct pst_problems *list);
-/* PST_OK if there is none; else PST_E_FORMAT with all of them, one per line. */
+/* PST_OK if the list is empty; otherwise PST_E_FORMAT, and the error text has one problem a line. */
 PST_API PST_MUST_USE pst_rc pst_problems_result(const struct pst_problems *list, const char *what);
 
 #endif

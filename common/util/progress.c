@@ -1,3 +1,4 @@
+/* progress.c: the rate is the average since the beginning; a log gets a line every ten seconds. */
 #include "common/util/progress.h"
 
 #include <signal.h>

@@ -1,6 +1,6 @@
-/* progress.h: one line of progress on stderr: rewritten on a terminal, a plain line now and then in a log;
- * and the place where a long operation notices that a person wants it to stop.
- * Owner: the caller; plain memory. A NULL progress is silent. Threads: one. */
+/* progress.h: one line of progress on stderr. On a terminal the line is rewritten; in a log a new line comes
+ * now and then. A long operation also learns here that the user wants it to stop. Owner: the caller; plain
+ * memory. A NULL progress is silent. Threads: one. */
 #ifndef PST_PROGRESS_H
 #define PST_PROGRESS_H
 
@@ -12,7 +12,7 @@ struct pst_progress {
     bool quiet, terminal;
     const char *what;
     uint64_t total, done;
-    bool bytes; /* the unit: bytes, or things */
+    bool bytes; /* the unit is bytes; otherwise a count */
     double began, shown;
 };
 

@@ -1,5 +1,5 @@
 /* rng.h: counter-based random numbers, the same on host and device. A number is a pure function of what it
- * is for, so that any thread of any process on any device draws the same one. No state, no owner.
+ * is for, so any thread of any process on any device draws the same one. No state, no owner.
  *
  * The generator is Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3",
  * SC 2011, section 3.3. */

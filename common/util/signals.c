@@ -1,3 +1,4 @@
+/* signals.c: a child inherits ignored signals across exec, so each program resets them itself. */
 #include "common/util/signals.h"
 
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* signals.h: what a program inherits from its parent and must not keep. Threads: call it before there are
- * any. */
+/* signals.h: resets signal settings that a program inherits from its parent. Threads: call it before you
+ * start any. */
 #ifndef PST_SIGNALS_H
 #define PST_SIGNALS_H
 

@@ -1,3 +1,4 @@
+/* subprocess.c: fork, exec, a pipe, and a deadline. */
 #include "common/util/subprocess.h"
 
 #include <errno.h>
