@@ -45,12 +45,39 @@ PST_BEGIN_DECLS
     X(softmax_xent)                                                                                          \
     X(adam)
 
-/* A number that may still be on its way: *at when the queue gets there, at most `most`; `most` if at is NULL.
- * Its bound shapes the launch, so it should not be far off. */
+/* A count that an earlier call of the queue leaves: *at when the queue gets there, at most `most`. at NULL:
+ * the count is `most`. The bound sizes the launch, so it should not be far off. */
 struct pst_twin_n {
     const int64_t *at;
     int64_t most;
 };
+
+/* Kernels of the list above that take such a count, so that the host need not wait for it. */
+#define PST_TWIN_KERNELS_N(X)                                                                                \
+    X(sample)                                                                                                \
+    X(dedup)                                                                                                 \
+    X(count)                                                                                                 \
+    X(lookup)                                                                                                \
+    X(gather)                                                                                                \
+    X(mean_grad)
+
+/* *total gets indptr[n]. */
+pst_rc pst_kn_sample(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
+                     const int64_t *vertices, struct pst_twin_n n, int fanout, bool replace, int32_t *indptr,
+                     int64_t *out, int64_t capacity, int64_t *total);
+pst_rc pst_kn_dedup(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, struct pst_twin_n n,
+                    int64_t *vertices, int64_t *count, int64_t capacity, int32_t *local);
+void pst_kn_count(struct pst_queue *q, const int64_t *ids, struct pst_twin_n n, uint32_t *counts);
+void pst_kn_lookup(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids,
+                   struct pst_twin_n n, int32_t *hit_pos, int32_t *hit_row, int64_t *hits, int32_t *miss_pos,
+                   int64_t *misses);
+void pst_kn_gather(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,
+                   void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_twin_n n,
+                   uint64_t row_bytes);
+/* edges, sources: of the block. CUDA's mean_grad would have to wait for the number of edges. */
+void pst_kn_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
+                      int64_t edges, int64_t sources, const pst_real *grad_out, int64_t ld_out,
+                      pst_real *grad_in, int64_t ld_in, int64_t dim);
 
 /* A batch's counts as its reader finds them, in pinned memory. Written in one piece; `sequence` last, after
  * which a release/acquire reader may take the rest. */
@@ -95,23 +122,9 @@ struct pst_twin {
     PST_TWIN_KERNELS(PST_TWIN_MEMBER)
 #undef PST_TWIN_MEMBER
 
-    /* The same kernels with numbers that an earlier call of the queue leaves; nothing waits for the host. */
-    pst_rc (*sample_n)(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
-                       const int64_t *vertices, struct pst_twin_n n, int fanout, bool replace,
-                       int32_t *indptr, int64_t *out, int64_t capacity, int64_t *total);
-    pst_rc (*dedup_n)(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, struct pst_twin_n n,
-                      int64_t *vertices, int64_t *count, int64_t capacity, int32_t *local);
-    void (*count_n)(struct pst_queue *q, const int64_t *ids, struct pst_twin_n n, uint32_t *counts);
-    void (*lookup_n)(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids,
-                     struct pst_twin_n n, int32_t *hit_pos, int32_t *hit_row, int64_t *hits,
-                     int32_t *miss_pos, int64_t *misses);
-    void (*gather_n)(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,
-                     void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_twin_n n,
-                     uint64_t row_bytes);
-    /* The caller knows how many edges and sources there are; CUDA's mean_grad would have to wait and look. */
-    void (*mean_grad_n)(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
-                        int64_t edges, int64_t sources, const pst_real *grad_out, int64_t ld_out,
-                        pst_real *grad_in, int64_t ld_in, int64_t dim);
+#define PST_TWIN_MEMBER(kernel) __typeof__(pst_kn_##kernel) *kernel##_n;
+    PST_TWIN_KERNELS_N(PST_TWIN_MEMBER)
+#undef PST_TWIN_MEMBER
 
     /* A queue, and memory that its kernels can use. why: at least PST_TWIN_WHY_BYTES, gets the reason of a
      * failure. The CPU's queue is NULL. */

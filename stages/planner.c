@@ -169,9 +169,9 @@ static void count_on_cpu(struct planner *p, const struct pst_minibatch_size *fou
 {
     for (int h = 0; h < found->hops; h++) {
         if (p->plan.key.fanout[h] != 0)
-            pst_k_count(NULL, p->vertices, found->n[h], p->hotness);
+            p->device.twin->count(p->device.q, p->vertices, found->n[h], p->hotness);
     }
-    pst_k_count(NULL, p->vertices, found->n[found->hops], p->hotness + p->plan.vertices);
+    p->device.twin->count(p->device.q, p->vertices, found->n[found->hops], p->hotness + p->plan.vertices);
 }
 
 /* The same, behind the batch that the queue is drawing; nothing is counted of one that does not fit. */

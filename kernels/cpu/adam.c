@@ -9,8 +9,8 @@ struct factors {
     pst_real decay, beta1, beta2, one_minus_beta1, one_minus_beta2, rate, root, eps;
 };
 
-PST_CLONES static void step(const struct factors *f, pst_real *restrict w, const pst_real *restrict g,
-                            pst_real *restrict m, pst_real *restrict v, int64_t n)
+PST_CPU_CLONES static void step(const struct factors *f, pst_real *restrict w, const pst_real *restrict g,
+                                pst_real *restrict m, pst_real *restrict v, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         const pst_real gradient = g[i] + f->decay * w[i];

@@ -19,17 +19,17 @@ struct sources {
     int64_t from, n;
 };
 
-PST_INLINE int64_t source(const struct sources *s, int64_t edge)
+PST_CPU_INLINE int64_t source(const struct sources *s, int64_t edge)
 {
     return s->index_bytes == 4 ? ((const int32_t *)s->indices)[edge] : ((const int64_t *)s->indices)[edge];
 }
 
-PST_INLINE const pst_real *row_of(const struct sources *s, int64_t edge)
+PST_CPU_INLINE const pst_real *row_of(const struct sources *s, int64_t edge)
 {
     return s->rows + (source(s, edge) - s->from) * s->ld;
 }
 
-PST_INLINE void fetch(const struct sources *s, int64_t edge, int64_t dim)
+PST_CPU_INLINE void fetch(const struct sources *s, int64_t edge, int64_t dim)
 {
     if (edge >= s->count || (uint64_t)source(s, edge) - (uint64_t)s->from >= (uint64_t)s->n)
         return;
@@ -40,8 +40,8 @@ PST_INLINE void fetch(const struct sources *s, int64_t edge, int64_t dim)
 }
 
 /* out = (fresh ? 0 : out) + four rows. */
-PST_INLINE void add_four(const struct sources *s, int64_t edge, pst_real *restrict out, int64_t dim,
-                         bool fresh)
+PST_CPU_INLINE void add_four(const struct sources *s, int64_t edge, pst_real *restrict out, int64_t dim,
+                             bool fresh)
 {
     const pst_real *a = row_of(s, edge), *b = row_of(s, edge + 1);
     const pst_real *c = row_of(s, edge + 2), *d = row_of(s, edge + 3);
@@ -54,8 +54,8 @@ PST_INLINE void add_four(const struct sources *s, int64_t edge, pst_real *restri
     }
 }
 
-PST_INLINE void add_one(const struct sources *s, int64_t edge, pst_real *restrict out, int64_t dim,
-                        bool fresh)
+PST_CPU_INLINE void add_one(const struct sources *s, int64_t edge, pst_real *restrict out, int64_t dim,
+                            bool fresh)
 {
     const pst_real *a = row_of(s, edge);
     if (fresh) {
@@ -68,8 +68,8 @@ PST_INLINE void add_one(const struct sources *s, int64_t edge, pst_real *restric
 }
 
 /* Adds the rows of edges begin..end to out, which holds the sum of those from `first` on. */
-PST_INLINE void add_edges(const struct sources *s, int64_t first, int64_t begin, int64_t end,
-                          pst_real *restrict out, int64_t dim)
+PST_CPU_INLINE void add_edges(const struct sources *s, int64_t first, int64_t begin, int64_t end,
+                              pst_real *restrict out, int64_t dim)
 {
     int64_t edge = begin;
     for (; edge + 4 <= end; edge += 4) {
@@ -84,7 +84,7 @@ PST_INLINE void add_edges(const struct sources *s, int64_t first, int64_t begin,
 }
 
 /* A sum over `edges` rows becomes their mean. */
-PST_INLINE void divide(pst_real *restrict out, int64_t edges, int64_t dim)
+PST_CPU_INLINE void divide(pst_real *restrict out, int64_t edges, int64_t dim)
 {
     if (edges == 0) {
         memset(out, 0, (size_t)dim * sizeof *out);
@@ -95,15 +95,15 @@ PST_INLINE void divide(pst_real *restrict out, int64_t edges, int64_t dim)
         out[j] *= share;
 }
 
-PST_INLINE void mean_row(const struct sources *s, int64_t begin, int64_t end, pst_real *restrict out,
-                         int64_t dim)
+PST_CPU_INLINE void mean_row(const struct sources *s, int64_t begin, int64_t end, pst_real *restrict out,
+                             int64_t dim)
 {
     add_edges(s, begin, begin, end, out, dim);
     divide(out, end - begin, dim);
 }
 
-PST_CLONES static void mean_block(const struct sources *s, const int32_t *indptr, int64_t dsts, pst_real *out,
-                                  int64_t ld_out, int64_t dim)
+PST_CPU_CLONES static void mean_block(const struct sources *s, const int32_t *indptr, int64_t dsts,
+                                      pst_real *out, int64_t ld_out, int64_t dim)
 {
     for (int64_t d = 0; d < dsts; d++)
         mean_row(s, indptr[d], indptr[d + 1], out + d * ld_out, dim);
@@ -120,7 +120,7 @@ void pst_k_mean(struct pst_queue *q, const int32_t *indptr, const int32_t *indic
 
 /* The edges from `begin` on whose ids are below s->from + s->n: where they end, or -1 for an id below
  * s->from. */
-PST_INLINE int64_t part_end(const struct sources *s, int64_t begin, int64_t end)
+PST_CPU_INLINE int64_t part_end(const struct sources *s, int64_t begin, int64_t end)
 {
     for (; begin < end; begin++) {
         if (source(s, begin) < s->from)
@@ -132,8 +132,8 @@ PST_INLINE int64_t part_end(const struct sources *s, int64_t begin, int64_t end)
 }
 
 /* False for an id that is out of range or not in its place. */
-PST_CLONES static bool add_part(const struct sources *s, const int64_t *indptr, int64_t dsts, bool last,
-                                int64_t *cursor, pst_real *out, int64_t ld_out, int64_t dim)
+PST_CPU_CLONES static bool add_part(const struct sources *s, const int64_t *indptr, int64_t dsts, bool last,
+                                    int64_t *cursor, pst_real *out, int64_t ld_out, int64_t dim)
 {
     for (int64_t d = 0; d < dsts; d++) {
         const int64_t end = part_end(s, cursor[d], indptr[d + 1]);
@@ -175,9 +175,9 @@ pst_rc pst_k_mean_csc(struct pst_queue *q, const struct pst_csc *graph, int64_t 
     return add_part(&s, indptr, n, to == graph->vertices, cursor, out, ld_out, dim) ? PST_OK : PST_E_FORMAT;
 }
 
-PST_CLONES static void mean_grad(const int32_t *indptr, const int32_t *indices, int64_t dsts,
-                                 const pst_real *grad_out, int64_t ld_out, pst_real *grad_in, int64_t ld_in,
-                                 int64_t dim)
+PST_CPU_CLONES static void mean_grad(const int32_t *indptr, const int32_t *indices, int64_t dsts,
+                                     const pst_real *grad_out, int64_t ld_out, pst_real *grad_in,
+                                     int64_t ld_in, int64_t dim)
 {
     for (int64_t d = 0; d < dsts; d++) {
         const pst_real *restrict from = grad_out + d * ld_out;

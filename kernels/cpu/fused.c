@@ -35,7 +35,7 @@ static struct mask mask_of(const struct pst_dropout *drop)
 }
 
 /* One round of Philox in every lane; the four words of a lane are apart. */
-PST_INLINE void round_of(uint32_t w[4][LANES], uint32_t key0, uint32_t key1)
+PST_CPU_INLINE void round_of(uint32_t w[4][LANES], uint32_t key0, uint32_t key1)
 {
     for (int i = 0; i < LANES; i++) {
         const uint32_t hi0 = (uint32_t)(((uint64_t)0xD2511F53u * w[0][i]) >> 32), lo0 = 0xD2511F53u * w[0][i];
@@ -48,7 +48,7 @@ PST_INLINE void round_of(uint32_t w[4][LANES], uint32_t key0, uint32_t key1)
 }
 
 /* pst_rng_draw() of one vertex and LANES blocks of columns, abreast. */
-PST_INLINE void draw_group(const struct mask *mask, uint64_t vertex, uint32_t group, uint32_t w[4][LANES])
+PST_CPU_INLINE void draw_group(const struct mask *mask, uint64_t vertex, uint32_t group, uint32_t w[4][LANES])
 {
     for (int i = 0; i < LANES; i++) {
         w[0][i] = (uint32_t)vertex;
@@ -65,8 +65,8 @@ PST_INLINE void draw_group(const struct mask *mask, uint64_t vertex, uint32_t gr
 }
 
 /* x[j] = x[j] or 0, scaled, in a row's columns of one group. */
-PST_INLINE void drop_group(pst_real *restrict x, int64_t width, const struct mask *mask, uint64_t vertex,
-                           uint32_t group)
+PST_CPU_INLINE void drop_group(pst_real *restrict x, int64_t width, const struct mask *mask, uint64_t vertex,
+                               uint32_t group)
 {
     uint32_t w[4][LANES];
     draw_group(mask, vertex, group, w);
@@ -82,14 +82,14 @@ PST_INLINE void drop_group(pst_real *restrict x, int64_t width, const struct mas
         x[j] *= w[piece / 2][j % LANES] << (piece % 2 ? 0 : 16) < threshold ? 0 : scale;
 }
 
-PST_INLINE void drop_row(pst_real *x, int64_t dim, const struct mask *mask, uint64_t vertex)
+PST_CPU_INLINE void drop_row(pst_real *x, int64_t dim, const struct mask *mask, uint64_t vertex)
 {
     for (int64_t at = 0; at < dim; at += GROUP)
         drop_group(x + at, pst_min_i64(GROUP, dim - at), mask, vertex, (uint32_t)(at / GROUP));
 }
 
 /* A NaN must stay one, so that a diverging run is noticed: hence not (v > 0 ? v : 0). */
-PST_INLINE void add_and_clip(pst_real *restrict x, const pst_real *restrict bias, int64_t dim, bool relu)
+PST_CPU_INLINE void add_and_clip(pst_real *restrict x, const pst_real *restrict bias, int64_t dim, bool relu)
 {
     if (bias && relu) {
         for (int64_t j = 0; j < dim; j++)
@@ -103,8 +103,8 @@ PST_INLINE void add_and_clip(pst_real *restrict x, const pst_real *restrict bias
     }
 }
 
-PST_CLONES static void forward(pst_real *x, int64_t ld, const pst_real *bias, const int64_t *vertices,
-                               int64_t n, int64_t dim, bool relu, const struct mask *mask)
+PST_CPU_CLONES static void forward(pst_real *x, int64_t ld, const pst_real *bias, const int64_t *vertices,
+                                   int64_t n, int64_t dim, bool relu, const struct mask *mask)
 {
     for (int64_t i = 0; i < n; i++) {
         add_and_clip(x + i * ld, bias, dim, relu);
@@ -141,8 +141,8 @@ void pst_k_bias_relu_dropout(struct pst_queue *q, pst_real *x, int64_t ld, const
 }
 
 /* A panel of a row: y > 0 is kept and above zero; the sums are in double precision. */
-PST_INLINE void backward_panel(pst_real *restrict grad, const pst_real *restrict y, int64_t width,
-                               pst_real scale, double *restrict sum)
+PST_CPU_INLINE void backward_panel(pst_real *restrict grad, const pst_real *restrict y, int64_t width,
+                                   pst_real scale, double *restrict sum)
 {
     if (y && sum) {
         for (int64_t j = 0; j < width; j++) {
@@ -160,9 +160,9 @@ PST_INLINE void backward_panel(pst_real *restrict grad, const pst_real *restrict
 }
 
 /* Panel by panel, so that the sums of a panel's columns stay near. */
-PST_CLONES static void backward(pst_real *grad, int64_t ld, const pst_real *y, int64_t ld_y,
-                                const int64_t *vertices, int64_t n, int64_t dim, bool relu,
-                                const struct mask *mask, pst_real *grad_bias)
+PST_CPU_CLONES static void backward(pst_real *grad, int64_t ld, const pst_real *y, int64_t ld_y,
+                                    const int64_t *vertices, int64_t n, int64_t dim, bool relu,
+                                    const struct mask *mask, pst_real *grad_bias)
 {
     if (mask->on && !relu)
         for (int64_t i = 0; i < n; i++)
@@ -197,7 +197,8 @@ void pst_k_bias_relu_dropout_grad(struct pst_queue *q, pst_real *grad, int64_t l
     backward(grad, ld_grad, y, ld_y, vertices, n, dim, relu, &mask, grad_bias);
 }
 
-PST_CLONES static void add(pst_real *x, int64_t ld, const pst_real *y, int64_t ld_y, int64_t n, int64_t dim)
+PST_CPU_CLONES static void add(pst_real *x, int64_t ld, const pst_real *y, int64_t ld_y, int64_t n,
+                               int64_t dim)
 {
     for (int64_t i = 0; i < n; i++) {
         pst_real *restrict to = x + i * ld;
@@ -215,7 +216,7 @@ void pst_k_add(struct pst_queue *q, pst_real *x, int64_t ld, const pst_real *y, 
     add(x, ld, y, ld_y, n, dim);
 }
 
-PST_INLINE float from_bits(uint32_t bits)
+PST_CPU_INLINE float from_bits(uint32_t bits)
 {
     float value;
     memcpy(&value, &bits, sizeof value);
@@ -223,7 +224,7 @@ PST_INLINE float from_bits(uint32_t bits)
 }
 
 /* IEEE half to single: the exponent is rebased by a multiplication, which gets subnormals right too. */
-PST_INLINE float from_half(uint16_t half)
+PST_CPU_INLINE float from_half(uint16_t half)
 {
     const uint32_t magnitude = (uint32_t)(half & 0x7FFF) << 13;
     const float rebased = from_bits(magnitude) * from_bits(0x77800000u); /* 2^112 */
@@ -233,8 +234,8 @@ PST_INLINE float from_half(uint16_t half)
     return from_bits(bits | (uint32_t)(half & 0x8000) << 16);
 }
 
-PST_CLONES static void widen(const char *src, uint64_t stride, bool bfloat, pst_real *out, int64_t ld,
-                             int64_t n, int64_t dim)
+PST_CPU_CLONES static void widen(const char *src, uint64_t stride, bool bfloat, pst_real *out, int64_t ld,
+                                 int64_t n, int64_t dim)
 {
     for (int64_t i = 0; i < n; i++) {
         const uint16_t *restrict row = (const uint16_t *)(const void *)(src + (uint64_t)i * stride);

@@ -5,7 +5,7 @@
 
 #include <immintrin.h>
 
-#define PST_512 __attribute__((target("avx512f")))
+#define PST_CPU_512 __attribute__((target("avx512f")))
 
 /* Philox in 16 lanes: words of even and of odd lanes apart, each in the low half of 64 bits. What the high
  * halves hold does not matter until the end, since the products ignore it. */
@@ -15,7 +15,7 @@ struct lanes512 {
 
 enum { XOR3 = 0x96 }; /* the truth table of a ^ b ^ c */
 
-PST_512 PST_INLINE struct lanes512 round512(struct lanes512 s, __m512i key0, __m512i key1)
+PST_CPU_512 PST_CPU_INLINE struct lanes512 round512(struct lanes512 s, __m512i key0, __m512i key1)
 {
     const __m512i p0 = _mm512_mul_epu32(s.w[0], _mm512_set1_epi64(0xD2511F53));
     const __m512i p1 = _mm512_mul_epu32(s.w[2], _mm512_set1_epi64(0xCD9E8D57));
@@ -23,7 +23,8 @@ PST_512 PST_INLINE struct lanes512 round512(struct lanes512 s, __m512i key0, __m
                               _mm512_ternarylogic_epi64(_mm512_srli_epi64(p0, 32), s.w[3], key1, XOR3), p0}};
 }
 
-PST_512 PST_INLINE void draw512(const struct mask *mask, uint64_t vertex, uint32_t group, __m512i out[4])
+PST_CPU_512 PST_CPU_INLINE void draw512(const struct mask *mask, uint64_t vertex, uint32_t group,
+                                        __m512i out[4])
 {
     const __m512i first = _mm512_set1_epi64((int64_t)group * LANES);
     const __m512i w0 = _mm512_set1_epi64((int64_t)vertex), w1 = _mm512_srli_epi64(w0, 32),
@@ -43,7 +44,7 @@ PST_512 PST_INLINE void draw512(const struct mask *mask, uint64_t vertex, uint32
         out[i] = _mm512_mask_mov_epi32(even.w[i], 0xAAAA, _mm512_slli_epi64(odd.w[i], 32));
 }
 
-PST_512 PST_INLINE __mmask16 first_columns(int64_t n)
+PST_CPU_512 PST_CPU_INLINE __mmask16 first_columns(int64_t n)
 {
     if (n >= LANES)
         return 0xFFFF;
@@ -51,7 +52,7 @@ PST_512 PST_INLINE __mmask16 first_columns(int64_t n)
 }
 
 /* Bias and ReLU of up to 16 columns. */
-PST_512 PST_INLINE __m512 clip512(__m512 x, __mmask16 columns, const float *bias, bool relu)
+PST_CPU_512 PST_CPU_INLINE __m512 clip512(__m512 x, __mmask16 columns, const float *bias, bool relu)
 {
     if (bias)
         x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(columns, bias));
@@ -60,14 +61,14 @@ PST_512 PST_INLINE __m512 clip512(__m512 x, __mmask16 columns, const float *bias
     return x;
 }
 
-PST_512 PST_INLINE __m512 factor512(__m512i bits, __m512i threshold, __m512 scale)
+PST_CPU_512 PST_CPU_INLINE __m512 factor512(__m512i bits, __m512i threshold, __m512 scale)
 {
     return _mm512_maskz_mov_ps(_mm512_cmpge_epu32_mask(bits, threshold), scale);
 }
 
 /* A row's columns of one group. */
-PST_512 PST_INLINE void group512(float *x, const float *bias, int64_t width, bool relu,
-                                 const struct mask *mask, uint64_t vertex, uint32_t group)
+PST_CPU_512 PST_CPU_INLINE void group512(float *x, const float *bias, int64_t width, bool relu,
+                                         const struct mask *mask, uint64_t vertex, uint32_t group)
 {
     __m512i w[4] = {_mm512_setzero_si512()};
     if (mask->on)
@@ -90,8 +91,8 @@ PST_512 PST_INLINE void group512(float *x, const float *bias, int64_t width, boo
     }
 }
 
-PST_512 static void forward512(float *x, int64_t ld, const float *bias, const int64_t *vertices, int64_t n,
-                               int64_t dim, bool relu, const struct mask *mask)
+PST_CPU_512 static void forward512(float *x, int64_t ld, const float *bias, const int64_t *vertices,
+                                   int64_t n, int64_t dim, bool relu, const struct mask *mask)
 {
     for (int64_t i = 0; i < n; i++)
         for (int64_t at = 0; at < dim; at += GROUP)
@@ -102,8 +103,8 @@ PST_512 static void forward512(float *x, int64_t ld, const float *bias, const in
 enum { STRIP = 64 }; /* columns whose sums are kept in registers */
 
 /* grad = y > 0 ? grad * scale : 0 (y NULL: grad stays), and sums down the rows, of up to 64 columns. */
-PST_512 PST_INLINE void strip512(float *grad, int64_t ld, const float *y, int64_t ld_y, int64_t n,
-                                 int64_t width, float scale, double *sums)
+PST_CPU_512 PST_CPU_INLINE void strip512(float *grad, int64_t ld, const float *y, int64_t ld_y, int64_t n,
+                                         int64_t width, float scale, double *sums)
 {
     __m512d low[STRIP / LANES], high[STRIP / LANES];
     for (int p = 0; p < STRIP / LANES; p++)
@@ -131,8 +132,8 @@ PST_512 PST_INLINE void strip512(float *grad, int64_t ld, const float *y, int64_
 }
 
 /* The gradient of ReLU and dropout together, or the sums alone. */
-PST_512 static void backward512(float *grad, int64_t ld, const float *y, int64_t ld_y, int64_t n, int64_t dim,
-                                float scale, float *grad_bias)
+PST_CPU_512 static void backward512(float *grad, int64_t ld, const float *y, int64_t ld_y, int64_t n,
+                                    int64_t dim, float scale, float *grad_bias)
 {
     for (int64_t at = 0; at < dim; at += STRIP) {
         const int64_t width = pst_min_i64(STRIP, dim - at);

@@ -14,7 +14,7 @@ enum {
 /* exp(x) for x <= 0, within 2 units in the last place: 2^n * exp(r), |r| <= ln 2 / 2, exp(r) by its Taylor
  * polynomial. What is below the smallest normal number is taken for exp(-87), which no sum notices. A NaN
  * stays one. */
-PST_INLINE float exp_f32(float x)
+PST_CPU_INLINE float exp_f32(float x)
 {
     const float shift = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer, in the low bits */
     const float y = x < -87.0f ? -87.0f : x;
@@ -36,7 +36,7 @@ PST_INLINE float exp_f32(float x)
     return (1.0f + p) * scale;
 }
 
-PST_INLINE double exp_f64(double x)
+PST_CPU_INLINE double exp_f64(double x)
 {
     return exp(x);
 }
@@ -44,7 +44,7 @@ PST_INLINE double exp_f64(double x)
 #define EXP(x) _Generic((x), float : exp_f32, double : exp_f64)(x)
 
 /* The largest logit; a NaN if the first is one. */
-PST_INLINE pst_real largest_of(const pst_real *restrict row, int64_t classes)
+PST_CPU_INLINE pst_real largest_of(const pst_real *restrict row, int64_t classes)
 {
     pst_real most[COLUMNS];
     for (int i = 0; i < COLUMNS; i++)
@@ -62,7 +62,7 @@ PST_INLINE pst_real largest_of(const pst_real *restrict row, int64_t classes)
 }
 
 /* The position of the largest logit; the first of equals. */
-PST_INLINE int64_t place_of(const pst_real *restrict row, int64_t classes, pst_real largest)
+PST_CPU_INLINE int64_t place_of(const pst_real *restrict row, int64_t classes, pst_real largest)
 {
     for (int64_t c = 0; c < classes; c++)
         if (row[c] == largest)
@@ -71,8 +71,8 @@ PST_INLINE int64_t place_of(const pst_real *restrict row, int64_t classes, pst_r
 }
 
 /* kept[c] = exp(row[c] - largest) and their sum. A NaN logit makes the sum one. */
-PST_INLINE double exponentials(const pst_real *restrict row, int64_t n, pst_real largest,
-                               pst_real *restrict kept)
+PST_CPU_INLINE double exponentials(const pst_real *restrict row, int64_t n, pst_real largest,
+                                   pst_real *restrict kept)
 {
     double sum[COLUMNS] = {0};
     for (int64_t c = 0; c < n; c++)
@@ -94,8 +94,8 @@ struct row_loss {
     bool correct;
 };
 
-PST_CLONES static struct row_loss loss_of_row(const pst_real *row, int32_t label, int64_t classes,
-                                              double normaliser, pst_real *grad)
+PST_CPU_CLONES static struct row_loss loss_of_row(const pst_real *row, int32_t label, int64_t classes,
+                                                  double normaliser, pst_real *grad)
 {
     pst_real kept[KEPT];
     const pst_real largest = largest_of(row, classes);

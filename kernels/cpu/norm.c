@@ -10,13 +10,13 @@ enum {
     SUM_PANEL = 64, /* columns whose sums are kept at once */
 };
 
-PST_INLINE double fold(const double *lanes)
+PST_CPU_INLINE double fold(const double *lanes)
 {
     return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
 }
 
 /* The sum of a row, in lanes. */
-PST_INLINE double row_sum(const pst_real *restrict x, int64_t dim)
+PST_CPU_INLINE double row_sum(const pst_real *restrict x, int64_t dim)
 {
     double lanes[SUM_LANES] = {0};
     int64_t j = 0;
@@ -28,7 +28,7 @@ PST_INLINE double row_sum(const pst_real *restrict x, int64_t dim)
     return fold(lanes);
 }
 
-PST_INLINE double row_squares(const pst_real *restrict x, double mean, int64_t dim)
+PST_CPU_INLINE double row_squares(const pst_real *restrict x, double mean, int64_t dim)
 {
     double lanes[SUM_LANES] = {0};
     int64_t j = 0;
@@ -40,9 +40,9 @@ PST_INLINE double row_squares(const pst_real *restrict x, double mean, int64_t d
     return fold(lanes);
 }
 
-PST_CLONES static void layer_norm(pst_real *x, int64_t ld, int64_t n, int64_t dim,
-                                  const pst_real *restrict gain, const pst_real *restrict shift,
-                                  pst_real *xhat, pst_real *rstd)
+PST_CPU_CLONES static void layer_norm(pst_real *x, int64_t ld, int64_t n, int64_t dim,
+                                      const pst_real *restrict gain, const pst_real *restrict shift,
+                                      pst_real *xhat, pst_real *rstd)
 {
     for (int64_t i = 0; i < n; i++) {
         pst_real *restrict row = x + i * ld;
@@ -71,8 +71,8 @@ void pst_k_layer_norm(struct pst_queue *q, pst_real *x, int64_t ld, int64_t n, i
 }
 
 /* Column sums of grad and of grad * xhat over a panel. */
-PST_INLINE void panel_sums(const pst_real *grad, int64_t ld, int64_t n, const pst_real *xhat, int64_t dim,
-                           int64_t width, double *restrict sum, double *restrict dot)
+PST_CPU_INLINE void panel_sums(const pst_real *grad, int64_t ld, int64_t n, const pst_real *xhat, int64_t dim,
+                               int64_t width, double *restrict sum, double *restrict dot)
 {
     for (int64_t j = 0; j < width; j++)
         sum[j] = dot[j] = 0;
@@ -85,8 +85,8 @@ PST_INLINE void panel_sums(const pst_real *grad, int64_t ld, int64_t n, const ps
     }
 }
 
-PST_CLONES static void affine_grad(const pst_real *grad, int64_t ld, int64_t n, int64_t dim,
-                                   const pst_real *xhat, pst_real *grad_gain, pst_real *grad_shift)
+PST_CPU_CLONES static void affine_grad(const pst_real *grad, int64_t ld, int64_t n, int64_t dim,
+                                       const pst_real *xhat, pst_real *grad_gain, pst_real *grad_shift)
 {
     double sum[SUM_PANEL], dot[SUM_PANEL];
     for (int64_t at = 0; at < dim; at += SUM_PANEL) {
@@ -100,9 +100,9 @@ PST_CLONES static void affine_grad(const pst_real *grad, int64_t ld, int64_t n, 
 }
 
 /* dx = rstd * (g' - mean(g') - xhat * mean(g' * xhat)), g' = g * gain. */
-PST_CLONES static void layer_norm_grad(pst_real *grad, int64_t ld, int64_t n, int64_t dim,
-                                       const pst_real *restrict gain, const pst_real *xhat,
-                                       const pst_real *rstd)
+PST_CPU_CLONES static void layer_norm_grad(pst_real *grad, int64_t ld, int64_t n, int64_t dim,
+                                           const pst_real *restrict gain, const pst_real *xhat,
+                                           const pst_real *rstd)
 {
     for (int64_t i = 0; i < n; i++) {
         pst_real *restrict g = grad + i * ld;
@@ -139,8 +139,8 @@ void pst_k_layer_norm_grad(struct pst_queue *q, pst_real *grad, int64_t ld, int6
 }
 
 /* Means and variances of a panel's columns, in two passes. */
-PST_INLINE void panel_moments(const pst_real *x, int64_t ld, int64_t n, int64_t width, double *restrict mean,
-                              double *restrict variance)
+PST_CPU_INLINE void panel_moments(const pst_real *x, int64_t ld, int64_t n, int64_t width,
+                                  double *restrict mean, double *restrict variance)
 {
     for (int64_t j = 0; j < width; j++)
         mean[j] = variance[j] = 0;
@@ -156,14 +156,14 @@ PST_INLINE void panel_moments(const pst_real *x, int64_t ld, int64_t n, int64_t 
         variance[j] /= (double)n;
 }
 
-PST_INLINE void follow(pst_real *running, double value, pst_real momentum)
+PST_CPU_INLINE void follow(pst_real *running, double value, pst_real momentum)
 {
     *running = (pst_real)((1.0 - (double)momentum) * (double)*running + (double)momentum * value);
 }
 
-PST_CLONES static void batch_norm(pst_real *x, int64_t ld, int64_t n, int64_t dim, const pst_real *gain,
-                                  const pst_real *shift, pst_real *xhat, pst_real *rstd,
-                                  pst_real *running_mean, pst_real *running_var, pst_real momentum)
+PST_CPU_CLONES static void batch_norm(pst_real *x, int64_t ld, int64_t n, int64_t dim, const pst_real *gain,
+                                      const pst_real *shift, pst_real *xhat, pst_real *rstd,
+                                      pst_real *running_mean, pst_real *running_var, pst_real momentum)
 {
     double mean[SUM_PANEL], variance[SUM_PANEL], inverse[SUM_PANEL];
     for (int64_t at = 0; at < dim; at += SUM_PANEL) {
@@ -198,9 +198,9 @@ void pst_k_batch_norm(struct pst_queue *q, pst_real *x, int64_t ld, int64_t n, i
 }
 
 /* dx = gain * rstd * (g - mean(g) - xhat * mean(g * xhat)), means over rows. */
-PST_CLONES static void batch_norm_grad(pst_real *grad, int64_t ld, int64_t n, int64_t dim,
-                                       const pst_real *gain, const pst_real *xhat, const pst_real *rstd,
-                                       pst_real *grad_gain, pst_real *grad_shift)
+PST_CPU_CLONES static void batch_norm_grad(pst_real *grad, int64_t ld, int64_t n, int64_t dim,
+                                           const pst_real *gain, const pst_real *xhat, const pst_real *rstd,
+                                           pst_real *grad_gain, pst_real *grad_shift)
 {
     double sum[SUM_PANEL], dot[SUM_PANEL];
     pst_real factor[SUM_PANEL], mean_sum[SUM_PANEL], mean_dot[SUM_PANEL];
@@ -233,8 +233,8 @@ void pst_k_batch_norm_grad(struct pst_queue *q, pst_real *grad, int64_t ld, int6
         batch_norm_grad(grad, ld, n, dim, gain, xhat, rstd, grad_gain, grad_shift);
 }
 
-PST_CLONES static void affine(pst_real *x, int64_t ld, int64_t n, int64_t dim, const pst_real *restrict scale,
-                              const pst_real *restrict offset)
+PST_CPU_CLONES static void affine(pst_real *x, int64_t ld, int64_t n, int64_t dim,
+                                  const pst_real *restrict scale, const pst_real *restrict offset)
 {
     for (int64_t i = 0; i < n; i++) {
         pst_real *restrict row = x + i * ld;

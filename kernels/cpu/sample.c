@@ -174,8 +174,8 @@ static pst_rc read_rows(const struct pst_csc *graph, const int64_t *vertices, in
 }
 
 /* pst_rng_draw() of every lane; word w of lane i is words[w][i]. */
-PST_INLINE void draw_lanes(const struct pst_rng_stream *stream, const struct group *g, uint32_t block,
-                           uint32_t words[4][LANES])
+PST_CPU_INLINE void draw_lanes(const struct pst_rng_stream *stream, const struct group *g, uint32_t block,
+                               uint32_t words[4][LANES])
 {
     uint32_t *restrict w0 = words[0], *restrict w1 = words[1], *restrict w2 = words[2],
                        *restrict w3 = words[3];
@@ -202,8 +202,8 @@ PST_INLINE void draw_lanes(const struct pst_rng_stream *stream, const struct gro
 
 /* Slot s of every lane from its 64 bits: pst_rng_bounded() where the bound has 32 bits, then Floyd's step.
  * Lanes whose neighbours are all taken get them in order. */
-PST_INLINE void choose(struct group *g, int s, int fanout, bool replace, const uint32_t *restrict low,
-                       const uint32_t *restrict high)
+PST_CPU_INLINE void choose(struct group *g, int s, int fanout, bool replace, const uint32_t *restrict low,
+                           const uint32_t *restrict high)
 {
     uint32_t chosen[LANES], last[LANES], met[LANES];
     for (int i = 0; i < LANES; i++) {
@@ -226,8 +226,8 @@ PST_INLINE void choose(struct group *g, int s, int fanout, bool replace, const u
     }
 }
 
-PST_CLONES static void draw_group(const struct pst_rng_stream *stream, int fanout, bool replace,
-                                  struct group *g)
+PST_CPU_CLONES static void draw_group(const struct pst_rng_stream *stream, int fanout, bool replace,
+                                      struct group *g)
 {
     for (int s = 0; s < fanout; s += 2) {
         uint32_t words[4][LANES];

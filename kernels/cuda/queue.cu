@@ -336,13 +336,10 @@ extern "C" PST_API const struct pst_twin *pst_twin_cuda(void)
 #define PST_MEMBER(kernel) pst_k_##kernel,
         PST_TWIN_KERNELS(PST_MEMBER)
 #undef PST_MEMBER
-            pst_kn_sample,
-        pst_kn_dedup,
-        pst_kn_count,
-        pst_kn_lookup,
-        pst_kn_gather,
-        pst_kn_mean_grad,
-        queue_new,
+#define PST_MEMBER(kernel) pst_kn_##kernel,
+            PST_TWIN_KERNELS_N(PST_MEMBER)
+#undef PST_MEMBER
+                queue_new,
         queue_free,
         alloc,
         release,

@@ -83,22 +83,6 @@ static inline unsigned pst_cu_grid(const struct pst_queue *q, int64_t items, int
     return (unsigned)pst_min_i64(blocks, (int64_t)q->multiprocessors * PST_CU_GRID_WAVES);
 }
 
-/* What twin.h adds to kernels.h: the same with numbers on their way. */
-pst_rc pst_kn_sample(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
-                     const int64_t *vertices, struct pst_twin_n n, int fanout, bool replace, int32_t *indptr,
-                     int64_t *out, int64_t capacity, int64_t *total);
-pst_rc pst_kn_dedup(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, struct pst_twin_n n,
-                    int64_t *vertices, int64_t *count, int64_t capacity, int32_t *local);
-void pst_kn_count(struct pst_queue *q, const int64_t *ids, struct pst_twin_n n, uint32_t *counts);
-void pst_kn_lookup(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids,
-                   struct pst_twin_n n, int32_t *hit_pos, int32_t *hit_row, int64_t *hits, int32_t *miss_pos,
-                   int64_t *misses);
-void pst_kn_gather(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,
-                   void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_twin_n n,
-                   uint64_t row_bytes);
-void pst_kn_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
-                      int64_t edges, int64_t sources, const pst_real *grad_out, int64_t ld_out,
-                      pst_real *grad_in, int64_t ld_in, int64_t dim);
 const struct pst_k_nvme_twin *pst_cu_nvme_cuda(void); /* nvme.h */
 
 /* A piece of the queue's memory for the call that asks; NULL, and the queue has failed, if there is not
@@ -116,8 +100,8 @@ void *pst_cu_scratch(struct pst_queue *q, size_t bytes);
 #else
 #define PST_CU_SHARED(type, name, shape) __shared__ type name shape
 #define PST_CU_SHARED_DYNAMIC(type, name)                                                                    \
-    extern __shared__ __align__(16) unsigned char pst_dynamic[];                                             \
-    type *name = reinterpret_cast<type *>(pst_dynamic)
+    extern __shared__ __align__(16) unsigned char pst_cu_dynamic[];                                          \
+    type *name = reinterpret_cast<type *>(pst_cu_dynamic)
 #endif
 
 /* ---- in a kernel --------------------------------------------------------------------------------- */

@@ -83,8 +83,8 @@ static pst_rc map_all(struct pst_gnn_eval *eval, const struct pst_gnn_config *c)
         return dir ? PST_E_IO : pst_fail(PST_E_NOMEM, "no memory for %zu bytes of predictions", predicted);
     if (!c->aggregate)
         return PST_OK;
-    const pst_rc rc = pst_rows_open(&eval->kept, eval->ds->vertices, pst_gnn_width(c->hidden), dir);
-    return rc == PST_OK ? pst_rows_open(&eval->projected, eval->ds->vertices, eval->ld, dir) : rc;
+    const pst_rc rc = pst_gnn_rows_open(&eval->kept, eval->ds->vertices, pst_gnn_width(c->hidden), dir);
+    return rc == PST_OK ? pst_gnn_rows_open(&eval->projected, eval->ds->vertices, eval->ld, dir) : rc;
 }
 
 pst_rc pst_gnn_eval_open(struct pst_gnn_eval *eval, const struct pst_gnn_config *config,
@@ -117,8 +117,8 @@ void pst_gnn_eval_close(struct pst_gnn_eval *eval)
     if (!eval->ds)
         return;
     pst_row_files_close(&eval->features);
-    pst_rows_close(&eval->kept);
-    pst_rows_close(&eval->projected);
+    pst_gnn_rows_close(&eval->kept);
+    pst_gnn_rows_close(&eval->projected);
     pst_hugepage_unmap(eval->buffers, (size_t)eval->threads * eval->worker_bytes);
     pst_hugepage_unmap(eval->work, eval->work_bytes);
     pst_hugepage_unmap(eval->predicted, (size_t)eval->ds->vertices * sizeof *eval->predicted);

@@ -49,8 +49,9 @@ struct pst_gnn_eval {
     int threads;   /* each has buffers of its own, one after another in `buffers`: */
     char *buffers; /* a block of features as stored, the same widened, two blocks of activations */
     size_t worker_bytes, wide_at, block_at[2];
-    int64_t ld;                      /* of blocks: the widest layer */
-    struct pst_rows kept, projected; /* a layer's output; its product with W_neigh. Not without the graph */
+    int64_t ld; /* of blocks: the widest layer */
+    struct pst_gnn_rows kept,
+        projected; /* a layer's output; its product with W_neigh. Not without the graph */
     bool spilled;
     char *work; /* sums and cursors of a range of destinations; a part of the sources' rows, if spilled */
     size_t work_bytes;

@@ -164,12 +164,12 @@ static pst_rc first_products(const struct job *job, const pst_real *x, int64_t l
 {
     const struct pst_gnn_eval *eval = job->eval;
     const struct pst_gnn_layer *layer = &job->model->layer[0];
-    pst_real *self = pst_rows_make(&eval->kept, first, block_of_worker(eval, worker, 0));
-    pst_real *neigh = pst_rows_make(&eval->projected, first, block_of_worker(eval, worker, 1));
+    pst_real *self = pst_gnn_rows_make(&eval->kept, first, block_of_worker(eval, worker, 0));
+    pst_real *neigh = pst_gnn_rows_make(&eval->projected, first, block_of_worker(eval, worker, 1));
     product(job->model, x, ld_x, n, layer, layer->self, self, eval->kept.ld);
     product(job->model, x, ld_x, n, layer, layer->neigh, neigh, eval->projected.ld);
-    const pst_rc rc = pst_rows_put(&eval->kept, first, n, self);
-    return rc == PST_OK ? pst_rows_put(&eval->projected, first, n, neigh) : rc;
+    const pst_rc rc = pst_gnn_rows_put(&eval->kept, first, n, self);
+    return rc == PST_OK ? pst_gnn_rows_put(&eval->projected, first, n, neigh) : rc;
 }
 
 static void feature_task(void *arg, int64_t task, int worker)
@@ -218,8 +218,8 @@ static pst_rc stream_features(struct pst_gnn_eval *eval, const struct pst_gnn_mo
         if (eval->drop)
             advise_features(eval, first, job.rows, POSIX_FADV_DONTNEED);
         if (rc == PST_OK && model->config.aggregate) {
-            pst_rows_drop(&eval->kept, first, job.rows);
-            pst_rows_drop(&eval->projected, first, job.rows);
+            pst_gnn_rows_drop(&eval->kept, first, job.rows);
+            pst_gnn_rows_drop(&eval->projected, first, job.rows);
         }
         if (rc == PST_OK)
             rc = pst_progress_add(eval->options.progress, (uint64_t)job.rows * eval->ds->stride_bytes);
@@ -241,11 +241,11 @@ static void neigh_task(void *arg, int64_t task, int worker)
     const pst_real *x;
     if (atomic_load(&eval->failure.there))
         return;
-    pst_rc rc = pst_rows_get(&eval->kept, first, n, block_of_worker(eval, worker, 0), &x);
+    pst_rc rc = pst_gnn_rows_get(&eval->kept, first, n, block_of_worker(eval, worker, 0), &x);
     if (rc == PST_OK) {
-        pst_real *y = pst_rows_make(&eval->projected, first, block_of_worker(eval, worker, 1));
+        pst_real *y = pst_gnn_rows_make(&eval->projected, first, block_of_worker(eval, worker, 1));
         product(job->model, x, eval->kept.ld, n, layer, layer->neigh, y, eval->projected.ld);
-        rc = pst_rows_put(&eval->projected, first, n, y);
+        rc = pst_gnn_rows_put(&eval->projected, first, n, y);
     }
     task_ends(eval, rc);
 }
@@ -264,9 +264,9 @@ static pst_rc project(struct pst_gnn_eval *eval, const struct pst_gnn_model *mod
                           .l = l,
                           .first = first,
                           .rows = pst_min_i64(batch, vertices - first)};
-        pst_rows_expect(&eval->kept, first + batch, pst_min_i64(batch, vertices - first - batch));
+        pst_gnn_rows_expect(&eval->kept, first + batch, pst_min_i64(batch, vertices - first - batch));
         rc = run_job(&job, neigh_task);
-        pst_rows_drop(&eval->projected, first, job.rows);
+        pst_gnn_rows_drop(&eval->projected, first, job.rows);
         if (rc == PST_OK)
             rc = pst_progress_add(eval->options.progress, (uint64_t)job.rows);
     }
@@ -282,7 +282,7 @@ static pst_rc combine(const struct job *job, pst_real *y, int64_t first, int64_t
     const struct pst_gnn_layer *layer = &job->model->layer[job->l];
     pst_real *self = block_of_worker(eval, worker, 0);
     const pst_real *kept;
-    pst_rc rc = pst_rows_get(&eval->kept, first, n, block_of_worker(eval, worker, 1), &kept);
+    pst_rc rc = pst_gnn_rows_get(&eval->kept, first, n, block_of_worker(eval, worker, 1), &kept);
     if (rc != PST_OK)
         return rc;
     if (job->l == 0) {
@@ -292,7 +292,7 @@ static pst_rc combine(const struct job *job, pst_real *y, int64_t first, int64_t
         pst_k_add(NULL, y, job->ld, self, eval->ld, n, layer->out);
     }
     rc = finish_layer(eval, job->model, job->l, first, n, y, job->ld, kept, eval->kept.ld);
-    return rc == PST_OK && !layer->last ? pst_rows_put(&eval->kept, first, n, y) : rc;
+    return rc == PST_OK && !layer->last ? pst_gnn_rows_put(&eval->kept, first, n, y) : rc;
 }
 
 static void mean_task(void *arg, int64_t task, int worker)
@@ -332,8 +332,8 @@ static void read_task(void *arg, int64_t task, int worker)
     (void)worker;
     const int64_t n = rows_of_task(job, task, &first);
     if (!atomic_load(&job->eval->failure.there))
-        task_ends(job->eval, pst_rows_get(&job->eval->projected, first, n,
-                                          part->to + task * PST_GNN_EVAL_BLOCK * job->ld, &at));
+        task_ends(job->eval, pst_gnn_rows_get(&job->eval->projected, first, n,
+                                              part->to + task * PST_GNN_EVAL_BLOCK * job->ld, &at));
 }
 
 /* Brings the projected rows of job->from..to to where a mean can use them. */
@@ -350,7 +350,7 @@ static pst_rc fetch_part(struct job *job, pst_real *room)
     job->part = room;
     const pst_rc rc = run_job(&part.job, read_task);
     const int64_t next = job->to < eval->ds->vertices ? job->to : 0; /* read while this one is used */
-    pst_rows_expect(&eval->projected, next, pst_min_i64(part.job.rows, eval->ds->vertices - next));
+    pst_gnn_rows_expect(&eval->projected, next, pst_min_i64(part.job.rows, eval->ds->vertices - next));
     return rc;
 }
 
@@ -389,7 +389,7 @@ static pst_rc mean_layer(struct pst_gnn_eval *eval, const struct pst_gnn_model *
     for (job.first = 0; job.first < vertices && rc == PST_OK; job.first += range_rows) {
         job.rows = pst_min_i64(range_rows, vertices - job.first);
         rc = mean_range(&job, part_rows, room);
-        pst_rows_drop(&eval->kept, job.first, job.rows);
+        pst_gnn_rows_drop(&eval->kept, job.first, job.rows);
     }
     if (rc == PST_OK)
         pst_progress_end(eval->options.progress);

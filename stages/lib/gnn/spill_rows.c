@@ -65,14 +65,14 @@ void *pst_gnn_file_map(const char *dir, size_t bytes)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-static uint64_t row_bytes(const struct pst_rows *rows)
+static uint64_t row_bytes(const struct pst_gnn_rows *rows)
 {
     return (uint64_t)rows->ld * sizeof(pst_real);
 }
 
-pst_rc pst_rows_open(struct pst_rows *rows, int64_t n, int64_t ld, const char *spill_dir)
+pst_rc pst_gnn_rows_open(struct pst_gnn_rows *rows, int64_t n, int64_t ld, const char *spill_dir)
 {
-    *rows = (struct pst_rows){.fd = -1, .ld = ld, .bytes = (size_t)n * (size_t)ld * sizeof(pst_real)};
+    *rows = (struct pst_gnn_rows){.fd = -1, .ld = ld, .bytes = (size_t)n * (size_t)ld * sizeof(pst_real)};
     if (spill_dir) {
         snprintf(rows->dir, sizeof rows->dir, "%s", spill_dir);
         rows->fd = open_file(spill_dir, rows->bytes > 0 ? rows->bytes : 1);
@@ -83,20 +83,20 @@ pst_rc pst_rows_open(struct pst_rows *rows, int64_t n, int64_t ld, const char *s
                         : pst_fail(PST_E_NOMEM, "no memory for %zu bytes of activations", rows->bytes);
 }
 
-void pst_rows_close(struct pst_rows *rows)
+void pst_gnn_rows_close(struct pst_gnn_rows *rows)
 {
     pst_hugepage_unmap(rows->memory, rows->bytes);
     if (rows->bytes > 0 && rows->fd >= 0)
         close(rows->fd);
-    *rows = (struct pst_rows){.fd = -1};
+    *rows = (struct pst_gnn_rows){.fd = -1};
 }
 
-pst_real *pst_rows_make(const struct pst_rows *rows, int64_t first, pst_real *buffer)
+pst_real *pst_gnn_rows_make(const struct pst_gnn_rows *rows, int64_t first, pst_real *buffer)
 {
     return rows->memory ? rows->memory + first * rows->ld : buffer;
 }
 
-pst_rc pst_rows_put(const struct pst_rows *rows, int64_t first, int64_t n, const pst_real *made)
+pst_rc pst_gnn_rows_put(const struct pst_gnn_rows *rows, int64_t first, int64_t n, const pst_real *made)
 {
     const uint64_t bytes = (uint64_t)n * row_bytes(rows);
     if (!rows->memory)
@@ -106,8 +106,8 @@ pst_rc pst_rows_put(const struct pst_rows *rows, int64_t first, int64_t n, const
     return PST_OK;
 }
 
-pst_rc pst_rows_get(const struct pst_rows *rows, int64_t first, int64_t n, pst_real *buffer,
-                    const pst_real **at)
+pst_rc pst_gnn_rows_get(const struct pst_gnn_rows *rows, int64_t first, int64_t n, pst_real *buffer,
+                        const pst_real **at)
 {
     *at = rows->memory ? rows->memory + first * rows->ld : buffer;
     if (rows->memory)
@@ -116,14 +116,14 @@ pst_rc pst_rows_get(const struct pst_rows *rows, int64_t first, int64_t n, pst_r
                             (uint64_t)first * row_bytes(rows), rows->dir);
 }
 
-void pst_rows_expect(const struct pst_rows *rows, int64_t first, int64_t n)
+void pst_gnn_rows_expect(const struct pst_gnn_rows *rows, int64_t first, int64_t n)
 {
     if (!rows->memory && n > 0)
         (void)posix_fadvise(rows->fd, (off_t)((uint64_t)first * row_bytes(rows)),
                             (off_t)((uint64_t)n * row_bytes(rows)), POSIX_FADV_WILLNEED);
 }
 
-void pst_rows_drop(const struct pst_rows *rows, int64_t first, int64_t n)
+void pst_gnn_rows_drop(const struct pst_gnn_rows *rows, int64_t first, int64_t n)
 {
     if (rows->memory || n <= 0)
         return;

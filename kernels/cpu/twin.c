@@ -1,0 +1,168 @@
+/* twin.c: the CPU's table of kernels (twin.h). */
+#include "kernels/twin.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- counts are there when a call returns ------------------------------------------------------- */
+
+static int64_t value_of(struct pst_twin_n n)
+{
+    assert(n.at == NULL || (*n.at >= 0 && *n.at <= n.most));
+    return n.at ? *n.at : n.most;
+}
+
+pst_rc pst_kn_sample(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
+                     const int64_t *vertices, struct pst_twin_n n, int fanout, bool replace, int32_t *indptr,
+                     int64_t *out, int64_t capacity, int64_t *total)
+{
+    const int64_t count = value_of(n);
+    const pst_rc rc = pst_k_sample(q, graph, key, vertices, count, fanout, replace, indptr, out, capacity);
+    *total = rc == PST_OK ? indptr[count] : 0;
+    return rc;
+}
+
+pst_rc pst_kn_dedup(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, struct pst_twin_n n,
+                    int64_t *vertices, int64_t *count, int64_t capacity, int32_t *local)
+{
+    return pst_k_dedup(q, table, ids, value_of(n), vertices, count, capacity, local);
+}
+
+void pst_kn_count(struct pst_queue *q, const int64_t *ids, struct pst_twin_n n, uint32_t *counts)
+{
+    pst_k_count(q, ids, value_of(n), counts);
+}
+
+void pst_kn_lookup(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids,
+                   struct pst_twin_n n, int32_t *hit_pos, int32_t *hit_row, int64_t *hits, int32_t *miss_pos,
+                   int64_t *misses)
+{
+    pst_k_lookup(q, cache, ids, value_of(n), hit_pos, hit_row, hits, miss_pos, misses);
+}
+
+void pst_kn_gather(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,
+                   void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_twin_n n,
+                   uint64_t row_bytes)
+{
+    pst_k_gather(q, src, src_stride, src_row, dst, dst_stride, dst_pos, value_of(n), row_bytes);
+}
+
+void pst_kn_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
+                      int64_t edges, int64_t sources, const pst_real *grad_out, int64_t ld_out,
+                      pst_real *grad_in, int64_t ld_in, int64_t dim)
+{
+    assert(indptr[dsts] == edges && sources >= 0);
+    (void)edges;
+    (void)sources;
+    pst_k_mean_grad(q, indptr, indices, dsts, grad_out, ld_out, grad_in, ld_in, dim);
+}
+
+static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queue **q, char *why)
+{
+    (void)options;
+    (void)why;
+    *q = NULL;
+    return PST_OK;
+}
+
+static void queue_free(struct pst_queue *q)
+{
+    assert(q == NULL);
+    (void)q;
+}
+
+static pst_rc alloc(int device, enum pst_twin_memory kind, size_t bytes, void **at, char *why)
+{
+    (void)device;
+    (void)kind;
+    *at = malloc(bytes ? bytes : 1);
+    if (*at)
+        return PST_OK;
+    (void)snprintf(why, PST_TWIN_WHY_BYTES, "no memory for %zu bytes", bytes);
+    return PST_E_NOMEM;
+}
+
+static void release(enum pst_twin_memory kind, void *at)
+{
+    (void)kind;
+    free(at);
+}
+
+static pst_rc room(int device, uint64_t *free_bytes, uint64_t *total_bytes, char *why)
+{
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    (void)device;
+    (void)why;
+    *free_bytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * page;
+    *total_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * page;
+    return PST_OK;
+}
+
+static pst_rc copy(struct pst_queue *q, void *to, const void *from, size_t bytes)
+{
+    (void)q;
+    memcpy(to, from, bytes);
+    return PST_OK;
+}
+
+static pst_rc fill(struct pst_queue *q, void *at, int byte, size_t bytes)
+{
+    (void)q;
+    memset(at, byte, bytes);
+    return PST_OK;
+}
+
+static pst_rc record(struct pst_queue *q, struct pst_twin_record *to, uint64_t sequence,
+                     const int64_t *const *counts, int n)
+{
+    assert(q == NULL && n >= 0 && n <= PST_TWIN_RECORD_COUNTS);
+    (void)q;
+    to->rc = PST_OK; /* what was wrong was returned at once */
+    to->n = n;
+    for (int i = 0; i < n; i++)
+        to->counts[i] = *counts[i];
+    __atomic_store_n(&to->sequence, sequence, __ATOMIC_RELEASE);
+    return PST_OK;
+}
+
+static void *stream(struct pst_queue *q)
+{
+    (void)q;
+    return NULL;
+}
+
+static pst_rc wait(struct pst_queue *q, char *why)
+{
+    (void)q;
+    (void)why;
+    return PST_OK;
+}
+
+const struct pst_twin *pst_twin_cpu(void)
+{
+    static const struct pst_twin cpu = {
+        .bytes = sizeof(struct pst_twin),
+        .name = "cpu",
+#define MEMBER(kernel) .kernel = pst_k_##kernel,
+        PST_TWIN_KERNELS(MEMBER)
+#undef MEMBER
+#define MEMBER(kernel) .kernel##_n = pst_kn_##kernel,
+            PST_TWIN_KERNELS_N(MEMBER)
+#undef MEMBER
+
+                .queue_new = queue_new,
+        .queue_free = queue_free,
+        .alloc = alloc,
+        .release = release,
+        .room = room,
+        .copy = copy,
+        .fill = fill,
+        .stream = stream,
+        .record = record,
+        .recorded = wait,
+        .wait = wait,
+    };
+    return &cpu;
+}
