@@ -45,8 +45,6 @@ PST_BEGIN_DECLS
 #define PST_K_NVME_PENDING                                                                                   \
     0xffffu /* an io's status until it has ended; no controller's, or it is taken as late */
 
-enum pst_nvme_way { PST_NVME_WAY_ASYNC, PST_NVME_WAY_SYNC, PST_NVME_WAY_BATCH };
-
 /* Memory of the host that a controller reads and writes too, made known to the GPU: queues, data, registers.
  */
 struct pst_k_nvme_shared {

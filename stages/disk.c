@@ -100,7 +100,7 @@ static struct pst_disk_config configure(const struct pst_stage *self, const stru
         .gap_bytes = (uint64_t)pst_param_int(self, "gap_bytes"),
         .tables_max = slots * (PST_HOPS_MAX + 2), /* every part of every slot */
     };
-    pst_disk_config_add_all(&c, ds, strcmp(c.backend, "nvme") == 0);
+    pst_disk_config_add_all(&c, ds, strcmp(c.backend, pst_io_nvme_ops.name) == 0);
     c.faults = read_faults(self, &c.arrays[PST_ARRAY_FEATURES]);
     c.nvme = read_nvme(self, ds);
     return c;
@@ -333,14 +333,14 @@ static const struct pst_param_desc params[] = {
     {.name = "backend",
      .type = PST_PARAM_ENUM,
      .def = "\"auto\"",
-     .choices = "auto|file|pread|mmap|nvme|emulated",
+     .choices = "auto|" PST_IO_BACKEND_NAMES,
      .help = "file: io_uring; pread: threads; mmap: the baseline; auto: file where io_uring is allowed; "
              "nvme: our "
              "own driver; emulated: the same over emulated drives"},
     {.name = "stack",
      .type = PST_PARAM_ENUM,
      .def = "\"async\"",
-     .choices = "async|sync|batch",
+     .choices = PST_IO_STACK_NAMES,
      .help = "of nvme and emulated: how queues are driven (common/nvme/README.md)"},
     {.name = "complete",
      .type = PST_PARAM_ENUM,

@@ -13,17 +13,17 @@
 #include <unistd.h>
 
 #include "common/error.h"
-#include "common/nvme/emulated/emulated_impl.h"
+#include "common/nvme/emulated/server.h"
 #include "common/util/file.h"
 
 #define CONFIG_BYTES_MAX (1u << 20)
 
-static struct pst_emu *running; /* for the signal's sake */
+static struct pst_emu *running; /* what a signal stops */
 
 static void on_signal(int signal)
 {
     (void)signal;
-    atomic_store(&running->stop, true);
+    pst_emu_stop(running);
 }
 
 static pst_rc serve_at(const char *socket_name, int *listener)
@@ -59,20 +59,20 @@ static pst_rc read_config(const char *argument, char **text)
     return bad ? pst_fail(PST_E_IO, "%s cannot be read, or is no configuration", argument) : PST_OK;
 }
 
-static pst_rc run(struct pst_emu *emu, const char *argument, const char *socket_name, int ready)
+static pst_rc run(const char *argument, const char *socket_name, int listener, int ready)
 {
     char *text = NULL;
     pst_rc rc = read_config(argument, &text);
-    rc = rc == PST_OK ? pst_emu_configure(&emu->config, text) : rc;
+    rc = rc == PST_OK ? pst_emu_new(&running, text) : rc;
     if (rc == PST_OK && socket_name != NULL)
-        rc = serve_at(socket_name, &emu->listener);
+        rc = serve_at(socket_name, &listener);
     if (rc == PST_OK) {
         struct sigaction action = {.sa_handler = on_signal};
         (void)sigaction(SIGTERM, &action, NULL);
         (void)sigaction(SIGINT, &action, NULL);
-        rc = pst_emu_serve(emu, ready);
+        rc = pst_emu_serve(running, listener, ready);
     }
-    pst_emu_config_release(&emu->config);
+    pst_emu_free(running);
     free(text);
     return rc;
 }
@@ -100,11 +100,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: penstock-nvme --socket NAME CONFIG\n");
         return 2;
     }
-    running = calloc(1, sizeof *running); /* large, and most of it untouched */
-    if (running == NULL)
-        return 1;
-    running->listener = listener;
-    pst_rc rc = run(running, argv[optind], socket_name, ready);
+    pst_rc rc = run(argv[optind], socket_name, listener, ready);
     if (rc == PST_OK)
         return 0;
     if (ready < 0 || write(ready, pst_error_text(), strlen(pst_error_text())) < 0)

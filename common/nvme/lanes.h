@@ -13,6 +13,10 @@
 
 #include "common/nvme/queue.h"
 
+/* The three ways of driving queues, and their names in this order. */
+enum pst_nvme_way { PST_NVME_ASYNC, PST_NVME_SYNC, PST_NVME_BATCH };
+#define PST_NVME_WAY_NAMES "async|sync|batch"
+
 /* One command to be. */
 struct pst_nvme_io {
     uint64_t lba, iova;

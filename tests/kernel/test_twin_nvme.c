@@ -90,8 +90,8 @@ static void test_ids_wrap(void **state)
         "{\"check_ids\": true, \"namespaces\": [{\"kind\": \"ram\", \"bytes\": 1048576, \"filled\": true}]}",
         1, 1, 32, 64);
     for (uint64_t at = 0; at < SSD_BYTES; at += 8)
-        *(uint64_t *)(void *)(r.shadow[0] + at) = pst_nvme_pattern(0, 1, at);
-    const enum pst_nvme_way ways[] = {PST_NVME_WAY_ASYNC, PST_NVME_WAY_BATCH, PST_NVME_WAY_SYNC};
+        *(uint64_t *)(void *)(r.shadow[0] + at) = pst_nvme_emulated_pattern(0, 1, at);
+    const enum pst_nvme_way ways[] = {PST_NVME_ASYNC, PST_NVME_BATCH, PST_NVME_SYNC};
     struct pst_nvme_io *ios = calloc(MOST, sizeof *ios);
     const int rounds[] = {shapes() > 1 ? ROUNDS : 1, 2, 1};
     for (int way = 0; way < 3; way++) {
@@ -132,7 +132,7 @@ static void test_rows(void **state)
     int64_t *id = ids.host, *n = numbers.host;
     int32_t *pick = picks.host;
     for (int way = 0; way < 2; way++) {
-        rig_drive(&r, way == 0 ? PST_NVME_WAY_ASYNC : PST_NVME_WAY_SYNC, 1, MOST, PATIENT);
+        rig_drive(&r, way == 0 ? PST_NVME_ASYNC : PST_NVME_SYNC, 1, MOST, PATIENT);
         for (int shape = 0, count = shapes() / 5 + 1; shape < count; shape++) {
             *n = 0;
             for (int32_t i = 0; i < MOST; i++) {
@@ -168,7 +168,7 @@ static void test_rows(void **state)
                 const uint64_t from = (FIRST + (uint64_t)(id[i] / SSDS) * 2) * LBA;
                 for (uint64_t at = 0; at < 2 * LBA; at += 8)
                     assert_true(*(const uint64_t *)(const void *)(row + at) ==
-                                pst_nvme_pattern((uint32_t)(id[i] % SSDS), 1, from + at));
+                                pst_nvme_emulated_pattern((uint32_t)(id[i] % SSDS), 1, from + at));
             }
         }
         id[0] = -1; /* is nobody's row: nothing is read, and the queue tells */
@@ -229,10 +229,10 @@ static void test_doorbells(void **state)
             cq_rings += r.b.c[q / 2].io[1 + q % 2]->cq_rings - cq_before[q];
             queues += rang > 0;
         }
-        assert_int_equal(rings, way == PST_NVME_WAY_SYNC ? N : queues);
+        assert_int_equal(rings, way == PST_NVME_SYNC ? N : queues);
         assert_true(queues > 0 && cq_rings >= queues && cq_rings <= N);
-        assert_true(way != PST_NVME_WAY_BATCH || cq_rings == queues);
-        assert_true(way != PST_NVME_WAY_SYNC || cq_rings == N);
+        assert_true(way != PST_NVME_BATCH || cq_rings == queues);
+        assert_true(way != PST_NVME_SYNC || cq_rings == N);
     }
     rig_stop(&r);
 }

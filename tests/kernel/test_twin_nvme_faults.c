@@ -16,7 +16,7 @@ static void start_filled(struct rig *r, const char *faults)
     rig_start(r, json, 2, 2, 64, N);
     for (uint32_t ssd = 0; ssd < 2; ssd++)
         for (uint64_t at = 0; at < SSD_BYTES; at += 8)
-            *(uint64_t *)(void *)(r->shadow[ssd] + at) = pst_nvme_pattern(ssd, 1, at);
+            *(uint64_t *)(void *)(r->shadow[ssd] + at) = pst_nvme_emulated_pattern(ssd, 1, at);
 }
 
 static uint64_t counted(const struct rig *r, size_t field)
@@ -143,7 +143,7 @@ static void test_wrong_groups(void **state)
     struct rig r;
     struct pst_nvme_io ios[N];
     start_filled(&r, "\"seed\": 1");
-    rig_drive(&r, PST_NVME_WAY_BATCH, BATCHES, N, PATIENT);
+    rig_drive(&r, PST_NVME_BATCH, BATCHES, N, PATIENT);
     for (uint32_t i = 0; i < N; i++)
         ios[i] = random_io(&r, i, false, 0);
     put_ios(&r, SECOND, ios, N);
@@ -271,7 +271,7 @@ static void test_forged(void **state)
     (void)state;
     const uint16_t good[4] = {0};
     for (int batch = 0; batch < 2; batch++) {
-        const enum pst_nvme_way way = batch ? PST_NVME_WAY_BATCH : PST_NVME_WAY_ASYNC;
+        const enum pst_nvme_way way = batch ? PST_NVME_BATCH : PST_NVME_ASYNC;
         struct pst_k_nvme_record r;
         uint32_t rang;
         forge(way, (const uint16_t[]){3, 1, 0, 2}, (const uint16_t[]){0, 0x281, 0, 0x80}, 4, &r, &rang);

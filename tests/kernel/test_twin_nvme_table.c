@@ -51,7 +51,7 @@ static uint8_t byte_of(const struct world *w, const struct pst_request *r, uint6
     const struct pst_extent *f;
     uint32_t ssd;
     const uint64_t byte = byte_at(w, r, k, &ssd, &f);
-    return (uint8_t)(pst_nvme_pattern(ssd, f->nsid, byte & ~7ull) >> 8 * (byte & 7));
+    return (uint8_t)(pst_nvme_emulated_pattern(ssd, f->nsid, byte & ~7ull) >> 8 * (byte & 7));
 }
 
 /* What one command cannot bring is left. */
@@ -270,7 +270,7 @@ static void test_large_table(void **state)
     (void)state;
     struct world w;
     begin_world(&w, 64, 512, MANY, 1024, "");
-    rig_drive(&w.r, PST_NVME_WAY_ASYNC, 1, MANY, PATIENT);
+    rig_drive(&w.r, PST_NVME_ASYNC, 1, MANY, PATIENT);
     const uint32_t n = ask(&w, MANY);
     assert_true(n > MANY / 2);
     expect(&w, n);
@@ -315,7 +315,7 @@ static void test_wrong_tables(void **state)
     for (int staged = 0; staged < 2; staged++) {
         struct world w;
         begin_world(&w, staged ? 64 : 512, 512, MOST, 1024, "");
-        rig_drive(&w.r, PST_NVME_WAY_ASYNC, BATCHES, MOST, PATIENT);
+        rig_drive(&w.r, PST_NVME_ASYNC, BATCHES, MOST, PATIENT);
         for (int i = 0; i < 10; i++) {
             const uint32_t n = ask(&w, 2 + (uint32_t)rnd(MOST - 2));
             const uint32_t first = (uint32_t)rnd(n), second = first + (uint32_t)rnd(n - first);

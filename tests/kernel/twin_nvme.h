@@ -140,7 +140,7 @@ static inline void put_ios(struct rig *r, uint32_t batch, struct pst_nvme_io *io
 {
     const uint32_t queues = r->options.ssds * r->options.queues_each;
     uint32_t begin[PST_K_NVME_DRIVE_QUEUES_MAX + 1] = {0};
-    if (r->options.way == PST_NVME_WAY_BATCH)
+    if (r->options.way == PST_NVME_BATCH)
         qsort(ios, n, sizeof *ios, by_queue);
     for (uint32_t i = 0; i < n; i++)
         begin[ios[i].queue + 1]++;

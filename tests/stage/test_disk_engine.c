@@ -1,6 +1,7 @@
 /* The disk's engine against generated files: every backend, aligned and unaligned rows, merging, faults. */
 #include <poll.h>
 
+#include "common/nvme/stack/stack.h"
 #include "tests/stage/disk_bench.h"
 
 static const char *const backends[] = {"file", "pread", "mmap", "emulated"};
@@ -455,6 +456,30 @@ static void bad_tables_are_refused(void **state)
     teardown(&b);
 }
 
+static void every_name_has_what_it_names(void **state)
+{
+    (void)state;
+    static const struct pst_io_backend_ops *const all[] = {
+        &pst_io_uring_ops, &pst_io_pread_ops, &pst_io_mmap_ops, &pst_io_nvme_ops, &pst_io_emulated_ops};
+    enum pst_nvme_way way;
+    char names[] = PST_IO_BACKEND_NAMES, ways[] = PST_IO_STACK_NAMES, *save;
+    size_t n = 0;
+    for (const char *at = strtok_r(names, "|", &save); at != NULL; at = strtok_r(NULL, "|", &save), n++) {
+        assert_true(n < sizeof all / sizeof all[0] && pst_io_backend_named(at) == all[n]);
+        assert_string_equal(all[n]->name, at);
+    }
+    assert_int_equal(n, sizeof all / sizeof all[0]);
+    assert_null(pst_io_backend_named("file|pread"));
+    assert_non_null(strstr(pst_error_text(), "expected auto|" PST_IO_BACKEND_NAMES));
+    n = 0;
+    for (const char *at = strtok_r(ways, "|", &save); at != NULL; at = strtok_r(NULL, "|", &save), n++)
+        assert_true(pst_nvme_way_named(at, &way) == PST_OK && way == (enum pst_nvme_way)n);
+    assert_int_equal(n, PST_NVME_BATCH + 1);
+    assert_int_equal(pst_nvme_way_named("asyn", &way), PST_E_ARG);
+    assert_int_equal(pst_nvme_way_named("", &way), PST_E_ARG);
+    assert_non_null(strstr(pst_error_text(), "expected " PST_IO_STACK_NAMES));
+}
+
 int main(void)
 {
     find_programs();
@@ -479,6 +504,7 @@ int main(void)
         cmocka_unit_test(a_file_that_shrank_is_an_error),
         cmocka_unit_test(bad_requests_are_refused),
         cmocka_unit_test(bad_tables_are_refused),
+        cmocka_unit_test(every_name_has_what_it_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,10 +80,9 @@ static inline void connect_all(struct bench *b, const char *json, uint32_t ssds)
         NEED(pst_nvme_emulated_connect(&b->t[i], &b->emu, i));
 }
 
-static inline void make_stack(struct bench *b, enum pst_nvme_stack_kind kind, uint32_t lanes,
-                              uint32_t timeout_ms)
+static inline void make_stack(struct bench *b, enum pst_nvme_way way, uint32_t lanes, uint32_t timeout_ms)
 {
-    const struct pst_nvme_stack_config config = {.kind = kind,
+    const struct pst_nvme_stack_config config = {.way = way,
                                                  .controllers = b->list,
                                                  .ssds = b->ssds,
                                                  .lanes = lanes,

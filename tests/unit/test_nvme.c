@@ -57,13 +57,13 @@ static void learn(struct exercise *x, struct bench *b)
     }
 }
 
-static void drive(const char *json, enum pst_nvme_stack_kind kind, uint32_t lanes, uint32_t ssds,
-                  uint32_t queues, uint32_t depth, uint64_t n, uint64_t most)
+static void drive(const char *json, enum pst_nvme_way way, uint32_t lanes, uint32_t ssds, uint32_t queues,
+                  uint32_t depth, uint64_t n, uint64_t most)
 {
     struct bench b;
     struct exercise x = {.seed = 88172645463325252u + depth, .blocks = BLOCKS};
     start(&b, json, ssds, queues, depth);
-    make_stack(&b, kind, lanes, 5000);
+    make_stack(&b, way, lanes, 5000);
     x.blocks = b.ns.lba_bytes == 512 ? BLOCKS : BLOCKS / 8;
     learn(&x, &b);
     exercise(&x, &b, n, 60, most);
@@ -234,7 +234,7 @@ static void test_gives_up(void **state)
     (void)state;
     struct bench b;
     start(&b, "{\"faults\": {\"error_rate\": 1}, " RAM "}", 1, 1, 8);
-    const struct pst_nvme_stack_config config = {.kind = PST_NVME_ASYNC,
+    const struct pst_nvme_stack_config config = {.way = PST_NVME_ASYNC,
                                                  .controllers = b.list,
                                                  .ssds = 1,
                                                  .lanes = 1,
@@ -288,7 +288,7 @@ static void flood(const struct pst_nvme_emulated *e, const struct pst_nvme_dma *
         b.t[0].ops->dma_map(&b.t[0], memory->base, memory->bytes, &b.iova[0]) != PST_OK)
         _exit(1);
     b.list[0] = &b.c[0];
-    const struct pst_nvme_stack_config stack = {.kind = PST_NVME_ASYNC,
+    const struct pst_nvme_stack_config stack = {.way = PST_NVME_ASYNC,
                                                 .controllers = b.list,
                                                 .ssds = 1,
                                                 .lanes = 1,
@@ -366,7 +366,8 @@ static void test_64_bit_lbas(void **state)
         const uint64_t lba = i == 0 ? blocks - 8 : draw(&seed, blocks - 8);
         assert_int_equal(one(&b, PST_NVME_READ, lba, 4096, 0).status, PST_NVME_OK);
         for (uint32_t at = 0; at < 4096; at += 8)
-            assert_true(((uint64_t *)b.memory.base)[at / 8] == pst_nvme_pattern(0, 1, lba * 512 + at));
+            assert_true(((uint64_t *)b.memory.base)[at / 8] ==
+                        pst_nvme_emulated_pattern(0, 1, lba * 512 + at));
     }
     assert_int_equal(one(&b, PST_NVME_WRITE, 0, 512, 0).status, PST_NVME_NS_READ_ONLY);
     tear_down(&b);

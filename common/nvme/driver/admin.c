@@ -8,6 +8,7 @@
 
 #include "common/nvme/driver/controller_impl.h"
 #include "common/error.h"
+#include "common/util/clock.h"
 
 #define ADMIN_TIMEOUT_MS 30000
 #define SPINS 2000      /* looks before the processor is let go: an answer from memory comes within them */
@@ -15,13 +16,6 @@
 #define LBA_SHIFT_MIN 9 /* section 4.1.5.1 */
 #define SHUTDOWN_MS_MIN 5000 /* where RTD3E says nothing; drives on sale take up to 2 s */
 #define IO_CONTROLLER 1      /* CNTRLTYPE; 0: older than the field */
-
-int64_t pst_nvme_clock_ms(void)
-{
-    struct timespec ts;
-    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
 
 void pst_nvme_relax(uint32_t *waits)
 {
@@ -70,8 +64,8 @@ static uint32_t timeout_ms(const struct pst_nvme_controller *c)
 static pst_rc wait_for(struct pst_nvme_controller *c, struct pst_nvme_qp *qp, uint16_t cid,
                        struct pst_nvme_cqe *cqe)
 {
-    const int64_t deadline = pst_nvme_clock_ms() + timeout_ms(c);
-    for (uint32_t waits = 0; pst_nvme_clock_ms() < deadline;) {
+    const int64_t deadline = pst_clock_ms() + timeout_ms(c);
+    for (uint32_t waits = 0; pst_clock_ms() < deadline;) {
         if (!pst_nvme_poll(qp, qp->taken, cqe)) {
             if (waits > SPINS && pst_nvme_gone(c))
                 return pst_fail(PST_E_IO, "%s: it is gone", c->t->what);

@@ -7,6 +7,7 @@
 
 #include "common/nvme/driver/controller_impl.h"
 #include "common/error.h"
+#include "common/util/clock.h"
 
 #define READY_MS_MIN 500 /* CAP.TO of 0 means less than its unit */
 #define GONE 0xffffffffu /* what a function that is no longer there reads as */
@@ -50,7 +51,7 @@ bool pst_nvme_failed(const struct pst_nvme_controller *c)
 static pst_rc wait_for_status(const struct pst_nvme_controller *c, uint32_t mask, uint32_t want, uint32_t ms,
                               const char *what)
 {
-    const int64_t deadline = pst_nvme_clock_ms() + ms;
+    const int64_t deadline = pst_clock_ms() + ms;
     uint32_t waits = 0, csts;
     do {
         csts = get32(c, PST_NVME_CSTS);
@@ -64,7 +65,7 @@ static pst_rc wait_for_status(const struct pst_nvme_controller *c, uint32_t mask
             return pst_fail(PST_E_IO, "%s: it says that it has failed (CSTS.CFS) while it %s", c->t->what,
                             what);
         pst_nvme_relax(&waits);
-    } while (pst_nvme_clock_ms() < deadline);
+    } while (pst_clock_ms() < deadline);
     return pst_fail(PST_E_TIMEOUT, "%s: it %s for longer than the %u ms it claims to need (CSTS 0x%x)",
                     c->t->what, what, ms, csts);
 }

@@ -47,7 +47,6 @@ PST_MUST_USE pst_rc pst_nvme_identify(struct pst_nvme_controller *c);
 PST_MUST_USE pst_rc pst_nvme_ask_queues(struct pst_nvme_controller *c, uint32_t n, uint32_t *granted);
 
 /* Milliseconds since some moment. */
-int64_t pst_nvme_clock_ms(void);
 /* Lets go of the processor for longer the longer *waits says it has been. */
 void pst_nvme_relax(uint32_t *waits);
 

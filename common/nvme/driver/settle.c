@@ -2,6 +2,7 @@
  * reset. */
 #include "common/nvme/driver/controller_impl.h"
 #include "common/error.h"
+#include "common/util/clock.h"
 
 #define RESETS_MAX 3 /* that fail, one after the other */
 
@@ -28,7 +29,7 @@ static uint64_t in_flight(const struct pst_nvme_controller *c)
 /* Takes what comes until nothing is in flight or the time is over. False: only a reset helps. */
 static bool await(struct pst_nvme_controller *c, uint32_t ms)
 {
-    const int64_t deadline = pst_nvme_clock_ms() + ms;
+    const int64_t deadline = pst_clock_ms() + ms;
     uint32_t waits = 0;
     do {
         for (uint32_t qid = 1; qid <= PST_NVME_QUEUES_MAX; qid++) {
@@ -40,21 +41,21 @@ static bool await(struct pst_nvme_controller *c, uint32_t ms)
         if (pst_nvme_failed(c))
             return false;
         pst_nvme_relax(&waits);
-    } while (pst_nvme_clock_ms() < deadline);
+    } while (pst_clock_ms() < deadline);
     return true;
 }
 
 /* False: the controller does not even take an abort, or takes too long over so many. */
 static bool abort_all(struct pst_nvme_controller *c, uint32_t ms, struct pst_nvme_settled *did)
 {
-    const int64_t deadline = pst_nvme_clock_ms() + ms;
+    const int64_t deadline = pst_clock_ms() + ms;
     for (uint16_t qid = 1; qid <= PST_NVME_QUEUES_MAX; qid++) {
         const struct pst_nvme_qp *qp = c->io[qid];
         for (uint32_t place = 0; qp != NULL && place < qp->depth; place++) {
             bool aborted = false;
             if (qp->live[place] == PST_NVME_NOT_LIVE)
                 continue;
-            if (pst_nvme_clock_ms() > deadline ||
+            if (pst_clock_ms() > deadline ||
                 pst_nvme_abort(c, qid, (uint16_t)qp->live[place], &aborted) != PST_OK)
                 return false;
             did->aborts += aborted;

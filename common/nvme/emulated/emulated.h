@@ -44,7 +44,7 @@ PST_MUST_USE pst_rc pst_nvme_emulated_connect(struct pst_nvme_transport *t, cons
 const struct pst_nvme_emulated_stats *pst_nvme_emulated_stats(const struct pst_nvme_transport *t);
 
 /* What a namespace of kind "function" holds: the 8 bytes at byte `at` (a multiple of 8) of SSD ssd. */
-static PST_HD uint64_t pst_nvme_pattern(uint32_t ssd, uint32_t nsid, uint64_t at)
+static PST_HD uint64_t pst_nvme_emulated_pattern(uint32_t ssd, uint32_t nsid, uint64_t at)
 {
     uint64_t x = at / 8 + ((uint64_t)ssd << 58) + ((uint64_t)nsid << 54) + 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u; /* splitmix64's finish: Steele, Lea, Flood, OOPSLA 2014 */

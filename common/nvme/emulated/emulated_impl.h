@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 
 #include "common/nvme/emulated/emulated.h"
+#include "common/nvme/emulated/server.h"
 #include "common/nvme/queue.h"
 
 #define PST_EMU_WORKERS_MAX 16
@@ -167,7 +168,6 @@ static inline bool pst_emu_dead(struct pst_emu_ssd *ssd)
     return after > 0 && atomic_load(&ssd->commands) >= after;
 }
 
-uint64_t pst_emu_now(void);
 uint64_t pst_emu_random(struct pst_emu_part *part);
 
 /* media.c. Both set command->status. Data of files is read into (written from) command->buffer by
@@ -211,7 +211,5 @@ void pst_emu_admin(struct pst_emu_part *part, struct pst_emu_command *command);
 /* server.c */
 void pst_emu_hold(struct pst_emu_ssd *ssd);
 void pst_emu_let_go(struct pst_emu_ssd *ssd);
-/* Serves until emu->stop is set; says "ok" to the descriptor ready (-1: none) when clients may come. */
-PST_MUST_USE pst_rc pst_emu_serve(struct pst_emu *emu, int ready);
 
 #endif

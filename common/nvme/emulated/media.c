@@ -135,7 +135,7 @@ static void generate(const struct transfer *t, uint8_t *memory, uint64_t at, uin
 {
     const uint32_t ssd = t->part->ssd->number;
     for (uint64_t i = 0, n; i < bytes; i += n) { /* a page of memory may end within a word */
-        const uint64_t skip = (at + i) % 8, word = pst_nvme_pattern(ssd, t->nsid, at + i - skip);
+        const uint64_t skip = (at + i) % 8, word = pst_nvme_emulated_pattern(ssd, t->nsid, at + i - skip);
         n = bytes - i < 8 - skip ? bytes - i : 8 - skip;
         pst_emu_copy(memory + i, (const uint8_t *)&word + skip, n);
     }

@@ -10,13 +10,6 @@
     4 /* commands that an SSD can be behind and catch up at once: without, one that comes early or late      \
          costs throughput near the peak (6 % with 16 in flight, by simulation), with it 0.2 % */
 
-uint64_t pst_emu_now(void)
-{
-    struct timespec ts;
-    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 /* xorshift64*: Vigna, ACM TOMS 2016. Which commands fail and how long they take need no better. */
 uint64_t pst_emu_random(struct pst_emu_part *part)
 {

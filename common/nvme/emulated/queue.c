@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/nvme/emulated/emulated_impl.h"
+#include "common/util/clock.h"
 
 #define FETCH_MAX 64 /* of one queue in one turn: others get theirs */
 
@@ -194,7 +195,7 @@ static bool take_due(struct pst_emu_part *part, uint64_t now)
 bool pst_emu_turn(struct pst_emu_part *part, uint64_t *next_ns)
 {
     bool any = false;
-    const uint64_t now = pst_emu_now();
+    const uint64_t now = pst_clock_ns();
     if (atomic_load_explicit(&part->ssd->fatal, memory_order_relaxed))
         return false;
     for (uint32_t i = 0; i < part->nsqs; i++) {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/nvme/emulated/emulated_impl.h"
+#include "common/util/clock.h"
 #include "common/nvme/emulated/emulated_wire.h"
 #include "common/error.h"
 
@@ -74,10 +75,10 @@ static void *work(void *argument)
     while (!atomic_load(&w.emu->stop)) {
         uint64_t next = UINT64_MAX;
         if (turn_all(&w, &next)) {
-            active = pst_emu_now();
+            active = pst_clock_ns();
             continue;
         }
-        const uint64_t now = pst_emu_now();
+        const uint64_t now = pst_clock_ns();
         if (next < now + 2 * NAP_NS)
             continue; /* exactly then, and not when the processor is given back */
         if (now - active < ACTIVE_NS)
@@ -248,7 +249,7 @@ static pst_rc make_ssd(struct pst_emu *emu, uint32_t number)
                                   (unsigned long long)c->namespaces[i].bytes);
         ssd->ram[i] = ram;
         for (uint64_t at = 0; c->namespaces[i].filled && at < c->namespaces[i].bytes; at += 8) {
-            const uint64_t word = pst_nvme_pattern(number, i + 1, at);
+            const uint64_t word = pst_nvme_emulated_pattern(number, i + 1, at);
             memcpy(ssd->ram[i] + at, &word, sizeof word);
         }
     }
@@ -317,8 +318,34 @@ static void stop_workers(struct pst_emu *emu)
         (void)pthread_join(emu->threads[i], NULL);
 }
 
-pst_rc pst_emu_serve(struct pst_emu *emu, int ready)
+pst_rc pst_emu_new(struct pst_emu **emu, const char *json)
 {
+    *emu = calloc(1, sizeof **emu); /* large, and most of it is never touched */
+    if (*emu == NULL)
+        return pst_fail(PST_E_NOMEM, "no memory for emulated controllers");
+    pst_rc rc = pst_emu_configure(&(*emu)->config, json);
+    if (rc != PST_OK) {
+        free(*emu);
+        *emu = NULL;
+    }
+    return rc;
+}
+
+void pst_emu_free(struct pst_emu *emu)
+{
+    if (emu != NULL)
+        pst_emu_config_release(&emu->config);
+    free(emu);
+}
+
+void pst_emu_stop(struct pst_emu *emu)
+{
+    atomic_store(&emu->stop, true);
+}
+
+pst_rc pst_emu_serve(struct pst_emu *emu, int listener, int ready)
+{
+    emu->listener = listener;
     pst_emu_model_init(emu);
     pst_rc rc = start(emu);
     if (rc == PST_OK && ready >= 0 && write(ready, "ok", 2) != 2)

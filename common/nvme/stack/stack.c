@@ -2,22 +2,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/error.h"
 #include "common/nvme/stack/stack_impl.h"
+#include "common/util/clock.h"
 
 #define SLOTS_MAX 65536u     /* commands held at once: what sixteen queues of 4096 can take */
 #define LANE_COMMANDS_MIN 32 /* a lane with less to do costs more than it saves */
 #define LBA_SHIFT_MAX 16     /* blocks of 64 KiB: larger ones are not made */
 #define LOOK_NS_MAX 10000000u
-
-uint64_t pst_nvme_now(void)
-{
-    struct timespec ts;
-    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 uint32_t pst_nvme_lanes_needed(double seconds_per_sqe, double iops)
 {
@@ -26,17 +19,16 @@ uint32_t pst_nvme_lanes_needed(double seconds_per_sqe, double iops)
     return whole + (needed > whole || whole == 0);
 }
 
-static const char *const kinds[] = {"async", "sync", "batch"};
-
-pst_rc pst_nvme_stack_kind(const char *name, enum pst_nvme_stack_kind *kind)
+pst_rc pst_nvme_way_named(const char *name, enum pst_nvme_way *way)
 {
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (strcmp(name, kinds[i]) != 0)
-            continue;
-        *kind = (enum pst_nvme_stack_kind)i;
-        return PST_OK;
+    const char *at = PST_NVME_WAY_NAMES;
+    const size_t bytes = strlen(name);
+    for (int i = PST_NVME_ASYNC; i <= PST_NVME_BATCH; i++, at += strcspn(at, "|") + 1) {
+        *way = (enum pst_nvme_way)i;
+        if (strcspn(at, "|") == bytes && strncmp(at, name, bytes) == 0)
+            return PST_OK;
     }
-    return pst_fail(PST_E_ARG, "there is no stack \"%s\"; expected async, sync or batch", name);
+    return pst_fail(PST_E_ARG, "there is no stack \"%s\"; expected %s", name, PST_NVME_WAY_NAMES);
 }
 
 /* ---- opening and closing ------------------------------------------------------------------------- */
@@ -73,7 +65,7 @@ static pst_rc find_queues(struct pst_nvme_stack *s)
 static pst_rc make_memory(struct pst_nvme_stack *s)
 {
     const uint32_t n = s->nslots, q = s->q.n, r = s->config.requests_max;
-    const uint32_t lanes = s->config.kind == PST_NVME_SYNC ? 1 : s->config.lanes;
+    const uint32_t lanes = s->config.way == PST_NVME_SYNC ? 1 : s->config.lanes;
     assert(q > 0 && n > 0 && r > 0);
     bool good = true;
     for (uint32_t i = 0; i < q; i++) {
@@ -105,11 +97,12 @@ static pst_rc make_memory(struct pst_nvme_stack *s)
 pst_rc pst_nvme_stack_new(struct pst_nvme_stack **out, const struct pst_nvme_stack_config *config)
 {
     *out = NULL;
-    const uint32_t lanes_max = config->kind == PST_NVME_SYNC ? PST_NVME_LANES_MAX : PST_NVME_TEAM_MAX;
+    const uint32_t lanes_max = config->way == PST_NVME_SYNC ? PST_NVME_LANES_MAX : PST_NVME_TEAM_MAX;
     if (config->ssds < 1 || config->ssds > PST_NVME_SSDS_MAX || config->lanes < 1 ||
         config->lanes > lanes_max || config->requests_max < 1 || config->timeout_ms < 1)
-        return pst_fail(PST_E_ARG, "a stack %s of %u SSDs (1 to %d) and %u lanes (1 to %u)",
-                        kinds[config->kind], config->ssds, PST_NVME_SSDS_MAX, config->lanes, lanes_max);
+        return pst_fail(PST_E_ARG,
+                        "a stack has %u SSDs and %u lanes; expected 1 to %d SSDs and 1 to %u lanes",
+                        config->ssds, config->lanes, PST_NVME_SSDS_MAX, lanes_max);
     struct pst_nvme_stack *s = calloc(1, sizeof *s);
     if (s == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for an NVMe stack");
@@ -185,7 +178,7 @@ pst_rc pst_nvme_stack_add(struct pst_nvme_stack *s, const struct pst_nvme_reques
     const uint32_t index = s->free_held;
     struct held *h = &s->held[index];
     s->free_held = h->next;
-    *h = (struct held){.r = *r, .live = true, .next = PST_NVME_NONE, .begun_ns = pst_nvme_now()};
+    *h = (struct held){.r = *r, .live = true, .next = PST_NVME_NONE, .begun_ns = pst_clock_ns()};
     if (s->waiting == PST_NVME_NONE)
         s->waiting = index;
     else
@@ -206,7 +199,7 @@ void pst_nvme_end_request(struct pst_nvme_stack *s, uint32_t index)
                                   .ssd = h->r.ssd,
                                   .nsid = h->r.nsid,
                                   .lba = h->failed_lba,
-                                  .ns = pst_nvme_now() - h->begun_ns};
+                                  .ns = pst_clock_ns() - h->begun_ns};
     if (h->r.ticket != NULL) {
         h->r.ticket->pending--;
         h->r.ticket->failed += h->status != PST_NVME_OK;
@@ -341,7 +334,7 @@ static void submit_async(struct pst_nvme_stack *s)
     run(s, s->ntodo, lane_count);
     pst_nvme_wave_scan(&s->q, &s->wave, team ? s->config.lanes : 1);
     run(s, s->ntodo, lane_scatter);
-    stamp(s, pst_nvme_now());
+    stamp(s, pst_clock_ns());
     run(s, s->ntodo, lane_write);
     pst_nvme_wave_ring(&s->q, &s->wave, 0, 1);
     keep_rest(s);
@@ -350,7 +343,7 @@ static void submit_async(struct pst_nvme_stack *s)
 /* Positions are known beforehand: a command's place in its queue is how many came before it. */
 static void submit_batch(struct pst_nvme_stack *s)
 {
-    const uint64_t now = pst_nvme_now();
+    const uint64_t now = pst_clock_ns();
     uint32_t kept = 0, *take = s->wave.take;
     memset(take, 0, s->q.n * sizeof *take);
     for (uint32_t i = 0; i < s->ntodo; i++) {
@@ -379,7 +372,7 @@ static void submit_sync(struct pst_nvme_stack *s)
             s->todo[kept++] = index;
             continue;
         }
-        s->slots[index].posted_ns = pst_nvme_now();
+        s->slots[index].posted_ns = pst_clock_ns();
         pst_nvme_io_post(&s->q, index, qp->posted);
         qp->posted++;
         pst_nvme_ring_sq(qp);
@@ -398,9 +391,9 @@ void pst_nvme_stack_submit(struct pst_nvme_stack *s)
     if (s->ntodo == 0)
         return;
     const uint64_t before = s->stats.commands;
-    if (s->config.kind == PST_NVME_ASYNC)
+    if (s->config.way == PST_NVME_ASYNC)
         submit_async(s);
-    else if (s->config.kind == PST_NVME_BATCH)
+    else if (s->config.way == PST_NVME_BATCH)
         submit_batch(s);
     else
         submit_sync(s);
@@ -446,7 +439,7 @@ static bool take(struct pst_nvme_stack *s, uint32_t queue, uint32_t n)
 bool pst_nvme_take_queue(struct pst_nvme_stack *s, uint32_t queue)
 {
     uint32_t n = pst_nvme_arrived(s->qp[queue]);
-    if (s->config.kind != PST_NVME_SYNC)
+    if (s->config.way != PST_NVME_SYNC)
         return n == 0 || take(s, queue, n);
     bool good = true;
     for (; good && n > 0; n--) /* each lane takes its own alone */
@@ -465,7 +458,7 @@ pst_rc pst_nvme_stack_poll(struct pst_nvme_stack *s, struct pst_nvme_result *res
             pst_nvme_recover(s, ssd);
     }
     if (s->in_flight > 0) {
-        const uint64_t now = pst_nvme_now();
+        const uint64_t now = pst_clock_ns();
         if (now - s->looked_ns >= s->look_ns)
             pst_nvme_look_after(s, now);
     }

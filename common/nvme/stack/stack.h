@@ -15,11 +15,11 @@
 #define PST_NVME_SSDS_MAX 16
 #define PST_NVME_LANES_MAX 1024 /* of sync: requests that wait at once */
 
-enum pst_nvme_stack_kind { PST_NVME_ASYNC, PST_NVME_SYNC, PST_NVME_BATCH };
-PST_MUST_USE pst_rc pst_nvme_stack_kind(const char *name, enum pst_nvme_stack_kind *kind);
+/* PST_E_ARG: there is no way of this name. */
+PST_MUST_USE pst_rc pst_nvme_way_named(const char *name, enum pst_nvme_way *way);
 
 struct pst_nvme_stack_config {
-    enum pst_nvme_stack_kind kind;
+    enum pst_nvme_way way;
     struct pst_nvme_controller **controllers; /* one an SSD */
     uint32_t ssds;
     uint32_t

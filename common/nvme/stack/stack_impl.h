@@ -50,7 +50,6 @@ struct pst_nvme_stack {
     char failure[512];
 };
 
-uint64_t pst_nvme_now(void);
 /* Its result is for the next poll to hand out. */
 void pst_nvme_end_request(struct pst_nvme_stack *s, uint32_t held);
 /* A command has come to an end of its own: it is retried, or its request gets its status. */

@@ -40,7 +40,7 @@ void lay_out(struct pst_k_nvme_drive *d, struct pieces *p, size_t *zeroes)
     v->q.io_of = p->of<uint32_t *>(n);
     v->todo = p->of<uint32_t>(all);
     v->order = p->of<uint32_t>(all);
-    v->count = p->of<uint32_t>(o->way == PST_NVME_WAY_ASYNC ? PST_CU_NVME_SUBMIT_THREADS_MAX * n : 1);
+    v->count = p->of<uint32_t>(o->way == PST_NVME_ASYNC ? PST_CU_NVME_SUBMIT_THREADS_MAX * n : 1);
     v->take = p->of<uint32_t>(n);
     if (o->layout) {
         v->layout = p->of<struct pst_k_nvme_layout>(1);

@@ -6,7 +6,7 @@
 #include "kernels/cuda/queue.cuh"
 
 #ifdef PST_HOST_BUILD
-#include <ctime>
+#include "common/util/clock.h"
 #include <sched.h>
 #endif
 
@@ -87,10 +87,8 @@ static __device__ __forceinline__ uint64_t pst_cu_nvme_not_staged(const struct p
 static __device__ __forceinline__ uint64_t pst_cu_now_ns()
 {
 #ifdef PST_HOST_BUILD
-    struct timespec ts;
-    (void)sched_yield(); /* who waits is in the way of a controller that is another process */
-    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+    (void)sched_yield(); /* the controller is another process, and needs the processor that waits here */
+    return pst_clock_ns();
 #else
     uint64_t ns;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));

@@ -410,7 +410,7 @@ pst_rc aim(struct pst_k_nvme_drive *d, uint32_t batch, const struct pst_k_nvme_r
 {
     struct pst_queue *q = d->o.queue;
     assert(batch < d->o.batches && rows->n.most >= 0 && rows->n.most <= d->o.most &&
-           d->o.way != PST_NVME_WAY_BATCH && rows->row_bytes % (1u << rows->lba_shift) == 0);
+           d->o.way != PST_NVME_BATCH && rows->row_bytes % (1u << rows->lba_shift) == 0);
     pst_cu_on(q, pst_cu_grid(q, rows->n.most, PST_CU_THREADS))(aim_rows, d->view, batch, *rows, d->o.ssds,
                                                                d->o.queues_each);
     return q->rc;
@@ -426,11 +426,11 @@ pst_rc submit(struct pst_k_nvme_drive *d, uint32_t batch, struct pst_twin_n n,
 {
     struct pst_queue *q = d->o.queue;
     assert(batch < d->o.batches && n.most >= 0 && n.most <= d->o.most);
-    if (d->o.way == PST_NVME_WAY_ASYNC) {
+    if (d->o.way == PST_NVME_ASYNC) {
         const uint32_t threads = or_else(shape->submit_threads, SUBMIT_THREADS);
         assert(threads % PST_CU_WARP == 0 && threads <= SUBMIT_THREADS);
         pst_cu_on(q, 1, threads)(submit_async, d->view, batch, n);
-    } else if (d->o.way == PST_NVME_WAY_BATCH) {
+    } else if (d->o.way == PST_NVME_BATCH) {
         pst_cu_on(q, pst_cu_grid(q, n.most, PST_CU_THREADS))(write_batch, d->view, batch, n);
         pst_cu_on(q, 1, d->view.q.n)(ring_batch, d->view, batch, n);
     } else {
@@ -451,8 +451,8 @@ pst_rc complete(struct pst_k_nvme_drive *d, uint32_t batch, const struct pst_k_n
     const uint32_t blocks = or_else(shape->complete_blocks, d->view.q.n),
                    threads = or_else(shape->complete_threads, COMPLETE_THREADS);
     assert(batch < d->o.batches && threads <= COMPLETE_THREADS_MAX);
-    if (d->o.way != PST_NVME_WAY_SYNC)
-        pst_cu_on(q, blocks, threads)(complete_each, d->view, batch, d->o.way == PST_NVME_WAY_BATCH);
+    if (d->o.way != PST_NVME_SYNC)
+        pst_cu_on(q, blocks, threads)(complete_each, d->view, batch, d->o.way == PST_NVME_BATCH);
     pst_cu_on(q, 1, PST_CU_WARP)(write_done, d->view, batch, pst_cu_nvme_land(d, batch), record, sequence);
     return q->rc;
 }

@@ -12,6 +12,7 @@
 #include <sys/uio.h>
 
 #include "common/base.h"
+#include "common/nvme/lanes.h"
 #include "common/slots/request.h"
 
 struct pst_dataset;
@@ -143,6 +144,11 @@ struct pst_io_backend {
     uint32_t groups,
         group_requests; /* set by open: how many it holds at once, and how large; 0: it takes none */
 };
+
+/* The names of all of them; "auto" is file, or pread if io_uring cannot be used. */
+#define PST_IO_BACKEND_NAMES "file|pread|mmap|nvme|emulated"
+/* The ways in which nvme and emulated can drive queues. */
+#define PST_IO_STACK_NAMES PST_NVME_WAY_NAMES
 
 extern const struct pst_io_backend_ops pst_io_uring_ops;
 extern const struct pst_io_backend_ops pst_io_pread_ops;

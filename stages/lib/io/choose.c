@@ -108,9 +108,7 @@ const struct pst_io_backend_ops *pst_io_backend_named(const char *name)
         if (strcmp(name, all[i]->name) == 0)
             return all[i];
     }
-    (void)pst_fail(PST_E_ARG,
-                   "there is no disk backend \"%s\"; expected auto, file, pread, mmap, nvme or emulated",
-                   name);
+    (void)pst_fail(PST_E_ARG, "there is no disk backend \"%s\"; expected auto|" PST_IO_BACKEND_NAMES, name);
     return NULL;
 }
 
@@ -123,9 +121,10 @@ pst_rc pst_io_choose(struct pst_io_backend *b, const struct pst_io_config *confi
         if (rc != PST_E_UNSUPPORTED)
             return rc;
         char note[PST_IO_NOTE_BYTES];
-        (void)snprintf(note, sizeof note, "backend \"pread\" instead of \"file\": %.400s", pst_error_text());
+        (void)snprintf(note, sizeof note, "backend \"%s\" instead of \"%s\": %.400s", pst_io_pread_ops.name,
+                       pst_io_uring_ops.name, pst_error_text());
         add_note(notes, note_bytes, note);
-        want = "pread";
+        return try_backend(b, &c, &pst_io_pread_ops);
     }
     const struct pst_io_backend_ops *ops = pst_io_backend_named(want);
     return ops != NULL ? try_backend(b, &c, ops) : PST_E_ARG;

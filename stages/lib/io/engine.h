@@ -41,9 +41,9 @@ struct pst_disk_config {
 void pst_disk_config_add(struct pst_disk_config *c, enum pst_array_id id, const char *const *paths,
                          uint32_t n, uint64_t data_at, uint64_t rows, uint64_t row_bytes,
                          uint64_t wanted_bytes);
-/* The same for every array of a dataset: at most PST_ARRAY_COUNT + PST_DATASET_FEATURE_FILES_MAX - 1 files, which
- * the engine opens when it is made. on_drives: features lie on raw drives, with stripes of their own; of the
- * files that have them only the first is opened. */
+/* The same for every array of a dataset: at most PST_ARRAY_COUNT + PST_DATASET_FEATURE_FILES_MAX - 1 files,
+ * which the engine opens when it is made. on_drives: features lie on raw drives, with stripes of their own;
+ * of the files that have them only the first is opened. */
 void pst_disk_config_add_all(struct pst_disk_config *c, const struct pst_dataset *ds, bool on_drives);
 
 struct pst_disk_stats {

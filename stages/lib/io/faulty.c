@@ -9,6 +9,7 @@
 
 #include "stages/lib/io/backend.h"
 #include "common/error.h"
+#include "common/util/clock.h"
 
 #define RUBBISH 0xA5
 #define POLL_MAX 64
@@ -21,13 +22,6 @@ struct faulty {
     int timer;
     struct pst_io_op *head, *tail; /* finished, and held until they are due */
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 /* SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). */
 static uint64_t next_random(struct faulty *f)
@@ -45,7 +39,7 @@ static bool happens(struct faulty *f, double rate)
 
 static void hold_back(struct faulty *f, struct pst_io_op *op)
 {
-    op->due_ns = f->faults.delay_us > 0 ? now_ns() + (uint64_t)f->faults.delay_us * 1000 : 0;
+    op->due_ns = f->faults.delay_us > 0 ? pst_clock_ns() + (uint64_t)f->faults.delay_us * 1000 : 0;
     op->next = NULL;
     if (f->tail != NULL)
         f->tail->next = op;
@@ -116,7 +110,7 @@ static int faulty_poll(struct pst_io_backend *b, struct pst_io_op **done, int ma
         }
     }
     int n = 0;
-    uint64_t now = now_ns();
+    uint64_t now = pst_clock_ns();
     while (n < max && f->head != NULL && f->head->due_ns <= now) {
         done[n++] = f->head;
         f->head = f->head->next;

@@ -17,10 +17,6 @@
 #define SUBMIT_THREADS 1024u
 #define COMPLETE_THREADS 256u
 
-static_assert((int)PST_NVME_ASYNC == (int)PST_NVME_WAY_ASYNC &&
-                  (int)PST_NVME_SYNC == (int)PST_NVME_WAY_SYNC &&
-                  (int)PST_NVME_BATCH == (int)PST_NVME_WAY_BATCH,
-              "a stack is a way");
 static_assert(PST_NVME_SSDS_MAX <= PST_K_NVME_DRIVE_SSDS_MAX, "a layout has room for all drives");
 
 struct pst_io_gpu {
@@ -132,16 +128,16 @@ static void share(const struct pst_io_gpu *g, struct sharing *s)
 static pst_rc make_drive(struct pst_io_gpu *g, const struct pst_io_config *config)
 {
     struct sharing s = {.n = 0};
-    enum pst_nvme_stack_kind kind;
+    enum pst_nvme_way way;
     char why[PST_TWIN_WHY_BYTES] = "";
-    pst_rc rc = pst_nvme_stack_kind(config->nvme->stack, &kind);
+    pst_rc rc = pst_nvme_way_named(config->nvme->stack, &way);
     if (rc != PST_OK)
         return rc;
     share(g, &s);
     for (uint32_t i = 0; i < g->drives->n * s.each; i++)
         g->depth += s.pairs[i]->depth;
     const struct pst_k_nvme_drive_options options = {.queue = g->device.q,
-                                                     .way = (enum pst_nvme_way)kind,
+                                                     .way = way,
                                                      .pairs = s.pairs,
                                                      .ssds = g->drives->n,
                                                      .queues_each = s.each,

@@ -70,7 +70,7 @@ static pst_rc open_stack(struct nvme *n, const struct pst_io_config *config)
                                       .lanes = config->nvme->lanes,
                                       .requests_max = REQUESTS_MAX,
                                       .timeout_ms = config->nvme->timeout_ms};
-    pst_rc rc = pst_nvme_stack_kind(config->nvme->stack, &c.kind);
+    pst_rc rc = pst_nvme_way_named(config->nvme->stack, &c.way);
     return rc == PST_OK ? pst_nvme_stack_new(&n->stack, &c) : rc;
 }
 

@@ -13,6 +13,7 @@ extern "C" {
 #include "common/error.h"
 #include "common/nvme/driver/controller.h"
 #include "common/nvme/emulated/emulated.h"
+#include "common/nvme/stack/stack.h"
 }
 
 #include <cstring>
@@ -79,13 +80,9 @@ void start_drives(struct rig *r)
 
 enum pst_nvme_way way_of(const char *name)
 {
-    if (strcmp(name, "async") == 0)
-        return PST_NVME_WAY_ASYNC;
-    if (strcmp(name, "sync") == 0)
-        return PST_NVME_WAY_SYNC;
-    if (strcmp(name, "batch") != 0)
-        STOP("--way: expected async, sync or batch, found %s", name);
-    return PST_NVME_WAY_BATCH;
+    enum pst_nvme_way way;
+    need(pst_nvme_way_named(name, &way));
+    return way;
 }
 
 void make_drive(struct rig *r)
@@ -179,7 +176,7 @@ void check(struct rig *r)
         for (uint32_t at = 0; at < io->bytes; at += 8) {
             uint64_t word;
             memcpy(&word, row + at, sizeof word);
-            if (word != pst_nvme_pattern(io->queue / r->o.queues, 1, io->lba * LBA + at))
+            if (word != pst_nvme_emulated_pattern(io->queue / r->o.queues, 1, io->lba * LBA + at))
                 STOP("read %u: byte %u is not the drive's", i, at);
         }
     }

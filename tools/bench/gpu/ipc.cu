@@ -3,7 +3,8 @@
  * which spins, to put a wait for the event and a kernel, which stamps the clock again, on its stream. */
 #include "tools/bench/gpu/gpu.cuh"
 
-#include <ctime>
+#include "common/util/clock.h"
+
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,9 +22,7 @@ struct page { /* shared by both */
 __global__ void stamp(uint64_t *at)
 {
 #ifdef PST_HOST_BUILD
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    *at = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    *at = pst_clock_ns();
 #else
     uint64_t ns;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/nvme/stack/stack.h"
 #include "tools/penstock/machine/bench_io.h"
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/cli/options.h"
@@ -82,8 +83,8 @@ static pst_rc count(const char *name, uint32_t high, uint32_t *out)
 static pst_rc take_option(int opt, struct pst_bench_io *o, bool *json)
 {
     switch (opt) {
-    case O_BACKEND: o->backend = optarg; return PST_OK;
-    case O_STACK: o->stack = optarg; return PST_OK;
+    case O_BACKEND: o->backend = pst_io_backend_named(optarg); return o->backend != NULL ? PST_OK : PST_E_ARG;
+    case O_STACK: o->stack = optarg; return pst_nvme_way_named(optarg, &o->way);
     case O_BYTES: return size("--bytes", 256u << 20, &o->bytes);
     case O_DEPTH: return count("--depth", 65536, &o->depth);
     case O_BURST: o->burst = true; return PST_OK;
@@ -107,19 +108,19 @@ static pst_rc take_option(int opt, struct pst_bench_io *o, bool *json)
 
 static pst_rc complete(struct pst_bench_io *o)
 {
-    const bool drives = strcmp(o->backend, "emulated") == 0 || strcmp(o->backend, "nvme") == 0;
+    const bool drives = o->backend->dma;
     if (o->lanes == 0)
-        o->lanes = strcmp(o->stack, "sync") == 0 ? (o->depth < 1024 ? o->depth : 1024) : 1;
+        o->lanes = o->way == PST_NVME_SYNC ? (o->depth < 1024 ? o->depth : 1024) : 1;
     if (o->bytes % 512 != 0 || o->span < o->bytes)
         return pst_fail(PST_E_ARG,
                         "--bytes is %" PRIu64 "; expected a multiple of 512, at most --span (%" PRIu64 ")",
                         o->bytes, o->span);
     if (!drives && o->path == NULL)
-        return pst_fail(PST_E_ARG, "--backend %s needs --file PATH", o->backend);
+        return pst_fail(PST_E_ARG, "--backend %s needs --file PATH", o->backend->name);
     if (!drives && o->ssds != 1)
         return pst_fail(PST_E_ARG, "--ssds is for the backends emulated and nvme; %s reads one file",
-                        o->backend);
-    if (strcmp(o->backend, "nvme") == 0 && o->drives == NULL)
+                        o->backend->name);
+    if (o->backend == &pst_io_nvme_ops && o->drives == NULL)
         return pst_fail(PST_E_ARG, "--backend nvme needs --drives; `penstock disks` lists the drives");
     if (!drives && o->write)
         return pst_fail(PST_E_ARG, "--write is for emulated drives; files are only read");
@@ -130,7 +131,7 @@ static void print_text(const struct pst_bench_io *o, const struct pst_bench_io_r
 {
     printf("%s %s%s, %s of %" PRIu64 " bytes, %u thread%s, depth %u, %u SSD%s: every byte of %" PRIu64
            " requests is right\n",
-           o->backend, r->commands > 0 ? o->stack : "", o->burst ? " (bursts)" : "",
+           o->backend->name, r->commands > 0 ? o->stack : "", o->burst ? " (bursts)" : "",
            o->write ? "writes" : "reads", o->bytes, o->threads, o->threads > 1 ? "s" : "", o->depth, o->ssds,
            o->ssds > 1 ? "s" : "", r->checked);
     printf("  %.0f requests/s, %.1f MB/s\n", r->iops, r->iops * (double)o->bytes * 1e-6);
@@ -153,8 +154,8 @@ static void print_json(const struct pst_bench_io *o, const struct pst_bench_io_r
            "\"cycles\": %.1f, \"cpu_ns\": %.1f, \"driver_ns\": %.1f, \"commands\": %" PRIu64
            ", \"sq_doorbells\": %" PRIu64 ", \"cq_doorbells\": %" PRIu64 ", \"retries\": %" PRIu64
            ", \"resets\": %" PRIu64 "}\n",
-           o->backend, o->stack, o->bytes, o->depth, o->ssds, o->threads, o->lanes, r->requests, r->checked,
-           r->seconds, r->iops, r->iops * (double)o->bytes, r->latency_us[0], r->latency_us[1],
+           o->backend->name, o->stack, o->bytes, o->depth, o->ssds, o->threads, o->lanes, r->requests,
+           r->checked, r->seconds, r->iops, r->iops * (double)o->bytes, r->latency_us[0], r->latency_us[1],
            r->latency_us[2], r->latency_us[3], r->latency_us[4], r->cycles, r->cpu_ns, r->driver_ns,
            r->commands, r->sq_doorbells, r->cq_doorbells, r->retries, r->resets);
 }
@@ -169,7 +170,7 @@ int cmd_bench(int argc, char **argv)
         {"preset", 1, NULL, O_PRESET},     {"dilate", 1, NULL, O_DILATE},   {"workers", 1, NULL, O_WORKERS},
         {"emulated", 1, NULL, O_EMULATED}, {"drives", 1, NULL, O_DRIVES},   {"file", 1, NULL, O_FILE},
         {"json", 0, NULL, O_JSON},         {"help", 0, NULL, O_HELP},       {NULL, 0, NULL, 0}};
-    struct pst_bench_io o = {.backend = "emulated",
+    struct pst_bench_io o = {.backend = &pst_io_emulated_ops,
                              .stack = "async",
                              .preset = "none",
                              .emulated = "",

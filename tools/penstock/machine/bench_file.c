@@ -39,7 +39,7 @@ static pst_rc fill(int fd, uint64_t bytes)
     for (uint64_t at = 0; at < bytes && rc == PST_OK; at += CHUNK) {
         const uint64_t n = bytes - at < CHUNK ? bytes - at : CHUNK;
         for (uint64_t i = 0; i < n; i += 8)
-            chunk[i / 8] = pst_nvme_pattern(0, 1, at + i);
+            chunk[i / 8] = pst_nvme_emulated_pattern(0, 1, at + i);
         if (pwrite(fd, chunk, n, (off_t)at) != (ssize_t)n)
             rc = pst_fail_errno("writing the bench's file");
     }
@@ -89,7 +89,7 @@ static pst_rc file_open(struct pst_mover *m)
                                          .nregions = 1,
                                          .faults = {.bad_file = -1}};
     char notes[PST_IO_NOTE_BYTES * 2] = "";
-    rc = pst_io_choose(&f->backend, &config, o->backend, &o->path, true, o->write, notes, sizeof notes);
+    rc = pst_io_choose(&f->backend, &config, o->backend->name, &o->path, true, o->write, notes, sizeof notes);
     if (rc == PST_OK && notes[0] != '\0' && m == m->first)
         fprintf(stderr, "note: %s\n", notes);
     if (rc == PST_OK && f->file.direct >= 0 && o->bytes % f->file.block != 0)

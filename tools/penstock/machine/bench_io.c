@@ -77,7 +77,7 @@ static uint64_t expected(const struct rounds *r, uint32_t ssd, uint64_t at)
     const uint8_t *reference = r->m->reference(r->m, ssd);
     uint64_t word;
     if (reference == NULL)
-        return pst_nvme_pattern(ssd, 1, at);
+        return pst_nvme_emulated_pattern(ssd, 1, at);
     memcpy(&word, reference + at, sizeof word);
     return word;
 }
@@ -379,7 +379,6 @@ static void sum_up(struct team *t, double ns_per_cycle, struct pst_bench_io_resu
 
 pst_rc pst_bench_io(const struct pst_bench_io *o, struct pst_bench_io_result *result)
 {
-    const bool drives = strcmp(o->backend, "emulated") == 0 || strcmp(o->backend, "nvme") == 0;
     struct team t = {.n = o->threads, .lock = PTHREAD_MUTEX_INITIALIZER};
     assert(o->threads >= 1 && o->threads <= PST_BENCH_THREADS_MAX);
     memset(result, 0, sizeof *result);
@@ -389,7 +388,7 @@ pst_rc pst_bench_io(const struct pst_bench_io *o, struct pst_bench_io_result *re
     for (uint32_t i = 0; i < o->threads; i++) {
         struct rounds *r = &t.all[i];
         *r = (struct rounds){.o = o, .team = &t, .thread = i, .seed = 88172645463325252u + i};
-        r->mover = drives ? pst_mover_nvme : pst_mover_file;
+        r->mover = o->backend->dma ? pst_mover_nvme : pst_mover_file;
         r->m = &r->mover;
         r->mover.o = o;
         r->mover.thread = i;

@@ -5,15 +5,17 @@
 #ifndef PST_BENCH_IO_H
 #define PST_BENCH_IO_H
 
-#include "common/base.h"
+#include "common/nvme/lanes.h"
+#include "stages/lib/io/backend.h"
 
 #define PST_BENCH_THREADS_MAX 64
 
 struct pst_bench_io {
-    const char *backend; /* file, pread, mmap, emulated, nvme */
-    const char *path;    /* of file, pread, mmap: made, of `span` bytes, if it is not there */
-    const char *drives;  /* of nvme: PCI addresses; only reads */
-    const char *stack, *preset, *emulated;
+    const struct pst_io_backend_ops *backend;
+    enum pst_nvme_way way; /* nvme, emulated */
+    const char *path;      /* file, pread, mmap: created, with `span` bytes, if it does not exist */
+    const char *drives;    /* nvme: PCI addresses; they are only read */
+    const char *stack, *preset, *emulated; /* stack: the name of the way */
     double dilate, seconds;
     uint64_t bytes;   /* of a request */
     uint64_t span;    /* bytes of each SSD (or the file) that requests fall into */

@@ -102,17 +102,17 @@ static pst_rc bring_up(const struct pst_bench_io *o, struct drives *d)
 
 static pst_rc open_drives(const struct pst_bench_io *o, struct drives *d)
 {
-    pst_rc rc = strcmp(o->backend, "emulated") == 0 ? start_emulated(d, o) : connect_drives(d, o);
+    pst_rc rc = o->backend == &pst_io_emulated_ops ? start_emulated(d, o) : connect_drives(d, o);
     return rc == PST_OK ? bring_up(o, d) : rc;
 }
 
 /* ---- one thread's driver -------------------------------------------------------------------------- */
 
-static pst_rc make_stack(struct pst_mover *m, enum pst_nvme_stack_kind kind, uint32_t lanes)
+static pst_rc make_stack(struct pst_mover *m, enum pst_nvme_way way, uint32_t lanes)
 {
     struct driver *v = m->impl;
     const bool alone = m->o->threads == 1;
-    const struct pst_nvme_stack_config config = {.kind = kind,
+    const struct pst_nvme_stack_config config = {.way = way,
                                                  .controllers = v->d->list,
                                                  .ssds = v->d->n,
                                                  .lanes = lanes,
@@ -207,7 +207,6 @@ static pst_rc nvme_open(struct pst_mover *m)
 {
     const struct pst_bench_io *o = m->o;
     const bool first = m == m->first;
-    enum pst_nvme_stack_kind kind;
     struct driver *v = calloc(1, sizeof *v);
     if (v == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for a driver");
@@ -215,14 +214,12 @@ static pst_rc nvme_open(struct pst_mover *m)
     v->d = first ? calloc(1, sizeof *v->d) : ((struct driver *)m->first->impl)->d;
     if (v->d == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for drives");
-    pst_rc rc = pst_nvme_stack_kind(o->stack, &kind);
-    if (rc == PST_OK && first)
-        rc = open_drives(o, v->d);
+    pst_rc rc = first ? open_drives(o, v->d) : PST_OK;
     for (uint32_t i = 0; i < v->d->n && rc == PST_OK; i++)
         rc = v->d->t[i].ops->dma_map(&v->d->t[i], m->memory.base, m->memory.bytes, &v->iova[i]);
-    if (rc == PST_OK && first && strcmp(o->backend, "emulated") != 0)
+    if (rc == PST_OK && first && o->backend != &pst_io_emulated_ops)
         rc = learn_all(m);
-    rc = rc == PST_OK ? make_stack(m, kind, o->lanes) : rc;
+    rc = rc == PST_OK ? make_stack(m, o->way, o->lanes) : rc;
     if (rc == PST_OK)
         v->before = *pst_nvme_stack_stats(v->stack);
     m->cycles = 0;

@@ -8,10 +8,13 @@
 
 #include "common/error.h"
 #include "common/util/progress.h"
+#include "stages/lib/io/backend.h"
 #include "tools/penstock/machine/disks.h"
 
+/* Of drives that there are: emulated ones are left out. */
 enum { FILE_BACKEND, PREAD_BACKEND, MMAP_BACKEND, NVME_BACKEND, BACKENDS };
-static const char *const backend_name[BACKENDS] = {"file", "pread", "mmap", "nvme"};
+static const struct pst_io_backend_ops *const backend_of[BACKENDS] = {&pst_io_uring_ops, &pst_io_pread_ops,
+                                                                      &pst_io_mmap_ops, &pst_io_nvme_ops};
 
 /* Why a backend cannot use the drive, as it is now; the number of obstacles. */
 static int obstacles(const struct disk *d, int backend, struct pst_obstacle out[PST_OBSTACLES_MAX])
@@ -98,14 +101,14 @@ static void print_backends(const struct disk *d)
     for (int k = 0; k < BACKENDS; k++) {
         struct pst_obstacle why[PST_OBSTACLES_MAX];
         if (obstacles(d, k, why) == 0)
-            (void)printf(" %s", backend_name[k]);
+            (void)printf(" %s", backend_of[k]->name);
     }
     (void)printf("\n");
     for (int k = 0; k < BACKENDS; k++) {
         struct pst_obstacle why[PST_OBSTACLES_MAX];
         int n = obstacles(d, k, why);
         for (int i = 0; i < n; i++)
-            (void)printf("  not by %s: %s\n    mend: %s\n", backend_name[k], why[i].why, why[i].mend);
+            (void)printf("  not by %s: %s\n    mend: %s\n", backend_of[k]->name, why[i].why, why[i].mend);
     }
 }
 
@@ -175,7 +178,7 @@ static json_t *backends_json(const struct disk *d)
         for (int i = 0; i < n; i++)
             (void)json_array_append_new(list,
                                         json_pack("{s:s, s:s}", "why", why[i].why, "mend", why[i].mend));
-        (void)json_object_set_new(all, backend_name[k],
+        (void)json_object_set_new(all, backend_of[k]->name,
                                   json_pack("{s:b, s:o}", "usable", n == 0, "obstacles", list));
     }
     return all;
