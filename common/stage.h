@@ -80,6 +80,7 @@ struct pst_param_desc {
     double min, max;     /* inclusive, for INT, REAL, BYTES and each of INTS; both 0: no range */
     const char *choices; /* ENUM */
     const char *help;
+    bool fixed; /* it changes what an epoch is: a resumed run must have the same value */
 };
 
 struct pst_event;
@@ -169,6 +170,8 @@ PST_API const char *pst_name(const struct pst_stage *self);
 PST_API const char *pst_dataset_dir(const struct pst_stage *self);
 PST_API const char *pst_run_dir(const struct pst_stage *self);
 PST_API const char *pst_resume_path(const struct pst_stage *self); /* checkpoint to go on from, or NULL */
+/* What a checkpoint must keep of this run, as text: a run that resumes from it is compared with it. */
+PST_API const char *pst_run_identity(const struct pst_stage *self);
 PST_API uint64_t pst_seed(const struct pst_stage *self);
 PST_API int64_t pst_epochs(const struct pst_stage *self);
 PST_API int pst_instance(const struct pst_stage *self, int *instances); /* 0-based */

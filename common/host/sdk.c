@@ -73,6 +73,12 @@ const char *pst_resume_path(const struct pst_stage *self)
     return config_text(self, "resume");
 }
 
+const char *pst_run_identity(const struct pst_stage *self)
+{
+    const char *text = config_text(self, "identity");
+    return text ? text : "{}";
+}
+
 uint64_t pst_seed(const struct pst_stage *self)
 {
     return self->seed;

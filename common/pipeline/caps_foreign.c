@@ -42,10 +42,10 @@ json_t *pst_caps_json(const struct pst_stage_desc *desc)
     for (int i = 0; desc->params && desc->params[i].name; i++) {
         const struct pst_param_desc *p = &desc->params[i];
         json_t *def = p->def ? json_loads(p->def, JSON_DECODE_ANY, NULL) : NULL;
-        (void)json_array_append_new(params,
-                                    json_pack("{ss ss so* sf sf ss* ss}", "name", p->name, "type",
-                                              pst_caps_param_type_name(p->type), "default", def, "min",
-                                              p->min, "max", p->max, "choices", p->choices, "help", p->help));
+        (void)json_array_append_new(params, json_pack("{ss ss so* sf sf ss* ss sb}", "name", p->name, "type",
+                                                      pst_caps_param_type_name(p->type), "default", def,
+                                                      "min", p->min, "max", p->max, "choices", p->choices,
+                                                      "help", p->help, "fixed", (int)p->fixed));
     }
     return json_pack("{si ss ss so so}", "abi", (int)desc->abi, "name", desc->name, "help", desc->help,
                      "ports", ports, "params", params);
@@ -137,6 +137,7 @@ static bool param_from_json(struct pst_param_desc *param, json_t *j)
         .max = json_number_value(json_object_get(j, "max")),
         .choices = text_of(j, "choices"),
         .help = text_of(j, "help"),
+        .fixed = json_is_true(json_object_get(j, "fixed")),
     };
     return kind != PST_PARAM_ENUM || param->choices;
 }

@@ -11,6 +11,7 @@
 #include <zmq.h>
 
 #include "common/pipeline/builtin.h"
+#include "common/pipeline/identity.h"
 #include "common/ipc/gpus.h"
 #include "common/host/host.h"
 #include "common/pipeline/place.h"
@@ -383,6 +384,9 @@ json_t *pst_run_configure_message(const struct pst_supervisor *sv, int index)
                           (json_int_t)sv->pl->epochs, "start_batch", (json_int_t)sv->opt->start_batch,
                           "dataset", sv->pl->dataset, "run_dir", sv->opt->run_dir, "resume", sv->opt->resume,
                           "inbox", in->inbox, "linked", linked, "trace", sv->opt->trace, "returns", returns);
+    char *identity = pst_pipeline_identity(sv->pl);
+    (void)json_object_set_new(j, "identity", json_string(identity ? identity : "{}"));
+    free(identity);
     (void)json_object_set_new(j, "debug", json_boolean(sv->opt->debug));
     (void)json_object_set_new(j, "cores", json_string(stage->cores));
     (void)json_object_set_new(j, "device", json_string(stage->device));

@@ -17,6 +17,7 @@ PST_BEGIN_DECLS
 #define PST_CHECKPOINT_TENSORS_MAX 512       /* weights and two moments of the deepest model, thrice */
 #define PST_CHECKPOINT_HEADER_MAX (4u << 20) /* far above what so many tensors and strings take */
 #define PST_CHECKPOINT_SUFFIX ".safetensors"
+#define PST_CHECKPOINT_RUN "run" /* the string that pst_run_identity gives (stage.h) */
 
 struct pst_tensor {
     char name[PST_NAME_MAX];

@@ -108,6 +108,7 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
         pst_log(self, "on %s: %" PRIu64 " bytes of its memory; products in %s", t->device.name,
                 t->device.device_bytes, t->tf32 ? "TensorFloat-32" : "float32");
     pst_gnn_identity_of(&t->identity, &t->model, t->ds.digest);
+    t->identity.run = pst_run_identity(self);
     const struct pst_gnn_eval_options options = {
         .spill_dir = pst_run_dir(self), .memory_bytes = (uint64_t)pst_param_int(self, "eval_memory")};
     if (t->eval_every > 0)
@@ -483,31 +484,37 @@ static const struct pst_port_desc ports[] = {
      .flags = PST_PORT_ORDERED | PST_PORT_OPTIONAL | PST_PORT_WRITES},
     {0}};
 
-#define INT(name_, def_, min_, max_, help_)                                                                  \
+#define INT(name_, def_, min_, max_, help_, ...)                                                             \
     {                                                                                                        \
-        .name = name_, .type = PST_PARAM_INT, .def = def_, .min = min_, .max = max_, .help = help_           \
+        .name = name_, .type = PST_PARAM_INT, .def = def_, .min = min_, .max = max_, .help = help_,          \
+        ##__VA_ARGS__                                                                                        \
     }
-#define REAL(name_, def_, min_, max_, help_)                                                                 \
+#define REAL(name_, def_, min_, max_, help_, ...)                                                            \
     {                                                                                                        \
-        .name = name_, .type = PST_PARAM_REAL, .def = def_, .min = min_, .max = max_, .help = help_          \
+        .name = name_, .type = PST_PARAM_REAL, .def = def_, .min = min_, .max = max_, .help = help_,         \
+        ##__VA_ARGS__                                                                                        \
     }
-#define ENUM(name_, def_, choices_, help_)                                                                   \
+#define ENUM(name_, def_, choices_, help_, ...)                                                              \
     {                                                                                                        \
-        .name = name_, .type = PST_PARAM_ENUM, .def = def_, .choices = choices_, .help = help_               \
+        .name = name_, .type = PST_PARAM_ENUM, .def = def_, .choices = choices_, .help = help_,              \
+        ##__VA_ARGS__                                                                                        \
     }
 
 static const struct pst_param_desc params[] = {
-    ENUM("model", "\"graphsage\"", "graphsage", "the kind of model"),
-    INT("layers", "2", 2, PST_GNN_LAYERS_MAX, "layers: as many as the sampler has hops"),
-    INT("hidden", "64", 1, 65536, "columns of every layer but the last"),
-    REAL("dropout", "0.5", 0, 0.99, "share of activations dropped after every layer but the last"),
-    REAL("input_dropout", "0", 0, 0.99, "share of features dropped (copies each row once)"),
-    ENUM("norm", "\"none\"", "none|layer|batch", "normalisation before each activation"),
+    ENUM("model", "\"graphsage\"", "graphsage", "the kind of model", .fixed = true),
+    INT("layers", "2", 2, PST_GNN_LAYERS_MAX, "layers: as many as the sampler has hops", .fixed = true),
+    INT("hidden", "64", 1, 65536, "columns of every layer but the last", .fixed = true),
+    REAL("dropout", "0.5", 0, 0.99, "share of activations dropped after every layer but the last",
+         .fixed = true),
+    REAL("input_dropout", "0", 0, 0.99, "share of features dropped (copies each row once)", .fixed = true),
+    ENUM("norm", "\"none\"", "none|layer|batch", "normalisation before each activation", .fixed = true),
     {.name = "residual",
      .type = PST_PARAM_BOOL,
      .def = "false",
-     .help = "add a layer's input to its output where they are equally wide"},
-    ENUM("aggregate", "\"mean\"", "mean|none", "none: the same model without the graph, to compare with"),
+     .help = "add a layer's input to its output where they are equally wide",
+     .fixed = true},
+    ENUM("aggregate", "\"mean\"", "mean|none", "none: the same model without the graph, to compare with",
+         .fixed = true),
     REAL("rate", "0.01", 1e-9, 10, "Adam's learning rate"),
     REAL("weight_decay", "0.0005", 0, 1, "L2 penalty, added to the gradient"),
     INT("eval_every", "1", 0, 1000000, "epochs between evaluations over the whole graph; 0: never"),

@@ -134,8 +134,18 @@ static const struct pst_port_desc ports[] = {
 };
 
 static const struct pst_param_desc params[] = {
-    {"batches", PST_PARAM_INT, "102", 0, 1e12, NULL, "how many batches"},
-    {"keep", PST_PARAM_INT, "4", 1, KEEP_MAX, NULL, "unfinished batches"},
+    {.name = "batches",
+     .type = PST_PARAM_INT,
+     .def = "102",
+     .min = 0,
+     .max = 1e12,
+     .help = "how many batches"},
+    {.name = "keep",
+     .type = PST_PARAM_INT,
+     .def = "4",
+     .min = 1,
+     .max = KEEP_MAX,
+     .help = "unfinished batches"},
     {0},
 };
 

@@ -70,7 +70,8 @@ static const struct pst_port_desc ports[] = {
 };
 
 static const struct pst_param_desc params[] = {
-    {"batches", PST_PARAM_INT, "100", 1, 1e9, NULL, "how many loans"}, {0}};
+    {.name = "batches", .type = PST_PARAM_INT, .def = "100", .min = 1, .max = 1e9, .help = "how many loans"},
+    {0}};
 
 const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
                                          .name = "owner",

@@ -68,11 +68,28 @@ static const struct pst_port_desc ports[] = {
 };
 
 static const struct pst_param_desc params[] = {
-    {"delay_us", PST_PARAM_INT, "1000", 0, 1e9, NULL, "time that each slot takes"},
-    {"others_delay_us", PST_PARAM_INT, "-1", -1, 1e9, NULL,
-     "the same for all instances but the first; -1: the same"},
-    {"keep", PST_PARAM_INT, "1", 1, KEPT_MAX, NULL, "slots that it waits for at once"},
-    {"waits", PST_PARAM_BOOL, "false", 0, 0, NULL, "it waits, as for a disk, instead of working"},
+    {.name = "delay_us",
+     .type = PST_PARAM_INT,
+     .def = "1000",
+     .min = 0,
+     .max = 1e9,
+     .help = "time that each slot takes"},
+    {.name = "others_delay_us",
+     .type = PST_PARAM_INT,
+     .def = "-1",
+     .min = -1,
+     .max = 1e9,
+     .help = "the same for all instances but the first; -1: the same"},
+    {.name = "keep",
+     .type = PST_PARAM_INT,
+     .def = "1",
+     .min = 1,
+     .max = KEPT_MAX,
+     .help = "slots that it waits for at once"},
+    {.name = "waits",
+     .type = PST_PARAM_BOOL,
+     .def = "false",
+     .help = "it waits, as for a disk, instead of working"},
     {0},
 };
 

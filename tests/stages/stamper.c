@@ -31,8 +31,13 @@ static const struct pst_port_desc ports[] = {{.name = "in",
                                               .forwards = "in"},
                                              {0}};
 
-static const struct pst_param_desc params[] = {
-    {"bytes", PST_PARAM_BYTES, "4096", 16, 1e12, NULL, "size of a slot"}, {0}};
+static const struct pst_param_desc params[] = {{.name = "bytes",
+                                                .type = PST_PARAM_BYTES,
+                                                .def = "4096",
+                                                .min = 16,
+                                                .max = 1e12,
+                                                .help = "size of a slot"},
+                                               {0}};
 
 const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
                                          .name = "stamper",

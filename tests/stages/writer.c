@@ -75,10 +75,20 @@ static const struct pst_port_desc ports[] = {{.name = "out",
                                              {0}};
 
 static const struct pst_param_desc params[] = {
-    {"batches", PST_PARAM_INT, "100", 0, 1e12, NULL, "how many batches"},
-    {"bytes", PST_PARAM_BYTES, "4096", 16, 1e12, NULL, "size of a slot"},
-    {"plain", PST_PARAM_BOOL, "false", 0, 0, NULL, "knows no streams"},
-    {"eager", PST_PARAM_BOOL, "false", 0, 0, NULL, "waits for its stream before it sends"},
+    {.name = "batches",
+     .type = PST_PARAM_INT,
+     .def = "100",
+     .min = 0,
+     .max = 1e12,
+     .help = "how many batches"},
+    {.name = "bytes",
+     .type = PST_PARAM_BYTES,
+     .def = "4096",
+     .min = 16,
+     .max = 1e12,
+     .help = "size of a slot"},
+    {.name = "plain", .type = PST_PARAM_BOOL, .def = "false", .help = "knows no streams"},
+    {.name = "eager", .type = PST_PARAM_BOOL, .def = "false", .help = "waits for its stream before it sends"},
     {0},
 };
 

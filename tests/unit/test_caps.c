@@ -99,7 +99,8 @@ static const struct pst_port_desc good_ports[] = {
     {.name = "out", .dir = PST_OUT, .help = "o", .type = "t", .memory = "cpu", .forwards = "in"},
     {0},
 };
-static const struct pst_param_desc good_params[] = {{"n", PST_PARAM_INT, "3", 1, 9, NULL, "n"}, {0}};
+static const struct pst_param_desc good_params[] = {
+    {.name = "n", .type = PST_PARAM_INT, .def = "3", .min = 1, .max = 9, .help = "n", .fixed = true}, {0}};
 static const struct pst_stage_desc good = {
     .abi = PST_STAGE_ABI, .name = "good", .help = "h", .ports = good_ports, .params = good_params};
 

@@ -13,7 +13,7 @@
 
 enum {
     VALUE_MAX = 320, /* a model's description, the longest string of a checkpoint */
-    FIELDS = 18,
+    FIELDS = 19,
     LIST_MAX = 4096, /* checkpoints in a directory */
 };
 static const char FORMAT[] = "penstock-checkpoint-1";
@@ -32,6 +32,7 @@ void pst_gnn_identity_of(struct pst_gnn_identity *id, const struct pst_gnn_model
 {
     const struct pst_gnn_config *c = &model->config;
     id->dataset = dataset_digest;
+    id->run = NULL;
     snprintf(id->model, sizeof id->model,
              "graphsage layers=%d in=%" PRId64 " hidden=%" PRId64 " classes=%" PRId64
              " norm=%s residual=%d aggregate=%s",
@@ -150,6 +151,8 @@ static pst_rc write_state(const char *path, const struct pst_gnn_model *model,
     texts[n++] = (struct pst_checkpoint_text){"format", FORMAT};
     texts[n++] = (struct pst_checkpoint_text){"dataset", id->dataset};
     texts[n++] = (struct pst_checkpoint_text){"model", id->model};
+    if (id->run)
+        texts[n++] = (struct pst_checkpoint_text){PST_CHECKPOINT_RUN, id->run};
     snprintf(values[n], VALUE_MAX, "%" PRIu64, model->config.seed);
     texts[n] = (struct pst_checkpoint_text){"seed", values[n]};
     n++;
@@ -162,7 +165,7 @@ out:
     free(values);
     return rc;
 }
-_Static_assert(PROGRESS_FIELDS + 5 <= FIELDS, "every string has a place");
+_Static_assert(PROGRESS_FIELDS + 6 <= FIELDS, "every string has a place");
 
 /* A file that cannot be removed is left: it does no harm. */
 static void prune(const char *dir, int64_t keep, uint64_t best)

@@ -26,6 +26,7 @@ void pst_gnn_training_init(struct pst_gnn_training *progress);
 /* What a checkpoint must agree with: dataset (its digest), seed and the model's shape. */
 struct pst_gnn_identity {
     const char *dataset;
+    const char *run; /* of pst_run_identity; NULL: it is not kept. Compared before the run begins */
     char model[256];
 };
 void pst_gnn_identity_of(struct pst_gnn_identity *id, const struct pst_gnn_model *model,

@@ -18,18 +18,21 @@ PST_BEGIN_DECLS
 /* Parameters of every stage that samples. */
 #define PST_SAMPLING_INPUT_PARAMS                                                                            \
     {.name = "fanout",                                                                                       \
+     .fixed = true,                                                                                          \
      .type = PST_PARAM_INTS,                                                                                 \
      .def = "[10, 5]",                                                                                       \
      .min = -1,                                                                                              \
      .max = PST_FANOUT_MAX,                                                                                  \
      .help = "neighbours drawn per vertex in each hop, counted from the seeds; -1: all, 0: none"},           \
         {.name = "batch",                                                                                    \
+         .fixed = true,                                                                                      \
          .type = PST_PARAM_INT,                                                                              \
          .def = "1024",                                                                                      \
          .min = 1,                                                                                           \
          .max = 16777216,                                                                                    \
          .help = "seeds in a batch"},                                                                        \
         {.name = "split",                                                                                    \
+         .fixed = true,                                                                                      \
          .type = PST_PARAM_ENUM,                                                                             \
          .def = "\"train\"",                                                                                 \
          .choices = "train|val|test",                                                                        \
@@ -42,15 +45,17 @@ PST_BEGIN_DECLS
 /* Parameters of stages whose algorithm the user chooses. */
 #define PST_SAMPLING_ALGORITHM_PARAMS                                                                        \
     {.name = "algorithm",                                                                                    \
+     .fixed = true,                                                                                          \
      .type = PST_PARAM_STRING,                                                                               \
      .def = "\"uniform\"",                                                                                   \
      .help = "how neighbours are drawn: uniform, or the path of a shared object, for example ./mine.so"},    \
         {.name = "options",                                                                                  \
+         .fixed = true,                                                                                      \
          .type = PST_PARAM_STRING,                                                                           \
          .def = "\"\"",                                                                                      \
          .help = "the algorithm's own parameters: \"NAME=VALUE, NAME=VALUE\""},                              \
     {                                                                                                        \
-        .name = "replace", .type = PST_PARAM_BOOL, .def = "false",                                           \
+        .name = "replace", .fixed = true, .type = PST_PARAM_BOOL, .def = "false",                            \
         .help = "may draw a neighbour more than once"                                                        \
     }
 

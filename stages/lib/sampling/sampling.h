@@ -28,6 +28,7 @@ PST_BEGIN_DECLS
          .choices = "split|error",                                                                           \
          .help = "a batch that does not fit its slot: split it into micro-batches, or stop with an error"},  \
         {.name = "shuffle",                                                                                  \
+         .fixed = true,                                                                                      \
          .type = PST_PARAM_BOOL,                                                                             \
          .def = "true",                                                                                      \
          .help = "a new order of the seeds every epoch"},                                                    \

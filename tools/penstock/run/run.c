@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/pipeline/identity.h"
 #include "common/store/checkpoint.h"
 #include "common/run/report.h"
 #include "common/run/run.h"
@@ -70,6 +71,13 @@ static pst_rc find_checkpoint(const char *dir, const struct pst_pipeline *pl, co
     if (rc == PST_OK && digest && strcmp(digest, dataset_digest) != 0)
         rc = pst_fail(PST_E_ARG, "%s was made on another dataset (%s, this one is %s)", path, digest,
                       dataset_digest);
+    const char *run = pst_checkpoint_text(&ck, PST_CHECKPOINT_RUN);
+    if (rc == PST_OK && run)
+        rc = pst_wrap(pst_pipeline_check_identity(pl, run), "cannot resume from %s", path);
+    else if (rc == PST_OK)
+        fprintf(stderr,
+                "warning: %s does not say what batches it was made with: make sure that they are the same\n",
+                path);
     pst_checkpoint_close(&ck);
     return rc;
 }

@@ -1,0 +1,88 @@
+/* identity.c: the values of a pipeline that a checkpoint keeps, and their comparison. */
+#include "common/pipeline/identity.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/pipeline/graph.h"
+
+#define PATH_CHARACTERS (2 * PST_NAME_MAX + 32)
+#define TEXT_CHARACTERS 2048
+
+/* A planner prepares the run and is not part of it. */
+static bool works_on_batches(const struct pst_pipeline *pl, int stage)
+{
+    for (int l = 0; l < pl->nlinks; l++)
+        if ((pl->links[l].from == stage || pl->links[l].to == stage) && !pst_link_oneshot(pl, &pl->links[l]))
+            return true;
+    return false;
+}
+
+static json_t *identity_of(const struct pst_pipeline *pl)
+{
+    char path[PATH_CHARACTERS];
+    json_t *all = json_object();
+    for (int s = 0; s < pl->nstages; s++) {
+        const struct pst_pipeline_stage_spec *stage = &pl->stages[s];
+        bool any = false;
+        for (const struct pst_param_desc *p = stage->caps.desc->params; p && p->name; p++) {
+            if (!p->fixed || !works_on_batches(pl, s))
+                continue;
+            any = true;
+            (void)snprintf(path, sizeof path, "stages.%s.params.%s", stage->name, p->name);
+            (void)json_object_set(all, path, json_object_get(stage->params, p->name));
+        }
+        (void)snprintf(path, sizeof path, "stages.%s.run", stage->name);
+        if (any)
+            (void)json_object_set_new(all, path, json_string(stage->caps.desc->name));
+    }
+    return all;
+}
+
+char *pst_pipeline_identity(const struct pst_pipeline *pl)
+{
+    json_t *all = identity_of(pl);
+    char *text = json_dumps(all, JSON_COMPACT | JSON_SORT_KEYS);
+    json_decref(all);
+    return text;
+}
+
+static void add_value(char *text, size_t cap, const json_t *value)
+{
+    const size_t n = strlen(text);
+    char *shown = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    (void)snprintf(text + n, cap - n, "%s", shown ? shown : "nothing");
+    free(shown);
+}
+
+/* Adds "; PATH is 64, was 512" for each value of `from` that `to` has not. */
+static void add_differences(char *text, size_t cap, json_t *now, json_t *then, bool only_missing)
+{
+    const char *path;
+    json_t *value;
+    json_object_foreach(only_missing ? then : now, path, value)
+    {
+        const json_t *a = json_object_get(now, path), *b = json_object_get(then, path);
+        if (only_missing ? a != NULL : b && json_equal(a, b))
+            continue;
+        const size_t n = strlen(text);
+        (void)snprintf(text + n, cap - n, "%s%s is ", n > 0 ? "; " : "", path);
+        add_value(text, cap, a);
+        (void)snprintf(text + strlen(text), cap - strlen(text), ", was ");
+        add_value(text, cap, b);
+    }
+}
+
+pst_rc pst_pipeline_check_identity(const struct pst_pipeline *pl, const char *text)
+{
+    char differences[TEXT_CHARACTERS] = "";
+    json_t *now = identity_of(pl), *then = json_loads(text, 0, NULL);
+    add_differences(differences, sizeof differences, now, then, false);
+    add_differences(differences, sizeof differences, now, then, true);
+    json_decref(now);
+    json_decref(then);
+    return differences[0]
+               ? pst_fail(PST_E_ARG, "this pipeline trains other epochs than the run before: %s", differences)
+               : PST_OK;
+}
