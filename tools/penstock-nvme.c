@@ -1,7 +1,7 @@
 /* penstock-nvme: emulated NVMe controllers, for what drives them to find at a socket or to start as a child.
  * usage: penstock-nvme --socket NAME CONFIG      serve at the abstract socket NAME until a signal comes
  *        penstock-nvme --listen FD --ready FD CONFIG     (as emulated/client.c starts it)
- * CONFIG is JSON text, or the path of a file of it; common/nvme/README.md has its keys. */
+ * CONFIG is JSON text, or the path of a file of it; common/nvme/emulated/README.md has its keys. */
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* emulated.h: NVMe controllers of our own, in a process of their own (penstock-nvme): registers, admin queue
  * and IO queues in shared memory, media in RAM, a file or a function of the address, a model of speed, and
- * faults. common/nvme/README.md tells what its JSON configuration may say.
+ * faults. README.md has the keys of its JSON configuration.
  *
  * Owner: pst_nvme_emulated_start fills what the caller owns; _stop releases it, after its transports are
  * closed. Threads: one at a time. The thread that connects must live as long as the transport: its death is

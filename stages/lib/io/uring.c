@@ -12,7 +12,7 @@
 
 #define BUFFER_BYTES ((size_t)1 << 30) /* the kernel registers at most this much as one buffer */
 #define BUFFERS_MAX 1024               /* 1 TiB of slots */
-#define BATCH_SHARE 32                 /* README.md, "What is rung at once" */
+#define BATCH_SHARE 32                 /* README.md, "When to submit" */
 
 struct uring {
     struct io_uring ring;
