@@ -20,7 +20,6 @@ static const struct pst_port_desc ports[] = {{.name = "in",
                                              {0}};
 static const struct pst_param_desc params[] = {{0}};
 
-PST_API extern const struct pst_stage_desc pst_stage;
 const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
                                          .name = "discard",
                                          .help = "lets go of what it gets: to measure what comes before it",

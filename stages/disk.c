@@ -20,7 +20,7 @@
 #define SLICE_NS 100000 /* the shortest turn that the scheduler grants */
 /* Kernels drive queues, and read no files; faults made here stand between the CPU and its reads. */
 #define MEMORY                                                                                               \
-    "cpu,pinned if backend=nvme|emulated and fault_rate=0|0.0 and fault_short_rate=0|0.0 and "               \
+    "cpu,pinned if backend=nvme|emulated and fault_rate=0 and fault_short_rate=0 and "                       \
     "fault_delay_us=0 and fault_row=-1"
 
 /* One slot on its way through. */
@@ -316,6 +316,7 @@ static const struct pst_port_desc ports[] = {
      .dtype = "any",
      .rank = -1,
      .memory = MEMORY,
+     .requests = PST_REQUESTS_SERVES,
      .flags = PST_PORT_WRITES | PST_PORT_ASIDE,
      .help = "slots with a table of requests; each part announces some"},
     {.name = "done",
@@ -369,6 +370,7 @@ static const struct pst_param_desc params[] = {
     {.name = "drives",
      .type = PST_PARAM_STRING,
      .def = "\"\"",
+     .needed_if = "backend=nvme",
      .help = "of nvme: PCI addresses, in the order in which penstock store was given them"},
     {.name = "ssds",
      .type = PST_PARAM_INT,
@@ -456,7 +458,6 @@ static const struct pst_param_desc params[] = {
     {0},
 };
 
-PST_API extern const struct pst_stage_desc pst_stage;
 const struct pst_stage_desc pst_stage = {
     .abi = PST_STAGE_ABI,
     .name = "disk",

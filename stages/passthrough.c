@@ -28,7 +28,6 @@ static const struct pst_port_desc ports[] = {
     {0}}; /* a list ends with an entry without a name */
 static const struct pst_param_desc params[] = {{0}};
 
-PST_API extern const struct pst_stage_desc pst_stage;
 const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
                                          .name = "passthrough",
                                          .help = "forwards what it gets",

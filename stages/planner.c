@@ -454,13 +454,13 @@ static const struct pst_param_desc params[] = {
     {0},
 };
 
-PST_API extern const struct pst_stage_desc pst_stage;
 const struct pst_stage_desc pst_stage = {
     .abi = PST_STAGE_ABI,
     .name = "planner",
     .help = "pre-samples to size slots and to choose which feature rows the CPU caches",
     .ports = ports,
     .params = params,
+    .dataset = PST_SAMPLING_DATASET,
     .state_bytes = sizeof(struct planner),
     .size = size,
     .open = open_stage,

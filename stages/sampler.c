@@ -30,13 +30,13 @@ static void close_stage(struct pst_stage *self)
 static const struct pst_port_desc ports[] = {PST_SAMPLING_PORTS_GPU, {0}};
 static const struct pst_param_desc params[] = {PST_SAMPLING_PARAMS, PST_SAMPLING_ALGORITHM_PARAMS, {0}};
 
-PST_API extern const struct pst_stage_desc pst_stage;
 const struct pst_stage_desc pst_stage = {
     .abi = PST_STAGE_ABI,
     .name = "sampler",
     .help = "samples neighbourhoods of shuffled seeds into minibatches",
     .ports = ports,
     .params = params,
+    .dataset = PST_SAMPLING_DATASET,
     .state_bytes = sizeof(struct pst_sampling *),
     .size = size,
     .open = open_stage,

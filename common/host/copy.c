@@ -3,7 +3,6 @@
  * back. What it moved is counted and reported. */
 #include <string.h>
 
-#include "common/pipeline/builtin.h"
 #include "common/host/host_impl.h"
 
 struct copy {
@@ -18,12 +17,6 @@ struct copy {
     bool returns;
     uint64_t bytes, batches;
 };
-
-static pst_rc copy_size(struct pst_stage *self)
-{
-    (void)self; /* the runtime gives a copy's slots the size of the original's */
-    return PST_OK;
-}
 
 static pst_rc copy_open(struct pst_stage *self)
 {
@@ -128,37 +121,12 @@ static void copy_close(struct pst_stage *self)
         pst_log(self, "%s", pst_error_text());
 }
 
-static const struct pst_port_desc copy_ports[] = {
-    {.name = "in",
-     .dir = PST_IN,
-     .help = "slots of one device",
-     .type = "any",
-     .dtype = "any",
-     .rank = -1,
-     .memory = "cpu",
-     .flags = PST_PORT_ORDERED},
-    {.name = "out",
-     .dir = PST_OUT,
-     .help = "their copies on another",
-     .type = "any",
-     .dtype = "any",
-     .rank = -1,
-     .memory = "cpu",
-     .flags = PST_PORT_RETURNS},
-    {0},
-};
-
-static const struct pst_stage_desc copy_desc = {.abi = PST_STAGE_ABI,
-                                                .name = PST_BUILTIN_COPY,
-                                                .help = "copies slots from one device to another",
-                                                .ports = copy_ports,
-                                                .state_bytes = sizeof(struct copy),
-                                                .size = copy_size,
-                                                .open = copy_open,
-                                                .on_event = copy_event,
-                                                .close = copy_close};
-
-const struct pst_stage_desc *pst_builtin(const char *name)
+struct pst_stage_desc pst_host_copy_desc(const struct pst_stage_desc *described)
 {
-    return strcmp(name, PST_BUILTIN_COPY) == 0 ? &copy_desc : NULL;
+    struct pst_stage_desc desc = *described;
+    desc.state_bytes = sizeof(struct copy);
+    desc.open = copy_open;
+    desc.on_event = copy_event;
+    desc.close = copy_close;
+    return desc;
 }

@@ -14,7 +14,6 @@
 
 #include "common/host/foreign_impl.h"
 #include "common/ipc/proc.h"
-#include "common/pipeline/builtin.h"
 
 #define ANSWER_DEADLINE_MS 30000 /* an interpreter that imports large packages from a cold disk */
 #define STOP_DEADLINE_MS 500     /* below the time that the supervisor leaves a stage after a failure */
@@ -367,7 +366,7 @@ static void foreign_close(struct pst_stage *self)
     pst_wire_close(&f->wire, self->process->zmq);
 }
 
-struct pst_stage_desc pst_foreign_desc(const struct pst_stage_desc *described)
+struct pst_stage_desc pst_host_foreign_desc(const struct pst_stage_desc *described)
 {
     struct pst_stage_desc desc = *described;
     desc.state_bytes = sizeof(struct pst_host_foreign);

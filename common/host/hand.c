@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/pipeline/place.h"
+#include "common/pipeline/desc/desc.h"
 
 #define BATCHES_MAX 65536 /* far above the slots of all routes: batches without slots count, too */
 #define PIECES_MAX                                                                                           \
@@ -42,7 +42,7 @@ static uint32_t outputs_of(const struct pst_stage *self, int input)
     const struct pst_port_desc *ports = self->desc.ports;
     for (int p = 0; ports[p].name; p++)
         if (ports[p].dir == PST_OUT && ports[p].forwards && linked(self, p) &&
-            pst_place_list_has(ports[p].forwards, ports[input].name))
+            pst_desc_list_has(ports[p].forwards, ',', ports[input].name))
             outputs |= 1u << p;
     return outputs;
 }

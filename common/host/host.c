@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include "common/pipeline/builtin.h"
+#include "common/pipeline/desc/builtin.h"
 #include "common/ipc/gpus.h"
 #include "common/util/clock.h"
 #include "common/host/handover.h"
@@ -361,7 +361,9 @@ static pst_rc configure(struct pst_stage *self)
     rc = pst_caps_load(&self->caps, run, base);
     if (rc != PST_OK)
         return rc;
-    self->desc = self->caps.foreign ? pst_foreign_desc(self->caps.desc) : *self->caps.desc;
+    self->desc = self->caps.foreign                                 ? pst_host_foreign_desc(self->caps.desc)
+                 : self->caps.desc == pst_builtin(PST_BUILTIN_COPY) ? pst_host_copy_desc(self->caps.desc)
+                                                                    : *self->caps.desc;
     self->params = json_object_get(c, "params");
     self->debug = json_is_true(json_object_get(c, "debug"));
     self->instance = (int)json_integer_value(json_object_get(c, "instance"));

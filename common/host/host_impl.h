@@ -7,7 +7,8 @@
 #include <stdarg.h>
 
 #include "common/ipc/board.h"
-#include "common/pipeline/caps.h"
+#include "common/pipeline/desc/caps.h"
+#include "common/pipeline/desc/desc.h"
 #include "common/host/host.h"
 #include "common/host/trace.h"
 #include "common/util/clock.h"
@@ -121,6 +122,11 @@ bool pst_ports_starved(struct pst_stage *self); /* waits for a credit */
 bool pst_ports_have_work(const struct pst_stage *self);
 pst_rc pst_host_deliver(struct pst_stage *self, const struct pst_event *event);
 struct pst_host_route_end *pst_host_route_end_find(struct pst_stage *self, uint32_t route);
+
+/* A description with the callbacks of the copy between devices (copy.c), or of the bridge to an external
+ * program (foreign.c). Ports and parameters are those of `described`. */
+struct pst_stage_desc pst_host_copy_desc(const struct pst_stage_desc *described);
+struct pst_stage_desc pst_host_foreign_desc(const struct pst_stage_desc *described);
 
 /* host.c */
 pst_rc pst_control_send(struct pst_stage *self, json_t *message); /* takes the reference */

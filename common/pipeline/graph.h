@@ -1,6 +1,6 @@
-/* graph.h: what the links of a pipeline mean: routes, order of starting, what cannot work.
- * A route is one region's way: the output that originates its slots, the inputs that borrow them, and home.
- */
+/* graph.h: what the links of a pipeline mean: its routes, and what cannot work. A route is the way of a set
+ * of slots: from the output that fills them (its originator), through the inputs that borrow them, and back.
+ * Owner: the caller, of all structures. Threads: any, one at a time for each pipeline. */
 #ifndef PST_GRAPH_H
 #define PST_GRAPH_H
 
@@ -11,11 +11,14 @@
 #define PST_GRAPH_ROUTES_MAX 64
 #define PST_ROUTE_BORROWERS_MAX 32
 #define PST_ROUTE_EVENT_SLOTS_MAX                                                                            \
-    64 /* routes with more wait on the host: so many batches are not in flight on GPUs */
+    64 /* a route with more slots is handed over by the host: GPUs do not have as many                       \
+          batches in flight */
 
-/* What the slots of a route lie in: shared memory; the same, registered with CUDA by each process on a GPU;
- * or one GPU's own memory, opened by each process, there or on a GPU that reaches it. */
-enum pst_route_memory { PST_ROUTE_HOST, PST_ROUTE_PINNED, PST_ROUTE_GPU };
+enum pst_route_memory {
+    PST_ROUTE_HOST,   /* shared memory */
+    PST_ROUTE_PINNED, /* shared memory that each process on a GPU registers with CUDA */
+    PST_ROUTE_GPU     /* one GPU's own memory, which processes on it, or on a GPU that reaches it, open */
+};
 
 struct pst_route {
     int stage, port; /* the originator */
@@ -23,11 +26,11 @@ struct pst_route {
     int borrower_stage[PST_ROUTE_BORROWERS_MAX];
     int borrower_port[PST_ROUTE_BORROWERS_MAX];
     int borrowers;
-    int copy_of; /* route whose slots the runtime copies into this one; -1: none */
+    int copy_of; /* the route that these slots are copies of; -1: none */
     enum pst_route_memory memory;
-    char device[32]; /* whose memory host has it */
-    bool events;     /* slots change hands in streams: no stage on a CPU touches what kernels may be at */
-    bool aside;      /* one writes to its slots that does not wait for kernels: PST_PORT_ASIDE */
+    char device[PST_PIPELINE_DEVICE_MAX]; /* the device whose memory host has the slots */
+    bool events; /* CUDA events hand slots over, not the host: only kernels touch them */
+    bool aside;  /* a borrower with PST_PORT_ASIDE writes to the slots without waiting for kernels */
 };
 
 struct pst_graph {
@@ -35,24 +38,19 @@ struct pst_graph {
     int nroutes;
 };
 
-/* Checks links, types, routes, loops, splitting, capacity; errors go to diag. Part of pst_pipeline_load. */
-void pst_graph_check(struct pst_pipeline *pl, struct pst_diag *diag);
+/* Checks everything about links. Errors go to diag. Part of pst_pipeline_load. */
+void pst_graph_check(const struct pst_pipeline *pl, struct pst_diag *diag);
 
-/* Of a checked pipeline: inserts the runtime's copies where links cross devices (changes pl), then derives
- * the routes. False, with diag filled, if a crossing cannot be had. */
+/* Derives the routes of a checked pipeline. Where links cross devices, it first inserts copies (which changes
+ * pl). False, with diag filled, if a copy is not possible. */
 bool pst_graph_build(struct pst_graph *graph, struct pst_pipeline *pl, struct pst_diag *diag);
 
-/* Can the stage's kernels use memory of the GPU that home is on? On the same GPU; on one that reaches it, in
- * a process of its own, since a process opens another's memory on one GPU. */
-bool pst_place_gpu_memory(const struct pst_pipeline_stage_spec *stage,
-                          const struct pst_pipeline_stage_spec *home);
-
-/* Does link carry slots of route? */
+/* Does the link carry slots of this route? */
 bool pst_link_carries(const struct pst_graph *graph, int route, const struct pst_pipeline *pl,
                       const struct pst_link_spec *link);
 bool pst_link_oneshot(const struct pst_pipeline *pl, const struct pst_link_spec *link);
 
-/* Mermaid: stages, places, routes, slots, copies. */
+/* Draws the pipeline as a Mermaid flowchart: stages, places, routes, slots, copies. */
 void pst_graph_mermaid(const struct pst_graph *graph, const struct pst_pipeline *pl, FILE *out);
 
 #endif

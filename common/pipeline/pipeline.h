@@ -1,45 +1,49 @@
-/* pipeline.h: a checked pipeline: what the JSON file says, with every name resolved. Owner: the caller.
- * common/README.md shows the file's form. */
+/* pipeline.h: a checked pipeline: what the JSON file says, with every name resolved. README.md describes the
+ * file. Owner: the caller, who releases it. Threads: one at a time. */
 #ifndef PST_PIPELINE_H
 #define PST_PIPELINE_H
 
-#include "common/pipeline/caps.h"
-#include "common/pipeline/json.h"
+#include "common/pipeline/desc/caps.h"
+#include "common/pipeline/json/json.h"
 
 #define PST_PIPELINE_LINKS_MAX 256
-#define PST_PIPELINE_SLOTS_DEFAULT 4 /* one being filled, one read, one trained on, one to spare */
+#define PST_PIPELINE_SLOTS_DEFAULT                                                                           \
+    4 /* one is filled, one is read, one is trained on, and one is to spare                                  \
+       */
 #define PST_PIPELINE_DEVICES_MAX 16
-#define PST_PIPELINE_STAGE_NAME_MAX 50 /* leaves room in PST_NAME_MAX for an instance's number */
+#define PST_PIPELINE_DEVICE_MAX 32     /* bytes of a device's name */
+#define PST_PIPELINE_STAGE_NAME_MAX 50 /* leaves room in PST_NAME_MAX for the number of an instance */
+#define PST_PIPELINE_ENDPOINT_MAX 128
 
 struct pst_pipeline_stage_spec {
     char name[PST_NAME_MAX];
     struct pst_caps caps;
-    json_t *params; /* every parameter, normal form */
-    char device[32];
-    char chosen[200];         /* why it is there, where the file says "auto"; else empty */
-    int sm_percent;           /* of a GPU's multiprocessors; 100: all */
+    json_t *params; /* every parameter, in its normal form */
+    char device[PST_PIPELINE_DEVICE_MAX];
+    char chosen[200];         /* the file says "auto": why this device was chosen; else empty */
+    int sm_percent;           /* share of a GPU's multiprocessors; 100: all */
     char cores[PST_NAME_MAX]; /* "0-3,6"; empty: any */
-    char group[PST_NAME_MAX]; /* stages of one group are threads of one process; empty: its own process */
-    char endpoint[128];       /* of a foreign stage: tcp://...; empty: a socket of this machine's own */
+    char group[PST_NAME_MAX]; /* stages of a group share a process; empty: a process of its own */
+    char endpoint[PST_PIPELINE_ENDPOINT_MAX]; /* of a foreign stage: tcp://...; empty: a local socket */
     int instances;
-    uint32_t linked; /* ports that a link names, be that link right or wrong */
+    uint32_t linked; /* bit p: a link, right or wrong, names port p */
 };
 static_assert(PST_PORTS_MAX <= 32, "one bit a port");
 
 struct pst_link_spec {
-    int from, from_port; /* stage, port: indices */
+    int from, from_port; /* indices of the stage and of its port */
     int to, to_port;
     int slots; /* 0: not given */
     bool back; /* closes a loop */
-    int index; /* in the file's list; -1: inserted by the runtime */
+    int index; /* in the list of the file */
 };
 
 struct pst_pipeline {
     struct pst_json doc;
     char name[PST_NAME_MAX];
-    char base_dir[4096]; /* of the file */
-    char dataset[4096];  /* empty: not given */
-    char device[32];     /* of stages whose place names none, and that can run there; empty: cpu:0 */
+    char base_dir[PST_PATH_MAX];          /* the directory of the file */
+    char dataset[PST_PATH_MAX];           /* empty: not given */
+    char device[PST_PIPELINE_DEVICE_MAX]; /* for stages that name none and can run there; empty: cpu:0 */
     uint64_t seed;
     int64_t epochs;
     struct pst_pipeline_stage_spec *stages;
@@ -48,16 +52,24 @@ struct pst_pipeline {
     int nlinks;
 };
 
-/* Loads and checks FILE; sets[nsets] are "PATH=VALUE" applied before checking. With group_all every stage
- * becomes a thread of one process. All errors go to diag; false if there is any. */
-bool pst_pipeline_load(struct pst_pipeline *pl, const char *file, char *const *sets, int nsets,
-                       bool group_all, struct pst_diag *diag);
-void pst_pipeline_release(struct pst_pipeline *pl);
-int pst_pipeline_stage(const struct pst_pipeline *pl, const char *name); /* -1: none */
+struct pst_pipeline_options {
+    char *const *sets; /* "PATH=VALUE" each, applied in order */
+    int nsets;
+    bool group_all; /* every stage becomes a thread of one process */
+};
 
-/* "param=value" holds for this stage? NULL or empty: no. */
-bool pst_pipeline_condition(const struct pst_pipeline_stage_spec *stage, const char *condition);
-/* How many slots an instance may keep on this port. */
+/* Loads and checks a pipeline file. All errors go to diag; false if there are any. */
+bool pst_pipeline_load(struct pst_pipeline *pl, const char *file, const struct pst_pipeline_options *options,
+                       struct pst_diag *diag);
+void pst_pipeline_release(struct pst_pipeline *pl);
+/* The index of a stage; -1: there is none of this name. */
+int pst_pipeline_stage(const struct pst_pipeline *pl, const char *name);
+
+/* The path of a parameter in the file: where its value was given. Without a value, the stage's own path. */
+void pst_pipeline_param_path(const struct pst_pipeline *pl, const char *stage, const char *param,
+                             char out[PST_JSON_PATH_MAX]);
+
+/* How many slots of this port an instance keeps at most. */
 int pst_pipeline_port_hold(const struct pst_pipeline_stage_spec *stage, const struct pst_port_desc *port);
 
 #endif

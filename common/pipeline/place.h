@@ -1,24 +1,31 @@
-/* place.h: where a pipeline's stages are to run: a stage's "place", judged against what it can and what there
- * is.
- */
+/* place.h: where the stages of a pipeline run: their devices, cores and groups. Threads: one at a time. */
 #ifndef PST_PLACE_H
 #define PST_PLACE_H
 
 #include "common/pipeline/pipeline.h"
 
-/* Checks stage->device, whose description is known, or chooses one for "auto", or the pipeline's where it is
- * empty; path is the stage's in the file. Asks what GPUs there are only if that matters. After an error the
- * device is cpu:0, so that links are judged on their own; the pipeline's is told to be wrong once. */
+#define PST_PLACE_WHY_MAX 160 /* bytes of a reason */
+
+/* Checks the device of a stage whose description is known. If it is "auto", chooses one. If it is empty,
+ * takes the pipeline's. `path` is the stage's path in the file. Looks for GPUs only if that matters. After an
+ * error the device is cpu:0, so that links are checked independently; an error in the pipeline's own device
+ * is reported once. */
 void pst_place_device(struct pst_pipeline *pl, struct pst_diag *diag, const char *path,
                       struct pst_pipeline_stage_spec *stage);
-/* "0-3,6", each core one of this machine's. */
+
+/* Checks a list of cores: "0-3,6", each of which this machine has. */
 void pst_place_cores(const struct pst_pipeline *pl, struct pst_diag *diag, const char *at, const char *cores);
-/* For a GPU that processes take turns on: stages that the file leaves to "auto", and puts in no group, become
- * threads of one process for each GPU that has several. True: there were such. */
+
+/* For GPUs that processes share by turns (without MPS): stages that "auto" placed on the same GPU, and that
+ * are in no group, become threads of one process. Returns whether there were any. */
 bool pst_place_group(struct pst_pipeline *pl);
-/* Can it be placed on a GPU? If not, the reason. */
-bool pst_place_stage_on_gpu(const struct pst_pipeline_stage_spec *stage, char why[160]);
-/* Is word in a comma-separated list? */
-bool pst_place_list_has(const char *list, const char *word);
+
+/* Can the stage run on a GPU? If not, why says the reason. */
+bool pst_place_stage_on_gpu(const struct pst_pipeline_stage_spec *stage, char why[PST_PLACE_WHY_MAX]);
+
+/* Can kernels of the stage use memory of the GPU that `home` is on? Yes on the same GPU. Yes on another GPU
+ * that reaches it, in another process, because a process opens memory of another process for one GPU only. */
+bool pst_place_gpu_memory(const struct pst_pipeline_stage_spec *stage,
+                          const struct pst_pipeline_stage_spec *home);
 
 #endif

@@ -10,7 +10,8 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include "common/pipeline/builtin.h"
+#include "common/pipeline/desc/desc.h"
+#include "common/pipeline/desc/builtin.h"
 #include "common/pipeline/identity.h"
 #include "common/ipc/gpus.h"
 #include "common/host/host.h"

@@ -1,4 +1,5 @@
 /* run.c: what the supervisor does when something happens. */
+#include "common/pipeline/desc/desc.h"
 #include "common/run/run.h"
 
 #include <errno.h>

@@ -9,9 +9,9 @@
 #include "common/error.h"
 
 /* The directory of the running program. */
-static pst_rc program_dir(char out[PST_INSTALL_PATH_MAX])
+static pst_rc program_dir(char out[PST_PATH_MAX])
 {
-    ssize_t n = readlink("/proc/self/exe", out, PST_INSTALL_PATH_MAX - 1);
+    ssize_t n = readlink("/proc/self/exe", out, PST_PATH_MAX - 1);
     if (n < 0)
         return pst_fail_errno("cannot read /proc/self/exe");
     out[n] = '\0';
@@ -21,9 +21,9 @@ static pst_rc program_dir(char out[PST_INSTALL_PATH_MAX])
     return PST_OK;
 }
 
-pst_rc pst_install_program_path(const char *name, char out[PST_INSTALL_PATH_MAX])
+pst_rc pst_install_program_path(const char *name, char out[PST_PATH_MAX])
 {
-    char own[PST_INSTALL_PATH_MAX];
+    char own[PST_PATH_MAX];
     const char *dir = getenv("PENSTOCK_BIN");
     if (!dir) {
         pst_rc rc = program_dir(own);
@@ -31,18 +31,17 @@ pst_rc pst_install_program_path(const char *name, char out[PST_INSTALL_PATH_MAX]
             return rc;
         dir = own;
     }
-    if (snprintf(out, PST_INSTALL_PATH_MAX, "%s/%s", dir, name) >= PST_INSTALL_PATH_MAX)
+    if (snprintf(out, PST_PATH_MAX, "%s/%s", dir, name) >= PST_PATH_MAX)
         return pst_fail(PST_E_LIMIT, "the path of the program directory is too long: %s", dir);
     return PST_OK;
 }
 
-pst_rc pst_install_stage_dir(char out[PST_INSTALL_PATH_MAX])
+pst_rc pst_install_stage_dir(char out[PST_PATH_MAX])
 {
     const char *dir = getenv("PENSTOCK_STAGES");
     if (!dir)
         return pst_install_program_path("../lib/penstock/stages", out);
-    if (snprintf(out, PST_INSTALL_PATH_MAX, "%s", dir) >= PST_INSTALL_PATH_MAX)
-        return pst_fail(PST_E_LIMIT, "PENSTOCK_STAGES is longer than %d characters",
-                        PST_INSTALL_PATH_MAX - 1);
+    if (snprintf(out, PST_PATH_MAX, "%s", dir) >= PST_PATH_MAX)
+        return pst_fail(PST_E_LIMIT, "PENSTOCK_STAGES is longer than %d characters", PST_PATH_MAX - 1);
     return PST_OK;
 }

@@ -4,14 +4,12 @@
 
 #include "common/base.h"
 
-#define PST_INSTALL_PATH_MAX 4096 /* bytes of a path, with the terminating zero */
-
 /* The path of a program that is installed beside the running one, for example "penstock-stage". The
  * environment variable PENSTOCK_BIN overrides the directory. */
-PST_API PST_MUST_USE pst_rc pst_install_program_path(const char *name, char out[PST_INSTALL_PATH_MAX]);
+PST_API PST_MUST_USE pst_rc pst_install_program_path(const char *name, char out[PST_PATH_MAX]);
 
 /* The directory of installed stages. The environment variable PENSTOCK_STAGES overrides it. */
-PST_API PST_MUST_USE pst_rc pst_install_stage_dir(char out[PST_INSTALL_PATH_MAX]);
+PST_API PST_MUST_USE pst_rc pst_install_stage_dir(char out[PST_PATH_MAX]);
 
 /* The version and, if it was built from a repository, the commit: "1 (6eb29dc0a1b2)". */
 PST_API const char *pst_install_version(void);

@@ -123,12 +123,6 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
 static pst_rc open_stage(struct pst_stage *self)
 {
     struct trainer *t = pst_state(self);
-    int instances;
-    (void)pst_instance(self, &instances);
-    if (instances > 1)
-        return pst_fail(PST_E_ARG,
-                        "%d instances would train %d models, each on its share of the batches: use 1",
-                        instances, instances);
     t->rate = pst_param_real(self, "rate");
     t->weight_decay = pst_param_real(self, "weight_decay");
     t->eval_every = pst_param_int(self, "eval_every");
@@ -472,6 +466,7 @@ static const struct pst_port_desc ports[] = {
      .dtype = "any",
      .rank = -1,
      .memory = "cpu,pinned",
+     .requests = PST_REQUESTS_NEEDS,
      .flags = PST_PORT_ORDERED,
      .whole_if = "norm=batch"},
     {.name = "cached",
@@ -502,7 +497,8 @@ static const struct pst_port_desc ports[] = {
 
 static const struct pst_param_desc params[] = {
     ENUM("model", "\"graphsage\"", "graphsage", "the kind of model", .fixed = true),
-    INT("layers", "2", 2, PST_GNN_LAYERS_MAX, "layers: as many as the sampler has hops", .fixed = true),
+    INT("layers", "2", 2, PST_GNN_LAYERS_MAX, "layers: as many as the sampler has hops", .fixed = true,
+        .equals = "count(batch.fanout)"),
     INT("hidden", "64", 1, 65536, "columns of every layer but the last", .fixed = true),
     REAL("dropout", "0.5", 0, 0.99, "share of activations dropped after every layer but the last",
          .fixed = true),
@@ -534,13 +530,14 @@ static const struct pst_param_desc params[] = {
      .help = "on a GPU, products in TensorFloat-32: faster, with 10 bits of mantissa"},
     {0}};
 
-PST_API extern const struct pst_stage_desc pst_stage;
 const struct pst_stage_desc pst_stage = {
     .abi = PST_STAGE_ABI,
     .name = "trainer",
     .help = "trains GraphSAGE (mean) on minibatches, evaluates, keeps checkpoints",
     .ports = ports,
     .params = params,
+    .instances_max = 1, /* each instance would train a model of its own */
+    .dataset = "features,labels",
     .state_bytes = sizeof(struct trainer),
     .open = open_stage,
     .on_event = on_event,

@@ -2,43 +2,56 @@
  * the last one of the JSON is a --set. No program is started and no shared object is looked for. */
 #include <string.h>
 
-#include "common/pipeline/caps_impl.h"
-#include "common/pipeline/builtin.h"
+#include "common/pipeline/desc/caps_impl.h"
+#include "common/pipeline/desc/desc.h"
+#include "common/pipeline/desc/builtin.h"
 #include "common/error.h"
 #include "common/pipeline/graph.h"
 #include "tests/fuzz/fuzz.h"
 
-static const struct pst_param_desc params[] = {
-    {"n", PST_PARAM_INT, "3", 1, 100, NULL, "n"},          {"r", PST_PARAM_REAL, "0.5", 0, 1, NULL, "r"},
-    {"b", PST_PARAM_BYTES, "\"4KiB\"", 0, 1e9, NULL, "b"}, {"e", PST_PARAM_ENUM, "\"x\"", 0, 0, "x|y|z", "e"},
-    {"l", PST_PARAM_INTS, "[1]", -1, 9, NULL, "l"},        {"t", PST_PARAM_BOOL, "true", 0, 0, NULL, "t"},
-    {"s", PST_PARAM_STRING, "\"\"", 0, 0, NULL, "s"},      {0},
-};
+#define PARAM(n, t, d, ...)                                                                                  \
+    {                                                                                                        \
+        .name = n, .type = t, .def = d, .help = n, __VA_ARGS__                                               \
+    }
+#define PARAMS                                                                                               \
+    PARAM("n", PST_PARAM_INT, "3", .min = 1, .max = 100), PARAM("r", PST_PARAM_REAL, "0.5", .max = 1),       \
+        PARAM("b", PST_PARAM_BYTES, "\"4KiB\"", .max = 1e9),                                                 \
+        PARAM("e", PST_PARAM_ENUM, "\"x\"", .choices = "x|y|z"),                                             \
+        PARAM("l", PST_PARAM_INTS, "[1]", .min = -1, .max = 9, .count_max = 3),                              \
+        PARAM("t", PST_PARAM_BOOL, "true"), PARAM("s", PST_PARAM_STRING, "\"\"", .needed_if = "e=z")
+static const struct pst_param_desc params[] = {PARAMS, {0}};
+static const struct pst_param_desc sink_params[] = {PARAMS,
+                                                    PARAM("k", PST_PARAM_INT, "1", .equals = "count(in.l)"),
+                                                    PARAM("q", PST_PARAM_INT, "3", .equals = "in.n"),
+                                                    {0}};
 #define PORT(n, d, ...)                                                                                      \
     {                                                                                                        \
         .name = n, .dir = d, .help = n, .type = "any", .dtype = "any", .rank = -1, .memory = "cpu",          \
         __VA_ARGS__                                                                                          \
     }
 static const struct pst_port_desc source[] = {
-    PORT("out", PST_OUT, .splits_if = "t=true"), PORT("more", PST_OUT, .flags = PST_PORT_OPTIONAL), {0}};
+    PORT("out", PST_OUT, .splits_if = "t=true", .requests = PST_REQUESTS_MAKES),
+    PORT("more", PST_OUT, .flags = PST_PORT_OPTIONAL),
+    {0}};
 static const struct pst_port_desc middle[] = {
     PORT("in", PST_IN, .flags = PST_PORT_WRITES), PORT("out", PST_OUT, .forwards = "in"), {0}};
-static const struct pst_port_desc sink[] = {
-    PORT("in", PST_IN, .hold_param = "n", .whole_if = "e=y", .flags = PST_PORT_ORDERED), {0}};
+static const struct pst_port_desc sink[] = {PORT("in", PST_IN, .hold_param = "n", .whole_if = "e=y",
+                                                 .requests = PST_REQUESTS_NEEDS, .flags = PST_PORT_ORDERED),
+                                            {0}};
 static const struct pst_port_desc once[] = {PORT("in", PST_IN, .flags = PST_PORT_ONESHOT | PST_PORT_OPTIONAL),
                                             PORT("out", PST_OUT, .flags = PST_PORT_ONESHOT),
                                             {0}};
 static const struct pst_port_desc copies[] = {
     PORT("in", PST_IN, .flags = PST_PORT_ORDERED), PORT("out", PST_OUT, .flags = PST_PORT_RETURNS), {0}};
-#define STAGE(n)                                                                                             \
+#define STAGE(n, p)                                                                                          \
     {                                                                                                        \
-        .abi = PST_STAGE_ABI, .name = #n, .help = #n, .ports = n, .params = params                           \
+        .abi = PST_STAGE_ABI, .name = #n, .help = #n, .ports = n, .params = p                                \
     }
 static const struct pst_stage_desc stages[] = {
-    STAGE(source),
-    STAGE(middle),
-    STAGE(sink),
-    STAGE(once),
+    STAGE(source, params),
+    STAGE(middle, params),
+    STAGE(sink, sink_params),
+    STAGE(once, params),
     {.abi = PST_STAGE_ABI, .name = PST_BUILTIN_COPY, .help = "copies", .ports = copies}};
 
 const struct pst_stage_desc *pst_builtin(const char *name)
@@ -59,7 +72,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     (void)argc;
     (void)argv;
     for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++)
-        fuzz_check(pst_caps_check(&stages[i], stages[i].name) == PST_OK);
+        fuzz_check(pst_desc_check(&stages[i], stages[i].name) == PST_OK);
     fuzz_check(setenv("PENSTOCK_STAGES", "/nonexistent", 1) == 0);
     return 0;
 }
@@ -80,7 +93,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         bytes = (size_t)(mark - data);
     }
     fuzz_fill(&file, data, bytes);
-    bool ok = pst_pipeline_load(&pl, file.path, &set, nsets, bytes % 2 != 0, &diag);
+    const struct pst_pipeline_options options = {.sets = &set, .nsets = nsets, .group_all = bytes % 2 != 0};
+    bool ok = pst_pipeline_load(&pl, file.path, &options, &diag);
     fuzz_check(ok == (diag.count == 0));
     if (ok && pst_graph_build(&graph, &pl, &diag)) {
         char *text = NULL;

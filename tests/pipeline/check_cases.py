@@ -115,3 +115,29 @@ def all_refused(cases):
         del os.environ["XDG_CACHE_HOME"]
         assert not failures, f"{len(failures)} of {len(cases)}:\n" + "\n".join(failures)
         assert len({case.name for case in cases}) == len(cases)
+
+
+def program(p, name, text, mode=0o755):
+    path = p.path(name)
+    with open(path, "w") as f:
+        f.write(text)
+    os.chmod(path, mode)
+    return path
+
+
+def describes(p, file, **changes):
+    """A foreign stage whose description differs from a good one."""
+    good = {"abi": 2, "name": "odd", "help": "for tests", "params": [],
+            "ports": [{"name": "in", "dir": "in", "help": "i", "type": "words", "dtype": "int64", "rank": 1},
+                      {"name": "out", "dir": "out", "help": "o", "type": "words", "dtype": "int64", "rank": 1,
+                       "forwards": "in"}]}
+    return program(p, file, "#!/bin/sh\ncat <<'END'\n" + json.dumps(change(good, changes)) + "\nEND\n")
+
+
+def compiled(p, name, source):
+    path, text = p.path(name), p.path(name + ".c")
+    with open(text, "w") as f:
+        f.write(source)
+    subprocess.run([os.environ.get("CC", "gcc"), "-shared", "-fPIC", "-I" + ROOT, "-I" + os.path.join(ROOT, "common"), "-o", path,
+                    text], check=True)
+    return path

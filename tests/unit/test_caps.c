@@ -2,7 +2,8 @@
  * JSON and back that a foreign stage's takes. */
 #include "tests/unit/store_fixture.h"
 
-#include "common/pipeline/caps_impl.h"
+#include "common/pipeline/desc/caps_impl.h"
+#include "common/pipeline/desc/desc.h"
 
 struct value {
     enum pst_param_type type;
@@ -13,33 +14,33 @@ struct value {
 
 static const struct value values[] = {
     {PST_PARAM_BOOL, 0, 0, "true", "true", NULL},
-    {PST_PARAM_BOOL, 0, 0, "1", NULL, "expected bool, found 1"},
-    {PST_PARAM_BOOL, 0, 0, "null", NULL, "expected bool, found null"},
+    {PST_PARAM_BOOL, 0, 0, "1", NULL, "expected true or false, found 1"},
+    {PST_PARAM_BOOL, 0, 0, "null", NULL, "expected true or false, found null"},
     {PST_PARAM_INT, 0, 0, "-9223372036854775808", "-9223372036854775808", NULL},
     {PST_PARAM_INT, 1, 9, "9", "9", NULL},
     {PST_PARAM_INT, 1, 9, "10", NULL, "from 1 to 9, found 10"},
     {PST_PARAM_INT, 1, 9, "9223372036854775807", NULL, "from 1 to 9"},
-    {PST_PARAM_INT, 1, 9, "3.0", NULL, "expected int, found 3.0"},
-    {PST_PARAM_INT, 1, 9, "\"3\"", NULL, "expected int, found \"3\""},
-    {PST_PARAM_INT, 1, 9, "{}", NULL, "expected int, found {}"},
+    {PST_PARAM_INT, 1, 9, "3.0", NULL, "expected an integer from 1 to 9, found 3.0"},
+    {PST_PARAM_INT, 1, 9, "\"3\"", NULL, "expected an integer from 1 to 9, found \"3\""},
+    {PST_PARAM_INT, 1, 9, "{}", NULL, "expected an integer from 1 to 9, found {}"},
     {PST_PARAM_REAL, 0, 1, "1", "1", NULL},
     {PST_PARAM_REAL, 0, 1, "1.0000001", NULL, "from 0 to 1"},
     {PST_PARAM_REAL, 0, 0, "1e308", "1e308", NULL},
-    {PST_PARAM_REAL, 0, 1, "\"x\"", NULL, "expected real"},
+    {PST_PARAM_REAL, 0, 1, "\"x\"", NULL, "expected a number from 0 to 1"},
     {PST_PARAM_STRING, 0, 0, "\"\"", "\"\"", NULL},
-    {PST_PARAM_STRING, 0, 0, "[]", NULL, "expected string, found []"},
+    {PST_PARAM_STRING, 0, 0, "[]", NULL, "expected a string, found []"},
     {PST_PARAM_ENUM, 0, 0, "\"yes\"", "\"yes\"", NULL},
-    {PST_PARAM_ENUM, 0, 0, "\"ye\"", NULL, "expected one of yes|no|maybe, found ye"},
+    {PST_PARAM_ENUM, 0, 0, "\"ye\"", NULL, "expected one of yes, no, maybe, found \"ye\"; did you mean yes?"},
     {PST_PARAM_ENUM, 0, 0, "\"yes|no\"", NULL, "expected one of"},
     {PST_PARAM_ENUM, 0, 0, "\"\"", NULL, "expected one of"},
     {PST_PARAM_ENUM, 0, 0, "true", NULL, "expected one of"},
     {PST_PARAM_BYTES, 0, 0, "0", "0", NULL},
     {PST_PARAM_BYTES, 0, 0, "\"64KiB\"", "65536", NULL},
-    {PST_PARAM_BYTES, 0, 0, "\"1.5 MiB\"", "1572864", NULL},
+    {PST_PARAM_BYTES, 0, 0, "\"1.5MiB\"", "1572864", NULL},
     {PST_PARAM_BYTES, 0, 0, "\"2GB\"", "2000000000", NULL},
     {PST_PARAM_BYTES, 0, 0, "\"7\"", "7", NULL},
-    {PST_PARAM_BYTES, 0, 0, "\"7 B\"", "7", NULL},
-    {PST_PARAM_BYTES, 0, 100, "\"1KiB\"", NULL, "from 0 to 100, found 1024"},
+    {PST_PARAM_BYTES, 0, 0, "\"7B\"", "7", NULL},
+    {PST_PARAM_BYTES, 0, 100, "\"1KiB\"", NULL, "expected a size from 0 to 100, found \"1KiB\""},
     {PST_PARAM_BYTES, 0, 0, "-1", NULL, "expected a size, found -1"},
     {PST_PARAM_BYTES, 0, 0, "\"-1KiB\"", NULL, "expected a size"},
     {PST_PARAM_BYTES, 0, 0, "\"KiB\"", NULL, "expected a size"},
@@ -48,12 +49,18 @@ static const struct value values[] = {
     {PST_PARAM_BYTES, 0, 0, "\"inf\"", NULL, "expected a size"},
     {PST_PARAM_BYTES, 0, 0, "\"1e30\"", NULL, "expected a size"},
     {PST_PARAM_BYTES, 0, 0, "\"99999999TiB\"", NULL, "expected a size"},
-    {PST_PARAM_BYTES, 0, 0, "1.5", NULL, "expected a size"},
+    {PST_PARAM_BYTES, 0, 0, "1.5", NULL, "expected a size, for example 4096 or \"64MiB\", found 1.5"},
+    {PST_PARAM_BYTES, 0, 0, "\"0x10\"", NULL, "found \"0x10\""},
+    {PST_PARAM_BYTES, 0, 0, "\"1e3MiB\"", NULL, "found \"1e3MiB\""},
+    {PST_PARAM_BYTES, 0, 0, "\"1 MiB\"", NULL, "found \"1 MiB\""},
+    {PST_PARAM_BYTES, 0, 0, "\" 1MiB\"", NULL, "found \" 1MiB\""},
+    {PST_PARAM_BYTES, 0, 0, "\"1.MiB\"", NULL, "found \"1.MiB\""},
+    {PST_PARAM_BYTES, 0, 0, "\"0.3B\"", NULL, "found \"0.3B\""},
     {PST_PARAM_INTS, -1, 9, "[]", "[]", NULL},
     {PST_PARAM_INTS, -1, 9, "[-1, 9]", "[-1, 9]", NULL},
     {PST_PARAM_INTS, -1, 9, "[1, 10]", NULL, "from -1 to 9, found 10"},
-    {PST_PARAM_INTS, -1, 9, "[1, 2.5]", NULL, "element 1: expected an integer"},
-    {PST_PARAM_INTS, -1, 9, "[[1]]", NULL, "element 0: expected an integer"},
+    {PST_PARAM_INTS, -1, 9, "[1, 2.5]", NULL, "expected element 1 to be an integer from -1 to 9, found 2.5"},
+    {PST_PARAM_INTS, -1, 9, "[[1]]", NULL, "expected element 0 to be an integer from -1 to 9, found [1]"},
     {PST_PARAM_INTS, -1, 9, "5", NULL, "expected a list of integers"},
 };
 
@@ -72,10 +79,9 @@ static void test_values(void **state)
         json_t *want = v->normal ? json_loads(v->normal, JSON_DECODE_ANY, NULL) : NULL;
         char why[256] = "";
         assert_non_null(given);
-        bool ok = pst_caps_param_normal(&desc, given, &out, why);
+        bool ok = pst_desc_value(&desc, given, &out, why);
         if (ok != (want != NULL) || (want && !json_equal(out, want)) || (v->why && !strstr(why, v->why)))
-            fail_msg("%s %s: %s, '%s'", pst_caps_param_type_name(v->type), v->given, ok ? "taken" : "refused",
-                     why);
+            fail_msg("%s %s: %s, '%s'", pst_desc_type_name(v->type), v->given, ok ? "taken" : "refused", why);
         assert_true(ok == (out != NULL));
         json_decref(given);
         json_decref(want);
@@ -87,11 +93,11 @@ static void test_lists(void **state)
 {
     (void)state;
     struct pst_port_desc out = {.forwards = "in,other"};
-    assert_true(pst_caps_port_forwards(&out, "in") && pst_caps_port_forwards(&out, "other"));
-    assert_false(pst_caps_port_forwards(&out, "i") || pst_caps_port_forwards(&out, "in,other") ||
-                 pst_caps_port_forwards(&out, ""));
+    assert_true(pst_desc_forwards(&out, "in") && pst_desc_forwards(&out, "other"));
+    assert_false(pst_desc_forwards(&out, "i") || pst_desc_forwards(&out, "in,other") ||
+                 pst_desc_forwards(&out, ""));
     out.forwards = NULL;
-    assert_false(pst_caps_port_forwards(&out, "in"));
+    assert_false(pst_desc_forwards(&out, "in"));
 }
 
 static const struct pst_port_desc good_ports[] = {
@@ -106,7 +112,7 @@ static const struct pst_stage_desc good = {
 
 static void refused(const struct pst_stage_desc *desc, const char *why)
 {
-    assert_int_not_equal(pst_caps_check(desc, "FILE"), PST_OK);
+    assert_int_not_equal(pst_desc_check(desc, "FILE"), PST_OK);
     assert_error_has("FILE");
     assert_error_has(why);
 }
@@ -114,16 +120,24 @@ static void refused(const struct pst_stage_desc *desc, const char *why)
 static void test_descriptions(void **state)
 {
     (void)state;
-    assert_int_equal(pst_caps_check(&good, "FILE"), PST_OK);
+    assert_int_equal(pst_desc_check(&good, "FILE"), PST_OK);
     struct pst_stage_desc d = good;
     d.abi = 0;
-    refused(&d, "stage interface 0");
+    refused(&d, "made for version 0 of the stage interface");
     d = good;
     d.name = "a b";
     refused(&d, "needs a name");
     d = good;
     d.help = NULL;
     refused(&d, "needs a name and help");
+    d = good;
+    d.instances_max = PST_INSTANCES_MAX + 1;
+    refused(&d, "instances_max: expected 0 to 16, found 17");
+    d = good;
+    d.dataset = "features,splt:n";
+    refused(&d, "dataset: expected features, labels or split:PARAM, found \"splt:n\"");
+    d.dataset = "split:m";
+    refused(&d, "found \"split:m\"");
     struct pst_port_desc ports[PST_PORTS_MAX + 2] = {0};
     d = good;
     d.ports = ports;
@@ -134,13 +148,20 @@ static void test_descriptions(void **state)
     PORTS_REFUSED(ports[1].name = "in", "bad or repeated name");
     PORTS_REFUSED(ports[1].name = "../x", "bad or repeated name");
     PORTS_REFUSED(ports[1].type = NULL, "needs type, memory and help");
-    PORTS_REFUSED(ports[1].forwards = "out", "which is no input");
+    PORTS_REFUSED(ports[1].forwards = "out", "which is not an input");
     PORTS_REFUSED(ports[1].forwards = "in,nothing", "forwards nothing");
-    PORTS_REFUSED(ports[0].forwards = "in", "cannot forward");
-    PORTS_REFUSED(ports[0].hold_param = "m", "parameter m says");
+    PORTS_REFUSED(ports[0].forwards = "in", "an input cannot forward slots");
+    PORTS_REFUSED(ports[0].memory = "ram", "memory: expected cpu, pinned or cuda, found \"ram\"");
+    PORTS_REFUSED(ports[0].memory = "cpu,pinned if m=1", "memory: \"m=1\": there is no parameter m");
+    PORTS_REFUSED(ports[1].splits_if = "n=x", "splits_if: \"n=x\": n cannot have the value \"x\"");
+    PORTS_REFUSED(ports[0].whole_if = "n=1 and ", "whole_if: \"n=1 and \" is not");
+    PORTS_REFUSED(ports[0].requests = PST_REQUESTS_MAKES, "requests: only an output");
+    PORTS_REFUSED(ports[1].requests = PST_REQUESTS_SERVES, "requests: only an input");
+    PORTS_REFUSED(ports[1].requests = (enum pst_requests)9, "requests: 9 is not a value");
+    PORTS_REFUSED(ports[0].hold_param = "m", "there is no integer parameter m");
     for (int i = 0; i <= PST_PORTS_MAX; i++)
         ports[i] = good_ports[0];
-    refused(&d, "17 ports, at most 16");
+    refused(&d, "17 ports, and at most 16");
     struct pst_param_desc params[PST_PARAMS_MAX + 2] = {0};
     d = good;
     d.params = params;
@@ -150,8 +171,12 @@ static void test_descriptions(void **state)
     refused(&d, why)
     PARAMS_REFUSED(params[1] = params[0], "bad or repeated name");
     PARAMS_REFUSED(params[0].help = NULL, "no help");
-    PARAMS_REFUSED(params[0].def = "10", "the default of parameter n is not valid");
-    PARAMS_REFUSED(params[0].def = "{", "the default of parameter n is not valid");
+    PARAMS_REFUSED(params[0].def = "10", "parameter n: its default is not valid");
+    PARAMS_REFUSED(params[0].def = "{", "parameter n: its default is not valid");
+    PARAMS_REFUSED(params[0].equals = "in", "equals: expected PORT.PARAM or count(PORT.PARAM)");
+    PARAMS_REFUSED(params[0].equals = "count(in.n", "equals: expected PORT.PARAM");
+    PARAMS_REFUSED(params[0].equals = "nothing.n", "equals: there is no port nothing");
+    PARAMS_REFUSED(params[0].needed_if = "n=1", "needed_if is for strings");
     PARAMS_REFUSED((params[0].type = PST_PARAM_ENUM, params[0].def = NULL), "no choices");
     PARAMS_REFUSED(params[0].type = (enum pst_param_type)99, "bad type");
 }
@@ -166,7 +191,7 @@ static void test_round_trip(void **state)
         struct pst_caps native, foreign, again;
         if (pst_caps_load(&native, names[i], NULL) != PST_OK)
             fail_msg("%s", pst_error_text());
-        json_t *j = pst_caps_json(native.desc);
+        json_t *j = pst_desc_json(native.desc);
         assert_non_null(j);
         char path[512], *text = json_dumps(j, 0), *script = NULL;
         (void)snprintf(path, sizeof path, "%s", in_scratch(names[i]));
@@ -176,7 +201,7 @@ static void test_round_trip(void **state)
         if (pst_caps_load(&foreign, path, NULL) != PST_OK)
             fail_msg("%s", pst_error_text());
         assert_true(foreign.foreign && !native.foreign);
-        json_t *k = pst_caps_json(foreign.desc);
+        json_t *k = pst_desc_json(foreign.desc);
         assert_true(json_equal(j, k));
         assert_int_equal(pst_caps_load(&again, path, NULL), PST_OK); /* from the cache */
         size_t bytes;

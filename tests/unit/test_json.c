@@ -1,7 +1,7 @@
 /* JSON with lines, and the list of errors that a check tells. */
 #include "tests/unit/store_fixture.h"
 
-#include "common/pipeline/json.h"
+#include "common/pipeline/json/json.h"
 
 struct told {
     struct pst_json doc;

@@ -1,6 +1,7 @@
 /* Pipelines resolved: parameters, routes, copies between devices, capacity. */
 #include "tests/unit/store_fixture.h"
 
+#include "common/pipeline/desc/condition.h"
 #include "common/pipeline/graph.h"
 #include "common/pipeline/place.h"
 
@@ -31,7 +32,8 @@ static struct loaded *load_with(const char *members, const char *links, char *co
         }
     (void)fprintf(f, "},\n\"links\": [%s]}\n", links);
     assert_int_equal(fclose(f), 0);
-    l->ok = pst_pipeline_load(&l->pl, in_scratch("p.json"), sets, nsets, group_all, &l->diag) &&
+    const struct pst_pipeline_options options = {.sets = sets, .nsets = nsets, .group_all = group_all};
+    l->ok = pst_pipeline_load(&l->pl, in_scratch("p.json"), &options, &l->diag) &&
             pst_graph_build(&l->graph, &l->pl, &l->diag);
     return l;
 }
@@ -208,7 +210,7 @@ static void test_capacity(void **state)
             if (slots >= cases[i].least)
                 assert_ok(l);
             else
-                assert_bad(l, slots ? least : "expected from 1 to 1024, found 0");
+                assert_bad(l, slots ? least : "expected an integer from 1 to 1024, found 0");
             done(l);
         }
 }
@@ -234,11 +236,13 @@ static void test_params(void **state)
                      4); /* its own before the shared */
     assert_true(l->pl.seed == 9 && l->graph.routes[0].slots == 8);
     assert_string_equal(l->pl.name, "x-y_1");
-    assert_true(pst_pipeline_condition(source, "micros=3") && pst_pipeline_condition(source, "split=false"));
-    assert_true(pst_pipeline_condition(sink, "section=sink"));
-    assert_false(pst_pipeline_condition(source, "micros=4") || pst_pipeline_condition(source, "nothing=1") ||
-                 pst_pipeline_condition(source, "micros") || pst_pipeline_condition(source, "") ||
-                 pst_pipeline_condition(source, NULL));
+    assert_true(pst_condition_holds("micros=3", source->params) &&
+                pst_condition_holds("split=false", source->params));
+    assert_true(pst_condition_holds("section=sink", sink->params));
+    assert_false(pst_condition_holds("micros=4", source->params) ||
+                 pst_condition_holds("nothing=1", source->params) ||
+                 pst_condition_holds("micros", source->params) || pst_condition_holds("", source->params) ||
+                 pst_condition_holds(NULL, source->params));
     assert_int_equal(pst_pipeline_port_hold(sink, &sink->caps.desc->ports[0]), 4);
     assert_int_equal(pst_pipeline_port_hold(source, &source->caps.desc->ports[0]), 1);
     done(l);
@@ -251,15 +255,15 @@ static void test_conditions_on_memory(void **state)
     static const struct {
         const char *memory, *why; /* NULL: it can */
     } all[] = {
-        {"cpu", "computes on CPUs only"},
+        {"cpu", "runs on CPUs only"},
         {"cpu,pinned", NULL},
         {"cpu,cuda if split=false", NULL},
-        {"pinned if split=true,cpu", "only with split=true"},
+        {"pinned if split=true,cpu", "only if split=true"},
         {"cpu,pinned if micros=1|2 and split=true|false and parts=1,cpu", NULL},
-        {"cpu,pinned if micros=1|2 and split=true and parts=9", "only with split=true"},
-        {"cpu,pinned if micros=7|8 and split=false", "only with micros=7|8"},
-        {"cpu,pinned if micros=1|2 and ", "only with "},
-        {"cpu,pinned if micros=1 or split=false", "only with "},
+        {"cpu,pinned if micros=1|2 and split=true and parts=9", "only if split=true"},
+        {"cpu,pinned if micros=7|8 and split=false", "only if micros=7|8"},
+        {"cpu,pinned if micros=1|2 and ", "only if "},
+        {"cpu,pinned if micros=1 or split=false", "only if "},
     };
     struct loaded *l = load(SOURCE ", " SINK, LINK("source.out", "sink.in"));
     assert_ok(l);

@@ -15,28 +15,37 @@
 
 PST_BEGIN_DECLS
 
-/* Parameters of every stage that samples. */
+/* What every stage that samples needs of the dataset. */
+#define PST_SAMPLING_DATASET "split:split"
+
+/* Parameters of every stage that samples. A sampler's must be equal to those of the planner that its input
+ * `plan` is linked to. */
 #define PST_SAMPLING_INPUT_PARAMS                                                                            \
     {.name = "fanout",                                                                                       \
-     .fixed = true,                                                                                          \
      .type = PST_PARAM_INTS,                                                                                 \
      .def = "[10, 5]",                                                                                       \
      .min = -1,                                                                                              \
      .max = PST_FANOUT_MAX,                                                                                  \
-     .help = "neighbours drawn per vertex in each hop, counted from the seeds; -1: all, 0: none"},           \
+     .count_min = 1,                                                                                         \
+     .count_max = PST_HOPS_MAX,                                                                              \
+     .equals = "plan.fanout",                                                                                \
+     .help = "neighbours drawn per vertex in each hop, counted from the seeds; -1: all, 0: none",            \
+     .fixed = true},                                                                                         \
         {.name = "batch",                                                                                    \
-         .fixed = true,                                                                                      \
          .type = PST_PARAM_INT,                                                                              \
          .def = "1024",                                                                                      \
          .min = 1,                                                                                           \
          .max = 16777216,                                                                                    \
-         .help = "seeds in a batch"},                                                                        \
+         .equals = "plan.batch",                                                                             \
+         .help = "seeds in a batch",                                                                         \
+         .fixed = true},                                                                                     \
         {.name = "split",                                                                                    \
-         .fixed = true,                                                                                      \
          .type = PST_PARAM_ENUM,                                                                             \
          .def = "\"train\"",                                                                                 \
          .choices = "train|val|test",                                                                        \
-         .help = "the split whose vertices are the seeds"},                                                  \
+         .equals = "plan.split",                                                                             \
+         .help = "the split whose vertices are the seeds",                                                   \
+         .fixed = true},                                                                                     \
     {                                                                                                        \
         .name = "gpu_topology", .type = PST_PARAM_BYTES, .def = "\"8GiB\"", .min = 0, .max = 1e15,           \
         .help = "on a GPU: copy the topology there if it is at most this large; else read it in host memory" \
@@ -45,18 +54,20 @@ PST_BEGIN_DECLS
 /* Parameters of stages whose algorithm the user chooses. */
 #define PST_SAMPLING_ALGORITHM_PARAMS                                                                        \
     {.name = "algorithm",                                                                                    \
-     .fixed = true,                                                                                          \
      .type = PST_PARAM_STRING,                                                                               \
      .def = "\"uniform\"",                                                                                   \
-     .help = "how neighbours are drawn: uniform, or the path of a shared object, for example ./mine.so"},    \
+     .equals = "plan.algorithm",                                                                             \
+     .help = "how neighbours are drawn: uniform, or the path of a shared object, for example ./mine.so",     \
+     .fixed = true},                                                                                         \
         {.name = "options",                                                                                  \
-         .fixed = true,                                                                                      \
          .type = PST_PARAM_STRING,                                                                           \
          .def = "\"\"",                                                                                      \
-         .help = "the algorithm's own parameters: \"NAME=VALUE, NAME=VALUE\""},                              \
+         .equals = "plan.options",                                                                           \
+         .help = "the algorithm's own parameters: \"NAME=VALUE, NAME=VALUE\"",                               \
+         .fixed = true},                                                                                     \
     {                                                                                                        \
-        .name = "replace", .fixed = true, .type = PST_PARAM_BOOL, .def = "false",                            \
-        .help = "may draw a neighbour more than once"                                                        \
+        .name = "replace", .type = PST_PARAM_BOOL, .def = "false", .equals = "plan.replace",                 \
+        .help = "may draw a neighbour more than once", .fixed = true                                         \
     }
 
 /* How seeds are ordered. */

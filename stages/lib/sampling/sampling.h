@@ -28,10 +28,10 @@ PST_BEGIN_DECLS
          .choices = "split|error",                                                                           \
          .help = "a batch that does not fit its slot: split it into micro-batches, or stop with an error"},  \
         {.name = "shuffle",                                                                                  \
-         .fixed = true,                                                                                      \
          .type = PST_PARAM_BOOL,                                                                             \
          .def = "true",                                                                                      \
-         .help = "a new order of the seeds every epoch"},                                                    \
+         .help = "a new order of the seeds every epoch",                                                     \
+         .fixed = true},                                                                                     \
     {                                                                                                        \
         .name = "plan", .type = PST_PARAM_STRING, .def = "\"\"",                                             \
         .help = "path of a plan.json, if the port plan is not linked"                                        \
@@ -41,16 +41,16 @@ PST_BEGIN_DECLS
 #define PST_SAMPLING_PORTS_IN(memory_)                                                                       \
     {.name = "plan",                                                                                         \
      .dir = PST_IN,                                                                                          \
+     .help = "the planner's plan: slot sizes and cached rows; without it, slots fit the worst case",         \
      .type = "plan",                                                                                         \
      .dtype = "any",                                                                                         \
      .rank = -1,                                                                                             \
      .memory = memory_,                                                                                      \
-     .flags = PST_PORT_ONESHOT | PST_PORT_OPTIONAL,                                                          \
-     .help = "the planner's plan: slot sizes and cached rows; without it, slots fit the worst case"},        \
+     .flags = PST_PORT_ONESHOT | PST_PORT_OPTIONAL},                                                         \
     {                                                                                                        \
-        .name = "batch", .dir = PST_OUT, .type = "minibatch", .dtype = "any", .rank = -1, .memory = memory_, \
-        .splits_if = "overflow=split",                                                                       \
-        .help = "minibatches; each part announces rows that the disk must bring"                             \
+        .name = "batch", .dir = PST_OUT, .help = "minibatches; each part requests feature rows",             \
+        .type = "minibatch", .dtype = "any", .rank = -1, .memory = memory_, .requests = PST_REQUESTS_MAKES,  \
+        .splits_if = "overflow=split"                                                                        \
     }
 
 /* Ports of a stage whose own algorithm runs on CPUs only. */
@@ -60,9 +60,10 @@ PST_BEGIN_DECLS
 #define PST_SAMPLING_PORTS_GPU                                                                               \
     PST_SAMPLING_PORTS_IN("cpu,pinned"),                                                                     \
     {                                                                                                        \
-        .name = "cached", .dir = PST_OUT, .type = "rows", .dtype = "any", .rank = 2, .memory = "cuda",       \
-        .flags = PST_PORT_OPTIONAL, .splits_if = "overflow=split",                                           \
-        .help = "the cached rows of a batch, which need not leave the GPU; missing rows are left out"        \
+        .name = "cached", .dir = PST_OUT,                                                                    \
+        .help = "the cached rows of a batch, which need not leave the GPU; missing rows are left out",       \
+        .type = "rows", .dtype = "any", .rank = 2, .memory = "cuda", .flags = PST_PORT_OPTIONAL,             \
+        .splits_if = "overflow=split"                                                                        \
     }
 
 struct pst_sampling; /* one sampler's state */

@@ -44,16 +44,16 @@ def broken_texts():
 
 HEADS = [
     Case("no version", shipped(penstock=DROP), (None, "", '"penstock" is missing')),
-    Case("later version", shipped(penstock=2), ('"penstock"', "penstock", "expected from 1 to 1, found 2")),
+    Case("later version", shipped(penstock=2), ('"penstock"', "penstock", "expected an integer from 1 to 1, found 2")),
     Case("version as text", shipped(penstock="1"), ('"penstock"', "penstock", "expected an integer, found a string")),
     Case("unknown key", shipped(epoch=3), ('"epoch":', "epoch", "unknown key; did you mean epochs?")),
     Case("name of a wrong type", shipped(name=3), ('"name"', "name", "expected a string, found an integer")),
     Case("name that is a path", shipped(name="../../etc"), ('"name"', "name", "letters, digits")),
     Case("name too long", shipped(name="x" * 80), ('"name"', "name", "longer than 63")),
     Case("help of a wrong type", shipped(help=[]), ('"help"', "help", "expected a string, found a list")),
-    Case("seed below 0", shipped(seed=-1), ('"seed"', "seed", "expected from 0", "found -1")),
+    Case("seed below 0", shipped(seed=-1), ('"seed"', "seed", "expected an integer from 0", "found -1")),
     Case("seed a real", shipped(seed=1.5), ('"seed"', "seed", "expected an integer, found a real number")),
-    Case("epochs 0", shipped(epochs=0), ('"epochs"', "epochs", "expected from 1", "found 0")),
+    Case("epochs 0", shipped(epochs=0), ('"epochs"', "epochs", "expected an integer from 1", "found 0")),
     Case("epochs null", shipped(epochs=None), ('"epochs"', "epochs", "expected an integer, found null")),
     Case("params a list", shipped(params=[10, 5]), ('"params": [', "params", "expected an object, found a list")),
     Case("shared parameter of no stage", shipped(params__fanuot=[1]),
@@ -112,7 +112,7 @@ def nonsense_for_set():
         r = command("check", "--set", "name=a\x1b[31m\x07b", SHIPPED, code=2)
         assert "\x1b" not in r.stderr and "\x07" not in r.stderr, r.stderr
         # what is right is taken: objects on the way are made
-        command("check", "--set", "stages.sampler.params.fanout=[3,2]", "--set", "links[1].slots=9", "--set",
+        command("check", "--set", "stages.planner.params.cpu_cache_percent=3", "--set", "links[1].slots=9", "--set",
                 "stages.disk.params.backend=pread", SHIPPED)
 
 

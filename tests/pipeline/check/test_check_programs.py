@@ -4,32 +4,6 @@ import threading
 from check_cases import *
 
 
-def program(p, name, text, mode=0o755):
-    path = p.path(name)
-    with open(path, "w") as f:
-        f.write(text)
-    os.chmod(path, mode)
-    return path
-
-
-def describes(p, file, **changes):
-    """A foreign stage whose description differs from a good one."""
-    good = {"abi": 1, "name": "odd", "help": "for tests", "params": [],
-            "ports": [{"name": "in", "dir": "in", "help": "i", "type": "words", "dtype": "int64", "rank": 1},
-                      {"name": "out", "dir": "out", "help": "o", "type": "words", "dtype": "int64", "rank": 1,
-                       "forwards": "in"}]}
-    return program(p, file, "#!/bin/sh\ncat <<'END'\n" + json.dumps(change(good, changes)) + "\nEND\n")
-
-
-def compiled(p, name, source):
-    path, text = p.path(name), p.path(name + ".c")
-    with open(text, "w") as f:
-        f.write(source)
-    subprocess.run([os.environ.get("CC", "gcc"), "-shared", "-fPIC", "-I" + ROOT, "-I" + os.path.join(ROOT, "common"), "-o", path,
-                    text], check=True)
-    return path
-
-
 def with_run(run, *more):
     """The row with its middle stage replaced, by a function of the place."""
     return lambda p: row(stages__a={"run": run(p) if callable(run) else run})
@@ -58,7 +32,7 @@ PROGRAMS = [
          ("library.so", "stages.a.run", "exports no pst_stage")),
     Case("stage of another interface", with_run(lambda p: compiled(
         p, "abi.so", '#include "stage.h"\nconst struct pst_stage_desc pst_stage = {.abi = 99, .name = "x"};')),
-        ("abi.so", "stages.a.run", "built for stage interface 99", "rebuild")),
+        ("abi.so", "stages.a.run", "was made for version 99 of the stage interface")),
     Case("stage without a callback", with_run(lambda p: compiled(
         p, "bare.so", '#include "stage.h"\nconst struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI, .name = "x",'
         ' .help = "x"};')), ("bare.so", "stages.a.run", "no on_event")),
@@ -73,26 +47,26 @@ PROGRAMS = [
     says("describe says garbage", "#!/bin/sh\nprintf '\\231\\001{garbage'\n", "not JSON"),
     says("describe never stops talking", "#!/bin/sh\nexec cat /dev/zero\n", "more than 262144 bytes"),
     says("describe lists", "#!/bin/sh\necho '[1, 2]'\n", "expected an object"),
-    odd("built for stage interface 7", abi=7),
+    odd("made for version 7 of the stage interface", abi=7),
     odd("needs a name and help", name="not a name"),
     odd("ports and params", ports="none"),
-    odd("too many ports", ports=[{"name": "x"}] * 100),
+    odd("100 ports and 0 parameters, and at most 16", ports=[{"name": "x"}] * 100),
     odd("ports[0]", ports__0__dir="sideways"),
     odd("ports[1]", ports__1__flags=["ordred"]),
-    odd("ports[0]: name", ports__0__rank=99),
+    odd("ports[0] has", ports__0__rank=99),
     odd("bad or repeated name", ports__1__name="in"),
-    odd("which is no input", ports__1__forwards="nothing"),
-    odd("which is none", ports__0__hold_param="keep"),
+    odd("which is not an input", ports__1__forwards="nothing"),
+    odd("there is no integer parameter keep", ports__0__hold_param="keep"),
     odd("params[0]", params=[{"name": "x", "type": "colour"}]),
-    odd("the default of parameter x", params=[{"name": "x", "type": "int", "default": "y", "help": "x"}]),
+    odd("parameter x: its default is not valid", params=[{"name": "x", "type": "int", "default": "y", "help": "x"}]),
     Case("expects other elements", with_run(lambda p: describes(p, "floats", ports__0__dtype="float32")),
-         (link(0), "links[0]", "source.out carries int64 elements, a.in expects float32")),
+         (link(0), "links[0]", "source.out carries int64 elements, but a.in expects float32")),
     Case("expects more dimensions", with_run(lambda p: describes(p, "flat", ports__0__rank=2)),
-         (link(0), "links[0]", "source.out carries 1 dimensions, a.in expects 2")),
+         (link(0), "links[0]", "source.out carries 1 dimensions, but a.in expects 2")),
     Case("works on other memory", with_run(lambda p: describes(p, "gpu", ports__0__memory="cuda")),
-         ('"to": "a.in"', "links[0].to", "cannot work on cpu memory (it takes cuda)")),
+         ('"to": "a.in"', "links[0].to", "cannot work on cpu memory: it takes cuda")),
     Case("required parameter", with_run(lambda p: describes(p, "needs", params=[
-        {"name": "url", "type": "string", "help": "where"}])), ('"a": {', "stages.a.params.url", "missing: where")),
+        {"name": "url", "type": "string", "help": "where"}])), ('"a": {', "stages.a.params.url", "this parameter is required: where")),
 ]
 
 

@@ -217,8 +217,8 @@ CASES = [
          "stages.sampler.params.split", 'has no split "train"', verify=False),
     Case("empty train split", split_of("train", lambda a: []), "stages.planner.params.split", 'an empty split "train"',
          verify=False),
-    Case("empty val split, trained on", split_of("val", lambda a: []), "--set: stages.sampler.params.split",
-         'an empty split "val"', verify=False, args=("--set", "stages.sampler.params.split=val")),
+    Case("empty val split, trained on", split_of("val", lambda a: []), "--set: params.split",
+         'an empty split "val"', verify=False, args=("--set", "params.split=val")),
     Case("several at once", both(gone("labels.npy"), size("features", lambda n: n - 512), gone("val.npy")),
          "3 problems", "labels.npy", "features.npy", "val.npy"),
     # what only reading everything shows

@@ -55,7 +55,7 @@ def auto_takes_a_gpu_where_there_is_one_and_the_stage_can():
         pl = pipeline({"owner": {**stage("owner"), "place": {"device": "auto"}}, "raiser": stage("raiser")},
                       links("owner.out", "raiser.in"))
         said = p.run(pl).report["stages"]["owner"]
-        assert said["device"] == "cpu:0" and said["chosen"].startswith("owner computes on CPUs only"), said
+        assert said["device"] == "cpu:0" and said["chosen"].startswith("owner runs on CPUs only"), said
         os.environ["PENSTOCK_VIRTUAL_GPUS"] = "0"
         try:
             said = p.run(chain("auto", "cpu:0", "cpu:0")).report["stages"]["source"]
@@ -71,25 +71,25 @@ def a_pipeline_s_device_is_for_those_that_can_and_say_nothing():
                       links("owner.out", "raiser.in"))
         said = p.run(pl, "--device", "cuda:1").report["stages"]
         assert (said["owner"]["device"], said["raiser"]["device"]) == ("cpu:0", "cpu:1"), said
-        assert said["owner"]["chosen"].startswith("owner computes on CPUs only"), said
+        assert said["owner"]["chosen"].startswith("owner runs on CPUs only"), said
         pl = chain("cpu:0", "cpu:0", "cpu:0")
         del pl["stages"]["source"]["place"], pl["stages"]["a"]["place"]
         for device, want in (("cuda:1", "cuda:1"), ("auto", "cuda:0"), ("cpu:1", "cpu:1")):
             said = p.run({**pl, "place": {"device": device}}).report["stages"]
             assert [said[name]["device"] for name in ("source", "a", "sink")] == [want, want, "cpu:0"], said
         err = p.run(pl, "--device", "cuda:2", code=2).err
-        assert err.count("place.device: device cuda:2 is absent") == 1, err
+        assert err.count("place.device: there is no device cuda:2") == 1, err
 
 
 @test
 def what_cannot_be_placed_is_told():
     with Place() as p:
         err = p.run(chain("cuda:2", "cpu:0", "cpu:0"), code=2).err
-        assert "stages.source.place.device: device cuda:2 is absent: this machine has 2 of them" in err, err
+        assert "stages.source.place.device: there is no device cuda:2: this machine has 2," in err, err
         pl = pipeline({"owner": {**stage("owner"), "place": {"device": "cuda:1"}}, "raiser": stage("raiser")},
                       links("owner.out", "raiser.in"))
         err = p.run(pl, code=2).err
-        assert "owner cannot run on cuda:1: owner computes on CPUs only (its output out takes cpu memory)" in err, err
+        assert "owner cannot run on cuda:1: owner runs on CPUs only: its output out takes cpu memory" in err, err
         pl = pipeline({"source": stage("source"), "times": {**stage("times"), "place": {"device": "cuda:0"}},
                        "sink": stage("sink")}, links("source.out", "times.in", "times.out", "sink.in"))
         err = p.run(pl, code=2, foreign=True).err
@@ -100,7 +100,7 @@ def what_cannot_be_placed_is_told():
             err = p.run(chain("cuda:0", "cpu:0", "cpu:0"), code=2).err
         finally:
             os.environ["PENSTOCK_CUDA"] = kept
-        assert "device cuda:0 is absent: there is no GPU that can be used: /nonexistent.so" in err, err
+        assert "there is no device cuda:0: no GPU can be used: /nonexistent.so" in err, err
 
 
 @test

@@ -135,8 +135,8 @@ def elsewhere_the_link_is_left_out():
         for pl, words in ((hyperion(cached={**CACHED, "when": "gpu"}), ('links[3].when: expected "gpu_memory" or "never", found "gpu"',)),
                           (hyperion(cached={**CACHED, "when": 1}), ("links[3].when: expected a string",)),
                           (hyperion(cached=CACHED, device="cpu:0"),
-                           ("links[3].from: sampler.cached cannot work on cpu memory (it takes cuda)",
-                            "links[3].to: trainer.cached cannot work on cpu memory (it takes cuda)"))):
+                           ("links[3].from: sampler.cached cannot work on cpu memory: it takes cuda",
+                            "links[3].to: trainer.cached cannot work on cpu memory: it takes cuda"))):
             r = command("check", p.write(pl), code=2)
             assert all(word in r.stdout + r.stderr for word in words), r.stdout + r.stderr
 

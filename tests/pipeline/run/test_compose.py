@@ -69,7 +69,7 @@ def keeping_slots_needs_capacity():
     with Place() as p:
         assert p.run(chain(slots=4, sink={"keep": 4})).report["sink"]["batches"] == BATCHES
         r = p.run(chain(slots=3, sink={"keep": 4}), code=2)
-        assert "3 slots would deadlock" in r.err and "at least 4" in r.err, r
+        assert "3 slots can deadlock" in r.err and "at least 4" in r.err, r
 
 
 @test

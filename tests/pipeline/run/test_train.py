@@ -140,7 +140,7 @@ def deeper_models_and_all_neighbours():
     with Place() as p:
         for args in (settings("params.fanout=[4,3,2]", "stages.trainer.params.layers=3",
                               "stages.trainer.params.norm=layer", "stages.trainer.params.residual=true"),
-                     settings("params.fanout=[-1,-1]"), settings("stages.sampler.params.replace=true"),
+                     settings("params.fanout=[-1,-1]"), settings("params.replace=true"),
                      settings("stages.trainer.params.norm=batch", "stages.sampler.params.overflow=error")):
             r = train(p, *args).report
             assert r["epochs"][1]["loss"] < r["epochs"][0]["loss"], (args, r["epochs"])

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "common/error.h"
-#include "common/pipeline/diag.h"
+#include "common/pipeline/json/diag.h"
 #include "common/store/store.h"
 
 pst_rc option_int(const char *name, const char *text, int64_t low, int64_t high, int64_t *out)

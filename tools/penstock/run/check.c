@@ -5,44 +5,24 @@
 #include <string.h>
 
 #include "common/run/mps.h"
+#include "common/pipeline/desc/desc.h"
 #include "common/pipeline/place.h"
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/run/pipeline_options.h"
+#include "tools/penstock/run/run_checks.h"
 
-bool load_pipeline(struct pst_pipeline *pl, struct pst_graph *graph, const char *file,
-                   const struct pipeline_options *options)
-{
-    struct pst_diag diag = {0};
-    bool ok = pst_pipeline_load(pl, file, options->sets, options->nsets, options->group_all, &diag) &&
-              pst_graph_build(graph, pl, &diag);
-    pst_diag_print(&diag);
-    pst_diag_release(&diag);
-    return ok;
-}
-
-static const struct option set_options[] = {
-    {"set", required_argument, NULL, 's'},
-    {"group", required_argument, NULL, 'g'},
-    {"help", no_argument, NULL, 'h'},
-    {0},
-};
-
-/* Parses --set, --group, --help. 0: go on; else the exit code plus one. */
+/* Parses the options of check and graph. 0: go on; else the exit code plus one. */
 static int parse(int argc, char **argv, struct pipeline_options *options, const char *usage)
 {
+    static const struct option known[] = {PIPELINE_OPTIONS, {"help", no_argument, NULL, 'h'}, {0}};
     int c;
     optind = 1;
-    while ((c = getopt_long(argc, argv, "h", set_options, NULL)) != -1) {
-        if (c == 's' && options->nsets < PST_SETS_MAX) {
-            options->sets[options->nsets++] = optarg;
-        } else if (c == 'g' && strcmp(optarg, "all") == 0) {
-            options->group_all = true;
-        } else if (c == 'h') {
+    while ((c = getopt_long(argc, argv, "h", known, NULL)) != -1) {
+        if (c == 'h')
             printf("%s", usage);
-            return 1;
-        } else {
-            fprintf(stderr, "%s", usage);
-            return 3;
+        if (c == 'h' || !pipeline_option(options, c, optarg)) {
+            fprintf(stderr, "%s", c == 'h' ? "" : usage);
+            return c == 'h' ? 1 : 3;
         }
     }
     if (optind < argc)
@@ -53,47 +33,50 @@ static int parse(int argc, char **argv, struct pipeline_options *options, const 
 
 int cmd_check(int argc, char **argv)
 {
-    static const char usage[] = "usage: penstock check [--set PATH=VALUE]... [--group all] FILE...\n"
-                                "Checks pipelines and tells every error at once. Starts nothing.\n";
+    static const char usage[] =
+        "usage: penstock check [OPTION]... FILE...\n"
+        "Checks pipelines, and the dataset if there is one, and prints every error. Starts nothing.\n"
+        "Exit code 0: all can run, 2: not.\n\n" PIPELINE_OPTIONS_HELP;
     struct pipeline_options options = {0};
     int end = parse(argc, argv, &options, usage);
-    if (end)
-        return end - 1;
-    int status = 0;
-    for (int i = optind; i < argc; i++) {
+    bool wrong = false;
+    for (int i = optind; i < argc && end == 0; i++) {
         struct pst_pipeline pl;
         struct pst_graph *graph = calloc(1, sizeof *graph);
-        if (graph && load_pipeline(&pl, graph, argv[i], &options))
+        bool ok = graph && load_pipeline(&pl, graph, argv[i], &options) && named_dataset_suits(&pl);
+        if (ok)
             printf("%s: ok, %d stage%s, %d route%s\n", argv[i], pl.nstages, pl.nstages == 1 ? "" : "s",
                    graph->nroutes, graph->nroutes == 1 ? "" : "s");
-        else
-            status = 2;
+        wrong = wrong || !ok;
         pst_pipeline_release(&pl);
         free(graph);
     }
-    return status;
+    pipeline_options_release(&options);
+    return end ? end - 1 : wrong ? 2 : 0;
 }
 
 int cmd_graph(int argc, char **argv)
 {
-    static const char usage[] =
-        "usage: penstock graph [--set PATH=VALUE]... [--group all] FILE\n"
-        "Draws a pipeline as a Mermaid flowchart: stages, places, routes, slots, copies.\n";
+    static const char usage[] = "usage: penstock graph [OPTION]... FILE\n"
+                                "Draws a pipeline as a Mermaid flowchart: stages, places, routes, slots, "
+                                "copies.\n\n" PIPELINE_OPTIONS_HELP;
     struct pipeline_options options = {0};
     int end = parse(argc, argv, &options, usage);
-    if (end)
-        return end - 1;
-    struct pst_pipeline pl;
-    struct pst_graph *graph = calloc(1, sizeof *graph);
-    char path[4096];
-    bool ok = graph && load_pipeline(&pl, graph, argv[optind], &options);
-    if (ok && !pst_mps_program(path, sizeof path))
-        (void)pst_place_group(&pl);
-    if (ok)
-        pst_graph_mermaid(graph, &pl, stdout);
-    pst_pipeline_release(&pl);
-    free(graph);
-    return ok ? 0 : 2;
+    bool ok = false;
+    if (end == 0) {
+        struct pst_pipeline pl;
+        struct pst_graph *graph = calloc(1, sizeof *graph);
+        char path[PST_PATH_MAX];
+        ok = graph && load_pipeline(&pl, graph, argv[optind], &options);
+        if (ok && !pst_mps_program(path, sizeof path))
+            (void)pst_place_group(&pl);
+        if (ok)
+            pst_graph_mermaid(graph, &pl, stdout);
+        pst_pipeline_release(&pl);
+        free(graph);
+    }
+    pipeline_options_release(&options);
+    return end ? end - 1 : ok ? 0 : 2;
 }
 
 static void describe(const struct pst_stage_desc *desc)
@@ -110,7 +93,7 @@ static void describe(const struct pst_stage_desc *desc)
     }
     for (const struct pst_param_desc *p = desc->params; p && p->name; p++) {
         printf("  param   %-14s %s", p->name,
-               p->type == PST_PARAM_ENUM ? p->choices : pst_caps_param_type_name(p->type));
+               p->type == PST_PARAM_ENUM ? p->choices : pst_desc_type_name(p->type));
         if (p->min < p->max)
             printf(", %.15g to %.15g", p->min, p->max);
         printf(p->def ? ", default %s\n" : ", required%s\n", p->def ? p->def : "");
@@ -168,7 +151,7 @@ int cmd_stages(int argc, char **argv)
         fprintf(stderr, "penstock stages: %s: %s\n", argv[optind], pst_error_text());
         status = 2;
     } else if (json) {
-        json_t *j = pst_caps_json(caps.desc);
+        json_t *j = pst_desc_json(caps.desc);
         (void)json_dumpf(j, stdout, JSON_INDENT(2));
         putchar('\n');
         json_decref(j);

@@ -52,7 +52,7 @@ static void tell(struct gc *gc, pst_rc rc, const char *path)
     }
 }
 
-/* ---- runs ---------------------------------------------------------------------------------------- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 /* Neither a report nor a checkpoint: nothing in it is of use. */
 static bool is_cut_off(int dir_fd, const char *path)
@@ -98,7 +98,7 @@ static void look_at_run(struct gc *gc, int parent_fd, int dir_fd, const char *na
     (void)close(fd);
 }
 
-/* ---- temporary names ----------------------------------------------------------------------------- */
+/* ---- temporary names ------------------------------------------------------------------------- */
 
 /* A directory that a killed process was making or removing: a dataset, an export, or a run's. Each knows its
  * own files. */
@@ -127,7 +127,7 @@ static void clean_temporary(struct gc *gc, int parent_fd, const char *name, cons
     (void)close(fd);
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static bool is_temporary(const char *name)
 {

@@ -60,7 +60,7 @@ struct inference {
     double accuracy[3], seconds;
 };
 
-/* ---- options ------------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static pst_rc one_option(struct args *a, int opt)
 {
@@ -122,7 +122,7 @@ static pst_rc read_args(struct args *a, int argc, char **argv)
     return PST_OK;
 }
 
-/* ---- the model and its dataset ------------------------------------------------------------------- */
+/* ---- the model and its dataset --------------------------------------------------------------- */
 
 /* Where the run's report says that the dataset was. */
 static pst_rc dataset_of_run(const char *run, char dir[4096])
@@ -214,7 +214,7 @@ static pst_rc choose(struct inference *in)
     return PST_OK;
 }
 
-/* ---- the files ----------------------------------------------------------------------------------- */
+/* ---- the files ------------------------------------------------------------------------------- */
 
 static pst_rc open_outputs(struct inference *in)
 {
@@ -260,7 +260,7 @@ static pst_rc keep_outputs(struct inference *in)
     return rc;
 }
 
-/* ---- telling ------------------------------------------------------------------------------------- */
+/* ---- telling --------------------------------------------------------------------------------- */
 
 static void tell(const struct inference *in)
 {
@@ -304,7 +304,7 @@ static pst_rc write_report(const struct inference *in)
     return rc;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static pst_rc compute(struct inference *in)
 {

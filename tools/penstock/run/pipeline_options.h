@@ -2,17 +2,41 @@
 #ifndef PST_PIPELINE_OPTIONS_H
 #define PST_PIPELINE_OPTIONS_H
 
+#include <getopt.h>
+
 #include "common/pipeline/graph.h"
 
 #define PST_SETS_MAX 256
 
 struct pipeline_options {
-    char *sets[PST_SETS_MAX]; /* PATH=VALUE, in order */
+    char *sets[PST_SETS_MAX]; /* PATH=VALUE, in order; pipeline_options_release frees them */
     int nsets;
     bool group_all;
 };
 
-/* Loads, checks and builds; prints every error. True if the pipeline can run. */
+/* Entries for getopt_long. Their codes are upper-case letters. */
+#define PIPELINE_OPTIONS                                                                                     \
+    {"dataset", required_argument, NULL, 'D'}, {"set", required_argument, NULL, 'S'},                        \
+        {"epochs", required_argument, NULL, 'E'}, {"seed", required_argument, NULL, 'N'},                    \
+        {"device", required_argument, NULL, 'V'},                                                            \
+    {                                                                                                        \
+        "group", required_argument, NULL, 'G'                                                                \
+    }
+
+/* Their lines in a usage text. */
+#define PIPELINE_OPTIONS_HELP                                                                                \
+    "  --dataset DIR      the dataset, instead of the file's\n"                                              \
+    "  --set PATH=VALUE   change a value of the pipeline, for example --set params.batch=256 or\n"           \
+    "                     --set stages.sampler.run=./mine.so (can be repeated)\n"                            \
+    "  --epochs N --seed N\n"                                                                                \
+    "  --group all        run all stages as threads of one process\n"                                        \
+    "  --device DEVICE    cpu:N, cuda:N or auto: for stages that can run there and name no device\n"
+
+/* Takes one option of PIPELINE_OPTIONS. False: it is another one, or its value is wrong. */
+bool pipeline_option(struct pipeline_options *options, int code, const char *value);
+void pipeline_options_release(struct pipeline_options *options);
+
+/* Loads and checks a pipeline, and prints every error. True if it can run. */
 bool load_pipeline(struct pst_pipeline *pl, struct pst_graph *graph, const char *file,
                    const struct pipeline_options *options);
 

@@ -29,22 +29,16 @@ static const char run_usage[] =
     "usage: penstock run [OPTION]... FILE\n"
     "Runs a pipeline and prints its report. Exit code 0: done, 1: failed, 2: the input is wrong (nothing "
     "was\n"
-    "started), 130 or 143 (129): interrupted by SIGINT or SIGTERM (SIGHUP), with a checkpoint.\n\n"
-    "  --dataset DIR      the dataset, instead of the file's\n"
-    "  --set PATH=VALUE   change the pipeline, as in --set params.batch=256 or\n"
-    "                     --set stages.sampler.run=./mine.so (repeatable)\n"
-    "  --epochs N --seed N\n"
+    "started), 130 or 143 (129): interrupted by SIGINT or SIGTERM (SIGHUP), with a "
+    "checkpoint.\n\n" PIPELINE_OPTIONS_HELP
     "  --run-dir DIR      where logs, plan, checkpoints and report go (default runs/NAME-TIME)\n"
     "  --report FILE      write the report there too; - is standard output\n"
     "  --trace FILE       write a Chrome/Perfetto trace\n"
     "  --resume DIR       go on from the last checkpoint of an earlier run's directory\n"
-    "  --group all        all stages as threads of one process\n"
-    "  --device DEVICE    cpu:N, cuda:N or auto: of the stages that can run there and whose place names "
-    "none\n"
     "  --debug            print how to attach a debugger to each process; one that stands still is no error\n"
     "  --quiet            no live progress\n";
 
-/* ---- resuming ------------------------------------------------------------------------------------ */
+/* ---- resuming -------------------------------------------------------------------------------- */
 
 static pst_rc find_checkpoint(const char *dir, const struct pst_pipeline *pl, const char *dataset_digest,
                               char path[4096], uint64_t *start)
@@ -82,57 +76,36 @@ static pst_rc find_checkpoint(const char *dir, const struct pst_pipeline *pl, co
     return rc;
 }
 
-/* ---- run ----------------------------------------------------------------------------------------- */
-
-/* path NULL: value is PATH=VALUE already. cmd_run frees what is added. */
-static bool add_set(struct pipeline_options *options, const char *path, const char *value, bool quote)
-{
-    char *text = NULL;
-    if (options->nsets == PST_SETS_MAX)
-        return false;
-    json_t *string = quote ? json_string(value) : NULL;
-    char *quoted = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
-    bool made = asprintf(&text, "%s%s%s", path ? path : "", path ? "=" : "", quoted ? quoted : value) >= 0;
-    free(quoted);
-    json_decref(string);
-    if (!made)
-        return false;
-    options->sets[options->nsets++] = text;
-    return true;
-}
+/* ---- run ------------------------------------------------------------------------------------- */
 
 static int parse_run(int argc, char **argv, struct run_args *args)
 {
     static const struct option options[] = {
-        {"dataset", required_argument, NULL, 'd'}, {"set", required_argument, NULL, 's'},
-        {"epochs", required_argument, NULL, 'e'},  {"seed", required_argument, NULL, 'S'},
-        {"run-dir", required_argument, NULL, 'r'}, {"report", required_argument, NULL, 'R'},
-        {"trace", required_argument, NULL, 't'},   {"resume", required_argument, NULL, 'c'},
-        {"group", required_argument, NULL, 'g'},   {"quiet", no_argument, NULL, 'q'},
-        {"device", required_argument, NULL, 'D'},  {"debug", no_argument, NULL, 'b'},
-        {"help", no_argument, NULL, 'h'},          {0},
+        PIPELINE_OPTIONS,
+        {"run-dir", required_argument, NULL, 'r'},
+        {"report", required_argument, NULL, 'R'},
+        {"trace", required_argument, NULL, 't'},
+        {"resume", required_argument, NULL, 'c'},
+        {"quiet", no_argument, NULL, 'q'},
+        {"debug", no_argument, NULL, 'b'},
+        {"help", no_argument, NULL, 'h'},
+        {0},
     };
     int c;
     bool ok = true;
     optind = 1;
     while (ok && (c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
         switch (c) {
-        case 'd': ok = add_set(&args->pipeline, "dataset", optarg, true); break;
-        case 's': ok = add_set(&args->pipeline, NULL, optarg, false); break;
-        case 'e': ok = add_set(&args->pipeline, "epochs", optarg, false); break;
-        case 'D': ok = add_set(&args->pipeline, "place.device", optarg, true); break;
-        case 'S': ok = add_set(&args->pipeline, "seed", optarg, false); break;
         case 'r':
             ok = snprintf(args->run_dir, sizeof args->run_dir, "%s", optarg) < (int)sizeof args->run_dir;
             break;
         case 'R': args->report = optarg; break;
         case 't': args->trace = optarg; break;
         case 'c': args->resume = optarg; break;
-        case 'g': ok = args->pipeline.group_all = strcmp(optarg, "all") == 0; break;
         case 'q': args->quiet = true; break;
         case 'b': args->debug = true; break;
         case 'h': printf("%s", run_usage); return 1;
-        default: ok = false; break;
+        default: ok = pipeline_option(&args->pipeline, c, optarg); break;
         }
     }
     if (ok && optind == argc - 1)
@@ -321,8 +294,8 @@ int cmd_run(int argc, char **argv)
     else
         status--;
     pst_pipeline_release(&pl);
-    for (int i = 0; args && i < args->pipeline.nsets; i++)
-        free(args->pipeline.sets[i]);
+    if (args)
+        pipeline_options_release(&args->pipeline);
     free(graph);
     free(args);
     return status;

@@ -5,54 +5,99 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/pipeline/desc/desc.h"
+#include "common/pipeline/json/diag.h"
+#include "common/store/dataset/rows.h"
 
-/* A stage's parameter "split" names one of the dataset's; batches are drawn from it. */
-static void check_split(const struct pst_pipeline *pl, const struct pst_pipeline_stage_spec *stage,
-                        const struct pst_dataset *ds, struct pst_diag *diag)
+/* What is checked: one stage of a pipeline. */
+struct check {
+    const struct pst_pipeline *pl;
+    const struct pst_pipeline_stage_spec *stage;
+    const struct pst_dataset *ds;
+    struct pst_diag *diag;
+};
+
+/* The split that a parameter names must have vertices. */
+static void check_split(const struct check *c, const char *param)
 {
     static const char *const names[] = {"train", "val", "test"};
-    const char *split = json_string_value(json_object_get(stage->params, "split"));
+    const char *split = json_string_value(json_object_get(c->stage->params, param));
     for (int i = PST_TRAIN; split && i <= PST_TEST; i++) {
-        const struct pst_array *ids = &ds->split[i];
+        const struct pst_array *ids = &c->ds->split[i];
         if (strcmp(split, names[i]) != 0 || (ids->path[0] && ids->shape[0] > 0))
             continue;
         char path[PST_JSON_PATH_MAX];
-        (void)snprintf(path, sizeof path, "stages.%s.params.split", stage->name);
-        pst_json_error(&pl->doc, diag, path, "dataset %s has %s split \"%s\"", ds->dir,
-                       ids->path[0] ? "an empty" : "no", split);
+        pst_pipeline_param_path(c->pl, c->stage->name, param, path);
+        pst_json_error(&c->pl->doc, c->diag, path, "dataset %s has %s split \"%s\"; penstock split makes one",
+                       c->ds->dir, ids->path[0] ? "an empty" : "no", split);
     }
 }
 
-/* No stage reads types of vertices yet. */
-static bool has_types(const struct pst_dataset *ds)
+static void check_word(const struct check *c, const char *word)
 {
-    if (ds->vertex_types == 0)
-        return false;
-    fprintf(
-        stderr,
-        "dataset %s: it has %d types of vertices and %d of edges, whose features and relations no stage can "
-        "use yet; import one type alone (penstock import FORMAT SRC DIR --types NAME), as of:",
-        ds->dir, ds->vertex_types, ds->edge_types);
-    for (int k = 0; k < ds->vertex_types; k++)
-        fprintf(stderr, "%s %s (%" PRId64 " features)", k > 0 ? "," : "", ds->vertex_type[k].name,
-                ds->vertex_type[k].feature_dim);
-    fputc('\n', stderr);
-    return true;
+    static const char split[] = "split:";
+    const struct pst_dataset *ds = c->ds;
+    char path[PST_JSON_PATH_MAX];
+    (void)snprintf(path, sizeof path, "stages.%s", c->stage->name);
+    if (strncmp(word, split, strlen(split)) == 0)
+        check_split(c, word + strlen(split));
+    else if (strcmp(word, "features") == 0 && (ds->feature_dim < 1 || !pst_feature_files(ds)))
+        pst_json_error(&c->pl->doc, c->diag, path,
+                       "%s needs features, and dataset %s has none; penstock features makes random ones",
+                       c->stage->caps.desc->name, ds->dir);
+    else if (strcmp(word, "labels") == 0 && (ds->classes < 2 || !ds->labels.path[0]))
+        pst_json_error(&c->pl->doc, c->diag, path,
+                       "%s needs labels of at least 2 classes, and dataset %s has %" PRId64,
+                       c->stage->caps.desc->name, ds->dir, ds->labels.path[0] ? ds->classes : 0);
+}
+
+/* No stage uses types of vertices yet. */
+static void check_types(const struct check *c)
+{
+    const struct pst_dataset *ds = c->ds;
+    char list[800] = "";
+    size_t n = 0;
+    for (int k = 0; k < ds->vertex_types && n < sizeof list; k++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s %s (%" PRId64 " features)", k > 0 ? "," : "",
+                              ds->vertex_type[k].name, ds->vertex_type[k].feature_dim);
+    if (ds->vertex_types > 0)
+        pst_diag_add(
+            c->diag, NULL, 0, NULL,
+            "dataset %s has %d types of vertices and %d types of edges, and no stage can use types yet; "
+            "import one type by itself (penstock import FORMAT SRC DIR --types NAME):%s",
+            ds->dir, ds->vertex_types, ds->edge_types, list);
 }
 
 bool dataset_suits(const struct pst_pipeline *pl, const struct pst_dataset *ds)
 {
-    if (has_types(ds))
-        return false;
-    if (pst_dataset_check(ds) != PST_OK) {
-        fprintf(stderr, "dataset %s: %s\n", ds->dir, pst_error_text());
-        return false;
-    }
     struct pst_diag diag = {0};
-    for (int s = 0; s < pl->nstages; s++)
-        check_split(pl, &pl->stages[s], ds, &diag);
+    struct check check = {.pl = pl, .ds = ds, .diag = &diag};
+    char word[PST_NAME_MAX];
+    check_types(&check);
+    if (diag.count == 0 && pst_dataset_check(ds) != PST_OK)
+        pst_diag_add(&diag, NULL, 0, NULL, "dataset %s: %s", ds->dir, pst_error_text());
+    const bool good = diag.count == 0;
+    for (int s = 0; s < pl->nstages && good; s++) {
+        check.stage = &pl->stages[s];
+        for (const char *at = check.stage->caps.desc->dataset; (at = pst_desc_list_next(at, ',', word));)
+            check_word(&check, word);
+    }
     bool ok = diag.count == 0;
     pst_diag_print(&diag);
     pst_diag_release(&diag);
+    return ok;
+}
+
+bool named_dataset_suits(const struct pst_pipeline *pl)
+{
+    struct pst_dataset ds;
+    if (!pl->dataset[0])
+        return true;
+    if (pst_dataset_open(&ds, pl->dataset) != PST_OK) {
+        fprintf(stderr, "%s\n", pst_error_text());
+        return false;
+    }
+    bool ok = dataset_suits(pl, &ds);
+    pst_dataset_close(&ds);
     return ok;
 }

@@ -5,8 +5,11 @@
 #include "common/pipeline/pipeline.h"
 #include "common/store/store.h"
 
-/* Checks the dataset's contents as far as that is quick, and that the splits which the pipeline names are
- * there. Prints what is wrong to standard error; false if anything is. */
+/* Checks the dataset as far as that is quick, and whether it has what the descriptions of the stages need
+ * (struct pst_stage_desc, dataset). Prints every error to standard error; false if there are any. */
 bool dataset_suits(const struct pst_pipeline *pl, const struct pst_dataset *ds);
+
+/* The same for the dataset that the pipeline names, which it opens and closes. True if it names none. */
+bool named_dataset_suits(const struct pst_pipeline *pl);
 
 #endif

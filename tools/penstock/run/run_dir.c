@@ -22,7 +22,7 @@
 
 enum { TRIES = 20, NAP_NS = 10000000 }; /* `penstock gc` holds a lock for a moment */
 
-/* ---- the lock ------------------------------------------------------------------------------------ */
+/* ---- the lock -------------------------------------------------------------------------------- */
 
 /* "PID ID" or "PID ID made INODE", and nothing else. */
 static bool parse_lock(const char *text, struct run_lock *lock)
@@ -92,7 +92,7 @@ bool run_dir_is_held(const char *dir)
     return held;
 }
 
-/* ---- a directory that was there before ----------------------------------------------------------- */
+/* ---- a directory that was there before ------------------------------------------------------- */
 
 static bool same_dir(const char *a, const char *b)
 {
@@ -153,7 +153,7 @@ static pst_rc remove_report(const char *dir)
     return unlink(path) == 0 ? PST_OK : pst_fail_errno("cannot remove the earlier run's %s", path);
 }
 
-/* ---- taking it ----------------------------------------------------------------------------------- */
+/* ---- taking it ------------------------------------------------------------------------------- */
 
 enum took { TOOK, AGAIN, FAILED };
 

@@ -74,7 +74,7 @@ int run_dir_sweep(int dir_fd, bool dry)
     return n;
 }
 
-/* ---- looking ------------------------------------------------------------------------------------- */
+/* ---- looking --------------------------------------------------------------------------------- */
 
 static bool is_written_by_runs(size_t k, const char *name, mode_t mode)
 {
@@ -144,7 +144,7 @@ static pst_rc each_entry(const struct removal *r, size_t k, int dir_fd, entry_fn
     return rc;
 }
 
-/* ---- removing ------------------------------------------------------------------------------------ */
+/* ---- removing -------------------------------------------------------------------------------- */
 
 static pst_rc remove_known(const struct removal *r, int parent_fd, const char *name, int dir_fd)
 {

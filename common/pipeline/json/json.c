@@ -1,4 +1,4 @@
-#include "common/pipeline/json.h"
+#include "common/pipeline/json/json.h"
 
 #include <errno.h>
 #include <stdarg.h>

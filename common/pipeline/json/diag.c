@@ -1,4 +1,4 @@
-#include "common/pipeline/diag.h"
+#include "common/pipeline/json/diag.h"
 
 #include <stdarg.h>
 #include <stdio.h>

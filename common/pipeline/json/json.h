@@ -6,7 +6,7 @@
 #include <jansson.h>
 
 #include "common/base.h"
-#include "common/pipeline/diag.h"
+#include "common/pipeline/json/diag.h"
 
 #define PST_JSON_MAX_BYTES (1u << 20) /* a pipeline is a page or two; this keeps hostile files cheap */
 #define PST_JSON_VALUES_MAX 8192      /* bounds the search for duplicate keys */

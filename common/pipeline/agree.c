@@ -1,0 +1,112 @@
+/* agree.c: parameters that must be equal to a parameter of the stage that an input's slots come from. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/pipeline/desc/desc.h"
+#include "common/pipeline/graph_impl.h"
+
+/* One parameter that must be equal to another. */
+struct pair {
+    const struct pst_pipeline *pl;
+    struct pst_diag *diag;
+    const struct pst_pipeline_stage_spec *stage;
+    const struct pst_param_desc *param;
+    struct pst_desc_equals equals;
+    bool seen[2 * PST_PIPELINE_LINKS_MAX];
+};
+
+static void text_of(const json_t *value, char out[80])
+{
+    char *text = json_dumps(value, JSON_ENCODE_ANY);
+    (void)snprintf(out, 80, "%.79s", text ? text : "?");
+    free(text);
+}
+
+static bool is_given(const struct pst_pipeline *pl, const char *stage, const char *param)
+{
+    const json_t *stages = json_object_get(pl->doc.root, "stages");
+    return json_object_get(json_object_get(json_object_get(stages, stage), "params"), param) != NULL;
+}
+
+/* Where an error is shown: at the value that only the other stage was given, if that is so. */
+static void path_of(const struct pair *pair, const char *other, char out[PST_JSON_PATH_MAX])
+{
+    const char *mine = pair->param->name, *theirs = pair->equals.param;
+    if (!is_given(pair->pl, pair->stage->name, mine) && is_given(pair->pl, other, theirs))
+        pst_pipeline_param_path(pair->pl, other, theirs, out);
+    else
+        pst_pipeline_param_path(pair->pl, pair->stage->name, mine, out);
+}
+
+static bool is_equal(const json_t *a, const json_t *b)
+{
+    return json_is_number(a) && json_is_number(b) ? json_number_value(a) == json_number_value(b)
+                                                  : json_equal(a, b);
+}
+
+static void compare(const struct pair *pair, const struct pst_pipeline_stage_spec *other)
+{
+    const char *name = pair->equals.param;
+    const json_t *mine = json_object_get(pair->stage->params, pair->param->name);
+    const json_t *theirs = json_object_get(other->params, name);
+    if (!mine || !theirs || other == pair->stage || (pair->equals.count && !json_is_array(theirs)))
+        return;
+    json_t *count = pair->equals.count ? json_integer((json_int_t)json_array_size(theirs)) : NULL;
+    const bool same = is_equal(mine, count ? count : theirs);
+    json_decref(count);
+    if (same)
+        return;
+    char path[PST_JSON_PATH_MAX], theirs_text[80], mine_text[80];
+    path_of(pair, other->name, path);
+    text_of(mine, mine_text);
+    text_of(theirs, theirs_text);
+    const bool share = strcmp(name, pair->param->name) == 0;
+    if (pair->equals.count)
+        pst_json_error(&pair->pl->doc, pair->diag, path,
+                       "%s.%s is %s, but %s.%s is %s, which has %zu elements: the two numbers must be equal",
+                       pair->stage->name, pair->param->name, mine_text, other->name, name, theirs_text,
+                       json_array_size(theirs));
+    else
+        pst_json_error(&pair->pl->doc, pair->diag, path,
+                       "%s.%s is %s, but %s.%s is %s: they must be equal%s%s%s", pair->stage->name,
+                       pair->param->name, mine_text, other->name, name, theirs_text,
+                       share ? "; \"params\": {\"" : "", share ? name : "",
+                       share ? "\": ...} at the top level sets both" : "");
+}
+
+/* Compares with each stage that fills the slots of this input. */
+static void visit(struct pair *pair, int stage, int port)
+{
+    const struct pst_pipeline *pl = pair->pl;
+    for (int l = 0; l < pl->nlinks; l++) {
+        const struct pst_link_spec *link = &pl->links[l];
+        if (link->to != stage || link->to_port != port || pair->seen[l])
+            continue;
+        pair->seen[l] = true;
+        const struct pst_pipeline_stage_spec *from = &pl->stages[link->from];
+        const struct pst_port_desc *out = pst_link_from(pl, link);
+        if (!out->forwards && out->requests != PST_REQUESTS_COPIES)
+            compare(pair, from);
+        for (int p = 0; p < pst_desc_ports(from->caps.desc); p++) {
+            const struct pst_port_desc *in = &from->caps.desc->ports[p];
+            if (in->dir == PST_IN &&
+                (out->requests == PST_REQUESTS_COPIES || pst_desc_forwards(out, in->name)))
+                visit(pair, link->from, p);
+        }
+    }
+}
+
+void pst_graph_check_values(const struct pst_pipeline *pl, struct pst_diag *diag)
+{
+    for (int s = 0; s < pl->nstages; s++) {
+        const struct pst_stage_desc *desc = pl->stages[s].caps.desc;
+        for (const struct pst_param_desc *p = desc->params; p && p->name; p++) {
+            struct pair pair = {.pl = pl, .diag = diag, .stage = &pl->stages[s], .param = p};
+            const int port =
+                p->equals && pst_desc_equals(p, &pair.equals) ? pst_desc_port(desc, pair.equals.port) : -1;
+            if (port >= 0 && desc->ports[port].dir == PST_IN)
+                visit(&pair, s, port);
+        }
+    }
+}

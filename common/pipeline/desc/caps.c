@@ -1,0 +1,153 @@
+#include "common/pipeline/desc/caps.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/pipeline/desc/builtin.h"
+#include "common/pipeline/desc/caps_impl.h"
+#include "common/pipeline/desc/desc.h"
+#include "common/util/install.h"
+
+/* ---- what is installed ----------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+pst_rc pst_caps_list(char ***names, size_t *n)
+{
+    *names = NULL;
+    *n = 0;
+    char dir[4096];
+    pst_rc rc = pst_install_stage_dir(dir);
+    if (rc != PST_OK)
+        return rc;
+    DIR *d = opendir(dir);
+    if (!d)
+        return pst_fail_errno("cannot list the installed stages in %s", dir);
+    char **list = calloc(PST_STAGES_MAX * 4, sizeof *list);
+    for (struct dirent *e; list && *n < (size_t)PST_STAGES_MAX * 4 && (e = readdir(d));) {
+        size_t len = strlen(e->d_name);
+        if (len > 3 && strcmp(e->d_name + len - 3, ".so") == 0) {
+            char *name = strndup(e->d_name, len - 3);
+            if (name)
+                list[(*n)++] = name;
+        }
+    }
+    (void)closedir(d);
+    if (!list)
+        return pst_fail(PST_E_NOMEM, "out of memory");
+    qsort(list, *n, sizeof *list, by_name);
+    *names = list;
+    return PST_OK;
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+/* The dynamic loader maps what the program headers say and trusts that the file is as long: with a file that
+ * was cut off it would die of SIGBUS. */
+static pst_rc check_elf(const char *file)
+{
+    Elf64_Ehdr eh = {0};
+    Elf64_Phdr ph = {0};
+    struct stat st;
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return pst_fail_errno("cannot open stage %s", file);
+    pst_rc rc = PST_OK;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || pread(fd, &eh, sizeof eh, 0) != (ssize_t)sizeof eh ||
+        memcmp(eh.e_ident, ELFMAG, SELFMAG) != 0 || eh.e_ident[EI_CLASS] != ELFCLASS64 ||
+        eh.e_type != ET_DYN || eh.e_phentsize != sizeof ph)
+        rc = pst_fail(PST_E_FORMAT, "%s: not a shared object", file);
+    for (int i = 0; rc == PST_OK && i < eh.e_phnum; i++)
+        if (eh.e_phoff > INT64_MAX / 2 ||
+            pread(fd, &ph, sizeof ph, (off_t)(eh.e_phoff + (uint64_t)i * sizeof ph)) != (ssize_t)sizeof ph ||
+            ph.p_offset > (uint64_t)st.st_size ||
+            (ph.p_type == PT_LOAD && ph.p_filesz > (uint64_t)st.st_size - ph.p_offset))
+            rc = pst_fail(PST_E_FORMAT, "%s: a shared object that was cut off: its file has only %lld bytes",
+                          file, (long long)st.st_size);
+    (void)close(fd);
+    return rc;
+}
+
+static pst_rc load_native(struct pst_caps *caps)
+{
+    pst_rc rc = check_elf(caps->file);
+    if (rc != PST_OK)
+        return rc;
+    /* never closed: libraries that stages pull in (OpenMP) do not survive being unmapped */
+    caps->handle = dlopen(caps->file, RTLD_NOW | RTLD_LOCAL);
+    if (!caps->handle)
+        return pst_fail(PST_E_FORMAT, "cannot load stage: %s", dlerror());
+    caps->desc = dlsym(caps->handle, "pst_stage");
+    if (!caps->desc)
+        return pst_fail(PST_E_FORMAT, "%s: exports no pst_stage, so it is not a stage", caps->file);
+    const struct pst_stage_desc *d = caps->desc;
+    if (d->abi == PST_STAGE_ABI && !d->on_event)
+        return pst_fail(PST_E_FORMAT, "%s: has no on_event", caps->file);
+    return pst_desc_check(d, caps->file);
+}
+
+static pst_rc find_file(struct pst_caps *caps, const char *base_dir, char out[4096])
+{
+    if (!strchr(caps->run, '/')) {
+        pst_rc rc = pst_install_stage_dir(out);
+        if (rc != PST_OK)
+            return rc;
+        size_t n = strlen(out);
+        (void)snprintf(out + n, 4096 - n, "/%s.so", caps->run);
+        return PST_OK;
+    }
+    (void)snprintf(out, 4096, "%s", caps->run);
+    if (access(out, F_OK) == 0 || caps->run[0] == '/' || !base_dir || strcmp(base_dir, ".") == 0)
+        return PST_OK;
+    const char *name = caps->run;
+    while (strncmp(name, "./", 2) == 0)
+        name += 2;
+    (void)snprintf(out, 4096, "%s/%s", base_dir, name);
+    return PST_OK;
+}
+
+pst_rc pst_caps_load(struct pst_caps *caps, const char *run, const char *base_dir)
+{
+    memset(caps, 0, sizeof *caps);
+    caps->run = strdup(run);
+    if (!caps->run)
+        return pst_fail(PST_E_NOMEM, "out of memory");
+    caps->desc = pst_builtin(run);
+    if (caps->desc)
+        return PST_OK;
+    char file[4096];
+    pst_rc rc = find_file(caps, base_dir, file);
+    if (rc != PST_OK)
+        return rc;
+    caps->file = realpath(file, NULL);
+    if (!caps->file)
+        return strchr(run, '/') ? pst_fail_errno("cannot open stage %s", file)
+                                : pst_fail(PST_E_ARG, "no stage of this name is installed");
+    size_t len = strlen(caps->file);
+    if (len > 3 && strcmp(caps->file + len - 3, ".so") == 0)
+        return load_native(caps);
+    if (access(caps->file, X_OK) != 0)
+        return pst_fail_errno("stage %s is neither a shared object (.so) nor executable", caps->file);
+    return pst_caps_load_foreign(caps);
+}
+
+void pst_caps_release(struct pst_caps *caps)
+{
+    if (caps->foreign)
+        pst_desc_free(caps->desc);
+    json_decref(caps->described);
+    free(caps->run);
+    free(caps->file);
+    memset(caps, 0, sizeof *caps);
+}

@@ -1,0 +1,25 @@
+/* condition.h: conditions on the parameters of a stage, as descriptions write them (stage.h):
+ *
+ *     PARAM=VALUE|VALUE and PARAM=VALUE
+ *
+ * Each clause holds if the parameter has one of the values. The condition holds if every clause does.
+ * Threads: any. */
+#ifndef PST_CONDITION_H
+#define PST_CONDITION_H
+
+#include <jansson.h>
+
+#include "common/stage.h"
+
+/* Is the condition true for these parameters? False if it is NULL or empty, or names a parameter that is not
+ * there. */
+bool pst_condition_holds(const char *condition, const json_t *params);
+
+/* Copies the first clause that is false to `clause`. Returns false if there is none. */
+bool pst_condition_missed(const char *condition, const json_t *params, char *clause, size_t bytes);
+
+/* Checks a condition against the description of its stage. False, with the reason in why, if it is malformed
+ * or can never be true. */
+bool pst_condition_check(const char *condition, const struct pst_stage_desc *desc, char why[200]);
+
+#endif

@@ -1,0 +1,250 @@
+#include "common/pipeline/desc/desc.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/pipeline/desc/condition.h"
+
+/* ---- looking up ------------------------------------------------------------------------------ */
+
+int pst_desc_ports(const struct pst_stage_desc *desc)
+{
+    int n = 0;
+    while (desc->ports && desc->ports[n].name)
+        n++;
+    return n;
+}
+
+int pst_desc_port(const struct pst_stage_desc *desc, const char *name)
+{
+    for (int i = 0; desc->ports && desc->ports[i].name; i++)
+        if (strcmp(desc->ports[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+const struct pst_param_desc *pst_desc_param(const struct pst_stage_desc *desc, const char *name)
+{
+    for (int i = 0; desc->params && desc->params[i].name; i++)
+        if (strcmp(desc->params[i].name, name) == 0)
+            return &desc->params[i];
+    return NULL;
+}
+
+bool pst_desc_list_has(const char *list, char separator, const char *word)
+{
+    size_t len = strlen(word);
+    while (list && *list) {
+        const char *end = strchr(list, separator);
+        size_t part = end ? (size_t)(end - list) : strlen(list);
+        if (part == len && strncmp(list, word, len) == 0)
+            return true;
+        list = end ? end + 1 : NULL;
+    }
+    return false;
+}
+
+const char *pst_desc_list_next(const char *list, char separator, char word[PST_NAME_MAX])
+{
+    if (!list || !*list)
+        return NULL;
+    const char *end = strchr(list, separator);
+    size_t part = end ? (size_t)(end - list) : strlen(list);
+    (void)snprintf(word, PST_NAME_MAX, "%.*s", (int)part, list);
+    return end ? end + 1 : list + part;
+}
+
+bool pst_desc_forwards(const struct pst_port_desc *out, const char *in)
+{
+    return pst_desc_list_has(out->forwards, ',', in);
+}
+
+bool pst_desc_equals(const struct pst_param_desc *param, struct pst_desc_equals *equals)
+{
+    static const char count[] = "count(";
+    const char *at = param->equals;
+    *equals = (struct pst_desc_equals){.count = strncmp(at, count, strlen(count)) == 0};
+    at += equals->count ? strlen(count) : 0;
+    const char *dot = strchr(at, '.'), *end = at + strlen(at) - (equals->count ? 1 : 0);
+    if (!dot || dot == at || dot + 1 >= end || (equals->count && *end != ')'))
+        return false;
+    (void)snprintf(equals->port, sizeof equals->port, "%.*s", (int)(dot - at), at);
+    (void)snprintf(equals->param, sizeof equals->param, "%.*s", (int)(end - dot - 1), dot + 1);
+    return true;
+}
+
+/* ---- checking -------------------------------------------------------------------------------- */
+
+static bool good_name(const char *name)
+{
+    size_t n = name ? strlen(name) : 0;
+    if (n == 0 || n >= PST_NAME_MAX)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)name[i]) && name[i] != '_' && name[i] != '-')
+            return false;
+    return true;
+}
+
+static pst_rc check_condition(const struct pst_stage_desc *desc, const char *file, const char *what,
+                              const char *name, const char *member, const char *condition)
+{
+    char why[200];
+    if (!condition || pst_condition_check(condition, desc, why))
+        return PST_OK;
+    return pst_fail(PST_E_FORMAT, "%s: %s %s: %s: %s", file, what, name, member, why);
+}
+
+/* Each kind of memory is known, and so are the parameters that it depends on. */
+static pst_rc check_memory(const struct pst_stage_desc *desc, const char *file,
+                           const struct pst_port_desc *port)
+{
+    static const char by[] = " if ";
+    char item[1024];
+    for (const char *at = port->memory; *at; at += strcspn(at, ","), at += *at == ',') {
+        (void)snprintf(item, sizeof item, "%.*s", (int)strcspn(at, ","), at);
+        char *condition = strstr(item, by);
+        if (condition)
+            *condition = '\0';
+        if (!pst_desc_list_has("cpu,pinned,cuda", ',', item))
+            return pst_fail(PST_E_FORMAT, "%s: port %s: memory: expected cpu, pinned or cuda, found \"%s\"",
+                            file, port->name, item);
+        pst_rc rc = check_condition(desc, file, "port", port->name, "memory",
+                                    condition ? condition + strlen(by) : NULL);
+        if (rc != PST_OK)
+            return rc;
+    }
+    return PST_OK;
+}
+
+static pst_rc check_forwards(const struct pst_stage_desc *desc, const char *file,
+                             const struct pst_port_desc *port)
+{
+    char in[PST_NAME_MAX];
+    if (port->forwards && port->dir == PST_IN)
+        return pst_fail(PST_E_FORMAT, "%s: port %s: an input cannot forward slots", file, port->name);
+    for (const char *at = port->forwards; (at = pst_desc_list_next(at, ',', in));) {
+        int k = pst_desc_port(desc, in);
+        if (k < 0 || desc->ports[k].dir != PST_IN)
+            return pst_fail(PST_E_FORMAT, "%s: port %s forwards %s, which is not an input", file, port->name,
+                            in);
+    }
+    return PST_OK;
+}
+
+static pst_rc check_requests(const char *file, const struct pst_port_desc *port)
+{
+    const bool of_in = port->requests == PST_REQUESTS_SERVES || port->requests == PST_REQUESTS_NEEDS;
+    const bool of_out = port->requests == PST_REQUESTS_MAKES || port->requests == PST_REQUESTS_COPIES;
+    if (port->requests == PST_REQUESTS_PASS || (port->dir == PST_IN ? of_in : of_out))
+        return PST_OK;
+    if (of_in || of_out)
+        return pst_fail(PST_E_FORMAT, "%s: port %s: requests: only an %s can have this value", file,
+                        port->name, of_in ? "input" : "output");
+    return pst_fail(PST_E_FORMAT, "%s: port %s: requests: %d is not a value", file, port->name,
+                    (int)port->requests);
+}
+
+static pst_rc check_port(const struct pst_stage_desc *desc, const char *file, int i)
+{
+    const struct pst_port_desc *port = &desc->ports[i];
+    if (!good_name(port->name) || pst_desc_port(desc, port->name) != i)
+        return pst_fail(PST_E_FORMAT, "%s: port %d has a bad or repeated name", file, i);
+    if (!port->type || !port->help || !port->memory)
+        return pst_fail(PST_E_FORMAT, "%s: port %s needs type, memory and help", file, port->name);
+    const struct pst_param_desc *hold = port->hold_param ? pst_desc_param(desc, port->hold_param) : NULL;
+    if (port->hold_param && (!hold || hold->type != PST_PARAM_INT))
+        return pst_fail(PST_E_FORMAT, "%s: port %s: hold_param: there is no integer parameter %s", file,
+                        port->name, port->hold_param);
+    pst_rc rc = check_forwards(desc, file, port);
+    if (rc == PST_OK)
+        rc = check_requests(file, port);
+    if (rc == PST_OK)
+        rc = check_memory(desc, file, port);
+    if (rc == PST_OK)
+        rc = check_condition(desc, file, "port", port->name, "splits_if", port->splits_if);
+    return rc == PST_OK ? check_condition(desc, file, "port", port->name, "whole_if", port->whole_if) : rc;
+}
+
+static pst_rc check_equals(const struct pst_stage_desc *desc, const char *file,
+                           const struct pst_param_desc *param)
+{
+    struct pst_desc_equals equals;
+    if (!param->equals)
+        return PST_OK;
+    if (!pst_desc_equals(param, &equals))
+        return pst_fail(PST_E_FORMAT,
+                        "%s: parameter %s: equals: expected PORT.PARAM or count(PORT.PARAM), found \"%s\"",
+                        file, param->name, param->equals);
+    if (pst_desc_port(desc, equals.port) < 0)
+        return pst_fail(PST_E_FORMAT, "%s: parameter %s: equals: there is no port %s", file, param->name,
+                        equals.port);
+    return PST_OK;
+}
+
+static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, int i)
+{
+    const struct pst_param_desc *param = &desc->params[i];
+    if (!good_name(param->name) || pst_desc_param(desc, param->name) != param || !param->help)
+        return pst_fail(PST_E_FORMAT, "%s: parameter %d has a bad or repeated name, or no help", file, i);
+    if (param->type < PST_PARAM_BOOL || param->type > PST_PARAM_INTS ||
+        (param->type == PST_PARAM_ENUM && !param->choices))
+        return pst_fail(PST_E_FORMAT, "%s: parameter %s has a bad type, or no choices", file, param->name);
+    if (param->needed_if && param->type != PST_PARAM_STRING)
+        return pst_fail(PST_E_FORMAT, "%s: parameter %s: needed_if is for strings", file, param->name);
+    pst_rc rc = check_condition(desc, file, "parameter", param->name, "needed_if", param->needed_if);
+    if (rc == PST_OK)
+        rc = check_equals(desc, file, param);
+    if (rc != PST_OK || !param->def)
+        return rc;
+    char why[PST_DESC_WHY_MAX] = "not JSON";
+    json_t *def = json_loads(param->def, JSON_DECODE_ANY, NULL), *normal = NULL;
+    bool ok = def && pst_desc_value(param, def, &normal, why);
+    json_decref(def);
+    json_decref(normal);
+    return ok ? PST_OK
+              : pst_fail(PST_E_FORMAT, "%s: parameter %s: its default is not valid: %s", file, param->name,
+                         why);
+}
+
+static pst_rc check_dataset(const struct pst_stage_desc *desc, const char *file)
+{
+    static const char split[] = "split:";
+    char word[PST_NAME_MAX];
+    for (const char *at = desc->dataset; (at = pst_desc_list_next(at, ',', word));) {
+        if (strcmp(word, "features") == 0 || strcmp(word, "labels") == 0)
+            continue;
+        const bool is_split = strncmp(word, split, strlen(split)) == 0;
+        if (!is_split || !pst_desc_param(desc, word + strlen(split)))
+            return pst_fail(PST_E_FORMAT,
+                            "%s: dataset: expected features, labels or split:PARAM, found \"%s\"", file,
+                            word);
+    }
+    return PST_OK;
+}
+
+pst_rc pst_desc_check(const struct pst_stage_desc *desc, const char *file)
+{
+    if (desc->abi != PST_STAGE_ABI)
+        return pst_fail(
+            PST_E_UNSUPPORTED,
+            "%s was made for version %u of the stage interface, and this Penstock has version %d: build "
+            "it again, or update its description",
+            file, desc->abi, PST_STAGE_ABI);
+    if (!good_name(desc->name) || !desc->help)
+        return pst_fail(PST_E_FORMAT, "%s: its description needs a name and help", file);
+    if (desc->instances_max < 0 || desc->instances_max > PST_INSTANCES_MAX)
+        return pst_fail(PST_E_FORMAT, "%s: instances_max: expected 0 to %d, found %d", file,
+                        PST_INSTANCES_MAX, desc->instances_max);
+    pst_rc rc = check_dataset(desc, file);
+    for (int i = 0; desc->params && desc->params[i].name && rc == PST_OK; i++)
+        rc = i < PST_PARAMS_MAX ? check_param(desc, file, i)
+                                : pst_fail(PST_E_LIMIT, "%s: more than %d parameters", file, PST_PARAMS_MAX);
+    int ports = pst_desc_ports(desc);
+    if (rc == PST_OK && ports > PST_PORTS_MAX)
+        rc = pst_fail(PST_E_LIMIT, "%s: %d ports, and at most %d are allowed", file, ports, PST_PORTS_MAX);
+    for (int i = 0; i < ports && rc == PST_OK; i++)
+        rc = check_port(desc, file, i);
+    return rc;
+}

@@ -1,0 +1,152 @@
+/* value.c: values of parameters against their descriptions. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/pipeline/desc/desc.h"
+#include "common/pipeline/json/diag.h"
+
+#define BYTES_MAX 9e18 /* fits int64_t */
+#define CHOICES_MAX 32 /* of one parameter; more are only not suggested */
+
+const char *pst_desc_type_name(enum pst_param_type type)
+{
+    static const char *const names[] = {"bool", "int", "real", "string", "enum", "bytes", "ints"};
+    return names[type];
+}
+
+/* "expected EXPECTED, found VALUE" */
+static bool refuse(char why[PST_DESC_WHY_MAX], const char *expected, const json_t *found)
+{
+    char *text = json_dumps(found, JSON_ENCODE_ANY);
+    (void)snprintf(why, PST_DESC_WHY_MAX, "expected %.150s, found %.70s", expected,
+                   text ? text : "something else");
+    free(text);
+    return false;
+}
+
+/* "64MiB": digits, perhaps a fraction, a unit. No sign, no blanks, no exponent. */
+static bool parse_bytes(const char *text, double *out)
+{
+    static const struct {
+        const char *suffix;
+        double factor;
+    } units[] = {{"", 1},         {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
+                 {"TiB", 0x1p40}, {"kB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
+    size_t whole = strspn(text, "0123456789"), point = text[whole] == '.';
+    size_t fraction = point ? strspn(text + whole + 1, "0123456789") : 0;
+    if (whole == 0 || whole > 18 || (point && fraction == 0))
+        return false;
+    double value = strtod(text, NULL);
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(text + whole + point + fraction, units[i].suffix) == 0) {
+            *out = value * units[i].factor;
+            return *out <= BYTES_MAX && *out == floor(*out);
+        }
+    return false;
+}
+
+static bool in_range(const struct pst_param_desc *param, double value)
+{
+    return isfinite(value) &&
+           ((param->min == 0 && param->max == 0) || (value >= param->min && value <= param->max));
+}
+
+/* "an integer" becomes "an integer from 1 to 9". */
+static const char *ranged(const struct pst_param_desc *param, const char *what, char out[PST_DESC_WHY_MAX])
+{
+    if (param->min == 0 && param->max == 0)
+        (void)snprintf(out, PST_DESC_WHY_MAX, "%s", what);
+    else
+        (void)snprintf(out, PST_DESC_WHY_MAX, "%s from %.15g to %.15g", what, param->min, param->max);
+    return out;
+}
+
+static bool check_bytes(const struct pst_param_desc *param, const json_t *value, json_t **out,
+                        char why[PST_DESC_WHY_MAX])
+{
+    char expected[PST_DESC_WHY_MAX];
+    double bytes = -1;
+    bool ok =
+        json_is_integer(value) || (json_is_string(value) && parse_bytes(json_string_value(value), &bytes));
+    if (!ok)
+        return refuse(why, "a size, for example 4096 or \"64MiB\"", value);
+    if (json_is_integer(value))
+        bytes = (double)json_integer_value(value);
+    if (bytes < 0 || !in_range(param, bytes))
+        return refuse(why, ranged(param, "a size", expected), value);
+    *out = json_is_integer(value) ? json_integer(json_integer_value(value)) : json_integer((json_int_t)bytes);
+    return *out != NULL;
+}
+
+static bool check_ints(const struct pst_param_desc *param, const json_t *value, char why[PST_DESC_WHY_MAX])
+{
+    if (!json_is_array(value))
+        return refuse(why, "a list of integers, for example [10, 5]", value);
+    size_t n = json_array_size(value), i;
+    if ((param->count_min != 0 || param->count_max != 0) && (n < param->count_min || n > param->count_max)) {
+        (void)snprintf(why, PST_DESC_WHY_MAX, "expected a list of %zu to %zu integers, found %zu",
+                       param->count_min, param->count_max, n);
+        return false;
+    }
+    json_t *item;
+    json_array_foreach(value, i, item)
+    {
+        char expected[PST_DESC_WHY_MAX], what[48];
+        (void)snprintf(what, sizeof what, "element %zu to be an integer", i);
+        if (!json_is_integer(item) || !in_range(param, (double)json_integer_value(item)))
+            return refuse(why, ranged(param, what, expected), item);
+    }
+    return true;
+}
+
+static bool check_choice(const struct pst_param_desc *param, const json_t *value, char why[PST_DESC_WHY_MAX])
+{
+    const char *text = json_string_value(value), *known[CHOICES_MAX], *near;
+    char words[CHOICES_MAX][PST_NAME_MAX], list[160] = "";
+    size_t n = 0, used = 0;
+    if (text && pst_desc_list_has(param->choices, '|', text))
+        return true;
+    for (const char *at = param->choices; n < CHOICES_MAX && (at = pst_desc_list_next(at, '|', words[n]));) {
+        known[n] = words[n];
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", n ? ", " : "", words[n]);
+        used = used < sizeof list ? used : sizeof list - 1;
+        n++;
+    }
+    char expected[PST_DESC_WHY_MAX];
+    (void)snprintf(expected, sizeof expected, "%s%s", n > 1 ? "one of " : "", list);
+    (void)refuse(why, expected, value);
+    near = text ? pst_diag_nearest(text, known, n) : NULL;
+    size_t end = strlen(why);
+    if (near)
+        (void)snprintf(why + end, PST_DESC_WHY_MAX - end, "; did you mean %s?", near);
+    return false;
+}
+
+bool pst_desc_value(const struct pst_param_desc *param, const json_t *value, json_t **out,
+                    char why[PST_DESC_WHY_MAX])
+{
+    char expected[PST_DESC_WHY_MAX];
+    bool ok = false;
+    *out = NULL;
+    why[0] = '\0';
+    switch (param->type) {
+    case PST_PARAM_BOOL: ok = json_is_boolean(value) || refuse(why, "true or false", value); break;
+    case PST_PARAM_INT:
+        ok = (json_is_integer(value) && in_range(param, (double)json_integer_value(value))) ||
+             refuse(why, ranged(param, "an integer", expected), value);
+        break;
+    case PST_PARAM_REAL:
+        ok = (json_is_number(value) && in_range(param, json_number_value(value))) ||
+             refuse(why, ranged(param, "a number", expected), value);
+        break;
+    case PST_PARAM_STRING: ok = json_is_string(value) || refuse(why, "a string", value); break;
+    case PST_PARAM_ENUM: ok = check_choice(param, value, why); break;
+    case PST_PARAM_BYTES: return check_bytes(param, value, out, why);
+    case PST_PARAM_INTS: ok = check_ints(param, value, why); break;
+    }
+    *out = ok ? json_deep_copy(value) : NULL;
+    return *out != NULL;
+}

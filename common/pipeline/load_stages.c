@@ -1,0 +1,312 @@
+/* load_stages.c: the member "stages" of a pipeline file. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/pipeline/desc/condition.h"
+#include "common/pipeline/desc/desc.h"
+#include "common/pipeline/json/diag.h"
+#include "common/pipeline/load_impl.h"
+#include "common/pipeline/place.h"
+
+#define PATH_MAX_OF_STAGE 400 /* bytes of "stages.NAME" */
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+/* Checks one parameter and stores it: the stage's own value, else the shared one, else the default. */
+static void load_param(struct pst_pipeline_loading *ld, struct pst_pipeline_stage_spec *stage,
+                       const struct pst_param_desc *param, const json_t *own, const char *path)
+{
+    const json_t *shared = json_object_get(ld->pl->doc.root, "params");
+    char at[PST_JSON_PATH_MAX], why[PST_DESC_WHY_MAX];
+    json_t *normal = NULL, *value = json_object_get(own, param->name);
+    (void)snprintf(at, sizeof at, "%s.params.%s", path, param->name);
+    if (!value && (value = json_object_get(shared, param->name)))
+        (void)snprintf(at, sizeof at, "params.%s", param->name);
+    json_t *def = !value && param->def ? json_loads(param->def, JSON_DECODE_ANY, NULL) : NULL;
+    if (!value && !def)
+        pst_pipeline_error(ld, at, "this parameter is required: %s (%s)", param->help,
+                           pst_desc_type_name(param->type));
+    else if (!pst_desc_value(param, value ? value : def, &normal, why))
+        pst_pipeline_error(ld, at, "%s", why);
+    else
+        (void)json_object_set_new(stage->params, param->name, normal);
+    json_decref(def);
+}
+
+/* Strings that must not be empty under a condition on other parameters. */
+static void check_needed(struct pst_pipeline_loading *ld, const struct pst_pipeline_stage_spec *stage,
+                         const struct pst_param_desc *param, const char *path)
+{
+    const char *text = json_string_value(json_object_get(stage->params, param->name));
+    if (!text || text[0] || !pst_condition_holds(param->needed_if, stage->params))
+        return;
+    char at[PST_JSON_PATH_MAX];
+    (void)snprintf(at, sizeof at, "%s.params", path);
+    pst_pipeline_error(ld, at, "%s needs the parameter %s (%s)", param->needed_if, param->name, param->help);
+}
+
+static void load_params(struct pst_pipeline_loading *ld, struct pst_pipeline_stage_spec *stage,
+                        const json_t *j, const char *path)
+{
+    const struct pst_stage_desc *desc = stage->caps.desc;
+    const json_t *own = json_object_get(j, "params");
+    const char *names[PST_PARAMS_MAX];
+    char at[PST_JSON_PATH_MAX];
+    size_t n = 0;
+    (void)snprintf(at, sizeof at, "%s.params", path);
+    if (own && !json_is_object(own)) {
+        pst_pipeline_error(ld, at, "expected an object, found %s", pst_json_kind(own));
+        own = NULL;
+    }
+    for (const struct pst_param_desc *p = desc->params; p && p->name; p++) {
+        names[n++] = p->name;
+        load_param(ld, stage, p, own, path);
+    }
+    for (const struct pst_param_desc *p = desc->params; p && p->name; p++)
+        check_needed(ld, stage, p, path);
+    pst_pipeline_check_keys(ld, own, at, names, n);
+}
+
+/* ---- other members --------------------------------------------------------------------------- */
+
+static void load_place(struct pst_pipeline_loading *ld, struct pst_pipeline_stage_spec *stage,
+                       const json_t *j, const char *path)
+{
+    static const char *const keys[] = {"device", "cores", "sm_percent"};
+    const json_t *place = json_object_get(j, "place");
+    char at[PST_JSON_PATH_MAX];
+    (void)snprintf(at, sizeof at, "%s.place", path);
+    if (place && !json_is_object(place)) {
+        pst_pipeline_error(ld, at, "expected an object, for example {\"device\": \"cpu:0\"}, found %s",
+                           pst_json_kind(place));
+        place = NULL;
+    }
+    pst_pipeline_check_keys(ld, place, at, keys, sizeof keys / sizeof keys[0]);
+    stage->sm_percent = (int)pst_pipeline_get_int(ld, place, at, "sm_percent", 100, 1, 100);
+    const bool device = pst_pipeline_get_string(ld, place, at, "device", stage->device, sizeof stage->device);
+    (void)pst_pipeline_get_string(ld, place, at, "cores", stage->cores, sizeof stage->cores);
+    (void)snprintf(at, sizeof at, "%s.place.device", path);
+    if (device && !stage->device[0])
+        pst_pipeline_error(ld, at, "expected cpu:N, cuda:N or auto, found \"\"");
+    (void)snprintf(at, sizeof at, "%s.place.cores", path);
+    pst_place_cores(ld->pl, ld->diag, at, stage->cores);
+}
+
+static void load_group(struct pst_pipeline_loading *ld, struct pst_pipeline_stage_spec *stage,
+                       const json_t *j, const char *path)
+{
+    char at[PST_JSON_PATH_MAX];
+    (void)snprintf(at, sizeof at, "%s.group", path);
+    (void)pst_pipeline_get_string(ld, j, path, "group", stage->group, sizeof stage->group);
+    if (stage->group[0] && !pst_pipeline_good_name(stage->group, PST_PIPELINE_STAGE_NAME_MAX)) {
+        pst_pipeline_error(ld, at, "the name of a group has 1 to %d letters, digits, _ or -",
+                           PST_PIPELINE_STAGE_NAME_MAX);
+        stage->group[0] = '\0';
+    }
+    if (stage->caps.foreign && (stage->group[0] || ld->group_all))
+        pst_pipeline_error(ld, at, "%s is an external program, which cannot be a thread of a group",
+                           stage->caps.run);
+    if (ld->group_all)
+        (void)snprintf(stage->group, sizeof stage->group, "all");
+}
+
+static void load_instances(struct pst_pipeline_loading *ld, struct pst_pipeline_stage_spec *stage,
+                           const json_t *j, const char *path)
+{
+    const struct pst_stage_desc *desc = stage->caps.desc;
+    char at[PST_JSON_PATH_MAX];
+    stage->instances = (int)pst_pipeline_get_int(ld, j, path, "instances", 1, 1, PST_INSTANCES_MAX);
+    if (!desc || desc->instances_max == 0 || stage->instances <= desc->instances_max)
+        return;
+    (void)snprintf(at, sizeof at, "%s.instances", path);
+    pst_pipeline_error(ld, at, "%s cannot have %d instances, at most %d", desc->name, stage->instances,
+                       desc->instances_max);
+    stage->instances = desc->instances_max;
+}
+
+/* A PORT of tcp://ADDRESS:PORT: a number, or * for any that is free. */
+static bool good_port(const char *port)
+{
+    const size_t digits = strspn(port, "0123456789");
+    return strcmp(port, "*") == 0 ||
+           (digits >= 1 && digits <= 5 && !port[digits] && atoi(port) >= 1 && atoi(port) <= 65535);
+}
+
+static void load_endpoint(struct pst_pipeline_loading *ld, struct pst_pipeline_stage_spec *stage,
+                          const json_t *j, const char *path)
+{
+    static const char scheme[] = "tcp://";
+    char at[PST_JSON_PATH_MAX];
+    if (!pst_pipeline_get_string(ld, j, path, "endpoint", stage->endpoint, sizeof stage->endpoint))
+        return;
+    (void)snprintf(at, sizeof at, "%s.endpoint", path);
+    const char *colon = strrchr(stage->endpoint, ':'), *address = stage->endpoint + strlen(scheme);
+    if (strncmp(stage->endpoint, scheme, strlen(scheme)) != 0 || colon <= address || !good_port(colon + 1))
+        pst_pipeline_error(ld, at,
+                           "expected tcp://ADDRESS:PORT, for example \"tcp://127.0.0.1:*\", found \"%s\"",
+                           stage->endpoint);
+    else if (!stage->caps.foreign)
+        pst_pipeline_error(ld, at, "only external programs have endpoints, and %s is a shared object",
+                           stage->caps.run);
+}
+
+/* ---- stages ---------------------------------------------------------------------------------- */
+
+/* Reports that the description of `run` could not be had: its error, or that no stage of this name is
+ * installed. */
+static void unknown_stage(struct pst_pipeline_loading *ld, const char *at, const char *run)
+{
+    char **names, near[PST_PIPELINE_HINT_MAX], why[512], list[512] = "";
+    size_t n, length = 0;
+    (void)snprintf(why, sizeof why, "%s", pst_error_text());
+    if (strchr(run, '/') || pst_caps_list(&names, &n) != PST_OK) {
+        pst_pipeline_error(ld, at, "%s", why);
+        return;
+    }
+    bool installed = false;
+    for (size_t i = 0; i < n; i++) {
+        installed = installed || strcmp(names[i], run) == 0;
+        length += (size_t)snprintf(list + length, sizeof list - length, "%s%s", i ? ", " : "", names[i]);
+        length = length < sizeof list ? length : sizeof list - 1;
+    }
+    if (installed)
+        pst_pipeline_error(ld, at, "%s", why);
+    else
+        pst_pipeline_error(ld, at, "no stage \"%s\" is installed (installed are %s)%s", run, list,
+                           pst_pipeline_hint(run, (const char *const *)names, n, near));
+    for (size_t i = 0; i < n; i++)
+        free(names[i]);
+    free(names);
+}
+
+static void missing_run(struct pst_pipeline_loading *ld, const char *name, const char *path)
+{
+    const char *names[PST_STAGES_MAX], *other;
+    char near[PST_PIPELINE_HINT_MAX];
+    size_t n = 0;
+    json_t *j;
+    json_object_foreach(json_object_get(ld->pl->doc.root, "stages"), other, j)
+    {
+        if (n < PST_STAGES_MAX && strcmp(other, name) != 0)
+            names[n++] = other;
+    }
+    pst_pipeline_error(ld, path, "\"run\" is missing: the name of an installed stage, or a path%s",
+                       pst_pipeline_hint(name, names, n, near));
+}
+
+/* Takes room for a stage. NULL: its name or its value is wrong, or there are too many. */
+static struct pst_pipeline_stage_spec *add_stage(struct pst_pipeline_loading *ld, const char *name,
+                                                 const json_t *j, const char *path)
+{
+    static const char *const keys[] = {"run", "params", "place", "group", "instances", "endpoint"};
+    struct pst_pipeline *pl = ld->pl;
+    if (!pst_pipeline_good_name(name, PST_PIPELINE_STAGE_NAME_MAX))
+        pst_pipeline_error(ld, path, "the name of a stage has 1 to %d letters, digits, _ or -",
+                           PST_PIPELINE_STAGE_NAME_MAX);
+    else if (!json_is_object(j))
+        pst_pipeline_error(ld, path, "expected an object, for example {\"run\": \"sampler\"}, found %s",
+                           pst_json_kind(j));
+    else if (pl->nstages == PST_STAGES_MAX)
+        pst_pipeline_error(ld, path, "the pipeline has more than %d stages", PST_STAGES_MAX);
+    else {
+        struct pst_pipeline_stage_spec *stage = &pl->stages[pl->nstages++];
+        (void)snprintf(stage->name, sizeof stage->name, "%s", name);
+        stage->params = json_object();
+        pst_pipeline_check_keys(ld, j, path, keys, sizeof keys / sizeof keys[0]);
+        return stage;
+    }
+    return NULL;
+}
+
+/* Gets the stage's description. False, after an error, if there is none. */
+static bool load_run(struct pst_pipeline_loading *ld, struct pst_pipeline_stage_spec *stage, const json_t *j,
+                     const char *path)
+{
+    char at[PST_JSON_PATH_MAX], run[PST_PATH_MAX];
+    if (!pst_pipeline_get_string(ld, j, path, "run", run, sizeof run)) {
+        if (!json_object_get(j, "run"))
+            missing_run(ld, stage->name, path);
+        return false;
+    }
+    if (pst_caps_load(&stage->caps, run, ld->pl->base_dir) == PST_OK)
+        return true;
+    (void)snprintf(at, sizeof at, "%s.run", path);
+    unknown_stage(ld, at, run);
+    pst_caps_release(&stage->caps);
+    return false;
+}
+
+static void load_stage(struct pst_pipeline_loading *ld, const char *name, const json_t *j)
+{
+    char path[PATH_MAX_OF_STAGE];
+    (void)snprintf(path, sizeof path, "stages.%s", name);
+    struct pst_pipeline_stage_spec *stage = add_stage(ld, name, j, path);
+    if (!stage)
+        return;
+    const bool described = load_run(ld, stage, j, path);
+    load_instances(ld, stage, j, path);
+    load_group(ld, stage, j, path);
+    load_place(ld, stage, j, path);
+    if (!described)
+        return;
+    load_endpoint(ld, stage, j, path);
+    load_params(ld, stage, j, path);
+    pst_place_device(ld->pl, ld->diag, path, stage); /* depends on the parameters */
+}
+
+/* A process is called after its group, or after its only stage. So a group cannot have the name of a stage
+ * outside it. */
+static void check_groups(struct pst_pipeline_loading *ld)
+{
+    const struct pst_pipeline *pl = ld->pl;
+    char at[PST_JSON_PATH_MAX];
+    for (int s = 0; s < pl->nstages; s++) {
+        const char *group = pl->stages[s].group;
+        const int other = group[0] ? pst_pipeline_stage(pl, group) : -1;
+        if (other < 0 || strcmp(pl->stages[other].group, group) == 0)
+            continue;
+        (void)snprintf(at, sizeof at, "stages.%s.group", pl->stages[s].name);
+        pst_pipeline_error(ld, at, "a group cannot be called %s, because the stage of that name is not in it",
+                           group);
+    }
+}
+
+/* A shared parameter that no stage has is a misspelling. */
+static void check_shared(struct pst_pipeline_loading *ld)
+{
+    const struct pst_pipeline *pl = ld->pl;
+    const json_t *shared = json_object_get(pl->doc.root, "params");
+    const size_t most = (size_t)pl->nstages * PST_PARAMS_MAX;
+    const char **names = calloc(most ? most : 1, sizeof *names);
+    size_t n = 0;
+    if (shared && !json_is_object(shared))
+        pst_pipeline_error(ld, "params", "expected an object, found %s", pst_json_kind(shared));
+    for (int s = 0; s < pl->nstages && names; s++) {
+        const struct pst_stage_desc *desc = pl->stages[s].caps.desc;
+        for (const struct pst_param_desc *p = desc ? desc->params : NULL; p && p->name; p++)
+            names[n++] = p->name;
+    }
+    if (json_is_object(shared) && names)
+        pst_pipeline_check_keys(ld, shared, "params", names, n);
+    free(names);
+}
+
+void pst_pipeline_load_stages(struct pst_pipeline_loading *ld)
+{
+    const json_t *stages = json_object_get(ld->pl->doc.root, "stages");
+    if (!json_is_object(stages) || json_object_size(stages) == 0) {
+        pst_pipeline_error(ld, "stages", "expected an object of stages, found %s",
+                           !stages                  ? "nothing"
+                           : json_is_object(stages) ? "an empty one"
+                                                    : pst_json_kind(stages));
+        return;
+    }
+    const char *name;
+    json_t *j;
+    json_object_foreach((json_t *)(uintptr_t)stages, name, j)
+    {
+        load_stage(ld, name, j);
+    }
+    check_groups(ld);
+    check_shared(ld);
+}

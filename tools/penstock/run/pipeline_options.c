@@ -1,0 +1,54 @@
+#include "tools/penstock/run/pipeline_options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/pipeline/json/diag.h"
+
+/* Adds PATH=VALUE, which --set was given (path NULL), or which another option means. */
+static bool add_set(struct pipeline_options *options, const char *path, const char *value, bool quote)
+{
+    char *text = NULL;
+    if (options->nsets == PST_SETS_MAX)
+        return false;
+    json_t *string = quote ? json_string(value) : NULL;
+    char *quoted = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
+    bool made = asprintf(&text, "%s%s%s", path ? path : "", path ? "=" : "", quoted ? quoted : value) >= 0;
+    free(quoted);
+    json_decref(string);
+    if (made)
+        options->sets[options->nsets++] = text;
+    return made;
+}
+
+bool pipeline_option(struct pipeline_options *options, int code, const char *value)
+{
+    switch (code) {
+    case 'D': return add_set(options, "dataset", value, true);
+    case 'S': return add_set(options, NULL, value, false);
+    case 'E': return add_set(options, "epochs", value, false);
+    case 'N': return add_set(options, "seed", value, false);
+    case 'V': return add_set(options, "place.device", value, true);
+    case 'G': return options->group_all = strcmp(value, "all") == 0;
+    default: return false;
+    }
+}
+
+void pipeline_options_release(struct pipeline_options *options)
+{
+    for (int i = 0; i < options->nsets; i++)
+        free(options->sets[i]);
+    options->nsets = 0;
+}
+
+bool load_pipeline(struct pst_pipeline *pl, struct pst_graph *graph, const char *file,
+                   const struct pipeline_options *options)
+{
+    struct pst_diag diag = {0};
+    const struct pst_pipeline_options how = {
+        .sets = options->sets, .nsets = options->nsets, .group_all = options->group_all};
+    bool ok = pst_pipeline_load(pl, file, &how, &diag) && pst_graph_build(graph, pl, &diag);
+    pst_diag_print(&diag);
+    pst_diag_release(&diag);
+    return ok;
+}
