@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where this library is, with another file's name. */
+/* The path of another file in this library's folder. */
 static bool beside(const char *file, char *path, size_t bytes)
 {
     Dl_info info;
@@ -19,12 +19,12 @@ static bool beside(const char *file, char *path, size_t bytes)
 
 const struct pst_twin *pst_twin_open(const char *path, char *why)
 {
-    char own[4096]; /* PATH_MAX */
+    char own[PST_PATH_MAX];
     if (path == NULL)
         path = getenv("PENSTOCK_CUDA");
     if (path == NULL) {
         if (!beside("libpenstock-cuda.so", own, sizeof own)) {
-            (void)snprintf(why, PST_TWIN_WHY_BYTES, "cannot tell where Penstock's libraries are");
+            (void)snprintf(why, PST_TWIN_WHY_BYTES, "cannot find out where Penstock's libraries are");
             return NULL;
         }
         path = own;
@@ -38,7 +38,7 @@ const struct pst_twin *pst_twin_open(const char *path, char *why)
     *(void **)&table = dlsym(object, PST_TWIN_SYMBOL);
     if (table && table()->bytes == sizeof(struct pst_twin))
         return table();
-    (void)snprintf(why, PST_TWIN_WHY_BYTES, "%.*s is not of this build of Penstock: build it again",
+    (void)snprintf(why, PST_TWIN_WHY_BYTES, "%.*s belongs to another build of Penstock: build it again",
                    PST_TWIN_WHY_BYTES - 80, path);
     (void)dlclose(object);
     return NULL;

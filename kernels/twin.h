@@ -1,12 +1,15 @@
-/* twin.h: one table of functions a backend, so that what calls kernels is written once and one build serves a
- * machine with a GPU and one without. The CPU's is linked in; CUDA's is a shared object that is opened where
- * there is a GPU.
+/* twin.h: one table of functions for each backend. Code that calls kernels is written once, and one build
+ * serves machines with and without a GPU. The CPU's table is linked in. CUDA's is in a shared object,
+ * which is opened on machines with a GPU.
  *
- * What differs with CUDA: pointers are to device memory or pinned host memory (except `graph`, `key`, `opt`,
- * `drop` themselves, which are read by the call); calls put work on the queue and return; a count that a call
- * leaves (*count, *hits, *loss ...) is in such memory too. What is wrong with the data cannot be returned by
- * a call that does not wait: it is kept in the queue, the rest of the queue's work is skipped, and
- * pst_twin_record or `wait` tell it. A queue belongs to one thread at a time. */
+ * With CUDA, pointers are to device memory or pinned host memory, except `graph`, `key`, `opt` and `drop`
+ * themselves, which the call reads. A call puts work on the queue and returns. Counts that it leaves
+ * (*count, *hits, *loss ...) are in device or pinned memory too. A call that does not wait cannot return
+ * what is wrong with its data. Instead the queue remembers the first error and skips the rest of its work;
+ * `record` and `wait` report it.
+ *
+ * Owner: tables are constants; the caller frees queues and memory. Threads: a queue belongs to one thread
+ * at a time. */
 #ifndef PST_TWIN_H
 #define PST_TWIN_H
 
@@ -16,7 +19,7 @@
 
 PST_BEGIN_DECLS
 
-/* Every kernel of kernels.h, once: each table has them all, with the declaration that is there. */
+/* Every kernel of kernels.h, once. Each table has all of them, with the types of kernels.h. */
 #define PST_TWIN_KERNELS(X)                                                                                  \
     X(sample)                                                                                                \
     X(shuffle)                                                                                               \
@@ -79,27 +82,27 @@ void pst_kn_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t 
                       int64_t edges, int64_t sources, const pst_real *grad_out, int64_t ld_out,
                       pst_real *grad_in, int64_t ld_in, int64_t dim);
 
-/* A batch's counts as its reader finds them, in pinned memory. Written in one piece; `sequence` last, after
- * which a release/acquire reader may take the rest. */
-#define PST_TWIN_RECORD_COUNTS 32 /* per hop of PST_HOPS_MAX: vertices, edges, hits, misses */
+/* The counts of a batch, as the host finds them in pinned memory. `sequence` is written last: a reader
+ * that acquires it sees the rest. */
+#define PST_TWIN_RECORD_COUNTS 32 /* vertices, edges, hits and misses for each of PST_HOPS_MAX hops */
 struct pst_twin_record {
     uint64_t sequence;
-    int32_t rc; /* a pst_rc: of all that the queue did since the last record */
+    int32_t rc; /* enum pst_rc: of everything that the queue did since the last record */
     int32_t n;
     int64_t counts[PST_TWIN_RECORD_COUNTS];
 };
 
 struct pst_queue_options {
     int device;
-    int64_t most;    /* ids or edges of the largest call: sizes the queue's own memory */
+    int64_t most;    /* ids or edges of the largest call: this sizes the queue's own memory */
     int64_t columns; /* of the widest rows of floats */
-    bool products;   /* calls gemm, whose workspace is 32 MiB: a queue without it refuses it */
-    bool tf32;       /* products in TensorFloat-32: 10 bits of mantissa, several times faster */
+    bool products;   /* the queue may call gemm, which takes a workspace of 32 MiB */
+    bool tf32;       /* products in TensorFloat-32: 10 bits of mantissa, several times as fast */
     bool first;      /* its kernels go before those of other queues of this process */
-    void *stream;    /* a cudaStream_t that the caller keeps; NULL: one of the queue's own */
+    void *stream;    /* a cudaStream_t of the caller's; NULL: the queue makes one */
 };
 
-/* The longest wait for a queue, in seconds, unless PENSTOCK_GPU_WAIT_S is set: a copy of the largest topology
+/* The longest wait for a queue, in seconds. PENSTOCK_GPU_WAIT_S overrides it. Copying the largest topology
  * takes that long; a batch takes a thousandth. */
 #define PST_QUEUE_WAIT_S 300
 
@@ -115,9 +118,9 @@ enum pst_twin_memory { PST_TWIN_MEMORY_DEVICE, PST_TWIN_MEMORY_PINNED };
 struct pst_k_nvme_twin; /* nvme.h */
 
 struct pst_twin {
-    uint64_t bytes;                     /* of this structure, which tells a table of another build */
+    uint64_t bytes;                     /* of this structure: another size means another build */
     const char *name;                   /* "cpu", "cuda", "cuda on the host" */
-    const struct pst_k_nvme_twin *nvme; /* NULL: the CPU's, which is common/nvme/stack/stack.h */
+    const struct pst_k_nvme_twin *nvme; /* NULL in the CPU's table: its twin is common/nvme/stack/stack.h */
 #define PST_TWIN_MEMBER(kernel) __typeof__(pst_k_##kernel) *kernel;
     PST_TWIN_KERNELS(PST_TWIN_MEMBER)
 #undef PST_TWIN_MEMBER
@@ -126,39 +129,41 @@ struct pst_twin {
     PST_TWIN_KERNELS_N(PST_TWIN_MEMBER)
 #undef PST_TWIN_MEMBER
 
-    /* A queue, and memory that its kernels can use. why: at least PST_TWIN_WHY_BYTES, gets the reason of a
+    /* Queues, and memory that their kernels can use. why has PST_TWIN_WHY_BYTES and gets the reason of a
      * failure. The CPU's queue is NULL. */
     pst_rc (*queue_new)(const struct pst_queue_options *options, struct pst_queue **q, char *why);
     void (*queue_free)(struct pst_queue *q);
     pst_rc (*alloc)(int device, enum pst_twin_memory kind, size_t bytes, void **at, char *why);
     void (*release)(enum pst_twin_memory kind, void *at);
-    /* How much of a device's memory is free, and how much it has. */
+    /* How much memory of a device is free, and how much it has. */
     pst_rc (*room)(int device, uint64_t *free_bytes, uint64_t *total_bytes, char *why);
-    /* In the queue's order. Host memory that is not pinned must stay as it is until the queue has been waited
-     * for. */
+    /* Both happen in the queue's order. Host memory that is not pinned must stay unchanged until the queue
+     * was waited for. */
     pst_rc (*copy)(struct pst_queue *q, void *to, const void *from, size_t bytes);
     pst_rc (*fill)(struct pst_queue *q, void *at, int byte, size_t bytes);
-    /* The cudaStream_t that it is; NULL on the CPU. */
+    /* Its cudaStream_t; NULL on the CPU. */
     void *(*stream)(struct pst_queue *q);
-    /* counts[0..n) are pointers, themselves read by the call, to numbers that the queue will have left. */
+    /* Writes a record: *counts[0] to *counts[n-1], which the queue will have left by then. The call reads
+     * the pointers themselves. */
     pst_rc (*record)(struct pst_queue *q, struct pst_twin_record *record, uint64_t sequence,
                      const int64_t *const *counts, int n);
-    /* Sleeps until the last record is there; what was put on the queue after it may still be running. */
+    /* Sleeps until the last record is there. What was put on the queue after it may still be running. */
     pst_rc (*recorded)(struct pst_queue *q, char *why);
-    /* Sleeps until all is done. Both return the first failure since the last record or wait, its place in why
-     * (PST_TWIN_WHY_BYTES). PST_E_TIMEOUT: it never ends, as it seems, and with it goes whatever waits for
-     * the device: such a queue can only be left alone (queue_free does), and its memory not be released. */
+    /* Sleeps until the queue is empty. Both waits return the first failure since the last record or wait,
+     * and where it happened in why. PST_E_TIMEOUT: the queue appears to be hung, and everything that waits
+     * for this device will hang with it. Do not use it again and do not release its memory (queue_free
+     * leaves it alone). */
     pst_rc (*wait)(struct pst_queue *q, char *why);
 };
 
-#define PST_TWIN_WHY_BYTES 320 /* a path, a CUDA error and its place */
+#define PST_TWIN_WHY_BYTES 320 /* a path, a CUDA error and where it happened */
 
 PST_API const struct pst_twin *pst_twin_cpu(void);
-/* Opens CUDA's twin: path; if NULL, what $PENSTOCK_CUDA names; else libpenstock-cuda.so beside this library.
- * It stays open. NULL: why (of PST_TWIN_WHY_BYTES) says what is missing. */
+/* Opens CUDA's table: from path; if that is NULL, from $PENSTOCK_CUDA; else from libpenstock-cuda.so
+ * beside this library. It stays open. NULL: why (PST_TWIN_WHY_BYTES) says what is missing. */
 PST_API const struct pst_twin *pst_twin_open(const char *path, char *why);
 
-/* What a CUDA object exports. */
+/* What CUDA's shared object exports. */
 #define PST_TWIN_SYMBOL "pst_twin_cuda"
 typedef const struct pst_twin *(*pst_twin_fn)(void);
 

@@ -1,4 +1,4 @@
-/* adam.c: one optimizer step (kernels.h). */
+/* adam.c: one step of the Adam optimizer. */
 #include "kernels/kernels.h"
 #include "kernels/cpu/clones.h"
 
@@ -25,7 +25,7 @@ void pst_k_adam(struct pst_queue *q, const struct pst_adam *opt, pst_real *w, co
 {
     assert(q == NULL && n >= 0 && opt->step >= 1);
     (void)q;
-    /* The bias corrections of both moments, taken out of the loop. */
+    /* The bias corrections of both moments are the same for all parameters. */
     const double correct1 = 1 - pow(opt->beta1, (double)opt->step);
     const double correct2 = 1 - pow(opt->beta2, (double)opt->step);
     const struct factors f = {

@@ -1,20 +1,20 @@
-/* aggregate.c: means over in-neighbours and their gradient (kernels.h). Rows are added in the order of the
- * edges, four to a pass over the sum, which stays in the nearest cache. */
+/* aggregate.c: means over in-neighbours, and their gradient. Rows are added in the order of the edges,
+ * four in one pass over the sum, which stays in the nearest cache. */
 #include "kernels/kernels.h"
 #include "kernels/cpu/clones.h"
 
 #include <string.h>
 
 enum {
-    AHEAD_EDGES = 8,   /* edges ahead whose row is fetched */
-    AHEAD_BYTES = 256, /* of each: past that the hardware's own prefetcher has caught on */
+    AHEAD_EDGES = 8,   /* how many edges ahead rows are prefetched */
+    AHEAD_BYTES = 256, /* bytes of a row that are prefetched; the hardware follows by itself after that */
 };
 
 struct sources {
     const void *indices;
     int index_bytes;
-    int64_t count;        /* of edges: how far may be looked ahead */
-    const pst_real *rows; /* of the ids from .. from + n */
+    int64_t count;        /* number of edges: the limit of prefetching */
+    const pst_real *rows; /* rows of ids from .. from + n */
     int64_t ld;
     int64_t from, n;
 };
@@ -67,7 +67,7 @@ PST_CPU_INLINE void add_one(const struct sources *s, int64_t edge, pst_real *res
     }
 }
 
-/* Adds the rows of edges begin..end to out, which holds the sum of those from `first` on. */
+/* Adds the rows of edges begin..end to out, which already holds the sum of the rows from `first` on. */
 PST_CPU_INLINE void add_edges(const struct sources *s, int64_t first, int64_t begin, int64_t end,
                               pst_real *restrict out, int64_t dim)
 {
@@ -83,7 +83,7 @@ PST_CPU_INLINE void add_edges(const struct sources *s, int64_t first, int64_t be
     }
 }
 
-/* A sum over `edges` rows becomes their mean. */
+/* Turns a sum over `edges` rows into their mean. */
 PST_CPU_INLINE void divide(pst_real *restrict out, int64_t edges, int64_t dim)
 {
     if (edges == 0) {
@@ -118,8 +118,7 @@ void pst_k_mean(struct pst_queue *q, const int32_t *indptr, const int32_t *indic
     mean_block(&s, indptr, dsts, out, ld_out, dim);
 }
 
-/* The edges from `begin` on whose ids are below s->from + s->n: where they end, or -1 for an id below
- * s->from. */
+/* Finds where the edges from `begin` on with ids below s->from + s->n end. -1: an id is below s->from. */
 PST_CPU_INLINE int64_t part_end(const struct sources *s, int64_t begin, int64_t end)
 {
     for (; begin < end; begin++) {
@@ -131,7 +130,7 @@ PST_CPU_INLINE int64_t part_end(const struct sources *s, int64_t begin, int64_t 
     return begin;
 }
 
-/* False for an id that is out of range or not in its place. */
+/* False: an id is out of range or out of order. */
 PST_CPU_CLONES static bool add_part(const struct sources *s, const int64_t *indptr, int64_t dsts, bool last,
                                     int64_t *cursor, pst_real *out, int64_t ld_out, int64_t dim)
 {

@@ -1,9 +1,9 @@
-/* cache.c: which vertices' rows are cached and where, and how often vertices are met (kernels.h). Where a
- * good share of the vertices is cached, an array of rows by vertex takes no more memory than a hash table and
- * is a single load; where all are, in order, there is nothing to look up. */
+/* cache.c: the index of cached rows, and counts of how often vertices appear. If a good share of the
+ * vertices is cached, the index is an array by vertex: it takes no more memory than a hash table and needs
+ * a single load. If the cached vertices are 0..n-1, there is nothing to look up. */
 #include "kernels/kernels.h"
 
-enum { AHEAD = 12 }; /* ids ahead whose place is fetched */
+enum { AHEAD = 12 }; /* how many ids ahead places are prefetched */
 
 struct place {
     int64_t vertex; /* -1: empty */
@@ -12,9 +12,9 @@ struct place {
 
 struct pst_cache {
     int64_t n;
-    uint64_t span; /* vertices below this may be cached; only where rows or identity is set */
-    bool identity; /* row v is vertex v's */
-    int32_t *rows; /* of span vertices, -1: not cached; NULL: look in places */
+    uint64_t span; /* only lower vertices can be cached; set with rows or identity */
+    bool identity; /* row v is the row of vertex v */
+    int32_t *rows; /* the row of each of `span` vertices, -1: not cached; NULL: look in places */
     uint64_t mask;
     int shift; /* 64 - log2(places) */
     struct place *places;
@@ -39,8 +39,8 @@ static uint64_t home(const struct pst_cache *cache, int64_t vertex)
     return ((uint64_t)vertex * 0x9E3779B97F4A7C15ull) >> cache->shift;
 }
 
-/* The place of vertex, or the empty place where it belongs. One condition, hence |: only collisions branch.
- */
+/* The place of a vertex, or the empty place where it belongs. The condition uses | so that only collisions
+ * branch. */
 static struct place *find(const struct pst_cache *cache, int64_t vertex)
 {
     for (uint64_t at = home(cache, vertex);; at++) {
@@ -111,7 +111,7 @@ static int64_t row_of(const struct pst_cache *cache, int64_t vertex)
     return cache->rows ? cache->rows[vertex] : vertex;
 }
 
-/* Hits and misses come as they like: both are written, and one counts. */
+/* Whether an id hits is unpredictable, so both outputs are written, and only one of the counts moves. */
 void pst_k_lookup(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids, int64_t n,
                   int32_t *hit_pos, int32_t *hit_row, int64_t *hits, int32_t *miss_pos, int64_t *misses)
 {

@@ -1,11 +1,11 @@
-/* dedup.c: dedup and relabel (kernels.h). Open addressing with linear probing, at most half full. An entry
- * counts only if it bears the table's current stamp, so a reset is one increment. Whether an id is new is as
- * good as random, so nothing branches on it. */
+/* dedup.c: removes duplicates and relabels. Open addressing with linear probing, at most half full. An
+ * entry counts only if it has the current stamp of the table, so a reset is one increment. Whether an id
+ * is new is unpredictable, so nothing branches on it. */
 #include "kernels/kernels.h"
 
 #include <string.h>
 
-enum { AHEAD = 12 }; /* ids ahead whose entry is fetched */
+enum { AHEAD = 12 }; /* how many ids ahead entries are prefetched */
 
 struct entry {
     int64_t id;
@@ -56,7 +56,7 @@ void pst_k_dedup_reset(struct pst_queue *q, struct pst_dedup *table)
     assert(q == NULL);
     (void)q;
     table->used = 0;
-    if (++table->stamp == 0) { /* after 2^32 batches old stamps would come back to life */
+    if (++table->stamp == 0) { /* after 2^32 resets old stamps would be valid again */
         memset(table->entries, 0, (table->mask + 1) * sizeof(struct entry));
         table->stamp = 1;
     }
@@ -67,14 +67,14 @@ static uint64_t home(const struct pst_dedup *table, int64_t id)
     return ((uint64_t)id * 0x9E3779B97F4A7C15ull) >> table->shift;
 }
 
-/* A condition that the compiler must not make a branch of. */
+/* Hides a condition, so that the compiler makes no branch of it. */
 static inline uint32_t opaque(uint32_t condition)
 {
     __asm__("" : "+r"(condition));
     return condition;
 }
 
-/* The place of id, or the empty place where it belongs; *fresh is 1 if it is that. Only collisions branch. */
+/* The place of an id, or the empty place where it belongs; then *fresh is 1. Only collisions branch. */
 static inline struct entry *find(struct pst_dedup *table, int64_t id, uint32_t *fresh)
 {
     for (uint64_t at = home(table, id);; at++) {
@@ -85,7 +85,7 @@ static inline struct entry *find(struct pst_dedup *table, int64_t id, uint32_t *
     }
 }
 
-/* ids[i..end), for which there is room even if all are new; returns how many were. */
+/* Takes ids[i..end), for which there is room even if all are new. Returns how many were new. */
 static int64_t add(struct pst_dedup *table, const int64_t *ids, int64_t i, int64_t end, int64_t n,
                    int64_t *vertices, int64_t count, int32_t *local)
 {

@@ -1,5 +1,5 @@
-/* fused.c: what is done to activations row by row (kernels.h): bias, ReLU and dropout in one pass and its
- * gradient, sums, and widening of 16-bit rows. */
+/* fused.c: operations on activations, row by row: bias, ReLU and dropout in one pass, its gradient, sums,
+ * and widening of 16-bit rows. */
 #include "kernels/kernels.h"
 #include "common/util/rng.h"
 #include "kernels/cpu/clones.h"
@@ -7,21 +7,21 @@
 #include <string.h>
 
 enum {
-    LANES = 16,                /* Philox calls side by side: one vector of AVX-512 a word */
-    PIECES = 8,                /* of 16 bits in a call */
-    GROUP = PST_DROPOUT_GROUP, /* columns that they decide */
+    LANES = 16,                /* Philox calls side by side: each word fills one AVX-512 vector */
+    PIECES = 8,                /* numbers of 16 bits that one call gives */
+    GROUP = PST_DROPOUT_GROUP, /* columns that a group of calls decides */
     PANEL = 256,               /* columns whose sums are kept at once */
 };
 _Static_assert(GROUP == LANES * PIECES, "one call's bits for each lane");
 
 struct mask {
     struct pst_rng_stream stream;
-    uint32_t threshold; /* a column is dropped if its 16 bits, moved up by 16, are below */
-    pst_real scale;     /* what is kept is multiplied by this, so that the mean stays */
+    uint32_t threshold; /* a column is dropped if its 16 bits, shifted up by 16, are below this */
+    pst_real scale;     /* kept values are multiplied by this, so that the mean stays */
     bool on;
 };
 
-/* The rate as a number of 65536ths: at least one of them if it is not zero, and never all. */
+/* The rate in units of 1/65536: at least 1 if it is above 0, and never all. */
 static struct mask mask_of(const struct pst_dropout *drop)
 {
     assert(drop->rate >= 0 && drop->rate < 1);
@@ -34,7 +34,7 @@ static struct mask mask_of(const struct pst_dropout *drop)
     return mask;
 }
 
-/* One round of Philox in every lane; the four words of a lane are apart. */
+/* One round of Philox in every lane. Each of the four words has an array of its own. */
 PST_CPU_INLINE void round_of(uint32_t w[4][LANES], uint32_t key0, uint32_t key1)
 {
     for (int i = 0; i < LANES; i++) {
@@ -47,7 +47,7 @@ PST_CPU_INLINE void round_of(uint32_t w[4][LANES], uint32_t key0, uint32_t key1)
     }
 }
 
-/* pst_rng_draw() of one vertex and LANES blocks of columns, abreast. */
+/* pst_rng_draw() of one vertex and LANES successive blocks of columns. */
 PST_CPU_INLINE void draw_group(const struct mask *mask, uint64_t vertex, uint32_t group, uint32_t w[4][LANES])
 {
     for (int i = 0; i < LANES; i++) {
@@ -64,7 +64,7 @@ PST_CPU_INLINE void draw_group(const struct mask *mask, uint64_t vertex, uint32_
     }
 }
 
-/* x[j] = x[j] or 0, scaled, in a row's columns of one group. */
+/* In one group of a row's columns: x[j] = x[j] * scale if the column is kept, else 0. */
 PST_CPU_INLINE void drop_group(pst_real *restrict x, int64_t width, const struct mask *mask, uint64_t vertex,
                                uint32_t group)
 {
@@ -88,7 +88,7 @@ PST_CPU_INLINE void drop_row(pst_real *x, int64_t dim, const struct mask *mask, 
         drop_group(x + at, pst_min_i64(GROUP, dim - at), mask, vertex, (uint32_t)(at / GROUP));
 }
 
-/* A NaN must stay one, so that a diverging run is noticed: hence not (v > 0 ? v : 0). */
+/* A NaN stays a NaN, so that a diverging run is noticed. (v > 0 ? v : 0) would hide it. */
 PST_CPU_INLINE void add_and_clip(pst_real *restrict x, const pst_real *restrict bias, int64_t dim, bool relu)
 {
     if (bias && relu) {
@@ -140,7 +140,7 @@ void pst_k_bias_relu_dropout(struct pst_queue *q, pst_real *x, int64_t ld, const
     forward(x, ld, bias, vertices, n, dim, relu, &mask);
 }
 
-/* A panel of a row: y > 0 is kept and above zero; the sums are in double precision. */
+/* One panel of a row: the gradient passes where y > 0. The sums are in double precision. */
 PST_CPU_INLINE void backward_panel(pst_real *restrict grad, const pst_real *restrict y, int64_t width,
                                    pst_real scale, double *restrict sum)
 {
@@ -159,7 +159,7 @@ PST_CPU_INLINE void backward_panel(pst_real *restrict grad, const pst_real *rest
     }
 }
 
-/* Panel by panel, so that the sums of a panel's columns stay near. */
+/* Goes panel by panel, so that the sums of its columns stay in registers. */
 PST_CPU_CLONES static void backward(pst_real *grad, int64_t ld, const pst_real *y, int64_t ld_y,
                                     const int64_t *vertices, int64_t n, int64_t dim, bool relu,
                                     const struct mask *mask, pst_real *grad_bias)
@@ -223,14 +223,14 @@ PST_CPU_INLINE float from_bits(uint32_t bits)
     return value;
 }
 
-/* IEEE half to single: the exponent is rebased by a multiplication, which gets subnormals right too. */
+/* IEEE half to single: a multiplication changes the exponent's bias, which is also right for subnormals. */
 PST_CPU_INLINE float from_half(uint16_t half)
 {
     const uint32_t magnitude = (uint32_t)(half & 0x7FFF) << 13;
     const float rebased = from_bits(magnitude) * from_bits(0x77800000u); /* 2^112 */
     uint32_t bits;
     memcpy(&bits, &rebased, sizeof bits);
-    bits = (half & 0x7C00) == 0x7C00 ? magnitude | 0x7F800000u : bits; /* infinities and NaNs */
+    bits = (half & 0x7C00) == 0x7C00 ? magnitude | 0x7F800000u : bits; /* infinity or NaN */
     return from_bits(bits | (uint32_t)(half & 0x8000) << 16);
 }
 

@@ -1,5 +1,5 @@
-/* fused_avx512.h: fused.c's loops over activations for AVX-512, in single precision; the same bits as the
- * plain ones. Here because compilers make no such vectors of Philox's widening products. */
+/* fused_avx512.h: the loops of fused.c in AVX-512, for single precision, with the same bits as the plain
+ * ones. Compilers do not vectorise Philox's widening products, hence by hand. */
 #ifndef PST_FUSED_AVX512_H
 #define PST_FUSED_AVX512_H
 
@@ -7,8 +7,8 @@
 
 #define PST_CPU_512 __attribute__((target("avx512f")))
 
-/* Philox in 16 lanes: words of even and of odd lanes apart, each in the low half of 64 bits. What the high
- * halves hold does not matter until the end, since the products ignore it. */
+/* Philox in 16 lanes. Words of even and of odd lanes are apart, each in the low half of 64 bits. Products
+ * ignore the high halves, so these may hold anything until the end. */
 struct lanes512 {
     __m512i w[4];
 };
@@ -56,7 +56,7 @@ PST_CPU_512 PST_CPU_INLINE __m512 clip512(__m512 x, __mmask16 columns, const flo
 {
     if (bias)
         x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(columns, bias));
-    if (relu) /* not below zero: a NaN stays */
+    if (relu) /* true for a NaN, which stays */
         x = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_NLT_UQ), x);
     return x;
 }
@@ -66,7 +66,7 @@ PST_CPU_512 PST_CPU_INLINE __m512 factor512(__m512i bits, __m512i threshold, __m
     return _mm512_maskz_mov_ps(_mm512_cmpge_epu32_mask(bits, threshold), scale);
 }
 
-/* A row's columns of one group. */
+/* One group of a row's columns. */
 PST_CPU_512 PST_CPU_INLINE void group512(float *x, const float *bias, int64_t width, bool relu,
                                          const struct mask *mask, uint64_t vertex, uint32_t group)
 {
@@ -102,7 +102,7 @@ PST_CPU_512 static void forward512(float *x, int64_t ld, const float *bias, cons
 
 enum { STRIP = 64 }; /* columns whose sums are kept in registers */
 
-/* grad = y > 0 ? grad * scale : 0 (y NULL: grad stays), and sums down the rows, of up to 64 columns. */
+/* grad = y > 0 ? grad * scale : 0 (if y is not NULL), and sums of up to 64 columns down the rows. */
 PST_CPU_512 PST_CPU_INLINE void strip512(float *grad, int64_t ld, const float *y, int64_t ld_y, int64_t n,
                                          int64_t width, float scale, double *sums)
 {
@@ -131,7 +131,7 @@ PST_CPU_512 PST_CPU_INLINE void strip512(float *grad, int64_t ld, const float *y
     }
 }
 
-/* The gradient of ReLU and dropout together, or the sums alone. */
+/* The gradient of ReLU and dropout together, or only the sums. */
 PST_CPU_512 static void backward512(float *grad, int64_t ld, const float *y, int64_t ld_y, int64_t n,
                                     int64_t dim, float scale, float *grad_bias)
 {

@@ -1,11 +1,11 @@
-/* gather.c: rows from where they are cached to where they are wanted (kernels.h). */
+/* gather.c: copies rows from anywhere to anywhere. */
 #include "kernels/kernels.h"
 
 #include <string.h>
 
 enum {
-    AHEAD_ROWS = 4,    /* rows ahead that are fetched */
-    AHEAD_BYTES = 512, /* of each: past that the hardware's own prefetcher has caught on */
+    AHEAD_ROWS = 4,    /* how many rows ahead are prefetched */
+    AHEAD_BYTES = 512, /* bytes of a row that are prefetched; the hardware follows by itself after that */
 };
 
 void pst_k_gather(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,

@@ -1,5 +1,5 @@
-/* gemm.c: dense products (kernels.h): oneDNN's dnnl_sgemm in single precision, the one function whose C
- * signature all of its versions share; a plain loop in the double-precision build of the tests. */
+/* gemm.c: dense products. In single precision by oneDNN's dnnl_sgemm, the one function whose C signature
+ * is the same in all its versions. In the double-precision build of the tests by a plain loop. */
 #include "kernels/kernels.h"
 
 #include <stdio.h>
@@ -7,14 +7,14 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #ifdef __SANITIZE_THREAD__
-enum { THREADS_MAX = 1 }; /* TSan cannot see the barriers of libgomp */
+enum { THREADS_MAX = 1 }; /* TSan does not see libgomp's barriers */
 #else
 enum { THREADS_MAX = 256 };
 #endif
 
-void omp_set_num_threads(int threads); /* libgomp's, which oneDNN runs on; it has no header of its own */
+void omp_set_num_threads(int threads); /* of libgomp, which oneDNN runs on; there is no header for it */
 
-/* What is asked of a product; letters as in C = alpha op(A) op(B) + beta C. */
+/* The arguments of a product, named as in C = alpha op(A) op(B) + beta C. */
 struct product {
     bool ta, tb;
     int64_t m, n, k;
@@ -28,9 +28,9 @@ __attribute__((unused)) static void gemm_f32(const struct product *p, float alph
     omp_set_num_threads(p->threads < THREADS_MAX ? p->threads : THREADS_MAX);
     const dnnl_status_t status = dnnl_sgemm(p->ta ? 'T' : 'N', p->tb ? 'T' : 'N', p->m, p->n, p->k, alpha, a,
                                             p->lda, b, p->ldb, beta, c, p->ldc);
-    if (status != dnnl_success) { /* the arguments are checked: what is left is that memory ran out */
+    if (status != dnnl_success) { /* the arguments were checked, so this means that memory ran out */
         fprintf(stderr,
-                "oneDNN could not multiply (%lld x %lld) by (%lld x %lld): status %d, out of memory?\n",
+                "oneDNN cannot multiply (%lld x %lld) by (%lld x %lld): status %d; probably out of memory\n",
                 (long long)p->m, (long long)p->k, (long long)p->k, (long long)p->n, (int)status);
         abort();
     }

@@ -1,5 +1,5 @@
-/* loss.c: softmax cross-entropy (kernels.h). Rows go in lanes of 16 columns, each sum in the same order on
- * all instruction sets. */
+/* loss.c: softmax cross-entropy. A row is worked on in lanes of 16 columns, so each sum has the same order
+ * on all instruction sets. */
 #include "kernels/kernels.h"
 #include "kernels/cpu/clones.h"
 
@@ -8,15 +8,16 @@
 
 enum {
     COLUMNS = 16,
-    KEPT = 256, /* columns whose exponentials are kept from the sum to the gradient */
+    KEPT = 256, /* columns whose exponentials are kept for the gradient */
 };
 
-/* exp(x) for x <= 0, within 2 units in the last place: 2^n * exp(r), |r| <= ln 2 / 2, exp(r) by its Taylor
- * polynomial. What is below the smallest normal number is taken for exp(-87), which no sum notices. A NaN
- * stays one. */
+/* exp(x) for x <= 0, within 2 units in the last place: 2^n * exp(r), |r| <= ln 2 / 2, with exp(r) by its
+ * Taylor polynomial. An x whose result would be below the smallest normal number counts as -87, which
+ * changes no sum. A NaN stays a NaN. */
 PST_CPU_INLINE float exp_f32(float x)
 {
-    const float shift = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer, in the low bits */
+    const float shift =
+        12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits */
     const float y = x < -87.0f ? -87.0f : x;
     const float shifted = y * 1.44269504f + shift, n = shifted - shift;
     const float r =
@@ -43,7 +44,7 @@ PST_CPU_INLINE double exp_f64(double x)
 
 #define EXP(x) _Generic((x), float : exp_f32, double : exp_f64)(x)
 
-/* The largest logit; a NaN if the first is one. */
+/* The largest logit. NaN if the first one is NaN. */
 PST_CPU_INLINE pst_real largest_of(const pst_real *restrict row, int64_t classes)
 {
     pst_real most[COLUMNS];
@@ -61,7 +62,7 @@ PST_CPU_INLINE pst_real largest_of(const pst_real *restrict row, int64_t classes
     return most[0];
 }
 
-/* The position of the largest logit; the first of equals. */
+/* The position of the largest logit, the first one if several are equal. */
 PST_CPU_INLINE int64_t place_of(const pst_real *restrict row, int64_t classes, pst_real largest)
 {
     for (int64_t c = 0; c < classes; c++)
@@ -70,7 +71,7 @@ PST_CPU_INLINE int64_t place_of(const pst_real *restrict row, int64_t classes, p
     return 0;
 }
 
-/* kept[c] = exp(row[c] - largest) and their sum. A NaN logit makes the sum one. */
+/* kept[c] = exp(row[c] - largest), and their sum. A NaN logit makes the sum NaN. */
 PST_CPU_INLINE double exponentials(const pst_real *restrict row, int64_t n, pst_real largest,
                                    pst_real *restrict kept)
 {

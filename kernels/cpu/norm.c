@@ -1,5 +1,6 @@
-/* norm.c: layer and batch normalisation (kernels.h). Sums over a row go in fixed lanes, sums over rows
- * down a panel of columns, both in double precision: the order never depends on the instruction set. */
+/* norm.c: layer and batch normalisation. Sums over a row have fixed lanes, sums over rows go down a panel
+ * of columns, and both are in double precision. So the order of additions never depends on the instruction
+ * set. */
 #include "kernels/kernels.h"
 #include "kernels/cpu/clones.h"
 
@@ -15,7 +16,7 @@ PST_CPU_INLINE double fold(const double *lanes)
     return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
 }
 
-/* The sum of a row, in lanes. */
+/* The sum of a row, by lanes. */
 PST_CPU_INLINE double row_sum(const pst_real *restrict x, int64_t dim)
 {
     double lanes[SUM_LANES] = {0};
@@ -70,7 +71,7 @@ void pst_k_layer_norm(struct pst_queue *q, pst_real *x, int64_t ld, int64_t n, i
     layer_norm(x, ld, n, dim, gain, shift, xhat, rstd);
 }
 
-/* Column sums of grad and of grad * xhat over a panel. */
+/* Column sums of grad and of grad * xhat, over a panel. */
 PST_CPU_INLINE void panel_sums(const pst_real *grad, int64_t ld, int64_t n, const pst_real *xhat, int64_t dim,
                                int64_t width, double *restrict sum, double *restrict dot)
 {
@@ -138,7 +139,7 @@ void pst_k_layer_norm_grad(struct pst_queue *q, pst_real *grad, int64_t ld, int6
     layer_norm_grad(grad, ld, n, dim, gain, xhat, rstd);
 }
 
-/* Means and variances of a panel's columns, in two passes. */
+/* Means and variances of the columns of a panel, in two passes. */
 PST_CPU_INLINE void panel_moments(const pst_real *x, int64_t ld, int64_t n, int64_t width,
                                   double *restrict mean, double *restrict variance)
 {

@@ -1,17 +1,17 @@
-/* sample.c: uniform in-neighbour sampling (kernels.h). Without replacement by Floyd's algorithm (Bentley &
- * Floyd, "A sample of brilliance", CACM 30(9), 1987): exactly `fanout` draws whatever the degree, and slot s
- * needs nothing but its own random number and the slots before it, so a lane or a warp can do a vertex.
- *
- * Small fanouts take the vertices in groups, a vector lane each: all random numbers of a group at once, and
- * no branch that depends on a degree. What does not suit that goes vertex by vertex, with the same result. */
+/* sample.c: uniform in-neighbour sampling. Without replacement it is Floyd's algorithm (Bentley & Floyd,
+ * "A sample of brilliance", CACM 30(9), 1987): it makes exactly `fanout` draws whatever the degree, and
+ * draw s needs only its own random number and the draws before it. So one lane of a vector, or one warp,
+ * can do a vertex. Vertices with small fanouts are done in groups, one in each vector lane: all random
+ * numbers of a group come at once, and no branch depends on a degree. Other vertices are done one by one,
+ * with the same result. */
 #include "kernels/kernels.h"
 #include "common/util/rng.h"
 #include "kernels/cpu/clones.h"
 
 enum {
-    SCAN_MAX = 32,  /* above this many slots a hash set beats scanning the slots before */
+    SCAN_MAX = 32,  /* with more draws, a hash set is faster than scanning the earlier draws */
     LANES = 32,     /* vertices of a group */
-    AHEAD_ROW = 64, /* vertices ahead whose indptr is fetched: two groups, a memory latency's worth of work */
+    AHEAD_ROW = 64, /* how many vertices ahead indptr is prefetched: two groups take about a memory latency */
 };
 
 static int64_t neighbour(const struct pst_csc *graph, int64_t edge)
@@ -22,7 +22,7 @@ static int64_t neighbour(const struct pst_csc *graph, int64_t edge)
 
 /* ---- vertex by vertex ---------------------------------------------------------------------------- */
 
-/* The number of slot s; the draw of a pair of slots is kept between calls. */
+/* The random number of draw s. Two draws share a block, which is kept between calls. */
 static uint64_t slot_bits(const struct pst_rng_stream *stream, int64_t vertex, int slot,
                           struct pst_rng_block *pair)
 {
@@ -55,7 +55,7 @@ static void draw_few(const struct pst_rng_stream *stream, int64_t vertex, int64_
     }
 }
 
-/* True if value was there; puts it there if not. Empty places hold -1. */
+/* Is the value in the set? If not, adds it. Empty places hold -1. */
 static bool set_add(int64_t *set, uint64_t mask, int64_t value)
 {
     uint64_t at = ((uint64_t)value * 0x9E3779B97F4A7C15ull) >> 40;
@@ -94,7 +94,7 @@ static bool known(const struct pst_csc *graph, int64_t vertex)
     return vertex >= 0 && vertex < graph->vertices;
 }
 
-/* Writes the neighbours of one vertex to out and returns how many, or an error. */
+/* Writes the neighbours of one vertex to out. Returns how many, or an error. */
 static int64_t sample_vertex(const struct pst_csc *graph, const struct pst_rng_stream *stream, int64_t vertex,
                              int fanout, bool replace, int64_t *out, int64_t room)
 {
@@ -131,16 +131,16 @@ static int64_t sample_vertex(const struct pst_csc *graph, const struct pst_rng_s
 /* ---- a group of vertices, a lane each ------------------------------------------------------------ */
 
 struct group {
-    int n; /* lanes in use; the others have degree 0 */
+    int n; /* lanes in use; the other lanes have degree 0 */
     int64_t total;
-    bool wide;                        /* a degree has more than 32 bits */
+    bool wide;                        /* some degree needs more than 32 bits */
     uint32_t low[LANES], high[LANES]; /* of the vertex */
     uint32_t degree[LANES], taken[LANES];
     int64_t begin[LANES];
-    uint32_t pick[SCAN_MAX][LANES]; /* the chosen edges of each lane, from its begin */
+    uint32_t pick[SCAN_MAX][LANES]; /* the chosen edges of each lane, counted from its begin */
 };
 
-/* Reads where each lane's neighbours are. PST_E_FORMAT: not a vertex, or not its edges. */
+/* Reads where each lane's neighbours are. PST_E_FORMAT: a vertex or its offsets are out of range. */
 static pst_rc read_rows(const struct pst_csc *graph, const int64_t *vertices, int64_t ahead, int fanout,
                         bool replace, struct group *g)
 {
@@ -173,7 +173,7 @@ static pst_rc read_rows(const struct pst_csc *graph, const int64_t *vertices, in
     return bad != 0 ? PST_E_FORMAT : PST_OK;
 }
 
-/* pst_rng_draw() of every lane; word w of lane i is words[w][i]. */
+/* pst_rng_draw() of every lane. Word w of lane i is words[w][i]. */
 PST_CPU_INLINE void draw_lanes(const struct pst_rng_stream *stream, const struct group *g, uint32_t block,
                                uint32_t words[4][LANES])
 {
@@ -200,8 +200,8 @@ PST_CPU_INLINE void draw_lanes(const struct pst_rng_stream *stream, const struct
     }
 }
 
-/* Slot s of every lane from its 64 bits: pst_rng_bounded() where the bound has 32 bits, then Floyd's step.
- * Lanes whose neighbours are all taken get them in order. */
+/* Draw s of every lane from its 64 bits: pst_rng_bounded() for a bound of 32 bits, then Floyd's step. A
+ * lane that takes all neighbours takes them in order. */
 PST_CPU_INLINE void choose(struct group *g, int s, int fanout, bool replace, const uint32_t *restrict low,
                            const uint32_t *restrict high)
 {
@@ -238,7 +238,7 @@ PST_CPU_CLONES static void draw_group(const struct pst_rng_stream *stream, int f
     }
 }
 
-/* A lane's edge: where fewer than `fanout` are taken, those past the last are read but not kept. */
+/* The edge of a lane. If fewer than `fanout` are taken, later ones are read but not kept. */
 static int64_t edge_of(const struct pst_csc *graph, const struct group *g, int s, int lane)
 {
     return pst_min_i64(g->begin[lane] + g->pick[s][lane], graph->edges - 1);
@@ -252,7 +252,8 @@ static void fetch_group(const struct pst_csc *graph, const struct group *g, int 
     }
 }
 
-/* Writes the lanes' neighbours one after the other; up to `fanout` beyond the last are overwritten. */
+/* Writes the neighbours of the lanes one after the other. Overwrites up to `fanout` numbers behind the
+ * last. */
 static pst_rc write_group(const struct pst_csc *graph, const struct group *g, int fanout, int32_t *indptr,
                           int64_t used, int64_t *out)
 {

@@ -5,7 +5,7 @@
 #include "kernels/cpu/clones.h"
 #include "kernels/kernels.h"
 
-enum { LANES = 256 }; /* elements on their way */
+enum { LANES = 256 }; /* elements that walk at the same time */
 
 struct walk {
     struct pst_k_shuffle_network network;
@@ -15,7 +15,7 @@ struct walk {
     int64_t element[LANES];
 };
 
-/* One step of every lane: the whole network. */
+/* One step of every lane: once through the network. */
 PST_CPU_CLONES static void step(struct walk *w)
 {
     const uint32_t half_bits = w->network.half_bits, mask = (uint32_t)(((uint64_t)1 << half_bits) - 1),
@@ -31,14 +31,14 @@ PST_CPU_CLONES static void step(struct walk *w)
     }
 }
 
-/* Lanes that have arrived are written and left; the others close up. */
+/* Writes the lanes that have arrived, and closes up the others. */
 static void arrive(struct walk *w, int64_t *perm)
 {
     int kept = 0;
     for (int i = 0; i < w->lanes; i++) {
         const uint64_t x = (uint64_t)w->left[i] << w->network.half_bits | w->right[i];
         const int64_t element = w->element[i];
-        perm[element] = (int64_t)x; /* one that has not arrived is written again */
+        perm[element] = (int64_t)x; /* overwritten later if it has not arrived */
         w->left[kept] = w->left[i];
         w->right[kept] = w->right[i];
         w->element[kept] = element;

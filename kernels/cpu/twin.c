@@ -80,7 +80,7 @@ static pst_rc alloc(int device, enum pst_twin_memory kind, size_t bytes, void **
     *at = malloc(bytes ? bytes : 1);
     if (*at)
         return PST_OK;
-    (void)snprintf(why, PST_TWIN_WHY_BYTES, "no memory for %zu bytes", bytes);
+    (void)snprintf(why, PST_TWIN_WHY_BYTES, "cannot allocate %zu bytes", bytes);
     return PST_E_NOMEM;
 }
 
@@ -119,7 +119,7 @@ static pst_rc record(struct pst_queue *q, struct pst_twin_record *to, uint64_t s
 {
     assert(q == NULL && n >= 0 && n <= PST_TWIN_RECORD_COUNTS);
     (void)q;
-    to->rc = PST_OK; /* what was wrong was returned at once */
+    to->rc = PST_OK; /* errors were returned at once */
     to->n = n;
     for (int i = 0; i < n; i++)
         to->counts[i] = *counts[i];

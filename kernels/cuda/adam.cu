@@ -1,4 +1,4 @@
-/* adam.cu: one optimizer step (kernels.h), four parameters a thread where addresses allow. */
+/* adam.cu: one step of the Adam optimizer. Each thread does four parameters if the addresses allow it. */
 #include "kernels/cuda/queue.cuh"
 
 #include <cmath>

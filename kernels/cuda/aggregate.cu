@@ -1,18 +1,21 @@
-/* aggregate.cu: means over in-neighbours and their gradient (kernels.h). Rows are added in the order of the
- * edges, as the CPU does, each lane its own columns: 16 bytes where addresses allow, four edges' loads at
- * once.
+/* aggregate.cu: means over in-neighbours, and their gradient. Rows are added in the order of the edges, as
+ * on the CPU. Each lane has its own columns: 16 bytes if the addresses allow it, and it loads the rows of
+ * four edges at once.
  *
- * The gradient goes the other way round: edges are sorted by source (stable, so that each source's stay in
- * order), and a warp adds up what each source gets. No atomics: the same sum every time. */
+ * For the gradient, edges are sorted by source (stable, so that the edges of a source stay in order), and
+ * a warp adds up what each source gets. There are no atomics, so the sum is the same every time. */
 #include "kernels/cuda/queue.cuh"
 
 #include <cub/cub.cuh>
 
 namespace
 {
-enum { AT_ONCE = 4, SPAN = 8 }; /* edges loaded before the first is added; sorted edges a warp looks at */
+enum {
+    AT_ONCE = 4,
+    SPAN = 8
+}; /* edges loaded before the first is added; sorted edges that a warp looks at */
 
-template <int W> struct columns { /* W next to each other */
+template <int W> struct columns { /* W numbers side by side */
     float at[W];
 };
 
@@ -41,8 +44,8 @@ template <class P, class I> struct means {
     const I *indices;
     int64_t dsts, edges;
     int64_t from, to; /* `in` has the rows of these ids */
-    bool last;        /* part of the rows */
-    int64_t *cursor;  /* where a part's edges begin, from the second part on */
+    bool last;        /* `in` has only part of the rows */
+    int64_t *cursor;  /* where the edges of the next range begin, from the second range on */
     const float *in;
     int64_t ld_in;
     float *out;
@@ -50,10 +53,11 @@ template <class P, class I> struct means {
     int32_t *status;
 };
 
-/* A whole graph's rows (P is 8 bytes) are checked, and may come in parts; a block's are the sampler's own. */
+/* In a whole graph (P has 8 bytes) offsets and ids are checked, and rows may come in ranges. A block comes
+ * from the sampler, which has checked it. */
 template <class P> constexpr bool CHECKED = sizeof(P) == sizeof(int64_t);
 
-struct stretch { /* edges begin..end of a row first..past */
+struct stretch { /* edges begin..end; rows first..past */
     int64_t first, begin, end, past;
 };
 
@@ -68,7 +72,7 @@ template <class P, class I> __device__ stretch stretch_of(const means<P, I> &s, 
         pst_cu_fault(s.status, PST_E_FORMAT);
         return {0, 0, 0, 0};
     }
-    int64_t end = s.last ? past : begin, high = past; /* neighbours ascend where there are parts */
+    int64_t end = s.last ? past : begin, high = past; /* with ranges, neighbours must ascend */
     while (end < high) {
         const int64_t middle = end + (high - end) / 2;
         if (s.indices[middle] < s.to)
@@ -79,7 +83,7 @@ template <class P, class I> __device__ stretch stretch_of(const means<P, I> &s, 
     return {first, begin, end, past};
 }
 
-/* The row that edge e brings; -1 if it is not in this part. */
+/* The row of edge e; -1: it is not in this range. */
 template <class P, class I> __device__ __forceinline__ int64_t source_of(const means<P, I> &s, int64_t e)
 {
     const int64_t source = s.indices[e];
@@ -114,7 +118,7 @@ __device__ __forceinline__ columns<W> sum_of(const means<P, I> &s, const stretch
     return sum;
 }
 
-/* 2^shift lanes a row of out. */
+/* 2^shift lanes for each row of out. */
 template <int W, class P, class I>
 __global__ void __launch_bounds__(PST_CU_THREADS, 4) mean(means<P, I> s, int shift)
 {
@@ -138,14 +142,14 @@ __global__ void __launch_bounds__(PST_CU_THREADS, 4) mean(means<P, I> s, int shi
     }
 }
 
-/* Where the next part's edges begin. */
+/* Where the edges of the next range begin. */
 template <class I> __global__ void __launch_bounds__(PST_CU_THREADS) move_on(means<int64_t, I> s)
 {
     for (int64_t d = pst_cu_first(); d < s.dsts; d += pst_cu_step())
         s.cursor[d] = stretch_of(s, d).end;
 }
 
-/* True if rows of both can be taken 16 bytes at a time. */
+/* Can rows of both be taken 16 bytes at a time? */
 bool by_fours(const float *a, int64_t ld_a, const float *b, int64_t ld_b, int64_t dim)
 {
     return ((uintptr_t)a | (uintptr_t)b) % sizeof(float4) == 0 && (ld_a | ld_b | dim) % 4 == 0;
@@ -187,7 +191,8 @@ struct sorted_edges {
     int64_t ld_in, dim;
 };
 
-/* What one source gets, its edges from `begin` on: 32 of them are looked up at once, and passed round. */
+/* Adds up what one source gets; its edges begin at `begin`. The warp looks up 32 of them at once and
+ * passes them round. */
 template <int W>
 __device__ void add_source(const sorted_edges &s, int64_t begin, int64_t column, bool in, int lane)
 {
@@ -219,7 +224,7 @@ __device__ void add_source(const sorted_edges &s, int64_t begin, int64_t column,
         store<W>(to, sum);
 }
 
-/* A warp takes the sources whose first edge is among its SPAN. */
+/* A warp takes the sources whose first edge is among its SPAN edges. */
 template <int W> __global__ void __launch_bounds__(PST_CU_THREADS, 4) mean_grad(sorted_edges s)
 {
     const int lane = (int)threadIdx.x % PST_CU_WARP;
@@ -325,7 +330,7 @@ void pst_kn_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t 
         on(mean_grad<1>, s);
 }
 
-/* Waits, to see how many edges there are: within a batch, mean_grad_n (twin.h) is what to call. */
+/* Waits for the number of edges. Within a batch, call mean_grad_n (twin.h) instead. */
 void pst_k_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
                      const float *grad_out, int64_t ld_out, float *grad_in, int64_t ld_in, int64_t dim)
 {

@@ -1,6 +1,6 @@
-/* cache.cu: which vertices' rows are cached and where, and how often vertices are met (kernels.h). The index
- * has the CPU's three forms. Each id is looked up once; a scan then counts the hits before it, and puts it
- * among the hits or the misses. */
+/* cache.cu: the index of cached rows, and counts of how often vertices appear. The index has the three
+ * forms of the CPU's. Each id is looked up once. A scan then counts the hits before it, which gives its
+ * position among the hits or the misses. */
 #include "kernels/cuda/queue.cuh"
 
 #include <cub/cub.cuh>
@@ -15,14 +15,14 @@ struct alignas(16) place {
 constexpr word NONE = ~0ull;
 } // namespace
 
-/* In device memory; the host knows only where it is. */
+/* It is in device memory; the host knows only its address. */
 struct pst_cache {
     int64_t n;
-    word span;        /* vertices below this may be cached */
-    int32_t identity; /* row v is vertex v's */
+    word span;        /* only lower vertices can be cached */
+    int32_t identity; /* row v is the row of vertex v */
     int32_t shift;    /* 64 - log2(places) */
     uint64_t mask;
-    uint32_t *rows; /* of span vertices, all ones: not cached; NULL: look in places */
+    uint32_t *rows; /* the row of each of `span` vertices, all ones: not cached; NULL: look in places */
     place *places;
 };
 
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS) survey(struct pst_cache *cache
     }
 }
 
-/* Of several rows of a vertex the first counts. */
+/* If a vertex has several rows, the first counts. */
 __global__ void __launch_bounds__(PST_CU_THREADS)
     fill_index(const struct pst_cache *at, const int64_t *vertices)
 {
@@ -92,11 +92,11 @@ struct lookup {
     struct pst_twin_n n;
     int32_t *hit_pos, *hit_row, *miss_pos;
     int64_t *hits, *misses;
-    int32_t *row; /* of each id */
+    int32_t *row; /* for each id */
     int32_t *status;
 };
 
-/* Also counts none, which holds if there are no ids. */
+/* Also sets the count to 0 if there are no ids. */
 __global__ void __launch_bounds__(PST_CU_THREADS) find_rows(lookup l)
 {
     const struct pst_cache cache = *l.cache;
@@ -143,7 +143,7 @@ struct split {
     }
 };
 
-/* Half way to the largest number, threads take care not to step over it. */
+/* Beyond half of the largest number, threads take care not to exceed it. */
 __global__ void __launch_bounds__(PST_CU_THREADS)
     count(const int64_t *ids, struct pst_twin_n most, uint32_t *counts, const int32_t *status)
 {
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS)
     }
 }
 
-/* Puts the index together; false: CUDA failed. */
+/* Makes the index. False: CUDA failed. */
 bool build(struct pst_cache *at, struct pst_cache *cache, const int64_t *vertices)
 {
     const size_t bytes = sizeof(place) * (cache->mask + 1);

@@ -1,20 +1,21 @@
-/* dedup.cu: dedup and relabel (kernels.h), with the CPU's order of first appearance. An entry is one word:
- * the stamp of its batch, and either a vertex's position or, while a call runs, the smallest place in ids
- * where a newcomer was met. So whoever holds an entry after all have tried is a first appearance; a scan over
- * these gives the order. The id itself is looked up where the word points.
+/* dedup.cu: removes duplicates and relabels, in the CPU's order of first appearance. An entry of the hash
+ * table is one word: the stamp of its batch, and either the position of a vertex or, while a call runs,
+ * the lowest index in ids at which a new id was found. After all threads have tried, the thread that holds
+ * an entry is the first appearance; a scan over these gives the order. The id itself is read where the
+ * word points.
  *
- * Hence `vertices` must be the same array, and *count what the last call left, from one reset to the next. */
+ * Therefore vertices must stay the same array, and *count what the last call left, between two resets. */
 #include "kernels/cuda/queue.cuh"
 
 #include <cub/cub.cuh>
 
 typedef unsigned long long word;
 
-/* In device memory; the host knows only where it is. */
+/* It is in device memory; the host knows only its address. */
 struct pst_dedup {
     int64_t max_ids, used;
-    int64_t base, fresh; /* of the running call: *count before, newcomers */
-    word met;            /* newcomers so far, where there could be too many */
+    int64_t base, fresh; /* in the running call: *count before it, and new ids */
+    word met;            /* new ids so far, if there could be too many */
     uint32_t stamp;
     int shift; /* 64 - log2(places) */
     uint64_t mask;
@@ -25,7 +26,8 @@ namespace
 constexpr uint32_t NEWCOMER = 0x80000000u;
 enum {
     PATIENCE = 64
-}; /* probes, after which a crowded table is looked for: no chain of a half full one is as long */
+}; /* after so many probes, check whether the table is too full: in one that is half full no chain is as long
+    */
 
 int places_log2(int64_t max_ids)
 {
@@ -50,8 +52,8 @@ struct dedup {
     int64_t limit;
     int32_t *local;
     word *entries;  /* the table's */
-    uint32_t *slot; /* of each id: its place there */
-    uint32_t *rank; /* of each id: newcomers up to and with it */
+    uint32_t *slot; /* for each id: its place there */
+    uint32_t *rank; /* for each id: new ids up to and including it */
     int32_t *status;
 };
 
@@ -60,7 +62,7 @@ __device__ __forceinline__ word newcomer(const struct pst_dedup &t, int64_t i)
     return (word)t.stamp << 32 | NEWCOMER | (uint32_t)i;
 }
 
-/* Finds or takes the entry of id i; *fresh if it was nobody's. */
+/* Finds or takes the entry of id i. *fresh: nobody had it. */
 __device__ uint64_t enter(const dedup &d, const struct pst_dedup &t, int64_t i, bool *fresh)
 {
     const int64_t id = d.ids[i];
@@ -110,7 +112,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS) enter_all(dedup d)
     }
 }
 
-struct first { /* 1 where id i is a newcomer's first appearance */
+struct first { /* 1 if id i is the first appearance of a new id */
     using value = uint32_t;
     dedup d;
     __device__ uint32_t operator()(int64_t i) const
@@ -161,7 +163,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS) relabel(dedup d)
         pst_cu_fault(d.status, PST_E_LIMIT);
 }
 
-/* One block. After 2^32 batches old stamps would come back to life. */
+/* One block. After 2^32 resets old stamps would be valid again. */
 __global__ void __launch_bounds__(PST_CU_THREADS) reset(struct pst_dedup *table)
 {
     const uint32_t stamp = table->stamp;

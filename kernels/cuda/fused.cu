@@ -1,14 +1,17 @@
-/* fused.cu: what is done to activations row by row (kernels.h): bias, ReLU and dropout in one pass and its
- * gradient, sums, and widening of 16-bit rows. */
+/* fused.cu: operations on activations, row by row: bias, ReLU and dropout in one pass, its gradient, sums,
+ * and widening of 16-bit rows. */
 #include "kernels/cuda/rows.cuh"
 
 namespace
 {
-enum { LANES = 16, PIECES = PST_DROPOUT_GROUP / LANES }; /* a draw decides PIECES columns, LANES apart */
+enum {
+    LANES = 16,
+    PIECES = PST_DROPOUT_GROUP / LANES
+}; /* one draw decides PIECES columns, which are LANES apart */
 
 struct mask {
     struct pst_rng_stream stream;
-    uint32_t threshold; /* a column is dropped if its 16 bits are below */
+    uint32_t threshold; /* a column is dropped if its 16 bits are below this */
     float scale;
     bool on;
 };
@@ -31,7 +34,8 @@ struct activation {
     mask drop;
 };
 
-/* A thread has the columns of one draw: with its 15 neighbours, a row's group of 128. A NaN stays one. */
+/* A thread has the columns of one draw; 16 neighbouring threads have a group of 128 columns of a row. A
+ * NaN stays a NaN. */
 __global__ void __launch_bounds__(PST_CU_THREADS) forward(activation f, int64_t groups)
 {
     for (int64_t t = pst_cu_first(); t < f.n * groups * LANES; t += pst_cu_step()) {
@@ -63,7 +67,7 @@ void launch_forward(struct pst_queue *q, const activation &f)
     pst_cu_on(q, pst_cu_grid(q, f.n * groups * LANES, PST_CU_THREADS))(forward, f, groups);
 }
 
-struct backward { /* y: NULL without ReLU */
+struct backward { /* y is NULL if there is no ReLU */
     float *grad;
     const float *y;
     int64_t ld, ld_y;
@@ -96,7 +100,7 @@ struct add_element {
     }
 };
 
-/* IEEE half to single: the exponent is rebased by a multiplication, which gets subnormals right too. */
+/* IEEE half to single: a multiplication changes the exponent's bias, which is also right for subnormals. */
 __device__ __forceinline__ float from_half(uint32_t half)
 {
     const uint32_t magnitude = (half & 0x7FFF) << 13;
@@ -137,7 +141,7 @@ void pst_k_bias_relu_dropout_grad(struct pst_queue *q, float *grad, int64_t ld_g
     assert(n >= 0 && dim >= 0 && ld_grad >= dim);
     const mask kept = mask_of(drop);
     pst_cu_begin(q);
-    if (kept.on && !relu) /* y does not tell what was dropped: drawn again */
+    if (kept.on && !relu) /* y does not show what was dropped, so it is drawn again */
         launch_forward(q, {grad, ld_grad, NULL, vertices, n, dim, false, kept});
     const backward f = {grad, relu ? y : NULL, ld_grad, ld_y, kept.scale};
     if (grad_bias)

@@ -1,9 +1,8 @@
-/* gather.cu: rows from where they are to where they are wanted (kernels.h): GPU memory, pinned host memory
- * read in place, or one into the other. A warp (or a part of one, for short rows) copies ROWS_AT_ONCE rows at
- * once, in the widest pieces that all addresses allow, all loads before the first store: with the 768 threads
- * that its registers leave room for at least, 16 bytes four times each, that is 48 KiB in flight a
- * multiprocessor. A multiprocessor's share of bandwidth times latency, 25 GB/s by 0.7 us on Hopper, is
- * under 20. */
+/* gather.cu: copies rows within GPU memory, from pinned host memory, which it reads in place, or to it. A
+ * warp (for short rows, a part of one) copies ROWS_AT_ONCE rows at once, in the widest pieces that all
+ * addresses allow, and makes all loads before the first store. Registers leave room for at least 768
+ * threads on a multiprocessor, each with four loads of 16 bytes: 48 KiB in flight. Its share of bandwidth
+ * times latency on Hopper, 25 GB/s by 0.7 us, is below 20 KiB. */
 #include "kernels/cuda/queue.cuh"
 
 namespace
@@ -19,7 +18,7 @@ struct gathering {
     int32_t *status;
 };
 
-/* 2^shift lanes a row, pieces of W; what is left of a row that W does not divide goes by bytes. */
+/* 2^shift lanes for each row, in pieces of type W. The rest of a row goes byte by byte. */
 template <class W, int ROWS>
 __global__ void __launch_bounds__(PST_CU_THREADS, 3) gather(gathering g, int shift)
 {
@@ -31,7 +30,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS, 3) gather(gathering g, int shi
         char *to[ROWS];
 #pragma unroll
         for (int k = 0; k < ROWS; k++) {
-            const int64_t at = i + k < n ? i + k : i; /* past the end, the first row once more */
+            const int64_t at = i + k < n ? i + k : i; /* past the end: the first row once more */
             from[k] = g.src + (uint64_t)(g.src_row ? g.src_row[at] : at) * g.src_stride;
             to[k] = g.dst + (uint64_t)(g.dst_pos ? g.dst_pos[at] : at) * g.dst_stride;
         }

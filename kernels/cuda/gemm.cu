@@ -1,5 +1,4 @@
-/* gemm.cu: dense products (kernels.h), by cuBLASLt. Its matrices are by columns, so what it is asked for is
- * C' = op(B)' op(A)'. */
+/* gemm.cu: dense products, by cuBLASLt. Its matrices are column-major, so it computes C' = op(B)' op(A)'. */
 #include "kernels/cuda/rows.cuh"
 
 namespace
@@ -15,7 +14,7 @@ struct scale_by {
     }
 };
 
-/* What cuBLASLt wants to know of a product; NULL: not made yet. */
+/* What cuBLASLt needs to know of a product. NULL: not made yet. */
 struct product {
     cublasLtMatmulDesc_t what;
     cublasLtMatrixLayout_t a, b, c;
@@ -39,7 +38,7 @@ uint32_t alignment_of(const void *at)
     return (uint32_t)(low > 256 ? 256 : low);
 }
 
-/* The first of cuBLASLt's calls that does not succeed ends it. */
+/* Stops at the first call of cuBLASLt that fails. */
 cublasStatus_t describe(const struct pst_queue *q, product *p, bool ta, bool tb, int64_t m, int64_t n,
                         int64_t k, int64_t lda, int64_t ldb, int64_t ldc)
 {
@@ -67,7 +66,7 @@ cublasStatus_t describe(const struct pst_queue *q, product *p, bool ta, bool tb,
     return s;
 }
 
-/* Rows of a slot may begin anywhere: cuBLASLt takes for granted that they do not. */
+/* Rows of a slot can begin at any address; cuBLASLt assumes aligned ones unless told. */
 cublasStatus_t align(product *p, const float *a, const float *b, const float *c)
 {
     const uint32_t bytes[] = {alignment_of(b), alignment_of(a), alignment_of(c), alignment_of(c)};

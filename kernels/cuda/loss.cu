@@ -1,5 +1,5 @@
-/* loss.cu: softmax cross-entropy (kernels.h), a warp a row. Rows' losses are added by one block, in an order
- * that their number alone decides. */
+/* loss.cu: softmax cross-entropy, one warp for each row. One block adds the losses of the rows, in an
+ * order that depends only on their number. */
 #include "kernels/cuda/rows.cuh"
 
 namespace
@@ -13,7 +13,7 @@ struct rows {
     float *grad;
     int64_t ld_grad;
     double *losses;  /* of each row */
-    int32_t *counts; /* of each row: 0 not counted, 1 wrong, 2 right */
+    int32_t *counts; /* for each row: 0 not counted, 1 wrong, 2 right */
     int32_t *status;
 };
 
@@ -22,7 +22,7 @@ struct totals {
     int64_t *correct, *counted;
 };
 
-/* The largest logit; a NaN if the first is one. */
+/* The largest logit. NaN if the first one is NaN. */
 __device__ float largest_of(const float *row, int64_t classes, int lane)
 {
     float most = row[0];
@@ -35,7 +35,7 @@ __device__ float largest_of(const float *row, int64_t classes, int lane)
     return most;
 }
 
-/* The position of the largest logit; the first of equals, 0 if there is none. */
+/* The position of the largest logit, the first one if several are equal, 0 if there is none. */
 __device__ int64_t place_of(const float *row, int64_t classes, float largest, int lane)
 {
     int64_t place = classes;

@@ -1,5 +1,5 @@
-/* memory.cu: the memory and events of GPUs, between processes: the table of common/ipc/gpus.h. Uses legacy
- * IPC (cudaIpc*), which holds for what cudaMalloc gives. */
+/* memory.cu: memory and events of GPUs that processes share: CUDA's side of common/ipc/gpus.h. It uses
+ * legacy IPC (cudaIpc*), which works for memory of cudaMalloc. */
 #include "common/ipc/gpus.h"
 #include "kernels/twin.h"
 #include "kernels/cuda/sleep.cuh"
@@ -20,11 +20,11 @@ pst_rc told(cudaError_t error, int gpu, const char *call, char *why)
         return PST_OK;
     (void)snprintf(why, PST_GPUS_WHY_BYTES, "cuda:%d: %s: %s (%s)", gpu, call, cudaGetErrorString(error),
                    cudaGetErrorName(error));
-    (void)cudaGetLastError(); /* it is told: later launches must not find it */
+    (void)cudaGetLastError(); /* the error is reported here, so later launches must not see it */
     return error == cudaErrorMemoryAllocation ? PST_E_NOMEM : PST_E_IO;
 }
 
-/* Makes gpu the caller's, then calls; both checked. */
+/* Makes gpu the calling thread's device, then calls. Both are checked. */
 #define ON(gpu, why, call)                                                                                   \
     [&] {                                                                                                    \
         const pst_rc rc_ = told(cudaSetDevice(gpu), gpu, "cudaSetDevice", why);                              \
@@ -168,8 +168,8 @@ pst_rc event_wait(int gpu, void *event, void *stream, bool host, char *why)
         ON(gpu, why, (error = pst_cu_sleep_until(e, limit_s)) == cudaErrorNotReady ? cudaSuccess : error);
     if (rc != PST_OK || error == cudaSuccess)
         return rc;
-    (void)snprintf(why, PST_GPUS_WHY_BYTES, "cuda:%d: it is not done after %g s (PENSTOCK_GPU_WAIT_S)", gpu,
-                   limit_s);
+    (void)snprintf(why, PST_GPUS_WHY_BYTES, "cuda:%d: an event has not come after %g s (PENSTOCK_GPU_WAIT_S)",
+                   gpu, limit_s);
     return PST_E_TIMEOUT;
 }
 

@@ -1,5 +1,4 @@
-/* norm.cu: layer and batch normalisation and their gradients (kernels.h). A warp a row, or sums of columns.
- */
+/* norm.cu: layer and batch normalisation and their gradients. One warp for each row, or sums of columns. */
 #include "kernels/cuda/rows.cuh"
 
 namespace
@@ -86,7 +85,7 @@ struct batch {
     int64_t ld, n, dim;
     const float *gain, *shift;
     float *xhat, *rstd, *running_mean, *running_var, momentum;
-    double *mean, *inverse; /* of each column */
+    double *mean, *inverse; /* for each column */
 };
 
 struct element {
@@ -211,7 +210,8 @@ void pst_k_batch_norm(struct pst_queue *q, float *x, int64_t ld, int64_t n, int6
                      rstd, running_mean, running_var, momentum, mean, inverse};
     pst_cu_columns(q, element{f}, put_mean{f}, n, dim);
     pst_cu_begin(q);
-    (void)pst_cu_scratch(q, 2 * pst_align_up((size_t)dim * sizeof *mean, 256)); /* those two stay */
+    (void)pst_cu_scratch(
+        q, 2 * pst_align_up((size_t)dim * sizeof *mean, 256)); /* the running figures stay as they are */
     pst_cu_columns(q, square{f}, put_inverse{f}, n, dim);
     pst_cu_each(q, normalise{f}, n, dim);
 }

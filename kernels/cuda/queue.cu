@@ -12,18 +12,18 @@
 
 namespace
 {
-/* Scratch of the largest call: two pairs of keys and values that are sorted and what the sort needs, or sums
- * of columns of so many parts; rounded up, since a CUDA version's need for its own is not known here. */
+/* The scratch memory of the largest call: two pairs of keys and values that are sorted and what the sort
+ * needs, or partial sums of columns. Rounded up, because another version of CUDA may need more for itself. */
 enum {
     BYTES_AN_ITEM = 32,
     BYTES_A_COLUMN = 2 * PST_CU_COLUMN_PARTS * (int)sizeof(double),
     BYTES_MORE = 4 << 20,
-    PATIENT_US = 20, /* of looking without a nap: less than a nap takes */
+    PATIENT_US = 20, /* the host looks without a nap for so long: a nap takes longer */
     NAP_LEAST_US = 10,
     NAP_MOST_US = 1000,
 };
 
-/* The device of the caller's thread while a queue is made or used. */
+/* Sets the device of the calling thread while a queue is made or used. */
 bool on_device(struct pst_queue *q)
 {
     return pst_cu_checked(q, cudaSetDevice(q->device));
@@ -68,7 +68,7 @@ void pst_cu_refuse(struct pst_queue *q, pst_rc rc, const char *what, size_t aske
     if (q->rc != PST_OK)
         return;
     q->rc = rc;
-    (void)snprintf(q->why, PST_TWIN_WHY_BYTES, "%s: %zu asked for, %zu there", what, asked, had);
+    (void)snprintf(q->why, PST_TWIN_WHY_BYTES, "%s: it takes %zu, and there are %zu", what, asked, had);
 }
 
 void pst_cu_begin(struct pst_queue *q)
@@ -78,7 +78,7 @@ void pst_cu_begin(struct pst_queue *q)
 
 void *pst_cu_scratch(struct pst_queue *q, size_t bytes)
 {
-    const size_t at = pst_align_up(q->scratch_used, 256); /* as CUB wants it */
+    const size_t at = pst_align_up(q->scratch_used, 256); /* as CUB needs it */
     if (at + bytes > q->scratch_bytes) {
         pst_cu_refuse(q, PST_E_LIMIT,
                       "a kernel's scratch memory (make the queue with larger `most` or `columns`), bytes",
@@ -113,7 +113,7 @@ static void queue_free(struct pst_queue *q)
 
 static bool make_stream(struct pst_queue *q, bool first)
 {
-    int least = 0, greatest = 0; /* the less the number, the earlier */
+    int least = 0, greatest = 0; /* a lower number is an earlier turn */
     return q->stream || (pst_cu_checked(q, cudaDeviceGetStreamPriorityRange(&least, &greatest)) &&
                          pst_cu_checked(q, cudaStreamCreateWithPriority(&q->stream, cudaStreamNonBlocking,
                                                                         first ? greatest : least)));
@@ -169,7 +169,7 @@ static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queu
         return PST_OK;
     }
     if (rc == PST_E_NOMEM)
-        (void)snprintf(why, PST_TWIN_WHY_BYTES, "%zu bytes of its memory were asked for",
+        (void)snprintf(why, PST_TWIN_WHY_BYTES, "it takes %zu bytes of device memory",
                        q->scratch_bytes + (options->products ? PST_CU_LT_BYTES : 0) + PST_CACHE_LINE);
     else
         memcpy(why, q->why, PST_TWIN_WHY_BYTES);
@@ -186,7 +186,7 @@ static pst_rc alloc(int device, enum pst_twin_memory kind, size_t bytes, void **
                                                : cudaHostAlloc(at, bytes ? bytes : 1, cudaHostAllocMapped);
     if (error == cudaSuccess)
         return PST_OK;
-    (void)cudaGetLastError(); /* it is told here: no launch is to find it */
+    (void)cudaGetLastError(); /* the error is reported here, so no later launch must see it */
     (void)snprintf(why, PST_TWIN_WHY_BYTES, "%s memory of cuda:%d, %zu bytes: %s",
                    kind == PST_TWIN_MEMORY_DEVICE ? "the" : "pinned", device, bytes,
                    cudaGetErrorString(error));
@@ -231,7 +231,7 @@ static pst_rc record(struct pst_queue *q, struct pst_twin_record *to, uint64_t s
     record_counts all = {};
     for (int i = 0; i < n; i++)
         all.at[i] = counts[i];
-    const char *file = q->last_file; /* a record is not what hangs */
+    const char *file = q->last_file; /* the record itself does not hang */
     const int line = q->last_line;
     pst_cu_on(q, 1, PST_CU_WARP)(write_record, to, sequence, all, n, q->status);
     q->last_file = file;
@@ -245,7 +245,7 @@ static void *stream(struct pst_queue *q)
     return q->stream;
 }
 
-/* The first failure, which is then forgotten. */
+/* The first failure; it is then forgotten. */
 static pst_rc tell(struct pst_queue *q, char *why)
 {
     const pst_rc rc = q->rc;
@@ -268,8 +268,8 @@ static void sleep_until(struct pst_queue *q, cudaEvent_t event)
     q->rc = PST_E_TIMEOUT;
     (void)snprintf(
         q->why, PST_TWIN_WHY_BYTES,
-        "its queue is not done after %g s (PENSTOCK_GPU_WAIT_S): a kernel does not end, or waits for "
-        "another stage's; the last was put there at %s:%d",
+        "its queue is not done after %g s (PENSTOCK_GPU_WAIT_S): a kernel never ends, or waits for "
+        "a kernel of another stage; the last launch was at %s:%d",
         q->wait_s, q->last_file ? q->last_file : "-", q->last_line);
 }
 
@@ -291,25 +291,25 @@ static pst_rc wait(struct pst_queue *q, char *why)
     if (rc != PST_OK)
         return rc;
     if (*q->report != PST_OK)
-        (void)snprintf(why, PST_TWIN_WHY_BYTES, "a kernel found its data at fault");
+        (void)snprintf(why, PST_TWIN_WHY_BYTES, "a kernel found an error in its data");
     return (pst_rc)*q->report;
 }
 
 /* ---- sleeping ------------------------------------------------------------------------------------ */
 
-/* cudaEventSynchronize has no deadline. Looks often at first, for what is short; then naps that grow with the
- * wait, so that it ends at most a sixteenth of itself late. */
+/* cudaEventSynchronize has no deadline. This looks often at first, for short waits. Then it takes naps
+ * that grow with the wait, so it ends at most a sixteenth of the wait too late. */
 cudaError_t pst_cu_sleep_until(cudaEvent_t event, double limit_s)
 {
     using clock = std::chrono::steady_clock;
     using std::chrono::microseconds;
-    static thread_local bool keen; /* the system adds 50 us to every nap if not asked to do without */
+    static thread_local bool keen; /* otherwise the system adds 50 us to every nap */
     if (!keen)
         keen = prctl(PR_SET_TIMERSLACK, 1000UL) == 0;
     const auto begin = clock::now();
     cudaError_t now;
     while ((now = cudaEventQuery(event)) == cudaErrorNotReady) {
-        (void)cudaGetLastError(); /* no launch is to find it */
+        (void)cudaGetLastError(); /* no later launch must see it */
         const auto gone = std::chrono::duration_cast<microseconds>(clock::now() - begin);
         if ((double)gone.count() > limit_s * 1e6)
             break;
@@ -322,7 +322,7 @@ cudaError_t pst_cu_sleep_until(cudaEvent_t event, double limit_s)
     return now;
 }
 
-/* The one symbol of this object. */
+/* The only symbol that this object exports. */
 extern "C" PST_API const struct pst_twin *pst_twin_cuda(void)
 {
     static const struct pst_twin cuda = {

@@ -1,5 +1,5 @@
-/* queue.cuh: what every kernel of this folder starts from: the queue, launches, numbers that are still on
- * their way, and rows of work. */
+/* queue.cuh: what every kernel here uses: the queue, launches, counts that are still on their way, and
+ * loops over work. */
 #ifndef PST_QUEUE_CUH
 #define PST_QUEUE_CUH
 
@@ -11,9 +11,10 @@
 
 enum {
     PST_CU_WARP = 32,
-    PST_CU_THREADS =
-        256, /* of a block, where nothing asks for another number: eight warps hide each other's waits */
-    PST_CU_GRID_WAVES = 32,     /* blocks a multiprocessor, of which 8 fit: what is left over evens out */
+    PST_CU_THREADS = 256, /* threads of a block unless a kernel needs another number: eight warps hide each
+                             other's waits */
+    PST_CU_GRID_WAVES =
+        32, /* blocks for each multiprocessor, which runs 8 at a time: more even out the end */
     PST_CU_LT_BYTES = 32 << 20, /* workspace of a product: what cuBLAS advises for Hopper */
 };
 
@@ -21,28 +22,29 @@ struct pst_queue {
     cudaStream_t stream;
     bool own_stream, tf32;
     int device, multiprocessors;
-    char *scratch; /* used anew by each call: they run one after the other */
+    char *scratch; /* used anew by each call, since calls run one after the other */
     size_t scratch_bytes, scratch_used;
-    int32_t *status;            /* on the device: PST_OK, or what was wrong with the data */
-    int64_t *unused;            /* on the device: where a number goes that no one asked for */
+    int32_t *status;            /* on the device: PST_OK, or what is wrong with the data */
+    int64_t *unused;            /* on the device: gets counts that nobody asked for */
     int32_t *report;            /* pinned: a copy of the status for the host */
-    cudaEvent_t done, recorded; /* that the host sleeps for: all of it, and its last record */
+    cudaEvent_t done, recorded; /* the host sleeps for these: for everything, and for the last record */
     double wait_s;              /* at most */
-    bool left_alone;            /* it was waited for in vain */
+    bool left_alone;            /* a wait has timed out */
     const char *last_file;      /* where the last launch was made */
     int last_line;
-    cublasLtHandle_t lt; /* NULL: no products */
+    cublasLtHandle_t lt; /* NULL: this queue makes no products */
     void *lt_memory;
-    char *why; /* the first launch or call that failed; "" if none */
+    char *why; /* the first launch or call that failed; "" if there is none */
     pst_rc rc;
 };
 
 /* ---- launches ------------------------------------------------------------------------------------ */
 
-/* Keeps the first failure of a CUDA call, with its place. False: it failed, or one before did. */
+/* Remembers the first failure of a CUDA call and where it happened. False: this call failed, or an earlier
+ * one. */
 bool pst_cu_checked(struct pst_queue *q, cudaError_t error, const char *file = __builtin_FILE(),
                     int line = __builtin_LINE());
-/* Keeps a failure of ours. */
+/* Remembers a failure that is not CUDA's. */
 void pst_cu_refuse(struct pst_queue *q, pst_rc rc, const char *what, size_t asked, size_t had);
 
 struct pst_cu_launch {
@@ -68,7 +70,7 @@ struct pst_cu_launch {
     }
 };
 
-/* pst_cu_on(q, blocks)(kernel, arguments...): a launch on the queue, checked. */
+/* pst_cu_on(q, blocks)(kernel, arguments...) launches a kernel on the queue and checks the launch. */
 static inline struct pst_cu_launch pst_cu_on(struct pst_queue *q, unsigned blocks,
                                              unsigned threads = PST_CU_THREADS, size_t shared_bytes = 0,
                                              const char *file = __builtin_FILE(), int line = __builtin_LINE())
@@ -76,7 +78,7 @@ static inline struct pst_cu_launch pst_cu_on(struct pst_queue *q, unsigned block
     return {q, blocks, threads, shared_bytes, file, line};
 }
 
-/* Blocks for so much work: a grid that a loop over it (pst_cu_first, pst_cu_step) finishes. */
+/* The number of blocks for so many items. A kernel's loop over them goes by pst_cu_first and pst_cu_step. */
 static inline unsigned pst_cu_grid(const struct pst_queue *q, int64_t items, int64_t items_a_block)
 {
     const int64_t blocks = (items + items_a_block - 1) / items_a_block;
@@ -85,8 +87,8 @@ static inline unsigned pst_cu_grid(const struct pst_queue *q, int64_t items, int
 
 const struct pst_k_nvme_twin *pst_cu_nvme_cuda(void); /* nvme.h */
 
-/* A piece of the queue's memory for the call that asks; NULL, and the queue has failed, if there is not
- * enough. pst_cu_begin() starts a call. */
+/* Takes a piece of the queue's scratch memory for the running call. NULL: there is not enough, and the
+ * queue has failed. pst_cu_begin() starts a call. */
 void pst_cu_begin(struct pst_queue *q);
 void *pst_cu_scratch(struct pst_queue *q, size_t bytes);
 
@@ -116,21 +118,21 @@ static __device__ __forceinline__ int64_t pst_cu_step()
     return (int64_t)gridDim.x * blockDim.x;
 }
 
-/* How many there are, whatever the memory holds. */
+/* The count, at most n.most. */
 static __device__ __forceinline__ int64_t pst_cu_value(struct pst_twin_n n)
 {
     const int64_t value = n.at ? *n.at : n.most;
     return value < 0 ? 0 : value < n.most ? value : n.most;
 }
 
-/* None after a failure, so that nothing follows what is wrong. */
+/* 0 after a failure, so that nothing works on wrong data. */
 static __device__ __forceinline__ int64_t pst_cu_value(struct pst_twin_n n, const int32_t *status)
 {
     return *status == PST_OK ? pst_cu_value(n) : 0;
 }
 
-/* The same for all lanes of a warp, which go through a loop together: a fault may come between their looks.
- */
+/* The same for all lanes of a warp, which go through a loop together. A fault may come between their
+ * reads. */
 static __device__ __forceinline__ int64_t pst_cu_warp_value(struct pst_twin_n n, const int32_t *status)
 {
     return __shfl_sync(0xFFFFFFFFu, pst_cu_value(n, status), 0);
@@ -147,7 +149,7 @@ template <class T> static __device__ __forceinline__ T pst_cu_load(const T *at)
     return *static_cast<const volatile T *>(at);
 }
 
-/* A store after which the host may read what was written before. */
+/* A store that publishes earlier writes to the host. */
 static __device__ __forceinline__ void pst_cu_publish(uint64_t *at, uint64_t value)
 {
 #ifdef PST_HOST_BUILD
@@ -160,7 +162,7 @@ static __device__ __forceinline__ void pst_cu_publish(uint64_t *at, uint64_t val
 
 /* ---- iterators for CUB --------------------------------------------------------------------------- */
 
-/* Item i is f(i); F::value is its type. */
+/* Reads: item i is f(i). F::value is its type. */
 template <class F> struct pst_cu_input {
     using value_type = typename F::value;
     using difference_type = int64_t;
@@ -183,7 +185,7 @@ template <class F> struct pst_cu_input {
     }
 };
 
-/* Item i is put by f(i, value). */
+/* Writes: item i is put by f(i, value). */
 template <class F> struct pst_cu_output {
     struct place {
         F f;

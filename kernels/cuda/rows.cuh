@@ -1,12 +1,13 @@
-/* rows.cuh: what is done to matrices: something to each element, sums of columns, sums over a warp. Sums are
- * in double precision and in an order that the shape alone decides, so that they are the same every time. */
+/* rows.cuh: loops over matrices: each element, sums of columns, sums over a warp. Sums are in double
+ * precision, in an order that depends only on the shape, so they are the same every time. */
 #ifndef PST_ROWS_CUH
 #define PST_ROWS_CUH
 
 #include "kernels/cuda/queue.cuh"
 
 enum {
-    PST_CU_COLUMN_PARTS = 128, /* runs of rows whose sums are added in the end: enough blocks for any GPU */
+    PST_CU_COLUMN_PARTS =
+        128, /* parts of the rows, whose sums are added at the end: enough blocks for any GPU */
     PST_CU_COLUMN_ROWS = PST_CU_THREADS / PST_CU_WARP, /* rows that a block adds side by side */
 };
 
@@ -17,7 +18,7 @@ static __device__ __forceinline__ double pst_cu_warp_sum(double value)
     return value;
 }
 
-/* f(i, j) for each element, 2^shift lanes a row. */
+/* Calls f(i, j) for each element, with 2^shift lanes for each row. */
 template <class F>
 __global__ void __launch_bounds__(PST_CU_THREADS) pst_cu_each_kernel(F f, int64_t n, int64_t dim, int shift)
 {
@@ -39,7 +40,7 @@ struct pst_cu_pair {
     double a, b;
 };
 
-/* Sums of f(i, j), a pair, over a part of the rows; parts: (parts, dim). */
+/* Sums of f(i, j), which is a pair, over each part of the rows. parts has (parts, dim) pairs. */
 template <class F>
 __global__ void __launch_bounds__(PST_CU_THREADS)
     pst_cu_column_parts(F f, int64_t n, int64_t dim, int parts, struct pst_cu_pair *sums)
@@ -83,7 +84,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS)
     }
 }
 
-/* g(j, a, b) with the sums over all rows of f(i, j) = {a, b}. */
+/* Calls g(j, a, b) with the sums over all rows of f(i, j) = {a, b}. */
 template <class F, class G> void pst_cu_columns(struct pst_queue *q, F f, G g, int64_t n, int64_t dim)
 {
     const int64_t wanted = (n + PST_CU_COLUMN_ROWS * 4 - 1) / (PST_CU_COLUMN_ROWS * 4);

@@ -1,15 +1,15 @@
-/* sample.cu: uniform in-neighbour sampling (kernels.h), with the CPU's draws and Floyd's procedure as there.
- * A scan over what each vertex takes makes indptr; then lanes draw, one slot each. Slot s may meet the slots
- * before it, so these settle one after the other; only their numbers go round, by shuffles.
+/* sample.cu: uniform in-neighbour sampling, with the CPU's draws and Floyd's algorithm as there. A scan
+ * over how many neighbours each vertex gets makes indptr. Then lanes draw, one draw each. A draw can meet
+ * the draws before it, so they are settled one after the other; only their numbers go round, by shuffles.
  *
- * Topology may be in pinned host memory: a neighbour is read once, and only if it is taken. */
+ * The topology may be in pinned host memory. A neighbour is read once, and only if it is taken. */
 #include "kernels/cuda/queue.cuh"
 
 #include <cub/cub.cuh>
 
 namespace
 {
-enum { SCAN_MAX = 32 }; /* slots that the lanes of one warp hold */
+enum { SCAN_MAX = 32 }; /* draws that the lanes of one warp hold */
 
 struct sampling {
     struct pst_csc graph;
@@ -28,7 +28,7 @@ struct row {
     int64_t vertex, begin, degree, taken;
 };
 
-/* False: not a vertex of the graph, or its row is not. */
+/* False: it is not a vertex of the graph, or its offsets are out of range. */
 __device__ bool row_of(const sampling &s, int64_t i, struct row *r)
 {
     r->vertex = s.vertices[i];
@@ -58,7 +58,7 @@ struct taken { /* of vertex i, as far as it matters */
     }
 };
 
-struct sum_to { /* limit + 1 stands for all that is too much */
+struct sum_to { /* limit + 1 means "too many" */
     uint32_t most;
     __host__ __device__ uint32_t operator()(uint32_t a, uint32_t b) const
     {
@@ -79,7 +79,7 @@ struct put_row {
     }
 };
 
-/* Where the position of a slot lies, before it is compared with others'. */
+/* The position of a draw, before it is compared with the others. */
 __device__ __forceinline__ int64_t pick_of(const sampling &s, const struct row &r, int slot)
 {
     const struct pst_rng_block draw = pst_rng_draw(&s.stream, (uint64_t)r.vertex, (uint32_t)slot / 2);
@@ -89,7 +89,7 @@ __device__ __forceinline__ int64_t pick_of(const sampling &s, const struct row &
     return (int64_t)pst_rng_bounded((uint64_t)high << 32 | low, (uint64_t)(bound > 0 ? bound : 1));
 }
 
-/* Lane t of a group has slot t: whoever drew a settled position takes its own last one. */
+/* Lane t of a group has draw t. If a lane has drawn a position that is taken, it takes its own last one. */
 __device__ __forceinline__ int64_t settle(int64_t pick, int64_t position, int64_t last, int slots, int lane,
                                           int lanes)
 {
@@ -110,13 +110,14 @@ __device__ __forceinline__ void emit(const sampling &s, int64_t to, int64_t edge
     s.out[to] = id;
 }
 
-/* Not all neighbours, in order. */
+/* Draws fewer than all neighbours, in order. */
 __device__ __forceinline__ bool is_drawn(const sampling &s, const struct row &r)
 {
     return s.fanout >= 0 && (r.taken != r.degree || (s.replace && r.taken > 0));
 }
 
-/* What every draw begins with: vertex i's row and where it goes; no row for i past the end. */
+/* What every vertex begins with: its offsets, and where its neighbours go. There are none for i past the
+ * end. */
 __device__ __forceinline__ int64_t start_row(const sampling &s, int64_t i, int64_t n, struct row *r)
 {
     *r = {0, 0, 0, 0};
@@ -125,7 +126,7 @@ __device__ __forceinline__ int64_t start_row(const sampling &s, int64_t i, int64
     return i > 0 && i < n ? s.indptr[i] : 0;
 }
 
-/* Fanouts of up to LANES, or all neighbours: LANES lanes a vertex. */
+/* Fanouts of up to LANES, or all neighbours: LANES lanes for each vertex. */
 template <int LANES> __global__ void __launch_bounds__(PST_CU_THREADS, 4) draw_few(sampling s)
 {
     const int64_t n = pst_cu_warp_value(s.n, s.status);
@@ -151,7 +152,7 @@ template <int LANES> __global__ void __launch_bounds__(PST_CU_THREADS, 4) draw_f
     }
 }
 
-/* A hash set in shared memory, of positions; -1: empty. */
+/* A set of positions in shared memory, by hashing. -1: empty. */
 __device__ bool set_has(const unsigned long long *set, uint64_t mask, int64_t value)
 {
     uint64_t at = ((uint64_t)value * 0x9E3779B97F4A7C15ull) >> 40;
@@ -168,8 +169,8 @@ __device__ void set_add(unsigned long long *set, uint64_t mask, int64_t value)
         at++;
 }
 
-/* Larger fanouts: a block of one warp a vertex, 32 slots at a time. places: of the set; 0 with replacement.
- */
+/* Larger fanouts: a block of one warp for each vertex, 32 draws at a time. places: of the set; 0 with
+ * replacement. */
 __global__ void __launch_bounds__(PST_CU_WARP) draw_many(sampling s, int places)
 {
     PST_CU_SHARED_DYNAMIC(unsigned long long, set);
@@ -212,7 +213,8 @@ void draw(struct pst_queue *q, const sampling &s)
         int places = s.replace ? 0 : 2 * PST_CU_WARP;
         while (places && places < 2 * s.fanout)
             places *= 2;
-        assert(places == 0 || places >= 2 * s.fanout); /* fuller, and lanes look for ever longer */
+        assert(places == 0 ||
+               places >= 2 * s.fanout); /* in a fuller set lanes would search for ever longer */
         const size_t bytes = (size_t)places * sizeof(unsigned long long);
         if (pst_cu_checked(q, cudaFuncSetAttribute(draw_many, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                    2 * PST_FANOUT_MAX * (int)sizeof(unsigned long long))))

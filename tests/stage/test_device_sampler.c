@@ -242,7 +242,7 @@ static void limits_are_named(void **state)
     const pst_rc rc = run(&gpu, "cuda:0", &(struct choice){"[4, 3]", "false", "\"1GiB\"", 0, "1"});
     unsetenv("PENSTOCK_HOST_GPU_BYTES");
     assert_int_equal(rc, PST_E_NOMEM);
-    if (!strstr(pst_error_text(), "bytes of its memory were asked for") ||
+    if (!strstr(pst_error_text(), "bytes of device memory") ||
         !strstr(pst_error_text(), "of its 4255568 bytes are free"))
         fail_msg("%s", pst_error_text());
     assert_int_equal(virtual_gpu_left(), 0);

@@ -252,11 +252,11 @@ static void test_refusals(void **state)
     if (!gpu_is_virtual())
         skip();
     setenv("PENSTOCK_HOST_GPU_BYTES", "39000000", 1);
-    expect_no_start("cuda:0", "bytes of its memory were asked for; 39000000 of its 39000000 bytes are free");
+    expect_no_start("cuda:0", "bytes of device memory; 39000000 of its 39000000 bytes are free");
     setenv("PENSTOCK_HOST_GPU_BYTES", "41000000", 1);
     expect_no_start("cuda:0", "the activations of");
     unsetenv("PENSTOCK_HOST_GPU_BYTES");
-    expect_no_start("cuda:7", "cuda:7 is not to be had");
+    expect_no_start("cuda:7", "cannot use cuda:7");
     expect_no_start("cuda:x", "expected cpu:N or cuda:N");
     assert_int_equal(virtual_gpu_left(), 0); /* all that was taken was given back */
 }

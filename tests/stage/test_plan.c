@@ -212,7 +212,7 @@ static void damaged_files_are_refused(void **state)
     setup(&f);
     char cache[256];
     (void)snprintf(cache, sizeof cache, "%s/cache.npy", f.dir);
-    must_refuse("/tmp/there/is/no/plan.json", "opening");
+    must_refuse("/tmp/there/is/no/plan.json", "cannot open");
     must_refuse("/tmp", "regular file");
     assert_int_equal(truncate(cache, PST_PAGE + CACHED * 8 - 1), 0);
     must_refuse(f.path, "cache.npy");

@@ -1,3 +1,4 @@
+/* cache_rows.c: reads cached rows in large windows of the files. */
 #include "stages/lib/cache/cache_rows.h"
 
 #include <fcntl.h>
@@ -10,9 +11,9 @@
 #include "common/error.h"
 #include "common/util/hugepage.h"
 
-#define WINDOW_BYTES ((uint64_t)4 << 20) /* one read: large enough that a drive's rate is its bandwidth */
-#define LOAD_BYTES ((uint64_t)32 << 20)  /* on a GPU: in flight */
-#define GAP_BYTES ((uint64_t)64 << 10)   /* reading over a gap this small costs less than another read */
+#define WINDOW_BYTES ((uint64_t)4 << 20) /* one read: large enough to reach a drive's bandwidth */
+#define LOAD_BYTES ((uint64_t)32 << 20)  /* on a GPU: one copy from host memory */
+#define GAP_BYTES ((uint64_t)64 << 10)   /* reading a smaller gap costs less than another read */
 
 static int ascending(const void *left, const void *right)
 {
@@ -20,14 +21,14 @@ static int ascending(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* What is read: sorted ids, by windows, of one stripe at a time. */
+/* The files, and the window that sorted ids are read through. */
 struct reading {
     struct pst_row_files files;
     char *window;
     uint64_t window_bytes;
 };
 
-/* The first of ids from the i-th on that is in stripe k; n: there is none. */
+/* The position of the first id, from position i on, that lies in stripe k; n: there is none. */
 static int64_t next_of(const struct reading *r, const int64_t *ids, int64_t n, int64_t i, int k)
 {
     while (i < n && ids[i] % r->files.files != k)
@@ -35,7 +36,7 @@ static int64_t next_of(const struct reading *r, const int64_t *ids, int64_t n, i
     return i;
 }
 
-/* The rows of one stripe, in windows that span small gaps. */
+/* Reads the rows of one stripe. A window spans small gaps between them. */
 static pst_rc read_stripe(const struct reading *r, int k, const int64_t *ids, int64_t n, char *rows)
 {
     const int64_t files = r->files.files;
@@ -54,11 +55,11 @@ static pst_rc read_stripe(const struct reading *r, int k, const int64_t *ids, in
                        bytes = (uint64_t)(ids[last] / files - from + 1) * stride;
         pst_rc rc = pst_file_read_at(r->files.fd[k], r->window, bytes, at, a->path);
         if (rc != PST_OK)
-            return pst_wrap(rc, "rows for the cache");
+            return pst_wrap(rc, "reading rows for the cache");
         for (int64_t i = first; i <= last; i = next_of(r, ids, n, i + 1, k))
             memcpy(rows + (uint64_t)i * stride, r->window + (uint64_t)(ids[i] / files - from) * stride,
                    stride);
-        /* the rows live here now; their pages would only crowd out the topology's */
+        /* cached rows need no page cache, which is better used for the topology */
         (void)posix_fadvise(r->files.fd[k], (off_t)at, (off_t)bytes, POSIX_FADV_DONTNEED);
     }
     return PST_OK;
@@ -81,7 +82,7 @@ static pst_rc open_reading(struct reading *r, const struct pst_array *features, 
     return rc;
 }
 
-/* On a GPU: rows that go there at once, by way of the host's memory. */
+/* On a GPU: how many rows one copy from host memory takes. */
 static int64_t load_rows(uint64_t stride, int64_t n)
 {
     return pst_max_i64(1, pst_min_i64(n, (int64_t)(LOAD_BYTES / stride)));
@@ -94,12 +95,12 @@ static pst_rc take_memory(struct pst_cache_rows *c, uint64_t stride)
         c->index_memory = pst_hugepage_alloc(pst_k_cache_bytes(c->n));
         return c->rows != NULL && c->index_memory != NULL
                    ? PST_OK
-                   : pst_fail(
-                         PST_E_NOMEM,
-                         "no memory to cache %lld rows of %llu bytes; give the planner a smaller cpu_cache",
-                         (long long)c->n, (unsigned long long)stride);
+                   : pst_fail(PST_E_NOMEM,
+                              "no memory to cache %lld rows of %llu bytes; set a smaller cpu_cache for the "
+                              "planner",
+                              (long long)c->n, (unsigned long long)stride);
     }
-    const char *what = "cached rows (give the planner a smaller cpu_cache)";
+    const char *what = "cached rows (set a smaller cpu_cache for the planner)";
     void *rows;
     pst_rc rc = pst_device_take(c->device, PST_TWIN_MEMORY_DEVICE, (uint64_t)c->n * stride, what, &rows);
     c->rows = rows;
@@ -112,7 +113,7 @@ static pst_rc take_memory(struct pst_cache_rows *c, uint64_t stride)
 static pst_rc check_ids(const int64_t *ids, int64_t n, const struct pst_array *features, int64_t rows)
 {
     if (ids[0] < 0 || ids[n - 1] >= rows)
-        return pst_fail(PST_E_FORMAT, "the plan caches vertex %lld, but %s has %lld rows",
+        return pst_fail(PST_E_FORMAT, "the plan caches vertex %lld, and %s has %lld rows",
                         (long long)(ids[0] < 0 ? ids[0] : ids[n - 1]), features->path, (long long)rows);
     for (int64_t i = 1; i < n; i++)
         if (ids[i] == ids[i - 1])
@@ -120,15 +121,15 @@ static pst_rc check_ids(const int64_t *ids, int64_t n, const struct pst_array *f
     return PST_OK;
 }
 
-/* Rows and index of a GPU, from where rows are read to (of load_rows). */
+/* Loads rows and index into a GPU's memory, through a pinned buffer. */
 static pst_rc load_device(struct pst_cache_rows *c, const struct reading *r, const int64_t *ids)
 {
     struct pst_device *d = c->device;
     const uint64_t stride = r->files.stride_bytes;
     const int64_t most = load_rows(stride, c->n);
     void *staging, *device_ids = NULL;
-    pst_rc rc =
-        pst_device_take(d, PST_TWIN_MEMORY_PINNED, (uint64_t)most * stride, "rows on their way", &staging);
+    pst_rc rc = pst_device_take(d, PST_TWIN_MEMORY_PINNED, (uint64_t)most * stride,
+                                "the buffer that cached rows pass through", &staging);
     for (int64_t at = 0; at < c->n && rc == PST_OK; at += most) {
         const int64_t n = pst_min_i64(most, c->n - at);
         rc = read_rows(r, ids + at, n, staging);
@@ -146,7 +147,7 @@ static pst_rc load_device(struct pst_cache_rows *c, const struct reading *r, con
     }
     if (rc == PST_OK) {
         c->index = d->twin->cache_init(c->index_memory, device_ids, c->n);
-        rc = c->index ? PST_OK : pst_fail(PST_E_IO, "%s: the cache's index cannot be made", d->name);
+        rc = c->index ? PST_OK : pst_fail(PST_E_IO, "%s: cannot make the index of the cache", d->name);
     }
     pst_device_give(d, staging);
     pst_device_give(d, device_ids);
@@ -165,7 +166,7 @@ pst_rc pst_cache_rows_load(struct pst_cache_rows *c, struct pst_device *device,
     int64_t *ids = malloc((size_t)n * sizeof *ids);
     pst_rc rc = PST_OK;
     if (reading.window == NULL || ids == NULL) {
-        rc = pst_fail(PST_E_NOMEM, "no memory to look for %lld cached rows", (long long)n);
+        rc = pst_fail(PST_E_NOMEM, "no memory to read %lld cached rows", (long long)n);
         goto out;
     }
     memcpy(ids, vertices, (size_t)n * sizeof *ids);

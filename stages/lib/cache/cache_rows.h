@@ -1,5 +1,7 @@
-/* cache_rows.h: the feature rows that a sampler keeps in memory, or in that of its GPU, and their index.
- * Owner: the caller; the GPU's account (device.h) has what is there. Threads: read-only once loaded. */
+/* cache_rows.h: the feature rows that a sampler keeps in host memory or in its GPU's memory, and their index.
+ *
+ * Owner: the caller. Memory of a GPU is also in the device's account (device.h). Threads: read-only once
+ * loaded. */
 #ifndef PST_CACHE_ROWS_H
 #define PST_CACHE_ROWS_H
 
@@ -13,16 +15,15 @@ struct pst_device;
 
 struct pst_cache_rows {
     int64_t n;
-    char *rows; /* stride_bytes each, in order of vertex id */
+    char *rows; /* stride_bytes each, in the order of vertex ids */
     struct pst_cache *index;
     void *index_memory;
-    struct pst_device *device; /* whose memory it is; NULL: the host's */
+    struct pst_device *device; /* whose memory it is; NULL: host memory */
 };
 
-/* Reads the rows of `vertices` (n ids in any order, each once) from the features' files, in file order.
- * features: as many as files (common/store/dataset/rows.h); of `rows` rows in all. A GPU as the device has a
- * queue.
- */
+/* Reads the rows of `vertices` (n ids in any order, each once) from the files of the features, in file order.
+ * features: `files` arrays with `rows` rows together (common/store/dataset/rows.h). A GPU needs a queue.
+ * PST_E_NOMEM; PST_E_FORMAT: an id is out of range or comes twice; PST_E_IO. */
 PST_API PST_MUST_USE pst_rc pst_cache_rows_load(struct pst_cache_rows *c, struct pst_device *device,
                                                 const struct pst_array *features, int files, int64_t rows,
                                                 uint64_t stride_bytes, const int64_t *vertices, int64_t n);

@@ -1,3 +1,4 @@
+/* device.c: opens a device, and keeps account of the memory that a stage takes there. */
 #include "stages/lib/device/device.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@
 
 static const char CUDA[] = "cuda:";
 
-/* "cuda:" and a number. */
+/* Is it "cuda:" and a number? */
 static bool is_cuda(const char *place, int *number)
 {
     char *end;
@@ -26,11 +27,11 @@ static pst_rc open_cuda(struct pst_device *d)
     uint64_t there, all;
     d->twin = pst_twin_open(NULL, why);
     if (d->twin == NULL)
-        return pst_fail(PST_E_UNSUPPORTED, "%s is not to be had: %s (build where nvcc is, or use cpu:0)",
+        return pst_fail(PST_E_UNSUPPORTED, "cannot use %s: %s (build on a machine with nvcc, or use cpu:0)",
                         d->name, why);
     if (d->twin->room(d->number, &there, &all, why) != PST_OK)
-        return pst_fail(PST_E_UNSUPPORTED, "%s is not to be had: %s (`penstock probe` lists what is there)",
-                        d->name, why);
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "cannot use %s: %s (`penstock probe` lists the GPUs of this machine)", d->name, why);
     void *at;
     const pst_rc rc = pst_device_take(d, PST_TWIN_MEMORY_PINNED, sizeof *d->record, "a batch's counts", &at);
     if (rc == PST_OK)
@@ -54,7 +55,7 @@ pst_rc pst_device_open(struct pst_device *d, const char *place)
     return rc;
 }
 
-/* What the device has left, for messages. */
+/* How much memory the device has left, for messages. */
 static void say_room(const struct pst_device *d, char *out, size_t bytes)
 {
     char why[PST_TWIN_WHY_BYTES];
@@ -78,7 +79,7 @@ pst_rc pst_device_queue(struct pst_device *d, struct pst_queue_options options)
     if (rc == PST_OK)
         return PST_OK;
     say_room(d, left, sizeof left);
-    return pst_fail(rc, "%s: no queue for calls over %lld ids and %lld columns: %s; %s", d->name,
+    return pst_fail(rc, "%s: cannot make a queue for calls over %lld ids and %lld columns: %s; %s", d->name,
                     (long long)options.most, (long long)options.columns, why, left);
 }
 
@@ -88,7 +89,8 @@ pst_rc pst_device_take(struct pst_device *d, enum pst_twin_memory kind, uint64_t
     char why[PST_TWIN_WHY_BYTES] = "", left[256];
     *at = NULL;
     if (d->ntaken == PST_DEVICE_TAKEN_MAX)
-        return pst_fail(PST_E_LIMIT, "more than %d pieces of memory on %s", PST_DEVICE_TAKEN_MAX, d->name);
+        return pst_fail(PST_E_LIMIT, "this stage takes more than %d pieces of memory on %s",
+                        PST_DEVICE_TAKEN_MAX, d->name);
     const pst_rc rc = d->twin->alloc(d->number, kind, bytes, at, why);
     if (rc == PST_OK) {
         d->taken[d->ntaken].at = *at;
@@ -100,13 +102,14 @@ pst_rc pst_device_take(struct pst_device *d, enum pst_twin_memory kind, uint64_t
     say_room(d, left, sizeof left);
     return pst_fail(
         rc,
-        "%s: no memory for %s: %llu bytes of %s memory were asked for, %s, and this stage has "
-        "taken %llu (%s)",
-        d->name, what, (unsigned long long)bytes, kind == PST_TWIN_MEMORY_DEVICE ? "its" : "pinned host",
+        "%s: no memory for %s: this stage asked for %llu bytes of %s memory, %s, and it has taken %llu "
+        "before "
+        "(%s)",
+        d->name, what, (unsigned long long)bytes, kind == PST_TWIN_MEMORY_DEVICE ? "device" : "pinned host",
         left, (unsigned long long)(kind == PST_TWIN_MEMORY_DEVICE ? d->device_bytes : d->pinned_bytes), why);
 }
 
-/* What a wait came to. */
+/* Turns the outcome of a wait into an error with a message. */
 static pst_rc judge(struct pst_device *d, pst_rc rc, const char *why)
 {
     d->left_alone = d->left_alone || rc == PST_E_TIMEOUT;
@@ -119,13 +122,13 @@ pst_rc pst_device_wait(struct pst_device *d)
     return judge(d, d->twin->wait(d->q, why), why);
 }
 
-/* Nothing is to use what goes now. */
+/* Waits until no kernel uses the memory that will be released. */
 static void drain(struct pst_device *d)
 {
     if (d->q == NULL || d->left_alone)
         return;
     const pst_rc rc = pst_device_wait(d);
-    (void)rc; /* what a kernel found in its data does not matter any more */
+    (void)rc; /* an error in the data does not matter any more */
 }
 
 void pst_device_give(struct pst_device *d, void *at)
@@ -157,7 +160,7 @@ void pst_device_close(struct pst_device *d)
 
 void pst_device_record(struct pst_device *d, const int64_t *const *counts, int n)
 {
-    (void)d->twin->record(d->q, d->record, ++d->records, counts, n); /* what fails, the wait tells */
+    (void)d->twin->record(d->q, d->record, ++d->records, counts, n); /* the wait reports a failure */
 }
 
 pst_rc pst_device_recorded(struct pst_device *d, bool *data_fault)
@@ -168,7 +171,7 @@ pst_rc pst_device_recorded(struct pst_device *d, bool *data_fault)
     if (rc != PST_OK)
         return rc;
     if (__atomic_load_n(&d->record->sequence, __ATOMIC_ACQUIRE) != d->records)
-        return pst_fail(PST_E_STATE, "%s: a batch's counts did not come", d->name);
+        return pst_fail(PST_E_STATE, "%s: the record of a batch did not come", d->name);
     *data_fault = d->record->rc != PST_OK;
     return (pst_rc)d->record->rc;
 }

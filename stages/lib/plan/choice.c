@@ -1,3 +1,4 @@
+/* choice.c: compares plans, chooses which rows to cache, and predicts what they bring. */
 #include "stages/lib/plan/plan.h"
 
 #include <inttypes.h>
@@ -8,7 +9,7 @@
 
 #include "common/error.h"
 
-#define LIST_BYTES 160 /* eight numbers in words */
+#define LIST_BYTES 160 /* eight numbers as text */
 
 static const char *ints_text(const int64_t *values, int n, char out[LIST_BYTES])
 {
@@ -68,7 +69,7 @@ pst_rc pst_plan_match(const struct pst_plan *plan, const struct pst_plan_key *wa
     if (d.at == 0)
         return PST_OK;
     return pst_fail(PST_E_ARG,
-                    "the plan %s was made for something else: %s; make a new plan, or give both the same",
+                    "the plan %s was made for something else: %s; make a new plan, or set the old values",
                     path, d.text);
 }
 
@@ -106,7 +107,8 @@ pst_rc pst_plan_choose(const uint32_t *hotness, int64_t vertices, int64_t rows, 
     return PST_OK;
 }
 
-/* The count that the last cached rows have, and which share of the vertices with that count is cached. */
+/* *threshold: how hot the last cached vertices are. *share: how many of the vertices that are as hot are
+ * cached. */
 static void find_threshold(const int64_t *histogram, uint32_t highest, int64_t cached, uint32_t *threshold,
                            double *share)
 {

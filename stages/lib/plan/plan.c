@@ -1,7 +1,7 @@
+/* plan.c: writes and reads a plan's files. */
 #include "stages/lib/plan/plan.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -14,7 +14,6 @@
 #include "common/error.h"
 #include "common/util/file.h"
 
-#define PATH_BYTES 4096
 #define NPY_MAGIC_BYTES 8
 #define DIGEST_BYTES 17
 
@@ -28,11 +27,11 @@ struct chunk {
 /* Writes dir/name whole or not at all. */
 static pst_rc write_file(const char *dir, const char *name, const struct chunk *chunks, int n)
 {
-    char path[PATH_BYTES];
+    char path[PST_PATH_MAX];
     struct pst_file_new f;
     uint64_t at = 0;
     if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
-        return pst_fail(PST_E_LIMIT, "the path %s/%s is longer than %d bytes", dir, name, PATH_BYTES);
+        return pst_fail(PST_E_LIMIT, "the path %s/%s is longer than %d bytes", dir, name, PST_PATH_MAX);
     pst_rc rc = pst_file_new_begin(&f, path);
     for (int i = 0; i < n && rc == PST_OK; at += chunks[i++].bytes)
         rc = pst_file_write_at(f.fd, chunks[i].data, chunks[i].bytes, at, path);
@@ -42,7 +41,7 @@ static pst_rc write_file(const char *dir, const char *name, const struct chunk *
     return rc;
 }
 
-/* An .npy whose data begins at PST_PAGE, as every array of ours. */
+/* Writes an .npy file whose data begins at PST_PAGE, like every array of a dataset. */
 static pst_rc write_npy(const char *dir, const char *name, const char *descr, const char *shape,
                         const void *data, size_t bytes)
 {
@@ -95,7 +94,7 @@ pst_rc pst_plan_write(const struct pst_plan *plan, const uint32_t *hotness, cons
                       size_t path_bytes)
 {
     if (mkdir(dir, 0755) != 0 && errno != EEXIST)
-        return pst_fail_errno("making the directory %s for the plan", dir);
+        return pst_fail_errno("cannot make the directory %s for the plan", dir);
     if (snprintf(path, path_bytes, "%s/plan.json", dir) >= (int)path_bytes)
         return pst_fail(PST_E_LIMIT, "the path %s/plan.json is longer than %zu bytes", dir, path_bytes);
     char shape[64];
@@ -121,36 +120,7 @@ pst_rc pst_plan_write(const struct pst_plan *plan, const uint32_t *hotness, cons
 
 /* ---- reading ------------------------------------------------------------------------------------ */
 
-static pst_rc read_text(const char *path, char **out, size_t *bytes)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return pst_fail_errno("opening the plan %s", path);
-    pst_rc rc = PST_OK;
-    struct stat st;
-    *out = NULL;
-    if (fstat(fd, &st) != 0)
-        rc = pst_fail_errno("looking at %s", path);
-    else if (!S_ISREG(st.st_mode) || st.st_size > PST_PLAN_BYTES_MAX)
-        rc = pst_fail(PST_E_FORMAT, "%s: a plan is a regular file of at most %u bytes; this has %lld", path,
-                      PST_PLAN_BYTES_MAX, (long long)st.st_size);
-    else if ((*out = malloc((size_t)st.st_size + 1)) == NULL)
-        rc = pst_fail(PST_E_NOMEM, "no memory to read %s", path);
-    if (rc == PST_OK) {
-        ssize_t n = pread(fd, *out, (size_t)st.st_size, 0);
-        if (n != st.st_size) {
-            free(*out);
-            *out = NULL;
-            rc = pst_fail(PST_E_IO, "%s: read %zd of %lld bytes", path, n, (long long)st.st_size);
-        } else {
-            *bytes = (size_t)n;
-        }
-    }
-    (void)close(fd);
-    return rc;
-}
-
-/* One field of the plan, with its range; the first that is wrong is told. */
+/* Reads fields one by one. rc is the first failure; later ones are not reported. */
 struct reader {
     const char *path;
     pst_rc rc;
@@ -160,7 +130,7 @@ static pst_rc bad(struct reader *r, const char *field, const char *expected)
 {
     if (r->rc == PST_OK)
         r->rc =
-            pst_fail(PST_E_FORMAT, "%s: \"%s\" is missing or wrong: expected %s", r->path, field, expected);
+            pst_fail(PST_E_FORMAT, "%s: \"%s\" is missing or wrong; expected %s", r->path, field, expected);
     return r->rc;
 }
 
@@ -203,7 +173,7 @@ static int get_ints(struct reader *r, const json_t *object, const char *field, i
     const json_t *list = json_object_get(object, field);
     size_t n = json_array_size(list);
     if (n == 0 || n > (size_t)max || (want > 0 && n != (size_t)want)) {
-        (void)bad(r, field, want > 0 ? "a list with one integer a hop" : "a list of one to eight integers");
+        (void)bad(r, field, want > 0 ? "a list with one integer for each hop" : "a list of 1 to 8 integers");
         return 0;
     }
     for (size_t i = 0; i < n; i++) {
@@ -246,7 +216,8 @@ static void parse_max(struct reader *r, const json_t *root, struct pst_plan *pla
     (void)get_ints(r, max, "edges", plan->max.edges, hops, PST_HOPS_MAX, 0);
     for (int h = 0; h < hops && r->rc == PST_OK; h++) {
         if (plan->max.n[h + 1] < plan->max.n[h] || plan->max.n[h + 1] > plan->vertices)
-            (void)bad(r, "vertices", "counts that grow from hop to hop, none above the graph's");
+            (void)bad(r, "vertices",
+                      "counts that do not fall from hop to hop, at most the number of vertices");
     }
 }
 
@@ -262,35 +233,26 @@ static uint64_t parse_cache(struct reader *r, const json_t *root, struct pst_pla
     return get_hex(r, cache, "digest");
 }
 
-static pst_rc read_ids(int fd, const char *path, struct pst_plan *plan, uint64_t digest)
+static pst_rc read_ids(int fd, uint64_t file_bytes, const char *path, struct pst_plan *plan, uint64_t digest)
 {
-    size_t bytes = (size_t)plan->cached * sizeof *plan->cache;
-    struct stat st;
-    if (fstat(fd, &st) != 0)
-        return pst_fail_errno("looking at %s", path);
-    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != PST_PAGE + bytes)
-        return pst_fail(PST_E_FORMAT, "%s: has %lld bytes, but plan.json says %lld rows: expected %llu", path,
-                        (long long)st.st_size, (long long)plan->cached,
-                        (unsigned long long)(PST_PAGE + bytes));
+    const size_t bytes = (size_t)plan->cached * sizeof *plan->cache;
+    if (file_bytes != PST_PAGE + bytes)
+        return pst_fail(PST_E_FORMAT, "%s has %llu bytes; expected %llu, because plan.json says %lld rows",
+                        path, (unsigned long long)file_bytes, (unsigned long long)(PST_PAGE + bytes),
+                        (long long)plan->cached);
     plan->cache = calloc((size_t)plan->cached + 1, sizeof *plan->cache);
     if (plan->cache == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for the %lld ids of %s", (long long)plan->cached, path);
-    char *at = (char *)plan->cache;
-    for (size_t done = 0; done < bytes;) {
-        ssize_t n = pread(fd, at + done, bytes - done, (off_t)(PST_PAGE + done));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return pst_fail(PST_E_IO, "%s: cannot read beyond byte %zu", path, PST_PAGE + done);
-        done += (size_t)n;
-    }
+    const pst_rc rc = pst_file_read_at(fd, plan->cache, bytes, PST_PAGE, path);
+    if (rc != PST_OK)
+        return rc;
     if (XXH3_64bits(plan->cache, bytes) != digest)
         return pst_fail(PST_E_FORMAT,
-                        "%s: is not the file that plan.json was written with (checksum differs)", path);
+                        "%s is not the file that plan.json was written with: its checksum differs", path);
     for (int64_t i = 0; i < plan->cached; i++) {
         if (plan->cache[i] < 0 || plan->cache[i] >= plan->vertices)
-            return pst_fail(PST_E_FORMAT, "%s: entry %lld is vertex %lld, but the graph has %lld", path,
-                            (long long)i, (long long)plan->cache[i], (long long)plan->vertices);
+            return pst_fail(PST_E_FORMAT, "%s: entry %lld is vertex %lld, but the graph has %lld vertices",
+                            path, (long long)i, (long long)plan->cache[i], (long long)plan->vertices);
     }
     return PST_OK;
 }
@@ -298,14 +260,16 @@ static pst_rc read_ids(int fd, const char *path, struct pst_plan *plan, uint64_t
 static pst_rc read_cache(const char *plan_path, struct pst_plan *plan, uint64_t digest)
 {
     const char *slash = strrchr(plan_path, '/');
-    int dir_bytes = slash != NULL ? (int)(slash - plan_path + 1) : 0;
-    char path[PATH_BYTES];
+    const int dir_bytes = slash != NULL ? (int)(slash - plan_path + 1) : 0;
+    char path[PST_PATH_MAX];
+    uint64_t bytes;
+    int fd;
     if (snprintf(path, sizeof path, "%.*scache.npy", dir_bytes, plan_path) >= (int)sizeof path)
         return pst_fail(PST_E_LIMIT, "the path of cache.npy beside %s is too long", plan_path);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return pst_fail_errno("opening %s, which belongs to the plan", path);
-    pst_rc rc = read_ids(fd, path, plan, digest);
+    pst_rc rc = pst_file_open(path, &fd, &bytes);
+    if (rc != PST_OK)
+        return pst_wrap(rc, "the plan %s", plan_path);
+    rc = read_ids(fd, bytes, path, plan, digest);
     (void)close(fd);
     return rc;
 }
@@ -315,16 +279,16 @@ pst_rc pst_plan_read(struct pst_plan *plan, const char *path)
     memset(plan, 0, sizeof *plan);
     char *text = NULL;
     size_t bytes = 0;
-    pst_rc rc = read_text(path, &text, &bytes);
+    pst_rc rc = pst_file_read(path, PST_PLAN_BYTES_MAX, &text, &bytes);
     if (rc != PST_OK)
-        return rc;
+        return pst_wrap(rc, "the plan");
     json_error_t error;
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     free(text);
     if (!json_is_object(root)) {
         json_decref(root);
-        return pst_fail(PST_E_FORMAT, "%s:%d: not a JSON object: %s", path, root ? 1 : error.line,
-                        root ? "another kind of value" : error.text);
+        return pst_fail(PST_E_FORMAT, "%s:%d: expected a JSON object: %s", path, root ? 1 : error.line,
+                        root ? "found another kind of value" : error.text);
     }
     struct reader r = {path, PST_OK};
     parse_key(&r, root, plan);

@@ -1,3 +1,4 @@
+/* seeds.c: the seeds of each batch. */
 #include "stages/lib/sampling/seeds.h"
 
 #include <stdlib.h>
@@ -12,7 +13,7 @@ static int split_index(const char *split)
     return strcmp(split, "train") == 0 ? PST_TRAIN : strcmp(split, "val") == 0 ? PST_VAL : PST_TEST;
 }
 
-/* Copies the split without repeats: a seed counts once in an epoch. */
+/* Copies the split without repeats, because a vertex is a seed once an epoch. */
 static pst_rc copy_split(struct pst_seeds *s, const int64_t *ids, int64_t n, int64_t vertices,
                          const char *path)
 {
@@ -27,8 +28,8 @@ static pst_rc copy_split(struct pst_seeds *s, const int64_t *ids, int64_t n, int
     for (int64_t i = 0; i < n && rc == PST_OK; i++) {
         int64_t id = ids[i];
         if (id < 0 || id >= vertices) {
-            rc = pst_fail(PST_E_FORMAT, "%s: entry %lld is vertex %lld, but the graph has %lld", path,
-                          (long long)i, (long long)id, (long long)vertices);
+            rc = pst_fail(PST_E_FORMAT, "%s: entry %lld is vertex %lld, and the graph has %lld vertices",
+                          path, (long long)i, (long long)id, (long long)vertices);
             break;
         }
         uint64_t bit = (uint64_t)1 << (id % 64);
@@ -49,7 +50,8 @@ pst_rc pst_seeds_init(struct pst_seeds *s, const struct pst_dataset *ds, const c
     const struct pst_array *array = &ds->split[split_index(split)];
     if (array->map == NULL || array->shape[0] < 1)
         return pst_fail(PST_E_ARG,
-                        "the dataset %s has no vertices in its %s split, so there is nothing to sample",
+                        "the dataset %s has no vertices in its %s split, so there is nothing to sample "
+                        "(`penstock split` makes splits)",
                         ds->dir, split);
     pst_rc rc = copy_split(s, array->map, array->shape[0], ds->vertices, array->path);
     if (rc != PST_OK) {
