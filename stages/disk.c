@@ -134,7 +134,9 @@ static void ask_for_short_turns(struct pst_stage *self)
         return; /* who gave it another policy knows why */
     how.slice_ns = SLICE_NS;
     if (syscall(SYS_sched_setattr, 0, &how, 0) != 0)
-        pst_log(self, "turns as long as everybody's (%s): beside busy cores the drive may run dry",
+        pst_log(self,
+                "cannot ask the scheduler for short turns (%s): the drive may idle while other processes use "
+                "all cores",
                 strerror(errno));
 }
 
@@ -145,7 +147,7 @@ static pst_rc start(struct pst_stage *self)
     d->nvisits = pst_slots(self, d->in);
     d->visits = calloc(d->nvisits, sizeof *d->visits);
     if (d->visits == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for %u slots' tickets", d->nvisits);
+        return pst_fail(PST_E_NOMEM, "no memory for %u slots", d->nvisits);
     struct iovec regions[REGIONS_MAX];
     int nregions = 0;
     uint64_t bytes;
@@ -193,9 +195,10 @@ static pst_rc accept_frame(struct pst_stage *self, struct disk *d, const struct 
         return pst_send(self, d->out, frame);
     struct visit *v = visit_of(d, frame);
     if (v == NULL || v->whole || v->frame.batch != frame->batch || v->frame.micro != frame->micro)
-        return pst_fail(PST_E_PEER,
-                        "slot %u came with batch %llu, micro-batch %u, part %u while another batch is in it",
-                        frame->refs[0].slot, (unsigned long long)frame->batch, frame->micro, frame->part);
+        return pst_fail(
+            PST_E_PEER,
+            "slot %u arrived with batch %llu, micro-batch %u, part %u while another batch was in it",
+            frame->refs[0].slot, (unsigned long long)frame->batch, frame->micro, frame->part);
     pst_rc rc = PST_OK;
     if (frame->arg[1] > 0) {
         uint64_t bytes = 0;
@@ -295,7 +298,7 @@ static void report(struct pst_stage *self, const struct disk *d)
             (unsigned long long)n.sq_doorbells, (unsigned long long)n.cq_doorbells,
             (unsigned long long)n.retries, (unsigned long long)n.aborts, (unsigned long long)n.resets);
     if (rc != PST_OK)
-        pst_log(self, "the disk's counts are not in the report: %s", pst_error_text());
+        pst_log(self, "the report lacks the disk's counts: %s", pst_error_text());
 }
 
 static void shut(struct pst_stage *self)
@@ -318,7 +321,7 @@ static const struct pst_port_desc ports[] = {
      .memory = MEMORY,
      .requests = PST_REQUESTS_SERVES,
      .flags = PST_PORT_WRITES | PST_PORT_ASIDE,
-     .help = "slots with a table of requests; each part announces some"},
+     .help = "slots with a table of requests; each part announces some of them"},
     {.name = "done",
      .dir = PST_OUT,
      .type = "any",
@@ -326,7 +329,7 @@ static const struct pst_port_desc ports[] = {
      .rank = -1,
      .memory = MEMORY,
      .forwards = "requests",
-     .help = "the same slots, when all that was asked for is in them"},
+     .help = "the same slots, once all requested rows are in them"},
     {0},
 };
 
@@ -335,71 +338,71 @@ static const struct pst_param_desc params[] = {
      .type = PST_PARAM_ENUM,
      .def = "\"auto\"",
      .choices = "auto|" PST_IO_BACKEND_NAMES,
-     .help = "file: io_uring; pread: threads; mmap: the baseline; auto: file where io_uring is allowed; "
-             "nvme: our "
-             "own driver; emulated: the same over emulated drives"},
+     .help =
+         "file: io_uring; pread: threads; mmap: a memory mapping, for comparison; auto: file, or pread if "
+         "io_uring is forbidden; nvme: our own NVMe driver; emulated: our driver with emulated drives"},
     {.name = "stack",
      .type = PST_PARAM_ENUM,
      .def = "\"async\"",
      .choices = PST_IO_STACK_NAMES,
-     .help = "of nvme and emulated: how queues are driven (common/nvme/stack/README.md)"},
+     .help = "nvme and emulated: how queues are driven (common/nvme/stack/README.md)"},
     {.name = "complete",
      .type = PST_PARAM_ENUM,
      .def = "\"slot\"",
      .choices = "slot|part",
-     .help =
-         "on a GPU: completions are waited for when a slot's last part was submitted, or after each part"},
+     .help = "on a GPU: wait for completions when a slot's last part was submitted, or after each part"},
     {.name = "lanes",
      .type = PST_PARAM_INT,
      .def = "1",
      .min = 1,
      .max = 64,
-     .help = "of nvme and emulated, on a CPU: threads that submit; with stack sync, requests at once"},
+     .help = "nvme and emulated, on a CPU: threads that submit; with stack sync: requests at once"},
     {.name = "queues",
      .type = PST_PARAM_INT,
      .def = "2",
      .min = 1,
      .max = 128,
-     .help = "of nvme and emulated: queue pairs a drive"},
+     .help = "nvme and emulated: queue pairs of each drive"},
     {.name = "timeout_ms",
      .type = PST_PARAM_INT,
      .def = "5000",
      .min = 1,
      .max = 600000,
-     .help = "of nvme and emulated: until a command is aborted; after as long again the drive is reset"},
+     .help = "nvme and emulated: time after which a command is aborted; after the same time again the drive "
+             "is reset"},
     {.name = "drives",
      .type = PST_PARAM_STRING,
      .def = "\"\"",
      .needed_if = "backend=nvme",
-     .help = "of nvme: PCI addresses, in the order in which penstock store was given them"},
+     .help = "nvme: PCI addresses, in the order given to `penstock store`"},
     {.name = "ssds",
      .type = PST_PARAM_INT,
      .def = "1",
      .min = 1,
      .max = 16,
-     .help = "of emulated: drives over which rows are striped"},
+     .help = "emulated: number of drives, over which rows are striped"},
     {.name = "preset",
      .type = PST_PARAM_ENUM,
      .def = "\"none\"",
      .choices = "none|optane|980pro|p5510",
-     .help = "of emulated: which drive's speed is modelled; none: as fast as it goes"},
+     .help = "emulated: the drive whose speed is modelled; none: as fast as possible"},
     {.name = "dilate",
      .type = PST_PARAM_REAL,
      .def = "1",
      .min = 1,
      .max = 1e6,
-     .help = "of emulated: how many times slower the model's time runs"},
+     .help = "emulated: how many times slower the model's time runs"},
     {.name = "emulated",
      .type = PST_PARAM_STRING,
      .def = "\"\"",
-     .help = "of emulated: more of its configuration as JSON text, faults for instance"},
+     .help = "emulated: more of its configuration as JSON text, for example faults"},
     {.name = "depth",
      .type = PST_PARAM_INT,
      .def = "128",
      .min = 1,
      .max = 4096,
      .help = "operations in flight"},
-    {.name = "direct", .type = PST_PARAM_BOOL, .def = "true", .help = "past the page cache (O_DIRECT)"},
+    {.name = "direct", .type = PST_PARAM_BOOL, .def = "true", .help = "read past the page cache (O_DIRECT)"},
     {.name = "coalesce_bytes",
      .type = PST_PARAM_BYTES,
      .def = "\"128KiB\"",
@@ -411,26 +414,27 @@ static const struct pst_param_desc params[] = {
      .def = "\"4KiB\"",
      .min = 0,
      .max = 16777216,
-     .help = "rows this far apart are read at once, with what lies between; 0: only what is asked for"},
+     .help = "rows at most this far apart are read together with the bytes between them; 0: read only what "
+             "is asked for"},
     {.name = "threads",
      .type = PST_PARAM_INT,
      .def = "8",
      .min = 1,
      .max = 256,
-     .help = "of backend pread: its operations in flight"},
+     .help = "pread: threads, that is, operations in flight"},
     {.name = "retries",
      .type = PST_PARAM_INT,
      .def = "3",
      .min = 0,
      .max = 1000,
-     .help = "tries after a failed one, before the run is ended"},
+     .help = "how often a failed operation is tried again before the run ends"},
     {.name = "writable", .type = PST_PARAM_BOOL, .def = "false", .help = "whether requests may write"},
     {.name = "fault_rate",
      .type = PST_PARAM_REAL,
      .def = "0",
      .min = 0,
      .max = 1,
-     .help = "for tests, on a CPU: share of operations that fail (emulated drives have faults of their own)"},
+     .help = "for tests, on a CPU: share of operations that fail (for emulated drives see `emulated`)"},
     {.name = "fault_short_rate",
      .type = PST_PARAM_REAL,
      .def = "0",
@@ -442,7 +446,7 @@ static const struct pst_param_desc params[] = {
      .def = "0",
      .min = 0,
      .max = 60000000,
-     .help = "for tests, on a CPU: added to every operation"},
+     .help = "for tests, on a CPU: microseconds added to every operation"},
     {.name = "fault_seed",
      .type = PST_PARAM_INT,
      .def = "1",
@@ -461,7 +465,8 @@ static const struct pst_param_desc params[] = {
 const struct pst_stage_desc pst_stage = {
     .abi = PST_STAGE_ABI,
     .name = "disk",
-    .help = "reads what slots ask for, straight into them, and sends them on when it is there",
+    .help = "reads the rows that slots ask for, straight into the slots, and sends them on when all rows are "
+            "there",
     .ports = ports,
     .params = params,
     .state_bytes = sizeof(struct disk),

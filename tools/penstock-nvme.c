@@ -31,7 +31,7 @@ static pst_rc serve_at(const char *socket_name, int *listener)
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     const size_t n = strlen(socket_name);
     if (n == 0 || n > sizeof name.sun_path - 1)
-        return pst_fail(PST_E_ARG, "a socket's name has 1 to %zu bytes", sizeof name.sun_path - 1);
+        return pst_fail(PST_E_ARG, "expected a socket name of 1 to %zu bytes", sizeof name.sun_path - 1);
     memcpy(name.sun_path + 1, socket_name, n);
     *listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (*listener < 0 ||
@@ -56,7 +56,8 @@ static pst_rc read_config(const char *argument, char **text)
     const size_t n = fread(*text, 1, CONFIG_BYTES_MAX - 1, f);
     const bool bad = ferror(f) != 0 || n == CONFIG_BYTES_MAX - 1;
     (void)fclose(f);
-    return bad ? pst_fail(PST_E_IO, "%s cannot be read, or is no configuration", argument) : PST_OK;
+    return bad ? pst_fail(PST_E_IO, "%s cannot be read, or is too long for a configuration", argument)
+               : PST_OK;
 }
 
 static pst_rc run(const char *argument, const char *socket_name, int listener, int ready)

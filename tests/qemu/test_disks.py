@@ -100,15 +100,15 @@ def which_backend_could_use_it():
     assert before["2SPACES"]["backends"]["nvme"]["obstacles"][0]["mend"] == "penstock disks --bind 0000:00:03.0"
     assert "0000:00:05.1" in before["NOT-ALONE"]["backends"]["nvme"]["obstacles"][0]["why"]
     text = STEPS["before-text"].out
-    assert "0000:01:00.0 nvme2  QEMU NVMe Ctrl" in text and "not by nvme: nvme drives it, not vfio-pci" in text, text
+    assert "0000:01:00.0 nvme2  QEMU NVMe Ctrl" in text and "not usable by nvme: it is bound to the driver nvme; expected vfio-pci" in text, text
 
 
 @test
 def refused_with_reason_and_command():
-    for name, *texts in (("mounted", "/dev/nvme0n2 is mounted at /mnt", "mend: umount /mnt"),
+    for name, *texts in (("mounted", "/dev/nvme0n2 is mounted at /mnt", "to fix it: umount /mnt"),
                          ("no-such", "there is no PCI function 0000:00:1e.0"),
                          ("no-nvme", "is of class 060000; expected 010802"),
-                         ("group", "also holds 0000:00:05.1", "slot of its own"),
+                         ("group", "also contains 0000:00:05.1", "another slot"),
                          ("release-busy", "drives it", "ps -fp")):
         step = STEPS[name]
         assert step.status == 2 and all(t in step.out for t in texts), step

@@ -116,13 +116,13 @@ static void each_obstacle_alone(void **state)
 {
     (void)state;
     machine("no-iommu");
-    expect("there is no IOMMU", "intel_iommu=on");
+    expect("the IOMMU is missing or off", "intel_iommu=on");
 
     machine("shared");
     with_iommu();
     put("sys/kernel/iommu_groups/7/devices/0000:01:00.1", "");
     put("sys/bus/pci/devices/0000:01:00.1/class", "0x020000\n");
-    expect("IOMMU group 7 also holds 0000:01:00.1", "ACS");
+    expect("IOMMU group 7 also contains 0000:01:00.1", "ACS");
 
     machine("mounted");
     with_iommu();
@@ -137,7 +137,7 @@ static void each_obstacle_alone(void **state)
     machine("swap");
     with_iommu();
     put("proc/swaps", "Filename Type\n/dev/nvme0n1p1 partition 1 0 -2\n");
-    expect("/dev/nvme0n1p1 is swap space", "swapoff /dev/nvme0n1p1");
+    expect("/dev/nvme0n1p1 is used as swap", "swapoff /dev/nvme0n1p1");
 
     machine("raid");
     with_iommu();
@@ -171,7 +171,7 @@ static void bound_to_vfio(void **state)
     assert_int_equal(pst_obstacles_to_open(&pci, root, found), 0);
     point("proc/4242/fd/9", "/dev/vfio/7");
     assert_int_equal(pst_obstacles_to_open(&pci, root, found), 1);
-    assert_string_equal(found[0].why, "process 4242 drives it");
+    assert_string_equal(found[0].why, "process 4242 is driving it");
     assert_int_equal(pst_usable_release(root, PCI), PST_E_STATE); /* the kernel would wait for it */
     assert_int_equal(pst_obstacles_to_gpu(&pci, root, found), 3);
     assert_non_null(strstr(found[2].why, "not a dma-buf"));
@@ -193,7 +193,7 @@ static void all_obstacles_together(void **state)
     const struct pst_pci pci = read_pci();
     assert_int_equal(pst_obstacles_to_bind(&pci, root, found), PST_OBSTACLES_MAX);
     assert_int_equal(pst_usable_bind(root, PCI), PST_E_STATE);
-    assert_non_null(strstr(pst_error_text(), "there is no IOMMU"));
+    assert_non_null(strstr(pst_error_text(), "the IOMMU is missing or off"));
     assert_non_null(strstr(pst_error_text(), "umount /m0"));
 }
 

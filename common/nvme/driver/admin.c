@@ -68,19 +68,20 @@ static pst_rc wait_for(struct pst_nvme_controller *c, struct pst_nvme_qp *qp, ui
     for (uint32_t waits = 0; pst_clock_ms() < deadline;) {
         if (!pst_nvme_poll(qp, qp->taken, cqe)) {
             if (waits > SPINS && pst_nvme_gone(c))
-                return pst_fail(PST_E_IO, "%s: it is gone", c->t->what);
+                return pst_fail(PST_E_IO, "%s: the controller is gone", c->t->what);
             pst_nvme_relax(&waits);
             continue;
         }
         if (!pst_nvme_take(qp, qp->taken, cqe->cid))
-            return pst_fail(PST_E_IO, "%s: queue %u: a completion of command id %u, which is not in flight",
+            return pst_fail(PST_E_IO, "%s: queue %u completed command id %u, which is not in flight",
                             c->t->what, qp->qid, cqe->cid);
         pst_nvme_ring_cq(qp, 1);
         if (cqe->cid == cid)
             return PST_OK;
     }
-    return pst_fail(PST_E_TIMEOUT, "%s: queue %u: no answer within %u ms%s", c->t->what, qp->qid,
-                    timeout_ms(c), pst_nvme_failed(c) ? "; the controller says that it has failed" : "");
+    return pst_fail(PST_E_TIMEOUT, "%s: queue %u did not answer within %u ms%s", c->t->what, qp->qid,
+                    timeout_ms(c),
+                    pst_nvme_failed(c) ? "; the controller reports a fatal error (CSTS.CFS)" : "");
 }
 
 pst_rc pst_nvme_command(struct pst_nvme_controller *c, struct pst_nvme_qp *qp, struct pst_nvme_sqe *sqe,
@@ -173,14 +174,14 @@ pst_rc pst_nvme_identify(struct pst_nvme_controller *c)
         return pst_fail(PST_E_NOMEM, "no memory for Identify");
     pst_rc rc = identify(c, 0, PST_NVME_CNS_CONTROLLER, id);
     if (rc == PST_OK && id->cntrltype > IO_CONTROLLER)
-        rc = pst_fail(PST_E_UNSUPPORTED, "%s: a controller of type %u, which does no I/O", c->t->what,
-                      id->cntrltype);
+        rc = pst_fail(PST_E_UNSUPPORTED, "%s is a controller of type %u; expected an I/O controller",
+                      c->t->what, id->cntrltype);
     if (rc == PST_OK &&
         ((id->sqes & 0xf) > 6 || id->sqes >> 4 < 6 || (id->cqes & 0xf) > 4 || id->cqes >> 4 < 4))
-        rc = pst_fail(
-            PST_E_UNSUPPORTED,
-            "%s: queue entries of 2^%u to 2^%u and 2^%u to 2^%u bytes; expected 2^6 and 2^4 among them",
-            c->t->what, id->sqes & 0xf, id->sqes >> 4, id->cqes & 0xf, id->cqes >> 4);
+        rc = pst_fail(PST_E_UNSUPPORTED,
+                      "%s supports submission entries of 2^%u to 2^%u bytes and completion entries of 2^%u "
+                      "to 2^%u bytes; expected ranges that include 2^6 and 2^4",
+                      c->t->what, id->sqes & 0xf, id->sqes >> 4, id->cqes & 0xf, id->cqes >> 4);
     if (rc == PST_OK) {
         copy_text(c->serial, id->sn, sizeof id->sn);
         copy_text(c->model, id->mn, sizeof id->mn);
@@ -204,23 +205,24 @@ static pst_rc read_namespace(const struct pst_nvme_controller *c, uint32_t nsid,
     if (id->nsze == 0)
         return pst_fail(PST_E_ARG, "%s: namespace %u is not active", what, nsid);
     if (format > id->nlbaf || format >= formats)
-        return pst_fail(PST_E_UNSUPPORTED, "%s: namespace %u has LBA format %u of %u", what, nsid, format,
-                        id->nlbaf + 1u);
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "%s: namespace %u uses LBA format %u, but there are only %u formats", what, nsid,
+                        format, id->nlbaf + 1u);
     const uint32_t shift = id->lbaf[format].ds, metadata = id->lbaf[format].ms;
     if (metadata != 0)
         return pst_fail(PST_E_UNSUPPORTED,
-                        "%s: namespace %u has %u bytes of metadata in each block; expected none (nvme format "
-                        "chooses another LBA format, and erases it)",
+                        "%s: namespace %u has %u bytes of metadata in each block; expected none (`nvme "
+                        "format` sets another LBA format and erases the namespace)",
                         what, nsid, metadata);
     if (shift < LBA_SHIFT_MIN || shift >= 32 || 1ull << shift > c->transfer_bytes)
-        return pst_fail(
-            PST_E_UNSUPPORTED,
-            "%s: namespace %u has blocks of 2^%u bytes; expected 2^%d to the %llu bytes of one command", what,
-            nsid, shift, LBA_SHIFT_MIN, (unsigned long long)c->transfer_bytes);
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "%s: namespace %u has blocks of 2^%u bytes; expected at least 2^%d bytes, and at "
+                        "most the %llu bytes of one command",
+                        what, nsid, shift, LBA_SHIFT_MIN, (unsigned long long)c->transfer_bytes);
     if (id->nsze > (uint64_t)INT64_MAX >> shift)
         return pst_fail(PST_E_UNSUPPORTED,
-                        "%s: namespace %u claims %llu blocks of 2^%u bytes, more than 2^63", what, nsid,
-                        (unsigned long long)id->nsze, shift);
+                        "%s: namespace %u reports %llu blocks of 2^%u bytes; expected less than 2^63 bytes",
+                        what, nsid, (unsigned long long)id->nsze, shift);
     *ns = (struct pst_nvme_namespace){
         .nsid = nsid, .lba_bytes = 1u << shift, .blocks = id->nsze, .read_only = (id->nsattr & 1) != 0};
     return PST_OK;
@@ -230,7 +232,7 @@ pst_rc pst_nvme_namespace(struct pst_nvme_controller *c, uint32_t nsid, struct p
 {
     static_assert(sizeof(struct nvme_id_ns) == PST_PAGE, "section 4.1.5.1");
     if (nsid < 1 || nsid > c->namespaces)
-        return pst_fail(PST_E_ARG, "%s: there is no namespace %u; expected 1 to %u", c->t->what, nsid,
+        return pst_fail(PST_E_ARG, "%s has no namespace %u; expected 1 to %u", c->t->what, nsid,
                         c->namespaces);
     struct nvme_id_ns *id = calloc(1, sizeof *id);
     if (id == NULL)
@@ -282,13 +284,14 @@ pst_rc pst_nvme_flush(struct pst_nvme_controller *c, uint32_t nsid)
         return rc;
     qp = c->io[last];
     if (qp->posted != qp->taken)
-        return pst_fail(PST_E_STATE,
-                        "%s: flush needs a queue, and the controller grants no more than are busy",
-                        c->t->what);
+        return pst_fail(
+            PST_E_STATE,
+            "%s: a flush needs a free queue pair, and all queue pairs that the controller grants are in use",
+            c->t->what);
     struct pst_nvme_sqe sqe = {.opcode = PST_NVME_FLUSH, .nsid = nsid};
     rc = pst_nvme_command(c, qp, &sqe, &cqe);
     if (rc == PST_OK && PST_NVME_STATUS(cqe.status) != PST_NVME_OK)
-        rc = pst_fail(PST_E_IO, "%s: flush of namespace %u: %s", c->t->what, nsid,
+        rc = pst_fail(PST_E_IO, "%s: flushing namespace %u failed: %s", c->t->what, nsid,
                       pst_nvme_status_text(PST_NVME_STATUS(cqe.status), text));
     const pst_rc deleted = own ? pst_nvme_queue_delete(c, last) : PST_OK;
     return rc != PST_OK ? rc : deleted;

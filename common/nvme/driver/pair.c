@@ -129,7 +129,7 @@ pst_rc pst_nvme_queue_new(struct pst_nvme_controller *c, uint16_t qid, uint32_t 
 {
     *qp = NULL;
     if (qid < 1 || qid > pst_nvme_impl(c)->qids || c->io[qid] != NULL)
-        return pst_fail(PST_E_ARG, "%s: expected the id of a queue it has not made yet, 1 to %u, found %u",
+        return pst_fail(PST_E_ARG, "%s: expected a queue id from 1 to %u that is not in use, found %u",
                         c->t->what, pst_nvme_impl(c)->qids, qid);
     if (depth < PST_NVME_DEPTH_MIN || depth > PST_NVME_DEPTH_MAX || depth > c->entries_max ||
         (depth & (depth - 1)) != 0)
@@ -158,7 +158,7 @@ void pst_nvme_queue_memory(const struct pst_nvme_qp *qp, void **at, uint64_t *by
 pst_rc pst_nvme_queue_delete(struct pst_nvme_controller *c, uint16_t qid)
 {
     if (qid < 1 || qid > PST_NVME_QUEUES_MAX || c->io[qid] == NULL)
-        return pst_fail(PST_E_ARG, "%s: there is no queue %u", c->t->what, qid);
+        return pst_fail(PST_E_ARG, "%s has no queue %u", c->t->what, qid);
     struct pst_nvme_sqe sq = {.opcode = PST_NVME_DELETE_SQ, .cdw10 = qid};
     struct pst_nvme_sqe cq = {.opcode = PST_NVME_DELETE_CQ, .cdw10 = qid};
     pst_rc rc = pst_nvme_admin(c, &sq, NULL, 0, false, NULL);

@@ -135,12 +135,13 @@ pst_rc pst_pci_read(struct pst_pci *pci, const char *root, const char *address)
         return rc;
     long class = read_number(root, pci->address, "class", -1);
     if (class < 0)
-        return pst_fail(PST_E_ARG, "there is no PCI function %s (penstock disks lists the NVMe controllers)",
+        return pst_fail(PST_E_ARG,
+                        "there is no PCI function %s (`penstock disks` lists the NVMe controllers)",
                         pci->address);
     if (class != CLASS_NVME)
         return pst_fail(PST_E_ARG,
-                        "PCI function %s is of class %06lx; expected %06x, an NVMe controller "
-                        "(penstock disks lists them)",
+                        "PCI function %s has class %06lx; expected %06x, an NVMe controller (`penstock "
+                        "disks` lists them)",
                         pci->address, (unsigned long)class, CLASS_NVME);
     pci->vendor = (uint16_t)read_number(root, pci->address, "vendor", 0);
     pci->device = (uint16_t)read_number(root, pci->address, "device", 0);
@@ -217,8 +218,10 @@ static pst_rc wait_for_driver(const char *root, const char *address, const char 
             return PST_OK;
         (void)nanosleep(&(struct timespec){.tv_nsec = POLL_MS * 1000000L}, NULL);
     }
-    return pst_fail(PST_E_TIMEOUT, "%s: driver %s did not take it within %d s (dmesg may say why); now: %s",
-                    address, driver, PST_PCI_HANDOVER_MS / 1000, now[0] != '\0' ? now : "none");
+    return pst_fail(
+        PST_E_TIMEOUT,
+        "%s: the driver %s did not bind to it within %d s (dmesg may say why); its driver is now %s", address,
+        driver, PST_PCI_HANDOVER_MS / 1000, now[0] != '\0' ? now : "none");
 }
 
 pst_rc pst_pci_give(const char *root, const char *address, const char *driver)

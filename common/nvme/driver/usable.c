@@ -113,7 +113,7 @@ static void find_swaps(struct finding *f, const struct parts *parts)
         if (sscanf(line, "%199s", source) != 1 || !is_part(parts, "", source))
             continue;
         (void)snprintf(mend, sizeof mend, "swapoff %s", source);
-        add(f, mend, "%s is swap space", source);
+        add(f, mend, "%s is used as swap", source);
     }
     if (file != NULL)
         (void)fclose(file);
@@ -129,8 +129,8 @@ static void find_holders(struct finding *f, const struct parts *parts)
             if (e->d_name[0] == '.')
                 continue;
             (void)snprintf(mend, sizeof mend, "lsblk /dev/%s", parts->name[i]);
-            add(f, mend, "%s is part of %.63s (RAID, LVM or encryption), which must be stopped first",
-                parts->name[i], e->d_name);
+            add(f, mend, "%s is part of %.63s (RAID, LVM or encryption); stop that first", parts->name[i],
+                e->d_name);
         }
         if (dir != NULL)
             (void)closedir(dir);
@@ -163,7 +163,7 @@ static void find_users(struct finding *f, const struct pst_pci *pci)
         char mend[256];
         (void)snprintf(mend, sizeof mend, "lsblk /dev/%s; fuser -v /dev/%s", block[i], block[i]);
         if (f->n == before && claimed(f->root, block[i]))
-            add(f, mend, "/dev/%s is in exclusive use", block[i]);
+            add(f, mend, "another program has opened /dev/%s for exclusive use", block[i]);
     }
 }
 
@@ -176,15 +176,16 @@ static void find_iommu(struct finding *f, const struct pst_pci *pci)
         add(f,
             "add intel_iommu=on iommu=pt (AMD: iommu=pt) to GRUB_CMDLINE_LINUX in /etc/default/grub, then "
             "update-grub, and reboot; VT-d or AMD-Vi must be on in the firmware",
-            "there is no IOMMU, or it is off: the drive could write anywhere in memory");
+            "the IOMMU is missing or off, so the drive could write anywhere in memory");
         return;
     }
     for (int i = 0; i < pci->others; i++)
         (void)snprintf(others + strlen(others), sizeof others - strlen(others), "%s%s", i > 0 ? ", " : "",
                        pci->other[i]);
     if (pci->others > 0)
-        add(f, "move the drive to a slot of its own (one whose root port has ACS); lspci -t shows them",
-            "IOMMU group %d also holds %.300s: the IOMMU cannot keep them apart", pci->iommu_group, others);
+        add(f, "move the drive to another slot, whose root port has ACS; lspci -t shows the slots",
+            "IOMMU group %d also contains %.300s, and the IOMMU cannot separate them", pci->iommu_group,
+            others);
 }
 
 int pst_obstacles_to_bind(const struct pst_pci *pci, const char *root,
@@ -200,7 +201,7 @@ int pst_obstacles_to_bind(const struct pst_pci *pci, const char *root,
     (void)snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%s/driver_override", root, pci->address);
     (void)snprintf(mend, sizeof mend, "sudo penstock disks --bind %s", pci->address);
     if (access(path, W_OK) != 0)
-        add(&f, mend, "handing a controller over takes root's rights (%s: %s)", path, strerror(errno));
+        add(&f, mend, "only root can hand a controller over (%s: %s)", path, strerror(errno));
     return f.n;
 }
 
@@ -236,7 +237,7 @@ static void find_holder(struct finding *f, const char *node)
     int pid = holder_of(f->root, node);
     (void)snprintf(mend, sizeof mend, "ps -fp %d; penstock stop RUN ends a run", pid);
     if (pid > 0 && pid != (int)getpid())
-        add(f, mend, "process %d drives it", pid);
+        add(f, mend, "process %d is driving it", pid);
 }
 
 static void find_rights(struct finding *f, const char *node)
@@ -261,7 +262,8 @@ int pst_obstacles_to_open(const struct pst_pci *pci, const char *root,
         f.n = pst_obstacles_to_bind(pci, root, found);
         (void)snprintf(mend, sizeof mend, "penstock disks --bind %s", pci->address);
         if (f.n == 0)
-            add(&f, mend, "%s drives it, not vfio-pci", pci->driver[0] != '\0' ? pci->driver : "nobody");
+            add(&f, mend, "it is bound to the driver %s; expected vfio-pci",
+                pci->driver[0] != '\0' ? pci->driver : "nobody");
         return f.n;
     }
     (void)snprintf(node, sizeof node, "/dev/vfio/%d", pci->iommu_group);
@@ -279,7 +281,7 @@ pst_rc pst_obstacles_result(const char *what, const struct pst_obstacle *found, 
     size_t used = 0;
     text[0] = '\0';
     for (int i = 0; i < n && used < sizeof text; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "\n  %s\n    mend: %s", found[i].why,
+        used += (size_t)snprintf(text + used, sizeof text - used, "\n  %s\n    to fix it: %s", found[i].why,
                                  found[i].mend);
     return n == 0 ? PST_OK : pst_fail(PST_E_STATE, "%s:%s", what, text);
 }
@@ -339,7 +341,7 @@ pst_rc pst_usable_release(const char *root, const char *address)
     (void)snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%s/driver_override", root, pci.address);
     (void)snprintf(mend, sizeof mend, "sudo penstock disks --release %s", pci.address);
     if (access(path, W_OK) != 0)
-        add(&f, mend, "handing a controller over takes root's rights (%s: %s)", path, strerror(errno));
+        add(&f, mend, "only root can hand a controller over (%s: %s)", path, strerror(errno));
     rc = pst_obstacles_result(pci.address, found, f.n);
     if (rc == PST_OK)
         rc = pst_pci_give(root, pci.address, "nvme");

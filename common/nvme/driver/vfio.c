@@ -76,8 +76,8 @@ static pst_rc read_ranges(struct vfio *v)
     }
     free(info);
     return v->nranges > 0 ? PST_OK
-                          : pst_fail(PST_E_UNSUPPORTED, "this kernel does not say which addresses its IOMMU "
-                                                        "lets a device use; Linux 5.4 and later do");
+                          : pst_fail(PST_E_UNSUPPORTED, "this kernel does not report which addresses the "
+                                                        "IOMMU allows; expected Linux 5.4 or later");
 }
 
 /* The first place of the range from `from` on that fits and lies to a huge page as addr does; 0: none. */
@@ -116,8 +116,8 @@ static pst_rc map_failed(const struct pst_nvme_transport *t, uint64_t bytes)
     const char *what = t->what;
     if (errno == ENOMEM)
         return pst_fail(PST_E_NOMEM,
-                        "%s: %.1f MiB cannot be locked in memory for the drive (`ulimit -l` is the limit; "
-                        "mend: ulimit -l unlimited as root, or LimitMEMLOCK=infinity for a service)",
+                        "%s: cannot lock %.1f MiB in memory for the drive; raise the limit: `ulimit -l "
+                        "unlimited` as root, or LimitMEMLOCK=infinity for a service",
                         what, (double)bytes / 1048576.0);
     return pst_fail_errno("%s: mapping %.1f MiB for the drive", what, (double)bytes / 1048576.0);
 }
@@ -128,10 +128,10 @@ static pst_rc dma_map(struct pst_nvme_transport *t, void *addr, uint64_t bytes, 
     int slot = 0;
     assert((uintptr_t)addr % PST_PAGE == 0 && bytes % PST_PAGE == 0 && bytes > 0);
     if (v->nmaps == MAPS_MAX)
-        return pst_fail(PST_E_LIMIT, "%s: %d pieces of memory are mapped for it already", t->what, MAPS_MAX);
+        return pst_fail(PST_E_LIMIT, "%s: the limit of %d memory mappings is reached", t->what, MAPS_MAX);
     const uint64_t at = find_iova(v, bytes, (uintptr_t)addr, &slot);
     if (at == 0)
-        return pst_fail(PST_E_LIMIT, "%s: the IOMMU has no free addresses for %.1f MiB more", t->what,
+        return pst_fail(PST_E_LIMIT, "%s: the IOMMU has no free address range for another %.1f MiB", t->what,
                         (double)bytes / 1048576.0);
     struct vfio_iommu_type1_dma_map map = {.argsz = sizeof map,
                                            .flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE,
@@ -176,16 +176,16 @@ static pst_rc open_group(struct vfio *v, const struct pst_pci *pci)
     if (ioctl(v->container, VFIO_GET_API_VERSION) != VFIO_API_VERSION ||
         ioctl(v->container, VFIO_CHECK_EXTENSION, VFIO_TYPE1v2_IOMMU) <= 0)
         return pst_fail(PST_E_UNSUPPORTED,
-                        "this kernel's VFIO has no type 1 IOMMU (modprobe vfio_iommu_type1)");
+                        "this kernel's VFIO has no type 1 IOMMU (try modprobe vfio_iommu_type1)");
     v->group = open(node, O_RDWR | O_CLOEXEC);
     if (v->group < 0 && errno == EBUSY)
-        return pst_fail(PST_E_STATE, "another process drives it (fuser -v %s names it)", node);
+        return pst_fail(PST_E_STATE, "another process is driving it (`fuser -v %s` shows which)", node);
     if (v->group < 0)
         return pst_fail_errno("opening %s", node);
     if (ioctl(v->group, VFIO_GROUP_GET_STATUS, &status) != 0)
         return pst_fail_errno("asking for the state of %s", node);
     if (!(status.flags & VFIO_GROUP_FLAGS_VIABLE))
-        return pst_fail(PST_E_STATE, "another device of IOMMU group %d is driven by the kernel",
+        return pst_fail(PST_E_STATE, "a kernel driver uses another device of IOMMU group %d",
                         pci->iommu_group);
     if (ioctl(v->group, VFIO_GROUP_SET_CONTAINER, &v->container) != 0 ||
         ioctl(v->container, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU) != 0)
@@ -216,11 +216,10 @@ static pst_rc open_regions(struct pst_nvme_transport *t, struct vfio *v)
         return pst_fail_errno("asking for its registers");
     v->config_at = config.offset;
     if (bar.size < PST_NVME_DOORBELLS + PST_PAGE || bar.size > SIZE_MAX / 2)
-        return pst_fail(PST_E_UNSUPPORTED,
-                        "BAR 0 has %llu bytes; expected at least %u: registers and doorbells",
+        return pst_fail(PST_E_UNSUPPORTED, "BAR 0 has %llu bytes; registers and doorbells need at least %u",
                         (unsigned long long)bar.size, PST_NVME_DOORBELLS + PST_PAGE);
     if (!(bar.flags & VFIO_REGION_INFO_FLAG_MMAP))
-        return pst_fail(PST_E_UNSUPPORTED, "VFIO does not let its registers be mapped");
+        return pst_fail(PST_E_UNSUPPORTED, "VFIO does not allow its registers to be mapped");
     void *regs = mmap(NULL, bar.size, PROT_READ | PROT_WRITE, MAP_SHARED, v->device, (off_t)bar.offset);
     if (regs == MAP_FAILED)
         return pst_fail_errno("mapping its registers");
@@ -292,10 +291,9 @@ int pst_obstacles_to_gpu(const struct pst_pci *pci, const char *root,
                                   .mend = "install NVIDIA's open kernel modules, version 515 or later"};
     if (n < PST_OBSTACLES_MAX)
         found[n++] = (struct pst_obstacle){
-            .why = "VFIO's type 1 mapper takes memory of the calling process, not a dma-buf: the drive "
-                   "cannot be "
-                   "given GPU memory on this kernel",
-            .mend = "keep the disk stage on a cpu: device; rows then go to the GPU in one counted copy"};
+            .why = "VFIO's type 1 mapper maps only memory of this process, not a dma-buf, so the drive "
+                   "cannot access GPU memory on this kernel",
+            .mend = "place the disk stage on a cpu: device; the runtime then copies the rows to the GPU"};
     return n;
 }
 

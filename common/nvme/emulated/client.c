@@ -36,7 +36,7 @@ static pst_rc listen_somewhere(struct pst_nvme_emulated *e, int *fd)
     *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (*fd < 0 || bind(*fd, (struct sockaddr *)&name, sizeof name.sun_family) != 0 ||
         listen(*fd, BACKLOG) != 0 || getsockname(*fd, (struct sockaddr *)&name, &bytes) != 0)
-        return pst_fail_errno("a socket for emulated controllers");
+        return pst_fail_errno("creating a socket for emulated controllers");
     const size_t n = bytes - offsetof(struct sockaddr_un, sun_path) - 1;
     memcpy(e->socket, name.sun_path + 1, n);
     e->socket[n] = '\0';
@@ -78,7 +78,7 @@ static pst_rc await_ready(int fd, const char *program)
             return PST_OK;
     }
     text[n] = '\0';
-    return n > 0 ? pst_fail(PST_E_ARG, "%s", text) : pst_fail(PST_E_IO, "%s cannot be run", program);
+    return n > 0 ? pst_fail(PST_E_ARG, "%s", text) : pst_fail(PST_E_IO, "cannot run %s", program);
 }
 
 pst_rc pst_nvme_emulated_start(struct pst_nvme_emulated *e, const char *json)
@@ -89,7 +89,7 @@ pst_rc pst_nvme_emulated_start(struct pst_nvme_emulated *e, const char *json)
     pst_rc rc = pst_install_program_path("penstock-nvme", program);
     rc = rc == PST_OK ? listen_somewhere(e, &listener) : rc;
     if (rc == PST_OK && pipe2(ready, O_CLOEXEC) != 0)
-        rc = pst_fail_errno("a pipe");
+        rc = pst_fail_errno("creating a pipe");
     if (rc != PST_OK)
         goto out;
     const pid_t parent = getpid();
@@ -137,7 +137,7 @@ static pst_rc ask(struct client *c, struct pst_emu_message *m, int fd, int *got)
     if (rc == PST_OK)
         rc = pst_emu_receive(c->socket, m, &received);
     if (rc == PST_OK && m->op != op)
-        rc = pst_fail(PST_E_PEER, "an answer to something else");
+        rc = pst_fail(PST_E_PEER, "the emulated controller answered another request");
     if (rc == PST_OK && m->rc != PST_OK)
         rc = pst_fail((pst_rc)m->rc, "%s", m->text);
     if (got != NULL && rc == PST_OK)
@@ -196,14 +196,14 @@ static pst_rc call(struct client *c, const char *socket_name)
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     const size_t n = strlen(socket_name);
     if (n == 0 || n > sizeof name.sun_path - 1)
-        return pst_fail(PST_E_ARG, "\"%s\" cannot be a socket's name", socket_name);
+        return pst_fail(PST_E_ARG, "\"%s\" is not a valid socket name", socket_name);
     memcpy(name.sun_path + 1, socket_name, n);
     c->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     const struct timeval wait = {.tv_sec = ANSWER_S};
     if (c->socket < 0 || setsockopt(c->socket, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait) != 0 ||
         connect(c->socket, (struct sockaddr *)&name,
                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) != 0)
-        return pst_fail_errno("nobody serves emulated controllers at \"%s\"", socket_name);
+        return pst_fail_errno("connecting to emulated controllers at socket \"%s\"", socket_name);
     return PST_OK;
 }
 
@@ -216,7 +216,7 @@ static pst_rc take_registers(struct pst_nvme_transport *t, struct client *c, uin
     if (rc != PST_OK)
         return rc;
     if (fd < 0 || fstat(fd, &st) != 0 || (uint64_t)st.st_size != m.arg[1] || m.arg[0] >= m.arg[1]) {
-        rc = pst_fail(PST_E_PEER, "the controller's registers are not what it says");
+        rc = pst_fail(PST_E_PEER, "the emulated controller's registers have another size than it reports");
         goto out;
     }
     c->shared = mmap(NULL, m.arg[1], PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

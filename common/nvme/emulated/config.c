@@ -46,7 +46,7 @@ static pst_rc read_faults(struct pst_emu_faults *f, json_t *json)
             return pst_fail(PST_E_ARG, "faults: a rate is %g; expected 0 to 1", rates[i]);
     }
     if (!(delay_us >= 0 && delay_us <= 6e7 && reorder_us >= 0 && reorder_us <= 6e7))
-        return pst_fail(PST_E_ARG, "faults: delay_us and reorder_us; expected 0 to 60000000");
+        return pst_fail(PST_E_ARG, "faults: expected delay_us and reorder_us from 0 to 60000000");
     if (dead_after < 0)
         return pst_fail(PST_E_ARG, "faults: dead_after is %lld; expected 0 or more", (long long)dead_after);
     f->dead_after = (uint64_t)dead_after;
@@ -62,7 +62,7 @@ static pst_rc open_file(struct pst_emu_namespace_config *n, const char *path, ui
     (void)snprintf(n->path, sizeof n->path, "%s", path);
     n->fd = open(path, (n->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
     if (n->fd < 0 || fstat(n->fd, &st) != 0)
-        return pst_fail_errno("namespace's file %s", path);
+        return pst_fail_errno("opening the namespace's file %s", path);
     if (n->bytes == 0 && (uint64_t)st.st_size > n->at) {
         const uint64_t all = (uint64_t)st.st_size - n->at;
         n->bytes = n->unit == 0 ? all : (all + n->unit - 1) / n->unit;
@@ -86,7 +86,7 @@ static pst_rc read_namespace(struct pst_emu_namespace_config *n, json_t *json, c
     if (bytes < 0 || blocks < 0 || at < 0 || unit < 0 || (uint64_t)blocks > BYTES_MAX / c->lba_bytes ||
         (uint64_t)bytes > BYTES_MAX || unit % c->lba_bytes != 0)
         return pst_fail(PST_E_ARG,
-                        "bytes, blocks or at out of range (at most 16 PiB), or unit not whole blocks of %u",
+                        "expected bytes, blocks and at from 0 to 16 PiB, and unit a multiple of %u",
                         c->lba_bytes);
     n->bytes = bytes > 0 ? (uint64_t)bytes : (uint64_t)blocks * c->lba_bytes;
     n->at = (uint64_t)at;
@@ -99,12 +99,12 @@ static pst_rc read_namespace(struct pst_emu_namespace_config *n, json_t *json, c
     if (n->kind > PST_EMU_FUNCTION)
         return pst_fail(PST_E_ARG, "kind \"%s\"; expected ram, file or function", kind);
     if (n->kind == PST_EMU_FILE) {
-        pst_rc rc = path == NULL ? pst_fail(PST_E_ARG, "path is missing") : open_file(n, path, c->ssds);
+        pst_rc rc = path == NULL ? pst_fail(PST_E_ARG, "\"path\" is missing") : open_file(n, path, c->ssds);
         if (rc != PST_OK)
             return rc;
     }
     n->bytes = pst_align_up(n->bytes, c->lba_bytes);
-    return n->bytes > 0 ? PST_OK : pst_fail(PST_E_ARG, "it has no bytes");
+    return n->bytes > 0 ? PST_OK : pst_fail(PST_E_ARG, "the namespace has no bytes");
 }
 
 static pst_rc check(const struct pst_emu_config *c, double dilate, json_int_t transfer)
@@ -125,7 +125,8 @@ static pst_rc check(const struct pst_emu_config *c, double dilate, json_int_t tr
         return pst_fail(PST_E_ARG, "transfer_bytes is %lld; expected 0 or a power of two from 8192 on",
                         (long long)transfer);
     if (!(c->latency_ns >= 0 && c->iops >= 0 && c->bytes_per_s >= 0 && c->spread >= 0 && c->spread <= 3))
-        return pst_fail(PST_E_ARG, "latency_us, iops, bytes_per_s and spread (to 3) cannot be negative");
+        return pst_fail(PST_E_ARG,
+                        "expected latency_us, iops and bytes_per_s of at least 0, and spread from 0 to 3");
     if (!(dilate >= 1 && dilate <= 1e6))
         return pst_fail(PST_E_ARG, "dilate is %g; expected 1 to 1000000", dilate);
     return PST_OK;
@@ -167,7 +168,7 @@ static pst_rc read_all(struct pst_emu_config *c, json_t *json)
     c->bytes_per_s /= dilate;
     const size_t n = json_array_size(namespaces);
     if (n < 1 || n > PST_EMU_NAMESPACES_MAX)
-        return pst_fail(PST_E_ARG, "namespaces: a list of 1 to %d is needed", PST_EMU_NAMESPACES_MAX);
+        return pst_fail(PST_E_ARG, "namespaces: expected a list of 1 to %d", PST_EMU_NAMESPACES_MAX);
     for (size_t i = 0; i < n && rc == PST_OK; i++) {
         c->nnamespaces++;
         rc = pst_wrap(read_namespace(&c->namespaces[i], json_array_get(namespaces, i), c), "namespaces[%zu]",

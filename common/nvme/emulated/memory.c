@@ -136,15 +136,17 @@ pst_rc pst_emu_map(struct pst_emu_ssd *ssd, int fd, uint64_t offset, uint64_t by
 {
     struct stat st;
     if (ssd->nmappings == PST_EMU_MAPPINGS_MAX)
-        return pst_fail(PST_E_LIMIT, "%d regions are mapped already", PST_EMU_MAPPINGS_MAX);
+        return pst_fail(PST_E_LIMIT, "the limit of %d mapped regions is reached", PST_EMU_MAPPINGS_MAX);
     if (offset % PST_PAGE != 0 || bytes == 0 || bytes % PST_PAGE != 0)
-        return pst_fail(PST_E_ARG, "mapping %llu bytes at %llu; expected whole pages",
+        return pst_fail(PST_E_ARG, "cannot map %llu bytes at %llu; expected whole pages",
                         (unsigned long long)bytes, (unsigned long long)offset);
     const int seals = fd >= 0 ? fcntl(fd, F_GET_SEALS) : -1;
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
-        return pst_fail(PST_E_ARG, "only sealed memfds can be mapped: others may be cut short under us");
+        return pst_fail(
+            PST_E_ARG,
+            "only a sealed memfd can be mapped, because another file could shrink while it is in use");
     if (fstat(fd, &st) != 0 || offset > (uint64_t)st.st_size || bytes > (uint64_t)st.st_size - offset)
-        return pst_fail(PST_E_ARG, "mapping %llu bytes at %llu of a region of %lld",
+        return pst_fail(PST_E_ARG, "cannot map %llu bytes at %llu of a region of %lld bytes",
                         (unsigned long long)bytes, (unsigned long long)offset, (long long)st.st_size);
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
     if (base == MAP_FAILED)

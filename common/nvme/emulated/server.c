@@ -113,7 +113,7 @@ static pst_rc same_user(int socket)
     socklen_t bytes = sizeof peer;
     if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid())
         return PST_OK;
-    return pst_fail(PST_E_ARG, "another user's process");
+    return pst_fail(PST_E_ARG, "the client belongs to another user");
 }
 
 /* The first message of a connection. */
@@ -127,7 +127,7 @@ static pst_rc welcome(struct pst_emu *emu, int socket, const struct pst_emu_mess
                         emu->config.ssds - 1);
     struct pst_emu_ssd *ssd = &emu->ssds[m->arg[0]];
     if (ssd->session >= 0)
-        return pst_fail(PST_E_STATE, "emulated SSD %u has a client", ssd->number);
+        return pst_fail(PST_E_STATE, "emulated SSD %u already has a client", ssd->number);
     const size_t bytes = registers_bytes(&emu->config);
     const struct pst_emu_message answer = {.op = m->op, .arg = {bytes, bytes + PST_PAGE}};
     rc = pst_emu_send(socket, &answer, ssd->shared_fd);
@@ -151,7 +151,7 @@ static void serve_session(struct pst_emu_ssd *ssd)
     else if (m.op == PST_EMU_UNMAP)
         rc = pst_emu_unmap(ssd, m.arg[0]);
     else
-        rc = pst_fail(PST_E_ARG, "no such message: %u", m.op);
+        rc = pst_fail(PST_E_ARG, "unknown message %u", m.op);
     if (fd >= 0)
         (void)close(fd);
     answer.rc = rc;
@@ -233,7 +233,7 @@ static pst_rc make_ssd(struct pst_emu *emu, uint32_t number)
     const size_t registers = registers_bytes(c);
     ssd->shared_fd = memfd_create("penstock-nvme", MFD_CLOEXEC);
     if (ssd->shared_fd < 0 || ftruncate(ssd->shared_fd, (off_t)(registers + PST_PAGE)) != 0)
-        return pst_fail_errno("shared memory for an SSD's registers");
+        return pst_fail_errno("creating shared memory for an SSD's registers");
     void *shared = mmap(NULL, registers + PST_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, ssd->shared_fd, 0);
     if (shared == MAP_FAILED)
         return pst_fail_errno("mapping an SSD's registers");
@@ -245,7 +245,7 @@ static pst_rc make_ssd(struct pst_emu *emu, uint32_t number)
         void *ram = mmap(NULL, c->namespaces[i].bytes, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (ram == MAP_FAILED)
-            return pst_fail_errno("namespaces[%u]: %llu bytes of RAM", i,
+            return pst_fail_errno("namespaces[%u]: allocating %llu bytes", i,
                                   (unsigned long long)c->namespaces[i].bytes);
         ssd->ram[i] = ram;
         for (uint64_t at = 0; c->namespaces[i].filled && at < c->namespaces[i].bytes; at += 8) {
@@ -277,7 +277,8 @@ static pst_rc make_parts(struct pst_emu *emu, struct pst_emu_ssd *ssd)
         const int rc = io_uring_queue_init(PST_EMU_FILE_IO_MAX, &part->ring, 0);
         if (rc != 0)
             return pst_fail(PST_E_UNSUPPORTED,
-                            "namespaces of files need io_uring, which is not to be had: %s", strerror(-rc));
+                            "a namespace of kind file needs io_uring, which cannot be used here: %s",
+                            strerror(-rc));
         part->ring_made = true;
     }
     return PST_OK;
@@ -349,7 +350,7 @@ pst_rc pst_emu_serve(struct pst_emu *emu, int listener, int ready)
     pst_emu_model_init(emu);
     pst_rc rc = start(emu);
     if (rc == PST_OK && ready >= 0 && write(ready, "ok", 2) != 2)
-        rc = pst_fail_errno("telling that the controllers are ready");
+        rc = pst_fail_errno("reporting that the controllers are ready");
     struct watched w = {.nstrangers = 0};
     while (rc == PST_OK && !atomic_load(&emu->stop)) {
         bool sessions = false;

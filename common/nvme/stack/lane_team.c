@@ -70,7 +70,7 @@ pst_rc pst_nvme_team_new(struct pst_nvme_team **out, uint32_t lanes)
         if (m == NULL || pthread_create(&team->threads[team->started], NULL, serve, m) != 0) {
             free(m);
             pst_nvme_team_free(team);
-            return pst_fail(PST_E_NOMEM, "lane %u of %u cannot be started", lane, lanes);
+            return pst_fail(PST_E_NOMEM, "cannot start lane %u of %u", lane, lanes);
         }
         team->started++;
     }

@@ -46,11 +46,12 @@ static pst_rc find_queues(struct pst_nvme_stack *s)
                 s->qp[s->q.n++] = ctrl->io[qid];
         }
         if (s->q.n == s->first_queue[i])
-            return pst_fail(PST_E_STATE, "%s has no IO queues for a stack", ctrl->t->what);
+            return pst_fail(PST_E_STATE, "%s has no I/O queue for this stack", ctrl->t->what);
         if (ctrl->page != c->controllers[0]->page)
             return pst_fail(PST_E_UNSUPPORTED,
-                            "%s has pages of %u bytes, %s of %u: they cannot be used together", ctrl->t->what,
-                            ctrl->page, c->controllers[0]->t->what, c->controllers[0]->page);
+                            "%s has pages of %u bytes and %s pages of %u; expected the same size for all "
+                            "controllers of a stack",
+                            ctrl->t->what, ctrl->page, c->controllers[0]->t->what, c->controllers[0]->page);
     }
     s->first_queue[c->ssds] = s->q.n;
     for (uint32_t i = 0; i < s->q.n; i++)
@@ -169,10 +170,10 @@ pst_rc pst_nvme_stack_add(struct pst_nvme_stack *s, const struct pst_nvme_reques
     if (s->failed != PST_OK)
         return pst_fail(s->failed, "%s", s->failure);
     if (s->nheld == s->config.requests_max)
-        return pst_fail(PST_E_LIMIT, "%u requests are held already", s->nheld);
+        return pst_fail(PST_E_LIMIT, "the limit of %u requests is reached", s->nheld);
     if (r->ssd >= s->config.ssds || r->lba_shift < 9 || r->lba_shift > LBA_SHIFT_MAX || r->bytes == 0 ||
         r->bytes % (1ull << r->lba_shift) != 0 || r->iova % 4 != 0)
-        return pst_fail(PST_E_ARG, "a request of %llu bytes at LBA %llu of SSD %u to %#llx cannot be made",
+        return pst_fail(PST_E_ARG, "invalid request: %llu bytes at LBA %llu of SSD %u, memory at %#llx",
                         (unsigned long long)r->bytes, (unsigned long long)r->lba, r->ssd,
                         (unsigned long long)r->iova);
     const uint32_t index = s->free_held;

@@ -105,8 +105,7 @@ bool make_memory(struct pst_k_nvme_drive *d)
 pst_rc refused(char *why, const char *what, cudaError_t error)
 {
     (void)cudaGetLastError(); /* it is told here: no launch is to find it */
-    (void)snprintf(why, PST_TWIN_WHY_BYTES, "%s cannot be used by the GPU: %s", what,
-                   cudaGetErrorString(error));
+    (void)snprintf(why, PST_TWIN_WHY_BYTES, "the GPU cannot use %s: %s", what, cudaGetErrorString(error));
     return PST_E_UNSUPPORTED;
 }
 
@@ -148,13 +147,13 @@ pst_rc reach_pairs(struct pst_k_nvme_drive *d, char *why)
             !reach(&image->prp, host->prp, &error) ||
             !reach(&image->sq_doorbell, host->sq_doorbell, &error) ||
             !reach(&image->cq_doorbell, host->cq_doorbell, &error))
-            return refused(why, "a queue that is in none of the memory shared with it", error);
+            return refused(why, "a queue outside of the memory that is shared with it", error);
     }
     cudaError_t error = cudaSuccess;
     uint32_t *stop = NULL;
     if (!reach(&d->layout.staging, d->layout.staging, &error) ||
         !reach(&stop, const_cast<uint32_t *>(d->o.stop), &error))
-        return refused(why, "memory that is in none of what is shared with it", error);
+        return refused(why, "memory outside of what is shared with it", error);
     d->view.stop = stop;
     return PST_OK;
 }
@@ -235,7 +234,7 @@ pst_rc pst_cu_nvme_drive_new(const struct pst_k_nvme_drive_options *o, struct ps
            o->most > 0 && o->timeout_ms > 0);
     const uint64_t queues = (uint64_t)o->ssds * o->queues_each, ios = (uint64_t)o->batches * o->most;
     if (queues > PST_K_NVME_DRIVE_QUEUES_MAX || ios > PST_K_NVME_DRIVE_IOS_MAX) {
-        (void)snprintf(why, PST_TWIN_WHY_BYTES, "%llu queues and %llu commands: at most %d and %d",
+        (void)snprintf(why, PST_TWIN_WHY_BYTES, "%llu queues and %llu commands; expected at most %d and %d",
                        (unsigned long long)queues, (unsigned long long)ios, PST_K_NVME_DRIVE_QUEUES_MAX,
                        PST_K_NVME_DRIVE_IOS_MAX);
         return PST_E_LIMIT;
@@ -272,7 +271,7 @@ pst_rc pst_cu_nvme_drive_take_over(struct pst_k_nvme_drive *d, char *why)
         struct pst_nvme_qp image = *host;
         const struct pst_nvme_qp at = d->images[i];
         if (host->posted != host->taken) {
-            (void)snprintf(why, PST_TWIN_WHY_BYTES, "queue %u: %llu commands of the host are in flight",
+            (void)snprintf(why, PST_TWIN_WHY_BYTES, "queue %u: %llu commands of the host are still in flight",
                            host->qid, (unsigned long long)(host->posted - host->taken));
             return PST_E_STATE;
         }

@@ -62,16 +62,15 @@ static pst_rc suits_gpu(const struct pst_io_nvme_config *nvme, bool faulty)
 {
     const double most_ms = 1000 * pst_queue_wait_s() / 2;
     if (faulty)
-        return pst_fail(
-            PST_E_ARG,
-            "fault_rate and its like are put between the CPU and its reads: on %s, faults are the "
-            "emulated drives' own (\"emulated\": {\"faults\": ...})",
-            nvme->gpu);
+        return pst_fail(PST_E_ARG,
+                        "fault_rate, fault_short_rate, fault_delay_us and fault_row need the disk stage on a "
+                        "CPU; on %s, use faults of emulated drives (\"emulated\": {\"faults\": ...})",
+                        nvme->gpu);
     if (nvme->timeout_ms <= most_ms)
         return PST_OK;
     return pst_fail(PST_E_ARG,
-                    "timeout_ms is %u: on %s, kernels wait that long for a drive that does not answer, and a "
-                    "wait for a GPU ends after %g s (PENSTOCK_GPU_WAIT_S); expected at most half of it, %.0f",
+                    "timeout_ms is %u; on %s, kernels wait that long for a drive, so it can be at most half "
+                    "of the longest wait for a GPU (%g s, PENSTOCK_GPU_WAIT_S): %.0f",
                     nvme->timeout_ms, nvme->gpu, pst_queue_wait_s(), most_ms);
 }
 
@@ -121,8 +120,8 @@ pst_rc pst_io_choose(struct pst_io_backend *b, const struct pst_io_config *confi
         if (rc != PST_E_UNSUPPORTED)
             return rc;
         char note[PST_IO_NOTE_BYTES];
-        (void)snprintf(note, sizeof note, "backend \"%s\" instead of \"%s\": %.400s", pst_io_pread_ops.name,
-                       pst_io_uring_ops.name, pst_error_text());
+        (void)snprintf(note, sizeof note, "using backend \"%s\" instead of \"%s\": %.400s",
+                       pst_io_pread_ops.name, pst_io_uring_ops.name, pst_error_text());
         add_note(notes, note_bytes, note);
         return try_backend(b, &c, &pst_io_pread_ops);
     }

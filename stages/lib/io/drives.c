@@ -45,7 +45,7 @@ static pst_rc start_emulated(struct pst_io_drives *d, const struct pst_io_config
     json_t *json = json_loads(more, JSON_REJECT_DUPLICATES, &e);
     if (!json_is_object(json)) {
         json_decref(json);
-        return pst_fail(PST_E_ARG, "the parameter \"emulated\" is no JSON object: %s", e.text);
+        return pst_fail(PST_E_ARG, "the parameter \"emulated\" is not a JSON object: %s", e.text);
     }
     json_t *whole = json_pack("{si, ss, sf, so}", "ssds", (int)c->nvme->ssds, "preset", c->nvme->preset,
                               "dilate", c->nvme->dilate, "namespaces", namespaces(d, c));
@@ -79,10 +79,9 @@ static pst_rc connect_drives(struct pst_io_drives *d, const struct pst_io_config
     }
     free(list);
     if (rc == PST_OK && d->n == 0)
-        rc = pst_fail(PST_E_ARG,
-                      "backend \"nvme\" needs the drives' PCI addresses: \"drives\": "
-                      "\"0000:01:00.0,0000:02:00.0\"; `penstock disks` lists them, `penstock store` "
-                      "puts a dataset on them");
+        rc = pst_fail(PST_E_ARG, "backend \"nvme\" needs the PCI addresses of its drives, for example "
+                                 "\"drives\": \"0000:01:00.0,0000:02:00.0\"; `penstock disks` lists the "
+                                 "drives, and `penstock store` writes a dataset to them");
     return rc;
 }
 
@@ -117,7 +116,7 @@ static pst_rc read_signature(struct pst_io_drives *d, uint32_t drive, const stru
         rc = pst_nvme_stack_poll(stack, &result, 1, &n); /* ends: what takes too long is aborted */
     char text[64];
     if (rc == PST_OK && result.status != PST_NVME_OK)
-        rc = pst_fail(PST_E_IO, "%s: its first block cannot be read: %s", d->t[drive].what,
+        rc = pst_fail(PST_E_IO, "%s: cannot read the first block: %s", d->t[drive].what,
                       pst_nvme_status_text(result.status, text));
     if (rc == PST_OK)
         rc = pst_stripe_match(block.base, c->nvme->dataset, drive, d->n, d->t[drive].what, &stripe);
@@ -131,8 +130,8 @@ static pst_rc read_signature(struct pst_io_drives *d, uint32_t drive, const stru
     pst_nvme_dma_free(&block);
     if (rc == PST_OK && d->n > 1 && extent->unit % (1ull << d->lba_shift) != 0)
         return pst_fail(PST_E_UNSUPPORTED,
-                        "%s: groups of %u rows of %llu bytes do not fill its blocks of %u: it was formatted "
-                        "otherwise when they were stored; store them again",
+                        "%s: groups of %u rows of %llu bytes do not fill its blocks of %u bytes: the drive "
+                        "was formatted after they were stored; run `penstock store` again",
                         d->t[drive].what, stripe.group, (unsigned long long)stripe.row_bytes,
                         1u << d->lba_shift);
     return rc;
@@ -156,9 +155,10 @@ static pst_rc bring_up(struct pst_io_drives *d, uint32_t i, const struct pst_io_
     while ((1u << shift) < ns.lba_bytes)
         shift++;
     if (i > 0 && shift != d->lba_shift)
-        return pst_fail(PST_E_UNSUPPORTED,
-                        "%s has blocks of %u bytes, %s of %u: drives of one array must agree", d->t[i].what,
-                        1u << shift, d->t[0].what, 1u << d->lba_shift);
+        return pst_fail(
+            PST_E_UNSUPPORTED,
+            "%s has blocks of %u bytes and %s blocks of %u; expected the same for all drives of a dataset",
+            d->t[i].what, 1u << shift, d->t[0].what, 1u << d->lba_shift);
     d->lba_shift = shift;
     for (int r = 0; r < d->nregions && rc == PST_OK; r++)
         rc = d->t[i].ops->dma_map(&d->t[i], (void *)(uintptr_t)d->regions[r].base, d->regions[r].bytes,
@@ -170,7 +170,7 @@ pst_rc pst_io_drives_open(struct pst_io_drives *d, const struct pst_io_config *c
 {
     memset(d, 0, sizeof *d);
     if (c->nregions > PST_IO_DRIVES_REGIONS_MAX)
-        return pst_fail(PST_E_LIMIT, "%d regions of memory; a drive can be given %d", c->nregions,
+        return pst_fail(PST_E_LIMIT, "%d memory regions; a drive can use at most %d", c->nregions,
                         PST_IO_DRIVES_REGIONS_MAX);
     for (; d->nregions < c->nregions; d->nregions++) {
         d->regions[d->nregions].base = c->regions[d->nregions].iov_base;

@@ -205,10 +205,11 @@ pst_rc pst_disk_add(struct pst_disk *d, struct pst_disk_ticket *ticket, void *sl
     if (table_at % _Alignof(struct pst_request) != 0 || table_at > slot_bytes ||
         count > (slot_bytes - table_at) / sizeof(struct pst_request))
         return pst_fail(
-            PST_E_FORMAT, "a table of %llu disk requests at byte %llu is not in its slot of %llu bytes",
+            PST_E_FORMAT, "a table of %llu disk requests at byte %llu does not fit its slot of %llu bytes",
             (unsigned long long)count, (unsigned long long)table_at, (unsigned long long)slot_bytes);
     if (d->ntables == d->config.tables_max)
-        return pst_fail(PST_E_LIMIT, "%u tables of disk requests wait already", d->ntables);
+        return pst_fail(PST_E_LIMIT, "the limit of %u waiting tables of disk requests is reached",
+                        d->ntables);
     d->tables[(d->head + d->ntables++) % d->config.tables_max] = (struct pst_disk_table){
         .ticket = ticket, .slot = slot, .slot_bytes = slot_bytes, .at = table_at, .count = count};
     ticket->tables++;
@@ -413,13 +414,12 @@ static pst_rc give_up(const struct pst_disk *d, const struct op *op, const char 
     const struct pst_io_file *file = &d->files[piece->file];
     const uint64_t block = file->block > 1 ? file->block : PST_SECTOR;
     char of[96];
-    return pst_fail(
-        PST_E_IO,
-        "%s %s failed after %d tries: %s: %s, bytes %llu to %llu (block %llu of %llu bytes); look "
-        "for the drive's errors in the kernel log; `penstock verify` tells what else is damaged",
-        op->io.write ? "writing" : "reading", subject(d, piece, of), op->tries, what, file->path,
-        (unsigned long long)piece->at, (unsigned long long)(piece->at + piece->bytes),
-        (unsigned long long)(piece->at / block), (unsigned long long)block);
+    return pst_fail(PST_E_IO,
+                    "%s %s failed after %d tries: %s: %s, bytes %llu to %llu (block %llu of %llu bytes); the "
+                    "kernel log may show the drive's errors, and `penstock verify` checks the whole dataset",
+                    op->io.write ? "writing" : "reading", subject(d, piece, of), op->tries, what, file->path,
+                    (unsigned long long)piece->at, (unsigned long long)(piece->at + piece->bytes),
+                    (unsigned long long)(piece->at / block), (unsigned long long)block);
 }
 
 /* Once more; a window of several pieces is taken piece by piece when its tries are used up. */
@@ -485,14 +485,14 @@ static pst_rc complete(struct pst_disk *d, struct op *op)
     }
     if (at_end_of_file(d, op, reached)) {
         op->tries++;
-        return give_up(d, op, "the file ends before its rows do");
+        return give_up(d, op, "the file ends before its last row");
     }
     /* short: go on from the last whole block */
     uint64_t before = op->done;
     op->done = round_down(op->done + (uint64_t)result, op->io.direct ? d->files[op->io.file].block : 1);
     aim(d, op);
     if (op->done == before)
-        return try_again(d, op, "nothing was transferred");
+        return try_again(d, op, "no byte was transferred");
     post(d, op);
     return PST_OK;
 }

@@ -155,7 +155,7 @@ pst_rc pst_io_faulty_wrap(struct pst_io_backend *b, const struct pst_io_config *
     f->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (f->timer < 0) {
         free(f);
-        return pst_fail_errno("making a timer for the fault injector");
+        return pst_fail_errno("creating a timer for the fault injector");
     }
     f->inner = *b;
     f->faults = config->faults;

@@ -43,7 +43,8 @@ static void open_direct(struct pst_io_file *file, int flags, char note[PST_IO_NO
 {
     file->direct = open(file->path, flags | O_DIRECT);
     if (file->direct < 0) {
-        (void)snprintf(note, PST_IO_NOTE_BYTES, "%.300s: no direct I/O here (%s), so the page cache is used",
+        (void)snprintf(note, PST_IO_NOTE_BYTES,
+                       "%.300s: the file system has no direct I/O (%s), so reads go through the page cache",
                        file->path, strerror(errno));
         return;
     }
@@ -51,7 +52,7 @@ static void open_direct(struct pst_io_file *file, int flags, char note[PST_IO_NO
     if (file->block == 0 || file->block > PST_PAGE || file->mem_align > PST_PAGE) {
         (void)snprintf(
             note, PST_IO_NOTE_BYTES,
-            "%.300s: the file system does not do direct I/O on this file, so the page cache is used",
+            "%.300s: the file system has no direct I/O for this file, so reads go through the page cache",
             file->path);
         (void)close(file->direct);
         file->direct = -1;
@@ -65,7 +66,7 @@ pst_rc pst_io_file_open(struct pst_io_file *file, const char *path, bool direct,
     note[0] = '\0';
     *file = (struct pst_io_file){.fd = -1, .direct = -1, .block = 1, .mem_align = 1, .writable = writable};
     if (strlen(path) >= sizeof file->path)
-        return pst_fail(PST_E_LIMIT, "a path is longer than %zu bytes: %.100s...", sizeof file->path, path);
+        return pst_fail(PST_E_LIMIT, "the path is longer than %zu bytes: %.100s...", sizeof file->path, path);
     memcpy(file->path, path, strlen(path) + 1);
     int flags = (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC;
     file->fd = open(path, flags);

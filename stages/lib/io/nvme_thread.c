@@ -58,11 +58,12 @@ static bool cut_one(struct nvme *n, struct pst_io_op *op)
         (void)snprintf(op->why, sizeof op->why, "%s", n->failure);
     else if (!pst_io_drives_find(&n->drives, op->file, op->at + n->moved, &r, &run)) {
         (void)snprintf(op->why, sizeof op->why,
-                       "the drives hold no such bytes: only features are stored on them");
+                       "these bytes are not on the drives: `penstock store` writes only features to them");
     } else {
         r.bytes = left < run ? left : run;
         if (!pst_io_drives_iova(&n->drives, r.ssd, memory, r.bytes, &r.iova))
-            (void)snprintf(op->why, sizeof op->why, "memory that the drives do not know");
+            (void)snprintf(op->why, sizeof op->why,
+                           "this buffer is not mapped for the drives (no region contains it)");
     }
     if (op->why[0] == '\0') {
         pst_rc rc = pst_nvme_stack_add(n->stack, &r);

@@ -81,7 +81,7 @@ static pst_rc pread_open(struct pst_io_backend *b, const struct pst_io_config *c
     (void)note;
     struct pool *pool = calloc(1, sizeof *pool);
     if (pool == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for reading threads");
+        return pst_fail(PST_E_NOMEM, "no memory for threads");
     b->impl = pool;
     pool->files = config->files;
     (void)pthread_mutex_init(&pool->lock, NULL);
@@ -97,7 +97,7 @@ static pst_rc pread_open(struct pst_io_backend *b, const struct pst_io_config *c
         return PST_OK;
     int started = pool->nthreads;
     pread_close(b);
-    return pst_fail(PST_E_IO, "started %d of %d reading threads: %s", started, wanted, strerror(failed));
+    return pst_fail(PST_E_IO, "could start only %d of %d threads: %s", started, wanted, strerror(failed));
 }
 
 static void pread_post(struct pst_io_backend *b, struct pst_io_op *op)

@@ -57,11 +57,10 @@ static void register_buffers(struct uring *u, const struct pst_io_config *config
     if (rc == 0)
         u->nbuffers = n;
     else
-        (void)snprintf(
-            note, PST_IO_NOTE_BYTES,
-            "slots are not registered with io_uring (%s; `ulimit -l` is the limit): each read pins "
-            "its pages anew",
-            strerror(-rc));
+        (void)snprintf(note, PST_IO_NOTE_BYTES,
+                       "slots are not registered with io_uring (%s), so each read pins its pages; raise the "
+                       "limit `ulimit -l`",
+                       strerror(-rc));
 }
 
 /* Completions wait until they are asked for, rather than interrupt what runs; kernels before 6.1 cannot. */
@@ -108,9 +107,10 @@ static pst_rc uring_open(struct pst_io_backend *b, const struct pst_io_config *c
         (void)io_uring_cq_eventfd_toggle(&u->ring, false); /* until somebody watches it */
     if (rc != 0) {
         uring_close(b);
-        return pst_fail(PST_E_UNSUPPORTED,
-                        "io_uring cannot be used (%s; containers often forbid it): backend \"pread\" can",
-                        strerror(-rc));
+        return pst_fail(
+            PST_E_UNSUPPORTED,
+            "io_uring cannot be used here (%s; containers often forbid it); use backend \"pread\"",
+            strerror(-rc));
     }
     register_files(u);
     register_buffers(u, config, note);

@@ -112,7 +112,7 @@ def a_drive_s_registers_are_tried():
 @test
 def driver_without_devices():
     said = answers(probe(lacks="devices")[0])
-    assert said["devices"].startswith("no: the driver finds none"), said
+    assert said["devices"].startswith("no: the driver finds no device"), said
     said = answers(probe(lacks="cuInit")[0])
     assert said["driver"].startswith("no: init(0): CUDA_ERROR_NOT_SUPPORTED"), said
 
@@ -120,7 +120,7 @@ def driver_without_devices():
 @test
 def driver_that_dies():
     text, code = probe(lacks="life")
-    assert code == 1 and "the process that opens what is shared died" in text, text
+    assert code == 1 and "the process that opens the shared objects died" in text, text
 
 
 @test

@@ -33,9 +33,9 @@ struct files {
 static pst_rc fill(int fd, uint64_t bytes)
 {
     uint64_t *chunk = malloc(CHUNK);
-    pst_rc rc = chunk != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory for a chunk");
+    pst_rc rc = chunk != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory to fill the file");
     if (rc == PST_OK && posix_fallocate(fd, 0, (off_t)bytes) != 0)
-        rc = pst_fail(PST_E_IO, "no room for %llu bytes", (unsigned long long)bytes);
+        rc = pst_fail(PST_E_IO, "the file system has no room for %llu bytes", (unsigned long long)bytes);
     for (uint64_t at = 0; at < bytes && rc == PST_OK; at += CHUNK) {
         const uint64_t n = bytes - at < CHUNK ? bytes - at : CHUNK;
         for (uint64_t i = 0; i < n; i += 8)
@@ -55,8 +55,8 @@ static pst_rc make_file(const char *path, uint64_t bytes)
     if (stat(path, &st) == 0)
         return (uint64_t)st.st_size >= bytes
                    ? PST_OK
-                   : pst_fail(PST_E_ARG, "%s has %lld bytes, fewer than --span %llu", path,
-                              (long long)st.st_size, (unsigned long long)bytes);
+                   : pst_fail(PST_E_ARG, "%s has %lld bytes; --span needs %llu", path, (long long)st.st_size,
+                              (unsigned long long)bytes);
     pst_rc rc = pst_file_new_begin(&f, path);
     if (rc == PST_OK)
         rc = fill(f.fd, bytes);
@@ -93,7 +93,8 @@ static pst_rc file_open(struct pst_mover *m)
     if (rc == PST_OK && notes[0] != '\0' && m == m->first)
         fprintf(stderr, "note: %s\n", notes);
     if (rc == PST_OK && f->file.direct >= 0 && o->bytes % f->file.block != 0)
-        return pst_fail(PST_E_ARG, "requests of %llu bytes; the file system moves blocks of %u",
+        return pst_fail(PST_E_ARG,
+                        "requests have %llu bytes; expected a multiple of the file system's block of %u",
                         (unsigned long long)o->bytes, f->file.block);
     return rc;
 }
@@ -137,7 +138,8 @@ static pst_rc file_poll(struct pst_mover *m, struct pst_bench_done *done, uint32
         const struct file_op *op = (const struct file_op *)(const void *)ended[i];
         if (op->io.result != (int64_t)m->o->bytes)
             return pst_fail(PST_E_IO, "%s, byte %llu: %s", m->o->path, (unsigned long long)op->io.at,
-                            op->io.result < 0 ? strerror((int)-op->io.result) : "fewer bytes than asked for");
+                            op->io.result < 0 ? strerror((int)-op->io.result)
+                                              : "it returned fewer bytes than requested");
         done[i] = (struct pst_bench_done){(uint32_t)(op - f->ops), now - op->begun_ns};
     }
     return PST_OK;

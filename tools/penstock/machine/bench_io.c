@@ -194,7 +194,8 @@ static pst_rc transfer(struct rounds *r, uint32_t n, bool write, bool timed, uin
         const uint64_t now = pst_clock_ns();
         moved_at = got > 0 ? now : moved_at;
         if (now - moved_at > STALL_NS)
-            return pst_fail(PST_E_TIMEOUT, "%u requests hang", *begun - ended);
+            return pst_fail(PST_E_TIMEOUT, "%u requests did not end within %llu s", *begun - ended,
+                            STALL_NS / 1000000000);
         if (now - moved_at > IDLE_NS && !r->m->sleeps)
             (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
         if (timed && is_over(r, &clock, ended, now))
@@ -265,8 +266,8 @@ static pst_rc prepare(struct rounds *r)
         slots = o->span / o->bytes * o->ssds / r->team->n;
     if (slots < o->depth)
         return pst_fail(PST_E_ARG,
-                        "depth %u of requests of %llu bytes: more than %llu MiB of memory, or of the span, "
-                        "for a thread",
+                        "--depth %u with requests of %llu bytes needs more than %llu MiB of memory for a "
+                        "thread, or more than --span has",
                         o->depth, (unsigned long long)o->bytes, (unsigned long long)(memory >> 20));
     r->m->slots = (uint32_t)slots;
     r->at = calloc(slots, sizeof *r->at);
@@ -332,7 +333,7 @@ static void run_team(struct team *t)
     }
     if (started < t->n) {
         t->rc = PST_E_NOMEM;
-        (void)snprintf(t->why, sizeof t->why, "%u threads cannot be started", t->n);
+        (void)snprintf(t->why, sizeof t->why, "cannot start %u threads", t->n);
     }
     t->n = started;
     (void)pthread_barrier_init(&t->barrier, NULL, started);

@@ -38,7 +38,7 @@ static pst_rc start_emulated(struct drives *d, const struct pst_bench_io *o)
     json_t *more = json_loads(o->emulated[0] != '\0' ? o->emulated : "{}", JSON_REJECT_DUPLICATES, &e);
     if (!json_is_object(more)) {
         json_decref(more);
-        return pst_fail(PST_E_ARG, "--emulated is no JSON object: %s", e.text);
+        return pst_fail(PST_E_ARG, "--emulated is not a JSON object: %s", e.text);
     }
     const bool ram = o->write || o->span * o->ssds <= RAM_MAX;
     json_t *whole =
@@ -61,7 +61,7 @@ static pst_rc start_emulated(struct drives *d, const struct pst_bench_io *o)
 static pst_rc connect_drives(struct drives *d, const struct pst_bench_io *o)
 {
     if (o->write)
-        return pst_fail(PST_E_ARG, "what is on real drives is not overwritten: backend nvme only reads");
+        return pst_fail(PST_E_ARG, "--write is for emulated drives; real drives are only read");
     char *list = strdup(o->drives), *save = NULL;
     pst_rc rc = list != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory");
     for (char *at = list != NULL ? strtok_r(list, ",", &save) : NULL; at != NULL && rc == PST_OK;
@@ -86,14 +86,16 @@ static pst_rc bring_up(const struct pst_bench_io *o, struct drives *d)
             return rc;
         d->list[i] = &d->c[i];
         if (o->threads > 1 && d->c[i].queues < config.queues)
-            return pst_fail(PST_E_ARG, "%s has %u queue pairs; --queues %u for each of --threads %u are more",
+            return pst_fail(PST_E_ARG,
+                            "%s has %u queue pairs, too few for --queues %u in each of --threads %u",
                             d->t[i].what, d->c[i].queues, o->queues, o->threads);
         rc = pst_nvme_namespace(&d->c[i], 1, &ns);
         if (rc != PST_OK)
             return rc;
         d->lba_shift = ns.lba_bytes == 4096 ? 12 : 9;
         if (o->bytes % ns.lba_bytes != 0 || o->span > ns.blocks * ns.lba_bytes)
-            return pst_fail(PST_E_ARG, "%s: requests of %llu bytes in %llu; it has %llu blocks of %u",
+            return pst_fail(PST_E_ARG,
+                            "%s: --bytes %llu and --span %llu do not fit its %llu blocks of %u bytes",
                             d->t[i].what, (unsigned long long)o->bytes, (unsigned long long)o->span,
                             (unsigned long long)ns.blocks, ns.lba_bytes);
     }
@@ -175,8 +177,10 @@ static pst_rc learn(struct pst_mover *m, uint32_t ssd)
     struct drives *d = ((struct driver *)m->impl)->d;
     const uint64_t n = m->o->span / m->o->bytes;
     if (m->o->span > REFERENCE_MAX)
-        return pst_fail(PST_E_ARG, "--span of real drives: at most %llu MiB, for it is kept in memory",
-                        (unsigned long long)(REFERENCE_MAX >> 20));
+        return pst_fail(
+            PST_E_ARG,
+            "--span of real drives can be at most %llu MiB, because their content is kept in memory",
+            (unsigned long long)(REFERENCE_MAX >> 20));
     d->reference[ssd] = malloc(m->o->span);
     if (d->reference[ssd] == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for what the drive holds");

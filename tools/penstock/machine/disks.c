@@ -8,17 +8,13 @@
 #include "tools/penstock/machine/disks.h"
 #include "tools/penstock/cli/options.h"
 
-static const char help[] = "usage: penstock disks [--json]\n"
-                           "       penstock disks --bind PCI | --release PCI\n"
-                           "Lists the machine's NVMe controllers and namespaces, and says of each which disk "
-                           "backend could use it, and\n"
-                           "if not, why, and the command that would mend it. Asking the controllers "
-                           "themselves takes root's rights.\n"
-                           "  --json          the same for programs\n"
-                           "  --bind PCI      take the controller at this address (0000:01:00.0) from the "
-                           "kernel, for backend nvme;\n"
-                           "                  refused if anything on it is in use\n"
-                           "  --release PCI   give it back: its namespaces are block devices again\n";
+static const char help[] =
+    "usage: penstock disks [--json]\n       penstock disks --bind PCI | --release PCI\nLists the machine's "
+    "NVMe controllers and namespaces, and which disk backends can use each. For a backend that\ncannot, it "
+    "prints the reason and a command that helps. Some details are shown only to root.\n  --json          "
+    "print JSON\n  --bind PCI      take the controller at this address (0000:01:00.0) from the kernel, for "
+    "backend nvme;\n                  refused if anything on it is in use\n  --release PCI   give it back to "
+    "the kernel; its namespaces are block devices again\n";
 
 static pst_rc list(bool json)
 {
@@ -52,12 +48,13 @@ int cmd_disks(int argc, char **argv)
         case 'b': bind = optarg; break;
         case 'r': release = optarg; break;
         case 'h': (void)fputs(help, stdout); return 0;
-        default: return command_result("disks", pst_fail(PST_E_ARG, "see penstock disks --help"));
+        default:
+            return command_result("disks", pst_fail(PST_E_ARG, "`penstock disks --help` lists the options"));
         }
     }
     if (optind != argc || (json ? 1 : 0) + (bind != NULL) + (release != NULL) > 1)
         return command_result(
-            "disks", pst_fail(PST_E_ARG, "expected one of --json, --bind PCI and --release PCI at most"));
+            "disks", pst_fail(PST_E_ARG, "expected at most one of --json, --bind PCI and --release PCI"));
     if (bind != NULL)
         return command_result("disks", pst_usable_bind("", bind));
     if (release != NULL)

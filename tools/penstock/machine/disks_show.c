@@ -32,7 +32,7 @@ static int obstacles(const struct disk *d, int backend, struct pst_obstacle out[
     for (int i = 0; i < d->nnamespaces; i++)
         blocks += d->ns[i].name[0] != '\0';
     if (blocks == 0) {
-        (void)snprintf(out[0].why, sizeof out[0].why, "the kernel has no block device of it (driver: %s)",
+        (void)snprintf(out[0].why, sizeof out[0].why, "the kernel has no block device for it (driver: %s)",
                        d->pci.driver[0] != '\0' ? d->pci.driver : "none");
         (void)snprintf(out[0].mend, sizeof out[0].mend, "penstock disks --release %s", d->pci.address);
         return 1;
@@ -45,7 +45,7 @@ static int obstacles(const struct disk *d, int backend, struct pst_obstacle out[
         return 0;
     (void)snprintf(out[0].why, sizeof out[0].why, "io_uring cannot be used here: %s", strerror(-rc));
     (void)snprintf(out[0].mend, sizeof out[0].mend,
-                   "sysctl kernel.io_uring_disabled=0, or let the container have it");
+                   "sysctl kernel.io_uring_disabled=0, or allow io_uring in the container");
     return 1;
 }
 
@@ -92,7 +92,7 @@ static void print_limits(const struct disk *d)
     if (comma[0] == ',')
         (void)printf("\n");
     if (d->unknown[0] != '\0')
-        (void)printf("  not all is known (%s)\n", d->unknown);
+        (void)printf("  some details are missing (%s)\n", d->unknown);
 }
 
 static void print_backends(const struct disk *d)
@@ -108,7 +108,8 @@ static void print_backends(const struct disk *d)
         struct pst_obstacle why[PST_OBSTACLES_MAX];
         int n = obstacles(d, k, why);
         for (int i = 0; i < n; i++)
-            (void)printf("  not by %s: %s\n    mend: %s\n", backend_of[k]->name, why[i].why, why[i].mend);
+            (void)printf("  not usable by %s: %s\n    to fix it: %s\n", backend_of[k]->name, why[i].why,
+                         why[i].mend);
     }
 }
 
@@ -131,7 +132,7 @@ static void print_namespace(const struct disk_namespace *ns)
 void disks_print(const struct disk *disks, int n)
 {
     if (n == 0)
-        (void)printf("none: this machine has no NVMe controller that this system can see\n");
+        (void)printf("none: this system sees no NVMe controller\n");
     for (int i = 0; i < n; i++) {
         const struct disk *d = &disks[i];
         (void)printf("%s%s%s", d->on_pci ? d->pci.address : "", d->on_pci && d->name[0] != '\0' ? " " : "",

@@ -14,11 +14,9 @@
 #include "tools/penstock/machine/probe_routes.h"
 #include "tools/penstock/cli/options.h"
 
-static const char help[] =
-    "usage: penstock probe\n"
-    "Says what this machine has for pipelines on GPUs: driver, devices, memory and events\n"
-    "shared between processes, drives that kernels can drive, MPS, peer access; and what each\n"
-    "absence costs.\n";
+static const char help[] = "usage: penstock probe\nShows what this machine has for pipelines on GPUs: "
+                           "driver, devices, memory and events shared between\nprocesses, drives that "
+                           "kernels can drive, MPS, peer access. It says what each missing part costs.\n";
 
 static void has(const char *what, const char *text)
 {
@@ -35,7 +33,9 @@ static void tell(const char *what, const struct pst_probe_answer *answer, const 
     if (answer->works)
         has(what, "yes");
     else
-        lacks(what, answer->why[0] ? answer->why : "not tried, since what it needs does not work", cost);
+        lacks(what,
+              answer->why[0] ? answer->why : "not tried, because it needs something above that does not work",
+              cost);
 }
 
 static void tell_devices(const struct pst_probe_gpu *found)
@@ -55,7 +55,7 @@ static void tell_devices(const struct pst_probe_gpu *found)
             if (i != j && found->device[i].peers >> j & 1)
                 has(line, "yes");
             else if (i != j)
-                lacks(line, "the driver says these two cannot",
+                lacks(line, "the driver reports that these two cannot",
                       "links between them go through pinned host memory");
         }
     }
@@ -71,12 +71,12 @@ static void tell_gpu(const struct pst_probe_gpu *found)
     (void)snprintf(line, sizeof line, "CUDA %d.%d", found->version / 1000, found->version % 1000 / 10);
     has("driver", line);
     if (found->devices == 0) {
-        lacks("devices", "the driver finds none", "everything runs on the CPU");
+        lacks("devices", "the driver finds no device", "everything runs on the CPU");
         return;
     }
     tell_devices(found);
     tell("shared memory", &found->shared_memory,
-         "CUDA cannot pin memory that processes share: rows from host memory are copied once more");
+         "CUDA cannot pin memory that processes share, so rows from host memory are copied once more");
     tell("one address", &found->one_address, "drives' queues cannot be driven by kernels");
     tell("drive registers", &found->drive_registers,
          "kernels cannot ring a real drive's doorbells; they can an emulated one's");
@@ -133,7 +133,7 @@ int cmd_probe(int argc, char **argv)
     optind = 1;
     while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
         if (opt != 'h')
-            return command_result("probe", pst_fail(PST_E_ARG, "see penstock probe --help"));
+            return command_result("probe", pst_fail(PST_E_ARG, "`penstock probe --help` lists the options"));
         (void)fputs(help, stdout);
         return 0;
     }

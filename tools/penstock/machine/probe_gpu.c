@@ -147,7 +147,7 @@ static bool make(void *message, void *shared)
     if (found->devices == 0 || !use_first(&cu, &found->driver))
         return false;
     (void)WORKED(&cu, registered(shared, SHARED_BYTES, PST_CU_REGISTER_PORTABLE), &found->shared_memory);
-    ask_device(&cu, PST_CU_ONE_ADDRESS, "pinned memory is elsewhere for the GPU", &found->one_address);
+    ask_device(&cu, PST_CU_ONE_ADDRESS, "the GPU sees pinned memory at another address", &found->one_address);
     ask_device(&cu, PST_CU_DMA_BUF, "the driver exports no GPU memory as a dma-buf", &found->dma_buf);
     try_registers(&cu, &found->drive_registers);
     if (WORKED(&cu, alloc(&at, REGION_BYTES), &found->ipc_memory) &&
@@ -172,7 +172,7 @@ static bool open_once(const struct pst_driver *cu, const struct pst_ipc_handle *
         return false;
     answer->works = memcmp(bytes, wanted, sizeof bytes) == 0;
     if (!answer->works)
-        (void)snprintf(answer->why, sizeof answer->why, "the memory was opened, but other bytes were in it");
+        (void)snprintf(answer->why, sizeof answer->why, "the memory was opened, but it held other bytes");
     return answer->works;
 }
 

@@ -56,7 +56,7 @@ static pst_rc start(struct helper *h, const struct job *job)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
-        return pst_fail_errno("cannot make a pair of sockets");
+        return pst_fail_errno("cannot create a pair of sockets");
     const pid_t pid = fork();
     if (pid == 0) {
         (void)close(pair[0]);
@@ -77,10 +77,10 @@ static pst_rc answer_of(const struct helper *h, const char *who, const struct jo
         got = poll(&ready, 1, ANSWER_MS);
     while (got < 0 && errno == EINTR);
     if (got == 0)
-        return pst_fail(PST_E_TIMEOUT, "the process that %s gave no answer for %d s: does the driver hang?",
+        return pst_fail(PST_E_TIMEOUT, "the process that %s did not answer for %d s; the driver may hang",
                         who, ANSWER_MS / 1000);
     if (!get(h->fd, more, sizeof *more) || !get(h->fd, job->message, job->bytes))
-        return pst_fail(PST_E_PEER, "the process that %s died: see dmesg for what the driver says", who);
+        return pst_fail(PST_E_PEER, "the process that %s died; dmesg may show why", who);
     return PST_OK;
 }
 
@@ -105,11 +105,11 @@ pst_rc pst_probe_pair(bool (*make)(void *message, void *shared), void (*open_all
     if (rc == PST_OK)
         rc = start(&opener, &opens);
     if (rc == PST_OK)
-        rc = answer_of(&maker, "makes what is shared", &makes, &more);
+        rc = answer_of(&maker, "creates the shared objects", &makes, &more);
     if (rc == PST_OK && more)
         rc = put(opener.fd, message, bytes)
-                 ? answer_of(&opener, "opens what is shared", &opens, &more)
-                 : pst_fail_errno("cannot reach the process that opens what is shared");
+                 ? answer_of(&opener, "opens the shared objects", &opens, &more)
+                 : pst_fail_errno("cannot reach the process that opens the shared objects");
     end(&opener);
     end(&maker);
     return rc;

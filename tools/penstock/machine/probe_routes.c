@@ -74,8 +74,8 @@ static bool open_once(const struct pst_gpus *gpus, const struct pst_ipc *handle,
         !worked(gpus->copy(0, &last, (char *)at + REGION_BYTES - 1, 1, why), why, answer) ||
         !worked(gpus->close(0, at, why), why, answer))
         return false;
-    return worked(last == PATTERN ? PST_OK : PST_E_FORMAT,
-                  "the memory was opened, but other bytes were in it", answer);
+    return worked(last == PATTERN ? PST_OK : PST_E_FORMAT, "the memory was opened, but it held other bytes",
+                  answer);
 }
 
 static void open_all(void *message)
