@@ -374,7 +374,7 @@ static const struct pst_param_desc params[] = {
      .type = PST_PARAM_STRING,
      .def = "\"\"",
      .needed_if = "backend=nvme",
-     .help = "nvme: PCI addresses, in the order given to `penstock store`"},
+     .help = "nvme: PCI addresses (`penstock disks` lists them), in the order given to `penstock store`"},
     {.name = "ssds",
      .type = PST_PARAM_INT,
      .def = "1",
