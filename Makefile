@@ -59,14 +59,14 @@ tests_bin := $(patsubst tests/%,$(BUILD)/tests/%,$(basename $(test_src)))
 .PHONY: all
 all: $(libs) $(cuda_so) $(stage_so) $(helpers) $(if $(cmd_src),$(BUILD)/bin/penstock)
 
-# What `penstock --version` says. The file changes only when the commit does.
+# What `penstock --version` says. The file changes only when the commit does; a copy without .git keeps it.
 version := 1
 commit := $(if $(wildcard .git),$(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null))
 $(BUILD)/version: FORCE
 	@mkdir -p $(@D)
-	@echo '$(version) $(commit)' | cmp -s - $@ || echo '$(version) $(commit)' >$@
-$(BUILD)/obj/common/util/version.o: ALL_CFLAGS += -DPST_VERSION='"$(version)"' -DPST_COMMIT='"$(commit)"'
-$(BUILD)/obj/common/util/version.o: $(BUILD)/version
+	@[ -e $@ -a -z '$(commit)' ] || echo '$(version) $(commit)' | cmp -s - $@ || echo '$(version) $(commit)' >$@
+$(BUILD)/obj/tools/penstock/cli/version.o: ALL_CFLAGS += -DPST_VERSION='"$(version)"' -DPST_COMMIT='"$(commit)"'
+$(BUILD)/obj/tools/penstock/cli/version.o: $(BUILD)/version
 .PHONY: FORCE
 
 $(BUILD)/obj/%.o: %.c

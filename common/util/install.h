@@ -1,4 +1,4 @@
-/* install.h: where the programs and stages of this installation are, and its version. Threads: any. */
+/* install.h: where the programs and stages of this installation are. Threads: any. */
 #ifndef PST_INSTALL_H
 #define PST_INSTALL_H
 
@@ -10,8 +10,5 @@ PST_API PST_MUST_USE pst_rc pst_install_program_path(const char *name, char out[
 
 /* The directory of installed stages. The environment variable PENSTOCK_STAGES overrides it. */
 PST_API PST_MUST_USE pst_rc pst_install_stage_dir(char out[PST_PATH_MAX]);
-
-/* The version and, if it was built from a repository, the commit: "1 (6eb29dc0a1b2)". */
-PST_API const char *pst_install_version(void);
 
 #endif

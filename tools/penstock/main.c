@@ -4,7 +4,6 @@
 
 #include "common/util/signals.h"
 #include "common/util/file.h"
-#include "common/util/install.h"
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/cli/options.h"
 
@@ -59,7 +58,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        printf("penstock %s\n", pst_install_version());
+        printf("penstock %s\n", command_version());
         return 0;
     }
     for (size_t i = 0; i < COMMANDS; i++)

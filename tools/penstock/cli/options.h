@@ -24,4 +24,7 @@ int command_result(const char *command, pst_rc rc);
 void command_unknown(const char *who, const char *what, const char *found, const char *const *names,
                      size_t n);
 
+/* The version and, if penstock was built from a repository, the commit: "1 (6eb29dc0a1b2)". */
+const char *command_version(void);
+
 #endif

@@ -1,4 +1,4 @@
-/* top: where the time of a running pipeline goes, live. */
+/* top.c: penstock top: where the stages of a running pipeline spend their time. */
 #include <dirent.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -11,6 +11,7 @@
 #include "common/run/live.h"
 #include "common/stage.h"
 #include "tools/penstock/cli/commands.h"
+#include "tools/penstock/run/run_dir.h"
 
 struct sample {
     struct pst_page_times times;
@@ -58,7 +59,7 @@ static void show(struct pst_live *live, struct sample *before, double seconds)
     (void)fflush(stdout);
 }
 
-/* The directory of the run that began last, of those under runs/ that have a live.json. */
+/* The directory of the run under runs/ that began last and is still going. */
 static bool newest_run(char out[4096])
 {
     DIR *d = opendir("runs");
@@ -67,9 +68,12 @@ static bool newest_run(char out[4096])
         char path[600];
         struct stat st;
         (void)snprintf(path, sizeof path, "runs/%s/live.json", e->d_name);
-        if (stat(path, &st) == 0 && st.st_mtime >= best) {
+        if (stat(path, &st) != 0 || st.st_mtime < best)
+            continue;
+        (void)snprintf(path, sizeof path, "runs/%s", e->d_name);
+        if (run_dir_is_held(path)) { /* a killed run leaves its live.json */
             best = st.st_mtime;
-            (void)snprintf(out, 4096, "runs/%s", e->d_name);
+            (void)snprintf(out, 4096, "%s", path);
         }
     }
     if (d)
@@ -81,12 +85,13 @@ int cmd_top(int argc, char **argv)
 {
     static const char usage[] =
         "usage: penstock top [--once] [RUN]\n"
-        "Shows, every second, where each stage of the run in directory RUN (default: the newest under "
-        "runs/)\n"
-        "spends its time: busy, waiting for input, for credit (a free slot), for the disk; and which stage "
-        "holds\n"
-        "up the others.\n"
-        "  --once   one second's figures, then end\n";
+        "Shows once a second where each stage of a run spends its time, and which stage limits the run.\n"
+        "RUN is the directory of the run (default: the newest run under runs/ that is still going).\n"
+        "  busy     computing\n"
+        "  input    waiting for a batch\n"
+        "  credit   waiting for a free slot\n"
+        "  disk     waiting for the disk\n\n"
+        "  --once   show one second, then end\n";
     static const struct option options[] = {
         {"once", no_argument, NULL, 'o'}, {"help", no_argument, NULL, 'h'}, {0}};
     bool once = false;
@@ -103,7 +108,7 @@ int cmd_top(int argc, char **argv)
     if (optind < argc)
         (void)snprintf(dir, sizeof dir, "%s", argv[optind]);
     else if (!newest_run(dir)) {
-        fprintf(stderr, "penstock top: there is no run under runs/; name its directory\n");
+        fprintf(stderr, "penstock top: no run is going under runs/: give the directory of a run\n");
         return 2;
     }
     struct pst_live live;
@@ -115,8 +120,6 @@ int cmd_top(int argc, char **argv)
     for (int i = 0; i < live.n; i++)
         before[i] = take(pst_live_page(&live, i));
     double since = pst_now();
-    char alive[4200];
-    (void)snprintf(alive, sizeof alive, "%s/live.json", dir); /* the supervisor removes it at the end */
     do {
         (void)sleep(1);
         double now = pst_now();
@@ -124,7 +127,7 @@ int cmd_top(int argc, char **argv)
             printf("\033[H\033[J%s\n", dir);
         show(&live, before, now - since);
         since = now;
-    } while (!once && access(alive, F_OK) == 0);
+    } while (!once && run_dir_is_held(dir));
     pst_live_close(&live);
     return 0;
 }
