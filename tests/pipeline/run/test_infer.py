@@ -119,7 +119,7 @@ def other_datasets():
         command("gen", "community", p.path("wide"), "--vertices", 300, "--features", 16, "--quiet")
         for args in ([], ["--other-dataset"]):
             _, r = infer(p, run.run_dir, "--dataset", p.path("wide"), *args, code=2)
-            assert "has 16 features a vertex; the model of" in r.stderr and "takes 128" in r.stderr, r.stderr
+            assert "has 16 features per vertex; the model of" in r.stderr and "takes 128" in r.stderr, r.stderr
         command("gen", "community", p.path("few"), "--vertices", 300, "--classes", 3, "--quiet")
         _, r = infer(p, run.run_dir, "--dataset", p.path("few"), "--other-dataset", code=2)
         assert "has 3 classes" in r.stderr, r.stderr
@@ -145,7 +145,7 @@ def refusals():
                  ([run.run_dir, "--out", p.path("x.csv")], "ends in .npy"),
                  ([run.run_dir, "--out", p.path("x.npy"), "--layer", 2], "--layer: expected 1 to 1"),
                  ([run.run_dir, "--out", p.path("x.npy"), "--checkpoint", "worst"], "expected best or last"),
-                 ([run.run_dir, "--out", p.path("x.npy"), "--other-dataset"], "Say --dataset"),
+                 ([run.run_dir, "--out", p.path("x.npy"), "--other-dataset"], "give the dataset with --dataset"),
                  ([p.path("nowhere"), "--out", p.path("x.npy")], "has no checkpoints"),
                  ([run.run_dir, "--out", p.path("no/such/x.npy")], "No such file"),
                  ([run.run_dir, "--out", p.path("x.npy"), "--dataset", p.path("nowhere")], "dataset.json")]
@@ -165,7 +165,7 @@ def refusals():
         assert "damaged" in r.stderr and report["checkpoint"] != path, (report, r.stderr)
         os.rename(os.path.join(run.run_dir, "report.json"), p.path("kept"))
         _, r = infer(p, run.run_dir, code=2)
-        assert "say --dataset" in r.stderr, r.stderr
+        assert "give --dataset DIR" in r.stderr, r.stderr
         for name in os.listdir(os.path.join(run.run_dir, "checkpoints")):
             os.unlink(os.path.join(run.run_dir, "checkpoints", name))
         _, r = infer(p, run.run_dir, code=2)

@@ -1,4 +1,4 @@
-/* check, graph, stages: what a pipeline and its stages are, without starting anything. */
+/* check.c: penstock check, graph and stages: they look at pipelines and stages, and start nothing. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,8 +58,8 @@ int cmd_check(int argc, char **argv)
 int cmd_graph(int argc, char **argv)
 {
     static const char usage[] = "usage: penstock graph [OPTION]... FILE\n"
-                                "Draws a pipeline as a Mermaid flowchart: stages, places, routes, slots, "
-                                "copies.\n\n" PIPELINE_OPTIONS_HELP;
+                                "Prints a pipeline as a Mermaid flowchart with its stages, places, routes, "
+                                "slots and copies.\n\n" PIPELINE_OPTIONS_HELP;
     struct pipeline_options options = {0};
     int end = parse(argc, argv, &options, usage);
     bool ok = false;
@@ -127,9 +127,9 @@ static int list_stages(void)
 
 int cmd_stages(int argc, char **argv)
 {
-    static const char usage[] =
-        "usage: penstock stages [--json] [NAME|PATH]\n"
-        "Lists the installed stages, or tells one's ports, parameters and defaults.\n";
+    static const char usage[] = "usage: penstock stages [--json] [NAME|PATH]\n"
+                                "Lists the installed stages, or describes the ports and parameters of one.\n"
+                                "  --json   describe it as JSON\n";
     static const struct option options[] = {
         {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
     bool json = false;

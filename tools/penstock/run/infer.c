@@ -1,4 +1,4 @@
-/* penstock infer: a trained model over all vertices of a dataset, to .npy files. */
+/* infer.c: penstock infer: applies a trained model to all vertices of a dataset, and writes .npy files. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,24 +18,29 @@
 
 static const char help[] =
     "usage: penstock infer RUN --out FILE.npy [OPTION]...\n"
-    "Computes what the model of the run directory RUN makes of every vertex, layer by layer, with all "
-    "neighbours:\n"
-    "  FILE.npy           float32 (vertices, hidden): the last hidden layer's output, or --layer's\n"
+    "Computes embeddings and predictions of every vertex with the model of the run in the directory RUN. It "
+    "uses "
+    "all\n"
+    "neighbours of a vertex, layer by layer. It writes\n"
+    "  FILE.npy           float32 (vertices, hidden): the output of the last hidden layer, or of --layer\n"
     "  FILE.classes.npy   int32 (vertices): the predicted class\n"
-    "  FILE.logits.npy    float32 (vertices, classes), with --logits\n"
-    "and says how many of each split's labels are predicted right.\n\n"
-    "  --checkpoint best|last  the best validated epoch's weights, or the last ones (best: the report's\n"
-    "                     test_accuracy is of these)\n"
-    "  --layer N          from 1 to one less than the model's layers\n"
-    "  --logits           write the last layer's output too\n"
-    "  --dataset DIR      where the run's dataset is now (where the run's report says)\n"
-    "  --other-dataset    with --dataset: another one is meant, whose features mean the same\n"
-    "  --memory BYTES     what activations may take; above, they go to files beside FILE (half of what is "
-    "free)\n"
-    "  --threads N        the result does not depend on them (all cores)\n"
-    "  --report FILE      write accuracies, time and memory as JSON\n"
-    "  --force            replace files that are there\n"
-    "  --quiet            no progress\n";
+    "  FILE.logits.npy    float32 (vertices, classes): the output of the last layer, with --logits\n"
+    "and prints the accuracy on each split.\n\n"
+    "  --checkpoint best|last  use the weights of the epoch with the best validation accuracy, or the last "
+    "weights\n"
+    "                     (default: best, to which the report's test_accuracy belongs)\n"
+    "  --layer N          the hidden layer whose output is written, counted from 1\n"
+    "  --logits           write the output of the last layer, too\n"
+    "  --dataset DIR      the directory of the dataset (default: where the report says that it was)\n"
+    "  --other-dataset    accept a dataset that the model was not trained on; its features must mean the "
+    "same\n"
+    "  --memory BYTES     limit for activations; what exceeds it goes to files beside FILE (default: half of "
+    "the\n"
+    "                     free memory)\n"
+    "  --threads N        default: all cores; the result does not depend on it\n"
+    "  --report FILE      write accuracies, time and memory as JSON; - is standard output\n"
+    "  --force            replace existing files\n"
+    "  --quiet            show no progress line\n";
 
 enum { OUT_EMBEDDINGS, OUT_CLASSES, OUT_LOGITS, OUTS };
 
@@ -109,14 +114,14 @@ static pst_rc read_args(struct args *a, int argc, char **argv)
     if (rc != PST_OK || a->help)
         return rc;
     if (argc - optind != 1)
-        return pst_fail(PST_E_ARG, "expected one run directory, found %d words", argc - optind);
+        return pst_fail(PST_E_ARG, "expected one run directory, found %d arguments", argc - optind);
     a->run = argv[optind];
     const size_t n = a->out != NULL ? strlen(a->out) : 0;
     if (n < 5 || strcmp(a->out + n - 4, ".npy") != 0)
-        return pst_fail(PST_E_ARG, "--out: expected a file's name that ends in .npy, found '%.200s'",
+        return pst_fail(PST_E_ARG, "--out: expected a file name that ends in .npy, found '%.200s'",
                         a->out != NULL ? a->out : "");
     if (a->other && a->dataset == NULL)
-        return pst_fail(PST_E_ARG, "--other-dataset: which one? Say --dataset DIR, too");
+        return pst_fail(PST_E_ARG, "--other-dataset: give the dataset with --dataset DIR");
     if (a->memory == 0)
         a->memory = pst_memory_default();
     return PST_OK;
@@ -135,27 +140,28 @@ static pst_rc dataset_of_run(const char *run, char dir[4096])
     if (said != NULL)
         (void)snprintf(dir, 4096, "%s", said);
     json_decref(report);
-    return said != NULL ? PST_OK
-                        : pst_fail(PST_E_ARG, "%s does not say where the dataset was (%s): say --dataset DIR",
-                                   path, report != NULL ? "no dataset.dir" : error.text);
+    return said != NULL
+               ? PST_OK
+               : pst_fail(PST_E_ARG, "%s does not say where the dataset was (%s): give --dataset DIR", path,
+                          report != NULL ? "no dataset.dir" : error.text);
 }
 
 static pst_rc check_fit(const struct inference *in)
 {
     const struct pst_dataset *ds = &in->ds;
     if (ds->vertex_types > 0)
-        return pst_fail(PST_E_ARG, "%s has %d types of vertices; the model of %s knows one", ds->dir,
+        return pst_fail(PST_E_ARG, "%s has %d vertex types; the model of %s was trained on one", ds->dir,
                         ds->vertex_types, in->checkpoint);
     if (ds->feature_dim != in->config.in)
-        return pst_fail(PST_E_ARG, "%s has %" PRId64 " features a vertex; the model of %s takes %" PRId64,
+        return pst_fail(PST_E_ARG, "%s has %" PRId64 " features per vertex; the model of %s takes %" PRId64,
                         ds->dir, ds->feature_dim, in->checkpoint, in->config.in);
     if (!in->args->other && strcmp(ds->digest, in->trained_on) != 0)
         return pst_fail(PST_E_ARG,
-                        "%s is not the dataset that %s was trained on: its digest is %s, that one's %s "
-                        "(--other-dataset, if that is meant)",
+                        "%s is not the dataset that %s was trained on: its digest is %s, and that of the "
+                        "training set was %s; give --other-dataset to use it all the same",
                         ds->dir, in->checkpoint, ds->digest, in->trained_on);
     if (ds->classes > 0 && ds->classes != in->config.classes)
-        return pst_fail(PST_E_ARG, "%s has %" PRId64 " classes, the model of %s %" PRId64, ds->dir,
+        return pst_fail(PST_E_ARG, "%s has %" PRId64 " classes; the model of %s has %" PRId64, ds->dir,
                         ds->classes, in->checkpoint, in->config.classes);
     return pst_dataset_check(ds);
 }
@@ -196,7 +202,7 @@ static pst_rc choose(struct inference *in)
     (void)snprintf(dir, sizeof dir, "%.4000s/checkpoints", a->run);
     if (access(dir, F_OK) != 0)
         return pst_fail(PST_E_ARG,
-                        "'%s' has no checkpoints: expected the directory of a run that trained (--run-dir)",
+                        "'%s' has no checkpoints: expected the directory of a run that trained a model",
                         a->run);
     pst_rc rc = pst_gnn_state_find(a->run, !a->last, in->checkpoint, warning, sizeof warning);
     if (warning[0] != '\0')
@@ -207,8 +213,8 @@ static pst_rc choose(struct inference *in)
         return rc;
     if (a->layer >= in->config.layers)
         return pst_fail(PST_E_ARG,
-                        "--layer: expected 1 to %d, the hidden layers of %s, found %" PRId64
-                        " (the last layer's output are the logits: --logits)",
+                        "--layer: expected 1 to %d, since %s has that many hidden layers, found %" PRId64
+                        " (--logits writes the output of the last layer)",
                         in->config.layers - 1, in->checkpoint, a->layer);
     in->layer = a->layer > 0 ? (int)a->layer - 1 : in->config.layers - 2;
     return PST_OK;
@@ -247,7 +253,7 @@ static pst_rc take_rows(void *ctx, int layer, int64_t first, int64_t n, const ps
     return f != NULL ? npy_file_put(f, first, n, rows, (uint64_t)ld * sizeof *rows) : PST_OK;
 }
 
-/* All are whole on disk before the first has its name; FILE itself comes last. */
+/* All files are on disk before the first is renamed; FILE itself comes last. */
 static pst_rc keep_outputs(struct inference *in)
 {
     pst_rc rc = npy_file_put(&in->out[OUT_CLASSES], 0, in->ds.vertices, in->eval.predicted, sizeof(int32_t));
@@ -262,26 +268,29 @@ static pst_rc keep_outputs(struct inference *in)
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
+/* Beside a report on standard output, on standard error. */
 static void tell(const struct inference *in)
 {
     static const char *const splits[] = {"train", "val", "test"};
+    const bool taken = in->args->report != NULL && strcmp(in->args->report, "-") == 0;
+    FILE *out = taken ? stderr : stdout;
     char text[32];
     for (int i = 0; i < OUTS; i++) {
         const struct npy_file *f = &in->out[i];
         if (!f->open)
             continue;
-        (void)printf("%s: %s (%" PRId64, f->file.path, pst_dtype_name(f->dtype), f->rows);
+        (void)fprintf(out, "%s: %s (%" PRId64, f->file.path, pst_dtype_name(f->dtype), f->rows);
         if (f->cols > 0)
-            (void)printf(", %" PRId64, f->cols);
-        (void)printf(")\n");
+            (void)fprintf(out, ", %" PRId64, f->cols);
+        (void)fprintf(out, ")\n");
     }
-    (void)printf("%s, layer %d of %d\n", in->checkpoint, in->layer + 1, in->config.layers);
+    (void)fprintf(out, "%s, layer %d of %d\n", in->checkpoint, in->layer + 1, in->config.layers);
     for (int s = 0; s < 3; s++)
         if (in->accuracy[s] >= 0)
-            (void)printf("%s accuracy %.4f\n", splits[s], in->accuracy[s]);
-    (void)printf("in %.1f s, activations %s, peak memory %s\n", in->seconds,
-                 in->eval.spilled ? "in files" : "in memory",
-                 pst_bytes_text((double)pst_memory_peak(), text));
+            (void)fprintf(out, "%s accuracy %.4f\n", splits[s], in->accuracy[s]);
+    (void)fprintf(out, "in %.1f s, activations %s, peak memory %s\n", in->seconds,
+                  in->eval.spilled ? "in files" : "in memory",
+                  pst_bytes_text((double)pst_memory_peak(), text));
 }
 
 static json_t *share(double accuracy)
@@ -317,7 +326,7 @@ static pst_rc compute(struct inference *in)
     if (rc == PST_OK && in->eval.memory_bytes > in->args->memory)
         rc = pst_fail(PST_E_LIMIT,
                       "--memory: %" PRIu64 " bytes are too few: this model on this dataset needs %" PRIu64
-                      " with %d threads (--threads lowers it)",
+                      " with %d threads; fewer --threads need less",
                       in->args->memory, in->eval.memory_bytes, in->config.threads);
     return rc == PST_OK ? pst_gnn_eval_run(&in->eval, &in->model, in->accuracy) : rc;
 }
@@ -342,7 +351,9 @@ static pst_rc infer(const struct args *a)
         return pst_fail(PST_E_NOMEM, "no memory to begin");
     in->args = a;
     pst_progress_init(&in->progress, a->quiet);
-    pst_rc rc = choose(in);
+    pst_rc rc = a->report != NULL ? pst_report_check_path("--report", a->report) : PST_OK;
+    if (rc == PST_OK)
+        rc = choose(in);
     if (rc == PST_OK)
         rc = open_dataset(in);
     if (rc == PST_OK)

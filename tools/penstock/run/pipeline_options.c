@@ -1,5 +1,7 @@
+/* pipeline_options.c: see pipeline_options.h. */
 #include "tools/penstock/run/pipeline_options.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +11,10 @@
 static bool add_set(struct pipeline_options *options, const char *path, const char *value, bool quote)
 {
     char *text = NULL;
-    if (options->nsets == PST_SETS_MAX)
+    if (options->nsets == PST_SETS_MAX) {
+        fprintf(stderr, "penstock: more than %d changes of the pipeline\n", PST_SETS_MAX);
         return false;
+    }
     json_t *string = quote ? json_string(value) : NULL;
     char *quoted = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
     bool made = asprintf(&text, "%s%s%s", path ? path : "", path ? "=" : "", quoted ? quoted : value) >= 0;
@@ -21,6 +25,14 @@ static bool add_set(struct pipeline_options *options, const char *path, const ch
     return made;
 }
 
+static bool set_group(struct pipeline_options *options, const char *value)
+{
+    options->group_all = strcmp(value, "all") == 0;
+    if (!options->group_all)
+        fprintf(stderr, "penstock: --group: expected all, found '%.64s'\n", value);
+    return options->group_all;
+}
+
 bool pipeline_option(struct pipeline_options *options, int code, const char *value)
 {
     switch (code) {
@@ -29,7 +41,7 @@ bool pipeline_option(struct pipeline_options *options, int code, const char *val
     case 'E': return add_set(options, "epochs", value, false);
     case 'N': return add_set(options, "seed", value, false);
     case 'V': return add_set(options, "place.device", value, true);
-    case 'G': return options->group_all = strcmp(value, "all") == 0;
+    case 'G': return set_group(options, value);
     default: return false;
     }
 }

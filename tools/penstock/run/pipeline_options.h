@@ -1,4 +1,5 @@
-/* pipeline_options.h: what the commands that take a pipeline file share. */
+/* pipeline_options.h: the options of all commands that take a pipeline file. Owner: the caller. Threads: one.
+ */
 #ifndef PST_PIPELINE_OPTIONS_H
 #define PST_PIPELINE_OPTIONS_H
 
@@ -25,10 +26,11 @@ struct pipeline_options {
 
 /* Their lines in a usage text. */
 #define PIPELINE_OPTIONS_HELP                                                                                \
-    "  --dataset DIR      the dataset, instead of the file's\n"                                              \
+    "  --dataset DIR      use this dataset instead of the one that FILE names\n"                             \
     "  --set PATH=VALUE   change a value of the pipeline, for example --set params.batch=256 or\n"           \
     "                     --set stages.sampler.run=./mine.so (can be repeated)\n"                            \
-    "  --epochs N --seed N\n"                                                                                \
+    "  --epochs N         set the number of epochs\n"                                                        \
+    "  --seed N           set the seed\n"                                                                    \
     "  --group all        run all stages as threads of one process\n"                                        \
     "  --device DEVICE    cpu:N, cuda:N or auto: for stages that can run there and name no device\n"
 

@@ -27,18 +27,20 @@ struct run_args {
 
 static const char run_usage[] =
     "usage: penstock run [OPTION]... FILE\n"
-    "Runs a pipeline and prints its report. Exit code 0: done, 1: failed, 2: the input is wrong (nothing "
-    "was\n"
-    "started), 130 or 143 (129): interrupted by SIGINT or SIGTERM (SIGHUP), with a "
-    "checkpoint.\n\n" PIPELINE_OPTIONS_HELP
-    "  --run-dir DIR      where logs, plan, checkpoints and report go (default runs/NAME-TIME)\n"
-    "  --report FILE      write the report there too; - is standard output\n"
-    "  --trace FILE       write a Chrome/Perfetto trace\n"
-    "  --resume DIR       go on from the last checkpoint of an earlier run's directory\n"
-    "  --debug            print how to attach a debugger to each process; one that stands still is no error\n"
-    "  --quiet            no live progress\n";
+    "Runs the pipeline in FILE and prints a report.\n\n" PIPELINE_OPTIONS_HELP
+    "  --run-dir DIR      write logs, plan, checkpoints and report here (default: runs/NAME-TIME)\n"
+    "  --report FILE      write the report to FILE, too; - is standard output\n"
+    "  --trace FILE       write a trace that Perfetto and Chrome can open\n"
+    "  --resume DIR       resume from the last checkpoint in the run directory DIR\n"
+    "  --debug            print how to attach a debugger to each process, and accept that processes are "
+    "stopped\n"
+    "  --quiet            show no progress line\n\n"
+    "Exit codes: 0 done; 1 failed; 2 the input is wrong, and nothing was started; 129, 130 or 143 "
+    "interrupted "
+    "by\n"
+    "SIGHUP, SIGINT or SIGTERM, after a checkpoint.\n";
 
-/* ---- resuming -------------------------------------------------------------------------------- */
+/* ---- resuming ------------------------------------------------------------------------------------ */
 
 static pst_rc find_checkpoint(const char *dir, const struct pst_pipeline *pl, const char *dataset_digest,
                               char path[4096], uint64_t *start)
@@ -60,11 +62,11 @@ static pst_rc find_checkpoint(const char *dir, const struct pst_pipeline *pl, co
     if (rc == PST_OK)
         rc = pst_checkpoint_u64(&ck, "seed", &seed);
     if (rc == PST_OK && seed != pl->seed)
-        rc = pst_fail(PST_E_ARG, "%s was made with seed %llu, this run has %llu: give --seed %llu", path,
-                      (unsigned long long)seed, (unsigned long long)pl->seed, (unsigned long long)seed);
+        rc = pst_fail(PST_E_ARG, "%s was made with seed %llu, but this run has seed %llu: give --seed %llu",
+                      path, (unsigned long long)seed, (unsigned long long)pl->seed, (unsigned long long)seed);
     if (rc == PST_OK && digest && strcmp(digest, dataset_digest) != 0)
-        rc = pst_fail(PST_E_ARG, "%s was made on another dataset (%s, this one is %s)", path, digest,
-                      dataset_digest);
+        rc = pst_fail(PST_E_ARG, "%s was made on another dataset: its digest is %s, and this dataset's is %s",
+                      path, digest, dataset_digest);
     const char *run = pst_checkpoint_text(&ck, PST_CHECKPOINT_RUN);
     if (rc == PST_OK && run)
         rc = pst_wrap(pst_pipeline_check_identity(pl, run), "cannot resume from %s", path);
@@ -76,8 +78,17 @@ static pst_rc find_checkpoint(const char *dir, const struct pst_pipeline *pl, co
     return rc;
 }
 
-/* ---- run ------------------------------------------------------------------------------------- */
+/* ---- run ----------------------------------------------------------------------------------------- */
 
+static bool set_run_dir(struct run_args *args, const char *dir)
+{
+    if (snprintf(args->run_dir, sizeof args->run_dir, "%s", dir) < (int)sizeof args->run_dir)
+        return true;
+    fprintf(stderr, "penstock run: --run-dir: the path is longer than %zu bytes\n", sizeof args->run_dir - 1);
+    return false;
+}
+
+/* 0: go on; else the exit code plus one. */
 static int parse_run(int argc, char **argv, struct run_args *args)
 {
     static const struct option options[] = {
@@ -96,9 +107,7 @@ static int parse_run(int argc, char **argv, struct run_args *args)
     optind = 1;
     while (ok && (c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
         switch (c) {
-        case 'r':
-            ok = snprintf(args->run_dir, sizeof args->run_dir, "%s", optarg) < (int)sizeof args->run_dir;
-            break;
+        case 'r': ok = set_run_dir(args, optarg); break;
         case 'R': args->report = optarg; break;
         case 't': args->trace = optarg; break;
         case 'c': args->resume = optarg; break;
@@ -110,11 +119,13 @@ static int parse_run(int argc, char **argv, struct run_args *args)
     }
     if (ok && optind == argc - 1)
         return 0;
-    fprintf(stderr, "%s", run_usage);
+    if (ok)
+        fprintf(stderr, "penstock run: expected one pipeline file, found %d arguments\n", argc - optind);
+    fprintf(stderr, "`penstock run --help` lists the options\n");
     return 3;
 }
 
-/* One file of spans for each stage becomes one trace. */
+/* Merges the files of spans, one for each stage, into one trace. */
 static pst_rc merge_traces(const char *run_dir, const char *out)
 {
     char dir[4200];
@@ -205,8 +216,8 @@ static pst_rc note_files(struct pst_run_options *opt, const struct pst_dataset *
     return rc;
 }
 
-/* From here on a signal waits until the supervisor takes it, or the report is written. A reader of our output
- * that goes away is no reason to end a run. */
+/* From here on a signal stays pending until the supervisor takes it, or until the report is written. SIGPIPE
+ * is ignored: a run does not end because the reader of its output went away. */
 static void hold_signals(void)
 {
     sigset_t set;
@@ -218,63 +229,83 @@ static void hold_signals(void)
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
-static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, struct run_args *args)
+/* Checks the paths of the report and the trace, so that a training is not lost for a wrong one. */
+static pst_rc check_outputs(const struct run_args *args)
 {
-    struct pst_dataset ds;
-    char checkpoint[4096];
-    struct pst_run_options opt = {.run_dir = args->run_dir,
-                                  .trace = args->trace != NULL,
-                                  .debug = args->debug,
-                                  .progress = !args->quiet && isatty(STDERR_FILENO)};
-    int lock;
-    if ((args->report && pst_report_check_path("--report", args->report) != PST_OK) ||
-        (args->trace && pst_report_check_path("--trace", args->trace) != PST_OK)) {
-        fprintf(stderr, "penstock run: %s\n", pst_error_text());
-        return 2;
-    }
+    pst_rc rc = args->report ? pst_report_check_path("--report", args->report) : PST_OK;
+    return rc == PST_OK && args->trace ? pst_report_check_path("--trace", args->trace) : rc;
+}
+
+/* Opens the pipeline's dataset and checks that it suits the pipeline. Prints what is wrong. */
+static bool open_dataset(struct pst_pipeline *pl, struct pst_dataset *ds)
+{
     if (!pl->dataset[0]) {
-        fprintf(stderr, "%s: dataset: missing: give it in the file or by --dataset DIR\n", pl->doc.file);
-        return 2;
+        fprintf(stderr, "%s: no dataset: name one in the file as \"dataset\", or give --dataset DIR\n",
+                pl->doc.file);
+        return false;
     }
     char *full = realpath(pl->dataset, NULL);
     if (full)
         (void)snprintf(pl->dataset, sizeof pl->dataset, "%s", full);
     free(full);
-    if (pst_dataset_open(&ds, pl->dataset) != PST_OK) {
-        fprintf(stderr, "%s\n", pst_error_text());
-        return 2;
+    if (pst_dataset_open(ds, pl->dataset) != PST_OK) {
+        fprintf(stderr, "penstock run: %s\n", pst_error_text());
+        return false;
     }
-    if (!dataset_suits(pl, &ds)) {
-        pst_dataset_close(&ds);
-        return 2;
-    }
-    uint64_t feature_bytes = (uint64_t)ds.vertices * ds.stride_bytes;
-    json_t *about = json_pack("{ss sI sI sI sI}", "dir", pl->dataset, "vertices", (json_int_t)ds.vertices,
-                              "edges", (json_int_t)ds.edges, "feature_dim", (json_int_t)ds.feature_dim,
-                              "feature_bytes", (json_int_t)feature_bytes);
-    pst_rc rc =
-        args->resume ? find_checkpoint(args->resume, pl, ds.digest, checkpoint, &opt.start_batch) : PST_OK;
+    if (dataset_suits(pl, ds))
+        return true;
+    pst_dataset_close(ds);
+    return false;
+}
+
+static json_t *describe_dataset(const struct pst_pipeline *pl, const struct pst_dataset *ds)
+{
+    return json_pack("{ss sI sI sI sI}", "dir", pl->dataset, "vertices", (json_int_t)ds->vertices, "edges",
+                     (json_int_t)ds->edges, "feature_dim", (json_int_t)ds->feature_dim, "feature_bytes",
+                     (json_int_t)((uint64_t)ds->vertices * ds->stride_bytes));
+}
+
+/* Takes the run's directory and finds the checkpoint to resume from. id: of this run, made here. */
+static pst_rc prepare(const struct pst_pipeline *pl, const struct pst_dataset *ds, struct run_args *args,
+                      struct pst_run_options *opt, char checkpoint[4096], char id[PST_RUN_ID_MAX], int *lock)
+{
+    pst_rc rc = PST_OK;
+    if (args->resume)
+        rc = find_checkpoint(args->resume, pl, ds->digest, checkpoint, &opt->start_batch);
     if (rc == PST_OK)
-        rc = note_files(&opt, &ds);
-    pst_dataset_close(&ds);
-    char id[PST_RUN_ID_MAX];
+        rc = note_files(opt, ds);
     hold_signals();
     if (rc == PST_OK)
         rc = pst_run_id(id);
     if (rc == PST_OK)
-        rc = run_dir_open(args->run_dir, pl->name, id, args->resume, &lock);
-    opt.id = id;
+        rc = run_dir_open(args->run_dir, pl->name, id, args->resume, lock);
+    opt->id = id;
+    opt->resume = args->resume ? checkpoint : NULL;
+    return rc;
+}
+
+static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, struct run_args *args)
+{
+    struct pst_dataset ds;
+    char checkpoint[4096], id[PST_RUN_ID_MAX];
+    struct pst_run_options opt = {.run_dir = args->run_dir,
+                                  .trace = args->trace != NULL,
+                                  .debug = args->debug,
+                                  .progress = !args->quiet && isatty(STDERR_FILENO)};
+    int lock, number;
+    if (!open_dataset(pl, &ds))
+        return 2;
+    json_t *report, *about = describe_dataset(pl, &ds);
+    const pst_rc rc = prepare(pl, &ds, args, &opt, checkpoint, id, &lock);
+    pst_dataset_close(&ds);
     if (rc != PST_OK) {
         fprintf(stderr, "penstock run: %s\n", pst_error_text());
         json_decref(about);
         return rc == PST_E_IO ? 1 : 2;
     }
-    opt.resume = args->resume ? checkpoint : NULL;
     fprintf(stderr, "%s on %s, in %s%s%s\n", pl->name, pl->dataset, args->run_dir,
             opt.resume ? ", resumed from " : "", opt.resume ? opt.resume : "");
-    json_t *report;
-    int number;
-    enum pst_run_end end = pst_run(pl, graph, &opt, &report, &number);
+    const enum pst_run_end end = pst_run(pl, graph, &opt, &report, &number);
     (void)json_object_set_new(report, "dataset", about);
     (void)json_object_set_new(report, "run_dir", json_string(args->run_dir));
     const int status = finish(report, args, end, number);
@@ -289,10 +320,14 @@ int cmd_run(int argc, char **argv)
     struct pst_graph *graph = calloc(1, sizeof *graph);
     struct pst_pipeline pl = {0};
     int status = !args || !graph ? 2 : parse_run(argc, argv, args);
-    if (status == 0)
-        status = load_pipeline(&pl, graph, argv[optind], &args->pipeline) ? run_checked(&pl, graph, args) : 2;
-    else
+    if (status != 0) {
         status--;
+    } else if (check_outputs(args) != PST_OK) {
+        fprintf(stderr, "penstock run: %s\n", pst_error_text());
+        status = 2;
+    } else {
+        status = load_pipeline(&pl, graph, argv[optind], &args->pipeline) ? run_checked(&pl, graph, args) : 2;
+    }
     pst_pipeline_release(&pl);
     if (args)
         pipeline_options_release(&args->pipeline);

@@ -1,3 +1,4 @@
+/* run_checks.c: see run_checks.h. */
 #include "tools/penstock/run/run_checks.h"
 
 #include <inttypes.h>
@@ -61,11 +62,10 @@ static void check_types(const struct check *c)
         n += (size_t)snprintf(list + n, sizeof list - n, "%s %s (%" PRId64 " features)", k > 0 ? "," : "",
                               ds->vertex_type[k].name, ds->vertex_type[k].feature_dim);
     if (ds->vertex_types > 0)
-        pst_diag_add(
-            c->diag, NULL, 0, NULL,
-            "dataset %s has %d types of vertices and %d types of edges, and no stage can use types yet; "
-            "import one type by itself (penstock import FORMAT SRC DIR --types NAME):%s",
-            ds->dir, ds->vertex_types, ds->edge_types, list);
+        pst_diag_add(c->diag, NULL, 0, NULL,
+                     "dataset %s has %d vertex types and %d edge types, and no stage can use types yet; "
+                     "import one type by itself (penstock import FORMAT SRC DIR --types NAME):%s",
+                     ds->dir, ds->vertex_types, ds->edge_types, list);
 }
 
 bool dataset_suits(const struct pst_pipeline *pl, const struct pst_dataset *ds)

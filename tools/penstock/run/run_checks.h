@@ -1,4 +1,4 @@
-/* run_checks.h: does this dataset suit this pipeline? */
+/* run_checks.h: checks whether a dataset suits a pipeline. Owner: none. Threads: one. */
 #ifndef PST_RUN_CHECKS_H
 #define PST_RUN_CHECKS_H
 

@@ -144,7 +144,7 @@ static pst_rc remove_report(const char *dir)
     if (access(path, F_OK) != 0)
         return PST_OK;
     json_t *report = json_load_file(path, 0, NULL);
-    const bool ours = json_is_string(json_object_get(report, "run_dir")) &&
+    const bool ours = json_is_object(json_object_get(report, "stages")) &&
                       json_is_string(json_object_get(report, "status"));
     json_decref(report);
     if (!ours)
