@@ -133,7 +133,8 @@ struct pst_stage_desc {
     /* What the stage needs of the dataset, separated by commas:
      *   "features"     feature rows
      *   "labels"       labels of at least two classes
-     *   "split:PARAM"  vertices in the split that the parameter PARAM names */
+     *   "split:PARAM"  vertices in the split that the parameter PARAM names
+     *   "evaluated:PARAM"  a split of the name that PARAM has, with or without vertices */
     const char *dataset;
 
     size_t state_bytes; /* of pst_state */

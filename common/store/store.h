@@ -51,21 +51,33 @@ struct pst_edge_type {
     int source, target;      /* types of vertices */
 };
 
+#define PST_DATASET_SPLITS_MAX 128 /* published sets have up to 20 */
+
+/* One of several splits. */
+struct pst_dataset_split {
+    char name[PST_NAME_MAX]; /* "geom/3" */
+    struct pst_array ids[3]; /* as pst_dataset's split; all empty while this split is the chosen one */
+};
+
 struct pst_dataset {
     char dir[4096];
     char name[PST_NAME_MAX];
     int64_t vertices, edges;
-    int64_t feature_dim;            /* columns that are data; 0: no features */
-    uint64_t stride_bytes;          /* from one feature row to the next */
-    int64_t classes;                /* 0: no labels */
-    struct pst_array indptr;        /* int64 (vertices + 1) */
-    struct pst_array indices;       /* int32 or int64 (edges) */
-    struct pst_array features;      /* (vertices, stride); path empty if there are none. In stripes: what they
-                                       make together; path is the name of no file */
-    int stripes;                    /* 0: features is one file */
-    struct pst_array *stripe;       /* row v is row v / stripes of stripe[v % stripes]: see rows.h */
-    struct pst_array labels;        /* int32 (vertices), -1 none; path empty if there are none */
-    struct pst_array split[3];      /* int64 ids: train, val, test; path empty if there are none */
+    int64_t feature_dim;       /* columns that are data; 0: no features */
+    uint64_t stride_bytes;     /* from one feature row to the next */
+    int64_t classes;           /* 0: no labels */
+    struct pst_array indptr;   /* int64 (vertices + 1) */
+    struct pst_array indices;  /* int32 or int64 (edges) */
+    struct pst_array features; /* (vertices, stride); path empty if there are none. In stripes: what they
+                                  make together; path is the name of no file */
+    int stripes;               /* 0: features is one file */
+    struct pst_array *stripe;  /* row v is row v / stripes of stripe[v % stripes]: see rows.h */
+    struct pst_array labels;   /* int32 (vertices), -1 none; path empty if there are none */
+    struct pst_array
+        split[3]; /* int64 ids: train, val, test, of the chosen split; path empty if there are none */
+    int splits;   /* that have names; 0: there is at most one split, without a name */
+    struct pst_dataset_split *named_split;
+    int chosen;                     /* which of them split[] is */
     int64_t relations;              /* types of edges; 0: they have none */
     struct pst_array edge_relation; /* int32 (edges): the relation of each entry of indices; or path empty */
     struct pst_array triples[3]; /* head, relation, tail of ids' dtype (n, 3): train, val, test; or empty */
@@ -87,6 +99,13 @@ enum { PST_TRAIN, PST_VAL, PST_TEST };
  * but features. All problems are told at once in the error text, one per line. */
 PST_API PST_MUST_USE pst_rc pst_dataset_open(struct pst_dataset *ds, const char *dir);
 PST_API void pst_dataset_close(struct pst_dataset *ds);
+
+/* Chooses what a stage's parameter `split` says: a part of the first split ("train", "val" or "test"), a
+ * named split ("geom/3": its train part), or a part of one ("geom/3:val"). split[] becomes that split's;
+ * *part, which may be NULL, becomes PST_TRAIN, PST_VAL or PST_TEST. Fails: PST_E_ARG, naming the splits that
+ * there are. Not while another thread uses the dataset. */
+PST_API PST_MUST_USE pst_rc pst_dataset_choose_split(struct pst_dataset *ds, const char *text, int *part);
+PST_API const char *pst_dataset_part_name(int part); /* "train" */
 
 /* Reads what is proportional to the vertices, not to edges or features: an indptr that falls, labels out of
  * range, splits out of range or overlapping. All problems are in the error text, as above. */

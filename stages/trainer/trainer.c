@@ -41,6 +41,9 @@ static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
     if (rc != PST_OK)
         return rc;
     t->dataset_open = true;
+    rc = pst_dataset_choose_split(&t->ds, pst_param_str(self, "split"), NULL);
+    if (rc != PST_OK)
+        return rc;
     if (t->ds.feature_dim < 1 || t->ds.features.path[0] == '\0')
         return pst_fail(PST_E_ARG, "%s has no features: GraphSAGE learns from them", t->ds.dir);
     if (t->ds.classes < 2 || !t->ds.labels.map)
@@ -513,6 +516,11 @@ static const struct pst_param_desc params[] = {
          .fixed = true),
     REAL("rate", "0.01", 1e-9, 10, "Adam's learning rate"),
     REAL("weight_decay", "0.0005", 0, 1, "L2 penalty, added to the gradient"),
+    {.name = "split",
+     .type = PST_PARAM_STRING,
+     .def = "\"train\"",
+     .help = "the split that is evaluated, as the sampler's: train, val or test: the first; or one by name",
+     .fixed = true},
     INT("eval_every", "1", 0, 1000000, "epochs between evaluations over the whole graph; 0: never"),
     {.name = "eval_memory",
      .type = PST_PARAM_BYTES,
@@ -537,7 +545,7 @@ const struct pst_stage_desc pst_stage = {
     .ports = ports,
     .params = params,
     .instances_max = 1, /* each instance would train a model of its own */
-    .dataset = "features,labels",
+    .dataset = "features,labels,evaluated:split",
     .state_bytes = sizeof(struct trainer),
     .open = open_stage,
     .on_event = on_event,

@@ -164,7 +164,7 @@ static void import(const char *format, const char *from)
     char source[256];
     (void)snprintf(source, sizeof source, "%s", path_of(from));
     job = (struct pst_import_job){.from = source, .build = &b, .result = &result};
-    result = (struct pst_import_result){.loops_added = 0};
+    result = (struct pst_import_result){.warnings = {.count = 0}};
     pst_import_defaults(&job.spec);
     job.spec.memory_bytes = MEMORY;
     job.text = (struct pst_edge_text_spec){.separator = '\1', .column = {0, 1}, .expect = -1};

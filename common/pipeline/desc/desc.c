@@ -210,16 +210,20 @@ static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, i
 
 static pst_rc check_dataset(const struct pst_stage_desc *desc, const char *file)
 {
-    static const char split[] = "split:";
+    static const char *const prefixes[] = {"split:", "evaluated:"};
     char word[PST_NAME_MAX];
     for (const char *at = desc->dataset; (at = pst_desc_list_next(at, ',', word));) {
         if (strcmp(word, "features") == 0 || strcmp(word, "labels") == 0)
             continue;
-        const bool is_split = strncmp(word, split, strlen(split)) == 0;
-        if (!is_split || !pst_desc_param(desc, word + strlen(split)))
-            return pst_fail(PST_E_FORMAT,
-                            "%s: dataset: expected features, labels or split:PARAM, found \"%s\"", file,
-                            word);
+        bool known = false;
+        for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+            known |= strncmp(word, prefixes[i], strlen(prefixes[i])) == 0 &&
+                     pst_desc_param(desc, word + strlen(prefixes[i])) != NULL;
+        if (!known)
+            return pst_fail(
+                PST_E_FORMAT,
+                "%s: dataset: expected features, labels, split:PARAM or evaluated:PARAM, found \"%s\"", file,
+                word);
     }
     return PST_OK;
 }

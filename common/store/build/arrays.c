@@ -100,6 +100,22 @@ pst_rc pst_build_array_end(struct pst_build *b, enum pst_array_id id, struct pst
     return pst_build_file_end(b, &b->manifest.array[id], name, w);
 }
 
+pst_rc pst_build_split(struct pst_build *b, int k, int part, int64_t rows, struct pst_array_writer *w)
+{
+    char name[PST_NAME_MAX];
+    const int64_t shape[2] = {rows, 1};
+    pst_build_split_name(k, part, name);
+    return begin_file(b, name, "", PST_I64, 1, shape, w);
+}
+
+pst_rc pst_build_split_end(struct pst_build *b, int k, int part, struct pst_array_writer *w)
+{
+    char name[PST_NAME_MAX];
+    pst_build_split_name(k, part, name);
+    return pst_build_file_end(
+        b, k == 0 ? &b->manifest.array[PST_ARRAY_TRAIN + part] : &b->manifest.split[k].ids[part], name, w);
+}
+
 pst_rc pst_build_file_go_on(struct pst_build *b, const char *name, const char *far, enum pst_dtype dtype,
                             int rank, const int64_t shape[2], struct pst_array_writer *w)
 {

@@ -40,6 +40,31 @@ void pst_build_features_name(int type, char name[PST_NAME_MAX])
     (void)snprintf(name, PST_NAME_MAX, "features_%d.npy", type);
 }
 
+static const char *const split_parts[3] = {"train", "val", "test"};
+
+void pst_build_split_name(int k, int part, char name[PST_NAME_MAX])
+{
+    if (k == 0)
+        (void)snprintf(name, PST_NAME_MAX, "%s.npy", split_parts[part]);
+    else
+        (void)snprintf(name, PST_NAME_MAX, "%s_%d.npy", split_parts[part], k);
+}
+
+/* train_NUMBER.npy and so on */
+static bool is_split(const char *name)
+{
+    for (int part = 0; part < 3; part++) {
+        char expected[PST_NAME_MAX];
+        const size_t n = strlen(split_parts[part]);
+        if (strncmp(name, split_parts[part], n) != 0 || name[n] != '_')
+            continue;
+        pst_build_split_name((int)strtol(name + n + 1, NULL, 10), part, expected);
+        if (strcmp(name, expected) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* features_NUMBER.npy */
 static bool is_type_features(const char *name)
 {
@@ -53,7 +78,7 @@ static bool is_type_features(const char *name)
 
 bool pst_build_is_array_file(const char *name)
 {
-    if (is_type_features(name) || pst_build_is_stripe(name))
+    if (is_type_features(name) || is_split(name) || pst_build_is_stripe(name))
         return true;
     for (unsigned i = 0; i < PST_ARRAY_COUNT; i++) {
         size_t n = strlen(pst_array_id_name(i));

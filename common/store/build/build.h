@@ -83,6 +83,15 @@ PST_API void pst_build_stripe_name(int k, char name[PST_NAME_MAX]);
 PST_API PST_MUST_USE pst_rc pst_build_stripe_link_adopt(const struct pst_build *b, int k, const char *source,
                                                         const char *path, bool *far);
 
+/* Part (0 to 2: train, val, test) of the k-th split, which has `rows` ids: of the first, and only one, where
+ * k is 0; else of a named one, whose room the manifest has (pst_manifest_splits). As pst_build_array and its
+ * end. */
+PST_API PST_MUST_USE pst_rc pst_build_split(struct pst_build *b, int k, int part, int64_t rows,
+                                            struct pst_array_writer *w);
+PST_API PST_MUST_USE pst_rc pst_build_split_end(struct pst_build *b, int k, int part,
+                                                struct pst_array_writer *w);
+PST_API void pst_build_split_name(int k, int part, char name[PST_NAME_MAX]); /* of its file */
+
 /* Both, and the data between them, for an array that is in memory. */
 PST_API PST_MUST_USE pst_rc pst_build_array_from(struct pst_build *b, enum pst_array_id id,
                                                  enum pst_dtype dtype, int64_t rows, const void *data);

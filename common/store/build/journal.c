@@ -21,6 +21,14 @@
 
 /* ---- sources ---- */
 
+static uint64_t checksum_of(const json_t *body)
+{
+    char *text = json_dumps(body, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
+    uint64_t sum = text != NULL ? XXH3_64bits(text, strlen(text)) : 0;
+    free(text);
+    return sum;
+}
+
 pst_rc pst_journal_sources_add(json_t *sources, const char *path)
 {
     char *const paths[] = {(char *)(uintptr_t)path, NULL}; /* fts does not write to them */
@@ -41,15 +49,22 @@ pst_rc pst_journal_sources_add(json_t *sources, const char *path)
     return rc;
 }
 
-/* ---- the journal ---- */
-
-static uint64_t checksum_of(const json_t *body)
+/* Without inodes: a copy that keeps the times is the same source. */
+void pst_journal_sources_identity(const json_t *sources, char out[PST_JOURNAL_IDENTITY_BYTES])
 {
-    char *text = json_dumps(body, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
-    uint64_t sum = text != NULL ? XXH3_64bits(text, strlen(text)) : 0;
-    free(text);
-    return sum;
+    json_t *plain = json_object(), *identity;
+    const char *path;
+    json_object_foreach((json_t *)(uintptr_t)sources, path, identity)
+    {
+        const char *text = json_string_value(identity), *inode = strstr(text, ", inode");
+        (void)json_object_set_new(plain, path,
+                                  json_stringn(text, inode != NULL ? (size_t)(inode - text) : strlen(text)));
+    }
+    (void)snprintf(out, PST_JOURNAL_IDENTITY_BYTES, "%016" PRIx64, checksum_of(plain));
+    json_decref(plain);
 }
+
+/* ---- the journal ---- */
 
 static void place(struct pst_journal *j, const char *dir)
 {

@@ -34,5 +34,9 @@ PST_API void pst_journal_release(struct pst_journal *j);
  * PST_E_LIMIT past 100,000 files. */
 PST_API PST_MUST_USE pst_rc pst_journal_sources_add(json_t *sources, const char *path);
 
+/* One short text of the paths, sizes and times of all sources: it changes when they do. */
+#define PST_JOURNAL_IDENTITY_BYTES 17
+PST_API void pst_journal_sources_identity(const json_t *sources, char out[PST_JOURNAL_IDENTITY_BYTES]);
+
 PST_END_DECLS
 #endif

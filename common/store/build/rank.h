@@ -20,6 +20,11 @@ PST_API void pst_rank_init(struct pst_rank *r, uint64_t memory_bytes);
 PST_API PST_MUST_USE pst_rc pst_rank_add(struct pst_rank *r, const int64_t *ids, int64_t n);
 PST_API PST_MUST_USE pst_rc pst_rank_ready(struct pst_rank *r);
 
+static inline bool pst_rank_has(const struct pst_rank *r, int64_t id)
+{
+    return id < r->ids && (r->bits[id >> 6] >> (id & 63) & 1) != 0;
+}
+
 /* The new number of a member. */
 static inline int64_t pst_rank_of(const struct pst_rank *r, int64_t id)
 {

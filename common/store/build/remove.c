@@ -40,6 +40,9 @@ static pst_rc each_entry(struct removal *r, entry_fn *fn)
     for (int k = 0; k < m->vertex_types && rc == PST_OK; k++)
         if (m->vertex_type[k].features.present)
             rc = fn(r, &m->vertex_type[k].features, -1);
+    for (int k = 0; k < 3 * m->splits && rc == PST_OK; k++)
+        if (m->split[k / 3].ids[k % 3].present)
+            rc = fn(r, &m->split[k / 3].ids[k % 3], -1);
     for (unsigned i = 0; i < PST_ARRAY_COUNT && rc == PST_OK; i++)
         if (m->array[i].present && (i != PST_ARRAY_FEATURES || m->stripes == 0))
             rc = fn(r, &m->array[i], -1);
@@ -100,6 +103,8 @@ static bool is_named(const struct pst_manifest *m, const char *name)
         found |= strcmp(m->stripe[k].file, name) == 0;
     for (int k = 0; k < m->vertex_types; k++)
         found |= m->vertex_type[k].features.present && strcmp(m->vertex_type[k].features.file, name) == 0;
+    for (int k = 0; k < 3 * m->splits; k++)
+        found |= m->split[k / 3].ids[k % 3].present && strcmp(m->split[k / 3].ids[k % 3].file, name) == 0;
     for (unsigned i = 0; i < PST_ARRAY_COUNT; i++)
         found |= m->array[i].present && strcmp(m->array[i].file, name) == 0;
     return found;

@@ -10,6 +10,8 @@
 #include "common/store/dataset/rows.h"
 #include "common/store/store.h"
 
+#define SPLITS_TOLD 1024 /* bytes of splits' names in one message */
+
 struct pst_array *pst_manifest_dataset_array(struct pst_dataset *ds, enum pst_array_id id)
 {
     switch (id) {
@@ -171,6 +173,87 @@ static void open_types(struct pst_dataset *ds, const struct pst_manifest *m, str
     }
 }
 
+static void open_splits(struct pst_dataset *ds, const struct pst_manifest *m, struct pst_problems *problems)
+{
+    if (m->splits == 0)
+        return;
+    ds->named_split = calloc((size_t)m->splits, sizeof *ds->named_split);
+    if (ds->named_split == NULL) {
+        pst_problem(problems, "no memory for %d splits", m->splits);
+        return;
+    }
+    ds->splits = m->splits;
+    for (int k = 0; k < m->splits; k++) {
+        struct pst_dataset_split *s = &ds->named_split[k];
+        memcpy(s->name, m->split[k].name, sizeof s->name);
+        for (int i = 0; i < 3; i++)
+            if (m->split[k].ids[i].present)
+                open_array(ds, &s->ids[i], &m->split[k].ids[i], true, problems);
+    }
+}
+
+static pst_rc no_such_split(const struct pst_dataset *ds, const char *name)
+{
+    char names[SPLITS_TOLD] = "";
+    size_t used = 0;
+    if (ds->splits == 0)
+        return pst_fail(
+            PST_E_ARG,
+            "%s has no split called '%s': its one split has no name, so expected train, val or test", ds->dir,
+            name);
+    for (int k = 0; k < ds->splits && used < sizeof names; k++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", k > 0 ? ", " : "",
+                                 ds->named_split[k].name);
+    return pst_fail(PST_E_ARG, "%s has no split called '%s': expected train, val or test, or one of %s",
+                    ds->dir, name, names);
+}
+
+static const char *const part_names[3] = {"train", "val", "test"};
+
+const char *pst_dataset_part_name(int part)
+{
+    assert(part >= 0 && part < 3);
+    return part_names[part];
+}
+
+static int part_of(const char *text)
+{
+    for (int i = 0; i < 3; i++)
+        if (strcmp(text, part_names[i]) == 0)
+            return i;
+    return -1;
+}
+
+/* split[] becomes the k-th's. */
+static void take_split(struct pst_dataset *ds, int k)
+{
+    if (k == ds->chosen)
+        return;
+    memcpy(ds->named_split[ds->chosen].ids, ds->split, sizeof ds->split);
+    memcpy(ds->split, ds->named_split[k].ids, sizeof ds->split);
+    memset(ds->named_split[k].ids, 0, sizeof ds->split);
+    ds->chosen = k;
+}
+
+pst_rc pst_dataset_choose_split(struct pst_dataset *ds, const char *text, int *part)
+{
+    char name[PST_NAME_MAX];
+    const char *colon = strrchr(text, ':');
+    int is = part_of(text), k = 0;
+    const bool first = is >= 0;
+    (void)snprintf(name, sizeof name, "%s", text);
+    if (!first && colon != NULL && (is = part_of(colon + 1)) >= 0)
+        (void)snprintf(name, sizeof name, "%.*s", (int)(colon - text), text);
+    while (!first && k < ds->splits && strcmp(ds->named_split[k].name, name) != 0)
+        k++;
+    if (!first && k == ds->splits)
+        return no_such_split(ds, name);
+    take_split(ds, k);
+    if (part != NULL)
+        *part = is >= 0 ? is : PST_TRAIN;
+    return PST_OK;
+}
+
 static void fill(struct pst_dataset *ds, const struct pst_manifest *m)
 {
     memcpy(ds->name, m->name, sizeof ds->name);
@@ -204,6 +287,7 @@ pst_rc pst_dataset_open(struct pst_dataset *ds, const char *dir)
                            &problems);
         open_stripes(ds, &manifest, &problems);
         open_types(ds, &manifest, &problems);
+        open_splits(ds, &manifest, &problems);
         if (problems.count == 0)
             check_ends(ds, &problems);
     }
@@ -225,6 +309,10 @@ void pst_dataset_close(struct pst_dataset *ds)
     free(ds->stripe);
     for (int k = 0; k < ds->vertex_types; k++)
         pst_array_close(&ds->vertex_type[k].features);
+    for (int k = 0; k < ds->splits; k++)
+        for (int i = 0; i < 3; i++)
+            pst_array_close(&ds->named_split[k].ids[i]);
+    free(ds->named_split);
     free(ds->vertex_type);
     free(ds->edge_type);
     *ds = (struct pst_dataset){.vertices = 0};

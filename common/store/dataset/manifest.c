@@ -18,9 +18,10 @@ static const char *const array_names[PST_ARRAY_COUNT] = {
     "test",       "relations",     "triples_train",     "triples_val",    "triples_test", "ids",
     "names_at",   "names",         "relation_names_at", "relation_names", "edges_train",  "edges_val",
     "edges_test", "negatives_val", "negatives_test",    "multilabels"};
-static const char *const top_keys[] = {
-    "penstock_dataset", "name",    "vertices", "edges",      "id_dtype",       "feature_dim",  "classes",
-    "stride_bytes",     "stripes", "arrays",   "provenance", "relation_types", "vertex_types", "edge_types"};
+static const char *const top_keys[] = {"penstock_dataset", "name",        "vertices",   "edges",
+                                       "id_dtype",         "feature_dim", "classes",    "stride_bytes",
+                                       "stripes",          "arrays",      "provenance", "relation_types",
+                                       "vertex_types",     "edge_types",  "splits"};
 static const char *const array_keys[] = {"file", "dtype", "shape", "xxh3", "linked"};
 static const char *const stripe_keys[] = {"file", "dtype", "shape", "xxh3", "head"};
 
@@ -270,6 +271,7 @@ void pst_manifest_check(const struct pst_manifest *m, struct pst_problems *probl
     check_entry(m, PST_ARRAY_LABELS, m->classes > 0, PST_I32, m->vertices, problems);
     check_extras(m, problems);
     pst_manifest_check_types(m, problems);
+    pst_manifest_check_splits(m, problems);
     for (unsigned i = PST_ARRAY_TRAIN; i <= PST_ARRAY_TEST; i++) {
         const struct pst_array_entry *e = &m->array[i];
         check_entry(m, i, e->present, PST_I64, -1, problems);
@@ -290,8 +292,9 @@ static void read_root(struct pst_manifest *m, json_t *root, struct pst_problems 
         return;
     }
     pst_manifest_check_keys(root, PST_MANIFEST_FILE, top_keys,
-                            sizeof top_keys / sizeof top_keys[0] - (version < 2   ? 3
-                                                                    : version < 3 ? 2
+                            sizeof top_keys / sizeof top_keys[0] - (version < 2   ? 4
+                                                                    : version < 3 ? 3
+                                                                    : version < 6 ? 1
                                                                                   : 0),
                             problems);
     if (json_object_get(root, "relation_types") != NULL)
@@ -305,6 +308,7 @@ static void read_root(struct pst_manifest *m, json_t *root, struct pst_problems 
     pst_manifest_read_stripes(m, root, version, problems);
     read_arrays(m, root, version, problems);
     pst_manifest_read_types(m, root, problems);
+    pst_manifest_read_splits(m, root, problems);
     char ids[PST_NAME_MAX] = "";
     if (pst_manifest_read_string(root, PST_MANIFEST_FILE, "id_dtype", ids, sizeof ids, problems) &&
         strcmp(ids, pst_dtype_name(m->array[PST_ARRAY_INDICES].dtype)) != 0)
@@ -390,7 +394,8 @@ json_t *pst_manifest_entry_json(const struct pst_array_entry *e)
 
 static int least_version(const struct pst_manifest *m)
 {
-    int version = m->stripes > 0                                ? 5
+    int version = m->splits > 0                                 ? 6
+                  : m->stripes > 0                              ? 5
                   : m->array[PST_ARRAY_FEATURES].linked_ns != 0 ? 4
                   : m->vertex_types > 0                         ? 3
                   : m->relations > 0                            ? 2
@@ -418,6 +423,8 @@ static json_t *manifest_json(const struct pst_manifest *m)
         version > 1 ? json_integer((json_int_t)m->relations) : NULL);
     if (root != NULL && m->vertex_types > 0)
         pst_manifest_write_types(m, root);
+    if (root != NULL && m->splits > 0)
+        pst_manifest_write_splits(m, root);
     return root;
 }
 
@@ -467,5 +474,6 @@ void pst_manifest_release(struct pst_manifest *m)
     free(m->stripe);
     free(m->vertex_type);
     free(m->edge_type);
+    free(m->split);
     *m = (struct pst_manifest){.vertices = 0};
 }

@@ -13,9 +13,9 @@ PST_BEGIN_DECLS
 
 #define PST_MANIFEST_FILE "dataset.json"
 /* 2: relations, triples, id maps; 3: types of vertices and edges, edges to predict, several labels a vertex.
- * 4: features that are a link to their source; 5: features in stripes. The least that the contents need is
- * written. */
-#define PST_MANIFEST_VERSION 5
+ * 4: features that are a link to their source; 5: features in stripes; 6: several splits. The least that the
+ * contents need is written. */
+#define PST_MANIFEST_VERSION 6
 #define PST_MANIFEST_VERTEX_TYPES_MAX 64         /* the largest graphs of this field have 6 */
 #define PST_MANIFEST_EDGE_TYPES_MAX 1024         /* and 51; more are relations of a knowledge graph */
 #define PST_MANIFEST_BYTES_MAX (1 << 20)         /* ours are 2 KiB; a long provenance fits */
@@ -41,6 +41,11 @@ struct pst_manifest_vertex_type {
     struct pst_array_entry features;
 };
 
+struct pst_manifest_split {
+    char name[PST_NAME_MAX];
+    struct pst_array_entry ids[3]; /* train, val, test; not of the first split, whose arrays are in `array` */
+};
+
 struct pst_manifest {
     char name[PST_NAME_MAX];
     int64_t vertices, edges, feature_dim, classes;
@@ -53,8 +58,10 @@ struct pst_manifest {
     struct pst_manifest_vertex_type *vertex_type; /* owned, as edge_type is */
     int edge_types;
     struct pst_edge_type *edge_type;
-    json_t *provenance; /* an object; owned; may be NULL */
-    uint64_t digest;    /* XXH3-64 of the file, after read or write */
+    int splits;                       /* that have names; 0: at most one, without a name */
+    struct pst_manifest_split *split; /* owned */
+    json_t *provenance;               /* an object; owned; may be NULL */
+    uint64_t digest;                  /* XXH3-64 of the file, after read or write */
 };
 
 PST_API const char *pst_array_id_name(enum pst_array_id id); /* "indptr" */
@@ -63,6 +70,8 @@ PST_API enum pst_dtype pst_manifest_id_dtype(int64_t vertices);
 PST_API PST_MUST_USE pst_rc pst_manifest_stripes(struct pst_manifest *m, int stripes);
 /* Room for types: all zero. Fails: PST_E_LIMIT, PST_E_NOMEM. */
 PST_API PST_MUST_USE pst_rc pst_manifest_types(struct pst_manifest *m, int vertex_types, int edge_types);
+/* Room for named splits: all zero. Fails: PST_E_LIMIT, PST_E_NOMEM. */
+PST_API PST_MUST_USE pst_rc pst_manifest_splits(struct pst_manifest *m, int splits);
 PST_API struct pst_array *pst_manifest_dataset_array(struct pst_dataset *ds, enum pst_array_id id);
 
 /* Reads and checks dir/dataset.json; every problem goes to the list. With problems the struct may be

@@ -30,4 +30,9 @@ void pst_manifest_read_types(struct pst_manifest *m, json_t *root, struct pst_pr
 void pst_manifest_check_types(const struct pst_manifest *m, struct pst_problems *problems);
 void pst_manifest_write_types(const struct pst_manifest *m, json_t *root);
 
+/* manifest_splits.c: several splits. */
+void pst_manifest_read_splits(struct pst_manifest *m, json_t *root, struct pst_problems *problems);
+void pst_manifest_check_splits(const struct pst_manifest *m, struct pst_problems *problems);
+void pst_manifest_write_splits(const struct pst_manifest *m, json_t *root);
+
 #endif

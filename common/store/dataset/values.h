@@ -2,6 +2,7 @@
 #ifndef PST_VALUES_H
 #define PST_VALUES_H
 
+#include <math.h>
 #include <string.h>
 
 #include "common/store/store.h"
@@ -33,6 +34,39 @@ static inline float pst_feature_value(const void *row, enum pst_dtype dtype, int
         memcpy(&value, &bits, sizeof value);
         return value;
     }
+}
+
+/* To the nearest, ties to even; subnormal numbers too. */
+static inline uint16_t pst_half_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+    const float size = fabsf(value);
+    if (size >= 65520.0f)
+        return (uint16_t)(sign | 0x7c00);
+    if (size < 0x1p-14f)
+        return (uint16_t)(sign | (uint16_t)lrintf(size * 0x1p24f));
+    uint32_t rest = bits & 0x7fffffffu;
+    rest += 0xfffu + (rest >> 13 & 1);
+    return (uint16_t)(sign | ((rest >> 13) - (112u << 10)));
+}
+
+/* Element j of a row becomes value, to the nearest, ties to even; false: it becomes infinite, or is not
+ * finite. */
+static inline bool pst_feature_put(void *row, enum pst_dtype dtype, int64_t j, float value)
+{
+    if (dtype == PST_F32) {
+        ((float *)row)[j] = value;
+        return isfinite(value);
+    }
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    const uint16_t exponent = dtype == PST_F16 ? 0x7c00 : 0x7f80,
+                   half = dtype == PST_F16 ? pst_half_of(value)
+                                           : (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+    ((uint16_t *)row)[j] = half;
+    return isfinite(value) && (half & exponent) != exponent;
 }
 
 #endif

@@ -276,6 +276,19 @@ out:
     return rc;
 }
 
+static void check_mapped(struct verify *v, const struct pst_array *a, enum pst_array_id id)
+{
+    if (a->map == NULL)
+        return;
+    v->id = id;
+    v->path = a->path;
+    v->array = a;
+    v->last = v->bad = 0;
+    (void)check_items(v, a->map, 0, a->shape[0] * a->shape[1]);
+    if (v->bad > TOLD_MAX)
+        pst_problem(&v->problems, "%s: and %" PRId64 " more like these", a->path, v->bad - TOLD_MAX);
+}
+
 pst_rc pst_dataset_check(const struct pst_dataset *ds)
 {
     struct verify *v = calloc(1, sizeof *v);
@@ -284,17 +297,13 @@ pst_rc pst_dataset_check(const struct pst_dataset *ds)
         return pst_fail(PST_E_NOMEM, "no memory to check %" PRId64 " vertices", ds->vertices);
     }
     v->ds = *ds;
-    for (unsigned i = 0; i < PST_ARRAY_COUNT; i++) {
-        const struct pst_array *a = pst_manifest_dataset_array(&v->ds, i);
-        if (a->map == NULL || i == PST_ARRAY_INDICES || i == PST_ARRAY_RELATIONS)
-            continue;
-        v->id = i;
-        v->path = a->path;
-        v->array = a;
-        v->last = v->bad = 0;
-        (void)check_items(v, a->map, 0, a->shape[0] * a->shape[1]);
-        if (v->bad > TOLD_MAX)
-            pst_problem(&v->problems, "%s: and %" PRId64 " more like these", a->path, v->bad - TOLD_MAX);
+    for (unsigned i = 0; i < PST_ARRAY_COUNT; i++)
+        if (i != PST_ARRAY_INDICES && i != PST_ARRAY_RELATIONS)
+            check_mapped(v, pst_manifest_dataset_array(&v->ds, i), i);
+    for (int k = 0; k < ds->splits; k++) {
+        memset(v->owner, 0, (size_t)ds->vertices);
+        for (unsigned i = 0; i < 3; i++)
+            check_mapped(v, &ds->named_split[k].ids[i], PST_ARRAY_TRAIN + i);
     }
     pst_rc rc = pst_problems_result(&v->problems, "the dataset is damaged");
     free(v->owner);
@@ -317,6 +326,26 @@ static pst_rc verify_one(struct verify *v, const struct pst_array *a, const char
     report->seconds = pst_clock_s() - began;
     pst_progress_end(v->progress);
     return PST_OK;
+}
+
+/* The named splits but the first: each is disjoint in itself. */
+static pst_rc verify_splits(struct verify *v, struct pst_verified *sum)
+{
+    pst_rc rc = PST_OK;
+    for (int k = 1; k < v->ds.splits && rc == PST_OK; k++) {
+        memset(v->owner, 0, (size_t)v->ds.vertices);
+        for (unsigned i = 0; i < 3 && rc == PST_OK; i++) {
+            struct pst_verified one = {.present = false};
+            v->id = PST_ARRAY_TRAIN + i;
+            rc = verify_one(v, &v->ds.named_split[k].ids[i], v->ds.named_split[k].name,
+                            v->manifest.split[k].ids[i].checksum, &one);
+            sum->present |= one.present;
+            sum->bytes += one.bytes;
+            sum->seconds += one.seconds;
+            sum->checked = one.present ? one.checked : sum->checked;
+        }
+    }
+    return rc;
 }
 
 static bool is_of(const struct pst_vertex_type *t, int64_t id)
@@ -370,6 +399,8 @@ static pst_rc verify_arrays(struct verify *v, struct pst_verify_report *report)
     for (int k = 0; k < v->ds.vertex_types && rc == PST_OK; k++)
         rc = verify_one(v, &v->ds.vertex_type[k].features, v->ds.vertex_type[k].name,
                         v->manifest.vertex_type[k].features.checksum, &report->features[k]);
+    if (rc == PST_OK)
+        rc = verify_splits(v, &report->splits);
     if (rc == PST_OK && v->ds.vertex_types > 0 && v->problems.count == 0)
         check_edge_types(v);
     return rc;

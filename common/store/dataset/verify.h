@@ -19,6 +19,7 @@ struct pst_verify_report {
     struct pst_verified array[PST_ARRAY_COUNT];
     struct pst_verified features[PST_MANIFEST_VERTEX_TYPES_MAX]; /* of each type of vertices */
     struct pst_verified stripe[PST_DATASET_FEATURE_FILES_MAX];
+    struct pst_verified splits; /* all arrays of all named splits but the first */
 };
 
 /* PST_E_FORMAT with every problem, one per line. progress may be NULL. */

@@ -1,15 +1,19 @@
+/* csv.c: a dataset as text. Vertices and relations have the names or ids that the source gave them. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "common/error.h"
+#include "common/store/dataset/rows.h"
+#include "common/store/dataset/values.h"
 #include "common/store/export/export_impl.h"
 
-static const char *const split_files[3] = {"train_idx.csv", "val_idx.csv", "test_idx.csv"};
+/* ---- fields ---- */
 
 static void put_text(FILE *f, const char *text, size_t n)
 {
     bool quote = n == 0 || memchr(text, ',', n) != NULL || memchr(text, '"', n) != NULL ||
-                 memchr(text, '\n', n) != NULL || memchr(text, '\r', n) != NULL || text[0] == ' ';
+                 memchr(text, '\n', n) != NULL || memchr(text, '\r', n) != NULL || text[0] == ' ' ||
+                 text[0] == '\t' || text[n - 1] == ' ' || text[n - 1] == '\t';
     if (!quote) {
         (void)fwrite(text, 1, n, f);
         return;
@@ -51,136 +55,333 @@ static void put_head(const struct pst_dataset *ds, FILE *f)
     (void)fputs(ds->vertex_types > 0 ? "type,vertex" : "vertex", f);
 }
 
-/* Edge i, which goes to v. */
+static pst_rc put_relation(const struct pst_dataset *ds, const struct pst_array *a, FILE *f, int64_t i,
+                           int64_t r)
+{
+    if (r < 0 || r >= ds->relations)
+        return pst_fail(PST_E_FORMAT, "%s: entry %" PRId64 ": expected 0 to %" PRId64 ", found %" PRId64,
+                        a->path, i, ds->relations - 1, r);
+    if (ds->relation_names_at.map != NULL)
+        put_name(&ds->relation_names_at, &ds->relation_names, f, r);
+    else
+        (void)fprintf(f, "%" PRId64, r);
+    return PST_OK;
+}
+
+/* Shortest where that is cheap; always enough digits to be read back as the same float. */
+static void put_float(FILE *f, float x)
+{
+    const int whole = x > -1e6f && x < 1e6f ? (int)x : 0;
+    if ((float)whole == x && (whole != 0 || !signbit(x)))
+        (void)fprintf(f, "%d", whole);
+    else
+        (void)fprintf(f, "%.9g", (double)x);
+}
+
+/* ---- files ---- */
+
+/* Opens a file, with its progress. */
+static FILE *begin(struct pst_export_job *x, const char *name, int64_t rows)
+{
+    pst_progress_begin(x->progress, name, (uint64_t)rows, false);
+    return pst_export_create(x, name);
+}
+
+static pst_rc end(struct pst_export_job *x, FILE *f, const char *name, pst_rc rc)
+{
+    const pst_rc closed = pst_export_finish(f, name);
+    if (rc == PST_OK && closed == PST_OK)
+        pst_progress_end(x->progress);
+    return rc == PST_OK ? closed : rc;
+}
+
+/* After each row: a full disk is told at once. */
+static pst_rc row_done(struct pst_export_job *x, FILE *f, const char *name)
+{
+    (void)fputc('\n', f);
+    return ferror(f) == 0 ? pst_progress_add(x->progress, 1) : pst_fail_errno("cannot write %s", name);
+}
+
 static pst_rc put_edge(const struct pst_dataset *ds, FILE *f, int64_t i, int64_t v)
 {
     const int64_t u = pst_export_source(ds, i);
-    const int32_t r = ds->edge_relation.map != NULL ? ((const int32_t *)ds->edge_relation.map)[i] : -1;
     if (u < 0)
         return PST_E_FORMAT;
     put_vertex(ds, f, u);
     (void)fputc(',', f);
     put_vertex(ds, f, v);
-    if (ds->edge_relation.map != NULL) {
-        if (r < 0 || r >= ds->relations)
-            return pst_fail(PST_E_FORMAT, "%s: entry %" PRId64 ": expected 0 to %" PRId64 ", found %d",
-                            ds->edge_relation.path, i, ds->relations - 1, r);
-        (void)fputc(',', f);
-        if (ds->relation_names_at.map != NULL)
-            put_name(&ds->relation_names_at, &ds->relation_names, f, r);
-        else
-            (void)fprintf(f, "%d", r);
-    }
-    (void)fputc('\n', f);
-    return PST_OK;
+    if (ds->edge_relation.map == NULL)
+        return PST_OK;
+    (void)fputc(',', f);
+    return put_relation(ds, &ds->edge_relation, f, i, ((const int32_t *)ds->edge_relation.map)[i]);
 }
 
 static pst_rc csv_edges(struct pst_export_job *x)
 {
     const struct pst_dataset *ds = x->ds;
     const int64_t *indptr = ds->indptr.map;
-    FILE *f = pst_export_create(x, "edges.csv");
+    FILE *f = begin(x, "edges.csv", ds->edges);
     if (f == NULL)
         return PST_E_IO;
     pst_rc rc = PST_OK;
-    pst_progress_begin(x->progress, "edges", (uint64_t)ds->edges, false);
     (void)fprintf(f, "source,target%s\n", ds->edge_relation.map != NULL ? ",relation" : "");
-    for (int64_t v = 0; v < ds->vertices && rc == PST_OK; v++) {
-        for (int64_t i = indptr[v]; i < indptr[v + 1] && rc == PST_OK; i++)
+    for (int64_t v = 0; v < ds->vertices && rc == PST_OK; v++)
+        for (int64_t i = indptr[v]; i < indptr[v + 1] && rc == PST_OK; i++) {
             rc = put_edge(ds, f, i, v);
-        if (rc == PST_OK)
-            rc = pst_progress_add(x->progress, (uint64_t)(indptr[v + 1] - indptr[v]));
-    }
-    pst_rc closed = pst_export_finish(f, "edges.csv");
-    pst_progress_end(x->progress);
-    return rc == PST_OK ? closed : rc;
+            if (rc == PST_OK)
+                rc = row_done(x, f, "edges.csv");
+        }
+    return end(x, f, "edges.csv", rc);
 }
 
-static pst_rc csv_rest(struct pst_export_job *x)
+/* vertices.csv and relations.csv: what each is called, in the order of their numbers. */
+static pst_rc csv_names(struct pst_export_job *x)
 {
     const struct pst_dataset *ds = x->ds;
     pst_rc rc = PST_OK;
-    FILE *f = ds->classes > 0 ? pst_export_create(x, "labels.csv") : NULL;
-    if (ds->classes > 0 && f == NULL)
-        return PST_E_IO;
-    if (f != NULL) {
-        put_head(ds, f);
-        (void)fputs(",label\n", f);
-        for (int64_t v = 0; v < ds->vertices; v++)
-            if (((const int32_t *)ds->labels.map)[v] >= 0) {
-                put_vertex(ds, f, v);
-                (void)fprintf(f, ",%d\n", ((const int32_t *)ds->labels.map)[v]);
-            }
-        rc = pst_export_finish(f, "labels.csv");
-    }
-    for (int k = 0; k < 3 && rc == PST_OK; k++) {
-        if (ds->split[k].map == NULL)
-            continue;
-        if ((f = pst_export_create(x, split_files[k])) == NULL)
+    if (ds->ids.map != NULL || ds->names_at.map != NULL) {
+        FILE *f = begin(x, "vertices.csv", ds->vertices);
+        if (f == NULL)
             return PST_E_IO;
-        put_head(ds, f);
-        (void)fputc('\n', f);
-        for (int64_t i = 0; i < ds->split[k].shape[0]; i++) {
-            put_vertex(ds, f, ((const int64_t *)ds->split[k].map)[i]);
-            (void)fputc('\n', f);
+        (void)fputs("vertex\n", f);
+        for (int64_t v = 0; v < ds->vertices && rc == PST_OK; v++) {
+            put_vertex(ds, f, v);
+            rc = row_done(x, f, "vertices.csv");
         }
-        rc = pst_export_finish(f, split_files[k]);
+        rc = end(x, f, "vertices.csv", rc);
+    }
+    if (rc != PST_OK || ds->relation_names_at.map == NULL)
+        return rc;
+    FILE *f = begin(x, "relations.csv", ds->relations);
+    if (f == NULL)
+        return PST_E_IO;
+    (void)fputs("relation\n", f);
+    for (int64_t r = 0; r < ds->relations && rc == PST_OK; r++) {
+        put_name(&ds->relation_names_at, &ds->relation_names, f, r);
+        rc = row_done(x, f, "relations.csv");
+    }
+    return end(x, f, "relations.csv", rc);
+}
+
+static pst_rc csv_labels(struct pst_export_job *x)
+{
+    const struct pst_dataset *ds = x->ds;
+    const int32_t *label = ds->labels.map;
+    if (ds->classes == 0)
+        return PST_OK;
+    FILE *f = begin(x, "labels.csv", ds->vertices);
+    if (f == NULL)
+        return PST_E_IO;
+    pst_rc rc = PST_OK;
+    put_head(ds, f);
+    (void)fputs(",label\n", f);
+    for (int64_t v = 0; v < ds->vertices && rc == PST_OK; v++) {
+        if (label[v] < 0)
+            continue;
+        put_vertex(ds, f, v);
+        (void)fprintf(f, ",%d", label[v]);
+        rc = row_done(x, f, "labels.csv");
+    }
+    return end(x, f, "labels.csv", rc);
+}
+
+static pst_rc csv_split(struct pst_export_job *x, const struct pst_array part[3], const char *ending)
+{
+    pst_rc rc = PST_OK;
+    for (int k = 0; k < 3 && rc == PST_OK; k++) {
+        char name[48];
+        if (part[k].map == NULL)
+            continue;
+        (void)snprintf(name, sizeof name, "%s_idx%s.csv", pst_export_parts[k], ending);
+        FILE *f = begin(x, name, part[k].shape[0]);
+        if (f == NULL)
+            return PST_E_IO;
+        put_head(x->ds, f);
+        (void)fputc('\n', f);
+        for (int64_t i = 0; i < part[k].shape[0] && rc == PST_OK; i++) {
+            put_vertex(x->ds, f, ((const int64_t *)part[k].map)[i]);
+            rc = row_done(x, f, name);
+        }
+        rc = end(x, f, name, rc);
     }
     return rc;
 }
+
+static void put_columns(FILE *f, const char *prefix, int64_t columns)
+{
+    for (int64_t j = 0; j < columns; j++)
+        (void)fprintf(f, ",%s%" PRId64, prefix, j);
+    (void)fputc('\n', f);
+}
+
+/* features.csv, or feat_K.csv of one type, where vertices are numbers within it. type -1: all. */
+static pst_rc csv_features(struct pst_export_job *x, int type)
+{
+    const struct pst_dataset *ds = x->ds;
+    const struct pst_vertex_type *t = type < 0 ? NULL : &ds->vertex_type[type];
+    const int64_t rows = t == NULL ? ds->vertices : t->vertices,
+                  dim = t == NULL ? ds->feature_dim : t->feature_dim;
+    const enum pst_dtype dtype = t == NULL ? ds->features.dtype : t->features.dtype;
+    char name[32] = "features.csv";
+    if (dim == 0)
+        return PST_OK;
+    if (t != NULL)
+        (void)snprintf(name, sizeof name, "feat_%d.csv", type);
+    FILE *f = begin(x, name, rows);
+    if (f == NULL)
+        return PST_E_IO;
+    pst_rc rc = PST_OK;
+    (void)fputs("vertex", f);
+    put_columns(f, "x", dim);
+    for (int64_t v = 0; v < rows && rc == PST_OK; v++) {
+        const void *row = pst_rows_type_row(ds, type, v);
+        if (t == NULL)
+            put_vertex(ds, f, v);
+        else
+            (void)fprintf(f, "%" PRId64, v);
+        for (int64_t j = 0; j < dim; j++) {
+            (void)fputc(',', f);
+            put_float(f, pst_feature_value(row, dtype, j));
+        }
+        rc = row_done(x, f, name);
+    }
+    return end(x, f, name, rc);
+}
+
+/* Triples and edges to predict: head, relation, tail; or source, target. */
+static pst_rc csv_pairs(struct pst_export_job *x, const struct pst_array *a, const char *array)
+{
+    const int64_t columns = a->shape[1];
+    char name[48];
+    if (a->map == NULL)
+        return PST_OK;
+    (void)snprintf(name, sizeof name, "%s.csv", array);
+    FILE *f = begin(x, name, a->shape[0]);
+    if (f == NULL)
+        return PST_E_IO;
+    pst_rc rc = PST_OK;
+    (void)fputs(columns == 3 ? "head,relation,tail\n" : "source,target\n", f);
+    for (int64_t i = 0; i < a->shape[0] && rc == PST_OK; i++) {
+        put_vertex(x->ds, f, pst_dtype_int_at(a->map, a->dtype, i * columns));
+        (void)fputc(',', f);
+        if (columns == 3) {
+            rc = put_relation(x->ds, a, f, i, pst_dtype_int_at(a->map, a->dtype, 3 * i + 1));
+            (void)fputc(',', f);
+        }
+        put_vertex(x->ds, f, pst_dtype_int_at(a->map, a->dtype, i * columns + columns - 1));
+        if (rc == PST_OK)
+            rc = row_done(x, f, name);
+    }
+    return end(x, f, name, rc);
+}
+
+static pst_rc csv_multilabels(struct pst_export_job *x)
+{
+    const struct pst_array *a = &x->ds->multilabels;
+    const uint8_t *bit = a->map;
+    if (bit == NULL)
+        return PST_OK;
+    FILE *f = begin(x, "multilabels.csv", a->shape[0]);
+    if (f == NULL)
+        return PST_E_IO;
+    pst_rc rc = PST_OK;
+    put_head(x->ds, f);
+    put_columns(f, "task", a->shape[1]);
+    for (int64_t v = 0; v < a->shape[0] && rc == PST_OK; v++) {
+        put_vertex(x->ds, f, v);
+        for (int64_t j = 0; j < a->shape[1]; j++, bit++) {
+            (void)fputc(',', f);
+            if (*bit <= 1)
+                (void)fputc('0' + *bit, f);
+        }
+        rc = row_done(x, f, "multilabels.csv");
+    }
+    return end(x, f, "multilabels.csv", rc);
+}
+
+/* ---- rows of an array ---- */
 
 static void put_value(const struct pst_array *a, FILE *f, int64_t i)
 {
     switch (a->dtype) {
     case PST_F32: (void)fprintf(f, "%.9g", (double)((const float *)a->map)[i]); break; /* exact */
     case PST_F64: (void)fprintf(f, "%.17g", ((const double *)a->map)[i]); break;
-    case PST_I32: (void)fprintf(f, "%d", ((const int32_t *)a->map)[i]); break;
-    default: assert(a->dtype == PST_I64); (void)fprintf(f, "%" PRId64, ((const int64_t *)a->map)[i]);
+    default: (void)fprintf(f, "%" PRId64, pst_dtype_int_at(a->map, a->dtype, i));
     }
 }
 
 static pst_rc csv_rows(struct pst_export_job *x, const struct pst_array *a)
 {
     const int64_t columns = a->rank == 2 ? a->shape[1] : 1;
-    FILE *f = pst_export_create(x, "rows.csv");
+    FILE *f = begin(x, "rows.csv", a->shape[0]);
     if (f == NULL)
         return PST_E_IO;
     pst_rc rc = PST_OK;
-    pst_progress_begin(x->progress, "rows", (uint64_t)a->shape[0], false);
     put_head(x->ds, f);
-    for (int64_t j = 0; j < columns; j++)
-        (void)fprintf(f, ",%" PRId64, j);
-    (void)fputc('\n', f);
+    put_columns(f, "", columns);
     for (int64_t v = 0; v < a->shape[0] && rc == PST_OK; v++) {
         put_vertex(x->ds, f, v);
         for (int64_t j = 0; j < columns; j++) {
             (void)fputc(',', f);
             put_value(a, f, v * columns + j);
         }
-        (void)fputc('\n', f);
-        rc = ferror(f) == 0 ? pst_progress_add(x->progress, 1) : pst_fail_errno("cannot write rows.csv");
+        rc = row_done(x, f, "rows.csv");
     }
-    pst_rc closed = pst_export_finish(f, "rows.csv");
-    if (rc == PST_OK)
-        pst_progress_end(x->progress);
-    return rc == PST_OK ? closed : rc;
+    return end(x, f, "rows.csv", rc);
+}
+
+/* ---- all of it ---- */
+
+/* Relations come with the edges, names with vertices and relations; the rest has files of its own. */
+static pst_rc csv_kept(struct pst_export_job *x, json_t *kept)
+{
+    pst_rc rc = PST_OK;
+    for (unsigned i = PST_ARRAY_RELATIONS; i < PST_ARRAY_COUNT && rc == PST_OK; i++) {
+        const struct pst_array *a = pst_manifest_dataset_array((struct pst_dataset *)x->ds, i);
+        if (a->map == NULL || (i == PST_ARRAY_RELATIONS && x->ds->vertex_types > 0))
+            continue;
+        (void)json_array_append_new(kept, json_string(pst_array_id_name(i)));
+        if (i == PST_ARRAY_MULTILABELS)
+            rc = csv_multilabels(x);
+        else if (a->rank == 2)
+            rc = csv_pairs(x, a, pst_array_id_name(i));
+    }
+    return rc;
 }
 
 pst_rc pst_export_csv(struct pst_export_job *x, const struct pst_array *rows)
 {
-    pst_rc rc = PST_OK;
-    if (x->ds->vertex_types > 0 && (x->ds->names_at.map != NULL || x->ds->ids.map != NULL))
-        return pst_fail(PST_E_UNSUPPORTED,
-                        "%s has names and several types, which csv has no place for: export npy keeps both",
-                        x->ds->dir);
+    const bool typed = x->ds->vertex_types > 0;
+    if (typed && (x->ds->names_at.map != NULL || x->ds->ids.map != NULL))
+        return pst_fail(
+            PST_E_UNSUPPORTED,
+            "%s has names and several types of vertices; csv has no place for both, --format npy has",
+            x->ds->dir);
+    if (typed && (x->ds->edges_split[0].map != NULL || x->ds->edges_split[1].map != NULL ||
+                  x->ds->edges_split[2].map != NULL))
+        return pst_fail(
+            PST_E_UNSUPPORTED,
+            "%s has edges to predict and several types of vertices; csv has no place for both, --format "
+            "npy has",
+            x->ds->dir);
     if (rows != NULL)
         return csv_rows(x, rows);
-    if (x->ds->vertex_types > 0) {
-        rc = pst_export_typed_edges(x, PST_EXPORT_CSV);
-        if (rc == PST_OK)
-            rc = pst_export_graphbolt(x, PST_EXPORT_CSV);
-    } else {
-        rc = csv_edges(x);
-    }
-    return rc == PST_OK ? csv_rest(x) : rc;
+    json_t *kept = json_array();
+    pst_rc rc = typed ? pst_export_typed_edges(x, PST_EXPORT_CSV) : csv_edges(x);
+    if (rc == PST_OK && typed)
+        rc = pst_export_graphbolt(x, PST_EXPORT_CSV);
+    if (rc == PST_OK && !typed)
+        rc = csv_names(x);
+    for (int type = typed ? 0 : -1; type < x->ds->vertex_types && rc == PST_OK; type++)
+        rc = csv_features(x, type);
+    if (rc == PST_OK)
+        rc = csv_labels(x);
+    if (rc == PST_OK)
+        rc = pst_export_each_split(x, csv_split);
+    if (rc == PST_OK)
+        rc = csv_kept(x, kept);
+    if (rc == PST_OK)
+        return pst_export_meta(x, kept, PST_EXPORT_CSV);
+    json_decref(kept);
+    return rc;
 }

@@ -9,14 +9,30 @@
 #include "common/store/dataset/manifest.h"
 #include "common/store/export/export.h"
 
+#define PST_EXPORT_PATH_MAX (PST_PATH_MAX + 2 * PST_NAME_MAX) /* of a file in the directory */
+
 struct pst_export_job {
-    const struct pst_dataset *ds; /* checked; features mapped where they are written */
-    char partial[4096];           /* the directory that is made */
+    const struct pst_dataset *ds; /* checked; features mapped */
+    char partial[PST_PATH_MAX];   /* the directory that is made */
     struct pst_progress *progress;
 };
 
-/* Room: 4096 + 64. */
-void pst_export_path(const struct pst_export_job *x, const char *name, char path[4096 + 64]);
+extern const char *const pst_export_parts[3]; /* train, val, test */
+
+void pst_export_path(const struct pst_export_job *x, const char *name, char path[PST_EXPORT_PATH_MAX]);
+
+/* Calls fn for each split, with what its files' names end with: "" for the first, "_1", "_2" and so on for
+ * the others. */
+typedef pst_rc pst_export_split_fn(struct pst_export_job *x, const struct pst_array part[3],
+                                   const char *ending);
+PST_MUST_USE pst_rc pst_export_each_split(struct pst_export_job *x, pst_export_split_fn *fn);
+
+/* arrays.c: edges.npy, feat.npy, labels.npy, train_idx.npy and so on. */
+PST_MUST_USE pst_rc pst_export_arrays(struct pst_export_job *x);
+
+/* meta.c: meta.json. Takes kept: names of the arrays that are exported under their own names. */
+PST_MUST_USE pst_rc pst_export_meta(const struct pst_export_job *x, json_t *kept,
+                                    enum pst_export_format format);
 
 /* feat.npy, or feat_K.npy of one type of vertices: without padding. type -1: all. */
 PST_MUST_USE pst_rc pst_export_features(struct pst_export_job *x, int type);

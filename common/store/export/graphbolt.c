@@ -103,7 +103,7 @@ static pst_rc write_seeds(const struct pst_export_job *x, const struct seeds *s,
                           const char *name)
 {
     const int64_t shape[2] = {count, 1};
-    char path[4096 + 64];
+    char path[PST_EXPORT_PATH_MAX];
     struct pst_array_writer w;
     uint64_t checksum;
     pst_export_path(x, name, path);

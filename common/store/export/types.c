@@ -111,7 +111,7 @@ static pst_rc write_arrays(struct outputs *o)
     uint64_t checksum;
     for (int k = 0; k < o->count && rc == PST_OK; k++) {
         const int64_t shape[2] = {2, o->in_type[o->first + k]};
-        char name[32], path[4096 + 64];
+        char name[32], path[PST_EXPORT_PATH_MAX];
         (void)snprintf(name, sizeof name, "edges_%d.npy", o->first + k);
         pst_export_path(o->x, name, path);
         rc = pst_array_writer_init(&o->array[k], path, o->x->ds->indices.dtype, 2, shape);

@@ -13,6 +13,9 @@ static bool dtype_fits(enum pst_import_source_id id, enum pst_dtype d)
     switch (id) {
     case PST_IMPORT_FEATURES: return d == PST_F32 || d == PST_F64 || d == PST_F16 || d == PST_BF16;
     case PST_IMPORT_FEAT_DATA: return d == PST_F32 || d == PST_F64;
+    case PST_IMPORT_TRAIN:
+    case PST_IMPORT_VAL:
+    case PST_IMPORT_TEST: return pst_dtype_is_integer(d) || d == PST_BOOL;
     case PST_IMPORT_LABELS: return pst_dtype_is_integer(d) || d == PST_BOOL || d == PST_F32 || d == PST_F64;
     default: return pst_dtype_is_integer(d);
     }
@@ -24,6 +27,9 @@ static const char *dtypes_wanted(enum pst_import_source_id id)
     case PST_IMPORT_FEATURES: return "float32, float64, float16 or bfloat16 (<V2)";
     case PST_IMPORT_FEAT_DATA: return "float32 or float64";
     case PST_IMPORT_LABELS: return PST_IMPORT_INTEGERS ", bool, float32 or float64";
+    case PST_IMPORT_TRAIN:
+    case PST_IMPORT_VAL:
+    case PST_IMPORT_TEST: return PST_IMPORT_INTEGERS ", or bool";
     default: return PST_IMPORT_INTEGERS;
     }
 }
@@ -34,20 +40,30 @@ static bool shape_fits(enum pst_import_source_id id, const struct pst_array *a)
         return a->rank == 2;
     if (id == PST_IMPORT_EDGES)
         return a->rank == 2 && (a->shape[0] == 2 || a->shape[1] == 2 || a->shape[1] == 3);
+    if (id >= PST_IMPORT_TRAIN) /* several columns: masks, one for each of several splits */
+        return a->rank == 1 || a->shape[1] >= 1;
     return a->rank == 1 || a->shape[1] == 1;
 }
 
-static void open_one(struct pst_import_state *im, enum pst_import_source_id id)
+static const char *shape_wanted(enum pst_import_source_id id)
 {
-    struct pst_array *a = &im->src[id];
-    if (im->spec->source[id][0] == '\0')
-        return;
+    switch (id) {
+    case PST_IMPORT_EDGES: return "shape (2, E) or (E, 2), or (E, 3) of source, relation, target";
+    case PST_IMPORT_FEATURES: return "two dimensions";
+    case PST_IMPORT_TRAIN:
+    case PST_IMPORT_VAL:
+    case PST_IMPORT_TEST: return "one dimension, or a column for each of several splits";
+    default: return "one dimension";
+    }
+}
+
+void pst_import_open_array(struct pst_import_state *im, enum pst_import_source_id id, const char *path,
+                           const char *told, struct pst_array *a)
+{
     const struct pst_raw *raw = &im->spec->raw[id];
-    const char *path = im->spec->source[id];
     pst_rc rc = raw->rank != 0           ? pst_array_open_raw(a, path, raw->dtype, raw->rank, raw->shape)
                 : id == PST_IMPORT_EDGES ? pst_array_open_edges(a, path)
                                          : pst_array_open(a, path);
-    const char *told = im->spec->told_as[id][0] != '\0' ? im->spec->told_as[id] : path;
     if (rc != PST_OK) {
         if (told != path)
             (void)pst_wrap(rc, "%s", told);
@@ -60,14 +76,18 @@ static void open_one(struct pst_import_state *im, enum pst_import_source_id id)
                     pst_dtype_name(a->dtype));
     if (!shape_fits(id, a))
         pst_problem(&im->problems, "%s: expected %s, found %d with %" PRId64 " x %" PRId64, told,
-                    id == PST_IMPORT_EDGES ? "shape (2, E) or (E, 2), or (E, 3) of source, relation, target"
-                    : id == PST_IMPORT_FEATURES ? "two dimensions"
-                                                : "one dimension",
-                    a->rank, a->shape[0], a->shape[1]);
+                    shape_wanted(id), a->rank, a->shape[0], a->shape[1]);
     if (im->problems.count == before && pst_array_map(a) != PST_OK)
         pst_problem_from_error(&im->problems);
     else if (a->map != NULL && id <= PST_IMPORT_FEAT_DATA)
         (void)madvise(a->map_base, a->map_bytes, MADV_SEQUENTIAL);
+}
+
+static void open_one(struct pst_import_state *im, enum pst_import_source_id id)
+{
+    const char *path = im->spec->source[id], *told = im->spec->told_as[id];
+    if (path[0] != '\0' && im->src[id].map == NULL && !pst_table_is_one(path))
+        pst_import_open_array(im, id, path, told[0] != '\0' ? told : path, &im->src[id]);
 }
 
 /* Messages name what the user knows. */
@@ -121,6 +141,7 @@ void pst_import_open(struct pst_import_state *im)
     for (unsigned i = 0; i < PST_IMPORT_SOURCES; i++)
         open_one(im, i);
     rename_told(im);
+    pst_import_open_splits(im);
     if (pst_import_has(im, PST_IMPORT_EDGES))
         choose_edge_shape(im);
     const bool csr[3] = {im->spec->source[PST_IMPORT_FEAT_INDPTR][0] != '\0',
@@ -212,48 +233,6 @@ void pst_import_tell_rest(struct pst_problems *problems, int64_t bad, const char
 {
     if (bad > PST_IMPORT_TOLD_MAX)
         pst_problem(problems, "%s: and %" PRId64 " more like these", path, bad - PST_IMPORT_TOLD_MAX);
-}
-
-static void check_split(struct pst_import_state *im, enum pst_import_source_id id, uint8_t *owner)
-{
-    static const char *const names[] = {"train", "val", "test"};
-    const struct pst_array *a = &im->src[id];
-    int64_t bad = 0, unlabelled = 0, first, n = pst_import_target(im, &first);
-    uint8_t mine = (uint8_t)(id - PST_IMPORT_TRAIN + 1);
-    for (int64_t i = 0; i < a->shape[0]; i++) {
-        int64_t v = pst_import_int_at(a, i);
-        if (v < 0 || v >= n) {
-            pst_import_tell(&im->problems, &bad, a->path, i, v, n, "entry");
-            continue;
-        }
-        v += first;
-        if (owner[v] != 0 && ++bad <= PST_IMPORT_TOLD_MAX)
-            pst_problem(&im->problems, "%s: entry %" PRId64 ": vertex %" PRId64 " is already in %s", a->path,
-                        i, v - first, names[owner[v] - 1]);
-        owner[v] = mine;
-        unlabelled += im->labels != NULL && im->labels[v] < 0;
-    }
-    pst_import_tell_rest(&im->problems, bad, a->path);
-    if (a->shape[0] == 0)
-        pst_problem(im->warnings, "%s: the split is empty", a->path);
-    if (unlabelled > 0)
-        pst_problem(im->warnings, "%s: %" PRId64 " vertices have no label", a->path, unlabelled);
-}
-
-void pst_import_check_splits(struct pst_import_state *im)
-{
-    if (!pst_import_has(im, PST_IMPORT_TRAIN) && !pst_import_has(im, PST_IMPORT_VAL) &&
-        !pst_import_has(im, PST_IMPORT_TEST))
-        return;
-    uint8_t *owner = calloc((size_t)im->vertices + 1, 1);
-    if (owner == NULL) {
-        pst_problem(&im->problems, "no memory to check the splits of %" PRId64 " vertices", im->vertices);
-        return;
-    }
-    for (unsigned i = PST_IMPORT_TRAIN; i <= PST_IMPORT_TEST; i++)
-        if (pst_import_has(im, i))
-            check_split(im, i, owner);
-    free(owner);
 }
 
 void pst_import_check_csr(struct pst_import_state *im)

@@ -379,12 +379,61 @@ static pst_rc feed_names(struct pst_edge_text *e, struct pst_csc_builder *csc, i
     return rc;
 }
 
+/* Where the header has a column of this name; -1: nowhere. */
+static int64_t find_column(const struct pst_edge_text *e, const char *line, const char *name)
+{
+    const size_t n = strlen(name);
+    int64_t column = 0;
+    for (const char *p = pst_text_skip_blanks(line); p != NULL; column++) {
+        const char *end = pst_text_field_end(p, e->separator);
+        if (end == NULL)
+            return -1;
+        const bool quoted = *p == '"' && end - p >= 2;
+        if ((size_t)(end - p) == n + 2 * quoted && memcmp(p + quoted, name, n) == 0)
+            return column;
+        p = pst_text_next_field(end, e->separator);
+        p = p != NULL && e->separator != '\t' ? pst_text_skip_blanks(p) : p;
+    }
+    return -1;
+}
+
+/* Columns that the user named: the first line that is no comment says where they are. */
+static pst_rc resolve_columns(struct pst_edge_text *e)
+{
+    struct pst_text t;
+    const char *p, *end;
+    if (e->spec.column_name[0][0] == '\0')
+        return PST_OK;
+    e->spec.header = PST_EDGE_TEXT_HEADER_YES;
+    pst_rc rc = pst_text_open(&t, e->spec.path);
+    if (rc == PST_OK)
+        rc = pst_text_block(&t, &p, &end);
+    while (rc == PST_OK && p < end &&
+           (pst_text_at_end(pst_text_skip_blanks(p)) ||
+            (e->spec.comment != '\0' && *pst_text_skip_blanks(p) == e->spec.comment))) {
+        p = (const char *)rawmemchr(p, '\n') + 1;
+        t.line++;
+    }
+    for (int i = 0; i < 2 && rc == PST_OK; i++) {
+        char what[PST_NAME_MAX + 32];
+        e->spec.column[i] = p < end ? find_column(e, p, e->spec.column_name[i]) : -1;
+        (void)snprintf(what, sizeof what, "a column called %s", e->spec.column_name[i]);
+        if (e->spec.column[i] < 0 || e->spec.column[i] >= PST_EDGE_TEXT_COLUMNS_MAX)
+            rc = p < end ? pst_text_fail(&t, p, p, what)
+                         : pst_fail(PST_E_FORMAT, "%s: expected %s", t.path, what);
+    }
+    pst_text_close(&t);
+    return rc;
+}
+
 pst_rc pst_edge_text_feed(void *ctx, struct pst_csc_builder *csc, int64_t *vertices,
                           struct pst_progress *progress)
 {
     struct pst_edge_text *e = ctx;
     e->limit = e->spec.ids == PST_EDGE_TEXT_IDS_KEEP && *vertices >= 0 ? *vertices : PST_CSC_BUILDER_ID_MAX;
-    pst_rc rc = pst_text_open(&e->text, e->spec.path);
+    pst_rc rc = resolve_columns(e);
+    if (rc == PST_OK)
+        rc = pst_text_open(&e->text, e->spec.path);
     if (rc == PST_OK)
         rc = go_on(e, csc);
     if (rc == PST_OK && e->spec.ids == PST_EDGE_TEXT_IDS_STRINGS)

@@ -26,10 +26,11 @@ enum pst_edge_text_header { PST_EDGE_TEXT_HEADER_AUTO, PST_EDGE_TEXT_HEADER_YES,
 struct pst_edge_text_spec {
     const char *path;
     enum pst_edge_text_separated by;
-    char separator;    /* if by is BY_CHARACTER */
-    char comment;      /* lines that begin with it are skipped; '\0': none */
-    int64_t column[2]; /* of the source and the target, from 0 */
-    int64_t expect;    /* edges that there must be; -1: any */
+    char separator;                    /* if by is BY_CHARACTER */
+    char comment;                      /* lines that begin with it are skipped; '\0': none */
+    int64_t column[2];                 /* of the source and the target, from 0 */
+    char column_name[2][PST_NAME_MAX]; /* or what the header calls them; "": column says which */
+    int64_t expect;                    /* edges that there must be; -1: any */
     enum pst_edge_text_ids ids;
     enum pst_edge_text_header header;
     uint64_t memory_bytes; /* for names, or for the set of ids */

@@ -22,9 +22,9 @@ static const struct source_row sources[PST_IMPORT_SOURCES] = {
     [PST_IMPORT_FEAT_INDICES] = {"--feat-indices", "feat_indices.npy", NULL},
     [PST_IMPORT_FEAT_DATA] = {"--feat-data", "feat_data.npy", NULL},
     [PST_IMPORT_LABELS] = {"--labels", "labels.npy", NULL},
-    [PST_IMPORT_TRAIN] = {"--train", "train_idx.npy", NULL},
-    [PST_IMPORT_VAL] = {"--val", "val_idx.npy", NULL},
-    [PST_IMPORT_TEST] = {"--test", "test_idx.npy", NULL},
+    [PST_IMPORT_TRAIN] = {"--train", NULL, NULL}, /* see find_splits.c */
+    [PST_IMPORT_VAL] = {"--val", NULL, NULL},
+    [PST_IMPORT_TEST] = {"--test", NULL, NULL},
 };
 
 const char *pst_import_source_option(enum pst_import_source_id id)
@@ -57,7 +57,15 @@ static pst_rc find_sources(struct pst_import_spec *spec, const char *dir, const 
 {
     bool csr_named = spec->source[PST_IMPORT_FEAT_INDPTR][0] != '\0';
     bool dense_named = spec->source[PST_IMPORT_FEATURES][0] != '\0';
-    for (unsigned i = 0; i < PST_IMPORT_SOURCES; i++) {
+    for (int part = 0; part < 3; part++) {
+        static const char *const npy[] = {".npy", NULL};
+        char *to = spec->source[PST_IMPORT_TRAIN + part];
+        pst_rc rc = to[0] != '\0' || skip[PST_IMPORT_TRAIN + part] ? PST_OK
+                                                                   : pst_import_find_part(dir, part, npy, to);
+        if (rc != PST_OK)
+            return rc;
+    }
+    for (unsigned i = 0; i < PST_IMPORT_TRAIN; i++) {
         bool csr = i >= PST_IMPORT_FEAT_INDPTR && i <= PST_IMPORT_FEAT_DATA;
         if (spec->source[i][0] != '\0' || skip[i] || (csr && dense_named) ||
             (i == PST_IMPORT_FEATURES && csr_named))
@@ -77,7 +85,7 @@ static pst_rc find_sources(struct pst_import_spec *spec, const char *dir, const 
     return PST_OK;
 }
 
-static pst_rc meta_count(json_t *meta, const char *path, const char *key, int64_t *out)
+static pst_rc meta_count(const json_t *meta, const char *path, const char *key, int64_t *out)
 {
     json_t *value = json_object_get(meta, key);
     if (value == NULL || *out >= 0)
@@ -107,23 +115,18 @@ pst_rc pst_import_meta(const char *dir, json_t **meta)
     return PST_OK;
 }
 
-static pst_rc read_meta(struct pst_import_spec *spec, const char *dir)
+pst_rc pst_import_read_meta(struct pst_import_spec *spec, const char *dir, const json_t *meta)
 {
-    json_t *meta;
-    char path[4096];
-    pst_rc rc = pst_import_meta(dir, &meta);
-    if (rc != PST_OK || meta == NULL)
-        return rc;
+    char path[PST_PATH_MAX];
     (void)snprintf(path, sizeof path, "%.4000s/meta.json", dir);
     const char *name = json_string_value(json_object_get(meta, "name"));
     if (spec->name[0] == '\0' && name != NULL)
         (void)snprintf(spec->name, sizeof spec->name, "%s", name);
-    rc = meta_count(meta, path, "num_nodes", &spec->vertices);
+    pst_rc rc = meta_count(meta, path, "num_nodes", &spec->vertices);
     if (rc == PST_OK && spec->source[PST_IMPORT_FEAT_INDPTR][0] != '\0')
         rc = meta_count(meta, path, "num_features", &spec->feature_dim);
     if (rc == PST_OK && spec->source[PST_IMPORT_LABELS][0] != '\0')
         rc = meta_count(meta, path, "num_classes", &spec->classes);
-    json_decref(meta);
     return rc;
 }
 
@@ -150,8 +153,12 @@ pst_rc pst_import_find(struct pst_import_spec *spec, const char *dir, const bool
     if (!S_ISDIR(st.st_mode))
         return pst_fail(PST_E_ARG, "%s: expected a directory of .npy files", dir);
     pst_rc rc = find_sources(spec, dir, skip);
+    json_t *meta = NULL;
     if (rc == PST_OK)
-        rc = read_meta(spec, dir);
+        rc = pst_import_meta(dir, &meta);
+    if (rc == PST_OK)
+        rc = pst_import_read_meta(spec, dir, meta);
+    json_decref(meta);
     if (rc != PST_OK)
         return rc;
     if (spec->name[0] == '\0')

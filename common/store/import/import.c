@@ -7,8 +7,6 @@
 #include "common/error.h"
 #include "common/store/import/importing.h"
 
-#define SPLIT_BLOCK 4096 /* ids that are gathered before they are written */
-
 static const char what_failed[] = "cannot import";
 
 /* Opens everything, and looks at all but edges and feature values, which are checked as they stream. */
@@ -20,6 +18,25 @@ static pst_rc check_all(struct pst_import_state *im)
     pst_rc rc = pst_problems_result(&im->problems, what_failed);
     if (rc == PST_OK && pst_import_has(im, PST_IMPORT_LABELS))
         rc = pst_import_read_labels(im);
+    return rc;
+}
+
+/* Opens what tables were made into. */
+static pst_rc check_tables(struct pst_import_state *im, struct pst_build *b, struct pst_progress *progress)
+{
+    const bool labels = pst_import_has(im, PST_IMPORT_LABELS);
+    if (!pst_import_has_tables(im->spec))
+        return PST_OK;
+    pst_rc rc = pst_import_read_tables(im, b, progress);
+    if (rc != PST_OK)
+        return rc;
+    pst_import_open(im);
+    if (im->problems.count == 0)
+        pst_import_counts(im);
+    rc = pst_problems_result(&im->problems, what_failed);
+    if (rc == PST_OK && !labels && pst_import_has(im, PST_IMPORT_LABELS))
+        rc = pst_import_read_labels(im);
+    b->manifest.classes = im->classes;
     return rc;
 }
 
@@ -54,32 +71,14 @@ static pst_rc write_topology(struct pst_import_state *im, struct pst_build *b,
     if (rc == PST_OK && im->vertices < 0)
         im->vertices = pst_csc_builder_largest(csc) + 1;
     if (rc == PST_OK)
+        rc = check_tables(im, b, progress);
+    if (rc == PST_OK)
         rc = check_rest(im);
     if (rc == PST_OK)
         rc = pst_csc_builder_finish(csc, im->vertices, progress);
     if (csc != NULL)
         result->counts = *pst_csc_builder_counts(csc);
     pst_csc_builder_free(csc);
-    return rc;
-}
-
-static pst_rc write_split(const struct pst_array *a, int64_t from, enum pst_array_id id, struct pst_build *b)
-{
-    int64_t block[SPLIT_BLOCK];
-    const int64_t shape[2] = {a->shape[0], 1};
-    struct pst_array_writer w = {.fd = -1};
-    if (a->shape[0] == 0)
-        return PST_OK;
-    pst_rc rc = pst_build_array(b, id, PST_I64, 1, shape, &w);
-    for (int64_t i = 0; rc == PST_OK && i < a->shape[0]; i += SPLIT_BLOCK) {
-        int64_t n = pst_min_i64(SPLIT_BLOCK, a->shape[0] - i);
-        for (int64_t k = 0; k < n; k++)
-            block[k] = from + pst_import_int_at(a, i + k);
-        rc = pst_array_write(&w, block, (size_t)n * sizeof *block);
-    }
-    if (rc == PST_OK)
-        rc = pst_build_array_end(b, id, &w);
-    pst_array_writer_release(&w);
     return rc;
 }
 
@@ -108,11 +107,12 @@ pst_rc pst_import(const struct pst_import_spec *spec, struct pst_build *b, struc
     struct pst_import_state *im = calloc(1, sizeof *im); /* 60 KiB of paths and text: not for the stack */
     if (im == NULL)
         return pst_fail(PST_E_NOMEM, "no memory to import");
-    im->spec = spec;
+    im->own = *spec;
+    im->spec = &im->own;
     im->warnings = &result->warnings;
     im->relations = spec->relations;
     pst_rc rc = check_all(im);
-    if (rc == PST_OK && im->shape == PST_EDGES_EX3)
+    if (rc == PST_OK && im->shape == PST_EDGES_EX3 && im->relations == 0)
         rc = pst_import_count_relations(im, progress);
     if (rc != PST_OK)
         goto out;
@@ -122,16 +122,13 @@ pst_rc pst_import(const struct pst_import_spec *spec, struct pst_build *b, struc
     if (im->classes > 0 &&
         (rc = pst_build_array_from(b, PST_ARRAY_LABELS, PST_I32, im->vertices, im->labels)) != PST_OK)
         goto out;
-    int64_t first;
-    (void)pst_import_target(im, &first);
-    for (unsigned i = 0; i < 3; i++)
-        if (pst_import_has(im, PST_IMPORT_TRAIN + i) &&
-            (rc = write_split(&im->src[PST_IMPORT_TRAIN + i], first, PST_ARRAY_TRAIN + i, b)) != PST_OK)
-            goto out;
+    if ((rc = pst_import_write_splits(im, b)) != PST_OK)
+        goto out;
     rc = pst_import_features(im, b, -1, progress);
 out:
     for (unsigned i = 0; i < PST_IMPORT_SOURCES; i++)
         pst_array_close(&im->src[i]);
+    pst_import_close_splits(im);
     free(im->labels);
     free(im);
     return rc;

@@ -4,6 +4,7 @@
 #define PST_IMPORT_H
 
 #include "common/store/build/csc_builder.h"
+#include "common/store/tables/tables.h"
 
 PST_BEGIN_DECLS
 
@@ -14,7 +15,7 @@ enum pst_import_source_id {
     PST_IMPORT_FEAT_INDICES, /* (nnz) int32 or int64, */
     PST_IMPORT_FEAT_DATA,    /* (nnz) float32 or float64; an entry that is there twice is summed */
     PST_IMPORT_LABELS,       /* (N) integers, -1 none; or floats, NaN none */
-    PST_IMPORT_TRAIN,        /* ids, int32 or int64 */
+    PST_IMPORT_TRAIN,        /* ids; or a mask of 0 and 1 (V); or several, (V, k) */
     PST_IMPORT_VAL,
     PST_IMPORT_TEST,
     PST_IMPORT_SOURCES
@@ -36,12 +37,25 @@ struct pst_raw {
     int64_t shape[2];
 };
 
+/* One of several splits: files of ids or masks; "": it has no such part. */
+struct pst_import_split_source {
+    char name[PST_NAME_MAX];
+    char source[3][PST_PATH_MAX]; /* train, val, test */
+    char told_as[3][PST_PATH_MAX];
+};
+
 struct pst_import_spec {
     char name[PST_NAME_MAX];
     char source[PST_IMPORT_SOURCES][4096]; /* "": there is none */
     struct pst_raw raw[PST_IMPORT_SOURCES];
     char told_as[PST_IMPORT_SOURCES][4096]; /* its name in messages, where that is another; "": its path */
     int64_t vertices, classes, feature_dim; /* -1: from the arrays */
+    /* Splits beside that of source[PST_IMPORT_TRAIN..TEST], which comes first and is called split_name, if it
+     * is there. */
+    const struct pst_import_split_source *named_split;
+    int named_splits;
+    char split_name[PST_NAME_MAX];
+    char only_split[PST_NAME_MAX]; /* import this one of them, or this family; "": all */
     enum pst_import_edge_shape edge_shape;
     const char *shape_by;                  /* whose files have it, for messages; NULL: the user said so */
     int64_t target_first, target_vertices; /* those that labels and splits speak of; -1: all */
@@ -50,7 +64,13 @@ struct pst_import_spec {
     enum pst_import_normalize
         normalize;         /* each feature row by the sum of its magnitudes, or its length; 0 stays 0 */
     uint64_t stride_bytes; /* 0: pst_stride_for */
-    bool link;             /* features stay where they are: a symbolic link */
+    /* Labels, features and splits may be text tables (tables.h): which columns they have; what features
+     * become (float32, float16 or bfloat16); and what their vertices are called. numbering's vertices is
+     * filled in once the edges are read; NULL: vertices are numbers. */
+    struct pst_tables_columns columns;
+    enum pst_dtype table_dtype;
+    const struct pst_numbering_spec *numbering;
+    bool link; /* features stay where they are: a symbolic link */
     bool transpose;
     uint64_t memory_bytes; /* for the topology */
     int threads;

@@ -7,8 +7,27 @@
 
 #define PST_IMPORT_TOLD_MAX 5 /* bad values of one array that are told one by one; the rest are counted */
 
+/* Part of a split: ids, or a column of a mask; a NULL: it has no such part. */
+struct pst_import_part {
+    const struct pst_array *a;
+    int64_t column;
+    bool mask;
+};
+
+struct pst_import_split {
+    char name[PST_NAME_MAX]; /* "": the only one */
+    struct pst_import_part part[3];
+};
+
 struct pst_import_state {
-    const struct pst_import_spec *spec;
+    const struct pst_import_spec *spec; /* own, which read_tables.c changes */
+    struct pst_import_spec own;
+    struct pst_import_split_source *own_split; /* the named splits, if some were tables */
+    struct pst_import_more {
+        struct pst_array part[3];
+    } * more;                        /* of spec's named splits */
+    struct pst_import_split *splits; /* after pst_import_check_splits: room for PST_DATASET_SPLITS_MAX */
+    int n_splits;
     struct pst_array src[PST_IMPORT_SOURCES]; /* mapped where path is not empty */
     struct pst_problems problems;
     struct pst_problems *warnings;
@@ -45,13 +64,40 @@ PST_API const char *pst_import_source_option(enum pst_import_source_id id); /* "
 
 /* dir's meta.json; *meta NULL: there is none. The caller's to release. Fails: PST_E_FORMAT with the line. */
 PST_MUST_USE pst_rc pst_import_meta(const char *dir, json_t **meta);
+/* The name and counts that meta.json (which may be NULL) says, where spec has none. */
+PST_MUST_USE pst_rc pst_import_read_meta(struct pst_import_spec *spec, const char *dir, const json_t *meta);
+
+/* read_tables.c: makes arrays of the sources that are tables, once vertices are known. */
+bool pst_import_has_tables(const struct pst_import_spec *s);
+PST_MUST_USE pst_rc pst_import_read_tables(struct pst_import_state *im, struct pst_build *b,
+                                           struct pst_progress *progress);
+
+/* find_splits.c: the file of a part (0 to 2: train, val, test) under one of its usual names, with one of the
+ * endings (a list that ends with NULL); "": there is none. */
+PST_MUST_USE pst_rc pst_import_find_part(const char *dir, int part, const char *const *endings,
+                                         char out[PST_PATH_MAX]);
+/* Fills in spec's splits from the folders of dir/splits, or as meta.json lists them (meta may be NULL). *out
+ * is the caller's to free, after the import. */
+PST_MUST_USE pst_rc pst_import_find_splits(const char *dir, const json_t *meta, const char *const *endings,
+                                           struct pst_import_spec *spec,
+                                           struct pst_import_split_source **out);
 
 /* check.c: opens, agrees on the counts, and looks at every id and label; problems go to the list. */
 void pst_import_open(struct pst_import_state *im);
 void pst_import_counts(struct pst_import_state *im);
-void pst_import_check_splits(struct pst_import_state *im);
 void pst_import_check_csr(struct pst_import_state *im);
 PST_MUST_USE pst_rc pst_import_read_labels(struct pst_import_state *im);
+
+/* Opens and maps one array as a source of this kind must be; messages call it told. */
+void pst_import_open_array(struct pst_import_state *im, enum pst_import_source_id id, const char *path,
+                           const char *told, struct pst_array *a);
+
+/* splits.c: opens the named ones; says which there are and checks them, once the vertices are known; writes
+ * them. */
+void pst_import_open_splits(struct pst_import_state *im);
+void pst_import_check_splits(struct pst_import_state *im);
+PST_MUST_USE pst_rc pst_import_write_splits(const struct pst_import_state *im, struct pst_build *b);
+void pst_import_close_splits(struct pst_import_state *im);
 
 /* Entry i of an array of labels: integers, or floats where NaN is -1; INT64_MIN: it is no integer. */
 int64_t pst_import_label_at(const struct pst_array *a, int64_t i);

@@ -57,6 +57,10 @@ pst_rc pst_import_edge_text(struct pst_import_job *job, const char *path)
     static const enum pst_import_kind kinds[] = {[PST_EDGE_TEXT_IDS_KEEP] = PST_IMPORT_KIND_NUMBERS,
                                                  [PST_EDGE_TEXT_IDS_COMPACT] = PST_IMPORT_KIND_COMPACT,
                                                  [PST_EDGE_TEXT_IDS_STRINGS] = PST_IMPORT_KIND_NAMES};
+    static const enum pst_numbering_kind numberings[] = {[PST_EDGE_TEXT_IDS_KEEP] = PST_NUMBERING_IDENTITY,
+                                                         [PST_EDGE_TEXT_IDS_COMPACT] = PST_NUMBERING_RANK,
+                                                         [PST_EDGE_TEXT_IDS_STRINGS] = PST_NUMBERING_NAMES};
+    char names_at[PST_PATH_MAX], names[PST_PATH_MAX];
     struct pst_edge_text e;
     struct pst_import_budget budget;
     struct pst_import_spec spec = job->spec;
@@ -71,6 +75,14 @@ pst_rc pst_import_edge_text(struct pst_import_job *job, const char *path)
     spec.feed_ctx = &e;
     spec.feed_resumes = e.spec.ids != PST_EDGE_TEXT_IDS_COMPACT;
     spec.feed_replays = e.spec.ids == PST_EDGE_TEXT_IDS_STRINGS;
+    (void)snprintf(names_at, sizeof names_at, "%.4000s/names_at.npy", job->build->partial);
+    (void)snprintf(names, sizeof names, "%.4000s/names.npy", job->build->partial);
+    const struct pst_numbering_spec numbering = {.kind = numberings[job->text.ids],
+                                                 .rank = &e.rank,
+                                                 .names_at = names_at,
+                                                 .names = names,
+                                                 .memory_bytes = budget.names};
+    spec.numbering = &numbering;
     if (rc == PST_OK)
         rc = pst_import(&spec, job->build, job->result, job->progress);
     if (rc == PST_OK)

@@ -134,6 +134,24 @@ static pst_rc adopt_types(struct pst_build *b, const struct pst_manifest *from, 
     return rc;
 }
 
+/* All named splits: the first one's arrays are adopted as others are. */
+static pst_rc adopt_splits(struct pst_build *b, const struct pst_manifest *from, const char *dir)
+{
+    if (from->splits == 0)
+        return PST_OK;
+    struct pst_manifest *m = &b->manifest;
+    pst_rc rc = pst_manifest_splits(m, from->splits);
+    for (int k = 0; k < from->splits && rc == PST_OK; k++) {
+        memcpy(m->split[k].name, from->split[k].name, sizeof m->split[k].name);
+        for (int i = 0; i < 3 && rc == PST_OK; i++) {
+            char name[PST_NAME_MAX];
+            pst_build_split_name(k, i, name);
+            rc = adopt_file(b, &from->split[k].ids[i], dir, name, &m->split[k].ids[i]);
+        }
+    }
+    return rc;
+}
+
 /* Counts, names and every array but those from `first` to `last`. */
 static pst_rc adopt_but(const struct pst_dataset *ds, struct pst_build *b, enum pst_array_id first,
                         enum pst_array_id last)
@@ -156,6 +174,8 @@ static pst_rc adopt_but(const struct pst_dataset *ds, struct pst_build *b, enum 
     const bool features = PST_ARRAY_FEATURES < first || PST_ARRAY_FEATURES > last;
     if (rc == PST_OK && features)
         rc = adopt_stripes(b, &from, ds->dir);
+    if (rc == PST_OK && (PST_ARRAY_TRAIN < first || PST_ARRAY_TRAIN > last))
+        rc = adopt_splits(b, &from, ds->dir);
     if (rc == PST_OK)
         rc = adopt_types(b, &from, ds->dir, features);
     pst_manifest_release(&from);
@@ -218,8 +238,12 @@ pst_rc pst_derive_split(const struct pst_dataset *ds, struct pst_build *b, const
                       ds->labels.map != NULL ? " that have a label" : "");
     struct pst_shuffle shuffle;
     pst_shuffle_init(&shuffle, n, seed, 0);
+    const bool all = sum > 1 - 1e-9; /* then the last part takes what rounding left over */
+    int last = 2;
+    while (fraction[last] <= 0)
+        last--;
     for (int i = 0; i < 3 && rc == PST_OK; i++) {
-        count[i] = pst_min_i64((int64_t)(fraction[i] * (double)n + 0.5), n - at);
+        count[i] = all && i == last ? n - at : pst_min_i64((int64_t)(fraction[i] * (double)n + 0.5), n - at);
         for (int64_t end = at + count[i]; at < end; at++)
             owner[id[pst_shuffle_at(&shuffle, at)]] = (uint8_t)(i + 1);
     }
@@ -232,41 +256,6 @@ out:
 }
 
 /* ---- dtypes ---- */
-
-/* To the nearest, ties to even; subnormal numbers too. */
-static uint16_t float_to_half(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
-    float size = fabsf(value);
-    if (size >= 65520.0f)
-        return (uint16_t)(sign | 0x7c00);
-    if (size < 0x1p-14f)
-        return (uint16_t)(sign | (uint16_t)lrintf(size * 0x1p24f));
-    uint32_t rest = bits & 0x7fffffffu;
-    rest += 0xfffu + (rest >> 13 & 1);
-    return (uint16_t)(sign | ((rest >> 13) - (112u << 10)));
-}
-
-static uint16_t float_to_bf16(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
-}
-
-static bool put_value(void *row, enum pst_dtype dtype, int64_t j, float value)
-{
-    if (dtype == PST_F32) {
-        ((float *)row)[j] = value;
-        return isfinite(value);
-    }
-    uint16_t half = dtype == PST_F16 ? float_to_half(value) : float_to_bf16(value);
-    uint16_t exponent = dtype == PST_F16 ? 0x7c00 : 0x7f80;
-    ((uint16_t *)row)[j] = half;
-    return isfinite(value) && (half & exponent) != exponent;
-}
 
 /* What makes the features of a new dataset looks at. */
 struct made {
@@ -291,7 +280,7 @@ static pst_rc convert_rows(const void *ctx, int64_t first, int64_t rows, int64_t
          v++, out = (char *)out + (size_t)stride * pst_dtype_bytes(m->dtype)) {
         const char *from = pst_rows_type_row(m->ds, m->type, v);
         for (int64_t j = 0; j < dim; j++)
-            if (!put_value(out, m->dtype, j, pst_feature_value(from, f->dtype, j)))
+            if (!pst_feature_put(out, m->dtype, j, pst_feature_value(from, f->dtype, j)))
                 return pst_fail(PST_E_FORMAT, "%s: row %" PRId64 ", column %" PRId64 ": does not fit %s",
                                 f->path, v, j, pst_dtype_name(m->dtype));
     }
@@ -346,7 +335,7 @@ static pst_rc draw_rows(const void *ctx, int64_t first, int64_t rows, int64_t di
          v++, out = (char *)out + (size_t)stride * pst_dtype_bytes(m->dtype)) {
         pst_gen_uniform(m->seed, v, dim, m->row);
         for (int64_t j = 0; j < dim; j++)
-            (void)put_value(out, m->dtype, j, m->row[j]); /* at most 1: it fits */
+            (void)pst_feature_put(out, m->dtype, j, m->row[j]); /* at most 1: it fits */
     }
     return PST_OK;
 }

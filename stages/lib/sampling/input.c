@@ -52,21 +52,24 @@ pst_rc pst_sampling_input_open(struct pst_sampling_input *in, struct pst_stage *
                                struct pst_sampling_order order)
 {
     const char *split = pst_param_str(self, "split");
+    int part = PST_TRAIN;
     memset(in, 0, sizeof *in);
     in->gpu_topology_bytes = (uint64_t)pst_param_int(self, "gpu_topology");
     pst_rc rc = read_fanout(self, &in->key);
     if (rc == PST_OK)
         rc = pst_dataset_open(&in->ds, pst_dataset_dir(self));
     if (rc == PST_OK)
-        rc = pst_seeds_init(&in->seeds, &in->ds, split, pst_param_int(self, "batch"), order.seed,
-                            order.shuffle);
+        rc = pst_dataset_choose_split(&in->ds, split, &part);
+    if (rc == PST_OK)
+        rc = pst_seeds_init(&in->seeds, &in->ds, pst_dataset_part_name(part), pst_param_int(self, "batch"),
+                            order.seed, order.shuffle);
     if (rc != PST_OK)
         return rc;
     in->graph = pst_topology_mapped(&in->ds);
     memcpy(in->key.dataset, in->ds.digest, sizeof in->key.dataset);
-    (void)snprintf(in->key.split, sizeof in->key.split, "%s", split);
     in->key.batch = in->seeds.batch;
-    return open_algorithm(in, self, own, own_state);
+    rc = copy_text(in->key.split, sizeof in->key.split, "split", split);
+    return rc == PST_OK ? open_algorithm(in, self, own, own_state) : rc;
 }
 
 void pst_sampling_input_close(struct pst_sampling_input *in)

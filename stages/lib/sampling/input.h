@@ -40,11 +40,11 @@ PST_BEGIN_DECLS
          .help = "seeds in a batch",                                                                         \
          .fixed = true},                                                                                     \
         {.name = "split",                                                                                    \
-         .type = PST_PARAM_ENUM,                                                                             \
+         .type = PST_PARAM_STRING,                                                                           \
          .def = "\"train\"",                                                                                 \
-         .choices = "train|val|test",                                                                        \
          .equals = "plan.split",                                                                             \
-         .help = "the split whose vertices are the seeds",                                                   \
+         .help =                                                                                             \
+             "the seeds: train, val or test; or a split of the dataset by name: NAME, NAME:val, NAME:test",  \
          .fixed = true},                                                                                     \
     {                                                                                                        \
         .name = "gpu_topology", .type = PST_PARAM_BYTES, .def = "\"8GiB\"", .min = 0, .max = 1e15,           \

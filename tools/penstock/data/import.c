@@ -37,6 +37,10 @@ enum {
     OPT_HEADER,
     OPT_SEPARATOR,
     OPT_COLUMNS,
+    OPT_VERTEX_COLUMN,
+    OPT_LABEL_COLUMN,
+    OPT_SPLIT_COLUMN,
+    OPT_FEATURE_COLUMNS,
     OPT_SPLIT,
     OPT_TYPES,
     OPT_LINK,
@@ -75,6 +79,10 @@ static const struct option options[] = {
     {"header", required_argument, NULL, OPT_HEADER},
     {"separator", required_argument, NULL, OPT_SEPARATOR},
     {"columns", required_argument, NULL, OPT_COLUMNS},
+    {"vertex-column", required_argument, NULL, OPT_VERTEX_COLUMN},
+    {"label-column", required_argument, NULL, OPT_LABEL_COLUMN},
+    {"split-column", required_argument, NULL, OPT_SPLIT_COLUMN},
+    {"feature-columns", required_argument, NULL, OPT_FEATURE_COLUMNS},
     {"split", required_argument, NULL, OPT_SPLIT},
     {"types", required_argument, NULL, OPT_TYPES},
     {"transpose", no_argument, NULL, OPT_TRANSPOSE},
@@ -92,50 +100,66 @@ static const char usage[] = "usage: penstock import FORMAT SRC DIR [options]\n"
                             "Makes the dataset DIR from SRC, which is:\n";
 
 static const char help[] =
-    "npy reads from SRC, where they are there:\n"
-    "  edges.npy              (2, E) or (E, 2), int32 or int64: source, then target\n"
-    "  feat.npy, features.npy (N, D) float32, float64 (made float32), float16 or bfloat16 (<V2); or, as "
-    "CSR,\n"
+    "npy reads from SRC, if they are there:\n"
+    "  edges.npy              (2, E) or (E, 2) integers: source, then target\n"
+    "  feat.npy, features.npy (N, D) float32, float64 (made float32), float16 or bfloat16 (<V2); or as CSR:\n"
     "  feat_indptr.npy, feat_indices.npy, feat_data.npy\n"
-    "  labels.npy             integers, -1 none; or floats, NaN none\n"
-    "  train_idx.npy, val_idx.npy, test_idx.npy   vertex ids\n"
+    "  labels.npy             integers, -1 for none; or floats, NaN for none\n"
+    "  train_idx.npy, val_idx.npy, test_idx.npy   vertices\n"
+    "  train_mask.npy, ...    (N) of bool, or of 0 and 1; (N, K) makes K splits, mask/0 to mask/K-1\n"
+    "  splits/NAME/train_idx.npy, ...   more splits; NAME may be two folders, as geom/3\n"
     "  meta.json              name, num_nodes, num_features, num_classes\n"
-    "Other files: --edges FILE --features FILE --feat-indptr FILE --feat-indices FILE --feat-data FILE\n"
-    "  --labels FILE --train FILE --val FILE --test FILE; 'none' leaves one out; files of edges may have\n"
-    "  them beside, too\n"
+    "csv reads from SRC, if it is a directory, the tables that penstock export --format csv writes: "
+    "edges.csv,\n"
+    "  vertices.csv (what each vertex is called, in the order of their numbers), labels.csv, features.csv,\n"
+    "  train_idx.csv, relations.csv, triples_train.csv, ...\n"
+    "Other files, also beside a file of edges: --edges FILE --features FILE --feat-indptr FILE\n"
+    "  --feat-indices FILE --feat-data FILE --labels FILE --train FILE --val FILE --test FILE.\n"
+    "  'none' leaves one out. Features, labels and splits may be tables (.csv, .tsv, .psv):\n"
+    "  --vertex-column NAME   the column that says which vertex a row is of (vertex, id, node or node_id; if "
+    "the\n"
+    "                         table has none: row N is vertex N's)\n"
+    "  --label-column NAME    (label, class or y)\n"
+    "  --feature-columns A,B,...   (all others)\n"
+    "  --split-column NAME    a column that holds train, val or test (split or set); without one, the "
+    "column\n"
+    "                         train, val or test holds 0 or 1, or the table lists the vertices\n"
     "Text may be plain, gzip or zstd, with LF or CR LF. An edge (source, target) makes source an "
     "in-neighbour of\n"
-    "target: what GraphSAGE aggregates from.\n"
-    "  --ids keep|compact|strings   keep: vertices are 0 .. the largest id; compact: those that occur, in\n"
-    "                         rising order, what they were is kept as ids.npy; strings: any text, numbered "
-    "as\n"
-    "                         it comes, kept as names.npy (keep)\n"
-    "  --header yes|no|auto   whether the first line names columns (auto: when it has no ids)\n"
-    "  --columns S,T          columns of source and target, from 0 (0,1)\n"
+    "target: GraphSAGE aggregates from in-neighbours.\n"
+    "  --ids keep|compact|strings   keep: vertices are 0 to the largest id; compact: the ids that occur, in\n"
+    "                         rising order; what they were is kept as ids.npy; strings: any text, numbered "
+    "as it\n"
+    "                         comes and kept as names.npy (keep)\n"
+    "  --header yes|no|auto   whether the first line names columns (auto: if it has text in place of ids)\n"
+    "  --columns S,T          the columns of source and target: numbers from 0, or names (0,1)\n"
     "  --separator C          one character in place of the format's\n"
-    "  --split NAME           where SRC has several splits or tasks; igb: none makes none\n"
-    "  --types all|NAME,...   of vertices, where SRC has several; one alone makes a plain graph, which all\n"
+    "  --split NAME           import only this one of several splits or tasks; igb: none makes none\n"
+    "  --types all|NAME,...   types of vertices, if SRC has several; one alone makes a plain graph, which "
+    "all\n"
     "                         stages can use (igb, mag240m: paper; graphbolt: all)\n"
-    "  --edge-shape 2xE|Ex2|Ex3   when several are possible; Ex3: rows of source, relation, target\n"
+    "  --edge-shape 2xE|Ex2|Ex3   if several are possible; Ex3: rows of source, relation, target\n"
     "  --symmetrize           every edge in both directions\n"
     "  --dedupe               one edge for each (source, target)\n"
     "  --self-loops keep|add|remove   add: exactly one for each vertex (keep)\n"
     "  --transpose            every edge the other way round\n"
-    "  --normalize none|l1|l2 each feature row, by the sum of its magnitudes or its length (none)\n"
-    "  --vertices N --classes N --feature-dim N   where the files do not say\n"
+    "  --normalize none|l1|l2 divide each feature row by the sum of its magnitudes, or by its length (none)\n"
+    "  --vertices N --classes N --feature-dim N   if the files do not say\n"
     "  --name NAME            the dataset's name (the files', or SRC's)\n"
-    "  --stride-bytes N       from one feature row to the next; default: whole sectors where that\n"
-    "                         costs at most 1/8, else unpadded\n"
-    "  --memory BYTES         what sorting and numbering may take (half of what is free)\n"
-    "  --threads N            1: everything in one; more: parts and sorts beside (as many cores as there "
-    "are, at\n"
-    "                         most 4)\n"
-    "  --link                 features.npy is a link to the source's file of rows, which is not copied and "
-    "must\n"
+    "  --stride-bytes N       from one feature row to the next (whole sectors if that costs at most 1/8, "
+    "else\n"
+    "                         no padding)\n"
+    "  --memory BYTES         for sorting and numbering (half of what is free)\n"
+    "  --threads N            1: one thread does everything; more: others part and sort (as many as there "
+    "are\n"
+    "                         cores, at most 4)\n"
+    "  --link                 features.npy becomes a link to the source's file of rows: it is not copied, "
+    "and must\n"
     "                         stay as it is\n"
     "  --stripes N            features in N files, row v in features.(v mod N).npy: one for each SSD\n"
-    "  --stripe-dirs A,B,...  the directories where these lie, in turn, with links to them in DIR\n"
-    "  --resume               go on with an import of the same that was killed; without it, it starts over\n"
+    "  --stripe-dirs A,B,...  the directories of these files, in turn; DIR gets links to them\n"
+    "  --resume               go on with a killed import of the same command; without it, the import starts "
+    "over\n"
     "  --checkpoint SECONDS   how much work a kill costs, about (10)\n"
     "  --force                replace the dataset that is at DIR\n"
     "  --quiet                no progress\n";
@@ -206,16 +230,27 @@ static pst_rc separator_option(struct args *a)
     return PST_OK;
 }
 
+/* Two columns, by number or by name. */
 static pst_rc columns_option(struct args *a)
 {
-    int64_t *column = a->job.text.column;
+    struct pst_edge_text_spec *t = &a->job.text;
+    const char *comma = strchr(optarg, ',');
     int end = 0;
-    if (sscanf(optarg, "%" SCNd64 ",%" SCNd64 "%n", &column[0], &column[1], &end) != 2 ||
-        optarg[end] != '\0' || column[0] < 0 || column[1] < 0 || column[0] >= PST_EDGE_TEXT_COLUMNS_MAX ||
-        column[1] >= PST_EDGE_TEXT_COLUMNS_MAX || column[0] == column[1])
+    if (sscanf(optarg, "%" SCNd64 ",%" SCNd64 "%n", &t->column[0], &t->column[1], &end) == 2 &&
+        optarg[end] == '\0' && t->column[0] >= 0 && t->column[1] >= 0 &&
+        t->column[0] < PST_EDGE_TEXT_COLUMNS_MAX && t->column[1] < PST_EDGE_TEXT_COLUMNS_MAX &&
+        t->column[0] != t->column[1])
+        return PST_OK;
+    const bool numbers = strspn(optarg, "0123456789,-") == strlen(optarg);
+    if (numbers || comma == NULL || comma == optarg || comma[1] == '\0' || strchr(comma + 1, ',') != NULL ||
+        (size_t)(comma - optarg) >= PST_NAME_MAX || strlen(comma + 1) >= PST_NAME_MAX ||
+        ((size_t)(comma - optarg) == strlen(comma + 1) && strncmp(optarg, comma + 1, strlen(comma + 1)) == 0))
         return pst_fail(PST_E_ARG,
-                        "--columns: expected two different columns from 0 to %d, as 0,1, found '%.64s'",
+                        "--columns: expected two different columns from 0 to %d, as 0,1, or two names, as "
+                        "source,target; found '%.64s'",
                         PST_EDGE_TEXT_COLUMNS_MAX - 1, optarg);
+    (void)snprintf(t->column_name[0], PST_NAME_MAX, "%.*s", (int)(comma - optarg), optarg);
+    (void)snprintf(t->column_name[1], PST_NAME_MAX, "%s", comma + 1);
     return PST_OK;
 }
 
@@ -241,6 +276,11 @@ static pst_rc one_option(struct args *a, int opt)
     case OPT_THREADS: return option_int("--threads", optarg, 1, THREADS_MAX, &a->threads);
     case OPT_SEPARATOR: return separator_option(a);
     case OPT_COLUMNS: return columns_option(a);
+    case OPT_VERTEX_COLUMN: return option_name("--vertex-column", optarg, s->columns.vertex, PST_NAME_MAX);
+    case OPT_LABEL_COLUMN: return option_name("--label-column", optarg, s->columns.label, PST_NAME_MAX);
+    case OPT_SPLIT_COLUMN: return option_name("--split-column", optarg, s->columns.split, PST_NAME_MAX);
+    case OPT_FEATURE_COLUMNS:
+        return option_name("--feature-columns", optarg, s->columns.features, sizeof s->columns.features);
     case OPT_SPLIT: return option_name("--split", optarg, a->job.split, sizeof a->job.split);
     case OPT_TYPES: return option_name("--types", optarg, a->job.types, sizeof a->job.types);
     case OPT_TRANSPOSE: s->transpose = true; return PST_OK;
@@ -274,6 +314,34 @@ static void join(int argc, char **argv, char *out, size_t room)
     }
 }
 
+/* The rows of three parts, if there are some. */
+static bool say_parts(const char *what, const struct pst_array_entry part[3])
+{
+    if (!part[0].present && !part[1].present && !part[2].present)
+        return false;
+    (void)printf("%s: train %" PRId64 ", val %" PRId64 ", test %" PRId64 "\n", what, part[0].shape[0],
+                 part[1].shape[0], part[2].shape[0]);
+    return true;
+}
+
+/* The import's last lines: which splits there are. */
+static void say_splits(const struct pst_manifest *m)
+{
+    bool some = say_parts("triples", &m->array[PST_ARRAY_TRIPLES_TRAIN]);
+    some |= say_parts("edges to predict", &m->array[PST_ARRAY_EDGES_TRAIN]);
+    if (m->splits == 0)
+        some |= say_parts("split", &m->array[PST_ARRAY_TRAIN]);
+    for (int k = 0; k < m->splits; k++) {
+        char what[PST_NAME_MAX + 16];
+        (void)snprintf(what, sizeof what, "split %s", m->split[k].name);
+        some |= say_parts(what, k == 0 ? &m->array[PST_ARRAY_TRAIN] : m->split[k].ids);
+    }
+    if (m->splits > 1)
+        (void)printf("pipelines use split %s; params.split chooses another\n", m->split[0].name);
+    if (!some)
+        (void)printf("no split (penstock split makes one)\n");
+}
+
 static void say_done(const struct pst_build *b, const struct pst_import_result *r)
 {
     if (r->warnings.count > 0)
@@ -293,6 +361,7 @@ static void say_done(const struct pst_build *b, const struct pst_import_result *
                  n->parts == 0 ? "memory\n" : "");
     if (n->parts > 0)
         (void)printf("%" PRId64 " parts on disk\n", n->parts);
+    say_splits(&b->manifest);
 }
 
 /* All files that the import may read, with what would tell that they changed. SRC may also be the beginning
@@ -342,33 +411,36 @@ static void say_resumed(const struct pst_build *b)
                       (int64_t)json_integer_value(json_object_get(edges, "arcs")));
 }
 
-static bool is_later(const struct timespec *a, const struct timespec *b)
+/* The import may have been killed after its last step: the dataset is there, made by the same command from
+ * the same files. */
+static pst_rc look_at_whole(const struct args *a, const char *from, const char *to, bool *whole)
 {
-    return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
-}
-
-/* The import may have been killed after its last step: the dataset is there, by the same command, and later
- * than its sources. */
-static bool is_whole(const struct args *a, const char *from, const char *to)
-{
-    char path[4096];
-    struct stat made, source;
     struct pst_manifest m;
     struct pst_problems problems = {.count = 0};
-    if ((size_t)snprintf(path, sizeof path, "%s/" PST_MANIFEST_FILE, to) >= sizeof path ||
-        stat(path, &made) != 0)
-        return false;
+    char identity[PST_JOURNAL_IDENTITY_BYTES];
     json_t *sources = json_object();
     pst_manifest_read(&m, to, &problems);
-    const char *command = json_string_value(json_object_get(m.provenance, "command")), *name;
-    bool whole = problems.count == 0 && command != NULL && strcmp(command, a->job.spec.command) == 0 &&
-                 sources_of(a, from, sources) == PST_OK;
-    const json_t *identity;
-    json_object_foreach(sources, name, identity) whole =
-        whole && stat(name, &source) == 0 && !is_later(&source.st_mtim, &made.st_mtim);
+    const char *command = json_string_value(json_object_get(m.provenance, "command"));
+    const char *made_of = json_string_value(json_object_get(m.provenance, "sources_identity"));
+    *whole = problems.count == 0 && command != NULL && strcmp(command, a->job.spec.command) == 0;
+    pst_rc rc = *whole ? sources_of(a, from, sources) : PST_OK;
+    pst_journal_sources_identity(sources, identity);
+    if (rc == PST_OK && *whole && (made_of == NULL || strcmp(made_of, identity) != 0))
+        rc = pst_fail(
+            PST_E_STATE,
+            "%s was made by this command, but its source files have changed since: --force replaces it", to);
     json_decref(sources);
     pst_manifest_release(&m);
-    return whole;
+    return rc;
+}
+
+/* What the dataset was made of, so that a later --resume knows whether it is still the same. */
+static void note_sources(struct pst_build *b)
+{
+    char identity[PST_JOURNAL_IDENTITY_BYTES];
+    pst_journal_sources_identity(json_object_get(json_object_get(b->journal.root, "key"), "sources"),
+                                 identity);
+    (void)json_object_set_new(b->manifest.provenance, "sources_identity", json_string(identity));
 }
 
 static pst_rc run_format(const struct pst_import_format *format, struct args *a, const char *from,
@@ -377,12 +449,14 @@ static pst_rc run_format(const struct pst_import_format *format, struct args *a,
     struct pst_build b;
     struct pst_progress progress;
     struct pst_import_result result = {.warnings = {.count = 0}};
-    if (a->resume && !a->force && is_whole(a, from, to)) {
+    bool whole = false;
+    pst_rc rc = a->resume && !a->force ? look_at_whole(a, from, to, &whole) : PST_OK;
+    if (whole && rc == PST_OK)
         (void)printf("%s is whole already, made by the same command\n", to);
-        return PST_OK;
-    }
+    if (whole || rc != PST_OK)
+        return rc;
     pst_progress_init(&progress, a->quiet);
-    pst_rc rc = begin_build(a, from, to, &b);
+    rc = begin_build(a, from, to, &b);
     if (rc != PST_OK)
         return rc;
     b.journal.every_s = (double)a->checkpoint_s;
@@ -396,6 +470,8 @@ static pst_rc run_format(const struct pst_import_format *format, struct args *a,
     a->job.result = &result;
     a->job.progress = &progress;
     rc = format->run(&a->job);
+    if (rc == PST_OK)
+        note_sources(&b);
     if (rc == PST_OK)
         rc = pst_build_commit(&b);
     if (rc == PST_OK)

@@ -140,17 +140,33 @@ static void say_labels(const struct inspection *in)
         (void)printf("  and %" PRId64 " more classes\n", classes - LABELS_SHOWN);
 }
 
+/* Three parts, and which share of all they are; false: they are empty. */
+static bool say_parts(const char *what, const struct pst_array part[3], int64_t all)
+{
+    const int64_t n[3] = {part[0].shape[0], part[1].shape[0], part[2].shape[0]};
+    const double percent = 100 / (double)pst_max_i64(1, all);
+    if (n[0] + n[1] + n[2] == 0)
+        return false;
+    (void)printf("%s: train %" PRId64 " (%.2f %%), val %" PRId64 " (%.2f %%), test %" PRId64 " (%.2f %%)\n",
+                 what, n[0], (double)n[0] * percent, n[1], (double)n[1] * percent, n[2],
+                 (double)n[2] * percent);
+    return true;
+}
+
 static void say_splits(const struct pst_dataset *ds)
 {
-    const double all = (double)pst_max_i64(1, ds->vertices);
-    const int64_t n[3] = {ds->split[0].shape[0], ds->split[1].shape[0], ds->split[2].shape[0]};
-    if (n[0] + n[1] + n[2] == 0) {
-        (void)printf("no splits\n");
-        return;
+    const struct pst_array *t = ds->triples, *e = ds->edges_split;
+    bool some = say_parts("triples", t, t[0].shape[0] + t[1].shape[0] + t[2].shape[0]);
+    some |= say_parts("edges to predict", e, e[0].shape[0] + e[1].shape[0] + e[2].shape[0]);
+    if (ds->splits == 0)
+        some |= say_parts("splits", ds->split, ds->vertices);
+    for (int k = 0; k < ds->splits; k++) {
+        char what[PST_NAME_MAX + 16], name[PST_NAME_MAX];
+        (void)snprintf(what, sizeof what, "split %s", shown(ds->named_split[k].name, name));
+        some |= say_parts(what, k == ds->chosen ? ds->split : ds->named_split[k].ids, ds->vertices);
     }
-    (void)printf(
-        "splits: train %" PRId64 " (%.2f %%), val %" PRId64 " (%.2f %%), test %" PRId64 " (%.2f %%)\n", n[0],
-        100 * (double)n[0] / all, n[1], 100 * (double)n[1] / all, n[2], 100 * (double)n[2] / all);
+    if (!some)
+        (void)printf("no splits (penstock split makes one)\n");
 }
 
 static void say_array(const char *name, const struct pst_array *a)
@@ -170,7 +186,10 @@ static void say_counts(struct pst_dataset *ds)
 {
     char name[PST_NAME_MAX];
     (void)printf("%s (%s), digest %s\n", shown(ds->name, name), ds->dir, ds->digest);
-    (void)printf("vertices %" PRId64 ", edges %" PRId64 "\n", ds->vertices, ds->edges);
+    (void)printf("vertices %" PRId64 ", edges %" PRId64, ds->vertices, ds->edges);
+    if (ds->relations > 0)
+        (void)printf(", relations %" PRId64, ds->relations);
+    (void)putchar('\n');
     if (ds->feature_dim > 0) {
         uint64_t row = (uint64_t)ds->feature_dim * pst_dtype_bytes(ds->features.dtype);
         (void)printf("features %" PRId64 " x %s = %" PRIu64 " bytes, stride %" PRIu64

@@ -158,17 +158,34 @@ static json_t *labels(const struct inspection *in)
                      (json_int_t)(in->ds.classes > 0 ? in->unlabelled : in->ds.vertices));
 }
 
+static json_t *parts(const struct pst_array part[3])
+{
+    return json_pack("{sI sI sI}", "train", (json_int_t)part[PST_TRAIN].shape[0], "val",
+                     (json_int_t)part[PST_VAL].shape[0], "test", (json_int_t)part[PST_TEST].shape[0]);
+}
+
+static json_t *named_splits(const struct pst_dataset *ds)
+{
+    json_t *all = json_array();
+    for (int k = 0; k < ds->splits; k++) {
+        json_t *one = parts(k == ds->chosen ? ds->split : ds->named_split[k].ids);
+        (void)json_object_set_new(one, "name", json_string(ds->named_split[k].name));
+        (void)json_array_append_new(all, one);
+    }
+    return all;
+}
+
 pst_rc inspection_json(struct inspection *in)
 {
     const struct pst_dataset *ds = &in->ds;
-    json_t *all = json_pack(
-        "{ss ss ss sI sI sI sI so s{sI sI sI} so so so so so so}", "name", ds->name, "dir", ds->dir, "digest",
-        ds->digest, "vertices", (json_int_t)ds->vertices, "edges", (json_int_t)ds->edges, "feature_dim",
-        (json_int_t)ds->feature_dim, "stride_bytes", (json_int_t)ds->stride_bytes, "arrays", arrays(&in->ds),
-        "splits", "train", (json_int_t)ds->split[PST_TRAIN].shape[0], "val",
-        (json_int_t)ds->split[PST_VAL].shape[0], "test", (json_int_t)ds->split[PST_TEST].shape[0],
-        "in_degree", degrees(&in->degrees), "out_degree", degrees(&in->hot.out), "caches", caches(in),
-        "features", stats(&in->features[0]), "vertex_types", types(in), "labels", labels(in));
+    json_t *all =
+        json_pack("{ss ss ss sI sI sI sI so so so so sI so so so so so so}", "name", ds->name, "dir", ds->dir,
+                  "digest", ds->digest, "vertices", (json_int_t)ds->vertices, "edges", (json_int_t)ds->edges,
+                  "feature_dim", (json_int_t)ds->feature_dim, "stride_bytes", (json_int_t)ds->stride_bytes,
+                  "arrays", arrays(&in->ds), "splits", parts(ds->split), "named_splits", named_splits(ds),
+                  "triples", parts(ds->triples), "relations", (json_int_t)ds->relations, "in_degree",
+                  degrees(&in->degrees), "out_degree", degrees(&in->hot.out), "caches", caches(in),
+                  "features", stats(&in->features[0]), "vertex_types", types(in), "labels", labels(in));
     if (all == NULL || json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) != 0 ||
         putchar('\n') == EOF) {
         json_decref(all);

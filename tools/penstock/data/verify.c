@@ -39,6 +39,7 @@ static void say(const char *dir, const struct pst_verify_report *report)
         pst_build_features_name(k, name);
         say_one(name, &report->features[k], &sum);
     }
+    say_one("splits", &report->splits, &sum);
     (void)printf("%s: ok, %s in %.2f s (%s/s)\n", dir, pst_bytes_text((double)sum.bytes, amount), sum.seconds,
                  pst_bytes_text(sum.seconds > 0 ? (double)sum.bytes / sum.seconds : 0, rate));
 }

@@ -32,6 +32,8 @@ static const char help[] =
     "  --layer N          the hidden layer whose output is written, counted from 1\n"
     "  --logits           write the output of the last layer, too\n"
     "  --dataset DIR      the directory of the dataset (default: where the report says that it was)\n"
+    "  --split NAME       the split whose accuracies are printed, if the dataset has several (default: the "
+    "run's)\n"
     "  --other-dataset    accept a dataset that the model was not trained on; its features must mean the "
     "same\n"
     "  --memory BYTES     limit for activations; what exceeds it goes to files beside FILE (default: half of "
@@ -45,7 +47,7 @@ static const char help[] =
 enum { OUT_EMBEDDINGS, OUT_CLASSES, OUT_LOGITS, OUTS };
 
 struct args {
-    const char *run, *out, *dataset, *report;
+    const char *run, *out, *dataset, *report, *split;
     bool last, logits, other, force, quiet, help;
     int64_t layer, threads; /* 0: not said */
     uint64_t memory;
@@ -73,6 +75,7 @@ static pst_rc one_option(struct args *a, int opt)
     case 'o': a->out = optarg; return PST_OK;
     case 'd': a->dataset = optarg; return PST_OK;
     case 'r': a->report = optarg; return PST_OK;
+    case 's': a->split = optarg; return PST_OK;
     case 'l': return option_int("--layer", optarg, 1, PST_GNN_LAYERS_MAX, &a->layer);
     case 't': return option_int("--threads", optarg, 1, PST_GNN_TEAM_MAX, &a->threads);
     case 'm': return option_bytes("--memory", optarg, &a->memory);
@@ -94,6 +97,7 @@ static pst_rc read_args(struct args *a, int argc, char **argv)
 {
     static const struct option options[] = {{"out", required_argument, NULL, 'o'},
                                             {"dataset", required_argument, NULL, 'd'},
+                                            {"split", required_argument, NULL, 's'},
                                             {"report", required_argument, NULL, 'r'},
                                             {"layer", required_argument, NULL, 'l'},
                                             {"threads", required_argument, NULL, 't'},
@@ -129,16 +133,18 @@ static pst_rc read_args(struct args *a, int argc, char **argv)
 
 /* ---- the model and its dataset --------------------------------------------------------------- */
 
-/* Where the run's report says that the dataset was. */
-static pst_rc dataset_of_run(const char *run, char dir[4096])
+/* Where the run's report says that the dataset was, and which of its splits was used ("": the only one). */
+static pst_rc dataset_of_run(const char *run, char dir[4096], char split[PST_NAME_MAX])
 {
     char path[4096];
     json_error_t error;
     (void)snprintf(path, sizeof path, "%.4000s/report.json", run);
     json_t *report = json_load_file(path, 0, &error);
     const char *said = json_string_value(json_object_get(json_object_get(report, "dataset"), "dir"));
+    const char *named = json_string_value(json_object_get(json_object_get(report, "dataset"), "split"));
     if (said != NULL)
         (void)snprintf(dir, 4096, "%s", said);
+    (void)snprintf(split, PST_NAME_MAX, "%s", named != NULL ? named : "");
     json_decref(report);
     return said != NULL
                ? PST_OK
@@ -168,18 +174,23 @@ static pst_rc check_fit(const struct inference *in)
 
 static pst_rc open_dataset(struct inference *in)
 {
-    char dir[4096];
-    pst_rc rc = PST_OK;
-    if (in->args->dataset != NULL)
+    char dir[4096], split[PST_NAME_MAX] = "";
+    pst_rc rc = dataset_of_run(in->args->run, dir, split);
+    if (in->args->dataset != NULL) {
         (void)snprintf(dir, sizeof dir, "%s", in->args->dataset);
-    else
-        rc = dataset_of_run(in->args->run, dir);
+        rc = PST_OK;
+        split[0] = in->args->other ? '\0' : split[0];
+    }
+    if (in->args->split != NULL)
+        (void)snprintf(split, sizeof split, "%s", in->args->split);
     if (rc == PST_OK)
         rc = pst_dataset_open(&in->ds, dir);
     if (rc != PST_OK)
         return rc;
     in->ds_open = true;
-    return check_fit(in);
+    if (split[0] != '\0' && (in->args->split != NULL || in->ds.splits > 0))
+        rc = pst_dataset_choose_split(&in->ds, split, NULL);
+    return rc == PST_OK ? check_fit(in) : rc;
 }
 
 static pst_rc open_model(struct inference *in)

@@ -14,34 +14,45 @@
 struct check {
     const struct pst_pipeline *pl;
     const struct pst_pipeline_stage_spec *stage;
-    const struct pst_dataset *ds;
+    struct pst_dataset *ds;
+    const char *split; /* that a stage before it named; NULL: none did */
     struct pst_diag *diag;
 };
 
-/* The split that a parameter names must have vertices. */
-static void check_split(const struct check *c, const char *param)
+/* Chooses the split that a parameter names, which all stages must mean. seeds: it must have vertices. */
+static void check_split(struct check *c, const char *param, bool seeds)
 {
-    static const char *const names[] = {"train", "val", "test"};
     const char *split = json_string_value(json_object_get(c->stage->params, param));
-    for (int i = PST_TRAIN; split && i <= PST_TEST; i++) {
-        const struct pst_array *ids = &c->ds->split[i];
-        if (strcmp(split, names[i]) != 0 || (ids->path[0] && ids->shape[0] > 0))
-            continue;
-        char path[PST_JSON_PATH_MAX];
-        pst_pipeline_param_path(c->pl, c->stage->name, param, path);
+    const int before = c->ds->chosen;
+    char path[PST_JSON_PATH_MAX];
+    int part = PST_TRAIN;
+    if (split == NULL)
+        return;
+    pst_pipeline_param_path(c->pl, c->stage->name, param, path);
+    if (pst_dataset_choose_split(c->ds, split, &part) != PST_OK) {
+        pst_json_error(&c->pl->doc, c->diag, path, "%s", pst_error_text());
+        return;
+    }
+    if (c->split != NULL && c->ds->chosen != before)
+        pst_json_error(&c->pl->doc, c->diag, path, "\"%s\" is another split than \"%s\" of another stage",
+                       split, c->split);
+    c->split = split;
+    const struct pst_array *ids = &c->ds->split[part];
+    if (seeds && (ids->path[0] == '\0' || ids->shape[0] == 0))
         pst_json_error(&c->pl->doc, c->diag, path, "dataset %s has %s split \"%s\"; penstock split makes one",
                        c->ds->dir, ids->path[0] ? "an empty" : "no", split);
-    }
 }
 
-static void check_word(const struct check *c, const char *word)
+static void check_word(struct check *c, const char *word)
 {
-    static const char split[] = "split:";
+    static const char split[] = "split:", evaluated[] = "evaluated:";
     const struct pst_dataset *ds = c->ds;
     char path[PST_JSON_PATH_MAX];
     (void)snprintf(path, sizeof path, "stages.%s", c->stage->name);
     if (strncmp(word, split, strlen(split)) == 0)
-        check_split(c, word + strlen(split));
+        check_split(c, word + strlen(split), true);
+    else if (strncmp(word, evaluated, strlen(evaluated)) == 0)
+        check_split(c, word + strlen(evaluated), false);
     else if (strcmp(word, "features") == 0 && (ds->feature_dim < 1 || !pst_feature_files(ds)))
         pst_json_error(&c->pl->doc, c->diag, path,
                        "%s needs features, and dataset %s has none; penstock features makes random ones",
@@ -68,7 +79,7 @@ static void check_types(const struct check *c)
                      ds->dir, ds->vertex_types, ds->edge_types, list);
 }
 
-bool dataset_suits(const struct pst_pipeline *pl, const struct pst_dataset *ds)
+bool dataset_suits(const struct pst_pipeline *pl, struct pst_dataset *ds)
 {
     struct pst_diag diag = {0};
     struct check check = {.pl = pl, .ds = ds, .diag = &diag};

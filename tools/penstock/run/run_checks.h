@@ -6,8 +6,9 @@
 #include "common/store/store.h"
 
 /* Checks the dataset as far as that is quick, and whether it has what the descriptions of the stages need
- * (struct pst_stage_desc, dataset). Prints every error to standard error; false if there are any. */
-bool dataset_suits(const struct pst_pipeline *pl, const struct pst_dataset *ds);
+ * (struct pst_stage_desc, dataset); chooses the split that they name. Prints every error to standard error;
+ * false if there are any. */
+bool dataset_suits(const struct pst_pipeline *pl, struct pst_dataset *ds);
 
 /* The same for the dataset that the pipeline names, which it opens and closes. True if it names none. */
 bool named_dataset_suits(const struct pst_pipeline *pl);

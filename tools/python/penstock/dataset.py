@@ -2,7 +2,7 @@
 import json
 import os
 
-VERSIONS = (1, 2, 3, 4, 5)
+VERSIONS = (1, 2, 3, 4, 5, 6)
 
 
 class FormatError(ValueError):
@@ -73,6 +73,17 @@ class Dataset:
         self._mapped = {}
         stripes = self.manifest["stripes"]
         self._stripes = stripes if len(stripes) > 1 else []
+
+    @property
+    def splits(self):
+        """The names of the splits, if there are several; train, val and test are the first one's."""
+        return [s["name"] for s in self.manifest.get("splits", [])]
+
+    def split(self, name):
+        """A named split: its train, val and test ids, None where it has no such part."""
+        k = self.splits.index(name)
+        entries = self.manifest["arrays"] if k == 0 else self.manifest["splits"][k]
+        return tuple(self._map(entries.get(part)) for part in ("train", "val", "test"))
 
     def features_of(self, vertex_type):
         """The features of one type of vertices, without the padding; None: it has none."""

@@ -1,211 +1,71 @@
-/* A directory of NumPy arrays: what any program writes, and what penstock export npy writes beside it, as
- * meta.json lists it: relations, names, triples, several labels; so that an exported dataset comes back as it
+/* npy.c: a directory of NumPy arrays: what any program writes; and what `penstock export` writes beside it,
+ * as meta.json lists it: relations, names, triples, several labels. So an exported dataset comes back as it
  * was. */
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/error.h"
-#include "common/store/import/job.h"
-#include "common/store/import/importing.h"
 #include "common/store/formats/arrays/npy_types.h"
+#include "common/store/import/importing.h"
+#include "common/store/import/kept.h"
 
-#define COPY_BYTES (1u << 20)
-
-struct kept {
-    struct pst_import_job *job;
-    json_t *meta;                       /* NULL: there is none */
-    struct pst_array array[PST_ARRAY_COUNT]; /* mapped; path empty where there is none */
-    int64_t relations;
-    struct pst_csc_builder *csc; /* while edges are read */
-    int64_t edge;                /* the next one's relation */
-};
-
-static bool is_kept(const struct kept *k, const char *name)
+/* All that meta.json says is kept. */
+static pst_rc open_kept(struct pst_kept *k, const json_t *meta)
 {
-    size_t i;
-    json_t *value;
-    json_array_foreach(json_object_get(k->meta, "kept"), i, value)
-    {
-        if (json_is_string(value) && strcmp(json_string_value(value), name) == 0)
-            return true;
-    }
-    return false;
-}
-
-static pst_rc open_kept(struct kept *k)
-{
-    char path[4096];
-    if (k->meta == NULL)
-        return PST_OK;
-    (void)snprintf(path, sizeof path, "%.4000s/meta.json", k->job->from);
-    k->relations = json_integer_value(json_object_get(k->meta, "num_relations"));
-    if (k->relations < 0 || k->relations > INT32_MAX)
-        return pst_fail(PST_E_FORMAT, "%s: num_relations: expected 0 to %d", path, INT32_MAX);
-    for (unsigned i = PST_ARRAY_RELATIONS; i < PST_ARRAY_COUNT; i++) {
-        if (!is_kept(k, pst_array_id_name(i)))
+    pst_rc rc = pst_kept_begin(k, k->job, meta);
+    for (unsigned i = PST_ARRAY_RELATIONS; i < PST_ARRAY_COUNT && rc == PST_OK; i++) {
+        char path[PST_PATH_MAX];
+        if (!pst_kept_lists(meta, i))
             continue;
         (void)snprintf(path, sizeof path, "%.4000s/%s.npy", k->job->from, pst_array_id_name(i));
-        pst_rc rc = pst_array_open(&k->array[i], path);
-        if (rc == PST_OK)
-            rc = pst_array_map(&k->array[i]);
+        rc = pst_kept_open(k, i, path, path);
         if (rc != PST_OK)
             return pst_wrap(rc, "meta.json says that %s is kept", pst_array_id_name(i));
     }
-    if (json_object_get(k->meta, "kept") != NULL && k->job->spec.edge_shape == PST_EDGES_AUTO)
+    if (json_object_get(meta, "kept") != NULL && k->job->spec.edge_shape == PST_EDGES_AUTO)
         k->job->spec.edge_shape = PST_EDGES_2XE; /* as export writes them, two edges too */
-    const json_t *stride = json_object_get(k->meta, "stride_bytes");
-    if (k->job->spec.stride_bytes == 0 && json_integer_value(stride) > 0)
-        k->job->spec.stride_bytes = (uint64_t)json_integer_value(stride);
-    return PST_OK;
-}
-
-/* ---- relations ---- */
-
-static pst_rc add_block(void *ctx, const int64_t *source, const int64_t *target, const int32_t *unused,
-                        int64_t n)
-{
-    struct kept *k = ctx;
-    const int32_t *relation = (const int32_t *)k->array[PST_ARRAY_RELATIONS].map + k->edge;
-    (void)unused;
-    for (int64_t i = 0; i < n; i++)
-        if (relation[i] < 0 || relation[i] >= k->relations)
-            return pst_fail(PST_E_FORMAT, "%s: relation of edge %" PRId64 " is %d: expected 0 to %" PRId64,
-                            k->array[PST_ARRAY_RELATIONS].path, k->edge + i, relation[i], k->relations - 1);
-    k->edge += n;
-    return pst_csc_builder_add(k->csc, source, target, relation, n);
-}
-
-/* Edges of the array, each with the relation at its place in the other. */
-static pst_rc feed_relations(void *ctx, struct pst_csc_builder *csc, int64_t *vertices,
-                             struct pst_progress *progress)
-{
-    struct kept *k = ctx;
-    struct pst_array edges;
-    struct pst_problems problems = {.count = 0};
-    const char *path = k->job->spec.source[PST_IMPORT_EDGES];
-    const struct pst_array *r = &k->array[PST_ARRAY_RELATIONS];
-    pst_rc rc = pst_array_open(&edges, path);
-    if (rc != PST_OK)
-        return rc;
-    if (edges.rank != 2 || edges.shape[0] != 2 || r->dtype != PST_I32 || r->rank != 1 ||
-        r->shape[0] != edges.shape[1])
-        rc = pst_fail(PST_E_FORMAT,
-                      "%s: expected int32 (%" PRId64 "), one for each edge of %s, which is (2, E)", r->path,
-                      edges.shape[1], path);
-    const struct pst_import_edge_array e = {.a = &edges,
-                                            .file = path,
-                                            .shape = PST_EDGES_2XE,
-                                            .edges = edges.shape[1],
-                                            .limit = {*vertices, *vertices}};
-    k->csc = csc;
-    pst_progress_begin(progress, "edges: reading", (uint64_t)edges.shape[1], false);
-    if (rc == PST_OK)
-        rc = pst_import_edge_array_read(&e, add_block, k, &problems, progress);
-    if (rc == PST_OK)
-        rc = pst_problems_result(&problems, "cannot import");
-    if (rc == PST_OK)
-        pst_progress_end(progress);
-    pst_array_close(&edges);
     return rc;
 }
 
-/* ---- the rest ---- */
-
-/* Ids within the array that must be ids; where names begin, which never falls. */
-static pst_rc check_ids(const struct kept *k, unsigned id)
+static pst_rc find(struct pst_import_job *job, const json_t *meta, struct pst_import_split_source **splits)
 {
-    const struct pst_array *a = &k->array[id];
-    const bool names = id == PST_ARRAY_NAMES_AT || id == PST_ARRAY_RELATION_NAMES_AT;
-    const int64_t vertices = k->job->build->manifest.vertices,
-                  all = names ? k->array[id + 1].shape[0] : vertices;
-    if (id == PST_ARRAY_IDS || id == PST_ARRAY_NAMES || id == PST_ARRAY_RELATION_NAMES)
-        return PST_OK;
-    if (a->dtype != PST_I32 && a->dtype != PST_I64)
-        return a->dtype == PST_U8 ? PST_OK : pst_fail(PST_E_FORMAT, "%s: expected integers", a->path);
-    const int64_t columns = a->rank == 2 ? a->shape[1] : 1, n = a->shape[0] * columns;
-    for (int64_t i = 0, before = 0; i < n; i++) {
-        const int64_t x = pst_import_int_at(a, i),
-                      limit = columns == 3 && i % 3 == 1 ? k->relations : vertices;
-        if (names ? x < before || x > all || (i == n - 1 && x != all) : x < 0 || x >= limit)
-            return pst_fail(PST_E_FORMAT,
-                            "%s: entry %" PRId64 " is %" PRId64 ", which is out of range or falls", a->path,
-                            i, x);
-        before = x;
-    }
-    return PST_OK;
-}
-
-static pst_rc copy_array(struct kept *k, unsigned id)
-{
-    const struct pst_array *a = &k->array[id];
-    struct pst_array_writer w = {.fd = -1};
-    pst_rc rc = pst_build_array(k->job->build, id, a->dtype, a->rank, a->shape, &w);
-    for (uint64_t at = 0; rc == PST_OK && at < a->data_bytes; at += COPY_BYTES) {
-        const uint64_t left = a->data_bytes - at, n = left < COPY_BYTES ? left : COPY_BYTES;
-        rc = pst_array_write(&w, (const char *)a->map + at, n);
-        if (rc == PST_OK)
-            rc = pst_progress_add(k->job->progress, n);
-    }
-    if (rc == PST_OK)
-        rc = pst_build_array_end(k->job->build, id, &w);
-    pst_array_writer_release(&w);
-    return rc;
-}
-
-static pst_rc copy_kept(struct kept *k)
-{
-    struct pst_problems problems = {.count = 0};
+    static const char *const npy[] = {".npy", NULL};
     pst_rc rc = PST_OK;
-    k->job->build->manifest.relations = k->relations;
-    for (unsigned i = PST_ARRAY_RELATIONS + 1; i < PST_ARRAY_COUNT && rc == PST_OK; i++) {
-        if (k->array[i].path[0] == '\0')
-            continue;
-        pst_progress_begin(k->job->progress, pst_array_id_name(i), k->array[i].data_bytes, true);
-        rc = check_ids(k, i);
-        if (rc == PST_OK)
-            rc = copy_array(k, i);
-        if (rc == PST_OK)
-            pst_progress_end(k->job->progress);
-    }
-    if (rc == PST_OK)
-        pst_manifest_check(&k->job->build->manifest, &problems);
-    return rc == PST_OK ? pst_problems_result(&problems, "what meta.json says is kept does not fit the rest")
-                        : rc;
+    if (job->skip[PST_IMPORT_EDGES])
+        return pst_fail(PST_E_ARG, "--edges none: a dataset has edges");
+    if (json_object_get(meta, "vertex_types") != NULL)
+        job->skip[PST_IMPORT_EDGES] = true; /* each type has its own */
+    rc = pst_import_find(&job->spec, job->from, job->skip);
+    memcpy(job->spec.only_split, job->split, sizeof job->split);
+    return rc == PST_OK ? pst_import_find_splits(job->from, meta, npy, &job->spec, splits) : rc;
 }
 
 static pst_rc import_npy(struct pst_import_job *job)
 {
-    struct kept *k = calloc(1, sizeof *k); /* paths: too much for the stack */
+    struct pst_kept *k = calloc(1, sizeof *k); /* paths: too much for the stack */
+    struct pst_import_split_source *splits = NULL;
+    json_t *meta;
     if (k == NULL)
         return pst_fail(PST_E_NOMEM, "no memory to import");
     k->job = job;
-    pst_rc rc = pst_import_meta(job->from, &k->meta);
-    const bool typed = json_object_get(k->meta, "vertex_types") != NULL;
-    if (rc == PST_OK && job->skip[PST_IMPORT_EDGES])
-        rc = pst_fail(PST_E_ARG, "--edges none: a dataset has edges");
-    if (rc == PST_OK && typed)
-        job->skip[PST_IMPORT_EDGES] = true; /* each type has its own */
+    pst_rc rc = pst_import_meta(job->from, &meta);
+    const bool typed = json_object_get(meta, "vertex_types") != NULL;
     if (rc == PST_OK)
-        rc = pst_import_find(&job->spec, job->from, job->skip);
+        rc = find(job, meta, &splits);
     if (rc == PST_OK)
-        rc = open_kept(k);
-    if (rc == PST_OK && !typed && k->array[PST_ARRAY_RELATIONS].map != NULL) {
-        job->spec.feed = feed_relations;
-        job->spec.feed_ctx = k;
-        job->spec.relations = k->relations;
-    }
+        rc = open_kept(k, meta);
+    if (rc == PST_OK && !typed)
+        pst_kept_feed(k);
     if (rc == PST_OK)
-        rc = typed ? pst_arrays_import_types(job, k->meta)
+        rc = typed ? pst_arrays_import_types(job, meta, NULL, NULL)
                    : pst_import(&job->spec, job->build, job->result, job->progress);
-    if (rc == PST_OK && json_array_size(json_object_get(k->meta, "kept")) > 0)
-        rc = copy_kept(k);
-    for (unsigned i = 0; i < PST_ARRAY_COUNT; i++)
-        pst_array_close(&k->array[i]);
-    json_decref(k->meta);
+    if (rc == PST_OK && json_array_size(json_object_get(meta, "kept")) > 0)
+        rc = pst_kept_copy(k);
+    pst_kept_close(k);
+    json_decref(meta);
+    free(splits);
     free(k);
     return rc;
 }

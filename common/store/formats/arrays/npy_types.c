@@ -32,7 +32,8 @@ static pst_rc text_of(const struct pst_import_job *job, const json_t *entry, con
                           job->from, list, k, key, PST_NAME_MAX - 1);
 }
 
-static pst_rc vertex_type(struct pst_typed *t, const json_t *entry, int k)
+static pst_rc vertex_type(struct pst_typed *t, const json_t *entry, int k, pst_arrays_features_fn *features,
+                          void *ctx)
 {
     static const char list[] = "vertex_types";
     const char *name;
@@ -55,11 +56,13 @@ static pst_rc vertex_type(struct pst_typed *t, const json_t *entry, int k)
     if (rc != PST_OK || dim == 0 || t->job->skip[PST_IMPORT_FEATURES])
         return rc;
     v->stride_bytes = (uint64_t)stride;
+    if (features != NULL)
+        return features(ctx, k, v->vertices, entry, v->features);
     (void)snprintf(v->features, sizeof v->features, "%.4000s/feat_%d.npy", t->job->from, k);
     return PST_OK;
 }
 
-static pst_rc edge_type(struct pst_typed *t, const json_t *entry, int k)
+static pst_rc edge_type(struct pst_typed *t, const json_t *entry, int k, bool csv)
 {
     static const char list[] = "edge_types", *const ends[2] = {"source", "target"};
     struct pst_typed_edges *e = &t->edge[k];
@@ -77,12 +80,13 @@ static pst_rc edge_type(struct pst_typed *t, const json_t *entry, int k)
             rc = pst_fail(PST_E_FORMAT, "%s/meta.json: %s[%d].%s: '%s' is none of vertex_types", t->job->from,
                           list, k, ends[i], end);
     }
-    (void)snprintf(e->path, sizeof e->path, "%.4000s/edges_%d.npy", t->job->from, k);
+    (void)snprintf(e->path, sizeof e->path, "%.4000s/edges_%d.%s", t->job->from, k, csv ? "csv" : "npy");
+    e->csv = csv;
     t->edge_types = k + 1;
     return rc;
 }
 
-static pst_rc read_types(struct pst_typed *t, const json_t *meta)
+static pst_rc read_types(struct pst_typed *t, const json_t *meta, pst_arrays_features_fn *features, void *ctx)
 {
     const json_t *vertices = json_object_get(meta, "vertex_types"),
                  *edges = json_object_get(meta, "edge_types");
@@ -94,13 +98,14 @@ static pst_rc read_types(struct pst_typed *t, const json_t *meta)
                         t->job->from, PST_MANIFEST_VERTEX_TYPES_MAX, PST_MANIFEST_EDGE_TYPES_MAX);
     pst_rc rc = PST_OK;
     for (size_t k = 0; k < nv && rc == PST_OK; k++)
-        rc = vertex_type(t, json_array_get(vertices, k), (int)k);
+        rc = vertex_type(t, json_array_get(vertices, k), (int)k, features, ctx);
     for (size_t k = 0; k < ne && rc == PST_OK; k++)
-        rc = edge_type(t, json_array_get(edges, k), (int)k);
+        rc = edge_type(t, json_array_get(edges, k), (int)k, features != NULL);
     return rc;
 }
 
-pst_rc pst_arrays_import_types(struct pst_import_job *job, const json_t *meta)
+pst_rc pst_arrays_import_types(struct pst_import_job *job, const json_t *meta,
+                               pst_arrays_features_fn *features, void *ctx)
 {
     struct pst_typed t;
     if (job->types[0] != '\0' && strcmp(job->types, "all") != 0)
@@ -115,7 +120,7 @@ pst_rc pst_arrays_import_types(struct pst_import_job *job, const json_t *meta)
     t.labelled = -1;
     t.keep = true;
     if (rc == PST_OK)
-        rc = read_types(&t, meta);
+        rc = read_types(&t, meta, features, ctx);
     if (rc == PST_OK)
         rc = pst_typed_import(&t);
     pst_typed_release(&t);

@@ -4,6 +4,12 @@
 
 #include "common/store/import/job.h"
 
-PST_MUST_USE pst_rc pst_arrays_import_types(struct pst_import_job *job, const json_t *meta);
+/* Makes the array of the features of the K-th type, `entry` of meta.json, and says where it is. */
+typedef pst_rc pst_arrays_features_fn(void *ctx, int k, int64_t vertices, const json_t *entry,
+                                      char path[PST_PATH_MAX]);
+
+/* edges_K.npy and feat_K.npy of job->from; or, if features is not NULL, edges_K.csv and what it makes. */
+PST_MUST_USE pst_rc pst_arrays_import_types(struct pst_import_job *job, const json_t *meta,
+                                            pst_arrays_features_fn *features, void *ctx);
 
 #endif

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include "common/error.h"
+#include "common/store/formats/text/directory.h"
 #include "common/store/import/importing.h"
 #include "common/store/import/job.h"
 
@@ -21,7 +22,7 @@ static pst_rc run_lines(struct pst_import_job *job, enum pst_edge_text_separated
     }
     job->text.comment = comment;
     if (job->text.ids == PST_EDGE_TEXT_IDS_STRINGS && by == PST_EDGE_TEXT_BY_CHARACTER &&
-        job->text.header == PST_EDGE_TEXT_HEADER_AUTO)
+        job->text.header == PST_EDGE_TEXT_HEADER_AUTO && job->text.column_name[0][0] == '\0')
         return pst_fail(
             PST_E_ARG,
             "%s: if ids are names, the first line may be names of columns or an edge: say --header yes "
@@ -38,6 +39,9 @@ static pst_rc run_snap(struct pst_import_job *job)
 
 static pst_rc run_csv(struct pst_import_job *job)
 {
+    struct stat st;
+    if (stat(job->from, &st) == 0 && S_ISDIR(st.st_mode))
+        return pst_csv_import_directory(job);
     return run_lines(job, PST_EDGE_TEXT_BY_CHARACTER, ',', '\0');
 }
 
@@ -53,7 +57,9 @@ static pst_rc run_psv(struct pst_import_job *job)
 
 const struct pst_import_format pst_format_snap = {
     "snap", "a file of edges, source then target, between blanks; lines with # are comments", run_snap};
-const struct pst_import_format pst_format_csv = {"csv", "a file of edges, comma-separated", run_csv};
+const struct pst_import_format pst_format_csv = {
+    "csv", "a file of edges, comma-separated; or a directory, as penstock export --format csv writes it",
+    run_csv};
 const struct pst_import_format pst_format_tsv = {"tsv", "a file of edges, tab-separated", run_tsv};
 const struct pst_import_format pst_format_psv = {"psv", "a file of edges, separated by | (LDBC SNB)",
                                                  run_psv};
