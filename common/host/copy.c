@@ -1,6 +1,6 @@
-/* copy.c: the runtime's copy between devices. A slot's used bytes go from the route it borrows to the
- * route it originates, whose credits come in the same batch order; slots that return changed are copied
- * back. What it moved is counted and reported. */
+/* copy.c: the stage that copies slots between devices. It copies a slot's used bytes from the route that it
+ * borrows to the route that it originates, whose credits come in the same batch order. Slots that come back
+ * changed are copied back. It counts and reports what it copied. */
 #include <string.h>
 
 #include "common/host/host_impl.h"
@@ -9,9 +9,9 @@ struct copy {
     struct pst_frame frames[PST_SLOTS_MAX]; /* ring of frames that wait for a slot on the other side */
     struct pst_credit credits[PST_SLOTS_MAX];
     uint32_t first_frame, nframes, first_credit, ncredits;
-    uint32_t complete;                    /* micro-batches whose last part is here */
-    bool moved;                           /* the bytes of the micro-batch at the front */
-    struct pst_ref source[PST_SLOTS_MAX]; /* by slot of the far side: whom to copy back to */
+    uint32_t complete;                    /* micro-batches whose last part has come */
+    bool moved;                           /* the first micro-batch has been copied */
+    struct pst_ref source[PST_SLOTS_MAX]; /* by slot of the copy: where to copy it back to */
     bool pending[PST_SLOTS_MAX];
     int in, out;
     bool returns;
@@ -44,8 +44,8 @@ static pst_rc move(struct pst_stage *self, struct pst_ref from, struct pst_ref t
     return PST_OK;
 }
 
-/* Frames go on in order, and a micro-batch only when its last part is here: the far side would otherwise
- * learn of requests that lie in a slot not yet copied. */
+/* Frames go on in order. A micro-batch waits for its last part: otherwise the other side would hear of
+ * requests in a slot that is not copied yet. */
 static pst_rc forward(struct pst_stage *self)
 {
     struct copy *c = pst_state(self);
@@ -81,7 +81,7 @@ static pst_rc forward(struct pst_stage *self)
     return rc;
 }
 
-/* A far slot is home again: what was changed in it goes back to where it came from. */
+/* The copy is free again: if it was changed, its bytes are copied back. */
 static pst_rc come_home(struct pst_stage *self, const struct pst_credit *credit)
 {
     struct copy *c = pst_state(self);
@@ -99,10 +99,9 @@ static pst_rc copy_event(struct pst_stage *self, const struct pst_event *ev)
     pst_rc rc = PST_OK;
     if (ev->kind == PST_EV_FRAME) {
         if (c->nframes == PST_SLOTS_MAX)
-            return pst_fail(PST_E_LIMIT, "%s: more than %d frames wait to be copied", self->name,
-                            PST_SLOTS_MAX);
+            return pst_fail(PST_E_LIMIT, "more than %d frames wait to be copied", PST_SLOTS_MAX);
         if (ev->frame->nrefs > 1)
-            return pst_fail(PST_E_UNSUPPORTED, "%s: a frame with %u slots cannot cross devices", self->name,
+            return pst_fail(PST_E_UNSUPPORTED, "a frame with %u slots cannot cross devices: at most 1 can",
                             ev->frame->nrefs);
         c->frames[(c->first_frame + c->nframes++) % PST_SLOTS_MAX] = *ev->frame;
         c->complete += (ev->frame->flags & PST_LAST_PART) != 0;

@@ -16,7 +16,7 @@
 #include "common/ipc/proc.h"
 
 #define ANSWER_DEADLINE_MS 30000 /* an interpreter that imports large packages from a cold disk */
-#define STOP_DEADLINE_MS 500     /* below the time that the supervisor leaves a stage after a failure */
+#define STOP_DEADLINE_MS 500     /* less than the supervisor gives a stage after a failure */
 #define LOOK_S 1.0               /* between looks at the program's state */
 #define STOPPED_LOOKS 5
 #define ALIGN_MAX (1 << 21)
@@ -64,7 +64,7 @@ static pst_rc send_json(struct pst_stage *self, json_t *message)
     char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
     json_decref(message);
     if (!text)
-        return pst_fail(PST_E_NOMEM, "%s: out of memory for a message", self->name);
+        return pst_fail(PST_E_NOMEM, "out of memory for a message");
     bool sent = pst_wire_send(&f->wire, text, strlen(text));
     free(text);
     return sent ? PST_OK : unreachable(self);
@@ -92,7 +92,7 @@ static pst_rc send_wire(struct pst_stage *self, enum pst_wire_kind kind, int por
     return pst_wire_send(&f->wire, out.bytes, sizeof out.wire + refs) ? PST_OK : unreachable(self);
 }
 
-/* A program that is stopped (SIGSTOP, a debugger) will never answer; one that is busy will. */
+/* A program that is stopped (by SIGSTOP or a debugger) will never answer. A busy one will. */
 static pst_rc look(struct pst_stage *self)
 {
     struct pst_host_foreign *f = pst_state(self);
@@ -101,7 +101,7 @@ static pst_rc look(struct pst_stage *self)
     f->stopped_looks = self->debug ? 0 : state == 'T' || state == 't' ? f->stopped_looks + 1 : 0;
     if (f->stopped_looks < STOPPED_LOOKS)
         return PST_OK;
-    return pst_fail(PST_E_TIMEOUT, "its program %s (process %d) is stopped (by %s) and has been for %.0f s",
+    return pst_fail(PST_E_TIMEOUT, "its program %s (process %d) is stopped (by %s), for %.0f s now",
                     self->caps.file, (int)pid, state == 'T' ? "SIGSTOP or SIGTSTP" : "a debugger",
                     LOOK_S * STOPPED_LOOKS);
 }
@@ -174,7 +174,7 @@ static pst_rc answer(struct pst_stage *self, const char *type, json_t **out)
                     ANSWER_DEADLINE_MS / 1000);
 }
 
-/* SIGINT, SIGTERM and SIGHUP stay ignored: the program is told when to end, as every stage is. */
+/* SIGINT, SIGTERM and SIGHUP stay ignored: the bridge tells the program when to end. */
 static pst_rc spawn(struct pst_stage *self)
 {
     struct pst_host_foreign *f = pst_state(self);
@@ -192,9 +192,9 @@ static pst_rc spawn(struct pst_stage *self)
         _exit(127);
     }
     if (f->pid < 0)
-        return pst_fail_errno("fork");
+        return pst_fail_errno("cannot start the program %s", self->caps.file);
     f->pidfd = (int)syscall(SYS_pidfd_open, f->pid, 0);
-    return f->pidfd >= 0 ? PST_OK : pst_fail_errno("pidfd_open");
+    return f->pidfd >= 0 ? PST_OK : pst_fail_errno("cannot watch the program %s", self->caps.file);
 }
 
 /* [{"port": NAME, "bytes": N, "align": N}] */
@@ -232,7 +232,7 @@ static pst_rc foreign_size(struct pst_stage *self)
     f->pidfd = -1;
     const char *endpoint = json_string_value(json_object_get(self->config, "endpoint"));
     if (!endpoint)
-        return pst_fail(PST_E_PEER, "%s: configure lacks the program's endpoint", self->name);
+        return pst_fail(PST_E_PEER, "the supervisor's \"configure\" message lacks the program's endpoint");
     pst_rc rc = pst_wire_open(&f->wire, self->process->zmq, endpoint);
     if (rc == PST_OK)
         rc = spawn(self);
@@ -240,8 +240,8 @@ static pst_rc foreign_size(struct pst_stage *self)
     if (rc == PST_OK)
         rc = answer(self, "hello", &reply);
     if (rc == PST_OK && json_integer_value(json_object_get(reply, "protocol")) != PST_WIRE_PROTOCOL)
-        rc = pst_fail(PST_E_UNSUPPORTED, "its program %s speaks another protocol than %d", self->caps.file,
-                      PST_WIRE_PROTOCOL);
+        rc = pst_fail(PST_E_UNSUPPORTED, "its program %s does not speak version %d of the wire protocol",
+                      self->caps.file, PST_WIRE_PROTOCOL);
     json_decref(reply);
     json_t *message = json_copy(self->config);
     (void)json_object_set_new(message, "type", json_string("size"));

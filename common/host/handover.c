@@ -1,10 +1,10 @@
-/* handover.c: on GPUs slots change hands in streams. Each stage on a GPU that a route passes has an event for
- * each slot, which says when its kernels are done with it: `ready` where they fill it, `free` where they read
- * it. Whoever gets the slot waits for those of the others, in its stream or, where it has named none, on the
- * host. An event is recorded before the frame or the release that hands the slot on, so no wait can come
- * before its record; one that is of an earlier turn is waited for in vain, and has passed.
+/* handover.c: on GPUs slots change hands in streams. Each stage on a GPU that a route passes has one event
+ * for each slot, which says when its kernels are done with the slot. A stage that gets a slot waits for the
+ * events of all other stages: in its stream, or on the host if it has named no stream. An event is recorded
+ * before the frame or the release that hands the slot on. So no wait can come before its record. An event of
+ * an earlier turn has passed already.
  *
- * Where a stage on a CPU touches the slots there are no events: then the sender waits for its stream. */
+ * If a stage on a CPU touches the slots there are no events. Then the sender waits for its stream. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 /* ---- events of a process ------------------------------------------------------------------------- */
 
-/* "cuda:N HANDLE", one that the memory host shares; or "cuda:N #NAME", this process' own. */
+/* "cuda:N HANDLE" is an event that the memory host shares, "cuda:N #NAME" one of this process. */
 static pst_rc open_event(const char *name, int gpu, void **event)
 {
     const struct pst_gpus *gpus;
@@ -29,11 +29,11 @@ static pst_rc open_event(const char *name, int gpu, void **event)
     else if (text && pst_ipc_parse(text + 1, &handle))
         rc = gpus->event_open(gpu, &handle, event, why);
     else
-        return pst_fail(PST_E_PEER, "the memory host sent no handle of an event");
-    return rc == PST_OK ? rc : pst_fail(rc, "cannot have an event that several stages use: %s", why);
+        return pst_fail(PST_E_PEER, "the memory host sent an event without a handle");
+    return rc == PST_OK ? rc : pst_fail(rc, "cannot make or open an event that several stages use: %s", why);
 }
 
-/* Once a process: its threads share what has one name. */
+/* Each event is opened once in a process. Its threads share it by its name. */
 static pst_rc find_event(struct pst_host_process *process, const char *name, void **event)
 {
     pst_rc rc = PST_OK;
@@ -54,7 +54,7 @@ static pst_rc find_event(struct pst_host_process *process, const char *name, voi
     (void)pthread_mutex_unlock(&process->lock);
     if (rc != PST_OK)
         free(known);
-    return rc != PST_OK || known ? rc : pst_fail(PST_E_NOMEM, "no memory for an event");
+    return rc != PST_OK || known ? rc : pst_fail(PST_E_NOMEM, "out of memory for an event");
 }
 
 void pst_handover_free_events(struct pst_host_process *process)
@@ -76,8 +76,8 @@ static pst_rc find_events(struct pst_stage *self, const json_t *names, uint32_t 
 {
     pst_rc rc = PST_OK;
     if (json_array_size(names) != slots)
-        return pst_fail(PST_E_PEER, "%s: a route of %u slots has %zu events", self->name, slots,
-                        json_array_size(names));
+        return pst_fail(PST_E_PEER, "the supervisor sent %zu events for a route of %u slots",
+                        json_array_size(names), slots);
     for (uint32_t s = 0; s < slots && rc == PST_OK; s++) {
         const char *name = json_string_value(json_array_get(names, s));
         rc = find_event(self->process, name ? name : "", &out[s]);
@@ -96,7 +96,7 @@ pst_rc pst_handover_open(struct pst_stage *self, struct pst_host_route_end *rout
     route->mine = calloc(route->slots, sizeof *route->mine);
     route->theirs = calloc((n + 1) * route->slots, sizeof *route->theirs);
     if (!route->mine || !route->theirs)
-        return pst_fail(PST_E_NOMEM, "%s: no memory for the events of %u slots", self->name, route->slots);
+        return pst_fail(PST_E_NOMEM, "out of memory for the events of %u slots", route->slots);
     pst_rc rc = find_events(self, mine, route->slots, route->mine);
     for (size_t i = 0; i < n && rc == PST_OK; i++)
         rc = find_events(self, json_array_get(theirs, i), route->slots, &route->theirs[i * route->slots]);
@@ -128,7 +128,7 @@ pst_rc pst_stream(struct pst_stage *self, void *stream)
 
 /* ---- while it runs ------------------------------------------------------------------------------- */
 
-/* The others' kernels are done with the slot: for what comes next in the stream, or for the host. */
+/* Makes the stream, or the host, wait until the others' kernels are done with the slot. */
 static pst_rc wait_for_others(struct pst_stage *self, const struct pst_host_route_end *route, uint32_t slot,
                               bool host)
 {
@@ -141,8 +141,8 @@ static pst_rc wait_for_others(struct pst_stage *self, const struct pst_host_rout
         rc = gpus->event_wait(pst_gpu_number(pst_device(self)), route->theirs[i * route->slots + slot],
                               self->stream, host, why);
         if (rc != PST_OK)
-            return pst_fail(rc, "%s: slot %u of route %u, which another stage has used: %s", self->name, slot,
-                            route->id, why);
+            return pst_fail(rc, "waiting for another stage's kernels, which use slot %u of route %u: %s",
+                            slot, route->id, why);
     }
     return rc;
 }
@@ -174,9 +174,7 @@ pst_rc pst_handover_give(struct pst_stage *self, const struct pst_host_route_end
     rc = gpus->event_record(gpu, event, self->stream, why);
     if (rc == PST_OK && !route->mine)
         rc = gpus->event_wait(gpu, event, NULL, true, why);
-    return rc == PST_OK ? rc
-                        : pst_fail(rc, "%s: slot %u of route %u cannot be handed on: %s", self->name, slot,
-                                   route->id, why);
+    return rc == PST_OK ? rc : pst_fail(rc, "cannot hand on slot %u of route %u: %s", slot, route->id, why);
 }
 
 pst_rc pst_slot_wait(struct pst_stage *self, struct pst_ref ref)
@@ -184,7 +182,7 @@ pst_rc pst_slot_wait(struct pst_stage *self, struct pst_ref ref)
     const struct pst_host_route_end *route = pst_host_route_end_find(self, ref.route);
     return route && ref.slot < route->slots ? wait_for_others(self, route, ref.slot, true)
                                             : pst_fail(PST_E_ARG,
-                                                       "%s: waits for slot %u of route %u, which does "
+                                                       "it waits for slot %u of route %u, which does "
                                                        "not pass here",
-                                                       self->name, ref.slot, ref.route);
+                                                       ref.slot, ref.route);
 }

@@ -1,27 +1,27 @@
-/* handover.h: how slots change hands on GPUs: between the host (host.c, ports.c) and its events (handover.c).
+/* handover.h: how slots change hands on GPUs, by events that kernels wait for.
  *
- * Owner: a process' events belong to it, and are freed when its stages have ended. Threads: each stage's own;
- * what a process shares is locked. */
+ * Owner: a process owns its events, and frees them when its stages have ended. Threads: each stage's own;
+ * what the threads of a process share is locked. */
 #ifndef PST_HANDOVER_H
 #define PST_HANDOVER_H
 
 #include "common/host/host_impl.h"
 
-/* Of the supervisor's "open" message: this stage's events of a route, and those that it waits for. */
+/* From the supervisor's "open" message: this stage's events of a route, and those that it waits for. */
 PST_MUST_USE pst_rc pst_handover_open(struct pst_stage *self, struct pst_host_route_end *route,
                                       const json_t *j);
 void pst_handover_close(struct pst_stage *self);
 void pst_handover_free_events(struct pst_host_process *process);
 
-/* The slot has come, by a credit or in a frame: what the stage does with it from now on comes after what
- * others did. */
+/* Call when a slot has come, by a credit or in a frame: orders the stage's work after the work of the others.
+ */
 PST_MUST_USE pst_rc pst_handover_take(struct pst_stage *self, const struct pst_host_route_end *route,
                                       uint32_t slot);
-/* Before a frame with the slot is sent: one that waits for no kernels may then write there (PST_PORT_ASIDE).
- */
+/* Call before a frame with the slot is sent: the receiver may write there without waiting for kernels
+ * (PST_PORT_ASIDE). */
 PST_MUST_USE pst_rc pst_handover_announce(struct pst_stage *self, const struct pst_host_route_end *route,
                                           uint32_t slot);
-/* Before the slot is another's: what the stage did comes before what others will do. */
+/* Call before the slot is given away: orders the stage's work before the next user's. */
 PST_MUST_USE pst_rc pst_handover_give(struct pst_stage *self, const struct pst_host_route_end *route,
                                       uint32_t slot);
 

@@ -14,11 +14,11 @@
 #include "common/util/clock.h"
 #include "common/host/handover.h"
 
-#define IDLE_POLL_MS 250             /* upper bound of a sleep: a lost wake costs this, not the run */
+#define IDLE_POLL_MS 250             /* the longest sleep: a wake that is lost costs no more than this */
 #define SUPERVISOR_DEADLINE_MS 60000 /* between messages of the start-up */
 #define ACK_DEADLINE_MS 5000
 #define INBOX_MAX_BYTES 64 /* a wake is empty */
-#define WAKES_MAX 10000    /* taken at a time: who sends more must not keep the stage from its work */
+#define WAKES_MAX 10000    /* read at a time: a flood of them must not keep the stage from its work */
 
 /* ---- the process --------------------------------------------------------------------------------- */
 
@@ -27,13 +27,13 @@ pst_rc pst_host_process_init(struct pst_host_process *process)
     memset(process, 0, sizeof *process);
     process->zmq = zmq_ctx_new();
     if (!process->zmq)
-        return pst_fail_errno("zmq_ctx_new");
+        return pst_fail_errno("cannot start ZeroMQ");
     if (pthread_mutex_init(&process->lock, NULL) != 0)
-        return pst_fail(PST_E_NOMEM, "no mutex");
+        return pst_fail(PST_E_NOMEM, "cannot make a mutex");
     return PST_OK;
 }
 
-/* Let go before the memory host ends: what it shared must be closed first. */
+/* Closes a region. It must happen before the memory host ends, which shares it. */
 static void let_go(struct pst_host_process *process, int i)
 {
     const struct pst_gpus *gpus;
@@ -60,8 +60,8 @@ void pst_host_process_release(struct pst_host_process *process)
     (void)pthread_mutex_destroy(&process->lock);
 }
 
-/* Memory of a GPU: `path` is "cuda:N HANDLE". *gpu: of the stage that wants it, which may be another that
- * reaches it; gets what it was opened on. */
+/* Opens memory of a GPU: `path` is "cuda:N HANDLE". *gpu is the stage's GPU, which may be another one that
+ * reaches it. It gets the GPU on which the memory was opened. */
 static pst_rc open_gpu(const char *path, uint64_t bytes, int *gpu, struct pst_region *out)
 {
     const struct pst_gpus *gpus;
@@ -70,13 +70,14 @@ static pst_rc open_gpu(const char *path, uint64_t bytes, int *gpu, struct pst_re
     const char *text = strchr(path, ' ');
     *gpu = *gpu >= 0 ? *gpu : pst_gpu_number(path);
     if (!text || !pst_ipc_parse(text + 1, &handle))
-        return pst_fail(PST_E_PEER, "the memory host sent no handle of memory");
+        return pst_fail(PST_E_PEER, "the memory host sent memory without a handle");
     pst_rc rc = pst_gpus_open(&gpus);
     if (rc != PST_OK)
         return rc;
     rc = gpus->open(*gpu, &handle, &out->base, why);
     out->bytes = bytes;
-    return rc == PST_OK ? PST_OK : pst_fail(rc, "cannot open memory that another process shares: %s", why);
+    return rc == PST_OK ? PST_OK
+                        : pst_fail(rc, "cannot open GPU memory that another process shares: %s", why);
 }
 
 static pst_rc pin(const struct pst_region *region, int gpu)
@@ -92,7 +93,7 @@ static pst_rc pin(const struct pst_region *region, int gpu)
                                    (double)region->bytes / 1048576.0, why);
 }
 
-/* Opens the region, once a process; for a stage on a GPU (gpu >= 0) its kernels can use it. */
+/* Opens the region, once in a process. For a stage on a GPU (gpu >= 0) its kernels can use it. */
 static pst_rc map_shared(struct pst_host_process *process, const char *path, uint64_t bytes, int gpu,
                          struct pst_region *out)
 {
@@ -130,13 +131,13 @@ pst_rc pst_control_send(struct pst_stage *self, json_t *message)
     char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
     json_decref(message);
     if (!text)
-        return pst_fail(PST_E_NOMEM, "%s: out of memory for a message", self->name);
+        return pst_fail(PST_E_NOMEM, "out of memory for a message");
     int sent = zmq_send(self->control, text, strlen(text), ZMQ_DONTWAIT);
     free(text);
-    return sent >= 0 ? PST_OK : pst_fail_errno("%s: cannot reach the supervisor", self->name);
+    return sent >= 0 ? PST_OK : pst_fail_errno("cannot reach the supervisor");
 }
 
-/* NULL, with errno EAGAIN, if there is none in time. */
+/* NULL, with errno EAGAIN: none came in time. */
 static json_t *control_recv(struct pst_stage *self, int timeout_ms)
 {
     zmq_pollitem_t item = {.socket = self->control, .events = ZMQ_POLLIN};
@@ -159,21 +160,21 @@ static const char *type_of(const json_t *message)
     return type ? type : "";
 }
 
-/* Waits for one of two types; "stop" always ends the wait. */
+/* Waits for a message of this type. "stop" ends the wait, too. */
 static pst_rc expect(struct pst_stage *self, const char *type, json_t **out)
 {
     *out = control_recv(self, SUPERVISOR_DEADLINE_MS);
-    while (!*out && getppid() > 1 && errno == EAGAIN) /* others may take long to size; the parent lives */
+    while (!*out && getppid() > 1 && errno == EAGAIN) /* other stages may take long; the supervisor lives */
         *out = control_recv(self, SUPERVISOR_DEADLINE_MS);
     if (!*out)
-        return pst_fail(PST_E_PEER, "%s: the supervisor is gone", self->name);
+        return pst_fail(PST_E_PEER, "the supervisor is gone");
     if (strcmp(type_of(*out), type) == 0)
         return PST_OK;
     pst_rc rc = PST_E_INTERRUPTED;
     if (strcmp(type_of(*out), "stop") == 0 || strcmp(type_of(*out), "finish") == 0)
         self->stopping = true;
     else
-        rc = pst_fail(PST_E_PEER, "%s: expected %s of the supervisor, found %s", self->name, type,
+        rc = pst_fail(PST_E_PEER, "expected the message \"%s\" of the supervisor, got \"%s\"", type,
                       type_of(*out));
     json_decref(*out);
     *out = NULL;
@@ -231,7 +232,7 @@ static enum pst_page_state sleep_state(struct pst_stage *self)
     return pst_ports_starved(self) ? PST_PAGE_WAITS_CREDIT : PST_PAGE_WAITS_INPUT;
 }
 
-/* Looks at everything that can wake the stage, for at most timeout_ms. True if an event was delivered. */
+/* Waits at most timeout_ms for whatever can wake the stage. True: an event was delivered. */
 static bool poll_all(struct pst_stage *self, long timeout_ms, pst_rc *rc)
 {
     zmq_pollitem_t items[PST_HOST_FDS_MAX + 4] = {{.socket = self->inbox, .events = ZMQ_POLLIN},
@@ -294,7 +295,7 @@ static pst_rc run_loop(struct pst_stage *self)
             break;
         if (any)
             continue;
-        /* say that we sleep, then look once more: whoever came in between has seen the flag or been seen */
+        /* Says that it sleeps, then looks once more: a sender either sees the flag or is seen. */
         (void)atomic_exchange_explicit(&self->page->sleeping, 1, memory_order_acq_rel);
         if (!pst_ports_step(self, &rc) && rc == PST_OK && !finished(self))
             (void)poll_all(self, IDLE_POLL_MS, &rc);
@@ -315,17 +316,17 @@ static pst_rc connect_control(struct pst_stage *self, const char *endpoint)
     self->control = zmq_socket(self->process->zmq, ZMQ_DEALER);
     self->inbox = zmq_socket(self->process->zmq, ZMQ_PULL);
     if (!self->control || !self->inbox)
-        return pst_fail_errno("%s: zmq_socket", self->name);
+        return pst_fail_errno("cannot make sockets");
     if (zmq_setsockopt(self->control, ZMQ_ROUTING_ID, self->name, strlen(self->name)) != 0 ||
         zmq_setsockopt(self->control, ZMQ_LINGER, &linger, sizeof linger) != 0 ||
         zmq_setsockopt(self->inbox, ZMQ_LINGER, &zero, sizeof zero) != 0 ||
         zmq_connect(self->control, endpoint) != 0)
-        return pst_fail_errno("%s: cannot reach the supervisor at %s", self->name, endpoint);
+        return pst_fail_errno("cannot reach the supervisor at %s", endpoint);
     return pst_control_send(
         self, json_pack("{ss si si}", "type", "hello", "pid", (int)getpid(), "protocol", PST_WIRE_PROTOCOL));
 }
 
-static pst_rc set_cores(struct pst_stage *self, const char *cores)
+static pst_rc set_cores(const char *cores)
 {
     if (!cores || !cores[0])
         return PST_OK;
@@ -343,7 +344,7 @@ static pst_rc set_cores(struct pst_stage *self, const char *cores)
             break;
     }
     if (sched_setaffinity(0, sizeof set, &set) != 0)
-        return pst_fail_errno("%s: cannot run on cores %s", self->name, cores);
+        return pst_fail_errno("cannot run on cores %s", cores);
     return PST_OK;
 }
 
@@ -357,7 +358,7 @@ static pst_rc configure(struct pst_stage *self)
     const char *base = json_string_value(json_object_get(c, "base_dir"));
     const char *inbox = json_string_value(json_object_get(c, "inbox"));
     if (!run || !inbox)
-        return pst_fail(PST_E_PEER, "%s: configure lacks run or inbox", self->name);
+        return pst_fail(PST_E_PEER, "the supervisor's \"configure\" message lacks \"run\" or \"inbox\"");
     rc = pst_caps_load(&self->caps, run, base);
     if (rc != PST_OK)
         return rc;
@@ -373,16 +374,16 @@ static pst_rc configure(struct pst_stage *self)
     self->start_batch = (uint64_t)json_integer_value(json_object_get(c, "start_batch"));
     self->state = calloc(1, self->desc.state_bytes ? self->desc.state_bytes : 1);
     if (!self->state || self->instances < 1)
-        return pst_fail(PST_E_NOMEM, "%s: out of memory for its state", self->name);
+        return pst_fail(PST_E_NOMEM, "out of memory for the stage's state");
     uid_t uid = geteuid();
     int64_t most = INBOX_MAX_BYTES;
     if (zmq_setsockopt(self->inbox, ZMQ_MAXMSGSIZE, &most, sizeof most) != 0 ||
         zmq_setsockopt(self->inbox, ZMQ_IPC_FILTER_UID, &uid, sizeof uid) != 0 ||
         zmq_bind(self->inbox, inbox) != 0)
-        return pst_fail_errno("%s: cannot listen at %s", self->name, inbox);
+        return pst_fail_errno("cannot listen at %s", inbox);
     if (json_is_true(json_object_get(c, "trace")))
         rc = pst_trace_open(&self->trace);
-    return rc == PST_OK ? set_cores(self, json_string_value(json_object_get(c, "cores"))) : rc;
+    return rc == PST_OK ? set_cores(json_string_value(json_object_get(c, "cores"))) : rc;
 }
 
 static pst_rc size(struct pst_stage *self)
@@ -415,7 +416,7 @@ static pst_rc open_stage(struct pst_stage *self)
     const char *board = json_string_value(json_object_get(message, "board"));
     uint64_t bytes = (uint64_t)json_integer_value(json_object_get(message, "board_bytes"));
     rc = board ? map_shared(self->process, board, bytes, -1, &self->board_map)
-               : pst_fail(PST_E_PEER, "%s: open names no board", self->name);
+               : pst_fail(PST_E_PEER, "the supervisor's \"open\" message names no board");
     if (rc != PST_OK)
         goto out;
     self->board = self->board_map.base;
@@ -423,7 +424,7 @@ static pst_rc open_stage(struct pst_stage *self)
     json_int_t page = json_integer_value(json_object_get(message, "page"));
     if (self->board->magic != PST_BOARD_MAGIC || pages < 0 || page < 0 ||
         (uint64_t)(pages + (page + 1) * PST_PAGE) > bytes) {
-        rc = pst_fail(PST_E_PEER, "%s: the shared board is not what it should be", self->name);
+        rc = pst_fail(PST_E_PEER, "the shared board is not the one of this run");
         goto out;
     }
     self->page = (struct pst_page *)(uintptr_t)((char *)self->board_map.base + pages + page * PST_PAGE);

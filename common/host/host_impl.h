@@ -1,5 +1,6 @@
-/* host_impl.h: one running stage, as host.c (life), ports.c (frames and slots) and sdk.c (the rest of
- * stage.h) see it. Private to them and to the stages that are built into the runtime. */
+/* host_impl.h: one running stage, as host.c (its life), ports.c and ports_open.c (frames and slots), sdk.c
+ * (the rest of stage.h) and the bridge to foreign stages see it. Private to this room. Owner: pst_host_run.
+ * Threads: the stage's own. */
 #ifndef PST_HOST_IMPL_H
 #define PST_HOST_IMPL_H
 
@@ -14,7 +15,7 @@
 #include "common/util/clock.h"
 
 #define PST_HOST_FDS_MAX 8
-#define PST_HOST_BATCH_SPANS_NS 2000 /* shorter events are not worth a line in the trace */
+#define PST_HOST_BATCH_SPANS_NS 2000 /* shorter events get no line in the trace */
 
 struct pst_host_peer {
     struct pst_page *page;
@@ -50,17 +51,18 @@ struct pst_host_route_end { /* a route that passes through here */
     struct pst_pool *pool;
     int origin_port; /* -1: borrowed */
     int via_port;    /* the port of this stage that it passes */
-    bool on_gpu;     /* in a GPU's own memory, which the host cannot touch */
-    /* handover.c: an event a slot that this stage records; NULL: it waits itself. Those of ntheirs others. */
+    bool on_gpu;     /* its slots lie in a GPU's own memory, which the host cannot touch */
+    /* handover.c: one event for each slot that this stage records, and those of ntheirs other stages. NULL:
+     * there are none, and the stage waits on the host. */
     void **mine, **theirs;
     uint32_t ntheirs;
-    bool aside; /* a stage that does not wait for kernels puts something into its slots */
+    bool aside; /* a stage that does not wait for kernels writes to its slots */
     bool total_told, ended;
-    uint32_t held_count; /* borrowed or granted, and not yet sent on or released */
-    uint32_t open;       /* granted and not yet sent or released */
-    uint32_t hold;       /* most that may be open */
+    uint32_t held_count; /* slots that were borrowed or granted, and not yet sent on or released */
+    uint32_t open;       /* slots that were granted, and not yet sent or released */
+    uint32_t hold;       /* how many may be open */
     uint8_t held[PST_SLOTS_MAX];
-    bool announced[PST_SLOTS_MAX]; /* an early part named it; its last part is yet to come */
+    bool announced[PST_SLOTS_MAX]; /* an early part named it; its last part has not come */
     struct pst_host_peer *origins[PST_INSTANCES_MAX];
     int norigins;
 };
@@ -69,9 +71,9 @@ struct pst_stage {
     struct pst_host_process *process;
     char name[PST_NAME_MAX]; /* of the instance */
     struct pst_caps caps;
-    struct pst_stage_desc desc; /* what runs: the caps' own, or the bridge's for a foreign stage */
+    struct pst_stage_desc desc; /* of what runs: the stage itself, or the bridge to a foreign one */
     void *state;
-    json_t *config; /* the supervisor's configure message; strings live here */
+    json_t *config; /* the supervisor's "configure" message; strings point into it */
     json_t *params;
     int instance, instances;
     uint64_t seed, start_batch;
@@ -102,7 +104,7 @@ struct pst_stage {
     double timer_at;  /* 0: none */
     int64_t in_flight;
     int64_t keep_alive; /* reasons not to end that are not IO */
-    void *stream;       /* on a GPU: slots are handed over in it, if in_stream */
+    void *stream;       /* on a GPU: slots change hands in it, if in_stream is set */
     void *behind;       /* an event of it */
     bool in_stream;
     bool opened, started, sized, stopping, finishing;
@@ -112,9 +114,10 @@ struct pst_stage {
 };
 
 /* ports.c */
-bool pst_ports_step(struct pst_stage *self, pst_rc *rc); /* delivers what there is; true if anything was */
+/* Delivers frames, credits and ends that are there. True: there was something. */
+bool pst_ports_step(struct pst_stage *self, pst_rc *rc);
 bool pst_ports_finished(struct pst_stage *self);
-pst_rc pst_ports_end(struct pst_stage *self); /* END on every output */
+pst_rc pst_ports_end(struct pst_stage *self); /* sends the end on every output */
 pst_rc pst_ports_open(struct pst_stage *self, const json_t *message);
 void pst_ports_close(struct pst_stage *self);
 bool pst_ports_starved(struct pst_stage *self); /* waits for a credit */

@@ -7,7 +7,7 @@
 
 #include "common/host/handover.h"
 
-#define FULL_RING_NAP_NS 100000 /* a ring is full only while its reader is busy with something long */
+#define FULL_RING_NAP_NS 100000 /* a ring is full only while its reader does something long */
 #define PENDING_MAX 8192        /* early frames of one ordered input: far above slots x parts */
 
 struct pst_host_route_end *pst_host_route_end_find(struct pst_stage *self, uint32_t route)
@@ -28,28 +28,28 @@ static struct pst_host_route_end *held_at_port(const struct pst_stage *self, int
 
 static void wake(const struct pst_host_peer *peer)
 {
-    /* Either this exchange comes after the sleeper's own and finds the flag up, or the sleeper's comes after
-     * and its last look sees what was just handed over. */
+    /* If this exchange comes after the sleeper's, it finds the flag set. If it comes before, the sleeper
+     * looks once more afterwards, and sees what was just handed over. */
     if (atomic_exchange_explicit(&peer->page->sleeping, 0, memory_order_acq_rel))
         (void)zmq_send(peer->push, "", 0, ZMQ_DONTWAIT);
 }
 
 /* ---- giving and taking slots --------------------------------------------------------------------- */
 
-/* The route of a slot that this stage holds (or, if announced, knows from an early part), or NULL with the
- * reason. */
+/* The route of a slot that this stage holds, or (if announced is set) knows from an early part. NULL, with
+ * the reason: it has no such slot. */
 static struct pst_host_route_end *want_held(struct pst_stage *self, struct pst_ref ref, const char *what,
                                             bool announced)
 {
     struct pst_host_route_end *route = pst_host_route_end_find(self, ref.route);
     if (!route || ref.slot >= route->slots) {
-        (void)pst_fail(PST_E_ARG, "%s: %s slot %u of route %u, which does not pass here", self->name, what,
-                       ref.slot, ref.route);
+        (void)pst_fail(PST_E_ARG, "it %s slot %u of route %u, which does not pass here", what, ref.slot,
+                       ref.route);
         return NULL;
     }
     if (!route->held[ref.slot] && !(announced && route->announced[ref.slot])) {
-        (void)pst_fail(PST_E_ARG, "%s: %s slot %u of route %u, which it does not hold", self->name, what,
-                       ref.slot, ref.route);
+        (void)pst_fail(PST_E_ARG, "it %s slot %u of route %u, which it does not hold", what, ref.slot,
+                       ref.route);
         return NULL;
     }
     return route;
@@ -168,7 +168,7 @@ static pst_rc push_when_there_is_room(struct pst_stage *self, const struct pst_h
 static pst_rc push(struct pst_stage *self, struct pst_host_output *out, int to, const struct pst_frame *frame)
 {
     if (frame->nrefs > out->rings[to].refs)
-        return pst_fail(PST_E_LIMIT, "%s: a frame with %u slots, at most %u fit this link", self->name,
+        return pst_fail(PST_E_LIMIT, "it sent a frame with %u slots, but this link carries at most %u",
                         frame->nrefs, out->rings[to].refs);
     if (!pst_lane_push(&out->rings[to], frame)) {
         const enum pst_page_state before = pst_page_enter(self->page, PST_PAGE_WAITS_CREDIT);
@@ -188,7 +188,8 @@ pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame)
     for (int i = 0; i < self->noutputs; i++)
         links += self->outputs[i].port == port;
     if (frame->nrefs > PST_REFS_MAX || (frame->flags & PST_END))
-        return pst_fail(PST_E_ARG, "%s: not a frame that a stage may send", self->name);
+        return pst_fail(PST_E_ARG, "it sent a frame with %u slots and flags %u, which no stage may send",
+                        frame->nrefs, frame->flags);
     for (uint32_t r = 0; r < frame->nrefs; r++) {
         struct pst_host_route_end *route = want_held(self, frame->refs[r], "sent", !gives);
         if (!route)
@@ -198,7 +199,7 @@ pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame)
             rc = pst_handover_give(self, route, frame->refs[r].slot);
         if (rc != PST_OK)
             return rc;
-        /* asked for before the slot can come free again: a later batch must not get it first */
+        /* Asks for it before the slot can be free again: a later batch must not get it first. */
         if (gives && links > 0 && route->origin_port == port && !(frame->flags & PST_LAST_MICRO)) {
             rc = pst_pool_want(route->pool, (uint32_t)self->instance, frame->batch, frame->micro + 1);
             if (rc != PST_OK)
@@ -209,7 +210,7 @@ pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame)
         if (gives && links > 0)
             let_go(self, route, frame->refs[r].slot);
     }
-    if (links == 0) { /* an optional output that nobody listens to: the slots go home */
+    if (links == 0) { /* an optional output that is not linked: the slots go home */
         pst_rc rc = PST_OK;
         for (uint32_t r = 0; gives && r < frame->nrefs && rc == PST_OK; r++)
             rc = pst_release(self, frame->refs[r], false);
@@ -241,9 +242,9 @@ static pst_rc deliver_frame(struct pst_stage *self, struct pst_host_input *in, c
     for (uint32_t r = 0; r < frame->nrefs; r++) {
         struct pst_host_route_end *route = pst_host_route_end_find(self, frame->refs[r].route);
         if (!route || frame->refs[r].slot >= route->slots)
-            return pst_fail(PST_E_PEER, "%s: %s%s sent slot %u of route %u, which does not pass here",
-                            self->name, in->nrings > 1 ? "an instance of the stage of " : "",
-                            in->producers[0]->name, frame->refs[r].slot, frame->refs[r].route);
+            return pst_fail(PST_E_PEER, "%s%s sent it slot %u of route %u, which does not pass here",
+                            in->nrings > 1 ? "an instance of the stage of " : "", in->producers[0]->name,
+                            frame->refs[r].slot, frame->refs[r].route);
         const pst_rc rc = pst_handover_take(self, route, frame->refs[r].slot);
         if (rc != PST_OK)
             return rc;
@@ -290,7 +291,7 @@ static bool keep(struct pst_host_input *in, const struct pst_frame *frame)
     return true;
 }
 
-/* For whoever asks why nothing moves. */
+/* The supervisor shows it if nothing moves. */
 static void tell_early(const struct pst_stage *self)
 {
     uint32_t early = 0;
@@ -335,8 +336,8 @@ static pst_rc take(struct pst_stage *self, struct pst_host_input *in, int ring, 
     }
     if (frame->batch < in->next_batch || !keep(in, frame))
         return pst_fail(PST_E_PEER,
-                        "%s: %s sent batch %llu, micro-batch %u, part %u; expected batch %llu, %u, %u",
-                        self->name, in->producers[ring]->name, (unsigned long long)frame->batch, frame->micro,
+                        "%s sent it batch %llu, micro-batch %u, part %u; expected batch %llu, %u, %u",
+                        in->producers[ring]->name, (unsigned long long)frame->batch, frame->micro,
                         frame->part, (unsigned long long)in->next_batch, in->next_micro, in->next_part);
     return PST_OK;
 }
@@ -351,7 +352,7 @@ static bool step_input(struct pst_stage *self, struct pst_host_input *in, pst_rc
     for (int r = 0; r < in->nrings && *rc == PST_OK; r++) {
         int got = in->ring_ended[r] ? 0 : pst_lane_pop(&in->rings[r], &frame);
         if (got < 0)
-            *rc = pst_fail(PST_E_PEER, "%s: what %s sent is no frame", self->name, in->producers[r]->name);
+            *rc = pst_fail(PST_E_PEER, "%s sent it something that is no frame", in->producers[r]->name);
         if (got > 0) {
             any = true;
             *rc = take(self, in, r, &frame);
@@ -366,8 +367,8 @@ static bool step_input(struct pst_stage *self, struct pst_host_input *in, pst_rc
         in->ended = true;
         any = true;
         if (in->npending > 0)
-            *rc = pst_fail(PST_E_PEER, "%s: batch %llu never came", self->name,
-                           (unsigned long long)in->next_batch);
+            *rc = pst_fail(PST_E_PEER, "its input %s ended, but batch %llu never came",
+                           self->desc.ports[in->port].name, (unsigned long long)in->next_batch);
         struct pst_event event = {.kind = PST_EV_END, .port = in->port};
         if (*rc == PST_OK)
             *rc = pst_host_deliver(self, &event);
@@ -386,7 +387,7 @@ static bool step_credit(struct pst_stage *self, struct pst_host_route_end *route
     route->open++;
     atomic_store_explicit(&self->page->batch, event.credit.batch, memory_order_relaxed);
     atomic_fetch_add_explicit(&self->page->taken, 1, memory_order_relaxed);
-    for (int i = 0; i < route->norigins; i++) /* the next slot may be another instance's */
+    for (int i = 0; i < route->norigins; i++) /* the next slot may belong to another instance */
         if (route->origins[i]->page != self->page)
             wake(route->origins[i]);
     *rc = pst_handover_take(self, route, event.credit.ref.slot);
@@ -454,7 +455,7 @@ bool pst_ports_finished(struct pst_stage *self)
         told = told || self->routes[i].total_told;
     }
     if (!fed && originates && !told)
-        return false; /* a source that has not said how much there will be */
+        return false; /* a source that has not said how many batches there are */
     for (int i = 0; i < self->nroutes; i++) {
         struct pst_host_route_end *r = &self->routes[i];
         if (r->origin_port < 0
@@ -463,7 +464,7 @@ bool pst_ports_finished(struct pst_stage *self)
             return false;
         bool returns = r->origin_port >= 0 && (self->desc.ports[r->origin_port].flags & PST_PORT_RETURNS);
         if (returns && r->total_told && pst_pool_busy(r->pool))
-            return false; /* its slots come home with something in them */
+            return false; /* its slots come home changed, and it must see them */
     }
     return true;
 }

@@ -1,4 +1,4 @@
-/* sdk.c: the parts of stage.h that only look things up or tell the supervisor. */
+/* sdk.c: the functions of stage.h that look something up or tell the supervisor something. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,7 +144,7 @@ void pst_need(struct pst_stage *self, int port, uint64_t bytes, uint64_t align)
 pst_rc pst_watch(struct pst_stage *self, int fd)
 {
     if (self->nfds == PST_HOST_FDS_MAX)
-        return pst_fail(PST_E_LIMIT, "more than %d descriptors watched", PST_HOST_FDS_MAX);
+        return pst_fail(PST_E_LIMIT, "a stage can watch at most %d descriptors", PST_HOST_FDS_MAX);
     self->fds[self->nfds++] = fd;
     return PST_OK;
 }
@@ -184,8 +184,7 @@ pst_rc pst_report(struct pst_stage *self, const char *section, const char *fmt, 
     free(text);
     if (!json_is_object(data)) {
         json_decref(data);
-        return pst_fail(PST_E_ARG, "%s: its report on %s is not a JSON object: %s", self->name, section,
-                        error.text);
+        return pst_fail(PST_E_ARG, "its report \"%s\" is not a JSON object: %s", section, error.text);
     }
     return pst_control_send(self,
                             json_pack("{ss ss so}", "type", "report", "section", section, "data", data));
@@ -194,7 +193,8 @@ pst_rc pst_report(struct pst_stage *self, const char *section, const char *fmt, 
 pst_rc pst_publish(struct pst_stage *self, int port, const char *path)
 {
     if (!(self->desc.ports[port].flags & PST_PORT_ONESHOT))
-        return pst_fail(PST_E_ARG, "%s.%s is not one-shot", self->name, port_name(self, port));
+        return pst_fail(PST_E_ARG, "cannot publish a path through %s, which is not a one-shot output",
+                        port_name(self, port));
     return pst_control_send(
         self, json_pack("{ss ss ss}", "type", "published", "port", port_name(self, port), "path", path));
 }

@@ -1,3 +1,4 @@
+/* trace.c: spans in memory, and the file that they become. */
 #include "common/host/trace.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* trace.h: spans of one stage in a bounded ring, written as Chrome/Perfetto trace events. */
+/* trace.h: spans of time of one stage, in a ring of bounded size, written as Chrome/Perfetto trace events.
+ * Owner: the caller. Threads: one. */
 #ifndef PST_TRACE_H
 #define PST_TRACE_H
 

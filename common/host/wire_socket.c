@@ -1,3 +1,4 @@
+/* wire_socket.c: the socket, and who may speak through it. */
 #include "common/host/wire_socket.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 #define ZAP_PARTS 7                           /* version, id, domain, address, identity, mechanism, key */
 #define KEY_BYTES 32
 #define ANCESTORS_MAX 64
-#define STRANGERS_MAX 1000 /* messages of others passed over at a time */
+#define STRANGERS_MAX 1000 /* messages of others that are skipped at a time */
 
 /* ---- who may connect over tcp -------------------------------------------------------------------- */
 
@@ -27,7 +28,7 @@ static void reply(void *zap, const char *id, size_t id_bytes, bool yes)
     (void)zmq_send(zap, "", 0, 0);
 }
 
-/* Answers ZeroMQ's questions until the context ends or the bridge says so by an empty message. */
+/* Answers ZeroMQ's questions about clients until the context ends or the bridge sends an empty message. */
 static void *authenticate(void *arg)
 {
     struct pst_wire_socket *wire = arg;
@@ -62,9 +63,9 @@ static pst_rc start_zap(struct pst_wire_socket *wire, void *zmq)
     wire->zap = zmq_socket(zmq, ZMQ_REP);
     if (!wire->zap || zmq_setsockopt(wire->zap, ZMQ_LINGER, &zero, sizeof zero) != 0 ||
         zmq_bind(wire->zap, ZAP_ENDPOINT) != 0)
-        return pst_fail_errno("cannot authenticate a program over tcp");
+        return pst_fail_errno("cannot check the keys of a program over tcp");
     if (pthread_create(&wire->zap_thread, NULL, authenticate, wire) != 0)
-        return pst_fail(PST_E_NOMEM, "no thread to authenticate a program over tcp");
+        return pst_fail(PST_E_NOMEM, "cannot start a thread that checks keys");
     wire->zap_runs = true;
     return PST_OK;
 }
@@ -88,9 +89,9 @@ static pst_rc require_keys(struct pst_wire_socket *wire, void *zmq)
     char public[PST_WIRE_KEY_MAX], secret[PST_WIRE_KEY_MAX], program[PST_WIRE_KEY_MAX];
     int one = 1;
     if (zmq_curve_keypair(public, secret) != 0 || zmq_curve_keypair(wire->zap_key, program) != 0)
-        return errno == ENOTSUP
-                   ? pst_fail(PST_E_UNSUPPORTED, "this libzmq has no CURVE: a tcp endpoint needs keys")
-                   : pst_fail_errno("cannot make keys for %s", wire->endpoint);
+        return errno == ENOTSUP ? pst_fail(PST_E_UNSUPPORTED,
+                                           "this libzmq was built without CURVE, which a tcp endpoint needs")
+                                : pst_fail_errno("cannot make keys for %s", wire->endpoint);
     (void)snprintf(wire->keys, sizeof wire->keys, "%s %s %s", public, wire->zap_key, program);
     wire->curve = true;
     pst_rc rc = start_zap(wire, zmq);
@@ -105,7 +106,7 @@ static pst_rc require_keys(struct pst_wire_socket *wire, void *zmq)
 
 /* ---- the socket ---------------------------------------------------------------------------------- */
 
-/* ZeroMQ tells there which connections end. */
+/* ZeroMQ reports there which connections end. */
 static pst_rc open_monitor(struct pst_wire_socket *wire, void *zmq)
 {
     char name[64];
@@ -182,7 +183,7 @@ static bool descends(pid_t pid, pid_t from)
     return false;
 }
 
-/* Is it the program's? The first one that is makes its sender known. */
+/* Is the message the program's? The first one makes its sender known. */
 static bool admit(struct pst_wire_socket *wire, pid_t program, zmq_msg_t *who, zmq_msg_t *what)
 {
     size_t n = zmq_msg_size(who);

@@ -1,3 +1,4 @@
+/* board.c: rings and pools in shared memory. */
 #include "common/ipc/board.h"
 
 #include <string.h>
@@ -77,7 +78,7 @@ pst_rc pst_pool_init(struct pst_pool *pool, uint32_t slots, uint32_t instances, 
     int failed = pthread_mutex_init(&pool->lock, &attr);
     (void)pthread_mutexattr_destroy(&attr);
     if (failed)
-        return pst_fail(PST_E_UNSUPPORTED, "no mutex can be shared between processes here");
+        return pst_fail(PST_E_UNSUPPORTED, "this system has no mutexes that processes can share");
     pool->slots = pool->nfree = slots;
     pool->instances = instances;
     pool->by_turn = by_turn;
@@ -97,8 +98,8 @@ void pst_pool_total(struct pst_pool *pool, uint64_t total)
     (void)pthread_mutex_unlock(&pool->lock);
 }
 
-/* The first of the instance's own wants, of n (n: it has none), and how many of others' are of older batches.
- * The caller holds the lock. */
+/* The index of the instance's oldest want among n (n: there is none), and how many wants of others are for
+ * older batches. The caller holds the lock. */
 static uint32_t own_want(const struct pst_pool *pool, uint32_t n, uint32_t instance, uint32_t *older)
 {
     uint32_t own = n;
@@ -133,7 +134,7 @@ bool pst_pool_grant(struct pst_pool *pool, uint32_t instance, struct pst_credit 
 {
     bool granted = false;
     (void)pthread_mutex_lock(&pool->lock);
-    const uint32_t free = pool->nfree, wants = pool->nwants; /* read once: they are shared */
+    const uint32_t free = pool->nfree, wants = pool->nwants; /* read once: others may change them */
     if (free == 0 || free > PST_SLOTS_MAX || wants > PST_WANTS_MAX)
         goto out;
     uint32_t older = 0;
@@ -144,10 +145,11 @@ bool pst_pool_grant(struct pst_pool *pool, uint32_t instance, struct pst_credit 
         pool->nwants = wants - 1;
         granted = true;
     }
-    /* wants are older than any batch not yet granted; nobody begins one before what he has begun is done */
+    /* Wants are older than any batch that has not been granted. An instance finishes a batch before it begins
+     * another. */
     if (own < wants || free <= wants)
         goto out;
-    uint32_t instances = pool->instances; /* read once: it is shared, and divides */
+    uint32_t instances = pool->instances; /* read once: another process may set it to 0 */
     bool mine = !pool->by_turn || (instances > 0 && pool->next_batch % instances == instance);
     if (mine && pool->next_batch < pool->total) {
         take_slot(pool, pool->next_batch++, 0, credit);
@@ -163,7 +165,7 @@ pst_rc pst_pool_want(struct pst_pool *pool, uint32_t instance, uint64_t batch, u
     pst_rc rc = PST_OK;
     (void)pthread_mutex_lock(&pool->lock);
     if (pool->nwants >= PST_WANTS_MAX)
-        rc = pst_fail(PST_E_LIMIT, "more than %d micro-batches are waited for", PST_WANTS_MAX);
+        rc = pst_fail(PST_E_LIMIT, "more than %d micro-batches wait for a slot", PST_WANTS_MAX);
     else
         pool->wants[pool->nwants++] = (struct pst_want){batch, micro, instance};
     (void)pthread_mutex_unlock(&pool->lock);

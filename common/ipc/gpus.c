@@ -1,3 +1,4 @@
+/* gpus.c: the table of CUDA functions, the number of GPUs, and handles as text. */
 #include "common/ipc/gpus.h"
 
 #include <dlfcn.h>
@@ -21,12 +22,13 @@ static pst_rc library_path(char out[4096])
     const char *given = getenv("PENSTOCK_CUDA");
     Dl_info info;
     if (given)
-        return snprintf(out, 4096, "%s", given) < 4096 ? PST_OK
-                                                       : pst_fail(PST_E_LIMIT, "PENSTOCK_CUDA is too long");
+        return snprintf(out, 4096, "%s", given) < 4096
+                   ? PST_OK
+                   : pst_fail(PST_E_LIMIT, "the path in PENSTOCK_CUDA is too long");
     const char *slash =
         dladdr((const void *)pst_gpus_open, &info) && info.dli_fname ? strrchr(info.dli_fname, '/') : NULL;
     if (!slash || snprintf(out, 4096, "%.*s/" LIBRARY, (int)(slash - info.dli_fname), info.dli_fname) >= 4096)
-        return pst_fail(PST_E_UNSUPPORTED, "cannot tell where Penstock's libraries are");
+        return pst_fail(PST_E_UNSUPPORTED, "cannot find the directory of Penstock's libraries");
     return PST_OK;
 }
 
@@ -42,7 +44,7 @@ static pst_rc load(const struct pst_gpus **gpus)
     pst_gpus_fn table;
     *(void **)&table = dlsym(object, PST_GPUS_SYMBOL);
     if (!table || table()->bytes != sizeof **gpus)
-        return pst_fail(PST_E_UNSUPPORTED, "%s is not of this build of Penstock: build it again", path);
+        return pst_fail(PST_E_UNSUPPORTED, "%s belongs to another build of Penstock: build it again", path);
     *gpus = table();
     return PST_OK;
 }

@@ -1,9 +1,9 @@
-/* gpus.h: GPUs as the runtime sees them: which there are, their memory, and events, between processes.
- * CUDA's shared object has the functions (kernels/cuda/memory.cu) in one table; a process that opens it must
- * not fork afterwards, so the supervisor never does: it asks penstock-memory what there is.
+/* gpus.h: GPUs as the runtime sees them: how many there are, and memory and events that processes share. The
+ * functions are in CUDA's shared object (kernels/cuda/memory.cu), in one table. A process that opens it must
+ * not fork afterwards. So the supervisor never opens it, and asks penstock-memory instead.
  *
- * Every function returns PST_OK, or what is wrong with its reason in why (PST_GPUS_WHY_BYTES). Threads:
- * any. */
+ * Every function of the table returns PST_OK, or an error with its reason in why (PST_GPUS_WHY_BYTES).
+ * Owner: the table is never freed. Threads: any. */
 #ifndef PST_GPUS_H
 #define PST_GPUS_H
 
@@ -12,8 +12,8 @@
 PST_BEGIN_DECLS
 
 #define PST_GPUS_WHY_BYTES 320 /* a path, a CUDA error and its call */
-#define PST_GPUS_MAX 16        /* of the largest machine sold with one host */
-#define PST_IPC_BYTES 64       /* of a handle of memory or of an event, by CUDA's interface */
+#define PST_GPUS_MAX 16        /* the largest machine with one host has 16 */
+#define PST_IPC_BYTES 64       /* of a CUDA handle of memory or of an event */
 
 struct pst_ipc {
     unsigned char bytes[PST_IPC_BYTES];
@@ -27,29 +27,30 @@ struct pst_gpu {
 };
 
 struct pst_gpus {
-    uint64_t bytes; /* of this structure, which tells a table of another build */
+    uint64_t bytes; /* of this structure: another number means that it is of another build */
 
     pst_rc (*count)(int *gpus, char *why); /* PST_OK with 0: a driver, but no GPU */
     pst_rc (*describe)(int gpu, struct pst_gpu *out, char *why);
 
-    /* Device memory. A handle is opened by other processes than its maker, once a process (CUDA counts
-     * further opens), on the memory's own device or on one GPU that reaches it; it is closed before the maker
-     * frees the memory or ends. */
+    /* Device memory. A process other than the maker opens a handle, once (CUDA counts further opens), on the
+     * memory's own device or on one GPU that reaches it. It closes the handle before the maker frees the
+     * memory or ends. */
     pst_rc (*alloc)(int gpu, uint64_t bytes, void **at, char *why);
     pst_rc (*release)(int gpu, void *at, char *why);
     pst_rc (*share)(int gpu, void *at, struct pst_ipc *handle, char *why);
     pst_rc (*open)(int gpu, const struct pst_ipc *handle, void **at, char *why);
     pst_rc (*close)(int gpu, void *at, char *why);
 
-    /* Host memory that is mapped in this process becomes memory for the kernels of all its GPUs, at the same
-     * address. It is unpinned before it is unmapped. */
+    /* Makes host memory that is mapped in this process usable by the kernels of all its GPUs, at the same
+     * address. Unpin it before you unmap it. */
     pst_rc (*pin)(int gpu, void *at, uint64_t bytes, char *why);
     pst_rc (*unpin)(int gpu, void *at, char *why);
 
-    /* Events, of one process or (shared) between several: by others opened on the maker's GPU, freed by both.
-     * record: in stream (a cudaStream_t of the event's GPU; NULL: the default one); wait: by stream, or, with
-     * host, by the caller, as long as for a queue (twin.h: PST_E_TIMEOUT), for the last record before the
-     * call. An event that was never recorded has passed. */
+    /* Events, of one process or shared by several. Another process opens a shared event on the maker's GPU.
+     * Both free it. event_record records it in stream (a cudaStream_t of the event's GPU; NULL: the default
+     * stream). event_wait makes the stream wait for the last record before the call, or the caller if host is
+     * true; the caller waits no longer than for a queue (twin.h: PST_E_TIMEOUT). An event that was never
+     * recorded counts as passed. */
     pst_rc (*event_new)(int gpu, bool shared, void **event, char *why);
     pst_rc (*event_free)(int gpu, void *event, char *why);
     pst_rc (*event_share)(int gpu, void *event, struct pst_ipc *handle, char *why);
@@ -57,7 +58,7 @@ struct pst_gpus {
     pst_rc (*event_record)(int gpu, void *event, void *stream, char *why);
     pst_rc (*event_wait)(int gpu, void *event, void *stream, bool host, char *why);
 
-    /* Between any of these memories, also of two GPUs; done when it returns. */
+    /* Copies between any of these memories, also between two GPUs. The copy is done when it returns. */
     pst_rc (*copy)(int gpu, void *to, const void *from, uint64_t bytes, char *why);
 };
 
@@ -65,20 +66,20 @@ struct pst_gpus {
 #define PST_GPUS_SYMBOL "pst_gpus_cuda"
 typedef const struct pst_gpus *(*pst_gpus_fn)(void);
 
-/* The table, opened once a process: from $PENSTOCK_CUDA, else libpenstock-cuda.so beside this library.
- * PST_E_UNSUPPORTED, with pst_fail: there is none, or a library that it needs is missing. */
+/* The table. A process loads it once, from $PENSTOCK_CUDA, or else from libpenstock-cuda.so beside this
+ * library. PST_E_UNSUPPORTED: there is no such file, or a library that it needs is missing. */
 PST_API PST_MUST_USE pst_rc pst_gpus_open(const struct pst_gpus **gpus);
 
-/* How many GPUs this machine has, found out by a process that is asked once and ends; 0 with the reason in
- * why if there are none. For processes that fork. */
+/* How many GPUs this machine has; 0, with the reason in why, if there are none. A child process finds out,
+ * once. So a process that forks may call it. */
 PST_API int pst_gpus_count(char why[PST_GPUS_WHY_BYTES]);
-/* Found out with it: can kernels of this GPU use the other's memory? Its own: yes. */
+/* Can kernels of this GPU use the other GPU's memory? Always true for the same GPU. */
 PST_API bool pst_gpus_reach(int gpu, int other);
 
-/* The number of "cuda:N"; -1 for a device of another kind. */
+/* N of "cuda:N"; -1 for another kind of device. */
 PST_API int pst_gpu_number(const char *device);
 
-/* A handle as text and back; false: no such text. */
+/* A handle as text and back. False: the text is no handle. */
 #define PST_IPC_TEXT_BYTES (2 * PST_IPC_BYTES + 1)
 PST_API void pst_ipc_text(const struct pst_ipc *handle, char out[PST_IPC_TEXT_BYTES]);
 PST_API bool pst_ipc_parse(const char *text, struct pst_ipc *handle);

@@ -1,3 +1,4 @@
+/* proc.c: child processes. */
 #include "common/ipc/proc.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
 
 #define TAIL_BYTES 4096
 #define TAIL_LINES 16 /* a traceback of four calls, and what was raised */
-#define STRAYS_MS 500 /* a killed process ends at once, if no disk holds it */
+#define STRAYS_MS 500 /* a killed process ends at once, unless it waits for a disk */
 
 pst_rc pst_proc_start(struct pst_proc *proc, char *const argv[], int pulse_fd)
 {
@@ -126,7 +127,7 @@ char pst_proc_state(pid_t pid, pid_t *parent)
     if (f)
         (void)fclose(f);
     text[n] = '\0';
-    const char *after = strrchr(text, ')'); /* a program's name may have spaces and brackets */
+    const char *after = strrchr(text, ')'); /* the program's name may contain spaces and brackets */
     if (!after || sscanf(after + 1, " %c %d", &state, &ppid) != 2)
         return 0;
     if (parent)
@@ -134,14 +135,14 @@ char pst_proc_state(pid_t pid, pid_t *parent)
     return state;
 }
 
-/* ---- what descendants leave ---------------------------------------------------------------------- */
+/* ---- strays ------------------------------------------------------------------------------------- */
 
 void pst_proc_adopt(void)
 {
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 }
 
-/* Kills every child; the number of them. */
+/* Kills every child, and returns how many there were. */
 static int kill_children(void)
 {
     char path[64];

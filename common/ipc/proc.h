@@ -1,5 +1,5 @@
-/* proc.h: child processes of the supervisor: started with their output in a log, killed with it, reaped
- * once. Owner: the caller. */
+/* proc.h: child processes of the supervisor. Their output goes to a log, and they die with the supervisor.
+ * Owner: the caller. Threads: one. */
 #ifndef PST_PROC_H
 #define PST_PROC_H
 
@@ -9,21 +9,21 @@
 #include "common/base.h"
 
 struct pst_proc {
-    char name[PST_NAME_MAX]; /* as people know it: "sampler", "memory-cpu:0" */
+    char name[PST_NAME_MAX]; /* for messages: "sampler", "memory-cpu:0" */
     char log[4096];
     pid_t pid;   /* 0: not running */
-    pid_t known; /* the same, also after its end */
+    pid_t known; /* the same, and still set after its end */
     int status;
-    uint64_t last_beat; /* of its pulse, and when that was seen to rise */
+    uint64_t last_beat; /* of its pulse, and when it last rose */
     double beat_at;
     bool exited;
-    struct rusage used; /* once it has ended: by it and by what it waited for */
+    struct rusage used; /* once it has ended: what it and the children that it waited for used */
 };
 
-/* Starts argv[0] with standard output and error appended to log, and the page of heartbeats (pulse.h) that
- * is at pulse_fd. The child dies with the caller. */
+/* Starts argv[0]. Appends its standard output and error to the log, and passes on the page of heartbeats
+ * (pulse.h) at pulse_fd. The child dies with the caller. */
 PST_MUST_USE pst_rc pst_proc_start(struct pst_proc *proc, char *const argv[], int pulse_fd);
-/* Reaps it if it has ended. True once, when it has. */
+/* Reaps it if it has ended. True: it was reaped now. */
 bool pst_proc_reap(struct pst_proc *proc);
 void pst_proc_kill(struct pst_proc *proc); /* SIGKILL and reap */
 /* "died of signal 9 (Killed)", "ended with status 1". */
@@ -31,12 +31,12 @@ void pst_proc_describe(const struct pst_proc *proc, char out[128]);
 /* The last lines of its log, at most cap bytes; without the lines that have the text `but`. */
 void pst_proc_tail(const struct pst_proc *proc, const char *but, char *out, size_t cap);
 
-/* The letter of /proc/PID/stat: 'T' stopped, 't' in a debugger, 'D' in a disk's hands; 0: no such process.
- * *parent (if not NULL) is its parent. */
+/* The state letter of /proc/PID/stat: 'T' stopped, 't' stopped by a debugger, 'D' waiting for a disk; 0:
+ * there is no such process. *parent, if not NULL, gets its parent. */
 char pst_proc_state(pid_t pid, pid_t *parent);
 
-/* From here on what the caller's descendants leave behind becomes its child, and pst_proc_end_strays kills
- * and reaps all of that: the programs that a foreign stage started, and whatever these started. */
+/* From now on a process whose parent ends becomes a child of the caller, if it descends from it.
+ * pst_proc_end_strays kills and reaps all of them: programs of foreign stages, and what those started. */
 void pst_proc_adopt(void);
 void pst_proc_end_strays(void);
 

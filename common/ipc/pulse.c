@@ -1,3 +1,4 @@
+/* pulse.c: the page of heartbeats. */
 #include "common/ipc/pulse.h"
 
 #include <fcntl.h>
@@ -46,7 +47,7 @@ uint64_t pst_pulse_of(const struct pst_pulse *pulse, int index)
 
 bool pst_pulse_inherit(int fd)
 {
-    if (fd == INHERITED_FD) /* dup2 would leave it to be closed at exec */
+    if (fd == INHERITED_FD) /* dup2 would do nothing, and exec would close it */
         return fcntl(fd, F_SETFD, 0) == 0;
     return dup2(fd, INHERITED_FD) == INHERITED_FD;
 }
@@ -68,9 +69,9 @@ pst_rc pst_heart_start(struct pst_heart *heart, const char *index)
     long at = strtol(index, &end, 10);
     struct stat st;
     if (*end || at < 0 || at >= PST_PULSE_MAX || fstat(INHERITED_FD, &st) != 0 || st.st_size != PST_PAGE)
-        return pst_fail(PST_E_ARG, "--pulse %s: no page of heartbeats was inherited", index);
+        return pst_fail(PST_E_ARG, "--pulse %s: this process inherited no page of heartbeats", index);
     void *page = mmap(NULL, PST_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, INHERITED_FD, 0);
-    (void)close(INHERITED_FD); /* programs that this process starts have no use for it */
+    (void)close(INHERITED_FD); /* programs that this process starts must not inherit it */
     if (page == MAP_FAILED)
         return pst_fail_errno("cannot map the page of heartbeats");
     heart->counts = page;
@@ -79,7 +80,7 @@ pst_rc pst_heart_start(struct pst_heart *heart, const char *index)
     if (pthread_create(&heart->thread, NULL, beat, heart) == 0)
         return PST_OK;
     (void)munmap(page, PST_PAGE);
-    return pst_fail(PST_E_NOMEM, "no thread for the heartbeat");
+    return pst_fail(PST_E_NOMEM, "cannot start a thread for the heartbeat");
 }
 
 void pst_heart_stop(struct pst_heart *heart)

@@ -1,8 +1,7 @@
-/* pulse.h: signs of life. The supervisor makes one page of counters, one for each of its processes. Each
- * process inherits the page, and a thread of it counts up several times a second for as long as the process
- * runs: a stage that is busy is alive, one that is stopped is not. A counter that is 0 has not begun: its
- * process is still being loaded.
- * Owner: the caller. Threads: one beside the heart's own, which touches nothing but its counter. */
+/* pulse.h: signs of life. The supervisor makes a page of counters, one for each of its processes. Each
+ * process inherits the page. A thread of it counts up ten times a second for as long as the process runs. So
+ * a busy stage shows life, and a stopped one does not. A counter of 0 means that the process is still being
+ * loaded. Owner: the caller. Threads: one, beside the heart's own, which touches only its counter. */
 #ifndef PST_PULSE_H
 #define PST_PULSE_H
 
@@ -21,7 +20,7 @@ struct pst_pulse { /* the supervisor's */
 PST_MUST_USE pst_rc pst_pulse_init(struct pst_pulse *pulse);
 void pst_pulse_release(struct pst_pulse *pulse);
 uint64_t pst_pulse_of(const struct pst_pulse *pulse, int index);
-/* In a forked child, before exec: leaves the page where pst_heart_start looks for it. */
+/* In a forked child, before exec: puts the page where pst_heart_start looks for it. */
 bool pst_pulse_inherit(int fd);
 
 struct pst_heart {
@@ -31,7 +30,7 @@ struct pst_heart {
     int index;
 };
 
-/* Begins to count up counter `index` (decimal) of the inherited page. */
+/* Starts a thread that counts up counter `index` (a decimal number) of the inherited page. */
 PST_MUST_USE pst_rc pst_heart_start(struct pst_heart *heart, const char *index);
 void pst_heart_stop(struct pst_heart *heart);
 

@@ -1,3 +1,4 @@
+/* region.c: memfds, and what this process has mapped of them. */
 #include "common/ipc/region.h"
 
 #include <errno.h>
@@ -14,19 +15,18 @@ pst_rc pst_region_create(int *fd, const char *name, uint64_t bytes)
 {
     *fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (*fd < 0)
-        return pst_fail_errno("memfd_create %s", name);
+        return pst_fail_errno("cannot make shared memory for %s", name);
     if (ftruncate(*fd, (off_t)bytes) == 0 && fallocate(*fd, 0, 0, (off_t)bytes) == 0 &&
         fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         return PST_OK;
     pst_rc rc =
-        pst_fail_errno("%s: %.1f MiB of shared memory are not to be had", name, (double)bytes / 1048576.0);
+        pst_fail_errno("cannot allocate %.1f MiB of shared memory for %s", (double)bytes / 1048576.0, name);
     (void)close(*fd);
     *fd = -1;
     return rc;
 }
 
-/* What is mapped, so that memory can be shared by its address: common/nvme gives descriptors to controllers.
- */
+/* What is mapped. common/nvme needs descriptors of memory for its controllers, and knows only addresses. */
 static struct mapped {
     const char *base;
     uint64_t bytes;
@@ -74,7 +74,7 @@ pst_rc pst_region_find(const void *addr, uint64_t bytes, int *fd, uint64_t *offs
         rc = PST_OK;
     }
     (void)pthread_mutex_unlock(&lock);
-    return rc == PST_OK ? rc : pst_fail(rc, "memory at %p is in no shared region", addr);
+    return rc == PST_OK ? rc : pst_fail(rc, "the memory at %p lies in no shared region", addr);
 }
 
 /* Maps fd, which it keeps on success. */
@@ -114,7 +114,7 @@ pst_rc pst_region_map(struct pst_region *region, const char *path, uint64_t byte
     struct stat st;
     pst_rc rc = PST_OK;
     if (fstat(fd, &st) != 0)
-        rc = pst_fail_errno("cannot stat shared memory %s", path);
+        rc = pst_fail_errno("cannot get the size of shared memory %s", path);
     else if ((uint64_t)st.st_size < bytes)
         rc = pst_fail(PST_E_FORMAT, "shared memory %s has %lld bytes, expected %llu", path,
                       (long long)st.st_size, (unsigned long long)bytes);
