@@ -1,7 +1,7 @@
-/* penstock-memory: the memory host of one device. It owns the regions that routes live in; stages map
- * them through this process' descriptors. When it is gone and they are gone, so is the memory.
- * usage: penstock-memory --control ENDPOINT --pulse INDEX NAME DEVICE   (started by `penstock run`)
- *        penstock-memory --gpus   (how many there are, as JSON: who asks need not touch CUDA) */
+/* penstock-memory: the memory host of one device. It owns the regions that slots lie in. Stages map them
+ * through this process' descriptors. The memory is freed when this process and the stages have ended. usage:
+ * penstock-memory --control ENDPOINT --pulse INDEX NAME DEVICE   (started by `penstock run`) penstock-memory
+ * --gpus   (prints the number of GPUs as JSON, so that the caller need not touch CUDA) */
 #include <errno.h>
 #include <jansson.h>
 #include <signal.h>
@@ -16,7 +16,7 @@
 #include "common/ipc/pulse.h"
 #include "common/util/file.h"
 
-#define EVENTS_MAX 4096 /* of all slots, for each stage on this GPU */
+#define EVENTS_MAX 4096 /* one for each slot and each stage on this GPU */
 
 struct memory {
     void *zmq, *control;
@@ -40,7 +40,7 @@ static pst_rc say(struct memory *m, json_t *message)
     return sent >= 0 ? PST_OK : pst_fail_errno("cannot reach the supervisor");
 }
 
-/* Host memory: a descriptor of this process. */
+/* Allocates host memory. Its path is a descriptor of this process. */
 static pst_rc take_host(const struct memory *m, json_int_t id, uint64_t bytes, char path[PST_REGION_PATH_MAX])
 {
     char name[PST_NAME_MAX];
@@ -51,7 +51,7 @@ static pst_rc take_host(const struct memory *m, json_int_t id, uint64_t bytes, c
     return rc;
 }
 
-/* Memory of the GPU, one handle for each region. */
+/* Allocates memory of the GPU. Its path has a handle. */
 static pst_rc take_gpu(struct memory *m, uint64_t bytes, char path[PST_REGION_PATH_MAX])
 {
     char why[PST_GPUS_WHY_BYTES], text[PST_IPC_TEXT_BYTES];
@@ -61,11 +61,11 @@ static pst_rc take_gpu(struct memory *m, uint64_t bytes, char path[PST_REGION_PA
         return pst_fail(PST_E_LIMIT, "more than %d regions on one device", PST_HOST_REGIONS_MAX);
     pst_rc rc = m->gpus->alloc(m->gpu, bytes, &at, why);
     if (rc != PST_OK)
-        return pst_fail(rc, "%.1f MiB of GPU memory are not to be had: %s", (double)bytes / 1048576.0, why);
+        return pst_fail(rc, "cannot allocate %.1f MiB of GPU memory: %s", (double)bytes / 1048576.0, why);
     m->blocks[m->nblocks++] = at;
     rc = m->gpus->share(m->gpu, at, &handle, why);
     if (rc != PST_OK)
-        return pst_fail(rc, "memory of this GPU cannot be shared between processes (group its stages): %s",
+        return pst_fail(rc, "processes cannot share memory of this GPU (put its stages in one group): %s",
                         why);
     pst_ipc_text(&handle, text);
     (void)snprintf(path, PST_REGION_PATH_MAX, "cuda:%d %s", m->gpu, text);
@@ -92,8 +92,8 @@ static pst_rc make_event(struct memory *m, json_t *names)
                                                                 : pst_fail(PST_E_NOMEM, "out of memory");
 }
 
-/* One a slot, by which one stage tells when it is done with it (common/host/handover.h); or the reason that
- * there are none, with which a run goes on. */
+/* Makes one event for each slot of a route, for one stage (common/host/handover.h). If that fails it sends
+ * the reason, and the run goes on without them. */
 static pst_rc make_events(struct memory *m, const json_t *message)
 {
     const json_int_t count = json_integer_value(json_object_get(message, "count"));
@@ -123,7 +123,7 @@ static pst_rc allocate(struct memory *m, const json_t *message)
     return say(m, json_pack("{ss sI ss sI}", "type", "region", "id", id, "path", path, "bytes", bytes));
 }
 
-/* The supervisor says "stop" when the stages have ended: nobody has the memory open any more. */
+/* The supervisor says "stop" when the stages have ended. So nobody has the memory open any more. */
 static void release(struct memory *m)
 {
     char why[PST_GPUS_WHY_BYTES];
@@ -135,8 +135,8 @@ static void release(struct memory *m)
             fprintf(stderr, "penstock-memory: %s\n", why);
 }
 
-/* The slots are this process's, but do not count as its memory. If memory runs out the kernel ends this
- * process first, and with it the run, which says so. Otherwise it would end some other process. */
+/* If memory runs out, the kernel ends this process first. Then the run ends and says so. Otherwise the kernel
+ * would end another process, because the slots do not count as this process's memory. */
 static void volunteer(void)
 {
     FILE *f = fopen("/proc/self/oom_score_adj", "we");
@@ -179,7 +179,7 @@ static pst_rc serve(struct memory *m)
             (void)zmq_msg_close(&msg);
             if (errno == EINTR)
                 continue;
-            return pst_fail_errno("cannot hear the supervisor");
+            return pst_fail_errno("cannot receive from the supervisor");
         }
         json_t *j = json_loadb(zmq_msg_data(&msg), zmq_msg_size(&msg), 0, NULL);
         (void)zmq_msg_close(&msg);
@@ -203,7 +203,7 @@ int main(int argc, char **argv)
         return tell_gpus();
     if (argc != 7 || strcmp(argv[1], "--control") != 0 || strcmp(argv[3], "--pulse") != 0) {
         fprintf(stderr, "usage: penstock-memory --control ENDPOINT --pulse INDEX NAME DEVICE\n"
-                        "Owns the shared memory of a pipeline on one device; `penstock run` starts it.\n");
+                        "Owns the shared memory of a pipeline on one device. `penstock run` starts it.\n");
         return 2;
     }
     (void)signal(SIGINT, SIG_IGN); /* the supervisor decides when a run ends */

@@ -1,8 +1,8 @@
-/* penstock-mps: keeps a daemon of CUDA's Multi-Process Service for one run, so that kernels of its processes
- * run at the same time on one GPU. It lives as long as its standard input is open: whoever started it may be
- * killed, and neither the daemon nor the servers that this has started are left behind.
- * usage: penstock-mps PROGRAM PIPES LOGS   (started by `penstock run`; PROGRAM: nvidia-cuda-mps-control)
- * Prints "ready" when the daemon answers; if it never does, says why on standard error and exits with 1. */
+/* penstock-mps: keeps a daemon of CUDA's Multi-Process Service for one run, so that kernels of the run's
+ * processes run at the same time on one GPU. It ends when its standard input is closed. So the daemon and its
+ * servers end even if the process that started this one is killed. usage: penstock-mps PROGRAM PIPES LOGS
+ * (started by `penstock run`; PROGRAM: nvidia-cuda-mps-control) Prints "ready" when the daemon answers. If it
+ * never does, prints the reason on standard error and exits with 1. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 #include "common/util/file.h"
 
 #define LOOK_MS 10
-#define START_MS 5000 /* until its pipe is there: it takes a tenth of a second */
+#define START_MS 5000 /* until its pipe is there; usually a tenth of a second */
 #define QUIT_MS 700   /* then it is killed, and its servers with it */
 
 static void nap_ms(int ms)
@@ -30,7 +30,7 @@ static void nap_ms(int ms)
     (void)nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL);
 }
 
-/* PROGRAM with one argument, or with a text to read. */
+/* Starts PROGRAM with one argument, or with a text on its standard input. */
 static pid_t start(const char *program, const char *argument, const char *text)
 {
     int in[2];
@@ -45,14 +45,14 @@ static pid_t start(const char *program, const char *argument, const char *text)
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (dup2(in[0], 0) < 0 || dup2(2, 1) < 0)
             _exit(126);
-        (void)setpgid(0, 0); /* a terminal's interrupt is not for it */
+        (void)setpgid(0, 0); /* a terminal's ^C must not reach it */
         (void)execv(program, argv);
         (void)fprintf(stderr, "penstock-mps: cannot run %s: %s\n", program, strerror(errno));
         _exit(127);
     }
     (void)close(in[0]);
     if (pid > 0 && text != NULL && write(in[1], text, strlen(text)) < 0)
-        (void)fprintf(stderr, "penstock-mps: %s does not listen\n", program);
+        (void)fprintf(stderr, "penstock-mps: %s does not read its input\n", program);
     (void)close(in[1]);
     return pid;
 }
@@ -62,7 +62,7 @@ static bool ended(pid_t pid, int *status)
     return waitpid(pid, status, WNOHANG) != 0;
 }
 
-/* The daemon's own pipe is there. */
+/* Waits for the daemon's pipe. */
 static bool answers(pid_t daemon, const char *pipes)
 {
     char path[4096];
@@ -83,7 +83,7 @@ static bool answers(pid_t daemon, const char *pipes)
     return false;
 }
 
-/* Until standard input ends, or the daemon does. */
+/* Returns when standard input or the daemon has ended. */
 static int keep(pid_t daemon)
 {
     struct pollfd in = {.fd = 0, .events = POLLIN};
@@ -122,14 +122,14 @@ int main(int argc, char **argv)
     if (argc != 4 || argv[1][0] != '/') {
         (void)fprintf(stderr,
                       "usage: penstock-mps PROGRAM PIPES LOGS\n"
-                      "Keeps an MPS daemon while standard input is open; `penstock run` starts it.\n");
+                      "Keeps an MPS daemon until standard input is closed. `penstock run` starts it.\n");
         return 2;
     }
     const int others[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE}; /* the supervisor's matter */
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         (void)signal(others[i], SIG_IGN);
     pst_proc_adopt();
-    remove_pipes(argv[2]); /* of a run that was killed together with its keeper */
+    remove_pipes(argv[2]); /* an earlier run and its keeper may have been killed together */
     if (mkdir(argv[2], 0700) != 0 || setenv("CUDA_MPS_PIPE_DIRECTORY", argv[2], 1) != 0 ||
         setenv("CUDA_MPS_LOG_DIRECTORY", argv[3], 1) != 0) {
         (void)fprintf(stderr, "penstock-mps: cannot make %s: %s\n", argv[2], strerror(errno));
@@ -141,7 +141,7 @@ int main(int argc, char **argv)
         status = keep(daemon);
     if (daemon > 0 && status == 0)
         quit(argv[1], daemon);
-    pst_proc_end_strays(); /* the daemon if it did not listen, and its servers */
+    pst_proc_end_strays(); /* the daemon's servers, and the daemon if it did not quit */
     remove_pipes(argv[2]);
     return status;
 }

@@ -1,4 +1,4 @@
-/* penstock-nvme: emulated NVMe controllers, for what drives them to find at a socket or to start as a child.
+/* penstock-nvme: emulated NVMe controllers. A driver connects to them at a socket, or starts them as a child.
  * usage: penstock-nvme --socket NAME CONFIG      serve at the abstract socket NAME until a signal comes
  *        penstock-nvme --listen FD --ready FD CONFIG     (as emulated/client.c starts it)
  * CONFIG is JSON text, or the path of a file of it; common/nvme/emulated/README.md has its keys. */
@@ -38,7 +38,7 @@ static pst_rc serve_at(const char *socket_name, int *listener)
         bind(*listener, (struct sockaddr *)&name,
              (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) != 0 ||
         listen(*listener, 64) != 0)
-        return pst_fail_errno("serving at \"%s\"", socket_name);
+        return pst_fail_errno("cannot listen at \"%s\"", socket_name);
     return PST_OK;
 }
 
@@ -47,12 +47,12 @@ static pst_rc read_config(const char *argument, char **text)
 {
     *text = argument[0] == '{' ? strdup(argument) : calloc(1, CONFIG_BYTES_MAX);
     if (*text == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for the configuration");
+        return pst_fail(PST_E_NOMEM, "out of memory for the configuration");
     if (argument[0] == '{')
         return PST_OK;
     FILE *f = fopen(argument, "re");
     if (f == NULL)
-        return pst_fail_errno("opening %s", argument);
+        return pst_fail_errno("cannot open %s", argument);
     const size_t n = fread(*text, 1, CONFIG_BYTES_MAX - 1, f);
     const bool bad = ferror(f) != 0 || n == CONFIG_BYTES_MAX - 1;
     (void)fclose(f);

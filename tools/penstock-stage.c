@@ -54,8 +54,8 @@ out:
 
 /* ---- a file that shrinks while it is mapped ------------------------------------------------------ */
 
-/* The file and the byte of it that `address` maps, as a line of /proc/self/maps tells. Only calls that a
- * signal handler may make, and no memory but the stack's. */
+/* Finds the file and the byte of it that `address` maps, in a line of /proc/self/maps. It makes only calls
+ * that a signal handler may make, and uses only memory of the stack. */
 static bool match_line(char *line, uintptr_t address, char **file, uintptr_t *at)
 {
     char *end;
@@ -75,7 +75,7 @@ static void put_text(const char *text)
 
 static void tell_place(uintptr_t address)
 {
-    static char text[1 << 16]; /* bounded, and too much for a signal's stack */
+    static char text[1 << 16]; /* static: too large for a signal's stack */
     size_t kept = 0;
     int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     for (ssize_t n; maps >= 0 && (n = read(maps, text + kept, sizeof text - 1 - kept)) > 0;) {
@@ -102,7 +102,7 @@ static void tell_place(uintptr_t address)
     }
 }
 
-/* A mapped file's bytes could not be had: say which, then die of the signal as if it had not been caught. */
+/* A mapped file could not be read: says which one, then dies of the signal. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     (void)context;
@@ -110,8 +110,8 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     (void)raise(number); /* the default action is in place again: SA_RESETHAND */
 }
 
-/* The supervisor decides when a run ends: it tells the stages, so that they end in order, also where the
- * terminal or a batch system signals every process of the run. */
+/* The supervisor decides when a run ends, and tells the stages. So they end in order even if a terminal or a
+ * batch system signals every process of the run. */
 static void set_signals(void)
 {
     (void)signal(SIGINT, SIG_IGN);
@@ -128,7 +128,7 @@ int main(int argc, char **argv)
     pst_file_open_std();
     if (argc < 6 || strcmp(argv[1], "--control") != 0 || strcmp(argv[3], "--pulse") != 0) {
         fprintf(stderr, "usage: penstock-stage --control ENDPOINT --pulse INDEX NAME...\n"
-                        "Hosts stages of a pipeline; `penstock run` starts it.\n");
+                        "Hosts stages of a pipeline. `penstock run` starts it.\n");
         return 2;
     }
     set_signals();

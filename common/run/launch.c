@@ -1,4 +1,5 @@
-/* launch.c: the processes of a run, the layout of its shared memory, and what each stage is told. */
+/* launch.c: the processes of a run, the layout of its shared memory, and the messages that configure and open
+ * a stage. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@
 #include "common/util/memory.h"
 #include "common/util/install.h"
 
-#define RING_FRAMES_PER_SLOT 16 /* hops announce parts; a full ring only makes its writer wait */
+#define RING_FRAMES_PER_SLOT 16 /* each hop announces a part. A full ring only makes its writer wait */
 #define RING_CAPACITY_MIN 64
 #define FILES_OF_A_PROCESS 64 /* open files beside its sockets and regions: a dataset's, a log, libraries */
 
@@ -46,7 +47,8 @@ static bool has_stream(const struct pst_supervisor *sv, int stage)
     return false;
 }
 
-/* Nobody can guess it and take it first: other users see the names of sockets in /proc/net/unix. */
+/* Other users see the names of sockets in /proc/net/unix. This one cannot be guessed, so nobody can take it
+ * first. */
 static pst_rc name_socket(const struct pst_supervisor *sv, const char *name, const char *what, char out[128])
 {
     char random[PST_RUN_ID_MAX];
@@ -105,7 +107,7 @@ int pst_run_plan_host(struct pst_supervisor *sv, const char *device)
 
 static pst_rc plan_hosts(struct pst_supervisor *sv)
 {
-    (void)pst_run_plan_host(sv, "cpu:0"); /* has the board */
+    (void)pst_run_plan_host(sv, "cpu:0"); /* it has the board */
     for (int r = 0; r < sv->graph->nroutes; r++)
         (void)pst_run_plan_host(sv, sv->graph->routes[r].device);
     return pst_run_plan_events(sv);
@@ -122,7 +124,7 @@ static bool first_on(const struct pst_supervisor *sv, int instance)
     return true;
 }
 
-/* How many processes compute on the GPU that most of them compute on. */
+/* The number of processes on the GPU that has most of them. */
 static int gpu_procs(const struct pst_supervisor *sv)
 {
     int most = 0, on[PST_GPUS_MAX] = {0};
@@ -134,7 +136,8 @@ static int gpu_procs(const struct pst_supervisor *sv)
     return most;
 }
 
-/* Before any process of the run touches CUDA: by MPS, or in one process, or else they take turns. */
+/* Decides how processes share a GPU, before any of them touches CUDA: by MPS, as threads of one process, or
+ * in turns. */
 static pst_rc share_gpus(struct pst_supervisor *sv)
 {
     pst_rc rc = PST_OK;
@@ -159,7 +162,7 @@ static pst_rc start_proc(struct pst_supervisor *sv, int p, const char *program)
     int argc = 5;
     (void)snprintf(index, sizeof index, "%d", p);
     pst_rc rc = pst_install_program_path(program, path);
-    int percent = 0; /* of the GPU: what its stages have together */
+    int percent = 0; /* of the GPU, for all its stages together */
     for (int i = 0; i < sv->ninstances; i++)
         if (sv->instances[i].proc == p) {
             argv[argc++] = sv->instances[i].name;
@@ -178,7 +181,7 @@ pst_rc pst_run_id(char id[PST_RUN_ID_MAX])
 {
     uint64_t random;
     if (getrandom(&random, sizeof random, 0) != sizeof random)
-        return pst_fail_errno("getrandom");
+        return pst_fail_errno("cannot get random bytes");
     (void)snprintf(id, PST_RUN_ID_MAX, "%016" PRIx64, random);
     return PST_OK;
 }
@@ -218,7 +221,7 @@ static pst_rc check_open_files(const struct pst_supervisor *sv)
                     (unsigned long long)need, (unsigned long long)limit.rlim_max);
 }
 
-pst_rc pst_launch(struct pst_supervisor *sv)
+pst_rc pst_run_launch(struct pst_supervisor *sv)
 {
     char dir[4096];
     (void)snprintf(sv->id, sizeof sv->id, "%s", sv->opt->id);
@@ -305,7 +308,8 @@ static bool has_stream_input(const struct pst_supervisor *sv, int stage)
     return false;
 }
 
-/* Who fills slots of several routes for a batch gets all of them, if it is told which batches are its own. */
+/* A stage that fills slots of several routes for a batch needs all of them in one instance. So each instance
+ * has batches of its own. */
 static bool goes_by_turn(const struct pst_supervisor *sv, int stage)
 {
     int originates = 0;
@@ -366,7 +370,7 @@ json_t *pst_run_configure_message(const struct pst_supervisor *sv, int index)
         if (link->to == in->stage)
             (void)json_object_set_new(linked, stage->caps.desc->ports[link->to_port].name, json_true());
     }
-    bool returns = false; /* for a copy: do the slots it borrows come home changed? */
+    bool returns = false; /* of a copy: do the slots that it borrows come home changed? */
     for (int r = 0; r < sv->graph->nroutes; r++) {
         const struct pst_route *route = &sv->graph->routes[r];
         if (route->stage != in->stage || route->copy_of < 0)
@@ -528,7 +532,7 @@ static pst_rc check_memory(const struct pst_supervisor *sv, uint64_t total)
 
 pst_rc pst_run_size_routes(struct pst_supervisor *sv)
 {
-    for (int pass = 0; pass < sv->graph->nroutes; pass++) /* a copy and its original agree on the larger */
+    for (int pass = 0; pass < sv->graph->nroutes; pass++) /* a copy and its original get the larger size */
         for (int r = 0; r < sv->graph->nroutes; r++) {
             int of = sv->graph->routes[r].copy_of;
             if (of < 0)
@@ -542,7 +546,8 @@ pst_rc pst_run_size_routes(struct pst_supervisor *sv)
         const struct pst_route *route = &sv->graph->routes[r];
         uint64_t align = sv->align[r] > PST_CACHE_LINE ? sv->align[r] : PST_CACHE_LINE;
         if (sv->slot_bytes[r] == 0)
-            return pst_fail(PST_E_STATE, "nobody said how large the slots of %s.%s must be",
+            return pst_fail(PST_E_STATE,
+                            "no stage said how large the slots of %s.%s must be (pst_need, or \"needs\")",
                             sv->pl->stages[route->stage].name,
                             sv->pl->stages[route->stage].caps.desc->ports[route->port].name);
         if (sv->slot_bytes[r] > (UINT64_C(1) << 46))
@@ -557,7 +562,7 @@ pst_rc pst_run_size_routes(struct pst_supervisor *sv)
         for (int h = 0; h < sv->nhosts; h++)
             if (strcmp(sv->hosts[h].device, route->device) == 0)
                 block->host = h;
-        total += route->memory == PST_ROUTE_GPU ? 0 : block->bytes; /* a GPU says itself what it has not */
+        total += route->memory == PST_ROUTE_GPU ? 0 : block->bytes; /* a GPU's host fails by itself */
     }
     return check_memory(sv, total);
 }

@@ -1,7 +1,7 @@
-/* launch_events.c: the supervisor's half of handover.h: who makes the events of a route's slots, and who is
- * told of which. Those of several processes are the memory host's of their GPU: it outlives all stages, so
- * that nobody's end takes an event from another, and uses none itself, as a maker may not open its own. Where
- * all of a route's stages on GPUs are threads of one process, that process makes them. */
+/* launch_events.c: the supervisor's half of handover.h: who makes the events of a route's slots, and which
+ * stages get them. If several processes use them, the memory host of their GPU makes them: it outlives all
+ * stages, and it uses no event itself, because CUDA does not let a process open what it made. If all stages
+ * of a route that are on GPUs are threads of one process, that process makes them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "common/ipc/gpus.h"
 #include "common/run/run_impl.h"
 
-/* The k-th stage on the route, 0 its originator, if it is on a GPU and is met for the first time; else -1. */
+/* The k-th stage of the route (0 is its originator), if it is on a GPU and did not come before; else -1. */
 static int user(const struct pst_supervisor *sv, const struct pst_route *route, int k)
 {
     const int stage = k == 0 ? route->stage : route->borrower_stage[k - 1];
@@ -63,10 +63,10 @@ pst_rc pst_run_plan_events(struct pst_supervisor *sv)
                 continue;
             const char *device = sv->pl->stages[stage].device;
             sv->events[sv->nevents] =
-                (struct pst_events){.route = r,
-                                    .stage = stage,
-                                    .host = own ? -1 : pst_run_plan_host(sv, device),
-                                    .names = own ? own_names(device, sv->nevents, route->slots) : NULL};
+                (struct pst_run_events){.route = r,
+                                        .stage = stage,
+                                        .host = own ? -1 : pst_run_plan_host(sv, device),
+                                        .names = own ? own_names(device, sv->nevents, route->slots) : NULL};
             sv->nevents++;
         }
     }
@@ -84,10 +84,13 @@ void pst_run_hear_events(struct pst_supervisor *sv, const char *who, const json_
         return;
     pst_report_no_events(sv->report, why);
     pst_run_clear_line(sv);
-    fprintf(stderr, "warning: %s: stages wait on the host for one another's kernels: %s\n", who, why);
+    fprintf(stderr,
+            "warning: %s: stages wait on the host for each other's kernels, because this GPU cannot share "
+            "events: %s\n",
+            who, why);
 }
 
-/* All of the route's stages have them, or none. */
+/* Either all of the route's stages have events, or none has. */
 static bool route_has(const struct pst_supervisor *sv, int r)
 {
     bool has = false;
@@ -115,7 +118,7 @@ void pst_run_add_events(const struct pst_supervisor *sv, json_t *route, int r, i
         return;
     json_t *theirs = json_array();
     for (int e = 0; e < sv->nevents; e++) {
-        const struct pst_events *set = &sv->events[e];
+        const struct pst_run_events *set = &sv->events[e];
         if (set->route != r)
             continue;
         if (set->stage == stage)

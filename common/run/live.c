@@ -1,3 +1,4 @@
+/* live.c: RUN/live.json. */
 #include "common/run/live.h"
 
 #include <jansson.h>
@@ -70,13 +71,13 @@ pst_rc pst_live_open(struct pst_live *live, const char *run_dir)
     pst_rc rc = PST_OK;
     if (!board || bytes <= 0 || pages_at < 0 || n > PST_STAGES_MAX ||
         pages_at + (json_int_t)n * PST_PAGE > bytes)
-        rc = pst_fail(PST_E_FORMAT, "%s: not what a supervisor writes", path);
+        rc = pst_fail(PST_E_FORMAT, "%s was not written by a supervisor of this version", path);
     for (size_t i = 0; i < n && rc == PST_OK; i++)
         read_part(live, i, json_array_get(instances, i));
     if (rc == PST_OK && pst_region_map(&live->map, board, (uint64_t)bytes) != PST_OK)
         rc = pst_fail(PST_E_STATE, "%s: no run is going there any more", run_dir);
     if (rc == PST_OK && ((const struct pst_board *)live->map.base)->magic != PST_BOARD_MAGIC)
-        rc = pst_fail(PST_E_FORMAT, "%s: %s is no longer this run's memory", run_dir, board);
+        rc = pst_fail(PST_E_FORMAT, "%s: the memory at %s belongs to another process", run_dir, board);
     live->n = (int)n;
     live->pages_at = (uint64_t)pages_at;
     json_decref(j);

@@ -1,5 +1,5 @@
-/* live.h: where a running pipeline's counters are, so that `penstock top` can look without being told:
- * RUN/live.json, written by the supervisor once the board is there. Owner: the caller. */
+/* live.h: RUN/live.json, which says where a running pipeline's counters are. The supervisor writes it once
+ * there is a board, and `penstock top` reads it. Owner: the caller. Threads: one. */
 #ifndef PST_LIVE_H
 #define PST_LIVE_H
 

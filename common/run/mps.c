@@ -1,3 +1,4 @@
+/* mps.c: starts and ends the keeper of the MPS daemon. */
 #include "common/run/mps.h"
 
 #include <errno.h>
@@ -16,9 +17,9 @@
 
 #define PIPES "CUDA_MPS_PIPE_DIRECTORY"
 #define SHARE "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
-#define PIPES_MAX 90    /* characters: sockets are made there, whose names may have 107 */
-#define READY_MS 6000   /* a second more than the keeper gives the daemon */
-#define STOPPED_MS 2000 /* the keeper kills what does not end */
+#define PIPES_MAX 90    /* characters: the daemon makes sockets there, whose paths may have 107 */
+#define READY_MS 6000   /* one second longer than the keeper waits for the daemon */
+#define STOPPED_MS 2000 /* the keeper kills a daemon that does not end */
 
 bool pst_mps_program(char *path, size_t bytes)
 {
@@ -34,7 +35,8 @@ bool pst_mps_program(char *path, size_t bytes)
     return false;
 }
 
-/* keeper PROGRAM PIPES LOGS, with in and out as its standard input and output, and its errors in the logs. */
+/* Runs KEEPER PROGRAM PIPES LOGS. Its standard input and output are in and out; its errors go to
+ * LOGS/mps.log. */
 static pid_t start_keeper(char *const argv[], int in, int out)
 {
     char log[4096];
@@ -65,7 +67,7 @@ static bool hear_ready(int from)
     return got > 0 && read(from, text, sizeof text - 1) > 0 && strcmp(text, "ready\n") == 0;
 }
 
-/* Fills pipes and logs with the absolute names; false: mps->why. */
+/* Fills pipes and logs with absolute paths. False: mps->why says why not. */
 static bool name_places(struct pst_mps *mps, const char *run_dir, char *pipes, char *logs, size_t bytes)
 {
     char dir[4096];

@@ -1,9 +1,9 @@
 /* mps.h: CUDA's Multi-Process Service for one run. Without it the kernels of two processes take turns on a
- * GPU. The supervisor starts a daemon of its own, in the run's directory, by a keeper (tools/penstock-mps.c)
- * that ends it when the supervisor is gone, however that came.
+ * GPU. The supervisor starts a daemon for the run, in the run's directory. A keeper (tools/penstock-mps.c)
+ * ends the daemon when the supervisor is gone, even if the supervisor was killed.
  *
- * Owner: the supervisor; pst_mps_stop accepts one that is zeroed or was never started. Threads: one, before
- * others read the environment. */
+ * Owner: the supervisor. pst_mps_stop accepts a zeroed struct and one that was never started. Threads: one,
+ * before other threads read the environment. */
 #ifndef PST_MPS_H
 #define PST_MPS_H
 
@@ -16,22 +16,24 @@ PST_BEGIN_DECLS
 #define PST_MPS_WHY_BYTES 256
 
 struct pst_mps {
-    pid_t keeper;                /* 0: there is none */
-    int lifeline;                /* closed: it ends */
-    char why[PST_MPS_WHY_BYTES]; /* where there is none, the reason */
+    pid_t keeper;                /* 0: there is no daemon */
+    int lifeline;                /* the keeper ends when this is closed */
+    char why[PST_MPS_WHY_BYTES]; /* why there is no daemon */
 };
 
-/* NVIDIA's control program, as PATH has it. False: it is not there. */
+/* Finds NVIDIA's control program in PATH. False: it is not there. */
 PST_API bool pst_mps_program(char *path, size_t bytes);
 
-/* Starts it for what is started afterwards, which finds it in its environment; waits until it answers. No
- * daemon is no failure: mps->why says what is missing, and a run goes on without. run_dir has logs/. */
+/* Starts the daemon and waits until it answers. Processes that are started afterwards find it through their
+ * environment. If it does not start, mps->why says why, and the run goes on without it. run_dir has a
+ * directory logs. */
 PST_API void pst_mps_start(struct pst_mps *mps, const char *run_dir);
 
-/* What is started next may use `percent` of a GPU's multiprocessors (1 to 100; 100: all, the default). */
+/* Processes that are started from now on may use `percent` of a GPU's multiprocessors (1 to 100; default
+ * 100). */
 PST_API void pst_mps_share(const struct pst_mps *mps, int percent);
 
-/* Once all its clients are gone: ends the daemon; at most two seconds. */
+/* Ends the daemon; takes at most two seconds. Call it when all its clients are gone. */
 PST_API void pst_mps_stop(struct pst_mps *mps);
 
 PST_END_DECLS

@@ -1,3 +1,4 @@
+/* report.c: the report, field by field, and the table that is printed. */
 #include "common/run/report.h"
 
 #include <stdlib.h>
@@ -90,8 +91,7 @@ void pst_report_stage(json_t *report, const char *name, const char *device, cons
     (void)json_object_set_new(json_object_get(report, "stages"), name, j);
 }
 
-/* A message may have been cut within a character, or quote bytes that are no UTF-8: it is told all the same.
- */
+/* A message may have been cut within a character, or quote bytes that are not UTF-8: those become '?'. */
 static json_t *text_json(const char *text)
 {
     json_t *j = json_string(text);

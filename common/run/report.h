@@ -1,5 +1,5 @@
-/* report.h: what a run leaves behind: the report's JSON, put together from what stages say, and the
- * table that people read. common/README.md lists its fields. Owner: the caller. */
+/* report.h: the report of a run as JSON, made of what stages report and of what the supervisor measured, and
+ * the table that is printed. common/run/README.md lists the fields. Owner: the caller. Threads: one. */
 #ifndef PST_REPORT_H
 #define PST_REPORT_H
 
@@ -14,21 +14,22 @@ json_t *pst_report_new(void);
  * number. Returns NULL, or the field that a stage may not report, because the runtime or another section has
  * it: then nothing was added. */
 const char *pst_report_add(json_t *report, const char *section, const json_t *data);
-/* device: where it ran; chosen: why there, empty where the pipeline said so. */
+/* device: where it ran. chosen: why it ran there; empty: the pipeline said so. */
 void pst_report_stage(json_t *report, const char *name, const char *device, const char *chosen, int pid,
                       const struct pst_page *page);
-/* What a process took in all: its processor time, and the most memory it had, shared memory included. */
+/* Processor time of a process, and the most memory that it had, shared memory included. */
 void pst_report_process(json_t *report, const char *name, const struct rusage *used);
-/* Of one clock, in seconds; 0: not reached. planned is when the last stage ended that runs before the rest.
+/* Times of one clock, in seconds; 0: not reached. planned: when the last stage ended that runs before the
+ * streams.
  */
 void pst_report_phases(json_t *report, double launched, double planned, double started, double ended);
-/* How `procs` processes share a GPU: by MPS, or, for the reason `why`, in turns. Of one process, why is the
- * reason that it is one; empty: the pipeline says so. */
+/* How `procs` processes share a GPU. why NULL: by MPS; else they take turns, and why is the reason. If procs
+ * is 1, why is the reason for that; empty: the pipeline says so. */
 void pst_report_gpus(json_t *report, int procs, const char *why);
-/* Why a GPU's slots are handed over by the host: pst_report_gpus came before. */
+/* Why slots on a GPU change hands on the host. Call it after pst_report_gpus. */
 void pst_report_no_events(json_t *report, const char *why);
-/* What held up the run, and each stage's share of span_s, the time that the streams ran: after
- * pst_report_stage for each of the n instances, whose times it puts into parts. */
+/* Adds the bottleneck, and each stage's share of span_s, which is the time that the streams ran. Call it
+ * after pst_report_stage was called for each of the n instances; it fills the times of parts. */
 void pst_report_bound(json_t *report, const char *const *names, struct pst_run_part *parts, int n,
                       double span_s);
 void pst_report_failure(json_t *report, const char *stage, const char *text);

@@ -1,4 +1,4 @@
-/* run.c: what the supervisor does when something happens. */
+/* run.c: the supervisor's loop: start-up, messages, processes that end, signals, deadlines. */
 #include "common/pipeline/desc/desc.h"
 #include "common/run/run.h"
 
@@ -17,12 +17,12 @@
 #include "common/util/clock.h"
 
 #define TICK_MS 100
-#define EARLY_DEADLINE_S 1.5    /* to end when nothing has been learned yet */
-#define FINISH_DEADLINE_S 120.0 /* an orderly end: a checkpoint of everything a machine can hold */
-#define ABORT_DEADLINE_S 0.7    /* after a failure: to say last words */
-#define EXIT_DEADLINE_S 10.0    /* from the last word to the end of the process */
+#define EARLY_DEADLINE_S 1.5    /* for an end before anything was trained */
+#define FINISH_DEADLINE_S 120.0 /* for an orderly end with the largest checkpoint that a machine can hold */
+#define ABORT_DEADLINE_S 0.7    /* after a failure */
+#define EXIT_DEADLINE_S 10.0    /* from a stage's "done" to the end of its process */
 #define HEAR_MAX                                                                                             \
-    1000 /* messages at a time: whoever floods the socket must not keep the rest from being seen */
+    1000 /* messages at a time: a flood of them must not keep the supervisor from its other work */
 
 /* ---- talking ------------------------------------------------------------------------------------- */
 
@@ -30,7 +30,7 @@ static void tell(struct pst_supervisor *sv, const char *name, json_t *message)
 {
     char *text = json_dumps(message, JSON_COMPACT);
     json_decref(message);
-    /* a peer that is gone is noticed by its exit; here there is nothing to do about it */
+    /* if the peer is gone, its end is noticed elsewhere */
     if (text && zmq_send(sv->control, name, strlen(name), ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0)
         (void)zmq_send(sv->control, text, strlen(text), ZMQ_DONTWAIT);
     free(text);
@@ -43,7 +43,7 @@ static void tell_type(struct pst_supervisor *sv, const char *name, const char *t
 
 /* ---- ending -------------------------------------------------------------------------------------- */
 
-/* Everybody is told to stop; who does not within the deadline is killed. */
+/* Tells all stages to stop. Those that do not end within the deadline are killed. */
 static void begin_stop(struct pst_supervisor *sv, const char *how, double deadline_s)
 {
     if (sv->board)
@@ -90,7 +90,7 @@ static void ask_block(struct pst_supervisor *sv, int b)
          json_pack("{ss si sI}", "type", "allocate", "id", b, "bytes", (json_int_t)sv->blocks[b].bytes));
 }
 
-/* Of the memory hosts, each for what it has to make. */
+/* Asks each memory host for what it has to make. */
 static void ask_memory(struct pst_supervisor *sv)
 {
     for (int r = 0; r < sv->graph->nroutes; r++)
@@ -149,7 +149,7 @@ static bool blocks_ready(const struct pst_supervisor *sv)
     return true;
 }
 
-/* Takes whatever step of the start-up has become possible. */
+/* Takes the steps of the start-up that have become possible. */
 static void advance(struct pst_supervisor *sv)
 {
     if (sv->stopping)
@@ -240,7 +240,7 @@ static void from_instance(struct pst_supervisor *sv, int i, const char *type, co
         in->pid = (int)json_integer_value(json_object_get(m, "pid"));
         if (json_integer_value(json_object_get(m, "protocol")) != 1)
             pst_run_fail(sv, in->name, NULL,
-                         "penstock-stage is of another version: install all of Penstock again");
+                         "penstock-stage is of another version than penstock: install both from one build");
         in->life = PST_RUN_GREETED;
         tell(sv, in->name, pst_run_configure_message(sv, i));
         if (sv->stopping)
@@ -270,11 +270,11 @@ static void from_instance(struct pst_supervisor *sv, int i, const char *type, co
     } else if (strcmp(type, "done") == 0) {
         on_done(sv, in);
     } else {
-        pst_run_fail(sv, in->name, NULL, "sent \"%.40s\", which makes no sense now", type);
+        pst_run_fail(sv, in->name, NULL, "it sent the message \"%.40s\", which makes no sense now", type);
     }
 }
 
-/* Leaves a note of where the counters are, for `penstock top`. */
+/* Writes down where the counters are, for `penstock top`. */
 static pst_rc tell_where(const struct pst_supervisor *sv)
 {
     const char *names[PST_STAGES_MAX];
@@ -303,11 +303,11 @@ static void from_memory(struct pst_supervisor *sv, struct pst_run_memory_host *h
         pst_run_hear_events(sv, host->name, m);
     } else if (strcmp(type, "failed") == 0) {
         const char *text = json_string_value(json_object_get(m, "text"));
-        pst_run_fail(sv, host->name, NULL, "%s", text ? text : "failed without a word");
+        pst_run_fail(sv, host->name, NULL, "%s", text ? text : "it failed and did not say why");
     }
 }
 
-/* The process at the other end of the socket, as the kernel tells it; 0 if it does not. */
+/* The process at the other end of the socket, as the kernel reports it; 0: unknown. */
 static pid_t sender_of(zmq_msg_t *message)
 {
     const char *address = zmq_msg_gets(message, "Peer-Address"); /* "localhost:UID:GID:PID" */
@@ -315,16 +315,16 @@ static pid_t sender_of(zmq_msg_t *message)
     return colon ? (pid_t)strtol(colon + 1, NULL, 10) : 0;
 }
 
-/* True if the process that sent it is the one that was started under this name. Another one of the same user
- * can do no harm, unless it came first: ZeroMQ then keeps the rightful one out. */
+/* True: the sender is the process that was started under this name. Another process of the same user can do
+ * no harm, unless it connected first: then ZeroMQ refuses the right one. */
 static bool is_genuine(struct pst_supervisor *sv, const char *name, int proc, bool greeted, pid_t sender)
 {
     if (sender == sv->procs[proc].known)
         return true;
     if (!greeted && !sv->stopping)
-        pst_run_fail(sv, name, NULL, "process %d took its place at the control socket", (int)sender);
+        pst_run_fail(sv, name, NULL, "process %d took its place at the supervisor's socket", (int)sender);
     else if (!sv->stranger_told)
-        fprintf(stderr, "warning: process %d speaks as %s and is not heard\n", (int)sender, name);
+        fprintf(stderr, "warning: process %d claims to be %s and is ignored\n", (int)sender, name);
     sv->stranger_told = true;
     return false;
 }
@@ -348,7 +348,7 @@ static void heard(struct pst_supervisor *sv, zmq_msg_t *who, zmq_msg_t *what)
     advance(sv);
 }
 
-/* One message of the control socket: identity, then JSON. What has more or fewer parts is no message. */
+/* One message of the control socket: identity, then JSON. Anything with more or fewer parts is ignored. */
 static bool hear(struct pst_supervisor *sv)
 {
     zmq_msg_t parts[2], part;
@@ -389,8 +389,8 @@ static bool proc_is_done(const struct pst_supervisor *sv, int p)
     return true;
 }
 
-/* After a failure others may end in any way: they say why themselves. Where the user asked to stop, they
- * end in order, and only so. */
+/* After a failure the other processes may end in any way. After the user asked to stop, they must end in
+ * order. */
 static bool is_expected(const struct pst_supervisor *sv, int p)
 {
     int status = sv->procs[p].status;
@@ -416,7 +416,8 @@ static void reap(struct pst_supervisor *sv)
         if (!pst_proc_reap(proc))
             continue;
         if (!WIFSIGNALED(proc->status))
-            hear_all(sv); /* what it said before it ended; who was killed goes before what others say of it */
+            hear_all(sv); /* what it said before it ended. If it was killed, others may complain about that
+                             first */
         char how[128];
         pst_proc_describe(proc, how);
         if (!is_expected(sv, p))
@@ -436,7 +437,8 @@ static void on_signal(struct pst_supervisor *sv)
             continue;
         pst_run_clear_line(sv);
         if (sv->signal == 0 && !sv->stopping) {
-            fprintf(stderr, "%s: finishing in order; once more to stop at once\n", strsignal(number));
+            fprintf(stderr, "%s: finishing, and writing a checkpoint; repeat it to stop at once\n",
+                    strsignal(number));
             sv->signal = number;
             sv->end = PST_RUN_INTERRUPTED;
             begin_stop(sv, sv->started ? "finish" : "stop",
@@ -466,7 +468,7 @@ static void enforce(struct pst_supervisor *sv, double now)
     bool stages_alive = false;
     for (int i = 0; i < sv->ninstances; i++)
         stages_alive = stages_alive || sv->procs[sv->instances[i].proc].pid;
-    if (!stages_alive) /* not before: what a GPU's host frees nobody may have open */
+    if (!stages_alive) /* not before: nobody may have memory of a GPU open when its host frees it */
         for (int h = 0; h < sv->nhosts; h++)
             tell_type(sv, sv->hosts[h].name, "stop");
     if (now < sv->since)
@@ -474,13 +476,13 @@ static void enforce(struct pst_supervisor *sv, double now)
     for (int p = 0; p < sv->nprocs; p++)
         if (sv->procs[p].pid) {
             if (sv->end == PST_RUN_OK)
-                pst_run_fail(sv, sv->procs[p].name, &sv->procs[p], "did not end in %.0f s and was killed",
+                pst_run_fail(sv, sv->procs[p].name, &sv->procs[p], "it did not end in %.0f s and was killed",
                              EXIT_DEADLINE_S);
             else if (sv->end == PST_RUN_INTERRUPTED && sv->started && !sv->hurried)
-                fprintf(stderr,
-                        "warning: %s did not end in %.0f s and was killed: go on from the checkpoint "
-                        "before\n",
-                        sv->procs[p].name, FINISH_DEADLINE_S);
+                fprintf(
+                    stderr,
+                    "warning: %s did not end in %.0f s and was killed: resume from the checkpoint before\n",
+                    sv->procs[p].name, FINISH_DEADLINE_S);
             pst_proc_kill(&sv->procs[p]);
         }
 }
@@ -576,12 +578,12 @@ enum pst_run_end pst_run(struct pst_pipeline *pl, const struct pst_graph *graph,
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGHUP);
     (void)sigaddset(&set, SIGCHLD);
-    (void)sigprocmask(SIG_BLOCK, &set, &old); /* before ZeroMQ's threads, so that they inherit it */
+    (void)sigprocmask(SIG_BLOCK, &set, &old); /* before ZeroMQ starts threads, which inherit it */
     pst_proc_adopt();
     sv->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (sv->signals < 0 || pst_launch(sv) != PST_OK) {
+    if (sv->signals < 0 || pst_run_launch(sv) != PST_OK) {
         if (sv->signals < 0)
-            (void)pst_fail_errno("signalfd");
+            (void)pst_fail_errno("cannot receive signals");
         fail_here(sv);
     } else {
         pst_run_layout_board(sv);

@@ -1,5 +1,5 @@
-/* run_impl.h: the supervisor's state, as run.c (what happens) and launch.c (what each stage is told)
- * see it. Private to them. */
+/* run_impl.h: the supervisor's state, which all files of this room share. Private to them. Owner: pst_run.
+ * Threads: one. */
 #ifndef PST_RUN_IMPL_H
 #define PST_RUN_IMPL_H
 
@@ -30,7 +30,7 @@ struct pst_run_instance {
     int proc;
     int pid;
     enum pst_run_life life;
-    bool early; /* has no streams: runs and ends before the others are sized (a planner) */
+    bool early; /* it has no streams: it runs and ends before the others are sized (a planner) */
 };
 
 #define PST_RUN_MEMORY_HOSTS_MAX (2 * PST_PIPELINE_DEVICES_MAX) /* one for each cpu:N and each cuda:N */
@@ -41,16 +41,16 @@ struct pst_run_memory_host { /* the memory host of one device */
     bool greeted;
 };
 
-struct pst_run_block { /* one region asked of a memory host */
+struct pst_run_block { /* one region of a memory host */
     int host;
     uint64_t bytes;
     char path[PST_REGION_PATH_MAX];
 };
 
-struct pst_events { /* of one stage on a GPU, one for each slot of a route: handover.h */
+struct pst_run_events { /* of one stage on a GPU, one for each slot of a route: handover.h */
     int route, stage;
-    int host;      /* whose memory host makes them; -1: the stage's process */
-    json_t *names; /* NULL: not yet there; null: they cannot be had, and the route's users wait on the host */
+    int host;      /* the memory host that makes them; -1: the stage's process makes them */
+    json_t *names; /* NULL: not yet known; null: there are none, and the route's stages wait on the host */
 };
 
 struct pst_supervisor {
@@ -71,7 +71,7 @@ struct pst_supervisor {
     struct pst_run_memory_host hosts[PST_RUN_MEMORY_HOSTS_MAX];
     int nhosts;
     struct pst_run_block blocks[PST_GRAPH_ROUTES_MAX + 1]; /* [0] is the board, [1 + r] route r */
-    struct pst_events *events;
+    struct pst_run_events *events;
     int nevents;
     uint64_t slot_bytes[PST_GRAPH_ROUTES_MAX], align[PST_GRAPH_ROUTES_MAX];
     int asked_by[PST_GRAPH_ROUTES_MAX]; /* the stage that needs slots of slot_bytes */
@@ -84,24 +84,24 @@ struct pst_supervisor {
     json_t *oneshots[PST_STAGES_MAX + PST_PIPELINE_LINKS_MAX]; /* by stage: port -> path */
     json_t *report;
     bool allocated, opened, started, stopping;
-    bool hurried; /* the user asked twice */
+    bool hurried; /* the user asked to stop twice */
     enum pst_run_end end;
     int signal;
     double since, progress_at, files_at;
     uint64_t moved; /* of pst_watch_movement, and when it changed */
     double moved_at;
     int still_told;                             /* warnings since then */
-    double launched_at, planned_at, started_at; /* planned: nothing streams before; 0: not yet */
+    double launched_at, planned_at, started_at; /* 0: not yet. The streams begin after planned_at */
 };
 
-/* run.c: fails the run, and prints the end of the log of proc, if it is not NULL */
+/* run.c: fails the run, and shows the end of the log of proc, unless it is NULL. */
 void pst_run_fail(struct pst_supervisor *sv, const char *name, const struct pst_proc *proc, const char *fmt,
                   ...) PST_PRINTF(4, 5);
 
 /* say.c */
 enum pst_run_log { PST_RUN_LOG_PATH, PST_RUN_LOG_TAIL };
 void pst_run_warn(const struct pst_supervisor *sv, const char *name, const char *text);
-/* proc: whose log is shown, or named; NULL: none */
+/* proc: the process whose log is shown or named; NULL: none */
 void pst_run_show_error(const struct pst_supervisor *sv, const char *name, const struct pst_proc *proc,
                         enum pst_run_log log, const char *text);
 void pst_run_show_epoch(const struct pst_supervisor *sv, const json_t *data);
@@ -121,23 +121,23 @@ struct pst_page *pst_run_page_of(const struct pst_supervisor *sv, int instance);
 const struct pst_pool *pst_run_pool_of(const struct pst_supervisor *sv, int route);
 
 /* launch.c */
-pst_rc pst_launch(struct pst_supervisor *sv);         /* processes, sockets */
-void pst_run_layout_board(struct pst_supervisor *sv); /* offsets; blocks[0].bytes */
-pst_rc pst_run_init_board(struct pst_supervisor *sv); /* once it is mapped */
+pst_rc pst_run_launch(struct pst_supervisor *sv);     /* starts the processes */
+void pst_run_layout_board(struct pst_supervisor *sv); /* fills the offsets and blocks[0].bytes */
+pst_rc pst_run_init_board(struct pst_supervisor *sv); /* call once there is memory for it */
 /* Names and kinds of all instances, in the order of their pages; without the times. */
 void pst_run_parts(const struct pst_supervisor *sv, const char **names, struct pst_run_part *parts);
 json_t *pst_run_configure_message(const struct pst_supervisor *sv, int instance);
 json_t *pst_run_open_message(const struct pst_supervisor *sv, int instance);
 void pst_run_add_needs(struct pst_supervisor *sv, int instance, const json_t *needs);
-pst_rc pst_run_size_routes(struct pst_supervisor *sv);                /* blocks[1..]: all needs are known */
+pst_rc pst_run_size_routes(struct pst_supervisor *sv); /* fills blocks[1..]; all needs are known */
 int pst_run_plan_host(struct pst_supervisor *sv, const char *device); /* the memory host of that device */
 
 /* launch_events.c */
-pst_rc pst_run_plan_events(struct pst_supervisor *sv); /* whose they are; names of those of one process */
+pst_rc pst_run_plan_events(struct pst_supervisor *sv); /* who makes which events */
 void pst_run_hear_events(struct pst_supervisor *sv, const char *who, const json_t *message);
 bool pst_run_events_ready(const struct pst_supervisor *sv);
 void pst_run_add_events(const struct pst_supervisor *sv, json_t *route, int r,
-                        int stage); /* what it is told */
+                        int stage); /* adds them to the stage's "open" message */
 void pst_run_release_events(struct pst_supervisor *sv);
 
 #endif

@@ -1,7 +1,6 @@
-/* watch.c: are the processes of a run alive, and how far are they? A stage that is busy counts its pulse all
- * the same; one that is stopped does not, and the run would wait for it for ever. (A stage whose event never
- * returns is not found by this: nobody can tell it from one that has much to do. `penstock run` shows that no
- * batch is done.) */
+/* watch.c: are the processes of a run alive, and are its files unchanged? A busy stage shows its pulse. A
+ * stopped one does not, and the run would wait for it for ever. A stage whose event never returns shows its
+ * pulse, too: it cannot be told from one that has much to do (stuck.c warns of it). */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,20 +10,20 @@
 
 #define STALL_DEADLINE_S 5.0  /* fifty beats */
 #define HELLO_DEADLINE_S 60.0 /* to load a shared object from a cold disk */
-#define FILES_S 0.5           /* between looks at the files that are read */
-#define PAUSE_S 1.0           /* ten ticks of the supervisor's: it was itself stopped, or the machine was */
+#define FILES_S 0.5           /* between looks at the dataset's files */
+#define PAUSE_S 1.0           /* ten ticks late: the supervisor itself was stopped, or the machine was */
 
 static void stalled(struct pst_supervisor *sv, struct pst_proc *proc)
 {
     char state = pst_proc_state(proc->pid, NULL);
     if (state == 'T' || state == 't')
-        pst_run_fail(sv, proc->name, proc, "is stopped (by %s), and has shown no sign of life for %.0f s",
+        pst_run_fail(sv, proc->name, proc, "it is stopped (by %s), and has shown no sign of life for %.0f s",
                      state == 'T' ? "SIGSTOP or SIGTSTP" : "a debugger", STALL_DEADLINE_S);
     else
-        pst_run_fail(sv, proc->name, proc, "has shown no sign of life for %.0f s", STALL_DEADLINE_S);
+        pst_run_fail(sv, proc->name, proc, "it has shown no sign of life for %.0f s", STALL_DEADLINE_S);
 }
 
-/* Before its heart begins, a process that is being loaded is told from a stopped one by its state. */
+/* Before its first beat a process is being loaded, unless its state says that it is stopped. */
 static bool shows_life(const struct pst_proc *proc, uint64_t beat)
 {
     if (beat > 0)
@@ -54,10 +53,10 @@ static void check_hellos(struct pst_supervisor *sv, double now)
     for (int i = 0; i < sv->ninstances && !sv->stopping; i++)
         if (sv->instances[i].life == PST_RUN_BORN)
             pst_run_fail(sv, sv->instances[i].name, &sv->procs[sv->instances[i].proc],
-                         "did not start in %.0f s", HELLO_DEADLINE_S);
+                         "it did not start in %.0f s", HELLO_DEADLINE_S);
     for (int h = 0; h < sv->nhosts && !sv->stopping; h++)
         if (!sv->hosts[h].greeted)
-            pst_run_fail(sv, sv->hosts[h].name, &sv->procs[sv->hosts[h].proc], "did not start in %.0f s",
+            pst_run_fail(sv, sv->hosts[h].name, &sv->procs[sv->hosts[h].proc], "it did not start in %.0f s",
                          HELLO_DEADLINE_S);
 }
 
@@ -66,7 +65,7 @@ void pst_watch_procs(struct pst_supervisor *sv, double now)
     bool paused = now - sv->looked_at > PAUSE_S;
     sv->looked_at = now;
     if (sv->stopping && sv->end == PST_RUN_OK)
-        return; /* all is done; a process on its way out may have stopped its heart */
+        return; /* all is done: a process that is about to end has no pulse */
     if (!sv->opt->debug) {
         check_beats(sv, now, paused);
         check_hellos(sv, now);
@@ -94,13 +93,13 @@ pst_rc pst_run_note_file(struct pst_run_options *opt, const char *path)
     struct pst_run_file *file = &opt->files[opt->nfiles];
     (void)snprintf(file->path, sizeof file->path, "%s", path);
     if (!look_at(path, &file->bytes, &file->mtime_ns))
-        return pst_fail_errno("cannot stat %s", path);
+        return pst_fail_errno("cannot get the size of %s", path);
     opt->nfiles++;
     return PST_OK;
 }
 
-/* A mapped file that was cut within a page reads as zeros there, and one that was written to reads as what is
- * in it now: no stage would notice. */
+/* No stage would notice it: a mapped file that was cut within a page reads as zeros there, and one that was
+ * written to reads as its new bytes. */
 void pst_watch_files(struct pst_supervisor *sv, double now)
 {
     if (now - sv->files_at < FILES_S || sv->end == PST_RUN_FAILED)
@@ -113,10 +112,11 @@ void pst_watch_files(struct pst_supervisor *sv, double now)
             pst_run_fail(sv, "dataset", NULL, "%s went away while the run was reading it: %s", file->path,
                          strerror(errno));
         else if (bytes != file->bytes)
-            pst_run_fail(sv, "dataset", NULL,
-                         "%s changed while the run was reading it: it had %lld bytes and has %lld; what was "
-                         "learned since may be wrong",
-                         file->path, (long long)file->bytes, (long long)bytes);
+            pst_run_fail(
+                sv, "dataset", NULL,
+                "%s changed while the run was reading it: it had %lld bytes and has %lld now; what was "
+                "learned since may be wrong",
+                file->path, (long long)file->bytes, (long long)bytes);
         else if (mtime_ns != file->mtime_ns)
             pst_run_fail(sv, "dataset", NULL,
                          "%s was written to while the run was reading it; what was learned since may be "

@@ -191,7 +191,7 @@ def stopped(p, victim):
     os.kill(processes(run)[victim], signal.SIGSTOP)
     t0 = time.time()
     r = run.wait(30)
-    assert r.code == 1 and f"error: {victim}: is stopped (by SIGSTOP" in r.err, r
+    assert r.code == 1 and f"error: {victim}: it is stopped (by SIGSTOP" in r.err, r
     assert 4 < time.time() - t0 < 8 * (2 if SAN else 1), time.time() - t0
 
 
@@ -212,7 +212,7 @@ def stopped_at_the_start(p):
     with open(f"/proc/{pid}/stat") as f:
         loading = f.read()
     r = run.wait(30)
-    assert r.code == 1 and "error: sampler: is stopped (by SIGSTOP" in r.err, (r, loading)
+    assert r.code == 1 and "error: sampler: it is stopped (by SIGSTOP" in r.err, (r, loading)
 
 
 def slow(p):

@@ -3,7 +3,7 @@ import resource
 import signal
 
 import cgroup
-from crash import HYPERION
+from crash import HYPERION, processes, wait_for
 from harness import *
 
 
@@ -68,7 +68,6 @@ def memory_of_a_cgroup():
 
 @test
 def the_memory_host_is_ended_first():
-    from crash import processes, wait_for
     with Place() as p:
         run = p.start(chain(delay_us=100_000), grouped=False)
         wait_for(lambda: "sink" in processes(run) and os.path.exists(os.path.join(run.run_dir, "live.json")))
@@ -98,11 +97,10 @@ def a_trace_that_cannot_be_written():
     """It must not hide why the stage failed; and a run that went well says that its trace is not whole."""
     with Place() as p:
         for sink, code, words in (({"factor": 7}, 1, "error: sink: batch 0"), ({}, 0, "")):
-            p.count += 1
-            run_dir = p.path(f"run{p.count}")
-            os.makedirs(os.path.join(run_dir, "trace", "sink.json"))
-            argv = [PENSTOCK, "run", p.write(chain(**sink)), "--dataset", p.data, "--run-dir", run_dir, "--trace", p.path("t.json")]
-            r = Running(argv, run_dir).wait()
+            run = p.start(chain(**sink), "--trace", p.path("t.json"))
+            wait_for(lambda: os.path.isdir(os.path.join(run.run_dir, "trace")))
+            os.mkdir(os.path.join(run.run_dir, "trace", "sink.json"))  # before the stages run
+            r = run.wait()
             assert r.code == code and words in r.err and "error: sink: cannot write the trace" not in r.err, r
             assert "warning: sink: cannot write the trace" in r.err, r
 
