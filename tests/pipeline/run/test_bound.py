@@ -108,9 +108,9 @@ def waiting_for_a_slow_disk():
 
 @test
 def a_disk_that_keeps_up():
-    """Something is in flight almost always, but the disk's stage is not what the others wait for."""
+    """Something is in flight most of the time, but the disk's stage is not what the others wait for."""
     with Place() as p:
-        bound(p, chain({"delay_us": SLOW_US}, middle=stage("slow", delay_us=SLOW_US * 95 // 100, waits=True, keep=4)), "source (cpu)")
+        bound(p, chain({"delay_us": SLOW_US}, middle=stage("slow", delay_us=SLOW_US * 3 // 4, waits=True, keep=4)), "source (cpu)")
 
 
 @test
