@@ -4,7 +4,8 @@
 #   kernels/*.c, kernels/cpu/*.c       -> build/lib/libpenstock-cpu.so
 #   kernels/cuda/**.cu                 -> build/lib/libpenstock-cuda.so, where nvcc is found
 #   kernels/cuda/**.cu, kernels/cuda/host/* -> build/tests/libpenstock-cuda-host.so: the same for tests, without a GPU
-#   common/**.c                        -> build/lib/libpenstock.so (the SDK and its plumbing)
+#   common/**.c                        -> build/lib/libpenstock.so (the SDK and its plumbing), but
+#   common/store/*/**.c but dataset/   -> build/lib/libpenstock-data.so (importing, sorting, exporting: for the command)
 #   tools/penstock/**.c, tools/penstock-*.c -> build/bin
 #   tests/*/test_*.c                   -> build/tests
 SHELL := /bin/bash
@@ -30,13 +31,15 @@ CFLAGS ?= -O2 -g
 ALL_CFLAGS := -std=c17 -D_GNU_SOURCE $(WARN) $(CFLAGS) -fPIC -pthread -fno-math-errno -ffp-contract=off $(san_flags_$(SAN)) -MMD -MP -I.
 KERNEL_CFLAGS := -O3
 ALL_LDFLAGS := $(LDFLAGS) $(san_flags_$(SAN)) -pthread -Wl,--as-needed -Wl,-rpath-link,$(BUILD)/lib
-CORE_LIBS := -lzmq -ljansson -luring -lxxhash -lz -lzstd -lyaml -lm -ldl
+CORE_LIBS := -lzmq -ljansson -luring -lxxhash -lm -ldl
+DATA_LIBS := -ljansson -lxxhash -lz -lzstd -lyaml -lm
 CMD_LIBS := -lnvme
 # RPATH, not RUNPATH: it also holds for what stages built out of tree need.
 RPATH_BIN := -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../lib'
 RPATH_STAGE := -Wl,-rpath,'$$ORIGIN/../..'
 
-common_src := $(sort $(shell find common -name '*.c'))
+data_src := $(sort $(filter-out common/store/dataset/%,$(shell find common/store -mindepth 2 -name '*.c')))
+common_src := $(filter-out $(data_src),$(sort $(shell find common -name '*.c')))
 kernel_src := $(sort $(wildcard kernels/*.c kernels/cpu/*.c))
 cuda_src := $(sort $(shell find kernels/cuda -name '*.cu'))
 stagelib_src := $(sort $(wildcard stages/lib/*/*.c))
@@ -49,7 +52,7 @@ test_src := $(sort $(wildcard tests/*/test_*.c tests/*/test_*.cpp))
 
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 stage_so := $(patsubst %,$(BUILD)/lib/penstock/stages/%.so,$(stage_names))
-libs := $(BUILD)/lib/libpenstock.so $(BUILD)/lib/libpenstock-cpu.so $(if $(stagelib_src),$(BUILD)/lib/libpenstock-stages.so)
+libs := $(BUILD)/lib/libpenstock.so $(BUILD)/lib/libpenstock-data.so $(BUILD)/lib/libpenstock-cpu.so $(if $(stagelib_src),$(BUILD)/lib/libpenstock-stages.so)
 # The CUDA twins need nvcc; without it, and under a sanitizer, there are none.
 NVCC ?= $(firstword $(wildcard $(addsuffix /nvcc,$(subst :, ,$(PATH)) /usr/local/cuda/bin)))
 cuda_so := $(if $(SAN),,$(if $(NVCC),$(BUILD)/lib/libpenstock-cuda.so))
@@ -76,6 +79,10 @@ $(BUILD)/obj/%.o: %.c
 $(BUILD)/lib/libpenstock.so: $(call obj,$(common_src))
 	@mkdir -p $(@D)
 	$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) $(CORE_LIBS)
+
+$(BUILD)/lib/libpenstock-data.so: $(call obj,$(data_src)) $(BUILD)/lib/libpenstock.so
+	@mkdir -p $(@D)
+	$(CC) -shared -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -L$(BUILD)/lib -lpenstock $(DATA_LIBS)
 
 $(BUILD)/lib/libpenstock-cpu.so: $(call obj,$(kernel_src))
 	@mkdir -p $(@D)
@@ -127,7 +134,7 @@ $(foreach d,$(stage_dirs),$(eval $(call stage_rule,$(d),$(call obj,$(sort $(wild
 
 $(BUILD)/bin/penstock: $(call obj,$(cmd_src)) $(libs)
 	@mkdir -p $(@D)
-	$(CC) -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) $(RPATH_BIN) $(STAGE_LIBS) $(CORE_LIBS) $(CMD_LIBS)
+	$(CC) -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) $(RPATH_BIN) $(STAGE_LIBS) -lpenstock-data $(CORE_LIBS) $(CMD_LIBS)
 
 $(BUILD)/bin/penstock-%: $(BUILD)/obj/tools/penstock-%.o $(libs)
 	@mkdir -p $(@D)
@@ -137,7 +144,7 @@ $(BUILD)/bin/penstock-%: $(BUILD)/obj/tools/penstock-%.o $(libs)
 $(BUILD)/tests/%: tests/%.c $(libs)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -MF $@.d -o $@ $< $(ALL_LDFLAGS) \
-	  -Wl,-rpath,$(abspath $(BUILD)/lib) $(STAGE_LIBS) $(CORE_LIBS) -lcmocka
+	  -Wl,-rpath,$(abspath $(BUILD)/lib) $(STAGE_LIBS) -lpenstock-data $(CORE_LIBS) -lz -lcmocka
 
 # *_f64.c tests run kernels and model in double precision, in place of those of the libraries.
 f64_obj := $(patsubst %.c,$(BUILD)/obj-f64/%.o,$(kernel_src) $(wildcard stages/lib/gnn/*.c stages/lib/device/*.c))

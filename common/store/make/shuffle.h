@@ -14,7 +14,7 @@ struct pst_shuffle {
     int half; /* bits of each side */
     uint64_t key[PST_SHUFFLE_ROUNDS];
 };
-void pst_shuffle_init(struct pst_shuffle *s, int64_t n, uint64_t seed, int stream);
-int64_t pst_shuffle_at(const struct pst_shuffle *s, int64_t i);
+PST_API void pst_shuffle_init(struct pst_shuffle *s, int64_t n, uint64_t seed, int stream);
+PST_API int64_t pst_shuffle_at(const struct pst_shuffle *s, int64_t i);
 
 #endif
