@@ -1,5 +1,4 @@
-/* discard: takes slots and lets them go at once. What comes before it can so be measured, or watched, alone.
- */
+/* discard.c: releases every slot at once, so that the stages before it can be measured alone. */
 #include "common/stage.h"
 
 static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
@@ -20,9 +19,10 @@ static const struct pst_port_desc ports[] = {{.name = "in",
                                              {0}};
 static const struct pst_param_desc params[] = {{0}};
 
-const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
-                                         .name = "discard",
-                                         .help = "lets go of what it gets: to measure what comes before it",
-                                         .ports = ports,
-                                         .params = params,
-                                         .on_event = on_event};
+const struct pst_stage_desc pst_stage = {
+    .abi = PST_STAGE_ABI,
+    .name = "discard",
+    .help = "releases what it gets, so that the stages before it can be measured",
+    .ports = ports,
+    .params = params,
+    .on_event = on_event};

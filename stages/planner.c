@@ -14,16 +14,16 @@
 #include "stages/lib/sampling/input.h"
 #include "stages/lib/topology/topology.h"
 
-#define PROBES_MAX 16 /* batches that the hit rate is predicted from: within a point or two */
+#define PROBES_MAX 16 /* batches for the prediction of the hit rate: within a point or two */
 #ifndef FIRST_VERTICES
-#define FIRST_VERTICES 65536 /* scratch to begin with; it doubles when a batch does not fit */
+#define FIRST_VERTICES 65536 /* scratch at the beginning; it doubles when a batch does not fit */
 #endif
 
 struct planner {
     struct pst_sampling_input in;
     struct pst_plan plan;
     struct pst_minibatch_size bound;
-    uint32_t *hotness; /* of topology, then of features */
+    uint32_t *hotness; /* how often each vertex was a destination, then how often its features were needed */
     /* scratch of one batch: its seeds, its vertices, and what the CPU expands with */
     int64_t vertices_max, edges_max; /* edges: of one hop */
     int64_t *batch, *vertices;
@@ -112,7 +112,7 @@ static pst_rc make_device_scratch(struct planner *p)
                                                    &p->in.algorithm, &found);
 }
 
-/* Scratch for batches of at most `vertices` vertices and `edges` edges a hop. */
+/* Makes scratch for batches of at most `vertices` vertices and `edges` edges per hop. */
 static pst_rc make_scratch(struct planner *p, int64_t vertices, int64_t edges)
 {
     release_scratch(p);
@@ -133,7 +133,8 @@ static pst_rc grow_scratch(struct planner *p)
     int64_t vertices = pst_max_i64(FIRST_VERTICES, 2 * p->vertices_max);
     int64_t edges = pst_max_i64(4 * FIRST_VERTICES, 2 * p->edges_max);
     if (p->vertices_max >= most && p->edges_max >= most_edges)
-        return pst_fail(PST_E_LIMIT, "a batch exceeds what %lld vertices and %lld edges allow",
+        return pst_fail(PST_E_LIMIT,
+                        "the algorithm drew more than its bound: %lld vertices and %lld edges per hop",
                         (long long)most, (long long)most_edges);
     return make_scratch(p, pst_min_i64(vertices, most), pst_min_i64(edges, most_edges));
 }
@@ -164,7 +165,7 @@ static pst_rc draw_on_cpu(struct planner *p, uint64_t batch, int64_t n, struct p
     return rc;
 }
 
-/* Each hop's destinations had their neighbours read; every vertex of the batch had its features read. */
+/* The neighbours of each hop's destinations were read, and the features of all vertices. */
 static void count_on_cpu(struct planner *p, const struct pst_minibatch_size *found)
 {
     for (int h = 0; h < found->hops; h++) {
@@ -174,7 +175,7 @@ static void count_on_cpu(struct planner *p, const struct pst_minibatch_size *fou
     p->device.twin->count(p->device.q, p->vertices, found->n[found->hops], p->hotness + p->plan.vertices);
 }
 
-/* The same, behind the batch that the queue is drawing; nothing is counted of one that does not fit. */
+/* The same on the queue, behind the batch. Nothing is counted of a batch that does not fit. */
 static void count_on_device(struct planner *p)
 {
     const struct pst_expander_device *x = &p->device_expander;
@@ -211,8 +212,8 @@ static pst_rc draw_on_gpu(struct planner *p, uint64_t batch, int64_t n, bool cou
     return pst_fill_device_explain(&p->device, &f, &job);
 }
 
-/* Draws one batch, and counts it if wanted; found says how large it was. PST_E_LIMIT: the scratch is too
- * small. */
+/* Draws one batch, and counts its vertices if `count` is set. *found gets its size. PST_E_LIMIT: the
+ * scratch is too small. */
 static pst_rc draw_batch(struct planner *p, uint64_t batch, int64_t n, bool count,
                          struct pst_minibatch_size *found)
 {
@@ -224,7 +225,7 @@ static pst_rc draw_batch(struct planner *p, uint64_t batch, int64_t n, bool coun
     return rc;
 }
 
-/* From the GPU to the host, which decides. */
+/* On a GPU: copies from it to the host, which makes the plan. */
 static pst_rc fetch(struct planner *p, void *to, const void *from, uint64_t bytes)
 {
     if (!on_device(p))
@@ -269,7 +270,7 @@ static int64_t first_vertices(const struct planner *p)
     return pst_min_i64(FIRST_VERTICES, p->bound.n[p->bound.hops]);
 }
 
-/* What stays while the scratch grows. */
+/* Takes what stays while the scratch grows. */
 static pst_rc open_on_gpu(struct pst_stage *self, struct planner *p)
 {
     bool in_place;
@@ -280,13 +281,13 @@ static pst_rc open_on_gpu(struct pst_stage *self, struct planner *p)
         rc = pst_topology_on_device(&p->device, &p->in.graph, p->in.gpu_topology_bytes, &p->device_graph,
                                     &in_place);
     if (rc == PST_OK)
-        rc = pst_device_take(&p->device, PST_TWIN_MEMORY_DEVICE, hotness_bytes(p), "how hot vertices are",
-                             &hotness);
+        rc = pst_device_take(&p->device, PST_TWIN_MEMORY_DEVICE, hotness_bytes(p),
+                             "the counts of how hot vertices are", &hotness);
     if (rc != PST_OK)
         return rc;
     p->device_hotness = hotness;
     (void)p->device.twin->fill(p->device.q, hotness, 0, hotness_bytes(p));
-    pst_log(self, "on %s: %llu bytes of its memory besides scratch; the topology is %s", p->device.name,
+    pst_log(self, "on %s: %llu bytes of device memory besides scratch; the topology is %s", p->device.name,
             (unsigned long long)p->device.device_bytes, in_place ? "read in pinned memory" : "there");
     return pst_device_wait(&p->device);
 }
@@ -307,7 +308,7 @@ static pst_rc open_stage(struct pst_stage *self)
     return rc != PST_OK ? rc : make_scratch(p, first_vertices(p), 4 * FIRST_VERTICES);
 }
 
-/* What the cache will hit, from some batches over all epochs. */
+/* Predicts the hit rate of the cache, from some batches over all epochs. */
 static pst_rc predict(struct planner *p)
 {
     struct pst_plan *plan = &p->plan;
@@ -357,7 +358,7 @@ static pst_rc make_plan(struct pst_stage *self, struct planner *p, char *path, s
     return pst_plan_write(plan, p->hotness, dir, path, path_bytes);
 }
 
-/* An earlier plan may serve if it was made for the same thing. */
+/* Takes an earlier plan, if it was made for the same. */
 static pst_rc reuse_plan(struct planner *p, const char *path)
 {
     struct pst_plan earlier;
@@ -383,7 +384,7 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     pst_rc rc;
     if (reuse[0] != '\0') {
         if (realpath(reuse, path) == NULL)
-            return pst_fail_errno("reuse: looking for the plan %s", reuse);
+            return pst_fail_errno("reuse: cannot find the plan %s", reuse);
         rc = reuse_plan(p, path);
     } else {
         rc = make_plan(self, p, path, sizeof path);
@@ -434,7 +435,7 @@ static const struct pst_param_desc params[] = {
      .def = "1",
      .min = 1,
      .max = 1000,
-     .help = "epochs to pre-sample; more foresee better"},
+     .help = "epochs to pre-sample; more make the prediction better"},
     {.name = "cpu_cache",
      .type = PST_PARAM_BYTES,
      .def = "\"64MiB\"",
@@ -446,7 +447,7 @@ static const struct pst_param_desc params[] = {
      .def = "-1",
      .min = -1,
      .max = 100,
-     .help = "instead of cpu_cache: percent of all feature rows; negative: cpu_cache counts"},
+     .help = "size of the cache in percent of all feature rows; negative: cpu_cache is used instead"},
     {.name = "reuse",
      .type = PST_PARAM_STRING,
      .def = "\"\"",
@@ -457,7 +458,7 @@ static const struct pst_param_desc params[] = {
 const struct pst_stage_desc pst_stage = {
     .abi = PST_STAGE_ABI,
     .name = "planner",
-    .help = "pre-samples to size slots and to choose which feature rows the CPU caches",
+    .help = "pre-samples, to size the slots and to choose the feature rows that are cached",
     .ports = ports,
     .params = params,
     .dataset = PST_SAMPLING_DATASET,

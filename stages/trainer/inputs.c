@@ -1,4 +1,4 @@
-/* inputs.c: see inputs.h. */
+/* inputs.c: pairs the frames of both inputs, and brings slots to the GPU. */
 #include "stages/trainer/inputs.h"
 
 #include <inttypes.h>
@@ -41,7 +41,9 @@ pst_rc pst_inputs_note(struct pst_inputs *in, const struct pst_event *event)
 {
     struct pst_inputs_waiting *w = queue_of(in, event->port);
     if (w->n == w->room)
-        return pst_fail(PST_E_PEER, "batch %" PRIu64 ": %u frames wait for those of the other input",
+        return pst_fail(PST_E_PEER,
+                        "batch %" PRIu64
+                        ": %u frames wait for frames of the other input, and the route has no more slots",
                         event->frame->batch, w->n);
     w->frame[(w->first + w->n++) % w->room] = *event->frame;
     return PST_OK;
@@ -94,17 +96,17 @@ pst_rc pst_inputs_stage(struct pst_inputs *in)
     return rc;
 }
 
-/* An array of the slot on its way to the device, and where it will be; NULL: it has no room. */
+/* Copies an array of the slot to the staging, and returns where it will be. NULL: it has no room there. */
 static const void *bring(struct pst_inputs *in, const struct pst_inputs_given *g, uint64_t at, uint64_t bytes)
 {
     if (at > in->staging_bytes || bytes > in->staging_bytes - at)
         return NULL;
     (void)in->device->twin->copy(in->device->q, in->staging + at, pst_minibatch_at(g->slot, at),
-                                 bytes); /* the step tells if not */
+                                 bytes); /* the step reports a failure */
     return in->staging + at;
 }
 
-/* Rows to where the cached ones are: the missing ones, or, where none is cached, all in one piece. */
+/* Brings the rows that are not cached to the cached ones: all in one piece if none is cached. */
 static const void *bring_rows(struct pst_inputs *in, const struct pst_inputs_given *g)
 {
     const struct pst_minibatch *mb = &g->batch.mb;
@@ -157,9 +159,10 @@ pst_rc pst_inputs_bring(struct pst_inputs *in, struct pst_inputs_given *g)
         all = all && b->indptr[h] && b->indices[h];
     }
     return all ? PST_OK
-               : pst_fail(PST_E_PEER,
-                          "its arrays lie where features belong, or it has more rows than the slot of cached "
-                          "ones (%" PRIu64
-                          " bytes): does input cached come from the sampler of these batches?",
-                          g->rows_bytes);
+               : pst_fail(
+                     PST_E_PEER,
+                     "one of its arrays lies among the features, or it has more rows than the slot of cached "
+                     "rows holds (%" PRIu64
+                     " bytes): does the input cached come from the sampler of these batches?",
+                     g->rows_bytes);
 }

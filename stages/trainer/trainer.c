@@ -1,5 +1,6 @@
-/* trainer: trains GraphSAGE on minibatches, evaluates, keeps checkpoints. The model is in model.h, the
- * evaluation in eval.h, checkpoints in state.h; here is what makes a stage of them. */
+/* trainer.c: the trainer stage: trains GraphSAGE on minibatches, evaluates it, keeps checkpoints. The
+ * model, the evaluation and the checkpoints are in stages/lib/gnn; here are ports, parameters, events and
+ * reports. */
 #include "common/slots/minibatch.h"
 #include "common/stage.h"
 #include "stages/lib/gnn/eval.h"
@@ -12,25 +13,25 @@
 #include <string.h>
 #include <xxhash.h>
 
-enum { NUMBER_MAX = 40 }; /* a real as JSON */
+enum { NUMBER_MAX = 40 }; /* a real number as JSON */
 
 struct trainer {
     struct pst_dataset ds;
     struct pst_device device;
     struct pst_inputs inputs;
     bool tf32;
-    double device_s; /* waited for */
+    double device_s; /* time spent waiting for the device, in seconds */
     struct pst_gnn_model model;
     struct pst_gnn_eval eval;
     struct pst_gnn_identity identity;
     bool dataset_open, model_open;
     double rate, weight_decay;
     int64_t eval_every, checkpoint_every, keep;
-    struct pst_gnn_training done; /* up to the last completed batch: what a checkpoint says */
-    struct pst_gnn_training now;  /* with what the running batch has added */
-    bool gradients;               /* the running batch has added some */
+    struct pst_gnn_training done; /* up to the last completed batch: for checkpoints */
+    struct pst_gnn_training now;  /* and with what the current batch has added */
+    bool gradients;               /* the current batch has added gradients */
     uint64_t batches_in_epoch;
-    double clock; /* when the running epoch's seconds were last taken */
+    double clock; /* when time was last added to the current epoch */
 };
 
 /* ---- open --------------------------------------------------------------------------------------- */
@@ -45,9 +46,11 @@ static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
     if (rc != PST_OK)
         return rc;
     if (t->ds.feature_dim < 1 || t->ds.features.path[0] == '\0')
-        return pst_fail(PST_E_ARG, "%s has no features: GraphSAGE learns from them", t->ds.dir);
+        return pst_fail(PST_E_ARG,
+                        "%s has no features, and GraphSAGE needs them (`penstock features` makes some)",
+                        t->ds.dir);
     if (t->ds.classes < 2 || !t->ds.labels.map)
-        return pst_fail(PST_E_ARG, "%s has %" PRId64 " classes of labels: a classifier needs at least 2",
+        return pst_fail(PST_E_ARG, "%s has %" PRId64 " classes of labels; a classifier needs at least 2",
                         t->ds.dir, t->ds.classes);
     return PST_OK;
 }
@@ -59,8 +62,8 @@ static enum pst_gnn_norm norm_of(const char *name)
                                         : PST_GNN_NORM_NONE;
 }
 
-/* Where the model is trained: with a queue for its largest calls, and a place for what a slot holds, whose
- * features a GPU's products would else read over and over from the host's memory. */
+/* Opens the device, with a queue for the model's largest calls, and takes the staging: from host memory,
+ * products would read the features again and again. */
 static pst_rc open_device(struct pst_stage *self, struct trainer *t)
 {
     const int64_t widest =
@@ -69,7 +72,7 @@ static pst_rc open_device(struct pst_stage *self, struct trainer *t)
     pst_rc rc = pst_device_open(&t->device, pst_device(self));
     if (rc != PST_OK || !pst_device_is_cuda(&t->device))
         return rc;
-    /* an index takes four bytes of the slot: it has no more edges than that */
+    /* an index takes four bytes of the slot, so there are no more edges than this */
     rc = pst_device_queue(&t->device, (struct pst_queue_options){
                                           .most = (int64_t)(pst_inputs_staged(&t->inputs) / sizeof(int32_t)),
                                           .columns = widest,
@@ -108,7 +111,7 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
         return rc;
     t->model_open = true;
     if (t->inputs.staging)
-        pst_log(self, "on %s: %" PRIu64 " bytes of its memory; products in %s", t->device.name,
+        pst_log(self, "on %s: %" PRIu64 " bytes of device memory; products in %s", t->device.name,
                 t->device.device_bytes, t->tf32 ? "TensorFloat-32" : "float32");
     pst_gnn_identity_of(&t->identity, &t->model, t->ds.digest);
     t->identity.run = pst_run_identity(self);
@@ -118,7 +121,8 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
         rc = pst_gnn_eval_open(&t->eval, &t->model.config, &t->ds, &options);
     if (rc == PST_OK && t->eval.spilled)
         pst_log(self,
-                "evaluation: activations are above eval_memory and go to files; it takes %" PRIu64 " bytes",
+                "evaluation: activations take more than eval_memory, so they go to files; it takes %" PRIu64
+                " bytes",
                 t->eval.memory_bytes);
     return rc;
 }
@@ -157,7 +161,7 @@ static void close_stage(struct pst_stage *self)
 
 /* ---- the end of an epoch ------------------------------------------------------------------------- */
 
-/* A share as JSON: negative ones were not measured. */
+/* A share as JSON; a negative one was not measured. */
 static const char *share(double value, char out[NUMBER_MAX])
 {
     if (value < 0)
@@ -172,7 +176,8 @@ static bool due(struct pst_stage *self, int64_t every, uint64_t epoch)
     return every > 0 && ((epoch + 1) % (uint64_t)every == 0 || epoch + 1 == (uint64_t)pst_epochs(self));
 }
 
-/* Evaluates, and notes the epoch if it is the best by validation (or the last, without validation). */
+/* Evaluates. Remembers the epoch if it is the best by validation accuracy (without validation: in any
+ * case). */
 static pst_rc evaluate(struct pst_stage *self, struct trainer *t, double *val)
 {
     struct pst_gnn_training *p = &t->now;
@@ -218,7 +223,7 @@ static pst_rc save(struct pst_stage *self, struct trainer *t)
     return rc;
 }
 
-/* Takes the epoch's time up to now. */
+/* Adds the time since `clock` to the epoch. */
 static void take_time(struct pst_gnn_training *p, double clock)
 {
     p->seconds += pst_now() - clock;
@@ -249,12 +254,12 @@ static pst_rc end_epoch(struct pst_stage *self, struct trainer *t)
 
 /* ---- batches ------------------------------------------------------------------------------------- */
 
-/* What the minibatch says must be what the model was built for. */
+/* Checks that the minibatch suits the model. */
 static pst_rc check_fit(const struct trainer *t, const struct pst_minibatch *mb, const void *slot)
 {
     if (mb->feature_dim != t->ds.feature_dim || mb->feature_dtype != (uint32_t)t->ds.features.dtype)
         return pst_fail(
-            PST_E_PEER, "its rows are %u columns of type %u; the dataset's are %" PRId64 " of type %u",
+            PST_E_PEER, "its rows have %u columns of type %u; the dataset's have %" PRId64 " of type %u",
             mb->feature_dim, mb->feature_dtype, t->ds.feature_dim, (unsigned)t->ds.features.dtype);
     if (mb->stride_bytes % sizeof(pst_real) != 0)
         return pst_fail(PST_E_PEER, "its rows are %" PRIu64 " bytes apart, not a multiple of %zu",
@@ -262,12 +267,12 @@ static pst_rc check_fit(const struct trainer *t, const struct pst_minibatch *mb,
     const int32_t *labels = pst_minibatch_at(slot, mb->labels_at);
     for (int64_t i = 0; i < mb->n[0]; i++)
         if (labels[i] >= t->ds.classes)
-            return pst_fail(PST_E_PEER, "seed %" PRId64 " has label %d; there are %" PRId64 " classes", i,
+            return pst_fail(PST_E_PEER, "seed %" PRId64 " has label %d, and there are %" PRId64 " classes", i,
                             labels[i], t->ds.classes);
     return PST_OK;
 }
 
-/* On a GPU the slot goes home as soon as what it holds is copied. */
+/* One step. On a GPU the slot goes home as soon as its copy is on the queue. */
 static pst_rc step(struct pst_stage *self, struct trainer *t, struct pst_inputs_given *g,
                    struct pst_gnn_figures *figures)
 {
@@ -295,7 +300,7 @@ static pst_rc train(struct pst_stage *self, struct trainer *t, struct pst_inputs
     if (!isfinite(figures.loss))
         return pst_fail(PST_E_ARG,
                         "epoch %u (its batch %" PRIu64
-                        "): the loss is %g: training diverged; lower `rate` (now %g), "
+                        "): the loss is %g, so training has diverged; lower `rate` (it is %g), "
                         "or look for huge features with `penstock verify`",
                         mb->epoch, mb->batch_in_epoch, figures.loss, t->rate);
     t->gradients = true;
@@ -307,7 +312,7 @@ static pst_rc train(struct pst_stage *self, struct trainer *t, struct pst_inputs
     return PST_OK;
 }
 
-/* The batch is complete: step, and see whether the epoch is too. */
+/* Ends a batch: updates the weights, and ends the epoch if it is complete. */
 static pst_rc end_batch(struct pst_stage *self, struct trainer *t, uint64_t batch)
 {
     const double before = pst_now();
@@ -322,7 +327,7 @@ static pst_rc end_batch(struct pst_stage *self, struct trainer *t, uint64_t batc
     return PST_OK;
 }
 
-/* Trains on it and lets the slot go. */
+/* Trains on a minibatch and releases its slot. */
 static pst_rc take_minibatch(struct pst_stage *self, struct trainer *t, struct pst_inputs_given *g,
                              bool *last)
 {
@@ -346,7 +351,7 @@ static pst_rc take_minibatch(struct pst_stage *self, struct trainer *t, struct p
     t->batches_in_epoch = mb->batches_in_epoch;
     *last = *last || mb->last_micro;
     return mb->n[mb->hops] > 0 ? train(self, t, g)
-                               : pst_consume(self, &g->frame); /* a void one only ends its batch */
+                               : pst_consume(self, &g->frame); /* an empty one only ends its batch */
 }
 
 static pst_rc take_given(struct pst_stage *self, struct trainer *t, struct pst_inputs_given *g)
@@ -361,10 +366,11 @@ static pst_rc take_given(struct pst_stage *self, struct trainer *t, struct pst_i
         rc = pst_release(self, g->cached.refs[i], false);
     if (rc != PST_OK)
         return pst_wrap(rc, "batch %" PRIu64 ", micro-batch %u", frame->batch, frame->micro);
-    return last ? end_batch(self, t, frame->batch) : PST_OK; /* the next batches are made meanwhile */
+    return last ? end_batch(self, t, frame->batch)
+                : PST_OK; /* meanwhile, other stages make the next batches */
 }
 
-/* With cached rows of its own a batch waits for both of its frames, whichever comes first. */
+/* With the input `cached`, a batch waits for both of its frames. */
 static pst_rc on_frame(struct pst_stage *self, struct trainer *t, const struct pst_event *event)
 {
     struct pst_inputs_given given = {.frame = *event->frame};
@@ -398,7 +404,7 @@ static pst_rc report_result(struct pst_stage *self, struct trainer *t)
                       t->done.digest, weights);
 }
 
-/* Of a GPU: what it computed with, and how long its batches took, from the first copy to the record. */
+/* On a GPU: what it computed with, and how long batches took, from the first copy to the record. */
 static pst_rc report_device(struct pst_stage *self, const struct trainer *t, const char *rows)
 {
     return pst_report(self, "trainer",
@@ -409,7 +415,7 @@ static pst_rc report_device(struct pst_stage *self, const struct trainer *t, con
                       t->inputs.rows_brought, t->inputs.rows_cached, rows);
 }
 
-/* Where the threads' time went, and how many rows each layer made: what FLOPs are counted from. */
+/* Where the threads' time went, and how many rows each layer made, from which FLOPs are counted. */
 static pst_rc report_work(struct pst_stage *self, const struct trainer *t)
 {
     const struct pst_gnn_model *m = &t->model;
@@ -431,7 +437,7 @@ static pst_rc report_work(struct pst_stage *self, const struct trainer *t)
                       rows);
 }
 
-/* The user asked to stop: what the running batch has added is left out. */
+/* The user asked to stop. What the current batch has added is left out. */
 static pst_rc finish(struct pst_stage *self, struct trainer *t)
 {
     take_time(&t->done, t->clock);
@@ -464,7 +470,7 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
 static const struct pst_port_desc ports[] = {
     {.name = "batch",
      .dir = PST_IN,
-     .help = "sampled minibatches with their features",
+     .help = "minibatches with their features",
      .type = "minibatch",
      .dtype = "any",
      .rank = -1,
@@ -474,7 +480,7 @@ static const struct pst_port_desc ports[] = {
      .whole_if = "norm=batch"},
     {.name = "cached",
      .dir = PST_IN,
-     .help = "on a GPU: their cached rows; the missing ones go there",
+     .help = "on a GPU: slots with the cached rows, to which the missing rows are added",
      .type = "rows",
      .dtype = "any",
      .rank = 2,
@@ -500,42 +506,43 @@ static const struct pst_port_desc ports[] = {
 
 static const struct pst_param_desc params[] = {
     ENUM("model", "\"graphsage\"", "graphsage", "the kind of model", .fixed = true),
-    INT("layers", "2", 2, PST_GNN_LAYERS_MAX, "layers: as many as the sampler has hops", .fixed = true,
-        .equals = "count(batch.fanout)"),
+    INT("layers", "2", 2, PST_GNN_LAYERS_MAX, "number of layers; must be the number of the sampler's hops",
+        .fixed = true, .equals = "count(batch.fanout)"),
     INT("hidden", "64", 1, 65536, "columns of every layer but the last", .fixed = true),
-    REAL("dropout", "0.5", 0, 0.99, "share of activations dropped after every layer but the last",
+    REAL("dropout", "0.5", 0, 0.99, "share of activations that are dropped, after every layer but the last",
          .fixed = true),
-    REAL("input_dropout", "0", 0, 0.99, "share of features dropped (copies each row once)", .fixed = true),
+    REAL("input_dropout", "0", 0, 0.99,
+         "share of features that are dropped; above 0, each row is copied once", .fixed = true),
     ENUM("norm", "\"none\"", "none|layer|batch", "normalisation before each activation", .fixed = true),
     {.name = "residual",
      .type = PST_PARAM_BOOL,
      .def = "false",
-     .help = "add a layer's input to its output where they are equally wide",
+     .help = "add a layer's input to its output if they are equally wide",
      .fixed = true},
-    ENUM("aggregate", "\"mean\"", "mean|none", "none: the same model without the graph, to compare with",
-         .fixed = true),
+    ENUM("aggregate", "\"mean\"", "mean|none",
+         "mean, or none: the same model without the graph, for comparison", .fixed = true),
     REAL("rate", "0.01", 1e-9, 10, "Adam's learning rate"),
     REAL("weight_decay", "0.0005", 0, 1, "L2 penalty, added to the gradient"),
     {.name = "split",
      .type = PST_PARAM_STRING,
      .def = "\"train\"",
-     .help = "the split that is evaluated, as the sampler's: train, val or test: the first; or one by name",
+     .help = "the split that is evaluated: train, val or test (the first split of the dataset), or a split's name",
      .fixed = true},
-    INT("eval_every", "1", 0, 1000000, "epochs between evaluations over the whole graph; 0: never"),
+    INT("eval_every", "1", 0, 1000000, "epochs between evaluations over the whole graph; 0: no evaluation"),
     {.name = "eval_memory",
      .type = PST_PARAM_BYTES,
      .def = "\"1GiB\"",
      .min = 0,
      .max = 1e15,
-     .help = "evaluation: activations above this go to a file, features above it are not cached"},
+     .help = "memory for evaluation: larger activations go to a file, larger features are not cached"},
     INT("checkpoint_every", "1", 0, 1000000, "epochs between checkpoints; 0: only when stopped"),
-    INT("keep", "3", 1, 1000, "latest checkpoints that are kept, besides the best"),
+    INT("keep", "3", 1, 1000, "how many of the latest checkpoints are kept, besides the best one"),
     INT("threads", "0", 0, PST_GNN_TEAM_MAX,
-        "threads that train; results do not depend on them. 0: as many as cores that it may run on"),
+        "threads that train; 0: one per core that the stage may use. Results do not depend on it"),
     {.name = "tf32",
      .type = PST_PARAM_BOOL,
      .def = "false",
-     .help = "on a GPU, products in TensorFloat-32: faster, with 10 bits of mantissa"},
+     .help = "on a GPU: products in TensorFloat-32, which is faster and has 10 bits of mantissa"},
     {0}};
 
 const struct pst_stage_desc pst_stage = {

@@ -3,8 +3,8 @@
 
 enum { ADD_CHUNK = 8192 }; /* elements of one task that adds up parts */
 
-/* From the gradient of a hidden layer's output to that of its linear part, over a block of rows. What the
- * norm's gradient changes in place is kept for the residual. */
+/* Goes from the gradient of a hidden layer's output to the gradient of its linear part, for a block of
+ * rows. The norm's gradient overwrites the former, so a copy is kept for the residual. */
 static void activate_rows_grad(const struct step *s, int l, pst_real *grad, int64_t block, int64_t at,
                                int64_t n)
 {
@@ -33,7 +33,7 @@ static void add_sums(const struct step *s, int64_t first, int64_t n, pst_real *t
         s->twin->add(s->q, to, n, sums_of(s, b) + first, n, 1, n);
 }
 
-/* The gradients of the layer's vectors, from the sums of its blocks or, behind a barrier, at once. */
+/* The gradients of the layer's vectors: from the sums of its blocks, or, behind a barrier, at once. */
 static void vector_grads(const struct step *s)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];
@@ -56,7 +56,7 @@ static int64_t across(const struct pst_gnn_grain *grain, const struct pst_gnn_la
     return (layer->out + grain->tile_cols - 1) / grain->tile_cols;
 }
 
-/* Tasks of a weight's gradient. */
+/* The number of tasks of a weight's gradient. */
 static int64_t tiles_of(const struct step *s, int neigh)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];
@@ -90,7 +90,8 @@ static void self_tile(const struct step *s, int64_t number, int worker)
     tile(s, number, s->x[s->l], s->grad, s->pass->dst[s->l], 0, worker);
 }
 
-/* Projected rows have their gradient in `mixed`; means have it in `grad`, and are in `mixed`. */
+/* The gradient of projected rows is in `mixed`. The gradient of means is in `grad`, and the means are in
+ * `mixed`. */
 static void neigh_tile(const struct step *s, int64_t number, int worker)
 {
     const pst_real *mixed = real_at(s->model, s->pass->mixed[s->l]);
@@ -101,7 +102,7 @@ static void neigh_tile(const struct step *s, int64_t number, int worker)
              s->pass->dst[s->l], 1, worker);
 }
 
-/* Tasks that add up the parts of one weight's gradient. */
+/* The number of tasks that add up the parts of one weight's gradient. */
 static int64_t chunks_of(const struct step *s, int l, int neigh)
 {
     const int64_t elements = s->model->layer[l].in * s->model->layer[l].out;
@@ -142,7 +143,7 @@ static void add_all_parts(struct step *s)
     run_tasks(s, add_parts_task, chunks);
 }
 
-/* Some columns of the gradient of what was averaged: += those of the mean, scattered. */
+/* Some columns of the gradient of what was averaged: adds those of the mean's gradient, scattered. */
 static void scatter(const struct step *s, int64_t group, const pst_real *from, pst_real *to, int64_t dim,
                     int worker)
 {
@@ -159,7 +160,7 @@ static int64_t groups_of(const struct step *s, int64_t dim)
     return (dim + s->model->grain.columns - 1) / s->model->grain.columns;
 }
 
-/* grad_x = grad W' over a block of rows, or added to it. */
+/* grad_x = grad W' for a block of rows, or grad_x += grad W'. */
 static void input_product(const struct step *s, const pst_real *grad, int64_t weight, bool add, pst_real *to,
                           int64_t at, int64_t n, int worker)
 {
@@ -171,8 +172,8 @@ static void input_product(const struct step *s, const pst_real *grad, int64_t we
                             s->model->on.weight + weight, layer->out, add ? 1 : 0, to + at * ld_x, ld_x, 1));
 }
 
-/* What a residual adds to the gradient of the layer's input, over a block of rows, and then the step into the
- * layer below. */
+/* Adds what the residual contributes to the gradient of the layer's input, for a block of rows, and goes
+ * on to the layer below. */
 static void enter_below(const struct step *s, int64_t block, int64_t at, int64_t n, int worker)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];
@@ -185,7 +186,7 @@ static void enter_below(const struct step *s, int64_t block, int64_t at, int64_t
     TIMED(s, worker, PST_GNN_WORK_FUSED, activate_rows_grad(s, s->l - 1, s->grad_x, block, at, n));
 }
 
-/* A block of the gradient of the layer's input, where nothing needs to be scattered into it. */
+/* A block of the gradient of the layer's input, if nothing is scattered into it. */
 static void input_rows(const struct step *s, int64_t block, int worker)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];
@@ -229,7 +230,7 @@ static void projected_input_task(void *arg, int64_t task, int worker)
         input_rows(s, task - tiles, worker);
 }
 
-/* No mean at all. */
+/* There is no mean. */
 static void plain_task(void *arg, int64_t task, int worker)
 {
     const struct step *s = arg;
@@ -240,7 +241,8 @@ static void plain_task(void *arg, int64_t task, int worker)
         input_rows(s, task - tiles, worker);
 }
 
-/* Mean before product: the gradients of both weights, and the destinations' own part of the input's. */
+/* Mean before product: the gradients of both weights, and the destinations' own part of the input's
+ * gradient. */
 static void averaged_task(void *arg, int64_t task, int worker)
 {
     const struct step *s = arg;
@@ -260,7 +262,7 @@ static void averaged_task(void *arg, int64_t task, int worker)
     }
 }
 
-/* Then `mixed` is turned into its own gradient. */
+/* Then `mixed` is replaced by its own gradient. */
 static void averaged_mixed_task(void *arg, int64_t block, int worker)
 {
     const struct step *s = arg;
@@ -284,8 +286,8 @@ static void enter_below_task(void *arg, int64_t block, int worker)
     enter_below(s, block, at, n, worker);
 }
 
-/* From the gradient of layer l's linear part to that of the layer below, if there is one: nothing wants
- * the gradient of the features. */
+/* Goes from the gradient of layer l's linear part to that of the layer below. Layer 0 stops there: nobody
+ * needs the gradient of the features. */
 static void backward_layer(struct step *s)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];

@@ -1,4 +1,4 @@
-/* eval.c: see eval.h. */
+/* eval.c: sizes the memory of an evaluation, runs it and scores it. */
 #include "stages/lib/gnn/eval_impl.h"
 #include "common/error.h"
 #include "stages/lib/topology/topology.h"
@@ -32,7 +32,7 @@ static pst_rc open_features(struct pst_gnn_eval *eval)
     return rc;
 }
 
-/* Decides what is in memory, and how much each part gets. */
+/* Decides what is kept in memory and how much each part gets. */
 static void plan_memory(struct pst_gnn_eval *eval, const struct pst_gnn_config *c)
 {
     const int64_t vertices = eval->ds->vertices;
@@ -137,8 +137,8 @@ static pst_rc score(const struct pst_gnn_eval *eval, const struct pst_array *spl
     int64_t right = 0, counted = 0;
     for (int64_t i = 0; labels && ids && i < split->shape[0]; i++) {
         if (ids[i] < 0 || ids[i] >= eval->ds->vertices)
-            return pst_fail(PST_E_FORMAT, "%s: entry %lld is vertex %lld; the graph has %lld", split->path,
-                            (long long)i, (long long)ids[i], (long long)eval->ds->vertices);
+            return pst_fail(PST_E_FORMAT, "%s: entry %lld is vertex %lld, and the graph has %lld vertices",
+                            split->path, (long long)i, (long long)ids[i], (long long)eval->ds->vertices);
         if (labels[ids[i]] < 0)
             continue;
         right += eval->predicted[ids[i]] == labels[ids[i]];

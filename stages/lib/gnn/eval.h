@@ -1,16 +1,16 @@
-/* eval.h: a model over a whole dataset with all neighbours, layer by layer (Hamilton et al. 2017; the way of
- * doing it by layers is DGL's and OGB's): each vertex is computed once a layer. Training's evaluation and
- * `penstock infer` are both this.
+/* eval.h: runs a model over a whole dataset with all neighbours, layer by layer (Hamilton et al. 2017; DGL
+ * and OGB go by layers too), so each vertex is computed once per layer. The trainer's evaluation and
+ * `penstock infer` both use it.
  *
- * The mean and the products commute, so features are streamed from disk once, in order, and only their
- * products with the first layer's weights are kept: 2 x vertices x hidden reals. Where those are too large
- * for the memory allowed, they are in unlinked files, and a mean is made of parts: for each range of
- * destinations whose sums fit in memory, all sources' rows go by once, in order. No row is read at random.
- * The bits depend neither on memory nor on threads: products are always made for the same blocks of rows,
- * and sums in the order of the edges.
+ * The mean and the products commute. So features are read from disk once, in order, and only their
+ * products with the first layer's weights are kept: 2 x vertices x hidden reals. If these are too large
+ * for the memory that is allowed, they go to unlinked files, and a mean is made in parts: for each range
+ * of destinations whose sums fit in memory, the rows of all sources are read once, in order. No row is
+ * read at random. The result depends neither on memory nor on threads, to the bit: products are made for
+ * fixed blocks of rows, and sums in the order of the edges.
  *
  * Owner: pst_gnn_eval_open fills what the caller owns; pst_gnn_eval_close releases it. Threads: one at a
- * time, which the model's team helps. */
+ * time; the model's team helps. */
 #ifndef PST_EVAL_H
 #define PST_EVAL_H
 
@@ -19,20 +19,22 @@
 #include "stages/lib/gnn/model.h"
 #include "stages/lib/gnn/spill_rows.h"
 
-/* Gets what layer `layer` makes of vertices first..first+n: rows of its width, ld apart. Called on the team's
- * threads, several at a time, for each vertex and layer once, in no order. */
+/* Gets the output of layer `layer` for vertices first..first+n: rows of the layer's width, ld apart. It is
+ * called on the threads of the team, on several at a time, once for each vertex and layer, in no order. */
 typedef pst_rc pst_gnn_eval_sink(void *ctx, int layer, int64_t first, int64_t n, const pst_real *rows,
                                  int64_t ld);
 
 struct pst_gnn_eval_options {
-    const char *spill_dir; /* for unlinked files of what memory_bytes do not hold */
+    const char *spill_dir; /* for unlinked files of what does not fit in memory_bytes */
     uint64_t memory_bytes;
-    struct pst_progress *progress; /* NULL: none; else a signal ends a run with PST_E_INTERRUPTED */
-    pst_gnn_eval_sink *sink;       /* NULL: only accuracy is of interest */
+    struct pst_progress
+        *progress;           /* if not NULL, it is shown, and a signal ends the run with PST_E_INTERRUPTED */
+    pst_gnn_eval_sink *sink; /* NULL: the caller wants only accuracies */
     void *sink_ctx;
 };
 
-struct pst_gnn_eval_failure { /* the first of a job's tasks, carried from its thread */
+struct pst_gnn_eval_failure { /* the first failure among a job's tasks, brought to the thread that runs the
+                                 job */
     pthread_mutex_t lock;
     _Atomic bool there;
     pst_rc rc;
@@ -45,33 +47,35 @@ struct pst_gnn_eval {
     struct pst_csc graph;
     enum pst_dtype dtype; /* of features */
     struct pst_row_files features;
-    bool drop;     /* features are larger than the limit: do not leave them in the page cache */
-    int threads;   /* each has buffers of its own, one after another in `buffers`: */
-    char *buffers; /* a block of features as stored, the same widened, two blocks of activations */
+    bool drop;     /* features are larger than the memory allowed: do not leave them in the page cache */
+    int threads;   /* each has its part of `buffers` */
+    char *buffers; /* a block of features as stored, the same as reals, two blocks of activations */
     size_t worker_bytes, wide_at, block_at[2];
-    int64_t ld; /* of blocks: the widest layer */
+    int64_t ld; /* from one row of a block to the next: the widest layer */
     struct pst_gnn_rows kept,
-        projected; /* a layer's output; its product with W_neigh. Not without the graph */
+        projected; /* a layer's output; its product with W_neigh. Unused without the graph */
     bool spilled;
-    char *work; /* sums and cursors of a range of destinations; a part of the sources' rows, if spilled */
+    char *work; /* sums and cursors of a range of destinations; if spilled, also part of the sources' rows */
     size_t work_bytes;
-    uint64_t memory_bytes;    /* what all of the above may take; above the limit where that is too small */
-    pst_real *scale, *offset; /* batch norm with fixed statistics, for each layer */
+    uint64_t
+        memory_bytes; /* how much all of the above can take; more than was allowed if that was too little */
+    pst_real *scale, *offset; /* batch norm with fixed statistics, of each layer */
     int32_t *predicted;
-    char what[48]; /* is being done: progress shows it */
+    char what[48]; /* what is being done: progress shows it */
     struct pst_gnn_eval_failure failure;
 };
 
-/* Sizes and maps everything for models of this configuration; ds must outlive eval. A limit that is too small
- * is passed (see memory_bytes). */
+/* Sizes and maps everything for models of this configuration. ds must outlive eval. If the memory that is
+ * allowed is too little, it takes more (see memory_bytes). PST_E_NOMEM, PST_E_IO, PST_E_UNSUPPORTED: the
+ * features' type. */
 PST_MUST_USE pst_rc pst_gnn_eval_open(struct pst_gnn_eval *eval, const struct pst_gnn_config *config,
                                       const struct pst_dataset *ds,
                                       const struct pst_gnn_eval_options *options);
 void pst_gnn_eval_close(struct pst_gnn_eval *eval);
 
-/* accuracy[PST_TRAIN..PST_TEST]: the share of a split's labelled vertices that are predicted right; -1: the
- * split has none. Errors: PST_E_IO; PST_E_FORMAT for a graph or split whose ids are out of range; the sink's.
- */
+/* accuracy[PST_TRAIN..PST_TEST]: the share of a split's labelled vertices that are predicted right; -1:
+ * there are none. PST_E_IO; PST_E_FORMAT: ids of the graph or a split are out of range; any error of the
+ * sink. */
 PST_MUST_USE pst_rc pst_gnn_eval_run(struct pst_gnn_eval *eval, const struct pst_gnn_model *model,
                                      double accuracy[3]);
 

@@ -1,4 +1,4 @@
-/* eval_layers.c: the computing part of eval.h: tasks of one block of rows each, for the team. */
+/* eval_layers.c: computes the layers of an evaluation, in tasks of one block of rows each. */
 #include "common/error.h"
 #include "common/util/file.h"
 #include "stages/lib/gnn/eval_impl.h"
@@ -8,14 +8,14 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-enum { BATCH_BLOCKS = 16 }; /* of each thread between two looks at the progress */
+enum { BATCH_BLOCKS = 16 }; /* tasks of each thread between two looks at the progress */
 
-/* What the tasks of one job look at. */
+/* What the tasks of one job share. */
 struct job {
     struct pst_gnn_eval *eval;
     const struct pst_gnn_model *model;
     int l;
-    int64_t first, rows; /* vertices that the job is about */
+    int64_t first, rows; /* the job's vertices */
     int64_t ld;          /* of sums and projected rows */
     pst_real *sums;
     int64_t *cursor;
@@ -37,7 +37,7 @@ static pst_real *block_of_worker(const struct pst_gnn_eval *eval, int worker, in
     return (pst_real *)(void *)(eval->buffers + (size_t)worker * eval->worker_bytes + eval->block_at[which]);
 }
 
-/* Messages belong to threads: the first is kept for the one that runs the job. */
+/* Error messages belong to a thread. The first one is kept for the thread that runs the job. */
 static void task_ends(struct pst_gnn_eval *eval, pst_rc rc)
 {
     if (rc == PST_OK)
@@ -121,7 +121,7 @@ static void predict(struct pst_gnn_eval *eval, const pst_real *logits, int64_t l
     }
 }
 
-/* What follows the linear part of a layer, and who wants to have its output. input: of the residual. */
+/* What follows the linear part of a layer, and the sink. input: of the residual. */
 static pst_rc finish_layer(struct pst_gnn_eval *eval, const struct pst_gnn_model *model, int l, int64_t first,
                            int64_t n, pst_real *y, int64_t ld, const pst_real *input, int64_t ld_input)
 {
@@ -142,7 +142,7 @@ static pst_rc finish_layer(struct pst_gnn_eval *eval, const struct pst_gnn_model
 
 /* ---- the first layer, while features stream by --------------------------------------------------- */
 
-/* All layers of a block, for a model without the graph. */
+/* All layers of a block, for a model that does not use the graph. */
 static pst_rc plain_block(const struct job *job, const pst_real *x, int64_t ld_x, int64_t first, int64_t n,
                           int worker)
 {
@@ -275,7 +275,7 @@ static pst_rc project(struct pst_gnn_eval *eval, const struct pst_gnn_model *mod
     return rc;
 }
 
-/* One layer's output for a block of vertices, from the mean of their neighbours and what is kept of them. */
+/* One layer's output for a block of vertices, from the mean of their neighbours and their own kept rows. */
 static pst_rc combine(const struct job *job, pst_real *y, int64_t first, int64_t n, int worker)
 {
     struct pst_gnn_eval *eval = job->eval;
@@ -310,7 +310,7 @@ static void mean_task(void *arg, int64_t task, int worker)
     if (rc != PST_OK)
         rc = pst_fail(rc,
                       "%s or %s: the neighbours of vertices %lld to %lld are out of range or not in order; "
-                      "`penstock verify` says more",
+                      "`penstock verify` shows the damage",
                       eval->ds->indptr.path, eval->ds->indices.path, (long long)first,
                       (long long)(first + n - 1));
     if (rc == PST_OK && job->to == eval->ds->vertices)
@@ -336,7 +336,7 @@ static void read_task(void *arg, int64_t task, int worker)
                                               part->to + task * PST_GNN_EVAL_BLOCK * job->ld, &at));
 }
 
-/* Brings the projected rows of job->from..to to where a mean can use them. */
+/* Brings the projected rows of job->from..to into memory, for a mean. */
 static pst_rc fetch_part(struct job *job, pst_real *room)
 {
     struct pst_gnn_eval *eval = job->eval;
@@ -354,7 +354,7 @@ static pst_rc fetch_part(struct job *job, pst_real *room)
     return rc;
 }
 
-/* A range of destinations: their means, part by part, and what the layer makes of them. */
+/* A range of destinations: computes their means, part by part, and then the layer's output. */
 static pst_rc mean_range(struct job *job, int64_t part_rows, pst_real *room)
 {
     const int64_t vertices = job->eval->ds->vertices;

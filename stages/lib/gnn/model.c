@@ -12,23 +12,23 @@
 static pst_rc check_config(const struct pst_gnn_config *c)
 {
     if (c->layers < 2 || c->layers > PST_GNN_LAYERS_MAX)
-        return pst_fail(PST_E_ARG, "layers is %d: expected 2 to %d", c->layers, PST_GNN_LAYERS_MAX);
+        return pst_fail(PST_E_ARG, "layers is %d; expected 2 to %d", c->layers, PST_GNN_LAYERS_MAX);
     if (c->in < 1 || c->hidden < 1 || c->classes < 1)
         return pst_fail(
             PST_E_ARG,
-            "a model of %lld features, %lld hidden columns and %lld classes: each must be at least 1",
+            "the model has %lld features, %lld hidden columns and %lld classes; each must be at least 1",
             (long long)c->in, (long long)c->hidden, (long long)c->classes);
     if (c->residual && c->layers == 2)
         return pst_fail(PST_E_ARG,
                         "residual joins the input and output of hidden layers of equal width; with 2 layers "
                         "there are none: set layers to 3 or more, or residual to false");
     if (!(c->dropout >= 0 && c->dropout < 1) || !(c->input_dropout >= 0 && c->input_dropout < 1))
-        return pst_fail(PST_E_ARG, "dropout %g, input_dropout %g: expected 0 <= rate < 1", c->dropout,
-                        c->input_dropout);
+        return pst_fail(PST_E_ARG, "dropout is %g and input_dropout %g; expected 0 or more, and less than 1",
+                        c->dropout, c->input_dropout);
     return PST_OK;
 }
 
-/* Gives a tensor its place in the flat arrays; each begins on a cache line. */
+/* Gives a tensor its place in the flat arrays. Each begins on a cache line. */
 static int64_t add_parameter(struct pst_gnn_model *model, int layer, const char *what, int64_t rows,
                              int64_t cols)
 {
@@ -64,7 +64,7 @@ static void add_layer(struct pst_gnn_model *model, int l)
     }
 }
 
-/* Glorot & Bengio 2010: uniform in +-sqrt(6 / (in + out)); element i depends on (seed, tensor, i) alone. */
+/* Glorot & Bengio 2010: uniform in +-sqrt(6 / (in + out)). Element i depends only on (seed, tensor, i). */
 static void fill_glorot(struct pst_gnn_model *model, int tensor)
 {
     const struct pst_gnn_parameter *p = &model->parameter[tensor];
@@ -155,7 +155,7 @@ void pst_gnn_pass_layout(const struct pst_gnn_model *model, struct pst_gnn_pass 
     pass->figures = take_bytes(pass, (uint64_t)blocks * sizeof(struct pst_gnn_figures));
 }
 
-/* The most that any batch of at most rows_max input rows can need. */
+/* The memory that any batch of at most rows_max input rows can need. */
 static size_t work_bound(const struct pst_gnn_model *model)
 {
     struct pst_gnn_pass pass = {0};
@@ -176,7 +176,7 @@ static pst_real *zeroed(int64_t n)
     return memory;
 }
 
-/* The arrays of the host; on the CPU, activations too. */
+/* The arrays on the host; on the CPU, activations too. */
 static pst_rc take_host(struct pst_gnn_model *model)
 {
     const bool cpu = !pst_gnn_model_on_device(model);
@@ -201,7 +201,7 @@ static pst_rc take_host(struct pst_gnn_model *model)
         (long long)model->size, cpu ? model->work_bytes : 0, (long long)model->config.rows_max);
 }
 
-/* The device's: in one piece, the gradient first. */
+/* The arrays on the device, in one piece, the gradient first. */
 static pst_rc take_device(struct pst_gnn_model *model)
 {
     struct pst_device *device = model->config.device;
@@ -242,7 +242,7 @@ static pst_rc take_all(struct pst_gnn_model *model)
     return pst_gnn_model_send(model);
 }
 
-/* One thread's task should stay in its caches; a device's kernels part the work themselves. */
+/* One thread's task should stay in its caches. A device has one task, which its kernels divide. */
 static const struct pst_gnn_grain of_threads = {.rows = 128,
                                                 .tile_rows = 128,
                                                 .tile_cols = 256,
@@ -281,7 +281,7 @@ void pst_gnn_model_release(struct pst_gnn_model *model)
     free(model->m);
     free(model->v);
     free(model->running);
-    if (!pst_gnn_model_on_device(model)) /* the device keeps account of its own */
+    if (!pst_gnn_model_on_device(model)) /* the device releases its own memory */
         pst_hugepage_unmap(model->work, model->work_bytes);
     memset(model, 0, sizeof *model);
 }
@@ -332,7 +332,7 @@ void pst_gnn_model_tasks(struct pst_gnn_model *model, pst_gnn_task_fn *task, voi
 
 /* ---- between host and device --------------------------------------------------------------------- */
 
-enum { MOVED = 4 }; /* arrays: all but the gradient */
+enum { MOVED = 4 }; /* all arrays but the gradient */
 
 static pst_rc move_arrays(struct pst_gnn_model *model, bool to_device)
 {

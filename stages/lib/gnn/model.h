@@ -1,16 +1,16 @@
-/* model.h: GraphSAGE with mean aggregation (Hamilton, Ying, Leskovec, "Inductive representation learning on
- * large graphs", NeurIPS 2017, sections 3.1 and 3.3) and its training step. It knows neither stages nor
- * files.
+/* model.h: GraphSAGE with mean aggregation (Hamilton, Ying, Leskovec, "Inductive representation learning
+ * on large graphs", NeurIPS 2017, sections 3.1 and 3.3) and its training step. Nothing here knows stages
+ * or files.
  *
  *   layer l < L-1:  y = dropout(relu(norm(x_dst W_self + mean(x_src) W_neigh + b) [+ x_dst]))
  *   layer L-1:      y = x_dst W_self + mean(x_src) W_neigh + b
  *
- * Layer l uses the block of hop L-1-l. With aggregate off the mean's term and the graph are gone. A
- * normalised layer has gain and shift in place of the bias. Residuals join layers 1..L-2, whose input and
- * output are equally wide.
+ * Layer l uses the block of hop L-1-l. With aggregate off, the mean's term is gone and the graph is not
+ * used. A normalised layer has gain and shift instead of the bias. Residuals join layers 1..L-2, whose
+ * input and output are equally wide.
  *
- * Owner: pst_gnn_model_init fills what the caller owns; pst_gnn_model_release frees it.
- * Threads: one at a time, which its team helps; results do not depend on how many do. */
+ * Owner: pst_gnn_model_init fills what the caller owns; pst_gnn_model_release frees it. Threads: one at a
+ * time; the model's team helps. Results do not depend on the number of threads. */
 #ifndef PST_MODEL_H
 #define PST_MODEL_H
 
@@ -32,25 +32,25 @@ struct pst_gnn_config {
     double dropout, input_dropout;
     uint64_t seed;
     int threads;
-    int64_t rows_max;          /* no batch has more input rows: activations are sized for it */
-    struct pst_device *device; /* with a queue, borrowed; NULL: the CPU's team */
+    int64_t rows_max;          /* no batch has more input rows: this sizes the activations */
+    struct pst_device *device; /* has a queue, borrowed; NULL: the CPU's team computes */
 };
 
-/* One parameter tensor: a part of the flat arrays of the model. */
+/* One parameter tensor: a part of the model's flat arrays. */
 struct pst_gnn_parameter {
     char name[PST_NAME_MAX];
     int64_t at, rows, cols; /* rows is 1 for vectors */
 };
 
-/* A layer's widths and where its parameters are; -1: it has none of that kind. */
+/* A layer's widths, and where its parameters begin; -1: it has none of that kind. */
 struct pst_gnn_layer {
     int64_t in, out;
     int64_t self, neigh, bias, gain, shift;
-    int64_t running; /* of the mean; the variance follows `out` further on */
+    int64_t running; /* the running mean; the running variance is `out` further on */
     bool residual, last;
 };
 
-/* Where a step's time goes. */
+/* What a step's time is spent on. */
 enum pst_gnn_work {
     PST_GNN_WORK_PRODUCTS,
     PST_GNN_WORK_MEANS,
@@ -70,34 +70,36 @@ struct pst_gnn_arrays {
     pst_real *running;               /* batch norm's running means and variances */
 };
 
-/* How large a task is. On a device there is one for all rows, columns and weights: the kernels part it. */
+/* How large a task is. On a device there is one task for all rows, columns and weights, which the kernels
+ * divide. */
 struct pst_gnn_grain {
-    int64_t rows; /* of a block: of usual widths, it stays in the nearest caches */
-    /* A weight's gradient is made in tiles, large so that its factors are read seldom; where there are few
-     * tiles for all threads, each in parts of the rows, which are added up in order. */
+    int64_t rows; /* of a block: at usual widths, it stays in the nearest caches */
+    /* A weight's gradient is made in tiles, which are large so that its factors are read seldom. If there
+     * are fewer tiles than threads could do, each is made in parts of the rows, which are added up in
+     * order. */
     int64_t tile_rows, tile_cols;
-    int64_t parts;     /* parts times tiles of a weight that has fewer tiles */
-    int64_t part_rows; /* of which none is smaller */
-    int64_t columns;   /* in which one task scatters rows */
-    int64_t update;    /* parameters of which one task makes the step */
+    int64_t parts;     /* parts times tiles of a weight that has few tiles */
+    int64_t part_rows; /* the smallest part */
+    int64_t columns;   /* columns that one task scatters rows into */
+    int64_t update;    /* parameters that one task updates */
 };
 
 struct pst_gnn_model {
     struct pst_gnn_config config;
-    const struct pst_twin *twin; /* what computes, on this queue */
+    const struct pst_twin *twin; /* what computes, with this queue */
     struct pst_queue *q;
     struct pst_gnn_grain grain;
     struct pst_gnn_layer layer[PST_GNN_LAYERS_MAX];
     struct pst_gnn_parameter parameter[PST_GNN_TENSORS_MAX];
     int parameters;
-    int64_t size; /* elements of each of the four flat arrays */
+    int64_t size; /* elements of each flat array */
     int64_t running_size;
-    /* On the host: what checkpoints and evaluation see. On a device grad is NULL, and the others are what
-     * pst_gnn_model_fetch last brought. */
+    /* On the host: for checkpoints and evaluation. If the model is on a device, grad is NULL, and the
+     * others are what pst_gnn_model_fetch brought last. */
     pst_real *weight, *grad, *m, *v, *running;
-    struct pst_gnn_arrays on; /* where steps are made: the same arrays, or the device's */
+    struct pst_gnn_arrays on; /* where steps are made: the arrays above, or the device's */
     int64_t steps;            /* Adam steps taken */
-    char *work;               /* activations; on the host touched only as far as batches reach */
+    char *work;               /* activations; on the host, only the part that batches use takes memory */
     size_t work_bytes;
     struct pst_gnn_team *team;
     struct pst_gnn_work_time *spent; /* by each thread of the team */
@@ -105,39 +107,40 @@ struct pst_gnn_model {
         rows[PST_GNN_LAYERS_MAX]; /* destinations of each layer, over all steps: FLOPs are counted from it */
 };
 
-/* A minibatch as one step reads it: the header (common/slots/minibatch.h), and where its arrays are. They are
- * borrowed, and lie where the model computes; the header's offsets do not count. Features of type PST_F32 are
- * pst_reals. */
+/* A minibatch as one step reads it: the header (common/slots/minibatch.h), and where its arrays are. They
+ * are borrowed and lie where the model computes; do not use the header's offsets. Features of type PST_F32
+ * are pst_reals. */
 struct pst_gnn_batch {
     struct pst_minibatch mb;
     const int64_t *vertices;
     const int32_t *labels;
     const int32_t *indptr[PST_HOPS_MAX], *indices[PST_HOPS_MAX];
-    int64_t edges[PST_HOPS_MAX]; /* indptr[h][n[h]]; on a GPU the host cannot read it there */
+    int64_t edges[PST_HOPS_MAX]; /* indptr[h][n[h]]: on a GPU, the host cannot read it from there */
     const void *features;
 };
 
 struct pst_gnn_figures {
-    double loss; /* sum over rows, divided by the normaliser */
+    double loss; /* sum over the rows, divided by batch_seeds */
     int64_t correct, counted;
 };
 
-/* Sizes and fills everything, starts the team. PST_E_ARG: a configuration that cannot be; PST_E_NOMEM. */
+/* Allocates and fills everything, and starts the team. PST_E_ARG: an impossible configuration.
+ * PST_E_NOMEM. */
 PST_MUST_USE pst_rc pst_gnn_model_init(struct pst_gnn_model *model, const struct pst_gnn_config *config);
 void pst_gnn_model_release(struct pst_gnn_model *model);
 
-/* Adds the gradients of one (micro-)batch and its figures. logits (n[0] x classes, ld =
- * pst_gnn_width(classes)), if not NULL, gets where they lie until the next call. PST_E_LIMIT: more rows than
- * it was sized for. */
+/* Adds the gradients of one micro-batch to the model's, and its figures to *figures. logits, if not NULL,
+ * gets the address of the logits (n[0] x classes, rows pst_gnn_width(classes) apart), valid until the next
+ * call. PST_E_LIMIT: more rows than rows_max. */
 PST_MUST_USE pst_rc pst_gnn_model_step(struct pst_gnn_model *model, const struct pst_gnn_batch *batch,
                                        struct pst_gnn_figures *figures, const pst_real **logits);
 
-/* One Adam step on the gradients added up since the last; then they are zero again. */
+/* One Adam step on the gradients that were added up; then they are zero again. */
 void pst_gnn_model_update(struct pst_gnn_model *model, double rate, double weight_decay);
-/* Forgets the gradients added up since the last update. */
+/* Forgets the gradients that were added up. */
 void pst_gnn_model_forget(struct pst_gnn_model *model);
 
-/* Brings weights, moments and running figures from the device to the host's arrays, or to it. Nothing to do
+/* Copies weights, moments and running figures from the device to the host's arrays, or back. Does nothing
  * on the CPU. */
 PST_MUST_USE pst_rc pst_gnn_model_fetch(struct pst_gnn_model *model);
 PST_MUST_USE pst_rc pst_gnn_model_send(struct pst_gnn_model *model);
@@ -147,29 +150,30 @@ static inline bool pst_gnn_model_on_device(const struct pst_gnn_model *model)
     return model->config.device != NULL && pst_device_is_cuda(model->config.device);
 }
 
-/* Runs a job's tasks: by the team, or one after the other, since a queue is one thread's. */
+/* Runs a job's tasks: by the team, or, on a device, one after the other, because a queue belongs to one
+ * thread. */
 void pst_gnn_model_tasks(struct pst_gnn_model *model, pst_gnn_task_fn *task, void *job, int64_t tasks);
 
-/* Elements from one row of a width to the next: rows start on a cache line. */
+/* From one row of this width to the next, in elements: rows begin on a cache line. */
 static inline int64_t pst_gnn_width(int64_t dim)
 {
     return (int64_t)pst_align_up((uint64_t)dim, PST_CACHE_LINE / sizeof(float));
 }
 
-/* model.c's for pass.c: where one pass keeps things, as offsets into `work`. */
+/* Where a pass keeps its data: offsets into `work`. For pass.c. */
 struct pst_gnn_pass {
     int64_t dst[PST_GNN_LAYERS_MAX], src[PST_GNN_LAYERS_MAX];
-    bool project[PST_GNN_LAYERS_MAX]; /* multiply by W_neigh before the mean rather than after */
+    bool project[PST_GNN_LAYERS_MAX]; /* multiply by W_neigh before the mean, not after */
     size_t y[PST_GNN_LAYERS_MAX];     /* a layer's output */
     size_t mixed[PST_GNN_LAYERS_MAX]; /* the mean, or the projected rows */
     size_t xhat[PST_GNN_LAYERS_MAX], rstd[PST_GNN_LAYERS_MAX];
-    size_t input;                    /* a copy of the features, where they cannot be used in place */
-    size_t kept[PST_GNN_LAYERS_MAX]; /* the gradient of a normalised layer's output, for its residual */
+    size_t input;                    /* a copy of the features, if they cannot be used in place */
+    size_t kept[PST_GNN_LAYERS_MAX]; /* the gradient of a normalised layer's output, kept for its residual */
     size_t grad[2];
-    size_t sums, figures; /* of each block: gradients of vectors (sums_width reals); loss and hits */
+    size_t sums, figures; /* of each block: gradients of vectors (sums_width reals), loss and hits */
     int64_t sums_width;
     int64_t parts[PST_GNN_LAYERS_MAX][2];  /* of the gradients of W_self and W_neigh */
-    size_t partial[PST_GNN_LAYERS_MAX][2]; /* parts x pst_gnn_width(in * out), if there are several */
+    size_t partial[PST_GNN_LAYERS_MAX][2]; /* parts x pst_gnn_width(in * out), if there are several parts */
     size_t bytes;
 };
 void pst_gnn_pass_layout(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, bool copy_input);

@@ -1,19 +1,19 @@
-/* pass.c: one forward and backward pass over a minibatch, gradients added to the model's.
+/* pass.c: one forward and backward pass over a minibatch. It adds the gradients to the model's.
  *
- * Work is cut into tasks that a team of threads shares: blocks of rows, on which everything that can be
- * done to a row is done while it is in cache; tiles of weight gradients; groups of columns where rows are
- * scattered. Sums over blocks are added in the order of the blocks. So results do not depend on how many
- * threads there are, or on which of them did what.
+ * The work is cut into tasks that the team's threads share: blocks of rows, for which everything is done
+ * while they are in cache; tiles of weight gradients; groups of columns into which rows are scattered.
+ * Sums over blocks are added in the order of the blocks. So results do not depend on how many threads
+ * there are or which of them did what.
  *
- * The mean and the product with W_neigh commute. Each layer does them in the order that costs less, which
- * depends on the batch's counts alone: the mean first makes the product smaller (destinations, not
- * sources); the product first makes the mean's rows narrower. */
+ * The mean and the product with W_neigh commute. Each layer does them in the cheaper order, which depends
+ * only on the batch's counts: with the mean first, the product is over destinations, not sources; with the
+ * product first, the mean's rows may be narrower. */
 #include "stages/lib/gnn/pass.h"
 #include "common/error.h"
 
 #include <string.h>
 
-/* A product runs from cache, a mean from memory: one element added to a mean takes the time of about so
+/* A product works from cache, a mean from memory: adding one element to a mean takes as long as about so
  * many multiply-adds. */
 static const double MEAN_COST = 12;
 
@@ -50,15 +50,14 @@ static pst_rc plan_pass(const struct pst_gnn_model *model, const struct pst_gnn_
     if (pass->bytes > model->work_bytes)
         return pst_fail(
             PST_E_LIMIT,
-            "a minibatch of %lld input rows needs %zu bytes of activations, more than the %zu that were "
-            "set aside for %lld rows",
+            "a minibatch of %lld input rows needs %zu bytes of activations; there are %zu, for %lld rows",
             (long long)pass->src[0], pass->bytes, model->work_bytes, (long long)c->rows_max);
     return PST_OK;
 }
 
 /* ---- forward ------------------------------------------------------------------------------------ */
 
-/* Copies a block of features that must be widened or dropped from. */
+/* Copies a block of features, if they must be widened or some are dropped. */
 static void copy_task(void *arg, int64_t block, int worker)
 {
     const struct step *s = arg;
@@ -154,7 +153,7 @@ static void activate_rows(const struct step *s, int64_t at, int64_t n)
     s->twin->bias_relu_dropout(s->q, y, ld, bias, vertices, n, out, !layer->last, &drop);
 }
 
-/* The loss of a block of logits, and the gradient of the last layer's bias from it. */
+/* The loss of a block of logits, and the gradient of the last layer's bias. */
 static void loss_rows(const struct step *s, int64_t block, int64_t at, int64_t n)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];
@@ -169,7 +168,7 @@ static void loss_rows(const struct step *s, int64_t block, int64_t at, int64_t n
     s->twin->bias_relu_dropout_grad(s->q, grad, ld, NULL, 0, NULL, n, out, false, &none, sums);
 }
 
-/* What follows the linear part of a block of rows, and what the next layer does with it first. */
+/* What follows the linear part for a block of rows, and what the next layer does with it first. */
 static void finish_rows(const struct step *s, int64_t block, int64_t at, int64_t n, int worker)
 {
     if (s->model->config.norm == PST_GNN_NORM_LAYER && s->model->layer[s->l].gain >= 0)
@@ -202,7 +201,7 @@ static void finish_task(void *arg, int64_t block, int worker)
 static void batch_norm_rows(const struct step *s)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];
-    const pst_real momentum = (pst_real)0.1; /* of the running figures; the usual choice */
+    const pst_real momentum = (pst_real)0.1; /* of the running figures: the usual value */
     pst_real *mean = s->model->on.running + layer->running;
     s->twin->batch_norm(s->q, real_at(s->model, s->pass->y[s->l]), pst_gnn_width(layer->out),
                         s->pass->dst[s->l], layer->out, s->model->on.weight + layer->gain,
@@ -226,7 +225,7 @@ static void forward_all(struct step *s)
     }
 }
 
-/* Those of the one block of a device, when all that it has to do is done. */
+/* On a device there is one block: its figures, when the device is done. */
 static pst_rc fetch_figures(const struct step *s, struct pst_gnn_figures *sum)
 {
     struct pst_device *device = s->model->config.device;
@@ -237,10 +236,10 @@ static pst_rc fetch_figures(const struct step *s, struct pst_gnn_figures *sum)
     pst_device_record(device, counts, 3);
     const pst_rc rc = pst_device_recorded(device, &data_fault);
     if (data_fault)
-        return pst_fail(rc, "a kernel of %s found the minibatch at fault", device->name);
+        return pst_fail(rc, "a kernel on %s found an error in the minibatch", device->name);
     if (rc != PST_OK)
         return rc;
-    memcpy(&sum->loss, &device->record->counts[0], sizeof sum->loss); /* a double's bits */
+    memcpy(&sum->loss, &device->record->counts[0], sizeof sum->loss); /* the bits of a double */
     sum->correct = device->record->counts[1];
     sum->counted = device->record->counts[2];
     return PST_OK;

@@ -1,11 +1,11 @@
-/* pass.h: what the forward (pass.c) and the backward (backward.c) half of a pass share. */
+/* pass.h: what the forward half (pass.c) and the backward half (backward.c) of a pass share. */
 #ifndef PST_PASS_H
 #define PST_PASS_H
 
 #include "stages/lib/gnn/model.h"
 #include "common/util/clock.h"
 
-/* Adds what a kernel took to its kind's account. */
+/* Calls, and adds the time to the account of this kind of work. */
 #define TIMED(step, worker, kind, call)                                                                      \
     do {                                                                                                     \
         const double before_s = pst_clock_s();                                                               \
@@ -13,21 +13,21 @@
         (step)->model->spent[worker].s[kind] += pst_clock_s() - before_s;                                    \
     } while (0)
 
-struct view { /* a matrix: a layer's input */
+struct view { /* a matrix: the input of a layer */
     const pst_real *at;
     int64_t ld;
 };
 
-/* What all tasks of a pass look at. */
+/* What all tasks of a pass share. */
 struct step {
     struct pst_gnn_model *model;
-    const struct pst_twin *twin; /* the model's, as is q */
+    const struct pst_twin *twin; /* of the model, like q */
     struct pst_queue *q;
     const struct pst_gnn_batch *batch;
     const struct pst_gnn_pass *pass;
-    struct view x[PST_GNN_LAYERS_MAX]; /* each layer's input */
-    int l;                             /* the layer that the running tasks belong to */
-    pst_real *grad, *grad_x;           /* of its output and of its input */
+    struct view x[PST_GNN_LAYERS_MAX]; /* the input of each layer */
+    int l;                             /* the layer that tasks work on */
+    pst_real *grad, *grad_x;           /* of its output, of its input */
 };
 
 static inline pst_real *real_at(const struct pst_gnn_model *model, size_t offset)
@@ -45,7 +45,7 @@ static inline int64_t blocks_of(const struct pst_gnn_model *model, int64_t rows)
     return (rows + model->grain.rows - 1) / model->grain.rows;
 }
 
-/* The rows of a block: from `at`, returns how many. */
+/* The rows of a block: they begin at *at; returns how many there are. */
 static inline int64_t rows_of(const struct pst_gnn_model *model, int64_t block, int64_t rows, int64_t *at)
 {
     *at = block * model->grain.rows;
@@ -57,13 +57,13 @@ static inline void run_tasks(struct step *s, pst_gnn_task_fn *task, int64_t task
     pst_gnn_model_tasks(s->model, task, s, tasks);
 }
 
-/* All bytes 0, in the order of the work. What fails, the end of the pass tells. */
+/* Sets all bytes to 0, in the queue's order. A failure is reported at the end of the pass. */
 static inline void clear(const struct step *s, void *at, int64_t reals)
 {
     (void)s->twin->fill(s->q, at, 0, (size_t)reals * sizeof(pst_real));
 }
 
-/* Batch normalisation needs all rows at once: a barrier in the middle of a layer. */
+/* Batch normalisation needs all rows at once: a barrier in the middle of the layer. */
 static inline bool has_barrier(const struct pst_gnn_model *model, int l)
 {
     return model->config.norm == PST_GNN_NORM_BATCH && model->layer[l].gain >= 0;
@@ -88,11 +88,11 @@ static inline pst_real *sums_of(const struct step *s, int64_t block)
     return real_at(s->model, s->pass->sums) + block * s->pass->sums_width;
 }
 
-/* From the gradient of the loss by the logits, in pass->grad[0], to those of all weights. */
+/* Goes from the gradient of the logits, in pass->grad[0], to those of all weights. */
 void pst_gnn_pass_backward(struct step *s);
 
-/* Is it cheaper to multiply a layer's inputs by its weights before their mean is taken, than after? dst, src
- * and edges are the block's. The two orders give the same result but for rounding. */
+/* Is it cheaper to multiply a layer's inputs by its weights before their mean than after? dst, src and
+ * edges are the block's. Both orders give the same result, but for rounding. */
 bool pst_gnn_projects_first(const struct pst_gnn_layer *layer, int64_t dst, int64_t src, int64_t edges);
 
 #endif

@@ -1,4 +1,4 @@
-/* spill_rows.c: see rows.h. */
+/* spill_rows.c: rows in memory, or in an unlinked file. */
 #include "stages/lib/gnn/spill_rows.h"
 #include "common/error.h"
 #include "common/util/file.h"
@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A file without a name. Where the file system makes none, its name is gone at once. */
+/* Creates a file without a name. If the file system cannot, its name is removed at once. */
 static int open_unnamed(const char *dir)
 {
     char path[PST_PATH_MAX], name[PST_PATH_MAX];
@@ -36,7 +36,7 @@ static int open_unnamed(const char *dir)
     return fd;
 }
 
-/* A file of this size. Its space is taken now, so that a disk without room is noticed at the beginning. */
+/* Creates a file of this size. Its space is taken now, so that a full disk is noticed at the beginning. */
 static int open_file(const char *dir, size_t bytes)
 {
     const int fd = open_unnamed(dir);
@@ -47,9 +47,10 @@ static int open_file(const char *dir, size_t bytes)
         return fd;
     close(fd);
     errno = failed;
-    (void)pst_fail_errno("cannot set aside %zu bytes in %s for activations (free space there, choose another "
-                         "directory, or allow more memory)",
-                         bytes, dir);
+    (void)pst_fail_errno(
+        "cannot reserve %zu bytes in %s for activations (free some space there, choose another "
+        "directory, or allow more memory)",
+        bytes, dir);
     return -1;
 }
 
@@ -130,5 +131,5 @@ void pst_gnn_rows_drop(const struct pst_gnn_rows *rows, int64_t first, int64_t n
     const off_t at = (off_t)((uint64_t)first * row_bytes(rows)),
                 bytes = (off_t)((uint64_t)n * row_bytes(rows));
     (void)sync_file_range(rows->fd, at, bytes, SYNC_FILE_RANGE_WRITE);
-    (void)posix_fadvise(rows->fd, at, bytes, POSIX_FADV_DONTNEED); /* of what is on the disk by now */
+    (void)posix_fadvise(rows->fd, at, bytes, POSIX_FADV_DONTNEED); /* only what is on the disk by now */
 }

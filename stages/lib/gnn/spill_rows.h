@@ -1,6 +1,7 @@
-/* spill_rows.h: a row of reals for each vertex, in memory, or in an unlinked file where there is too little
- * of it. Owner: pst_gnn_rows_open fills what the caller owns; pst_gnn_rows_close releases it. Threads:
- * different rows may be read and written at a time. */
+/* spill_rows.h: a row of reals for each vertex, in memory, or in an unlinked file if memory is too little.
+ *
+ * Owner: pst_gnn_rows_open fills what the caller owns; pst_gnn_rows_close releases it. Threads: any, for
+ * different rows. */
 #ifndef PST_SPILL_ROWS_H
 #define PST_SPILL_ROWS_H
 
@@ -10,27 +11,27 @@ struct pst_gnn_rows {
     pst_real *memory; /* NULL: they are in the file */
     size_t bytes;
     int fd;
-    int64_t ld; /* from one row to the next; the user may choose less than it was opened for */
+    int64_t ld; /* from one row to the next; the user may set less than it was opened for */
     char dir[4096];
 };
 
-/* spill_dir: where the file is made, whose space is taken at once; NULL: in memory. PST_E_IO, PST_E_NOMEM. */
+/* spill_dir: where the file is made, and its space taken; NULL: in memory. PST_E_IO, PST_E_NOMEM. */
 PST_MUST_USE pst_rc pst_gnn_rows_open(struct pst_gnn_rows *rows, int64_t n, int64_t ld,
                                       const char *spill_dir);
 void pst_gnn_rows_close(struct pst_gnn_rows *rows);
 
-/* Where rows first.. can be made: in place, or in the buffer that pst_gnn_rows_put then writes. */
+/* Returns where rows first.. can be made: in place, or in `buffer`, which pst_gnn_rows_put then writes. */
 pst_real *pst_gnn_rows_make(const struct pst_gnn_rows *rows, int64_t first, pst_real *buffer);
 PST_MUST_USE pst_rc pst_gnn_rows_put(const struct pst_gnn_rows *rows, int64_t first, int64_t n,
                                      const pst_real *made);
-/* Rows first..first+n: in place, or read to the buffer. */
+/* *at gets rows first..first+n: in place, or read into `buffer`. */
 PST_MUST_USE pst_rc pst_gnn_rows_get(const struct pst_gnn_rows *rows, int64_t first, int64_t n,
                                      pst_real *buffer, const pst_real **at);
-/* These will be read soon; these will not be read again soon: the page cache is told. */
+/* Tells the kernel which rows will be read soon, and which will not be read again soon. */
 void pst_gnn_rows_expect(const struct pst_gnn_rows *rows, int64_t first, int64_t n);
 void pst_gnn_rows_drop(const struct pst_gnn_rows *rows, int64_t first, int64_t n);
 
-/* An unlinked file of this size in dir, its space taken, mapped; NULL with pst_fail. */
+/* Maps an unlinked file of this size in dir, whose space is taken. NULL: it failed, with pst_fail. */
 void *pst_gnn_file_map(const char *dir, size_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* state.c: see state.h. */
+/* state.c: writes, reads and finds the trainer's checkpoints. */
 #include "stages/lib/gnn/state.h"
 #include "common/store/checkpoint.h"
 #include "common/error.h"
@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 enum {
-    VALUE_MAX = 320, /* a model's description, the longest string of a checkpoint */
+    VALUE_MAX = 320, /* of a model's description, the longest string in a checkpoint */
     FIELDS = 19,
-    LIST_MAX = 4096, /* checkpoints in a directory */
+    LIST_MAX = 4096, /* checkpoints in one directory */
 };
 static const char FORMAT[] = "penstock-checkpoint-1";
 
@@ -26,7 +26,7 @@ void pst_gnn_training_init(struct pst_gnn_training *progress)
 
 static const char *const norms[] = {"none", "layer", "batch"}; /* enum pst_gnn_norm */
 
-/* parse_model reads it. */
+/* parse_model reads this text. */
 void pst_gnn_identity_of(struct pst_gnn_identity *id, const struct pst_gnn_model *model,
                          const char *dataset_digest)
 {
@@ -40,7 +40,7 @@ void pst_gnn_identity_of(struct pst_gnn_identity *id, const struct pst_gnn_model
              c->aggregate ? "mean" : "none");
 }
 
-/* One number of the progress, by name. */
+/* One number of the progress, with its name in the checkpoint. */
 struct field {
     const char *key;
     enum { COUNT, SIGNED, REAL } type;
@@ -81,7 +81,7 @@ static pst_rc parse_field(const struct field *f, const struct pst_checkpoint *ck
         return rc;
     if (f->type == REAL)
         *(double *)(void *)at = value;
-    else if (value >= -1 && value <= 9007199254740992.0) /* 2^53: whole in a double */
+    else if (value >= -1 && value <= 9007199254740992.0) /* 2^53: integers up to this are exact in a double */
         *(int64_t *)(void *)at = (int64_t)value;
     else
         return pst_fail(PST_E_FORMAT, "%s: \"%s\" is out of range", ck->path, f->key);
@@ -93,7 +93,7 @@ static enum pst_dtype real_dtype(void)
     return sizeof(pst_real) == 4 ? PST_F32 : PST_F64;
 }
 
-/* The model's arrays as named tensors; they point into the model. */
+/* The model's arrays as named tensors, which point into the model. */
 static size_t list_tensors(const struct pst_gnn_model *model, struct pst_tensor *list)
 {
     const pst_real *const flat[3] = {model->weight, model->m, model->v};
@@ -167,7 +167,7 @@ out:
 }
 _Static_assert(PROGRESS_FIELDS + 6 <= FIELDS, "every string has a place");
 
-/* A file that cannot be removed is left: it does no harm. */
+/* A file that cannot be removed stays; it does no harm. */
 static void prune(const char *dir, int64_t keep, uint64_t best)
 {
     uint64_t *numbers = malloc(LIST_MAX * sizeof *numbers);
@@ -202,8 +202,8 @@ static pst_rc expect_text(const struct pst_checkpoint *ck, const char *key, cons
     if (!found)
         return PST_E_FORMAT;
     if (strcmp(found, expected) != 0)
-        return pst_fail(PST_E_ARG, "%s was made with another %s: it has \"%s\", this run \"%s\"", ck->path,
-                        key, found, expected);
+        return pst_fail(PST_E_ARG, "%s was made with another %s: it has \"%s\", and this run has \"%s\"",
+                        ck->path, key, found, expected);
     return PST_OK;
 }
 
@@ -273,11 +273,10 @@ static pst_rc parse_model(const struct pst_checkpoint *ck, struct pst_gnn_config
         known = c->norm < PST_GNN_NORM_BATCH;
     c->aggregate = known && strcmp(aggregate, "mean") == 0;
     c->residual = residual == 1;
-    /* What a model of this size could be made for; init checks the rest. */
+    /* The configuration of such a model; init checks the rest. */
     if (!known || c->layers < 2 || c->layers > PST_GNN_LAYERS_MAX || c->in < 1 || c->in > 1 << 24 ||
         c->hidden < 1 || c->hidden > 1 << 20 || c->classes < 1 || c->classes > 1 << 20)
-        return pst_fail(PST_E_FORMAT, "%s: its model is \"%s\", which this version does not know", ck->path,
-                        text);
+        return pst_fail(PST_E_FORMAT, "%s: this version does not know its model, \"%s\"", ck->path, text);
     return PST_OK;
 }
 
@@ -323,7 +322,7 @@ pst_rc pst_gnn_state_find(const char *run_dir, bool best, char path[4096], char 
     return access(path, F_OK) == 0
                ? PST_OK
                : pst_fail(PST_E_STATE,
-                          "%s is not there: the best epoch was of the run that this one was "
-                          "resumed from; name that run, or say --checkpoint last",
+                          "%s does not exist: the best epoch belongs to the run that this one was "
+                          "resumed from; name that run, or use --checkpoint last",
                           path);
 }

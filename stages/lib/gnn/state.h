@@ -1,29 +1,31 @@
-/* state.h: how far training has come, and keeping it in checkpoints so that a resumed run goes on to the
- * last bit. Owner: the trainer. */
+/* state.h: how far training has come, and its checkpoints. A resumed run continues to the bit. README.md
+ * lists the tensors of a checkpoint.
+ *
+ * Owner: the trainer. Threads: one. */
 #ifndef PST_STATE_H
 #define PST_STATE_H
 
 #include "stages/lib/gnn/model.h"
 
-/* All of it belongs to completed batches; what the current batch adds is kept apart until its last
- * micro-batch, so that a checkpoint between micro-batches is that of the batch before. */
+/* Counts completed batches only. What the current batch adds is kept apart until its last micro-batch, so
+ * a checkpoint between two micro-batches is that of the batch before. */
 struct pst_gnn_training {
-    uint64_t next_batch; /* the first that is not in the weights */
+    uint64_t next_batch; /* the first batch that is not in the weights */
     uint64_t epoch;
     uint64_t digest; /* chain over the minibatches' digests */
-    /* The running epoch. */
+    /* The current epoch. */
     double loss; /* sum over its seeds */
     int64_t seeds, correct, counted;
     double seconds;
     /* The best epoch so far, by validation accuracy. */
     int64_t best_epoch;                     /* -1: none was evaluated */
     double best_val, best_test, final_test; /* -1: none */
-    uint64_t best_batch; /* checkpoint number of the best that was kept; UINT64_MAX: none */
+    uint64_t best_batch; /* number of the best checkpoint that was kept; UINT64_MAX: none */
 };
 
 void pst_gnn_training_init(struct pst_gnn_training *progress);
 
-/* What a checkpoint must agree with: dataset (its digest), seed and the model's shape. */
+/* What a checkpoint must agree with: dataset (its digest), seed and the shape of the model. */
 struct pst_gnn_identity {
     const char *dataset;
     const char *run; /* of pst_run_identity; NULL: it is not kept. Compared before the run begins */
@@ -32,21 +34,21 @@ struct pst_gnn_identity {
 void pst_gnn_identity_of(struct pst_gnn_identity *id, const struct pst_gnn_model *model,
                          const char *dataset_digest);
 
-/* Writes DIR/checkpoints/<next_batch>.safetensors and removes all older ones but the last `keep` and the
- * best. */
+/* Writes RUN_DIR/checkpoints/<next_batch>.safetensors. Removes older checkpoints except the last `keep`
+ * and the best one. PST_E_IO. */
 PST_MUST_USE pst_rc pst_gnn_state_save(const char *run_dir, int64_t keep, const struct pst_gnn_model *model,
                                        const struct pst_gnn_training *progress,
                                        const struct pst_gnn_identity *id);
-/* PST_E_ARG: the checkpoint is of another dataset, seed or model. */
+/* PST_E_ARG: the checkpoint is of another dataset, seed or model. PST_E_FORMAT, PST_E_IO. */
 PST_MUST_USE pst_rc pst_gnn_state_load(const char *path, struct pst_gnn_model *model,
                                        struct pst_gnn_training *progress, const struct pst_gnn_identity *id);
 
-/* What model a checkpoint is of, for who has nothing but it: fills all of config but threads and rows_max,
- * and the dataset's digest. PST_E_FORMAT: it is no checkpoint of this trainer's. */
+/* Describes the model of a checkpoint: fills all of config but threads and rows_max, and the dataset's
+ * digest. PST_E_FORMAT: it is not a checkpoint of this trainer. */
 PST_MUST_USE pst_rc pst_gnn_state_describe(const char *path, struct pst_gnn_config *config, char dataset[17]);
 
-/* The path of a checkpoint of a run. best: that of the best validated epoch that was kept, or the last one
- * where none was; else the last one. warning (not NULL) gets what of them is damaged, and is passed over.
+/* Finds a checkpoint of a run. best: the best validated epoch that was kept, or the last one if none was;
+ * else the last one. warning, if not NULL, gets a text about damaged ones, which are passed over.
  * PST_E_STATE: there is none. */
 PST_MUST_USE pst_rc pst_gnn_state_find(const char *run_dir, bool best, char path[4096], char *warning,
                                        size_t warning_size);

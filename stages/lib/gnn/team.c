@@ -1,5 +1,5 @@
-/* team.c: see team.h. A task is taken by counting the ticket down, which fails if the job has changed; a
- * job cannot change while one of its tasks is held, so what is read after taking is that job's. */
+/* team.c: a task is taken by counting the ticket down, which fails if the job has changed. A job cannot
+ * change while one of its tasks is held, so what a thread reads after taking a task belongs to that job. */
 #include "stages/lib/gnn/team.h"
 #include "common/error.h"
 
@@ -12,7 +12,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SPINS = 1000 }; /* pauses before sleeping: some 10 to 40 us, as a sleep and its wake-up take */
+enum {
+    SPINS = 1000
+}; /* pauses before sleeping: 10 to 40 us, about as long as falling asleep and waking take */
 
 static void sleep_while(_Atomic uint32_t *word, uint32_t value)
 {
@@ -24,7 +26,7 @@ static void wake(_Atomic uint32_t *word, int threads)
     (void)syscall(SYS_futex, (void *)word, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
 }
 
-/* Takes and does one task; false if there is none to be had. */
+/* Takes and does one task. False: there was none to take. */
 static bool do_one(struct pst_gnn_team *team, int worker)
 {
     uint64_t ticket = atomic_load_explicit(&team->ticket, memory_order_acquire);
@@ -41,7 +43,7 @@ static bool do_one(struct pst_gnn_team *team, int worker)
 
 static void *work(void *arg)
 {
-    const struct pst_team_member *me = arg;
+    const struct pst_gnn_team_member *me = arg;
     struct pst_gnn_team *team = me->team;
     int idle = 0;
     for (;;) {
@@ -56,7 +58,8 @@ static void *work(void *arg)
             __builtin_ia32_pause();
             continue;
         }
-        /* Whoever starts a job after this count sees it and wakes; whoever did before has changed `job`. */
+        /* A thread that starts a job after this count sees it and wakes this worker; one that did so
+         * before has changed `job`. */
         atomic_fetch_add(&team->asleep, 1);
         sleep_while(&team->job, job);
         atomic_fetch_sub(&team->asleep, 1);
@@ -64,7 +67,7 @@ static void *work(void *arg)
     }
 }
 
-/* Signals are for the thread that runs the stage, but for those that a thread causes itself. */
+/* Signals go to the thread that runs the stage, except those that a thread causes itself. */
 static int start(struct pst_gnn_team *team, int i)
 {
     sigset_t all, before;
@@ -73,7 +76,7 @@ static int start(struct pst_gnn_team *team, int i)
     sigdelset(&all, SIGSEGV);
     sigdelset(&all, SIGFPE);
     sigdelset(&all, SIGILL);
-    team->member[i] = (struct pst_team_member){team, i + 1};
+    team->member[i] = (struct pst_gnn_team_member){team, i + 1};
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     const int failed = pthread_create(&team->thread[i], NULL, work, &team->member[i]);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -113,7 +116,7 @@ void pst_gnn_team_free(struct pst_gnn_team *team)
     free(team);
 }
 
-/* The caller's sleep lets a worker that has lost its core have this one. */
+/* The caller sleeps, so that a worker that has lost its core can have this one. */
 static void wait_for_all(struct pst_gnn_team *team)
 {
     for (int i = 0; i < SPINS && atomic_load_explicit(&team->undone, memory_order_acquire) > 0; i++)
@@ -151,6 +154,6 @@ int pst_gnn_team_cores(void)
 {
     cpu_set_t cores;
     if (sched_getaffinity(0, sizeof cores, &cores) != 0)
-        return 1; /* over 1024 of them, say: better too few than none */
+        return 1; /* on a machine with more than 1024 cores: fewer threads are better than none */
     return (int)pst_max_i64(1, pst_min_i64(CPU_COUNT(&cores), PST_GNN_TEAM_MAX));
 }

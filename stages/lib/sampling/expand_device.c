@@ -74,13 +74,13 @@ void pst_expander_device_release(struct pst_expander_device *x)
     *x = (struct pst_expander_device){0};
 }
 
-/* For vertices after h hops: a slot may have less for all of them than for the seeds. */
+/* Room for the vertices after h hops. A slot may have less room for all vertices than for the seeds alone. */
 static int64_t room(const struct pst_expander_device *x, int h)
 {
     return pst_min_i64(x->size.n[h], x->size.n[x->size.hops]);
 }
 
-/* One hop. The running count of vertices is kept apart: dedup changes it in place. */
+/* One hop. The count of vertices so far is kept apart, because dedup changes it in place. */
 static void expand_hop(struct pst_expander_device *x, const struct pst_sample_key *key, int fanout,
                        const struct pst_expand_device_block *block)
 {
@@ -125,7 +125,7 @@ pst_rc pst_expand_device(struct pst_expander_device *x, struct pst_sample_key ke
     pst_rc rc = twin->copy(q, pst_expand_device_vertices(x, 0), x->numbers, sizeof *x->numbers);
     for (key.hop = 0; (int)key.hop < x->size.hops; key.hop++)
         expand_hop(x, &key, (int)fanout[key.hop], blocks ? &blocks[key.hop] : NULL);
-    return rc == PST_OK ? PST_OK : pst_device_wait(x->device); /* which has the reason */
+    return rc == PST_OK ? PST_OK : pst_device_wait(x->device); /* the wait reports the reason */
 }
 
 void pst_expand_device_record(struct pst_expander_device *x, int nown)

@@ -8,7 +8,7 @@
 #include "common/slots/request.h"
 #include "common/stage.h"
 
-enum { HITS, MISSES, OWN }; /* numbers of ours */
+enum { HITS, MISSES, OWN }; /* the filler's own numbers */
 
 pst_rc pst_filler_device_init(struct pst_filler_device *d, struct pst_filler *f, struct pst_device *device,
                               const struct pst_csc *device_graph, const struct pst_sampling_opened *algorithm)
@@ -45,7 +45,7 @@ void pst_filler_device_release(struct pst_filler_device *d)
     *d = (struct pst_filler_device){0};
 }
 
-/* Which rows are cached, for the gather, and which are not, for the host. */
+/* Finds which rows are cached, for the gather, and which are not, for the host. */
 static void find_rows(struct pst_filler_device *d)
 {
     const struct pst_expander_device *x = &d->expander;
@@ -55,7 +55,7 @@ static void find_rows(struct pst_filler_device *d)
                               pst_expand_device_own(x, HITS), d->miss_pos, pst_expand_device_own(x, MISSES));
 }
 
-/* Cached rows to where they belong: none, if the batch did not fit. */
+/* Gathers the cached rows. There are none if the batch did not fit. */
 static void bring_rows(struct pst_filler_device *d, char *rows)
 {
     const struct pst_expander_device *x = &d->expander;
@@ -65,8 +65,9 @@ static void bring_rows(struct pst_filler_device *d, char *rows)
                               d->hit_pos, hits, d->filler->row_bytes);
 }
 
-/* Everything that the device does for a batch. The vertices are copied at the end, since it reads them at
- * random; indices are only written. What the host needs comes before the record, cached rows behind it. */
+/* Puts everything that the device does for a batch on the queue. The vertices are copied to the slot at
+ * the end, because kernels read them at random; indices are only written. What the host needs comes before
+ * the record, the cached rows after it. */
 static pst_rc enqueue(struct pst_filler_device *d, const struct pst_fill_job *job, char *slot, char *cached)
 {
     const struct pst_minibatch_layout *l = &d->filler->layout;

@@ -13,7 +13,7 @@
 #include "stages/lib/sampling/splits.h"
 #include "stages/lib/topology/topology.h"
 
-/* More overflows than one sample in so many, and the user is told. */
+/* The user is warned if more than one sample in so many does not fit. */
 #define OVERFLOWS_ONE_IN 20
 #define SAMPLES_MIN 20        /* before a running stage warns; a stage that ends warns in any case */
 #define HEADROOM 1.05         /* of an advised margin, since later batches may be larger */
@@ -190,7 +190,7 @@ static pst_rc open_on_device(struct pst_sampling *s)
     if (rc == PST_OK)
         rc = pst_stream(s->self, s->device.twin->stream(s->device.q));
     if (rc == PST_OK)
-        pst_log(s->self, "on %s: %llu bytes of its memory; the topology is %s", s->device.name,
+        pst_log(s->self, "on %s: %llu bytes of device memory; the topology is %s", s->device.name,
                 (unsigned long long)s->device.device_bytes,
                 s->topology_in_place ? "read in pinned memory" : "there");
     return rc;
@@ -257,7 +257,7 @@ static pst_rc begin_batch(struct pst_sampling *s, uint64_t batch, struct pending
             p = &s->pending[i];
     }
     if (p == NULL)
-        return pst_fail(PST_E_STATE, "batch %llu was credited while %u batches wait for further slots",
+        return pst_fail(PST_E_STATE, "a credit for batch %llu came while %u batches wait for more slots",
                         (unsigned long long)batch, s->npending);
     size_t index = (size_t)(p - s->pending);
     p->used = true;
@@ -454,7 +454,7 @@ static pst_rc fill_credit(struct pst_sampling *s, struct pending *p)
     return PST_OK;
 }
 
-/* Both ports are credited in the same order: the runtime's promise (stage.h). */
+/* The runtime promises to credit both ports in the same order (stage.h). */
 static pst_rc note_credit(struct pst_sampling *s, const struct pst_event *event, bool *both)
 {
     const bool cached = event->port == s->cached;
@@ -477,7 +477,7 @@ pst_rc pst_sampling_on_event(struct pst_sampling *s, const struct pst_event *eve
 {
     bool both = false;
     if (event->kind != PST_EV_CREDIT || (event->port != s->port && event->port != s->cached))
-        return PST_OK; /* a sampler may have further ports of its own */
+        return PST_OK; /* a stage may have more ports */
     const pst_rc noted = note_credit(s, event, &both);
     if (noted != PST_OK || !both)
         return noted;
