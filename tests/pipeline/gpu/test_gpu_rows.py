@@ -173,7 +173,7 @@ def rows_of_another_sampler_are_refused():
         pl = hyperion(cached={"from": "other.cached", "to": "trainer.cached"}, **other)
         pl["links"].append({"from": "other.batch", "to": "away.in"})
         r = train(p, pl, code=1)
-        assert "does input cached come from the sampler of these batches?" in r.err or "came with cached rows" in r.err, r.err
+        assert "does the input cached come from the sampler of these batches?" in r.err or "came with cached rows" in r.err, r.err
 
 
 @test

@@ -160,7 +160,7 @@ def build_outside(p):
     if SAN:
         raise Skip("built against the plain installation")
     prefix, mine = p.path("installed"), p.path("mine.so")
-    subprocess.run(["make", "-s", "install", f"PREFIX={prefix}", f"BUILD={os.environ.get('BUILD', 'build')}"],
+    subprocess.run(["make", "-s", "-o", "all", "install", f"PREFIX={prefix}", f"BUILD={os.environ.get('BUILD', 'build')}"],
                    cwd=ROOT, check=True, capture_output=True)
     source = os.path.join(ROOT, "tests", "pipeline", "outside", "favour.c")
     env = {**os.environ, "PKG_CONFIG_PATH": os.path.join(prefix, "share", "pkgconfig")}
@@ -191,14 +191,15 @@ def a_sampler_from_outside_the_tree():
 def an_algorithm_is_planned_as_itself():
     with Place() as p:
         mine = build_outside(p)
-        more = settings("stages.sampler.params.options=extra=15", "stages.sampler.params.margin=1.3")
-        r = train(p, *settings(f"stages.sampler.params.algorithm={mine}"), *more)  # the planner: uniform
+        # a whole stage of one's own: the planner plans for uniform sampling
+        r = train(p, *settings(f"stages.sampler.run={mine}", "stages.sampler.params.margin=1"))
         found = r.report["sampler"]
         assert found["overflows"] * 20 > found["micro_batches"] + found["overflows"], found
         assert "did not fit a slot" in r.err and "margin" in r.err and '"sampler"' in r.err, r.err
         assert "the plan is for the algorithm uniform, and this stage uses favour" in r.err, r.err
+        # the same as an algorithm, drawing still more, with the default margin
         same = settings(f"params.algorithm={mine}", "params.options=extra=15")
-        r = train(p, *same, *more)
+        r = train(p, *same)
         assert r.report["sampler"]["overflows"] == 0 and "warning" not in r.err, (r.report["sampler"], r.err)
         # an earlier plan serves only the same algorithm with the same options
         plan = f"stages.planner.params.reuse={r.run_dir}/plan/plan.json"
