@@ -526,7 +526,8 @@ static const struct pst_param_desc params[] = {
     {.name = "split",
      .type = PST_PARAM_STRING,
      .def = "\"train\"",
-     .help = "the split that is evaluated: train, val or test (the first split of the dataset), or a split's name",
+     .help = "the split that is evaluated: train, val or test (the first split of the dataset), or a split's "
+             "name",
      .fixed = true},
     INT("eval_every", "1", 0, 1000000, "epochs between evaluations over the whole graph; 0: no evaluation"),
     {.name = "eval_memory",
