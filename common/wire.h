@@ -1,7 +1,6 @@
 /* wire.h: the binary messages between the runtime and a foreign stage. The stage connects one ZeroMQ DEALER
  * socket to the endpoint in the environment variable PENSTOCK_WIRE. Every message has one part. A message
- * that begins with
- * '{' is JSON; any other is a struct pst_wire, little endian, followed by nrefs references.
+ * that begins with '{' is JSON; any other is a struct pst_wire, little endian, followed by nrefs references.
  * common/host/README.md describes the protocol. */
 #ifndef PST_WIRE_H
 #define PST_WIRE_H
@@ -15,8 +14,8 @@
 enum pst_wire_kind {
     PST_WIRE_FRAME = 1,   /* both ways: an input frame to the stage, an output frame from it */
     PST_WIRE_CREDIT = 2,  /* to the stage: refs[0] is the slot; arg[0] version, arg[1] 1 if dirty */
-    PST_WIRE_RELEASE = 3, /* from the stage: every ref goes back; flags 1: changed */
-    PST_WIRE_END = 4,     /* to the stage: input `port` has ended */
+    PST_WIRE_RELEASE = 3, /* from the stage: every slot goes back; flags 1: changed */
+    PST_WIRE_END = 4,     /* to the stage: input `port` has ended, or output `port` gets no further credit */
     PST_WIRE_COUNT = 5,   /* from the stage: arg[0] items, arg[1] bytes were handled */
 };
 

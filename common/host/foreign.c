@@ -226,6 +226,20 @@ static pst_rc take_needs(struct pst_stage *self, const json_t *needs)
     return PST_OK;
 }
 
+/* What the program may know of its "configure" message. */
+static json_t *size_message(const struct pst_stage *self)
+{
+    static const char *const keys[] = {"params",   "dataset",   "run_dir", "resume",
+                                       "seed",     "epochs",    "device",  "start_batch",
+                                       "instance", "instances", "linked",  "identity"};
+    json_t *message = json_pack("{ss ss sO}", "type", "size", "name", self->name, "oneshots",
+                                self->oneshots ? self->oneshots : json_null());
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (json_object_get(self->config, keys[i]))
+            (void)json_object_set(message, keys[i], json_object_get(self->config, keys[i]));
+    return message;
+}
+
 static pst_rc foreign_size(struct pst_stage *self)
 {
     struct pst_host_foreign *f = pst_state(self);
@@ -243,10 +257,7 @@ static pst_rc foreign_size(struct pst_stage *self)
         rc = pst_fail(PST_E_UNSUPPORTED, "its program %s does not speak version %d of the wire protocol",
                       self->caps.file, PST_WIRE_PROTOCOL);
     json_decref(reply);
-    json_t *message = json_copy(self->config);
-    (void)json_object_set_new(message, "type", json_string("size"));
-    (void)json_object_set_new(message, "name", json_string(self->name));
-    (void)json_object_set(message, "oneshots", self->oneshots ? self->oneshots : json_null());
+    json_t *message = size_message(self);
     if (rc == PST_OK)
         rc = send_json(self, json_incref(message));
     json_decref(message);

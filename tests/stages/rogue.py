@@ -80,6 +80,7 @@ def main(wire):
         elif m.kind == END:
             if way == "release-done":
                 wire.release(kept.refs)
+            wire.tell(type="report", section="rogue", data={"size": sorted(wire.size)})
             wire.tell(type="done")
         elif m.kind == FRAME:
             last = m.flags & LAST_PART

@@ -1,4 +1,5 @@
 """Foreign programs that break the protocol: each is told, by name and at once, and nobody waits for ever."""
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 from harness import *
@@ -63,6 +64,10 @@ def each_way_is_told():
 def what_is_allowed():
     with Place() as p:
         r = p.run(chain("good"), foreign=True)
+        with open(os.path.join(ROOT, "common/host/README.md")) as f:
+            table = f.read().split("The fields of `size`:")[1].split("\n\n")[1]
+        documented = set(re.findall(r"`(\w+)`", " ".join(line.split("|")[1] for line in table.splitlines()[2:])))
+        assert set(r.report["rogue"]["size"]) - {"type"} == documented - {"resume"}, r.report["rogue"]["size"]
         assert r.report["sink"]["batches"] == BATCHES and r.report["sink"]["frames"] == BATCHES * 4, r.report["sink"]
         r = p.run(chain("good-merges"), foreign=True)  # early parts are left out
         assert r.report["sink"]["batches"] == BATCHES and r.report["sink"]["frames"] == BATCHES * 2, r.report["sink"]
