@@ -1,5 +1,5 @@
-/* disk: serves the requests that slots carry (request.h) and sends each slot on when the last of its parts
- * has come and the last of its bytes has landed. The work is done by engine.h; this file knows ports and
+/* disk.c: the disk stage. It serves the requests that slots carry (request.h), and sends each slot on when
+ * its last part has come and its last row has arrived. engine.h does the work; this file knows ports and
  * frames. */
 #include <errno.h>
 #include <sched.h>
@@ -15,15 +15,15 @@
 #include "stages/lib/io/engine.h"
 #include "common/stage.h"
 
-#define REGIONS_MAX 64 /* of one process: a few per route */
+#define REGIONS_MAX 64 /* of one process; a route has a few */
 #define NOTES_BYTES 4096
-#define SLICE_NS 100000 /* the shortest turn that the scheduler grants */
-/* Kernels drive queues, and read no files; faults made here stand between the CPU and its reads. */
+#define SLICE_NS 100000 /* the shortest that the scheduler permits */
+/* Kernels can drive queues, but cannot read files. The fault injector works only on the CPU. */
 #define MEMORY                                                                                               \
     "cpu,pinned if backend=nvme|emulated and fault_rate=0 and fault_short_rate=0 and "                       \
     "fault_delay_us=0 and fault_row=-1"
 
-/* One slot on its way through. */
+/* A slot that is in this stage. */
 struct visit {
     bool used, whole; /* whole: its last part has come */
     struct pst_frame frame;
@@ -35,10 +35,10 @@ struct disk {
     int in, out;
     struct pst_dataset ds;
     struct pst_disk *engine;
-    struct visit *visits; /* one a slot of the route */
+    struct visit *visits; /* one for each slot of the route */
     uint32_t nvisits, active;
-    int in_flight;        /* as last told to the host */
-    struct rusage faults; /* of this thread when it opened: page faults are counted from there */
+    int in_flight;        /* the number last reported to the host */
+    struct rusage faults; /* when the stage opened; page faults are counted from there */
 };
 
 static pst_rc size(struct pst_stage *self)
@@ -46,7 +46,7 @@ static pst_rc size(struct pst_stage *self)
     struct disk *d = pst_state(self);
     d->in = pst_port(self, "requests");
     d->out = pst_port(self, "done");
-    /* rows are read straight into slots: page alignment suits every block size */
+    /* rows are read straight into slots, and pages suit every block size */
     pst_need(self, d->in, PST_PAGE, PST_PAGE);
     return pst_dataset_open(&d->ds, pst_dataset_dir(self));
 }
@@ -118,9 +118,9 @@ static pst_rc watch(struct pst_stage *self, const struct disk *d)
     return PST_OK;
 }
 
-/* The stage runs seldom and briefly, but while it waits for a core behind a trainer's long turn the drive
- * runs dry: a short slice moves it to the front (kernels from 6.12 on; older ones pass over it). Measured:
- * README. */
+/* The stage runs seldom and for a short time. While it waits for a core behind a trainer's long turn, the
+ * drive idles. A short time slice moves it to the front, on kernels from 6.12 on; older ones ignore it.
+ * tools/bench/README.md has the figures. */
 static void ask_for_short_turns(struct pst_stage *self)
 {
     struct {
@@ -131,7 +131,7 @@ static void ask_for_short_turns(struct pst_stage *self)
         uint64_t slice_ns, deadline_ns, period_ns;
     } how = {.size = sizeof how};
     if (syscall(SYS_sched_getattr, 0, &how, sizeof how, 0) != 0 || how.policy > SCHED_BATCH)
-        return; /* who gave it another policy knows why */
+        return; /* somebody has chosen another policy on purpose */
     how.slice_ns = SLICE_NS;
     if (syscall(SYS_sched_setattr, 0, &how, 0) != 0)
         pst_log(self,
@@ -170,7 +170,7 @@ static pst_rc start(struct pst_stage *self)
     return watch(self, d);
 }
 
-/* The visit of this frame's slot; a new one when its first part comes. */
+/* The visit of this frame's slot. The first part of a slot begins a new visit. */
 static struct visit *visit_of(struct disk *d, const struct pst_frame *frame)
 {
     struct visit *unused = NULL;

@@ -1,7 +1,9 @@
-/* penstock-nvme: emulated NVMe controllers. A driver connects to them at a socket, or starts them as a child.
- * usage: penstock-nvme --socket NAME CONFIG      serve at the abstract socket NAME until a signal comes
- *        penstock-nvme --listen FD --ready FD CONFIG     (as emulated/client.c starts it)
- * CONFIG is JSON text, or the path of a file of it; common/nvme/emulated/README.md has its keys. */
+/* penstock-nvme.c: serves emulated NVMe controllers, at a socket or to the process that started it.
+ *
+ *   penstock-nvme --socket NAME CONFIG            serve at the abstract socket NAME until a signal comes
+ *   penstock-nvme --listen FD --ready FD CONFIG   as common/nvme/emulated/client.c starts it
+ *
+ * CONFIG is JSON text, or the path of a file with it; common/nvme/emulated/README.md has its keys. */
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
@@ -42,7 +44,7 @@ static pst_rc serve_at(const char *socket_name, int *listener)
     return PST_OK;
 }
 
-/* JSON text begins with a brace; else it is a path. */
+/* Text that begins with a brace is JSON; other text is a path. */
 static pst_rc read_config(const char *argument, char **text)
 {
     *text = argument[0] == '{' ? strdup(argument) : calloc(1, CONFIG_BYTES_MAX);

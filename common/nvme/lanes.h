@@ -1,11 +1,15 @@
-/* lanes.h: the inner loops of the three stacks, for host threads and CUDA threads alike. Each function
- * is called by every one of `lanes` lanes with its own `lane`, and a barrier (a kernel's end) stands between
- * one function and the next; on one thread, lanes is 1. No atomics: every lane writes numbers of its own.
+/* lanes.h: the inner loops of the three ways to drive queues, for host threads and for the lanes of a kernel.
  *
- *   async (Hyperion, section III-A)  submission: count, scan, scatter, write, ring; completion: arrived,
- * match, ring batch (Legend, section 5)        submission: write, ring, for positions are known beforehand;
- * completion alike sync  (BaM; GIDS)                one command: write, ring, poll, match, ring, by a lane
- * that waits meanwhile
+ * All `lanes` lanes call each function, each with its own `lane`. Between one function and the next there is
+ * a barrier (or the end of a kernel). One thread alone has lanes = 1. There are no atomics: every lane writes
+ * other numbers.
+ *
+ *   async  (Hyperion, section III-A)
+ *          submission: count, scan, scatter, write, ring. Completion: arrived, match, ring.
+ *   batch  (Legend, section 5)
+ *          submission: write, ring; the positions are known beforehand. Completion: as async.
+ *   sync   (BaM; GIDS)
+ *          one command for each lane: write, ring, poll, match, ring; the lane waits in between.
  *
  * Owner: the caller owns all memory. */
 #ifndef PST_LANES_H
@@ -17,14 +21,14 @@
 enum pst_nvme_way { PST_NVME_ASYNC, PST_NVME_SYNC, PST_NVME_BATCH };
 #define PST_NVME_WAY_NAMES "async|sync|batch"
 
-/* One command to be. */
+/* A command to be sent. */
 struct pst_nvme_io {
     uint64_t lba, iova;
     uint32_t bytes;
     uint32_t nsid;
     uint16_t queue;
     uint8_t opcode, lba_shift;
-    uint16_t status; /* of the CQE, phase bit included; set by match */
+    uint16_t status; /* of its completion, with the phase bit; set by match */
 };
 
 struct pst_nvme_queues {
@@ -60,7 +64,7 @@ static PST_HD void pst_nvme_wave_count(const struct pst_nvme_queues *q, struct p
         count[q->ios[w->todo[i]].queue]++;
 }
 
-/* By one lane: each lane's count becomes where it may write its first io of each queue. */
+/* Called by one lane. Each lane's count becomes the place of its first io of each queue. */
 static PST_HD void pst_nvme_wave_scan(const struct pst_nvme_queues *q, struct pst_nvme_wave *w,
                                       uint32_t lanes)
 {
@@ -98,13 +102,13 @@ static PST_HD void pst_nvme_io_post(const struct pst_nvme_queues *q, uint32_t in
     const uint64_t list = (uint64_t)place * qp->prp_entries;
     const bool fits = pst_nvme_prp(&sqe, io->iova, io->bytes, q->page, qp->prp + list,
                                    qp->prp_iova + list * sizeof *qp->prp, qp->prp_entries);
-    assert(fits); /* commands are cut to what a list can say */
+    assert(fits); /* commands are cut so that a list has room */
     (void)fits;
     q->io_of[io->queue][place] = index;
     pst_nvme_post(qp, k, &sqe);
 }
 
-/* P_s lanes write N_s / P_s entries of each queue. */
+/* Each of P_s lanes writes N_s / P_s entries of each queue. */
 static PST_HD void pst_nvme_wave_write(const struct pst_nvme_queues *q, const struct pst_nvme_wave *w,
                                        uint32_t lane, uint32_t lanes)
 {
@@ -116,7 +120,7 @@ static PST_HD void pst_nvme_wave_write(const struct pst_nvme_queues *q, const st
     }
 }
 
-/* One doorbell a queue. */
+/* Rings one doorbell for each queue. */
 static PST_HD void pst_nvme_wave_ring(const struct pst_nvme_queues *q, const struct pst_nvme_wave *w,
                                       uint32_t lane, uint32_t lanes)
 {
@@ -130,13 +134,13 @@ static PST_HD void pst_nvme_wave_ring(const struct pst_nvme_queues *q, const str
 
 /* ---- completion ----------------------------------------------------------------------------------- */
 
-/* How many completions of the queue have come, by one lane. They come without gaps, so it looks at ever
- * farther ones, then halves. */
+/* How many completions of the queue have come; called by one lane. Completions come without gaps, so it
+ * doubles its step until it finds one that has not come, and then halves it. */
 static PST_HD uint32_t pst_nvme_arrived(const struct pst_nvme_qp *qp)
 {
     const uint32_t most = (uint32_t)(qp->posted - qp->taken);
     struct pst_nvme_cqe cqe;
-    uint32_t there = 0, step = 1; /* completions before `there` have come */
+    uint32_t there = 0, step = 1; /* all completions before `there` have come */
     while (there + step <= most && pst_nvme_poll(qp, qp->taken + there + step - 1, &cqe)) {
         there += step;
         step *= 2;
@@ -148,8 +152,9 @@ static PST_HD uint32_t pst_nvme_arrived(const struct pst_nvme_qp *qp)
     return there;
 }
 
-/* Each of P_c lanes matches a run of the n completions that have arrived; done[0..n) gets the ios. Returns
- * how many of the lane's own belong to no command in flight: then the controller must be reset. */
+/* Each of P_c lanes matches a run of the n completions that have come; done[0..n) gets the ios. Returns how
+ * many of the lane's completions belong to no command in flight. If there is one, the controller must be
+ * reset. */
 static PST_HD uint32_t pst_nvme_match(const struct pst_nvme_queues *q, uint32_t queue, uint32_t n,
                                       uint32_t *done, uint32_t lane, uint32_t lanes)
 {

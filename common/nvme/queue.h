@@ -1,19 +1,23 @@
-/* queue.h: one NVMe queue pair, driven from the host or from a device. Posting, ringing and polling are
- * separate; the lanes of a CUDA kernel, or threads, share a pair without atomics, because each works on
- * numbers of its own:
+/* queue.h: one NVMe queue pair, driven from the host or from a GPU.
  *
- *   submission k (k = 0, 1, ... over the pair's life) is written to entry k mod depth and takes its command
- * id from ids[k mod depth]; completion k is read from entry k mod depth and puts its id back into ids[k mod
- * depth]. So id k is there when k - depth completions have been taken, which is when there is room for it.
+ * Posting, ringing and polling are separate functions. Several threads, or the lanes of a kernel, share a
+ * pair without atomics, because each works on other entries:
  *
- *   Who submits reserves n <= pst_nvme_room submissions from `posted` on; lanes post them in any order, each
- * its own; after a barrier (a kernel's end, pthread_barrier) one lane rings. Who completes polls completions
- * from `taken` on, each lane its own; pst_nvme_take each that has come; completions come without gaps, so
- * after a barrier one lane rings with how many. Submission and completion may run at the same time on two
- * threads.
+ *   - Submission k (k counts from 0 over the pair's life) goes to entry k mod depth. Its command id is ids[k
+ * mod depth].
+ *   - Completion k comes from entry k mod depth. It puts its id back into ids[k mod depth]. So the id for
+ * submission k is there when k - depth completions were taken, which is also when there is room for the
+ * submission.
  *
- * An id is its place in `live` plus depth times a generation, so that an id that comes late or twice is
- * known. Owner: the controller (controller.h) makes pairs; the memory is its transport's. */
+ * To submit, a thread reserves n <= pst_nvme_room submissions from `posted` on. Lanes post them in any order.
+ * After a barrier (the end of a kernel, or pthread_barrier), one lane rings. To complete, lanes poll
+ * completions from `taken` on, each lane its own, and call pst_nvme_take for each that has come. Completions
+ * come without gaps. After a barrier, one lane rings and says how many were taken. One thread may submit
+ * while another completes.
+ *
+ * An id is its place in `live` plus depth times a generation. So an id that comes late, or twice, is noticed.
+ *
+ * Owner: the controller (controller.h) makes pairs; their memory belongs to its transport. */
 #ifndef PST_QUEUE_H
 #define PST_QUEUE_H
 
@@ -22,10 +26,10 @@
 #include <string.h>
 
 #define PST_NVME_DEPTH_MIN 2
-#define PST_NVME_DEPTH_MAX 32768 /* a power of two that leaves an id at least two generations */
+#define PST_NVME_DEPTH_MAX 32768 /* a power of two; it leaves two generations for each id */
 #define PST_NVME_NOT_LIVE 0xffffffffu
 
-/* The accesses that the other side sees. A model check puts itself in their place (tests/unit). */
+/* The accesses that the controller sees. A model checker (tests/unit/test_nvme_model.c) replaces them. */
 #ifndef PST_NVME_LOAD_ACQUIRE
 #ifdef __CUDA_ARCH__
 static PST_HD uint32_t pst_nvme_load_acquire(const volatile uint32_t *from)
@@ -59,22 +63,22 @@ struct pst_nvme_qp {
     struct pst_nvme_sqe *sq;
     struct pst_nvme_cqe *cq;
     volatile uint32_t *sq_doorbell, *cq_doorbell;
-    uint16_t *ids;  /* depth: where submissions take their ids and completions put them back */
-    uint32_t *live; /* depth: the id in flight at its place, or PST_NVME_NOT_LIVE */
-    uint64_t *prp;  /* depth lists of prp_entries, one a place; NULL: none */
+    uint16_t *ids;  /* depth of them: submissions take ids here, completions put them back */
+    uint32_t *live; /* depth of them: the id in flight at each place, or PST_NVME_NOT_LIVE */
+    uint64_t *prp;  /* a list of prp_entries for each place; NULL: none */
     uint64_t prp_iova;
-    uint32_t prp_entries; /* a multiple of a page's */
-    uint32_t depth;       /* a power of two, of both queues */
+    uint32_t prp_entries; /* a multiple of the entries of a page */
+    uint32_t depth;       /* entries of each of both queues: a power of two */
     uint16_t qid;
-    /* submission's own */
-    uint64_t posted;   /* submissions reserved so far */
+    /* of submissions */
+    uint64_t posted;   /* reserved so far */
     uint64_t sq_rings; /* doorbells */
-    /* completion's own */
+    /* of completions */
     uint64_t taken;
     uint64_t cq_rings;
 };
 
-/* Everything as after a reset. The other fields are set; sq and cq are zeroed by the caller. */
+/* Makes the pair as it is after a reset. The caller has set the other fields, and zeroes sq and cq. */
 static PST_HD void pst_nvme_qp_reset(struct pst_nvme_qp *qp)
 {
     for (uint32_t i = 0; i < qp->depth; i++) {
@@ -84,7 +88,7 @@ static PST_HD void pst_nvme_qp_reset(struct pst_nvme_qp *qp)
     qp->posted = qp->taken = 0;
 }
 
-/* How many submissions may be reserved: a queue holds depth - 1. */
+/* How many submissions may be reserved; a queue holds depth - 1. */
 static PST_HD uint32_t pst_nvme_room(const struct pst_nvme_qp *qp)
 {
     return qp->depth - 1 - (uint32_t)(qp->posted - qp->taken);
@@ -95,13 +99,13 @@ static PST_HD uint32_t pst_nvme_place(const struct pst_nvme_qp *qp, uint16_t cid
     return cid & (qp->depth - 1);
 }
 
-/* The id that submission k will have: what a completion is matched by. */
+/* The id that submission k gets. Its completion carries the same id. */
 static PST_HD uint16_t pst_nvme_cid(const struct pst_nvme_qp *qp, uint64_t k)
 {
     return qp->ids[k & (qp->depth - 1)];
 }
 
-/* Writes submission k; nothing is told to the controller. */
+/* Writes submission k. The controller does not know of it before the doorbell. */
 static PST_HD void pst_nvme_post(struct pst_nvme_qp *qp, uint64_t k, struct pst_nvme_sqe *sqe)
 {
     sqe->cid = pst_nvme_cid(qp, k);
@@ -109,14 +113,14 @@ static PST_HD void pst_nvme_post(struct pst_nvme_qp *qp, uint64_t k, struct pst_
     PST_NVME_STORE_SQE(&qp->sq[k & (qp->depth - 1)], sqe);
 }
 
-/* One doorbell: submissions up to qp->posted are the controller's. */
+/* Rings once: the controller may take all submissions before qp->posted. */
 static PST_HD void pst_nvme_ring_sq(struct pst_nvme_qp *qp)
 {
     PST_NVME_STORE_RELEASE(qp->sq_doorbell, (uint32_t)(qp->posted & (qp->depth - 1)));
     qp->sq_rings++;
 }
 
-/* Whether completion k has come. The phase bit is read first, the rest after it. */
+/* Whether completion k has come. It reads the phase bit first, and the rest after it. */
 static PST_HD bool pst_nvme_poll(const struct pst_nvme_qp *qp, uint64_t k, struct pst_nvme_cqe *cqe)
 {
     const struct pst_nvme_cqe *at = &qp->cq[k & (qp->depth - 1)];
@@ -128,7 +132,7 @@ static PST_HD bool pst_nvme_poll(const struct pst_nvme_qp *qp, uint64_t k, struc
     return true;
 }
 
-/* Takes the id of completion k back. False: no command of that id is in flight, so the controller is not to
+/* Takes the id of completion k back. False: no command with that id is in flight. Then the controller cannot
  * be trusted and must be reset. */
 static PST_HD bool pst_nvme_take(struct pst_nvme_qp *qp, uint64_t k, uint16_t cid)
 {
@@ -140,7 +144,7 @@ static PST_HD bool pst_nvme_take(struct pst_nvme_qp *qp, uint64_t k, uint16_t ci
     return true;
 }
 
-/* One doorbell: the next n completions have been taken, and their entries may be written again. */
+/* Rings once: the next n completions were taken, and the controller may write their entries again. */
 static PST_HD void pst_nvme_ring_cq(struct pst_nvme_qp *qp, uint64_t n)
 {
     qp->taken += n;
@@ -150,17 +154,18 @@ static PST_HD void pst_nvme_ring_cq(struct pst_nvme_qp *qp, uint64_t n)
 
 /* ---- commands ------------------------------------------------------------------------------------ */
 
-/* Entries of the list that a transfer of so many bytes from iova needs beside PRP1; links between pages of a
- * long list not counted. */
+/* How many entries of a PRP list a transfer of so many bytes at iova needs besides PRP1. Links between the
+ * pages of a long list are not counted. */
 static PST_HD uint64_t pst_nvme_prp_count(uint64_t iova, uint64_t bytes, uint32_t page)
 {
     const uint64_t first = page - iova % page;
     return bytes <= first ? 0 : (bytes - first + page - 1) / page;
 }
 
-/* Sets PRP1 and PRP2 for bytes at iova, which are contiguous for the device. list, of list_iova and
- * page-aligned, is written if more than two pages are touched; where it fills a page, that page's last entry
- * links to the next. Section 4.1.1. False: more than list_entries would be needed. */
+/* Sets PRP1 and PRP2 for bytes at iova, which are contiguous for the device (section 4.1.1). If the transfer
+ * touches more than two pages, it writes `list`, which is page-aligned and lies at list_iova. If the list
+ * fills a page, the page's last entry links to the next page. False: the list would need more than
+ * list_entries. */
 static PST_HD bool pst_nvme_prp(struct pst_nvme_sqe *sqe, uint64_t iova, uint64_t bytes, uint32_t page,
                                 uint64_t *list, uint64_t list_iova, uint32_t list_entries)
 {
@@ -185,7 +190,7 @@ static PST_HD bool pst_nvme_prp(struct pst_nvme_sqe *sqe, uint64_t iova, uint64_
     return true;
 }
 
-/* Read or write of blocks (1 to PST_NVME_LBAS_MAX) from lba on. */
+/* Makes a read or write of 1 to PST_NVME_LBAS_MAX blocks from lba on. */
 static PST_HD void pst_nvme_rw(struct pst_nvme_sqe *sqe, uint8_t opcode, uint32_t nsid, uint64_t lba,
                                uint32_t blocks)
 {

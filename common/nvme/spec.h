@@ -1,6 +1,6 @@
-/* spec.h: the few structures of the NVMe base specification (2.0) that code on a device needs, and the
- * registers and numbers that driver and emulated controller share. Little endian, like every machine this
- * runs on. The host side takes everything else (Identify and log pages) from libnvme. */
+/* spec.h: the structures, registers and numbers of the NVMe base specification (2.0) that the driver, the
+ * GPU's kernels and the emulated controllers share. They are little endian, as are all machines that this
+ * runs on. Identify and log pages come from libnvme. */
 #ifndef PST_SPEC_H
 #define PST_SPEC_H
 
@@ -23,7 +23,7 @@ struct pst_nvme_cqe {
     uint32_t dw0, dw1;
     uint16_t sq_head, sq_id;
     uint16_t cid;
-    uint16_t status; /* bit 0: phase; the rest: pst_nvme_status */
+    uint16_t status; /* bit 0: phase; the other bits: pst_nvme_status */
 };
 static_assert(sizeof(struct pst_nvme_cqe) == 16, "section 3.3.3.2");
 
@@ -37,10 +37,10 @@ enum pst_nvme_register {
     PST_NVME_AQA = 0x24,
     PST_NVME_ASQ = 0x28,         /* 64 bits */
     PST_NVME_ACQ = 0x30,         /* 64 bits */
-    PST_NVME_DOORBELLS = 0x1000, /* SQ y: 2y strides on; CQ y: 2y + 1; a stride is 4 << CAP.DSTRD bytes */
+    PST_NVME_DOORBELLS = 0x1000, /* SQ y at 2y strides, CQ y at 2y + 1; a stride is 4 << CAP.DSTRD bytes */
 };
 
-#define PST_NVME_CAP_MQES(cap) ((uint32_t)((cap)&0xffff) + 1) /* entries of an IO queue, at most */
+#define PST_NVME_CAP_MQES(cap) ((uint32_t)((cap)&0xffff) + 1) /* largest number of entries of an IO queue */
 #define PST_NVME_CAP_TO_MS(cap) ((uint32_t)((cap) >> 24 & 0xff) * 500)
 #define PST_NVME_CAP_STRIDE(cap) (4u << ((cap) >> 32 & 0xf))
 #define PST_NVME_CAP_NVM(cap) ((cap) >> 37 & 1)
@@ -76,7 +76,7 @@ enum pst_nvme_opcode { PST_NVME_FLUSH = 0x00, PST_NVME_WRITE = 0x01, PST_NVME_RE
 #define PST_NVME_CNS_CONTROLLER 0x01
 #define PST_NVME_CNS_NAMESPACES 0x02
 
-/* What a command came to: status code type << 8 | status code, section 3.3.3.2.1. */
+/* The result of a command: status code type << 8 | status code (section 3.3.3.2.1). */
 enum pst_nvme_status {
     PST_NVME_OK = 0x000,
     PST_NVME_BAD_OPCODE = 0x001,
@@ -101,6 +101,6 @@ enum pst_nvme_status {
 #define PST_NVME_STATUS(cqe_status) ((uint16_t)((cqe_status) >> 1 & 0x7ff))
 #define PST_NVME_DO_NOT_RETRY(cqe_status) ((cqe_status) >> 15 & 1)
 
-#define PST_NVME_LBAS_MAX 65536u /* of one command: cdw12 counts from 0 in 16 bits */
+#define PST_NVME_LBAS_MAX 65536u /* of one command: cdw12 has 16 bits, which count from 0 */
 
 #endif

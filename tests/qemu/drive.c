@@ -1,13 +1,10 @@
-/* drive: in the guest, drives QEMU's NVMe controllers through VFIO with our queue code and bring-up.
+/* drive.c: runs in the guest and drives QEMU's NVMe controllers with our driver over VFIO.
  *
- * drive identify PCI: what the controller says of itself, as JSON.
- *
- * drive conform PCI: the parts of the driver one by one, as TAP lines.
- *
- * drive reset PCI: resets of a slow drive with reads in flight.
- *
- * drive soak READS WRITES IMAGE=PCI...: random reads and writes of namespace 1 over 2 queues of each; IMAGE
- * is a copy of the namespace that the kernel made, and gets what is written. */
+ *   drive identify PCI                   prints what the controller reports, as JSON
+ *   drive conform PCI                    tests the parts of the driver one by one; prints TAP
+ *   drive reset PCI                      resets a slow drive with reads in flight
+ *   drive soak READS WRITES IMAGE=PCI... random reads and writes of namespace 1 over 2 queues of each drive;
+ * IMAGE is a copy of the namespace that the kernel made, and gets what is written */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -52,8 +49,8 @@ static void fill(void *memory, uint64_t bytes)
         word[i] = draw(UINT64_MAX);
 }
 
-/* Writes of every alignment and size that needs none, one or two pages, a list and a full one; read back to
- * places aligned otherwise, with what lies around them unchanged. */
+/* Writes with every kind of PRPs: one page, two pages, a list, a full list. Reads them back to memory with
+ * another alignment, and checks that the memory around is unchanged. */
 static void prp_lists(struct ssd *ssd)
 {
     const uint32_t lba = ssd->ns.lba_bytes, most = (uint32_t)(ssd->c.transfer_bytes / lba);
@@ -81,7 +78,7 @@ static void mdts(struct ssd *ssd)
     struct pst_nvme_qp *qp = ssd->c.io[1];
     char text[64];
     need(one(ssd, PST_NVME_READ, 0, most, 0) == PST_NVME_OK, "a command of the largest size");
-    /* as many lists as stand side by side make a list long enough for more than the controller takes */
+    /* adjacent lists make a list that is long enough for more than the controller accepts */
     struct pst_nvme_sqe sqe;
     pst_nvme_rw(&sqe, PST_NVME_READ, ssd->ns.nsid, 0, most + 1);
     need(pst_nvme_prp(&sqe, ssd->memory.iova, (uint64_t)(most + 1) * ssd->ns.lba_bytes, ssd->c.page, qp->prp,
@@ -104,7 +101,7 @@ static void out_of_range(struct ssd *ssd)
     ok("an LBA out of range is an error of that command alone");
 }
 
-/* Small queues wrap at every few commands; ids and phases past 65,536 of them. */
+/* Small queues wrap after a few commands; ids and phases wrap after 65,536. */
 static void wrap(struct ssd *ssd)
 {
     const uint16_t qid = 2;
@@ -128,8 +125,8 @@ static void wrap(struct ssd *ssd)
     ok("queue and ids wrap, past 65,536 commands");
 }
 
-/* Waits until the controller has begun on both queues; returns how many completions have come. (QEMU 7.2
- * crashes if it is reset between a doorbell and its fetching of what that announced.) */
+/* Waits until the controller has begun with both queues, and returns how many completions have come.
+ * (QEMU 7.2 crashes if it is reset between a doorbell and the fetch of the commands that it announced.) */
 static int begun(struct ssd *ssd)
 {
     struct pst_nvme_cqe cqe;
@@ -147,7 +144,7 @@ static int begun(struct ssd *ssd)
     return came;
 }
 
-/* Everything that was in flight is forgotten, and then all works as before. For a slow drive. */
+/* Resets a slow drive: what was in flight never completes, and then everything works as before. */
 static void reset(struct ssd *ssd)
 {
     int in_flight = 0;
@@ -244,23 +241,23 @@ static void resets(const char *address)
 /* ---- soak ------------------------------------------------------------------------------------------- */
 
 #define QUEUES 2
-#define DEPTH 32                     /* of which depth - 1 are in flight */
-#define SLOTS (QUEUES * (DEPTH - 1)) /* each with a slice of the namespace and one command in flight */
+#define DEPTH 32                     /* of these, depth - 1 are in flight */
+#define SLOTS (QUEUES * (DEPTH - 1)) /* each has a slice of the namespace and one command in flight */
 
 struct slot {
-    uint64_t lba; /* of the command in flight */
+    uint64_t lba; /* first block of the command in flight */
     uint32_t blocks;
-    uint64_t at; /* its place in memory */
+    uint64_t at; /* its byte of the memory */
     uint16_t qid, cid;
     bool write;
 };
 
 struct target {
     struct ssd ssd;
-    char *shadow; /* the namespace, as it should be */
+    char *shadow; /* the content that the namespace should have */
     uint64_t bytes;
-    uint64_t slice; /* blocks */
-    uint64_t room;  /* bytes of a slot's memory */
+    uint64_t slice; /* blocks of a slice */
+    uint64_t room;  /* memory of a slot, in bytes */
     struct slot slot[SLOTS];
 };
 
@@ -273,7 +270,7 @@ static uint32_t draw_blocks(const struct target *t)
     return 1 + (uint32_t)draw(most < lba ? 1 : most / lba);
 }
 
-/* Gives the slot its next command; false: there is none left. */
+/* Gives the slot its next command. False: none is left. */
 static bool launch(struct target *t, int k)
 {
     struct slot *s = &t->slot[k];
@@ -314,7 +311,7 @@ static void check(struct target *t, struct slot *s)
     bytes_read += bytes;
 }
 
-/* Takes what has come of one queue and posts as much anew, with one doorbell each. */
+/* Takes the completions of one queue and posts as many new commands, with one doorbell for each direction. */
 static int turn(struct target *t, uint16_t qid)
 {
     struct pst_nvme_qp *qp = t->ssd.c.io[qid];

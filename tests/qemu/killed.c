@@ -1,6 +1,6 @@
-/* killed PCI: a driver is killed with reads in flight, and the memory that they were to land in is used for
- * something else at once: nothing may land there. That it would have, had the driver lived, is looked at
- * first. */
+/* killed.c: killed PCI: kills a driver with reads in flight, and uses the memory of these reads for something
+ * else at once. Nothing may land there. First it checks that the reads do land there while the driver lives.
+ */
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -8,18 +8,18 @@
 
 #include "tests/qemu/ssd.h"
 
-#define READS 60 /* a queue's */
+#define READS 60 /* of each queue */
 #define QUEUES 2
 #define READ_BYTES 65536u
 #define MEMORY (QUEUES * READS * READ_BYTES)
-#define LOOK_MS 1500 /* QEMU was told to serve 40 reads a second */
+#define LOOK_MS 1500 /* QEMU serves 40 reads a second here */
 
 struct shared {
     atomic_int posted, completed;
     _Alignas(PST_PAGE) unsigned char memory[MEMORY];
 };
 
-/* The driver: posts all it can and counts what comes, until it is killed. */
+/* The driver: posts as many reads as it can and counts completions until it is killed. */
 static void drive(const char *address, struct shared *shared)
 {
     struct ssd ssd;
@@ -58,7 +58,7 @@ static pid_t start_driver(const char *address, struct shared *shared)
     return pid;
 }
 
-/* Uses the memory for something else, and counts the reads' places that change. */
+/* Uses the memory for something else, and counts how many places of reads change. */
 static int places_changed(struct shared *shared)
 {
     int changed = 0;

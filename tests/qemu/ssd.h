@@ -1,5 +1,5 @@
-/* ssd.h: a QEMU controller and memory for it, and one command at a time, for the guest's programs. They end
- * with a TAP line at the first thing that goes wrong. Included once by each. */
+/* ssd.h: a QEMU controller with memory, for the guest's programs, and one command at a time. A program ends
+ * with a TAP line at its first error. Included once by each program. */
 #ifndef SSD_H
 #define SSD_H
 
@@ -13,7 +13,7 @@
 #include "common/nvme/driver/controller.h"
 #include "common/nvme/driver/vfio.h"
 
-#define DEADLINE_MS 60000 /* of anything that is waited for here */
+#define DEADLINE_MS 60000 /* longest wait for anything here */
 #define MIB (1u << 20)
 #define CANARY 0xee
 
@@ -63,7 +63,7 @@ static inline void finish(struct ssd *ssd)
     t->ops->close(t);
 }
 
-/* Posts one command on queue `qid` of what lies at byte `at` of the SSD's memory. */
+/* Posts one command on queue `qid`, for byte `at` of the SSD's memory. */
 static inline uint16_t post(struct ssd *ssd, uint16_t qid, uint8_t opcode, uint64_t lba, uint32_t blocks,
                             uint64_t at)
 {
@@ -80,7 +80,7 @@ static inline uint16_t post(struct ssd *ssd, uint16_t qid, uint8_t opcode, uint6
     return sqe.cid;
 }
 
-/* The next completion of the queue; its status. */
+/* Takes the next completion of the queue. Returns its status. */
 static inline uint16_t next(struct ssd *ssd, uint16_t qid, uint16_t *cid)
 {
     struct pst_nvme_qp *qp = ssd->c.io[qid];

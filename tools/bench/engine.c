@@ -1,7 +1,7 @@
-/* engine FILE ROW_BYTES DEPTH SECONDS [ROWS] [SLOTS]: what the disk stage's engine reads from a file at
- * random, with tables of ROWS requests of distinct rows for SLOTS slots in turn, as the stage would. The
- * file's data begin at byte 4096. Before a rate is printed, what lies in the slots is compared with the file.
- * Prints operations per second, and how much of a core they took in user and in system time. */
+/* engine FILE ROW_BYTES DEPTH SECONDS [ROWS] [SLOTS]: the rate of the disk engine on a file. It gets tables
+ * of ROWS requests for random rows, for SLOTS slots in turn, as from the disk stage. The file's rows begin at
+ * byte 4096. Before it prints a rate, it compares the slots with the file. It prints operations a second, and
+ * the percentage of a core in user and in system time. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 
 #define NOTES_BYTES 4096
 #define SLOTS_MAX 64
-#define WAIT_MS 10000 /* a drive that is silent for longer is broken */
+#define WAIT_MS 10000 /* a drive that does not answer for longer is broken */
 
 struct slot {
     char *memory;
@@ -28,7 +28,7 @@ struct bench {
     struct pst_disk *disk;
     const char *path;
     uint64_t row_bytes, file_rows;
-    uint64_t rows, rows_at, random; /* rows: of a table */
+    uint64_t rows, rows_at, random; /* rows: in a table */
     int nslots;
     struct slot slots[SLOTS_MAX];
 };
@@ -126,7 +126,7 @@ static pst_rc keep_reading(struct bench *b, double until)
     return PST_OK;
 }
 
-/* Every row of every slot's last table. */
+/* Compares every row of every slot's last table with the file. */
 static pst_rc verify(const struct bench *b)
 {
     FILE *file = fopen(b->path, "rb");

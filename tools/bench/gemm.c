@@ -1,6 +1,6 @@
-/* gemm: what oneDNN's sgemm reaches on given shapes, with 1 and with 2 threads.
- * usage: gemm SECONDS THREADS TA TB M N K [THREADS TA TB M N K]...   prints GFLOP/s, a line a shape.
- * The product is checked against a plain loop at sampled places before any rate is printed. */
+/* gemm SECONDS THREADS TA TB M N K [THREADS TA TB M N K]...: the rate of oneDNN's sgemm on given shapes. It
+ * prints GFLOP/s, one line for each shape. Before that it compares samples of the product with a plain loop.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static bool is_right(const struct shape *s, const float *a, const float *b, cons
     return true;
 }
 
-/* The best of many repetitions: what the machine can do, not what else it did meanwhile. */
+/* The best of many repetitions, because other work on the machine slows the rest. */
 static double rate(const struct shape *s, double seconds, const float *a, const float *b, float *c)
 {
     double best = 1e9, flops = 2.0 * (double)s->m * (double)s->n * (double)s->k;

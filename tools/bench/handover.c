@@ -1,6 +1,6 @@
-/* handover [ROUNDS]: how long a frame takes from one stage to the next when the consumer is awake: two
- * threads, two rings, one frame to and fro. Prints the median and the 99th percentile of a one-way hand-over.
- * Every frame that comes back is checked before anything is printed. */
+/* handover [ROUNDS]: how long a frame takes from one stage to the next while the consumer is awake. Two
+ * threads send one frame back and forth over two rings. It prints the median and the 99th percentile of one
+ * direction, after it has checked every frame. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* controller_admin: commands of the admin queue, and what Identify says, read with suspicion. */
+/* admin.c: admin commands, and what Identify reports; every value is checked before it is used. */
 #include <ctype.h>
 #include <nvme/types.h>
 #include <stdio.h>
@@ -11,11 +11,11 @@
 #include "common/util/clock.h"
 
 #define ADMIN_TIMEOUT_MS 30000
-#define SPINS 2000      /* looks before the processor is let go: an answer from memory comes within them */
-#define RELAX_NS 50000L /* then this long each: a flash command takes as long */
-#define LBA_SHIFT_MIN 9 /* section 4.1.5.1 */
-#define SHUTDOWN_MS_MIN 5000 /* where RTD3E says nothing; drives on sale take up to 2 s */
-#define IO_CONTROLLER 1      /* CNTRLTYPE; 0: older than the field */
+#define SPINS 2000           /* polls before the thread sleeps: an emulated controller answers within them */
+#define RELAX_NS 50000L      /* sleep between later polls: a flash command takes about as long */
+#define LBA_SHIFT_MIN 9      /* section 4.1.5.1 */
+#define SHUTDOWN_MS_MIN 5000 /* if RTD3E is 0; drives on sale take up to 2 s */
+#define IO_CONTROLLER 1      /* CNTRLTYPE; 0: a controller from before this field existed */
 
 void pst_nvme_relax(uint32_t *waits)
 {
@@ -60,7 +60,8 @@ static uint32_t timeout_ms(const struct pst_nvme_controller *c)
     return c->config.admin_timeout_ms != 0 ? c->config.admin_timeout_ms : ADMIN_TIMEOUT_MS;
 }
 
-/* Takes completions until the one of cid comes; others are of commands that were given up waiting for. */
+/* Takes completions until the one for cid comes. Others belong to commands whose wait ended at its deadline.
+ */
 static pst_rc wait_for(struct pst_nvme_controller *c, struct pst_nvme_qp *qp, uint16_t cid,
                        struct pst_nvme_cqe *cqe)
 {
@@ -145,7 +146,8 @@ static pst_rc identify(struct pst_nvme_controller *c, uint32_t nsid, uint32_t cn
     return pst_nvme_admin(c, &sqe, out, PST_PAGE, false, NULL);
 }
 
-/* ASCII by the specification (section 1.4.2); what is not is not passed on to terminals and reports. */
+/* Copies ASCII text (section 1.4.2). Other bytes become question marks, because the text goes to terminals
+ * and reports. */
 static void copy_text(char *out, const char *in, size_t bytes)
 {
     size_t end = 0;
@@ -157,7 +159,7 @@ static void copy_text(char *out, const char *in, size_t bytes)
     out[end] = '\0';
 }
 
-/* MDTS counts in the smallest page's powers of two; 0 and what exceeds our own bound are that bound. */
+/* MDTS is a power of two of the smallest page. If it is 0 or exceeds our own bound, our bound holds. */
 static uint64_t transfer_bytes(const struct pst_nvme_controller *c, uint8_t mdts)
 {
     const uint64_t most = c->config.transfer_bytes_max != 0 ? c->config.transfer_bytes_max : 2 << 20;
@@ -268,8 +270,8 @@ pst_rc pst_nvme_abort(struct pst_nvme_controller *c, uint16_t qid, uint16_t cid,
     return rc;
 }
 
-/* Flush is a command of I/O queues, and those are their users'. It gets a pair of its own, or, where the
- * controller grants no more than they have, the last one, which must then be idle. */
+/* A flush goes to an I/O queue, and those belong to their users. So it uses a pair of its own. If the
+ * controller grants no further pair, it uses the last one, which must then be idle. */
 pst_rc pst_nvme_flush(struct pst_nvme_controller *c, uint32_t nsid)
 {
     struct pst_nvme_qp *qp = NULL;

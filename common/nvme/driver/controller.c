@@ -1,5 +1,5 @@
-/* controller: the states of an NVMe controller: off, enabled with its queues, reset, shut down. Section 3.5.
- */
+/* controller.c: the states of an NVMe controller: off, enabled with its queues, reset, shut down
+ * (section 3.5). */
 #include "common/nvme/driver/controller.h"
 
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 #include "common/error.h"
 #include "common/util/clock.h"
 
-#define READY_MS_MIN 500 /* CAP.TO of 0 means less than its unit */
-#define GONE 0xffffffffu /* what a function that is no longer there reads as */
+#define READY_MS_MIN 500 /* CAP.TO is 0 if the time is shorter than its unit */
+#define GONE 0xffffffffu /* the value of any register of a removed function */
 #define PAGE_SHIFT 12    /* PST_PAGE */
 
 static uint32_t get32(const struct pst_nvme_controller *c, size_t at)
@@ -25,7 +25,7 @@ static void set32(const struct pst_nvme_controller *c, size_t at, uint32_t value
     __atomic_store_n(reg, value, __ATOMIC_RELEASE);
 }
 
-/* Two halves, the lower first: not every controller takes eight bytes at once (section 3.1.3). */
+/* Reads two halves, the lower first: some controllers do not support 8-byte accesses (section 3.1.3). */
 static uint64_t get64(const struct pst_nvme_controller *c, size_t at)
 {
     const uint64_t low = get32(c, at);
@@ -60,7 +60,7 @@ static pst_rc wait_for_status(const struct pst_nvme_controller *c, uint32_t mask
                             csts == GONE ? " (its registers read as all ones)" : "");
         if ((csts & mask) == want)
             return PST_OK;
-        /* a failed controller never gets ready; it can still be disabled */
+        /* a failed controller never becomes ready, but it can be disabled */
         if ((csts & PST_NVME_CSTS_CFS) != 0 && (want & PST_NVME_CSTS_RDY) != 0)
             return pst_fail(PST_E_IO, "%s reports a fatal error (CSTS.CFS) while it %s", c->t->what, what);
         pst_nvme_relax(&waits);
@@ -76,7 +76,8 @@ static pst_rc disable(struct pst_nvme_controller *c)
 {
     const uint32_t cc = get32(c, PST_NVME_CC);
     if (cc != GONE && (cc & PST_NVME_CC_EN) != 0) {
-        /* enabling may still be under way: disabling before it is through is undefined (section 3.1.3.5) */
+        /* the controller may still be enabling; disabling it before that ends is undefined (section 3.1.3.5)
+         */
         (void)!wait_for_status(c, PST_NVME_CSTS_RDY, PST_NVME_CSTS_RDY, c->ready_ms, "was getting ready");
         set32(c, PST_NVME_CC, cc & ~(PST_NVME_CC_EN | PST_NVME_CC_SHN_MASK));
     }
@@ -87,7 +88,7 @@ static pst_rc disable(struct pst_nvme_controller *c)
 static pst_rc enable(struct pst_nvme_controller *c)
 {
     const uint32_t entries = c->admin->depth - 1;
-    set32(c, PST_NVME_INTMS, 0xffffffffu); /* completions are polled for */
+    set32(c, PST_NVME_INTMS, 0xffffffffu); /* we poll for completions */
     set32(c, PST_NVME_AQA, entries | entries << 16);
     set64(c, PST_NVME_ASQ, pst_nvme_sq_iova(c->admin));
     set64(c, PST_NVME_ACQ, pst_nvme_cq_iova(c->admin));
@@ -96,7 +97,7 @@ static pst_rc enable(struct pst_nvme_controller *c)
     return wait_for_status(c, PST_NVME_CSTS_RDY, PST_NVME_CSTS_RDY, c->ready_ms, "was getting ready");
 }
 
-/* The ids whose doorbells are within BAR 0. */
+/* How many queue ids have doorbells within BAR 0. */
 static uint32_t qids_with_doorbells(const struct pst_nvme_controller *c)
 {
     if (c->t->regs_bytes < PST_NVME_DOORBELLS + sizeof(uint32_t))
@@ -116,7 +117,7 @@ static pst_rc read_capabilities(struct pst_nvme_controller *c)
     c->doorbell_stride = PST_NVME_CAP_STRIDE(c->cap);
     c->page = PST_PAGE;
     c->ready_ms = PST_NVME_CAP_TO_MS(c->cap) > READY_MS_MIN ? PST_NVME_CAP_TO_MS(c->cap) : READY_MS_MIN;
-    c->transfer_bytes = PST_PAGE; /* until Identify says more */
+    c->transfer_bytes = PST_PAGE; /* until Identify reports more */
     if (!PST_NVME_CAP_NVM(c->cap))
         return pst_fail(PST_E_UNSUPPORTED, "%s does not support the NVM command set (CAP.CSS)", what);
     if (c->entries_max < PST_NVME_DEPTH_MIN)
@@ -145,7 +146,7 @@ static uint32_t depth_of(const struct pst_nvme_controller *c)
     return power_of_two_below(depth < PST_NVME_DEPTH_MAX ? depth : PST_NVME_DEPTH_MAX);
 }
 
-/* One pair more than is wanted is asked for, so that a flush has one of its own. */
+/* Asks for one pair more than wanted, so that a flush has its own. */
 static pst_rc negotiate_queues(struct pst_nvme_controller *c)
 {
     const uint32_t bells = qids_with_doorbells(c);
@@ -180,7 +181,7 @@ static pst_rc bring_up(struct pst_nvme_controller *c)
 {
     pst_rc rc = read_capabilities(c);
     if (rc == PST_OK)
-        rc = disable(c); /* whoever drove it before may have left it running */
+        rc = disable(c); /* another driver may have left it running */
     if (rc == PST_OK)
         rc = pst_nvme_dma_new(&pst_nvme_impl(c)->page, c->t, PST_PAGE);
     if (rc == PST_OK)
@@ -210,7 +211,7 @@ pst_rc pst_nvme_open(struct pst_nvme_controller *c, struct pst_nvme_transport *t
     if (rc == PST_OK)
         return PST_OK;
     char why[1024];
-    (void)strncpy(why, pst_error_text(), sizeof why - 1); /* closing has troubles of its own */
+    (void)strncpy(why, pst_error_text(), sizeof why - 1); /* pst_nvme_close may overwrite the error */
     why[sizeof why - 1] = '\0';
     pst_nvme_close(c);
     return pst_fail(rc, "%s", why);
@@ -241,7 +242,7 @@ pst_rc pst_nvme_reset(struct pst_nvme_controller *c)
     return pst_wrap(rc, "reset");
 }
 
-/* Section 3.6.1. What fails here is passed over: disabling comes next, and the mapper has the last word. */
+/* Section 3.6.1. An error here is ignored, because disabling follows, and then the memory is unmapped. */
 static void shut_down(struct pst_nvme_controller *c)
 {
     pst_rc rc = PST_OK;

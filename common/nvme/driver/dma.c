@@ -1,3 +1,4 @@
+/* dma.c: memory as memfds, which VFIO and emulated controllers can both map. */
 #include "common/nvme/driver/dma.h"
 
 #include <stdio.h>

@@ -1,25 +1,25 @@
-/* controller_queue: the memory of queue pairs, and telling the controller of them. */
+/* pair.c: the memory of queue pairs, and the commands that create and delete them. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/nvme/driver/controller_impl.h"
 #include "common/error.h"
 
-#define QUEUE_CONTIGUOUS 1u /* of create commands: PC; interrupts stay off, completions are polled for */
+#define QUEUE_CONTIGUOUS 1u /* PC in create commands; interrupts stay off, because we poll */
 
 static uint64_t page_up(uint64_t bytes)
 {
     return pst_align_up(bytes, PST_PAGE);
 }
 
-/* Entries of one command's list, whole pages: data that begin within a page touch one page more than they
- * fill. */
+/* Entries of one command's PRP list, in whole pages. Data that begin within a page touch one page more than
+ * they fill. */
 static uint32_t list_entries(const struct pst_nvme_controller *c)
 {
     const uint64_t count = c->transfer_bytes / c->page, per_page = c->page / sizeof(uint64_t);
     if (count <= 1)
-        return 0; /* PRP1 and PRP2 do */
-    /* each page but the last gives its last entry to the link */
+        return 0; /* PRP1 and PRP2 are enough */
+    /* the last entry of each page but the last is a link */
     const uint64_t pages = count <= per_page ? 1 : (count - 2) / (per_page - 1) + 1;
     return (uint32_t)(pages * per_page);
 }
@@ -99,7 +99,7 @@ uint64_t pst_nvme_cq_iova(const struct pst_nvme_qp *qp)
     return pst_nvme_sq_iova(qp) + (uint64_t)((const char *)qp->cq - (const char *)qp->sq);
 }
 
-/* Section 5.5 and 5.6: the completion queue first. */
+/* Creates the completion queue first (sections 5.5 and 5.6). */
 pst_rc pst_nvme_pair_create(struct pst_nvme_controller *c, struct pst_nvme_qp *qp)
 {
     const uint32_t size = (uint32_t)qp->qid | (qp->depth - 1) << 16;
@@ -154,7 +154,7 @@ void pst_nvme_queue_memory(const struct pst_nvme_qp *qp, void **at, uint64_t *by
     *bytes = pair->device.bytes;
 }
 
-/* Sections 5.7 and 5.8: the submission queue first; then nothing of it is in flight. */
+/* Deletes the submission queue first; then none of its commands is in flight (sections 5.7 and 5.8). */
 pst_rc pst_nvme_queue_delete(struct pst_nvme_controller *c, uint16_t qid)
 {
     if (qid < 1 || qid > PST_NVME_QUEUES_MAX || c->io[qid] == NULL)

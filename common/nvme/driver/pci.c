@@ -1,3 +1,4 @@
+/* pci.c: reads sysfs about NVMe controllers, and binds them to drivers through it. */
 #include "common/nvme/driver/pci.h"
 
 #include <dirent.h>
@@ -21,7 +22,7 @@ static void device_path(char path[PATH_BYTES], const char *root, const char *add
     (void)snprintf(path, PATH_BYTES, "%s/sys/bus/pci/devices/%s/%s", root, address, file);
 }
 
-/* The file's first line, without its end; false, and "", if it cannot be read. */
+/* Reads the first line of a file, without the newline. False, with "", if it cannot be read. */
 static bool read_line(const char *root, const char *address, const char *file, char *out, size_t room)
 {
     char path[PATH_BYTES];
@@ -46,7 +47,7 @@ static long read_number(const char *root, const char *address, const char *file,
     return end == text ? otherwise : value;
 }
 
-/* The last part of what a link points to; "" if there is none. */
+/* The last part of a link's target; "" if there is no link. */
 static void read_target(const char *root, const char *address, const char *link, char out[PST_NAME_MAX])
 {
     char path[PATH_BYTES], target[PATH_BYTES];
@@ -96,7 +97,7 @@ int pst_pci_nvme(const char *root, char found[PST_PCI_NVME_MAX][PST_PCI_ADDRESS_
     return n;
 }
 
-/* Bridges may share a group with what is behind them: VFIO lets them be. */
+/* Bridges may share a group with the devices behind them; VFIO permits that. */
 static void read_group(struct pst_pci *pci, const char *root)
 {
     char name[PST_NAME_MAX], path[PATH_BYTES];
@@ -153,7 +154,7 @@ pst_rc pst_pci_read(struct pst_pci *pci, const char *root, const char *address)
     return PST_OK;
 }
 
-/* nvme0c1n2 is one of several ways to nvme0n2, the block device. */
+/* nvme0c1n2 is one of several paths to the block device nvme0n2. */
 static void block_name(const char *entry, char out[PST_NAME_MAX])
 {
     int controller, path, ns;
@@ -230,7 +231,7 @@ pst_rc pst_pci_give(const char *root, const char *address, const char *driver)
     read_target(root, address, "driver", now);
     if (strcmp(now, driver) == 0)
         return PST_OK;
-    /* vfio-pci takes what it is told to; "\n" takes the order back, and the kernel's own choice holds */
+    /* vfio-pci binds only what driver_override names; writing "\n" restores the kernel's own choice */
     bool kernels = strcmp(driver, "vfio-pci") != 0;
     device_path(path, root, address, "driver_override");
     pst_rc rc = write_file(path, kernels ? "\n" : driver);

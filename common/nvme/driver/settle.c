@@ -1,12 +1,11 @@
-/* settle.c: commands that somebody else has sent and left behind: they are waited for, aborted, or end with a
- * reset. */
+/* settle.c: ends commands that another driver of the queues has left in flight: waits, aborts, resets. */
 #include "common/nvme/driver/controller_impl.h"
 #include "common/error.h"
 #include "common/util/clock.h"
 
-#define RESETS_MAX 3 /* that fail, one after the other */
+#define RESETS_MAX 3 /* attempts, one after the other */
 
-/* False: a completion of what is not in flight. */
+/* False: a completion belongs to no command in flight. */
 static bool take_what_came(struct pst_nvme_qp *qp)
 {
     struct pst_nvme_cqe cqe;
@@ -26,7 +25,7 @@ static uint64_t in_flight(const struct pst_nvme_controller *c)
     return n;
 }
 
-/* Takes what comes until nothing is in flight or the time is over. False: only a reset helps. */
+/* Takes completions until nothing is in flight or the time is over. False: only a reset helps. */
 static bool await(struct pst_nvme_controller *c, uint32_t ms)
 {
     const int64_t deadline = pst_clock_ms() + ms;
@@ -45,7 +44,7 @@ static bool await(struct pst_nvme_controller *c, uint32_t ms)
     return true;
 }
 
-/* False: the controller does not even take an abort, or takes too long over so many. */
+/* False: the controller does not accept an abort, or needs too long for all of them. */
 static bool abort_all(struct pst_nvme_controller *c, uint32_t ms, struct pst_nvme_settled *did)
 {
     const int64_t deadline = pst_clock_ms() + ms;

@@ -1,3 +1,5 @@
+/* usable.c: looks for everything that keeps our driver from a controller, and binds or releases one if
+ * nothing does. */
 #include "common/nvme/driver/usable.h"
 
 #include <dirent.h>
@@ -13,7 +15,7 @@
 #include "common/error.h"
 
 #define PATH_BYTES 512
-#define PARTS_MAX 128 /* of one disk, itself included: GPT has 128 entries by default */
+#define PARTS_MAX 128 /* partitions of a disk and the disk itself: GPT has 128 entries by default */
 #define POLL_MS 20
 
 struct finding {
@@ -39,7 +41,7 @@ PST_PRINTF(3, 4) static void add(struct finding *f, const char *mend, const char
 struct parts {
     int n;
     char name[PARTS_MAX][PST_NAME_MAX];
-    char number[PARTS_MAX][32]; /* "259:1", as mountinfo has it */
+    char number[PARTS_MAX][32]; /* "259:1", as in mountinfo */
 };
 
 static void add_part(struct parts *parts, const char *root, const char *name)
@@ -80,8 +82,7 @@ static bool is_part(const struct parts *parts, const char *number, const char *s
     return false;
 }
 
-/* The mount's source is told beside its number because some file systems (btrfs) have numbers of their own.
- */
+/* Compares the mount's source too, because some file systems (btrfs) have other device numbers. */
 static void find_mounts(struct finding *f, const struct parts *parts)
 {
     char path[PATH_BYTES], line[4096];
@@ -137,7 +138,7 @@ static void find_holders(struct finding *f, const struct parts *parts)
     }
 }
 
-/* Whatever claims a block device does so exclusively: the kernel says no to a second claim. */
+/* Every user of a block device claims it exclusively, so the kernel refuses a second claim. */
 static bool claimed(const char *root, const char *block)
 {
     char path[PATH_BYTES];
@@ -205,7 +206,7 @@ int pst_obstacles_to_bind(const struct pst_pci *pci, const char *root,
     return f.n;
 }
 
-/* The process that holds the group open, of those that this user may look into; 0: none found. */
+/* The process that has the group open, among those that this user may inspect; 0: none found. */
 static int holder_of(const char *root, const char *node)
 {
     char path[PATH_BYTES], target[PATH_BYTES];
@@ -288,7 +289,8 @@ pst_rc pst_obstacles_result(const char *what, const struct pst_obstacle *found, 
 
 /* ---- handing over ----------------------------------------------------------------------------------- */
 
-/* Claims every namespace, so that nobody mounts one in between; the claims die with the block devices. */
+/* Claims every namespace, so that nobody can mount one in the meantime. The claims end with the block
+ * devices. */
 static int claim_all(const struct pst_pci *pci, const char *root, int fds[PST_PCI_NAMESPACES_MAX])
 {
     char block[PST_PCI_NAMESPACES_MAX][PST_NAME_MAX], path[PATH_BYTES];
@@ -337,7 +339,7 @@ pst_rc pst_usable_release(const char *root, const char *address)
     if (rc != PST_OK)
         return rc;
     (void)snprintf(node, sizeof node, "/dev/vfio/%d", pci.iommu_group);
-    find_holder(&f, node); /* else the kernel would wait for it, however long */
+    find_holder(&f, node); /* otherwise the kernel would wait for that process without limit */
     (void)snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%s/driver_override", root, pci.address);
     (void)snprintf(mend, sizeof mend, "sudo penstock disks --release %s", pci.address);
     if (access(path, W_OK) != 0)
@@ -345,8 +347,8 @@ pst_rc pst_usable_release(const char *root, const char *address)
     rc = pst_obstacles_result(pci.address, found, f.n);
     if (rc == PST_OK)
         rc = pst_pci_give(root, pci.address, "nvme");
-    /* the kernel looks for namespaces after it has bound; a drive without any is told by the deadline alone
-     */
+    /* the kernel looks for namespaces after it has bound; for a drive without any, only the deadline ends
+     * this */
     for (int ms = 0; rc == PST_OK && pst_pci_blocks(&pci, root, block) == 0 && ms < PST_PCI_HANDOVER_MS;
          ms += POLL_MS)
         (void)nanosleep(&(struct timespec){.tv_nsec = POLL_MS * 1000000L}, NULL);

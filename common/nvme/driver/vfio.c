@@ -1,3 +1,4 @@
+/* vfio.c: a controller behind VFIO: group, container, registers, and a map of IO virtual addresses. */
 #include "common/nvme/driver/vfio.h"
 
 #include <errno.h>
@@ -14,11 +15,12 @@
 #include "common/error.h"
 #include "common/nvme/spec.h"
 
-#define RANGES_MAX 16             /* of IO virtual addresses; an IOMMU leaves out one or two windows */
-#define MAPS_MAX 1024             /* a pipeline has tens of regions, and a few more for each queue */
-#define IOVA_FIRST (1ull << 20)   /* 0 means "not mapped" */
-#define HUGE_PAGE (2ull << 20)    /* regions that begin alike in both spaces get large IOMMU pages */
-#define INFO_BYTES_MAX (64 << 10) /* what VFIO answers with its capabilities takes a few hundred bytes */
+#define RANGES_MAX 16           /* ranges of IO virtual addresses; an IOMMU leaves out one or two windows */
+#define MAPS_MAX 1024           /* a pipeline has tens of regions, and each queue a few */
+#define IOVA_FIRST (1ull << 20) /* 0 means "not mapped" */
+/* a region with the same offset in both address spaces gets large IOMMU pages */
+#define HUGE_PAGE (2ull << 20)
+#define INFO_BYTES_MAX (64 << 10) /* VFIO's answer with its capabilities has a few hundred bytes */
 
 struct map {
     uint64_t iova, bytes;
@@ -27,7 +29,7 @@ struct map {
 struct vfio {
     int container, group, device;
     size_t bar_bytes;
-    uint64_t config_at; /* of configuration space, in the device's file */
+    uint64_t config_at; /* offset of the configuration space in the device's file */
     struct vfio_iova_range range[RANGES_MAX];
     int nranges;
     struct map map[MAPS_MAX]; /* by iova, ascending */
@@ -36,13 +38,13 @@ struct vfio {
 
 /* ---- IO virtual addresses --------------------------------------------------------------------------- */
 
-/* An ioctl whose answer is as long as it says: asked for its length, then for all of it. NULL: failed. */
+/* An ioctl with an answer of variable length: asks for the length, then for everything. NULL: it failed. */
 static void *ask(int fd, unsigned long request, size_t least)
 {
     uint32_t *info = calloc(1, least);
     for (int tries = 0; info != NULL && tries < 2; tries++) {
         const size_t have = tries == 0 ? least : info[0];
-        info[0] = (uint32_t)have; /* argsz is the first field of each of them */
+        info[0] = (uint32_t)have; /* argsz is the first field of each answer */
         if (ioctl(fd, request, info) != 0 || info[0] > INFO_BYTES_MAX)
             break;
         if (info[0] <= have)
@@ -58,7 +60,7 @@ static void *ask(int fd, unsigned long request, size_t least)
     return NULL;
 }
 
-/* Where the IOMMU lets the device go; kernels before 5.4 do not say. */
+/* Reads the address ranges that the IOMMU allows; kernels before 5.4 do not report them. */
 static pst_rc read_ranges(struct vfio *v)
 {
     struct vfio_iommu_type1_info *info = ask(v->container, VFIO_IOMMU_GET_INFO, sizeof *info);
@@ -80,7 +82,8 @@ static pst_rc read_ranges(struct vfio *v)
                                                         "IOMMU allows; expected Linux 5.4 or later");
 }
 
-/* The first place of the range from `from` on that fits and lies to a huge page as addr does; 0: none. */
+/* The first address of the range, from `from` on, with room and with the same offset in a huge page as addr;
+ * 0: none. */
 static uint64_t place_in(const struct vfio_iova_range *range, uint64_t from, uint64_t bytes, uint64_t addr)
 {
     uint64_t least = range->start > from ? range->start : from;
@@ -90,7 +93,7 @@ static uint64_t place_in(const struct vfio_iova_range *range, uint64_t from, uin
     return at >= least && at <= range->end && bytes - 1 <= range->end - at ? at : 0;
 }
 
-/* First fit; 0 if there is no room. *slot: where in the list it belongs. */
+/* First fit; 0: there is no room. *slot: its place in the list. */
 static uint64_t find_iova(const struct vfio *v, uint64_t bytes, uint64_t addr, int *slot)
 {
     for (int r = 0; r < v->nranges; r++) {
@@ -228,18 +231,19 @@ static pst_rc open_regions(struct pst_nvme_transport *t, struct vfio *v)
     return set_bus_master(v, true);
 }
 
-/* In this order: no more DMA, then no more mappings, then the kernel's reset when the last file is closed. */
+/* The order matters: first no more DMA, then no more mappings, then the kernel resets the device when the
+ * last file is closed. */
 static void vfio_close(struct pst_nvme_transport *t)
 {
     struct vfio *v = t->impl;
     if (v == NULL)
         return;
     if (t->regs != NULL) {
-        (void)set_bus_master(v, false); /* a drive that is gone cannot be told, and does no DMA */
+        (void)set_bus_master(v, false); /* a removed drive cannot be told, and does no DMA */
         (void)munmap((void *)(uintptr_t)t->regs, v->bar_bytes);
     }
     while (v->nmaps > 0 && dma_unmap(t, v->map[v->nmaps - 1].iova) == PST_OK)
-        continue; /* what cannot be unmapped goes with the container */
+        continue; /* what cannot be unmapped is released with the container */
     if (v->device >= 0)
         (void)close(v->device);
     if (v->group >= 0)

@@ -1,8 +1,8 @@
-/* vfio.h: a real controller, bound to vfio-pci (penstock disks --bind), as a transport: its registers are
- * mapped, and it reaches what is mapped for it, and nothing else, through the IOMMU.
+/* vfio.h: a real controller that is bound to vfio-pci (`penstock disks --bind`), as a transport. Its
+ * registers are mapped. It accesses memory through the IOMMU, and only what is mapped for it.
  *
- * When the process ends, however it ends, the kernel stops the controller's DMA and resets it before the
- * memory that was mapped for it is anybody else's. */
+ * When the process ends, also by a signal, the kernel stops the controller's DMA and resets it before the
+ * memory that was mapped for it is used for anything else. */
 #ifndef PST_VFIO_H
 #define PST_VFIO_H
 
@@ -14,14 +14,13 @@ PST_BEGIN_DECLS
 /* Fails: PST_E_STATE with every obstacle (usable.h), PST_E_IO. */
 PST_API PST_MUST_USE pst_rc pst_nvme_vfio_connect(struct pst_nvme_transport *t, const char *address);
 
-/* The place of GPU memory in the mapper: `bytes` of a dma-buf, as CUDA exports device memory
- * (cuMemGetHandleForAddressRange), made reachable for the drive, peer to peer. VFIO's type 1 mapper takes
- * memory of the calling process alone, so this fails with PST_E_UNSUPPORTED and says what is missing on this
- * machine. */
+/* Would let the drive access GPU memory: `bytes` of a dma-buf, as CUDA exports it
+ * (cuMemGetHandleForAddressRange). VFIO's type 1 mapper maps only memory of this process, so this fails with
+ * PST_E_UNSUPPORTED and says what is missing. */
 PST_API PST_MUST_USE pst_rc pst_nvme_vfio_map_gpu(struct pst_nvme_transport *t, int dmabuf, uint64_t bytes,
                                                   uint64_t *iova);
 
-/* What is missing for that, between this drive and any GPU here; never 0 as yet. */
+/* Finds what is missing for that. Returns the number of obstacles; so far it is never 0. */
 PST_API int pst_obstacles_to_gpu(const struct pst_pci *pci, const char *root,
                                  struct pst_obstacle found[PST_OBSTACLES_MAX]);
 

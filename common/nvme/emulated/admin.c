@@ -1,4 +1,5 @@
-/* admin.c: registers and admin commands. Structures of Identify are libnvme's. */
+/* admin.c: registers and admin commands of an emulated controller. The structures of Identify are libnvme's.
+ */
 #include <nvme/types.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +7,7 @@
 
 #include "common/nvme/emulated/emulated_impl.h"
 
-#define VERSION 0x00010400u /* 1.4: what we need is in it, and nothing that we do not do is mandatory */
+#define VERSION 0x00010400u /* 1.4: has all that we need, and requires nothing that we do not support */
 #define READY_TO 20u        /* CAP.TO: 10 s */
 #define ABORT_LIMIT 3u      /* ACL, counted from 0 */
 
@@ -54,7 +55,7 @@ static uint16_t new_cq(struct pst_emu_ssd *ssd, uint16_t qid, uint32_t depth, ui
     return PST_NVME_OK;
 }
 
-/* A completion queue is one worker's, and so are the queues that complete there. */
+/* The part of a completion queue. Submission queues belong to the part of their completion queue. */
 static struct pst_emu_part *part_of(struct pst_emu_ssd *ssd, uint16_t cqid)
 {
     if (cqid == 0)
@@ -137,7 +138,7 @@ static bool put(void *context, uint8_t *memory, uint64_t at, uint64_t bytes)
     return true;
 }
 
-/* Padded with spaces, not ended by a NUL: as Identify has it. */
+/* Copies text in the form of Identify: padded with spaces, without a NUL. */
 static void text(char *to, size_t bytes, const char *from)
 {
     memset(to, ' ', bytes);
@@ -208,7 +209,7 @@ static uint16_t create(struct pst_emu_ssd *ssd, const struct pst_nvme_sqe *sqe, 
     if (depth < 2 || depth > c->entries_max)
         return PST_NVME_BAD_QUEUE_SIZE;
     if ((sqe->cdw11 & 1) == 0 || sqe->prp1 % PST_PAGE != 0)
-        return PST_NVME_BAD_FIELD; /* only contiguous queues: CAP.CQR */
+        return PST_NVME_BAD_FIELD; /* CAP.CQR: only contiguous queues */
     if (completion)
         return new_cq(ssd, (uint16_t)qid, depth, sqe->prp1);
     const uint32_t cqid = sqe->cdw11 >> 16;

@@ -1,4 +1,4 @@
-/* client.c: the client's side of emulated controllers: starting them, and a transport to one. */
+/* client.c: starts emulated controllers, and is a transport to one. */
 #include "common/nvme/emulated/emulated.h"
 
 #include <errno.h>
@@ -22,13 +22,13 @@
 #include "common/nvme/emulated/emulated_wire.h"
 #include "common/error.h"
 
-#define START_MS 10000 /* RAM of any size is not touched at the start, and files are only opened */
-#define ANSWER_S 30    /* unmapping waits for what is in flight to files */
+#define START_MS 10000 /* enough: at the start no RAM is touched, and files are only opened */
+#define ANSWER_S 30    /* enough: unmapping waits for operations on files */
 #define BACKLOG 64
 
 /* ---- the process ---------------------------------------------------------------------------------- */
 
-/* A listening socket of a name that the kernel chooses. */
+/* Makes a listening socket with a name that the kernel chooses. */
 static pst_rc listen_somewhere(struct pst_nvme_emulated *e, int *fd)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -61,7 +61,7 @@ static void run_child(const char *program, const char *json, int listener, int r
     _exit(127);
 }
 
-/* Waits for "ok", or what is wrong. */
+/* Waits for "ok" or for an error message. */
 static pst_rc await_ready(int fd, const char *program)
 {
     char text[1024];
@@ -160,7 +160,7 @@ static pst_rc map(struct pst_nvme_transport *t, void *addr, uint64_t bytes, uint
     return pst_wrap(rc, "%s: mapping memory", t->what);
 }
 
-/* The process that emulates it has ended: its side of the socket is closed. */
+/* Whether the emulating process has ended; then its side of the socket is closed. */
 static bool gone(const struct pst_nvme_transport *t)
 {
     struct pollfd socket = {.fd = ((const struct client *)t->impl)->socket, .events = POLLRDHUP};

@@ -1,3 +1,4 @@
+/* config.c: reads and checks the configuration of emulated controllers. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,10 +8,10 @@
 #include "common/nvme/emulated/emulated_impl.h"
 #include "common/error.h"
 
-#define BYTES_MAX (1ull << 54) /* of a namespace: 16 PiB; the pattern keeps SSD and namespace above it */
+#define BYTES_MAX (1ull << 54) /* of a namespace: 16 PiB; pst_nvme_emulated_pattern uses the bits above */
 
-/* GIDS (Park et al., VLDB 2024), section 4.2: IOPS of 4 KiB and latency of the first two. P5510: IOPS of
- * Hyperion, section II-C; its latency is assumed. Bandwidth is derived: peak IOPS times 4 KiB. */
+/* IOPS at 4 KiB and latency of optane and 980pro: GIDS (Park et al., VLDB 2024), section 4.2. IOPS of p5510:
+ * Hyperion, section II-C; its latency is assumed. The bandwidth is the peak IOPS times 4 KiB. */
 static const struct preset {
     const char *name;
     double iops, latency_us;
@@ -66,7 +67,8 @@ static pst_rc open_file(struct pst_emu_namespace_config *n, const char *path, ui
     if (n->bytes == 0 && (uint64_t)st.st_size > n->at) {
         const uint64_t all = (uint64_t)st.st_size - n->at;
         n->bytes = n->unit == 0 ? all : (all + n->unit - 1) / n->unit;
-        if (n->unit != 0) /* units of the SSD that has most; the others have one that reads as zeroes */
+        /* all SSDs have as many units as the one with the most; a missing unit reads as zeroes */
+        if (n->unit != 0)
             n->bytes = (n->bytes + ssds - 1) / ssds * n->unit;
     }
     return PST_OK;

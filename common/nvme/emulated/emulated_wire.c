@@ -1,3 +1,4 @@
+/* emulated_wire.c: sends and receives messages with descriptors. */
 #include "common/nvme/emulated/emulated_wire.h"
 
 #include <errno.h>

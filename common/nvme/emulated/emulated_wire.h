@@ -1,14 +1,17 @@
-/* emulated_wire.h: what client and controllers say to each other over a SOCK_SEQPACKET socket, one message a
- * packet. Only a process of the same user is heard. */
+/* emulated_wire.h: messages between client and controllers over a SOCK_SEQPACKET socket, one message in each
+ * packet. Only processes of the same user are accepted. */
 #ifndef PST_EMULATED_WIRE_H
 #define PST_EMULATED_WIRE_H
 
 #include "common/nvme/emulated/emulated.h"
 
 enum pst_emu_wire_op {
-    PST_EMU_CONNECT = 1, /* arg[0]: SSD. Answer: arg[0] bytes of registers, arg[1] of all; descriptor of it */
-    PST_EMU_MAP,         /* arg[0]: offset, arg[1]: bytes, with a descriptor. Answer: arg[0] is the iova */
-    PST_EMU_UNMAP,       /* arg[0]: iova */
+    /* arg[0]: SSD. Answer: a descriptor of arg[1] bytes, of which arg[0] are registers. */
+    PST_EMU_CONNECT = 1,
+    /* arg[0]: offset, arg[1]: bytes, with a descriptor. Answer: arg[0] is the device's address. */
+    PST_EMU_MAP,
+    /* arg[0]: the device's address. */
+    PST_EMU_UNMAP,
 };
 
 struct pst_emu_message {
@@ -18,7 +21,7 @@ struct pst_emu_message {
     char text[256];
 };
 
-/* fd -1: none. PST_E_PEER: the other side is gone. */
+/* fd -1: no descriptor. PST_E_PEER: the other side has closed the connection. */
 PST_MUST_USE pst_rc pst_emu_send(int socket, const struct pst_emu_message *message, int fd);
 PST_MUST_USE pst_rc pst_emu_receive(int socket, struct pst_emu_message *message, int *fd);
 

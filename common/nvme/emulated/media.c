@@ -1,5 +1,5 @@
-/* media.c: what a namespace holds. RAM and functions of the address are copied straight to and from
- * the client's memory when a command is due; files go through a buffer and io_uring. */
+/* media.c: the content of namespaces. RAM, and functions of the address, are copied straight to or from the
+ * client's memory when a command is due. Files go through a buffer and io_uring. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@ struct transfer {
     struct pst_emu_command *command;
     const struct pst_emu_namespace_config *ns;
     uint32_t nsid;
-    uint64_t at; /* in the namespace */
+    uint64_t at; /* byte of the namespace */
 };
 
 static uint64_t bytes_of(const struct pst_emu_config *c, const struct pst_nvme_sqe *sqe)
@@ -20,7 +20,7 @@ static uint64_t bytes_of(const struct pst_emu_config *c, const struct pst_nvme_s
     return ((sqe->cdw12 & 0xffff) + 1ull) * c->lba_bytes;
 }
 
-/* Checks what can be before any byte moves. */
+/* Checks what can be checked before any byte moves. */
 static bool check(struct pst_emu_part *part, struct pst_emu_command *command, struct transfer *t,
                   uint64_t *bytes)
 {
@@ -68,7 +68,7 @@ void pst_emu_media_reap(struct pst_emu_part *part, bool wait)
     }
 }
 
-/* Where the namespace's byte lies in the file, and how many bytes go on from there. */
+/* The byte of the file for a byte of the namespace, and how many bytes follow it there. */
 static uint64_t place(const struct transfer *t, uint64_t at, uint64_t *run)
 {
     const struct pst_emu_namespace_config *ns = t->ns;
@@ -90,7 +90,7 @@ static void post_file(struct transfer *t, uint64_t bytes)
         if (part->io_in_flight == PST_EMU_FILE_IO_MAX)
             pst_emu_media_reap(part, true);
         struct io_uring_sqe *sqe = io_uring_get_sqe(&part->ring);
-        assert(sqe != NULL); /* as many entries as operations in flight */
+        assert(sqe != NULL); /* the ring has room for all operations in flight */
         if (command->sqe.opcode == PST_NVME_WRITE)
             io_uring_prep_write(sqe, t->ns->fd, command->buffer + done, (unsigned)run, in_file);
         else
@@ -114,7 +114,7 @@ void pst_emu_media_begin(struct pst_emu_part *part, struct pst_emu_command *comm
     uint64_t bytes;
     if (!check(part, command, &t, &bytes) || t.ns->kind != PST_EMU_FILE)
         return;
-    command->buffer = calloc(1, bytes); /* a file that ends early reads as zeroes */
+    command->buffer = calloc(1, bytes); /* beyond its end a file reads as zeroes */
     command->io_failed = false;
     if (command->buffer == NULL) {
         command->status = PST_NVME_INTERNAL;
@@ -134,7 +134,7 @@ void pst_emu_media_begin(struct pst_emu_part *part, struct pst_emu_command *comm
 static void generate(const struct transfer *t, uint8_t *memory, uint64_t at, uint64_t bytes)
 {
     const uint32_t ssd = t->part->ssd->number;
-    for (uint64_t i = 0, n; i < bytes; i += n) { /* a page of memory may end within a word */
+    for (uint64_t i = 0, n; i < bytes; i += n) { /* a page may end within a word */
         const uint64_t skip = (at + i) % 8, word = pst_nvme_emulated_pattern(ssd, t->nsid, at + i - skip);
         n = bytes - i < 8 - skip ? bytes - i : 8 - skip;
         pst_emu_copy(memory + i, (const uint8_t *)&word + skip, n);
@@ -157,7 +157,7 @@ static bool move(void *context, uint8_t *memory, uint64_t at, uint64_t bytes)
     return true;
 }
 
-/* A read that fails has put something into memory all the same: who does not look at the status finds it. */
+/* Puts rubbish into memory for a read that fails, so that a client that ignores the status is noticed. */
 static bool spoil(void *context, uint8_t *memory, uint64_t at, uint64_t bytes)
 {
     (void)context, (void)at;
@@ -197,7 +197,7 @@ void pst_emu_media_move(struct pst_emu_part *part, struct pst_emu_command *comma
     if (t.ns->kind == PST_EMU_FILE && (command->buffer == NULL || command->io_failed))
         command->status = writes ? PST_NVME_WRITE_FAULT : PST_NVME_READ_ERROR;
     else if (t.ns->kind == PST_EMU_FILE && writes)
-        ; /* the file has it */
+        ; /* the data are in the file */
     else if (!pst_emu_walk(part, command, bytes, move, &t))
         goto out;
     if (command->status == PST_NVME_OK)

@@ -1,5 +1,5 @@
-/* memory.c: the memory that a client has mapped, as the controllers see it: by IO virtual address,
- * and not at all once it is unmapped. */
+/* memory.c: the client's memory as the controllers see it: by IO virtual address, and not at all after it is
+ * unmapped. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -10,7 +10,8 @@
 #include "common/error.h"
 
 #define IOVA_FIRST 0x100000000ull
-#define IOVA_GAP (2ull << 20) /* between mappings: who runs past the end of one does not hit the next */
+/* between mappings, so that an access beyond the end of one does not hit the next */
+#define IOVA_GAP (2ull << 20)
 
 static const struct pst_emu_mapping *find(const struct pst_emu_ssd *ssd, uint64_t iova)
 {
@@ -46,11 +47,11 @@ void *pst_emu_translate_queue(struct pst_emu_ssd *ssd, uint64_t iova, uint64_t b
 
 /* ---- PRPs ----------------------------------------------------------------------------------------- */
 
-/* The pages after the first, one after the other. Section 4.1.1. */
+/* The pages of a transfer after the first, one by one (section 4.1.1). */
 struct list {
-    uint64_t at; /* iova of the next entry; 0: the single page is `only` */
+    uint64_t at; /* address of the next entry; 0: there is one page, `only` */
     uint64_t only;
-    uint64_t entries; /* left of the transfer */
+    uint64_t entries; /* entries left */
 };
 
 static bool next_page(struct pst_emu_part *part, struct list *list, uint64_t *page)
@@ -67,7 +68,7 @@ static bool next_page(struct pst_emu_part *part, struct list *list, uint64_t *pa
         pst_emu_copy(&entry, memory, sizeof entry);
         if (list->at % PST_PAGE != PST_PAGE - sizeof entry || list->entries == 1)
             break;
-        list->at = entry; /* the last entry of a full page says where the list goes on */
+        list->at = entry; /* the last entry of a full page is the address of the next part of the list */
     }
     list->at += sizeof entry;
     list->entries--;
@@ -167,7 +168,7 @@ static bool in(const struct pst_emu_mapping *m, const void *memory)
     return (const uint8_t *)memory >= m->base && (const uint8_t *)memory < m->base + m->bytes;
 }
 
-/* Queues in memory that goes away: the controller cannot go on. */
+/* If a queue lies in the memory, the controller cannot go on. */
 static void check_queues(struct pst_emu_ssd *ssd, const struct pst_emu_mapping *m)
 {
     bool hit = false;

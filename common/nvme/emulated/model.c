@@ -1,16 +1,16 @@
-/* model.c: how fast an emulated SSD is. It begins one command every 1/IOPS s (or as long as its
- * bytes take), in the order of their coming; each is done after a latency of its own. In a closed loop of
- * depth d that is min(peak, d / latency): Little's law, as GIDS' equation 2 has it. */
+/* model.c: the speed of an emulated SSD. It begins one command every 1/IOPS s, or as long as the bytes of the
+ * command take, in the order of arrival. Each command ends after a latency of its own. With d commands always
+ * in flight this gives min(peak, d / latency), as in Little's law (GIDS, equation 2). */
 #include <math.h>
 #include <time.h>
 
 #include "common/nvme/emulated/emulated_impl.h"
 
-#define CREDIT                                                                                               \
-    4 /* commands that an SSD can be behind and catch up at once: without, one that comes early or late      \
-         costs throughput near the peak (6 % with 16 in flight, by simulation), with it 0.2 % */
+/* Commands that an SSD can be behind and catch up at once. Without this, a command that comes early or late
+ * costs throughput near the peak: 6 % with 16 in flight (by simulation); with it 0.2 %. */
+#define CREDIT 4
 
-/* xorshift64*: Vigna, ACM TOMS 2016. Which commands fail and how long they take need no better. */
+/* xorshift64* (Vigna, ACM TOMS 2016): good enough to choose faults and latencies. */
 uint64_t pst_emu_random(struct pst_emu_part *part)
 {
     uint64_t x = part->random;
@@ -26,7 +26,7 @@ static double unit(struct pst_emu_part *part)
     return (double)(pst_emu_random(part) >> 11) * 0x1p-53;
 }
 
-/* The normal distribution's quantile, by bisection: this runs once. */
+/* The quantile of the normal distribution, by bisection; this runs once. */
 static double normal_quantile(double p)
 {
     double low = -8, high = 8;
@@ -40,7 +40,7 @@ static double normal_quantile(double p)
     return low;
 }
 
-/* Lognormal with sigma = spread, scaled so that the mean is 1. */
+/* Quantiles of a lognormal distribution with sigma = spread and mean 1. */
 void pst_emu_model_init(struct pst_emu *emu)
 {
     double sum = 0;
@@ -53,7 +53,7 @@ void pst_emu_model_init(struct pst_emu *emu)
         emu->latency_of[i] *= (float)(PST_EMU_QUANTILES / sum);
 }
 
-/* When the SSD begins a command that keeps it busy for service_ns. */
+/* The time when the SSD begins a command that takes it service_ns. */
 static uint64_t begin(struct pst_emu_ssd *ssd, uint64_t now, double service_ns)
 {
     if (service_ns <= 0)

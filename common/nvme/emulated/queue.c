@@ -1,11 +1,11 @@
-/* queue.c: the controller's side of IO queues: commands are fetched when a doorbell has moved, wait
- * in a heap until they are due, are carried out, and complete in whatever order that gives. */
+/* queue.c: IO queues of an emulated controller. Commands are fetched when a doorbell has changed, wait in a
+ * heap until they are due, are carried out, and complete in the order in which they became due. */
 #include <stdlib.h>
 
 #include "common/nvme/emulated/emulated_impl.h"
 #include "common/util/clock.h"
 
-#define FETCH_MAX 64 /* of one queue in one turn: others get theirs */
+#define FETCH_MAX 64 /* of one queue in one turn, so that other queues get their turn */
 
 /* ---- the heap of commands by time ------------------------------------------------------------------ */
 
@@ -57,7 +57,7 @@ static bool has_room(struct pst_emu_part *part, struct pst_emu_cq *cq)
         __atomic_fetch_add(&part->ssd->stats->cq_doorbells, 1, __ATOMIC_RELAXED);
     }
     if (head >= cq->depth) {
-        atomic_store(&part->ssd->fatal, true); /* the host has lost its mind */
+        atomic_store(&part->ssd->fatal, true); /* the host wrote an impossible doorbell */
         return false;
     }
     return (cq->posted + 1) % cq->depth != head;
@@ -119,7 +119,7 @@ static void carry_out(struct pst_emu_part *part, struct pst_emu_command *command
     complete(part, command);
 }
 
-/* A command's number may not be that of another in flight: section 3.3.3.1. */
+/* Whether another command in flight has the same id, which is not allowed (section 3.3.3.1). */
 static bool in_use(const struct pst_emu_sq *sq, uint16_t cid)
 {
     for (uint32_t i = 0; i < sq->depth; i++) {
@@ -181,7 +181,7 @@ static bool take_due(struct pst_emu_part *part, uint64_t now)
     bool any = false;
     while (part->nheap > 0 && part->heap[0].ns <= now) {
         struct pst_emu_command *command = heap_pop(part);
-        if (command->io_pending > 0) { /* the file is slower than the model */
+        if (command->io_pending > 0) { /* the file is slower than the modelled drive */
             command->due_ns = now + 1000;
             heap_push(part, command);
             break;

@@ -1,4 +1,4 @@
-/* server.c: sessions with clients, and the workers. */
+/* server.c: sessions with clients, and the threads that serve their queues. */
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -16,10 +16,10 @@
 #include "common/nvme/emulated/emulated_wire.h"
 #include "common/error.h"
 
-#define ACTIVE_NS 1000000u /* a queue that was used in this time is looked at without sleeping */
-#define NAP_NS 50000       /* then so often; a register that is written waits as long */
+#define ACTIVE_NS 1000000u /* a worker does not sleep while its queues were used within this time */
+#define NAP_NS 50000       /* sleep between later polls; a changed register is noticed after this time */
 #define IDLE_NAP_NS 2000000
-#define STRANGERS_MAX 16 /* connections that have not named their SSD yet */
+#define STRANGERS_MAX 16 /* connections that have not yet named their SSD */
 
 /* ---- holding an SSD ------------------------------------------------------------------------------- */
 
@@ -56,7 +56,8 @@ static bool turn_all(const struct worker *w, uint64_t *next)
     bool any = false;
     for (uint32_t i = 0; i < w->emu->config.ssds; i++) {
         struct pst_emu_part *part = &w->emu->ssds[i].parts[w->number];
-        if (atomic_load_explicit(&part->wanted, memory_order_relaxed)) /* a mutex is not fair */
+        /* a mutex is not fair: leave the lock to the main thread */
+        if (atomic_load_explicit(&part->wanted, memory_order_relaxed))
             continue;
         (void)pthread_mutex_lock(&part->lock);
         if (part->nsqs > 0)
@@ -80,7 +81,7 @@ static void *work(void *argument)
         }
         const uint64_t now = pst_clock_ns();
         if (next < now + 2 * NAP_NS)
-            continue; /* exactly then, and not when the processor is given back */
+            continue; /* wait without sleeping, because the thread might wake up too late */
         if (now - active < ACTIVE_NS)
             (void)sched_yield();
         else
@@ -116,7 +117,7 @@ static pst_rc same_user(int socket)
     return pst_fail(PST_E_ARG, "the client belongs to another user");
 }
 
-/* The first message of a connection. */
+/* Handles the first message of a connection. */
 static pst_rc welcome(struct pst_emu *emu, int socket, const struct pst_emu_message *m)
 {
     pst_rc rc = same_user(socket);
@@ -161,7 +162,7 @@ static void serve_session(struct pst_emu_ssd *ssd)
         end_session(ssd);
 }
 
-/* A connection that has something to say first. True: it is a session now. */
+/* Handles a new connection that has sent something. True: it is a session now. */
 static bool serve_stranger(struct pst_emu *emu, int socket)
 {
     struct pst_emu_message m;
@@ -321,7 +322,7 @@ static void stop_workers(struct pst_emu *emu)
 
 pst_rc pst_emu_new(struct pst_emu **emu, const char *json)
 {
-    *emu = calloc(1, sizeof **emu); /* large, and most of it is never touched */
+    *emu = calloc(1, sizeof **emu); /* large, but most of it is never touched */
     if (*emu == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for emulated controllers");
     pst_rc rc = pst_emu_configure(&(*emu)->config, json);

@@ -1,3 +1,4 @@
+/* lane_team.c: lanes wait for a counter of rounds, first spinning, then on a condition variable. */
 #include "common/nvme/stack/lane_team.h"
 
 #include <pthread.h>
@@ -8,7 +9,7 @@
 
 #include "common/error.h"
 
-#define SPINS 2000 /* some microseconds: as long as a wave lasts */
+#define SPINS 2000 /* some microseconds, about as long as a wave */
 
 struct pst_nvme_team {
     uint32_t lanes, started;

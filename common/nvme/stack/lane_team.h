@@ -1,11 +1,11 @@
-/* lane_team.h: a few threads that run one function together, lane by lane, as a CUDA kernel's threads would;
- * the caller is lane 0. They spin a little, then sleep. Owner: the caller. Threads: one calls. */
+/* lane_team.h: a few threads that run one function together, each as one lane, like the threads of a kernel.
+ * The caller is lane 0. Threads spin for a short time, then sleep. Owner: the caller. Threads: one calls. */
 #ifndef PST_LANE_TEAM_H
 #define PST_LANE_TEAM_H
 
 #include "common/base.h"
 
-#define PST_NVME_TEAM_MAX 64 /* threads: more than cores is of no use */
+#define PST_NVME_TEAM_MAX 64 /* threads; more than there are cores do not help */
 
 struct pst_nvme_team;
 

@@ -1,14 +1,14 @@
-/* recover.c: commands that take too long, and controllers that must be reset. A command that is late is
- * aborted; if it has not completed after as long again, or the controller says that it has failed, or
- * completes what nobody sent, the controller is reset: after that nothing that was in flight completes or
- * touches memory any more, and all of it is sent again. */
+/* recover.c: late commands and controllers that must be reset. A late command is aborted. If it has not
+ * completed after the same time again, or if the controller reports a fatal error or completes a command that
+ * nobody sent, the controller is reset. After the reset no command in flight completes or accesses memory;
+ * all of them are sent again. */
 #include <stdio.h>
 
 #include "common/error.h"
 #include "common/nvme/stack/stack_impl.h"
 
-#define MOVES_MAX 1000 /* resets that a command may be carried over: a drive that needs more is of no use */
-#define RESETS_MAX 3   /* that fail, one after the other */
+#define MOVES_MAX 1000 /* how many resets a command may survive; a drive that needs more is broken */
+#define RESETS_MAX 3   /* attempts, one after the other */
 
 static void carry_over(struct pst_nvme_stack *s, uint32_t index)
 {
@@ -21,7 +21,7 @@ static void carry_over(struct pst_nvme_stack *s, uint32_t index)
         s->todo[s->ntodo++] = index;
 }
 
-/* Nothing is sent or taken any more: what is held ends here, and once. */
+/* Ends every request that is held, once. Nothing is sent or taken any more. */
 static void give_up(struct pst_nvme_stack *s, uint32_t ssd)
 {
     s->failed = PST_E_IO;
@@ -42,7 +42,7 @@ static void give_up(struct pst_nvme_stack *s, uint32_t ssd)
 
 void pst_nvme_recover(struct pst_nvme_stack *s, uint32_t ssd)
 {
-    /* which commands are in flight must be known before the reset makes the queues empty */
+    /* find the commands in flight before the reset empties the queues */
     uint32_t n = 0;
     for (uint32_t i = s->first_queue[ssd]; i < s->first_queue[ssd + 1]; i++) {
         for (uint32_t place = 0; place < s->qp[i]->depth; place++) {
@@ -62,7 +62,7 @@ void pst_nvme_recover(struct pst_nvme_stack *s, uint32_t ssd)
         carry_over(s, s->done[i]);
 }
 
-/* True if the controller must be reset for it. */
+/* True: the controller must be reset because of it. */
 static bool give_command_up(struct pst_nvme_stack *s, uint32_t ssd, uint32_t queue, uint32_t place,
                             uint64_t now)
 {
@@ -75,7 +75,7 @@ static bool give_command_up(struct pst_nvme_stack *s, uint32_t ssd, uint32_t que
     pst_rc rc = pst_nvme_abort(s->config.controllers[ssd], s->qp[queue]->qid, cid, &aborted);
     if (rc != PST_OK)
         return true;
-    /* not aborted: it has completed, and the next poll will find it, or it is lost */
+    /* not aborted: either it has completed, and the next poll finds it, or it is lost */
     s->stats.aborts += aborted;
     slot->aborting = true;
     slot->posted_ns = now;

@@ -1,4 +1,5 @@
-/* stack.c: requests, commands, waves. What goes wrong is recover.c's. */
+/* stack.c: cuts requests into commands, sends them in waves, takes completions. recover.c handles what goes
+ * wrong. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,9 +8,9 @@
 #include "common/nvme/stack/stack_impl.h"
 #include "common/util/clock.h"
 
-#define SLOTS_MAX 65536u     /* commands held at once: what sixteen queues of 4096 can take */
-#define LANE_COMMANDS_MIN 32 /* a lane with less to do costs more than it saves */
-#define LBA_SHIFT_MAX 16     /* blocks of 64 KiB: larger ones are not made */
+#define SLOTS_MAX 65536u     /* commands held at once: as many as sixteen queues of 4096 hold */
+#define LANE_COMMANDS_MIN 32 /* fewer commands for a lane cost more than they save */
+#define LBA_SHIFT_MAX 16     /* blocks of 64 KiB; no drive has larger ones */
 #define LOOK_NS_MAX 10000000u
 
 uint32_t pst_nvme_lanes_needed(double seconds_per_sqe, double iops)
@@ -212,7 +213,7 @@ void pst_nvme_end_request(struct pst_nvme_stack *s, uint32_t index)
 
 /* ---- commands ------------------------------------------------------------------------------------- */
 
-/* Of one command at most: what the device and a PRP list can do, in whole blocks. */
+/* The most bytes of one command: as far as the device and a PRP list allow, in whole blocks. */
 static uint64_t transfer_bytes(const struct pst_nvme_controller *c, uint32_t lba_shift)
 {
     const uint64_t most = (uint64_t)PST_NVME_LBAS_MAX << lba_shift;
@@ -220,7 +221,7 @@ static uint64_t transfer_bytes(const struct pst_nvme_controller *c, uint32_t lba
     return bytes & ~((1ull << lba_shift) - 1);
 }
 
-/* The next command of the request that waits first. */
+/* Makes the next command of the first waiting request. */
 static void cut(struct pst_nvme_stack *s)
 {
     const uint32_t index = s->waiting;
@@ -306,7 +307,7 @@ static void run(struct pst_nvme_stack *s, uint32_t n, void (*f)(void *, uint32_t
         f(s, 0, 1);
 }
 
-/* What did not fit stays to be done, in its order. */
+/* Keeps what did not fit, in its order. */
 static void keep_rest(struct pst_nvme_stack *s)
 {
     uint32_t kept = 0;
@@ -341,7 +342,7 @@ static void submit_async(struct pst_nvme_stack *s)
     keep_rest(s);
 }
 
-/* Positions are known beforehand: a command's place in its queue is how many came before it. */
+/* Positions are known beforehand: a command's place in its queue is the number of commands before it. */
 static void submit_batch(struct pst_nvme_stack *s)
 {
     const uint64_t now = pst_clock_ns();
@@ -362,7 +363,7 @@ static void submit_batch(struct pst_nvme_stack *s)
     s->ntodo = kept;
 }
 
-/* A lane a command, a doorbell a command, and as many at once as there are lanes. */
+/* Each command has a lane and a doorbell; as many are in flight as there are lanes. */
 static void submit_sync(struct pst_nvme_stack *s)
 {
     uint32_t kept = 0;
@@ -415,7 +416,7 @@ static void lane_match(void *context, uint32_t lane, uint32_t lanes)
     m->strange[lane] = pst_nvme_match(&m->s->q, m->queue, m->n, m->s->done, lane, lanes);
 }
 
-/* n that have come: false if one is of no command in flight. */
+/* Takes n completions that have come. False: one belongs to no command in flight. */
 static bool take(struct pst_nvme_stack *s, uint32_t queue, uint32_t n)
 {
     struct matching m = {.s = s, .queue = queue, .n = n};
@@ -443,7 +444,7 @@ bool pst_nvme_take_queue(struct pst_nvme_stack *s, uint32_t queue)
     if (s->config.way != PST_NVME_SYNC)
         return n == 0 || take(s, queue, n);
     bool good = true;
-    for (; good && n > 0; n--) /* each lane takes its own alone */
+    for (; good && n > 0; n--) /* each lane takes only its own */
         good = take(s, queue, 1);
     return good;
 }

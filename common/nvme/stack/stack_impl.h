@@ -7,22 +7,22 @@
 
 #define PST_NVME_NONE 0xffffffffu
 
-/* A request on its way. Commands are made of it as there is room. */
+/* A request that has not ended. It is cut into commands when there is room. */
 struct held {
     struct pst_nvme_request r;
     bool live;          /* added and not ended */
-    uint64_t next_byte; /* from here on no commands have been made */
-    uint32_t commands;  /* made and not ended */
+    uint64_t next_byte; /* the part from here on has no commands yet */
+    uint32_t commands;  /* that have not ended */
     uint16_t status;
     uint64_t failed_lba, begun_ns;
     uint32_t next; /* free, or waiting to be cut */
 };
 
-/* What the host knows of a command besides its io. */
+/* What the host knows of a command, besides its io. */
 struct slot {
     uint32_t held;
-    uint32_t tries; /* failures of its own */
-    uint32_t moved; /* resets it was carried over */
+    uint32_t tries; /* how often it failed */
+    uint32_t moved; /* how many resets it survived */
     bool aborting;
     uint64_t posted_ns;
 };
@@ -38,23 +38,23 @@ struct pst_nvme_stack {
     struct slot *slots; /* beside q.ios */
     uint32_t nslots, in_flight;
     uint32_t *free_slots, nfree;
-    uint32_t *todo, ntodo; /* commands that are made and not posted */
+    uint32_t *todo, ntodo; /* commands that are not posted yet */
     uint32_t *done;
     struct pst_nvme_wave wave;
     struct pst_nvme_result *ended; /* ring of requests_max */
     uint32_t ended_first, nended;
-    uint64_t looked_ns, look_ns; /* when timeouts were looked for last; how often */
+    uint64_t looked_ns, look_ns; /* when timeouts were last looked for; how often they are */
     struct pst_nvme_team *team;
     struct pst_nvme_stack_stats stats;
     pst_rc failed;
     char failure[512];
 };
 
-/* Its result is for the next poll to hand out. */
+/* Ends a request; the next poll returns its result. */
 void pst_nvme_end_request(struct pst_nvme_stack *s, uint32_t held);
-/* A command has come to an end of its own: it is retried, or its request gets its status. */
+/* A command has completed: it is retried, or its request gets the status. */
 void pst_nvme_command_ended(struct pst_nvme_stack *s, uint32_t index, uint16_t cqe_status);
-/* Completions of a queue, all that have come; strange ones make it false. */
+/* Takes all completions of a queue that have come. False: one belongs to no command in flight. */
 bool pst_nvme_take_queue(struct pst_nvme_stack *s, uint32_t queue);
 
 /* recover.c */

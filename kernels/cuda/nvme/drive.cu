@@ -1,4 +1,4 @@
-/* drive.cu: a drive's memory, and the host's queue pairs taken over and given back (nvme.h). */
+/* drive.cu: makes a drive's memory, takes the host's queue pairs over, and gives them back (nvme.h). */
 #include "kernels/cuda/nvme/nvme.cuh"
 
 #include <cstdio>
@@ -6,14 +6,14 @@
 
 namespace
 {
-/* Pieces of one allocation: measured with base NULL, then handed out. */
+/* Pieces of one allocation: first measured, with base NULL, then given out. */
 struct pieces {
     char *base;
     size_t used;
     template <class T> T *of(size_t n)
     {
         T *piece = reinterpret_cast<T *>(base + used);
-        used = pst_align_up(used + n * sizeof(T), 256); /* as cudaMalloc would */
+        used = pst_align_up(used + n * sizeof(T), 256); /* aligned as by cudaMalloc */
         return base ? piece : NULL;
     }
 };
@@ -29,7 +29,7 @@ void lay_out_merge(struct pst_cu_nvme_merge *m, struct pieces *p, size_t most)
     m->temp = p->of<char>(m->temp_bytes);
 }
 
-/* Everything on the GPU. What may begin as zeroes is last, from *zeroes on. */
+/* All memory on the GPU. Arrays that begin as zeroes come last, from *zeroes on. */
 void lay_out(struct pst_k_nvme_drive *d, struct pieces *p, size_t *zeroes)
 {
     const struct pst_k_nvme_drive_options *o = &d->o;
@@ -72,7 +72,7 @@ void lay_out(struct pst_k_nvme_drive *d, struct pieces *p, size_t *zeroes)
         d->io_of[i] = p->of<uint32_t>(o->pairs[i]->depth);
 }
 
-/* Commands in their own order: what `batch` keeps, and async counts. */
+/* The commands in their own order, for batch, and for async before it counts. */
 __global__ void __launch_bounds__(PST_CU_THREADS) number(uint32_t *todo, uint32_t *order, int64_t n)
 {
     for (int64_t i = pst_cu_first(); i < n; i += pst_cu_step())
@@ -104,12 +104,12 @@ bool make_memory(struct pst_k_nvme_drive *d)
 
 pst_rc refused(char *why, const char *what, cudaError_t error)
 {
-    (void)cudaGetLastError(); /* it is told here: no launch is to find it */
+    (void)cudaGetLastError(); /* clear the error, so that no later launch reports it */
     (void)snprintf(why, PST_TWIN_WHY_BYTES, "the GPU cannot use %s: %s", what, cudaGetErrorString(error));
     return PST_E_UNSUPPORTED;
 }
 
-/* Memory that somebody has registered already stays theirs. */
+/* Registers the shared memory. Memory that is registered already is not unregistered here. */
 pst_rc share(struct pst_k_nvme_drive *d, char *why)
 {
     for (uint32_t i = 0; i < d->o.shareds; i++) {
@@ -126,7 +126,7 @@ pst_rc share(struct pst_k_nvme_drive *d, char *why)
     return PST_OK;
 }
 
-/* Where the GPU has what the host has at `at`; once for each thing, so that all of it lies in one piece. */
+/* The GPU's address of what the host has at `at`. Called once for each object, so that each is contiguous. */
 template <class T> bool reach(T **to, T *at, cudaError_t *error)
 {
     void *device = NULL;
@@ -158,7 +158,7 @@ pst_rc reach_pairs(struct pst_k_nvme_drive *d, char *why)
     return PST_OK;
 }
 
-/* Which of the host's structures the drive keeps. */
+/* Copies the host's structures that the drive needs later. */
 bool keep_options(struct pst_k_nvme_drive *d, const struct pst_k_nvme_drive_options *o)
 {
     const uint32_t n = o->ssds * o->queues_each;
@@ -190,7 +190,7 @@ bool keep_options(struct pst_k_nvme_drive *d, const struct pst_k_nvme_drive_opti
     return true;
 }
 
-/* The queue's failure, which is told and forgotten. */
+/* Reports the queue's failure and clears it. */
 pst_rc failure_of(struct pst_queue *q, char *why)
 {
     const pst_rc rc = q->rc;

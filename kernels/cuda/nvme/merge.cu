@@ -1,11 +1,11 @@
-/* merge.cu: staged requests of a table whose blocks touch share a read (nvme.h). They are sorted by
- * where their blocks lie; a read goes on as long as the next request's blocks begin in it or right behind it.
- * Reads are cut at windows of blocks, by where a request begins, so that none is too long: what a window's
- * last requests have of the next is read twice.
+/* merge.cu: staged requests of a table whose blocks touch share a read (nvme.h). They are sorted by the place
+ * of their blocks. A read goes on as long as the next request's blocks begin in it or right behind it. Reads
+ * are cut at windows of blocks, by the block in which a request begins, so that none is too long. Blocks that
+ * the last requests of a window share with the next window are read twice.
  *
- * A read's piece of staging begins where that of its first request would, were there a piece a request in
- * sorted order: it needs no more than the pieces of its own. Equal keys keep the table's order, so the same
- * table makes the same reads every time. */
+ * A read's piece of staging begins where the piece of its first request would begin if each request had one,
+ * in sorted order. So a read needs no more staging than its requests would. Equal keys keep the table's
+ * order, so the same table always makes the same reads. */
 #include "kernels/cuda/nvme/nvme.cuh"
 
 #include <cub/cub.cuh>
@@ -17,7 +17,7 @@ __device__ __forceinline__ uint64_t block_of(const struct pst_cu_nvme_merge &m, 
     return key & (((uint64_t)1 << m.block_bits) - 1);
 }
 
-/* How far a request's own blocks reach. */
+/* The end of a request's own blocks. */
 struct reach_of {
     using value = struct pst_cu_nvme_reach;
     struct pst_cu_nvme_merge m;
@@ -60,8 +60,8 @@ struct latest {
     }
 };
 
-/* Each request learns whose read it is in, and where; the last of a read makes the command, its first one's.
- */
+/* Gives each request the read that it belongs to, and its place there. The last request of a read makes the
+ * command, which counts as the first one's. */
 __global__ void __launch_bounds__(PST_CU_THREADS)
     join(struct pst_cu_nvme_view v, uint32_t first, uint32_t n, uint32_t ssds, uint32_t queues_each)
 {
@@ -107,7 +107,8 @@ uint32_t bits_of(uint64_t n)
     return bits;
 }
 
-/* No row's first block is beyond this: a file's rows lie behind each other, if not on one SSD. */
+/* No row begins in a block behind this one: the rows of a file follow each other, on one SSD or on several.
+ */
 uint64_t last_block(const struct pst_k_nvme_layout *l)
 {
     uint64_t base = 0, most = 0;
@@ -121,7 +122,7 @@ uint64_t last_block(const struct pst_k_nvme_layout *l)
 }
 } // namespace
 
-/* How many files there are, that is, are on SSDs. */
+/* How many files there are, up to the last one on the SSDs. */
 uint32_t files_of(const struct pst_k_nvme_layout *l)
 {
     uint32_t n = PST_REQUEST_FILES_MAX;
@@ -140,8 +141,8 @@ pst_rc pst_cu_nvme_merge_plan(struct pst_queue *q, const struct pst_k_nvme_layou
     assert(merge >= each && l->merge_bytes <= l->transfer_bytes);
     m->place_bits = bits_of((uint64_t)files_of(l) * ssds - 1);
     m->block_bits = bits_of(last_block(l));
-    assert(m->block_bits + m->place_bits < 64); /* as the layout's limit makes sure */
-    /* a read may begin with a window's first block, and end where a request that has its last one does */
+    assert(m->block_bits + m->place_bits < 64); /* the limit of layouts (nvme.h) makes sure of this */
+    /* a read may begin with a window's first block and end with a request that begins in its last block */
     m->window_bits = (uint32_t)pst_min_i64(bits_of(merge - each + 1) - 1, m->block_bits);
     if (sort(q, *m, NULL, &bytes[0], most) &&
         scan(q, NULL, &bytes[1], reach_of{*m, NULL}, m->reach, farthest(), most) &&

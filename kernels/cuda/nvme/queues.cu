@@ -1,16 +1,16 @@
-/* queues.cu: NVMe queues driven from kernels (nvme.h): what each lane does is common/nvme/lanes.h's and
- * queue.h's, as on the host; here are the barriers between, and who does it.
+/* queues.cu: kernels that drive NVMe queues (nvme.h). common/nvme/lanes.h and queue.h say what each lane
+ * does, as on the host. Here are the barriers between these steps, and which threads do them.
  *
- * Order, as a controller sees it: what the lanes of a block have written is rung for by one of them, after
- * the block's barrier and a fence for the system (queue.h); a completion's phase is read with acquire, then
- * the rest. Between submission and completion lies a kernel's end. */
+ * Memory order, as a controller sees it: one lane of a block rings the doorbell for what all its lanes wrote,
+ * after a barrier of the block and a fence for the system (queue.h). A completion's phase is read with
+ * acquire, then the rest. Between submission and completion a kernel ends. */
 #include "kernels/cuda/nvme/nvme.cuh"
 
 namespace
 {
 enum { SUBMIT_THREADS = PST_CU_NVME_SUBMIT_THREADS_MAX, COMPLETE_THREADS = 256, COMPLETE_THREADS_MAX = 1024 };
 
-/* How many of queue's commands may be written now. */
+/* How many commands of the queue may be written now. */
 __device__ __forceinline__ uint32_t room_of(const struct pst_cu_nvme_view &v, uint32_t queue)
 {
     return v.broken[queue] ? 0 : pst_nvme_room(v.q.qp[queue]);
@@ -18,7 +18,8 @@ __device__ __forceinline__ uint32_t room_of(const struct pst_cu_nvme_view &v, ui
 
 /* ---- completions: they come without gaps, and each is matched by one lane ----------------------------- */
 
-/* Completion k of the queue. False: of no command in flight, or of one that has just ended. */
+/* Takes completion k of the queue. False: it belongs to no command in flight, or to one that has just ended.
+ */
 __device__ bool match(const struct pst_cu_nvme_view &v, uint32_t queue, uint64_t k,
                       const struct pst_nvme_cqe &cqe)
 {
@@ -40,8 +41,8 @@ __device__ bool match(const struct pst_cu_nvme_view &v, uint32_t queue, uint64_t
     return true;
 }
 
-/* By a block: takes what has come, each warp a run of positions; `whole`: all that the queue waits for, or
- * nothing. Returns how many. */
+/* Called by a block. Takes completions, each warp a run of positions. whole: takes all that the queue waits
+ * for, or none. Returns how many it took. */
 __device__ uint32_t take(const struct pst_cu_nvme_view &v, uint32_t queue, bool whole, uint32_t *arrived)
 {
     struct pst_nvme_qp *qp = v.q.qp[queue];
@@ -72,7 +73,7 @@ __device__ uint32_t take(const struct pst_cu_nvme_view &v, uint32_t queue, bool 
     return n;
 }
 
-/* By a block: of the batch's commands for the queue, those that wait for room and have it now. */
+/* Called by a block. Sends the batch's commands for the queue that waited for room and have it now. */
 __device__ bool post_more(const struct pst_cu_nvme_view &v, uint32_t batch, uint32_t queue)
 {
     struct pst_nvme_qp *qp = v.q.qp[queue];
@@ -100,19 +101,19 @@ __device__ __forceinline__ bool waits_for(const struct pst_cu_nvme_view &v, uint
     return v.left[batch * v.q.n + queue] > 0 && !v.broken[queue];
 }
 
-/* Nothing has come for too long, or the host wants it no more. */
+/* Leaves a queue alone, because no completion has come for too long or the host has stopped it. */
 __device__ __forceinline__ bool is_over(const struct pst_cu_nvme_view &v, uint64_t since)
 {
     return pst_cu_now_ns() - since > v.timeout_ns || PST_NVME_LOAD_ACQUIRE(v.stop) != 0;
 }
 
-/* A block has every gridDim-th queue, and looks at one after the other until none waits, or nothing has come
- * of any for too long. */
+/* A block has every gridDim-th queue. It polls them in turn until none waits, or until none has had a
+ * completion for too long. */
 __global__ void __launch_bounds__(COMPLETE_THREADS_MAX)
     complete_each(struct pst_cu_nvme_view v, uint32_t batch, bool whole)
 {
     PST_CU_SHARED(uint32_t, arrived, [1]);
-    const bool lead = threadIdx.x == 0; /* it has the clock */
+    const bool lead = threadIdx.x == 0; /* this thread has the clock */
     uint64_t since = lead ? pst_cu_now_ns() : 0;
     for (bool busy = true; busy;) {
         bool moved = false;
@@ -130,7 +131,7 @@ __global__ void __launch_bounds__(COMPLETE_THREADS_MAX)
         if (!busy || !__syncthreads_or(lead && !moved && is_over(v, since)))
             continue;
         since = lead ? pst_cu_now_ns() : 0;
-        busy = whole; /* of a wave that lacks some, what has come is taken, and waited for once more */
+        busy = whole; /* if some of a wave are missing, take those that came, and wait again */
         whole = false;
         for (uint32_t queue = blockIdx.x + threadIdx.x * gridDim.x; !busy && queue < v.q.n;
              queue += blockDim.x * gridDim.x)
@@ -145,7 +146,7 @@ __device__ void scan(const struct pst_cu_nvme_view &v, const struct pst_nvme_wav
 {
     const uint32_t lane = threadIdx.x % PST_CU_WARP, warp = threadIdx.x / PST_CU_WARP;
     const uint32_t lanes = blockDim.x, warps = blockDim.x / PST_CU_WARP, n = v.q.n;
-    for (uint32_t queue = warp; queue < n; queue += warps) { /* what the lanes before have for the queue */
+    for (uint32_t queue = warp; queue < n; queue += warps) { /* sum over the lanes before, for each queue */
         uint32_t before = 0;
         for (uint32_t first = 0; first < lanes; first += PST_CU_WARP) {
             uint32_t *count = &w.count[(size_t)(first + lane) * n + queue], sum = *count;
@@ -160,7 +161,7 @@ __device__ void scan(const struct pst_cu_nvme_view &v, const struct pst_nvme_wav
             w.take[queue] = before;
     }
     __syncthreads();
-    if (threadIdx.x == 0) { /* then what the queues before have */
+    if (threadIdx.x == 0) { /* then over the queues before */
         uint32_t at = 0;
         for (uint32_t queue = 0; queue < n; queue++) {
             w.begin[queue] = at;
@@ -173,7 +174,7 @@ __device__ void scan(const struct pst_cu_nvme_view &v, const struct pst_nvme_wav
         w.count[i] += w.begin[i % n];
 }
 
-/* What a batch begins with, for one queue: none posted, all left. */
+/* The start of a batch, for one queue: nothing is posted, everything is left. */
 __device__ __forceinline__ uint32_t start_queue(const struct pst_cu_nvme_view &v, uint32_t batch,
                                                 uint32_t queue)
 {
@@ -210,7 +211,7 @@ __global__ void __launch_bounds__(SUBMIT_THREADS)
 
 /* ---- batch: positions are known ---------------------------------------------------------------------- */
 
-/* None if the caller's numbers disagree. */
+/* The number of commands; 0 if the caller's numbers contradict each other. */
 __device__ __forceinline__ uint32_t grouped(const struct pst_cu_nvme_view &v, uint32_t batch,
                                             struct pst_twin_n most)
 {
@@ -231,7 +232,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS)
     }
 }
 
-/* Each queue's doorbell, all at once. */
+/* Rings each queue's doorbell. */
 __global__ void __launch_bounds__(PST_K_NVME_DRIVE_QUEUES_MAX)
     ring_batch(struct pst_cu_nvme_view v, uint32_t batch, struct pst_twin_n most)
 {
@@ -278,7 +279,7 @@ __device__ __forceinline__ void unlock(const struct pst_cu_nvme_view &v, uint32_
     (void)atomicExch(&v.locks[queue], 0u);
 }
 
-/* With the queue's lock: what has come, a doorbell each. */
+/* Takes completions, with a doorbell for each. The caller has the queue's lock. */
 __device__ void drain(const struct pst_cu_nvme_view &v, uint32_t queue)
 {
     struct pst_nvme_qp *qp = v.q.qp[queue];
@@ -292,7 +293,7 @@ __device__ void drain(const struct pst_cu_nvme_view &v, uint32_t queue)
     }
 }
 
-/* By a warp's leader: from looking the command up to having it. */
+/* Called by a warp's leader: sends one command and waits for its completion. */
 __device__ void do_one(const struct pst_cu_nvme_view &v, uint32_t index)
 {
     const struct pst_nvme_io *io = &v.q.ios[index];

@@ -1,5 +1,5 @@
-/* table.cu: tables of disk requests as they stand in their slots (nvme.h): judged, made into commands
- * that are grouped by queue, and, what had to be staged, brought to its place. */
+/* table.cu: tables of disk requests, as they stand in their slots (nvme.h): judged, made into commands that
+ * are grouped by queue. After the reads, staged rows are copied to their places. */
 #include "kernels/cuda/nvme/nvme.cuh"
 
 namespace
@@ -11,7 +11,7 @@ struct table {
     uint32_t batch, ssds, queues_each;
 };
 
-/* What another process may be writing is read once, and judged as it was read. */
+/* Reads a request once, because another process may be writing to it. */
 __device__ __forceinline__ struct pst_request take(const struct pst_k_nvme_table &t, uint32_t i)
 {
     const uint64_t *from = reinterpret_cast<const uint64_t *>(t.slot + t.at) + (size_t)i * 4;
@@ -63,7 +63,7 @@ __device__ verdict judge(const struct pst_k_nvme_layout &l, const table &t, uint
     return fits ? COMMAND : STAGED;
 }
 
-/* Here and below, t.batch is the batch's first command. */
+/* Here and below, t.batch is the number of the batch's first command. */
 __global__ void __launch_bounds__(PST_CU_THREADS)
     look(struct pst_cu_nvme_view v, struct pst_cu_nvme_aimed *aimed, table t)
 {
@@ -91,7 +91,8 @@ __global__ void __launch_bounds__(PST_CU_THREADS)
     }
 }
 
-/* How many commands each queue gets becomes where they begin. Of a table that is wrong there are none. */
+/* Turns the number of commands of each queue into the place where they begin. A wrong table has no commands.
+ */
 __global__ void group(struct pst_cu_nvme_view v, struct pst_cu_nvme_aimed *aimed, uint32_t *begin)
 {
     uint32_t at = 0;
@@ -119,7 +120,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS)
     }
 }
 
-/* By a warp, in the widest pieces that both addresses allow. */
+/* Called by a warp. Copies in the widest words that both addresses allow. */
 __device__ void copy_row(char *to, const char *from, uint32_t bytes)
 {
     const uint32_t lane = threadIdx.x % PST_CU_WARP;
@@ -140,7 +141,8 @@ __device__ void copy_row(char *to, const char *from, uint32_t bytes)
         to[i] = from[i];
 }
 
-/* A warp a request: what has ended well is there, or is copied; the rest is the host's. */
+/* Each warp has a request. Rows that were read well are in place, or are copied now; the others are left to
+ * the host. */
 __global__ void __launch_bounds__(PST_CU_THREADS)
     land(struct pst_cu_nvme_view v, struct pst_cu_nvme_aimed *aimed, uint32_t first, uint32_t n)
 {

@@ -1,8 +1,9 @@
-/* backend.h: what carries out reads and writes: io_uring ("file"), threads ("pread"), a mapping ("mmap"),
- * our own NVMe driver ("nvme", "emulated"), or a decorator around one of them that injects faults. Posting,
- * ringing and polling are separate, so that one system call serves many operations.
+/* backend.h: what carries out reads and writes: io_uring ("file"), threads ("pread"), a memory mapping
+ * ("mmap"), our own NVMe driver
+ * ("nvme", "emulated"), or a wrapper around one of them that injects faults. Posting, ringing and polling are
+ * separate, so that one system call serves many operations.
  *
- * Owner: the engine opens and closes a backend and owns the operations; a backend holds an operation from
+ * Owner: the engine opens and closes a backend and owns the operations. A backend holds an operation from
  * post until poll returns it. Files and regions outlive the backend. Threads: one, the engine's; a backend's
  * own threads stay inside it. */
 #ifndef PST_BACKEND_H
@@ -21,17 +22,17 @@ struct pst_dataset;
 #define PST_IO_NOTE_BYTES 512
 #define PST_IO_WHY_BYTES 192
 
-/* A file, opened once for buffered and once for direct use. */
+/* A file, opened once for buffered and once for direct I/O. */
 struct pst_io_file {
     char path[4096];
     int fd;             /* buffered; -1: not open */
-    int direct;         /* O_DIRECT; -1: the file system has none, or it was not wanted */
-    uint32_t block;     /* alignment of offset and length for direct use */
-    uint32_t mem_align; /* alignment of memory for direct use */
+    int direct;         /* with O_DIRECT; -1: not wanted, or the file system has none */
+    uint32_t block;     /* direct I/O needs offset and length aligned to this */
+    uint32_t mem_align; /* direct I/O needs memory aligned to this */
     bool writable;
 };
 
-/* Opens path; note says why direct use is not possible if it was wanted and is not ("" otherwise). */
+/* Opens path. If direct I/O is wanted but not possible, note says why; otherwise it is "". */
 PST_MUST_USE pst_rc pst_io_file_open(struct pst_io_file *file, const char *path, bool direct, bool writable,
                                      char note[PST_IO_NOTE_BYTES]);
 void pst_io_file_close(struct pst_io_file *file);
@@ -42,74 +43,74 @@ struct pst_io_op {
     uint64_t at; /* byte in the file */
     struct iovec *iov;
     int niov;
-    uint64_t bytes;         /* of iov in all */
+    uint64_t bytes;         /* sum over iov */
     int64_t result;         /* set before poll returns it: bytes moved, or -errno */
     struct pst_io_op *next; /* the backend's, while it holds the operation */
-    uint64_t due_ns;        /* the decorator's */
-    uint32_t pending;       /* nvme.c's: requests in flight; all have been made when cut */
+    uint64_t due_ns;        /* of the fault injector */
+    uint32_t pending;       /* of nvme.c: requests in flight; cut: all of them were made */
     bool cut;
-    char
-        why[PST_IO_WHY_BYTES]; /* of a negative result, where the backend knows more than errno; else empty */
+    char why[PST_IO_WHY_BYTES]; /* more than errno about a negative result; "" if the backend knows no more */
 };
 
-/* Up to pst_io_backend.group_requests requests of one table, for a backend that takes them as they stand: it
- * checks them, and brings what it can. */
+/* Requests of one table, at most pst_io_backend.group_requests, for a backend that takes tables. It checks
+ * the requests and carries out those that it can. */
 struct pst_io_group {
-    uint32_t index; /* of the engine's: below pst_io_backend.groups */
+    uint32_t index; /* number of the group; less than pst_io_backend.groups */
     char *slot;
-    uint64_t slot_bytes, at; /* of the slot: the first request */
+    uint64_t slot_bytes, at; /* at: byte of the slot with the first request */
     uint32_t n;
-    const atomic_bool *whole; /* all of its slot's groups have been posted, or will be soon */
+    const atomic_bool *whole; /* true: all groups of its slot are posted, or will be soon */
     uint32_t *left;           /* room for n */
-    /* set before poll_groups returns it */
-    uint32_t nleft; /* requests, counted from `at`, that the engine is to bring: left[0..nleft) */
-    uint32_t bad;   /* 1 + a request that is wrong: nothing was moved; 0: none */
-    uint64_t rows, row_bytes_wanted, commands, bytes, copied_bytes, merged; /* of what it brought */
-    char why[PST_IO_WHY_BYTES]; /* the backend is broken; else empty */
+    /* set before poll_groups returns the group */
+    uint32_t nleft; /* left[0..nleft): requests, counted from `at`, that the engine must carry out */
+    uint32_t bad;   /* 1 + the number of a wrong request; then nothing was moved. 0: none is wrong */
+    /* of what the backend carried out */
+    uint64_t rows, row_bytes_wanted, commands, bytes, copied_bytes, merged;
+    char why[PST_IO_WHY_BYTES]; /* why the backend cannot go on; "" if it can */
     struct pst_io_group *next;
 };
 
 struct pst_io_faults {
-    double error_rate; /* of operations that fail with EIO */
-    double short_rate; /* of operations that move less than they should */
+    double error_rate; /* share of operations that fail with EIO */
+    double short_rate; /* share of operations that move too little */
     int64_t delay_us;  /* added to every completion */
     uint64_t seed;
-    int32_t bad_file; /* operations that touch [bad_at, bad_at + bad_bytes) of it always fail; -1: none */
+    int32_t bad_file; /* in this file, operations on [bad_at, bad_at + bad_bytes) always fail; -1: no file */
     uint64_t bad_at, bad_bytes;
 };
 
-/* For "nvme" and "emulated". */
+/* Settings of "nvme" and "emulated". */
 struct pst_io_nvme_config {
     const char *stack;    /* "async", "sync", "batch" */
-    const char *drives;   /* nvme: PCI addresses with commas between */
-    const char *preset;   /* emulated: how fast */
+    const char *drives;   /* nvme: PCI addresses, separated by commas */
+    const char *preset;   /* emulated: the modelled drive */
     const char *emulated; /* emulated: more of its configuration, as JSON text; NULL or "": none */
     double dilate;
     uint32_t ssds; /* emulated */
     uint32_t queues, lanes, timeout_ms;
     const char *gpu;                   /* whose kernels drive the queues: "cuda:N"; NULL: the CPU does */
     bool writable;                     /* with gpu: requests may write */
-    uint64_t coalesce_bytes;           /* with gpu: of a read that several requests share */
+    uint64_t coalesce_bytes;           /* with gpu: most bytes of a read that several requests share */
     const struct pst_dataset *dataset; /* nvme: it must be the one on the drives */
 };
 
 struct pst_io_config {
     struct pst_io_file *files;
     uint32_t nfiles;
-    const struct pst_request_array *arrays; /* nvme and emulated: what lies in the files, by number */
-    int depth;                              /* operations held at once */
+    const struct pst_request_array *arrays; /* nvme and emulated: the arrays in the files, by number */
+    int depth;                              /* most operations held at once */
     int threads;                            /* pread */
     const struct iovec *regions;
     int nregions;
-    struct pst_io_faults faults;           /* the decorator's */
-    const struct pst_io_nvme_config *nvme; /* NULL: neither "nvme" nor "emulated" will be asked for */
+    struct pst_io_faults faults;           /* of the fault injector */
+    const struct pst_io_nvme_config *nvme; /* NULL: "nvme" and "emulated" will not be used */
 };
 
-/* Of drives that we drive ourselves. */
+/* Counts of drives that we drive ourselves. */
 struct pst_io_driven {
     uint64_t gpu_commands, cpu_commands;
     uint64_t sq_doorbells, cq_doorbells;
-    uint64_t retries, aborts, resets; /* by the driver itself; the engine repeats besides */
+    uint64_t retries, aborts, resets; /* by the driver; the engine counts its own retries */
     uint64_t turns;                   /* how often the queues went from the GPU to the CPU */
 };
 
@@ -117,35 +118,36 @@ struct pst_io_backend;
 
 struct pst_io_backend_ops {
     const char *name;
-    bool copies; /* moves every byte once more, through the CPU */
-    bool direct; /* makes use of pst_io_file.direct */
-    bool dma;    /* memory must be shared and in config's regions; a gap costs as much as a row */
-    /* note: what works less well than it could, and why ("" if nothing). */
+    bool copies; /* copies every byte once more by the CPU */
+    bool direct; /* uses pst_io_file.direct */
+    bool dma;    /* memory must be shared and in the config's regions; gaps are not read over */
+    /* note: a warning about what works less well than it could; "" if nothing does. */
     pst_rc (*open)(struct pst_io_backend *b, const struct pst_io_config *config,
                    char note[PST_IO_NOTE_BYTES]);
     void (*post)(struct pst_io_backend *b, struct pst_io_op *op);
     pst_rc (*ring)(struct pst_io_backend *b);
     int (*poll)(struct pst_io_backend *b, struct pst_io_op **done, int max);
-    /* Rings, and sleeps until poll has news or so many milliseconds are over: for who waits for nothing else.
-     * NULL: the same by ring and fds. */
+    /* Rings, and sleeps until poll would return something or the time is over, for a caller that waits for
+     * nothing else. NULL: pst_io_wait does the same with ring and fds. */
     pst_rc (*wait)(struct pst_io_backend *b, int ms);
-    int (*fds)(const struct pst_io_backend *b, int fds[PST_IO_FDS_MAX]); /* readable when poll has news */
+    /* Descriptors that are readable when poll would return something; returns their number. */
+    int (*fds)(const struct pst_io_backend *b, int fds[PST_IO_FDS_MAX]);
     void (*close)(struct pst_io_backend *b);
-    /* Of a backend with groups; ring also tells it that a slot has become whole. */
+    /* For a backend with groups. Ring also tells it that a slot has become whole. */
     void (*post_group)(struct pst_io_backend *b, struct pst_io_group *group);
     int (*poll_groups)(struct pst_io_backend *b, struct pst_io_group **done, int max);
-    /* How it went, for the report; valid while nothing is in flight. */
+    /* Counts for the report; valid while nothing is in flight. */
     void (*count)(struct pst_io_backend *b, struct pst_io_driven *driven);
 };
 
 struct pst_io_backend {
     const struct pst_io_backend_ops *ops;
     void *impl;
-    uint32_t groups,
-        group_requests; /* set by open: how many it holds at once, and how large; 0: it takes none */
+    uint32_t groups, group_requests; /* set by open: most groups at once, and most requests of a group; 0: it
+                                        takes no groups */
 };
 
-/* The names of all of them; "auto" is file, or pread if io_uring cannot be used. */
+/* The names of all backends. "auto" means file, or pread if io_uring cannot be used. */
 #define PST_IO_BACKEND_NAMES "file|pread|mmap|nvme|emulated"
 /* The ways in which nvme and emulated can drive queues. */
 #define PST_IO_STACK_NAMES PST_NVME_WAY_NAMES
@@ -159,21 +161,21 @@ extern const struct pst_io_backend_ops pst_io_emulated_ops;
 /* The array that lies in this file. */
 const struct pst_request_array *pst_io_array_in(const struct pst_request_array *arrays, uint32_t file);
 
-/* b's wait, or the same by its ring and fds. */
+/* Calls b's wait, or does the same with its ring and fds. */
 PST_MUST_USE pst_rc pst_io_wait(struct pst_io_backend *b, int ms);
 
-/* NULL with pst_fail: there is none of that name. Not for "auto". */
+/* Finds a backend by name, but not "auto". NULL, with pst_fail: there is none. */
 const struct pst_io_backend_ops *pst_io_backend_named(const char *name);
 
-/* Opens paths (config->nfiles; NULL or "": none) into config->files, and the backend named want ("auto":
- * file, else pread) over them, with the fault injector around it if any fault is asked for. notes gets a line
- * for whatever works less well than it could. On failure the files are closed. */
+/* Opens config->nfiles paths (NULL or "": no file) into config->files, and over them the backend that is
+ * named `want`. If a fault is asked for, wraps the fault injector around it. notes gets a line for each thing
+ * that works less well than it could. On failure the files are closed. */
 PST_MUST_USE pst_rc pst_io_choose(struct pst_io_backend *b, const struct pst_io_config *config,
                                   const char *want, const char *const *paths, bool direct, bool writable,
                                   char *notes, size_t note_bytes);
 void pst_io_files_close(struct pst_io_file *files, uint32_t n);
 
-/* Puts the fault injector around inner, which it then owns. Leaves inner alone on failure. */
+/* Wraps the fault injector around a backend. On failure the backend stays as it is. */
 PST_MUST_USE pst_rc pst_io_faulty_wrap(struct pst_io_backend *b, const struct pst_io_config *config);
 
 #endif

@@ -1,4 +1,4 @@
-/* choose.c: which backend serves, over which files. */
+/* choose.c: chooses a backend and opens the files for it. */
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,7 +57,8 @@ static pst_rc open_files(const struct choice *c, bool direct)
     return PST_OK;
 }
 
-/* On a GPU a timeout must be over before the wait for the queue is, which is for other reads too. */
+/* On a GPU, a command's timeout must end before the wait for the GPU's queue does; that wait covers other
+ * reads, too. */
 static pst_rc suits_gpu(const struct pst_io_nvme_config *nvme, bool faulty)
 {
     const double most_ms = 1000 * pst_queue_wait_s() / 2;
@@ -83,7 +84,7 @@ static pst_rc try_backend(struct pst_io_backend *b, const struct choice *c,
     pst_rc rc = PST_OK;
     if (c->config->nvme != NULL && c->config->nvme->gpu != NULL)
         rc = suits_gpu(c->config->nvme, faulty);
-    /* what has drives of its own reads no file: its alignment is the drives' */
+    /* a backend with its own drives reads no files, and has the drives' alignment */
     if (rc == PST_OK)
         rc = open_files(c, c->direct && ops->direct && !ops->dma);
     if (rc == PST_OK) {

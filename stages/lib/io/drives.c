@@ -1,3 +1,5 @@
+/* drives.c: opens the drives of the backends "nvme" and "emulated", and finds where on them a byte of a file
+ * lies. */
 #include "stages/lib/io/drives.h"
 
 #include <jansson.h>
@@ -20,8 +22,8 @@ const struct pst_request_array *pst_io_array_in(const struct pst_request_array *
     return &arrays[a];
 }
 
-/* A namespace for each file. Rows stay whole if they fill blocks; otherwise as many rows as do stay together.
- */
+/* Makes a namespace for each file. Rows that fill blocks are units; of others, the fewest rows that fill
+ * blocks. */
 static json_t *namespaces(struct pst_io_drives *d, const struct pst_io_config *c)
 {
     json_t *list = json_array();
@@ -85,8 +87,8 @@ static pst_rc connect_drives(struct pst_io_drives *d, const struct pst_io_config
     return rc;
 }
 
-/* Reads the block that says what a drive holds. After that the place of feature rows is known; no other array
- * is on drives. */
+/* Reads the block that says what a drive holds. It gives the place of the feature rows; other arrays are not
+ * on drives. */
 static pst_rc read_signature(struct pst_io_drives *d, uint32_t drive, const struct pst_io_config *c)
 {
     const struct pst_extent *features = &c->arrays[PST_ARRAY_FEATURES].rows_in;
@@ -113,7 +115,7 @@ static pst_rc read_signature(struct pst_io_drives *d, uint32_t drive, const stru
     rc = pst_nvme_stack_new(&stack, &config);
     rc = rc == PST_OK ? pst_nvme_stack_add(stack, &read) : rc;
     while (rc == PST_OK && n == 0)
-        rc = pst_nvme_stack_poll(stack, &result, 1, &n); /* ends: what takes too long is aborted */
+        rc = pst_nvme_stack_poll(stack, &result, 1, &n); /* this ends, because a late command is aborted */
     char text[64];
     if (rc == PST_OK && result.status != PST_NVME_OK)
         rc = pst_fail(PST_E_IO, "%s: cannot read the first block: %s", d->t[drive].what,

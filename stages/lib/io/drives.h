@@ -1,5 +1,5 @@
-/* drives.h: the NVMe drives behind the backends "nvme" and "emulated": brought up, with the stage's memory
- * made known to them, and where on them each byte of each file lies. Owner: the backend. Threads: one. */
+/* drives.h: the NVMe drives of the backends "nvme" and "emulated". It opens them, maps the stage's memory for
+ * them, and knows where each byte of each file lies on them. Owner: the backend. Threads: one. */
 #ifndef PST_DRIVES_H
 #define PST_DRIVES_H
 
@@ -16,7 +16,7 @@ struct pst_io_drives {
     struct pst_nvme_controller c[PST_NVME_SSDS_MAX], *list[PST_NVME_SSDS_MAX];
     bool open[PST_NVME_SSDS_MAX];
     uint32_t lba_shift;
-    struct pst_extent extents[PST_REQUEST_FILES_MAX]; /* of each file: where it lies on the drives */
+    struct pst_extent extents[PST_REQUEST_FILES_MAX]; /* where each file lies on the drives */
     int nregions;
     struct {
         const char *base;
@@ -24,15 +24,16 @@ struct pst_io_drives {
     } regions[PST_IO_DRIVES_REGIONS_MAX];
 };
 
-/* Real drives (config->nvme->drives), or emulated ones over the files themselves. */
+/* Opens real drives (config->nvme->drives), or emulated ones that serve the files. */
 PST_MUST_USE pst_rc pst_io_drives_open(struct pst_io_drives *d, const struct pst_io_config *config,
                                        bool emulated);
 void pst_io_drives_close(struct pst_io_drives *d);
 
-/* Where byte `at` of the file is, and how many bytes go on from there on the same drive. False: on none. */
+/* Where byte `at` of a file lies, and how many bytes follow there on the same drive. False: it is on no
+ * drive. */
 bool pst_io_drives_find(const struct pst_io_drives *d, uint32_t file, uint64_t at,
                         struct pst_nvme_request *where, uint64_t *run);
-/* The address of memory for a drive; false: it is in no region. */
+/* The address of memory for a drive. False: the memory is in no region. */
 bool pst_io_drives_iova(const struct pst_io_drives *d, uint32_t drive, const void *memory, uint64_t bytes,
                         uint64_t *iova);
 

@@ -1,3 +1,5 @@
+/* engine.c: makes operations of pieces, keeps the backend busy, and handles completions, short transfers and
+ * retries. */
 #include "stages/lib/io/engine.h"
 
 #include <stdio.h>
@@ -12,13 +14,13 @@
 #include "common/util/clock.h"
 #include "common/error.h"
 
-#define COMPLETIONS_MAX 64 /* taken from the backend at once */
-#define DRAIN_MS_MAX 10000 /* a drive that takes longer is not coming back */
-#define REGIONS_MAX 65     /* the stage's 64 and the staging */
+#define COMPLETIONS_MAX 64 /* completions taken from the backend at once */
+#define DRAIN_MS_MAX 10000 /* a drive that takes longer will not answer */
+#define REGIONS_MAX 65     /* 64 of the stage, and the staging */
 
 /* ---- opening and closing ------------------------------------------------------------------------- */
 
-/* Slots, and the staging that a drive writes to itself. */
+/* Slots, and the staging memory if a drive writes to it. */
 static int all_regions(const struct pst_disk *d, struct iovec regions[REGIONS_MAX])
 {
     int n = 0;
@@ -59,7 +61,7 @@ static pst_rc make_memory(struct pst_disk *d)
     const struct pst_disk_config *c = &d->config;
     d->tables = calloc(c->tables_max, sizeof *d->tables);
     d->ops = calloc((size_t)c->depth, sizeof *d->ops);
-    /* untouched pages cost nothing, and most are never touched */
+    /* most pages are never touched, and untouched pages take no memory */
     d->staging_bytes = pst_align_up(c->coalesce_bytes, PST_PAGE) + 2 * PST_PAGE;
     const struct pst_io_backend_ops *ops =
         strcmp(c->backend, "auto") != 0 ? pst_io_backend_named(c->backend) : NULL;
@@ -109,7 +111,7 @@ pst_rc pst_disk_new(struct pst_disk **out, const struct pst_disk_config *config,
         pst_disk_free(d);
         return rc;
     }
-    /* a mapping need not read a gap, and a drive's command has one piece of memory */
+    /* a mapping reads no gaps, and a drive's command has one piece of memory */
     d->gap_bytes = d->backend.ops->copies || d->backend.ops->dma ? 0 : config->gap_bytes;
     *out = d;
     return PST_OK;
@@ -117,10 +119,10 @@ pst_rc pst_disk_new(struct pst_disk **out, const struct pst_disk_config *config,
 
 void pst_disk_sleep(struct pst_disk *d, int64_t ms)
 {
-    (void)!pst_io_wait(&d->backend, (int)pst_max_i64(1, ms)); /* what goes wrong, the next ring will tell */
+    (void)!pst_io_wait(&d->backend, (int)pst_max_i64(1, ms)); /* an error comes again at the next ring */
 }
 
-/* True when nothing is in flight any more: only then may the memory go. */
+/* True: nothing is in flight. Only then may the memory be freed. */
 static bool drain(struct pst_disk *d)
 {
     int64_t deadline = pst_clock_ms() + DRAIN_MS_MAX;
@@ -130,7 +132,7 @@ static bool drain(struct pst_disk *d)
         int n = d->backend.ops->poll(&d->backend, done, COMPLETIONS_MAX);
         bool any = n > 0;
         d->in_flight -= n;
-        (void)!pst_disk_groups_take(d, &any); /* what is wrong with them is of no interest any more */
+        (void)!pst_disk_groups_take(d, &any); /* errors do not matter any more */
         if (!any)
             pst_disk_sleep(d, deadline - pst_clock_ms());
     }
@@ -151,7 +153,7 @@ void pst_disk_free(struct pst_disk *d)
             (void)munmap(d->staging, d->staging_bytes * (size_t)d->config.depth);
         free(d->ops);
         pst_disk_groups_delete(&d->groups);
-    } /* else the drive may still write there: what it may touch is left as it is */
+    } /* otherwise the drive may still write to this memory, so it stays allocated */
     pst_disk_pieces_delete(&d->pieces);
     free(d->tables);
     free(d);
@@ -194,7 +196,7 @@ int pst_disk_fds(const struct pst_disk *d, int fds[PST_IO_FDS_MAX])
 void pst_disk_whole(struct pst_disk *d, struct pst_disk_ticket *ticket)
 {
     atomic_store_explicit(&ticket->whole, true, memory_order_release);
-    d->posted += d->backend.groups > 0; /* so that the backend is told */
+    d->posted += d->backend.groups > 0; /* so that the backend is rung */
 }
 
 pst_rc pst_disk_add(struct pst_disk *d, struct pst_disk_ticket *ticket, void *slot, uint64_t slot_bytes,
@@ -218,7 +220,7 @@ pst_rc pst_disk_add(struct pst_disk *d, struct pst_disk_ticket *ticket, void *sl
 
 /* ---- making operations --------------------------------------------------------------------------- */
 
-/* Whether the device can move this piece straight between file and slot. */
+/* Whether the device can move this piece directly between file and slot. */
 static bool fits_device(const struct pst_disk *d, const struct pst_disk_piece *piece)
 {
     const struct pst_io_file *file = &d->files[piece->file];
@@ -231,7 +233,7 @@ static uint64_t round_down(uint64_t value, uint64_t to)
     return value - value % to;
 }
 
-/* Appends memory to the transfer, but for the first *skip bytes of it. */
+/* Appends memory to the transfer, without its first *skip bytes. */
 static void add_span(struct op *op, char *memory, uint64_t bytes, uint64_t *skip)
 {
     struct pst_io_op *io = &op->io;
@@ -250,7 +252,7 @@ static void add_span(struct op *op, char *memory, uint64_t bytes, uint64_t *skip
     io->bytes += bytes;
 }
 
-/* Points the transfer at what is still missing of the window. */
+/* Aims the transfer at the part of the window that is still missing. */
 static void aim(struct pst_disk *d, struct op *op)
 {
     struct pst_io_op *io = &op->io;
@@ -296,7 +298,7 @@ static void post(struct pst_disk *d, struct op *op)
     d->posted++;
 }
 
-/* Whether piece can ride along after the pieces that op has. */
+/* Whether the operation can have this piece, too, after the pieces that it has. */
 static bool joins(const struct pst_disk *d, const struct op *op, uint64_t begin, uint64_t end,
                   const struct pst_disk_piece *piece)
 {
@@ -314,7 +316,7 @@ static bool joins(const struct pst_disk *d, const struct op *op, uint64_t begin,
                           : d->files[piece->file].direct < 0 || !fits_device(d, piece));
 }
 
-/* Makes the next operation out of the sorted pieces. */
+/* Makes the next operation of the sorted pieces. */
 static void make_op(struct pst_disk *d, struct op *op, struct pst_disk_ticket *ticket)
 {
     const struct pst_disk_pieces *p = &d->pieces;
@@ -347,7 +349,7 @@ static void make_op(struct pst_disk *d, struct op *op, struct pst_disk_ticket *t
     open_window(d, op, op->npieces);
 }
 
-/* The table whose requests are made operations of now; NULL: none. */
+/* The table whose requests become operations now; NULL: none. */
 static struct pst_disk_table *table_at_hand(struct pst_disk *d)
 {
     if (d->backend.groups > 0)
@@ -362,7 +364,7 @@ void pst_disk_drop_table(struct pst_disk *d)
     d->ntables--;
 }
 
-/* Keeps the queue full. */
+/* Makes and posts operations until the queue is full. */
 static pst_rc fill_queue(struct pst_disk *d)
 {
     struct pst_disk_table *table;
@@ -396,7 +398,7 @@ static pst_rc fill_queue(struct pst_disk *d)
 
 /* ---- completions --------------------------------------------------------------------------------- */
 
-/* What a piece is of, in words. The tags of feature requests are vertices. */
+/* Describes what a piece is for. The tag of a feature request is a vertex. */
 static const char *subject(const struct pst_disk *d, const struct pst_disk_piece *piece, char out[96])
 {
     const struct pst_request_array *a = pst_io_array_in(d->config.arrays, piece->file);
@@ -422,7 +424,7 @@ static pst_rc give_up(const struct pst_disk *d, const struct op *op, const char 
                     (unsigned long long)(piece->at / block), (unsigned long long)block);
 }
 
-/* Once more; a window of several pieces is taken piece by piece when its tries are used up. */
+/* Tries again. When the tries of a window of several pieces are used up, goes on piece by piece. */
 static pst_rc try_again(struct pst_disk *d, struct op *op, const char *what)
 {
     op->tries++;
@@ -487,7 +489,7 @@ static pst_rc complete(struct pst_disk *d, struct op *op)
         op->tries++;
         return give_up(d, op, "the file ends before its last row");
     }
-    /* short: go on from the last whole block */
+    /* a short transfer: go on from the last whole block */
     uint64_t before = op->done;
     op->done = round_down(op->done + (uint64_t)result, op->io.direct ? d->files[op->io.file].block : 1);
     aim(d, op);
@@ -516,7 +518,7 @@ static pst_rc take_completions(struct pst_disk *d, bool *any)
     return first;
 }
 
-/* Adds the time since the last look, during which the queue was as it is now. */
+/* Adds the time since the last call; the queue has not changed since then. */
 static void account(struct pst_disk *d)
 {
     const double now = pst_clock_s(), passed = d->looked_at > 0 ? now - d->looked_at : 0;
@@ -556,7 +558,8 @@ pst_rc pst_disk_pump(struct pst_disk *d)
     if (rc != PST_OK) {
         d->failed = rc;
         (void)snprintf(d->failure, sizeof d->failure, "%s", pst_error_text());
-        /* what was posted meanwhile must reach the backend, or draining would wait for it in vain */
+        /* operations posted meanwhile must reach the backend; otherwise draining would wait for them forever
+         */
         if (d->posted > 0 && d->backend.ops->ring(&d->backend) == PST_OK)
             d->posted = 0;
         return pst_fail(rc, "%s", d->failure);

@@ -1,13 +1,13 @@
-/* engine.h: the disk stage without its stage: tables of requests (request.h) become few, large, aligned
- * operations, and completions become "this slot is whole". Knows nothing of frames and ports.
+/* engine.h: the disk engine. Tables of requests (request.h) become few, large, aligned operations;
+ * completions become "this slot is whole". It knows nothing of frames and ports.
  *
- * Requests are sorted by place in the file, and neighbours are merged into one vectored operation that reads
- * each row straight into its slot; what lies between rows that are near enough is read and dropped. Rows that
- * are not aligned to the device's blocks are read, with the blocks around them, into a buffer and copied out;
+ * Requests are sorted by file and place. Neighbours are merged into one vectored operation that reads each
+ * row straight into its slot; the bytes between rows that are near each other are read and dropped. Rows that
+ * are not aligned to the device's blocks are read, with the blocks around them, into a buffer and copied;
  * rows that share blocks share the read. Requests of one table are carried out in any order.
  *
- * Owner: pst_disk_new allocates; pst_disk_free waits for what is in flight, then frees. Tickets and the
- * memory that tables and requests lie in are the caller's and must outlive their requests. Threads: one. */
+ * Owner: pst_disk_new allocates; pst_disk_free waits for what is in flight, then frees. Tickets, and the
+ * memory of tables and rows, belong to the caller and must outlive their requests. Threads: one. */
 #ifndef PST_ENGINE_H
 #define PST_ENGINE_H
 
@@ -16,55 +16,56 @@
 #include "stages/lib/io/backend.h"
 
 struct pst_disk_config {
-    const char *backend; /* "auto", "file", "pread", "mmap", "nvme" or "emulated" */
-    struct pst_request_array arrays[PST_REQUEST_ARRAYS_MAX]; /* by enum pst_array_id: pst_disk_config_add */
-    const char *paths[PST_REQUEST_FILES_MAX];                /* of the files in which they lie */
+    const char *backend; /* "auto", or one of PST_IO_BACKEND_NAMES */
+    /* by enum pst_array_id; filled by pst_disk_config_add */
+    struct pst_request_array arrays[PST_REQUEST_ARRAYS_MAX];
+    const char *paths[PST_REQUEST_FILES_MAX]; /* of the files of these arrays */
     uint32_t nfiles;
     int depth;   /* operations in flight */
     int threads; /* pread */
     int retries; /* of one operation */
     bool direct, writable;
-    bool complete_parts;     /* a GPU waits for each table, not for all of a slot's */
-    uint64_t coalesce_bytes; /* largest operation */
-    uint64_t gap_bytes;      /* read over gaps this large rather than make two operations; 0: never */
-    uint32_t tables_max;     /* tables waiting at once */
+    bool complete_parts;     /* a GPU waits after each table, not after the last table of a slot */
+    uint64_t coalesce_bytes; /* most bytes of an operation */
+    uint64_t gap_bytes;      /* rows at most this far apart are read by one operation; 0: no gap is read */
+    uint32_t tables_max;     /* most tables that wait at once */
     const struct iovec *regions;
     int nregions;
     struct pst_io_faults faults;
-    struct pst_io_nvme_config nvme; /* for the backends "nvme" and "emulated"; `writable` and `coalesce_bytes`
-                                       are the engine's to fill */
+    struct pst_io_nvme_config nvme; /* the engine fills its `writable` and `coalesce_bytes` */
 };
 
-/* Requests may name this array from now on. It lies in n files; row 0 of each begins at byte data_at. Row v
- * is row v / n of file v mod n. Nothing if it has no rows. wanted_bytes: of each row, how many are data. The
- * paths must live as long as the engine. */
+/* Adds an array that requests may name. It lies in n files: row v is row v / n of file v mod n, and row 0 of
+ * each file begins at byte data_at. wanted_bytes of each row are data. An array without rows is not added.
+ * The paths must outlive the engine. */
 void pst_disk_config_add(struct pst_disk_config *c, enum pst_array_id id, const char *const *paths,
                          uint32_t n, uint64_t data_at, uint64_t rows, uint64_t row_bytes,
                          uint64_t wanted_bytes);
-/* The same for every array of a dataset: at most PST_ARRAY_COUNT + PST_DATASET_FEATURE_FILES_MAX - 1 files,
- * which the engine opens when it is made. on_drives: features lie on raw drives, with stripes of their own;
- * of the files that have them only the first is opened. */
+/* Adds every array of a dataset. The engine opens their files when it is made: at most PST_ARRAY_COUNT +
+ * PST_DATASET_FEATURE_FILES_MAX - 1. on_drives: features are read from raw drives; then only the first of
+ * their files is opened. */
 void pst_disk_config_add_all(struct pst_disk_config *c, const struct pst_dataset *ds, bool on_drives);
 
 struct pst_disk_stats {
-    uint64_t requests; /* operations given to the backend, repeats included */
-    uint64_t bytes;    /* moved by them */
-    uint64_t rows;     /* asked for */
+    uint64_t requests; /* operations given to the backend, with repeats */
+    uint64_t bytes;    /* moved by these operations */
+    uint64_t rows;     /* rows of all requests */
     uint64_t row_bytes_wanted;
-    uint64_t copied_bytes; /* by the CPU, after the transfer or instead of it */
+    uint64_t copied_bytes; /* copied after a transfer, or instead of one */
     uint64_t retries;
-    uint64_t handed;    /* requests that a GPU left to the CPU */
-    uint64_t merged;    /* pieces that rode along in another's operation, requests in another's command */
-    double active_s;    /* something was in flight */
-    double in_flight_s; /* operations in flight, over time: divided by active_s, their mean number */
-    double starved_s;   /* fewer than depth were in flight, and no request waited */
+    uint64_t handed;    /* requests that kernels left to the CPU */
+    uint64_t merged;    /* rows that came with the operation, or the command, of another */
+    double active_s;    /* time with something in flight */
+    double in_flight_s; /* operations in flight, integrated over time; divided by active_s it is their mean
+                           number */
+    double starved_s;   /* time in which fewer than depth were in flight and no request waited */
 };
 
-/* Everything in flight for one slot. Zero it before first use. */
+/* What is in flight for one slot. Zero it before first use. */
 struct pst_disk_ticket {
-    uint32_t tables;   /* not yet turned into operations, or with the backend */
+    uint32_t tables;   /* that are not yet operations, or are with the backend */
     uint32_t ops;      /* in flight */
-    atomic_bool whole; /* the last table has been added: a backend that takes tables looks at it */
+    atomic_bool whole; /* the last table was added; a backend with groups reads this */
 };
 
 static inline bool pst_disk_idle(const struct pst_disk_ticket *t)
@@ -74,36 +75,35 @@ static inline bool pst_disk_idle(const struct pst_disk_ticket *t)
 
 struct pst_disk;
 
-/* note gets, line by line, what works less well than it could, and why; note_bytes large. */
+/* Makes an engine. note gets a line for each thing that works less well than it could. */
 PST_MUST_USE pst_rc pst_disk_new(struct pst_disk **out, const struct pst_disk_config *config, char *note,
                                  size_t note_bytes);
 void pst_disk_free(struct pst_disk *d);
 
-const char *pst_disk_backend(const struct pst_disk *d); /* which one runs: "file", ... */
-bool pst_disk_direct(const struct pst_disk *d);         /* past the page cache, for every array */
+const char *pst_disk_backend(const struct pst_disk *d); /* the name of the backend that runs */
+bool pst_disk_direct(const struct pst_disk *d);         /* true: all files are read past the page cache */
 const struct pst_disk_stats *pst_disk_stats(const struct pst_disk *d);
-/* False: the backend drives no drives of its own. */
+/* Counts of our own driver. False: the backend has no drives of its own. */
 bool pst_disk_driven(struct pst_disk *d, struct pst_io_driven *driven);
 int pst_disk_in_flight(const struct pst_disk *d);
 int pst_disk_fds(const struct pst_disk *d, int fds[PST_IO_FDS_MAX]);
 
-/* Queues `count` requests at byte table_at of a slot. PST_E_FORMAT if the table is not in the slot,
- * PST_E_LIMIT if tables_max wait already. The requests themselves are checked when their turn comes. */
+/* Queues `count` requests at byte table_at of a slot. PST_E_FORMAT: the table does not fit the slot.
+ * PST_E_LIMIT: tables_max tables wait already. The requests are checked later, when they are carried out. */
 PST_MUST_USE pst_rc pst_disk_add(struct pst_disk *d, struct pst_disk_ticket *ticket, void *slot,
                                  uint64_t slot_bytes, uint64_t table_at, uint64_t count);
 
-/* The slot's last table has been added: a GPU waits for completions from now on (before, it goes on
- * submitting). */
+/* Says that the slot's last table was added. Only then does a GPU wait for its completions. */
 void pst_disk_whole(struct pst_disk *d, struct pst_disk_ticket *ticket);
 
-/* Does all that can be done without waiting. Any error is final: it names the vertex (for features; the
- * request's tag otherwise), file and bytes, and every later call returns it. */
+/* Does all that can be done without waiting. Any error is final, and every later call returns it. It names
+ * file, bytes, and the vertex (for features) or the request's tag. */
 PST_MUST_USE pst_rc pst_disk_pump(struct pst_disk *d);
 
-/* Sleeps until something has completed or `ms` milliseconds have passed. */
+/* Sleeps until something has completed, but at most `ms` milliseconds. */
 void pst_disk_sleep(struct pst_disk *d, int64_t ms);
 
-/* Pumps until nothing is queued or in flight; PST_E_TIMEOUT after so many milliseconds. */
+/* Pumps until nothing is queued or in flight. PST_E_TIMEOUT: that took longer. */
 PST_MUST_USE pst_rc pst_disk_wait(struct pst_disk *d, int timeout_ms);
 
 #endif

@@ -42,7 +42,8 @@ static void add_features(struct pst_disk_config *c, const struct pst_dataset *ds
 
 void pst_disk_config_add_all(struct pst_disk_config *c, const struct pst_dataset *ds, bool on_drives)
 {
-    if (ds->features.path[0] != '\0') /* first: on emulated drives they are in namespace 1, as on real ones */
+    /* features first: then they are in namespace 1 of emulated drives, as on real drives */
+    if (ds->features.path[0] != '\0')
         add_features(c, ds, on_drives);
     for (unsigned id = 0; id < PST_ARRAY_COUNT; id++) {
         const struct pst_array *a =

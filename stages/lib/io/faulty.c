@@ -1,5 +1,5 @@
-/* faulty.c: a decorator that makes a good backend behave like a bad drive: errors, short transfers
- * (with rubbish where the rest should be) and late completions, all from a seeded generator. */
+/* faulty.c: wraps a backend and makes it behave like a bad drive: errors, short transfers (with rubbish in
+ * the missing part) and late completions, all from a seeded generator. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +16,11 @@
 
 struct faulty {
     struct pst_io_backend inner;
-    struct pst_io_backend_ops ops; /* under the inner backend's name */
+    struct pst_io_backend_ops ops; /* with the name of the inner backend */
     struct pst_io_faults faults;
     uint64_t state;
     int timer;
-    struct pst_io_op *head, *tail; /* finished, and held until they are due */
+    struct pst_io_op *head, *tail; /* completed operations, held until they are due */
 };
 
 /* SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). */
@@ -71,7 +71,7 @@ static pst_rc faulty_ring(struct pst_io_backend *b)
     return f->inner.ops->ring(&f->inner);
 }
 
-/* Takes back part of what was moved. */
+/* Undoes a part of a transfer. */
 static void shorten(struct faulty *f, struct pst_io_op *op)
 {
     int64_t kept = 1 + (int64_t)(next_random(f) % (uint64_t)(op->result - 1));
@@ -160,7 +160,8 @@ pst_rc pst_io_faulty_wrap(struct pst_io_backend *b, const struct pst_io_config *
     f->inner = *b;
     f->faults = config->faults;
     f->state = config->faults.seed;
-    f->ops = (struct pst_io_backend_ops){.name = b->ops->name, /* no wait: completions are held back here */
+    /* without wait, because completions are held back here */
+    f->ops = (struct pst_io_backend_ops){.name = b->ops->name,
                                          .copies = b->ops->copies,
                                          .direct = b->ops->direct,
                                          .dma = b->ops->dma,

@@ -1,3 +1,5 @@
+/* file_open.c: opens a file for buffered and for direct I/O, and finds the alignment that direct I/O needs.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,7 +11,7 @@
 #include "stages/lib/io/backend.h"
 #include "common/error.h"
 
-/* Kernels before 6.1 do not tell the alignment of direct I/O: the smallest that works is it. */
+/* Kernels before 6.1 do not report the alignment of direct I/O. Then it is the smallest that works. */
 static uint32_t probe_block(int fd)
 {
     void *memory = NULL;
@@ -81,7 +83,7 @@ pst_rc pst_io_file_open(struct pst_io_file *file, const char *path, bool direct,
         open_direct(file, flags, note);
     if (file->mem_align == 0)
         file->mem_align = 1;
-    /* rows are asked for at random; read-ahead would fetch what nobody wants */
+    /* rows are read at random, so read-ahead would read useless data */
     (void)posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
     return PST_OK;
 }

@@ -1,3 +1,4 @@
+/* gpu.c: launches the kernels that drive the queues, and reads what they report. */
 #include "stages/lib/io/gpu.h"
 
 #include <stdio.h>
@@ -10,9 +11,9 @@
 #include "stages/lib/io/engine.h"
 #include "common/error.h"
 
-#define GROUPS 8                /* in flight: the parts of a slot, and of those after it */
-#define GROUP_REQUESTS 16384u   /* of a group: a record says what became of them; 100 bytes of the GPU each */
-#define STAGING_MAX (64u << 20) /* of rows that do not fill blocks, all groups together */
+#define GROUPS 8                /* groups in flight: the parts of a slot and of the slots after it */
+#define GROUP_REQUESTS 16384u   /* of a group, for one record; each takes 100 bytes of the GPU */
+#define STAGING_MAX (64u << 20) /* bytes for rows that do not fill blocks, of all groups together */
 #define WARP 32u
 #define SUBMIT_THREADS 1024u
 #define COMPLETE_THREADS 256u
@@ -23,12 +24,12 @@ struct pst_io_gpu {
     struct pst_device device;
     struct pst_io_drives *drives;
     struct pst_k_nvme_drive *drive;
-    struct pst_k_nvme_record *records; /* of GROUPS */
+    struct pst_k_nvme_record *records; /* GROUPS of them */
     uint32_t *stop;
-    uint32_t requests, depth; /* of a group; of all queues */
+    uint32_t requests, depth; /* most requests of a group; entries of all queues */
     struct pst_nvme_dma staging;
     struct pst_k_nvme_layout layout;
-    bool owns; /* the queues */
+    bool owns; /* the GPU owns the queues */
     struct pst_io_group *flying[GROUPS];
     uint32_t nflying;
     uint64_t sequence, commands, turns, sq_doorbells, cq_doorbells;
@@ -62,7 +63,7 @@ static uint64_t divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-/* Of a row of features: the blocks around it, wherever it begins; 0: rows fill blocks, or are too large. */
+/* Bytes of the blocks around a row of features, wherever it begins. 0: rows fill blocks, or are too large. */
 static uint32_t staging_each(const struct pst_k_nvme_layout *l)
 {
     const uint64_t row = l->arrays[PST_ARRAY_FEATURES].rows_in.unit, block = 1ull << l->lba_shift;
@@ -102,7 +103,7 @@ struct sharing {
     uint32_t each, n;
 };
 
-/* Queues, registers and staging: all that the GPU and the drives have in common, but for the slots. */
+/* Lists the memory that the GPU and the drives share, without the slots: queues, registers and staging. */
 static void share(const struct pst_io_gpu *g, struct sharing *s)
 {
     const struct pst_io_drives *d = g->drives;
@@ -210,7 +211,7 @@ void pst_io_gpu_close(struct pst_io_gpu *g)
     if (g == NULL)
         return;
     pst_io_gpu_stop(g);
-    if (g->drive != NULL && !g->device.left_alone) /* or this would wait for ever */
+    if (g->drive != NULL && !g->device.left_alone) /* otherwise this would wait forever */
         g->device.twin->nvme->drive_free(g->drive);
     pst_device_close(&g->device);
     g->drive = NULL;
@@ -282,7 +283,7 @@ pst_rc pst_io_gpu_submit(struct pst_io_gpu *g, struct pst_io_group *group)
     pst_rc rc = take_over(g);
     if (rc != PST_OK)
         return rc;
-    /* what fails here stays in the queue, and the wait tells */
+    /* the queue keeps an error, and the wait reports it */
     (void)nvme->aim_table(g->drive, group->index, &table, &n);
     (void)nvme->submit(g->drive, group->index, n, &shape);
     g->flying[g->nflying++] = group;
@@ -352,7 +353,7 @@ void pst_io_gpu_finish(struct pst_io_gpu *g, struct pst_io_group *group, struct 
 void pst_io_gpu_count(const struct pst_io_gpu *g, struct pst_io_driven *driven)
 {
     driven->gpu_commands = g->commands;
-    driven->turns = g->turns > 0 ? g->turns - 1 : 0; /* the first was before all */
+    driven->turns = g->turns > 0 ? g->turns - 1 : 0; /* the first turn was at the start */
     if (!g->owns)
         return;
     driven->sq_doorbells = g->sq_doorbells;

@@ -1,11 +1,11 @@
-/* groups.c: tables for a backend that takes them as they stand: cut into groups, posted, and taken back; what
- * it leaves is taken apart by the engine like any table. */
+/* groups.c: tables for a backend that takes them: cut into groups, posted, and taken back. The engine carries
+ * out the requests that the backend leaves, like those of any table. */
 #include <stdlib.h>
 
 #include "stages/lib/io/engine_impl.h"
 #include "common/error.h"
 
-#define GROUPS_AT_ONCE 16 /* taken from the backend */
+#define GROUPS_AT_ONCE 16 /* groups taken from the backend at once */
 
 pst_rc pst_disk_groups_new(struct pst_disk *d)
 {
@@ -33,9 +33,9 @@ void pst_disk_groups_delete(struct pst_disk_groups *g)
     *g = (struct pst_disk_groups){0};
 }
 
-static const atomic_bool at_once = true; /* the `whole` of what need not be */
+static const atomic_bool at_once = true; /* `whole` of groups that need not wait for their slot */
 
-/* The next requests of the table that waits first. */
+/* Posts the next requests of the first waiting table. */
 static void post_group(struct pst_disk *d, struct pst_disk_group *group)
 {
     struct pst_disk_table *table = &d->tables[d->head];
@@ -78,7 +78,7 @@ static void end_group(struct pst_disk *d, struct pst_disk_group *group)
     d->groups.free = group;
 }
 
-/* What is left of a group waits to be taken apart. */
+/* Queues the requests that the backend left. */
 static void hand(struct pst_disk *d, struct pst_disk_group *group)
 {
     struct pst_disk_groups *g = &d->groups;

@@ -1,5 +1,5 @@
-/* mmap.c: a mapping and memcpy, as DGL and NumPy do: the baseline that the papers measure against. A
- * page fault stops the stage; that is what is to be measured. */
+/* mmap.c: a mapping and memcpy, as in DGL and NumPy: the baseline that papers compare with. A page fault
+ * stops the whole stage; that is the point of the comparison. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,7 +83,7 @@ static int64_t copy_out(const struct maps *m, const struct pst_io_op *op)
     struct stat st;
     if (fstat(m->files[op->file].fd, &st) != 0)
         return -errno;
-    /* a file that was cut short since would end the process with SIGBUS */
+    /* a file that has shrunk since would end the process by SIGBUS */
     uint64_t end = (uint64_t)st.st_size < map->bytes ? (uint64_t)st.st_size : map->bytes;
     uint64_t at = op->at;
     int64_t moved = 0;

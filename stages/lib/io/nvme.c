@@ -1,9 +1,9 @@
-/* nvme.c: "nvme" and "emulated": our own NVMe driver (common/nvme) over real drives or emulated ones.
- * A thread of its own drives the stack; operations go to it and come back over lists, as in pread.c.
+/* nvme.c: the backends "nvme" and "emulated": our own NVMe driver (common/nvme) with real or emulated drives.
+ * A thread drives the stack; operations go to it and come back in lists, as in pread.c.
  *
- *   On a GPU (gpu.h) the same thread launches kernels for groups of requests and sleeps until they are done.
- * The queues are the GPU's then; operations - what kernels do not do, and what failed or is late - are
- * carried out by the stack when nothing of the GPU's is in flight any more, and then all of them. */
+ * On a GPU (gpu.h) the same thread launches kernels for groups of requests and sleeps until they are done.
+ * Meanwhile the GPU owns the queues. Operations are requests that kernels left, that failed, or that are
+ * late. The stack carries them out when the GPU has nothing in flight any more. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "stages/lib/io/nvme_impl.h"
 
 #define REQUESTS_MAX 8192
-#define MEM_ALIGN 4u /* PRPs: section 4.1.1 */
+#define MEM_ALIGN 4u /* of PRPs (section 4.1.1) */
 
 static void nvme_close(struct pst_io_backend *b)
 {
@@ -45,8 +45,7 @@ static void nvme_close(struct pst_io_backend *b)
     b->impl = NULL;
 }
 
-/* The drives move whole blocks of theirs, to any memory that PRPs can name, whatever the file system can do.
- */
+/* The alignment is that of the drives' blocks and of PRPs, and not that of the file system. */
 static pst_rc set_alignment(const struct nvme *n, const struct pst_io_config *config)
 {
     for (uint32_t i = 0; i < config->nfiles; i++) {
@@ -91,7 +90,7 @@ static pst_rc open_any(struct pst_io_backend *b, const struct pst_io_config *con
     rc = rc == PST_OK ? open_stack(n, config) : rc;
     if (rc == PST_OK && config->nvme->gpu != NULL)
         rc = pst_io_gpu_open(&n->gpu, &n->drives, config, b);
-    if (rc == PST_OK && n->drives.emulated.pid > 0) /* where there is no such call, time tells */
+    if (rc == PST_OK && n->drives.emulated.pid > 0) /* without this call, only a timeout shows that it died */
         n->emulator = (int)syscall(SYS_pidfd_open, n->drives.emulated.pid, 0);
     if (rc == PST_OK) {
         const int failed = pthread_create(&n->thread, NULL, pst_io_nvme_thread, n);
@@ -145,7 +144,7 @@ static pst_rc nvme_ring(struct pst_io_backend *b)
     return PST_OK;
 }
 
-/* Kernels must not wait for drives that are no more. */
+/* Stops the kernels if the emulating process has died. */
 static void look_after_emulator(const struct nvme *n)
 {
     struct pollfd process = {.fd = n->emulator, .events = POLLIN};
@@ -158,7 +157,8 @@ static int nvme_poll(struct pst_io_backend *b, struct pst_io_op **done, int max)
     struct nvme *n = b->impl;
     uint64_t signals;
     look_after_emulator(n);
-    (void)!read(n->event, &signals, sizeof signals); /* before looking, so that no completion goes unseen */
+    /* read before the lists are, so that no completion is missed */
+    (void)!read(n->event, &signals, sizeof signals);
     int count = 0;
     (void)pthread_mutex_lock(&n->lock);
     while (count < max && (done[count] = pst_io_op_pop(&n->done)) != NULL)

@@ -1,4 +1,4 @@
-/* nvme_impl.h: the backend of nvme.c and its driving thread (nvme_thread.c). */
+/* nvme_impl.h: the state that nvme.c and its driving thread (nvme_thread.c) share. */
 #ifndef PST_NVME_IMPL_H
 #define PST_NVME_IMPL_H
 
@@ -19,24 +19,25 @@ struct nvme {
     int event;
     pthread_mutex_t lock;
     pthread_cond_t work;
-    struct pst_io_op_list posted;                      /* the engine's thread alone; given over by ring */
-    struct pst_io_op_list todo, done;                  /* under lock */
-    struct pst_io_group_list groups_posted;            /* as posted */
+    struct pst_io_op_list posted;           /* only for the engine's thread; ring moves them to todo */
+    struct pst_io_op_list todo, done;       /* under lock */
+    struct pst_io_group_list groups_posted; /* the same for groups */
     struct pst_io_group_list groups_todo, groups_done; /* under lock */
     struct pst_io_driven driven;                       /* under lock */
     bool stop;
     int emulator;           /* a descriptor of the process that emulates the drives; -1: none */
-    struct pst_io_gpu *gpu; /* NULL: the CPU drives */
+    struct pst_io_gpu *gpu; /* NULL: the CPU drives the queues */
     uint32_t timeout_ms;
-    /* the driving thread's */
-    struct pst_io_op_list cutting; /* operations of which not all requests have been made; the head is at: */
+    /* only for the driving thread */
+    /* operations whose requests are not all made; iov and within are the place in the first */
+    struct pst_io_op_list cutting;
     int iov;
     uint64_t within, moved;
     uint64_t in_flight; /* operations */
     struct pst_io_group_list sending;
     struct pst_nvme_settled settled;
-    bool unsettled;    /* what is in flight on the queues is not the stack's */
-    char failure[256]; /* the stack is of no use any more, and why */
+    bool unsettled;    /* the queues have commands in flight that the stack did not send */
+    char failure[256]; /* why the stack cannot go on; "" if it can */
 };
 
 static inline void pst_io_group_push(struct pst_io_group_list *list, struct pst_io_group *group)
@@ -66,7 +67,7 @@ static inline void pst_io_groups_move(struct pst_io_group_list *to, struct pst_i
         pst_io_group_push(to, group);
 }
 
-/* The driving thread; its argument is the struct nvme. Ends when n->stop is set. */
+/* The driving thread. Its argument is a struct nvme. It ends when n->stop is set. */
 void *pst_io_nvme_thread(void *argument);
 
 #endif

@@ -1,5 +1,5 @@
-/* nvme_thread.c: who drives the queues of nvme.c: cuts operations into requests for the stack, or
- * launches kernels for groups, and hands back what has ended. */
+/* nvme_thread.c: the thread that drives the queues for nvme.c. It cuts operations into requests for the
+ * stack, or launches kernels for groups, and returns what has ended. */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -10,13 +10,13 @@
 #include "stages/lib/io/nvme_impl.h"
 
 #define RESULTS_MAX 64
-#define SPINS 300    /* empty looks before the thread naps: about what a fast drive takes */
-#define NAP_NS 20000 /* then it looks as often as this */
+#define SPINS 300    /* empty polls before the thread sleeps: about as long as a fast drive takes */
+#define NAP_NS 20000 /* sleep between later polls */
 #define FINISHED_MAX 64
 
 /* ---- operations, for the stack ---------------------------------------------------------------------- */
 
-/* Before what has ended is handed back, so that who has all of it can count it. */
+/* Updates the counts before operations are returned, so that they are complete when all operations are. */
 static void count_driven(struct nvme *n)
 {
     const struct pst_nvme_stack_stats *s = pst_nvme_stack_stats(n->stack);
@@ -47,7 +47,7 @@ static void end_op(struct nvme *n, struct pst_io_op *op)
     (void)!write(n->event, &one, sizeof one);
 }
 
-/* The next request of the operation at the head; false: the stack has no room. */
+/* Makes the next request of the first operation. False: the stack has no room. */
 static bool cut_one(struct nvme *n, struct pst_io_op *op)
 {
     const struct iovec *iov = &op->iov[n->iov];
@@ -132,7 +132,8 @@ static void end_groups(struct nvme *n, struct pst_io_group *const *groups, int c
     (void)!write(n->event, &one, sizeof one);
 }
 
-/* Of a drive that is of no use: the engine will ask for each row, and be told so. */
+/* Fails every operation, because a drive cannot go on. The engine then tries each row and names the one that
+ * fails. */
 static void leave_all(struct nvme *n, struct pst_io_group *group)
 {
     for (group->nleft = 0; group->nleft < group->n; group->nleft++)
@@ -151,7 +152,7 @@ static void send_groups(struct nvme *n)
     }
 }
 
-/* The host gets the queues, and what is late of the GPU's commands comes to an end. */
+/* Gives the queues to the host and ends late commands of the GPU. */
 static void take_queues(struct nvme *n)
 {
     pst_rc rc = pst_io_gpu_give_back(n->gpu);
@@ -162,7 +163,7 @@ static void take_queues(struct nvme *n)
         lose_drives(n);
 }
 
-/* False: it is the stack's turn. */
+/* False: the stack must work first. */
 static bool serve_groups(struct nvme *n)
 {
     const bool operations = n->in_flight > 0;
@@ -188,7 +189,7 @@ static bool has_work(const struct nvme *n)
            n->sending.head != NULL || (n->gpu != NULL && pst_io_gpu_ready(n->gpu, false) != NULL);
 }
 
-/* Waits until there is something to do; false: it is time to end. */
+/* Waits until there is something to do. False: the thread must end. */
 static bool await_work(struct nvme *n)
 {
     (void)pthread_mutex_lock(&n->lock);
@@ -210,7 +211,7 @@ static bool serve_operations(struct nvme *n)
     if (n->unsettled)
         return true;
     pst_rc rc = pst_nvme_stack_poll(n->stack, results, RESULTS_MAX, &ended);
-    if (rc != PST_OK) /* the stack has ended all that it held, and takes no more */
+    if (rc != PST_OK) /* the stack has ended all its requests and takes no more */
         lose_drives(n);
     for (uint32_t i = 0; i < ended; i++)
         take_result(n, &results[i]);

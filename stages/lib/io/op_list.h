@@ -1,5 +1,4 @@
-/* op_list.h: operations in order of arrival, through their `next`. Owner and threads: whoever has the list.
- */
+/* op_list.h: operations in order of arrival, linked by their `next`. Owner and threads: those of the list. */
 #ifndef PST_OP_LIST_H
 #define PST_OP_LIST_H
 

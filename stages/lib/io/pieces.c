@@ -1,3 +1,4 @@
+/* pieces.c: checks requests, finds where their rows lie, and sorts the pieces. */
 #include "stages/lib/io/pieces.h"
 
 #include <stdio.h>
@@ -7,7 +8,8 @@
 #include "common/error.h"
 #include "common/store/dataset/manifest.h"
 
-/* A sort key has the byte's place in its file; above that the file, and whether it is written. */
+/* A sort key has the byte in its lowest bits, above it the file, and in the highest bit whether it is a
+ * write. */
 static_assert(PST_REQUEST_FILES_MAX <= 1 << (63 - PST_REQUEST_AT_BITS), "a file's number has 6 bits");
 
 pst_rc pst_disk_pieces_new(struct pst_disk_pieces *p, const struct pst_disk_config *config)
@@ -38,7 +40,7 @@ static const char *name_of(const struct pst_request *r)
     return r->array < PST_ARRAY_COUNT ? pst_array_id_name((enum pst_array_id)r->array) : "no array";
 }
 
-/* A fault in words. */
+/* Describes a fault. */
 static pst_rc refuse(const struct pst_disk_pieces *p, const struct pst_disk_table *table, uint64_t request,
                      const struct pst_request *r, enum pst_request_fault fault)
 {
@@ -104,7 +106,7 @@ static void add_piece(struct pst_disk_pieces *p, const struct pst_disk_piece *pi
     p->n++;
 }
 
-/* Least significant byte first; bytes that are equal everywhere are skipped. */
+/* A radix sort, least significant byte first. Bytes that are equal in all keys are skipped. */
 static void sort_keys(struct pst_disk_pieces *p)
 {
     uint64_t differ = 0;
@@ -143,8 +145,9 @@ pst_rc pst_disk_pieces_take(struct pst_disk_pieces *p, struct pst_disk_table *ta
         const uint64_t row_bytes = array->rows_in.unit, bytes = r.rows * row_bytes;
         while (table->next_byte < bytes && p->n < PST_DISK_PIECES_MAX) {
             struct pst_extent_place to = {0};
-            (void)pst_extent_find(&array->rows_in, r.row * row_bytes + table->next_byte, &to); /* checked */
-            /* a large request is cut where the file's pages begin: then its pieces are as aligned as it is */
+            /* this finds it, because the request is right */
+            (void)pst_extent_find(&array->rows_in, r.row * row_bytes + table->next_byte, &to);
+            /* cut a large request at pages of the file, so that its pieces are as aligned as it is */
             const uint64_t room = p->piece_bytes - to.at % PST_PAGE, rest = bytes - table->next_byte;
             const uint64_t most = to.run < room ? to.run : room;
             const struct pst_disk_piece piece = {.at = to.at,

@@ -1,4 +1,4 @@
-/* pread.c: a few threads and preadv, where io_uring is forbidden. */
+/* pread.c: a few threads that call preadv, for machines that forbid io_uring. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 struct pool {
     pthread_mutex_t lock;
     pthread_cond_t work;
-    struct pst_io_op_list posted; /* the engine's thread alone; given over by ring */
+    struct pst_io_op_list posted; /* only for the engine's thread; ring moves them to todo */
     struct pst_io_op_list todo, done;
     bool stop;
     int event;

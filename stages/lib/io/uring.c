@@ -1,4 +1,4 @@
-/* uring.c: io_uring with registered files, and registered buffers where the memlock limit permits. */
+/* uring.c: io_uring with registered files, and with registered buffers if the memlock limit permits. */
 #include <errno.h>
 #include <liburing.h>
 #include <stdio.h>
@@ -10,20 +10,20 @@
 #include "stages/lib/io/backend.h"
 #include "common/error.h"
 
-#define BUFFER_BYTES ((size_t)1 << 30) /* the kernel registers at most this much as one buffer */
-#define BUFFERS_MAX 1024               /* 1 TiB of slots */
+#define BUFFER_BYTES ((size_t)1 << 30) /* the most that the kernel registers as one buffer */
+#define BUFFERS_MAX 1024               /* enough for 1 TiB of slots */
 #define BATCH_SHARE 32                 /* README.md, "When to submit" */
 
 struct uring {
     struct io_uring ring;
-    uint32_t held; /* operations posted and not polled */
-    int event;     /* the ring's own descriptor says nothing of completions that wait to be asked for */
+    uint32_t held; /* operations that were posted and not polled */
+    int event;     /* the ring's descriptor does not report completions that still need a system call */
     bool ring_made, files_registered, watched;
-    int timer_ms; /* 0: none is set. An operation of our own that ends when a wait should */
+    int timer_ms; /* of a timer operation that ends a wait; 0: none is set */
     struct __kernel_timespec timer;
     struct pst_io_file *files;
     uint32_t nfiles;
-    struct iovec *buffers; /* registered; sorted as given */
+    struct iovec *buffers; /* the registered buffers, in the order given */
     int nbuffers;
 };
 
@@ -63,11 +63,13 @@ static void register_buffers(struct uring *u, const struct pst_io_config *config
                        strerror(-rc));
 }
 
-/* Completions wait until they are asked for, rather than interrupt what runs; kernels before 6.1 cannot. */
+/* Prefers completions that wait until we ask for them, instead of interrupting the thread. Kernels before 6.1
+ * cannot do that. */
 static int make_ring(struct uring *u, unsigned depth)
 {
+    /* TASKRUN_FLAG: a poll enters the kernel only if needed */
     static const unsigned ways[] = {IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
-                                        IORING_SETUP_TASKRUN_FLAG, /* a look enters the kernel if it must */
+                                        IORING_SETUP_TASKRUN_FLAG,
                                     IORING_SETUP_COOP_TASKRUN, 0};
     int rc = -EINVAL;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0] && rc == -EINVAL; i++)
@@ -104,7 +106,7 @@ static pst_rc uring_open(struct pst_io_backend *b, const struct pst_io_config *c
     if (rc == 0)
         rc = io_uring_register_eventfd(&u->ring, u->event);
     if (rc == 0)
-        (void)io_uring_cq_eventfd_toggle(&u->ring, false); /* until somebody watches it */
+        (void)io_uring_cq_eventfd_toggle(&u->ring, false); /* until pst_io_uring's fds are used */
     if (rc != 0) {
         uring_close(b);
         return pst_fail(
@@ -117,7 +119,7 @@ static pst_rc uring_open(struct pst_io_backend *b, const struct pst_io_config *c
     return PST_OK;
 }
 
-/* The registered buffer that holds the memory, or -1. */
+/* The registered buffer that contains the memory, or -1. */
 static int buffer_of(const struct uring *u, const struct iovec *iov)
 {
     const char *begin = iov->iov_base;
@@ -154,7 +156,7 @@ static void uring_post(struct pst_io_backend *b, struct pst_io_op *op)
     io_uring_sqe_set_data(sqe, op);
     const uint32_t before = u->held++;
     if (before > 0 && io_uring_sq_ready(&u->ring) > before / BATCH_SHARE)
-        (void)io_uring_submit(&u->ring); /* what is left over, ring tries again, and tells why */
+        (void)io_uring_submit(&u->ring); /* ring submits what is left, and reports an error */
 }
 
 static pst_rc uring_ring(struct pst_io_backend *b)
@@ -175,7 +177,7 @@ static int uring_poll(struct pst_io_backend *b, struct pst_io_op **done, int max
 {
     struct uring *u = b->impl;
     uint64_t signals;
-    if (u->watched) /* before looking, so that no completion goes unseen */
+    if (u->watched) /* read before the ring is, so that no completion is missed */
         (void)!read(u->event, &signals, sizeof signals);
     int n = 0;
     struct io_uring_cqe *cqe;
@@ -193,12 +195,12 @@ static int uring_poll(struct pst_io_backend *b, struct pst_io_op **done, int max
     return n;
 }
 
-/* One timer serves many waits, and ends some of them early: setting one for each is what else this call would
- * cost most by. */
+/* One timer serves many waits and may end some of them early. Setting a timer for each wait would be the
+ * largest cost of this call. */
 static void set_timer(struct uring *u, int ms)
 {
     struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
-    assert(sqe != NULL); /* the ring has room for one more than the engine's */
+    assert(sqe != NULL); /* the ring has room for one more than the engine's operations */
     u->timer = (struct __kernel_timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
     io_uring_prep_timeout(sqe, &u->timer, 0, 0);
     io_uring_sqe_set_data(sqe, NULL);
@@ -225,7 +227,7 @@ static int uring_fds(const struct pst_io_backend *b, int fds[PST_IO_FDS_MAX])
     struct uring *u = b->impl;
     if (!u->watched) {
         (void)io_uring_cq_eventfd_toggle(&u->ring, true);
-        (void)eventfd_write(u->event, 1); /* what ended before was not signalled */
+        (void)eventfd_write(u->event, 1); /* completions from before were not signalled */
     }
     u->watched = true;
     fds[0] = u->event;

@@ -1,6 +1,6 @@
-/* gpu.cuh: what the parts of the GPU bench share: the twins, a stream and a clock of CUDA events, and where
- * results go. Built by nvcc for a GPU, and by g++ with kernels/cuda/host, where everything is checked and no
- * figure is taken. The twin is what pst_twin_open finds: PENSTOCK_CUDA names the host build's. */
+/* gpu.cuh: what the parts of the GPU bench share: the twins, a stream, a clock of CUDA events, and the
+ * results file. nvcc builds it for a GPU. g++ builds it with kernels/cuda/host; then it checks everything and
+ * measures nothing. The twin is the one that pst_twin_open finds; PENSTOCK_CUDA names the host build's. */
 #ifndef PST_GPU_CUH
 #define PST_GPU_CUH
 
@@ -33,28 +33,29 @@ enum { ON_GPU = 1 };
 struct gpu {
     const struct pst_twin *cpu, *cuda;
     struct pst_queue *q;
-    cudaStream_t stream;                        /* the queue's; none on the host build */
-    double copy_bytes_s, link_bytes_s, flops_s; /* measured: in GPU memory; from the host; GEMM */
+    cudaStream_t stream; /* of the queue; none in the host build */
+    /* measured rates: copies in GPU memory, copies from the host, GEMM */
+    double copy_bytes_s, link_bytes_s, flops_s;
 };
 
 void gpu_open(struct gpu *g, int64_t most, int64_t columns);
 void gpu_close(struct gpu *g);
-/* Until all is done; stops the program if anything failed. */
+/* Waits until everything is done. Stops the program if anything failed. */
 void gpu_wait(struct gpu *g);
 
-/* GPU memory (or pinned), with a copy of what the host has if `from` is not NULL. */
+/* Memory of the GPU, or pinned memory, with a copy of the host's bytes if `from` is not NULL. */
 void *gpu_memory(struct gpu *g, enum pst_twin_memory kind, size_t bytes, const void *from);
-/* Stops the program if the GPU has other bytes. */
+/* Stops the program if the GPU's bytes differ from the host's. */
 void gpu_same(struct gpu *g, const void *device, const void *host, size_t bytes, const char *what);
-/* The same for floats: a relative error, norm-wise, of at most `limit`. */
+/* The same for floats: the relative error of the norm may be at most `limit`. */
 void gpu_close_floats(struct gpu *g, const float *device, const float *host, size_t n, double limit,
                       const char *what);
 
-/* Median of nine rounds of some calls each, by events around a round; 0 where there is no GPU. */
+/* The median of nine rounds of some calls, timed by events; 0 without a GPU. */
 double gpu_seconds(struct gpu *g, void (*call)(void *context), void *context);
 
-/* One line to the table, and one to the results: what must move, how long it took, and its share of the rate
- * that it is held to. Without a GPU: that it was checked. target: 0: none. */
+/* Prints a line and adds it to the results: the bytes or products, the time, and the share of the rate to
+ * compare with. Without a GPU, prints that the kernel was checked. target 0: none. */
 struct gpu_figure {
     const char *name;
     double bytes, flops, seconds;
@@ -62,10 +63,10 @@ struct gpu_figure {
     double target;
 };
 void gpu_report(const struct gpu_figure &f);
-/* A figure of another kind, "name": value. */
+/* Prints and adds another figure, "name": value. */
 void gpu_note(const char *name, double value, const char *unit);
 
-/* The results file: what gpu_report and gpu_note said, as JSON. */
+/* The results file has what gpu_report and gpu_note printed, as JSON. */
 void gpu_results_begin(const char *path);
 void gpu_results_end(void);
 

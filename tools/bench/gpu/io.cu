@@ -3,7 +3,7 @@
  *               [--dilate F] [--workers W] [--submit-threads P_s] [--complete-blocks C] [--complete-threads
  * T]
  *               [--warps W] [--beside]
- * Reads from emulated drives by kernels (kernels/nvme.h): a batch submitted and completed, again and again;
+ * Kernels read from emulated drives (kernels/nvme.h): a batch submitted and completed, again and again;
  * every byte of the first and of the last is checked. Prints one line of JSON: rates are those of undilated
  * drives.
  * --beside: also what GEMMs on another stream lose to it (Legend, Figure 20). */
@@ -118,7 +118,7 @@ void make_drive(struct rig *r)
         STOP("%s", why);
 }
 
-/* Reads spread evenly over queues, grouped by them, as `batch` wants it and the others do not mind. */
+/* Makes reads that are spread evenly over the queues and grouped by queue, as `batch` needs it. */
 void make_reads(struct rig *r)
 {
     const uint32_t queues = r->o.ssds * r->o.queues, n = r->o.batch;
@@ -200,7 +200,7 @@ void call_gemms(void *context)
         c->g.cuda->gemm(c->g.q, false, false, c->n, c->n, c->n, 1, c->a, c->n, c->a, c->n, 0, c->b, c->n, 1);
 }
 
-/* gpu_seconds with the drives kept busy meanwhile. */
+/* gpu_seconds while the drives are kept busy. */
 struct both {
     struct rig *r;
     struct compute *c;
@@ -251,7 +251,7 @@ void print(const struct rig *r, double round_s, double submit_s, double loss)
     printf("}\n");
 }
 
-/* What submission alone takes: completions wait in the queues, so the whole must fit. */
+/* The time of submission alone. Completions wait in the queues, so a whole batch must fit. */
 double submission(struct rig *r)
 {
 #ifdef PST_HOST_BUILD

@@ -1,6 +1,7 @@
-/* ipc.cu: from one process' record of an event to the start of another's kernel: a producer's kernel stamps
- * the GPU's clock and an interprocess event is recorded after it; a flag in shared memory tells the consumer,
- * which spins, to put a wait for the event and a kernel, which stamps the clock again, on its stream. */
+/* ipc.cu: the time from one process' event to the start of another process' kernel. A producer's kernel reads
+ * the GPU's clock, and an interprocess event is recorded after it. A flag in shared memory tells the
+ * consumer, which spins, to put a wait for the event and a kernel on its stream. That kernel reads the clock
+ * again. */
 #include "tools/bench/gpu/gpu.cuh"
 
 #include "common/util/clock.h"
@@ -48,7 +49,7 @@ struct page *map_page(int fd)
     return static_cast<struct page *>(at);
 }
 
-/* Spins until the other side has got so far. */
+/* Spins until the other side has reached this round. */
 void await(const uint32_t *at, uint32_t round)
 {
     const time_t begin = time(NULL);
@@ -124,7 +125,7 @@ int gpu_echo(int fd)
     cudaStream_t stream;
     CUDA(cudaSetDevice(0));
     CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    await(&page->told, 1); /* then the handles are there */
+    await(&page->told, 1); /* the handles are there now */
     CUDA(cudaIpcOpenMemHandle(&memory, page->memory, cudaIpcMemLazyEnablePeerAccess));
     CUDA(cudaIpcOpenEventHandle(&event, page->event));
     for (uint32_t round = 1; round <= ROUNDS; round++) {

@@ -1,5 +1,5 @@
-/* kernels.cu: each twin over one batch of two hops, as a sampler and a trainer would call it: checked against
- * the CPU's, then timed. What must move: each input that is used, once, and each output. */
+/* kernels.cu: each kernel over one batch of two hops, as a sampler and a trainer would call it: compared with
+ * the CPU's twin, then timed. What must move is each input that is used, and each output, once. */
 #include "tools/bench/gpu/gpu.cuh"
 
 #include "common/util/rng.h"
@@ -15,7 +15,7 @@ struct sizes {
 const struct sizes FULL = {4000000, 16, 8192, 2000000, 200000, 256, 8192, (size_t)1 << 30};
 const struct sizes TINY = {3000, 6, 40, 3000, 200, 32, 64, 1 << 16};
 enum { HOPS = 2, FANOUT = 10, ROW = 512 };
-const double LIMIT = 1e-5; /* sums of thousands are held to five times that */
+const double LIMIT = 1e-5; /* sums of thousands of terms may have five times that */
 
 struct batch {
     struct gpu *g;
@@ -23,7 +23,7 @@ struct batch {
     struct pst_csc host, device;
     struct pst_sample_key key[HOPS];
     int64_t n[HOPS + 1], edges[HOPS];      /* vertices after each hop */
-    int64_t *seeds, *vertices, *ids[HOPS]; /* host; vertices: of the last hop */
+    int64_t *seeds, *vertices, *ids[HOPS]; /* on the host; vertices: of the last hop */
     int32_t *indptr[HOPS], *local[HOPS];
     int64_t *d_seeds, *d_vertices, *d_ids[HOPS], *d_count;
     int32_t *d_indptr[HOPS], *d_local[HOPS];
@@ -197,7 +197,7 @@ void check_sampler(struct batch *b)
     check_lookup(b);
 }
 
-/* Each is held to a third of the time of the batch's gather. */
+/* Each may take a third of the time of the batch's gather. */
 void time_sampler(struct batch *b)
 {
     double draws = 0, ids = 0;
@@ -240,7 +240,7 @@ void call_gather(void *context)
                           c->row_bytes);
 }
 
-/* Rows of so many bytes from `kind` of memory; their first and last bytes say which they are. */
+/* Gathers rows from `kind` of memory. The first and last bytes of a row identify it. */
 double gather_from(struct batch *b, enum pst_twin_memory kind, int64_t table, int64_t n, uint64_t row_bytes,
                    const char *name)
 {
@@ -336,7 +336,7 @@ void call_layer(void *context)
                         d->dim, 0, d->out, d->dim, 1);
 }
 
-/* The GPU's has run in place once: so does the CPU's, from what both began with. */
+/* The GPU's kernel has run in place once; the CPU's does the same with the same start. */
 void check_fused(struct batch *b, struct dense *d, float *out, const float *weights)
 {
     b->g->cpu->bias_relu_dropout(NULL, out, d->dim, weights, b->vertices, d->dsts, d->dim, true, &d->drop);
@@ -354,7 +354,7 @@ void check_adam(struct batch *b, struct dense *d, float *grad, const float *in)
     free(moments);
 }
 
-/* All of the layer's; of the square one the last row. */
+/* Compares the whole product of a layer, and the last row of the square one. */
 void check_gemm(struct batch *b, struct dense *d, const float *in)
 {
     const int64_t k = d->gemm, dim = d->dim;
@@ -412,7 +412,7 @@ void time_dense(struct batch *b)
     const double row = (double)d.dim * 4, copy = b->g->copy_bytes_s,
                  gemm = 2.0 * (double)(d.gemm * d.gemm * d.gemm);
     const double structure = (double)d.edges * 4 + (double)d.dsts * 4;
-    /* every source is some edge's: each row is read once at least */
+    /* every source has an edge, so each row is read at least once */
     gpu_report({"mean (SpMM), forward", structure + ((double)d.sources + (double)d.dsts) * row, 0,
                 gpu_seconds(b->g, call_mean, &d), copy, 0.70});
     gpu_report({"mean (SpMM), backward", structure + (2 * (double)d.sources + (double)d.dsts) * row, 0,
@@ -475,6 +475,6 @@ int gpu_kernels(bool tiny)
     time_gather(&b);
     time_sampler(&b);
     time_dense(&b);
-    gpu_close(&g); /* the process' end frees the rest */
+    gpu_close(&g); /* the end of the process frees the rest */
     return 0;
 }

@@ -1,6 +1,8 @@
-/* gpu kernels [--tiny] [--out FILE]  each kernel's time, against what must move
- * gpu io OPTIONS                     disk kernels over emulated drives (io.cu)
- * gpu ipc [--out FILE]               from one process' record to another's kernel */
+/* main.cu: the command line of the GPU bench, and what its parts share.
+ *
+ *   gpu kernels [--tiny] [--out FILE]   each kernel's time, against what must move
+ *   gpu io OPTIONS                      disk kernels over emulated drives (io.cu)
+ *   gpu ipc [--out FILE]                from one process' event to another's kernel */
 #include "tools/bench/gpu/gpu.cuh"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-/* penstock bench io: how many requests a second a backend moves. */
+/* bench.c: `penstock bench io`: how many requests a second a backend serves. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* bench_file.c: the bench's requests through the disk stage's backends for files. */
+/* bench_file.c: moves the bench's requests through the disk engine's backends for files. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,11 +15,11 @@
 #include "tools/penstock/machine/bench_impl.h"
 
 #define CHUNK (1u << 20)
-#define THREADS 16 /* of pread */
+#define THREADS 16 /* for pread */
 #define WAIT_MS 1000
 
 struct file_op {
-    struct pst_io_op io; /* first: the backend hands it back */
+    struct pst_io_op io; /* first: the backend returns a pointer to it */
     struct iovec iov;
     uint64_t begun_ns;
 };
@@ -27,7 +27,7 @@ struct file_op {
 struct files {
     struct pst_io_file file;
     struct pst_io_backend backend;
-    struct file_op *ops; /* one a slot */
+    struct file_op *ops; /* one for each slot */
 };
 
 static pst_rc fill(int fd, uint64_t bytes)
@@ -47,7 +47,8 @@ static pst_rc fill(int fd, uint64_t bytes)
     return rc == PST_OK && fsync(fd) != 0 ? pst_fail_errno("syncing the bench's file") : rc;
 }
 
-/* Written aside and renamed: a file of that name is whole. Whether it is ours, the first check tells. */
+/* Writes the file under another name and renames it, so that a file of this name is whole. The first check
+ * shows whether its content is ours. */
 static pst_rc make_file(const char *path, uint64_t bytes)
 {
     struct stat st;
@@ -115,7 +116,7 @@ static pst_rc file_post(struct pst_mover *m, uint32_t slot, uint32_t ssd, uint64
     return PST_OK;
 }
 
-/* Waiting rings, too: one system call for both. */
+/* Does nothing, because waiting rings, too: one system call for both. */
 static pst_rc file_ring(struct pst_mover *m)
 {
     (void)m;

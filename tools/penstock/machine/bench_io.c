@@ -1,3 +1,5 @@
+/* bench_io.c: rounds of requests on several threads: what is timed, what is checked, and the figures of it.
+ */
 #include "tools/penstock/machine/bench_io.h"
 
 #include <pthread.h>
@@ -16,20 +18,22 @@
 #include "common/util/clock.h"
 #include "tools/penstock/machine/bench_impl.h"
 
-#define MEMORY_BYTES (256ull << 20) /* of slots, at most */
-#define ROUND_DEPTHS 256 /* requests of a round of a file, in depths: a device that rested is slow... */
-#define ROUND_BYTES (1ull << 20) /* ...or in bytes: few, that caches hold them, as they hold fio's */
+#define MEMORY_BYTES (256ull << 20) /* most memory of slots */
+/* a round on a file has so many depths of requests, because a device that rested is slow at first... */
+#define ROUND_DEPTHS 256
+#define ROUND_BYTES (1ull << 20) /* ...or so many bytes: few enough for the caches, as with fio */
 #define SLOTS_MAX 65536u
 #define DONE_MAX 256
-#define STEADY_DEPTHS 4 /* a round with fewer slots, in depths, has no part in which depth are in flight */
-#define IDLE_NS                                                                                              \
-    100000u /* without news the bench naps: who sleeps gets a busy processor back sooner than who spins */
+#define STEADY_DEPTHS 4 /* a round with fewer depths of slots is timed as a whole */
+/* after so long without a completion the bench sleeps between polls, because on a busy processor a sleeper
+ * gets its turn sooner */
+#define IDLE_NS 100000u
 #define NAP_NS 20000
 #define STALL_NS 60000000000ull
-#define BUCKETS (64 * 32) /* latencies: 32 to an octave, 3 % wide */
+#define BUCKETS (64 * 32) /* of latencies: 32 for each octave, 3 % wide */
 
-/* Threads that submit: they begin rounds together, and the first that has begun its last request ends the
- * round for all, so that what is timed of each is timed beside the others. */
+/* Threads that submit. They begin rounds together. The first thread that has begun its last request ends the
+ * round for all, so that each is timed while the others work. */
 struct team {
     struct rounds *all;
     uint32_t n;
@@ -37,7 +41,7 @@ struct team {
     pthread_barrier_t barrier;
     _Atomic bool enough;
     bool going;
-    pst_rc rc; /* of whoever failed first */
+    pst_rc rc; /* of the thread that failed first */
     char why[1024];
 };
 
@@ -47,10 +51,10 @@ struct rounds {
     struct pst_mover mover, *m;
     uint32_t thread;
     uint64_t seed, next_index;
-    uint64_t *at; /* by slot: where in the medium */
+    uint64_t *at; /* for each slot, its byte of the medium */
     uint32_t *ssd;
-    uint64_t latencies[BUCKETS], most_ns, requests, checked; /* requests: that were timed */
-    double sum_ns, seconds, cpu_ns;                          /* cpu: of the whole process */
+    uint64_t latencies[BUCKETS], most_ns, requests, checked; /* requests: those that were timed */
+    double sum_ns, seconds, cpu_ns;                          /* cpu_ns: of the whole process */
 };
 
 uint64_t pst_bench_cycles(void)
@@ -92,7 +96,8 @@ static bool right(const struct rounds *r, uint32_t slot, uint64_t salt)
     return true;
 }
 
-/* Requests of a round never overlap: they go round the span in a stride that shares no factor with it. */
+/* Chooses the place of a request. Writes of a round never overlap: they go through the span in steps that
+ * share no factor with it. */
 static void place(struct rounds *r, uint32_t slot)
 {
     const uint64_t n = r->o->span / r->o->bytes, i = r->next_index++ * r->team->n + r->thread;
@@ -172,7 +177,7 @@ static pst_rc post_some(struct rounds *r, uint32_t n, uint32_t ended, bool write
     return *begun > before ? r->m->ring(r->m) : PST_OK;
 }
 
-/* Moves n slots, `depth` at a time, or as many as there is time for; *begun gets how many. */
+/* Moves n slots, `depth` at a time, or as many as there is time for. *begun: how many. */
 static pst_rc transfer(struct rounds *r, uint32_t n, bool write, bool timed, uint32_t *begun)
 {
     struct pst_bench_done done[DONE_MAX];
@@ -216,8 +221,7 @@ static pst_rc check(const struct rounds *r, uint32_t n, uint64_t salt)
     return PST_OK;
 }
 
-/* Written data is the expected one with a salt of the round's own, so that what was there before is told
- * apart. */
+/* Written data are the expected ones with a salt for the round, so that old data are noticed. */
 static pst_rc round_of(struct rounds *r, uint32_t n)
 {
     const uint64_t salt = r->o->write ? draw(&r->seed) : 0;
@@ -290,7 +294,7 @@ static void note_failure(struct team *t, pst_rc rc)
     (void)pthread_mutex_unlock(&t->lock);
 }
 
-/* One after the other: they share the medium. */
+/* The threads prepare one after the other, because they share file or drives. */
 static void prepare_in_turn(struct rounds *r)
 {
     struct team *t = r->team;
@@ -306,7 +310,7 @@ static void *submit(void *argument)
     struct rounds *r = argument;
     struct team *t = r->team;
     (void)prctl(PR_SET_TIMERSLACK, 1000ul);
-    (void)pthread_mutex_lock(&t->lock); /* until all have been started */
+    (void)pthread_mutex_lock(&t->lock); /* wait until all are started */
     (void)pthread_mutex_unlock(&t->lock);
     prepare_in_turn(r);
     for (;;) {
@@ -325,7 +329,7 @@ static void *submit(void *argument)
 static void run_team(struct team *t)
 {
     pthread_t threads[PST_BENCH_THREADS_MAX];
-    uint32_t started = 1; /* this one is the first */
+    uint32_t started = 1; /* this thread is the first */
     (void)pthread_mutex_lock(&t->lock);
     for (; started < t->n; started++) {
         if (pthread_create(&threads[started], NULL, submit, &t->all[started]) != 0)
@@ -346,7 +350,7 @@ static void run_team(struct team *t)
 
 /* ---- all of it ------------------------------------------------------------------------------------ */
 
-/* What all threads saw, as if the first had seen it. */
+/* Adds the figures of all threads to those of the first. */
 static void sum_up(struct team *t, double ns_per_cycle, struct pst_bench_io_result *result)
 {
     struct rounds *sum = &t->all[0];
@@ -401,7 +405,7 @@ pst_rc pst_bench_io(const struct pst_bench_io *o, struct pst_bench_io_result *re
         sum_up(&t, (double)(pst_clock_ns() - ns) / (double)(pst_bench_cycles() - cycles), result);
     for (uint32_t i = o->threads; i-- > 0;)
         t.all[i].m->close(t.all[i].m);
-    for (uint32_t i = 0; i < o->threads; i++) { /* the drives are off by now */
+    for (uint32_t i = 0; i < o->threads; i++) { /* the drives are closed now */
         pst_nvme_dma_free(&t.all[i].m->memory);
         free(t.all[i].at);
         free(t.all[i].ssd);

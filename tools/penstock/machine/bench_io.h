@@ -1,7 +1,7 @@
-/* bench_io.h: how fast a backend moves requests, and whether what it moved is right. Requests go in rounds:
- * the transfers of a round are timed, each to memory of its own; then every byte of every one is checked.
- * Threads that submit have a backend each (of drives: queue pairs), and begin and end their rounds together.
- * Owner: the caller. Threads: one. */
+/* bench_io.h: measures how fast a backend moves requests, and checks what it moved. Requests go in rounds:
+ * the transfers of a round are timed, each to its own memory; then every byte is checked. Each submitting
+ * thread has its own backend or queue pairs; threads begin and end their rounds together. Owner: the caller.
+ * Threads: one. */
 #ifndef PST_BENCH_IO_H
 #define PST_BENCH_IO_H
 
@@ -18,22 +18,21 @@ struct pst_bench_io {
     const char *stack, *preset, *emulated; /* stack: the name of the way */
     double dilate, seconds;
     uint64_t bytes;   /* of a request */
-    uint64_t span;    /* bytes of each SSD (or the file) that requests fall into */
-    uint32_t threads; /* that submit, each as if it were alone */
-    uint32_t depth, ssds, lanes, queues, workers; /* depth, lanes, queues: of each thread */
-    bool write,
-        burst; /* burst: rounds of `depth` requests, all at once, instead of `depth` always in flight */
+    uint64_t span;    /* bytes of each SSD, or of the file, in which requests lie */
+    uint32_t threads; /* that submit */
+    uint32_t depth, ssds, lanes, queues, workers; /* depth, lanes and queues are those of each thread */
+    bool write, burst; /* burst: rounds of `depth` requests at once, instead of `depth` always in flight */
 };
 
 struct pst_bench_io_result {
-    uint64_t checked;     /* requests, all of whose bytes were right */
-    uint64_t requests;    /* of them, those that were timed */
-    double seconds;       /* of the timed parts, of one thread */
-    double iops;          /* of all threads together */
-    double cpu_ns;        /* of a request: the whole process's, its time in the kernel included */
-    double latency_us[5]; /* mean, median, 99th and 99.9th percentile, most */
-    /* Of a request: of nvme and emulated, time in the driver, but for looks that found nothing; of the
-     * others, which wait asleep, cpu_ns. */
+    uint64_t checked;     /* requests whose bytes were all right */
+    uint64_t requests;    /* requests that were timed */
+    double seconds;       /* of the timed parts of one thread */
+    double iops;          /* requests a second of all threads together */
+    double cpu_ns;        /* processor time of a request, with the kernel's and of the whole process */
+    double latency_us[5]; /* mean, median, 99th and 99.9th percentile, maximum */
+    /* Time of a request in the driver, without polls that found nothing (nvme, emulated). Other backends
+     * sleep while they wait; for them this is cpu_ns. */
     double cycles, driver_ns;
     uint64_t commands, sq_doorbells, cq_doorbells, retries, resets; /* of nvme and emulated */
 };

@@ -1,5 +1,5 @@
-/* bench_nvme.c: the bench's requests through our own driver, to emulated drives or real ones. Threads share
- * the drives; each has a stack over queue pairs of its own. */
+/* bench_nvme.c: moves the bench's requests through our own driver, to emulated or real drives. Threads share
+ * the drives; each has a stack with its own queue pairs. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,9 @@
 
 #define RESULTS_MAX 256
 #define TIMEOUT_MS 30000
-#define RAM_MAX (1ull << 30) /* of emulated drives together: larger ones hold a function of the address */
-#define REFERENCE_MAX (1ull << 30) /* of a real drive: its content is read once, and kept */
+/* Of all emulated drives together; larger ones hold a function of the address. */
+#define RAM_MAX (1ull << 30)
+#define REFERENCE_MAX (1ull << 30) /* of a real drive, whose content is read once and kept */
 
 struct drives {
     uint32_t n;
@@ -26,7 +27,7 @@ struct drives {
 };
 
 struct driver {
-    struct drives *d; /* the first thread's */
+    struct drives *d; /* made by the first thread */
     uint64_t iova[PST_NVME_SSDS_MAX];
     struct pst_nvme_stack *stack;
     struct pst_nvme_stack_stats before;
@@ -171,7 +172,7 @@ static pst_rc nvme_poll(struct pst_mover *m, struct pst_bench_done *done, uint32
     return rc;
 }
 
-/* Reads a real drive's span once, in order, by the batch stack: what random reads are compared with. */
+/* Reads a real drive's span once, in order, by the batch stack. Random reads are compared with this. */
 static pst_rc learn(struct pst_mover *m, uint32_t ssd)
 {
     struct drives *d = ((struct driver *)m->impl)->d;

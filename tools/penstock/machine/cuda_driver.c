@@ -1,4 +1,4 @@
-/* cuda_driver.c: see cuda_driver.h. */
+/* cuda_driver.c: opens the CUDA driver and looks its functions up. */
 #include "tools/penstock/machine/cuda_driver.h"
 
 #include <dlfcn.h>

@@ -1,16 +1,16 @@
-/* cuda_driver.h: the CUDA driver, opened at run time: as much of its API as the probe calls, declared here so
- * that no CUDA header is needed to build. Never opened in a process that forks afterwards. */
+/* cuda_driver.h: the CUDA driver, opened at run time: the part of its API that the probe calls, declared here
+ * so that the build needs no CUDA header. Not for a process that forks later. */
 #ifndef PST_CUDA_DRIVER_H
 #define PST_CUDA_DRIVER_H
 
 #include "common/base.h"
 
-#define PST_IPC_HANDLE_BYTES 64 /* of both kinds, by the driver's interface */
+#define PST_IPC_HANDLE_BYTES 64 /* of both kinds of handles */
 struct pst_ipc_handle {
     char bytes[PST_IPC_HANDLE_BYTES];
 };
 
-/* X(member, symbol, parameters): each returns a CUresult, 0 for success. */
+/* X(member, symbol, parameters). Each function returns a CUresult, 0 for success. */
 #define PST_DRIVER_CALLS(X)                                                                                  \
     X(init, "cuInit", (unsigned flags))                                                                      \
     X(version, "cuDriverGetVersion", (int *version))                                                         \
@@ -41,12 +41,12 @@ enum pst_driver_constant {
     PST_CU_MULTIPROCESSORS = 16,
     PST_CU_MAJOR = 75,
     PST_CU_MINOR = 76,
-    PST_CU_ONE_ADDRESS = 91, /* registered host memory is where the host has it */
+    PST_CU_ONE_ADDRESS = 91, /* the GPU sees registered host memory at the host's address */
     PST_CU_DMA_BUF = 124,
     PST_CU_REGISTER_PORTABLE = 1,
     PST_CU_REGISTER_IO_MEMORY = 4,
     PST_CU_LAZY_PEER_ACCESS = 1,
-    PST_CU_EVENT_SHARED = 2 | 4, /* without timing, between processes */
+    PST_CU_EVENT_SHARED = 2 | 4, /* without timing, and for several processes */
 };
 
 struct pst_driver {
@@ -55,9 +55,9 @@ struct pst_driver {
 #undef PST_DRIVER_MEMBER
 };
 
-/* PST_E_UNSUPPORTED: there is no driver, or it lacks a function; the message says which. */
+/* PST_E_UNSUPPORTED: there is no driver, or it lacks the function that the message names. */
 pst_rc pst_driver_open(struct pst_driver *driver);
-/* What a call's result means: "CUDA_ERROR_...". */
+/* The name of a call's result: "CUDA_ERROR_...". */
 const char *pst_driver_error(const struct pst_driver *driver, int error);
 
 #endif

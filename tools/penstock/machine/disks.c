@@ -1,4 +1,4 @@
-/* penstock disks: the machine's NVMe drives, and which backends could use them. */
+/* disks.c: `penstock disks`: the machine's NVMe drives, and which backends can use them. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>

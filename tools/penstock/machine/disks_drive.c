@@ -1,5 +1,5 @@
-/* disks_drive: what the kernel cannot say: of controllers bound to vfio-pci, asked over our own driver; and
- * which dataset's rows a namespace holds, which its first block says. */
+/* disks_drive.c: what the kernel cannot report: details of controllers that are bound to vfio-pci, asked by
+ * our own driver; and which dataset's rows a namespace holds, which its first block says. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,14 +10,14 @@
 #include "common/nvme/driver/vfio.h"
 #include "tools/penstock/machine/disks.h"
 
-#define READ_MS_MAX 5000 /* a flash drive that takes longer has other troubles */
+#define READ_MS_MAX 5000 /* a working flash drive is faster */
 
 static void decode(struct disk_namespace *ns, const unsigned char block[PST_STRIPE_BLOCK])
 {
     if (pst_stripe_decode(&ns->stripe, block, ns->name, &ns->ours) != PST_OK)
-        ns->ours = false; /* damaged: penstock store says so */
+        ns->ours = false; /* damaged: `penstock store` reports that */
     for (char *at = ns->stripe.name; *at != '\0'; at++)
-        *at = *at >= ' ' && *at <= '~' ? *at : '?'; /* whoever wrote it, terminals and JSON must bear it */
+        *at = *at >= ' ' && *at <= '~' ? *at : '?'; /* the text goes to terminals and JSON */
 }
 
 void disks_read_signature(struct disk_namespace *ns)
@@ -32,7 +32,7 @@ void disks_read_signature(struct disk_namespace *ns)
         (void)close(fd);
 }
 
-/* The first PST_STRIPE_BLOCK bytes (or one larger block) to dma; false: they cannot be read. */
+/* Reads the first PST_STRIPE_BLOCK bytes, or one larger block, to dma. False: it cannot. */
 static bool read_first(struct pst_nvme_controller *c, const struct pst_nvme_namespace *space,
                        const struct pst_nvme_dma *dma)
 {
@@ -61,7 +61,7 @@ static bool read_first(struct pst_nvme_controller *c, const struct pst_nvme_name
 static void add_namespaces(struct disk *d, struct pst_nvme_controller *c, const struct pst_nvme_dma *dma)
 {
     struct pst_nvme_namespace space;
-    bool readable = true; /* after a read that did not come back nothing more is asked */
+    bool readable = true; /* no further reads after one that did not end */
     for (uint32_t nsid = 1; nsid <= c->namespaces && nsid <= PST_PCI_NAMESPACES_MAX; nsid++) {
         if (pst_nvme_namespace(c, nsid, &space) != PST_OK)
             continue;
@@ -95,7 +95,7 @@ void disks_ask_ourselves(struct disk *d)
             if (rc == PST_OK)
                 add_namespaces(d, &c, &dma);
             pst_nvme_close(&c);
-            pst_nvme_dma_free(&dma); /* the controller is off */
+            pst_nvme_dma_free(&dma); /* the controller is closed now */
         }
         t.ops->close(&t);
     }

@@ -1,4 +1,4 @@
-/* disks_find: libnvme asks the controllers that the kernel drives; sysfs knows the others too. */
+/* disks_find.c: finds controllers: libnvme asks those that the kernel drives, and sysfs knows the others. */
 #include <ctype.h>
 #include <errno.h>
 #include <libnvme.h>
@@ -10,9 +10,9 @@
 
 #include "tools/penstock/machine/disks.h"
 
-#define KELVIN 273 /* temperatures are told in it */
+#define KELVIN 273 /* temperatures are in kelvin */
 
-/* Identify pads its texts with spaces. */
+/* Copies text of Identify, which is padded with spaces. */
 static void copy_text(char out[PST_NAME_MAX], const char *text)
 {
     (void)snprintf(out, PST_NAME_MAX, "%s", text != NULL ? text : "");
@@ -46,7 +46,8 @@ static int64_t transfer_bytes_max(const struct disk *d)
     return kib < 0 ? DISK_UNKNOWN : (int64_t)kib * 1024;
 }
 
-/* What only the controller itself can say: whoever may not open its device learns it not, and is told so. */
+/* Asks the controller for details. Without the right to open its device they stay unknown, and `unknown` says
+ * why. */
 static void ask(struct disk *d, nvme_ctrl_t c)
 {
     struct nvme_id_ctrl id;
@@ -121,7 +122,7 @@ static void add_controller(struct disk *disks, int *n, nvme_subsystem_t s, nvme_
     copy_text(d->serial, nvme_ctrl_get_serial(c));
     copy_text(d->firmware, nvme_ctrl_get_firmware(c));
     ask(d, c);
-    /* libnvme hangs the namespaces of a drive with several controllers on their subsystem */
+    /* for a drive with several controllers, libnvme lists the namespaces under their subsystem */
     nvme_ctrl_for_each_ns(c, ns) add_namespace(d, ns);
     if (d->nnamespaces == 0)
         nvme_subsystem_for_each_ns(s, ns) add_namespace(d, ns);
@@ -134,10 +135,11 @@ static void ask_libnvme(struct disk *disks, int *n)
     nvme_host_t host;
     nvme_subsystem_t subsystem;
     nvme_ctrl_t controller;
-    nvme_root_t root = nvme_create_root(NULL, LOG_CRIT); /* what went wrong is in what is not told */
+    nvme_root_t root = nvme_create_root(NULL, LOG_CRIT); /* errors show as missing details */
     if (root == NULL)
         return;
-    (void)nvme_scan_topology(root, NULL, NULL); /* fails where the kernel has no NVMe: then there are none */
+    /* fails if the kernel has no NVMe; then there are no drives */
+    (void)nvme_scan_topology(root, NULL, NULL);
     nvme_for_each_host(root, host) nvme_for_each_subsystem(host, subsystem)
         nvme_subsystem_for_each_ctrl(subsystem, controller) add_controller(disks, n, subsystem, controller);
     nvme_free_tree(root);
@@ -156,7 +158,7 @@ int disks_find(struct disk disks[DISKS_MAX])
                                  .percentage_used = DISK_UNKNOWN};
     for (int i = 0; i < found; i++) {
         if (pst_pci_read(&disks[n].pci, "", address[i]) != PST_OK)
-            continue; /* pulled out since it was listed */
+            continue; /* removed since it was listed */
         disks[n].on_pci = true;
         (void)snprintf(disks[n].transport, PST_NAME_MAX, "pcie");
         n++;

@@ -1,5 +1,5 @@
-/* disks_show: what penstock disks prints. Backends read files on a drive that the kernel drives, or (nvme)
- * the drive itself when it does not. */
+/* disks_show.c: prints what `penstock disks` found. File backends need a drive that the kernel drives;
+ * backend nvme needs one that it does not. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <liburing.h>
@@ -11,12 +11,12 @@
 #include "stages/lib/io/backend.h"
 #include "tools/penstock/machine/disks.h"
 
-/* Of drives that there are: emulated ones are left out. */
+/* The backends for real drives. */
 enum { FILE_BACKEND, PREAD_BACKEND, MMAP_BACKEND, NVME_BACKEND, BACKENDS };
 static const struct pst_io_backend_ops *const backend_of[BACKENDS] = {&pst_io_uring_ops, &pst_io_pread_ops,
                                                                       &pst_io_mmap_ops, &pst_io_nvme_ops};
 
-/* Why a backend cannot use the drive, as it is now; the number of obstacles. */
+/* Finds why a backend cannot use the drive now. Returns the number of obstacles. */
 static int obstacles(const struct disk *d, int backend, struct pst_obstacle out[PST_OBSTACLES_MAX])
 {
     if (backend == NVME_BACKEND && d->on_pci) {
@@ -218,7 +218,8 @@ pst_rc disks_print_json(const struct disk *disks, int n)
 {
     json_t *all = json_array();
     for (int i = 0; i < n; i++)
-        (void)json_array_append_new(all, disk_json(&disks[i])); /* NULL is refused, and counted below */
+        /* NULL is refused; the count below notices that */
+        (void)json_array_append_new(all, disk_json(&disks[i]));
     pst_rc rc = all != NULL && json_array_size(all) == (size_t)n
                     ? PST_OK
                     : pst_fail(PST_E_FORMAT, "a drive's model, serial number or firmware is not text");

@@ -1,4 +1,5 @@
-/* penstock probe: what this machine has for a pipeline on GPUs, what it lacks, and what that costs. */
+/* probe.c: `penstock probe`: what this machine has for a pipeline on GPUs, what it lacks, and what that
+ * costs. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,7 +88,7 @@ static void tell_gpu(const struct pst_probe_gpu *found)
     tell("ipc events", &found->ipc_event, "stages wait on the host for one another, not in their streams");
 }
 
-/* The same once more, through the library that pipelines use. */
+/* Prints the same for the library that pipelines use. */
 static pst_rc tell_routes(void)
 {
     struct pst_probe_routes found = {0};

@@ -1,4 +1,4 @@
-/* probe_gpu.c: see probe_gpu.h. */
+/* probe_gpu.c: tries CUDA in two processes: devices, shared memory and events, registers of a drive. */
 #include "tools/penstock/machine/probe_gpu.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 enum {
     REGION_BYTES = 2 << 20,
     SHARED_BYTES = 1 << 20,
-    BAR_BYTES = 8192, /* registers, and doorbells of the first queues: every controller has them */
+    BAR_BYTES = 8192, /* registers and the first doorbells, which every controller has */
     PATTERN = 0x5C,
     CHECKED = 64,
 };
@@ -95,7 +95,7 @@ static void ask_device(const struct pst_driver *cu, int attribute, const char *l
         (void)snprintf(answer->why, sizeof answer->why, "%s", lacking);
 }
 
-/* The address of the first controller that vfio-pci has. */
+/* The address of the first controller that is bound to vfio-pci. */
 static bool bound_drive(const char *root, char address[PST_PCI_ADDRESS_BYTES])
 {
     char found[PST_PCI_NVME_MAX][PST_PCI_ADDRESS_BYTES];
@@ -110,10 +110,10 @@ static bool bound_drive(const char *root, char address[PST_PCI_ADDRESS_BYTES])
     return false;
 }
 
-/* Its registers are mapped and registered, and neither read nor written. */
+/* Maps and registers a controller's registers; it neither reads nor writes them. */
 static void try_registers(const struct pst_driver *cu, struct pst_probe_answer *answer)
 {
-    const char *of_tests = getenv("PENSTOCK_PROBE_ROOT"), *root = of_tests ? of_tests : ""; /* before /sys */
+    const char *of_tests = getenv("PENSTOCK_PROBE_ROOT"), *root = of_tests ? of_tests : "";
     char address[PST_PCI_ADDRESS_BYTES], path[PATH_MAX];
     if (!bound_drive(root, address)) {
         (void)snprintf(answer->why, sizeof answer->why,
@@ -159,7 +159,7 @@ static bool make(void *message, void *shared)
     return true;
 }
 
-/* Opens the maker's memory and compares what is in it. */
+/* Opens the maker's memory and compares its content. */
 static bool open_once(const struct pst_driver *cu, const struct pst_ipc_handle *handle,
                       struct pst_probe_answer *answer)
 {

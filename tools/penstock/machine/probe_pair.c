@@ -1,5 +1,5 @@
-/* probe_pair.c: see probe_pair.h. The maker answers once; then the opener gets what it made and answers once.
- * Both end with their end of a pair of sockets. */
+/* probe_pair.c: starts a maker and an opener. The maker answers once. The opener gets the maker's message and
+ * answers once. Each ends when its end of a pair of sockets is closed. */
 #include "tools/penstock/machine/probe_pair.h"
 
 #include <errno.h>
@@ -13,10 +13,10 @@
 
 #include "common/error.h"
 
-#define ANSWER_MS 60000 /* CUDA takes seconds to start on a machine with many GPUs */
+#define ANSWER_MS 60000 /* on a machine with many GPUs, CUDA needs seconds to start */
 
 struct job {
-    bool (*make)(void *message, void *shared); /* of the maker, else NULL */
+    bool (*make)(void *message, void *shared); /* for the maker; otherwise NULL */
     void (*open_all)(void *message);
     void *message, *shared;
     size_t bytes;
@@ -37,7 +37,8 @@ static bool put(int fd, const void *from, size_t bytes)
     return send(fd, from, bytes, MSG_NOSIGNAL) == (ssize_t)bytes;
 }
 
-/* Runs in the helper until its other end is closed. An answer is whether to go on, and the message. */
+/* Runs in the helper until the other end of its socket is closed. An answer says whether to go on, and has
+ * the message. */
 static void help(int fd, const struct job *job)
 {
     char end;

@@ -1,4 +1,4 @@
-/* probe_routes.c: see probe_routes.h. */
+/* probe_routes.c: tries what the runtime does with memory and events of GPUs. */
 #include "tools/penstock/machine/probe_routes.h"
 
 #include <stdio.h>
@@ -40,7 +40,7 @@ static const struct pst_gpus *library(struct pst_probe_routes *found)
     return gpus;
 }
 
-/* A region as routes have it, pinned, from which bytes go to a region of the GPU that is shared. */
+/* Pins a region as for a route, and copies bytes from it to a shared region of the GPU. */
 static bool make(void *message, void *shared)
 {
     struct message *m = message;
