@@ -93,15 +93,51 @@ enum pst_param_type {
     PST_PARAM_INTS,  /* a list: [10, 5] */
 };
 
-#define PST_INTS_MAX 16 /* elements of a list that is stored: more than there are hops */
+/* Values of parameters are stored in the stage's state before `size` is called:
+ *
+ *     struct state { int64_t depth; const char *backend; };
+ *     {.name = "depth", .type = PST_PARAM_INT, .into = PST_INTO(struct state, depth), ...}
+ *
+ * The member's type must fit the type of the parameter:
+ *     BOOL     bool
+ *     INT      int, unsigned, int64_t or uint64_t, with limits that fit
+ *     REAL     double
+ *     STRING   const char *, which lives as long as the stage
+ *     ENUM     const char *; or an enum, int or unsigned: the number of the choice, from 0; or, for two
+ *              choices, bool: true is the second
+ *     BYTES    uint64_t or int64_t
+ *     INTS     struct pst_ints */
+#define PST_INTS_MAX 16 /* more than there are hops */
 struct pst_ints {
     size_t count;
     int64_t value[PST_INTS_MAX];
 };
 
+enum pst_into_kind {
+    PST_INTO_NOTHING = 0,
+    PST_INTO_BOOL,
+    PST_INTO_I32,
+    PST_INTO_U32,
+    PST_INTO_I64,
+    PST_INTO_U64,
+    PST_INTO_F64,
+    PST_INTO_TEXT,
+    PST_INTO_INTS,
+};
+
+struct pst_into {
+    size_t at; /* byte offset in the state */
+    enum pst_into_kind kind;
+};
+#define PST_INTO(struct_, member_)                                                                           \
+    {                                                                                                        \
+        offsetof(struct_, member_), PST_INTO_KIND(struct_, member_)                                          \
+    }
+
 struct pst_param_desc {
     const char *name; /* letters, digits, _ and - */
     enum pst_param_type type;
+    struct pst_into into;        /* PST_INTO: where the value is stored */
     const char *def;             /* the default as JSON text; NULL: the pipeline must give a value */
     double min, max;             /* INT, REAL, BYTES, each of INTS: inclusive limits; both 0: none */
     size_t count_min, count_max; /* INTS: inclusive limits of the number of elements; both 0: none */
@@ -207,14 +243,6 @@ struct pst_event {
 /* All strings below live as long as the stage. */
 
 PST_API void *pst_state(struct pst_stage *self); /* desc->state_bytes; zeroed before size */
-
-/* Parameters by name. The description must have a parameter of this name and type. */
-PST_API bool pst_param_bool(const struct pst_stage *self, const char *name);
-PST_API int64_t pst_param_int(const struct pst_stage *self, const char *name); /* INT, BYTES */
-PST_API double pst_param_real(const struct pst_stage *self, const char *name);
-PST_API const char *pst_param_str(const struct pst_stage *self, const char *name); /* STRING, ENUM */
-/* Copies at most max elements to out; returns how many the parameter has. */
-PST_API size_t pst_param_ints(const struct pst_stage *self, const char *name, int64_t *out, size_t max);
 
 PST_API const char *pst_name(const struct pst_stage *self); /* of this instance, in the pipeline */
 PST_API const char *pst_dataset_dir(const struct pst_stage *self);
@@ -336,6 +364,42 @@ PST_API PST_MUST_USE pst_rc pst_report(struct pst_stage *self, const char *secti
 /* Writes a line to the stage's log. A warning is also shown to the user. */
 PST_API void pst_log(struct pst_stage *self, const char *fmt, ...) PST_PRINTF(2, 3);
 PST_API void pst_warn(struct pst_stage *self, const char *fmt, ...) PST_PRINTF(2, 3);
+
+/* ---- how PST_INTO finds the kind of a member ----------------------------------------------------- */
+
+#ifdef __cplusplus
+extern "C++" {
+template <class T> struct pst_into_kind_of {
+    static_assert(__is_enum(T) && sizeof(T) == 4, "no parameter can be stored in a member of this type");
+    static constexpr pst_into_kind kind = PST_INTO_U32;
+};
+#define PST_INTO_TYPE(type_, kind_)                                                                          \
+    template <> struct pst_into_kind_of<type_> {                                                             \
+        static constexpr pst_into_kind kind = kind_;                                                         \
+    }
+PST_INTO_TYPE(bool, PST_INTO_BOOL);
+PST_INTO_TYPE(int, PST_INTO_I32);
+PST_INTO_TYPE(unsigned, PST_INTO_U32);
+PST_INTO_TYPE(int64_t, PST_INTO_I64);
+PST_INTO_TYPE(uint64_t, PST_INTO_U64);
+PST_INTO_TYPE(double, PST_INTO_F64);
+PST_INTO_TYPE(const char *, PST_INTO_TEXT);
+PST_INTO_TYPE(pst_ints, PST_INTO_INTS);
+#undef PST_INTO_TYPE
+}
+#define PST_INTO_KIND(struct_, member_) pst_into_kind_of<decltype(((struct_ *)0)->member_)>::kind
+#else
+#define PST_INTO_KIND(struct_, member_)                                                                      \
+    _Generic(((struct_ *)0)->member_,                                                                        \
+        bool: PST_INTO_BOOL,                                                                                 \
+        int: PST_INTO_I32,                                                                                   \
+        unsigned: PST_INTO_U32,                                                                              \
+        int64_t: PST_INTO_I64,                                                                               \
+        uint64_t: PST_INTO_U64,                                                                              \
+        double: PST_INTO_F64,                                                                                \
+        const char *: PST_INTO_TEXT,                                                                         \
+        struct pst_ints: PST_INTO_INTS)
+#endif
 
 PST_END_DECLS
 #endif

@@ -32,6 +32,8 @@ struct visit {
 };
 
 struct disk {
+    struct pst_disk_config config; /* most of it is filled from the parameters */
+    int64_t fault_row;
     int in, out;
     struct pst_dataset ds;
     struct pst_disk *engine;
@@ -51,59 +53,28 @@ static pst_rc size(struct pst_stage *self)
     return pst_dataset_open(&d->ds, pst_dataset_dir(self));
 }
 
-static struct pst_io_faults read_faults(const struct pst_stage *self,
-                                        const struct pst_request_array *features)
+/* Operations that touch the row always fail. */
+static void spoil_row(struct pst_io_faults *faults, const struct pst_extent *rows, uint64_t row)
 {
-    struct pst_io_faults faults = {.error_rate = pst_param_real(self, "fault_rate"),
-                                   .short_rate = pst_param_real(self, "fault_short_rate"),
-                                   .delay_us = pst_param_int(self, "fault_delay_us"),
-                                   .seed = (uint64_t)pst_param_int(self, "fault_seed"),
-                                   .bad_file = -1};
-    const int64_t row = pst_param_int(self, "fault_row");
     struct pst_extent_place bad;
-    if (row >= 0 && pst_extent_find(&features->rows_in, (uint64_t)row * features->rows_in.unit, &bad)) {
-        faults.bad_file = (int32_t)bad.place;
-        faults.bad_at = bad.at;
-        faults.bad_bytes = features->rows_in.unit;
-    }
-    return faults;
+    if (!pst_extent_find(rows, row * rows->unit, &bad))
+        return;
+    faults->bad_file = (int32_t)bad.place;
+    faults->bad_at = bad.at;
+    faults->bad_bytes = rows->unit;
 }
 
-static struct pst_io_nvme_config read_nvme(const struct pst_stage *self, const struct pst_dataset *ds)
+/* What the parameters do not say. */
+static void configure(const struct pst_stage *self, struct disk *d)
 {
-    return (struct pst_io_nvme_config){.stack = pst_param_str(self, "stack"),
-                                       .drives = pst_param_str(self, "drives"),
-                                       .preset = pst_param_str(self, "preset"),
-                                       .emulated = pst_param_str(self, "emulated"),
-                                       .dilate = pst_param_real(self, "dilate"),
-                                       .ssds = (uint32_t)pst_param_int(self, "ssds"),
-                                       .queues = (uint32_t)pst_param_int(self, "queues"),
-                                       .lanes = (uint32_t)pst_param_int(self, "lanes"),
-                                       .timeout_ms = (uint32_t)pst_param_int(self, "timeout_ms"),
-                                       .gpu = pst_device_of(self, NULL) == PST_DEVICE_CUDA ? pst_device(self)
-                                                                                           : NULL,
-                                       .dataset = ds};
-}
-
-static struct pst_disk_config configure(const struct pst_stage *self, const struct pst_dataset *ds,
-                                        uint32_t slots)
-{
-    struct pst_disk_config c = {
-        .backend = pst_param_str(self, "backend"),
-        .depth = (int)pst_param_int(self, "depth"),
-        .threads = (int)pst_param_int(self, "threads"),
-        .retries = (int)pst_param_int(self, "retries"),
-        .direct = pst_param_bool(self, "direct"),
-        .writable = pst_param_bool(self, "writable"),
-        .complete_parts = strcmp(pst_param_str(self, "complete"), "part") == 0,
-        .coalesce_bytes = (uint64_t)pst_param_int(self, "coalesce_bytes"),
-        .gap_bytes = (uint64_t)pst_param_int(self, "gap_bytes"),
-        .tables_max = slots * (PST_HOPS_MAX + 2), /* every part of every slot */
-    };
-    pst_disk_config_add_all(&c, ds, strcmp(c.backend, pst_io_nvme_ops.name) == 0);
-    c.faults = read_faults(self, &c.arrays[PST_ARRAY_FEATURES]);
-    c.nvme = read_nvme(self, ds);
-    return c;
+    struct pst_disk_config *c = &d->config;
+    c->tables_max = d->nvisits * (PST_HOPS_MAX + 2); /* every part of every slot */
+    c->nvme.gpu = pst_device_of(self, NULL) == PST_DEVICE_CUDA ? pst_device(self) : NULL;
+    c->nvme.dataset = &d->ds;
+    c->faults.bad_file = -1;
+    pst_disk_config_add_all(c, &d->ds, strcmp(c->backend, pst_io_nvme_ops.name) == 0);
+    if (d->fault_row >= 0)
+        spoil_row(&c->faults, &c->arrays[PST_ARRAY_FEATURES].rows_in, (uint64_t)d->fault_row);
 }
 
 static pst_rc watch(struct pst_stage *self, const struct disk *d)
@@ -154,18 +125,21 @@ static pst_rc start(struct pst_stage *self)
     for (void *base; nregions < REGIONS_MAX && (base = pst_region(self, nregions, &bytes)) != NULL;
          nregions++)
         regions[nregions] = (struct iovec){base, bytes};
-    struct pst_disk_config config = configure(self, &d->ds, d->nvisits);
-    config.regions = regions;
-    config.nregions = nregions;
+    struct pst_disk_config *config = &d->config;
+    configure(self, d);
+    config->regions = regions;
+    config->nregions = nregions;
     char notes[NOTES_BYTES];
-    pst_rc rc = pst_disk_new(&d->engine, &config, notes, sizeof notes);
+    pst_rc rc = pst_disk_new(&d->engine, config, notes, sizeof notes);
+    config->regions = NULL; /* they were this function's */
+    config->nregions = 0;
     if (rc != PST_OK)
         return rc;
     if (notes[0] != '\0')
         pst_warn(self, "%s", notes);
     pst_log(self, "backend %s%s%s, depth %d, %s the page cache", pst_disk_backend(d->engine),
-            config.nvme.gpu != NULL ? " driven by " : "", config.nvme.gpu != NULL ? config.nvme.gpu : "",
-            config.depth, pst_disk_direct(d->engine) ? "past" : "through");
+            config->nvme.gpu != NULL ? " driven by " : "", config->nvme.gpu != NULL ? config->nvme.gpu : "",
+            config->depth, pst_disk_direct(d->engine) ? "past" : "through");
     (void)getrusage(RUSAGE_THREAD, &d->faults);
     return watch(self, d);
 }
@@ -336,6 +310,7 @@ static const struct pst_port_desc ports[] = {
 static const struct pst_param_desc params[] = {
     {.name = "backend",
      .type = PST_PARAM_ENUM,
+     .into = PST_INTO(struct disk, config.backend),
      .def = "\"auto\"",
      .choices = "auto|" PST_IO_BACKEND_NAMES,
      .help =
@@ -343,28 +318,33 @@ static const struct pst_param_desc params[] = {
          "io_uring is forbidden; nvme: our own NVMe driver; emulated: our driver with emulated drives"},
     {.name = "stack",
      .type = PST_PARAM_ENUM,
+     .into = PST_INTO(struct disk, config.nvme.stack),
      .def = "\"async\"",
      .choices = PST_IO_STACK_NAMES,
      .help = "nvme and emulated: how queues are driven (common/nvme/stack/README.md)"},
     {.name = "complete",
      .type = PST_PARAM_ENUM,
+     .into = PST_INTO(struct disk, config.complete_parts),
      .def = "\"slot\"",
      .choices = "slot|part",
      .help = "on a GPU: wait for completions when a slot's last part was submitted, or after each part"},
     {.name = "lanes",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct disk, config.nvme.lanes),
      .def = "1",
      .min = 1,
      .max = 64,
      .help = "nvme and emulated, on a CPU: threads that submit; with stack sync: requests at once"},
     {.name = "queues",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct disk, config.nvme.queues),
      .def = "2",
      .min = 1,
      .max = 128,
      .help = "nvme and emulated: queue pairs of each drive"},
     {.name = "timeout_ms",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct disk, config.nvme.timeout_ms),
      .def = "5000",
      .min = 1,
      .max = 600000,
@@ -372,45 +352,57 @@ static const struct pst_param_desc params[] = {
              "is reset"},
     {.name = "drives",
      .type = PST_PARAM_STRING,
+     .into = PST_INTO(struct disk, config.nvme.drives),
      .def = "\"\"",
      .needed_if = "backend=nvme",
      .help = "nvme: PCI addresses (`penstock disks` lists them), in the order given to `penstock store`"},
     {.name = "ssds",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct disk, config.nvme.ssds),
      .def = "1",
      .min = 1,
      .max = 16,
      .help = "emulated: number of drives, over which rows are striped"},
     {.name = "preset",
      .type = PST_PARAM_ENUM,
+     .into = PST_INTO(struct disk, config.nvme.preset),
      .def = "\"none\"",
      .choices = "none|optane|980pro|p5510",
      .help = "emulated: the drive whose speed is modelled; none: as fast as possible"},
     {.name = "dilate",
      .type = PST_PARAM_REAL,
+     .into = PST_INTO(struct disk, config.nvme.dilate),
      .def = "1",
      .min = 1,
      .max = 1e6,
      .help = "emulated: how many times slower the model's time runs"},
     {.name = "emulated",
      .type = PST_PARAM_STRING,
+     .into = PST_INTO(struct disk, config.nvme.emulated),
      .def = "\"\"",
      .help = "emulated: more of its configuration as JSON text, for example faults"},
     {.name = "depth",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct disk, config.depth),
      .def = "128",
      .min = 1,
      .max = 4096,
      .help = "operations in flight"},
-    {.name = "direct", .type = PST_PARAM_BOOL, .def = "true", .help = "read past the page cache (O_DIRECT)"},
+    {.name = "direct",
+     .type = PST_PARAM_BOOL,
+     .into = PST_INTO(struct disk, config.direct),
+     .def = "true",
+     .help = "read past the page cache (O_DIRECT)"},
     {.name = "coalesce_bytes",
      .type = PST_PARAM_BYTES,
+     .into = PST_INTO(struct disk, config.coalesce_bytes),
      .def = "\"128KiB\"",
      .min = 1,
      .max = 16777216,
      .help = "largest read that neighbouring rows are merged into"},
     {.name = "gap_bytes",
      .type = PST_PARAM_BYTES,
+     .into = PST_INTO(struct disk, config.gap_bytes),
      .def = "\"4KiB\"",
      .min = 0,
      .max = 16777216,
@@ -418,43 +410,54 @@ static const struct pst_param_desc params[] = {
              "is asked for"},
     {.name = "threads",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct disk, config.threads),
      .def = "8",
      .min = 1,
      .max = 256,
      .help = "pread: threads, that is, operations in flight"},
     {.name = "retries",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct disk, config.retries),
      .def = "3",
      .min = 0,
      .max = 1000,
      .help = "how often a failed operation is tried again before the run ends"},
-    {.name = "writable", .type = PST_PARAM_BOOL, .def = "false", .help = "whether requests may write"},
+    {.name = "writable",
+     .type = PST_PARAM_BOOL,
+     .into = PST_INTO(struct disk, config.writable),
+     .def = "false",
+     .help = "whether requests may write"},
     {.name = "fault_rate",
      .type = PST_PARAM_REAL,
+     .into = PST_INTO(struct disk, config.faults.error_rate),
      .def = "0",
      .min = 0,
      .max = 1,
      .help = "for tests, on a CPU: share of operations that fail (for emulated drives see `emulated`)"},
     {.name = "fault_short_rate",
      .type = PST_PARAM_REAL,
+     .into = PST_INTO(struct disk, config.faults.short_rate),
      .def = "0",
      .min = 0,
      .max = 1,
      .help = "for tests, on a CPU: share of operations that transfer too little"},
     {.name = "fault_delay_us",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct disk, config.faults.delay_us),
      .def = "0",
      .min = 0,
      .max = 60000000,
      .help = "for tests, on a CPU: microseconds added to every operation"},
     {.name = "fault_seed",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct disk, config.faults.seed),
      .def = "1",
      .min = 0,
      .max = 9007199254740992.0,
      .help = "for tests: which operations fail"},
     {.name = "fault_row",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct disk, fault_row),
      .def = "-1",
      .min = -1,
      .max = 9007199254740992.0,

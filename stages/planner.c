@@ -20,6 +20,11 @@
 #endif
 
 struct planner {
+    struct pst_sampling_input_params params;
+    int64_t epochs;
+    uint64_t cpu_cache;
+    double cpu_cache_percent;
+    const char *reuse;
     struct pst_sampling_input in;
     struct pst_plan plan;
     struct pst_minibatch_size bound;
@@ -43,12 +48,11 @@ static bool on_device(const struct planner *p)
 
 /* ---- size: what the plan is for ------------------------------------------------------------------ */
 
-static uint64_t budget_of(const struct pst_stage *self, const struct pst_dataset *ds)
+static uint64_t budget_of(const struct planner *p, const struct pst_dataset *ds)
 {
-    double percent = pst_param_real(self, "cpu_cache_percent");
-    if (percent < 0)
-        return (uint64_t)pst_param_int(self, "cpu_cache");
-    int64_t rows = (int64_t)((double)ds->vertices * percent / 100 + 0.5);
+    if (p->cpu_cache_percent < 0)
+        return p->cpu_cache;
+    int64_t rows = (int64_t)((double)ds->vertices * p->cpu_cache_percent / 100 + 0.5);
     return (uint64_t)rows * ds->stride_bytes;
 }
 
@@ -57,14 +61,14 @@ static pst_rc size(struct pst_stage *self)
     struct planner *p = pst_state(self);
     const struct pst_sampling_order order = {
         .seed = XXH3_64bits_withSeed("planner", strlen("planner"), pst_seed(self)), .shuffle = true};
-    const pst_rc rc = pst_sampling_input_open(&p->in, self, NULL, NULL, order);
+    const pst_rc rc = pst_sampling_input_open(&p->in, self, &p->params, NULL, NULL, order);
     if (rc != PST_OK)
         return rc;
     p->plan.key = p->in.key;
-    p->plan.key.cache_budget_bytes = budget_of(self, &p->in.ds);
+    p->plan.key.cache_budget_bytes = budget_of(p, &p->in.ds);
     p->plan.seed = order.seed;
     p->plan.vertices = p->in.ds.vertices;
-    p->plan.epochs = pst_param_int(self, "epochs");
+    p->plan.epochs = p->epochs;
     pst_sampling_input_bound(&p->in, &p->bound);
     return PST_OK;
 }
@@ -278,7 +282,7 @@ static pst_rc open_on_gpu(struct pst_stage *self, struct planner *p)
     pst_rc rc =
         pst_device_queue(&p->device, (struct pst_queue_options){.most = first_vertices(p), .first = true});
     if (rc == PST_OK)
-        rc = pst_topology_on_device(&p->device, &p->in.graph, p->in.gpu_topology_bytes, &p->device_graph,
+        rc = pst_topology_on_device(&p->device, &p->in.graph, p->params.gpu_topology_bytes, &p->device_graph,
                                     &in_place);
     if (rc == PST_OK)
         rc = pst_device_take(&p->device, PST_TWIN_MEMORY_DEVICE, hotness_bytes(p),
@@ -295,7 +299,7 @@ static pst_rc open_on_gpu(struct pst_stage *self, struct planner *p)
 static pst_rc open_stage(struct pst_stage *self)
 {
     struct planner *p = pst_state(self);
-    if (pst_param_str(self, "reuse")[0] != '\0')
+    if (p->reuse[0] != '\0')
         return PST_OK;
     p->hotness = calloc((size_t)p->plan.vertices * 2, sizeof *p->hotness);
     p->batch = malloc((size_t)p->in.seeds.batch * sizeof *p->batch);
@@ -379,7 +383,7 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     struct planner *p = pst_state(self);
     if (event->kind != PST_EV_START)
         return PST_OK;
-    const char *reuse = pst_param_str(self, "reuse");
+    const char *reuse = p->reuse;
     char path[PATH_MAX];
     pst_rc rc;
     if (reuse[0] != '\0') {
@@ -428,28 +432,32 @@ static const struct pst_port_desc ports[] = {
 };
 
 static const struct pst_param_desc params[] = {
-    PST_SAMPLING_INPUT_PARAMS,
-    PST_SAMPLING_ALGORITHM_PARAMS,
+    PST_SAMPLING_INPUT_PARAMS(struct planner, params),
+    PST_SAMPLING_ALGORITHM_PARAMS(struct planner, params),
     {.name = "epochs",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct planner, epochs),
      .def = "1",
      .min = 1,
      .max = 1000,
      .help = "epochs to pre-sample; more make the prediction better"},
     {.name = "cpu_cache",
      .type = PST_PARAM_BYTES,
+     .into = PST_INTO(struct planner, cpu_cache),
      .def = "\"64MiB\"",
      .min = 0,
      .max = 1e15,
      .help = "memory for cached feature rows, hottest first; 0: no cache"},
     {.name = "cpu_cache_percent",
      .type = PST_PARAM_REAL,
+     .into = PST_INTO(struct planner, cpu_cache_percent),
      .def = "-1",
      .min = -1,
      .max = 100,
      .help = "size of the cache in percent of all feature rows; negative: cpu_cache is used instead"},
     {.name = "reuse",
      .type = PST_PARAM_STRING,
+     .into = PST_INTO(struct planner, reuse),
      .def = "\"\"",
      .help = "path of an earlier plan.json to use instead of making a plan"},
     {0},

@@ -375,6 +375,7 @@ static pst_rc configure(struct pst_stage *self)
     self->state = calloc(1, self->desc.state_bytes ? self->desc.state_bytes : 1);
     if (!self->state || self->instances < 1)
         return pst_fail(PST_E_NOMEM, "out of memory for the stage's state");
+    pst_desc_bind(&self->desc, self->params, self->state);
     uid_t uid = geteuid();
     int64_t most = INBOX_MAX_BYTES;
     if (zmq_setsockopt(self->inbox, ZMQ_MAXMSGSIZE, &most, sizeof most) != 0 ||

@@ -12,42 +12,6 @@ void *pst_state(struct pst_stage *self)
     return self->state;
 }
 
-static const json_t *param(const struct pst_stage *self, const char *name)
-{
-    const json_t *value = json_object_get(self->params, name);
-    assert(value && "the descriptor has no parameter of this name");
-    return value;
-}
-
-bool pst_param_bool(const struct pst_stage *self, const char *name)
-{
-    return json_is_true(param(self, name));
-}
-
-int64_t pst_param_int(const struct pst_stage *self, const char *name)
-{
-    return json_integer_value(param(self, name));
-}
-
-double pst_param_real(const struct pst_stage *self, const char *name)
-{
-    return json_number_value(param(self, name));
-}
-
-const char *pst_param_str(const struct pst_stage *self, const char *name)
-{
-    return json_string_value(param(self, name));
-}
-
-size_t pst_param_ints(const struct pst_stage *self, const char *name, int64_t *out, size_t max)
-{
-    const json_t *list = param(self, name);
-    size_t i;
-    json_t *item;
-    json_array_foreach((json_t *)(uintptr_t)list, i, item) if (i < max) out[i] = json_integer_value(item);
-    return json_array_size(list);
-}
-
 static const char *config_text(const struct pst_stage *self, const char *key)
 {
     return json_string_value(json_object_get(self->config, key));

@@ -19,6 +19,10 @@ struct trainer {
     struct pst_dataset ds;
     struct pst_device device;
     struct pst_inputs inputs;
+    struct pst_gnn_config config; /* most of it is filled from the parameters */
+    int threads;                  /* 0: as many as cores */
+    uint64_t eval_memory;
+    const char *split;
     bool tf32;
     double device_s; /* time spent waiting for the device, in seconds */
     struct pst_gnn_model model;
@@ -42,7 +46,7 @@ static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
     if (rc != PST_OK)
         return rc;
     t->dataset_open = true;
-    rc = pst_dataset_choose_split(&t->ds, pst_param_str(self, "split"), NULL);
+    rc = pst_dataset_choose_split(&t->ds, t->split, NULL);
     if (rc != PST_OK)
         return rc;
     if (t->ds.feature_dim < 1 || t->ds.features.path[0] == '\0')
@@ -55,20 +59,11 @@ static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
     return PST_OK;
 }
 
-static enum pst_gnn_norm norm_of(const char *name)
-{
-    return strcmp(name, "layer") == 0   ? PST_GNN_NORM_LAYER
-           : strcmp(name, "batch") == 0 ? PST_GNN_NORM_BATCH
-                                        : PST_GNN_NORM_NONE;
-}
-
 /* Opens the device, with a queue for the model's largest calls, and takes the staging: from host memory,
  * products would read the features again and again. */
 static pst_rc open_device(struct pst_stage *self, struct trainer *t)
 {
-    const int64_t widest =
-        pst_max_i64(pst_max_i64(t->ds.feature_dim, t->ds.classes), pst_param_int(self, "hidden"));
-    t->tf32 = pst_param_bool(self, "tf32");
+    const int64_t widest = pst_max_i64(pst_max_i64(t->ds.feature_dim, t->ds.classes), t->config.hidden);
     pst_rc rc = pst_device_open(&t->device, pst_device(self));
     if (rc != PST_OK || !pst_device_is_cuda(&t->device))
         return rc;
@@ -85,28 +80,19 @@ static pst_rc open_device(struct pst_stage *self, struct trainer *t)
 
 static pst_rc open_model(struct pst_stage *self, struct trainer *t)
 {
-    const int threads = (int)pst_param_int(self, "threads");
+    struct pst_gnn_config *c = &t->config;
     pst_rc rc = pst_inputs_open(&t->inputs, self, &t->device);
     if (rc == PST_OK)
         rc = open_device(self, t);
     if (rc != PST_OK)
         return rc;
-    const struct pst_gnn_config config = {
-        .layers = (int)pst_param_int(self, "layers"),
-        .in = t->ds.feature_dim,
-        .hidden = pst_param_int(self, "hidden"),
-        .classes = t->ds.classes,
-        .norm = norm_of(pst_param_str(self, "norm")),
-        .residual = pst_param_bool(self, "residual"),
-        .aggregate = strcmp(pst_param_str(self, "aggregate"), "mean") == 0,
-        .dropout = pst_param_real(self, "dropout"),
-        .input_dropout = pst_param_real(self, "input_dropout"),
-        .seed = pst_seed(self),
-        .threads = threads > 0 ? threads : pst_gnn_team_cores(),
-        .rows_max = (int64_t)(pst_slot_bytes(self, pst_port(self, "batch")) / t->ds.stride_bytes) + 1,
-        .device = &t->device,
-    };
-    rc = pst_gnn_model_init(&t->model, &config);
+    c->in = t->ds.feature_dim;
+    c->classes = t->ds.classes;
+    c->seed = pst_seed(self);
+    c->threads = t->threads > 0 ? t->threads : pst_gnn_team_cores();
+    c->rows_max = (int64_t)(pst_slot_bytes(self, pst_port(self, "batch")) / t->ds.stride_bytes) + 1;
+    c->device = &t->device;
+    rc = pst_gnn_model_init(&t->model, c);
     if (rc != PST_OK)
         return rc;
     t->model_open = true;
@@ -115,8 +101,8 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
                 t->device.device_bytes, t->tf32 ? "TensorFloat-32" : "float32");
     pst_gnn_identity_of(&t->identity, &t->model, t->ds.digest);
     t->identity.run = pst_run_identity(self);
-    const struct pst_gnn_eval_options options = {
-        .spill_dir = pst_run_dir(self), .memory_bytes = (uint64_t)pst_param_int(self, "eval_memory")};
+    const struct pst_gnn_eval_options options = {.spill_dir = pst_run_dir(self),
+                                                 .memory_bytes = t->eval_memory};
     if (t->eval_every > 0)
         rc = pst_gnn_eval_open(&t->eval, &t->model.config, &t->ds, &options);
     if (rc == PST_OK && t->eval.spilled)
@@ -130,11 +116,6 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
 static pst_rc open_stage(struct pst_stage *self)
 {
     struct trainer *t = pst_state(self);
-    t->rate = pst_param_real(self, "rate");
-    t->weight_decay = pst_param_real(self, "weight_decay");
-    t->eval_every = pst_param_int(self, "eval_every");
-    t->checkpoint_every = pst_param_int(self, "checkpoint_every");
-    t->keep = pst_param_int(self, "keep");
     pst_gnn_training_init(&t->done);
     pst_rc rc = open_dataset(self, t);
     if (rc == PST_OK)
@@ -488,62 +469,53 @@ static const struct pst_port_desc ports[] = {
      .flags = PST_PORT_ORDERED | PST_PORT_OPTIONAL | PST_PORT_WRITES},
     {0}};
 
-#define INT(name_, def_, min_, max_, help_, ...)                                                             \
+#define PARAM(name_, type_, member_, def_, ...)                                                              \
     {                                                                                                        \
-        .name = name_, .type = PST_PARAM_INT, .def = def_, .min = min_, .max = max_, .help = help_,          \
-        ##__VA_ARGS__                                                                                        \
-    }
-#define REAL(name_, def_, min_, max_, help_, ...)                                                            \
-    {                                                                                                        \
-        .name = name_, .type = PST_PARAM_REAL, .def = def_, .min = min_, .max = max_, .help = help_,         \
-        ##__VA_ARGS__                                                                                        \
-    }
-#define ENUM(name_, def_, choices_, help_, ...)                                                              \
-    {                                                                                                        \
-        .name = name_, .type = PST_PARAM_ENUM, .def = def_, .choices = choices_, .help = help_,              \
-        ##__VA_ARGS__                                                                                        \
+        .name = name_, .type = PST_PARAM_##type_, .into = PST_INTO(struct trainer, member_), .def = def_,    \
+        __VA_ARGS__                                                                                          \
     }
 
 static const struct pst_param_desc params[] = {
-    ENUM("model", "\"graphsage\"", "graphsage", "the kind of model", .fixed = true),
-    INT("layers", "2", 2, PST_GNN_LAYERS_MAX, "number of layers; must be the number of the sampler's hops",
-        .fixed = true, .equals = "count(batch.fanout)"),
-    INT("hidden", "64", 1, 65536, "columns of every layer but the last", .fixed = true),
-    REAL("dropout", "0.5", 0, 0.99, "share of activations that are dropped, after every layer but the last",
-         .fixed = true),
-    REAL("input_dropout", "0", 0, 0.99,
-         "share of features that are dropped; above 0, each row is copied once", .fixed = true),
-    ENUM("norm", "\"none\"", "none|layer|batch", "normalisation before each activation", .fixed = true),
-    {.name = "residual",
-     .type = PST_PARAM_BOOL,
-     .def = "false",
-     .help = "add a layer's input to its output if they are equally wide",
+    {.name = "model",
+     .type = PST_PARAM_ENUM,
+     .def = "\"graphsage\"",
+     .choices = "graphsage",
+     .help = "the kind of model",
      .fixed = true},
-    ENUM("aggregate", "\"mean\"", "mean|none",
-         "mean, or none: the same model without the graph, for comparison", .fixed = true),
-    REAL("rate", "0.01", 1e-9, 10, "Adam's learning rate"),
-    REAL("weight_decay", "0.0005", 0, 1, "L2 penalty, added to the gradient"),
-    {.name = "split",
-     .type = PST_PARAM_STRING,
-     .def = "\"train\"",
-     .help = "the split that is evaluated: train, val or test (the first split of the dataset), or a split's "
-             "name",
-     .fixed = true},
-    INT("eval_every", "1", 0, 1000000, "epochs between evaluations over the whole graph; 0: no evaluation"),
-    {.name = "eval_memory",
-     .type = PST_PARAM_BYTES,
-     .def = "\"1GiB\"",
-     .min = 0,
-     .max = 1e15,
-     .help = "memory for evaluation: larger activations go to a file, larger features are not cached"},
-    INT("checkpoint_every", "1", 0, 1000000, "epochs between checkpoints; 0: only when stopped"),
-    INT("keep", "3", 1, 1000, "how many of the latest checkpoints are kept, besides the best one"),
-    INT("threads", "0", 0, PST_GNN_TEAM_MAX,
-        "threads that train; 0: one per core that the stage may use. Results do not depend on it"),
-    {.name = "tf32",
-     .type = PST_PARAM_BOOL,
-     .def = "false",
-     .help = "on a GPU: products in TensorFloat-32, which is faster and has 10 bits of mantissa"},
+    PARAM("layers", INT, config.layers, "2", .min = 2, .max = PST_GNN_LAYERS_MAX,
+          .equals = "count(batch.fanout)",
+          .help = "number of layers; must be the number of the sampler's hops", .fixed = true),
+    PARAM("hidden", INT, config.hidden, "64", .min = 1, .max = 65536,
+          .help = "columns of every layer but the last", .fixed = true),
+    PARAM("dropout", REAL, config.dropout, "0.5", .max = 0.99,
+          .help = "share of activations that are dropped, after every layer but the last", .fixed = true),
+    PARAM("input_dropout", REAL, config.input_dropout, "0", .max = 0.99,
+          .help = "share of features that are dropped; above 0, each row is copied once", .fixed = true),
+    PARAM("norm", ENUM, config.norm, "\"none\"", .choices = "none|layer|batch", /* as enum pst_gnn_norm */
+          .help = "normalisation before each activation", .fixed = true),
+    PARAM("residual", BOOL, config.residual, "false",
+          .help = "add a layer's input to its output if they are equally wide", .fixed = true),
+    PARAM("aggregate", ENUM, config.aggregate, "\"mean\"", .choices = "none|mean",
+          .help = "mean, or none: the same model without the graph, for comparison", .fixed = true),
+    PARAM("rate", REAL, rate, "0.01", .min = 1e-9, .max = 10, .help = "Adam's learning rate"),
+    PARAM("weight_decay", REAL, weight_decay, "0.0005", .max = 1,
+          .help = "L2 penalty, added to the gradient"),
+    PARAM("split", STRING, split, "\"train\"",
+          .help = "the split that is evaluated: train, val or test (the first split of the dataset), or a "
+                  "split's name",
+          .fixed = true),
+    PARAM("eval_every", INT, eval_every, "1", .max = 1000000,
+          .help = "epochs between evaluations over the whole graph; 0: no evaluation"),
+    PARAM("eval_memory", BYTES, eval_memory, "\"1GiB\"", .max = 1e15,
+          .help = "memory for evaluation: larger activations go to a file, larger features are not cached"),
+    PARAM("checkpoint_every", INT, checkpoint_every, "1", .max = 1000000,
+          .help = "epochs between checkpoints; 0: only when stopped"),
+    PARAM("keep", INT, keep, "3", .min = 1, .max = 1000,
+          .help = "how many of the latest checkpoints are kept, besides the best one"),
+    PARAM("threads", INT, threads, "0", .max = PST_GNN_TEAM_MAX,
+          .help = "threads that train; 0: one per core that the stage may use. Results do not depend on it"),
+    PARAM("tf32", BOOL, tf32, "false",
+          .help = "on a GPU: products in TensorFloat-32, which is faster and has 10 bits of mantissa"),
     {0}};
 
 const struct pst_stage_desc pst_stage = {

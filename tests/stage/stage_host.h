@@ -3,6 +3,7 @@
 #ifndef STAGE_HOST_H
 #define STAGE_HOST_H
 
+#include "common/pipeline/desc/desc.h"
 #include "common/store/make/gen.h"
 #include "tests/unit/store_fixture.h"
 #include "tests/stage/virtual_gpu.h"
@@ -18,6 +19,7 @@ struct pst_stage {
     const char *dataset, *run_dir, *device, *resume;
     const char *oneshot;           /* what came over the port plan; NULL: unlinked */
     const char *set[HOST_SETS][2]; /* parameters that differ from their defaults */
+    json_t *params;
     uint64_t total, need;
     char *slot;
     bool held;    /* the slot is the stage's */
@@ -30,59 +32,27 @@ struct pst_stage {
     bool last_micro;
 };
 
-static const char *host_text(const struct pst_stage *self, const char *name)
-{
-    for (int i = 0; i < HOST_SETS && self->set[i][0]; i++)
-        if (strcmp(self->set[i][0], name) == 0)
-            return self->set[i][1];
-    for (const struct pst_param_desc *p = pst_stage.params; p->name; p++)
-        if (strcmp(p->name, name) == 0)
-            return p->def;
-    fail_msg("no parameter %s", name);
-    return NULL;
-}
-
 void *pst_state(struct pst_stage *self)
 {
     return self->state;
 }
 
-bool pst_param_bool(const struct pst_stage *self, const char *name)
+/* Fills the state's parameters: set[], else the defaults. */
+static inline void host_bind(struct pst_stage *self)
 {
-    return strcmp(host_text(self, name), "true") == 0;
-}
-
-/* Sizes are as defaults are written: "64MiB". */
-int64_t pst_param_int(const struct pst_stage *self, const char *name)
-{
-    const char *text = host_text(self, name);
-    char *unit;
-    const int64_t value = strtoll(text + (*text == '"'), &unit, 10);
-    return *unit == 'M' ? value << 20 : *unit == 'G' ? value << 30 : value;
-}
-
-double pst_param_real(const struct pst_stage *self, const char *name)
-{
-    return strtod(host_text(self, name), NULL);
-}
-
-const char *pst_param_str(const struct pst_stage *self, const char *name)
-{
-    static char texts[8][512]; /* the last eight stay */
-    static int next;
-    char *text = texts[next++ % 8];
-    snprintf(text, sizeof texts[0], "%s", host_text(self, name) + 1); /* without the quotes */
-    text[strcspn(text, "\"")] = '\0';
-    return text;
-}
-
-size_t pst_param_ints(const struct pst_stage *self, const char *name, int64_t *out, size_t max)
-{
-    const char *at = host_text(self, name) + 1;
-    size_t n = 0;
-    for (char *end; *at && *at != ']' && n < max; at = end + strspn(end, ", "))
-        out[n++] = strtoll(at, &end, 10);
-    return n;
+    char why[PST_DESC_WHY_MAX];
+    self->params = json_object();
+    for (const struct pst_param_desc *p = pst_stage.params; p->name; p++) {
+        const char *text = p->def;
+        for (int i = 0; i < HOST_SETS && self->set[i][0]; i++)
+            text = strcmp(self->set[i][0], p->name) == 0 ? self->set[i][1] : text;
+        json_t *value = json_loads(text, JSON_DECODE_ANY, NULL), *normal;
+        if (!value || !pst_desc_value(p, value, &normal, why))
+            fail_msg("%s=%s: %s", p->name, text, value ? why : "not JSON");
+        json_decref(value);
+        json_object_set_new(self->params, p->name, normal);
+    }
+    pst_desc_bind(&pst_stage, self->params, self->state);
 }
 
 const char *pst_dataset_dir(const struct pst_stage *self)
@@ -246,10 +216,12 @@ static inline void host_set(struct pst_stage *host, const char *name, const char
 
 static inline pst_rc host_open(struct pst_stage *host)
 {
-    const pst_rc rc = pst_stage.size(host);
+    host_bind(host);
+    const pst_rc rc = pst_stage.size ? pst_stage.size(host) : PST_OK;
     if (rc != PST_OK)
         return rc;
-    host->slot = aligned_alloc(PST_PAGE, pst_align_up(host->need + 1, PST_PAGE));
+    if (!host->slot)
+        host->slot = aligned_alloc(PST_PAGE, pst_align_up(host->need + 1, PST_PAGE));
     return pst_stage.open(host);
 }
 
@@ -258,6 +230,7 @@ static void host_end(struct pst_stage *host)
     pst_stage.close(host);
     free(host->state);
     free(host->slot);
+    json_decref(host->params);
 }
 
 /* A small dataset. */

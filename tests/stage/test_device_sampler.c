@@ -85,7 +85,7 @@ static const char *make_plan(const char *fanout_text, double share)
     static char path[600];
     static uint32_t hotness[2 * VERTICES];
     struct pst_dataset ds;
-    struct pst_stage text = {.set = {{"fanout", fanout_text}}};
+    json_t *fanout = json_loads(fanout_text, 0, NULL);
     int64_t cache[CACHED];
     struct pst_plan plan = {
         .vertices = VERTICES, .epochs = 1, .batches = 1, .cached = CACHED, .cache = cache};
@@ -93,7 +93,10 @@ static const char *make_plan(const char *fanout_text, double share)
     assert_int_equal(pst_dataset_open(&ds, dataset), PST_OK);
     for (int64_t i = 0; i < CACHED; i++)
         cache[i] = (i * 7 + 3) % VERTICES;
-    plan.key.hops = (int)pst_param_ints(&text, "fanout", plan.key.fanout, PST_HOPS_MAX);
+    plan.key.hops = (int)json_array_size(fanout);
+    for (int h = 0; h < plan.key.hops; h++)
+        plan.key.fanout[h] = json_integer_value(json_array_get(fanout, (size_t)h));
+    json_decref(fanout);
     const struct pst_csc graph = pst_topology_mapped(&ds);
     struct pst_sampling_opened uniform;
     assert_int_equal(pst_sampling_algorithm_find(&uniform, "uniform"), PST_OK);

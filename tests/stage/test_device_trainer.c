@@ -136,7 +136,7 @@ static void begin_on(struct pst_stage *host, const char *device, const char *run
     host->set[0][1] = "0.25";
     host->set[1][0] = "hidden"; /* fibers are slow */
     host->set[1][1] = "12";
-    if (pst_stage.open(host) != PST_OK)
+    if (host_open(host) != PST_OK)
         fail_msg("%s", pst_error_text());
     assert_int_equal(tell(host, PST_EV_START), PST_OK);
 }
@@ -240,7 +240,7 @@ static void expect_no_start(const char *device, const char *why)
     struct pst_stage host;
     host_init(&host, in_scratch("refused"));
     host.device = device;
-    assert_int_not_equal(pst_stage.open(&host), PST_OK);
+    assert_int_not_equal(host_open(&host), PST_OK);
     if (!strstr(pst_error_text(), why))
         fail_msg("expected \"%s\" in: %s", why, pst_error_text());
     host_end(&host);

@@ -47,7 +47,7 @@ static void test_finish_and_resume(void **state)
     char path[512];
     run_straight(&straight, in_scratch("straight"), true);
     host_init(&first, in_scratch("stopped"));
-    assert_int_equal(pst_stage.open(&first), PST_OK);
+    assert_int_equal(host_open(&first), PST_OK);
     assert_int_equal(tell(&first, PST_EV_START), PST_OK);
     for (uint64_t batch = 0; batch < 4; batch++) {
         send_half(&first, batch, 0);
@@ -61,7 +61,7 @@ static void test_finish_and_resume(void **state)
 
     host_init(&second, in_scratch("resumed"));
     second.resume = path;
-    assert_int_equal(pst_stage.open(&second), PST_OK);
+    assert_int_equal(host_open(&second), PST_OK);
     assert_int_equal(tell(&second, PST_EV_START), PST_OK);
     for (uint64_t batch = 4; batch < 6; batch++) {
         send_half(&second, batch, 0);
@@ -82,7 +82,7 @@ static void expect_refusal(uint64_t batch, const char *why, void (*spoil)(struct
 {
     struct pst_stage host;
     host_init(&host, in_scratch("refused"));
-    assert_int_equal(pst_stage.open(&host), PST_OK);
+    assert_int_equal(host_open(&host), PST_OK);
     assert_int_equal(tell(&host, PST_EV_START), PST_OK);
     struct pst_minibatch *mb = fill(host.slot, batch, 0, SEEDS, true);
     if (spoil)
@@ -149,7 +149,7 @@ static void test_void_batches(void **state)
     (void)state;
     struct pst_stage host;
     host_init(&host, in_scratch("void"));
-    assert_int_equal(pst_stage.open(&host), PST_OK);
+    assert_int_equal(host_open(&host), PST_OK);
     assert_int_equal(tell(&host, PST_EV_START), PST_OK);
     memset(host.slot, 0xFF, SLOT_BYTES); /* not looked at before the last part */
     assert_int_equal(send_frame(&host, 0, 0, 0, 1), PST_OK);
@@ -173,7 +173,7 @@ static void expect_no_open(const char *name, const char *value, const char *why)
     host_init(&host, in_scratch("closed"));
     host.set[0][0] = name;
     host.set[0][1] = value;
-    assert_int_not_equal(pst_stage.open(&host), PST_OK);
+    assert_int_not_equal(host_open(&host), PST_OK);
     assert_non_null(strstr(pst_error_text(), why));
     host_end(&host);
 }
@@ -185,11 +185,11 @@ static void test_open(void **state)
     struct pst_stage host;
     host_init(&host, in_scratch("closed"));
     host.resume = "/not/there";
-    assert_int_equal(pst_stage.open(&host), PST_E_IO);
+    assert_int_equal(host_open(&host), PST_E_IO);
     host_end(&host);
     host_init(&host, in_scratch("closed"));
     host.dataset = scratch;
-    assert_int_not_equal(pst_stage.open(&host), PST_OK);
+    assert_int_not_equal(host_open(&host), PST_OK);
     host_end(&host);
 }
 
@@ -203,7 +203,7 @@ static void test_nothing_extra(void **state)
     host.set[0][1] = "0";
     host.set[1][0] = "checkpoint_every";
     host.set[1][1] = "0";
-    assert_int_equal(pst_stage.open(&host), PST_OK);
+    assert_int_equal(host_open(&host), PST_OK);
     assert_int_equal(tell(&host, PST_EV_START), PST_OK);
     for (uint64_t batch = 0; batch < 2 * BATCHES; batch++)
         assert_int_equal(send_batch(&host, batch), PST_OK);

@@ -168,7 +168,7 @@ static inline void strip_times(char *text)
 static inline void run_straight(struct pst_stage *host, const char *run, bool halves)
 {
     host_init(host, run);
-    assert_int_equal(pst_stage.open(host), PST_OK);
+    assert_int_equal(host_open(host), PST_OK);
     assert_int_equal(tell(host, PST_EV_START), PST_OK);
     for (uint64_t batch = 0; batch < 2 * BATCHES; batch++) {
         if (halves) {

@@ -27,8 +27,6 @@ static pst_rc open_(struct pst_stage *self)
     s->out = pst_port(self, "out");
     s->ask = pst_port(self, "ask");
     s->answer = pst_port(self, "answer");
-    s->keep = (uint32_t)pst_param_int(self, "keep");
-    s->total = (uint64_t)pst_param_int(self, "batches");
     pst_total(self, s->out, s->total);
     return PST_OK;
 }
@@ -136,12 +134,14 @@ static const struct pst_port_desc ports[] = {
 static const struct pst_param_desc params[] = {
     {.name = "batches",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct looper, total),
      .def = "102",
      .min = 0,
      .max = 1e12,
      .help = "how many batches"},
     {.name = "keep",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct looper, keep),
      .def = "4",
      .min = 1,
      .max = KEEP_MAX,

@@ -19,7 +19,6 @@ static pst_rc open_(struct pst_stage *self)
 {
     struct owner *s = pst_state(self);
     s->out = pst_port(self, "out");
-    s->batches = (uint64_t)pst_param_int(self, "batches");
     pst_total(self, s->out, s->batches);
     return PST_OK;
 }
@@ -69,9 +68,14 @@ static const struct pst_port_desc ports[] = {
     {0},
 };
 
-static const struct pst_param_desc params[] = {
-    {.name = "batches", .type = PST_PARAM_INT, .def = "100", .min = 1, .max = 1e9, .help = "how many loans"},
-    {0}};
+static const struct pst_param_desc params[] = {{.name = "batches",
+                                                .type = PST_PARAM_INT,
+                                                .into = PST_INTO(struct owner, batches),
+                                                .def = "100",
+                                                .min = 1,
+                                                .max = 1e9,
+                                                .help = "how many loans"},
+                                               {0}};
 
 const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
                                          .name = "owner",

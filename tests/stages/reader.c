@@ -17,11 +17,6 @@ static pst_rc open_(struct pst_stage *self)
 {
     struct reader *s = pst_state(self);
     void *at = NULL;
-    s->bytes = (uint64_t)pst_param_int(self, "bytes");
-    s->delay_us = pst_param_int(self, "delay_us");
-    s->plain = pst_param_bool(self, "plain");
-    s->looks = pst_param_bool(self, "looks");
-    s->stamped = pst_param_bool(self, "stamped");
     pst_rc rc = streams_open(&s->device, self, s->plain);
     if (rc == PST_OK)
         rc = pst_device_take(&s->device, PST_TWIN_MEMORY_PINNED, s->bytes, "a slot", &at);
@@ -106,23 +101,31 @@ static const struct pst_port_desc ports[] = {{.name = "in",
 static const struct pst_param_desc params[] = {
     {.name = "bytes",
      .type = PST_PARAM_BYTES,
+     .into = PST_INTO(struct reader, bytes),
      .def = "4096",
      .min = 16,
      .max = 1e12,
      .help = "size of a slot"},
     {.name = "delay_us",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct reader, delay_us),
      .def = "0",
      .min = 0,
      .max = 1e9,
      .help = "time between a slot's release and the end of its reading"},
-    {.name = "plain", .type = PST_PARAM_BOOL, .def = "false", .help = "knows no streams"},
+    {.name = "plain",
+     .type = PST_PARAM_BOOL,
+     .into = PST_INTO(struct reader, plain),
+     .def = "false",
+     .help = "knows no streams"},
     {.name = "looks",
      .type = PST_PARAM_BOOL,
+     .into = PST_INTO(struct reader, looks),
      .def = "false",
      .help = "reads the slot on the host, too, having waited for it"},
     {.name = "stamped",
      .type = PST_PARAM_BOOL,
+     .into = PST_INTO(struct reader, stamped),
      .def = "false",
      .help = "the last word has been written, too"},
     {0},

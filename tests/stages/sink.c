@@ -12,16 +12,15 @@ struct sink {
     struct pst_frame kept[KEEP_MAX];
     uint32_t nkept, keep;
     int64_t delay_us;
-    uint64_t factor;
+    uint64_t factor, words;
+    const char *section;
+    bool whole; /* only for the port's whole_if */
     struct slots slots;
 };
 
 static pst_rc open_(struct pst_stage *self)
 {
     struct sink *s = pst_state(self);
-    s->keep = (uint32_t)pst_param_int(self, "keep");
-    s->delay_us = pst_param_int(self, "delay_us");
-    s->factor = (uint64_t)pst_param_int(self, "factor");
     int instances;
     s->next = (uint64_t)pst_instance(self, &instances);
     return slots_open(&s->slots, self);
@@ -41,7 +40,7 @@ static pst_rc check(struct pst_stage *self, const struct pst_frame *f)
     if (!word)
         return PST_E_STATE;
     uint64_t want = pst_seed(self) * 1000003 + f->batch * 8191 + f->micro * 127;
-    uint64_t words = (uint64_t)pst_param_int(self, "words");
+    uint64_t words = s->words;
     for (uint64_t i = 0; i < (words ? words : bytes / 8); i++)
         if (word[i] != (want + i) * s->factor)
             return pst_fail(PST_E_FORMAT, "batch %llu, micro %u, word %llu: found %llu, expected %llu",
@@ -72,8 +71,7 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
         for (; s->nkept > 0 && rc == PST_OK; s->nkept--)
             rc = pst_consume(self, &s->kept[s->nkept - 1]);
     if (rc == PST_OK && ev->kind == PST_EV_END)
-        rc = pst_report(self, pst_param_str(self, "section"),
-                        "{\"frames\": %llu, \"batches\": %llu, \"checksum\": %llu}",
+        rc = pst_report(self, s->section, "{\"frames\": %llu, \"batches\": %llu, \"checksum\": %llu}",
                         (unsigned long long)s->frames, (unsigned long long)s->batches,
                         (unsigned long long)(s->checksum >> 2));
     return rc;
@@ -101,30 +99,42 @@ static const struct pst_port_desc ports[] = {
 static const struct pst_param_desc params[] = {
     {.name = "keep",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct sink, keep),
      .def = "1",
      .min = 1,
      .max = KEEP_MAX,
      .help = "slots kept before any is let go"},
     {.name = "delay_us",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct sink, delay_us),
      .def = "0",
      .min = 0,
      .max = 1e9,
      .help = "time that each slot takes"},
     {.name = "factor",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct sink, factor),
      .def = "1",
      .min = 1,
      .max = 100,
      .help = "what the stages in between multiplied the words by"},
     {.name = "words",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct sink, words),
      .def = "0",
      .min = 0,
      .max = 1e9,
      .help = "words to check; 0: the whole slot"},
-    {.name = "section", .type = PST_PARAM_STRING, .def = "\"sink\"", .help = "section of the report"},
-    {.name = "whole", .type = PST_PARAM_BOOL, .def = "false", .help = "cannot take split batches"},
+    {.name = "section",
+     .type = PST_PARAM_STRING,
+     .into = PST_INTO(struct sink, section),
+     .def = "\"sink\"",
+     .help = "section of the report"},
+    {.name = "whole",
+     .type = PST_PARAM_BOOL,
+     .into = PST_INTO(struct sink, whole),
+     .def = "false",
+     .help = "cannot take split batches"},
     {0},
 };
 

@@ -9,7 +9,8 @@
 struct slow {
     struct pst_frame kept[KEPT_MAX]; /* in the disk's hands, the oldest first */
     uint32_t nkept;
-    int64_t delay_us;
+    int64_t delay_us, others_delay_us;
+    int64_t keep; /* only for the port's hold_param */
     bool waits;
     int out;
 };
@@ -18,11 +19,9 @@ static pst_rc open_(struct pst_stage *self)
 {
     struct slow *s = pst_state(self);
     s->out = pst_port(self, "out");
-    s->delay_us = pst_param_int(self, "delay_us");
     int instances;
-    if (pst_instance(self, &instances) > 0 && pst_param_int(self, "others_delay_us") >= 0)
-        s->delay_us = pst_param_int(self, "others_delay_us");
-    s->waits = pst_param_bool(self, "waits");
+    if (pst_instance(self, &instances) > 0 && s->others_delay_us >= 0)
+        s->delay_us = s->others_delay_us;
     return PST_OK;
 }
 
@@ -70,24 +69,28 @@ static const struct pst_port_desc ports[] = {
 static const struct pst_param_desc params[] = {
     {.name = "delay_us",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct slow, delay_us),
      .def = "1000",
      .min = 0,
      .max = 1e9,
      .help = "time that each slot takes"},
     {.name = "others_delay_us",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct slow, others_delay_us),
      .def = "-1",
      .min = -1,
      .max = 1e9,
      .help = "the same for all instances but the first; -1: the same"},
     {.name = "keep",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct slow, keep),
      .def = "1",
      .min = 1,
      .max = KEPT_MAX,
      .help = "slots that it waits for at once"},
     {.name = "waits",
      .type = PST_PARAM_BOOL,
+     .into = PST_INTO(struct slow, waits),
      .def = "false",
      .help = "it waits, as for a disk, instead of working"},
     {0},

@@ -9,12 +9,13 @@ struct source {
     uint32_t micros, parts;
     uint64_t bytes;
     int64_t delay_us;
+    bool split; /* only for the port's splits_if */
     struct slots slots;
 };
 
 static pst_rc size(struct pst_stage *self)
 {
-    pst_need(self, pst_port(self, "out"), (uint64_t)pst_param_int(self, "bytes"), 8);
+    pst_need(self, pst_port(self, "out"), ((struct source *)pst_state(self))->bytes, 8);
     return PST_OK;
 }
 
@@ -22,11 +23,6 @@ static pst_rc open_(struct pst_stage *self)
 {
     struct source *s = pst_state(self);
     s->out = pst_port(self, "out");
-    s->batches = (uint64_t)pst_param_int(self, "batches");
-    s->micros = (uint32_t)pst_param_int(self, "micros");
-    s->parts = (uint32_t)pst_param_int(self, "parts");
-    s->bytes = (uint64_t)pst_param_int(self, "bytes");
-    s->delay_us = pst_param_int(self, "delay_us");
     pst_total(self, s->out, s->batches);
     return slots_open(&s->slots, self);
 }
@@ -78,35 +74,44 @@ static const struct pst_port_desc ports[] = {
 static const struct pst_param_desc params[] = {
     {.name = "batches",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct source, batches),
      .def = "100",
      .min = 0,
      .max = 1e12,
      .help = "how many batches"},
     {.name = "micros",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct source, micros),
      .def = "1",
      .min = 1,
      .max = 16,
      .help = "micro-batches of each batch"},
     {.name = "parts",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct source, parts),
      .def = "1",
      .min = 1,
      .max = 16,
      .help = "parts of each micro-batch"},
     {.name = "bytes",
      .type = PST_PARAM_BYTES,
+     .into = PST_INTO(struct source, bytes),
      .def = "4096",
      .min = 8,
      .max = 1e12,
      .help = "size of a slot"},
     {.name = "delay_us",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct source, delay_us),
      .def = "0",
      .min = 0,
      .max = 1e9,
      .help = "time that each slot takes"},
-    {.name = "split", .type = PST_PARAM_BOOL, .def = "false", .help = "declares that batches may be split"},
+    {.name = "split",
+     .type = PST_PARAM_BOOL,
+     .into = PST_INTO(struct source, split),
+     .def = "false",
+     .help = "declares that batches may be split"},
     {0},
 };
 

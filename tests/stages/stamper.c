@@ -1,6 +1,10 @@
 /* stamper: the host writes the last word of each slot, and touches nothing else of it: what a disk does. */
 #include "tests/stages/streams.h"
 
+struct stamper {
+    uint64_t bytes; /* of a slot */
+};
+
 static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
 {
     uint64_t bytes;
@@ -9,7 +13,7 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
     uint64_t *slot = pst_slot(self, ev->frame->refs[0], &bytes);
     if (!slot)
         return PST_E_STATE;
-    slot[(uint64_t)pst_param_int(self, "bytes") / sizeof *slot - 1] = streams_word(ev->frame->batch);
+    slot[((struct stamper *)pst_state(self))->bytes / sizeof *slot - 1] = streams_word(ev->frame->batch);
     return pst_send(self, 1, ev->frame);
 }
 
@@ -33,6 +37,7 @@ static const struct pst_port_desc ports[] = {{.name = "in",
 
 static const struct pst_param_desc params[] = {{.name = "bytes",
                                                 .type = PST_PARAM_BYTES,
+                                                .into = PST_INTO(struct stamper, bytes),
                                                 .def = "4096",
                                                 .min = 16,
                                                 .max = 1e12,
@@ -44,4 +49,5 @@ const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
                                          .help = "writes the last word of slots",
                                          .ports = ports,
                                          .params = params,
+                                         .state_bytes = sizeof(struct stamper),
                                          .on_event = on_event};

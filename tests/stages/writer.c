@@ -6,23 +6,22 @@ struct writer {
     struct pst_device device;
     uint64_t bytes; /* of a slot */
     void *made;     /* on the device: what goes to a slot */
-    bool waits;
+    bool plain, eager, waits;
+    uint64_t batches;
 };
 
 static pst_rc size(struct pst_stage *self)
 {
-    pst_need(self, 0, (uint64_t)pst_param_int(self, "bytes"), 8);
+    pst_need(self, 0, ((struct writer *)pst_state(self))->bytes, 8);
     return PST_OK;
 }
 
 static pst_rc open_(struct pst_stage *self)
 {
     struct writer *s = pst_state(self);
-    s->bytes = (uint64_t)pst_param_int(self, "bytes");
-    const bool plain = pst_param_bool(self, "plain");
-    s->waits = plain || pst_param_bool(self, "eager");
-    pst_total(self, 0, (uint64_t)pst_param_int(self, "batches"));
-    pst_rc rc = streams_open(&s->device, self, plain);
+    s->waits = s->plain || s->eager;
+    pst_total(self, 0, s->batches);
+    pst_rc rc = streams_open(&s->device, self, s->plain);
     if (rc == PST_OK)
         rc = pst_device_take(&s->device, PST_TWIN_MEMORY_DEVICE, s->bytes, "a slot", &s->made);
     return rc;
@@ -77,18 +76,28 @@ static const struct pst_port_desc ports[] = {{.name = "out",
 static const struct pst_param_desc params[] = {
     {.name = "batches",
      .type = PST_PARAM_INT,
+     .into = PST_INTO(struct writer, batches),
      .def = "100",
      .min = 0,
      .max = 1e12,
      .help = "how many batches"},
     {.name = "bytes",
      .type = PST_PARAM_BYTES,
+     .into = PST_INTO(struct writer, bytes),
      .def = "4096",
      .min = 16,
      .max = 1e12,
      .help = "size of a slot"},
-    {.name = "plain", .type = PST_PARAM_BOOL, .def = "false", .help = "knows no streams"},
-    {.name = "eager", .type = PST_PARAM_BOOL, .def = "false", .help = "waits for its stream before it sends"},
+    {.name = "plain",
+     .type = PST_PARAM_BOOL,
+     .into = PST_INTO(struct writer, plain),
+     .def = "false",
+     .help = "knows no streams"},
+    {.name = "eager",
+     .type = PST_PARAM_BOOL,
+     .into = PST_INTO(struct writer, eager),
+     .def = "false",
+     .help = "waits for its stream before it sends"},
     {0},
 };
 

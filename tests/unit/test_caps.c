@@ -181,6 +181,76 @@ static void test_descriptions(void **state)
     PARAMS_REFUSED(params[0].type = (enum pst_param_type)99, "bad type");
 }
 
+enum colour { RED, GREEN, BLUE };
+struct bound {
+    bool yes, second;
+    int small;
+    unsigned count;
+    int64_t whole;
+    uint64_t bytes;
+    double real;
+    const char *text;
+    enum colour colour;
+    struct pst_ints list;
+    int last;
+};
+
+#define BOUND(name_, type_, member_, ...)                                                                    \
+    {                                                                                                        \
+        .name = name_, .type = type_, .into = PST_INTO(struct bound, member_), .help = name_, __VA_ARGS__    \
+    }
+static const struct pst_param_desc bound_params[] = {
+    BOUND("yes", PST_PARAM_BOOL, yes, .def = "false"),
+    BOUND("second", PST_PARAM_ENUM, second, .choices = "first|second"),
+    BOUND("small", PST_PARAM_INT, small, .min = -5, .max = 5),
+    BOUND("count", PST_PARAM_INT, count, .max = 4294967295),
+    BOUND("whole", PST_PARAM_INT, whole, .def = "0"),
+    BOUND("bytes", PST_PARAM_BYTES, bytes, .def = "0"),
+    BOUND("real", PST_PARAM_REAL, real, .def = "0"),
+    BOUND("text", PST_PARAM_STRING, text, .def = "\"\""),
+    BOUND("colour", PST_PARAM_ENUM, colour, .choices = "red|green|blue"),
+    BOUND("list", PST_PARAM_INTS, list, .count_min = 1, .count_max = PST_INTS_MAX),
+    {0},
+};
+
+static void test_binding(void **state)
+{
+    (void)state;
+    struct pst_stage_desc d = good;
+    d.params = bound_params;
+    d.ports = NULL;
+    d.state_bytes = sizeof(struct bound);
+    if (pst_desc_check(&d, "FILE") != PST_OK)
+        fail_msg("%s", pst_error_text());
+    json_t *given =
+        json_pack("{sb ss si sI sI sI sf ss ss s[iii]}", "yes", 1, "second", "second", "small", -5, "count",
+                  (json_int_t)UINT32_MAX, "whole", (json_int_t)INT64_MIN, "bytes", (json_int_t)1 << 40,
+                  "real", 0.25, "text", "words", "colour", "blue", "list", 7, -1, 9);
+    struct bound b = {.last = 77};
+    pst_desc_bind(&d, given, &b);
+    assert_true(b.yes && b.second && b.small == -5 && b.count == UINT32_MAX && b.whole == INT64_MIN);
+    assert_true(b.bytes == 1ull << 40 && b.real == 0.25 && b.colour == BLUE && b.last == 77);
+    assert_string_equal(b.text, "words");
+    assert_true(b.list.count == 3 && b.list.value[0] == 7 && b.list.value[1] == -1 && b.list.value[2] == 9);
+    json_decref(given);
+    /* what does not fit is refused when the stage is loaded */
+    struct pst_param_desc one[2] = {0};
+    d.params = one;
+#define INTO_REFUSED(i, change, why)                                                                         \
+    one[0] = bound_params[i];                                                                                \
+    change;                                                                                                  \
+    refused(&d, why)
+    INTO_REFUSED(0, one[0].into.kind = PST_INTO_I32, "a type that does not fit");
+    INTO_REFUSED(1, one[0].choices = "a|b|c", "a type that does not fit");
+    INTO_REFUSED(2, one[0].max = 3e9, "a type that does not fit");
+    INTO_REFUSED(2, one[0].min = one[0].max = 0, "a type that does not fit");
+    INTO_REFUSED(3, one[0].min = -1, "a type that does not fit");
+    INTO_REFUSED(5, one[0].into.kind = PST_INTO_F64, "a type that does not fit");
+    INTO_REFUSED(6, one[0].into.kind = PST_INTO_I64, "a type that does not fit");
+    INTO_REFUSED(9, one[0].count_max = PST_INTS_MAX + 1, "a type that does not fit");
+    INTO_REFUSED(4, one[0].into.at = sizeof(struct bound) - 4, "stored outside the state");
+}
+
 /* A program that prints a native description's JSON is described alike. */
 static void test_round_trip(void **state)
 {
@@ -258,8 +328,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),       cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_descriptions), cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_not_found),
+        cmocka_unit_test(test_descriptions), cmocka_unit_test(test_binding),
+        cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_not_found),
     };
     return cmocka_run_group_tests(tests, setup, scratch_teardown);
 }

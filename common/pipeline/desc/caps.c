@@ -79,6 +79,17 @@ static pst_rc check_elf(const char *file)
     return rc;
 }
 
+/* A shared object gets its parameters only by PST_INTO. One that has a single choice need not be stored. */
+static pst_rc check_stored(const struct pst_stage_desc *desc, const char *file)
+{
+    for (const struct pst_param_desc *p = desc->params; p && p->name; p++)
+        if (p->into.kind == PST_INTO_NOTHING && !(p->type == PST_PARAM_ENUM && !strchr(p->choices, '|')))
+            return pst_fail(PST_E_FORMAT,
+                            "%s: parameter %s is not stored anywhere: .into = PST_INTO(...) is missing", file,
+                            p->name);
+    return PST_OK;
+}
+
 static pst_rc load_native(struct pst_caps *caps)
 {
     pst_rc rc = check_elf(caps->file);
@@ -94,7 +105,8 @@ static pst_rc load_native(struct pst_caps *caps)
     const struct pst_stage_desc *d = caps->desc;
     if (d->abi == PST_STAGE_ABI && !d->on_event)
         return pst_fail(PST_E_FORMAT, "%s: has no on_event", caps->file);
-    return pst_desc_check(d, caps->file);
+    rc = pst_desc_check(d, caps->file);
+    return rc == PST_OK ? check_stored(d, caps->file) : rc;
 }
 
 static pst_rc find_file(struct pst_caps *caps, const char *base_dir, char out[4096])

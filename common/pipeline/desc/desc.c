@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/pipeline/desc/condition.h"
+#include "common/pipeline/desc/desc_impl.h"
 
 /* ---- looking up ------------------------------------------------------------------------------ */
 
@@ -196,6 +197,8 @@ static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, i
     pst_rc rc = check_condition(desc, file, "parameter", param->name, "needed_if", param->needed_if);
     if (rc == PST_OK)
         rc = check_equals(desc, file, param);
+    if (rc == PST_OK)
+        rc = pst_desc_check_into(desc, file, param);
     if (rc != PST_OK || !param->def)
         return rc;
     char why[PST_DESC_WHY_MAX] = "not JSON";

@@ -41,6 +41,10 @@ PST_MUST_USE pst_rc pst_desc_check(const struct pst_stage_desc *desc, const char
 bool pst_desc_value(const struct pst_param_desc *param, const json_t *value, json_t **out,
                     char why[PST_DESC_WHY_MAX]);
 
+/* Stores the values of parameters, in their normal form, in the state of a stage (struct pst_param_desc,
+ * into). Strings live in `params`. */
+void pst_desc_bind(const struct pst_stage_desc *desc, const json_t *params, void *state);
+
 /* "int", "bytes", ...: as descriptions in JSON name the type. */
 const char *pst_desc_type_name(enum pst_param_type type);
 

@@ -95,6 +95,9 @@ struct pst_sampling_algorithm {
     pst_rc (*draw_on_device)(void *state, const struct pst_sampling_device_hop *hop);
 };
 
+/* What the shared object of an algorithm exports. */
+extern PST_API const struct pst_sampling_algorithm pst_sampling_algorithm;
+
 #define PST_SAMPLING_DECLARE(name) extern const struct pst_sampling_algorithm pst_sampling_##name;
 PST_SAMPLING_ALGORITHMS(PST_SAMPLING_DECLARE)
 #undef PST_SAMPLING_DECLARE

@@ -7,16 +7,6 @@
 #include "common/error.h"
 #include "stages/lib/topology/topology.h"
 
-static pst_rc read_fanout(const struct pst_stage *self, struct pst_plan_key *key)
-{
-    const size_t n = pst_param_ints(self, "fanout", key->fanout, PST_HOPS_MAX);
-    key->hops = (int)n;
-    return n >= 1 && n <= PST_HOPS_MAX
-               ? PST_OK
-               : pst_fail(PST_E_ARG, "fanout has %zu hops; expected 1 to %d, for example [10, 5]", n,
-                          PST_HOPS_MAX);
-}
-
 static pst_rc copy_text(char *to, size_t bytes, const char *what, const char *from)
 {
     return snprintf(to, bytes, "%s", from) < (int)bytes
@@ -24,16 +14,16 @@ static pst_rc copy_text(char *to, size_t bytes, const char *what, const char *fr
                : pst_fail(PST_E_LIMIT, "%s is longer than %zu bytes: %s", what, bytes - 1, from);
 }
 
-static pst_rc open_algorithm(struct pst_sampling_input *in, const struct pst_stage *self,
+static pst_rc open_algorithm(struct pst_sampling_input *in, const struct pst_sampling_input_params *params,
                              const struct pst_sampling_algorithm *own, void *own_state)
 {
     struct pst_plan_key *key = &in->key;
-    const char *options = own != NULL ? "" : pst_param_str(self, "options");
+    const char *options = own != NULL ? "" : params->options;
     pst_rc rc = PST_OK;
-    key->replace = own == NULL && pst_param_bool(self, "replace");
+    key->replace = own == NULL && params->replace;
     in->algorithm = (struct pst_sampling_opened){.algorithm = own, .state = own_state};
     if (own == NULL)
-        rc = pst_sampling_algorithm_find(&in->algorithm, pst_param_str(self, "algorithm"));
+        rc = pst_sampling_algorithm_find(&in->algorithm, params->algorithm);
     const struct pst_sampling_setup setup = {.dataset = &in->ds,
                                              .graph = &in->graph,
                                              .hops = key->hops,
@@ -48,28 +38,27 @@ static pst_rc open_algorithm(struct pst_sampling_input *in, const struct pst_sta
 }
 
 pst_rc pst_sampling_input_open(struct pst_sampling_input *in, struct pst_stage *self,
+                               const struct pst_sampling_input_params *params,
                                const struct pst_sampling_algorithm *own, void *own_state,
                                struct pst_sampling_order order)
 {
-    const char *split = pst_param_str(self, "split");
     int part = PST_TRAIN;
     memset(in, 0, sizeof *in);
-    in->gpu_topology_bytes = (uint64_t)pst_param_int(self, "gpu_topology");
-    pst_rc rc = read_fanout(self, &in->key);
+    in->key.hops = (int)params->fanout.count;
+    memcpy(in->key.fanout, params->fanout.value, params->fanout.count * sizeof *in->key.fanout);
+    pst_rc rc = pst_dataset_open(&in->ds, pst_dataset_dir(self));
     if (rc == PST_OK)
-        rc = pst_dataset_open(&in->ds, pst_dataset_dir(self));
+        rc = pst_dataset_choose_split(&in->ds, params->split, &part);
     if (rc == PST_OK)
-        rc = pst_dataset_choose_split(&in->ds, split, &part);
-    if (rc == PST_OK)
-        rc = pst_seeds_init(&in->seeds, &in->ds, pst_dataset_part_name(part), pst_param_int(self, "batch"),
-                            order.seed, order.shuffle);
+        rc = pst_seeds_init(&in->seeds, &in->ds, pst_dataset_part_name(part), params->batch, order.seed,
+                            order.shuffle);
     if (rc != PST_OK)
         return rc;
     in->graph = pst_topology_mapped(&in->ds);
     memcpy(in->key.dataset, in->ds.digest, sizeof in->key.dataset);
     in->key.batch = in->seeds.batch;
-    rc = copy_text(in->key.split, sizeof in->key.split, "split", split);
-    return rc == PST_OK ? open_algorithm(in, self, own, own_state) : rc;
+    rc = copy_text(in->key.split, sizeof in->key.split, "split", params->split);
+    return rc == PST_OK ? open_algorithm(in, params, own, own_state) : rc;
 }
 
 void pst_sampling_input_close(struct pst_sampling_input *in)

@@ -15,14 +15,26 @@
 
 PST_BEGIN_DECLS
 
+/* The values of the parameters. */
+struct pst_sampling_input_params {
+    struct pst_ints fanout;
+    int64_t batch;
+    const char *split;
+    uint64_t gpu_topology_bytes;
+    const char *algorithm, *options; /* NULL: the stage brings its own algorithm */
+    bool replace;
+};
+
 /* What every stage that samples needs of the dataset. */
 #define PST_SAMPLING_DATASET "split:split"
 
-/* Parameters of every stage that samples. A sampler's must be equal to those of the planner that its input
- * `plan` is linked to. */
-#define PST_SAMPLING_INPUT_PARAMS                                                                            \
+/* Parameters of every stage that samples, stored in the member of the stage's state that is a struct
+ * pst_sampling_input_params. A sampler's must be equal to those of the planner that its input `plan` is
+ * linked to. */
+#define PST_SAMPLING_INPUT_PARAMS(state_, member_)                                                           \
     {.name = "fanout",                                                                                       \
      .type = PST_PARAM_INTS,                                                                                 \
+     .into = PST_INTO(state_, member_.fanout),                                                               \
      .def = "[10, 5]",                                                                                       \
      .min = -1,                                                                                              \
      .max = PST_FANOUT_MAX,                                                                                  \
@@ -33,6 +45,7 @@ PST_BEGIN_DECLS
      .fixed = true},                                                                                         \
         {.name = "batch",                                                                                    \
          .type = PST_PARAM_INT,                                                                              \
+         .into = PST_INTO(state_, member_.batch),                                                            \
          .def = "1024",                                                                                      \
          .min = 1,                                                                                           \
          .max = 16777216,                                                                                    \
@@ -41,33 +54,38 @@ PST_BEGIN_DECLS
          .fixed = true},                                                                                     \
         {.name = "split",                                                                                    \
          .type = PST_PARAM_STRING,                                                                           \
+         .into = PST_INTO(state_, member_.split),                                                            \
          .def = "\"train\"",                                                                                 \
          .equals = "plan.split",                                                                             \
          .help =                                                                                             \
              "the seeds: train, val or test; or a split of the dataset by name: NAME, NAME:val, NAME:test",  \
          .fixed = true},                                                                                     \
     {                                                                                                        \
-        .name = "gpu_topology", .type = PST_PARAM_BYTES, .def = "\"8GiB\"", .min = 0, .max = 1e15,           \
+        .name = "gpu_topology", .type = PST_PARAM_BYTES,                                                     \
+        .into = PST_INTO(state_, member_.gpu_topology_bytes), .def = "\"8GiB\"", .min = 0, .max = 1e15,      \
         .help = "on a GPU: copy the topology there if it is at most this large; else read it in host memory" \
     }
 
-/* Parameters of stages whose algorithm the user chooses. */
-#define PST_SAMPLING_ALGORITHM_PARAMS                                                                        \
+/* The same for stages whose algorithm the user chooses. */
+#define PST_SAMPLING_ALGORITHM_PARAMS(state_, member_)                                                       \
     {.name = "algorithm",                                                                                    \
      .type = PST_PARAM_STRING,                                                                               \
+     .into = PST_INTO(state_, member_.algorithm),                                                            \
      .def = "\"uniform\"",                                                                                   \
      .equals = "plan.algorithm",                                                                             \
      .help = "how neighbours are drawn: uniform, or the path of a shared object, for example ./mine.so",     \
      .fixed = true},                                                                                         \
         {.name = "options",                                                                                  \
          .type = PST_PARAM_STRING,                                                                           \
+         .into = PST_INTO(state_, member_.options),                                                          \
          .def = "\"\"",                                                                                      \
          .equals = "plan.options",                                                                           \
          .help = "the algorithm's own parameters: \"NAME=VALUE, NAME=VALUE\"",                               \
          .fixed = true},                                                                                     \
     {                                                                                                        \
-        .name = "replace", .type = PST_PARAM_BOOL, .def = "false", .equals = "plan.replace",                 \
-        .help = "may draw a neighbour more than once", .fixed = true                                         \
+        .name = "replace", .type = PST_PARAM_BOOL, .into = PST_INTO(state_, member_.replace),                \
+        .def = "false", .equals = "plan.replace", .help = "may draw a neighbour more than once",             \
+        .fixed = true                                                                                        \
     }
 
 /* How seeds are ordered. */
@@ -82,12 +100,12 @@ struct pst_sampling_input {
     struct pst_seeds seeds;
     struct pst_plan_key key; /* all but cache_budget_bytes */
     struct pst_sampling_opened algorithm;
-    uint64_t gpu_topology_bytes;
 };
 
 /* own: the algorithm of a stage that brings one, with its state if that is not NULL. If own is NULL, the
  * stage's parameters include PST_SAMPLING_ALGORITHM_PARAMS and choose. PST_E_ARG: a parameter is wrong. */
 PST_API PST_MUST_USE pst_rc pst_sampling_input_open(struct pst_sampling_input *in, struct pst_stage *self,
+                                                    const struct pst_sampling_input_params *params,
                                                     const struct pst_sampling_algorithm *own, void *own_state,
                                                     struct pst_sampling_order order);
 PST_API void pst_sampling_input_close(struct pst_sampling_input *in);

@@ -33,10 +33,9 @@ struct pending {
 
 struct pst_sampling {
     struct pst_stage *self;
+    const struct pst_sampling_params *params;
     int port;   /* batch */
     int cached; /* the port of cached rows; -1: they go to the batch's slots */
-    bool split;
-    double margin;
     struct pst_sampling_input in;
     bool planned;
     bool other_plan; /* the plan was made for another algorithm */
@@ -68,13 +67,12 @@ struct pst_sampling {
 static pst_rc load_plan(struct pst_sampling *s)
 {
     int port = pst_port(s->self, "plan");
-    const char *path =
-        pst_linked(s->self, port) ? pst_oneshot(s->self, port) : pst_param_str(s->self, "plan");
+    const char *path = pst_linked(s->self, port) ? pst_oneshot(s->self, port) : s->params->plan;
     if (path == NULL || path[0] == '\0')
         return PST_OK;
-    if (pst_linked(s->self, port) && pst_param_str(s->self, "plan")[0] != '\0')
+    if (pst_linked(s->self, port) && s->params->plan[0] != '\0')
         return pst_fail(PST_E_ARG, "the parameter plan is \"%s\", but the port plan is linked too; drop one",
-                        pst_param_str(s->self, "plan"));
+                        s->params->plan);
     pst_rc rc = pst_plan_read(&s->plan, path);
     if (rc != PST_OK)
         return rc;
@@ -97,7 +95,7 @@ static void size_slots(struct pst_sampling *s)
     pst_sampling_input_bound(&s->in, &bound);
     s->base = s->planned ? s->plan.max : bound;
     s->base.n[0] = bound.n[0];
-    pst_minibatch_size_scale(&size, &s->base, &bound, s->margin);
+    pst_minibatch_size_scale(&size, &s->base, &bound, s->params->margin);
     pst_minibatch_layout_init(&f->layout, &size, ds->feature_dim > 0 ? ds->stride_bytes : 0);
     memcpy(f->fanout, s->in.key.fanout, sizeof f->fanout);
     f->labels = ds->labels.map;
@@ -109,26 +107,26 @@ static void size_slots(struct pst_sampling *s)
         pst_need(s->self, s->cached, f->layout.features_bytes, PST_PAGE);
     pst_log(s->self, "slots of %llu bytes: %lld seeds, %lld vertices after %d hops; %s, margin %g",
             (unsigned long long)f->layout.bytes, (long long)size.n[0], (long long)size.n[size.hops],
-            size.hops, s->planned ? "sized by the plan" : "no plan: sized for the worst case", s->margin);
+            size.hops, s->planned ? "sized by the plan" : "no plan: sized for the worst case",
+            s->params->margin);
 }
 
-pst_rc pst_sampling_size(struct pst_stage *self, struct pst_sampling **out,
-                         const struct pst_sampling_algorithm *own, void *own_state)
+pst_rc pst_sampling_size(struct pst_stage *self, const struct pst_sampling_params *params,
+                         struct pst_sampling **out, const struct pst_sampling_algorithm *own, void *own_state)
 {
-    const struct pst_sampling_order order = {pst_seed(self), pst_param_bool(self, "shuffle")};
+    const struct pst_sampling_order order = {pst_seed(self), params->shuffle};
     struct pst_sampling *s = calloc(1, sizeof *s);
     *out = s;
     if (s == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for a sampler");
     s->self = self;
+    s->params = params;
     s->port = pst_port(self, "batch");
     s->cached = own == NULL || own->draw_on_device != NULL ? pst_port(self, "cached") : -1;
     if (s->cached >= 0 && !pst_linked(self, s->cached))
         s->cached = -1;
-    s->margin = pst_param_real(self, "margin");
-    s->early = s->margin >= 1;
-    s->split = strcmp(pst_param_str(self, "overflow"), "split") == 0;
-    pst_rc rc = pst_sampling_input_open(&s->in, self, own, own_state, order);
+    s->early = params->margin >= 1;
+    pst_rc rc = pst_sampling_input_open(&s->in, self, &params->input, own, own_state, order);
     if (rc == PST_OK)
         rc = load_plan(s);
     if (rc != PST_OK)
@@ -181,7 +179,7 @@ static pst_rc open_on_device(struct pst_sampling *s)
     s->filler.expander = (struct pst_expander){.graph = &s->in.graph, .algorithm = &s->in.algorithm};
     pst_rc rc = pst_expand_device_queue_for(&s->device, &s->filler.layout.size);
     if (rc == PST_OK)
-        rc = pst_topology_on_device(&s->device, &s->in.graph, s->in.gpu_topology_bytes, &graph,
+        rc = pst_topology_on_device(&s->device, &s->in.graph, s->params->input.gpu_topology_bytes, &graph,
                                     &s->topology_in_place);
     if (rc == PST_OK)
         rc = load_cache(s);
@@ -268,7 +266,7 @@ static pst_rc begin_batch(struct pst_sampling *s, uint64_t batch, struct pending
     p->n = pst_seeds_of(&s->in.seeds, batch, p->seeds);
     s->count.seeds_s += pst_now() - begin;
     pst_splits_init(&p->pieces, s->end_memory + index * (size_t)s->in.seeds.batch, p->n,
-                    s->split ? s->filler.layout.size.n[0] : p->n);
+                    s->params->split ? s->filler.layout.size.n[0] : p->n);
     *out = p;
     return PST_OK;
 }
@@ -307,8 +305,8 @@ static pst_rc too_large(struct pst_sampling *s, const struct pst_fill_job *job)
         "batch %llu does not fit a slot: in hop %d, %s would take %lld vertices and %lld edges, and "
         "a slot holds %lld and %lld; set margin to %.2f or more (it is %g)%s",
         (unsigned long long)job->batch, hop, what, (long long)need.n[hop + 1], (long long)need.edges[hop],
-        (long long)have->n[hop + 1], (long long)have->edges[hop], margin_for(s, &need, 1), s->margin,
-        s->split ? "" : ", or overflow to \"split\"");
+        (long long)have->n[hop + 1], (long long)have->edges[hop], margin_for(s, &need, 1), s->params->margin,
+        s->params->split ? "" : ", or overflow to \"split\"");
 }
 
 /* Measures a batch that did not fit, so that the warning can say which margin would do. */
@@ -327,10 +325,10 @@ static void note_margin(struct pst_sampling *s, const struct pst_fill_job *job)
 static void warn_of_overflows(struct pst_sampling *s)
 {
     char margin[64], plan[256] = "";
-    if (s->warned || !s->split || s->count.overflows * OVERFLOWS_ONE_IN <= s->count.samples)
+    if (s->warned || !s->params->split || s->count.overflows * OVERFLOWS_ONE_IN <= s->count.samples)
         return;
     s->warned = true;
-    if (s->margin_needed > s->margin)
+    if (s->margin_needed > s->params->margin)
         (void)snprintf(margin, sizeof margin, "to %.2f or more", s->margin_needed);
     else
         (void)snprintf(margin, sizeof margin, "higher");
@@ -344,7 +342,7 @@ static void warn_of_overflows(struct pst_sampling *s)
              "the parameter margin of stage \"%s\" %s (it is %g)%s",
              (unsigned long long)s->count.overflows, (unsigned long long)s->count.samples,
              100 * (double)s->count.overflows / (double)s->count.samples, pst_name(s->self), margin,
-             s->margin, plan);
+             s->params->margin, plan);
 }
 
 /* The next piece of the batch did not fit. */
@@ -352,7 +350,7 @@ static pst_rc cut_piece(struct pst_sampling *s, struct pending *p, const struct 
 {
     s->count.overflows++;
     s->early = false;
-    if (!s->split || !pst_splits_split(&p->pieces))
+    if (!s->params->split || !pst_splits_split(&p->pieces))
         return too_large(s, job);
     if (!p->overflowed)
         note_margin(s, job);

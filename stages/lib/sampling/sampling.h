@@ -12,28 +12,41 @@
 
 PST_BEGIN_DECLS
 
-/* The first entries of the stage's params. A stage that lets the user choose the algorithm adds
- * PST_SAMPLING_ALGORITHM_PARAMS. */
-#define PST_SAMPLING_PARAMS                                                                                  \
-    PST_SAMPLING_INPUT_PARAMS,                                                                               \
+/* The values of the parameters. */
+struct pst_sampling_params {
+    struct pst_sampling_input_params input;
+    double margin;
+    bool split; /* a batch that does not fit its slot */
+    bool shuffle;
+    const char *plan;
+};
+
+/* The first entries of the stage's params, stored in the member of the stage's state that is a struct
+ * pst_sampling_params. A stage that lets the user choose the algorithm adds
+ * PST_SAMPLING_ALGORITHM_PARAMS(state_, member_.input). */
+#define PST_SAMPLING_PARAMS(state_, member_)                                                                 \
+    PST_SAMPLING_INPUT_PARAMS(state_, member_.input),                                                        \
         {.name = "margin",                                                                                   \
          .type = PST_PARAM_REAL,                                                                             \
+         .into = PST_INTO(state_, member_.margin),                                                           \
          .def = "1.1",                                                                                       \
          .min = 0.001,                                                                                       \
          .max = 1000,                                                                                        \
          .help = "size of a slot, in units of the plan's largest batch; below 1, every batch is split"},     \
         {.name = "overflow",                                                                                 \
          .type = PST_PARAM_ENUM,                                                                             \
+         .into = PST_INTO(state_, member_.split),                                                            \
          .def = "\"split\"",                                                                                 \
-         .choices = "split|error",                                                                           \
+         .choices = "error|split",                                                                           \
          .help = "a batch that does not fit its slot: split it into micro-batches, or stop with an error"},  \
         {.name = "shuffle",                                                                                  \
          .type = PST_PARAM_BOOL,                                                                             \
+         .into = PST_INTO(state_, member_.shuffle),                                                          \
          .def = "true",                                                                                      \
          .help = "a new order of the seeds every epoch",                                                     \
          .fixed = true},                                                                                     \
     {                                                                                                        \
-        .name = "plan", .type = PST_PARAM_STRING, .def = "\"\"",                                             \
+        .name = "plan", .type = PST_PARAM_STRING, .into = PST_INTO(state_, member_.plan), .def = "\"\"",     \
         .help = "path of a plan.json, if the port plan is not linked"                                        \
     }
 
@@ -68,10 +81,13 @@ PST_BEGIN_DECLS
 
 struct pst_sampling; /* one sampler's state */
 
-/* own: the stage's own algorithm, and its state (NULL: the library makes one). If own is NULL, the stage has
- * PST_SAMPLING_ALGORITHM_PARAMS. If own is NULL or has draw_on_device, its ports are PST_SAMPLING_PORTS_GPU.
+/* params: must live as long as *out. own: the stage's own algorithm, and its state (NULL: the library makes
+ * one). If own is NULL, the stage has PST_SAMPLING_ALGORITHM_PARAMS. If own is NULL or has draw_on_device,
+ * its ports are PST_SAMPLING_PORTS_GPU.
  */
-PST_API PST_MUST_USE pst_rc pst_sampling_size(struct pst_stage *self, struct pst_sampling **out,
+PST_API PST_MUST_USE pst_rc pst_sampling_size(struct pst_stage *self,
+                                              const struct pst_sampling_params *params,
+                                              struct pst_sampling **out,
                                               const struct pst_sampling_algorithm *own, void *own_state);
 PST_API PST_MUST_USE pst_rc pst_sampling_open(struct pst_sampling *s);
 PST_API PST_MUST_USE pst_rc pst_sampling_on_event(struct pst_sampling *s, const struct pst_event *event);

@@ -1,8 +1,9 @@
-/* favour.c: a sampling algorithm built outside the tree. It draws in-neighbours with replacement, and favours those
- * with a high degree: each draw is the better of two uniform ones.
+/* favour.c: a sampling algorithm built outside the tree. It draws in-neighbours with replacement, and favours
+ * those with a high degree: each draw is the better of two uniform ones.
  *
- * The object can be used in two ways. As the parameter `algorithm` of planner and sampler it is planned as what it
- * is. As a stage (`run`) it is a sampler of its own, and the planner plans for whatever its own parameter says. */
+ * The object can be used in two ways. As the parameter `algorithm` of planner and sampler it is planned as
+ * what it is. As a stage (`run`) it is a sampler of its own, and the planner plans for whatever its own
+ * parameter says. */
 #include <penstock/stages/lib/sampling/sampling.h>
 
 /* ---- the algorithm ------------------------------------------------------------------------------ */
@@ -16,8 +17,8 @@ static int64_t neighbour(const struct pst_csc *g, int64_t at)
     return g->index_bytes == 4 ? ((const int32_t *)g->indices)[at] : ((const int64_t *)g->indices)[at];
 }
 
-static struct pst_sampling_bound bound(const void *state, const struct pst_csc *graph, int hop, int64_t fanout,
-                                       int64_t n)
+static struct pst_sampling_bound bound(const void *state, const struct pst_csc *graph, int hop,
+                                       int64_t fanout, int64_t n)
 {
     const struct favour *f = state;
     int64_t edges = fanout < 0 ? graph->edges : n * (fanout + f->extra);
@@ -71,33 +72,39 @@ const struct pst_sampling_algorithm pst_sampling_algorithm = {.abi = PST_SAMPLIN
 
 /* ---- a stage of it ------------------------------------------------------------------------------- */
 
-static struct pst_sampling **sampling(struct pst_stage *self)
+struct stage {
+    struct pst_sampling_params params;
+    struct pst_sampling *sampling;
+};
+
+static struct stage *state(struct pst_stage *self)
 {
     return pst_state(self);
 }
 
 static pst_rc size(struct pst_stage *self)
 {
-    return pst_sampling_size(self, sampling(self), &pst_sampling_algorithm, NULL);
+    return pst_sampling_size(self, &state(self)->params, &state(self)->sampling, &pst_sampling_algorithm,
+                             NULL);
 }
 
 static pst_rc open(struct pst_stage *self)
 {
-    return pst_sampling_open(*sampling(self));
+    return pst_sampling_open(state(self)->sampling);
 }
 
 static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
 {
-    return pst_sampling_on_event(*sampling(self), event);
+    return pst_sampling_on_event(state(self)->sampling, event);
 }
 
 static void close(struct pst_stage *self)
 {
-    pst_sampling_close(*sampling(self));
+    pst_sampling_close(state(self)->sampling);
 }
 
 static const struct pst_port_desc ports[] = {PST_SAMPLING_PORTS, {0}};
-static const struct pst_param_desc params[] = {PST_SAMPLING_PARAMS, {0}};
+static const struct pst_param_desc params[] = {PST_SAMPLING_PARAMS(struct stage, params), {0}};
 
 const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
                                          .name = "favour",
@@ -105,7 +112,7 @@ const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
                                          .ports = ports,
                                          .params = params,
                                          .dataset = PST_SAMPLING_DATASET,
-                                         .state_bytes = sizeof(void *),
+                                         .state_bytes = sizeof(struct stage),
                                          .size = size,
                                          .open = open,
                                          .on_event = on_event,

@@ -66,7 +66,7 @@ def wrong_settings_are_told():
         r = train(p, *settings(backend="emulated", emulated=json.dumps({"speed": 1})), code=1)
         assert "speed" in r.err, r
         r = train(p, *settings(backend="nvme"), code=2)
-        assert "needs the parameter drives" in r.err and "penstock disks" in r.err, r
+        assert "stages.disk.params: backend=nvme needs the parameter drives" in r.err and "penstock disks" in r.err, r
         r = train(p, *settings(backend="nvme", drives="0000:77:00.0"), code=1)
         assert "0000:77:00.0" in r.err, r
 

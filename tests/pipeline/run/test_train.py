@@ -155,29 +155,40 @@ def without_the_graph_it_is_worse():
         assert graph - alone > 0.15, (graph, alone)
 
 
-def build_outside(p):
-    """tests/pipeline/outside/favour.c, built as its author would: against an installed Penstock."""
+def build_outside(p, name="favour.c", compiler=("cc", "-Wextra")):
+    """A file of tests/pipeline/outside, built as its author would: against an installed Penstock."""
     if SAN:
         raise Skip("built against the plain installation")
-    prefix, mine = p.path("installed"), p.path("mine.so")
+    prefix, mine = p.path("installed"), p.path(name + ".so")
     subprocess.run(["make", "-s", "-o", "all", "install", f"PREFIX={prefix}", f"BUILD={os.environ.get('BUILD', 'build')}"],
                    cwd=ROOT, check=True, capture_output=True)
-    source = os.path.join(ROOT, "tests", "pipeline", "outside", "favour.c")
+    source = os.path.join(ROOT, "tests", "pipeline", "outside", name)
     env = {**os.environ, "PKG_CONFIG_PATH": os.path.join(prefix, "share", "pkgconfig")}
     flags = subprocess.run(["pkg-config", "--cflags", "--libs", "penstock"], env=env, check=True,
                            capture_output=True, text=True).stdout.split()
-    subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", mine, source, *flags], check=True)
-    with open(source) as f:
-        rest = f.read().split("a stage of it")[1].splitlines()[1:]
-    lines = [line for line in rest if line.strip()]
-    assert len(lines) <= 40, len(lines)
+    # as CMake projects do: what is not declared to be visible is hidden
+    subprocess.run([*compiler, "-Wall", "-Werror", "-fvisibility=hidden", "-shared", "-fPIC", "-o", mine, source, *flags],
+                   check=True)
     return mine
+
+
+@test
+def a_sampler_in_cpp():
+    with Place() as p:
+        mine = build_outside(p, "plain.cpp", ("c++", "-std=c++20"))
+        r = train(p, *settings(f"stages.sampler.run={mine}")).report
+        assert r["weights_digest"] == train(p).report["weights_digest"]
+        r = train(p, *settings(f"stages.sampler.run={mine}", "stages.sampler.params.kind=other"), code=1)
+        assert "kind: found another than the default" in r.err, r.err
 
 
 @test
 def a_sampler_from_outside_the_tree():
     with Place() as p:
         mine = build_outside(p)
+        with open(os.path.join(ROOT, "tests", "pipeline", "outside", "favour.c")) as f:
+            rest = f.read().split("a stage of it")[1].splitlines()[1:]
+        assert len([line for line in rest if line.strip()]) <= 45
         uniform = train(p).report
         stage = train(p, *settings(f"stages.sampler.run={mine}", "stages.sampler.params.margin=3")).report
         assert stage["status"] == "ok" and stage["digest"] != uniform["digest"]
