@@ -105,7 +105,7 @@ bool named_dataset_suits(const struct pst_pipeline *pl)
     if (!pl->dataset[0])
         return true;
     if (pst_dataset_open(&ds, pl->dataset) != PST_OK) {
-        fprintf(stderr, "%s\n", pst_error_text());
+        fprintf(stderr, "penstock check: %s\n", pst_error_text());
         return false;
     }
     bool ok = dataset_suits(pl, &ds);
