@@ -88,10 +88,11 @@ bool pst_build_is_array_file(const char *name)
     return false;
 }
 
+/* A file that a directory being made may hold, or one that is replaced. */
 static bool is_ours(const char *name)
 {
     return pst_build_is_array_file(name) || strcmp(name, PST_MANIFEST_FILE) == 0 ||
-           strncmp(name, TEMP_MARK, strlen(TEMP_MARK)) == 0;
+           strcmp(name, PST_BUILD_REPLACED_FILE) == 0 || strncmp(name, TEMP_MARK, strlen(TEMP_MARK)) == 0;
 }
 
 static bool is_dot(const char *name)
@@ -99,49 +100,93 @@ static bool is_dot(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* Removes a dataset's directory: the files that datasets have, then the directory. */
-static pst_rc remove_dataset(const char *path)
+typedef bool file_fn(const char *name);
+
+static bool is_ours_but_temporary(const char *name)
 {
-    DIR *d = opendir(path);
-    if (d == NULL)
-        return errno == ENOENT ? PST_OK : pst_fail_errno("cannot open %s", path);
-    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
-        if (pst_build_is_stripe(e->d_name))
-            pst_build_stripe_link_remove(dirfd(d), e->d_name);
-        if (is_ours(e->d_name))
-            (void)unlinkat(dirfd(d), e->d_name, 0);
-    }
-    (void)closedir(d);
-    return rmdir(path) == 0 ? PST_OK : pst_fail_errno("cannot remove %s", path);
+    return is_ours(name) && strncmp(name, TEMP_MARK, strlen(TEMP_MARK)) != 0;
 }
 
-/* What is at dir now: nothing or an empty directory, a dataset, or something that is not ours to touch. */
-static pst_rc look_at(const char *dir, bool force, bool *replace)
+/* Removes the files of a directory whose names the function accepts. */
+static void remove_files(const char *path, file_fn *fn)
 {
+    DIR *d = opendir(path);
+    for (struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL; e = readdir(d)) {
+        if (!fn(e->d_name))
+            continue;
+        if (pst_build_is_stripe(e->d_name))
+            pst_build_stripe_link_remove(dirfd(d), e->d_name);
+        (void)unlinkat(dirfd(d), e->d_name, 0);
+    }
+    if (d != NULL)
+        (void)closedir(d);
+}
+
+void pst_build_empty_arrays(const char *path)
+{
+    remove_files(path, pst_build_is_array_file);
+}
+
+pst_rc pst_build_remove_dir(const char *path, bool temps)
+{
+    remove_files(path, temps ? is_ours : is_ours_but_temporary);
+    return rmdir(path) == 0 || errno == ENOENT ? PST_OK : pst_fail_errno("cannot remove %s", path);
+}
+
+/* What a directory holds. */
+struct contents {
+    bool some, manifest, cut_off; /* cut_off: a replacement that was killed */
+    char foreign[256];            /* a file that is not the dataset's; "": there is none */
+};
+
+/* Ours are the files that the manifest names. If it cannot be read, those that are called as a dataset's are.
+ */
+static void look_into(DIR *d, const char *dir, struct contents *c)
+{
+    struct pst_problems problems = {.count = 0};
+    struct pst_manifest m;
+    pst_manifest_read(&m, dir, &problems);
+    *c = (struct contents){.some = false};
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+        const char *name = e->d_name;
+        if (is_dot(name))
+            continue;
+        c->some = true;
+        c->manifest |= strcmp(name, PST_MANIFEST_FILE) == 0;
+        c->cut_off |= strcmp(name, PST_BUILD_REPLACED_FILE) == 0;
+        const bool ours = problems.count == 0
+                              ? pst_build_names(&m, name) || strcmp(name, PST_BUILD_REPLACED_FILE) == 0
+                              : is_ours_but_temporary(name);
+        if (!ours)
+            (void)snprintf(c->foreign, sizeof c->foreign, "%s", name);
+    }
+    pst_manifest_release(&m);
+}
+
+pst_rc pst_build_look_at(const char *dir, bool force, bool *replace)
+{
+    struct contents c;
     *replace = false;
     DIR *d = opendir(dir);
     if (d == NULL && errno == ENOENT)
         return PST_OK;
     if (d == NULL)
         return pst_fail_errno("cannot use %s", dir);
-    bool manifest = false;
-    char foreign[256] = "";
-    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
-        manifest |= strcmp(e->d_name, PST_MANIFEST_FILE) == 0;
-        if (!is_dot(e->d_name) && !is_ours(e->d_name))
-            (void)snprintf(foreign, sizeof foreign, "%s", e->d_name);
-        *replace |= !is_dot(e->d_name);
-    }
+    look_into(d, dir, &c);
     (void)closedir(d);
-    if (foreign[0] != '\0')
+    *replace = c.some;
+    if (c.foreign[0] != '\0')
         return pst_fail(PST_E_STATE,
                         "%s holds '%s', which is not part of a dataset: choose another directory", dir,
-                        foreign);
-    if (*replace && !manifest)
+                        c.foreign);
+    if (c.some && !c.manifest && !c.cut_off)
         return pst_fail(PST_E_STATE, "%s holds arrays but no %s: choose another directory", dir,
                         PST_MANIFEST_FILE);
-    if (*replace && !force)
-        return pst_fail(PST_E_STATE, "%s is a dataset already: --force replaces it", dir);
+    if (c.some && !force)
+        return pst_fail(PST_E_STATE,
+                        c.cut_off ? "%s holds a dataset whose replacement was cut off: --force replaces it"
+                                  : "%s is a dataset already: --force replaces it",
+                        dir);
     return PST_OK;
 }
 
@@ -160,7 +205,8 @@ static void remove_stale(const char *dir)
         char path[8192];
         (void)snprintf(path, sizeof path, "%s/%s", parent, e->d_name);
         if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
-            (void)remove_dataset(path); /* a foreign file in it keeps it there: then it is not ours */
+            (void)pst_build_remove_dir(path,
+                                       true); /* a foreign file in it keeps it there: then it is not ours */
         if (fd >= 0)
             (void)close(fd);
     }
@@ -184,9 +230,9 @@ pst_rc pst_build_dir(const char *dir, char out[PST_BUILD_PATH_MAX + 1])
 /* Checks dir and what is there. */
 static pst_rc aim_at(struct pst_build *b, const char *dir, bool force)
 {
-    *b = (struct pst_build){.lock_fd = -1, .journal.every_s = PST_JOURNAL_SECONDS};
+    *b = (struct pst_build){.lock_fd = -1, .force = force, .journal.every_s = PST_JOURNAL_SECONDS};
     pst_rc rc = pst_build_dir(dir, b->dir);
-    return rc != PST_OK ? rc : look_at(b->dir, force, &b->replace);
+    return rc != PST_OK ? rc : pst_build_look_at(b->dir, force, &b->replace);
 }
 
 static pst_rc make_partial(struct pst_build *b)
@@ -218,7 +264,7 @@ pst_rc pst_build_begin(struct pst_build *b, const char *dir, bool force)
 /* ---- going on ---- */
 
 /* Files that are needed only while a dataset is made; those that a resumed build goes on from stay. */
-static void remove_temps(const struct pst_build *b, bool all)
+void pst_build_remove_temps(const struct pst_build *b, bool all)
 {
     DIR *d = opendir(b->partial);
     if (d == NULL)
@@ -288,7 +334,7 @@ pst_rc pst_build_resume(struct pst_build *b, const char *dir, bool force, json_t
     pst_rc rc = aim_at(b, dir, force);
     if (rc == PST_OK && resume && adopt(b)) {
         b->resumed = true;
-        remove_temps(b, false);
+        pst_build_remove_temps(b, false);
         rc = compare_keys(b, key);
         json_decref(key);
         if (rc != PST_OK) { /* it stays for who has its files */
@@ -310,57 +356,15 @@ pst_rc pst_build_resume(struct pst_build *b, const char *dir, bool force, json_t
 
 /* ---- the end ---- */
 
-/* Puts the new directory in the old one's place in one step where the file system can, else in two. */
-static pst_rc exchange(struct pst_build *b)
-{
-    if (renameat2(AT_FDCWD, b->partial, AT_FDCWD, b->dir, RENAME_EXCHANGE) == 0)
-        return remove_dataset(b->partial);
-    if (errno != EINVAL && errno != ENOSYS)
-        return pst_fail_errno("cannot exchange %s and %s", b->partial, b->dir);
-    char aside[4096];
-    pst_rc rc = pst_tempname(aside, sizeof aside, b->dir, PST_TEMPNAME_OLD);
-    if (rc == PST_OK && rename(b->dir, aside) != 0)
-        rc = pst_fail_errno("cannot rename %s to %s", b->dir, aside);
-    if (rc != PST_OK)
-        return rc;
-    if (rename(b->partial, b->dir) != 0) {
-        rc = pst_fail_errno("cannot rename %s to %s", b->partial, b->dir);
-        (void)rename(aside, b->dir);
-        return rc;
-    }
-    return remove_dataset(aside);
-}
-
 void pst_build_temp(const struct pst_build *b, const char *name, char path[4096])
 {
     (void)snprintf(path, 4096, "%.3900s/" TEMP_MARK "%.100s.npy", b->partial, name);
 }
 
-pst_rc pst_build_commit(struct pst_build *b)
-{
-    assert(b->partial[0] != '\0' && !b->committed);
-    remove_temps(b, true);
-    pst_rc rc = pst_manifest_write(&b->manifest, b->partial);
-    if (rc == PST_OK)
-        rc = pst_file_sync_dir(b->partial);
-    if (rc != PST_OK)
-        return rc;
-    if (b->replace)
-        rc = exchange(b);
-    else if (rename(b->partial, b->dir) != 0) /* fails when a dataset appeared there meanwhile */
-        rc = pst_fail_errno("cannot rename %s to %s", b->partial, b->dir);
-    if (rc != PST_OK)
-        return rc;
-    b->committed = true;
-    char parent[4096];
-    pst_build_parent(b->dir, parent);
-    return pst_file_sync_dir(parent);
-}
-
 void pst_build_release(struct pst_build *b)
 {
     if (b->partial[0] != '\0' && !b->committed)
-        (void)remove_dataset(b->partial);
+        (void)pst_build_remove_dir(b->partial, true);
     if (b->partial[0] != '\0' && b->lock_fd >= 0)
         (void)close(b->lock_fd);
     pst_manifest_release(&b->manifest);

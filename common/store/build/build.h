@@ -18,7 +18,8 @@ struct pst_build {
     char dir[PST_BUILD_PATH_MAX + 1];
     char partial[4096];
     int lock_fd;
-    bool replace; /* dir holds a dataset that commit replaces */
+    bool force;   /* a dataset at dir may be replaced */
+    bool replace; /* there is one */
     bool committed, resumed;
     struct pst_journal journal; /* what --resume goes on from; records nothing unless it was begun */
     int stripes;                /* files that features are written to; 0: one. The caller sets it */

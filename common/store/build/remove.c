@@ -96,7 +96,7 @@ static pst_rc check_one(struct removal *r, const struct pst_array_entry *e, int 
                : PST_OK;
 }
 
-static bool is_named(const struct pst_manifest *m, const char *name)
+bool pst_build_names(const struct pst_manifest *m, const char *name)
 {
     bool found = strcmp(name, PST_MANIFEST_FILE) == 0;
     for (int k = 0; k < m->stripes; k++)
@@ -124,7 +124,7 @@ static pst_rc check_others(const struct removal *r)
     }
     for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
         const size_t used = strlen(others);
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 || is_named(&r->m, e->d_name))
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 || pst_build_names(&r->m, e->d_name))
             continue;
         if (n++ < OTHERS_TOLD)
             (void)snprintf(others + used, sizeof others - used, " '%.255s'", e->d_name);
@@ -172,8 +172,12 @@ static pst_rc remove_at(struct removal *r, const char *path, const char *aside)
         rc = each_entry(r, check_one);
     if (rc == PST_OK)
         rc = check_others(r);
-    if (rc == PST_OK && !r->dry && aside != NULL && rename(path, aside) != 0)
-        rc = pst_fail_errno("cannot rename %s to %s", path, aside);
+    if (rc == PST_OK && !r->dry && aside != NULL && rename(path, aside) != 0) {
+        if (errno == EXDEV) /* in a lower layer of overlayfs: it is emptied where it is, the manifest last */
+            aside = NULL;
+        else
+            rc = pst_fail_errno("cannot rename %s to %s", path, aside);
+    }
     if (rc != PST_OK)
         return rc;
     rc = each_entry(r, remove_one);

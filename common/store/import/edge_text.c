@@ -40,7 +40,9 @@ static pst_rc read_integer(struct pst_edge_text *e, const char *line, const char
 {
     *p = e->separator == '\t' ? *p : pst_text_skip_blanks(*p);
     const char *at = *p;
-    if (!pst_text_id(p, id))
+    const bool quoted = *at == '"' && e->separator != PST_TEXT_BLANKS;
+    *p += quoted;
+    if (!pst_text_id(p, id) || (quoted && *(*p)++ != '"'))
         return pst_text_fail(&e->text, line, at, "an id, an integer of at most 18 digits");
     if (*id >= e->limit) {
         char what[64];
@@ -143,22 +145,45 @@ static inline bool read_fast(struct pst_edge_text *e, const char **line)
     return true;
 }
 
-/* Whether the first line that is no comment names columns. */
+/* Whether a field looks like a column's name: it begins with a letter, also in quotes. */
+static bool is_word(const char *p)
+{
+    p = pst_text_skip_blanks(p);
+    p += *p == '"';
+    return (*p >= 'A' && *p <= 'Z') || (*p >= 'a' && *p <= 'z') || *p == '_' || *p == ':' ||
+           (unsigned char)*p >= 0x80;
+}
+
+/* A line of text has no control characters: what looks like a header may be the beginning of some other file.
+ */
+static bool is_text(const char *line)
+{
+    const char *p = line;
+    while ((unsigned char)*p >= ' ' || *p == '\t')
+        p++;
+    return pst_text_at_end(p) && pst_utf8_valid(line, (size_t)(p - line)) == (size_t)(p - line);
+}
+
+/* The field of a column; NULL: the line has not so many. */
+static const char *field_of(const struct pst_edge_text *e, const char *line, int64_t column)
+{
+    const char *p = line;
+    for (int64_t c = 0; c < column && p != NULL; c++) {
+        p = pst_text_field_end(p, e->separator);
+        p = p != NULL ? pst_text_next_field(p, e->separator) : NULL;
+    }
+    return p;
+}
+
+/* Whether the first line that is not a comment names columns. */
 static bool is_header(struct pst_edge_text *e, const char *line)
 {
     if (e->spec.header != PST_EDGE_TEXT_HEADER_AUTO)
         return e->spec.header == PST_EDGE_TEXT_HEADER_YES;
     if (e->spec.ids == PST_EDGE_TEXT_IDS_STRINGS || e->separator == PST_TEXT_BLANKS)
         return false;
-    const char *p = line;
-    for (int64_t c = 0; c < e->spec.column[0]; c++) {
-        p = pst_text_field_end(p, e->separator);
-        p = p != NULL ? pst_text_next_field(p, e->separator) : NULL;
-        if (p == NULL)
-            return false;
-    }
-    p = pst_text_skip_blanks(p);
-    return (*p >= 'A' && *p <= 'Z') || (*p >= 'a' && *p <= 'z') || *p == '_' || *p == '"' || *p == ':';
+    const char *source = field_of(e, line, e->spec.column[0]), *target = field_of(e, line, e->spec.column[1]);
+    return source != NULL && target != NULL && is_word(source) && is_word(target) && is_text(line);
 }
 
 static pst_rc flush(struct pst_edge_text *e, struct pst_csc_builder *csc)

@@ -126,6 +126,9 @@ static pst_rc look_at_mark(struct pst_text *t)
     const unsigned char *p = (const unsigned char *)t->buffer;
     if (t->fill >= 2 && ((p[0] == 0xff && p[1] == 0xfe) || (p[0] == 0xfe && p[1] == 0xff)))
         return pst_fail(PST_E_FORMAT, "%s: UTF-16 text: expected UTF-8 (iconv converts it)", t->path);
+    if (t->fill >= 4 && memcmp(p, "PK\3\4", 4) == 0)
+        return pst_fail(PST_E_FORMAT, "%s is a zip archive: unpack it, or compress it with gzip or zstd",
+                        t->path);
     t->bom = t->fill >= 3 && p[0] == 0xef && p[1] == 0xbb && p[2] == 0xbf;
     t->begin = t->bom ? 3 : 0;
     return PST_OK;

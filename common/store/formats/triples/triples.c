@@ -219,7 +219,8 @@ static pst_rc read_splits(struct graph *g)
         if (find_file(g->job->from, split_names[split][0], g->openke, path))
             rc = read_split(g, split, path);
         else if (split == 0)
-            rc = pst_fail(PST_E_ARG, "%s: there is no %s", g->job->from, path);
+            rc = pst_fail(PST_E_ARG, "%s: expected %s", g->job->from,
+                          g->openke ? "train2id.txt" : "train.txt or train.tsv (also with .gz or .zst)");
     }
     return rc;
 }
