@@ -49,6 +49,13 @@ pst_rc pst_proc_start(struct pst_proc *proc, char *const argv[], int pulse_fd)
     return pst_fail_errno("cannot start a process for %s", proc->name);
 }
 
+bool pst_proc_was_killed(const struct pst_proc *proc)
+{
+    siginfo_t info = {0};
+    return proc->pid > 0 && waitid(P_PID, (id_t)proc->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == proc->pid && (info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED);
+}
+
 bool pst_proc_reap(struct pst_proc *proc)
 {
     if (proc->pid == 0 || wait4(proc->pid, &proc->status, WNOHANG, &proc->used) != proc->pid)

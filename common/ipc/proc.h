@@ -23,6 +23,8 @@ struct pst_proc {
 /* Starts argv[0]. Appends its standard output and error to the log, and passes on the page of heartbeats
  * (pulse.h) at pulse_fd. The child dies with the caller. */
 PST_MUST_USE pst_rc pst_proc_start(struct pst_proc *proc, char *const argv[], int pulse_fd);
+/* It was killed by a signal, and has not been reaped. */
+bool pst_proc_was_killed(const struct pst_proc *proc);
 /* Reaps it if it has ended. True: it was reaped now. */
 bool pst_proc_reap(struct pst_proc *proc);
 void pst_proc_kill(struct pst_proc *proc); /* SIGKILL and reap */

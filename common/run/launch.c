@@ -19,6 +19,7 @@
 #include "common/pipeline/place.h"
 #include "common/run/run_impl.h"
 #include "common/util/memory.h"
+#include "common/util/utf8.h"
 #include "common/util/install.h"
 
 #define RING_FRAMES_PER_SLOT 16 /* each hop announces a part. A full ring only makes its writer wait */
@@ -221,6 +222,26 @@ static pst_rc check_open_files(const struct pst_supervisor *sv)
                     (unsigned long long)need, (unsigned long long)limit.rlim_max);
 }
 
+/* Messages are JSON, which carries only UTF-8. */
+static pst_rc check_path(const char *what, const char *path)
+{
+    char shown[1024];
+    if (!path || pst_utf8_valid(path, strlen(path)) == strlen(path))
+        return PST_OK;
+    pst_utf8_printable(path, shown, sizeof shown);
+    return pst_fail(PST_E_ARG, "%s is not valid UTF-8: %s", what, shown);
+}
+
+static pst_rc check_paths(const struct pst_supervisor *sv)
+{
+    pst_rc rc = check_path("the path of the run directory", sv->opt->run_dir);
+    if (rc == PST_OK)
+        rc = check_path("the path of the pipeline's directory", sv->pl->base_dir);
+    if (rc == PST_OK)
+        rc = check_path("the path of the dataset", sv->pl->dataset);
+    return rc == PST_OK ? check_path("the path of the checkpoint", sv->opt->resume) : rc;
+}
+
 pst_rc pst_run_launch(struct pst_supervisor *sv)
 {
     char dir[4096];
@@ -234,7 +255,9 @@ pst_rc pst_run_launch(struct pst_supervisor *sv)
     (void)snprintf(dir, sizeof dir, "%s/trace", sv->opt->run_dir);
     if (sv->opt->trace && mkdir(dir, 0700) != 0 && errno != EEXIST)
         return pst_fail_errno("cannot make %s", dir);
-    pst_rc rc = plan_instances(sv);
+    pst_rc rc = check_paths(sv);
+    if (rc == PST_OK)
+        rc = plan_instances(sv);
     if (rc == PST_OK)
         rc = check_open_files(sv);
     if (rc == PST_OK)

@@ -1,4 +1,4 @@
-/* run.c: the supervisor's loop: start-up, messages, processes that end, signals, deadlines. */
+/* run.c: the supervisor's loop: messages, processes that end, signals, deadlines. */
 #include "common/pipeline/desc/desc.h"
 #include "common/run/run.h"
 
@@ -20,26 +20,10 @@
 #define EARLY_DEADLINE_S 1.5    /* for an end before anything was trained */
 #define FINISH_DEADLINE_S 120.0 /* for an orderly end with the largest checkpoint that a machine can hold */
 #define ABORT_DEADLINE_S 0.7    /* after a failure */
+#define DEATH_MS 50             /* from the moment when a killed process is missed to its end */
 #define EXIT_DEADLINE_S 10.0    /* from a stage's "done" to the end of its process */
 #define HEAR_MAX                                                                                             \
     1000 /* messages at a time: a flood of them must not keep the supervisor from its other work */
-
-/* ---- talking ------------------------------------------------------------------------------------- */
-
-static void tell(struct pst_supervisor *sv, const char *name, json_t *message)
-{
-    char *text = json_dumps(message, JSON_COMPACT);
-    json_decref(message);
-    /* if the peer is gone, its end is noticed elsewhere */
-    if (text && zmq_send(sv->control, name, strlen(name), ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0)
-        (void)zmq_send(sv->control, text, strlen(text), ZMQ_DONTWAIT);
-    free(text);
-}
-
-static void tell_type(struct pst_supervisor *sv, const char *name, const char *type)
-{
-    tell(sv, name, json_pack("{ss}", "type", type));
-}
 
 /* ---- ending -------------------------------------------------------------------------------------- */
 
@@ -50,7 +34,7 @@ static void begin_stop(struct pst_supervisor *sv, const char *how, double deadli
         atomic_store(&sv->board->stop, strcmp(how, "stop") == 0);
     for (int i = 0; i < sv->ninstances; i++)
         if (sv->instances[i].life > PST_RUN_BORN && sv->instances[i].life < PST_RUN_DONE)
-            tell_type(sv, sv->instances[i].name, how);
+            pst_run_tell_type(sv, sv->instances[i].name, how);
     sv->stopping = true;
     sv->since = pst_clock_s() + deadline_s;
 }
@@ -80,112 +64,6 @@ void pst_run_fail(struct pst_supervisor *sv, const char *name, const struct pst_
 static void fail_here(struct pst_supervisor *sv)
 {
     pst_run_fail(sv, "supervisor", NULL, "%s", pst_error_text());
-}
-
-/* ---- start-up, step by step ---------------------------------------------------------------------- */
-
-static void ask_block(struct pst_supervisor *sv, int b)
-{
-    tell(sv, sv->hosts[sv->blocks[b].host].name,
-         json_pack("{ss si sI}", "type", "allocate", "id", b, "bytes", (json_int_t)sv->blocks[b].bytes));
-}
-
-/* Asks each memory host for what it has to make. */
-static void ask_memory(struct pst_supervisor *sv)
-{
-    for (int r = 0; r < sv->graph->nroutes; r++)
-        ask_block(sv, 1 + r);
-    for (int e = 0; e < sv->nevents; e++)
-        if (sv->events[e].host >= 0)
-            tell(sv, sv->hosts[sv->events[e].host].name,
-                 json_pack("{ss si si}", "type", "events", "id", e, "count",
-                           sv->graph->routes[sv->events[e].route].slots));
-}
-
-static bool oneshots_ready(const struct pst_supervisor *sv, int stage)
-{
-    for (int l = 0; l < sv->pl->nlinks; l++) {
-        const struct pst_link_spec *link = &sv->pl->links[l];
-        if (link->to == stage && pst_link_oneshot(sv->pl, link) &&
-            !json_object_get(sv->oneshots[stage], sv->pl->stages[stage].caps.desc->ports[link->to_port].name))
-            return false;
-    }
-    return true;
-}
-
-static void size_when_ready(struct pst_supervisor *sv, struct pst_run_instance *in)
-{
-    if (in->life != PST_RUN_GREETED || !oneshots_ready(sv, in->stage))
-        return;
-    in->life = PST_RUN_SIZING;
-    tell(sv, in->name, json_pack("{ss sO}", "type", "size", "oneshots", sv->oneshots[in->stage]));
-}
-
-static void open_instance(struct pst_supervisor *sv, int i)
-{
-    sv->instances[i].life = PST_RUN_OPENING;
-    tell(sv, sv->instances[i].name, pst_run_open_message(sv, i));
-}
-
-static void start_instance(struct pst_supervisor *sv, struct pst_run_instance *in)
-{
-    in->life = PST_RUN_RUNNING;
-    tell_type(sv, in->name, "start");
-}
-
-static bool all_streams_at(const struct pst_supervisor *sv, enum pst_run_life life)
-{
-    for (int i = 0; i < sv->ninstances; i++)
-        if (!sv->instances[i].early && sv->instances[i].life < life)
-            return false;
-    return true;
-}
-
-static bool blocks_ready(const struct pst_supervisor *sv)
-{
-    for (int b = 0; b <= sv->graph->nroutes; b++)
-        if (!sv->blocks[b].path[0])
-            return false;
-    return true;
-}
-
-/* Takes the steps of the start-up that have become possible. */
-static void advance(struct pst_supervisor *sv)
-{
-    if (sv->stopping)
-        return;
-    for (int i = 0; i < sv->ninstances; i++) {
-        struct pst_run_instance *in = &sv->instances[i];
-        size_when_ready(sv, in);
-        if (in->early && in->life == PST_RUN_SIZED && sv->board)
-            open_instance(sv, i);
-        if (in->early && in->life == PST_RUN_READY)
-            start_instance(sv, in);
-    }
-    bool hosts = true;
-    for (int h = 0; h < sv->nhosts; h++)
-        hosts = hosts && sv->hosts[h].greeted;
-    if (!sv->allocated && hosts && all_streams_at(sv, PST_RUN_SIZED)) {
-        sv->allocated = true;
-        if (pst_run_size_routes(sv) != PST_OK) {
-            fail_here(sv);
-            return;
-        }
-        ask_memory(sv);
-    }
-    if (sv->allocated && !sv->opened && sv->board && blocks_ready(sv) && pst_run_events_ready(sv)) {
-        sv->opened = true;
-        for (int i = 0; i < sv->ninstances; i++)
-            if (!sv->instances[i].early)
-                open_instance(sv, i);
-    }
-    if (sv->opened && !sv->started && all_streams_at(sv, PST_RUN_READY)) {
-        sv->started = true;
-        sv->started_at = pst_clock_s();
-        for (int i = 0; i < sv->ninstances; i++)
-            if (!sv->instances[i].early)
-                start_instance(sv, &sv->instances[i]);
-    }
 }
 
 /* ---- what stages say ----------------------------------------------------------------------------- */
@@ -218,13 +96,79 @@ static void on_report(struct pst_supervisor *sv, const struct pst_run_instance *
         pst_run_show_epoch(sv, data);
 }
 
+static void hear_all(struct pst_supervisor *sv);
+
+static bool proc_is_done(const struct pst_supervisor *sv, int p)
+{
+    for (int i = 0; i < sv->ninstances; i++)
+        if (sv->instances[i].proc == p && sv->instances[i].life < PST_RUN_DONE)
+            return false;
+    for (int h = 0; h < sv->nhosts; h++)
+        if (sv->hosts[h].proc == p && !sv->stopping)
+            return false;
+    return true;
+}
+
+/* After a failure the other processes may end in any way. After the user asked to stop, they must end in
+ * order. */
+static bool is_expected(const struct pst_supervisor *sv, int p)
+{
+    int status = sv->procs[p].status;
+    bool orderly = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    return proc_is_done(sv, p) || sv->end == PST_RUN_FAILED ||
+           (sv->stopping && sv->end == PST_RUN_INTERRUPTED && orderly);
+}
+
+/* The kernel ends a memory host first if memory runs out. */
+static const char *perhaps(const struct pst_supervisor *sv, int p)
+{
+    const int status = sv->procs[p].status;
+    for (int h = 0; h < sv->nhosts; h++)
+        if (sv->hosts[h].proc == p && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+            return ": if nobody killed it, memory ran out: use fewer slots, or smaller batches";
+    return "";
+}
+
+static void reap(struct pst_supervisor *sv)
+{
+    for (int p = 0; p < sv->nprocs; p++) {
+        struct pst_proc *proc = &sv->procs[p];
+        if (!pst_proc_reap(proc))
+            continue;
+        if (!WIFSIGNALED(proc->status))
+            hear_all(sv); /* what it said before it ended. If it was killed, others may complain about that
+                             first */
+        char how[128];
+        pst_proc_describe(proc, how);
+        if (!is_expected(sv, p))
+            pst_run_fail(sv, proc->name, proc, "%s%s", how, perhaps(sv, p));
+        for (int i = 0; i < sv->ninstances; i++)
+            if (sv->instances[i].proc == p)
+                sv->instances[i].life = PST_RUN_DONE;
+    }
+}
+
+/* Another stage may miss a killed process before its end can be waited for, and fail. The death is the cause:
+ * it is told first. */
+static void find_death(struct pst_supervisor *sv)
+{
+    for (int ms = 0; ms < DEATH_MS && sv->end != PST_RUN_FAILED; ms += DEATH_MS / 10) {
+        for (int p = 0; p < sv->nprocs; p++)
+            if (pst_proc_was_killed(&sv->procs[p])) {
+                reap(sv);
+                return;
+            }
+        (void)nanosleep(&(struct timespec){.tv_nsec = DEATH_MS / 10 * 1000000L}, NULL);
+    }
+}
+
 static void on_done(struct pst_supervisor *sv, struct pst_run_instance *in)
 {
     in->life = PST_RUN_DONE;
     if (in->early)
         sv->planned_at = pst_clock_s();
     if (!sv->stopping)
-        tell_type(sv, in->name, "stop");
+        pst_run_tell_type(sv, in->name, "stop");
     for (int i = 0; i < sv->ninstances; i++)
         if (sv->instances[i].life < PST_RUN_DONE)
             return;
@@ -242,9 +186,9 @@ static void from_instance(struct pst_supervisor *sv, int i, const char *type, co
             pst_run_fail(sv, in->name, NULL,
                          "penstock-stage is of another version than penstock: install both from one build");
         in->life = PST_RUN_GREETED;
-        tell(sv, in->name, pst_run_configure_message(sv, i));
+        pst_run_tell(sv, in->name, pst_run_configure_message(sv, i));
         if (sv->stopping)
-            tell_type(sv, in->name, "stop");
+            pst_run_tell_type(sv, in->name, "stop");
     } else if (strcmp(type, "sized") == 0 && in->life == PST_RUN_SIZING) {
         in->life = PST_RUN_SIZED;
         pst_run_add_needs(sv, i, json_object_get(m, "needs"));
@@ -262,10 +206,12 @@ static void from_instance(struct pst_supervisor *sv, int i, const char *type, co
         in->life = PST_RUN_DONE;
         bool echo = sv->stopping && json_integer_value(json_object_get(m, "rc")) == PST_E_INTERRUPTED;
         if (!echo)
+            find_death(sv);
+        if (!echo)
             fail_told(sv, in->name, &sv->procs[in->proc],
                       json_is_true(json_object_get(m, "died")) ? PST_RUN_LOG_TAIL : PST_RUN_LOG_PATH,
                       text ? text : "it failed and did not say why");
-        tell_type(sv, in->name, "stop");
+        pst_run_tell_type(sv, in->name, "stop");
         on_done(sv, in);
     } else if (strcmp(type, "done") == 0) {
         on_done(sv, in);
@@ -289,7 +235,7 @@ static void from_memory(struct pst_supervisor *sv, struct pst_run_memory_host *h
 {
     if (strcmp(type, "hello") == 0) {
         if (!host->greeted && host == &sv->hosts[0])
-            ask_block(sv, 0);
+            pst_run_ask_block(sv, 0);
         host->greeted = true;
     } else if (strcmp(type, "region") == 0) {
         json_int_t id = json_integer_value(json_object_get(m, "id"));
@@ -345,7 +291,7 @@ static void heard(struct pst_supervisor *sv, zmq_msg_t *who, zmq_msg_t *what)
             is_genuine(sv, name, sv->hosts[h].proc, sv->hosts[h].greeted, sender))
             from_memory(sv, &sv->hosts[h], type ? type : "", m);
     json_decref(m);
-    advance(sv);
+    pst_run_advance(sv);
 }
 
 /* One message of the control socket: identity, then JSON. Anything with more or fewer parts is ignored. */
@@ -377,56 +323,6 @@ static void hear_all(struct pst_supervisor *sv)
 }
 
 /* ---- processes, signals, time -------------------------------------------------------------------- */
-
-static bool proc_is_done(const struct pst_supervisor *sv, int p)
-{
-    for (int i = 0; i < sv->ninstances; i++)
-        if (sv->instances[i].proc == p && sv->instances[i].life < PST_RUN_DONE)
-            return false;
-    for (int h = 0; h < sv->nhosts; h++)
-        if (sv->hosts[h].proc == p && !sv->stopping)
-            return false;
-    return true;
-}
-
-/* After a failure the other processes may end in any way. After the user asked to stop, they must end in
- * order. */
-static bool is_expected(const struct pst_supervisor *sv, int p)
-{
-    int status = sv->procs[p].status;
-    bool orderly = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    return proc_is_done(sv, p) || sv->end == PST_RUN_FAILED ||
-           (sv->stopping && sv->end == PST_RUN_INTERRUPTED && orderly);
-}
-
-/* The kernel ends a memory host first if memory runs out. */
-static const char *perhaps(const struct pst_supervisor *sv, int p)
-{
-    const int status = sv->procs[p].status;
-    for (int h = 0; h < sv->nhosts; h++)
-        if (sv->hosts[h].proc == p && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
-            return ": if nobody killed it, memory ran out: use fewer slots, or smaller batches";
-    return "";
-}
-
-static void reap(struct pst_supervisor *sv)
-{
-    for (int p = 0; p < sv->nprocs; p++) {
-        struct pst_proc *proc = &sv->procs[p];
-        if (!pst_proc_reap(proc))
-            continue;
-        if (!WIFSIGNALED(proc->status))
-            hear_all(sv); /* what it said before it ended. If it was killed, others may complain about that
-                             first */
-        char how[128];
-        pst_proc_describe(proc, how);
-        if (!is_expected(sv, p))
-            pst_run_fail(sv, proc->name, proc, "%s%s", how, perhaps(sv, p));
-        for (int i = 0; i < sv->ninstances; i++)
-            if (sv->instances[i].proc == p)
-                sv->instances[i].life = PST_RUN_DONE;
-    }
-}
 
 static void on_signal(struct pst_supervisor *sv)
 {
@@ -470,7 +366,7 @@ static void enforce(struct pst_supervisor *sv, double now)
         stages_alive = stages_alive || sv->procs[sv->instances[i].proc].pid;
     if (!stages_alive) /* not before: nobody may have memory of a GPU open when its host frees it */
         for (int h = 0; h < sv->nhosts; h++)
-            tell_type(sv, sv->hosts[h].name, "stop");
+            pst_run_tell_type(sv, sv->hosts[h].name, "stop");
     if (now < sv->since)
         return;
     for (int p = 0; p < sv->nprocs; p++)

@@ -98,6 +98,13 @@ struct pst_supervisor {
 void pst_run_fail(struct pst_supervisor *sv, const char *name, const struct pst_proc *proc, const char *fmt,
                   ...) PST_PRINTF(4, 5);
 
+/* start.c. A message goes to the stage or memory host of this name; pst_run_tell takes the reference. */
+void pst_run_tell(struct pst_supervisor *sv, const char *name, json_t *message);
+void pst_run_tell_type(struct pst_supervisor *sv, const char *name, const char *type);
+void pst_run_ask_block(struct pst_supervisor *sv, int block); /* of its memory host */
+void pst_run_advance(
+    struct pst_supervisor *sv); /* takes the steps of the start-up that have become possible */
+
 /* say.c */
 enum pst_run_log { PST_RUN_LOG_PATH, PST_RUN_LOG_TAIL };
 void pst_run_warn(const struct pst_supervisor *sv, const char *name, const char *text);

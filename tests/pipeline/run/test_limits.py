@@ -74,7 +74,8 @@ def the_memory_host_is_ended_first():
         with open(f"/proc/{processes(run)['memory-cpu:0']}/oom_score_adj") as f:
             assert f.read().strip() == "1000"
         os.kill(processes(run)["memory-cpu:0"], signal.SIGKILL)
-        assert "if nobody killed it, memory ran out" in run.wait().err
+        r = run.wait()
+        assert "if nobody killed it, memory ran out" in r.err, r
 
 
 @test
@@ -90,6 +91,20 @@ def a_file_system_without_locks():
         r = run_with(p, None, env={**os.environ, "LD_PRELOAD": shim})
         assert r.code in (1, 2) and "still going" not in r.err and "Function not implemented" in r.err, r
         assert "file system that has flock" in r.err, r
+
+
+@test
+def paths_that_are_not_utf8():
+    with Place() as p:
+        place = p.dir.encode() + b"/caf\xe9"
+        os.mkdir(place)
+        shutil.copy(HYPERION.encode(), place)
+        for file, run_dir, what in ((place + b"/hyperion.json", p.path("r1"), "the pipeline's directory"),
+                                    (HYPERION, place + b"/run", "the run directory")):
+            r = subprocess.run([PENSTOCK, "run", file, "--dataset", p.data, "--epochs", "1", "--run-dir", run_dir],
+                               capture_output=True)
+            assert r.returncode != 0 and f"the path of {what} is not valid UTF-8".encode() in r.stderr, r
+            assert b"caf\xe9" not in r.stderr.split(b"error:")[1] and b"expected" not in r.stderr, r
 
 
 @test

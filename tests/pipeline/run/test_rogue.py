@@ -64,6 +64,7 @@ def each_way_is_told():
 def what_is_allowed():
     with Place() as p:
         r = p.run(chain("good"), foreign=True)
+        assert "epoch   0  loss 0.2500  train -  val -  - s  - seeds/s" in r.err, r  # what it did not report is no zero
         with open(os.path.join(ROOT, "common/host/README.md")) as f:
             table = f.read().split("The fields of `size`:")[1].split("\n\n")[1]
         documented = set(re.findall(r"`(\w+)`", " ".join(line.split("|")[1] for line in table.splitlines()[2:])))
