@@ -298,7 +298,7 @@ def tcp_needs_keys():
             assert "stages.times.endpoint" in r.err and words in r.err, r
         pl = pipeline_with_program()
         pl["stages"]["sink"]["endpoint"] = "tcp://127.0.0.1:*"
-        assert "only a program" in p.run(pl, code=2, foreign=True).err
+        assert "only external programs have endpoints" in p.run(pl, code=2, foreign=True).err
 
 
 if __name__ == "__main__":
