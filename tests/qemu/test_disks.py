@@ -107,9 +107,9 @@ def which_backend_could_use_it():
 def refused_with_reason_and_command():
     for name, *texts in (("mounted", "/dev/nvme0n2 is mounted at /mnt", "to fix it: umount /mnt"),
                          ("no-such", "there is no PCI function 0000:00:1e.0"),
-                         ("no-nvme", "is of class 060000; expected 010802"),
+                         ("no-nvme", "has class 060000; expected 010802"),
                          ("group", "also contains 0000:00:05.1", "another slot"),
-                         ("release-busy", "drives it", "ps -fp")):
+                         ("release-busy", "is driving it", "ps -fp")):
         step = STEPS[name]
         assert step.status == 2 and all(t in step.out for t in texts), step
 
@@ -144,7 +144,7 @@ def stored_behind_a_signature():
 @test
 def without_an_iommu():
     step = STEPS["no-iommu"]
-    assert step.status == 2 and "there is no IOMMU, or it is off" in step.out and "intel_iommu=on" in step.out, step
+    assert step.status == 2 and "the IOMMU is missing or off" in step.out and "intel_iommu=on" in step.out, step
 
 
 @test
