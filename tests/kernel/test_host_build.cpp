@@ -266,10 +266,10 @@ void dies_with(void (*kernel)(int *), unsigned threads, const char *words)
 
 void test_mistakes(void **)
 {
-    dies_with(barrier_some_miss, 64, "a barrier of the block that some threads have left the kernel without");
+    dies_with(barrier_some_miss, 64, "a barrier of the block, but some threads have left the kernel");
     dies_with(two_barriers, 64, "threads of a block wait at different barriers");
     dies_with(outside_the_mask, 32, "reads lane 20, which is not in its mask 0000ffff");
-    dies_with(not_in_own_mask, 32, "a lane is not in the mask that it names");
+    dies_with(not_in_own_mask, 32, "a lane is not in its own mask");
     dies_with(lane_has_left, 32, "waits for lane 31, which has left the kernel");
     dies_with(different_operations, 32, "meets lane");
     dies_with(waits_for_ever, 2, "waits for lane");

@@ -1,5 +1,5 @@
-/* cublasLt.h of the host build: as much of cuBLASLt as gemm.cu uses; the product is a plain loop that runs
- * when the stream's turn comes. TensorFloat-32 loses the bits that it loses on a GPU. */
+/* cublasLt.h of the host build: the part of cuBLASLt that gemm.cu uses. The product is a plain loop that
+ * runs when the stream gets there. TensorFloat-32 rounds as a GPU does. */
 #ifndef PST_HOST_CUBLASLT_H
 #define PST_HOST_CUBLASLT_H
 
@@ -31,7 +31,7 @@ struct pst_cu_host_layout {
     int64_t ld;
 };
 struct pst_cu_host_preference {
-    uint32_t alignment[4]; /* of A, B, C and D, as promised */
+    uint32_t alignment[4]; /* alignment of A, B, C and D, as the caller promised */
 };
 struct cublasLtMatmulAlgo_t {
     uint32_t alignment[4];

@@ -1,4 +1,4 @@
-/* cublaslt.cpp: see cublasLt.h. */
+/* cublaslt.cpp: the product of cublasLt.h, as a plain loop. */
 #include "kernels/cuda/host/cublasLt.h"
 
 struct pst_cu_host_lt {
@@ -95,7 +95,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* Ten bits of mantissa, rounded. */
+/* Rounds to ten bits of mantissa. */
 static float to_tf32(float value)
 {
     uint32_t bits;
@@ -114,7 +114,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
     const void *const given[] = {a, b, c, d};
     for (int i = 0; i < 4; i++)
         if ((uintptr_t)given[i] % algo->alignment[i] != 0)
-            return CUBLAS_STATUS_INVALID_VALUE; /* less aligned than was promised */
+            return CUBLAS_STATUS_INVALID_VALUE; /* less aligned than the caller promised */
     const pst_cu_host_desc what = *desc;
     const pst_cu_host_layout la = *a_layout, lb = *b_layout, lc = *c_layout;
     const float scale = *static_cast<const float *>(alpha), keep = *static_cast<const float *>(beta);

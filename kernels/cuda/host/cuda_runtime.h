@@ -1,5 +1,5 @@
-/* cuda_runtime.h of the host build: as much of CUDA's as the kernels here use, on the host (runtime.cpp,
- * fiber.h). Streams put off their work until somebody waits for it, as late as a GPU may. */
+/* cuda_runtime.h of the host build: the part of CUDA that the kernels use, on the host (runtime.cpp,
+ * fiber.h). Streams put off their work until somebody waits for it, which is as late as a GPU may. */
 #ifndef PST_HOST_CUDA_RUNTIME_H
 #define PST_HOST_CUDA_RUNTIME_H
 
@@ -106,13 +106,13 @@ cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t even
 cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *event, cudaIpcEventHandle_t handle);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 
-/* Puts work at a stream's end. */
+/* Appends work to a stream. */
 void pst_cu_host_enqueue(cudaStream_t stream, std::function<void()> work);
-/* A launch's shape and stream as CUDA would judge them; keeps the error for cudaGetLastError. */
+/* Checks the shape and stream of a launch as CUDA does. The error is kept for cudaGetLastError. */
 bool pst_cu_host_launchable(dim3 blocks, dim3 threads, size_t shared_bytes, const void *kernel,
                             cudaStream_t stream);
 void pst_cu_host_allow_shared(const void *kernel, size_t bytes);
-/* PENSTOCK_VIRTUAL_HANG names this launch's file, for tests: in its place is put what never ends. */
+/* For tests: if PENSTOCK_VIRTUAL_HANG names the launch's file, appends work that never ends instead. */
 bool pst_cu_host_hangs(cudaStream_t stream, const pst_cu_site &site);
 
 template <class K> cudaError_t cudaFuncSetAttribute(K *kernel, cudaFuncAttribute, int value)
@@ -209,13 +209,13 @@ template <class T> inline unsigned __match_any_sync(unsigned mask, T value, PST_
     return (unsigned)pst_cu_host_warp(HOST_MATCH, mask, pst_cu_host_bits(value), 0, 32, site);
 }
 
-/* One thread of the host runs all of them. */
+/* One thread of the host runs them all. */
 inline void __threadfence()
 {
     __asm__ volatile("" ::: "memory");
 }
 
-/* Atomics: real ones, so that TSan knows them. Others may run before. */
+/* Atomics are real ones, so that TSan sees them. Other threads may run before each. */
 template <class T> inline T atomicAdd(T *at, T value)
 {
     static_assert(std::is_integral<T>::value, "float atomics would make results depend on the order");

@@ -1,5 +1,5 @@
-/* fiber.cpp: see fiber.h. A thread runs until it must wait for others; whoever comes last does what they came
- * for and goes on. When all wait, and none can go on, that is a deadlock, and is told as one. */
+/* fiber.cpp: a thread runs until it must wait for others. The last one to come does what they came for and
+ * goes on. If all wait and none can go on, it is a deadlock, and is reported. */
 #include "kernels/cuda/host/fiber.h"
 #include "kernels/cuda/host/order.h"
 
@@ -28,9 +28,9 @@ enum {
     WARP = 32,
     THREADS_MAX = 1024,
     SHARED_MAX = 227 * 1024,  /* of a block, on Hopper; a launch that asks for more fails there */
-    STACK_BYTES = 256 * 1024, /* sanitizers make frames several times larger */
+    STACK_BYTES = 256 * 1024, /* sanitizers make frames several times as large */
     RUBBISH = 0xA5,
-    MEET_EVERY = 7, /* atomics from one change of threads to the next */
+    MEET_EVERY = 7, /* atomics between two changes of threads */
 };
 
 enum state { READY, IN_WARP, IN_BLOCK, DONE };
@@ -41,7 +41,7 @@ struct context {
 #else
     ucontext_t ucontext;
 #endif
-    void *bottom; /* of the stack; NULL: the scheduler's, which is the host thread's own */
+    void *bottom; /* of the stack; NULL: the host thread's own */
     size_t bytes;
     void *fake_stack, *tsan;
 };
@@ -64,7 +64,7 @@ struct fiber {
 struct runner {
     std::mutex lock;
     fiber threads[THREADS_MAX];
-    std::vector<context *> idle; /* stacks with a fiber in them that waits for work */
+    std::vector<context *> idle; /* stacks whose fiber waits for work */
     int count, current, done;
     int at_block, trues, block_result;
     context scheduler;
@@ -73,14 +73,14 @@ struct runner {
     pst_cu_site where;
     uint64_t launches;
     unsigned atomics;
-    std::set<void *> declared; /* shared arrays seen in this block */
+    std::set<void *> declared; /* shared arrays that were seen in this block */
     unsigned char *dynamic;
     ~runner();
 };
 runner r;
 
 #if defined(__x86_64__)
-/* Saves what a call must preserve, and goes on where the other left off. */
+/* Saves the registers that a call must preserve, and continues where the other fiber left off. */
 extern "C" void pst_cu_host_swap(void **save, void *load);
 __asm__(".text\n.globl pst_cu_host_swap\n.hidden pst_cu_host_swap\n.type pst_cu_host_swap,@function\n"
         "pst_cu_host_swap:\n"
@@ -93,7 +93,7 @@ __asm__(".text\n.globl pst_cu_host_swap\n.hidden pst_cu_host_swap\n.type pst_cu_
 #endif
 
 #if defined(__SANITIZE_ADDRESS__)
-/* Tells ASan that the switch is over, and where the stack that was left is, if anyone asks. */
+/* Tells ASan that the switch is over. Gets the bounds of the stack that was left, if wanted. */
 void arrived(context *left, void *fake_stack)
 {
     const void *bottom;
@@ -141,7 +141,7 @@ void finish(fiber *f)
     r.done++;
 }
 
-/* What every stack runs, for ever: one thread of a kernel after the other. */
+/* What every stack runs for ever: one thread of a kernel after the other. */
 void stack_main()
 {
 #if defined(__SANITIZE_ADDRESS__)
@@ -170,7 +170,7 @@ context *new_stack()
 #endif
 #if defined(__x86_64__)
     void **top = reinterpret_cast<void **>(static_cast<char *>(ctx->bottom) + STACK_BYTES);
-    *--top = nullptr; /* no caller: and the stack is as a call leaves it */
+    *--top = nullptr; /* no caller; the stack looks as after a call */
     *--top = reinterpret_cast<void *>(stack_main);
     for (int i = 0; i < 6; i++)
         *--top = nullptr;
@@ -229,7 +229,7 @@ const char *name_of(pst_cu_host_op op)
     return names[op];
 }
 
-/* True if all lanes that f waits for are there; what can never be is told. */
+/* Are all lanes there that f waits for? If they can never come, reports it. */
 bool complete(fiber *f, fiber *warp, int lanes)
 {
     char text[160];
@@ -261,7 +261,7 @@ bool complete(fiber *f, fiber *warp, int lanes)
     return all;
 }
 
-/* The lane that a shuffle of this lane reads: itself if that would leave its part of the warp. */
+/* The lane that a shuffle reads: this lane itself if the other is outside its part of the warp. */
 int source_of(const fiber *f, int lane)
 {
     const int base = lane / f->width * f->width, end = base + f->width;
@@ -367,7 +367,7 @@ uint64_t pst_cu_host_warp(pst_cu_host_op op, unsigned mask, uint64_t value, int 
     f->width = width;
     f->site = site;
     if (!(mask >> lane & 1))
-        wrong("a lane is not in the mask that it names", f, site);
+        wrong("a lane is not in its own mask", f, site);
     f->state = IN_WARP;
     if (!complete(f, warp, r.count - first)) {
         f = pause_here(IN_WARP);
@@ -387,7 +387,7 @@ int pst_cu_host_block(bool predicate, pst_cu_site site)
     fiber *f = &r.threads[r.current];
     f->site = site;
     if (r.done > 0)
-        wrong("a barrier of the block that some threads have left the kernel without", f, site);
+        wrong("a barrier of the block, but some threads have left the kernel", f, site);
     for (int i = 0; i < r.count; i++) {
         const fiber *other = &r.threads[i];
         if (other->state == IN_BLOCK && other->site.line != site.line)

@@ -1,8 +1,10 @@
-/* fiber.h: the threads of a block as fibers of one host thread (fiber.cpp). What a warp or a block does
- * together is checked: a mistake that a GPU may let pass is printed with its place, and aborts.
+/* fiber.h: the threads of a block, as fibers of one host thread. What a warp or a block does together is
+ * checked: a mistake that a GPU may let pass is printed with its place, and the process aborts.
  *
- * One launch runs at a time (a lock); its blocks one after the other, blocks and threads in an order that
- * changes from launch to launch, so that nothing can depend on it. */
+ * One launch runs at a time, under a lock. Its blocks run one after the other. The order of blocks and
+ * threads changes from launch to launch, so nothing can depend on it.
+ *
+ * Owner: the functions own all fibers and stacks. Threads: any may launch. */
 #ifndef PST_HOST_FIBER_H
 #define PST_HOST_FIBER_H
 
@@ -19,7 +21,7 @@ struct uint3 {
     unsigned x, y, z;
 };
 
-/* What a thread of a kernel can ask about itself. */
+/* What a thread of a kernel knows of itself. */
 struct pst_cu_host_thread {
     uint3 thread, block;
     dim3 threads, blocks;
@@ -31,7 +33,7 @@ struct pst_cu_site {
     int line;
 };
 
-/* What lanes of a warp do together. */
+/* Operations that lanes of a warp do together. */
 enum pst_cu_host_op {
     HOST_SYNC,
     HOST_SHFL,
@@ -42,19 +44,20 @@ enum pst_cu_host_op {
     HOST_MATCH
 };
 
-/* Waits for all lanes of mask; returns this lane's result. */
+/* Waits for all lanes of mask. Returns this lane's result. */
 uint64_t pst_cu_host_warp(pst_cu_host_op op, unsigned mask, uint64_t value, int arg, int width,
                           pst_cu_site site);
-/* Waits for all threads of the block; returns how many came with a true predicate. */
+/* Waits for all threads of the block. Returns for how many the predicate was true. */
 int pst_cu_host_block(bool predicate, pst_cu_site site);
-/* Lets others run, now and then: an atomic is where threads meet. */
+/* Lets other threads run now and then. Called at atomics, where threads meet. */
 void pst_cu_host_meet();
 
-/* Shared memory of the running block, full of rubbish when a block begins: declared, and at the launch. */
+/* Shared memory of the running block, which is rubbish when a block begins: declared arrays, and the
+ * dynamic part. */
 void pst_cu_host_shared(void *at, size_t bytes);
 void *pst_cu_host_shared_dynamic();
 
-/* Runs call(user) once a thread. Where names the launch in messages. */
+/* Runs call(user) once for each thread. Messages name the launch by its place. */
 void pst_cu_host_run(void (*call)(void *user), void *user, dim3 blocks, dim3 threads, size_t shared_bytes,
                      pst_cu_site where);
 

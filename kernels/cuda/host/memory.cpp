@@ -1,4 +1,4 @@
-/* memory.cpp: the memory of virtual GPUs (virtual.h), pinned host memory, and handles between processes. */
+/* memory.cpp: the memory of virtual GPUs, pinned host memory, and handles between processes. */
 #include "kernels/cuda/host/virtual.h"
 
 #include <algorithm>
@@ -22,9 +22,9 @@
 
 namespace
 {
-constexpr size_t GPU_BYTES = (size_t)64 << 30; /* takes memory where it is touched */
+constexpr size_t GPU_BYTES = (size_t)64 << 30; /* takes memory only where it is touched */
 constexpr size_t FILLED_MAX = (size_t)1 << 28; /* larger allocations are not filled with rubbish */
-constexpr size_t PAGE = 4096, ALIGNMENT = 256 /* cudaMalloc's */, GAP = 256;
+constexpr size_t PAGE = 4096, ALIGNMENT = 256 /* the alignment of cudaMalloc */, GAP = 256;
 constexpr uint64_t MAGIC = 0x7570677274736e70ull;
 enum { RUBBISH = 0xA5, GUARDED_ALWAYS = 64, GUARDED_EVERY = 64 };
 
@@ -36,7 +36,7 @@ struct block {
 
 /* The first pages of the memfd. */
 struct table {
-    uint64_t magic, nonce; /* of this run of the maker: process ids come again */
+    uint64_t magic, nonce; /* of this run of the maker: process ids are used again */
     int pid, device;
     uint64_t ids;
     block blocks[PST_HOST_BLOCKS_MAX];
@@ -58,29 +58,29 @@ struct taken {
 
 /* What this process took of one device. */
 struct arena {
-    int pid, fd = -1; /* pid: a child that was forked takes its own */
+    int pid, fd = -1; /* pid: a forked child takes memory of its own */
     table *shared;
     char *base;
     size_t used;
-    size_t cursor;                /* freed memory is taken again as late as can be */
+    size_t cursor;                /* freed memory is used again as late as possible */
     std::map<size_t, taken> live; /* by offset */
 };
 
 /* A block of another process. */
 struct opened {
     uint64_t nonce, id;
-    int device, by, count; /* whose memory, opened on which device, how often */
+    int device, by, count; /* whose memory, on which device it was opened, how often */
     table *shared;
     block *of;
     char *mapped;
     size_t bytes;
 };
 
-/* Never destroyed: other threads may outlive what the end of the process destroys. */
+/* Never destroyed, because other threads may outlive the destruction of statics. */
 struct state {
     arena arenas[PST_HOST_GPUS];
     std::map<char *, opened> open;         /* by address */
-    std::map<const char *, size_t> pinned; /* registered, and of cudaHostAlloc */
+    std::map<const char *, size_t> pinned; /* registered memory, and memory of cudaHostAlloc */
     std::map<uint64_t, table *> tables;    /* of other processes, by nonce */
     int touching = 0;
     uint64_t touches = 0;
@@ -102,7 +102,7 @@ void protect(int rights)
         (void)mprotect(o.second.mapped, o.second.bytes, rights);
 }
 
-/* The host touched memory of a device: say so, then let it die as it would have. */
+/* Host code touched memory of a device: says so, then dies as it would have. */
 void on_fault(int number, siginfo_t *info, void *)
 {
     const char *at = static_cast<char *>(info->si_addr);
@@ -117,7 +117,7 @@ void on_fault(int number, siginfo_t *info, void *)
     (void)sigaction(number, &st().before, nullptr);
 }
 
-/* From the first memory on. */
+/* From the first allocation on. */
 void guard()
 {
     static bool guarded;
@@ -151,7 +151,8 @@ bool start(arena *a, int device)
     return getrandom(&a->shared->nonce, sizeof a->shared->nonce, 0) == (ssize_t)sizeof a->shared->nonce;
 }
 
-/* What a virtual GPU has for one process: PENSTOCK_HOST_GPU_BYTES, or about what a GPU has. */
+/* The memory that a virtual GPU has for one process: PENSTOCK_HOST_GPU_BYTES, or about as much as a real
+ * one. */
 size_t memory_bytes()
 {
     const char *wanted = getenv("PENSTOCK_HOST_GPU_BYTES");
@@ -165,7 +166,7 @@ arena *arena_of(int device)
     return a->base && a->pid == getpid() ? a : start(a, device) ? a : nullptr;
 }
 
-/* The device whose memory of this process at is in; -1: none. */
+/* The device of this process whose memory contains `at`; -1: none. */
 int device_of(const void *at)
 {
     const char *p = static_cast<const char *>(at);
@@ -175,7 +176,7 @@ int device_of(const void *at)
     return -1;
 }
 
-/* Room from `from` on: its offset, or GPU_BYTES if there is none. */
+/* Finds room from `from` on: its offset, or GPU_BYTES if there is none. */
 size_t find_room(const arena *a, size_t from, size_t bytes, size_t align)
 {
     size_t at = (from + align - 1) / align * align;
@@ -198,7 +199,8 @@ int free_block(const table *t)
     return -1;
 }
 
-/* Of another process; NULL if it has ended, or is none of ours. Stays mapped: an event may be in it. */
+/* The memory of another process. NULL: it has ended, or is not a virtual GPU's. It stays mapped, because
+ * an event may be in it. */
 table *table_of(const handle &h)
 {
     const auto known = st().tables.find(h.nonce);
@@ -260,7 +262,7 @@ pst_cu_host_touch::pst_cu_host_touch()
     st().bare = true;
 }
 
-/* Each time at first, then now and then: the system walks all pages for it. */
+/* Each time at first, later now and then, because the system walks all pages for it. */
 pst_cu_host_touch::~pst_cu_host_touch()
 {
     if (--st().touching > 0 || (st().touches++ >= GUARDED_ALWAYS && st().touches % GUARDED_EVERY != 0))
@@ -337,8 +339,8 @@ cudaError_t cudaFree(void *at)
     for (const auto &opener : b->openers)
         if (opener.load() != 0 && pst_cu_host_alive(opener.load()))
             pst_cu_host_wrong(
-                "cudaFree of memory of cuda:%d that process %d has open: it must close it first", device,
-                opener.load());
+                "cudaFree of memory of cuda:%d that process %d has open; that process must close it first",
+                device, opener.load());
     const size_t bytes = found->second.bytes, first = (found->first + PAGE - 1) / PAGE * PAGE,
                  end = (found->first + bytes) / PAGE * PAGE;
     b->id.store(0);
@@ -451,7 +453,7 @@ cudaError_t cudaIpcOpenMemHandle(void **at, cudaIpcMemHandle_t given, unsigned f
         return pst_cu_host_keep(cudaErrorMapBufferObjectFailed);
     for (auto &o : st().open)
         if (o.second.nonce == h.nonce && o.second.id == h.id) {
-            if (o.second.by != pst_cu_host_current()) /* by one context a process */
+            if (o.second.by != pst_cu_host_current()) /* one context per process */
                 return pst_cu_host_keep(cudaErrorMapBufferObjectFailed);
             o.second.count++;
             *at = o.first;

@@ -4,7 +4,8 @@
 
 #include <cstdint>
 
-/* Items 0..n-1 in an order of this launch's own: from some place on, in steps that meet each once. */
+/* Items 0..n-1 in an order that belongs to this launch: from some item on, in steps that meet each item
+ * once. */
 struct pst_cu_host_order {
     uint64_t n, at, step;
     pst_cu_host_order(uint64_t n_, uint64_t seed) : n(n_), at(0), step(1)
@@ -13,7 +14,8 @@ struct pst_cu_host_order {
         at = n ? (mixed >> 33) % n : 0;
         const uint64_t steps[] = {1, n - 1, 7919, 1000003};
         step = steps[mixed >> 62];
-        for (uint64_t a = step, b = n; n > 1;) { /* as they come, unless step and n have no common factor */
+        for (uint64_t a = step, b = n;
+             n > 1;) { /* in ascending order, unless step and n have no common factor */
             const uint64_t rest = a % b;
             if (rest == 0) {
                 step = b == 1 ? step % n : 1;

@@ -1,6 +1,6 @@
-/* runtime.cpp: devices, streams and events of the host build (cuda_runtime.h). A stream is a list of work
- * that runs when it must: when somebody waits for it, here or in another process; then what its events wait
- * for runs first. Who does not wait finds what was there before. */
+/* runtime.cpp: devices, streams and events of the host build. A stream is a list of work that runs when it
+ * must: when somebody waits for it, here or in another process. What its events wait for runs first. Code
+ * that does not wait finds old data. */
 #include "kernels/cuda/host/virtual.h"
 
 #include <cassert>
@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-/* A piece of work; or, without run, a gate that opens when ready says so. */
+/* A piece of work. Without `run` it is a gate, which opens when `ready` says so. */
 struct pst_cu_host_work {
     std::function<void()> run;
     std::function<bool()> ready;
@@ -29,24 +29,24 @@ struct pst_cu_host_stream {
 
 struct pst_cu_host_event {
     int device;
-    bool shared, opened;        /* between processes; made by another */
-    pst_cu_host_stream *stream; /* NULL: never recorded by this process */
-    uint64_t after;             /* this many pieces of its work */
+    bool shared, opened;        /* between processes; made by another process */
+    pst_cu_host_stream *stream; /* NULL: this process never recorded it */
+    uint64_t after;             /* how many pieces of its work */
     pst_cu_host_shared_event *of;
 };
 
 namespace
 {
 enum {
-    MULTIPROCESSORS = 2, /* few, so that grids are smaller than their work, as on a GPU with more of it */
+    MULTIPROCESSORS = 2, /* few, so that grids are smaller than their work, as on a GPU with more work */
     SHARED_DEFAULT = 48 * 1024, /* what a block may have without asking */
     SHARED_MAX = 227 * 1024,
     THREADS_MAX = 1024,
     NAP_US = 50,
-    LOOK_US = 300, /* between looks at what other processes wait for */
+    LOOK_US = 300, /* between two looks at what other processes wait for */
 };
 
-/* A record of an event of several processes: come when so much of the stream is done. */
+/* A record of an event between processes: it has come when so much of the stream is done. */
 struct told {
     pst_cu_host_shared_event *event;
     uint64_t turn;
@@ -57,7 +57,7 @@ struct told {
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local int current = 0;
 
-/* Never destroyed: the helper's thread may outlive what the end of the process destroys. */
+/* Never destroyed, because the helper's thread may outlive the destruction of statics. */
 struct state {
     std::recursive_mutex lock;
     std::map<const void *, size_t> allowed_shared;
@@ -86,7 +86,7 @@ pst_cu_host_stream *stream_of(cudaStream_t stream)
     return stream ? stream : &st().default_stream[current];
 }
 
-/* One piece of the stream's work, if it can be done now. The caller lets it touch device memory. */
+/* Does one piece of the stream's work, if it can be done now. The caller allows it to touch device memory. */
 bool step(pst_cu_host_stream *s)
 {
     if (s->work.empty() || (s->work.front().ready && !s->work.front().ready()))
@@ -99,14 +99,14 @@ bool step(pst_cu_host_stream *s)
     return true;
 }
 
-/* Until that many pieces are done; what waits for another process lets other threads work. */
+/* Works until that many pieces are done. While it waits for another process, other threads can work. */
 cudaError_t drain(pst_cu_host_stream *s, uint64_t until)
 {
     std::unique_lock<std::recursive_mutex> guard(st().lock);
     const uint64_t goal = until < s->put ? until : s->put;
     while (s->done < goal) {
         {
-            const pst_cu_host_touch touch; /* once for all that can be done */
+            const pst_cu_host_touch touch; /* once for everything that can be done */
             while (s->done < goal && step(s)) {
             }
         }
@@ -119,12 +119,12 @@ cudaError_t drain(pst_cu_host_stream *s, uint64_t until)
     return cudaSuccess;
 }
 
-/* Does it if another process waits for it; true: it is done. */
+/* Does it if another process waits for it. True: it is done. */
 bool help_with(const told &t)
 {
     pst_cu_host_stream *s = t.stream;
     if (st().streams.count(s) == 0)
-        return true; /* drained, and no more */
+        return true; /* drained and gone */
     if (s->done < t.after && t.event->wanted.load(std::memory_order_acquire) >= t.turn) {
         const pst_cu_host_touch touch;
         while (s->done < t.after && step(s)) {
@@ -167,8 +167,8 @@ void put(pst_cu_host_stream *s, pst_cu_host_work work)
     s->put++;
 }
 
-/* Has the event come so far? If not, whoever recorded it learns that it is waited for. Where that process has
- * died, it never comes. */
+/* Has the event come so far? If not, tells the process that recorded it that somebody waits. If that
+ * process has died, it never comes. */
 bool has_come(pst_cu_host_shared_event *e, uint64_t recorded)
 {
     if (e->done.load(std::memory_order_acquire) >= recorded)
@@ -281,7 +281,7 @@ cudaError_t cudaGetLastError()
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
-    const char *given = getenv("PENSTOCK_VIRTUAL_GPUS"); /* fewer, for tests of what is absent */
+    const char *given = getenv("PENSTOCK_VIRTUAL_GPUS"); /* fewer, for tests of absent devices */
     *count = given && *given >= '0' && *given < '0' + PST_HOST_GPUS ? *given - '0' : (int)PST_HOST_GPUS;
     return *count ? cudaSuccess : pst_cu_host_keep(cudaErrorNoDevice);
 }
@@ -358,11 +358,11 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 {
     *least = 0;
-    *greatest = -5; /* as the GPUs of today have it */
+    *greatest = -5; /* as on the GPUs of today */
     return cudaSuccess;
 }
 
-/* Work runs when it is waited for: there is nothing to go before, and the priority is only kept. */
+/* Work runs when somebody waits for it, so a priority changes nothing. It is only kept. */
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
 {
     int least, greatest;
@@ -436,13 +436,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return cudaSuccess;
 }
 
-/* Does what can be done of an event's work now, and says whether it has come. */
+/* Does as much of an event's work as can be done now, and says whether it has come. */
 static bool look(const pst_cu_host_event &now, uint64_t recorded, pst_cu_host_stream *waiting)
 {
     if (now.shared)
         return has_come(now.of, recorded);
     if (!now.stream || st().streams.count(now.stream) == 0)
-        return true; /* never recorded, or its stream was drained and is no more */
+        return true; /* never recorded, or its stream was drained and is gone */
     const pst_cu_host_touch touch;
     while (now.stream != waiting && now.stream->done < now.after && step(now.stream)) {
     }
@@ -477,10 +477,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 {
     const std::lock_guard<std::recursive_mutex> guard(st().lock);
     pst_cu_host_stream *s = stream_of(stream);
-    const pst_cu_host_event now = *event; /* what is recorded later is not waited for */
+    const pst_cu_host_event now = *event; /* later records are not waited for */
     const uint64_t recorded = recorded_of(event);
     if (now.stream == s && !now.shared)
-        return cudaSuccess; /* its own past */
+        return cudaSuccess; /* the stream's own past */
     put(s, {nullptr, [=] { return look(now, recorded, s); }});
     return cudaSuccess;
 }
@@ -489,7 +489,7 @@ cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t even
 {
     const std::lock_guard<std::recursive_mutex> guard(st().lock);
     if (!event->shared || event->opened ||
-        getenv("PENSTOCK_VIRTUAL_NO_EVENTS")) /* as where there is no IPC */
+        getenv("PENSTOCK_VIRTUAL_NO_EVENTS")) /* as on systems without IPC */
         return pst_cu_host_keep(cudaErrorInvalidResourceHandle);
     pst_cu_host_event_handle(event->device, event->of, handle);
     return cudaSuccess;

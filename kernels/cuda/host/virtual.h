@@ -1,10 +1,10 @@
-/* virtual.h: what the files of the host build's runtime share: virtual GPUs, whose memory other processes can
- * open by CUDA's rules.
+/* virtual.h: what the files of the host build's runtime share: virtual GPUs, whose memory other processes
+ * can open by CUDA's rules.
  *
- * The memory that a process takes of a virtual GPU lies in one memfd, whose first pages are a table of blocks
- * and of events: an opener finds it by the maker's process and descriptor, and sees there what is still
- * valid. When both have ended nothing is left. Host code that touches it dies (not always at once): it is
- * protected but while streams work. */
+ * The memory that a process takes of a virtual GPU lies in one memfd. Its first pages are a table of
+ * blocks and of events. Another process finds it by the maker's process id and file descriptor, and sees
+ * there what is still valid. When both have ended, nothing is left. Device memory is protected except
+ * while streams work, so host code that touches it dies (not always at once). */
 #ifndef PST_HOST_VIRTUAL_H
 #define PST_HOST_VIRTUAL_H
 
@@ -15,16 +15,16 @@
 enum {
     PST_HOST_GPUS = 2,
     PST_HOST_BLOCKS_MAX = 8192,
-    PST_HOST_EVENTS_MAX = 1024, /* between processes */
+    PST_HOST_EVENTS_MAX = 1024, /* for events between processes */
     PST_HOST_OPENERS_MAX = 32,  /* processes that have one block open */
 };
 
-/* Everything of the runtime but the running of kernels. */
+/* Everything of the runtime except running kernels. */
 std::recursive_mutex &pst_cu_host_lock();
 cudaError_t pst_cu_host_keep(cudaError_t error); /* for cudaGetLastError */
 int pst_cu_host_current();                       /* device of the calling thread */
 
-/* While one is alive device memory can be touched. Needs the lock. */
+/* While one exists, device memory can be touched. Needs the lock. */
 struct pst_cu_host_touch {
     pst_cu_host_touch();
     ~pst_cu_host_touch();
@@ -35,19 +35,19 @@ struct pst_cu_host_touch {
 struct pst_cu_host_shared_event {
     std::atomic<uint64_t> id; /* 0: none */
     std::atomic<uint64_t> recorded, done;
-    std::atomic<uint64_t> wanted; /* up to this record somebody waits */
+    std::atomic<uint64_t> wanted; /* somebody waits for the records up to this one */
 };
 
-/* The maker's: NULL if there are too many. Opened: NULL, and *error says why. */
+/* Makes one; NULL: there are too many. Opens one; NULL: *error says why. */
 pst_cu_host_shared_event *pst_cu_host_event_make(int device);
 void pst_cu_host_event_end(pst_cu_host_shared_event *event); /* by its maker */
 void pst_cu_host_event_handle(int device, const pst_cu_host_shared_event *event, cudaIpcEventHandle_t *out);
 pst_cu_host_shared_event *pst_cu_host_event_open(const cudaIpcEventHandle_t *handle, cudaError_t *error);
 
-/* Is there such a process? */
+/* Does this process exist? */
 bool pst_cu_host_alive(int pid);
 
-/* Tells a mistake that a GPU may let pass, and aborts. */
+/* Reports a mistake that a GPU may let pass, and aborts. */
 [[noreturn]] void pst_cu_host_wrong(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

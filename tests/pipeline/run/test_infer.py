@@ -52,19 +52,43 @@ def tensors(path):
             for name, e in head.items() if name != "__metadata__"}
 
 
-def by_numpy(data, checkpoint, layers):
+EPSILON = 1e-5  # of both normalisations; stages/lib/gnn/README.md says so, and what a checkpoint's tensors are
+
+
+def by_numpy(data, checkpoint, layers, residual=True):
     """The same model, in float64: the hidden layers' outputs and the logits."""
     w, dim = tensors(checkpoint), json.load(open(os.path.join(data, "dataset.json")))["feature_dim"]
     x = np.load(os.path.join(data, "features.npy"))[:, :dim].astype(np.float64)
     indptr, indices = (np.load(os.path.join(data, k + ".npy")) for k in ("indptr", "indices"))
-    out = []
+    out, running = [], 0
     for l in range(layers):
         mean = np.stack([x[indices[a:b]].mean(0) if b > a else np.zeros(x.shape[1]) for a, b in zip(indptr, indptr[1:])])
-        y = x @ w[f"layer{l}.weight_self"] + mean @ w[f"layer{l}.weight_neigh"] + w[f"layer{l}.bias"]
+        y = x @ w[f"layer{l}.weight_self"] + mean @ w[f"layer{l}.weight_neigh"] + w.get(f"layer{l}.bias", 0)
+        if f"layer{l}.gain" in w:
+            if "running" in w:  # batch norm: of each normalised layer its means, then its variances
+                n = y.shape[1]
+                center, variance = w["running"][running:running + n], w["running"][running + n:running + 2 * n]
+                running += 2 * n
+            else:  # layer norm
+                center, variance = y.mean(1, keepdims=True), y.var(1, keepdims=True)
+            y = (y - center) / np.sqrt(variance + EPSILON) * w[f"layer{l}.gain"] + w[f"layer{l}.shift"]
         if l + 1 < layers:
-            y = np.maximum(y + x if 0 < l else y, 0)
+            y = np.maximum(y + x if residual and 0 < l else y, 0)
         out.append(x := y)
+    assert running == len(w.get("running", []))
     return out
+
+
+@test
+def checkpoints_of_normalised_models_are_as_documented():
+    with Place() as p:
+        for norm in ("layer", "batch"):
+            run = train(p, *DEEP, "--set", f"stages.trainer.params.norm={norm}", "--set", "stages.sampler.params.overflow=error",
+                        "--set", "stages.sampler.params.margin=4")
+            report, _ = infer(p, run.run_dir, "--logits")
+            want = by_numpy(p.data, report["checkpoint"], 3)[2]
+            got = outputs(p)[".logits"]
+            assert np.abs(got - want).max() < 1e-4 * np.abs(want).max(), (norm, np.abs(got - want).max())
 
 
 @test

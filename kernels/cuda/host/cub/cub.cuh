@@ -1,5 +1,5 @@
-/* cub.cuh of the host build: the device-wide functions that the kernels here call, as plain loops that run
- * when the stream's turn comes. A scan reads a whole tile before it writes one, and a tile ahead. */
+/* cub.cuh of the host build: the device-wide functions of CUB that the kernels call, as plain loops that
+ * run when the stream gets there. A scan reads a whole tile, and one tile ahead, before it writes. */
 #ifndef PST_HOST_CUB_H
 #define PST_HOST_CUB_H
 
