@@ -136,7 +136,7 @@ def killed_in_every_phase():
                     half_made_is_refused(to)
                 r = subprocess.run(argv(kind, source, to, *args, "--resume"), capture_output=True, text=True, timeout=60)
                 assert r.returncode == 0, r.stderr
-                assert f"edges were {kept['phase']}: {kept['arcs']} are kept" in r.stderr, (kept, r.stderr)
+                assert f"edges were {kept['phase']}; {kept['arcs']} are kept" in r.stderr, (kept, r.stderr)
                 assert kept["arcs"] > 0 or "names" in kept["state"], (kept, r.stderr)
                 assert sums_of(to) == whole(n)[0], (kind, phase)
                 assert not glob.glob(to + ".penstock-partial-*")
@@ -181,7 +181,7 @@ def killed_again_and_again():
                 assert r.returncode == 0, (kills, r.stderr)
             assert kills > 0 and sums_of(to) == sums, (kind, kills, took)
             r = subprocess.run(argv(kind, source, to, *args, "--resume"), capture_output=True, text=True)
-            assert r.returncode == 0 and "is whole already" in r.stdout, r  # as if killed after its last step
+            assert r.returncode == 0 and "is complete already" in r.stdout, r  # as if killed after its last step
         os.utime(source)  # the last one's
         r = subprocess.run(argv(kind, source, to, *args, "--resume"), capture_output=True, text=True)
         assert r.returncode == 2 and "is a dataset already" in r.stderr, r

@@ -51,7 +51,7 @@ def what_is_not_ours_is_kept():
         assert "that is not its serial number" in store(p.data, foreign, force=True, typed="something\n", code=2)
         assert "that is not its serial number" in store(p.data, foreign, force=True, typed="", code=2)
         assert contents(foreign) == before
-        assert "All that is on it will be lost" in store(p.data, foreign, force=True, typed="foreign\n")
+        assert "Everything on it will be lost" in store(p.data, foreign, force=True, typed="foreign\n")
         command("gen", "community", other, "--vertices", "1000", "--seed", "9")
         before = contents(foreign)
         assert "holds rows of" in store(other, foreign, code=2) and contents(foreign) == before
@@ -68,7 +68,7 @@ def what_cannot_be_stored():
     with Place() as p:
         device, broken = p.path("device"), p.path("broken")
         assert "are the same" in store(p.data, device, device, code=2)
-        assert "neither a block device nor a plain file" in store(p.data, "/dev/null", code=2)
+        assert "expected a block device or a plain file" in store(p.data, "/dev/null", code=2)
         assert "dataset.json" in store(p.path("nothing"), device, code=2)
         assert "expected DATASET --to" in command("store", p.data, code=2).stderr
         shutil.copytree(p.data, broken)
@@ -77,7 +77,7 @@ def what_cannot_be_stored():
             byte = f.read(1)
             f.seek(5000)
             f.write(bytes([byte[0] ^ 1]))
-        assert "is not what dataset.json says" in store(broken, p.path("fresh"), code=2)
+        assert "does not have the checksum that dataset.json says" in store(broken, p.path("fresh"), code=2)
         assert not any(contents(p.path("fresh"))[:4096]), "half written, and signed"
 
 

@@ -1,4 +1,4 @@
-/* penstock split, convert, features and export: what is made of a dataset that is there. */
+/* derive.c: penstock split, convert, features and export: they make something from an existing dataset. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,36 +14,41 @@
 
 static const char split_help[] =
     "usage: penstock split DIR [OUT] --train F --val F --test F [--seed N] [--force]\n"
-    "Makes random, disjoint splits of the vertices that have a label (of all, where none has): sizes are\n"
-    "fractions, as 0.6. Without OUT the dataset's own are replaced; other arrays are linked, not copied.\n";
+    "Makes random, disjoint splits of the vertices that have a label, or of all vertices if none has one.\n"
+    "Sizes are fractions, for example 0.6. The new splits replace those of DIR or, with OUT, go to a new "
+    "dataset\n"
+    "that shares the other arrays with DIR by links.\n";
 static const char convert_help[] =
     "usage: penstock convert DIR OUT [--dtype float32|float16|bfloat16] [--stride-bytes N]\n"
     "                        [--stripes N] [--stripe-dirs A,B,...] [--force]\n"
-    "Makes the dataset OUT with features of another dtype or stride, or in another number of files (as many "
-    "as\n"
-    "DIR's where it is not said; see penstock import --help); other arrays are linked, not copied.\n"
-    "Where vertices have several types, the features of all of them; these have no stripes.\n";
+    "Makes the dataset OUT from DIR with features of another dtype or stride, or in another number of "
+    "files.\n"
+    "(`penstock import --help` explains --stripes.) OUT shares the other arrays with DIR by links.\n"
+    "If there are several vertex types, the features of all of them are converted; these cannot have "
+    "stripes.\n";
 static const char features_help[] =
     "usage: penstock features DIR [OUT] --dim N [--dtype float32|float16|bfloat16] [--seed N]\n"
     "                         [--stride-bytes N] [--force]\n"
-    "Gives a topology random features of any size, as the papers do for graphs that have none: uniform in\n"
-    "[-1, 1), a function of the seed alone. Without OUT the dataset's own are replaced; other arrays are "
-    "linked,\n"
-    "not copied. Memory: a few MiB, whatever the size.\n";
+    "Gives every vertex N random features, uniform in [-1, 1). They depend on the seed alone. Papers do this "
+    "for\n"
+    "graphs that have no features. The features replace those of DIR or, with OUT, go to a new dataset that\n"
+    "shares the other arrays with DIR by links. This takes a few MiB of memory for any N.\n";
 static const char export_help[] =
     "usage: penstock export DIR OUT [--format npy|csv] [--rows FILE.npy]\n"
-    "Writes a new directory OUT. npy: edges, feat, labels, train_idx, ... .npy and meta.json, which "
-    "penstock\n"
-    "import npy reads back to the same dataset, names, relations and triples included; csv: edges, labels,\n"
-    "splits, with the names, ids and relations that the source had. Of several types of vertices and edges "
-    "each\n"
-    "has files of its own, and metadata.yaml describes them for GraphBolt.\n"
-    "--rows: rows.csv of an array with one row a vertex, as penstock infer makes them, with those names or "
-    "ids.\n";
+    "Writes a dataset to a new directory OUT, for other programs.\n\n"
+    "  --format npy       edges.npy, feat.npy, labels.npy, train_idx.npy, ... and meta.json (default).\n"
+    "                     `penstock import npy` makes the same dataset of them.\n"
+    "  --format csv       edges.csv, labels.csv, ..., with the names, ids and relations that the source had\n"
+    "  --rows FILE.npy    only rows.csv: an array with one row for each vertex, for example of `penstock "
+    "infer`,\n"
+    "                     with the names or ids of the vertices\n"
+    "  --quiet            show no progress line\n\n"
+    "With several vertex or edge types, each has its own files, and metadata.yaml describes them for "
+    "GraphBolt.\n";
 
 struct args {
     double fraction[3];
-    int64_t seed, dim, stripes, dirs; /* dirs: how many stripe_dirs are */
+    int64_t seed, dim, stripes, dirs; /* dirs: how many directories stripe_dirs names */
     const char *stripe_dirs;
     uint64_t stride;
     enum pst_dtype dtype;
@@ -71,7 +76,7 @@ static const struct option options[] = {{"train", required_argument, NULL, 0},
 static pst_rc one_option(struct args *a, int opt, const char *allowed)
 {
     if (opt == '?' || (opt > 2 && strchr(allowed, opt) == NULL) || (opt <= 2 && allowed[0] != '0'))
-        return pst_fail(PST_E_ARG, "that option is not one of this command's (see --help)");
+        return pst_fail(PST_E_ARG, "unknown option; --help lists the options");
     switch (opt) {
     case 0:
     case 1:
@@ -111,7 +116,7 @@ static pst_rc read_args(struct args *a, int argc, char **argv, const char *allow
     while (rc == PST_OK && !a->help && (opt = getopt_long(argc, argv, "", options, NULL)) != -1)
         rc = one_option(a, opt, allowed);
     if (rc == PST_OK && !a->help && (argc - optind < low || argc - optind > high))
-        rc = pst_fail(PST_E_ARG, "expected %s, found %d words (see --help)",
+        rc = pst_fail(PST_E_ARG, "expected %s, found %d arguments; --help says more",
                       low == high ? "DIR OUT" : "DIR [OUT]", argc - optind);
     return rc;
 }
@@ -161,14 +166,15 @@ static pst_rc features(const struct args *a, const char *from, const char *to)
     const struct pst_derive_features_spec spec = {
         .dim = a->dim, .dtype = a->dtype, .seed = (uint64_t)a->seed, .stride_bytes = a->stride};
     if (a->dim == 0)
-        return pst_fail(PST_E_ARG, "say --dim N: how many features a vertex has");
+        return pst_fail(PST_E_ARG, "give --dim N, the number of features of a vertex");
     pst_progress_init(&progress, a->quiet);
     pst_rc rc = pst_dataset_open(&ds, from);
     if (rc != PST_OK)
         return rc;
     if (ds.vertex_types > 0) {
         pst_dataset_close(&ds);
-        return pst_fail(PST_E_ARG, "%s has several types of vertices: features are made for graphs of one",
+        return pst_fail(PST_E_ARG,
+                        "%s has several vertex types: random features are made for graphs with one type only",
                         from);
     }
     rc = pst_build_begin(&b, to != NULL ? to : from, to == NULL || a->force);
@@ -201,14 +207,16 @@ static pst_rc convert(const struct args *a, const char *from, const char *to)
     b.stripes = a->stripes > 0 ? (int)a->stripes : a->dirs > 0 ? (int)a->dirs : ds.stripes;
     b.stripe_dirs = a->stripe_dirs;
     if (rc == PST_OK && a->stripe_dirs != NULL && b.stripes < 2)
-        rc = pst_fail(PST_E_ARG,
-                      "--stripe-dirs: one stripe stays in OUT: say --stripes 2, or more directories");
+        rc = pst_fail(
+            PST_E_ARG,
+            "--stripe-dirs: a single stripe stays in OUT: give --stripes 2 or more, or several directories");
     const struct pst_derive_convert_spec spec = {
         .change_dtype = a->has_dtype, .dtype = a->dtype, .stride_bytes = a->stride};
     if (rc == PST_OK && ds.vertex_types > 0 && b.stripes > 1)
-        rc = pst_fail(PST_E_ARG,
-                      "--stripes: a dataset of several types keeps each one's features in one file: "
-                      "leave it out, or stripe one type (penstock import --types NAME)");
+        rc = pst_fail(
+            PST_E_ARG,
+            "--stripes: the features of each vertex type are in one file; leave --stripes out, or import "
+            "one type alone (penstock import --types NAME)");
     if (rc == PST_OK)
         rc = pst_derive_convert(&ds, &b, &spec, &progress);
     if (rc == PST_OK)
@@ -225,7 +233,7 @@ static pst_rc export(const struct args *a, const char *from, const char *to)
     struct pst_dataset ds;
     struct pst_progress progress;
     if (a->rows != NULL && a->format != PST_EXPORT_CSV)
-        return pst_fail(PST_E_ARG, "--rows is csv: the array is .npy already");
+        return pst_fail(PST_E_ARG, "--rows: expected --format csv, since the array is .npy already");
     pst_rc rc = pst_dataset_open(&ds, from);
     if (rc != PST_OK)
         return rc;
@@ -248,7 +256,7 @@ static pst_rc export(const struct args *a, const char *from, const char *to)
 
 typedef pst_rc derive_fn(const struct args *a, const char *from, const char *to);
 
-/* allowed: its options; low: words that it needs at least, of two. */
+/* allowed: the options of the command; low: the least number of directories, of two. */
 static int derive(int argc, char **argv, const char *allowed, int low, const char *help, derive_fn *fn)
 {
     struct args a;

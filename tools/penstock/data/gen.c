@@ -1,4 +1,4 @@
-/* penstock gen: synthetic datasets. */
+/* gen.c: penstock gen: generates datasets. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,11 +19,11 @@ struct common {
     size_t name_room;
     int64_t *vertices, *classes, *features;
     uint64_t *seed, *stride_bytes, *memory_bytes;
-    int64_t stripes, dirs; /* dirs: how many stripe_dirs are */
+    int64_t stripes, dirs; /* dirs: how many directories stripe_dirs names */
     const char *stripe_dirs;
 };
 
-/* The fields that both specs have. */
+/* The fields that both kinds of graph have. */
 #define COMMON_OF(s)                                                                                         \
     {                                                                                                        \
         .name = (s).name, .name_room = sizeof((s).name), .vertices = &(s).vertices, .classes = &(s).classes, \
@@ -51,7 +51,7 @@ enum {
     OPT_FORCE,
     OPT_QUIET,
     OPT_HELP,
-    OPT_OWN /* each generator's own from here on */
+    OPT_OWN /* from here on: options of one kind of graph */
 };
 
 #define COMMON_OPTIONS                                                                                       \
@@ -68,14 +68,15 @@ enum {
     }
 
 static const char common_help[] =
-    "  --name NAME            the dataset's name\n"
-    "  --stride-bytes N       from one feature row to the next; default: whole sectors where\n"
-    "                         that costs at most 1/8, else unpadded\n"
-    "  --memory BYTES         limit for the topology while it is made (half of what is free)\n"
-    "  --stripes N            features in N files, row v in features.(v mod N).npy: one for each SSD\n"
-    "  --stripe-dirs A,B,...  the directories where these lie, in turn, with links to them in DIR\n"
-    "  --force                replace the dataset that is at DIR\n"
-    "  --quiet                no progress\n";
+    "  --name NAME            the name of the dataset\n"
+    "  --stride-bytes N       distance of feature rows; default: rows are padded to whole sectors if that\n"
+    "                         costs at most 1/8, and not padded otherwise\n"
+    "  --memory BYTES         limit for building the topology (default: half of the free memory)\n"
+    "  --stripes N            write features to N files, one for each SSD; row v is in features.(v mod "
+    "N).npy\n"
+    "  --stripe-dirs A,B,...  put these files in the directories A, B, ... in turn, with links in DIR\n"
+    "  --force                replace an existing dataset at DIR\n"
+    "  --quiet                show no progress line\n";
 
 static pst_rc seed_option(struct common *c)
 {
@@ -101,11 +102,11 @@ static pst_rc common_option(int opt, struct common *c)
     case OPT_FORCE: c->force = true; return PST_OK;
     case OPT_QUIET: c->quiet = true; return PST_OK;
     case OPT_HELP: c->help = true; return PST_OK;
-    default: return pst_fail(PST_E_ARG, "see its --help");
+    default: return pst_fail(PST_E_ARG, "`penstock gen KIND --help` lists the options");
     }
 }
 
-/* Parses argv with both sets of options. */
+/* Parses the common options and those of the kind of graph. */
 static pst_rc parse(int argc, char **argv, const struct kind *k, struct common *c, void *spec)
 {
     pst_rc rc = PST_OK;
@@ -116,15 +117,16 @@ static pst_rc parse(int argc, char **argv, const struct kind *k, struct common *
     if (rc != PST_OK || c->help)
         return rc;
     if (optind + 1 != argc)
-        return pst_fail(PST_E_ARG, "expected one directory, found %d (see --help)", argc - optind);
+        return pst_fail(PST_E_ARG, "expected one directory, found %d; --help lists the options",
+                        argc - optind);
     c->dir = argv[optind];
     c->stripes = c->stripes == 0 ? c->dirs : c->stripes;
     if (c->stripes > 1 && *c->features == 0)
-        return pst_fail(PST_E_ARG, "--stripes: there are no features to put in stripes");
+        return pst_fail(PST_E_ARG, "--stripes: the graph has no features (--features 0)");
     return c->stripe_dirs == NULL || c->stripes > 1
                ? PST_OK
-               : pst_fail(PST_E_ARG,
-                          "--stripe-dirs: one stripe stays in DIR: say --stripes 2, or more directories");
+               : pst_fail(PST_E_ARG, "--stripe-dirs: a single stripe stays in DIR: give --stripes 2 or more, "
+                                     "or several directories");
 }
 
 static void say_done(const struct pst_build *b)
@@ -190,18 +192,19 @@ static void community_help(void)
     struct pst_community_spec s;
     pst_community_defaults(&s);
     (void)printf(
-        "usage: penstock gen community DIR [options]\n"
-        "A power-law graph with planted communities. Labels are the communities; features are a class's\n"
-        "direction plus noise, so that they alone say little and neighbourhoods say much.\n"
-        "  --vertices N           (%" PRId64 ")\n"
-        "  --classes N            communities of equal size (%" PRId64 ")\n"
-        "  --features N           columns of float32 (%" PRId64 ")\n"
-        "  --degree X             average degree before duplicates are merged (%g)\n"
+        "usage: penstock gen community DIR [OPTION]...\n"
+        "Generates a power-law graph with communities, for training. A vertex's label is its community. Its\n"
+        "features are the direction of its class plus noise: a vertex alone is hard to classify, and its\n"
+        "neighbourhood makes it easy. Defaults are in parentheses.\n"
+        "  --vertices N           number of vertices (%" PRId64 ")\n"
+        "  --classes N            number of communities, all of one size (%" PRId64 ")\n"
+        "  --features N           number of float32 features of a vertex (%" PRId64 ")\n"
+        "  --degree X             average degree before duplicate edges are merged (%g)\n"
         "  --homophily X          fraction of edges within a community (%g)\n"
-        "  --exponent X           of the power law of degrees, more than 2 (%g)\n"
-        "  --noise X              standard deviation per column; class directions have length 1 (%g)\n"
-        "  --train X --val X      fractions of the vertices; the rest is test (%g, %g)\n"
-        "  --seed N               same seed and options, same bytes (%" PRIu64 ")\n%s",
+        "  --exponent X           exponent of the power law of degrees, above 2 (%g)\n"
+        "  --noise X              standard deviation of each feature; a class direction has length 1 (%g)\n"
+        "  --train X --val X      fractions of the vertices; the rest is the test split (%g, %g)\n"
+        "  --seed N               the same seed and options give the same bytes (%" PRIu64 ")\n%s",
         s.vertices, s.classes, s.feature_dim, s.degree, s.homophily, s.exponent, s.noise, s.train, s.val,
         s.seed, common_help);
 }
@@ -288,19 +291,20 @@ static void rmat_help(void)
     struct pst_rmat_spec s;
     pst_rmat_defaults(&s);
     (void)printf(
-        "usage: penstock gen rmat DIR [options]\n"
-        "An R-MAT graph of any size. Labels and features are random: for measuring, not for learning.\n"
-        "  --vertices N | --scale K   N, or 2^K (%" PRId64 ")\n"
-        "  --edges N              drawn; duplicates and self loops count (%" PRId64 ")\n"
-        "  --a X --b X --c X --d X    of the quadrants, sum 1 (%g %g %g %g)\n"
-        "  --symmetrize           every edge in both directions (--no-symmetrize)\n"
-        "  --dedupe               one edge for each (source, target)\n"
-        "  --keep-ids             leave the hubs at the low ids; else ids are shuffled\n"
-        "  --classes N            random labels, 0: none (%" PRId64 ")\n"
-        "  --features N           columns of float32, uniform in [-1, 1) (%" PRId64 ")\n"
+        "usage: penstock gen rmat DIR [OPTION]...\n"
+        "Generates an R-MAT graph of any size, for measurements. Labels and features are random, so a model\n"
+        "learns nothing from it. Defaults are in parentheses.\n"
+        "  --vertices N           number of vertices (%" PRId64 "); or --scale K: 2^K vertices\n"
+        "  --edges N              number of edges drawn, with duplicates and self loops (%" PRId64 ")\n"
+        "  --a X --b X --c X --d X    probabilities of the quadrants; their sum is 1 (%g %g %g %g)\n"
+        "  --symmetrize           add the reverse of every edge (default: --no-symmetrize)\n"
+        "  --dedupe               remove duplicate edges\n"
+        "  --keep-ids             keep the vertices of high degree at low ids (default: ids are shuffled)\n"
+        "  --classes N            number of random labels; 0: no labels (%" PRId64 ")\n"
+        "  --features N           number of float32 features of a vertex, uniform in [-1, 1) (%" PRId64 ")\n"
         "  --train-count N --val-count N --test-count N\n"
-        "                         vertices (a tenth, and a fortieth each)\n"
-        "  --seed N               same seed and options, same bytes (%" PRIu64 ")\n%s",
+        "                         sizes of the splits (a tenth, a fortieth and a fortieth of the vertices)\n"
+        "  --seed N               the same seed and options give the same bytes (%" PRIu64 ")\n%s",
         s.vertices, s.edges, s.a, s.b, s.c, s.d, s.classes, s.feature_dim, s.seed, common_help);
 }
 
@@ -329,10 +333,10 @@ int cmd_gen(int argc, char **argv)
     bool help = strcmp(kind, "--help") == 0;
     if (!help && kind[0] != '\0')
         command_unknown("penstock gen", "generator", kind, kinds, sizeof kinds / sizeof *kinds);
-    (void)fprintf(help ? stdout : stderr,
-                  "usage: penstock gen community|rmat DIR [options]\n"
-                  "  community   power-law graph with planted communities: learnable\n"
-                  "  rmat        R-MAT graph of any size: for measuring\n"
-                  "penstock gen KIND --help lists the options of each.\n");
+    (void)fprintf(help ? stdout : stderr, "usage: penstock gen community|rmat DIR [OPTION]...\n"
+                                          "Generates a dataset in the directory DIR.\n"
+                                          "  community   a power-law graph with communities, for training\n"
+                                          "  rmat        an R-MAT graph of any size, for measurements\n"
+                                          "`penstock gen KIND --help` lists the options of each.\n");
     return help ? 0 : 2;
 }

@@ -1,4 +1,4 @@
-/* penstock import: datasets from other programs' files. */
+/* import.c: penstock import: converts files of other programs to datasets. */
 #include <getopt.h>
 #include <glob.h>
 #include <inttypes.h>
@@ -292,7 +292,7 @@ static pst_rc one_option(struct args *a, int opt)
     case OPT_FORCE: a->force = true; return PST_OK;
     case OPT_QUIET: a->quiet = true; return PST_OK;
     case OPT_HELP: a->help = true; return PST_OK;
-    default: return pst_fail(PST_E_ARG, "see penstock import --help");
+    default: return pst_fail(PST_E_ARG, "`penstock import --help` lists the options");
     }
 }
 
@@ -403,11 +403,11 @@ static void say_resumed(const struct pst_build *b)
     const json_t *edges = json_object_get(b->journal.root, "edges");
     const char *phase = json_string_value(json_object_get(edges, "phase"));
     if (!b->resumed)
-        (void)fprintf(stderr, "%s: nothing to go on from: starts over\n", b->dir);
+        (void)fprintf(stderr, "%s: there is nothing to resume; the import starts again\n", b->dir);
     else if (phase == NULL)
-        (void)fprintf(stderr, "goes on: no edges were kept\n");
+        (void)fprintf(stderr, "resumed: no edges were kept\n");
     else
-        (void)fprintf(stderr, "goes on: edges were %s: %" PRId64 " are kept\n", phase,
+        (void)fprintf(stderr, "resumed: edges were %s; %" PRId64 " are kept\n", phase,
                       (int64_t)json_integer_value(json_object_get(edges, "arcs")));
 }
 
@@ -452,7 +452,7 @@ static pst_rc run_format(const struct pst_import_format *format, struct args *a,
     bool whole = false;
     pst_rc rc = a->resume && !a->force ? look_at_whole(a, from, to, &whole) : PST_OK;
     if (whole && rc == PST_OK)
-        (void)printf("%s is whole already, made by the same command\n", to);
+        (void)printf("%s is complete already: the same command made it\n", to);
     if (whole || rc != PST_OK)
         return rc;
     pst_progress_init(&progress, a->quiet);
@@ -520,13 +520,15 @@ int cmd_import(int argc, char **argv)
     }
     a.stripes = a.stripes == 0 ? a.dirs : a.stripes;
     if (rc == PST_OK && a.stripe_dirs != NULL && a.stripes < 2)
-        rc = pst_fail(PST_E_ARG,
-                      "--stripe-dirs: one stripe stays in DIR: say --stripes 2, or more directories");
+        rc = pst_fail(
+            PST_E_ARG,
+            "--stripe-dirs: a single stripe stays in DIR: give --stripes 2 or more, or several directories");
     if (rc == PST_OK && a.stripes > 1 && a.job.spec.link)
-        rc =
-            pst_fail(PST_E_ARG, "--link leaves features in the one file that they are in: without --stripes");
+        rc = pst_fail(PST_E_ARG,
+                      "--link leaves the features in the source's file, so they cannot have --stripes");
     if (rc == PST_OK && argc - optind != 3)
-        rc = pst_fail(PST_E_ARG, "expected FORMAT SRC DIR, found %d words (see --help)", argc - optind);
+        rc = pst_fail(PST_E_ARG, "expected FORMAT SRC DIR, found %d arguments; --help says more",
+                      argc - optind);
     const struct pst_import_format *format = rc == PST_OK ? pst_formats_find(argv[optind]) : NULL;
     if (rc == PST_OK)
         rc = format ? run_format(format, &a, argv[optind + 1], argv[optind + 2])

@@ -1,4 +1,4 @@
-/* penstock inspect: what a dataset is and what is in it. */
+/* inspect.c: penstock inspect: describes a dataset. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,16 +16,15 @@
 
 static const char help[] =
     "usage: penstock inspect DIR [--features] [--json] [--quiet]\n"
-    "Says what the dataset DIR is: counts, sizes, dtypes, stride, splits, degrees, labels; what features "
-    "hold;\n"
-    "and which share of the rows, hottest first, would serve which share of accesses: a cache's size.\n"
-    "Reads topology and labels, and of features at most 256 MiB, evenly apart; checks no checksum (verify "
-    "does).\n"
+    "Describes the dataset in DIR: counts, sizes, dtypes, stride, splits, degrees, labels and the values of\n"
+    "features. A table says which share of accesses a cache of a given size would serve.\n"
+    "It reads the topology, the labels and a sample of at most 256 MiB of the features. It does not check\n"
+    "checksums; `penstock verify` does.\n\n"
     "  --features         read all features\n"
-    "  --json             the same as JSON\n"
-    "  --quiet            no progress\n";
+    "  --json             print JSON\n"
+    "  --quiet            show no progress line\n";
 
-/* What a source's text looks like without what a terminal would obey. */
+/* Names come from files of others: control characters would reach the terminal. */
 static char plain(char c)
 {
     return (unsigned char)c < ' ' || c == 0x7f ? '?' : c;
@@ -284,7 +283,9 @@ int cmd_inspect(int argc, char **argv)
         case 'j': json = true; break;
         case 'q': quiet = true; break;
         case 'h': (void)fputs(help, stdout); return 0;
-        default: return command_result("inspect", pst_fail(PST_E_ARG, "see penstock inspect --help"));
+        default:
+            return command_result("inspect",
+                                  pst_fail(PST_E_ARG, "`penstock inspect --help` lists the options"));
         }
     }
     if (argc - optind != 1)

@@ -1,6 +1,5 @@
-/* inspection.h: what penstock inspect finds out, and says as text (inspect.c) or JSON.
- * Owner: inspect fills what the caller owns, also when it fails; inspection_release frees it. Threads: one.
- */
+/* inspection.h: the facts that `penstock inspect` prints as text (inspect.c) or as JSON.
+ * Owner: inspect fills what the caller owns, even if it fails; inspection_release frees it. Threads: one. */
 #ifndef PST_INSPECTION_H
 #define PST_INSPECTION_H
 
@@ -18,7 +17,7 @@ struct inspection {
     int64_t multilabels[3]; /* how many are 0, 1, not known */
 };
 
-/* whole: reads all features. PST_E_FORMAT: what is read is out of range. */
+/* whole: read all features and not a sample. PST_E_FORMAT: a value is out of range. */
 PST_MUST_USE pst_rc inspect(struct inspection *in, const char *dir, bool whole,
                             struct pst_progress *progress);
 void inspection_release(struct inspection *in);

@@ -1,4 +1,4 @@
-/* penstock rm: removes a dataset, wherever its files are. */
+/* rm.c: penstock rm: removes a dataset with all of its files. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,12 +11,13 @@
 
 static const char help[] =
     "usage: penstock rm [--dry-run] DIR\n"
-    "Removes the dataset DIR: the files that its dataset.json names, and the stripes that --stripe-dirs put "
-    "in\n"
-    "other directories; nothing else. A directory that is no dataset, or holds other files, is left as it "
-    "is.\n"
-    "Files that --link or links of your own point to stay. Killed, the same command finishes. A copy of a\n"
-    "dataset's links (cp -a) shares its stripes: remove such a copy with rm -r.\n"
+    "Removes the dataset in DIR: the files that its dataset.json names, and the stripes that --stripe-dirs "
+    "put\n"
+    "in other directories. It removes nothing if DIR is not a dataset or holds other files. Files stay if "
+    "they\n"
+    "are only linked from DIR, by import --link or by you. If rm is killed, the same command finishes the "
+    "work.\n"
+    "A copy made by `cp -a` shares the stripes of its original: remove such a copy with `rm -r`.\n\n"
     "  --dry-run              only say what would be removed\n";
 
 struct sum {
@@ -57,8 +58,9 @@ int cmd_rm(int argc, char **argv)
         }
         s.dry = true;
     }
-    return command_result(
-        "rm", optind + 1 == argc
-                  ? remove_dataset(argv[optind], &s)
-                  : pst_fail(PST_E_ARG, "expected one directory, found %d (see --help)", argc - optind));
+    return command_result("rm", optind + 1 == argc
+                                    ? remove_dataset(argv[optind], &s)
+                                    : pst_fail(PST_E_ARG,
+                                               "expected one directory, found %d; --help lists the options",
+                                               argc - optind));
 }

@@ -1,5 +1,5 @@
-/* penstock store: a dataset's feature rows on raw NVMe namespaces (or plain files), row v on drive v mod n
- * (stripe.h). */
+/* store.c: penstock store: writes the feature rows of a dataset to raw NVMe namespaces or plain files, row v
+ * to drive v mod n (stripe.h). */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -26,17 +26,18 @@
 
 static const char help[] =
     "usage: penstock store DATASET --to DEVICE... [--force] [--quiet]\n"
-    "Writes the feature rows of DATASET to whole NVMe namespaces (/dev/nvme0n1), row v to drive v mod n in "
-    "the\n"
-    "order given (groups of rows, where one does not fill a block), for the disk stage's backend nvme. A "
-    "DEVICE may also be a plain file. What was there is "
-    "lost:\n"
-    "a drive that holds anything but rows of the same dataset takes --force, and if Penstock did not write "
-    "it,\n"
-    "also its serial number, typed when asked for (of a plain file: its name).\n"
-    "  --to DEVICE...  where to\n"
-    "  --force         over another dataset's rows, and, with the serial number, over anything\n"
-    "  --quiet         no progress\n";
+    "Writes the feature rows of DATASET to whole NVMe namespaces (for example /dev/nvme0n1), for the backend "
+    "nvme\n"
+    "of the disk stage. Row v goes to drive v mod n, in the order given; small rows go in groups that fill "
+    "a\n"
+    "block. A DEVICE can also be a plain file.\n"
+    "What the drives held before is lost. A drive that holds rows of another dataset is only written with\n"
+    "--force. For a drive that Penstock has not written, you must also type its serial number when asked "
+    "(for a\n"
+    "plain file: its name).\n\n"
+    "  --to DEVICE...  the drives to write\n"
+    "  --force         write drives that hold something else\n"
+    "  --quiet         show no progress line\n";
 
 struct drive {
     const char *path;
@@ -66,7 +67,7 @@ struct store {
 /* ---- is it ours to write? -------------------------------------------------------------------------------
  */
 
-/* A whole disk's serial number is beside it in sysfs; a partition has none of its own. */
+/* sysfs has the serial number of a whole disk, but none of a partition. */
 static pst_rc read_serial(struct drive *d)
 {
     char link[512], path[4096];
@@ -75,8 +76,10 @@ static pst_rc read_serial(struct drive *d)
     (void)snprintf(link, sizeof link, "/sys/dev/block/%u:%u/partition", (unsigned)(st.st_rdev >> 8),
                    (unsigned)(st.st_rdev & 0xff));
     if (access(link, F_OK) == 0)
-        return pst_fail(PST_E_ARG, "%s is a partition; expected a whole namespace, as backend nvme drives it",
-                        d->path);
+        return pst_fail(
+            PST_E_ARG,
+            "%s is a partition: expected a whole namespace, since the backend nvme drives whole ones",
+            d->path);
     (void)snprintf(path, sizeof path, "/sys/dev/block/%u:%u/device/serial", (unsigned)(st.st_rdev >> 8),
                    (unsigned)(st.st_rdev & 0xff));
     FILE *file = fopen(path, "re");
@@ -94,12 +97,12 @@ static pst_rc open_drive(struct drive *d)
     struct stat st;
     const bool there = stat(d->path, &st) == 0;
     if (there && !S_ISBLK(st.st_mode) && !S_ISREG(st.st_mode))
-        return pst_fail(PST_E_ARG, "%s is neither a block device nor a plain file", d->path);
+        return pst_fail(PST_E_ARG, "%s: expected a block device or a plain file", d->path);
     d->block_device = there && S_ISBLK(st.st_mode);
     /* exclusive use of a block device is refused while it is mounted, or part of a RAID */
     d->fd = open(d->path, O_RDWR | O_CLOEXEC | (d->block_device ? O_EXCL : O_CREAT), 0666);
     if (d->fd < 0 && errno == EBUSY)
-        return pst_fail(PST_E_STATE, "%s is in use (lsblk %s shows by what)", d->path, d->path);
+        return pst_fail(PST_E_STATE, "%s is in use; `lsblk %s` shows by what", d->path, d->path);
     if (d->fd < 0)
         return pst_fail_errno("opening %s", d->path);
     if (!d->block_device) {
@@ -120,16 +123,17 @@ static pst_rc ask_for_serial(const struct drive *d)
     char line[SERIAL_BYTES + 2], bytes[32];
     if (d->serial[0] == '\0')
         return pst_fail(PST_E_STATE,
-                        "%s: was not written by Penstock, and tells no serial number to be sure by", d->path);
-    (void)fprintf(stderr, "%s (%s) was not written by Penstock. All that is on it will be lost.\n", d->path,
+                        "%s was not written by Penstock, and has no serial number that you could confirm",
+                        d->path);
+    (void)fprintf(stderr, "%s (%s) was not written by Penstock. Everything on it will be lost.\n", d->path,
                   pst_bytes_text((double)d->bytes, bytes));
-    (void)fprintf(stderr, "Type its serial number to go on: ");
+    (void)fprintf(stderr, "Type its serial number to continue: ");
     if (fgets(line, sizeof line, stdin) == NULL)
         line[0] = '\0';
     line[strcspn(line, "\n")] = '\0';
     return strcmp(line, d->serial) == 0
                ? PST_OK
-               : pst_fail(PST_E_STATE, "%s: that is not its serial number; nothing was written", d->path);
+               : pst_fail(PST_E_STATE, "%s: that is not its serial number, and nothing was written", d->path);
 }
 
 static pst_rc may_write(const struct store *s, struct drive *d)
@@ -147,12 +151,13 @@ static pst_rc may_write(const struct store *s, struct drive *d)
     if (rc != PST_OK)
         return pst_wrap(rc, "without --force");
     if (ours)
-        return pst_fail(PST_E_STATE, "%s: holds rows of %s (digest %s); --force writes over them", d->path,
-                        there.name, there.digest);
+        return pst_fail(PST_E_STATE, "%s holds rows of %s (digest %s): give --force to overwrite them",
+                        d->path, there.name, there.digest);
     if (!s->force)
-        return pst_fail(
-            PST_E_STATE,
-            "%s: was not written by Penstock; --force, and its serial number typed, write over it", d->path);
+        return pst_fail(PST_E_STATE,
+                        "%s was not written by Penstock: to overwrite it, give --force and type its serial "
+                        "number when asked",
+                        d->path);
     return ask_for_serial(d);
 }
 
@@ -189,7 +194,7 @@ static pst_rc prepare(struct store *s, uint32_t i)
     const uint64_t rows = pst_stripe_rows(d->stripe.vertices, s->group, i, s->n);
     const uint64_t need = pst_align_up(d->stripe.data_at + rows * d->stripe.row_bytes, PST_PAGE);
     if (d->block_device && d->bytes < need)
-        return pst_fail(PST_E_LIMIT, "%s: %" PRIu64 " bytes; its %" PRIu64 " rows take %" PRIu64, d->path,
+        return pst_fail(PST_E_LIMIT, "%s has %" PRIu64 " bytes; its %" PRIu64 " rows need %" PRIu64, d->path,
                         d->bytes, rows, need);
     d->chunk = malloc(CHUNK_BYTES);
     d->hash = XXH3_createState();
@@ -265,13 +270,14 @@ static pst_rc write_rows(struct store *s, struct pst_progress *progress)
     for (int k = 0; k < pst_feature_files(&s->ds) && rc == PST_OK; k++)
         if (XXH3_64bits_digest(s->source[k]) != s->source_checksum[k])
             rc = pst_fail(PST_E_FORMAT,
-                          "%s: is not what dataset.json says it was; the drives got no signature "
-                          "(penstock verify %s tells more)",
+                          "%s does not have the checksum that dataset.json says. The drives were not marked "
+                          "as written. "
+                          "`penstock verify %s` says more",
                           pst_feature_file(&s->ds, k)->path, s->ds.dir);
     return rc;
 }
 
-/* The last page is filled up: a drive is read in whole blocks. */
+/* The last page is padded, since a drive is read in whole blocks. */
 static pst_rc finish_drive(struct drive *d)
 {
     const uint64_t end = d->written + d->fill, pad = pst_align_up(end, PST_PAGE) - end;
@@ -282,7 +288,7 @@ static pst_rc finish_drive(struct drive *d)
     return rc == PST_OK ? sync_drive(d) : rc;
 }
 
-/* The signature goes first and comes last: what is half written is nobody's. */
+/* The signature is erased first and written last, so that half-written drives have none. */
 static pst_rc write_all(struct store *s, struct pst_progress *progress)
 {
     static const unsigned char none[PST_STRIPE_BLOCK];
@@ -325,7 +331,7 @@ static pst_rc open_source(struct store *s, const char *dir)
     }
     pst_manifest_release(&manifest);
     if (s->ds.feature_dim == 0)
-        return pst_fail(PST_E_ARG, "%s: has no features to store", dir);
+        return pst_fail(PST_E_ARG, "%s has no features", dir);
     return pst_rows_map_features(&s->ds);
 }
 
@@ -386,14 +392,14 @@ int cmd_store(int argc, char **argv)
         case 'f': s.force = true; break;
         case 'q': quiet = true; break;
         case 'h': (void)fputs(help, stdout); return 0;
-        default: rc = pst_fail(PST_E_ARG, "see penstock store --help");
+        default: rc = pst_fail(PST_E_ARG, "`penstock store --help` lists the options");
         }
     }
     /* --to takes the first drive, and those after it follow the dataset among the plain arguments */
     for (int i = optind + 1; i < argc && rc == PST_OK; i++)
         rc = add_drive(&s, argv[i]);
     if (rc == PST_OK && (optind == argc || s.n == 0))
-        rc = pst_fail(PST_E_ARG, "expected DATASET --to DEVICE...; see penstock store --help");
+        rc = pst_fail(PST_E_ARG, "expected DATASET --to DEVICE...; --help says more");
     struct pst_progress progress;
     pst_progress_init(&progress, quiet);
     return command_result("store", rc == PST_OK ? store(&s, argv[optind], &progress) : rc);

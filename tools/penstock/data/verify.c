@@ -1,4 +1,4 @@
-/* penstock verify: reads all of a dataset and checks it. */
+/* verify.c: penstock verify: reads a whole dataset and checks it. */
 #include <getopt.h>
 #include <stdio.h>
 
@@ -8,10 +8,12 @@
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/cli/options.h"
 
-static const char help[] =
-    "usage: penstock verify DIR [--quiet]\n"
-    "Reads all of the dataset DIR: checksums, indptr that never falls, ids in range, finite features,\n"
-    "labels in range, splits without doubles. Tells every problem; exit code 2 if there is one.\n";
+static const char help[] = "usage: penstock verify DIR [--quiet]\n"
+                           "Reads the whole dataset in DIR and checks it: checksums, non-decreasing indptr, "
+                           "ids and labels in range,\n"
+                           "finite features, splits without duplicates. Prints every mistake. Exit code: 0 "
+                           "if there is none, else 2.\n\n"
+                           "  --quiet   show no progress line\n";
 
 static void say_one(const char *name, const struct pst_verified *v, struct pst_verified *sum)
 {
@@ -57,7 +59,8 @@ int cmd_verify(int argc, char **argv)
             return 0;
         }
         if (opt != 'q')
-            return command_result("verify", pst_fail(PST_E_ARG, "see penstock verify --help"));
+            return command_result("verify",
+                                  pst_fail(PST_E_ARG, "`penstock verify --help` lists the options"));
         quiet = true;
     }
     if (argc - optind != 1)
