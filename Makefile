@@ -274,12 +274,13 @@ public_headers = $(shell $(CC) -std=c17 -D_GNU_SOURCE -I. -MM -x c $(public) | g
 share := $(DESTDIR)$(PREFIX)/share
 .PHONY: install
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/penstock/stages $(share)/penstock/pipelines $(share)/pkgconfig
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/penstock/stages $(share)/penstock/pipelines/settings $(share)/pkgconfig
 	install -m755 $(BUILD)/bin/penstock* $(DESTDIR)$(PREFIX)/bin
 	install -m755 $(libs) $(cuda_so) $(DESTDIR)$(PREFIX)/lib
 	install -m755 $(stage_so) $(DESTDIR)$(PREFIX)/lib/penstock/stages
 	for h in $(public_headers); do install -D -m644 $$h $(DESTDIR)$(PREFIX)/include/penstock/$$h; done
 	install -m644 pipelines/*.json $(share)/penstock/pipelines
+	install -m644 pipelines/settings/*.json $(share)/penstock/pipelines/settings
 	install -d $(share)/penstock/python/penstock
 	install -m644 tools/python/penstock/*.py $(share)/penstock/python/penstock
 	printf '%s\n' 'prefix=$(PREFIX)' 'Name: penstock' 'Description: out-of-core graph learning: the stage SDK' \

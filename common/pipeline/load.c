@@ -180,6 +180,9 @@ bool pst_pipeline_load(struct pst_pipeline *pl, const char *file, const struct p
     set_base_dir(pl, file);
     if (!pst_json_load(&pl->doc, file, diag))
         return false;
+    for (int i = 0; i < options->noverlays; i++)
+        if (!pst_json_overlay(&pl->doc, options->overlays[i], diag))
+            return false;
     for (int i = 0; i < options->nsets; i++)
         (void)pst_json_set(&pl->doc, options->sets[i], diag);
     struct pst_pipeline_loading ld = {pl, diag, options->group_all};

@@ -53,7 +53,9 @@ struct pst_pipeline {
 };
 
 struct pst_pipeline_options {
-    char *const *sets; /* "PATH=VALUE" each, applied in order */
+    char *const *overlays; /* files that are merged over the pipeline, in order */
+    int noverlays;
+    char *const *sets; /* "PATH=VALUE" each, applied in order, after the overlays */
     int nsets;
     bool group_all; /* every stage becomes a thread of one process */
 };

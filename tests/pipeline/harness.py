@@ -21,6 +21,14 @@ TAG = f"PENSTOCK_TEST={os.getpid()}"  # in the environment of everything that th
 os.environ["PENSTOCK_TEST"] = str(os.getpid())
 
 
+def shipped_pipelines():
+    """The shipped pipelines: {name: arguments of run and check}: hyperion.json, and with each of the settings."""
+    hyperion = os.path.join(ROOT, "pipelines", "hyperion.json")
+    settings = sorted(glob.glob(os.path.join(ROOT, "pipelines", "settings", "*.json")))
+    return {"hyperion": [hyperion],
+            **{os.path.basename(file)[:-len(".json")]: [hyperion, "--with", file] for file in settings}}
+
+
 class Skip(Exception):
     pass
 

@@ -56,9 +56,9 @@ static void test_lines(void **state)
     assert_true(t.ok);
     assert_int_equal(t.diag.count, 0);
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++)
-        if (pst_json_line(&t.doc, want[i].path) != want[i].line)
+        if (pst_json_place(&t.doc, want[i].path).line != want[i].line)
             fail_msg("%s: expected line %d, found %d", want[i].path, want[i].line,
-                     pst_json_line(&t.doc, want[i].path));
+                     pst_json_place(&t.doc, want[i].path).line);
     pst_json_error(&t.doc, &t.diag, "b.c[2]", "expected %d", 13);
     assert_told(&t, 0, "p.json:3: b.c[2]: expected 13", "");
     done(&t);
@@ -94,7 +94,7 @@ static void test_long_keys(void **state)
     parse(&t, text, (size_t)n);
     assert_true(t.ok);
     assert_int_equal(t.diag.count, 0); /* neither has a path of its own, and neither is the other */
-    assert_int_equal(pst_json_line(&t.doc, "y"), 3);
+    assert_int_equal(pst_json_place(&t.doc, "y").line, 3);
     done(&t);
 }
 
@@ -171,8 +171,8 @@ static void test_deep(void **state)
     parse_text(&t, text);
     assert_true(t.ok);
     assert_int_equal(t.diag.count, 0);
-    assert_int_equal(pst_json_line(&t.doc, "a"), 1);
-    assert_int_equal(pst_json_line(&t.doc, "b"), 3);
+    assert_int_equal(pst_json_place(&t.doc, "a").line, 1);
+    assert_int_equal(pst_json_place(&t.doc, "b").line, 3);
     done(&t);
     free(text);
 }
@@ -210,29 +210,32 @@ static void test_set(void **state)
     (void)state;
     struct told t;
     parse_text(&t, "{\"a\": 1,\n\"l\": [1, {\"x\": 2}],\n\"o\": {\"p\": {\"q\": 3}}}");
-    static const char *const good[] = {"a=2",       "l[0]=\"s\"",    "l[1].x=[1,2]",    "o.p.q=true",
-                                       "n.e.w=1.5", "o.text=a=b {c", "o.p.r={\"s\":1}", "o.empty="};
+    static const char *const good[] = {
+        "a=2",           "l[0]=\"s\"",      "l[1].x=[1,2]", "o.p.q=true", "n.e.w=1.5",
+        "o.text=a=b {c", "o.p.r={\"s\":1}", "o.empty=",     "l[2]=7"};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
         assert_true(pst_json_set(&t.doc, good[i], &t.diag));
     json_t *want =
-        json_loads("{\"a\":2,\"l\":[\"s\",{\"x\":[1,2]}],\"o\":{\"p\":{\"q\":true,\"r\":{\"s\":1}},"
+        json_loads("{\"a\":2,\"l\":[\"s\",{\"x\":[1,2]},7],\"o\":{\"p\":{\"q\":true,\"r\":{\"s\":1}},"
                    "\"text\":\"a=b {c\",\"empty\":\"\"},\"n\":{\"e\":{\"w\":1.5}}}",
                    0, NULL);
     assert_true(json_equal(t.doc.root, want));
     json_decref(want);
     /* what came from --set is not blamed on the file's lines; what did not, is */
-    assert_int_equal(pst_json_line(&t.doc, "a"), PST_JSON_LINE_SET);
-    assert_int_equal(pst_json_line(&t.doc, "n.e.w"), PST_JSON_LINE_SET);
-    assert_int_equal(pst_json_line(&t.doc, "o.p.r.s"), PST_JSON_LINE_SET);
-    assert_int_equal(pst_json_line(&t.doc, "l"), 2);
-    assert_int_equal(pst_json_line(&t.doc, "o.p"), 3);
+    assert_int_equal(pst_json_place(&t.doc, "a").source, PST_JSON_SET);
+    assert_int_equal(pst_json_place(&t.doc, "n.e.w").source, PST_JSON_SET);
+    assert_int_equal(pst_json_place(&t.doc, "n").source, PST_JSON_SET); /* it was made for n.e.w */
+    assert_int_equal(pst_json_place(&t.doc, "l[2]").source, PST_JSON_SET);
+    assert_int_equal(pst_json_place(&t.doc, "o.p.r.s").source, PST_JSON_SET);
+    assert_int_equal(pst_json_place(&t.doc, "l").line, 2);
+    assert_int_equal(pst_json_place(&t.doc, "o.p").line, 3);
     pst_json_error(&t.doc, &t.diag, "a", "bad");
     assert_told(&t, 0, "--set: a: bad", "");
-    static const char *const bad[] = {"",           "a",        "=1",        "a.b=1",
-                                      "l[2]=1",     "l[-1]=1",  "l[=1",      "l[]=1",
-                                      "l[0]x=1",    ".a=1",     "a.=1",      "o..p=1",
-                                      "l.x=1",      "o[0]=1",   "l[0][0]=1", "l[99999999999999999999]=1",
-                                      "o.\xff.x=1", "o.\xff=1", "a=\xff"};
+    static const char *const bad[] = {
+        "",           "a",        "=1",    "a.b=1",  "l[4]=1",    "l[-1]=1",
+        "l[+1]=1",    "l[ 1]=1",  "l[=1",  "l[]=1",  "l[0]x=1",   ".a=1",
+        "a.=1",       "o..p=1",   "l.x=1", "o[0]=1", "l[0][0]=1", "l[99999999999999999999]=1",
+        "o.\xff.x=1", "o.\xff=1", "a=\xff"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         size_t before = t.diag.count;
         if (pst_json_set(&t.doc, bad[i], &t.diag))
@@ -244,6 +247,81 @@ static void test_set(void **state)
     memset(path, 'x', sizeof path);
     (void)strcpy(path + sizeof path - 3, "=1");
     assert_false(pst_json_set(&t.doc, path, &t.diag));
+    done(&t);
+}
+
+static void put_text(const char *name, const char *text)
+{
+    put_file(in_scratch(name), text, strlen(text));
+}
+
+static void test_overlays(void **state)
+{
+    (void)state;
+    struct told t;
+    parse_text(&t, "{\"a\": {\"b\": 1,\n\"c\": {\"d\": 2}},\n\"l\": [1, 2],\n\"k\": 5}");
+    put_text("one.json", "{\n\"a\": {\"c\": {\"e\":\n3}}, \"l\": [7]}");
+    put_text("two.json", "{\"k\": {\"new\": true},\n\n\"a\": {\"b\": [1,\n2]}}");
+    assert_true(pst_json_overlay(&t.doc, in_scratch("one.json"), &t.diag));
+    assert_true(pst_json_overlay(&t.doc, in_scratch("two.json"), &t.diag));
+    json_t *want = json_loads("{\"a\": {\"b\": [1, 2], \"c\": {\"d\": 2, \"e\": 3}}, \"l\": [7], \"k\": "
+                              "{\"new\": true}}",
+                              0, NULL);
+    assert_true(json_equal(t.doc.root, want));
+    json_decref(want);
+    static const struct {
+        const char *path;
+        int source, line;
+    } places[] = {{"a", 0, 1},     {"a.b", 2, 3},   {"a.b[1]", 2, 4}, {"a.c", 0, 2},
+                  {"a.c.d", 0, 2}, {"a.c.e", 1, 2}, {"l", 1, 3},      {"l[0]", 1, 3},
+                  {"l[1]", 1, 3},  {"k.new", 2, 1}, {"k", 2, 1},      {"k.old", 2, 1}};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        const struct pst_json_place place = pst_json_place(&t.doc, places[i].path);
+        if (place.source != places[i].source || place.line != places[i].line)
+            fail_msg("%s: source %d, line %d", places[i].path, place.source, place.line);
+    }
+    char begin[600];
+    (void)snprintf(begin, sizeof begin, "%s:4: a.b[1]: bad", in_scratch("two.json"));
+    pst_json_error(&t.doc, &t.diag, "a.b[1]", "bad");
+    assert_told(&t, 0, begin, "");
+    /* an object over a list changes elements */
+    put_text("list-of.json", "{\"l\": {\"0\": {\"x\":\n1}, \"1\": 8}}");
+    put_text("list-in.json", "{\"l\": {\"0\":\n\n{\"y\": 2}}}");
+    put_text("list-no.json", "{\"l\": {\n\"7\": 1, \"x\": 2, \"-1\": 3}}");
+    assert_true(pst_json_overlay(&t.doc, in_scratch("list-of.json"), &t.diag));
+    assert_true(pst_json_overlay(&t.doc, in_scratch("list-in.json"), &t.diag));
+    want = json_loads("[{\"x\": 1, \"y\": 2}, 8]", 0, NULL);
+    assert_true(json_equal(json_object_get(t.doc.root, "l"), want));
+    json_decref(want);
+    assert_true(pst_json_place(&t.doc, "l[0].x").source == 3 && pst_json_place(&t.doc, "l[0].x").line == 1);
+    assert_true(pst_json_place(&t.doc, "l[0].y").source == 4 && pst_json_place(&t.doc, "l[0].y").line == 3);
+    struct pst_diag lists = {0};
+    assert_false(pst_json_overlay(&t.doc, in_scratch("list-no.json"), &lists));
+    assert_int_equal(lists.count, 3);
+    assert_non_null(strstr(
+        lists.line[0], "list-no.json:2: l.7: expected the number of an element, from 0 to 2, found \"7\""));
+    assert_true(json_array_size(json_object_get(t.doc.root, "l")) == 2);
+    pst_diag_release(&lists);
+    /* --set comes last */
+    assert_true(pst_json_set(&t.doc, "a.c.e=4", &t.diag));
+    assert_int_equal(pst_json_place(&t.doc, "a.c.e").source, PST_JSON_SET);
+    /* an overlay that cannot be read changes nothing */
+    put_text("bad.json", "{\"a\": 1,");
+    put_text("list.json", "[1]");
+    put_text("twice.json", "{\"z\": 1,\n\"z\": 2}");
+    assert_false(pst_json_overlay(&t.doc, in_scratch("bad.json"), &t.diag));
+    assert_told(&t, 1, in_scratch("bad.json"), "not JSON");
+    assert_false(pst_json_overlay(&t.doc, in_scratch("list.json"), &t.diag));
+    assert_told(&t, 2, in_scratch("list.json"), "expected an object, found a list");
+    assert_false(pst_json_overlay(&t.doc, in_scratch("none.json"), &t.diag));
+    assert_told(&t, 3, in_scratch("none.json"), "cannot open");
+    assert_true(json_is_object(json_object_get(t.doc.root, "a")));
+    assert_true(pst_json_overlay(&t.doc, in_scratch("twice.json"), &t.diag));
+    (void)snprintf(begin, sizeof begin, "%s:2: z: ", in_scratch("twice.json"));
+    assert_told(&t, 4, begin, "first given at line 1");
+    for (int i = 0; i < PST_JSON_OVERLAYS_MAX; i++)
+        (void)pst_json_overlay(&t.doc, in_scratch("one.json"), &t.diag);
+    assert_told(&t, 5, in_scratch("one.json"), "more than 16 overlays");
     done(&t);
 }
 
@@ -298,10 +376,10 @@ static void test_diag(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),  cmocka_unit_test(test_duplicates),   cmocka_unit_test(test_long_keys),
-        cmocka_unit_test(test_syntax), cmocka_unit_test(test_every_prefix), cmocka_unit_test(test_deep),
-        cmocka_unit_test(test_files),  cmocka_unit_test(test_set),          cmocka_unit_test(test_nearest),
-        cmocka_unit_test(test_diag),
+        cmocka_unit_test(test_lines),   cmocka_unit_test(test_duplicates),   cmocka_unit_test(test_long_keys),
+        cmocka_unit_test(test_syntax),  cmocka_unit_test(test_every_prefix), cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_files),   cmocka_unit_test(test_set),          cmocka_unit_test(test_overlays),
+        cmocka_unit_test(test_nearest), cmocka_unit_test(test_diag),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -12,16 +12,17 @@ struct scanner {
     const char *at, *end;
     int line;
     int depth;
-    size_t nobjects; /* seen so far: numbers them */
+    size_t nobjects; /* so far */
     char path[PST_JSON_PATH_MAX];
     size_t path_len;
 };
 
-#define SCAN_DEPTH_MAX 64 /* deeper than any pipeline; deeper values have their ancestor's line */
+#define SCAN_DEPTH_MAX 64 /* deeper than any pipeline; deeper values have the line of their ancestor */
 
-static void record(struct scanner *s, size_t object)
+/* ---- lines --------------------------------------------------------------------------------------- */
+
+void pst_json_record(struct pst_json *doc, const char *path, struct pst_json_line line)
 {
-    struct pst_json *doc = s->doc;
     if (doc->nlines >= PST_JSON_VALUES_MAX)
         return;
     if (doc->nlines == doc->cap) {
@@ -32,10 +33,52 @@ static void record(struct scanner *s, size_t object)
         doc->lines = lines;
         doc->cap = cap;
     }
-    char *path = strndup(s->path, s->path_len);
-    if (path)
-        doc->lines[doc->nlines++] = (struct pst_json_line){path, s->line, object};
+    line.path = strdup(path);
+    if (line.path)
+        doc->lines[doc->nlines++] = line;
 }
+
+/* The entry of path or of its nearest ancestor; NULL: there is none. */
+static const struct pst_json_line *find_line(const struct pst_json *doc, const char *path)
+{
+    char key[PST_JSON_PATH_MAX];
+    (void)snprintf(key, sizeof key, "%s", path);
+    for (;;) {
+        for (size_t i = 0; i < doc->nlines; i++)
+            if (strcmp(doc->lines[i].path, key) == 0)
+                return &doc->lines[i];
+        char *dot = strrchr(key, '.'), *bracket = strrchr(key, '[');
+        char *cut = dot > bracket ? dot : bracket;
+        if (!cut)
+            return NULL;
+        *cut = '\0';
+    }
+}
+
+struct pst_json_place pst_json_place(const struct pst_json *doc, const char *path)
+{
+    const struct pst_json_line *found = find_line(doc, path);
+    if (!found)
+        return (struct pst_json_place){.file = doc->file, .line = path[0] ? 1 : 0};
+    if (found->source == PST_JSON_SET)
+        return (struct pst_json_place){.file = "--set", .source = PST_JSON_SET};
+    return (struct pst_json_place){.file = found->source == 0 ? doc->file : doc->overlay[found->source - 1],
+                                   .source = found->source,
+                                   .line = found->line};
+}
+
+void pst_json_error(const struct pst_json *doc, struct pst_diag *diag, const char *path, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    const struct pst_json_place place = pst_json_place(doc, path);
+    pst_diag_add(diag, place.file, place.line, path, "%s", text);
+}
+
+/* ---- scanning ------------------------------------------------------------------------------------ */
 
 static void skip_space(struct scanner *s)
 {
@@ -43,7 +86,7 @@ static void skip_space(struct scanner *s)
         s->line += *s->at == '\n';
 }
 
-/* The text was accepted by jansson, so a string always ends. Returns its raw contents. */
+/* Returns the raw contents of a string. jansson has accepted the text, so the string ends. */
 static const char *scan_string(struct scanner *s, size_t *len)
 {
     const char *begin = ++s->at;
@@ -54,7 +97,7 @@ static const char *scan_string(struct scanner *s, size_t *len)
     return begin;
 }
 
-/* Puts a step behind the path. False, with the path as it was, if there is no room. */
+/* Adds a step to the path. False: there is no room, and the path is unchanged. */
 static bool push(struct scanner *s, const char *fmt, const char *key, size_t len, size_t index)
 {
     size_t room = sizeof s->path - s->path_len;
@@ -72,7 +115,7 @@ static void pop(struct scanner *s, size_t old)
     s->path[old] = '\0';
 }
 
-/* The key as jansson sees it: "\u0061" is a. Written over the raw text's copy in out. */
+/* The key as jansson sees it ("\u0061" is a): the raw text, or a copy in out. */
 static const char *plain_key(const char *raw, size_t *len, char out[PST_JSON_PATH_MAX])
 {
     if (!memchr(raw, '\\', *len))
@@ -87,14 +130,14 @@ static const char *plain_key(const char *raw, size_t *len, char out[PST_JSON_PAT
     return raw;
 }
 
-/* Tells if the object that is being scanned has had the key at the path's end before. */
+/* Reports the key at the end of the path if the object has had it before. */
 static void check_duplicate(struct scanner *s, size_t object)
 {
     struct pst_json *doc = s->doc;
     for (size_t i = 0; i < doc->nlines; i++)
         if (doc->lines[i].object == object && strcmp(doc->lines[i].path, s->path) == 0) {
-            pst_diag_add(s->diag, doc->file, s->line, s->path, "duplicate key, first given at line %d",
-                         doc->lines[i].line);
+            pst_diag_add(s->diag, doc->file, s->line, s->path,
+                         "this key is a duplicate: it was first given at line %d", doc->lines[i].line);
             return;
         }
 }
@@ -119,7 +162,7 @@ static void scan_object(struct scanner *s)
         key = plain_key(key, &len, plain);
         if (push(s, s->path_len ? ".%.*s" : "%.*s", key, len, 0)) {
             check_duplicate(s, object);
-            record(s, object);
+            pst_json_record(s->doc, s->path, (struct pst_json_line){.line = s->line, .object = object});
         }
         skip_space(s);
         s->at++; /* ':' */
@@ -143,14 +186,14 @@ static void scan_array(struct scanner *s)
         }
         size_t old = s->path_len;
         if (push(s, NULL, NULL, 0, index))
-            record(s, 0);
+            pst_json_record(s->doc, s->path, (struct pst_json_line){.line = s->line});
         scan_value(s);
         pop(s, old);
     }
     s->at++;
 }
 
-/* Passes over a value without recording: strings may hold brackets. */
+/* Skips a value without recording it. Brackets in strings do not count. */
 static void skip_nested(struct scanner *s)
 {
     int depth = 0;
@@ -193,6 +236,8 @@ static void scan_value(struct scanner *s)
     }
 }
 
+/* ---- reading ------------------------------------------------------------------------------------- */
+
 bool pst_json_parse(struct pst_json *doc, const char *name, const char *text, size_t bytes,
                     struct pst_diag *diag)
 {
@@ -203,7 +248,7 @@ bool pst_json_parse(struct pst_json *doc, const char *name, const char *text, si
         return false;
     }
     const char *nul = memchr(text, '\0', bytes);
-    if (nul) { /* jansson passes over some, and then the two of us would not read the same text */
+    if (nul) { /* jansson skips some of them, and then our lines would be wrong */
         int line = 1;
         for (const char *at = text; at < nul; at++)
             line += *at == '\n';
@@ -223,8 +268,7 @@ bool pst_json_parse(struct pst_json *doc, const char *name, const char *text, si
     struct scanner s = {.doc = doc, .diag = diag, .at = text, .end = text + bytes, .line = 1};
     scan_value(&s);
     if (doc->nlines >= PST_JSON_VALUES_MAX) {
-        pst_diag_add(diag, name, s.line, NULL, "more than %d values, which no pipeline has",
-                     PST_JSON_VALUES_MAX);
+        pst_diag_add(diag, name, s.line, NULL, "the file has more than %d values", PST_JSON_VALUES_MAX);
         return false;
     }
     return true;
@@ -246,9 +290,9 @@ bool pst_json_load(struct pst_json *doc, const char *file, struct pst_diag *diag
     else if (ferror(f))
         pst_diag_add(diag, file, 0, NULL, "cannot read: %s", strerror(errno));
     else if (n > PST_JSON_MAX_BYTES)
-        pst_diag_add(diag, file, 0, NULL, "larger than %u bytes, which no pipeline is", PST_JSON_MAX_BYTES);
+        pst_diag_add(diag, file, 0, NULL, "the file is larger than %u bytes", PST_JSON_MAX_BYTES);
     else if (n == 0)
-        pst_diag_add(diag, file, 1, NULL, "empty: expected a pipeline object");
+        pst_diag_add(diag, file, 1, NULL, "the file is empty: expected an object");
     else
         ok = pst_json_parse(doc, file, text, n, diag);
     free(text);
@@ -262,131 +306,10 @@ void pst_json_release(struct pst_json *doc)
         free(doc->lines[i].path);
     free(doc->lines);
     free(doc->file);
+    for (int i = 0; i < doc->noverlays; i++)
+        free(doc->overlay[i]);
     json_decref(doc->root);
     memset(doc, 0, sizeof *doc);
-}
-
-/* The entry of path or of its nearest ancestor; NULL if there is none. */
-static const struct pst_json_line *find_line(const struct pst_json *doc, const char *path)
-{
-    char key[PST_JSON_PATH_MAX];
-    (void)snprintf(key, sizeof key, "%s", path);
-    for (;;) {
-        for (size_t i = 0; i < doc->nlines; i++)
-            if (strcmp(doc->lines[i].path, key) == 0)
-                return &doc->lines[i];
-        char *dot = strrchr(key, '.'), *bracket = strrchr(key, '[');
-        char *cut = dot > bracket ? dot : bracket;
-        if (!cut)
-            return NULL;
-        *cut = '\0';
-    }
-}
-
-int pst_json_line(const struct pst_json *doc, const char *path)
-{
-    const struct pst_json_line *found = find_line(doc, path);
-    return found ? found->line : path[0] ? 1 : 0;
-}
-
-void pst_json_error(const struct pst_json *doc, struct pst_diag *diag, const char *path, const char *fmt, ...)
-{
-    char text[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    int line = pst_json_line(doc, path);
-    pst_diag_add(diag, line == PST_JSON_LINE_SET ? "--set" : doc->file, line, path, "%s", text);
-}
-
-/* One step of a path: a key or an index. Returns what follows it, or NULL if it is malformed. */
-static const char *path_step(const char *at, char key[PST_JSON_PATH_MAX], size_t *index, bool *is_index)
-{
-    *is_index = *at == '[';
-    if (*is_index) {
-        char *end;
-        *index = strtoul(at + 1, &end, 10);
-        if (end == at + 1 || *end != ']')
-            return NULL;
-        at = end + 1;
-        if (*at && *at != '.' && *at != '[')
-            return NULL;
-    } else {
-        size_t len = strcspn(at, ".[");
-        if (len == 0 || len >= PST_JSON_PATH_MAX)
-            return NULL;
-        memcpy(key, at, len);
-        key[len] = '\0';
-        at += len;
-    }
-    if (*at != '.')
-        return at;
-    return at[1] ? at + 1 : NULL;
-}
-
-static bool set_at(json_t *root, const char *path, json_t *value)
-{
-    json_t *at = root;
-    char key[PST_JSON_PATH_MAX];
-    for (;;) {
-        size_t index = 0;
-        bool is_index;
-        path = path_step(path, key, &index, &is_index);
-        if (!path)
-            return false;
-        if (*path == '\0')
-            return (is_index ? json_array_set(at, index, value) : json_object_set(at, key, value)) == 0;
-        json_t *child = is_index ? json_array_get(at, index) : json_object_get(at, key);
-        if (!child && !is_index && json_is_object(at)) {
-            child = json_object();
-            if (json_object_set_new(at, key, child) != 0)
-                return false; /* the key is not UTF-8, and child is gone */
-        }
-        if (!child)
-            return false;
-        at = child;
-    }
-}
-
-/* What is at path now came from --set, not from the file. */
-static void mark_set(struct pst_json *doc, const char *path)
-{
-    size_t len = strlen(path);
-    struct pst_json_line *own = NULL;
-    for (size_t i = 0; i < doc->nlines; i++) {
-        struct pst_json_line *line = &doc->lines[i];
-        if (strncmp(line->path, path, len) != 0 || (line->path[len] && !strchr(".[", line->path[len])))
-            continue;
-        line->line = PST_JSON_LINE_SET;
-        own = line->path[len] ? own : line;
-    }
-    if (!own) {
-        struct scanner s = {.doc = doc, .line = PST_JSON_LINE_SET};
-        (void)push(&s, "%.*s", path, len, 0);
-        record(&s, 0);
-    }
-}
-
-bool pst_json_set(struct pst_json *doc, const char *assignment, struct pst_diag *diag)
-{
-    const char *eq = strchr(assignment, '=');
-    if (!eq || eq == assignment || eq - assignment >= PST_JSON_PATH_MAX) {
-        pst_diag_add(diag, "--set", 0, assignment, "expected PATH=VALUE, as in params.batch=512");
-        return false;
-    }
-    char path[PST_JSON_PATH_MAX];
-    (void)snprintf(path, sizeof path, "%.*s", (int)(eq - assignment), assignment);
-    json_t *value = json_loads(eq + 1, JSON_DECODE_ANY, NULL);
-    if (!value)
-        value = json_string(eq + 1);
-    bool ok = value && set_at(doc->root, path, value);
-    if (!ok)
-        pst_diag_add(diag, "--set", 0, assignment, value ? "there is nothing there to set" : "not UTF-8");
-    json_decref(value);
-    if (ok)
-        mark_set(doc, path);
-    return ok;
 }
 
 const char *pst_json_kind(const json_t *value)

@@ -6,7 +6,7 @@ from harness import *
 from importing import *
 from small_disk import SmallDisk
 
-CORA = os.path.join(ROOT, "pipelines", "cora.json")
+CORA = shipped_pipelines()["cora"]
 SECONDS = 20 if SAN else 10  # a pipe that is waited for takes for ever
 
 
@@ -29,12 +29,12 @@ def pipe(s, name):
 def pipes_are_not_waited_for():
     with Scratch() as s:
         command("gen", "community", s.path("d"), "--vertices", 300, "--quiet")
-        command("run", CORA, "--dataset", s.path("d"), "--epochs", 1, "--run-dir", s.path("r"), "--quiet")
+        command("run", *CORA, "--dataset", s.path("d"), "--epochs", 1, "--run-dir", s.path("r"), "--quiet")
         for name in os.listdir(s.path("r/checkpoints")):
             pipe(s, f"r/checkpoints/{name}")
         refused("infer", s.path("r"), "--out", s.path("x.npy"), words="no checkpoint in")
         pipe(s, "d/dataset.json")
-        for order in (["inspect"], ["verify"], ["rm"], ["run", CORA, "--dataset"]):
+        for order in (["inspect"], ["verify"], ["rm"], ["run", *CORA, "--dataset"]):
             refused(*order, s.path("d"), words="dataset.json: expected a regular file")
         for kind, files in (("npy", ["edges.npy", "meta.json"]), ("graphbolt", ["metadata.yaml"]), ("marius", ["dataset.yaml"]), ("openke", ["entity2id.txt"]),
                             ("triples", ["train.txt"]), ("ogb", ["raw/data.npz"]), ("mag240m", ["meta.pt"]),

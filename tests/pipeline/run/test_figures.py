@@ -1,7 +1,6 @@
 """Each shipped pipeline still computes what it computed before the sources were moved (f453e80, figures.json): sampled
 blocks and, on the processor that the figures were taken on, losses and weights to the last bit; on others, losses
 within 1e-4. On the CPU and on a virtual GPU."""
-import glob
 import hashlib
 
 from harness import *
@@ -17,11 +16,11 @@ def processor():
     return hashlib.sha256("".join(sorted(set(lines))).encode()).hexdigest()[:16]
 
 
-def one(p, data, file, device):
+def one(p, data, args, device):
     if device == "cuda":
         os.environ["PENSTOCK_CUDA"] = HOST_BUILD
     try:
-        r = p.run(file, "--epochs", 2, "--seed", 5, *(["--device", "cuda:0"] if device == "cuda" else []), data=data, timeout=110)
+        r = p.run(*args, "--epochs", 2, "--seed", 5, *(["--device", "cuda:0"] if device == "cuda" else []), data=data, timeout=110)
     finally:
         os.environ.pop("PENSTOCK_CUDA", None)
     return {"digest": r.report["digest"], "weights": r.report["weights_digest"],
@@ -33,9 +32,9 @@ def measure():
     with Place() as p:
         data = p.path("g")
         command("gen", "community", data, "--vertices", "3000", "--seed", "7")
-        for file in sorted(glob.glob(os.path.join(ROOT, "pipelines", "*.json"))):
+        for name, args in shipped_pipelines().items():
             for device in ("cpu", "cuda"):
-                figures[f"{os.path.basename(file)} {device}"] = one(p, data, file, device)
+                figures[f"{name} {device}"] = one(p, data, args, device)
     return figures
 
 

@@ -38,6 +38,13 @@ bool pipeline_option(struct pipeline_options *options, int code, const char *val
     switch (code) {
     case 'D': return add_set(options, "dataset", value, true);
     case 'S': return add_set(options, NULL, value, false);
+    case 'W':
+        if (options->noverlays == PST_JSON_OVERLAYS_MAX) {
+            fprintf(stderr, "--with can be given at most %d times\n", PST_JSON_OVERLAYS_MAX);
+            return false;
+        }
+        options->overlays[options->noverlays++] = (char *)(uintptr_t)value;
+        return true;
     case 'E': return add_set(options, "epochs", value, false);
     case 'N': return add_set(options, "seed", value, false);
     case 'V': return add_set(options, "place.device", value, true);
@@ -57,8 +64,11 @@ bool load_pipeline(struct pst_pipeline *pl, struct pst_graph *graph, const char 
                    const struct pipeline_options *options)
 {
     struct pst_diag diag = {0};
-    const struct pst_pipeline_options how = {
-        .sets = options->sets, .nsets = options->nsets, .group_all = options->group_all};
+    const struct pst_pipeline_options how = {.overlays = options->overlays,
+                                             .noverlays = options->noverlays,
+                                             .sets = options->sets,
+                                             .nsets = options->nsets,
+                                             .group_all = options->group_all};
     bool ok = pst_pipeline_load(pl, file, &how, &diag) && pst_graph_build(graph, pl, &diag);
     pst_diag_print(&diag);
     pst_diag_release(&diag);

@@ -12,14 +12,16 @@
 struct pipeline_options {
     char *sets[PST_SETS_MAX]; /* PATH=VALUE, in order; pipeline_options_release frees them */
     int nsets;
+    char *overlays[PST_JSON_OVERLAYS_MAX]; /* files; not freed */
+    int noverlays;
     bool group_all;
 };
 
 /* Entries for getopt_long. Their codes are upper-case letters. */
 #define PIPELINE_OPTIONS                                                                                     \
     {"dataset", required_argument, NULL, 'D'}, {"set", required_argument, NULL, 'S'},                        \
-        {"epochs", required_argument, NULL, 'E'}, {"seed", required_argument, NULL, 'N'},                    \
-        {"device", required_argument, NULL, 'V'},                                                            \
+        {"with", required_argument, NULL, 'W'}, {"epochs", required_argument, NULL, 'E'},                    \
+        {"seed", required_argument, NULL, 'N'}, {"device", required_argument, NULL, 'V'},                    \
     {                                                                                                        \
         "group", required_argument, NULL, 'G'                                                                \
     }
@@ -27,8 +29,9 @@ struct pipeline_options {
 /* Their lines in a usage text. */
 #define PIPELINE_OPTIONS_HELP                                                                                \
     "  --dataset DIR      use this dataset instead of the one that FILE names\n"                             \
+    "  --with FILE        merge a file of settings over the pipeline (can be repeated; the last one wins)\n" \
     "  --set PATH=VALUE   change a value of the pipeline, for example --set params.batch=256 or\n"           \
-    "                     --set stages.sampler.run=./mine.so (can be repeated)\n"                            \
+    "                     --set stages.sampler.run=./mine.so (can be repeated; wins over --with)\n"          \
     "  --epochs N         set the number of epochs\n"                                                        \
     "  --seed N           set the seed\n"                                                                    \
     "  --group all        run all stages as threads of one process\n"                                        \
