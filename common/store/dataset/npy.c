@@ -132,13 +132,11 @@ static pst_rc scan_descr(struct scan *s, struct pst_npy *out)
         return pst_fail(PST_E_FORMAT, "byte %zu: 'descr' is a structure; expected plain numbers",
                         s->origin + s->at);
     size_t from = s->at;
-    char descr[16];
+    char descr[16] = "";
     pst_rc rc = scan_string(s, "'descr' as a string", descr, sizeof descr);
-    if (rc == PST_OK)
-        rc = pst_npy_dtype(descr, &out->dtype);
-    else
+    if (rc != PST_OK)
         return rc;
-    return pst_wrap(rc, "byte %zu", s->origin + from);
+    return pst_wrap(pst_npy_dtype(descr, &out->dtype), "byte %zu", s->origin + from);
 }
 
 static pst_rc scan_order(struct scan *s, struct pst_npy *out)

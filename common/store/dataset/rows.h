@@ -4,6 +4,8 @@
 #ifndef PST_ROWS_H
 #define PST_ROWS_H
 
+#include <assert.h>
+
 #include "common/store/store.h"
 
 PST_BEGIN_DECLS
@@ -32,12 +34,14 @@ static inline const void *pst_feature_row(const struct pst_dataset *ds, int64_t 
     return (const char *)pst_feature_file(ds, (int)(v % n))->map + (uint64_t)(v / n) * ds->stride_bytes;
 }
 
-/* The same of vertex v of one type, counted within it; type -1: of all. */
+/* Row of vertex v of one type; v counts within the type. Type -1: all vertices, v counts over all of them. */
 static inline const void *pst_rows_type_row(const struct pst_dataset *ds, int type, int64_t v)
 {
-    return type < 0 ? pst_feature_row(ds, v)
-                    : (const char *)ds->vertex_type[type].features.map +
-                          (uint64_t)v * ds->vertex_type[type].stride_bytes;
+    if (type < 0)
+        return pst_feature_row(ds, v);
+    assert(ds->vertex_type != NULL && type < ds->vertex_types);
+    const struct pst_vertex_type *t = &ds->vertex_type[type];
+    return (const char *)t->features.map + (uint64_t)v * t->stride_bytes;
 }
 
 /* The files open for reading through the page cache. */

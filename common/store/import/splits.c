@@ -1,4 +1,5 @@
 /* splits.c: splits from lists of ids or from masks, one or several of them: (V, k) masks are k splits. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -202,6 +203,7 @@ static void select_splits(struct pst_import_state *im)
     size_t used = 0;
     if (n == 0)
         return;
+    assert(im->splits != NULL);
     for (int k = 0; k < im->n_splits; k++) {
         const char *name = im->splits[k].name;
         if (used < sizeof names)

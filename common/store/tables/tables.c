@@ -192,7 +192,7 @@ static pst_rc create_scattered(struct scattered *o, const char *path, int64_t ro
     const int64_t shape[2] = {rows, o->columns};
     char head[PST_PAGE];
     o->row_bytes = (uint64_t)o->columns * pst_dtype_bytes(o->dtype);
-    o->row = calloc((size_t)o->columns, sizeof(double));
+    o->row = calloc((size_t)o->columns, pst_dtype_bytes(o->dtype));
     o->seen = calloc((size_t)rows / 8 + 1, 1);
     if (o->row == NULL || o->seen == NULL)
         return pst_fail(PST_E_NOMEM, "no memory for rows of %d columns", o->columns);

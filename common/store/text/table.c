@@ -10,12 +10,17 @@
 #include "common/error.h"
 #include "common/store/text/fields.h"
 
-#define ENDING_MAX 5 /* ".csv", and its NUL */
+/* The kinds of tables, by the end of the file's name (before .gz or .zst). */
+static const struct {
+    const char *ending;
+    char separator;
+} kinds[] = {{".csv", ','}, {".tsv", '\t'}, {".psv", '|'}};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
-/* The ending before .gz or .zst; "": another. */
-static void ending_of(const char *path, char out[ENDING_MAX])
+/* The separator that the file's name stands for; '\0' if the name does not end as a table's. */
+static char separator_of(const char *path)
 {
-    static const char *const endings[] = {".csv", ".tsv", ".psv"}, *const packed[] = {".gz", ".zst"};
+    static const char *const packed[] = {".gz", ".zst"};
     size_t n = strlen(path);
     for (int i = 0; i < 2; i++) {
         const size_t k = strlen(packed[i]);
@@ -24,17 +29,17 @@ static void ending_of(const char *path, char out[ENDING_MAX])
             break;
         }
     }
-    out[0] = '\0';
-    for (int i = 0; i < 3; i++)
-        if (n >= 4 && strncasecmp(path + n - 4, endings[i], 4) == 0)
-            (void)snprintf(out, ENDING_MAX, "%s", endings[i]);
+    for (int i = 0; i < KINDS; i++) {
+        const size_t k = strlen(kinds[i].ending);
+        if (n >= k && strncasecmp(path + n - k, kinds[i].ending, k) == 0)
+            return kinds[i].separator;
+    }
+    return '\0';
 }
 
 bool pst_table_is_one(const char *path)
 {
-    char ending[ENDING_MAX];
-    ending_of(path, ending);
-    return ending[0] != '\0';
+    return separator_of(path) != '\0';
 }
 
 bool pst_table_integer(const struct pst_table_field *f, int64_t *out)
@@ -181,10 +186,8 @@ static pst_rc keep_names(struct pst_table *t)
 pst_rc pst_table_open(struct pst_table *t, const char *path, enum pst_table_header header,
                       const char *const *known)
 {
-    char ending[ENDING_MAX];
-    *t = (struct pst_table){.text = {.fd = -1}};
-    ending_of(path, ending);
-    t->separator = ending[1] == 't' ? '\t' : ending[1] == 'p' ? '|' : ',';
+    const char separator = separator_of(path);
+    *t = (struct pst_table){.text = {.fd = -1}, .separator = separator != '\0' ? separator : ','};
     pst_rc rc = pst_text_open(&t->text, path);
     if (rc == PST_OK)
         rc = next_line(t, &t->line);

@@ -230,6 +230,13 @@ static pst_rc separator_option(struct args *a)
     return PST_OK;
 }
 
+/* True if the word before the comma equals the word after it. */
+static bool same_words(const char *text, const char *comma)
+{
+    const size_t n = (size_t)(comma - text);
+    return strlen(comma + 1) == n && memcmp(text, comma + 1, n) == 0;
+}
+
 /* Two columns, by number or by name. */
 static pst_rc columns_option(struct args *a)
 {
@@ -244,7 +251,7 @@ static pst_rc columns_option(struct args *a)
     const bool numbers = strspn(optarg, "0123456789,-") == strlen(optarg);
     if (numbers || comma == NULL || comma == optarg || comma[1] == '\0' || strchr(comma + 1, ',') != NULL ||
         (size_t)(comma - optarg) >= PST_NAME_MAX || strlen(comma + 1) >= PST_NAME_MAX ||
-        ((size_t)(comma - optarg) == strlen(comma + 1) && strncmp(optarg, comma + 1, strlen(comma + 1)) == 0))
+        same_words(optarg, comma))
         return pst_fail(PST_E_ARG,
                         "--columns: expected two different columns from 0 to %d, as 0,1, or two names, as "
                         "source,target; found '%.64s'",
