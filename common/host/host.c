@@ -359,7 +359,7 @@ static pst_rc configure(struct pst_stage *self)
     const char *inbox = json_string_value(json_object_get(c, "inbox"));
     if (!run || !inbox)
         return pst_fail(PST_E_PEER, "the supervisor's \"configure\" message lacks \"run\" or \"inbox\"");
-    rc = pst_caps_load(&self->caps, run, base);
+    rc = pst_caps_load_tried(&self->caps, run, base);
     if (rc != PST_OK)
         return rc;
     self->desc = self->caps.foreign                                 ? pst_host_foreign_desc(self->caps.desc)

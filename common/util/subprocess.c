@@ -1,4 +1,4 @@
-/* subprocess.c: fork, exec, a pipe, and a deadline. */
+/* subprocess.c: fork, a pipe, and a deadline. */
 #include "common/util/subprocess.h"
 
 #include <errno.h>
@@ -16,10 +16,14 @@
 #include "common/util/clock.h"
 
 struct question {
-    const char *file, *option;
+    const char *file, *option;    /* the first words of each error */
+    void (*job)(const char *arg); /* NULL: the child runs `file option` */
+    const char *arg;
     int deadline_ms;
     int64_t until_ms;
 };
+
+#define RETURNED "r" /* what the child writes when job has returned */
 
 /* Until fd is readable. */
 static pst_rc wait_for(const struct question *q, int fd)
@@ -59,8 +63,13 @@ static void run(const struct question *q, int out, pid_t parent)
 {
     int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
     (void)setpgid(0, 0);
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent && in >= 0 &&
-        dup2(in, STDIN_FILENO) == STDIN_FILENO && dup2(out, STDOUT_FILENO) == STDOUT_FILENO)
+    bool ready = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent && in >= 0 &&
+                 dup2(in, STDIN_FILENO) == STDIN_FILENO;
+    if (ready && q->job) {
+        q->job(q->arg);
+        _exit(write(out, RETURNED, 1) == 1 ? 0 : 1);
+    }
+    if (ready && dup2(out, STDOUT_FILENO) == STDOUT_FILENO)
         execl(q->file, q->file, q->option, (char *)NULL);
     fprintf(stderr, "cannot run %s: %s\n", q->file, strerror(errno));
     _exit(127);
@@ -89,20 +98,42 @@ static pst_rc end(const struct question *q, pid_t pid, pst_rc rc)
     return PST_OK;
 }
 
-pst_rc pst_subprocess_read(const char *file, const char *option, int deadline_ms, char *text, size_t cap,
-                           size_t *len)
+static pst_rc ask(const struct question *q, char *text, size_t cap, size_t *len)
 {
     int fds[2];
-    const struct question q = {file, option, deadline_ms, pst_clock_ms() + deadline_ms};
     if (pipe2(fds, O_CLOEXEC) != 0)
         return pst_fail_errno("pipe");
     pid_t parent = getpid(), pid = fork();
     if (pid == 0)
-        run(&q, fds[1], parent);
+        run(q, fds[1], parent);
     pst_rc rc = pid < 0 ? pst_fail_errno("fork") : PST_OK;
     (void)close(fds[1]);
     if (rc == PST_OK)
-        rc = end(&q, pid, read_answer(&q, fds[0], text, cap, len));
+        rc = end(q, pid, read_answer(q, fds[0], text, cap, len));
     (void)close(fds[0]);
+    return rc;
+}
+
+pst_rc pst_subprocess_read(const char *file, const char *option, int deadline_ms, char *text, size_t cap,
+                           size_t *len)
+{
+    const struct question q = {
+        .file = file, .option = option, .deadline_ms = deadline_ms, .until_ms = pst_clock_ms() + deadline_ms};
+    return ask(&q, text, cap, len);
+}
+
+pst_rc pst_subprocess_try(const char *what, void (*job)(const char *arg), const char *arg, int deadline_ms)
+{
+    const struct question q = {.file = what,
+                               .option = arg,
+                               .job = job,
+                               .arg = arg,
+                               .deadline_ms = deadline_ms,
+                               .until_ms = pst_clock_ms() + deadline_ms};
+    char text[2];
+    size_t len = 0;
+    pst_rc rc = ask(&q, text, sizeof text, &len);
+    if (rc == PST_OK && len == 0)
+        rc = pst_fail(PST_E_PEER, "%s %s ended the process, with status 0", what, arg);
     return rc;
 }

@@ -1,4 +1,5 @@
-/* subprocess.h: runs a program and reads what it prints. Threads: any. */
+/* subprocess.h: runs a program, or a function, in a new process, and waits for it until a deadline. Threads:
+ * any. */
 #ifndef PST_SUBPROCESS_H
 #define PST_SUBPROCESS_H
 
@@ -10,5 +11,11 @@
  * did not end with status 0. */
 PST_MUST_USE pst_rc pst_subprocess_read(const char *file, const char *option, int deadline_ms, char *text,
                                         size_t cap, size_t *len);
+
+/* Calls job(arg) in a forked copy of this process, which then ends. Use it for code that may hang, crash or
+ * exit. what and arg begin the error, for example "loading x.so". PST_E_TIMEOUT: job did not return within
+ * deadline_ms. PST_E_PEER: the copy died or ended before job returned. job must not need other threads. */
+PST_MUST_USE pst_rc pst_subprocess_try(const char *what, void (*job)(const char *arg), const char *arg,
+                                       int deadline_ms);
 
 #endif

@@ -1,3 +1,4 @@
+/* caps.c: installed stages, and the descriptions of shared objects. */
 #include "common/pipeline/desc/caps.h"
 
 #include <dirent.h>
@@ -15,6 +16,9 @@
 #include "common/pipeline/desc/caps_impl.h"
 #include "common/pipeline/desc/desc.h"
 #include "common/util/install.h"
+#include "common/util/subprocess.h"
+
+#define LOAD_DEADLINE_MS 10000 /* large libraries on a cold disk */
 
 /* ---- what is installed ----------------------------------------------------------------------- */
 
@@ -60,7 +64,7 @@ static pst_rc check_elf(const char *file)
     Elf64_Ehdr eh = {0};
     Elf64_Phdr ph = {0};
     struct stat st;
-    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is not waited for */
     if (fd < 0)
         return pst_fail_errno("cannot open stage %s", file);
     pst_rc rc = PST_OK;
@@ -90,9 +94,25 @@ static pst_rc check_stored(const struct pst_stage_desc *desc, const char *file)
     return PST_OK;
 }
 
-static pst_rc load_native(struct pst_caps *caps)
+static void load_and_forget(const char *file)
+{
+    (void)dlopen(file, RTLD_NOW | RTLD_LOCAL); /* if it fails, load_native fails too and says why */
+}
+
+/* Loading runs constructors, which may hang, crash or exit: does it in another process first. */
+static pst_rc try_load(const char *file)
+{
+    void *loaded = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    if (loaded)
+        return PST_OK;
+    return pst_subprocess_try("loading", load_and_forget, file, LOAD_DEADLINE_MS);
+}
+
+static pst_rc load_native(struct pst_caps *caps, bool tried)
 {
     pst_rc rc = check_elf(caps->file);
+    if (rc == PST_OK && !tried)
+        rc = try_load(caps->file);
     if (rc != PST_OK)
         return rc;
     /* never closed: libraries that stages pull in (OpenMP) do not survive being unmapped */
@@ -129,7 +149,7 @@ static pst_rc find_file(struct pst_caps *caps, const char *base_dir, char out[40
     return PST_OK;
 }
 
-pst_rc pst_caps_load(struct pst_caps *caps, const char *run, const char *base_dir)
+static pst_rc load(struct pst_caps *caps, const char *run, const char *base_dir, bool tried)
 {
     memset(caps, 0, sizeof *caps);
     caps->run = strdup(run);
@@ -148,10 +168,20 @@ pst_rc pst_caps_load(struct pst_caps *caps, const char *run, const char *base_di
                                 : pst_fail(PST_E_ARG, "no stage of this name is installed");
     size_t len = strlen(caps->file);
     if (len > 3 && strcmp(caps->file + len - 3, ".so") == 0)
-        return load_native(caps);
+        return load_native(caps, tried);
     if (access(caps->file, X_OK) != 0)
         return pst_fail_errno("stage %s is neither a shared object (.so) nor executable", caps->file);
     return pst_caps_load_foreign(caps);
+}
+
+pst_rc pst_caps_load(struct pst_caps *caps, const char *run, const char *base_dir)
+{
+    return load(caps, run, base_dir, false);
+}
+
+pst_rc pst_caps_load_tried(struct pst_caps *caps, const char *run, const char *base_dir)
+{
+    return load(caps, run, base_dir, true);
 }
 
 void pst_caps_release(struct pst_caps *caps)

@@ -19,7 +19,7 @@
 static void cache_path(const char *file, const struct stat *st, char out[4096])
 {
     char key[4352];
-    (void)snprintf(key, sizeof key, "%.4000s %lld %lld.%ld", file, (long long)st->st_size,
+    (void)snprintf(key, sizeof key, "%d %.4000s %lld %lld.%ld", PST_STAGE_ABI, file, (long long)st->st_size,
                    (long long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char dir[3000];
@@ -62,11 +62,14 @@ pst_rc pst_caps_load_foreign(struct pst_caps *caps)
     cache_path(caps->file, &st, cache);
     caps->foreign = true;
     caps->described = json_load_file(cache, 0, NULL);
-    bool cached = caps->described != NULL;
-    pst_rc rc = cached ? PST_OK : describe(caps);
+    if (caps->described && pst_desc_from_json(&caps->desc, caps->described, caps->file) == PST_OK)
+        return PST_OK;
+    json_decref(caps->described); /* a wrong answer in the cache: the program is asked again */
+    caps->described = NULL;
+    pst_rc rc = describe(caps);
     if (rc == PST_OK)
         rc = pst_desc_from_json(&caps->desc, caps->described, caps->file);
-    if (rc != PST_OK || cached)
+    if (rc != PST_OK)
         return rc;
     (void)snprintf(aside, sizeof aside, "%s.%d", cache, (int)getpid());
     if (json_dump_file(caps->described, aside, 0) == 0) /* a cache: doing without it is fine */

@@ -21,7 +21,23 @@ def says(name, script, *words):
                 ("says-", "stages.a.run", *words))
 
 
+def constructor(name, body, *words):
+    """A shared object whose constructor does this."""
+    text = "#include <unistd.h>\n__attribute__((constructor)) static void begin(void) { %s }" % body
+    return Case(f"a constructor that {name}", with_run(lambda p: compiled(p, name + ".so", text)),
+                (name + ".so", "stages.a.run", f"/{name}.so ", *words))
+
+
+def pipe_so(p):
+    os.mkfifo(p.path("pipe.so"))
+    return p.path("pipe.so")
+
+
 PROGRAMS = [
+    Case("a pipe named .so", with_run(pipe_so), ("pipe.so", "stages.a.run", "not a shared object")),
+    constructor("crashes", "*(volatile int *)0 = 0;", "loading /", "signal 11" if not SAN else "status"),
+    constructor("exits", "_exit(0);", "loading /", "ended the process, with status 0"),
+    constructor("fails", "_exit(3);", "loading /", "ended with status 3"),
     Case("path to nothing", with_run("./nothing"), ("./nothing", "stages.a.run", "cannot open stage", "No such file")),
     Case("path to a directory", with_run(lambda p: p.dir + "/"), (10, "stages.a.run", "not a file")),
     Case("text named .so", with_run(lambda p: program(p, "text.so", "hello")),
@@ -83,27 +99,55 @@ def programs_that_are_no_stages():
 
 @test
 def descriptions_that_hang():
-    """A program that never answers, one that closes its output and stays, one whose child keeps the pipe."""
+    """A program that never answers, one that closes its output and stays, one whose child keeps the pipe; and a shared
+    object whose constructor never returns."""
     with Place() as p:
         os.environ["XDG_CACHE_HOME"] = p.path("cache")
+        hanging = compiled(p, "hangs.so", "#include <unistd.h>\n__attribute__((constructor)) static void begin(void) { for (;;) pause(); }")
         scripts = {"sleeps": "sleep 1000\n", "closes": "exec >&-\nexec sleep 1000\n", "leaves": "sleep 1000 &\n",
                    "deaf": "trap '' TERM INT\nwhile :; do sleep 1; done\n"}
         results = {}
 
         def one(name):
-            file = p.write(row(stages__a={"run": program(p, name, "#!/bin/sh\n" + scripts[name])}), name + ".json")
+            run = program(p, name, "#!/bin/sh\n" + scripts[name]) if name in scripts else hanging
+            file = p.write(row(stages__a={"run": run}), name + ".json")
             t0 = time.time()
             r = subprocess.run([PENSTOCK, "check", file], capture_output=True, text=True, timeout=60)
             results[name] = (r.returncode, r.stderr, time.time() - t0)
 
-        threads = [threading.Thread(target=one, args=(name,)) for name in scripts]
+        threads = [threading.Thread(target=one, args=(name,)) for name in (*scripts, "hangs.so")]
         [t.start() for t in threads]
         [t.join() for t in threads]
         del os.environ["XDG_CACHE_HOME"]
         for name, (code, err, seconds) in results.items():
-            assert code == 2 and "no answer in 10 s" in err and f"/{name} --describe" in err, (name, code, err)
+            assert code == 2 and "no answer in 10 s" in err and (f"/{name} --describe" in err or name not in scripts), (name, code, err)
             assert seconds < 13, f"{name} took {seconds:.1f} s"
         no_leftovers()
+
+
+@test
+def a_wrong_description_in_the_cache():
+    """As an older version may have left it: the program is asked again, and the cache is right afterwards."""
+    with Place() as p:
+        os.environ["XDG_CACHE_HOME"] = p.path("cache")
+        run = describes(p, "asked.sh")
+        text = open(run).read().replace("#!/bin/sh\n", f"#!/bin/sh\necho asked >>{p.path('asked')}\n")
+        file = p.write(row(stages__a={"run": program(p, "asked.sh", text)}))
+        command("check", file)
+        cached, = glob.glob(p.path("cache/penstock/describe-*.json"))
+        with open(cached) as f:
+            right = f.read()
+        for wrong in ('{"abi": 0}', "[]", "{", right.replace('"abi": 2', '"abi": 1'), ""):
+            assert wrong != right
+            with open(cached, "w") as f:
+                f.write(wrong)
+            command("check", file)
+            with open(cached) as f:
+                assert f.read() == right, wrong
+        command("check", file)
+        with open(p.path("asked")) as f:
+            assert f.read() == "asked\n" * 6
+        del os.environ["XDG_CACHE_HOME"]
 
 
 if __name__ == "__main__":
