@@ -11,6 +11,7 @@
 #include <zmq.h>
 
 #include "common/ipc/gpus.h"
+#include "common/ipc/proc.h"
 #include "common/error.h"
 #include "common/host/host.h"
 #include "common/ipc/pulse.h"
@@ -211,7 +212,7 @@ int main(int argc, char **argv)
     (void)signal(SIGHUP, SIG_IGN);
     volunteer();
     struct pst_heart heart;
-    if (pst_heart_start(&heart, argv[4]) != PST_OK) {
+    if (pst_heart_start(&heart, argv[4]) != PST_OK || pst_proc_check_threads() != PST_OK) {
         fprintf(stderr, "penstock-memory: %s\n", pst_error_text());
         return 1;
     }

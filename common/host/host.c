@@ -11,6 +11,7 @@
 
 #include "common/pipeline/desc/builtin.h"
 #include "common/ipc/gpus.h"
+#include "common/ipc/proc.h"
 #include "common/util/clock.h"
 #include "common/host/handover.h"
 
@@ -25,6 +26,9 @@
 pst_rc pst_host_process_init(struct pst_host_process *process)
 {
     memset(process, 0, sizeof *process);
+    pst_rc rc = pst_proc_check_threads();
+    if (rc != PST_OK)
+        return rc;
     process->zmq = zmq_ctx_new();
     if (!process->zmq)
         return pst_fail_errno("cannot start ZeroMQ");

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 
 #define TAIL_BYTES 4096
 #define TAIL_LINES 16 /* a traceback of four calls, and what was raised */
+#define THREADS_OF_ZEROMQ 2
 #define STRAYS_MS 500 /* a killed process ends at once, unless it waits for a disk */
 
 pst_rc pst_proc_start(struct pst_proc *proc, char *const argv[], int pulse_fd)
@@ -46,7 +48,7 @@ pst_rc pst_proc_start(struct pst_proc *proc, char *const argv[], int pulse_fd)
     if (proc->pid > 0)
         return PST_OK;
     proc->pid = 0;
-    return pst_fail_errno("cannot start a process for %s", proc->name);
+    return pst_fail_errno("cannot start a process for %s, which ulimit -u may limit", proc->name);
 }
 
 bool pst_proc_was_killed(const struct pst_proc *proc)
@@ -140,6 +142,32 @@ char pst_proc_state(pid_t pid, pid_t *parent)
     if (parent)
         *parent = ppid;
     return state;
+}
+
+/* ---- threads ------------------------------------------------------------------------------------ */
+
+static void *stay_for_a_moment(void *lock)
+{
+    (void)pthread_mutex_lock(lock);
+    (void)pthread_mutex_unlock(lock);
+    return NULL;
+}
+
+pst_rc pst_proc_check_threads(void)
+{
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held until all have started */
+    pthread_t threads[THREADS_OF_ZEROMQ];
+    int n = 0, error = 0;
+    (void)pthread_mutex_lock(&lock);
+    while (n < THREADS_OF_ZEROMQ &&
+           (error = pthread_create(&threads[n], NULL, stay_for_a_moment, &lock)) == 0)
+        n++;
+    (void)pthread_mutex_unlock(&lock);
+    for (int i = 0; i < n; i++)
+        (void)pthread_join(threads[i], NULL);
+    return error == 0 ? PST_OK
+                      : pst_fail(PST_E_LIMIT, "cannot start a thread: %s: raise the limit (ulimit -u)",
+                                 strerror(error));
 }
 
 /* ---- strays ------------------------------------------------------------------------------------- */

@@ -37,6 +37,10 @@ void pst_proc_tail(const struct pst_proc *proc, const char *but, char *out, size
  * there is no such process. *parent, if not NULL, gets its parent. */
 char pst_proc_state(pid_t pid, pid_t *parent);
 
+/* The calling process can start the two threads of a ZeroMQ context, which aborts if it cannot. PST_E_LIMIT.
+ */
+PST_MUST_USE pst_rc pst_proc_check_threads(void);
+
 /* From now on a process whose parent ends becomes a child of the caller, if it descends from it.
  * pst_proc_end_strays kills and reaps all of them: programs of foreign stages, and what those started. */
 void pst_proc_adopt(void);

@@ -1,6 +1,7 @@
 /* pulse.c: the page of heartbeats. */
 #include "common/ipc/pulse.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -77,10 +78,12 @@ pst_rc pst_heart_start(struct pst_heart *heart, const char *index)
     heart->counts = page;
     heart->index = (int)at;
     atomic_store(&heart->stop, false);
-    if (pthread_create(&heart->thread, NULL, beat, heart) == 0)
+    const int error = pthread_create(&heart->thread, NULL, beat, heart);
+    if (error == 0)
         return PST_OK;
     (void)munmap(page, PST_PAGE);
-    return pst_fail(PST_E_NOMEM, "cannot start a thread for the heartbeat");
+    errno = error;
+    return pst_fail_errno("cannot start a thread for the heartbeat, which ulimit -u may limit");
 }
 
 void pst_heart_stop(struct pst_heart *heart)

@@ -24,7 +24,6 @@
 
 #define RING_FRAMES_PER_SLOT 16 /* each hop announces a part. A full ring only makes its writer wait */
 #define RING_CAPACITY_MIN 64
-#define FILES_OF_A_PROCESS 64 /* open files beside its sockets and regions: a dataset's, a log, libraries */
 
 static_assert(PST_GRAPH_ROUTES_MAX <= PST_PAGE_ROUTES_MAX, "a page counts the slots of each route");
 
@@ -205,43 +204,6 @@ static pst_rc open_control(struct pst_supervisor *sv)
     return PST_OK;
 }
 
-/* libzmq aborts if it cannot open a file. So raises the soft limit, which processes inherit, or says that it
- * is too low. */
-static pst_rc check_open_files(const struct pst_supervisor *sv)
-{
-    const rlim_t need = FILES_OF_A_PROCESS + 4 * (rlim_t)(sv->ninstances + sv->nhosts + sv->graph->nroutes);
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= need)
-        return PST_OK;
-    limit.rlim_cur = need;
-    if (limit.rlim_max >= need && setrlimit(RLIMIT_NOFILE, &limit) == 0)
-        return PST_OK;
-    return pst_fail(PST_E_LIMIT,
-                    "this pipeline's processes need %llu open files each, but at most %llu are "
-                    "allowed: raise the limit (ulimit -n)",
-                    (unsigned long long)need, (unsigned long long)limit.rlim_max);
-}
-
-/* Messages are JSON, which carries only UTF-8. */
-static pst_rc check_path(const char *what, const char *path)
-{
-    char shown[1024];
-    if (!path || pst_utf8_valid(path, strlen(path)) == strlen(path))
-        return PST_OK;
-    pst_utf8_printable(path, shown, sizeof shown);
-    return pst_fail(PST_E_ARG, "%s is not valid UTF-8: %s", what, shown);
-}
-
-static pst_rc check_paths(const struct pst_supervisor *sv)
-{
-    pst_rc rc = check_path("the path of the run directory", sv->opt->run_dir);
-    if (rc == PST_OK)
-        rc = check_path("the path of the pipeline's directory", sv->pl->base_dir);
-    if (rc == PST_OK)
-        rc = check_path("the path of the dataset", sv->pl->dataset);
-    return rc == PST_OK ? check_path("the path of the checkpoint", sv->opt->resume) : rc;
-}
-
 pst_rc pst_run_launch(struct pst_supervisor *sv)
 {
     char dir[4096];
@@ -255,11 +217,9 @@ pst_rc pst_run_launch(struct pst_supervisor *sv)
     (void)snprintf(dir, sizeof dir, "%s/trace", sv->opt->run_dir);
     if (sv->opt->trace && mkdir(dir, 0700) != 0 && errno != EEXIST)
         return pst_fail_errno("cannot make %s", dir);
-    pst_rc rc = check_paths(sv);
+    pst_rc rc = plan_instances(sv);
     if (rc == PST_OK)
-        rc = plan_instances(sv);
-    if (rc == PST_OK)
-        rc = check_open_files(sv);
+        rc = pst_run_check_limits(sv);
     if (rc == PST_OK)
         rc = open_control(sv);
     if (rc == PST_OK)

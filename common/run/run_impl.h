@@ -128,6 +128,7 @@ struct pst_page *pst_run_page_of(const struct pst_supervisor *sv, int instance);
 const struct pst_pool *pst_run_pool_of(const struct pst_supervisor *sv, int route);
 
 /* launch.c */
+pst_rc pst_run_check_limits(const struct pst_supervisor *sv);
 pst_rc pst_run_launch(struct pst_supervisor *sv);     /* starts the processes */
 void pst_run_layout_board(struct pst_supervisor *sv); /* fills the offsets and blocks[0].bytes */
 pst_rc pst_run_init_board(struct pst_supervisor *sv); /* call once there is memory for it */

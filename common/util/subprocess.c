@@ -106,7 +106,7 @@ static pst_rc ask(const struct question *q, char *text, size_t cap, size_t *len)
     pid_t parent = getpid(), pid = fork();
     if (pid == 0)
         run(q, fds[1], parent);
-    pst_rc rc = pid < 0 ? pst_fail_errno("fork") : PST_OK;
+    pst_rc rc = pid < 0 ? pst_fail_errno("cannot start a process, which ulimit -u may limit") : PST_OK;
     (void)close(fds[1]);
     if (rc == PST_OK)
         rc = end(q, pid, read_answer(q, fds[0], text, cap, len));

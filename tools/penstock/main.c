@@ -49,6 +49,9 @@ int main(int argc, char **argv)
 {
     pst_signals_init();
     pst_file_open_std();
+    pst_rc rc = command_stack();
+    if (rc != PST_OK)
+        return command_result(argc > 1 ? argv[1] : "help", rc);
     if (argc < 2) {
         usage(stderr);
         return 2;

@@ -11,14 +11,14 @@ def chain(**sink):
     return pipeline({"source": stage("source", batches=20), "sink": stage("sink", **sink)}, links("source.out", "sink.in"))
 
 
-def run_with(p, before, *args, pl=None, **more):
+def run_with(p, before, *args, pl=None, timeout=60, **more):
     """A run whose process calls before() before it begins."""
     p.count += 1
     run_dir = p.path(f"run{p.count}")
     os.makedirs(os.path.dirname(run_dir), exist_ok=True)
     argv = [PENSTOCK, "run", pl or p.write(chain()), "--dataset", p.data, "--run-dir", run_dir, *map(str, args)]
     argv += ["--group", "all"] if GROUPED else []
-    return Running(argv, run_dir, preexec_fn=before, **more).wait()
+    return Running(argv, run_dir, preexec_fn=before, **more).wait(timeout)
 
 
 @test
@@ -39,6 +39,42 @@ def too_few_open_files():
         assert r.code == 1 and "at most 32 are allowed: raise the limit (ulimit -n)" in r.err, r
         # a soft limit is raised
         assert run_with(p, lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (32, 4096))).code == 0
+
+
+@test
+def small_stacks():
+    """A soft limit is raised, in every process and thread; a hard limit is told."""
+    if SAN:
+        raise Skip("sanitizers need large stacks")
+    with Place() as p:
+        edges = p.write("0,1\n1,2\n", "edges.csv")
+        for soft, hard in ((128 << 10, -1), (128 << 10, 2 << 20)):
+            limit = lambda: resource.setrlimit(resource.RLIMIT_STACK, (soft, hard))
+            r = run_with(p, limit, "--epochs", 1, pl=HYPERION)
+            assert r.code == 0, r
+            for args in (("inspect", p.data), ("import", "csv", edges, p.path(f"copy{hard}")), ("infer", r.run_dir, "--out", p.path(f"e{hard}.npy"))):
+                done = subprocess.run([PENSTOCK, *args], preexec_fn=limit, capture_output=True, text=True)
+                assert done.returncode == 0, (args, done)
+        limit = lambda: resource.setrlimit(resource.RLIMIT_STACK, (128 << 10, 128 << 10))
+        done = subprocess.run([PENSTOCK, "run", HYPERION], preexec_fn=limit, capture_output=True, text=True)
+        assert done.returncode == 2, done
+        assert done.stderr == "penstock run: stacks are limited to 128 KiB, and Penstock needs 1024 KiB: raise the limit (ulimit -s)\n", done
+
+
+@test
+def too_few_threads():
+    if os.geteuid() != 0:
+        raise Skip("only root can become another user, whose processes are few")
+    other = 61234
+    with Place() as p:
+        shutil.copytree(p.data, p.path("theirs"))
+        subprocess.run(["chown", "-R", str(other), p.dir], check=True)
+        for allowed in (1, 2, 4, 6, 9):
+            def become():
+                resource.setrlimit(resource.RLIMIT_NPROC, (allowed, allowed))
+                os.setgroups([]), os.setgid(other), os.setuid(other)
+            r = run_with(p, become, timeout=30)
+            assert r.code in (1, 2) and "ulimit -u" in r.err and "Resource temporarily unavailable" in r.err and "signal 6" not in r.err + r.out, f"{allowed}: {r}"
 
 
 @test

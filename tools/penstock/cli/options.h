@@ -24,6 +24,10 @@ int command_result(const char *command, pst_rc rc);
 void command_unknown(const char *who, const char *what, const char *found, const char *const *names,
                      size_t n);
 
+/* Gives this process, its threads and what it starts a stack of at least 1 MiB, by raising the soft limit.
+ * PST_E_LIMIT: the hard limit is lower. */
+PST_MUST_USE pst_rc command_stack(void);
+
 /* The version and, if penstock was built from a repository, the commit: "1 (6eb29dc0a1b2)". */
 const char *command_version(void);
 
