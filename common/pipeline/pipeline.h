@@ -64,6 +64,11 @@ struct pst_pipeline_options {
 bool pst_pipeline_load(struct pst_pipeline *pl, const char *file, const struct pst_pipeline_options *options,
                        struct pst_diag *diag);
 void pst_pipeline_release(struct pst_pipeline *pl);
+
+/* Writes the pipeline as one file, with its overlays and --set merged. The paths of the dataset and of stages
+ * become absolute; paths in parameters stay as they are. PST_E_IO: it cannot be written. */
+PST_MUST_USE pst_rc pst_pipeline_write(const struct pst_pipeline *pl, const char *path);
+
 /* The index of a stage; -1: there is none of this name. */
 int pst_pipeline_stage(const struct pst_pipeline *pl, const char *name);
 

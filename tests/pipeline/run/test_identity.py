@@ -46,5 +46,35 @@ def what_may_differ():
         assert faster.report["weights_digest"] != same.report["weights_digest"]
 
 
+@test
+def the_run_directory_holds_the_whole_pipeline():
+    """With overlays, --set and relative paths merged, so that a run can be resumed, checked and inferred from it alone."""
+    with Place() as p:
+        os.mkdir(p.path("own"))
+        os.symlink(os.path.join(BUILD, "lib", "penstock", "stages", "trainer.so"), p.path("own/mine.so"))
+        with open(HYPERION) as f:
+            whole = json.load(f)
+        whole["stages"]["trainer"]["run"] = "./mine.so"
+        file = p.write(whole, "own/p.json")
+        over = p.write({"name": "over", "params": {"batch": 128, "fanout": [4, 4]}, "links": {"1": {"slots": 5}}}, "over.json")
+        args = ["--with", over, "--set", "stages.trainer.params.hidden=32", "--seed", 2]
+        first = p.run(file, *args, "--epochs", 2)
+        written = os.path.join(first.run_dir, "pipeline.json")
+        with open(written) as f:
+            got = json.load(f)
+        assert got["name"] == "over" and got["seed"] == 2 and got["epochs"] == 2 and got["params"] == {"batch": 128, "fanout": [4, 4]}, got
+        assert got["links"][1]["slots"] == 5 and got["stages"]["trainer"]["params"]["hidden"] == 32, got
+        assert got["stages"]["trainer"]["run"] == os.path.realpath(p.path("own/mine.so")) and got["dataset"] == p.data, got
+        command("check", written)
+        to = p.path("resumed")
+        argv = [PENSTOCK, "run", written, "--epochs", "3", "--resume", first.run_dir, "--run-dir", to]
+        resumed = Running(argv + (["--group", "all"] if GROUPED else []), to, cwd="/").wait()
+        assert resumed.code == 0, resumed
+        uncut = p.run(file, *args, "--epochs", 3)
+        assert [e["epoch"] for e in resumed.report["epochs"]] == [2] and resumed.report["pipeline"] == "over"
+        assert resumed.report["weights_digest"] == uncut.report["weights_digest"]
+        command("infer", to, "--out", p.path("out.npy"), "--quiet")
+
+
 if __name__ == "__main__":
     main()

@@ -222,7 +222,7 @@ def a_directory_that_was_there_keeps_what_it_had():
 @test
 def what_a_run_would_replace_is_refused():
     with Place() as p:
-        for name in ("report.json", "live.json", "logs/trainer.log", "plan/.hidden", "plan/plan.json", "checkpoints/a.safetensors.part",
+        for name in ("report.json", "live.json", "pipeline.json", "logs/trainer.log", "plan/.hidden", "plan/plan.json", "checkpoints/a.safetensors.part",
                      "trace/x.json", "mps/control"):
             put(p.path("w/" + name)), put(p.path("w/thesis.tex"))
             refused(p, p.path("w"), "was not made by a run", f"'{name.split('/')[0]}'")

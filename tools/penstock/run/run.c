@@ -268,6 +268,13 @@ static json_t *describe_dataset(const struct pst_pipeline *pl, const struct pst_
     return about;
 }
 
+static pst_rc write_pipeline(const struct pst_pipeline *pl, const char *run_dir)
+{
+    char path[PST_RUN_DIR_MAX];
+    (void)snprintf(path, sizeof path, "%.4000s/" RUN_PIPELINE_NAME, run_dir);
+    return pst_pipeline_write(pl, path);
+}
+
 /* Takes the run's directory and finds the checkpoint to resume from. id: of this run, made here. */
 static pst_rc prepare(const struct pst_pipeline *pl, const struct pst_dataset *ds, struct run_args *args,
                       struct pst_run_options *opt, char checkpoint[4096], char id[PST_RUN_ID_MAX], int *lock)
@@ -282,6 +289,8 @@ static pst_rc prepare(const struct pst_pipeline *pl, const struct pst_dataset *d
         rc = pst_run_id(id);
     if (rc == PST_OK)
         rc = run_dir_open(args->run_dir, pl->name, id, args->resume, lock);
+    if (rc == PST_OK)
+        rc = write_pipeline(pl, args->run_dir);
     opt->id = id;
     opt->resume = args->resume ? checkpoint : NULL;
     return rc;

@@ -103,8 +103,8 @@ static bool same_dir(const char *a, const char *b)
 /* A directory that no run has used must have nothing that a run would replace. */
 static pst_rc check_unused(const char *dir)
 {
-    static const char *const names[] = {"report.json", "live.json", "logs", "plan",
-                                        "checkpoints", "trace",     "mps"};
+    static const char *const names[] = {"report.json", "live.json",   RUN_PIPELINE_NAME, "logs",
+                                        "plan",        "checkpoints", "trace",           "mps"};
     char path[PST_RUN_DIR_MAX + 32];
     struct stat st;
     (void)snprintf(path, sizeof path, "%s/dataset.json", dir);

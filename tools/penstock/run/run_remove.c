@@ -19,7 +19,7 @@
 static const struct {
     const char *dir, *names[5]; /* patterns of fnmatch */
 } known[] = {
-    {".", {"live.json"}},
+    {".", {"live.json", RUN_PIPELINE_NAME}},
     {"logs", {"*.log"}},
     {"plan", {"plan.json", "hotness.npy", "cache.npy"}},
     {"checkpoints", {NULL}}, /* a run with a checkpoint is kept */
