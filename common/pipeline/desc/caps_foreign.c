@@ -1,5 +1,4 @@
-/* caps_foreign.c: descriptions as JSON: what `penstock stages --json` prints and what a foreign stage
- * answers to --describe. */
+/* caps_foreign.c: asks a program for its description with --describe, and caches the answer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-"""Every command block of the README, in order, in a copy of the tree. `make check` is only dry-run: this is it."""
+"""Every command block of the README, in order, in a copy of the tree, where `make check` is a dry run. And the links of
+every README."""
 import re
 
 from harness import *
@@ -9,6 +10,12 @@ def blocks():
         return re.findall(r"```sh\n(.*?)```", f.read(), re.S)
 
 
+def tree():
+    """The files of the tree, as paths from its root."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True)
+    return [name for name in listed.stdout.splitlines() if os.path.exists(os.path.join(ROOT, name))]
+
+
 @test
 def every_command_block():
     if SAN:
@@ -17,12 +24,9 @@ def every_command_block():
     with Place() as p:
         copy = p.path("penstock")
         os.mkdir(copy)
-        files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True,
-                               capture_output=True, text=True).stdout.split("\n")
-        for name in filter(None, files):
-            if os.path.exists(os.path.join(ROOT, name)):
-                os.makedirs(os.path.dirname(os.path.join(copy, name)), exist_ok=True)
-                shutil.copy2(os.path.join(ROOT, name), os.path.join(copy, name))
+        for name in tree():
+            os.makedirs(os.path.dirname(os.path.join(copy, name)), exist_ok=True)
+            shutil.copy2(os.path.join(ROOT, name), os.path.join(copy, name))
         os.symlink(BUILD, os.path.join(copy, "build"))
         for block in blocks():
             script = re.sub(r"^make check$", "make -n check", block, flags=re.M)
@@ -49,6 +53,42 @@ def folders_have_readmes():
     for folder in ("common", "common/store", "kernels", "stages", "stages/lib/io", "stages/trainer", "pipelines",
                    "tests", "tests/qemu", "tools"):
         assert os.path.exists(os.path.join(ROOT, folder, "README.md")), folder
+
+
+FENCED = re.compile(r"^```.*?^```$", re.S | re.M)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+QUOTED = re.compile(r"`((?:common|kernels|pipelines|stages|tests|tools)/[\w./*-]+)`")
+
+
+def anchors(text):
+    """What #NAME can be: the headings, in lower case, without punctuation, with - for blanks."""
+    return {re.sub(r"[^\w -]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in text.splitlines() if line.startswith("#")}
+
+
+def broken_links(name):
+    """Links of a file of Markdown to files or headings, and paths from the root in `quotes`, that are not there."""
+    with open(os.path.join(ROOT, name)) as f:
+        text = FENCED.sub("", f.read())
+    for link in LINK.findall(text):
+        path, _, anchor = link.partition("#")
+        target = os.path.normpath(os.path.join(ROOT, os.path.dirname(name), path)) if path else os.path.join(ROOT, name)
+        if "://" in link:
+            continue
+        if not os.path.exists(target):
+            yield link
+        elif anchor:
+            with open(target) as f:
+                if anchor not in anchors(FENCED.sub("", f.read())):
+                    yield link
+    yield from (path for path in QUOTED.findall(text) if not glob.glob(os.path.join(ROOT, path)))
+
+
+@test
+def links_lead_somewhere():
+    readmes = [name for name in tree() if name.endswith(".md")]
+    assert len(readmes) > 40, readmes
+    broken = [f"{name}: {link}" for name in readmes for link in broken_links(name)]
+    assert not broken, "\n".join(broken)
 
 
 if __name__ == "__main__":
