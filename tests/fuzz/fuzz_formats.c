@@ -39,6 +39,17 @@ static const struct {
     {"npy", "n", "n/edges.npy", false},
     {"npy", "n", "n/meta.json", true},
     {"npy", "n", "n/labels.npy", false},
+    {"npy", "n", "n/train_idx.npy", false},
+    {"npz", "c.npz", "c.npz", false},
+    {"csv", "v", "v/edges.csv", true},
+    {"csv", "v", "v/vertices.csv", true},
+    {"csv", "v", "v/labels.csv", true},
+    {"csv", "v", "v/features.csv", true},
+    {"csv", "v", "v/train_idx.csv", true},
+    {"csv", "v", "v/meta.json", true},
+    {"csv", "x", "x/triples_val.csv", true},
+    {"csv", "x", "x/relations.csv", true},
+    {"csv", "y", "y/meta.json", true},
 };
 enum { CASES = sizeof cases / sizeof cases[0] };
 
@@ -115,6 +126,20 @@ static void put_sources(void)
     put_array("n/labels.npy", PST_F32, 4, 1, labels);
     put_array("n/train_idx.npy", PST_I32, 4, 1, ids);
     put_text("n/meta.json", "{\"num_nodes\": 4}");
+    put_text("v/edges.csv", "source,target\na,b\nc,\"b\"\n");
+    put_text("v/vertices.csv", "vertex\nb\na\nc\n");
+    put_text("v/labels.csv", "vertex,label\na,1\nc,0\n");
+    put_text("v/features.csv", "vertex,x0,x1\nb,1,2\na,.5,-1e3\nc,0,0\n");
+    put_text("v/train_idx.csv", "vertex\nc\n");
+    put_text("v/meta.json", "{\"kept\": [\"names\"], \"feature_dtype\": \"float16\"}");
+    put_text("x/edges.csv", "source,target,relation\n0,1,r\n1,2,q\n");
+    put_text("x/relations.csv", "relation\nr\nq\n");
+    put_text("x/triples_val.csv", "head,relation,tail\n2,q,0\n");
+    put_text("x/meta.json", "{\"num_nodes\": 3}");
+    put_text("y/edges_0.csv", "0,1\n1,0\n");
+    put_text("y/feat_0.csv", "vertex,x0\n1,2\n0,1\n");
+    put_text("y/labels.csv", "type,vertex,label\na,1,0\nb,0,1\n");
+    put_text("y/meta.json", "{}");
 }
 
 static void tidy(void)
@@ -167,7 +192,7 @@ static void import(const char *format, const char *from)
     result = (struct pst_import_result){.warnings = {.count = 0}};
     pst_import_defaults(&job.spec);
     job.spec.memory_bytes = MEMORY;
-    job.text = (struct pst_edge_text_spec){.separator = '\1', .column = {0, 1}, .expect = -1};
+    job.text = (struct pst_edge_text_spec){.column = {0, 1}, .expect = -1};
     (void)snprintf(job.types, sizeof job.types, strcmp(format, "mag240m") == 0 ? "all" : "");
     fuzz_check(pst_build_begin(&b, path_of("out"), true) == PST_OK);
     limit_files(FILE_BYTES);

@@ -146,6 +146,11 @@ tasks:
     with zipfile.ZipFile(parts, "w") as z:
         for name, descr, values in (("indptr", "i", (0, 2, 2, 2, 3)), ("indices", "i", (1, 2, 1)), ("shape", "i", (4, 4))):
             z.writestr(name + ".npy", npy("<i4", f"({len(values)},)", struct.pack(f"<{len(values)}{descr}", *values)))
+    sparse = io.BytesIO()
+    with zipfile.ZipFile(sparse, "w") as z:
+        for name, values in (("row", (0, 2, 3)), ("col", (1, 2, 1)), ("data", (1, 0, 5)), ("shape", (4, 4))):
+            z.writestr(name + ".npy", npy("<i4", f"({len(values)},)", struct.pack(f"<{len(values)}i", *values)))
+        z.writestr("format.npy", npy("|S3", "()", b"coo"))
     ogb = io.BytesIO()
     with zipfile.ZipFile(ogb, "w") as z:
         z.writestr("edge_index.npy", wide)
@@ -155,7 +160,11 @@ tasks:
              "num_edges: 3\nnum_nodes: 4\nnum_relations: 1\nnode_feature_dim: 2\nnum_train: 4\n", struct.pack("<6i", 0, 1, 0, 2, 3, 1),
              "a,0\nb,1\nc,3\nd,2\n", parts.getvalue(), ogb.getvalue(), tall, npy("<f4", "(4,)", struct.pack("<4f", 1, 0, 2, 1)), wide,
              "#BVGraph properties\nnodes=4\narcs=3\nwindowsize=0\nminintervallength=0\ncompressionflags=\n", bytes(range(16)), wide,
-             '{"name": "n", "num_nodes": 4}', npy("<i8", "(4,)", struct.pack("<4q", 1, 0, 2, -1))]
+             '{"name": "n", "num_nodes": 4}', npy("<i8", "(4,)", struct.pack("<4q", 1, 0, 2, -1)), npy("|b1", "(4, 2)", bytes([0, 1, 1, 0, 0, 0, 1, 1])),
+             sparse.getvalue(), "source,target\na,b\n\"c\",b\n", "vertex\nb\na\n\"c\"\n", "vertex,label\na,1\nc,\n", "vertex,x0,x1\nb,1,2\na,.5,-1e3\nc,0,0\n",
+             "vertex\nc\n", '{"kept": ["ids"], "splits": ["a", "b"]}', "head,relation,tail\n2,q,0\n", "relation\nr\nq\n",
+             json.dumps({"kept": [], "vertex_types": [{"name": "a", "num_nodes": 2, "num_features": 1, "stride_bytes": 4}, {"name": "b", "num_nodes": 1, "num_features": 0, "stride_bytes": 0}],
+                         "edge_types": [{"name": "r", "source": "a", "target": "a"}]})]
     for k, data in enumerate(seeds):
         put("formats", f"case{k}", bytes([k]) + (data if isinstance(data, bytes) else data.encode()))
     put("formats", "relations", bytes([7]) + struct.pack("<9i", *range(9)))
