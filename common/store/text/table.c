@@ -62,13 +62,13 @@ bool pst_table_real(const struct pst_table_field *f, double *out)
 static pst_rc next_line(struct pst_table *t, const char **line)
 {
     for (*line = NULL; *line == NULL;) {
+        t->text.line += t->begun; /* before the block is read: its errors name this line */
+        t->begun = true;
         if (t->at == t->end) {
             pst_rc rc = pst_text_block(&t->text, &t->at, &t->end);
             if (rc != PST_OK || t->at == t->end)
                 return rc;
         }
-        t->text.line += t->begun; /* text.c has counted up to the block's first line */
-        t->begun = true;
         if (!pst_text_at_end(pst_text_skip_blanks(t->at)))
             *line = t->at;
         t->at = (const char *)rawmemchr(t->at, '\n') + 1;

@@ -14,8 +14,7 @@
 #include "common/error.h"
 
 #define IN_BYTES (256u << 10) /* compressed bytes read at a time */
-#define BUFFER_BYTES (2 * PST_TEXT_LINE_MAX)
-#define SHOWN_BYTES 32 /* of what was found, in a message */
+#define SHOWN_BYTES 32        /* of what was found, in a message */
 
 static pst_rc read_some(struct pst_text *t, char *out, size_t room, size_t *got)
 {
@@ -137,9 +136,9 @@ static pst_rc look_at_mark(struct pst_text *t)
 /* Fills the buffer as far as there is something, or to its end. */
 static pst_rc fill_buffer(struct pst_text *t)
 {
-    while (t->fill < BUFFER_BYTES && !t->ended) {
+    while (t->fill < PST_TEXT_LINE_MAX && !t->ended) {
         size_t got;
-        pst_rc rc = fill_some(t, t->buffer + t->fill, BUFFER_BYTES - t->fill, &got);
+        pst_rc rc = fill_some(t, t->buffer + t->fill, PST_TEXT_LINE_MAX - t->fill, &got);
         if (rc != PST_OK)
             return rc;
         t->fill += got;
@@ -164,7 +163,8 @@ pst_rc pst_text_open(struct pst_text *t, const char *path)
         return pst_fail(PST_E_FORMAT, "%s: expected a regular file", path);
     t->file_bytes = (uint64_t)st.st_size;
     (void)posix_fadvise(t->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-    t->buffer = malloc(BUFFER_BYTES + 2); /* a newline that the file lacks, and a NUL that ends every scan */
+    t->buffer =
+        malloc(PST_TEXT_LINE_MAX + 2); /* a newline that the file lacks, and a NUL that ends every scan */
     t->in = malloc(IN_BYTES);
     if (t->buffer == NULL || t->in == NULL)
         return pst_fail(PST_E_NOMEM, "%s: no memory to read it", path);
@@ -189,8 +189,8 @@ pst_rc pst_text_block(struct pst_text *t, const char **begin, const char **end)
     char *last = t->fill > 0 ? memrchr(t->buffer, '\n', t->fill) : NULL;
     if (last == NULL && t->fill > 0)
         return pst_fail(PST_E_FORMAT,
-                        "%s:%" PRId64 ": a line of more than %u bytes: this is no text of lines", t->path,
-                        t->line, BUFFER_BYTES);
+                        "%s:%" PRId64 ": expected lines of at most %u bytes, found a longer one", t->path,
+                        t->line, PST_TEXT_LINE_MAX);
     t->begin = last != NULL ? (size_t)(last + 1 - t->buffer) : 0;
     *begin = t->buffer;
     *end = t->buffer + t->begin;

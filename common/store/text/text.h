@@ -7,10 +7,8 @@
 
 PST_BEGIN_DECLS
 
-#define PST_TEXT_LINE_MAX                                                                                    \
-    (1u << 20) /* bytes of one line: more is no list of edges, and memory is bounded                         \
-                */
-#define PST_TEXT_BYTES (4 * PST_TEXT_LINE_MAX) /* what an open file allocates, about */
+#define PST_TEXT_LINE_MAX (2u << 20) /* bytes of one line: as much is in memory at once */
+#define PST_TEXT_BYTES (4u << 20)    /* what an open file allocates, about */
 
 enum pst_text_kind { PST_TEXT_PLAIN, PST_TEXT_GZIP, PST_TEXT_ZSTD };
 

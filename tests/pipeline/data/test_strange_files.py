@@ -105,6 +105,16 @@ def brackets_and_names():
 
 
 @test
+def long_fields():
+    """A quoted field of a table may fill a line; a longer line is refused with its number."""
+    with Scratch() as s:
+        s.put("e.csv", "0,1\n1,0\n")
+        for digits, words in ((1500000, "labels.csv:2: label: expected "), (3000000, "labels.csv:2: expected lines of at most 2097152 bytes")):
+            s.put("labels.csv", 'vertex,label\n0,"' + "1" * digits + '"\n1,0\n')
+            refused("import", "csv", s.path("e.csv"), s.path("o"), "--labels", s.path("labels.csv"), "--quiet", words=words)
+
+
+@test
 def orders_that_make_no_sense():
     with Scratch() as s:
         d = s.path("d")
