@@ -45,11 +45,43 @@ static void check_needed(struct pst_pipeline_loading *ld, const struct pst_pipel
     pst_pipeline_error(ld, at, "%s needs the parameter %s (%s)", param->needed_if, param->name, param->help);
 }
 
+/* Unknown parameters. If --with or --set changed `run` after they were given, they belong to another stage:
+ * one error tells them all, and how to remove them. */
+static void check_param_keys(struct pst_pipeline_loading *ld, const struct pst_pipeline_stage_spec *stage,
+                             json_t *own, const char *path, const char *const *names, size_t n)
+{
+    char at[PST_JSON_PATH_MAX], others[256] = "";
+    const char *key;
+    json_t *value, *rest = json_copy(own);
+    (void)snprintf(at, sizeof at, "%s.run", path);
+    const int changed = pst_json_place(&ld->pl->doc, at).source;
+    json_object_foreach(own, key, value)
+    {
+        bool known = false;
+        for (size_t i = 0; i < n; i++)
+            known = known || strcmp(key, names[i]) == 0;
+        (void)snprintf(at, sizeof at, "%s.params.%s", path, key);
+        if (known || pst_json_place(&ld->pl->doc, at).source >= changed)
+            continue;
+        const size_t used = strlen(others);
+        (void)snprintf(others + used, sizeof others - used, "%s%s", used > 0 ? ", " : "", key);
+        (void)json_object_del(rest, key);
+    }
+    (void)snprintf(at, sizeof at, "%s.params", path);
+    if (others[0])
+        pst_pipeline_error(ld, at,
+                           "%s does not have the parameters of the stage that it replaces: %s; "
+                           "--set %s={} removes them",
+                           stage->caps.desc->name, others, at);
+    pst_pipeline_check_keys(ld, rest, at, names, n);
+    json_decref(rest);
+}
+
 static void load_params(struct pst_pipeline_loading *ld, struct pst_pipeline_stage_spec *stage,
                         const json_t *j, const char *path)
 {
     const struct pst_stage_desc *desc = stage->caps.desc;
-    const json_t *own = json_object_get(j, "params");
+    json_t *own = json_object_get(j, "params");
     const char *names[PST_PARAMS_MAX];
     char at[PST_JSON_PATH_MAX];
     size_t n = 0;
@@ -64,7 +96,7 @@ static void load_params(struct pst_pipeline_loading *ld, struct pst_pipeline_sta
     }
     for (const struct pst_param_desc *p = desc->params; p && p->name; p++)
         check_needed(ld, stage, p, path);
-    pst_pipeline_check_keys(ld, own, at, names, n);
+    check_param_keys(ld, stage, own, path, names, n);
 }
 
 /* ---- other members --------------------------------------------------------------------------- */

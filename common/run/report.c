@@ -6,6 +6,8 @@
 
 #include "common/error.h"
 
+#define MIB 1048576.0
+
 json_t *pst_report_new(void)
 {
     return json_pack("{ss s[] s{} s{} s[]}", "status", "failed", "epochs", "stages", "processes", "failures");
@@ -195,6 +197,17 @@ static void print_number(FILE *out, const char *label, const json_t *object, con
     }
 }
 
+static void print_disk(FILE *out, const json_t *io)
+{
+    if (!json_object_get(io, "backend"))
+        return;
+    fprintf(out, "  %-20s%s: %.0f requests, %.1f MiB read", "disk", str(io, "backend"), num(io, "requests"),
+            num(io, "bytes") / MIB);
+    if (json_object_get(io, "read_amplification"))
+        fprintf(out, ", %.2f bytes per byte needed", num(io, "read_amplification"));
+    fprintf(out, "; %.1f MiB copied by the disk stage\n", num(io, "copied_bytes") / MIB);
+}
+
 void pst_report_print(const json_t *report, FILE *out)
 {
     const json_t *io = json_object_get(report, "io"), *cache = json_object_get(report, "cache");
@@ -207,10 +220,10 @@ void pst_report_print(const json_t *report, FILE *out)
         print_number(out, "seeds per second", last, "seeds_per_second", "%.0f");
     }
     print_number(out, "test accuracy", report, "test_accuracy", "%.4f");
-    if (json_object_get(io, "backend"))
-        fprintf(out, "  %-20s%s: %.0f requests, %.1f MiB, amplification %.3f, copied %.1f MiB\n", "disk",
-                str(io, "backend"), num(io, "requests"), num(io, "bytes") / 1048576.0,
-                num(io, "read_amplification"), num(io, "copied_bytes") / 1048576.0);
+    print_disk(out, io);
+    const double copied = num(json_object_get(report, "copies"), "bytes");
+    if (copied > 0)
+        fprintf(out, "  %-20s%.1f MiB between devices\n", "copied", copied / MIB);
     if (json_object_get(cache, "cpu_hit_rate"))
         fprintf(out, "  %-20s%.1f %% of look-ups, %.0f rows\n", "cache", 100 * num(cache, "cpu_hit_rate"),
                 num(cache, "rows"));

@@ -109,6 +109,14 @@ def nonsense_for_set():
         case("value that is deep", "params.fanout=" + "[" * 5000,
              ("--set", "params.fanout", "expected a list")),
     ])
+    swapped = shipped(links__3=DROP, links__2__to="trainer.in")
+    swap = ("--set", "stages.trainer.run=discard")
+    all_refused([Case("another stage's parameters", swapped, ("--set", "stages.trainer.params.other", "unknown key"),
+                      (lambda text: lines(text, '"model"') - 1, "stages.trainer.params",
+                       "replaces: model, layers, hidden, dropout, rate; --set stages.trainer.params={} removes them"),
+                      args=(*swap, "--set", "stages.trainer.params.other=1"))])
+    with Place() as p:
+        command("check", *swap, "--set", "stages.trainer.params={}", p.write(swapped))
     with Place() as p:
         bad = subprocess.run([PENSTOCK, "check", "--set", b"stages.\xff.x=1", SHIPPED], capture_output=True)
         assert bad.returncode == 2 and b"the pipeline has no place called" in bad.stderr, bad

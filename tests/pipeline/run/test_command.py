@@ -46,8 +46,9 @@ def small_outputs():
     with Place() as p:
         pl = pipeline({"source": stage("source", batches=5), "sink": stage("sink")}, links("source.out", "sink.in"))
         assert "ok, 2 stages, 1 route\n" in command("check", p.write(pl)).stdout
-        assert "p: 2000 vertices" in command("export", p.data, p.path("p")).stdout
-        assert ", as csv" in command("export", p.data, p.path("q"), "--format", "csv").stdout
+        for name, kind in (("p", "npy"), ("q", "csv")):
+            said = command("export", p.data, p.path(name), "--format", kind).stdout
+            assert said.startswith(f"{p.path(name)}: 2000 vertices") and said.endswith(f" edges, as {kind}\n") and said.count("\n") == 1, said
         pl["stages"]["sink"]["run"] = "./nothere.py"
         r = command("check", os.path.basename(p.write(pl, "x.json")), code=2, cwd=p.dir)
         assert "cannot open stage ./nothere.py" in r.stderr, r.stderr
@@ -55,6 +56,19 @@ def small_outputs():
             f.write("x" * 70000)
         r = subprocess.run([PENSTOCK, "store", p.data, "--to", p.path("drive"), "--force"], input="no\n", capture_output=True, text=True)
         assert "70.00 kB" in r.stderr and r.returncode == 2, r.stderr
+
+
+@test
+def what_was_read_and_copied():
+    with Place() as p:
+        r = p.run(HYPERION, "--epochs", 1, "--set", "stages.disk.params.backend=pread", "--set", "stages.planner.params.cpu_cache=0",
+                  "--set", 'stages.disk.place={"device": "cpu:1"}')
+        io, copies = r.report["io"], r.report["copies"]
+        want = (f"pread: {io['requests']} requests, {io['bytes'] / 2**20:.1f} MiB read, {io['read_amplification']:.2f} bytes per byte "
+                f"needed; {io['copied_bytes'] / 2**20:.1f} MiB copied by the disk stage\n")
+        assert want in r.out and f"{copies['bytes'] / 2**20:.1f} MiB between devices\n" in r.out, r.out
+        r = p.run(HYPERION, "--epochs", 1, "--set", "stages.planner.params.cpu_cache=16MiB")  # all rows are cached
+        assert "0 requests, 0.0 MiB read; 0.0 MiB copied by the disk stage\n" in r.out and "between devices" not in r.out, r.out
 
 
 @test

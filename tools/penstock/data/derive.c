@@ -239,10 +239,6 @@ static pst_rc export(const struct args *a, const char *from, const char *to)
         return rc;
     pst_progress_init(&progress, a->quiet);
     rc = pst_export(&ds, to, a->format, a->rows, &progress);
-    if (rc == PST_OK)
-        (void)printf("%s: %s of %" PRId64 " vertices and %" PRId64 " edges, as %s\n", to,
-                     a->rows != NULL ? "rows" : "the dataset", ds.vertices, ds.edges,
-                     a->format == PST_EXPORT_CSV ? "csv" : "npy");
     if (rc == PST_OK && a->rows != NULL)
         (void)printf("%s: rows.csv, %" PRId64 " rows\n", to, ds.vertices);
     else if (rc == PST_OK)
