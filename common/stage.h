@@ -244,7 +244,7 @@ struct pst_event {
 
 PST_API void *pst_state(struct pst_stage *self); /* desc->state_bytes; zeroed before size */
 
-PST_API const char *pst_name(const struct pst_stage *self); /* of this instance, in the pipeline */
+PST_API const char *pst_stage_name(const struct pst_stage *self); /* of this instance, in the pipeline */
 PST_API const char *pst_dataset_dir(const struct pst_stage *self);
 PST_API const char *pst_run_dir(const struct pst_stage *self);
 /* The checkpoint to continue from; NULL: none. */
@@ -264,7 +264,7 @@ PST_API const char *pst_oneshot(const struct pst_stage *self, int port);
 
 enum pst_device_kind { PST_DEVICE_CPU, PST_DEVICE_CUDA };
 /* The device that the stage is placed on: "cpu:0", "cuda:1". */
-PST_API const char *pst_device(const struct pst_stage *self);
+PST_API const char *pst_device_name(const struct pst_stage *self);
 /* The same as a kind and a number. `number` may be NULL. */
 PST_API enum pst_device_kind pst_device_of(const struct pst_stage *self, int *number);
 
@@ -301,7 +301,7 @@ PST_API void pst_used(struct pst_stage *self, struct pst_ref ref, uint64_t bytes
 
 /* In open: the memory regions that the slots lie in, one for each index from 0 on, until NULL. To register
  * them with a drive; they are already registered with the stage's GPU. */
-PST_API void *pst_region(struct pst_stage *self, int index, uint64_t *bytes);
+PST_API void *pst_slot_region(struct pst_stage *self, int index, uint64_t *bytes);
 
 /* Sends a frame to every stage that is linked to this output. With PST_LAST_PART, its slots are given away.
  * If this stage filled them and PST_LAST_MICRO is not set, a credit for the next micro-batch of the batch

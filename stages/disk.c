@@ -69,7 +69,7 @@ static void configure(const struct pst_stage *self, struct disk *d)
 {
     struct pst_disk_config *c = &d->config;
     c->tables_max = d->nvisits * (PST_HOPS_MAX + 2); /* every part of every slot */
-    c->nvme.gpu = pst_device_of(self, NULL) == PST_DEVICE_CUDA ? pst_device(self) : NULL;
+    c->nvme.gpu = pst_device_of(self, NULL) == PST_DEVICE_CUDA ? pst_device_name(self) : NULL;
     c->nvme.dataset = &d->ds;
     c->faults.bad_file = -1;
     pst_disk_config_add_all(c, &d->ds, strcmp(c->backend, pst_io_nvme_ops.name) == 0);
@@ -122,7 +122,7 @@ static pst_rc start(struct pst_stage *self)
     struct iovec regions[REGIONS_MAX];
     int nregions = 0;
     uint64_t bytes;
-    for (void *base; nregions < REGIONS_MAX && (base = pst_region(self, nregions, &bytes)) != NULL;
+    for (void *base; nregions < REGIONS_MAX && (base = pst_slot_region(self, nregions, &bytes)) != NULL;
          nregions++)
         regions[nregions] = (struct iovec){base, bytes};
     struct pst_disk_config *config = &d->config;

@@ -306,7 +306,7 @@ static pst_rc open_stage(struct pst_stage *self)
     if (p->hotness == NULL || p->batch == NULL)
         return pst_fail(PST_E_NOMEM, "no memory to count how hot %lld vertices are",
                         (long long)p->plan.vertices);
-    pst_rc rc = pst_device_open(&p->device, pst_device(self));
+    pst_rc rc = pst_device_open(&p->device, pst_device_name(self));
     if (rc == PST_OK && on_device(p))
         rc = open_on_gpu(self, p);
     return rc != PST_OK ? rc : make_scratch(p, first_vertices(p), 4 * FIRST_VERTICES);

@@ -115,7 +115,7 @@ pst_rc pst_stream(struct pst_stage *self, void *stream)
 {
     static unsigned counter;
     char name[64];
-    const int gpu = pst_gpu_number(pst_device(self));
+    const int gpu = pst_gpu_number(pst_device_name(self));
     if (gpu < 0)
         return PST_OK;
     const unsigned number = __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED);
@@ -138,7 +138,7 @@ static pst_rc wait_for_others(struct pst_stage *self, const struct pst_host_rout
     if (route->ntheirs > 0)
         rc = pst_gpus_open(&gpus);
     for (uint32_t i = 0; i < route->ntheirs && rc == PST_OK; i++) {
-        rc = gpus->event_wait(pst_gpu_number(pst_device(self)), route->theirs[i * route->slots + slot],
+        rc = gpus->event_wait(pst_gpu_number(pst_device_name(self)), route->theirs[i * route->slots + slot],
                               self->stream, host, why);
         if (rc != PST_OK)
             return pst_fail(rc, "waiting for another stage's kernels, which use slot %u of route %u: %s",
@@ -166,7 +166,7 @@ pst_rc pst_handover_give(struct pst_stage *self, const struct pst_host_route_end
     char why[PST_GPUS_WHY_BYTES];
     if (!self->in_stream)
         return PST_OK; /* it has waited */
-    const int gpu = pst_gpu_number(pst_device(self));
+    const int gpu = pst_gpu_number(pst_device_name(self));
     void *event = route->mine ? route->mine[slot] : self->behind;
     pst_rc rc = pst_gpus_open(&gpus);
     if (rc != PST_OK)

@@ -441,7 +441,7 @@ static pst_rc open_stage(struct pst_stage *self)
         const char *path = json_string_value(json_object_get(j, "path"));
         rc = map_shared(self->process, path ? path : "",
                         (uint64_t)json_integer_value(json_object_get(j, "bytes")),
-                        pst_gpu_number(pst_device(self)), &self->regions[self->nregions]);
+                        pst_gpu_number(pst_device_name(self)), &self->regions[self->nregions]);
         self->region_on_gpu[self->nregions] = path && pst_gpu_number(path) >= 0;
         self->nregions += rc == PST_OK;
     }

@@ -106,7 +106,7 @@ bool pst_on_host(const struct pst_stage *self, int port)
     return !route || !route->on_gpu;
 }
 
-void *pst_region(struct pst_stage *self, int index, uint64_t *bytes)
+void *pst_slot_region(struct pst_stage *self, int index, uint64_t *bytes)
 {
     if (index < 0 || index >= self->nregions)
         return NULL;

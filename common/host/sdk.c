@@ -17,7 +17,7 @@ static const char *config_text(const struct pst_stage *self, const char *key)
     return json_string_value(json_object_get(self->config, key));
 }
 
-const char *pst_name(const struct pst_stage *self)
+const char *pst_stage_name(const struct pst_stage *self)
 {
     return self->name;
 }
@@ -67,7 +67,7 @@ int pst_port(const struct pst_stage *self, const char *name)
     return port;
 }
 
-const char *pst_device(const struct pst_stage *self)
+const char *pst_device_name(const struct pst_stage *self)
 {
     const char *device = config_text(self, "device");
     return device ? device : "cpu:0";
@@ -75,7 +75,7 @@ const char *pst_device(const struct pst_stage *self)
 
 enum pst_device_kind pst_device_of(const struct pst_stage *self, int *number)
 {
-    const char *device = pst_device(self), *colon = strchr(device, ':');
+    const char *device = pst_device_name(self), *colon = strchr(device, ':');
     if (number)
         *number = colon ? (int)strtol(colon + 1, NULL, 10) : 0;
     return strncmp(device, "cuda:", 5) == 0 ? PST_DEVICE_CUDA : PST_DEVICE_CPU;

@@ -64,7 +64,7 @@ static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
 static pst_rc open_device(struct pst_stage *self, struct trainer *t)
 {
     const int64_t widest = pst_max_i64(pst_max_i64(t->ds.feature_dim, t->ds.classes), t->config.hidden);
-    pst_rc rc = pst_device_open(&t->device, pst_device(self));
+    pst_rc rc = pst_device_open(&t->device, pst_device_name(self));
     if (rc != PST_OK || !pst_device_is_cuda(&t->device))
         return rc;
     /* an index takes four bytes of the slot, so there are no more edges than this */

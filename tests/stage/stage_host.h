@@ -77,7 +77,7 @@ int64_t pst_epochs(const struct pst_stage *self)
     return 2;
 }
 
-const char *pst_device(const struct pst_stage *self)
+const char *pst_device_name(const struct pst_stage *self)
 {
     return self->device;
 }
@@ -186,7 +186,7 @@ void pst_warn(struct pst_stage *self, const char *fmt, ...)
     va_end(ap);
 }
 
-const char *pst_name(const struct pst_stage *self)
+const char *pst_stage_name(const struct pst_stage *self)
 {
     (void)self;
     return pst_stage.name;

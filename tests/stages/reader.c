@@ -79,9 +79,10 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
     const struct reader *s = pst_state(self);
     if (ev->kind == PST_EV_FRAME && (ev->frame->flags & PST_LAST_PART))
         return read_slot(self, ev->frame);
-    return ev->kind == PST_EV_END ? pst_report(self, pst_name(self), "{\"batches\": %llu, \"early\": %llu}",
-                                               (unsigned long long)s->batches, (unsigned long long)s->early)
-                                  : PST_OK;
+    return ev->kind == PST_EV_END
+               ? pst_report(self, pst_stage_name(self), "{\"batches\": %llu, \"early\": %llu}",
+                            (unsigned long long)s->batches, (unsigned long long)s->early)
+               : PST_OK;
 }
 
 static void close_(struct pst_stage *self)

@@ -8,7 +8,7 @@
 /* plain: the stage waits for its queue itself. */
 static inline pst_rc streams_open(struct pst_device *device, struct pst_stage *self, bool plain)
 {
-    pst_rc rc = pst_device_open(device, pst_device(self));
+    pst_rc rc = pst_device_open(device, pst_device_name(self));
     if (rc == PST_OK)
         rc = pst_device_queue(device, (struct pst_queue_options){.most = 1024});
     return rc == PST_OK && !plain ? pst_stream(self, device->twin->stream(device->q)) : rc;

@@ -29,8 +29,8 @@ struct pst_device {
     bool left_alone; /* a wait has timed out: kernels may still run, so nothing can be released */
 };
 
-/* place: "cpu:N" or "cuda:N", as pst_device(self) returns it. PST_E_UNSUPPORTED: this machine or build has no
- * such device. PST_E_ARG: not a place. */
+/* place: "cpu:N" or "cuda:N", as pst_device_name(self) returns it. PST_E_UNSUPPORTED: this machine or build
+ * has no such device. PST_E_ARG: not a place. */
 PST_API PST_MUST_USE pst_rc pst_device_open(struct pst_device *d, const char *place);
 PST_API void pst_device_close(struct pst_device *d);
 

@@ -203,7 +203,7 @@ static pst_rc open_on_cpu(struct pst_sampling *s)
 pst_rc pst_sampling_open(struct pst_sampling *s)
 {
     const uint64_t batches = s->in.seeds.batches * (uint64_t)pst_epochs(s->self);
-    pst_rc rc = pst_device_open(&s->device, pst_device(s->self));
+    pst_rc rc = pst_device_open(&s->device, pst_device_name(s->self));
     if (rc == PST_OK)
         rc = pst_device_is_cuda(&s->device) ? open_on_device(s) : open_on_cpu(s);
     if (rc == PST_OK)
@@ -341,7 +341,7 @@ static void warn_of_overflows(struct pst_sampling *s)
              "%llu of %llu samples (%.0f %%) did not fit a slot and were drawn again in smaller pieces: set "
              "the parameter margin of stage \"%s\" %s (it is %g)%s",
              (unsigned long long)s->count.overflows, (unsigned long long)s->count.samples,
-             100 * (double)s->count.overflows / (double)s->count.samples, pst_name(s->self), margin,
+             100 * (double)s->count.overflows / (double)s->count.samples, pst_stage_name(s->self), margin,
              s->params->margin, plan);
 }
 

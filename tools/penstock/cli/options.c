@@ -1,3 +1,4 @@
+/* options.c: numbers and names read from the command line, with the errors that they can give. */
 #include "tools/penstock/cli/options.h"
 
 #include <errno.h>
