@@ -1,5 +1,6 @@
-/* Pipelines: checked, built and drawn, with stages that this file brings; a line that begins with '#' after
- * the last one of the JSON is a --set. No program is started and no shared object is looked for. */
+/* Pipelines: checked, built and drawn, with stages that this file brings. Behind the JSON can follow a line
+ * "+" and an overlay, and then a line "#PATH=VALUE", a --set. No program is started and no shared object is
+ * looked for. */
 #include <string.h>
 
 #include "common/pipeline/desc/caps_impl.h"
@@ -77,23 +78,43 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
-static struct fuzz_file file;
+static struct fuzz_file file, overlay;
 static struct pst_graph graph;
+
+/* Cuts a last line that begins with '#' off the input. The caller frees it; NULL: there is none. */
+static char *cut_set(const uint8_t *data, size_t *bytes)
+{
+    const uint8_t *mark = *bytes ? memrchr(data, '\n', *bytes) : NULL;
+    if (!mark || mark + 1 == data + *bytes || mark[1] != '#')
+        return NULL;
+    char *set = strndup((const char *)mark + 2, *bytes - (size_t)(mark + 2 - data));
+    *bytes = (size_t)(mark - data);
+    return set;
+}
+
+/* Cuts the text behind a line "+" off the input and makes it the overlay. False: there is none. */
+static bool cut_overlay(const uint8_t *data, size_t *bytes)
+{
+    const uint8_t *mark = memmem(data, *bytes, "\n+\n", 3);
+    if (!mark)
+        return false;
+    fuzz_fill(&overlay, mark + 3, *bytes - (size_t)(mark + 3 - data));
+    *bytes = (size_t)(mark - data);
+    return true;
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct pst_pipeline pl;
     struct pst_diag diag = {0};
-    const uint8_t *mark = bytes ? memrchr(data, '\n', bytes) : NULL;
-    char *set = NULL;
-    int nsets = 0;
-    if (mark && mark + 1 < data + bytes && mark[1] == '#') {
-        set = strndup((const char *)mark + 2, bytes - (size_t)(mark + 2 - data));
-        nsets = 1;
-        bytes = (size_t)(mark - data);
-    }
+    char *set = cut_set(data, &bytes), *over = overlay.path;
+    const bool overlaid = cut_overlay(data, &bytes);
     fuzz_fill(&file, data, bytes);
-    const struct pst_pipeline_options options = {.sets = &set, .nsets = nsets, .group_all = bytes % 2 != 0};
+    const struct pst_pipeline_options options = {.overlays = &over,
+                                                 .noverlays = overlaid,
+                                                 .sets = &set,
+                                                 .nsets = set != NULL,
+                                                 .group_all = bytes % 2 != 0};
     bool ok = pst_pipeline_load(&pl, file.path, &options, &diag);
     fuzz_check(ok == (diag.count == 0));
     if (ok && pst_graph_build(&graph, &pl, &diag)) {

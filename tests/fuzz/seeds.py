@@ -18,9 +18,12 @@ def put(target, name, data):
 
 
 def pipelines():
-    for path in glob.glob(os.path.join(ROOT, "pipelines", "*.json")):
+    with open(os.path.join(ROOT, "pipelines", "hyperion.json")) as f:
+        shipped = f.read()
+    put("pipeline", "shipped-hyperion.json", shipped)
+    for path in glob.glob(os.path.join(ROOT, "pipelines", "settings", "*.json")):
         with open(path) as f:
-            put("pipeline", "shipped-" + os.path.basename(path), f.read())
+            put("pipeline", "shipped-" + os.path.basename(path), shipped + "\n+\n" + f.read())
     chain = {"penstock": 1, "name": "t", "seed": 7, "epochs": 2, "params": {"n": 2},
              "stages": {"a": {"run": "source", "params": {"b": "64KiB", "e": "z", "l": [1, 2], "t": False}},
                         "m": {"run": "middle", "instances": 2, "place": {"device": "cpu:1", "cores": "0"}},
@@ -28,6 +31,8 @@ def pipelines():
              "links": [{"from": "a.out", "to": "m.in", "slots": 9}, {"from": "m.out", "to": "s.in"}]}
     put("pipeline", "chain", json.dumps(chain))
     put("pipeline", "chain-set", json.dumps(chain) + "\n#stages.s.params.n=1")
+    over = {"params": {"n": 4}, "stages": {"a": {"params": {"l": {"0": 5, "2": 7}}}, "new": 1}, "links": {"0": {"slots": 8}}}
+    put("pipeline", "chain-over", json.dumps(chain) + "\n+\n" + json.dumps(over) + "\n#stages.s.params.n=1")
     chain["links"].append({"from": "a.out", "to": "s.in", "back": True})
     put("pipeline", "wrong", json.dumps(chain, indent=1) + "\n#links[0].slots=[1]")
     loop = {"penstock": 1, "stages": {"a": {"run": "source"}, "m": {"run": "middle"}, "k": {"run": "middle"},
