@@ -194,7 +194,8 @@ static pst_rc open_dir(struct removal *r, const char *path)
 {
     struct stat st;
     if (lstat(path, &st) != 0)
-        return pst_fail_errno("cannot look at %s", path);
+        return errno == ENOENT || errno == ENOTDIR ? pst_fail(PST_E_ARG, "%s: %s", path, strerror(errno))
+                                                   : pst_fail_errno("cannot look at %s", path);
     if (S_ISLNK(st.st_mode))
         return pst_fail(PST_E_STATE, "%s is a link: name the dataset's directory itself", path);
     if (!S_ISDIR(st.st_mode))

@@ -104,7 +104,7 @@ def what_a_kill_left_is_finished():
         os.rename(data, data + ".penstock-removed-1")  # and another of that name since
         command("rm", made(p))
         assert everything(p) == calm
-        r = command("rm", p.path("data"), code=1)
+        r = command("rm", p.path("data"), code=2)
         assert "data: No such file" in r.stderr, r.stderr
 
 

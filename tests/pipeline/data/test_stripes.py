@@ -132,7 +132,7 @@ def stripes_in_other_directories():
         command("convert", data, p.path("split"), "--stripes", 1, "--force", "--quiet")
         assert there() == (2, 1) and np.array_equal(rows(p.path("split")), rows(data))
         command("verify", data, "--quiet")
-        r = command("convert", data, p.path("no"), "--stripe-dirs", p.path("nowhere"), code=1)
+        r = command("convert", data, p.path("no"), "--stripe-dirs", p.path("nowhere"), code=2)
         assert "nowhere" in r.stderr
         os.mkdir(p.path("no"))
         with open(p.path("no/photograph"), "w"):

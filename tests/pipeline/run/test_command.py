@@ -1,5 +1,7 @@
 """The command line: what it prints, and what it does when it cannot print."""
+import re
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 from crash import *
 
@@ -22,6 +24,33 @@ def numbers_are_numbers():
                              ("--memory", "-1"), ("--memory", " 5M"), ("--memory", "+5M"), ("--vertices", "-5")):
             r = command("gen", "community", p.path("x"), option, text, code=2)
             assert f"{option}: expected" in r.stderr, (option, text, r.stderr)
+
+
+WORDS = (["--nonsense"], ["-Z"], [b"\xff"], [""], ["x" * 5000], ["x"] * 300)
+VALUES = ([], [""], ["-1"], ["9" * 20], ["1e999"], [b"\xff\xfe"], ["%s%n"])
+
+
+@test
+def nonsense_on_every_command():
+    """Each command with each of its options without a value and with nonsense: told, with exit code 2, and nothing is made."""
+    with Place() as p:
+        def call(*words):
+            return subprocess.run([PENSTOCK, *words], capture_output=True, cwd=p.dir, timeout=60, stdin=subprocess.DEVNULL)
+
+        commands = re.findall(r"^  (\w+) ", call("--help").stdout.decode(), re.M)
+        assert {"run", "gen", "import", "gc", "bench"} <= set(commands)
+        cases = [[name, *words] for name in commands for words in WORDS]
+        for name in commands:
+            said = call(name, "--help")
+            assert said.returncode == 0 and said.stdout.startswith(f"usage: penstock {name}".encode()) and not said.stderr, said
+            options = set(re.findall(rb"--[a-z][a-z-]*", said.stdout)) - {b"--help"}
+            cases += [[name, option, *value] for option in sorted(options) for value in VALUES]
+        assert len(cases) > 900
+        with ThreadPoolExecutor(2) as pool:
+            for case, said in zip(cases, pool.map(lambda words: call(*words), cases)):
+                good = case in (["stages", b"--json"], ["disks", b"--json"], ["gc", b"--dry-run"])
+                assert said.returncode == (0 if good else 2) and (good or said.stderr), (case, said)
+        assert os.listdir(p.dir) == []
 
 
 @test

@@ -37,7 +37,7 @@ pst_rc option_stripe_dirs(const char *text, int64_t *stripes, const char **out)
     for (char *dir = strtok_r(list, ",", &save); dir != NULL; dir = strtok_r(NULL, ",", &save), n++) {
         struct stat st;
         if (stat(dir, &st) != 0)
-            return pst_fail_errno("--stripe-dirs: %.400s", dir);
+            return pst_fail(PST_E_ARG, "--stripe-dirs: %.400s: %s", dir, strerror(errno));
         if (!S_ISDIR(st.st_mode))
             return pst_fail(PST_E_ARG, "--stripe-dirs: %.400s: expected a directory", dir);
     }
