@@ -1,3 +1,4 @@
+/* graph.c: inserts copies where links cross devices, and derives the routes. */
 #include "common/pipeline/graph.h"
 
 #include <stdlib.h>

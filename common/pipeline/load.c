@@ -1,3 +1,4 @@
+/* load.c: loads a pipeline file: the top level, and what all its parts use. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* pipeline.c: looks things up in a loaded pipeline, and releases it. */
 #include "common/pipeline/pipeline.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* place.c: chooses and checks devices, cores and groups of stages. */
 #include "common/pipeline/place.h"
 
 #include <stdio.h>

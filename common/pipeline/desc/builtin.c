@@ -1,3 +1,4 @@
+/* builtin.c: the descriptions of built-in stages. */
 #include "common/pipeline/desc/builtin.h"
 
 #include <string.h>

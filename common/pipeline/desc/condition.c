@@ -1,3 +1,4 @@
+/* condition.c: parses conditions on parameters, checks them and decides them. */
 #include "common/pipeline/desc/condition.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* desc.c: looks things up in a stage's description, and checks the description. */
 #include "common/pipeline/desc/desc.h"
 
 #include <ctype.h>

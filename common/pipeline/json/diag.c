@@ -1,3 +1,4 @@
+/* diag.c: collects errors, and finds the known name that is nearest to a wrong one. */
 #include "common/pipeline/json/diag.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* json.c: reads a JSON file, and finds the line of each value and duplicate keys. */
 #include "common/pipeline/json/json.h"
 
 #include <errno.h>

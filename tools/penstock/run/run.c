@@ -260,9 +260,10 @@ static bool open_dataset(struct pst_pipeline *pl, struct pst_dataset *ds)
 
 static json_t *describe_dataset(const struct pst_pipeline *pl, const struct pst_dataset *ds)
 {
+    const uint64_t feature_bytes = (uint64_t)ds->vertices * ds->stride_bytes;
     json_t *about = json_pack("{ss sI sI sI sI}", "dir", pl->dataset, "vertices", (json_int_t)ds->vertices,
                               "edges", (json_int_t)ds->edges, "feature_dim", (json_int_t)ds->feature_dim,
-                              "feature_bytes", (json_int_t)((uint64_t)ds->vertices * ds->stride_bytes));
+                              "feature_bytes", (json_int_t)feature_bytes);
     if (ds->splits > 0) /* dataset_suits has chosen one */
         (void)json_object_set_new(about, "split", json_string(ds->named_split[ds->chosen].name));
     return about;
