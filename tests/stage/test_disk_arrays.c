@@ -97,7 +97,8 @@ static void read_dataset(const char *path, int expected)
 static void penstock(const char *arguments)
 {
     char command[4096];
-    (void)snprintf(command, sizeof command, "%s/penstock %s --quiet >/dev/null", getenv("PENSTOCK_BIN"), arguments);
+    (void)snprintf(command, sizeof command, "%s/penstock %s --quiet >/dev/null", getenv("PENSTOCK_BIN"),
+                   arguments);
     assert_int_equal(system(command), 0);
 }
 

@@ -63,8 +63,7 @@ static void check_csc(const struct pst_topology *expect, struct pst_csc_builder_
 static void test_any_memory_any_threads(void **state)
 {
     (void)state;
-    static const uint64_t memory[] = {PST_CSC_BUILDER_MEMORY_MIN, 6u << 20,
-                                      64u << 20};
+    static const uint64_t memory[] = {PST_CSC_BUILDER_MEMORY_MIN, 6u << 20, 64u << 20};
     make_edges();
     for (int options = 0; options < 12; options++) {
         const struct pst_topology_spec in_memory = {.vertices = VERTICES,

@@ -13,8 +13,9 @@ PST_MUST_USE pst_rc pst_build_file_note(struct pst_build *b, const char *name, s
 PST_MUST_USE pst_rc pst_build_file_end(struct pst_build *b, struct pst_array_entry *e, const char *name,
                                        struct pst_array_writer *w);
 
-#define PST_BUILD_REPLACED_FILE PST_MANIFEST_FILE ".replaced" /* of a dataset that is replaced file by file  \
-                                                               */
+#define PST_BUILD_REPLACED_FILE                                                                              \
+    PST_MANIFEST_FILE ".replaced" /* of a dataset that is replaced file by file                              \
+                                   */
 
 /* build.c */
 /* Looks at what is at dir: nothing or an empty directory, a dataset (*replace), or something that is not ours
