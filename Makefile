@@ -28,7 +28,7 @@ endif
 # Messages are cut to their buffers on purpose, hence -Wno-format-truncation; paths are checked where they matter.
 WARN := -Wall -Wextra -Werror -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla -Wno-format-truncation
 CFLAGS ?= -O2 -g
-ALL_CFLAGS := -std=c17 -D_GNU_SOURCE $(WARN) $(CFLAGS) -fPIC -pthread -fno-math-errno -ffp-contract=off $(san_flags_$(SAN)) -MMD -MP -I.
+ALL_CFLAGS := -std=c17 -D_GNU_SOURCE $(WARN) $(CFLAGS) -fPIC -fvisibility=hidden -pthread -fno-math-errno -ffp-contract=off $(san_flags_$(SAN)) -MMD -MP -I.
 KERNEL_CFLAGS := -O3
 ALL_LDFLAGS := $(LDFLAGS) $(san_flags_$(SAN)) -pthread -Wl,--as-needed -Wl,-rpath-link,$(BUILD)/lib
 CORE_LIBS := -lzmq -ljansson -luring -lxxhash -lm -ldl
@@ -111,7 +111,7 @@ resources: $(cuda_so)
 
 # The same sources with the threads of a block as fibers: kernels/cuda/host.
 CXX ?= g++
-host_flags := -std=c++17 -Wall -Wextra -Werror -Wconversion -Wpointer-arith -Wno-unknown-pragmas $(CFLAGS) -fPIC -pthread -ffp-contract=off $(san_flags_$(SAN)) -MMD -MP -I. -Ikernels/cuda/host
+host_flags := -std=c++17 -Wall -Wextra -Werror -Wconversion -Wpointer-arith -Wno-unknown-pragmas $(CFLAGS) -fPIC -fvisibility=hidden -pthread -ffp-contract=off $(san_flags_$(SAN)) -MMD -MP -I. -Ikernels/cuda/host
 host_obj := $(patsubst kernels/cuda/%.cu,$(BUILD)/obj/kernels/cuda/%.host.o,$(cuda_src)) $(patsubst %.cpp,$(BUILD)/obj/%.o,$(sort $(wildcard kernels/cuda/host/*.cpp)))
 $(BUILD)/obj/kernels/cuda/%.host.o: kernels/cuda/%.cu
 	@mkdir -p $(@D)
@@ -169,7 +169,7 @@ $(BUILD)/tests/%: tests/%.cpp $(BUILD)/tests/libpenstock-cuda-host.so
 # A CUDA driver for tests of what looks for one.
 $(BUILD)/tests/gpu/fake/libcuda.so.1: tests/gpu/fake_libcuda.c
 	@mkdir -p $(@D)
-	$(CC) $(filter-out -fsanitize%,$(ALL_CFLAGS)) -MF $@.d -shared -o $@ $<
+	$(CC) $(filter-out -fsanitize% -fvisibility%,$(ALL_CFLAGS)) -MF $@.d -shared -o $@ $<
 
 # Stages that only tests use.
 test_stages := $(patsubst tests/stages/%.c,$(BUILD)/tests/stages/%.so,$(wildcard tests/stages/*.c))

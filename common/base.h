@@ -22,7 +22,9 @@
 #define PST_HD inline __attribute__((always_inline))
 #endif
 
+/* Libraries are built with -fvisibility=hidden: what crosses their border is marked. */
 #define PST_API __attribute__((visibility("default")))
+#define PST_API_TEST PST_API /* crosses the border for the unit tests alone */
 #define PST_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
 #define PST_MUST_USE __attribute__((warn_unused_result))
 

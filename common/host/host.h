@@ -35,10 +35,10 @@ struct pst_host_process {
     struct pst_host_event_known *events;
 };
 
-PST_MUST_USE pst_rc pst_host_process_init(struct pst_host_process *process);
-void pst_host_process_release(struct pst_host_process *process);
+PST_API PST_MUST_USE pst_rc pst_host_process_init(struct pst_host_process *process);
+PST_API void pst_host_process_release(struct pst_host_process *process);
 
 /* Runs instance `name` for the supervisor at the endpoint `control` until its work is done. */
-pst_rc pst_host_run(struct pst_host_process *process, const char *control, const char *name);
+PST_API pst_rc pst_host_run(struct pst_host_process *process, const char *control, const char *name);
 
 #endif

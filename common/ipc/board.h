@@ -66,30 +66,31 @@ struct pst_board {
     _Atomic uint32_t stop; /* 1: the run is ending, and no stage waits any longer */
 };
 
-uint64_t pst_ring_bytes(uint32_t capacity, uint32_t refs);
-void pst_ring_init(struct pst_ring *ring, uint32_t capacity, uint32_t refs);
+PST_API_TEST uint64_t pst_ring_bytes(uint32_t capacity, uint32_t refs);
+PST_API_TEST void pst_ring_init(struct pst_ring *ring, uint32_t capacity, uint32_t refs);
 /* False: there is no valid ring of at most `room` bytes at this address. */
-bool pst_lane_open(struct pst_lane *lane, struct pst_ring *ring, uint64_t room);
+PST_API_TEST bool pst_lane_open(struct pst_lane *lane, struct pst_ring *ring, uint64_t room);
 /* False: the ring is full. The frame must not have more than lane->refs references. */
-bool pst_lane_push(const struct pst_lane *lane, const struct pst_frame *frame);
+PST_API_TEST bool pst_lane_push(const struct pst_lane *lane, const struct pst_frame *frame);
 /* 1: a frame was taken; 0: the ring is empty; -1: the ring holds something that is not a frame. */
-int pst_lane_pop(const struct pst_lane *lane, struct pst_frame *frame);
+PST_API_TEST int pst_lane_pop(const struct pst_lane *lane, struct pst_frame *frame);
 
-PST_MUST_USE pst_rc pst_pool_init(struct pst_pool *pool, uint32_t slots, uint32_t instances, bool by_turn,
-                                  uint64_t first_batch);
-void pst_pool_total(struct pst_pool *pool, uint64_t total);
+PST_API_TEST PST_MUST_USE pst_rc pst_pool_init(struct pst_pool *pool, uint32_t slots, uint32_t instances,
+                                               bool by_turn, uint64_t first_batch);
+PST_API_TEST void pst_pool_total(struct pst_pool *pool, uint64_t total);
 /* Grants the next credit to this instance, if it is its turn and a slot is free. If batches go by turn, the
  * order in which an instance gets its credits depends on batches and micro-batches only. So it is the same in
  * every pool. */
-bool pst_pool_grant(struct pst_pool *pool, uint32_t instance, struct pst_credit *credit);
-PST_MUST_USE pst_rc pst_pool_want(struct pst_pool *pool, uint32_t instance, uint64_t batch, uint32_t micro);
+PST_API_TEST bool pst_pool_grant(struct pst_pool *pool, uint32_t instance, struct pst_credit *credit);
+PST_API_TEST PST_MUST_USE pst_rc pst_pool_want(struct pst_pool *pool, uint32_t instance, uint64_t batch,
+                                               uint32_t micro);
 /* This instance will get no further credit. */
-bool pst_pool_exhausted(struct pst_pool *pool, uint32_t instance);
+PST_API_TEST bool pst_pool_exhausted(struct pst_pool *pool, uint32_t instance);
 /* Takes one reference away. True: it was the last one, and the slot is free again. */
-bool pst_pool_release(struct pst_pool *pool, uint32_t slot, bool dirty);
+PST_API_TEST bool pst_pool_release(struct pst_pool *pool, uint32_t slot, bool dirty);
 /* Adds borrowers of a slot: it goes to several consumers. */
-void pst_pool_share(struct pst_pool *pool, uint32_t slot, uint32_t more);
+PST_API_TEST void pst_pool_share(struct pst_pool *pool, uint32_t slot, uint32_t more);
 /* Some slot is not free, or somebody waits for one. */
-bool pst_pool_busy(struct pst_pool *pool);
+PST_API_TEST bool pst_pool_busy(struct pst_pool *pool);
 
 #endif

@@ -72,9 +72,9 @@ PST_API PST_MUST_USE pst_rc pst_gpus_open(const struct pst_gpus **gpus);
 
 /* How many GPUs this machine has; 0, with the reason in why, if there are none. A child process finds out,
  * once. So a process that forks may call it. */
-PST_API int pst_gpus_count(char why[PST_GPUS_WHY_BYTES]);
+int pst_gpus_count(char why[PST_GPUS_WHY_BYTES]);
 /* Can kernels of this GPU use the other GPU's memory? Always true for the same GPU. */
-PST_API bool pst_gpus_reach(int gpu, int other);
+bool pst_gpus_reach(int gpu, int other);
 
 /* N of "cuda:N"; -1 for another kind of device. */
 PST_API int pst_gpu_number(const char *device);
@@ -82,7 +82,7 @@ PST_API int pst_gpu_number(const char *device);
 /* A handle as text and back. False: the text is no handle. */
 #define PST_IPC_TEXT_BYTES (2 * PST_IPC_BYTES + 1)
 PST_API void pst_ipc_text(const struct pst_ipc *handle, char out[PST_IPC_TEXT_BYTES]);
-PST_API bool pst_ipc_parse(const char *text, struct pst_ipc *handle);
+bool pst_ipc_parse(const char *text, struct pst_ipc *handle);
 
 PST_END_DECLS
 #endif

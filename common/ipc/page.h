@@ -53,6 +53,6 @@ struct pst_page_times {
 };
 
 /* For a reader. A page that a broken stage has written over gives wrong figures, but the call returns. */
-void pst_page_read(const struct pst_page *page, struct pst_page_times *times);
+PST_API void pst_page_read(const struct pst_page *page, struct pst_page_times *times);
 
 #endif

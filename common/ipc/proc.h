@@ -39,11 +39,11 @@ char pst_proc_state(pid_t pid, pid_t *parent);
 
 /* The calling process can start the two threads of a ZeroMQ context, which aborts if it cannot. PST_E_LIMIT.
  */
-PST_MUST_USE pst_rc pst_proc_check_threads(void);
+PST_API PST_MUST_USE pst_rc pst_proc_check_threads(void);
 
 /* From now on a process whose parent ends becomes a child of the caller, if it descends from it.
  * pst_proc_end_strays kills and reaps all of them: programs of foreign stages, and what those started. */
-void pst_proc_adopt(void);
-void pst_proc_end_strays(void);
+PST_API void pst_proc_adopt(void);
+PST_API void pst_proc_end_strays(void);
 
 #endif

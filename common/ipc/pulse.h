@@ -31,7 +31,7 @@ struct pst_heart {
 };
 
 /* Starts a thread that counts up counter `index` (a decimal number) of the inherited page. */
-PST_MUST_USE pst_rc pst_heart_start(struct pst_heart *heart, const char *index);
-void pst_heart_stop(struct pst_heart *heart);
+PST_API PST_MUST_USE pst_rc pst_heart_start(struct pst_heart *heart, const char *index);
+PST_API void pst_heart_stop(struct pst_heart *heart);
 
 #endif

@@ -18,11 +18,11 @@ struct pst_region {
 
 /* For the memory host: makes a memfd and allocates all of it. If memory is short it fails now, and not by
  * SIGBUS later. */
-PST_MUST_USE pst_rc pst_region_create(int *fd, const char *name, uint64_t bytes);
+PST_API PST_MUST_USE pst_rc pst_region_create(int *fd, const char *name, uint64_t bytes);
 /* Maps a region by path ("/proc/PID/fd/N"). */
 PST_MUST_USE pst_rc pst_region_map(struct pst_region *region, const char *path, uint64_t bytes);
 /* Makes a memfd and maps it: zeroed memory that other processes can share (pst_region_find). */
-PST_MUST_USE pst_rc pst_region_new(struct pst_region *region, const char *name, uint64_t bytes);
+PST_API PST_MUST_USE pst_rc pst_region_new(struct pst_region *region, const char *name, uint64_t bytes);
 void pst_region_unmap(struct pst_region *region);
 
 /* The descriptor and offset of memory that lies in a mapped region of this process. The region owns the

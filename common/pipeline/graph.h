@@ -43,14 +43,14 @@ void pst_graph_check(const struct pst_pipeline *pl, struct pst_diag *diag);
 
 /* Derives the routes of a checked pipeline. Where links cross devices, it first inserts copies (which changes
  * pl). False, with diag filled, if a copy is not possible. */
-bool pst_graph_build(struct pst_graph *graph, struct pst_pipeline *pl, struct pst_diag *diag);
+PST_API bool pst_graph_build(struct pst_graph *graph, struct pst_pipeline *pl, struct pst_diag *diag);
 
 /* Does the link carry slots of this route? */
-bool pst_link_carries(const struct pst_graph *graph, int route, const struct pst_pipeline *pl,
-                      const struct pst_link_spec *link);
-bool pst_link_oneshot(const struct pst_pipeline *pl, const struct pst_link_spec *link);
+PST_API_TEST bool pst_link_carries(const struct pst_graph *graph, int route, const struct pst_pipeline *pl,
+                                   const struct pst_link_spec *link);
+PST_API_TEST bool pst_link_oneshot(const struct pst_pipeline *pl, const struct pst_link_spec *link);
 
 /* Draws the pipeline as a Mermaid flowchart: stages, places, routes, slots, copies. */
-void pst_graph_mermaid(const struct pst_graph *graph, const struct pst_pipeline *pl, FILE *out);
+PST_API void pst_graph_mermaid(const struct pst_graph *graph, const struct pst_pipeline *pl, FILE *out);
 
 #endif

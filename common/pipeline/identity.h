@@ -10,6 +10,6 @@
 char *pst_pipeline_identity(const struct pst_pipeline *pl);
 
 /* PST_E_ARG: this pipeline has another identity than the text; the message names each difference. */
-PST_MUST_USE pst_rc pst_pipeline_check_identity(const struct pst_pipeline *pl, const char *text);
+PST_API PST_MUST_USE pst_rc pst_pipeline_check_identity(const struct pst_pipeline *pl, const char *text);
 
 #endif

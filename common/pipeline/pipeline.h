@@ -61,22 +61,23 @@ struct pst_pipeline_options {
 };
 
 /* Loads and checks a pipeline file. All errors go to diag; false if there are any. */
-bool pst_pipeline_load(struct pst_pipeline *pl, const char *file, const struct pst_pipeline_options *options,
-                       struct pst_diag *diag);
-void pst_pipeline_release(struct pst_pipeline *pl);
+PST_API bool pst_pipeline_load(struct pst_pipeline *pl, const char *file,
+                               const struct pst_pipeline_options *options, struct pst_diag *diag);
+PST_API void pst_pipeline_release(struct pst_pipeline *pl);
 
 /* Writes the pipeline as one file, with its overlays and --set merged. The paths of the dataset and of stages
  * become absolute; paths in parameters stay as they are. PST_E_IO: it cannot be written. */
-PST_MUST_USE pst_rc pst_pipeline_write(const struct pst_pipeline *pl, const char *path);
+PST_API PST_MUST_USE pst_rc pst_pipeline_write(const struct pst_pipeline *pl, const char *path);
 
 /* The index of a stage; -1: there is none of this name. */
-int pst_pipeline_stage(const struct pst_pipeline *pl, const char *name);
+PST_API_TEST int pst_pipeline_stage(const struct pst_pipeline *pl, const char *name);
 
 /* The path of a parameter in the file: where its value was given. Without a value, the stage's own path. */
-void pst_pipeline_param_path(const struct pst_pipeline *pl, const char *stage, const char *param,
-                             char out[PST_JSON_PATH_MAX]);
+PST_API void pst_pipeline_param_path(const struct pst_pipeline *pl, const char *stage, const char *param,
+                                     char out[PST_JSON_PATH_MAX]);
 
 /* How many slots of this port an instance keeps at most. */
-int pst_pipeline_port_hold(const struct pst_pipeline_stage_spec *stage, const struct pst_port_desc *port);
+PST_API_TEST int pst_pipeline_port_hold(const struct pst_pipeline_stage_spec *stage,
+                                        const struct pst_port_desc *port);
 
 #endif

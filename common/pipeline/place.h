@@ -18,10 +18,11 @@ void pst_place_cores(const struct pst_pipeline *pl, struct pst_diag *diag, const
 
 /* For GPUs that processes share by turns (without MPS): stages that "auto" placed on the same GPU, and that
  * are in no group, become threads of one process. Returns whether there were any. */
-bool pst_place_group(struct pst_pipeline *pl);
+PST_API bool pst_place_group(struct pst_pipeline *pl);
 
 /* Can the stage run on a GPU? If not, why says the reason. */
-bool pst_place_stage_on_gpu(const struct pst_pipeline_stage_spec *stage, char why[PST_PLACE_WHY_MAX]);
+PST_API_TEST bool pst_place_stage_on_gpu(const struct pst_pipeline_stage_spec *stage,
+                                         char why[PST_PLACE_WHY_MAX]);
 
 /* Can kernels of the stage use memory of the GPU that `home` is on? Yes on the same GPU. Yes on another GPU
  * that reaches it, in another process, because a process opens memory of another process for one GPU only. */

@@ -23,6 +23,7 @@ double pst_run_share(const struct pst_run_part *part, double span_s);
 /* Writes "trainer (cpu)": the stage with the largest share of span_s to do, and what does it: cpu, gpu, ssd,
  * program (of a foreign stage) or copy (between devices). ssd: it waits for its disk more than it works.
  * False, with an empty text: no stage did anything. */
-bool pst_run_bound(const struct pst_run_part *parts, int n, double span_s, char out[PST_NAME_MAX + 16]);
+PST_API bool pst_run_bound(const struct pst_run_part *parts, int n, double span_s,
+                           char out[PST_NAME_MAX + 16]);
 
 #endif

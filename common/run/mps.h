@@ -27,14 +27,14 @@ PST_API bool pst_mps_program(char *path, size_t bytes);
 /* Starts the daemon and waits until it answers. Processes that are started afterwards find it through their
  * environment. If it does not start, mps->why says why, and the run goes on without it. run_dir has a
  * directory logs. */
-PST_API void pst_mps_start(struct pst_mps *mps, const char *run_dir);
+void pst_mps_start(struct pst_mps *mps, const char *run_dir);
 
 /* Processes that are started from now on may use `percent` of a GPU's multiprocessors (1 to 100; default
  * 100). */
-PST_API void pst_mps_share(const struct pst_mps *mps, int percent);
+void pst_mps_share(const struct pst_mps *mps, int percent);
 
 /* Ends the daemon; takes at most two seconds. Call it when all its clients are gone. */
-PST_API void pst_mps_stop(struct pst_mps *mps);
+void pst_mps_stop(struct pst_mps *mps);
 
 PST_END_DECLS
 #endif

@@ -35,17 +35,17 @@ void pst_report_bound(json_t *report, const char *const *names, struct pst_run_p
 void pst_report_failure(json_t *report, const char *stage, const char *text);
 /* Derived values: rates, hit rates, read amplification. */
 void pst_report_finish(json_t *report);
-void pst_report_print(const json_t *report, FILE *out);
+PST_API void pst_report_print(const json_t *report, FILE *out);
 
 /* Replaces a file of a run's directory, whole or not at all. */
-PST_MUST_USE pst_rc pst_report_write_json(const json_t *json, const char *path);
+PST_API PST_MUST_USE pst_rc pst_report_write_json(const json_t *json, const char *path);
 
 /* Writes to what a user named: "-" is standard output; a regular file, or the one that a link names, is
  * replaced whole or not at all; a pipe, a terminal or another character device is written to as it is.
  * PST_E_ARG: it is a directory, a block device or a socket. PST_E_STATE: a pipe that nobody reads. */
-PST_MUST_USE pst_rc pst_report_put_json(const json_t *json, const char *path);
+PST_API PST_MUST_USE pst_rc pst_report_put_json(const json_t *json, const char *path);
 /* Checks, before the work begins, that pst_report_put_json can begin to write there. option: for the message.
  * PST_E_ARG: it cannot. */
-PST_MUST_USE pst_rc pst_report_check_path(const char *option, const char *path);
+PST_API PST_MUST_USE pst_rc pst_report_check_path(const char *option, const char *path);
 
 #endif

@@ -30,16 +30,16 @@ struct pst_run_options {
 };
 
 /* Notes the file's size and time of change. Ignores an empty path. */
-PST_MUST_USE pst_rc pst_run_note_file(struct pst_run_options *opt, const char *path);
+PST_API PST_MUST_USE pst_rc pst_run_note_file(struct pst_run_options *opt, const char *path);
 
 /* Makes an id that no other run of this machine has. */
-PST_MUST_USE pst_rc pst_run_id(char id[PST_RUN_ID_MAX]);
+PST_API PST_MUST_USE pst_rc pst_run_id(char id[PST_RUN_ID_MAX]);
 
 enum pst_run_end { PST_RUN_OK, PST_RUN_FAILED, PST_RUN_INTERRUPTED };
 
 /* Runs the pipeline to its end. *report gets a new reference, also after a failure. *signal gets the number
  * of the signal that interrupted the run, or 0. */
-enum pst_run_end pst_run(struct pst_pipeline *pl, const struct pst_graph *graph,
-                         const struct pst_run_options *opt, json_t **report, int *signal);
+PST_API enum pst_run_end pst_run(struct pst_pipeline *pl, const struct pst_graph *graph,
+                                 const struct pst_run_options *opt, json_t **report, int *signal);
 
 #endif

@@ -6,9 +6,9 @@
 
 /* The path of a program that is installed beside the running one, for example "penstock-stage". The
  * environment variable PENSTOCK_BIN overrides the directory. */
-PST_API PST_MUST_USE pst_rc pst_install_program_path(const char *name, char out[PST_PATH_MAX]);
+PST_MUST_USE pst_rc pst_install_program_path(const char *name, char out[PST_PATH_MAX]);
 
 /* The directory of installed stages. The environment variable PENSTOCK_STAGES overrides it. */
-PST_API PST_MUST_USE pst_rc pst_install_stage_dir(char out[PST_PATH_MAX]);
+PST_MUST_USE pst_rc pst_install_stage_dir(char out[PST_PATH_MAX]);
 
 #endif

@@ -73,8 +73,9 @@ int main(int argc, char **argv)
     const size_t warm_up = (size_t)e.rounds / WARM_UP_SHARE, n = (size_t)e.rounds - warm_up;
     const uint64_t *sorted = took + warm_up;
     qsort(took + warm_up, n, sizeof *took, by_value);
+    const size_t middle = n / 2, last_percent = n - 1 - n / 100;
     printf("hand-over to a consumer that is awake: median %.3f us, 99th percentile %.3f us\n",
-           (double)sorted[n / 2] / 2000, (double)sorted[n - 1 - n / 100] / 2000);
+           (double)sorted[middle] / 2000, (double)sorted[last_percent] / 2000);
     free(there);
     free(back);
     return 0;

@@ -53,37 +53,38 @@ struct pst_nvme_controller {
 /* Resets the controller, enables it and identifies it. Then creates config->queues pairs, or as many as it
  * grants; their ids begin at 1, and all have the same depth. PST_E_UNSUPPORTED: the message names what the
  * controller lacks. */
-PST_MUST_USE pst_rc pst_nvme_open(struct pst_nvme_controller *c, struct pst_nvme_transport *t,
-                                  const struct pst_nvme_config *config);
+PST_API PST_MUST_USE pst_rc pst_nvme_open(struct pst_nvme_controller *c, struct pst_nvme_transport *t,
+                                          const struct pst_nvme_config *config);
 
 /* Deletes the queues, shuts the controller down (or disables it if that fails), and frees. After this the
  * controller never accesses our memory. */
-void pst_nvme_close(struct pst_nvme_controller *c);
+PST_API void pst_nvme_close(struct pst_nvme_controller *c);
 
 /* PST_E_ARG: no such active namespace; PST_E_UNSUPPORTED: its blocks carry metadata. */
-PST_MUST_USE pst_rc pst_nvme_namespace(struct pst_nvme_controller *c, uint32_t nsid,
-                                       struct pst_nvme_namespace *ns);
+PST_API PST_MUST_USE pst_rc pst_nvme_namespace(struct pst_nvme_controller *c, uint32_t nsid,
+                                               struct pst_nvme_namespace *ns);
 
 /* Creates or deletes one pair. Commands in flight on a deleted pair never complete. */
-PST_MUST_USE pst_rc pst_nvme_queue_new(struct pst_nvme_controller *c, uint16_t qid, uint32_t depth,
-                                       struct pst_nvme_qp **qp);
-PST_MUST_USE pst_rc pst_nvme_queue_delete(struct pst_nvme_controller *c, uint16_t qid);
+PST_API_TEST PST_MUST_USE pst_rc pst_nvme_queue_new(struct pst_nvme_controller *c, uint16_t qid,
+                                                    uint32_t depth, struct pst_nvme_qp **qp);
+PST_API_TEST PST_MUST_USE pst_rc pst_nvme_queue_delete(struct pst_nvme_controller *c, uint16_t qid);
 
 /* The memory of a pair that the controller accesses: queues and lists. For sharing it with a GPU. It consists
  * of whole pages, and lives as long as the pair. */
-void pst_nvme_queue_memory(const struct pst_nvme_qp *qp, void **at, uint64_t *bytes);
+PST_API void pst_nvme_queue_memory(const struct pst_nvme_qp *qp, void **at, uint64_t *bytes);
 
 /* Asks the controller to abort one command. *aborted true: the command completes, with PST_NVME_ABORTED
  * unless it was done before. False: the controller does not know the command. */
-PST_MUST_USE pst_rc pst_nvme_abort(struct pst_nvme_controller *c, uint16_t qid, uint16_t cid, bool *aborted);
+PST_API_TEST PST_MUST_USE pst_rc pst_nvme_abort(struct pst_nvme_controller *c, uint16_t qid, uint16_t cid,
+                                                bool *aborted);
 
 /* Disables the controller, enables it again and creates the same pairs, empty (pst_nvme_qp_reset), at the
  * same addresses. What was in flight is lost: it never completes and never accesses memory after this. */
-PST_MUST_USE pst_rc pst_nvme_reset(struct pst_nvme_controller *c);
+PST_API_TEST PST_MUST_USE pst_rc pst_nvme_reset(struct pst_nvme_controller *c);
 
 /* Whether the controller reports a fatal error (CSTS.CFS), which only a reset cures, or is gone (all ones in
  * its registers, or its transport says so). */
-bool pst_nvme_failed(const struct pst_nvme_controller *c);
+PST_API_TEST bool pst_nvme_failed(const struct pst_nvme_controller *c);
 
 /* pst_nvme_settle adds to these. */
 struct pst_nvme_settled {
@@ -94,10 +95,10 @@ struct pst_nvme_settled {
  * aborts the rest. It resets the controller if aborting takes longer than timeout_ms, if commands have not
  * completed after the same time again, or if a completion cannot be trusted. Commands in flight may or may
  * not have been carried out. PST_E_IO: the controller cannot be reset. */
-PST_MUST_USE pst_rc pst_nvme_settle(struct pst_nvme_controller *c, uint32_t timeout_ms,
-                                    struct pst_nvme_settled *did);
+PST_API PST_MUST_USE pst_rc pst_nvme_settle(struct pst_nvme_controller *c, uint32_t timeout_ms,
+                                            struct pst_nvme_settled *did);
 
-PST_MUST_USE pst_rc pst_nvme_flush(struct pst_nvme_controller *c, uint32_t nsid);
+PST_API_TEST PST_MUST_USE pst_rc pst_nvme_flush(struct pst_nvme_controller *c, uint32_t nsid);
 
 /* Sends any admin command and waits for it. data, if not NULL, is at most a page; it is copied to the device
  * (write) or from it. *result gets dw0. PST_E_IO: the message names the status. For tests and `penstock
@@ -106,6 +107,6 @@ PST_MUST_USE pst_rc pst_nvme_admin(struct pst_nvme_controller *c, struct pst_nvm
                                    uint32_t data_bytes, bool write, uint32_t *result);
 
 /* A completion's status in words: "LBA out of range (0x80)". */
-const char *pst_nvme_status_text(uint16_t status, char text[64]);
+PST_API const char *pst_nvme_status_text(uint16_t status, char text[64]);
 
 #endif

@@ -13,9 +13,10 @@ struct pst_nvme_dma {
 };
 
 /* Allocates bytes (rounded up to pages) and, unless t is NULL, maps them for it. */
-PST_MUST_USE pst_rc pst_nvme_dma_new(struct pst_nvme_dma *dma, struct pst_nvme_transport *t, uint64_t bytes);
+PST_API PST_MUST_USE pst_rc pst_nvme_dma_new(struct pst_nvme_dma *dma, struct pst_nvme_transport *t,
+                                             uint64_t bytes);
 /* Unmaps and frees. If it cannot be unmapped, the memory stays allocated. Does nothing for a zeroed struct.
  */
-void pst_nvme_dma_free(struct pst_nvme_dma *dma);
+PST_API void pst_nvme_dma_free(struct pst_nvme_dma *dma);
 
 #endif

@@ -43,7 +43,7 @@ PST_API int pst_pci_blocks(const struct pst_pci *pci, const char *root,
 /* Binds the function to `driver` ("vfio-pci", "nvme") and waits for that, at most PST_PCI_HANDOVER_MS. It
  * does not check whether the drive is in use; usable.h does. Fails: PST_E_IO, PST_E_TIMEOUT. */
 #define PST_PCI_HANDOVER_MS 10000 /* a controller has up to CAP.TO to reset; drives on sale take 1 to 5 s */
-PST_API PST_MUST_USE pst_rc pst_pci_give(const char *root, const char *address, const char *driver);
+PST_MUST_USE pst_rc pst_pci_give(const char *root, const char *address, const char *driver);
 
 PST_END_DECLS
 #endif

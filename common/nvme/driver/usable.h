@@ -30,7 +30,7 @@ PST_API PST_MUST_USE pst_rc pst_usable_bind(const char *root, const char *addres
 PST_API PST_MUST_USE pst_rc pst_usable_release(const char *root, const char *address);
 
 /* PST_OK if n is 0; otherwise PST_E_STATE with all obstacles, one on each line. */
-PST_API PST_MUST_USE pst_rc pst_obstacles_result(const char *what, const struct pst_obstacle *found, int n);
+PST_MUST_USE pst_rc pst_obstacles_result(const char *what, const struct pst_obstacle *found, int n);
 
 PST_END_DECLS
 #endif

@@ -17,8 +17,8 @@ PST_API PST_MUST_USE pst_rc pst_nvme_vfio_connect(struct pst_nvme_transport *t, 
 /* Would let the drive access GPU memory: `bytes` of a dma-buf, as CUDA exports it
  * (cuMemGetHandleForAddressRange). VFIO's type 1 mapper maps only memory of this process, so this fails with
  * PST_E_UNSUPPORTED and says what is missing. */
-PST_API PST_MUST_USE pst_rc pst_nvme_vfio_map_gpu(struct pst_nvme_transport *t, int dmabuf, uint64_t bytes,
-                                                  uint64_t *iova);
+PST_API_TEST PST_MUST_USE pst_rc pst_nvme_vfio_map_gpu(struct pst_nvme_transport *t, int dmabuf,
+                                                       uint64_t bytes, uint64_t *iova);
 
 /* Finds what is missing for that. Returns the number of obstacles; so far it is never 0. */
 PST_API int pst_obstacles_to_gpu(const struct pst_pci *pci, const char *root,

@@ -35,15 +35,16 @@ struct pst_nvme_emulated {
 
 /* Starts penstock-nvme with this configuration. It ends when the calling process ends. PST_E_ARG: the message
  * says which key is wrong. */
-PST_MUST_USE pst_rc pst_nvme_emulated_start(struct pst_nvme_emulated *e, const char *json);
-void pst_nvme_emulated_stop(struct pst_nvme_emulated *e);
+PST_API PST_MUST_USE pst_rc pst_nvme_emulated_start(struct pst_nvme_emulated *e, const char *json);
+PST_API void pst_nvme_emulated_stop(struct pst_nvme_emulated *e);
 
 /* Connects to SSD number ssd, which has one client at a time. PST_E_STATE: it has a client; it is free again
  * when no command of its last client is in flight. */
-PST_MUST_USE pst_rc pst_nvme_emulated_connect(struct pst_nvme_transport *t, const struct pst_nvme_emulated *e,
-                                              uint32_t ssd);
+PST_API PST_MUST_USE pst_rc pst_nvme_emulated_connect(struct pst_nvme_transport *t,
+                                                      const struct pst_nvme_emulated *e, uint32_t ssd);
 /* The counts of a transport of this kind; valid until it is closed. */
-const struct pst_nvme_emulated_stats *pst_nvme_emulated_stats(const struct pst_nvme_transport *t);
+PST_API_TEST const struct pst_nvme_emulated_stats *
+pst_nvme_emulated_stats(const struct pst_nvme_transport *t);
 
 /* The content of a namespace of kind "function": the 8 bytes at byte `at` (a multiple of 8) of SSD ssd. */
 static PST_HD uint64_t pst_nvme_emulated_pattern(uint32_t ssd, uint32_t nsid, uint64_t at)

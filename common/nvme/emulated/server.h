@@ -10,12 +10,12 @@
 struct pst_emu;
 
 /* Reads the configuration (README.md) and opens its files. PST_E_ARG names the key that is wrong. */
-PST_MUST_USE pst_rc pst_emu_new(struct pst_emu **emu, const char *json);
-void pst_emu_free(struct pst_emu *emu);
+PST_API PST_MUST_USE pst_rc pst_emu_new(struct pst_emu **emu, const char *json);
+PST_API void pst_emu_free(struct pst_emu *emu);
 /* Serves the clients of a listening socket until pst_emu_stop; the socket stays open. When clients may come,
  * it writes "ok" to the descriptor `ready` (-1: none). */
-PST_MUST_USE pst_rc pst_emu_serve(struct pst_emu *emu, int listener, int ready);
+PST_API PST_MUST_USE pst_rc pst_emu_serve(struct pst_emu *emu, int listener, int ready);
 /* Any thread, and a signal handler. */
-void pst_emu_stop(struct pst_emu *emu);
+PST_API void pst_emu_stop(struct pst_emu *emu);
 
 #endif

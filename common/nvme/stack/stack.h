@@ -16,7 +16,7 @@
 #define PST_NVME_LANES_MAX 1024 /* way sync: requests that wait at once */
 
 /* PST_E_ARG: there is no way of this name. */
-PST_MUST_USE pst_rc pst_nvme_way_named(const char *name, enum pst_nvme_way *way);
+PST_API PST_MUST_USE pst_rc pst_nvme_way_named(const char *name, enum pst_nvme_way *way);
 
 struct pst_nvme_stack_config {
     enum pst_nvme_way way;
@@ -68,27 +68,28 @@ struct pst_nvme_stack_stats {
 
 struct pst_nvme_stack;
 
-PST_MUST_USE pst_rc pst_nvme_stack_new(struct pst_nvme_stack **out,
-                                       const struct pst_nvme_stack_config *config);
+PST_API PST_MUST_USE pst_rc pst_nvme_stack_new(struct pst_nvme_stack **out,
+                                               const struct pst_nvme_stack_config *config);
 /* Commands in flight are abandoned: their controllers are reset. */
-void pst_nvme_stack_free(struct pst_nvme_stack *s);
+PST_API void pst_nvme_stack_free(struct pst_nvme_stack *s);
 
 /* PST_E_LIMIT: requests_max requests are held. PST_E_ARG: not whole blocks, or there is no such SSD.
  * PST_E_IO: see pst_nvme_stack_poll. */
-PST_MUST_USE pst_rc pst_nvme_stack_add(struct pst_nvme_stack *s, const struct pst_nvme_request *request);
+PST_API PST_MUST_USE pst_rc pst_nvme_stack_add(struct pst_nvme_stack *s,
+                                               const struct pst_nvme_request *request);
 
 /* Sends added requests, as far as there is room. */
-void pst_nvme_stack_submit(struct pst_nvme_stack *s);
+PST_API void pst_nvme_stack_submit(struct pst_nvme_stack *s);
 
 /* Takes completions, retries failed commands, aborts late ones and sends the next wave. Ended requests go to
  * results, and their number to *n. PST_E_IO: a controller cannot be reset; *n is valid all the same. After
  * that nothing is taken any more, and all requests that were held end with PST_NVME_INTERNAL. Drives may
  * still write to their memory until pst_nvme_stack_free has reset them or their transports are closed. */
-PST_MUST_USE pst_rc pst_nvme_stack_poll(struct pst_nvme_stack *s, struct pst_nvme_result *results,
-                                        uint32_t max, uint32_t *n);
+PST_API PST_MUST_USE pst_rc pst_nvme_stack_poll(struct pst_nvme_stack *s, struct pst_nvme_result *results,
+                                                uint32_t max, uint32_t *n);
 
-uint64_t pst_nvme_stack_in_flight(const struct pst_nvme_stack *s); /* requests held */
-const struct pst_nvme_stack_stats *pst_nvme_stack_stats(struct pst_nvme_stack *s);
+PST_API_TEST uint64_t pst_nvme_stack_in_flight(const struct pst_nvme_stack *s); /* requests held */
+PST_API const struct pst_nvme_stack_stats *pst_nvme_stack_stats(struct pst_nvme_stack *s);
 
 /* How many threads (lanes, or threads of a GPU) submission needs: Hyperion, equation 2; README.md derives it.
  */

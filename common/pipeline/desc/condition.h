@@ -13,7 +13,7 @@
 
 /* Is the condition true for these parameters? False if it is NULL or empty, or names a parameter that is not
  * there. */
-bool pst_condition_holds(const char *condition, const json_t *params);
+PST_API_TEST bool pst_condition_holds(const char *condition, const json_t *params);
 
 /* Copies the first clause that is false to `clause`. Returns false if there is none. */
 bool pst_condition_missed(const char *condition, const json_t *params, char *clause, size_t bytes);

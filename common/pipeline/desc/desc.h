@@ -13,15 +13,15 @@
 /* ---- looking up ------------------------------------------------------------------------------ */
 
 int pst_desc_port(const struct pst_stage_desc *desc, const char *name); /* its index; -1: there is none */
-int pst_desc_ports(const struct pst_stage_desc *desc);
+PST_API int pst_desc_ports(const struct pst_stage_desc *desc);
 const struct pst_param_desc *pst_desc_param(const struct pst_stage_desc *desc, const char *name);
 /* Does this output forward the slots of the input `in`? */
-bool pst_desc_forwards(const struct pst_port_desc *out, const char *in);
+PST_API_TEST bool pst_desc_forwards(const struct pst_port_desc *out, const char *in);
 /* Is `word` in a list that this character separates? The list may be NULL. */
 bool pst_desc_list_has(const char *list, char separator, const char *word);
 /* Copies the first word of a list to `word` and returns what follows it; NULL when the list is empty or NULL.
  */
-const char *pst_desc_list_next(const char *list, char separator, char word[PST_NAME_MAX]);
+PST_API const char *pst_desc_list_next(const char *list, char separator, char word[PST_NAME_MAX]);
 
 /* "STAGE needs what `equals` of a parameter says" in parts: the input, the other parameter, and whether the
  * number of its elements is meant. False: malformed. */
@@ -34,24 +34,24 @@ bool pst_desc_equals(const struct pst_param_desc *param, struct pst_desc_equals 
 /* ---- checking -------------------------------------------------------------------------------- */
 
 /* Can Penstock use this description? The error names `file`. */
-PST_MUST_USE pst_rc pst_desc_check(const struct pst_stage_desc *desc, const char *file);
+PST_API_TEST PST_MUST_USE pst_rc pst_desc_check(const struct pst_stage_desc *desc, const char *file);
 
 /* Checks a value of a parameter. If it is valid, *out (a new reference) is the value in its normal form: a
  * size becomes a number. Else the result is false, and why says what was expected and what was found. */
-bool pst_desc_value(const struct pst_param_desc *param, const json_t *value, json_t **out,
-                    char why[PST_DESC_WHY_MAX]);
+PST_API_TEST bool pst_desc_value(const struct pst_param_desc *param, const json_t *value, json_t **out,
+                                 char why[PST_DESC_WHY_MAX]);
 
 /* Stores the values of parameters, in their normal form, in the state of a stage (struct pst_param_desc,
  * into). Strings live in `params`. */
-void pst_desc_bind(const struct pst_stage_desc *desc, const json_t *params, void *state);
+PST_API_TEST void pst_desc_bind(const struct pst_stage_desc *desc, const json_t *params, void *state);
 
 /* "int", "bytes", ...: as descriptions in JSON name the type. */
-const char *pst_desc_type_name(enum pst_param_type type);
+PST_API const char *pst_desc_type_name(enum pst_param_type type);
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
 /* The description as JSON (a new reference; NULL: out of memory). */
-json_t *pst_desc_json(const struct pst_stage_desc *desc);
+PST_API json_t *pst_desc_json(const struct pst_stage_desc *desc);
 
 /* The description that JSON gives, checked. Its strings live in `json`, which must outlive it and which it
  * adds to. The caller frees it with pst_desc_free. The error names `file`. */

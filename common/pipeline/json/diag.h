@@ -12,10 +12,10 @@ struct pst_diag {
     size_t count; /* may exceed PST_DIAG_MAX */
 };
 
-void pst_diag_add(struct pst_diag *diag, const char *file, int line, const char *path, const char *fmt, ...)
-    PST_PRINTF(5, 6);
-void pst_diag_print(const struct pst_diag *diag); /* to standard error */
-void pst_diag_release(struct pst_diag *diag);
+PST_API void pst_diag_add(struct pst_diag *diag, const char *file, int line, const char *path,
+                          const char *fmt, ...) PST_PRINTF(5, 6);
+PST_API void pst_diag_print(const struct pst_diag *diag); /* to standard error */
+PST_API void pst_diag_release(struct pst_diag *diag);
 
 /* The name nearest to `name` among n, by edit distance, or NULL if none is near. */
 PST_API const char *pst_diag_nearest(const char *name, const char *const *names, size_t n);

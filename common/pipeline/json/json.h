@@ -35,19 +35,19 @@ struct pst_json {
 
 /* Reads a file, or a text under a name. A syntax error is the only error that is reported then. Duplicate
  * keys are added to diag. False: there is no usable root. */
-bool pst_json_load(struct pst_json *doc, const char *file, struct pst_diag *diag);
-bool pst_json_parse(struct pst_json *doc, const char *name, const char *text, size_t bytes,
-                    struct pst_diag *diag);
-void pst_json_release(struct pst_json *doc);
+PST_API_TEST bool pst_json_load(struct pst_json *doc, const char *file, struct pst_diag *diag);
+PST_API_TEST bool pst_json_parse(struct pst_json *doc, const char *name, const char *text, size_t bytes,
+                                 struct pst_diag *diag);
+PST_API_TEST void pst_json_release(struct pst_json *doc);
 
 /* Merges an overlay file into the root: objects are merged, all other values are replaced. An object over a
  * list changes single elements: {"links": {"1": {"slots": 3}}}. False, with diag filled: it is not possible.
  */
-bool pst_json_overlay(struct pst_json *doc, const char *file, struct pst_diag *diag);
+PST_API_TEST bool pst_json_overlay(struct pst_json *doc, const char *file, struct pst_diag *diag);
 
 /* Sets the value at a path: "stages.sampler.params.fanout=[5,5]". Objects on the way are made; the index
  * behind the last element of a list adds one. The value is JSON, or else a string. */
-bool pst_json_set(struct pst_json *doc, const char *assignment, struct pst_diag *diag);
+PST_API_TEST bool pst_json_set(struct pst_json *doc, const char *assignment, struct pst_diag *diag);
 
 /* Where the value at a path came from; if there is no value, where its nearest ancestor came from. */
 struct pst_json_place {
@@ -55,11 +55,11 @@ struct pst_json_place {
     int source;       /* as in struct pst_json_line: what comes later has a higher number */
     int line;         /* 0: not known, or --set */
 };
-struct pst_json_place pst_json_place(const struct pst_json *doc, const char *path);
+PST_API_TEST struct pst_json_place pst_json_place(const struct pst_json *doc, const char *path);
 
 /* Adds an error at a path. */
-void pst_json_error(const struct pst_json *doc, struct pst_diag *diag, const char *path, const char *fmt, ...)
-    PST_PRINTF(4, 5);
+PST_API void pst_json_error(const struct pst_json *doc, struct pst_diag *diag, const char *path,
+                            const char *fmt, ...) PST_PRINTF(4, 5);
 
 const char *pst_json_kind(const json_t *value); /* "a string", "an integer", ... */
 

@@ -57,31 +57,31 @@ PST_API PST_MUST_USE pst_rc pst_csc_builder_finish(struct pst_csc_builder *c, in
                                                    struct pst_progress *progress);
 PST_API void pst_csc_builder_free(struct pst_csc_builder *c);
 
-PST_API const struct pst_csc_builder_spec *pst_csc_builder_spec_of(const struct pst_csc_builder *c);
+const struct pst_csc_builder_spec *pst_csc_builder_spec_of(const struct pst_csc_builder *c);
 PST_API const struct pst_csc_builder_counts *pst_csc_builder_counts(const struct pst_csc_builder *c);
-PST_API int64_t pst_csc_builder_largest(const struct pst_csc_builder *c); /* id that was added; -1: none */
+int64_t pst_csc_builder_largest(const struct pst_csc_builder *c); /* id that was added; -1: none */
 /* Every id becomes its rank when it is written, which changes no order. rank must live until finish returns.
  */
-PST_API void pst_csc_builder_renumber(struct pst_csc_builder *c, const struct pst_rank *rank);
+void pst_csc_builder_renumber(struct pst_csc_builder *c, const struct pst_rank *rank);
 
 /* ---- to be resumed ---- */
 
-PST_API enum pst_csc_builder_phase pst_csc_builder_phase(const struct pst_csc_builder *c);
+enum pst_csc_builder_phase pst_csc_builder_phase(const struct pst_csc_builder *c);
 /* What the feed said of itself at the last checkpoint; NULL: there was none. */
-PST_API const json_t *pst_csc_builder_state(const struct pst_csc_builder *c);
+const json_t *pst_csc_builder_state(const struct pst_csc_builder *c);
 /* There is a state, but the edges that were added before it were only in memory. */
-PST_API bool pst_csc_builder_lost(const struct pst_csc_builder *c);
-PST_API bool pst_csc_builder_on_disk(const struct pst_csc_builder *c); /* some edges are */
-PST_API bool pst_csc_builder_has_journal(const struct pst_csc_builder *c);
+bool pst_csc_builder_lost(const struct pst_csc_builder *c);
+bool pst_csc_builder_on_disk(const struct pst_csc_builder *c); /* some edges are */
+bool pst_csc_builder_has_journal(const struct pst_csc_builder *c);
 
 /* Call now and then, between two adds: puts what was added on the disk, with state (taken), which says where
  * the feed goes on. IF_DUE costs nothing unless enough time has passed and something is on the disk. LAST:
  * there are no more edges; state is kept for pst_csc_builder_finish to save. */
 enum pst_csc_builder_when { PST_CSC_BUILDER_IF_DUE, PST_CSC_BUILDER_NOW, PST_CSC_BUILDER_LAST };
-PST_API PST_MUST_USE pst_rc pst_csc_builder_checkpoint(struct pst_csc_builder *c, json_t *state,
-                                                       enum pst_csc_builder_when when);
+PST_MUST_USE pst_rc pst_csc_builder_checkpoint(struct pst_csc_builder *c, json_t *state,
+                                               enum pst_csc_builder_when when);
 /* Whether a checkpoint IF_DUE would do something: make the state only then. */
-PST_API bool pst_csc_builder_due(const struct pst_csc_builder *c);
+bool pst_csc_builder_due(const struct pst_csc_builder *c);
 
 PST_END_DECLS
 #endif

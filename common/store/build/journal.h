@@ -22,13 +22,13 @@ struct pst_journal {
 };
 
 /* Of a build that begins: key says what it is made from. Takes key. */
-PST_API PST_MUST_USE pst_rc pst_journal_begin(struct pst_journal *j, const char *dir, json_t *key);
+PST_MUST_USE pst_rc pst_journal_begin(struct pst_journal *j, const char *dir, json_t *key);
 
 /* Reads the one in dir; root stays NULL when there is none or it is damaged. */
-PST_API void pst_journal_open(struct pst_journal *j, const char *dir);
-PST_API PST_MUST_USE pst_rc pst_journal_save(struct pst_journal *j);
-PST_API bool pst_journal_due(const struct pst_journal *j); /* enough time has passed since the last save */
-PST_API void pst_journal_release(struct pst_journal *j);
+void pst_journal_open(struct pst_journal *j, const char *dir);
+PST_MUST_USE pst_rc pst_journal_save(struct pst_journal *j);
+bool pst_journal_due(const struct pst_journal *j); /* enough time has passed since the last save */
+void pst_journal_release(struct pst_journal *j);
 
 /* Adds the identity of a file, or of every file below a directory, to sources (path: identity). Fails:
  * PST_E_LIMIT past 100,000 files. */

@@ -27,8 +27,8 @@ PST_API PST_MUST_USE pst_rc pst_npy_parse(const void *head, size_t bytes, uint64
 /* Fills PST_PAGE bytes with a version 1 header whose data begin at byte PST_PAGE. */
 PST_API void pst_npy_format(char head[PST_PAGE], enum pst_dtype dtype, int rank, const int64_t shape[2]);
 
-PST_API const char *pst_npy_descr(enum pst_dtype dtype); /* "<f4" */
-PST_API PST_MUST_USE pst_rc pst_npy_dtype(const char *descr, enum pst_dtype *out);
+const char *pst_npy_descr(enum pst_dtype dtype); /* "<f4" */
+PST_MUST_USE pst_rc pst_npy_dtype(const char *descr, enum pst_dtype *out);
 
 PST_END_DECLS
 #endif

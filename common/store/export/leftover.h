@@ -13,7 +13,7 @@ PST_API PST_MUST_USE pst_rc pst_export_remove_leftover(int parent_fd, const char
                                                        bool dry);
 
 /* Removes what killed exports to DIR left beside it, as far as nobody holds it. */
-PST_API void pst_export_remove_leftovers(const char *dir);
+void pst_export_remove_leftovers(const char *dir);
 
 PST_END_DECLS
 #endif

@@ -52,19 +52,18 @@ struct pst_edge_text {
     uint64_t at;                     /* bytes of text that were read */
 };
 
-PST_API PST_MUST_USE pst_rc pst_edge_text_init(struct pst_edge_text *e,
-                                               const struct pst_edge_text_spec *spec);
+PST_MUST_USE pst_rc pst_edge_text_init(struct pst_edge_text *e, const struct pst_edge_text_spec *spec);
 
 /* A pst_import_feed_fn. Fails with PATH:LINE: byte: expected, found. */
-PST_API PST_MUST_USE pst_rc pst_edge_text_feed(void *ctx, struct pst_csc_builder *csc, int64_t *vertices,
-                                               struct pst_progress *progress);
+PST_MUST_USE pst_rc pst_edge_text_feed(void *ctx, struct pst_csc_builder *csc, int64_t *vertices,
+                                       struct pst_progress *progress);
 
 /* Writes ids where they were compacted; feed has written names. */
-PST_API PST_MUST_USE pst_rc pst_edge_text_write(const struct pst_edge_text *e, struct pst_build *b);
+PST_MUST_USE pst_rc pst_edge_text_write(const struct pst_edge_text *e, struct pst_build *b);
 
 /* What was repaired or left out, one per line. */
-PST_API void pst_edge_text_tell(const struct pst_edge_text *e, struct pst_problems *warnings);
-PST_API void pst_edge_text_release(struct pst_edge_text *e);
+void pst_edge_text_tell(const struct pst_edge_text *e, struct pst_problems *warnings);
+void pst_edge_text_release(struct pst_edge_text *e);
 
 PST_END_DECLS
 #endif

@@ -60,7 +60,7 @@ int64_t pst_import_target(const struct pst_import_state *im, int64_t *first);
 void pst_import_wrong_shape(struct pst_problems *problems, const struct pst_array *a,
                             enum pst_import_edge_shape asked, const char *by);
 
-PST_API const char *pst_import_source_option(enum pst_import_source_id id); /* "--edges" */
+const char *pst_import_source_option(enum pst_import_source_id id); /* "--edges" */
 
 /* dir's meta.json; *meta NULL: there is none. The caller's to release. Fails: PST_E_FORMAT with the line. */
 PST_MUST_USE pst_rc pst_import_meta(const char *dir, json_t **meta);

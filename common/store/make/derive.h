@@ -10,8 +10,8 @@ PST_BEGIN_DECLS
 
 /* Takes an array of an open dataset as it is, with its checksum: linked where the file system can, else
  * copied. */
-PST_API PST_MUST_USE pst_rc pst_derive_adopt(struct pst_build *b, const struct pst_manifest *from,
-                                             const char *dir, enum pst_array_id id);
+PST_MUST_USE pst_rc pst_derive_adopt(struct pst_build *b, const struct pst_manifest *from, const char *dir,
+                                     enum pst_array_id id);
 
 /* Random disjoint splits of the vertices that have a label (of all, where there are no labels); sizes are
  * fractions of those, sum at most 1; a function of the seed alone. Everything else is taken from ds. */

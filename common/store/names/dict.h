@@ -31,7 +31,7 @@ struct pst_dict {
 
 PST_API void pst_dict_init(struct pst_dict *d, uint64_t memory_bytes);
 
-PST_API uint64_t pst_dict_hash(const struct pst_dict *d, struct pst_name name);
+uint64_t pst_dict_hash(const struct pst_dict *d, struct pst_name name);
 
 /* Asks for the memory that a later find or put of this hash reads first, and then for what it reads second.
  */
@@ -40,15 +40,14 @@ static inline void pst_dict_expect(const struct pst_dict *d, uint64_t hash)
     if (d->slots > 0)
         __builtin_prefetch(&d->slot[((hash & UINT32_MAX) * d->slots) >> 32]);
 }
-PST_API void pst_dict_expect_record(const struct pst_dict *d, uint64_t hash);
+void pst_dict_expect_record(const struct pst_dict *d, uint64_t hash);
 
 /* -1: it is not there. */
-PST_API int64_t pst_dict_find(const struct pst_dict *d, uint64_t hash, struct pst_name name);
+int64_t pst_dict_find(const struct pst_dict *d, uint64_t hash, struct pst_name name);
 
 /* The name's number; a new one where it is new; -1: the memory is full (never of the first name). Fails:
  * PST_E_NOMEM. */
-PST_API PST_MUST_USE pst_rc pst_dict_put(struct pst_dict *d, uint64_t hash, struct pst_name name,
-                                         int64_t *number);
+PST_MUST_USE pst_rc pst_dict_put(struct pst_dict *d, uint64_t hash, struct pst_name name, int64_t *number);
 
 /* The same where a full memory is an error: PST_E_LIMIT, saying what would do. */
 PST_API PST_MUST_USE pst_rc pst_dict_add(struct pst_dict *d, const char *name, size_t bytes, int64_t *number);
@@ -57,8 +56,8 @@ PST_API PST_MUST_USE pst_rc pst_dict_add(struct pst_dict *d, const char *name, s
 PST_API struct pst_name pst_dict_name(const struct pst_dict *d, uint64_t *at);
 
 /* Writes the two arrays: where names begin, and their bytes. */
-PST_API PST_MUST_USE pst_rc pst_dict_write(const struct pst_dict *d, struct pst_build *b,
-                                           enum pst_array_id at_id, enum pst_array_id bytes_id);
+PST_MUST_USE pst_rc pst_dict_write(const struct pst_dict *d, struct pst_build *b, enum pst_array_id at_id,
+                                   enum pst_array_id bytes_id);
 PST_API void pst_dict_release(struct pst_dict *d);
 
 PST_END_DECLS

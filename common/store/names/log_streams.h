@@ -37,11 +37,10 @@ struct pst_log_streams {
 
 /* Streams without anything, in DIR/temp-edges.NAME; name NULL: in a file without a name. Fails: PST_E_IO,
  * PST_E_NOMEM. */
-PST_API PST_MUST_USE pst_rc pst_log_streams_make(struct pst_log_streams *s, const char *dir, const char *name,
-                                                 int n, uint32_t block_bytes);
+PST_MUST_USE pst_rc pst_log_streams_make(struct pst_log_streams *s, const char *dir, const char *name, int n,
+                                         uint32_t block_bytes);
 
-PST_API PST_MUST_USE pst_rc pst_log_stream_put_more(struct pst_log_streams *s, int i, const void *data,
-                                                    size_t bytes);
+PST_MUST_USE pst_rc pst_log_stream_put_more(struct pst_log_streams *s, int i, const void *data, size_t bytes);
 
 /* Appends. Fails: PST_E_IO (a full disk says so), PST_E_NOMEM. */
 static inline PST_MUST_USE pst_rc pst_log_stream_put(struct pst_log_streams *s, int i, const void *data,
@@ -56,23 +55,23 @@ static inline PST_MUST_USE pst_rc pst_log_stream_put(struct pst_log_streams *s, 
 }
 
 /* Writes what its last block has and lets the block go: nothing more is put, and it can be read. */
-PST_API PST_MUST_USE pst_rc pst_log_stream_end(struct pst_log_streams *s, int i);
-PST_API PST_MUST_USE pst_rc pst_log_streams_end(struct pst_log_streams *s); /* all of them */
-PST_API void pst_log_stream_forget(struct pst_log_streams *s, int i);       /* what was put: it begins anew */
+PST_MUST_USE pst_rc pst_log_stream_end(struct pst_log_streams *s, int i);
+PST_MUST_USE pst_rc pst_log_streams_end(struct pst_log_streams *s); /* all of them */
+void pst_log_stream_forget(struct pst_log_streams *s, int i);       /* what was put: it begins anew */
 
 /* Writes what the last blocks have; more can be put. Then: what was written is on the disk. */
-PST_API PST_MUST_USE pst_rc pst_log_streams_flush(struct pst_log_streams *s);
-PST_API PST_MUST_USE pst_rc pst_log_streams_sync(const struct pst_log_streams *s);
+PST_MUST_USE pst_rc pst_log_streams_flush(struct pst_log_streams *s);
+PST_MUST_USE pst_rc pst_log_streams_sync(const struct pst_log_streams *s);
 
 /* What is where, of the streams that keep(ctx, i) says (all when it is NULL); and streams of which that was
  * kept: what was put after is forgotten. Fails: PST_E_FORMAT, PST_E_IO, PST_E_NOMEM. */
-PST_API json_t *pst_log_streams_state(const struct pst_log_streams *s, bool (*keep)(const void *ctx, int i),
-                                      const void *ctx);
-PST_API PST_MUST_USE pst_rc pst_log_streams_load(struct pst_log_streams *s, const char *dir, const char *name,
-                                                 const json_t *state);
+json_t *pst_log_streams_state(const struct pst_log_streams *s, bool (*keep)(const void *ctx, int i),
+                              const void *ctx);
+PST_MUST_USE pst_rc pst_log_streams_load(struct pst_log_streams *s, const char *dir, const char *name,
+                                         const json_t *state);
 
 /* keep false: the file is removed. */
-PST_API void pst_log_streams_close(struct pst_log_streams *s, bool keep);
+void pst_log_streams_close(struct pst_log_streams *s, bool keep);
 
 struct pst_log_stream_reader {
     const struct pst_log_streams *s;
@@ -83,8 +82,8 @@ struct pst_log_stream_reader {
 };
 
 /* From the begin of a stream that was ended. Allocates with the first byte. */
-PST_API void pst_log_stream_read(struct pst_log_stream_reader *r, const struct pst_log_streams *s, int i);
-PST_API PST_MUST_USE pst_rc pst_log_stream_read_more(struct pst_log_stream_reader *r, size_t need);
+void pst_log_stream_read(struct pst_log_stream_reader *r, const struct pst_log_streams *s, int i);
+PST_MUST_USE pst_rc pst_log_stream_read_more(struct pst_log_stream_reader *r, size_t need);
 
 /* At least so many bytes are ahead, or all that there are. Fails: PST_E_IO, PST_E_FORMAT when what is read is
  * not what was written, PST_E_NOMEM. */
@@ -92,7 +91,7 @@ static inline PST_MUST_USE pst_rc pst_log_stream_ahead(struct pst_log_stream_rea
 {
     return r->end - r->at >= need || r->left == 0 ? PST_OK : pst_log_stream_read_more(r, need);
 }
-PST_API void pst_log_stream_reader_release(struct pst_log_stream_reader *r);
+void pst_log_stream_reader_release(struct pst_log_stream_reader *r);
 
 /* Numbers on their way to a stream. */
 struct pst_ids_writer {
@@ -103,7 +102,7 @@ struct pst_ids_writer {
     uint64_t id[PST_NAMES_PACK_IDS];
 };
 
-PST_API PST_MUST_USE pst_rc pst_ids_flush(struct pst_ids_writer *w);
+PST_MUST_USE pst_rc pst_ids_flush(struct pst_ids_writer *w);
 static inline PST_MUST_USE pst_rc pst_ids_put(struct pst_ids_writer *w, uint64_t id)
 {
     w->any |= id;
@@ -117,7 +116,7 @@ struct pst_ids_reader {
     uint64_t id[PST_NAMES_PACK_IDS];
 };
 
-PST_API PST_MUST_USE pst_rc pst_ids_more(struct pst_ids_reader *r);
+PST_MUST_USE pst_rc pst_ids_more(struct pst_ids_reader *r);
 /* Fails: PST_E_FORMAT after the last, and as pst_log_stream_ahead. */
 static inline PST_MUST_USE pst_rc pst_ids_next(struct pst_ids_reader *r, int64_t *id)
 {

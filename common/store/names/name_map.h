@@ -19,12 +19,11 @@ struct pst_name_map_spec {
 
 /* Names in the order of their numbers, each of 0 to n - 1 once; out is a dictionary without names, whose
  * memory bound holds twice. Fails: PST_E_FORMAT with PATH:LINE: byte, PST_E_LIMIT. */
-PST_API PST_MUST_USE pst_rc pst_name_map_read(const struct pst_name_map_spec *spec, struct pst_dict *out);
+PST_MUST_USE pst_rc pst_name_map_read(const struct pst_name_map_spec *spec, struct pst_dict *out);
 
 /* The same where every name is an integer of 0 or more, to an array of n; *integers false: some name is
  * none. */
-PST_API PST_MUST_USE pst_rc pst_name_map_read_ids(const struct pst_name_map_spec *spec, int64_t *ids,
-                                                  bool *integers);
+PST_MUST_USE pst_rc pst_name_map_read_ids(const struct pst_name_map_spec *spec, int64_t *ids, bool *integers);
 
 PST_END_DECLS
 #endif

@@ -54,7 +54,7 @@ PST_API PST_MUST_USE pst_rc pst_names_add(struct pst_names *n, const struct pst_
                                           int64_t *id, size_t *known);
 PST_API bool pst_names_aside(const struct pst_names *n); /* something was put aside */
 PST_API uint64_t pst_names_mentions_aside(const struct pst_names *n);
-PST_API const struct pst_dict *pst_names_dict(const struct pst_names *n); /* those in memory, while adding */
+const struct pst_dict *pst_names_dict(const struct pst_names *n); /* those in memory, while adding */
 PST_API enum pst_names_step pst_names_step(const struct pst_names *n);
 
 /* Ends adding: numbers each stream's names. Then the names' count, and the bytes of all, are known. */
@@ -68,8 +68,8 @@ PST_API PST_MUST_USE pst_rc pst_names_order(struct pst_names *n, pst_names_fn fn
 
 /* The same, to the two arrays (write.c). *early: how many names come before mention `until` of those
  * that were put aside; NULL: nobody asks. */
-PST_API PST_MUST_USE pst_rc pst_names_write(struct pst_names *n, struct pst_build *b, enum pst_array_id at_id,
-                                            enum pst_array_id bytes_id, int64_t until, int64_t *early);
+PST_MUST_USE pst_rc pst_names_write(struct pst_names *n, struct pst_build *b, enum pst_array_id at_id,
+                                    enum pst_array_id bytes_id, int64_t until, int64_t *early);
 
 PST_API PST_MUST_USE pst_rc pst_names_number(struct pst_names *n);
 

@@ -46,14 +46,14 @@ PST_API PST_MUST_USE pst_rc pst_sorter_next(struct pst_sorter *s, int64_t *high,
 
 /* Puts all that was added, or is still to be given, on the disk, and says in dir/name what is where; the
  * caller then remembers name. Only of a named one that has parts (pst_sorter_parts). */
-PST_API PST_MUST_USE pst_rc pst_sorter_save(struct pst_sorter *s, const char *name);
+PST_MUST_USE pst_rc pst_sorter_save(struct pst_sorter *s, const char *name);
 
 /* One that was saved: what was added after is forgotten. Saved after finish: first is the first bucket to
  * give (pst_sorter_done when it was noted). Fails: PST_E_FORMAT when the file is damaged, and as new does. */
-PST_API PST_MUST_USE pst_rc pst_sorter_load(struct pst_sorter **out, const struct pst_sorter_spec *spec,
-                                            const char *name, uint64_t first);
-PST_API uint64_t pst_sorter_done(const struct pst_sorter *s); /* buckets that next gave whole */
-PST_API bool pst_sorter_finished(const struct pst_sorter *s);
+PST_MUST_USE pst_rc pst_sorter_load(struct pst_sorter **out, const struct pst_sorter_spec *spec,
+                                    const char *name, uint64_t first);
+uint64_t pst_sorter_done(const struct pst_sorter *s); /* buckets that next gave whole */
+bool pst_sorter_finished(const struct pst_sorter *s);
 
 PST_API int64_t pst_sorter_parts(const struct pst_sorter *s); /* on disk; 0: all was in memory */
 PST_API void pst_sorter_free(struct pst_sorter *s);

@@ -36,31 +36,31 @@ struct pst_table {
 };
 
 /* By its name's ending: .csv, .tsv or .psv, also with .gz or .zst after it. */
-PST_API bool pst_table_is_one(const char *path);
+bool pst_table_is_one(const char *path);
 
 /* known: names that a header may have (compared without case), a list that ends with NULL. Fails: as
  * pst_text_open; PST_E_FORMAT where the first line is neither a header that the caller knows nor all numbers.
  */
-PST_API PST_MUST_USE pst_rc pst_table_open(struct pst_table *t, const char *path,
-                                           enum pst_table_header header, const char *const *known);
+PST_MUST_USE pst_rc pst_table_open(struct pst_table *t, const char *path, enum pst_table_header header,
+                                   const char *const *known);
 /* The next row, in t->field; *more false: there are no more. Blank lines are skipped. Fails: PST_E_FORMAT
  * with PATH:LINE where a row has another number of columns than the first. */
-PST_API PST_MUST_USE pst_rc pst_table_next(struct pst_table *t, bool *more);
+PST_MUST_USE pst_rc pst_table_next(struct pst_table *t, bool *more);
 
 /* The column of one of the names (a list that ends with NULL; compared without case), the first that is
  * there; -1: none, or the table has no header. */
-PST_API int pst_table_column(const struct pst_table *t, const char *const *names);
+int pst_table_column(const struct pst_table *t, const char *const *names);
 
 /* Fails with PATH:LINE: column: expected WHAT, found the field. Returns PST_E_FORMAT. */
-PST_API PST_MUST_USE pst_rc pst_table_fail(const struct pst_table *t, int column, const char *what);
+PST_MUST_USE pst_rc pst_table_fail(const struct pst_table *t, int column, const char *what);
 /* The columns' names, with commas between, for messages. */
-PST_API void pst_table_names(const struct pst_table *t, char *out, size_t room);
-PST_API void pst_table_close(struct pst_table *t);
+void pst_table_names(const struct pst_table *t, char *out, size_t room);
+void pst_table_close(struct pst_table *t);
 
 /* An integer that fills the field. */
-PST_API bool pst_table_integer(const struct pst_table_field *f, int64_t *out);
+bool pst_table_integer(const struct pst_table_field *f, int64_t *out);
 /* A number that fills the field; nan and inf count as numbers. */
-PST_API bool pst_table_real(const struct pst_table_field *f, double *out);
+bool pst_table_real(const struct pst_table_field *f, double *out);
 
 PST_END_DECLS
 #endif

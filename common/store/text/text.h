@@ -29,23 +29,23 @@ struct pst_text {
 };
 
 /* Told by its first bytes, not its name. Fails: PST_E_IO, PST_E_FORMAT for UTF-16, PST_E_NOMEM. */
-PST_API PST_MUST_USE pst_rc pst_text_open(struct pst_text *t, const char *path);
+PST_MUST_USE pst_rc pst_text_open(struct pst_text *t, const char *path);
 
 /* The next whole lines; each ends with '\n', also the file's last; *begin == *end when there are no more.
  * Valid until the next call. Fails: PST_E_FORMAT for damaged or truncated compressed data (with the byte) and
  * for a line that is longer than PST_TEXT_LINE_MAX. */
-PST_API PST_MUST_USE pst_rc pst_text_block(struct pst_text *t, const char **begin, const char **end);
+PST_MUST_USE pst_rc pst_text_block(struct pst_text *t, const char **begin, const char **end);
 /* Goes to byte `at` of the text, which begins line `line`. */
-PST_API PST_MUST_USE pst_rc pst_text_seek(struct pst_text *t, uint64_t at, int64_t line);
-PST_API void pst_text_close(struct pst_text *t);
+PST_MUST_USE pst_rc pst_text_seek(struct pst_text *t, uint64_t at, int64_t line);
+void pst_text_close(struct pst_text *t);
 
 /* Fails with "PATH:LINE: expected WHAT, found '...'"; at is in a line that ends with '\n'. Returns
  * PST_E_FORMAT. */
-PST_API PST_MUST_USE pst_rc pst_text_fail(const struct pst_text *t, const char *line, const char *at,
-                                          const char *what);
+PST_MUST_USE pst_rc pst_text_fail(const struct pst_text *t, const char *line, const char *at,
+                                  const char *what);
 
 /* A number at *p, which ends with something that is no part of it; false: there is none. Exact. */
-PST_API bool pst_text_real(const char **p, double *out);
+bool pst_text_real(const char **p, double *out);
 
 /* An integer from 0 to INT64_MAX at *p; false: there is none, or it is larger. */
 static inline bool pst_text_id(const char **p, int64_t *out)

@@ -21,8 +21,8 @@ struct pst_text_array_spec {
 };
 
 /* Fails: PST_E_FORMAT with PATH:LINE: byte: expected, found. rows: how many there were; may be NULL. */
-PST_API PST_MUST_USE pst_rc pst_text_array(const struct pst_text_array_spec *spec, int64_t *rows,
-                                           struct pst_progress *progress);
+PST_MUST_USE pst_rc pst_text_array(const struct pst_text_array_spec *spec, int64_t *rows,
+                                   struct pst_progress *progress);
 
 PST_END_DECLS
 #endif

@@ -23,27 +23,26 @@ struct pst_yaml {
 
 /* One document whose root is a map. Fails: PST_E_FORMAT with PATH:LINE:COLUMN, also for a key that is there
  * twice. */
-PST_API PST_MUST_USE pst_rc pst_yaml_load(struct pst_yaml *y, const char *path);
-PST_API void pst_yaml_close(struct pst_yaml *y);
+PST_MUST_USE pst_rc pst_yaml_load(struct pst_yaml *y, const char *path);
+void pst_yaml_close(struct pst_yaml *y);
 
-PST_API pst_yaml_node pst_yaml_root(const struct pst_yaml *y);
+pst_yaml_node pst_yaml_root(const struct pst_yaml *y);
 /* NULL: the map has no such key, or it is null; or map is NULL or no map. */
-PST_API pst_yaml_node pst_yaml_get(const struct pst_yaml *y, pst_yaml_node map, const char *key);
+pst_yaml_node pst_yaml_get(const struct pst_yaml *y, pst_yaml_node map, const char *key);
 /* Of a list; 0 for anything else. */
-PST_API int pst_yaml_count(pst_yaml_node list);
-PST_API pst_yaml_node pst_yaml_at(const struct pst_yaml *y, pst_yaml_node list, int index);
+int pst_yaml_count(pst_yaml_node list);
+pst_yaml_node pst_yaml_at(const struct pst_yaml *y, pst_yaml_node list, int index);
 /* The text of a plain value; NULL: it is a list, a map or nothing. */
-PST_API const char *pst_yaml_scalar(pst_yaml_node node);
+const char *pst_yaml_scalar(pst_yaml_node node);
 
 /* map's key as text of 1 to room - 1 bytes; "" where it is absent and not needed. */
-PST_API PST_MUST_USE pst_rc pst_yaml_text(const struct pst_yaml *y, pst_yaml_node map, const char *key,
-                                          bool needed, char *out, size_t room);
+PST_MUST_USE pst_rc pst_yaml_text(const struct pst_yaml *y, pst_yaml_node map, const char *key, bool needed,
+                                  char *out, size_t room);
 /* map's key as an integer of low or more; *out stays where it is absent and not needed. */
-PST_API PST_MUST_USE pst_rc pst_yaml_int(const struct pst_yaml *y, pst_yaml_node map, const char *key,
-                                         bool needed, int64_t low, int64_t *out);
+PST_MUST_USE pst_rc pst_yaml_int(const struct pst_yaml *y, pst_yaml_node map, const char *key, bool needed,
+                                 int64_t low, int64_t *out);
 /* Fails with PATH:LINE:COLUMN: message. */
-PST_API pst_rc pst_yaml_fail(const struct pst_yaml *y, pst_yaml_node node, const char *fmt, ...)
-    PST_PRINTF(3, 4);
+pst_rc pst_yaml_fail(const struct pst_yaml *y, pst_yaml_node node, const char *fmt, ...) PST_PRINTF(3, 4);
 
 PST_END_DECLS
 #endif

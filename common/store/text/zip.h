@@ -25,13 +25,13 @@ struct pst_zip {
     int members;
 };
 
-PST_API PST_MUST_USE pst_rc pst_zip_open(struct pst_zip *z, const char *path);
+PST_MUST_USE pst_rc pst_zip_open(struct pst_zip *z, const char *path);
 /* NULL: there is none. */
-PST_API const struct pst_zip_member *pst_zip_find(const struct pst_zip *z, const char *name);
+const struct pst_zip_member *pst_zip_find(const struct pst_zip *z, const char *name);
 /* Writes the member to a new file and checks its size and CRC. */
-PST_API PST_MUST_USE pst_rc pst_zip_extract(const struct pst_zip *z, const struct pst_zip_member *m,
-                                            const char *to, struct pst_progress *progress);
-PST_API void pst_zip_close(struct pst_zip *z);
+PST_MUST_USE pst_rc pst_zip_extract(const struct pst_zip *z, const struct pst_zip_member *m, const char *to,
+                                    struct pst_progress *progress);
+void pst_zip_close(struct pst_zip *z);
 
 PST_END_DECLS
 #endif

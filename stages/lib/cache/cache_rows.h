@@ -24,10 +24,10 @@ struct pst_cache_rows {
 /* Reads the rows of `vertices` (n ids in any order, each once) from the files of the features, in file order.
  * features: `files` arrays with `rows` rows together (common/store/dataset/rows.h). A GPU needs a queue.
  * PST_E_NOMEM; PST_E_FORMAT: an id is out of range or comes twice; PST_E_IO. */
-PST_API PST_MUST_USE pst_rc pst_cache_rows_load(struct pst_cache_rows *c, struct pst_device *device,
-                                                const struct pst_array *features, int files, int64_t rows,
-                                                uint64_t stride_bytes, const int64_t *vertices, int64_t n);
-PST_API void pst_cache_rows_release(struct pst_cache_rows *c);
+PST_MUST_USE pst_rc pst_cache_rows_load(struct pst_cache_rows *c, struct pst_device *device,
+                                        const struct pst_array *features, int files, int64_t rows,
+                                        uint64_t stride_bytes, const int64_t *vertices, int64_t n);
+void pst_cache_rows_release(struct pst_cache_rows *c);
 
 PST_END_DECLS
 #endif

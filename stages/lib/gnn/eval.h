@@ -68,15 +68,15 @@ struct pst_gnn_eval {
 /* Sizes and maps everything for models of this configuration. ds must outlive eval. If the memory that is
  * allowed is too little, it takes more (see memory_bytes). PST_E_NOMEM, PST_E_IO, PST_E_UNSUPPORTED: the
  * features' type. */
-PST_MUST_USE pst_rc pst_gnn_eval_open(struct pst_gnn_eval *eval, const struct pst_gnn_config *config,
-                                      const struct pst_dataset *ds,
-                                      const struct pst_gnn_eval_options *options);
-void pst_gnn_eval_close(struct pst_gnn_eval *eval);
+PST_API PST_MUST_USE pst_rc pst_gnn_eval_open(struct pst_gnn_eval *eval, const struct pst_gnn_config *config,
+                                              const struct pst_dataset *ds,
+                                              const struct pst_gnn_eval_options *options);
+PST_API void pst_gnn_eval_close(struct pst_gnn_eval *eval);
 
 /* accuracy[PST_TRAIN..PST_TEST]: the share of a split's labelled vertices that are predicted right; -1:
  * there are none. PST_E_IO; PST_E_FORMAT: ids of the graph or a split are out of range; any error of the
  * sink. */
-PST_MUST_USE pst_rc pst_gnn_eval_run(struct pst_gnn_eval *eval, const struct pst_gnn_model *model,
-                                     double accuracy[3]);
+PST_API PST_MUST_USE pst_rc pst_gnn_eval_run(struct pst_gnn_eval *eval, const struct pst_gnn_model *model,
+                                             double accuracy[3]);
 
 #endif

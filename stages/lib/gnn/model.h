@@ -126,24 +126,25 @@ struct pst_gnn_figures {
 
 /* Allocates and fills everything, and starts the team. PST_E_ARG: an impossible configuration.
  * PST_E_NOMEM. */
-PST_MUST_USE pst_rc pst_gnn_model_init(struct pst_gnn_model *model, const struct pst_gnn_config *config);
-void pst_gnn_model_release(struct pst_gnn_model *model);
+PST_API PST_MUST_USE pst_rc pst_gnn_model_init(struct pst_gnn_model *model,
+                                               const struct pst_gnn_config *config);
+PST_API void pst_gnn_model_release(struct pst_gnn_model *model);
 
 /* Adds the gradients of one micro-batch to the model's, and its figures to *figures. logits, if not NULL,
  * gets the address of the logits (n[0] x classes, rows pst_gnn_width(classes) apart), valid until the next
  * call. PST_E_LIMIT: more rows than rows_max. */
-PST_MUST_USE pst_rc pst_gnn_model_step(struct pst_gnn_model *model, const struct pst_gnn_batch *batch,
-                                       struct pst_gnn_figures *figures, const pst_real **logits);
+PST_API PST_MUST_USE pst_rc pst_gnn_model_step(struct pst_gnn_model *model, const struct pst_gnn_batch *batch,
+                                               struct pst_gnn_figures *figures, const pst_real **logits);
 
 /* One Adam step on the gradients that were added up; then they are zero again. */
-void pst_gnn_model_update(struct pst_gnn_model *model, double rate, double weight_decay);
+PST_API void pst_gnn_model_update(struct pst_gnn_model *model, double rate, double weight_decay);
 /* Forgets the gradients that were added up. */
 void pst_gnn_model_forget(struct pst_gnn_model *model);
 
 /* Copies weights, moments and running figures from the device to the host's arrays, or back. Does nothing
  * on the CPU. */
-PST_MUST_USE pst_rc pst_gnn_model_fetch(struct pst_gnn_model *model);
-PST_MUST_USE pst_rc pst_gnn_model_send(struct pst_gnn_model *model);
+PST_API PST_MUST_USE pst_rc pst_gnn_model_fetch(struct pst_gnn_model *model);
+PST_API PST_MUST_USE pst_rc pst_gnn_model_send(struct pst_gnn_model *model);
 
 static inline bool pst_gnn_model_on_device(const struct pst_gnn_model *model)
 {

@@ -23,7 +23,7 @@ struct pst_gnn_training {
     uint64_t best_batch; /* number of the best checkpoint that was kept; UINT64_MAX: none */
 };
 
-void pst_gnn_training_init(struct pst_gnn_training *progress);
+PST_API void pst_gnn_training_init(struct pst_gnn_training *progress);
 
 /* What a checkpoint must agree with: dataset (its digest), seed and the shape of the model. */
 struct pst_gnn_identity {
@@ -31,26 +31,29 @@ struct pst_gnn_identity {
     const char *run; /* of pst_run_identity; NULL: it is not kept. Compared before the run begins */
     char model[256];
 };
-void pst_gnn_identity_of(struct pst_gnn_identity *id, const struct pst_gnn_model *model,
-                         const char *dataset_digest);
+PST_API void pst_gnn_identity_of(struct pst_gnn_identity *id, const struct pst_gnn_model *model,
+                                 const char *dataset_digest);
 
 /* Writes RUN_DIR/checkpoints/<next_batch>.safetensors. Removes older checkpoints except the last `keep`
  * and the best one. PST_E_IO. */
-PST_MUST_USE pst_rc pst_gnn_state_save(const char *run_dir, int64_t keep, const struct pst_gnn_model *model,
-                                       const struct pst_gnn_training *progress,
-                                       const struct pst_gnn_identity *id);
+PST_API PST_MUST_USE pst_rc pst_gnn_state_save(const char *run_dir, int64_t keep,
+                                               const struct pst_gnn_model *model,
+                                               const struct pst_gnn_training *progress,
+                                               const struct pst_gnn_identity *id);
 /* PST_E_ARG: the checkpoint is of another dataset, seed or model. PST_E_FORMAT, PST_E_IO. */
-PST_MUST_USE pst_rc pst_gnn_state_load(const char *path, struct pst_gnn_model *model,
-                                       struct pst_gnn_training *progress, const struct pst_gnn_identity *id);
+PST_API PST_MUST_USE pst_rc pst_gnn_state_load(const char *path, struct pst_gnn_model *model,
+                                               struct pst_gnn_training *progress,
+                                               const struct pst_gnn_identity *id);
 
 /* Describes the model of a checkpoint: fills all of config but threads and rows_max, and the dataset's
  * digest. PST_E_FORMAT: it is not a checkpoint of this trainer. */
-PST_MUST_USE pst_rc pst_gnn_state_describe(const char *path, struct pst_gnn_config *config, char dataset[17]);
+PST_API PST_MUST_USE pst_rc pst_gnn_state_describe(const char *path, struct pst_gnn_config *config,
+                                                   char dataset[17]);
 
 /* Finds a checkpoint of a run. best: the best validated epoch that was kept, or the last one if none was;
  * else the last one. warning, if not NULL, gets a text about damaged ones, which are passed over.
  * PST_E_STATE: there is none. */
-PST_MUST_USE pst_rc pst_gnn_state_find(const char *run_dir, bool best, char path[4096], char *warning,
-                                       size_t warning_size);
+PST_API PST_MUST_USE pst_rc pst_gnn_state_find(const char *run_dir, bool best, char path[4096], char *warning,
+                                               size_t warning_size);
 
 #endif

@@ -37,14 +37,15 @@ struct pst_gnn_team {
 };
 
 /* threads: 1 to PST_GNN_TEAM_MAX; 1 starts none. PST_E_NOMEM: the threads cannot be made. */
-PST_MUST_USE pst_rc pst_gnn_team_new(struct pst_gnn_team **team, int threads);
-void pst_gnn_team_free(struct pst_gnn_team *team); /* NULL: does nothing */
+PST_API_TEST PST_MUST_USE pst_rc pst_gnn_team_new(struct pst_gnn_team **team, int threads);
+PST_API_TEST void pst_gnn_team_free(struct pst_gnn_team *team); /* NULL: does nothing */
 
 /* Calls task(job, 0 .. tasks-1, worker), in any order, on workers 0 .. threads-1. Returns when all are
  * done. */
-void pst_gnn_team_run(struct pst_gnn_team *team, pst_gnn_task_fn *task, void *job, int64_t tasks);
+PST_API_TEST void pst_gnn_team_run(struct pst_gnn_team *team, pst_gnn_task_fn *task, void *job,
+                                   int64_t tasks);
 
 /* The number of cores that this process may run on, at most PST_GNN_TEAM_MAX. */
-int pst_gnn_team_cores(void);
+PST_API int pst_gnn_team_cores(void);
 
 #endif

@@ -152,28 +152,28 @@ struct pst_io_backend {
 /* The ways in which nvme and emulated can drive queues. */
 #define PST_IO_STACK_NAMES PST_NVME_WAY_NAMES
 
-extern const struct pst_io_backend_ops pst_io_uring_ops;
-extern const struct pst_io_backend_ops pst_io_pread_ops;
-extern const struct pst_io_backend_ops pst_io_mmap_ops;
-extern const struct pst_io_backend_ops pst_io_nvme_ops;
-extern const struct pst_io_backend_ops pst_io_emulated_ops;
+extern PST_API const struct pst_io_backend_ops pst_io_uring_ops;
+extern PST_API const struct pst_io_backend_ops pst_io_pread_ops;
+extern PST_API const struct pst_io_backend_ops pst_io_mmap_ops;
+extern PST_API const struct pst_io_backend_ops pst_io_nvme_ops;
+extern PST_API const struct pst_io_backend_ops pst_io_emulated_ops;
 
 /* The array that lies in this file. */
 const struct pst_request_array *pst_io_array_in(const struct pst_request_array *arrays, uint32_t file);
 
 /* Calls b's wait, or does the same with its ring and fds. */
-PST_MUST_USE pst_rc pst_io_wait(struct pst_io_backend *b, int ms);
+PST_API PST_MUST_USE pst_rc pst_io_wait(struct pst_io_backend *b, int ms);
 
 /* Finds a backend by name, but not "auto". NULL, with pst_fail: there is none. */
-const struct pst_io_backend_ops *pst_io_backend_named(const char *name);
+PST_API const struct pst_io_backend_ops *pst_io_backend_named(const char *name);
 
 /* Opens config->nfiles paths (NULL or "": no file) into config->files, and over them the backend that is
  * named `want`. If a fault is asked for, wraps the fault injector around it. notes gets a line for each thing
  * that works less well than it could. On failure the files are closed. */
-PST_MUST_USE pst_rc pst_io_choose(struct pst_io_backend *b, const struct pst_io_config *config,
-                                  const char *want, const char *const *paths, bool direct, bool writable,
-                                  char *notes, size_t note_bytes);
-void pst_io_files_close(struct pst_io_file *files, uint32_t n);
+PST_API PST_MUST_USE pst_rc pst_io_choose(struct pst_io_backend *b, const struct pst_io_config *config,
+                                          const char *want, const char *const *paths, bool direct,
+                                          bool writable, char *notes, size_t note_bytes);
+PST_API void pst_io_files_close(struct pst_io_file *files, uint32_t n);
 
 /* Wraps the fault injector around a backend. On failure the backend stays as it is. */
 PST_MUST_USE pst_rc pst_io_faulty_wrap(struct pst_io_backend *b, const struct pst_io_config *config);

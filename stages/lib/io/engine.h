@@ -38,13 +38,13 @@ struct pst_disk_config {
 /* Adds an array that requests may name. It lies in n files: row v is row v / n of file v mod n, and row 0 of
  * each file begins at byte data_at. wanted_bytes of each row are data. An array without rows is not added.
  * The paths must outlive the engine. */
-void pst_disk_config_add(struct pst_disk_config *c, enum pst_array_id id, const char *const *paths,
-                         uint32_t n, uint64_t data_at, uint64_t rows, uint64_t row_bytes,
-                         uint64_t wanted_bytes);
+PST_API_TEST void pst_disk_config_add(struct pst_disk_config *c, enum pst_array_id id,
+                                      const char *const *paths, uint32_t n, uint64_t data_at, uint64_t rows,
+                                      uint64_t row_bytes, uint64_t wanted_bytes);
 /* Adds every array of a dataset. The engine opens their files when it is made: at most PST_ARRAY_COUNT +
  * PST_DATASET_FEATURE_FILES_MAX - 1. on_drives: features are read from raw drives; then only the first of
  * their files is opened. */
-void pst_disk_config_add_all(struct pst_disk_config *c, const struct pst_dataset *ds, bool on_drives);
+PST_API void pst_disk_config_add_all(struct pst_disk_config *c, const struct pst_dataset *ds, bool on_drives);
 
 struct pst_disk_stats {
     uint64_t requests; /* operations given to the backend, with repeats */
@@ -76,34 +76,34 @@ static inline bool pst_disk_idle(const struct pst_disk_ticket *t)
 struct pst_disk;
 
 /* Makes an engine. note gets a line for each thing that works less well than it could. */
-PST_MUST_USE pst_rc pst_disk_new(struct pst_disk **out, const struct pst_disk_config *config, char *note,
-                                 size_t note_bytes);
-void pst_disk_free(struct pst_disk *d);
+PST_API PST_MUST_USE pst_rc pst_disk_new(struct pst_disk **out, const struct pst_disk_config *config,
+                                         char *note, size_t note_bytes);
+PST_API void pst_disk_free(struct pst_disk *d);
 
-const char *pst_disk_backend(const struct pst_disk *d); /* the name of the backend that runs */
-bool pst_disk_direct(const struct pst_disk *d);         /* true: all files are read past the page cache */
-const struct pst_disk_stats *pst_disk_stats(const struct pst_disk *d);
+PST_API const char *pst_disk_backend(const struct pst_disk *d); /* the name of the backend that runs */
+PST_API bool pst_disk_direct(const struct pst_disk *d); /* true: all files are read past the page cache */
+PST_API const struct pst_disk_stats *pst_disk_stats(const struct pst_disk *d);
 /* Counts of our own driver. False: the backend has no drives of its own. */
-bool pst_disk_driven(struct pst_disk *d, struct pst_io_driven *driven);
-int pst_disk_in_flight(const struct pst_disk *d);
-int pst_disk_fds(const struct pst_disk *d, int fds[PST_IO_FDS_MAX]);
+PST_API bool pst_disk_driven(struct pst_disk *d, struct pst_io_driven *driven);
+PST_API int pst_disk_in_flight(const struct pst_disk *d);
+PST_API int pst_disk_fds(const struct pst_disk *d, int fds[PST_IO_FDS_MAX]);
 
 /* Queues `count` requests at byte table_at of a slot. PST_E_FORMAT: the table does not fit the slot.
  * PST_E_LIMIT: tables_max tables wait already. The requests are checked later, when they are carried out. */
-PST_MUST_USE pst_rc pst_disk_add(struct pst_disk *d, struct pst_disk_ticket *ticket, void *slot,
-                                 uint64_t slot_bytes, uint64_t table_at, uint64_t count);
+PST_API PST_MUST_USE pst_rc pst_disk_add(struct pst_disk *d, struct pst_disk_ticket *ticket, void *slot,
+                                         uint64_t slot_bytes, uint64_t table_at, uint64_t count);
 
 /* Says that the slot's last table was added. Only then does a GPU wait for its completions. */
-void pst_disk_whole(struct pst_disk *d, struct pst_disk_ticket *ticket);
+PST_API void pst_disk_whole(struct pst_disk *d, struct pst_disk_ticket *ticket);
 
 /* Does all that can be done without waiting. Any error is final, and every later call returns it. It names
  * file, bytes, and the vertex (for features) or the request's tag. */
-PST_MUST_USE pst_rc pst_disk_pump(struct pst_disk *d);
+PST_API PST_MUST_USE pst_rc pst_disk_pump(struct pst_disk *d);
 
 /* Sleeps until something has completed, but at most `ms` milliseconds. */
-void pst_disk_sleep(struct pst_disk *d, int64_t ms);
+PST_API_TEST void pst_disk_sleep(struct pst_disk *d, int64_t ms);
 
 /* Pumps until nothing is queued or in flight. PST_E_TIMEOUT: that took longer. */
-PST_MUST_USE pst_rc pst_disk_wait(struct pst_disk *d, int timeout_ms);
+PST_API_TEST PST_MUST_USE pst_rc pst_disk_wait(struct pst_disk *d, int timeout_ms);
 
 #endif

@@ -51,8 +51,9 @@ PST_MUST_USE pst_rc pst_disk_pieces_take(struct pst_disk_pieces *p, struct pst_d
                                          struct pst_disk_stats *stats);
 
 /* Judges a copy of a request (pst_request_judge) and describes what is wrong. PST_E_FORMAT, PST_E_ARG. */
-PST_MUST_USE pst_rc pst_disk_pieces_check(const struct pst_disk_pieces *p, const struct pst_disk_table *table,
-                                          uint64_t request, const struct pst_request *r);
+PST_API_TEST PST_MUST_USE pst_rc pst_disk_pieces_check(const struct pst_disk_pieces *p,
+                                                       const struct pst_disk_table *table, uint64_t request,
+                                                       const struct pst_request *r);
 
 /* Describes what is wrong with one request of a table, for a backend that found it wrong. */
 PST_MUST_USE pst_rc pst_disk_pieces_refuse(const struct pst_disk_pieces *p,

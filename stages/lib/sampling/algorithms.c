@@ -34,10 +34,10 @@ static pst_rc load(struct pst_sampling_opened *opened, const char *path)
 pst_rc pst_sampling_algorithm_find(struct pst_sampling_opened *opened, const char *name)
 {
 #define ENTRY(name_) &pst_sampling_##name_,
-    static const struct pst_sampling_algorithm *const table[] = {PST_SAMPLING_ALGORITHMS(ENTRY)};
+    static const struct pst_sampling_algorithm *const table[] = {PST_SAMPLING_ALGORITHMS(ENTRY) NULL};
 #undef ENTRY
     *opened = (struct pst_sampling_opened){.algorithm = NULL};
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+    for (size_t i = 0; table[i] != NULL; i++)
         if (strcmp(table[i]->name, name) == 0)
             opened->algorithm = table[i];
     if (opened->algorithm != NULL)

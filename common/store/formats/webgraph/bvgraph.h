@@ -31,12 +31,12 @@ struct pst_bvgraph {
 };
 
 /* path: NAME, NAME.graph or NAME.properties. memory_bytes bounds the window's lists. */
-PST_API PST_MUST_USE pst_rc pst_bvgraph_open(struct pst_bvgraph *g, const char *path, uint64_t memory_bytes);
+PST_MUST_USE pst_rc pst_bvgraph_open(struct pst_bvgraph *g, const char *path, uint64_t memory_bytes);
 
 /* The successors of the next node, ascending; valid until the next call. Fails: PST_E_FORMAT with node and
  * bit. */
-PST_API PST_MUST_USE pst_rc pst_bvgraph_next(struct pst_bvgraph *g, const int64_t **successors, int64_t *n);
-PST_API void pst_bvgraph_close(struct pst_bvgraph *g);
+PST_MUST_USE pst_rc pst_bvgraph_next(struct pst_bvgraph *g, const int64_t **successors, int64_t *n);
+void pst_bvgraph_close(struct pst_bvgraph *g);
 
 PST_END_DECLS
 #endif
