@@ -65,7 +65,7 @@ static bool ended(pid_t pid, int *status)
 /* Waits for the daemon's pipe. */
 static bool answers(pid_t daemon, const char *pipes)
 {
-    char path[4096];
+    char path[PST_PATH_MAX];
     struct stat st;
     int status = 0;
     (void)snprintf(path, sizeof path, "%s/control", pipes);

@@ -475,7 +475,7 @@ static void write_trace(struct pst_stage *self)
 {
     if (!self->trace.spans)
         return;
-    char path[4096];
+    char path[PST_PATH_MAX];
     (void)snprintf(path, sizeof path, "%s/trace/%s.json", pst_run_dir(self), self->name);
     int index = (int)json_integer_value(json_object_get(self->config, "index"));
     if (pst_trace_write(&self->trace, path, self->name, index + 1) != PST_OK)

@@ -17,24 +17,25 @@
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
-static pst_rc library_path(char out[4096])
+static pst_rc library_path(char out[PST_PATH_MAX])
 {
     const char *given = getenv("PENSTOCK_CUDA");
     Dl_info info;
     if (given)
-        return snprintf(out, 4096, "%s", given) < 4096
+        return snprintf(out, PST_PATH_MAX, "%s", given) < PST_PATH_MAX
                    ? PST_OK
                    : pst_fail(PST_E_LIMIT, "the path in PENSTOCK_CUDA is too long");
     const char *slash =
         dladdr((const void *)pst_gpus_open, &info) && info.dli_fname ? strrchr(info.dli_fname, '/') : NULL;
-    if (!slash || snprintf(out, 4096, "%.*s/" LIBRARY, (int)(slash - info.dli_fname), info.dli_fname) >= 4096)
+    if (!slash || snprintf(out, PST_PATH_MAX, "%.*s/" LIBRARY, (int)(slash - info.dli_fname),
+                           info.dli_fname) >= PST_PATH_MAX)
         return pst_fail(PST_E_UNSUPPORTED, "cannot find the directory of Penstock's libraries");
     return PST_OK;
 }
 
 static pst_rc load(const struct pst_gpus **gpus)
 {
-    char path[4096];
+    char path[PST_PATH_MAX];
     pst_rc rc = library_path(path);
     if (rc != PST_OK)
         return rc;
@@ -70,7 +71,7 @@ struct found {
 
 static void ask(struct found *found)
 {
-    char path[4096], text[2048];
+    char path[PST_PATH_MAX], text[2048];
     size_t bytes;
     pst_rc rc = pst_install_program_path("penstock-memory", path);
     if (rc == PST_OK)

@@ -10,7 +10,7 @@
 
 struct pst_proc {
     char name[PST_NAME_MAX]; /* for messages: "sampler", "memory-cpu:0" */
-    char log[4096];
+    char log[PST_PATH_MAX];
     pid_t pid;   /* 0: not running */
     pid_t known; /* the same, and still set after its end */
     int status;

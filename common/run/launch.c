@@ -156,7 +156,7 @@ static pst_rc share_gpus(struct pst_supervisor *sv)
 
 static pst_rc start_proc(struct pst_supervisor *sv, int p, const char *program)
 {
-    char path[4096];
+    char path[PST_PATH_MAX];
     char index[16];
     char *argv[PST_STAGES_MAX + 8] = {path, "--control", sv->control_endpoint, "--pulse", index};
     int argc = 5;
@@ -206,7 +206,7 @@ static pst_rc open_control(struct pst_supervisor *sv)
 
 pst_rc pst_run_launch(struct pst_supervisor *sv)
 {
-    char dir[4096];
+    char dir[PST_PATH_MAX];
     (void)snprintf(sv->id, sizeof sv->id, "%s", sv->opt->id);
     sv->procs = calloc(PST_STAGES_MAX + PST_RUN_MEMORY_HOSTS_MAX, sizeof *sv->procs);
     if (!sv->procs)

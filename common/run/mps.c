@@ -39,7 +39,7 @@ bool pst_mps_program(char *path, size_t bytes)
  * LOGS/mps.log. */
 static pid_t start_keeper(char *const argv[], int in, int out)
 {
-    char log[4096];
+    char log[PST_PATH_MAX];
     (void)snprintf(log, sizeof log, "%s/mps.log", argv[3]);
     const int errors = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     const pid_t pid = errors < 0 ? -1 : fork();
@@ -70,7 +70,7 @@ static bool hear_ready(int from)
 /* Fills pipes and logs with absolute paths. False: mps->why says why not. */
 static bool name_places(struct pst_mps *mps, const char *run_dir, char *pipes, char *logs, size_t bytes)
 {
-    char dir[4096];
+    char dir[PST_PATH_MAX];
     if (!realpath(run_dir, dir))
         (void)snprintf(mps->why, sizeof mps->why, "%.160s: %s", run_dir, strerror(errno));
     else if ((size_t)snprintf(pipes, bytes, "%s/mps", dir) > PIPES_MAX)
@@ -105,7 +105,7 @@ static bool start(struct pst_mps *mps, char *const argv[])
 
 void pst_mps_start(struct pst_mps *mps, const char *run_dir)
 {
-    char keeper[4096], program[4096], pipes[4096], logs[4096];
+    char keeper[PST_PATH_MAX], program[PST_PATH_MAX], pipes[PST_PATH_MAX], logs[PST_PATH_MAX];
     *mps = (struct pst_mps){.lifeline = -1};
     if (!pst_mps_program(program, sizeof program)) {
         (void)snprintf(mps->why, sizeof mps->why, "nvidia-cuda-mps-control is not in PATH");

@@ -13,7 +13,7 @@
 #define PST_RUN_FILES_MAX 32 /* features alone may lie in 16 */
 
 struct pst_run_file { /* a file that the run reads, as it was when it was checked */
-    char path[4096];
+    char path[PST_PATH_MAX];
     int64_t bytes, mtime_ns;
 };
 

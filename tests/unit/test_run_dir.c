@@ -36,7 +36,7 @@ int flock(int fd, int operation)
 
 static const char *open_run(int *lock)
 {
-    static char dir[PST_RUN_DIR_MAX];
+    static char dir[PST_PATH_MAX];
     (void)snprintf(dir, sizeof dir, "%s/run", place);
     assert_int_equal(run_dir_open(dir, "name", "0123456789abcdef", NULL, lock), PST_OK);
     return dir;
@@ -66,7 +66,7 @@ static void a_cleaner_between_open_and_flock(void **state)
 static void a_cleaner_that_never_stops(void **state)
 {
     (void)state;
-    char dir[PST_RUN_DIR_MAX];
+    char dir[PST_PATH_MAX];
     int lock;
     (void)snprintf(dir, sizeof dir, "%s/run", place);
     removals = 1000;
@@ -90,7 +90,7 @@ static void the_mark_of_who_made_it(void **state)
     }
     assert_int_equal(mkdirat(place_fd, "mine", 0700), 0);
     for (int again = 0; again < 2; again++) {
-        char dir[PST_RUN_DIR_MAX];
+        char dir[PST_PATH_MAX];
         (void)snprintf(dir, sizeof dir, "%s/mine", place);
         assert_int_equal(run_dir_open(dir, "name", "0123456789abcdef", NULL, &lock), PST_OK);
         const int dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -83,7 +83,7 @@ static pst_rc await_ready(int fd, const char *program)
 
 pst_rc pst_nvme_emulated_start(struct pst_nvme_emulated *e, const char *json)
 {
-    char program[4096];
+    char program[PST_PATH_MAX];
     int listener = -1, ready[2] = {-1, -1};
     memset(e, 0, sizeof *e);
     pst_rc rc = pst_install_program_path("penstock-nvme", program);

@@ -30,8 +30,8 @@ enum pst_emu_kind { PST_EMU_RAM, PST_EMU_FILE, PST_EMU_FUNCTION };
 
 struct pst_emu_namespace_config {
     enum pst_emu_kind kind;
-    uint64_t bytes;    /* of one SSD */
-    char path[4096];   /* FILE */
+    uint64_t bytes;          /* of one SSD */
+    char path[PST_PATH_MAX]; /* FILE */
     uint64_t at, unit; /* FILE: SSD s of n has units s, s + n, ..., counted from byte `at` of the file */
     bool writable;     /* of FILE; RAM is always writable, FUNCTION never */
     bool filled;       /* RAM: begins with the content of a FUNCTION, not with zeroes */

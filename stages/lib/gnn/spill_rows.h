@@ -12,7 +12,7 @@ struct pst_gnn_rows {
     size_t bytes;
     int fd;
     int64_t ld; /* from one row to the next; the user may set less than it was opened for */
-    char dir[4096];
+    char dir[PST_PATH_MAX];
 };
 
 /* spill_dir: where the file is made, and its space taken; NULL: in memory. PST_E_IO, PST_E_NOMEM. */

@@ -173,7 +173,7 @@ static void prune(const char *dir, int64_t keep, uint64_t best)
     uint64_t *numbers = malloc(LIST_MAX * sizeof *numbers);
     const size_t n = numbers ? pst_checkpoint_list(dir, numbers, LIST_MAX) : 0;
     for (size_t i = 0; i + (size_t)keep < n; i++) {
-        char path[4096];
+        char path[PST_PATH_MAX];
         pst_checkpoint_path(dir, numbers[i], path, sizeof path);
         if (numbers[i] != best)
             unlink(path);
@@ -185,7 +185,7 @@ pst_rc pst_gnn_state_save(const char *run_dir, int64_t keep, const struct pst_gn
                           const struct pst_gnn_training *progress, const struct pst_gnn_identity *id)
 {
     assert(keep >= 1);
-    char dir[3968], path[4096];
+    char dir[3968], path[PST_PATH_MAX];
     pst_rc rc = make_directory(run_dir, dir, sizeof dir);
     if (rc != PST_OK)
         return rc;
@@ -301,14 +301,15 @@ pst_rc pst_gnn_state_describe(const char *path, struct pst_gnn_config *config, c
     return rc;
 }
 
-pst_rc pst_gnn_state_find(const char *run_dir, bool best, char path[4096], char *warning, size_t warning_size)
+pst_rc pst_gnn_state_find(const char *run_dir, bool best, char path[PST_PATH_MAX], char *warning,
+                          size_t warning_size)
 {
     char dir[3968];
     struct pst_checkpoint ck;
     uint64_t number;
     if ((size_t)snprintf(dir, sizeof dir, "%s/checkpoints", run_dir) >= sizeof dir)
         return pst_fail(PST_E_ARG, "the path of the run directory is too long: %s", run_dir);
-    pst_rc rc = pst_checkpoint_latest(dir, path, 4096, warning, warning_size);
+    pst_rc rc = pst_checkpoint_latest(dir, path, PST_PATH_MAX, warning, warning_size);
     if (rc != PST_OK || !best)
         return rc;
     rc = pst_checkpoint_open(&ck, path);
@@ -318,7 +319,7 @@ pst_rc pst_gnn_state_find(const char *run_dir, bool best, char path[4096], char 
     pst_checkpoint_close(&ck);
     if (rc != PST_OK || number == UINT64_MAX)
         return rc;
-    pst_checkpoint_path(dir, number, path, 4096);
+    pst_checkpoint_path(dir, number, path, PST_PATH_MAX);
     return access(path, F_OK) == 0
                ? PST_OK
                : pst_fail(PST_E_STATE,

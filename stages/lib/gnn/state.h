@@ -53,7 +53,7 @@ PST_API PST_MUST_USE pst_rc pst_gnn_state_describe(const char *path, struct pst_
 /* Finds a checkpoint of a run. best: the best validated epoch that was kept, or the last one if none was;
  * else the last one. warning, if not NULL, gets a text about damaged ones, which are passed over.
  * PST_E_STATE: there is none. */
-PST_API PST_MUST_USE pst_rc pst_gnn_state_find(const char *run_dir, bool best, char path[4096], char *warning,
-                                               size_t warning_size);
+PST_API PST_MUST_USE pst_rc pst_gnn_state_find(const char *run_dir, bool best, char path[PST_PATH_MAX],
+                                               char *warning, size_t warning_size);
 
 #endif

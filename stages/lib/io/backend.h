@@ -24,7 +24,7 @@ struct pst_dataset;
 
 /* A file, opened once for buffered and once for direct I/O. */
 struct pst_io_file {
-    char path[4096];
+    char path[PST_PATH_MAX];
     int fd;             /* buffered; -1: not open */
     int direct;         /* with O_DIRECT; -1: not wanted, or the file system has none */
     uint32_t block;     /* direct I/O needs offset and length aligned to this */

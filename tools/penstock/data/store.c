@@ -70,7 +70,7 @@ struct store {
 /* sysfs has the serial number of a whole disk, but none of a partition. */
 static pst_rc read_serial(struct drive *d)
 {
-    char link[512], path[4096];
+    char link[512], path[PST_PATH_MAX];
     struct stat st;
     (void)stat(d->path, &st);
     (void)snprintf(link, sizeof link, "/sys/dev/block/%u:%u/partition", (unsigned)(st.st_rdev >> 8),

@@ -109,7 +109,7 @@ static pst_rc tell_routes(void)
 
 static void tell_mps(void)
 {
-    char path[4096];
+    char path[PST_PATH_MAX];
     if (pst_mps_program(path, sizeof path))
         has("mps", path);
     else

@@ -62,8 +62,8 @@ struct inference {
     struct pst_progress progress;
     struct npy_file out[OUTS];
     bool ds_open, model_open;
-    char checkpoint[4096], trained_on[17], dir[4096]; /* dir: FILE's */
-    int layer;                                        /* of the embeddings, from 0 */
+    char checkpoint[PST_PATH_MAX], trained_on[17], dir[PST_PATH_MAX]; /* dir: FILE's */
+    int layer;                                                        /* of the embeddings, from 0 */
     double accuracy[3], seconds;
 };
 
@@ -134,16 +134,16 @@ static pst_rc read_args(struct args *a, int argc, char **argv)
 /* ---- the model and its dataset --------------------------------------------------------------- */
 
 /* Where the run's report says that the dataset was, and which of its splits was used ("": the only one). */
-static pst_rc dataset_of_run(const char *run, char dir[4096], char split[PST_NAME_MAX])
+static pst_rc dataset_of_run(const char *run, char dir[PST_PATH_MAX], char split[PST_NAME_MAX])
 {
-    char path[4096];
+    char path[PST_PATH_MAX];
     json_error_t error;
     (void)snprintf(path, sizeof path, "%.4000s/report.json", run);
     json_t *report = json_load_file(path, 0, &error);
     const char *said = json_string_value(json_object_get(json_object_get(report, "dataset"), "dir"));
     const char *named = json_string_value(json_object_get(json_object_get(report, "dataset"), "split"));
     if (said != NULL)
-        (void)snprintf(dir, 4096, "%s", said);
+        (void)snprintf(dir, PST_PATH_MAX, "%s", said);
     (void)snprintf(split, PST_NAME_MAX, "%s", named != NULL ? named : "");
     json_decref(report);
     return said != NULL
@@ -174,7 +174,7 @@ static pst_rc check_fit(const struct inference *in)
 
 static pst_rc open_dataset(struct inference *in)
 {
-    char dir[4096], split[PST_NAME_MAX] = "";
+    char dir[PST_PATH_MAX], split[PST_NAME_MAX] = "";
     pst_rc rc = dataset_of_run(in->args->run, dir, split);
     if (in->args->dataset != NULL) {
         (void)snprintf(dir, sizeof dir, "%s", in->args->dataset);
@@ -209,7 +209,7 @@ static pst_rc open_model(struct inference *in)
 static pst_rc choose(struct inference *in)
 {
     const struct args *a = in->args;
-    char warning[1024] = "", dir[4096];
+    char warning[1024] = "", dir[PST_PATH_MAX];
     (void)snprintf(dir, sizeof dir, "%.4000s/checkpoints", a->run);
     if (access(dir, F_OK) != 0)
         return pst_fail(PST_E_ARG,

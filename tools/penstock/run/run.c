@@ -20,7 +20,7 @@
 
 struct run_args {
     struct pipeline_options pipeline;
-    char run_dir[PST_RUN_DIR_MAX];
+    char run_dir[PST_PATH_MAX];
     const char *report, *trace, *resume;
     bool quiet, debug;
 };
@@ -43,11 +43,11 @@ static const char run_usage[] =
 /* ---- resuming ------------------------------------------------------------------------------------ */
 
 static pst_rc find_checkpoint(const char *dir, const struct pst_pipeline *pl, const char *dataset_digest,
-                              char path[4096], uint64_t *start)
+                              char path[PST_PATH_MAX], uint64_t *start)
 {
-    char checkpoints[4096], skipped[1024] = "";
+    char checkpoints[PST_PATH_MAX], skipped[1024] = "";
     (void)snprintf(checkpoints, sizeof checkpoints, "%.4000s/checkpoints", dir);
-    pst_rc rc = pst_checkpoint_latest(checkpoints, path, 4096, skipped, sizeof skipped);
+    pst_rc rc = pst_checkpoint_latest(checkpoints, path, PST_PATH_MAX, skipped, sizeof skipped);
     if (skipped[0])
         fprintf(stderr, "warning: %s\n", skipped);
     if (rc != PST_OK)
@@ -158,7 +158,7 @@ static pst_rc merge_traces(const char *run_dir, const char *out)
 
 static pst_rc write_report(const json_t *report, const struct run_args *args)
 {
-    char path[PST_RUN_DIR_MAX + 32];
+    char path[PST_PATH_MAX + 32];
     (void)snprintf(path, sizeof path, "%s/report.json", args->run_dir);
     pst_rc rc = pst_report_write_json(report, path);
     if (rc == PST_OK && args->report)
@@ -171,7 +171,7 @@ static pst_rc write_report(const json_t *report, const struct run_args *args)
 /* Where the checkpoint of an interrupted run is, and how to go on from it. */
 static void tell_resume(const char *run_dir)
 {
-    char checkpoints[PST_RUN_DIR_MAX + 32], path[PST_RUN_DIR_MAX + 64];
+    char checkpoints[PST_PATH_MAX + 32], path[PST_PATH_MAX + 64];
     uint64_t number;
     (void)snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", run_dir);
     if (pst_checkpoint_list(checkpoints, &number, 1) == 0) {
@@ -271,14 +271,15 @@ static json_t *describe_dataset(const struct pst_pipeline *pl, const struct pst_
 
 static pst_rc write_pipeline(const struct pst_pipeline *pl, const char *run_dir)
 {
-    char path[PST_RUN_DIR_MAX];
+    char path[PST_PATH_MAX];
     (void)snprintf(path, sizeof path, "%.4000s/" RUN_PIPELINE_NAME, run_dir);
     return pst_pipeline_write(pl, path);
 }
 
 /* Takes the run's directory and finds the checkpoint to resume from. id: of this run, made here. */
 static pst_rc prepare(const struct pst_pipeline *pl, const struct pst_dataset *ds, struct run_args *args,
-                      struct pst_run_options *opt, char checkpoint[4096], char id[PST_RUN_ID_MAX], int *lock)
+                      struct pst_run_options *opt, char checkpoint[PST_PATH_MAX], char id[PST_RUN_ID_MAX],
+                      int *lock)
 {
     pst_rc rc = PST_OK;
     if (args->resume)
@@ -300,7 +301,7 @@ static pst_rc prepare(const struct pst_pipeline *pl, const struct pst_dataset *d
 static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, struct run_args *args)
 {
     struct pst_dataset ds;
-    char checkpoint[4096], id[PST_RUN_ID_MAX];
+    char checkpoint[PST_PATH_MAX], id[PST_RUN_ID_MAX];
     struct pst_run_options opt = {.run_dir = args->run_dir,
                                   .trace = args->trace != NULL,
                                   .debug = args->debug,

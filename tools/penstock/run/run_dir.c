@@ -105,7 +105,7 @@ static pst_rc check_unused(const char *dir)
 {
     static const char *const names[] = {"report.json", "live.json",   RUN_PIPELINE_NAME, "logs",
                                         "plan",        "checkpoints", "trace",           "mps"};
-    char path[PST_RUN_DIR_MAX + 32];
+    char path[PST_PATH_MAX + 32];
     struct stat st;
     (void)snprintf(path, sizeof path, "%s/dataset.json", dir);
     if (lstat(path, &st) == 0)
@@ -125,7 +125,7 @@ static pst_rc check_unused(const char *dir)
 /* A run could not tell an earlier run's checkpoints from its own. */
 static pst_rc check_checkpoints(const char *dir, const char *resumes)
 {
-    char path[PST_RUN_DIR_MAX + 32];
+    char path[PST_PATH_MAX + 32];
     uint64_t number;
     (void)snprintf(path, sizeof path, "%s/checkpoints", dir);
     if (pst_checkpoint_list(path, &number, 1) == 0 || (resumes && same_dir(dir, resumes)))
@@ -139,7 +139,7 @@ static pst_rc check_checkpoints(const char *dir, const char *resumes)
 /* An earlier run's report would be taken for this one's. A file that no run wrote is not ours to remove. */
 static pst_rc remove_report(const char *dir)
 {
-    char path[PST_RUN_DIR_MAX + 32];
+    char path[PST_PATH_MAX + 32];
     (void)snprintf(path, sizeof path, "%s/report.json", dir);
     if (access(path, F_OK) != 0)
         return PST_OK;
@@ -234,7 +234,7 @@ static enum took open_lock(const char *path, int *fd, pst_rc *rc)
 static enum took try_dir(const char *dir, const char *id, const char *resumes, bool made, bool last,
                          int *lock, pst_rc *rc)
 {
-    char path[PST_RUN_DIR_MAX + 32];
+    char path[PST_PATH_MAX + 32];
     struct run_lock before;
     struct stat st;
     (void)snprintf(path, sizeof path, "%s/" RUN_LOCK_NAME, dir);
@@ -279,16 +279,16 @@ static pst_rc make_given(const char *dir, const char *id, const char *resumes, i
 
 /* Makes runs/NAME-TIME under a temporary name, with the lock in it, and renames it then. It does not replace
  * what another run has, since that is not an empty directory. */
-static pst_rc make_named(char dir[PST_RUN_DIR_MAX], const char *name, const char *id, int *lock)
+static pst_rc make_named(char dir[PST_PATH_MAX], const char *name, const char *id, int *lock)
 {
-    char stamp[32], partial[PST_RUN_DIR_MAX + PST_TEMPNAME_MORE];
+    char stamp[32], partial[PST_PATH_MAX + PST_TEMPNAME_MORE];
     struct tm tm;
     time_t now = time(NULL);
     int held;
     (void)strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
     if (mkdir("runs", 0777) != 0 && errno != EEXIST)
         return pst_fail_errno("cannot make the directory runs");
-    (void)snprintf(dir, PST_RUN_DIR_MAX, "runs/%s-%s", name, stamp);
+    (void)snprintf(dir, PST_PATH_MAX, "runs/%s-%s", name, stamp);
     pst_rc rc = pst_tempname(partial, sizeof partial, dir, PST_TEMPNAME_PARTIAL);
     if (rc == PST_OK)
         rc = pst_tempname_mkdir(partial, 0700, &held);
@@ -298,7 +298,7 @@ static pst_rc make_named(char dir[PST_RUN_DIR_MAX], const char *name, const char
         rc = pst_fail(PST_E_STATE, "another process removed %s", partial);
     int k = 0, made = -1;
     while (rc == PST_OK && made != 0 && k < 1000) {
-        (void)snprintf(dir, PST_RUN_DIR_MAX, "runs/%s-%s%s%.0d", name, stamp, k ? "-" : "", k);
+        (void)snprintf(dir, PST_PATH_MAX, "runs/%s-%s%s%.0d", name, stamp, k ? "-" : "", k);
         made = rename(partial, dir);
         if (made != 0 && errno != EEXIST && errno != ENOTEMPTY)
             rc = pst_fail_errno("cannot make the run directory %s", dir);
@@ -309,14 +309,14 @@ static pst_rc make_named(char dir[PST_RUN_DIR_MAX], const char *name, const char
                                      : pst_fail(PST_E_STATE, "there are too many directories like %s", dir);
 }
 
-static pst_rc make_dir(char dir[PST_RUN_DIR_MAX], const char *name, const char *id, const char *resumes,
+static pst_rc make_dir(char dir[PST_PATH_MAX], const char *name, const char *id, const char *resumes,
                        int *lock)
 {
     const pst_rc rc = dir[0] ? make_given(dir, id, resumes, lock) : make_named(dir, name, id, lock);
     char *full = rc == PST_OK ? realpath(dir, NULL) : NULL;
     if (!full)
         return rc != PST_OK ? rc : pst_fail_errno("cannot use the run directory %s", dir);
-    bool fits = snprintf(dir, PST_RUN_DIR_MAX, "%s", full) < PST_RUN_DIR_MAX - 256; /* what lies in it */
+    bool fits = snprintf(dir, PST_PATH_MAX, "%s", full) < PST_PATH_MAX - 256; /* what lies in it */
     free(full);
     return fits ? PST_OK : pst_fail(PST_E_LIMIT, "the path of the run directory is too long: %s", dir);
 }
@@ -330,8 +330,7 @@ static void sweep(const char *dir)
     (void)close(fd);
 }
 
-pst_rc run_dir_open(char dir[PST_RUN_DIR_MAX], const char *name, const char *id, const char *resumes,
-                    int *lock)
+pst_rc run_dir_open(char dir[PST_PATH_MAX], const char *name, const char *id, const char *resumes, int *lock)
 {
     *lock = -1;
     pst_rc rc = make_dir(dir, name, id, resumes, lock);

@@ -12,7 +12,6 @@
 
 #include "common/base.h"
 
-#define PST_RUN_DIR_MAX 4096
 #define RUN_LOCK_NAME "lock"
 #define RUN_PIPELINE_NAME "pipeline.json"
 #define RUN_LOCK_ID_BYTES 17
@@ -30,7 +29,7 @@ struct run_lock {
  *
  * PST_E_STATE, and nothing is changed: another run holds dir; dir is a dataset; dir holds checkpoints that
  * the run does not resume from; or dir, which no run has used, holds a file that a run would replace. */
-PST_MUST_USE pst_rc run_dir_open(char dir[PST_RUN_DIR_MAX], const char *name, const char *id,
+PST_MUST_USE pst_rc run_dir_open(char dir[PST_PATH_MAX], const char *name, const char *id,
                                  const char *resumes, int *lock);
 
 /* Opens dir's lock and reads it. false: dir has none, or it is not the lock of a run. */

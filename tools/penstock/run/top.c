@@ -60,7 +60,7 @@ static void show(struct pst_live *live, struct sample *before, double seconds)
 }
 
 /* The directory of the run under runs/ that began last and is still going. */
-static bool newest_run(char out[4096])
+static bool newest_run(char out[PST_PATH_MAX])
 {
     DIR *d = opendir("runs");
     time_t best = 0;
@@ -73,7 +73,7 @@ static bool newest_run(char out[4096])
         (void)snprintf(path, sizeof path, "runs/%s", e->d_name);
         if (run_dir_is_held(path)) { /* a killed run leaves its live.json */
             best = st.st_mtime;
-            (void)snprintf(out, 4096, "%s", path);
+            (void)snprintf(out, PST_PATH_MAX, "%s", path);
         }
     }
     if (d)
@@ -104,7 +104,7 @@ int cmd_top(int argc, char **argv)
         }
         once = true;
     }
-    char dir[4096];
+    char dir[PST_PATH_MAX];
     if (optind < argc)
         (void)snprintf(dir, sizeof dir, "%s", argv[optind]);
     else if (!newest_run(dir)) {
