@@ -140,10 +140,15 @@ $(BUILD)/bin/penstock-%: $(BUILD)/obj/tools/penstock-%.o $(libs)
 	@mkdir -p $(@D)
 	$(CC) -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) $(RPATH_BIN) -L$(BUILD)/lib -lpenstock $(CORE_LIBS)
 
-# A test may #include the .c file it looks into.
-$(BUILD)/tests/%: tests/%.c $(libs)
+# A test may #include the .c file that it looks into. If that is part of a stage or of the command, this archive has
+# the rest of it: the linker takes what the test lacks.
+inside := $(call obj,$(sort $(wildcard stages/*/*.c)) $(filter-out tools/penstock/main.c,$(cmd_src)))
+$(BUILD)/tests/libinside.a: $(inside)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MF $@.d -o $@ $< $(ALL_LDFLAGS) \
+	rm -f $@ && ar rcs $@ $^
+$(BUILD)/tests/%: tests/%.c $(libs) $(BUILD)/tests/libinside.a
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -MF $@.d -o $@ $< $(BUILD)/tests/libinside.a $(ALL_LDFLAGS) \
 	  -Wl,-rpath,$(abspath $(BUILD)/lib) $(STAGE_LIBS) -lpenstock-data $(CORE_LIBS) -lz -lcmocka
 
 # *_f64.c tests run kernels and model in double precision, in place of those of the libraries.

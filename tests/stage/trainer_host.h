@@ -4,7 +4,6 @@
 #define TRAINER_HOST_H
 
 #include "common/store/checkpoint.h"
-#include "stages/trainer/inputs.c"
 #include "stages/trainer/trainer.c"
 
 #define HOST_STATE struct trainer

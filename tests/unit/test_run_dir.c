@@ -15,7 +15,6 @@
 #include <cmocka.h>
 
 #include "tools/penstock/run/run_dir.c"
-#include "tools/penstock/run/run_remove.c"
 
 static char place[] = "/tmp/test_run_dir_XXXXXX";
 static int place_fd;
