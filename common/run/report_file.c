@@ -1,4 +1,4 @@
-/* report_file.c: reports as files, and what else a user may name in place of a file. */
+/* report_file.c: writes reports to files, and to the pipes and terminals that a user may name instead. */
 #include "common/run/report.h"
 
 #include <errno.h>
@@ -30,19 +30,10 @@ static char *text_of(const json_t *json, size_t *bytes)
     return more;
 }
 
-pst_rc pst_report_write_json(const json_t *json, const char *path)
-{
-    size_t bytes;
-    char *text = text_of(json, &bytes);
-    const pst_rc rc = text != NULL ? pst_file_replace(path, text, bytes)
-                                   : pst_fail(PST_E_NOMEM, "no memory for the text of %s", path);
-    free(text);
-    return rc;
-}
-
 /* ---- what a user named --------------------------------------------------------------------------- */
 
-/* The descriptor of ours that a name stands for, or -1. To open the name would begin a regular file anew. */
+/* The descriptor of this process that a name stands for, or -1. Opening the name instead would truncate a
+ * regular file. */
 static int own_descriptor(const char *path)
 {
     static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
@@ -72,7 +63,7 @@ static pst_rc write_to(int fd, const char *text, size_t bytes, const char *path)
     return PST_OK;
 }
 
-/* To open a pipe waits for its reader for ever, unless it is opened so. */
+/* Opens a pipe without waiting for its reader for ever. */
 static pst_rc open_special(const char *path, int *fd)
 {
     const struct timespec nap = {.tv_nsec = READER_NAP_NS};
@@ -98,7 +89,7 @@ static enum kind kind_of(const char *path)
     return S_ISREG(st.st_mode) ? REPLACE : S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode) ? THROUGH : REFUSED;
 }
 
-static pst_rc put_text(const char *text, size_t bytes, const char *path)
+static pst_rc put_text(const char *path, const void *text, size_t bytes)
 {
     const int own = own_descriptor(path);
     if (own >= 0)
@@ -121,14 +112,26 @@ static pst_rc put_text(const char *text, size_t bytes, const char *path)
     return rc;
 }
 
-pst_rc pst_report_put_json(const json_t *json, const char *path)
+/* Writes the text of json to path with `write`. */
+static pst_rc write_json(const json_t *json, const char *path,
+                         pst_rc (*write)(const char *path, const void *text, size_t bytes))
 {
     size_t bytes;
     char *text = text_of(json, &bytes);
-    const pst_rc rc = text != NULL ? put_text(text, bytes, path)
-                                   : pst_fail(PST_E_NOMEM, "no memory for the text of %s", path);
+    const pst_rc rc =
+        text != NULL ? write(path, text, bytes) : pst_fail(PST_E_NOMEM, "no memory for the text of %s", path);
     free(text);
     return rc;
+}
+
+pst_rc pst_report_write_json(const json_t *json, const char *path)
+{
+    return write_json(json, path, pst_file_replace);
+}
+
+pst_rc pst_report_put_json(const json_t *json, const char *path)
+{
+    return write_json(json, path, put_text);
 }
 
 pst_rc pst_report_check_path(const char *option, const char *path)

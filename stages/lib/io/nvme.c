@@ -194,32 +194,12 @@ static void nvme_count(struct pst_io_backend *b, struct pst_io_driven *driven)
     (void)pthread_mutex_unlock(&n->lock);
 }
 
-const struct pst_io_backend_ops pst_io_nvme_ops = {
-    .name = "nvme",
-    .direct = true,
-    .dma = true,
-    .open = nvme_open,
-    .post = nvme_post,
-    .ring = nvme_ring,
-    .poll = nvme_poll,
-    .fds = nvme_fds,
-    .close = nvme_close,
-    .post_group = nvme_post_group,
-    .poll_groups = nvme_poll_groups,
-    .count = nvme_count,
-};
-
-const struct pst_io_backend_ops pst_io_emulated_ops = {
-    .name = "emulated",
-    .direct = true,
-    .dma = true,
-    .open = emulated_open,
-    .post = nvme_post,
-    .ring = nvme_ring,
-    .poll = nvme_poll,
-    .fds = nvme_fds,
-    .close = nvme_close,
-    .post_group = nvme_post_group,
-    .poll_groups = nvme_poll_groups,
-    .count = nvme_count,
-};
+/* The two differ in where their drives come from. */
+#define NVME_OPS(called, opened)                                                                             \
+    {                                                                                                        \
+        .name = called, .direct = true, .dma = true, .open = opened, .post = nvme_post, .ring = nvme_ring,   \
+        .poll = nvme_poll, .fds = nvme_fds, .close = nvme_close, .post_group = nvme_post_group,              \
+        .poll_groups = nvme_poll_groups, .count = nvme_count                                                 \
+    }
+const struct pst_io_backend_ops pst_io_nvme_ops = NVME_OPS("nvme", nvme_open);
+const struct pst_io_backend_ops pst_io_emulated_ops = NVME_OPS("emulated", emulated_open);

@@ -121,6 +121,27 @@ static pst_rc read_args(struct args *a, int argc, char **argv, const char *allow
     return rc;
 }
 
+/* Commits the build if rc is PST_OK, and prints what it made. Releases both in any case. */
+static pst_rc finish(pst_rc rc, struct pst_build *b, struct pst_dataset *ds,
+                     void (*say)(const struct pst_build *b))
+{
+    if (rc == PST_OK)
+        rc = pst_build_commit(b);
+    if (rc == PST_OK)
+        say(b);
+    pst_build_release(b);
+    pst_dataset_close(ds);
+    return rc;
+}
+
+static void say_split(const struct pst_build *b)
+{
+    const struct pst_array_entry *array = b->manifest.array;
+    (void)printf("%s: train %" PRId64 ", val %" PRId64 ", test %" PRId64 "\n", b->dir,
+                 array[PST_ARRAY_TRAIN].shape[0], array[PST_ARRAY_VAL].shape[0],
+                 array[PST_ARRAY_TEST].shape[0]);
+}
+
 static pst_rc split(const struct args *a, const char *from, const char *to)
 {
     struct pst_dataset ds;
@@ -132,15 +153,7 @@ static pst_rc split(const struct args *a, const char *from, const char *to)
     rc = pst_build_begin(&b, same ? from : to, same || a->force);
     if (rc == PST_OK)
         rc = pst_derive_split(&ds, &b, a->fraction, (uint64_t)a->seed);
-    if (rc == PST_OK)
-        rc = pst_build_commit(&b);
-    if (rc == PST_OK)
-        (void)printf("%s: train %" PRId64 ", val %" PRId64 ", test %" PRId64 "\n", b.dir,
-                     b.manifest.array[PST_ARRAY_TRAIN].shape[0], b.manifest.array[PST_ARRAY_VAL].shape[0],
-                     b.manifest.array[PST_ARRAY_TEST].shape[0]);
-    pst_build_release(&b);
-    pst_dataset_close(&ds);
-    return rc;
+    return finish(rc, &b, &ds, say_split);
 }
 
 static void say_features(const struct pst_build *b)
@@ -180,13 +193,7 @@ static pst_rc features(const struct args *a, const char *from, const char *to)
     rc = pst_build_begin(&b, to != NULL ? to : from, to == NULL || a->force);
     if (rc == PST_OK)
         rc = pst_derive_features(&ds, &b, &spec, &progress);
-    if (rc == PST_OK)
-        rc = pst_build_commit(&b);
-    if (rc == PST_OK)
-        say_features(&b);
-    pst_build_release(&b);
-    pst_dataset_close(&ds);
-    return rc;
+    return finish(rc, &b, &ds, say_features);
 }
 
 static pst_rc convert(const struct args *a, const char *from, const char *to)
@@ -219,13 +226,7 @@ static pst_rc convert(const struct args *a, const char *from, const char *to)
             "one type alone (penstock import --types NAME)");
     if (rc == PST_OK)
         rc = pst_derive_convert(&ds, &b, &spec, &progress);
-    if (rc == PST_OK)
-        rc = pst_build_commit(&b);
-    if (rc == PST_OK)
-        say_features(&b);
-    pst_build_release(&b);
-    pst_dataset_close(&ds);
-    return rc;
+    return finish(rc, &b, &ds, say_features);
 }
 
 static pst_rc export(const struct args *a, const char *from, const char *to)
