@@ -53,8 +53,8 @@ def features_refused_or_stopped():
     with Place() as p:
         d = p.data
         before = sums(d)
-        for args, words in (([d], "say --dim"), ([d, "--dim", 0], "--dim: expected"), ([d, "--dim", 70000], "expected 1 to 65536"),
-                            ([d, "--dim", 8, "--dtype", "int32"], "--dtype: expected"), ([d, "--dim", 8, "--train", .5], "not one of this command's"),
+        for args, words in (([d], "give --dim"), ([d, "--dim", 0], "--dim: expected"), ([d, "--dim", 70000], "expected 1 to 65536"),
+                            ([d, "--dim", 8, "--dtype", "int32"], "--dtype: expected"), ([d, "--dim", 8, "--train", .5], "--train"),
                             ([d, "--dim", 8, "--stride-bytes", 30], "--stride-bytes: expected a multiple of 4 from 32"),
                             ([p.path("none"), "--dim", 8], "dataset.json"), ([d, d, "--dim", 8], "")):
             r = command("features", *args, code=None)
@@ -220,7 +220,7 @@ def rows_with_the_source_s_names():
             np.save(p.path("bad.npy"), array)
             r = command("export", p.path("d"), p.path("out3"), "--rows", p.path("bad.npy"), "--quiet", code=2)
             assert words in r.stderr and not os.path.exists(p.path("out3")), r.stderr
-        assert "--rows is csv" in command("export", p.path("d"), p.path("out3"), "--rows", p.path("emb.npy"), "--format", "npy", code=2).stderr
+        assert "--rows: expected --format csv" in command("export", p.path("d"), p.path("out3"), "--rows", p.path("emb.npy"), "--format", "npy", code=2).stderr
 
 
 @test
