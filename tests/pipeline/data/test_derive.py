@@ -54,7 +54,7 @@ def features_refused_or_stopped():
         d = p.data
         before = sums(d)
         for args, words in (([d], "give --dim"), ([d, "--dim", 0], "--dim: expected"), ([d, "--dim", 70000], "expected 1 to 65536"),
-                            ([d, "--dim", 8, "--dtype", "int32"], "--dtype: expected"), ([d, "--dim", 8, "--train", .5], "--train"),
+                            ([d, "--dim", 8, "--dtype", "int32"], "--dtype: expected"), ([d, "--dim", 8, "--train", .5], "unknown option"),
                             ([d, "--dim", 8, "--stride-bytes", 30], "--stride-bytes: expected a multiple of 4 from 32"),
                             ([p.path("none"), "--dim", 8], "dataset.json"), ([d, d, "--dim", 8], "")):
             r = command("features", *args, code=None)
