@@ -154,7 +154,8 @@ static pst_rc read_at(const struct pst_checkpoint *ck, uint64_t at, void *out, u
         if (got < 0)
             return pst_fail_errno("cannot read %s at byte %llu", ck->path, (unsigned long long)at);
         if (got == 0)
-            return pst_fail(PST_E_FORMAT, "%s ends at byte %llu, where more was expected", ck->path,
+            return pst_fail(PST_E_FORMAT,
+                            "%s ends at byte %llu, earlier than expected: the file is truncated", ck->path,
                             (unsigned long long)at);
         to += got;
         at += (uint64_t)got;
@@ -177,8 +178,8 @@ static pst_rc read_length(struct pst_checkpoint *ck, uint64_t *header_bytes)
     const uint64_t rest = (uint64_t)st.st_size - 8;
     if (*header_bytes > rest || *header_bytes > PST_CHECKPOINT_HEADER_MAX || *header_bytes < 2)
         return pst_fail(PST_E_FORMAT,
-                        "%s: bytes 0-7 say that the header has %llu bytes; the file has %llu after them, and "
-                        "no header is above %u",
+                        "%s: bytes 0-7 give a header of %llu bytes, but %llu bytes follow in the file, and a "
+                        "header has at most %u",
                         ck->path, (unsigned long long)*header_bytes, (unsigned long long)rest,
                         PST_CHECKPOINT_HEADER_MAX);
     ck->data_at = 8 + *header_bytes;
@@ -203,7 +204,7 @@ static pst_rc parse_tensor(const struct pst_checkpoint *ck, const char *name, co
     t->dtype = (enum pst_dtype)type;
     if (type == DTYPE_COUNT || t->rank < 1 || t->rank > 2)
         return pst_fail(PST_E_FORMAT,
-                        "%s: tensor \"%s\": dtype %s and %d dimensions are not what is written here",
+                        "%s: tensor \"%s\": checkpoints have no tensors of dtype %s with %d dimensions",
                         ck->path, name, dtype, t->rank);
     uint64_t bytes = DTYPE_BYTES[type];
     for (int d = 0; d < t->rank; d++) {
@@ -246,7 +247,8 @@ static pst_rc check_tensors(const struct pst_checkpoint *ck)
         total = end;
     }
     if (total != ck->data_bytes)
-        return pst_fail(PST_E_FORMAT, "%s has %llu bytes of data, its tensors %llu: the file is torn",
+        return pst_fail(PST_E_FORMAT,
+                        "%s has %llu bytes of data, but its tensors take %llu: the file is incomplete",
                         ck->path, (unsigned long long)ck->data_bytes, (unsigned long long)total);
     return PST_OK;
 }
@@ -288,8 +290,7 @@ static pst_rc check_sum(const struct pst_checkpoint *ck, char *text, size_t byte
     if (rc != PST_OK)
         return rc;
     if (strcmp(found, said) != 0)
-        return pst_fail(PST_E_FORMAT, "%s is damaged: its checksum should be %s and is %s", ck->path, said,
-                        found);
+        return pst_fail(PST_E_FORMAT, "%s is damaged: expected checksum %s, found %s", ck->path, said, found);
     return PST_OK;
 }
 
@@ -349,7 +350,7 @@ const char *pst_checkpoint_text(const struct pst_checkpoint *ck, const char *key
 {
     const char *value = json_string_value(json_object_get(json_object_get(ck->header, "__metadata__"), key));
     if (!value)
-        (void)pst_fail(PST_E_FORMAT, "%s does not say \"%s\"", ck->path, key);
+        (void)pst_fail(PST_E_FORMAT, "%s has no metadata called \"%s\"", ck->path, key);
     return value;
 }
 

@@ -184,8 +184,9 @@ pst_rc pst_build_look_at(const char *dir, bool force, bool *replace)
                         PST_MANIFEST_FILE);
     if (c.some && !force)
         return pst_fail(PST_E_STATE,
-                        c.cut_off ? "%s holds a dataset whose replacement was cut off: --force replaces it"
-                                  : "%s is a dataset already: --force replaces it",
+                        c.cut_off
+                            ? "%s holds a dataset whose replacement was interrupted: --force replaces it"
+                            : "%s is a dataset already: --force replaces it",
                         dir);
     return PST_OK;
 }
@@ -223,7 +224,7 @@ pst_rc pst_build_dir(const char *dir, char out[PST_BUILD_PATH_MAX + 1])
     memcpy(out, dir, length);
     out[length] = '\0';
     return is_dot(base_name(out)) || strcmp(out, "/") == 0
-               ? pst_fail(PST_E_ARG, "%s: name the dataset's directory itself", dir)
+               ? pst_fail(PST_E_ARG, "%s: give the path of the dataset's directory", dir)
                : PST_OK;
 }
 
@@ -311,7 +312,8 @@ static pst_rc compare_keys(const struct pst_build *b, const json_t *key)
     const char *command = json_string_value(json_object_get(before, "command"));
     const char *ours = json_string_value(json_object_get(key, "command"));
     if (command == NULL || ours == NULL || strcmp(command, ours) != 0)
-        return pst_fail(PST_E_STATE, "--resume: what was cut off was '%.400s', this is '%.400s': %s",
+        return pst_fail(PST_E_STATE,
+                        "--resume: the interrupted command was '%.400s', this one is '%.400s': %s",
                         command != NULL ? command : "?", ours, over);
     json_t *then = json_object_get(before, "sources"), *now = json_object_get(key, "sources");
     const char *path;
@@ -320,12 +322,12 @@ static pst_rc compare_keys(const struct pst_build *b, const json_t *key)
     {
         const json_t *found = json_object_get(now, path);
         if (found == NULL || !json_equal(value, found))
-            return pst_fail(PST_E_STATE, "--resume: %s changed since: it was %s, it is %s: %s", path,
-                            json_string_value(value), found != NULL ? json_string_value(found) : "gone",
-                            over);
+            return pst_fail(
+                PST_E_STATE, "--resume: %s has changed since the import began: it was %s, now it is %s: %s",
+                path, json_string_value(value), found != NULL ? json_string_value(found) : "gone", over);
     }
     json_object_foreach(now, path, value) if (json_object_get(then, path) == NULL) return pst_fail(
-        PST_E_STATE, "--resume: %s is new since: %s", path, over);
+        PST_E_STATE, "--resume: %s was added after the import began: %s", path, over);
     return PST_OK;
 }
 

@@ -86,7 +86,8 @@ static pst_rc take_place(struct pst_build *b)
     pst_rc rc = pst_build_look_at(b->dir, b->force, &b->replace);
     if (rc != PST_OK)
         return pst_wrap(rc, "another process used %s in the meantime", b->dir);
-    return b->replace ? exchange(b) : pst_fail(PST_E_STATE, "%s changes while it is looked at", b->dir);
+    return b->replace ? exchange(b)
+                      : pst_fail(PST_E_STATE, "%s changed while it was being checked: try again", b->dir);
 }
 
 pst_rc pst_build_commit(struct pst_build *b)

@@ -74,8 +74,7 @@ static pst_rc check_far(const struct removal *r, const struct pst_array_entry *e
     if (rc == PST_OK && head != e->head)
         rc = pst_fail(
             PST_E_STATE,
-            "%s/%s is a link to %s, which is not stripe %d of this dataset: put it right, or remove the "
-            "link",
+            "%s/%s is a link to %s, which is not stripe %d of this dataset: correct the link or remove it",
             r->dir, e->file, target, stripe);
     return rc;
 }
@@ -85,8 +84,8 @@ static pst_rc check_one(struct removal *r, const struct pst_array_entry *e, int 
     struct stat st;
     char target[4096];
     if (!pst_build_is_array_file(e->file))
-        return pst_fail(PST_E_STATE, "%s/%s names '%s', which is no name of a dataset's array", r->dir,
-                        PST_MANIFEST_FILE, e->file);
+        return pst_fail(PST_E_STATE, "%s/%s names the file '%s', which is not an array file of a dataset",
+                        r->dir, PST_MANIFEST_FILE, e->file);
     if (fstatat(r->fd, e->file, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return errno == ENOENT ? PST_OK : pst_fail_errno("cannot look at %s/%s", r->dir, e->file);
     if (S_ISDIR(st.st_mode))
@@ -131,8 +130,8 @@ static pst_rc check_others(const struct removal *r)
     }
     (void)closedir(d);
     return n == 0 ? PST_OK
-                  : pst_fail(PST_E_STATE, "%s holds%s%s, which %s does not name: move it away first", r->dir,
-                             others, n > OTHERS_TOLD ? " and more" : "", PST_MANIFEST_FILE);
+                  : pst_fail(PST_E_STATE, "%s holds%s%s, which %s does not list: move it elsewhere first",
+                             r->dir, others, n > OTHERS_TOLD ? " and more" : "", PST_MANIFEST_FILE);
 }
 
 /* ---- removing ---- */
@@ -186,7 +185,9 @@ static pst_rc remove_at(struct removal *r, const char *path, const char *aside)
     const char *now = aside != NULL ? aside : path;
     if (rc == PST_OK && !r->dry && rmdir(now) != 0)
         rc = pst_fail_errno("cannot remove %s", now);
-    return rc == PST_OK || r->dry ? rc : pst_wrap(rc, "what is left is in %s: the same command goes on", now);
+    return rc == PST_OK || r->dry
+               ? rc
+               : pst_wrap(rc, "some files are still in %s: run the same command again to remove them", now);
 }
 
 /* Opens what is at path, a directory and no link, for one process at a time. */
@@ -197,15 +198,15 @@ static pst_rc open_dir(struct removal *r, const char *path)
         return errno == ENOENT || errno == ENOTDIR ? pst_fail(PST_E_ARG, "%s: %s", path, strerror(errno))
                                                    : pst_fail_errno("cannot look at %s", path);
     if (S_ISLNK(st.st_mode))
-        return pst_fail(PST_E_STATE, "%s is a link: name the dataset's directory itself", path);
+        return pst_fail(PST_E_STATE, "%s is a symbolic link: give the path of the dataset's directory", path);
     if (!S_ISDIR(st.st_mode))
-        return pst_fail(PST_E_STATE, "%s is no directory", path);
+        return pst_fail(PST_E_STATE, "%s is not a directory", path);
     r->fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (r->fd < 0)
         return pst_fail_errno("cannot open %s", path);
     return flock(r->fd, LOCK_EX | LOCK_NB) == 0
                ? PST_OK
-               : pst_fail(PST_E_STATE, "%s: another process makes or removes it now", path);
+               : pst_fail(PST_E_STATE, "another process is creating or removing %s", path);
 }
 
 static void close_dir(struct removal *r)

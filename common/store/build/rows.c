@@ -30,9 +30,8 @@ pst_rc pst_build_rows(struct pst_build *b, int type, enum pst_dtype dtype, const
         w->file[k].fd = -1;
     assert(files <= PST_DATASET_FEATURE_FILES_MAX);
     if (files > 1 && type >= 0)
-        return pst_fail(PST_E_ARG,
-                        "--stripes: there are several types of vertices, each with features of its "
-                        "own: leave it out, or import one type");
+        return pst_fail(PST_E_ARG, "--stripes: a dataset with several vertex types has one features file for "
+                                   "each type: leave --stripes out, or import one type");
     for (int k = 0; k < files && rc == PST_OK; k++) {
         const int64_t part[2] = {
             (int64_t)pst_stripe_rows((uint64_t)shape[0], 1, (uint32_t)k, (uint32_t)files), shape[1]};

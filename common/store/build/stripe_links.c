@@ -46,7 +46,7 @@ static pst_rc name_in(const struct pst_build *b, const char *dir, int k, char pa
     const char *slash = strrchr(b->dir, '/');
     uint64_t mark;
     if (getrandom(&mark, sizeof mark, 0) != (ssize_t)sizeof mark)
-        return pst_fail_errno("no random number for a stripe's name");
+        return pst_fail_errno("cannot get a random number for the name of a stripe");
     if (snprintf(path, 4096, "%s/%s.features.%d.%016" PRIx64 ".npy", dir, slash == NULL ? b->dir : slash + 1,
                  k, mark) >= 4096)
         return pst_fail(PST_E_LIMIT, "the path of a stripe in %.400s is too long", dir);
@@ -69,7 +69,7 @@ pst_rc pst_build_stripe_link_name(const struct pst_build *b, int k, char path[40
             else if (turn == 0)
                 n++;
         if (n == 0)
-            return pst_fail(PST_E_ARG, "directories of stripes: expected some, with commas between");
+            return pst_fail(PST_E_ARG, "--stripe-dirs: expected directories separated by commas");
     }
     if (one == NULL || realpath(one, dir) == NULL)
         return pst_fail_errno("the directory %s cannot hold stripes", one);
@@ -101,7 +101,7 @@ pst_rc pst_build_stripe_link_adopt(const struct pst_build *b, int k, const char 
     *strrchr(dir, '/') = '\0';
     pst_rc rc = name_in(b, dir, k, fresh);
     if (rc == PST_OK && link(target, fresh) != 0)
-        rc = pst_fail_errno("cannot give %s a second name", target);
+        rc = pst_fail_errno("cannot make a hard link to %s", target);
     if (rc == PST_OK && symlink(fresh, path) != 0) {
         rc = pst_fail_errno("cannot make the link %s", path);
         (void)unlink(fresh);

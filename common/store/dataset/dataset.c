@@ -105,8 +105,7 @@ static void check_head(const struct pst_array *a, const struct pst_array_entry *
     if (pst_stripe_head(a->path, &head) != PST_OK)
         pst_problem_from_error(problems);
     else if (head != e->head)
-        pst_problem(problems,
-                    "%s: is not stripe %d of this dataset: another file, or another drive, is in its place",
+        pst_problem(problems, "%s is not stripe %d of this dataset: another file or drive is in its place",
                     a->path, k);
 }
 

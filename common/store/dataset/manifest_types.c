@@ -63,7 +63,7 @@ static void read_edge_type(const struct pst_manifest *m, struct pst_edge_type *t
             continue;
         *end[i] = find_type(m, name);
         if (*end[i] < 0)
-            pst_problem(problems, "%s.%s: '%s' is none of vertex_types", where, ends[i], name);
+            pst_problem(problems, "%s.%s: '%s' is not one of vertex_types", where, ends[i], name);
     }
 }
 

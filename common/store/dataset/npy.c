@@ -302,7 +302,8 @@ pst_rc pst_npy_dtype(const char *descr, enum pst_dtype *out)
     if (descr[0] == '>')
         return pst_fail(PST_E_FORMAT, "'descr': expected little endian, found big endian '%s'", descr);
     if (descr[0] != '\0' && descr[1] == 'O')
-        return pst_fail(PST_E_FORMAT, "'descr': '%s' holds Python objects, which are never read", descr);
+        return pst_fail(PST_E_FORMAT, "'descr': '%s' holds Python objects, which Penstock never reads",
+                        descr);
     return pst_fail(PST_E_FORMAT,
                     "'descr': expected floats ('<f2', '<f4', '<f8', '<V2' for bfloat16), integers ('|i1' to "
                     "'<i8', '|u1' to "

@@ -213,8 +213,8 @@ static pst_rc read_full(int fd, const char *path, void *out, size_t bytes)
         if (n < 0)
             return pst_fail_errno("%s: cannot read", path);
         if (n == 0)
-            return pst_fail(PST_E_FORMAT, "%s: ended %zu bytes early: it changed while it was read", path,
-                            bytes - done);
+            return pst_fail(PST_E_FORMAT, "%s ended %zu bytes early: it changed while it was being read",
+                            path, bytes - done);
         done += (size_t)n;
     }
     return PST_OK;
@@ -370,8 +370,8 @@ static void check_edge_types(struct verify *v)
                 continue;
             if (tell(v))
                 pst_problem(&v->problems,
-                            "%s: entry %" PRId64 ": an edge of type '%s' from vertex %" PRId64 " to %" PRId64
-                            ", which are not of its types",
+                            "%s: entry %" PRId64 ": an edge of type '%s' goes from vertex %" PRId64
+                            " to %" PRId64 ", which are not of its types",
                             ds->edge_relation.path, i, t->name, source, target);
         }
     if (v->bad > TOLD_MAX)

@@ -355,15 +355,14 @@ pst_rc pst_export_csv(struct pst_export_job *x, const struct pst_array *rows)
     if (typed && (x->ds->names_at.map != NULL || x->ds->ids.map != NULL))
         return pst_fail(
             PST_E_UNSUPPORTED,
-            "%s has names and several types of vertices; csv has no place for both, --format npy has",
+            "%s has names and several vertex types, which csv cannot hold together: use --format npy",
             x->ds->dir);
     if (typed && (x->ds->edges_split[0].map != NULL || x->ds->edges_split[1].map != NULL ||
                   x->ds->edges_split[2].map != NULL))
-        return pst_fail(
-            PST_E_UNSUPPORTED,
-            "%s has edges to predict and several types of vertices; csv has no place for both, --format "
-            "npy has",
-            x->ds->dir);
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "%s has edges to predict and several vertex types, which csv cannot hold together: "
+                        "use --format npy",
+                        x->ds->dir);
     if (rows != NULL)
         return csv_rows(x, rows);
     json_t *kept = json_array();

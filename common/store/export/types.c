@@ -40,7 +40,7 @@ static pst_rc put_edge(struct outputs *o, int64_t v, int64_t i, put_fn *put)
         return PST_E_FORMAT;
     if (end[0] < 0 || end[0] >= source->vertices || end[1] < 0 || end[1] >= target->vertices)
         return pst_fail(PST_E_FORMAT,
-                        "%s: edge %" PRId64 " is of type %s, but goes from vertex %" PRId64 " to %" PRId64
+                        "%s: edge %" PRId64 " has type %s, but goes from vertex %" PRId64 " to %" PRId64
                         ", which are not of its types",
                         ds->edge_relation.path, i, ds->edge_type[r].name, u, v);
     return put(o, r - o->first, end);

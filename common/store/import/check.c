@@ -107,12 +107,14 @@ void pst_import_wrong_shape(struct pst_problems *problems, const struct pst_arra
                *other = asked == PST_EDGES_2XE ? "Ex2" : "2xE";
     bool possible = a->shape[asked == PST_EDGES_2XE ? 1 : 0] == 2;
     if (by == NULL)
-        pst_problem(problems, "%s: --edge-shape says %s, the shape is (%" PRId64 ", %" PRId64 ")", a->path,
-                    shape, a->shape[0], a->shape[1]);
+        pst_problem(problems, "%s: --edge-shape is %s, but the array has shape (%" PRId64 ", %" PRId64 ")",
+                    a->path, shape, a->shape[0], a->shape[1]);
     else
-        pst_problem(problems, "%s: edges of %s have shape %s, this one has (%" PRId64 ", %" PRId64 ")%s%s%s",
+        pst_problem(problems,
+                    "%s: %s stores edges in shape %s, but this array has shape (%" PRId64 ", %" PRId64
+                    ")%s%s%s",
                     a->path, by, shape, a->shape[0], a->shape[1], possible ? ": --edge-shape " : "",
-                    possible ? other : "", possible ? " reads it as it is" : "");
+                    possible ? other : "", possible ? " reads it" : "");
 }
 
 static void choose_edge_shape(struct pst_import_state *im)
@@ -127,8 +129,7 @@ static void choose_edge_shape(struct pst_import_state *im)
                     a->path, a->shape[0]);
     if (wide && tall && asked == PST_EDGES_AUTO)
         pst_problem(&im->problems,
-                    "%s: shape (2, 2) may be (2, E) or (E, 2): say which with --edge-shape 2xE or Ex2",
-                    a->path);
+                    "%s: shape (2, 2) may be (2, E) or (E, 2): choose with --edge-shape 2xE or Ex2", a->path);
     if ((asked == PST_EDGES_2XE && !wide) || (asked == PST_EDGES_EX2 && !tall) ||
         (asked == PST_EDGES_EX3 && (a->shape[1] != 3 || a->fortran)))
         pst_import_wrong_shape(&im->problems, a, asked, im->spec->shape_by);
@@ -153,7 +154,7 @@ void pst_import_open(struct pst_import_state *im)
                         pst_import_source_option((enum pst_import_source_id)(PST_IMPORT_FEAT_INDPTR + i)) +
                             2);
     if (csr[0] && im->spec->source[PST_IMPORT_FEATURES][0] != '\0')
-        pst_problem(&im->problems, "both --features and --feat-indptr: expected one of them");
+        pst_problem(&im->problems, "use either --features or --feat-indptr, not both");
 }
 
 /* Every array that has a row per vertex must have the same number of them. */
@@ -321,6 +322,6 @@ pst_rc pst_import_read_labels(struct pst_import_state *im)
         pst_problem(&im->problems, "classes: at most %d, found %" PRId64, PST_MANIFEST_CLASSES_MAX,
                     im->classes);
     if (im->classes == 0)
-        pst_problem(im->warnings, "%s: no vertex has a label: labels are left out", a->path);
+        pst_problem(im->warnings, "%s: no vertex has a label, so the dataset has no labels", a->path);
     return PST_OK;
 }

@@ -92,8 +92,7 @@ pst_rc pst_edge_names_go_on(struct pst_edge_names *e)
     e->replaying = false;
     return pst_names_ready(e->names)
                ? PST_OK
-               : pst_fail(PST_E_STATE,
-                          "--resume: %s is not what it was: without --resume the import starts over",
+               : pst_fail(PST_E_STATE, "--resume: %s has changed: import without --resume to start over",
                           e->spec.path);
 }
 
@@ -148,9 +147,8 @@ static pst_rc join(struct pst_edge_names *e)
 pst_rc pst_edge_names_had(struct pst_build *b, int64_t *vertices)
 {
     if (!pst_build_had(b, PST_ARRAY_NAMES_AT) || !pst_build_had(b, PST_ARRAY_NAMES))
-        return pst_fail(
-            PST_E_STATE,
-            "--resume: the arrays of names are not there: without --resume the import starts over");
+        return pst_fail(PST_E_STATE,
+                        "--resume: the arrays of names are missing: import without --resume to start over");
     *vertices = b->manifest.array[PST_ARRAY_NAMES_AT].shape[0] - 1;
     return PST_OK;
 }

@@ -501,7 +501,7 @@ void pst_edge_text_tell(const struct pst_edge_text *e, struct pst_problems *warn
     if (e->header_skipped)
         pst_problem(warnings, "%s: the first line names columns: skipped", path);
     if (e->bom)
-        pst_problem(warnings, "%s: a byte order mark: skipped", path);
+        pst_problem(warnings, "%s: a byte order mark was skipped", path);
     if (e->carriage_returns > 0)
         pst_problem(warnings, "%s: %" PRId64 " lines end with CR LF", path, e->carriage_returns);
     if (e->blank_lines > 0)

@@ -69,7 +69,7 @@ static pst_rc read_items(const struct edge_reader *r, int which, int64_t first, 
         if (got < 0)
             return pst_fail_errno("%s: cannot read at byte %jd", a->path, (intmax_t)at);
         if (got == 0)
-            return pst_fail(PST_E_FORMAT, "%s: ends at byte %jd: it changed while it was read", a->path,
+            return pst_fail(PST_E_FORMAT, "%s ends at byte %jd: it changed while it was being read", a->path,
                             (intmax_t)at + (intmax_t)done);
         done += (size_t)got;
     }

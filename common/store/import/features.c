@@ -179,14 +179,14 @@ static pst_rc link_features(const struct pst_import_state *im, struct pst_build 
     const struct pst_array *a = &im->src[PST_IMPORT_FEATURES];
     const char *why = why_not(im, type);
     if (why != NULL)
-        return pst_fail(PST_E_ARG, "--link: %s: leave it out, and they are copied", why);
+        return pst_fail(PST_E_ARG, "--link: %s: import without --link to copy them", why);
     uint64_t row = (uint64_t)im->feature_dim * pst_dtype_bytes(a->dtype);
     struct pst_array_entry e = {
         .present = true, .dtype = a->dtype, .rank = 2, .shape = {im->vertices, im->feature_dim}};
     char target[PATH_MAX], path[4096 + PST_NAME_MAX];
     struct stat st;
     if (realpath(a->path, target) == NULL || stat(target, &st) != 0)
-        return pst_fail_errno("%s: cannot be linked to", a->path);
+        return pst_fail_errno("cannot make a link to %s", a->path);
     pst_progress_begin(progress, "features: checking", (uint64_t)im->vertices * row, true);
     pst_rc rc = look_at_all(im, row, &e.checksum, progress);
     if (rc != PST_OK)

@@ -75,13 +75,13 @@ static pst_rc find_sources(struct pst_import_spec *spec, const char *dir, const 
         if (!find_one(dir, sources[i].other, other))
             continue;
         if (found)
-            return pst_fail(PST_E_ARG, "%s and %s are both there: say which with %s", spec->source[i], other,
+            return pst_fail(PST_E_ARG, "found both %s and %s: choose one with %s", spec->source[i], other,
                             sources[i].option);
         memcpy(spec->source[i], other, sizeof other);
     }
     if (spec->source[PST_IMPORT_FEATURES][0] != '\0' && spec->source[PST_IMPORT_FEAT_INDPTR][0] != '\0')
         return pst_fail(PST_E_ARG,
-                        "%s has dense and CSR features: say which with --features or --feat-indptr", dir);
+                        "%s has dense and CSR features: choose one with --features or --feat-indptr", dir);
     return PST_OK;
 }
 

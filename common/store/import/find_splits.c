@@ -29,7 +29,7 @@ pst_rc pst_import_find_part(const char *dir, int part, const char *const *ending
                 continue;
             if (out[0] != '\0')
                 return pst_fail(
-                    PST_E_ARG, "%s and %s are both there: say which with %s", out, path,
+                    PST_E_ARG, "found both %s and %s: choose one with %s", out, path,
                     pst_import_source_option((enum pst_import_source_id)(PST_IMPORT_TRAIN + part)));
             memcpy(out, path, sizeof path);
         }

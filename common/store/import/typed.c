@@ -215,15 +215,15 @@ static pst_rc check_options(const struct pst_typed *t)
 {
     const struct pst_import_spec *s = &t->job->spec;
     if (s->symmetrize || s->transpose || s->self_loops != PST_LOOPS_KEEP)
-        return pst_fail(PST_E_ARG,
-                        "--symmetrize, --transpose and --self-loops: edges of several types have a "
-                        "direction and a kind; --types takes one type alone");
+        return pst_fail(PST_E_ARG, "--symmetrize, --transpose and --self-loops cannot be used with several "
+                                   "edge types, because each has a direction: import one type with --types");
     if (s->link)
         return pst_fail(PST_E_ARG,
-                        "--link: features of several types are copied; --types takes one type alone");
+                        "--link cannot be used with several vertex types: import one type with --types");
     for (unsigned i = PST_IMPORT_EDGES; i <= PST_IMPORT_FEAT_DATA; i++)
         if (s->source[i][0] != '\0')
-            return pst_fail(PST_E_ARG, "%s: a graph of several types has files for each",
+            return pst_fail(PST_E_ARG,
+                            "%s cannot be used with a graph of several types, which has a file for each type",
                             pst_import_source_option(i));
     return PST_OK;
 }

@@ -165,8 +165,9 @@ pst_rc pst_typed_select(struct pst_typed *t)
         }
     }
     if (used > 0 && !said)
-        pst_problem(&t->job->result->warnings, "left out, for --types %s:%s (--types all takes everything)",
-                    list, left_out);
+        pst_problem(&t->job->result->warnings,
+                    "with --types %s, these were left out:%s (--types all imports everything)", list,
+                    left_out);
     if (edges == 0)
         return pst_fail(PST_E_ARG, "%s: there are no edges between vertices of the types %s", t->job->from,
                         list);
@@ -198,8 +199,8 @@ pst_rc pst_raw_look(const char *path, enum pst_dtype dtype, int64_t columns, str
     int64_t row = columns * (int64_t)pst_dtype_bytes(dtype);
     if (bytes == 0 || (int64_t)bytes % row != 0)
         return pst_fail(PST_E_FORMAT,
-                        "%s: it has no NumPy header, and its %" PRIu64 " bytes are no whole rows of %" PRId64
-                        " %s: is it truncated?",
+                        "%s: it has no NumPy header, and its %" PRIu64
+                        " bytes are not a whole number of rows of %" PRId64 " %s: is it truncated?",
                         path, bytes, columns, pst_dtype_name(dtype));
     *raw = (struct pst_raw){
         .dtype = dtype, .rank = columns > 1 ? 2 : 1, .shape = {(int64_t)bytes / row, columns}};

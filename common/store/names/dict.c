@@ -205,8 +205,8 @@ pst_rc pst_dict_add(struct pst_dict *d, const char *text, size_t bytes, int64_t 
     if (rc != PST_OK || *number >= 0)
         return rc;
     return pst_fail(PST_E_LIMIT,
-                    "names: %" PRId64 " of them fill the %" PRIu64
-                    " MiB that --memory leaves for names: give it more",
+                    "%" PRId64 " names fill the %" PRIu64
+                    " MiB that --memory leaves for names: increase --memory",
                     d->n, d->memory_bytes >> 20);
 }
 

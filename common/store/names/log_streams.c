@@ -16,12 +16,13 @@
 
 static const char *path_of(const struct pst_log_streams *s)
 {
-    return s->path[0] != '\0' ? s->path : "a file of names written aside";
+    return s->path[0] != '\0' ? s->path : "the temporary file of names";
 }
 
 static pst_rc damaged(const struct pst_log_streams *s, uint64_t at)
 {
-    return pst_fail(PST_E_FORMAT, "%s: block at byte %" PRIu64 " is not what was written: is the disk sound?",
+    return pst_fail(PST_E_FORMAT,
+                    "%s: block at byte %" PRIu64 " differs from what was written: the disk may be faulty",
                     path_of(s), at);
 }
 
@@ -56,7 +57,7 @@ static pst_rc open_file(struct pst_log_streams *s, const char *dir, const char *
     (void)snprintf(s->path, sizeof s->path, "%.3900s/temp-edges.%.100s", dir, name != NULL ? name : "aside");
     s->fd = open(s->path, O_RDWR | O_CLOEXEC | flags, 0600);
     if (s->fd < 0)
-        return pst_fail_errno("cannot open %s to write names aside", s->path);
+        return pst_fail_errno("cannot open %s, a temporary file for names", s->path);
     if (name == NULL && unlink(s->path) != 0)
         return pst_fail_errno("cannot remove %s", s->path);
     if (name == NULL)
@@ -349,7 +350,7 @@ pst_rc pst_ids_more(struct pst_ids_reader *r)
         memcpy(&n, p, sizeof n);
     const size_t item = n > 0 ? p[2] : 0;
     if (n == 0 || n > PST_NAMES_PACK_IDS || item == 0 || item > 8 || PACK_HEAD + n * item > left)
-        return pst_fail(PST_E_FORMAT, "numbers that were written aside end early");
+        return pst_fail(PST_E_FORMAT, "a temporary file of numbers ends early");
     const uint64_t mask = item == 8 ? UINT64_MAX : (UINT64_C(1) << 8 * item) - 1;
     for (unsigned i = 0; i < n; i++) {
         memcpy(&r->id[i], p + PACK_HEAD + i * item, 8); /* the buffer has 8 bytes more */

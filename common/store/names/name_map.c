@@ -49,7 +49,7 @@ static pst_rc read_count(struct reading *r, const char *line)
 {
     const char *p = blanks(line);
     if (!pst_text_id(&p, &r->n) || r->n > PST_NAME_MAP_MAX || blanks(p) < line_end(line))
-        return pst_text_fail(&r->text, line, line, "how many names there are, alone");
+        return pst_text_fail(&r->text, line, line, "the number of names, and nothing else");
     return make_place(r);
 }
 
@@ -85,7 +85,7 @@ static pst_rc take_name(struct reading *r, const char *line, size_t bytes, int64
     if (rc != PST_OK)
         return pst_wrap(rc, "%s:%" PRId64, r->text.path, r->text.line);
     if (k < before)
-        return pst_text_fail(&r->text, line, line, "a name that is not there already");
+        return pst_text_fail(&r->text, line, line, "a name that has not occurred before");
     r->place[number] = record;
     return PST_OK;
 }
@@ -129,7 +129,7 @@ static pst_rc read_lines(struct reading *r)
 static void tell_repairs(const struct reading *r)
 {
     if (r->text.bom)
-        pst_problem(r->spec->warnings, "%s: a byte order mark: skipped", r->spec->path);
+        pst_problem(r->spec->warnings, "%s: a byte order mark was skipped", r->spec->path);
     if (r->carriage_returns > 0)
         pst_problem(r->spec->warnings, "%s: %" PRId64 " lines end with CR LF", r->spec->path,
                     r->carriage_returns);
@@ -144,7 +144,7 @@ static pst_rc read_file(struct reading *r)
     if (rc == PST_OK)
         rc = read_lines(r);
     if (rc == PST_OK && r->n < 0)
-        rc = pst_fail(PST_E_FORMAT, "%s: expected how many names there are in its first line, found none",
+        rc = pst_fail(PST_E_FORMAT, "%s: expected the number of names in its first line, found an empty file",
                       r->spec->path);
     if (rc == PST_OK && !r->no_integer)
         tell_repairs(r);

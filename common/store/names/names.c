@@ -122,7 +122,7 @@ static pst_rc begin_aside(struct pst_names *n)
     n->resident_bytes = n->dict.text_bytes;
     if (n->spec.depth > PST_NAMES_DEPTH_MAX)
         return pst_fail(PST_E_LIMIT,
-                        "names: they still fill %llu KiB after they were parted %d times: give --memory more",
+                        "names still take %llu KiB after being divided %d times: increase --memory",
                         (unsigned long long)(n->spec.memory_bytes >> 10), PST_NAMES_DEPTH_MAX);
     pst_rc rc = pst_names_open(n, FILE_LOG, LOG_STREAMS);
     n->known = (struct pst_ids_writer){.s = &n->file[FILE_LOG], .stream = LOG_KNOWN};
@@ -219,7 +219,7 @@ static pst_rc begin_giving(struct pst_names *n)
 {
     n->number = calloc((size_t)n->parts + 1, sizeof *n->number);
     if (n->number == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to give names' numbers");
+        return pst_fail(PST_E_NOMEM, "no memory to read the numbers of names");
     pst_log_stream_read(&n->log, &n->file[FILE_LOG], LOG_PARTS);
     for (int p = 0; p < n->parts; p++)
         pst_log_stream_read(&n->number[p].r, &n->file[FILE_NUMBERS], p);

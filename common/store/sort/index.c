@@ -58,7 +58,7 @@ pst_rc pst_sorter_index_write(const struct spill *s, const struct index_part *of
                         .end = (uint64_t)s->end};
     memcpy(head.magic, magic, sizeof magic);
     if (fdatasync(s->fd) != 0)
-        return pst_fail_errno("cannot sync the edges that were written aside");
+        return pst_fail_errno("cannot sync the temporary file of edges");
     char path[PST_PATH_MAX], *text = NULL;
     size_t bytes = 0;
     (void)snprintf(path, sizeof path, "%s/%s", dir, name);
@@ -134,12 +134,12 @@ static pst_rc restore(struct spill *s, struct partition *p, const struct head *h
         ok = take(&splitters, narrow, (h->buckets - 1) * sizeof *narrow) &&
              take(&splitters, wide, (h->buckets - 1) * sizeof *wide);
     pst_rc rc = ok ? pst_sorter_partition_restore(p, s, narrow, wide, (unsigned)h->buckets, h->pack_keys)
-                   : pst_fail(PST_E_FORMAT, "it is cut off");
+                   : pst_fail(PST_E_FORMAT, "it is truncated");
     free(narrow);
     free(wide);
     for (unsigned i = 0; rc == PST_OK && i < p->buckets; i++)
         if (!take_bucket(&in, s, &p->bucket[i]))
-            rc = pst_fail(PST_E_FORMAT, "it is cut off, or memory ran out");
+            rc = pst_fail(PST_E_FORMAT, "it is truncated, or memory ran out");
     return rc;
 }
 
@@ -150,7 +150,7 @@ static pst_rc parse(struct spill *s, struct partition *p, struct index_part *of,
     uint64_t sum;
     struct input in = {text, text + bytes};
     if (bytes < sizeof h + sizeof sum)
-        return pst_fail(PST_E_FORMAT, "it is cut off");
+        return pst_fail(PST_E_FORMAT, "it is truncated");
     memcpy(&sum, text + bytes - sizeof sum, sizeof sum);
     in.end -= sizeof sum;
     if (XXH3_64bits(text, bytes - sizeof sum) != sum || !take(&in, &h, sizeof h) ||

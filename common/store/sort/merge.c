@@ -74,10 +74,12 @@ static pst_rc load(const struct giver *g, struct slot *slot, unsigned char *buff
         if (rc != PST_OK)
             return rc;
         if (n > slot->n - at)
-            return pst_fail(PST_E_IO, "edges that were written aside are more than were written");
+            return pst_fail(PST_E_IO, "the temporary file of edges has more edges than were written");
     }
     if (at != slot->n)
-        return pst_fail(PST_E_IO, "of %zu edges that were written aside %zu are there", slot->n, at);
+        return pst_fail(PST_E_IO,
+                        "the temporary file of edges should have %zu edges in this bucket, but has %zu",
+                        slot->n, at);
     slot->sorted = pst_sort_keys(slot->a, slot->b, slot->n, spec->wide);
     if (spec->dedupe)
         slot->n = pst_sorter_unique_keys(slot->sorted, slot->n, spec->wide);

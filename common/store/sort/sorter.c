@@ -61,7 +61,7 @@ static pst_rc allocate(struct pst_sorter *s)
     s->arena = arena == MAP_FAILED ? NULL : arena;
     return s->slice != NULL && s->arena != NULL
                ? PST_OK
-               : pst_fail(PST_E_NOMEM, "no memory for %llu bytes to sort with: give --memory less",
+               : pst_fail(PST_E_NOMEM, "no memory for %llu bytes to sort with: decrease --memory",
                           (unsigned long long)memory);
 }
 
@@ -69,7 +69,7 @@ pst_rc pst_sorter_new(struct pst_sorter **out, const struct pst_sorter_spec *spe
 {
     *out = NULL;
     if (spec->memory_bytes < PST_SORTER_MEMORY_MIN)
-        return pst_fail(PST_E_ARG, "memory: expected at least %u bytes to sort with, found %llu",
+        return pst_fail(PST_E_ARG, "--memory: sorting needs at least %u bytes, but has %llu",
                         PST_SORTER_MEMORY_MIN, (unsigned long long)spec->memory_bytes);
     struct pst_sorter *s = calloc(1, sizeof *s);
     if (s == NULL)

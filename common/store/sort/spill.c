@@ -20,7 +20,7 @@ pst_rc pst_sorter_spill_make(struct spill *s, const char *dir, bool named)
     (void)snprintf(s->path, sizeof s->path, "%.4000s/" PST_SORTER_SPILL, dir);
     s->fd = open(s->path, O_RDWR | O_CREAT | (s->end == 0 ? O_TRUNC : 0) | O_CLOEXEC, 0600);
     if (s->fd < 0)
-        return pst_fail_errno("cannot make a file in %s to sort with", dir);
+        return pst_fail_errno("cannot make a temporary file for sorting in %s", dir);
     if (!named && unlink(s->path) != 0)
         return pst_fail_errno("cannot remove %s", s->path);
     return PST_OK;
@@ -33,7 +33,7 @@ pst_rc pst_sorter_spill_write(const struct spill *s, const void *from, size_t by
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return pst_fail_errno("cannot write %zu bytes of edges aside to sort them", bytes);
+            return pst_fail_errno("cannot write %zu bytes of edges to the temporary file for sorting", bytes);
         done += (size_t)n;
     }
     /* A hint, so that a small cgroup is never full of what is not on disk. */
@@ -48,9 +48,9 @@ static pst_rc read_all(int fd, void *out, size_t bytes, off_t at)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return pst_fail_errno("cannot read edges back that were written aside");
+            return pst_fail_errno("cannot read the temporary file of edges");
         if (n == 0)
-            return pst_fail(PST_E_IO, "edges that were written aside end at byte %jd",
+            return pst_fail(PST_E_IO, "the temporary file of edges ends at byte %jd",
                             (intmax_t)at + (intmax_t)done);
         done += (size_t)n;
     }
@@ -260,10 +260,10 @@ static pst_rc next_extent(struct bucket_reader *r)
 
 static pst_rc damaged(const struct bucket_reader *r)
 {
-    return pst_fail(PST_E_IO,
-                    "edges that were written aside are not what was written, near byte %jd: is the "
-                    "disk sound?",
-                    (intmax_t)(r->bucket->extent[r->extent - 1] + (off_t)r->at));
+    return pst_fail(
+        PST_E_IO,
+        "the temporary file of edges differs from what was written, near byte %jd: the disk may be faulty",
+        (intmax_t)(r->bucket->extent[r->extent - 1] + (off_t)r->at));
 }
 
 static void unpack_narrow(const struct pack *h, const unsigned char *from, void *out, bool wide_out,

@@ -46,7 +46,7 @@ static pst_rc no_column(const struct pst_table *t, const char *said, const char 
     char names[512];
     pst_table_names(t, names, sizeof names);
     return pst_fail(PST_E_FORMAT, "%s: expected a column called %s%s%s, found %s", t->text.path,
-                    said[0] != '\0' ? said : usual, said[0] != '\0' ? "" : " or what is said with ",
+                    said[0] != '\0' ? said : usual, said[0] != '\0' ? "" : " or the name given with ",
                     said[0] != '\0' ? "" : option, names[0] != '\0' ? names : "no header");
 }
 
@@ -81,8 +81,8 @@ static pst_rc begin_rows(const struct pst_tables_spec *s, struct pst_numbered *t
 static pst_rc end_rows(const struct pst_tables_spec *s, struct pst_numbered *t, pst_rc rc)
 {
     if (rc == PST_OK && t->unknown > 0)
-        pst_problem(s->warnings, "%s: %" PRId64 " rows are of vertices that no edge has: left out", s->path,
-                    t->unknown);
+        pst_problem(s->warnings, "%s: %" PRId64 " rows were left out, because no edge has their vertex",
+                    s->path, t->unknown);
     if (rc == PST_OK)
         pst_progress_end(s->progress);
     pst_numbered_close(t);
@@ -257,12 +257,12 @@ static pst_rc check_seen(const struct pst_tables_spec *s, const struct scattered
         const size_t used = strlen(told);
         (void)snprintf(told + used, sizeof told - used, "%s %" PRId64, i > 0 ? "," : "", first[i]);
     }
-    return missing == 0 ? PST_OK
-                        : pst_fail(PST_E_FORMAT,
-                                   "%s: expected a row for each of %" PRId64 " vertices; %" PRId64
-                                   " have none: number%s%s",
-                                   s->path, s->numbering->spec.vertices, missing, told,
-                                   missing > MISSING_TOLD ? " and more" : "");
+    return missing == 0
+               ? PST_OK
+               : pst_fail(PST_E_FORMAT,
+                          "%s: expected a row for each of %" PRId64 " vertices; %" PRId64 " have none:%s%s",
+                          s->path, s->numbering->spec.vertices, missing, told,
+                          missing > MISSING_TOLD ? " and more" : "");
 }
 
 static bool is_feature(const struct pst_tables_spec *s, const struct pst_numbered *t, int column)

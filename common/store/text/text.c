@@ -85,7 +85,7 @@ static pst_rc fill_some(struct pst_text *t, char *out, size_t room, size_t *got)
         if (rc != PST_OK || *got > 0)
             return rc;
         if (no_more && !t->codec_ended)
-            return damaged(t, "they end early: the file is truncated");
+            return damaged(t, "the data end early, the file is truncated");
     }
 }
 
@@ -217,8 +217,8 @@ pst_rc pst_text_seek(struct pst_text *t, uint64_t at, int64_t line)
         if (rc != PST_OK)
             return rc;
         if (t->fill == 0 && passed < at)
-            return pst_fail(PST_E_FORMAT, "%s: ends before byte %" PRIu64 " of its text: it changed", t->path,
-                            at);
+            return pst_fail(PST_E_FORMAT, "%s ends before byte %" PRIu64 " of its text: the file changed",
+                            t->path, at);
     }
     return PST_OK;
 }

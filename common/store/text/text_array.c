@@ -96,8 +96,8 @@ static pst_rc one_line(struct reading *r, const char *line)
         return pst_text_fail(&r->text, line, p, "numbers");
     pst_rc rc = r->begun ? PST_OK : begin(r, line);
     if (rc == PST_OK && r->spec->rows >= 0 && r->rows == r->spec->rows)
-        rc = pst_fail(PST_E_FORMAT, "%s:%" PRId64 ": more than the %" PRId64 " lines that there should be",
-                      r->text.path, r->text.line, r->spec->rows);
+        rc = pst_fail(PST_E_FORMAT, "%s:%" PRId64 ": expected %" PRId64 " lines, found more", r->text.path,
+                      r->text.line, r->spec->rows);
     for (int64_t c = 0; c < r->columns && rc == PST_OK; c++) {
         p = blanks(p);
         rc = r->spec->integers ? one_id(r, line, &p, c) : one_real(r, line, &p, c);

@@ -57,7 +57,7 @@ static pst_rc find_directory(const struct pst_zip *z, uint64_t *at, uint64_t *by
         k--;
     if (rc == PST_OK && k < 0)
         rc = pst_fail(PST_E_FORMAT,
-                      "%s: expected a zip archive (.npz): its end is not there; is it truncated?", z->path);
+                      "%s: expected a zip archive (.npz), but its end is missing: is it truncated?", z->path);
     if (rc == PST_OK) {
         *count = number(tail + k + 10, 2);
         *bytes = number(tail + k + 12, 4);
@@ -172,11 +172,12 @@ static pst_rc put(struct copy *c, const unsigned char *data, size_t bytes)
     c->crc = crc32(c->crc, data, (uInt)bytes);
     c->wrote += bytes;
     if (c->wrote > c->m->bytes)
-        return pst_fail(PST_E_FORMAT, "%s: member %s is longer than it says", c->z->path, c->m->name);
+        return pst_fail(PST_E_FORMAT, "%s: member %s is longer than the archive says", c->z->path,
+                        c->m->name);
     for (size_t done = 0; done < bytes;) {
         ssize_t n = write(c->fd, data + done, bytes - done);
         if (n < 0)
-            return pst_fail_errno("cannot write member %s of %s aside", c->m->name, c->z->path);
+            return pst_fail_errno("cannot unpack member %s of %s", c->m->name, c->z->path);
         done += (size_t)n;
     }
     return pst_progress_add(c->progress, bytes);
@@ -242,7 +243,7 @@ pst_rc pst_zip_extract(const struct pst_zip *z, const struct pst_zip_member *m, 
         return pst_fail(PST_E_FORMAT, "%s: member %s is not at byte %" PRIu64, z->path, m->name, m->at);
     struct copy *c = calloc(1, sizeof *c);
     if (c == NULL)
-        return pst_fail(PST_E_NOMEM, "%s: no memory to take out %s", z->path, m->name);
+        return pst_fail(PST_E_NOMEM, "%s: no memory to unpack %s", z->path, m->name);
     c->z = z;
     c->progress = progress;
     pst_progress_begin(progress, m->name, m->bytes, true);

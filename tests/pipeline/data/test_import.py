@@ -192,7 +192,7 @@ def knowledge_graphs():
         assert s.array("triples_train").tolist() == [[0, 0, 1], [1, 0, 2], [2, 1, 0]]
         assert s.array("triples_val").tolist() == [[0, 1, 3]] and s.array("triples_test").tolist() == [[3, 0, 0]]
         assert s.rows() == [[2], [0], [1], []] and s.array("relations").tolist() == [1, 0, 0]
-        assert "1 entities occur in valid or test alone" in r.stderr and "1 lines end with CR LF" in r.stderr
+        assert "1 entities occur only in valid or test" in r.stderr and "1 lines end with CR LF" in r.stderr
         for content, expect in (("a\tb\n", "train.txt:1: byte 4"), ("a\tb\tc\td\n", "after three columns"),
                                 ("a\t\tc\n", "a name of 1"), ("", "found none"), (b"a\tb\t\xff\n", "UTF-8")):
             s.put("kg/train.txt", content)
@@ -270,9 +270,9 @@ def layout_of_ogb():
         cases = [({"raw__edge": "0,1\n0,2\n"}, "expected 3 edges, found 2"), ({"raw__edge": "0,1\n0,2\n3,4\n"}, "edge.csv.gz:3"),
                  ({"raw__node-feat": "1,2\n3,4\n"}, "truncated"), ({"raw__node-feat": "1,2\n3\n5,6\n7,8\n"}, "node-feat.csv.gz:2"),
                  ({"raw__node-feat": "1,2\n3,nan\n5,6\n7,8\n"}, "node-feat.csv.gz:2: byte 3: expected a finite"),
-                 ({"raw__node-label": "1\n0\n0\n0\n0\n"}, "node-label.csv.gz:5: more than the 4"),
+                 ({"raw__node-label": "1\n0\n0\n0\n0\n"}, "node-label.csv.gz:5: expected 4 lines, found more"),
                  ({"split__time__train": "0\n4\n"}, "train.csv.gz:2: byte 1: expected an integer from 0 to 3"),
-                 ({"split__time__test": "3\n"}, "already in train"), ({"split__other__train": "0\n"}, "say which with --split")]
+                 ({"split__time__test": "3\n"}, "already in train"), ({"split__other__train": "0\n"}, "choose one with --split")]
         for changed, expect in cases:
             r = s.get("ogb", ogb(s, **changed), code=2)
             assert expect in r.stderr, (expect, r.stderr)

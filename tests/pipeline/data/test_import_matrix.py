@@ -112,7 +112,7 @@ TRIPLES = triples, {
     "bom": Cell(front("g/train.txt", b"\xef\xbb\xbf"), rows=ROWS, expect="byte order mark"),
     "empty": Cell(put("g/train.txt", b""), expect="train.txt: expected triples, found none"),
     "non-utf-8": Cell(sub("g/train.txt", b"v2", b"v\xe9"), expect="train.txt:2: byte 7: expected UTF-8 text, found '\\xe9'"),
-    "id-gap": Cell(put("g/test.txt", b"v9\tr\tv1\n"), rows=[*ROWS, []], expect="1 entities occur in valid or test alone"),
+    "id-gap": Cell(put("g/test.txt", b"v9\tr\tv1\n"), rows=[*ROWS, []], expect="1 entities occur only in valid or test"),
     "out-of-range": no("names have no range"), **keeps()}
 
 
@@ -129,8 +129,8 @@ OPENKE = openke, {
     "mis-typed": Cell(sub("g/train2id.txt", b"0 2 0", b"0 e2 0"), expect="train2id.txt:3: byte 3: expected an entity from 0 to 3, found 'e2 0'"),
     "crlf": (Cell(("g/train2id.txt", lambda d: d.replace(b"\n", b"\r\n")), rows=ROWS, expect="3 lines end with CR LF"),
              Cell(("g/entity2id.txt", lambda d: d.replace(b"\n", b"\r\n")), rows=ROWS, expect="entity2id.txt: 5 lines end with CR LF")),
-    "bom": (Cell(front("g/train2id.txt", b"\xef\xbb\xbf"), rows=ROWS, expect="byte order mark"), Cell(front("g/entity2id.txt", b"\xef\xbb\xbf"), rows=ROWS, expect="entity2id.txt: a byte order mark: skipped")),
-    "empty": (Cell(put("g/train2id.txt", b""), expect="expected triples, found none"), Cell(put("g/entity2id.txt", b""), expect="entity2id.txt: expected how many names there are in its first line, found none")),
+    "bom": (Cell(front("g/train2id.txt", b"\xef\xbb\xbf"), rows=ROWS, expect="byte order mark"), Cell(front("g/entity2id.txt", b"\xef\xbb\xbf"), rows=ROWS, expect="entity2id.txt: a byte order mark was skipped")),
+    "empty": (Cell(put("g/train2id.txt", b""), expect="expected triples, found none"), Cell(put("g/entity2id.txt", b""), expect="entity2id.txt: expected the number of names in its first line, found an empty file")),
     "non-utf-8": Cell(sub("g/entity2id.txt", b"e2", b"\xe92"), expect="entity2id.txt:4: byte 1: expected UTF-8 text"),
     "id-gap": Cell(sub("g/entity2id.txt", b"e2\t2", b"e2\t7"), expect="entity2id.txt:4: byte 4: expected a number from 0 to 3 that no other name has, found '7'"),
     "out-of-range": Cell(make={"edges": FAR}, expect="train2id.txt:4: byte 1: expected an entity from 0 to 3, found '4 1 0'"), **keeps()}
@@ -163,9 +163,9 @@ def igb(edges=EDGES, n=4):
     return {"g/processed/paper__cites__paper/edge_index.npy": npy(np.array(edges)), "g/processed/paper/node_label_19.npy": npy(np.arange(n) % 3)}, "g"
 
 
-IGB = igb, {**array_cells("g/processed/paper__cites__paper/edge_index.npy", "edges of IGB have shape Ex2, this one has (3, 3)\n"),
+IGB = igb, {**array_cells("g/processed/paper__cites__paper/edge_index.npy", "IGB stores edges in shape Ex2, but this array has shape (3, 3)\n"),
             "non-utf-8": no("no file of it is text")}
-IGB[1]["mis-shaped"] = (IGB[1]["mis-shaped"], Cell(put("g/processed/paper__cites__paper/edge_index.npy", npy(np.array(EDGES).T)), expect="edges of IGB have shape Ex2"))
+IGB[1]["mis-shaped"] = (IGB[1]["mis-shaped"], Cell(put("g/processed/paper__cites__paper/edge_index.npy", npy(np.array(EDGES).T)), expect="IGB stores edges in shape Ex2"))
 IGB[1]["fortran"] = Cell(put("g/processed/paper__cites__paper/edge_index.npy", npy(np.array(EDGES, order="F"), True)), rows=ROWS)
 IGB[1]["mis-typed"] = Cell(put("g/processed/paper__cites__paper/edge_index.npy", npy(np.array(EDGES).astype(float))), expect="expected integers")
 
@@ -174,8 +174,8 @@ def mag(edges=EDGES, n=4):
     return {"g/processed/paper___cites___paper/edge_index.npy": npy(np.array(edges).T), "g/processed/paper/node_label.npy": npy(np.full(n, np.nan, np.float32))}, "g"
 
 
-MAG = mag, {**array_cells("g/processed/paper___cites___paper/edge_index.npy", "edges of MAG240M have shape 2xE, this one has (3, 3)\n"), "non-utf-8": no("no file of it is text")}
-MAG[1]["mis-shaped"] = (MAG[1]["mis-shaped"], Cell(put("g/processed/paper___cites___paper/edge_index.npy", npy(np.array(EDGES))), expect="edges of MAG240M have shape 2xE"))
+MAG = mag, {**array_cells("g/processed/paper___cites___paper/edge_index.npy", "MAG240M stores edges in shape 2xE, but this array has shape (3, 3)\n"), "non-utf-8": no("no file of it is text")}
+MAG[1]["mis-shaped"] = (MAG[1]["mis-shaped"], Cell(put("g/processed/paper___cites___paper/edge_index.npy", npy(np.array(EDGES))), expect="MAG240M stores edges in shape 2xE"))
 
 
 def graphbolt(edges=EDGES, n=4):
@@ -183,9 +183,9 @@ def graphbolt(edges=EDGES, n=4):
     return {"g/metadata.yaml": text, "g/e.npy": npy(np.array(edges).T)}, "g"
 
 
-GRAPHBOLT = graphbolt, {**array_cells("g/e.npy", "edges of GraphBolt have shape 2xE, this one has (3, 3)\n")}
+GRAPHBOLT = graphbolt, {**array_cells("g/e.npy", "GraphBolt stores edges in shape 2xE, but this array has shape (3, 3)\n")}
 GRAPHBOLT[1].update({
-    "mis-shaped": (GRAPHBOLT[1]["mis-shaped"], Cell(put("g/e.npy", npy(np.array(EDGES))), expect="edges of GraphBolt have shape 2xE")),
+    "mis-shaped": (GRAPHBOLT[1]["mis-shaped"], Cell(put("g/e.npy", npy(np.array(EDGES))), expect="GraphBolt stores edges in shape 2xE")),
     "truncated": (GRAPHBOLT[1]["truncated"], Cell(cut("g/metadata.yaml", 5), expect="metadata.yaml:")),
     "crlf": (GRAPHBOLT[1]["crlf"], Cell(("g/metadata.yaml", lambda d: d.replace(b"\n", b"\r\n")), rows=ROWS)),
     "bom": (GRAPHBOLT[1]["bom"], Cell(front("g/metadata.yaml", b"\xef\xbb\xbf"), rows=ROWS)),
@@ -240,7 +240,7 @@ def ogb_members(**change):
 
 OGB_NPZ = ogb_npz, {
     "truncated": Cell(cut("g/raw/data.npz", 30), expect=ARCHIVE), "corrupted": Cell(sub("g/raw/data.npz", b"\x93NUMPY", b"\x93NUMPX"), expect="with CRC"),
-    "mis-shaped": Cell(ogb_members(edge_index=np.array(EDGES)), expect="edges of OGB have shape 2xE"),
+    "mis-shaped": Cell(ogb_members(edge_index=np.array(EDGES)), expect="OGB stores edges in shape 2xE"),
     "mis-typed": Cell(ogb_members(edge_index=np.array(EDGES).T.astype(np.float32)), expect="data.npz (edge_index.npy): expected integers (int8 to int64, uint8 to uint32), found float32"),
     "crlf": Cell(("g/raw/data.npz", lambda d: d.replace(b"\n", b"\r\n")), expect="data.npz: "), "bom": Cell(front("g/raw/data.npz", b"\xef\xbb\xbf"), expect="data.npz: "),
     "empty": Cell(put("g/raw/data.npz", b""), expect=ARCHIVE), "non-utf-8": no("names in it are fixed"), "id-gap": Cell(make={"edges": GAP, "n": 6}, rows=ROWS_GAP),
@@ -392,7 +392,7 @@ def codes_of_webgraph():
             s.put("g.graph", files["g.graph"][:-9])
             assert "the graph ends early" in s.get("webgraph", s.path(source), code=2).stderr
         s.put("g.properties", files["g.properties"].replace("GOLOMB", "SKEWED_GOLOMB"))
-        assert "'RESIDUALS_SKEWED_GOLOMB' is not read" in s.get("webgraph", s.path(source), code=1).stderr
+        assert "does not read 'RESIDUALS_SKEWED_GOLOMB'" in s.get("webgraph", s.path(source), code=1).stderr
 
 
 MATRIX = {"snap": text_format("\t"), "csv": text_format(","), "tsv": text_format("\t"), "psv": text_format("|"), "triples": TRIPLES, "openke": OPENKE,

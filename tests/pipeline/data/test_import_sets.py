@@ -37,10 +37,10 @@ def npz_of_ogb():
         s.get("ogb", ogb_npz(s))
         assert s.rows() == ROWS and s.array("labels").tolist() == [1, -1, 0, 2] and splits(s) == [[3, 0], [2], [1]]
         assert np.array_equal(s.array("features")[:, :3], FEATURES)
-        cases = [(dict(data={"edge_index": TALL}), "o/raw/data.npz (edge_index.npy): edges of OGB have shape 2xE, this one has (3, 2)"),
+        cases = [(dict(data={"edge_index": TALL}), "o/raw/data.npz (edge_index.npy): OGB stores edges in shape 2xE, but this array has shape (3, 2)"),
                  (dict(data={"num_edges_list": np.array([4])}), "says 4 edges, edge_index has 3"),
                  (dict(data={"num_nodes_list": np.array([5])}), "expected rows for 5 vertices, found 4"),
-                 (dict(data={"num_nodes_list": np.array([2, 2])}), "many graphs"),
+                 (dict(data={"num_nodes_list": np.array([2, 2])}), "several graphs"),
                  (dict(data={"num_nodes_list": np.array([4.0])}), "expected one count"),
                  (dict(data={"edge_index": WIDE + 1}), "(edge_index.npy): source of edge 2: expected 0 to 3, found 4"),
                  (dict(data={"edge_index": None}), "expected a member edge_index.npy"),
@@ -99,7 +99,7 @@ def triples_as_an_array():
         r = s.get("npy", s.arrays("n", edges=rows - [0, 1, 0]), "--edge-shape", "Ex3", code=2)
         assert "relation of edge 1: expected 0 to 2147483646, found -1" in r.stderr
         r = s.get("npy", s.arrays("n", edges=WIDE[:, :2]), "--edge-shape", "Ex3", code=2)
-        assert "--edge-shape says Ex3, the shape is (2, 2)" in r.stderr
+        assert "--edge-shape is Ex3, but the array has shape (2, 2)" in r.stderr
 
 
 def igb(s, **changed):
@@ -130,7 +130,7 @@ def layout_of_igb():
         s.get("igb", s.path("i/processed"), "--split", "none")
         assert splits(s) == [None] * 3
         r = s.get("igb", rename_relations(igb(s, paper__cites__paper__edge_index=WIDE)), code=2)
-        assert "edges of IGB have shape Ex2, this one has (2, 3): --edge-shape 2xE reads it as it is" in r.stderr
+        assert "IGB stores edges in shape Ex2, but this array has shape (2, 3): --edge-shape 2xE reads it" in r.stderr
         s.get("igb", s.path("i"), "--edge-shape", "2xE")
         assert s.rows() == ROWS
         s.get("igb", rename_relations(igb(s, paper__cites__paper__edge_index=TALL[:2])))  # (2, 2): the format says which
@@ -151,7 +151,7 @@ def headerless_files_of_igb():
         assert s.rows() == ROWS and np.array_equal(s.array("features")[:, :1024], features)
         assert s.array("labels").tolist() == [3, 18, -1, 0] and splits(s) == [[0], None, [1, 3]]
         s.put("i/processed/paper/node_feat.npy", features.tobytes()[:-4])
-        assert "no whole rows of 1024 float32: is it truncated?" in s.get("igb", s.path("i"), code=2).stderr
+        assert "not a whole number of rows of 1024 float32: is it truncated?" in s.get("igb", s.path("i"), code=2).stderr
         s.put("i/processed/paper/node_feat.npy", features.tobytes()[:-4096])
         assert "expected rows for 3 vertices, found 4" in s.get("igb", s.path("i"), code=2).stderr
         s.put("i/processed/paper/node_feat.npy", features.tobytes())
@@ -179,7 +179,7 @@ def types_of_igb():
         s.arrays("i/processed/paper__written_by__author", edge_index=np.array([[0, 1], [3, 0]]))
         s.arrays("i/processed/author", node_feat=np.ones((2, 5), np.float16))
         r = s.get("igb", s.path("i"))
-        assert s.rows() == ROWS and "left out, for --types paper: paper:written_by:author" in r.stderr
+        assert s.rows() == ROWS and "with --types paper, these were left out: paper:written_by:author" in r.stderr
         assert "/node_label_19.npy (IGB's val split): the split is empty" in r.stderr, r.stderr
         r = s.get("igb", s.path("i"), "--types", "all")
         assert typed_rows(s) == {("paper", 1): [("paper", 0, "paper:cites:paper"), ("paper", 3, "paper:cites:paper")],
@@ -199,9 +199,9 @@ def types_of_igb():
         said = command("inspect", s.path("out")).stdout
         assert "paper:written_by:author" in said and "from paper to author" in said and "features 5 x float16" in said
         r = s.get("igb", s.path("i"), "--types", "all", "--symmetrize", code=2)
-        assert "have a direction and a kind" in r.stderr
+        assert "each has a direction" in r.stderr
         r = s.get("igb", s.path("i"), "--types", "all", "--link", code=2)
-        assert "--link: features of several types are copied" in r.stderr
+        assert "--link cannot be used with several vertex types" in r.stderr
         r = s.get("igb", s.path("i"), "--types", "paper,writer", code=2)
         assert "expected all, or some of paper, author" in r.stderr and "found 'writer'" in r.stderr
         s.arrays("i/processed/paper__written_by__author", edge_index=np.array([[0, 1], [3, 2]]))
@@ -219,7 +219,7 @@ def a_run_says_what_it_cannot_use():
         assert "2 vertex types and 2 edge types" in r.stderr and "--types NAME" in r.stderr, r.stderr
         assert "paper (3 features), author (0 features)" in r.stderr and not os.path.exists(s.path("run"))
         r = s.get("igb", s.path("i"), "--types", "all", "--stripes", "2", code=2)
-        assert "--stripes: there are several types" in r.stderr, r.stderr
+        assert "--stripes: a dataset with several vertex types" in r.stderr, r.stderr
 
 
 @test
@@ -243,7 +243,7 @@ def types_are_verified():
             m["vertex_types"][1]["name"] = m["edge_types"][1]["target"] = "paper"
         for change, expect in ((lambda m: m["vertex_types"][0].update(vertices=3), "features.shape: expected 3 rows, found 4"),
                                (lambda m: m["edge_types"].pop(), "edge_types: expected 2"),
-                               (lambda m: m["edge_types"][0].update(source="x"), "'x' is none of vertex_types"),
+                               (lambda m: m["edge_types"][0].update(source="x"), "'x' is not one of vertex_types"),
                                (twice, "is there twice"),
                                (lambda m: m["arrays"].pop("relations"), "relations: missing"),
                                (lambda m: m.update(penstock_dataset=2), "unknown key 'vertex_types'")):
@@ -287,7 +287,7 @@ def layout_of_mag240m():
         r = s.get("mag240m", mag(s))
         assert s.rows() == ROWS and s.manifest()["arrays"]["features"]["dtype"] == "float16" and splits(s) == [None] * 3
         assert np.array_equal(s.array("features")[:, :3], FEATURES.astype(np.float16))
-        assert s.array("labels").tolist() == [1, -1, 0, 2] and "left out, for --types paper: author:writes:paper" in r.stderr
+        assert s.array("labels").tolist() == [1, -1, 0, 2] and "with --types paper, these were left out: author:writes:paper" in r.stderr
         s.arrays("m", train_idx=np.array([3, 0]), valid_idx=np.array([2]))
         s.get("mag240m", s.path("m"))
         assert splits(s) == [[3, 0], [2], None]
@@ -304,7 +304,7 @@ def layout_of_mag240m():
         r = s.get("mag240m", s.path("m"), "--types", "all")
         assert [t["vertices"] for t in s.manifest()["vertex_types"]] == [4, 2]
         assert "author: no file says how many there are: 2, one more than the largest id" in r.stderr
-        for changed, expect in (({"paper___cites___paper/edge_index": TALL}, "edges of MAG240M have shape 2xE, this one has (3, 2)"),
+        for changed, expect in (({"paper___cites___paper/edge_index": TALL}, "MAG240M stores edges in shape 2xE, but this array has shape (3, 2)"),
                                 ({"paper/node_feat": np.full((4, 3), np.nan, np.float16)}, "row 0, column 0: NaN"),
                                 ({"paper/node_label": LABELS[:2]}, "expected rows for 4 vertices, found 2"),
                                 ({"paper___cites___paper/edge_index": None, "author___writes___paper/edge_index": None},
@@ -312,7 +312,7 @@ def layout_of_mag240m():
             r = s.get("mag240m", mag(s, **changed), code=2)
             assert expect in r.stderr, (expect, r.stderr)
         r = s.get("mag240m", mag(s, **{"author___writes___paper/edge_index": np.array([[1], [3], [3]])}), "--types", "all", code=2)
-        assert "edges of MAG240M have shape 2xE" in r.stderr
+        assert "MAG240M stores edges in shape 2xE" in r.stderr
 
 
 @test
@@ -411,10 +411,10 @@ def refusals_of_graphbolt():
              ("dataset_name: hand", "dataset_name: [a, b]", "dataset_name: expected text"), ("name: seeds", "name: sids", "expected data with seeds"),
              ("format: numpy, path: s/train.npy", "format: csv, path: s/train.npy", "format: expected numpy or torch, found 'csv'"),
              (text, "", "1:1: expected a map"), (text, "- a\n", "expected a map"), (text, "a: \x01b", "byte 3"), (text, "a: *b", "1:4: found undefined alias"),
-             (text, "[" * 5000, "metadata.yaml:"), (text, "graph_topology: {path: x}", "give the directory above"),
+             (text, "[" * 5000, "metadata.yaml:"), (text, "graph_topology: {path: x}", "import the directory above it"),
              ("num_classes: 3", "num_classes: 2", "train-labels.npy: entry 0: expected a label from -1 (none) to 1"),
-             ("tasks:", "tasks:\n  - name: other", "tasks are: other node_classification: say which with --split")]
-    arrays = [({"e": TALL}, "e.npy: edges of GraphBolt have shape 2xE, this one has (3, 2): --edge-shape Ex2 reads it as it is"),
+             ("tasks:", "tasks:\n  - name: other", "the tasks are other node_classification: choose one with --split")]
+    arrays = [({"e": TALL}, "e.npy: GraphBolt stores edges in shape 2xE, but this array has shape (3, 2): --edge-shape Ex2 reads it"),
               ({"e": WIDE + 1}, "e.npy: source of edge 2: expected 0 to 3, found 4"), ({"e": WIDE.astype(np.uint64)}, "'<u8'"),
               ({"feat": FEATURES[:3]}, "feat.npy: expected rows for 4 vertices, found 3"), ({"s__train": np.array([3, 4])}, "s/train.npy: entry 1: expected 0 to 3, found 4"),
               ({"s__val": np.array([0])}, "vertex 0 is already in train"), ({"s__val-labels": np.array([0, 1])}, "expected 1 rows as"),
@@ -494,7 +494,7 @@ def types_of_graphbolt():
         r = s.get("graphbolt", s.path("g"), "--split", "nodes", code=2)
         assert "follows.csv:2: byte 3: expected an integer from 0 to 2" in r.stderr, r.stderr
         typed_graphbolt(s)
-        for old, new, expect in (("user:likes:item\", format", "user:likes:thing\", format", "'thing' is none of the types of nodes"),
+        for old, new, expect in (("user:likes:item\", format", "user:likes:thing\", format", "'thing' is not one of the types of nodes"),
                                  ("type: item, num", "type: user, num", "'user' is there twice"), ("{type: user, num: 3}", "{num: 3}", "expected type"),
                                  ("user:follows:user", "user-follows", "expected SOURCE:RELATION:TARGET")):
             assert old in TYPED
@@ -566,7 +566,7 @@ def refusals_of_marius():
         assert "test_edges.bin: relation of edge 0: expected 0 to 1, found 2" in r.stderr
         marius(s)
         for text, expect in (("a,0\nb,1\nc,2\n", "node_mapping.txt: expected 4 names, found 3"), ("a,0\nb,0\n", ":2: byte 3: expected a number from 0 to 3 that no other name has"),
-                             ("a,0\na,1\n", ":2: byte 1: expected a name that is not there already"), ("a\n", ":1: byte 1: expected a name, a comma"),
+                             ("a,0\na,1\n", ":2: byte 1: expected a name that has not occurred before"), ("a\n", ":1: byte 1: expected a name, a comma"),
                              ("a,4\n", "found '4'"), (b"\xff,1\n", "UTF-8"), (",1\n", "a name of 1 to"), ("a,1x\n", "expected a number")):
             s.put("k/nodes/node_mapping.txt", text)
             assert expect in (r := s.get("marius", s.path("k"), code=2)).stderr, (expect, r.stderr)

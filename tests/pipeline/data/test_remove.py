@@ -133,8 +133,8 @@ def what_is_no_dataset_is_left():
         with open(p.path("file"), "w"):
             pass
         before = everything(p)
-        for path, words in (("link", "is a link"), ("empty", "this is no dataset"), ("arrays", "this is no dataset"), ("file", "is no directory"),
-                            ("none", "No such file"), ("data/.", "name the dataset's directory itself"), ("data/..", "name the dataset's directory itself")):
+        for path, words in (("link", "is a symbolic link"), ("empty", "this is no dataset"), ("arrays", "this is no dataset"), ("file", "is not a directory"),
+                            ("none", "No such file"), ("data/.", "give the path of the dataset's directory"), ("data/..", "give the path of the dataset's directory")):
             r = command("rm", p.path(path), code=None)
             assert r.returncode in (1, 2) and words in r.stderr and everything(p) == before, (path, r.stderr)
         assert command("rm", "/", code=2).stderr and command("rm", "", code=2).stderr and command("rm", code=2).stderr
@@ -142,7 +142,7 @@ def what_is_no_dataset_is_left():
             with open(os.path.join(data, name), "w"):
                 pass
             r = command("rm", data, code=2)
-            assert f"holds '{name}', which dataset.json does not name" in r.stderr, r.stderr
+            assert f"holds '{name}', which dataset.json does not list" in r.stderr, r.stderr
             os.remove(os.path.join(data, name))
         os.mkdir(os.path.join(data, "more"))
         assert "holds 'more'" in command("rm", data, code=2).stderr
@@ -162,8 +162,8 @@ def a_bad_manifest_removes_nothing():
         arrays = lambda **changes: {**good, "arrays": {**good["arrays"], **changes}}
         entry = lambda file: {**good["arrays"]["labels"], "file": file}
         for m, words in ((arrays(labels=entry("../precious.npy")), "expected a plain name"), (arrays(labels=entry("..")), "expected a plain name"),
-                         (arrays(labels=entry(precious)), "expected a plain name"), (arrays(labels=entry("notes.txt")), "no name of a dataset's array"),
-                         (arrays(labels=entry("dataset.json")), "no name of a dataset's array"), (arrays(labels=entry("temp-x")), "no name of a dataset's array"),
+                         (arrays(labels=entry(precious)), "expected a plain name"), (arrays(labels=entry("notes.txt")), "which is not an array file of a dataset"),
+                         (arrays(labels=entry("dataset.json")), "which is not an array file of a dataset"), (arrays(labels=entry("temp-x")), "which is not an array file of a dataset"),
                          ("{", "this is no dataset"), ("", "this is no dataset"), (json.dumps([good]), "this is no dataset"), ({**good, "vertices": -1}, "this is no dataset")):
             put_manifest(data, m)
             r = command("rm", data, code=2)

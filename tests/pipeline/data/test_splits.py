@@ -166,7 +166,7 @@ def from_tables():
         r = s.get("csv", edges, "--columns", "from,to", "--ids", "strings", *args, "--label-column", "kind", "--feature-columns", "h")
         assert s.names() == ["b,c", 'q"', "zoe", "al"] and s.array("labels").tolist() == [-1, 1, 0, 2]
         assert s.array("features")[:, 0].tolist() == [0, 1, -2, 3.25] and found(s) == [[2, 3], [0], [1]]
-        assert "1 rows are of vertices that no edge has: left out" in r.stderr, r.stderr
+        assert "1 rows were left out, because no edge has their vertex" in r.stderr, r.stderr
         s.put("e.csv", "source,target\n5,700\n700,90\n")
         s.put("n.tsv.gz", "id\tlabel\n700\t3\n5\t1\n90\t0\n")
         s.get("csv", edges, "--ids", "compact", "--labels", s.path("n.tsv.gz"), "--train", s.put("t.csv", "700\n5\n"), "--test", s.put("u.csv", "id\n90\n"))
@@ -191,11 +191,11 @@ def tables_refused():
         cases = (("labels", "vertex,label\n0,1\n0,2\n", "t.csv:3: vertex: expected a vertex that no other row has, found '0'"),
                  ("labels", "vertex,label\n0,x\n", "t.csv:2: label: expected a label, an integer of 0 or more, or nothing, found 'x'"),
                  ("labels", "vertex,label\n3,1\n", "t.csv:2: vertex: expected a vertex from 0 to 2, found '3'"),
-                 ("labels", "vertex,colour\n0,1\n", "t.csv: expected a column called label or what is said with --label-column, found vertex, colour"),
+                 ("labels", "vertex,colour\n0,1\n", "t.csv: expected a column called label or the name given with --label-column, found vertex, colour"),
                  ("labels", "vertex,label\n0\n", "expected 2 columns as in the first line"), ("labels", "", "expected a table, found an empty file"),
                  ("labels", "a,b\nc,d\n", "expected numbers, or the name of a column, as vertex or label or type"),
                  ("labels", 'vertex,label\n0,"1\n', "expected a quote at the end of a quoted field"), ("labels", "vertex,vertex\n", "two columns are called 'vertex'"),
-                 ("features", "vertex,x\n0,1\n2,1\n", "expected a row for each of 3 vertices; 1 have none: number 1"), ("features", "1\n2\n3\n4\n", "more rows than the 3 vertices"),
+                 ("features", "vertex,x\n0,1\n2,1\n", "expected a row for each of 3 vertices; 1 have none: 1"), ("features", "1\n2\n3\n4\n", "more rows than the 3 vertices"),
                  ("features", "vertex,x\n0,nan\n1,1\n2,1\n", "t.csv:2: x: expected a finite number, found 'nan'"), ("features", "vertex,x\n0,1e39\n1,1\n2,1\n", "expected a finite number"),
                  ("train", "colour\n1\n", "expected numbers, or the name of a column"), ("train", "id\n1\n1\n", "vertex 1 is already in train"))
         for option, text, expect in cases:

@@ -122,7 +122,7 @@ def orders_that_make_no_sense():
         with open(s.path("d/dataset.json")) as f:
             before = f.read()
         for args, words in ((["split", d, "--train", "-0.1"], "expected a fraction from 0 to 1, found -0.1"), (["split", d], "say at least one of"),
-                            (["split", d, "--train", "1e-12"], "no split would have any"), (["convert", d, s.path("d/sub")], "which is a dataset itself"),
+                            (["split", d, "--train", "1e-12"], "every split would be empty"), (["convert", d, s.path("d/sub")], "which is a dataset itself"),
                             (["gen", "rmat", s.path("d/sub"), "--vertices", 10], "which is a dataset itself"), (["export", d, ""], "has no name"),
                             (["infer", s.path("none"), "--out", s.path("o.npy")], "has no checkpoints: expected the directory of a run"),
                             (["infer", "/dev/null", "--out", s.path("o.npy")], "has no checkpoints: expected the directory of a run")):

@@ -193,7 +193,7 @@ def what_is_gone_or_another_is_told():
         assert "features.1.npy" in r.stderr and "No such file" in r.stderr, r.stderr
         os.rename(p.path("aside"), names[1])
         r = command("inspect", data, code=2)  # 667 and 667 rows: the headers are the same
-        assert "features.0.npy: is not stripe 0" in r.stderr and "features.1.npy: is not stripe 1" in r.stderr, r.stderr
+        assert "features.0.npy is not stripe 0" in r.stderr and "features.1.npy is not stripe 1" in r.stderr, r.stderr
         data = striped(p, 3)
         shutil.copy(names[0], names[2])
         assert "features.2.npy: expected float32 of shape 666" in command("inspect", data, code=2).stderr

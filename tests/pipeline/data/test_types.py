@@ -88,7 +88,7 @@ def arrays_there_and_back():
         again(s, "graphbolt", s.path("y"), "back", "--stride-bytes", 60, "--labels", s.path("y/labels.npy"), "--classes", 7, "--name", "x")
         same(s, "odd", "back")
         assert "penstock import graphbolt takes some" in s.get("npy", s.path("x"), "--types", "tag", code=2).stderr
-        assert "are several types of vertices" in s.get("npy", s.path("x"), "--stripes", 2, code=2).stderr
+        assert "a dataset with several vertex types has one features file" in s.get("npy", s.path("x"), "--stripes", 2, code=2).stderr
 
 
 @test
@@ -108,7 +108,7 @@ def what_an_export_says_is_looked_at():
                               (lambda m: m["vertex_types"].insert(0, 5), "vertex_types[0].name: expected a name"),
                               (lambda m: m.update(vertex_types=[]), "expected lists of 1 to 64"),
                               (lambda m: m.update(vertex_types=m["vertex_types"] * 30), "expected lists of 1 to 64"),
-                              (lambda m: m["edge_types"][2].update(target="thing"), "edge_types[2].target: 'thing' is none of vertex_types"),
+                              (lambda m: m["edge_types"][2].update(target="thing"), "edge_types[2].target: 'thing' is not one of vertex_types"),
                               (lambda m: m["edge_types"][2].update(name="x" * 500), "edge_types[2].name: expected a name of 1 to"),
                               (lambda m: m["edge_types"].append(m["edge_types"][0]), "edges_19.npy")):
             m = json.loads(whole)

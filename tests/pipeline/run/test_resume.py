@@ -184,7 +184,7 @@ def killed_again_and_again():
             assert r.returncode == 0 and "is complete already" in r.stdout, r  # as if killed after its last step
         os.utime(source)  # the last one's
         r = subprocess.run(argv(kind, source, to, *args, "--resume"), capture_output=True, text=True)
-        assert r.returncode == 2 and "is a dataset already" in r.stderr, r
+        assert r.returncode == 2 and "its source files have changed since" in r.stderr, r
 
 
 @test
@@ -202,7 +202,7 @@ def what_changed_is_told():
         with open(source, "a") as f:
             f.write("1,2\n")
         r = subprocess.run(argv("csv", source, to, "--resume"), capture_output=True, text=True)
-        assert r.returncode != 0 and "e.csv changed since" in r.stderr, r.stderr
+        assert r.returncode != 0 and "e.csv has changed since" in r.stderr, r.stderr
         assert glob.glob(to + ".penstock-partial-*") and not os.path.exists(to)
         r = subprocess.run(argv("csv", source, to), capture_output=True, text=True)
         assert r.returncode == 0 and not glob.glob(to + ".penstock-partial-*"), r.stderr

@@ -73,10 +73,13 @@ static const struct option options[] = {{"train", required_argument, NULL, 0},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
 
-static pst_rc one_option(struct args *a, int opt, const char *allowed)
+/* name: of the option, without its dashes. */
+static pst_rc one_option(struct args *a, int opt, const char *name, const char *allowed)
 {
-    if (opt == '?' || (opt > 2 && strchr(allowed, opt) == NULL) || (opt <= 2 && allowed[0] != '0'))
+    if (opt == '?')
         return pst_fail(PST_E_ARG, "unknown option; --help lists the options");
+    if ((opt > 2 && strchr(allowed, opt) == NULL) || (opt <= 2 && allowed[0] != '0'))
+        return pst_fail(PST_E_ARG, "--%s is not an option of this command; --help lists the options", name);
     switch (opt) {
     case 0:
     case 1:
@@ -110,11 +113,11 @@ static pst_rc one_option(struct args *a, int opt, const char *allowed)
 static pst_rc read_args(struct args *a, int argc, char **argv, const char *allowed, int low, int high)
 {
     pst_rc rc = PST_OK;
-    int opt;
+    int opt, at = 0;
     *a = (struct args){.seed = 0};
     optind = 1;
-    while (rc == PST_OK && !a->help && (opt = getopt_long(argc, argv, "", options, NULL)) != -1)
-        rc = one_option(a, opt, allowed);
+    while (rc == PST_OK && !a->help && (opt = getopt_long(argc, argv, "", options, &at)) != -1)
+        rc = one_option(a, opt, options[at].name, allowed);
     if (rc == PST_OK && !a->help && (argc - optind < low || argc - optind > high))
         rc = pst_fail(PST_E_ARG, "expected %s, found %d arguments; --help says more",
                       low == high ? "DIR OUT" : "DIR [OUT]", argc - optind);
@@ -234,7 +237,7 @@ static pst_rc export(const struct args *a, const char *from, const char *to)
     struct pst_dataset ds;
     struct pst_progress progress;
     if (a->rows != NULL && a->format != PST_EXPORT_CSV)
-        return pst_fail(PST_E_ARG, "--rows: expected --format csv, since the array is .npy already");
+        return pst_fail(PST_E_ARG, "--rows writes csv: leave out --format npy");
     pst_rc rc = pst_dataset_open(&ds, from);
     if (rc != PST_OK)
         return rc;

@@ -22,7 +22,7 @@ static pst_rc open_kept(struct pst_kept *k, const json_t *meta)
         (void)snprintf(path, sizeof path, "%.4000s/%s.npy", k->job->from, pst_array_id_name(i));
         rc = pst_kept_open(k, i, path, path);
         if (rc != PST_OK)
-            return pst_wrap(rc, "meta.json says that %s is kept", pst_array_id_name(i));
+            return pst_wrap(rc, "meta.json lists %s under 'kept'", pst_array_id_name(i));
     }
     if (json_object_get(meta, "kept") != NULL && k->job->spec.edge_shape == PST_EDGES_AUTO)
         k->job->spec.edge_shape = PST_EDGES_2XE; /* as export writes them, two edges too */
@@ -34,7 +34,7 @@ static pst_rc find(struct pst_import_job *job, const json_t *meta, struct pst_im
     static const char *const npy[] = {".npy", NULL};
     pst_rc rc = PST_OK;
     if (job->skip[PST_IMPORT_EDGES])
-        return pst_fail(PST_E_ARG, "--edges none: a dataset has edges");
+        return pst_fail(PST_E_ARG, "--edges none: a dataset needs edges");
     if (json_object_get(meta, "vertex_types") != NULL)
         job->skip[PST_IMPORT_EDGES] = true; /* each type has its own */
     rc = pst_import_find(&job->spec, job->from, job->skip);

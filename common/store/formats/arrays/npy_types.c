@@ -77,8 +77,8 @@ static pst_rc edge_type(struct pst_typed *t, const json_t *entry, int k, bool cs
         if (rc == PST_OK)
             rc = pst_typed_vertex(t, end, type[i]);
         if (rc == PST_OK && *type[i] >= before)
-            rc = pst_fail(PST_E_FORMAT, "%s/meta.json: %s[%d].%s: '%s' is none of vertex_types", t->job->from,
-                          list, k, ends[i], end);
+            rc = pst_fail(PST_E_FORMAT, "%s/meta.json: %s[%d].%s: '%s' is not one of vertex_types",
+                          t->job->from, list, k, ends[i], end);
     }
     (void)snprintf(e->path, sizeof e->path, "%.4000s/edges_%d.%s", t->job->from, k, csv ? "csv" : "npy");
     e->csv = csv;

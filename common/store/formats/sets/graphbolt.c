@@ -68,7 +68,7 @@ static pst_rc read_vertices(struct pst_graphbolt *g, pst_yaml_node graph)
         if (rc == PST_OK)
             rc = pst_yaml_int(&g->yaml, entry, "num", true, 0, &g->typed.vertex[type].vertices);
         if (rc == PST_OK && g->typed.vertex[type].vertices > INT64_MAX / 32 / PST_MANIFEST_VERTEX_TYPES_MAX)
-            rc = pst_yaml_fail(&g->yaml, entry, "num: more vertices than any graph has");
+            rc = pst_yaml_fail(&g->yaml, entry, "num: the total number of vertices is too large");
     }
     return rc;
 }
@@ -90,7 +90,7 @@ static pst_rc split_type(struct pst_graphbolt *g, pst_yaml_node entry, char *typ
         while (k < g->typed.vertex_types && strcmp(g->typed.vertex[k].name, part[i]) != 0)
             k++;
         if (k == g->typed.vertex_types)
-            return pst_yaml_fail(&g->yaml, entry, "type: '%.64s' is none of the types of nodes", part[i]);
+            return pst_yaml_fail(&g->yaml, entry, "type: '%.64s' is not one of the types of nodes", part[i]);
     }
     return PST_OK;
 }
@@ -125,8 +125,8 @@ static pst_rc read_graph(struct pst_graphbolt *g)
     pst_yaml_node root = pst_yaml_root(&g->yaml), graph = pst_yaml_get(&g->yaml, root, "graph");
     if (graph == NULL && pst_yaml_get(&g->yaml, root, "graph_topology") != NULL)
         return pst_yaml_fail(&g->yaml, root,
-                             "this is what GraphBolt made of a dataset: give the directory above, whose "
-                             "metadata.yaml has `graph`");
+                             "this is GraphBolt's preprocessed copy of a dataset: import the directory above "
+                             "it, whose metadata.yaml has `graph`");
     if (graph == NULL)
         return pst_yaml_fail(&g->yaml, root, "expected graph: it is missing");
     pst_rc rc = read_vertices(g, graph);

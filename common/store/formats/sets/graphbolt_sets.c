@@ -46,7 +46,7 @@ pst_rc pst_graphbolt_choose(struct pst_graphbolt *g)
             (void)snprintf(names + strlen(names), sizeof names - strlen(names), " %s", name);
     }
     if (g->task == NULL && (n > 1 || asked[0] != '\0'))
-        return pst_fail(PST_E_ARG, "%s: tasks are:%s: say which with --split%s%s", g->yaml.path, names,
+        return pst_fail(PST_E_ARG, "%s: the tasks are%s: choose one with --split%s%s", g->yaml.path, names,
                         asked[0] != '\0' ? ", found " : "", asked);
     return PST_OK;
 }
@@ -140,7 +140,8 @@ static pst_rc type_of(struct pst_graphbolt *g, const struct set *s, const char *
         if (strcmp(g->typed.vertex[k].name, name) == 0)
             *type = k;
     if (none && *type < 0)
-        return pst_yaml_fail(&g->yaml, s->node, "%s: expected a type: the graph has several", s->name);
+        return pst_yaml_fail(&g->yaml, s->node, "%s: expected a type, because the graph has several",
+                             s->name);
     if (*type < 0)
         pst_problem(&g->job->result->warnings, "%s: %s of type '%s' is left out", g->yaml.path, s->name,
                     name);

@@ -108,7 +108,9 @@ static pst_rc make_splits(struct pst_import_job *job)
     if (end == FULL_VERTICES && labelled == end) {
         labelled = end = full_labelled[s->classes == 19 ? 0 : 1];
         pst_problem(&job->result->warnings,
-                    "IGB's full set: splits are of the first %" PRId64 " vertices, as its authors say", end);
+                    "IGB's full set: the splits cover only the first %" PRId64
+                    " vertices, as its authors define them",
+                    end);
     }
     rc = write_splits(job, &a, end, labelled);
 out:

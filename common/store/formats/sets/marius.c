@@ -238,9 +238,10 @@ static pst_rc run(struct marius *m)
     for (int k = 0; k < 3 && rc == PST_OK; k++)
         rc = open_split(m, k);
     if (rc == PST_OK && m->columns == 3 && (s->symmetrize || s->self_loops == PST_LOOPS_ADD))
-        rc = pst_fail(PST_E_ARG, "--symmetrize and --self-loops add: relations have a direction and a kind");
+        rc = pst_fail(PST_E_ARG, "--symmetrize and --self-loops add cannot be used if edges have relations, "
+                                 "because a relation has a direction");
     if (rc == PST_OK && s->source[PST_IMPORT_EDGES][0] != '\0')
-        rc = pst_fail(PST_E_ARG, "--edges: SRC has them");
+        rc = pst_fail(PST_E_ARG, "--edges cannot be used here: SRC has the edges");
     if (rc == PST_OK)
         rc = find_nodes(m);
     s->vertices = m->nodes;

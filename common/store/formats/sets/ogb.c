@@ -42,9 +42,9 @@ static pst_rc read_count(const char *dir, const char *name, int64_t *out)
     if (rc == PST_OK && (p == end || !pst_text_id(&p, out) || *out > INT64_MAX / 32))
         rc = pst_fail(PST_E_FORMAT, "%s:1: expected a count", path);
     if (rc == PST_OK && memchr(p, '\n', (size_t)(end - p)) != end - 1)
-        rc =
-            pst_fail(PST_E_UNSUPPORTED,
-                     "%s:2: expected one count: a data set of many graphs is not read by this version", path);
+        rc = pst_fail(PST_E_UNSUPPORTED,
+                      "%s:2: expected one count: this version does not read data sets of several graphs",
+                      path);
     pst_text_close(&t);
     return rc;
 }
@@ -85,7 +85,7 @@ static pst_rc find_split(struct pst_import_job *job, char out[4096])
     if (d != NULL)
         (void)closedir(d);
     if (found > 1)
-        return pst_fail(PST_E_ARG, "%s: several splits:%s: say which with --split", dir, names);
+        return pst_fail(PST_E_ARG, "%s: the splits are%s: choose one with --split", dir, names);
     if (found == 0 && job->split[0] != '\0')
         return pst_fail(PST_E_ARG, "%s: there is no split '%s'", dir, job->split);
     return PST_OK;
@@ -171,7 +171,7 @@ static pst_rc take_count(struct pst_import_job *job, const struct pst_zip *z, co
     bool integers = rc == PST_OK && pst_dtype_is_integer(a.dtype);
     if (integers && a.shape[0] > 1)
         rc = pst_fail(PST_E_UNSUPPORTED,
-                      "%s (%s): expected one count: a data set of many graphs is not read by this version",
+                      "%s (%s): expected one count: this version does not read data sets of several graphs",
                       z->path, member);
     else if (rc == PST_OK && (!integers || a.shape[0] != 1 || pst_import_int_at(&a, 0) < 0))
         rc = pst_fail(PST_E_FORMAT, "%s (%s): expected one count", z->path, member);

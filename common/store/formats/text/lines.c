@@ -15,7 +15,7 @@ static pst_rc run_lines(struct pst_import_job *job, enum pst_edge_text_separated
     if (!S_ISREG(st.st_mode))
         return pst_fail(PST_E_ARG, "%s: expected a file of edges", job->from);
     if (job->spec.source[PST_IMPORT_EDGES][0] != '\0')
-        return pst_fail(PST_E_ARG, "--edges: SRC is the file of edges");
+        return pst_fail(PST_E_ARG, "--edges cannot be used here: SRC is the file of edges");
     if (job->text.by == PST_EDGE_TEXT_BY_FORMAT) {
         job->text.by = by;
         job->text.separator = separator;
@@ -23,11 +23,10 @@ static pst_rc run_lines(struct pst_import_job *job, enum pst_edge_text_separated
     job->text.comment = comment;
     if (job->text.ids == PST_EDGE_TEXT_IDS_STRINGS && by == PST_EDGE_TEXT_BY_CHARACTER &&
         job->text.header == PST_EDGE_TEXT_HEADER_AUTO && job->text.column_name[0][0] == '\0')
-        return pst_fail(
-            PST_E_ARG,
-            "%s: if ids are names, the first line may be names of columns or an edge: say --header yes "
-            "or no",
-            job->from);
+        return pst_fail(PST_E_ARG,
+                        "%s: with --ids strings the first line may be a header or an edge: add --header yes "
+                        "or --header no",
+                        job->from);
     pst_import_name(&job->spec, job->from);
     return pst_import_edge_text(job, job->from);
 }

@@ -129,7 +129,7 @@ static pst_rc give_waiting(struct pst_triple_rows *r, int split, struct pst_ids_
         size_t got;
         rc = pst_names_next(r->names, r->id, 2 * (size_t)n, &got);
         if (rc == PST_OK && got != 2 * (size_t)n)
-            rc = pst_fail(PST_E_FORMAT, "triples that were written aside end early");
+            rc = pst_fail(PST_E_FORMAT, "the temporary file of triples ends early");
         for (int64_t i = 0; rc == PST_OK && i < n; i++) {
             int64_t kind = 0;
             rc = pst_ids_next(kinds, &kind);

@@ -195,7 +195,7 @@ static pst_rc read_split(struct graph *g, int split, const char *path)
     if (rc == PST_OK)
         rc = pst_triple_rows_end(&g->rows);
     if (g->text.bom)
-        pst_problem(&g->job->result->warnings, "%s: a byte order mark: skipped", path);
+        pst_problem(&g->job->result->warnings, "%s: a byte order mark was skipped", path);
     pst_text_close(&g->text);
     return rc;
 }
@@ -246,7 +246,7 @@ static pst_rc finish(struct graph *g)
     if (g->blank_lines > 0)
         pst_problem(&g->job->result->warnings, "%" PRId64 " blank lines: skipped", g->blank_lines);
     if (!g->openke && g->rows.of_train < vertices)
-        pst_problem(&g->job->result->warnings, "%" PRId64 " entities occur in valid or test alone",
+        pst_problem(&g->job->result->warnings, "%" PRId64 " entities occur only in valid or test",
                     vertices - g->rows.of_train);
     g->job->result->counts = *pst_csc_builder_counts(g->csc);
     return rc;
@@ -257,11 +257,11 @@ static pst_rc check_options(const struct pst_import_job *job)
     const struct pst_import_spec *s = &job->spec;
     struct stat st;
     if (s->symmetrize || s->self_loops == PST_LOOPS_ADD)
-        return pst_fail(PST_E_ARG,
-                        "--symmetrize and --self-loops add: relations have a direction and a kind");
+        return pst_fail(PST_E_ARG, "--symmetrize and --self-loops add cannot be used if edges have "
+                                   "relations, because a relation has a direction");
     for (unsigned i = 0; i < PST_IMPORT_SOURCES; i++)
         if (s->source[i][0] != '\0')
-            return pst_fail(PST_E_ARG, "a knowledge graph takes no array of features, labels or splits");
+            return pst_fail(PST_E_ARG, "a knowledge graph cannot have features, labels or splits");
     if (stat(job->from, &st) != 0)
         return pst_fail_errno("cannot read %s", job->from);
     return S_ISDIR(st.st_mode) ? PST_OK : pst_fail(PST_E_ARG, "%s: expected a directory", job->from);

@@ -187,7 +187,7 @@ static pst_rc read_copied(struct pst_bvgraph *g, int64_t degree, struct pst_bv_l
 {
     uint64_t back = read_code(g, REFERENCES);
     if (g->past_end || back > (uint64_t)g->window || (int64_t)back > g->node)
-        return damaged(g, "a reference that is out of the window");
+        return damaged(g, "a reference points outside the window");
     to->n = 0;
     if (back == 0)
         return PST_OK;
@@ -195,14 +195,14 @@ static pst_rc read_copied(struct pst_bvgraph *g, int64_t degree, struct pst_bv_l
     uint64_t blocks = read_code(g, BLOCK_COUNT);
     int64_t at = 0;
     if (blocks > (uint64_t)from->n + 1)
-        return damaged(g, "more blocks than successors to copy");
+        return damaged(g, "there are more blocks than successors to copy");
     for (uint64_t i = 0; i <= blocks; i++) {
         uint64_t length = i == blocks ? (uint64_t)(from->n - at) : read_code(g, BLOCKS) + (i > 0);
         if (g->past_end || length > (uint64_t)(from->n - at))
-            return damaged(g, "a block that is longer than the list it copies");
+            return damaged(g, "a block is longer than the list that it copies");
         if (i % 2 == 0) {
             if (to->n + (int64_t)length > degree)
-                return damaged(g, "more copied than the outdegree");
+                return damaged(g, "more successors are copied than the outdegree");
             if (length > 0) /* an empty list has no memory */
                 memcpy(to->id + to->n, from->id + at, length * sizeof *to->id);
             to->n += (int64_t)length;
@@ -218,13 +218,13 @@ static pst_rc read_intervals(struct pst_bvgraph *g, int64_t degree, struct pst_b
     uint64_t count = read_gamma(g);
     int64_t next = 0;
     if (g->past_end || count > (uint64_t)degree)
-        return damaged(g, "more intervals than the outdegree");
+        return damaged(g, "there are more intervals than the outdegree");
     for (uint64_t i = 0; i < count; i++) {
         uint64_t gap = read_gamma(g), length = read_gamma(g) + (uint64_t)g->interval;
         int64_t left = i == 0 ? g->node + to_signed(gap) : next + 1 + (int64_t)gap;
         if (g->past_end || length > (uint64_t)(degree - to->n) || gap > (uint64_t)g->nodes * 2 || left < 0 ||
             left + (int64_t)length > g->nodes)
-            return damaged(g, "an interval that is out of range");
+            return damaged(g, "an interval is out of range");
         for (int64_t k = 0; k < (int64_t)length; k++)
             to->id[to->n++] = left + k;
         next = left + (int64_t)length;
@@ -238,10 +238,10 @@ static pst_rc read_residuals(struct pst_bvgraph *g, int64_t degree, struct pst_b
     for (bool first = true; to->n < degree; first = false) {
         uint64_t gap = read_code(g, RESIDUALS);
         if (g->past_end || gap > (uint64_t)g->nodes * 2)
-            return damaged(g, "a residual that is out of range");
+            return damaged(g, "a residual is out of range");
         last += first ? to_signed(gap) : (int64_t)gap + 1;
         if (last < 0 || last >= g->nodes)
-            return damaged(g, "a successor that is out of range");
+            return damaged(g, "a successor is out of range");
         to->id[to->n++] = last;
     }
     return PST_OK;
@@ -274,7 +274,7 @@ static pst_rc read_node(struct pst_bvgraph *g, struct pst_bv_list *out)
     out->n = 0;
     uint64_t outdegree = read_code(g, OUTDEGREES);
     if (g->past_end || outdegree > (uint64_t)g->nodes)
-        return damaged(g, "an outdegree of more than the nodes");
+        return damaged(g, "an outdegree is larger than the number of nodes");
     int64_t degree = (int64_t)outdegree;
     struct pst_bv_list *parts = &g->scratch;
     pst_rc rc = reserve(g, parts, degree);
@@ -294,7 +294,7 @@ static pst_rc read_node(struct pst_bvgraph *g, struct pst_bv_list *out)
     merge_parts(parts, copied, intervals, out);
     for (int64_t i = 1; i < out->n; i++)
         if (compare(&out->id[i - 1], &out->id[i]) >= 0)
-            return damaged(g, "a successor that is there twice");
+            return damaged(g, "a successor occurs twice");
     return PST_OK;
 }
 
@@ -345,7 +345,7 @@ static pst_rc read_flags(struct pst_bvgraph *g, const char *path, char *text)
         while (k < n && strcmp(word, known[k].name) != 0)
             k++;
         if (k == n)
-            return pst_fail(PST_E_UNSUPPORTED, "%s: compressionflags: '%.64s' is not read by this version",
+            return pst_fail(PST_E_UNSUPPORTED, "%s: compressionflags: this version does not read '%.64s'",
                             path, word);
         if (known[k].what >= 0)
             g->codes[known[k].what] = known[k].code;
