@@ -1,3 +1,4 @@
+/* arrays.c: array files of the directory being made: begin, end, note, go on after a kill. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* build.c: the directory being made: begins, resumes, and removes what killed builders left. */
 #include "common/store/build/build_impl.h"
 
 #include <dirent.h>

@@ -1,8 +1,7 @@
-/* build.h: makes a dataset's directory so that it appears whole or not at all: everything is written to
- * DIR.penstock-partial-PID beside it, synced, and renamed.
- * Owner: the caller owns the builder; begin and release pair. Release without commit removes what was
- * written and leaves DIR as it was. A killed builder's leftovers are removed by the next one for that DIR
- * (a lock tells them from a living one's). Threads: one. */
+/* build.h: makes a dataset's directory, which appears whole or not at all. Everything is written to
+ * DIR.penstock-partial-PID beside it, synced and renamed. Owner: the caller owns the builder; begin and
+ * release pair. Release without commit removes what was written and leaves DIR as it was. The next builder
+ * for the same DIR removes what a killed one left. A lock shows which builders are alive. Threads: one. */
 #ifndef PST_BUILD_H
 #define PST_BUILD_H
 
@@ -31,10 +30,10 @@ struct pst_build {
 /* Fails: PST_E_STATE when dir is a dataset and force is false, or holds anything that is not a dataset's. */
 PST_API PST_MUST_USE pst_rc pst_build_begin(struct pst_build *b, const char *dir, bool force);
 
-/* The same, and what is made can go on after a kill: key is an object {"command", "sources": {path:
- * identity}} that says what it is made from; it is taken. With resume, goes on with what a killed builder of
- * the same key left, if there is something (b->resumed). Fails also: PST_E_STATE when the key is another, and
- * says what changed. */
+/* The same, for a build that can go on after a kill. key is an object {"command", "sources": {path:
+ * identity}} that says what the dataset is made from. The function takes ownership of key. With resume, it
+ * goes on with what a killed builder of the same key left, if anything (b->resumed). Fails also: PST_E_STATE
+ * if the key differs; the message says what changed. */
 PST_API PST_MUST_USE pst_rc pst_build_resume(struct pst_build *b, const char *dir, bool force, json_t *key,
                                              bool resume);
 
@@ -69,7 +68,7 @@ PST_MUST_USE pst_rc pst_build_row_writer_put(struct pst_build_row_writer *w, con
 PST_MUST_USE pst_rc pst_build_rows_note(struct pst_build *b, int type, struct pst_build_row_writer *w);
 PST_MUST_USE pst_rc pst_build_rows_end(struct pst_build *b, int type, struct pst_build_row_writer *w);
 void pst_build_row_writer_release(struct pst_build_row_writer *w);
-/* Says in the manifest how wide the rows are. */
+/* Notes in the manifest how wide the rows are. */
 void pst_build_note_features(struct pst_build *b, int type, int64_t dim, uint64_t stride_bytes);
 
 /* The name of one type's file, of stripe k; room: PST_NAME_MAX. */

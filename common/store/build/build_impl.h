@@ -1,4 +1,4 @@
-/* build_impl.h: what the files that make a dataset's directory share. Owner: none. Threads: one. */
+/* build_impl.h: functions shared by the files of this room. Owner: none. Threads: one. */
 #ifndef PST_BUILD_IMPL_H
 #define PST_BUILD_IMPL_H
 
@@ -37,13 +37,13 @@ PST_MUST_USE pst_rc pst_build_dir(const char *dir, char out[PST_BUILD_PATH_MAX +
 void pst_build_parent(const char *path, char out[4096]);
 
 /* stripe_links.c: stripes in other directories: a link in the dataset's, and there a file whose name no other
- * dataset has, so that who removes the dataset may remove it. */
+ * dataset has, so that removing the dataset may remove it too. */
 bool pst_build_is_stripe(const char *name); /* features.NUMBER.npy */
 /* The file in the k-th, in turn, of b->stripe_dirs, "" when there are none. */
 PST_MUST_USE pst_rc pst_build_stripe_link_name(const struct pst_build *b, int k, char path[4096]);
-/* What a link says; false: it is none, or not to such a file. */
+/* Reads the target of a link to a stripe. False: this is not a link to a stripe. */
 bool pst_build_stripe_link_target(int dir_fd, const char *link, char target[4096]);
-/* Removes what a link points at, if it is such a file. */
+/* Removes the target of a link, if it is a stripe. */
 void pst_build_stripe_link_remove(int dir_fd, const char *link);
 
 #endif

@@ -1,3 +1,4 @@
+/* journal.c: writes and reads the journal, and the identity of source files. */
 #include "common/store/build/journal.h"
 
 #include <errno.h>

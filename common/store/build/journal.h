@@ -1,7 +1,7 @@
-/* journal.h: what of a long build is done, in a file beside what it makes, so that one that was killed can go
- * on. The file is written aside, synced and renamed, and holds its own checksum: it is the old one or the new
- * one, never half of one.
- * Owner: the caller; open or begin, then release. A journal without a root records nothing. Threads: one. */
+/* journal.h: a file that records how far a long build is, so that a killed build can go on. The file is
+ * replaced by a rename and holds its own checksum. So a reader finds the old one or the new one, never a part
+ * of one. Owner: the caller; open or begin, then release. A journal without a root records nothing. Threads:
+ * one. */
 #ifndef PST_JOURNAL_H
 #define PST_JOURNAL_H
 

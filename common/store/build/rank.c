@@ -1,3 +1,4 @@
+/* rank.c: a set of ids as a bitmap, with a count before each word. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

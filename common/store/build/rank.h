@@ -1,6 +1,6 @@
-/* rank.h: a set of ids, and how many of its ids are below each: it renumbers ids without gaps, in the same
- * order. Owner: the caller; init and release pair. Threads: one that adds; after pst_rank_ready, any number
- * that ask. */
+/* rank.h: a set of ids that renumbers them without gaps, in the same order. The rank of an id is the number
+ * of smaller ids in the set. Owner: the caller; init and release pair. Threads: one adds; after
+ * pst_rank_ready, any number may read. */
 #ifndef PST_RANK_H
 #define PST_RANK_H
 

@@ -1,3 +1,4 @@
+/* remove.c: removes a dataset: looks at everything first, then deletes, the manifest last. */
 #include "common/store/build/remove.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* rows.c: feature rows to one file or to stripes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* stripe_links.c: stripes in other directories, behind symbolic links. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* array.c: opens, maps and writes array files. */
 #include "common/store/dataset/array.h"
 
 #include <fcntl.h>

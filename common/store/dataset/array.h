@@ -1,4 +1,4 @@
-/* array.h: writes one array file in a stream, with its checksum.
+/* array.h: writes an array file from a stream of bytes and computes its checksum.
  * Owner: the caller owns the writer; init and release pair, and release after a failed or unfinished write
  * leaves the file for the dataset's builder to remove. Threads: one per writer. */
 #ifndef PST_ARRAY_H

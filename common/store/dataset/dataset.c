@@ -1,3 +1,4 @@
+/* dataset.c: opens a dataset, checks it, and chooses a split. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* describe.c: degrees, hot rows and feature values of a dataset. */
 #include "common/store/dataset/describe.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* describe.h: what a dataset is like: degrees, which rows are hot, what features and labels hold.
+/* describe.h: statistics of a dataset: degrees, hot rows, the values of features and labels.
  * Owner: the caller; plain memory, nothing to release. Threads: one. */
 #ifndef PST_DESCRIBE_H
 #define PST_DESCRIBE_H

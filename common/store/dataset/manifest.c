@@ -1,3 +1,4 @@
+/* manifest.c: reads, checks and writes dataset.json. */
 #include "common/store/dataset/manifest.h"
 
 #include <errno.h>

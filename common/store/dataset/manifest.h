@@ -1,4 +1,4 @@
-/* manifest.h: dataset.json as a struct: what the arrays are, and where the data came from.
+/* manifest.h: dataset.json as a struct: the arrays, and where the data came from.
  * Owner: the caller; init or read, then release. Threads: one. */
 #ifndef PST_MANIFEST_H
 #define PST_MANIFEST_H
@@ -13,8 +13,8 @@ PST_BEGIN_DECLS
 
 #define PST_MANIFEST_FILE "dataset.json"
 /* 2: relations, triples, id maps; 3: types of vertices and edges, edges to predict, several labels a vertex.
- * 4: features that are a link to their source; 5: features in stripes; 6: several splits. The least that the
- * contents need is written. */
+ * 4: features that are a link to their source; 5: features in stripes; 6: several splits. A writer uses the
+ * lowest version that has all of the contents. */
 #define PST_MANIFEST_VERSION 6
 #define PST_MANIFEST_VERTEX_TYPES_MAX 64         /* the largest graphs of this field have 6 */
 #define PST_MANIFEST_EDGE_TYPES_MAX 1024         /* and 51; more are relations of a knowledge graph */

@@ -1,4 +1,5 @@
-/* manifest_impl.h: what the files that read and write dataset.json share. Owner: none. Threads: one. */
+/* manifest_impl.h: functions shared by the files that read and write dataset.json. Owner: none. Threads: one.
+ */
 #ifndef PST_MANIFEST_IMPL_H
 #define PST_MANIFEST_IMPL_H
 

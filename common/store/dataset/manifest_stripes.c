@@ -1,3 +1,4 @@
+/* manifest_stripes.c: stripes of the features in dataset.json. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

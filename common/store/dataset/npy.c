@@ -1,3 +1,4 @@
+/* npy.c: parses and writes the header of a .npy file. */
 #include "common/store/dataset/npy.h"
 
 #include <inttypes.h>

@@ -1,6 +1,5 @@
-/* npy.h: NumPy's .npy header (NEP 1 and numpy.lib.format), the part that arrays of ours need: versions 1 to
- * 3, one or two dimensions, little endian, plain numbers.
- * Owner: none. Threads: pure functions. */
+/* npy.h: NumPy's .npy header (NEP 1 and numpy.lib.format). It reads the part that a dataset needs: versions 1
+ * to 3, one or two dimensions, little endian, plain numbers. Owner: none. Threads: pure functions. */
 #ifndef PST_NPY_H
 #define PST_NPY_H
 

@@ -1,3 +1,4 @@
+/* rows.c: opens, maps and reads feature rows from one file or from stripes. */
 #include "common/store/dataset/rows.h"
 
 #include <errno.h>

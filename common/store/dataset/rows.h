@@ -1,6 +1,6 @@
-/* rows.h: a dataset's feature rows, wherever they are: in one file, or in stripes, where row v is row v / n
- * of file v mod n. The one place that knows. Owner: the caller; open and close pair. Threads: reading is safe
- * from several. */
+/* rows.h: a dataset's feature rows, in one file or in n stripes, where row v is row v / n of file v mod n.
+ * Other code that reads rows need not know of stripes. Owner: the caller; open and close pair. Threads:
+ * reading is safe from several. */
 #ifndef PST_ROWS_H
 #define PST_ROWS_H
 

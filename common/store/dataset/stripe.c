@@ -1,3 +1,4 @@
+/* stripe.c: encodes, decodes and compares the block at the start of a raw drive. */
 #include "common/store/dataset/stripe.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* stripe.h: one drive's share of a dataset's feature rows, as penstock store writes it: rows v, v + n, v +
  * 2n, ... one after the other (vertex mod n), and before them a block that says what they are. A drive
- * without that block is somebody else's. Rows that do not fill the drives' blocks stay together in groups
- * that do: then it is the groups that go round.
+ * without that block holds other data. If a row does not fill whole blocks of the drive, rows stay together
+ * in groups that do, and the groups are distributed in turn.
  *
  *   byte 0        the block: PST_STRIPE_BLOCK bytes
  *   byte data_at  row i at data_at + i * row_bytes: vertex (i / group * stripes + stripe) * group + i % group
@@ -48,7 +48,7 @@ PST_API PST_MUST_USE pst_rc pst_stripe_decode(struct pst_stripe *s,
                                               const unsigned char block[PST_STRIPE_BLOCK], const char *where,
                                               bool *ours);
 
-/* For who reads rows: the block is ours, and is stripe `stripe` of `stripes` of this very dataset.
+/* For a reader of rows: the block is valid, and is stripe `stripe` of `stripes` of this very dataset.
  * PST_E_STATE, with what is there and the command that would mend it. */
 PST_API PST_MUST_USE pst_rc pst_stripe_match(const unsigned char block[PST_STRIPE_BLOCK],
                                              const struct pst_dataset *ds, uint32_t stripe, uint32_t stripes,

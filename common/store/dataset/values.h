@@ -1,4 +1,5 @@
-/* values.h: features as floats, whatever they are stored as. Owner: none. Threads: pure functions. */
+/* values.h: converts feature values between their stored type and float. Owner: none. Threads: pure
+ * functions. */
 #ifndef PST_VALUES_H
 #define PST_VALUES_H
 

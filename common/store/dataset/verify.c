@@ -1,3 +1,4 @@
+/* verify.c: reads every file of a dataset once, for its checksum and its contents. */
 #include "common/store/dataset/verify.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* verify.h: reads all of a dataset and checks it: the checksum of every file, and what every array must be.
+/* verify.h: reads all of a dataset and checks the checksum of every file and the contents of every array.
  * Owner: the caller owns the report. Threads: one. */
 #ifndef PST_VERIFY_H
 #define PST_VERIFY_H

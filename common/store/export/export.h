@@ -1,4 +1,4 @@
-/* export.h: a dataset as arrays or as text, for other programs and for `penstock import`.
+/* export.h: writes a dataset as arrays or as text, for other programs and for `penstock import`.
  * Owner: the caller. Threads: one. */
 #ifndef PST_EXPORT_H
 #define PST_EXPORT_H

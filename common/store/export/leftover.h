@@ -1,4 +1,4 @@
-/* leftover.h: directories that an export left half written when it was killed. Owner: none. Threads: one. */
+/* leftover.h: finds and removes directories that a killed export left. Owner: none. Threads: one. */
 #ifndef PST_EXPORT_LEFTOVER_H
 #define PST_EXPORT_LEFTOVER_H
 

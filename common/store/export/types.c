@@ -1,3 +1,4 @@
+/* types.c: exports the edges of a graph of several types, one file for each edge type. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

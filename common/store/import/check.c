@@ -1,3 +1,4 @@
+/* check.c: checks the arrays of an import before anything is written. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* edge_names.h: edges between names on their way to the topology: through memory while all names fit, else
- * put aside (names.h) until all were read. Owner: edge_text.c. Threads: one. */
+/* edge_names.h: gives edges between names to the topology. Edges pass through memory while all names fit;
+ * then they are put aside (names.h) until all are read. Owner: edge_text.c. Threads: one. */
 #ifndef PST_EDGE_NAMES_H
 #define PST_EDGE_NAMES_H
 

@@ -1,3 +1,4 @@
+/* edges.c: reads an array of edges by blocks and gives them to the topology. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

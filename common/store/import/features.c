@@ -1,3 +1,4 @@
+/* features.c: writes or links the feature rows, and checks their values. */
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>

@@ -1,3 +1,4 @@
+/* find.c: finds the arrays of a directory and reads its meta.json. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>

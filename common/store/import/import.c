@@ -1,3 +1,4 @@
+/* import.c: makes a dataset from checked arrays: edges, features, labels, splits. */
 #include "common/store/import/import.h"
 
 #include <inttypes.h>

@@ -37,7 +37,7 @@ struct pst_raw {
     int64_t shape[2];
 };
 
-/* One of several splits: files of ids or masks; "": it has no such part. */
+/* One of several splits: files of ids or masks. "": the split lacks this part. */
 struct pst_import_split_source {
     char name[PST_NAME_MAX];
     char source[3][PST_PATH_MAX]; /* train, val, test */

@@ -7,7 +7,7 @@
 
 #define PST_IMPORT_TOLD_MAX 5 /* bad values of one array that are told one by one; the rest are counted */
 
-/* Part of a split: ids, or a column of a mask; a NULL: it has no such part. */
+/* Part of a split: ids, or a column of a mask. a NULL: the split lacks this part. */
 struct pst_import_part {
     const struct pst_array *a;
     int64_t column;

@@ -1,5 +1,5 @@
-/* job.h: one run of `penstock import`: what the user said, and the dataset that is being made; and what a
- * format is. Owner: the caller owns the job. Threads: one. */
+/* job.h: one run of `penstock import` (the options and the dataset being made), and the type of a format.
+ * Owner: the caller owns the job. Threads: one. */
 #ifndef PST_IMPORT_JOB_H
 #define PST_IMPORT_JOB_H
 
@@ -20,7 +20,7 @@ struct pst_import_job {
     struct pst_progress *progress;
 };
 
-/* A format is a constant of this type, pst_format_NAME, in a file of its own (common/store/formats). */
+/* A format is a constant of this type, called pst_format_NAME, in common/store/formats. */
 struct pst_import_format {
     const char *name, *help;
     /* Makes the dataset between the builder's begin and commit: ends in pst_import or in one of its

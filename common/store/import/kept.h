@@ -1,6 +1,6 @@
-/* kept.h: arrays that a dataset has beside edges, features, labels and splits (relations, names, triples,
- * several labels): checked, and copied as they are. meta.json lists them, as `penstock export` writes it.
- * Owner: the caller; open and close pair. Threads: one. */
+/* kept.h: checks and copies the arrays that a dataset has beside edges, features, labels and splits:
+ * relations, names, triples, several labels. meta.json lists them, as `penstock export` writes it. Owner: the
+ * caller; open and close pair. Threads: one. */
 #ifndef PST_KEPT_H
 #define PST_KEPT_H
 

@@ -1,3 +1,4 @@
+/* pairs.c: writes pairs of vertices to an array of edges to predict. */
 #include "common/store/import/pairs.h"
 
 #include "common/error.h"

@@ -1,5 +1,4 @@
-/* pairs.h: pairs of vertices, or triples with a relation, to one of a dataset's arrays of edges to
- * predict.
+/* pairs.h: writes pairs of vertices, or triples, to one of a dataset's arrays of edges to predict.
  * Owner: the caller; begin and release pair. Threads: one. */
 #ifndef PST_PAIRS_H
 #define PST_PAIRS_H

@@ -1,3 +1,4 @@
+/* typed.c: imports a graph of several types of vertices and edges. */
 #include "common/store/import/typed.h"
 
 #include <inttypes.h>

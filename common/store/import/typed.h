@@ -1,5 +1,5 @@
-/* typed.h: a graph of several types of vertices and edges, each with its files, as IGB, MAG240M and
- * GraphBolt have them. Owner: the caller; init and release pair. Threads: one. */
+/* typed.h: imports a graph of several types of vertices and edges with files for each type, as IGB, MAG240M
+ * and GraphBolt have. Owner: the caller; init and release pair. Threads: one. */
 #ifndef PST_TYPED_H
 #define PST_TYPED_H
 

@@ -1,3 +1,4 @@
+/* community.c: generates a power-law graph with planted communities. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* derive.c: derives a dataset from another: splits, dtype, stride, random features. */
 #include "common/store/make/derive.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* derive.h: datasets from datasets: other splits, another dtype or stride, random features.
+/* derive.h: makes a dataset from another: other splits, another dtype or stride, random features.
  * Owner: the caller. Threads: one. */
 #ifndef PST_DERIVE_H
 #define PST_DERIVE_H

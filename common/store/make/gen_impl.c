@@ -1,3 +1,4 @@
+/* gen_impl.c: topology, features and splits, which both generators write alike. */
 #include "common/store/dataset/stride.h"
 #include "common/store/make/gen_impl.h"
 

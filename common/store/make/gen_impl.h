@@ -1,4 +1,4 @@
-/* gen_impl.h: what the generators share. Owner: the caller. Threads: one. */
+/* gen_impl.h: functions shared by the generators. Owner: the caller. Threads: one. */
 #ifndef PST_GEN_IMPL_H
 #define PST_GEN_IMPL_H
 

@@ -1,3 +1,4 @@
+/* rmat.c: generates an R-MAT graph. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

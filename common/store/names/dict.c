@@ -1,3 +1,4 @@
+/* dict.c: a hash table of names within a bound of memory; names are never removed. */
 #include "common/store/names/dict.h"
 
 #include <inttypes.h>

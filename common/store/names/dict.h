@@ -1,6 +1,6 @@
-/* dict.h: names to numbers, in the order in which they came, within a bound of memory: 4 bytes and its length
- * beside a name, rounded up to 4, and 8 to 20 bytes of a hash table. Equal hashes never make names equal:
- * bytes are compared. Owner: the caller; init and release pair. Threads: one that adds, or any number that
+/* dict.h: numbers names in the order in which they come, within a bound of memory. A name takes its bytes
+ * plus 4, rounded up to a multiple of 4, and 8 to 20 bytes of a hash table. Names are compared byte by byte,
+ * so equal hashes do no harm. Owner: the caller; init and release pair. Threads: one adds, or any number
  * find. */
 #ifndef PST_DICT_H
 #define PST_DICT_H

@@ -1,3 +1,4 @@
+/* find.c: numbers the names of each stream, several streams at a time. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* log_streams.c: writes and reads many streams of bytes in one file, by blocks with checksums. */
 #include "common/store/names/log_streams.h"
 
 #include <fcntl.h>

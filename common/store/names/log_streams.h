@@ -1,7 +1,7 @@
-/* log_streams.h: many streams of bytes in one file, each written from its begin to its end and then read the
- * same way, by blocks that carry a checksum; and runs of numbers in them, each in as few bytes as it needs.
- * Owner: the caller; make or load pairs with close. A block in memory for each stream that is written or
- * read. Threads: one for each stream; any number of streams at a time. */
+/* log_streams.h: many streams of bytes in one file. Each is written once from start to end, and then read the
+ * same way, by blocks with checksums. Numbers in a stream take as few bytes as they need. Owner: the caller;
+ * make or load pairs with close. Each stream that is written or read has one block in memory. Threads: one
+ * for each stream; any number of streams at a time. */
 #ifndef PST_LOG_STREAMS_H
 #define PST_LOG_STREAMS_H
 

@@ -1,3 +1,4 @@
+/* name_map.c: reads lines of NAME and NUMBER, and writes the names in order of the numbers. */
 #include "common/store/names/name_map.h"
 
 #include <inttypes.h>

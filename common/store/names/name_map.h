@@ -1,4 +1,4 @@
-/* name_map.h: files of "NAME NUMBER" lines: which name each number has.
+/* name_map.h: reads files of "NAME NUMBER" lines.
  * Owner: none. Threads: one call per file. */
 #ifndef PST_NAME_MAP_H
 #define PST_NAME_MAP_H

@@ -1,3 +1,4 @@
+/* names.c: takes names in: numbers them in memory, or writes them to streams once it is full. */
 #include "common/store/names/names.h"
 
 #include <stdio.h>

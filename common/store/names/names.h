@@ -1,17 +1,17 @@
 /* names.h: numbers for more names than memory holds, in the order in which the names first come.
  *
- * Names are numbered in memory (dict.h) until it is full. From then on a mention of a name that is there is
- * put aside as its number, any other is parted by its hash to one of up to 255 streams; one byte a mention
- * says which (a hybrid hash join: DeWitt et al., "Implementation Techniques for Main Memory Database
- * Systems", SIGMOD 1984). A stream keeps the order of its mentions, so nothing is sorted: each stream's names
- * are numbered by themselves (in the same way, if they do not fit: by another hash), the bytes are gone over
- * once to number all names by their first mention, and once to give each mention its number.
+ * Names are numbered in memory (dict.h) until it is full. From then on, a mention of a name in memory is put
+ * aside as its number. Any other goes to one of up to 255 streams, by its hash. One byte a mention says which
+ * (a hybrid hash join: DeWitt et al., "Implementation Techniques for Main Memory Database Systems", SIGMOD
+ * 1984). A stream keeps the order of its mentions, so nothing is sorted. The names of each stream are
+ * numbered by themselves. If they do not fit, they are divided by another hash. One pass over the bytes
+ * numbers all names by their first mention, and a second gives each mention its number.
  *
  *     add, add, ...: numbers while all fit, then put aside
  *     if (pst_names_aside): find, order, number; then next, next, ...
  *
- * Owner: the caller; new or load pairs with free, which leaves nothing behind, nor does a kill unless the
- * files are named. Threads: one calls; find and number start spec.threads of their own. */
+ * Owner: the caller; new or load pairs with free, which leaves no file behind. A kill leaves files only if
+ * they are named. Threads: one calls; find and number start spec.threads threads. */
 #ifndef PST_NAMES_H
 #define PST_NAMES_H
 
@@ -85,7 +85,7 @@ PST_API PST_MUST_USE pst_rc pst_names_load(struct pst_names **out, const struct 
                                            const json_t *state, bool again);
 PST_API bool pst_names_ready(const struct pst_names *n);
 
-/* Files that have a name stay, for what goes on; who made their directory removes them. */
+/* Named files stay, so that an import can go on. The maker of their directory removes them. */
 PST_API void pst_names_free(struct pst_names *n);
 
 PST_END_DECLS

@@ -1,5 +1,5 @@
-/* names_impl.h: the state of a set of names, shared by its files. Owner: names.c. Threads: what is said of
- * each member. */
+/* names_impl.h: the state of a set of names, shared by its files. Owner: names.c. Threads: stated at each
+ * member. */
 #ifndef PST_NAMES_IMPL_H
 #define PST_NAMES_IMPL_H
 
@@ -26,7 +26,8 @@ static inline int found_names(int part) /* mentions since the last new name, len
     return 2 * part + 1;
 }
 
-/* One stream's. Threads: whoever works on it; done is atomic, and the rest stays as it is then. */
+/* The state of one stream. Threads: the one that works on it. Once done (atomic) is set, the rest does not
+ * change. */
 struct names_part {
     uint64_t mentions, names, text_bytes;
     bool done; /* of the present step */

@@ -1,3 +1,4 @@
+/* state.c: saves and loads the state of a set of names, so that an import can go on. */
 #include <stdlib.h>
 
 #include "common/error.h"

@@ -1,3 +1,4 @@
+/* write.c: writes the arrays names and names_at. */
 #include "common/error.h"
 #include "common/store/names/names.h"
 

@@ -1,3 +1,4 @@
+/* finish.c: ends adding, gives the sorted keys, saves and loads the sorter. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* index.c: writes and reads the file that says where each bucket lies. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* merge.c: reads buckets ahead with several threads, sorts them and gives their keys in order. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* partition.c: chooses splitters and divides keys among buckets. */
 #include <stdlib.h>
 #include <string.h>
 

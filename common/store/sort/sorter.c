@@ -1,3 +1,4 @@
+/* sorter.c: takes keys in, in memory first, then divided among buckets by threads. */
 #include "common/store/sort/sorter.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
-/* sorter.h: sorts more keys than memory holds, by a sample sort: splitters from the first keys part all keys
- * into buckets on disk, which are then sorted in memory one after the other. (Frazer and McKellar,
+/* sorter.h: sorts more keys than memory holds, by a sample sort. Splitters from the first keys divide all
+ * keys among buckets on disk, which are then sorted in memory one after another. (Frazer and McKellar,
  * "Samplesort", JACM 17, 1970.) A key is (high, low, tag), compared in that order: an edge's target, source
  * and relation.
- * Owner: the caller; new and free pair, and free at any point leaves nothing behind, nor does a kill unless
- * it is to be resumed. Threads: one calls it; it starts threads of its own. */
+ * Owner: the caller; new and free pair. Free leaves no file behind, at any point; a kill leaves files only if
+ * the sorter can be resumed. Threads: one calls it; it starts its own threads. */
 #ifndef PST_SORTER_H
 #define PST_SORTER_H
 
@@ -44,12 +44,13 @@ PST_API PST_MUST_USE pst_rc pst_sorter_finish(struct pst_sorter *s, int64_t *dis
 PST_API PST_MUST_USE pst_rc pst_sorter_next(struct pst_sorter *s, int64_t *high, int64_t *low, int32_t *tag,
                                             int64_t *n);
 
-/* Puts all that was added, or is still to be given, on the disk, and says in dir/name what is where; the
- * caller then remembers name. Only of a named one that has parts (pst_sorter_parts). */
+/* Writes all keys that were added, or are still to be given, to the disk, and their places to dir/name. The
+ * caller keeps name. Only for a named sorter that has parts (pst_sorter_parts). */
 PST_MUST_USE pst_rc pst_sorter_save(struct pst_sorter *s, const char *name);
 
-/* One that was saved: what was added after is forgotten. Saved after finish: first is the first bucket to
- * give (pst_sorter_done when it was noted). Fails: PST_E_FORMAT when the file is damaged, and as new does. */
+/* Loads a saved sorter. Keys that were added after the save are forgotten. If it was saved after finish,
+ * first is the first bucket to give (pst_sorter_done at the save). Fails: PST_E_FORMAT when the file is
+ * damaged, and as new does. */
 PST_MUST_USE pst_rc pst_sorter_load(struct pst_sorter **out, const struct pst_sorter_spec *spec,
                                     const char *name, uint64_t first);
 uint64_t pst_sorter_done(const struct pst_sorter *s); /* buckets that next gave whole */

@@ -1,5 +1,5 @@
-/* sorter_keys.h: what is the same for 64-bit and 128-bit keys, included by partition.c once for each, with
- * KEY and FN(name) defined. Owner: partition.c. Threads: pure functions of their arguments. */
+/* sorter_keys.h: functions for 64-bit and 128-bit keys. partition.c includes it once for each, with KEY and
+ * FN(name) defined. Owner: partition.c. Threads: pure functions of their arguments. */
 
 /* Where the next digit begins: bits that are the same in all keys are passed over. */
 static unsigned FN(next_digit)(KEY varies, unsigned from)

@@ -1,5 +1,5 @@
-/* sorter_state.h: a sorter's state, shared by the two files that it lives in. Owner: sorter.c. Threads: what
- * is said of each member. */
+/* sorter_state.h: the state of a sorter, shared by sorter.c and finish.c. Owner: sorter.c. Threads: stated at
+ * each member. */
 #ifndef PST_SORTER_STATE_H
 #define PST_SORTER_STATE_H
 

@@ -1,3 +1,4 @@
+/* spill.c: the temporary file of buckets: packs, writes and reads keys, with checksums. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
-/* numbering.h: which number a vertex of a text table has: its id, its place among the ids that occur, or the
- * place of its name. Names that memory has no room for are looked up in several passes over the table. Owner:
- * the caller; open and close pair. Threads: one. */
+/* numbering.h: finds the number of a vertex in a text table. It is the vertex's id, the rank of its id, or
+ * the number of its name. If memory cannot hold all names, the table is read in several passes. Owner: the
+ * caller; open and close pair. Threads: one. */
 #ifndef PST_NUMBERING_H
 #define PST_NUMBERING_H
 

@@ -1,4 +1,4 @@
-/* tables.h: labels, features, splits and lists of edges from text tables, made into arrays aside.
+/* tables.h: makes array files of labels, features, splits and edges from text tables.
  * Owner: none. Threads: one. */
 #ifndef PST_TABLES_H
 #define PST_TABLES_H

@@ -1,4 +1,4 @@
-/* Pickles are read by the Python package, with a list of what they may name, in a process of its own. */
+/* python.c: runs a module of the Python package in a separate process, for files such as pickles. */
 #include "common/store/text/python.h"
 
 #include <errno.h>

@@ -1,7 +1,6 @@
-/* table.h: a table in a text file (plain, gzip or zstd): one row a line, columns between commas, tabs (.tsv)
- * or bars
- * (.psv), whose first line may name them. Fields may be quoted; none holds a line's end.
- * Owner: the caller; open and close pair. Threads: one per table. */
+/* table.h: reads a table in a text file (plain, gzip or zstd). A line is a row. Commas, tabs (.tsv) or bars
+ * (.psv) separate the columns. The first line may name the columns. A field may be quoted, but cannot hold a
+ * line end. Owner: the caller; open and close pair. Threads: one per table. */
 #ifndef PST_TABLE_H
 #define PST_TABLE_H
 

@@ -1,3 +1,4 @@
+/* text.c: reads plain, gzip and zstd text by blocks of whole lines. */
 #include "common/store/text/text.h"
 
 #include <errno.h>

@@ -24,7 +24,7 @@ struct pst_text {
     char *buffer;
     size_t begin, fill; /* bytes of the buffer that no block had yet */
     bool ended, added_newline;
-    int64_t line; /* of the first line of the next block, from 1; who reads lines counts them on */
+    int64_t line; /* of the first line of the next block, from 1; the reader of lines counts it up */
     bool bom;     /* a UTF-8 byte order mark was skipped */
 };
 

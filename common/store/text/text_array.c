@@ -1,3 +1,4 @@
+/* text_array.c: writes the numbers of text lines to an array file. */
 #include "common/store/text/text_array.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* text_array.h: numbers in lines of text to an array file, in one reading.
+/* text_array.h: writes the numbers in lines of text to an array file, in one pass.
  * Owner: none. Threads: one call per file. */
 #ifndef PST_TEXT_ARRAY_H
 #define PST_TEXT_ARRAY_H

@@ -1,3 +1,4 @@
+/* yaml.c: reads YAML with libyaml, within bounds, and finds values by key. */
 #include "common/store/text/yaml.h"
 
 #include <errno.h>

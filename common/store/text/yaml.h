@@ -1,4 +1,4 @@
-/* yaml.h: small YAML files by keys, with the place of what is wrong; libyaml reads them.
+/* yaml.h: reads small YAML files with libyaml. Errors name the line and the column.
  * Owner: load fills what the caller owns; close releases it (after a failed load, too). Threads: one. */
 #ifndef PST_YAML_H
 #define PST_YAML_H
@@ -27,7 +27,7 @@ PST_MUST_USE pst_rc pst_yaml_load(struct pst_yaml *y, const char *path);
 void pst_yaml_close(struct pst_yaml *y);
 
 pst_yaml_node pst_yaml_root(const struct pst_yaml *y);
-/* NULL: the map has no such key, or it is null; or map is NULL or no map. */
+/* NULL: the map lacks the key, its value is null, or map is NULL or not a map. */
 pst_yaml_node pst_yaml_get(const struct pst_yaml *y, pst_yaml_node map, const char *key);
 /* Of a list; 0 for anything else. */
 int pst_yaml_count(pst_yaml_node list);

@@ -1,3 +1,4 @@
+/* zip.c: reads the list of members of a zip archive and unpacks members. */
 #include "common/store/text/zip.h"
 
 #include <errno.h>

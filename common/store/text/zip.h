@@ -1,4 +1,4 @@
-/* zip.h: takes members out of a zip archive (NumPy's .npz): stored or deflated, zip64 too.
+/* zip.h: unpacks members of a zip archive (NumPy's .npz): stored or deflated, also zip64.
  * Owner: the caller; open and close pair. Threads: one. */
 #ifndef PST_ZIP_H
 #define PST_ZIP_H

@@ -1,4 +1,4 @@
-/* graphbolt.h: the state of one import of GraphBolt's, shared by its two files. Threads: one. */
+/* graphbolt.h: the state of one import from GraphBolt, shared by its two files. Threads: one. */
 #ifndef PST_GRAPHBOLT_H
 #define PST_GRAPHBOLT_H
 

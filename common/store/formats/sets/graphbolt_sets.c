@@ -1,3 +1,4 @@
+/* graphbolt_sets.c: the splits of a GraphBolt task: seeds, labels and pairs of vertices. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* ogb_targets.c: what OGB data sets predict beside one label: several labels, or links. */
 #include "common/store/formats/sets/ogb_targets.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
-/* ogb_tasks.h: what OGB's data sets predict beside one label a vertex. Owner: none. Threads: one. */
+/* ogb_targets.h: what OGB data sets predict beside one label a vertex: several labels, or links. Owner: none.
+ * Threads: one. */
 #ifndef PST_OGB_TARGETS_H
 #define PST_OGB_TARGETS_H
 

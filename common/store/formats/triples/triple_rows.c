@@ -1,3 +1,4 @@
+/* triple_rows.c: writes triples to the arrays of three splits and gives edges to the topology. */
 #include "common/store/formats/triples/triple_rows.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
-/* triple_rows.h: head, relation, tail on their way to the arrays of three splits, and to the topology
- * (train's). Where heads and tails are names, the rows past the first whose names do not fit in memory wait
- * until all were read. Owner: the caller; init and release pair, release of what is all zero or failed to be
- * made too. Threads: one. */
+/* triple_rows.h: writes rows of head, relation, tail to the arrays of three splits, and gives those of train
+ * to the topology. If heads and tails are names that do not fit in memory, the remaining rows wait on disk
+ * until all rows are read. Owner: the caller; init and release pair. Release also accepts zeroed memory, and
+ * a failed init. Threads: one. */
 #ifndef PST_TRIPLE_ROWS_H
 #define PST_TRIPLE_ROWS_H
 

@@ -1,3 +1,4 @@
+/* bvgraph.c: decodes a BVGraph, one list of successors after another. */
 #include "common/store/formats/webgraph/bvgraph.h"
 
 #include <errno.h>

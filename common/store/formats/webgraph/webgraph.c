@@ -1,3 +1,4 @@
+/* webgraph.c: the format webgraph: arcs of a BVGraph become edges. */
 #include <stdlib.h>
 #include <string.h>
 
