@@ -26,6 +26,16 @@ def pipe(s, name):
 
 
 @test
+def sources_that_are_missing():
+    """A source that is not there is the user's mistake (exit code 2), whatever its format."""
+    with Scratch() as s:
+        for kind in ("npy", "snap", "csv", "tsv", "psv", "triples", "openke", "webgraph", "npz", "ogb", "igb", "mag240m", "graphbolt", "marius", "planetoid"):
+            r = command("import", kind, s.path("none"), s.path("out"), code=2)
+            assert f"{s.path('none')}: there is no such file or directory" in r.stderr, (kind, r.stderr)
+            assert not os.path.exists(s.path("out")), kind
+
+
+@test
 def pipes_are_not_waited_for():
     with Scratch() as s:
         command("gen", "community", s.path("d"), "--vertices", 300, "--quiet")
@@ -136,6 +146,7 @@ def a_python_that_hangs_can_be_interrupted():
     with Scratch() as s:
         program = s.put("python", "#!/bin/sh\ntouch \"$PENSTOCK_MARK\"\nexec sleep 1000\n")
         os.chmod(program, 0o755)
+        s.put("x.graph", "")
         for number in (signal.SIGINT, signal.SIGTERM):
             mark = s.path(f"mark{number}")
             p = subprocess.Popen([PENSTOCK, "import", "planetoid", s.path("x"), s.path("o"), "--quiet"], stderr=subprocess.PIPE, text=True,

@@ -384,6 +384,8 @@ static pst_rc sources_of(const struct args *a, const char *from, json_t *sources
                glob(pattern, 0, NULL, &found) == 0) {
         for (size_t i = 0; rc == PST_OK && i < found.gl_pathc; i++)
             rc = pst_journal_sources_add(sources, found.gl_pathv[i]);
+    } else {
+        rc = pst_fail(PST_E_ARG, "%s: there is no such file or directory", from);
     }
     globfree(&found);
     for (int i = 0; rc == PST_OK && i < PST_IMPORT_SOURCES; i++)
