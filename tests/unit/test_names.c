@@ -165,7 +165,7 @@ static void test_equal_hashes(void **state)
     assert_int_equal(pst_names_new(&n, &spec), PST_OK);
     assert_int_equal(add_all(n, 0, MENTIONS, &at_once), PST_OK);
     assert_int_equal(finish(n), PST_E_LIMIT);
-    assert_error_has("give --memory more");
+    assert_error_has("increase --memory");
     pst_names_free(n);
 }
 
@@ -274,7 +274,7 @@ static void test_damage(void **state)
         assert_int_equal(rc, PST_E_FORMAT);
         assert_error_has(files[round % 2]);
         if (strstr(pst_error_text(), "cut short") == NULL) /* or zeros, where more was written behind */
-            assert_error_has("is not what was written");
+            assert_error_has("differs from what was written");
         pst_names_free(n);
     }
 }

@@ -64,7 +64,7 @@ def names_as_ids():
               "yes")
         assert s.names() == ["933", "1129", "4398046511104"] and s.rows() == [[], [0], [1]]
         r = s.get("csv", s.put("e", "a,b\n"), "--ids", "strings", code=2)
-        assert "say --header" in r.stderr
+        assert "add --header" in r.stderr
 
 
 @test
@@ -80,7 +80,7 @@ def refused_with_their_place():
         ("csv", "", "expected edges, found none"),
         ("snap", "# nothing\n", "expected edges, found none in 1 lines"),
         ("snap", "0 1\n2 x\n", "e:2: byte 3"),
-        ("csv", "x" * (3 << 20), "a line of more than"),
+        ("csv", "x" * (3 << 20), "found a longer one"),
         ("csv", b"\xff\xfe0\x00,\x001\x00\n\x00", "UTF-16"),
         ("csv", b"\x1f\x8b\x08\x00", "truncated"),
         ("csv", gzip.compress(b"0,1\n" * 1000)[:-9], "truncated"),
@@ -204,7 +204,7 @@ def knowledge_graphs():
         assert s.names() == ["y", "x", "z"] and s.rows() == [[], [0], [1]]
         for name, text, expect in (("train", "3\n0 1 0\n", "says 3 triples, found 1"), ("train", "1\n0 3 0\n", "train2id.txt:2"),
                                    ("train", "1\n0 1 1\n", "a relation from 0 to 0"), ("entity", "2\nx\t0\n", "expected 2 names as its first line says, found 1"),
-                                   ("entity", "2\nx\t0\nx\t1\n", "not there already"),
+                                   ("entity", "2\nx\t0\nx\t1\n", "a name that has not occurred before"),
                                    ("entity", "2\nx\t0\ny\t0\n", "no other name has")):
             s.put(f"ke/{name}2id.txt", text)
             assert expect in (r := s.get("openke", s.path("ke"), code=2)).stderr, (expect, r.stderr)
@@ -330,7 +330,7 @@ def broken_webgraphs():
             text = f.read()
         for old, new, expect in (("arcs=3216152", "arcs=3216151", "say 3216151 arcs, found 3216152"),
                                  ("nodes=325557", "nodes=-1", "g.properties:"), ("nodes=325557", "nodes=400000", "ends early"),
-                                 ("compressionflags=", "compressionflags=RESIDUALS_SKEWED_GOLOMB", "not read by this version")):
+                                 ("compressionflags=", "compressionflags=RESIDUALS_SKEWED_GOLOMB", "this version does not read")):
             s.put("g.properties", text.replace(old, new))
             code = 1 if "GOLOMB" in new else 2
             assert expect in (r := s.get("webgraph", s.path("g"), code=code)).stderr, r.stderr
