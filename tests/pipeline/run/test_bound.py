@@ -71,7 +71,7 @@ def quick_program_before_a_slow_stage():
     """It holds no slot while it waits: neither its input nor a credit."""
     with Place() as p:
         r = bound(p, chain({"run": "maker"}, sink=stage("sink", delay_us=2 * SLOW_US)), "sink (cpu)", foreign=True)
-        assert r.report["stages"]["source"]["wait_credit_s"] > 0.5 * r.report["phases"]["run_s"], r.report["stages"]["source"]
+        assert r.report["stages"]["source"]["wait_credit_s"] > 0.25 * r.report["phases"]["run_s"], r.report["stages"]["source"]
 
 
 @test
