@@ -1,7 +1,8 @@
 /* wire.h: the binary messages between the runtime and a foreign stage. The stage connects one ZeroMQ DEALER
  * socket to the endpoint in the environment variable PENSTOCK_WIRE. Every message has one part. A message
  * that begins with '{' is JSON; any other is a struct pst_wire, little endian, followed by nrefs references.
- * common/host/README.md describes the protocol. */
+ * common/host/README.md describes the protocol.
+ * Owner: none; plain values. Threads: any. */
 #ifndef PST_WIRE_H
 #define PST_WIRE_H
 

@@ -1,6 +1,7 @@
 /* feistel.h: the Feistel network of pst_k_shuffle (Luby & Rackoff 1988), which both twins walk: a permutation
  * of [0, 4^half_bits). A number that is not below n is put through the network again until one is (cycle
- * walking: Black & Rogaway, CT-RSA 2002). So each element is found by itself, without a table. */
+ * walking: Black & Rogaway, CT-RSA 2002). So each element is found by itself, without a table.
+ * Owner: none; plain values. Threads: any. Host and device. */
 #ifndef PST_FEISTEL_H
 #define PST_FEISTEL_H
 

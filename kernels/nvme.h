@@ -1,6 +1,6 @@
 /* nvme.h: NVMe queues driven by a GPU. Kernels ask for the rows that a batch misses and wait for them,
  * without the host. The queues are those of common/nvme/queue.h. The CPU's twin is the stack of
- * common/nvme/stack, which needs controllers. So these functions have a table of their own and are not in the
+ * common/nvme/stack, which needs controllers. So these functions have their own table and are not in the
  * list of twin.h.
  *
  * A drive has the queue pairs of some controllers, and room for `batches` groups of up to `most` commands

@@ -55,7 +55,7 @@ struct pst_twin_n {
     int64_t most;
 };
 
-/* Kernels of the list above that take such a count, so that the host need not wait for it. */
+/* Kernels of the list above that take a count in device memory, so that the host need not wait for it. */
 #define PST_TWIN_KERNELS_N(X)                                                                                \
     X(sample)                                                                                                \
     X(dedup)                                                                                                 \

@@ -1,5 +1,5 @@
 /* planner.c: decides before the run how large slots must be and which feature rows are cached. It samples
- * whole epochs with the sampler's algorithm, but with seeds of its own: the plan is made for the graph, not
+ * whole epochs with the sampler's algorithm, but with its own seeds: the plan is made for the graph, not
  * for one run. Counting how hot vertices are by pre-sampling is from Legion (Sun et al., ATC 2023,
  * section 4.2). */
 #include <limits.h>

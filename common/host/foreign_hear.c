@@ -31,7 +31,7 @@ static pst_rc hear_report(struct pst_stage *self, const json_t *message)
                             json_pack("{ss ss sO}", "type", "report", "section", section, "data", data));
 }
 
-/* The port of the message, if it is one of the outputs that such a message is about. */
+/* The port of the message, if it is an output that this kind of message can name. */
 static int port_of(const struct pst_stage *self, const json_t *message, bool oneshot)
 {
     const char *name = json_string_value(json_object_get(message, "port"));

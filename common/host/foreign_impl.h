@@ -1,5 +1,6 @@
 /* foreign_impl.h: the bridge to a foreign stage's program: its life (foreign.c) and what it says
- * (foreign_hear.c). Private to them. */
+ * (foreign_hear.c). Private to them.
+ * Owner: the stage, whose state it is; foreign.c opens and closes it. Threads: the stage's one. */
 #ifndef PST_FOREIGN_IMPL_H
 #define PST_FOREIGN_IMPL_H
 

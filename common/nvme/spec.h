@@ -1,6 +1,7 @@
 /* spec.h: the structures, registers and numbers of the NVMe base specification (2.0) that the driver, the
  * GPU's kernels and the emulated controllers share. They are little endian, as are all machines that this
- * runs on. Identify and log pages come from libnvme. */
+ * runs on. Identify and log pages come from libnvme.
+ * Owner: none; plain values. Threads: any. Host and device. */
 #ifndef PST_SPEC_H
 #define PST_SPEC_H
 

@@ -1,6 +1,7 @@
 /* request.h: what a stage asks of the disk stage. A slot that goes through the disk stage carries a table of
  * requests; the frame's arg[0] is the table's byte offset in the slot, arg[1] how many requests this part
- * adds. */
+ * adds.
+ * Owner: the stage that holds the slot. Threads: one at a time, as for the slot. Host and device. */
 #ifndef PST_REQUEST_H
 #define PST_REQUEST_H
 

@@ -1,4 +1,5 @@
-/* clock.h: the monotonic clock, which no change of the system's time moves. */
+/* clock.h: the monotonic clock, which no change of the system's time moves.
+ * Owner: none. Threads: any. */
 #ifndef PST_CLOCK_H
 #define PST_CLOCK_H
 

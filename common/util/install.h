@@ -1,4 +1,4 @@
-/* install.h: where the programs and stages of this installation are. Threads: any. */
+/* install.h: where the programs and stages of this installation are. Owner: none. Threads: any. */
 #ifndef PST_INSTALL_H
 #define PST_INSTALL_H
 

@@ -58,7 +58,7 @@ static pst_rc read_answer(const struct question *q, int fd, char *text, size_t c
     return pst_fail(PST_E_LIMIT, "%s %s: more than %zu bytes", q->file, q->option, cap);
 }
 
-/* In the child: a process group of its own, so that what it starts can be ended with it. */
+/* In the child: its own process group, so that what it starts can be ended with it. */
 static void run(const struct question *q, int out, pid_t parent)
 {
     int in = open("/dev/null", O_RDONLY | O_CLOEXEC);

@@ -1,9 +1,10 @@
 /* tempname.h: names of files and directories that are being made or removed, beside their final place:
  * NAME.penstock-partial-PID and NAME.penstock-removed-PID.
  *
- * Whoever works under such a name holds a flock on it. If nobody holds the flock, its process is dead, in
- * this PID namespace or in another, and the file may be removed. The PID only keeps names apart: nobody asks
- * whether a process of that number lives. Where the file system has no flock, nothing is ever removed.
+ * A process that works under one of these names holds a flock on it. If nobody holds the flock, its process
+ * is dead, in this PID namespace or in another, and the file may be removed. The PID only keeps names apart:
+ * nobody asks whether a process of that number lives. Where the file system has no flock, nothing is ever
+ * removed.
  *
  * Owner: the caller owns the descriptors. Threads: any. */
 #ifndef PST_TEMPNAME_H

@@ -1,5 +1,5 @@
 /* clones.h: compiles one function for several instruction sets; the loader chooses. All clones give the
- * same bits, because nothing is reassociated or contracted. */
+ * same bits, because nothing is reassociated or contracted. Owner: none. Threads: any. */
 #ifndef PST_CLONES_H
 #define PST_CLONES_H
 

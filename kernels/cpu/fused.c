@@ -34,7 +34,7 @@ static struct mask mask_of(const struct pst_dropout *drop)
     return mask;
 }
 
-/* One round of Philox in every lane. Each of the four words has an array of its own. */
+/* One round of Philox in every lane. Each of the four words has its own array. */
 PST_CPU_INLINE void round_of(uint32_t w[4][LANES], uint32_t key0, uint32_t key1)
 {
     for (int i = 0; i < LANES; i++) {

@@ -1,5 +1,6 @@
 /* fused_avx512.h: the loops of fused.c in AVX-512, for single precision, with the same bits as the plain
- * ones. Compilers do not vectorise Philox's widening products, hence by hand. */
+ * ones. Compilers do not vectorise Philox's widening products, so these are written by hand.
+ * Owner: the caller owns all arrays. Threads: any; the functions have no state. */
 #ifndef PST_FUSED_AVX512_H
 #define PST_FUSED_AVX512_H
 

@@ -1,5 +1,6 @@
 /* rows.cuh: loops over matrices: each element, sums of columns, sums over a warp. Sums are in double
- * precision, in an order that depends only on the shape, so they are the same every time. */
+ * precision, in an order that depends only on the shape, so they are the same every time.
+ * Owner: the caller owns all memory. Threads: device code; a block works on its own rows or columns. */
 #ifndef PST_ROWS_CUH
 #define PST_ROWS_CUH
 

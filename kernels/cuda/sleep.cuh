@@ -1,4 +1,5 @@
-/* sleep.cuh: how the host waits for events: asleep, and with a deadline. The code is in queue.cu. */
+/* sleep.cuh: how the host waits for events: asleep, and with a deadline. The code is in queue.cu.
+ * Owner: the caller owns the event. Threads: any. */
 #ifndef PST_SLEEP_CUH
 #define PST_SLEEP_CUH
 

@@ -1,4 +1,4 @@
-/* slots.h: how the test stages fill and read slots where they are placed: on a GPU through a copy of its own,
+/* slots.h: how the test stages fill and read slots where they are placed: on a GPU through its own copy,
  * as kernels would, so that it needs no address that the host can use. */
 #ifndef SLOTS_H
 #define SLOTS_H

@@ -270,7 +270,7 @@ pst_rc pst_nvme_abort(struct pst_nvme_controller *c, uint16_t qid, uint16_t cid,
     return rc;
 }
 
-/* A flush goes to an I/O queue, and those belong to their users. So it uses a pair of its own. If the
+/* A flush goes to an I/O queue, and those belong to their users. So it uses a separate pair. If the
  * controller grants no further pair, it uses the last one, which must then be idle. */
 pst_rc pst_nvme_flush(struct pst_nvme_controller *c, uint32_t nsid)
 {

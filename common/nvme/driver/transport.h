@@ -1,8 +1,8 @@
 /* transport.h: how a driver reaches a controller's registers and gives it memory: over VFIO (vfio.h), or in
  * shared memory with an emulated controller (emulated.h). So one driver serves both.
  *
- * Owner: whoever opened the transport closes it, after the controller. Threads: dma_map and dma_unmap from
- * one at a time. */
+ * Owner: the caller that opens a transport closes it, after its controller. Threads: one at a time for
+ * dma_map and dma_unmap. */
 #ifndef PST_TRANSPORT_H
 #define PST_TRANSPORT_H
 

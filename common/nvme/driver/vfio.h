@@ -2,7 +2,9 @@
  * registers are mapped. It accesses memory through the IOMMU, and only what is mapped for it.
  *
  * When the process ends, also by a signal, the kernel stops the controller's DMA and resets it before the
- * memory that was mapped for it is used for anything else. */
+ * memory that was mapped for it is used for anything else.
+ *
+ * Owner and threads: as transport.h says. */
 #ifndef PST_VFIO_H
 #define PST_VFIO_H
 

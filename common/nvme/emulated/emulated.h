@@ -1,4 +1,4 @@
-/* emulated.h: emulated NVMe controllers in a process of their own (penstock-nvme): registers, admin queue and
+/* emulated.h: emulated NVMe controllers in a separate process (penstock-nvme): registers, admin queue and
  * IO queues in shared memory; media in RAM, in a file, or as a function of the address; a model of speed;
  * faults. README.md has the keys of the JSON configuration.
  *

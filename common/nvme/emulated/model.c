@@ -1,5 +1,5 @@
 /* model.c: the speed of an emulated SSD. It begins one command every 1/IOPS s, or as long as the bytes of the
- * command take, in the order of arrival. Each command ends after a latency of its own. With d commands always
+ * command take, in the order of arrival. Each command ends after its own latency. With d commands always
  * in flight this gives min(peak, d / latency), as in Little's law (GIDS, equation 2). */
 #include <math.h>
 #include <time.h>

@@ -4,7 +4,7 @@
  *
  * Owner: the caller owns controllers (which outlive the stack) and memory. A request is copied. Its ticket is
  * the caller's and holds all shared state of its group; many groups can be in flight. Threads: one calls.
- * With lanes > 1 the stack has threads of its own that share submission and completion. Stacks over different
+ * With lanes > 1 the stack has its own threads, which share submission and completion. Stacks over different
  * queues of the same controllers may be driven by different threads. */
 #ifndef PST_STACK_H
 #define PST_STACK_H

@@ -1,4 +1,6 @@
-/* stack_impl.h: what stack.c and recover.c share. */
+/* stack_impl.h: the state of a stack, which stack.c and recover.c share.
+ * Owner: pst_nvme_stack_new makes it, pst_nvme_stack_free frees it. Threads: the one that
+ * uses the stack; its lanes carry out the wave while that thread waits for them. */
 #ifndef PST_STACK_IMPL_H
 #define PST_STACK_IMPL_H
 

@@ -1,4 +1,5 @@
-/* order.h: the order in which blocks and threads run. */
+/* order.h: the order in which blocks and threads run.
+ * Owner: none; plain values. Threads: one for each launch. */
 #ifndef PST_HOST_ORDER_H
 #define PST_HOST_ORDER_H
 

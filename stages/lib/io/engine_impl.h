@@ -1,4 +1,5 @@
-/* engine_impl.h: the state of the engine, shared by engine.c, engine_config.c and groups.c. */
+/* engine_impl.h: the state of the engine, shared by engine.c, engine_config.c and groups.c.
+ * Owner: pst_disk_new makes it, pst_disk_free frees it. Threads: the one that drives the engine. */
 #ifndef PST_ENGINE_IMPL_H
 #define PST_ENGINE_IMPL_H
 

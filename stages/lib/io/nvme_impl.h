@@ -1,4 +1,6 @@
-/* nvme_impl.h: the state that nvme.c and its driving thread (nvme_thread.c) share. */
+/* nvme_impl.h: the state that nvme.c and its driving thread (nvme_thread.c) share.
+ * Owner: nvme.c opens and closes it. Threads: the engine's and the driving one; the comments below say which
+ * members the lock protects. */
 #ifndef PST_NVME_IMPL_H
 #define PST_NVME_IMPL_H
 
@@ -24,7 +26,7 @@ struct nvme {
     struct pst_io_group_list groups_posted; /* the same for groups */
     struct pst_io_group_list groups_todo, groups_done; /* under lock */
     struct pst_io_driven driven;                       /* under lock */
-    bool stop;
+    bool stop;                                         /* under lock */
     int emulator;           /* a descriptor of the process that emulates the drives; -1: none */
     struct pst_io_gpu *gpu; /* NULL: the CPU drives the queues */
     uint32_t timeout_ms;

@@ -2,7 +2,7 @@
  * those with a high degree: each draw is the better of two uniform ones.
  *
  * The object can be used in two ways. As the parameter `algorithm` of planner and sampler it is planned as
- * what it is. As a stage (`run`) it is a sampler of its own, and the planner plans for whatever its own
+ * what it is. As a stage (`run`) it is a whole sampler, and the planner plans for whatever its own
  * parameter says. */
 #include <penstock/stages/lib/sampling/sampling.h>
 

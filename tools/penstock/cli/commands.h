@@ -1,5 +1,6 @@
 /* commands.h: the subcommands of penstock. argv[0] is the subcommand's name.
- * They return the process's exit code: 0 ok, 1 failed at run time, 2 the user's input is wrong. */
+ * They return the process's exit code: 0 ok, 1 failed at run time, 2 the user's input is wrong.
+ * Owner: none. Threads: one. */
 #ifndef PST_COMMANDS_H
 #define PST_COMMANDS_H
 
