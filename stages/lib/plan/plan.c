@@ -12,9 +12,9 @@
 #include <xxhash.h>
 
 #include "common/error.h"
+#include "common/store/dataset/npy.h"
 #include "common/util/file.h"
 
-#define NPY_MAGIC_BYTES 8
 #define DIGEST_BYTES 17
 
 /* ---- writing ------------------------------------------------------------------------------------ */
@@ -42,21 +42,13 @@ static pst_rc write_file(const char *dir, const char *name, const struct chunk *
 }
 
 /* Writes an .npy file whose data begins at PST_PAGE, like every array of a dataset. */
-static pst_rc write_npy(const char *dir, const char *name, const char *descr, const char *shape,
-                        const void *data, size_t bytes)
+static pst_rc write_npy(const char *dir, const char *name, enum pst_dtype dtype, int rank,
+                        const int64_t shape[2], const void *data)
 {
     char header[PST_PAGE];
-    memset(header, ' ', sizeof header);
-    static const uint8_t magic[NPY_MAGIC_BYTES] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0};
-    memcpy(header, magic, sizeof magic);
-    const uint16_t dict_bytes = PST_PAGE - NPY_MAGIC_BYTES - 2;
-    memcpy(header + NPY_MAGIC_BYTES, &dict_bytes, 2);
-    char dict[256];
-    int n =
-        snprintf(dict, sizeof dict, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", descr, shape);
-    memcpy(header + NPY_MAGIC_BYTES + 2, dict, (size_t)n);
-    header[PST_PAGE - 1] = '\n';
-    const struct chunk chunks[] = {{header, sizeof header}, {data, bytes}};
+    pst_npy_format(header, dtype, rank, shape);
+    const struct chunk chunks[] = {{header, sizeof header},
+                                   {data, (size_t)(shape[0] * shape[1]) * pst_dtype_bytes(dtype)}};
     return write_file(dir, name, chunks, 2);
 }
 
@@ -97,14 +89,9 @@ pst_rc pst_plan_write(const struct pst_plan *plan, const uint32_t *hotness, cons
         return pst_fail_errno("cannot make the directory %s for the plan", dir);
     if (snprintf(path, path_bytes, "%s/plan.json", dir) >= (int)path_bytes)
         return pst_fail(PST_E_LIMIT, "the path %s/plan.json is longer than %zu bytes", dir, path_bytes);
-    char shape[64];
-    (void)snprintf(shape, sizeof shape, "(2, %lld)", (long long)plan->vertices);
-    pst_rc rc =
-        write_npy(dir, "hotness.npy", "<u4", shape, hotness, 2 * (size_t)plan->vertices * sizeof *hotness);
-    if (rc != PST_OK)
-        return rc;
-    (void)snprintf(shape, sizeof shape, "(%lld,)", (long long)plan->cached);
-    rc = write_npy(dir, "cache.npy", "<i8", shape, plan->cache, (size_t)plan->cached * sizeof *plan->cache);
+    pst_rc rc = write_npy(dir, "hotness.npy", PST_U32, 2, (int64_t[2]){2, plan->vertices}, hotness);
+    if (rc == PST_OK)
+        rc = write_npy(dir, "cache.npy", PST_I64, 1, (int64_t[2]){plan->cached, 1}, plan->cache);
     if (rc != PST_OK)
         return rc;
     json_t *root = plan_to_json(plan);
