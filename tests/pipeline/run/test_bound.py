@@ -86,7 +86,7 @@ def two_instances_that_halve_the_work():
 @test
 def two_instances_that_are_both_too_slow():
     with Place() as p:
-        pl = chain(middle=stage("slow", delay_us=3 * SLOW_US), sink=stage("sink", delay_us=SLOW_US))
+        pl = chain(middle=stage("slow", delay_us=4 * SLOW_US), sink=stage("sink", delay_us=SLOW_US))
         pl["stages"]["a"]["instances"] = 2
         bound(p, pl, "a (cpu)")
 
