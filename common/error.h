@@ -1,5 +1,5 @@
-/* error.h: one message chain per thread. The place that knows the cause calls pst_fail; places above it
- * that know more context call pst_wrap. The code that shows the message to a user calls pst_error_text. */
+/* error.h: one error message per thread. The function that detects an error calls pst_fail. Its callers add
+ * context with pst_wrap. The code that shows the message to a user calls pst_error_text. */
 #ifndef PST_ERROR_H
 #define PST_ERROR_H
 
@@ -7,7 +7,7 @@
 
 PST_BEGIN_DECLS
 
-/* Sets this thread's message and returns rc, so that `return pst_fail(...)` reads well. */
+/* Sets this thread's message and returns rc. Use it as `return pst_fail(...)`. */
 PST_API pst_rc pst_fail(pst_rc rc, const char *fmt, ...) PST_PRINTF(2, 3);
 
 /* The same, and appends ": strerror(errno)". Returns PST_E_IO, or PST_E_NOMEM if errno is ENOMEM. */
@@ -20,7 +20,7 @@ PST_API pst_rc pst_wrap(pst_rc rc, const char *fmt, ...) PST_PRINTF(2, 3);
 PST_API const char *pst_error_text(void);
 PST_API void pst_error_clear(void);
 
-/* "invalid argument", "I/O error", ...: the kind in words. */
+/* The kind of error in words: "invalid argument", "I/O error", ... */
 PST_API const char *pst_rc_name(pst_rc rc);
 
 #ifdef __clang_analyzer__ /* tells the analyser that a failure is never PST_OK */

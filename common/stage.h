@@ -4,10 +4,10 @@
  * and four callbacks. The program penstock-stage loads it, allocates `state_bytes` of zeroed memory, stores
  * the parameters in it, and then calls, always on the same thread:
  *
- *     size      The parameters, the dataset and one-shot inputs are known. Say how large slots must be.
- *     open      The slots exist. Allocate everything else that the run needs. Nothing is allocated after
- * this. on_event  A frame came, a credit was granted, an input ended, a descriptor or the timer fired. close
- * The run is over. It is called once if size was called, also after an error.
+ *     - size: The parameters, the dataset and one-shot inputs are known. Set the size of the slots.
+ *     - open: The slots exist. Allocate everything else that the run needs. Do not allocate later.
+ *     - on_event: A frame came, a credit was granted, an input ended, a descriptor or the timer fired.
+ *     - close: The run is over. It is called once if size was called, also after an error.
  *
  * Any of the four may be NULL, except on_event. A callback that fails calls pst_fail (error.h) and returns
  * its result. The run then ends with that message.
@@ -41,13 +41,13 @@ enum pst_port_flag {
     PST_PORT_WRITES = 1u << 3,   /* IN: this stage changes the bytes of the slots */
     PST_PORT_RETURNS = 1u << 4,  /* OUT: a credit says whether its slot came home changed (dirty, version) */
     PST_PORT_ASIDE =
-        1u << 5, /* IN: outside a stream (pst_stream), the stage touches only those bytes of a slot
-                    that frames have announced. Kernels of other stages may still use the rest */
+        1u << 5, /* IN: outside a stream (pst_stream), the stage accesses only the bytes of a slot that frames
+                    have announced. Kernels of other stages may still use the rest */
 };
 
-/* A slot can carry requests for data that is still to be read (slots/request.h). `penstock check` follows
- * requests from port to port. It refuses a pipeline in which requests that nobody has served reach a port
- * that needs them served. */
+/* A slot can carry requests for data that the disk stage must still read (slots/request.h). `penstock check`
+ * follows requests from port to port. It refuses a pipeline in which unserved requests reach a port that
+ * needs the data. */
 enum pst_requests {
     PST_REQUESTS_PASS = 0, /* the stage does not look at requests */
     PST_REQUESTS_MAKES,    /* OUT: slots leave this port with new requests */
@@ -62,23 +62,23 @@ struct pst_port_desc {
     const char *help;
     const char *type;  /* what a slot holds: "minibatch", "rows", "plan", ... or "any" */
     const char *dtype; /* element type of the main array, or "any" */
-    int rank;          /* dimensions of that array; -1: any */
+    int rank;          /* number of dimensions of that array; -1: any */
 
     /* The kinds of memory that the slots can lie in, separated by commas:
      *   "cpu"     host memory, for a stage on a CPU
      *   "pinned"  host memory that kernels can use, too, for a stage on a GPU
      *   "cuda"    pinned memory, or a GPU's own memory, which only kernels can use
-     * A stage can be placed on a GPU if each of its ports has "pinned" or "cuda". If that depends on
-     * parameters: "pinned if PARAM=VALUE|VALUE and PARAM=VALUE". */
+     * A stage can be placed on a GPU if each of its ports has "pinned" or "cuda". Write "pinned if
+     * PARAM=VALUE|VALUE and PARAM=VALUE" if this depends on parameters. */
     const char *memory;
 
     const char *forwards; /* OUT: the inputs whose slots leave here, separated by commas; NULL: new slots */
     enum pst_requests requests;
     unsigned flags;         /* enum pst_port_flag */
-    int hold;               /* slots that an instance keeps at the same time at most; 0: one */
+    int hold;               /* the largest number of slots that an instance keeps at a time; 0: one */
     const char *hold_param; /* the INT parameter that replaces `hold` */
-    const char *splits_if;  /* OUT: "PARAM=VALUE": then batches may be split into micro-batches */
-    const char *whole_if;   /* IN: "PARAM=VALUE": then split batches are refused */
+    const char *splits_if;  /* OUT: "PARAM=VALUE": if true, batches may be split into micro-batches */
+    const char *whole_if;   /* IN: "PARAM=VALUE": if true, split batches are refused */
 };
 
 /* ---- the description: parameters ------------------------------------------------------------- */
@@ -143,15 +143,14 @@ struct pst_param_desc {
     size_t count_min, count_max; /* INTS: inclusive limits of the number of elements; both 0: none */
     const char *choices;         /* ENUM: "a|b|c" */
 
-    /* What this parameter must be equal to, in the stage that the slots (or the path) of an input come from:
-     *   "PORT.PARAM"         the parameter PARAM of that stage
-     *   "count(PORT.PARAM)"  the number of its elements
-     * Not checked if the port is not linked, or if that stage has no such parameter. If PORT is an output,
-     * nothing is checked, so that both stages can use the same list of parameters. */
+    /* The value that this parameter must be equal to, in the stage that the slots (or the path) of an input
+     * come from: "PORT.PARAM"         the parameter PARAM of that stage "count(PORT.PARAM)"  the number of
+     * its elements It is not checked if the port is not linked, if that stage does not have the parameter, or
+     * if PORT is an output. So both stages can use the same list of parameters. */
     const char *equals;
-    const char *needed_if; /* STRING: "PARAM=VALUE": then it must not be empty */
+    const char *needed_if; /* STRING: "PARAM=VALUE": if true, the string must not be empty */
     const char *help;
-    bool fixed; /* it changes what an epoch is: a resumed run must have the same value */
+    bool fixed; /* it changes the contents of an epoch, so a resumed run must have the same value */
 };
 
 /* ---- the description: the stage -------------------------------------------------------------- */
@@ -166,11 +165,11 @@ struct pst_stage_desc {
     const struct pst_param_desc *params; /* the same; NULL: no parameters */
     int instances_max;                   /* 0: as many as Penstock allows */
 
-    /* What the stage needs of the dataset, separated by commas:
+    /* The parts of the dataset that the stage needs, separated by commas:
      *   "features"     feature rows
      *   "labels"       labels of at least two classes
      *   "split:PARAM"  vertices in the split that the parameter PARAM names
-     *   "evaluated:PARAM"  a split of the name that PARAM has, with or without vertices */
+     *   "evaluated:PARAM"  a split whose name is the value of PARAM; it may be empty */
     const char *dataset;
 
     size_t state_bytes; /* of pst_state */
@@ -197,10 +196,10 @@ enum pst_frame_flag {
     PST_END = 1u << 2,        /* used by the runtime: no more frames on this link */
 };
 
-/* A message about slots. Frames before the last part announce what is known before a slot is complete. */
+/* A message about slots. Frames before the last part announce parts of a slot before it is complete. */
 struct pst_frame {
-    uint64_t batch; /* counts over the whole run, from 0. Ordered links must carry every batch; a frame
-                       without slots will do */
+    uint64_t batch; /* counts over the whole run, from 0. An ordered link must carry every batch, if necessary
+                       as a frame without slots */
     uint32_t micro; /* counts the micro-batches of a batch, from 0 */
     uint32_t part;  /* counts the parts of a micro-batch, from 0 */
     uint32_t flags; /* enum pst_frame_flag */
@@ -238,7 +237,7 @@ struct pst_event {
     struct pst_credit credit;
 };
 
-/* ---- what a stage can ask -------------------------------------------------------------------- */
+/* ---- information about the run --------------------------------------------------------------- */
 
 /* All strings below live as long as the stage. */
 
@@ -254,7 +253,7 @@ PST_API const char *pst_resume_path(const struct pst_stage *self);
 PST_API const char *pst_run_identity(const struct pst_stage *self);
 PST_API uint64_t pst_seed(const struct pst_stage *self);
 PST_API int64_t pst_epochs(const struct pst_stage *self);
-/* The number of this instance, from 0; *instances gets how many there are. */
+/* The number of this instance, from 0. *instances gets the number of instances. */
 PST_API int pst_instance(const struct pst_stage *self, int *instances);
 
 PST_API int pst_port(const struct pst_stage *self, const char *name); /* its index; the port must exist */
@@ -273,43 +272,43 @@ PST_API double pst_now(void);
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
-/* In size: slots that pass this port must have at least `bytes` bytes, aligned to `align` (a power of two).
- */
+/* Call it in size. Slots that pass this port must have at least `bytes` bytes, aligned to `align` (a power of
+ * two). */
 PST_API void pst_need(struct pst_stage *self, int port, uint64_t bytes, uint64_t align);
 
-/* In open: this output carries `batches` batches in all, and then ends by itself. For outputs without
- * `forwards`. */
+/* Call it in open, for an output without `forwards`. The output carries `batches` batches in total and then
+ * ends automatically. */
 PST_API void pst_total(struct pst_stage *self, int port, uint64_t batches);
 
-/* How many slots there are in the route that passes this port: slot numbers are below it. For tables of
- * slots. */
+/* The number of slots in the route that passes this port. Slot numbers are below it, so it is the size of a
+ * table of slots. */
 PST_API uint32_t pst_slots(const struct pst_stage *self, int port);
 /* From open on: the size of each of them; 0: the port is not linked. */
 PST_API uint64_t pst_slot_bytes(const struct pst_stage *self, int port);
-/* From open on: can host code read and write the slots that pass this port? Not if they lie in a GPU's own
- * memory. They do only if every port that they pass allows "cuda". */
+/* From open on: whether host code can read and write the slots that pass this port. It cannot if the slots
+ * lie in a GPU's own memory, which requires that every port of the route allows "cuda". */
 PST_API bool pst_on_host(const struct pst_stage *self, int port);
 
 /* The address of a slot in this process; *bytes (unless NULL) gets its size. Kernels of the stage's device
- * can use the same address. You must hold the slot, or a part must have announced it. NULL, with pst_fail:
- * you may not. */
+ * can use the same address. You must hold the slot, or a part must have announced it. Otherwise it returns
+ * NULL and calls pst_fail. */
 PST_API void *pst_slot(struct pst_stage *self, struct pst_ref ref, uint64_t *bytes);
 
-/* Only the first `bytes` bytes of this slot, which you hold, are in use: copies between devices move no more.
- */
+/* Declares that only the first `bytes` bytes of this slot are in use. Copies between devices move no more.
+ * You must hold the slot. */
 PST_API void pst_used(struct pst_stage *self, struct pst_ref ref, uint64_t bytes);
 
-/* In open: the memory regions that the slots lie in, one for each index from 0 on, until NULL. To register
- * them with a drive; they are already registered with the stage's GPU. */
+/* Call it in open, to register slots with a drive. It returns the memory regions of the slots, one for each
+ * index from 0 on, and then NULL. They are already registered with the stage's GPU. */
 PST_API void *pst_slot_region(struct pst_stage *self, int index, uint64_t *bytes);
 
-/* Sends a frame to every stage that is linked to this output. With PST_LAST_PART, its slots are given away.
- * If this stage filled them and PST_LAST_MICRO is not set, a credit for the next micro-batch of the batch
- * follows. */
+/* Sends a frame to every stage that is linked to this output. With PST_LAST_PART, the receivers own its
+ * slots. If this stage filled them and PST_LAST_MICRO is not set, a credit for the next micro-batch of the
+ * batch follows. */
 PST_API PST_MUST_USE pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame);
 
-/* Gives a slot back that you hold. It goes home when every stage that got it has released it. dirty: you
- * changed its bytes. */
+/* Releases a slot that you hold. It returns to its originator when every stage that got it has released it.
+ * dirty: you changed its bytes. */
 PST_API PST_MUST_USE pst_rc pst_release(struct pst_stage *self, struct pst_ref ref, bool dirty);
 
 /* Releases every slot of a frame, and counts the batch for the report and the progress line. */
@@ -320,16 +319,16 @@ PST_API PST_MUST_USE pst_rc pst_publish(struct pst_stage *self, int port, const 
 
 /* ---- GPUs ------------------------------------------------------------------------------------ */
 
-/* A stage on a GPU may use what a frame brings as soon as the frame comes. Before the stage sends a frame,
- * what its kernels write for it must be there. Before the stage sends or releases a slot, its kernels must
- * have finished with the slot.
+/* A stage on a GPU may use the data of a frame as soon as the frame comes. Before the stage sends a frame,
+ * its kernels must have written the data that the frame announces. Before the stage sends or releases a slot,
+ * its kernels must have finished with the slot.
  *
- * With pst_stream, called in open, the stage need not wait for any of this. It passes a stream of its GPU (a
- * cudaStream_t). Work that it puts into the stream after a slot has come starts when the kernels of other
- * stages have finished with the slot. Work that it put there before it sends or releases the slot is finished
- * before the next stage's work starts. Host code may touch only those bytes of a new slot that the slot's
- * type promises (slots/minibatch.h), or all of them after pst_slot_wait. If a stage on a CPU uses the same
- * slots, sending and releasing wait for the stream. On a CPU, pst_stream does nothing. */
+ * If the stage calls pst_stream in open, it need not wait on the host for any of this. It passes a stream of
+ * its GPU (a cudaStream_t). Work that it puts into the stream after a slot has come starts when the kernels
+ * of other stages have finished with the slot. Work that it put there before it sends or releases the slot
+ * finishes before the next stage's work starts. Host code may touch only those bytes of a new slot that the
+ * slot's type promises (slots/minibatch.h), or all of them after pst_slot_wait. If a stage on a CPU uses the
+ * same slots, sending and releasing wait for the stream. On a CPU, pst_stream does nothing. */
 PST_API PST_MUST_USE pst_rc pst_stream(struct pst_stage *self, void *stream);
 
 /* Sleeps until the kernels of other stages have finished with a slot that has come. */

@@ -13,7 +13,7 @@
 #define PST_WIRE_KEYS_ENV "PENSTOCK_WIRE_KEYS" /* tcp: "SERVER PUBLIC SECRET", CURVE keys as Z85 */
 
 enum pst_wire_kind {
-    PST_WIRE_FRAME = 1,   /* both ways: an input frame to the stage, an output frame from it */
+    PST_WIRE_FRAME = 1,   /* both directions: an input frame to the stage, or an output frame from it */
     PST_WIRE_CREDIT = 2,  /* to the stage: refs[0] is the slot; arg[0] version, arg[1] 1 if dirty */
     PST_WIRE_RELEASE = 3, /* from the stage: every slot goes back; flags 1: changed */
     PST_WIRE_END = 4,     /* to the stage: input `port` has ended, or output `port` gets no further credit */

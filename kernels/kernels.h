@@ -1,8 +1,8 @@
 /* kernels.h: the declaration of every kernel. kernels/cpu is the specification. kernels/cuda agrees with
  * it: exactly for integers and sampling, within a stated tolerance for floats.
  *
- * Arrays are row-major and lie where the twin computes. Local positions are int32, global vertex ids
- * int64. All work goes to the queue q, which is NULL on the CPU.
+ * Arrays are row-major and lie in memory of the device that computes. Local positions are int32, and global
+ * vertex ids are int64. All work goes to the queue q, which is NULL on the CPU.
  *
  * A kernel asserts on programmer errors. PST_E_LIMIT: an output does not fit, and its contents are
  * undefined. Kernels set no message, because only the caller knows whose data it was.

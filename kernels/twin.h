@@ -4,9 +4,9 @@
  *
  * With CUDA, pointers are to device memory or pinned host memory, except `graph`, `key`, `opt` and `drop`
  * themselves, which the call reads. A call puts work on the queue and returns. Counts that it leaves
- * (*count, *hits, *loss ...) are in device or pinned memory too. A call that does not wait cannot return
- * what is wrong with its data. Instead the queue remembers the first error and skips the rest of its work;
- * `record` and `wait` report it.
+ * (*count, *hits, *loss ...) are in device or pinned memory too. A call that does not wait cannot return an
+ * error of its data. Instead the queue stores the first error and skips the rest of its work. `record` and
+ * `wait` report it.
  *
  * Owner: tables are constants; the caller frees queues and memory. Threads: a queue belongs to one thread
  * at a time. */
@@ -48,8 +48,9 @@ PST_BEGIN_DECLS
     X(softmax_xent)                                                                                          \
     X(adam)
 
-/* A count that an earlier call of the queue leaves: *at when the queue gets there, at most `most`. at NULL:
- * the count is `most`. The bound sizes the launch, so it should not be far off. */
+/* A count that an earlier call on the queue computes. It is *at when the queue reaches the call, and at most
+ * `most`. If at is NULL, the count is `most`. The bound determines the size of the launch, so it should be
+ * close to the count. */
 struct pst_twin_n {
     const int64_t *at;
     int64_t most;
@@ -77,17 +78,18 @@ void pst_kn_lookup(struct pst_queue *q, const struct pst_cache *cache, const int
 void pst_kn_gather(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,
                    void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_twin_n n,
                    uint64_t row_bytes);
-/* edges, sources: of the block. CUDA's mean_grad would have to wait for the number of edges. */
+/* edges, sources: those of the block. Without them, CUDA's mean_grad would have to wait for the number of
+ * edges. */
 void pst_kn_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
                       int64_t edges, int64_t sources, const pst_real *grad_out, int64_t ld_out,
                       pst_real *grad_in, int64_t ld_in, int64_t dim);
 
-/* The counts of a batch, as the host finds them in pinned memory. `sequence` is written last: a reader
- * that acquires it sees the rest. */
+/* The counts of a batch in pinned memory, where the host reads them. `sequence` is written last: a reader
+ * that loads it with acquire order sees the rest. */
 #define PST_TWIN_RECORD_COUNTS 32 /* vertices, edges, hits and misses for each of PST_HOPS_MAX hops */
 struct pst_twin_record {
     uint64_t sequence;
-    int32_t rc; /* enum pst_rc: of everything that the queue did since the last record */
+    int32_t rc; /* enum pst_rc: the first error of the queue since the last record */
     int32_t n;
     int64_t counts[PST_TWIN_RECORD_COUNTS];
 };
@@ -98,12 +100,12 @@ struct pst_queue_options {
     int64_t columns; /* of the widest rows of floats */
     bool products;   /* the queue may call gemm, which takes a workspace of 32 MiB */
     bool tf32;       /* products in TensorFloat-32: 10 bits of mantissa, several times as fast */
-    bool first;      /* its kernels go before those of other queues of this process */
+    bool first;      /* its kernels have priority over those of other queues of this process */
     void *stream;    /* a cudaStream_t of the caller's; NULL: the queue makes one */
 };
 
-/* The longest wait for a queue, in seconds. PENSTOCK_GPU_WAIT_S overrides it. Copying the largest topology
- * takes that long; a batch takes a thousandth. */
+/* The longest wait for a queue, in seconds. PENSTOCK_GPU_WAIT_S overrides it. It is the time to copy the
+ * largest topology; a batch takes a thousandth of it. */
 #define PST_QUEUE_WAIT_S 300
 
 static inline double pst_queue_wait_s(void)
@@ -118,7 +120,7 @@ enum pst_twin_memory { PST_TWIN_MEMORY_DEVICE, PST_TWIN_MEMORY_PINNED };
 struct pst_k_nvme_twin; /* nvme.h */
 
 struct pst_twin {
-    uint64_t bytes;                     /* of this structure: another size means another build */
+    uint64_t bytes;                     /* size of this structure; a different size means a different build */
     const char *name;                   /* "cpu", "cuda", "cuda on the host" */
     const struct pst_k_nvme_twin *nvme; /* NULL in the CPU's table: its twin is common/nvme/stack/stack.h */
 #define PST_TWIN_MEMBER(kernel) __typeof__(pst_k_##kernel) *kernel;
@@ -129,30 +131,31 @@ struct pst_twin {
     PST_TWIN_KERNELS_N(PST_TWIN_MEMBER)
 #undef PST_TWIN_MEMBER
 
-    /* Queues, and memory that their kernels can use. why has PST_TWIN_WHY_BYTES and gets the reason of a
-     * failure. The CPU's queue is NULL. */
+    /* Queues, and memory that their kernels can use. why has PST_TWIN_WHY_BYTES bytes and gets the reason of
+     * a failure. The CPU's queue is NULL. */
     pst_rc (*queue_new)(const struct pst_queue_options *options, struct pst_queue **q, char *why);
     void (*queue_free)(struct pst_queue *q);
     pst_rc (*alloc)(int device, enum pst_twin_memory kind, size_t bytes, void **at, char *why);
     void (*release)(enum pst_twin_memory kind, void *at);
-    /* How much memory of a device is free, and how much it has. */
+    /* Gets the free and the total memory of a device. */
     pst_rc (*room)(int device, uint64_t *free_bytes, uint64_t *total_bytes, char *why);
-    /* Both happen in the queue's order. Host memory that is not pinned must stay unchanged until the queue
-     * was waited for. */
+    /* Both run in the order of the queue. Host memory that is not pinned must stay unchanged until a wait for
+     * the queue has ended. */
     pst_rc (*copy)(struct pst_queue *q, void *to, const void *from, size_t bytes);
     pst_rc (*fill)(struct pst_queue *q, void *at, int byte, size_t bytes);
     /* Its cudaStream_t; NULL on the CPU. */
     void *(*stream)(struct pst_queue *q);
-    /* Writes a record: *counts[0] to *counts[n-1], which the queue will have left by then. The call reads
-     * the pointers themselves. */
+    /* Puts a record of *counts[0] to *counts[n-1] on the queue. Their values are read when the queue reaches
+     * the record; the pointers are read by the call. */
     pst_rc (*record)(struct pst_queue *q, struct pst_twin_record *record, uint64_t sequence,
                      const int64_t *const *counts, int n);
-    /* Sleeps until the last record is there. What was put on the queue after it may still be running. */
+    /* Sleeps until the last record is written. Work that was put on the queue after it may still be running.
+     */
     pst_rc (*recorded)(struct pst_queue *q, char *why);
     /* Sleeps until the queue is empty. Both waits return the first failure since the last record or wait,
-     * and where it happened in why. PST_E_TIMEOUT: the queue appears to be hung, and everything that waits
-     * for this device will hang with it. Do not use it again and do not release its memory (queue_free
-     * leaves it alone). */
+     * and where it happened in why. PST_E_TIMEOUT: the queue appears to hang, and every other wait for this
+     * device will hang too. Do not use the queue again and do not release its memory (queue_free then does
+     * nothing). */
     pst_rc (*wait)(struct pst_queue *q, char *why);
 };
 
@@ -163,7 +166,7 @@ PST_API const struct pst_twin *pst_twin_cpu(void);
  * beside this library. It stays open. NULL: why (PST_TWIN_WHY_BYTES) says what is missing. */
 PST_API const struct pst_twin *pst_twin_open(const char *path, char *why);
 
-/* What CUDA's shared object exports. */
+/* The symbol that CUDA's shared object exports. */
 #define PST_TWIN_SYMBOL "pst_twin_cuda"
 typedef const struct pst_twin *(*pst_twin_fn)(void);
 

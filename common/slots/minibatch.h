@@ -1,29 +1,29 @@
-/* minibatch.h: a sampled minibatch in a slot: its header, the size and layout of the slot, and the check of
- * one. Samplers write it, the disk stage adds feature rows, trainers read it.
+/* minibatch.h: a sampled minibatch in a slot: its header, its size and layout, and its check. Samplers write
+ * it, the disk stage adds feature rows, and trainers read it.
  *
  * The slot begins with struct pst_minibatch. These arrays follow, at the byte offsets that the header names:
  *
- *   vertices    int64[n[hops]]            global ids: the seeds, then the vertices that each hop adds
- *   labels      int32[n[0]]               of the seeds; -1: no label
- *   indptr[h]   int32[n[h] + 1]           block of hop h: where each destination's neighbours begin in
- * indices[h] indices[h]  int32[indptr[h][n[h]]]    block of hop h: positions (0..n[h+1]-1) of the sampled
- * in-neighbours requests    struct pst_request[]      rows that the disk stage reads (request.h), one row
- * each missing     int32[requests]           the position in features of each requested row, in the same
- * order features    n[hops] rows              row i belongs to vertices[i]; it begins at i * stride_bytes
+ * - vertices: int64[n[hops]]. Global ids: the seeds, then the vertices that each hop adds.
+ * - labels: int32[n[0]]. Labels of the seeds; -1: no label.
+ * - indptr[h]: int32[n[h] + 1]. Block of hop h: where each destination's neighbours begin in indices[h].
+ * - indices[h]: int32[indptr[h][n[h]]]. Block of hop h: positions (0..n[h+1]-1) of the sampled in-neighbours.
+ * - requests: struct pst_request[]. Rows that the disk stage reads (request.h), one row each.
+ * - missing: int32[requests]. The position in features of each requested row, in the same order.
+ * - features: n[hops] rows. Row i belongs to vertices[i] and begins at i * stride_bytes.
  *
  * Hop 0 is the hop next to the seeds. The destinations of hop h are vertices 0..n[h]-1. Its sources are
  * vertices 0..n[h+1]-1. So the destinations are the first of the sources.
  *
- * Cached rows may travel by themselves, in a slot of the sampler's output `cached`, which has row i at
- * i * stride_bytes. Then features holds only the rows that `missing` names.
+ * Cached rows may travel in a separate slot, from the sampler's output `cached`. That slot has row i at i *
+ * stride_bytes, and features has only the rows that `missing` lists.
  *
- * If a stage on a GPU fills the slot, its cached rows may still be on their way when its last frame comes
- * (pst_stream in stage.h). Everything else is there.
+ * If a stage on a GPU fills the slot, kernels may still be copying cached rows when the last frame comes
+ * (pst_stream in stage.h). Everything else is complete.
  *
  * Empty slots. If a sample does not fit its slot, and some of its rows were already announced, the slot is
  * sent on empty: n[h] is 0 for every h, and last_micro is 0. The batch's seeds follow in smaller
- * micro-batches. `requests` still counts the announced rows. The disk stage has read them; nobody needs them.
- * A stage that gets an empty slot releases it and goes on.
+ * micro-batches. `requests` still counts the announced rows. The disk stage has read them, but no stage uses
+ * them. A stage that gets an empty slot releases it and continues.
  *
  * Owner: the caller owns all structures. Threads: the functions are pure. */
 #ifndef PST_MINIBATCH_H
@@ -51,7 +51,7 @@ struct pst_minibatch {
     uint32_t feature_dim;
     uint32_t feature_dtype; /* enum pst_dtype of dtype.h */
     uint32_t requests;      /* rows announced to the disk stage, over all parts */
-    uint32_t served;        /* how many of them have been read; the stage that fills the slot writes 0 */
+    uint32_t served;        /* number of requested rows that have been read; the sampler writes 0 */
     uint32_t reserved;      /* 0 */
     uint64_t stride_bytes;  /* from one feature row to the next */
     uint64_t digest;        /* XXH3 of n, vertices and blocks: equal samples have equal digests */
@@ -67,7 +67,7 @@ static inline void *pst_minibatch_at(const struct pst_minibatch *mb, uint64_t of
 
 /* ---- size and layout ------------------------------------------------------------------------------ */
 
-/* How many vertices there are after each hop (n[0]: seeds), and edges in each hop. */
+/* The number of vertices after each hop (n[0]: seeds), and of edges in each hop. */
 struct pst_minibatch_size {
     int hops;
     int64_t n[PST_HOPS_MAX + 1];
@@ -95,8 +95,8 @@ struct pst_minibatch_layout {
 PST_API void pst_minibatch_layout_init(struct pst_minibatch_layout *layout,
                                        const struct pst_minibatch_size *size, uint64_t stride_bytes);
 
-/* The same features_at for a stage that knows only how large slots are: those of the batches, and those of
- * cached rows (0: there are none, and the result is slot_bytes). All arrays but the features end there. */
+/* Computes features_at from the sizes of slots alone: those of batches, and those of cached rows (0: there
+ * are no slots of cached rows, and the result is slot_bytes). All other arrays end before it. */
 PST_API uint64_t pst_minibatch_features_at(uint64_t slot_bytes, uint64_t cached_slot_bytes);
 
 /* Writes the layout into a header: hops, stride_bytes and all offsets. bytes_used becomes features_at. */
@@ -119,9 +119,8 @@ static inline pst_rc pst_minibatch_check(const struct pst_minibatch *mb, uint64_
  * nothing if the slot does not hold a minibatch. */
 PST_API void pst_minibatch_serve(void *slot, uint64_t bytes, uint64_t n);
 
-/* For a stage that uses feature rows: PST_E_PEER unless all requests were served. Rows of requests that
- * nobody has served hold zeros, or rows of an earlier batch. An empty minibatch always passes, because it has
- * no rows. */
+/* For a stage that uses feature rows: PST_E_PEER unless all requests were served. Unserved rows contain
+ * zeros, or rows of an earlier batch. An empty minibatch always passes, because it has no rows. */
 PST_API PST_MUST_USE pst_rc pst_minibatch_check_served(const struct pst_minibatch *header);
 
 PST_END_DECLS

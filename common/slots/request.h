@@ -1,33 +1,34 @@
-/* request.h: what a stage asks of the disk stage. A slot that goes through the disk stage carries a table of
- * requests; the frame's arg[0] is the table's byte offset in the slot, arg[1] how many requests this part
- * adds.
- * Owner: the stage that holds the slot. Threads: one at a time, as for the slot. Host and device. */
+/* request.h: requests to the disk stage. A slot that goes through the disk stage carries a table of requests.
+ * In each frame, arg[0] is the byte offset in the slot of the requests that the part adds, and arg[1] is
+ * their number.
+ *
+ * Owner: the stage that holds the slot. Threads: one at a time, as for the slot. It is for host and device. */
 #ifndef PST_REQUEST_H
 #define PST_REQUEST_H
 
 #include "common/slots/extent.h"
 
-#define PST_REQUEST_ARRAYS_MAX 32 /* a request's array is below this */
-#define PST_REQUEST_FILES_MAX 64  /* in which these arrays lie */
-#define PST_REQUEST_AT_BITS 57    /* of a byte's place in a file, or on a drive: 128 PiB */
+#define PST_REQUEST_ARRAYS_MAX 32 /* array numbers are below this */
+#define PST_REQUEST_FILES_MAX 64  /* files of all these arrays */
+#define PST_REQUEST_AT_BITS 57    /* bits of a byte's position in a file or on a drive: 128 PiB */
 
 enum pst_request_op { PST_REQUEST_READ = 0, PST_REQUEST_WRITE = 1 };
 
-/* 32 bytes. It moves `rows` rows from `row` on between the array and the slot. How long a row is, the
- * dataset's manifest says: stride_bytes for features. */
+/* A request has 32 bytes. It moves `rows` rows, starting with `row`, between the array and the slot. The
+ * dataset's manifest defines the length of a row: stride_bytes for features. */
 struct pst_request {
     uint16_t op;    /* enum pst_request_op */
     uint16_t array; /* of the dataset: enum pst_array_id (common/store/array_id.h) */
     uint32_t rows;
     uint64_t row;
     uint64_t offset; /* byte in the slot that carries the table */
-    uint64_t tag;    /* the requester's own; errors name it */
+    uint64_t tag;    /* chosen by the requester; errors name it */
 };
 
 /* An array that requests may name. */
 struct pst_request_array {
-    uint64_t rows;             /* 0: there is no such array */
-    uint64_t wanted_bytes;     /* of each row, how many are data; the others are padding */
+    uint64_t rows;             /* 0: the dataset does not have the array */
+    uint64_t wanted_bytes;     /* data bytes of each row; the others are padding */
     struct pst_extent rows_in; /* row 0 begins at its byte 0; a unit is a row, a place is a file */
 };
 
@@ -36,11 +37,11 @@ enum pst_request_fault {
     PST_REQUEST_NO_OP,    /* neither read nor write */
     PST_REQUEST_NO_WRITE, /* nothing may be written */
     PST_REQUEST_NO_ARRAY, /* no array has this number, or the dataset does not have that array */
-    PST_REQUEST_NO_ROWS,  /* it moves no row, or one that is beyond the array's end */
+    PST_REQUEST_NO_ROWS,  /* it moves no row, or a row beyond the array's end */
     PST_REQUEST_NO_ROOM   /* its rows do not lie within the slot */
 };
 
-/* The one judge of requests, for the disk engine and for kernels. arrays: PST_REQUEST_ARRAYS_MAX of them. */
+/* Checks a request, for the disk engine and for kernels. arrays has PST_REQUEST_ARRAYS_MAX elements. */
 static PST_HD enum pst_request_fault pst_request_judge(const struct pst_request *r,
                                                        const struct pst_request_array *arrays, bool writable,
                                                        uint64_t slot_bytes)

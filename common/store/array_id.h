@@ -11,7 +11,8 @@ enum pst_array_id {
     PST_ARRAY_TRAIN,
     PST_ARRAY_VAL,
     PST_ARRAY_TEST,
-    PST_ARRAY_RELATIONS, /* since version 2 of the manifest, as are those up to the next comment */
+    PST_ARRAY_RELATIONS, /* since version 2 of the manifest, like the following arrays up to the next comment
+                          */
     PST_ARRAY_TRIPLES_TRAIN,
     PST_ARRAY_TRIPLES_VAL,
     PST_ARRAY_TRIPLES_TEST,
@@ -26,7 +27,7 @@ enum pst_array_id {
     PST_ARRAY_NEGATIVES_VAL,
     PST_ARRAY_NEGATIVES_TEST,
     PST_ARRAY_MULTILABELS,
-    PST_ARRAY_COUNT /* how many there are */
+    PST_ARRAY_COUNT /* the number of arrays */
 };
 
 #endif

@@ -1,4 +1,4 @@
-/* dtype.h: the types of numbers that arrays hold. Owner: none. Threads: pure functions. */
+/* dtype.h: the number types of array elements. Owner: none. Threads: any, the functions are pure. */
 #ifndef PST_DTYPE_H
 #define PST_DTYPE_H
 
@@ -6,7 +6,7 @@
 
 PST_BEGIN_DECLS
 
-/* Those up to PST_U8 are what datasets hold; importers read the others, too. */
+/* Datasets use the types up to PST_U8. Importers can also read the others. */
 enum pst_dtype {
     PST_F32,
     PST_F16,
@@ -24,7 +24,7 @@ enum pst_dtype {
 
 PST_API size_t pst_dtype_bytes(enum pst_dtype dtype);
 PST_API const char *pst_dtype_name(enum pst_dtype dtype); /* as dataset.json spells it: "float32" */
-/* PST_E_FORMAT: datasets hold no type of this name. */
+/* PST_E_FORMAT: no number type has this name. */
 PST_API PST_MUST_USE pst_rc pst_dtype_parse(const char *name, enum pst_dtype *out);
 
 static inline bool pst_dtype_is_integer(enum pst_dtype dtype)

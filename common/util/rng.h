@@ -1,5 +1,6 @@
-/* rng.h: counter-based random numbers, the same on host and device. A number is a pure function of what it
- * is for, so any thread of any process on any device draws the same one. No state, no owner.
+/* rng.h: counter-based random numbers, the same on host and device. A number is a pure function of its
+ * purpose (use, seed, epoch, batch, index, item), so every thread, process and device draws the same number.
+ * There is no state and no owner.
  *
  * The generator is Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3",
  * SC 2011, section 3.3. */
@@ -27,7 +28,7 @@ static PST_HD struct pst_rng_block pst_rng_philox(struct pst_rng_block counter, 
     return counter;
 }
 
-/* What random numbers are for: streams of different uses never meet. */
+/* The purpose of random numbers. Streams of different uses are independent. */
 enum pst_rng_use {
     PST_RNG_SAMPLE = 1,  /* index: hop */
     PST_RNG_DROPOUT = 2, /* index: layer */
@@ -35,7 +36,7 @@ enum pst_rng_use {
     PST_RNG_INIT = 4, /* index: tensor */
 };
 
-/* One family of numbers: all that is constant over a kernel call, folded into 96 bits. */
+/* The key of a stream: everything that is constant over a kernel call, hashed to 96 bits. */
 struct pst_rng_stream {
     uint32_t key[2];
     uint32_t salt;
@@ -52,7 +53,7 @@ static PST_HD struct pst_rng_stream pst_rng_stream_of(enum pst_rng_use use, uint
     return stream;
 }
 
-/* 128 bits for (item, block): a vertex and a group of slots or columns. */
+/* Returns 128 random bits for (item, block), for example a vertex and a group of draws or columns. */
 static PST_HD struct pst_rng_block pst_rng_draw(const struct pst_rng_stream *stream, uint64_t item,
                                                 uint32_t block)
 {
@@ -71,7 +72,7 @@ static PST_HD uint64_t pst_rng_bounded(uint64_t bits, uint64_t bound)
 #endif
 }
 
-/* The 64 bits of slot 0 or 1 of a draw. */
+/* The first (0) or second (1) 64 bits of a draw. */
 static PST_HD uint64_t pst_rng_u64(const struct pst_rng_block *draw, int half)
 {
     return draw->word[2 * half] | ((uint64_t)draw->word[2 * half + 1] << 32);

@@ -1,6 +1,6 @@
 /* cache_rows.h: the feature rows that a sampler keeps in host memory or in its GPU's memory, and their index.
  *
- * Owner: the caller. Memory of a GPU is also in the device's account (device.h). Threads: read-only once
+ * Owner: the caller. struct pst_device also records GPU memory (device.h). Threads: read-only once
  * loaded. */
 #ifndef PST_CACHE_ROWS_H
 #define PST_CACHE_ROWS_H

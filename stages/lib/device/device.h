@@ -1,8 +1,8 @@
-/* device.h: what a stage computes with: the CPU's table of kernels, or CUDA's with a queue on one GPU, and
- * the memory that the stage took there.
+/* device.h: the device of a stage: the CPU's table of kernels, or CUDA's table with a queue on one GPU, and
+ * the memory that the stage allocated there.
  *
- * Owner: pst_device_open fills what the caller owns. pst_device_close releases it with all memory that was
- * taken, and accepts one that is zeroed. Threads: one at a time. Errors have a message. */
+ * Owner: the caller owns struct pst_device. pst_device_open fills it. pst_device_close releases it and all
+ * memory that was taken; it accepts a zeroed struct. Threads: one at a time. Errors have a message. */
 #ifndef PST_DEVICE_H
 #define PST_DEVICE_H
 
@@ -10,14 +10,14 @@
 
 PST_BEGIN_DECLS
 
-#define PST_DEVICE_TAKEN_MAX 64 /* pieces of memory of one stage, which takes them once, in `open` */
+#define PST_DEVICE_TAKEN_MAX 64 /* allocations of one stage, all made in `open` */
 
 struct pst_device {
     const struct pst_twin *twin;
     struct pst_queue *q;            /* NULL on the CPU */
     int number;                     /* of cuda:N; -1: the CPU */
-    char name[32];                  /* as it was asked for */
-    struct pst_twin_record *record; /* pinned memory: what pst_device_recorded waits for */
+    char name[32];                  /* as the caller passed it */
+    struct pst_twin_record *record; /* pinned memory; pst_device_recorded waits for it */
     uint64_t records;               /* put on the queue so far */
     struct {
         void *at;
@@ -43,19 +43,19 @@ static inline bool pst_device_is_cuda(const struct pst_device *d)
  */
 PST_API PST_MUST_USE pst_rc pst_device_queue(struct pst_device *d, struct pst_queue_options options);
 
-/* Takes memory, which stays until pst_device_give or pst_device_close. It is not initialised. PST_E_NOMEM:
- * the message says what it is for, how much was asked for, how much the device has and how much this stage
- * has taken. */
+/* Allocates memory until pst_device_give or pst_device_close. It is not initialised. `what` names its
+ * purpose. PST_E_NOMEM: the message has the purpose, the size, the memory of the device and the memory that
+ * this stage has taken. */
 PST_API PST_MUST_USE pst_rc pst_device_take(struct pst_device *d, enum pst_twin_memory kind, uint64_t bytes,
                                             const char *what, void **at);
-/* Gives memory back, after waiting for the queue. NULL: does nothing. */
+/* Frees memory, after waiting for the queue. NULL: does nothing. */
 PST_API void pst_device_give(struct pst_device *d, void *at);
 
 /* Puts a record of the numbers at counts[0..n) on the queue. */
 PST_API void pst_device_record(struct pst_device *d, const int64_t *const *counts, int n);
-/* Sleeps until the last record has come, but not for what was put on the queue after it. Then
- * d->record->counts has the numbers. *data_fault: the error is what a kernel found in its data (PST_E_LIMIT:
- * no room, PST_E_FORMAT: an id is out of range), and has no message. */
+/* Sleeps until the last record has come. It does not wait for work that was put on the queue after the
+ * record. d->record->counts then has the numbers. *data_fault: a kernel found an error in its data
+ * (PST_E_LIMIT: no room, PST_E_FORMAT: an id is out of range), and the error has no message. */
 PST_API PST_MUST_USE pst_rc pst_device_recorded(struct pst_device *d, bool *data_fault);
 /* Sleeps until the queue is empty. Both waits end with PST_E_TIMEOUT after PST_QUEUE_WAIT_S. */
 PST_API PST_MUST_USE pst_rc pst_device_wait(struct pst_device *d);

@@ -1,4 +1,4 @@
-/* plan.h: what the planner decided, on disk and in memory. A plan is a directory with three files: plan.json,
+/* plan.h: the planner's decisions, on disk and in memory. A plan is a directory with three files: plan.json,
  * cache.npy (int64, ids of the cached vertices, hottest first) and hotness.npy (uint32; row 0: how often each
  * vertex was a destination, row 1: how often its features were needed). plan.json is written last and has the
  * checksum of cache.npy, so a directory that has a plan.json is complete.
@@ -14,9 +14,9 @@ PST_BEGIN_DECLS
 
 #define PST_PLAN_VERSION 2
 #define PST_PLAN_OPTIONS_BYTES 256
-#define PST_PLAN_BYTES_MAX (1u << 20) /* of plan.json: a hundred times what it needs */
+#define PST_PLAN_BYTES_MAX (1u << 20) /* limit of plan.json: a hundred times its usual size */
 
-/* What a plan was made for. */
+/* The settings that a plan was made for. */
 struct pst_plan_key {
     char dataset[17]; /* pst_dataset.digest */
     char split[PST_NAME_MAX];
@@ -24,7 +24,7 @@ struct pst_plan_key {
     int64_t fanout[PST_HOPS_MAX];
     int64_t batch;
     char algorithm[PST_NAME_MAX];
-    char options[PST_PLAN_OPTIONS_BYTES]; /* the algorithm's own parameters, as they were given */
+    char options[PST_PLAN_OPTIONS_BYTES]; /* the algorithm's parameters, as the user wrote them */
     bool replace;
     uint64_t cache_budget_bytes;
 };
@@ -32,7 +32,7 @@ struct pst_plan_key {
 struct pst_plan {
     struct pst_plan_key key;
     int64_t vertices;
-    uint64_t seed;                 /* of the pre-sampling; the run has another */
+    uint64_t seed;                 /* of the pre-sampling; the run uses another seed */
     int64_t epochs;                /* pre-sampled */
     int64_t batches;               /* pre-sampled */
     struct pst_minibatch_size max; /* the largest count of any batch, for each hop */
@@ -51,23 +51,23 @@ PST_API PST_MUST_USE pst_rc pst_plan_write(const struct pst_plan *plan, const ui
 PST_API PST_MUST_USE pst_rc pst_plan_read(struct pst_plan *plan, const char *path);
 PST_API void pst_plan_release(struct pst_plan *plan);
 
-/* What pst_plan_match compares besides dataset, split, fanout and batch. ALGORITHM includes options and
- * replace. */
+/* Settings that pst_plan_match compares in addition to dataset, split, fanout and batch. ALGORITHM includes
+ * options and replace. */
 enum pst_plan_part { PST_PLAN_ALGORITHM = 1u << 0, PST_PLAN_BUDGET = 1u << 1 };
 
-/* PST_E_ARG if the plan was made for something else; the message names all that differs, and path. */
+/* PST_E_ARG: the plan was made for other settings; the message names all differences, and path. */
 PST_API PST_MUST_USE pst_rc pst_plan_match(const struct pst_plan *plan, const struct pst_plan_key *want,
                                            unsigned parts, const char *path);
 
-/* Chooses the `rows` hottest vertices; of equally hot ones, those with the lower ids. *cache is allocated and
- * gets *cached = min(rows, vertices) ids, hottest first. */
+/* Chooses the `rows` hottest vertices. Among equally hot vertices, lower ids come first. *cache is allocated
+ * and gets *cached = min(rows, vertices) ids, hottest first. */
 PST_API PST_MUST_USE pst_rc pst_plan_choose(const uint32_t *hotness, int64_t vertices, int64_t rows,
                                             int64_t **cache, int64_t *cached);
 
 /* Predicts how many of a pre-sampled batch's n vertices a cache of `cached` rows would hit. Each vertex of
- * the batch is counted once in hotness; the prediction leaves the batch out, because a cache that was chosen
- * with it would know the future. Of vertices that are as hot as the last cached ones, it counts the expected
- * number. hotness is changed during the call and restored. */
+ * the batch is counted once in hotness. The prediction excludes the batch, because a cache chosen with it
+ * would make the prediction too good. For vertices that are as hot as the last cached ones, it uses the
+ * expected number of hits. hotness is changed during the call and restored. */
 PST_API PST_MUST_USE pst_rc pst_plan_predict(uint32_t *hotness, int64_t vertices, int64_t cached,
                                              const int64_t *ids, int64_t n, double *hits);
 

@@ -1,10 +1,9 @@
-/* algorithms.h: sampling algorithms. The planner and the sampler find the same one by name and draw with it,
- * so that slots and caches are planned for the algorithm that runs.
+/* algorithms.h: sampling algorithms. The planner and the sampler find an algorithm by name and both draw with
+ * it, so the plan's slots and cache fit the algorithm that runs.
  *
- * To add one here: a file beside uniform.c that defines `pst_sampling_NAME`, and its name in
- * PST_SAMPLING_ALGORITHMS. To add one outside the tree: a shared object that exports
- * `const struct pst_sampling_algorithm pst_sampling_algorithm`; its path is given as the parameter
- * `algorithm`.
+ * To add an algorithm here, write a file beside uniform.c that defines `pst_sampling_NAME`, and add its name
+ * to PST_SAMPLING_ALGORITHMS. To add one outside the tree, build a shared object that exports `const struct
+ * pst_sampling_algorithm pst_sampling_algorithm`, and pass its path as the parameter `algorithm`.
  *
  * Owner: algorithms are constants. pst_sampling_algorithm_open allocates a state, which ..._close frees.
  * Threads: one state is used by one thread. */
@@ -19,12 +18,12 @@ PST_BEGIN_DECLS
 
 #define PST_SAMPLING_ALGORITHMS(X) X(uniform)
 
-#define PST_SAMPLING_ABI 1 /* of struct pst_sampling_algorithm and of all that it names */
+#define PST_SAMPLING_ABI 1 /* version of struct pst_sampling_algorithm and of the structures that it uses */
 
 struct pst_dataset;
 struct pst_device;
 
-/* What an algorithm draws from. What it points at stays valid until the algorithm is closed. */
+/* The inputs of an algorithm. They stay valid until the algorithm is closed. */
 struct pst_sampling_setup {
     const struct pst_dataset *dataset;
     const struct pst_csc *graph;
@@ -53,20 +52,20 @@ struct pst_sampling_device_hop {
     const struct pst_sample_key *key;
     int fanout;
     const int64_t *vertices;
-    struct pst_twin_n n; /* how many there will be when the queue gets there */
+    struct pst_twin_n n; /* the number of vertices, known when the queue reaches this call */
     int32_t *indptr;
     int64_t *out;
     int64_t capacity;
     int64_t *total; /* gets indptr[n] */
 };
 
-/* The most that one hop from n vertices can draw. */
+/* An upper bound of the result of one hop from n vertices. */
 struct pst_sampling_bound {
     int64_t edges;
     int64_t vertices; /* after the hop, including the n */
 };
 
-/* A parameter of an algorithm's own: a number in its state. It is set by the stage parameter `options`. */
+/* A parameter of an algorithm: a number in its state. The stage parameter `options` sets it. */
 struct pst_sampling_option {
     const char *name;
     enum pst_param_type type; /* BOOL, INT or REAL: a bool, an int64_t or a double at `into` */
@@ -87,15 +86,15 @@ struct pst_sampling_algorithm {
     /* Optional; without it a vertex gets at most `fanout` neighbours, or all if fanout is -1. */
     struct pst_sampling_bound (*bound)(const void *state, const struct pst_csc *graph, int hop,
                                        int64_t fanout, int64_t n);
-    /* Equal (key, vertex) must give equal neighbours, whatever else is in the hop: a batch may be split, and
-     * several samplers may share the work. PST_E_LIMIT: they do not fit capacity. Other failures with
-     * pst_fail. For random numbers see common/util/rng.h. */
+    /* Equal (key, vertex) must give equal neighbours, for any other vertices in the hop, because a batch may
+     * be split and several samplers may share the work. PST_E_LIMIT: the neighbours exceed capacity. Report
+     * other failures with pst_fail. For random numbers see common/util/rng.h. */
     pst_rc (*draw)(void *state, const struct pst_sampling_hop *hop);
-    /* NULL: the algorithm runs on CPUs only. It must draw what `draw` draws. */
+    /* NULL: the algorithm runs only on CPUs. It must draw the same neighbours as `draw`. */
     pst_rc (*draw_on_device)(void *state, const struct pst_sampling_device_hop *hop);
 };
 
-/* What the shared object of an algorithm exports. */
+/* The symbol that the shared object of an algorithm exports. */
 extern PST_API const struct pst_sampling_algorithm pst_sampling_algorithm;
 
 #define PST_SAMPLING_DECLARE(name) extern const struct pst_sampling_algorithm pst_sampling_##name;
@@ -111,17 +110,17 @@ struct pst_sampling_opened {
 };
 
 /* Finds an algorithm: by its name in the table, or by the path of a shared object (with a `/`), which is
- * loaded. PST_E_ARG: there is none; the message lists those that there are. */
+ * loaded. PST_E_ARG: there is no such algorithm; the message lists the existing ones. */
 PST_API PST_MUST_USE pst_rc pst_sampling_algorithm_find(struct pst_sampling_opened *opened, const char *name);
-/* Makes the state of opened->algorithm. options: "NAME=VALUE, NAME=VALUE", parameters of the algorithm's own.
- * PST_E_ARG: it has no such option, or the value is out of range. */
+/* Makes the state of opened->algorithm. options: "NAME=VALUE, NAME=VALUE", the algorithm's parameters.
+ * PST_E_ARG: the algorithm does not have the option, or the value is out of range. */
 PST_API PST_MUST_USE pst_rc pst_sampling_algorithm_open(struct pst_sampling_opened *opened,
                                                         const char *options,
                                                         const struct pst_sampling_setup *setup);
-/* Accepts one that is zeroed, or was only found. */
+/* Accepts a struct that is zeroed, or for which only pst_sampling_algorithm_find was called. */
 PST_API void pst_sampling_algorithm_close(struct pst_sampling_opened *opened);
 
-/* What no batch of `batch` seeds can exceed. */
+/* Computes an upper bound of the size of any batch of `batch` seeds. */
 PST_API void pst_sampling_size_bound(struct pst_minibatch_size *size,
                                      const struct pst_sampling_opened *opened, const struct pst_csc *graph,
                                      const int64_t *fanout, int hops, int64_t batch);

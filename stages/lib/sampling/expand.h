@@ -1,5 +1,5 @@
-/* expand.h: grows a minibatch hop by hop on the CPU: draw, check, remove duplicates, relabel. Nothing here
- * knows slots or ports. fill.h uses it for slots, the planner for pre-sampling.
+/* expand.h: samples a minibatch hop by hop on the CPU: draw, check, remove duplicates, relabel. The code does
+ * not depend on slots or ports. fill.h uses it to fill slots, and the planner uses it to pre-sample.
  *
  * Owner: an expander belongs to its caller. It borrows graph and algorithm. Threads: one expander, one
  * thread. */
@@ -13,7 +13,7 @@ PST_BEGIN_DECLS
 struct pst_expander {
     const struct pst_csc *graph;
     const struct pst_sampling_opened *algorithm;
-    int64_t vertices_max, edges_max; /* what table and ids can hold */
+    int64_t vertices_max, edges_max; /* capacity of table and ids */
     struct pst_dedup *table;
     void *table_memory;
     int64_t *ids;             /* edges_max drawn ids, before they are relabelled */
@@ -26,14 +26,15 @@ PST_API PST_MUST_USE pst_rc pst_expander_init(struct pst_expander *x, const stru
                                               int64_t vertices_max, int64_t edges_max);
 PST_API void pst_expander_release(struct pst_expander *x);
 
-/* Begins a minibatch: vertices[0..*count) = the n seeds without repeats. PST_E_FORMAT: a seed is no vertex.
- * PST_E_LIMIT: they do not fit capacity. */
+/* Begins a minibatch: vertices[0..*count) = the n seeds without repeats. PST_E_FORMAT: a seed is not a vertex
+ * id. PST_E_LIMIT: the seeds exceed capacity. */
 PST_API PST_MUST_USE pst_rc pst_expand_seeds(struct pst_expander *x, const int64_t *seeds, int64_t n,
                                              int64_t *vertices, int64_t *count, int64_t capacity);
 
 /* One hop: draws for vertices[0..*count), appends the vertices that are new, and writes the block: indptr
- * (old *count + 1 numbers) and indices (at most edge_capacity). PST_E_LIMIT: it does not fit, and the
- * minibatch must be begun again. PST_E_FORMAT: the topology is damaged; the message names the vertex. */
+ * (old *count + 1 numbers) and indices (at most edge_capacity). PST_E_LIMIT: the hop does not fit, and the
+ * caller must begin the minibatch again. PST_E_FORMAT: the topology is damaged; the message names the vertex.
+ */
 PST_API PST_MUST_USE pst_rc pst_expand_hop(struct pst_expander *x, const struct pst_sample_key *key,
                                            int fanout, int64_t *vertices, int64_t *count, int64_t capacity,
                                            int32_t *indptr, int32_t *indices, int64_t edge_capacity);

@@ -1,9 +1,10 @@
-/* expand_device.h: grows a minibatch on a GPU, as expand.h does on the CPU, with the same samples. A whole
- * batch is put on the device's queue. Counts stay on the device from one kernel to the next; the host waits
- * once, for a record of them.
+/* expand_device.h: samples a minibatch on a GPU. expand.h does it on the CPU, with the same samples. The work
+ * of a whole batch is put on the device's queue. Counts stay on the device from one kernel to the next, and
+ * the host waits once, for a record of them.
  *
- * Owner: pst_expander_device_init fills what the caller owns. It borrows device and algorithm, and takes the
- * device's memory; release gives that back. Threads: one. */
+ * Owner: the caller owns struct pst_expander_device, which pst_expander_device_init fills. It borrows device
+ * and algorithm. It takes memory of the device, and pst_expander_device_release gives it back. Threads: one.
+ */
 #ifndef PST_EXPAND_DEVICE_H
 #define PST_EXPAND_DEVICE_H
 
@@ -23,8 +24,8 @@ struct pst_expander_device {
     int64_t *numbers; /* see the functions below */
 };
 
-/* Device memory: how many vertices there are after h hops (0: the seeds), how many edges hop h has, and
- * numbers of the caller's own. */
+/* Numbers in device memory: the number of vertices after h hops (0: the seeds), the number of edges of hop h,
+ * and numbers of the caller. */
 #define PST_EXPAND_DEVICE_NUMBERS 24 /* 1 + PST_HOPS_MAX + 1 + PST_HOPS_MAX, and some of the caller's */
 static inline int64_t *pst_expand_device_vertices(const struct pst_expander_device *x, int h)
 {
@@ -51,22 +52,23 @@ PST_API PST_MUST_USE pst_rc pst_expander_device_init(struct pst_expander_device 
                                                      const struct pst_minibatch_size *size);
 PST_API void pst_expander_device_release(struct pst_expander_device *x);
 
-/* Where the block of a hop goes, in memory that kernels can write: indptr (without its first number, which is
- * 0) and indices, as in minibatch.h. */
+/* The destination of a hop's block, in memory that kernels can write: indptr (without its first number, which
+ * is 0) and indices, as in minibatch.h. */
 struct pst_expand_device_block {
     int32_t *indptr, *indices;
 };
 
 /* Puts a whole minibatch on the queue: n seeds (at most size.n[0]), then one hop for each fanout. The hops
- * set key.hop. blocks: one a hop; NULL: the caller wants only vertices and counts. A sample that does not fit
- * (PST_E_LIMIT) and an id that is out of range (PST_E_FORMAT) show in pst_expand_device_done. */
+ * set key.hop. blocks: one a hop; NULL: the caller wants only vertices and counts. pst_expand_device_done
+ * reports a sample that does not fit (PST_E_LIMIT) and an id that is out of range (PST_E_FORMAT). */
 PST_API PST_MUST_USE pst_rc pst_expand_device(struct pst_expander_device *x, struct pst_sample_key key,
                                               const int64_t *fanout, const int64_t *seeds, int64_t n,
                                               const struct pst_expand_device_block *blocks);
-/* Puts a record of all counts on the queue, with the first `nown` numbers of the caller's own. */
+/* Puts a record of all counts on the queue, with the first `nown` numbers of the caller. */
 PST_API void pst_expand_device_record(struct pst_expander_device *x, int nown);
-/* Waits for that record, but not for what was put on the queue after it. *found gets the counts, own[0..nown)
- * the caller's numbers. *data_fault: the error code comes from a kernel and has no message. */
+/* Waits for that record, but not for work that was put on the queue after it. *found gets the counts, and
+ * own[0..nown) gets the caller's numbers. *data_fault: the error code comes from a kernel and has no message.
+ */
 PST_API PST_MUST_USE pst_rc pst_expand_device_done(struct pst_expander_device *x,
                                                    struct pst_minibatch_size *found, int64_t *own, int nown,
                                                    bool *data_fault);

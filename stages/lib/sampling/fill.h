@@ -1,5 +1,5 @@
 /* fill.h: fills a slot with a sampled minibatch, on the CPU. These functions work on memory that the caller
- * gives, without a host and without ports. sampling.h drives them by events.
+ * passes, and need no running stage. sampling.h calls them from its event handler.
  *
  * Owner: a filler belongs to its caller. It borrows graph, algorithm, labels and cache. Threads: one filler,
  * one thread. */
@@ -18,14 +18,14 @@ struct pst_filler {
     const int32_t *labels; /* of every vertex; NULL: there are none */
     int64_t feature_dim;
     uint32_t feature_dtype;
-    uint64_t row_bytes;            /* how much of a feature row is data */
+    uint64_t row_bytes;            /* data bytes of a feature row */
     const struct pst_cache *cache; /* NULL: there is none */
     const char *cache_rows;        /* layout.stride_bytes each */
     int32_t *hit_pos, *hit_row, *miss_pos;
     double gather_s, digest_s; /* time spent so far, in seconds; gather: lookup, copy and requests */
 };
 
-/* The caller has set the fields from layout to cache_rows. Allocates the rest. PST_E_NOMEM. */
+/* The caller must have set the fields from layout to cache_rows. Allocates the rest. PST_E_NOMEM. */
 PST_API PST_MUST_USE pst_rc pst_filler_init(struct pst_filler *f, const struct pst_csc *graph,
                                             const struct pst_sampling_opened *algorithm);
 PST_API void pst_filler_release(struct pst_filler *f);
@@ -49,20 +49,20 @@ struct pst_fill_result {
     uint64_t bytes_used, requests, lookups, hits;
 };
 
-/* Called when it is known which rows the disk stage must read: `count` requests, the first at byte `first_at`
- * of the slot. last: the slot is complete. There is no call for 0 requests, unless it is the last. `to` is
- * the caller's. */
+/* Announces requests to the disk stage: `count` requests, the first at byte `first_at` of the slot. last: the
+ * slot is complete. It is not called for 0 requests, except as the last call. `to` is the caller's pointer.
+ */
 typedef pst_rc (*pst_fill_announce_fn)(void *to, uint32_t part, uint64_t first_at, uint64_t count, bool last);
 
 /* Fills a slot of layout.bytes. If the sample does not fit, result->fits is false and nothing more is
- * announced. If parts were announced by then, the slot holds an empty minibatch (minibatch.h), which the
- * caller must send on; else the caller may fill the slot again. */
+ * announced. If parts were already announced, the slot holds an empty minibatch (minibatch.h), which the
+ * caller must send on. Otherwise the caller may fill the slot again. */
 PST_API PST_MUST_USE pst_rc pst_sampling_fill(struct pst_filler *f, const struct pst_fill_job *job,
                                               void *slot, pst_fill_announce_fn announce, void *to,
                                               struct pst_fill_result *result);
 
-/* How large a slot the job needs. It looks only at the expander's graph and algorithm, at layout.size.hops
- * and fanout. Allocates; meant for messages. */
+/* Computes the size of the slot that the job needs. It uses only the expander's graph and algorithm,
+ * layout.size.hops and fanout. It allocates memory, and is meant for error messages. */
 PST_API PST_MUST_USE pst_rc pst_sampling_measure(const struct pst_filler *f, const struct pst_fill_job *job,
                                                  struct pst_minibatch_size *needed);
 

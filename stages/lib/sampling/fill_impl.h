@@ -1,4 +1,6 @@
-/* fill_impl.h: what fill.c and fill_device.c share: writing a slot's header, labels and requests.
+/* fill_impl.h: functions that fill.c and fill_device.c share. They write a slot's header, labels and
+ * requests.
+ *
  * Owner: the caller owns slots and fillers. Threads: one for each filler. */
 #ifndef PST_FILL_IMPL_H
 #define PST_FILL_IMPL_H

@@ -1,9 +1,9 @@
-/* input.h: what a stage samples, and how: dataset, graph, seeds and algorithm, from the parameters that the
- * planner and the samplers share.
+/* input.h: the inputs of sampling: dataset, graph, seeds and algorithm, from the parameters that the planner
+ * and the samplers share.
  *
- * Owner: pst_sampling_input_open fills what the caller owns; pst_sampling_input_close releases it, and
- * accepts one that is zeroed. It must not be moved between the two: the algorithm has a pointer to its graph.
- * Threads: the stage's own. */
+ * Owner: the caller owns struct pst_sampling_input. pst_sampling_input_open fills it.
+ * pst_sampling_input_close releases it, and accepts a zeroed struct. It must not be moved between the two
+ * calls, because the algorithm has a pointer to its graph. Threads: the stage's thread. */
 #ifndef PST_SAMPLING_INPUT_H
 #define PST_SAMPLING_INPUT_H
 
@@ -25,12 +25,12 @@ struct pst_sampling_input_params {
     bool replace;
 };
 
-/* What every stage that samples needs of the dataset. */
+/* The parts of the dataset that every sampling stage needs. */
 #define PST_SAMPLING_DATASET "split:split"
 
-/* Parameters of every stage that samples, stored in the member of the stage's state that is a struct
- * pst_sampling_input_params. A sampler's must be equal to those of the planner that its input `plan` is
- * linked to. */
+/* Parameters of every sampling stage. Their values are stored in a member of the stage's state of type struct
+ * pst_sampling_input_params. The values of a sampler must be equal to those of the planner that its input
+ * `plan` is linked to. */
 #define PST_SAMPLING_INPUT_PARAMS(state_, member_)                                                           \
     {.name = "fanout",                                                                                       \
      .type = PST_PARAM_INTS,                                                                                 \
@@ -102,15 +102,15 @@ struct pst_sampling_input {
     struct pst_sampling_opened algorithm;
 };
 
-/* own: the algorithm of a stage that brings one, with its state if that is not NULL. If own is NULL, the
- * stage's parameters include PST_SAMPLING_ALGORITHM_PARAMS and choose. PST_E_ARG: a parameter is wrong. */
+/* own: the stage's built-in algorithm; own_state: its state, or NULL. If own is NULL, the parameters
+ * PST_SAMPLING_ALGORITHM_PARAMS of the stage choose the algorithm. PST_E_ARG: a parameter is wrong. */
 PST_API PST_MUST_USE pst_rc pst_sampling_input_open(struct pst_sampling_input *in, struct pst_stage *self,
                                                     const struct pst_sampling_input_params *params,
                                                     const struct pst_sampling_algorithm *own, void *own_state,
                                                     struct pst_sampling_order order);
 PST_API void pst_sampling_input_close(struct pst_sampling_input *in);
 
-/* What no batch can exceed. */
+/* Computes an upper bound of the size of any batch. */
 PST_API void pst_sampling_input_bound(const struct pst_sampling_input *in, struct pst_minibatch_size *bound);
 
 PST_END_DECLS

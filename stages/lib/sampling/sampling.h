@@ -1,6 +1,6 @@
-/* sampling.h: a whole sampler stage except for its algorithm: parameters, ports, shuffled seeds, slots,
- * cache, requests, micro-batches and reports. stages/sampler.c is such a stage: a descriptor and four
- * callbacks of a line each.
+/* sampling.h: a sampler stage without its algorithm: parameters, ports, shuffled seeds, slots, cache,
+ * requests, micro-batches and reports. stages/sampler.c uses it, and has only a descriptor and four callbacks
+ * of one line.
  *
  * Owner: pst_sampling_size makes *out, and the stage's state keeps it. pst_sampling_close frees it and
  * accepts NULL. Threads: the stage's own. */
@@ -16,13 +16,13 @@ PST_BEGIN_DECLS
 struct pst_sampling_params {
     struct pst_sampling_input_params input;
     double margin;
-    bool split; /* a batch that does not fit its slot */
+    bool split; /* split a batch that does not fit its slot; false: fail */
     bool shuffle;
     const char *plan;
 };
 
-/* The first entries of the stage's params, stored in the member of the stage's state that is a struct
- * pst_sampling_params. A stage that lets the user choose the algorithm adds
+/* The first entries of the stage's params. Their values are stored in a member of the stage's state of type
+ * struct pst_sampling_params. A stage that lets the user choose the algorithm adds
  * PST_SAMPLING_ALGORITHM_PARAMS(state_, member_.input). */
 #define PST_SAMPLING_PARAMS(state_, member_)                                                                 \
     PST_SAMPLING_INPUT_PARAMS(state_, member_.input),                                                        \
@@ -66,7 +66,7 @@ struct pst_sampling_params {
         .splits_if = "overflow=split"                                                                        \
     }
 
-/* Ports of a stage whose own algorithm runs on CPUs only. */
+/* Ports of a stage whose algorithm runs only on CPUs. */
 #define PST_SAMPLING_PORTS PST_SAMPLING_PORTS_IN("cpu")
 
 /* Ports of a stage that can be placed on a GPU. */

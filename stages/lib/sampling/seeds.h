@@ -1,4 +1,4 @@
-/* seeds.h: the vertices that a batch begins with: one split of the dataset, in a new order every epoch.
+/* seeds.h: the seeds of batches: the vertices of one split of the dataset, in a new order every epoch.
  * Owner: the caller. Threads: one. */
 #ifndef PST_SEEDS_H
 #define PST_SEEDS_H
@@ -11,7 +11,7 @@ struct pst_dataset;
 
 struct pst_seeds {
     int64_t *ids;    /* of the split, each once */
-    int64_t repeats; /* how many repeated ids were left out */
+    int64_t repeats; /* number of repeated ids that were skipped */
     int64_t n, batch;
     uint64_t batches; /* in an epoch */
     uint64_t seed;
@@ -26,8 +26,8 @@ PST_API PST_MUST_USE pst_rc pst_seeds_init(struct pst_seeds *s, const struct pst
                                            const char *split, int64_t batch, uint64_t seed, bool shuffle);
 PST_API void pst_seeds_release(struct pst_seeds *s);
 
-/* Copies the seeds of a batch (counted over the run) to out, which has room for s->batch. Returns how many.
- */
+/* Copies the seeds of a batch (counted over the run) to out, which has room for s->batch. Returns their
+ * number. */
 PST_API int64_t pst_seeds_of(struct pst_seeds *s, uint64_t batch, int64_t *out);
 
 PST_END_DECLS

@@ -1,5 +1,5 @@
-/* splits.h: how a batch is cut into micro-batches. Sizes alone decide, so every run cuts alike.
- * Owner: the caller, also of the memory for `ends`. Threads: one. */
+/* splits.h: splits a batch into micro-batches. The split depends only on sizes, so every run splits a batch
+ * in the same way. Owner: the caller, also of the memory for `ends`. Threads: one. */
 #ifndef PST_SPLITS_H
 #define PST_SPLITS_H
 
@@ -7,7 +7,7 @@
 
 PST_BEGIN_DECLS
 
-/* The seeds of a batch that are still to be sampled, cut into pieces. The next piece is
+/* The seeds of a batch that must still be sampled, split into pieces. The next piece is
  * [done, ends[depth - 1]). ends is a stack whose top is the nearest end; it has room for as many numbers as
  * the batch has seeds. */
 struct pst_splits {
@@ -16,14 +16,14 @@ struct pst_splits {
     int64_t *ends;
 };
 
-/* Cuts n seeds into equal pieces of at most `most`. */
+/* Splits n seeds into equal pieces of at most `most` seeds. */
 PST_API void pst_splits_init(struct pst_splits *p, int64_t *ends, int64_t n, int64_t most);
-/* The next piece, which stays the next. False: there is none. */
+/* Returns the next piece without removing it. False: there is none. */
 PST_API bool pst_splits_next(const struct pst_splits *p, int64_t *begin, int64_t *n, bool *last);
-/* The next piece is done. */
+/* Removes the next piece. */
 PST_API void pst_splits_pop(struct pst_splits *p);
-/* Cuts the next piece in two, and all later ones to that size, because they would hardly fit either. False:
- * the next piece is a single seed. */
+/* Halves the next piece, and splits all later ones to that size, because they would probably not fit either.
+ * False: the next piece is a single seed. */
 PST_API bool pst_splits_split(struct pst_splits *p);
 
 PST_END_DECLS

@@ -1,5 +1,5 @@
-/* topology.h: where stages read a dataset's topology: in the mapped files, or in memory that a GPU can read.
- * This is the one place that makes a graph (struct pst_csc) of a dataset.
+/* topology.h: gives stages access to a dataset's topology, in the mapped files or in memory that a GPU can
+ * read. Only these functions make a graph (struct pst_csc) from a dataset.
  *
  * Owner: a graph borrows its arrays: from the dataset, which must stay open, or from the device, which owns
  * the memory. Threads: a graph is read-only. */
@@ -13,13 +13,13 @@ PST_BEGIN_DECLS
 struct pst_dataset;
 struct pst_device;
 
-/* The graph in the dataset's mapped files. Nothing has checked its offsets and ids (`penstock verify` does).
- */
+/* The graph in the dataset's mapped files. Its offsets and ids are not checked (`penstock verify` checks
+ * them). */
 PST_API struct pst_csc pst_topology_mapped(const struct pst_dataset *ds);
 
-/* Copies a graph to where a device's kernels can read it: to device memory if it takes at most `budget`
- * bytes, else to pinned host memory (*in_place is true, and each neighbour that a kernel reads crosses the
- * bus). The device needs a queue. PST_E_NOMEM. */
+/* Copies a graph to memory that a device's kernels can read: to device memory if it needs at most `budget`
+ * bytes, otherwise to pinned host memory (*in_place is true, and each neighbour that a kernel reads crosses
+ * the bus). The device needs a queue. PST_E_NOMEM. */
 PST_API PST_MUST_USE pst_rc pst_topology_on_device(struct pst_device *device, const struct pst_csc *graph,
                                                    uint64_t budget, struct pst_csc *device_graph,
                                                    bool *in_place);
