@@ -1,6 +1,6 @@
-/* hand.h: the batches that a foreign program has in hand: what the bridge gave it and what it has not yet
- * sent on or given back. A frame with other numbers would leave a later stage waiting for ever, so the
- * program is told at once. Owner: the bridge. Threads: one. */
+/* hand.h: the batches that a foreign program holds: the bridge gave them to it, and it has not yet sent them
+ * on or released them. A frame with wrong numbers would make a later stage wait for ever, so the bridge
+ * reports it at once. Owner: the bridge. Threads: one. */
 #ifndef PST_HAND_H
 #define PST_HAND_H
 
@@ -27,7 +27,7 @@ PST_MUST_USE pst_rc pst_host_hand_send(struct pst_stage *self, struct pst_host_h
                                        const struct pst_frame *frame);
 PST_MUST_USE pst_rc pst_host_hand_give_back(struct pst_stage *self, struct pst_host_hand *hand,
                                             struct pst_ref ref);
-/* It says that it is done: has it dealt with all that it was given? */
+/* Checks, when the program says that it is done, that it holds nothing any more. */
 PST_MUST_USE pst_rc pst_host_hand_done(struct pst_stage *self, const struct pst_host_hand *hand);
 
 #endif

@@ -2,7 +2,8 @@
  * In each frame, arg[0] is the byte offset in the slot of the requests that the part adds, and arg[1] is
  * their number.
  *
- * Owner: the stage that holds the slot. Threads: one at a time, as for the slot. It is for host and device. */
+ * Owner: the stage that holds the slot. Threads: one at a time, as for the slot. It is for host and device.
+ */
 #ifndef PST_REQUEST_H
 #define PST_REQUEST_H
 

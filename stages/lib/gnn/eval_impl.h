@@ -1,4 +1,4 @@
-/* eval_impl.h: what eval.c (sizes, scores) and eval_layers.c (computes) share. */
+/* eval_impl.h: constants and functions that eval.c (sizes, scores) and eval_layers.c (layers) share. */
 #ifndef PST_EVAL_IMPL_H
 #define PST_EVAL_IMPL_H
 
@@ -9,8 +9,8 @@ enum {
         128,                 /* rows of one task and product: fixed, so that results depend on nothing else */
     PST_GNN_EVAL_RANGE = 32, /* blocks per thread in a range of destinations, if everything is in memory */
     PST_GNN_EVAL_SHARE =
-        4, /* one part in so many of a mean's memory is for sources, the rest for destinations: larger ranges
-              of destinations save reading, larger parts of the sources save only turns */
+        4, /* 1/4 of a mean's memory is for sources, the rest for destinations: larger ranges of destinations
+              reduce reads, more memory for sources only reduces the number of reads */
 };
 
 /* Rounds rows down to whole blocks, at least one. */

@@ -1,6 +1,6 @@
-/* pass.h: what the forward half (pass.c) and the backward half (backward.c) of a pass share.
- * Owner: the model; a pass ends before the next begins. Threads: one starts a task, and the team carries it
- * out. */
+/* pass.h: structures and functions that the forward half (pass.c) and the backward half (backward.c) of a
+ * pass share. Owner: the model; a pass ends before the next begins. Threads: one starts a task, and the team
+ * carries it out. */
 #ifndef PST_PASS_H
 #define PST_PASS_H
 

@@ -1,4 +1,5 @@
-/* spill_rows.h: a row of reals for each vertex, in memory, or in an unlinked file if memory is too little.
+/* spill_rows.h: a row of reals for each vertex, in memory, or in an unlinked file if they exceed the memory
+ * limit.
  *
  * Owner: pst_gnn_rows_open fills what the caller owns; pst_gnn_rows_close releases it. Threads: any, for
  * different rows. */

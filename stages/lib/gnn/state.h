@@ -1,5 +1,5 @@
-/* state.h: how far training has come, and its checkpoints. A resumed run continues to the bit. README.md
- * lists the tensors of a checkpoint.
+/* state.h: the progress of training, and its checkpoints. A resumed run gives the same bits as an
+ * uninterrupted one. README.md lists the tensors of a checkpoint.
  *
  * Owner: the trainer. Threads: one. */
 #ifndef PST_STATE_H
@@ -7,8 +7,8 @@
 
 #include "stages/lib/gnn/model.h"
 
-/* Counts completed batches only. What the current batch adds is kept apart until its last micro-batch, so
- * a checkpoint between two micro-batches is that of the batch before. */
+/* Counts only completed batches. The current batch is counted separately until its last micro-batch, so a
+ * checkpoint between two micro-batches has the state after the previous batch. */
 struct pst_gnn_training {
     uint64_t next_batch; /* the first batch that is not in the weights */
     uint64_t epoch;

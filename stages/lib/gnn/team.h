@@ -1,7 +1,7 @@
-/* team.h: threads that share the tasks of one job after another. A job has the same tasks however many
- * threads there are, and any thread may do a task. So a result that depends only on the tasks does not
- * depend on the threads. Between jobs a worker spins for about as long as waking up takes, then sleeps,
- * because the other stages need the cores too.
+/* team.h: threads that share the tasks of one job after another. A job has the same tasks for any number of
+ * threads, and any thread may do a task. So a result that depends only on the tasks does not depend on the
+ * threads. Between jobs a worker spins for about the time that a wake-up takes, and then sleeps, because
+ * other stages need the cores too.
  *
  * Owner: pst_gnn_team_new starts the workers; pst_gnn_team_free joins them. Threads: one thread at a time
  * runs jobs, and works on them itself as worker 0. */

@@ -1,7 +1,7 @@
-/* backend.h: what carries out reads and writes: io_uring ("file"), threads ("pread"), a memory mapping
- * ("mmap"), our own NVMe driver
- * ("nvme", "emulated"), or a wrapper around one of them that injects faults. Posting, ringing and polling are
- * separate, so that one system call serves many operations.
+/* backend.h: the interface of the backends, which execute reads and writes: io_uring ("file"), threads
+ * ("pread"), a memory mapping ("mmap"), Penstock's NVMe driver ("nvme", "emulated"), or a wrapper that
+ * injects faults into one of them. Posting, ringing and polling are separate, so that one system call serves
+ * many operations.
  *
  * Owner: the engine opens and closes a backend and owns the operations. A backend holds an operation from
  * post until poll returns it. Files and regions outlive the backend. Threads: one, the engine's; a backend's

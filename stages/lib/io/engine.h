@@ -1,10 +1,10 @@
-/* engine.h: the disk engine. Tables of requests (request.h) become few, large, aligned operations;
- * completions become "this slot is whole". It knows nothing of frames and ports.
+/* engine.h: the disk engine. It converts tables of requests (request.h) to few, large, aligned operations,
+ * and reports when a slot is complete. It does not depend on frames and ports.
  *
- * Requests are sorted by file and place. Neighbours are merged into one vectored operation that reads each
- * row straight into its slot; the bytes between rows that are near each other are read and dropped. Rows that
- * are not aligned to the device's blocks are read, with the blocks around them, into a buffer and copied;
- * rows that share blocks share the read. Requests of one table are carried out in any order.
+ * Requests are sorted by file and offset. Adjacent rows are merged into one vectored operation that reads
+ * each row straight into its slot. Small gaps between rows are read and dropped. Rows that are not aligned to
+ * the device's blocks are read, with the blocks around them, into a buffer and copied; rows that share blocks
+ * share the read. Requests of one table are carried out in any order.
  *
  * Owner: pst_disk_new allocates; pst_disk_free waits for what is in flight, then frees. Tickets, and the
  * memory of tables and rows, belong to the caller and must outlive their requests. Threads: one. */
