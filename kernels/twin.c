@@ -24,7 +24,7 @@ const struct pst_twin *pst_twin_open(const char *path, char *why)
         path = getenv("PENSTOCK_CUDA");
     if (path == NULL) {
         if (!beside("libpenstock-cuda.so", own, sizeof own)) {
-            (void)snprintf(why, PST_TWIN_WHY_BYTES, "cannot find out where Penstock's libraries are");
+            (void)snprintf(why, PST_TWIN_WHY_BYTES, "cannot find the directory of Penstock's libraries");
             return NULL;
         }
         path = own;
@@ -38,7 +38,8 @@ const struct pst_twin *pst_twin_open(const char *path, char *why)
     *(void **)&table = dlsym(object, PST_TWIN_SYMBOL);
     if (table && table()->bytes == sizeof(struct pst_twin))
         return table();
-    (void)snprintf(why, PST_TWIN_WHY_BYTES, "%.*s belongs to another build of Penstock: build it again",
+    (void)snprintf(why, PST_TWIN_WHY_BYTES,
+                   "%.*s was built together with another version of Penstock: build it again",
                    PST_TWIN_WHY_BYTES - 80, path);
     (void)dlclose(object);
     return NULL;

@@ -19,10 +19,10 @@ static const struct pst_port_desc ports[] = {{.name = "in",
                                              {0}};
 static const struct pst_param_desc params[] = {{0}};
 
-const struct pst_stage_desc pst_stage = {
-    .abi = PST_STAGE_ABI,
-    .name = "discard",
-    .help = "releases what it gets, so that the stages before it can be measured",
-    .ports = ports,
-    .params = params,
-    .on_event = on_event};
+const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
+                                         .name = "discard",
+                                         .help =
+                                             "releases every slot at once, to measure the stages before it",
+                                         .ports = ports,
+                                         .params = params,
+                                         .on_event = on_event};

@@ -106,8 +106,8 @@ static void ask_for_short_turns(struct pst_stage *self)
     how.slice_ns = SLICE_NS;
     if (syscall(SYS_sched_setattr, 0, &how, 0) != 0)
         pst_log(self,
-                "cannot ask the scheduler for short turns (%s): the drive may idle while other processes use "
-                "all cores",
+                "cannot ask the scheduler for short time slices (%s): the drive may be idle while other "
+                "processes use all cores",
                 strerror(errno));
 }
 
@@ -118,7 +118,7 @@ static pst_rc start(struct pst_stage *self)
     d->nvisits = pst_slots(self, d->in);
     d->visits = calloc(d->nvisits, sizeof *d->visits);
     if (d->visits == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for %u slots", d->nvisits);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the state of %u slots", d->nvisits);
     struct iovec regions[REGIONS_MAX];
     int nregions = 0;
     uint64_t bytes;
@@ -171,7 +171,7 @@ static pst_rc accept_frame(struct pst_stage *self, struct disk *d, const struct 
     if (v == NULL || v->whole || v->frame.batch != frame->batch || v->frame.micro != frame->micro)
         return pst_fail(
             PST_E_PEER,
-            "slot %u arrived with batch %llu, micro-batch %u, part %u while another batch was in it",
+            "slot %u arrived with batch %llu, micro-batch %u, part %u while it still held another batch",
             frame->refs[0].slot, (unsigned long long)frame->batch, frame->micro, frame->part);
     pst_rc rc = PST_OK;
     if (frame->arg[1] > 0) {
@@ -272,7 +272,7 @@ static void report(struct pst_stage *self, const struct disk *d)
             (unsigned long long)n.sq_doorbells, (unsigned long long)n.cq_doorbells,
             (unsigned long long)n.retries, (unsigned long long)n.aborts, (unsigned long long)n.resets);
     if (rc != PST_OK)
-        pst_log(self, "the report lacks the disk's counts: %s", pst_error_text());
+        pst_log(self, "cannot report the disk's counts: %s", pst_error_text());
 }
 
 static void shut(struct pst_stage *self)

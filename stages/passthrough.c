@@ -31,7 +31,7 @@ static const struct pst_param_desc params[] = {{0}};
 
 const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
                                          .name = "passthrough",
-                                         .help = "forwards what it gets",
+                                         .help = "forwards its input unchanged",
                                          .ports = ports,
                                          .params = params,
                                          .state_bytes = sizeof(struct state),

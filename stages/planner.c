@@ -88,7 +88,8 @@ static void release_scratch(struct planner *p)
 
 static pst_rc no_scratch(const struct planner *p)
 {
-    return pst_fail(PST_E_NOMEM, "no memory to pre-sample batches of %lld vertices",
+    return pst_fail(PST_E_NOMEM,
+                    "out of memory: cannot allocate the buffers to pre-sample batches of %lld vertices",
                     (long long)p->vertices_max);
 }
 
@@ -137,9 +138,10 @@ static pst_rc grow_scratch(struct planner *p)
     int64_t vertices = pst_max_i64(FIRST_VERTICES, 2 * p->vertices_max);
     int64_t edges = pst_max_i64(4 * FIRST_VERTICES, 2 * p->edges_max);
     if (p->vertices_max >= most && p->edges_max >= most_edges)
-        return pst_fail(PST_E_LIMIT,
-                        "the algorithm drew more than its bound: %lld vertices and %lld edges per hop",
-                        (long long)most, (long long)most_edges);
+        return pst_fail(
+            PST_E_LIMIT,
+            "the sampling algorithm returned more than its limit of %lld vertices and %lld edges per hop",
+            (long long)most, (long long)most_edges);
     return make_scratch(p, pst_min_i64(vertices, most), pst_min_i64(edges, most_edges));
 }
 
@@ -286,7 +288,7 @@ static pst_rc open_on_gpu(struct pst_stage *self, struct planner *p)
                                     &in_place);
     if (rc == PST_OK)
         rc = pst_device_take(&p->device, PST_TWIN_MEMORY_DEVICE, hotness_bytes(p),
-                             "the counts of how hot vertices are", &hotness);
+                             "the counts of how often vertices are sampled", &hotness);
     if (rc != PST_OK)
         return rc;
     p->device_hotness = hotness;
@@ -304,7 +306,7 @@ static pst_rc open_stage(struct pst_stage *self)
     p->hotness = calloc((size_t)p->plan.vertices * 2, sizeof *p->hotness);
     p->batch = malloc((size_t)p->in.seeds.batch * sizeof *p->batch);
     if (p->hotness == NULL || p->batch == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to count how hot %lld vertices are",
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot count how often %lld vertices are sampled",
                         (long long)p->plan.vertices);
     pst_rc rc = pst_device_open(&p->device, pst_device_name(self));
     if (rc == PST_OK && on_device(p))

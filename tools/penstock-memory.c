@@ -35,7 +35,7 @@ static pst_rc say(struct memory *m, json_t *message)
     char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
     json_decref(message);
     if (!text)
-        return pst_fail(PST_E_NOMEM, "out of memory for a message");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a message");
     int sent = zmq_send(m->control, text, strlen(text), 0);
     free(text);
     return sent >= 0 ? PST_OK : pst_fail_errno("cannot reach the supervisor");
@@ -66,7 +66,7 @@ static pst_rc take_gpu(struct memory *m, uint64_t bytes, char path[PST_REGION_PA
     m->blocks[m->nblocks++] = at;
     rc = m->gpus->share(m->gpu, at, &handle, why);
     if (rc != PST_OK)
-        return pst_fail(rc, "processes cannot share memory of this GPU (put its stages in one group): %s",
+        return pst_fail(rc, "processes cannot share memory of this GPU (place its stages in one group): %s",
                         why);
     pst_ipc_text(&handle, text);
     (void)snprintf(path, PST_REGION_PATH_MAX, "cuda:%d %s", m->gpu, text);
@@ -150,7 +150,7 @@ static void volunteer(void)
 static int tell_gpus(void)
 {
     const struct pst_gpus *gpus;
-    char why[PST_GPUS_WHY_BYTES] = "the driver finds none";
+    char why[PST_GPUS_WHY_BYTES] = "the driver reports no GPU";
     int count = 0;
     if (pst_gpus_open(&gpus) != PST_OK)
         (void)snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, pst_error_text());
@@ -203,8 +203,9 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "--gpus") == 0)
         return tell_gpus();
     if (argc != 7 || strcmp(argv[1], "--control") != 0 || strcmp(argv[3], "--pulse") != 0) {
-        fprintf(stderr, "usage: penstock-memory --control ENDPOINT --pulse INDEX NAME DEVICE\n"
-                        "Owns the shared memory of a pipeline on one device. `penstock run` starts it.\n");
+        fprintf(stderr,
+                "usage: penstock-memory --control ENDPOINT --pulse INDEX NAME DEVICE\nOwns the memory of one "
+                "device that the processes of a pipeline share. `penstock run` starts it.\n");
         return 2;
     }
     (void)signal(SIGINT, SIG_IGN); /* the supervisor decides when a run ends */

@@ -71,7 +71,7 @@ static bool answers(pid_t daemon, const char *pipes)
     (void)snprintf(path, sizeof path, "%s/control", pipes);
     for (int ms = 0; ms < START_MS; ms += LOOK_MS) {
         if (ended(daemon, &status)) {
-            (void)fprintf(stderr, "penstock-mps: the daemon ended at once, with status %d\n",
+            (void)fprintf(stderr, "penstock-mps: the MPS daemon exited at once, with status %d\n",
                           WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
             return false;
         }
@@ -79,7 +79,8 @@ static bool answers(pid_t daemon, const char *pipes)
             return true;
         nap_ms(LOOK_MS);
     }
-    (void)fprintf(stderr, "penstock-mps: the daemon did not make %s within %d s\n", path, START_MS / 1000);
+    (void)fprintf(stderr, "penstock-mps: the MPS daemon did not create %s within %d s\n", path,
+                  START_MS / 1000);
     return false;
 }
 
@@ -92,7 +93,7 @@ static int keep(pid_t daemon)
         if (poll(&in, 1, 200) > 0 && read(0, &byte, 1) <= 0)
             return 0;
         if (ended(daemon, &status)) {
-            (void)fprintf(stderr, "penstock-mps: the daemon died\n");
+            (void)fprintf(stderr, "penstock-mps: the MPS daemon died\n");
             return 1;
         }
     }
@@ -120,9 +121,8 @@ int main(int argc, char **argv)
 {
     pst_file_open_std();
     if (argc != 4 || argv[1][0] != '/') {
-        (void)fprintf(stderr,
-                      "usage: penstock-mps PROGRAM PIPES LOGS\n"
-                      "Keeps an MPS daemon until standard input is closed. `penstock run` starts it.\n");
+        (void)fprintf(stderr, "usage: penstock-mps PROGRAM PIPES LOGS\nRuns an MPS daemon until standard "
+                              "input is closed. `penstock run` starts it.\n");
         return 2;
     }
     const int others[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE}; /* the supervisor's matter */
@@ -132,7 +132,7 @@ int main(int argc, char **argv)
     remove_pipes(argv[2]); /* an earlier run and its keeper may have been killed together */
     if (mkdir(argv[2], 0700) != 0 || setenv("CUDA_MPS_PIPE_DIRECTORY", argv[2], 1) != 0 ||
         setenv("CUDA_MPS_LOG_DIRECTORY", argv[3], 1) != 0) {
-        (void)fprintf(stderr, "penstock-mps: cannot make %s: %s\n", argv[2], strerror(errno));
+        (void)fprintf(stderr, "penstock-mps: cannot create %s: %s\n", argv[2], strerror(errno));
         return 1;
     }
     int status = 1;

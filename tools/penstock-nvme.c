@@ -49,7 +49,7 @@ static pst_rc read_config(const char *argument, char **text)
 {
     *text = argument[0] == '{' ? strdup(argument) : calloc(1, CONFIG_BYTES_MAX);
     if (*text == NULL)
-        return pst_fail(PST_E_NOMEM, "out of memory for the configuration");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the configuration");
     if (argument[0] == '{')
         return PST_OK;
     FILE *f = fopen(argument, "re");
@@ -58,7 +58,7 @@ static pst_rc read_config(const char *argument, char **text)
     const size_t n = fread(*text, 1, CONFIG_BYTES_MAX - 1, f);
     const bool bad = ferror(f) != 0 || n == CONFIG_BYTES_MAX - 1;
     (void)fclose(f);
-    return bad ? pst_fail(PST_E_IO, "%s cannot be read, or is too long for a configuration", argument)
+    return bad ? pst_fail(PST_E_IO, "%s cannot be read, or is too long for a configuration file", argument)
                : PST_OK;
 }
 

@@ -94,7 +94,7 @@ static void tell_place(uintptr_t address)
             put_text(file);
             put_text(" at byte ");
             put_text(d);
-            put_text(": it was made shorter while in use, or its disk failed or is full\n");
+            put_text(": the file became shorter while in use, or its disk failed or is full\n");
             return;
         }
         kept = strlen(line);
@@ -127,8 +127,8 @@ int main(int argc, char **argv)
 {
     pst_file_open_std();
     if (argc < 6 || strcmp(argv[1], "--control") != 0 || strcmp(argv[3], "--pulse") != 0) {
-        fprintf(stderr, "usage: penstock-stage --control ENDPOINT --pulse INDEX NAME...\n"
-                        "Hosts stages of a pipeline. `penstock run` starts it.\n");
+        fprintf(stderr, "usage: penstock-stage --control ENDPOINT --pulse INDEX NAME...\nRuns stages of a "
+                        "pipeline. `penstock run` starts it.\n");
         return 2;
     }
     set_signals();

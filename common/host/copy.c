@@ -99,9 +99,10 @@ static pst_rc copy_event(struct pst_stage *self, const struct pst_event *ev)
     pst_rc rc = PST_OK;
     if (ev->kind == PST_EV_FRAME) {
         if (c->nframes == PST_SLOTS_MAX)
-            return pst_fail(PST_E_LIMIT, "more than %d frames wait to be copied", PST_SLOTS_MAX);
+            return pst_fail(PST_E_LIMIT, "more than %d frames are waiting to be copied", PST_SLOTS_MAX);
         if (ev->frame->nrefs > 1)
-            return pst_fail(PST_E_UNSUPPORTED, "a frame with %u slots cannot cross devices: at most 1 can",
+            return pst_fail(PST_E_UNSUPPORTED,
+                            "a frame with %u slots cannot be copied between devices: expected at most 1 slot",
                             ev->frame->nrefs);
         c->frames[(c->first_frame + c->nframes++) % PST_SLOTS_MAX] = *ev->frame;
         c->complete += (ev->frame->flags & PST_LAST_PART) != 0;

@@ -33,10 +33,10 @@ static pst_rc died(struct pst_stage *self)
         return PST_OK;
     self->program_died = true;
     if (WIFSIGNALED(status))
-        return pst_fail(PST_E_PEER, "its program %s died of signal %d (%s)", self->caps.file,
+        return pst_fail(PST_E_PEER, "external program %s died of signal %d (%s)", self->caps.file,
                         WTERMSIG(status), strsignal(WTERMSIG(status)));
-    return pst_fail(PST_E_PEER, "its program %s ended early, with status %d", self->caps.file,
-                    WEXITSTATUS(status));
+    return pst_fail(PST_E_PEER, "external program %s exited with status %d before the run was finished",
+                    self->caps.file, WEXITSTATUS(status));
 }
 
 /* It did something that a program usually does when it ends. */
@@ -55,7 +55,7 @@ static pst_rc unreachable(struct pst_stage *self)
     const pst_rc rc = wait_for_end(self);
     return rc != PST_OK || f->done
                ? rc
-               : pst_fail(PST_E_PEER, "its program %s cannot be reached any more", self->caps.file);
+               : pst_fail(PST_E_PEER, "external program %s closed its connection", self->caps.file);
 }
 
 static pst_rc send_json(struct pst_stage *self, json_t *message)
@@ -64,7 +64,7 @@ static pst_rc send_json(struct pst_stage *self, json_t *message)
     char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
     json_decref(message);
     if (!text)
-        return pst_fail(PST_E_NOMEM, "out of memory for a message");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a message");
     bool sent = pst_wire_send(&f->wire, text, strlen(text));
     free(text);
     return sent ? PST_OK : unreachable(self);
@@ -101,7 +101,8 @@ static pst_rc look(struct pst_stage *self)
     f->stopped_looks = self->debug ? 0 : state == 'T' || state == 't' ? f->stopped_looks + 1 : 0;
     if (f->stopped_looks < STOPPED_LOOKS)
         return PST_OK;
-    return pst_fail(PST_E_TIMEOUT, "its program %s (process %d) is stopped (by %s), for %.0f s now",
+    return pst_fail(PST_E_TIMEOUT,
+                    "external program %s (process %d) is stopped (by %s), and has been for %.0f s",
                     self->caps.file, (int)pid, state == 'T' ? "SIGSTOP or SIGTSTP" : "a debugger",
                     LOOK_S * STOPPED_LOOKS);
 }
@@ -115,7 +116,8 @@ static pst_rc check_connection(struct pst_stage *self)
     const pst_rc rc = wait_for_end(self);
     return rc != PST_OK || f->done
                ? rc
-               : pst_fail(PST_E_PEER, "its program %s closed its socket before it was done", self->caps.file);
+               : pst_fail(PST_E_PEER, "external program %s closed its socket before it sent \"done\"",
+                          self->caps.file);
 }
 
 /* True: *out is the message of this type. False: it was another that may come at any time, or an error. */
@@ -170,8 +172,8 @@ static pst_rc answer(struct pst_stage *self, const char *type, json_t **out)
         if (rc != PST_OK)
             return rc;
     }
-    return pst_fail(PST_E_TIMEOUT, "its program %s did not say \"%s\" in %d s", self->caps.file, type,
-                    ANSWER_DEADLINE_MS / 1000);
+    return pst_fail(PST_E_TIMEOUT, "external program %s did not send \"%s\" within %d s", self->caps.file,
+                    type, ANSWER_DEADLINE_MS / 1000);
 }
 
 /* SIGINT, SIGTERM and SIGHUP stay ignored: the bridge tells the program when to end. */
@@ -192,9 +194,9 @@ static pst_rc spawn(struct pst_stage *self)
         _exit(127);
     }
     if (f->pid < 0)
-        return pst_fail_errno("cannot start the program %s", self->caps.file);
+        return pst_fail_errno("cannot start external program %s", self->caps.file);
     f->pidfd = (int)syscall(SYS_pidfd_open, f->pid, 0);
-    return f->pidfd >= 0 ? PST_OK : pst_fail_errno("cannot watch the program %s", self->caps.file);
+    return f->pidfd >= 0 ? PST_OK : pst_fail_errno("cannot watch external program %s", self->caps.file);
 }
 
 /* [{"port": NAME, "bytes": N, "align": N}] */
@@ -203,7 +205,7 @@ static pst_rc take_needs(struct pst_stage *self, const json_t *needs)
     size_t i;
     json_t *need;
     if (!json_is_array(needs))
-        return pst_fail(PST_E_PEER, "its program %s said \"sized\" without an array \"needs\"",
+        return pst_fail(PST_E_PEER, "external program %s sent \"sized\" without the array \"needs\"",
                         self->caps.file);
     json_array_foreach((json_t *)(uintptr_t)needs, i, need)
     {
@@ -213,14 +215,14 @@ static pst_rc take_needs(struct pst_stage *self, const json_t *needs)
         const int p = port ? pst_desc_port(&self->desc, port) : -1;
         if (p < 0 || !json_is_integer(bytes) || n < 0)
             return pst_fail(PST_E_PEER,
-                            "its program %s said \"sized\" with needs[%zu] that lacks a \"port\" (one of its "
-                            "ports) or \"bytes\" (a whole number)",
+                            "external program %s sent \"sized\", but needs[%zu] lacks \"port\" (the name of "
+                            "a port) or \"bytes\" (a whole number)",
                             self->caps.file, i);
         if ((align && !json_is_integer(align)) || a < 0 || a > ALIGN_MAX || (a & (a - 1)) != 0)
-            return pst_fail(
-                PST_E_PEER,
-                "its program %s said \"sized\" with needs[%zu].align that is no power of two up to %d",
-                self->caps.file, i, ALIGN_MAX);
+            return pst_fail(PST_E_PEER,
+                            "external program %s sent \"sized\", but needs[%zu].align is not a power of two "
+                            "of at most %d",
+                            self->caps.file, i, ALIGN_MAX);
         pst_need(self, p, (uint64_t)n, a > 0 ? (uint64_t)a : PST_CACHE_LINE);
     }
     return PST_OK;
@@ -254,7 +256,7 @@ static pst_rc foreign_size(struct pst_stage *self)
     if (rc == PST_OK)
         rc = answer(self, "hello", &reply);
     if (rc == PST_OK && json_integer_value(json_object_get(reply, "protocol")) != PST_WIRE_PROTOCOL)
-        rc = pst_fail(PST_E_UNSUPPORTED, "its program %s does not speak version %d of the wire protocol",
+        rc = pst_fail(PST_E_UNSUPPORTED, "external program %s does not speak version %d of the wire protocol",
                       self->caps.file, PST_WIRE_PROTOCOL);
     json_decref(reply);
     json_t *message = size_message(self);

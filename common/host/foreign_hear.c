@@ -8,7 +8,7 @@ static pst_rc hear_done(struct pst_stage *self)
 {
     struct pst_host_foreign *f = pst_state(self);
     if (!f->started)
-        return pst_fail(PST_E_PEER, "its program %s says that it is done before the start", self->caps.file);
+        return pst_fail(PST_E_PEER, "external program %s sent \"done\" before \"start\"", self->caps.file);
     const pst_rc rc = pst_host_hand_done(self, &f->hand);
     if (rc != PST_OK)
         return rc;
@@ -25,7 +25,7 @@ static pst_rc hear_report(struct pst_stage *self, const json_t *message)
     if (!section || !json_is_object(data))
         return pst_fail(
             PST_E_PEER,
-            "its program %s sent a report without a \"section\" (a string) or \"data\" (an object)",
+            "external program %s sent a report without a \"section\" (a string) or \"data\" (an object)",
             self->caps.file);
     return pst_control_send(self,
                             json_pack("{ss ss sO}", "type", "report", "section", section, "data", data));
@@ -49,11 +49,11 @@ static pst_rc hear_total(struct pst_stage *self, const json_t *message)
     const int port = port_of(self, message, false);
     if (port < 0 || !json_is_integer(batches) || json_integer_value(batches) < 0)
         return pst_fail(PST_E_PEER,
-                        "its program %s sent a \"total\" without a \"port\" (an output that fills slots) or "
-                        "\"batches\" (a whole number)",
+                        "external program %s sent a \"total\" without a \"port\" (an output that fills "
+                        "slots) or \"batches\" (a whole number)",
                         self->caps.file);
     if (!f->open)
-        return pst_fail(PST_E_PEER, "its program %s sent a \"total\" before it got \"open\"",
+        return pst_fail(PST_E_PEER, "external program %s sent a \"total\" before it got \"open\"",
                         self->caps.file);
     pst_total(self, port, (uint64_t)json_integer_value(batches));
     return PST_OK;
@@ -64,10 +64,10 @@ static pst_rc hear_publish(struct pst_stage *self, const json_t *message)
     const char *path = json_string_value(json_object_get(message, "path"));
     const int port = port_of(self, message, true);
     if (port < 0 || !path)
-        return pst_fail(
-            PST_E_PEER,
-            "its program %s sent a \"publish\" without a \"port\" (a one-shot output) or a \"path\"",
-            self->caps.file);
+        return pst_fail(PST_E_PEER,
+                        "external program %s sent \"publish\" without \"port\" (the name of a one-shot "
+                        "output) or \"path\"",
+                        self->caps.file);
     return pst_publish(self, port, path);
 }
 
@@ -76,11 +76,12 @@ pst_rc pst_host_hear_json(struct pst_stage *self, const json_t *message)
     const char *type = json_string_value(json_object_get(message, "type"));
     const char *text = json_string_value(json_object_get(message, "text"));
     if (!type)
-        return pst_fail(PST_E_PEER, "its program %s sent JSON without a \"type\"", self->caps.file);
+        return pst_fail(PST_E_PEER, "external program %s sent a JSON message without \"type\"",
+                        self->caps.file);
     if (strcmp(type, "done") == 0)
         return hear_done(self);
     if (strcmp(type, "failed") == 0)
-        return pst_fail(PST_E_PEER, "%s", text ? text : "its program failed and did not say why");
+        return pst_fail(PST_E_PEER, "%s", text ? text : "the external program failed without a message");
     if (strcmp(type, "report") == 0)
         return hear_report(self, message);
     if (strcmp(type, "total") == 0)
@@ -92,7 +93,7 @@ pst_rc pst_host_hear_json(struct pst_stage *self, const json_t *message)
     else if (strcmp(type, "warning") == 0)
         pst_warn(self, "%s", text ? text : "");
     else
-        return pst_fail(PST_E_PEER, "its program %s sent the message \"%.40s\", which makes no sense now",
+        return pst_fail(PST_E_PEER, "external program %s sent an unexpected message \"%.40s\"",
                         self->caps.file, type);
     return PST_OK;
 }
@@ -102,9 +103,10 @@ static pst_rc hear_frame(struct pst_stage *self, int port, const struct pst_fram
     struct pst_host_foreign *f = pst_state(self);
     const struct pst_port_desc *desc = &self->desc.ports[port];
     if (desc->dir != PST_OUT || (desc->flags & PST_PORT_ONESHOT))
-        return pst_fail(PST_E_PEER,
-                        "its program %s sent a frame through %s, which is not an output for frames",
-                        self->caps.file, desc->name);
+        return pst_fail(
+            PST_E_PEER,
+            "external program %s sent a frame through %s, which is not an output that carries frames",
+            self->caps.file, desc->name);
     const pst_rc rc = pst_host_hand_send(self, &f->hand, port, frame);
     return rc == PST_OK ? pst_send(self, port, frame) : rc;
 }
@@ -129,9 +131,11 @@ static pst_rc hear_binary(struct pst_stage *self, const char *bytes, size_t n)
         memcpy(&w, bytes, sizeof w);
     if (w.magic != PST_WIRE_MAGIC || w.nrefs > PST_REFS_MAX ||
         n != sizeof w + w.nrefs * sizeof(struct pst_ref) || w.port >= pst_desc_ports(&self->desc))
-        return pst_fail(PST_E_PEER, "its program %s sent %zu bytes that are no message", self->caps.file, n);
+        return pst_fail(PST_E_PEER, "external program %s sent %zu bytes that are not a valid binary message",
+                        self->caps.file, n);
     if (!f->started)
-        return pst_fail(PST_E_PEER, "its program %s sent a binary message before the start", self->caps.file);
+        return pst_fail(PST_E_PEER, "external program %s sent a binary message before \"start\"",
+                        self->caps.file);
     struct pst_frame frame = {.batch = w.batch,
                               .micro = w.micro,
                               .part = w.part,
@@ -144,24 +148,24 @@ static pst_rc hear_binary(struct pst_stage *self, const char *bytes, size_t n)
     case PST_WIRE_RELEASE: return hear_release(self, &frame);
     case PST_WIRE_COUNT: pst_count(self, w.arg[0], w.arg[1]); return PST_OK;
     default:
-        return pst_fail(
-            PST_E_PEER,
-            "its program %s sent a message of kind %u, expected 1 (frame), 3 (release) or 5 (count)",
-            self->caps.file, w.kind);
+        return pst_fail(PST_E_PEER,
+                        "external program %s sent a binary message of kind %u; expected 1 (frame), 3 "
+                        "(release) or 5 (count)",
+                        self->caps.file, w.kind);
     }
 }
 
 pst_rc pst_host_hear(struct pst_stage *self, const char *bytes, size_t n)
 {
     if (n > PST_WIRE_MAX_BYTES)
-        return pst_fail(PST_E_PEER, "its program %s sent a message of %zu bytes, at most %d are allowed",
+        return pst_fail(PST_E_PEER, "external program %s sent a message of %zu bytes; at most %d are allowed",
                         self->caps.file, n, PST_WIRE_MAX_BYTES);
     if (n == 0 || bytes[0] != '{')
         return hear_binary(self, bytes, n);
     json_error_t error;
     json_t *message = json_loadb(bytes, n, 0, &error);
     const pst_rc rc = message ? pst_host_hear_json(self, message)
-                              : pst_fail(PST_E_PEER, "its program %s sent JSON that cannot be read: %s",
+                              : pst_fail(PST_E_PEER, "external program %s sent invalid JSON: %s",
                                          self->caps.file, error.text);
     json_decref(message);
     return rc;

@@ -103,8 +103,10 @@ pst_rc pst_host_hand_frame(struct pst_stage *self, struct pst_host_hand *hand, i
     if (!b) {
         b = add(hand);
         if (!b)
-            return pst_fail(PST_E_LIMIT, "its program %s has more than %d batches in hand", self->caps.file,
-                            BATCHES_MAX);
+            return pst_fail(
+                PST_E_LIMIT,
+                "external program %s has received more than %d batches that it has not sent on yet",
+                self->caps.file, BATCHES_MAX);
         b->batch = frame->batch;
         b->micro = frame->micro;
         b->port = port;
@@ -127,8 +129,9 @@ pst_rc pst_host_hand_credit(struct pst_stage *self, struct pst_host_hand *hand, 
 {
     struct pst_host_batch *b = add(hand);
     if (!b)
-        return pst_fail(PST_E_LIMIT, "its program %s has more than %d batches in hand", self->caps.file,
-                        BATCHES_MAX);
+        return pst_fail(PST_E_LIMIT,
+                        "external program %s has received more than %d batches that it has not sent on yet",
+                        self->caps.file, BATCHES_MAX);
     b->batch = credit->batch;
     b->micro = credit->micro;
     b->port = port;
@@ -150,7 +153,8 @@ static PST_PRINTF(4, 5) pst_rc
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return pst_fail(PST_E_PEER, "its program %s sent a wrong frame of batch %" PRIu64 ", micro-batch %u: %s",
+    return pst_fail(PST_E_PEER,
+                    "external program %s sent an invalid frame for batch %" PRIu64 ", micro-batch %u: %s",
                     self->caps.file, batch, micro, text);
 }
 
@@ -207,10 +211,11 @@ static pst_rc check_owed(const struct pst_stage *self, const struct pst_host_han
     const struct pst_host_batch *b = find_owed(hand, batch, micro);
     if (!b)
         return PST_OK;
-    return pst_fail(PST_E_PEER,
-                    "its program %s gave back the slots of batch %" PRIu64 ", micro-batch %u, and went on "
-                    "without sending it through %s: send a frame of it without references",
-                    self->caps.file, b->batch, b->micro, output_left(self, b));
+    return pst_fail(
+        PST_E_PEER,
+        "external program %s released the slots of batch %" PRIu64
+        ", micro-batch %u, but has not sent the batch through %s: send a frame without references first",
+        self->caps.file, b->batch, b->micro, output_left(self, b));
 }
 
 static pst_rc check_part(const struct pst_stage *self, const struct pst_host_batch *b, int port,
@@ -219,13 +224,16 @@ static pst_rc check_part(const struct pst_stage *self, const struct pst_host_bat
     const bool last = (frame->flags & PST_LAST_PART) != 0;
     const uint32_t expected = b->sent[port];
     if (frame->part != expected || expected == PIECES_MAX)
-        return refuse(self, b->batch, b->micro, "it is part %u, expected part %u", frame->part, expected);
+        return refuse(self, b->batch, b->micro, "the frame has part %u; expected part %u", frame->part,
+                      expected);
     if (!last && !b->credit && b->complete && frame->part + 1 >= b->given)
-        return refuse(self, b->batch, b->micro, "flag 1 (last part) is missing: no further part came in");
+        return refuse(self, b->batch, b->micro,
+                      "flag 1 (last part) is missing, although the batch has no further part");
     if (!last && !b->credit && frame->part >= b->given)
-        return refuse(self, b->batch, b->micro, "part %u has not come in", frame->part);
+        return refuse(self, b->batch, b->micro, "the stage has not received part %u yet", frame->part);
     if (last && !b->complete)
-        return refuse(self, b->batch, b->micro, "flag 1 is set, but its last part has not come in");
+        return refuse(self, b->batch, b->micro,
+                      "flag 1 (last part) is set, but the stage has not received the last part yet");
     return PST_OK;
 }
 
@@ -234,17 +242,17 @@ static pst_rc check_last(const struct pst_stage *self, const struct pst_host_bat
 {
     const bool last_micro = (frame->flags & PST_LAST_MICRO) != 0;
     if (!b->credit && last_micro != b->last_micro)
-        return refuse(self, b->batch, b->micro, "flag 2 (last micro-batch) is %d, expected %d, as it came in",
-                      last_micro, b->last_micro);
+        return refuse(self, b->batch, b->micro,
+                      "flag 2 (last micro-batch) is %d; expected %d, as in the received frame", last_micro,
+                      b->last_micro);
     if (b->credit && !last_micro && (frame->nrefs == 0 || frame->micro + 1 == PIECES_MAX))
         return refuse(self, b->batch, b->micro, "flag 2 (last micro-batch) is missing");
     for (uint32_t i = 0; i < b->nrefs; i++)
         if (b->held[i] && !has_ref(frame, b->refs[i]))
-            return refuse(
-                self, b->batch, b->micro,
-                "it lacks slot %u of route %u, which came with the batch: send it on, or release it "
-                "before",
-                b->refs[i].slot, b->refs[i].route);
+            return refuse(self, b->batch, b->micro,
+                          "slot %u of route %u, which was received with the batch, is missing: send it in "
+                          "this frame, or release it before",
+                          b->refs[i].slot, b->refs[i].route);
     return PST_OK;
 }
 
@@ -261,7 +269,7 @@ static pst_rc check_refs(const struct pst_stage *self, const struct pst_host_han
         }
         if (!found)
             return refuse(self, frame->batch, frame->micro,
-                          "slot %u of route %u did not come with this batch", frame->refs[r].slot,
+                          "slot %u of route %u was not received with this batch", frame->refs[r].slot,
                           frame->refs[r].route);
     }
     return PST_OK;
@@ -292,7 +300,8 @@ pst_rc pst_host_hand_send(struct pst_stage *self, struct pst_host_hand *hand, in
     if ((frame->flags & ~(unsigned)(PST_LAST_PART | PST_LAST_MICRO)) ||
         (frame->flags & (PST_LAST_PART | PST_LAST_MICRO)) == PST_LAST_MICRO)
         return refuse(self, frame->batch, frame->micro,
-                      "flags are %u, expected 0, 1 (last part) or 3 (of the last micro-batch)", frame->flags);
+                      "flags are %u; expected 0, 1 (last part) or 3 (last part of the last micro-batch)",
+                      frame->flags);
     pst_rc rc = check_owed(self, hand, frame->batch, frame->micro);
     if (rc == PST_OK)
         rc = check_refs(self, hand, port, frame);
@@ -316,14 +325,14 @@ pst_rc pst_host_hand_send(struct pst_stage *self, struct pst_host_hand *hand, in
         return rc;
     }
     if (!other)
-        return refuse(self, frame->batch, frame->micro, "the program has no batch of these numbers in hand");
+        return refuse(self, frame->batch, frame->micro,
+                      "the program has not received a batch with these numbers, or has already finished it");
     if (!(other->left & bit))
-        return refuse(self, frame->batch, frame->micro, "its last part has been sent through %s already",
+        return refuse(self, frame->batch, frame->micro, "the last part was already sent through %s",
                       self->desc.ports[port].name);
-    return refuse(
-        self, frame->batch, frame->micro,
-        "it has no references, but the program holds slots that came with the batch: send them on, or "
-        "release them before");
+    return refuse(self, frame->batch, frame->micro,
+                  "the frame has no references, but the program still holds slots of this batch: send them "
+                  "in the frame, or release them before");
 }
 
 pst_rc pst_host_hand_give_back(struct pst_stage *self, struct pst_host_hand *hand, struct pst_ref ref)
@@ -339,7 +348,7 @@ pst_rc pst_host_hand_give_back(struct pst_stage *self, struct pst_host_hand *han
         drop_settled(hand);
         return rc;
     }
-    return pst_fail(PST_E_PEER, "its program %s released slot %u of route %u, which it does not hold",
+    return pst_fail(PST_E_PEER, "external program %s released slot %u of route %u, which it does not hold",
                     self->caps.file, ref.slot, ref.route);
 }
 
@@ -347,15 +356,15 @@ pst_rc pst_host_hand_done(struct pst_stage *self, const struct pst_host_hand *ha
 {
     for (int i = 0; i < self->ninputs; i++)
         if (!self->inputs[i].back && !self->inputs[i].ended)
-            return pst_fail(PST_E_PEER, "its program %s says that it is done, but input %s has not ended",
+            return pst_fail(PST_E_PEER, "external program %s sent \"done\", but input %s has not ended",
                             self->caps.file, self->desc.ports[self->inputs[i].port].name);
     for (uint32_t i = 0; i < hand->n; i++) {
         const struct pst_host_batch *b = &hand->batches[i];
         if (!b->credit || b->nheld == 0)
             return pst_fail(PST_E_PEER,
-                            "its program %s says that it is done, but has not %s batch %" PRIu64
-                            ", micro-batch %u, which came through %s",
-                            self->caps.file, b->nheld > 0 ? "given back all slots of" : "sent on", b->batch,
+                            "external program %s sent \"done\", but has not %s batch %" PRIu64
+                            ", micro-batch %u, which it received through %s",
+                            self->caps.file, b->nheld > 0 ? "released all slots of" : "sent on", b->batch,
                             b->micro, self->desc.ports[b->port].name);
     }
     for (int i = 0; i < self->nroutes; i++) {
@@ -363,14 +372,14 @@ pst_rc pst_host_hand_done(struct pst_stage *self, const struct pst_host_hand *ha
         const char *name = self->desc.ports[r->via_port].name;
         if (r->origin_port >= 0 && self->ninputs == 0 && !r->total_told)
             return pst_fail(PST_E_PEER,
-                            "its program %s says that it is done, but never said how many batches %s has "
-                            "(\"total\")",
+                            "external program %s sent \"done\", but never sent \"total\" with the number of "
+                            "batches of %s",
                             self->caps.file, name);
         if (r->origin_port >= 0 && r->total_told &&
             (r->open > 0 || !pst_pool_exhausted(r->pool, (uint32_t)self->instance)))
             return pst_fail(PST_E_PEER,
-                            "its program %s says that it is done, but has not sent all batches of %s that it "
-                            "said there are (\"total\")",
+                            "external program %s sent \"done\", but has not sent as many batches through %s "
+                            "as its \"total\" announced",
                             self->caps.file, name);
     }
     return PST_OK;

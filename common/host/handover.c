@@ -29,8 +29,8 @@ static pst_rc open_event(const char *name, int gpu, void **event)
     else if (text && pst_ipc_parse(text + 1, &handle))
         rc = gpus->event_open(gpu, &handle, event, why);
     else
-        return pst_fail(PST_E_PEER, "the memory host sent an event without a handle");
-    return rc == PST_OK ? rc : pst_fail(rc, "cannot make or open an event that several stages use: %s", why);
+        return pst_fail(PST_E_PEER, "the process that owns the GPU memory sent an event without a handle");
+    return rc == PST_OK ? rc : pst_fail(rc, "cannot create or open a GPU event that stages share: %s", why);
 }
 
 /* Each event is opened once in a process. Its threads share it by its name. */
@@ -54,7 +54,7 @@ static pst_rc find_event(struct pst_host_process *process, const char *name, voi
     (void)pthread_mutex_unlock(&process->lock);
     if (rc != PST_OK)
         free(known);
-    return rc != PST_OK || known ? rc : pst_fail(PST_E_NOMEM, "out of memory for an event");
+    return rc != PST_OK || known ? rc : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate an event");
 }
 
 void pst_handover_free_events(struct pst_host_process *process)
@@ -96,7 +96,7 @@ pst_rc pst_handover_open(struct pst_stage *self, struct pst_host_route_end *rout
     route->mine = calloc(route->slots, sizeof *route->mine);
     route->theirs = calloc((n + 1) * route->slots, sizeof *route->theirs);
     if (!route->mine || !route->theirs)
-        return pst_fail(PST_E_NOMEM, "out of memory for the events of %u slots", route->slots);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the events of %u slots", route->slots);
     pst_rc rc = find_events(self, mine, route->slots, route->mine);
     for (size_t i = 0; i < n && rc == PST_OK; i++)
         rc = find_events(self, json_array_get(theirs, i), route->slots, &route->theirs[i * route->slots]);
@@ -141,7 +141,7 @@ static pst_rc wait_for_others(struct pst_stage *self, const struct pst_host_rout
         rc = gpus->event_wait(pst_gpu_number(pst_device_name(self)), route->theirs[i * route->slots + slot],
                               self->stream, host, why);
         if (rc != PST_OK)
-            return pst_fail(rc, "waiting for another stage's kernels, which use slot %u of route %u: %s",
+            return pst_fail(rc, "cannot wait for the GPU work of another stage on slot %u of route %u: %s",
                             slot, route->id, why);
     }
     return rc;
@@ -174,15 +174,15 @@ pst_rc pst_handover_give(struct pst_stage *self, const struct pst_host_route_end
     rc = gpus->event_record(gpu, event, self->stream, why);
     if (rc == PST_OK && !route->mine)
         rc = gpus->event_wait(gpu, event, NULL, true, why);
-    return rc == PST_OK ? rc : pst_fail(rc, "cannot hand on slot %u of route %u: %s", slot, route->id, why);
+    return rc == PST_OK ? rc : pst_fail(rc, "cannot pass on slot %u of route %u: %s", slot, route->id, why);
 }
 
 pst_rc pst_slot_wait(struct pst_stage *self, struct pst_ref ref)
 {
     const struct pst_host_route_end *route = pst_host_route_end_find(self, ref.route);
-    return route && ref.slot < route->slots ? wait_for_others(self, route, ref.slot, true)
-                                            : pst_fail(PST_E_ARG,
-                                                       "it waits for slot %u of route %u, which does "
-                                                       "not pass here",
-                                                       ref.slot, ref.route);
+    return route && ref.slot < route->slots
+               ? wait_for_others(self, route, ref.slot, true)
+               : pst_fail(PST_E_ARG,
+                          "the stage waits for slot %u of route %u, but that route does not reach this stage",
+                          ref.slot, ref.route);
 }

@@ -33,7 +33,7 @@ pst_rc pst_host_process_init(struct pst_host_process *process)
     if (!process->zmq)
         return pst_fail_errno("cannot start ZeroMQ");
     if (pthread_mutex_init(&process->lock, NULL) != 0)
-        return pst_fail(PST_E_NOMEM, "cannot make a mutex");
+        return pst_fail(PST_E_NOMEM, "cannot create a mutex");
     return PST_OK;
 }
 
@@ -74,14 +74,14 @@ static pst_rc open_gpu(const char *path, uint64_t bytes, int *gpu, struct pst_re
     const char *text = strchr(path, ' ');
     *gpu = *gpu >= 0 ? *gpu : pst_gpu_number(path);
     if (!text || !pst_ipc_parse(text + 1, &handle))
-        return pst_fail(PST_E_PEER, "the memory host sent memory without a handle");
+        return pst_fail(PST_E_PEER,
+                        "the process that owns the memory of this device sent a region without a handle");
     pst_rc rc = pst_gpus_open(&gpus);
     if (rc != PST_OK)
         return rc;
     rc = gpus->open(*gpu, &handle, &out->base, why);
     out->bytes = bytes;
-    return rc == PST_OK ? PST_OK
-                        : pst_fail(rc, "cannot open GPU memory that another process shares: %s", why);
+    return rc == PST_OK ? PST_OK : pst_fail(rc, "cannot open the GPU memory of another process: %s", why);
 }
 
 static pst_rc pin(const struct pst_region *region, int gpu)
@@ -107,7 +107,8 @@ static pst_rc map_shared(struct pst_host_process *process, const char *path, uin
     while (i < process->nregions && strcmp(process->regions[i].path, path) != 0)
         i++;
     if (i == PST_HOST_REGIONS_MAX || strlen(path) >= PST_REGION_PATH_MAX) {
-        rc = pst_fail(PST_E_LIMIT, "more than %d regions in one process", PST_HOST_REGIONS_MAX);
+        rc = pst_fail(PST_E_LIMIT, "this process would map more than %d shared memory regions",
+                      PST_HOST_REGIONS_MAX);
     } else if (i == process->nregions) {
         process->regions[i].gpu = pst_gpu_number(path) >= 0 ? gpu : -1;
         process->regions[i].pinned = false;
@@ -135,7 +136,7 @@ pst_rc pst_control_send(struct pst_stage *self, json_t *message)
     char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
     json_decref(message);
     if (!text)
-        return pst_fail(PST_E_NOMEM, "out of memory for a message");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a message");
     int sent = zmq_send(self->control, text, strlen(text), ZMQ_DONTWAIT);
     free(text);
     return sent >= 0 ? PST_OK : pst_fail_errno("cannot reach the supervisor");
@@ -171,15 +172,15 @@ static pst_rc expect(struct pst_stage *self, const char *type, json_t **out)
     while (!*out && getppid() > 1 && errno == EAGAIN) /* other stages may take long; the supervisor lives */
         *out = control_recv(self, SUPERVISOR_DEADLINE_MS);
     if (!*out)
-        return pst_fail(PST_E_PEER, "the supervisor is gone");
+        return pst_fail(PST_E_PEER, "the supervisor process has ended");
     if (strcmp(type_of(*out), type) == 0)
         return PST_OK;
     pst_rc rc = PST_E_INTERRUPTED;
     if (strcmp(type_of(*out), "stop") == 0 || strcmp(type_of(*out), "finish") == 0)
         self->stopping = true;
     else
-        rc = pst_fail(PST_E_PEER, "expected the message \"%s\" of the supervisor, got \"%s\"", type,
-                      type_of(*out));
+        rc = pst_fail(PST_E_PEER, "unexpected message from the supervisor: expected \"%s\", found \"%s\"",
+                      type, type_of(*out));
     json_decref(*out);
     *out = NULL;
     return rc;
@@ -320,7 +321,7 @@ static pst_rc connect_control(struct pst_stage *self, const char *endpoint)
     self->control = zmq_socket(self->process->zmq, ZMQ_DEALER);
     self->inbox = zmq_socket(self->process->zmq, ZMQ_PULL);
     if (!self->control || !self->inbox)
-        return pst_fail_errno("cannot make sockets");
+        return pst_fail_errno("cannot create sockets");
     if (zmq_setsockopt(self->control, ZMQ_ROUTING_ID, self->name, strlen(self->name)) != 0 ||
         zmq_setsockopt(self->control, ZMQ_LINGER, &linger, sizeof linger) != 0 ||
         zmq_setsockopt(self->inbox, ZMQ_LINGER, &zero, sizeof zero) != 0 ||
@@ -348,7 +349,7 @@ static pst_rc set_cores(const char *cores)
             break;
     }
     if (sched_setaffinity(0, sizeof set, &set) != 0)
-        return pst_fail_errno("cannot run on cores %s", cores);
+        return pst_fail_errno("cannot bind this process to CPU cores %s", cores);
     return PST_OK;
 }
 
@@ -378,7 +379,7 @@ static pst_rc configure(struct pst_stage *self)
     self->start_batch = (uint64_t)json_integer_value(json_object_get(c, "start_batch"));
     self->state = calloc(1, self->desc.state_bytes ? self->desc.state_bytes : 1);
     if (!self->state || self->instances < 1)
-        return pst_fail(PST_E_NOMEM, "out of memory for the stage's state");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the state of the stage");
     pst_desc_bind(&self->desc, self->params, self->state);
     uid_t uid = geteuid();
     int64_t most = INBOX_MAX_BYTES;
@@ -421,7 +422,7 @@ static pst_rc open_stage(struct pst_stage *self)
     const char *board = json_string_value(json_object_get(message, "board"));
     uint64_t bytes = (uint64_t)json_integer_value(json_object_get(message, "board_bytes"));
     rc = board ? map_shared(self->process, board, bytes, -1, &self->board_map)
-               : pst_fail(PST_E_PEER, "the supervisor's \"open\" message names no board");
+               : pst_fail(PST_E_PEER, "the supervisor's \"open\" message does not name the shared board");
     if (rc != PST_OK)
         goto out;
     self->board = self->board_map.base;
@@ -429,7 +430,7 @@ static pst_rc open_stage(struct pst_stage *self)
     json_int_t page = json_integer_value(json_object_get(message, "page"));
     if (self->board->magic != PST_BOARD_MAGIC || pages < 0 || page < 0 ||
         (uint64_t)(pages + (page + 1) * PST_PAGE) > bytes) {
-        rc = pst_fail(PST_E_PEER, "the shared board is not the one of this run");
+        rc = pst_fail(PST_E_PEER, "the shared board does not belong to this run");
         goto out;
     }
     self->page = (struct pst_page *)(uintptr_t)((char *)self->board_map.base + pages + page * PST_PAGE);
@@ -524,7 +525,7 @@ pst_rc pst_host_run(struct pst_host_process *process, const char *control, const
 {
     struct pst_stage *self = calloc(1, sizeof *self);
     if (!self)
-        return pst_fail(PST_E_NOMEM, "out of memory for stage %s", name);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate stage %s", name);
     self->process = process;
     (void)snprintf(self->name, sizeof self->name, "%s", name);
     pst_rc rc = connect_control(self, control);

@@ -43,13 +43,14 @@ static struct pst_host_route_end *want_held(struct pst_stage *self, struct pst_r
 {
     struct pst_host_route_end *route = pst_host_route_end_find(self, ref.route);
     if (!route || ref.slot >= route->slots) {
-        (void)pst_fail(PST_E_ARG, "it %s slot %u of route %u, which does not pass here", what, ref.slot,
-                       ref.route);
+        (void)pst_fail(PST_E_ARG,
+                       "the stage %s slot %u of route %u, but that route does not reach this stage", what,
+                       ref.slot, ref.route);
         return NULL;
     }
     if (!route->held[ref.slot] && !(announced && route->announced[ref.slot])) {
-        (void)pst_fail(PST_E_ARG, "it %s slot %u of route %u, which it does not hold", what, ref.slot,
-                       ref.route);
+        (void)pst_fail(PST_E_ARG, "the stage %s slot %u of route %u, but does not hold this slot", what,
+                       ref.slot, ref.route);
         return NULL;
     }
     return route;
@@ -146,7 +147,7 @@ void pst_total(struct pst_stage *self, int port, uint64_t batches)
     struct pst_host_route_end *route = held_at_port(self, port);
     if (!route)
         return; /* the port is not linked */
-    assert(route->origin_port == port && "pst_total is for outputs that originate slots");
+    assert(route->origin_port == port && "pst_total is only for outputs that originate slots");
     route->total_told = true;
     pst_pool_total(route->pool, batches);
 }
@@ -168,7 +169,7 @@ static pst_rc push_when_there_is_room(struct pst_stage *self, const struct pst_h
 static pst_rc push(struct pst_stage *self, struct pst_host_output *out, int to, const struct pst_frame *frame)
 {
     if (frame->nrefs > out->rings[to].refs)
-        return pst_fail(PST_E_LIMIT, "it sent a frame with %u slots, but this link carries at most %u",
+        return pst_fail(PST_E_LIMIT, "the stage sent a frame with %u slots, but this link carries at most %u",
                         frame->nrefs, out->rings[to].refs);
     if (!pst_lane_push(&out->rings[to], frame)) {
         const enum pst_page_state before = pst_page_enter(self->page, PST_PAGE_WAITS_CREDIT);
@@ -188,7 +189,8 @@ pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame)
     for (int i = 0; i < self->noutputs; i++)
         links += self->outputs[i].port == port;
     if (frame->nrefs > PST_REFS_MAX || (frame->flags & PST_END))
-        return pst_fail(PST_E_ARG, "it sent a frame with %u slots and flags %u, which no stage may send",
+        return pst_fail(PST_E_ARG,
+                        "the stage sent a frame with %u slots and flags %u; a stage must not send this",
                         frame->nrefs, frame->flags);
     for (uint32_t r = 0; r < frame->nrefs; r++) {
         struct pst_host_route_end *route = want_held(self, frame->refs[r], "sent", !gives);
@@ -242,8 +244,9 @@ static pst_rc deliver_frame(struct pst_stage *self, struct pst_host_input *in, c
     for (uint32_t r = 0; r < frame->nrefs; r++) {
         struct pst_host_route_end *route = pst_host_route_end_find(self, frame->refs[r].route);
         if (!route || frame->refs[r].slot >= route->slots)
-            return pst_fail(PST_E_PEER, "%s%s sent it slot %u of route %u, which does not pass here",
-                            in->nrings > 1 ? "an instance of the stage of " : "", in->producers[0]->name,
+            return pst_fail(PST_E_PEER,
+                            "%s%s sent slot %u of route %u, but that route does not reach this stage",
+                            in->nrings > 1 ? "an instance of the same stage as " : "", in->producers[0]->name,
                             frame->refs[r].slot, frame->refs[r].route);
         const pst_rc rc = pst_handover_take(self, route, frame->refs[r].slot);
         if (rc != PST_OK)
@@ -335,10 +338,11 @@ static pst_rc take(struct pst_stage *self, struct pst_host_input *in, int ring, 
         return deliver_frame(self, in, frame);
     }
     if (frame->batch < in->next_batch || !keep(in, frame))
-        return pst_fail(PST_E_PEER,
-                        "%s sent it batch %llu, micro-batch %u, part %u; expected batch %llu, %u, %u",
-                        in->producers[ring]->name, (unsigned long long)frame->batch, frame->micro,
-                        frame->part, (unsigned long long)in->next_batch, in->next_micro, in->next_part);
+        return pst_fail(
+            PST_E_PEER,
+            "%s sent batch %llu, micro-batch %u, part %u; expected batch %llu, micro-batch %u, part %u",
+            in->producers[ring]->name, (unsigned long long)frame->batch, frame->micro, frame->part,
+            (unsigned long long)in->next_batch, in->next_micro, in->next_part);
     return PST_OK;
 }
 
@@ -352,7 +356,7 @@ static bool step_input(struct pst_stage *self, struct pst_host_input *in, pst_rc
     for (int r = 0; r < in->nrings && *rc == PST_OK; r++) {
         int got = in->ring_ended[r] ? 0 : pst_lane_pop(&in->rings[r], &frame);
         if (got < 0)
-            *rc = pst_fail(PST_E_PEER, "%s sent it something that is no frame", in->producers[r]->name);
+            *rc = pst_fail(PST_E_PEER, "%s sent an invalid frame", in->producers[r]->name);
         if (got > 0) {
             any = true;
             *rc = take(self, in, r, &frame);
@@ -367,7 +371,7 @@ static bool step_input(struct pst_stage *self, struct pst_host_input *in, pst_rc
         in->ended = true;
         any = true;
         if (in->npending > 0)
-            *rc = pst_fail(PST_E_PEER, "its input %s ended, but batch %llu never came",
+            *rc = pst_fail(PST_E_PEER, "input %s ended, but batch %llu never arrived",
                            self->desc.ports[in->port].name, (unsigned long long)in->next_batch);
         struct pst_event event = {.kind = PST_EV_END, .port = in->port};
         if (*rc == PST_OK)

@@ -63,7 +63,7 @@ int pst_instance(const struct pst_stage *self, int *instances)
 int pst_port(const struct pst_stage *self, const char *name)
 {
     int port = pst_desc_port(&self->desc, name);
-    assert(port >= 0 && "the descriptor has no port of this name");
+    assert(port >= 0 && "the stage's description has no port with this name");
     return port;
 }
 
@@ -100,7 +100,7 @@ const char *pst_oneshot(const struct pst_stage *self, int port)
 
 void pst_need(struct pst_stage *self, int port, uint64_t bytes, uint64_t align)
 {
-    assert(self->needs && "pst_need belongs in size");
+    assert(self->needs && "call pst_need only from the stage's `size` function");
     (void)json_array_append_new(self->needs, json_pack("{ss sI sI}", "port", port_name(self, port), "bytes",
                                                        (json_int_t)bytes, "align", (json_int_t)align));
 }
@@ -142,13 +142,14 @@ pst_rc pst_report(struct pst_stage *self, const char *section, const char *fmt, 
     int n = vasprintf(&text, fmt, ap);
     va_end(ap);
     if (n < 0)
-        return pst_fail(PST_E_NOMEM, "out of memory for a report");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a report");
     json_error_t error;
     json_t *data = json_loads(text, 0, &error);
     free(text);
     if (!json_is_object(data)) {
         json_decref(data);
-        return pst_fail(PST_E_ARG, "its report \"%s\" is not a JSON object: %s", section, error.text);
+        return pst_fail(PST_E_ARG, "the report \"%s\" of the stage is not a JSON object: %s", section,
+                        error.text);
     }
     return pst_control_send(self,
                             json_pack("{ss ss so}", "type", "report", "section", section, "data", data));

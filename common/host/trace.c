@@ -11,7 +11,7 @@ pst_rc pst_trace_open(struct pst_trace *trace)
 {
     trace->count = 0;
     trace->spans = calloc(PST_TRACE_SPANS_MAX, sizeof *trace->spans);
-    return trace->spans ? PST_OK : pst_fail(PST_E_NOMEM, "out of memory for the trace");
+    return trace->spans ? PST_OK : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the trace");
 }
 
 void pst_trace_add(struct pst_trace *trace, const char *name, double begin_s, double end_s)

@@ -63,9 +63,9 @@ static pst_rc start_zap(struct pst_wire_socket *wire, void *zmq)
     wire->zap = zmq_socket(zmq, ZMQ_REP);
     if (!wire->zap || zmq_setsockopt(wire->zap, ZMQ_LINGER, &zero, sizeof zero) != 0 ||
         zmq_bind(wire->zap, ZAP_ENDPOINT) != 0)
-        return pst_fail_errno("cannot check the keys of a program over tcp");
+        return pst_fail_errno("cannot open a socket that checks the CURVE keys of external programs");
     if (pthread_create(&wire->zap_thread, NULL, authenticate, wire) != 0)
-        return pst_fail(PST_E_NOMEM, "cannot start a thread that checks keys");
+        return pst_fail(PST_E_NOMEM, "cannot start a thread that checks CURVE keys");
     wire->zap_runs = true;
     return PST_OK;
 }
@@ -89,16 +89,17 @@ static pst_rc require_keys(struct pst_wire_socket *wire, void *zmq)
     char public[PST_WIRE_KEY_MAX], secret[PST_WIRE_KEY_MAX], program[PST_WIRE_KEY_MAX];
     int one = 1;
     if (zmq_curve_keypair(public, secret) != 0 || zmq_curve_keypair(wire->zap_key, program) != 0)
-        return errno == ENOTSUP ? pst_fail(PST_E_UNSUPPORTED,
-                                           "this libzmq was built without CURVE, which a tcp endpoint needs")
-                                : pst_fail_errno("cannot make keys for %s", wire->endpoint);
+        return errno == ENOTSUP
+                   ? pst_fail(PST_E_UNSUPPORTED,
+                              "this libzmq was built without CURVE encryption, which a tcp endpoint needs")
+                   : pst_fail_errno("cannot create CURVE keys for %s", wire->endpoint);
     (void)snprintf(wire->keys, sizeof wire->keys, "%s %s %s", public, wire->zap_key, program);
     wire->curve = true;
     pst_rc rc = start_zap(wire, zmq);
     if (rc == PST_OK && (zmq_setsockopt(wire->socket, ZMQ_CURVE_SERVER, &one, sizeof one) != 0 ||
                          zmq_setsockopt(wire->socket, ZMQ_CURVE_SECRETKEY, secret, PST_WIRE_KEY_MAX) != 0 ||
                          zmq_setsockopt(wire->socket, ZMQ_ZAP_DOMAIN, "penstock", 8) != 0))
-        rc = pst_fail_errno("cannot require keys at %s", wire->endpoint);
+        rc = pst_fail_errno("cannot require CURVE keys at %s", wire->endpoint);
     explicit_bzero(secret, sizeof secret);
     explicit_bzero(program, sizeof program);
     return rc;
@@ -114,11 +115,11 @@ static pst_rc open_monitor(struct pst_wire_socket *wire, void *zmq)
     (void)snprintf(name, sizeof name, "inproc://wire-%p", (void *)wire);
     wire->connection = -1;
     if (zmq_socket_monitor(wire->socket, name, ZMQ_EVENT_DISCONNECTED) != 0)
-        return pst_fail_errno("cannot watch connections");
+        return pst_fail_errno("cannot monitor connections");
     wire->monitor = zmq_socket(zmq, ZMQ_PAIR);
     if (!wire->monitor || zmq_setsockopt(wire->monitor, ZMQ_LINGER, &zero, sizeof zero) != 0 ||
         zmq_connect(wire->monitor, name) != 0)
-        return pst_fail_errno("cannot watch connections");
+        return pst_fail_errno("cannot monitor connections");
     return PST_OK;
 }
 
@@ -134,13 +135,13 @@ pst_rc pst_wire_open(struct pst_wire_socket *wire, void *zmq, const char *endpoi
         zmq_setsockopt(wire->socket, ZMQ_SNDHWM, &zero, sizeof zero) != 0 ||
         zmq_setsockopt(wire->socket, ZMQ_ROUTER_MANDATORY, &one, sizeof one) != 0 ||
         zmq_setsockopt(wire->socket, ZMQ_MAXMSGSIZE, &most, sizeof most) != 0)
-        return pst_fail_errno("cannot make a socket for %s", endpoint);
+        return pst_fail_errno("cannot create a socket for %s", endpoint);
     if (strncmp(endpoint, "tcp://", 6) == 0) {
         pst_rc rc = require_keys(wire, zmq);
         if (rc != PST_OK)
             return rc;
     } else if (zmq_setsockopt(wire->socket, ZMQ_IPC_FILTER_UID, &uid, sizeof uid) != 0) {
-        return pst_fail_errno("cannot keep other users from %s", endpoint);
+        return pst_fail_errno("cannot restrict %s to the current user", endpoint);
     }
     pst_rc rc = open_monitor(wire, zmq);
     if (rc == PST_OK && (zmq_bind(wire->socket, endpoint) != 0 ||

@@ -78,7 +78,8 @@ pst_rc pst_pool_init(struct pst_pool *pool, uint32_t slots, uint32_t instances, 
     int failed = pthread_mutex_init(&pool->lock, &attr);
     (void)pthread_mutexattr_destroy(&attr);
     if (failed)
-        return pst_fail(PST_E_UNSUPPORTED, "this system has no mutexes that processes can share");
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "this system does not support mutexes that are shared between processes");
     pool->slots = pool->nfree = slots;
     pool->instances = instances;
     pool->by_turn = by_turn;
@@ -165,7 +166,7 @@ pst_rc pst_pool_want(struct pst_pool *pool, uint32_t instance, uint64_t batch, u
     pst_rc rc = PST_OK;
     (void)pthread_mutex_lock(&pool->lock);
     if (pool->nwants >= PST_WANTS_MAX)
-        rc = pst_fail(PST_E_LIMIT, "more than %d micro-batches wait for a slot", PST_WANTS_MAX);
+        rc = pst_fail(PST_E_LIMIT, "more than %d micro-batches are waiting for a slot", PST_WANTS_MAX);
     else
         pool->wants[pool->nwants++] = (struct pst_want){batch, micro, instance};
     (void)pthread_mutex_unlock(&pool->lock);

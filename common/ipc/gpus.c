@@ -45,7 +45,8 @@ static pst_rc load(const struct pst_gpus **gpus)
     pst_gpus_fn table;
     *(void **)&table = dlsym(object, PST_GPUS_SYMBOL);
     if (!table || table()->bytes != sizeof **gpus)
-        return pst_fail(PST_E_UNSUPPORTED, "%s belongs to another build of Penstock: build it again", path);
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "%s was built together with another version of Penstock: build it again", path);
     *gpus = table();
     return PST_OK;
 }

@@ -48,7 +48,8 @@ pst_rc pst_proc_start(struct pst_proc *proc, char *const argv[], int pulse_fd)
     if (proc->pid > 0)
         return PST_OK;
     proc->pid = 0;
-    return pst_fail_errno("cannot start a process for %s, which ulimit -u may limit", proc->name);
+    return pst_fail_errno("cannot start a process for %s; the process limit may be reached (ulimit -u)",
+                          proc->name);
 }
 
 bool pst_proc_was_killed(const struct pst_proc *proc)

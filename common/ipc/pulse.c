@@ -26,7 +26,7 @@ pst_rc pst_pulse_init(struct pst_pulse *pulse)
         pulse->counts = page;
         return PST_OK;
     }
-    rc = pst_fail_errno("cannot map the page of heartbeats");
+    rc = pst_fail_errno("cannot map the shared page of heartbeats");
     pst_pulse_release(pulse);
     return rc;
 }
@@ -70,11 +70,14 @@ pst_rc pst_heart_start(struct pst_heart *heart, const char *index)
     long at = strtol(index, &end, 10);
     struct stat st;
     if (*end || at < 0 || at >= PST_PULSE_MAX || fstat(INHERITED_FD, &st) != 0 || st.st_size != PST_PAGE)
-        return pst_fail(PST_E_ARG, "--pulse %s: this process inherited no page of heartbeats", index);
+        return pst_fail(
+            PST_E_ARG,
+            "--pulse %s: this process did not inherit the shared page of heartbeats from `penstock run`",
+            index);
     void *page = mmap(NULL, PST_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, INHERITED_FD, 0);
     (void)close(INHERITED_FD); /* programs that this process starts must not inherit it */
     if (page == MAP_FAILED)
-        return pst_fail_errno("cannot map the page of heartbeats");
+        return pst_fail_errno("cannot map the shared page of heartbeats");
     heart->counts = page;
     heart->index = (int)at;
     atomic_store(&heart->stop, false);
@@ -83,7 +86,8 @@ pst_rc pst_heart_start(struct pst_heart *heart, const char *index)
         return PST_OK;
     (void)munmap(page, PST_PAGE);
     errno = error;
-    return pst_fail_errno("cannot start a thread for the heartbeat, which ulimit -u may limit");
+    return pst_fail_errno(
+        "cannot start a thread for the heartbeat; the process limit may be reached (ulimit -u)");
 }
 
 void pst_heart_stop(struct pst_heart *heart)

@@ -15,7 +15,7 @@ pst_rc pst_region_create(int *fd, const char *name, uint64_t bytes)
 {
     *fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (*fd < 0)
-        return pst_fail_errno("cannot make shared memory for %s", name);
+        return pst_fail_errno("cannot create shared memory for %s", name);
     if (ftruncate(*fd, (off_t)bytes) == 0 && fallocate(*fd, 0, 0, (off_t)bytes) == 0 &&
         fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         return PST_OK;
@@ -40,7 +40,8 @@ static pst_rc remember(const struct pst_region *region, int fd)
     pst_rc rc = PST_OK;
     (void)pthread_mutex_lock(&lock);
     if (nmapped == PST_REGION_MAPPED_MAX)
-        rc = pst_fail(PST_E_LIMIT, "more than %d regions in one process", PST_REGION_MAPPED_MAX);
+        rc = pst_fail(PST_E_LIMIT, "this process would map more than %d shared memory regions",
+                      PST_REGION_MAPPED_MAX);
     else
         mapped[nmapped++] = (struct mapped){region->base, region->bytes, fd};
     (void)pthread_mutex_unlock(&lock);
@@ -74,7 +75,7 @@ pst_rc pst_region_find(const void *addr, uint64_t bytes, int *fd, uint64_t *offs
         rc = PST_OK;
     }
     (void)pthread_mutex_unlock(&lock);
-    return rc == PST_OK ? rc : pst_fail(rc, "the memory at %p lies in no shared region", addr);
+    return rc == PST_OK ? rc : pst_fail(rc, "the memory at %p is not in a shared memory region", addr);
 }
 
 /* Maps fd, which it keeps on success. */

@@ -13,7 +13,7 @@ static void draw_left_out(const struct pst_pipeline *pl, FILE *out)
         for (int l = 0; l < pl->nlinks; l++)
             there = there || pl->links[l].index == (int)i;
         if (!there)
-            fprintf(out, "    %%%% left out: links[%zu], %s to %s (when: %s)\n", i,
+            fprintf(out, "    %%%% not used: links[%zu], %s to %s (when: %s)\n", i,
                     json_string_value(json_object_get(link, "from")),
                     json_string_value(json_object_get(link, "to")),
                     json_string_value(json_object_get(link, "when")));

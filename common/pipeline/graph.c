@@ -16,11 +16,10 @@ static bool check_instances(const struct pst_pipeline *pl, struct pst_diag *diag
     for (int s = 0; s < pl->nstages; s++)
         total += pl->stages[s].instances;
     if (total > PST_STAGES_MAX)
-        pst_json_error(
-            &pl->doc, diag, "stages",
-            "the pipeline has %d instances of stages (including copies between devices), and at most %d "
-            "are allowed",
-            total, PST_STAGES_MAX);
+        pst_json_error(&pl->doc, diag, "stages",
+                       "the pipeline needs %d instances of stages (including copies between devices); at "
+                       "most %d are allowed",
+                       total, PST_STAGES_MAX);
     return total <= PST_STAGES_MAX;
 }
 
@@ -57,10 +56,10 @@ static bool insert_copy(struct pst_pipeline *pl, int l, struct pst_diag *diag)
 {
     struct pst_link_spec *link = &pl->links[l];
     if (pl->nstages >= PST_STAGES_MAX || pl->nlinks >= 2 * PST_PIPELINE_LINKS_MAX) {
-        pst_link_error(
-            pl, diag, link, "",
-            "too many links cross devices: each needs a copy, and at most %d stages and copies are allowed",
-            PST_STAGES_MAX);
+        pst_link_error(pl, diag, link, "",
+                       "too many links connect different devices: each needs a copy stage, and at most %d "
+                       "stages and copies are allowed",
+                       PST_STAGES_MAX);
         return false;
     }
     struct pst_pipeline_stage_spec *copy = &pl->stages[pl->nstages];
@@ -127,8 +126,8 @@ bool pst_graph_build(struct pst_graph *graph, struct pst_pipeline *pl, struct ps
             continue;
         if (!carries_one_route(graph, pl, link)) {
             pst_link_error(pl, diag, link, "",
-                           "carries slots of several routes, and so cannot cross from %s to %s: place both "
-                           "stages on one device",
+                           "this link carries slots of several routes, so it cannot connect %s to %s: place "
+                           "both stages on one device",
                            from, pl->stages[link->to].device);
             return false;
         }

@@ -83,6 +83,7 @@ pst_rc pst_pipeline_check_identity(const struct pst_pipeline *pl, const char *te
     json_decref(now);
     json_decref(then);
     return differences[0]
-               ? pst_fail(PST_E_ARG, "this pipeline trains other epochs than the run before: %s", differences)
+               ? pst_fail(PST_E_ARG, "this pipeline would train on other batches than the run to resume: %s",
+                          differences)
                : PST_OK;
 }

@@ -46,7 +46,7 @@ static void check_memory(const struct pst_pipeline *pl, struct pst_diag *diag,
                          const struct pst_port_desc *port)
 {
     if (strncmp(pl->stages[stage].device, "cpu:", 4) == 0 && !pst_desc_list_has(port->memory, ',', "cpu"))
-        pst_link_error(pl, diag, link, member, "%s.%s cannot work on cpu memory: it takes %s",
+        pst_link_error(pl, diag, link, member, "%s.%s cannot use cpu memory: it accepts %s",
                        pl->stages[stage].name, port->name, port->memory);
 }
 
@@ -78,8 +78,10 @@ static void check_repeated(const struct pst_pipeline *pl, struct pst_diag *diag,
         told = told || (other->to == link->to && other->to_port == link->to_port);
         if (other->slots && link->slots && other->from == link->from && other->from_port == link->from_port &&
             other->slots != link->slots)
-            pst_link_error(pl, diag, link, ".slots", "links[%d] gave the same route %d slots", other->index,
-                           other->slots);
+            pst_link_error(
+                pl, diag, link, ".slots",
+                "links[%d] sets %d slots for the same route: set the same number, or set it only once",
+                other->index, other->slots);
     }
 }
 
@@ -89,7 +91,7 @@ static void check_link(const struct pst_pipeline *pl, struct pst_diag *diag, con
     const char *from = pl->stages[link->from].name, *to = pl->stages[link->to].name;
     if ((out->flags & PST_PORT_ONESHOT) != (in->flags & PST_PORT_ONESHOT)) {
         const bool one = (out->flags & PST_PORT_ONESHOT) != 0;
-        pst_link_error(pl, diag, link, "", "%s.%s is %s and %s.%s is %s: they cannot be linked", from,
+        pst_link_error(pl, diag, link, "", "%s.%s is %s, but %s.%s is %s: these cannot be linked", from,
                        out->name, one ? "one-shot" : "a stream", to, in->name, one ? "a stream" : "one-shot");
         return;
     }
@@ -98,10 +100,13 @@ static void check_link(const struct pst_pipeline *pl, struct pst_diag *diag, con
     check_memory(pl, diag, link, ".to", link->to, in);
     if (link->slots && out->forwards)
         pst_link_error(pl, diag, link, ".slots",
-                       "%s.%s passes on the slots of its input: give \"slots\" on the link where they begin",
+                       "%s.%s forwards the slots of its input, so \"slots\" cannot be set here: set it on "
+                       "the link where the slots originate",
                        from, out->name);
     else if (link->slots && (out->flags & PST_PORT_ONESHOT))
-        pst_link_error(pl, diag, link, ".slots", "%s.%s is one-shot, and has no slots", from, out->name);
+        pst_link_error(pl, diag, link, ".slots",
+                       "%s.%s is one-shot and has no slots, so \"slots\" cannot be set here", from,
+                       out->name);
     check_repeated(pl, diag, link);
 }
 
@@ -115,7 +120,7 @@ static void check_unlinked(const struct pst_pipeline *pl, struct pst_diag *diag,
             continue;
         char path[PST_JSON_PATH_MAX];
         (void)snprintf(path, sizeof path, "stages.%s", pl->stages[s].name);
-        pst_json_error(&pl->doc, diag, path, "its %s \"%s\" is not linked (%s)",
+        pst_json_error(&pl->doc, diag, path, "%s \"%s\" is not linked (%s)",
                        port->dir == PST_IN ? "input" : "output", port->name, port->help);
     }
 }
@@ -133,11 +138,10 @@ static void visit(const struct pst_pipeline *pl, struct pst_diag *diag, int s, e
         if (link->from != s || link->back)
             continue;
         if (marks[link->to] == ON_THE_WAY)
-            pst_link_error(
-                pl, diag, link, "",
-                "closes a loop from %s back to %s: add \"back\": true if %s can go on without waiting for "
-                "this link",
-                pl->stages[s].name, pl->stages[link->to].name, pl->stages[link->to].name);
+            pst_link_error(pl, diag, link, "",
+                           "this link closes a loop from %s back to %s: add \"back\": true if %s can "
+                           "continue without waiting for this link",
+                           pl->stages[s].name, pl->stages[link->to].name, pl->stages[link->to].name);
         else if (marks[link->to] == UNSEEN)
             visit(pl, diag, link->to, marks);
     }
@@ -176,7 +180,7 @@ static void check_loops(const struct pst_pipeline *pl, struct pst_diag *diag)
     for (int l = 0; l < pl->nlinks; l++)
         if (pl->links[l].back && !pst_link_leads(pl, pl->links[l].to, pl->links[l].from))
             pst_link_error(pl, diag, &pl->links[l], ".back",
-                           "this link closes no loop, so it cannot be a back link");
+                           "this link does not close a loop, so \"back\" must not be true");
 }
 
 void pst_link_check_all(const struct pst_pipeline *pl, struct pst_diag *diag)

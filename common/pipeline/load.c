@@ -107,7 +107,7 @@ static void load_name(struct pst_pipeline_loading *ld)
     struct pst_pipeline *pl = ld->pl;
     if (pst_pipeline_get_string(ld, pl->doc.root, "", "name", pl->name, sizeof pl->name)) {
         if (!pst_pipeline_good_name(pl->name, PST_NAME_MAX - 1))
-            pst_pipeline_error(ld, "name", "expected 1 to %d letters, digits, _ or -, found \"%s\"",
+            pst_pipeline_error(ld, "name", "expected a name of 1 to %d letters, digits, _ or -, found \"%s\"",
                                PST_NAME_MAX - 1, pl->name);
         return;
     }
@@ -145,7 +145,7 @@ static void load_head(struct pst_pipeline_loading *ld)
     char help[HELP_MAX];
     pst_pipeline_check_keys(ld, root, "", keys, sizeof keys / sizeof keys[0]);
     if (!json_object_get(root, "penstock"))
-        pst_pipeline_error(ld, "", "\"penstock\" is missing: the version of the file's form, which is 1");
+        pst_pipeline_error(ld, "", "\"penstock\" is missing: set it to 1, the version of the file format");
     (void)pst_pipeline_get_int(ld, root, "", "penstock", 1, 1, 1);
     load_name(ld);
     (void)pst_pipeline_get_string(ld, root, "", "help", help, sizeof help);

@@ -56,7 +56,7 @@ static bool find_end(struct pst_pipeline_loading *ld, const json_t *link, const 
     (void)snprintf(at, sizeof at, "%s.%s", path, end->key);
     if (!pst_pipeline_get_string(ld, link, path, end->key, text, sizeof text)) {
         if (!json_object_get(link, end->key))
-            pst_pipeline_error(ld, path, "\"%s\" is missing: \"stage.port\"", end->key);
+            pst_pipeline_error(ld, path, "\"%s\" is missing: expected \"stage.port\"", end->key);
         return false;
     }
     char *dot = strchr(text, '.');
@@ -69,7 +69,7 @@ static bool find_end(struct pst_pipeline_loading *ld, const json_t *link, const 
         names[i] = pl->stages[i].name;
     end->stage = pst_pipeline_stage(pl, text);
     if (end->stage < 0) {
-        pst_pipeline_error(ld, at, "there is no stage \"%s\"%s", text,
+        pst_pipeline_error(ld, at, "the pipeline has no stage \"%s\"%s", text,
                            pst_pipeline_hint(text, names, (size_t)pl->nstages, near));
         return false;
     }
@@ -111,7 +111,8 @@ static void load_link(struct pst_pipeline_loading *ld, const json_t *j, size_t i
         return;
     }
     if (pl->nlinks == PST_PIPELINE_LINKS_MAX) {
-        pst_pipeline_error(ld, path, "the pipeline has more than %d links", PST_PIPELINE_LINKS_MAX);
+        pst_pipeline_error(ld, path, "the pipeline has too many links: at most %d are allowed",
+                           PST_PIPELINE_LINKS_MAX);
         return;
     }
     pst_pipeline_check_keys(ld, j, path, keys, sizeof keys / sizeof keys[0]);

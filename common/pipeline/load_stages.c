@@ -24,7 +24,7 @@ static void load_param(struct pst_pipeline_loading *ld, struct pst_pipeline_stag
         (void)snprintf(at, sizeof at, "params.%s", param->name);
     json_t *def = !value && param->def ? json_loads(param->def, JSON_DECODE_ANY, NULL) : NULL;
     if (!value && !def)
-        pst_pipeline_error(ld, at, "this parameter is required: %s (%s)", param->help,
+        pst_pipeline_error(ld, at, "required parameter is missing: %s (%s)", param->help,
                            pst_desc_type_name(param->type));
     else if (!pst_desc_value(param, value ? value : def, &normal, why))
         pst_pipeline_error(ld, at, "%s", why);
@@ -42,7 +42,8 @@ static void check_needed(struct pst_pipeline_loading *ld, const struct pst_pipel
         return;
     char at[PST_JSON_PATH_MAX];
     (void)snprintf(at, sizeof at, "%s.params", path);
-    pst_pipeline_error(ld, at, "%s needs the parameter %s (%s)", param->needed_if, param->name, param->help);
+    pst_pipeline_error(ld, at, "stage %s needs the parameter %s (%s)", param->needed_if, param->name,
+                       param->help);
 }
 
 /* Unknown parameters. If --with or --set changed `run` after they were given, they belong to another stage:
@@ -70,8 +71,8 @@ static void check_param_keys(struct pst_pipeline_loading *ld, const struct pst_p
     (void)snprintf(at, sizeof at, "%s.params", path);
     if (others[0])
         pst_pipeline_error(ld, at,
-                           "%s does not have the parameters of the stage that it replaces: %s; "
-                           "--set %s={} removes them",
+                           "%s does not have the parameters of the stage that it replaces: %s; use --set "
+                           "%s={} to remove them",
                            stage->caps.desc->name, others, at);
     pst_pipeline_check_keys(ld, rest, at, names, n);
     json_decref(rest);
@@ -131,12 +132,12 @@ static void load_group(struct pst_pipeline_loading *ld, struct pst_pipeline_stag
     (void)snprintf(at, sizeof at, "%s.group", path);
     (void)pst_pipeline_get_string(ld, j, path, "group", stage->group, sizeof stage->group);
     if (stage->group[0] && !pst_pipeline_good_name(stage->group, PST_PIPELINE_STAGE_NAME_MAX)) {
-        pst_pipeline_error(ld, at, "the name of a group has 1 to %d letters, digits, _ or -",
+        pst_pipeline_error(ld, at, "invalid group name: expected 1 to %d letters, digits, _ or -",
                            PST_PIPELINE_STAGE_NAME_MAX);
         stage->group[0] = '\0';
     }
     if (stage->caps.foreign && (stage->group[0] || ld->group_all))
-        pst_pipeline_error(ld, at, "%s is an external program, which cannot be a thread of a group",
+        pst_pipeline_error(ld, at, "%s is an external program, so it cannot run as a thread of a group",
                            stage->caps.run);
     if (ld->group_all)
         (void)snprintf(stage->group, sizeof stage->group, "all");
@@ -151,8 +152,8 @@ static void load_instances(struct pst_pipeline_loading *ld, struct pst_pipeline_
     if (!desc || desc->instances_max == 0 || stage->instances <= desc->instances_max)
         return;
     (void)snprintf(at, sizeof at, "%s.instances", path);
-    pst_pipeline_error(ld, at, "%s cannot have %d instances, at most %d", desc->name, stage->instances,
-                       desc->instances_max);
+    pst_pipeline_error(ld, at, "%s cannot have %d instances; at most %d are allowed", desc->name,
+                       stage->instances, desc->instances_max);
     stage->instances = desc->instances_max;
 }
 
@@ -178,7 +179,7 @@ static void load_endpoint(struct pst_pipeline_loading *ld, struct pst_pipeline_s
                            "expected tcp://ADDRESS:PORT, for example \"tcp://127.0.0.1:*\", found \"%s\"",
                            stage->endpoint);
     else if (!stage->caps.foreign)
-        pst_pipeline_error(ld, at, "only external programs have endpoints, and %s is a shared object",
+        pst_pipeline_error(ld, at, "only external programs have an endpoint, but %s is a shared object",
                            stage->caps.run);
 }
 
@@ -204,7 +205,7 @@ static void unknown_stage(struct pst_pipeline_loading *ld, const char *at, const
     if (installed)
         pst_pipeline_error(ld, at, "%s", why);
     else
-        pst_pipeline_error(ld, at, "no stage \"%s\" is installed (installed are %s)%s", run, list,
+        pst_pipeline_error(ld, at, "stage \"%s\" is not installed (installed: %s)%s", run, list,
                            pst_pipeline_hint(run, (const char *const *)names, n, near));
     for (size_t i = 0; i < n; i++)
         free(names[i]);
@@ -222,7 +223,7 @@ static void missing_run(struct pst_pipeline_loading *ld, const char *name, const
         if (n < PST_STAGES_MAX && strcmp(other, name) != 0)
             names[n++] = other;
     }
-    pst_pipeline_error(ld, path, "\"run\" is missing: the name of an installed stage, or a path%s",
+    pst_pipeline_error(ld, path, "\"run\" is missing: expected the name of an installed stage, or a path%s",
                        pst_pipeline_hint(name, names, n, near));
 }
 
@@ -233,13 +234,14 @@ static struct pst_pipeline_stage_spec *add_stage(struct pst_pipeline_loading *ld
     static const char *const keys[] = {"run", "params", "place", "group", "instances", "endpoint"};
     struct pst_pipeline *pl = ld->pl;
     if (!pst_pipeline_good_name(name, PST_PIPELINE_STAGE_NAME_MAX))
-        pst_pipeline_error(ld, path, "the name of a stage has 1 to %d letters, digits, _ or -",
+        pst_pipeline_error(ld, path, "invalid stage name: expected 1 to %d letters, digits, _ or -",
                            PST_PIPELINE_STAGE_NAME_MAX);
     else if (!json_is_object(j))
         pst_pipeline_error(ld, path, "expected an object, for example {\"run\": \"sampler\"}, found %s",
                            pst_json_kind(j));
     else if (pl->nstages == PST_STAGES_MAX)
-        pst_pipeline_error(ld, path, "the pipeline has more than %d stages", PST_STAGES_MAX);
+        pst_pipeline_error(ld, path, "the pipeline has too many stages: at most %d are allowed",
+                           PST_STAGES_MAX);
     else {
         struct pst_pipeline_stage_spec *stage = &pl->stages[pl->nstages++];
         (void)snprintf(stage->name, sizeof stage->name, "%s", name);
@@ -298,8 +300,9 @@ static void check_groups(struct pst_pipeline_loading *ld)
         if (other < 0 || strcmp(pl->stages[other].group, group) == 0)
             continue;
         (void)snprintf(at, sizeof at, "stages.%s.group", pl->stages[s].name);
-        pst_pipeline_error(ld, at, "a group cannot be called %s, because the stage of that name is not in it",
-                           group);
+        pst_pipeline_error(
+            ld, at, "the group cannot have the name of stage %s, because that stage is not in the group",
+            group);
     }
 }
 
@@ -329,7 +332,7 @@ void pst_pipeline_load_stages(struct pst_pipeline_loading *ld)
     if (!json_is_object(stages) || json_object_size(stages) == 0) {
         pst_pipeline_error(ld, "stages", "expected an object of stages, found %s",
                            !stages                  ? "nothing"
-                           : json_is_object(stages) ? "an empty one"
+                           : json_is_object(stages) ? "an empty object"
                                                     : pst_json_kind(stages));
         return;
     }

@@ -50,13 +50,13 @@ bool pst_place_stage_on_gpu(const struct pst_pipeline_stage_spec *stage, char wh
         if (can)
             (void)snprintf(why, PST_PLACE_WHY_MAX, "%.40s can use a GPU only if %s", desc->name, clause);
         else
-            (void)snprintf(why, PST_PLACE_WHY_MAX, "%.40s runs on CPUs only: its %s %.40s takes %.20s memory",
+            (void)snprintf(why, PST_PLACE_WHY_MAX, "%.40s runs only on CPUs: its %s %.40s uses %.20s memory",
                            desc->name, port->dir == PST_IN ? "input" : "output", port->name, port->memory);
         return false;
     }
     if (stage->caps.foreign)
-        (void)snprintf(why, PST_PLACE_WHY_MAX,
-                       "%.40s is an external program, and those can only use host memory", desc->name);
+        (void)snprintf(why, PST_PLACE_WHY_MAX, "%.40s is an external program, which can only use host memory",
+                       desc->name);
     return !stage->caps.foreign;
 }
 
@@ -98,7 +98,7 @@ static void choose_device(struct pst_pipeline_stage_spec *stage)
     if (gpu)
         (void)snprintf(stage->chosen, sizeof stage->chosen, "the first GPU");
     else if (can)
-        (void)snprintf(stage->chosen, sizeof stage->chosen, "there is no GPU: %.170s", why);
+        (void)snprintf(stage->chosen, sizeof stage->chosen, "this machine has no usable GPU: %.170s", why);
 }
 
 static bool check_gpu(const struct pst_pipeline *pl, struct pst_diag *diag, const char *at,
@@ -107,10 +107,11 @@ static bool check_gpu(const struct pst_pipeline *pl, struct pst_diag *diag, cons
     char why[PST_GPUS_WHY_BYTES];
     int gpus = pst_gpus_count(why);
     if (gpus == 0)
-        pst_json_error(&pl->doc, diag, at, "there is no device %s: no GPU can be used: %s", stage->device,
+        pst_json_error(&pl->doc, diag, at, "device %s does not exist: no GPU can be used: %s", stage->device,
                        why);
     else if (number >= gpus)
-        pst_json_error(&pl->doc, diag, at, "there is no device %s: this machine has %d, from cuda:0 on",
+        pst_json_error(&pl->doc, diag, at,
+                       "device %s does not exist: this machine has %d GPUs, numbered from cuda:0",
                        stage->device, gpus);
     else if (!pst_place_stage_on_gpu(stage, why))
         pst_json_error(&pl->doc, diag, at, "%s cannot run on %s: %s", stage->name, stage->device, why);
@@ -187,7 +188,8 @@ void pst_place_cores(const struct pst_pipeline *pl, struct pst_diag *diag, const
             return;
         }
         if (last >= have) {
-            pst_json_error(&pl->doc, diag, at, "this machine has cores 0 to %d, found %d", have - 1, last);
+            pst_json_error(&pl->doc, diag, at,
+                           "expected cores from 0 to %d, which this machine has, found %d", have - 1, last);
             return;
         }
         if (!*item++)

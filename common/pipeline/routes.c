@@ -138,7 +138,8 @@ static bool add_route(struct pst_graph *graph, const struct pst_pipeline *pl, st
                       int p)
 {
     if (graph->nroutes == PST_GRAPH_ROUTES_MAX) {
-        pst_json_error(&pl->doc, diag, "links", "the pipeline has more than %d routes", PST_GRAPH_ROUTES_MAX);
+        pst_json_error(&pl->doc, diag, "links", "the pipeline has too many routes: at most %d are allowed",
+                       PST_GRAPH_ROUTES_MAX);
         return false;
     }
     struct pst_route *route = &graph->routes[graph->nroutes];
@@ -146,7 +147,7 @@ static bool add_route(struct pst_graph *graph, const struct pst_pipeline *pl, st
     if (!follow(pl, route, s, p)) {
         char path[PST_JSON_PATH_MAX];
         (void)snprintf(path, sizeof path, "stages.%s", pl->stages[s].name);
-        pst_json_error(&pl->doc, diag, path, "its output %s leads to more than %d inputs",
+        pst_json_error(&pl->doc, diag, path, "output %s leads to more than %d inputs",
                        pl->stages[s].caps.desc->ports[p].name, PST_ROUTE_BORROWERS_MAX);
         return false;
     }
@@ -212,7 +213,7 @@ static void check_capacity(const struct pst_pipeline *pl, struct pst_diag *diag,
         if (pl->links[l].from == route->stage && pl->links[l].from_port == route->port &&
             pl->links[l].index >= 0)
             (void)snprintf(path, sizeof path, "links[%d].slots", pl->links[l].index);
-    pst_json_error(&pl->doc, diag, path, "%d slots can deadlock (%s): give at least %d", route->slots,
+    pst_json_error(&pl->doc, diag, path, "%d slots can deadlock (%s): set slots to at least %d", route->slots,
                    keepers, need);
 }
 
@@ -232,11 +233,10 @@ static void check_writers(const struct pst_pipeline *pl, struct pst_diag *diag, 
             const bool first = (port_a->flags & PST_PORT_WRITES) != 0;
             char path[PST_JSON_PATH_MAX];
             (void)snprintf(path, sizeof path, "stages.%s", first ? one->name : two->name);
-            pst_json_error(
-                &pl->doc, diag, path,
-                "it changes slots that %s holds at the same time: put it before the point where the slots "
-                "go to several stages",
-                first ? two->name : one->name);
+            pst_json_error(&pl->doc, diag, path,
+                           "the stage changes slots while %s holds them: place it before the point where the "
+                           "slots go to several stages",
+                           first ? two->name : one->name);
         }
 }
 
@@ -253,9 +253,10 @@ static void check_route(const struct pst_pipeline *pl, struct pst_diag *diag, co
             continue;
         char path[PST_JSON_PATH_MAX];
         (void)snprintf(path, sizeof path, "stages.%s.params", stage->name);
-        pst_json_error(&pl->doc, diag, path,
-                       "%s needs whole batches, but %s can split them because of %s: change one of the two",
-                       in->whole_if, origin->name, port->splits_if);
+        pst_json_error(
+            &pl->doc, diag, path,
+            "%s needs whole batches, but %s can split them because of %s: change one of these two stages",
+            in->whole_if, origin->name, port->splits_if);
     }
 }
 

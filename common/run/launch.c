@@ -181,7 +181,7 @@ pst_rc pst_run_id(char id[PST_RUN_ID_MAX])
 {
     uint64_t random;
     if (getrandom(&random, sizeof random, 0) != sizeof random)
-        return pst_fail_errno("cannot get random bytes");
+        return pst_fail_errno("cannot get random bytes from the kernel");
     (void)snprintf(id, PST_RUN_ID_MAX, "%016" PRIx64, random);
     return PST_OK;
 }
@@ -213,10 +213,10 @@ pst_rc pst_run_launch(struct pst_supervisor *sv)
         return pst_fail(PST_E_NOMEM, "out of memory");
     (void)snprintf(dir, sizeof dir, "%s/logs", sv->opt->run_dir);
     if (mkdir(dir, 0700) != 0 && errno != EEXIST)
-        return pst_fail_errno("cannot make %s", dir);
+        return pst_fail_errno("cannot create %s", dir);
     (void)snprintf(dir, sizeof dir, "%s/trace", sv->opt->run_dir);
     if (sv->opt->trace && mkdir(dir, 0700) != 0 && errno != EEXIST)
-        return pst_fail_errno("cannot make %s", dir);
+        return pst_fail_errno("cannot create %s", dir);
     pst_rc rc = plan_instances(sv);
     if (rc == PST_OK)
         rc = pst_run_check_limits(sv);
@@ -502,15 +502,15 @@ static pst_rc check_memory(const struct pst_supervisor *sv, uint64_t total)
     for (int r = 0; r < sv->graph->nroutes; r++) {
         const struct pst_route *route = &sv->graph->routes[r];
         (void)snprintf(list + strlen(list), sizeof list - strlen(list),
-                       "; %s.%s: %d slots of %.1f MiB, as %s asked", sv->pl->stages[route->stage].name,
+                       "; %s.%s: %d slots of %.1f MiB, as stage %s requested",
+                       sv->pl->stages[route->stage].name,
                        sv->pl->stages[route->stage].caps.desc->ports[route->port].name, route->slots,
                        (double)sv->slot_bytes[r] / 1048576.0, asked_by(sv, r));
     }
-    return pst_fail(
-        PST_E_LIMIT,
-        "the slots need %.2f GiB, but this run may use %.2f GiB (the machine's memory, or the limit "
-        "of a memory cgroup): use fewer slots, smaller batches or smaller fanouts%s",
-        (double)total / 1073741824.0, (double)have / 1073741824.0, list);
+    return pst_fail(PST_E_LIMIT,
+                    "the slots need %.2f GiB, but this run may use only %.2f GiB (the machine's memory, or "
+                    "the limit of a memory cgroup): use fewer slots, smaller batches or smaller fanouts%s",
+                    (double)total / 1073741824.0, (double)have / 1073741824.0, list);
 }
 
 pst_rc pst_run_size_routes(struct pst_supervisor *sv)
@@ -530,11 +530,12 @@ pst_rc pst_run_size_routes(struct pst_supervisor *sv)
         uint64_t align = sv->align[r] > PST_CACHE_LINE ? sv->align[r] : PST_CACHE_LINE;
         if (sv->slot_bytes[r] == 0)
             return pst_fail(PST_E_STATE,
-                            "no stage said how large the slots of %s.%s must be (pst_need, or \"needs\")",
+                            "no stage requested a slot size for %s.%s (with pst_need, or with \"needs\")",
                             sv->pl->stages[route->stage].name,
                             sv->pl->stages[route->stage].caps.desc->ports[route->port].name);
         if (sv->slot_bytes[r] > (UINT64_C(1) << 46))
-            return pst_fail(PST_E_LIMIT, "%s asked for slots of %.1f TiB on the route that begins at %s.%s",
+            return pst_fail(PST_E_LIMIT,
+                            "stage %s requested slots of %.1f TiB on the route that begins at %s.%s",
                             asked_by(sv, r), (double)sv->slot_bytes[r] / 1099511627776.0,
                             sv->pl->stages[route->stage].name,
                             sv->pl->stages[route->stage].caps.desc->ports[route->port].name);

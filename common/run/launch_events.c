@@ -85,8 +85,8 @@ void pst_run_hear_events(struct pst_supervisor *sv, const char *who, const json_
     pst_report_no_events(sv->report, why);
     pst_run_clear_line(sv);
     fprintf(stderr,
-            "warning: %s: stages wait on the host for each other's kernels, because this GPU cannot share "
-            "events: %s\n",
+            "warning: %s: stages wait on the CPU for each other's GPU work, because this GPU cannot share "
+            "events between processes: %s\n",
             who, why);
 }
 

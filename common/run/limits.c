@@ -21,8 +21,8 @@ static pst_rc check_open_files(const struct pst_supervisor *sv)
     if (limit.rlim_max >= need && setrlimit(RLIMIT_NOFILE, &limit) == 0)
         return PST_OK;
     return pst_fail(PST_E_LIMIT,
-                    "this pipeline's processes need %llu open files each, but at most %llu are "
-                    "allowed: raise the limit (ulimit -n)",
+                    "each process of this pipeline needs up to %llu open files, but only %llu are allowed: "
+                    "raise the limit (ulimit -n)",
                     (unsigned long long)need, (unsigned long long)limit.rlim_max);
 }
 

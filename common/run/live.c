@@ -26,7 +26,7 @@ pst_rc pst_live_write(const char *run_dir, const char *board_path, uint64_t boar
     json_t *j = json_pack("{ss sI sI so}", "board", board_path, "bytes", (json_int_t)board_bytes, "pages_at",
                           (json_int_t)pages_at, "instances", list);
     if (!j)
-        return pst_fail(PST_E_NOMEM, "out of memory for live.json");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate live.json");
     live_path(run_dir, path);
     pst_rc rc = pst_report_write_json(j, path);
     json_decref(j);
@@ -62,7 +62,7 @@ pst_rc pst_live_open(struct pst_live *live, const char *run_dir)
     json_error_t error;
     json_t *j = json_load_file(path, 0, &error);
     if (!j)
-        return pst_fail(PST_E_STATE, "%s: %s: no run is going there", path, error.text);
+        return pst_fail(PST_E_STATE, "%s: %s: no run is active in this directory", path, error.text);
     const char *board = json_string_value(json_object_get(j, "board"));
     json_int_t bytes = json_integer_value(json_object_get(j, "bytes"));
     json_int_t pages_at = json_integer_value(json_object_get(j, "pages_at"));
@@ -71,13 +71,13 @@ pst_rc pst_live_open(struct pst_live *live, const char *run_dir)
     pst_rc rc = PST_OK;
     if (!board || bytes <= 0 || pages_at < 0 || n > PST_STAGES_MAX ||
         pages_at + (json_int_t)n * PST_PAGE > bytes)
-        rc = pst_fail(PST_E_FORMAT, "%s was not written by a supervisor of this version", path);
+        rc = pst_fail(PST_E_FORMAT, "%s was not written by this version of `penstock run`", path);
     for (size_t i = 0; i < n && rc == PST_OK; i++)
         read_part(live, i, json_array_get(instances, i));
     if (rc == PST_OK && pst_region_map(&live->map, board, (uint64_t)bytes) != PST_OK)
-        rc = pst_fail(PST_E_STATE, "%s: no run is going there any more", run_dir);
+        rc = pst_fail(PST_E_STATE, "%s: the run has ended", run_dir);
     if (rc == PST_OK && ((const struct pst_board *)live->map.base)->magic != PST_BOARD_MAGIC)
-        rc = pst_fail(PST_E_FORMAT, "%s: the memory at %s belongs to another process", run_dir, board);
+        rc = pst_fail(PST_E_FORMAT, "%s: the shared memory %s does not belong to this run", run_dir, board);
     live->n = (int)n;
     live->pages_at = (uint64_t)pages_at;
     json_decref(j);

@@ -74,10 +74,10 @@ static bool name_places(struct pst_mps *mps, const char *run_dir, char *pipes, c
     if (!realpath(run_dir, dir))
         (void)snprintf(mps->why, sizeof mps->why, "%.160s: %s", run_dir, strerror(errno));
     else if ((size_t)snprintf(pipes, bytes, "%s/mps", dir) > PIPES_MAX)
-        (void)snprintf(
-            mps->why, sizeof mps->why,
-            "the run directory's name is too long for its sockets: %zu characters, expected at most %d",
-            strlen(dir), PIPES_MAX - (int)strlen("/mps"));
+        (void)snprintf(mps->why, sizeof mps->why,
+                       "the path of the run directory is too long for the sockets of MPS: %zu characters, "
+                       "expected at most %d",
+                       strlen(dir), PIPES_MAX - (int)strlen("/mps"));
     else if ((size_t)snprintf(logs, bytes, "%s/logs", dir) < bytes)
         return true;
     return false;
@@ -122,8 +122,7 @@ void pst_mps_start(struct pst_mps *mps, const char *run_dir)
         return;
     }
     pst_mps_stop(mps);
-    (void)snprintf(mps->why, sizeof mps->why, "%.120s does not start: %.100s/mps.log says why", program,
-                   logs);
+    (void)snprintf(mps->why, sizeof mps->why, "cannot start %.120s: see %.100s/mps.log", program, logs);
 }
 
 void pst_mps_share(const struct pst_mps *mps, int percent)

@@ -247,5 +247,6 @@ void pst_report_print(const json_t *report, FILE *out)
                 num(stage, "busy_s"), num(stage, "wait_input_s"), num(stage, "wait_credit_s"),
                 num(stage, "wait_disk_s"), num(stage, "items"));
     }
-    fprintf(out, "  share: of the run's time, busy or waiting for its disk; slot: waiting for a free one\n");
+    fprintf(out, "  share: percent of the run's time, computing or waiting for its disk; slot: waiting for a "
+                 "free slot\n");
 }

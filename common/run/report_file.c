@@ -75,7 +75,7 @@ static pst_rc open_special(const char *path, int *fd)
             return pst_fail_errno("cannot open %s", path);
         (void)nanosleep(&nap, NULL);
     }
-    return pst_fail(PST_E_STATE, "%s is a pipe that nobody reads: start its reader first", path);
+    return pst_fail(PST_E_STATE, "%s is a pipe without a reader: start its reader first", path);
 }
 
 /* How to write to path. */
@@ -96,7 +96,7 @@ static pst_rc put_text(const char *path, const void *text, size_t bytes)
         return write_to(own, text, bytes, path);
     const enum kind kind = kind_of(path);
     if (kind == REFUSED)
-        return pst_fail(PST_E_ARG, "%s: expected a file, a pipe or a terminal", path);
+        return pst_fail(PST_E_ARG, "%s is not a regular file, a pipe or a terminal", path);
     if (kind == REPLACE) {
         char *target = realpath(path, NULL); /* the file and not the link to it is replaced */
         const pst_rc rc = pst_file_replace(target != NULL ? target : path, text, bytes);
@@ -118,8 +118,9 @@ static pst_rc write_json(const json_t *json, const char *path,
 {
     size_t bytes;
     char *text = text_of(json, &bytes);
-    const pst_rc rc =
-        text != NULL ? write(path, text, bytes) : pst_fail(PST_E_NOMEM, "no memory for the text of %s", path);
+    const pst_rc rc = text != NULL
+                          ? write(path, text, bytes)
+                          : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the text of %s", path);
     free(text);
     return rc;
 }
@@ -144,19 +145,20 @@ pst_rc pst_report_check_path(const char *option, const char *path)
                    : pst_fail(PST_E_ARG, "%s %s: descriptor %d is not open", option, path, own);
     const enum kind kind = kind_of(path);
     if (path[0] == '\0' || kind == REFUSED)
-        return pst_fail(PST_E_ARG, "%s '%s': expected a file, a pipe or a terminal", option, path);
+        return pst_fail(PST_E_ARG, "%s '%s' is not a regular file, a pipe or a terminal", option, path);
     if (kind == THROUGH)
         return PST_OK;
     char *target = realpath(path, NULL);
     const int n = snprintf(dir, sizeof dir, "%s", target != NULL ? target : path);
     free(target);
     if (n < 0 || n >= (int)sizeof dir)
-        return pst_fail(PST_E_ARG, "%s: the path is longer than %zu bytes", option, sizeof dir - 1);
+        return pst_fail(PST_E_ARG, "%s: the path is too long: expected at most %zu bytes", option,
+                        sizeof dir - 1);
     char *slash = strrchr(dir, '/');
     if (slash != NULL)
         slash[slash == dir] = '\0';
     if (access(slash != NULL ? dir : ".", W_OK | X_OK) != 0)
-        return pst_fail(PST_E_ARG, "%s %s: cannot write in the directory %s: %s", option, path,
+        return pst_fail(PST_E_ARG, "%s %s: cannot write to the directory %s: %s", option, path,
                         slash != NULL ? dir : ".", strerror(errno));
     return PST_OK;
 }

@@ -91,7 +91,10 @@ static void on_report(struct pst_supervisor *sv, const struct pst_run_instance *
         return;
     const char *taken = pst_report_add(sv->report, section, data);
     if (taken && sv->end != PST_RUN_FAILED)
-        pst_run_fail(sv, in->name, NULL, "it reports \"%s\", which is the runtime's own", taken);
+        pst_run_fail(
+            sv, in->name, NULL,
+            "the stage reported the section \"%s\", whose name is reserved for the runtime: use another name",
+            taken);
     else if (!taken && strcmp(section, "epochs") == 0)
         pst_run_show_epoch(sv, data);
 }
@@ -125,7 +128,7 @@ static const char *perhaps(const struct pst_supervisor *sv, int p)
     const int status = sv->procs[p].status;
     for (int h = 0; h < sv->nhosts; h++)
         if (sv->hosts[h].proc == p && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
-            return ": if nobody killed it, memory ran out: use fewer slots, or smaller batches";
+            return ": unless somebody killed it, memory ran out: use fewer slots or smaller batches";
     return "";
 }
 
@@ -183,8 +186,9 @@ static void from_instance(struct pst_supervisor *sv, int i, const char *type, co
     if (strcmp(type, "hello") == 0 && in->life == PST_RUN_BORN) {
         in->pid = (int)json_integer_value(json_object_get(m, "pid"));
         if (json_integer_value(json_object_get(m, "protocol")) != 1)
-            pst_run_fail(sv, in->name, NULL,
-                         "penstock-stage is of another version than penstock: install both from one build");
+            pst_run_fail(
+                sv, in->name, NULL,
+                "penstock-stage and penstock have different versions: install both from the same build");
         in->life = PST_RUN_GREETED;
         pst_run_tell(sv, in->name, pst_run_configure_message(sv, i));
         if (sv->stopping)
@@ -210,13 +214,13 @@ static void from_instance(struct pst_supervisor *sv, int i, const char *type, co
         if (!echo)
             fail_told(sv, in->name, &sv->procs[in->proc],
                       json_is_true(json_object_get(m, "died")) ? PST_RUN_LOG_TAIL : PST_RUN_LOG_PATH,
-                      text ? text : "it failed and did not say why");
+                      text ? text : "the stage failed without a message");
         pst_run_tell_type(sv, in->name, "stop");
         on_done(sv, in);
     } else if (strcmp(type, "done") == 0) {
         on_done(sv, in);
     } else {
-        pst_run_fail(sv, in->name, NULL, "it sent the message \"%.40s\", which makes no sense now", type);
+        pst_run_fail(sv, in->name, NULL, "the stage sent an unexpected message \"%.40s\"", type);
     }
 }
 
@@ -249,7 +253,7 @@ static void from_memory(struct pst_supervisor *sv, struct pst_run_memory_host *h
         pst_run_hear_events(sv, host->name, m);
     } else if (strcmp(type, "failed") == 0) {
         const char *text = json_string_value(json_object_get(m, "text"));
-        pst_run_fail(sv, host->name, NULL, "%s", text ? text : "it failed and did not say why");
+        pst_run_fail(sv, host->name, NULL, "%s", text ? text : "the process failed without a message");
     }
 }
 
@@ -268,9 +272,10 @@ static bool is_genuine(struct pst_supervisor *sv, const char *name, int proc, bo
     if (sender == sv->procs[proc].known)
         return true;
     if (!greeted && !sv->stopping)
-        pst_run_fail(sv, name, NULL, "process %d took its place at the supervisor's socket", (int)sender);
+        pst_run_fail(sv, name, NULL, "process %d connected to the supervisor's socket in its place",
+                     (int)sender);
     else if (!sv->stranger_told)
-        fprintf(stderr, "warning: process %d claims to be %s and is ignored\n", (int)sender, name);
+        fprintf(stderr, "warning: ignoring process %d, which claims to be %s\n", (int)sender, name);
     sv->stranger_told = true;
     return false;
 }
@@ -333,7 +338,7 @@ static void on_signal(struct pst_supervisor *sv)
             continue;
         pst_run_clear_line(sv);
         if (sv->signal == 0 && !sv->stopping) {
-            fprintf(stderr, "%s: finishing, and writing a checkpoint; repeat it to stop at once\n",
+            fprintf(stderr, "%s: stopping after a checkpoint; repeat the signal to stop at once\n",
                     strsignal(number));
             sv->signal = number;
             sv->end = PST_RUN_INTERRUPTED;
@@ -372,13 +377,13 @@ static void enforce(struct pst_supervisor *sv, double now)
     for (int p = 0; p < sv->nprocs; p++)
         if (sv->procs[p].pid) {
             if (sv->end == PST_RUN_OK)
-                pst_run_fail(sv, sv->procs[p].name, &sv->procs[p], "it did not end in %.0f s and was killed",
-                             EXIT_DEADLINE_S);
+                pst_run_fail(sv, sv->procs[p].name, &sv->procs[p],
+                             "it did not end within %.0f s and was killed", EXIT_DEADLINE_S);
             else if (sv->end == PST_RUN_INTERRUPTED && sv->started && !sv->hurried)
-                fprintf(
-                    stderr,
-                    "warning: %s did not end in %.0f s and was killed: resume from the checkpoint before\n",
-                    sv->procs[p].name, FINISH_DEADLINE_S);
+                fprintf(stderr,
+                        "warning: %s did not end within %.0f s and was killed: the run can be resumed only "
+                        "from an earlier checkpoint\n",
+                        sv->procs[p].name, FINISH_DEADLINE_S);
             pst_proc_kill(&sv->procs[p]);
         }
 }

@@ -34,7 +34,7 @@ static void show_tail(const struct pst_proc *proc, const char *error)
     if (!tail[0])
         return;
     pst_utf8_printable(tail, shown, sizeof shown);
-    fprintf(stderr, "  the end of its log, %s:\n    %s\n", proc->log, shown);
+    fprintf(stderr, "  end of its log, %s:\n    %s\n", proc->log, shown);
 }
 
 void pst_run_show_error(const struct pst_supervisor *sv, const char *name, const struct pst_proc *proc,
@@ -72,7 +72,7 @@ void pst_run_show_epoch(const struct pst_supervisor *sv, const json_t *data)
 
 void pst_run_show_debug(const struct pst_supervisor *sv)
 {
-    fprintf(stderr, "--debug: a process may stand still for as long as it likes. To attach:\n");
+    fprintf(stderr, "--debug: processes can be stopped for any length of time. To attach a debugger:\n");
     for (int p = 0; p < sv->nprocs; p++)
         fprintf(stderr, "  gdb -p %-8d # %s, log: %s\n", (int)sv->procs[p].pid, sv->procs[p].name,
                 sv->procs[p].log);

@@ -84,7 +84,7 @@ static void add_instance(const struct pst_supervisor *sv, struct text *text, int
         add(text, " on batch %" PRIu64, atomic_load_explicit(&page->batch, memory_order_relaxed));
     const uint32_t early = atomic_load_explicit(&page->early, memory_order_relaxed);
     if (early > 0)
-        add(text, "; %u frames came before their turn, batch %" PRIu64 " is missing", early,
+        add(text, "; %u frames arrived out of order, batch %" PRIu64 " is missing", early,
             atomic_load_explicit(&page->missing, memory_order_relaxed));
     for (int r = 0; r < sv->graph->nroutes; r++) {
         const unsigned held = atomic_load_explicit(&page->held[r], memory_order_relaxed);
@@ -104,7 +104,7 @@ static void add_on_the_way(const struct pst_supervisor *sv, struct text *text, i
         held += atomic_load_explicit(&pst_run_page_of(sv, i)->held[r], memory_order_relaxed);
     if (held >= away)
         return;
-    add(text, "\non their way between stages: ");
+    add(text, "\nin transit between stages: ");
     add_slots(sv, text, r, away - held);
 }
 
@@ -114,7 +114,7 @@ static void warn(const struct pst_supervisor *sv, double still_s)
     struct text text = {whole, TEXT_MAX};
     if (!whole)
         return;
-    add(&text, "nothing has moved for %.0f s", still_s);
+    add(&text, "no progress for %.0f s", still_s);
     for (int i = 0; i < sv->ninstances; i++)
         add_instance(sv, &text, i);
     for (int r = 0; r < sv->graph->nroutes; r++)

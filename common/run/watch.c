@@ -17,10 +17,11 @@ static void stalled(struct pst_supervisor *sv, struct pst_proc *proc)
 {
     char state = pst_proc_state(proc->pid, NULL);
     if (state == 'T' || state == 't')
-        pst_run_fail(sv, proc->name, proc, "it is stopped (by %s), and has shown no sign of life for %.0f s",
+        pst_run_fail(sv, proc->name, proc,
+                     "the process is stopped (by %s) and has sent no heartbeat for %.0f s",
                      state == 'T' ? "SIGSTOP or SIGTSTP" : "a debugger", STALL_DEADLINE_S);
     else
-        pst_run_fail(sv, proc->name, proc, "it has shown no sign of life for %.0f s", STALL_DEADLINE_S);
+        pst_run_fail(sv, proc->name, proc, "the process has sent no heartbeat for %.0f s", STALL_DEADLINE_S);
 }
 
 /* Before its first beat a process is being loaded, unless its state says that it is stopped. */
@@ -53,11 +54,11 @@ static void check_hellos(struct pst_supervisor *sv, double now)
     for (int i = 0; i < sv->ninstances && !sv->stopping; i++)
         if (sv->instances[i].life == PST_RUN_BORN)
             pst_run_fail(sv, sv->instances[i].name, &sv->procs[sv->instances[i].proc],
-                         "it did not start in %.0f s", HELLO_DEADLINE_S);
+                         "the process did not start within %.0f s", HELLO_DEADLINE_S);
     for (int h = 0; h < sv->nhosts && !sv->stopping; h++)
         if (!sv->hosts[h].greeted)
-            pst_run_fail(sv, sv->hosts[h].name, &sv->procs[sv->hosts[h].proc], "it did not start in %.0f s",
-                         HELLO_DEADLINE_S);
+            pst_run_fail(sv, sv->hosts[h].name, &sv->procs[sv->hosts[h].proc],
+                         "the process did not start within %.0f s", HELLO_DEADLINE_S);
 }
 
 void pst_watch_procs(struct pst_supervisor *sv, double now)
@@ -109,18 +110,16 @@ void pst_watch_files(struct pst_supervisor *sv, double now)
         const struct pst_run_file *file = &sv->opt->files[i];
         int64_t bytes = 0, mtime_ns = 0;
         if (!look_at(file->path, &bytes, &mtime_ns))
-            pst_run_fail(sv, "dataset", NULL, "%s went away while the run was reading it: %s", file->path,
+            pst_run_fail(sv, "dataset", NULL, "%s was removed while the run was reading it: %s", file->path,
                          strerror(errno));
         else if (bytes != file->bytes)
-            pst_run_fail(
-                sv, "dataset", NULL,
-                "%s changed while the run was reading it: it had %lld bytes and has %lld now; what was "
-                "learned since may be wrong",
-                file->path, (long long)file->bytes, (long long)bytes);
+            pst_run_fail(sv, "dataset", NULL,
+                         "%s changed while the run was reading it: it had %lld bytes and now has %lld; what "
+                         "was learned since may be wrong",
+                         file->path, (long long)file->bytes, (long long)bytes);
         else if (mtime_ns != file->mtime_ns)
             pst_run_fail(sv, "dataset", NULL,
-                         "%s was written to while the run was reading it; what was learned since may be "
-                         "wrong",
+                         "%s was written while the run was reading it; what was learned since may be wrong",
                          file->path);
         else
             continue;

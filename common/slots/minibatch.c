@@ -128,20 +128,22 @@ static pst_rc add_span(struct spans *list, const char *name, int hop, uint64_t a
 static pst_rc check_header(const struct pst_minibatch *mb, uint64_t bytes)
 {
     if (mb->magic != PST_MINIBATCH_MAGIC)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: it begins with %016llx, expected %016llx",
+        return pst_fail(PST_E_FORMAT, "not a minibatch: the slot begins with %016llx, expected %016llx",
                         (unsigned long long)mb->magic, (unsigned long long)PST_MINIBATCH_MAGIC);
     if (mb->bytes_used > bytes || mb->bytes_used < sizeof *mb)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: bytes_used is %llu, and the slot has %llu bytes",
+        return pst_fail(PST_E_FORMAT, "not a minibatch: bytes_used is %llu, but the slot has %llu bytes",
                         (unsigned long long)mb->bytes_used, (unsigned long long)bytes);
     if (mb->hops < 1 || mb->hops > PST_HOPS_MAX)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: it has %u hops, expected 1 to %d", mb->hops,
+        return pst_fail(PST_E_FORMAT, "not a minibatch: the slot has %u hops, expected 1 to %d", mb->hops,
                         PST_HOPS_MAX);
     if (mb->last_micro > 1 || mb->batch_in_epoch >= mb->batches_in_epoch)
-        return pst_fail(
-            PST_E_FORMAT, "not a minibatch: batch_in_epoch is %llu, batches_in_epoch %llu and last_micro %u",
-            (unsigned long long)mb->batch_in_epoch, (unsigned long long)mb->batches_in_epoch, mb->last_micro);
+        return pst_fail(PST_E_FORMAT,
+                        "not a minibatch: inconsistent header: batch_in_epoch is %llu, batches_in_epoch is "
+                        "%llu and last_micro is %u",
+                        (unsigned long long)mb->batch_in_epoch, (unsigned long long)mb->batches_in_epoch,
+                        mb->last_micro);
     if (mb->served > mb->requests)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: %u of %u requests are served", mb->served,
+        return pst_fail(PST_E_FORMAT, "not a minibatch: served is %u, but requests is only %u", mb->served,
                         mb->requests);
     for (uint32_t h = 0; h <= mb->hops; h++) {
         int64_t least = h == 0 ? 0 : mb->n[h - 1];
@@ -150,10 +152,11 @@ static pst_rc check_header(const struct pst_minibatch *mb, uint64_t bytes)
                             (long long)mb->n[h], (long long)least);
     }
     if (mb->n[0] > (int64_t)mb->batch_seeds)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: it has %lld seeds, and its whole batch has %u",
+        return pst_fail(PST_E_FORMAT,
+                        "not a minibatch: the slot has %lld seeds, but its whole batch has only %u",
                         (long long)mb->n[0], mb->batch_seeds);
     if (mb->n[0] == 0 && mb->n[mb->hops] != 0)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: it has %lld vertices, but no seeds",
+        return pst_fail(PST_E_FORMAT, "not a minibatch: the slot has %lld vertices, but no seeds",
                         (long long)mb->n[mb->hops]);
     return PST_OK;
 }
@@ -188,7 +191,7 @@ static pst_rc check_block(const struct pst_minibatch *h, const struct pst_miniba
         edges = end;
     }
     if (bad != 0 || edges < 0)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: indptr[%d] does not begin at 0, or falls", hop);
+        return pst_fail(PST_E_FORMAT, "not a minibatch: indptr[%d] does not begin at 0, or decreases", hop);
     pst_rc rc = add_span(spans, "indices", hop, h->indices_at[hop], (uint64_t)edges, sizeof(int32_t),
                          sizeof(int32_t), h->bytes_used);
     if (rc != PST_OK)
@@ -198,8 +201,8 @@ static pst_rc check_block(const struct pst_minibatch *h, const struct pst_miniba
     for (int32_t e = 0; e < edges; e++)
         worst = (uint32_t)indices[e] > worst ? (uint32_t)indices[e] : worst;
     if (edges > 0 && worst >= sources)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: indices[%d] names position %d of %lld vertices", hop,
-                        (int)worst, (long long)sources);
+        return pst_fail(PST_E_FORMAT, "not a minibatch: indices[%d] refers to position %d of %lld vertices",
+                        hop, (int)worst, (long long)sources);
     return PST_OK;
 }
 
@@ -214,15 +217,15 @@ static pst_rc check_values(const struct pst_minibatch *h, const struct pst_minib
     for (int64_t i = 0; i < h->n[0]; i++)
         low_label = labels[i] < low_label ? labels[i] : low_label;
     if (lowest < 0 || low_label < -1)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: its lowest vertex is %lld and its lowest label %d",
+        return pst_fail(PST_E_FORMAT, "not a minibatch: the lowest vertex is %lld and the lowest label is %d",
                         (long long)lowest, low_label);
     const int32_t *missing = pst_minibatch_at(slot, h->missing_at);
     uint32_t worst = 0;
     for (uint32_t i = 0; i < h->requests; i++)
         worst = (uint32_t)missing[i] > worst ? (uint32_t)missing[i] : worst;
     if (h->n[h->hops] > 0 && worst >= h->n[h->hops] && h->requests > 0)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: missing names row %u of %lld", worst,
-                        (long long)h->n[h->hops]);
+        return pst_fail(PST_E_FORMAT, "not a minibatch: the list of missing rows contains row %u of %lld",
+                        worst, (long long)h->n[h->hops]);
     return PST_OK;
 }
 
@@ -273,7 +276,7 @@ pst_rc pst_minibatch_check_served(const struct pst_minibatch *h)
     if (h->served == h->requests || h->n[h->hops] == 0)
         return PST_OK;
     return pst_fail(PST_E_PEER,
-                    "%u of its %u requested feature rows were never read: a stage that serves requests (for "
-                    "example disk) must be on its way",
+                    "%u of %u requested feature rows were never read: put a stage that reads them (for "
+                    "example disk) before this one",
                     h->requests - h->served, h->requests);
 }

@@ -85,7 +85,7 @@ static pst_rc seal(char *header, size_t bytes, const struct pst_tensor *tensors,
 {
     XXH3_state_t *state = XXH3_createState();
     if (!state)
-        return pst_fail(PST_E_NOMEM, "no memory for the checksum of a checkpoint");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the checksum of a checkpoint");
     XXH3_64bits_reset(state);
     XXH3_64bits_update(state, header, bytes);
     for (size_t i = 0; i < n; i++)
@@ -126,12 +126,12 @@ pst_rc pst_checkpoint_write(const char *path, const struct pst_tensor *tensors, 
     size_t bytes = 0;
     char *header = header_text(tensors, n, texts, ntexts, &bytes);
     if (!header)
-        return pst_fail(PST_E_NOMEM, "no memory for the header of %s, or one of its strings is not UTF-8",
-                        path);
+        return pst_fail(PST_E_NOMEM,
+                        "cannot write the header of %s: out of memory, or a string is not valid UTF-8", path);
     pst_rc rc;
     if (bytes > PST_CHECKPOINT_HEADER_MAX) {
-        rc = pst_fail(PST_E_LIMIT, "the header of %s would take %zu bytes, more than %u", path, bytes,
-                      PST_CHECKPOINT_HEADER_MAX);
+        rc = pst_fail(PST_E_LIMIT, "the header of %s would have %zu bytes; at most %u are allowed", path,
+                      bytes, PST_CHECKPOINT_HEADER_MAX);
         goto out;
     }
     rc = seal(header, bytes, tensors, n);
@@ -171,7 +171,7 @@ static pst_rc read_length(struct pst_checkpoint *ck, uint64_t *header_bytes)
     if (fstat(ck->fd, &st) != 0)
         return pst_fail_errno("cannot stat %s", ck->path);
     if (!S_ISREG(st.st_mode) || st.st_size < 8)
-        return pst_fail(PST_E_FORMAT, "%s is not a checkpoint: it has no header", ck->path);
+        return pst_fail(PST_E_FORMAT, "%s is not a checkpoint: the header is missing", ck->path);
     const pst_rc rc = read_at(ck, 0, header_bytes, sizeof *header_bytes);
     if (rc != PST_OK)
         return rc;
@@ -211,18 +211,18 @@ static pst_rc parse_tensor(const struct pst_checkpoint *ck, const char *name, co
         t->shape[d] = json_integer_value(json_array_get(shape, (size_t)d));
         if (!json_is_integer(json_array_get(shape, (size_t)d)) || t->shape[d] < 0 ||
             __builtin_mul_overflow(bytes, (uint64_t)t->shape[d], &bytes))
-            return pst_fail(PST_E_FORMAT, "%s: tensor \"%s\" has an impossible shape", ck->path, name);
+            return pst_fail(PST_E_FORMAT, "%s: tensor \"%s\": invalid shape", ck->path, name);
     }
     const json_t *from = json_array_get(offsets, 0), *to = json_array_get(offsets, 1);
     *begin = (uint64_t)json_integer_value(from);
     *end = (uint64_t)json_integer_value(to);
     if (!json_is_integer(from) || !json_is_integer(to) || *begin > *end || *end > ck->data_bytes ||
         *end - *begin != bytes)
-        return pst_fail(
-            PST_E_FORMAT,
-            "%s: tensor \"%s\" claims bytes %llu to %llu for %llu bytes of data; the file has %llu", ck->path,
-            name, (unsigned long long)*begin, (unsigned long long)*end, (unsigned long long)bytes,
-            (unsigned long long)ck->data_bytes);
+        return pst_fail(PST_E_FORMAT,
+                        "%s: tensor \"%s\" claims bytes %llu to %llu, but its shape needs %llu bytes; the "
+                        "file has %llu bytes of data",
+                        ck->path, name, (unsigned long long)*begin, (unsigned long long)*end,
+                        (unsigned long long)bytes, (unsigned long long)ck->data_bytes);
     return PST_OK;
 }
 
@@ -257,7 +257,7 @@ static pst_rc hash_data(const struct pst_checkpoint *ck, XXH3_state_t *state)
 {
     char *buffer = malloc(READ_BYTES);
     if (!buffer)
-        return pst_fail(PST_E_NOMEM, "no memory to verify %s", ck->path);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot verify %s", ck->path);
     pst_rc rc = PST_OK;
     for (uint64_t at = 0; at < ck->data_bytes && rc == PST_OK; at += READ_BYTES) {
         const uint64_t bytes = ck->data_bytes - at < READ_BYTES ? ck->data_bytes - at : READ_BYTES;
@@ -276,11 +276,11 @@ static pst_rc check_sum(const struct pst_checkpoint *ck, char *text, size_t byte
     char *place = strstr(text, CHECKSUM_KEY);
     if (!said || strlen(said) != CHECKSUM_DIGITS || !place ||
         strncmp(place + strlen(CHECKSUM_KEY), said, CHECKSUM_DIGITS) != 0)
-        return pst_fail(PST_E_FORMAT, "%s has no checksum: it is not a checkpoint of this program", ck->path);
+        return pst_fail(PST_E_FORMAT, "%s has no checksum: it was not written by Penstock", ck->path);
     memcpy(place + strlen(CHECKSUM_KEY), ZERO_DIGITS, CHECKSUM_DIGITS);
     XXH3_state_t *state = XXH3_createState();
     if (!state)
-        return pst_fail(PST_E_NOMEM, "no memory to verify %s", ck->path);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot verify %s", ck->path);
     XXH3_64bits_reset(state);
     XXH3_64bits_update(state, text, bytes);
     const pst_rc rc = hash_data(ck, state);
@@ -302,7 +302,7 @@ static pst_rc read_header(struct pst_checkpoint *ck)
         return rc;
     char *text = malloc(bytes + 1);
     if (!text)
-        return pst_fail(PST_E_NOMEM, "no memory for the header of %s", ck->path);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the header of %s", ck->path);
     rc = read_at(ck, 8, text, bytes);
     text[bytes] = '\0';
     if (rc != PST_OK)
@@ -448,7 +448,7 @@ pst_rc pst_checkpoint_latest(const char *dir, char *path, size_t size, char *ski
         skipped[0] = '\0';
     uint64_t *numbers = malloc(LIST_MAX * sizeof *numbers);
     if (!numbers)
-        return pst_fail(PST_E_NOMEM, "no memory to list %s", dir);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot list %s", dir);
     size_t n = pst_checkpoint_list(dir, numbers, LIST_MAX);
     pst_rc rc = PST_E_STATE;
     while (n-- > 0 && rc != PST_OK) {
@@ -461,5 +461,5 @@ pst_rc pst_checkpoint_latest(const char *dir, char *path, size_t size, char *ski
             append_line(skipped, skipped_size, pst_error_text());
     }
     free(numbers);
-    return rc == PST_OK ? PST_OK : pst_fail(PST_E_STATE, "no checkpoint in %s can be used", dir);
+    return rc == PST_OK ? PST_OK : pst_fail(PST_E_STATE, "%s contains no usable checkpoint", dir);
 }

@@ -22,7 +22,7 @@ pst_rc pst_file_open(const char *path, int *fd, uint64_t *bytes)
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (*fd < 0)
         return pst_fail_errno("cannot open %s", path);
-    pst_rc rc = fstat(*fd, &st) == 0 ? PST_OK : pst_fail_errno("cannot look at %s", path);
+    pst_rc rc = fstat(*fd, &st) == 0 ? PST_OK : pst_fail_errno("cannot get the status of %s", path);
     if (rc == PST_OK && !S_ISREG(st.st_mode))
         rc = pst_fail(PST_E_FORMAT, "%s: expected a regular file", path);
     if (rc != PST_OK) {
@@ -44,7 +44,7 @@ pst_rc pst_file_room_for(const char *path, uint64_t bytes, const char *what)
     if (bytes <= room)
         return PST_OK;
     errno = ENOSPC;
-    return pst_fail_errno("%s would take %s, and its disk has %s left", what,
+    return pst_fail_errno("%s needs %s, but its file system has only %s free", what,
                           pst_bytes_text((double)bytes, need), pst_bytes_text((double)room, have));
 }
 
@@ -57,7 +57,8 @@ pst_rc pst_file_readv_at(int fd, struct iovec *piece, int pieces, uint64_t at, c
         if (got < 0)
             return pst_fail_errno("cannot read %s at byte %llu", path, (unsigned long long)at);
         if (got == 0)
-            return pst_fail(PST_E_FORMAT, "%s ends at byte %llu: it was cut short while in use", path,
+            return pst_fail(PST_E_FORMAT,
+                            "%s: unexpected end at byte %llu: the file was truncated while in use", path,
                             (unsigned long long)at);
         at += (uint64_t)got;
         for (size_t left = (size_t)got; left > 0 && next < pieces;) {
@@ -98,7 +99,8 @@ pst_rc pst_file_new_begin(struct pst_file_new *f, const char *path)
 {
     f->fd = -1;
     if (snprintf(f->path, sizeof f->path, "%s", path) >= (int)sizeof f->path)
-        return pst_fail(PST_E_LIMIT, "the path is longer than %zu bytes: %.80s...", sizeof f->path - 1, path);
+        return pst_fail(PST_E_LIMIT, "the path is too long: expected at most %zu bytes: %.80s...",
+                        sizeof f->path - 1, path);
     pst_rc rc = pst_tempname(f->partial, sizeof f->partial, path, PST_TEMPNAME_PARTIAL);
     if (rc != PST_OK)
         return rc;
@@ -180,13 +182,14 @@ pst_rc pst_file_make_parents(const char *path)
 {
     char dir[PST_PATH_MAX];
     if (snprintf(dir, sizeof dir, "%s", path) >= (int)sizeof dir)
-        return pst_fail(PST_E_LIMIT, "the path is longer than %zu bytes: %.80s...", sizeof dir - 1, path);
+        return pst_fail(PST_E_LIMIT, "the path is too long: expected at most %zu bytes: %.80s...",
+                        sizeof dir - 1, path);
     for (size_t n = strlen(dir); n > 1 && dir[n - 1] == '/'; n--)
         dir[n - 1] = '\0';
     for (char *slash = strchr(dir + (dir[0] == '/'), '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         if (mkdir(dir, 0777) != 0 && errno != EEXIST)
-            return pst_fail_errno("cannot make the directory %s", dir);
+            return pst_fail_errno("cannot create the directory %s", dir);
         *slash = '/';
     }
     return PST_OK;
@@ -197,7 +200,7 @@ pst_rc pst_file_sync_dir(const char *dir)
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return pst_fail_errno("cannot open the directory %s", dir);
-    pst_rc rc = fsync(fd) == 0 ? PST_OK : pst_fail_errno("cannot sync the directory %s", dir);
+    pst_rc rc = fsync(fd) == 0 ? PST_OK : pst_fail_errno("cannot sync the directory %s to disk", dir);
     (void)close(fd);
     return rc;
 }

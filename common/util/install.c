@@ -42,6 +42,7 @@ pst_rc pst_install_stage_dir(char out[PST_PATH_MAX])
     if (!dir)
         return pst_install_program_path("../lib/penstock/stages", out);
     if (snprintf(out, PST_PATH_MAX, "%s", dir) >= PST_PATH_MAX)
-        return pst_fail(PST_E_LIMIT, "PENSTOCK_STAGES is longer than %d characters", PST_PATH_MAX - 1);
+        return pst_fail(PST_E_LIMIT, "PENSTOCK_STAGES is too long: expected at most %d characters",
+                        PST_PATH_MAX - 1);
     return PST_OK;
 }

@@ -35,7 +35,7 @@ static pst_rc wait_for(const struct question *q, int fd)
         if (n > 0)
             return PST_OK;
         if (n == 0)
-            return pst_fail(PST_E_TIMEOUT, "%s %s: no answer in %d s", q->file, q->option,
+            return pst_fail(PST_E_TIMEOUT, "%s %s: no answer within %d s", q->file, q->option,
                             q->deadline_ms / 1000);
         if (errno != EINTR)
             return pst_fail_errno("%s %s", q->file, q->option);
@@ -55,7 +55,7 @@ static pst_rc read_answer(const struct question *q, int fd, char *text, size_t c
             return pst_fail_errno("%s %s", q->file, q->option);
         *len += n > 0 ? (size_t)n : 0;
     }
-    return pst_fail(PST_E_LIMIT, "%s %s: more than %zu bytes", q->file, q->option, cap);
+    return pst_fail(PST_E_LIMIT, "%s %s: printed more than %zu bytes", q->file, q->option, cap);
 }
 
 /* In the child: its own process group, so that what it starts can be ended with it. */
@@ -106,7 +106,9 @@ static pst_rc ask(const struct question *q, char *text, size_t cap, size_t *len)
     pid_t parent = getpid(), pid = fork();
     if (pid == 0)
         run(q, fds[1], parent);
-    pst_rc rc = pid < 0 ? pst_fail_errno("cannot start a process, which ulimit -u may limit") : PST_OK;
+    pst_rc rc = pid < 0
+                    ? pst_fail_errno("cannot start a process; the process limit may be reached (ulimit -u)")
+                    : PST_OK;
     (void)close(fds[1]);
     if (rc == PST_OK)
         rc = end(q, pid, read_answer(q, fds[0], text, cap, len));
@@ -134,6 +136,6 @@ pst_rc pst_subprocess_try(const char *what, void (*job)(const char *arg), const 
     size_t len = 0;
     pst_rc rc = ask(&q, text, sizeof text, &len);
     if (rc == PST_OK && len == 0)
-        rc = pst_fail(PST_E_PEER, "%s %s ended the process, with status 0", what, arg);
+        rc = pst_fail(PST_E_PEER, "%s %s: the process exited with status 0 without an answer", what, arg);
     return rc;
 }

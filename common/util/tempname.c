@@ -64,7 +64,7 @@ pst_rc pst_tempname_open(const char *path, int *fd)
         if (hold(*fd, path)) {
             if (ftruncate(*fd, 0) == 0)
                 return PST_OK;
-            const pst_rc rc = pst_fail_errno("cannot empty %s", path);
+            const pst_rc rc = pst_fail_errno("cannot truncate %s", path);
             (void)close(*fd);
             *fd = -1;
             return rc;
@@ -157,9 +157,10 @@ static pst_rc look_at_all(DIR *d, const char *path, pst_tempname_known_fn *known
         if (is_dot(e->d_name))
             continue;
         if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
-            return pst_fail_errno("cannot look at %s/%s", path, e->d_name);
+            return pst_fail_errno("cannot get the status of %s/%s", path, e->d_name);
         if (!known(dirfd(d), e->d_name, &st))
-            return pst_fail(PST_E_STATE, "it holds '%.255s', which Penstock does not write there", e->d_name);
+            return pst_fail(PST_E_STATE, "the directory contains '%.255s', which Penstock did not write",
+                            e->d_name);
     }
     return PST_OK;
 }

@@ -1,4 +1,5 @@
 /* gemm.cu: dense products, by cuBLASLt. Its matrices are column-major, so it computes C' = op(B)' op(A)'. */
+#include <stdio.h>
 #include "kernels/cuda/rows.cuh"
 
 namespace
@@ -94,7 +95,8 @@ void pst_k_gemm(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t n, int
         return;
     }
     if (!q->lt) {
-        pst_cu_refuse(q, PST_E_LIMIT, "a product's workspace (make the queue with `products`), bytes",
+        pst_cu_refuse(q, PST_E_LIMIT,
+                      "too little workspace for a matrix product (create the queue with `products`), bytes",
                       PST_CU_LT_BYTES, 0);
         return;
     }
@@ -110,7 +112,10 @@ void pst_k_gemm(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t n, int
         s = found ? cublasLtMatmul(q->lt, p.what, &alpha, b, p.a, a, p.b, &beta, c, p.c, c, p.c, &best.algo,
                                    q->lt_memory, PST_CU_LT_BYTES, q->stream)
                   : CUBLAS_STATUS_NOT_SUPPORTED;
-    if (s != CUBLAS_STATUS_SUCCESS)
-        pst_cu_refuse(q, PST_E_IO, "a product by cuBLASLt, status", (size_t)s, 0);
+    if (s != CUBLAS_STATUS_SUCCESS) {
+        char what[64];
+        (void)snprintf(what, sizeof what, "cuBLASLt cannot compute a product: status %d", (int)s);
+        pst_cu_refuse(q, PST_E_IO, what, 0, 0);
+    }
     release(&p);
 }

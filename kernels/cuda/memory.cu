@@ -109,7 +109,7 @@ pst_rc pin(int gpu, void *at, uint64_t bytes, char *why)
     rc = ON(gpu, why, cudaHostGetDevicePointer(&seen, at, 0));
     if (rc == PST_OK && seen != at) {
         (void)snprintf(why, PST_GPUS_WHY_BYTES,
-                       "cuda:%d: kernels see pinned host memory at another address than the host: stages on "
+                       "cuda:%d: the GPU and the host see pinned memory at different addresses, so stages on "
                        "this GPU cannot share it",
                        gpu);
         rc = PST_E_UNSUPPORTED;
@@ -168,8 +168,8 @@ pst_rc event_wait(int gpu, void *event, void *stream, bool host, char *why)
         ON(gpu, why, (error = pst_cu_sleep_until(e, limit_s)) == cudaErrorNotReady ? cudaSuccess : error);
     if (rc != PST_OK || error == cudaSuccess)
         return rc;
-    (void)snprintf(why, PST_GPUS_WHY_BYTES, "cuda:%d: an event has not come after %g s (PENSTOCK_GPU_WAIT_S)",
-                   gpu, limit_s);
+    (void)snprintf(why, PST_GPUS_WHY_BYTES,
+                   "cuda:%d: an event was not reached within %g s (PENSTOCK_GPU_WAIT_S)", gpu, limit_s);
     return PST_E_TIMEOUT;
 }
 

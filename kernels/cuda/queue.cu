@@ -68,7 +68,10 @@ void pst_cu_refuse(struct pst_queue *q, pst_rc rc, const char *what, size_t aske
     if (q->rc != PST_OK)
         return;
     q->rc = rc;
-    (void)snprintf(q->why, PST_TWIN_WHY_BYTES, "%s: it takes %zu, and there are %zu", what, asked, had);
+    if (asked > 0)
+        (void)snprintf(q->why, PST_TWIN_WHY_BYTES, "%s: needed %zu, available %zu", what, asked, had);
+    else
+        (void)snprintf(q->why, PST_TWIN_WHY_BYTES, "%s", what);
 }
 
 void pst_cu_begin(struct pst_queue *q)
@@ -81,7 +84,8 @@ void *pst_cu_scratch(struct pst_queue *q, size_t bytes)
     const size_t at = pst_align_up(q->scratch_used, 256); /* as CUB needs it */
     if (at + bytes > q->scratch_bytes) {
         pst_cu_refuse(q, PST_E_LIMIT,
-                      "a kernel's scratch memory (make the queue with larger `most` or `columns`), bytes",
+                      "too little scratch memory for a kernel (create the queue with larger `most` or "
+                      "`columns`), bytes",
                       at + bytes, q->scratch_bytes);
         return NULL;
     }
@@ -136,7 +140,7 @@ static void prepare_products(struct pst_queue *q)
 {
     if (pst_cu_checked(q, cudaMalloc((void **)&q->lt_memory, PST_CU_LT_BYTES)) &&
         cublasLtCreate(&q->lt) != CUBLAS_STATUS_SUCCESS)
-        pst_cu_refuse(q, PST_E_UNSUPPORTED, "a handle of cuBLASLt", 1, 0);
+        pst_cu_refuse(q, PST_E_UNSUPPORTED, "cannot create a cuBLASLt handle", 0, 0);
 }
 
 static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queue **out, char *why)
@@ -145,7 +149,7 @@ static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queu
     *out = NULL;
     if (!q || !(q->why = new (std::nothrow) char[PST_TWIN_WHY_BYTES]())) {
         delete q;
-        (void)snprintf(why, PST_TWIN_WHY_BYTES, "no memory for a queue");
+        (void)snprintf(why, PST_TWIN_WHY_BYTES, "out of memory: cannot allocate a queue");
         return PST_E_NOMEM;
     }
     q->device = options->device;
@@ -169,7 +173,7 @@ static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queu
         return PST_OK;
     }
     if (rc == PST_E_NOMEM)
-        (void)snprintf(why, PST_TWIN_WHY_BYTES, "it takes %zu bytes of device memory",
+        (void)snprintf(why, PST_TWIN_WHY_BYTES, "it needs %zu bytes of device memory",
                        q->scratch_bytes + (options->products ? PST_CU_LT_BYTES : 0) + PST_CACHE_LINE);
     else
         memcpy(why, q->why, PST_TWIN_WHY_BYTES);
@@ -187,7 +191,7 @@ static pst_rc alloc(int device, enum pst_twin_memory kind, size_t bytes, void **
     if (error == cudaSuccess)
         return PST_OK;
     (void)cudaGetLastError(); /* the error is reported here, so no later launch must see it */
-    (void)snprintf(why, PST_TWIN_WHY_BYTES, "%s memory of cuda:%d, %zu bytes: %s",
+    (void)snprintf(why, PST_TWIN_WHY_BYTES, "cannot allocate %s memory of cuda:%d, %zu bytes: %s",
                    kind == PST_TWIN_MEMORY_DEVICE ? "the" : "pinned", device, bytes,
                    cudaGetErrorString(error));
     return rc_of(error);
@@ -208,7 +212,8 @@ static pst_rc room(int device, uint64_t *free_bytes, uint64_t *total_bytes, char
     *total_bytes = all;
     if (error == cudaSuccess)
         return PST_OK;
-    (void)snprintf(why, PST_TWIN_WHY_BYTES, "the memory of cuda:%d: %s", device, cudaGetErrorString(error));
+    (void)snprintf(why, PST_TWIN_WHY_BYTES, "cannot get the free memory of cuda:%d: %s", device,
+                   cudaGetErrorString(error));
     return rc_of(error);
 }
 
@@ -266,11 +271,10 @@ static void sleep_until(struct pst_queue *q, cudaEvent_t event)
     }
     q->left_alone = true;
     q->rc = PST_E_TIMEOUT;
-    (void)snprintf(
-        q->why, PST_TWIN_WHY_BYTES,
-        "its queue is not done after %g s (PENSTOCK_GPU_WAIT_S): a kernel never ends, or waits for "
-        "a kernel of another stage; the last launch was at %s:%d",
-        q->wait_s, q->last_file ? q->last_file : "-", q->last_line);
+    (void)snprintf(q->why, PST_TWIN_WHY_BYTES,
+                   "the GPU work was not finished after %g s (PENSTOCK_GPU_WAIT_S): a kernel does not end, "
+                   "or waits for a kernel of another stage; the last launch was at %s:%d",
+                   q->wait_s, q->last_file ? q->last_file : "-", q->last_line);
 }
 
 static pst_rc recorded(struct pst_queue *q, char *why)

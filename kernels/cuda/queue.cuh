@@ -44,7 +44,7 @@ struct pst_queue {
  * one. */
 bool pst_cu_checked(struct pst_queue *q, cudaError_t error, const char *file = __builtin_FILE(),
                     int line = __builtin_LINE());
-/* Remembers a failure that is not CUDA's. */
+/* Remembers a failure that is not CUDA's. If asked is 0, the message gives no sizes. */
 void pst_cu_refuse(struct pst_queue *q, pst_rc rc, const char *what, size_t asked, size_t had);
 
 struct pst_cu_launch {

@@ -19,7 +19,7 @@ pst_rc pst_inputs_open(struct pst_inputs *in, struct pst_stage *self, struct pst
         w->room = pst_slots(self, in->port[i]);
         w->frame = calloc(w->room, sizeof *w->frame);
         if (!w->frame)
-            return pst_fail(PST_E_NOMEM, "no memory for %u frames", w->room);
+            return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the queue of %u frames", w->room);
     }
     return PST_OK;
 }
@@ -43,7 +43,7 @@ pst_rc pst_inputs_note(struct pst_inputs *in, const struct pst_event *event)
     if (w->n == w->room)
         return pst_fail(PST_E_PEER,
                         "batch %" PRIu64
-                        ": %u frames wait for frames of the other input, and the route has no more slots",
+                        ": %u frames wait for frames of the other input, and the route has no free slots",
                         event->frame->batch, w->n);
     w->frame[(w->first + w->n++) % w->room] = *event->frame;
     return PST_OK;
@@ -68,7 +68,8 @@ pst_rc pst_inputs_next(struct pst_inputs *in, struct pst_inputs_given *given, bo
     return given->frame.batch == given->cached.batch && given->frame.micro == given->cached.micro
                ? PST_OK
                : pst_fail(PST_E_PEER,
-                          "batch %" PRIu64 ", micro-batch %u, came with cached rows of batch %" PRIu64
+                          "batch %" PRIu64
+                          ", micro-batch %u, arrived together with the cached rows of batch %" PRIu64
                           ", micro-batch %u",
                           given->frame.batch, given->frame.micro, given->cached.batch, given->cached.micro);
 }
@@ -159,10 +160,9 @@ pst_rc pst_inputs_bring(struct pst_inputs *in, struct pst_inputs_given *g)
         all = all && b->indptr[h] && b->indices[h];
     }
     return all ? PST_OK
-               : pst_fail(
-                     PST_E_PEER,
-                     "one of its arrays lies among the features, or it has more rows than the slot of cached "
-                     "rows holds (%" PRIu64
-                     " bytes): does the input cached come from the sampler of these batches?",
-                     g->rows_bytes);
+               : pst_fail(PST_E_PEER,
+                          "one of the batch's arrays overlaps the features, or it has more rows than a slot "
+                          "of cached rows holds (%" PRIu64
+                          " bytes): is the input cached linked to the sampler of these batches?",
+                          g->rows_bytes);
 }

@@ -51,7 +51,7 @@ static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
         return rc;
     if (t->ds.feature_dim < 1 || t->ds.features.path[0] == '\0')
         return pst_fail(PST_E_ARG,
-                        "%s has no features, and GraphSAGE needs them (`penstock features` makes some)",
+                        "%s has no features, which GraphSAGE needs (`penstock features` makes random ones)",
                         t->ds.dir);
     if (t->ds.classes < 2 || !t->ds.labels.map)
         return pst_fail(PST_E_ARG, "%s has %" PRId64 " classes of labels; a classifier needs at least 2",
@@ -107,8 +107,8 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
         rc = pst_gnn_eval_open(&t->eval, &t->model.config, &t->ds, &options);
     if (rc == PST_OK && t->eval.spilled)
         pst_log(self,
-                "evaluation: activations take more than eval_memory, so they go to files; it takes %" PRIu64
-                " bytes",
+                "evaluation: the activations need more than eval_memory, so they are stored in files; "
+                "evaluation uses %" PRIu64 " bytes of memory",
                 t->eval.memory_bytes);
     return rc;
 }
@@ -240,15 +240,18 @@ static pst_rc check_fit(const struct trainer *t, const struct pst_minibatch *mb,
 {
     if (mb->feature_dim != t->ds.feature_dim || mb->feature_dtype != (uint32_t)t->ds.features.dtype)
         return pst_fail(
-            PST_E_PEER, "its rows have %u columns of type %u; the dataset's have %" PRId64 " of type %u",
+            PST_E_PEER,
+            "the minibatch's rows have %u columns of type %u, but the dataset's have %" PRId64 " of type %u",
             mb->feature_dim, mb->feature_dtype, t->ds.feature_dim, (unsigned)t->ds.features.dtype);
     if (mb->stride_bytes % sizeof(pst_real) != 0)
-        return pst_fail(PST_E_PEER, "its rows are %" PRIu64 " bytes apart, not a multiple of %zu",
+        return pst_fail(PST_E_PEER,
+                        "the minibatch's rows are %" PRIu64 " bytes apart, which is not a multiple of %zu",
                         mb->stride_bytes, sizeof(pst_real));
     const int32_t *labels = pst_minibatch_at(slot, mb->labels_at);
     for (int64_t i = 0; i < mb->n[0]; i++)
         if (labels[i] >= t->ds.classes)
-            return pst_fail(PST_E_PEER, "seed %" PRId64 " has label %d, and there are %" PRId64 " classes", i,
+            return pst_fail(PST_E_PEER,
+                            "seed %" PRId64 " has label %d, but there are only %" PRId64 " classes", i,
                             labels[i], t->ds.classes);
     return PST_OK;
 }
@@ -324,7 +327,8 @@ static pst_rc take_minibatch(struct pst_stage *self, struct trainer *t, struct p
         return rc;
     if (mb->batch != g->frame.batch || mb->batch % mb->batches_in_epoch != mb->batch_in_epoch)
         return pst_fail(PST_E_PEER,
-                        "it says batch %" PRIu64 ", number %" PRIu64 " of %" PRIu64 " in its epoch",
+                        "the minibatch's header does not match its frame: it says batch %" PRIu64
+                        ", number %" PRIu64 " of %" PRIu64 " in its epoch",
                         mb->batch, mb->batch_in_epoch, mb->batches_in_epoch);
     const pst_rc served = pst_minibatch_check_served(mb);
     if (served != PST_OK)
@@ -339,7 +343,7 @@ static pst_rc take_given(struct pst_stage *self, struct trainer *t, struct pst_i
 {
     const struct pst_frame *frame = &g->frame;
     if (frame->batch != t->now.next_batch)
-        return pst_fail(PST_E_PEER, "batch %" PRIu64 " came, expected %" PRIu64, frame->batch,
+        return pst_fail(PST_E_PEER, "batch %" PRIu64 " arrived, expected batch %" PRIu64, frame->batch,
                         t->now.next_batch);
     bool last = frame->flags & PST_LAST_MICRO;
     pst_rc rc = frame->nrefs > 0 ? take_minibatch(self, t, g, &last) : pst_consume(self, frame);
@@ -490,7 +494,7 @@ static const struct pst_param_desc params[] = {
     PARAM("dropout", REAL, config.dropout, "0.5", .max = 0.99,
           .help = "share of activations that are dropped, after every layer but the last", .fixed = true),
     PARAM("input_dropout", REAL, config.input_dropout, "0", .max = 0.99,
-          .help = "share of features that are dropped; above 0, each row is copied once", .fixed = true),
+          .help = "share of features that are dropped; above 0, each row is copied first", .fixed = true),
     PARAM("norm", ENUM, config.norm, "\"none\"", .choices = "none|layer|batch", /* as enum pst_gnn_norm */
           .help = "normalisation before each activation", .fixed = true),
     PARAM("residual", BOOL, config.residual, "false",
@@ -501,13 +505,14 @@ static const struct pst_param_desc params[] = {
     PARAM("weight_decay", REAL, weight_decay, "0.0005", .max = 1,
           .help = "L2 penalty, added to the gradient"),
     PARAM("split", STRING, split, "\"train\"",
-          .help = "the split that is evaluated: train, val or test (the first split of the dataset), or a "
-                  "split's name",
+          .help = "the split to evaluate: train, val or test (the first split of the dataset), or the name "
+                  "of a split",
           .fixed = true),
     PARAM("eval_every", INT, eval_every, "1", .max = 1000000,
           .help = "epochs between evaluations over the whole graph; 0: no evaluation"),
     PARAM("eval_memory", BYTES, eval_memory, "\"1GiB\"", .max = 1e15,
-          .help = "memory for evaluation: larger activations go to a file, larger features are not cached"),
+          .help = "memory for evaluation: activations that exceed it go to a file, and features that exceed "
+                  "it are not cached"),
     PARAM("checkpoint_every", INT, checkpoint_every, "1", .max = 1000000,
           .help = "epochs between checkpoints; 0: only when stopped"),
     PARAM("keep", INT, keep, "3", .min = 1, .max = 1000,

@@ -266,10 +266,10 @@ void dies_with(void (*kernel)(int *), unsigned threads, const char *words)
 
 void test_mistakes(void **)
 {
-    dies_with(barrier_some_miss, 64, "a barrier of the block, but some threads have left the kernel");
+    dies_with(barrier_some_miss, 64, "a thread waits at the block's barrier, but other threads of the block");
     dies_with(two_barriers, 64, "threads of a block wait at different barriers");
     dies_with(outside_the_mask, 32, "reads lane 20, which is not in its mask 0000ffff");
-    dies_with(not_in_own_mask, 32, "a lane is not in its own mask");
+    dies_with(not_in_own_mask, 32, "a lane is missing in its own mask");
     dies_with(lane_has_left, 32, "waits for lane 31, which has left the kernel");
     dies_with(different_operations, 32, "meets lane");
     dies_with(waits_for_ever, 2, "waits for lane");
@@ -287,7 +287,7 @@ __global__ void deadlock(int *)
 void test_deadlock(void **)
 {
     dies_with(deadlock, 32,
-              "deadlock: 16 threads wait at a block's barrier, 16 for lanes of their warp, 0 have left");
+              "deadlock: 16 threads wait at the block's barrier, 16 wait for lanes of their warp, 0 have ended");
 }
 
 #endif

@@ -217,7 +217,7 @@ static void alone_new(struct alone *a, struct pst_k_nvme_drive **drive, enum pst
                                                .timeout_ms = 20,
                                                .shared = &shared};
     assert_int_equal(cuda->nvme->drive_new(&options, drive, why), PST_E_UNSUPPORTED); /* nothing is shared */
-    assert_non_null(strstr(why, "outside of the memory"));
+    assert_non_null(strstr(why, "a queue that is not in the memory shared with the GPU"));
     options.shareds = 1;
     if (cuda->nvme->drive_new(&options, drive, why) != PST_OK)
         fail_msg("%s", why);

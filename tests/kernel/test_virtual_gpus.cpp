@@ -272,7 +272,7 @@ void test_freed_too_early(void **)
     const cudaIpcMemHandle_t handle = handle_of<cudaIpcMemHandle_t>(o.ask("take").c_str());
     assert_int_equal(cudaIpcOpenMemHandle(&at, handle, cudaIpcMemLazyEnablePeerAccess), cudaSuccess);
     assert_said(o.ask("free"), "");
-    assert_non_null(strstr(o.end(0).c_str(), "cudaFree of memory of cuda:0 that process"));
+    assert_non_null(strstr(o.end(0).c_str(), "cudaFree of memory of cuda:0 that is still open in process"));
     assert_int_equal(cudaIpcCloseMemHandle(at), cudaSuccess);
     other closed;
     const cudaIpcMemHandle_t next = handle_of<cudaIpcMemHandle_t>(closed.ask("take").c_str());
@@ -289,10 +289,10 @@ void test_the_host_cannot_touch_it(void **)
     other own, opened;
     (void)own.ask("take");
     assert_said(own.ask("touch"), "");
-    assert_non_null(strstr(own.end(0).c_str(), "host code touched device memory of a virtual GPU"));
+    assert_non_null(strstr(own.end(0).c_str(), "error: code on the host accessed device memory of a virtual GPU"));
     assert_said(opened.ask("open " + text_of(handle)), "cudaSuccess");
     assert_said(opened.ask("touch"), "");
-    assert_non_null(strstr(opened.end(0).c_str(), "host code touched device memory of a virtual GPU"));
+    assert_non_null(strstr(opened.end(0).c_str(), "error: code on the host accessed device memory of a virtual GPU"));
     assert_int_equal(cudaFree(at), cudaSuccess); /* who had it open is dead */
 }
 

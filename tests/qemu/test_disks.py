@@ -132,7 +132,7 @@ def bound_and_released():
 @test
 def stored_behind_a_signature():
     for name, text in (("store-unasked", "was not written by Penstock: to overwrite it"),
-                       ("store-wrong", "that is not its serial number"), ("store-mounted", "/dev/nvme0n2 is in use")):
+                       ("store-wrong", "this is not its serial number; nothing was written"), ("store-mounted", "/dev/nvme0n2 is in use")):
         assert STEPS[name].status == 2 and text in STEPS[name].out, STEPS[name]
     assert "Type its serial number" in STEPS["store"].out and "stripe 0 of 1, 500 rows" in STEPS["store"].out, STEPS["store"]
     assert STEPS["store-again"].status == 0, STEPS["store-again"]
@@ -144,7 +144,7 @@ def stored_behind_a_signature():
 @test
 def without_an_iommu():
     step = STEPS["no-iommu"]
-    assert step.status == 2 and "the IOMMU is missing or off" in step.out and "intel_iommu=on" in step.out, step
+    assert step.status == 2 and "the IOMMU is missing or disabled, so the drive could write to any" in step.out and "intel_iommu=on" in step.out, step
 
 
 @test

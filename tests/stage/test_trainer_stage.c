@@ -134,14 +134,14 @@ static void spoil_served(struct pst_minibatch *mb)
 static void test_refusals(void **state)
 {
     (void)state;
-    expect_refusal(1, "batch 1 came, expected 0", NULL);
+    expect_refusal(1, "batch 1 arrived, expected batch 0", NULL);
     expect_refusal(0, "batch 0", spoil_magic);
     expect_refusal(0, "label 4", spoil_label);
     expect_refusal(0, "columns", spoil_dim);
     expect_refusal(0, "of 3 in its epoch", spoil_number);
     expect_refusal(0, "epoch 0 (its batch 0): the loss is", spoil_feature);
-    expect_refusal(0, "1 hops and the model 2 layers", spoil_hops);
-    expect_refusal(0, "1 of its 2 requested feature rows were never read", spoil_served);
+    expect_refusal(0, "1 hops, but the model has 2 layers: both numbers must be equal", spoil_hops);
+    expect_refusal(0, "1 of 2 requested feature rows were never read: put", spoil_served);
 }
 
 static void test_void_batches(void **state)

@@ -19,7 +19,7 @@ static const struct value values[] = {
     {PST_PARAM_INT, 0, 0, "-9223372036854775808", "-9223372036854775808", NULL},
     {PST_PARAM_INT, 1, 9, "9", "9", NULL},
     {PST_PARAM_INT, 1, 9, "10", NULL, "from 1 to 9, found 10"},
-    {PST_PARAM_INT, 1, 9, "9223372036854775807", NULL, "from 1 to 9"},
+    {PST_PARAM_INT, 1, 9, "9223372036854775807", NULL, "of several routes, so it cannot connect 1 to 9"},
     {PST_PARAM_INT, 1, 9, "3.0", NULL, "expected an integer from 1 to 9, found 3.0"},
     {PST_PARAM_INT, 1, 9, "\"3\"", NULL, "expected an integer from 1 to 9, found \"3\""},
     {PST_PARAM_INT, 1, 9, "{}", NULL, "expected an integer from 1 to 9, found {}"},
@@ -123,13 +123,13 @@ static void test_descriptions(void **state)
     assert_int_equal(pst_desc_check(&good, "FILE"), PST_OK);
     struct pst_stage_desc d = good;
     d.abi = 0;
-    refused(&d, "made for version 0 of the stage interface");
+    refused(&d, "was built for version 0 of the stage interface, but this Penstock");
     d = good;
     d.name = "a b";
-    refused(&d, "needs a name");
+    refused(&d, "the stage's description must have name and help");
     d = good;
     d.help = NULL;
-    refused(&d, "needs a name and help");
+    refused(&d, "the stage's description must have name and help");
     d = good;
     d.instances_max = PST_INSTANCES_MAX + 1;
     refused(&d, "instances_max: expected 0 to 16, found 17");
@@ -147,21 +147,21 @@ static void test_descriptions(void **state)
     refused(&d, why)
     PORTS_REFUSED(ports[1].name = "in", "bad or repeated name");
     PORTS_REFUSED(ports[1].name = "../x", "bad or repeated name");
-    PORTS_REFUSED(ports[1].type = NULL, "needs type, memory and help");
+    PORTS_REFUSED(ports[1].type = NULL, "must have type, memory and help");
     PORTS_REFUSED(ports[1].forwards = "out", "which is not an input");
     PORTS_REFUSED(ports[1].forwards = "in,nothing", "forwards nothing");
     PORTS_REFUSED(ports[0].forwards = "in", "an input cannot forward slots");
     PORTS_REFUSED(ports[0].memory = "ram", "memory: expected cpu, pinned or cuda, found \"ram\"");
-    PORTS_REFUSED(ports[0].memory = "cpu,pinned if m=1", "memory: \"m=1\": there is no parameter m");
-    PORTS_REFUSED(ports[1].splits_if = "n=x", "splits_if: \"n=x\": n cannot have the value \"x\"");
+    PORTS_REFUSED(ports[0].memory = "cpu,pinned if m=1", "memory: \"m=1\": unknown parameter m");
+    PORTS_REFUSED(ports[1].splits_if = "n=x", "splits_if: \"n=x\": parameter n cannot have the value \"x\"");
     PORTS_REFUSED(ports[0].whole_if = "n=1 and ", "whole_if: \"n=1 and \" is not");
     PORTS_REFUSED(ports[0].requests = PST_REQUESTS_MAKES, "requests: only an output");
     PORTS_REFUSED(ports[1].requests = PST_REQUESTS_SERVES, "requests: only an input");
-    PORTS_REFUSED(ports[1].requests = (enum pst_requests)9, "requests: 9 is not a value");
-    PORTS_REFUSED(ports[0].hold_param = "m", "there is no integer parameter m");
+    PORTS_REFUSED(ports[1].requests = (enum pst_requests)9, "requests: 9 is not a valid value");
+    PORTS_REFUSED(ports[0].hold_param = "m", "the stage has no integer parameter m");
     for (int i = 0; i <= PST_PORTS_MAX; i++)
         ports[i] = good_ports[0];
-    refused(&d, "17 ports, and at most 16");
+    refused(&d, "17 ports; at most 16");
     struct pst_param_desc params[PST_PARAMS_MAX + 2] = {0};
     d = good;
     d.params = params;
@@ -175,10 +175,10 @@ static void test_descriptions(void **state)
     PARAMS_REFUSED(params[0].def = "{", "parameter n: its default is not valid");
     PARAMS_REFUSED(params[0].equals = "in", "equals: expected PORT.PARAM or count(PORT.PARAM)");
     PARAMS_REFUSED(params[0].equals = "count(in.n", "equals: expected PORT.PARAM");
-    PARAMS_REFUSED(params[0].equals = "nothing.n", "equals: there is no port nothing");
-    PARAMS_REFUSED(params[0].needed_if = "n=1", "needed_if is for strings");
+    PARAMS_REFUSED(params[0].equals = "nothing.n", "equals: the stage has no port nothing");
+    PARAMS_REFUSED(params[0].needed_if = "n=1", "only a string parameter can have needed_if");
     PARAMS_REFUSED((params[0].type = PST_PARAM_ENUM, params[0].def = NULL), "no choices");
-    PARAMS_REFUSED(params[0].type = (enum pst_param_type)99, "bad type");
+    PARAMS_REFUSED(params[0].type = (enum pst_param_type)99, "has an invalid type, or no choices");
 }
 
 enum colour { RED, GREEN, BLUE };
@@ -240,15 +240,15 @@ static void test_binding(void **state)
     one[0] = bound_params[i];                                                                                \
     change;                                                                                                  \
     refused(&d, why)
-    INTO_REFUSED(0, one[0].into.kind = PST_INTO_I32, "a type that does not fit");
-    INTO_REFUSED(1, one[0].choices = "a|b|c", "a type that does not fit");
-    INTO_REFUSED(2, one[0].max = 3e9, "a type that does not fit");
-    INTO_REFUSED(2, one[0].min = one[0].max = 0, "a type that does not fit");
-    INTO_REFUSED(3, one[0].min = -1, "a type that does not fit");
-    INTO_REFUSED(5, one[0].into.kind = PST_INTO_F64, "a type that does not fit");
-    INTO_REFUSED(6, one[0].into.kind = PST_INTO_I64, "a type that does not fit");
-    INTO_REFUSED(9, one[0].count_max = PST_INTS_MAX + 1, "a type that does not fit");
-    INTO_REFUSED(4, one[0].into.at = sizeof(struct bound) - 4, "stored outside the state");
+    INTO_REFUSED(0, one[0].into.kind = PST_INTO_I32, "the type of the struct member that stores it, or its range, does not");
+    INTO_REFUSED(1, one[0].choices = "a|b|c", "the type of the struct member that stores it, or its range, does not");
+    INTO_REFUSED(2, one[0].max = 3e9, "the type of the struct member that stores it, or its range, does not");
+    INTO_REFUSED(2, one[0].min = one[0].max = 0, "the type of the struct member that stores it, or its range, does not");
+    INTO_REFUSED(3, one[0].min = -1, "the type of the struct member that stores it, or its range, does not");
+    INTO_REFUSED(5, one[0].into.kind = PST_INTO_F64, "the type of the struct member that stores it, or its range, does not");
+    INTO_REFUSED(6, one[0].into.kind = PST_INTO_I64, "the type of the struct member that stores it, or its range, does not");
+    INTO_REFUSED(9, one[0].count_max = PST_INTS_MAX + 1, "the type of the struct member that stores it, or its range, does not");
+    INTO_REFUSED(4, one[0].into.at = sizeof(struct bound) - 4, "would be stored outside the stage's state, which has");
 }
 
 /* A program that prints a native description's JSON is described alike. */

@@ -255,15 +255,15 @@ static const struct wrong wrongs[] = {
     {"edges.npy", PST_I32, 2, 3, 2, low, "source of edge 2: expected 0 to 3, found -2"},
     {"edges.npy", PST_I32, 2, 3, 3, triple, "shape (2, E) or (E, 2)"},
     {"edges.npy", PST_F32, 2, 2, 3, low, "expected integers (int8 to int64, uint8 to uint32), found float32"},
-    {"labels.npy", PST_I32, 1, 1, 1, one, "expected rows for 4 vertices, found 1"},
+    {"labels.npy", PST_I32, 1, 1, 1, one, "expected one row for each of 4 vertices, found 1"},
     {"labels.npy", PST_I32, 1, 4, 1, bad_labels, "vertex 1: expected -1 (none)"},
-    {"labels.npy", PST_F64, 1, 4, 1, fraction, "vertex 1: a label that is not an integer"},
+    {"labels.npy", PST_F64, 1, 4, 1, fraction, "vertex 1: the label is not an integer from -1 to"},
     {"train_idx.npy", PST_I32, 1, 2, 1, doubled, "entry 1: vertex 3 is already in train"},
     {"val_idx.npy", PST_I32, 1, 2, 1, doubled, "vertex 3 is already in train"},
     {"test_idx.npy", PST_I32, 1, 1, 1, past, "entry 0: expected 0 to 3, found 4"},
     {"test_idx.npy", PST_I32, 1, 1, 1, minus, "found -1"},
     {"test_idx.npy", PST_F32, 1, 1, 1, one, "expected integers"},
-    {"feat.npy", PST_F64, 2, 4, 2, big, "row 1, column 0: does not fit float32"},
+    {"feat.npy", PST_F64, 2, 4, 2, big, "row 1, column 0: the value does not fit float32"},
     {"feat.npy", PST_F16, 2, 4, 2, half_inf, "row 0, column 1: infinite"},
     {"feat.npy", PST_I32, 2, 1, 1, one, "expected float32, float64, float16 or bfloat16"},
     {"feat.npy", PST_F32, 1, 1, 1, one, "two dimensions"},
@@ -343,7 +343,7 @@ static void test_wrong_csr(void **state)
     } rows[] = {
         {falls, columns, data, 3, "entry 2: expected 2 to 3, found 1"},
         {starts, columns, data, 3, "entry 0: expected 0"},
-        {shorter, columns, data, 3, "expected to end with 3"},
+        {shorter, columns, data, 3, "expected the last entry 3"},
         {beyond, columns, data, 3, "found 9"},
         {good, wide, data, 3, "column of entry 1: expected 0 to 2, found 5"},
         {good, columns, data, 2, "expected 3 values"},
@@ -374,7 +374,7 @@ static void test_finding(void **state)
     struct pst_import_result result = {.warnings = {.count = 0}};
     pst_import_defaults(&spec);
     assert_int_equal(pst_import_find(&spec, in_scratch("nowhere"), skip_none), PST_E_ARG);
-    assert_error_has("no such directory");
+    assert_error_has("the directory does not exist");
     (void)mkdir(in_scratch("empty"), 0755);
     assert_int_equal(pst_import_find(&spec, in_scratch("empty"), skip_none), PST_E_ARG);
     assert_error_has("--edges");
@@ -382,7 +382,7 @@ static void test_finding(void **state)
     put_file(in_scratch("meta/meta.json"), "{\"num_nodes\": 5}", 16);
     pst_import_defaults(&spec);
     assert_int_equal(import_dir(&spec, src, in_scratch("out8"), &result), PST_E_FORMAT);
-    assert_error_has("expected rows for 5 vertices, found 4");
+    assert_error_has("expected one row for each of 5 vertices, found 4");
     put_file(in_scratch("meta/meta.json"), "{\"num_nodes\": \"4\"}", 18);
     pst_import_defaults(&spec);
     assert_int_equal(pst_import_find(&spec, in_scratch("meta"), skip_none), PST_E_FORMAT);

@@ -71,9 +71,9 @@ static void test_duplicates(void **state)
     parse_text(&t, "{\"a\": 1,\n\"b\": {\"a\": 1,\n\"a\": 2},\n\"a\": 3, \"\\u0062\": 4}");
     assert_true(t.ok);
     assert_int_equal(t.diag.count, 3);
-    assert_told(&t, 0, "p.json:3: b.a: ", "first given at line 2");
-    assert_told(&t, 1, "p.json:4: a: ", "first given at line 1");
-    assert_told(&t, 2, "p.json:4: b: ", "first given at line 2");
+    assert_told(&t, 0, "p.json:3: b.a: ", "duplicate key: it is already set in line 2");
+    assert_told(&t, 1, "p.json:4: a: ", "duplicate key: it is already set in line 1");
+    assert_told(&t, 2, "p.json:4: b: ", "duplicate key: it is already set in line 2");
     done(&t);
     /* the same path in two objects, by a key with a dot or in lists, is no duplicate */
     parse_text(&t, "{\"a.b\": 1, \"a\": {\"b\": 2}, \"c[0]\": 1, \"c\": [{\"x\": 1}, {\"x\": 1}]}");
@@ -318,10 +318,10 @@ static void test_overlays(void **state)
     assert_true(json_is_object(json_object_get(t.doc.root, "a")));
     assert_true(pst_json_overlay(&t.doc, in_scratch("twice.json"), &t.diag));
     (void)snprintf(begin, sizeof begin, "%s:2: z: ", in_scratch("twice.json"));
-    assert_told(&t, 4, begin, "first given at line 1");
+    assert_told(&t, 4, begin, "duplicate key: it is already set in line 1");
     for (int i = 0; i < PST_JSON_OVERLAYS_MAX; i++)
         (void)pst_json_overlay(&t.doc, in_scratch("one.json"), &t.diag);
-    assert_told(&t, 5, in_scratch("one.json"), "more than 16 overlays");
+    assert_told(&t, 5, in_scratch("one.json"), "too many overlays: at most 16 are allowed");
     done(&t);
 }
 

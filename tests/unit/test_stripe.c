@@ -80,11 +80,11 @@ static void only_the_right_stripe_matches(void **state)
     const struct pst_dataset ds = dataset();
     struct pst_stripe s = example(), out;
     assert_int_equal(pst_stripe_match(block, &ds, 2, 5, "drive 7", &out), PST_E_STATE);
-    assert_non_null(strstr(pst_error_text(), "holds no rows"));
+    assert_non_null(strstr(pst_error_text(), "does not hold rows of a dataset (`penstock store"));
     pst_stripe_encode(&s, block);
     assert_int_equal(pst_stripe_match(block, &ds, 2, 5, "drive 7", &out), PST_OK);
-    expect_mismatch(&s, 1, 5, "is stripe 2 of 5; expected 1 of 5");
-    expect_mismatch(&s, 2, 4, "expected 2 of 4");
+    expect_mismatch(&s, 1, 5, "is stripe 2 of 5; expected stripe 1 of 5");
+    expect_mismatch(&s, 2, 4, "expected stripe 2 of 4");
     s.digest[0] = 'f';
     expect_mismatch(&s, 2, 5, "holds rows of papers, digest f123");
     s = example();

@@ -116,7 +116,7 @@ static void each_obstacle_alone(void **state)
 {
     (void)state;
     machine("no-iommu");
-    expect("the IOMMU is missing or off", "intel_iommu=on");
+    expect("the IOMMU is missing or disabled, so the drive could write to any", "intel_iommu=on");
 
     machine("shared");
     with_iommu();
@@ -171,7 +171,7 @@ static void bound_to_vfio(void **state)
     assert_int_equal(pst_obstacles_to_open(&pci, root, found), 0);
     point("proc/4242/fd/9", "/dev/vfio/7");
     assert_int_equal(pst_obstacles_to_open(&pci, root, found), 1);
-    assert_string_equal(found[0].why, "process 4242 is driving it");
+    assert_string_equal(found[0].why, "process 4242 is using it");
     assert_int_equal(pst_usable_release(root, PCI), PST_E_STATE); /* the kernel would wait for it */
     assert_int_equal(pst_obstacles_to_gpu(&pci, root, found), 3);
     assert_non_null(strstr(found[2].why, "not a dma-buf"));
@@ -193,7 +193,7 @@ static void all_obstacles_together(void **state)
     const struct pst_pci pci = read_pci();
     assert_int_equal(pst_obstacles_to_bind(&pci, root, found), PST_OBSTACLES_MAX);
     assert_int_equal(pst_usable_bind(root, PCI), PST_E_STATE);
-    assert_non_null(strstr(pst_error_text(), "the IOMMU is missing or off"));
+    assert_non_null(strstr(pst_error_text(), "the IOMMU is missing or disabled, so the drive could write to any"));
     assert_non_null(strstr(pst_error_text(), "umount /m0"));
 }
 

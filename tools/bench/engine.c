@@ -76,7 +76,7 @@ static pst_rc open_all(struct bench *b, const char *path, int depth)
     for (int i = 0; i < b->nslots; i++) {
         b->slots[i] = (struct slot){.memory = aligned_alloc(PST_PAGE, bytes), .bytes = bytes};
         if (b->slots[i].memory == NULL)
-            return pst_fail(PST_E_NOMEM, "no memory for %d slots", b->nslots);
+            return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %d slots", b->nslots);
         memset(b->slots[i].memory, 0x11, bytes);
         regions[i] = (struct iovec){b->slots[i].memory, bytes};
     }

@@ -69,7 +69,7 @@ static pst_rc wait_for(struct pst_nvme_controller *c, struct pst_nvme_qp *qp, ui
     for (uint32_t waits = 0; pst_clock_ms() < deadline;) {
         if (!pst_nvme_poll(qp, qp->taken, cqe)) {
             if (waits > SPINS && pst_nvme_gone(c))
-                return pst_fail(PST_E_IO, "%s: the controller is gone", c->t->what);
+                return pst_fail(PST_E_IO, "%s: the controller has disappeared", c->t->what);
             pst_nvme_relax(&waits);
             continue;
         }
@@ -173,10 +173,10 @@ pst_rc pst_nvme_identify(struct pst_nvme_controller *c)
     static_assert(sizeof(struct nvme_id_ctrl) == PST_PAGE, "section 4.1.5.2");
     struct nvme_id_ctrl *id = calloc(1, sizeof *id);
     if (id == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for Identify");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a buffer for Identify");
     pst_rc rc = identify(c, 0, PST_NVME_CNS_CONTROLLER, id);
     if (rc == PST_OK && id->cntrltype > IO_CONTROLLER)
-        rc = pst_fail(PST_E_UNSUPPORTED, "%s is a controller of type %u; expected an I/O controller",
+        rc = pst_fail(PST_E_UNSUPPORTED, "%s is a controller of type %u; expected type 1, an I/O controller",
                       c->t->what, id->cntrltype);
     if (rc == PST_OK &&
         ((id->sqes & 0xf) > 6 || id->sqes >> 4 < 6 || (id->cqes & 0xf) > 4 || id->cqes >> 4 < 4))
@@ -213,8 +213,8 @@ static pst_rc read_namespace(const struct pst_nvme_controller *c, uint32_t nsid,
     const uint32_t shift = id->lbaf[format].ds, metadata = id->lbaf[format].ms;
     if (metadata != 0)
         return pst_fail(PST_E_UNSUPPORTED,
-                        "%s: namespace %u has %u bytes of metadata in each block; expected none (`nvme "
-                        "format` sets another LBA format and erases the namespace)",
+                        "%s: namespace %u has %u bytes of metadata in each block; expected 0 (`nvme format` "
+                        "sets another LBA format and erases the namespace)",
                         what, nsid, metadata);
     if (shift < LBA_SHIFT_MIN || shift >= 32 || 1ull << shift > c->transfer_bytes)
         return pst_fail(PST_E_UNSUPPORTED,
@@ -238,7 +238,7 @@ pst_rc pst_nvme_namespace(struct pst_nvme_controller *c, uint32_t nsid, struct p
                         c->namespaces);
     struct nvme_id_ns *id = calloc(1, sizeof *id);
     if (id == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for Identify");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a buffer for Identify");
     pst_rc rc = identify(c, nsid, PST_NVME_CNS_NAMESPACE, id);
     if (rc == PST_OK)
         rc = read_namespace(c, nsid, id, ns);
@@ -288,7 +288,7 @@ pst_rc pst_nvme_flush(struct pst_nvme_controller *c, uint32_t nsid)
     if (qp->posted != qp->taken)
         return pst_fail(
             PST_E_STATE,
-            "%s: a flush needs a free queue pair, and all queue pairs that the controller grants are in use",
+            "%s: a flush needs a free queue pair, but all queue pairs of the controller are in use",
             c->t->what);
     struct pst_nvme_sqe sqe = {.opcode = PST_NVME_FLUSH, .nsid = nsid};
     rc = pst_nvme_command(c, qp, &sqe, &cqe);

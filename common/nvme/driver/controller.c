@@ -56,16 +56,16 @@ static pst_rc wait_for_status(const struct pst_nvme_controller *c, uint32_t mask
     do {
         csts = get32(c, PST_NVME_CSTS);
         if (pst_nvme_gone(c))
-            return pst_fail(PST_E_IO, "%s: the controller is gone%s", c->t->what,
+            return pst_fail(PST_E_IO, "%s: the controller has disappeared%s", c->t->what,
                             csts == GONE ? " (its registers read as all ones)" : "");
         if ((csts & mask) == want)
             return PST_OK;
         /* a failed controller never becomes ready, but it can be disabled */
         if ((csts & PST_NVME_CSTS_CFS) != 0 && (want & PST_NVME_CSTS_RDY) != 0)
-            return pst_fail(PST_E_IO, "%s reports a fatal error (CSTS.CFS) while it %s", c->t->what, what);
+            return pst_fail(PST_E_IO, "%s reported a fatal error (CSTS.CFS) while it %s", c->t->what, what);
         pst_nvme_relax(&waits);
     } while (pst_clock_ms() < deadline);
-    return pst_fail(PST_E_TIMEOUT, "%s %s for longer than the %u ms that it claims to need (CSTS 0x%x)",
+    return pst_fail(PST_E_TIMEOUT, "%s %s for longer than the %u ms that its registers allow (CSTS 0x%x)",
                     c->t->what, what, ms, csts);
 }
 
@@ -112,7 +112,8 @@ static pst_rc read_capabilities(struct pst_nvme_controller *c)
     c->cap = get64(c, PST_NVME_CAP);
     c->version = get32(c, PST_NVME_VS);
     if (c->version == GONE)
-        return pst_fail(PST_E_IO, "%s: the controller is gone (its registers read as all ones)", what);
+        return pst_fail(PST_E_IO, "%s: the controller has disappeared (its registers read as all ones)",
+                        what);
     c->entries_max = PST_NVME_CAP_MQES(c->cap);
     c->doorbell_stride = PST_NVME_CAP_STRIDE(c->cap);
     c->page = PST_PAGE;
@@ -121,13 +122,16 @@ static pst_rc read_capabilities(struct pst_nvme_controller *c)
     if (!PST_NVME_CAP_NVM(c->cap))
         return pst_fail(PST_E_UNSUPPORTED, "%s does not support the NVM command set (CAP.CSS)", what);
     if (c->entries_max < PST_NVME_DEPTH_MIN)
-        return pst_fail(PST_E_UNSUPPORTED, "%s has queues of %u entries (CAP.MQES); expected at least %d",
-                        what, c->entries_max, PST_NVME_DEPTH_MIN);
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "%s supports queues of at most %u entries (CAP.MQES); expected at least %d", what,
+                        c->entries_max, PST_NVME_DEPTH_MIN);
     if (PST_NVME_CAP_PAGE_MIN(c->cap) > PST_PAGE)
-        return pst_fail(PST_E_UNSUPPORTED, "%s needs pages of at least %llu bytes (CAP.MPSMIN); expected %d",
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "%s needs pages of at least %llu bytes (CAP.MPSMIN); Penstock uses pages of %d bytes",
                         what, PST_NVME_CAP_PAGE_MIN(c->cap), PST_PAGE);
     if (qids_with_doorbells(c) == 0)
-        return pst_fail(PST_E_UNSUPPORTED, "%s: BAR 0 has %zu bytes, too few for doorbells at a stride of %u",
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "%s: BAR 0 has %zu bytes, which is too small for doorbells with a stride of %u bytes",
                         what, c->t->regs_bytes, c->doorbell_stride);
     return PST_OK;
 }
@@ -206,7 +210,7 @@ pst_rc pst_nvme_open(struct pst_nvme_controller *c, struct pst_nvme_transport *t
         return rc;
     c->impl = calloc(1, sizeof(struct pst_nvme_bringup));
     if (c->impl == NULL)
-        return pst_fail(PST_E_NOMEM, "%s: no memory for a controller", t->what);
+        return pst_fail(PST_E_NOMEM, "%s: out of memory: cannot allocate a controller", t->what);
     rc = bring_up(c);
     if (rc == PST_OK)
         return PST_OK;
@@ -234,7 +238,7 @@ pst_rc pst_nvme_reset(struct pst_nvme_controller *c)
         if (c->io[qid] == NULL)
             continue;
         if (qid > granted)
-            return pst_fail(PST_E_IO, "%s grants %u queue pairs after a reset; it granted more before",
+            return pst_fail(PST_E_IO, "%s grants only %u queue pairs after a reset, fewer than before",
                             c->t->what, granted);
         pst_nvme_pair_clear(c->io[qid]);
         rc = pst_nvme_pair_create(c, c->io[qid]);

@@ -32,7 +32,7 @@ void pst_nvme_dma_free(struct pst_nvme_dma *dma)
 {
     struct pst_region region = {dma->base, dma->bytes};
     if (dma->t != NULL && dma->t->ops->dma_unmap(dma->t, dma->iova) != PST_OK)
-        fprintf(stderr, "%llu bytes stay allocated, because the device may still write to them: %s\n",
+        fprintf(stderr, "%llu bytes are not freed, because the device may still write to them: %s\n",
                 (unsigned long long)dma->bytes, pst_error_text());
     else
         pst_region_unmap(&region);

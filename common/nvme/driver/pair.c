@@ -52,7 +52,7 @@ pst_rc pst_nvme_pair_new(struct pst_nvme_controller *c, uint16_t qid, uint32_t d
     struct pst_nvme_pair *pair = calloc(1, sizeof *pair);
     *out = NULL;
     if (pair == NULL)
-        return pst_fail(PST_E_NOMEM, "%s: no memory for a queue pair", c->t->what);
+        return pst_fail(PST_E_NOMEM, "%s: out of memory: cannot allocate a queue pair", c->t->what);
     struct pst_nvme_qp *qp = &pair->qp;
     volatile char *doorbells = (volatile char *)c->t->regs + PST_NVME_DOORBELLS;
     const size_t stride = c->doorbell_stride;
@@ -64,7 +64,7 @@ pst_rc pst_nvme_pair_new(struct pst_nvme_controller *c, uint16_t qid, uint32_t d
     pst_rc rc = make_memory(c, pair);
     if (rc != PST_OK) {
         pst_nvme_pair_free(qp);
-        (void)pst_wrap(rc, "%s: queue pair %u of depth %u", c->t->what, qid, depth);
+        (void)pst_wrap(rc, "%s: cannot create queue pair %u of depth %u", c->t->what, qid, depth);
         return rc;
     }
     pst_nvme_pair_clear(qp);
@@ -158,7 +158,7 @@ void pst_nvme_queue_memory(const struct pst_nvme_qp *qp, void **at, uint64_t *by
 pst_rc pst_nvme_queue_delete(struct pst_nvme_controller *c, uint16_t qid)
 {
     if (qid < 1 || qid > PST_NVME_QUEUES_MAX || c->io[qid] == NULL)
-        return pst_fail(PST_E_ARG, "%s has no queue %u", c->t->what, qid);
+        return pst_fail(PST_E_ARG, "%s has no queue with id %u", c->t->what, qid);
     struct pst_nvme_sqe sq = {.opcode = PST_NVME_DELETE_SQ, .cdw10 = qid};
     struct pst_nvme_sqe cq = {.opcode = PST_NVME_DELETE_CQ, .cdw10 = qid};
     pst_rc rc = pst_nvme_admin(c, &sq, NULL, 0, false, NULL);

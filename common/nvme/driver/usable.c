@@ -130,8 +130,8 @@ static void find_holders(struct finding *f, const struct parts *parts)
             if (e->d_name[0] == '.')
                 continue;
             (void)snprintf(mend, sizeof mend, "lsblk /dev/%s", parts->name[i]);
-            add(f, mend, "%s is part of %.63s (RAID, LVM or encryption); stop that first", parts->name[i],
-                e->d_name);
+            add(f, mend, "%s is part of %.63s (RAID, LVM or encryption); stop that device first",
+                parts->name[i], e->d_name);
         }
         if (dir != NULL)
             (void)closedir(dir);
@@ -177,7 +177,7 @@ static void find_iommu(struct finding *f, const struct pst_pci *pci)
         add(f,
             "add intel_iommu=on iommu=pt (AMD: iommu=pt) to GRUB_CMDLINE_LINUX in /etc/default/grub, then "
             "update-grub, and reboot; VT-d or AMD-Vi must be on in the firmware",
-            "the IOMMU is missing or off, so the drive could write anywhere in memory");
+            "the IOMMU is missing or disabled, so the drive could write to any memory");
         return;
     }
     for (int i = 0; i < pci->others; i++)
@@ -202,7 +202,7 @@ int pst_obstacles_to_bind(const struct pst_pci *pci, const char *root,
     (void)snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%s/driver_override", root, pci->address);
     (void)snprintf(mend, sizeof mend, "sudo penstock disks --bind %s", pci->address);
     if (access(path, W_OK) != 0)
-        add(&f, mend, "only root can hand a controller over (%s: %s)", path, strerror(errno));
+        add(&f, mend, "only root can bind a controller to another driver (%s: %s)", path, strerror(errno));
     return f.n;
 }
 
@@ -238,7 +238,7 @@ static void find_holder(struct finding *f, const char *node)
     int pid = holder_of(f->root, node);
     (void)snprintf(mend, sizeof mend, "ps -fp %d; penstock stop RUN ends a run", pid);
     if (pid > 0 && pid != (int)getpid())
-        add(f, mend, "process %d is driving it", pid);
+        add(f, mend, "process %d is using it", pid);
 }
 
 static void find_rights(struct finding *f, const char *node)
@@ -343,7 +343,7 @@ pst_rc pst_usable_release(const char *root, const char *address)
     (void)snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%s/driver_override", root, pci.address);
     (void)snprintf(mend, sizeof mend, "sudo penstock disks --release %s", pci.address);
     if (access(path, W_OK) != 0)
-        add(&f, mend, "only root can hand a controller over (%s: %s)", path, strerror(errno));
+        add(&f, mend, "only root can bind a controller to another driver (%s: %s)", path, strerror(errno));
     rc = pst_obstacles_result(pci.address, found, f.n);
     if (rc == PST_OK)
         rc = pst_pci_give(root, pci.address, "nvme");

@@ -182,7 +182,7 @@ static pst_rc open_group(struct vfio *v, const struct pst_pci *pci)
                         "this kernel's VFIO has no type 1 IOMMU (try modprobe vfio_iommu_type1)");
     v->group = open(node, O_RDWR | O_CLOEXEC);
     if (v->group < 0 && errno == EBUSY)
-        return pst_fail(PST_E_STATE, "another process is driving it (`fuser -v %s` shows which)", node);
+        return pst_fail(PST_E_STATE, "another process is using it (`fuser -v %s` shows which)", node);
     if (v->group < 0)
         return pst_fail_errno("opening %s", node);
     if (ioctl(v->group, VFIO_GROUP_GET_STATUS, &status) != 0)
@@ -269,7 +269,7 @@ pst_rc pst_nvme_vfio_connect(struct pst_nvme_transport *t, const char *address)
         return rc;
     struct vfio *v = calloc(1, sizeof *v);
     if (v == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for VFIO");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the VFIO state");
     v->container = v->group = v->device = -1;
     t->impl = v;
     (void)snprintf(t->what, sizeof t->what, "%s", pci.address);

@@ -137,7 +137,7 @@ static pst_rc ask(struct client *c, struct pst_emu_message *m, int fd, int *got)
     if (rc == PST_OK)
         rc = pst_emu_receive(c->socket, m, &received);
     if (rc == PST_OK && m->op != op)
-        rc = pst_fail(PST_E_PEER, "the emulated controller answered another request");
+        rc = pst_fail(PST_E_PEER, "the emulated controller replied to another request than the one sent");
     if (rc == PST_OK && m->rc != PST_OK)
         rc = pst_fail((pst_rc)m->rc, "%s", m->text);
     if (got != NULL && rc == PST_OK)
@@ -216,7 +216,7 @@ static pst_rc take_registers(struct pst_nvme_transport *t, struct client *c, uin
     if (rc != PST_OK)
         return rc;
     if (fd < 0 || fstat(fd, &st) != 0 || (uint64_t)st.st_size != m.arg[1] || m.arg[0] >= m.arg[1]) {
-        rc = pst_fail(PST_E_PEER, "the emulated controller's registers have another size than it reports");
+        rc = pst_fail(PST_E_PEER, "the emulated controller's registers do not have the size that it reports");
         goto out;
     }
     c->shared = mmap(NULL, m.arg[1], PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -240,7 +240,7 @@ pst_rc pst_nvme_emulated_connect(struct pst_nvme_transport *t, const struct pst_
     memset(t, 0, sizeof *t);
     struct client *c = calloc(1, sizeof *c);
     if (c == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a transport");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a transport");
     c->socket = -1;
     t->ops = &ops;
     t->impl = c;

@@ -101,12 +101,16 @@ static pst_rc read_namespace(struct pst_emu_namespace_config *n, json_t *json, c
     if (n->kind > PST_EMU_FUNCTION)
         return pst_fail(PST_E_ARG, "kind \"%s\"; expected ram, file or function", kind);
     if (n->kind == PST_EMU_FILE) {
-        pst_rc rc = path == NULL ? pst_fail(PST_E_ARG, "\"path\" is missing") : open_file(n, path, c->ssds);
+        pst_rc rc = path == NULL
+                        ? pst_fail(PST_E_ARG,
+                                   "\"path\" is missing: a namespace of this kind needs the path of its file")
+                        : open_file(n, path, c->ssds);
         if (rc != PST_OK)
             return rc;
     }
     n->bytes = pst_align_up(n->bytes, c->lba_bytes);
-    return n->bytes > 0 ? PST_OK : pst_fail(PST_E_ARG, "the namespace has no bytes");
+    return n->bytes > 0 ? PST_OK
+                        : pst_fail(PST_E_ARG, "the namespace has no size: set \"bytes\" or \"blocks\"");
 }
 
 static pst_rc check(const struct pst_emu_config *c, double dilate, json_int_t transfer)

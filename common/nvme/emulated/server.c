@@ -301,7 +301,7 @@ static pst_rc start(struct pst_emu *emu)
     for (uint32_t i = 0; i < emu->config.workers; i++) {
         struct worker *w = malloc(sizeof *w);
         if (w == NULL)
-            return pst_fail(PST_E_NOMEM, "no memory for a worker");
+            return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a worker");
         *w = (struct worker){emu, i};
         const int rc = pthread_create(&emu->threads[i], NULL, work, w);
         if (rc != 0) {
@@ -324,7 +324,7 @@ pst_rc pst_emu_new(struct pst_emu **emu, const char *json)
 {
     *emu = calloc(1, sizeof **emu); /* large, but most of it is never touched */
     if (*emu == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for emulated controllers");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate emulated controllers");
     pst_rc rc = pst_emu_configure(&(*emu)->config, json);
     if (rc != PST_OK) {
         free(*emu);

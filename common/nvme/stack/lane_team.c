@@ -60,7 +60,7 @@ pst_rc pst_nvme_team_new(struct pst_nvme_team **out, uint32_t lanes)
     struct pst_nvme_team *team = calloc(1, sizeof *team);
     *out = NULL;
     if (team == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for %u lanes", lanes);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %u lanes", lanes);
     team->lanes = lanes;
     (void)pthread_mutex_init(&team->lock, NULL);
     (void)pthread_cond_init(&team->work, NULL);

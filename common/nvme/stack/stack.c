@@ -29,7 +29,7 @@ pst_rc pst_nvme_way_named(const char *name, enum pst_nvme_way *way)
         if (strcspn(at, "|") == bytes && strncmp(at, name, bytes) == 0)
             return PST_OK;
     }
-    return pst_fail(PST_E_ARG, "there is no stack \"%s\"; expected %s", name, PST_NVME_WAY_NAMES);
+    return pst_fail(PST_E_ARG, "unknown stack \"%s\"; expected %s", name, PST_NVME_WAY_NAMES);
 }
 
 /* ---- opening and closing ------------------------------------------------------------------------- */
@@ -47,11 +47,11 @@ static pst_rc find_queues(struct pst_nvme_stack *s)
                 s->qp[s->q.n++] = ctrl->io[qid];
         }
         if (s->q.n == s->first_queue[i])
-            return pst_fail(PST_E_STATE, "%s has no I/O queue for this stack", ctrl->t->what);
+            return pst_fail(PST_E_STATE, "%s has no free I/O queue for this stack", ctrl->t->what);
         if (ctrl->page != c->controllers[0]->page)
             return pst_fail(PST_E_UNSUPPORTED,
-                            "%s has pages of %u bytes and %s pages of %u; expected the same size for all "
-                            "controllers of a stack",
+                            "%s has pages of %u bytes, but %s has pages of %u; all controllers of a stack "
+                            "need the same page size",
                             ctrl->t->what, ctrl->page, c->controllers[0]->t->what, c->controllers[0]->page);
     }
     s->first_queue[c->ssds] = s->q.n;
@@ -87,7 +87,7 @@ static pst_rc make_memory(struct pst_nvme_stack *s)
     s->ended = calloc(r, sizeof *s->ended);
     if (!good || !s->q.ios || !s->slots || !s->free_slots || !s->todo || !s->done || !s->wave.order ||
         !s->wave.count || !s->wave.begin || !s->wave.take || !s->held || !s->ended)
-        return pst_fail(PST_E_NOMEM, "no memory for %u NVMe commands", n);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %u NVMe commands", n);
     for (uint32_t i = 0; i < n; i++)
         s->free_slots[s->nfree++] = n - 1 - i;
     for (uint32_t i = 0; i < r; i++)
@@ -107,7 +107,7 @@ pst_rc pst_nvme_stack_new(struct pst_nvme_stack **out, const struct pst_nvme_sta
                         config->ssds, config->lanes, PST_NVME_SSDS_MAX, lanes_max);
     struct pst_nvme_stack *s = calloc(1, sizeof *s);
     if (s == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for an NVMe stack");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate an NVMe stack");
     s->config = *config;
     s->look_ns = (uint64_t)config->timeout_ms * 1000000u / 8;
     s->look_ns = s->look_ns < LOOK_NS_MAX ? s->look_ns : LOOK_NS_MAX;
@@ -171,7 +171,7 @@ pst_rc pst_nvme_stack_add(struct pst_nvme_stack *s, const struct pst_nvme_reques
     if (s->failed != PST_OK)
         return pst_fail(s->failed, "%s", s->failure);
     if (s->nheld == s->config.requests_max)
-        return pst_fail(PST_E_LIMIT, "the limit of %u requests is reached", s->nheld);
+        return pst_fail(PST_E_LIMIT, "more than %u requests in flight", s->nheld);
     if (r->ssd >= s->config.ssds || r->lba_shift < 9 || r->lba_shift > LBA_SHIFT_MAX || r->bytes == 0 ||
         r->bytes % (1ull << r->lba_shift) != 0 || r->iova % 4 != 0)
         return pst_fail(PST_E_ARG, "invalid request: %llu bytes at LBA %llu of SSD %u, memory at %#llx",

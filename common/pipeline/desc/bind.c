@@ -64,13 +64,13 @@ pst_rc pst_desc_check_into(const struct pst_stage_desc *desc, const char *file,
     if (into->kind == PST_INTO_NOTHING)
         return PST_OK;
     if ((unsigned)into->kind > PST_INTO_INTS || !kind_fits(param))
-        return pst_fail(
-            PST_E_FORMAT,
-            "%s: parameter %s: the member that it is stored in has a type that does not fit it, or "
-            "its limits",
-            file, param->name);
+        return pst_fail(PST_E_FORMAT,
+                        "%s: parameter %s: the type of the struct member that stores it, or its range, does "
+                        "not fit the parameter",
+                        file, param->name);
     if (into->at > desc->state_bytes || kind_bytes[into->kind] > desc->state_bytes - into->at)
-        return pst_fail(PST_E_FORMAT, "%s: parameter %s is stored outside the state, which has %zu bytes",
+        return pst_fail(PST_E_FORMAT,
+                        "%s: parameter %s would be stored outside the stage's state, which has %zu bytes",
                         file, param->name, desc->state_bytes);
     return PST_OK;
 }

@@ -77,7 +77,7 @@ static pst_rc check_elf(const char *file)
             pread(fd, &ph, sizeof ph, (off_t)(eh.e_phoff + (uint64_t)i * sizeof ph)) != (ssize_t)sizeof ph ||
             ph.p_offset > (uint64_t)st.st_size ||
             (ph.p_type == PT_LOAD && ph.p_filesz > (uint64_t)st.st_size - ph.p_offset))
-            rc = pst_fail(PST_E_FORMAT, "%s: a shared object that was cut off: its file has only %lld bytes",
+            rc = pst_fail(PST_E_FORMAT, "%s: the shared object is truncated: the file has only %lld bytes",
                           file, (long long)st.st_size);
     (void)close(fd);
     return rc;
@@ -89,8 +89,8 @@ static pst_rc check_stored(const struct pst_stage_desc *desc, const char *file)
     for (const struct pst_param_desc *p = desc->params; p && p->name; p++)
         if (p->into.kind == PST_INTO_NOTHING && !(p->type == PST_PARAM_ENUM && !strchr(p->choices, '|')))
             return pst_fail(PST_E_FORMAT,
-                            "%s: parameter %s is not stored anywhere: .into = PST_INTO(...) is missing", file,
-                            p->name);
+                            "%s: parameter %s is not stored in the stage's state: add .into = PST_INTO(...)",
+                            file, p->name);
     return PST_OK;
 }
 
@@ -121,10 +121,10 @@ static pst_rc load_native(struct pst_caps *caps, bool tried)
         return pst_fail(PST_E_FORMAT, "cannot load stage: %s", dlerror());
     caps->desc = dlsym(caps->handle, "pst_stage");
     if (!caps->desc)
-        return pst_fail(PST_E_FORMAT, "%s: exports no pst_stage, so it is not a stage", caps->file);
+        return pst_fail(PST_E_FORMAT, "%s: not a stage: the symbol pst_stage is missing", caps->file);
     const struct pst_stage_desc *d = caps->desc;
     if (d->abi == PST_STAGE_ABI && !d->on_event)
-        return pst_fail(PST_E_FORMAT, "%s: has no on_event", caps->file);
+        return pst_fail(PST_E_FORMAT, "%s: not a stage: on_event is not set", caps->file);
     rc = pst_desc_check(d, caps->file);
     return rc == PST_OK ? check_stored(d, caps->file) : rc;
 }
@@ -165,7 +165,7 @@ static pst_rc load(struct pst_caps *caps, const char *run, const char *base_dir,
     caps->file = realpath(file, NULL);
     if (!caps->file)
         return strchr(run, '/') ? pst_fail_errno("cannot open stage %s", file)
-                                : pst_fail(PST_E_ARG, "no stage of this name is installed");
+                                : pst_fail(PST_E_ARG, "no stage with this name is installed");
     size_t len = strlen(caps->file);
     if (len > 3 && strcmp(caps->file + len - 3, ".so") == 0)
         return load_native(caps, tried);

@@ -107,18 +107,20 @@ bool pst_condition_check(const char *condition, const struct pst_stage_desc *des
         struct clause clause;
         char text[TEXT_MAX];
         if (!next_clause(&at, &clause)) {
-            (void)snprintf(why, 200, "\"%.100s\" is not PARAM=VALUE|VALUE and PARAM=VALUE", condition);
+            (void)snprintf(why, 200,
+                           "\"%.100s\" is not a valid condition; expected PARAM=VALUE|VALUE and PARAM=VALUE",
+                           condition);
             return false;
         }
         const struct pst_param_desc *param = pst_desc_param(desc, clause.name);
         if (!param) {
-            (void)snprintf(why, 200, "\"%.100s\": there is no parameter %s", condition, clause.name);
+            (void)snprintf(why, 200, "\"%.100s\": unknown parameter %s", condition, clause.name);
             return false;
         }
         for (const char *value = clause.values; value < clause.end;) {
             next_value(&value, clause.end, text);
             if (!is_possible(param, text)) {
-                (void)snprintf(why, 200, "\"%.80s\": %s cannot have the value \"%.30s\"", condition,
+                (void)snprintf(why, 200, "\"%.80s\": parameter %s cannot have the value \"%.30s\"", condition,
                                clause.name, text);
                 return false;
             }

@@ -125,12 +125,13 @@ static pst_rc check_forwards(const struct pst_stage_desc *desc, const char *file
 {
     char in[PST_NAME_MAX];
     if (port->forwards && port->dir == PST_IN)
-        return pst_fail(PST_E_FORMAT, "%s: port %s: an input cannot forward slots", file, port->name);
+        return pst_fail(PST_E_FORMAT, "%s: port %s: an input cannot forward slots; only outputs can", file,
+                        port->name);
     for (const char *at = port->forwards; (at = pst_desc_list_next(at, ',', in));) {
         int k = pst_desc_port(desc, in);
         if (k < 0 || desc->ports[k].dir != PST_IN)
-            return pst_fail(PST_E_FORMAT, "%s: port %s forwards %s, which is not an input", file, port->name,
-                            in);
+            return pst_fail(PST_E_FORMAT, "%s: port %s forwards the slots of %s, which is not an input", file,
+                            port->name, in);
     }
     return PST_OK;
 }
@@ -144,7 +145,7 @@ static pst_rc check_requests(const char *file, const struct pst_port_desc *port)
     if (of_in || of_out)
         return pst_fail(PST_E_FORMAT, "%s: port %s: requests: only an %s can have this value", file,
                         port->name, of_in ? "input" : "output");
-    return pst_fail(PST_E_FORMAT, "%s: port %s: requests: %d is not a value", file, port->name,
+    return pst_fail(PST_E_FORMAT, "%s: port %s: requests: %d is not a valid value", file, port->name,
                     (int)port->requests);
 }
 
@@ -152,12 +153,12 @@ static pst_rc check_port(const struct pst_stage_desc *desc, const char *file, in
 {
     const struct pst_port_desc *port = &desc->ports[i];
     if (!good_name(port->name) || pst_desc_port(desc, port->name) != i)
-        return pst_fail(PST_E_FORMAT, "%s: port %d has a bad or repeated name", file, i);
+        return pst_fail(PST_E_FORMAT, "%s: the name of port %d is invalid or already used", file, i);
     if (!port->type || !port->help || !port->memory)
-        return pst_fail(PST_E_FORMAT, "%s: port %s needs type, memory and help", file, port->name);
+        return pst_fail(PST_E_FORMAT, "%s: port %s must have type, memory and help", file, port->name);
     const struct pst_param_desc *hold = port->hold_param ? pst_desc_param(desc, port->hold_param) : NULL;
     if (port->hold_param && (!hold || hold->type != PST_PARAM_INT))
-        return pst_fail(PST_E_FORMAT, "%s: port %s: hold_param: there is no integer parameter %s", file,
+        return pst_fail(PST_E_FORMAT, "%s: port %s: hold_param: the stage has no integer parameter %s", file,
                         port->name, port->hold_param);
     pst_rc rc = check_forwards(desc, file, port);
     if (rc == PST_OK)
@@ -180,7 +181,7 @@ static pst_rc check_equals(const struct pst_stage_desc *desc, const char *file,
                         "%s: parameter %s: equals: expected PORT.PARAM or count(PORT.PARAM), found \"%s\"",
                         file, param->name, param->equals);
     if (pst_desc_port(desc, equals.port) < 0)
-        return pst_fail(PST_E_FORMAT, "%s: parameter %s: equals: there is no port %s", file, param->name,
+        return pst_fail(PST_E_FORMAT, "%s: parameter %s: equals: the stage has no port %s", file, param->name,
                         equals.port);
     return PST_OK;
 }
@@ -189,12 +190,15 @@ static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, i
 {
     const struct pst_param_desc *param = &desc->params[i];
     if (!good_name(param->name) || pst_desc_param(desc, param->name) != param || !param->help)
-        return pst_fail(PST_E_FORMAT, "%s: parameter %d has a bad or repeated name, or no help", file, i);
+        return pst_fail(PST_E_FORMAT, "%s: parameter %d has an invalid or repeated name, or no help", file,
+                        i);
     if (param->type < PST_PARAM_BOOL || param->type > PST_PARAM_INTS ||
         (param->type == PST_PARAM_ENUM && !param->choices))
-        return pst_fail(PST_E_FORMAT, "%s: parameter %s has a bad type, or no choices", file, param->name);
+        return pst_fail(PST_E_FORMAT, "%s: parameter %s has an invalid type, or no choices", file,
+                        param->name);
     if (param->needed_if && param->type != PST_PARAM_STRING)
-        return pst_fail(PST_E_FORMAT, "%s: parameter %s: needed_if is for strings", file, param->name);
+        return pst_fail(PST_E_FORMAT, "%s: parameter %s: only a string parameter can have needed_if", file,
+                        param->name);
     pst_rc rc = check_condition(desc, file, "parameter", param->name, "needed_if", param->needed_if);
     if (rc == PST_OK)
         rc = check_equals(desc, file, param);
@@ -235,23 +239,23 @@ static pst_rc check_dataset(const struct pst_stage_desc *desc, const char *file)
 pst_rc pst_desc_check(const struct pst_stage_desc *desc, const char *file)
 {
     if (desc->abi != PST_STAGE_ABI)
-        return pst_fail(
-            PST_E_UNSUPPORTED,
-            "%s was made for version %u of the stage interface, and this Penstock has version %d: build "
-            "it again, or update its description",
-            file, desc->abi, PST_STAGE_ABI);
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "%s was built for version %u of the stage interface, but this Penstock uses version "
+                        "%d: build the stage again, or update its description",
+                        file, desc->abi, PST_STAGE_ABI);
     if (!good_name(desc->name) || !desc->help)
-        return pst_fail(PST_E_FORMAT, "%s: its description needs a name and help", file);
+        return pst_fail(PST_E_FORMAT, "%s: the stage's description must have name and help", file);
     if (desc->instances_max < 0 || desc->instances_max > PST_INSTANCES_MAX)
         return pst_fail(PST_E_FORMAT, "%s: instances_max: expected 0 to %d, found %d", file,
                         PST_INSTANCES_MAX, desc->instances_max);
     pst_rc rc = check_dataset(desc, file);
     for (int i = 0; desc->params && desc->params[i].name && rc == PST_OK; i++)
         rc = i < PST_PARAMS_MAX ? check_param(desc, file, i)
-                                : pst_fail(PST_E_LIMIT, "%s: more than %d parameters", file, PST_PARAMS_MAX);
+                                : pst_fail(PST_E_LIMIT, "%s: too many parameters: at most %d are allowed",
+                                           file, PST_PARAMS_MAX);
     int ports = pst_desc_ports(desc);
     if (rc == PST_OK && ports > PST_PORTS_MAX)
-        rc = pst_fail(PST_E_LIMIT, "%s: %d ports, and at most %d are allowed", file, ports, PST_PORTS_MAX);
+        rc = pst_fail(PST_E_LIMIT, "%s: %d ports; at most %d are allowed", file, ports, PST_PORTS_MAX);
     for (int i = 0; i < ports && rc == PST_OK; i++)
         rc = check_port(desc, file, i);
     return rc;

@@ -234,7 +234,8 @@ pst_rc pst_desc_from_json(const struct pst_stage_desc **out, json_t *j, const ch
         return pst_fail(PST_E_FORMAT, "%s: expected an object with lists of ports and params", file);
     const size_t nports = json_array_size(ports), nparams = json_array_size(params);
     if (nports > PST_PORTS_MAX || nparams > PST_PARAMS_MAX)
-        return pst_fail(PST_E_LIMIT, "%s: %zu ports and %zu parameters, and at most %d and %d are allowed",
+        return pst_fail(PST_E_LIMIT,
+                        "%s: %zu ports and %zu parameters; at most %d ports and %d parameters are allowed",
                         file, nports, nparams, PST_PORTS_MAX, PST_PARAMS_MAX);
     struct pst_stage_desc *desc = make_desc(nports, nparams);
     if (!desc)

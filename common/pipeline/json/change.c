@@ -64,7 +64,7 @@ static void merge_member(const struct merge *m, json_t *into, const char *key, j
     (void)snprintf(from, sizeof from, "%s%s%s", over, over[0] ? "." : "", key);
     if (list && !is_index(key, into, &index)) {
         pst_json_error(m->over, m->diag, from,
-                       "expected the number of an element, from 0 to %zu, found \"%s\"",
+                       "expected the index of a list element, from 0 to %zu, found \"%s\"",
                        json_array_size(into), key);
         return;
     }
@@ -98,7 +98,7 @@ bool pst_json_overlay(struct pst_json *doc, const char *file, struct pst_diag *d
 {
     struct pst_json over;
     if (doc->noverlays == PST_JSON_OVERLAYS_MAX) {
-        pst_diag_add(diag, file, 0, NULL, "there are more than %d overlays", PST_JSON_OVERLAYS_MAX);
+        pst_diag_add(diag, file, 0, NULL, "too many overlays: at most %d are allowed", PST_JSON_OVERLAYS_MAX);
         return false;
     }
     bool ok = pst_json_load(&over, file, diag);
@@ -206,9 +206,9 @@ bool pst_json_set(struct pst_json *doc, const char *assignment, struct pst_diag 
         value = json_string(eq + 1);
     bool ok = value && set_at(doc->root, path, value);
     if (!value)
-        pst_diag_add(diag, "--set", 0, assignment, "the value is not UTF-8");
+        pst_diag_add(diag, "--set", 0, assignment, "the value is not valid UTF-8");
     else if (!ok)
-        pst_diag_add(diag, "--set", 0, assignment, "the pipeline has no place called %s", path);
+        pst_diag_add(diag, "--set", 0, assignment, "the pipeline has no member %s", path);
     json_decref(value);
     if (ok)
         mark(doc, path);

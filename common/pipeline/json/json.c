@@ -137,8 +137,8 @@ static void check_duplicate(struct scanner *s, size_t object)
     struct pst_json *doc = s->doc;
     for (size_t i = 0; i < doc->nlines; i++)
         if (doc->lines[i].object == object && strcmp(doc->lines[i].path, s->path) == 0) {
-            pst_diag_add(s->diag, doc->file, s->line, s->path,
-                         "this key is a duplicate: it was first given at line %d", doc->lines[i].line);
+            pst_diag_add(s->diag, doc->file, s->line, s->path, "duplicate key: it is already set in line %d",
+                         doc->lines[i].line);
             return;
         }
 }
@@ -269,7 +269,8 @@ bool pst_json_parse(struct pst_json *doc, const char *name, const char *text, si
     struct scanner s = {.doc = doc, .diag = diag, .at = text, .end = text + bytes, .line = 1};
     scan_value(&s);
     if (doc->nlines >= PST_JSON_VALUES_MAX) {
-        pst_diag_add(diag, name, s.line, NULL, "the file has more than %d values", PST_JSON_VALUES_MAX);
+        pst_diag_add(diag, name, s.line, NULL, "the file has too many values: at most %d are allowed",
+                     PST_JSON_VALUES_MAX);
         return false;
     }
     return true;

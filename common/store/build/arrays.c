@@ -26,7 +26,7 @@ static pst_rc begin_file(const struct pst_build *b, const char *file, const char
         (void)unlink(path);
     }
     if (far[0] != '\0' && symlink(far, path) != 0) /* the link first: what is killed is found by it */
-        return pst_fail_errno("cannot make the link %s", path);
+        return pst_fail_errno("cannot create the link %s", path);
     return pst_array_writer_init(w, far[0] != '\0' ? far : path, dtype, rank, shape);
 }
 

@@ -178,16 +178,16 @@ pst_rc pst_build_look_at(const char *dir, bool force, bool *replace)
     *replace = c.some;
     if (c.foreign[0] != '\0')
         return pst_fail(PST_E_STATE,
-                        "%s holds '%s', which is not part of a dataset: choose another directory", dir,
+                        "%s contains '%s', which is not part of a dataset: choose another directory", dir,
                         c.foreign);
     if (c.some && !c.manifest && !c.cut_off)
-        return pst_fail(PST_E_STATE, "%s holds arrays but no %s: choose another directory", dir,
+        return pst_fail(PST_E_STATE, "%s contains arrays, but no %s: choose another directory", dir,
                         PST_MANIFEST_FILE);
     if (c.some && !force)
         return pst_fail(PST_E_STATE,
                         c.cut_off
                             ? "%s holds a dataset whose replacement was interrupted: --force replaces it"
-                            : "%s is a dataset already: --force replaces it",
+                            : "%s already contains a dataset: give --force to replace it",
                         dir);
     return PST_OK;
 }
@@ -243,7 +243,7 @@ static pst_rc make_partial(struct pst_build *b)
     pst_build_parent(b->dir, parent);
     (void)snprintf(path, sizeof path, "%s/%s", parent, PST_MANIFEST_FILE);
     if (access(path, F_OK) == 0)
-        return pst_fail(PST_E_ARG, "%s lies in %s, which is a dataset itself: choose another directory",
+        return pst_fail(PST_E_ARG, "%s is inside %s, which is itself a dataset: choose another directory",
                         b->dir, parent);
     remove_stale(b->dir);
     const pst_rc named = pst_tempname(b->partial, sizeof b->partial, b->dir, PST_TEMPNAME_PARTIAL);
@@ -308,7 +308,7 @@ static bool adopt(struct pst_build *b)
 /* What is different between the import that was cut off and this one. */
 static pst_rc compare_keys(const struct pst_build *b, const json_t *key)
 {
-    static const char over[] = "without --resume it starts over";
+    static const char over[] = "without --resume, the import starts from the beginning";
     const json_t *before = json_object_get(b->journal.root, "key");
     const char *command = json_string_value(json_object_get(before, "command"));
     const char *ours = json_string_value(json_object_get(key, "command"));

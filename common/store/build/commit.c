@@ -85,7 +85,7 @@ static pst_rc take_place(struct pst_build *b)
         return pst_fail_errno("cannot rename %s to %s", b->partial, b->dir);
     pst_rc rc = pst_build_look_at(b->dir, b->force, &b->replace);
     if (rc != PST_OK)
-        return pst_wrap(rc, "another process used %s in the meantime", b->dir);
+        return pst_wrap(rc, "another process wrote %s at the same time", b->dir);
     return b->replace ? exchange(b)
                       : pst_fail(PST_E_STATE, "%s changed while it was being checked: try again", b->dir);
 }

@@ -94,7 +94,7 @@ static pst_rc put_record(struct pst_csc_builder *c, json_t *o)
 {
     struct pst_journal *j = &c->spec.build->journal;
     if (o == NULL || json_object_set_new(j->root, "edges", o) != 0)
-        return pst_fail(PST_E_NOMEM, "no memory for a journal");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a journal");
     return pst_journal_save(j);
 }
 
@@ -160,7 +160,7 @@ static pst_rc begin(struct pst_csc_builder *c)
     c->low = malloc(2 * PST_CSC_BUILDER_EDGE_BLOCK * sizeof *c->low);
     c->tag = malloc(2 * PST_CSC_BUILDER_EDGE_BLOCK * sizeof *c->tag);
     if (c->high == NULL || c->low == NULL || c->tag == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a block of edges");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a block of edges");
     const struct pst_sorter_spec sorter = {.dir = spec->build->partial,
                                            .memory_bytes = spec->memory_bytes - OWN_BYTES,
                                            .threads = spec->threads,
@@ -178,7 +178,7 @@ pst_rc pst_csc_builder_new(struct pst_csc_builder **out, const struct pst_csc_bu
     struct pst_csc_builder *c = calloc(1, sizeof *c);
     *out = NULL;
     if (c == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to make a topology");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot build the topology");
     c->spec = *spec;
     c->largest = -1;
     pst_rc rc = begin(c);
@@ -427,7 +427,7 @@ static pst_rc begin_arrays(struct out *o, int64_t edges)
     char what[128];
     pst_rc rc = begin_array(o, PST_ARRAY_INDPTR, PST_I64, o->vertices + 1, &o->indptr);
     (void)snprintf(what, sizeof what,
-                   "ids go to %" PRId64 " (--ids strings renumbers those of text): indptr.npy",
+                   "ids go up to %" PRId64 " (--ids strings would renumber them): indptr.npy",
                    o->vertices - 1);
     if (rc == PST_OK)
         rc = pst_file_room_for(o->indptr.path, o->indptr.expected - o->indptr.written, what);
@@ -540,7 +540,7 @@ pst_rc pst_csc_builder_finish(struct pst_csc_builder *c, int64_t vertices, struc
                         c->spec.build->partial);
     struct out *o = calloc(1, sizeof *o); /* 400 KiB: not for the stack */
     if (o == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to write edges");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot write edges");
     o->c = c;
     o->ids = pst_manifest_id_dtype(vertices);
     o->vertices = vertices;

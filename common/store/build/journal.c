@@ -44,7 +44,7 @@ pst_rc pst_journal_sources_add(json_t *sources, const char *path)
         pst_file_identity(e->fts_accpath, identity);
         (void)json_object_set_new(sources, e->fts_path, json_string(identity));
         if (json_object_size(sources) > SOURCES_MAX)
-            rc = pst_fail(PST_E_LIMIT, "%s: more than %d files", path, SOURCES_MAX);
+            rc = pst_fail(PST_E_LIMIT, "%s: too many files: at most %d are allowed", path, SOURCES_MAX);
     }
     (void)fts_close(tree);
     return rc;
@@ -83,7 +83,7 @@ pst_rc pst_journal_begin(struct pst_journal *j, const char *dir, json_t *key)
 {
     place(j, dir);
     j->root = json_pack("{s:o, s:{}}", "key", key, "arrays");
-    return j->root != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory for a journal");
+    return j->root != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a journal");
 }
 
 void pst_journal_open(struct pst_journal *j, const char *dir)
@@ -113,7 +113,7 @@ pst_rc pst_journal_save(struct pst_journal *j)
     char *text = whole != NULL ? json_dumps(whole, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(whole);
     if (text == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a journal");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a journal");
     char path[PST_PATH_MAX];
     path_of(j, path);
     pst_rc rc = pst_file_replace(path, text, strlen(text));

@@ -24,7 +24,7 @@ static pst_rc grow(struct pst_rank *r, int64_t ids)
     int64_t words = pst_min_i64(most, pst_max_i64(need, pst_max_i64(2 * had, 1024)));
     uint64_t *bits = realloc(r->bits, (size_t)words * 8);
     if (bits == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a set of %" PRId64 " ids", words * 64);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a set of %" PRId64 " ids", words * 64);
     memset(bits + had, 0, (size_t)(words - had) * 8);
     r->bits = bits;
     r->ids = words * 64;
@@ -49,7 +49,7 @@ pst_rc pst_rank_ready(struct pst_rank *r)
     int64_t words = r->ids / 64;
     r->before = malloc((size_t)(words > 0 ? words : 1) * sizeof *r->before);
     if (r->before == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to count %" PRId64 " ids", r->ids);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot count %" PRId64 " ids", r->ids);
     r->members = 0;
     for (int64_t w = 0; w < words; w++) {
         r->before[w] = r->members;

@@ -64,7 +64,8 @@ static pst_rc check_far(const struct removal *r, const struct pst_array_entry *e
     if (lstat(target, &st) != 0)
         return errno == ENOENT && access(dir, F_OK) == 0
                    ? PST_OK
-                   : pst_fail_errno("%s/%s is a link to %s: is its drive mounted?", r->dir, e->file, target);
+                   : pst_fail_errno("%s/%s is a link to %s, which cannot be read: is its drive mounted?",
+                                    r->dir, e->file, target);
     const uint64_t bytes =
         PST_PAGE + (uint64_t)e->shape[0] * (uint64_t)e->shape[1] * pst_dtype_bytes(e->dtype);
     pst_rc rc = PST_OK;
@@ -88,7 +89,7 @@ static pst_rc check_one(struct removal *r, const struct pst_array_entry *e, int 
         return pst_fail(PST_E_STATE, "%s/%s names the file '%s', which is not an array file of a dataset",
                         r->dir, PST_MANIFEST_FILE, e->file);
     if (fstatat(r->fd, e->file, &st, AT_SYMLINK_NOFOLLOW) != 0)
-        return errno == ENOENT ? PST_OK : pst_fail_errno("cannot look at %s/%s", r->dir, e->file);
+        return errno == ENOENT ? PST_OK : pst_fail_errno("cannot get the status of %s/%s", r->dir, e->file);
     if (S_ISDIR(st.st_mode))
         return pst_fail(PST_E_STATE, "%s/%s is a directory: expected a file", r->dir, e->file);
     return stripe >= 0 && pst_build_stripe_link_target(r->fd, e->file, target)
@@ -141,7 +142,7 @@ static pst_rc remove_path(const struct removal *r, int fd, const char *name, con
 {
     struct stat st;
     if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
-        return errno == ENOENT ? PST_OK : pst_fail_errno("cannot look at %s", told_as);
+        return errno == ENOENT ? PST_OK : pst_fail_errno("cannot get the status of %s", told_as);
     r->tell(r->ctx, told_as, S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0);
     if (!r->dry && unlinkat(fd, name, 0) != 0 && errno != ENOENT)
         return pst_fail_errno("cannot remove %s", told_as);
@@ -167,7 +168,7 @@ static pst_rc remove_at(struct removal *r, const char *path, const char *aside)
     char told[4096 + PST_NAME_MAX];
     (void)snprintf(told, sizeof told, "%s/%s", r->dir, PST_MANIFEST_FILE);
     pst_manifest_read(&r->m, path, &problems);
-    pst_rc rc = pst_problems_result(&problems, "this is no dataset, and nothing was removed");
+    pst_rc rc = pst_problems_result(&problems, "the directory is not a dataset; nothing was removed");
     if (rc == PST_OK)
         rc = each_entry(r, check_one);
     if (rc == PST_OK)
@@ -197,7 +198,7 @@ static pst_rc open_dir(struct removal *r, const char *path)
     struct stat st;
     if (lstat(path, &st) != 0)
         return errno == ENOENT || errno == ENOTDIR ? pst_fail(PST_E_ARG, "%s: %s", path, strerror(errno))
-                                                   : pst_fail_errno("cannot look at %s", path);
+                                                   : pst_fail_errno("cannot get the status of %s", path);
     if (S_ISLNK(st.st_mode))
         return pst_fail(PST_E_STATE, "%s is a symbolic link: give the path of the dataset's directory", path);
     if (!S_ISDIR(st.st_mode))

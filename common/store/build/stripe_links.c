@@ -102,9 +102,9 @@ pst_rc pst_build_stripe_link_adopt(const struct pst_build *b, int k, const char 
     *strrchr(dir, '/') = '\0';
     pst_rc rc = name_in(b, dir, k, fresh);
     if (rc == PST_OK && link(target, fresh) != 0)
-        rc = pst_fail_errno("cannot make a hard link to %s", target);
+        rc = pst_fail_errno("cannot create a hard link to %s", target);
     if (rc == PST_OK && symlink(fresh, path) != 0) {
-        rc = pst_fail_errno("cannot make the link %s", path);
+        rc = pst_fail_errno("cannot create the link %s", path);
         (void)unlink(fresh);
     }
     return rc;

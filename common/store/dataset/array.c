@@ -41,7 +41,7 @@ static pst_rc parse_file(struct pst_array *array, int fd)
     size_t room = PST_NPY_HEADER_MAX + 12, got;
     unsigned char *head = malloc(room);
     if (head == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a header");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a header");
     struct pst_npy npy;
     pst_rc rc = read_head(fd, head, room, &got);
     if (rc == PST_OK)
@@ -63,7 +63,8 @@ pst_rc pst_array_open_edges(struct pst_array *array, const char *path)
 {
     *array = (struct pst_array){.map = NULL};
     if (strlen(path) >= sizeof array->path)
-        return pst_fail(PST_E_LIMIT, "path of %zu bytes: at most %zu", strlen(path), sizeof array->path - 1);
+        return pst_fail(PST_E_LIMIT, "the path has %zu bytes; at most %zu are allowed", strlen(path),
+                        sizeof array->path - 1);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return pst_fail_errno("cannot open %s", path);
@@ -80,7 +81,7 @@ pst_rc pst_array_open(struct pst_array *array, const char *path)
     if (rc == PST_OK && array->fortran) {
         array->path[0] = '\0';
         rc = pst_fail(PST_E_FORMAT,
-                      "%s: 'fortran_order' is True: expected rows one after the other (save "
+                      "%s: 'fortran_order' is True: expected rows in C order (save it again with "
                       "numpy.ascontiguousarray(a))",
                       path);
     }
@@ -93,7 +94,8 @@ pst_rc pst_array_open_raw(struct pst_array *array, const char *path, enum pst_dt
     struct stat st;
     *array = (struct pst_array){.dtype = dtype, .rank = rank, .shape = {shape[0], shape[1]}};
     if (strlen(path) >= sizeof array->path)
-        return pst_fail(PST_E_LIMIT, "path of %zu bytes: at most %zu", strlen(path), sizeof array->path - 1);
+        return pst_fail(PST_E_LIMIT, "the path has %zu bytes; at most %zu are allowed", strlen(path),
+                        sizeof array->path - 1);
     if (stat(path, &st) != 0)
         return pst_fail_errno("cannot open %s", path);
     if (__builtin_mul_overflow((uint64_t)shape[0], (uint64_t)shape[1], &array->data_bytes) ||
@@ -112,8 +114,8 @@ pst_rc pst_array_map(struct pst_array *array)
     assert(array->path[0] != '\0' && array->map == NULL);
     if (array->data_at % pst_dtype_bytes(array->dtype) != 0)
         return pst_fail(PST_E_FORMAT,
-                        "%s: data begin at byte %" PRIu64 ", which is not a multiple of %zu: save it again "
-                        "with numpy.save",
+                        "%s: data begins at byte %" PRIu64
+                        ", which is not a multiple of %zu: save the array again with numpy.save",
                         array->path, array->data_at, pst_dtype_bytes(array->dtype));
     int fd = open(array->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -125,9 +127,9 @@ pst_rc pst_array_map(struct pst_array *array)
     if (bytes == 0)
         rc = pst_fail(PST_E_FORMAT, "%s: expected numbers, found an empty file", array->path);
     else if (fstat(fd, &st) != 0)
-        rc = pst_fail_errno("%s: cannot stat", array->path);
+        rc = pst_fail_errno("%s: cannot get the status of the file", array->path);
     else if ((uint64_t)st.st_size != bytes)
-        rc = pst_fail(PST_E_FORMAT, "%s: expected %zu bytes, found %jd: it changed since it was opened",
+        rc = pst_fail(PST_E_FORMAT, "%s: expected %zu bytes, found %jd: the file changed since it was opened",
                       array->path, bytes, (intmax_t)st.st_size);
     else if ((base = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0)) == MAP_FAILED)
         rc = pst_fail_errno("%s: cannot map %zu bytes", array->path, bytes);
@@ -150,12 +152,12 @@ void pst_array_close(struct pst_array *array)
 static pst_rc flush(struct pst_array_writer *w)
 {
     if (XXH3_64bits_update(w->hash, w->buffer, w->fill) != XXH_OK)
-        return pst_fail(PST_E_STATE, "%s: checksum failed", w->path);
+        return pst_fail(PST_E_STATE, "%s: cannot compute the checksum", w->path);
     size_t done = 0;
     while (done < w->fill) {
         ssize_t n = write(w->fd, w->buffer + done, w->fill - done);
         if (n < 0)
-            return pst_fail_errno("%s: cannot write %zu bytes after %" PRIu64, w->path, w->fill - done,
+            return pst_fail_errno("%s: cannot write %zu bytes at byte %" PRIu64, w->path, w->fill - done,
                                   w->written);
         done += (size_t)n;
     }
@@ -177,7 +179,8 @@ static pst_rc prepare(struct pst_array_writer *w, const char *path, enum pst_dty
     assert(rank == 1 || rank == 2);
     *w = (struct pst_array_writer){.fd = -1, .dtype = dtype, .rank = rank};
     if (strlen(path) >= sizeof w->path)
-        return pst_fail(PST_E_LIMIT, "path of %zu bytes: at most %zu", strlen(path), sizeof w->path - 1);
+        return pst_fail(PST_E_LIMIT, "the path has %zu bytes; at most %zu are allowed", strlen(path),
+                        sizeof w->path - 1);
     memcpy(w->path, path, strlen(path) + 1);
     w->shape[0] = shape[0];
     w->shape[1] = rank == 2 ? shape[1] : 1;
@@ -185,12 +188,15 @@ static pst_rc prepare(struct pst_array_writer *w, const char *path, enum pst_dty
     uint64_t items;
     if (__builtin_mul_overflow((uint64_t)w->shape[0], (uint64_t)w->shape[1], &items) ||
         __builtin_mul_overflow(items, pst_dtype_bytes(dtype), &w->expected) || w->expected > INT64_MAX)
-        return pst_fail(PST_E_LIMIT, "%s: %" PRId64 " x %" PRId64 " %s does not fit 63 bits of bytes", path,
-                        w->shape[0], w->shape[1], pst_dtype_name(dtype));
+        return pst_fail(PST_E_LIMIT,
+                        "%s: %" PRId64 " x %" PRId64
+                        " %s is too large: the size in bytes does not fit 63 bits",
+                        path, w->shape[0], w->shape[1], pst_dtype_name(dtype));
     w->buffer = malloc(WRITE_BUFFER_BYTES);
     w->hash = XXH3_createState();
     if (w->buffer == NULL || w->hash == NULL || XXH3_64bits_reset(w->hash) != XXH_OK)
-        return pst_fail(PST_E_NOMEM, "%s: no memory for a buffer of %u bytes", path, WRITE_BUFFER_BYTES);
+        return pst_fail(PST_E_NOMEM, "%s: out of memory: cannot allocate a buffer of %u bytes", path,
+                        WRITE_BUFFER_BYTES);
     return PST_OK;
 }
 
@@ -235,13 +241,13 @@ pst_rc pst_array_writer_reopen(struct pst_array_writer *w, const char *path, enu
     pst_rc rc = prepare(w, path, dtype, rank, shape);
     uint64_t bytes = PST_PAGE + written;
     if (rc == PST_OK && written > w->expected)
-        rc = pst_fail(PST_E_STATE, "%s: more bytes than its shape has", path);
+        rc = pst_fail(PST_E_STATE, "%s: the file already has more bytes than its shape allows", path);
     if (rc == PST_OK && (w->fd = open(path, O_RDWR | O_CLOEXEC)) < 0)
         rc = pst_fail_errno("cannot open %s", path);
     if (rc == PST_OK)
         rc = hash_begin(w, w->fd, bytes);
     if (rc == PST_OK && (ftruncate(w->fd, (off_t)bytes) != 0 || lseek(w->fd, 0, SEEK_END) < 0))
-        rc = pst_fail_errno("%s: cannot cut it off", path);
+        rc = pst_fail_errno("%s: cannot truncate the file", path);
     w->written = written;
     w->flushed = w->started = bytes;
     if (rc != PST_OK)
@@ -253,14 +259,14 @@ pst_rc pst_array_writer_sync(struct pst_array_writer *w)
 {
     pst_rc rc = flush(w);
     if (rc == PST_OK && fdatasync(w->fd) != 0)
-        rc = pst_fail_errno("%s: cannot sync", w->path);
+        rc = pst_fail_errno("%s: cannot sync to disk", w->path);
     return rc;
 }
 
 pst_rc pst_array_write(struct pst_array_writer *w, const void *data, size_t bytes)
 {
     if (bytes > w->expected - w->written)
-        return pst_fail(PST_E_STATE, "%s: %zu bytes too many for its shape", w->path,
+        return pst_fail(PST_E_STATE, "%s: %zu more bytes than its shape allows", w->path,
                         bytes - (size_t)(w->expected - w->written));
     const unsigned char *from = data;
     while (bytes > 0) {
@@ -298,7 +304,7 @@ static pst_rc rewrite_header(struct pst_array_writer *w)
 {
     pst_npy_format((char *)w->buffer, w->dtype, w->rank, w->shape);
     if (pwrite(w->fd, w->buffer, PST_PAGE, 0) != PST_PAGE)
-        return pst_fail_errno("%s: cannot write its header", w->path);
+        return pst_fail_errno("%s: cannot write the header", w->path);
     int fd = open(w->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return pst_fail_errno("cannot open %s", w->path);
@@ -319,7 +325,7 @@ pst_rc pst_array_writer_finish(struct pst_array_writer *w, uint64_t *checksum)
     if (rc != PST_OK)
         return rc;
     if (fsync(w->fd) != 0)
-        return pst_fail_errno("%s: cannot sync", w->path);
+        return pst_fail_errno("%s: cannot sync to disk", w->path);
     *checksum = XXH3_64bits_digest(w->hash);
     int fd = w->fd;
     w->fd = -1;

@@ -46,7 +46,7 @@ static void check_header(const struct pst_array *a, const struct pst_array_entry
         a->shape[1] != e->shape[1])
         pst_problem(problems,
                     "%s: expected %s of shape %" PRId64 " x %" PRId64
-                    " as dataset.json says, found %s of %" PRId64 " x %" PRId64,
+                    ", as in dataset.json, found %s of %" PRId64 " x %" PRId64,
                     a->path, pst_dtype_name(e->dtype), e->shape[0], e->shape[1], pst_dtype_name(a->dtype),
                     a->shape[0], a->shape[1]);
     else if (a->data_at != PST_PAGE && e->linked_ns == 0)
@@ -66,7 +66,7 @@ static bool check_link(const char *path, const struct pst_array_entry *e, struct
     }
     target[n] = '\0';
     if (stat(path, &st) != 0) {
-        pst_problem(problems, "%s is a link to %s, which cannot be read: bring it back, or import again",
+        pst_problem(problems, "%s is a link to %s, which cannot be read: restore that file, or import again",
                     path, target);
         return false;
     }
@@ -74,8 +74,9 @@ static bool check_link(const char *path, const struct pst_array_entry *e, struct
     if (st.st_size == e->linked_bytes && ns == e->linked_ns)
         return true;
     pst_problem(problems,
-                "%s, which %s is a link to, changed since it was imported: it had %" PRId64
-                " bytes, modified %" PRId64 ".%09" PRId64 ", it has %jd, modified %jd.%09ld: import again",
+                "%s, the target of the link %s, changed since it was imported: it had %" PRId64
+                " bytes, modified %" PRId64 ".%09" PRId64
+                ", and now has %jd, modified %jd.%09ld: import again",
                 target, path, e->linked_bytes, e->linked_ns / 1000000000, e->linked_ns % 1000000000,
                 (intmax_t)st.st_size, (intmax_t)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
     return false;
@@ -116,7 +117,7 @@ static void open_stripes(struct pst_dataset *ds, const struct pst_manifest *m, s
         return;
     ds->stripe = calloc((size_t)m->stripes, sizeof *ds->stripe);
     if (ds->stripe == NULL) {
-        pst_problem(problems, "no memory for %d stripes", m->stripes);
+        pst_problem(problems, "out of memory: cannot allocate %d stripes", m->stripes);
         return;
     }
     ds->stripes = m->stripes;
@@ -141,7 +142,7 @@ static void check_ends(const struct pst_dataset *ds, struct pst_problems *proble
     const int64_t *indptr = ds->indptr.map;
     if (indptr[0] != 0 || indptr[ds->vertices] != ds->edges)
         pst_problem(problems,
-                    "%s: expected to begin with 0 and end with %" PRId64 ", found %" PRId64 " and %" PRId64,
+                    "%s: expected the first entry 0 and the last %" PRId64 ", found %" PRId64 " and %" PRId64,
                     ds->indptr.path, ds->edges, indptr[0], indptr[ds->vertices]);
 }
 
@@ -152,7 +153,7 @@ static void open_types(struct pst_dataset *ds, const struct pst_manifest *m, str
     ds->vertex_type = calloc((size_t)m->vertex_types, sizeof *ds->vertex_type);
     ds->edge_type = calloc((size_t)m->edge_types + 1, sizeof *ds->edge_type);
     if (ds->vertex_type == NULL || ds->edge_type == NULL) {
-        pst_problem(problems, "no memory for %d types", m->vertex_types + m->edge_types);
+        pst_problem(problems, "out of memory: cannot allocate %d types", m->vertex_types + m->edge_types);
         return;
     }
     ds->vertex_types = m->vertex_types;
@@ -179,7 +180,7 @@ static void open_splits(struct pst_dataset *ds, const struct pst_manifest *m, st
         return;
     ds->named_split = calloc((size_t)m->splits, sizeof *ds->named_split);
     if (ds->named_split == NULL) {
-        pst_problem(problems, "no memory for %d splits", m->splits);
+        pst_problem(problems, "out of memory: cannot allocate %d splits", m->splits);
         return;
     }
     ds->splits = m->splits;
@@ -197,14 +198,13 @@ static pst_rc no_such_split(const struct pst_dataset *ds, const char *name)
     char names[SPLITS_TOLD] = "";
     size_t used = 0;
     if (ds->splits == 0)
-        return pst_fail(
-            PST_E_ARG,
-            "%s has no split called '%s': its one split has no name, so expected train, val or test", ds->dir,
-            name);
+        return pst_fail(PST_E_ARG,
+                        "%s has no split named '%s': its only split has no name; expected train, val or test",
+                        ds->dir, name);
     for (int k = 0; k < ds->splits && used < sizeof names; k++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", k > 0 ? ", " : "",
                                  ds->named_split[k].name);
-    return pst_fail(PST_E_ARG, "%s has no split called '%s': expected train, val or test, or one of %s",
+    return pst_fail(PST_E_ARG, "%s has no split named '%s': expected train, val or test, or one of %s",
                     ds->dir, name, names);
 }
 

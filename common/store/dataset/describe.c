@@ -30,8 +30,9 @@ static pst_rc tally_init(struct tally *t, int64_t edges)
     *t = (struct tally){.room = edges / TALLY_DEGREES + 1};
     t->count = calloc(TALLY_DEGREES, sizeof *t->count);
     t->large = calloc((size_t)t->room, sizeof *t->large);
-    return t->count != NULL && t->large != NULL ? PST_OK
-                                                : pst_fail(PST_E_NOMEM, "no memory to count degrees");
+    return t->count != NULL && t->large != NULL
+               ? PST_OK
+               : pst_fail(PST_E_NOMEM, "out of memory: cannot count degrees");
 }
 
 static void tally_release(struct tally *t)
@@ -110,7 +111,7 @@ pst_rc pst_describe_degrees(const struct pst_dataset *ds, struct pst_describe_de
     for (int64_t v = 0; v < ds->vertices && rc == PST_OK; v++) {
         if (indptr[v + 1] < indptr[v] || indptr[v] < 0 || indptr[v + 1] > ds->edges)
             rc = pst_fail(PST_E_FORMAT,
-                          "%s: the offsets fall after entry %" PRId64 " (penstock verify tells more)",
+                          "%s: the offsets fall after entry %" PRId64 " (`penstock verify` shows details)",
                           ds->indptr.path, v);
         else
             tally_add(&t, indptr[v + 1] - indptr[v]);
@@ -168,10 +169,10 @@ pst_rc pst_describe_hotness(const struct pst_dataset *ds, struct pst_describe_ho
     struct tally t = {.vertices = 0};
     uint32_t *count = calloc((size_t)ds->vertices + 1, sizeof *count);
     *out = (struct pst_describe_hotness){.served = {0}};
-    pst_rc rc = count != NULL
-                    ? tally_init(&t, ds->edges)
-                    : pst_fail(PST_E_NOMEM, "no memory to count the neighbours of %" PRId64 " vertices",
-                               ds->vertices);
+    pst_rc rc = count != NULL ? tally_init(&t, ds->edges)
+                              : pst_fail(PST_E_NOMEM,
+                                         "out of memory: cannot count the neighbours of %" PRId64 " vertices",
+                                         ds->vertices);
     if (rc == PST_OK)
         rc = count_sources(ds, count, progress);
     for (int64_t v = 0; v < ds->vertices && rc == PST_OK; v++)
@@ -232,7 +233,8 @@ static pst_rc read_sample(const struct pst_row_files *files, const struct sample
     double sum = 0;
     pst_rc rc = room != NULL
                     ? PST_OK
-                    : pst_fail(PST_E_NOMEM, "no memory for %" PRIu64 " bytes of features", block_bytes);
+                    : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %" PRIu64 " bytes of features",
+                               block_bytes);
     pst_progress_begin(progress, "features", (uint64_t)s->taken * block_bytes, true);
     for (int64_t k = 0; k < s->taken && rc == PST_OK; k++) {
         const int64_t which = s->taken > 1 ? (int64_t)((__int128)k * (s->blocks - 1) / (s->taken - 1)) : 0;

@@ -90,7 +90,7 @@ static void read_shape(json_t *object, const char *where, struct pst_array_entry
     json_t *shape = json_object_get(object, "shape");
     size_t rank = json_array_size(shape);
     if (!json_is_array(shape) || rank < 1 || rank > 2) {
-        pst_problem(problems, "%s.shape: expected 1 or 2 sizes", where);
+        pst_problem(problems, "%s.shape: expected a list of 1 or 2 sizes", where);
         return;
     }
     e->rank = (int)rank;
@@ -98,7 +98,7 @@ static void read_shape(json_t *object, const char *where, struct pst_array_entry
     for (size_t i = 0; i < rank; i++) {
         json_t *size = json_array_get(shape, i);
         if (!json_is_integer(size) || json_integer_value(size) < 0)
-            pst_problem(problems, "%s.shape[%zu]: expected a size", where, i);
+            pst_problem(problems, "%s.shape[%zu]: expected a size of 0 or more", where, i);
         else
             e->shape[i] = json_integer_value(size);
     }
@@ -141,7 +141,7 @@ void pst_manifest_read_entry(json_t *object, const char *where, bool stripe, str
     e->present = true;
     if (pst_manifest_read_string(object, where, "file", e->file, sizeof e->file, problems) &&
         (strchr(e->file, '/') != NULL || e->file[0] == '.')) {
-        pst_problem(problems, "%s.file: expected a plain name in the dataset's directory, found '%s'", where,
+        pst_problem(problems, "%s.file: expected a file name without a directory, found '%s'", where,
                     e->file);
         e->file[0] = '\0'; /* never opened */
     }
@@ -174,7 +174,8 @@ static void read_arrays(struct pst_manifest *m, json_t *root, int64_t version, s
         char where[PST_NAME_MAX];
         (void)snprintf(where, sizeof where, "arrays.%s", array_names[i]);
         if (object != NULL && i == PST_ARRAY_FEATURES && m->stripes > 0)
-            pst_problem(problems, "arrays.features: present, but stripes say where features are");
+            pst_problem(problems,
+                        "arrays.features: must be absent, because \"stripes\" lists the files of features");
         else if (object != NULL)
             pst_manifest_read_entry(object, where, false, &m->array[i], problems);
     }
@@ -191,7 +192,9 @@ static void check_entry(const struct pst_manifest *m, enum pst_array_id id, bool
         return;
     }
     if (!wanted)
-        pst_problem(problems, "arrays.%s: present, but the counts say there is none", array_names[id]);
+        pst_problem(problems,
+                    "arrays.%s: present, although the counts in dataset.json say that there is none",
+                    array_names[id]);
     if (e->dtype != dtype || e->rank != 1)
         pst_problem(problems, "arrays.%s: expected one dimension of %s, found %d of %s", array_names[id],
                     pst_dtype_name(dtype), e->rank, pst_dtype_name(e->dtype));
@@ -204,7 +207,9 @@ void pst_manifest_check_features(const struct pst_array_entry *e, const char *wh
                                  int64_t dim, uint64_t stride_bytes, struct pst_problems *problems)
 {
     if (e->present != (dim > 0))
-        pst_problem(problems, e->present ? "%s: present, but the counts say there is none" : "%s: missing",
+        pst_problem(problems,
+                    e->present ? "%s: present, although the counts in dataset.json say that there is none"
+                               : "%s: missing",
                     where);
     if (!e->present)
         return;
@@ -216,7 +221,8 @@ void pst_manifest_check_features(const struct pst_array_entry *e, const char *wh
                     pst_dtype_name(e->dtype));
     uint64_t item = pst_dtype_bytes(e->dtype);
     if (e->rank != 2 || (uint64_t)e->shape[1] != stride_bytes / item || stride_bytes % item != 0)
-        pst_problem(problems, "stride_bytes: expected the row of %s, found %" PRIu64, where, stride_bytes);
+        pst_problem(problems, "stride_bytes: expected the row size of %s, found %" PRIu64, where,
+                    stride_bytes);
     if ((uint64_t)dim > stride_bytes / item)
         pst_problem(problems,
                     "feature_dim: %" PRId64 " columns of %s do not fit a stride of %" PRIu64 " bytes", dim,
@@ -254,10 +260,10 @@ static void check_extras(const struct pst_manifest *m, struct pst_problems *prob
     check_extra(m, PST_ARRAY_RELATION_NAMES, PST_U8, -1, 1, problems);
     if (m->array[PST_ARRAY_NAMES].present != m->array[PST_ARRAY_NAMES_AT].present ||
         m->array[PST_ARRAY_RELATION_NAMES].present != m->array[PST_ARRAY_RELATION_NAMES_AT].present)
-        pst_problem(problems, "arrays: names and names_at belong together");
+        pst_problem(problems, "arrays: names and names_at must both be present or both be absent");
     for (unsigned i = PST_ARRAY_RELATIONS; i <= PST_ARRAY_TRIPLES_TEST; i++)
         if (m->array[i].present && m->relations == 0)
-            pst_problem(problems, "relation_types: 0, but arrays.%s is there", array_names[i]);
+            pst_problem(problems, "relation_types: is 0, but arrays.%s is present", array_names[i]);
 }
 
 void pst_manifest_check(const struct pst_manifest *m, struct pst_problems *problems)
@@ -277,8 +283,8 @@ void pst_manifest_check(const struct pst_manifest *m, struct pst_problems *probl
         const struct pst_array_entry *e = &m->array[i];
         check_entry(m, i, e->present, PST_I64, -1, problems);
         if (e->present && e->shape[0] > m->vertices)
-            pst_problem(problems, "arrays.%s.shape: %" PRId64 " ids of %" PRId64 " vertices", array_names[i],
-                        e->shape[0], m->vertices);
+            pst_problem(problems, "arrays.%s.shape: %" PRId64 " ids, but there are only %" PRId64 " vertices",
+                        array_names[i], e->shape[0], m->vertices);
     }
 }
 
@@ -288,7 +294,7 @@ static void read_root(struct pst_manifest *m, json_t *root, struct pst_problems 
     if (version < 1 || version > PST_MANIFEST_VERSION) {
         pst_problem(problems,
                     "penstock_dataset: expected version 1 to %d, found %" PRId64
-                    ": this is not a dataset, or a later penstock wrote it",
+                    ": this is not a dataset, or a newer Penstock wrote it",
                     PST_MANIFEST_VERSION, version);
         return;
     }
@@ -331,7 +337,7 @@ static bool read_text(const char *path, char *text, size_t room, size_t *bytes, 
         char why[128];
         const char *reason = strerror_r(errno, why, sizeof why);
         pst_problem(problems, "cannot open %s: %s%s", path, reason,
-                    errno == ENOENT ? " (penstock gen and penstock import make datasets)" : "");
+                    errno == ENOENT ? " (`penstock gen` and `penstock import` make datasets)" : "");
         return false;
     }
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
@@ -347,7 +353,8 @@ static bool read_text(const char *path, char *text, size_t room, size_t *bytes, 
     if (n < 0)
         pst_problem(problems, "cannot read %s", path);
     else if (*bytes == room)
-        pst_problem(problems, "%s has more than %d bytes", path, PST_MANIFEST_BYTES_MAX);
+        pst_problem(problems, "%s has more than %d bytes, the limit for this file", path,
+                    PST_MANIFEST_BYTES_MAX);
     return n >= 0 && *bytes < room;
 }
 
@@ -359,7 +366,7 @@ void pst_manifest_read(struct pst_manifest *m, const char *dir, struct pst_probl
     char *text = malloc(PST_MANIFEST_BYTES_MAX + 1);
     size_t bytes = 0;
     if (text == NULL)
-        pst_problem(problems, "%s: no memory to read it", path);
+        pst_problem(problems, "%s: out of memory: cannot read it", path);
     if (text == NULL || !read_text(path, text, PST_MANIFEST_BYTES_MAX + 1, &bytes, problems)) {
         free(text);
         return;
@@ -458,13 +465,15 @@ pst_rc pst_manifest_write(struct pst_manifest *m, const char *dir)
     char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     json_decref(root);
     if (text == NULL)
-        return pst_fail(PST_E_ARG, "%s: a name or a parameter is not UTF-8 text, or memory ran out", path);
+        return pst_fail(
+            PST_E_ARG, "%s: cannot write: a name or a parameter is not valid UTF-8, or memory ran out", path);
     size_t bytes = strlen(text);
     text[bytes] = '\n'; /* in place of the terminator: files end with a newline */
     m->digest = XXH3_64bits(text, bytes + 1);
-    pst_rc rc = bytes + 1 > PST_MANIFEST_BYTES_MAX ? pst_fail(PST_E_LIMIT, "%s: %zu bytes, at most %d", path,
-                                                              bytes + 1, PST_MANIFEST_BYTES_MAX)
-                                                   : write_text(path, text, bytes + 1);
+    pst_rc rc = bytes + 1 > PST_MANIFEST_BYTES_MAX
+                    ? pst_fail(PST_E_LIMIT, "%s: would have %zu bytes; at most %d are allowed", path,
+                               bytes + 1, PST_MANIFEST_BYTES_MAX)
+                    : write_text(path, text, bytes + 1);
     free(text);
     return rc;
 }

@@ -14,10 +14,11 @@ pst_rc pst_manifest_splits(struct pst_manifest *m, int splits)
 {
     assert(m->split == NULL);
     if (splits > PST_DATASET_SPLITS_MAX)
-        return pst_fail(PST_E_LIMIT, "%d splits: at most %d", splits, PST_DATASET_SPLITS_MAX);
+        return pst_fail(PST_E_LIMIT, "%d splits; at most %d are allowed", splits, PST_DATASET_SPLITS_MAX);
     m->split = calloc((size_t)splits + 1, sizeof *m->split);
     m->splits = splits;
-    return m->split != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory for %d splits", splits);
+    return m->split != NULL ? PST_OK
+                            : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %d splits", splits);
 }
 
 static void read_split(struct pst_manifest_split *s, json_t *object, int k, struct pst_problems *problems)
@@ -30,7 +31,7 @@ static void read_split(struct pst_manifest_split *s, json_t *object, int k, stru
         json_t *ids = json_object_get(object, keys[1 + i]);
         (void)snprintf(entry, sizeof entry, "%s.%s", where, keys[1 + i]);
         if (ids != NULL && k == 0)
-            pst_problem(problems, "%s: the first split's arrays are those of 'arrays'", entry);
+            pst_problem(problems, "%s: must be absent: the arrays of the first split are in 'arrays'", entry);
         else if (ids != NULL)
             pst_manifest_read_entry(ids, entry, false, &s->ids[i], problems);
     }
@@ -60,11 +61,11 @@ void pst_manifest_check_splits(const struct pst_manifest *m, struct pst_problems
         const struct pst_manifest_split *s = &m->split[k];
         for (int before = 0; before < k; before++)
             if (strcmp(m->split[before].name, s->name) == 0)
-                pst_problem(problems, "splits[%d]: '%s' is there twice", k, s->name);
+                pst_problem(problems, "splits[%d]: '%s' occurs twice", k, s->name);
         for (int i = 0; i < 3; i++) {
             const struct pst_array_entry *e = &s->ids[i];
             if (e->present && (e->dtype != PST_I64 || e->rank != 1 || e->shape[0] > m->vertices))
-                pst_problem(problems, "splits[%d].%s: expected at most %" PRId64 " ids of int64", k,
+                pst_problem(problems, "splits[%d].%s: expected at most %" PRId64 " ids of dtype int64", k,
                             keys[1 + i], m->vertices);
         }
     }

@@ -15,7 +15,7 @@ pst_rc pst_manifest_stripes(struct pst_manifest *m, int stripes)
     assert(m->stripe == NULL && stripes > 1 && stripes <= PST_DATASET_FEATURE_FILES_MAX);
     m->stripe = calloc((size_t)stripes, sizeof *m->stripe);
     if (m->stripe == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for %d stripes", stripes);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %d stripes", stripes);
     m->stripes = stripes;
     return PST_OK;
 }
@@ -39,10 +39,10 @@ void pst_manifest_read_stripes(struct pst_manifest *m, json_t *root, int64_t ver
     if (n == 1 && dir != NULL && strcmp(dir, ".") == 0)
         return;
     if (version < STRIPES_VERSION || n < 2 || n > PST_DATASET_FEATURE_FILES_MAX) {
-        pst_problem(
-            problems,
-            "stripes: expected [{\"dir\": \".\"}] or, from version %d on, 2 to %d files; found %zu stripes",
-            STRIPES_VERSION, PST_DATASET_FEATURE_FILES_MAX, n);
+        pst_problem(problems,
+                    "stripes: expected [{\"dir\": \".\"}] or, from version %d on, a list of 2 to %d files; "
+                    "found %zu stripes",
+                    STRIPES_VERSION, PST_DATASET_FEATURE_FILES_MAX, n);
         return;
     }
     if (pst_manifest_stripes(m, (int)n) != PST_OK) {
@@ -71,7 +71,7 @@ void pst_manifest_check_stripes(const struct pst_manifest *m, struct pst_problem
                         e->shape[0], e->shape[1]);
         for (int before = 0; before < k; before++)
             if (strcmp(m->stripe[before].file, e->file) == 0)
-                pst_problem(problems, "stripes[%d]: '%s' is there twice", k, e->file);
+                pst_problem(problems, "stripes[%d]: '%s' occurs twice", k, e->file);
     }
 }
 

@@ -14,15 +14,15 @@ pst_rc pst_manifest_types(struct pst_manifest *m, int vertex_types, int edge_typ
 {
     assert(m->vertex_type == NULL && m->edge_type == NULL);
     if (vertex_types > PST_MANIFEST_VERTEX_TYPES_MAX || edge_types > PST_MANIFEST_EDGE_TYPES_MAX)
-        return pst_fail(PST_E_LIMIT, "%d types of vertices and %d of edges: at most %d and %d", vertex_types,
-                        edge_types, PST_MANIFEST_VERTEX_TYPES_MAX, PST_MANIFEST_EDGE_TYPES_MAX);
+        return pst_fail(PST_E_LIMIT, "%d vertex types and %d edge types; at most %d and %d are allowed",
+                        vertex_types, edge_types, PST_MANIFEST_VERTEX_TYPES_MAX, PST_MANIFEST_EDGE_TYPES_MAX);
     m->vertex_type = calloc((size_t)vertex_types + 1, sizeof *m->vertex_type);
     m->edge_type = calloc((size_t)edge_types + 1, sizeof *m->edge_type);
     m->vertex_types = vertex_types;
     m->edge_types = edge_types;
     return m->vertex_type != NULL && m->edge_type != NULL
                ? PST_OK
-               : pst_fail(PST_E_NOMEM, "no memory for %d types", vertex_types + edge_types);
+               : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %d types", vertex_types + edge_types);
 }
 
 static void read_vertex_type(struct pst_manifest_vertex_type *t, json_t *object, int k,
@@ -101,20 +101,20 @@ void pst_manifest_check_types(const struct pst_manifest *m, struct pst_problems 
         pst_manifest_check_features(&t->features, where, t->vertices, t->feature_dim, t->stride_bytes,
                                     problems);
         if (find_type(m, t->name) != k)
-            pst_problem(problems, "vertex_types[%d]: '%s' is there twice", k, t->name);
+            pst_problem(problems, "vertex_types[%d]: '%s' occurs twice", k, t->name);
         if (__builtin_add_overflow(sum, t->vertices, &sum))
             sum = -1;
     }
     if (sum != m->vertices)
-        pst_problem(problems, "vertex_types: expected %" PRId64 " vertices in all, found %" PRId64,
+        pst_problem(problems, "vertex_types: expected %" PRId64 " vertices in total, found %" PRId64,
                     m->vertices, sum);
     if (m->edge_types != m->relations)
-        pst_problem(problems, "edge_types: expected %" PRId64 " as relation_types says, found %d",
+        pst_problem(problems, "edge_types: expected %" PRId64 " types, as in relation_types, found %d",
                     m->relations, m->edge_types);
     if (m->edges > 0 && !m->array[PST_ARRAY_RELATIONS].present)
-        pst_problem(problems, "arrays.relations: missing: it says which type each edge is of");
+        pst_problem(problems, "arrays.relations is missing: it holds the type of each edge");
     if (m->feature_dim > 0)
-        pst_problem(problems, "feature_dim: expected 0: each of vertex_types has features of its own");
+        pst_problem(problems, "feature_dim: expected 0, because each of vertex_types has its own features");
 }
 
 void pst_manifest_write_types(const struct pst_manifest *m, json_t *root)

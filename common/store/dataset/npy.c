@@ -163,7 +163,7 @@ static pst_rc scan_entry(struct scan *s, unsigned *seen, struct pst_npy *out)
                         "byte %zu: expected the keys 'descr', 'fortran_order' and 'shape', found '%s'",
                         s->origin + from, key);
     if (*seen & 1u << k)
-        return pst_fail(PST_E_FORMAT, "byte %zu: '%s' is there twice", s->origin + from, key);
+        return pst_fail(PST_E_FORMAT, "byte %zu: '%s' occurs twice", s->origin + from, key);
     *seen |= 1u << k;
     if (!accept(s, ':'))
         return unexpected(s, "':'");
@@ -203,7 +203,7 @@ static pst_rc find_dict(const unsigned char *head, size_t bytes, uint64_t file_b
     if (bytes < 10)
         return pst_fail(PST_E_FORMAT, "byte 0: expected a .npy header, found only %zu bytes", bytes);
     if (memcmp(head, magic, sizeof magic) != 0)
-        return pst_fail(PST_E_FORMAT, "byte 0: expected the .npy magic, found something else");
+        return pst_fail(PST_E_FORMAT, "byte 0: expected the signature of a .npy file, found something else");
     if (head[6] < 1 || head[6] > 3 || head[7] != 0)
         return pst_fail(PST_E_FORMAT, "byte 6: expected .npy version 1.0, 2.0 or 3.0, found %u.%u", head[6],
                         head[7]);
@@ -211,15 +211,18 @@ static pst_rc find_dict(const unsigned char *head, size_t bytes, uint64_t file_b
     s->origin = 10;
     if (head[6] > 1) {
         if (bytes < 12)
-            return pst_fail(PST_E_FORMAT, "byte 8: expected 4 bytes of length, found the file's end");
+            return pst_fail(PST_E_FORMAT,
+                            "byte 8: expected the header's length (4 bytes), found the end of the file");
         length |= (uint64_t)head[10] << 16 | (uint64_t)head[11] << 24;
         s->origin = 12;
     }
     if (length > PST_NPY_HEADER_MAX)
-        return pst_fail(PST_E_FORMAT, "byte 8: the header claims %" PRIu64 " bytes; at most %d are read",
-                        length, PST_NPY_HEADER_MAX);
+        return pst_fail(PST_E_FORMAT,
+                        "byte 8: the header claims to have %" PRIu64 " bytes; at most %d are allowed", length,
+                        PST_NPY_HEADER_MAX);
     if (s->origin + length > file_bytes || s->origin + length > bytes)
-        return pst_fail(PST_E_FORMAT, "byte 8: the header claims %" PRIu64 " bytes, the file has %" PRIu64,
+        return pst_fail(PST_E_FORMAT,
+                        "byte 8: the header claims to have %" PRIu64 " bytes, but the file has only %" PRIu64,
                         length, file_bytes);
     s->text = (const char *)head + s->origin;
     s->at = 0;
@@ -242,7 +245,9 @@ pst_rc pst_npy_parse(const void *head, size_t bytes, uint64_t file_bytes, struct
     if (__builtin_mul_overflow((uint64_t)out->shape[0], (uint64_t)out->shape[1], &items) ||
         __builtin_mul_overflow(items, pst_dtype_bytes(out->dtype), &out->data_bytes) ||
         out->data_bytes > INT64_MAX)
-        return pst_fail(PST_E_FORMAT, "'shape' (%" PRId64 ", %" PRId64 ") has more bytes than fit 63 bits",
+        return pst_fail(PST_E_FORMAT,
+                        "'shape' (%" PRId64 ", %" PRId64
+                        ") is too large: the size in bytes does not fit 63 bits",
                         out->shape[0], out->shape[1]);
     uint64_t found = file_bytes - out->data_at;
     if (found != out->data_bytes)

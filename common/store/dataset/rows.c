@@ -22,7 +22,7 @@ pst_rc pst_stripe_head(const char *path, uint64_t *head)
     pst_rc rc = PST_OK;
     uint64_t bytes = PST_STRIPE_HEAD;
     if (text == NULL)
-        rc = pst_fail(PST_E_NOMEM, "no memory to look at %s", path);
+        rc = pst_fail(PST_E_NOMEM, "out of memory: cannot read the rows of %s", path);
     else if (fd < 0 || fstat(fd, &st) != 0)
         rc = pst_fail_errno("cannot open %s", path);
     else

@@ -65,10 +65,12 @@ pst_rc pst_stripe_decode(struct pst_stripe *s, const unsigned char block[PST_STR
         return PST_OK;
     if (b.version != VERSION)
         return pst_fail(PST_E_FORMAT,
-                        "%s: a stripe of version %" PRIu32 "; expected %d (penstock store writes it anew)",
+                        "%s: a stripe of version %" PRIu32
+                        "; expected version %d (write it again with `penstock store`)",
                         where, b.version, VERSION);
     if (b.block_checksum != checksum_of(&b) || !sane(&b))
-        return pst_fail(PST_E_FORMAT, "%s: its signature block is damaged (penstock store writes it anew)",
+        return pst_fail(PST_E_FORMAT,
+                        "%s: the signature block is damaged (write the drive again with `penstock store`)",
                         where);
     *s = (struct pst_stripe){.stripe = b.stripe,
                              .stripes = b.stripes,
@@ -90,20 +92,21 @@ pst_rc pst_stripe_match(const unsigned char block[PST_STRIPE_BLOCK], const struc
     if (rc != PST_OK)
         return rc;
     if (!ours)
-        return pst_fail(PST_E_STATE, "%s: holds no rows of a dataset (penstock store %s --to writes them)",
-                        where, ds->dir);
+        return pst_fail(PST_E_STATE,
+                        "%s: does not hold rows of a dataset (`penstock store %s --to` writes them)", where,
+                        ds->dir);
     if (strcmp(out->digest, ds->digest) != 0)
         return pst_fail(
             PST_E_STATE,
-            "%s: holds rows of %s, digest %s; expected %s, digest %s (penstock store %s --to writes them)",
+            "%s: holds rows of %s, digest %s; expected %s, digest %s (`penstock store %s --to` writes them)",
             where, out->name, out->digest, ds->name, ds->digest, ds->dir);
     if (out->stripe != stripe || out->stripes != stripes)
         return pst_fail(PST_E_STATE,
-                        "%s: is stripe %" PRIu32 " of %" PRIu32 "; expected %" PRIu32 " of %" PRIu32
-                        ": name the drives in the order that penstock store was given",
+                        "%s: is stripe %" PRIu32 " of %" PRIu32 "; expected stripe %" PRIu32 " of %" PRIu32
+                        ": give the drives in the same order as to `penstock store`",
                         where, out->stripe, out->stripes, stripe, stripes);
     if (out->row_bytes != ds->stride_bytes || out->vertices != (uint64_t)ds->vertices)
-        return pst_fail(PST_E_FORMAT, "%s: rows of %" PRIu64 " bytes; expected %" PRIu64, where,
+        return pst_fail(PST_E_FORMAT, "%s: has rows of %" PRIu64 " bytes; expected %" PRIu64, where,
                         out->row_bytes, ds->stride_bytes);
     return PST_OK;
 }

@@ -64,7 +64,7 @@ static void check_order(struct verify *v, int64_t at, int64_t id)
     if (at > indptr[v->row] && id < v->last && tell(v))
         pst_problem(&v->problems,
                     "%s: entry %" PRId64 ": expected the neighbours of vertex %" PRId64
-                    " to ascend, found %" PRId64 " after %" PRId64,
+                    " in ascending order, found %" PRId64 " after %" PRId64,
                     v->path, at, v->row, id, v->last);
     v->last = id;
 }
@@ -181,7 +181,7 @@ static void check_starts(struct verify *v, const int64_t *x, int64_t first, int6
 static const char *check_items(struct verify *v, const void *x, int64_t first, int64_t n)
 {
     switch (v->id) {
-    case PST_ARRAY_INDPTR: check_indptr(v, x, first, n); return "checksum, never falls, within the edges";
+    case PST_ARRAY_INDPTR: check_indptr(v, x, first, n); return "checksum, non-decreasing, within the edges";
     case PST_ARRAY_INDICES: check_indices(v, x, first, n); return "checksum, ids in range, ascending";
     case PST_ARRAY_FEATURES: check_features(v, x, first, n); return "checksum, every value finite";
     case PST_ARRAY_LABELS: check_labels(v, x, first, n); return "checksum, labels in range";
@@ -192,17 +192,19 @@ static const char *check_items(struct verify *v, const void *x, int64_t first, i
     case PST_ARRAY_NAMES_AT:
     case PST_ARRAY_RELATION_NAMES_AT:
         check_starts(v, x, first, n);
-        return "checksum, never falls, within the names";
+        return "checksum, non-decreasing, within the names";
     case PST_ARRAY_EDGES_TRAIN:
     case PST_ARRAY_EDGES_VAL:
     case PST_ARRAY_EDGES_TEST:
     case PST_ARRAY_NEGATIVES_VAL:
     case PST_ARRAY_NEGATIVES_TEST: check_pairs(v, x, first, n); return "checksum, ids in range";
-    case PST_ARRAY_MULTILABELS: check_multilabels(v, x, first, n); return "checksum, 0, 1 or not known";
+    case PST_ARRAY_MULTILABELS: check_multilabels(v, x, first, n); return "checksum, values 0, 1 or unknown";
     case PST_ARRAY_IDS:
     case PST_ARRAY_NAMES:
     case PST_ARRAY_RELATION_NAMES: return "checksum";
-    default: check_split(v, x, first, n); return "checksum, ids in range, once, in one split";
+    default:
+        check_split(v, x, first, n);
+        return "checksum, ids in range, no duplicates within or between splits";
     }
 }
 
@@ -258,14 +260,14 @@ static pst_rc verify_array(struct verify *v, const struct pst_array *a, uint64_t
     if (fd < 0)
         rc = pst_fail_errno("cannot open %s", a->path);
     else if (hash == NULL || XXH3_64bits_reset(hash) != XXH_OK)
-        rc = pst_fail(PST_E_NOMEM, "no memory for a checksum");
+        rc = pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a checksum");
     if (rc != PST_OK)
         goto out;
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     if ((rc = read_array(v, fd, a, hash, checked)) != PST_OK)
         goto out;
     if (v->bad > TOLD_MAX)
-        pst_problem(&v->problems, "%s: and %" PRId64 " more like these", a->path, v->bad - TOLD_MAX);
+        pst_problem(&v->problems, "%s: %" PRId64 " more errors of this kind", a->path, v->bad - TOLD_MAX);
     uint64_t found = XXH3_64bits_digest(hash);
     if (found != expected)
         pst_problem(&v->problems, "%s: checksum: expected %016" PRIx64 ", found %016" PRIx64, a->path,
@@ -287,7 +289,7 @@ static void check_mapped(struct verify *v, const struct pst_array *a, enum pst_a
     v->last = v->bad = 0;
     (void)check_items(v, a->map, 0, a->shape[0] * a->shape[1]);
     if (v->bad > TOLD_MAX)
-        pst_problem(&v->problems, "%s: and %" PRId64 " more like these", a->path, v->bad - TOLD_MAX);
+        pst_problem(&v->problems, "%s: %" PRId64 " more errors of this kind", a->path, v->bad - TOLD_MAX);
 }
 
 pst_rc pst_dataset_check(const struct pst_dataset *ds)
@@ -295,7 +297,7 @@ pst_rc pst_dataset_check(const struct pst_dataset *ds)
     struct verify *v = calloc(1, sizeof *v);
     if (v == NULL || (v->owner = calloc((size_t)ds->vertices + 1, 1)) == NULL) {
         free(v);
-        return pst_fail(PST_E_NOMEM, "no memory to check %" PRId64 " vertices", ds->vertices);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot check %" PRId64 " vertices", ds->vertices);
     }
     v->ds = *ds;
     for (unsigned i = 0; i < PST_ARRAY_COUNT; i++)
@@ -376,7 +378,7 @@ static void check_edge_types(struct verify *v)
                             ds->edge_relation.path, i, t->name, source, target);
         }
     if (v->bad > TOLD_MAX)
-        pst_problem(&v->problems, "%s: and %" PRId64 " more like these", ds->edge_relation.path,
+        pst_problem(&v->problems, "%s: %" PRId64 " more errors of this kind", ds->edge_relation.path,
                     v->bad - TOLD_MAX);
 }
 
@@ -386,7 +388,7 @@ static pst_rc verify_arrays(struct verify *v, struct pst_verify_report *report)
     v->chunk = malloc(CHUNK_BYTES);
     v->owner = calloc((size_t)v->ds.vertices + 1, 1);
     if (v->chunk == NULL || v->owner == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to verify %" PRId64 " vertices", v->ds.vertices);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot verify %" PRId64 " vertices", v->ds.vertices);
     for (unsigned i = 0; i < PST_ARRAY_COUNT && rc == PST_OK; i++) {
         v->id = i;
         if (i == PST_ARRAY_FEATURES && v->ds.stripes > 0)
@@ -412,7 +414,7 @@ pst_rc pst_verify(const char *dir, struct pst_verify_report *report, struct pst_
     *report = (struct pst_verify_report){0};
     struct verify *v = calloc(1, sizeof *v);
     if (v == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to verify");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot verify");
     v->progress = progress;
     pst_rc rc = pst_dataset_open(&v->ds, dir);
     if (rc != PST_OK)

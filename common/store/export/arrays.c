@@ -53,7 +53,7 @@ static pst_rc write_edges(struct pst_export_job *x)
     int64_t *block = malloc(BLOCK * sizeof *block), n = 0;
     (void)snprintf(path, sizeof path, "%s/edges.npy", x->partial);
     pst_rc rc = block != NULL ? pst_array_writer_init(&w, path, ds->indices.dtype, 2, shape)
-                              : pst_fail(PST_E_NOMEM, "no memory to export edges");
+                              : pst_fail(PST_E_NOMEM, "out of memory: cannot export edges");
     pst_progress_begin(x->progress, "edges", 2 * ds->indices.data_bytes, true);
     if (rc == PST_OK)
         rc = write_mapped(x, &w, &ds->indices);

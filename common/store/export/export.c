@@ -47,7 +47,7 @@ int64_t pst_export_source(const struct pst_dataset *ds, int64_t i)
         return u;
     (void)pst_fail(PST_E_FORMAT,
                    "%s: entry %" PRId64 ": expected 0 to %" PRId64 ", found %" PRId64
-                   ": penstock verify tells more",
+                   ": `penstock verify` shows details",
                    ds->indices.path, i, ds->vertices - 1, u);
     return -1;
 }
@@ -76,7 +76,7 @@ static pst_rc open_rows(const struct pst_dataset *ds, const char *path, struct p
                       pst_dtype_name(a->dtype));
     else if (a->shape[0] != ds->vertices)
         rc = pst_fail(PST_E_FORMAT,
-                      "%s: expected a row for each of %" PRId64 " vertices of %s, found %" PRId64, path,
+                      "%s: expected one row for each of the %" PRId64 " vertices of %s, found %" PRId64, path,
                       ds->vertices, ds->dir, a->shape[0]);
     if (rc == PST_OK)
         rc = pst_array_map(a);
@@ -108,13 +108,12 @@ pst_rc pst_export(struct pst_dataset *ds, const char *dir, enum pst_export_forma
     while (n > 1 && dir[n - 1] == '/')
         n--;
     if (n == 0)
-        return pst_fail(PST_E_ARG, "the directory to export to has no name");
+        return pst_fail(PST_E_ARG, "the output directory's path is empty");
     if (n >= sizeof to)
-        return pst_fail(PST_E_ARG, "the directory to export to: expected a path of 1 to %zu bytes",
-                        sizeof to - 1);
+        return pst_fail(PST_E_ARG, "output directory: expected a path of 1 to %zu bytes", sizeof to - 1);
     (void)snprintf(to, sizeof to, "%.*s", (int)n, dir);
     if (access(to, F_OK) == 0)
-        return pst_fail(PST_E_STATE, "%s is there already: choose another directory", dir);
+        return pst_fail(PST_E_STATE, "%s already exists: choose another directory", dir);
     pst_rc rc = pst_dataset_check(ds); /* indptr is trusted from here on */
     if (rc == PST_OK && rows_path != NULL)
         rc = open_rows(ds, rows_path, &rows);

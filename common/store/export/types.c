@@ -133,7 +133,7 @@ pst_rc pst_export_typed_edges(struct pst_export_job *x, enum pst_export_format f
     struct outputs *o = calloc(1, sizeof *o); /* paths: too much for the stack */
     int64_t *in_type = calloc((size_t)ds->edge_types + 1, sizeof *in_type);
     pst_rc rc = o != NULL && in_type != NULL ? count_edges(ds, in_type)
-                                             : pst_fail(PST_E_NOMEM, "no memory to export edges");
+                                             : pst_fail(PST_E_NOMEM, "out of memory: cannot export edges");
     const uint64_t passes = (uint64_t)(ds->edge_types + AT_ONCE - 1) / AT_ONCE;
     pst_progress_begin(x->progress, "edges",
                        (uint64_t)ds->edges * passes * (format == PST_EXPORT_NPY ? 2 : 1), false);

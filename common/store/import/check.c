@@ -53,7 +53,7 @@ static const char *shape_wanted(enum pst_import_source_id id)
     case PST_IMPORT_FEATURES: return "two dimensions";
     case PST_IMPORT_TRAIN:
     case PST_IMPORT_VAL:
-    case PST_IMPORT_TEST: return "one dimension, or a column for each of several splits";
+    case PST_IMPORT_TEST: return "one dimension, or one column for each of several splits";
     default: return "one dimension";
     }
 }
@@ -151,9 +151,9 @@ void pst_import_open(struct pst_import_state *im)
                          im->spec->source[PST_IMPORT_FEAT_DATA][0] != '\0'};
     for (int i = 0; i < 3; i++)
         if (!csr[i] && (csr[0] || csr[1] || csr[2]))
-            pst_problem(&im->problems, "CSR features need feat_indptr, feat_indices and feat_data: no %s",
-                        pst_import_source_option((enum pst_import_source_id)(PST_IMPORT_FEAT_INDPTR + i)) +
-                            2);
+            pst_problem(
+                &im->problems, "CSR features need feat_indptr, feat_indices and feat_data: %s is missing",
+                pst_import_source_option((enum pst_import_source_id)(PST_IMPORT_FEAT_INDPTR + i)) + 2);
     if (csr[0] && im->spec->source[PST_IMPORT_FEATURES][0] != '\0')
         pst_problem(&im->problems, "use either --features or --feat-indptr, not both");
 }
@@ -164,14 +164,14 @@ static void agree_rows(struct pst_import_state *im, enum pst_import_source_id id
     if (im->vertices < 0)
         im->vertices = rows;
     else if (im->vertices != rows)
-        pst_problem(&im->problems, "%s: expected rows for %" PRId64 " vertices, found %" PRId64,
+        pst_problem(&im->problems, "%s: expected one row for each of %" PRId64 " vertices, found %" PRId64,
                     im->src[id].path, im->vertices, rows);
 }
 
 static void agree_target(struct pst_import_state *im, int64_t rows)
 {
     if (rows != im->spec->target_vertices)
-        pst_problem(&im->problems, "%s: expected rows for %" PRId64 " vertices, found %" PRId64,
+        pst_problem(&im->problems, "%s: expected one row for each of %" PRId64 " vertices, found %" PRId64,
                     im->src[PST_IMPORT_LABELS].path, im->spec->target_vertices, rows);
 }
 
@@ -203,7 +203,7 @@ static void agree_feature_dim(struct pst_import_state *im)
                                                      : largest(&im->src[PST_IMPORT_FEAT_INDICES]) + 1;
     }
     if (im->feature_dim > INT32_MAX)
-        pst_problem(&im->problems, "features: at most %d columns, found %" PRId64, INT32_MAX,
+        pst_problem(&im->problems, "features: at most %d columns are supported, found %" PRId64, INT32_MAX,
                     im->feature_dim);
 }
 
@@ -219,7 +219,8 @@ void pst_import_counts(struct pst_import_state *im)
     else if (pst_import_has(im, PST_IMPORT_LABELS))
         agree_rows(im, PST_IMPORT_LABELS, im->src[PST_IMPORT_LABELS].shape[0]);
     if (im->vertices > INT64_MAX / 32)
-        pst_problem(&im->problems, "%" PRId64 " vertices: at most %" PRId64, im->vertices, INT64_MAX / 32);
+        pst_problem(&im->problems, "%" PRId64 " vertices; at most %" PRId64 " are supported", im->vertices,
+                    INT64_MAX / 32);
     agree_feature_dim(im);
 }
 
@@ -234,7 +235,7 @@ void pst_import_tell(struct pst_problems *problems, int64_t *bad, const char *pa
 void pst_import_tell_rest(struct pst_problems *problems, int64_t bad, const char *path)
 {
     if (bad > PST_IMPORT_TOLD_MAX)
-        pst_problem(problems, "%s: and %" PRId64 " more like these", path, bad - PST_IMPORT_TOLD_MAX);
+        pst_problem(problems, "%s: %" PRId64 " more errors of this kind", path, bad - PST_IMPORT_TOLD_MAX);
 }
 
 void pst_import_check_csr(struct pst_import_state *im)
@@ -244,7 +245,7 @@ void pst_import_check_csr(struct pst_import_state *im)
     const struct pst_array *data = &im->src[PST_IMPORT_FEAT_DATA];
     int64_t nnz = indices->shape[0], bad = 0, last = 0;
     if (data->shape[0] != nnz)
-        pst_problem(&im->problems, "%s: expected %" PRId64 " values as %s has, found %" PRId64, data->path,
+        pst_problem(&im->problems, "%s: expected %" PRId64 " values, as in %s, found %" PRId64, data->path,
                     nnz, indices->path, data->shape[0]);
     for (int64_t i = 0; i < indptr->shape[0]; i++) {
         int64_t at = pst_import_int_at(indptr, i);
@@ -257,7 +258,7 @@ void pst_import_check_csr(struct pst_import_state *im)
         last = pst_max_i64(last, at);
     }
     if (bad == 0 && last != nnz)
-        pst_problem(&im->problems, "%s: expected to end with %" PRId64 ", the size of %s, found %" PRId64,
+        pst_problem(&im->problems, "%s: expected the last entry %" PRId64 ", the size of %s, found %" PRId64,
                     indptr->path, nnz, indices->path, last);
     pst_import_tell_rest(&im->problems, bad, indptr->path);
     bad = 0;
@@ -296,7 +297,7 @@ pst_rc pst_import_read_labels(struct pst_import_state *im)
     const struct pst_array *a = &im->src[PST_IMPORT_LABELS];
     im->labels = calloc((size_t)im->vertices + 1, sizeof *im->labels);
     if (im->labels == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " labels", im->vertices);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %" PRId64 " labels", im->vertices);
     int64_t limit = im->spec->classes >= 0 ? pst_min_i64(im->spec->classes, PST_MANIFEST_CLASSES_MAX)
                                            : PST_MANIFEST_CLASSES_MAX;
     int64_t bad = 0, max = -1, first, n = pst_import_target(im, &first);
@@ -306,8 +307,8 @@ pst_rc pst_import_read_labels(struct pst_import_state *im)
         if (label < -1 || label >= limit) {
             if (++bad <= PST_IMPORT_TOLD_MAX && label == INT64_MIN)
                 pst_problem(&im->problems,
-                            "%s: vertex %" PRId64 ": a label that is not an integer from -1 to %d", a->path,
-                            v, PST_MANIFEST_CLASSES_MAX - 1);
+                            "%s: vertex %" PRId64 ": the label is not an integer from -1 to %d", a->path, v,
+                            PST_MANIFEST_CLASSES_MAX - 1);
             else if (bad <= PST_IMPORT_TOLD_MAX)
                 pst_problem(&im->problems,
                             "%s: vertex %" PRId64 ": expected -1 (none) to %" PRId64 ", found %" PRId64,
@@ -320,8 +321,8 @@ pst_rc pst_import_read_labels(struct pst_import_state *im)
     pst_import_tell_rest(&im->problems, bad, a->path);
     im->classes = im->spec->classes >= 0 ? im->spec->classes : max + 1;
     if (im->classes > PST_MANIFEST_CLASSES_MAX)
-        pst_problem(&im->problems, "classes: at most %d, found %" PRId64, PST_MANIFEST_CLASSES_MAX,
-                    im->classes);
+        pst_problem(&im->problems, "classes: at most %d are supported, found %" PRId64,
+                    PST_MANIFEST_CLASSES_MAX, im->classes);
     if (im->classes == 0)
         pst_problem(im->warnings, "%s: no vertex has a label, so the dataset has no labels", a->path);
     return PST_OK;

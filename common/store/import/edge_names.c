@@ -31,7 +31,7 @@ pst_rc pst_edge_names_new(struct pst_edge_names **out, const struct pst_edge_nam
     struct pst_edge_names *e = calloc(1, sizeof *e); /* 700 KiB: not for the stack */
     *out = e;
     if (e == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a block of names");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a block of names");
     e->spec = *spec;
     const json_t *state = pst_csc_builder_state(spec->csc), *before = json_object_get(state, "names");
     const bool lost = pst_csc_builder_lost(spec->csc);

@@ -23,8 +23,9 @@ pst_rc pst_edge_text_init(struct pst_edge_text *e, const struct pst_edge_text_sp
     e->ranked = spec->ids != PST_EDGE_TEXT_IDS_STRINGS;
     e->source = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof *e->source);
     e->target = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof *e->target);
-    return e->source != NULL && e->target != NULL ? PST_OK
-                                                  : pst_fail(PST_E_NOMEM, "no memory for a block of edges");
+    return e->source != NULL && e->target != NULL
+               ? PST_OK
+               : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a block of edges");
 }
 
 void pst_edge_text_release(struct pst_edge_text *e)
@@ -61,7 +62,7 @@ static pst_rc read_name(struct pst_edge_text *e, const char *line, const char **
 {
     const char *begin = *p, *end = pst_text_field_end(begin, e->separator);
     if (end == NULL)
-        return pst_text_fail(&e->text, line, begin, "a quote at the end of a quoted name");
+        return pst_text_fail(&e->text, line, begin, "a closing quote (\")");
     size_t bytes = (size_t)(end - begin);
     if (bytes == 0 || bytes > PST_NAMES_BYTES_MAX)
         return pst_text_fail(&e->text, line, begin, "a name of 1 to 65535 bytes");
@@ -98,7 +99,7 @@ static pst_rc read_columns(struct pst_edge_text *e, const char *line)
         else if (column == e->spec.column[1])
             rc = read_column(e, line, &p, &e->target[e->n]);
         else if ((p = pst_text_field_end(p, e->separator)) == NULL)
-            return pst_text_fail(&e->text, line, line, "a quote at the end of a quoted field");
+            return pst_text_fail(&e->text, line, line, "a closing quote (\")");
         if (rc != PST_OK)
             return rc;
         const char *next = pst_text_next_field(p, e->separator);
@@ -383,8 +384,8 @@ static pst_rc read_edges(struct pst_edge_text *e, struct pst_csc_builder *csc, i
         return rc;
     pst_progress_end(progress);
     if (e->edges == 0 && vertices < 0)
-        return pst_fail(PST_E_FORMAT, "%s: expected edges, found none in %" PRId64 " lines", e->spec.path,
-                        e->text.line - 1);
+        return pst_fail(PST_E_FORMAT, "%s: expected edges, but none of its %" PRId64 " lines holds one",
+                        e->spec.path, e->text.line - 1);
     if (e->spec.expect >= 0 && e->edges != e->spec.expect)
         return pst_fail(PST_E_FORMAT, "%s: expected %" PRId64 " edges, found %" PRId64, e->spec.path,
                         e->spec.expect, e->edges);
@@ -442,7 +443,7 @@ static pst_rc resolve_columns(struct pst_edge_text *e)
     for (int i = 0; i < 2 && rc == PST_OK; i++) {
         char what[PST_NAME_MAX + 32];
         e->spec.column[i] = p < end ? find_column(e, p, e->spec.column_name[i]) : -1;
-        (void)snprintf(what, sizeof what, "a column called %s", e->spec.column_name[i]);
+        (void)snprintf(what, sizeof what, "a column named %s", e->spec.column_name[i]);
         if (e->spec.column[i] < 0 || e->spec.column[i] >= PST_EDGE_TEXT_COLUMNS_MAX)
             rc = p < end ? pst_text_fail(&t, p, p, what)
                          : pst_fail(PST_E_FORMAT, "%s: expected %s", t.path, what);
@@ -499,17 +500,17 @@ void pst_edge_text_tell(const struct pst_edge_text *e, struct pst_problems *warn
 {
     const char *path = e->spec.path;
     if (e->header_skipped)
-        pst_problem(warnings, "%s: the first line names columns: skipped", path);
+        pst_problem(warnings, "%s: skipped the first line, which holds column names", path);
     if (e->bom)
         pst_problem(warnings, "%s: a byte order mark was skipped", path);
     if (e->carriage_returns > 0)
         pst_problem(warnings, "%s: %" PRId64 " lines end with CR LF", path, e->carriage_returns);
     if (e->blank_lines > 0)
-        pst_problem(warnings, "%s: %" PRId64 " blank lines: skipped", path, e->blank_lines);
+        pst_problem(warnings, "%s: skipped %" PRId64 " blank lines", path, e->blank_lines);
     if (e->more_columns > 0)
-        pst_problem(warnings, "%s: %" PRId64 " lines have more columns, which are not read", path,
+        pst_problem(warnings, "%s: %" PRId64 " lines have extra columns, which are ignored", path,
                     e->more_columns);
     if (e->unused_ids > 0 && e->spec.ids == PST_EDGE_TEXT_IDS_KEEP)
-        pst_problem(warnings, "%s: %" PRId64 " ids are never used (--ids compact renumbers)", path,
+        pst_problem(warnings, "%s: %" PRId64 " ids are never used (--ids compact would renumber them)", path,
                     e->unused_ids);
 }

@@ -41,7 +41,7 @@ static pst_rc open_reader(struct edge_reader *r, const struct pst_import_edge_ar
     return r->raw[0] != NULL && r->raw[1] != NULL && r->source != NULL && r->target != NULL &&
                    r->relation != NULL
                ? PST_OK
-               : pst_fail(PST_E_NOMEM, "%s: no memory for a block of edges", e->a->path);
+               : pst_fail(PST_E_NOMEM, "%s: out of memory: cannot allocate a block of edges", e->a->path);
 }
 
 static void close_reader(struct edge_reader *r)

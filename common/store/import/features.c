@@ -20,7 +20,7 @@ static pst_rc bad_value(const struct pst_array *a, int64_t row, int64_t column, 
     return pst_fail(PST_E_FORMAT, "%s: row %" PRId64 ", column %" PRId64 ": %s", a->path, row, column,
                     isnan(value)   ? "NaN: expected a finite number"
                     : isinf(value) ? "infinite: expected a finite number"
-                                   : "does not fit float32");
+                                   : "the value does not fit float32");
 }
 
 static inline double real_at(const struct pst_array *a, int64_t i)
@@ -133,19 +133,19 @@ static const char *why_not(const struct pst_import_state *im, int type)
     const struct pst_array *a = &im->src[PST_IMPORT_FEATURES];
     uint64_t row = (uint64_t)im->feature_dim * pst_dtype_bytes(dtype_of(im));
     if (!pst_import_has(im, PST_IMPORT_FEATURES))
-        return "the features are made of several arrays";
+        return "the features come from several arrays";
     if (type >= 0)
-        return "there are several types of vertices";
+        return "there are several vertex types";
     if (im->spec->raw[PST_IMPORT_FEATURES].rank != 0)
         return "the file has no NumPy header";
     if (im->spec->told_as[PST_IMPORT_FEATURES][0] != '\0')
-        return "the features are made from another file";
+        return "the features are computed from another file";
     if (a->dtype == PST_F64)
-        return "float64 is stored as float32";
+        return "float64 must be converted to float32";
     if (im->spec->normalize != PST_IMPORT_NORMALIZE_NONE)
-        return "--normalize changes them";
+        return "--normalize changes the values";
     if (im->spec->stride_bytes != 0 && im->spec->stride_bytes != row)
-        return "--stride-bytes is not the file's";
+        return "--stride-bytes differs from the row size of the file";
     return NULL;
 }
 
@@ -158,7 +158,7 @@ static pst_rc look_at_all(const struct pst_import_state *im, uint64_t row, uint6
     XXH3_state_t *hash = XXH3_createState();
     pst_rc rc = out != NULL && hash != NULL && XXH3_64bits_reset(hash) == XXH_OK
                     ? PST_OK
-                    : pst_fail(PST_E_NOMEM, "no memory for a row of %" PRIu64 " bytes", row);
+                    : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a row of %" PRIu64 " bytes", row);
     if (rc == PST_OK)
         (void)XXH3_64bits_update(hash, a->map_base, a->data_at);
     for (int64_t v = 0; rc == PST_OK && v < im->vertices; v++) {
@@ -187,7 +187,7 @@ static pst_rc link_features(const struct pst_import_state *im, struct pst_build 
     char target[PATH_MAX], path[4096 + PST_NAME_MAX];
     struct stat st;
     if (realpath(a->path, target) == NULL || stat(target, &st) != 0)
-        return pst_fail_errno("cannot make a link to %s", a->path);
+        return pst_fail_errno("cannot create a link to %s", a->path);
     pst_progress_begin(progress, "features: checking", (uint64_t)im->vertices * row, true);
     pst_rc rc = look_at_all(im, row, &e.checksum, progress);
     if (rc != PST_OK)
@@ -199,7 +199,7 @@ static pst_rc link_features(const struct pst_import_state *im, struct pst_build 
     (void)snprintf(path, sizeof path, "%s/%s", b->partial, e.file);
     (void)unlink(path); /* of an import that was killed */
     if (symlink(target, path) != 0)
-        return pst_fail_errno("cannot make the link %s", path);
+        return pst_fail_errno("cannot create the link %s", path);
     b->manifest.array[PST_ARRAY_FEATURES] = e;
     pst_build_note_features(b, type, im->feature_dim, row);
     return PST_OK;
@@ -212,7 +212,7 @@ pst_rc pst_import_features(const struct pst_import_state *im, struct pst_build *
         return PST_OK;
     enum pst_dtype dtype = dtype_of(im);
     if (dtype != PST_F32 && im->spec->normalize != PST_IMPORT_NORMALIZE_NONE)
-        return pst_fail(PST_E_ARG, "%s: %s features cannot be normalized: make them float32 first",
+        return pst_fail(PST_E_ARG, "%s: %s features cannot be normalized: convert them to float32 first",
                         im->src[PST_IMPORT_FEATURES].path, pst_dtype_name(dtype));
     if (im->spec->link)
         return link_features(im, b, type, progress);
@@ -224,10 +224,12 @@ pst_rc pst_import_features(const struct pst_import_state *im, struct pst_build *
     int64_t block = pst_max_i64(1, (int64_t)(BLOCK_BYTES / stride));
     char *buffer = calloc((size_t)block, stride); /* padding is never written again: it stays zero */
     if (buffer == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " rows of %" PRIu64 " bytes", block, stride);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %" PRId64 " rows of %" PRIu64 " bytes",
+                        block, stride);
     const int64_t shape[2] = {im->vertices, (int64_t)(stride / pst_dtype_bytes(dtype))};
     struct pst_build_row_writer *w = calloc(1, sizeof *w); /* paths: too much for the stack */
-    rc = w != NULL ? pst_build_rows(b, type, dtype, shape, w) : pst_fail(PST_E_NOMEM, "no memory for paths");
+    rc = w != NULL ? pst_build_rows(b, type, dtype, shape, w)
+                   : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate paths");
     pst_progress_begin(progress, "features", (uint64_t)im->vertices * stride, true);
     if (rc == PST_OK)
         rc = stream(im, b, type, w, buffer, block, stride, progress);

@@ -149,7 +149,7 @@ pst_rc pst_import_find(struct pst_import_spec *spec, const char *dir, const bool
 {
     struct stat st;
     if (stat(dir, &st) != 0)
-        return errno == ENOENT ? pst_fail(PST_E_ARG, "%s: there is no such directory", dir)
+        return errno == ENOENT ? pst_fail(PST_E_ARG, "%s: the directory does not exist", dir)
                                : pst_fail_errno("cannot read %s", dir);
     if (!S_ISDIR(st.st_mode))
         return pst_fail(PST_E_ARG, "%s: expected a directory of .npy files", dir);
@@ -165,6 +165,7 @@ pst_rc pst_import_find(struct pst_import_spec *spec, const char *dir, const bool
     if (spec->name[0] == '\0')
         name_from_dir(spec, dir);
     if (spec->source[PST_IMPORT_EDGES][0] == '\0' && !skip[PST_IMPORT_EDGES])
-        return pst_fail(PST_E_ARG, "%s has no edges.npy: --edges FILE names the edges", dir);
+        return pst_fail(PST_E_ARG, "%s does not contain edges.npy: give the file of edges with --edges FILE",
+                        dir);
     return PST_OK;
 }

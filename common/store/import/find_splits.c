@@ -48,9 +48,11 @@ static pst_rc take_dir(struct finding *f, const char *dir, const char *name)
     struct pst_import_split_source *s = &f->split[f->n];
     pst_rc rc = PST_OK;
     if (f->n == PST_DATASET_SPLITS_MAX)
-        return pst_fail(PST_E_LIMIT, "%s: more than %d splits", dir, PST_DATASET_SPLITS_MAX);
+        return pst_fail(PST_E_LIMIT, "%s: too many splits: at most %d are allowed", dir,
+                        PST_DATASET_SPLITS_MAX);
     if (strlen(name) >= sizeof s->name)
-        return pst_fail(PST_E_LIMIT, "%s: a split's name has at most %zu bytes", dir, sizeof s->name - 1);
+        return pst_fail(PST_E_LIMIT, "%s: the name of a split is too long: at most %zu bytes are allowed",
+                        dir, sizeof s->name - 1);
     for (int part = 0; part < 3 && rc == PST_OK; part++)
         rc = pst_import_find_part(dir, part, f->endings, s->source[part]);
     if (rc == PST_OK && (s->source[0][0] != '\0' || s->source[1][0] != '\0' || s->source[2][0] != '\0')) {
@@ -95,13 +97,14 @@ static pst_rc take_listed(struct finding *f, const char *dir, const json_t *name
 {
     const size_t n = json_array_size(names);
     if (n > PST_DATASET_SPLITS_MAX)
-        return pst_fail(PST_E_LIMIT, "%s/meta.json: more than %d splits", dir, PST_DATASET_SPLITS_MAX);
+        return pst_fail(PST_E_LIMIT, "%s/meta.json: too many splits: at most %d are allowed", dir,
+                        PST_DATASET_SPLITS_MAX);
     for (size_t k = 1; k < n; k++) {
         struct pst_import_split_source *s = &f->split[f->n++];
         const char *name = json_string_value(json_array_get(names, k));
         bool found = false;
         if (name == NULL || name[0] == '\0' || strlen(name) >= sizeof s->name)
-            return pst_fail(PST_E_FORMAT, "%s/meta.json: splits[%zu]: expected a split's name", dir, k);
+            return pst_fail(PST_E_FORMAT, "%s/meta.json: splits[%zu]: expected the name of a split", dir, k);
         (void)snprintf(s->name, sizeof s->name, "%s", name);
         for (int part = 0; part < 3; part++) {
             (void)snprintf(s->source[part], sizeof s->source[part], "%.4000s/%s_%zu%s", dir, usual[part][0],
@@ -111,9 +114,10 @@ static pst_rc take_listed(struct finding *f, const char *dir, const json_t *name
             found |= s->source[part][0] != '\0';
         }
         if (!found)
-            return pst_fail(PST_E_FORMAT,
-                            "%s/meta.json lists the split '%s': expected train_idx_%zu%s beside it", dir,
-                            name, k, f->endings[0]);
+            return pst_fail(
+                PST_E_FORMAT,
+                "%s/meta.json lists the split '%s', but train_idx_%zu%s is missing in the same directory",
+                dir, name, k, f->endings[0]);
     }
     return PST_OK;
 }
@@ -126,7 +130,7 @@ pst_rc pst_import_find_splits(const char *dir, const json_t *meta, const char *c
     char path[PST_PATH_MAX];
     *out = f.split;
     if (f.split == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for names of splits");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate names of splits");
     (void)snprintf(path, sizeof path, "%s/splits", dir);
     const char *first = json_string_value(json_array_get(names, 0));
     if (first != NULL)

@@ -107,7 +107,7 @@ pst_rc pst_import(const struct pst_import_spec *spec, struct pst_build *b, struc
 {
     struct pst_import_state *im = calloc(1, sizeof *im); /* 60 KiB of paths and text: not for the stack */
     if (im == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to import");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot import");
     im->own = *spec;
     im->spec = &im->own;
     im->warnings = &result->warnings;

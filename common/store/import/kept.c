@@ -76,8 +76,9 @@ static pst_rc feed_relations(void *ctx, struct pst_csc_builder *csc, int64_t *ve
     if (edges.rank != 2 || edges.shape[0] != 2 || r->dtype != PST_I32 || r->rank != 1 ||
         r->shape[0] != edges.shape[1])
         rc = pst_fail(PST_E_FORMAT,
-                      "%s: expected int32 (%" PRId64 "), one for each edge of %s, which is (2, E)", r->path,
-                      edges.shape[1], path);
+                      "%s: expected int32 (%" PRId64
+                      "), one value for each edge of %s, which has shape (2, E)",
+                      r->path, edges.shape[1], path);
     const struct pst_import_edge_array e = {.a = &edges,
                                             .file = path,
                                             .shape = PST_EDGES_2XE,
@@ -123,8 +124,9 @@ static pst_rc check_ids(const struct pst_kept *k, unsigned id)
                       limit = columns == 3 && i % 3 == 1 ? k->relations : vertices;
         if (names ? x < before || x > all || (i == n - 1 && x != all) : x < 0 || x >= limit)
             return pst_fail(PST_E_FORMAT,
-                            "%s: entry %" PRId64 " is %" PRId64 ", which is out of range or falls", a->path,
-                            i, x);
+                            "%s: entry %" PRId64 " is %" PRId64
+                            ", which is out of range or less than the entry before",
+                            a->path, i, x);
         before = x;
     }
     return PST_OK;
@@ -164,8 +166,11 @@ pst_rc pst_kept_copy(struct pst_kept *k)
     }
     if (rc == PST_OK)
         pst_manifest_check(&k->job->build->manifest, &problems);
-    return rc == PST_OK ? pst_problems_result(&problems, "what meta.json says is kept does not fit the rest")
-                        : rc;
+    return rc == PST_OK
+               ? pst_problems_result(
+                     &problems,
+                     "the ids, names or relations that meta.json lists do not match the rest of the dataset")
+               : rc;
 }
 
 void pst_kept_close(struct pst_kept *k)

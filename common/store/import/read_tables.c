@@ -82,7 +82,7 @@ pst_rc pst_import_read_tables(struct pst_import_state *im, struct pst_build *b, 
     im->own.vertices = im->vertices;
     im->own_split = calloc((size_t)im->spec->named_splits + 1, sizeof *im->own_split);
     if (im->own_split == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for the names of splits");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the names of splits");
     if (im->spec->named_splits > 0)
         memcpy(im->own_split, im->spec->named_split, (size_t)im->spec->named_splits * sizeof *im->own_split);
     pst_build_temp(b, "numbers", r.temp);

@@ -25,7 +25,7 @@ void pst_import_open_splits(struct pst_import_state *im)
     if (im->more == NULL)
         im->more = calloc((size_t)n, sizeof *im->more);
     if (im->more == NULL) {
-        pst_problem(&im->problems, "no memory for %d splits", n);
+        pst_problem(&im->problems, "out of memory: cannot allocate %d splits", n);
         return;
     }
     for (int k = 0; k < n; k++)
@@ -91,15 +91,14 @@ static bool look_at(struct pst_import_state *im, const struct pst_array *a, stru
         return true;
     if (a->shape[0] != n || !is_binary(a)) {
         pst_problem(&im->problems,
-                    "%s: expected a mask of 0 and 1 with a row for each of %" PRId64
+                    "%s: expected a mask of 0 and 1 with one row for each of %" PRId64
                     " vertices, found %" PRId64 " rows%s",
-                    a->path, n, a->shape[0], a->shape[0] == n ? " with other numbers" : "");
+                    a->path, n, a->shape[0], a->shape[0] == n ? " with other values" : "");
         return false;
     }
     if (a->shape[1] > 1 && *columns > 1 && a->shape[1] != *columns) {
-        pst_problem(&im->problems,
-                    "%s: expected %" PRId64 " columns as the masks beside it have, found %" PRId64, a->path,
-                    *columns, a->shape[1]);
+        pst_problem(&im->problems, "%s: expected %" PRId64 " columns, as in the other masks, found %" PRId64,
+                    a->path, *columns, a->shape[1]);
         return false;
     }
     *columns = pst_max_i64(*columns, a->shape[1]);
@@ -109,12 +108,12 @@ static bool look_at(struct pst_import_state *im, const struct pst_array *a, stru
 static struct pst_import_split *add_split(struct pst_import_state *im, const char *name)
 {
     if (im->n_splits == PST_DATASET_SPLITS_MAX) {
-        pst_problem(&im->problems, "more than %d splits", PST_DATASET_SPLITS_MAX);
+        pst_problem(&im->problems, "too many splits: at most %d are allowed", PST_DATASET_SPLITS_MAX);
         return NULL;
     }
     for (int k = 0; k < im->n_splits; k++)
         if (strcmp(im->splits[k].name, name) == 0)
-            pst_problem(&im->problems, "two splits are called '%s'", name);
+            pst_problem(&im->problems, "two splits have the name '%s'", name);
     struct pst_import_split *s = &im->splits[im->n_splits++];
     (void)snprintf(s->name, sizeof s->name, "%s", name);
     return s;
@@ -215,8 +214,8 @@ static void select_splits(struct pst_import_state *im)
     if (left == 1)
         im->splits[0].name[0] = '\0';
     if (left == 0)
-        pst_problem(&im->problems, "--split %s: there is no such split; found:%s", only,
-                    names[0] != '\0' ? names : " none with a name");
+        pst_problem(&im->problems, "--split %s: unknown split; found:%s", only,
+                    names[0] != '\0' ? names : " one without a name");
 }
 
 void pst_import_check_splits(struct pst_import_state *im)
@@ -229,7 +228,8 @@ void pst_import_check_splits(struct pst_import_state *im)
     uint8_t *owner = calloc((size_t)im->vertices + 1, 1);
     im->splits = calloc(PST_DATASET_SPLITS_MAX, sizeof *im->splits);
     if (owner == NULL || im->splits == NULL) {
-        pst_problem(&im->problems, "no memory to check the splits of %" PRId64 " vertices", im->vertices);
+        pst_problem(&im->problems, "out of memory: cannot check the splits of %" PRId64 " vertices",
+                    im->vertices);
         free(owner);
         return;
     }

@@ -38,7 +38,7 @@ static pst_rc each_features(struct pst_typed *t, bool write)
 {
     struct pst_import_spec *spec = calloc(1, sizeof *spec);
     struct pst_import_state *im = calloc(1, sizeof *im);
-    pst_rc rc = spec != NULL && im != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory to import");
+    pst_rc rc = spec != NULL && im != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "out of memory: cannot import");
     for (int k = 0; k < t->vertex_types && rc == PST_OK; k++) {
         if (t->vertex[k].features[0] == '\0')
             continue;
@@ -126,7 +126,8 @@ static pst_rc count_from_edges(struct pst_typed *t)
             continue;
         v->vertices = found[k];
         pst_problem(&t->job->result->warnings,
-                    "%s: no file says how many there are: %" PRId64 ", one more than the largest id in edges",
+                    "%s: the number of vertices is not given; using %" PRId64
+                    ", one more than the largest id in the edges",
                     v->name, v->vertices);
     }
     return rc;

@@ -18,7 +18,9 @@ pst_rc pst_typed_init(struct pst_typed *t, struct pst_import_job *job)
     t->vertex = calloc(PST_MANIFEST_VERTEX_TYPES_MAX, sizeof *t->vertex);
     t->edge =
         calloc(PST_MANIFEST_EDGE_TYPES_MAX, sizeof *t->edge); /* pages that nobody touches cost nothing */
-    return t->vertex != NULL && t->edge != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory for types");
+    return t->vertex != NULL && t->edge != NULL
+               ? PST_OK
+               : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate types");
 }
 
 void pst_typed_release(struct pst_typed *t)
@@ -41,8 +43,9 @@ pst_rc pst_typed_vertex(struct pst_typed *t, const char *name, int *type)
     if (*type >= 0)
         return PST_OK;
     if (name[0] == '\0' || strlen(name) >= PST_NAME_MAX || t->vertex_types == PST_MANIFEST_VERTEX_TYPES_MAX)
-        return pst_fail(PST_E_LIMIT, "type '%.80s': expected at most %d types with names of 1 to %d bytes",
-                        name, PST_MANIFEST_VERTEX_TYPES_MAX, PST_NAME_MAX - 1);
+        return pst_fail(PST_E_LIMIT,
+                        "type '%.80s': at most %d types are allowed, with names of 1 to %d bytes", name,
+                        PST_MANIFEST_VERTEX_TYPES_MAX, PST_NAME_MAX - 1);
     struct pst_typed_vertices *v = &t->vertex[ *type = t->vertex_types++];
     (void)snprintf(v->name, sizeof v->name, "%s", name);
     v->vertices = -1;
@@ -55,8 +58,9 @@ pst_rc pst_typed_edge(struct pst_typed *t, const char *source, const char *relat
     char name[3 * PST_NAME_MAX + 8];
     (void)snprintf(name, sizeof name, "%.64s:%.64s:%.64s", source, relation, target);
     if (strlen(name) >= PST_NAME_MAX || t->edge_types == PST_MANIFEST_EDGE_TYPES_MAX || strlen(path) >= 4096)
-        return pst_fail(PST_E_LIMIT, "edges '%.80s': expected at most %d types with names of up to %d bytes",
-                        name, PST_MANIFEST_EDGE_TYPES_MAX, PST_NAME_MAX - 1);
+        return pst_fail(PST_E_LIMIT,
+                        "edges '%.80s': at most %d types are allowed, with names of up to %d bytes", name,
+                        PST_MANIFEST_EDGE_TYPES_MAX, PST_NAME_MAX - 1);
     struct pst_typed_edges *e = &t->edge[t->edge_types];
     pst_rc rc = pst_typed_vertex(t, source, &e->source);
     if (rc == PST_OK)
@@ -89,7 +93,7 @@ pst_rc pst_typed_find(struct pst_typed *t, const char *dir, const char *separato
     int n = scandir(dir, &names, NULL, alphasort);
     if (n < 0)
         return errno == ENOENT || errno == ENOTDIR
-                   ? pst_fail(PST_E_ARG, "%s: there is no such directory", dir)
+                   ? pst_fail(PST_E_ARG, "%s: the directory does not exist", dir)
                    : pst_fail_errno("cannot read %s", dir);
     pst_rc rc = PST_OK;
     for (int i = 0; i < n; i++) {
@@ -133,7 +137,7 @@ static pst_rc check_list(const struct pst_typed *t, const char *list)
         (void)snprintf(word, sizeof word, "%.*s", (int)strcspn(p, ","), p);
         if (find_vertex(t, word) < 0)
             return pst_fail(PST_E_ARG,
-                            "--types: expected all, or some of %s, with commas between; found '%s'", names,
+                            "--types: expected all, or some of %s, separated by commas; found '%s'", names,
                             word);
     }
     return PST_OK;
@@ -169,8 +173,7 @@ pst_rc pst_typed_select(struct pst_typed *t)
                     "with --types %s, these were left out:%s (--types all imports everything)", list,
                     left_out);
     if (edges == 0)
-        return pst_fail(PST_E_ARG, "%s: there are no edges between vertices of the types %s", t->job->from,
-                        list);
+        return pst_fail(PST_E_ARG, "%s: no edges connect vertices of the types %s", t->job->from, list);
     t->vertex_types = vertices;
     t->edge_types = edges;
     t->labelled = place[t->labelled];

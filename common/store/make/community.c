@@ -44,15 +44,16 @@ static pst_rc check_spec(const struct pst_community_spec *s)
     if (s->vertices < 2 || s->vertices > INT32_MAX)
         return pst_fail(PST_E_ARG, "--vertices: expected 2 to 2147483647, found %" PRId64, s->vertices);
     if (s->classes < 1 || s->classes > CLASSES_MAX || s->classes * 2 > s->vertices)
-        return pst_fail(PST_E_ARG,
-                        "--classes: expected 1 to %d and at most half the vertices, found %" PRId64,
-                        CLASSES_MAX, s->classes);
+        return pst_fail(
+            PST_E_ARG, "--classes: expected 1 to %d, and at most half the number of vertices, found %" PRId64,
+            CLASSES_MAX, s->classes);
     if (s->feature_dim < 0 || s->feature_dim > PST_GEN_DIM_MAX)
         return pst_fail(PST_E_ARG, "--features: expected 0 to %d, found %" PRId64, PST_GEN_DIM_MAX,
                         s->feature_dim);
     if (!(s->degree > 0 && s->degree <= (double)s->vertices && s->degree <= 1e6))
-        return pst_fail(PST_E_ARG, "--degree: expected more than 0 and at most the vertices or 1e6, found %g",
-                        s->degree);
+        return pst_fail(
+            PST_E_ARG, "--degree: expected more than 0, and at most 1e6 and the number of vertices, found %g",
+            s->degree);
     if (!(s->homophily >= 0 && s->homophily <= 1) || (s->classes == 1 && s->homophily < 1))
         return pst_fail(PST_E_ARG, "--homophily: expected 0 to 1 (and 1 with one class), found %g",
                         s->homophily);
@@ -74,8 +75,8 @@ static pst_rc allocate(struct community *c)
         n * (sizeof *c->label + sizeof *c->member + sizeof *c->cumulative) + k * dim * sizeof *c->mean;
     if (need > c->spec->memory_bytes)
         return pst_fail(PST_E_LIMIT,
-                        "communities of %zu vertices need %" PRIu64 " bytes of memory; the limit is %" PRIu64
-                        " (--memory sets it)",
+                        "%zu vertices with communities need %" PRIu64
+                        " bytes of memory; the limit is %" PRIu64 " (--memory changes it)",
                         n, need, c->spec->memory_bytes);
     c->label = calloc(n, sizeof *c->label);
     c->member = calloc(n, sizeof *c->member);
@@ -84,7 +85,7 @@ static pst_rc allocate(struct community *c)
     c->mean = calloc(k * dim + 1, sizeof *c->mean);
     if (c->label && c->member && c->first && c->cumulative && c->mean)
         return PST_OK;
-    return pst_fail(PST_E_NOMEM, "no memory for communities of %zu vertices", n);
+    return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the communities of %zu vertices", n);
 }
 
 static void release(struct community *c)

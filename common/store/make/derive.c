@@ -25,7 +25,7 @@
 static pst_rc copy_all(int in, int out, const char *from, const char *to)
 {
     char *block = malloc(COPY_BYTES);
-    pst_rc rc = block != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory to copy %s", from);
+    pst_rc rc = block != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "out of memory: cannot copy %s", from);
     for (ssize_t n = 1; rc == PST_OK && n > 0;) {
         n = read(in, block, COPY_BYTES);
         if (n < 0)
@@ -60,7 +60,7 @@ static pst_rc copy_link(const char *from, const char *to)
     if (n < 0)
         return pst_fail_errno("cannot read the link %s", from);
     target[n] = '\0';
-    return symlink(target, to) == 0 ? PST_OK : pst_fail_errno("cannot make the link %s", to);
+    return symlink(target, to) == 0 ? PST_OK : pst_fail_errno("cannot create the link %s", to);
 }
 
 /* The file of one entry under another name, with its checksum. */
@@ -203,7 +203,7 @@ static pst_rc write_split(struct pst_build *b, const struct pst_dataset *ds, con
         return PST_OK;
     int64_t *id = malloc((size_t)count * sizeof *id), n = 0;
     if (id == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " ids", count);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %" PRId64 " ids", count);
     for (int64_t v = 0; v < ds->vertices; v++)
         if (owner[v] == split + 1)
             id[n++] = v;
@@ -218,19 +218,20 @@ pst_rc pst_derive_split(const struct pst_dataset *ds, struct pst_build *b, const
     double sum = 0;
     for (int i = 0; i < 3; i++) {
         if (!(fraction[i] >= 0 && fraction[i] <= 1))
-            return pst_fail(PST_E_ARG, "a split's size: expected a fraction from 0 to 1, found %g",
+            return pst_fail(PST_E_ARG, "the size of a split: expected a fraction from 0 to 1, found %g",
                             fraction[i]);
         sum += fraction[i];
     }
     if (sum <= 0)
-        return pst_fail(PST_E_ARG, "say at least one of --train, --val and --test, as 0.6");
+        return pst_fail(PST_E_ARG, "give at least one of --train, --val and --test, for example --train 0.6");
     if (sum > 1 + 1e-9)
-        return pst_fail(PST_E_ARG, "the splits' sizes: expected a sum of at most 1, found %g", sum);
+        return pst_fail(PST_E_ARG, "the sizes of the splits: expected a sum of at most 1, found %g", sum);
     int64_t *id = malloc(((size_t)ds->vertices + 1) * sizeof *id);
     uint8_t *owner = calloc((size_t)ds->vertices + 1, 1);
-    pst_rc rc = id != NULL && owner != NULL
-                    ? adopt_but(ds, b, PST_ARRAY_TRAIN, PST_ARRAY_TEST)
-                    : pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " vertices", ds->vertices);
+    pst_rc rc =
+        id != NULL && owner != NULL
+            ? adopt_but(ds, b, PST_ARRAY_TRAIN, PST_ARRAY_TEST)
+            : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %" PRId64 " vertices", ds->vertices);
     if (rc != PST_OK)
         goto out;
     int64_t n = candidates(ds, id), at = 0, count[3];
@@ -282,8 +283,9 @@ static pst_rc convert_rows(const void *ctx, int64_t first, int64_t rows, int64_t
         const char *from = pst_rows_type_row(m->ds, m->type, v);
         for (int64_t j = 0; j < dim; j++)
             if (!pst_feature_put(out, m->dtype, j, pst_feature_value(from, f->dtype, j)))
-                return pst_fail(PST_E_FORMAT, "%s: row %" PRId64 ", column %" PRId64 ": does not fit %s",
-                                f->path, v, j, pst_dtype_name(m->dtype));
+                return pst_fail(PST_E_FORMAT,
+                                "%s: row %" PRId64 ", column %" PRId64 ": the value does not fit %s", f->path,
+                                v, j, pst_dtype_name(m->dtype));
     }
     return PST_OK;
 }
@@ -348,13 +350,13 @@ pst_rc pst_derive_features(const struct pst_dataset *ds, struct pst_build *b,
     if (spec->dim < 1 || spec->dim > PST_GEN_DIM_MAX)
         return pst_fail(PST_E_ARG, "--dim: expected 1 to %d, found %" PRId64, PST_GEN_DIM_MAX, spec->dim);
     if (ds->vertex_types > 0)
-        return pst_fail(PST_E_ARG,
-                        "%s has %d types of vertices, each with features of its own: expected one type",
+        return pst_fail(PST_E_ARG, "%s has %d vertex types, each with its own features: expected one type",
                         ds->dir, ds->vertex_types);
     struct made made = {
         .seed = spec->seed, .dtype = spec->dtype, .row = calloc((size_t)spec->dim, sizeof(float))};
     if (made.row == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a row of %" PRId64 " features", spec->dim);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a row of %" PRId64 " features",
+                        spec->dim);
     pst_rc rc = pst_stride_check(spec->stride_bytes, spec->dim, spec->dtype);
     if (rc == PST_OK)
         rc = adopt_but(ds, b, PST_ARRAY_FEATURES, PST_ARRAY_FEATURES);

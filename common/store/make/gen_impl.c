@@ -17,7 +17,7 @@ static pst_rc draw_all(struct pst_csc_builder *csc, int64_t edges, pst_gen_edges
 {
     int64_t *source = malloc(2 * sizeof *source * PST_CSC_BUILDER_EDGE_BLOCK);
     if (source == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a block of edges");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a block of edges");
     int64_t *target = source + PST_CSC_BUILDER_EDGE_BLOCK;
     pst_rc rc = PST_OK;
     for (int64_t first = 0; rc == PST_OK && first < edges; first += PST_CSC_BUILDER_EDGE_BLOCK) {
@@ -76,11 +76,13 @@ pst_rc pst_gen_features(struct pst_build *b, int type, int64_t vertices, int64_t
     int64_t block = pst_max_i64(1, (int64_t)(FEATURE_BUFFER_BYTES / stride));
     void *buffer = calloc((size_t)block, stride);
     if (buffer == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " rows of %" PRIu64 " bytes", block, stride);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %" PRId64 " rows of %" PRIu64 " bytes",
+                        block, stride);
     const int64_t shape[2] = {vertices, (int64_t)(stride / pst_dtype_bytes(dtype))};
     struct pst_build_row_writer *w = calloc(1, sizeof *w); /* paths: too much for the stack */
     pst_build_note_features(b, type, dim, stride);
-    rc = w != NULL ? pst_build_rows(b, type, dtype, shape, w) : pst_fail(PST_E_NOMEM, "no memory for paths");
+    rc = w != NULL ? pst_build_rows(b, type, dtype, shape, w)
+                   : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate paths");
     pst_progress_begin(progress, "features", (uint64_t)vertices * stride, true);
     if (rc == PST_OK)
         rc = stream_rows(w, shape, buffer, block, dim, fn, ctx, progress);
@@ -117,7 +119,8 @@ static pst_rc write_split(struct pst_build *b, enum pst_array_id id, int64_t ver
         return PST_OK;
     int64_t *ids = malloc((size_t)count * sizeof *ids);
     if (ids == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " ids of %s", count, pst_array_id_name(id));
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %" PRId64 " ids of %s", count,
+                        pst_array_id_name(id));
     struct pst_shuffle shuffle;
     pst_shuffle_init(&shuffle, vertices, seed, PST_GEN_SPLIT);
     for (int64_t i = 0; i < count; i++)

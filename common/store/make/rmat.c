@@ -59,8 +59,8 @@ static pst_rc check_spec(const struct pst_rmat_spec *s, const int64_t count[3])
     for (int i = 0; i < 3; i++)
         if (count[i] < 0 || count[i] > s->vertices || count[0] + count[1] + count[2] > s->vertices)
             return pst_fail(PST_E_ARG,
-                            "--train-count, --val-count and --test-count: expected at most %" PRId64
-                            " vertices together, found %" PRId64 ", %" PRId64 " and %" PRId64,
+                            "--train-count, --val-count and --test-count: expected a sum of at most %" PRId64
+                            ", the number of vertices, found %" PRId64 ", %" PRId64 " and %" PRId64,
                             s->vertices, count[0], count[1], count[2]);
     return pst_stride_check(s->stride_bytes, s->feature_dim, PST_F32);
 }
@@ -93,8 +93,8 @@ static pst_rc draw_edges(void *ctx, int64_t first, int64_t count, int64_t *sourc
         do {
             if (attempt == ATTEMPTS_MAX)
                 return pst_fail(PST_E_ARG,
-                                "--a --b --c --d: no edge within %" PRId64
-                                " vertices in %d draws: use a power of two, or a larger a",
+                                "--a --b --c --d: found no edge within %" PRId64
+                                " vertices in %d draws: use a power of two for --vertices, or a larger --a",
                                 n, ATTEMPTS_MAX);
             descend(r, (uint64_t)(first + i), attempt++, &source[i], &target[i]);
         } while (source[i] >= n || target[i] >= n);

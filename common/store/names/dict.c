@@ -131,7 +131,7 @@ static pst_rc rehash(struct pst_dict *d, uint64_t slots)
     d->slots = 0;
     d->slot = pst_hugepage_map(slots * sizeof *d->slot);
     if (d->slot == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for names");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate names");
     d->slots = slots;
     for (uint64_t at = 0; at < d->used;) {
         const uint64_t begin = at;
@@ -165,7 +165,7 @@ static pst_rc make_room(struct pst_dict *d, uint64_t record, bool *full)
         if (d->memory_bytes < UINT64_MAX)
             d->room = d->memory_bytes > RECORD_MAX ? d->memory_bytes : RECORD_MAX;
         if ((d->arena = pst_hugepage_map(d->room)) == NULL)
-            return pst_fail(PST_E_NOMEM, "no memory for names");
+            return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate names");
         const uint64_t want = slots_wanted(d, record);
         return rehash(d, want > SLOTS_MIN ? want : SLOTS_MIN);
     }

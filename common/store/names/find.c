@@ -102,8 +102,7 @@ static pst_rc run_threads(struct pst_names *n, pst_names_part_fn fn)
         failed = errno != 0;
         if (failed && r.failed == PST_OK) {
             r.failed = PST_E_NOMEM;
-            (void)snprintf(r.error, sizeof r.error, "cannot start a thread that numbers names: %s",
-                           strerror(errno));
+            (void)snprintf(r.error, sizeof r.error, "cannot start a thread: %s", strerror(errno));
         }
         r.living += !failed;
         started += !failed;

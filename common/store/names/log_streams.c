@@ -73,7 +73,7 @@ pst_rc pst_log_streams_make(struct pst_log_streams *s, const char *dir, const ch
     *s = (struct pst_log_streams){.fd = -1, .n = n, .block_bytes = block_bytes};
     s->stream = calloc((size_t)n, sizeof *s->stream);
     if (s->stream == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for %d streams", n);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %d streams", n);
     return open_file(s, dir, name, O_CREAT | O_TRUNC);
 }
 
@@ -86,7 +86,8 @@ static pst_rc write_block(struct pst_log_streams *s, int i)
             uint64_t *more =
                 realloc(st->extent, (st->extents > 0 ? 2 * st->extents : 1) * sizeof *st->extent);
             if (more == NULL)
-                return pst_fail(PST_E_NOMEM, "no memory for a table of %" PRIu64 " extents", st->extents);
+                return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a table of %" PRIu64 " extents",
+                                st->extents);
             st->extent = more;
         }
         st->extent[st->extents++] = __atomic_fetch_add(&s->extents, 1, __ATOMIC_RELAXED);
@@ -111,7 +112,7 @@ pst_rc pst_log_stream_put_more(struct pst_log_streams *s, int i, const void *dat
     const unsigned char *from = data;
     assert(st->block != NULL || st->fill == 0); /* it was not ended */
     if (st->block == NULL && (st->block = malloc(s->block_bytes)) == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a block of %u bytes", s->block_bytes);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a block of %u bytes", s->block_bytes);
     while (bytes > 0) {
         const size_t room = payload(s) - st->fill, take = bytes < room ? bytes : room;
         memcpy(st->block + PST_LOG_STREAM_CHECK + st->fill, from, take);
@@ -198,7 +199,7 @@ static pst_rc load_block(struct pst_log_streams *s, int i, uint64_t check)
 {
     struct pst_log_stream *st = &s->stream[i];
     if ((st->block = malloc(s->block_bytes)) == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a block of %u bytes", s->block_bytes);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a block of %u bytes", s->block_bytes);
     if (st->fill == 0)
         return PST_OK;
     unsigned char *data = st->block + PST_LOG_STREAM_CHECK;
@@ -219,12 +220,12 @@ static pst_rc load_stream(struct pst_log_streams *s, int i, const json_t *one)
     st->fill = (uint32_t)(bytes % payload(s));
     st->extents = json_array_size(one) - 2;
     if (st->blocks + (st->fill > 0) > st->extents * PST_LOG_STREAM_EXTENT)
-        return pst_fail(PST_E_FORMAT, "%s: its table is damaged", s->path);
+        return pst_fail(PST_E_FORMAT, "%s: the table at its end is damaged", s->path);
     while (room < st->extents)
         room *= 2;
     st->extent = calloc(room, sizeof *st->extent);
     if (st->extent == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a table of extents");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a table of extents");
     for (uint64_t k = 0; k < st->extents; k++)
         st->extent[k] = (uint64_t)json_integer_value(json_array_get(one, k + 2));
     return json_is_integer(check) ? load_block(s, i, (uint64_t)json_integer_value(check)) : PST_OK;
@@ -238,10 +239,10 @@ pst_rc pst_log_streams_load(struct pst_log_streams *s, const char *dir, const ch
     s->extents = (uint64_t)json_integer_value(json_object_get(state, "extents"));
     s->stream = calloc((size_t)s->n + 1, sizeof *s->stream);
     if (s->stream == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for %d streams", s->n);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %d streams", s->n);
     pst_rc rc = open_file(s, dir, name, 0);
     if (rc == PST_OK && (s->n == 0 || s->block_bytes < PST_LOG_STREAM_BLOCK_MIN))
-        rc = pst_fail(PST_E_FORMAT, "%s: its table is damaged", s->path);
+        rc = pst_fail(PST_E_FORMAT, "%s: the table at its end is damaged", s->path);
     for (int i = 0; rc == PST_OK && i < s->n; i++)
         rc = load_stream(s, i, json_array_get(all, (size_t)i));
     return rc;
@@ -287,7 +288,7 @@ static pst_rc read_block(struct pst_log_stream_reader *r)
     if (r->end + bytes + 8 > r->room) {
         unsigned char *more = realloc(r->buffer, r->end + payload(s) + 8);
         if (more == NULL)
-            return pst_fail(PST_E_NOMEM, "no memory to read %s", path);
+            return pst_fail(PST_E_NOMEM, "out of memory: cannot read %s", path);
         r->buffer = more;
         r->room = r->end + payload(s) + 8;
     }

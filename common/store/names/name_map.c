@@ -38,10 +38,12 @@ static pst_rc make_place(struct reading *r)
 {
     uint64_t bound = r->ids != NULL ? UINT64_MAX : r->names.memory_bytes;
     if ((uint64_t)r->n * sizeof *r->place > bound)
-        return pst_fail(PST_E_LIMIT, "%s: %" PRId64 " names need more --memory", r->text.path, r->n);
+        return pst_fail(PST_E_LIMIT, "%s: %" PRId64 " names do not fit in memory: increase --memory",
+                        r->text.path, r->n);
     r->place = malloc((size_t)(r->n + 1) * sizeof *r->place);
     if (r->place == NULL)
-        return pst_fail(PST_E_NOMEM, "%s: no memory for %" PRId64 " names", r->text.path, r->n);
+        return pst_fail(PST_E_NOMEM, "%s: out of memory: cannot allocate %" PRId64 " names", r->text.path,
+                        r->n);
     memset(r->place, 0xff, (size_t)(r->n + 1) * sizeof *r->place);
     return PST_OK;
 }
@@ -151,7 +153,7 @@ static pst_rc read_file(struct reading *r)
         tell_repairs(r);
     if (rc == PST_OK && r->found != r->n && !r->no_integer)
         rc = pst_fail(PST_E_FORMAT, "%s: expected %" PRId64 " names%s, found %" PRId64, r->spec->path, r->n,
-                      r->spec->counted ? " as its first line says" : "", r->found);
+                      r->spec->counted ? ", as in its first line" : "", r->found);
     pst_text_close(&r->text);
     return rc;
 }

@@ -30,11 +30,11 @@ pst_rc pst_names_new(struct pst_names **out, const struct pst_names_spec *spec)
     assert(spec->row > 0 && GROUP % spec->row == 0);
     *out = NULL;
     if (spec->memory_bytes < PST_NAMES_MEMORY_MIN)
-        return pst_fail(PST_E_LIMIT, "names: expected at least %u bytes of memory, found %llu",
+        return pst_fail(PST_E_LIMIT, "names: need at least %u bytes of memory, found %llu: increase --memory",
                         PST_NAMES_MEMORY_MIN, (unsigned long long)spec->memory_bytes);
     struct pst_names *n = calloc(1, sizeof *n);
     if (n == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for names");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate names");
     const uint64_t memory = spec->memory_bytes;
     n->spec = *spec;
     n->block_bytes =
@@ -220,7 +220,7 @@ static pst_rc begin_giving(struct pst_names *n)
 {
     n->number = calloc((size_t)n->parts + 1, sizeof *n->number);
     if (n->number == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to read the numbers of names");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot read the numbers of names");
     pst_log_stream_read(&n->log, &n->file[FILE_LOG], LOG_PARTS);
     for (int p = 0; p < n->parts; p++)
         pst_log_stream_read(&n->number[p].r, &n->file[FILE_NUMBERS], p);

@@ -115,7 +115,7 @@ pst_rc pst_names_order(struct pst_names *n, pst_names_fn fn, void *ctx)
     struct ordering *o =
         calloc(1, sizeof *o); /* 20 KiB: not for the stack of a thread that does this again */
     if (o == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to order names");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot sort the names");
     assert(n->step == PST_NAMES_FINDING);
     *o = (struct ordering){.n = n, .fn = fn, .ctx = ctx, .number = n->resident};
     pst_progress_begin(n->spec.progress, "names: ordering", n->mentions_aside, false);
@@ -168,9 +168,9 @@ static pst_rc number_part(struct pst_names *n, int part, uint64_t memory_bytes)
     struct pst_ids_reader r = {.n = 0};
     (void)memory_bytes; /* 8 bytes a name: finding took more */
     int64_t *number = malloc((p->names + 1) * sizeof *number), id = 0;
-    pst_rc rc = number != NULL
-                    ? read_assigned(n, part, number)
-                    : pst_fail(PST_E_NOMEM, "no memory for %llu numbers", (unsigned long long)p->names);
+    pst_rc rc = number != NULL ? read_assigned(n, part, number)
+                               : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %llu numbers",
+                                          (unsigned long long)p->names);
     pst_log_stream_read(&r.r, &n->file[FILE_FOUND], found_ids(part));
     for (uint64_t i = 0; rc == PST_OK && i < p->mentions; i++) {
         rc = pst_ids_next(&r, &id);

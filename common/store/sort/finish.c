@@ -13,7 +13,7 @@ static pst_rc finish_in_memory(struct pst_sorter *s, int64_t *distinct)
     s->n = last * (s->slice_bytes / item) + s->slice[last].n;
     s->scratch = malloc((s->n + 1) * item);
     if (s->scratch == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to sort %zu edges", s->n);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot sort %zu edges", s->n);
     s->sorted = pst_sort_keys(s->arena, s->scratch, s->n, s->wide);
     if (s->spec.dedupe)
         s->n = pst_sorter_unique_keys(s->sorted, s->n, s->wide);
@@ -25,7 +25,7 @@ static pst_rc list_buckets(struct pst_sorter *s)
 {
     s->order = calloc(s->parts.buckets, sizeof(struct bucket *));
     if (s->order == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a table of edges' parts");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the table of edge partitions");
     for (; s->buckets < s->parts.buckets; s->buckets++)
         s->order[s->buckets] = &s->parts.bucket[s->buckets];
     return PST_OK;
@@ -36,7 +36,7 @@ static pst_rc part_again(struct pst_sorter *s, size_t i)
 {
     struct partition *again = realloc(s->again, (s->agains + 1) * sizeof *again);
     if (again == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to part edges again");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot partition the edges again");
     s->again = again;
     struct partition *p = &again[s->agains++];
     pst_rc rc = pst_sorter_partition_again(p, &s->spill, s->order[i], s->wide, pst_sorter_buckets(s),
@@ -45,7 +45,7 @@ static pst_rc part_again(struct pst_sorter *s, size_t i)
         return rc;
     struct bucket **order = realloc(s->order, (s->buckets + p->buckets) * sizeof(struct bucket *));
     if (order == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a table of edges' parts");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the table of edge partitions");
     s->order = order;
     memmove(order + i + p->buckets, order + i + 1, (s->buckets - i - 1) * sizeof(struct bucket *));
     for (unsigned k = 0; k < p->buckets; k++)

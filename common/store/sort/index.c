@@ -65,7 +65,7 @@ pst_rc pst_sorter_index_write(const struct spill *s, const struct index_part *of
     (void)snprintf(path, sizeof path, "%s/%s", dir, name);
     FILE *f = open_memstream(&text, &bytes);
     if (f == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a table of edges' parts");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the table of edge partitions");
     (void)fwrite(&head, sizeof head, 1, f);
     write_parts(f, of);
     (void)fflush(f);
@@ -74,7 +74,7 @@ pst_rc pst_sorter_index_write(const struct spill *s, const struct index_part *of
     bool ok = ferror(f) == 0;
     ok &= fclose(f) == 0;
     pst_rc rc = ok ? pst_file_replace(path, text, bytes)
-                   : pst_fail(PST_E_NOMEM, "no memory for a table of edges' parts");
+                   : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the table of edge partitions");
     free(text);
     return rc;
 }
@@ -156,7 +156,7 @@ static pst_rc parse(struct spill *s, struct partition *p, struct index_part *of,
     in.end -= sizeof sum;
     if (XXH3_64bits(text, bytes - sizeof sum) != sum || !take(&in, &h, sizeof h) ||
         memcmp(h.magic, magic, sizeof magic) != 0 || h.buckets == 0 || h.buckets > UINT32_MAX)
-        return pst_fail(PST_E_FORMAT, "it is damaged");
+        return pst_fail(PST_E_FORMAT, "the table of edge partitions is damaged");
     *of = (struct index_part){
         .finished = h.finished, .wide = h.wide, .pack_keys = (size_t)h.pack_keys, .keys = h.keys};
     s->block_bytes = (size_t)h.block_bytes;

@@ -148,12 +148,12 @@ static pst_rc start_workers(struct giver *g)
     while (g->started < g->spec.workers) {
         struct start *start = malloc(sizeof *start);
         if (start == NULL)
-            return pst_fail(PST_E_NOMEM, "no memory for a thread");
+            return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the state of a sorting thread");
         *start = (struct start){g, g->started};
         errno = pthread_create(&g->thread[g->started], NULL, work, start);
         if (errno != 0) {
             free(start);
-            return pst_fail_errno("cannot start a thread that sorts");
+            return pst_fail_errno("cannot start a sorting thread");
         }
         g->started++;
     }
@@ -166,7 +166,7 @@ pst_rc pst_sorter_giver_new(struct giver **out, const struct give_spec *spec)
     struct giver *g = calloc(1, sizeof *g);
     *out = g;
     if (g == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to sort");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot sort the edges");
     g->spec = *spec;
     g->slots = slots_of(spec);
     g->claimed = g->done = spec->first;
@@ -183,7 +183,8 @@ pst_rc pst_sorter_giver_new(struct giver **out, const struct give_spec *spec)
         ok &= (g->slot[i].b = pst_hugepage_alloc(bytes)) != NULL;
         ok &= (g->buffer[i] = malloc(spec->spill->extent_bytes + 8)) != NULL;
     }
-    return ok ? start_workers(g) : pst_fail(PST_E_NOMEM, "no memory for %zu bytes to sort with", bytes);
+    return ok ? start_workers(g)
+              : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %zu bytes for sorting", bytes);
 }
 
 /* The slot of the first bucket that was not given whole. */

@@ -50,7 +50,7 @@ static pst_rc partition_rooms(struct partition *p, unsigned buckets)
     p->bucket = calloc(buckets, sizeof *p->bucket);
     p->blocks = malloc(buckets * p->spill->block_bytes);
     if (p->bucket == NULL || p->blocks == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for %u parts of edges", buckets);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %u edge partitions", buckets);
     p->buckets = buckets;
     for (unsigned i = 0; i < buckets; i++) {
         p->bucket[i].block = p->blocks + i * p->spill->block_bytes;
@@ -63,7 +63,9 @@ static pst_rc splitter_rooms(struct partition *p, unsigned buckets)
 {
     p->narrow = calloc(buckets, sizeof *p->narrow);
     p->wide = malloc(buckets * sizeof *p->wide);
-    return p->narrow != NULL && p->wide != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory to part edges");
+    return p->narrow != NULL && p->wide != NULL
+               ? PST_OK
+               : pst_fail(PST_E_NOMEM, "out of memory: cannot partition the edges");
 }
 
 pst_rc pst_sorter_partition_init(struct partition *p, struct spill *s, void *sample, void *scratch, size_t n,
@@ -123,7 +125,9 @@ pst_rc pst_sorter_scatter_init(struct scatter *s, struct partition *to)
     *s = (struct scatter){.to = to};
     s->keys = pst_hugepage_alloc(to->buckets * to->pack_keys * sizeof(wide_key));
     s->count = calloc(to->buckets, sizeof *s->count);
-    return s->keys != NULL && s->count != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory to part edges");
+    return s->keys != NULL && s->count != NULL
+               ? PST_OK
+               : pst_fail(PST_E_NOMEM, "out of memory: cannot partition the edges");
 }
 
 pst_rc pst_sorter_scatter_flush(struct scatter *s)
@@ -221,7 +225,7 @@ pst_rc pst_sorter_partition_again(struct partition *p, struct spill *s, struct b
                       .keys = malloc(PACK_KEYS_MAX * item)};
     pst_rc rc = PST_OK;
     if (a.reader.buffer == NULL || a.sample == NULL || a.scratch == NULL || a.keys == NULL)
-        rc = pst_fail(PST_E_NOMEM, "no memory to part edges again");
+        rc = pst_fail(PST_E_NOMEM, "out of memory: cannot partition the edges again");
     if (rc == PST_OK)
         rc = take_sample(&a, wide);
     if (rc == PST_OK)

@@ -62,7 +62,8 @@ static pst_rc allocate(struct pst_sorter *s)
     s->arena = arena == MAP_FAILED ? NULL : arena;
     return s->slice != NULL && s->arena != NULL
                ? PST_OK
-               : pst_fail(PST_E_NOMEM, "no memory for %llu bytes to sort with: decrease --memory",
+               : pst_fail(PST_E_NOMEM,
+                          "out of memory: cannot allocate %llu bytes to sort with: decrease --memory",
                           (unsigned long long)memory);
 }
 
@@ -74,7 +75,7 @@ pst_rc pst_sorter_new(struct pst_sorter **out, const struct pst_sorter_spec *spe
                         PST_SORTER_MEMORY_MIN, (unsigned long long)spec->memory_bytes);
     struct pst_sorter *s = calloc(1, sizeof *s);
     if (s == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to sort");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot sort the edges");
     s->spec = *spec;
     s->spill.fd = -1;
     s->wide = spec->tagged;
@@ -144,12 +145,12 @@ static pst_rc start_workers(struct pst_sorter *s)
     while (s->started < s->workers) {
         struct start *start = malloc(sizeof *start);
         if (start == NULL)
-            return pst_fail(PST_E_NOMEM, "no memory for a thread");
+            return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the state of a sorting thread");
         *start = (struct start){s, s->started};
         errno = pthread_create(&s->thread[s->started], NULL, work, start);
         if (errno != 0) {
             free(start);
-            return pst_fail_errno("cannot start a thread that sorts");
+            return pst_fail_errno("cannot start a sorting thread");
         }
         s->started++;
     }
@@ -193,7 +194,9 @@ static pst_rc start_spilling(struct pst_sorter *s, size_t slices)
     size_t want = SAMPLE_PER_BUCKET * pst_sorter_buckets(s), item = key_bytes(s->slice[0].wide), n = 0;
     size_t all = (slices - 1) * (s->slice_bytes / item) + s->slice[slices - 1].n;
     char *sample = malloc(want * item), *scratch = malloc(want * item);
-    pst_rc rc = sample != NULL && scratch != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory to part edges");
+    pst_rc rc = sample != NULL && scratch != NULL
+                    ? PST_OK
+                    : pst_fail(PST_E_NOMEM, "out of memory: cannot partition the edges");
     for (; rc == PST_OK && n < want && n < all; n++)
         memcpy(sample + n * item, s->arena + (n * all / (all < want ? all : want)) * item, item);
     if (rc == PST_OK)
@@ -277,7 +280,7 @@ pst_rc pst_sorter_add(struct pst_sorter *s, const int64_t *high, const int64_t *
     assert(!s->finished && (tag != NULL) == s->spec.tagged);
     uint64_t max = largest(high, low, n);
     if (max > PST_SORTER_ID_MAX)
-        return pst_fail(PST_E_LIMIT, "an id of %lld: expected 0 to %lld", (long long)max,
+        return pst_fail(PST_E_LIMIT, "vertex id %lld is out of range: expected 0 to %lld", (long long)max,
                         (long long)PST_SORTER_ID_MAX);
     struct slice *slice = &s->slice[slice_at(s, s->filling)];
     if (max > NARROW_ID_MAX && !s->wide) {

@@ -21,7 +21,7 @@ pst_rc pst_sorter_spill_make(struct spill *s, const char *dir, bool named)
     (void)snprintf(s->path, sizeof s->path, "%.4000s/" PST_SORTER_SPILL, dir);
     s->fd = open(s->path, O_RDWR | O_CREAT | (s->end == 0 ? O_TRUNC : 0) | O_CLOEXEC, 0600);
     if (s->fd < 0)
-        return pst_fail_errno("cannot make a temporary file for sorting in %s", dir);
+        return pst_fail_errno("cannot create a temporary file for sorting in %s", dir);
     if (!named && unlink(s->path) != 0)
         return pst_fail_errno("cannot remove %s", s->path);
     return PST_OK;
@@ -129,7 +129,7 @@ static pst_rc add_extent(struct spill *s, struct bucket *b)
         size_t room = b->extents == 0 ? 1 : 2 * b->extents;
         off_t *more = realloc(b->extent, room * sizeof *more);
         if (more == NULL)
-            return pst_fail(PST_E_NOMEM, "no memory for a table of %zu extents", room);
+            return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a table of %zu extents", room);
         b->extent = more;
     }
     b->extent[b->extents++] = __atomic_fetch_add(&s->end, (off_t)s->extent_bytes, __ATOMIC_RELAXED);

@@ -50,7 +50,8 @@ static pst_rc load(struct pst_numbering *n)
         if (number < 0)
             return PST_OK; /* the memory is full */
         if (number != n->end - n->first)
-            return pst_fail(PST_E_FORMAT, "%s: vertices %" PRId64 " and %" PRId64 " are both called '%.*s'",
+            return pst_fail(PST_E_FORMAT,
+                            "%s: vertices %" PRId64 " and %" PRId64 " have the same name '%.*s'",
                             n->spec.list != NULL ? n->spec.list : "names", n->first + number, n->end,
                             (int)pst_min_i64(64, name.bytes), name.text);
         n->end++;
@@ -105,7 +106,7 @@ static pst_rc find_typed(const struct pst_numbered *t, int column, int64_t *id)
         *id += s->type[k].first;
         return PST_OK;
     }
-    return pst_table_fail(&t->table, t->type, "the name of a type of vertices");
+    return pst_table_fail(&t->table, t->type, "the name of a vertex type");
 }
 
 /* UNKNOWN: no vertex, or none of the dictionary's, is called so. */
@@ -189,8 +190,9 @@ static pst_rc map_numbers(struct pst_numbered *t, int64_t rows)
     void *map = MAP_FAILED;
     if (posix_fallocate(fd, 0, (off_t)t->number_bytes) == 0)
         map = mmap(NULL, t->number_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    pst_rc rc =
-        map != MAP_FAILED ? PST_OK : pst_fail_errno("cannot make %s of %zu bytes", t->temp, t->number_bytes);
+    pst_rc rc = map != MAP_FAILED
+                    ? PST_OK
+                    : pst_fail_errno("cannot set the size of %s to %zu bytes", t->temp, t->number_bytes);
     (void)close(fd);
     (void)unlink(t->temp); /* the mapping keeps it */
     if (rc != PST_OK)
@@ -239,7 +241,7 @@ static pst_rc unknown(struct pst_numbered *t, int column)
     t->unknown++;
     if (!t->numbering->spec.complete)
         return PST_OK;
-    (void)snprintf(what, sizeof what, "a vertex that %.80s lists", t->numbering->spec.list);
+    (void)snprintf(what, sizeof what, "a vertex that is listed in %.80s", t->numbering->spec.list);
     return pst_table_fail(&t->table, column, what);
 }
 
@@ -255,7 +257,8 @@ pst_rc pst_numbered_next(struct pst_numbered *t, int64_t id[PST_NUMBERED_KEYS_MA
             id[0] = row;
             return row < t->numbering->spec.vertices
                        ? PST_OK
-                       : pst_fail(PST_E_FORMAT, "%s:%" PRId64 ": more rows than the %" PRId64 " vertices",
+                       : pst_fail(PST_E_FORMAT,
+                                  "%s:%" PRId64 ": too many rows: there are only %" PRId64 " vertices",
                                   t->table.text.path, t->table.text.line, t->numbering->spec.vertices);
         }
         for (int k = 0; k < t->keys && rc == PST_OK && known; k++) {

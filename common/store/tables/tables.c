@@ -45,7 +45,7 @@ static pst_rc no_column(const struct pst_table *t, const char *said, const char 
 {
     char names[512];
     pst_table_names(t, names, sizeof names);
-    return pst_fail(PST_E_FORMAT, "%s: expected a column called %s%s%s, found %s", t->text.path,
+    return pst_fail(PST_E_FORMAT, "%s: expected a column named %s%s%s, found %s", t->text.path,
                     said[0] != '\0' ? said : usual, said[0] != '\0' ? "" : " or the name given with ",
                     said[0] != '\0' ? "" : option, names[0] != '\0' ? names : "no header");
 }
@@ -91,8 +91,8 @@ static pst_rc end_rows(const struct pst_tables_spec *s, struct pst_numbered *t, 
 
 static pst_rc twice(const struct pst_numbered *t)
 {
-    return t->keys > 0 ? pst_table_fail(&t->table, t->key[0], "a vertex that no other row has")
-                       : pst_fail(PST_E_FORMAT, "%s: a vertex has two rows", t->table.text.path);
+    return t->keys > 0 ? pst_table_fail(&t->table, t->key[0], "a vertex that no earlier row has")
+                       : pst_fail(PST_E_FORMAT, "%s: two rows describe the same vertex", t->table.text.path);
 }
 
 static pst_rc finish(struct pst_array_writer *w, pst_rc rc)
@@ -157,7 +157,7 @@ pst_rc pst_tables_labels(const struct pst_tables_spec *s)
         label[v] = UNSET;
     pst_rc rc = open_rows(s, &t);
     if (rc == PST_OK && label == NULL)
-        rc = pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " labels", n);
+        rc = pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %" PRId64 " labels", n);
     if (rc == PST_OK)
         rc = label_column(s, &t, &column);
     if (rc == PST_OK)
@@ -195,7 +195,7 @@ static pst_rc create_scattered(struct scattered *o, const char *path, int64_t ro
     o->row = calloc((size_t)o->columns, pst_dtype_bytes(o->dtype));
     o->seen = calloc((size_t)rows / 8 + 1, 1);
     if (o->row == NULL || o->seen == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for rows of %d columns", o->columns);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate rows of %d columns", o->columns);
     o->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (o->fd < 0)
         return pst_fail_errno("cannot create %s", path);
@@ -204,7 +204,7 @@ static pst_rc create_scattered(struct scattered *o, const char *path, int64_t ro
     if (rc == PST_OK)
         rc = pst_file_write_at(o->fd, head, PST_PAGE, 0, path);
     if (rc == PST_OK && ftruncate(o->fd, (off_t)(PST_PAGE + (uint64_t)rows * o->row_bytes)) != 0)
-        rc = pst_fail_errno("cannot make %s larger", path);
+        rc = pst_fail_errno("cannot increase the size of %s", path);
     return rc;
 }
 
@@ -283,7 +283,7 @@ static pst_rc choose_columns(const struct pst_tables_spec *s, const struct pst_n
     char list[PST_PATH_MAX], *save = NULL;
     o->column = calloc((size_t)t->table.columns, sizeof *o->column);
     if (o->column == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for %d columns", t->table.columns);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %d columns", t->table.columns);
     (void)snprintf(list, sizeof list, "%s", s->columns->features);
     for (char *one = strtok_r(list, ",", &save); one != NULL; one = strtok_r(NULL, ",", &save)) {
         const char *const name[] = {one, NULL};
@@ -296,7 +296,9 @@ static pst_rc choose_columns(const struct pst_tables_spec *s, const struct pst_n
     for (int c = 0; s->columns->features[0] == '\0' && c < t->table.columns; c++)
         if (is_feature(s, t, c))
             o->column[o->columns++] = c;
-    return o->columns > 0 ? PST_OK : pst_fail(PST_E_FORMAT, "%s: expected columns of numbers", s->path);
+    return o->columns > 0 ? PST_OK
+                          : pst_fail(PST_E_FORMAT,
+                                     "%s: expected columns of numbers for the features, found none", s->path);
 }
 
 static pst_rc scattered_rows(const struct pst_tables_spec *s, enum pst_dtype dtype)
@@ -409,12 +411,14 @@ static pst_rc relation_of(const struct pst_numbered *t, int column, const struct
     const struct pst_name name = {f->text, (uint32_t)f->bytes};
     if (e->relation != NULL) {
         *out = pst_dict_find(e->relation, pst_dict_hash(e->relation, name), name);
-        return *out >= 0 ? PST_OK : pst_table_fail(&t->table, column, "a relation that relations.csv lists");
+        return *out >= 0 ? PST_OK
+                         : pst_table_fail(&t->table, column, "a relation that is listed in relations.csv");
     }
     const int64_t end = e->relations >= 0 ? e->relations : INT32_MAX;
     return pst_table_integer(f, out) && *out >= 0 && *out < end
                ? PST_OK
-               : pst_table_fail(&t->table, column, "a relation's number (relations.csv would list names)");
+               : pst_table_fail(&t->table, column,
+                                "a number of a relation (for names, list them in relations.csv)");
 }
 
 static pst_rc put_edges(struct pst_numbered *t, int relation, const struct pst_tables_edges *e,
@@ -455,7 +459,7 @@ pst_rc pst_tables_edges(const struct pst_tables_spec *s, struct pst_tables_edges
     t.key[1] = named ? pst_table_column(&t.table, target_names) : 1;
     const int relation = named ? pst_table_column(&t.table, relation_names) : -1;
     if (rc == PST_OK && (t.key[0] < 0 || t.key[1] < 0 || t.table.columns < 2))
-        rc = no_column(&t.table, "", "source and one called target", "--columns");
+        rc = no_column(&t.table, "", "source and one named target", "--columns");
     const int64_t unknown[2] = {ROWS_UNKNOWN, relation >= 0 ? 3 : 2};
     e->three = relation >= 0;
     if (rc == PST_OK)

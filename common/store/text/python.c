@@ -20,7 +20,7 @@ static pst_rc find_package(const char *module, char out[4096])
     char self[3800];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n <= 0)
-        return pst_fail_errno("cannot tell where this program is");
+        return pst_fail_errno("cannot find the path of this program");
     self[n] = '\0';
     *strrchr(self, '/') = '\0';
     for (int i = 0; i < 2; i++) {
@@ -30,7 +30,8 @@ static pst_rc find_package(const char *module, char out[4096])
         if (access(file, R_OK) == 0)
             return PST_OK;
     }
-    return pst_fail(PST_E_UNSUPPORTED, "Penstock's Python package is neither in %s/%s nor in %s/%s", self,
+    return pst_fail(PST_E_UNSUPPORTED,
+                    "Penstock's Python package is missing: it is neither in %s/%s nor in %s/%s", self,
                     places[0], self, places[1]);
 }
 
@@ -43,14 +44,15 @@ static pst_rc wait_for(pid_t child, const char *program, const char *said)
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return PST_OK;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-        return pst_fail(PST_E_UNSUPPORTED,
-                        "cannot start %s: this format needs Python 3 (PENSTOCK_PYTHON names another)",
-                        program);
+        return pst_fail(
+            PST_E_UNSUPPORTED,
+            "cannot start %s: this format needs Python 3 (set PENSTOCK_PYTHON to use another interpreter)",
+            program);
     if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM))
-        return pst_fail(PST_E_INTERRUPTED, "interrupted while %s ran", program);
+        return pst_fail(PST_E_INTERRUPTED, "interrupted while %s was running", program);
     if (WIFSIGNALED(status))
-        return pst_fail(PST_E_PEER, "%s was ended by signal %d", program, WTERMSIG(status));
-    return pst_fail(PST_E_FORMAT, "%s", said[0] != '\0' ? said : "the files could not be read");
+        return pst_fail(PST_E_PEER, "%s was killed by signal %d", program, WTERMSIG(status));
+    return pst_fail(PST_E_FORMAT, "%s", said[0] != '\0' ? said : "Python could not read the files");
 }
 
 pst_rc pst_python_run(const char *module, const char *from, const char *out)
@@ -65,7 +67,7 @@ pst_rc pst_python_run(const char *module, const char *from, const char *out)
     int ends[2];
     program = program != NULL && program[0] != '\0' ? program : "python3";
     if (pipe(ends) != 0)
-        return pst_fail_errno("cannot make a pipe");
+        return pst_fail_errno("cannot create a pipe");
     pid_t child = fork();
     if (child == 0) {
         (void)dup2(ends[1], STDERR_FILENO);

@@ -82,7 +82,7 @@ static pst_rc take_field(struct pst_table *t, const char **p, char **plain, stru
     const char *begin = t->separator == '\t' ? *p : pst_text_skip_blanks(*p);
     const char *end = pst_text_field_end(begin, t->separator);
     if (end == NULL)
-        return pst_text_fail(&t->text, t->line, begin, "a quote at the end of a quoted field");
+        return pst_text_fail(&t->text, t->line, begin, "a closing quote (\")");
     *p = end;
     if (*begin == '"') {
         *f = (struct pst_table_field){*plain, pst_text_unquote(begin, end, *plain)};
@@ -111,7 +111,7 @@ static pst_rc take_fields(struct pst_table *t)
             continue;
         }
         char what[64];
-        (void)snprintf(what, sizeof what, "%d columns as in the first line", t->columns);
+        (void)snprintf(what, sizeof what, "%d columns, as in the first line", t->columns);
         return pst_text_fail(&t->text, t->line, p, what);
     }
     return pst_text_at_end(pst_text_skip_blanks(p))
@@ -127,19 +127,19 @@ static pst_rc count_columns(struct pst_table *t)
         const char *end =
             pst_text_field_end(t->separator == '\t' ? p : pst_text_skip_blanks(p), t->separator);
         if (end == NULL)
-            return pst_text_fail(&t->text, t->line, p, "a quote at the end of a quoted field");
+            return pst_text_fail(&t->text, t->line, p, "a closing quote (\")");
         t->columns++;
         p = pst_text_next_field(end, t->separator);
     }
     if (t->columns > PST_TABLE_COLUMNS_MAX)
-        return pst_fail(PST_E_LIMIT, "%s: %d columns: at most %d", t->text.path, t->columns,
+        return pst_fail(PST_E_LIMIT, "%s: %d columns; at most %d are supported", t->text.path, t->columns,
                         PST_TABLE_COLUMNS_MAX);
     t->field = calloc((size_t)t->columns, sizeof *t->field);
     t->name = calloc((size_t)t->columns, sizeof *t->name);
     t->plain = malloc(PST_TEXT_LINE_MAX + (size_t)t->columns);
     return t->field != NULL && t->name != NULL && t->plain != NULL
                ? PST_OK
-               : pst_fail(PST_E_NOMEM, "%s: no memory for a row", t->text.path);
+               : pst_fail(PST_E_NOMEM, "%s: out of memory: cannot allocate a row", t->text.path);
 }
 
 static bool is_name(const struct pst_table_field *f, const char *const *names)
@@ -162,7 +162,7 @@ static pst_rc look_at_first(struct pst_table *t, enum pst_table_header header, c
     }
     if (t->header || numbers || header == PST_TABLE_HEADER_NO)
         return PST_OK;
-    char what[128] = "numbers, or the name of a column, as";
+    char what[128] = "numbers, or the name of a column, for example";
     for (int i = 0; known[i] != NULL && i < 3; i++) {
         const size_t used = strlen(what);
         (void)snprintf(what + used, sizeof what - used, "%s %s", i > 0 ? " or" : "", known[i]);
@@ -175,10 +175,11 @@ static pst_rc keep_names(struct pst_table *t)
     for (int c = 0; c < t->columns; c++) {
         t->name[c] = strndup(t->field[c].text, t->field[c].bytes);
         if (t->name[c] == NULL)
-            return pst_fail(PST_E_NOMEM, "%s: no memory for the names of columns", t->text.path);
+            return pst_fail(PST_E_NOMEM, "%s: out of memory: cannot allocate the names of columns",
+                            t->text.path);
         for (int before = 0; before < c; before++)
             if (t->name[c][0] != '\0' && strcasecmp(t->name[before], t->name[c]) == 0)
-                return pst_fail(PST_E_FORMAT, "%s: two columns are called '%s'", t->text.path, t->name[c]);
+                return pst_fail(PST_E_FORMAT, "%s: two columns have the name '%s'", t->text.path, t->name[c]);
     }
     return PST_OK;
 }

@@ -30,7 +30,7 @@ static pst_rc read_some(struct pst_text *t, char *out, size_t room, size_t *got)
 
 static pst_rc damaged(const struct pst_text *t, const char *what)
 {
-    return pst_fail(PST_E_FORMAT, "%s: byte %" PRIu64 " of %" PRIu64 ": %s data are damaged: %s", t->path,
+    return pst_fail(PST_E_FORMAT, "%s: byte %" PRIu64 " of %" PRIu64 ": the %s data is damaged: %s", t->path,
                     t->file_at - (t->in_end - t->in_at), t->file_bytes,
                     t->kind == PST_TEXT_GZIP ? "gzip" : "zstd", what);
 }
@@ -44,7 +44,7 @@ static pst_rc inflate_step(struct pst_text *t, char *out, size_t room, size_t *w
     z->next_out = (Bytef *)out;
     z->avail_out = (uInt)room;
     if (t->codec_ended && inflateReset(z) != Z_OK)
-        return damaged(t, "cannot begin again");
+        return damaged(t, "cannot restart the decompression");
     int rc = inflate(z, Z_NO_FLUSH);
     t->in_at = t->in_end - z->avail_in;
     *wrote = room - z->avail_out;
@@ -98,12 +98,12 @@ static pst_rc start_codec(struct pst_text *t)
         z_stream *z = calloc(1, sizeof *z);
         t->codec = z;
         if (z == NULL || inflateInit2(z, 15 + 16) != Z_OK) /* the largest window; gzip's header */
-            return pst_fail(PST_E_NOMEM, "%s: no memory to decompress", t->path);
+            return pst_fail(PST_E_NOMEM, "%s: out of memory: cannot decompress", t->path);
         return PST_OK;
     }
     t->codec = ZSTD_createDStream();
     if (t->codec == NULL || ZSTD_isError(ZSTD_initDStream(t->codec)))
-        return pst_fail(PST_E_NOMEM, "%s: no memory to decompress", t->path);
+        return pst_fail(PST_E_NOMEM, "%s: out of memory: cannot decompress", t->path);
     return PST_OK;
 }
 
@@ -125,7 +125,7 @@ static pst_rc look_at_mark(struct pst_text *t)
 {
     const unsigned char *p = (const unsigned char *)t->buffer;
     if (t->fill >= 2 && ((p[0] == 0xff && p[1] == 0xfe) || (p[0] == 0xfe && p[1] == 0xff)))
-        return pst_fail(PST_E_FORMAT, "%s: UTF-16 text: expected UTF-8 (iconv converts it)", t->path);
+        return pst_fail(PST_E_FORMAT, "%s: the text is UTF-16: expected UTF-8 (iconv converts it)", t->path);
     if (t->fill >= 4 && memcmp(p, "PK\3\4", 4) == 0)
         return pst_fail(PST_E_FORMAT, "%s is a zip archive: unpack it, or compress it with gzip or zstd",
                         t->path);
@@ -152,14 +152,15 @@ pst_rc pst_text_open(struct pst_text *t, const char *path)
 {
     *t = (struct pst_text){.fd = -1, .line = 1};
     if (strlen(path) >= sizeof t->path)
-        return pst_fail(PST_E_LIMIT, "path of %zu bytes: at most %zu", strlen(path), sizeof t->path - 1);
+        return pst_fail(PST_E_LIMIT, "the path has %zu bytes; at most %zu are allowed", strlen(path),
+                        sizeof t->path - 1);
     memcpy(t->path, path, strlen(path) + 1);
     t->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (t->fd < 0)
         return pst_fail_errno("cannot open %s", path);
     struct stat st;
     if (fstat(t->fd, &st) != 0)
-        return pst_fail_errno("%s: cannot stat", path);
+        return pst_fail_errno("%s: cannot get the status of the file", path);
     if (!S_ISREG(st.st_mode))
         return pst_fail(PST_E_FORMAT, "%s: expected a regular file", path);
     t->file_bytes = (uint64_t)st.st_size;
@@ -168,7 +169,7 @@ pst_rc pst_text_open(struct pst_text *t, const char *path)
         malloc(PST_TEXT_LINE_MAX + 2); /* a newline that the file lacks, and a NUL that ends every scan */
     t->in = malloc(IN_BYTES);
     if (t->buffer == NULL || t->in == NULL)
-        return pst_fail(PST_E_NOMEM, "%s: no memory to read it", path);
+        return pst_fail(PST_E_NOMEM, "%s: out of memory: cannot read it", path);
     pst_rc rc = look_at_start(t);
     if (rc == PST_OK)
         rc = fill_buffer(t);
@@ -189,9 +190,8 @@ pst_rc pst_text_block(struct pst_text *t, const char **begin, const char **end)
     }
     char *last = t->fill > 0 ? memrchr(t->buffer, '\n', t->fill) : NULL;
     if (last == NULL && t->fill > 0)
-        return pst_fail(PST_E_FORMAT,
-                        "%s:%" PRId64 ": expected lines of at most %u bytes, found a longer one", t->path,
-                        t->line, PST_TEXT_LINE_MAX);
+        return pst_fail(PST_E_FORMAT, "%s:%" PRId64 ": the line is too long: at most %u bytes are allowed",
+                        t->path, t->line, PST_TEXT_LINE_MAX);
     t->begin = last != NULL ? (size_t)(last + 1 - t->buffer) : 0;
     *begin = t->buffer;
     *end = t->buffer + t->begin;

@@ -80,11 +80,11 @@ static pst_rc begin(struct reading *r, const char *line)
                       : (*p == ' ' || *p == '\t') && !at_end(blanks(p)) && p[1] != ' ' && p[1] != '\t';
     }
     if (r->columns > PST_TEXT_COLUMNS_MAX)
-        return pst_fail(PST_E_LIMIT, "%s: %" PRId64 " columns: at most %d", r->text.path, r->columns,
-                        PST_TEXT_COLUMNS_MAX);
+        return pst_fail(PST_E_LIMIT, "%s: %" PRId64 " columns; at most %d are supported", r->text.path,
+                        r->columns, PST_TEXT_COLUMNS_MAX);
     r->row.any = malloc((size_t)r->columns * 8);
     if (r->row.any == NULL)
-        return pst_fail(PST_E_NOMEM, "%s: no memory for a row", r->text.path);
+        return pst_fail(PST_E_NOMEM, "%s: out of memory: cannot allocate a row", r->text.path);
     const int64_t shape[2] = {r->spec->rows >= 0 ? r->spec->rows : ROWS_UNKNOWN, r->columns};
     r->begun = true;
     return pst_array_writer_init(&r->w, r->spec->to, r->dtype, 2, shape);

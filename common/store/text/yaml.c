@@ -47,15 +47,15 @@ static pst_rc check_map(const struct pst_yaml *y, pst_yaml_node map)
     const yaml_node_pair_t *pair = map->data.mapping.pairs.start;
     int n = key_count(map);
     if (n > PST_YAML_KEYS_MAX)
-        return pst_yaml_fail(y, map, "%d keys: at most %d", n, PST_YAML_KEYS_MAX);
+        return pst_yaml_fail(y, map, "%d keys; at most %d are allowed", n, PST_YAML_KEYS_MAX);
     for (int i = 0; i < n; i++) {
         pst_yaml_node key = node_of(y, pair[i].key);
         const char *text = pst_yaml_scalar(key);
         if (text == NULL)
-            return pst_yaml_fail(y, key, "expected a key that is text");
+            return pst_yaml_fail(y, key, "expected a string as the key");
         for (int k = 0; k < i; k++)
             if (strcmp(text, pst_yaml_scalar(node_of(y, pair[k].key))) == 0)
-                return pst_yaml_fail(y, key, "'%.80s' is there twice", text);
+                return pst_yaml_fail(y, key, "'%.80s' occurs twice", text);
     }
     return PST_OK;
 }
@@ -64,7 +64,7 @@ static pst_rc check_nodes(const struct pst_yaml *y)
 {
     pst_yaml_node root = pst_yaml_root(y);
     if (root == NULL || root->type != YAML_MAPPING_NODE)
-        return pst_fail(PST_E_FORMAT, "%s:1:1: expected a map of keys", y->path);
+        return pst_fail(PST_E_FORMAT, "%s:1:1: expected a map of keys at the top level", y->path);
     for (const yaml_node_t *node = y->document->nodes.start; node < y->document->nodes.top; node++) {
         pst_rc rc = node->type == YAML_MAPPING_NODE ? check_map(y, node) : PST_OK;
         if (rc != PST_OK)
@@ -80,23 +80,24 @@ static pst_rc check_brackets(const struct pst_yaml *y, FILE *f)
     for (int c = getc_unlocked(f); c != EOF; c = getc_unlocked(f))
         n += c == '[' || c == '{';
     rewind(f);
-    return n <= PST_YAML_BRACKETS_MAX ? PST_OK
-                                      : pst_fail(PST_E_LIMIT, "%s: %d brackets [ and {: at most %d", y->path,
-                                                 n, PST_YAML_BRACKETS_MAX);
+    return n <= PST_YAML_BRACKETS_MAX
+               ? PST_OK
+               : pst_fail(PST_E_LIMIT, "%s: %d opening brackets [ and {; at most %d are allowed", y->path, n,
+                          PST_YAML_BRACKETS_MAX);
 }
 
 static pst_rc parse(struct pst_yaml *y, FILE *f)
 {
     yaml_parser_t parser;
     if (yaml_parser_initialize(&parser) == 0)
-        return pst_fail(PST_E_NOMEM, "%s: no memory to read it", y->path);
+        return pst_fail(PST_E_NOMEM, "%s: out of memory: cannot read it", y->path);
     yaml_parser_set_input_file(&parser, f);
     pst_rc rc = PST_OK;
     if (yaml_parser_load(&parser, y->document) == 0) {
         yaml_mark_t mark = parser.problem_mark;
         rc = vfail(y, mark, parser.problem != NULL ? parser.problem : "not YAML");
         if (parser.error == YAML_MEMORY_ERROR)
-            rc = pst_fail(PST_E_NOMEM, "%s: no memory to read it", y->path);
+            rc = pst_fail(PST_E_NOMEM, "%s: out of memory: cannot read it", y->path);
         else if (parser.error == YAML_READER_ERROR)
             rc = pst_fail(PST_E_FORMAT, "%s: byte %zu: %s", y->path, parser.problem_offset,
                           parser.problem != NULL ? parser.problem : "not text");
@@ -112,7 +113,8 @@ pst_rc pst_yaml_load(struct pst_yaml *y, const char *path)
     struct stat st;
     *y = (struct pst_yaml){.document = NULL};
     if (strlen(path) >= sizeof y->path)
-        return pst_fail(PST_E_LIMIT, "path of %zu bytes: at most %zu", strlen(path), sizeof y->path - 1);
+        return pst_fail(PST_E_LIMIT, "the path has %zu bytes; at most %zu are allowed", strlen(path),
+                        sizeof y->path - 1);
     memcpy(y->path, path, strlen(path) + 1);
     if (stat(path, &st) != 0)
         return pst_fail_errno("cannot open %s", path);
@@ -122,8 +124,8 @@ pst_rc pst_yaml_load(struct pst_yaml *y, const char *path)
     if (f == NULL)
         return pst_fail_errno("cannot open %s", path);
     y->document = calloc(1, sizeof *y->document);
-    pst_rc rc =
-        y->document != NULL ? check_brackets(y, f) : pst_fail(PST_E_NOMEM, "%s: no memory to read it", path);
+    pst_rc rc = y->document != NULL ? check_brackets(y, f)
+                                    : pst_fail(PST_E_NOMEM, "%s: out of memory: cannot read it", path);
     if (rc == PST_OK) {
         rc = parse(y, f);
     } else {
@@ -188,7 +190,7 @@ pst_rc pst_yaml_text(const struct pst_yaml *y, pst_yaml_node map, const char *ke
     const char *text = pst_yaml_scalar(value);
     out[0] = '\0';
     if (value == NULL)
-        return needed ? pst_yaml_fail(y, map, "expected %s: it is missing", key) : PST_OK;
+        return needed ? pst_yaml_fail(y, map, "the key %s is missing", key) : PST_OK;
     if (text == NULL || text[0] == '\0' || strlen(text) >= room || strlen(text) != value->data.scalar.length)
         return pst_yaml_fail(y, value, "%s: expected text of 1 to %zu bytes", key, room - 1);
     memcpy(out, text, strlen(text) + 1);
@@ -201,7 +203,7 @@ pst_rc pst_yaml_int(const struct pst_yaml *y, pst_yaml_node map, const char *key
     pst_yaml_node value = pst_yaml_get(y, map, key);
     const char *text = pst_yaml_scalar(value);
     if (value == NULL)
-        return needed ? pst_yaml_fail(y, map, "expected %s: it is missing", key) : PST_OK;
+        return needed ? pst_yaml_fail(y, map, "the key %s is missing", key) : PST_OK;
     char *end = NULL;
     errno = 0;
     long long n = text != NULL ? strtoll(text, &end, 10) : 0;

@@ -51,7 +51,7 @@ static pst_rc find_directory(const struct pst_zip *z, uint64_t *at, uint64_t *by
     uint64_t room = z->file_bytes < END_BYTES + COMMENT_MAX ? z->file_bytes : END_BYTES + COMMENT_MAX;
     unsigned char *tail = malloc((size_t)room + 1);
     if (tail == NULL)
-        return pst_fail(PST_E_NOMEM, "%s: no memory to read it", z->path);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot read %s", z->path);
     pst_rc rc = read_at(z, z->file_bytes - room, tail, (size_t)room);
     int64_t k = (int64_t)room - END_BYTES;
     while (rc == PST_OK && k >= 0 && number(tail + k, 4) != END_MARK)
@@ -116,7 +116,8 @@ static pst_rc read_members(struct pst_zip *z, const unsigned char *list, size_t 
         memcpy(m->name, list + k + 46, name);
         read_zip64(m, list + k + 46 + name, extra);
         if (number(list + k + 8, 2) & 1)
-            return pst_fail(PST_E_UNSUPPORTED, "%s: member %s is encrypted", z->path, m->name);
+            return pst_fail(PST_E_UNSUPPORTED, "%s: member %s is encrypted, which is not supported", z->path,
+                            m->name);
         z->members++;
         k += 46 + name + extra + comment;
     }
@@ -127,20 +128,22 @@ pst_rc pst_zip_open(struct pst_zip *z, const char *path)
 {
     *z = (struct pst_zip){.fd = -1};
     if (strlen(path) >= sizeof z->path)
-        return pst_fail(PST_E_LIMIT, "path of %zu bytes: at most %zu", strlen(path), sizeof z->path - 1);
+        return pst_fail(PST_E_LIMIT, "the path has %zu bytes; at most %zu are allowed", strlen(path),
+                        sizeof z->path - 1);
     memcpy(z->path, path, strlen(path) + 1);
     uint64_t at = 0, bytes = 0, count = 0;
     pst_rc rc = pst_file_open(path, &z->fd, &z->file_bytes);
     if (rc == PST_OK)
         rc = find_directory(z, &at, &bytes, &count);
     if (rc == PST_OK && (bytes > PST_ZIP_DIRECTORY_MAX || count > PST_ZIP_MEMBERS_MAX))
-        rc = pst_fail(PST_E_LIMIT, "%s: %" PRIu64 " members: at most %d", path, count, PST_ZIP_MEMBERS_MAX);
+        rc = pst_fail(PST_E_LIMIT, "%s: %" PRIu64 " members; at most %d are supported", path, count,
+                      PST_ZIP_MEMBERS_MAX);
     if (rc != PST_OK)
         return rc;
     unsigned char *list = malloc((size_t)bytes + 1);
     z->member = calloc((size_t)count + 1, sizeof *z->member);
     if (list == NULL || z->member == NULL)
-        rc = pst_fail(PST_E_NOMEM, "%s: no memory for its members", path);
+        rc = pst_fail(PST_E_NOMEM, "%s: out of memory: cannot read its list of members", path);
     if (rc == PST_OK)
         rc = read_at(z, at, list, (size_t)bytes);
     if (rc == PST_OK)
@@ -209,7 +212,7 @@ static pst_rc copy_deflated(struct copy *c)
 {
     z_stream s = {.zalloc = Z_NULL};
     if (inflateInit2(&s, -15) != Z_OK)
-        return pst_fail(PST_E_NOMEM, "%s: no memory to decompress", c->z->path);
+        return pst_fail(PST_E_NOMEM, "%s: out of memory: cannot decompress", c->z->path);
     pst_rc rc = PST_OK;
     int status = Z_OK;
     while (rc == PST_OK && status != Z_STREAM_END) {
@@ -241,10 +244,13 @@ pst_rc pst_zip_extract(const struct pst_zip *z, const struct pst_zip_member *m, 
     if (rc != PST_OK)
         return rc;
     if (number(local, 4) != LOCAL_MARK)
-        return pst_fail(PST_E_FORMAT, "%s: member %s is not at byte %" PRIu64, z->path, m->name, m->at);
+        return pst_fail(PST_E_FORMAT,
+                        "%s: member %s does not begin at byte %" PRIu64
+                        ", where the archive's directory says",
+                        z->path, m->name, m->at);
     struct copy *c = calloc(1, sizeof *c);
     if (c == NULL)
-        return pst_fail(PST_E_NOMEM, "%s: no memory to unpack %s", z->path, m->name);
+        return pst_fail(PST_E_NOMEM, "%s: out of memory: cannot unpack %s", z->path, m->name);
     c->z = z;
     c->progress = progress;
     pst_progress_begin(progress, m->name, m->bytes, true);
@@ -259,8 +265,10 @@ pst_rc pst_zip_extract(const struct pst_zip *z, const struct pst_zip_member *m, 
     else if (rc == PST_OK && m->method == 8)
         rc = copy_deflated(c);
     else if (rc == PST_OK)
-        rc = pst_fail(PST_E_UNSUPPORTED, "%s: member %s is compressed by method %d: expected none or deflate",
-                      z->path, m->name, m->method);
+        rc = pst_fail(
+            PST_E_UNSUPPORTED,
+            "%s: member %s uses compression method %d, which is not supported: expected stored or deflate",
+            z->path, m->name, m->method);
     if (rc == PST_OK && (c->wrote != m->bytes || (uint32_t)c->crc != m->crc))
         rc = pst_fail(PST_E_FORMAT,
                       "%s: member %s: expected %" PRIu64 " bytes with CRC %08x, found %" PRIu64 " with %08x",

@@ -162,7 +162,7 @@ context *new_stack()
     ctx->bottom = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (ctx->bottom == MAP_FAILED) {
-        fprintf(stderr, "no memory for the stack of a thread\n");
+        fprintf(stderr, "out of memory: cannot allocate the stack of a thread\n");
         abort();
     }
 #if defined(__SANITIZE_THREAD__)
@@ -241,7 +241,7 @@ bool complete(fiber *f, fiber *warp, int lanes)
         const fiber *other = &warp[lane];
         if (lane >= lanes || other->state == DONE) {
             snprintf(text, sizeof text, "%s waits for lane %d, which %s (mask %08x)", name_of(f->op), lane,
-                     lane >= lanes ? "the block does not have" : "has left the kernel", f->mask);
+                     lane >= lanes ? "does not exist in this block" : "has left the kernel", f->mask);
             wrong(text, f, f->site);
         }
         if (other->state != IN_WARP) {
@@ -316,9 +316,10 @@ void check_stuck(int before)
     }
     if (!first)
         return;
-    snprintf(text, sizeof text,
-             "deadlock: %d threads wait at a block's barrier, %d for lanes of their warp, %d have left",
-             blocks, warps, r.done);
+    snprintf(
+        text, sizeof text,
+        "deadlock: %d threads wait at the block's barrier, %d wait for lanes of their warp, %d have ended",
+        blocks, warps, r.done);
     wrong(text, first, first->site);
 }
 
@@ -367,7 +368,7 @@ uint64_t pst_cu_host_warp(pst_cu_host_op op, unsigned mask, uint64_t value, int 
     f->width = width;
     f->site = site;
     if (!(mask >> lane & 1))
-        wrong("a lane is not in its own mask", f, site);
+        wrong("a lane is missing in its own mask", f, site);
     f->state = IN_WARP;
     if (!complete(f, warp, r.count - first)) {
         f = pause_here(IN_WARP);
@@ -387,7 +388,7 @@ int pst_cu_host_block(bool predicate, pst_cu_site site)
     fiber *f = &r.threads[r.current];
     f->site = site;
     if (r.done > 0)
-        wrong("a barrier of the block, but some threads have left the kernel", f, site);
+        wrong("a thread waits at the block's barrier, but other threads of the block have ended", f, site);
     for (int i = 0; i < r.count; i++) {
         const fiber *other = &r.threads[i];
         if (other->state == IN_BLOCK && other->site.line != site.line)

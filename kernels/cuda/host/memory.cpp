@@ -111,7 +111,7 @@ void on_fault(int number, siginfo_t *info, void *)
         ours = ours || (a.base && at >= a.base && at < a.base + GPU_BYTES);
     for (const auto &o : st().open)
         ours = ours || (at >= o.second.mapped && at < o.second.mapped + o.second.bytes);
-    static const char text[] = "error: host code touched device memory of a virtual GPU\n";
+    static const char text[] = "error: code on the host accessed device memory of a virtual GPU\n";
     if (ours)
         (void)!write(STDERR_FILENO, text, sizeof text - 1);
     (void)sigaction(number, &st().before, nullptr);
@@ -338,9 +338,9 @@ cudaError_t cudaFree(void *at)
     block *b = &a->shared->blocks[found->second.index];
     for (const auto &opener : b->openers)
         if (opener.load() != 0 && pst_cu_host_alive(opener.load()))
-            pst_cu_host_wrong(
-                "cudaFree of memory of cuda:%d that process %d has open; that process must close it first",
-                device, opener.load());
+            pst_cu_host_wrong("cudaFree of memory of cuda:%d that is still open in process %d: that process "
+                              "must close it first",
+                              device, opener.load());
     const size_t bytes = found->second.bytes, first = (found->first + PAGE - 1) / PAGE * PAGE,
                  end = (found->first + bytes) / PAGE * PAGE;
     b->id.store(0);

@@ -147,13 +147,13 @@ pst_rc reach_pairs(struct pst_k_nvme_drive *d, char *why)
             !reach(&image->prp, host->prp, &error) ||
             !reach(&image->sq_doorbell, host->sq_doorbell, &error) ||
             !reach(&image->cq_doorbell, host->cq_doorbell, &error))
-            return refused(why, "a queue outside of the memory that is shared with it", error);
+            return refused(why, "a queue that is not in the memory shared with the GPU", error);
     }
     cudaError_t error = cudaSuccess;
     uint32_t *stop = NULL;
     if (!reach(&d->layout.staging, d->layout.staging, &error) ||
         !reach(&stop, const_cast<uint32_t *>(d->o.stop), &error))
-        return refused(why, "memory outside of what is shared with it", error);
+        return refused(why, "a buffer that is not in the memory shared with the GPU", error);
     d->view.stop = stop;
     return PST_OK;
 }
@@ -234,7 +234,8 @@ pst_rc pst_cu_nvme_drive_new(const struct pst_k_nvme_drive_options *o, struct ps
            o->most > 0 && o->timeout_ms > 0);
     const uint64_t queues = (uint64_t)o->ssds * o->queues_each, ios = (uint64_t)o->batches * o->most;
     if (queues > PST_K_NVME_DRIVE_QUEUES_MAX || ios > PST_K_NVME_DRIVE_IOS_MAX) {
-        (void)snprintf(why, PST_TWIN_WHY_BYTES, "%llu queues and %llu commands; expected at most %d and %d",
+        (void)snprintf(why, PST_TWIN_WHY_BYTES,
+                       "%llu queues and %llu commands; at most %d queues and %d commands are supported",
                        (unsigned long long)queues, (unsigned long long)ios, PST_K_NVME_DRIVE_QUEUES_MAX,
                        PST_K_NVME_DRIVE_IOS_MAX);
         return PST_E_LIMIT;
@@ -244,7 +245,7 @@ pst_rc pst_cu_nvme_drive_new(const struct pst_k_nvme_drive_options *o, struct ps
         if (d)
             d->o.queue = o->queue;
         pst_cu_nvme_drive_free(d);
-        (void)snprintf(why, PST_TWIN_WHY_BYTES, "no memory for a drive");
+        (void)snprintf(why, PST_TWIN_WHY_BYTES, "out of memory: cannot allocate the state of the drives");
         return PST_E_NOMEM;
     }
     (void)pst_cu_checked(o->queue, cudaSetDevice(o->queue->device));

@@ -96,8 +96,8 @@ static pst_rc take_memory(struct pst_cache_rows *c, uint64_t stride)
         return c->rows != NULL && c->index_memory != NULL
                    ? PST_OK
                    : pst_fail(PST_E_NOMEM,
-                              "no memory to cache %lld rows of %llu bytes; set a smaller cpu_cache for the "
-                              "planner",
+                              "out of memory: cannot cache %lld rows of %llu bytes; set a smaller cpu_cache "
+                              "for the planner",
                               (long long)c->n, (unsigned long long)stride);
     }
     const char *what = "cached rows (set a smaller cpu_cache for the planner)";
@@ -113,7 +113,7 @@ static pst_rc take_memory(struct pst_cache_rows *c, uint64_t stride)
 static pst_rc check_ids(const int64_t *ids, int64_t n, const struct pst_array *features, int64_t rows)
 {
     if (ids[0] < 0 || ids[n - 1] >= rows)
-        return pst_fail(PST_E_FORMAT, "the plan caches vertex %lld, and %s has %lld rows",
+        return pst_fail(PST_E_FORMAT, "the plan caches vertex %lld, but %s has only %lld rows",
                         (long long)(ids[0] < 0 ? ids[0] : ids[n - 1]), features->path, (long long)rows);
     for (int64_t i = 1; i < n; i++)
         if (ids[i] == ids[i - 1])
@@ -147,7 +147,7 @@ static pst_rc load_device(struct pst_cache_rows *c, const struct reading *r, con
     }
     if (rc == PST_OK) {
         c->index = d->twin->cache_init(c->index_memory, device_ids, c->n);
-        rc = c->index ? PST_OK : pst_fail(PST_E_IO, "%s: cannot make the index of the cache", d->name);
+        rc = c->index ? PST_OK : pst_fail(PST_E_IO, "%s: cannot create the index of the cache", d->name);
     }
     pst_device_give(d, staging);
     pst_device_give(d, device_ids);
@@ -166,7 +166,7 @@ pst_rc pst_cache_rows_load(struct pst_cache_rows *c, struct pst_device *device,
     int64_t *ids = malloc((size_t)n * sizeof *ids);
     pst_rc rc = PST_OK;
     if (reading.window == NULL || ids == NULL) {
-        rc = pst_fail(PST_E_NOMEM, "no memory to read %lld cached rows", (long long)n);
+        rc = pst_fail(PST_E_NOMEM, "out of memory: cannot read %lld cached rows", (long long)n);
         goto out;
     }
     memcpy(ids, vertices, (size_t)n * sizeof *ids);

@@ -27,8 +27,10 @@ static pst_rc open_cuda(struct pst_device *d)
     uint64_t there, all;
     d->twin = pst_twin_open(NULL, why);
     if (d->twin == NULL)
-        return pst_fail(PST_E_UNSUPPORTED, "cannot use %s: %s (build on a machine with nvcc, or use cpu:0)",
-                        d->name, why);
+        return pst_fail(
+            PST_E_UNSUPPORTED,
+            "cannot use %s: %s (build Penstock on a machine with nvcc, or place the stage on cpu:0)", d->name,
+            why);
     if (d->twin->room(d->number, &there, &all, why) != PST_OK)
         return pst_fail(PST_E_UNSUPPORTED,
                         "cannot use %s: %s (`penstock probe` lists the GPUs of this machine)", d->name, why);
@@ -79,7 +81,7 @@ pst_rc pst_device_queue(struct pst_device *d, struct pst_queue_options options)
     if (rc == PST_OK)
         return PST_OK;
     say_room(d, left, sizeof left);
-    return pst_fail(rc, "%s: cannot make a queue for calls over %lld ids and %lld columns: %s; %s", d->name,
+    return pst_fail(rc, "%s: cannot create a queue for calls over %lld ids and %lld columns: %s; %s", d->name,
                     (long long)options.most, (long long)options.columns, why, left);
 }
 
@@ -89,7 +91,7 @@ pst_rc pst_device_take(struct pst_device *d, enum pst_twin_memory kind, uint64_t
     char why[PST_TWIN_WHY_BYTES] = "", left[256];
     *at = NULL;
     if (d->ntaken == PST_DEVICE_TAKEN_MAX)
-        return pst_fail(PST_E_LIMIT, "this stage takes more than %d pieces of memory on %s",
+        return pst_fail(PST_E_LIMIT, "this stage allocates more than %d pieces of memory on %s",
                         PST_DEVICE_TAKEN_MAX, d->name);
     const pst_rc rc = d->twin->alloc(d->number, kind, bytes, at, why);
     if (rc == PST_OK) {
@@ -102,9 +104,8 @@ pst_rc pst_device_take(struct pst_device *d, enum pst_twin_memory kind, uint64_t
     say_room(d, left, sizeof left);
     return pst_fail(
         rc,
-        "%s: no memory for %s: this stage asked for %llu bytes of %s memory, %s, and it has taken %llu "
-        "before "
-        "(%s)",
+        "%s: out of memory: cannot allocate %s: this stage asked for %llu bytes of %s memory, %s, and it "
+        "already has %llu bytes (%s)",
         d->name, what, (unsigned long long)bytes, kind == PST_TWIN_MEMORY_DEVICE ? "device" : "pinned host",
         left, (unsigned long long)(kind == PST_TWIN_MEMORY_DEVICE ? d->device_bytes : d->pinned_bytes), why);
 }
@@ -171,7 +172,7 @@ pst_rc pst_device_recorded(struct pst_device *d, bool *data_fault)
     if (rc != PST_OK)
         return rc;
     if (__atomic_load_n(&d->record->sequence, __ATOMIC_ACQUIRE) != d->records)
-        return pst_fail(PST_E_STATE, "%s: the record of a batch did not come", d->name);
+        return pst_fail(PST_E_STATE, "%s: the GPU did not deliver a batch's record", d->name);
     *data_fault = d->record->rc != PST_OK;
     return (pst_rc)d->record->rc;
 }

@@ -74,13 +74,15 @@ static pst_rc map_all(struct pst_gnn_eval *eval, const struct pst_gnn_config *c)
     eval->offset = calloc(norms, sizeof *eval->offset);
     eval->work = pst_hugepage_map(eval->work_bytes);
     if (!eval->buffers || !eval->scale || !eval->offset || !eval->work)
-        return pst_fail(
-            PST_E_NOMEM,
-            "no memory for the buffers of the evaluation: %zu bytes for each of %d threads, and %zu",
-            eval->worker_bytes, eval->threads, eval->work_bytes);
+        return pst_fail(PST_E_NOMEM,
+                        "out of memory: cannot allocate the buffers of the evaluation: %zu bytes for each of "
+                        "%d threads, and %zu more",
+                        eval->worker_bytes, eval->threads, eval->work_bytes);
     eval->predicted = dir ? pst_gnn_file_map(dir, predicted) : pst_hugepage_map(predicted);
     if (!eval->predicted)
-        return dir ? PST_E_IO : pst_fail(PST_E_NOMEM, "no memory for %zu bytes of predictions", predicted);
+        return dir ? PST_E_IO
+                   : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %zu bytes of predictions",
+                              predicted);
     if (!c->aggregate)
         return PST_OK;
     const pst_rc rc = pst_gnn_rows_open(&eval->kept, eval->ds->vertices, pst_gnn_width(c->hidden), dir);
@@ -137,7 +139,8 @@ static pst_rc score(const struct pst_gnn_eval *eval, const struct pst_array *spl
     int64_t right = 0, counted = 0;
     for (int64_t i = 0; labels && ids && i < split->shape[0]; i++) {
         if (ids[i] < 0 || ids[i] >= eval->ds->vertices)
-            return pst_fail(PST_E_FORMAT, "%s: entry %lld is vertex %lld, and the graph has %lld vertices",
+            return pst_fail(PST_E_FORMAT,
+                            "%s: entry %lld is vertex %lld, but the graph has only %lld vertices",
                             split->path, (long long)i, (long long)ids[i], (long long)eval->ds->vertices);
         if (labels[ids[i]] < 0)
             continue;

@@ -310,7 +310,7 @@ static void mean_task(void *arg, int64_t task, int worker)
     if (rc != PST_OK)
         rc = pst_fail(rc,
                       "%s or %s: the neighbours of vertices %lld to %lld are out of range or not in order; "
-                      "`penstock verify` shows the damage",
+                      "`penstock verify` shows details",
                       eval->ds->indptr.path, eval->ds->indices.path, (long long)first,
                       (long long)(first + n - 1));
     if (rc == PST_OK && job->to == eval->ds->vertices)

@@ -19,9 +19,9 @@ static pst_rc check_config(const struct pst_gnn_config *c)
             "the model has %lld features, %lld hidden columns and %lld classes; each must be at least 1",
             (long long)c->in, (long long)c->hidden, (long long)c->classes);
     if (c->residual && c->layers == 2)
-        return pst_fail(PST_E_ARG,
-                        "residual joins the input and output of hidden layers of equal width; with 2 layers "
-                        "there are none: set layers to 3 or more, or residual to false");
+        return pst_fail(
+            PST_E_ARG, "residual adds the input of a hidden layer to its output where both have equal width, "
+                       "which needs at least 3 layers: set layers to 3 or more, or residual to false");
     if (!(c->dropout >= 0 && c->dropout < 1) || !(c->input_dropout >= 0 && c->input_dropout < 1))
         return pst_fail(PST_E_ARG, "dropout is %g and input_dropout %g; expected 0 or more, and less than 1",
                         c->dropout, c->input_dropout);
@@ -194,11 +194,10 @@ static pst_rc take_host(struct pst_gnn_model *model)
     if (model->weight && model->m && model->v && model->running && model->spent &&
         (!cpu || (model->grad && model->work)))
         return PST_OK;
-    return pst_fail(
-        PST_E_NOMEM,
-        "no memory for a model of %lld parameters and %zu bytes of address space for its activations "
-        "(%lld rows)",
-        (long long)model->size, cpu ? model->work_bytes : 0, (long long)model->config.rows_max);
+    return pst_fail(PST_E_NOMEM,
+                    "out of memory: cannot allocate a model of %lld parameters and %zu bytes of address "
+                    "space for its activations (%lld rows)",
+                    (long long)model->size, cpu ? model->work_bytes : 0, (long long)model->config.rows_max);
 }
 
 /* The arrays on the device, in one piece, the gradient first. */
@@ -218,10 +217,10 @@ static pst_rc take_device(struct pst_gnn_model *model)
                                         .m = reals + 2 * model->size,
                                         .v = reals + 3 * model->size,
                                         .running = reals + 4 * model->size};
-    (void)snprintf(what, sizeof what,
-                   "the activations of %lld input rows (fewer need a smaller margin, batch or fanout of the "
-                   "sampler)",
-                   (long long)model->config.rows_max);
+    (void)snprintf(
+        what, sizeof what,
+        "the activations of %lld input rows (a smaller margin, batch or fanout of the sampler needs fewer)",
+        (long long)model->config.rows_max);
     rc = pst_device_take(device, PST_TWIN_MEMORY_DEVICE, model->work_bytes, what, &at);
     model->work = at;
     return rc;

@@ -36,7 +36,7 @@ static pst_rc plan_pass(const struct pst_gnn_model *model, const struct pst_gnn_
     const struct pst_gnn_config *c = &model->config;
     if (c->aggregate && (int)batch->mb.hops != c->layers)
         return pst_fail(PST_E_ARG,
-                        "the minibatch has %u hops and the model %d layers; both numbers must be equal",
+                        "the minibatch has %u hops, but the model has %d layers: both numbers must be equal",
                         batch->mb.hops, c->layers);
     for (int l = 0; l < c->layers; l++) {
         const int h = block_of(model, l);
@@ -48,10 +48,10 @@ static pst_rc plan_pass(const struct pst_gnn_model *model, const struct pst_gnn_
     }
     pst_gnn_pass_layout(model, pass, needs_copy(model, batch));
     if (pass->bytes > model->work_bytes)
-        return pst_fail(
-            PST_E_LIMIT,
-            "a minibatch of %lld input rows needs %zu bytes of activations; there are %zu, for %lld rows",
-            (long long)pass->src[0], pass->bytes, model->work_bytes, (long long)c->rows_max);
+        return pst_fail(PST_E_LIMIT,
+                        "a minibatch of %lld input rows needs %zu bytes of activations, but the model has "
+                        "only %zu, for %lld rows",
+                        (long long)pass->src[0], pass->bytes, model->work_bytes, (long long)c->rows_max);
     return PST_OK;
 }
 

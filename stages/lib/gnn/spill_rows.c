@@ -81,7 +81,8 @@ pst_rc pst_gnn_rows_open(struct pst_gnn_rows *rows, int64_t n, int64_t ld, const
     }
     rows->memory = pst_hugepage_map(rows->bytes);
     return rows->memory ? PST_OK
-                        : pst_fail(PST_E_NOMEM, "no memory for %zu bytes of activations", rows->bytes);
+                        : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %zu bytes of activations",
+                                   rows->bytes);
 }
 
 void pst_gnn_rows_close(struct pst_gnn_rows *rows)

@@ -141,7 +141,7 @@ static pst_rc write_state(const char *path, const struct pst_gnn_model *model,
     pst_rc rc = PST_E_NOMEM;
     size_t n = 0;
     if (!tensors || !values) {
-        rc = pst_fail(PST_E_NOMEM, "no memory to describe a checkpoint");
+        rc = pst_fail(PST_E_NOMEM, "out of memory: cannot write the metadata of a checkpoint");
         goto out;
     }
     for (; n < PROGRESS_FIELDS; n++) {
@@ -202,7 +202,7 @@ static pst_rc expect_text(const struct pst_checkpoint *ck, const char *key, cons
     if (!found)
         return PST_E_FORMAT;
     if (strcmp(found, expected) != 0)
-        return pst_fail(PST_E_ARG, "%s was made with another %s: it has \"%s\", and this run has \"%s\"",
+        return pst_fail(PST_E_ARG, "%s was made with another %s: it has \"%s\", but this run has \"%s\"",
                         ck->path, key, found, expected);
     return PST_OK;
 }
@@ -226,7 +226,7 @@ static pst_rc load_tensors(const struct pst_checkpoint *ck, struct pst_gnn_model
 {
     struct pst_tensor *tensors = malloc(PST_CHECKPOINT_TENSORS_MAX * sizeof *tensors);
     if (!tensors)
-        return pst_fail(PST_E_NOMEM, "no memory to read %s", ck->path);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot read %s", ck->path);
     const size_t n = list_tensors(model, tensors);
     pst_rc rc = PST_OK;
     for (size_t i = 0; i < n && rc == PST_OK; i++)
@@ -276,7 +276,8 @@ static pst_rc parse_model(const struct pst_checkpoint *ck, struct pst_gnn_config
     /* The configuration of such a model; init checks the rest. */
     if (!known || c->layers < 2 || c->layers > PST_GNN_LAYERS_MAX || c->in < 1 || c->in > 1 << 24 ||
         c->hidden < 1 || c->hidden > 1 << 20 || c->classes < 1 || c->classes > 1 << 20)
-        return pst_fail(PST_E_FORMAT, "%s: this version does not know its model, \"%s\"", ck->path, text);
+        return pst_fail(PST_E_FORMAT, "%s: this version of Penstock does not support its model, \"%s\"",
+                        ck->path, text);
     return PST_OK;
 }
 

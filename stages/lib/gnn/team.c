@@ -89,7 +89,7 @@ pst_rc pst_gnn_team_new(struct pst_gnn_team **made, int threads)
     struct pst_gnn_team *team = aligned_alloc(PST_CACHE_LINE, sizeof *team);
     *made = NULL;
     if (!team)
-        return pst_fail(PST_E_NOMEM, "no memory for a team of %d threads", threads);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot start a team of %d threads", threads);
     memset(team, 0, sizeof *team);
     for (team->threads = 1; team->threads < threads; team->threads++) {
         const int failed = start(team, team->threads - 1);

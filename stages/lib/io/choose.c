@@ -63,15 +63,16 @@ static pst_rc suits_gpu(const struct pst_io_nvme_config *nvme, bool faulty)
 {
     const double most_ms = 1000 * pst_queue_wait_s() / 2;
     if (faulty)
-        return pst_fail(PST_E_ARG,
-                        "fault_rate, fault_short_rate, fault_delay_us and fault_row need the disk stage on a "
-                        "CPU; on %s, use faults of emulated drives (\"emulated\": {\"faults\": ...})",
-                        nvme->gpu);
+        return pst_fail(
+            PST_E_ARG,
+            "fault_rate, fault_short_rate, fault_delay_us and fault_row work only if the disk stage is on a "
+            "CPU; on %s, use the faults of emulated drives (\"emulated\": {\"faults\": ...})",
+            nvme->gpu);
     if (nvme->timeout_ms <= most_ms)
         return PST_OK;
     return pst_fail(PST_E_ARG,
-                    "timeout_ms is %u; on %s, kernels wait that long for a drive, so it can be at most half "
-                    "of the longest wait for a GPU (%g s, PENSTOCK_GPU_WAIT_S): %.0f",
+                    "timeout_ms is %u; on %s it can be at most half of the longest wait for a GPU (%g s, set "
+                    "by PENSTOCK_GPU_WAIT_S), that is, %.0f",
                     nvme->timeout_ms, nvme->gpu, pst_queue_wait_s(), most_ms);
 }
 
@@ -108,7 +109,7 @@ const struct pst_io_backend_ops *pst_io_backend_named(const char *name)
         if (strcmp(name, all[i]->name) == 0)
             return all[i];
     }
-    (void)pst_fail(PST_E_ARG, "there is no disk backend \"%s\"; expected auto|" PST_IO_BACKEND_NAMES, name);
+    (void)pst_fail(PST_E_ARG, "unknown disk backend \"%s\"; expected auto|" PST_IO_BACKEND_NAMES, name);
     return NULL;
 }
 

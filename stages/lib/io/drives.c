@@ -53,8 +53,10 @@ static pst_rc start_emulated(struct pst_io_drives *d, const struct pst_io_config
                               "dilate", c->nvme->dilate, "namespaces", namespaces(d, c));
     char *text =
         whole != NULL && json_object_update(whole, json) == 0 ? json_dumps(whole, JSON_COMPACT) : NULL;
-    pst_rc rc = text != NULL ? pst_nvme_emulated_start(&d->emulated, text)
-                             : pst_fail(PST_E_NOMEM, "no memory for a configuration");
+    pst_rc rc =
+        text != NULL
+            ? pst_nvme_emulated_start(&d->emulated, text)
+            : pst_fail(PST_E_NOMEM, "out of memory: cannot write the configuration of the emulated drives");
     free(text);
     json_decref(whole);
     json_decref(json);
@@ -69,12 +71,13 @@ static pst_rc start_emulated(struct pst_io_drives *d, const struct pst_io_config
 static pst_rc connect_drives(struct pst_io_drives *d, const struct pst_io_config *c)
 {
     char *list = strdup(c->nvme->drives != NULL ? c->nvme->drives : "");
-    pst_rc rc = list != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory for the drives' addresses");
+    pst_rc rc =
+        list != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the drives' addresses");
     char *save = NULL;
     for (char *at = list != NULL ? strtok_r(list, ", ", &save) : NULL; at != NULL && rc == PST_OK;
          at = strtok_r(NULL, ", ", &save)) {
         if (d->n == PST_NVME_SSDS_MAX)
-            rc = pst_fail(PST_E_LIMIT, "more than %d drives", PST_NVME_SSDS_MAX);
+            rc = pst_fail(PST_E_LIMIT, "too many drives: at most %d are supported", PST_NVME_SSDS_MAX);
         else
             rc = pst_nvme_vfio_connect(&d->t[d->n], at);
         d->n += rc == PST_OK;
@@ -132,8 +135,8 @@ static pst_rc read_signature(struct pst_io_drives *d, uint32_t drive, const stru
     pst_nvme_dma_free(&block);
     if (rc == PST_OK && d->n > 1 && extent->unit % (1ull << d->lba_shift) != 0)
         return pst_fail(PST_E_UNSUPPORTED,
-                        "%s: groups of %u rows of %llu bytes do not fill its blocks of %u bytes: the drive "
-                        "was formatted after they were stored; run `penstock store` again",
+                        "%s: groups of %u rows of %llu bytes do not fill the drive's blocks of %u bytes: the "
+                        "drive was formatted after the rows were written; run `penstock store` again",
                         d->t[drive].what, stripe.group, (unsigned long long)stripe.row_bytes,
                         1u << d->lba_shift);
     return rc;
@@ -157,10 +160,10 @@ static pst_rc bring_up(struct pst_io_drives *d, uint32_t i, const struct pst_io_
     while ((1u << shift) < ns.lba_bytes)
         shift++;
     if (i > 0 && shift != d->lba_shift)
-        return pst_fail(
-            PST_E_UNSUPPORTED,
-            "%s has blocks of %u bytes and %s blocks of %u; expected the same for all drives of a dataset",
-            d->t[i].what, 1u << shift, d->t[0].what, 1u << d->lba_shift);
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "%s has blocks of %u bytes, but %s has blocks of %u: all drives of a dataset must "
+                        "have the same block size",
+                        d->t[i].what, 1u << shift, d->t[0].what, 1u << d->lba_shift);
     d->lba_shift = shift;
     for (int r = 0; r < d->nregions && rc == PST_OK; r++)
         rc = d->t[i].ops->dma_map(&d->t[i], (void *)(uintptr_t)d->regions[r].base, d->regions[r].bytes,

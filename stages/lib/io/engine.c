@@ -76,8 +76,8 @@ static pst_rc make_memory(struct pst_disk *d)
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     d->staging = staging == MAP_FAILED ? NULL : staging;
     if (d->tables == NULL || d->ops == NULL || d->staging == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for %d disk operations of %llu bytes", c->depth,
-                        (unsigned long long)c->coalesce_bytes);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %d disk operations of %llu bytes",
+                        c->depth, (unsigned long long)c->coalesce_bytes);
     for (int i = 0; i < c->depth; i++) {
         d->ops[i].io.iov = d->ops[i].iov;
         d->ops[i].staging = d->staging + (size_t)i * d->staging_bytes;
@@ -98,7 +98,7 @@ pst_rc pst_disk_new(struct pst_disk **out, const struct pst_disk_config *config,
         return rc;
     struct pst_disk *d = calloc(1, sizeof *d);
     if (d == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for the disk engine");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the disk engine");
     d->config = *config;
     for (int i = 0; i < PST_REQUEST_FILES_MAX; i++)
         d->files[i].fd = d->files[i].direct = -1;
@@ -210,8 +210,7 @@ pst_rc pst_disk_add(struct pst_disk *d, struct pst_disk_ticket *ticket, void *sl
             PST_E_FORMAT, "a table of %llu disk requests at byte %llu does not fit its slot of %llu bytes",
             (unsigned long long)count, (unsigned long long)table_at, (unsigned long long)slot_bytes);
     if (d->ntables == d->config.tables_max)
-        return pst_fail(PST_E_LIMIT, "the limit of %u waiting tables of disk requests is reached",
-                        d->ntables);
+        return pst_fail(PST_E_LIMIT, "more than %u tables of disk requests are waiting", d->ntables);
     d->tables[(d->head + d->ntables++) % d->config.tables_max] = (struct pst_disk_table){
         .ticket = ticket, .slot = slot, .slot_bytes = slot_bytes, .at = table_at, .count = count};
     ticket->tables++;
@@ -494,7 +493,7 @@ static pst_rc complete(struct pst_disk *d, struct op *op)
     op->done = round_down(op->done + (uint64_t)result, op->io.direct ? d->files[op->io.file].block : 1);
     aim(d, op);
     if (op->done == before)
-        return try_again(d, op, "no byte was transferred");
+        return try_again(d, op, "no bytes were transferred");
     post(d, op);
     return PST_OK;
 }

@@ -63,7 +63,8 @@ pst_rc pst_disk_config_check(const struct pst_disk_config *c)
         if (a->rows > 0 && (__builtin_mul_overflow(a->rows, a->rows_in.unit, &end) || end > most ||
                             a->rows_in.base > most - end))
             return pst_fail(PST_E_LIMIT,
-                            "the array %s has %llu rows of %llu bytes; the disk stage reads at most 128 PiB",
+                            "the array %s has %llu rows of %llu bytes, which is too large: the disk stage "
+                            "reads at most 128 PiB",
                             pst_array_id_name((enum pst_array_id)id), (unsigned long long)a->rows,
                             (unsigned long long)a->rows_in.unit);
     }

@@ -151,11 +151,11 @@ pst_rc pst_io_faulty_wrap(struct pst_io_backend *b, const struct pst_io_config *
 {
     struct faulty *f = calloc(1, sizeof *f);
     if (f == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for the fault injector");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the fault injector");
     f->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (f->timer < 0) {
         free(f);
-        return pst_fail_errno("creating a timer for the fault injector");
+        return pst_fail_errno("cannot create a timer for the fault injector");
     }
     f->inner = *b;
     f->faults = config->faults;

@@ -68,7 +68,8 @@ pst_rc pst_io_file_open(struct pst_io_file *file, const char *path, bool direct,
     note[0] = '\0';
     *file = (struct pst_io_file){.fd = -1, .direct = -1, .block = 1, .mem_align = 1, .writable = writable};
     if (strlen(path) >= sizeof file->path)
-        return pst_fail(PST_E_LIMIT, "the path is longer than %zu bytes: %.100s...", sizeof file->path, path);
+        return pst_fail(PST_E_LIMIT, "the path is too long: expected at most %zu bytes: %.100s...",
+                        sizeof file->path, path);
     memcpy(file->path, path, strlen(path) + 1);
     int flags = (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC;
     file->fd = open(path, flags);

@@ -154,8 +154,8 @@ static pst_rc make_drive(struct pst_io_gpu *g, const struct pst_io_config *confi
     g->owns = rc == PST_OK;
     if (rc == PST_E_UNSUPPORTED)
         return pst_fail(rc,
-                        "%s cannot drive %s: %s; `penstock probe` shows what this machine lacks; on cpu:0 "
-                        "the disk stage can drive it",
+                        "%s cannot drive %s: %s; `penstock probe` shows what is missing on this machine; or "
+                        "place the disk stage on cpu:0",
                         g->device.name, g->drives->t[0].what, why);
     return rc == PST_OK ? pst_io_gpu_give_back(g) : pst_fail(rc, "%s: %s", g->device.name, why);
 }
@@ -185,7 +185,7 @@ pst_rc pst_io_gpu_open(struct pst_io_gpu **out, struct pst_io_drives *drives,
     uint64_t largest = 0;
     struct pst_io_gpu *g = *out = calloc(1, sizeof *g);
     if (g == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to drive queues by a GPU");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the NVMe queues of the GPU");
     g->drives = drives;
     for (int i = 0; i < config->nregions; i++)
         largest = config->regions[i].iov_len > largest ? config->regions[i].iov_len : largest;
@@ -263,7 +263,7 @@ pst_rc pst_io_gpu_give_back(struct pst_io_gpu *g)
     g->owns = false;
     g->turns++;
     if (g->device.left_alone)
-        return pst_fail(PST_E_TIMEOUT, "%s: the kernels on its queue do not end", g->device.name);
+        return pst_fail(PST_E_TIMEOUT, "%s: the kernels in its queue do not end", g->device.name);
     const pst_rc rc = g->device.twin->nvme->give_back(g->drive, why);
     return rc == PST_OK ? PST_OK : pst_fail(rc, "%s: %s", g->device.name, why);
 }
@@ -278,7 +278,7 @@ pst_rc pst_io_gpu_submit(struct pst_io_gpu *g, struct pst_io_group *group)
     assert(g->nflying < GROUPS);
     for (uint32_t i = 0; i < g->drives->n; i++) {
         if (!pst_io_drives_iova(g->drives, i, group->slot, group->slot_bytes, &table.iova[i]))
-            return pst_fail(PST_E_STATE, "a slot lies in memory that is not mapped for the drives");
+            return pst_fail(PST_E_STATE, "a slot is in memory that is not mapped for the drives");
     }
     pst_rc rc = take_over(g);
     if (rc != PST_OK)
@@ -304,7 +304,7 @@ static pst_rc read_record(struct pst_io_gpu *g, struct pst_io_group *group, uint
     const struct pst_k_nvme_record *r = &g->records[group->index];
     if (__atomic_load_n(&r->sequence, __ATOMIC_ACQUIRE) != sequence || r->left > group->n ||
         r->bad > group->n)
-        return pst_fail(PST_E_STATE, "%s: the kernels left no record of their reads", g->device.name);
+        return pst_fail(PST_E_STATE, "%s: the kernels did not record their reads", g->device.name);
     group->rows = r->rows;
     group->row_bytes_wanted = r->wanted;
     group->bytes = r->bytes;

@@ -16,7 +16,8 @@ pst_rc pst_disk_groups_new(struct pst_disk *d)
     g->all = calloc(n, sizeof *g->all);
     g->left = malloc((size_t)n * requests * sizeof *g->left);
     if (g->all == NULL || g->left == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for %u groups of %u disk requests", n, requests);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %u groups of %u disk requests", n,
+                        requests);
     for (uint32_t i = n; i-- > 0;) {
         g->all[i].io.index = i;
         g->all[i].io.left = g->left + (size_t)i * requests;

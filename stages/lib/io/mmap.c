@@ -41,7 +41,7 @@ static pst_rc mmap_open(struct pst_io_backend *b, const struct pst_io_config *co
     (void)note;
     struct maps *m = calloc(1, sizeof *m + config->nfiles * sizeof m->map[0]);
     if (m == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for mappings");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the list of memory mappings");
     b->impl = m;
     m->files = config->files;
     m->n = config->nfiles;

@@ -78,7 +78,7 @@ static pst_rc open_any(struct pst_io_backend *b, const struct pst_io_config *con
     assert(config->nvme != NULL);
     struct nvme *n = calloc(1, sizeof *n);
     if (n == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for the NVMe driver");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the state of the NVMe driver");
     b->impl = n;
     n->emulator = -1;
     n->timeout_ms = config->nvme->timeout_ms;

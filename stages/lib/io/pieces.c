@@ -23,7 +23,7 @@ pst_rc pst_disk_pieces_new(struct pst_disk_pieces *p, const struct pst_disk_conf
     if (p->piece != NULL && p->key != NULL && p->aux != NULL)
         return PST_OK;
     pst_disk_pieces_delete(p);
-    return pst_fail(PST_E_NOMEM, "no memory to sort %d disk requests", PST_DISK_PIECES_MAX);
+    return pst_fail(PST_E_NOMEM, "out of memory: cannot sort %d disk requests", PST_DISK_PIECES_MAX);
 }
 
 void pst_disk_pieces_delete(struct pst_disk_pieces *p)
@@ -56,17 +56,20 @@ static pst_rc refuse(const struct pst_disk_pieces *p, const struct pst_disk_tabl
                         which);
     case PST_REQUEST_NO_ARRAY:
         if (r->array >= PST_ARRAY_COUNT)
-            return pst_fail(PST_E_FORMAT, "%s names array %u; expected 0 to %d", which, r->array,
+            return pst_fail(PST_E_FORMAT, "%s refers to array %u; expected 0 to %d", which, r->array,
                             PST_ARRAY_COUNT - 1);
-        return pst_fail(PST_E_ARG, "%s names the array %s, which this dataset does not have", which,
+        return pst_fail(PST_E_ARG, "%s refers to the array %s, which this dataset does not have", which,
                         name_of(r));
     case PST_REQUEST_NO_ROWS:
-        return pst_fail(PST_E_FORMAT, "%s names %u rows from row %llu on; %s has %llu rows", which, r->rows,
-                        (unsigned long long)r->row, name_of(r), (unsigned long long)array->rows);
+        return pst_fail(PST_E_FORMAT, "%s refers to %u rows from row %llu on, but %s has only %llu rows",
+                        which, r->rows, (unsigned long long)r->row, name_of(r),
+                        (unsigned long long)array->rows);
     case PST_REQUEST_NO_ROOM:
-        return pst_fail(PST_E_FORMAT, "%s puts %u rows of %llu bytes at byte %llu of a slot of %llu bytes",
-                        which, r->rows, (unsigned long long)array->rows_in.unit,
-                        (unsigned long long)r->offset, (unsigned long long)table->slot_bytes);
+        return pst_fail(
+            PST_E_FORMAT,
+            "%s would write %u rows of %llu bytes to byte %llu of a slot that has only %llu bytes", which,
+            r->rows, (unsigned long long)array->rows_in.unit, (unsigned long long)r->offset,
+            (unsigned long long)table->slot_bytes);
     case PST_REQUEST_RIGHT: break;
     }
     return PST_OK;

@@ -81,7 +81,7 @@ static pst_rc pread_open(struct pst_io_backend *b, const struct pst_io_config *c
     (void)note;
     struct pool *pool = calloc(1, sizeof *pool);
     if (pool == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for threads");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the state of the threads");
     b->impl = pool;
     pool->files = config->files;
     (void)pthread_mutex_init(&pool->lock, NULL);

@@ -58,8 +58,8 @@ static void register_buffers(struct uring *u, const struct pst_io_config *config
         u->nbuffers = n;
     else
         (void)snprintf(note, PST_IO_NOTE_BYTES,
-                       "slots are not registered with io_uring (%s), so each read pins its pages; raise the "
-                       "limit `ulimit -l`",
+                       "cannot register the slots with io_uring (%s), so each read pins its memory pages "
+                       "again; raise the limit (ulimit -l)",
                        strerror(-rc));
 }
 
@@ -96,7 +96,7 @@ static pst_rc uring_open(struct pst_io_backend *b, const struct pst_io_config *c
 {
     struct uring *u = calloc(1, sizeof *u);
     if (u == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for io_uring");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the state of io_uring");
     b->impl = u;
     u->files = config->files;
     u->nfiles = config->nfiles;
@@ -167,8 +167,8 @@ static pst_rc uring_ring(struct pst_io_backend *b)
         if (n == -EINTR || n == -EAGAIN || n == -EBUSY)
             continue;
         if (n < 0)
-            return pst_fail(PST_E_IO, "io_uring refused %u operations: %s", io_uring_sq_ready(&u->ring),
-                            strerror(-n));
+            return pst_fail(PST_E_IO, "io_uring did not accept %u operations: %s",
+                            io_uring_sq_ready(&u->ring), strerror(-n));
     }
     return PST_OK;
 }
@@ -218,7 +218,7 @@ static pst_rc uring_wait(struct pst_io_backend *b, int ms)
                                     : io_uring_submit_and_wait(&u->ring, 1);
     if (rc >= 0 || rc == -ETIME || rc == -EINTR || rc == -EAGAIN || rc == -EBUSY)
         return PST_OK;
-    return pst_fail(PST_E_IO, "io_uring refused %u operations: %s", io_uring_sq_ready(&u->ring),
+    return pst_fail(PST_E_IO, "io_uring did not accept %u operations: %s", io_uring_sq_ready(&u->ring),
                     strerror(-rc));
 }
 

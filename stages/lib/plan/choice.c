@@ -69,8 +69,8 @@ pst_rc pst_plan_match(const struct pst_plan *plan, const struct pst_plan_key *wa
     if (d.at == 0)
         return PST_OK;
     return pst_fail(PST_E_ARG,
-                    "the plan %s was made for something else: %s; make a new plan, or set the old values",
-                    path, d.text);
+                    "the plan %s does not fit this run: %s; make a new plan, or restore the old values", path,
+                    d.text);
 }
 
 static int by_hotness(const void *left, const void *right, void *counts_of)
@@ -93,7 +93,7 @@ pst_rc pst_plan_choose(const uint32_t *hotness, int64_t vertices, int64_t rows, 
     int64_t *ids = malloc((size_t)room * sizeof *ids + 1);
     *cache = ids;
     if (ids == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to rank %lld vertices by hotness", (long long)room);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot sort %lld vertices by hotness", (long long)room);
     int64_t n = 0;
     for (int64_t v = 0; v < vertices; v++) {
         if (hotness[v] > 0)
@@ -129,7 +129,7 @@ pst_rc pst_plan_predict(uint32_t *hotness, int64_t vertices, int64_t cached, con
         highest = hotness[v] > highest ? hotness[v] : highest;
     int64_t *histogram = calloc((size_t)highest + 1, sizeof *histogram);
     if (histogram == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a histogram of %u counts", highest);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a histogram of %u counts", highest);
     for (int64_t i = 0; i < n; i++)
         hotness[ids[i]]--;
     for (int64_t v = 0; v < vertices; v++)

@@ -31,7 +31,8 @@ static pst_rc write_file(const char *dir, const char *name, const struct chunk *
     struct pst_file_new f;
     uint64_t at = 0;
     if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
-        return pst_fail(PST_E_LIMIT, "the path %s/%s is longer than %d bytes", dir, name, PST_PATH_MAX);
+        return pst_fail(PST_E_LIMIT, "the path %s/%s is too long: expected at most %d bytes", dir, name,
+                        PST_PATH_MAX);
     pst_rc rc = pst_file_new_begin(&f, path);
     for (int i = 0; i < n && rc == PST_OK; at += chunks[i++].bytes)
         rc = pst_file_write_at(f.fd, chunks[i].data, chunks[i].bytes, at, path);
@@ -86,9 +87,10 @@ pst_rc pst_plan_write(const struct pst_plan *plan, const uint32_t *hotness, cons
                       size_t path_bytes)
 {
     if (mkdir(dir, 0755) != 0 && errno != EEXIST)
-        return pst_fail_errno("cannot make the directory %s for the plan", dir);
+        return pst_fail_errno("cannot create the directory %s for the plan", dir);
     if (snprintf(path, path_bytes, "%s/plan.json", dir) >= (int)path_bytes)
-        return pst_fail(PST_E_LIMIT, "the path %s/plan.json is longer than %zu bytes", dir, path_bytes);
+        return pst_fail(PST_E_LIMIT, "the path %s/plan.json is too long: expected at most %zu bytes", dir,
+                        path_bytes);
     pst_rc rc = write_npy(dir, "hotness.npy", PST_U32, 2, (int64_t[2]){2, plan->vertices}, hotness);
     if (rc == PST_OK)
         rc = write_npy(dir, "cache.npy", PST_I64, 1, (int64_t[2]){plan->cached, 1}, plan->cache);
@@ -98,7 +100,7 @@ pst_rc pst_plan_write(const struct pst_plan *plan, const uint32_t *hotness, cons
     char *text = root != NULL ? json_dumps(root, JSON_INDENT(2)) : NULL;
     json_decref(root);
     if (text == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to write %s", path);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot write %s", path);
     const struct chunk chunks[] = {{text, strlen(text)}, {"\n", 1}};
     rc = write_file(dir, "plan.json", chunks, 2);
     free(text);
@@ -117,7 +119,7 @@ static pst_rc bad(struct reader *r, const char *field, const char *expected)
 {
     if (r->rc == PST_OK)
         r->rc =
-            pst_fail(PST_E_FORMAT, "%s: \"%s\" is missing or wrong; expected %s", r->path, field, expected);
+            pst_fail(PST_E_FORMAT, "%s: \"%s\" is missing or invalid; expected %s", r->path, field, expected);
     return r->rc;
 }
 
@@ -204,7 +206,7 @@ static void parse_max(struct reader *r, const json_t *root, struct pst_plan *pla
     for (int h = 0; h < hops && r->rc == PST_OK; h++) {
         if (plan->max.n[h + 1] < plan->max.n[h] || plan->max.n[h + 1] > plan->vertices)
             (void)bad(r, "vertices",
-                      "counts that do not fall from hop to hop, at most the number of vertices");
+                      "counts that do not decrease from hop to hop, and are at most the number of vertices");
     }
 }
 
@@ -224,22 +226,23 @@ static pst_rc read_ids(int fd, uint64_t file_bytes, const char *path, struct pst
 {
     const size_t bytes = (size_t)plan->cached * sizeof *plan->cache;
     if (file_bytes != PST_PAGE + bytes)
-        return pst_fail(PST_E_FORMAT, "%s has %llu bytes; expected %llu, because plan.json says %lld rows",
+        return pst_fail(PST_E_FORMAT, "%s has %llu bytes; expected %llu, because plan.json lists %lld rows",
                         path, (unsigned long long)file_bytes, (unsigned long long)(PST_PAGE + bytes),
                         (long long)plan->cached);
     plan->cache = calloc((size_t)plan->cached + 1, sizeof *plan->cache);
     if (plan->cache == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for the %lld ids of %s", (long long)plan->cached, path);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the %lld ids of %s",
+                        (long long)plan->cached, path);
     const pst_rc rc = pst_file_read_at(fd, plan->cache, bytes, PST_PAGE, path);
     if (rc != PST_OK)
         return rc;
     if (XXH3_64bits(plan->cache, bytes) != digest)
-        return pst_fail(PST_E_FORMAT,
-                        "%s is not the file that plan.json was written with: its checksum differs", path);
+        return pst_fail(PST_E_FORMAT, "%s does not belong to plan.json: its checksum differs", path);
     for (int64_t i = 0; i < plan->cached; i++) {
         if (plan->cache[i] < 0 || plan->cache[i] >= plan->vertices)
-            return pst_fail(PST_E_FORMAT, "%s: entry %lld is vertex %lld, but the graph has %lld vertices",
-                            path, (long long)i, (long long)plan->cache[i], (long long)plan->vertices);
+            return pst_fail(PST_E_FORMAT,
+                            "%s: entry %lld is vertex %lld, but the graph has only %lld vertices", path,
+                            (long long)i, (long long)plan->cache[i], (long long)plan->vertices);
     }
     return PST_OK;
 }

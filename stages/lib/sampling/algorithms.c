@@ -21,10 +21,11 @@ static pst_rc load(struct pst_sampling_opened *opened, const char *path)
         return pst_fail(PST_E_ARG, "algorithm: cannot load %s: %s", path, dlerror());
     opened->library = library;
     const struct pst_sampling_algorithm *found = dlsym(library, "pst_sampling_algorithm");
-    const char *wrong = found == NULL                    ? "it does not export pst_sampling_algorithm"
+    const char *wrong = found == NULL                    ? "the symbol pst_sampling_algorithm is missing"
                         : found->abi != PST_SAMPLING_ABI ? "it was built for another version of Penstock"
-                        : found->name == NULL || found->draw == NULL ? "it has no name or no draw"
-                                                                     : NULL;
+                        : found->name == NULL || found->draw == NULL
+                            ? "its name or its function draw is missing"
+                            : NULL;
     if (wrong != NULL)
         return pst_fail(PST_E_ARG, "algorithm: %s is not a sampling algorithm: %s", path, wrong);
     opened->algorithm = found;
@@ -43,7 +44,7 @@ pst_rc pst_sampling_algorithm_find(struct pst_sampling_opened *opened, const cha
     if (opened->algorithm != NULL)
         return PST_OK;
     if (strchr(name, '/') == NULL)
-        return pst_fail(PST_E_ARG, "algorithm: there is no \"%s\"; expected " KNOWN, name);
+        return pst_fail(PST_E_ARG, "algorithm: unknown algorithm \"%s\"; expected " KNOWN, name);
     const pst_rc rc = load(opened, name);
     if (rc != PST_OK)
         pst_sampling_algorithm_close(opened);
@@ -96,12 +97,14 @@ static pst_rc read_option(const struct pst_sampling_opened *opened, char *text)
         o++;
     list_options(a->options, listed, sizeof listed);
     if (o == NULL || o->name == NULL)
-        return pst_fail(PST_E_ARG, "options: the algorithm %s has no option \"%s\"; it has: %s", a->name,
-                        text, listed);
+        return pst_fail(PST_E_ARG, "options: the algorithm %s has no option \"%s\"; its options are: %s",
+                        a->name, text, listed);
     if (equals == NULL || !parse_value(equals + 1, &value) || value < o->min || value > o->max ||
         (o->type != PST_PARAM_REAL && value != floor(value)))
-        return pst_fail(PST_E_ARG, "options: \"%s%s%s\" is not a value of %s; the algorithm %s has: %s", text,
-                        equals ? "=" : "", equals ? equals + 1 : "", text, a->name, listed);
+        return pst_fail(
+            PST_E_ARG,
+            "options: \"%s%s%s\" is not a valid value of %s; the options of the algorithm %s are: %s", text,
+            equals ? "=" : "", equals ? equals + 1 : "", text, a->name, listed);
     set_option(opened->state, o, value);
     return PST_OK;
 }
@@ -132,7 +135,7 @@ pst_rc pst_sampling_algorithm_open(struct pst_sampling_opened *opened, const cha
     opened->state = calloc(1, a->state_bytes + 1);
     opened->owned = true;
     if (opened->state == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for the state of the algorithm %s", a->name);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the state of the algorithm %s", a->name);
     pst_rc rc = read_options(opened, options);
     if (rc == PST_OK && a->open != NULL)
         rc = a->open(opened->state, setup);

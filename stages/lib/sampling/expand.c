@@ -19,10 +19,10 @@ pst_rc pst_expander_init(struct pst_expander *x, const struct pst_csc *graph,
     x->ids = malloc((size_t)edges_max * sizeof *x->ids);
     if (x->table_memory == NULL || x->ids == NULL) {
         pst_expander_release(x);
-        return pst_fail(
-            PST_E_NOMEM,
-            "no memory to sample %lld vertices and %lld edges per hop; use a smaller batch or fanout",
-            (long long)vertices_max, (long long)edges_max);
+        return pst_fail(PST_E_NOMEM,
+                        "out of memory: cannot sample %lld vertices and %lld edges per hop; use a smaller "
+                        "batch or fanout",
+                        (long long)vertices_max, (long long)edges_max);
     }
     x->table = pst_k_dedup_init(x->table_memory, vertices_max);
     return PST_OK;
@@ -46,8 +46,8 @@ static pst_rc check_ids(const int64_t *ids, int64_t n, int64_t vertices, const c
         return PST_OK;
     return pst_fail(
         PST_E_FORMAT,
-        "%s names vertex %lld, but the graph has %lld vertices; `penstock verify` shows the damage", what,
-        (long long)worst, (long long)vertices);
+        "%s contains vertex %lld, but the graph has only %lld vertices; `penstock verify` shows details",
+        what, (long long)worst, (long long)vertices);
 }
 
 /* The topology is mapped, and nothing but a full verify has read it, so its offsets are checked before use.
@@ -58,8 +58,8 @@ static pst_rc check_offsets(const struct pst_csc *graph, const int64_t *vertices
         int64_t begin = graph->indptr[vertices[i]], end = graph->indptr[vertices[i] + 1];
         if (begin < 0 || end < begin || end > graph->edges)
             return pst_fail(PST_E_FORMAT,
-                            "indptr gives vertex %lld edges %lld to %lld, but the graph has %lld edges; "
-                            "`penstock verify` shows the damage",
+                            "indptr gives vertex %lld the edges %lld to %lld, but the graph has only %lld "
+                            "edges; `penstock verify` shows details",
                             (long long)vertices[i], (long long)begin, (long long)end,
                             (long long)graph->edges);
     }
@@ -103,14 +103,14 @@ pst_rc pst_expand_hop(struct pst_expander *x, const struct pst_sample_key *key, 
                                          .capacity = edge_capacity};
     rc = x->algorithm->algorithm->draw(x->algorithm->state, &hop);
     if (rc == PST_E_FORMAT && pst_error_text()[0] == '\0') /* kernels set no message */
-        return pst_fail(rc,
-                        "an edge leads to a vertex outside the graph; `penstock verify` shows the damage");
+        return pst_fail(rc, "an edge leads to a vertex outside the graph; `penstock verify` shows details");
     if (rc != PST_OK)
         return rc;
     int64_t edges = indptr[n];
     if (indptr[0] != 0 || edges < 0 || edges > edge_capacity)
         return pst_fail(
-            PST_E_FORMAT, "the sampling algorithm %s wrote indptr %lld..%lld; expected 0 to at most %lld",
+            PST_E_FORMAT,
+            "the sampling algorithm %s returned indptr %lld..%lld; expected values from 0 to at most %lld",
             x->algorithm->algorithm->name, (long long)indptr[0], (long long)edges, (long long)edge_capacity);
     rc = check_ids(x->ids, edges, x->graph->vertices, "an edge");
     if (rc != PST_OK)

@@ -36,7 +36,7 @@ pst_rc pst_expander_device_init(struct pst_expander_device *x, struct pst_device
 {
     if (algorithm->algorithm->draw_on_device == NULL)
         return pst_fail(PST_E_UNSUPPORTED,
-                        "the sampling algorithm %s runs on CPUs only, and the stage is placed on %s",
+                        "the sampling algorithm %s runs only on CPUs, but the stage is placed on %s",
                         algorithm->algorithm->name, device->name);
     *x = (struct pst_expander_device){
         .device = device, .graph = *device_graph, .algorithm = algorithm, .size = *size};
@@ -61,7 +61,7 @@ pst_rc pst_expander_device_init(struct pst_expander_device *x, struct pst_device
     x->ids = ids;
     x->indptr = indptr;
     x->numbers = numbers;
-    return x->table ? PST_OK : pst_fail(PST_E_IO, "%s: the dedup table cannot be set up", device->name);
+    return x->table ? PST_OK : pst_fail(PST_E_IO, "%s: cannot initialize the dedup table", device->name);
 }
 
 void pst_expander_device_release(struct pst_expander_device *x)

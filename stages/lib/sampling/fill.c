@@ -27,7 +27,7 @@ pst_rc pst_filler_init(struct pst_filler *f, const struct pst_csc *graph,
     f->miss_pos = malloc((size_t)rows * sizeof *f->miss_pos);
     if (f->hit_pos == NULL || f->hit_row == NULL || f->miss_pos == NULL) {
         pst_filler_release(f);
-        return pst_fail(PST_E_NOMEM, "no memory to look up %lld rows in the cache", (long long)rows);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot look up %lld rows in the cache", (long long)rows);
     }
     return PST_OK;
 }
@@ -245,7 +245,7 @@ pst_rc pst_sampling_measure(const struct pst_filler *f, const struct pst_fill_jo
     int32_t *indices = malloc((size_t)edges * sizeof *indices);
     *needed = (struct pst_minibatch_size){.hops = hops};
     if (vertices == NULL || indptr == NULL || indices == NULL) {
-        rc = pst_fail(PST_E_NOMEM, "no memory to measure a sample");
+        rc = pst_fail(PST_E_NOMEM, "out of memory: cannot measure a sample");
         goto out;
     }
     int64_t count = 0;

@@ -97,12 +97,11 @@ pst_rc pst_fill_device_explain(const struct pst_device *device, const struct pst
 {
     struct pst_minibatch_size size;
     const pst_rc rc = pst_sampling_measure(f, job, &size);
-    return rc != PST_OK
-               ? rc
-               : pst_fail(PST_E_FORMAT,
-                          "%s found an id that is out of range, but the CPU did not: the topology in "
-                          "the device's memory differs from the dataset's",
-                          device->name);
+    return rc != PST_OK ? rc
+                        : pst_fail(PST_E_FORMAT,
+                                   "%s found an id that is out of range, but the CPU did not: the copy of "
+                                   "the topology in the device's memory differs from the dataset",
+                                   device->name);
 }
 
 static pst_rc complete(struct pst_filler_device *d, const struct pst_fill_job *job, char *slot,

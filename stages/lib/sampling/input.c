@@ -11,7 +11,8 @@ static pst_rc copy_text(char *to, size_t bytes, const char *what, const char *fr
 {
     return snprintf(to, bytes, "%s", from) < (int)bytes
                ? PST_OK
-               : pst_fail(PST_E_LIMIT, "%s is longer than %zu bytes: %s", what, bytes - 1, from);
+               : pst_fail(PST_E_LIMIT, "%s is too long: expected at most %zu bytes: %s", what, bytes - 1,
+                          from);
 }
 
 static pst_rc open_algorithm(struct pst_sampling_input *in, const struct pst_sampling_input_params *params,

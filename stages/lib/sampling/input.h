@@ -57,8 +57,8 @@ struct pst_sampling_input_params {
          .into = PST_INTO(state_, member_.split),                                                            \
          .def = "\"train\"",                                                                                 \
          .equals = "plan.split",                                                                             \
-         .help =                                                                                             \
-             "the seeds: train, val or test; or a split of the dataset by name: NAME, NAME:val, NAME:test",  \
+         .help = "the seeds: train, val or test; or a split of the dataset by its name: NAME, NAME:val, "    \
+                 "NAME:test",                                                                                \
          .fixed = true},                                                                                     \
     {                                                                                                        \
         .name = "gpu_topology", .type = PST_PARAM_BYTES,                                                     \
@@ -73,7 +73,7 @@ struct pst_sampling_input_params {
      .into = PST_INTO(state_, member_.algorithm),                                                            \
      .def = "\"uniform\"",                                                                                   \
      .equals = "plan.algorithm",                                                                             \
-     .help = "how neighbours are drawn: uniform, or the path of a shared object, for example ./mine.so",     \
+     .help = "the sampling algorithm: uniform, or the path of a shared object, for example ./mine.so",       \
      .fixed = true},                                                                                         \
         {.name = "options",                                                                                  \
          .type = PST_PARAM_STRING,                                                                           \
@@ -84,7 +84,7 @@ struct pst_sampling_input_params {
          .fixed = true},                                                                                     \
     {                                                                                                        \
         .name = "replace", .type = PST_PARAM_BOOL, .into = PST_INTO(state_, member_.replace),                \
-        .def = "false", .equals = "plan.replace", .help = "may draw a neighbour more than once",             \
+        .def = "false", .equals = "plan.replace", .help = "may draw the same neighbour more than once",      \
         .fixed = true                                                                                        \
     }
 

@@ -71,7 +71,8 @@ static pst_rc load_plan(struct pst_sampling *s)
     if (path == NULL || path[0] == '\0')
         return PST_OK;
     if (pst_linked(s->self, port) && s->params->plan[0] != '\0')
-        return pst_fail(PST_E_ARG, "the parameter plan is \"%s\", but the port plan is linked too; drop one",
+        return pst_fail(PST_E_ARG,
+                        "the parameter plan is \"%s\", but the port plan is linked too; use only one of them",
                         s->params->plan);
     pst_rc rc = pst_plan_read(&s->plan, path);
     if (rc != PST_OK)
@@ -82,7 +83,8 @@ static pst_rc load_plan(struct pst_sampling *s)
     rc = pst_plan_match(&s->plan, &s->in.key, 0, path);
     s->other_plan = rc == PST_OK;
     if (s->other_plan)
-        pst_log(s->self, "slots may be too small: the plan is for the algorithm %s, and this stage uses %s",
+        pst_log(s->self,
+                "slots may be too small: the plan was made for the algorithm %s, but this stage uses %s",
                 s->plan.key.algorithm, s->in.key.algorithm);
     return rc;
 }
@@ -118,7 +120,7 @@ pst_rc pst_sampling_size(struct pst_stage *self, const struct pst_sampling_param
     struct pst_sampling *s = calloc(1, sizeof *s);
     *out = s;
     if (s == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a sampler");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a sampler");
     s->self = self;
     s->params = params;
     s->port = pst_port(self, "batch");
@@ -132,7 +134,7 @@ pst_rc pst_sampling_size(struct pst_stage *self, const struct pst_sampling_param
     if (rc != PST_OK)
         return rc;
     if (s->in.seeds.repeats > 0)
-        pst_warn(self, "the %s split names %lld vertices more than once; each is a seed once an epoch",
+        pst_warn(self, "the %s split contains %lld vertices more than once; each is a seed once per epoch",
                  s->in.key.split, (long long)s->in.seeds.repeats);
     size_slots(s);
     return PST_OK;
@@ -166,7 +168,7 @@ static pst_rc make_pending(struct pst_sampling *s)
     s->seed_memory = malloc(seeds * sizeof *s->seed_memory);
     s->end_memory = malloc(seeds * sizeof *s->end_memory);
     if (s->pending == NULL || s->seed_memory == NULL || s->end_memory == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for the seeds of %u batches", s->npending);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the seeds of %u batches", s->npending);
     for (uint32_t i = 0; i < s->npending; i++)
         s->pending[i].seeds = s->seed_memory + (size_t)i * (size_t)s->in.seeds.batch;
     return PST_OK;
@@ -255,7 +257,7 @@ static pst_rc begin_batch(struct pst_sampling *s, uint64_t batch, struct pending
             p = &s->pending[i];
     }
     if (p == NULL)
-        return pst_fail(PST_E_STATE, "a credit for batch %llu came while %u batches wait for more slots",
+        return pst_fail(PST_E_STATE, "a free slot came for batch %llu while %u batches wait for more slots",
                         (unsigned long long)batch, s->npending);
     size_t index = (size_t)(p - s->pending);
     p->used = true;
@@ -300,13 +302,13 @@ static pst_rc too_large(struct pst_sampling *s, const struct pst_fill_job *job)
         (void)snprintf(what, sizeof what, "seed %lld alone", (long long)job->seeds[0]);
     else
         (void)snprintf(what, sizeof what, "its %lld seeds", (long long)job->n);
-    return pst_fail(
-        PST_E_LIMIT,
-        "batch %llu does not fit a slot: in hop %d, %s would take %lld vertices and %lld edges, and "
-        "a slot holds %lld and %lld; set margin to %.2f or more (it is %g)%s",
-        (unsigned long long)job->batch, hop, what, (long long)need.n[hop + 1], (long long)need.edges[hop],
-        (long long)have->n[hop + 1], (long long)have->edges[hop], margin_for(s, &need, 1), s->params->margin,
-        s->params->split ? "" : ", or overflow to \"split\"");
+    return pst_fail(PST_E_LIMIT,
+                    "batch %llu does not fit a slot: in hop %d, %s would need %lld vertices and %lld edges, "
+                    "but a slot holds only %lld and %lld; set margin to %.2f or more (it is %g)%s",
+                    (unsigned long long)job->batch, hop, what, (long long)need.n[hop + 1],
+                    (long long)need.edges[hop], (long long)have->n[hop + 1], (long long)have->edges[hop],
+                    margin_for(s, &need, 1), s->params->margin,
+                    s->params->split ? "" : ", or overflow to \"split\"");
 }
 
 /* Measures a batch that did not fit, so that the warning can say which margin would do. */
@@ -333,13 +335,13 @@ static void warn_of_overflows(struct pst_sampling *s)
     else
         (void)snprintf(margin, sizeof margin, "higher");
     if (s->other_plan)
-        (void)snprintf(
-            plan, sizeof plan,
-            "; the plan is for the algorithm %s, and this stage uses %s: give the planner the same",
-            s->plan.key.algorithm, s->in.key.algorithm);
+        (void)snprintf(plan, sizeof plan,
+                       "; the plan was made for the algorithm %s, but this stage uses %s: use the same "
+                       "algorithm for the planner",
+                       s->plan.key.algorithm, s->in.key.algorithm);
     pst_warn(s->self,
-             "%llu of %llu samples (%.0f %%) did not fit a slot and were drawn again in smaller pieces: set "
-             "the parameter margin of stage \"%s\" %s (it is %g)%s",
+             "%llu of %llu samples (%.0f %%) did not fit a slot and were sampled again in smaller pieces: "
+             "set the parameter margin of stage \"%s\" %s (it is %g)%s",
              (unsigned long long)s->count.overflows, (unsigned long long)s->count.samples,
              100 * (double)s->count.overflows / (double)s->count.samples, pst_stage_name(s->self), margin,
              s->params->margin, plan);
@@ -396,7 +398,7 @@ static pst_rc slot_of(struct pst_sampling *s, const struct pst_credit *credit, u
     if (*slot == NULL)
         return PST_E_STATE;
     return bytes >= want ? PST_OK
-                         : pst_fail(PST_E_STATE, "a slot has %llu bytes, but this stage asked for %llu",
+                         : pst_fail(PST_E_STATE, "a slot has %llu bytes, but this stage requested %llu",
                                     (unsigned long long)bytes, (unsigned long long)want);
 }
 
@@ -465,8 +467,8 @@ static pst_rc note_credit(struct pst_sampling *s, const struct pst_event *event,
     return s->credit.batch == s->credit_cached.batch && s->credit.micro == s->credit_cached.micro
                ? PST_OK
                : pst_fail(PST_E_STATE,
-                          "a credit came for micro-batch %u of batch %llu, and one for cached rows of "
-                          "micro-batch %u of batch %llu",
+                          "a free slot came for micro-batch %u of batch %llu, but the slot for cached rows "
+                          "is for micro-batch %u of batch %llu",
                           s->credit.micro, (unsigned long long)s->credit.batch, s->credit_cached.micro,
                           (unsigned long long)s->credit_cached.batch);
 }
@@ -488,7 +490,7 @@ pst_rc pst_sampling_on_event(struct pst_sampling *s, const struct pst_event *eve
     }
     if (p == NULL || p->micro != credit->micro)
         return pst_fail(PST_E_STATE,
-                        "a credit came for micro-batch %u of batch %llu, which was not asked for",
+                        "a free slot came for micro-batch %u of batch %llu, which was not requested",
                         credit->micro, (unsigned long long)credit->batch);
     return fill_credit(s, p);
 }

@@ -74,7 +74,7 @@ struct pst_sampling_params {
     PST_SAMPLING_PORTS_IN("cpu,pinned"),                                                                     \
     {                                                                                                        \
         .name = "cached", .dir = PST_OUT,                                                                    \
-        .help = "the cached rows of a batch, which need not leave the GPU; missing rows are left out",       \
+        .help = "the cached rows of a batch, which can stay in GPU memory; missing rows are left out",       \
         .type = "rows", .dtype = "any", .rank = 2, .memory = "cuda", .flags = PST_PORT_OPTIONAL,             \
         .splits_if = "overflow=split"                                                                        \
     }

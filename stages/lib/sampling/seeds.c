@@ -22,13 +22,13 @@ static pst_rc copy_split(struct pst_seeds *s, const int64_t *ids, int64_t n, int
     s->order = malloc((size_t)n * sizeof *s->order);
     if (seen == NULL || s->ids == NULL || s->order == NULL) {
         free(seen);
-        return pst_fail(PST_E_NOMEM, "no memory for the order of %lld seeds", (long long)n);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the order of %lld seeds", (long long)n);
     }
     pst_rc rc = PST_OK;
     for (int64_t i = 0; i < n && rc == PST_OK; i++) {
         int64_t id = ids[i];
         if (id < 0 || id >= vertices) {
-            rc = pst_fail(PST_E_FORMAT, "%s: entry %lld is vertex %lld, and the graph has %lld vertices",
+            rc = pst_fail(PST_E_FORMAT, "%s: entry %lld is vertex %lld, but the graph has only %lld vertices",
                           path, (long long)i, (long long)id, (long long)vertices);
             break;
         }
@@ -50,8 +50,8 @@ pst_rc pst_seeds_init(struct pst_seeds *s, const struct pst_dataset *ds, const c
     const struct pst_array *array = &ds->split[split_index(split)];
     if (array->map == NULL || array->shape[0] < 1)
         return pst_fail(PST_E_ARG,
-                        "the dataset %s has no vertices in its %s split, so there is nothing to sample "
-                        "(`penstock split` makes splits)",
+                        "the dataset %s has no vertices in its %s split, so there are no seeds (`penstock "
+                        "split` makes splits)",
                         ds->dir, split);
     pst_rc rc = copy_split(s, array->map, array->shape[0], ds->vertices, array->path);
     if (rc != PST_OK) {

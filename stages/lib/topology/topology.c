@@ -27,7 +27,7 @@ pst_rc pst_topology_on_device(struct pst_device *device, const struct pst_csc *g
     if (rc == PST_OK)
         rc = pst_device_take(device, kind, indices_bytes, "the topology's indices", &indices);
     if (rc != PST_OK)
-        return pst_wrap(rc, "the topology has %llu bytes, and gpu_topology is %llu",
+        return pst_wrap(rc, "the topology has %llu bytes, but gpu_topology is only %llu",
                         (unsigned long long)bytes, (unsigned long long)budget);
     *device_graph = *graph;
     device_graph->indptr = indptr;

@@ -24,14 +24,14 @@ TEXTS = [
     Case("not a number", '{"penstock": 1, "seed": NaN}', (1, "", "not JSON")),
     Case("deep lists", "[" * 100000, (1, "", "not JSON", "depth")),
     Case("deep objects", '{"a":' * 100000, (1, "", "not JSON", "depth")),
-    Case("too many values", '{"params": [' + "0," * 20000 + "0]}", (1, "", "more than 8192 values")),
+    Case("too many values", '{"params": [' + "0," * 20000 + "0]}", (1, "", "the file has too many values: at most 8192 are allowed")),
     Case("more than a mebibyte", b'{"help": "' + b"x" * (1 << 20) + b'"}', (None, "", "larger than")),
     Case("duplicate keys", lambda p: json.dumps(shipped(), indent=1).replace(
         '"seed": 1,', '"seed": 1,\n "seed": 2,').replace('"dropout": 0.5', '"dropout": 0.5,\n    "dropout": 0.4'),
-        (7, "seed", "this key is a duplicate: it was first given at line 6"),
-        (39, "stages.trainer.params.dropout", "this key is a duplicate: it was first given at line 38")),
+        (7, "seed", "duplicate key: it is already set in line 6"),
+        (39, "stages.trainer.params.dropout", "duplicate key: it is already set in line 38")),
     Case("duplicate key, spelled differently", lambda p: json.dumps(shipped(), indent=1).replace(
-        '"seed": 1,', '"seed": 1,\n "s\\u0065ed": 2,'), (7, "seed", "this key is a duplicate: it was first given at line 6")),
+        '"seed": 1,', '"seed": 1,\n "s\\u0065ed": 2,'), (7, "seed", "duplicate key: it is already set in line 6")),
 ]
 
 
@@ -86,16 +86,16 @@ def nonsense_for_set():
     all_refused([
         case("no value", "epochs", ("--set", "epochs", "expected PATH=VALUE")),
         case("no path", "=3", ("--set", "=3", "expected PATH=VALUE")),
-        case("path of dots", "..=3", ("--set", "..=3", "the pipeline has no place called")),
-        case("path that ends in a dot", "epochs.=3", ("--set", "epochs.=3", "the pipeline has no place called")),
-        case("into a number", "epochs.x=3", ("--set", "epochs.x=3", "the pipeline has no place called")),
-        case("into a list by name", "links.x=3", ("--set", "links.x=3", "the pipeline has no place called")),
-        case("beyond a list", "links[9].slots=3", ("--set", "links[9].slots=3", "the pipeline has no place called")),
-        case("below a list", "links[-1].slots=3", ("--set", "links[-1].slots=3", "the pipeline has no place called")),
-        case("huge index", "links[99999999999999999999].slots=3", ("--set", "links[99999999999999999999].slots=3", "the pipeline has no place called")),
-        case("index unfinished", "links[0=3", ("--set", "links[0=3", "the pipeline has no place called")),
-        case("index then letters", "links[0]x=3", ("--set", "links[0]x=3", "the pipeline has no place called")),
-        case("index of an object", "stages[0]=3", ("--set", "stages[0]=3", "the pipeline has no place called")),
+        case("path of dots", "..=3", ("--set", "..=3", "the pipeline has no member")),
+        case("path that ends in a dot", "epochs.=3", ("--set", "epochs.=3", "the pipeline has no member")),
+        case("into a number", "epochs.x=3", ("--set", "epochs.x=3", "the pipeline has no member")),
+        case("into a list by name", "links.x=3", ("--set", "links.x=3", "the pipeline has no member")),
+        case("beyond a list", "links[9].slots=3", ("--set", "links[9].slots=3", "the pipeline has no member")),
+        case("below a list", "links[-1].slots=3", ("--set", "links[-1].slots=3", "the pipeline has no member")),
+        case("huge index", "links[99999999999999999999].slots=3", ("--set", "links[99999999999999999999].slots=3", "the pipeline has no member")),
+        case("index unfinished", "links[0=3", ("--set", "links[0=3", "the pipeline has no member")),
+        case("index then letters", "links[0]x=3", ("--set", "links[0]x=3", "the pipeline has no member")),
+        case("index of an object", "stages[0]=3", ("--set", "stages[0]=3", "the pipeline has no member")),
         case("wrong type", "epochs=many", ("--set", "epochs", "expected an integer, found a string")),
         case("out of range", "stages.disk.params.depth=9999", ("--set", "stages.disk.params.depth", "found 9999")),
         case("unknown parameter", "stages.disk.params.dpeth=9",
@@ -104,7 +104,7 @@ def nonsense_for_set():
              ("--set", "stages.dsik", '"run" is missing', "did you mean disk?")),
         case("unknown object", "a.b=1", ("--set", "a", "unknown key")),
         case("index with a sign", "links[+1].slots=2", ("--set", "links[+1].slots=2", "no place called links[+1].slots")),
-        case("index with a blank", "links[ 1].slots=2", ("--set", "links[ 1].slots=2", "no place called")),
+        case("index with a blank", "links[ 1].slots=2", ("--set", "links[ 1].slots=2", "the pipeline has no member")),
         case("unknown stage to run", "stages.disk.run=dsik", ("--set", "stages.disk.run", "did you mean disk?")),
         case("value that is deep", "params.fanout=" + "[" * 5000,
              ("--set", "params.fanout", "expected a list")),
@@ -119,7 +119,7 @@ def nonsense_for_set():
         command("check", *swap, "--set", "stages.trainer.params={}", p.write(swapped))
     with Place() as p:
         bad = subprocess.run([PENSTOCK, "check", "--set", b"stages.\xff.x=1", SHIPPED], capture_output=True)
-        assert bad.returncode == 2 and b"the pipeline has no place called" in bad.stderr, bad
+        assert bad.returncode == 2 and b"the pipeline has no member" in bad.stderr, bad
         r = command("check", "--set", "name=a\x1b[31m\x07b", SHIPPED, code=2)
         assert "\x1b" not in r.stderr and "\x07" not in r.stderr, r.stderr
         # what is right is taken: objects on the way are made

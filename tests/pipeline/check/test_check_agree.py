@@ -38,7 +38,7 @@ def foreign(p, **ports):
         {"name": "out", "dir": "out", "help": "o", "type": "any", "forwards": "in"}])}
 
 
-UNREAD = ("trainer.batch needs data that sampler.batch requests", "no stage on the way serves requests")
+UNREAD = ("trainer.batch needs data that sampler.batch requests", "requests, but no stage between them reads it")
 
 CASES = [
     Case("no disk", train(), (link(1, "to"), "links[1].to", *UNREAD, "(sampler -> trainer)", "for example disk")),
@@ -52,7 +52,7 @@ CASES = [
          lambda p: change(train("disk", disk=disk(), late=stage("discard")), {
              "links__1__to": "trainer.batch", "links__2": {"from": "sampler.batch", "to": "disk.requests"},
              "links__add": {"from": "disk.done", "to": "late.in"}}),
-         (link(1, "to"), "links[1].to", *UNREAD), ('"disk": {', "stages.disk", "it changes slots that trainer holds")),
+         (link(1, "to"), "links[1].to", *UNREAD), ('"disk": {', "stages.disk", "the stage changes slots while trainer holds them: place it before the point where")),
     Case("fanouts", train("disk", disk=disk(), planner=stage("planner", fanout=[5, 4])),
          ('"fanout": [', "stages.planner.params.fanout", "sampler.fanout is [5, 5], but planner.fanout is [5, 4]", 'sets both')),
     Case("batches", train("disk", disk=disk(), sampler=stage("sampler", batch=128)),
@@ -71,11 +71,11 @@ CASES = [
            ('"fanout": [', "params.fanout", f"expected a list of 1 to 8 integers, found {n}"),
            ) for n in (0, 9, 100)],
     Case("two trainers", change(train("disk", disk=disk()), {"stages__trainer__instances": 2}),
-         ('"instances"', "stages.trainer.instances", "trainer cannot have 2 instances, at most 1")),
+         ('"instances"', "stages.trainer.instances", "trainer cannot have 2 instances; at most 1")),
     Case("no drives", train("disk", disk=stage("disk", backend="nvme")),
          (lambda text: lines(text, '"backend"') - 1, "stages.disk.params", "backend=nvme needs the parameter drives")),
     Case("a group with another stage's name", change(train("disk", disk=disk()), {"stages__trainer__group": "disk"}),
-         ('"group"', "stages.trainer.group", "a group cannot be called disk")),
+         ('"group"', "stages.trainer.group", "the group cannot have the name of stage disk")),
     *[Case(f"no device in {where}", change(train("disk", disk=disk()), {where: {"device": ""}}),
            ('"device": ""', where.replace("__", ".") + ".device", "expected cpu:N, cuda:N or auto"))
       for where in ("place", "stages__disk__place")],
@@ -151,11 +151,11 @@ def datasets_that_lack_something():
         assert len(err) == 1 and f"{file}:" in err[0] and "stages.trainer: trainer needs features" in err[0], err
         without(p.data, "val")
         err = no_start(p, "--dataset", p.data, "--set", "params.split=val", file)
-        assert len(err) == 1 and "has no split \"val\"; penstock split makes one" in err[0], err
+        assert len(err) == 1 and "has no split \"val\" (`penstock split` makes splits)" in err[0], err
         assert err[0].startswith("--set: params.split: "), err
         without(p.data, "labels")
         err = no_start(p, "--dataset", p.data, file)
-        assert len(err) == 1 and "stages.trainer: trainer needs labels of at least 2 classes, and" in err[0], err
+        assert len(err) == 1 and "stages.trainer: trainer needs labels of at least 2 classes, but" in err[0], err
         assert p.path("nowhere") in no_start(p, "--dataset", p.path("nowhere"), file)[0]
 
 

@@ -36,7 +36,7 @@ def pipe_so(p):
 PROGRAMS = [
     Case("a pipe named .so", with_run(pipe_so), ("pipe.so", "stages.a.run", "not a shared object")),
     constructor("crashes", "abort();", "loading /", "died of signal 6"),
-    constructor("exits", "_exit(0);", "loading /", "ended the process, with status 0"),
+    constructor("exits", "_exit(0);", "loading /", "the process exited with status 0 without an answer"),
     constructor("fails", "_exit(3);", "loading /", "ended with status 3"),
     Case("path to nothing", with_run("./nothing"), ("./nothing", "stages.a.run", "cannot open stage", "No such file")),
     Case("path to a directory", with_run(lambda p: p.dir + "/"), (10, "stages.a.run", "not a file")),
@@ -45,13 +45,13 @@ PROGRAMS = [
     Case("empty .so", with_run(lambda p: program(p, "empty.so", "")), ("empty.so", "stages.a.run", "not a shared object")),
     Case("cut-off .so", with_run(lambda p: cut_off(p)), ("cut.so", "stages.a.run", "cut off")),
     Case("library that is no stage", with_run(lambda p: compiled(p, "library.so", "int pst_other;")),
-         ("library.so", "stages.a.run", "exports no pst_stage")),
+         ("library.so", "stages.a.run", "not a stage: the symbol pst_stage is missing")),
     Case("stage of another interface", with_run(lambda p: compiled(
         p, "abi.so", '#include "stage.h"\nconst struct pst_stage_desc pst_stage = {.abi = 99, .name = "x"};')),
-        ("abi.so", "stages.a.run", "was made for version 99 of the stage interface")),
+        ("abi.so", "stages.a.run", "was built for version 99 of the stage interface, but this Penstock")),
     Case("stage without a callback", with_run(lambda p: compiled(
         p, "bare.so", '#include "stage.h"\nconst struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI, .name = "x",'
-        ' .help = "x"};')), ("bare.so", "stages.a.run", "no on_event")),
+        ' .help = "x"};')), ("bare.so", "stages.a.run", "not a stage: on_event is not set")),
     Case("stage with an undefined symbol", with_run(lambda p: compiled(
         p, "undefined.so", 'extern int nowhere_to_be_found(void); int x(void) { return nowhere_to_be_found(); }'
         'int (*y)(void) = nowhere_to_be_found;')), ("undefined.so", "stages.a.run", "nowhere_to_be_found")),
@@ -63,16 +63,16 @@ PROGRAMS = [
     says("describe says garbage", "#!/bin/sh\nprintf '\\231\\001{garbage'\n", "not JSON"),
     says("describe never stops talking", "#!/bin/sh\nexec cat /dev/zero\n", "more than 262144 bytes"),
     says("describe lists", "#!/bin/sh\necho '[1, 2]'\n", "expected an object"),
-    odd("made for version 7 of the stage interface", abi=7),
-    odd("needs a name and help", name="not a name"),
+    odd("was built for version 7 of the stage interface, but this Penstock", abi=7),
+    odd("the stage's description must have name and help", name="not a name"),
     odd("ports and params", ports="none"),
-    odd("100 ports and 0 parameters, and at most 16", ports=[{"name": "x"}] * 100),
+    odd("100 ports and 0 parameters; at most 16", ports=[{"name": "x"}] * 100),
     odd("ports[0]", ports__0__dir="sideways"),
     odd("ports[1]", ports__1__flags=["ordred"]),
     odd("ports[0] has", ports__0__rank=99),
     odd("bad or repeated name", ports__1__name="in"),
     odd("which is not an input", ports__1__forwards="nothing"),
-    odd("there is no integer parameter keep", ports__0__hold_param="keep"),
+    odd("the stage has no integer parameter keep", ports__0__hold_param="keep"),
     odd("params[0]", params=[{"name": "x", "type": "colour"}]),
     odd("parameter x: its default is not valid", params=[{"name": "x", "type": "int", "default": "y", "help": "x"}]),
     Case("expects other elements", with_run(lambda p: describes(p, "floats", ports__0__dtype="float32")),
@@ -80,9 +80,9 @@ PROGRAMS = [
     Case("expects more dimensions", with_run(lambda p: describes(p, "flat", ports__0__rank=2)),
          (link(0), "links[0]", "source.out carries 1 dimensions, but a.in expects 2")),
     Case("works on other memory", with_run(lambda p: describes(p, "gpu", ports__0__memory="cuda")),
-         ('"to": "a.in"', "links[0].to", "cannot work on cpu memory: it takes cuda")),
+         ('"to": "a.in"', "links[0].to", "cannot use cpu memory: it accepts cuda")),
     Case("required parameter", with_run(lambda p: describes(p, "needs", params=[
-        {"name": "url", "type": "string", "help": "where"}])), ('"a": {', "stages.a.params.url", "this parameter is required: where")),
+        {"name": "url", "type": "string", "help": "where"}])), ('"a": {', "stages.a.params.url", "required parameter is missing: where")),
 ]
 
 
@@ -120,7 +120,7 @@ def descriptions_that_hang():
         [t.join() for t in threads]
         del os.environ["XDG_CACHE_HOME"]
         for name, (code, err, seconds) in results.items():
-            assert code == 2 and "no answer in 10 s" in err and (f"/{name} --describe" in err or name not in scripts), (name, code, err)
+            assert code == 2 and "no answer within 10 s" in err and (f"/{name} --describe" in err or name not in scripts), (name, code, err)
             assert seconds < 13, f"{name} took {seconds:.1f} s"
         no_leftovers()
 

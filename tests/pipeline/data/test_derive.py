@@ -126,7 +126,7 @@ def inspect_samples_large_features():
         command("gen", "rmat", d, "--vertices", 70000, "--edges", 70000, "--features", 1024, "--quiet")  # 287 MB
         m = inspected(d)["features"]
         assert not m["whole"] and 60000 < m["rows_read"] < 70000 and abs(m["mean"]) < 1e-3, m
-        assert "rows, evenly apart)" in command("inspect", d, "--quiet").stdout
+        assert "rows, evenly spaced)" in command("inspect", d, "--quiet").stdout
         whole = inspected(d, "--features")["features"]
         assert whole["whole"] and whole["rows_read"] == 70000 and whole["min"] <= m["min"] and whole["max"] >= m["max"]
 
@@ -186,9 +186,9 @@ def export_and_import_again():
         out = there_and_back(p, p.path("triples"))
         assert {"relations", "triples_train", "names", "relation_names_at"} <= set(manifest(p.path("triples"))["arrays"])
         # what is kept is looked at
-        for name, change, words in (("relations", lambda a: a + 5, "relation of edge"), ("triples_val", lambda a: a - 1, "out of range or falls"),
-                                    ("names_at", lambda a: a[::-1].copy(), "out of range or falls"), ("relations", lambda a: a[:-1], "one for each edge"),
-                                    ("names_at", lambda a: a[[0, 0, 2, 3]][:3], "does not fit the rest")):
+        for name, change, words in (("relations", lambda a: a + 5, "relation of edge"), ("triples_val", lambda a: a - 1, "which is out of range or less than the entry before"),
+                                    ("names_at", lambda a: a[::-1].copy(), "which is out of range or less than the entry before"), ("relations", lambda a: a[:-1], "), one value for each edge of"),
+                                    ("names_at", lambda a: a[[0, 0, 2, 3]][:3], "the ids, names or relations that meta.json lists do not match the")):
             whole = np.load(os.path.join(out, name + ".npy"))
             np.save(os.path.join(out, name + ".npy"), change(whole))
             r = command("import", "npy", out, p.path("bad"), "--quiet", code=None)

@@ -104,7 +104,7 @@ def knowledge_graphs():
             assert expect in (r := s.get("csv", s.path("x"), code=2)).stderr, (expect, r.stderr)
             s.put("x/" + old, whole)
         s.put("x/vertices.csv", "vertex\na\nb\nc\na\n")
-        assert "vertices 0 and 3 are both called 'a'" in s.get("csv", s.path("x"), code=2).stderr
+        assert "vertices 0 and 3 have the same name 'a'" in s.get("csv", s.path("x"), code=2).stderr
 
 
 def splits(n, seed):

@@ -41,7 +41,7 @@ def repairs_are_counted():
     with Scratch() as s:
         r = s.get("snap", s.put("e", "\ufeff# c\r\n0 1\r\n\r\n0 2 \r\n 3\t1 5\r\n# end"))
         assert s.rows() == ROWS
-        for word in ("byte order mark", "3 lines end with CR LF", "1 blank lines", "1 lines have more columns"):
+        for word in ("byte order mark", "3 lines end with CR LF", "1 blank lines", "1 lines have extra columns, which are ignored"):
             assert word in r.stderr, (word, r.stderr)
         r = s.get("csv", s.put("e", "source,target\n" + lines(",")))
         assert s.rows() == ROWS and "names columns" in r.stderr
@@ -77,15 +77,15 @@ def refused_with_their_place():
         ("csv", "0,1\n1,99999999999999999999\n", "e:2: byte 3"),
         ("csv", "0,1\n0,999999999999999999\n", "an id from 0 to 281474976710653"),
         ("csv", "0,1\n\x00,1\n", "e:2: byte 1: expected an id, an integer of at most 18 digits, found '\\x00,1'"),
-        ("csv", "", "expected edges, found none"),
-        ("snap", "# nothing\n", "expected edges, found none in 1 lines"),
+        ("csv", "", "expected edges, but none of its"),
+        ("snap", "# nothing\n", "expected edges, but none of its 1 lines holds one"),
         ("snap", "0 1\n2 x\n", "e:2: byte 3"),
         ("csv", "x" * (3 << 20), "found a longer one"),
         ("csv", b"\xff\xfe0\x00,\x001\x00\n\x00", "UTF-16"),
         ("csv", b"\x1f\x8b\x08\x00", "truncated"),
         ("csv", gzip.compress(b"0,1\n" * 1000)[:-9], "truncated"),
-        ("csv", gzip.compress(b"0,1\n" * 1000)[:-8] + b"\x00" * 8, "gzip data are damaged"),
-        ("csv", b"\x28\xb5\x2f\xfd" + b"\xff" * 40, "zstd data are damaged"),
+        ("csv", gzip.compress(b"0,1\n" * 1000)[:-8] + b"\x00" * 8, "gzip data is damaged"),
+        ("csv", b"\x28\xb5\x2f\xfd" + b"\xff" * 40, "zstd data is damaged"),
     ]
     with Scratch() as s:
         for kind, content, expect in bad:
@@ -202,7 +202,7 @@ def knowledge_graphs():
             s.put(f"ke/{name}2id.txt", text)
         s.get("openke", s.path("ke"))
         assert s.names() == ["y", "x", "z"] and s.rows() == [[], [0], [1]]
-        for name, text, expect in (("train", "3\n0 1 0\n", "says 3 triples, found 1"), ("train", "1\n0 3 0\n", "train2id.txt:2"),
+        for name, text, expect in (("train", "3\n0 1 0\n", "the first line announces 3 triples, but the file has 1"), ("train", "1\n0 3 0\n", "train2id.txt:2"),
                                    ("train", "1\n0 1 1\n", "a relation from 0 to 0"), ("entity", "2\nx\t0\n", "expected 2 names as its first line says, found 1"),
                                    ("entity", "2\nx\t0\nx\t1\n", "a name that has not occurred before"),
                                    ("entity", "2\nx\t0\ny\t0\n", "no other name has")):
@@ -319,7 +319,7 @@ def broken_webgraphs():
             data = f.read()
         shutil.copy(properties, s.path("g.properties"))
         s.put("g.graph", data[:len(data) // 2])
-        assert "ends early" in s.get("webgraph", s.path("g"), code=2).stderr
+        assert "unexpected end of the graph: the file is truncated" in s.get("webgraph", s.path("g"), code=2).stderr
         for at in range(100, len(data), len(data) // 12):
             s.put("g.graph", data[:at] + bytes([data[at] ^ 0xff]) + data[at + 1:])
             r = subprocess.run([PENSTOCK, "import", "webgraph", s.path("g"), s.path("x"), "--quiet", "--force", "--memory", "64MiB"],
@@ -329,7 +329,7 @@ def broken_webgraphs():
         with open(properties) as f:
             text = f.read()
         for old, new, expect in (("arcs=3216152", "arcs=3216151", "say 3216151 arcs, found 3216152"),
-                                 ("nodes=325557", "nodes=-1", "g.properties:"), ("nodes=325557", "nodes=400000", "ends early"),
+                                 ("nodes=325557", "nodes=-1", "g.properties:"), ("nodes=325557", "nodes=400000", "unexpected end of the graph: the file is truncated"),
                                  ("compressionflags=", "compressionflags=RESIDUALS_SKEWED_GOLOMB", "this version does not read")):
             s.put("g.properties", text.replace(old, new))
             code = 1 if "GOLOMB" in new else 2
@@ -400,7 +400,7 @@ def there_and_back():
         s.get("npy", s.path("x"))
         with open(os.path.join(s.path("d"), "dataset.json")) as f:
             assert s.sums() == {k: v["xxh3"] for k, v in json.load(f)["arrays"].items()}
-        assert "is there already" in command("export", s.path("d"), s.path("x"), code=2).stderr
+        assert "already exists: choose another directory" in command("export", s.path("d"), s.path("x"), code=2).stderr
         text = 'b,"a,c"\nb,\u00e4\n"",b\n'  # a name may be empty
         s.get("csv", s.put("e", text), "--ids", "strings", "--header", "no")
         command("export", s.path("out"), s.path("c"), "--format", "csv", "--quiet")
@@ -460,7 +460,7 @@ def splits_and_dtypes():
         np.save(s.path("n/edges.npy"), np.zeros((2, 1), np.int32))
         s.get("npy", s.path("n"))
         r = command("convert", s.path("out"), s.path("y"), "--dtype", "float16", code=2)
-        assert "row 0, column 1: does not fit float16" in r.stderr and not os.path.exists(s.path("y"))
+        assert "row 0, column 1: the value does not fit float16" in r.stderr and not os.path.exists(s.path("y"))
 
 
 def epochs_of(s, data):

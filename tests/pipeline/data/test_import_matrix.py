@@ -88,7 +88,7 @@ def text_format(separator):
         "mis-typed": Cell(sub("e", sep + b"2", sep + b"2.5"), expect="e:2: byte 4: expected the end of an id, found '.5'"),
         "crlf": Cell(("e", lambda d: d.replace(b"\n", b"\r\n")), rows=ROWS, expect="3 lines end with CR LF"),
         "bom": Cell(front("e", b"\xef\xbb\xbf"), rows=ROWS, expect="byte order mark"),
-        "empty": Cell(put("e", b""), expect="expected edges, found none"),
+        "empty": Cell(put("e", b""), expect="expected edges, but none of its"),
         "non-utf-8": (Cell(sub("e", sep + b"2", sep + b"\xff"), expect="e:2: byte 3: expected an id, an integer of at most 18 digits, found '\\xff'"),
                       Cell(sub("e", sep + b"2", sep + b"\xff"), args=("--ids", "strings", "--header", "no"), expect="e:2: byte 3: expected UTF-8")),
         "id-gap": (Cell(make={"edges": GAP}, rows=ROWS_GAP, expect="2 ids are never used"),
@@ -110,7 +110,7 @@ TRIPLES = triples, {
     "mis-typed": no("any text is a name"),
     "crlf": Cell(("g/train.txt", lambda d: d.replace(b"\n", b"\r\n")), rows=ROWS, expect="3 lines end with CR LF"),
     "bom": Cell(front("g/train.txt", b"\xef\xbb\xbf"), rows=ROWS, expect="byte order mark"),
-    "empty": Cell(put("g/train.txt", b""), expect="train.txt: expected triples, found none"),
+    "empty": Cell(put("g/train.txt", b""), expect="train.txt: expected triples, but the file has none"),
     "non-utf-8": Cell(sub("g/train.txt", b"v2", b"v\xe9"), expect="train.txt:2: byte 7: expected UTF-8 text, found '\\xe9'"),
     "id-gap": Cell(put("g/test.txt", b"v9\tr\tv1\n"), rows=[*ROWS, []], expect="1 entities occur only in valid or test"),
     "out-of-range": no("names have no range"), **keeps()}
@@ -123,14 +123,14 @@ def openke(edges=EDGES, n=4):
 
 OPENKE = openke, {
     "truncated": (Cell(cut("g/train2id.txt", 4), expect="train2id.txt:4: byte 3: expected an entity from 0 to 3"),
-                  Cell(cut("g/train2id.txt", 6), expect="its first line says 3 triples, found 2")),
+                  Cell(cut("g/train2id.txt", 6), expect="the first line announces 3 triples, but the file has 2")),
     "corrupted": Cell(sub("g/train2id.txt", b"0 2 0", b"0 2# 0"), expect="train2id.txt:3: byte 4: expected a relation"),
     "mis-shaped": Cell(sub("g/train2id.txt", b"0 2 0", b"0 2"), expect="train2id.txt:3: byte 4: expected a relation"),
     "mis-typed": Cell(sub("g/train2id.txt", b"0 2 0", b"0 e2 0"), expect="train2id.txt:3: byte 3: expected an entity from 0 to 3, found 'e2 0'"),
     "crlf": (Cell(("g/train2id.txt", lambda d: d.replace(b"\n", b"\r\n")), rows=ROWS, expect="3 lines end with CR LF"),
              Cell(("g/entity2id.txt", lambda d: d.replace(b"\n", b"\r\n")), rows=ROWS, expect="entity2id.txt: 5 lines end with CR LF")),
     "bom": (Cell(front("g/train2id.txt", b"\xef\xbb\xbf"), rows=ROWS, expect="byte order mark"), Cell(front("g/entity2id.txt", b"\xef\xbb\xbf"), rows=ROWS, expect="entity2id.txt: a byte order mark was skipped")),
-    "empty": (Cell(put("g/train2id.txt", b""), expect="expected triples, found none"), Cell(put("g/entity2id.txt", b""), expect="entity2id.txt: expected the number of names in its first line, found an empty file")),
+    "empty": (Cell(put("g/train2id.txt", b""), expect="expected triples, but the file has none"), Cell(put("g/entity2id.txt", b""), expect="entity2id.txt: expected the number of names in its first line, found an empty file")),
     "non-utf-8": Cell(sub("g/entity2id.txt", b"e2", b"\xe92"), expect="entity2id.txt:4: byte 1: expected UTF-8 text"),
     "id-gap": Cell(sub("g/entity2id.txt", b"e2\t2", b"e2\t7"), expect="entity2id.txt:4: byte 4: expected a number from 0 to 3 that no other name has, found '7'"),
     "out-of-range": Cell(make={"edges": FAR}, expect="train2id.txt:4: byte 1: expected an entity from 0 to 3, found '4 1 0'"), **keeps()}
@@ -143,12 +143,12 @@ def npy_dir(edges=EDGES, n=4):
 
 
 def array_cells(name, shape_error):
-    return {"truncated": Cell(cut(name, 4), expect="the file is truncated"), "corrupted": Cell(front(name, b"x"), expect="expected the .npy magic"),
+    return {"truncated": Cell(cut(name, 4), expect="the file is truncated"), "corrupted": Cell(front(name, b"x"), expect="byte 0: expected the signature of a .npy file, found something else"),
             "mis-shaped": Cell(put(name, npy(np.zeros((3, 3), int))), expect=shape_error),
             "mis-typed": (Cell(put(name, npy(np.array(EDGES).T.astype(float))), expect="expected integers (int8 to int64, uint8 to uint32), found float64"),
                           Cell(put(name, npy(np.array(EDGES).T.astype(">i8"))), expect="'>i8'")),
             "crlf": Cell((name, lambda d: d.replace(b"\n", b"\r\n")), expect="expected spaces and one newline at the header's end"),
-            "bom": Cell(front(name, b"\xef\xbb\xbf"), expect="expected the .npy magic"),
+            "bom": Cell(front(name, b"\xef\xbb\xbf"), expect="byte 0: expected the signature of a .npy file, found something else"),
             "empty": Cell(put(name, b""), expect="expected a .npy header, found only 0 bytes"),
             "id-gap": Cell(make={"edges": GAP, "n": 6}, rows=ROWS_GAP),
             "fortran": Cell(put(name, npy(np.array(EDGES).T, True)), rows=ROWS), "out-of-range": (Cell(make={"edges": FAR}, expect="source of edge 2: expected 0 to 3, found 4"),
@@ -218,7 +218,7 @@ def ogb(edges=EDGES, n=4):
 
 OGB = ogb, {
     "truncated": (Cell(cut("g/raw/edge.csv.gz", 9), expect="truncated"), Cell(put("g/raw/edge.csv.gz", gzip.compress(b"0,1\n0,2\n")), expect="expected 3 edges, found 2")),
-    "corrupted": Cell(put("g/raw/edge.csv.gz", gzip.compress(b"0,1\n0,2\n3,1\n")[:-8] + bytes(8)), expect="gzip data are damaged"),
+    "corrupted": Cell(put("g/raw/edge.csv.gz", gzip.compress(b"0,1\n0,2\n3,1\n")[:-8] + bytes(8)), expect="gzip data is damaged"),
     "mis-shaped": Cell(put("g/raw/edge.csv.gz", gzip.compress(b"0\n0\n3\n")), expect="edge.csv.gz:1: byte 2: expected at least 2 columns"),
     "mis-typed": Cell(put("g/raw/edge.csv.gz", gzip.compress(b"0,1\n0,2.0\n")), expect="edge.csv.gz:2: byte 4: expected the end of an id"),
     "crlf": Cell(put("g/raw/edge.csv.gz", gzip.compress(b"0,1\r\n0,2\r\n3,1\r\n")), rows=ROWS, expect="3 lines end with CR LF"),
@@ -306,12 +306,12 @@ def webgraph(edges=EDGES, n=4, code="zeta"):
 
 
 WEBGRAPH = webgraph, {
-    "truncated": Cell(cut("g.graph", 2), expect="the graph ends early: the file is truncated"),
+    "truncated": Cell(cut("g.graph", 2), expect="unexpected end of the graph: the file is truncated"),
     "corrupted": Cell(("g.graph", lambda d: bytes([d[0] ^ 0x70]) + d[1:]), expect="g.graph: node "),
-    "mis-shaped": Cell(sub("g.properties", b"arcs=3", b"arcs=4"), expect="say 4 arcs, found 3"),
+    "mis-shaped": Cell(sub("g.properties", b"arcs=3", b"arcs=4"), expect="the .properties file announces 4 arcs, but the graph has 3"),
     "mis-typed": Cell(sub("g.properties", b"nodes=4", b"nodes=four"), expect="g.properties:2: "),
     "crlf": Cell(("g.properties", lambda d: d.replace(b"\n", b"\r\n")), rows=ROWS), "bom": Cell(front("g.properties", b"\xef\xbb\xbf"), rows=ROWS),
-    "empty": (Cell(put("g.graph", b""), expect="ends early"), Cell(put("g.properties", b""), expect="g.properties: expected nodes= and arcs=")),
+    "empty": (Cell(put("g.graph", b""), expect="unexpected end of the graph: the file is truncated"), Cell(put("g.properties", b""), expect="g.properties: nodes= or arcs= is missing")),
     "non-utf-8": Cell(sub("g.properties", b"#BVGraph", b"#\xe9"), rows=ROWS), "id-gap": Cell(make={"edges": GAP, "n": 6}, rows=ROWS_GAP),
     "duplicate": no("successors rise: a list cannot have one twice"), "self-loop": keeps()["self-loop"],
     "out-of-range": Cell(make={"edges": [(0, 1), (0, 2), (3, 4)]}, expect="g.graph: node 3, bit ")}
@@ -390,7 +390,7 @@ def codes_of_webgraph():
             s.get("webgraph", s.path(source))
             assert s.rows() == want, code
             s.put("g.graph", files["g.graph"][:-9])
-            assert "the graph ends early" in s.get("webgraph", s.path(source), code=2).stderr
+            assert "unexpected end of the graph: the file is truncated" in s.get("webgraph", s.path(source), code=2).stderr
         s.put("g.properties", files["g.properties"].replace("GOLOMB", "SKEWED_GOLOMB"))
         assert "does not read 'RESIDUALS_SKEWED_GOLOMB'" in s.get("webgraph", s.path(source), code=1).stderr
 

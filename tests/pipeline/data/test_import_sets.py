@@ -38,15 +38,15 @@ def npz_of_ogb():
         assert s.rows() == ROWS and s.array("labels").tolist() == [1, -1, 0, 2] and splits(s) == [[3, 0], [2], [1]]
         assert np.array_equal(s.array("features")[:, :3], FEATURES)
         cases = [(dict(data={"edge_index": TALL}), "o/raw/data.npz (edge_index.npy): OGB stores edges in shape 2xE, but this array has shape (3, 2)"),
-                 (dict(data={"num_edges_list": np.array([4])}), "says 4 edges, edge_index has 3"),
-                 (dict(data={"num_nodes_list": np.array([5])}), "expected rows for 5 vertices, found 4"),
+                 (dict(data={"num_edges_list": np.array([4])}), "num_edges_list gives 4 edges, but edge_index has 3"),
+                 (dict(data={"num_nodes_list": np.array([5])}), "expected one row for each of 5 vertices, found 4"),
                  (dict(data={"num_nodes_list": np.array([2, 2])}), "several graphs"),
                  (dict(data={"num_nodes_list": np.array([4.0])}), "expected one count"),
                  (dict(data={"edge_index": WIDE + 1}), "(edge_index.npy): source of edge 2: expected 0 to 3, found 4"),
-                 (dict(data={"edge_index": None}), "expected a member edge_index.npy"),
+                 (dict(data={"edge_index": None}), "member edge_index.npy is missing"),
                  (dict(data={"edge_index": WIDE.astype(float)}), "expected integers (int8 to int64, uint8 to uint32), found float64"),
-                 (dict(data={"node_feat": FEATURES[:3]}), "(node_feat.npy): expected rows for 4 vertices, found 3"),
-                 (dict(label={"node_label": LABELS + .5}), "a label that is not an integer")]
+                 (dict(data={"node_feat": FEATURES[:3]}), "node_feat.npy): expected one row for each of 4 vertices, found 3"),
+                 (dict(label={"node_label": LABELS + .5}), "the label is not an integer from -1 to")]
         for changed, expect in cases:
             r = s.get("ogb", ogb_npz(s, **changed), code=None)
             assert r.returncode in (1, 2) and expect in r.stderr, (expect, r.stderr)
@@ -153,12 +153,12 @@ def headerless_files_of_igb():
         s.put("i/processed/paper/node_feat.npy", features.tobytes()[:-4])
         assert "not a whole number of rows of 1024 float32: is it truncated?" in s.get("igb", s.path("i"), code=2).stderr
         s.put("i/processed/paper/node_feat.npy", features.tobytes()[:-4096])
-        assert "expected rows for 3 vertices, found 4" in s.get("igb", s.path("i"), code=2).stderr
+        assert "expected one row for each of 3 vertices, found 4" in s.get("igb", s.path("i"), code=2).stderr
         s.put("i/processed/paper/node_feat.npy", features.tobytes())
         s.get("igb", s.path("i"), "--feature-dim", 512, code=2)
         s.put("i/processed/paper/node_label_19.npy", np.array([3, 19, 1, .5], np.float32).tobytes())
         r = s.get("igb", s.path("i"), code=2)
-        assert "vertex 1: expected -1 (none) to 18, found 19" in r.stderr and "vertex 3: a label that is not" in r.stderr
+        assert "vertex 1: expected -1 (none) to 18, found 19" in r.stderr and "vertex 3: the label is not an integer from -1 to" in r.stderr
 
 
 def typed_rows(s):
@@ -237,7 +237,7 @@ def types_are_verified():
         m = s.manifest()
         m["arrays"]["relations"]["xxh3"] = xxh3(bytes(data))
         s.put("out/dataset.json", json.dumps(m))
-        assert "which are not of its types" in command("verify", "--quiet", s.path("out"), code=2).stderr
+        assert "whose types do not match" in command("verify", "--quiet", s.path("out"), code=2).stderr
 
         def twice(m):
             m["vertex_types"][1]["name"] = m["edge_types"][1]["target"] = "paper"
@@ -245,7 +245,7 @@ def types_are_verified():
                                (lambda m: m["edge_types"].pop(), "edge_types: expected 2"),
                                (lambda m: m["edge_types"][0].update(source="x"), "'x' is not one of vertex_types"),
                                (twice, "is there twice"),
-                               (lambda m: m["arrays"].pop("relations"), "relations: missing"),
+                               (lambda m: m["arrays"].pop("relations"), "arrays.relations is missing: it holds the type of each edge"),
                                (lambda m: m.update(penstock_dataset=2), "unknown key 'vertex_types'")):
             n = json.loads(json.dumps(m))
             change(n)
@@ -303,12 +303,12 @@ def layout_of_mag240m():
         os.remove(s.path("m/meta.pt"))
         r = s.get("mag240m", s.path("m"), "--types", "all")
         assert [t["vertices"] for t in s.manifest()["vertex_types"]] == [4, 2]
-        assert "author: no file says how many there are: 2, one more than the largest id" in r.stderr
+        assert "author: the number of vertices is not given; using 2, one more than the largest id in the edges" in r.stderr
         for changed, expect in (({"paper___cites___paper/edge_index": TALL}, "MAG240M stores edges in shape 2xE, but this array has shape (3, 2)"),
                                 ({"paper/node_feat": np.full((4, 3), np.nan, np.float16)}, "row 0, column 0: NaN"),
-                                ({"paper/node_label": LABELS[:2]}, "expected rows for 4 vertices, found 2"),
+                                ({"paper/node_label": LABELS[:2]}, "expected one row for each of 4 vertices, found 2"),
                                 ({"paper___cites___paper/edge_index": None, "author___writes___paper/edge_index": None},
-                                 "there is no paper___cites___paper")):
+                                 "paper___cites___paper/edge_index.npy is missing")):
             r = s.get("mag240m", mag(s, **changed), code=2)
             assert expect in r.stderr, (expect, r.stderr)
         r = s.get("mag240m", mag(s, **{"author___writes___paper/edge_index": np.array([[1], [3], [3]])}), "--types", "all", code=2)
@@ -392,7 +392,7 @@ def one_type_of_graphbolt():
             r = s.get("graphbolt", graphbolt(s, GRAPH % (kind, path) + SETS))
             assert s.rows() == ROWS and s.manifest()["name"] == "hand" and s.manifest()["penstock_dataset"] == 1
             assert s.array("labels").tolist() == [1, -1, 0, 2] and splits(s) == [[3, 0], [2], None]
-            assert np.array_equal(s.array("features")[:, :3], FEATURES) and "feature 'year' of node is left out" in r.stderr
+            assert np.array_equal(s.array("features")[:, :3], FEATURES) and "feature 'year' of node is not imported" in r.stderr
         torch_file(s.path("g/s/train.pt"), np.array([0, 1]))
         s.put("g/metadata.yaml", (GRAPH % ("numpy", "e.npy") + SETS).replace("format: numpy, path: s/train.npy", "format: torch, path: s/train.pt"))
         s.get("graphbolt", s.path("g/metadata.yaml"))
@@ -405,8 +405,8 @@ def refusals_of_graphbolt():
     edits = [("num: 4", "num: four", "metadata.yaml:4:12: num: expected an integer of 0 or more, found 'four'"),
              ("num: 4", "nun: 4", "metadata.yaml:4:7: expected num: it is missing"), ("num: 4", "num: -1", "found '-1'"),
              ("format: numpy, path: e.npy", "format: parquet, path: e.npy", "metadata.yaml:6:7: format: expected csv or numpy, found 'parquet'"),
-             ("path: e.npy", "path: f.npy", "cannot open"), ("path: e.npy", "p: 1", "expected path: it is missing"),
-             ("graph:", "graf:", "expected graph: it is missing"), ("dataset_name: hand", "dataset_name: [", "metadata.yaml:"),
+             ("path: e.npy", "path: f.npy", "cannot open"), ("path: e.npy", "p: 1", "the key path is missing"),
+             ("graph:", "graf:", "the key graph is missing"), ("dataset_name: hand", "dataset_name: [", "metadata.yaml:"),
              ("dataset_name: hand", "dataset_name: a\ndataset_name: b", "metadata.yaml:2:1: 'dataset_name' is there twice"),
              ("dataset_name: hand", "dataset_name: [a, b]", "dataset_name: expected text"), ("name: seeds", "name: sids", "expected data with seeds"),
              ("format: numpy, path: s/train.npy", "format: csv, path: s/train.npy", "format: expected numpy or torch, found 'csv'"),
@@ -416,8 +416,8 @@ def refusals_of_graphbolt():
              ("tasks:", "tasks:\n  - name: other", "the tasks are other node_classification: choose one with --split")]
     arrays = [({"e": TALL}, "e.npy: GraphBolt stores edges in shape 2xE, but this array has shape (3, 2): --edge-shape Ex2 reads it"),
               ({"e": WIDE + 1}, "e.npy: source of edge 2: expected 0 to 3, found 4"), ({"e": WIDE.astype(np.uint64)}, "'<u8'"),
-              ({"feat": FEATURES[:3]}, "feat.npy: expected rows for 4 vertices, found 3"), ({"s__train": np.array([3, 4])}, "s/train.npy: entry 1: expected 0 to 3, found 4"),
-              ({"s__val": np.array([0])}, "vertex 0 is already in train"), ({"s__val-labels": np.array([0, 1])}, "expected 1 rows as"),
+              ({"feat": FEATURES[:3]}, "feat.npy: expected one row for each of 4 vertices, found 3"), ({"s__train": np.array([3, 4])}, "s/train.npy: entry 1: expected 0 to 3, found 4"),
+              ({"s__val": np.array([0])}, "vertex 0 is already in train"), ({"s__val-labels": np.array([0, 1])}, "expected 1 rows, as in"),
               ({"s__val-labels": np.array([.5])}, "val-labels.npy: entry 0: expected a label"), ({"s__val": np.array([2.])}, "expected integers (int8 to int64, uint8 to uint32), found float64"),
               ({"s__train": np.zeros((2, 3), int)}, "expected vertices or pairs of them, found rows of 3")]
     with Scratch() as s:
@@ -488,7 +488,7 @@ def types_of_graphbolt():
         assert s.array("edges_test").tolist() == [[0, 4], [1, 4]]
         assert s.array("negatives_test").tolist() == [[0, 3], [0, 4], [1, 4], [1, 3]]
         r = s.get("graphbolt", s.path("g"), "--split", "nodes", "--types", "user")
-        assert s.rows() == [[2], [0], []] and splits(s) == [[2], None, None] and "train_set of type 'item' is left out" in r.stderr
+        assert s.rows() == [[2], [0], []] and splits(s) == [[2], None, None] and "train_set of type 'item' is not imported" in r.stderr
         assert s.manifest()["penstock_dataset"] == 1
         s.put("g/follows.csv", "0,1\n2,3\n")
         r = s.get("graphbolt", s.path("g"), "--split", "nodes", code=2)
@@ -550,15 +550,15 @@ def refusals_of_marius():
                 ({"edges/train_edges": edges.tobytes()[:-1]}, "train_edges.bin: expected 3 rows (num_edges of dataset.yaml) of 2 or 3 int32 or int64, found 23 bytes"),
                 ({"edges/train_edges": None}, "cannot open"), ({"edges/train_edges": edges[:2]}, "found 16 bytes: is it truncated?"),
                 ({"edges/train_edges": edges + 1}, "train_edges.bin: source of edge 2: expected 0 to 3, found 4"),
-                ({"edges/train_edges": np.zeros((3, 3), np.int32), "text": counts + "num_relations: 0\n"}, "rows of 3 numbers, but num_relations of dataset.yaml is 0"),
-                ({"text": counts + "num_relations: 2\n"}, "rows of 2 numbers, but num_relations of dataset.yaml is 2"),
+                ({"edges/train_edges": np.zeros((3, 3), np.int32), "text": counts + "num_relations: 0\n"}, "rows have 3 numbers, but num_relations in dataset.yaml is 0"),
+                ({"text": counts + "num_relations: 2\n"}, "rows have 2 numbers, but num_relations in dataset.yaml is 2"),
                 ({"text": "num_edges: 3\n"}, "dataset.yaml:1:1: expected num_nodes"), ({"text": "num_edges: 0\nnum_nodes: 4\n"}, "num_edges: expected an integer of 1 or more"),
                 ({"text": "num_edges: ???\nnum_nodes: 4\n"}, "dataset.yaml:1:12: num_edges: expected an integer of 1 or more, found '???'"),
                 ({"nodes/features": FEATURES[:3]}, "expected a file of 4 x 3 float32 without a header, found 36 bytes"),
-                ({"nodes/labels": np.zeros(3, np.int32)}, "labels.bin: expected 4 int32 or int64 as dataset.yaml says, found 12 bytes"),
+                ({"nodes/labels": np.zeros(3, np.int32)}, "labels.bin: expected 4 values of int32 or int64, as in dataset.yaml, found 12 bytes"),
                 ({"nodes/train_nodes": np.array([1, 9], np.int32)}, "train_nodes.bin: entry 1: expected 0 to 3, found 9"),
                 ({"nodes/train_nodes": np.array([1, 1], np.int32)}, "vertex 1 is already in train"),
-                ({"edges/validation_edges": b"12345"}, "expected rows of 2 int32 as train_edges.bin has, found 5 bytes"),
+                ({"edges/validation_edges": b"12345"}, "expected rows of 2 int32, as in train_edges.bin, found 5 bytes"),
                 ({"edges/validation_edges": np.array([[9, 0]], np.int32)}, "validation_edges.bin: source of edge 0: expected 0 to 3, found 9")):
             r = s.get("marius", marius(s, **changed), code=None)
             assert r.returncode in (1, 2) and expect in r.stderr, (expect, r.stderr)

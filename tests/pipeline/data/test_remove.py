@@ -43,7 +43,7 @@ def gen_makes_stripes_where_it_is_told():
         command("gen", "rmat", p.path("r1"), "--vertices", 100, "--edges", 200, "--quiet")
         command("convert", p.path("r"), p.path("r"), "--stripes", 1, "--force", "--quiet")
         assert manifest(p.path("r")) == manifest(p.path("r1"))
-        for args, words in ((["--stripes", 17], "from 1 to 16"), (["--stripe-dirs", disks(p)[0]], "a single stripe stays in DIR"),
+        for args, words in ((["--stripes", 17], "from 1 to 16"), (["--stripe-dirs", disks(p)[0]], "--stripe-dirs: needs several stripes: give --stripes 2 or more, or"),
                             (["--stripe-dirs", p.path("none")], "--stripe-dirs: " + p.path("none")), (["--stripes", 2, "--features", 0], "the graph has no features")):
             r = command("gen", "community", p.path("no"), *args, code=None)
             assert r.returncode in (1, 2) and words in r.stderr and not os.path.exists(p.path("no")), r.stderr
@@ -133,7 +133,7 @@ def what_is_no_dataset_is_left():
         with open(p.path("file"), "w"):
             pass
         before = everything(p)
-        for path, words in (("link", "is a symbolic link"), ("empty", "this is no dataset"), ("arrays", "this is no dataset"), ("file", "is not a directory"),
+        for path, words in (("link", "is a symbolic link"), ("empty", "the directory is not a dataset; nothing was removed"), ("arrays", "the directory is not a dataset; nothing was removed"), ("file", "is not a directory"),
                             ("none", "No such file"), ("data/.", "give the path of the dataset's directory"), ("data/..", "give the path of the dataset's directory")):
             r = command("rm", p.path(path), code=None)
             assert r.returncode in (1, 2) and words in r.stderr and everything(p) == before, (path, r.stderr)
@@ -161,10 +161,10 @@ def a_bad_manifest_removes_nothing():
         before = everything(p)
         arrays = lambda **changes: {**good, "arrays": {**good["arrays"], **changes}}
         entry = lambda file: {**good["arrays"]["labels"], "file": file}
-        for m, words in ((arrays(labels=entry("../precious.npy")), "expected a plain name"), (arrays(labels=entry("..")), "expected a plain name"),
-                         (arrays(labels=entry(precious)), "expected a plain name"), (arrays(labels=entry("notes.txt")), "which is not an array file of a dataset"),
+        for m, words in ((arrays(labels=entry("../precious.npy")), "file: expected a file name without a directory, found '"), (arrays(labels=entry("..")), "file: expected a file name without a directory, found '"),
+                         (arrays(labels=entry(precious)), "file: expected a file name without a directory, found '"), (arrays(labels=entry("notes.txt")), "which is not an array file of a dataset"),
                          (arrays(labels=entry("dataset.json")), "which is not an array file of a dataset"), (arrays(labels=entry("temp-x")), "which is not an array file of a dataset"),
-                         ("{", "this is no dataset"), ("", "this is no dataset"), (json.dumps([good]), "this is no dataset"), ({**good, "vertices": -1}, "this is no dataset")):
+                         ("{", "the directory is not a dataset; nothing was removed"), ("", "the directory is not a dataset; nothing was removed"), (json.dumps([good]), "the directory is not a dataset; nothing was removed"), ({**good, "vertices": -1}, "the directory is not a dataset; nothing was removed")):
             put_manifest(data, m)
             r = command("rm", data, code=2)
             assert words in r.stderr and everything(p) == before, (words, r.stderr)

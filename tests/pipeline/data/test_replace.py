@@ -22,7 +22,7 @@ def what_is_not_the_dataset_s_stays():
             s.put("d/" + name, "mine")
             before = files(d)
             r = command("gen", "community", d, "--vertices", 400, "--force", "--quiet", code=2)
-            assert f"holds '{name}', which is not part of a dataset" in r.stderr, r.stderr
+            assert f"contains '{name}', which is not part of a dataset: choose" in r.stderr, r.stderr
             assert files(d) == before, name
         os.remove(os.path.join(d, "dataset.json.replaced.txt"))
         command("gen", "community", d, "--vertices", 400, "--force", "--quiet")
@@ -111,7 +111,7 @@ def two_imports_at_once():
                 command("verify", "--quiet", s.path("out"))
                 assert len(s.array("indptr")) == 2002
             else:
-                assert slow.returncode != 0 and "another process used" in error and "is a dataset already: --force replaces it" in error, error
+                assert slow.returncode != 0 and "another process wrote" in error and "already contains a dataset: give --force to replace it" in error, error
                 assert len(s.array("indptr")) == 301
             assert not [n for n in os.listdir(s.dir) if ".penstock-" in n], os.listdir(s.dir)
 
@@ -127,7 +127,7 @@ def a_source_that_is_another_file_now():
         s.put("e.csv", "0,1\n1,2\n2,0\n3,1\n")
         os.utime(source, (1609459200, 1609459200))
         r = command("import", "csv", source, out, "--resume", "--quiet", code=2)
-        assert "its source files have changed since: --force replaces it" in r.stderr, r.stderr
+        assert "was made by this command, but its source files have changed since" in r.stderr, r.stderr
         command("import", "csv", source, out, "--resume", "--force", "--quiet")
         assert s.manifest()["edges"] == 4
         os.rename(source, s.path("f.csv"))

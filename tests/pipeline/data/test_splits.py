@@ -55,15 +55,15 @@ def masks():
 @test
 def what_is_not_a_mask():
     with Scratch() as s:
-        for arrays, expect in ((dict(train_mask=np.ones(N - 1, bool)), "train_mask.npy: expected a mask of 0 and 1 with a row for each of 30 vertices, found 29"),
+        for arrays, expect in ((dict(train_mask=np.ones(N - 1, bool)), "train_mask.npy: expected a mask of 0 and 1 with one row for each of 30 vertices, found 29"),
                                (dict(train_mask=np.full(N, 2)), "found 30 rows with other numbers"), (dict(train_idx=np.ones(3, float)), "expected integers"),
                                (dict(train_idx=np.arange(2), train_mask=mask([1])), "train_idx.npy and "), (dict(train_mask=mask([1]), val_mask=mask([1])), "vertex 1 is already in train"),
                                (dict(train_idx=np.array([-1])), "expected 0 to 29, found -1"), (dict(train_idx=np.array([30], np.uint8)), "found 30"),
-                               (dict(train_mask=np.zeros((N, 3), bool), val_mask=np.zeros((N, 2), bool)), "expected 3 columns as the masks beside it have, found 2")):
+                               (dict(train_mask=np.zeros((N, 3), bool), val_mask=np.zeros((N, 2), bool)), "expected 3 columns, as in the other masks, found 2")):
             base(s, **arrays)
             assert expect in (r := s.get("npy", s.path("g"), code=2)).stderr, (expect, r.stderr)
         base(s)
-        assert "no split (penstock split makes one)" in s.get("npy", s.path("g")).stdout
+        assert "no splits (`penstock split` makes them)" in s.get("npy", s.path("g")).stdout
 
 
 @test
@@ -85,7 +85,7 @@ def families_of_masks():
         assert len(json.loads(command("inspect", s.path("out"), "--json").stdout)["named_splits"]) == 12
         s.get("npy", s.path("g"), "--split", "mask/7")
         assert "splits" not in s.manifest() and found(s) == [i.tolist() for i in every[7]]
-        assert "there is no such split; found: mask/0 mask/1" in s.get("npy", s.path("g"), "--split", "other", code=2).stderr
+        assert "unknown split; found: mask/0 mask/1" in s.get("npy", s.path("g"), "--split", "other", code=2).stderr
         disjoint = [(np.setdiff1d(a, every[0][2]), np.setdiff1d(b, every[0][2])) for a, b, _ in every[:3]]
         base(s, train_mask=np.stack([mask(a) for a, _ in disjoint], 1), val_mask=np.stack([mask(b) for _, b in disjoint], 1), test_mask=mask(every[0][2]))
         s.get("npy", s.path("g"))
@@ -192,16 +192,16 @@ def tables_refused():
                  ("labels", "vertex,label\n0,x\n", "t.csv:2: label: expected a label, an integer of 0 or more, or nothing, found 'x'"),
                  ("labels", "vertex,label\n3,1\n", "t.csv:2: vertex: expected a vertex from 0 to 2, found '3'"),
                  ("labels", "vertex,colour\n0,1\n", "t.csv: expected a column called label or the name given with --label-column, found vertex, colour"),
-                 ("labels", "vertex,label\n0\n", "expected 2 columns as in the first line"), ("labels", "", "expected a table, found an empty file"),
+                 ("labels", "vertex,label\n0\n", "expected 2 columns, as in the first line"), ("labels", "", "expected a table, found an empty file"),
                  ("labels", "a,b\nc,d\n", "expected numbers, or the name of a column, as vertex or label or type"),
-                 ("labels", 'vertex,label\n0,"1\n', "expected a quote at the end of a quoted field"), ("labels", "vertex,vertex\n", "two columns are called 'vertex'"),
-                 ("features", "vertex,x\n0,1\n2,1\n", "expected a row for each of 3 vertices; 1 have none: 1"), ("features", "1\n2\n3\n4\n", "more rows than the 3 vertices"),
+                 ("labels", 'vertex,label\n0,"1\n', "expected a quote at the end of a quoted field"), ("labels", "vertex,vertex\n", "two columns have the name 'vertex'"),
+                 ("features", "vertex,x\n0,1\n2,1\n", "expected a row for each of 3 vertices; 1 have none: 1"), ("features", "1\n2\n3\n4\n", "too many rows: there are only 3 vertices"),
                  ("features", "vertex,x\n0,nan\n1,1\n2,1\n", "t.csv:2: x: expected a finite number, found 'nan'"), ("features", "vertex,x\n0,1e39\n1,1\n2,1\n", "expected a finite number"),
                  ("train", "colour\n1\n", "expected numbers, or the name of a column"), ("train", "id\n1\n1\n", "vertex 1 is already in train"))
         for option, text, expect in cases:
             r = s.get("csv", edges, "--" + option, s.put("t.csv", text), code=2)
             assert expect in r.stderr, (text, expect, r.stderr)
-        for args, expect in ((("--columns", "a,b"), "expected a column called a, found '0,1'"), (("--columns", "a"), "--columns: expected two"), (("--columns", "a,a"), "--columns: expected two")):
+        for args, expect in ((("--columns", "a,b"), "expected a column named a, found '0,1'"), (("--columns", "a"), "--columns: expected two"), (("--columns", "a,a"), "--columns: expected two")):
             assert expect in (r := s.get("csv", edges, *args, code=2)).stderr, r.stderr
 
 
@@ -239,11 +239,11 @@ def a_pipeline_chooses_a_split():
         assert first["epochs"][0]["loss"] == same["epochs"][0]["loss"] != other["epochs"][0]["loss"]
         assert other["epochs"][0].get("val_accuracy") is None and other["epochs"][0]["train_accuracy"] is not None, other["epochs"]
         assert seeds(run(s, "--set", "params.split=b/1:test")) == 4  # 100 seeds
-        assert "has no split called 'c': expected train, val or test, or one of a, b/1" in run(s, "--set", "params.split=c", code=2)
+        assert "has no split named 'c': expected train, val or test, or one of a, b/1" in run(s, "--set", "params.split=c", code=2)
         error = run(s, "--set", "params.split=b/1:val", code=2)
         assert 'no split "b/1:val"' in error and "penstock split" in error, error
         error = run(s, "--set", "stages.sampler.params.split=b/1", "--set", "stages.planner.params.split=b/1", code=2)
-        assert "is another split than" in error, error
+        assert "\" differs from the split \"" in error, error
 
 
 main()

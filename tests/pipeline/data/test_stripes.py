@@ -207,7 +207,7 @@ def what_is_gone_or_another_is_told():
                              (lambda m: m["stripes"][1].update(file="features.0.npy"), "is there twice"),
                              (lambda m: m["stripes"][1].update(dtype="float16"), "stripes[1]: expected float32"),
                              (lambda m: m["stripes"][2].pop("head"), "stripes[2].head"),
-                             (lambda m: m["stripes"][2].update(file="../x"), "expected a plain name"),
+                             (lambda m: m["stripes"][2].update(file="../x"), "file: expected a file name without a directory, found '"),
                              (lambda m: m.update(penstock_dataset=4), "found 3 stripes")):
             odd = json.loads(json.dumps(m))
             change(odd)
@@ -226,7 +226,7 @@ def neighbours_that_do_not_ascend_are_told():
         row = indices[indptr[v]:indptr[v + 1]]
         row[:] = row[::-1].copy()
         indices.flush()
-        assert f"expected the neighbours of vertex {v} to ascend" in command("verify", p.data, "--quiet", code=2).stderr
+        assert f"expected the neighbours of vertex {v} in ascending order, found" in command("verify", p.data, "--quiet", code=2).stderr
 
 
 if __name__ == "__main__":

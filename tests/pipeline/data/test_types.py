@@ -87,7 +87,7 @@ def arrays_there_and_back():
         same(s, "odd", "back")
         again(s, "graphbolt", s.path("y"), "back", "--stride-bytes", 60, "--labels", s.path("y/labels.npy"), "--classes", 7, "--name", "x")
         same(s, "odd", "back")
-        assert "penstock import graphbolt takes some" in s.get("npy", s.path("x"), "--types", "tag", code=2).stderr
+        assert "cover all types together; only `penstock import graphbolt` can select" in s.get("npy", s.path("x"), "--types", "tag", code=2).stderr
         assert "a dataset with several vertex types has one features file" in s.get("npy", s.path("x"), "--stripes", 2, code=2).stderr
 
 
@@ -98,11 +98,11 @@ def what_an_export_says_is_looked_at():
         command("export", s.path("out"), s.path("x"), "--quiet")
         with open(s.path("x/meta.json")) as f:
             whole = f.read()
-        for change, words in ((lambda m: m["vertex_types"][1].update(name="user"), "vertex_types[1]: 'user' is there twice"),
-                              (lambda m: m["vertex_types"][1].update(num_nodes=29), "expected rows for 29 vertices, found 30"),
+        for change, words in ((lambda m: m["vertex_types"][1].update(name="user"), "vertex_types[1]: 'user' occurs twice"),
+                              (lambda m: m["vertex_types"][1].update(num_nodes=29), "expected one row for each of 29 vertices, found 30"),
                               (lambda m: m["vertex_types"][0].update(num_nodes=-1), "vertex_types[0].num_nodes: expected an integer from 0"),
                               (lambda m: m["vertex_types"][0].update(num_nodes=1 << 60), "vertex_types[0].num_nodes: expected an integer from 0"),
-                              (lambda m: m["vertex_types"][0].update(num_nodes=30), "labels.npy: expected rows for 65 vertices, found 75"),
+                              (lambda m: m["vertex_types"][0].update(num_nodes=30), "labels.npy: expected one row for each of 65 vertices, found 75"),
                               (lambda m: m["vertex_types"][1].update(stride_bytes=7), "a multiple of 4"),
                               (lambda m: m["vertex_types"][2].pop("name"), "vertex_types[2].name: expected a name"),
                               (lambda m: m["vertex_types"].insert(0, 5), "vertex_types[0].name: expected a name"),
@@ -181,7 +181,7 @@ def features_of_every_type_are_converted():
 def edges_that_are_not_of_their_types_are_told():
     with Scratch() as s:
         typed(s)
-        for name, value, words in (("relations", 1, "which are not of its types"), ("relations", 19, "relations.npy: entry 0: expected 0 to 18, found 19"),
+        for name, value, words in (("relations", 1, "whose types do not match"), ("relations", 19, "relations.npy: entry 0: expected 0 to 18, found 19"),
                                    ("relations", -1, "found -1"), ("indices", 75, "indices.npy: entry 0: expected 0 to 74, found 75"),
                                    ("indices", -7, "found -7")):
             shutil.copytree(s.path("out"), s.path("bad"))

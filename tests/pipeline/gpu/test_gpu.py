@@ -61,7 +61,7 @@ def auto_takes_a_gpu_where_there_is_one_and_the_stage_can():
             said = p.run(chain("auto", "cpu:0", "cpu:0")).report["stages"]["source"]
         finally:
             del os.environ["PENSTOCK_VIRTUAL_GPUS"]
-        assert said["device"] == "cpu:0" and said["chosen"].startswith("there is no GPU"), said
+        assert said["device"] == "cpu:0" and said["chosen"].startswith("this machine has no usable GPU"), said
 
 
 @test
@@ -100,7 +100,7 @@ def what_cannot_be_placed_is_told():
             err = p.run(chain("cuda:0", "cpu:0", "cpu:0"), code=2).err
         finally:
             os.environ["PENSTOCK_CUDA"] = kept
-        assert "there is no device cuda:0: no GPU can be used: /nonexistent.so" in err, err
+        assert "device cuda:0 does not exist: no GPU can be used: /nonexistent.so" in err, err
 
 
 @test

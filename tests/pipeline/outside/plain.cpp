@@ -46,7 +46,7 @@ const pst_param_desc params[] = {PST_SAMPLING_PARAMS(state, params),
                                   .into = PST_INTO(state, chosen),
                                   .def = "\"plain\"",
                                   .choices = "plain|other",
-                                  .help = "for the test"},
+                                  .help = "out of memory: cannot allocate the test"},
                                  {}};
 } // namespace
 

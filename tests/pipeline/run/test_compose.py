@@ -85,7 +85,7 @@ def python_stage_in_the_middle():
 @test
 def python_stage_that_breaks_the_protocol():
     with Place() as p:
-        for how, words in (("exit", "ended early, with status 3"), ("kill", "signal 9"), ("garbage", "no message"), ("huge", "a message of 3145728 bytes"),
+        for how, words in (("exit", "exited with status 3"), ("kill", "signal 9"), ("garbage", "bytes that are not a valid binary message"), ("huge", "a message of 3145728 bytes"),
                            ("steal", "released slot 999 of route 0, which it does not hold")):
             pl = pipeline({"source": stage("source", batches=50), "times": stage("times", misbehave=how),
                            "sink": stage("sink", factor=3)},

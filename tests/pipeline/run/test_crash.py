@@ -160,7 +160,7 @@ def standing_still(p, pl, *words):
     time.sleep(17)
     run.process.terminate()
     r = run.wait(20)
-    assert "nothing has moved for 15 s\n" in r.err and r.err.count("nothing has moved") == 1, r
+    assert "no progress for 15 s\n" in r.err and r.err.count("no progress for") == 1, r
     for word in words:
         assert word in r.err, (word, r)
 

@@ -79,7 +79,7 @@ def torn_checkpoints_are_passed_over():
         assert "cannot resume" in r.err, r
         # another run's checkpoints are not mixed with this one's
         r = run_in(p, p.path("calm"), "--epochs", 4, code=2)
-        assert "has checkpoints of an earlier run" in r.err and "--resume" in r.err, r
+        assert "contains checkpoints of an earlier run: resume it with --resume" in r.err and "--resume" in r.err, r
 
 
 def copy_of(p, name):

@@ -36,7 +36,7 @@ def too_few_open_files():
     with Place() as p:
         p.data
         r = run_with(p, lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32)))
-        assert r.code == 1 and "at most 32 are allowed: raise the limit (ulimit -n)" in r.err, r
+        assert r.code == 1 and "open files, but only 32 are allowed: raise the limit (ulimit -n)" in r.err, r
         # a soft limit is raised
         assert run_with(p, lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (32, 4096))).code == 0
 
@@ -98,8 +98,8 @@ def memory_of_a_cgroup():
             pl = p.write(pipeline({"source": stage("source", batches=20, bytes="32MiB"), "sink": stage("sink")},
                                   links("source.out", "sink.in", slots=16)))
             r = run_with(p, group.enter, pl=pl)
-            assert r.code == 1 and "the slots need 0.50 GiB, but this run may use 0.29 GiB" in r.err, r
-            assert "source.out: 16 slots of 32.0 MiB, as source asked" in r.err and group.kills() == 0, r
+            assert r.code == 1 and "the slots need 0.50 GiB, but this run may use only 0.29 GiB (the machine's memory, or the limit of" in r.err, r
+            assert "source.out: 16 slots of 32.0 MiB, as stage source requested" in r.err and group.kills() == 0, r
     except cgroup.Unavailable as why:
         raise Skip(str(why))
 
@@ -113,7 +113,7 @@ def the_memory_host_is_ended_first():
             assert f.read().strip() == "1000"
         os.kill(processes(run)["memory-cpu:0"], signal.SIGKILL)
         r = run.wait()
-        assert "if nobody killed it, memory ran out" in r.err, r
+        assert "unless somebody killed it, memory ran out: use fewer slots or smaller" in r.err, r
 
 
 @test
@@ -128,7 +128,7 @@ def a_file_system_without_locks():
         p.data
         r = run_with(p, None, env={**os.environ, "LD_PRELOAD": shim})
         assert r.code in (1, 2) and "still going" not in r.err and "Function not implemented" in r.err, r
-        assert "file system that has flock" in r.err, r
+        assert "choose a --run-dir on a file system that supports flock" in r.err, r
 
 
 @test

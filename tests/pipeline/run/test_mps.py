@@ -70,7 +70,7 @@ def a_daemon_that_does_not_start_is_told():
     with Place() as p:
         k = Keeper(p, before="exit 3")
         code, err = k.end()
-        assert k.said == "" and code == 1 and "ended at once, with status 3" in err, (k.said, code, err)
+        assert k.said == "" and code == 1 and "the MPS daemon exited at once, with status 3" in err, (k.said, code, err)
 
 
 # ---- as a run has it -----------------------------------------------------------------------------

@@ -6,32 +6,32 @@ from harness import *
 
 BATCHES = 20
 WAYS = {  # how, at batch 7: what the error says
-    "batch+1000": "wrong frame of batch 1007, micro-batch 0: slot",
-    "batch-max": "wrong frame of batch 18446744073709551615, micro-batch 0: slot",
-    "micro": "wrong frame of batch 7, micro-batch 9: slot",
+    "batch+1000": "sent an invalid frame for batch 1007, micro-batch 0: slot",
+    "batch-max": "sent an invalid frame for batch 18446744073709551615, micro-batch 0: slot",
+    "micro": "sent an invalid frame for batch 7, micro-batch 9: slot",
     "part": "wrong frame of batch 7, micro-batch 0: it is part 9, expected part 1",
-    "flags-0": "flag 1 (last part) is missing: no further part came in",
-    "flags-1": "flag 2 (last micro-batch) is 0, expected 1, as it came in",
-    "flags-2": "flags are 2, expected 0, 1 (last part) or 3 (of the last micro-batch)",
-    "flags-4": "flags are 7, expected 0, 1",
-    "twice": "wrong frame of batch 7, micro-batch 0",
-    "empty": "it has no references, but the program holds slots that came with the batch",
-    "other-slot": "did not come with this batch",
-    "release-only": "gave back the slots of batch 7, micro-batch 0, and went on without sending it through out",
-    "release-done": "says that it is done, but has not sent on batch 19",
-    "early-done": "says that it is done, but input in has not ended",
+    "flags-0": "flag 1 (last part) is missing, although the batch has no further part",
+    "flags-1": "flag 2 (last micro-batch) is 0; expected 1, as in the received frame",
+    "flags-2": "flags are 2; expected 0, 1 (last part) or 3 (last part",
+    "flags-4": "flags are 7; expected 0, 1 (last part) or 3 (last part",
+    "twice": "sent an invalid frame for batch 7, micro-batch 0",
+    "empty": "the frame has no references, but the program still holds slots of",
+    "other-slot": "was not received with this batch",
+    "release-only": "released the slots of batch 7, micro-batch 0, but has not sent the batch through out",
+    "release-done": "sent \"done\", but has not sent on batch 19",
+    "early-done": "sent \"done\", but input in has not ended",
     "done-held": "says that it is done, but has not given back all slots of batch 19",
-    "closes": "closed its socket before it was done",
-    "reopens": "closed its socket before it was done",
-    "before-start": "says that it is done before the start",
-    "needs-5": 'said "sized" without an array "needs"',
-    "needs-text": 'needs[0] that lacks a "port" (one of its ports) or "bytes"',
-    "needs-align": "needs[0].align that is no power of two",
+    "closes": "closed its socket before it sent \"done\"",
+    "reopens": "closed its socket before it sent \"done\"",
+    "before-start": "sent \"done\" before \"start\"",
+    "needs-5": 'sent "sized" without the array "needs"',
+    "needs-text": 'sent "sized", but needs[0] lacks "port" (the name of a port) or',
+    "needs-align": "sent \"sized\", but needs[0].align is not a power of two of at most",
     "total-early": 'sent a "total" without a "port" (an output that fills slots)',
     "total-text": 'sent a "total" without a "port" (an output that fills slots)',
     "report-nothing": 'sent a report without a "section"',
-    "report-stages": 'it reports "stages", which is the runtime\'s own',
-    "report-status": 'it reports "failures", which is the runtime\'s own',
+    "report-stages": 'the stage reported the section "stages", whose name is reserved for the runtime',
+    "report-status": 'the stage reported the section "failures", whose name is reserved for the runtime',
 }
 
 
@@ -87,17 +87,17 @@ def programs_that_fill_slots():
                 pl = pipeline({"maker": stage("maker", batches=BATCHES, way=way), "sink": stage("sink")}, links("maker.out", "sink.in"))
                 r = own.run(pl, code=1 if words else 0, foreign=True, timeout=14, data=p.data)
                 assert not words or ("error: maker: " in r.err and words in r.err), f"{way}: expected {words!r}\n{r}"
-        all_at_once(made, [("good", ""), ("batch", "wrong frame of batch 70"), ("part", "it is part 1, expected part 0"),
-                           ("micro", "wrong frame of batch 7, micro-batch 1"), ("empty", "it has no references"),
-                           ("keeps", "gave back the slots of batch 7"),
-                           ("early-done", "has not sent all batches of out"), ("no-total", "never said how many batches out has")])
+        all_at_once(made, [("good", ""), ("batch", "sent an invalid frame for batch 70"), ("part", "the frame has part 1; expected part 0"),
+                           ("micro", "sent an invalid frame for batch 7, micro-batch 1"), ("empty", "the frame has no references, but the program still holds slots of"),
+                           ("keeps", "released the slots of batch 7"),
+                           ("early-done", "but has not sent as many batches through out"), ("no-total", "sent \"total\" with the number of batches of out")])
         pl = pipeline({"maker": {**stage("maker", batches=BATCHES), "instances": 2}, "sink": stage("sink")},
                       links("maker.out", "sink.in"))
         assert p.run(pl, foreign=True).report["sink"]["batches"] == BATCHES  # none of them knows how many the other took
         pl = pipeline({"source": stage("source", batches=BATCHES), "maker": stage("maker", bytes=1 << 59), "sink": stage("sink")},
                       links("maker.out", "sink.in"))
         del pl["stages"]["source"]
-        assert "maker asked for slots of 524288.0 TiB" in p.run(pl, code=1, foreign=True).err
+        assert "maker requested slots of 524288.0 TiB on the route that begins at" in p.run(pl, code=1, foreign=True).err
 
 
 if __name__ == "__main__":

@@ -253,7 +253,7 @@ def only_temporary_names_of_the_dead_are_swept():
             fcntl.flock(held, fcntl.LOCK_EX)
             assert gc(p, "--dry-run") == "would remove 4 half-written files in runs/a\n"
             assert all(map(os.path.exists, dead))
-            assert gc(p) == "removed 4 half-written files in runs/a\n"
+            assert gc(p) == "removed 4 partial files in runs/a\n"
             for path in dead:
                 put(path)
             r = Running(run_argv(p, run, "--epochs", EPOCHS + 1, "--resume", run), run).wait()
@@ -357,7 +357,7 @@ def reports_go_through_what_is_no_file():
             assert is_report(cat.communicate(timeout=60)[0]) and stat.S_ISFIFO(os.lstat(p.path("fifo")).st_mode)
         os.mkfifo(p.path("unread"))
         r = report_to(p, "unread")
-        assert r.returncode == 1 and "a pipe that nobody reads" in r.stderr, r.stderr
+        assert r.returncode == 1 and "is a pipe without a reader: start its reader first" in r.stderr, r.stderr
         put(p.path("target"), "old"), os.symlink("target", p.path("link"))
         assert report_to(p, "link").returncode == 0
         with open(p.path("target")) as f:
@@ -394,7 +394,7 @@ def a_report_that_cannot_be_written_is_told_first():
     with Place() as p:
         p.data
         os.mkdir(p.path("folder"))
-        for name, words in (("no/such/report.json", "cannot write in the directory no/such"), ("folder", "expected a file, a pipe or a terminal"),
+        for name, words in (("no/such/report.json", "cannot write to the directory no/such"), ("folder", "expected a file, a pipe or a terminal"),
                             ("/dev/fd/77", "descriptor 77 is not open")):
             for option in ("--report", "--trace")[:1 if name.startswith("/dev") else 2]:
                 r = subprocess.run(run_argv(p, p.path("never"), option, name), capture_output=True, text=True, cwd=p.dir)

@@ -48,8 +48,8 @@ def what_is_not_ours_is_kept():
             f.write(b"a photograph" * 1000)
         before = contents(foreign)
         assert "was not written by Penstock" in store(p.data, foreign, code=2)
-        assert "that is not its serial number" in store(p.data, foreign, force=True, typed="something\n", code=2)
-        assert "that is not its serial number" in store(p.data, foreign, force=True, typed="", code=2)
+        assert "this is not its serial number; nothing was written" in store(p.data, foreign, force=True, typed="something\n", code=2)
+        assert "this is not its serial number; nothing was written" in store(p.data, foreign, force=True, typed="", code=2)
         assert contents(foreign) == before
         assert "Everything on it will be lost" in store(p.data, foreign, force=True, typed="foreign\n")
         command("gen", "community", other, "--vertices", "1000", "--seed", "9")
@@ -77,7 +77,7 @@ def what_cannot_be_stored():
             byte = f.read(1)
             f.seek(5000)
             f.write(bytes([byte[0] ^ 1]))
-        assert "does not have the checksum that dataset.json says" in store(broken, p.path("fresh"), code=2)
+        assert "do not have the checksum of dataset.json. The drives were not marked" in store(broken, p.path("fresh"), code=2)
         assert not any(contents(p.path("fresh"))[:4096]), "half written, and signed"
 
 

@@ -221,7 +221,7 @@ def an_algorithm_is_planned_as_itself():
 @test
 def wrong_algorithms_are_refused():
     with Place() as p:
-        for args, words in ((["params.algorithm=unifrom"], ['there is no "unifrom"', "uniform", "./mine.so"]),
+        for args, words in ((["params.algorithm=unifrom"], ['algorithm: unknown algorithm "unifrom"; expected', "uniform", "./mine.so"]),
                             (["params.algorithm=./none.so"], ["cannot load ./none.so"]),
                             (["params.options=extra=1"], ['uniform has no option "extra"'])):
             r = train(p, *settings(*args), code=1)
@@ -230,7 +230,7 @@ def wrong_algorithms_are_refused():
             f.write("int nothing;\n")
         subprocess.run(["cc", "-shared", "-fPIC", "-o", p.path("empty.so"), p.path("empty.c")], check=True)
         r = train(p, *settings(f"params.algorithm={p.path('empty.so')}"), code=1)
-        assert "does not export pst_sampling_algorithm" in r.err, r.err
+        assert "the symbol pst_sampling_algorithm is missing" in r.err, r.err
 
 
 @test

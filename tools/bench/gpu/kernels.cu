@@ -37,7 +37,7 @@ template <class T> T *host_array(int64_t n)
 {
     T *at = static_cast<T *>(calloc((size_t)n + 1, sizeof(T)));
     if (!at)
-        STOP("no memory for %lld elements", (long long)n);
+        STOP("out of memory: cannot allocate %lld elements", (long long)n);
     return at;
 }
 

@@ -32,7 +32,8 @@ pst_rc option_stripe_dirs(const char *text, int64_t *stripes, const char **out)
     char list[4096], *save = NULL;
     int64_t n = 0;
     if (strlen(text) >= sizeof list)
-        return pst_fail(PST_E_LIMIT, "--stripe-dirs: more than %zu bytes", sizeof list - 1);
+        return pst_fail(PST_E_LIMIT, "--stripe-dirs: the list is too long: expected at most %zu bytes",
+                        sizeof list - 1);
     memcpy(list, text, strlen(text) + 1);
     for (char *dir = strtok_r(list, ",", &save); dir != NULL; dir = strtok_r(NULL, ",", &save), n++) {
         struct stat st;
@@ -115,6 +116,6 @@ int command_result(const char *command, pst_rc rc)
 void command_unknown(const char *who, const char *what, const char *found, const char *const *names, size_t n)
 {
     const char *near = pst_diag_nearest(found, names, n);
-    (void)fprintf(stderr, "%s: there is no %s \"%.64s\"", who, what, found);
+    (void)fprintf(stderr, "%s: unknown %s \"%.64s\"", who, what, found);
     (void)fprintf(stderr, near != NULL ? ": did you mean \"%s\"?\n\n" : "\n\n", near);
 }

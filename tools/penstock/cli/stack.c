@@ -15,10 +15,9 @@ pst_rc command_stack(void)
     if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= STACK_MIN)
         return PST_OK;
     if (limit.rlim_max < STACK_MIN)
-        return pst_fail(
-            PST_E_LIMIT,
-            "stacks are limited to %llu KiB, and Penstock needs %u KiB: raise the limit (ulimit -s)",
-            (unsigned long long)limit.rlim_max >> 10, STACK_MIN >> 10);
+        return pst_fail(PST_E_LIMIT,
+                        "the stack limit is %llu KiB, but Penstock needs %u KiB: raise the limit (ulimit -s)",
+                        (unsigned long long)limit.rlim_max >> 10, STACK_MIN >> 10);
     limit.rlim_cur = limit.rlim_max < STACK_USUAL ? limit.rlim_max : STACK_USUAL;
     if (setrlimit(RLIMIT_STACK, &limit) != 0)
         return pst_fail_errno("cannot raise the limit on the stack to %llu KiB",

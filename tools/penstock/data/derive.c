@@ -219,7 +219,7 @@ static pst_rc convert(const struct args *a, const char *from, const char *to)
     if (rc == PST_OK && a->stripe_dirs != NULL && b.stripes < 2)
         rc = pst_fail(
             PST_E_ARG,
-            "--stripe-dirs: a single stripe stays in OUT: give --stripes 2 or more, or several directories");
+            "--stripe-dirs: needs several stripes: give --stripes 2 or more, or several directories");
     const struct pst_derive_convert_spec spec = {
         .change_dtype = a->has_dtype, .dtype = a->dtype, .stride_bytes = a->stride};
     if (rc == PST_OK && ds.vertex_types > 0 && b.stripes > 1)

@@ -125,8 +125,8 @@ static pst_rc parse(int argc, char **argv, const struct kind *k, struct common *
         return pst_fail(PST_E_ARG, "--stripes: the graph has no features (--features 0)");
     return c->stripe_dirs == NULL || c->stripes > 1
                ? PST_OK
-               : pst_fail(PST_E_ARG, "--stripe-dirs: a single stripe stays in DIR: give --stripes 2 or more, "
-                                     "or several directories");
+               : pst_fail(PST_E_ARG, "--stripe-dirs: needs several stripes: give --stripes 2 or more, or "
+                                     "several directories");
 }
 
 static void say_done(const struct pst_build *b)

@@ -96,8 +96,8 @@ static const struct option options[] = {
     {"help", no_argument, NULL, OPT_HELP},
     {NULL, 0, NULL, 0}};
 
-static const char usage[] = "usage: penstock import FORMAT SRC DIR [options]\n"
-                            "Makes the dataset DIR from SRC, which is:\n";
+static const char usage[] = "usage: penstock import FORMAT SRC DIR [options]\nImports the graph SRC into the "
+                            "dataset DIR. SRC is, for each FORMAT:\n";
 
 static const char help[] =
     "npy reads from SRC, if they are there:\n"
@@ -223,7 +223,7 @@ static pst_rc separator_option(struct args *a)
 {
     bool tab = strcmp(optarg, "\\t") == 0;
     if (!tab && (strlen(optarg) != 1 || strchr("\"\r\n0123456789", optarg[0]) != NULL))
-        return pst_fail(PST_E_ARG, "--separator: expected one character that is no digit, found '%.64s'",
+        return pst_fail(PST_E_ARG, "--separator: expected one character that is not a digit, found '%.64s'",
                         optarg);
     a->job.text.by = optarg[0] == ' ' ? PST_EDGE_TEXT_BY_BLANKS : PST_EDGE_TEXT_BY_CHARACTER;
     a->job.text.separator = tab ? '\t' : optarg[0];
@@ -253,8 +253,8 @@ static pst_rc columns_option(struct args *a)
         (size_t)(comma - optarg) >= PST_NAME_MAX || strlen(comma + 1) >= PST_NAME_MAX ||
         same_words(optarg, comma))
         return pst_fail(PST_E_ARG,
-                        "--columns: expected two different columns from 0 to %d, as 0,1, or two names, as "
-                        "source,target; found '%.64s'",
+                        "--columns: expected two different columns from 0 to %d, for example 0,1, or two "
+                        "names, for example source,target; found '%.64s'",
                         PST_EDGE_TEXT_COLUMNS_MAX - 1, optarg);
     (void)snprintf(t->column_name[0], PST_NAME_MAX, "%.*s", (int)(comma - optarg), optarg);
     (void)snprintf(t->column_name[1], PST_NAME_MAX, "%s", comma + 1);
@@ -344,9 +344,9 @@ static void say_splits(const struct pst_manifest *m)
         some |= say_parts(what, k == 0 ? &m->array[PST_ARRAY_TRAIN] : m->split[k].ids);
     }
     if (m->splits > 1)
-        (void)printf("pipelines use split %s; params.split chooses another\n", m->split[0].name);
+        (void)printf("pipelines use split %s (params.split chooses another)\n", m->split[0].name);
     if (!some)
-        (void)printf("no split (penstock split makes one)\n");
+        (void)printf("no splits (`penstock split` makes them)\n");
 }
 
 static void say_done(const struct pst_build *b, const struct pst_import_result *r)
@@ -354,7 +354,7 @@ static void say_done(const struct pst_build *b, const struct pst_import_result *
     if (r->warnings.count > 0)
         (void)fprintf(stderr, "warnings:%s\n", r->warnings.text);
     if (b->stripes > 1 && b->manifest.stripes == 0)
-        (void)fprintf(stderr, "--stripes: there are no features to put in stripes\n");
+        (void)fprintf(stderr, "--stripes has no effect: there are no features\n");
     (void)printf("%s: %" PRId64 " vertices, %" PRId64 " edges, %" PRId64 " features in rows of %" PRIu64
                  " bytes, %" PRId64 " classes\n",
                  b->dir, b->manifest.vertices, b->manifest.edges, b->manifest.feature_dim,
@@ -400,7 +400,8 @@ static pst_rc begin_build(const struct args *a, const char *from, const char *to
     pst_rc rc = sources_of(a, from, sources);
     json_t *key = json_pack("{s:s, s:o}", "command", a->job.spec.command, "sources", sources);
     if (rc == PST_OK && key == NULL)
-        rc = pst_fail(PST_E_ARG, "the command is not UTF-8 text: --resume could not compare it");
+        rc = pst_fail(PST_E_ARG,
+                      "the command line is not valid UTF-8, so --resume could not compare it later");
     if (rc == PST_OK)
         return pst_build_resume(b, to, a->force, key, a->resume);
     json_decref(key);
@@ -412,11 +413,13 @@ static void say_resumed(const struct pst_build *b)
     const json_t *edges = json_object_get(b->journal.root, "edges");
     const char *phase = json_string_value(json_object_get(edges, "phase"));
     if (!b->resumed)
-        (void)fprintf(stderr, "%s: there is nothing to resume; the import starts again\n", b->dir);
+        (void)fprintf(stderr,
+                      "%s: there is no interrupted import to resume; the import starts from the beginning\n",
+                      b->dir);
     else if (phase == NULL)
-        (void)fprintf(stderr, "resumed: no edges were kept\n");
+        (void)fprintf(stderr, "resumed: no edges had been saved yet\n");
     else
-        (void)fprintf(stderr, "resumed: edges were %s; %" PRId64 " are kept\n", phase,
+        (void)fprintf(stderr, "resumed: edges were %s; %" PRId64 " were saved\n", phase,
                       (int64_t)json_integer_value(json_object_get(edges, "arcs")));
 }
 
@@ -435,9 +438,10 @@ static pst_rc look_at_whole(const struct args *a, const char *from, const char *
     pst_rc rc = *whole ? sources_of(a, from, sources) : PST_OK;
     pst_journal_sources_identity(sources, identity);
     if (rc == PST_OK && *whole && (made_of == NULL || strcmp(made_of, identity) != 0))
-        rc = pst_fail(
-            PST_E_STATE,
-            "%s was made by this command, but its source files have changed since: --force replaces it", to);
+        rc = pst_fail(PST_E_STATE,
+                      "%s was made by this command, but its source files have changed since: give --force to "
+                      "replace it",
+                      to);
     json_decref(sources);
     pst_manifest_release(&m);
     return rc;
@@ -461,7 +465,7 @@ static pst_rc run_format(const struct pst_import_format *format, struct args *a,
     bool whole = false;
     pst_rc rc = a->resume && !a->force ? look_at_whole(a, from, to, &whole) : PST_OK;
     if (whole && rc == PST_OK)
-        (void)printf("%s is complete already: the same command made it\n", to);
+        (void)printf("%s is already complete: the same command made it\n", to);
     if (whole || rc != PST_OK)
         return rc;
     pst_progress_init(&progress, a->quiet);
@@ -531,10 +535,10 @@ int cmd_import(int argc, char **argv)
     if (rc == PST_OK && a.stripe_dirs != NULL && a.stripes < 2)
         rc = pst_fail(
             PST_E_ARG,
-            "--stripe-dirs: a single stripe stays in DIR: give --stripes 2 or more, or several directories");
+            "--stripe-dirs: needs several stripes: give --stripes 2 or more, or several directories");
     if (rc == PST_OK && a.stripes > 1 && a.job.spec.link)
         rc = pst_fail(PST_E_ARG,
-                      "--link leaves the features in the source's file, so they cannot have --stripes");
+                      "--link: the features stay in the source's file, so --stripes cannot be used");
     if (rc == PST_OK && argc - optind != 3)
         rc = pst_fail(PST_E_ARG, "expected FORMAT SRC DIR, found %d arguments; --help says more",
                       argc - optind);

@@ -85,7 +85,7 @@ static void say_hot(const struct inspection *in)
     char size[32];
     if (ds->feature_dim == 0 || ds->edges == 0)
         return;
-    (void)printf("caches: a row is read about as often as its vertex is a neighbour (at most %" PRId64
+    (void)printf("caches, assuming that a row is read as often as its vertex is a neighbour (at most %" PRId64
                  " times):\n",
                  in->hot.out.most);
     for (int k = 0; k < PST_HOT_SHARES; k++)
@@ -108,7 +108,7 @@ static void say_stats(const char *name, const struct pst_feature_stats *s, int64
     if (s->whole)
         (void)printf(" (all rows)\n");
     else
-        (void)printf(" (%" PRId64 " of %" PRId64 " rows, evenly apart)\n", s->rows, rows);
+        (void)printf(" (%" PRId64 " of %" PRId64 " rows, evenly spaced)\n", s->rows, rows);
 }
 
 static void say_features(const struct inspection *in)
@@ -123,14 +123,15 @@ static void say_labels(const struct inspection *in)
     const int64_t classes = in->ds.classes, *tasks = in->multilabels;
     int64_t most = 0;
     if (tasks[0] + tasks[1] + tasks[2] > 0)
-        (void)printf("several labels a vertex: %" PRId64 " tasks, %" PRId64 " ones, %" PRId64
-                     " zeros, %" PRId64 " not known\n",
+        (void)printf("several labels per vertex: %" PRId64 " tasks, %" PRId64 " ones, %" PRId64
+                     " zeros, %" PRId64 " unknown\n",
                      in->ds.multilabels.shape[1], tasks[1], tasks[0], tasks[2]);
     if (classes == 0)
         return;
     for (int64_t k = 0; k < classes; k++)
         most = pst_max_i64(most, in->label[k]);
-    (void)printf("labels: %" PRId64 " classes, %" PRId64 " vertices without\n", classes, in->unlabelled);
+    (void)printf("labels: %" PRId64 " classes, %" PRId64 " vertices without label\n", classes,
+                 in->unlabelled);
     for (int64_t k = 0; k < pst_min_i64(classes, LABELS_SHOWN); k++) {
         (void)printf("  %15" PRId64 " %12" PRId64 " ", k, in->label[k]);
         bar(in->label[k], most);
@@ -165,7 +166,7 @@ static void say_splits(const struct pst_dataset *ds)
         some |= say_parts(what, k == ds->chosen ? ds->split : ds->named_split[k].ids, ds->vertices);
     }
     if (!some)
-        (void)printf("no splits (penstock split makes one)\n");
+        (void)printf("no splits (`penstock split` makes them)\n");
 }
 
 static void say_array(const char *name, const struct pst_array *a)

@@ -18,7 +18,7 @@ static pst_rc count_labels(struct inspection *in)
         return PST_OK;
     in->label = calloc((size_t)ds->classes, sizeof *in->label);
     if (in->label == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " classes", ds->classes);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %" PRId64 " classes", ds->classes);
     for (int64_t v = 0; v < ds->vertices; v++) {
         if (label[v] >= 0 && label[v] < ds->classes)
             in->label[label[v]]++;
@@ -27,10 +27,10 @@ static pst_rc count_labels(struct inspection *in)
         else
             odd++;
     }
-    return odd == 0
-               ? PST_OK
-               : pst_fail(PST_E_FORMAT, "%s: %" PRId64 " labels out of range (penstock verify tells more)",
-                          ds->labels.path, odd);
+    return odd == 0 ? PST_OK
+                    : pst_fail(PST_E_FORMAT,
+                               "%s: %" PRId64 " labels out of range (`penstock verify` shows details)",
+                               ds->labels.path, odd);
 }
 
 static void count_multilabels(struct inspection *in)

@@ -78,7 +78,7 @@ static pst_rc read_serial(struct drive *d)
     if (access(link, F_OK) == 0)
         return pst_fail(
             PST_E_ARG,
-            "%s is a partition: expected a whole namespace, since the backend nvme drives whole ones",
+            "%s is a partition: expected a whole namespace, because the backend nvme uses whole namespaces",
             d->path);
     (void)snprintf(path, sizeof path, "/sys/dev/block/%u:%u/device/serial", (unsigned)(st.st_rdev >> 8),
                    (unsigned)(st.st_rdev & 0xff));
@@ -102,7 +102,7 @@ static pst_rc open_drive(struct drive *d)
     /* exclusive use of a block device is refused while it is mounted, or part of a RAID */
     d->fd = open(d->path, O_RDWR | O_CLOEXEC | (d->block_device ? O_EXCL : O_CREAT), 0666);
     if (d->fd < 0 && errno == EBUSY)
-        return pst_fail(PST_E_STATE, "%s is in use; `lsblk %s` shows by what", d->path, d->path);
+        return pst_fail(PST_E_STATE, "%s is in use (`lsblk %s` shows by what)", d->path, d->path);
     if (d->fd < 0)
         return pst_fail_errno("opening %s", d->path);
     if (!d->block_device) {
@@ -122,9 +122,10 @@ static pst_rc ask_for_serial(const struct drive *d)
 {
     char line[SERIAL_BYTES + 2], bytes[32];
     if (d->serial[0] == '\0')
-        return pst_fail(PST_E_STATE,
-                        "%s was not written by Penstock, and has no serial number that you could confirm",
-                        d->path);
+        return pst_fail(
+            PST_E_STATE,
+            "%s was not written by Penstock, and has no serial number that could confirm the choice",
+            d->path);
     (void)fprintf(stderr, "%s (%s) was not written by Penstock. Everything on it will be lost.\n", d->path,
                   pst_bytes_text((double)d->bytes, bytes));
     (void)fprintf(stderr, "Type its serial number to continue: ");
@@ -133,7 +134,7 @@ static pst_rc ask_for_serial(const struct drive *d)
     line[strcspn(line, "\n")] = '\0';
     return strcmp(line, d->serial) == 0
                ? PST_OK
-               : pst_fail(PST_E_STATE, "%s: that is not its serial number, and nothing was written", d->path);
+               : pst_fail(PST_E_STATE, "%s: this is not its serial number; nothing was written", d->path);
 }
 
 static pst_rc may_write(const struct store *s, struct drive *d)
@@ -168,7 +169,7 @@ static pst_rc open_one(struct store *s, uint32_t i)
         struct stat a, b;
         if (fstat(s->drive[k].fd, &a) == 0 && stat(d->path, &b) == 0 && a.st_dev == b.st_dev &&
             a.st_ino == b.st_ino)
-            return pst_fail(PST_E_ARG, "%s and %s are the same", s->drive[k].path, d->path);
+            return pst_fail(PST_E_ARG, "%s and %s are the same drive", s->drive[k].path, d->path);
     }
     pst_rc rc = open_drive(d);
     if (rc == PST_OK)
@@ -194,12 +195,12 @@ static pst_rc prepare(struct store *s, uint32_t i)
     const uint64_t rows = pst_stripe_rows(d->stripe.vertices, s->group, i, s->n);
     const uint64_t need = pst_align_up(d->stripe.data_at + rows * d->stripe.row_bytes, PST_PAGE);
     if (d->block_device && d->bytes < need)
-        return pst_fail(PST_E_LIMIT, "%s has %" PRIu64 " bytes; its %" PRIu64 " rows need %" PRIu64, d->path,
-                        d->bytes, rows, need);
+        return pst_fail(PST_E_LIMIT, "%s has %" PRIu64 " bytes, but its %" PRIu64 " rows need %" PRIu64,
+                        d->path, d->bytes, rows, need);
     d->chunk = malloc(CHUNK_BYTES);
     d->hash = XXH3_createState();
     if (d->chunk == NULL || d->hash == NULL || XXH3_64bits_reset(d->hash) != XXH_OK)
-        return pst_fail(PST_E_NOMEM, "no memory for %s", d->path);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %s", d->path);
     return PST_OK;
 }
 
@@ -234,7 +235,7 @@ static pst_rc add_bytes(struct drive *d, const char *data, size_t bytes)
 {
     pst_rc rc = PST_OK;
     if (XXH3_64bits_update(d->hash, data, bytes) != XXH_OK)
-        return pst_fail(PST_E_NOMEM, "the checksum of %s failed", d->path);
+        return pst_fail(PST_E_NOMEM, "cannot compute the checksum of %s", d->path);
     while (bytes > 0 && rc == PST_OK) {
         const size_t room = CHUNK_BYTES - d->fill, n = bytes < room ? bytes : room;
         memcpy(d->chunk + d->fill, data, n);
@@ -270,9 +271,8 @@ static pst_rc write_rows(struct store *s, struct pst_progress *progress)
     for (int k = 0; k < pst_feature_files(&s->ds) && rc == PST_OK; k++)
         if (XXH3_64bits_digest(s->source[k]) != s->source_checksum[k])
             rc = pst_fail(PST_E_FORMAT,
-                          "%s does not have the checksum that dataset.json says. The drives were not marked "
-                          "as written. "
-                          "`penstock verify %s` says more",
+                          "the features in %s do not have the checksum of dataset.json. The drives were not "
+                          "marked as written. `penstock verify %s` shows details",
                           pst_feature_file(&s->ds, k)->path, s->ds.dir);
     return rc;
 }
@@ -326,7 +326,7 @@ static pst_rc open_source(struct store *s, const char *dir)
         s->source[k] = XXH3_createState();
         if (s->source[k] == NULL || XXH3_64bits_reset(s->source[k]) != XXH_OK) {
             pst_manifest_release(&manifest);
-            return pst_fail(PST_E_NOMEM, "no memory for a checksum");
+            return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a checksum");
         }
     }
     pst_manifest_release(&manifest);

@@ -196,7 +196,7 @@ int cmd_bench(int argc, char **argv)
         rc = take_option(opt, &o, &json);
     }
     if (rc == PST_OK && (argc - optind != 1 || strcmp(argv[optind], "io") != 0))
-        rc = pst_fail(PST_E_ARG, "expected `penstock bench io`; see `penstock bench --help`");
+        rc = pst_fail(PST_E_ARG, "expected `penstock bench io`; `penstock bench --help` lists the options");
     rc = rc == PST_OK ? complete(&o) : rc;
     rc = rc == PST_OK ? pst_bench_io(&o, &result) : rc;
     if (rc == PST_OK)

@@ -33,18 +33,18 @@ struct files {
 static pst_rc fill(int fd, uint64_t bytes)
 {
     uint64_t *chunk = malloc(CHUNK);
-    pst_rc rc = chunk != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory to fill the file");
+    pst_rc rc = chunk != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "out of memory: cannot fill the file");
     if (rc == PST_OK && posix_fallocate(fd, 0, (off_t)bytes) != 0)
-        rc = pst_fail(PST_E_IO, "the file system has no room for %llu bytes", (unsigned long long)bytes);
+        rc = pst_fail(PST_E_IO, "the file system does not have %llu bytes free", (unsigned long long)bytes);
     for (uint64_t at = 0; at < bytes && rc == PST_OK; at += CHUNK) {
         const uint64_t n = bytes - at < CHUNK ? bytes - at : CHUNK;
         for (uint64_t i = 0; i < n; i += 8)
             chunk[i / 8] = pst_nvme_emulated_pattern(0, 1, at + i);
         if (pwrite(fd, chunk, n, (off_t)at) != (ssize_t)n)
-            rc = pst_fail_errno("writing the bench's file");
+            rc = pst_fail_errno("cannot write the benchmark's file");
     }
     free(chunk);
-    return rc == PST_OK && fsync(fd) != 0 ? pst_fail_errno("syncing the bench's file") : rc;
+    return rc == PST_OK && fsync(fd) != 0 ? pst_fail_errno("cannot sync the benchmark's file to disk") : rc;
 }
 
 /* Writes the file under another name and renames it, so that a file of this name is whole. The first check
@@ -56,8 +56,8 @@ static pst_rc make_file(const char *path, uint64_t bytes)
     if (stat(path, &st) == 0)
         return (uint64_t)st.st_size >= bytes
                    ? PST_OK
-                   : pst_fail(PST_E_ARG, "%s has %lld bytes; --span needs %llu", path, (long long)st.st_size,
-                              (unsigned long long)bytes);
+                   : pst_fail(PST_E_ARG, "%s has %lld bytes, but --span needs %llu", path,
+                              (long long)st.st_size, (unsigned long long)bytes);
     pst_rc rc = pst_file_new_begin(&f, path);
     if (rc == PST_OK)
         rc = fill(f.fd, bytes);
@@ -72,12 +72,12 @@ static pst_rc file_open(struct pst_mover *m)
     const struct pst_bench_io *o = m->o;
     struct files *f = calloc(1, sizeof *f);
     if (f == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a bench");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the state of the benchmark");
     m->impl = f;
     f->file.fd = f->file.direct = -1;
     f->ops = calloc(m->slots, sizeof *f->ops);
     if (f->ops == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for %u operations", m->slots);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %u operations", m->slots);
     pst_rc rc = m == m->first ? make_file(o->path, o->span) : PST_OK;
     if (rc != PST_OK)
         return rc;
@@ -94,9 +94,10 @@ static pst_rc file_open(struct pst_mover *m)
     if (rc == PST_OK && notes[0] != '\0' && m == m->first)
         fprintf(stderr, "note: %s\n", notes);
     if (rc == PST_OK && f->file.direct >= 0 && o->bytes % f->file.block != 0)
-        return pst_fail(PST_E_ARG,
-                        "requests have %llu bytes; expected a multiple of the file system's block of %u",
-                        (unsigned long long)o->bytes, f->file.block);
+        return pst_fail(
+            PST_E_ARG,
+            "requests have %llu bytes; expected a multiple of %u, the block size of the file system",
+            (unsigned long long)o->bytes, f->file.block);
     return rc;
 }
 
@@ -140,7 +141,7 @@ static pst_rc file_poll(struct pst_mover *m, struct pst_bench_done *done, uint32
         if (op->io.result != (int64_t)m->o->bytes)
             return pst_fail(PST_E_IO, "%s, byte %llu: %s", m->o->path, (unsigned long long)op->io.at,
                             op->io.result < 0 ? strerror((int)-op->io.result)
-                                              : "it returned fewer bytes than requested");
+                                              : "fewer bytes were returned than requested");
         done[i] = (struct pst_bench_done){(uint32_t)(op - f->ops), now - op->begun_ns};
     }
     return PST_OK;

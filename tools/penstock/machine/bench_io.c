@@ -215,7 +215,7 @@ static pst_rc check(const struct rounds *r, uint32_t n, uint64_t salt)
 {
     for (uint32_t slot = 0; slot < n; slot++) {
         if (!right(r, slot, salt))
-            return pst_fail(PST_E_FORMAT, "wrong bytes from SSD %u at byte %llu: nothing is measured",
+            return pst_fail(PST_E_FORMAT, "wrong bytes from SSD %u at byte %llu: the measurement is void",
                             r->ssd[slot], (unsigned long long)r->at[slot]);
     }
     return PST_OK;
@@ -277,7 +277,8 @@ static pst_rc prepare(struct rounds *r)
     r->at = calloc(slots, sizeof *r->at);
     r->ssd = calloc(slots, sizeof *r->ssd);
     if (r->at == NULL || r->ssd == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for %llu requests", (unsigned long long)slots);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %llu requests",
+                        (unsigned long long)slots);
     pst_rc rc = pst_nvme_dma_new(&r->m->memory, NULL, slots * o->bytes);
     return rc == PST_OK ? r->m->open(r->m) : rc;
 }
@@ -389,7 +390,7 @@ pst_rc pst_bench_io(const struct pst_bench_io *o, struct pst_bench_io_result *re
     memset(result, 0, sizeof *result);
     t.all = calloc(o->threads, sizeof *t.all);
     if (t.all == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for latencies");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the list of latencies");
     for (uint32_t i = 0; i < o->threads; i++) {
         struct rounds *r = &t.all[i];
         *r = (struct rounds){.o = o, .team = &t, .thread = i, .seed = 88172645463325252u + i};

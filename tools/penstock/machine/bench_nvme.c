@@ -48,7 +48,7 @@ static pst_rc start_emulated(struct drives *d, const struct pst_bench_io *o)
                   ram ? "ram" : "function", "bytes", (json_int_t)o->span, "filled", (int)ram);
     char *text = whole != NULL && json_object_update(whole, more) == 0 ? json_dumps(whole, 0) : NULL;
     pst_rc rc = text != NULL ? pst_nvme_emulated_start(&d->emulated, text)
-                             : pst_fail(PST_E_NOMEM, "no memory for a configuration");
+                             : pst_fail(PST_E_NOMEM, "out of memory: cannot write a configuration");
     free(text);
     json_decref(whole);
     json_decref(more);
@@ -73,7 +73,7 @@ static pst_rc connect_drives(struct drives *d, const struct pst_bench_io *o)
     }
     free(list);
     if (rc == PST_OK && d->n != o->ssds)
-        rc = pst_fail(PST_E_ARG, "--drives names %u drives, --ssds says %u", d->n, o->ssds);
+        rc = pst_fail(PST_E_ARG, "--drives lists %u drives, but --ssds is %u", d->n, o->ssds);
     return rc;
 }
 
@@ -96,7 +96,7 @@ static pst_rc bring_up(const struct pst_bench_io *o, struct drives *d)
         d->lba_shift = ns.lba_bytes == 4096 ? 12 : 9;
         if (o->bytes % ns.lba_bytes != 0 || o->span > ns.blocks * ns.lba_bytes)
             return pst_fail(PST_E_ARG,
-                            "%s: --bytes %llu and --span %llu do not fit its %llu blocks of %u bytes",
+                            "%s: --bytes %llu and --span %llu do not fit the drive's %llu blocks of %u bytes",
                             d->t[i].what, (unsigned long long)o->bytes, (unsigned long long)o->span,
                             (unsigned long long)ns.blocks, ns.lba_bytes);
     }
@@ -184,7 +184,7 @@ static pst_rc learn(struct pst_mover *m, uint32_t ssd)
             (unsigned long long)(REFERENCE_MAX >> 20));
     d->reference[ssd] = malloc(m->o->span);
     if (d->reference[ssd] == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for what the drive holds");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot read what the drive holds");
     pst_rc rc = PST_OK;
     for (uint64_t i = 0; i < n && rc == PST_OK; i++) {
         struct pst_bench_done done;
@@ -214,11 +214,11 @@ static pst_rc nvme_open(struct pst_mover *m)
     const bool first = m == m->first;
     struct driver *v = calloc(1, sizeof *v);
     if (v == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a driver");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a driver");
     m->impl = v;
     v->d = first ? calloc(1, sizeof *v->d) : ((struct driver *)m->first->impl)->d;
     if (v->d == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for drives");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate drives");
     pst_rc rc = first ? open_drives(o, v->d) : PST_OK;
     for (uint32_t i = 0; i < v->d->n && rc == PST_OK; i++)
         rc = v->d->t[i].ops->dma_map(&v->d->t[i], m->memory.base, m->memory.bytes, &v->iova[i]);

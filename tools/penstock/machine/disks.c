@@ -20,7 +20,7 @@ static pst_rc list(bool json)
 {
     struct disk *disks = malloc(DISKS_MAX * sizeof *disks);
     if (disks == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for the list");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the list");
     int n = disks_find(disks);
     pst_rc rc = PST_OK;
     if (json)

@@ -24,7 +24,7 @@ static int obstacles(const struct disk *d, int backend, struct pst_obstacle out[
         return d->nobstacles;
     }
     if (backend == NVME_BACKEND) {
-        out[0] = (struct pst_obstacle){.why = "it is not on this machine's PCI bus",
+        out[0] = (struct pst_obstacle){.why = "the controller is not on this machine's PCI bus",
                                        .mend = "use backend file, on a file system or block device of it"};
         return 1;
     }
@@ -132,7 +132,7 @@ static void print_namespace(const struct disk_namespace *ns)
 void disks_print(const struct disk *disks, int n)
 {
     if (n == 0)
-        (void)printf("none: this system sees no NVMe controller\n");
+        (void)printf("none: this machine shows no NVMe controller\n");
     for (int i = 0; i < n; i++) {
         const struct disk *d = &disks[i];
         (void)printf("%s%s%s", d->on_pci ? d->pci.address : "", d->on_pci && d->name[0] != '\0' ? " " : "",

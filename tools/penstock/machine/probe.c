@@ -35,7 +35,7 @@ static void tell(const char *what, const struct pst_probe_answer *answer, const 
         has(what, "yes");
     else
         lacks(what,
-              answer->why[0] ? answer->why : "not tried, because it needs something above that does not work",
+              answer->why[0] ? answer->why : "not tried, because something above that it needs does not work",
               cost);
 }
 
@@ -56,7 +56,7 @@ static void tell_devices(const struct pst_probe_gpu *found)
             if (i != j && found->device[i].peers >> j & 1)
                 has(line, "yes");
             else if (i != j)
-                lacks(line, "the driver reports that these two cannot",
+                lacks(line, "the driver reports that these two GPUs cannot access each other",
                       "links between them go through pinned host memory");
         }
     }
@@ -72,7 +72,7 @@ static void tell_gpu(const struct pst_probe_gpu *found)
     (void)snprintf(line, sizeof line, "CUDA %d.%d", found->version / 1000, found->version % 1000 / 10);
     has("driver", line);
     if (found->devices == 0) {
-        lacks("devices", "the driver finds no device", "everything runs on the CPU");
+        lacks("devices", "the driver reports no device", "everything runs on the CPU");
         return;
     }
     tell_devices(found);
@@ -80,12 +80,12 @@ static void tell_gpu(const struct pst_probe_gpu *found)
          "CUDA cannot pin memory that processes share, so rows from host memory are copied once more");
     tell("one address", &found->one_address, "drives' queues cannot be driven by kernels");
     tell("drive registers", &found->drive_registers,
-         "kernels cannot ring a real drive's doorbells; they can an emulated one's");
+         "kernels cannot ring the doorbells of real drives, only of emulated ones");
     tell("dma-buf", &found->dma_buf, "a drive's queues and data stay in pinned host memory");
     tell("ipc memory", &found->ipc_memory,
-         "GPU memory stays in one process: stages of one GPU must be grouped");
+         "GPU memory cannot be shared between processes: put all stages of one GPU in one group");
     tell("ipc reopen", &found->ipc_reopen, "a stage that starts again needs a new region");
-    tell("ipc events", &found->ipc_event, "stages wait on the host for one another, not in their streams");
+    tell("ipc events", &found->ipc_event, "stages wait on the CPU for one another's GPU work");
 }
 
 /* Prints the same for the library that pipelines use. */
@@ -100,10 +100,11 @@ static pst_rc tell_routes(void)
         return PST_OK;
     }
     has("routes", found.gpu);
-    tell("route pinned", &found.pinned, "no stage on a GPU can share a route with one on a CPU");
-    tell("route memory", &found.memory, "routes of one GPU cannot lie in its memory: group its stages");
+    tell("route pinned", &found.pinned, "a stage on a GPU cannot share a route with a stage on a CPU");
+    tell("route memory", &found.memory,
+         "routes between stages of one GPU cannot be in its memory: put these stages in one group");
     tell("route reopen", &found.reopen, "a stage that starts again needs a new region");
-    tell("route events", &found.event, "stages wait on the host for one another, not in their streams");
+    tell("route events", &found.event, "stages wait on the CPU for one another's GPU work");
     return PST_OK;
 }
 
@@ -114,7 +115,7 @@ static void tell_mps(void)
         has("mps", path);
     else
         lacks("mps", "nvidia-cuda-mps-control is not in PATH",
-              "kernels of two processes take turns on a GPU: group the stages of one");
+              "kernels of different processes take turns on a GPU: put the stages of one GPU in one group");
 }
 
 static void tell_kernels(void)
@@ -124,7 +125,8 @@ static void tell_kernels(void)
     if (twin)
         has("kernels", twin->name);
     else
-        lacks("kernels", why, "kernels run on the CPU: build where nvcc is, and install CUDA's libraries");
+        lacks("kernels", why,
+              "kernels run on the CPU: build Penstock on a machine with nvcc, and install CUDA's libraries");
 }
 
 int cmd_probe(int argc, char **argv)

@@ -117,7 +117,7 @@ static void try_registers(const struct pst_driver *cu, struct pst_probe_answer *
     char address[PST_PCI_ADDRESS_BYTES], path[PATH_MAX];
     if (!bound_drive(root, address)) {
         (void)snprintf(answer->why, sizeof answer->why,
-                       "not tried: vfio-pci has no NVMe controller (penstock disks --bind)");
+                       "not tried: no NVMe controller is bound to vfio-pci (penstock disks --bind)");
         return;
     }
     (void)snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%s/resource0", root, address);
@@ -147,8 +147,9 @@ static bool make(void *message, void *shared)
     if (found->devices == 0 || !use_first(&cu, &found->driver))
         return false;
     (void)WORKED(&cu, registered(shared, SHARED_BYTES, PST_CU_REGISTER_PORTABLE), &found->shared_memory);
-    ask_device(&cu, PST_CU_ONE_ADDRESS, "the GPU sees pinned memory at another address", &found->one_address);
-    ask_device(&cu, PST_CU_DMA_BUF, "the driver exports no GPU memory as a dma-buf", &found->dma_buf);
+    ask_device(&cu, PST_CU_ONE_ADDRESS, "the GPU and the host see pinned memory at different addresses",
+               &found->one_address);
+    ask_device(&cu, PST_CU_DMA_BUF, "the driver cannot export GPU memory as a dma-buf", &found->dma_buf);
     try_registers(&cu, &found->drive_registers);
     if (WORKED(&cu, alloc(&at, REGION_BYTES), &found->ipc_memory) &&
         WORKED(&cu, fill(at, PATTERN, REGION_BYTES), &found->ipc_memory))
@@ -172,7 +173,7 @@ static bool open_once(const struct pst_driver *cu, const struct pst_ipc_handle *
         return false;
     answer->works = memcmp(bytes, wanted, sizeof bytes) == 0;
     if (!answer->works)
-        (void)snprintf(answer->why, sizeof answer->why, "the memory was opened, but it held other bytes");
+        (void)snprintf(answer->why, sizeof answer->why, "the shared memory was opened, but held wrong bytes");
     return answer->works;
 }
 

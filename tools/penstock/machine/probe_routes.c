@@ -27,7 +27,7 @@ static bool worked(pst_rc rc, const char *why, struct pst_probe_answer *answer)
 static const struct pst_gpus *library(struct pst_probe_routes *found)
 {
     const struct pst_gpus *gpus;
-    char why[PST_GPUS_WHY_BYTES] = "the driver finds no GPU";
+    char why[PST_GPUS_WHY_BYTES] = "the driver reports no GPU";
     struct pst_gpu gpu;
     int count = 0;
     if (!worked(pst_gpus_open(&gpus), pst_error_text(), &found->library))
@@ -74,8 +74,8 @@ static bool open_once(const struct pst_gpus *gpus, const struct pst_ipc *handle,
         !worked(gpus->copy(0, &last, (char *)at + REGION_BYTES - 1, 1, why), why, answer) ||
         !worked(gpus->close(0, at, why), why, answer))
         return false;
-    return worked(last == PATTERN ? PST_OK : PST_E_FORMAT, "the memory was opened, but it held other bytes",
-                  answer);
+    return worked(last == PATTERN ? PST_OK : PST_E_FORMAT,
+                  "the shared memory was opened, but held wrong bytes", answer);
 }
 
 static void open_all(void *message)

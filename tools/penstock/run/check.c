@@ -86,7 +86,7 @@ static void describe(const struct pst_stage_desc *desc)
         const struct pst_port_desc *p = &desc->ports[i];
         printf("  %-7s %-14s %s, %s, %s memory%s%s%s%s%s\n          %s\n",
                p->dir == PST_IN ? "input" : "output", p->name, p->type, p->dtype ? p->dtype : "any",
-               p->memory, p->forwards ? ", passes on the slots of " : "", p->forwards ? p->forwards : "",
+               p->memory, p->forwards ? ", forwards the slots of " : "", p->forwards ? p->forwards : "",
                p->flags & PST_PORT_ONESHOT ? ", one-shot" : "",
                p->flags & PST_PORT_OPTIONAL ? ", optional" : "",
                p->flags & PST_PORT_ORDERED ? ", in batch order" : "", p->help);

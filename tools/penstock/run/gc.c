@@ -81,7 +81,7 @@ static void clean_run(struct gc *gc, int parent_fd, int dir_fd, const char *name
     }
     const int n = run_dir_sweep(dir_fd, gc->dry);
     if (n > 0)
-        printf("%s %d half-written file%s in %s\n", verb(gc), n, n > 1 ? "s" : "", path);
+        printf("%s %d partial file%s in %s\n", verb(gc), n, n > 1 ? "s" : "", path);
     gc->removed += n;
 }
 
@@ -109,7 +109,7 @@ static pst_rc remove_leftover(const struct gc *gc, int parent_fd, const char *na
         rc = pst_export_remove_leftover(parent_fd, name, path, gc->dry);
     if (rc == PST_E_STATE)
         rc = run_dir_remove(parent_fd, name, path, gc->dry);
-    return rc == PST_E_STATE ? pst_fail(rc, "it holds files that Penstock does not write there") : rc;
+    return rc == PST_E_STATE ? pst_fail(rc, "the directory contains files that Penstock did not write") : rc;
 }
 
 static void clean_temporary(struct gc *gc, int parent_fd, const char *name, const char *path)

@@ -89,7 +89,7 @@ static pst_rc one_option(struct args *a, int opt)
         return a->last || strcmp(optarg, "best") == 0
                    ? PST_OK
                    : pst_fail(PST_E_ARG, "--checkpoint: expected best or last, found '%.64s'", optarg);
-    default: return pst_fail(PST_E_ARG, "see penstock infer --help");
+    default: return pst_fail(PST_E_ARG, "`penstock infer --help` lists the options");
     }
 }
 
@@ -125,7 +125,7 @@ static pst_rc read_args(struct args *a, int argc, char **argv)
         return pst_fail(PST_E_ARG, "--out: expected a file name that ends in .npy, found '%.200s'",
                         a->out != NULL ? a->out : "");
     if (a->other && a->dataset == NULL)
-        return pst_fail(PST_E_ARG, "--other-dataset: give the dataset with --dataset DIR");
+        return pst_fail(PST_E_ARG, "--other-dataset: also give the dataset, with --dataset DIR");
     if (a->memory == 0)
         a->memory = pst_memory_default();
     return PST_OK;
@@ -148,26 +148,27 @@ static pst_rc dataset_of_run(const char *run, char dir[PST_PATH_MAX], char split
     json_decref(report);
     return said != NULL
                ? PST_OK
-               : pst_fail(PST_E_ARG, "%s does not say where the dataset was (%s): give --dataset DIR", path,
-                          report != NULL ? "no dataset.dir" : error.text);
+               : pst_fail(PST_E_ARG, "%s does not contain the path of the dataset (%s): give --dataset DIR",
+                          path, report != NULL ? "no dataset.dir" : error.text);
 }
 
 static pst_rc check_fit(const struct inference *in)
 {
     const struct pst_dataset *ds = &in->ds;
     if (ds->vertex_types > 0)
-        return pst_fail(PST_E_ARG, "%s has %d vertex types; the model of %s was trained on one", ds->dir,
+        return pst_fail(PST_E_ARG, "%s has %d vertex types, but the model of %s was trained on one", ds->dir,
                         ds->vertex_types, in->checkpoint);
     if (ds->feature_dim != in->config.in)
-        return pst_fail(PST_E_ARG, "%s has %" PRId64 " features per vertex; the model of %s takes %" PRId64,
-                        ds->dir, ds->feature_dim, in->checkpoint, in->config.in);
+        return pst_fail(PST_E_ARG,
+                        "%s has %" PRId64 " features per vertex, but the model of %s needs %" PRId64, ds->dir,
+                        ds->feature_dim, in->checkpoint, in->config.in);
     if (!in->args->other && strcmp(ds->digest, in->trained_on) != 0)
         return pst_fail(PST_E_ARG,
-                        "%s is not the dataset that %s was trained on: its digest is %s, and that of the "
-                        "training set was %s; give --other-dataset to use it all the same",
+                        "%s is not the dataset that %s was trained on: its digest is %s, but the training "
+                        "set's was %s; give --other-dataset to use it anyway",
                         ds->dir, in->checkpoint, ds->digest, in->trained_on);
     if (ds->classes > 0 && ds->classes != in->config.classes)
-        return pst_fail(PST_E_ARG, "%s has %" PRId64 " classes; the model of %s has %" PRId64, ds->dir,
+        return pst_fail(PST_E_ARG, "%s has %" PRId64 " classes, but the model of %s has %" PRId64, ds->dir,
                         ds->classes, in->checkpoint, in->config.classes);
     return pst_dataset_check(ds);
 }
@@ -224,7 +225,7 @@ static pst_rc choose(struct inference *in)
         return rc;
     if (a->layer >= in->config.layers)
         return pst_fail(PST_E_ARG,
-                        "--layer: expected 1 to %d, since %s has that many hidden layers, found %" PRId64
+                        "--layer: expected 1 to %d, because %s has that many hidden layers, found %" PRId64
                         " (--logits writes the output of the last layer)",
                         in->config.layers - 1, in->checkpoint, a->layer);
     in->layer = a->layer > 0 ? (int)a->layer - 1 : in->config.layers - 2;
@@ -318,7 +319,7 @@ static pst_rc write_report(const struct inference *in)
         "test_accuracy", share(in->accuracy[PST_TEST]), "spilled", in->eval.spilled, "memory_bytes",
         (json_int_t)in->args->memory, "peak_bytes", (json_int_t)pst_memory_peak(), "seconds", in->seconds);
     if (report == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a report");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a report");
     pst_rc rc = pst_report_put_json(report, in->args->report);
     json_decref(report);
     return rc;
@@ -337,7 +338,7 @@ static pst_rc compute(struct inference *in)
     if (rc == PST_OK && in->eval.memory_bytes > in->args->memory)
         rc = pst_fail(PST_E_LIMIT,
                       "--memory: %" PRIu64 " bytes are too few: this model on this dataset needs %" PRIu64
-                      " with %d threads; fewer --threads need less",
+                      " bytes with %d threads; fewer --threads need less",
                       in->args->memory, in->eval.memory_bytes, in->config.threads);
     return rc == PST_OK ? pst_gnn_eval_run(&in->eval, &in->model, in->accuracy) : rc;
 }
@@ -359,7 +360,7 @@ static pst_rc infer(const struct args *a)
     struct inference *in = calloc(1, sizeof *in); /* paths: too much for the stack */
     const double began = pst_clock_s();
     if (in == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to begin");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot start");
     in->args = a;
     pst_progress_init(&in->progress, a->quiet);
     pst_rc rc = a->report != NULL ? pst_report_check_path("--report", a->report) : PST_OK;

@@ -27,7 +27,7 @@ static pst_rc begin(struct npy_file *f)
     const uint64_t bytes = PST_PAGE + (uint64_t)f->rows * row_bytes(f);
     errno = posix_fallocate(f->file.fd, 0, (off_t)bytes);
     if (errno != 0)
-        return pst_fail_errno("cannot set aside %llu bytes for %s", (unsigned long long)bytes, f->file.path);
+        return pst_fail_errno("cannot reserve %llu bytes for %s", (unsigned long long)bytes, f->file.path);
     return pst_file_write_at(f->file.fd, head, PST_PAGE, 0, f->file.partial);
 }
 
@@ -72,7 +72,8 @@ pst_rc npy_file_put(const struct npy_file *f, int64_t first, int64_t n, const vo
     if (stride_bytes != row) {
         packed = malloc((size_t)n * row + 1);
         if (packed == NULL)
-            return pst_fail(PST_E_NOMEM, "no memory for %lld rows of %s", (long long)n, f->file.path);
+            return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %lld rows of %s", (long long)n,
+                            f->file.path);
         for (int64_t i = 0; i < n; i++)
             memcpy(packed + (uint64_t)i * row, (const char *)from + (uint64_t)i * stride_bytes, row);
     }

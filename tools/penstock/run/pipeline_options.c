@@ -12,7 +12,7 @@ static bool add_set(struct pipeline_options *options, const char *path, const ch
 {
     char *text = NULL;
     if (options->nsets == PST_SETS_MAX) {
-        fprintf(stderr, "penstock: more than %d changes of the pipeline\n", PST_SETS_MAX);
+        fprintf(stderr, "penstock: too many changes of the pipeline: at most %d are allowed\n", PST_SETS_MAX);
         return false;
     }
     json_t *string = quote ? json_string(value) : NULL;

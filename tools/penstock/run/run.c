@@ -65,14 +65,16 @@ static pst_rc find_checkpoint(const char *dir, const struct pst_pipeline *pl, co
         rc = pst_fail(PST_E_ARG, "%s was made with seed %llu, but this run has seed %llu: give --seed %llu",
                       path, (unsigned long long)seed, (unsigned long long)pl->seed, (unsigned long long)seed);
     if (rc == PST_OK && digest && strcmp(digest, dataset_digest) != 0)
-        rc = pst_fail(PST_E_ARG, "%s was made on another dataset: its digest is %s, and this dataset's is %s",
-                      path, digest, dataset_digest);
+        rc = pst_fail(PST_E_ARG,
+                      "%s was made with another dataset: its digest is %s, but this dataset's is %s", path,
+                      digest, dataset_digest);
     const char *run = pst_checkpoint_text(&ck, PST_CHECKPOINT_RUN);
     if (rc == PST_OK && run)
         rc = pst_wrap(pst_pipeline_check_identity(pl, run), "cannot resume from %s", path);
     else if (rc == PST_OK)
         fprintf(stderr,
-                "warning: %s does not say what batches it was made with: make sure that they are the same\n",
+                "warning: %s does not record which batches it was made with: make sure that this pipeline "
+                "trains on the same\n",
                 path);
     pst_checkpoint_close(&ck);
     return rc;

@@ -34,13 +34,16 @@ static void check_split(struct check *c, const char *param, bool seeds)
         return;
     }
     if (c->split != NULL && c->ds->chosen != before)
-        pst_json_error(&c->pl->doc, c->diag, path, "\"%s\" is another split than \"%s\" of another stage",
+        pst_json_error(&c->pl->doc, c->diag, path,
+                       "the split \"%s\" differs from the split \"%s\" of another stage: use the same split "
+                       "for all stages",
                        split, c->split);
     c->split = split;
     const struct pst_array *ids = &c->ds->split[part];
     if (seeds && (ids->path[0] == '\0' || ids->shape[0] == 0))
-        pst_json_error(&c->pl->doc, c->diag, path, "dataset %s has %s split \"%s\"; penstock split makes one",
-                       c->ds->dir, ids->path[0] ? "an empty" : "no", split);
+        pst_json_error(&c->pl->doc, c->diag, path,
+                       "dataset %s has %s split \"%s\" (`penstock split` makes splits)", c->ds->dir,
+                       ids->path[0] ? "an empty" : "no", split);
 }
 
 static void check_word(struct check *c, const char *word)
@@ -55,11 +58,11 @@ static void check_word(struct check *c, const char *word)
         check_split(c, word + strlen(evaluated), false);
     else if (strcmp(word, "features") == 0 && (ds->feature_dim < 1 || !pst_feature_files(ds)))
         pst_json_error(&c->pl->doc, c->diag, path,
-                       "%s needs features, and dataset %s has none; penstock features makes random ones",
+                       "%s needs features, but dataset %s has none (`penstock features` makes random ones)",
                        c->stage->caps.desc->name, ds->dir);
     else if (strcmp(word, "labels") == 0 && (ds->classes < 2 || !ds->labels.path[0]))
         pst_json_error(&c->pl->doc, c->diag, path,
-                       "%s needs labels of at least 2 classes, and dataset %s has %" PRId64,
+                       "%s needs labels of at least 2 classes, but dataset %s has %" PRId64,
                        c->stage->caps.desc->name, ds->dir, ds->labels.path[0] ? ds->classes : 0);
 }
 

@@ -109,15 +109,14 @@ static pst_rc check_unused(const char *dir)
     struct stat st;
     (void)snprintf(path, sizeof path, "%s/dataset.json", dir);
     if (lstat(path, &st) == 0)
-        return pst_fail(PST_E_STATE, "%s is a dataset: give another --run-dir", dir);
+        return pst_fail(PST_E_STATE, "%s is a dataset: choose another --run-dir", dir);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         (void)snprintf(path, sizeof path, "%s/%s", dir, names[i]);
         if (lstat(path, &st) == 0)
-            return pst_fail(
-                PST_E_STATE,
-                "%s was not made by a run, and holds '%s', which a run would replace: move that away, "
-                "or give another --run-dir",
-                dir, names[i]);
+            return pst_fail(PST_E_STATE,
+                            "%s was not made by a run, but contains '%s', which a run would replace: move "
+                            "that away, or choose another --run-dir",
+                            dir, names[i]);
     }
     return PST_OK;
 }
@@ -132,8 +131,8 @@ static pst_rc check_checkpoints(const char *dir, const char *resumes)
         return PST_OK;
     return pst_fail(
         PST_E_STATE,
-        "%s has checkpoints of an earlier run: resume it with --resume %s, or give another --run-dir", dir,
-        dir);
+        "%s contains checkpoints of an earlier run: resume it with --resume %s, or choose another --run-dir",
+        dir, dir);
 }
 
 /* An earlier run's report would be taken for this one's. A file that no run wrote is not ours to remove. */
@@ -148,7 +147,7 @@ static pst_rc remove_report(const char *dir)
                       json_is_string(json_object_get(report, "status"));
     json_decref(report);
     if (!ours)
-        return pst_fail(PST_E_STATE, "%s was not written by a run: move it away, or give another --run-dir",
+        return pst_fail(PST_E_STATE, "%s was not written by a run: move it away, or choose another --run-dir",
                         path);
     return unlink(path) == 0 ? PST_OK : pst_fail_errno("cannot remove the earlier run's %s", path);
 }
@@ -176,19 +175,19 @@ static enum took take_lock(int fd, const char *path, const char *dir, bool last,
     struct stat st;
     *rc = PST_OK;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        *rc = pst_fail(PST_E_STATE, "%s is not the lock of a run: give another --run-dir", path);
+        *rc = pst_fail(PST_E_STATE, "%s is not the lock of a run: choose another --run-dir", path);
         return FAILED;
     }
     const bool free_to_take = flock(fd, LOCK_EX | LOCK_NB) == 0;
     if (!free_to_take && errno != EWOULDBLOCK) {
-        *rc = pst_fail_errno("cannot lock %s: give a --run-dir on a file system that has flock", path);
+        *rc = pst_fail_errno("cannot lock %s: choose a --run-dir on a file system that supports flock", path);
         return FAILED;
     }
     if (free_to_take && !locked_by_fcntl(fd))
         return still_named(fd, path) ? TOOK : AGAIN;
     if (!last)
         return AGAIN;
-    *rc = pst_fail(PST_E_STATE, "%s belongs to a run that is still going: give another --run-dir", dir);
+    *rc = pst_fail(PST_E_STATE, "%s belongs to a run that is still active: choose another --run-dir", dir);
     return FAILED;
 }
 
@@ -200,8 +199,8 @@ static pst_rc judge(int fd, const char *dir, const char *resumes, bool made, str
         return check_checkpoints(dir, resumes);
     *before = (struct run_lock){0};
     if (!empty)
-        return pst_fail(PST_E_STATE, "%s/" RUN_LOCK_NAME " is not the lock of a run: give another --run-dir",
-                        dir);
+        return pst_fail(PST_E_STATE,
+                        "%s/" RUN_LOCK_NAME " is not the lock of a run: choose another --run-dir", dir);
     return made || (resumes && same_dir(dir, resumes)) ? PST_OK : check_unused(dir);
 }
 
@@ -210,7 +209,7 @@ static pst_rc sign(int fd, const char *dir, const char *id, bool made, const str
     struct run_lock now = {.pid = getpid()};
     struct stat st;
     if (stat(dir, &st) != 0)
-        return pst_fail_errno("cannot look at the run directory %s", dir);
+        return pst_fail_errno("cannot get the status of the run directory %s", dir);
     if (made || before->made == st.st_ino)
         now.made = st.st_ino;
     (void)snprintf(now.id, sizeof now.id, "%s", id);
@@ -225,7 +224,7 @@ static enum took open_lock(const char *path, int *fd, pst_rc *rc)
     if (errno == ENOENT) /* the directory was removed */
         return AGAIN;
     *rc = errno == ELOOP || errno == EISDIR
-              ? pst_fail(PST_E_STATE, "%s is not the lock of a run: give another --run-dir", path)
+              ? pst_fail(PST_E_STATE, "%s is not the lock of a run: choose another --run-dir", path)
               : pst_fail_errno("cannot open %s", path);
     return FAILED;
 }
@@ -269,7 +268,7 @@ static pst_rc make_given(const char *dir, const char *id, const char *resumes, i
             (void)nanosleep(&nap, NULL);
         const bool made = mkdir(dir, 0700) == 0;
         if (!made && errno != EEXIST)
-            return pst_fail_errno("cannot make the run directory %s", dir);
+            return pst_fail_errno("cannot create the run directory %s", dir);
         took = try_dir(dir, id, resumes, made, i == TRIES - 1, lock, &rc);
     }
     return rc != PST_OK || took == TOOK
@@ -287,7 +286,7 @@ static pst_rc make_named(char dir[PST_PATH_MAX], const char *name, const char *i
     int held;
     (void)strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
     if (mkdir("runs", 0777) != 0 && errno != EEXIST)
-        return pst_fail_errno("cannot make the directory runs");
+        return pst_fail_errno("cannot create the directory runs");
     (void)snprintf(dir, PST_PATH_MAX, "runs/%s-%s", name, stamp);
     pst_rc rc = pst_tempname(partial, sizeof partial, dir, PST_TEMPNAME_PARTIAL);
     if (rc == PST_OK)
@@ -301,12 +300,15 @@ static pst_rc make_named(char dir[PST_PATH_MAX], const char *name, const char *i
         (void)snprintf(dir, PST_PATH_MAX, "runs/%s-%s%s%.0d", name, stamp, k ? "-" : "", k);
         made = rename(partial, dir);
         if (made != 0 && errno != EEXIST && errno != ENOTEMPTY)
-            rc = pst_fail_errno("cannot make the run directory %s", dir);
+            rc = pst_fail_errno("cannot create the run directory %s", dir);
         k++;
     }
     (void)close(held);
     return rc != PST_OK || made == 0 ? rc
-                                     : pst_fail(PST_E_STATE, "there are too many directories like %s", dir);
+                                     : pst_fail(PST_E_STATE,
+                                                "there are too many directories with names like %s: remove "
+                                                "old runs (`penstock gc`), or give --run-dir",
+                                                dir);
 }
 
 static pst_rc make_dir(char dir[PST_PATH_MAX], const char *name, const char *id, const char *resumes,

@@ -98,8 +98,8 @@ static bool is_subdirectory(const char *name)
 
 static pst_rc foreign(size_t k, const char *name)
 {
-    return pst_fail(PST_E_STATE, "it holds '%s%s%.255s', which no run writes", k > 0 ? known[k].dir : "",
-                    k > 0 ? "/" : "", name);
+    return pst_fail(PST_E_STATE, "the directory contains '%s%s%.255s', which was not written by a run",
+                    k > 0 ? known[k].dir : "", k > 0 ? "/" : "", name);
 }
 
 typedef pst_rc entry_fn(const struct removal *r, size_t k, int fd, const char *name);
@@ -108,7 +108,7 @@ static pst_rc check_entry(const struct removal *r, size_t k, int fd, const char 
 {
     struct stat st;
     if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
-        return errno == ENOENT ? PST_OK : pst_fail_errno("cannot look at %s/%s", r->path, name);
+        return errno == ENOENT ? PST_OK : pst_fail_errno("cannot get the status of %s/%s", r->path, name);
     if (k == 0 && S_ISDIR(st.st_mode) && is_subdirectory(name))
         return PST_OK;
     return is_written_by_runs(k, name, st.st_mode) ? PST_OK : foreign(k, name);
@@ -134,7 +134,7 @@ static pst_rc each_entry(const struct removal *r, size_t k, int dir_fd, entry_fn
     DIR *d = run_dir_mount(fd) == r->mount ? fdopendir(fd) : NULL;
     if (d == NULL) {
         (void)close(fd);
-        return pst_fail(PST_E_STATE, "its %s lies on another mount", known[k].dir);
+        return pst_fail(PST_E_STATE, "the subdirectory %s is on another mount", known[k].dir);
     }
     pst_rc rc = PST_OK;
     for (struct dirent *e; rc == PST_OK && (e = readdir(d)) != NULL;)
@@ -169,7 +169,7 @@ pst_rc run_dir_remove(int parent_fd, const char *name, const char *path, bool dr
         return pst_fail_errno("cannot open %s", path);
     pst_rc rc = r.mount >= 0 && run_dir_mount(fd) == r.mount
                     ? PST_OK
-                    : pst_fail(PST_E_STATE, "it lies on another mount");
+                    : pst_fail(PST_E_STATE, "the directory is on another mount");
     for (size_t k = 0; k < KNOWN && rc == PST_OK; k++)
         rc = each_entry(&r, k, fd, check_entry);
     if (rc == PST_OK && !dry)

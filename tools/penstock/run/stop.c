@@ -98,16 +98,14 @@ static int not_found(const char *run, const struct target *t)
 {
     if (t->stranger != 0)
         fprintf(stderr,
-                "penstock stop: %s: process %d holds the lock, but it is not the run that wrote the lock. "
-                "Nothing "
-                "was stopped.\n",
+                "penstock stop: %s: process %d holds the lock, but it is not the run that wrote the lock "
+                "file. Nothing was stopped.\n",
                 run, (int)t->stranger);
     else
         fprintf(stderr,
-                "penstock stop: %s: a run holds the lock, but none of the processes that can be seen here is "
-                "that "
-                "run. It belongs to another user, or runs in another container or on another machine. Run "
-                "`penstock stop` there, or send SIGTERM to process %d there.\n",
+                "penstock stop: %s: a run holds the lock, but its process is not visible here. It belongs to "
+                "another user, or runs in another container or on another machine. Run `penstock stop` "
+                "there, or send SIGTERM to process %d there.\n",
                 run, (int)t->own_pid);
     return 1;
 }
@@ -158,7 +156,7 @@ int cmd_stop(int argc, char **argv)
     if (found && run_dir_is_held(argv[1]))
         status = stop(argv[1], &lock, lock_fd);
     else
-        fprintf(stderr, "penstock stop: %s: no run is going there\n", argv[1]);
+        fprintf(stderr, "penstock stop: %s: no run is active in this directory\n", argv[1]);
     if (lock_fd >= 0)
         (void)close(lock_fd);
     if (dir_fd >= 0)

@@ -108,7 +108,7 @@ int cmd_top(int argc, char **argv)
     if (optind < argc)
         (void)snprintf(dir, sizeof dir, "%s", argv[optind]);
     else if (!newest_run(dir)) {
-        fprintf(stderr, "penstock top: no run is going under runs/: give the directory of a run\n");
+        fprintf(stderr, "penstock top: no run is active under runs/: give the directory of a run\n");
         return 2;
     }
     struct pst_live live;

@@ -48,7 +48,7 @@ static pst_rc import_npy(struct pst_import_job *job)
     struct pst_import_split_source *splits = NULL;
     json_t *meta;
     if (k == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to import");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot import");
     k->job = job;
     pst_rc rc = pst_import_meta(job->from, &meta);
     const bool typed = json_object_get(meta, "vertex_types") != NULL;

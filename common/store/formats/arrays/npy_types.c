@@ -43,7 +43,7 @@ static pst_rc vertex_type(struct pst_typed *t, const json_t *entry, int k, pst_a
     if (rc == PST_OK)
         rc = pst_typed_vertex(t, name, &type);
     if (rc == PST_OK && type != k)
-        rc = pst_fail(PST_E_FORMAT, "%s/meta.json: %s[%d]: '%s' is there twice", t->job->from, list, k, name);
+        rc = pst_fail(PST_E_FORMAT, "%s/meta.json: %s[%d]: '%s' occurs twice", t->job->from, list, k, name);
     if (rc != PST_OK)
         return rc;
     struct pst_typed_vertices *v = &t->vertex[k];
@@ -94,7 +94,7 @@ static pst_rc read_types(struct pst_typed *t, const json_t *meta, pst_arrays_fea
     if (nv == 0 || !json_is_array(edges) || nv > PST_MANIFEST_VERTEX_TYPES_MAX ||
         ne > PST_MANIFEST_EDGE_TYPES_MAX)
         return pst_fail(PST_E_FORMAT,
-                        "%s/meta.json: vertex_types, edge_types: expected lists of 1 to %d and 0 to %d",
+                        "%s/meta.json: vertex_types, edge_types: expected lists of 1 to %d and 0 to %d types",
                         t->job->from, PST_MANIFEST_VERTEX_TYPES_MAX, PST_MANIFEST_EDGE_TYPES_MAX);
     pst_rc rc = PST_OK;
     for (size_t k = 0; k < nv && rc == PST_OK; k++)
@@ -109,11 +109,10 @@ pst_rc pst_arrays_import_types(struct pst_import_job *job, const json_t *meta,
 {
     struct pst_typed t;
     if (job->types[0] != '\0' && strcmp(job->types, "all") != 0)
-        return pst_fail(
-            PST_E_ARG,
-            "--types: labels and splits of %s speak of all types: penstock import graphbolt takes "
-            "some of them, from its metadata.yaml",
-            job->from);
+        return pst_fail(PST_E_ARG,
+                        "--types: the labels and splits of %s cover all types together; only `penstock "
+                        "import graphbolt` can select types, from its metadata.yaml",
+                        job->from);
     pst_rc rc = pst_typed_init(&t, job);
     t.shape = PST_EDGES_2XE;
     t.format = "penstock export";

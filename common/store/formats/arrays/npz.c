@@ -59,7 +59,7 @@ static pst_rc open_member(struct matrix *m, const char *prefix, const char *name
     (void)snprintf(full, sizeof full, "%s%s", prefix, name);
     pst_rc rc = take_out(m, full, path, &there);
     if (rc == PST_OK && !there)
-        rc = pst_fail(PST_E_FORMAT, "%s: expected a member %s.npy", m->zip.path, full);
+        rc = pst_fail(PST_E_FORMAT, "%s: member %s.npy is missing", m->zip.path, full);
     if (rc == PST_OK && (rc = pst_array_open(a, path)) != PST_OK)
         return pst_wrap(rc, "%s: member %s.npy", m->zip.path, full);
     return rc == PST_OK ? pst_array_map(a) : rc;
@@ -110,8 +110,8 @@ static pst_rc read_word(const struct matrix *m, const char *name, const char *pa
         if (word[i] < 'a' || word[i] > 'z')
             n = 0;
     return n > 0 ? PST_OK
-                 : pst_fail(PST_E_FORMAT, "%s: %s: expected the name of a sparse format, as csr", m->zip.path,
-                            name);
+                 : pst_fail(PST_E_FORMAT, "%s: %s: expected the name of a sparse format, for example csr",
+                            m->zip.path, name);
 }
 
 static pst_rc read_format(struct matrix *m)
@@ -130,7 +130,8 @@ static pst_rc read_format(struct matrix *m)
             return PST_OK;
         }
     return pst_fail(PST_E_UNSUPPORTED,
-                    "%s: the matrix is stored as %s; expected csr, csc or coo: save matrix.tocsr()",
+                    "%s: the matrix is stored as %s; expected csr, csc or coo: convert it with "
+                    "matrix.tocsr() and save it again",
                     m->zip.path, word);
 }
 
@@ -166,7 +167,7 @@ static pst_rc find_layout(struct matrix *m)
         return no_layout(m);
     if (m->prefix[0] == '\0')
         pst_problem(&m->job->result->warnings,
-                    "%s: there is no member format.npy: indptr and indices are read as CSR", m->zip.path);
+                    "%s: member format.npy is missing: reading indptr and indices as CSR", m->zip.path);
     return PST_OK;
 }
 
@@ -297,12 +298,12 @@ static void tell_values(const struct matrix *m)
 {
     struct pst_problems *warnings = &m->job->result->warnings;
     if (m->zeros > 0)
-        pst_problem(warnings, "%s: %" PRId64 " stored zeros: left out, as they are no edges", m->zip.path,
+        pst_problem(warnings, "%s: ignored %" PRId64 " stored zeros, which are not edges", m->zip.path,
                     m->zeros);
     if (m->weights > 0)
         pst_problem(warnings,
                     "%s: %" PRId64
-                    " entries are not 1 (the first is %g): edges are kept, their weights are not",
+                    " entries are not 1 (the first is %g): these edges are imported without their weights",
                     m->zip.path, m->weights, m->a_weight);
 }
 
@@ -314,7 +315,7 @@ static pst_rc give(void *ctx, struct pst_csc_builder *csc, int64_t *vertices, st
                       .target = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof(int64_t))};
     pst_rc rc = b.source != NULL && b.target != NULL
                     ? PST_OK
-                    : pst_fail(PST_E_NOMEM, "no memory for a block of edges");
+                    : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a block of edges");
     *vertices = m->rows;
     pst_progress_begin(progress, "edges: reading", (uint64_t)m->indices.shape[0], false);
     if (rc == PST_OK)
@@ -359,7 +360,7 @@ static pst_rc take_attributes(struct matrix *m)
         bool there;
         rc = take_out(m, names[i], s->source[PST_IMPORT_FEAT_INDPTR + i], &there);
         if (rc == PST_OK && !there)
-            rc = pst_fail(PST_E_FORMAT, "%s: expected a member %s.npy", m->zip.path, names[i]);
+            rc = pst_fail(PST_E_FORMAT, "%s: member %s.npy is missing", m->zip.path, names[i]);
     }
     if (rc == PST_OK && rows != m->rows)
         rc = pst_fail(PST_E_FORMAT, "%s: attr_shape: expected %" PRId64 " rows, found %" PRId64, m->zip.path,
@@ -395,4 +396,5 @@ static pst_rc import_npz(struct pst_import_job *job)
 }
 
 const struct pst_import_format pst_format_npz = {
-    "npz", "an .npz of SciPy's CSR parts: adj_*, attr_*, labels; or of scipy.sparse.save_npz", import_npz};
+    "npz", "an .npz file with SciPy's CSR parts (adj_*, attr_*, labels), or from scipy.sparse.save_npz",
+    import_npz};

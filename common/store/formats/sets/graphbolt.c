@@ -64,7 +64,7 @@ static pst_rc read_vertices(struct pst_graphbolt *g, pst_yaml_node graph)
         if (rc == PST_OK)
             rc = pst_typed_vertex(&g->typed, name[0] != '\0' ? name : "vertex", &type);
         if (rc == PST_OK && type < before)
-            rc = pst_yaml_fail(&g->yaml, entry, "type '%s' is there twice", name);
+            rc = pst_yaml_fail(&g->yaml, entry, "type '%s' occurs twice", name);
         if (rc == PST_OK)
             rc = pst_yaml_int(&g->yaml, entry, "num", true, 0, &g->typed.vertex[type].vertices);
         if (rc == PST_OK && g->typed.vertex[type].vertices > INT64_MAX / 32 / PST_MANIFEST_VERTEX_TYPES_MAX)
@@ -128,7 +128,7 @@ static pst_rc read_graph(struct pst_graphbolt *g)
                              "this is GraphBolt's preprocessed copy of a dataset: import the directory above "
                              "it, whose metadata.yaml has `graph`");
     if (graph == NULL)
-        return pst_yaml_fail(&g->yaml, root, "expected graph: it is missing");
+        return pst_yaml_fail(&g->yaml, root, "the key graph is missing");
     pst_rc rc = read_vertices(g, graph);
     pst_yaml_node list = pst_yaml_get(&g->yaml, graph, "edges");
     if (rc == PST_OK && pst_yaml_count(list) == 0)
@@ -162,7 +162,7 @@ static pst_rc read_feature(struct pst_graphbolt *g, pst_yaml_node entry, bool ca
     int k = strcmp(domain, "node") == 0 ? find_type(g, type) : -1;
     if (k >= 0 && g->typed.vertex[k].features[0] == '\0' && !g->job->skip[PST_IMPORT_FEATURES])
         return pst_graphbolt_file(g, entry, g->typed.vertex[k].features, told);
-    pst_problem(&g->job->result->warnings, "%s: feature '%s' of %s%s%s is left out", g->yaml.path, name,
+    pst_problem(&g->job->result->warnings, "%s: feature '%s' of %s%s%s is not imported", g->yaml.path, name,
                 domain, type[0] != '\0' ? " " : "", type);
     return PST_OK;
 }
@@ -235,4 +235,4 @@ static pst_rc import_graphbolt(struct pst_import_job *job)
 }
 
 const struct pst_import_format pst_format_graphbolt = {
-    "graphbolt", "a directory of GraphBolt's: metadata.yaml names the files", import_graphbolt};
+    "graphbolt", "a directory of GraphBolt: metadata.yaml lists the files", import_graphbolt};

@@ -75,7 +75,7 @@ static pst_rc open_data(struct pst_graphbolt *g, struct set *s, pst_yaml_node en
     if (rc != PST_OK || a == NULL) /* indexes group pairs with their negatives: labels say as much */
         return rc;
     if (a->map != NULL)
-        return pst_yaml_fail(&g->yaml, entry, "'%s' is there twice", name);
+        return pst_yaml_fail(&g->yaml, entry, "'%s' occurs twice", name);
     rc = pst_graphbolt_file(g, entry, path, told);
     if (rc == PST_OK)
         rc = pst_array_open(a, path);
@@ -105,10 +105,10 @@ static pst_rc open_set(struct pst_graphbolt *g, struct set *s)
     const struct pst_array *rest[3] = {&s->labels, &s->negative_sources, &s->negative_targets};
     for (int k = 0; k < 3; k++)
         if (rest[k]->map != NULL && rest[k]->shape[0] != s->seeds.shape[0])
-            return pst_fail(PST_E_FORMAT, "%s: expected %" PRId64 " rows as %s has, found %" PRId64,
+            return pst_fail(PST_E_FORMAT, "%s: expected %" PRId64 " rows, as in %s, found %" PRId64,
                             rest[k]->path, s->seeds.shape[0], s->seeds.path, rest[k]->shape[0]);
     if (s->labels.map != NULL && s->labels.shape[1] != 1)
-        return pst_fail(PST_E_UNSUPPORTED, "%s: expected one label a row, found %" PRId64, s->labels.path,
+        return pst_fail(PST_E_UNSUPPORTED, "%s: expected one label per row, found %" PRId64, s->labels.path,
                         s->labels.shape[1]);
     if (s->seeds.shape[1] > 2)
         return pst_fail(PST_E_FORMAT, "%s: expected vertices or pairs of them, found rows of %" PRId64,
@@ -144,7 +144,7 @@ static pst_rc type_of(struct pst_graphbolt *g, const struct set *s, const char *
         return pst_yaml_fail(&g->yaml, s->node, "%s: expected a type, because the graph has several",
                              s->name);
     if (*type < 0)
-        pst_problem(&g->job->result->warnings, "%s: %s of type '%s' is left out", g->yaml.path, s->name,
+        pst_problem(&g->job->result->warnings, "%s: %s of type '%s' is not imported", g->yaml.path, s->name,
                     name);
     return PST_OK;
 }
@@ -162,7 +162,7 @@ static pst_rc note_labels(struct pst_graphbolt *g, const struct set *s, int type
     if (g->labels == NULL) {
         g->labels = malloc((size_t)(g->vertices + 1) * sizeof *g->labels);
         if (g->labels == NULL)
-            return pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " labels", g->vertices);
+            return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %" PRId64 " labels", g->vertices);
         memset(g->labels, 0xff, (size_t)g->vertices * sizeof *g->labels);
     }
     for (int64_t i = 0; i < s->seeds.shape[0]; i++) {
@@ -353,8 +353,8 @@ static pst_rc pair_split(struct pst_graphbolt *g, int split)
         rc = pst_pairs_end(&p.negatives);
     if (p.left_out > 0)
         pst_problem(&g->job->result->warnings,
-                    "%s: %" PRId64 " negative pairs of %s are left out: training draws its own", g->yaml.path,
-                    p.left_out, set_names[split]);
+                    "%s: %" PRId64 " negative pairs of %s are not imported: training draws its own",
+                    g->yaml.path, p.left_out, set_names[split]);
     pst_pairs_release(&p.edges);
     pst_pairs_release(&p.negatives);
     return rc;

@@ -31,12 +31,12 @@ static pst_rc find_labels(struct pst_import_job *job, const char *dir)
     if (path[0] != '\0' || job->skip[PST_IMPORT_LABELS])
         return PST_OK;
     if (s->classes >= 0 && s->classes != 19 && s->classes != 2983)
-        return pst_fail(PST_E_ARG, "--classes: IGB has 19 or 2983, found %" PRId64, s->classes);
+        return pst_fail(PST_E_ARG, "--classes: IGB has 19 or 2983 classes, found %" PRId64, s->classes);
     int k = s->classes == 2983 ? 1 : 0, end = s->classes == 19 ? 1 : 3;
     while (k < end && !exists(dir, names[k], path))
         k++;
     if (k == end && s->classes >= 0)
-        return pst_fail(PST_E_ARG, "%s: there are no labels of %" PRId64 " classes", dir, s->classes);
+        return pst_fail(PST_E_ARG, "%s: the labels for %" PRId64 " classes are missing", dir, s->classes);
     if (k == end) {
         path[0] = '\0';
         return PST_OK;
@@ -149,7 +149,7 @@ static pst_rc import_igb(struct pst_import_job *job)
     if (rc == PST_OK)
         rc = pst_typed_find(&t, dir, "__");
     if (rc == PST_OK && t.edge_types == 0)
-        rc = pst_fail(PST_E_ARG, "%s: there is no paper__cites__paper/edge_index.npy", dir);
+        rc = pst_fail(PST_E_ARG, "%s: paper__cites__paper/edge_index.npy is missing", dir);
     if (rc == PST_OK)
         rc = pst_typed_select(&t);
     if (rc == PST_OK)
@@ -165,5 +165,5 @@ static pst_rc import_igb(struct pst_import_job *job)
 }
 
 const struct pst_import_format pst_format_igb = {
-    "igb", "a directory of IGB's: processed/paper__cites__paper/edge_index.npy, paper/node_feat.npy",
+    "igb", "a directory of IGB: processed/paper__cites__paper/edge_index.npy, paper/node_feat.npy",
     import_igb};

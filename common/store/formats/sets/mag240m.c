@@ -129,7 +129,7 @@ static pst_rc import_mag240m(struct pst_import_job *job)
     if (rc == PST_OK)
         rc = pst_typed_find(&t, dir, "___");
     if (rc == PST_OK && t.edge_types == 0)
-        rc = pst_fail(PST_E_ARG, "%s: there is no paper___cites___paper/edge_index.npy", dir);
+        rc = pst_fail(PST_E_ARG, "%s: paper___cites___paper/edge_index.npy is missing", dir);
     if (rc == PST_OK)
         rc = pst_typed_select(&t);
     if (rc == PST_OK)
@@ -145,4 +145,5 @@ static pst_rc import_mag240m(struct pst_import_job *job)
 }
 
 const struct pst_import_format pst_format_mag240m = {
-    "mag240m", "MAG240M: processed/, meta.pt and split_dict.pt (those two need python3)", import_mag240m};
+    "mag240m", "MAG240M: processed/, meta.pt and split_dict.pt (reading these two needs python3)",
+    import_mag240m};

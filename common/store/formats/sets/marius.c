@@ -84,7 +84,7 @@ static pst_rc look_at_edges(struct marius *m)
     m->columns = row == 12 || row == 24 ? 3 : 2;
     if (m->columns == 3 ? m->relations < 1 : m->relations > 1)
         return pst_fail(PST_E_FORMAT,
-                        "%s: rows of %" PRId64 " numbers, but num_relations of dataset.yaml is %" PRId64,
+                        "%s: rows have %" PRId64 " numbers, but num_relations in dataset.yaml is %" PRId64,
                         path, m->columns, m->relations);
     return PST_OK;
 }
@@ -99,7 +99,7 @@ static pst_rc open_split(struct marius *m, int split)
     pst_rc rc = file_bytes(m->file[split], &bytes);
     if (rc == PST_OK && bytes % row != 0)
         rc = pst_fail(PST_E_FORMAT,
-                      "%s: expected rows of %" PRId64 " %s as train_edges.bin has, found %" PRId64 " bytes",
+                      "%s: expected rows of %" PRId64 " %s, as in train_edges.bin, found %" PRId64 " bytes",
                       m->file[split], m->columns, pst_dtype_name(m->dtype), bytes);
     const int64_t shape[2] = {bytes / row, m->columns};
     if (rc == PST_OK)
@@ -148,8 +148,8 @@ static pst_rc find_integers(struct marius *m, const char *name, int64_t rows, en
     int64_t item = rows > 0 ? bytes / rows : (int64_t)pst_dtype_bytes(m->dtype);
     if (item == 0 || bytes % item != 0 || (item != 4 && item != 8) || (rows >= 0 && bytes != rows * item))
         return pst_fail(PST_E_FORMAT,
-                        "%s: expected %" PRId64 " int32 or int64 as dataset.yaml says, found %" PRId64
-                        " bytes",
+                        "%s: expected %" PRId64
+                        " values of int32 or int64, as in dataset.yaml, found %" PRId64 " bytes",
                         path, rows, bytes);
     if (bytes == 0)
         return PST_OK;
@@ -186,8 +186,9 @@ static pst_rc find_nodes(struct marius *m)
 static pst_rc write_ids(struct marius *m, const struct pst_name_map_spec *map, bool *integers)
 {
     int64_t *ids = malloc((size_t)(m->nodes + 1) * sizeof *ids);
-    pst_rc rc = ids != NULL ? pst_name_map_read_ids(map, ids, integers)
-                            : pst_fail(PST_E_NOMEM, "no memory for %" PRId64 " ids", m->nodes);
+    pst_rc rc = ids != NULL
+                    ? pst_name_map_read_ids(map, ids, integers)
+                    : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %" PRId64 " ids", m->nodes);
     if (rc == PST_OK && *integers)
         rc = pst_build_array_from(m->job->build, PST_ARRAY_IDS, PST_I64, m->nodes, ids);
     free(ids);
@@ -269,5 +270,5 @@ static pst_rc import_marius(struct pst_import_job *job)
 }
 
 const struct pst_import_format pst_format_marius = {
-    "marius", "a directory that marius_preprocess made: dataset.yaml, edges/train_edges.bin, nodes/",
+    "marius", "a directory written by marius_preprocess: dataset.yaml, edges/train_edges.bin, nodes/",
     import_marius};

@@ -87,7 +87,7 @@ static pst_rc find_split(struct pst_import_job *job, char out[4096])
     if (found > 1)
         return pst_fail(PST_E_ARG, "%s: the splits are%s: choose one with --split", dir, names);
     if (found == 0 && job->split[0] != '\0')
-        return pst_fail(PST_E_ARG, "%s: there is no split '%s'", dir, job->split);
+        return pst_fail(PST_E_ARG, "%s: unknown split '%s'", dir, job->split);
     return PST_OK;
 }
 
@@ -148,7 +148,7 @@ static pst_rc take_member(struct pst_import_job *job, const struct pst_zip *z, c
     (void)snprintf(member, sizeof member, "%s.npy", name);
     const struct pst_zip_member *m = pst_zip_find(z, member);
     if (m == NULL)
-        return needed ? pst_fail(PST_E_FORMAT, "%s: expected a member %s", z->path, member) : PST_OK;
+        return needed ? pst_fail(PST_E_FORMAT, "%s: member %s is missing", z->path, member) : PST_OK;
     pst_build_temp(job->build, name, to);
     (void)snprintf(job->spec.told_as[id], sizeof job->spec.told_as[id], "%.3900s (%s)", z->path, member);
     return pst_zip_extract(z, m, to, job->progress);
@@ -163,7 +163,7 @@ static pst_rc take_count(struct pst_import_job *job, const struct pst_zip *z, co
     const struct pst_zip_member *m = pst_zip_find(z, member);
     pst_build_temp(job->build, name, path);
     pst_rc rc = m != NULL ? pst_zip_extract(z, m, path, NULL)
-                          : pst_fail(PST_E_FORMAT, "%s: expected a member %s", z->path, member);
+                          : pst_fail(PST_E_FORMAT, "%s: member %s is missing", z->path, member);
     if (rc == PST_OK)
         rc = pst_array_open(&a, path);
     if (rc == PST_OK)
@@ -174,7 +174,7 @@ static pst_rc take_count(struct pst_import_job *job, const struct pst_zip *z, co
                       "%s (%s): expected one count: this version does not read data sets of several graphs",
                       z->path, member);
     else if (rc == PST_OK && (!integers || a.shape[0] != 1 || pst_import_int_at(&a, 0) < 0))
-        rc = pst_fail(PST_E_FORMAT, "%s (%s): expected one count", z->path, member);
+        rc = pst_fail(PST_E_FORMAT, "%s (%s): expected a single count", z->path, member);
     if (rc == PST_OK)
         *out = pst_import_int_at(&a, 0);
     pst_array_close(&a);
@@ -189,8 +189,9 @@ static pst_rc check_edge_count(const struct pst_import_spec *s, const char *arch
         return PST_OK; /* the import says what is wrong */
     return a.shape[1] == expected
                ? PST_OK
-               : pst_fail(PST_E_FORMAT, "%s: num_edges_list says %" PRId64 " edges, edge_index has %" PRId64,
-                          archive, expected, a.shape[1]);
+               : pst_fail(PST_E_FORMAT,
+                          "%s: num_edges_list gives %" PRId64 " edges, but edge_index has %" PRId64, archive,
+                          expected, a.shape[1]);
 }
 
 static pst_rc take_labels(struct pst_import_job *job, const char *raw)
@@ -253,12 +254,12 @@ static pst_rc import_ogb(struct pst_import_job *job)
     if (access(path, F_OK) == 0)
         return import_npz(job, raw, path);
     if (!find(raw, "edge", edges))
-        return pst_fail(PST_E_ARG, "%s: there is no %s, and no data.npz", job->from, edges);
+        return pst_fail(PST_E_ARG, "%s: %s is missing, and so is data.npz", job->from, edges);
     pst_rc rc = read_count(raw, "num-node-list", &vertices);
     if (rc == PST_OK)
         rc = read_count(raw, "num-edge-list", &job->text.expect);
     if (rc == PST_OK && vertices < 0)
-        rc = pst_fail(PST_E_ARG, "%s: there is no num-node-list.csv.gz", raw);
+        rc = pst_fail(PST_E_ARG, "%s: num-node-list.csv.gz is missing", raw);
     if (rc == PST_OK && find(raw, "node-feat", path))
         rc = to_array(job, PST_IMPORT_FEATURES, path,
                       (struct pst_text_array_spec){.rows = vertices, .columns = -1});
@@ -280,5 +281,5 @@ static pst_rc import_ogb(struct pst_import_job *job)
 }
 
 const struct pst_import_format pst_format_ogb = {
-    "ogb", "a directory of OGB's: raw/edge.csv.gz or raw/data.npz, node-label; split/NAME/train.csv.gz",
+    "ogb", "a directory of OGB: raw/edge.csv.gz or raw/data.npz, node-label; split/NAME/train.csv.gz",
     import_ogb};

@@ -56,5 +56,6 @@ static pst_rc import_planetoid(struct pst_import_job *job)
 }
 
 const struct pst_import_format pst_format_planetoid = {
-    "planetoid", "Planetoid's pickles: .../ind.cora of ind.cora.x, ind.cora.graph, ... (needs python3)",
+    "planetoid",
+    "Planetoid's pickle files: SRC is .../ind.cora for ind.cora.x, ind.cora.graph, ... (needs python3)",
     import_planetoid};

@@ -56,8 +56,8 @@ static pst_rc read_types(struct directory *d)
     int64_t first = 0;
     const size_t n = json_array_size(types);
     if (n > PST_MANIFEST_VERTEX_TYPES_MAX)
-        return pst_fail(PST_E_LIMIT, "%s/meta.json: more than %d types of vertices", d->job->from,
-                        PST_MANIFEST_VERTEX_TYPES_MAX);
+        return pst_fail(PST_E_LIMIT, "%s/meta.json: too many vertex types: at most %d are allowed",
+                        d->job->from, PST_MANIFEST_VERTEX_TYPES_MAX);
     for (size_t k = 0; k < n; k++) {
         const json_t *one = json_array_get(types, k);
         const char *name = json_string_value(json_object_get(one, "name"));
@@ -121,7 +121,7 @@ static pst_rc load_relations(struct directory *d)
         if (rc != PST_OK)
             return rc;
         if (number != r)
-            return pst_fail(PST_E_FORMAT, "%s: '%.*s' is there twice",
+            return pst_fail(PST_E_FORMAT, "%s: '%.*s' occurs twice",
                             d->kept.array[PST_ARRAY_RELATION_NAMES].path,
                             (int)pst_min_i64(64, at[r + 1] - at[r]), text + at[r]);
     }
@@ -300,7 +300,8 @@ static pst_rc type_features(void *ctx, int k, int64_t vertices, const json_t *en
     const struct pst_numbering_spec numbering = {.kind = PST_NUMBERING_IDENTITY, .vertices = vertices};
     (void)snprintf(name, sizeof name, "feat_%d", k);
     if (!find_table(d, name, from))
-        return pst_fail(PST_E_FORMAT, "%s: expected %s.csv: meta.json says that these vertices have features",
+        return pst_fail(PST_E_FORMAT,
+                        "%s: %s.csv is missing, although meta.json says that these vertices have features",
                         d->job->from, name);
     pst_rc rc = dtype != NULL ? pst_dtype_parse(dtype, &is) : PST_OK;
     temp_path(d, path);
@@ -365,7 +366,7 @@ pst_rc pst_csv_import_directory(struct pst_import_job *job)
 {
     struct directory *d = calloc(1, sizeof *d); /* paths: too much for the stack */
     if (d == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory to import");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot import");
     d->job = job;
     pst_rc rc = pst_import_meta(job->from, &d->meta);
     d->typed = json_object_get(d->meta, "vertex_types") != NULL;

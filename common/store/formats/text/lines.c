@@ -55,10 +55,10 @@ static pst_rc run_psv(struct pst_import_job *job)
 }
 
 const struct pst_import_format pst_format_snap = {
-    "snap", "a file of edges, source then target, between blanks; lines with # are comments", run_snap};
+    "snap", "a file of edges, source then target, separated by blanks; lines with # are comments", run_snap};
 const struct pst_import_format pst_format_csv = {
-    "csv", "a file of edges, comma-separated; or a directory, as penstock export --format csv writes it",
+    "csv", "a file of edges, separated by commas; or a directory written by `penstock export --format csv`",
     run_csv};
-const struct pst_import_format pst_format_tsv = {"tsv", "a file of edges, tab-separated", run_tsv};
+const struct pst_import_format pst_format_tsv = {"tsv", "a file of edges, separated by tabs", run_tsv};
 const struct pst_import_format pst_format_psv = {"psv", "a file of edges, separated by | (LDBC SNB)",
                                                  run_psv};

@@ -22,7 +22,7 @@ pst_rc pst_triple_rows_init(struct pst_triple_rows *r, struct pst_csc_builder *c
     r->mention = malloc(2 * PST_CSC_BUILDER_EDGE_BLOCK * sizeof *r->mention);
     r->id = malloc(2 * PST_CSC_BUILDER_EDGE_BLOCK * sizeof *r->id);
     if (r->source == NULL || r->target == NULL || r->relation == NULL || r->mention == NULL || r->id == NULL)
-        return pst_fail(PST_E_NOMEM, "no memory for a block of triples");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a block of triples");
     return names != NULL ? pst_names_new(&r->names, names) : PST_OK;
 }
 
@@ -174,7 +174,8 @@ pst_rc pst_triple_rows_number(struct pst_triple_rows *r, int64_t *entities)
     pst_rc rc = aside ? pst_names_find(r->names) : PST_OK;
     *entities = pst_names_count(r->names, &bytes);
     if (rc == PST_OK && *entities > PST_TRIPLE_ENTITIES_MAX)
-        rc = pst_fail(PST_E_LIMIT, "%" PRId64 " entities: at most %d", *entities, PST_TRIPLE_ENTITIES_MAX);
+        rc = pst_fail(PST_E_LIMIT, "%" PRId64 " entities; at most %d are supported", *entities,
+                      PST_TRIPLE_ENTITIES_MAX);
     if (rc != PST_OK)
         return rc;
     if (!aside)

@@ -71,7 +71,7 @@ static pst_rc number_relation(struct graph *g, struct pst_name name, int32_t *re
     int64_t id = 0;
     pst_rc rc = pst_dict_add(&g->relations, name.text, name.bytes, &id);
     if (rc == PST_OK && g->relations.n > INT32_MAX)
-        rc = pst_fail(PST_E_LIMIT, "more than %d names", INT32_MAX);
+        rc = pst_fail(PST_E_LIMIT, "too many relations: at most %d are supported", INT32_MAX);
     *relation = (int32_t)id;
     return rc == PST_OK ? rc : pst_wrap(rc, "%s:%" PRId64, g->text.path, g->text.line);
 }
@@ -133,7 +133,7 @@ static pst_rc read_count(const struct pst_text *t, const char *line, int64_t max
 {
     const char *p = blanks(line);
     char what[64];
-    (void)snprintf(what, sizeof what, "a count from 0 to %" PRId64 " alone", max);
+    (void)snprintf(what, sizeof what, "a count from 0 to %" PRId64 " and nothing else", max);
     if (!pst_text_id(&p, out) || *out > max || (*blanks(p) != '\n' && *blanks(p) != '\r'))
         return pst_text_fail(t, line, line, what);
     return PST_OK;
@@ -188,9 +188,10 @@ static pst_rc read_split(struct graph *g, int split, const char *path)
     if (rc == PST_OK)
         rc = read_lines(g);
     if (rc == PST_OK && *rows == 0)
-        rc = pst_fail(PST_E_FORMAT, "%s: expected triples, found none", path);
+        rc = pst_fail(PST_E_FORMAT, "%s: expected triples, but the file has none", path);
     if (rc == PST_OK && g->expect >= 0 && g->expect != *rows)
-        rc = pst_fail(PST_E_FORMAT, "%s: its first line says %" PRId64 " triples, found %" PRId64, path,
+        rc = pst_fail(PST_E_FORMAT,
+                      "%s: the first line announces %" PRId64 " triples, but the file has %" PRId64, path,
                       g->expect, *rows);
     if (rc == PST_OK)
         rc = pst_triple_rows_end(&g->rows);
@@ -244,7 +245,7 @@ static pst_rc finish(struct graph *g)
     if (g->carriage_returns > 0)
         pst_problem(&g->job->result->warnings, "%" PRId64 " lines end with CR LF", g->carriage_returns);
     if (g->blank_lines > 0)
-        pst_problem(&g->job->result->warnings, "%" PRId64 " blank lines: skipped", g->blank_lines);
+        pst_problem(&g->job->result->warnings, "skipped %" PRId64 " blank lines", g->blank_lines);
     if (!g->openke && g->rows.of_train < vertices)
         pst_problem(&g->job->result->warnings, "%" PRId64 " entities occur only in valid or test",
                     vertices - g->rows.of_train);

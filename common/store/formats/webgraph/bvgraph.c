@@ -23,7 +23,7 @@ static pst_rc damaged(const struct pst_bvgraph *g, const char *what)
 {
     return pst_fail(PST_E_FORMAT, "%s: node %" PRId64 ", bit %" PRIu64 " of %" PRIu64 ": %s", g->path,
                     g->node, g->bit, g->bits,
-                    g->past_end ? "the graph ends early: the file is truncated" : what);
+                    g->past_end ? "unexpected end of the graph: the file is truncated" : what);
 }
 
 /* ---- bits: most significant first ---- */
@@ -171,12 +171,11 @@ static pst_rc reserve(struct pst_bvgraph *g, struct pst_bv_list *l, int64_t n)
     int64_t room = pst_max_i64(pst_max_i64(n, 1), l->room + l->room / 2);
     uint64_t extra = (uint64_t)(room - l->room) * sizeof *l->id;
     if (g->memory_used + extra > g->memory_bytes)
-        return pst_fail(PST_E_LIMIT,
-                        "%s: node %" PRId64 " has %" PRId64 " successors: they need more --memory", g->path,
-                        g->node, n);
+        return pst_fail(PST_E_LIMIT, "%s: node %" PRId64 " has %" PRId64 " successors: increase --memory",
+                        g->path, g->node, n);
     int64_t *more = realloc(l->id, (size_t)room * sizeof *more);
     if (more == NULL)
-        return pst_fail(PST_E_NOMEM, "%s: no memory for %" PRId64 " successors", g->path, n);
+        return pst_fail(PST_E_NOMEM, "%s: out of memory: cannot allocate %" PRId64 " successors", g->path, n);
     g->memory_used += extra;
     l->id = more;
     l->room = room;
@@ -311,8 +310,9 @@ pst_rc pst_bvgraph_next(struct pst_bvgraph *g, const int64_t **successors, int64
     g->node++;
     g->given += out->n;
     if (g->node == g->nodes && g->given != g->arcs)
-        return pst_fail(PST_E_FORMAT, "%s: its properties say %" PRId64 " arcs, found %" PRId64, g->path,
-                        g->arcs, g->given);
+        return pst_fail(PST_E_FORMAT,
+                        "%s: the .properties file announces %" PRId64 " arcs, but the graph has %" PRId64,
+                        g->path, g->arcs, g->given);
     return PST_OK;
 }
 
@@ -410,7 +410,8 @@ static pst_rc read_properties(struct pst_bvgraph *g, const char *path)
     for (int line = 1; rc == PST_OK && getdelim(&text, &room, '\n', f) > 0; line++) {
         read_bytes += (long)strlen(text);
         if (read_bytes > PROPERTIES_BYTES_MAX)
-            rc = pst_fail(PST_E_FORMAT, "%s: expected at most %d bytes", path, PROPERTIES_BYTES_MAX);
+            rc = pst_fail(PST_E_FORMAT, "%s: the file is too large: expected at most %d bytes", path,
+                          PROPERTIES_BYTES_MAX);
         char *equals = strchr(text, '=');
         if (rc != PST_OK || text[0] == '#' || equals == NULL)
             continue;
@@ -420,7 +421,7 @@ static pst_rc read_properties(struct pst_bvgraph *g, const char *path)
     free(text);
     (void)fclose(f);
     if (rc == PST_OK && (g->nodes < 0 || g->arcs < 0))
-        rc = pst_fail(PST_E_FORMAT, "%s: expected nodes= and arcs=", path);
+        rc = pst_fail(PST_E_FORMAT, "%s: nodes= or arcs= is missing", path);
     return rc;
 }
 
@@ -451,7 +452,7 @@ pst_rc pst_bvgraph_open(struct pst_bvgraph *g, const char *path, uint64_t memory
     g->buffer = malloc(BUFFER_BYTES + 16);
     g->list = calloc((size_t)g->window + 1, sizeof *g->list);
     if (g->buffer == NULL || g->list == NULL)
-        return pst_fail(PST_E_NOMEM, "%s: no memory to read it", g->path);
+        return pst_fail(PST_E_NOMEM, "%s: out of memory: cannot read it", g->path);
     return PST_OK;
 }
 

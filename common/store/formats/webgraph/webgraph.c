@@ -16,8 +16,9 @@ static pst_rc give(void *ctx, struct pst_csc_builder *csc, int64_t *vertices, st
     *vertices = g->nodes;
     int64_t *source = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof *source),
             *target = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof *target), n = 0;
-    pst_rc rc =
-        source != NULL && target != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory for a block of edges");
+    pst_rc rc = source != NULL && target != NULL
+                    ? PST_OK
+                    : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a block of edges");
     pst_progress_begin(progress, "edges: reading", (uint64_t)g->arcs, false);
     while (rc == PST_OK && g->node < g->nodes) {
         const int64_t *id;
