@@ -109,7 +109,7 @@ def refused_with_reason_and_command():
                          ("no-such", "there is no PCI function 0000:00:1e.0"),
                          ("no-nvme", "has class 060000; expected 010802"),
                          ("group", "also contains 0000:00:05.1", "another slot"),
-                         ("release-busy", "is driving it", "ps -fp")):
+                         ("release-busy", "is using it", "ps -fp")):
         step = STEPS[name]
         assert step.status == 2 and all(t in step.out for t in texts), step
 

@@ -207,7 +207,7 @@ static void dead_drives_are_told(void **state)
         assert_int_equal(kill(driver_of(&b)->drives.emulated.pid, SIGKILL), 0);
         const int64_t begun = pst_clock_ms();
         assert_int_equal(pst_disk_wait(b.disk, WAIT_MS), PST_E_IO);
-        assert_non_null(strstr(pst_error_text(), "the controller is gone"));
+        assert_non_null(strstr(pst_error_text(), "the controller has disappeared"));
         assert_non_null(strstr(pst_error_text(), "the features of vertex "));
         gpu_end(&b);
         assert_true(pst_clock_ms() - begun < WAIT_MS / 4);
@@ -239,13 +239,15 @@ static void what_kernels_cannot_do_is_refused(void **state)
     gpu_bench(&b, "async", 512);
     b.config.faults.error_rate = 0.1;
     assert_int_equal(pst_disk_new(&b.disk, &b.config, b.notes, sizeof b.notes), PST_E_ARG);
-    assert_non_null(strstr(pst_error_text(), "use the faults of emulated drives (\"emulated\": {\"faults\": ...})"));
+    assert_non_null(
+        strstr(pst_error_text(), "use the faults of emulated drives (\"emulated\": {\"faults\": ...})"));
     b.config.faults.error_rate = 0;
     b.config.nvme.timeout_ms = 150001;
     assert_int_equal(pst_disk_new(&b.disk, &b.config, b.notes, sizeof b.notes), PST_E_ARG);
     assert_non_null(strstr(pst_error_text(), "timeout_ms is 150001; on cuda:0"));
     assert_non_null(strstr(
-        pst_error_text(), "at most half of the longest wait for a GPU (300 s, set by PENSTOCK_GPU_WAIT_S), that is, 150000"));
+        pst_error_text(),
+        "at most half of the longest wait for a GPU (300 s, set by PENSTOCK_GPU_WAIT_S), that is, 150000"));
     setenv("PENSTOCK_GPU_WAIT_S", "301", 1);
     start(&b);
     pst_disk_free(b.disk);

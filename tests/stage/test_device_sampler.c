@@ -237,7 +237,7 @@ static void limits_are_named(void **state)
     struct pst_stage gpu;
     const struct choice one = {"[4, 3]", "false", "\"1GiB\"", 0.0001, "1"};
     assert_int_equal(run(&gpu, "cuda:0", &one), PST_E_LIMIT);
-    if (!strstr(pst_error_text(), "alone would take") || !strstr(pst_error_text(), "set margin to"))
+    if (!strstr(pst_error_text(), "alone would need") || !strstr(pst_error_text(), "set margin to"))
         fail_msg("%s", pst_error_text());
     if (!gpu_is_virtual())
         return;

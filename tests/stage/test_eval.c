@@ -137,7 +137,7 @@ static pst_rc refuse_rows(void *ctx, int layer, int64_t first, int64_t n, const 
     (void)n;
     (void)rows;
     (void)ld;
-    return layer == 1 && first > 900 ? pst_fail(PST_E_LIMIT, "the file system does not have layer 1") : PST_OK;
+    return layer == 1 && first > 900 ? pst_fail(PST_E_LIMIT, "no room for layer 1") : PST_OK;
 }
 
 static void test_evaluation_refuses(void **state)
@@ -180,7 +180,7 @@ static void test_evaluation_refuses(void **state)
     pst_gnn_eval_close(&eval);
     assert_int_equal(pst_gnn_eval_open(&eval, &config, &w->ds, &options), PST_OK);
     assert_int_equal(pst_gnn_eval_run(&eval, &m, accuracy), PST_E_LIMIT);
-    assert_non_null(strstr(pst_error_text(), "the file system does not have layer 1"));
+    assert_non_null(strstr(pst_error_text(), "no room for layer 1"));
     pst_gnn_eval_close(&eval);
     options = (struct pst_gnn_eval_options){.spill_dir = "/nowhere/at/all", .memory_bytes = 10};
     assert_int_equal(pst_gnn_eval_open(&eval, &config, &w->ds, &options), PST_E_IO);

@@ -32,7 +32,7 @@ static pst_rc check(struct pst_stage *self, const struct pst_frame *f)
     int instances;
     (void)pst_instance(self, &instances);
     if (f->micro == 0 && f->batch != s->next)
-        return pst_fail(PST_E_STATE, "batch %llu arrived, expected batch %llu", (unsigned long long)f->batch,
+        return pst_fail(PST_E_STATE, "batch %llu came, expected %llu", (unsigned long long)f->batch,
                         (unsigned long long)s->next);
     s->next = f->flags & PST_LAST_MICRO ? f->batch + (uint64_t)instances : f->batch;
     uint64_t bytes;

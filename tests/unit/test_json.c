@@ -298,8 +298,9 @@ static void test_overlays(void **state)
     struct pst_diag lists = {0};
     assert_false(pst_json_overlay(&t.doc, in_scratch("list-no.json"), &lists));
     assert_int_equal(lists.count, 3);
-    assert_non_null(strstr(
-        lists.line[0], "list-no.json:2: l.7: expected the number of an element, from 0 to 2, found \"7\""));
+    assert_non_null(
+        strstr(lists.line[0],
+               "list-no.json:2: l.7: expected the index of a list element, from 0 to 2, found \"7\""));
     assert_true(json_array_size(json_object_get(t.doc.root, "l")) == 2);
     pst_diag_release(&lists);
     /* --set comes last */

@@ -173,7 +173,7 @@ static void test_equal_hashes(void **state)
 
 struct notes {
     struct pst_names *n;
-    int left; /* notes until it is cut off */
+    int left; /* notes until it is truncated */
     json_t *state;
 };
 
@@ -186,7 +186,7 @@ static pst_rc cut_off(void *ctx, bool must)
     k->state = NULL;
     if (pst_names_state(k->n, &k->state) != PST_OK)
         return PST_E_IO;
-    return --k->left == 0 ? pst_fail(PST_E_INTERRUPTED, "cut off") : PST_OK;
+    return --k->left == 0 ? pst_fail(PST_E_INTERRUPTED, "truncated") : PST_OK;
 }
 
 /* Those before the first that was put aside, and after it those that no state has. */

@@ -293,11 +293,12 @@ static void refused_with_a_reason(void **state)
         pst_rc rc;
         const char *why;
     } cases[] = {
-        {few_entries, PST_E_UNSUPPORTED, "supports queues of at most 1 entries (CAP.MQES); expected at least"},
+        {few_entries, PST_E_UNSUPPORTED,
+         "supports queues of at most 1 entries (CAP.MQES); expected at least"},
         {large_pages, PST_E_UNSUPPORTED, "65536 bytes (CAP.MPSMIN)"},
         {wide_stride, PST_E_UNSUPPORTED, "stride of 131072"},
         {no_nvm, PST_E_UNSUPPORTED, "CAP.CSS"},
-        {gone, PST_E_IO, "the controller is gone"},
+        {gone, PST_E_IO, "the controller has disappeared"},
         {never_ready, PST_E_TIMEOUT, "was getting ready for longer than the 500 ms"},
         {fails, PST_E_IO, "CSTS.CFS"},
         {small_entries, PST_E_UNSUPPORTED, "submission entries of 2^5"},

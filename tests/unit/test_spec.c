@@ -255,7 +255,7 @@ static void test_conditions_on_memory(void **state)
     static const struct {
         const char *memory, *why; /* NULL: it can */
     } all[] = {
-        {"cpu", "runs on CPUs only"},
+        {"cpu", "runs only on CPUs"},
         {"cpu,pinned", NULL},
         {"cpu,cuda if split=false", NULL},
         {"pinned if split=true,cpu", "only if split=true"},

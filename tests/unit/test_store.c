@@ -211,7 +211,7 @@ static const struct edit edits[] = {
     {"\"edges\": 3", "\"edges\": 4", "indices.shape: expected 4 rows, found 3"},
     {"\"edges\": 3,", "", "edges: expected an integer, found nothing"},
     {"\"feature_dim\": 3", "\"feature_dim\": 5", "5 columns of float32 do not fit"},
-    {"\"feature_dim\": 3", "\"feature_dim\": 0", "arrays.features: must be absent, because \"stripes\" lists the files of"},
+    {"\"feature_dim\": 3", "\"feature_dim\": 0", "arrays.features: present"},
     {"\"stride_bytes\": 16", "\"stride_bytes\": 20", "stride_bytes"},
     {"\"classes\": 2", "\"classes\": 0", "arrays.labels: present"},
     {"\"classes\": 2", "\"classes\": \"2\"", "classes: expected an integer"},

@@ -217,13 +217,12 @@ static pst_rc find_dict(const unsigned char *head, size_t bytes, uint64_t file_b
         s->origin = 12;
     }
     if (length > PST_NPY_HEADER_MAX)
-        return pst_fail(PST_E_FORMAT,
-                        "byte 8: the header claims to have %" PRIu64 " bytes; at most %d are allowed", length,
-                        PST_NPY_HEADER_MAX);
+        return pst_fail(PST_E_FORMAT, "byte 8: the header claims %" PRIu64 " bytes; at most %d are allowed",
+                        length, PST_NPY_HEADER_MAX);
     if (s->origin + length > file_bytes || s->origin + length > bytes)
         return pst_fail(PST_E_FORMAT,
-                        "byte 8: the header claims to have %" PRIu64 " bytes, but the file has only %" PRIu64,
-                        length, file_bytes);
+                        "byte 8: the header claims %" PRIu64 " bytes, but the file has only %" PRIu64, length,
+                        file_bytes);
     s->text = (const char *)head + s->origin;
     s->at = 0;
     s->end = (size_t)length;

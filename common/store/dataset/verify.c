@@ -374,7 +374,7 @@ static void check_edge_types(struct verify *v)
             if (tell(v))
                 pst_problem(&v->problems,
                             "%s: entry %" PRId64 ": an edge of type '%s' goes from vertex %" PRId64
-                            " to %" PRId64 ", which are not of its types",
+                            " to %" PRId64 ", whose types do not match",
                             ds->edge_relation.path, i, t->name, source, target);
         }
     if (v->bad > TOLD_MAX)

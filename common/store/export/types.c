@@ -42,7 +42,7 @@ static pst_rc put_edge(struct outputs *o, int64_t v, int64_t i, put_fn *put)
     if (end[0] < 0 || end[0] >= source->vertices || end[1] < 0 || end[1] >= target->vertices)
         return pst_fail(PST_E_FORMAT,
                         "%s: edge %" PRId64 " has type %s, but goes from vertex %" PRId64 " to %" PRId64
-                        ", which are not of its types",
+                        ", whose types do not match",
                         ds->edge_relation.path, i, ds->edge_type[r].name, u, v);
     return put(o, r - o->first, end);
 }

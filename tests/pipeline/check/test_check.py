@@ -13,7 +13,7 @@ TEXTS = [
     Case("trailing comma", '{"penstock": 1,\n "links": [],\n}', (3, "", "not JSON")),
     Case("two objects", '{}\n{}', (2, "", "not JSON")),
     Case("comment", '{\n// no\n"penstock": 1}', (2, "", "not JSON")),
-    Case("not UTF-8", b'{"penstock": 1,\n "name": "\xff\xfe"}', (2, "", "column 10: not JSON: unable to decode byte 0xff")),
+    Case("not valid UTF-8", b'{"penstock": 1,\n "name": "\xff\xfe"}', (2, "", "column 10: not JSON: unable to decode byte 0xff")),
     Case("half a surrogate", '{"penstock": 1, "name": "\\ud800"}', (1, "", "not JSON")),
     Case("NUL byte", b'{"penstock": 1,\n\0 "name": "x"}', (2, "", "not JSON")),
     Case("NUL in a string", '{"penstock": 1, "name": "a\\u0000b"}', (1, "", "not JSON")),
@@ -59,7 +59,7 @@ HEADS = [
     Case("shared parameter of no stage", shipped(params__fanuot=[1]),
          ('"fanuot"', "params.fanuot", "unknown key; did you mean fanout?")),
     Case("no stages", shipped(stages=DROP, links=[]), (1, "stages", "expected an object of stages, found nothing")),
-    Case("empty stages", shipped(stages={}, links=[]), ('"stages"', "stages", "found an empty one")),
+    Case("empty stages", shipped(stages={}, links=[]), ('"stages"', "stages", "found an empty object")),
     Case("stages a list", shipped(stages=[], links=[]), ('"stages"', "stages", "found a list")),
     Case("links an object", shipped(links={}), ('"links"', "links", "expected a list, found an object"),
          ('"sampler": {', "stages.sampler", "output", "batch", "not linked"),
@@ -103,7 +103,7 @@ def nonsense_for_set():
         case("unknown stage", "stages.dsik.params.depth=9",
              ("--set", "stages.dsik", '"run" is missing', "did you mean disk?")),
         case("unknown object", "a.b=1", ("--set", "a", "unknown key")),
-        case("index with a sign", "links[+1].slots=2", ("--set", "links[+1].slots=2", "no place called links[+1].slots")),
+        case("index with a sign", "links[+1].slots=2", ("--set", "links[+1].slots=2", "no member links[+1].slots")),
         case("index with a blank", "links[ 1].slots=2", ("--set", "links[ 1].slots=2", "the pipeline has no member")),
         case("unknown stage to run", "stages.disk.run=dsik", ("--set", "stages.disk.run", "did you mean disk?")),
         case("value that is deep", "params.fanout=" + "[" * 5000,
@@ -113,7 +113,7 @@ def nonsense_for_set():
     swap = ("--set", "stages.trainer.run=discard")
     all_refused([Case("another stage's parameters", swapped, ("--set", "stages.trainer.params.other", "unknown key"),
                       (lambda text: lines(text, '"model"') - 1, "stages.trainer.params",
-                       "replaces: model, layers, hidden, dropout, rate; --set stages.trainer.params={} removes them"),
+                       "replaces: model, layers, hidden, dropout, rate; use --set stages.trainer.params={} to remove them"),
                       args=(*swap, "--set", "stages.trainer.params.other=1"))])
     with Place() as p:
         command("check", *swap, "--set", "stages.trainer.params={}", p.write(swapped))
@@ -213,7 +213,7 @@ def overlays():
         r = command("check", file, "--with", four, "--with", three, code=2)
         assert r.stderr.startswith(f"{three}:5: stages.disk.params.depth: "), r.stderr
         assert "(route 0, 6 slots" in command("graph", file, "--with", four).stdout
-        for text, words in (('{"links": {"9": {}}}', 'links.9: expected the number of an element, from 0 to 4, found "9"'),
+        for text, words in (('{"links": {"9": {}}}', 'links.9: expected the index of a list element, from 0 to 4, found "9"'),
                             ("[]", "expected an object, found a list"), ("{", "not JSON"), ("", "the file is empty")):
             bad = p.write(text, "bad.json")
             r = command("check", file, "--with", bad, code=2)

@@ -216,7 +216,7 @@ def rows_with_the_source_s_names():
         command("export", p.path("d"), p.path("out2"), "--rows", p.path("classes.npy"), "--quiet")
         with open(p.path("out2/rows.csv"), encoding="utf-8") as f:
             assert f.read() == 'vertex,0\n\u00e4,2\nb,0\n"a,c",1\n'
-        for array, words in ((rows[:2], "a row for each of 3 vertices"), (rows.astype(np.float16), "expected float32")):
+        for array, words in ((rows[:2], "row for each of"), (rows.astype(np.float16), "expected float32")):
             np.save(p.path("bad.npy"), array)
             r = command("export", p.path("d"), p.path("out3"), "--rows", p.path("bad.npy"), "--quiet", code=2)
             assert words in r.stderr and not os.path.exists(p.path("out3")), r.stderr

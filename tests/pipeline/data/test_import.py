@@ -44,7 +44,7 @@ def repairs_are_counted():
         for word in ("byte order mark", "3 lines end with CR LF", "1 blank lines", "1 lines have extra columns, which are ignored"):
             assert word in r.stderr, (word, r.stderr)
         r = s.get("csv", s.put("e", "source,target\n" + lines(",")))
-        assert s.rows() == ROWS and "names columns" in r.stderr
+        assert s.rows() == ROWS and "which holds column names" in r.stderr
         r = s.get("csv", s.put("e", "0,1\n0,1\n2,2\n0,7\n"), "--dedupe", "--self-loops", "remove")
         assert s.rows() == [[], [0], [], [], [], [], [], [0]]
         assert "duplicates removed: 1, self loops removed: 1" in r.stdout and "4 ids are never used" in r.stderr, r
@@ -80,7 +80,7 @@ def refused_with_their_place():
         ("csv", "", "expected edges, but none of its"),
         ("snap", "# nothing\n", "expected edges, but none of its 1 lines holds one"),
         ("snap", "0 1\n2 x\n", "e:2: byte 3"),
-        ("csv", "x" * (3 << 20), "found a longer one"),
+        ("csv", "x" * (3 << 20), "the line is too long"),
         ("csv", b"\xff\xfe0\x00,\x001\x00\n\x00", "UTF-16"),
         ("csv", b"\x1f\x8b\x08\x00", "truncated"),
         ("csv", gzip.compress(b"0,1\n" * 1000)[:-9], "truncated"),
@@ -194,7 +194,7 @@ def knowledge_graphs():
         assert s.rows() == [[2], [0], [1], []] and s.array("relations").tolist() == [1, 0, 0]
         assert "1 entities occur only in valid or test" in r.stderr and "1 lines end with CR LF" in r.stderr
         for content, expect in (("a\tb\n", "train.txt:1: byte 4"), ("a\tb\tc\td\n", "after three columns"),
-                                ("a\t\tc\n", "a name of 1"), ("", "found none"), (b"a\tb\t\xff\n", "UTF-8")):
+                                ("a\t\tc\n", "a name of 1"), ("", "but the file has none"), (b"a\tb\t\xff\n", "UTF-8")):
             s.put("kg/train.txt", content)
             assert expect in (r := s.get("triples", s.path("kg"), code=2)).stderr, r.stderr
         files = {"entity": "3\nx\t1\ny\t0\nz\t2\n", "relation": "1\nr\t0\n", "train": "2\n0 1 0\n1 2 0\n"}
@@ -328,7 +328,7 @@ def broken_webgraphs():
         s.put("g.graph", data)
         with open(properties) as f:
             text = f.read()
-        for old, new, expect in (("arcs=3216152", "arcs=3216151", "say 3216151 arcs, found 3216152"),
+        for old, new, expect in (("arcs=3216152", "arcs=3216151", "announces 3216151 arcs, but the graph has 3216152"),
                                  ("nodes=325557", "nodes=-1", "g.properties:"), ("nodes=325557", "nodes=400000", "unexpected end of the graph: the file is truncated"),
                                  ("compressionflags=", "compressionflags=RESIDUALS_SKEWED_GOLOMB", "this version does not read")):
             s.put("g.properties", text.replace(old, new))
@@ -497,7 +497,7 @@ def features_that_stay_where_they_are():
         os.utime(features)
         for words in (["verify", out], ["run", os.path.join(ROOT, "pipelines", "hyperion.json"), "--dataset", out]):
             r = command(*words, code=None)
-            assert r.returncode != 0 and f"{features}, which {out}/features.npy is a link to, changed" in r.stderr, r.stderr
+            assert r.returncode != 0 and f"{features}, the target of the link {out}/features.npy, changed" in r.stderr, r.stderr
         os.remove(features)
         for words in (["verify", out], ["run", os.path.join(ROOT, "pipelines", "hyperion.json"), "--dataset", out]):
             r = command(*words, code=None)

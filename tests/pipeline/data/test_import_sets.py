@@ -41,7 +41,7 @@ def npz_of_ogb():
                  (dict(data={"num_edges_list": np.array([4])}), "num_edges_list gives 4 edges, but edge_index has 3"),
                  (dict(data={"num_nodes_list": np.array([5])}), "expected one row for each of 5 vertices, found 4"),
                  (dict(data={"num_nodes_list": np.array([2, 2])}), "several graphs"),
-                 (dict(data={"num_nodes_list": np.array([4.0])}), "expected one count"),
+                 (dict(data={"num_nodes_list": np.array([4.0])}), "expected a single count"),
                  (dict(data={"edge_index": WIDE + 1}), "(edge_index.npy): source of edge 2: expected 0 to 3, found 4"),
                  (dict(data={"edge_index": None}), "member edge_index.npy is missing"),
                  (dict(data={"edge_index": WIDE.astype(float)}), "expected integers (int8 to int64, uint8 to uint32), found float64"),
@@ -244,7 +244,7 @@ def types_are_verified():
         for change, expect in ((lambda m: m["vertex_types"][0].update(vertices=3), "features.shape: expected 3 rows, found 4"),
                                (lambda m: m["edge_types"].pop(), "edge_types: expected 2"),
                                (lambda m: m["edge_types"][0].update(source="x"), "'x' is not one of vertex_types"),
-                               (twice, "is there twice"),
+                               (twice, "occurs twice"),
                                (lambda m: m["arrays"].pop("relations"), "arrays.relations is missing: it holds the type of each edge"),
                                (lambda m: m.update(penstock_dataset=2), "unknown key 'vertex_types'")):
             n = json.loads(json.dumps(m))
@@ -403,11 +403,11 @@ def one_type_of_graphbolt():
 def refusals_of_graphbolt():
     text = GRAPH % ("numpy", "e.npy") + SETS
     edits = [("num: 4", "num: four", "metadata.yaml:4:12: num: expected an integer of 0 or more, found 'four'"),
-             ("num: 4", "nun: 4", "metadata.yaml:4:7: expected num: it is missing"), ("num: 4", "num: -1", "found '-1'"),
+             ("num: 4", "nun: 4", "metadata.yaml:4:7: the key num is missing"), ("num: 4", "num: -1", "found '-1'"),
              ("format: numpy, path: e.npy", "format: parquet, path: e.npy", "metadata.yaml:6:7: format: expected csv or numpy, found 'parquet'"),
              ("path: e.npy", "path: f.npy", "cannot open"), ("path: e.npy", "p: 1", "the key path is missing"),
              ("graph:", "graf:", "the key graph is missing"), ("dataset_name: hand", "dataset_name: [", "metadata.yaml:"),
-             ("dataset_name: hand", "dataset_name: a\ndataset_name: b", "metadata.yaml:2:1: 'dataset_name' is there twice"),
+             ("dataset_name: hand", "dataset_name: a\ndataset_name: b", "metadata.yaml:2:1: 'dataset_name' occurs twice"),
              ("dataset_name: hand", "dataset_name: [a, b]", "dataset_name: expected text"), ("name: seeds", "name: sids", "expected data with seeds"),
              ("format: numpy, path: s/train.npy", "format: csv, path: s/train.npy", "format: expected numpy or torch, found 'csv'"),
              (text, "", "1:1: expected a map"), (text, "- a\n", "expected a map"), (text, "a: \x01b", "byte 3"), (text, "a: *b", "1:4: found undefined alias"),
@@ -480,7 +480,7 @@ def types_of_graphbolt():
                                  ("item", 0): [("user", 2, "user:likes:item")],
                                  ("item", 1): [("user", 0, "user:likes:item"), ("user", 2, "user:likes:item")]}
         assert s.array("labels").tolist() == [-1, -1, 3, 2, 0] and splits(s) == [[2, 4, 3], None, None]
-        assert "feature 'weight' of edge user:likes:item is left out" in r.stderr
+        assert "feature 'weight' of edge user:likes:item is not imported" in r.stderr
         assert [t["feature_dim"] for t in s.manifest()["vertex_types"]] == [0, 3]
         s.get("graphbolt", s.path("g"), "--split", "links")
         assert splits(s) == [None] * 3 and s.array("edges_train").tolist() == [[0, 4], [2, 3], [2, 4]]
@@ -495,7 +495,7 @@ def types_of_graphbolt():
         assert "follows.csv:2: byte 3: expected an integer from 0 to 2" in r.stderr, r.stderr
         typed_graphbolt(s)
         for old, new, expect in (("user:likes:item\", format", "user:likes:thing\", format", "'thing' is not one of the types of nodes"),
-                                 ("type: item, num", "type: user, num", "'user' is there twice"), ("{type: user, num: 3}", "{num: 3}", "expected type"),
+                                 ("type: item, num", "type: user, num", "'user' occurs twice"), ("{type: user, num: 3}", "{num: 3}", "expected type"),
                                  ("user:follows:user", "user-follows", "expected SOURCE:RELATION:TARGET")):
             assert old in TYPED
             s.put("g/metadata.yaml", TYPED.replace(old, new, 1))
@@ -552,7 +552,7 @@ def refusals_of_marius():
                 ({"edges/train_edges": edges + 1}, "train_edges.bin: source of edge 2: expected 0 to 3, found 4"),
                 ({"edges/train_edges": np.zeros((3, 3), np.int32), "text": counts + "num_relations: 0\n"}, "rows have 3 numbers, but num_relations in dataset.yaml is 0"),
                 ({"text": counts + "num_relations: 2\n"}, "rows have 2 numbers, but num_relations in dataset.yaml is 2"),
-                ({"text": "num_edges: 3\n"}, "dataset.yaml:1:1: expected num_nodes"), ({"text": "num_edges: 0\nnum_nodes: 4\n"}, "num_edges: expected an integer of 1 or more"),
+                ({"text": "num_edges: 3\n"}, "dataset.yaml:1:1: the key num_nodes is missing"), ({"text": "num_edges: 0\nnum_nodes: 4\n"}, "num_edges: expected an integer of 1 or more"),
                 ({"text": "num_edges: ???\nnum_nodes: 4\n"}, "dataset.yaml:1:12: num_edges: expected an integer of 1 or more, found '???'"),
                 ({"nodes/features": FEATURES[:3]}, "expected a file of 4 x 3 float32 without a header, found 36 bytes"),
                 ({"nodes/labels": np.zeros(3, np.int32)}, "labels.bin: expected 4 values of int32 or int64, as in dataset.yaml, found 12 bytes"),

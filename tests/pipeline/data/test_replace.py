@@ -123,7 +123,7 @@ def a_source_that_is_another_file_now():
         source, out = s.put("e.csv", "0,1\n1,2\n"), s.path("out")
         os.utime(source, (1577836800, 1577836800))
         command("import", "csv", source, out, "--quiet")
-        assert "is complete already" in command("import", "csv", source, out, "--resume", "--quiet").stdout
+        assert "is already complete" in command("import", "csv", source, out, "--resume", "--quiet").stdout
         s.put("e.csv", "0,1\n1,2\n2,0\n3,1\n")
         os.utime(source, (1609459200, 1609459200))
         r = command("import", "csv", source, out, "--resume", "--quiet", code=2)
@@ -132,7 +132,7 @@ def a_source_that_is_another_file_now():
         assert s.manifest()["edges"] == 4
         os.rename(source, s.path("f.csv"))
         shutil.copy2(s.path("f.csv"), source)  # a copy with the same time is the same source
-        assert "is complete already" in command("import", "csv", source, out, "--resume", "--quiet").stdout
+        assert "is already complete" in command("import", "csv", source, out, "--resume", "--quiet").stdout
         extra = s.put("l.csv", "vertex,label\n0,1\n")
         command("import", "csv", source, s.path("two"), "--labels", extra, "--quiet")
         s.put("l.csv", "vertex,label\n0,2\n1,1\n")

@@ -56,7 +56,7 @@ def masks():
 def what_is_not_a_mask():
     with Scratch() as s:
         for arrays, expect in ((dict(train_mask=np.ones(N - 1, bool)), "train_mask.npy: expected a mask of 0 and 1 with one row for each of 30 vertices, found 29"),
-                               (dict(train_mask=np.full(N, 2)), "found 30 rows with other numbers"), (dict(train_idx=np.ones(3, float)), "expected integers"),
+                               (dict(train_mask=np.full(N, 2)), "found 30 rows with other values"), (dict(train_idx=np.ones(3, float)), "expected integers"),
                                (dict(train_idx=np.arange(2), train_mask=mask([1])), "train_idx.npy and "), (dict(train_mask=mask([1]), val_mask=mask([1])), "vertex 1 is already in train"),
                                (dict(train_idx=np.array([-1])), "expected 0 to 29, found -1"), (dict(train_idx=np.array([30], np.uint8)), "found 30"),
                                (dict(train_mask=np.zeros((N, 3), bool), val_mask=np.zeros((N, 2), bool)), "expected 3 columns, as in the other masks, found 2")):
@@ -188,14 +188,14 @@ def from_tables():
 def tables_refused():
     with Scratch() as s:
         edges = s.put("e.csv", "0,1\n1,2\n")
-        cases = (("labels", "vertex,label\n0,1\n0,2\n", "t.csv:3: vertex: expected a vertex that no other row has, found '0'"),
+        cases = (("labels", "vertex,label\n0,1\n0,2\n", "t.csv:3: vertex: expected a vertex that no earlier row has, found '0'"),
                  ("labels", "vertex,label\n0,x\n", "t.csv:2: label: expected a label, an integer of 0 or more, or nothing, found 'x'"),
                  ("labels", "vertex,label\n3,1\n", "t.csv:2: vertex: expected a vertex from 0 to 2, found '3'"),
                  ("labels", "vertex,colour\n0,1\n", "t.csv: expected a column called label or the name given with --label-column, found vertex, colour"),
                  ("labels", "vertex,label\n0\n", "expected 2 columns, as in the first line"), ("labels", "", "expected a table, found an empty file"),
                  ("labels", "a,b\nc,d\n", "expected numbers, or the name of a column, as vertex or label or type"),
                  ("labels", 'vertex,label\n0,"1\n', "expected a quote at the end of a quoted field"), ("labels", "vertex,vertex\n", "two columns have the name 'vertex'"),
-                 ("features", "vertex,x\n0,1\n2,1\n", "expected a row for each of 3 vertices; 1 have none: 1"), ("features", "1\n2\n3\n4\n", "too many rows: there are only 3 vertices"),
+                 ("features", "vertex,x\n0,1\n2,1\n", "expected one row for each of 3 vertices; 1 vertices have no row: number 1"), ("features", "1\n2\n3\n4\n", "too many rows: there are only 3 vertices"),
                  ("features", "vertex,x\n0,nan\n1,1\n2,1\n", "t.csv:2: x: expected a finite number, found 'nan'"), ("features", "vertex,x\n0,1e39\n1,1\n2,1\n", "expected a finite number"),
                  ("train", "colour\n1\n", "expected numbers, or the name of a column"), ("train", "id\n1\n1\n", "vertex 1 is already in train"))
         for option, text, expect in cases:

@@ -77,22 +77,22 @@ def a_count_that_is_a_mistake_does_not_fill_the_disk():
         command("import", "csv", s.path("e.csv"), s.path("o"), "--ids", "strings", "--header", "no", "--quiet")
         s.arrays("n", edges=np.array(EDGES).T)
         for args in (["--vertices", 10 ** 15], ["--vertices", 10 ** 17]):
-            refused("import", "npy", s.path("n"), s.path("o2"), *args, "--quiet", words="indptr.npy would take", code=(1,))
+            refused("import", "npy", s.path("n"), s.path("o2"), *args, "--quiet", words="indptr.npy needs", code=(1,))
         s.put("g/metadata.yaml", "graph:\n  nodes: [{num: 1000000000000}]\n  edges: [{format: numpy, path: e.npy}]\n")
         s.arrays("g", e=np.array(EDGES).T)
-        refused("import", "graphbolt", s.path("g"), s.path("o2"), "--quiet", words="indptr.npy would take 8.00 TB", code=(1,))
+        refused("import", "graphbolt", s.path("g"), s.path("o2"), "--quiet", words="indptr.npy needs 8.00 TB", code=(1,))
         assert not [n for n in os.listdir(s.dir) if n.startswith("o2")]
 
         class Disk:  # what SmallDisk needs of a place
             path = staticmethod(s.path)
         with SmallDisk(Disk, "tmpfs") as disk:  # of 8 MiB
             command("gen", "rmat", os.path.join(disk.at, "d"), "--vertices", 2000, "--edges", 2000, "--features", 0, "--quiet")
-            text = refused("features", os.path.join(disk.at, "d"), "--dim", 60000, "--quiet", words="features.npy would take 480.", code=(1,))
+            text = refused("features", os.path.join(disk.at, "d"), "--dim", 60000, "--quiet", words="features.npy needs 480.", code=(1,))
             assert "No space left on device" in text and os.listdir(disk.at) == ["d"], text
             many = np.zeros(3 << 20, np.int64)  # large once it is unpacked
             np.savez_compressed(s.path("a.npz"), adj_shape=many, adj_indptr=many, adj_indices=many)
             text = refused("import", "npz", s.path("a.npz"), os.path.join(disk.at, "o"), "--quiet", words="No space left on device", code=(1,))
-            assert "would take" in text and os.listdir(disk.at) == ["d"], text
+            assert "needs" in text and os.listdir(disk.at) == ["d"], text
 
 
 @test
@@ -133,7 +133,7 @@ def orders_that_make_no_sense():
             before = f.read()
         for args, words in ((["split", d, "--train", "-0.1"], "expected a fraction from 0 to 1, found -0.1"), (["split", d], "give at least one of --train, --val and --test, for example --train"),
                             (["split", d, "--train", "1e-12"], "every split would be empty"), (["convert", d, s.path("d/sub")], "which is itself a dataset: choose another directory"),
-                            (["gen", "rmat", s.path("d/sub"), "--vertices", 10], "which is itself a dataset: choose another directory"), (["export", d, ""], "has no name"),
+                            (["gen", "rmat", s.path("d/sub"), "--vertices", 10], "which is itself a dataset: choose another directory"), (["export", d, ""], "path is empty"),
                             (["infer", s.path("none"), "--out", s.path("o.npy")], "has no checkpoints: expected the directory of a run"),
                             (["infer", "/dev/null", "--out", s.path("o.npy")], "has no checkpoints: expected the directory of a run")):
             refused(*args, words=words, code=(2,))

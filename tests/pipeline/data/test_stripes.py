@@ -204,7 +204,7 @@ def what_is_gone_or_another_is_told():
         assert "features.1.npy: checksum" in command("verify", data, "--quiet", code=2).stderr
         m = manifest(striped(p, 3))
         for change, told in ((lambda m: m["stripes"].pop(), "stripes[0]: expected float32 of 1000 x"),
-                             (lambda m: m["stripes"][1].update(file="features.0.npy"), "is there twice"),
+                             (lambda m: m["stripes"][1].update(file="features.0.npy"), "occurs twice"),
                              (lambda m: m["stripes"][1].update(dtype="float16"), "stripes[1]: expected float32"),
                              (lambda m: m["stripes"][2].pop("head"), "stripes[2].head"),
                              (lambda m: m["stripes"][2].update(file="../x"), "file: expected a file name without a directory, found '"),

@@ -55,7 +55,7 @@ def auto_takes_a_gpu_where_there_is_one_and_the_stage_can():
         pl = pipeline({"owner": {**stage("owner"), "place": {"device": "auto"}}, "raiser": stage("raiser")},
                       links("owner.out", "raiser.in"))
         said = p.run(pl).report["stages"]["owner"]
-        assert said["device"] == "cpu:0" and said["chosen"].startswith("owner runs on CPUs only"), said
+        assert said["device"] == "cpu:0" and said["chosen"].startswith("owner runs only on CPUs"), said
         os.environ["PENSTOCK_VIRTUAL_GPUS"] = "0"
         try:
             said = p.run(chain("auto", "cpu:0", "cpu:0")).report["stages"]["source"]
@@ -71,7 +71,7 @@ def a_pipeline_s_device_is_for_those_that_can_and_say_nothing():
                       links("owner.out", "raiser.in"))
         said = p.run(pl, "--device", "cuda:1").report["stages"]
         assert (said["owner"]["device"], said["raiser"]["device"]) == ("cpu:0", "cpu:1"), said
-        assert said["owner"]["chosen"].startswith("owner runs on CPUs only"), said
+        assert said["owner"]["chosen"].startswith("owner runs only on CPUs"), said
         pl = chain("cpu:0", "cpu:0", "cpu:0")
         del pl["stages"]["source"]["place"], pl["stages"]["a"]["place"]
         for device, want in (("cuda:1", "cuda:1"), ("auto", "cuda:0"), ("cpu:1", "cpu:1")):
@@ -89,7 +89,7 @@ def what_cannot_be_placed_is_told():
         pl = pipeline({"owner": {**stage("owner"), "place": {"device": "cuda:1"}}, "raiser": stage("raiser")},
                       links("owner.out", "raiser.in"))
         err = p.run(pl, code=2).err
-        assert "owner cannot run on cuda:1: owner runs on CPUs only: its output out takes cpu memory" in err, err
+        assert "owner cannot run on cuda:1: owner runs only on CPUs: its output out takes cpu memory" in err, err
         pl = pipeline({"source": stage("source"), "times": {**stage("times"), "place": {"device": "cuda:0"}},
                        "sink": stage("sink")}, links("source.out", "times.in", "times.out", "sink.in"))
         err = p.run(pl, code=2, foreign=True).err

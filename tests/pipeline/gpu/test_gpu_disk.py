@@ -157,7 +157,7 @@ def a_killed_controller_ends_the_run():
             os.kill(controller[0], 9)
             t0 = time.time()
             r = run.wait(20)
-            assert r.code == 1 and "the controller is gone" in r.err and "the features of vertex" in r.err, r
+            assert r.code == 1 and "the controller has disappeared" in r.err and "the features of vertex" in r.err, r
             assert time.time() - t0 < (20 if SAN else 5), (device, time.time() - t0)
             no_leftovers()
 

@@ -131,7 +131,7 @@ def where_there_are_no_events_between_processes_the_host_waits():
         finally:
             del os.environ["PENSTOCK_VIRTUAL_NO_EVENTS"]
         assert r.report["reader"] == {"batches": BATCHES, "early": 0}, r.report["reader"]
-        assert "stages wait on the host" in r.err and "cudaIpcGetEventHandle" in r.report["gpus"]["no_events"], r
+        assert "stages wait on the CPU" in r.err and "cudaIpcGetEventHandle" in r.report["gpus"]["no_events"], r
         assert all_came_early(one.report["reader"]) and "no_events" not in one.report["gpus"], one.report["gpus"]
 
 

@@ -191,7 +191,7 @@ def stopped_by_command():
         find(run, "sink")
         command("stop", run.run_dir)
         assert run.wait(10).code == 143
-        assert command("stop", run.run_dir, code=2).stderr.strip().endswith("no run is going there")
+        assert command("stop", run.run_dir, code=2).stderr.strip().endswith("no run is active")
 
 
 @test
@@ -204,7 +204,7 @@ def top_shows_a_running_pipeline():
         assert all(name in shown for name in ("source", "sink", "credit")), shown
         run.process.terminate()
         run.wait(10)
-        assert "no run is going there" in command("top", "--once", run.run_dir, code=2).stderr
+        assert "no run is active" in command("top", "--once", run.run_dir, code=2).stderr
 
 
 @test

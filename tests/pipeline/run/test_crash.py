@@ -39,7 +39,7 @@ def a_failure_is_told_once_with_its_log():
                              "sink": stage("sink", factor=3)}, links("source.out", "times.in", "times.out", "sink.in"))
         r = p.run(middle("raise"), code=1, foreign=True)
         log = os.path.join(r.run_dir, "logs", "times.log")
-        assert r.err.count("error: times: its program") == 1 and "its program" not in r.out, r
+        assert r.err.count("error: times: external program") == 1 and "external program" not in r.out, r
         assert f"the end of its log, {log}:\n    ?]0;title? caf\xe9 ? ?\n    Traceback (most recent call last):" in r.err, r
         assert r.err.count("RuntimeError: broken on purpose") == 1 and "\x1b" not in r.err, r
         # what a program says may hold anything; none of it reaches the terminal as it is
@@ -200,7 +200,7 @@ def stopped_program(p):
                    "sink": stage("sink", factor=3)}, links("source.out", "times.in", "times.out", "sink.in"))
     t0 = time.time()
     r = p.run(pl, code=1, foreign=True)
-    assert "times: its program" in r.err and "is stopped (by SIGSTOP" in r.err, r
+    assert "times: external program" in r.err and "is stopped (by SIGSTOP" in r.err, r
     assert time.time() - t0 < 10 * (3 if SAN else 1)
 
 

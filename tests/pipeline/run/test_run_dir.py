@@ -307,7 +307,7 @@ def only_the_holder_of_the_lock_is_stopped():
         with subprocess.Popen(["sleep", "60"]) as sleep:
             lock = put(p.path("s/lock"), f"{sleep.pid} {ID}\n")
             r = command("stop", p.path("s"), code=2)
-            assert "no run is going there" in r.stderr
+            assert "no run is active" in r.stderr
             with open(lock) as held:  # this test holds it, and is no run
                 fcntl.flock(held, fcntl.LOCK_EX)
                 r = command("stop", p.path("s"), code=1)
@@ -394,7 +394,7 @@ def a_report_that_cannot_be_written_is_told_first():
     with Place() as p:
         p.data
         os.mkdir(p.path("folder"))
-        for name, words in (("no/such/report.json", "cannot write to the directory no/such"), ("folder", "expected a file, a pipe or a terminal"),
+        for name, words in (("no/such/report.json", "cannot write to the directory no/such"), ("folder", "is not a regular file, a pipe or a terminal"),
                             ("/dev/fd/77", "descriptor 77 is not open")):
             for option in ("--report", "--trace")[:1 if name.startswith("/dev") else 2]:
                 r = subprocess.run(run_argv(p, p.path("never"), option, name), capture_output=True, text=True, cwd=p.dir)

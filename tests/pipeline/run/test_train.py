@@ -207,7 +207,7 @@ def an_algorithm_is_planned_as_itself():
         found = r.report["sampler"]
         assert found["overflows"] * 20 > found["micro_batches"] + found["overflows"], found
         assert "did not fit a slot" in r.err and "margin" in r.err and '"sampler"' in r.err, r.err
-        assert "the plan is for the algorithm uniform, and this stage uses favour" in r.err, r.err
+        assert "the plan was made for the algorithm uniform, but this stage uses favour" in r.err, r.err
         # the same as an algorithm, drawing still more, with the default margin
         same = settings(f"params.algorithm={mine}", "params.options=extra=15")
         r = train(p, *same)
