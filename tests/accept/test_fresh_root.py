@@ -1,4 +1,5 @@
-"""A newcomer's first minutes: a newly made minimal Debian 12, a clone, and `make run`.
+"""A newcomer's first minutes: a newly made minimal Debian 12, a clone, `make run`, then `make check`, without and with
+../shared/data beside the clone.
 
 The root is made by debootstrap from the mirror that this machine's apt uses, in a mount and process
 namespace of its own, with the few devices of a machine without a GPU. What is cloned is the last commit."""
@@ -13,7 +14,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pipeline"))
-from harness import ROOT, Skip, main, test
+from harness import DATA, ROOT, Skip, main, test
 
 SUITE = "bookworm"
 CORES = 2
@@ -31,6 +32,7 @@ mkdir "$1/dev/shm" "$1/dev/pts"
 ln -s /proc/self/fd "$1/dev/fd"
 mount -t tmpfs tmpfs "$1/dev/shm"
 mount --rbind /sys "$1/sys"
+if [ -n "$3" ]; then mkdir -p "$1/root/shared/data"; mount --rbind "$3" "$1/root/shared/data"; fi
 exec chroot "$1" /bin/bash -euc "$2"
 """
 
@@ -89,12 +91,12 @@ def make_root(root):
 class Inside:
     """A command run in the root: its lines, each with the second it came at, and its exit code."""
 
-    def __init__(self, root, script, cores=None):
+    def __init__(self, root, script, cores=None, data=""):
         env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "TERM": "dumb", "LC_ALL": "C.UTF-8",
                **{name: os.environ[name] for name in PROXIES if name in os.environ}}
         before = (lambda: os.sched_setaffinity(0, cores)) if cores else None
         self.t0, self.lines = time.time(), []
-        process = subprocess.Popen(namespace("/bin/sh", "-c", ENTER, "sh", root, script), env=env, text=True,
+        process = subprocess.Popen(namespace("/bin/sh", "-c", ENTER, "sh", root, script, data), env=env, text=True,
                                    preexec_fn=before, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         watch = threading.Timer(DEADLINE_S, process.kill)
         watch.start()
@@ -146,6 +148,16 @@ def check(root):
         pids = {s["pid"] for s in report["stages"].values()}
         assert report["status"] == "ok" and len(pids) >= 4, (path, report["status"], pids)
     assert len(reports) == 2, reports
+    check_passes(root, "without data")
+    if os.path.isdir(DATA):
+        check_passes(root, "with ../shared/data", data=DATA)
+
+
+def check_passes(root, what, data=""):
+    run = Inside(root, "cd /root/penstock && make check", data=data)
+    last = run.lines[-1][1] if run.lines else ""
+    print(f"# make check {what}: {last} in {run.seconds:.0f} s", flush=True)
+    assert run.code == 0 and re.fullmatch(r"[1-9][0-9]* passed, 0 failed, [0-9]+ skipped", last), run
 
 
 @test
