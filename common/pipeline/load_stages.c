@@ -42,8 +42,7 @@ static void check_needed(struct pst_pipeline_loading *ld, const struct pst_pipel
         return;
     char at[PST_JSON_PATH_MAX];
     (void)snprintf(at, sizeof at, "%s.params", path);
-    pst_pipeline_error(ld, at, "stage %s needs the parameter %s (%s)", param->needed_if, param->name,
-                       param->help);
+    pst_pipeline_error(ld, at, "%s needs the parameter %s (%s)", param->needed_if, param->name, param->help);
 }
 
 /* Unknown parameters. If --with or --set changed `run` after they were given, they belong to another stage:

@@ -188,9 +188,10 @@ static inline void for_bad_requests(void (*refuse)(struct pst_request bad, const
     refuse((struct pst_request){.array = PST_ARRAY_FEATURES, .row = UINT64_MAX, .rows = 1}, "rows from row");
     refuse((struct pst_request){.array = PST_ARRAY_FEATURES, .row = 1, .rows = ROWS}, "rows from row");
     refuse((struct pst_request){.array = PST_ARRAY_FEATURES, .rows = 0}, "0 rows");
-    refuse((struct pst_request){.array = PST_ARRAY_FEATURES, .rows = 1, .offset = slot - 511}, "slot of");
+    refuse((struct pst_request){.array = PST_ARRAY_FEATURES, .rows = 1, .offset = slot - 511},
+           "of a slot that has only");
     refuse((struct pst_request){.array = PST_ARRAY_FEATURES, .rows = 1, .offset = UINT64_MAX - 100},
-           "slot of");
+           "of a slot that has only");
 }
 
 #endif

@@ -170,7 +170,7 @@ static void cached_rows_are_the_files(void **state)
     assert_int_equal(truncate(features.path, PST_PAGE + (off_t)(ROWS - 1) * ROW_BYTES + 100), 0);
     assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, 1, features.shape[0], ROW_BYTES, ids, 1),
                      PST_E_FORMAT);
-    assert_non_null(strstr(pst_error_text(), "ends at byte"));
+    assert_non_null(strstr(pst_error_text(), "unexpected end at byte"));
     (void)unlink(features.path);
     assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, 1, features.shape[0], ROW_BYTES, ids, 1),
                      PST_E_IO);

@@ -25,7 +25,7 @@ def constructor(name, body, *words):
     """A shared object whose constructor does this."""
     text = "#include <stdlib.h>\n#include <unistd.h>\n__attribute__((constructor)) static void begin(void) { %s }" % body
     return Case(f"a constructor that {name}", with_run(lambda p: compiled(p, name + ".so", text)),
-                (name + ".so", "stages.a.run", f"/{name}.so ", *words))
+                (name + ".so", "stages.a.run", f"/{name}.so", *words))
 
 
 def pipe_so(p):

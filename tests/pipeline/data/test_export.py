@@ -97,7 +97,7 @@ def knowledge_graphs():
         with open(s.path("x/triples_test.csv")) as f:
             assert f.read() == "head,relation,tail\nd,hates,a\nb,likes,a\n"
         for old, new, expect in (("triples_test.csv", "x,likes,a\n", "triples_test.csv:4: head: expected a vertex that is listed in vertices.csv, found 'x'"),
-                                 ("triples_test.csv", "a,loves,a\n", "expected a relation that relations.csv lists, found 'loves'"),
+                                 ("triples_test.csv", "a,loves,a\n", "expected a relation that is listed in relations.csv, found 'loves'"),
                                  ("vertices.csv", "e\n", "expected 4 vertices, found 5"), ("relations.csv", "likes\n", "'likes' occurs twice")):
             whole = open(s.path("x/" + old)).read()
             s.put("x/" + old, whole + new)

@@ -94,7 +94,7 @@ def refused_with_their_place():
         r = s.get("csv", s.put("e", b"a,b\nc,\xe9\n"), "--ids", "strings", "--header", "no", code=2)
         assert "e:2: byte 3: expected UTF-8, found '\\xe9'" in r.stderr, r.stderr
         r = s.get("csv", s.put("e", 'a,"b\nc,d\n'), "--ids", "strings", "--header", "no", code=2)
-        assert "e:1: byte 3: expected a quote" in r.stderr, r.stderr
+        assert "e:1: byte 3: expected a closing quote" in r.stderr, r.stderr
         r = s.get("csv", s.put("e", "0,1\n1,4\n"), "--vertices", 4, code=2)
         assert "e:2: byte 3: expected an id from 0 to 3, found '4'" in r.stderr, r.stderr
         r = s.get("csv", s.put("e", "0,1\n1,4000000000000\n"), "--ids", "compact", "--memory", "64MiB", code=2)
@@ -203,7 +203,7 @@ def knowledge_graphs():
         s.get("openke", s.path("ke"))
         assert s.names() == ["y", "x", "z"] and s.rows() == [[], [0], [1]]
         for name, text, expect in (("train", "3\n0 1 0\n", "the first line announces 3 triples, but the file has 1"), ("train", "1\n0 3 0\n", "train2id.txt:2"),
-                                   ("train", "1\n0 1 1\n", "a relation from 0 to 0"), ("entity", "2\nx\t0\n", "expected 2 names as its first line says, found 1"),
+                                   ("train", "1\n0 1 1\n", "a relation from 0 to 0"), ("entity", "2\nx\t0\n", "expected 2 names, as in its first line, found 1"),
                                    ("entity", "2\nx\t0\nx\t1\n", "a name that has not occurred before"),
                                    ("entity", "2\nx\t0\ny\t0\n", "no other name has")):
             s.put(f"ke/{name}2id.txt", text)

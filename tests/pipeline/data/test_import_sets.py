@@ -495,7 +495,7 @@ def types_of_graphbolt():
         assert "follows.csv:2: byte 3: expected an integer from 0 to 2" in r.stderr, r.stderr
         typed_graphbolt(s)
         for old, new, expect in (("user:likes:item\", format", "user:likes:thing\", format", "'thing' is not one of the types of nodes"),
-                                 ("type: item, num", "type: user, num", "'user' occurs twice"), ("{type: user, num: 3}", "{num: 3}", "expected type"),
+                                 ("type: item, num", "type: user, num", "'user' occurs twice"), ("{type: user, num: 3}", "{num: 3}", "the key type is missing"),
                                  ("user:follows:user", "user-follows", "expected SOURCE:RELATION:TARGET")):
             assert old in TYPED
             s.put("g/metadata.yaml", TYPED.replace(old, new, 1))

@@ -191,11 +191,11 @@ def tables_refused():
         cases = (("labels", "vertex,label\n0,1\n0,2\n", "t.csv:3: vertex: expected a vertex that no earlier row has, found '0'"),
                  ("labels", "vertex,label\n0,x\n", "t.csv:2: label: expected a label, an integer of 0 or more, or nothing, found 'x'"),
                  ("labels", "vertex,label\n3,1\n", "t.csv:2: vertex: expected a vertex from 0 to 2, found '3'"),
-                 ("labels", "vertex,colour\n0,1\n", "t.csv: expected a column called label or the name given with --label-column, found vertex, colour"),
+                 ("labels", "vertex,colour\n0,1\n", "t.csv: expected a column named label or the name given with --label-column, found vertex, colour"),
                  ("labels", "vertex,label\n0\n", "expected 2 columns, as in the first line"), ("labels", "", "expected a table, found an empty file"),
-                 ("labels", "a,b\nc,d\n", "expected numbers, or the name of a column, as vertex or label or type"),
-                 ("labels", 'vertex,label\n0,"1\n', "expected a quote at the end of a quoted field"), ("labels", "vertex,vertex\n", "two columns have the name 'vertex'"),
-                 ("features", "vertex,x\n0,1\n2,1\n", "expected one row for each of 3 vertices; 1 vertices have no row: number 1"), ("features", "1\n2\n3\n4\n", "too many rows: there are only 3 vertices"),
+                 ("labels", "a,b\nc,d\n", "expected numbers, or the name of a column, for example vertex or label or type"),
+                 ("labels", 'vertex,label\n0,"1\n', "expected a closing quote"), ("labels", "vertex,vertex\n", "two columns have the name 'vertex'"),
+                 ("features", "vertex,x\n0,1\n2,1\n", "expected a row for each of 3 vertices; 1 have none: 1"), ("features", "1\n2\n3\n4\n", "too many rows: there are only 3 vertices"),
                  ("features", "vertex,x\n0,nan\n1,1\n2,1\n", "t.csv:2: x: expected a finite number, found 'nan'"), ("features", "vertex,x\n0,1e39\n1,1\n2,1\n", "expected a finite number"),
                  ("train", "colour\n1\n", "expected numbers, or the name of a column"), ("train", "id\n1\n1\n", "vertex 1 is already in train"))
         for option, text, expect in cases:

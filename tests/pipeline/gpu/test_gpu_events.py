@@ -145,7 +145,7 @@ def who_waits_for_a_kernel_that_never_ends_says_so():
             r = p.run(way(writer(), on("reader", "cuda:0", plain=True)), code=1)
         finally:
             del os.environ["PENSTOCK_VIRTUAL_HANG"], os.environ["PENSTOCK_GPU_WAIT_S"]
-        assert "error: reader: waiting for another stage's kernels, which use slot 0 of route 0: cuda:0: an event has not come after 0.5 s" in r.err, r
+        assert "error: reader: cannot wait for the GPU work of another stage on slot 0 of route 0: cuda:0: an event was not reached within 0.5 s" in r.err, r
 
 
 @test

@@ -122,20 +122,20 @@ def elsewhere_the_link_is_left_out():
         for stages in ({"trainer": {"place": {"device": "cuda:1"}}}, {"sampler": {"place": {"device": "cpu:0"}}}):
             pl = hyperion(**stages)
             said = command("graph", p.write(pl)).stdout
-            assert "left out: links[3], sampler.cached to trainer.cached (when: gpu_memory)" in said, said
+            assert "not used: links[3], sampler.cached to trainer.cached (when: gpu_memory)" in said, said
             same(train(p, pl).report, want, stages)
         pl = hyperion()
         pl["stages"]["trainer"], pl["links"][2]["to"] = stage("discard"), "trainer.in"  # which has no such port
-        assert "leot used: links[3]" in command("graph", p.write(pl)).stdout and train(p, pl).report["status"] == "ok"
+        assert "not used: links[3]" in command("graph", p.write(pl)).stdout and train(p, pl).report["status"] == "ok"
         said = command("graph", p.write(hyperion())).stdout
-        assert "left out" not in said and "cached (route 1, 4 slots, in cuda:0, by events)" in said, said
+        assert "not used" not in said and "cached (route 1, 4 slots, in cuda:0, by events)" in said, said
         pl = hyperion(cached=CACHED, trainer={"place": {"device": "cuda:1"}})  # the same words, and in the host's memory
         assert "cached (route 1, 4 slots, pinned, by events)" in command("graph", p.write(pl)).stdout
         same(train(p, pl).report, want, "pinned")
         for pl, words in ((hyperion(cached={**CACHED, "when": "gpu"}), ('links[3].when: expected "gpu_memory" or "never", found "gpu"',)),
                           (hyperion(cached={**CACHED, "when": 1}), ("links[3].when: expected a string",)),
                           (hyperion(cached=CACHED, device="cpu:0"),
-                           ("links[3].from: sampler.cached cannot work on cpu memory: it takes cuda",
+                           ("links[3].from: sampler.cached cannot use cpu memory: it accepts cuda",
                             "links[3].to: trainer.cached cannot use cpu memory: it accepts cuda"))):
             r = command("check", p.write(pl), code=2)
             assert all(word in r.stdout + r.stderr for word in words), r.stdout + r.stderr
@@ -160,7 +160,7 @@ def gpus_that_reach_each_other_share_the_slots():
                     kill_ends(run, victim, 0.3)
             # threads of one process open a GPU's memory on one GPU only
             one = hyperion(trainer={"place": {"device": "cuda:1"}, "group": "one"}, sampler={"group": "one"})
-            assert "leot used: links[3]" in command("graph", p.write(one)).stdout
+            assert "not used: links[3]" in command("graph", p.write(one)).stdout
             same(train(p, one, grouped=False).report, want, "in one process")
         finally:
             del os.environ["PENSTOCK_VIRTUAL_PEERS"]
@@ -173,7 +173,7 @@ def rows_of_another_sampler_are_refused():
         pl = hyperion(cached={"from": "other.cached", "to": "trainer.cached"}, **other)
         pl["links"].append({"from": "other.batch", "to": "away.in"})
         r = train(p, pl, code=1)
-        assert "bytes): is the input cached linked to the sampler of these batches?" in r.err or "came with cached rows" in r.err, r.err
+        assert "bytes): is the input cached linked to the sampler of these batches?" in r.err or "arrived together with the cached rows" in r.err, r.err
 
 
 @test

@@ -101,7 +101,7 @@ def a_kernel_that_never_ends_is_told():
                 r = train(p, *on(sampler="cuda:0", trainer="cuda:0"), code=1)
             finally:
                 del os.environ["PENSTOCK_VIRTUAL_HANG"], os.environ["PENSTOCK_GPU_WAIT_S"]
-            assert f"error: {said}its queue is not done after 0.7 s" in r.err and ".cu:" in r.err, r.err
+            assert f"error: {said}the GPU work was not finished after 0.7 s" in r.err and ".cu:" in r.err, r.err
             assert r.report["failures"][0]["stage"] == stage_name, r.report["failures"]
             no_leftovers()
 

@@ -191,7 +191,7 @@ def stopped_by_command():
         find(run, "sink")
         command("stop", run.run_dir)
         assert run.wait(10).code == 143
-        assert command("stop", run.run_dir, code=2).stderr.strip().endswith("no run is active")
+        assert command("stop", run.run_dir, code=2).stderr.strip().endswith("no run is active in this directory")
 
 
 @test
@@ -214,7 +214,7 @@ def one_run_for_each_directory():
         find(run, "sink")
         other = subprocess.run([PENSTOCK, "run", p.write(chain(), "other.json"), "--dataset", p.data, "--run-dir",
                                 run.run_dir], capture_output=True, text=True)
-        assert other.returncode == 2 and "still going" in other.stderr, other
+        assert other.returncode == 2 and "still active" in other.stderr, other
         run.process.terminate()
         run.wait(10)
 

@@ -40,7 +40,7 @@ def a_failure_is_told_once_with_its_log():
         r = p.run(middle("raise"), code=1, foreign=True)
         log = os.path.join(r.run_dir, "logs", "times.log")
         assert r.err.count("error: times: external program") == 1 and "external program" not in r.out, r
-        assert f"the end of its log, {log}:\n    ?]0;title? caf\xe9 ? ?\n    Traceback (most recent call last):" in r.err, r
+        assert f"end of its log, {log}:\n    ?]0;title? caf\xe9 ? ?\n    Traceback (most recent call last):" in r.err, r
         assert r.err.count("RuntimeError: broken on purpose") == 1 and "\x1b" not in r.err, r
         # what a program says may hold anything; none of it reaches the terminal as it is
         r = p.run(middle("escape"), code=1, foreign=True)
@@ -191,7 +191,7 @@ def stopped(p, victim):
     os.kill(processes(run)[victim], signal.SIGSTOP)
     t0 = time.time()
     r = run.wait(30)
-    assert r.code == 1 and f"error: {victim}: it is stopped (by SIGSTOP" in r.err, r
+    assert r.code == 1 and f"error: {victim}: the process is stopped (by SIGSTOP" in r.err, r
     assert 4 < time.time() - t0 < 8 * (2 if SAN else 1), time.time() - t0
 
 
@@ -212,7 +212,7 @@ def stopped_at_the_start(p):
     with open(f"/proc/{pid}/stat") as f:
         loading = f.read()
     r = run.wait(30)
-    assert r.code == 1 and "error: sampler: it is stopped (by SIGSTOP" in r.err, (r, loading)
+    assert r.code == 1 and "error: sampler: the process is stopped (by SIGSTOP" in r.err, (r, loading)
 
 
 def slow(p):

@@ -143,7 +143,7 @@ def other_datasets():
         command("gen", "community", p.path("wide"), "--vertices", 300, "--features", 16, "--quiet")
         for args in ([], ["--other-dataset"]):
             _, r = infer(p, run.run_dir, "--dataset", p.path("wide"), *args, code=2)
-            assert "has 16 features per vertex, but the model of" in r.stderr and "takes 128" in r.stderr, r.stderr
+            assert "has 16 features per vertex, but the model of" in r.stderr and "needs 128" in r.stderr, r.stderr
         command("gen", "community", p.path("few"), "--vertices", 300, "--classes", 3, "--quiet")
         _, r = infer(p, run.run_dir, "--dataset", p.path("few"), "--other-dataset", code=2)
         assert "has 3 classes" in r.stderr, r.stderr

@@ -58,7 +58,7 @@ def small_stacks():
         limit = lambda: resource.setrlimit(resource.RLIMIT_STACK, (128 << 10, 128 << 10))
         done = subprocess.run([PENSTOCK, "run", HYPERION], preexec_fn=limit, capture_output=True, text=True)
         assert done.returncode == 2, done
-        assert done.stderr == "penstock run: stacks are limited to 128 KiB, and Penstock needs 1024 KiB: raise the limit (ulimit -s)\n", done
+        assert done.stderr == "penstock run: the stack limit is 128 KiB, but Penstock needs 1024 KiB: raise the limit (ulimit -s)\n", done
 
 
 @test
@@ -127,7 +127,7 @@ def a_file_system_without_locks():
                        input="#include <errno.h>\nint flock(int fd, int how) { (void)fd; (void)how; errno = ENOSYS; return -1; }\n")
         p.data
         r = run_with(p, None, env={**os.environ, "LD_PRELOAD": shim})
-        assert r.code in (1, 2) and "still going" not in r.err and "Function not implemented" in r.err, r
+        assert r.code in (1, 2) and "still active" not in r.err and "Function not implemented" in r.err, r
         assert "choose a --run-dir on a file system that supports flock" in r.err, r
 
 

@@ -44,7 +44,7 @@ def all_is_there():
     for what in ("peer 0 to 1", "peer 1 to 0", "shared memory", "ipc memory", "ipc reopen", "ipc events",
                  "one address", "dma-buf"):
         assert said[what] == "yes", text
-    assert said["drive registers"].startswith("no: not tried: vfio-pci has no NVMe controller"), text
+    assert said["drive registers"].startswith("no: not tried: no NVMe controller is bound to vfio-pci"), text
 
 
 @test
@@ -95,7 +95,7 @@ def bind(root, driver, registers=16384):
 def a_drive_s_registers_are_tried():
     for driver, registers, lacks, what in (
             ("vfio-pci", 16384, "", "yes"),
-            ("nvme", 16384, "", "no: not tried: vfio-pci has no NVMe controller"),
+            ("nvme", 16384, "", "no: not tried: no NVMe controller is bound to vfio-pci"),
             ("vfio-pci", 0, "", "no: the registers of 0000:01:00.0 cannot be mapped: "),
             ("vfio-pci", 16384, "io memory", "no: registered(")):
         with tempfile.TemporaryDirectory(prefix="probe-") as root:
@@ -112,7 +112,7 @@ def a_drive_s_registers_are_tried():
 @test
 def driver_without_devices():
     said = answers(probe(lacks="devices")[0])
-    assert said["devices"].startswith("no: the driver finds no device"), said
+    assert said["devices"].startswith("no: the driver reports no device"), said
     said = answers(probe(lacks="cuInit")[0])
     assert said["driver"].startswith("no: init(0): CUDA_ERROR_NOT_SUPPORTED"), said
 

@@ -157,7 +157,7 @@ def a_lock_that_somebody_holds_is_held():
             with subprocess.Popen([sys.executable, "-c", holder % call, os.path.join(run, "lock")], stdout=subprocess.PIPE) as other:
                 other.stdout.readline()
                 assert "nothing to remove" in gc(p), call
-                assert "still going" in refused(p, run)
+                assert "still active" in refused(p, run)
                 other.kill()
         assert "removed runs/a" in gc(p)
 
@@ -251,7 +251,7 @@ def only_temporary_names_of_the_dead_are_swept():
                 "checkpoints/a.safetensors.part", "checkpoints/b.penstock-old-1")]
         with open(put(os.path.join(run, "plan/plan.json.penstock-partial-2"))) as held:
             fcntl.flock(held, fcntl.LOCK_EX)
-            assert gc(p, "--dry-run") == "would remove 4 half-written files in runs/a\n"
+            assert gc(p, "--dry-run") == "would remove 4 partial files in runs/a\n"
             assert all(map(os.path.exists, dead))
             assert gc(p) == "removed 4 partial files in runs/a\n"
             for path in dead:
