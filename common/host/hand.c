@@ -224,13 +224,14 @@ static pst_rc check_part(const struct pst_stage *self, const struct pst_host_bat
     const bool last = (frame->flags & PST_LAST_PART) != 0;
     const uint32_t expected = b->sent[port];
     if (frame->part != expected || expected == PIECES_MAX)
-        return refuse(self, b->batch, b->micro, "the frame has part %u; expected part %u", frame->part,
-                      expected);
+        return refuse(self, b->batch, b->micro, "the frame has part %u of the micro-batch; expected part %u",
+                      frame->part, expected);
     if (!last && !b->credit && b->complete && frame->part + 1 >= b->given)
         return refuse(self, b->batch, b->micro,
                       "flag 1 (last part) is missing, although the batch has no further part");
     if (!last && !b->credit && frame->part >= b->given)
-        return refuse(self, b->batch, b->micro, "the stage has not received part %u yet", frame->part);
+        return refuse(self, b->batch, b->micro, "the stage has not received part %u of the micro-batch yet",
+                      frame->part);
     if (last && !b->complete)
         return refuse(self, b->batch, b->micro,
                       "flag 1 (last part) is set, but the stage has not received the last part yet");

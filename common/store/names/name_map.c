@@ -147,7 +147,7 @@ static pst_rc read_file(struct reading *r)
     if (rc == PST_OK)
         rc = read_lines(r);
     if (rc == PST_OK && r->n < 0)
-        rc = pst_fail(PST_E_FORMAT, "%s: expected the number of names in its first line, found an empty file",
+        rc = pst_fail(PST_E_FORMAT, "%s: expected a first line with the number of names, found an empty file",
                       r->spec->path);
     if (rc == PST_OK && !r->no_integer)
         tell_repairs(r);

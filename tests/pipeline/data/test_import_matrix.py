@@ -130,7 +130,7 @@ OPENKE = openke, {
     "crlf": (Cell(("g/train2id.txt", lambda d: d.replace(b"\n", b"\r\n")), rows=ROWS, expect="3 lines end with CR LF"),
              Cell(("g/entity2id.txt", lambda d: d.replace(b"\n", b"\r\n")), rows=ROWS, expect="entity2id.txt: 5 lines end with CR LF")),
     "bom": (Cell(front("g/train2id.txt", b"\xef\xbb\xbf"), rows=ROWS, expect="byte order mark"), Cell(front("g/entity2id.txt", b"\xef\xbb\xbf"), rows=ROWS, expect="entity2id.txt: a byte order mark was skipped")),
-    "empty": (Cell(put("g/train2id.txt", b""), expect="expected triples, but the file has none"), Cell(put("g/entity2id.txt", b""), expect="entity2id.txt: expected the number of names in its first line, found an empty file")),
+    "empty": (Cell(put("g/train2id.txt", b""), expect="expected triples, but the file has none"), Cell(put("g/entity2id.txt", b""), expect="entity2id.txt: expected a first line with the number of names, found an empty file")),
     "non-utf-8": Cell(sub("g/entity2id.txt", b"e2", b"\xe92"), expect="entity2id.txt:4: byte 1: expected UTF-8 text"),
     "id-gap": Cell(sub("g/entity2id.txt", b"e2\t2", b"e2\t7"), expect="entity2id.txt:4: byte 4: expected a number from 0 to 3 that no other name has, found '7'"),
     "out-of-range": Cell(make={"edges": FAR}, expect="train2id.txt:4: byte 1: expected an entity from 0 to 3, found '4 1 0'"), **keeps()}

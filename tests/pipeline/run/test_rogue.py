@@ -9,7 +9,7 @@ WAYS = {  # how, at batch 7: what the error says
     "batch+1000": "sent an invalid frame for batch 1007, micro-batch 0: slot",
     "batch-max": "sent an invalid frame for batch 18446744073709551615, micro-batch 0: slot",
     "micro": "sent an invalid frame for batch 7, micro-batch 9: slot",
-    "part": "sent an invalid frame for batch 7, micro-batch 0: the frame has part 9; expected part 1",
+    "part": "sent an invalid frame for batch 7, micro-batch 0: the frame has part 9 of the micro-batch; expected part 1",
     "flags-0": "flag 1 (last part) is missing, although the batch has no further part",
     "flags-1": "flag 2 (last micro-batch) is 0; expected 1, as in the received frame",
     "flags-2": "flags are 2; expected 0, 1 (last part) or 3 (last part",
@@ -66,7 +66,7 @@ def what_is_allowed():
         r = p.run(chain("good"), foreign=True)
         assert "epoch   0  loss 0.2500  train -  val -  - s  - seeds/s" in r.err, r  # what it did not report is no zero
         with open(os.path.join(ROOT, "common/host/README.md")) as f:
-            table = f.read().split("The fields of `size`:")[1].split("\n\n")[1]
+            table = f.read().split("The message `size` has these fields:")[1].split("\n\n")[1]
         documented = set(re.findall(r"`(\w+)`", " ".join(line.split("|")[1] for line in table.splitlines()[2:])))
         assert set(r.report["rogue"]["size"]) - {"type"} == documented - {"resume"}, r.report["rogue"]["size"]
         assert r.report["sink"]["batches"] == BATCHES and r.report["sink"]["frames"] == BATCHES * 4, r.report["sink"]
@@ -87,7 +87,7 @@ def programs_that_fill_slots():
                 pl = pipeline({"maker": stage("maker", batches=BATCHES, way=way), "sink": stage("sink")}, links("maker.out", "sink.in"))
                 r = own.run(pl, code=1 if words else 0, foreign=True, timeout=14, data=p.data)
                 assert not words or ("error: maker: " in r.err and words in r.err), f"{way}: expected {words!r}\n{r}"
-        all_at_once(made, [("good", ""), ("batch", "sent an invalid frame for batch 70"), ("part", "the frame has part 1; expected part 0"),
+        all_at_once(made, [("good", ""), ("batch", "sent an invalid frame for batch 70"), ("part", "the frame has part 1 of the micro-batch; expected part 0"),
                            ("micro", "sent an invalid frame for batch 7, micro-batch 1"), ("empty", "the frame has no references, but the program still holds slots of"),
                            ("keeps", "released the slots of batch 7"),
                            ("early-done", "but has not sent as many batches through out"), ("no-total", "sent \"total\" with the number of batches of out")])
