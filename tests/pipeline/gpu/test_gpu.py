@@ -85,11 +85,11 @@ def a_pipeline_s_device_is_for_those_that_can_and_say_nothing():
 def what_cannot_be_placed_is_told():
     with Place() as p:
         err = p.run(chain("cuda:2", "cpu:0", "cpu:0"), code=2).err
-        assert "stages.source.place.device: device cuda:2 does not exist: this machine has 2," in err, err
+        assert "stages.source.place.device: device cuda:2 does not exist: this machine has 2 GPUs" in err, err
         pl = pipeline({"owner": {**stage("owner"), "place": {"device": "cuda:1"}}, "raiser": stage("raiser")},
                       links("owner.out", "raiser.in"))
         err = p.run(pl, code=2).err
-        assert "owner cannot run on cuda:1: owner runs only on CPUs: its output out takes cpu memory" in err, err
+        assert "owner cannot run on cuda:1: owner runs only on CPUs: its output out uses cpu memory" in err, err
         pl = pipeline({"source": stage("source"), "times": {**stage("times"), "place": {"device": "cuda:0"}},
                        "sink": stage("sink")}, links("source.out", "times.in", "times.out", "sink.in"))
         err = p.run(pl, code=2, foreign=True).err
