@@ -286,8 +286,9 @@ __global__ void deadlock(int *)
 
 void test_deadlock(void **)
 {
-    dies_with(deadlock, 32,
-              "deadlock: 16 threads wait at the block's barrier, 16 wait for lanes of their warp, 0 have ended");
+    dies_with(
+        deadlock, 32,
+        "deadlock: 16 threads wait at the block's barrier, 16 wait for lanes of their warp, 0 have ended");
 }
 
 #endif

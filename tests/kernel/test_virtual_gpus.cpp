@@ -289,10 +289,12 @@ void test_the_host_cannot_touch_it(void **)
     other own, opened;
     (void)own.ask("take");
     assert_said(own.ask("touch"), "");
-    assert_non_null(strstr(own.end(0).c_str(), "error: code on the host accessed device memory of a virtual GPU"));
+    assert_non_null(
+        strstr(own.end(0).c_str(), "error: code on the host accessed device memory of a virtual GPU"));
     assert_said(opened.ask("open " + text_of(handle)), "cudaSuccess");
     assert_said(opened.ask("touch"), "");
-    assert_non_null(strstr(opened.end(0).c_str(), "error: code on the host accessed device memory of a virtual GPU"));
+    assert_non_null(
+        strstr(opened.end(0).c_str(), "error: code on the host accessed device memory of a virtual GPU"));
     assert_int_equal(cudaFree(at), cudaSuccess); /* who had it open is dead */
 }
 

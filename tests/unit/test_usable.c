@@ -193,7 +193,8 @@ static void all_obstacles_together(void **state)
     const struct pst_pci pci = read_pci();
     assert_int_equal(pst_obstacles_to_bind(&pci, root, found), PST_OBSTACLES_MAX);
     assert_int_equal(pst_usable_bind(root, PCI), PST_E_STATE);
-    assert_non_null(strstr(pst_error_text(), "the IOMMU is missing or disabled, so the drive could write to any"));
+    assert_non_null(
+        strstr(pst_error_text(), "the IOMMU is missing or disabled, so the drive could write to any"));
     assert_non_null(strstr(pst_error_text(), "umount /m0"));
 }
 
