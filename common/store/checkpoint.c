@@ -177,11 +177,10 @@ static pst_rc read_length(struct pst_checkpoint *ck, uint64_t *header_bytes)
         return rc;
     const uint64_t rest = (uint64_t)st.st_size - 8;
     if (*header_bytes > rest || *header_bytes > PST_CHECKPOINT_HEADER_MAX || *header_bytes < 2)
-        return pst_fail(PST_E_FORMAT,
-                        "%s: bytes 0-7 give a header of %llu bytes, but %llu bytes follow in the file, and a "
-                        "header has at most %u",
-                        ck->path, (unsigned long long)*header_bytes, (unsigned long long)rest,
-                        PST_CHECKPOINT_HEADER_MAX);
+        return pst_fail(
+            PST_E_FORMAT, "%s: bytes 0-7 give a header length of %llu bytes; expected 2 to %llu", ck->path,
+            (unsigned long long)*header_bytes,
+            (unsigned long long)(rest < PST_CHECKPOINT_HEADER_MAX ? rest : PST_CHECKPOINT_HEADER_MAX));
     ck->data_at = 8 + *header_bytes;
     ck->data_bytes = rest - *header_bytes;
     return PST_OK;

@@ -128,7 +128,7 @@ static pst_rc check(const struct pst_emu_config *c, double dilate, json_int_t tr
     if (c->dstrd > 8)
         return pst_fail(PST_E_ARG, "dstrd is %u; expected 0 to 8", c->dstrd);
     if (transfer < 0 || transfer % (2 * PST_PAGE) != 0 || (transfer & (transfer - 1)) != 0)
-        return pst_fail(PST_E_ARG, "transfer_bytes is %lld; expected 0 or a power of two from 8192 on",
+        return pst_fail(PST_E_ARG, "transfer_bytes is %lld; expected 0 or a power of two of at least 8192",
                         (long long)transfer);
     if (!(c->latency_ns >= 0 && c->iops >= 0 && c->bytes_per_s >= 0 && c->spread >= 0 && c->spread <= 3))
         return pst_fail(PST_E_ARG,

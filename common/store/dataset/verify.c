@@ -414,7 +414,7 @@ pst_rc pst_verify(const char *dir, struct pst_verify_report *report, struct pst_
     *report = (struct pst_verify_report){0};
     struct verify *v = calloc(1, sizeof *v);
     if (v == NULL)
-        return pst_fail(PST_E_NOMEM, "out of memory: cannot verify");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot verify the dataset");
     v->progress = progress;
     pst_rc rc = pst_dataset_open(&v->ds, dir);
     if (rc != PST_OK)
