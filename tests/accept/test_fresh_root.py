@@ -157,6 +157,9 @@ def check_passes(root, what, data=""):
     run = Inside(root, "cd /root/penstock && make check", data=data)
     last = run.lines[-1][1] if run.lines else ""
     print(f"# make check {what}: {last} in {run.seconds:.0f} s", flush=True)
+    for _, line in run.lines:
+        if re.match(r" *not ok (?!.*# SKIP)", line):
+            print(f"# {line.strip()}", flush=True)
     assert run.code == 0 and re.fullmatch(r"[1-9][0-9]* passed, 0 failed, [0-9]+ skipped", last), run
 
 

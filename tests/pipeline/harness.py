@@ -33,6 +33,15 @@ class Skip(Exception):
     pass
 
 
+def reached_by_others(path):
+    """Whether another user may reach `path`: everyone may enter every folder above it."""
+    while path != "/":
+        path = os.path.dirname(path)
+        if not os.stat(path).st_mode & 0o001:
+            return False
+    return True
+
+
 def test(function):
     TESTS.append(function)
     return function
