@@ -48,8 +48,10 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
         if (rc == PST_OK)
             rc = pst_send(self, s->out, &frame);
     }
-    struct timespec nap = {.tv_sec = s->delay_us / 1000000, .tv_nsec = s->delay_us % 1000000 * 1000};
-    (void)nanosleep(&nap, NULL);
+    if (s->delay_us > 0) { /* even a sleep of 0 takes some 50 us */
+        struct timespec nap = {.tv_sec = s->delay_us / 1000000, .tv_nsec = s->delay_us % 1000000 * 1000};
+        (void)nanosleep(&nap, NULL);
+    }
     pst_count(self, 1, s->bytes);
     return rc;
 }
