@@ -52,7 +52,7 @@ test_src := $(sort $(wildcard tests/*/test_*.c tests/*/test_*.cpp))
 
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 stage_so := $(patsubst %,$(BUILD)/lib/penstock/stages/%.so,$(stage_names))
-libs := $(BUILD)/lib/libpenstock.so $(BUILD)/lib/libpenstock-data.so $(BUILD)/lib/libpenstock-cpu.so $(if $(stagelib_src),$(BUILD)/lib/libpenstock-stages.so)
+libs := $(BUILD)/lib/libpenstock.so $(BUILD)/lib/libpenstock-data.so $(BUILD)/lib/libpenstock-cpu.so $(BUILD)/lib/libpenstock-onednn.so $(if $(stagelib_src),$(BUILD)/lib/libpenstock-stages.so)
 # The CUDA twins need nvcc; without it, and under a sanitizer, there are none.
 NVCC ?= $(firstword $(wildcard $(addsuffix /nvcc,$(subst :, ,$(PATH)) /usr/local/cuda/bin)))
 cuda_so := $(if $(SAN),,$(if $(NVCC),$(BUILD)/lib/libpenstock-cuda.so))
@@ -74,7 +74,7 @@ $(BUILD)/obj/tools/penstock/cli/version.o: $(BUILD)/version
 
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(if $(filter kernels/%,$<),$(KERNEL_CFLAGS)) -c -o $@ $<
+	$(CC) $(ALL_CFLAGS) $(if $(filter kernels/% stages/lib/embed/%,$<),$(KERNEL_CFLAGS)) -c -o $@ $<
 
 $(BUILD)/lib/libpenstock.so: $(call obj,$(common_src))
 	@mkdir -p $(@D)
@@ -84,9 +84,16 @@ $(BUILD)/lib/libpenstock-data.so: $(call obj,$(data_src)) $(BUILD)/lib/libpensto
 	@mkdir -p $(@D)
 	$(CC) -shared -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -L$(BUILD)/lib -lpenstock $(DATA_LIBS)
 
+# gemm.c opens this library when the first product is made. It only names oneDNN, in the installed version, so that
+# loaders, packagers and `ldd` find it.
+$(BUILD)/lib/libpenstock-onednn.so: Makefile
+	@mkdir -p $(@D)
+	$(CC) -shared -o $@ -Wl,--no-as-needed -ldnnl $(LDFLAGS)
+
+# LeakSanitizer can crash on the thread-local data of a library that was opened late, so it is linked there.
 $(BUILD)/lib/libpenstock-cpu.so: $(call obj,$(kernel_src))
 	@mkdir -p $(@D)
-	$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) -ldnnl -lgomp -lm
+	$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) $(if $(SAN),-Wl$(comma)--no-as-needed -ldnnl) -lgomp -lm
 
 $(BUILD)/lib/libpenstock-stages.so: $(call obj,$(stagelib_src)) $(BUILD)/lib/libpenstock.so $(BUILD)/lib/libpenstock-cpu.so
 	@mkdir -p $(@D)
@@ -152,7 +159,7 @@ $(BUILD)/tests/%: tests/%.c $(libs) $(BUILD)/tests/libinside.a
 	  -Wl,-rpath,$(abspath $(BUILD)/lib) $(STAGE_LIBS) -lpenstock-data $(CORE_LIBS) -lz -lcmocka
 
 # *_f64.c tests run kernels and model in double precision, in place of those of the libraries.
-f64_obj := $(patsubst %.c,$(BUILD)/obj-f64/%.o,$(kernel_src) $(wildcard stages/lib/gnn/*.c stages/lib/device/*.c))
+f64_obj := $(patsubst %.c,$(BUILD)/obj-f64/%.o,$(kernel_src) $(wildcard stages/lib/gnn/*.c stages/lib/embed/*.c stages/lib/device/*.c))
 $(BUILD)/obj-f64/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -DPST_REAL=double -c -o $@ $<
@@ -160,8 +167,9 @@ $(BUILD)/tests/libf64.a: $(f64_obj)
 	@mkdir -p $(@D)
 	rm -f $@ && ar rcs $@ $^
 $(BUILD)/tests/%_f64: tests/%_f64.c $(BUILD)/tests/libf64.a $(BUILD)/lib/libpenstock.so
+	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -DPST_REAL=double -MF $@.d -o $@ $< $(BUILD)/tests/libf64.a $(ALL_LDFLAGS) \
-	  -Wl,-rpath,$(abspath $(BUILD)/lib) -L$(BUILD)/lib -lpenstock -ldnnl -lgomp -lxxhash -ljansson -lm -lcmocka
+	  -Wl,-rpath,$(abspath $(BUILD)/lib) -L$(BUILD)/lib -lpenstock -lgomp -lxxhash -ljansson -lm -lcmocka
 
 # Programs that run in the guest.
 guest_bin := $(patsubst tests/qemu/%.c,$(BUILD)/tests/qemu/%,$(wildcard tests/qemu/*.c))
@@ -279,15 +287,19 @@ public_headers = $(shell $(CC) -std=c17 -D_GNU_SOURCE -I. -MM -x c $(public) | g
 share := $(DESTDIR)$(PREFIX)/share
 .PHONY: install
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/penstock/stages $(share)/penstock/pipelines/settings $(share)/pkgconfig
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/penstock/stages $(share)/penstock/pipelines/settings/gcn $(share)/penstock/pipelines/settings/gat $(share)/penstock/pipelines/settings/marius $(share)/pkgconfig
 	install -m755 $(BUILD)/bin/penstock* $(DESTDIR)$(PREFIX)/bin
 	install -m755 $(libs) $(cuda_so) $(DESTDIR)$(PREFIX)/lib
 	install -m755 $(stage_so) $(DESTDIR)$(PREFIX)/lib/penstock/stages
 	for h in $(public_headers); do install -D -m644 $$h $(DESTDIR)$(PREFIX)/include/penstock/$$h; done
 	install -m644 pipelines/*.json $(share)/penstock/pipelines
 	install -m644 pipelines/settings/*.json $(share)/penstock/pipelines/settings
-	install -d $(share)/penstock/python/penstock
+	install -m644 pipelines/settings/gcn/*.json $(share)/penstock/pipelines/settings/gcn
+	install -m644 pipelines/settings/gat/*.json $(share)/penstock/pipelines/settings/gat
+	install -m644 pipelines/settings/marius/*.json $(share)/penstock/pipelines/settings/marius
+	install -d $(share)/penstock/python/penstock/figures
 	install -m644 tools/python/penstock/*.py $(share)/penstock/python/penstock
+	install -m644 tools/python/penstock/figures/*.py $(share)/penstock/python/penstock/figures
 	printf '%s\n' 'prefix=$(PREFIX)' 'Name: penstock' 'Description: out-of-core graph learning: the stage SDK' \
 	  'Version: $(version)' 'Cflags: -I$${prefix}/include -I$${prefix}/include/penstock -I$${prefix}/include/penstock/common' \
 	  'Libs: -L$${prefix}/lib -lpenstock-stages -lpenstock -lpenstock-cpu' >$(share)/pkgconfig/penstock.pc

@@ -39,7 +39,9 @@ enum pst_port_flag {
     PST_PORT_OPTIONAL = 1u << 1, /* need not be linked */
     PST_PORT_ORDERED = 1u << 2,  /* IN: frames come in the order of (batch, micro, part) */
     PST_PORT_WRITES = 1u << 3,   /* IN: this stage changes the bytes of the slots */
-    PST_PORT_RETURNS = 1u << 4,  /* OUT: a credit says whether its slot came home changed (dirty, version) */
+    PST_PORT_RETURNS =
+        1u << 4, /* OUT: a credit says whether its slot came home changed (dirty, version). With n
+                    slots, batch b gets the slot of batch b - n, and each batch has one slot */
     PST_PORT_ASIDE =
         1u << 5, /* IN: outside a stream (pst_stream), the stage accesses only the bytes of a slot that frames
                     have announced. Kernels of other stages may still use the rest */
@@ -134,6 +136,8 @@ struct pst_into {
         offsetof(struct_, member_), PST_INTO_KIND(struct_, member_)                                          \
     }
 
+#define PST_AUTO (-1) /* the stored value of "auto"; an unsigned member has all bits set */
+
 struct pst_param_desc {
     const char *name; /* letters, digits, _ and - */
     enum pst_param_type type;
@@ -150,7 +154,8 @@ struct pst_param_desc {
     const char *equals;
     const char *needed_if; /* STRING: "PARAM=VALUE": if true, the string must not be empty */
     const char *help;
-    bool fixed; /* it changes the contents of an epoch, so a resumed run must have the same value */
+    bool automatic; /* INT, BYTES: the value can also be "auto"; then the stage chooses */
+    bool fixed;     /* it changes the contents of an epoch, so a resumed run must have the same value */
 };
 
 /* ---- the description: the stage -------------------------------------------------------------- */
@@ -167,7 +172,7 @@ struct pst_stage_desc {
 
     /* The parts of the dataset that the stage needs, separated by commas:
      *   "features"     feature rows
-     *   "labels"       labels of at least two classes
+     *   "labels"       labels of at least two classes, or several labels a vertex
      *   "split:PARAM"  vertices in the split that the parameter PARAM names
      *   "evaluated:PARAM"  a split whose name is the value of PARAM; it may be empty */
     const char *dataset;
@@ -216,13 +221,15 @@ enum pst_event_kind {
     PST_EV_FD,     /* a watched descriptor is readable: fd */
     PST_EV_TIMER,  /* the time of pst_timer has come */
     PST_EV_FINISH, /* the user stopped the run: write a checkpoint. No frames follow */
+    PST_EV_RETURN, /* PST_PORT_RETURNS: a slot came home after the last batch: port, credit. It can be read
+                      during the call, and must not be sent */
 };
 
 /* The right to fill one slot. An instance that fills slots of several outputs gets credits for the same
  * batches and micro-batches on all of them, in the same order. */
 struct pst_credit {
     struct pst_ref ref;
-    uint64_t batch;
+    uint64_t batch;          /* PST_EV_RETURN: UINT64_MAX */
     uint32_t micro;          /* above 0: the next micro-batch of a batch whose earlier ones were sent */
     uint32_t dirty;          /* PST_PORT_RETURNS: another stage changed the slot since it was sent */
     uint64_t version;        /* how often the slot has come home dirty */
@@ -253,6 +260,19 @@ PST_API const char *pst_resume_path(const struct pst_stage *self);
 PST_API const char *pst_run_identity(const struct pst_stage *self);
 PST_API uint64_t pst_seed(const struct pst_stage *self);
 PST_API int64_t pst_epochs(const struct pst_stage *self);
+/* The pipeline's "overlap". False: stages work one after the other. Then routes have one slot, and a stage
+ * that computes keeps its input until it has finished. */
+PST_API bool pst_overlap(const struct pst_stage *self);
+/* Waits until so many bytes have passed the pipeline's bus, or the run stops. Without a bus it returns at
+ * once. Call it only after open has begun. */
+PST_API void pst_bus_pass(struct pst_stage *self, uint64_t bytes);
+/* Where the pipeline's bus is, for a process of this stage that passes it, too (common/ipc/bus.h). */
+struct pst_bus_place {
+    const char *path;   /* a file that the run shares; NULL: there is no bus */
+    uint64_t at;        /* byte of the file at which a struct pst_bus begins */
+    double bytes_per_s; /* of the run, slower than the modelled bus if the pipeline is dilated */
+};
+PST_API struct pst_bus_place pst_bus_place(const struct pst_stage *self);
 /* The number of this instance, from 0. *instances gets the number of instances. */
 PST_API int pst_instance(const struct pst_stage *self, int *instances);
 
@@ -279,6 +299,11 @@ PST_API void pst_need(struct pst_stage *self, int port, uint64_t bytes, uint64_t
 /* Call it in open, for an output without `forwards`. The output carries `batches` batches in total and then
  * ends automatically. */
 PST_API void pst_total(struct pst_stage *self, int port, uint64_t batches);
+
+/* Call it in open, for an output without `forwards`. This instance then gets credits for all slots that are
+ * free, and not one after the other. It must be able to finish each slot without another slot of this output.
+ */
+PST_API void pst_fill_many(struct pst_stage *self, int port);
 
 /* The number of slots in the route that passes this port. Slot numbers are below it, so it is the size of a
  * table of slots. */
@@ -334,6 +359,16 @@ PST_API PST_MUST_USE pst_rc pst_stream(struct pst_stage *self, void *stream);
 /* Sleeps until the kernels of other stages have finished with a slot that has come. */
 PST_API PST_MUST_USE pst_rc pst_slot_wait(struct pst_stage *self, struct pst_ref ref);
 
+/* ---- memory that all instances of the stage share --------------------------------------------------- */
+
+/* Asks for `bytes` of host memory, once for all instances of this stage. Only in `size`, and on a CPU. */
+PST_API void pst_share(struct pst_stage *self, uint64_t bytes);
+
+/* This memory, from `open` on: zeroed, at the start of a page. Instance 0 fills it in `open`. When the
+ * pipeline starts, all instances have returned from `open`, and the memory becomes read-only. It is the
+ * runtime's, and disappears with the run. NULL: pst_share was not called. */
+PST_API void *pst_shared(struct pst_stage *self);
+
 /* ---- descriptors, time ----------------------------------------------------------------------- */
 
 /* From now on, PST_EV_FD comes whenever this descriptor is readable. */
@@ -353,6 +388,10 @@ PST_API void pst_in_flight(struct pst_stage *self, int64_t delta);
 
 /* Adds a span to the trace. Times are from pst_now. */
 PST_API void pst_span(struct pst_stage *self, const char *name, double begin_s, double end_s);
+/* Adds a span of one batch. Its name becomes "NAME BATCH" or, if hop is not negative, "NAME BATCH.HOP", and
+ * its args have both numbers. name: a literal. */
+PST_API void pst_span_of(struct pst_stage *self, const char *name, uint64_t batch, int hop, double begin_s,
+                         double end_s);
 
 /* Adds a JSON object to the report of the run. Section "epochs" appends a row. Section "result" adds its
  * members to the top level. Numbers in any other section ("io", "cache", ...) are added up over stages and

@@ -17,6 +17,7 @@ enum pst_wire_kind {
     PST_WIRE_CREDIT = 2,  /* to the stage: refs[0] is the slot; arg[0] version, arg[1] 1 if dirty */
     PST_WIRE_RELEASE = 3, /* from the stage: every slot goes back; flags 1: changed */
     PST_WIRE_END = 4,     /* to the stage: input `port` has ended, or output `port` gets no further credit */
+    PST_WIRE_RETURN = 6,  /* to the stage: as a credit, but no batch follows; the slot must not be sent */
     PST_WIRE_COUNT = 5,   /* from the stage: arg[0] items, arg[1] bytes were handled */
 };
 

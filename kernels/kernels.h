@@ -51,6 +51,13 @@ PST_API pst_rc pst_k_sample(struct pst_queue *q, const struct pst_csc *graph,
                             const struct pst_sample_key *key, const int64_t *vertices, int64_t n, int fanout,
                             bool replace, int32_t *indptr, int64_t *out, int64_t capacity);
 
+/* The same draws as positions in the vertices' lists, which are not read: degrees(n) are the lists' lengths.
+ * pst_k_sample gives the ids at these positions. With it, a graph's lists can be read from a drive.
+ * PST_E_FORMAT: a degree is negative. */
+PST_API pst_rc pst_k_pick(struct pst_queue *q, const struct pst_sample_key *key, const int64_t *vertices,
+                          const int64_t *degrees, int64_t n, int fanout, bool replace, int32_t *indptr,
+                          int64_t *positions, int64_t capacity);
+
 /* Fills perm[0..n) with a permutation of 0..n-1, which depends only on (seed, epoch). */
 PST_API void pst_k_shuffle(struct pst_queue *q, uint64_t seed, uint64_t epoch, int64_t *perm, int64_t n);
 
@@ -71,7 +78,8 @@ PST_API pst_rc pst_k_dedup(struct pst_queue *q, struct pst_dedup *table, const i
 PST_API void pst_k_count(struct pst_queue *q, const int64_t *ids, int64_t n, uint32_t *counts);
 
 /* The index of a cache: which vertices' rows are cached, and where. `memory` has pst_k_cache_bytes(n)
- * bytes. Row i belongs to vertices[i]. */
+ * bytes. Row i belongs to vertices[i]. On a CPU, another process can map the memory at another address, of
+ * the same place in a cache line. */
 struct pst_cache;
 PST_API size_t pst_k_cache_bytes(int64_t n);
 PST_API struct pst_cache *pst_k_cache_init(void *memory, const int64_t *vertices, int64_t n);
@@ -112,6 +120,44 @@ PST_API PST_MUST_USE pst_rc pst_k_mean_csc(struct pst_queue *q, const struct pst
                                            int64_t ld_in, int64_t *cursor, pst_real *out, int64_t ld_out,
                                            int64_t dim);
 
+/* A block of a minibatch: the edges of one hop. Destination d is also source d: the destinations are the
+ * first sources. indices[indptr[d] .. indptr[d+1]) are the sources of the edges into d. The call reads the
+ * structure itself. */
+struct pst_block {
+    const int32_t *indptr;  /* dsts + 1; indptr[0] is 0 */
+    const int32_t *indices; /* edges; each is below `sources` */
+    int64_t dsts, edges, sources;
+};
+
+/* The degrees of vertices (their numbers of in-neighbours) in the whole graph: degree[i] is that of
+ * vertices[i]. PST_E_FORMAT: a vertex or the graph's indptr is out of range. */
+PST_API PST_MUST_USE pst_rc pst_k_degrees(struct pst_queue *q, const struct pst_csc *graph,
+                                          const int64_t *vertices, int64_t n, int64_t *degree);
+
+/* The weights of a block's edges in a GCN (Kipf & Welling 2017, equation 2), if only some neighbours are
+ * sampled. degree[i] is the degree of source i in the whole graph. An edge e from u into v, where v has k
+ * edges in the block, gets weight[e] = degree[v] / k / sqrt((degree[v] + 1) (degree[u] + 1)). v itself gets
+ * self_weight[v] = 1 / (degree[v] + 1). The twins agree to the bit. */
+PST_API void pst_k_gcn_weights(struct pst_queue *q, const int32_t *indptr, const int32_t *indices,
+                               int64_t dsts, const int64_t *degree, pst_real *weight, pst_real *self_weight);
+
+/* Rows first..first+n of a weighted sum: out[d] = self_weight[d] in[d] + the sum over the edges e into d, in
+ * order, of weight[e] in[indices[e]]. in(sources,dim), out(dsts,dim), weight(edges) and self_weight(dsts) are
+ * arrays of the whole block; other rows of out stay as they are. */
+PST_API void pst_k_weighted_sum(struct pst_queue *q, const struct pst_block *block, int64_t first, int64_t n,
+                                const pst_real *weight, const pst_real *self_weight, const pst_real *in,
+                                int64_t ld_in, pst_real *out, int64_t ld_out, int64_t dim);
+/* The gradient of the weighted sum, for the whole block: grad_in[d] += self_weight[d] grad_out[d], and then
+ * grad_in[indices[e]] += weight[e] grad_out[d] in the order of the edges. */
+PST_API void pst_k_weighted_sum_grad(struct pst_queue *q, const struct pst_block *block,
+                                     const pst_real *weight, const pst_real *self_weight,
+                                     const pst_real *grad_out, int64_t ld_out, pst_real *grad_in,
+                                     int64_t ld_in, int64_t dim);
+
+/* x(n,dim): each element of row i is multiplied by scale[i]. */
+PST_API void pst_k_scale_rows(struct pst_queue *q, pst_real *x, int64_t ld, int64_t n, int64_t dim,
+                              const pst_real *scale);
+
 /* x(n,dim) += y(n,dim). */
 PST_API void pst_k_add(struct pst_queue *q, pst_real *x, int64_t ld, const pst_real *y, int64_t ld_y,
                        int64_t n, int64_t dim);
@@ -151,6 +197,79 @@ PST_API void pst_k_bias_relu_dropout_grad(struct pst_queue *q, pst_real *grad, i
                                           int64_t dim, bool relu, const struct pst_dropout *drop,
                                           pst_real *grad_bias);
 
+/* ---- GAT (Velickovic et al. 2018) ----------------------------------------------------------------
+ *
+ * z(sources, heads * dim) has the columns of head h at h * dim. left(dsts,heads) and right(sources,heads) are
+ * the products of z's heads with two vectors. The score of an edge from u into v in head h is
+ * LeakyReLU(left[v,h] + right[u,h]); that of v itself is LeakyReLU(left[v,h] + right[v,h]). The arrays with
+ * heads numbers a row are contiguous. Arrays are of the whole block, also in calls for rows
+ * first..first+n: these write only what belongs to those destinations and to the edges into them.
+ *
+ * Forward: gat_scores for left (of the destinations) and for right, gat_softmax, gat_sum.
+ * Backward: gat_softmax_grad; gat_sum_grad; gat_scores_grad for right (of all sources) and for left. */
+#define PST_GAT_SLOPE 0.2 /* of LeakyReLU below 0 (section 3.3) */
+#define PST_GAT_HEADS_MAX 64
+struct pst_gat {
+    int64_t heads, dim; /* 1..PST_GAT_HEADS_MAX; columns of one head */
+    bool average;       /* the output is the mean of the heads, in dim columns; else they are side by side */
+};
+static inline int64_t pst_gat_width(const struct pst_gat *gat) /* columns of the output */
+{
+    return gat->average ? gat->dim : gat->heads * gat->dim;
+}
+
+/* score(n,heads)[i,h] = the product of a[h] and head h of z[i]. a(heads,dim) is contiguous. */
+PST_API void pst_k_gat_scores(struct pst_queue *q, const struct pst_gat *gat, const pst_real *z, int64_t ld,
+                              int64_t n, const pst_real *a, pst_real *score);
+/* Its gradient: grad_z[i] += grad_score[i,h] a[h] in the columns of head h; grad_a[h] += the sum over the
+ * rows of grad_score[i,h] z[i]. */
+PST_API void pst_k_gat_scores_grad(struct pst_queue *q, const struct pst_gat *gat, const pst_real *z,
+                                   int64_t ld, int64_t n, const pst_real *a, const pst_real *grad_score,
+                                   pst_real *grad_z, int64_t ld_grad, pst_real *grad_a);
+
+/* Rows first..first+n: alpha(edges,heads) and alpha_self(dsts,heads) = the softmax of the scores of the edges
+ * into d and of d itself. The largest score is subtracted first. Attention dropout: vertices(sources) are
+ * global ids. Whether a coefficient is dropped depends only on (seed, epoch, batch, layer, v, u, head). A
+ * dropped coefficient has its sign bit set, because the gradient needs its value; sums leave it out. */
+PST_API void pst_k_gat_softmax(struct pst_queue *q, const struct pst_block *block, const struct pst_gat *gat,
+                               int64_t first, int64_t n, const pst_real *left, const pst_real *right,
+                               const int64_t *vertices, const struct pst_dropout *drop, pst_real *alpha,
+                               pst_real *alpha_self);
+/* Rows first..first+n: out[d] = the sum over d itself and the edges into d, in order, of alpha z[source],
+ * head by head. With dropout, kept coefficients are divided by the share that is kept; drop is that of the
+ * softmax. */
+PST_API void pst_k_gat_sum(struct pst_queue *q, const struct pst_block *block, const struct pst_gat *gat,
+                           int64_t first, int64_t n, const pst_real *alpha, const pst_real *alpha_self,
+                           const struct pst_dropout *drop, const pst_real *z, int64_t ld_z, pst_real *out,
+                           int64_t ld_out);
+/* Rows first..first+n: the gradients of the scores, before LeakyReLU, from that of out:
+ * grad_score(edges,heads), grad_self(dsts,heads), and grad_left(dsts,heads), the sum of both over d and the
+ * edges into d. They are set, not added to. */
+PST_API void pst_k_gat_softmax_grad(struct pst_queue *q, const struct pst_block *block,
+                                    const struct pst_gat *gat, int64_t first, int64_t n, const pst_real *left,
+                                    const pst_real *right, const pst_real *alpha, const pst_real *alpha_self,
+                                    const struct pst_dropout *drop, const pst_real *z, int64_t ld_z,
+                                    const pst_real *grad_out, int64_t ld_out, pst_real *grad_score,
+                                    pst_real *grad_self, pst_real *grad_left);
+/* What sources get, for the whole block, in columns column..column+width of z: grad_z[d] += alpha_self
+ * grad_out[d], and then grad_z[indices[e]] += alpha grad_out[d] in the order of the edges. If grad_right is
+ * not NULL, grad_right(sources,heads) gets grad_self and grad_score in the same way, whatever the columns. */
+PST_API void pst_k_gat_sum_grad(struct pst_queue *q, const struct pst_block *block, const struct pst_gat *gat,
+                                int64_t column, int64_t width, const pst_real *alpha,
+                                const pst_real *alpha_self, const struct pst_dropout *drop,
+                                const pst_real *grad_out, int64_t ld_out, pst_real *grad_z, int64_t ld_z,
+                                const pst_real *grad_score, const pst_real *grad_self, pst_real *grad_right);
+
+/* In place: x = dropout(elu(x + bias)), where elu(x) = x if x > 0, else exp(x) - 1 (Clevert et al. 2016).
+ * bias may be NULL. vertices(n) are global ids. */
+PST_API void pst_k_bias_elu_dropout(struct pst_queue *q, pst_real *x, int64_t ld, const pst_real *bias,
+                                    const int64_t *vertices, int64_t n, int64_t dim,
+                                    const struct pst_dropout *drop);
+/* Its gradient, in place, from the output y. grad_bias(dim) += column sums, if it is not NULL. */
+PST_API void pst_k_bias_elu_dropout_grad(struct pst_queue *q, pst_real *grad, int64_t ld_grad,
+                                         const pst_real *y, int64_t ld_y, const int64_t *vertices, int64_t n,
+                                         int64_t dim, const struct pst_dropout *drop, pst_real *grad_bias);
+
 /* Normalisation, in place: layer norm over the columns of a row (Ba, Kiros, Hinton 2016), batch norm over
  * the rows (Ioffe & Szegedy 2015). The variance is increased by PST_NORM_EPS. xhat(n,dim) is contiguous;
  * rstd has n (layer) or dim (batch) elements. Both are for the gradient; layer norm takes NULL for both.
@@ -180,6 +299,24 @@ PST_API void pst_k_softmax_xent(struct pst_queue *q, const pst_real *logits, int
                                 const int32_t *labels, int64_t n, int64_t classes, double normaliser,
                                 pst_real *grad, int64_t ld_grad, double *loss, int64_t *correct,
                                 int64_t *counted);
+
+#define PST_LABEL_IGNORED 255 /* a label that counts nowhere */
+enum pst_label_count {        /* of labels that are not ignored */
+                       PST_LABEL_TRUE_POSITIVES,
+                       PST_LABEL_FALSE_POSITIVES,
+                       PST_LABEL_FALSE_NEGATIVES,
+                       PST_LABELS_COUNTED,
+                       PST_LABEL_COUNTS
+};
+/* Sigmoid and binary cross-entropy, for several labels a vertex: labels(n,classes) are 0, 1 or
+ * PST_LABEL_IGNORED, and rows are ld_labels bytes apart. *loss += the sum over the labels that are not
+ * ignored of their loss / normaliser. grad, if it is not NULL, = (sigmoid - label) / normaliser, and 0 where
+ * the label is ignored. A class is predicted if its logit is above 0. counts[PST_LABEL_COUNTS] are added to;
+ * micro-F1 is 2 TP / (2 TP + FP + FN). */
+PST_API void pst_k_sigmoid_xent(struct pst_queue *q, const pst_real *logits, int64_t ld,
+                                const uint8_t *labels, int64_t ld_labels, int64_t n, int64_t classes,
+                                double normaliser, pst_real *grad, int64_t ld_grad, double *loss,
+                                int64_t *counts);
 
 struct pst_adam {
     double rate, beta1, beta2, eps, weight_decay; /* weight_decay is an L2 penalty, added to the gradient */

@@ -22,6 +22,7 @@ PST_BEGIN_DECLS
 /* Every kernel of kernels.h, once. Each table has all of them, with the types of kernels.h. */
 #define PST_TWIN_KERNELS(X)                                                                                  \
     X(sample)                                                                                                \
+    X(pick)                                                                                                  \
     X(shuffle)                                                                                               \
     X(dedup_bytes)                                                                                           \
     X(dedup_init)                                                                                            \
@@ -36,16 +37,30 @@ PST_BEGIN_DECLS
     X(mean)                                                                                                  \
     X(mean_grad)                                                                                             \
     X(mean_csc)                                                                                              \
+    X(degrees)                                                                                               \
+    X(gcn_weights)                                                                                           \
+    X(weighted_sum)                                                                                          \
+    X(weighted_sum_grad)                                                                                     \
+    X(scale_rows)                                                                                            \
     X(add)                                                                                                   \
     X(widen)                                                                                                 \
     X(bias_relu_dropout)                                                                                     \
     X(bias_relu_dropout_grad)                                                                                \
+    X(gat_scores)                                                                                            \
+    X(gat_scores_grad)                                                                                       \
+    X(gat_softmax)                                                                                           \
+    X(gat_sum)                                                                                               \
+    X(gat_softmax_grad)                                                                                      \
+    X(gat_sum_grad)                                                                                          \
+    X(bias_elu_dropout)                                                                                      \
+    X(bias_elu_dropout_grad)                                                                                 \
     X(layer_norm)                                                                                            \
     X(layer_norm_grad)                                                                                       \
     X(batch_norm)                                                                                            \
     X(batch_norm_grad)                                                                                       \
     X(affine)                                                                                                \
     X(softmax_xent)                                                                                          \
+    X(sigmoid_xent)                                                                                          \
     X(adam)
 
 /* A count that an earlier call on the queue computes. It is *at when the queue reaches the call, and at most
@@ -63,6 +78,8 @@ struct pst_twin_n {
     X(count)                                                                                                 \
     X(lookup)                                                                                                \
     X(gather)                                                                                                \
+    X(degrees)                                                                                               \
+    X(gcn_weights)                                                                                           \
     X(mean_grad)
 
 /* *total gets indptr[n]. */
@@ -78,6 +95,11 @@ void pst_kn_lookup(struct pst_queue *q, const struct pst_cache *cache, const int
 void pst_kn_gather(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,
                    void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_twin_n n,
                    uint64_t row_bytes);
+pst_rc pst_kn_degrees(struct pst_queue *q, const struct pst_csc *graph, const int64_t *vertices,
+                      struct pst_twin_n n, int64_t *degree);
+void pst_kn_gcn_weights(struct pst_queue *q, const int32_t *indptr, const int32_t *indices,
+                        struct pst_twin_n dsts, const int64_t *degree, pst_real *weight,
+                        pst_real *self_weight);
 /* edges, sources: those of the block. Without them, CUDA's mean_grad would have to wait for the number of
  * edges. */
 void pst_kn_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,

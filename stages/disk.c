@@ -17,24 +17,34 @@
 
 #define REGIONS_MAX 64 /* of one process; a route has a few */
 #define NOTES_BYTES 4096
-#define SLICE_NS 100000 /* the shortest that the scheduler permits */
+#define ARRAYS_MAX (PST_REQUEST_ARRAYS_MAX - PST_ARRAY_COUNT) /* of the run */
+#define SLICE_NS 100000                                       /* the shortest that the scheduler permits */
 /* Kernels can drive queues, but cannot read files. The fault injector works only on the CPU. */
 #define MEMORY                                                                                               \
     "cpu,pinned if backend=nvme|emulated and fault_rate=0 and fault_short_rate=0 and "                       \
     "fault_delay_us=0 and fault_row=-1"
 
+/* The pairs of ports: slots come in by one and leave by the other. */
+enum pair { BATCHES, LISTS, PAIRS };
+static const char *const pair_in[PAIRS] = {"requests", "lists"}, *const pair_out[PAIRS] = {"done", "listed"};
+
 /* A slot that is in this stage. */
 struct visit {
     bool used, whole; /* whole: its last part has come */
+    enum pair pair;
     struct pst_frame frame;
     struct pst_disk_ticket ticket;
     uint64_t requests; /* in all parts that have come */
+    double whole_s;    /* when the last part came */
 };
 
 struct disk {
     struct pst_disk_config config; /* most of it is filled from the parameters */
     int64_t fault_row;
-    int in, out;
+    const char *arrays; /* names of arrays of the run, separated by commas */
+    uint64_t piece;     /* bytes of their rows */
+    char array_name[ARRAYS_MAX][PST_NAME_MAX], array_path[ARRAYS_MAX][PST_PATH_MAX];
+    int in[PAIRS], out[PAIRS]; /* -1: not linked */
     struct pst_dataset ds;
     struct pst_disk *engine;
     struct visit *visits; /* one for each slot of the route */
@@ -46,10 +56,14 @@ struct disk {
 static pst_rc size(struct pst_stage *self)
 {
     struct disk *d = pst_state(self);
-    d->in = pst_port(self, "requests");
-    d->out = pst_port(self, "done");
-    /* rows are read straight into slots, and pages suit every block size */
-    pst_need(self, d->in, PST_PAGE, PST_PAGE);
+    for (int k = 0; k < PAIRS; k++) {
+        d->in[k] = pst_port(self, pair_in[k]);
+        d->out[k] = pst_port(self, pair_out[k]);
+        if (!pst_linked(self, d->in[k]))
+            d->in[k] = d->out[k] = -1;
+        else /* rows are read straight into slots, and pages suit every block size */
+            pst_need(self, d->in[k], PST_PAGE, PST_PAGE);
+    }
     return pst_dataset_open(&d->ds, pst_dataset_dir(self));
 }
 
@@ -71,10 +85,42 @@ static void configure(const struct pst_stage *self, struct disk *d)
     c->tables_max = d->nvisits * (PST_HOPS_MAX + 2); /* every part of every slot */
     c->nvme.gpu = pst_device_of(self, NULL) == PST_DEVICE_CUDA ? pst_device_name(self) : NULL;
     c->nvme.dataset = &d->ds;
+    const struct pst_bus_place bus = pst_bus_place(self);
+    c->nvme.bus = bus.path;
+    c->nvme.bus_at = bus.at;
+    c->nvme.bus_bytes_per_s = bus.bytes_per_s;
     c->faults.bad_file = -1;
     pst_disk_config_add_all(c, &d->ds, strcmp(c->backend, pst_io_nvme_ops.name) == 0);
     if (d->fault_row >= 0)
         spoil_row(&c->faults, &c->arrays[PST_ARRAY_FEATURES].rows_in, (uint64_t)d->fault_row);
+}
+
+/* Arrays of the run lie in RUN/arrays. Their owner has made the files when its slots were sized. */
+static pst_rc add_arrays(const struct pst_stage *self, struct disk *d)
+{
+    pst_rc rc = PST_OK;
+    const char *at = d->arrays;
+    if (*at != '\0' && strcmp(d->config.backend, pst_io_nvme_ops.name) == 0)
+        return pst_fail(
+            PST_E_UNSUPPORTED,
+            "arrays is \"%s\", but arrays of a run are files, and the backend nvme reads and writes "
+            "only raw drives; choose another backend",
+            d->arrays);
+    for (int n = 0; *at != '\0' && rc == PST_OK; n++, at += *at == ',') {
+        const size_t length = strcspn(at, ",");
+        if (n == ARRAYS_MAX || length == 0 || length >= PST_NAME_MAX || memchr(at, '/', length))
+            return pst_fail(
+                PST_E_ARG,
+                "arrays is \"%s\"; expected at most %d names, separated by commas, each of 1 to %d "
+                "characters and without '/'",
+                d->arrays, ARRAYS_MAX, PST_NAME_MAX - 1);
+        (void)snprintf(d->array_name[n], PST_NAME_MAX, "%.*s", (int)length, at);
+        (void)snprintf(d->array_path[n], PST_PATH_MAX, "%.3900s/arrays/%.*s", pst_run_dir(self), (int)length,
+                       at);
+        rc = pst_disk_config_add_run(&d->config, d->array_name[n], d->array_path[n], d->piece);
+        at += length;
+    }
+    return rc;
 }
 
 static pst_rc watch(struct pst_stage *self, const struct disk *d)
@@ -115,7 +161,8 @@ static pst_rc start(struct pst_stage *self)
 {
     struct disk *d = pst_state(self);
     ask_for_short_turns(self);
-    d->nvisits = pst_slots(self, d->in);
+    for (int k = 0; k < PAIRS; k++)
+        d->nvisits += d->in[k] >= 0 ? pst_slots(self, d->in[k]) : 0;
     d->visits = calloc(d->nvisits, sizeof *d->visits);
     if (d->visits == NULL)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the state of %u slots", d->nvisits);
@@ -130,7 +177,9 @@ static pst_rc start(struct pst_stage *self)
     config->regions = regions;
     config->nregions = nregions;
     char notes[NOTES_BYTES];
-    pst_rc rc = pst_disk_new(&d->engine, config, notes, sizeof notes);
+    pst_rc rc = add_arrays(self, d);
+    if (rc == PST_OK)
+        rc = pst_disk_new(&d->engine, config, notes, sizeof notes);
     config->regions = NULL; /* they were this function's */
     config->nregions = 0;
     if (rc != PST_OK)
@@ -145,7 +194,7 @@ static pst_rc start(struct pst_stage *self)
 }
 
 /* The visit of this frame's slot. The first part of a slot begins a new visit. */
-static struct visit *visit_of(struct disk *d, const struct pst_frame *frame)
+static struct visit *visit_of(struct disk *d, enum pair pair, const struct pst_frame *frame)
 {
     struct visit *unused = NULL;
     for (uint32_t i = 0; i < d->nvisits; i++) {
@@ -157,17 +206,18 @@ static struct visit *visit_of(struct disk *d, const struct pst_frame *frame)
             return v;
     }
     if (unused != NULL) {
-        *unused = (struct visit){.used = true, .frame = *frame};
+        *unused = (struct visit){.used = true, .pair = pair, .frame = *frame};
         d->active++;
     }
     return unused;
 }
 
-static pst_rc accept_frame(struct pst_stage *self, struct disk *d, const struct pst_frame *frame)
+static pst_rc accept_frame(struct pst_stage *self, struct disk *d, enum pair pair,
+                           const struct pst_frame *frame)
 {
     if (frame->nrefs == 0)
-        return pst_send(self, d->out, frame);
-    struct visit *v = visit_of(d, frame);
+        return pst_send(self, d->out[pair], frame);
+    struct visit *v = visit_of(d, pair, frame);
     if (v == NULL || v->whole || v->frame.batch != frame->batch || v->frame.micro != frame->micro)
         return pst_fail(
             PST_E_PEER,
@@ -185,6 +235,7 @@ static pst_rc accept_frame(struct pst_stage *self, struct disk *d, const struct 
     if (frame->flags & PST_LAST_PART) {
         pst_disk_whole(d->engine, &v->ticket);
         v->whole = true;
+        v->whole_s = pst_now();
         v->frame = *frame;
         v->frame.part = 0; /* the slot goes on as one part, which announces no requests */
         v->frame.arg[0] = v->frame.arg[1] = 0;
@@ -199,11 +250,16 @@ static pst_rc send_visit(struct pst_stage *self, struct disk *d, struct visit *v
     void *slot = v->requests > 0 ? pst_slot(self, v->frame.refs[0], &bytes) : NULL;
     if (v->requests > 0 && slot == NULL)
         return PST_E_STATE;
-    pst_minibatch_serve(slot, bytes, v->requests);
+    if (v->pair == BATCHES)
+        pst_minibatch_serve(slot, bytes, v->requests);
     v->used = false;
     d->active--;
     pst_count(self, 1, 0);
-    return pst_send(self, d->out, &v->frame);
+    if (v->pair == BATCHES)
+        pst_span_of(self, "C", v->frame.batch, -1, v->whole_s, pst_now());
+    /* nobody waits for these slots: they go home, changed by the reads */
+    return pst_linked(self, d->out[v->pair]) ? pst_send(self, d->out[v->pair], &v->frame)
+                                             : pst_release(self, v->frame.refs[0], true);
 }
 
 static pst_rc send_whole(struct pst_stage *self, struct disk *d)
@@ -233,7 +289,8 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     if (event->kind != PST_EV_FRAME && event->kind != PST_EV_FD)
         return PST_OK;
     if (event->kind == PST_EV_FRAME) {
-        pst_rc rc = accept_frame(self, d, event->frame);
+        const enum pair pair = event->port == d->in[LISTS] ? LISTS : BATCHES;
+        pst_rc rc = accept_frame(self, d, pair, event->frame);
         if (rc != PST_OK)
             return rc;
     }
@@ -244,33 +301,53 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     return rc == PST_OK ? send_whole(self, d) : rc;
 }
 
+/* The drives that we drive ourselves, and what each is modelled on if it is emulated. */
+static pst_rc report_drives(struct pst_stage *self, const struct disk *d, const struct pst_io_driven *n)
+{
+    const struct pst_io_nvme_config *c = &d->config.nvme;
+    const pst_rc rc = pst_report(self, "io", "{\"drives\": %u}", n->drives);
+    if (rc != PST_OK || strcmp(pst_disk_backend(d->engine), pst_io_emulated_ops.name) != 0)
+        return rc;
+    return pst_report(self, "io",
+                      "{\"model\": {\"preset\": \"%s\", \"dilate\": %.9g, \"iops\": %.9g, "
+                      "\"bytes_per_s\": %.9g, \"latency_us\": %.9g}}",
+                      c->preset, c->dilate, n->iops, n->bytes_per_s, n->latency_s * 1e6);
+}
+
 static void report(struct pst_stage *self, const struct disk *d)
 {
     const struct pst_disk_stats *s = pst_disk_stats(d->engine);
+    const struct pst_disk_depth *depth = pst_disk_depth(d->engine);
     struct rusage usage;
     (void)getrusage(RUSAGE_THREAD, &usage);
-    pst_rc rc = pst_report(self, "io",
-                           "{\"backend\": \"%s\", \"direct\": \"%s\", \"requests\": %llu, \"bytes\": %llu, "
-                           "\"rows\": %llu, \"row_bytes_wanted\": %llu, \"copied_bytes\": %llu, "
-                           "\"retries\": %llu, \"merged\": %llu, \"active_s\": %.6f, \"in_flight_s\": %.6f, "
-                           "\"starved_s\": %.6f, \"major_faults\": %ld, \"minor_faults\": %ld}",
-                           pst_disk_backend(d->engine), pst_disk_direct(d->engine) ? "yes" : "no",
-                           (unsigned long long)s->requests, (unsigned long long)s->bytes,
-                           (unsigned long long)s->rows, (unsigned long long)s->row_bytes_wanted,
-                           (unsigned long long)s->copied_bytes, (unsigned long long)s->retries,
-                           (unsigned long long)s->merged, s->active_s, s->in_flight_s, s->starved_s,
-                           usage.ru_majflt - d->faults.ru_majflt, usage.ru_minflt - d->faults.ru_minflt);
+    pst_rc rc =
+        pst_report(self, "io",
+                   "{\"backend\": \"%s\", \"direct\": \"%s\", \"requests\": %llu, \"bytes\": %llu, "
+                   "\"rows\": %llu, \"row_bytes_wanted\": %llu, \"copied_bytes\": %llu, "
+                   "\"retries\": %llu, \"merged\": %llu, \"active_s\": %.6f, \"in_flight_s\": %.6f, "
+                   "\"starved_s\": %.6f, \"major_faults\": %ld, \"minor_faults\": %ld, "
+                   "\"depth\": %d, \"depth_needed\": %u, \"depth_from\": \"%s\"}",
+                   pst_disk_backend(d->engine), pst_disk_direct(d->engine) ? "yes" : "no",
+                   (unsigned long long)s->requests, (unsigned long long)s->bytes, (unsigned long long)s->rows,
+                   (unsigned long long)s->row_bytes_wanted, (unsigned long long)s->copied_bytes,
+                   (unsigned long long)s->retries, (unsigned long long)s->merged, s->active_s, s->in_flight_s,
+                   s->starved_s, usage.ru_majflt - d->faults.ru_majflt, usage.ru_minflt - d->faults.ru_minflt,
+                   depth->operations, depth->needed, depth->why);
     struct pst_io_driven n;
     if (rc == PST_OK && pst_disk_driven(d->engine, &n))
         rc = pst_report(
             self, "io",
             "{\"submitted_by\": \"%s\", \"gpu_commands\": %llu, \"cpu_commands\": %llu, "
-            "\"handed_to_cpu\": %llu, \"turns\": %llu, \"sq_doorbells\": %llu, "
+            "\"handed_to_cpu\": %llu, \"turns\": %llu, \"queues\": %llu, \"waves\": %llu, \"sq_doorbells\": "
+            "%llu, "
             "\"cq_doorbells\": %llu, \"driver_retries\": %llu, \"aborts\": %llu, \"resets\": %llu}",
             pst_device_of(self, NULL) == PST_DEVICE_CUDA ? "gpu" : "cpu", (unsigned long long)n.gpu_commands,
             (unsigned long long)n.cpu_commands, (unsigned long long)s->handed, (unsigned long long)n.turns,
-            (unsigned long long)n.sq_doorbells, (unsigned long long)n.cq_doorbells,
-            (unsigned long long)n.retries, (unsigned long long)n.aborts, (unsigned long long)n.resets);
+            (unsigned long long)n.queues, (unsigned long long)n.waves, (unsigned long long)n.sq_doorbells,
+            (unsigned long long)n.cq_doorbells, (unsigned long long)n.retries, (unsigned long long)n.aborts,
+            (unsigned long long)n.resets);
+    if (rc == PST_OK && n.drives > 0)
+        rc = report_drives(self, d, &n);
     if (rc != PST_OK)
         pst_log(self, "cannot report the disk's counts: %s", pst_error_text());
 }
@@ -303,7 +380,27 @@ static const struct pst_port_desc ports[] = {
      .rank = -1,
      .memory = MEMORY,
      .forwards = "requests",
-     .help = "the same slots, once all requested rows are in them"},
+     .flags = PST_PORT_OPTIONAL,
+     .help = "the same slots, once all requested rows are in them; if it is not linked, they go home"},
+    {.name = "lists",
+     .dir = PST_IN,
+     .type = "any",
+     .dtype = "any",
+     .rank = -1,
+     .memory = MEMORY,
+     .requests = PST_REQUESTS_SERVES,
+     .flags = PST_PORT_WRITES | PST_PORT_ASIDE | PST_PORT_OPTIONAL,
+     .help = "the same for slots of another route: a sampler asks for the neighbours of vertices"},
+    {.name = "listed",
+     .dir = PST_OUT,
+     .type = "any",
+     .dtype = "any",
+     .rank = -1,
+     .memory = MEMORY,
+     .forwards = "lists",
+     .flags = PST_PORT_OPTIONAL,
+     .help =
+         "the slots of lists, once all requested rows are in them; a link with \"back\" answers the sampler"},
     {0},
 };
 
@@ -384,10 +481,13 @@ static const struct pst_param_desc params[] = {
     {.name = "depth",
      .type = PST_PARAM_INT,
      .into = PST_INTO(struct disk, config.depth),
-     .def = "128",
+     .def = "\"auto\"",
      .min = 1,
      .max = 4096,
-     .help = "operations in flight"},
+     .automatic = true,
+     .help = "most operations, and commands on drives, in flight; auto: 128 for files; for emulated drives "
+             "twice their IOPS x latency; for nvme 512 a drive; and whole tables as far as the queues hold "
+             "them"},
     {.name = "direct",
      .type = PST_PARAM_BOOL,
      .into = PST_INTO(struct disk, config.direct),
@@ -422,11 +522,25 @@ static const struct pst_param_desc params[] = {
      .min = 0,
      .max = 1000,
      .help = "how often a failed operation is tried again before the run ends"},
+    {.name = "arrays",
+     .type = PST_PARAM_STRING,
+     .into = PST_INTO(struct disk, arrays),
+     .def = "\"\"",
+     .help = "arrays of the run that requests may read and write, separated by commas: the files "
+             "RUN/arrays/NAME, which the stage that sends the requests makes"},
+    {.name = "piece",
+     .type = PST_PARAM_BYTES,
+     .into = PST_INTO(struct disk, piece),
+     .def = "\"1MiB\"",
+     .min = PST_PAGE,
+     .max = 1 << 30,
+     .equals = "requests.piece",
+     .help = "bytes of a row of `arrays`"},
     {.name = "writable",
      .type = PST_PARAM_BOOL,
      .into = PST_INTO(struct disk, config.writable),
      .def = "false",
-     .help = "whether requests may write"},
+     .help = "whether requests may write arrays of the dataset"},
     {.name = "fault_rate",
      .type = PST_PARAM_REAL,
      .into = PST_INTO(struct disk, config.faults.error_rate),

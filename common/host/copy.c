@@ -14,7 +14,7 @@ struct copy {
     struct pst_ref source[PST_SLOTS_MAX]; /* by slot of the copy: where to copy it back to */
     bool pending[PST_SLOTS_MAX];
     int in, out;
-    bool returns;
+    bool returns, total_told;
     uint64_t bytes, batches;
 };
 
@@ -81,6 +81,27 @@ static pst_rc forward(struct pst_stage *self)
     return rc;
 }
 
+/* The copies that are out after the last batch must come home, too. So this route must know the total of the
+ * one that it borrows. Slots that were granted for batches after it are given back. */
+static pst_rc tell_total(struct pst_stage *self, struct pst_ref from)
+{
+    struct copy *c = pst_state(self);
+    const uint64_t total = pst_pool_total_of(pst_host_route_end_find(self, from.route)->pool);
+    if (c->total_told || total == UINT64_MAX)
+        return PST_OK;
+    c->total_told = true;
+    pst_total(self, c->out, total);
+    pst_rc rc = PST_OK;
+    while (c->ncredits > 0 && rc == PST_OK) {
+        const struct pst_credit *last = &c->credits[(c->first_credit + c->ncredits - 1) % PST_SLOTS_MAX];
+        if (last->batch < total)
+            break;
+        rc = pst_release(self, last->ref, false);
+        c->ncredits--;
+    }
+    return rc;
+}
+
 /* The copy is free again: if it was changed, its bytes are copied back. */
 static pst_rc come_home(struct pst_stage *self, const struct pst_credit *credit)
 {
@@ -104,8 +125,12 @@ static pst_rc copy_event(struct pst_stage *self, const struct pst_event *ev)
             return pst_fail(PST_E_UNSUPPORTED,
                             "a frame with %u slots cannot be copied between devices: expected at most 1 slot",
                             ev->frame->nrefs);
+        if (c->returns && ev->frame->nrefs > 0)
+            rc = tell_total(self, ev->frame->refs[0]);
         c->frames[(c->first_frame + c->nframes++) % PST_SLOTS_MAX] = *ev->frame;
         c->complete += (ev->frame->flags & PST_LAST_PART) != 0;
+    } else if (ev->kind == PST_EV_RETURN) {
+        rc = come_home(self, &ev->credit);
     } else if (ev->kind == PST_EV_CREDIT) {
         rc = come_home(self, &ev->credit);
         c->credits[(c->first_credit + c->ncredits++) % PST_SLOTS_MAX] = ev->credit;

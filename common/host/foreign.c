@@ -39,7 +39,7 @@ static pst_rc died(struct pst_stage *self)
                     self->caps.file, WEXITSTATUS(status));
 }
 
-/* It did something that a program usually does when it ends. */
+/* A program that closes its socket usually ends at once. */
 static pst_rc wait_for_end(struct pst_stage *self)
 {
     struct pst_host_foreign *f = pst_state(self);
@@ -49,13 +49,30 @@ static pst_rc wait_for_end(struct pst_stage *self)
     return f->pid > 0 ? died(self) : PST_OK;
 }
 
-static pst_rc unreachable(struct pst_stage *self)
+static pst_rc listen_all(struct pst_stage *self)
 {
     struct pst_host_foreign *f = pst_state(self);
-    const pst_rc rc = wait_for_end(self);
+    pst_rc rc = PST_OK;
+    zmq_msg_t msg;
+    for (int i = 0; i < HEAR_MAX && rc == PST_OK && pst_wire_recv(&f->wire, f->pid, &msg); i++) {
+        rc = pst_host_hear(self, zmq_msg_data(&msg), zmq_msg_size(&msg));
+        (void)zmq_msg_close(&msg);
+    }
+    return rc;
+}
+
+/* The connection ended before the program was done: a failed send may show this before the monitor does. The
+ * program's last words come first, because they may say why. */
+static pst_rc disconnected(struct pst_stage *self)
+{
+    struct pst_host_foreign *f = pst_state(self);
+    pst_rc rc = listen_all(self);
+    if (rc == PST_OK)
+        rc = wait_for_end(self);
     return rc != PST_OK || f->done
                ? rc
-               : pst_fail(PST_E_PEER, "external program %s closed its connection", self->caps.file);
+               : pst_fail(PST_E_PEER, "external program %s closed its socket before it sent \"done\"",
+                          self->caps.file);
 }
 
 static pst_rc send_json(struct pst_stage *self, json_t *message)
@@ -67,7 +84,7 @@ static pst_rc send_json(struct pst_stage *self, json_t *message)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a message");
     bool sent = pst_wire_send(&f->wire, text, strlen(text));
     free(text);
-    return sent ? PST_OK : unreachable(self);
+    return sent ? PST_OK : disconnected(self);
 }
 
 static pst_rc send_wire(struct pst_stage *self, enum pst_wire_kind kind, int port,
@@ -89,7 +106,7 @@ static pst_rc send_wire(struct pst_stage *self, enum pst_wire_kind kind, int por
                                  .arg = {frame->arg[0], frame->arg[1]}};
     size_t refs = frame->nrefs * sizeof(struct pst_ref);
     memcpy(out.bytes + sizeof out.wire, frame->refs, refs);
-    return pst_wire_send(&f->wire, out.bytes, sizeof out.wire + refs) ? PST_OK : unreachable(self);
+    return pst_wire_send(&f->wire, out.bytes, sizeof out.wire + refs) ? PST_OK : disconnected(self);
 }
 
 /* A program that is stopped (by SIGSTOP or a debugger) will never answer. A busy one will. */
@@ -107,17 +124,10 @@ static pst_rc look(struct pst_stage *self)
                     LOOK_S * STOPPED_LOOKS);
 }
 
-/* Its last words came first: they may say why. A program that closes its socket usually ends at once. */
 static pst_rc check_connection(struct pst_stage *self)
 {
     struct pst_host_foreign *f = pst_state(self);
-    if (!pst_wire_is_closed(&f->wire) || f->done)
-        return PST_OK;
-    const pst_rc rc = wait_for_end(self);
-    return rc != PST_OK || f->done
-               ? rc
-               : pst_fail(PST_E_PEER, "external program %s closed its socket before it sent \"done\"",
-                          self->caps.file);
+    return pst_wire_is_closed(&f->wire) && !f->done ? disconnected(self) : PST_OK;
 }
 
 /* True: *out is the message of this type. False: it was another that may come at any time, or an error. */
@@ -307,18 +317,6 @@ static pst_rc foreign_open(struct pst_stage *self)
 
 /* ---- while it runs ------------------------------------------------------------------------------- */
 
-static pst_rc listen_all(struct pst_stage *self)
-{
-    struct pst_host_foreign *f = pst_state(self);
-    pst_rc rc = PST_OK;
-    zmq_msg_t msg;
-    for (int i = 0; i < HEAR_MAX && rc == PST_OK && pst_wire_recv(&f->wire, f->pid, &msg); i++) {
-        rc = pst_host_hear(self, zmq_msg_data(&msg), zmq_msg_size(&msg));
-        (void)zmq_msg_close(&msg);
-    }
-    return rc;
-}
-
 static pst_rc foreign_event(struct pst_stage *self, const struct pst_event *ev)
 {
     struct pst_host_foreign *f = pst_state(self);
@@ -337,6 +335,12 @@ static pst_rc foreign_event(struct pst_stage *self, const struct pst_event *ev)
                                    .arg = {ev->credit.version, ev->credit.dirty}};
         rc = pst_host_hand_credit(self, &f->hand, ev->port, &ev->credit);
         return rc == PST_OK ? send_wire(self, PST_WIRE_CREDIT, ev->port, &frame) : rc;
+    case PST_EV_RETURN:
+        frame = (struct pst_frame){.batch = ev->credit.batch,
+                                   .nrefs = 1,
+                                   .refs = {ev->credit.ref},
+                                   .arg = {ev->credit.version, ev->credit.dirty}};
+        return send_wire(self, PST_WIRE_RETURN, ev->port, &frame);
     case PST_EV_END: return send_wire(self, PST_WIRE_END, ev->port, &frame);
     case PST_EV_FINISH: return send_json(self, json_pack("{ss}", "type", "finish"));
     case PST_EV_FD:

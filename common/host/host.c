@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <zmq.h>
 
@@ -194,7 +195,8 @@ pst_rc pst_host_deliver(struct pst_stage *self, const struct pst_event *event)
     pst_rc rc = self->desc.on_event(self, event);
     const uint64_t t1 = pst_clock_ns();
     if (self->trace.spans && t1 - t0 > PST_HOST_BATCH_SPANS_NS) {
-        static const char *const kinds[] = {"start", "frame", "fill", "end", "io", "timer", "finish"};
+        static const char *const kinds[] = {"start", "frame", "fill",   "end",
+                                            "io",    "timer", "finish", "return"};
         char name[40];
         uint64_t batch = event->kind == PST_EV_FRAME    ? event->frame->batch
                          : event->kind == PST_EV_CREDIT ? event->credit.batch
@@ -376,7 +378,10 @@ static pst_rc configure(struct pst_stage *self)
     self->instances = (int)json_integer_value(json_object_get(c, "instances"));
     self->seed = (uint64_t)json_integer_value(json_object_get(c, "seed"));
     self->epochs = json_integer_value(json_object_get(c, "epochs"));
+    self->overlap = json_is_true(json_object_get(c, "overlap"));
+    self->bus_bytes_per_s = json_number_value(json_object_get(c, "bus_bytes_per_s"));
     self->start_batch = (uint64_t)json_integer_value(json_object_get(c, "start_batch"));
+    self->stop_batch = (uint64_t)json_integer_value(json_object_get(c, "stop_batch"));
     self->state = calloc(1, self->desc.state_bytes ? self->desc.state_bytes : 1);
     if (!self->state || self->instances < 1)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the state of the stage");
@@ -426,6 +431,7 @@ static pst_rc open_stage(struct pst_stage *self)
     if (rc != PST_OK)
         goto out;
     self->board = self->board_map.base;
+    (void)snprintf(self->board_path, sizeof self->board_path, "%s", board);
     json_int_t pages = json_integer_value(json_object_get(message, "pages_at"));
     json_int_t page = json_integer_value(json_object_get(message, "page"));
     if (self->board->magic != PST_BOARD_MAGIC || pages < 0 || page < 0 ||
@@ -446,6 +452,11 @@ static pst_rc open_stage(struct pst_stage *self)
         self->region_on_gpu[self->nregions] = path && pst_gpu_number(path) >= 0;
         self->nregions += rc == PST_OK;
     }
+    const char *shared = json_string_value(json_object_get(message, "shared"));
+    if (rc == PST_OK && shared)
+        rc = map_shared(self->process, shared,
+                        (uint64_t)json_integer_value(json_object_get(message, "shared_bytes")), -1,
+                        &self->shared);
     if (rc == PST_OK)
         rc = pst_ports_open(self, message);
     if (rc == PST_OK && self->desc.open) {
@@ -467,6 +478,8 @@ static pst_rc run(struct pst_stage *self)
     if (rc != PST_OK)
         return rc;
     json_decref(message);
+    if (self->shared.base && mprotect(self->shared.base, self->shared.bytes, PROT_READ) != 0)
+        return pst_fail_errno("cannot make shared memory read-only");
     return run_loop(self);
 }
 

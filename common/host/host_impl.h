@@ -77,12 +77,17 @@ struct pst_stage {
     json_t *params;
     int instance, instances;
     uint64_t seed, start_batch;
+    uint64_t stop_batch; /* outputs that originate slots end before this batch; 0: at their total */
     int64_t epochs;
+    bool overlap;           /* the pipeline's */
+    double bus_bytes_per_s; /* of the pipeline's bus, dilated; 0: it has none */
+    char board_path[PST_PATH_MAX];
     json_t *oneshots; /* port name -> path */
 
     void *control, *inbox;
     char control_endpoint[128];
     struct pst_region board_map;
+    struct pst_region shared; /* with the other instances of the stage */
     struct pst_board *board;
     struct pst_page *page;
     struct pst_host_peer peers[PST_STAGES_MAX];

@@ -148,8 +148,19 @@ void pst_total(struct pst_stage *self, int port, uint64_t batches)
     if (!route)
         return; /* the port is not linked */
     assert(route->origin_port == port && "pst_total is only for outputs that originate slots");
+    if (self->stop_batch > 0 && batches > self->stop_batch)
+        batches = self->stop_batch;
     route->total_told = true;
     pst_pool_total(route->pool, batches);
+}
+
+void pst_fill_many(struct pst_stage *self, int port)
+{
+    struct pst_host_route_end *route = held_at_port(self, port);
+    if (!route)
+        return; /* the port is not linked */
+    assert(route->origin_port == port && "pst_fill_many is only for outputs that originate slots");
+    route->hold = route->slots;
 }
 
 /* ---- sending ------------------------------------------------------------------------------------- */
@@ -203,6 +214,12 @@ pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame)
             return rc;
         /* Asks for it before the slot can be free again: a later batch must not get it first. */
         if (gives && links > 0 && route->origin_port == port && !(frame->flags & PST_LAST_MICRO)) {
+            if (route->pool->returns)
+                return pst_fail(
+                    PST_E_UNSUPPORTED,
+                    "the stage sent micro-batch %u of batch %llu with more to come, but slots of output "
+                    "%s return to it, so a batch has one slot",
+                    frame->micro, (unsigned long long)frame->batch, self->desc.ports[port].name);
             rc = pst_pool_want(route->pool, (uint32_t)self->instance, frame->batch, frame->micro + 1);
             if (rc != PST_OK)
                 return rc;
@@ -380,6 +397,16 @@ static bool step_input(struct pst_stage *self, struct pst_host_input *in, pst_rc
     return any;
 }
 
+/* The slot has come home for the last time. */
+static pst_rc keep_home(struct pst_stage *self, struct pst_host_route_end *route, struct pst_ref ref)
+{
+    if (!route->held[ref.slot])
+        return pst_fail(PST_E_STATE, "the stage gave slot %u away, which came home after the last batch",
+                        ref.slot);
+    let_go(self, route, ref.slot);
+    return PST_OK;
+}
+
 static bool step_credit(struct pst_stage *self, struct pst_host_route_end *route, pst_rc *rc)
 {
     struct pst_event event = {.kind = PST_EV_CREDIT, .port = route->origin_port};
@@ -389,14 +416,20 @@ static bool step_credit(struct pst_stage *self, struct pst_host_route_end *route
     event.credit.ref.route = route->id;
     hold(self, route, event.credit.ref.slot);
     route->open++;
-    atomic_store_explicit(&self->page->batch, event.credit.batch, memory_order_relaxed);
+    const bool home = event.credit.batch == UINT64_MAX;
+    if (!home)
+        atomic_store_explicit(&self->page->batch, event.credit.batch, memory_order_relaxed);
     atomic_fetch_add_explicit(&self->page->taken, 1, memory_order_relaxed);
     for (int i = 0; i < route->norigins; i++) /* the next slot may belong to another instance */
         if (route->origins[i]->page != self->page)
             wake(route->origins[i]);
     *rc = pst_handover_take(self, route, event.credit.ref.slot);
+    if (home)
+        event.kind = PST_EV_RETURN;
     if (*rc == PST_OK)
         *rc = pst_host_deliver(self, &event);
+    if (home && *rc == PST_OK)
+        *rc = keep_home(self, route, event.credit.ref);
     return true;
 }
 
@@ -466,9 +499,6 @@ bool pst_ports_finished(struct pst_stage *self)
                 ? r->held_count > 0
                 : r->total_told && (r->open > 0 || !pst_pool_exhausted(r->pool, (uint32_t)self->instance)))
             return false;
-        bool returns = r->origin_port >= 0 && (self->desc.ports[r->origin_port].flags & PST_PORT_RETURNS);
-        if (returns && r->total_told && pst_pool_busy(r->pool))
-            return false; /* its slots come home changed, and it must see them */
     }
     return true;
 }

@@ -1,5 +1,6 @@
 /* sdk.c: the functions of stage.h that look something up or tell the supervisor something. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,25 @@ uint64_t pst_seed(const struct pst_stage *self)
 int64_t pst_epochs(const struct pst_stage *self)
 {
     return self->epochs;
+}
+
+bool pst_overlap(const struct pst_stage *self)
+{
+    return self->overlap;
+}
+
+void pst_bus_pass(struct pst_stage *self, uint64_t bytes)
+{
+    if (self->bus_bytes_per_s > 0)
+        pst_bus_take(&self->board->bus, self->bus_bytes_per_s, bytes, &self->board->stop);
+}
+
+struct pst_bus_place pst_bus_place(const struct pst_stage *self)
+{
+    const bool there = self->bus_bytes_per_s > 0;
+    return (struct pst_bus_place){.path = there ? self->board_path : NULL,
+                                  .at = offsetof(struct pst_board, bus),
+                                  .bytes_per_s = self->bus_bytes_per_s};
 }
 
 int pst_instance(const struct pst_stage *self, int *instances)
@@ -105,6 +125,17 @@ void pst_need(struct pst_stage *self, int port, uint64_t bytes, uint64_t align)
                                                        (json_int_t)bytes, "align", (json_int_t)align));
 }
 
+void pst_share(struct pst_stage *self, uint64_t bytes)
+{
+    assert(self->needs && "call pst_share only from the stage's `size` function");
+    (void)json_array_append_new(self->needs, json_pack("{sI}", "shared", (json_int_t)bytes));
+}
+
+void *pst_shared(struct pst_stage *self)
+{
+    return self->shared.base;
+}
+
 pst_rc pst_watch(struct pst_stage *self, int fd)
 {
     if (self->nfds == PST_HOST_FDS_MAX)
@@ -132,6 +163,12 @@ double pst_now(void)
 void pst_span(struct pst_stage *self, const char *name, double begin_s, double end_s)
 {
     pst_trace_add(&self->trace, name, begin_s, end_s);
+}
+
+void pst_span_of(struct pst_stage *self, const char *name, uint64_t batch, int hop, double begin_s,
+                 double end_s)
+{
+    pst_trace_add_of(&self->trace, name, batch, hop, begin_s, end_s);
 }
 
 pst_rc pst_report(struct pst_stage *self, const char *section, const char *fmt, ...)

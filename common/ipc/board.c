@@ -67,7 +67,7 @@ int pst_lane_pop(const struct pst_lane *lane, struct pst_frame *frame)
     return 1;
 }
 
-pst_rc pst_pool_init(struct pst_pool *pool, uint32_t slots, uint32_t instances, bool by_turn,
+pst_rc pst_pool_init(struct pst_pool *pool, uint32_t slots, uint32_t instances, bool by_turn, bool returns,
                      uint64_t first_batch)
 {
     assert(slots >= 1 && slots <= PST_SLOTS_MAX);
@@ -83,7 +83,8 @@ pst_rc pst_pool_init(struct pst_pool *pool, uint32_t slots, uint32_t instances, 
     pool->slots = pool->nfree = slots;
     pool->instances = instances;
     pool->by_turn = by_turn;
-    pool->next_batch = first_batch;
+    pool->returns = returns;
+    pool->first_batch = pool->next_batch = first_batch;
     pool->total = UINT64_MAX;
     for (uint32_t i = 0; i < slots; i++) {
         pool->free[i] = slots - 1 - i;
@@ -97,6 +98,44 @@ void pst_pool_total(struct pst_pool *pool, uint64_t total)
     (void)pthread_mutex_lock(&pool->lock);
     pool->total = total;
     (void)pthread_mutex_unlock(&pool->lock);
+}
+
+uint64_t pst_pool_total_of(struct pst_pool *pool)
+{
+    (void)pthread_mutex_lock(&pool->lock);
+    const uint64_t total = pool->total;
+    (void)pthread_mutex_unlock(&pool->lock);
+    return total;
+}
+
+/* Slots come home after the last batch as if there were `slots` more batches. */
+static uint64_t end_of(const struct pst_pool *pool)
+{
+    return pool->returns && pool->total < UINT64_MAX - PST_SLOTS_MAX ? pool->total + pool->slots
+                                                                     : pool->total;
+}
+
+/* The next batch. If there are fewer batches than slots, some slots have nothing to bring home. */
+static uint64_t next_of(const struct pst_pool *pool)
+{
+    const uint64_t used = pool->first_batch + pool->slots;
+    return pool->returns && pool->next_batch >= pool->total && pool->next_batch < used ? used
+                                                                                       : pool->next_batch;
+}
+
+/* Puts the slot that this batch must get on top of the stack. False: it is not free. */
+static bool find_own_slot(struct pst_pool *pool, uint64_t batch)
+{
+    const uint32_t slots = pool->slots, n = pool->nfree; /* read once: others may change them */
+    const uint32_t want = slots > 0 ? (uint32_t)(batch % slots) : 0;
+    for (uint32_t i = 0; i < n && n <= PST_SLOTS_MAX; i++) {
+        if (pool->free[i] != want)
+            continue;
+        pool->free[i] = pool->free[n - 1];
+        pool->free[n - 1] = want;
+        return true;
+    }
+    return false;
 }
 
 /* The index of the instance's oldest want among n (n: there is none), and how many wants of others are for
@@ -151,9 +190,11 @@ bool pst_pool_grant(struct pst_pool *pool, uint32_t instance, struct pst_credit 
     if (own < wants || free <= wants)
         goto out;
     uint32_t instances = pool->instances; /* read once: another process may set it to 0 */
-    bool mine = !pool->by_turn || (instances > 0 && pool->next_batch % instances == instance);
-    if (mine && pool->next_batch < pool->total) {
-        take_slot(pool, pool->next_batch++, 0, credit);
+    const uint64_t next = next_of(pool);
+    const bool mine = !pool->by_turn || (instances > 0 && next % instances == instance);
+    if (mine && next < end_of(pool) && (!pool->returns || find_own_slot(pool, next))) {
+        take_slot(pool, next < pool->total ? next : UINT64_MAX, 0, credit);
+        pool->next_batch = next + 1;
         granted = true;
     }
 out:
@@ -179,7 +220,7 @@ bool pst_pool_exhausted(struct pst_pool *pool, uint32_t instance)
     bool wanted = false;
     for (uint32_t i = 0; i < pool->nwants && i < PST_WANTS_MAX; i++)
         wanted = wanted || pool->wants[i].instance == instance;
-    bool exhausted = !wanted && pool->next_batch >= pool->total;
+    bool exhausted = !wanted && next_of(pool) >= end_of(pool);
     (void)pthread_mutex_unlock(&pool->lock);
     return exhausted;
 }
@@ -203,12 +244,4 @@ bool pst_pool_release(struct pst_pool *pool, uint32_t s, bool dirty)
 void pst_pool_share(struct pst_pool *pool, uint32_t slot, uint32_t more)
 {
     (void)atomic_fetch_add_explicit(&pool->slot[slot].refs, more, memory_order_relaxed);
-}
-
-bool pst_pool_busy(struct pst_pool *pool)
-{
-    (void)pthread_mutex_lock(&pool->lock);
-    bool busy = pool->nfree < pool->slots || pool->nwants > 0;
-    (void)pthread_mutex_unlock(&pool->lock);
-    return busy;
 }

@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "common/ipc/bus.h"
 #include "common/ipc/page.h"
 #include "common/stage.h"
 
@@ -49,13 +50,18 @@ struct pst_want {
 };
 
 /* A route's slots. Credits are granted in batch order. Further micro-batches of a batch come before new
- * batches. */
+ * batches.
+ *
+ * If slots return to their owner, batch b gets the slot of batch b - slots, when that has come home. So what
+ * the owner sees does not depend on timing. After the last batch, the slots that are still out come home in
+ * the same order. A batch then has one micro-batch. */
 struct pst_pool {
     pthread_mutex_t lock; /* shared between processes; a few dozen instructions long */
     uint32_t slots, instances;
+    uint32_t returns; /* 1: slots return to their owner (PST_PORT_RETURNS) */
     uint32_t by_turn; /* 1: batch b belongs to instance b mod instances; 0: to the first that asks */
     uint32_t nfree, nwants;
-    uint64_t next_batch, total; /* total: UINT64_MAX until it is known */
+    uint64_t first_batch, next_batch, total; /* total: UINT64_MAX until it is known */
     struct pst_want wants[PST_WANTS_MAX];
     uint32_t free[PST_SLOTS_MAX];
     struct pst_pool_slot slot[PST_SLOTS_MAX];
@@ -64,6 +70,7 @@ struct pst_pool {
 struct pst_board {
     uint64_t magic, bytes;
     _Atomic uint32_t stop; /* 1: the run is ending, and no stage waits any longer */
+    struct pst_bus bus;    /* of a pipeline that has one */
 };
 
 PST_API_TEST uint64_t pst_ring_bytes(uint32_t capacity, uint32_t refs);
@@ -76,21 +83,21 @@ PST_API_TEST bool pst_lane_push(const struct pst_lane *lane, const struct pst_fr
 PST_API_TEST int pst_lane_pop(const struct pst_lane *lane, struct pst_frame *frame);
 
 PST_API_TEST PST_MUST_USE pst_rc pst_pool_init(struct pst_pool *pool, uint32_t slots, uint32_t instances,
-                                               bool by_turn, uint64_t first_batch);
+                                               bool by_turn, bool returns, uint64_t first_batch);
 PST_API_TEST void pst_pool_total(struct pst_pool *pool, uint64_t total);
-/* Grants the next credit to this instance, if it is its turn and a slot is free. If batches go by turn, the
- * order in which an instance gets its credits depends on batches and micro-batches only. So it is the same in
- * every pool. */
+/* Grants the next credit to this instance, if it is its turn and a slot is free. The batch UINT64_MAX says
+ * that the slot only comes home; it is never granted again. If batches go by turn, the order in which an
+ * instance gets its credits depends on batches and micro-batches only. So it is the same in every pool. */
 PST_API_TEST bool pst_pool_grant(struct pst_pool *pool, uint32_t instance, struct pst_credit *credit);
 PST_API_TEST PST_MUST_USE pst_rc pst_pool_want(struct pst_pool *pool, uint32_t instance, uint64_t batch,
                                                uint32_t micro);
+/* UINT64_MAX: not known yet. */
+PST_API_TEST uint64_t pst_pool_total_of(struct pst_pool *pool);
 /* This instance will get no further credit. */
 PST_API_TEST bool pst_pool_exhausted(struct pst_pool *pool, uint32_t instance);
 /* Takes one reference away. True: it was the last one, and the slot is free again. */
 PST_API_TEST bool pst_pool_release(struct pst_pool *pool, uint32_t slot, bool dirty);
 /* Adds borrowers of a slot: it goes to several consumers. */
 PST_API_TEST void pst_pool_share(struct pst_pool *pool, uint32_t slot, uint32_t more);
-/* Some slot is not free, or somebody waits for one. */
-PST_API_TEST bool pst_pool_busy(struct pst_pool *pool);
 
 #endif

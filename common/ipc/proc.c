@@ -19,6 +19,9 @@
 #define TAIL_BYTES 4096
 #define TAIL_LINES 16 /* a traceback of four calls, and what was raised */
 #define THREADS_OF_ZEROMQ 2
+/* The source file in which ZeroMQ aborts if it gets no thread. pst_proc_check_threads finds most of these
+ * cases before, but another process may take the last thread in between. */
+#define ZEROMQ_HAS_NO_THREAD "src/thread.cpp"
 #define STRAYS_MS 500 /* a killed process ends at once, unless it waits for a disk */
 
 pst_rc pst_proc_start(struct pst_proc *proc, char *const argv[], int pulse_fd)
@@ -79,15 +82,6 @@ void pst_proc_kill(struct pst_proc *proc)
     proc->exited = true;
 }
 
-void pst_proc_describe(const struct pst_proc *proc, char out[128])
-{
-    if (WIFSIGNALED(proc->status))
-        (void)snprintf(out, 128, "died of signal %d (%s)", WTERMSIG(proc->status),
-                       strsignal(WTERMSIG(proc->status)));
-    else
-        (void)snprintf(out, 128, "ended with status %d", WEXITSTATUS(proc->status));
-}
-
 /* Drops the lines of text that have `but` in them. */
 static void drop_lines(char *text, const char *but)
 {
@@ -125,6 +119,20 @@ void pst_proc_tail(const struct pst_proc *proc, const char *but, char *out, size
         if (at[-1] == '\n' && ++lines == TAIL_LINES)
             break;
     (void)snprintf(out, cap, "%s", at);
+}
+
+void pst_proc_describe(const struct pst_proc *proc, char out[128])
+{
+    char tail[TAIL_BYTES + 1] = "";
+    if (WIFSIGNALED(proc->status) && WTERMSIG(proc->status) == SIGABRT)
+        pst_proc_tail(proc, "", tail, sizeof tail);
+    if (strstr(tail, ZEROMQ_HAS_NO_THREAD) != NULL)
+        (void)snprintf(out, 128, "ZeroMQ could not start a thread: raise the limit (ulimit -u)");
+    else if (WIFSIGNALED(proc->status))
+        (void)snprintf(out, 128, "died of signal %d (%s)", WTERMSIG(proc->status),
+                       strsignal(WTERMSIG(proc->status)));
+    else
+        (void)snprintf(out, 128, "ended with status %d", WEXITSTATUS(proc->status));
 }
 
 char pst_proc_state(pid_t pid, pid_t *parent)

@@ -29,7 +29,7 @@
 #define PST_NVME_DEPTH_MAX 32768 /* a power of two; it leaves two generations for each id */
 #define PST_NVME_NOT_LIVE 0xffffffffu
 
-/* The accesses that the controller sees. A model checker (tests/unit/test_nvme_model.c) replaces them. */
+/* The accesses that the controller sees. A model checker (tests/nvme/test_nvme_model.c) replaces them. */
 #ifndef PST_NVME_LOAD_ACQUIRE
 #ifdef __CUDA_ARCH__
 static PST_HD uint32_t pst_nvme_load_acquire(const volatile uint32_t *from)

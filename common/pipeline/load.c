@@ -1,4 +1,5 @@
 /* load.c: loads a pipeline file: the top level, and what all its parts use. */
+#include <math.h>
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -7,6 +8,10 @@
 #include "common/pipeline/json/diag.h"
 #include "common/pipeline/graph.h"
 #include "common/pipeline/load_impl.h"
+#include "common/ipc/bus.h"
+#include "common/ipc/gpus.h"
+
+#define BUS_DILATE_MAX 1e6
 
 #define HELP_MAX 2048
 
@@ -136,10 +141,90 @@ static void load_device(struct pst_pipeline_loading *ld)
         pst_pipeline_error(ld, "place.device", "expected cpu:N, cuda:N or auto, found \"\"");
 }
 
+static void load_overlap(struct pst_pipeline_loading *ld)
+{
+    const json_t *overlap = json_object_get(ld->pl->doc.root, "overlap");
+    if (overlap && !json_is_boolean(overlap))
+        pst_pipeline_error(ld, "overlap", "expected true or false, found %s", pst_json_kind(overlap));
+    ld->pl->overlap = !json_is_false(overlap);
+}
+
+static double bus_number(struct pst_pipeline_loading *ld, const json_t *bus, const char *key, double def)
+{
+    const json_t *value = json_object_get(bus, key);
+    char path[32];
+    if (value == NULL && def > 0)
+        return def;
+    if (json_is_number(value))
+        return json_number_value(value);
+    (void)snprintf(path, sizeof path, "bus.%s", key);
+    pst_pipeline_error(ld, path, "expected a number, found %s", value ? pst_json_kind(value) : "nothing");
+    return NAN;
+}
+
+/* The modelled bus delays copies by the CPU only. */
+static void check_bus_device(struct pst_pipeline_loading *ld, const struct pst_pipeline_stage_spec *stage)
+{
+    char path[PST_NAME_MAX + 32];
+    if (pst_gpu_number(stage->device) < 0)
+        return;
+    (void)snprintf(path, sizeof path, "stages.%s.place.device", stage->name);
+    pst_pipeline_error(ld, path, "%s has a real bus: remove bus, or place all stages on a CPU",
+                       stage->device);
+}
+
+/* The emulated drives and the bus are parts of one machine, so they are slower by the same factor. */
+static void check_bus_stages(struct pst_pipeline_loading *ld)
+{
+    const struct pst_pipeline *pl = ld->pl;
+    for (int s = 0; s < pl->nstages && pl->bus_bytes_per_s > 0; s++) {
+        const json_t *params = pl->stages[s].params, *dilate = json_object_get(params, "dilate");
+        const char *backend = json_string_value(json_object_get(params, "backend"));
+        const double found = json_is_number(dilate) ? json_number_value(dilate) : 1;
+        char path[PST_NAME_MAX + 32];
+        check_bus_device(ld, &pl->stages[s]);
+        if (backend == NULL || strcmp(backend, "emulated") != 0 || found == pl->bus_dilate)
+            continue;
+        (void)snprintf(path, sizeof path, "stages.%s.params.dilate", pl->stages[s].name);
+        pst_pipeline_error(ld, path,
+                           "expected %g, as in bus.dilate, found %g: emulated drives and the bus are "
+                           "slower by the same factor",
+                           pl->bus_dilate, found);
+    }
+}
+
+static void load_bus(struct pst_pipeline_loading *ld)
+{
+    static const char *const keys[] = {"bytes_per_s", "dilate"};
+    const json_t *bus = json_object_get(ld->pl->doc.root, "bus");
+    if (bus == NULL)
+        return;
+    if (!json_is_object(bus)) {
+        pst_pipeline_error(ld, "bus",
+                           "expected an object, for example {\"bytes_per_s\": 24e9, \"dilate\": 200}, "
+                           "found %s",
+                           pst_json_kind(bus));
+        return;
+    }
+    pst_pipeline_check_keys(ld, bus, "bus", keys, 2);
+    const double rate = bus_number(ld, bus, "bytes_per_s", 0), dilate = bus_number(ld, bus, "dilate", 1);
+    if (isnan(rate) || isnan(dilate))
+        return;
+    if (!(dilate >= 1 && dilate <= BUS_DILATE_MAX))
+        pst_pipeline_error(ld, "bus.dilate", "expected 1 to %g, found %g", BUS_DILATE_MAX, dilate);
+    else if (!(rate / dilate >= PST_BUS_RATE_MIN && rate <= PST_BUS_RATE_MAX))
+        pst_pipeline_error(ld, "bus.bytes_per_s", "expected %g to %g (at least %g times dilate), found %g",
+                           PST_BUS_RATE_MIN * dilate, PST_BUS_RATE_MAX, PST_BUS_RATE_MIN, rate);
+    else {
+        ld->pl->bus_bytes_per_s = rate;
+        ld->pl->bus_dilate = dilate;
+    }
+}
+
 static void load_head(struct pst_pipeline_loading *ld)
 {
-    static const char *const keys[] = {"penstock", "name",   "help",  "dataset", "seed",
-                                       "epochs",   "params", "place", "stages",  "links"};
+    static const char *const keys[] = {"penstock", "name", "help",   "dataset", "seed",   "epochs",
+                                       "overlap",  "bus",  "params", "place",   "stages", "links"};
     struct pst_pipeline *pl = ld->pl;
     json_t *root = pl->doc.root;
     char help[HELP_MAX];
@@ -152,6 +237,8 @@ static void load_head(struct pst_pipeline_loading *ld)
     (void)pst_pipeline_get_string(ld, root, "", "dataset", pl->dataset, sizeof pl->dataset);
     pl->seed = (uint64_t)pst_pipeline_get_int(ld, root, "", "seed", 1, 0, INT64_MAX);
     pl->epochs = pst_pipeline_get_int(ld, root, "", "epochs", 1, 1, 1000000);
+    load_overlap(ld);
+    load_bus(ld);
     load_device(ld);
 }
 
@@ -189,6 +276,7 @@ bool pst_pipeline_load(struct pst_pipeline *pl, const char *file, const struct p
     struct pst_pipeline_loading ld = {pl, diag, options->group_all};
     load_head(&ld);
     pst_pipeline_load_stages(&ld);
+    check_bus_stages(&ld);
     pst_pipeline_load_links(&ld);
     pst_graph_check(pl, diag);
     return diag->count == 0;

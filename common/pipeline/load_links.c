@@ -1,6 +1,7 @@
 /* load_links.c: the member "links" of a pipeline file. */
 #include <string.h>
 
+#include "common/pipeline/desc/condition.h"
 #include "common/pipeline/desc/desc.h"
 #include "common/pipeline/json/diag.h"
 #include "common/pipeline/load_impl.h"
@@ -76,26 +77,51 @@ static bool find_end(struct pst_pipeline_loading *ld, const json_t *link, const 
     return find_port(ld, end, at, dot + 1);
 }
 
+/* A link that is left out is as if it were not in the file. */
+static bool leave_out(const struct pst_link_spec *link, struct pst_pipeline_stage_spec *from,
+                      struct pst_pipeline_stage_spec *to)
+{
+    from->linked &= ~(1u << link->from_port);
+    to->linked &= ~(1u << link->to_port);
+    return false;
+}
+
+/* "PARAM=VALUE" of a parameter of one of the two stages. */
+static bool condition_of(struct pst_pipeline_loading *ld, const char *at, const char *text,
+                         const struct pst_pipeline_stage_spec *from, const struct pst_pipeline_stage_spec *to)
+{
+    char why[200];
+    if (strchr(text, '=') != NULL && pst_condition_check(text, from->caps.desc, why))
+        return pst_condition_holds(text, from->params);
+    if (strchr(text, '=') != NULL && pst_condition_check(text, to->caps.desc, why))
+        return pst_condition_holds(text, to->params);
+    pst_pipeline_error(
+        ld, at,
+        "expected \"gpu_memory\", \"never\", or \"PARAM=VALUE\" with a parameter of stage %s or "
+        "%s, found \"%s\"",
+        from->name, to->name, text);
+    return false;
+}
+
 /* "when" says whether a link is used. "gpu_memory": only if the two stages can share slots in a GPU's own
- * memory. "never": not at all, for --set. */
+ * memory. "PARAM=VALUE": only if a parameter of one of the stages has this value. "never": not at all, for
+ * --set. */
 static bool is_wanted(struct pst_pipeline_loading *ld, const json_t *j, const char *path,
                       const struct pst_link_spec *link)
 {
     char text[PST_NAME_MAX], at[PATH_MAX_OF_MEMBER];
     if (!pst_pipeline_get_string(ld, j, path, "when", text, sizeof text))
         return true;
-    const bool never = strcmp(text, "never") == 0;
     (void)snprintf(at, sizeof at, "%s.when", path);
-    if (!never && strcmp(text, "gpu_memory") != 0)
-        pst_pipeline_error(ld, at, "expected \"gpu_memory\" or \"never\", found \"%s\"", text);
     if (link->from_port < 0 || link->to_port < 0)
         return false;
     struct pst_pipeline_stage_spec *from = &ld->pl->stages[link->from], *to = &ld->pl->stages[link->to];
-    if (!never && (pst_place_gpu_memory(from, to) || pst_place_gpu_memory(to, from)))
-        return true;
-    from->linked &= ~(1u << link->from_port); /* as if the link were not in the file */
-    to->linked &= ~(1u << link->to_port);
-    return false;
+    if (strcmp(text, "never") == 0)
+        return leave_out(link, from, to);
+    const bool holds = strcmp(text, "gpu_memory") == 0
+                           ? pst_place_gpu_memory(from, to) || pst_place_gpu_memory(to, from)
+                           : condition_of(ld, at, text, from, to);
+    return holds || leave_out(link, from, to);
 }
 
 static void load_link(struct pst_pipeline_loading *ld, const json_t *j, size_t index)

@@ -38,10 +38,13 @@ static bool follow(const struct pst_pipeline *pl, struct pst_route *route, int s
     return fits;
 }
 
-/* The number of slots that the file gives, or the default. */
+/* The number of slots that the file gives, or the default. One without overlap: then a batch is sampled when
+ * the slot of the one before it has come home. */
 static int route_slots(const struct pst_pipeline *pl, int stage, int port)
 {
     int slots = 0;
+    if (!pl->overlap)
+        return 1;
     for (int l = 0; l < pl->nlinks; l++)
         if (pl->links[l].from == stage && pl->links[l].from_port == port && pl->links[l].slots)
             slots = pl->links[l].slots;
@@ -213,8 +216,14 @@ static void check_capacity(const struct pst_pipeline *pl, struct pst_diag *diag,
         if (pl->links[l].from == route->stage && pl->links[l].from_port == route->port &&
             pl->links[l].index >= 0)
             (void)snprintf(path, sizeof path, "links[%d].slots", pl->links[l].index);
-    pst_json_error(&pl->doc, diag, path, "%d slots can deadlock (%s): set slots to at least %d", route->slots,
-                   keepers, need);
+    if (pl->overlap)
+        pst_json_error(&pl->doc, diag, path, "%d slots can deadlock (%s): set slots to at least %d",
+                       route->slots, keepers, need);
+    else
+        pst_json_error(&pl->doc, diag, "overlap",
+                       "overlap is false, so the link has one slot, which can deadlock (%s): remove overlap "
+                       "or set it to true",
+                       keepers);
 }
 
 /* A stage that changes slots must not hold them at the same time as another stage: that is so on parallel

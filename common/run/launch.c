@@ -301,6 +301,15 @@ static bool goes_by_turn(const struct pst_supervisor *sv, int stage)
     return originates > 1 || has_stream_input(sv, stage);
 }
 
+/* Do the slots of this route come home to an owner that wants them back? A copy of them does, too. */
+static bool slots_return(const struct pst_supervisor *sv, int route)
+{
+    while (sv->graph->routes[route].copy_of >= 0)
+        route = sv->graph->routes[route].copy_of;
+    const struct pst_route *origin = &sv->graph->routes[route];
+    return (sv->pl->stages[origin->stage].caps.desc->ports[origin->port].flags & PST_PORT_RETURNS) != 0;
+}
+
 void pst_run_parts(const struct pst_supervisor *sv, const char **names, struct pst_run_part *parts)
 {
     for (int i = 0; i < sv->ninstances; i++) {
@@ -328,7 +337,7 @@ pst_rc pst_run_init_board(struct pst_supervisor *sv)
         const struct pst_route *route = &sv->graph->routes[r];
         rc = pst_pool_init((struct pst_pool *)(void *)(base + sv->pools_at[r]), (uint32_t)route->slots,
                            (uint32_t)instances_of(sv, route->stage), goes_by_turn(sv, route->stage),
-                           sv->opt->start_batch);
+                           slots_return(sv, r), sv->opt->start_batch);
     }
     for (int l = 0; l < sv->pl->nlinks; l++)
         for (int p = 0; sv->rings_at[l] && p < instances_of(sv, sv->pl->links[l].from); p++)
@@ -354,17 +363,9 @@ json_t *pst_run_configure_message(const struct pst_supervisor *sv, int index)
             (void)json_object_set_new(linked, stage->caps.desc->ports[link->to_port].name, json_true());
     }
     bool returns = false; /* of a copy: do the slots that it borrows come home changed? */
-    for (int r = 0; r < sv->graph->nroutes; r++) {
-        const struct pst_route *route = &sv->graph->routes[r];
-        if (route->stage != in->stage || route->copy_of < 0)
-            continue;
-        int from = route->copy_of;
-        while (sv->graph->routes[from].copy_of >= 0)
-            from = sv->graph->routes[from].copy_of;
-        const struct pst_route *origin = &sv->graph->routes[from];
-        returns =
-            (sv->pl->stages[origin->stage].caps.desc->ports[origin->port].flags & PST_PORT_RETURNS) != 0;
-    }
+    for (int r = 0; r < sv->graph->nroutes; r++)
+        if (sv->graph->routes[r].stage == in->stage && sv->graph->routes[r].copy_of >= 0)
+            returns = slots_return(sv, r);
     json_t *j = json_pack("{ss ss ss sO si si si sI sI sI ss ss ss* ss so sb sb}", "type", "configure", "run",
                           stage->caps.file ? stage->caps.file : stage->caps.run, "base_dir", sv->pl->base_dir,
                           "params", stage->params, "index", index, "instance", in->number, "instances",
@@ -375,6 +376,13 @@ json_t *pst_run_configure_message(const struct pst_supervisor *sv, int index)
     char *identity = pst_pipeline_identity(sv->pl);
     (void)json_object_set_new(j, "identity", json_string(identity ? identity : "{}"));
     free(identity);
+    if (sv->opt->batches > 0)
+        (void)json_object_set_new(
+            j, "stop_batch", json_integer((json_int_t)sv->opt->start_batch + (json_int_t)sv->opt->batches));
+    (void)json_object_set_new(j, "overlap", json_boolean(sv->pl->overlap));
+    if (sv->pl->bus_bytes_per_s > 0)
+        (void)json_object_set_new(j, "bus_bytes_per_s",
+                                  json_real(sv->pl->bus_bytes_per_s / sv->pl->bus_dilate));
     (void)json_object_set_new(j, "debug", json_boolean(sv->opt->debug));
     (void)json_object_set_new(j, "cores", json_string(stage->cores));
     (void)json_object_set_new(j, "device", json_string(stage->device));
@@ -456,10 +464,16 @@ json_t *pst_run_open_message(const struct pst_supervisor *sv, int index)
                                                            rings(sv, l, in->number, -1), "consumers",
                                                            peers(sv, link->to)));
     }
-    return json_pack("{ss ss sI sI si so so so so}", "type", "open", "board", sv->blocks[0].path,
-                     "board_bytes", (json_int_t)sv->blocks[0].bytes, "pages_at", (json_int_t)sv->pages_at,
-                     "page", index, "routes", routes, "regions", regions, "inputs", inputs, "outputs",
-                     outputs);
+    json_t *message =
+        json_pack("{ss ss sI sI si so so so so}", "type", "open", "board", sv->blocks[0].path, "board_bytes",
+                  (json_int_t)sv->blocks[0].bytes, "pages_at", (json_int_t)sv->pages_at, "page", index,
+                  "routes", routes, "regions", regions, "inputs", inputs, "outputs", outputs);
+    const struct pst_run_block *shared = &sv->blocks[1 + sv->graph->nroutes + in->stage];
+    if (shared->bytes > 0)
+        (void)json_object_set_new(message, "shared", json_string(shared->path));
+    if (shared->bytes > 0)
+        (void)json_object_set_new(message, "shared_bytes", json_integer((json_int_t)shared->bytes));
+    return message;
 }
 
 /* ---- sizing -------------------------------------------------------------------------------------- */
@@ -471,6 +485,9 @@ void pst_run_add_needs(struct pst_supervisor *sv, int index, const json_t *needs
     json_t *need;
     json_array_foreach((json_t *)(uintptr_t)needs, i, need)
     {
+        struct pst_run_block *shared = &sv->blocks[1 + sv->graph->nroutes + stage];
+        const uint64_t share = (uint64_t)json_integer_value(json_object_get(need, "shared"));
+        shared->bytes = share > shared->bytes ? pst_align_up(share, PST_PAGE) : shared->bytes;
         const char *name = json_string_value(json_object_get(need, "port"));
         int port = name ? pst_desc_port(sv->pl->stages[stage].caps.desc, name) : -1;
         uint64_t bytes = (uint64_t)json_integer_value(json_object_get(need, "bytes"));
@@ -507,10 +524,20 @@ static pst_rc check_memory(const struct pst_supervisor *sv, uint64_t total)
                        sv->pl->stages[route->stage].caps.desc->ports[route->port].name, route->slots,
                        (double)sv->slot_bytes[r] / 1048576.0, asked_by(sv, r));
     }
+    uint64_t caches = 0;
+    for (int s = 0; s < sv->pl->nstages; s++) {
+        const uint64_t bytes = sv->blocks[1 + sv->graph->nroutes + s].bytes;
+        caches += bytes;
+        if (bytes > 0)
+            (void)snprintf(list + strlen(list), sizeof list - strlen(list),
+                           "; %s: %.1f MiB that its instances share", sv->pl->stages[s].name,
+                           (double)bytes / 1048576.0);
+    }
     return pst_fail(PST_E_LIMIT,
-                    "the slots need %.2f GiB, but this run may use only %.2f GiB (the machine's memory, or "
-                    "the limit of a memory cgroup): use fewer slots, smaller batches or smaller fanouts%s",
-                    (double)total / 1073741824.0, (double)have / 1073741824.0, list);
+                    "%s need %.2f GiB, but this run may use only %.2f GiB (the machine's memory, or "
+                    "the limit of a memory cgroup): use %sfewer slots, smaller batches or smaller fanouts%s",
+                    caches > 0 ? "slots and shared caches" : "the slots", (double)total / 1073741824.0,
+                    (double)have / 1073741824.0, caches > 0 ? "a smaller cpu_cache, " : "", list);
 }
 
 pst_rc pst_run_size_routes(struct pst_supervisor *sv)
@@ -548,5 +575,7 @@ pst_rc pst_run_size_routes(struct pst_supervisor *sv)
                 block->host = h;
         total += route->memory == PST_ROUTE_GPU ? 0 : block->bytes; /* a GPU's host fails by itself */
     }
+    for (int s = 0; s < sv->pl->nstages; s++)
+        total += sv->blocks[1 + sv->graph->nroutes + s].bytes;
     return check_memory(sv, total);
 }

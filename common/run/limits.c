@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "common/ipc/gpus.h"
 #include "common/ipc/proc.h"
 #include "common/run/run_impl.h"
 #include "common/util/utf8.h"
@@ -46,9 +47,24 @@ static pst_rc check_paths(const struct pst_supervisor *sv)
     return rc == PST_OK ? check_path("the path of the checkpoint", sv->opt->resume) : rc;
 }
 
+/* The modelled bus delays copies by the CPU only. */
+static pst_rc check_bus(const struct pst_supervisor *sv)
+{
+    for (int s = 0; s < sv->pl->nstages && sv->pl->bus_bytes_per_s > 0; s++)
+        if (pst_gpu_number(sv->pl->stages[s].device) >= 0)
+            return pst_fail(
+                PST_E_ARG,
+                "bus: stage %s runs on %s, which has a real bus: remove bus, or place all stages on "
+                "a CPU",
+                sv->pl->stages[s].name, sv->pl->stages[s].device);
+    return PST_OK;
+}
+
 pst_rc pst_run_check_limits(const struct pst_supervisor *sv)
 {
     pst_rc rc = check_paths(sv);
+    if (rc == PST_OK)
+        rc = check_bus(sv);
     if (rc == PST_OK)
         rc = check_open_files(sv);
     return rc == PST_OK ? pst_proc_check_threads() : rc;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/run/verdict.h"
 
 #define MIB 1048576.0
 
@@ -33,8 +34,9 @@ static void sum_into(json_t *to, const json_t *data)
 /* What the supervisor says itself, whatever a stage may report. */
 static bool is_reserved(const char *key)
 {
-    static const char *const keys[] = {"status", "pipeline",  "seed",   "run_dir",  "dataset", "stages",
-                                       "gpus",   "processes", "phases", "bound_by", "failures"};
+    static const char *const keys[] = {"status",   "pipeline", "seed",      "run_dir", "dataset",
+                                       "stages",   "gpus",     "processes", "phases",  "bound_by",
+                                       "failures", "verdict",  "bus"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(key, keys[i]) == 0)
             return true;
@@ -180,11 +182,19 @@ void pst_report_phases(json_t *report, double launched, double planned, double s
     (void)json_object_set_new(report, "phases", phases);
 }
 
+void pst_report_bus(json_t *report, double bytes_per_s, double dilate, uint64_t bytes, uint64_t drive_bytes)
+{
+    (void)json_object_set_new(report, "bus",
+                              json_pack("{sf sf sI sI}", "bytes_per_s", bytes_per_s, "dilate", dilate,
+                                        "bytes", (json_int_t)bytes, "drive_bytes", (json_int_t)drive_bytes));
+}
+
 void pst_report_finish(json_t *report)
 {
     json_t *io = json_object_get(report, "io"), *cache = json_object_get(report, "cache");
     ratio(io, "read_amplification", "bytes", "row_bytes_wanted");
     ratio(cache, "cpu_hit_rate", "hits", "lookups");
+    (void)json_object_set_new(report, "verdict", pst_verdict_of(report));
 }
 
 static void print_number(FILE *out, const char *label, const json_t *object, const char *key, const char *fmt)
@@ -218,8 +228,11 @@ void pst_report_print(const json_t *report, FILE *out)
         fprintf(out, "  %-20s%zu, the last in %.2f s, loss %.4f\n", "epochs", n, num(last, "seconds"),
                 num(last, "loss"));
         print_number(out, "seeds per second", last, "seeds_per_second", "%.0f");
+        print_number(out, "edges per second", last, "edges_per_second", "%.0f");
     }
     print_number(out, "test accuracy", report, "test_accuracy", "%.4f");
+    print_number(out, "test MRR, filtered", report, "test_mrr", "%.4f");
+    print_number(out, "test micro-F1", report, "test_micro_f1", "%.4f");
     print_disk(out, io);
     const double copied = num(json_object_get(report, "copies"), "bytes");
     if (copied > 0)
@@ -234,6 +247,7 @@ void pst_report_print(const json_t *report, FILE *out)
                                                            : "its stages share one process",
                 str(gpus, "why"));
     fprintf(out, "  %-20s%s\n", "bound by", str(report, "bound_by"));
+    pst_verdict_print(json_object_get(report, "verdict"), out);
     fprintf(out, "\n  %-16s %-8s %6s %9s %9s %9s %9s %9s\n", "stage", "device", "share", "busy s", "input s",
             "slot s", "disk s", "items");
     const char *name;

@@ -32,8 +32,10 @@ void pst_report_no_events(json_t *report, const char *why);
  * after pst_report_stage was called for each of the n instances; it fills the times of parts. */
 void pst_report_bound(json_t *report, const char *const *names, struct pst_run_part *parts, int n,
                       double span_s);
+/* The pipeline's bus, what was read over it from CPU memory, and what drives moved over it. */
+void pst_report_bus(json_t *report, double bytes_per_s, double dilate, uint64_t bytes, uint64_t drive_bytes);
 void pst_report_failure(json_t *report, const char *stage, const char *text);
-/* Derived values: rates, hit rates, read amplification. */
+/* Derived values: rates, hit rates, read amplification, the verdict. */
 void pst_report_finish(json_t *report);
 PST_API void pst_report_print(const json_t *report, FILE *out);
 

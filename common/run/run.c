@@ -244,7 +244,8 @@ static void from_memory(struct pst_supervisor *sv, struct pst_run_memory_host *h
     } else if (strcmp(type, "region") == 0) {
         json_int_t id = json_integer_value(json_object_get(m, "id"));
         const char *path = json_string_value(json_object_get(m, "path"));
-        if (id < 0 || id > sv->graph->nroutes || !path || sv->blocks[id].path[0] || sv->stopping)
+        if (id < 0 || id > sv->graph->nroutes + sv->pl->nstages || !path || sv->blocks[id].path[0] ||
+            sv->stopping)
             return;
         (void)snprintf(sv->blocks[id].path, sizeof sv->blocks[id].path, "%s", path);
         if (id == 0 && (pst_run_init_board(sv) != PST_OK || tell_where(sv) != PST_OK))
@@ -430,6 +431,9 @@ static void finish_report(struct pst_supervisor *sv)
     pst_run_parts(sv, names, parts);
     pst_report_bound(sv->report, names, parts, sv->ninstances,
                      sv->started_at > 0 ? ended_at - sv->started_at : 0);
+    if (sv->pl->bus_bytes_per_s > 0 && sv->board != NULL)
+        pst_report_bus(sv->report, sv->pl->bus_bytes_per_s, sv->pl->bus_dilate,
+                       atomic_load(&sv->board->bus.bytes), atomic_load(&sv->board->bus.drive_bytes));
     pst_report_finish(sv->report);
     pst_live_forget(sv->opt->run_dir);
 }

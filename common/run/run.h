@@ -22,6 +22,7 @@ struct pst_run_options {
     const char *run_dir; /* it exists, and the caller has locked it */
     const char *resume;  /* checkpoint file to go on from, or NULL */
     uint64_t start_batch;
+    uint64_t batches; /* the run ends after so many; 0: after its epochs */
     bool trace;
     bool progress; /* a live line on standard error */
     bool debug;    /* a process may stand still for as long as it likes; says how to attach a debugger */

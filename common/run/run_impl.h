@@ -70,7 +70,9 @@ struct pst_supervisor {
     struct pst_mps mps;
     struct pst_run_memory_host hosts[PST_RUN_MEMORY_HOSTS_MAX];
     int nhosts;
-    struct pst_run_block blocks[PST_GRAPH_ROUTES_MAX + 1]; /* [0] is the board, [1 + r] route r */
+    /* [0] is the board, [1 + r] route r, [1 + nroutes + s] what the instances of stage s share (0 bytes:
+     * nothing) */
+    struct pst_run_block blocks[1 + PST_GRAPH_ROUTES_MAX + PST_STAGES_MAX];
     struct pst_run_events *events;
     int nevents;
     uint64_t slot_bytes[PST_GRAPH_ROUTES_MAX], align[PST_GRAPH_ROUTES_MAX];

@@ -50,24 +50,36 @@ void pst_run_show_error(const struct pst_supervisor *sv, const char *name, const
         fprintf(stderr, "  its log: %s\n", proc->log);
 }
 
-/* A number that the stage did not report is '-'. */
-static const char *number(char out[32], const json_t *data, const char *key, int digits)
+/* A number under either key. One that the stage did not report is '-'. */
+static const char *either(char out[32], const json_t *data, const char *key, const char *other, int digits)
 {
-    const json_t *value = json_object_get(data, key);
+    const json_t *value = json_object_get(data, json_object_get(data, key) ? key : other);
     (void)snprintf(out, 32, "-");
     if (json_is_number(value))
         (void)snprintf(out, 32, "%.*f", digits, json_number_value(value));
     return out;
 }
 
+static const char *number(char out[32], const json_t *data, const char *key, int digits)
+{
+    return either(out, data, key, key, digits);
+}
+
 void pst_run_show_epoch(const struct pst_supervisor *sv, const json_t *data)
 {
     char epoch[32], loss[32], train[32], val[32], seconds[32], rate[32];
     pst_run_clear_line(sv);
+    if (json_object_get(data, "edges_per_second")) { /* of embeddings, which have no accuracy */
+        fprintf(stderr, "epoch %3s  loss %s  val MRR %s  %s s  %s edges/s\n", number(epoch, data, "epoch", 0),
+                number(loss, data, "loss", 4), number(val, data, "val_mrr", 4),
+                number(seconds, data, "seconds", 2), number(rate, data, "edges_per_second", 0));
+        return;
+    }
     fprintf(stderr, "epoch %3s  loss %s  train %s  val %s  %s s  %s seeds/s\n",
             number(epoch, data, "epoch", 0), number(loss, data, "loss", 4),
-            number(train, data, "train_accuracy", 4), number(val, data, "val_accuracy", 4),
-            number(seconds, data, "seconds", 2), number(rate, data, "seeds_per_second", 0));
+            either(train, data, "train_accuracy", "train_micro_f1", 4),
+            either(val, data, "val_accuracy", "val_micro_f1", 4), number(seconds, data, "seconds", 2),
+            number(rate, data, "seeds_per_second", 0));
 }
 
 void pst_run_show_debug(const struct pst_supervisor *sv)

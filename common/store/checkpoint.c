@@ -378,14 +378,30 @@ pst_rc pst_checkpoint_real(const struct pst_checkpoint *ck, const char *key, dou
     return PST_OK;
 }
 
+static pst_rc find(const struct pst_checkpoint *ck, const char *name, struct pst_tensor *out, uint64_t *begin,
+                   uint64_t *end)
+{
+    const json_t *entry = json_object_get(ck->header, name);
+    if (!entry)
+        return pst_fail(PST_E_FORMAT, "%s has no tensor \"%s\"", ck->path, name);
+    return parse_tensor(ck, name, entry, out, begin, end);
+}
+
+pst_rc pst_checkpoint_find(const struct pst_checkpoint *ck, const char *name, struct pst_tensor *out,
+                           uint64_t *at)
+{
+    uint64_t begin = 0, end = 0;
+    *out = (struct pst_tensor){0};
+    const pst_rc rc = find(ck, name, out, &begin, &end);
+    *at = ck->data_at + begin;
+    return rc;
+}
+
 pst_rc pst_checkpoint_read(const struct pst_checkpoint *ck, const struct pst_tensor *like, void *out)
 {
-    const json_t *entry = json_object_get(ck->header, like->name);
     struct pst_tensor t;
     uint64_t begin = 0, end = 0;
-    if (!entry)
-        return pst_fail(PST_E_FORMAT, "%s has no tensor \"%s\"", ck->path, like->name);
-    const pst_rc rc = parse_tensor(ck, like->name, entry, &t, &begin, &end);
+    const pst_rc rc = find(ck, like->name, &t, &begin, &end);
     if (rc != PST_OK)
         return rc;
     if (t.dtype != like->dtype || t.rank != like->rank || t.shape[0] != like->shape[0] ||

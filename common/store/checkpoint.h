@@ -54,6 +54,11 @@ PST_API PST_MUST_USE pst_rc pst_checkpoint_u64(const struct pst_checkpoint *ck, 
 PST_API PST_MUST_USE pst_rc pst_checkpoint_real(const struct pst_checkpoint *ck, const char *key,
                                                 double *out);
 
+/* Finds a tensor by name: its dtype and shape (data stays NULL), and the byte of the file where it begins,
+ * for those who map the file. */
+PST_API PST_MUST_USE pst_rc pst_checkpoint_find(const struct pst_checkpoint *ck, const char *name,
+                                                struct pst_tensor *out, uint64_t *at);
+
 /* Reads the tensor of this name, which must have this dtype and shape, to out. */
 PST_API PST_MUST_USE pst_rc pst_checkpoint_read(const struct pst_checkpoint *ck,
                                                 const struct pst_tensor *like, void *out);

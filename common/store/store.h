@@ -111,6 +111,12 @@ PST_API void pst_dataset_close(struct pst_dataset *ds);
 PST_API PST_MUST_USE pst_rc pst_dataset_choose_split(struct pst_dataset *ds, const char *text, int *part);
 PST_API const char *pst_dataset_part_name(int part); /* "train" */
 
+/* The edges of a part that embeddings are trained or tested on: triples (n, 3), or else pairs (n, 2), of
+ * which the first column is the source and the last one the destination. *relations, which may be NULL, gets
+ * the number of relations; pairs have one. PST_E_ARG: there are none. */
+PST_API PST_MUST_USE pst_rc pst_dataset_edges(const struct pst_dataset *ds, int part,
+                                              const struct pst_array **edges, int64_t *relations);
+
 /* Checks the arrays whose size is proportional to the vertices: indptr is monotone, labels are in range,
  * splits are in range and disjoint. It does not read edges or features. The error text lists all problems. */
 PST_API PST_MUST_USE pst_rc pst_dataset_check(const struct pst_dataset *ds);

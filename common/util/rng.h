@@ -33,7 +33,12 @@ enum pst_rng_use {
     PST_RNG_SAMPLE = 1,  /* index: hop */
     PST_RNG_DROPOUT = 2, /* index: layer */
     PST_RNG_SHUFFLE = 3,
-    PST_RNG_INIT = 4, /* index: tensor */
+    PST_RNG_INIT = 4,      /* index: tensor */
+    PST_RNG_ATTENTION = 5, /* index: layer */
+    PST_RNG_NEGATIVE = 6,  /* index: twice the chunk, plus the side */
+    PST_RNG_PARTITION = 7, /* index 0: item: round of the permutation; 1: of an epoch's partitions */
+    PST_RNG_RANK =
+        8, /* candidates of sampled ranks; batch: first edge; index: twice the part, plus the side */
 };
 
 /* The key of a stream: everything that is constant over a kernel call, hashed to 96 bits. */

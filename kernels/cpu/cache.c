@@ -14,11 +14,28 @@ struct pst_cache {
     int64_t n;
     uint64_t span; /* only lower vertices can be cached; set with rows or identity */
     bool identity; /* row v is the row of vertex v */
-    int32_t *rows; /* the row of each of `span` vertices, -1: not cached; NULL: look in places */
+    /* One table or none, at the next cache line. Instances map the memory at addresses of their own, so there
+     * is no pointer. */
+    bool has_rows; /* int32_t: the row of each of `span` vertices, -1: not cached */
+    bool has_places;
     uint64_t mask;
     int shift; /* 64 - log2(places) */
-    struct place *places;
 };
+
+static void *table(const struct pst_cache *cache)
+{
+    return (void *)pst_align_up((uint64_t)(uintptr_t)(cache + 1), PST_CACHE_LINE);
+}
+
+static struct place *places(const struct pst_cache *cache)
+{
+    return table(cache);
+}
+
+static int32_t *rows(const struct pst_cache *cache)
+{
+    return table(cache);
+}
 
 static int places_log2(int64_t n)
 {
@@ -44,7 +61,7 @@ static uint64_t home(const struct pst_cache *cache, int64_t vertex)
 static struct place *find(const struct pst_cache *cache, int64_t vertex)
 {
     for (uint64_t at = home(cache, vertex);; at++) {
-        struct place *place = &cache->places[at & cache->mask];
+        struct place *place = &places(cache)[at & cache->mask];
         if ((place->vertex == vertex) | (place->vertex < 0))
             return place;
     }
@@ -53,7 +70,7 @@ static struct place *find(const struct pst_cache *cache, int64_t vertex)
 static void fill_places(struct pst_cache *cache, const int64_t *vertices)
 {
     for (uint64_t i = 0; i <= cache->mask; i++)
-        cache->places[i] = (struct place){-1, -1};
+        places(cache)[i] = (struct place){-1, -1};
     for (int64_t row = 0; row < cache->n; row++) {
         struct place *place = find(cache, vertices[row]);
         if (place->vertex < 0)
@@ -64,9 +81,9 @@ static void fill_places(struct pst_cache *cache, const int64_t *vertices)
 static void fill_rows(struct pst_cache *cache, const int64_t *vertices)
 {
     for (uint64_t v = 0; v < cache->span; v++)
-        cache->rows[v] = -1;
+        rows(cache)[v] = -1;
     for (int64_t row = cache->n - 1; row >= 0; row--)
-        cache->rows[vertices[row]] = (int32_t)row;
+        rows(cache)[vertices[row]] = (int32_t)row;
 }
 
 struct pst_cache *pst_k_cache_init(void *memory, const int64_t *vertices, int64_t n)
@@ -81,14 +98,13 @@ struct pst_cache *pst_k_cache_init(void *memory, const int64_t *vertices, int64_
         cache->identity = cache->identity && vertices[row] == row;
         cache->span = (uint64_t)pst_max_i64((int64_t)cache->span, vertices[row] + 1);
     }
-    void *table = (void *)pst_align_up((uint64_t)(uintptr_t)(cache + 1), PST_CACHE_LINE);
     if (cache->identity)
         return cache;
     if (cache->span <= (sizeof(struct place) << log2) / sizeof(int32_t)) {
-        cache->rows = table;
+        cache->has_rows = true;
         fill_rows(cache, vertices);
     } else {
-        cache->places = table;
+        cache->has_places = true;
         fill_places(cache, vertices);
     }
     return cache;
@@ -96,19 +112,19 @@ struct pst_cache *pst_k_cache_init(void *memory, const int64_t *vertices, int64_
 
 static void fetch(const struct pst_cache *cache, int64_t vertex)
 {
-    if (cache->places)
-        __builtin_prefetch(&cache->places[home(cache, vertex)]);
-    else if (cache->rows && (uint64_t)vertex < cache->span)
-        __builtin_prefetch(&cache->rows[vertex]);
+    if (cache->has_places)
+        __builtin_prefetch(&places(cache)[home(cache, vertex)]);
+    else if (cache->has_rows && (uint64_t)vertex < cache->span)
+        __builtin_prefetch(&rows(cache)[vertex]);
 }
 
 static int64_t row_of(const struct pst_cache *cache, int64_t vertex)
 {
-    if (cache->places)
+    if (cache->has_places)
         return find(cache, vertex)->row;
     if ((uint64_t)vertex >= cache->span)
         return -1;
-    return cache->rows ? cache->rows[vertex] : vertex;
+    return cache->has_rows ? rows(cache)[vertex] : vertex;
 }
 
 /* Whether an id hits is unpredictable, so both outputs are written, and only one of the counts moves. */

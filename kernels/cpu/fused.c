@@ -1,8 +1,7 @@
-/* fused.c: operations on activations, row by row: bias, ReLU and dropout in one pass, its gradient, sums,
- * and widening of 16-bit rows. */
-#include "kernels/kernels.h"
+/* fused.c: operations on activations, row by row: bias, ReLU and dropout in one pass, its gradient, ELU in
+ * place of ReLU, sums, and widening of 16-bit rows. */
 #include "common/util/rng.h"
-#include "kernels/cpu/clones.h"
+#include "kernels/cpu/exp.h"
 
 #include <string.h>
 
@@ -196,6 +195,61 @@ void pst_k_bias_relu_dropout_grad(struct pst_queue *q, pst_real *grad, int64_t l
 #endif
     backward(grad, ld_grad, y, ld_y, vertices, n, dim, relu, &mask, grad_bias);
 }
+
+/* ---- ELU ----------------------------------------------------------------------------------------- */
+
+/* A NaN stays a NaN. */
+PST_CPU_CLONES static void elu_forward(pst_real *x, int64_t ld, const pst_real *restrict bias, int64_t n,
+                                       int64_t dim)
+{
+    for (int64_t i = 0; i < n; i++) {
+        pst_real *restrict row = x + i * ld;
+        for (int64_t j = 0; bias && j < dim; j++)
+            row[j] += bias[j];
+        for (int64_t j = 0; j < dim; j++)
+            row[j] = row[j] > 0 ? row[j] : PST_CPU_EXPM1(row[j] > 0 ? 0 : row[j]);
+    }
+}
+
+void pst_k_bias_elu_dropout(struct pst_queue *q, pst_real *x, int64_t ld, const pst_real *bias,
+                            const int64_t *vertices, int64_t n, int64_t dim, const struct pst_dropout *drop)
+{
+    assert(q == NULL && n >= 0 && dim >= 0 && ld >= dim);
+    elu_forward(x, ld, bias, n, dim);
+    pst_k_bias_relu_dropout(q, x, ld, NULL, vertices, n, dim, false, drop);
+}
+
+/* The slope of ELU at x is 1, or exp(x) = elu(x) + 1 if x is not positive. kept: the share that dropout
+ * keeps; y was divided by it. */
+PST_CPU_CLONES static void elu_backward(pst_real *grad, int64_t ld, const pst_real *y, int64_t ld_y,
+                                        int64_t n, int64_t dim, pst_real kept, pst_real *grad_bias)
+{
+    for (int64_t at = 0; at < dim; at += PANEL) {
+        const int64_t width = pst_min_i64(PANEL, dim - at);
+        double sum[PANEL] = {0};
+        for (int64_t i = 0; i < n; i++) {
+            pst_real *restrict to = grad + i * ld + at;
+            const pst_real *restrict from = y + i * ld_y + at;
+            for (int64_t j = 0; j < width; j++) {
+                to[j] *= from[j] > 0 ? 1 : from[j] * kept + 1;
+                sum[j] += (double)to[j];
+            }
+        }
+        for (int64_t j = 0; grad_bias && j < width; j++)
+            grad_bias[at + j] += (pst_real)sum[j];
+    }
+}
+
+void pst_k_bias_elu_dropout_grad(struct pst_queue *q, pst_real *grad, int64_t ld_grad, const pst_real *y,
+                                 int64_t ld_y, const int64_t *vertices, int64_t n, int64_t dim,
+                                 const struct pst_dropout *drop, pst_real *grad_bias)
+{
+    assert(q == NULL && n >= 0 && dim >= 0 && ld_grad >= dim && ld_y >= dim);
+    pst_k_bias_relu_dropout_grad(q, grad, ld_grad, NULL, 0, vertices, n, dim, false, drop, NULL);
+    elu_backward(grad, ld_grad, y, ld_y, n, dim, (pst_real)(1 - pst_dropout_share(drop->rate)), grad_bias);
+}
+
+/* ---- sums and 16-bit rows ------------------------------------------------------------------------ */
 
 PST_CPU_CLONES static void add(pst_real *x, int64_t ld, const pst_real *y, int64_t ld_y, int64_t n,
                                int64_t dim)

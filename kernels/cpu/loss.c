@@ -1,48 +1,11 @@
-/* loss.c: softmax cross-entropy. A row is worked on in lanes of 16 columns, so each sum has the same order
- * on all instruction sets. */
-#include "kernels/kernels.h"
-#include "kernels/cpu/clones.h"
-
-#include <math.h>
-#include <string.h>
+/* loss.c: cross-entropy: softmax over one label a vertex, sigmoids over several. A row is worked on in lanes
+ * of 16 columns, so each sum has the same order on all instruction sets. */
+#include "kernels/cpu/exp.h"
 
 enum {
     COLUMNS = 16,
     KEPT = 256, /* columns whose exponentials are kept for the gradient */
 };
-
-/* exp(x) for x <= 0, within 2 units in the last place: 2^n * exp(r), |r| <= ln 2 / 2, with exp(r) by its
- * Taylor polynomial. An x whose result would be below the smallest normal number counts as -87, which
- * changes no sum. A NaN stays a NaN. */
-PST_CPU_INLINE float exp_f32(float x)
-{
-    const float shift =
-        12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits */
-    const float y = x < -87.0f ? -87.0f : x;
-    const float shifted = y * 1.44269504f + shift, n = shifted - shift;
-    const float r =
-        (y - n * 0.693359375f) - n * -2.12194440e-4f; /* ln 2 in two parts: the first product is exact */
-    float p = 1.0f / 5040;
-    p = p * r + 1.0f / 720;
-    p = p * r + 1.0f / 120;
-    p = p * r + 1.0f / 24;
-    p = p * r + 1.0f / 6;
-    p = p * r + 0.5f;
-    p = p * (r * r) + r;
-    uint32_t bits;
-    memcpy(&bits, &shifted, sizeof bits);
-    bits = (bits + 127) << 23;
-    float scale;
-    memcpy(&scale, &bits, sizeof scale);
-    return (1.0f + p) * scale;
-}
-
-PST_CPU_INLINE double exp_f64(double x)
-{
-    return exp(x);
-}
-
-#define EXP(x) _Generic((x), float : exp_f32, double : exp_f64)(x)
 
 /* The largest logit. NaN if the first one is NaN. */
 PST_CPU_INLINE pst_real largest_of(const pst_real *restrict row, int64_t classes)
@@ -77,7 +40,7 @@ PST_CPU_INLINE double exponentials(const pst_real *restrict row, int64_t n, pst_
 {
     double sum[COLUMNS] = {0};
     for (int64_t c = 0; c < n; c++)
-        kept[c] = EXP(row[c] - largest);
+        kept[c] = PST_CPU_EXP(row[c] - largest);
     int64_t c = 0;
     for (; c + COLUMNS <= n; c += COLUMNS)
         for (int i = 0; i < COLUMNS; i++)
@@ -138,4 +101,92 @@ void pst_k_softmax_xent(struct pst_queue *q, const pst_real *logits, int64_t ld,
         *correct += r.correct;
         ++*counted;
     }
+}
+
+/* ---- several labels a vertex --------------------------------------------------------------------- */
+
+/* The losses of n <= KEPT columns: max(x, 0) - x * label + log(1 + t) each, with t = exp(-|x|). The
+ * logarithms are taken at once, of the product, which is at most 2^KEPT. A NaN logit makes the sum NaN. */
+PST_CPU_INLINE double sigmoid_losses(const pst_real *restrict x, const uint8_t *restrict label, int64_t n,
+                                     pst_real *restrict t)
+{
+    double product[COLUMNS], sum[COLUMNS] = {0};
+    for (int i = 0; i < COLUMNS; i++)
+        product[i] = 1;
+    for (int64_t c = 0; c < n; c++)
+        t[c] = PST_CPU_EXP(x[c] > 0 ? -x[c] : x[c]);
+    for (int64_t c = 0; c < n; c += COLUMNS)
+        for (int i = 0; i < COLUMNS && c + i < n; i++) {
+            const bool counts = label[c + i] != PST_LABEL_IGNORED;
+            const pst_real rest = (x[c + i] < 0 ? 0 : x[c + i]) - (label[c + i] ? x[c + i] : 0);
+            sum[i] += counts ? (double)rest : 0;
+            product[i] *= counts ? 1 + (double)t[c + i] : 1;
+        }
+    for (int half = COLUMNS / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++) {
+            sum[i] += sum[i + half];
+            product[i] *= product[i + half];
+        }
+    return sum[0] + log(product[0]);
+}
+
+/* Adds to the counts. False: there is a label that is neither 0, 1 nor ignored. */
+PST_CPU_INLINE bool count_labels(const pst_real *restrict x, const uint8_t *restrict label, int64_t n,
+                                 int64_t counts[PST_LABEL_COUNTS])
+{
+    int true_positives = 0, false_positives = 0, false_negatives = 0, counted = 0, bad = 0;
+    for (int64_t c = 0; c < n; c++) {
+        true_positives += label[c] == 1 && x[c] > 0;
+        false_positives += label[c] == 0 && x[c] > 0;
+        false_negatives += label[c] == 1 && !(x[c] > 0);
+        counted += label[c] != PST_LABEL_IGNORED;
+        bad += label[c] > 1 && label[c] != PST_LABEL_IGNORED;
+    }
+    counts[PST_LABEL_TRUE_POSITIVES] += true_positives;
+    counts[PST_LABEL_FALSE_POSITIVES] += false_positives;
+    counts[PST_LABEL_FALSE_NEGATIVES] += false_negatives;
+    counts[PST_LABELS_COUNTED] += counted;
+    return bad == 0;
+}
+
+/* The sigmoid is 1 / (1 + t), or t / (1 + t) if x is negative. */
+PST_CPU_INLINE void sigmoid_grads(const pst_real *restrict x, const uint8_t *restrict label,
+                                  const pst_real *restrict t, int64_t n, pst_real share,
+                                  pst_real *restrict grad)
+{
+    for (int64_t c = 0; c < n; c++) {
+        const pst_real sigmoid = (x[c] < 0 ? t[c] : 1) / (1 + t[c]);
+        grad[c] = label[c] == PST_LABEL_IGNORED ? 0 : (sigmoid - (pst_real)label[c]) * share;
+    }
+}
+
+PST_CPU_CLONES static double sigmoid_row(const pst_real *x, const uint8_t *label, int64_t classes,
+                                         pst_real share, pst_real *grad, int64_t counts[PST_LABEL_COUNTS])
+{
+    pst_real t[KEPT];
+    double loss = 0;
+    for (int64_t at = 0; at < classes; at += KEPT) {
+        const int64_t n = pst_min_i64(KEPT, classes - at);
+        const bool good = count_labels(x + at, label + at, n, counts);
+        assert(good);
+        (void)good;
+        loss += sigmoid_losses(x + at, label + at, n, t);
+        if (grad)
+            sigmoid_grads(x + at, label + at, t, n, share, grad + at);
+    }
+    return loss;
+}
+
+void pst_k_sigmoid_xent(struct pst_queue *q, const pst_real *logits, int64_t ld, const uint8_t *labels,
+                        int64_t ld_labels, int64_t n, int64_t classes, double normaliser, pst_real *grad,
+                        int64_t ld_grad, double *loss, int64_t *counts)
+{
+    assert(q == NULL && n >= 0 && classes > 0 && ld >= classes && ld_labels >= classes && normaliser > 0);
+    assert(grad == NULL || ld_grad >= classes);
+    (void)q;
+    const pst_real share = (pst_real)(1 / normaliser);
+    for (int64_t i = 0; i < n; i++)
+        *loss += sigmoid_row(logits + i * ld, labels + i * ld_labels, classes, share,
+                             grad ? grad + i * ld_grad : NULL, counts) /
+                 normaliser;
 }

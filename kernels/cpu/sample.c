@@ -1,9 +1,9 @@
-/* sample.c: uniform in-neighbour sampling. Without replacement it is Floyd's algorithm (Bentley & Floyd,
- * "A sample of brilliance", CACM 30(9), 1987): it makes exactly `fanout` draws whatever the degree, and
- * draw s needs only its own random number and the draws before it. So one lane of a vector, or one warp,
- * can do a vertex. Vertices with small fanouts are done in groups, one in each vector lane: all random
- * numbers of a group come at once, and no branch depends on a degree. Other vertices are done one by one,
- * with the same result. */
+/* sample.c: uniform in-neighbour sampling, of ids or of positions in lists. Without replacement it is Floyd's
+ * algorithm (Bentley & Floyd, "A sample of brilliance", CACM 30(9), 1987): it makes exactly `fanout` draws
+ * whatever the degree, and draw s needs only its own random number and the draws before it. So one lane of a
+ * vector, or one warp, can do a vertex. Vertices with small fanouts are done in groups, one in each vector
+ * lane: all random numbers of a group come at once, and no branch depends on a degree. Other vertices are
+ * done one by one, with the same result. */
 #include "kernels/kernels.h"
 #include "common/util/rng.h"
 #include "kernels/cpu/clones.h"
@@ -94,6 +94,29 @@ static bool known(const struct pst_csc *graph, int64_t vertex)
     return vertex >= 0 && vertex < graph->vertices;
 }
 
+/* Writes the positions of the chosen edges in a list of `degree` edges. Returns how many, or an error. */
+static int64_t pick_positions(const struct pst_rng_stream *stream, int64_t vertex, int64_t degree, int fanout,
+                              bool replace, int64_t *pos, int64_t room)
+{
+    const bool all = fanout < 0 || (!replace && degree <= fanout);
+    const int64_t taken = degree == 0 ? 0 : all ? degree : fanout;
+    if (taken > room)
+        return PST_E_LIMIT;
+    if (taken == 0)
+        return 0;
+    if (all) {
+        for (int64_t s = 0; s < taken; s++)
+            pos[s] = s;
+    } else if (replace) {
+        draw_repeats(stream, vertex, degree, fanout, pos);
+    } else if (fanout <= SCAN_MAX) {
+        draw_few(stream, vertex, degree, fanout, pos);
+    } else {
+        draw_many(stream, vertex, degree, fanout, pos);
+    }
+    return taken;
+}
+
 /* Writes the neighbours of one vertex to out. Returns how many, or an error. */
 static int64_t sample_vertex(const struct pst_csc *graph, const struct pst_rng_stream *stream, int64_t vertex,
                              int fanout, bool replace, int64_t *out, int64_t room)
@@ -103,23 +126,7 @@ static int64_t sample_vertex(const struct pst_csc *graph, const struct pst_rng_s
     const int64_t begin = graph->indptr[vertex], end = graph->indptr[vertex + 1];
     if (begin < 0 || begin > end || end > graph->edges)
         return PST_E_FORMAT;
-    const int64_t degree = end - begin;
-    const bool all = fanout < 0 || (!replace && degree <= fanout);
-    const int64_t taken = degree == 0 ? 0 : all ? degree : fanout;
-    if (taken > room)
-        return PST_E_LIMIT;
-    if (taken == 0)
-        return 0;
-    if (all) {
-        for (int64_t s = 0; s < taken; s++)
-            out[s] = s;
-    } else if (replace) {
-        draw_repeats(stream, vertex, degree, fanout, out);
-    } else if (fanout <= SCAN_MAX) {
-        draw_few(stream, vertex, degree, fanout, out);
-    } else {
-        draw_many(stream, vertex, degree, fanout, out);
-    }
+    const int64_t taken = pick_positions(stream, vertex, end - begin, fanout, replace, out, room);
     for (int64_t s = 0; s < taken; s++) {
         out[s] = neighbour(graph, begin + out[s]);
         if (out[s] < 0 || out[s] >= graph->vertices)
@@ -140,6 +147,26 @@ struct group {
     uint32_t pick[SCAN_MAX][LANES]; /* the chosen edges of each lane, counted from its begin */
 };
 
+static inline void set_lane(struct group *g, int i, int64_t vertex, int64_t begin, uint64_t degree,
+                            int fanout, bool replace)
+{
+    const bool drawn = replace ? degree > 0 : degree > (uint64_t)fanout;
+    g->low[i] = (uint32_t)vertex;
+    g->high[i] = (uint32_t)((uint64_t)vertex >> 32);
+    g->begin[i] = begin;
+    g->degree[i] = (uint32_t)degree;
+    g->taken[i] = drawn ? (uint32_t)fanout : (uint32_t)degree;
+    g->total += g->taken[i];
+}
+
+static void clear_lanes(struct group *g)
+{
+    for (int i = g->n; i < LANES; i++) {
+        g->low[i] = g->high[i] = g->degree[i] = g->taken[i] = 0;
+        g->begin[i] = 0;
+    }
+}
+
 /* Reads where each lane's neighbours are. PST_E_FORMAT: a vertex or its offsets are out of range. */
 static pst_rc read_rows(const struct pst_csc *graph, const int64_t *vertices, int64_t ahead, int fanout,
                         bool replace, struct group *g)
@@ -157,18 +184,26 @@ static pst_rc read_rows(const struct pst_csc *graph, const int64_t *vertices, in
         const uint64_t degree = (uint64_t)end - (uint64_t)begin;
         bad |= (uint64_t)(begin < 0) | (uint64_t)(begin > end) | (uint64_t)(end > graph->edges);
         wide |= degree >> 32;
-        const bool drawn = replace ? degree > 0 : degree > (uint64_t)fanout;
-        g->low[i] = (uint32_t)vertex;
-        g->high[i] = (uint32_t)((uint64_t)vertex >> 32);
-        g->begin[i] = begin;
-        g->degree[i] = (uint32_t)degree;
-        g->taken[i] = drawn ? (uint32_t)fanout : (uint32_t)degree;
-        g->total += g->taken[i];
+        set_lane(g, i, vertex, begin, degree, fanout, replace);
     }
-    for (int i = g->n; i < LANES; i++) {
-        g->low[i] = g->high[i] = g->degree[i] = g->taken[i] = 0;
-        g->begin[i] = 0;
+    clear_lanes(g);
+    g->wide = wide != 0;
+    return bad != 0 ? PST_E_FORMAT : PST_OK;
+}
+
+/* The same for lists whose degrees are known and whose edges are counted from 0. */
+static pst_rc read_degrees(const int64_t *vertices, const int64_t *degrees, int fanout, bool replace,
+                           struct group *g)
+{
+    g->total = 0;
+    uint64_t bad = 0, wide = 0;
+    for (int i = 0; i < g->n; i++) {
+        const uint64_t degree = (uint64_t)degrees[i];
+        bad |= degree >> 63;
+        wide |= degree >> 32;
+        set_lane(g, i, vertices[i], 0, degree, fanout, replace);
     }
+    clear_lanes(g);
     g->wide = wide != 0;
     return bad != 0 ? PST_E_FORMAT : PST_OK;
 }
@@ -276,10 +311,24 @@ static pst_rc write_group(const struct pst_csc *graph, const struct group *g, in
     return bad != 0 ? PST_E_FORMAT : PST_OK;
 }
 
+/* Writes the positions of the chosen edges in each lane's list. */
+static void write_positions(const struct group *g, int fanout, int32_t *indptr, int64_t used, int64_t *out)
+{
+    int64_t at = used;
+    for (int i = 0; i < g->n; i++) {
+        for (int s = 0; s < fanout; s++)
+            out[at + s] = g->pick[s][i];
+        at += g->taken[i];
+        indptr[i + 1] = (int32_t)at;
+    }
+}
+
 /* ---- all of them --------------------------------------------------------------------------------- */
 
 struct sampling {
     const struct pst_csc *graph;
+    const int64_t
+        *degrees; /* of the vertices: positions in their lists are wanted; NULL: ids of neighbours */
     struct pst_rng_stream stream;
     int fanout;
     bool replace;
@@ -287,12 +336,22 @@ struct sampling {
     int64_t *out, limit;
 };
 
+static int64_t one(const struct sampling *s, const int64_t *vertices, int64_t i, int64_t used)
+{
+    if (s->degrees == NULL)
+        return sample_vertex(s->graph, &s->stream, vertices[i], s->fanout, s->replace, s->out + used,
+                             s->limit - used);
+    if (s->degrees[i] < 0)
+        return PST_E_FORMAT;
+    return pick_positions(&s->stream, vertices[i], s->degrees[i], s->fanout, s->replace, s->out + used,
+                          s->limit - used);
+}
+
 static pst_rc one_by_one(const struct sampling *s, const int64_t *vertices, int64_t first, int64_t n,
                          int64_t *used)
 {
     for (int64_t i = first; i < first + n; i++) {
-        const int64_t got = sample_vertex(s->graph, &s->stream, vertices[i], s->fanout, s->replace,
-                                          s->out + *used, s->limit - *used);
+        const int64_t got = one(s, vertices, i, *used);
         if (got < 0)
             return (pst_rc)got;
         *used += got;
@@ -301,26 +360,47 @@ static pst_rc one_by_one(const struct sampling *s, const int64_t *vertices, int6
     return PST_OK;
 }
 
+static pst_rc read_group(const struct sampling *s, const int64_t *vertices, int64_t i, int64_t n,
+                         struct group *g)
+{
+    g->n = (int)pst_min_i64(LANES, n - i);
+    return s->degrees != NULL
+               ? read_degrees(vertices + i, s->degrees + i, s->fanout, s->replace, g)
+               : read_rows(s->graph, vertices + i, n - i - AHEAD_ROW, s->fanout, s->replace, g);
+}
+
 static pst_rc by_groups(const struct sampling *s, const int64_t *vertices, int64_t n, int64_t *used)
 {
     struct group g;
     for (int64_t i = 0; i < n; i += LANES) {
-        g.n = (int)pst_min_i64(LANES, n - i);
-        pst_rc rc = read_rows(s->graph, vertices + i, n - i - AHEAD_ROW, s->fanout, s->replace, &g);
+        pst_rc rc = read_group(s, vertices, i, n, &g);
         if (rc != PST_OK)
             return rc;
         if (g.wide || *used + g.total + s->fanout > s->limit) {
             rc = one_by_one(s, vertices, i, g.n, used);
         } else {
             draw_group(&s->stream, s->fanout, s->replace, &g);
-            fetch_group(s->graph, &g, s->fanout);
-            rc = write_group(s->graph, &g, s->fanout, s->indptr + i, *used, s->out);
+            if (s->degrees != NULL) {
+                write_positions(&g, s->fanout, s->indptr + i, *used, s->out);
+            } else {
+                fetch_group(s->graph, &g, s->fanout);
+                rc = write_group(s->graph, &g, s->fanout, s->indptr + i, *used, s->out);
+            }
             *used += g.total;
         }
         if (rc != PST_OK)
             return rc;
     }
     return PST_OK;
+}
+
+static pst_rc run(const struct sampling *s, const int64_t *vertices, int64_t n, bool grouped)
+{
+    int64_t used = 0;
+    s->indptr[0] = 0;
+    if (s->fanout < 1 || s->fanout > SCAN_MAX || !grouped)
+        return one_by_one(s, vertices, 0, n, &used);
+    return by_groups(s, vertices, n, &used);
 }
 
 pst_rc pst_k_sample(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
@@ -339,9 +419,27 @@ pst_rc pst_k_sample(struct pst_queue *q, const struct pst_csc *graph, const stru
         .indptr = indptr,
         .out = out,
         .limit = pst_min_i64(capacity, INT32_MAX)};
-    int64_t used = 0;
-    indptr[0] = 0;
-    if (fanout < 1 || fanout > SCAN_MAX || graph->edges == 0)
-        return one_by_one(&s, vertices, 0, n, &used);
-    return by_groups(&s, vertices, n, &used);
+    return run(&s, vertices, n, graph->edges > 0);
+}
+
+pst_rc pst_k_pick(struct pst_queue *q, const struct pst_sample_key *key, const int64_t *vertices,
+                  const int64_t *degrees, int64_t n, int fanout, bool replace, int32_t *indptr,
+                  int64_t *positions, int64_t capacity)
+{
+    assert(q == NULL && n >= 0 && capacity >= 0 && (degrees != NULL || n == 0));
+    assert(fanout >= -1 && fanout <= PST_FANOUT_MAX);
+    (void)q;
+    if (n == 0) {
+        indptr[0] = 0;
+        return PST_OK;
+    }
+    const struct sampling s = {
+        .degrees = degrees,
+        .stream = pst_rng_stream_of(PST_RNG_SAMPLE, key->seed, key->epoch, key->batch, key->hop),
+        .fanout = fanout,
+        .replace = replace,
+        .indptr = indptr,
+        .out = positions,
+        .limit = pst_min_i64(capacity, INT32_MAX)};
+    return run(&s, vertices, n, true);
 }

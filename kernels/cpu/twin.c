@@ -49,6 +49,19 @@ void pst_kn_gather(struct pst_queue *q, const void *src, uint64_t src_stride, co
     pst_k_gather(q, src, src_stride, src_row, dst, dst_stride, dst_pos, value_of(n), row_bytes);
 }
 
+pst_rc pst_kn_degrees(struct pst_queue *q, const struct pst_csc *graph, const int64_t *vertices,
+                      struct pst_twin_n n, int64_t *degree)
+{
+    return pst_k_degrees(q, graph, vertices, value_of(n), degree);
+}
+
+void pst_kn_gcn_weights(struct pst_queue *q, const int32_t *indptr, const int32_t *indices,
+                        struct pst_twin_n dsts, const int64_t *degree, pst_real *weight,
+                        pst_real *self_weight)
+{
+    pst_k_gcn_weights(q, indptr, indices, value_of(dsts), degree, weight, self_weight);
+}
+
 void pst_kn_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
                       int64_t edges, int64_t sources, const pst_real *grad_out, int64_t ld_out,
                       pst_real *grad_in, int64_t ld_in, int64_t dim)

@@ -2,42 +2,12 @@
  * on the CPU. Each lane has its own columns: 16 bytes if the addresses allow it, and it loads the rows of
  * four edges at once.
  *
- * For the gradient, edges are sorted by source (stable, so that the edges of a source stay in order), and
- * a warp adds up what each source gets. There are no atomics, so the sum is the same every time. */
-#include "kernels/cuda/queue.cuh"
-
-#include <cub/cub.cuh>
+ * For the gradient, edges are sorted by source, and a warp adds up what each source gets (edges.cuh). */
+#include "kernels/cuda/edges.cuh"
 
 namespace
 {
-enum {
-    AT_ONCE = 4,
-    SPAN = 8
-}; /* edges loaded before the first is added; sorted edges that a warp looks at */
-
-template <int W> struct columns { /* W numbers side by side */
-    float at[W];
-};
-
-template <int W> __device__ __forceinline__ columns<W> load(const float *from)
-{
-    columns<W> c;
-    if (W == 4) {
-        const float4 v = *reinterpret_cast<const float4 *>(from);
-        c.at[0] = v.x, c.at[W > 1] = v.y, c.at[W > 2 ? 2 : 0] = v.z, c.at[W > 3 ? 3 : 0] = v.w;
-    }
-    if (W == 1)
-        c.at[0] = *from;
-    return c;
-}
-
-template <int W> __device__ __forceinline__ void store(float *to, const columns<W> &c)
-{
-    if (W == 4)
-        *reinterpret_cast<float4 *>(to) = {c.at[0], c.at[W > 1], c.at[W > 2 ? 2 : 0], c.at[W > 3 ? 3 : 0]};
-    if (W == 1)
-        *to = c.at[0];
-}
+enum { AT_ONCE = 4 }; /* edges loaded before the first is added */
 
 template <class P, class I> struct means {
     const P *indptr;
@@ -91,12 +61,12 @@ template <class P, class I> __device__ __forceinline__ int64_t source_of(const m
 }
 
 template <int W, class P, class I>
-__device__ __forceinline__ columns<W> sum_of(const means<P, I> &s, const stretch &r, columns<W> sum,
-                                             int64_t column)
+__device__ __forceinline__ pst_cu_vec<W> sum_of(const means<P, I> &s, const stretch &r, pst_cu_vec<W> sum,
+                                                int64_t column)
 {
     bool bad = false;
     for (int64_t e = r.begin; e < r.end; e += AT_ONCE) {
-        columns<W> row[AT_ONCE];
+        pst_cu_vec<W> row[AT_ONCE];
         int64_t source[AT_ONCE];
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++) {
@@ -106,7 +76,7 @@ __device__ __forceinline__ columns<W> sum_of(const means<P, I> &s, const stretch
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++)
             if (source[k] >= 0)
-                row[k] = load<W>(s.in + source[k] * s.ld_in + column);
+                row[k] = pst_cu_vec_load<W>(s.in + source[k] * s.ld_in + column);
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++)
 #pragma unroll
@@ -130,14 +100,14 @@ __global__ void __launch_bounds__(PST_CU_THREADS, 4) mean(means<P, I> s, int shi
             continue;
         for (int64_t j = (int64_t)lane * W; j < s.dim; j += (int64_t)W << shift) {
             float *out = s.out + d * s.ld_out + j;
-            columns<W> sum = {};
+            pst_cu_vec<W> sum = {};
             if (r.begin > r.first)
-                sum = load<W>(out);
+                sum = pst_cu_vec_load<W>(out);
             sum = sum_of<W>(s, r, sum, j);
 #pragma unroll
             for (int w = 0; s.last && w < W; w++)
                 sum.at[w] *= share;
-            store<W>(out, sum);
+            pst_cu_vec_store<W>(out, sum);
         }
     }
 }
@@ -149,15 +119,9 @@ template <class I> __global__ void __launch_bounds__(PST_CU_THREADS) move_on(mea
         s.cursor[d] = stretch_of(s, d).end;
 }
 
-/* Can rows of both be taken 16 bytes at a time? */
-bool by_fours(const float *a, int64_t ld_a, const float *b, int64_t ld_b, int64_t dim)
-{
-    return ((uintptr_t)a | (uintptr_t)b) % sizeof(float4) == 0 && (ld_a | ld_b | dim) % 4 == 0;
-}
-
 template <class P, class I> void launch_mean(struct pst_queue *q, const means<P, I> &s)
 {
-    const bool fours = by_fours(s.in, s.ld_in, s.out, s.ld_out, s.dim);
+    const bool fours = pst_cu_by_fours(s.in, s.ld_in, s.out, s.ld_out, s.dim);
     const int64_t pieces = fours ? s.dim / 4 : s.dim;
     const int shift = pieces > 16 ? 5 : pieces > 8 ? 4 : 3;
     if (s.dim == 0)
@@ -171,101 +135,29 @@ template <class P, class I> void launch_mean(struct pst_queue *q, const means<P,
 
 /* ---- the gradient -------------------------------------------------------------------------------- */
 
-__global__ void __launch_bounds__(PST_CU_THREADS)
-    put_dsts(const int32_t *indptr, int64_t dsts, int64_t edges, int32_t *dst)
-{
-    const int lane = (int)threadIdx.x % SPAN;
-    for (int64_t d = pst_cu_first() / SPAN; d < dsts; d += pst_cu_step() / SPAN)
-        for (int64_t e = indptr[d] + lane; e < indptr[d + 1] && e < edges; e += SPAN)
-            dst[e] = (int32_t)d;
-}
-
-struct sorted_edges {
+struct mean_share { /* what an edge adds: its destination's gradient over its number of edges */
+    using more = float;
+    pst_cu_sorted sorted;
     const int32_t *indptr;
-    const uint32_t *source; /* ascending */
-    const int32_t *dst;
-    int64_t edges;
     const float *grad_out;
     int64_t ld_out;
-    float *grad_in;
-    int64_t ld_in, dim;
-};
 
-/* Adds up what one source gets; its edges begin at `begin`. The warp looks up 32 of them at once and
- * passes them round. */
-template <int W>
-__device__ void add_source(const sorted_edges &s, int64_t begin, int64_t column, bool in, int lane)
-{
-    const uint32_t source = s.source[begin];
-    float *to = s.grad_in + (int64_t)source * s.ld_in + column;
-    columns<W> sum = {};
-    if (in)
-        sum = load<W>(to);
-    int64_t count = PST_CU_WARP;
-    for (int64_t at = begin; count == PST_CU_WARP; at += PST_CU_WARP) {
-        const int64_t e = at + lane;
-        const bool mine = e < s.edges && s.source[e] == source;
-        const int32_t d = mine ? s.dst[e] : 0;
-        const float share = mine ? 1.0f / (float)(s.indptr[d + 1] - s.indptr[d]) : 0;
-        count = __popc(__ballot_sync(0xFFFFFFFFu, mine));
-#pragma unroll 4
-        for (int t = 0; t < count; t++) {
-            const int64_t row = __shfl_sync(0xFFFFFFFFu, d, t);
-            const float part = __shfl_sync(0xFFFFFFFFu, share, t);
-            if (!in)
-                continue;
-            const columns<W> grad = load<W>(s.grad_out + row * s.ld_out + column);
+    __device__ __forceinline__ pst_cu_edge<float> look(int64_t at) const
+    {
+        const int32_t d = sorted.value[at];
+        return {d, 1.0f / (float)(indptr[d + 1] - indptr[d])};
+    }
+
+    template <int W>
+    __device__ __forceinline__ pst_cu_vec<W> get(pst_cu_edge<float> edge, int64_t column) const
+    {
+        pst_cu_vec<W> part = pst_cu_vec_load<W>(grad_out + edge.dst * ld_out + column);
 #pragma unroll
-            for (int w = 0; w < W; w++)
-                sum.at[w] += grad.at[w] * part;
-        }
+        for (int w = 0; w < W; w++)
+            part.at[w] *= edge.more;
+        return part;
     }
-    if (in)
-        store<W>(to, sum);
-}
-
-/* A warp takes the sources whose first edge is among its SPAN edges. */
-template <int W> __global__ void __launch_bounds__(PST_CU_THREADS, 4) mean_grad(sorted_edges s)
-{
-    const int lane = (int)threadIdx.x % PST_CU_WARP;
-    for (int64_t base = pst_cu_first() / PST_CU_WARP * SPAN; base < s.edges;
-         base += pst_cu_step() / PST_CU_WARP * SPAN) {
-        const int64_t e = base + lane;
-        const bool head = lane < SPAN && e < s.edges && (e == 0 || s.source[e - 1] != s.source[e]);
-        for (unsigned heads = __ballot_sync(0xFFFFFFFFu, head); heads; heads &= heads - 1)
-            for (int64_t j = 0; j < s.dim; j += PST_CU_WARP * W)
-                add_source<W>(s, base + __ffs((int)heads) - 1, j + lane * W, j + lane * W < s.dim, lane);
-    }
-}
-
-int bits_of(int64_t sources)
-{
-    int bits = 1;
-    while (bits < 32 && (int64_t)1 << bits < sources)
-        bits++;
-    return bits;
-}
-
-/* edges may be fewer than the scratch memory has room for. */
-bool sort_edges(struct pst_queue *q, const int32_t *indices, int64_t dsts, int64_t sources, sorted_edges *s)
-{
-    const size_t bytes = (size_t)s->edges * sizeof(int32_t);
-    int32_t *dst = static_cast<int32_t *>(pst_cu_scratch(q, bytes)),
-            *dst_out = static_cast<int32_t *>(pst_cu_scratch(q, bytes));
-    uint32_t *source_out = static_cast<uint32_t *>(pst_cu_scratch(q, bytes));
-    const uint32_t *source = reinterpret_cast<const uint32_t *>(indices);
-    s->source = source_out;
-    s->dst = dst_out;
-    size_t more = 0;
-    if (!pst_cu_checked(q, cub::DeviceRadixSort::SortPairs(NULL, more, source, source_out, dst, dst_out,
-                                                           s->edges, 0, bits_of(sources), q->stream)))
-        return false;
-    void *temp = pst_cu_scratch(q, more);
-    pst_cu_on(q, pst_cu_grid(q, dsts, PST_CU_THREADS / SPAN))(put_dsts, s->indptr, dsts, s->edges, dst);
-    return temp &&
-           pst_cu_checked(q, cub::DeviceRadixSort::SortPairs(temp, more, source, source_out, dst, dst_out,
-                                                             s->edges, 0, bits_of(sources), q->stream));
-}
+};
 } // namespace
 
 template <class I>
@@ -318,16 +210,16 @@ void pst_kn_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t 
                       int64_t ld_in, int64_t dim)
 {
     assert(dsts >= 0 && edges >= 0 && dim >= 0 && ld_in >= dim && ld_out >= dim);
-    sorted_edges s = {indptr, NULL, NULL, edges, grad_out, ld_out, grad_in, ld_in, dim};
+    const struct pst_block block = {indptr, indices, dsts, edges, sources};
+    pst_cu_sorted sorted;
     pst_cu_begin(q);
-    if (edges == 0 || dim == 0 || !sort_edges(q, indices, dsts, sources, &s))
+    if (edges == 0 || dim == 0 || !pst_cu_sort_edges(q, &block, PST_CU_EDGE_DST, &sorted))
         return;
-    const struct pst_cu_launch on =
-        pst_cu_on(q, pst_cu_grid(q, (edges + SPAN - 1) / SPAN, PST_CU_THREADS / PST_CU_WARP));
-    if (by_fours(grad_out, ld_out, grad_in, ld_in, dim))
-        on(mean_grad<4>, s);
+    const mean_share f = {sorted, indptr, grad_out, ld_out};
+    if (pst_cu_by_fours(grad_out, ld_out, grad_in, ld_in, dim))
+        pst_cu_scatter<4>(q, sorted, f, grad_in, ld_in, dim);
     else
-        on(mean_grad<1>, s);
+        pst_cu_scatter<1>(q, sorted, f, grad_in, ld_in, dim);
 }
 
 /* Waits for the number of edges. Within a batch, call mean_grad_n (twin.h) instead. */

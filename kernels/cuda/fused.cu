@@ -1,5 +1,5 @@
-/* fused.cu: operations on activations, row by row: bias, ReLU and dropout in one pass, its gradient, sums,
- * and widening of 16-bit rows. */
+/* fused.cu: operations on activations, row by row: bias, ReLU and dropout in one pass, its gradient, ELU in
+ * place of ReLU, sums, and widening of 16-bit rows. */
 #include "kernels/cuda/rows.cuh"
 
 namespace
@@ -89,6 +89,32 @@ struct add_sum {
     }
 };
 
+struct elu_element {
+    float *x;
+    int64_t ld;
+    const float *bias;
+    __device__ int operator()(int64_t i, int64_t j) const
+    {
+        float *at = &x[i * ld + j];
+        const float v = bias ? *at + bias[j] : *at;
+        *at = v > 0 ? v : expm1f(v);
+        return 0;
+    }
+};
+
+struct elu_backward { /* kept: the share that dropout keeps; y was divided by it */
+    float *grad;
+    const float *y;
+    int64_t ld, ld_y;
+    float kept;
+    __device__ struct pst_cu_pair operator()(int64_t i, int64_t j) const
+    {
+        const float out = y[i * ld_y + j], g = grad[i * ld + j] * (out > 0 ? 1 : out * kept + 1);
+        grad[i * ld + j] = g;
+        return {(double)g, 0};
+    }
+};
+
 struct add_element {
     float *x;
     const float *y;
@@ -147,6 +173,28 @@ void pst_k_bias_relu_dropout_grad(struct pst_queue *q, float *grad, int64_t ld_g
     if (grad_bias)
         pst_cu_columns(q, f, add_sum{grad_bias}, n, dim);
     else if (relu)
+        pst_cu_each(q, f, n, dim);
+}
+
+void pst_k_bias_elu_dropout(struct pst_queue *q, float *x, int64_t ld, const float *bias,
+                            const int64_t *vertices, int64_t n, int64_t dim, const struct pst_dropout *drop)
+{
+    assert(n >= 0 && dim >= 0 && ld >= dim);
+    pst_cu_each(q, elu_element{x, ld, bias}, n, dim);
+    pst_k_bias_relu_dropout(q, x, ld, NULL, vertices, n, dim, false, drop);
+}
+
+void pst_k_bias_elu_dropout_grad(struct pst_queue *q, float *grad, int64_t ld_grad, const float *y,
+                                 int64_t ld_y, const int64_t *vertices, int64_t n, int64_t dim,
+                                 const struct pst_dropout *drop, float *grad_bias)
+{
+    assert(n >= 0 && dim >= 0 && ld_grad >= dim && ld_y >= dim);
+    const elu_backward f = {grad, y, ld_grad, ld_y, (float)(1 - pst_dropout_share(drop->rate))};
+    pst_k_bias_relu_dropout_grad(q, grad, ld_grad, NULL, 0, vertices, n, dim, false, drop, NULL);
+    pst_cu_begin(q);
+    if (grad_bias)
+        pst_cu_columns(q, f, add_sum{grad_bias}, n, dim);
+    else
         pst_cu_each(q, f, n, dim);
 }
 

@@ -1,5 +1,5 @@
-/* loss.cu: softmax cross-entropy, one warp for each row. One block adds the losses of the rows, in an
- * order that depends only on their number. */
+/* loss.cu: cross-entropy: softmax over one label a vertex, sigmoids over several. One warp for each row. One
+ * block adds the losses of the rows, in an order that depends only on their number. */
 #include "kernels/cuda/rows.cuh"
 
 namespace
@@ -99,6 +99,96 @@ __global__ void __launch_bounds__(PST_CU_THREADS) add_up(rows f, totals t)
     *t.correct += correct[0];
     *t.counted += counted[0];
 }
+
+/* ---- several labels a vertex --------------------------------------------------------------------- */
+
+struct label_rows {
+    const float *logits;
+    int64_t ld;
+    const uint8_t *labels;
+    int64_t ld_labels, n, classes;
+    double normaliser;
+    float *grad;
+    int64_t ld_grad;
+    double *losses;  /* of each row */
+    int32_t *counts; /* PST_LABEL_COUNTS for each row */
+    int32_t *status;
+};
+
+__device__ __forceinline__ int warp_count(bool here)
+{
+    return __popc(__ballot_sync(0xFFFFFFFFu, here));
+}
+
+/* One element: its loss, and its gradient if that is wanted. t = exp(-|x|). */
+__device__ __forceinline__ double sigmoid_element(const label_rows &f, int64_t i, int64_t c, float x,
+                                                  int label)
+{
+    const bool counts = label != PST_LABEL_IGNORED;
+    const float t = expf(x > 0 ? -x : x), sigmoid = (x < 0 ? t : 1) / (1 + t);
+    if (f.grad)
+        f.grad[i * f.ld_grad + c] = counts ? (sigmoid - (float)label) * (float)(1 / f.normaliser) : 0;
+    return counts ? (double)((x < 0 ? 0 : x) - (label ? x : 0)) + log1p((double)t) : 0;
+}
+
+__global__ void __launch_bounds__(PST_CU_THREADS) sigmoid_xent(label_rows f)
+{
+    const int lane = (int)threadIdx.x % PST_CU_WARP;
+    for (int64_t i = pst_cu_first() / PST_CU_WARP; i < f.n; i += pst_cu_step() / PST_CU_WARP) {
+        double loss = 0;
+        int counts[PST_LABEL_COUNTS] = {};
+        for (int64_t at = 0; at < f.classes; at += PST_CU_WARP) {
+            const int64_t c = at + lane;
+            const bool in = c < f.classes;
+            const float x = in ? f.logits[i * f.ld + c] : 0;
+            const int label = in ? f.labels[i * f.ld_labels + c] : PST_LABEL_IGNORED;
+            if (label > 1 && label != PST_LABEL_IGNORED)
+                pst_cu_fault(f.status, PST_E_ARG);
+            if (in)
+                loss += sigmoid_element(f, i, c, x, label);
+            counts[PST_LABEL_TRUE_POSITIVES] += warp_count(label == 1 && x > 0);
+            counts[PST_LABEL_FALSE_POSITIVES] += warp_count(label == 0 && x > 0);
+            counts[PST_LABEL_FALSE_NEGATIVES] += warp_count(label == 1 && !(x > 0));
+            counts[PST_LABELS_COUNTED] += warp_count(label != PST_LABEL_IGNORED);
+        }
+        loss = pst_cu_warp_sum(loss);
+        if (lane > 0)
+            continue;
+        f.losses[i] = loss / f.normaliser;
+#pragma unroll
+        for (int k = 0; k < PST_LABEL_COUNTS; k++)
+            f.counts[i * PST_LABEL_COUNTS + k] = counts[k];
+    }
+}
+
+/* One block. */
+__global__ void __launch_bounds__(PST_CU_THREADS) add_up_labels(label_rows f, double *total, int64_t *totals)
+{
+    PST_CU_SHARED(double, loss, [PST_CU_THREADS]);
+    PST_CU_SHARED(int64_t, counts, [PST_CU_THREADS][PST_LABEL_COUNTS]);
+    const int me = (int)threadIdx.x;
+    loss[me] = 0;
+    for (int k = 0; k < PST_LABEL_COUNTS; k++)
+        counts[me][k] = 0;
+    for (int64_t i = me; i < f.n; i += PST_CU_THREADS) {
+        loss[me] += f.losses[i];
+        for (int k = 0; k < PST_LABEL_COUNTS; k++)
+            counts[me][k] += f.counts[i * PST_LABEL_COUNTS + k];
+    }
+    for (int half = PST_CU_THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (me < half) {
+            loss[me] += loss[me + half];
+            for (int k = 0; k < PST_LABEL_COUNTS; k++)
+                counts[me][k] += counts[me + half][k];
+        }
+    }
+    if (me > 0)
+        return;
+    *total += loss[0];
+    for (int k = 0; k < PST_LABEL_COUNTS; k++)
+        totals[k] += counts[0][k];
+}
 } // namespace
 
 void pst_k_softmax_xent(struct pst_queue *q, const float *logits, int64_t ld, const int32_t *labels,
@@ -114,4 +204,21 @@ void pst_k_softmax_xent(struct pst_queue *q, const float *logits, int64_t ld, co
     pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS / PST_CU_WARP))(xent, f);
     if (n > 0)
         pst_cu_on(q, 1)(add_up, f, totals{loss, correct, counted});
+}
+
+void pst_k_sigmoid_xent(struct pst_queue *q, const float *logits, int64_t ld, const uint8_t *labels,
+                        int64_t ld_labels, int64_t n, int64_t classes, double normaliser, float *grad,
+                        int64_t ld_grad, double *loss, int64_t *counts)
+{
+    assert(n >= 0 && n <= INT32_MAX && classes > 0 && ld >= classes && ld_labels >= classes &&
+           normaliser > 0);
+    assert(grad == NULL || ld_grad >= classes);
+    pst_cu_begin(q);
+    double *losses = static_cast<double *>(pst_cu_scratch(q, (size_t)n * sizeof *losses));
+    int32_t *each = static_cast<int32_t *>(pst_cu_scratch(q, (size_t)n * PST_LABEL_COUNTS * sizeof *each));
+    const label_rows f = {logits,     ld,   labels,  ld_labels, n,    classes,
+                          normaliser, grad, ld_grad, losses,    each, q->status};
+    pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS / PST_CU_WARP))(sigmoid_xent, f);
+    if (n > 0)
+        pst_cu_on(q, 1)(add_up_labels, f, loss, counts);
 }

@@ -13,6 +13,7 @@ enum { SCAN_MAX = 32 }; /* draws that the lanes of one warp hold */
 
 struct sampling {
     struct pst_csc graph;
+    const int64_t *degrees; /* positions in lists of these lengths are wanted; NULL: ids of neighbours */
     struct pst_rng_stream stream;
     const int64_t *vertices;
     struct pst_twin_n n;
@@ -31,12 +32,18 @@ struct row {
 /* False: it is not a vertex of the graph, or its offsets are out of range. */
 __device__ bool row_of(const sampling &s, int64_t i, struct row *r)
 {
+    int64_t begin = 0, end;
     r->vertex = s.vertices[i];
     r->begin = r->degree = r->taken = 0;
-    if (r->vertex < 0 || r->vertex >= s.graph.vertices)
-        return false;
-    const int64_t begin = s.graph.indptr[r->vertex], end = s.graph.indptr[r->vertex + 1];
-    if (begin < 0 || begin > end || end > s.graph.edges)
+    if (s.degrees) {
+        end = s.degrees[i];
+    } else {
+        if (r->vertex < 0 || r->vertex >= s.graph.vertices)
+            return false;
+        begin = s.graph.indptr[r->vertex];
+        end = s.graph.indptr[r->vertex + 1];
+    }
+    if (begin < 0 || begin > end || (!s.degrees && end > s.graph.edges))
         return false;
     const int64_t degree = end - begin;
     const bool all = s.fanout < 0 || degree == 0 || (!s.replace && degree <= s.fanout);
@@ -103,6 +110,10 @@ __device__ __forceinline__ int64_t settle(int64_t pick, int64_t position, int64_
 
 __device__ __forceinline__ void emit(const sampling &s, int64_t to, int64_t edge)
 {
+    if (s.degrees) {
+        s.out[to] = edge;
+        return;
+    }
     const int64_t id = s.graph.index_bytes == 4 ? static_cast<const int32_t *>(s.graph.indices)[edge]
                                                 : static_cast<const int64_t *>(s.graph.indices)[edge];
     if (id < 0 || id >= s.graph.vertices)
@@ -229,6 +240,26 @@ void draw(struct pst_queue *q, const sampling &s)
         pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS / 4))(draw_few<4>, s);
     }
 }
+
+pst_rc sample(struct pst_queue *q, const sampling &s)
+{
+    const sum_to op = {(uint32_t)s.limit + 1};
+    const pst_cu_input<taken> in = {{s}, 0};
+    const pst_cu_output<put_row> rows = {{s}, 0};
+    size_t bytes = 0;
+    pst_cu_begin(q);
+    if (s.n.most > 0) {
+        if (!pst_cu_checked(q,
+                            cub::DeviceScan::InclusiveScan(NULL, bytes, in, rows, op, s.n.most, q->stream)))
+            return q->rc;
+        void *temp = pst_cu_scratch(q, bytes);
+        if (!temp || !pst_cu_checked(
+                         q, cub::DeviceScan::InclusiveScan(temp, bytes, in, rows, op, s.n.most, q->stream)))
+            return q->rc;
+    }
+    draw(q, s);
+    return q->rc;
+}
 } // namespace
 
 pst_rc pst_kn_sample(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
@@ -237,32 +268,9 @@ pst_rc pst_kn_sample(struct pst_queue *q, const struct pst_csc *graph, const str
 {
     assert(n.most >= 0 && capacity >= 0 && fanout >= -1 && fanout <= PST_FANOUT_MAX);
     assert(graph->index_bytes == 4 || graph->index_bytes == 8);
-    const sampling s = {*graph,
-                        pst_rng_stream_of(PST_RNG_SAMPLE, key->seed, key->epoch, key->batch, key->hop),
-                        vertices,
-                        n,
-                        fanout,
-                        replace,
-                        indptr,
-                        out,
-                        pst_min_i64(capacity, INT32_MAX),
-                        total,
-                        q->status};
-    const sum_to op = {(uint32_t)s.limit + 1};
-    const pst_cu_input<taken> in = {{s}, 0};
-    const pst_cu_output<put_row> rows = {{s}, 0};
-    size_t bytes = 0;
-    pst_cu_begin(q);
-    if (n.most > 0) {
-        if (!pst_cu_checked(q, cub::DeviceScan::InclusiveScan(NULL, bytes, in, rows, op, n.most, q->stream)))
-            return q->rc;
-        void *temp = pst_cu_scratch(q, bytes);
-        if (!temp ||
-            !pst_cu_checked(q, cub::DeviceScan::InclusiveScan(temp, bytes, in, rows, op, n.most, q->stream)))
-            return q->rc;
-    }
-    draw(q, s);
-    return q->rc;
+    return sample(
+        q, {*graph, NULL, pst_rng_stream_of(PST_RNG_SAMPLE, key->seed, key->epoch, key->batch, key->hop),
+            vertices, n, fanout, replace, indptr, out, pst_min_i64(capacity, INT32_MAX), total, q->status});
 }
 
 pst_rc pst_k_sample(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
@@ -271,4 +279,23 @@ pst_rc pst_k_sample(struct pst_queue *q, const struct pst_csc *graph, const stru
 {
     return pst_kn_sample(q, graph, key, vertices, {NULL, n}, fanout, replace, indptr, out, capacity,
                          q->unused);
+}
+
+pst_rc pst_k_pick(struct pst_queue *q, const struct pst_sample_key *key, const int64_t *vertices,
+                  const int64_t *degrees, int64_t n, int fanout, bool replace, int32_t *indptr,
+                  int64_t *positions, int64_t capacity)
+{
+    assert(n >= 0 && capacity >= 0 && fanout >= -1 && fanout <= PST_FANOUT_MAX);
+    return sample(q, {{},
+                      degrees,
+                      pst_rng_stream_of(PST_RNG_SAMPLE, key->seed, key->epoch, key->batch, key->hop),
+                      vertices,
+                      {NULL, n},
+                      fanout,
+                      replace,
+                      indptr,
+                      positions,
+                      pst_min_i64(capacity, INT32_MAX),
+                      q->unused,
+                      q->status});
 }

@@ -74,6 +74,15 @@ pst_rc pst_inputs_next(struct pst_inputs *in, struct pst_inputs_given *given, bo
                           given->frame.batch, given->frame.micro, given->cached.batch, given->cached.micro);
 }
 
+pst_rc pst_inputs_let_go(struct pst_inputs *in, const struct pst_inputs_given *given)
+{
+    const struct pst_frame *frame = &given->frame;
+    pst_rc rc = pst_overlap(in->self) && frame->nrefs > 0 ? PST_OK : pst_consume(in->self, frame);
+    for (uint32_t i = 0; i < given->cached.nrefs && rc == PST_OK; i++)
+        rc = pst_release(in->self, given->cached.refs[i], false);
+    return rc;
+}
+
 bool pst_inputs_end(struct pst_inputs *in)
 {
     return ++in->ended == (in->cached ? PST_INPUTS : 1);

@@ -53,6 +53,8 @@ PST_MUST_USE pst_rc pst_inputs_note(struct pst_inputs *in, const struct pst_even
 /* *any: both inputs have a frame; the oldest two go to given->frame and given->cached. PST_E_PEER: they
  * are not of the same micro-batch. */
 PST_MUST_USE pst_rc pst_inputs_next(struct pst_inputs *in, struct pst_inputs_given *given, bool *any);
+/* Frees the slots of a batch that is done. With overlap, the step has freed the batch's own already. */
+PST_MUST_USE pst_rc pst_inputs_let_go(struct pst_inputs *in, const struct pst_inputs_given *given);
 /* Call when an input has ended. True: it was the last one. */
 bool pst_inputs_end(struct pst_inputs *in);
 

@@ -1,42 +1,14 @@
-/* trainer.c: the trainer stage: trains GraphSAGE on minibatches, evaluates it, keeps checkpoints. The
- * model, the evaluation and the checkpoints are in stages/lib/gnn; here are ports, parameters, events and
- * reports. */
+/* trainer.c: the trainer stage: trains a model on minibatches, evaluates it, keeps checkpoints. The model,
+ * the evaluation and the checkpoints are in stages/lib/gnn; here are ports, parameters, events and reports.
+ */
+#include "stages/trainer/trainer.h"
 #include "common/slots/minibatch.h"
-#include "common/stage.h"
-#include "stages/lib/gnn/eval.h"
-#include "stages/trainer/inputs.h"
-#include "stages/lib/gnn/state.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
-
-enum { NUMBER_MAX = 40 }; /* a real number as JSON */
-
-struct trainer {
-    struct pst_dataset ds;
-    struct pst_device device;
-    struct pst_inputs inputs;
-    struct pst_gnn_config config; /* most of it is filled from the parameters */
-    int threads;                  /* 0: as many as cores */
-    uint64_t eval_memory;
-    const char *split;
-    bool tf32;
-    double device_s; /* time spent waiting for the device, in seconds */
-    struct pst_gnn_model model;
-    struct pst_gnn_eval eval;
-    struct pst_gnn_identity identity;
-    bool dataset_open, model_open;
-    double rate, weight_decay;
-    int64_t eval_every, checkpoint_every, keep;
-    struct pst_gnn_training done; /* up to the last completed batch: for checkpoints */
-    struct pst_gnn_training now;  /* and with what the current batch has added */
-    bool gradients;               /* the current batch has added gradients */
-    uint64_t batches_in_epoch;
-    double clock; /* when time was last added to the current epoch */
-};
 
 /* ---- open --------------------------------------------------------------------------------------- */
 
@@ -51,9 +23,11 @@ static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
         return rc;
     if (t->ds.feature_dim < 1 || t->ds.features.path[0] == '\0')
         return pst_fail(PST_E_ARG,
-                        "%s has no features, which GraphSAGE needs (`penstock features` makes random ones)",
+                        "%s has no features, which the model needs (`penstock features` makes random ones)",
                         t->ds.dir);
-    if (t->ds.classes < 2 || !t->ds.labels.map)
+    t->config.multilabel = !t->ds.labels.map && t->ds.multilabels.map;
+    t->config.classes = t->config.multilabel ? t->ds.multilabels.shape[1] : t->ds.classes;
+    if (t->config.classes < (t->config.multilabel ? 1 : 2))
         return pst_fail(PST_E_ARG, "%s has %" PRId64 " classes of labels; a classifier needs at least 2",
                         t->ds.dir, t->ds.classes);
     return PST_OK;
@@ -63,7 +37,9 @@ static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
  * products would read the features again and again. */
 static pst_rc open_device(struct pst_stage *self, struct trainer *t)
 {
-    const int64_t widest = pst_max_i64(pst_max_i64(t->ds.feature_dim, t->ds.classes), t->config.hidden);
+    const int64_t heads = t->config.model == PST_GNN_GAT ? t->config.heads : 1;
+    const int64_t widest =
+        pst_max_i64(t->ds.feature_dim, heads * pst_max_i64(t->config.classes, t->config.hidden));
     pst_rc rc = pst_device_open(&t->device, pst_device_name(self));
     if (rc != PST_OK || !pst_device_is_cuda(&t->device))
         return rc;
@@ -87,15 +63,18 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
     if (rc != PST_OK)
         return rc;
     c->in = t->ds.feature_dim;
-    c->classes = t->ds.classes;
     c->seed = pst_seed(self);
     c->threads = t->threads > 0 ? t->threads : pst_gnn_team_cores();
     c->rows_max = (int64_t)(pst_slot_bytes(self, pst_port(self, "batch")) / t->ds.stride_bytes) + 1;
+    c->edges_max = (int64_t)(pst_inputs_staged(&t->inputs) / sizeof(int32_t)); /* an index takes four bytes */
     c->device = &t->device;
     rc = pst_gnn_model_init(&t->model, c);
     if (rc != PST_OK)
         return rc;
     t->model_open = true;
+    rc = pst_trainer_targets_open(&t->targets, &t->model, &t->ds, c->rows_max, &t->device);
+    if (rc != PST_OK)
+        return rc;
     if (t->inputs.staging)
         pst_log(self, "on %s: %" PRIu64 " bytes of device memory; products in %s", t->device.name,
                 t->device.device_bytes, t->tf32 ? "TensorFloat-32" : "float32");
@@ -134,6 +113,7 @@ static void close_stage(struct pst_stage *self)
     pst_gnn_eval_close(&t->eval);
     if (t->model_open)
         pst_gnn_model_release(&t->model);
+    pst_trainer_targets_close(&t->targets);
     pst_device_close(&t->device);
     pst_inputs_close(&t->inputs);
     if (t->dataset_open)
@@ -141,16 +121,6 @@ static void close_stage(struct pst_stage *self)
 }
 
 /* ---- the end of an epoch ------------------------------------------------------------------------- */
-
-/* A share as JSON; a negative one was not measured. */
-static const char *share(double value, char out[NUMBER_MAX])
-{
-    if (value < 0)
-        snprintf(out, NUMBER_MAX, "null");
-    else
-        snprintf(out, NUMBER_MAX, "%.17g", value);
-    return out;
-}
 
 static bool due(struct pst_stage *self, int64_t every, uint64_t epoch)
 {
@@ -182,18 +152,6 @@ static pst_rc evaluate(struct pst_stage *self, struct trainer *t, double *val)
     return PST_OK;
 }
 
-static pst_rc report_epoch(struct pst_stage *self, const struct pst_gnn_training *p, double val)
-{
-    char train_text[NUMBER_MAX], val_text[NUMBER_MAX];
-    const double train = p->counted ? (double)p->correct / (double)p->counted : -1;
-    return pst_report(self, "epochs",
-                      "{\"epoch\":%" PRIu64 ",\"seconds\":%.6f,\"loss\":%.17g,\"train_accuracy\":%s,"
-                      "\"val_accuracy\":%s,\"seeds_per_second\":%.1f}",
-                      p->epoch, p->seconds, p->seeds ? p->loss / (double)p->seeds : 0.0,
-                      share(train, train_text), share(val, val_text),
-                      p->seconds > 0 ? (double)p->seeds / p->seconds : 0.0);
-}
-
 static pst_rc save(struct pst_stage *self, struct trainer *t)
 {
     const double begin = pst_now();
@@ -205,9 +163,12 @@ static pst_rc save(struct pst_stage *self, struct trainer *t)
 }
 
 /* Adds the time since `clock` to the epoch. */
-static void take_time(struct pst_gnn_training *p, double clock)
+static void take_time(struct trainer *t, struct pst_gnn_training *p)
 {
-    p->seconds += pst_now() - clock;
+    const double now = pst_now(), since = now - t->clock;
+    p->seconds += since;
+    t->total.span_s += since;
+    t->clock = now;
 }
 
 static pst_rc end_epoch(struct pst_stage *self, struct trainer *t)
@@ -215,11 +176,11 @@ static pst_rc end_epoch(struct pst_stage *self, struct trainer *t)
     struct pst_gnn_training *p = &t->now;
     double val = -1;
     pst_rc rc = PST_OK;
-    take_time(p, t->clock);
+    take_time(t, p);
     if (due(self, t->eval_every, p->epoch))
         rc = evaluate(self, t, &val);
     if (rc == PST_OK)
-        rc = report_epoch(self, p, val);
+        rc = pst_trainer_report_epoch(self, t, val);
     if (rc != PST_OK)
         return rc;
     const bool checkpoint = due(self, t->checkpoint_every, p->epoch);
@@ -248,7 +209,7 @@ static pst_rc check_fit(const struct trainer *t, const struct pst_minibatch *mb,
                         "the minibatch's rows are %" PRIu64 " bytes apart, which is not a multiple of %zu",
                         mb->stride_bytes, sizeof(pst_real));
     const int32_t *labels = pst_minibatch_at(slot, mb->labels_at);
-    for (int64_t i = 0; i < mb->n[0]; i++)
+    for (int64_t i = 0; i < mb->n[0] && !t->config.multilabel; i++)
         if (labels[i] >= t->ds.classes)
             return pst_fail(PST_E_PEER,
                             "seed %" PRId64 " has label %d, but there are only %" PRId64 " classes", i,
@@ -256,17 +217,21 @@ static pst_rc check_fit(const struct trainer *t, const struct pst_minibatch *mb,
     return PST_OK;
 }
 
-/* One step. On a GPU the slot goes home as soon as its copy is on the queue. */
+/* One step. On a GPU the slot goes home as soon as its copy is on the queue. With "overlap": false it goes
+ * home when the batch has ended (take_given), because then the sampler begins the next batch. */
 static pst_rc step(struct pst_stage *self, struct trainer *t, struct pst_inputs_given *g,
                    struct pst_gnn_figures *figures)
 {
-    const bool copied = t->inputs.staging != NULL;
+    const bool overlap = pst_overlap(self), copied = t->inputs.staging != NULL;
     pst_rc rc = pst_inputs_bring(&t->inputs, g);
-    if (rc == PST_OK && copied)
+    if (rc == PST_OK)
+        rc = pst_trainer_targets_bring(&t->targets, pst_minibatch_at(g->slot, g->batch.mb.vertices_at),
+                                       &g->batch);
+    if (rc == PST_OK && overlap && copied)
         rc = pst_consume(self, &g->frame);
     if (rc == PST_OK)
         rc = pst_gnn_model_step(&t->model, &g->batch, figures, NULL);
-    return rc == PST_OK && !copied ? pst_consume(self, &g->frame) : rc;
+    return rc == PST_OK && overlap && !copied ? pst_consume(self, &g->frame) : rc;
 }
 
 static pst_rc train(struct pst_stage *self, struct trainer *t, struct pst_inputs_given *g)
@@ -280,7 +245,10 @@ static pst_rc train(struct pst_stage *self, struct trainer *t, struct pst_inputs
     rc = step(self, t, g, &figures);
     if (rc != PST_OK)
         return rc;
-    t->device_s += t->inputs.staging ? pst_now() - before : 0;
+    const double took = pst_now() - before;
+    t->device_s += t->inputs.staging ? took : 0;
+    t->total.train_s += took;
+    t->total.seeds += (uint64_t)mb->n[0];
     if (!isfinite(figures.loss))
         return pst_fail(PST_E_ARG,
                         "epoch %u (its batch %" PRIu64
@@ -296,14 +264,24 @@ static pst_rc train(struct pst_stage *self, struct trainer *t, struct pst_inputs
     return PST_OK;
 }
 
-/* Ends a batch: updates the weights, and ends the epoch if it is complete. */
-static pst_rc end_batch(struct pst_stage *self, struct trainer *t, uint64_t batch)
+static void update(struct trainer *t)
 {
     const double before = pst_now();
     if (t->gradients)
         pst_gnn_model_update(&t->model, t->rate, t->weight_decay);
-    t->model.spent[0].s[PST_GNN_WORK_UPDATE] += pst_now() - before;
+    const double took = pst_now() - before;
+    t->model.spent[0].s[PST_GNN_WORK_UPDATE] += took;
+    t->total.train_s += took;
+    if (++t->total.batches == 1) {
+        t->total.train_s = 0;
+        t->total.span_s = t->clock - pst_now(); /* take_time adds what follows */
+    }
     t->gradients = false;
+}
+
+/* Ends a batch, whose gradients are in the weights, and ends the epoch if it is complete. */
+static pst_rc end_batch(struct pst_stage *self, struct trainer *t, uint64_t batch)
+{
     t->now.next_batch = batch + 1;
     t->done = t->now;
     if (t->batches_in_epoch > 0 && t->now.next_batch % t->batches_in_epoch == 0)
@@ -335,8 +313,9 @@ static pst_rc take_minibatch(struct pst_stage *self, struct trainer *t, struct p
         return served;
     t->batches_in_epoch = mb->batches_in_epoch;
     *last = *last || mb->last_micro;
-    return mb->n[mb->hops] > 0 ? train(self, t, g)
-                               : pst_consume(self, &g->frame); /* an empty one only ends its batch */
+    if (mb->n[mb->hops] > 0)
+        return train(self, t, g);
+    return pst_overlap(self) ? pst_consume(self, &g->frame) : PST_OK; /* an empty one only ends its batch */
 }
 
 static pst_rc take_given(struct pst_stage *self, struct trainer *t, struct pst_inputs_given *g)
@@ -346,9 +325,13 @@ static pst_rc take_given(struct pst_stage *self, struct trainer *t, struct pst_i
         return pst_fail(PST_E_PEER, "batch %" PRIu64 " arrived, expected batch %" PRIu64, frame->batch,
                         t->now.next_batch);
     bool last = frame->flags & PST_LAST_MICRO;
-    pst_rc rc = frame->nrefs > 0 ? take_minibatch(self, t, g, &last) : pst_consume(self, frame);
-    for (uint32_t i = 0; i < g->cached.nrefs && rc == PST_OK; i++)
-        rc = pst_release(self, g->cached.refs[i], false);
+    const double begin = pst_now();
+    pst_rc rc = frame->nrefs > 0 ? take_minibatch(self, t, g, &last) : PST_OK;
+    if (rc == PST_OK && last)
+        update(t);
+    pst_span_of(self, "T", frame->batch, -1, begin, pst_now());
+    if (rc == PST_OK)
+        rc = pst_inputs_let_go(&t->inputs, g);
     if (rc != PST_OK)
         return pst_wrap(rc, "batch %" PRIu64 ", micro-batch %u", frame->batch, frame->micro);
     return last ? end_batch(self, t, frame->batch)
@@ -375,58 +358,23 @@ static pst_rc on_frame(struct pst_stage *self, struct trainer *t, const struct p
 
 /* ---- the end of the run -------------------------------------------------------------------------- */
 
-static pst_rc report_result(struct pst_stage *self, struct trainer *t)
+/* What the model of a batch's time needs (common/tpc). */
+static pst_rc report_totals(struct pst_stage *self, struct trainer *t)
 {
-    const pst_rc rc = pst_gnn_model_fetch(&t->model);
-    if (rc != PST_OK)
-        return rc;
-    char best[NUMBER_MAX], last[NUMBER_MAX];
-    const uint64_t weights = XXH3_64bits(t->model.weight, (size_t)t->model.size * sizeof *t->model.weight);
-    return pst_report(self, "result",
-                      "{\"test_accuracy\":%s,\"best_epoch\":%" PRId64 ",\"final_test_accuracy\":%s,"
-                      "\"digest\":\"%016" PRIx64 "\",\"weights_digest\":\"%016" PRIx64 "\"}",
-                      share(t->done.best_test, best), t->done.best_epoch, share(t->done.final_test, last),
-                      t->done.digest, weights);
-}
-
-/* On a GPU: what it computed with, and how long batches took, from the first copy to the record. */
-static pst_rc report_device(struct pst_stage *self, const struct trainer *t, const char *rows)
-{
+    if (t->batches_in_epoch > 0 && t->now.next_batch % t->batches_in_epoch != 0)
+        take_time(t, &t->now); /* the run ends within an epoch */
     return pst_report(self, "trainer",
-                      "{\"device\":\"%s\",\"products\":\"%s\",\"evaluation\":\"cpu\",\"device_s\":%.6f,"
-                      "\"device_bytes\":%" PRIu64 ",\"rows_brought\":%" PRIu64 ",\"rows_cached\":%" PRIu64
-                      "%s}",
-                      t->device.name, t->tf32 ? "tf32" : "float32", t->device_s, t->device.device_bytes,
-                      t->inputs.rows_brought, t->inputs.rows_cached, rows);
-}
-
-/* Where the threads' time went, and how many rows each layer made, from which FLOPs are counted. */
-static pst_rc report_work(struct pst_stage *self, const struct trainer *t)
-{
-    const struct pst_gnn_model *m = &t->model;
-    char rows[PST_GNN_LAYERS_MAX * NUMBER_MAX] = "";
-    double spent_s[PST_GNN_WORK_KINDS] = {0};
-    for (int w = 0; w < m->config.threads; w++)
-        for (int k = 0; k < PST_GNN_WORK_KINDS; k++)
-            spent_s[k] += m->spent[w].s[k];
-    for (int l = 0; l < m->config.layers; l++)
-        (void)snprintf(rows + strlen(rows), sizeof rows - strlen(rows), ",\"rows_%d\":%" PRId64, l,
-                       m->rows[l]);
-    if (t->inputs.staging)
-        return report_device(self, t, rows);
-    return pst_report(self, "trainer",
-                      "{\"products_s\":%.6f,\"means_s\":%.6f,\"fused_s\":%.6f,\"loss_s\":%.6f,"
-                      "\"update_s\":%.6f%s}",
-                      spent_s[PST_GNN_WORK_PRODUCTS], spent_s[PST_GNN_WORK_MEANS],
-                      spent_s[PST_GNN_WORK_FUSED], spent_s[PST_GNN_WORK_LOSS], spent_s[PST_GNN_WORK_UPDATE],
-                      rows);
+                      "{\"batches\":%" PRIu64 ",\"seeds\":%" PRIu64 ",\"train_s\":%.6f,\"span_s\":%.6f}",
+                      t->total.batches, t->total.seeds, t->total.train_s, t->total.span_s);
 }
 
 /* The user asked to stop. What the current batch has added is left out. */
 static pst_rc finish(struct pst_stage *self, struct trainer *t)
 {
-    take_time(&t->done, t->clock);
-    const pst_rc rc = save(self, t);
+    take_time(t, &t->done);
+    pst_rc rc = report_totals(self, t);
+    if (rc == PST_OK)
+        rc = save(self, t);
     if (rc == PST_OK)
         pst_log(self, "stopped after %" PRIu64 " batches; the checkpoint is in %s/checkpoints",
                 t->done.next_batch, pst_run_dir(self));
@@ -442,8 +390,10 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     case PST_EV_END: {
         if (!pst_inputs_end(&t->inputs))
             return PST_OK;
-        const pst_rc rc = report_result(self, t);
-        return rc == PST_OK ? report_work(self, t) : rc;
+        pst_rc rc = pst_trainer_report_result(self, t);
+        if (rc == PST_OK)
+            rc = report_totals(self, t);
+        return rc == PST_OK ? pst_trainer_report_work(self, t) : rc;
     }
     case PST_EV_FINISH: return finish(self, t);
     default: return PST_OK;
@@ -480,17 +430,18 @@ static const struct pst_port_desc ports[] = {
     }
 
 static const struct pst_param_desc params[] = {
-    {.name = "model",
-     .type = PST_PARAM_ENUM,
-     .def = "\"graphsage\"",
-     .choices = "graphsage",
-     .help = "the kind of model",
-     .fixed = true},
+    PARAM("model", ENUM, config.model, "\"graphsage\"",
+          .choices = "graphsage|gcn|gat", /* as enum pst_gnn_model_kind */
+          .help = "the kind of model", .fixed = true),
     PARAM("layers", INT, config.layers, "2", .min = 2, .max = PST_GNN_LAYERS_MAX,
           .equals = "count(batch.fanout)",
           .help = "number of layers; must be the number of the sampler's hops", .fixed = true),
     PARAM("hidden", INT, config.hidden, "64", .min = 1, .max = 65536,
-          .help = "columns of every layer but the last", .fixed = true),
+          .help = "columns of every layer but the last; for gat, of each head", .fixed = true),
+    PARAM("heads", INT, config.heads, "8", .min = 1, .max = PST_GAT_HEADS_MAX,
+          .help = "for gat: attention heads of every layer", .fixed = true),
+    PARAM("attention_dropout", REAL, config.attention_dropout, "0", .max = 0.99,
+          .help = "for gat: share of attention coefficients that are dropped", .fixed = true),
     PARAM("dropout", REAL, config.dropout, "0.5", .max = 0.99,
           .help = "share of activations that are dropped, after every layer but the last", .fixed = true),
     PARAM("input_dropout", REAL, config.input_dropout, "0", .max = 0.99,
@@ -500,7 +451,7 @@ static const struct pst_param_desc params[] = {
     PARAM("residual", BOOL, config.residual, "false",
           .help = "add a layer's input to its output if they are equally wide", .fixed = true),
     PARAM("aggregate", ENUM, config.aggregate, "\"mean\"", .choices = "none|mean",
-          .help = "mean, or none: the same model without the graph, for comparison", .fixed = true),
+          .help = "mean, or none: GraphSAGE without the graph, for comparison", .fixed = true),
     PARAM("rate", REAL, rate, "0.01", .min = 1e-9, .max = 10, .help = "Adam's learning rate"),
     PARAM("weight_decay", REAL, weight_decay, "0.0005", .max = 1,
           .help = "L2 penalty, added to the gradient"),
@@ -526,7 +477,7 @@ static const struct pst_param_desc params[] = {
 const struct pst_stage_desc pst_stage = {
     .abi = PST_STAGE_ABI,
     .name = "trainer",
-    .help = "trains GraphSAGE (mean) on minibatches, evaluates, keeps checkpoints",
+    .help = "trains GraphSAGE (mean), GCN or GAT on minibatches, evaluates, keeps checkpoints",
     .ports = ports,
     .params = params,
     .instances_max = 1, /* each instance would train its own model */

@@ -41,7 +41,7 @@ def rates_follow_peak_and_latency():
 
 @test
 def littles_law_tells_the_depth():
-    """GIDS, equation 2: 95 % of the peak need 0.95 x IOPS x latency accesses in flight."""
+    """Little's law: 95 % of the peak need 0.95 x IOPS x latency accesses in flight."""
     for preset, (peak, latency) in PRESETS.items():
         def least():
             low, high = 1, 1024
@@ -55,7 +55,7 @@ def littles_law_tells_the_depth():
 
 @test
 def bursts_begin_and_end():
-    """GIDS, equation 3: N accesses at once take N / peak and a latency: 95 % of the peak need 19 x peak x latency."""
+    """GIDS, equations 2 and 3: N accesses at once take N / peak and a latency: 95 % of the peak need 19 x peak x latency."""
     for preset, (peak, latency) in PRESETS.items():
         n = round(19 * peak * latency)
         near(lambda: bench(preset=preset, dilate=DILATE[preset], depth=n, burst=True, queues=8, bytes=512, seconds=0.6)["iops"],

@@ -1,4 +1,5 @@
-"""GraphSAGE on real graphs: with each of pipelines/settings, training reaches what the data's README says, over three seeds.
+"""GraphSAGE, GCN and GAT on real graphs: with each of pipelines/settings, the mean test accuracy of three seeds reaches the
+figure of the data's README. All train by sampling and out of core: the cache holds an eighth of the features.
 
 coauthor_physics, 1.16 GB of features, trains in a memory cgroup of 512 MiB that holds all its processes."""
 import contextlib
@@ -14,12 +15,16 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pipeline"))
 from cgroup import Unavailable, memory_limit
-from harness import DATA, PENSTOCK, Skip, main, shipped_pipelines, test
+from harness import DATA, PENSTOCK, Skip, main, shipped_models, shipped_pipelines, test
 
 SEEDS = (1, 2, 3)
-TOLERANCE = 0.5  # points below the figure that are let pass
-# Test accuracy in percent, from the data's README.
+# Test accuracy in percent with one decimal, from the data's README.
 FIGURES = {"cora": 80.5, "citeseer": 69.0, "amazon_photo": 94.4, "dblp_citation": 84.5, "coauthor_cs": 94.2}
+FURTHER_FIGURES = {
+    "gcn": {"cora": 81.0, "citeseer": 71.0, "amazon_photo": 92.0, "dblp_citation": 84.8, "coauthor_cs": 92.6},
+    "gat": {"cora": 81.5, "citeseer": 70.3, "amazon_photo": 92.0},
+}
+CACHED_SHARE = 8  # one in so many feature bytes is cached
 PHYSICS, PHYSICS_FIGURE = "coauthor_physics", 96.2
 PHYSICS_LIMIT_BYTES = 512 << 20
 PHYSICS_FEATURE_BYTES = 1_160_000_000
@@ -53,9 +58,9 @@ def leave_page_cache(data):
             os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def train(name, place, data, seed, before=None):
+def train(pipeline, place, data, seed, before=None):
     run_dir = os.path.join(place, f"run-{seed}")
-    r = subprocess.run([PENSTOCK, "run", *shipped_pipelines()[name], "--dataset", data,
+    r = subprocess.run([PENSTOCK, "run", *pipeline, "--dataset", data,
                         "--run-dir", run_dir, "--seed", str(seed), "--quiet"],
                        capture_output=True, text=True, timeout=RUN_S, preexec_fn=before)
     assert r.returncode == 0, f"seed {seed}: exit code {r.returncode}\n{r.stdout}{r.stderr}"
@@ -72,24 +77,32 @@ def judge(name, figure, reports, seconds):
     accuracy = [100 * report["test_accuracy"] for report in reports]
     mean, last = statistics.mean(accuracy), reports[-1]
     print(f"# {name}: test accuracy {mean:.2f} +- {statistics.stdev(accuracy):.2f} "
-          f"({', '.join(f'{a:.1f}' for a in accuracy)}), expected at least {figure - TOLERANCE:.1f}; "
+          f"({', '.join(f'{a:.1f}' for a in accuracy)}), expected at least {figure:.1f}; "
           f"{len(last['epochs'])} epochs, {seconds / len(reports):.1f} s a run; "
           f"read {last['io']['bytes'] / 1e9:.2f} GB ({last['io']['backend']}), "
           f"cache {100 * (last['cache']['cpu_hit_rate'] or 0):.0f} %, bound by {last['bound_by']}", flush=True)
-    assert mean >= figure - TOLERANCE, f"{name}: {mean:.2f}, expected at least {figure - TOLERANCE:.1f}"
+    assert round(mean, 1) >= figure, f"{name}: {mean:.2f}, expected at least {figure:.1f}"
 
 
-def of(name, figure):
+def of(model, name, pipeline, figure):
     def run():
         with imported(name) as (place, data):
+            cache = os.path.getsize(os.path.join(data, "features.npy")) // CACHED_SHARE
+            out_of_core = [*pipeline, "--set", f"stages.planner.params.cpu_cache={cache}"]
             t0 = time.time()
-            judge(name, figure, [train(name, place, data, seed) for seed in SEEDS], time.time() - t0)
-    run.__name__ = name
+            reports = [train(out_of_core, place, data, seed) for seed in SEEDS]
+            for report in reports:
+                assert report["io"]["bytes"] > 0 and report["cache"]["cpu_hit_rate"] < 1, "every row came from the cache"
+            judge(f"{model} on {name}", figure, reports, time.time() - t0)
+    run.__name__ = f"{model}_on_{name}"
     return run
 
 
 for name, figure in FIGURES.items():
-    test(of(name, figure))
+    test(of("graphsage", name, shipped_pipelines()[name], figure))
+for model, figures in FURTHER_FIGURES.items():
+    for name, figure in figures.items():
+        test(of(model, name, shipped_models()[model, name], figure))
 
 
 @test
@@ -104,7 +117,7 @@ def coauthor_physics_in_512_mib():
         for seed in SEEDS:
             with memory_limit(PHYSICS_LIMIT_BYTES) as cgroup:
                 try:
-                    reports.append(train(PHYSICS, place, data, seed, cgroup.enter))
+                    reports.append(train(shipped_pipelines()[PHYSICS], place, data, seed, cgroup.enter))
                 finally:
                     peak, kills = cgroup.peak_bytes(), cgroup.kills()
                     shown = "not known to this kernel" if peak is None else f"{peak / (1 << 20):.0f} MiB"

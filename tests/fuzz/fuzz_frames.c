@@ -123,7 +123,7 @@ static void build(struct world *w)
         out->consumers[0] = &w->peer;
         w->rings[2 + i] = ring_of(&out->rings[0]);
         w->slots[i] = malloc(SLOTS * SLOT_BYTES);
-        fuzz_check(w->slots[i] && pst_pool_init(&w->pools[i], SLOTS, 1, false, 0) == PST_OK);
+        fuzz_check(w->slots[i] && pst_pool_init(&w->pools[i], SLOTS, 1, false, false, 0) == PST_OK);
         s->routes[s->nroutes++] = (struct pst_host_route_end){.id = (uint32_t)i,
                                                               .base = w->slots[i],
                                                               .slots = SLOTS,

@@ -25,8 +25,9 @@ static double random_unit(void) /* in (-1, 1) */
 /* A batch that owns its arrays. */
 struct random_batch {
     struct pst_gnn_batch view;
-    int64_t *vertices;
+    int64_t *vertices, *degrees;
     int32_t *labels;
+    uint8_t *multilabels;
     int32_t *indptr[PST_HOPS_MAX], *indices[PST_HOPS_MAX];
     pst_real *features;
 };
@@ -55,10 +56,13 @@ static inline void random_batch_init(struct random_batch *b, int hops, int64_t s
     }
     const int64_t rows = v->mb.n[hops];
     b->vertices = calloc((size_t)rows + 1, sizeof *b->vertices);
+    b->degrees = calloc((size_t)rows + 1, sizeof *b->degrees);
     b->labels = calloc((size_t)seeds + 1, sizeof *b->labels);
     b->features = calloc((size_t)(rows * dim) + 1, sizeof *b->features);
     for (int64_t i = 0; i < rows; i++)
         b->vertices[i] = i * 7919 + (int64_t)random_below(7919);
+    for (int64_t i = 0; i < rows; i++) /* at least as many as a block has */
+        b->degrees[i] = 4 + i * 13 % 31;
     for (int64_t i = 0; i < seeds; i++)
         b->labels[i] = (int32_t)random_below((uint64_t)classes + 1) - (i > 0);
     for (int64_t i = 0; i < seeds; i++)
@@ -67,6 +71,11 @@ static inline void random_batch_init(struct random_batch *b, int hops, int64_t s
     for (int64_t i = 0; i < rows * dim; i++)
         b->features[i] = (pst_real)random_unit();
     v->vertices = b->vertices;
+    b->multilabels = malloc((size_t)(seeds * classes) + 1);
+    for (int64_t i = 0; i < seeds * classes; i++)
+        b->multilabels[i] = (uint8_t)(i % 7 == 3 ? PST_LABEL_IGNORED : i * i / 5 % 2);
+    v->multilabels = b->multilabels;
+    v->degrees = b->degrees;
     v->labels = b->labels;
     v->features = b->features;
     v->mb.stride_bytes = (uint64_t)dim * sizeof(pst_real);
@@ -82,6 +91,8 @@ static inline void random_batch_release(struct random_batch *b)
         free(b->indices[h]);
     }
     free(b->vertices);
+    free(b->degrees);
+    free(b->multilabels);
     free(b->labels);
     free(b->features);
 }

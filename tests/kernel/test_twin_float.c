@@ -359,6 +359,81 @@ static void test_softmax_xent_faults(void **state)
     both_free(&sums);
 }
 
+struct label_sums {
+    double loss;
+    int64_t counts[PST_LABEL_COUNTS];
+};
+
+static struct both labels_new(int64_t n, int64_t classes, int64_t ld)
+{
+    struct both b = both_new((size_t)(n * ld));
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t c = 0; c < classes; c++)
+            ((uint8_t *)b.host)[i * ld + c] = rnd(5) ? (uint8_t)rnd(2) : PST_LABEL_IGNORED;
+    send(&b);
+    return b;
+}
+
+static void test_sigmoid_xent(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const int64_t n = size_below(400), classes = 1 + size_below(rnd(4) ? 60 : 700),
+                      ld = classes + (int64_t)rnd(9);
+        struct matrix logits = matrix_new(n, classes), grad = matrix_new(n, classes);
+        struct both labels = labels_new(n, classes, ld), sums = both_new(sizeof(struct label_sums));
+        for (int64_t i = 0; i < n * logits.ld; i++)
+            host(&logits)[i] *= rnd(3) ? 4 : rnd(20) ? 0 : 200;
+        send(&logits.all);
+        const bool wanted = rnd(4);
+        struct label_sums *h = sums.host, *d = sums.device;
+        cpu->sigmoid_xent(NULL, host(&logits), logits.ld, labels.host, ld, n, classes, (double)n + 1,
+                          wanted ? host(&grad) : NULL, grad.ld, &h->loss, h->counts);
+        cuda->sigmoid_xent(queue, device(&logits), logits.ld, labels.device, ld, n, classes, (double)n + 1,
+                           wanted ? device(&grad) : NULL, grad.ld, &d->loss, d->counts);
+        close_floats(&grad.all, LIMIT, "gradient of the loss of several labels");
+        struct label_sums *got = fetched(&sums);
+        assert_memory_equal(got->counts, h->counts, sizeof h->counts);
+        assert_true(fabs(got->loss - h->loss) <= LIMIT * fabs(h->loss));
+        free(got);
+        matrix_free(&logits);
+        matrix_free(&grad);
+        both_free(&labels);
+        both_free(&sums);
+    }
+}
+
+/* A label that is neither 0, 1 nor ignored is told; NaNs stay in their place. */
+static void test_sigmoid_xent_faults(void **state)
+{
+    (void)state;
+    struct both logits = floats_new(20), grad = floats_new(20), labels = labels_new(4, 5, 5);
+    struct both sums = both_new(sizeof(struct label_sums));
+    struct label_sums *d = sums.device;
+    ((float *)logits.host)[7] = NAN;
+    ((uint8_t *)labels.host)[7] = 1;
+    send(&logits);
+    send(&labels);
+    cuda->sigmoid_xent(queue, logits.device, 5, labels.device, 5, 4, 5, 4, grad.device, 5, &d->loss,
+                       d->counts);
+    settled(PST_OK);
+    struct label_sums *got = fetched(&sums);
+    float *gradient = fetched(&grad);
+    assert_true(isnan(got->loss) && isnan(gradient[7]) && !isnan(gradient[6]) && !isnan(gradient[12]));
+    ((uint8_t *)labels.host)[12] = 2;
+    send(&labels);
+    cuda->sigmoid_xent(queue, logits.device, 5, labels.device, 5, 4, 5, 4, grad.device, 5, &d->loss,
+                       d->counts);
+    settled(PST_E_ARG);
+    free(got);
+    free(gradient);
+    both_free(&logits);
+    both_free(&grad);
+    both_free(&labels);
+    both_free(&sums);
+}
+
 static void test_adam(void **state)
 {
     (void)state;
@@ -402,6 +477,8 @@ int main(void)
         cmocka_unit_test(test_batch_norm_grad),
         cmocka_unit_test(test_softmax_xent),
         cmocka_unit_test(test_softmax_xent_faults),
+        cmocka_unit_test(test_sigmoid_xent),
+        cmocka_unit_test(test_sigmoid_xent_faults),
         cmocka_unit_test(test_adam),
     };
     return cmocka_run_group_tests(tests, twin_setup, twin_teardown);

@@ -1,33 +1,5 @@
 /* The twins of the kernels that take means over neighbours: relative error, norm-wise, of at most 1e-5. */
-#include "tests/kernel/twin_matrix.h"
-
-struct block {
-    struct both indptr, indices;
-    int64_t dsts, sources, edges;
-};
-
-static struct block block_new(int64_t dsts, int64_t sources)
-{
-    struct block b = {
-        .dsts = dsts, .sources = sources, .indptr = both_new((size_t)(dsts + 1) * sizeof(int32_t))};
-    int32_t *indptr = b.indptr.host;
-    for (int64_t d = 0; d < dsts; d++)
-        indptr[d + 1] = indptr[d] + (sources ? (int32_t)rnd(rnd(20) ? 12 : 200) : 0);
-    b.edges = indptr[dsts];
-    b.indices = both_new((size_t)b.edges * sizeof(int32_t));
-    const int64_t hub = rnd(2) ? sources : (sources + 9) / 10; /* every other time few sources get all */
-    for (int64_t e = 0; e < b.edges; e++)
-        ((int32_t *)b.indices.host)[e] = (int32_t)rnd((uint64_t)hub);
-    send(&b.indptr);
-    send(&b.indices);
-    return b;
-}
-
-static void block_free(struct block *b)
-{
-    both_free(&b->indptr);
-    both_free(&b->indices);
-}
+#include "tests/kernel/twin_block.h"
 
 static void test_mean(void **state)
 {

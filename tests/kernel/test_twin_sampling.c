@@ -26,6 +26,57 @@ static void test_sample(void **state)
     }
 }
 
+/* The ids at the picked positions are the sample. */
+static void test_pick(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const int fanout = random_fanout();
+        struct graph g = graph_new(1 + size_below(3000), rnd(2) ? 4 : 8, fanout > 64 ? 6000 : 300);
+        struct draw d = draw_new(&g, size_below(fanout > 64 || fanout < 0 ? 30 : 600), fanout, rnd(2));
+        struct both degrees = both_new((size_t)d.n * I64), indptr = both_new((size_t)(d.n + 1) * I32),
+                    at = both_new((size_t)d.capacity * I64);
+        const int64_t *vertices = d.vertices.host;
+        for (int64_t i = 0; i < d.n; i++)
+            ((int64_t *)degrees.host)[i] = g.host.indptr[vertices[i] + 1] - g.host.indptr[vertices[i]];
+        send(&degrees);
+        const bool less = d.capacity > 0 && rnd(8) == 0, bad = d.n > 0 && !less && rnd(8) == 0;
+        if (bad) {
+            ((int64_t *)degrees.host)[rnd((uint64_t)d.n)] = -1;
+            send(&degrees);
+        }
+        const pst_rc want = less ? PST_E_LIMIT : bad ? PST_E_FORMAT : PST_OK;
+        assert_int_equal(cpu->pick(NULL, &d.key, vertices, degrees.host, d.n, d.fanout, d.replace,
+                                   indptr.host, at.host, d.capacity - less),
+                         want);
+        assert_int_equal(cuda->pick(queue, &d.key, d.vertices.device, degrees.device, d.n, d.fanout,
+                                    d.replace, indptr.device, at.device, d.capacity - less),
+                         PST_OK);
+        settled(want);
+        if (want == PST_OK) {
+            same_bytes(&indptr, indptr.bytes, "indptr");
+            same_bytes(&at, at.bytes, "positions");
+            assert_int_equal(draw_both(&g, &d), PST_OK);
+            settled(PST_OK);
+            assert_memory_equal(indptr.host, d.indptr.host, indptr.bytes);
+            for (int64_t i = 0; i < d.n; i++) {
+                for (int32_t e = ((int32_t *)indptr.host)[i]; e < ((int32_t *)indptr.host)[i + 1]; e++) {
+                    const int64_t edge = g.host.indptr[vertices[i]] + ((int64_t *)at.host)[e];
+                    const int64_t id = g.host.index_bytes == 4 ? ((const int32_t *)g.host.indices)[edge]
+                                                               : ((const int64_t *)g.host.indices)[edge];
+                    assert_int_equal(((int64_t *)d.out.host)[e], id);
+                }
+            }
+        }
+        both_free(&degrees);
+        both_free(&indptr);
+        both_free(&at);
+        draw_free(&d);
+        graph_free(&g);
+    }
+}
+
 /* What both refuse: no vertex, a row out of range, a neighbour that is none. */
 static void test_sample_faults(void **state)
 {
@@ -193,11 +244,9 @@ static void test_shuffle(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sample),
-        cmocka_unit_test(test_sample_faults),
-        cmocka_unit_test(test_sample_bad_neighbour),
-        cmocka_unit_test(test_sample_far_edges),
-        cmocka_unit_test(test_sample_low_bits),
+        cmocka_unit_test(test_sample),           cmocka_unit_test(test_pick),
+        cmocka_unit_test(test_sample_faults),    cmocka_unit_test(test_sample_bad_neighbour),
+        cmocka_unit_test(test_sample_far_edges), cmocka_unit_test(test_sample_low_bits),
         cmocka_unit_test(test_shuffle),
     };
     return cmocka_run_group_tests(tests, twin_setup, twin_teardown);

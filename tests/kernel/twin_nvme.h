@@ -4,7 +4,7 @@
 #define TWIN_NVME_H
 
 #include "kernels/nvme.h"
-#include "tests/unit/nvme_fixture.h"
+#include "tests/nvme/nvme_fixture.h"
 #include "tests/kernel/twin_fixture.h"
 
 enum {

@@ -29,6 +29,21 @@ def shipped_pipelines():
             **{os.path.basename(file)[:-len(".json")]: [hyperion, "--with", file] for file in settings}}
 
 
+def shipped_models():
+    """The settings of further models, which come after those of the dataset: {(model, dataset): arguments of run and check}."""
+    of_dataset = shipped_pipelines()
+    files = sorted(glob.glob(os.path.join(ROOT, "pipelines", "settings", "*", "*.json")))
+    names = [(os.path.basename(os.path.dirname(file)), os.path.basename(file)[:-len(".json")]) for file in files]
+    return {(model, name): [*of_dataset[name], "--with", file] for (model, name), file in zip(names, files) if model != "marius"}
+
+
+def shipped_embeddings():
+    """The settings of marius.json: {dataset: arguments of run and check}."""
+    marius = os.path.join(ROOT, "pipelines", "marius.json")
+    files = sorted(glob.glob(os.path.join(ROOT, "pipelines", "settings", "marius", "*.json")))
+    return {os.path.basename(file)[:-len(".json")]: [marius, "--with", file] for file in files}
+
+
 class Skip(Exception):
     pass
 

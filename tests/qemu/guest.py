@@ -19,7 +19,7 @@ from harness import BUILD, ROOT, SAN, json, main, os, subprocess, test
 os.environ["PATH"] += ":/usr/sbin:/sbin"  # mkfs, for users who have not root's path
 MIB = 1 << 20
 COMMAND = {f"penstock/{name}": os.path.join(BUILD, name) for name in  # files of a guest that is to run penstock
-           ("bin/penstock", "lib/libpenstock.so", "lib/libpenstock-data.so", "lib/libpenstock-cpu.so", "lib/libpenstock-stages.so")}
+           ("bin/penstock", "lib/libpenstock.so", "lib/libpenstock-data.so", "lib/libpenstock-cpu.so", "lib/libpenstock-onednn.so", "lib/libpenstock-stages.so")}
 QEMU = "qemu-system-x86_64"
 MODULES = ("virt/lib/irqbypass", "drivers/vfio/vfio", "drivers/vfio/vfio_virqfd", "drivers/vfio/vfio_iommu_type1",
            "drivers/vfio/pci/vfio-pci-core", "drivers/vfio/pci/vfio-pci")

@@ -4,7 +4,7 @@ import hashlib
 from guest import *
 
 FILES = COMMAND | {f"penstock/bin/{name}": os.path.join(BUILD, "tests", "qemu", name) for name in ("drive", "killed")} | {
-    "penstock/bin/test_nvme": os.path.join(BUILD, "tests", "unit", "test_nvme")}
+    "penstock/bin/test_nvme": os.path.join(BUILD, "tests", "nvme", "test_nvme")}
 A, B = "0000:00:03.0", "0000:01:00.0"  # 512-byte blocks, MDTS 256 KiB; 4096-byte blocks, MDTS 128 KiB, behind a port
 SLOW = "0000:00:05.0"  # forty reads a second
 READS, WRITES = 200000, 100000

@@ -77,6 +77,32 @@ int64_t pst_epochs(const struct pst_stage *self)
     return 2;
 }
 
+bool pst_overlap(const struct pst_stage *self)
+{
+    (void)self;
+    return true;
+}
+
+int pst_instance(const struct pst_stage *self, int *instances)
+{
+    (void)self;
+    if (instances)
+        *instances = 1;
+    return 0;
+}
+
+void pst_share(struct pst_stage *self, uint64_t bytes)
+{
+    (void)self;
+    fail_msg("one instance asks for %llu bytes to share", (unsigned long long)bytes);
+}
+
+void *pst_shared(struct pst_stage *self)
+{
+    (void)self;
+    return NULL;
+}
+
 const char *pst_device_name(const struct pst_stage *self)
 {
     return self->device;
@@ -154,6 +180,16 @@ void pst_span(struct pst_stage *self, const char *name, double begin_s, double e
 {
     (void)self;
     (void)name;
+    assert_true(begin_s <= end_s);
+}
+
+void pst_span_of(struct pst_stage *self, const char *name, uint64_t batch, int hop, double begin_s,
+                 double end_s)
+{
+    (void)self;
+    (void)name;
+    (void)batch;
+    (void)hop;
     assert_true(begin_s <= end_s);
 }
 

@@ -1,6 +1,10 @@
 /* The planner on a GPU makes the CPU's plan, byte for byte. */
 #define FIRST_VERTICES 64 /* so that the scratch has to grow */
-#include "stages/planner.c"
+#include "stages/planner/presample.c"
+#include "stages/planner/drive_reads.c"
+#include "stages/planner/waves.c"
+
+#include "stages/planner/planner.c"
 
 #define HOST_STATE struct planner
 #include "tests/stage/stage_host.h"
@@ -20,7 +24,7 @@ static pst_rc plan(const char *device, const char *run, const char *const (*set)
     const struct pst_event begin = {.kind = PST_EV_START};
     if (rc == PST_OK)
         rc = pst_stage.on_event(&host, &begin);
-    const struct pst_device *on = &host.state->device;
+    const struct pst_device *on = &host.state->presample.device;
     if (pst_device_is_cuda(on) && gpu_is_virtual()) /* also with a scratch that has grown */
         assert_true(virtual_gpu_priority(on->twin->stream(on->q)) < 0);
     host_end(&host);
@@ -102,6 +106,18 @@ static void damage_is_named(void **state)
         fail_msg("%s", pst_error_text());
 }
 
+static void sources_agree(void **state)
+{
+    (void)state;
+    const char *const oracle[][2] = {
+        {"fanout", "[4, 3]"}, {"batch", "60"}, {"cpu_cache_percent", "10"}, {"hotness", "\"oracle\""}};
+    const char *const counted[][2] = {
+        {"fanout", "[4, 0, 3]"}, {"batch", "60"}, {"cpu_cache_percent", "10"}, {"hotness", "\"presample\""}};
+    compare(oracle, 4);
+    compare(counted, 4);
+    assert_int_equal(virtual_gpu_left(), 0);
+}
+
 static int setup(void **state)
 {
     gpu_setup();
@@ -114,7 +130,7 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_are_equal), cmocka_unit_test(scratch_grows),
+        cmocka_unit_test(plans_are_equal), cmocka_unit_test(scratch_grows), cmocka_unit_test(sources_agree),
         cmocka_unit_test(damage_is_named), /* the last: it spoils the dataset */
     };
     return cmocka_run_group_tests(tests, setup, scratch_teardown);

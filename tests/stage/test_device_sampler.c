@@ -83,7 +83,7 @@ static pst_rc sample_all(struct pst_stage *host)
 static const char *make_plan(const char *fanout_text, double share)
 {
     static char path[600];
-    static uint32_t hotness[2 * VERTICES];
+    static float scores[(PST_HOPS_MAX + 1) * VERTICES];
     struct pst_dataset ds;
     json_t *fanout = json_loads(fanout_text, 0, NULL);
     int64_t cache[CACHED];
@@ -106,7 +106,7 @@ static const char *make_plan(const char *fanout_text, double share)
     memcpy(plan.key.dataset, ds.digest, sizeof plan.key.dataset);
     pst_sampling_size_bound(&bound, &uniform, &graph, plan.key.fanout, plan.key.hops, plan.key.batch);
     pst_minibatch_size_scale(&plan.max, &bound, &bound, share);
-    if (pst_plan_write(&plan, hotness, in_scratch("plan"), path, sizeof path) != PST_OK)
+    if (pst_plan_write(&plan, scores, in_scratch("plan"), path, sizeof path) != PST_OK)
         fail_msg("%s", pst_error_text());
     pst_dataset_close(&ds);
     return path;

@@ -42,6 +42,8 @@ static struct pst_gnn_batch batch_on(struct pst_device *device, const struct pst
     struct pst_gnn_batch on = *b;
     const size_t rows = (size_t)b->mb.n[b->mb.hops];
     on.vertices = sent(device, b->vertices, rows * sizeof *b->vertices);
+    on.degrees = sent(device, b->degrees, rows * sizeof *b->degrees);
+    on.multilabels = sent(device, b->multilabels, (size_t)b->mb.n[0] * MODEL_CLASSES);
     on.labels = sent(device, b->labels, (size_t)b->mb.n[0] * sizeof *b->labels);
     on.features = sent(device, b->features, rows * b->mb.stride_bytes);
     for (int h = 0; h < (int)b->mb.hops; h++) {
@@ -73,6 +75,9 @@ static void compare_models(struct pst_gnn_config config, enum pst_dtype dtype)
     config.in = MODEL_DIM;
     config.classes = MODEL_CLASSES;
     config.rows_max = MODEL_ROWS;
+    config.heads = 2;
+    config.attention_dropout = config.dropout / 2;
+    config.edges_max = 4 * MODEL_ROWS;
     config.seed = 5;
     config.threads = 2;
     assert_int_equal(pst_gnn_model_init(&cpu, &config), PST_OK);
@@ -106,11 +111,15 @@ static void compare_models(struct pst_gnn_config config, enum pst_dtype dtype)
     pst_device_close(&device);
 }
 
-static void test_models(void **state)
+static void compare_kind(enum pst_gnn_model_kind model)
 {
-    (void)state;
-    const struct pst_gnn_config plain = {.layers = 2, .hidden = 8, .aggregate = true, .dropout = 0.5};
-    struct pst_gnn_config deep = {.layers = 3, .hidden = 16, .aggregate = true, .residual = true},
+    const struct pst_gnn_config plain = {
+        .model = model, .layers = 2, .hidden = 8, .aggregate = true, .dropout = 0.5};
+    struct pst_gnn_config deep = {.model = model,
+                                  .layers = 3,
+                                  .hidden = 16,
+                                  .aggregate = true,
+                                  .residual = true},
                           bare = plain;
     compare_models(plain, PST_F32);
     compare_models(plain, PST_BF16);
@@ -118,11 +127,21 @@ static void test_models(void **state)
         deep.input_dropout = deep.norm == PST_GNN_NORM_LAYER ? 0.25 : 0;
         compare_models(deep, PST_F32);
     }
+    bare.multilabel = true;
+    compare_models(bare, PST_F32);
+    bare.multilabel = false;
+    bare.hidden = 20; /* wider than its input: the product comes after the sum */
+    compare_models(bare, PST_F32);
     bare.aggregate = false;
-    bare.hidden = 20; /* wider than its input: the product comes after the mean, were there one */
-    compare_models(bare, PST_F32);
-    bare.aggregate = true;
-    compare_models(bare, PST_F32);
+    if (model == PST_GNN_GRAPHSAGE)
+        compare_models(bare, PST_F32);
+}
+
+static void test_models(void **state)
+{
+    (void)state;
+    for (int model = 0; model < PST_GNN_MODEL_KINDS; model++)
+        compare_kind((enum pst_gnn_model_kind)model);
 }
 
 /* ---- the stage ----------------------------------------------------------------------------------- */

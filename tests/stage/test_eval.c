@@ -41,7 +41,7 @@ static void check_accuracy(const struct world *w, const struct pst_gnn_eval *eva
 /* What the last two layers give, to compare bit by bit; each vertex of each layer comes once. */
 struct caught {
     const struct pst_gnn_config *config;
-    float hidden[VERTICES * HIDDEN_MAX], logits[VERTICES * CLASSES];
+    float hidden[VERTICES * COLUMNS_MAX], logits[VERTICES * CLASSES];
     _Atomic int seen[PST_GNN_LAYERS_MAX];
 };
 
@@ -49,7 +49,7 @@ static pst_rc catch_rows(void *ctx, int layer, int64_t first, int64_t n, const p
 {
     struct caught *c = ctx;
     const bool last = layer == c->config->layers - 1;
-    const int64_t width = last ? c->config->classes : c->config->hidden;
+    const int64_t width = last ? c->config->classes : pst_gnn_columns(c->config);
     for (int64_t i = 0; i < n && layer >= c->config->layers - 2; i++)
         memcpy((last ? c->logits : c->hidden) + (first + i) * width, rows + i * ld,
                (size_t)width * sizeof *rows);
@@ -109,10 +109,11 @@ static void test_evaluation(void **state)
 {
     (void)state;
     struct world *w = world_new(PST_F32, false);
-    for (int variant = 0; variant < 12; variant++) {
+    for (int variant = 0; variant < 12 + 6 * (PST_GNN_MODEL_KINDS - 1); variant++) {
         struct pst_gnn_config config =
             config_of(variant & 1 ? 3 : 2, (enum pst_gnn_norm)(variant % 3), variant & 1, 0.5);
-        config.aggregate = variant < 8;
+        config.model = (enum pst_gnn_model_kind)(variant < 12 ? 0 : variant / 6 - 1);
+        config.aggregate = variant < 8 || config.model != PST_GNN_GRAPHSAGE;
         check_evaluation(w, &config);
     }
     world_free(w);
@@ -121,11 +122,14 @@ static void test_evaluation(void **state)
 static void test_evaluation_types(void **state)
 {
     (void)state;
-    const struct pst_gnn_config config = config_of(2, PST_GNN_NORM_NONE, false, 0);
+    struct pst_gnn_config config = config_of(2, PST_GNN_NORM_NONE, false, 0);
     const enum pst_dtype dtypes[] = {PST_F16, PST_BF16};
     for (int d = 0; d < 2; d++) {
         struct world *w = world_new(dtypes[d], true);
-        check_evaluation(w, &config);
+        for (int model = 0; model < PST_GNN_MODEL_KINDS; model++) {
+            config.model = (enum pst_gnn_model_kind)model;
+            check_evaluation(w, &config);
+        }
         world_free(w);
     }
 }

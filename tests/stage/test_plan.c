@@ -17,12 +17,13 @@
 
 #define VERTICES 100
 #define CACHED 40
+#define ALL (PST_PLAN_ALGORITHM | PST_PLAN_BUDGET | PST_PLAN_HOTNESS)
 
 struct fixture {
     char dir[64], path[256];
     struct pst_plan plan;
     int64_t cache[CACHED];
-    uint32_t hotness[2 * VERTICES];
+    float scores[3 * VERTICES];
 };
 
 static void setup(struct fixture *f)
@@ -32,8 +33,8 @@ static void setup(struct fixture *f)
     assert_non_null(mkdtemp(f->dir));
     for (int i = 0; i < CACHED; i++)
         f->cache[i] = (i * 37 + 5) % VERTICES;
-    for (uint32_t i = 0; i < 2 * VERTICES; i++)
-        f->hotness[i] = i * 7919u;
+    for (int i = 0; i < 3 * VERTICES; i++)
+        f->scores[i] = (float)i * 0.7919F;
     f->plan = (struct pst_plan){
         .key = {.dataset = "0123456789abcdef",
                 .split = "train",
@@ -43,6 +44,9 @@ static void setup(struct fixture *f)
                 .algorithm = "uniform",
                 .options = "extra=3",
                 .replace = true,
+                .hotness = "file",
+                .hotness_id = "00112233445566ff",
+                .gpu_budget_bytes = 8192,
                 .cache_budget_bytes = 65536},
         .vertices = VERTICES,
         .seed = UINT64_MAX - 5,
@@ -51,9 +55,10 @@ static void setup(struct fixture *f)
         .max = {.hops = 2, .n = {32, 70, 99}, .edges = {320, 900}},
         .predicted_hit_rate = 0.625,
         .cached = CACHED,
+        .gpu_cached = CACHED / 4,
         .cache = f->cache,
     };
-    assert_int_equal(pst_plan_write(&f->plan, f->hotness, f->dir, f->path, sizeof f->path), PST_OK);
+    assert_int_equal(pst_plan_write(&f->plan, f->scores, f->dir, f->path, sizeof f->path), PST_OK);
 }
 
 static void teardown(struct fixture *f)
@@ -82,6 +87,9 @@ static void what_is_written_is_read(void **state)
     assert_string_equal(back.key.algorithm, "uniform");
     assert_string_equal(back.key.options, "extra=3");
     assert_true(back.key.replace);
+    assert_string_equal(back.key.hotness, "file");
+    assert_string_equal(back.key.hotness_id, "00112233445566ff");
+    assert_int_equal(back.key.gpu_budget_bytes, 8192);
     assert_int_equal(back.key.cache_budget_bytes, 65536);
     assert_int_equal(back.vertices, VERTICES);
     assert_true(back.seed == f.plan.seed);
@@ -90,14 +98,14 @@ static void what_is_written_is_read(void **state)
     assert_memory_equal(&back.max, &f.plan.max, sizeof back.max);
     assert_true(back.predicted_hit_rate == 0.625);
     assert_int_equal(back.cached, CACHED);
+    assert_int_equal(back.gpu_cached, CACHED / 4);
     assert_memory_equal(back.cache, f.cache, sizeof f.cache);
-    assert_int_equal(pst_plan_match(&back, &f.plan.key, PST_PLAN_ALGORITHM | PST_PLAN_BUDGET, f.path),
-                     PST_OK);
+    assert_int_equal(pst_plan_match(&back, &f.plan.key, ALL, f.path), PST_OK);
     pst_plan_release(&back);
 
     /* again, over itself; and without a cache */
-    f.plan.cached = 0;
-    assert_int_equal(pst_plan_write(&f.plan, f.hotness, f.dir, f.path, sizeof f.path), PST_OK);
+    f.plan.cached = f.plan.gpu_cached = 0;
+    assert_int_equal(pst_plan_write(&f.plan, f.scores, f.dir, f.path, sizeof f.path), PST_OK);
     assert_int_equal(pst_plan_read(&back, f.path), PST_OK);
     assert_int_equal(back.cached, 0);
     pst_plan_release(&back);
@@ -118,6 +126,14 @@ static void arrays_are_arrays(void **state)
     assert_int_equal(array.data_at, PST_PAGE);
     assert_int_equal(pst_array_map(&array), PST_OK);
     assert_memory_equal(array.map, f.cache, sizeof f.cache);
+    pst_array_close(&array);
+    (void)snprintf(path, sizeof path, "%s/hotness.npy", f.dir);
+    assert_int_equal(pst_array_open(&array, path), PST_OK);
+    assert_int_equal(array.dtype, PST_F32);
+    assert_int_equal(array.shape[0], 3);
+    assert_int_equal(array.shape[1], VERTICES);
+    assert_int_equal(pst_array_map(&array), PST_OK);
+    assert_memory_equal(array.map, f.scores, sizeof f.scores);
     pst_array_close(&array);
     teardown(&f);
 }
@@ -173,8 +189,8 @@ static void damaged_plans_are_refused(void **state)
 {
     (void)state;
     static const char *const edits[][3] = {
-        {"\"version\": 2", "\"version\": 1", "version"},
-        {"\"version\": 2,", "", "version"},
+        {"\"version\": 4", "\"version\": 2", "version"},
+        {"\"version\": 4,", "", "version"},
         {"\"dataset\": \"0123456789abcdef\"", "\"dataset\": 5", "dataset"},
         {"0123456789abcdef", "0123456789abcdef0", "dataset"},
         {"\"vertices\": 100", "\"vertices\": -1", "vertices"},
@@ -186,6 +202,8 @@ static void damaged_plans_are_refused(void **state)
         {"\"batch\": 32", "\"batch\": 0", "batch"},
         {"\"batch\": 32", "\"batch\": 99999999999", "batch"},
         {"\"replace\": true", "\"replace\": 1", "replace"},
+        {"\"hotness\": \"file\",", "", "hotness"},
+        {"00112233445566ff", "00112233445566ff0", "hotness_id"},
         {"\"seed\": \"f", "\"seed\": \"x", "seed"},
         {"\"epochs\": 3", "\"epochs\": 0", "epochs"},
         {"70", "170", "vertices"},
@@ -193,6 +211,9 @@ static void damaged_plans_are_refused(void **state)
         {"320", "-1", "edges"},
         {"320,", "", "edges"},
         {"\"budget_bytes\": 65536", "\"budget_bytes\": \"64KiB\"", "budget_bytes"},
+        {"\"gpu_budget_bytes\": 8192", "\"gpu_budget_bytes\": -1", "gpu_budget_bytes"},
+        {"\"gpu_rows\": 10", "\"gpu_rows\": 41", "gpu_rows"},
+        {"\"gpu_rows\": 10,", "", "gpu_rows"},
         {"\"rows\": 40", "\"rows\": 41", "expected 4424"},
         {"\"rows\": 40", "\"rows\": 1000000000000", "rows"},
         {"0.625", "1.5", "predicted_hit_rate"},
@@ -228,7 +249,7 @@ static void damaged_files_are_refused(void **state)
     (void)unlink(cache);
     must_refuse(f.path, "cache.npy");
     f.cache[3] = VERTICES; /* whole, but about another graph */
-    assert_int_equal(pst_plan_write(&f.plan, f.hotness, f.dir, f.path, sizeof f.path), PST_OK);
+    assert_int_equal(pst_plan_write(&f.plan, f.scores, f.dir, f.path, sizeof f.path), PST_OK);
     must_refuse(f.path, "entry 3 is vertex 100");
     assert_int_equal(truncate(f.path, 20), 0);
     must_refuse(f.path, "JSON");
@@ -242,7 +263,6 @@ static void differences_are_named(void **state)
     (void)state;
     struct fixture f;
     setup(&f);
-    const unsigned all = PST_PLAN_ALGORITHM | PST_PLAN_BUDGET;
     const struct pst_plan_key good = f.plan.key;
     static const char *const words[] = {"dataset",
                                         "split",
@@ -252,8 +272,11 @@ static void differences_are_named(void **state)
                                         "replace was true and is now false",
                                         "budget",
                                         "algorithm was uniform and is now mine",
-                                        "options was extra=3 and is now \"\""};
-    for (int i = 0; i < 9; i++) {
+                                        "options was extra=3 and is now \"\"",
+                                        "hotness was file and is now analytic",
+                                        "the checksum of hotness_file was 00112233445566ff and is now 1",
+                                        "gpu_cache in bytes was 8192 and is now 8193"};
+    for (int i = 0; i < 12; i++) {
         struct pst_plan_key want = good;
         want.dataset[3] = (char)(i == 0 ? 'x' : want.dataset[3]);
         if (i == 1)
@@ -264,11 +287,16 @@ static void differences_are_named(void **state)
         want.batch += i == 4;
         want.replace = i != 5;
         want.cache_budget_bytes += i == 6;
+        want.gpu_budget_bytes += i == 11;
         if (i == 7)
             memcpy(want.algorithm, "mine", 5);
         if (i == 8)
             want.options[0] = '\0';
-        assert_int_equal(pst_plan_match(&f.plan, &want, all, f.path), PST_E_ARG);
+        if (i == 9)
+            memcpy(want.hotness, "analytic", 9);
+        if (i == 10)
+            memcpy(want.hotness_id, "1", 2);
+        assert_int_equal(pst_plan_match(&f.plan, &want, ALL, f.path), PST_E_ARG);
         if (strstr(pst_error_text(), words[i]) == NULL)
             fail_msg("\"%s\" lacks \"%s\"", pst_error_text(), words[i]);
         assert_non_null(strstr(pst_error_text(), f.path));
@@ -283,9 +311,8 @@ static void a_plan_needs_a_place(void **state)
     struct fixture f;
     setup(&f);
     char path[256];
-    assert_int_equal(pst_plan_write(&f.plan, f.hotness, "/tmp/there/is/no/such", path, sizeof path),
-                     PST_E_IO);
-    assert_int_equal(pst_plan_write(&f.plan, f.hotness, f.dir, path, 8), PST_E_LIMIT);
+    assert_int_equal(pst_plan_write(&f.plan, f.scores, "/tmp/there/is/no/such", path, sizeof path), PST_E_IO);
+    assert_int_equal(pst_plan_write(&f.plan, f.scores, f.dir, path, 8), PST_E_LIMIT);
     teardown(&f);
 }
 
@@ -294,14 +321,48 @@ static void a_plan_needs_a_place(void **state)
 static void the_hottest_are_chosen(void **state)
 {
     (void)state;
-    const uint32_t hotness[] = {0, 5, 2, 5, 0, 9, 2, 1};
+    const float scores[] = {0, 5, 2.25F, 5, 0, 9e9F, 2.25F, 1e-9F};
     static const int64_t expected[] = {5, 1, 3, 2, 6, 7, 0, 4}; /* ties by id, the unseen last */
     for (int64_t rows = 0; rows <= 10; rows++) {
         int64_t *cache, cached;
-        assert_int_equal(pst_plan_choose(hotness, 8, rows, &cache, &cached), PST_OK);
+        assert_int_equal(pst_plan_choose(scores, 8, rows, &cache, &cached), PST_OK);
         assert_int_equal(cached, rows < 8 ? rows : 8);
         if (cached > 0)
             assert_memory_equal(cache, expected, (size_t)cached * sizeof *cache);
+        free(cache);
+    }
+}
+
+static int by_score(const void *left, const void *right, void *scores_of)
+{
+    const float *scores = scores_of;
+    const int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return scores[a] != scores[b] ? (scores[a] < scores[b]) - (scores[a] > scores[b]) : (a > b) - (a < b);
+}
+
+/* Scores with many ties, over the whole range: as sorting all of them would choose. */
+static void a_choice_is_a_sort(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    float scores[N];
+    uint64_t random = 88172645463325252u;
+    for (int round = 0; round < 200; round++) {
+        int64_t sorted[N], *cache, cached;
+        for (int64_t v = 0; v < N; v++) {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            scores[v] =
+                round % 2 ? (float)(random % 20) / 7 : (float)(random % 4 ? random >> 40 : 0) * 1e-12F;
+            sorted[v] = v;
+        }
+        qsort_r(sorted, N, sizeof *sorted, by_score, scores);
+        const int64_t rows = (int64_t)(random % (N + 1));
+        assert_int_equal(pst_plan_choose(scores, N, rows, &cache, &cached), PST_OK);
+        assert_int_equal(cached, rows);
+        if (rows > 0)
+            assert_memory_equal(cache, sorted, (size_t)rows * sizeof *cache);
         free(cache);
     }
 }
@@ -324,10 +385,11 @@ static void predictions_are_not_an_oracles(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read),   cmocka_unit_test(arrays_are_arrays),
-        cmocka_unit_test(damaged_plans_are_refused), cmocka_unit_test(damaged_files_are_refused),
-        cmocka_unit_test(differences_are_named),     cmocka_unit_test(a_plan_needs_a_place),
-        cmocka_unit_test(the_hottest_are_chosen),    cmocka_unit_test(predictions_are_not_an_oracles),
+        cmocka_unit_test(what_is_written_is_read),        cmocka_unit_test(arrays_are_arrays),
+        cmocka_unit_test(damaged_plans_are_refused),      cmocka_unit_test(damaged_files_are_refused),
+        cmocka_unit_test(differences_are_named),          cmocka_unit_test(a_plan_needs_a_place),
+        cmocka_unit_test(the_hottest_are_chosen),         cmocka_unit_test(a_choice_is_a_sort),
+        cmocka_unit_test(predictions_are_not_an_oracles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

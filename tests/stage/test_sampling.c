@@ -125,6 +125,7 @@ static struct pst_fill_job job_of(const struct fixture *f, int64_t begin, int64_
                                  .batch_seeds = SEEDS,
                                  .seeds = f->seeds + begin,
                                  .n = n,
+                                 .overlap = true,
                                  .early = true};
 }
 
@@ -394,8 +395,8 @@ static void pieces_make_the_same_batch(void **state)
     teardown(&f);
 }
 
-/* Without `early`, the same slot is announced in one piece, and a sample that does not fit announces nothing.
- */
+/* Without `early`, the same slot's requests are announced in one piece, and a sample that does not fit
+ * announces nothing. Without `overlap`, the only part is the last. */
 static void late_rows_are_announced_at_once(void **state)
 {
     (void)state;
@@ -406,11 +407,14 @@ static void late_rows_are_announced_at_once(void **state)
     assert_true(fill(&f, &job).parts > 1);
     const uint64_t digest = ((const struct pst_minibatch *)f.slot)->digest;
     job.early = false;
-    const struct pst_fill_result result = fill(&f, &job);
-    assert_int_equal(result.parts, 1);
-    assert_int_equal(f.count[0], result.requests);
-    assert_true(((const struct pst_minibatch *)f.slot)->digest == digest);
-    check_requests(&f);
+    for (int overlap = 0; overlap < 2; overlap++) {
+        job.overlap = overlap;
+        const struct pst_fill_result result = fill(&f, &job);
+        assert_int_equal(result.parts, overlap ? 2 : 1);
+        assert_int_equal(f.count[0], result.requests);
+        assert_true(((const struct pst_minibatch *)f.slot)->digest == digest);
+        check_requests(&f);
+    }
     teardown(&f);
 
     setup(&f, fanout, 2, 0.05);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -133,6 +134,44 @@ static void check_cache(const struct pst_cache_rows *c, const int64_t *ids, int6
     free(miss);
 }
 
+/* The first gpu_n ids have the first gpu_n rows. */
+static void check_tiers(const struct pst_cache_rows *c, const int64_t *ids, int64_t gpu_n, int64_t n)
+{
+    assert_int_equal(c->gpu_n, gpu_n);
+    for (int64_t i = 0; i < n; i++) {
+        int32_t pos, row, miss;
+        int64_t hits, misses;
+        pst_k_lookup(NULL, c->index, ids + i, 1, &pos, &row, &hits, &miss, &misses);
+        assert_int_equal(hits, 1);
+        assert_true((row < gpu_n) == (i < gpu_n));
+    }
+}
+
+/* One instance loads into shared memory; another has the same memory at another address, read-only. */
+static void check_shared(struct pst_device *cpu, const struct pst_array *features, const int64_t *ids,
+                         int64_t n)
+{
+    const uint64_t bytes = pst_cache_rows_bytes(n, ROW_BYTES);
+    const int fd = memfd_create("cache", MFD_CLOEXEC);
+    assert_true(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
+    void *here = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *there = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    assert_true(here != MAP_FAILED && there != MAP_FAILED);
+    struct pst_cache_rows c, other;
+    assert_int_equal(
+        pst_cache_rows_load(&c, cpu, here, features, 1, features->shape[0], ROW_BYTES, ids, n / 3, n),
+        PST_OK);
+    pst_cache_rows_release(&c);
+    assert_int_equal(munmap(here, bytes), 0);
+    pst_cache_rows_borrow(&other, there, n / 3, n, ROW_BYTES);
+    assert_int_equal(other.n, n);
+    check_cache(&other, ids, n);
+    check_tiers(&other, ids, n / 3, n);
+    pst_cache_rows_release(&other);
+    assert_int_equal(munmap(there, bytes), 0);
+    assert_int_equal(close(fd), 0);
+}
+
 static void cached_rows_are_the_files(void **state)
 {
     (void)state;
@@ -146,34 +185,41 @@ static void cached_rows_are_the_files(void **state)
         for (int64_t v = ROWS - 1; v >= 0; v -= steps[k]) /* hottest first is no order of the file's */
             ids[n++] = v;
         struct pst_cache_rows c;
-        assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, 1, features.shape[0], ROW_BYTES, ids, n),
-                         PST_OK);
+        assert_int_equal(
+            pst_cache_rows_load(&c, &cpu, NULL, &features, 1, features.shape[0], ROW_BYTES, ids, n / 3, n),
+            PST_OK);
         assert_int_equal(c.n, n);
         check_cache(&c, ids, n);
+        check_tiers(&c, ids, n / 3, n);
         pst_cache_rows_release(&c);
+        check_shared(&cpu, &features, ids, n);
     }
     struct pst_cache_rows c;
-    assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, 1, features.shape[0], ROW_BYTES, ids, 0),
-                     PST_OK);
+    assert_int_equal(
+        pst_cache_rows_load(&c, &cpu, NULL, &features, 1, features.shape[0], ROW_BYTES, ids, 0, 0), PST_OK);
     pst_cache_rows_release(&c);
     ids[0] = ids[1];
-    assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, 1, features.shape[0], ROW_BYTES, ids, 5),
-                     PST_E_FORMAT);
+    assert_int_equal(
+        pst_cache_rows_load(&c, &cpu, NULL, &features, 1, features.shape[0], ROW_BYTES, ids, 1, 5),
+        PST_E_FORMAT);
     assert_non_null(strstr(pst_error_text(), "twice"));
     ids[0] = ROWS;
-    assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, 1, features.shape[0], ROW_BYTES, ids, 5),
-                     PST_E_FORMAT);
+    assert_int_equal(
+        pst_cache_rows_load(&c, &cpu, NULL, &features, 1, features.shape[0], ROW_BYTES, ids, 1, 5),
+        PST_E_FORMAT);
     ids[0] = -1;
-    assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, 1, features.shape[0], ROW_BYTES, ids, 5),
-                     PST_E_FORMAT);
+    assert_int_equal(
+        pst_cache_rows_load(&c, &cpu, NULL, &features, 1, features.shape[0], ROW_BYTES, ids, 1, 5),
+        PST_E_FORMAT);
     ids[0] = ROWS - 1;
     assert_int_equal(truncate(features.path, PST_PAGE + (off_t)(ROWS - 1) * ROW_BYTES + 100), 0);
-    assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, 1, features.shape[0], ROW_BYTES, ids, 1),
-                     PST_E_FORMAT);
+    assert_int_equal(
+        pst_cache_rows_load(&c, &cpu, NULL, &features, 1, features.shape[0], ROW_BYTES, ids, 0, 1),
+        PST_E_FORMAT);
     assert_non_null(strstr(pst_error_text(), "unexpected end at byte"));
     (void)unlink(features.path);
-    assert_int_equal(pst_cache_rows_load(&c, &cpu, &features, 1, features.shape[0], ROW_BYTES, ids, 1),
-                     PST_E_IO);
+    assert_int_equal(
+        pst_cache_rows_load(&c, &cpu, NULL, &features, 1, features.shape[0], ROW_BYTES, ids, 0, 1), PST_E_IO);
 }
 
 int main(void)

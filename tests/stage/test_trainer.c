@@ -34,10 +34,11 @@ static void test_split(void **state)
 {
     (void)state;
     struct world *w = world_new(PST_F32, false);
-    for (int variant = 0; variant < 8; variant++) {
-        const struct pst_gnn_config config =
+    for (int variant = 0; variant < 8 * PST_GNN_MODEL_KINDS; variant++) {
+        struct pst_gnn_config config =
             config_of(variant & 1 ? 3 : 2, variant & 2 ? PST_GNN_NORM_LAYER : PST_GNN_NORM_NONE, variant & 1,
                       variant & 4 ? 0.5 : 0);
+        config.model = (enum pst_gnn_model_kind)(variant / 8);
         check_split(w, &config, 16);
         check_split(w, &config, 23);
     }
@@ -49,9 +50,10 @@ static void test_step_logits(void **state)
 {
     (void)state;
     struct world *w = world_new(PST_F32, false);
-    for (int variant = 0; variant < 4; variant++) {
-        const struct pst_gnn_config config = config_of(
+    for (int variant = 0; variant < 4 * PST_GNN_MODEL_KINDS; variant++) {
+        struct pst_gnn_config config = config_of(
             variant & 1 ? 3 : 2, variant & 2 ? PST_GNN_NORM_LAYER : PST_GNN_NORM_NONE, variant & 1, 0);
+        config.model = (enum pst_gnn_model_kind)(variant / 4);
         int64_t seeds[SEEDS];
         struct pst_gnn_model m;
         struct pst_gnn_figures figures = {0};
@@ -90,8 +92,9 @@ static void test_resume(void **state)
 {
     (void)state;
     struct world *w = world_new(PST_F32, false);
-    for (int norm = 0; norm < 3; norm++) {
-        const struct pst_gnn_config config = config_of(3, (enum pst_gnn_norm)norm, true, 0.5);
+    for (int k = 0; k < 3 * PST_GNN_MODEL_KINDS; k++) {
+        struct pst_gnn_config config = config_of(3, (enum pst_gnn_norm)(k % 3), true, 0.5);
+        config.model = (enum pst_gnn_model_kind)(k / 3);
         struct pst_gnn_model straight, first, second;
         struct pst_gnn_identity id;
         struct pst_gnn_training p, back;

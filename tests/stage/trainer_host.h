@@ -16,13 +16,6 @@ const char *pst_resume_path(const struct pst_stage *self)
     return self->resume;
 }
 
-int pst_instance(const struct pst_stage *self, int *instances)
-{
-    (void)self;
-    *instances = 1;
-    return 0;
-}
-
 uint64_t pst_slot_bytes(const struct pst_stage *self, int port)
 {
     assert_int_equal(port, 0);

@@ -30,7 +30,8 @@ enum {
     CLASSES = 5,
     SEEDS = 64,
     ROWS_MAX = 4000,
-    HIDDEN_MAX = 24
+    HIDDEN_MAX = 24,
+    COLUMNS_MAX = 3 * HIDDEN_MAX
 };
 
 /* A random graph with features and labels, as a dataset whose features are in a file. */
@@ -159,7 +160,7 @@ static inline void world_free(struct world *w)
 
 struct sampled {
     struct pst_gnn_batch view;
-    int64_t vertices[ROWS_MAX];
+    int64_t vertices[ROWS_MAX], degrees[ROWS_MAX];
     int32_t labels[SEEDS];
     int32_t indptr[PST_HOPS_MAX][ROWS_MAX], indices[PST_HOPS_MAX][EDGES_MAX];
     float features[ROWS_MAX * DIM];
@@ -181,6 +182,7 @@ static inline struct sampled *sample(const struct world *w, int hops, int fanout
                                             .batch = 4,
                                             .batch_seeds = SEEDS},
                                      .vertices = s->vertices,
+                                     .degrees = s->degrees,
                                      .labels = s->labels,
                                      .features = s->features};
     for (int h = 0; h < hops; h++) {
@@ -199,6 +201,8 @@ static inline struct sampled *sample(const struct world *w, int hops, int fanout
     for (int64_t i = 0; i < n; i++)
         s->labels[i] = w->labels[s->vertices[i]];
     for (int64_t i = 0; i < count; i++)
+        s->degrees[i] = w->indptr[s->vertices[i] + 1] - w->indptr[s->vertices[i]];
+    for (int64_t i = 0; i < count; i++)
         memcpy(s->features + i * DIM, w->features + s->vertices[i] * DIM, DIM * sizeof(float));
     free(memory);
     free(ids);
@@ -212,6 +216,8 @@ static inline struct pst_gnn_config config_of(int layers, enum pst_gnn_norm norm
                                    .in = DIM,
                                    .hidden = HIDDEN_MAX,
                                    .classes = CLASSES,
+                                   .heads = 3,
+                                   .attention_dropout = dropout / 2,
                                    .norm = norm,
                                    .residual = residual,
                                    .aggregate = true,
@@ -219,7 +225,8 @@ static inline struct pst_gnn_config config_of(int layers, enum pst_gnn_norm norm
                                    .input_dropout = dropout / 2,
                                    .seed = 77,
                                    .threads = 1,
-                                   .rows_max = ROWS_MAX};
+                                   .rows_max = ROWS_MAX,
+                                   .edges_max = EDGES_MAX};
 }
 
 static inline const int64_t *some_seeds(struct world *w, int64_t *seeds)
@@ -231,6 +238,67 @@ static inline const int64_t *some_seeds(struct world *w, int64_t *seeds)
 
 /* ---- the forward pass ---------------------------------------------------------------------------- */
 
+static inline double degree_of(const struct world *w, int64_t v)
+{
+    return (double)(w->indptr[v + 1] - w->indptr[v]);
+}
+
+static inline double naive_dot(const double *x, const float *a, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i] * (double)a[i];
+    return sum;
+}
+
+/* The same for GAT. z: the products of all vertices. */
+static inline void naive_attend(const struct world *w, const struct pst_gnn_model *m, int l, const double *z,
+                                int64_t v, double *y)
+{
+    const struct pst_gnn_layer *layer = &m->layer[l];
+    const int64_t heads = m->config.heads, wide = layer->wide, dim = wide / heads, begin = w->indptr[v],
+                  end = w->indptr[v + 1];
+    memset(y, 0, (size_t)layer->out * sizeof *y);
+    for (int64_t h = 0; h < heads; h++) {
+        const float *a_l = m->weight + layer->left + h * dim, *a_r = m->weight + layer->right + h * dim;
+        double sum = 0, most = -1e300;
+        for (int pass = 0; pass < 3; pass++) { /* the largest score, their sum, the output */
+            for (int64_t e = begin; e <= end; e++) {
+                const int64_t u = e < end ? w->indices[e] : v;
+                double score =
+                    naive_dot(z + v * wide + h * dim, a_l, dim) + naive_dot(z + u * wide + h * dim, a_r, dim);
+                score = score > 0 ? score : 0.2 * score;
+                most = pass == 0 ? fmax(most, score) : most;
+                sum += pass == 1 ? exp(score - most) : 0;
+                for (int64_t j = 0; j < dim && pass == 2; j++)
+                    y[layer->last ? j : h * dim + j] += exp(score - most) / sum * z[u * wide + h * dim + j] /
+                                                        (layer->last ? (double)heads : 1);
+            }
+        }
+    }
+}
+
+/* The linear part of a layer without its bias, as layer.h writes it, for vertex v. */
+static inline void naive_mix(const struct world *w, const struct pst_gnn_model *m, int l, const double *x,
+                             int64_t v, double *y)
+{
+    const struct pst_gnn_layer *layer = &m->layer[l];
+    const int64_t in = layer->in, out = layer->out, begin = w->indptr[v], end = w->indptr[v + 1];
+    const bool gcn = m->config.model == PST_GNN_GCN;
+    const float *p = m->weight;
+    memset(y, 0, (size_t)out * sizeof *y);
+    for (int64_t i = 0; i < in; i++) {
+        double sum = gcn ? x[v * in + i] / (degree_of(w, v) + 1) : 0;
+        for (int64_t e = begin; e < end; e++)
+            sum += x[w->indices[e] * in + i] /
+                   (gcn ? sqrt((degree_of(w, v) + 1) * (degree_of(w, w->indices[e]) + 1))
+                        : (double)(end - begin));
+        for (int64_t j = 0; j < out; j++)
+            y[j] += (layer->self >= 0 ? x[v * in + i] * (double)p[layer->self + i * out + j] : 0) +
+                    (layer->neigh >= 0 ? sum * (double)p[layer->neigh + i * out + j] : 0);
+    }
+}
+
 /* A layer of the naive forward pass, in double, over all vertices and all neighbours. */
 static inline void naive_layer(const struct world *w, const struct pst_gnn_model *m, int l, const double *x,
                                double *y)
@@ -238,22 +306,20 @@ static inline void naive_layer(const struct world *w, const struct pst_gnn_model
     const struct pst_gnn_layer *layer = &m->layer[l];
     const int64_t in = layer->in, out = layer->out;
     const float *p = m->weight;
-    double *mean = malloc((size_t)in * sizeof *mean);
+    const bool gat = m->config.model == PST_GNN_GAT;
+    double *z = gat ? calloc((size_t)(VERTICES * layer->wide), sizeof *z) : NULL;
+    for (int64_t i = 0; gat && i < VERTICES * in; i++)
+        for (int64_t j = 0; j < layer->wide; j++)
+            z[i / in * layer->wide + j] += x[i] * (double)p[layer->neigh + i % in * layer->wide + j];
     for (int64_t v = 0; v < VERTICES; v++) {
-        const int64_t begin = w->indptr[v], end = w->indptr[v + 1];
-        for (int64_t i = 0; i < in; i++) {
-            mean[i] = 0;
-            for (int64_t e = begin; e < end; e++)
-                mean[i] += x[w->indices[e] * in + i] / (double)(end - begin);
-        }
         double average = 0, variance = 0;
+        if (gat)
+            naive_attend(w, m, l, z, v, y + v * out);
+        else
+            naive_mix(w, m, l, x, v, y + v * out);
         for (int64_t j = 0; j < out; j++) {
-            double sum = layer->bias >= 0 ? (double)p[layer->bias + j] : 0;
-            for (int64_t i = 0; i < in; i++)
-                sum += x[v * in + i] * (double)p[layer->self + i * out + j] +
-                       (m->config.aggregate ? mean[i] * (double)p[layer->neigh + i * out + j] : 0);
-            y[v * out + j] = sum;
-            average += sum / (double)out;
+            y[v * out + j] += layer->bias >= 0 ? (double)p[layer->bias + j] : 0;
+            average += y[v * out + j] / (double)out;
         }
         for (int64_t j = 0; j < out; j++)
             variance += pow(y[v * out + j] - average, 2) / (double)out;
@@ -267,15 +333,16 @@ static inline void naive_layer(const struct world *w, const struct pst_gnn_model
             }
             if (layer->gain >= 0)
                 *at = *at * (double)p[layer->gain + j] + (double)p[layer->shift + j];
-            *at = fmax(0, *at + (layer->residual ? x[v * in + j] : 0));
+            *at += layer->residual ? x[v * in + j] : 0;
+            *at = *at > 0 ? *at : gat ? expm1(*at) : 0;
         }
     }
-    free(mean);
+    free(z);
 }
 
 static inline double *naive_forward(const struct world *w, const struct pst_gnn_model *m)
 {
-    double *x = malloc(VERTICES * 64 * sizeof *x), *y = malloc(VERTICES * 64 * sizeof *y);
+    double *x = malloc(VERTICES * 128 * sizeof *x), *y = malloc(VERTICES * 128 * sizeof *y);
     for (int64_t i = 0; i < VERTICES * DIM; i++)
         x[i] = (double)w->features[i];
     for (int l = 0; l < m->config.layers; l++) {

@@ -7,6 +7,7 @@
 struct owner {
     int out;
     uint64_t expected[SLOTS_MAX], returns, batches;
+    uint64_t next_home; /* slots must come home in the order of their batches */
 };
 
 static pst_rc size(struct pst_stage *self)
@@ -26,7 +27,7 @@ static pst_rc open_(struct pst_stage *self)
 static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
 {
     struct owner *s = pst_state(self);
-    if (ev->kind != PST_EV_CREDIT)
+    if (ev->kind != PST_EV_CREDIT && ev->kind != PST_EV_RETURN)
         return PST_OK;
     uint64_t *word = pst_slot(self, ev->credit.ref, NULL);
     uint32_t slot = ev->credit.ref.slot;
@@ -37,11 +38,16 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
     bool changed = !first && ev->credit.previous_batch % 2 == 0;
     s->expected[slot] += changed;
     s->returns += !first;
+    if (!first && ev->credit.previous_batch != s->next_home++)
+        return pst_fail(PST_E_FORMAT, "batch %llu came home; expected batch %llu",
+                        (unsigned long long)ev->credit.previous_batch, (unsigned long long)s->next_home - 1);
     if (word[0] != s->expected[slot] || ev->credit.version != s->expected[slot] ||
         (ev->credit.dirty != 0) != changed)
         return pst_fail(PST_E_FORMAT, "slot %u came home with %llu, version %llu, dirty %u; expected %llu",
                         slot, (unsigned long long)word[0], (unsigned long long)ev->credit.version,
                         ev->credit.dirty, (unsigned long long)s->expected[slot]);
+    if (ev->kind == PST_EV_RETURN)
+        return PST_OK;
     struct pst_frame frame = {.batch = ev->credit.batch,
                               .flags = PST_LAST_PART | PST_LAST_MICRO,
                               .nrefs = 1,

@@ -5,7 +5,7 @@ import os
 import struct
 import sys
 
-FRAME, CREDIT, RELEASE, END, COUNT = 1, 2, 3, 4, 5
+FRAME, CREDIT, RELEASE, END, COUNT, RETURN = 1, 2, 3, 4, 5, 6
 LAST_PART, LAST_MICRO = 1, 2
 HEAD = struct.Struct("<IHHQIIIIQQ")
 MAGIC = 0x46545350

@@ -89,6 +89,28 @@ static void test_values(void **state)
     }
 }
 
+static void test_automatic(void **state)
+{
+    (void)state;
+    struct pst_param_desc desc = {
+        .name = "p", .type = PST_PARAM_INT, .min = 1, .max = 9, .help = "h", .automatic = true};
+    json_t *word = json_string("auto"), *other = json_string("avto"), *out = NULL;
+    char why[256] = "";
+    assert_true(pst_desc_value(&desc, word, &out, why) && json_equal(out, word));
+    json_decref(out);
+    assert_false(pst_desc_value(&desc, other, &out, why));
+    assert_non_null(strstr(why, "expected an integer from 1 to 9 or \"auto\", found \"avto\""));
+    desc = (struct pst_param_desc){.name = "p", .type = PST_PARAM_BYTES, .help = "h", .automatic = true};
+    assert_true(pst_desc_value(&desc, word, &out, why) && json_equal(out, word));
+    json_decref(out);
+    assert_false(pst_desc_value(&desc, other, &out, why));
+    assert_non_null(strstr(why, "expected \"auto\", or a size"));
+    desc.automatic = false;
+    assert_false(pst_desc_value(&desc, word, &out, why));
+    json_decref(word);
+    json_decref(other);
+}
+
 static void test_lists(void **state)
 {
     (void)state;
@@ -176,6 +198,10 @@ static void test_descriptions(void **state)
     PARAMS_REFUSED(params[0].equals = "in", "equals: expected PORT.PARAM or count(PORT.PARAM)");
     PARAMS_REFUSED(params[0].equals = "count(in.n", "equals: expected PORT.PARAM");
     PARAMS_REFUSED(params[0].equals = "nothing.n", "equals: the stage has no port nothing");
+    PARAMS_REFUSED(
+        (params[1] =
+             (struct pst_param_desc){.name = "z", .type = PST_PARAM_REAL, .help = "h", .automatic = true}),
+        "only an int or bytes parameter can be automatic");
     PARAMS_REFUSED(params[0].needed_if = "n=1", "only a string parameter can have needed_if");
     PARAMS_REFUSED((params[0].type = PST_PARAM_ENUM, params[0].def = NULL), "no choices");
     PARAMS_REFUSED(params[0].type = (enum pst_param_type)99, "has an invalid type, or no choices");
@@ -187,7 +213,7 @@ struct bound {
     int small;
     unsigned count;
     int64_t whole;
-    uint64_t bytes;
+    uint64_t bytes, size;
     double real;
     const char *text;
     enum colour colour;
@@ -210,6 +236,7 @@ static const struct pst_param_desc bound_params[] = {
     BOUND("text", PST_PARAM_STRING, text, .def = "\"\""),
     BOUND("colour", PST_PARAM_ENUM, colour, .choices = "red|green|blue"),
     BOUND("list", PST_PARAM_INTS, list, .count_min = 1, .count_max = PST_INTS_MAX),
+    BOUND("size", PST_PARAM_BYTES, size, .def = "\"auto\"", .automatic = true),
     {0},
 };
 
@@ -222,14 +249,15 @@ static void test_binding(void **state)
     d.state_bytes = sizeof(struct bound);
     if (pst_desc_check(&d, "FILE") != PST_OK)
         fail_msg("%s", pst_error_text());
-    json_t *given =
-        json_pack("{sb ss si sI sI sI sf ss ss s[iii]}", "yes", 1, "second", "second", "small", -5, "count",
-                  (json_int_t)UINT32_MAX, "whole", (json_int_t)INT64_MIN, "bytes", (json_int_t)1 << 40,
-                  "real", 0.25, "text", "words", "colour", "blue", "list", 7, -1, 9);
+    json_t *given = json_pack("{sb ss si sI sI sI ss sf ss ss s[iii]}", "yes", 1, "second", "second", "small",
+                              -5, "count", (json_int_t)UINT32_MAX, "whole", (json_int_t)INT64_MIN, "bytes",
+                              (json_int_t)1 << 40, "size", "auto", "real", 0.25, "text", "words", "colour",
+                              "blue", "list", 7, -1, 9);
     struct bound b = {.last = 77};
     pst_desc_bind(&d, given, &b);
     assert_true(b.yes && b.second && b.small == -5 && b.count == UINT32_MAX && b.whole == INT64_MIN);
-    assert_true(b.bytes == 1ull << 40 && b.real == 0.25 && b.colour == BLUE && b.last == 77);
+    assert_true(b.size == (uint64_t)PST_AUTO && b.bytes == 1ull << 40 && b.real == 0.25 && b.colour == BLUE &&
+                b.last == 77);
     assert_string_equal(b.text, "words");
     assert_true(b.list.count == 3 && b.list.value[0] == 7 && b.list.value[1] == -1 && b.list.value[2] == 9);
     json_decref(given);
@@ -334,9 +362,10 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),       cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_descriptions), cmocka_unit_test(test_binding),
-        cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_not_found),
+        cmocka_unit_test(test_values),    cmocka_unit_test(test_automatic),
+        cmocka_unit_test(test_lists),     cmocka_unit_test(test_descriptions),
+        cmocka_unit_test(test_binding),   cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_not_found),
     };
     return cmocka_run_group_tests(tests, setup, scratch_teardown);
 }

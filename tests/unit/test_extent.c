@@ -66,6 +66,8 @@ static void each_fault_is_told(void **state)
         assert_int_equal(pst_request_judge(&cases[i].r, arrays, false, SLOT), cases[i].is);
     const struct pst_request write = {.array = THERE, .rows = 1, .op = PST_REQUEST_WRITE};
     assert_int_equal(pst_request_judge(&write, arrays, true, SLOT), PST_REQUEST_RIGHT);
+    arrays[THERE].writable = true; /* this array alone */
+    assert_int_equal(pst_request_judge(&write, arrays, false, SLOT), PST_REQUEST_RIGHT);
 }
 
 int main(void)

@@ -10,6 +10,9 @@ runtime     batches per second and hand-over latency through six stages that do 
 io-BYTES    penstock bench io on the backend file against fio, at depth 1 to 256; BYTES: 512, 4096, 16384, 65536
 engine      the disk engine, given tables of requests, against fio
 stacks      requests per second of the three NVMe stacks over emulated drives, and the lanes that each needs
+hotness     hits of a static cache over ten epochs: the planner's choices against the best one and Belady's
+embed       the training step of graph embeddings against the products that it needs, and against smaller tiles
+tpc         throughput per cost: predicted by penstock tpc, against runs with 1 to 12 emulated SSDs
 gpu         the kernels, hand-over between processes, disk kernels and the epoch on a GPU (only if named)
 
 A bench checks its results before it prints a rate, alternates what it compares, and prints medians with their
@@ -32,9 +35,12 @@ import tempfile
 import types
 from collections.abc import Callable
 
+import caches
+import embeddings
 import epochs
 import gpu
 import measure
+import tpc
 import transfers
 
 RESULTS = os.path.join(measure.ROOT, "tools", "bench", "results")
@@ -81,6 +87,29 @@ BENCHES = {
     "stacks": Bench(transfers.stacks,
                     dict(pairs=1, ssds=(1, 2, 4, 8, 12), dims=(128, 256, 512, 1024), lanes=32, lanes_max=1024, dilate=200, seconds=0.3),
                     dict(pairs=1, ssds=(2,), dims=(128,), lanes=4, lanes_max=4, dilate=200, seconds=0.02)),
+    "hotness": Bench(caches.hotness,
+                     dict(pairs=1, batch=1000, fanout=(25, 10), epochs=10, judge=True, graphs=(
+                         ("R-MAT, 10M edges, 1 % training", "hot-1", "rmat", "--vertices", 1000000, "--edges", 10000000,
+                          "--features", 4, "--classes", 4, "--train-count", 10000),
+                         ("R-MAT, 10M edges, 10 % training", "hot-10", "rmat", "--vertices", 1000000, "--edges", 10000000,
+                          "--features", 4, "--classes", 4, "--train-count", 100000),
+                         ("R-MAT, 30M edges symmetrised, 10 % training", "hot-sym", "rmat", "--vertices", 1000000, "--edges", 30000000,
+                          "--symmetrize", "--features", 4, "--classes", 4, "--train-count", 100000),
+                         ("community, 40 % training", "hot-community", "community", "--vertices", 300000, "--features", 4))),
+                     # so few batches hit by chance what they hit: not judged
+                     dict(pairs=1, batch=64, fanout=(5, 3), epochs=2, judge=False, graphs=(
+                         ("R-MAT", "hot", "rmat", "--vertices", 5000, "--edges", 50000, "--features", 4, "--classes", 4,
+                          "--train-count", 500),)),
+                     programs=("hotness.c",)),
+    "embed": Bench(embeddings.embed,
+                   dict(pairs=7, edges=10000, chunks=10, negatives=1000, vertices=14541,
+                        models=(("dot", (400,)), ("complex", (50, 100, 200, 400)))),
+                   dict(pairs=1, edges=500, chunks=5, negatives=50, vertices=300, models=(("dot", (32,)), ("complex", (32,)))),
+                   programs=("embed.c",)),
+    "tpc": Bench(tpc.tpc,
+                 dict(pairs=1, vertices=60000, features=1024, train=0.01, batch=128, hidden=16, dilate=300, caches=(512, 12000),
+                      drives=(("p5510", (1, 2, 4, 6, 8, 10, 12)), ("980pro", (2, 3, 4, 5, 6)))),
+                 dict(pairs=1, vertices=2000, features=128, train=0.2, batch=128, hidden=16, dilate=20, caches=(200,), drives=(("p5510", (2,)),))),
     "gpu": Bench(gpu.figures, dict(pairs=1, host=False), dict(pairs=1, host=True), programs=("gpu",), only_if_named=True),
 }
 

@@ -59,12 +59,12 @@ def run(data, *args, epochs=1, pipeline=HYPERION, enter=None, env=None):
         return json.load(f)
 
 
-def generate(name, *args, quiet=False):
+def generate(name, *args, quiet=False, kind="rmat"):
     """A dataset that is made once for each scratch folder."""
     path = os.path.join(SCRATCH, name)
     if not os.path.exists(os.path.join(path, "dataset.json")):
         t0 = time.time()
-        output([PENSTOCK, "gen", "rmat", path, "--quiet", *args])
+        output([PENSTOCK, "gen", kind, path, "--quiet", *args])
         if not quiet:
             print(f"  made {name} in {time.time() - t0:.1f} s", flush=True)
     return path

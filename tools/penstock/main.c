@@ -1,11 +1,23 @@
 /* main.c: the table of subcommands. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/util/signals.h"
 #include "common/util/file.h"
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/cli/options.h"
+
+/* A run that trains embeddings has checkpoints; a dataset has not. */
+static int export_any(int argc, char **argv)
+{
+    char path[PST_PATH_MAX];
+    for (int i = 1; i < argc; i++)
+        if (argv[i][0] != '-' && snprintf(path, sizeof path, "%s/checkpoints", argv[i]) < (int)sizeof path &&
+            access(path, F_OK) == 0)
+            return cmd_export_run(argc, argv);
+    return cmd_export(argc, argv);
+}
 
 static const struct {
     const char *name;
@@ -14,6 +26,9 @@ static const struct {
 } commands[] = {
     {"run", cmd_run, "run a pipeline"},
     {"check", cmd_check, "check pipelines without starting anything"},
+    {"plan", cmd_plan, "show what each policy would cache, and what a batch then reads"},
+    {"partition", cmd_partition, "sort a dataset's training edges by partitions of its vertices"},
+    {"order", cmd_order, "find the order in which partitions of embeddings are loaded"},
     {"graph", cmd_graph, "draw a pipeline (Mermaid)"},
     {"stages", cmd_stages, "list the installed stages, or describe one"},
     {"gen", cmd_gen, "generate a dataset"},
@@ -22,7 +37,9 @@ static const struct {
     {"convert", cmd_convert, "make a dataset with features of another dtype or stride"},
     {"features", cmd_features, "give a topology random features"},
     {"infer", cmd_infer, "compute embeddings and predictions of all vertices"},
-    {"export", cmd_export, "write a dataset as .npy or .csv for other programs"},
+    {"export", export_any, "write a dataset, or the embeddings of a run, for other programs"},
+    {"neighbours", cmd_neighbours, "find the vertices with the most similar embeddings"},
+    {"predict", cmd_predict, "score edges, or find their best ends, with a run's embeddings"},
     {"rm", cmd_rm, "remove a dataset, with its stripes on other drives"},
     {"store", cmd_store, "write a dataset's rows to raw NVMe drives"},
     {"inspect", cmd_inspect, "say what is in a dataset"},
@@ -30,6 +47,8 @@ static const struct {
     {"disks", cmd_disks, "list NVMe drives, and hand them over"},
     {"bench", cmd_bench, "measure how many requests a second a backend moves"},
     {"probe", cmd_probe, "say what this machine has for pipelines on GPUs"},
+    {"tpc", cmd_tpc, "predict throughput per cost with other hardware"},
+    {"experiment", cmd_experiment, "measure a paper's figures again"},
     {"top", cmd_top, "show where a running pipeline spends its time"},
     {"stop", cmd_stop, "end a run in order"},
     {"gc", cmd_gc, "remove what unfinished runs and imports left"},
@@ -40,7 +59,7 @@ static void usage(FILE *out)
 {
     fprintf(out, "usage: penstock COMMAND [ARGUMENT]...\n\n");
     for (size_t i = 0; i < COMMANDS; i++)
-        fprintf(out, "  %-10s%s\n", commands[i].name, commands[i].help);
+        fprintf(out, "  %-12s%s\n", commands[i].name, commands[i].help);
     fprintf(out, "\n`penstock COMMAND --help` lists the options of a command; `penstock --version` prints "
                  "the version.\n");
 }

@@ -222,7 +222,8 @@ static pst_rc open_regions(struct pst_nvme_transport *t, struct vfio *v)
         return pst_fail(PST_E_UNSUPPORTED, "BAR 0 has %llu bytes; registers and doorbells need at least %u",
                         (unsigned long long)bar.size, PST_NVME_DOORBELLS + PST_PAGE);
     if (!(bar.flags & VFIO_REGION_INFO_FLAG_MMAP))
-        return pst_fail(PST_E_UNSUPPORTED, "VFIO does not allow its registers to be mapped");
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "VFIO does not allow the controller's registers (BAR 0) to be mapped");
     void *regs = mmap(NULL, bar.size, PROT_READ | PROT_WRITE, MAP_SHARED, v->device, (off_t)bar.offset);
     if (regs == MAP_FAILED)
         return pst_fail_errno("mapping its registers");

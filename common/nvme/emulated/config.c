@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +18,15 @@ static const struct preset {
     double iops, latency_us;
 } presets[] = {{"none", 0, 0}, {"optane", 1.5e6, 11}, {"980pro", 700e3, 324}, {"p5510", 750e3, 82}};
 
+/* What the configuration says about speed; below 0: nothing. */
+struct pace {
+    const char *preset;
+    double latency_us, iops, bytes_per_s, dilate, bus_bytes_per_s;
+};
+
+static const struct pace no_pace = {
+    .preset = "none", .latency_us = -1, .iops = -1, .bytes_per_s = -1, .dilate = 1};
+
 static pst_rc set_preset(struct pst_emu_config *c, const char *name)
 {
     for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++) {
@@ -28,6 +38,16 @@ static pst_rc set_preset(struct pst_emu_config *c, const char *name)
         return PST_OK;
     }
     return pst_fail(PST_E_ARG, "preset \"%s\"; expected none, optane, 980pro or p5510", name);
+}
+
+static pst_rc set_pace(struct pst_emu_config *c, const struct pace *p)
+{
+    const pst_rc rc = set_preset(c, p->preset);
+    c->latency_ns = p->dilate * (p->latency_us >= 0 ? p->latency_us * 1e3 : c->latency_ns);
+    c->iops = (p->iops >= 0 ? p->iops : c->iops) / p->dilate;
+    c->bytes_per_s = (p->bytes_per_s >= 0 ? p->bytes_per_s : c->bytes_per_s) / p->dilate;
+    c->bus_bytes_per_s = p->bus_bytes_per_s / p->dilate;
+    return rc;
 }
 
 static pst_rc read_faults(struct pst_emu_faults *f, json_t *json)
@@ -113,6 +133,38 @@ static pst_rc read_namespace(struct pst_emu_namespace_config *n, json_t *json, c
                         : pst_fail(PST_E_ARG, "the namespace has no size: set \"bytes\" or \"blocks\"");
 }
 
+/* A bus that other processes pass, too. It is in two pages at most. */
+static pst_rc map_bus(struct pst_emu_config *c, json_t *json)
+{
+    const char *path;
+    json_int_t at;
+    json_error_t e;
+    struct stat st;
+    if (json_unpack_ex(json, &e, 0, "{s:s, s:I, s:F !}", "path", &path, "at", &at, "bytes_per_s",
+                       &c->bus_bytes_per_s) != 0)
+        return pst_fail(PST_E_ARG, "bus: %s", e.text);
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0)
+        return pst_fail_errno("opening the bus in %s", path);
+    if (at < 0 || at % (json_int_t)sizeof(uint64_t) != 0 ||
+        st.st_size < at + (json_int_t)sizeof(struct pst_bus) ||
+        !(c->bus_bytes_per_s >= PST_BUS_RATE_MIN && c->bus_bytes_per_s <= PST_BUS_RATE_MAX)) {
+        (void)close(fd);
+        return pst_fail(PST_E_ARG,
+                        "bus: expected bytes_per_s from %g to %g, and a place in the file %s of %lld bytes",
+                        PST_BUS_RATE_MIN, PST_BUS_RATE_MAX, path, (long long)st.st_size);
+    }
+    const json_int_t first = at / PST_PAGE * PST_PAGE;
+    c->bus_page = mmap(NULL, 2 * PST_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, first);
+    (void)close(fd);
+    if (c->bus_page == MAP_FAILED) {
+        c->bus_page = NULL;
+        return pst_fail_errno("mapping the bus in %s", path);
+    }
+    c->bus = (struct pst_bus *)(void *)((char *)c->bus_page + (at - first));
+    return PST_OK;
+}
+
 static pst_rc check(const struct pst_emu_config *c, double dilate, json_int_t transfer)
 {
     if (c->ssds < 1 || c->ssds > PST_NVME_EMULATED_SSDS_MAX)
@@ -130,6 +182,8 @@ static pst_rc check(const struct pst_emu_config *c, double dilate, json_int_t tr
     if (transfer < 0 || transfer % (2 * PST_PAGE) != 0 || (transfer & (transfer - 1)) != 0)
         return pst_fail(PST_E_ARG, "transfer_bytes is %lld; expected 0 or a power of two of at least 8192",
                         (long long)transfer);
+    if (!(c->bus_bytes_per_s >= 0))
+        return pst_fail(PST_E_ARG, "expected bus_bytes_per_s of at least 0");
     if (!(c->latency_ns >= 0 && c->iops >= 0 && c->bytes_per_s >= 0 && c->spread >= 0 && c->spread <= 3))
         return pst_fail(PST_E_ARG,
                         "expected latency_us, iops and bytes_per_s of at least 0, and spread from 0 to 3");
@@ -140,19 +194,20 @@ static pst_rc check(const struct pst_emu_config *c, double dilate, json_int_t tr
 
 static pst_rc read_all(struct pst_emu_config *c, json_t *json)
 {
-    const char *preset = "none";
-    double latency_us = -1, iops = -1, bandwidth = -1, dilate = 1;
-    json_t *namespaces = NULL, *faults = NULL;
+    struct pace pace = no_pace;
+    json_t *namespaces = NULL, *faults = NULL, *bus = NULL;
     json_int_t transfer = 131072;
     int ssds = 1, workers = 1, lba = 512, entries = 1024, queues = 16, dstrd = 0, check_ids = 0;
     json_error_t e;
     c->spread = 0.1;
     if (json_unpack_ex(
-            json, &e, 0, "{s?i, s?i, s?s, s?F, s?F, s?F, s?F, s?F, s?i, s?i, s?i, s?i, s?I, s?b, s:o, s?o !}",
-            "ssds", &ssds, "workers", &workers, "preset", &preset, "latency_us", &latency_us, "iops", &iops,
-            "bytes_per_s", &bandwidth, "spread", &c->spread, "dilate", &dilate, "lba_bytes", &lba,
-            "entries_max", &entries, "queues", &queues, "dstrd", &dstrd, "transfer_bytes", &transfer,
-            "check_ids", &check_ids, "namespaces", &namespaces, "faults", &faults) != 0)
+            json, &e, 0,
+            "{s?i, s?i, s?s, s?F, s?F, s?F, s?F, s?F, s?F, s?i, s?i, s?i, s?i, s?I, s?b, s:o, s?o, s?o !}",
+            "ssds", &ssds, "workers", &workers, "preset", &pace.preset, "latency_us", &pace.latency_us,
+            "iops", &pace.iops, "bytes_per_s", &pace.bytes_per_s, "bus_bytes_per_s", &pace.bus_bytes_per_s,
+            "spread", &c->spread, "dilate", &pace.dilate, "lba_bytes", &lba, "entries_max", &entries,
+            "queues", &queues, "dstrd", &dstrd, "transfer_bytes", &transfer, "check_ids", &check_ids,
+            "namespaces", &namespaces, "faults", &faults, "bus", &bus) != 0)
         return pst_fail(PST_E_ARG, "%s", e.text);
     c->ssds = (uint32_t)ssds;
     c->workers = (uint32_t)workers;
@@ -161,17 +216,13 @@ static pst_rc read_all(struct pst_emu_config *c, json_t *json)
     c->queues = (uint32_t)queues;
     c->dstrd = (uint32_t)dstrd;
     c->check_ids = check_ids;
-    pst_rc rc = set_preset(c, preset);
-    c->latency_ns = latency_us >= 0 ? latency_us * 1e3 : c->latency_ns;
-    c->iops = iops >= 0 ? iops : c->iops;
-    c->bytes_per_s = bandwidth >= 0 ? bandwidth : c->bytes_per_s;
-    rc = rc == PST_OK ? check(c, dilate, transfer) : rc;
+    pst_rc rc = set_pace(c, &pace);
+    rc = rc == PST_OK ? check(c, pace.dilate, transfer) : rc;
     if (rc != PST_OK)
         return rc;
     c->transfer_bytes = (uint64_t)transfer;
-    c->latency_ns *= dilate;
-    c->iops /= dilate;
-    c->bytes_per_s /= dilate;
+    if (bus != NULL && (rc = map_bus(c, bus)) != PST_OK)
+        return rc;
     const size_t n = json_array_size(namespaces);
     if (n < 1 || n > PST_EMU_NAMESPACES_MAX)
         return pst_fail(PST_E_ARG, "namespaces: expected a list of 1 to %d", PST_EMU_NAMESPACES_MAX);
@@ -197,6 +248,23 @@ pst_rc pst_emu_configure(struct pst_emu_config *c, const char *text)
     return pst_wrap(rc, "the emulated controller's configuration");
 }
 
+pst_rc pst_nvme_emulated_speed_of(struct pst_nvme_emulated_speed *speed, const char *json)
+{
+    struct pst_emu_config c = {0};
+    struct pace pace = no_pace;
+    json_error_t e;
+    json_t *root = json_loads(json, JSON_REJECT_DUPLICATES, &e);
+    pst_rc rc = PST_OK;
+    if (json_unpack_ex(root, &e, 0, "{s?s, s?F, s?F, s?F, s?F}", "preset", &pace.preset, "latency_us",
+                       &pace.latency_us, "iops", &pace.iops, "bytes_per_s", &pace.bytes_per_s, "dilate",
+                       &pace.dilate) != 0)
+        rc = pst_fail(PST_E_ARG, "the emulated controller's configuration: %s", e.text);
+    rc = rc == PST_OK ? set_pace(&c, &pace) : rc;
+    *speed = (struct pst_nvme_emulated_speed){c.iops, c.bytes_per_s, c.latency_ns * 1e-9};
+    json_decref(root);
+    return rc;
+}
+
 void pst_emu_config_release(struct pst_emu_config *c)
 {
     for (uint32_t i = 0; i < c->nnamespaces; i++) {
@@ -204,4 +272,8 @@ void pst_emu_config_release(struct pst_emu_config *c)
             (void)close(c->namespaces[i].fd);
     }
     c->nnamespaces = 0;
+    if (c->bus_page != NULL)
+        (void)munmap(c->bus_page, 2 * PST_PAGE);
+    c->bus_page = NULL;
+    c->bus = NULL;
 }

@@ -33,6 +33,15 @@ struct pst_nvme_emulated {
     uint32_t ssds;
 };
 
+/* What an emulated SSD is modelled on, as it runs (dilated). 0: no limit. */
+struct pst_nvme_emulated_speed {
+    double iops, bytes_per_s, latency_s;
+};
+
+/* Reads the speed from a configuration. PST_E_ARG: the message says what is wrong. */
+PST_API PST_MUST_USE pst_rc pst_nvme_emulated_speed_of(struct pst_nvme_emulated_speed *speed,
+                                                       const char *json);
+
 /* Starts penstock-nvme with this configuration. It ends when the calling process ends. PST_E_ARG: the message
  * says which key is wrong. */
 PST_API PST_MUST_USE pst_rc pst_nvme_emulated_start(struct pst_nvme_emulated *e, const char *json);

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "common/ipc/bus.h"
 #include "common/nvme/emulated/emulated.h"
 #include "common/nvme/emulated/server.h"
 #include "common/nvme/queue.h"
@@ -48,6 +49,9 @@ struct pst_emu_faults {
 struct pst_emu_config {
     uint32_t ssds, workers;
     double latency_ns, iops, bytes_per_s, spread; /* 0: no limit; already dilated */
+    double bus_bytes_per_s;                       /* of all SSDs together; the same */
+    struct pst_bus *bus; /* of a run, with this rate; NULL: the SSDs have their own bus, or none */
+    void *bus_page;      /* what is mapped for it */
     uint32_t lba_bytes, entries_max, queues, dstrd;
     uint64_t transfer_bytes; /* 0: no limit */
     bool check_ids;          /* refuse ids that are in flight; compares each command with all others */
@@ -151,7 +155,8 @@ struct pst_emu {
     struct pst_emu_config config;
     float latency_of[PST_EMU_QUANTILES]; /* quantiles of latency, relative to the mean */
     struct pst_emu_ssd ssds[PST_NVME_EMULATED_SSDS_MAX];
-    uint64_t next_iova; /* no address is given twice, so that the use of an old one is noticed */
+    _Atomic uint64_t bus_until; /* for the speed model, in 1/256 ns: the data of all SSDs pass one bus */
+    uint64_t next_iova;         /* no address is given twice, so that the use of an old one is noticed */
     int listener;
     _Atomic bool stop;
     pthread_t threads[PST_EMU_WORKERS_MAX];

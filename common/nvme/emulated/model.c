@@ -1,6 +1,6 @@
 /* model.c: the speed of an emulated SSD. It begins one command every 1/IOPS s, or as long as the bytes of the
  * command take, in the order of arrival. Each command ends after its own latency. With d commands always
- * in flight this gives min(peak, d / latency), as in Little's law (GIDS, equation 2). */
+ * in flight this gives min(peak, d / latency), as in Little's law. */
 #include <math.h>
 #include <time.h>
 
@@ -53,16 +53,16 @@ void pst_emu_model_init(struct pst_emu *emu)
         emu->latency_of[i] *= (float)(PST_EMU_QUANTILES / sum);
 }
 
-/* The time when the SSD begins a command that takes it service_ns. */
-static uint64_t begin(struct pst_emu_ssd *ssd, uint64_t now, double service_ns)
+/* The time when an SSD, or the bus, begins a command that takes it service_ns. busy_until is its own. */
+static uint64_t begin(_Atomic uint64_t *busy_until, uint64_t now, double service_ns)
 {
     if (service_ns <= 0)
         return now;
     const uint64_t add = (uint64_t)(service_ns * 256), soonest = now * 256 - CREDIT * add;
-    uint64_t before = atomic_load_explicit(&ssd->busy_until, memory_order_relaxed), from;
+    uint64_t before = atomic_load_explicit(busy_until, memory_order_relaxed), from;
     do
         from = before > soonest ? before : soonest;
-    while (!atomic_compare_exchange_weak_explicit(&ssd->busy_until, &before, from + add, memory_order_relaxed,
+    while (!atomic_compare_exchange_weak_explicit(busy_until, &before, from + add, memory_order_relaxed,
                                                   memory_order_relaxed));
     return from / 256 > now ? from / 256 : now;
 }
@@ -101,10 +101,17 @@ uint64_t pst_emu_due(struct pst_emu_part *part, struct pst_emu_command *command,
         const double bytes = ((command->sqe.cdw12 & 0xffff) + 1.0) * c->lba_bytes;
         const double by_count = c->iops > 0 ? 1e9 / c->iops : 0;
         const double by_bytes = c->bytes_per_s > 0 ? bytes * 1e9 / c->bytes_per_s : 0;
-        due = begin(part->ssd, now, by_count > by_bytes ? by_count : by_bytes);
+        due = begin(&part->ssd->busy_until, now, by_count > by_bytes ? by_count : by_bytes);
         if (c->latency_ns > 0)
             due +=
                 (uint64_t)(c->latency_ns * (double)emu->latency_of[pst_emu_random(part) % PST_EMU_QUANTILES]);
+        if (c->bus_bytes_per_s > 0) {
+            const double on_bus = bytes * 1e9 / c->bus_bytes_per_s;
+            const uint64_t passed = c->bus != NULL
+                                        ? pst_bus_book(c->bus, c->bus_bytes_per_s, (uint64_t)bytes, now)
+                                        : begin(&part->ssd->emu->bus_until, now, on_bus) + (uint64_t)on_bus;
+            due = due > passed ? due : passed;
+        }
     }
     return due + extra;
 }

@@ -1,5 +1,6 @@
 /* stack.c: cuts requests into commands, sends them in waves, takes completions. recover.c handles what goes
  * wrong. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,16 +9,17 @@
 #include "common/nvme/stack/stack_impl.h"
 #include "common/util/clock.h"
 
-#define SLOTS_MAX 65536u     /* commands held at once: as many as sixteen queues of 4096 hold */
+#define SLOTS_MAX 262144u    /* commands held at once, in queues or waiting for room: 30 MB */
 #define LANE_COMMANDS_MIN 32 /* fewer commands for a lane cost more than they save */
 #define LBA_SHIFT_MAX 16     /* blocks of 64 KiB; no drive has larger ones */
 #define LOOK_NS_MAX 10000000u
 
-uint32_t pst_nvme_lanes_needed(double seconds_per_sqe, double iops)
+uint32_t pst_nvme_lanes_needed(const struct pst_nvme_supply *supply, double seconds_per_entry)
 {
-    const double needed = seconds_per_sqe * iops;
-    const uint32_t whole = needed > 0 ? (uint32_t)needed : 0;
-    return whole + (needed > whole || whole == 0);
+    const double drives = supply->ssds * supply->iops, bus = supply->bus_bytes_per_s;
+    const bool bus_is_full = bus > 0 && drives * supply->bytes >= bus;
+    const double needed = (bus_is_full ? bus / supply->bytes : drives) * seconds_per_entry;
+    return needed > 1 ? (uint32_t)ceil(needed) : 1;
 }
 
 pst_rc pst_nvme_way_named(const char *name, enum pst_nvme_way *way)
@@ -57,6 +59,8 @@ static pst_rc find_queues(struct pst_nvme_stack *s)
     s->first_queue[c->ssds] = s->q.n;
     for (uint32_t i = 0; i < s->q.n; i++)
         room += s->qp[i]->depth;
+    /* a command for every request: whether a wave is worth its doorbells depends on all that wait */
+    room = room > c->requests_max ? room : c->requests_max;
     s->nslots = room < SLOTS_MAX ? (uint32_t)room : SLOTS_MAX;
     s->q.page = c->controllers[0]->page;
     s->q.qp = s->qp;
@@ -157,6 +161,7 @@ uint64_t pst_nvme_stack_in_flight(const struct pst_nvme_stack *s)
 const struct pst_nvme_stack_stats *pst_nvme_stack_stats(struct pst_nvme_stack *s)
 {
     s->stats.sq_doorbells = s->stats.cq_doorbells = 0;
+    s->stats.queues = s->q.n;
     for (uint32_t i = 0; i < s->q.n; i++) {
         s->stats.sq_doorbells += s->qp[i]->sq_rings;
         s->stats.cq_doorbells += s->qp[i]->cq_rings;
@@ -307,7 +312,7 @@ static void run(struct pst_nvme_stack *s, uint32_t n, void (*f)(void *, uint32_t
         f(s, 0, 1);
 }
 
-/* Keeps what did not fit, in its order. */
+/* Keeps what did not fit, in its order, and what is not of this wave. */
 static void keep_rest(struct pst_nvme_stack *s)
 {
     uint32_t kept = 0;
@@ -315,8 +320,25 @@ static void keep_rest(struct pst_nvme_stack *s)
         for (uint32_t j = s->wave.begin[i] + s->wave.take[i]; j < s->wave.begin[i + 1]; j++)
             s->todo[kept++] = s->wave.order[j];
     }
-    s->in_flight += s->ntodo - kept;
-    s->ntodo = kept;
+    s->in_flight += s->wave.n - kept;
+    memmove(s->todo + kept, s->todo + s->wave.n, (s->ntodo - s->wave.n) * sizeof *s->todo);
+    s->ntodo -= s->wave.n - kept;
+}
+
+/* How many of `want` commands are sent now if there is room for `room` of at most `most`. A doorbell costs as
+ * much for one command as for many. So what does not fit waits until half of the room is free. */
+static uint32_t worth_sending(uint32_t want, uint32_t room, uint32_t most)
+{
+    return want <= room ? want : room >= most - most / 2 ? room : 0;
+}
+
+/* How many commands the next wave has, if `depth` limits it. */
+static uint32_t wave_size(const struct pst_nvme_stack *s)
+{
+    const uint32_t most = s->config.depth;
+    if (most == 0)
+        return s->ntodo;
+    return worth_sending(s->ntodo, most > s->in_flight ? most - s->in_flight : 0, most);
 }
 
 static void stamp(struct pst_nvme_stack *s, uint64_t now)
@@ -331,13 +353,16 @@ static void stamp(struct pst_nvme_stack *s, uint64_t now)
 static void submit_async(struct pst_nvme_stack *s)
 {
     s->wave.todo = s->todo;
-    s->wave.n = s->ntodo;
-    const bool team = s->team != NULL && s->ntodo >= s->config.lanes * LANE_COMMANDS_MIN;
-    run(s, s->ntodo, lane_count);
+    s->wave.n = wave_size(s);
+    const bool team = s->team != NULL && s->wave.n >= s->config.lanes * LANE_COMMANDS_MIN;
+    run(s, s->wave.n, lane_count);
     pst_nvme_wave_scan(&s->q, &s->wave, team ? s->config.lanes : 1);
-    run(s, s->ntodo, lane_scatter);
+    for (uint32_t i = 0; i < s->q.n; i++)
+        s->wave.take[i] = worth_sending(s->wave.begin[i + 1] - s->wave.begin[i], pst_nvme_room(s->qp[i]),
+                                        s->qp[i]->depth - 1);
+    run(s, s->wave.n, lane_scatter);
     stamp(s, pst_clock_ns());
-    run(s, s->ntodo, lane_write);
+    run(s, s->wave.n, lane_write);
     pst_nvme_wave_ring(&s->q, &s->wave, 0, 1);
     keep_rest(s);
 }
@@ -346,11 +371,17 @@ static void submit_async(struct pst_nvme_stack *s)
 static void submit_batch(struct pst_nvme_stack *s)
 {
     const uint64_t now = pst_clock_ns();
-    uint32_t kept = 0, *take = s->wave.take;
+    const uint32_t n = wave_size(s);
+    uint32_t kept = 0, *take = s->wave.take, *most = s->wave.count;
     memset(take, 0, s->q.n * sizeof *take);
+    memset(most, 0, s->q.n * sizeof *most);
+    for (uint32_t i = 0; i < n; i++)
+        most[s->q.ios[s->todo[i]].queue]++;
+    for (uint32_t i = 0; i < s->q.n; i++)
+        most[i] = worth_sending(most[i], pst_nvme_room(s->qp[i]), s->qp[i]->depth - 1);
     for (uint32_t i = 0; i < s->ntodo; i++) {
         const uint32_t index = s->todo[i], queue = s->q.ios[index].queue;
-        if (take[queue] == pst_nvme_room(s->qp[queue])) {
+        if (i >= n || take[queue] == most[queue]) {
             s->todo[kept++] = index;
             continue;
         }

@@ -29,6 +29,7 @@ struct pst_nvme_stack_config {
      * stacks use the controllers too. */
     uint32_t first_queue, queues;
     uint32_t requests_max; /* held at once */
+    uint32_t depth;        /* ways async and batch: most commands in flight; 0: as many as the queues hold */
     uint32_t retries;      /* of a command that failed */
     uint32_t timeout_ms;   /* until a command is aborted; after the same time again the controller is reset */
 };
@@ -63,7 +64,8 @@ struct pst_nvme_result {
 struct pst_nvme_stack_stats {
     uint64_t commands, sq_doorbells, cq_doorbells;
     uint64_t retries, timeouts, aborts, resets, strange; /* strange: completions that belong to no command */
-    uint64_t waves;
+    uint64_t waves;  /* submissions; each rings a doorbell of a queue at most once, except in the way sync */
+    uint64_t queues; /* queue pairs of this stack */
 };
 
 struct pst_nvme_stack;
@@ -91,8 +93,17 @@ PST_API PST_MUST_USE pst_rc pst_nvme_stack_poll(struct pst_nvme_stack *s, struct
 PST_API_TEST uint64_t pst_nvme_stack_in_flight(const struct pst_nvme_stack *s); /* requests held */
 PST_API const struct pst_nvme_stack_stats *pst_nvme_stack_stats(struct pst_nvme_stack *s);
 
-/* How many threads (lanes, or threads of a GPU) submission needs: Hyperion, equation 2; README.md derives it.
- */
-uint32_t pst_nvme_lanes_needed(double seconds_per_sqe, double iops);
+/* Drives, and the bus between them and the memory that they write. */
+struct pst_nvme_supply {
+    uint32_t ssds;          /* Q */
+    double iops;            /* M: most commands a second of one SSD, for reads of `bytes` */
+    double bytes;           /* K: of a command */
+    double bus_bytes_per_s; /* B: what the bus carries; 0: no limit */
+};
+
+/* P_s: how many threads (lanes, or threads of a GPU) keep the drives busy if a thread takes seconds_per_entry
+ * (T) for an entry of a submission queue. At least 1. Hyperion, section II-C, equation 2: Q M T if Q M K < B,
+ * else (B / K) T, rounded up. */
+PST_API uint32_t pst_nvme_lanes_needed(const struct pst_nvme_supply *supply, double seconds_per_entry);
 
 #endif

@@ -89,6 +89,8 @@ static int64_t choice_of(const char *choices, const char *value)
 
 static int64_t number_of(const struct pst_param_desc *param, const json_t *value)
 {
+    if (param->automatic && pst_desc_is_auto(value))
+        return PST_AUTO;
     return param->type == PST_PARAM_ENUM ? choice_of(param->choices, json_string_value(value))
                                          : json_integer_value(value);
 }

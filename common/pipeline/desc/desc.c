@@ -196,6 +196,9 @@ static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, i
         (param->type == PST_PARAM_ENUM && !param->choices))
         return pst_fail(PST_E_FORMAT, "%s: parameter %s has an invalid type, or no choices", file,
                         param->name);
+    if (param->automatic && param->type != PST_PARAM_INT && param->type != PST_PARAM_BYTES)
+        return pst_fail(PST_E_FORMAT, "%s: parameter %s: only an int or bytes parameter can be automatic",
+                        file, param->name);
     if (param->needed_if && param->type != PST_PARAM_STRING)
         return pst_fail(PST_E_FORMAT, "%s: parameter %s: only a string parameter can have needed_if", file,
                         param->name);

@@ -36,6 +36,8 @@ bool pst_desc_equals(const struct pst_param_desc *param, struct pst_desc_equals 
 /* Can Penstock use this description? The error names `file`. */
 PST_API_TEST PST_MUST_USE pst_rc pst_desc_check(const struct pst_stage_desc *desc, const char *file);
 
+bool pst_desc_is_auto(const json_t *value); /* the word "auto" */
+
 /* Checks a value of a parameter. If it is valid, *out (a new reference) is the value in its normal form: a
  * size becomes a number. Else the result is false, and why says what was expected and what was found. */
 PST_API_TEST bool pst_desc_value(const struct pst_param_desc *param, const json_t *value, json_t **out,

@@ -36,10 +36,10 @@ static json_t *port_to_json(const struct pst_port_desc *p)
 static json_t *param_to_json(const struct pst_param_desc *p)
 {
     json_t *def = p->def ? json_loads(p->def, JSON_DECODE_ANY, NULL) : NULL;
-    json_t *j =
-        json_pack("{ss ss so* sf sf ss* ss* ss* ss sb}", "name", p->name, "type", pst_desc_type_name(p->type),
-                  "default", def, "min", p->min, "max", p->max, "choices", p->choices, "equals", p->equals,
-                  "needed_if", p->needed_if, "help", p->help, "fixed", (int)p->fixed);
+    json_t *j = json_pack("{ss ss so* sf sf ss* ss* ss* ss sb sb}", "name", p->name, "type",
+                          pst_desc_type_name(p->type), "default", def, "min", p->min, "max", p->max,
+                          "choices", p->choices, "equals", p->equals, "needed_if", p->needed_if, "help",
+                          p->help, "fixed", (int)p->fixed, "automatic", (int)p->automatic);
     if (p->count_min != 0 || p->count_max != 0) {
         (void)json_object_set_new(j, "count_min", json_integer((json_int_t)p->count_min));
         (void)json_object_set_new(j, "count_max", json_integer((json_int_t)p->count_max));
@@ -176,6 +176,7 @@ static bool param_from_json(struct pst_param_desc *param, json_t *j)
         .needed_if = text_of(j, "needed_if"),
         .help = text_of(j, "help"),
         .fixed = json_is_true(json_object_get(j, "fixed")),
+        .automatic = json_is_true(json_object_get(j, "automatic")),
     };
     return param->name && (kind != PST_PARAM_ENUM || param->choices);
 }

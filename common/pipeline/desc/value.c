@@ -57,10 +57,12 @@ static bool in_range(const struct pst_param_desc *param, double value)
 /* "an integer" becomes "an integer from 1 to 9". */
 static const char *ranged(const struct pst_param_desc *param, const char *what, char out[PST_DESC_WHY_MAX])
 {
+    const char *or_auto = param->automatic ? " or \"auto\"" : "";
     if (param->min == 0 && param->max == 0)
-        (void)snprintf(out, PST_DESC_WHY_MAX, "%s", what);
+        (void)snprintf(out, PST_DESC_WHY_MAX, "%s%s", what, or_auto);
     else
-        (void)snprintf(out, PST_DESC_WHY_MAX, "%s from %.15g to %.15g", what, param->min, param->max);
+        (void)snprintf(out, PST_DESC_WHY_MAX, "%s from %.15g to %.15g%s", what, param->min, param->max,
+                       or_auto);
     return out;
 }
 
@@ -72,7 +74,10 @@ static bool check_bytes(const struct pst_param_desc *param, const json_t *value,
     bool ok =
         json_is_integer(value) || (json_is_string(value) && parse_bytes(json_string_value(value), &bytes));
     if (!ok)
-        return refuse(why, "a size, for example 4096 or \"64MiB\"", value);
+        return refuse(why,
+                      param->automatic ? "\"auto\", or a size, for example 4096 or \"64MiB\""
+                                       : "a size, for example 4096 or \"64MiB\"",
+                      value);
     if (json_is_integer(value))
         bytes = (double)json_integer_value(value);
     if (bytes < 0 || !in_range(param, bytes))
@@ -125,6 +130,11 @@ static bool check_choice(const struct pst_param_desc *param, const json_t *value
     return false;
 }
 
+bool pst_desc_is_auto(const json_t *value)
+{
+    return json_is_string(value) && strcmp(json_string_value(value), "auto") == 0;
+}
+
 bool pst_desc_value(const struct pst_param_desc *param, const json_t *value, json_t **out,
                     char why[PST_DESC_WHY_MAX])
 {
@@ -132,6 +142,10 @@ bool pst_desc_value(const struct pst_param_desc *param, const json_t *value, jso
     bool ok = false;
     *out = NULL;
     why[0] = '\0';
+    if (param->automatic && pst_desc_is_auto(value)) {
+        *out = json_string(json_string_value(value));
+        return *out != NULL;
+    }
     switch (param->type) {
     case PST_PARAM_BOOL: ok = json_is_boolean(value) || refuse(why, "true or false", value); break;
     case PST_PARAM_INT:

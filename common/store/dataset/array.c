@@ -144,8 +144,10 @@ pst_rc pst_array_map(struct pst_array *array)
 
 void pst_array_close(struct pst_array *array)
 {
+    /* ThreadSanitizer forgets only pages that munmap() gets whole: a library that is then mapped there would
+     * seem to race with this array. */
     if (array->map_base != NULL)
-        (void)munmap(array->map_base, array->map_bytes);
+        (void)munmap(array->map_base, pst_align_up(array->map_bytes, PST_PAGE));
     *array = (struct pst_array){.map = NULL};
 }
 

@@ -210,6 +210,22 @@ static pst_rc no_such_split(const struct pst_dataset *ds, const char *name)
 
 static const char *const part_names[3] = {"train", "val", "test"};
 
+pst_rc pst_dataset_edges(const struct pst_dataset *ds, int part, const struct pst_array **edges,
+                         int64_t *relations)
+{
+    const struct pst_array *triples = &ds->triples[part], *pairs = &ds->edges_split[part];
+    const char *name = pst_dataset_part_name(part);
+    *edges = triples->map ? triples : pairs;
+    if (relations)
+        *relations = triples->map ? ds->relations : 1;
+    if ((*edges)->map && (*edges)->shape[0] > 0)
+        return PST_OK;
+    return pst_fail(PST_E_ARG,
+                    "the dataset %s has no edges to train or test embeddings on: expected triples_%s.npy "
+                    "(`penstock import triples` makes it from a knowledge graph) or edges_%s.npy",
+                    ds->dir, name, name);
+}
+
 const char *pst_dataset_part_name(int part)
 {
     assert(part >= 0 && part < 3);

@@ -1,4 +1,4 @@
-/* derive.c: derives a dataset from another: splits, dtype, stride, random features. */
+/* derive.c: derives a dataset from another: splits, dtype, stride, features. */
 #include "common/store/make/derive.h"
 
 #include <errno.h>
@@ -261,7 +261,8 @@ out:
 
 /* What makes the features of a new dataset looks at. */
 struct made {
-    const struct pst_dataset *ds; /* converted from */
+    const struct pst_array *rows; /* copied from, */
+    const struct pst_dataset *ds; /* or converted from */
     int type;                     /* of vertices; -1: all */
     uint64_t seed;                /* or drawn */
     enum pst_dtype dtype;
@@ -273,21 +274,37 @@ static const struct pst_array *features_of(const struct pst_dataset *ds, int typ
     return type < 0 ? &ds->features : &ds->vertex_type[type].features;
 }
 
+static pst_rc put_row(const struct made *m, const struct pst_array *f, const void *from, int64_t v,
+                      int64_t dim, void *out)
+{
+    for (int64_t j = 0; j < dim; j++)
+        if (!pst_feature_put(out, m->dtype, j, pst_feature_value(from, f->dtype, j)))
+            return pst_fail(PST_E_FORMAT,
+                            "%s: row %" PRId64 ", column %" PRId64 ": the value does not fit %s", f->path, v,
+                            j, pst_dtype_name(m->dtype));
+    return PST_OK;
+}
+
 static pst_rc convert_rows(const void *ctx, int64_t first, int64_t rows, int64_t dim, int64_t stride,
                            void *out)
 {
     const struct made *m = ctx;
-    const struct pst_array *f = features_of(m->ds, m->type);
-    for (int64_t v = first; v < first + rows;
-         v++, out = (char *)out + (size_t)stride * pst_dtype_bytes(m->dtype)) {
-        const char *from = pst_rows_type_row(m->ds, m->type, v);
-        for (int64_t j = 0; j < dim; j++)
-            if (!pst_feature_put(out, m->dtype, j, pst_feature_value(from, f->dtype, j)))
-                return pst_fail(PST_E_FORMAT,
-                                "%s: row %" PRId64 ", column %" PRId64 ": the value does not fit %s", f->path,
-                                v, j, pst_dtype_name(m->dtype));
-    }
-    return PST_OK;
+    pst_rc rc = PST_OK;
+    for (int64_t v = first; v < first + rows && rc == PST_OK;
+         v++, out = (char *)out + (size_t)stride * pst_dtype_bytes(m->dtype))
+        rc = put_row(m, features_of(m->ds, m->type), pst_rows_type_row(m->ds, m->type, v), v, dim, out);
+    return rc;
+}
+
+static pst_rc copy_rows(const void *ctx, int64_t first, int64_t rows, int64_t dim, int64_t stride, void *out)
+{
+    const struct made *m = ctx;
+    const size_t bytes = (size_t)dim * pst_dtype_bytes(m->rows->dtype);
+    pst_rc rc = PST_OK;
+    for (int64_t v = first; v < first + rows && rc == PST_OK;
+         v++, out = (char *)out + (size_t)stride * pst_dtype_bytes(m->dtype))
+        rc = put_row(m, m->rows, (const char *)m->rows->map + (size_t)v * bytes, v, dim, out);
+    return rc;
 }
 
 /* The features of one type of vertices, if it has some; type -1: of all. only_check: looks at the stride
@@ -329,7 +346,7 @@ pst_rc pst_derive_convert(const struct pst_dataset *ds, struct pst_build *b,
     return rc;
 }
 
-/* ---- generated features ---- */
+/* ---- features of an array, and generated ones ---- */
 
 static pst_rc draw_rows(const void *ctx, int64_t first, int64_t rows, int64_t dim, int64_t stride, void *out)
 {
@@ -347,26 +364,36 @@ pst_rc pst_derive_features(const struct pst_dataset *ds, struct pst_build *b,
                            const struct pst_derive_features_spec *spec, struct pst_progress *progress)
 {
     assert(spec->dtype == PST_F32 || spec->dtype == PST_F16 || spec->dtype == PST_BF16);
-    if (spec->dim < 1 || spec->dim > PST_GEN_DIM_MAX)
-        return pst_fail(PST_E_ARG, "--dim: expected 1 to %d, found %" PRId64, PST_GEN_DIM_MAX, spec->dim);
+    const struct pst_array *rows = spec->rows;
+    const int64_t dim = rows != NULL ? rows->shape[1] : spec->dim;
+    if (rows != NULL && (rows->dtype != PST_F32 && rows->dtype != PST_F16 && rows->dtype != PST_BF16))
+        return pst_fail(PST_E_ARG, "%s: expected float32, float16 or bfloat16, found %s", rows->path,
+                        pst_dtype_name(rows->dtype));
+    if (rows != NULL && rows->shape[0] != ds->vertices)
+        return pst_fail(PST_E_ARG,
+                        "%s has %" PRId64 " rows; expected one for each of the %" PRId64 " vertices of %s",
+                        rows->path, rows->shape[0], ds->vertices, ds->dir);
+    if (dim < 1 || dim > PST_GEN_DIM_MAX)
+        return pst_fail(PST_E_ARG, "%s: expected 1 to %d, found %" PRId64,
+                        rows != NULL ? "columns of the rows" : "--dim", PST_GEN_DIM_MAX, dim);
     if (ds->vertex_types > 0)
         return pst_fail(PST_E_ARG, "%s has %d vertex types, each with its own features: expected one type",
                         ds->dir, ds->vertex_types);
     struct made made = {
-        .seed = spec->seed, .dtype = spec->dtype, .row = calloc((size_t)spec->dim, sizeof(float))};
+        .rows = rows, .seed = spec->seed, .dtype = spec->dtype, .row = calloc((size_t)dim, sizeof(float))};
     if (made.row == NULL)
-        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a row of %" PRId64 " features",
-                        spec->dim);
-    pst_rc rc = pst_stride_check(spec->stride_bytes, spec->dim, spec->dtype);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a row of %" PRId64 " features", dim);
+    pst_rc rc = pst_stride_check(spec->stride_bytes, dim, spec->dtype);
     if (rc == PST_OK)
         rc = adopt_but(ds, b, PST_ARRAY_FEATURES, PST_ARRAY_FEATURES);
     if (rc == PST_OK)
-        rc = pst_gen_features(b, -1, ds->vertices, spec->dim, spec->dtype, spec->stride_bytes, draw_rows,
-                              &made, progress);
+        rc = pst_gen_features(b, -1, ds->vertices, dim, spec->dtype, spec->stride_bytes,
+                              rows != NULL ? copy_rows : draw_rows, &made, progress);
     if (rc == PST_OK)
         (void)json_object_set_new(
             b->manifest.provenance, "features",
-            json_pack("{ss sI}", "generated", "uniform", "seed", (json_int_t)spec->seed));
+            rows != NULL ? json_pack("{ss}", "rows", rows->path)
+                         : json_pack("{ss sI}", "generated", "uniform", "seed", (json_int_t)spec->seed));
     free(made.row);
     return rc;
 }

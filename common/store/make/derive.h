@@ -30,12 +30,14 @@ PST_API PST_MUST_USE pst_rc pst_derive_convert(const struct pst_dataset *ds, str
                                                struct pst_progress *progress);
 
 struct pst_derive_features_spec {
-    int64_t dim;
-    enum pst_dtype dtype;        /* float32, float16, bfloat16: the same values, rounded */
-    uint64_t seed, stride_bytes; /* 0: the usual stride */
+    const struct pst_array *rows; /* mapped: (vertices, dim); NULL: random features */
+    int64_t dim;                  /* of random features */
+    enum pst_dtype dtype;         /* float32, float16, bfloat16: the same values, rounded */
+    uint64_t seed, stride_bytes;  /* 0: the usual stride */
 };
-/* Random features in place of what ds has, if any: a function of the seed alone, uniform in [-1, 1); what gen
- * rmat gives with that seed. Everything else is taken from ds. */
+/* Features in place of what ds has, if any. Random ones are a function of the seed alone, uniform in [-1, 1);
+ * what gen rmat gives with that seed. Rows of an array must fit dtype. Everything else is taken from ds.
+ * PST_E_ARG: the array has another shape or dtype; PST_E_FORMAT: a value does not fit. */
 PST_API PST_MUST_USE pst_rc pst_derive_features(const struct pst_dataset *ds, struct pst_build *b,
                                                 const struct pst_derive_features_spec *spec,
                                                 struct pst_progress *progress);

@@ -134,7 +134,8 @@ static void tell_repairs(const struct reading *r)
     if (r->text.bom)
         pst_problem(r->spec->warnings, "%s: a byte order mark was skipped", r->spec->path);
     if (r->carriage_returns > 0)
-        pst_problem(r->spec->warnings, "%s: %" PRId64 " lines end with CR LF", r->spec->path,
+        pst_problem(r->spec->warnings,
+                    "%s: %" PRId64 " lines end with CR LF; the CR is not part of the names", r->spec->path,
                     r->carriage_returns);
 }
 

@@ -40,21 +40,21 @@ bool pst_table_is_one(const char *path);
 /* known: names that a header may have (compared without case), a list that ends with NULL. Fails: as
  * pst_text_open; PST_E_FORMAT where the first line is neither a header that the caller knows nor all numbers.
  */
-PST_MUST_USE pst_rc pst_table_open(struct pst_table *t, const char *path, enum pst_table_header header,
-                                   const char *const *known);
+PST_API PST_MUST_USE pst_rc pst_table_open(struct pst_table *t, const char *path,
+                                           enum pst_table_header header, const char *const *known);
 /* The next row, in t->field; *more false: there are no more. Blank lines are skipped. Fails: PST_E_FORMAT
  * with PATH:LINE where a row has another number of columns than the first. */
-PST_MUST_USE pst_rc pst_table_next(struct pst_table *t, bool *more);
+PST_API PST_MUST_USE pst_rc pst_table_next(struct pst_table *t, bool *more);
 
 /* The column of one of the names (a list that ends with NULL; compared without case), the first that is
  * there; -1: none, or the table has no header. */
 int pst_table_column(const struct pst_table *t, const char *const *names);
 
 /* Fails with PATH:LINE: column: expected WHAT, found the field. Returns PST_E_FORMAT. */
-PST_MUST_USE pst_rc pst_table_fail(const struct pst_table *t, int column, const char *what);
+PST_API PST_MUST_USE pst_rc pst_table_fail(const struct pst_table *t, int column, const char *what);
 /* The columns' names, with commas between, for messages. */
 void pst_table_names(const struct pst_table *t, char *out, size_t room);
-void pst_table_close(struct pst_table *t);
+PST_API void pst_table_close(struct pst_table *t);
 
 /* An integer that fills the field. */
 bool pst_table_integer(const struct pst_table_field *f, int64_t *out);

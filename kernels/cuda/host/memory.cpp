@@ -7,6 +7,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fcntl.h>
 #include <map>
 #include <sys/mman.h>
@@ -58,11 +59,11 @@ struct taken {
 
 /* What this process took of one device. */
 struct arena {
-    int pid, fd = -1; /* pid: a forked child takes memory of its own */
-    table *shared;
-    char *base;
-    size_t used;
-    size_t cursor;                /* freed memory is used again as late as possible */
+    int pid = 0, fd = -1; /* pid: a forked child takes memory of its own */
+    table *shared = nullptr;
+    char *base = nullptr;
+    size_t used = 0;
+    size_t cursor = 0;            /* freed memory is used again as late as possible */
     std::map<size_t, taken> live; /* by offset */
 };
 
@@ -85,7 +86,7 @@ struct state {
     int touching = 0;
     uint64_t touches = 0;
     bool bare = false; /* device memory is not protected now */
-    struct sigaction before;
+    struct sigaction before = {};
 };
 state &st()
 {
@@ -93,13 +94,19 @@ state &st()
     return *one;
 }
 
+void protect_range(char *at, size_t bytes, int rights)
+{
+    if (mprotect(at, bytes, rights) != 0)
+        pst_cu_host_wrong("cannot change the protection of %zu bytes: %s", bytes, strerror(errno));
+}
+
 void protect(int rights)
 {
     for (const arena &a : st().arenas)
         if (a.base)
-            (void)mprotect(a.base, GPU_BYTES, rights);
+            protect_range(a.base, GPU_BYTES, rights);
     for (const auto &o : st().open)
-        (void)mprotect(o.second.mapped, o.second.bytes, rights);
+        protect_range(o.second.mapped, o.second.bytes, rights);
 }
 
 /* Host code touched memory of a device: says so, then dies as it would have. */

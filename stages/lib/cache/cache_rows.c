@@ -88,8 +88,27 @@ static int64_t load_rows(uint64_t stride, int64_t n)
     return pst_max_i64(1, pst_min_i64(n, (int64_t)(LOAD_BYTES / stride)));
 }
 
+static uint64_t index_at(int64_t n, uint64_t stride)
+{
+    return pst_align_up((uint64_t)n * stride, PST_PAGE);
+}
+
+uint64_t pst_cache_rows_bytes(int64_t n, uint64_t stride)
+{
+    return index_at(n, stride) + pst_k_cache_bytes(n);
+}
+
+void pst_cache_rows_borrow(struct pst_cache_rows *c, void *memory, int64_t gpu_n, int64_t n, uint64_t stride)
+{
+    *c = (struct pst_cache_rows){.n = n, .gpu_n = gpu_n, .rows = memory, .borrowed = true};
+    c->index_memory = c->rows + index_at(n, stride);
+    c->index = c->index_memory;
+}
+
 static pst_rc take_memory(struct pst_cache_rows *c, uint64_t stride)
 {
+    if (c->borrowed)
+        return PST_OK;
     if (c->device == NULL) {
         c->rows = pst_hugepage_alloc((uint64_t)c->n * stride);
         c->index_memory = pst_hugepage_alloc(pst_k_cache_bytes(c->n));
@@ -119,6 +138,14 @@ static pst_rc check_ids(const int64_t *ids, int64_t n, const struct pst_array *f
         if (ids[i] == ids[i - 1])
             return pst_fail(PST_E_FORMAT, "the plan caches vertex %lld twice", (long long)ids[i]);
     return PST_OK;
+}
+
+/* The order of the rows: the tiers one after the other, each sorted. */
+static void sort_tiers(int64_t *ids, const int64_t *vertices, int64_t gpu_n, int64_t n)
+{
+    memcpy(ids, vertices, (size_t)n * sizeof *ids);
+    qsort(ids, (size_t)gpu_n, sizeof *ids, ascending);
+    qsort(ids + gpu_n, (size_t)(n - gpu_n), sizeof *ids, ascending);
 }
 
 /* Loads rows and index into a GPU's memory, through a pinned buffer. */
@@ -154,11 +181,16 @@ static pst_rc load_device(struct pst_cache_rows *c, const struct reading *r, con
     return rc;
 }
 
-pst_rc pst_cache_rows_load(struct pst_cache_rows *c, struct pst_device *device,
+pst_rc pst_cache_rows_load(struct pst_cache_rows *c, struct pst_device *device, void *memory,
                            const struct pst_array *features, int files, int64_t rows, uint64_t stride,
-                           const int64_t *vertices, int64_t n)
+                           const int64_t *vertices, int64_t gpu_n, int64_t n)
 {
-    *c = (struct pst_cache_rows){.n = n, .device = pst_device_is_cuda(device) ? device : NULL};
+    *c =
+        (struct pst_cache_rows){.n = n, .gpu_n = gpu_n, .device = pst_device_is_cuda(device) ? device : NULL};
+    assert(memory == NULL || c->device == NULL);
+    assert(gpu_n >= 0 && gpu_n <= n && (gpu_n == 0 || c->device == NULL));
+    if (memory != NULL)
+        pst_cache_rows_borrow(c, memory, gpu_n, n, stride);
     if (n == 0)
         return PST_OK;
     struct reading reading = {.window_bytes = WINDOW_BYTES > stride ? WINDOW_BYTES : stride};
@@ -182,15 +214,21 @@ pst_rc pst_cache_rows_load(struct pst_cache_rows *c, struct pst_device *device,
         rc = load_device(c, &reading, ids);
         goto out;
     }
-    rc = read_rows(&reading, ids, n, c->rows);
+    if (gpu_n > 0)
+        sort_tiers(ids, vertices, gpu_n, n);
+    rc = read_rows(&reading, ids, gpu_n, c->rows);
+    if (rc == PST_OK)
+        rc = read_rows(&reading, ids + gpu_n, n - gpu_n, c->rows + (uint64_t)gpu_n * stride);
     if (rc == PST_OK)
         c->index = pst_k_cache_init(c->index_memory, ids, n);
 out:
     pst_row_files_close(&reading.files);
     free(ids);
     free(reading.window);
-    if (rc != PST_OK)
+    if (rc != PST_OK && memory == NULL)
         pst_cache_rows_release(c);
+    else if (rc != PST_OK)
+        *c = (struct pst_cache_rows){0};
     return rc;
 }
 
@@ -199,7 +237,7 @@ void pst_cache_rows_release(struct pst_cache_rows *c)
     if (c->device != NULL) {
         pst_device_give(c->device, c->rows);
         pst_device_give(c->device, c->index_memory);
-    } else {
+    } else if (!c->borrowed) {
         free(c->rows);
         free(c->index_memory);
     }

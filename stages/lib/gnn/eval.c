@@ -32,6 +32,12 @@ static pst_rc open_features(struct pst_gnn_eval *eval)
     return rc;
 }
 
+/* Of one score for each vertex and head: always in memory. */
+static size_t scores_bytes(const struct pst_gnn_eval *eval)
+{
+    return (size_t)eval->ds->vertices * (size_t)eval->state_reals / 2 * sizeof(pst_real);
+}
+
 /* Decides what is kept in memory and how much each part gets. */
 static void plan_memory(struct pst_gnn_eval *eval, const struct pst_gnn_config *c)
 {
@@ -45,19 +51,21 @@ static void plan_memory(struct pst_gnn_eval *eval, const struct pst_gnn_config *
     eval->block_at[1] = eval->block_at[0] + block;
     eval->worker_bytes = pst_align_up(eval->block_at[1] + block, PST_PAGE);
     eval->memory_bytes = (uint64_t)eval->threads * eval->worker_bytes;
-    const uint64_t predicted = (uint64_t)vertices * sizeof *eval->predicted;
+    eval->memory_bytes += 2 * scores_bytes(eval);
+    const uint64_t predicted = eval->predicted_bytes;
     if (!c->aggregate) {
         eval->memory_bytes += predicted;
         return;
     }
     const uint64_t stored =
-        (uint64_t)vertices * (uint64_t)(pst_gnn_width(c->hidden) + eval->ld) * sizeof(pst_real);
+        (uint64_t)vertices * (uint64_t)(pst_gnn_width(pst_gnn_columns(c)) + eval->ld) * sizeof(pst_real);
     const int64_t range = pst_min_i64((int64_t)eval->threads * PST_GNN_EVAL_RANGE * PST_GNN_EVAL_BLOCK,
                                       pst_gnn_eval_blocks((uint64_t)vertices) + PST_GNN_EVAL_BLOCK);
-    eval->work_bytes = (size_t)range * pst_gnn_eval_sum_bytes(eval->ld);
+    eval->work_bytes = (size_t)range * pst_gnn_eval_sum_bytes(eval, eval->ld);
     eval->spilled = eval->memory_bytes + predicted + stored + eval->work_bytes > limit;
     if (eval->spilled) {
-        const uint64_t least = PST_GNN_EVAL_BLOCK * PST_GNN_EVAL_SHARE * pst_gnn_eval_sum_bytes(eval->ld);
+        const uint64_t least =
+            PST_GNN_EVAL_BLOCK * PST_GNN_EVAL_SHARE * pst_gnn_eval_sum_bytes(eval, eval->ld);
         eval->work_bytes =
             limit > eval->memory_bytes + least ? (size_t)(limit - eval->memory_bytes) : (size_t)least;
     }
@@ -66,26 +74,33 @@ static void plan_memory(struct pst_gnn_eval *eval, const struct pst_gnn_config *
 
 static pst_rc map_all(struct pst_gnn_eval *eval, const struct pst_gnn_config *c)
 {
-    const size_t norms = (size_t)c->layers * (size_t)c->hidden,
-                 predicted = (size_t)eval->ds->vertices * sizeof(int32_t);
+    const size_t norms = (size_t)c->layers * (size_t)pst_gnn_columns(c), predicted = eval->predicted_bytes;
     const char *dir = eval->spilled ? eval->options.spill_dir : NULL;
     eval->buffers = pst_hugepage_map((size_t)eval->threads * eval->worker_bytes);
     eval->scale = calloc(norms, sizeof *eval->scale);
     eval->offset = calloc(norms, sizeof *eval->offset);
     eval->work = pst_hugepage_map(eval->work_bytes);
-    if (!eval->buffers || !eval->scale || !eval->offset || !eval->work)
+    if (scores_bytes(eval) > 0) {
+        eval->left = pst_hugepage_map(scores_bytes(eval));
+        eval->right = pst_hugepage_map(scores_bytes(eval));
+    }
+    if (!eval->buffers || !eval->scale || !eval->offset || !eval->work ||
+        (scores_bytes(eval) > 0 && (!eval->left || !eval->right)))
         return pst_fail(PST_E_NOMEM,
                         "out of memory: cannot allocate the buffers of the evaluation: %zu bytes for each of "
                         "%d threads, and %zu more",
                         eval->worker_bytes, eval->threads, eval->work_bytes);
-    eval->predicted = dir ? pst_gnn_file_map(dir, predicted) : pst_hugepage_map(predicted);
-    if (!eval->predicted)
+    void *at = dir ? pst_gnn_file_map(dir, predicted) : pst_hugepage_map(predicted);
+    eval->predicted = c->multilabel ? NULL : at;
+    eval->labels = c->multilabel ? at : NULL;
+    if (!at)
         return dir ? PST_E_IO
                    : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %zu bytes of predictions",
                               predicted);
     if (!c->aggregate)
         return PST_OK;
-    const pst_rc rc = pst_gnn_rows_open(&eval->kept, eval->ds->vertices, pst_gnn_width(c->hidden), dir);
+    const pst_rc rc =
+        pst_gnn_rows_open(&eval->kept, eval->ds->vertices, pst_gnn_width(pst_gnn_columns(c)), dir);
     return rc == PST_OK ? pst_gnn_rows_open(&eval->projected, eval->ds->vertices, eval->ld, dir) : rc;
 }
 
@@ -99,7 +114,12 @@ pst_rc pst_gnn_eval_open(struct pst_gnn_eval *eval, const struct pst_gnn_config 
     eval->options = *options;
     eval->threads = config->threads;
     eval->graph = pst_topology_mapped(ds);
-    eval->ld = pst_gnn_width(pst_max_i64(config->hidden, config->classes));
+    eval->predicted_bytes =
+        (uint64_t)ds->vertices *
+        (config->multilabel ? (uint64_t)config->classes * sizeof *eval->labels : sizeof *eval->predicted);
+    const int64_t heads = config->model == PST_GNN_GAT ? config->heads : 1;
+    eval->ld = pst_gnn_width(heads * pst_max_i64(config->hidden, config->classes));
+    eval->state_reals = config->model == PST_GNN_GAT ? 2 * heads : 0;
     (void)pthread_mutex_init(&eval->failure.lock, NULL);
     eval->dtype = ds->features.dtype;
     pst_rc rc = check_dtype(&ds->features);
@@ -123,7 +143,10 @@ void pst_gnn_eval_close(struct pst_gnn_eval *eval)
     pst_gnn_rows_close(&eval->projected);
     pst_hugepage_unmap(eval->buffers, (size_t)eval->threads * eval->worker_bytes);
     pst_hugepage_unmap(eval->work, eval->work_bytes);
-    pst_hugepage_unmap(eval->predicted, (size_t)eval->ds->vertices * sizeof *eval->predicted);
+    pst_hugepage_unmap(eval->predicted, eval->predicted_bytes);
+    pst_hugepage_unmap(eval->labels, eval->predicted_bytes);
+    pst_hugepage_unmap(eval->left, scores_bytes(eval));
+    pst_hugepage_unmap(eval->right, scores_bytes(eval));
     free(eval->scale);
     free(eval->offset);
     (void)pthread_mutex_destroy(&eval->failure.lock);
@@ -132,22 +155,46 @@ void pst_gnn_eval_close(struct pst_gnn_eval *eval)
 
 /* ---- running -------------------------------------------------------------------------------------- */
 
-static pst_rc score(const struct pst_gnn_eval *eval, const struct pst_array *split, double *accuracy)
+/* What one vertex adds to an accuracy. */
+static void score_class(const struct pst_gnn_eval *eval, int64_t v, int64_t *correct, int64_t *counted)
 {
     const int32_t *labels = eval->ds->labels.map;
+    if (!labels || labels[v] < 0)
+        return;
+    *correct += eval->predicted[v] == labels[v];
+    ++*counted;
+}
+
+/* What one vertex adds to micro-F1. */
+static void score_labels(const struct pst_gnn_eval *eval, int64_t v, int64_t *correct, int64_t *counted)
+{
+    const uint8_t *known = eval->ds->multilabels.map;
+    if (!known)
+        return;
+    const int64_t classes = eval->ds->multilabels.shape[1];
+    for (int64_t at = v * classes; at < (v + 1) * classes; at++) {
+        if (known[at] == PST_LABEL_IGNORED)
+            continue;
+        *correct += known[at] && eval->labels[at] ? 2 : 0;
+        *counted += known[at] + eval->labels[at];
+    }
+}
+
+static pst_rc score(const struct pst_gnn_eval *eval, const struct pst_array *split, double *accuracy)
+{
     const int64_t *ids = split->map;
-    int64_t right = 0, counted = 0;
-    for (int64_t i = 0; labels && ids && i < split->shape[0]; i++) {
+    int64_t correct = 0, counted = 0;
+    for (int64_t i = 0; ids && i < split->shape[0]; i++) {
         if (ids[i] < 0 || ids[i] >= eval->ds->vertices)
             return pst_fail(PST_E_FORMAT,
                             "%s: entry %lld is vertex %lld, but the graph has only %lld vertices",
                             split->path, (long long)i, (long long)ids[i], (long long)eval->ds->vertices);
-        if (labels[ids[i]] < 0)
-            continue;
-        right += eval->predicted[ids[i]] == labels[ids[i]];
-        counted++;
+        if (eval->labels)
+            score_labels(eval, ids[i], &correct, &counted);
+        else
+            score_class(eval, ids[i], &correct, &counted);
     }
-    *accuracy = counted ? (double)right / (double)counted : -1;
+    *accuracy = counted ? (double)correct / (double)counted : -1;
     return PST_OK;
 }
 

@@ -51,7 +51,9 @@ struct pst_gnn_eval {
     int threads;   /* each has its part of `buffers` */
     char *buffers; /* a block of features as stored, the same as reals, two blocks of activations */
     size_t worker_bytes, wide_at, block_at[2];
-    int64_t ld; /* from one row of a block to the next: the widest layer */
+    int64_t state_reals;    /* GAT: of a destination's heads */
+    pst_real *left, *right; /* GAT: scores of all vertices, one for each head */
+    int64_t ld;             /* from one row of a block to the next: the widest layer */
     struct pst_gnn_rows kept,
         projected; /* a layer's output; its product with W_neigh. Unused without the graph */
     bool spilled;
@@ -60,8 +62,10 @@ struct pst_gnn_eval {
     uint64_t
         memory_bytes; /* how much all of the above can take; more than was allowed if that was too little */
     pst_real *scale, *offset; /* batch norm with fixed statistics, of each layer */
-    int32_t *predicted;
-    char what[48]; /* what is being done: progress shows it */
+    int32_t *predicted;       /* the class of each vertex; NULL with multilabel */
+    uint8_t *labels;          /* multilabel: vertices x classes, 1: predicted; else NULL */
+    uint64_t predicted_bytes; /* of either */
+    char what[48];            /* what is being done: progress shows it */
     struct pst_gnn_eval_failure failure;
 };
 
@@ -73,9 +77,9 @@ PST_API PST_MUST_USE pst_rc pst_gnn_eval_open(struct pst_gnn_eval *eval, const s
                                               const struct pst_gnn_eval_options *options);
 PST_API void pst_gnn_eval_close(struct pst_gnn_eval *eval);
 
-/* accuracy[PST_TRAIN..PST_TEST]: the share of a split's labelled vertices that are predicted right; -1:
- * there are none. PST_E_IO; PST_E_FORMAT: ids of the graph or a split are out of range; any error of the
- * sink. */
+/* accuracy[PST_TRAIN..PST_TEST]: the share of a split's labelled vertices that are predicted right; with
+ * multilabel, micro-F1 over the vertices' known labels. -1: there are none. PST_E_IO; PST_E_FORMAT: ids of
+ * the graph or a split are out of range; any error of the sink. */
 PST_API PST_MUST_USE pst_rc pst_gnn_eval_run(struct pst_gnn_eval *eval, const struct pst_gnn_model *model,
                                              double accuracy[3]);
 

@@ -1,4 +1,5 @@
-/* eval_impl.h: constants and functions that eval.c (sizes, scores) and eval_layers.c (layers) share. */
+/* eval_impl.h: constants and functions that eval.c (sizes, scores), eval_layers.c (layers) and eval_kinds.c
+ * and eval_gat.c (how kinds of layers differ) share. */
 #ifndef PST_EVAL_IMPL_H
 #define PST_EVAL_IMPL_H
 
@@ -19,10 +20,57 @@ static inline int64_t pst_gnn_eval_blocks(uint64_t rows)
     return pst_max_i64(1, (int64_t)(rows / PST_GNN_EVAL_BLOCK)) * PST_GNN_EVAL_BLOCK;
 }
 
-/* The memory of one destination of a range: its sum, and a cursor in its neighbours. */
-static inline size_t pst_gnn_eval_sum_bytes(int64_t ld)
+/* The memory of one destination of a range: its sum, the state of its heads, and a cursor in its
+ * neighbours. */
+static inline size_t pst_gnn_eval_sum_bytes(const struct pst_gnn_eval *eval, int64_t ld)
 {
-    return (size_t)ld * sizeof(pst_real) + sizeof(int64_t);
+    return (size_t)(ld + eval->state_reals) * sizeof(pst_real) + sizeof(int64_t);
+}
+
+/* What the tasks of one job share. */
+struct pst_gnn_eval_job {
+    struct pst_gnn_eval *eval;
+    const struct pst_gnn_model *model;
+    const struct pst_gnn_eval_kind *kind;
+    int l;
+    int64_t first, rows;    /* the job's vertices */
+    int64_t ld;             /* of sums and projected rows */
+    pst_real *sums, *state; /* state: of GAT's heads */
+    int64_t *cursor;
+    const pst_real *part; /* projected rows of vertices from..to */
+    int64_t from, to;
+};
+
+/* How kinds of layers (layer.h) differ, for a block of vertices first..first+n. */
+struct pst_gnn_eval_kind {
+    /* What follows the product with the weight for neighbours, in place. NULL: nothing. */
+    void (*projected)(const struct pst_gnn_eval_job *job, int64_t first, int64_t n, pst_real *rows);
+    /* Adds the neighbours job->from..to to y. The block begins at `at` of the job's arrays. PST_E_FORMAT:
+     * the graph is damaged. */
+    pst_rc (*sum)(const struct pst_gnn_eval_job *job, int64_t at, int64_t first, int64_t n, pst_real *y,
+                  int worker);
+    /* Makes the layer's linear part from the sums, y. kept: rows of the layer's input (in the first layer of
+     * GraphSAGE, their product with W_self); NULL if the layer has neither W_self nor residual. */
+    pst_rc (*combine)(const struct pst_gnn_eval_job *job, int64_t first, int64_t n, const pst_real *kept,
+                      pst_real *y, int worker);
+};
+extern const struct pst_gnn_eval_kind pst_gnn_eval_kind_gat; /* eval_gat.c */
+const struct pst_gnn_eval_kind *pst_gnn_eval_kind_of(const struct pst_gnn_model *model);
+
+/* One of a worker's two blocks of activations. */
+static inline pst_real *pst_gnn_eval_block(const struct pst_gnn_eval *eval, int worker, int which)
+{
+    return (pst_real *)(void *)(eval->buffers + (size_t)worker * eval->worker_bytes + eval->block_at[which]);
+}
+
+/* y = x W */
+static inline void pst_gnn_eval_product(const struct pst_gnn_model *model, const pst_real *x, int64_t ld_x,
+                                        int64_t n, const struct pst_gnn_layer *layer, int64_t weight,
+                                        pst_real *y, int64_t ld_y)
+{
+    const int64_t cols = weight == layer->neigh ? layer->wide : layer->out;
+    pst_k_gemm(NULL, false, false, n, cols, layer->in, 1, x, ld_x, model->weight + weight, cols, 0, y, ld_y,
+               1);
 }
 
 /* Computes all layers for all vertices: the predictions, and what the sink gets. */

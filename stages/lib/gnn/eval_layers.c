@@ -2,6 +2,7 @@
 #include "common/error.h"
 #include "common/util/file.h"
 #include "stages/lib/gnn/eval_impl.h"
+#include "stages/lib/gnn/layer.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -10,31 +11,13 @@
 
 enum { BATCH_BLOCKS = 16 }; /* tasks of each thread between two looks at the progress */
 
-/* What the tasks of one job share. */
-struct job {
-    struct pst_gnn_eval *eval;
-    const struct pst_gnn_model *model;
-    int l;
-    int64_t first, rows; /* the job's vertices */
-    int64_t ld;          /* of sums and projected rows */
-    pst_real *sums;
-    int64_t *cursor;
-    const pst_real *part; /* projected rows of vertices from..to */
-    int64_t from, to;
-};
-
 /* ---- tasks --------------------------------------------------------------------------------------- */
 
 /* The vertices of a task. */
-static int64_t rows_of_task(const struct job *job, int64_t task, int64_t *first)
+static int64_t rows_of_task(const struct pst_gnn_eval_job *job, int64_t task, int64_t *first)
 {
     *first = job->first + task * PST_GNN_EVAL_BLOCK;
     return pst_min_i64(PST_GNN_EVAL_BLOCK, job->rows - task * PST_GNN_EVAL_BLOCK);
-}
-
-static pst_real *block_of_worker(const struct pst_gnn_eval *eval, int worker, int which)
-{
-    return (pst_real *)(void *)(eval->buffers + (size_t)worker * eval->worker_bytes + eval->block_at[which]);
 }
 
 /* Error messages belong to a thread. The first one is kept for the thread that runs the job. */
@@ -52,7 +35,7 @@ static void task_ends(struct pst_gnn_eval *eval, pst_rc rc)
     (void)pthread_mutex_unlock(&f->lock);
 }
 
-static pst_rc run_job(struct job *job, pst_gnn_task_fn *task)
+static pst_rc run_job(struct pst_gnn_eval_job *job, pst_gnn_task_fn *task)
 {
     struct pst_gnn_eval_failure *f = &job->eval->failure;
     atomic_store(&f->there, false);
@@ -71,16 +54,10 @@ static void begin(struct pst_gnn_eval *eval, const char *what, int layer, uint64
 
 /* ---- one block ---------------------------------------------------------------------------------- */
 
-static void product(const struct pst_gnn_model *model, const pst_real *x, int64_t ld_x, int64_t n,
-                    const struct pst_gnn_layer *layer, int64_t weight, pst_real *y, int64_t ld_y)
-{
-    pst_k_gemm(NULL, false, false, n, layer->out, layer->in, 1, x, ld_x, model->weight + weight, layer->out,
-               0, y, ld_y, 1);
-}
-
 /* Batch norm with fixed statistics is y * scale + offset. */
 static void fold_norms(struct pst_gnn_eval *eval, const struct pst_gnn_model *model)
 {
+    const int64_t columns = pst_gnn_columns(&model->config);
     for (int l = 0; l < model->config.layers; l++) {
         const struct pst_gnn_layer *layer = &model->layer[l];
         if (layer->running < 0)
@@ -89,9 +66,8 @@ static void fold_norms(struct pst_gnn_eval *eval, const struct pst_gnn_model *mo
         const pst_real *mean = model->running + layer->running, *variance = mean + layer->out;
         for (int64_t j = 0; j < layer->out; j++) {
             const double scale = (double)gain[j] / sqrt((double)variance[j] + PST_NORM_EPS);
-            eval->scale[l * model->config.hidden + j] = (pst_real)scale;
-            eval->offset[l * model->config.hidden + j] =
-                (pst_real)((double)shift[j] - (double)mean[j] * scale);
+            eval->scale[l * columns + j] = (pst_real)scale;
+            eval->offset[l * columns + j] = (pst_real)((double)shift[j] - (double)mean[j] * scale);
         }
     }
 }
@@ -100,7 +76,7 @@ static void normalise(const struct pst_gnn_eval *eval, const struct pst_gnn_mode
                       int64_t ld, int64_t n)
 {
     const struct pst_gnn_layer *layer = &model->layer[l];
-    const int64_t at = l * model->config.hidden;
+    const int64_t at = l * pst_gnn_columns(&model->config);
     if (model->config.norm == PST_GNN_NORM_LAYER)
         pst_k_layer_norm(NULL, y, ld, n, layer->out, model->weight + layer->gain,
                          model->weight + layer->shift, NULL, NULL);
@@ -113,6 +89,10 @@ static void predict(struct pst_gnn_eval *eval, const pst_real *logits, int64_t l
 {
     for (int64_t i = 0; i < n; i++) {
         const pst_real *row = logits + i * ld;
+        for (int64_t c = 0; eval->labels && c < classes; c++)
+            eval->labels[(first + i) * classes + c] = row[c] > 0;
+        if (eval->labels)
+            continue;
         int32_t best = 0;
         for (int32_t c = 1; c < classes; c++)
             if (row[c] > row[best])
@@ -135,6 +115,8 @@ static pst_rc finish_layer(struct pst_gnn_eval *eval, const struct pst_gnn_model
         pst_k_add(NULL, y, ld, input, ld_input, n, layer->out);
     if (layer->last)
         predict(eval, y, ld, first, n, layer->out);
+    else if (model->kind->elu)
+        pst_k_bias_elu_dropout(NULL, y, ld, NULL, NULL, n, layer->out, &none);
     else
         pst_k_bias_relu_dropout(NULL, y, ld, NULL, NULL, n, layer->out, true, &none);
     return eval->options.sink ? eval->options.sink(eval->options.sink_ctx, l, first, n, y, ld) : PST_OK;
@@ -143,15 +125,15 @@ static pst_rc finish_layer(struct pst_gnn_eval *eval, const struct pst_gnn_model
 /* ---- the first layer, while features stream by --------------------------------------------------- */
 
 /* All layers of a block, for a model that does not use the graph. */
-static pst_rc plain_block(const struct job *job, const pst_real *x, int64_t ld_x, int64_t first, int64_t n,
-                          int worker)
+static pst_rc plain_block(const struct pst_gnn_eval_job *job, const pst_real *x, int64_t ld_x, int64_t first,
+                          int64_t n, int worker)
 {
     struct pst_gnn_eval *eval = job->eval;
     pst_rc rc = PST_OK;
     for (int l = 0; l < job->model->config.layers && rc == PST_OK; l++) {
         const struct pst_gnn_layer *layer = &job->model->layer[l];
-        pst_real *y = block_of_worker(eval, worker, l % 2);
-        product(job->model, x, ld_x, n, layer, layer->self, y, eval->ld);
+        pst_real *y = pst_gnn_eval_block(eval, worker, l % 2);
+        pst_gnn_eval_product(job->model, x, ld_x, n, layer, layer->self, y, eval->ld);
         rc = finish_layer(eval, job->model, l, first, n, y, eval->ld, x, ld_x);
         x = y;
         ld_x = eval->ld;
@@ -159,22 +141,36 @@ static pst_rc plain_block(const struct job *job, const pst_real *x, int64_t ld_x
     return rc;
 }
 
-static pst_rc first_products(const struct job *job, const pst_real *x, int64_t ld_x, int64_t first, int64_t n,
-                             int worker)
+/* The products of a block of rows x with the layer's weight for neighbours. */
+static pst_rc make_projected(const struct pst_gnn_eval_job *job, const pst_real *x, int64_t ld_x,
+                             int64_t first, int64_t n, int worker)
+{
+    const struct pst_gnn_eval *eval = job->eval;
+    const struct pst_gnn_layer *layer = &job->model->layer[job->l];
+    pst_real *y = pst_gnn_rows_make(&eval->projected, first, pst_gnn_eval_block(eval, worker, 1));
+    pst_gnn_eval_product(job->model, x, ld_x, n, layer, layer->neigh, y, eval->projected.ld);
+    if (job->kind->projected)
+        job->kind->projected(job, first, n, y);
+    return pst_gnn_rows_put(&eval->projected, first, n, y);
+}
+
+static pst_rc first_products(const struct pst_gnn_eval_job *job, const pst_real *x, int64_t ld_x,
+                             int64_t first, int64_t n, int worker)
 {
     const struct pst_gnn_eval *eval = job->eval;
     const struct pst_gnn_layer *layer = &job->model->layer[0];
-    pst_real *self = pst_gnn_rows_make(&eval->kept, first, block_of_worker(eval, worker, 0));
-    pst_real *neigh = pst_gnn_rows_make(&eval->projected, first, block_of_worker(eval, worker, 1));
-    product(job->model, x, ld_x, n, layer, layer->self, self, eval->kept.ld);
-    product(job->model, x, ld_x, n, layer, layer->neigh, neigh, eval->projected.ld);
-    const pst_rc rc = pst_gnn_rows_put(&eval->kept, first, n, self);
-    return rc == PST_OK ? pst_gnn_rows_put(&eval->projected, first, n, neigh) : rc;
+    pst_rc rc = PST_OK;
+    if (layer->self >= 0) {
+        pst_real *self = pst_gnn_rows_make(&eval->kept, first, pst_gnn_eval_block(eval, worker, 0));
+        pst_gnn_eval_product(job->model, x, ld_x, n, layer, layer->self, self, eval->kept.ld);
+        rc = pst_gnn_rows_put(&eval->kept, first, n, self);
+    }
+    return rc == PST_OK ? make_projected(job, x, ld_x, first, n, worker) : rc;
 }
 
 static void feature_task(void *arg, int64_t task, int worker)
 {
-    const struct job *job = arg;
+    const struct pst_gnn_eval_job *job = arg;
     struct pst_gnn_eval *eval = job->eval;
     const uint64_t stride = eval->ds->stride_bytes;
     char *raw = eval->buffers + (size_t)worker * eval->worker_bytes;
@@ -207,11 +203,14 @@ static pst_rc stream_features(struct pst_gnn_eval *eval, const struct pst_gnn_mo
     const int64_t vertices = eval->ds->vertices,
                   batch = (int64_t)eval->threads * BATCH_BLOCKS * PST_GNN_EVAL_BLOCK;
     pst_rc rc = PST_OK;
-    eval->projected.ld = pst_gnn_width(model->layer[0].out);
+    eval->projected.ld = pst_gnn_width(model->layer[0].wide);
     begin(eval, "features", -1, (uint64_t)vertices * eval->ds->stride_bytes, true);
     for (int64_t first = 0; first < vertices && rc == PST_OK; first += batch) {
-        struct job job = {
-            .eval = eval, .model = model, .first = first, .rows = pst_min_i64(batch, vertices - first)};
+        struct pst_gnn_eval_job job = {.eval = eval,
+                                       .model = model,
+                                       .kind = pst_gnn_eval_kind_of(model),
+                                       .first = first,
+                                       .rows = pst_min_i64(batch, vertices - first)};
         advise_features(eval, first + batch, pst_min_i64(batch, vertices - first - batch),
                         POSIX_FADV_WILLNEED);
         rc = run_job(&job, feature_task);
@@ -233,20 +232,16 @@ static pst_rc stream_features(struct pst_gnn_eval *eval, const struct pst_gnn_mo
 
 static void neigh_task(void *arg, int64_t task, int worker)
 {
-    const struct job *job = arg;
+    const struct pst_gnn_eval_job *job = arg;
     struct pst_gnn_eval *eval = job->eval;
-    const struct pst_gnn_layer *layer = &job->model->layer[job->l];
     int64_t first;
     const int64_t n = rows_of_task(job, task, &first);
     const pst_real *x;
     if (atomic_load(&eval->failure.there))
         return;
-    pst_rc rc = pst_gnn_rows_get(&eval->kept, first, n, block_of_worker(eval, worker, 0), &x);
-    if (rc == PST_OK) {
-        pst_real *y = pst_gnn_rows_make(&eval->projected, first, block_of_worker(eval, worker, 1));
-        product(job->model, x, eval->kept.ld, n, layer, layer->neigh, y, eval->projected.ld);
-        rc = pst_gnn_rows_put(&eval->projected, first, n, y);
-    }
+    pst_rc rc = pst_gnn_rows_get(&eval->kept, first, n, pst_gnn_eval_block(eval, worker, 0), &x);
+    if (rc == PST_OK)
+        rc = make_projected(job, x, eval->kept.ld, first, n, worker);
     task_ends(eval, rc);
 }
 
@@ -256,14 +251,15 @@ static pst_rc project(struct pst_gnn_eval *eval, const struct pst_gnn_model *mod
     const int64_t vertices = eval->ds->vertices,
                   batch = (int64_t)eval->threads * BATCH_BLOCKS * PST_GNN_EVAL_BLOCK;
     pst_rc rc = PST_OK;
-    eval->projected.ld = pst_gnn_width(model->layer[l].out);
+    eval->projected.ld = pst_gnn_width(model->layer[l].wide);
     begin(eval, "products", l, (uint64_t)vertices, false);
     for (int64_t first = 0; first < vertices && rc == PST_OK; first += batch) {
-        struct job job = {.eval = eval,
-                          .model = model,
-                          .l = l,
-                          .first = first,
-                          .rows = pst_min_i64(batch, vertices - first)};
+        struct pst_gnn_eval_job job = {.eval = eval,
+                                       .model = model,
+                                       .kind = pst_gnn_eval_kind_of(model),
+                                       .l = l,
+                                       .first = first,
+                                       .rows = pst_min_i64(batch, vertices - first)};
         pst_gnn_rows_expect(&eval->kept, first + batch, pst_min_i64(batch, vertices - first - batch));
         rc = run_job(&job, neigh_task);
         pst_gnn_rows_drop(&eval->projected, first, job.rows);
@@ -275,39 +271,33 @@ static pst_rc project(struct pst_gnn_eval *eval, const struct pst_gnn_model *mod
     return rc;
 }
 
-/* One layer's output for a block of vertices, from the mean of their neighbours and their own kept rows. */
-static pst_rc combine(const struct job *job, pst_real *y, int64_t first, int64_t n, int worker)
+/* One layer's output for a block of vertices, from the sums over their neighbours and their own rows. */
+static pst_rc combine(const struct pst_gnn_eval_job *job, pst_real *y, int64_t first, int64_t n, int worker)
 {
     struct pst_gnn_eval *eval = job->eval;
     const struct pst_gnn_layer *layer = &job->model->layer[job->l];
-    pst_real *self = block_of_worker(eval, worker, 0);
-    const pst_real *kept;
-    pst_rc rc = pst_gnn_rows_get(&eval->kept, first, n, block_of_worker(eval, worker, 1), &kept);
-    if (rc != PST_OK)
-        return rc;
-    if (job->l == 0) {
-        pst_k_add(NULL, y, job->ld, kept, eval->kept.ld, n, layer->out);
-    } else {
-        product(job->model, kept, eval->kept.ld, n, layer, layer->self, self, eval->ld);
-        pst_k_add(NULL, y, job->ld, self, eval->ld, n, layer->out);
-    }
-    rc = finish_layer(eval, job->model, job->l, first, n, y, job->ld, kept, eval->kept.ld);
+    const pst_real *kept = NULL;
+    pst_rc rc = PST_OK;
+    if (layer->self >= 0 || layer->residual)
+        rc = pst_gnn_rows_get(&eval->kept, first, n, pst_gnn_eval_block(eval, worker, 1), &kept);
+    if (rc == PST_OK)
+        rc = job->kind->combine(job, first, n, kept, y, worker);
+    if (rc == PST_OK)
+        rc = finish_layer(eval, job->model, job->l, first, n, y, job->ld, kept, eval->kept.ld);
     return rc == PST_OK && !layer->last ? pst_gnn_rows_put(&eval->kept, first, n, y) : rc;
 }
 
-static void mean_task(void *arg, int64_t task, int worker)
+static void sum_task(void *arg, int64_t task, int worker)
 {
-    const struct job *job = arg;
+    const struct pst_gnn_eval_job *job = arg;
     struct pst_gnn_eval *eval = job->eval;
     int64_t first;
-    const int64_t n = rows_of_task(job, task, &first), at = task * PST_GNN_EVAL_BLOCK,
-                  out = job->model->layer[job->l].out;
+    const int64_t n = rows_of_task(job, task, &first), at = task * PST_GNN_EVAL_BLOCK;
     pst_real *y = job->sums + at * job->ld;
     if (atomic_load(&eval->failure.there))
         return;
-    pst_rc rc = pst_k_mean_csc(NULL, &eval->graph, first, n, job->from, job->to, job->part, job->ld,
-                               job->cursor + at, y, job->ld, out);
-    if (rc != PST_OK)
+    pst_rc rc = job->kind->sum(job, at, first, n, y, worker);
+    if (rc == PST_E_FORMAT)
         rc = pst_fail(rc,
                       "%s or %s: the neighbours of vertices %lld to %lld are out of range or not in order; "
                       "`penstock verify` shows details",
@@ -319,14 +309,14 @@ static void mean_task(void *arg, int64_t task, int worker)
 }
 
 struct part { /* rows of `projected` to be read */
-    struct job job;
+    struct pst_gnn_eval_job job;
     pst_real *to;
 };
 
 static void read_task(void *arg, int64_t task, int worker)
 {
     const struct part *part = arg;
-    const struct job *job = &part->job;
+    const struct pst_gnn_eval_job *job = &part->job;
     const pst_real *at;
     int64_t first;
     (void)worker;
@@ -336,8 +326,8 @@ static void read_task(void *arg, int64_t task, int worker)
                                               part->to + task * PST_GNN_EVAL_BLOCK * job->ld, &at));
 }
 
-/* Brings the projected rows of job->from..to into memory, for a mean. */
-static pst_rc fetch_part(struct job *job, pst_real *room)
+/* Brings the projected rows of job->from..to into memory, for sums. */
+static pst_rc fetch_part(struct pst_gnn_eval_job *job, pst_real *room)
 {
     struct pst_gnn_eval *eval = job->eval;
     if (!eval->spilled) {
@@ -354,8 +344,8 @@ static pst_rc fetch_part(struct job *job, pst_real *room)
     return rc;
 }
 
-/* A range of destinations: computes their means, part by part, and then the layer's output. */
-static pst_rc mean_range(struct job *job, int64_t part_rows, pst_real *room)
+/* A range of destinations: computes their sums, part by part, and then the layer's output. */
+static pst_rc sum_range(struct pst_gnn_eval_job *job, int64_t part_rows, pst_real *room)
 {
     const int64_t vertices = job->eval->ds->vertices;
     pst_rc rc = PST_OK;
@@ -363,7 +353,7 @@ static pst_rc mean_range(struct job *job, int64_t part_rows, pst_real *room)
         job->to = pst_min_i64(vertices, job->from + part_rows);
         rc = fetch_part(job, room);
         if (rc == PST_OK)
-            rc = run_job(job, mean_task);
+            rc = run_job(job, sum_task);
         const double before = (double)job->from / (double)vertices,
                      after = (double)job->to / (double)vertices;
         const int64_t done = (int64_t)(after * (double)job->rows) - (int64_t)(before * (double)job->rows);
@@ -373,22 +363,25 @@ static pst_rc mean_range(struct job *job, int64_t part_rows, pst_real *room)
     return rc;
 }
 
-static pst_rc mean_layer(struct pst_gnn_eval *eval, const struct pst_gnn_model *model, int l)
+static pst_rc sum_layer(struct pst_gnn_eval *eval, const struct pst_gnn_model *model, int l)
 {
     const int64_t vertices = eval->ds->vertices, ld = eval->projected.ld;
     const size_t row = (size_t)ld * sizeof(pst_real),
                  share = eval->spilled ? eval->work_bytes / PST_GNN_EVAL_SHARE : 0;
     const int64_t part_rows = eval->spilled ? pst_gnn_eval_blocks(share / row) : vertices;
-    const int64_t range_rows = pst_gnn_eval_blocks((eval->work_bytes - share) / pst_gnn_eval_sum_bytes(ld));
-    struct job job = {.eval = eval, .model = model, .l = l, .ld = ld};
+    const int64_t range_rows =
+        pst_gnn_eval_blocks((eval->work_bytes - share) / pst_gnn_eval_sum_bytes(eval, ld));
+    struct pst_gnn_eval_job job = {
+        .eval = eval, .model = model, .kind = pst_gnn_eval_kind_of(model), .l = l, .ld = ld};
     pst_real *room = (pst_real *)(void *)eval->work;
     pst_rc rc = PST_OK;
     job.sums = eval->spilled ? room + part_rows * ld : room;
-    job.cursor = (int64_t *)(void *)(job.sums + range_rows * ld);
+    job.state = job.sums + range_rows * ld;
+    job.cursor = (int64_t *)(void *)(job.state + range_rows * eval->state_reals);
     begin(eval, "neighbours", l, (uint64_t)vertices, false);
     for (job.first = 0; job.first < vertices && rc == PST_OK; job.first += range_rows) {
         job.rows = pst_min_i64(range_rows, vertices - job.first);
-        rc = mean_range(&job, part_rows, room);
+        rc = sum_range(&job, part_rows, room);
         pst_gnn_rows_drop(&eval->kept, job.first, job.rows);
     }
     if (rc == PST_OK)
@@ -404,7 +397,7 @@ pst_rc pst_gnn_eval_layers(struct pst_gnn_eval *eval, const struct pst_gnn_model
         if (l > 0)
             rc = project(eval, model, l);
         if (rc == PST_OK)
-            rc = mean_layer(eval, model, l);
+            rc = sum_layer(eval, model, l);
     }
     return rc;
 }

@@ -1,5 +1,5 @@
 /* model.c: the model's shape, memory, initial weights and optimizer step. */
-#include "stages/lib/gnn/model.h"
+#include "stages/lib/gnn/layer.h"
 #include "common/error.h"
 #include "common/util/rng.h"
 #include "common/util/hugepage.h"
@@ -18,6 +18,15 @@ static pst_rc check_config(const struct pst_gnn_config *c)
             PST_E_ARG,
             "the model has %lld features, %lld hidden columns and %lld classes; each must be at least 1",
             (long long)c->in, (long long)c->hidden, (long long)c->classes);
+    if (c->model == PST_GNN_GAT && (c->heads < 1 || c->heads > PST_GAT_HEADS_MAX ||
+                                    !(c->attention_dropout >= 0 && c->attention_dropout < 1)))
+        return pst_fail(PST_E_ARG,
+                        "heads is %lld and attention_dropout %g; expected 1 to %d heads, and a share of 0 or "
+                        "more, and less than 1",
+                        (long long)c->heads, c->attention_dropout, PST_GAT_HEADS_MAX);
+    if (!c->aggregate && c->model != PST_GNN_GRAPHSAGE)
+        return pst_fail(PST_E_ARG,
+                        "aggregate is none, which only the model graphsage has: set aggregate to mean");
     if (c->residual && c->layers == 2)
         return pst_fail(
             PST_E_ARG, "residual adds the input of a hidden layer to its output where both have equal width, "
@@ -29,8 +38,8 @@ static pst_rc check_config(const struct pst_gnn_config *c)
 }
 
 /* Gives a tensor its place in the flat arrays. Each begins on a cache line. */
-static int64_t add_parameter(struct pst_gnn_model *model, int layer, const char *what, int64_t rows,
-                             int64_t cols)
+int64_t pst_gnn_model_add(struct pst_gnn_model *model, int layer, const char *what, int64_t rows,
+                          int64_t cols)
 {
     assert(model->parameters < PST_GNN_TENSORS_MAX);
     struct pst_gnn_parameter *p = &model->parameter[model->parameters++];
@@ -44,19 +53,18 @@ static void add_layer(struct pst_gnn_model *model, int l)
 {
     const struct pst_gnn_config *c = &model->config;
     struct pst_gnn_layer *layer = &model->layer[l];
-    *layer = (struct pst_gnn_layer){.neigh = -1, .bias = -1, .gain = -1, .shift = -1, .running = -1};
+    *layer = (struct pst_gnn_layer){
+        .self = -1, .neigh = -1, .left = -1, .right = -1, .bias = -1, .gain = -1, .shift = -1, .running = -1};
     layer->last = l == c->layers - 1;
-    layer->in = l == 0 ? c->in : c->hidden;
-    layer->out = layer->last ? c->classes : c->hidden;
+    layer->in = l == 0 ? c->in : pst_gnn_columns(c);
+    layer->out = layer->wide = layer->last ? c->classes : pst_gnn_columns(c);
     layer->residual = c->residual && l > 0 && !layer->last;
-    layer->self = add_parameter(model, l, "weight_self", layer->in, layer->out);
-    if (c->aggregate)
-        layer->neigh = add_parameter(model, l, "weight_neigh", layer->in, layer->out);
+    model->kind->add_weights(model, l);
     if (layer->last || c->norm == PST_GNN_NORM_NONE) {
-        layer->bias = add_parameter(model, l, "bias", 1, layer->out);
+        layer->bias = pst_gnn_model_add(model, l, "bias", 1, layer->out);
     } else {
-        layer->gain = add_parameter(model, l, "gain", 1, layer->out);
-        layer->shift = add_parameter(model, l, "shift", 1, layer->out);
+        layer->gain = pst_gnn_model_add(model, l, "gain", 1, layer->out);
+        layer->shift = pst_gnn_model_add(model, l, "shift", 1, layer->out);
     }
     if (!layer->last && c->norm == PST_GNN_NORM_BATCH) {
         layer->running = model->running_size;
@@ -88,7 +96,7 @@ static void fill_ones(pst_real *to, int64_t n)
 static void fill_weights(struct pst_gnn_model *model)
 {
     for (int t = 0; t < model->parameters; t++)
-        if (strstr(model->parameter[t].name, ".weight"))
+        if (strstr(model->parameter[t].name, ".weight") || strstr(model->parameter[t].name, ".attention"))
             fill_glorot(model, t);
     for (int l = 0; l < model->config.layers; l++) {
         const struct pst_gnn_layer *layer = &model->layer[l];
@@ -106,62 +114,80 @@ static size_t take_bytes(struct pst_gnn_pass *pass, uint64_t bytes)
     return at;
 }
 
-static size_t take(struct pst_gnn_pass *pass, int64_t rows, int64_t cols)
+size_t pst_gnn_pass_take(struct pst_gnn_pass *pass, int64_t rows, int64_t cols)
 {
     return take_bytes(pass, (uint64_t)rows * (uint64_t)cols * sizeof(pst_real));
 }
 
+/* neigh: of W_neigh, else of W_self. */
 static void take_parts(const struct pst_gnn_grain *g, struct pst_gnn_pass *pass,
                        const struct pst_gnn_layer *layer, int l, int neigh, int64_t rows)
 {
+    const int64_t cols = neigh ? layer->wide : layer->out;
     const int64_t tiles =
-        ((layer->in + g->tile_rows - 1) / g->tile_rows) * ((layer->out + g->tile_cols - 1) / g->tile_cols);
+        ((layer->in + g->tile_rows - 1) / g->tile_rows) * ((cols + g->tile_cols - 1) / g->tile_cols);
     const int64_t parts = pst_min_i64(rows / g->part_rows, g->parts / tiles);
     pass->parts[l][neigh] = pst_max_i64(1, parts);
-    pass->partial[l][neigh] = parts > 1 ? take(pass, parts, pst_gnn_width(layer->in * layer->out)) : 0;
+    pass->partial[l][neigh] = parts > 1 ? pst_gnn_pass_take(pass, parts, pst_gnn_width(layer->in * cols)) : 0;
+}
+
+static void take_layer(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, int l)
+{
+    const struct pst_gnn_config *c = &model->config;
+    const struct pst_gnn_layer *layer = &model->layer[l];
+    const int64_t in = pst_gnn_width(layer->in), out = pst_gnn_width(layer->out), dst = pass->dst[l],
+                  src = pass->src[l];
+    const bool project = pass->project[l];
+    pass->y[l] = pst_gnn_pass_take(pass, dst, out);
+    if (c->aggregate)
+        pass->mixed[l] = project ? pst_gnn_pass_take(pass, src, pst_gnn_width(layer->wide))
+                                 : pst_gnn_pass_take(pass, dst, in);
+    if (layer->gain >= 0) {
+        pass->xhat[l] = pst_gnn_pass_take(pass, dst, layer->out);
+        pass->rstd[l] = pst_gnn_pass_take(pass, c->norm == PST_GNN_NORM_BATCH ? layer->out : dst, 1);
+    }
+    if (layer->gain >= 0 && layer->residual)
+        pass->kept[l] = pst_gnn_pass_take(pass, dst, out);
+    if (layer->self >= 0)
+        take_parts(&model->grain, pass, layer, l, 0, dst);
+    if (c->aggregate)
+        take_parts(&model->grain, pass, layer, l, 1, project ? src : dst);
+    if (model->kind->take)
+        model->kind->take(model, pass, l);
 }
 
 void pst_gnn_pass_layout(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, bool copy_input)
 {
     const struct pst_gnn_config *c = &model->config;
-    int64_t grad_rows_cols = 0, rows_most = 0;
+    int64_t grad_rows_cols = 0, rows_most = 0, widest = 0;
     pass->bytes = 0;
-    pass->input = copy_input ? take(pass, pass->src[0], pst_gnn_width(c->in)) : 0;
+    pass->input = copy_input ? pst_gnn_pass_take(pass, pass->src[0], pst_gnn_width(c->in)) : 0;
     for (int l = 0; l < c->layers; l++) {
         const struct pst_gnn_layer *layer = &model->layer[l];
-        const int64_t in = pst_gnn_width(layer->in), out = pst_gnn_width(layer->out);
-        pass->y[l] = take(pass, pass->dst[l], out);
-        if (c->aggregate)
-            pass->mixed[l] = pass->project[l] ? take(pass, pass->src[l], out) : take(pass, pass->dst[l], in);
-        if (layer->gain >= 0) {
-            pass->xhat[l] = take(pass, pass->dst[l], layer->out);
-            pass->rstd[l] = take(pass, c->norm == PST_GNN_NORM_BATCH ? layer->out : pass->dst[l], 1);
-        }
-        if (layer->gain >= 0 && layer->residual)
-            pass->kept[l] = take(pass, pass->dst[l], out);
-        rows_most = pst_max_i64(rows_most, pass->dst[l]);
-        take_parts(&model->grain, pass, layer, l, 0, pass->dst[l]);
-        if (c->aggregate)
-            take_parts(&model->grain, pass, layer, l, 1, pass->project[l] ? pass->src[l] : pass->dst[l]);
-        grad_rows_cols = pst_max_i64(grad_rows_cols, pass->dst[l] * out);
+        take_layer(model, pass, l);
+        rows_most = pst_max_i64(rows_most, layer->left >= 0 ? pass->src[l] : pass->dst[l]);
+        widest = pst_max_i64(widest, layer->wide);
+        grad_rows_cols = pst_max_i64(grad_rows_cols, pass->dst[l] * pst_gnn_width(layer->out));
         if (l > 0)
-            grad_rows_cols = pst_max_i64(grad_rows_cols, pass->src[l] * in);
+            grad_rows_cols = pst_max_i64(grad_rows_cols, pass->src[l] * pst_gnn_width(layer->in));
     }
-    pass->grad[0] = take(pass, 1, grad_rows_cols);
-    pass->grad[1] = take(pass, 1, grad_rows_cols);
+    pass->grad[0] = pst_gnn_pass_take(pass, 1, grad_rows_cols);
+    pass->grad[1] = pst_gnn_pass_take(pass, 1, grad_rows_cols);
     const int64_t blocks = (rows_most + model->grain.rows - 1) / model->grain.rows;
-    pass->sums_width = pst_gnn_width(2 * pst_max_i64(c->hidden, c->classes));
-    pass->sums = take(pass, blocks, pass->sums_width);
-    pass->figures = take_bytes(pass, (uint64_t)blocks * sizeof(struct pst_gnn_figures));
+    pass->sums_width = 2 * pst_gnn_width(widest);
+    pass->sums = pst_gnn_pass_take(pass, blocks, pass->sums_width);
+    pass->figures = take_bytes(pass, (uint64_t)blocks * sizeof(struct pst_gnn_block_figures));
 }
 
-/* The memory that any batch of at most rows_max input rows can need. */
+/* The memory that any batch of at most rows_max input rows and edges_max edges can need. All edges may be of
+ * one layer; those of the others then take at most a cache line each. */
 static size_t work_bound(const struct pst_gnn_model *model)
 {
     struct pst_gnn_pass pass = {0};
     for (int l = 0; l < model->config.layers; l++) {
+        pass.edges[l] = l == 0 ? model->config.edges_max : 1;
         pass.dst[l] = pass.src[l] = model->config.rows_max;
-        pass.project[l] = model->layer[l].out > model->layer[l].in;
+        pass.project[l] = model->layer[l].left >= 0 || model->layer[l].out > model->layer[l].in;
     }
     pst_gnn_pass_layout(model, &pass, true);
     return pass.bytes;
@@ -259,6 +285,7 @@ pst_rc pst_gnn_model_init(struct pst_gnn_model *model, const struct pst_gnn_conf
     if (rc != PST_OK)
         return rc;
     model->config = *config;
+    model->kind = pst_gnn_kind_of(config->model);
     model->twin = config->device ? config->device->twin : pst_twin_cpu();
     model->q = config->device ? config->device->q : NULL;
     model->grain = pst_gnn_model_on_device(model) ? of_devices : of_threads;

@@ -1,13 +1,11 @@
-/* model.h: GraphSAGE with mean aggregation (Hamilton, Ying, Leskovec, "Inductive representation learning
- * on large graphs", NeurIPS 2017, sections 3.1 and 3.3) and its training step. Nothing here knows stages
- * or files.
+/* model.h: a graph neural network and its training step. Nothing here knows stages or files.
  *
- *   layer l < L-1:  y = dropout(relu(norm(x_dst W_self + mean(x_src) W_neigh + b) [+ x_dst]))
- *   layer L-1:      y = x_dst W_self + mean(x_src) W_neigh + b
+ *   layer l < L-1:  y = dropout(activate(norm(mix(x) + b) [+ x_dst]))
+ *   layer L-1:      y = mix(x) + b
  *
- * Layer l uses the block of hop L-1-l. With aggregate off, the mean's term is gone and the graph is not
- * used. A normalised layer has gain and shift instead of the bias. Residuals join layers 1..L-2, whose
- * input and output are equally wide.
+ * layer.h lists the kinds of layers, which differ in mix(). Layer l uses the block of hop L-1-l. With
+ * aggregate off, a GraphSAGE layer does not use the graph. A normalised layer has gain and shift instead of
+ * the bias. Residuals join layers 1..L-2, whose input and output are equally wide.
  *
  * Owner: pst_gnn_model_init fills what the caller owns; pst_gnn_model_release frees it. Threads: one at a
  * time; the model's team helps. Results do not depend on the number of threads. */
@@ -22,17 +20,24 @@
 #define PST_GNN_LAYERS_MAX PST_HOPS_MAX
 #define PST_GNN_TENSORS_MAX (PST_GNN_LAYERS_MAX * 5)
 
+enum pst_gnn_model_kind { PST_GNN_GRAPHSAGE, PST_GNN_GCN, PST_GNN_GAT, PST_GNN_MODEL_KINDS };
 enum pst_gnn_norm { PST_GNN_NORM_NONE, PST_GNN_NORM_LAYER, PST_GNN_NORM_BATCH };
 
+struct pst_gnn_kind; /* layer.h */
+
 struct pst_gnn_config {
+    enum pst_gnn_model_kind model;
     int layers;
     int64_t in, hidden, classes;
+    int64_t heads; /* of GAT, whose hidden layers have heads * hidden columns */
     enum pst_gnn_norm norm;
     bool residual, aggregate;
-    double dropout, input_dropout;
+    bool multilabel; /* a vertex has any number of the classes: sigmoid, binary cross-entropy, micro-F1 */
+    double dropout, input_dropout, attention_dropout;
     uint64_t seed;
     int threads;
     int64_t rows_max;          /* no batch has more input rows: this sizes the activations */
+    int64_t edges_max;         /* no batch has more edges, over all hops; GraphSAGE does not need it */
     struct pst_device *device; /* has a queue, borrowed; NULL: the CPU's team computes */
 };
 
@@ -42,11 +47,14 @@ struct pst_gnn_parameter {
     int64_t at, rows, cols; /* rows is 1 for vectors */
 };
 
-/* A layer's widths, and where its parameters begin; -1: it has none of that kind. */
+/* A layer's widths, and where its parameters begin; -1: it has none of that kind. `neigh` (in, wide)
+ * multiplies the neighbours' rows; in GCN and GAT, the vertex's own row too. */
 struct pst_gnn_layer {
     int64_t in, out;
+    int64_t wide; /* in GAT's last layer, out of each head; else out */
     int64_t self, neigh, bias, gain, shift;
-    int64_t running; /* the running mean; the running variance is `out` further on */
+    int64_t left, right; /* GAT: a_l, a_r (layer.h) */
+    int64_t running;     /* the running mean; the running variance is `out` further on */
     bool residual, last;
 };
 
@@ -86,6 +94,7 @@ struct pst_gnn_grain {
 
 struct pst_gnn_model {
     struct pst_gnn_config config;
+    const struct pst_gnn_kind *kind;
     const struct pst_twin *twin; /* what computes, with this queue */
     struct pst_queue *q;
     struct pst_gnn_grain grain;
@@ -114,15 +123,31 @@ struct pst_gnn_batch {
     struct pst_minibatch mb;
     const int64_t *vertices;
     const int32_t *labels;
+    const uint8_t *multilabels; /* n[0] x classes: 0, 1 or PST_LABEL_IGNORED; only multilabel needs them */
+    const int64_t *degrees;     /* of all vertices, in the whole graph; GCN alone needs it */
     const int32_t *indptr[PST_HOPS_MAX], *indices[PST_HOPS_MAX];
     int64_t edges[PST_HOPS_MAX]; /* indptr[h][n[h]]: on a GPU, the host cannot read it from there */
     const void *features;
 };
 
+/* correct / counted: accuracy over the rows that have a label; with multilabel, micro-F1 (2 TP out of 2 TP +
+ * FP + FN). */
 struct pst_gnn_figures {
-    double loss; /* sum over the rows, divided by batch_seeds */
+    double loss; /* sum over the rows, divided by batch_seeds; with multilabel, by batch_seeds * classes */
     int64_t correct, counted;
 };
+
+/* What a pass counts in one block of seeds: correct and counted, or with multilabel PST_LABEL_COUNTS. */
+struct pst_gnn_block_figures {
+    double loss;
+    int64_t counts[PST_LABEL_COUNTS];
+};
+
+/* Columns of the hidden layers' outputs. */
+static inline int64_t pst_gnn_columns(const struct pst_gnn_config *c)
+{
+    return c->model == PST_GNN_GAT ? c->heads * c->hidden : c->hidden;
+}
 
 /* Allocates and fills everything, and starts the team. PST_E_ARG: an impossible configuration.
  * PST_E_NOMEM. */
@@ -151,6 +176,10 @@ static inline bool pst_gnn_model_on_device(const struct pst_gnn_model *model)
     return model->config.device != NULL && pst_device_is_cuda(model->config.device);
 }
 
+/* Adds a tensor to the model, for layer.h's functions; returns where it begins in the flat arrays. */
+int64_t pst_gnn_model_add(struct pst_gnn_model *model, int layer, const char *what, int64_t rows,
+                          int64_t cols);
+
 /* Runs a job's tasks: by the team, or, on a device, one after the other, because a queue belongs to one
  * thread. */
 void pst_gnn_model_tasks(struct pst_gnn_model *model, pst_gnn_task_fn *task, void *job, int64_t tasks);
@@ -163,11 +192,18 @@ static inline int64_t pst_gnn_width(int64_t dim)
 
 /* Where a pass keeps its data: offsets into `work`. For pass.c. */
 struct pst_gnn_pass {
-    int64_t dst[PST_GNN_LAYERS_MAX], src[PST_GNN_LAYERS_MAX];
+    int64_t dst[PST_GNN_LAYERS_MAX], src[PST_GNN_LAYERS_MAX], edges[PST_GNN_LAYERS_MAX];
     bool project[PST_GNN_LAYERS_MAX]; /* multiply by W_neigh before the mean, not after */
     size_t y[PST_GNN_LAYERS_MAX];     /* a layer's output */
     size_t mixed[PST_GNN_LAYERS_MAX]; /* the mean, or the projected rows */
     size_t xhat[PST_GNN_LAYERS_MAX], rstd[PST_GNN_LAYERS_MAX];
+    size_t weight[PST_GNN_LAYERS_MAX], self_weight[PST_GNN_LAYERS_MAX]; /* GCN: of the block's edges; of
+                                                                           its destinations */
+    struct pst_gnn_pass_gat {
+        size_t left, right;       /* scores of destinations, of sources */
+        size_t alpha, alpha_self; /* of edges, of destinations */
+        size_t grad_z, grad_score, grad_self, grad_left, grad_right;
+    } gat[PST_GNN_LAYERS_MAX];
     size_t input;                    /* a copy of the features, if they cannot be used in place */
     size_t kept[PST_GNN_LAYERS_MAX]; /* the gradient of a normalised layer's output, kept for its residual */
     size_t grad[2];
@@ -177,6 +213,8 @@ struct pst_gnn_pass {
     size_t partial[PST_GNN_LAYERS_MAX][2]; /* parts x pst_gnn_width(in * out), if there are several parts */
     size_t bytes;
 };
+/* Takes rows x cols reals. */
+size_t pst_gnn_pass_take(struct pst_gnn_pass *pass, int64_t rows, int64_t cols);
 void pst_gnn_pass_layout(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, bool copy_input);
 
 #endif

@@ -5,10 +5,10 @@
  * Sums over blocks are added in the order of the blocks. So results do not depend on how many threads
  * there are or which of them did what.
  *
- * The mean and the product with W_neigh commute. Each layer does them in the cheaper order, which depends
- * only on the batch's counts: with the mean first, the product is over destinations, not sources; with the
- * product first, the mean's rows may be narrower. */
-#include "stages/lib/gnn/pass.h"
+ * Sums over neighbours (means, weighted sums) and the product with W_neigh commute. Each layer does them in
+ * the cheaper order, which depends only on the batch's counts: with the sum first, the product is over
+ * destinations, not sources; with the product first, the sum's rows may be narrower. */
+#include "stages/lib/gnn/layer.h"
 #include "common/error.h"
 
 #include <string.h>
@@ -20,6 +20,8 @@ static const double MEAN_COST = 12;
 bool pst_gnn_projects_first(const struct pst_gnn_layer *layer, int64_t dst, int64_t src, int64_t edges)
 {
     const double in = (double)layer->in, out = (double)layer->out;
+    if (layer->left >= 0)
+        return true; /* GAT's coefficients come from the products */
     const double after = (double)edges * in * MEAN_COST + (double)dst * in * out;
     const double before = (double)edges * out * MEAN_COST + (double)src * in * out;
     return before < after;
@@ -42,6 +44,7 @@ static pst_rc plan_pass(const struct pst_gnn_model *model, const struct pst_gnn_
         const int h = block_of(model, l);
         pass->dst[l] = c->aggregate ? batch->mb.n[h] : batch->mb.n[0];
         pass->src[l] = c->aggregate ? batch->mb.n[h + 1] : batch->mb.n[0];
+        pass->edges[l] = c->aggregate ? batch->edges[h] : 0;
         if (c->aggregate)
             pass->project[l] =
                 pst_gnn_projects_first(&model->layer[l], pass->dst[l], pass->src[l], batch->edges[h]);
@@ -50,8 +53,11 @@ static pst_rc plan_pass(const struct pst_gnn_model *model, const struct pst_gnn_
     if (pass->bytes > model->work_bytes)
         return pst_fail(PST_E_LIMIT,
                         "a minibatch of %lld input rows needs %zu bytes of activations, but the model has "
-                        "only %zu, for %lld rows",
-                        (long long)pass->src[0], pass->bytes, model->work_bytes, (long long)c->rows_max);
+                        "only %zu, for %lld rows and %lld edges",
+                        (long long)pass->src[0], pass->bytes, model->work_bytes, (long long)c->rows_max,
+                        (long long)c->edges_max);
+    assert(batch->degrees || !model->kind->needs_degrees);
+    assert(batch->multilabels || !c->multilabel);
     return PST_OK;
 }
 
@@ -84,11 +90,13 @@ static void copy_task(void *arg, int64_t block, int worker)
 static void project_rows(const struct step *s, int l, int64_t at, int64_t n, int worker)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[l];
-    const int64_t ld = pst_gnn_width(layer->out);
+    const int64_t ld = pst_gnn_width(layer->wide);
     TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
-          s->twin->gemm(s->q, false, false, n, layer->out, layer->in, 1, s->x[l].at + at * s->x[l].ld,
-                        s->x[l].ld, s->model->on.weight + layer->neigh, layer->out, 0,
+          s->twin->gemm(s->q, false, false, n, layer->wide, layer->in, 1, s->x[l].at + at * s->x[l].ld,
+                        s->x[l].ld, s->model->on.weight + layer->neigh, layer->wide, 0,
                         real_at(s->model, s->pass->mixed[l]) + at * ld, ld, 1));
+    if (s->model->kind->projected)
+        TIMED(s, worker, PST_GNN_WORK_MEANS, s->model->kind->projected(s, l, at, n));
 }
 
 static void project_task(void *arg, int64_t block, int worker)
@@ -97,34 +105,6 @@ static void project_task(void *arg, int64_t block, int worker)
     int64_t at;
     const int64_t n = rows_of(s->model, block, s->pass->src[s->l], &at);
     project_rows(s, s->l, at, n, worker);
-}
-
-/* y = x_dst W_self + mean(x_src) W_neigh */
-static void linear_rows(const struct step *s, int64_t at, int64_t n, int worker)
-{
-    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
-    const struct view x = s->x[s->l];
-    const bool aggregate = s->model->config.aggregate, project = s->pass->project[s->l];
-    const int64_t in = layer->in, out = layer->out, ld = pst_gnn_width(out), ld_in = pst_gnn_width(in);
-    pst_real *y = real_at(s->model, s->pass->y[s->l]) + at * ld;
-    if (aggregate) {
-        const int h = block_of(s->model, s->l);
-        const int32_t *indptr = s->batch->indptr[h] + at, *indices = s->batch->indices[h];
-        pst_real *all = real_at(s->model, s->pass->mixed[s->l]), *mixed = all + at * ld_in;
-        if (project) {
-            TIMED(s, worker, PST_GNN_WORK_MEANS,
-                  s->twin->mean(s->q, indptr, indices, n, all, ld, y, ld, out));
-        } else {
-            TIMED(s, worker, PST_GNN_WORK_MEANS,
-                  s->twin->mean(s->q, indptr, indices, n, x.at, x.ld, mixed, ld_in, in));
-            TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
-                  s->twin->gemm(s->q, false, false, n, out, in, 1, mixed, ld_in,
-                                s->model->on.weight + layer->neigh, out, 0, y, ld, 1));
-        }
-    }
-    TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
-          s->twin->gemm(s->q, false, false, n, out, in, 1, x.at + at * x.ld, x.ld,
-                        s->model->on.weight + layer->self, out, aggregate ? 1 : 0, y, ld, 1));
 }
 
 static void layer_norm_rows(const struct step *s, int64_t at, int64_t n)
@@ -150,7 +130,15 @@ static void activate_rows(const struct step *s, int64_t at, int64_t n)
         s->twin->add(s->q, y, ld, x.at + at * x.ld, x.ld, n, out);
         bias = NULL;
     }
-    s->twin->bias_relu_dropout(s->q, y, ld, bias, vertices, n, out, !layer->last, &drop);
+    if (s->model->kind->elu && !layer->last)
+        s->twin->bias_elu_dropout(s->q, y, ld, bias, vertices, n, out, &drop);
+    else
+        s->twin->bias_relu_dropout(s->q, y, ld, bias, vertices, n, out, !layer->last, &drop);
+}
+
+static struct pst_gnn_block_figures *figures_of(const struct step *s)
+{
+    return (struct pst_gnn_block_figures *)(void *)(s->model->work + s->pass->figures);
 }
 
 /* The loss of a block of logits, and the gradient of the last layer's bias. */
@@ -158,13 +146,19 @@ static void loss_rows(const struct step *s, int64_t block, int64_t at, int64_t n
 {
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];
     const int64_t out = layer->out, ld = pst_gnn_width(out);
-    struct pst_gnn_figures *f = (struct pst_gnn_figures *)(void *)(s->model->work + s->pass->figures) + block;
+    struct pst_gnn_block_figures *f = figures_of(s) + block;
+    const double seeds = s->batch->mb.batch_seeds;
+    const pst_real *logits = real_at(s->model, s->pass->y[s->l]) + at * ld;
     pst_real *sums = sums_of(s, block), *grad = s->grad + at * ld;
     const struct pst_dropout none = {0};
     (void)s->twin->fill(s->q, f, 0, sizeof *f);
     clear(s, sums, out);
-    s->twin->softmax_xent(s->q, real_at(s->model, s->pass->y[s->l]) + at * ld, ld, s->batch->labels + at, n,
-                          out, s->batch->mb.batch_seeds, grad, ld, &f->loss, &f->correct, &f->counted);
+    if (s->model->config.multilabel)
+        s->twin->sigmoid_xent(s->q, logits, ld, s->batch->multilabels + at * out, out, n, out,
+                              seeds * (double)out, grad, ld, &f->loss, f->counts);
+    else
+        s->twin->softmax_xent(s->q, logits, ld, s->batch->labels + at, n, out, seeds, grad, ld, &f->loss,
+                              &f->counts[0], &f->counts[1]);
     s->twin->bias_relu_dropout_grad(s->q, grad, ld, NULL, 0, NULL, n, out, false, &none, sums);
 }
 
@@ -185,7 +179,7 @@ static void forward_task(void *arg, int64_t block, int worker)
     const struct step *s = arg;
     int64_t at;
     const int64_t n = rows_of(s->model, block, s->pass->dst[s->l], &at);
-    linear_rows(s, at, n, worker);
+    s->model->kind->forward(s, at, n, worker);
     if (!has_barrier(s->model, s->l))
         finish_rows(s, block, at, n, worker);
 }
@@ -213,6 +207,8 @@ static void forward_all(struct step *s)
 {
     if (needs_copy(s->model, s->batch))
         run_tasks(s, copy_task, blocks_of(s->model, s->pass->src[0]));
+    if (s->model->kind->prepare)
+        run_tasks(s, s->model->kind->prepare, s->model->config.layers);
     for (s->l = 0; s->l < s->model->config.layers; s->l++) {
         const int64_t blocks = blocks_of(s->model, s->pass->dst[s->l]);
         if (s->l == 0 && s->pass->project[0])
@@ -226,36 +222,33 @@ static void forward_all(struct step *s)
 }
 
 /* On a device there is one block: its figures, when the device is done. */
-static pst_rc fetch_figures(const struct step *s, struct pst_gnn_figures *sum)
+static pst_rc fetch_figures(const struct step *s, struct pst_gnn_block_figures *sum)
 {
     struct pst_device *device = s->model->config.device;
-    const struct pst_gnn_figures *f =
-        (const struct pst_gnn_figures *)(const void *)(s->model->work + s->pass->figures);
-    const int64_t *const counts[] = {(const int64_t *)(const void *)&f->loss, &f->correct, &f->counted};
+    const struct pst_gnn_block_figures *f = figures_of(s);
+    const int64_t *at[1 + PST_LABEL_COUNTS] = {(const int64_t *)(const void *)&f->loss};
     bool data_fault = false;
-    pst_device_record(device, counts, 3);
+    for (int i = 0; i < PST_LABEL_COUNTS; i++)
+        at[1 + i] = &f->counts[i];
+    pst_device_record(device, at, 1 + PST_LABEL_COUNTS);
     const pst_rc rc = pst_device_recorded(device, &data_fault);
     if (data_fault)
         return pst_fail(rc, "a kernel on %s found an error in the minibatch", device->name);
     if (rc != PST_OK)
         return rc;
     memcpy(&sum->loss, &device->record->counts[0], sizeof sum->loss); /* the bits of a double */
-    sum->correct = device->record->counts[1];
-    sum->counted = device->record->counts[2];
+    memcpy(sum->counts, &device->record->counts[1], sizeof sum->counts);
     return PST_OK;
 }
 
-static struct pst_gnn_figures sum_figures(const struct step *s)
+static void sum_figures(const struct step *s, struct pst_gnn_block_figures *sum)
 {
-    struct pst_gnn_figures sum = {0};
-    const struct pst_gnn_figures *f =
-        (const struct pst_gnn_figures *)(void *)(s->model->work + s->pass->figures);
+    const struct pst_gnn_block_figures *f = figures_of(s);
     for (int64_t b = 0; b < blocks_of(s->model, s->batch->mb.n[0]); b++) {
-        sum.loss += f[b].loss;
-        sum.correct += f[b].correct;
-        sum.counted += f[b].counted;
+        sum->loss += f[b].loss;
+        for (int i = 0; i < PST_LABEL_COUNTS; i++)
+            sum->counts[i] += f[b].counts[i];
     }
-    return sum;
 }
 
 pst_rc pst_gnn_model_step(struct pst_gnn_model *model, const struct pst_gnn_batch *batch,
@@ -281,14 +274,18 @@ pst_rc pst_gnn_model_step(struct pst_gnn_model *model, const struct pst_gnn_batc
         model->rows[l] += pass.dst[l];
     forward_all(&s);
     pst_gnn_pass_backward(&s);
-    struct pst_gnn_figures sum = {0};
+    struct pst_gnn_block_figures sum = {0};
     if (pst_gnn_model_on_device(model))
         rc = fetch_figures(&s, &sum);
     else
-        sum = sum_figures(&s);
+        sum_figures(&s, &sum);
+    const int64_t twice = 2 * sum.counts[PST_LABEL_TRUE_POSITIVES];
+    const bool several = model->config.multilabel;
     figures->loss += sum.loss;
-    figures->correct += sum.correct;
-    figures->counted += sum.counted;
+    figures->correct += several ? twice : sum.counts[0];
+    figures->counted +=
+        several ? twice + sum.counts[PST_LABEL_FALSE_POSITIVES] + sum.counts[PST_LABEL_FALSE_NEGATIVES]
+                : sum.counts[1];
     if (logits)
         *logits = real_at(model, pass.y[layers - 1]);
     return rc;

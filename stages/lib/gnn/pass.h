@@ -90,6 +90,31 @@ static inline pst_real *sums_of(const struct step *s, int64_t block)
     return real_at(s->model, s->pass->sums) + block * s->pass->sums_width;
 }
 
+/* The block of a layer. */
+static inline struct pst_block block_at(const struct step *s, int l)
+{
+    const int h = block_of(s->model, l);
+    return (struct pst_block){.indptr = s->batch->indptr[h],
+                              .indices = s->batch->indices[h],
+                              .dsts = s->pass->dst[l],
+                              .edges = s->batch->edges[h],
+                              .sources = s->pass->src[l]};
+}
+
+/* For the functions of a kind (layer.h), in the backward pass of layer s->l. neigh: of the weight
+ * layer->neigh, else of layer->self. */
+
+/* The number of tasks of a weight's gradient; 0: the layer does not have this weight. */
+int64_t pst_gnn_weight_tiles(const struct step *s, int neigh);
+/* One such task: one part of one tile of x' grad, over `rows` rows. */
+void pst_gnn_weight_tile(const struct step *s, int64_t number, struct view x, const pst_real *grad,
+                         int64_t rows, int neigh, int worker);
+/* to = grad W', or to += grad W', for rows at..at+n. weight: where W begins. */
+void pst_gnn_input_product(const struct step *s, const pst_real *grad, int64_t weight, bool add, pst_real *to,
+                           int64_t at, int64_t n, int worker);
+/* Adds what the residual contributes to s->grad_x, for a block of rows, and goes on to the layer below. */
+void pst_gnn_enter_below(const struct step *s, int64_t block, int64_t at, int64_t n, int worker);
+
 /* Goes from the gradient of the logits, in pass->grad[0], to those of all weights. */
 void pst_gnn_pass_backward(struct step *s);
 

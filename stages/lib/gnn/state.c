@@ -1,5 +1,6 @@
 /* state.c: writes, reads and finds the trainer's checkpoints. */
 #include "stages/lib/gnn/state.h"
+#include "stages/lib/gnn/layer.h"
 #include "common/store/checkpoint.h"
 #include "common/error.h"
 
@@ -24,6 +25,7 @@ void pst_gnn_training_init(struct pst_gnn_training *progress)
         .best_epoch = -1, .best_val = -1, .best_test = -1, .final_test = -1, .best_batch = UINT64_MAX};
 }
 
+static const char MULTILABEL[] = " multilabel";                /* after the description of such a model */
 static const char *const norms[] = {"none", "layer", "batch"}; /* enum pst_gnn_norm */
 
 /* parse_model reads this text. */
@@ -33,11 +35,15 @@ void pst_gnn_identity_of(struct pst_gnn_identity *id, const struct pst_gnn_model
     const struct pst_gnn_config *c = &model->config;
     id->dataset = dataset_digest;
     id->run = NULL;
-    snprintf(id->model, sizeof id->model,
-             "graphsage layers=%d in=%" PRId64 " hidden=%" PRId64 " classes=%" PRId64
-             " norm=%s residual=%d aggregate=%s",
-             c->layers, c->in, c->hidden, c->classes, norms[c->norm], c->residual,
-             c->aggregate ? "mean" : "none");
+    int n = snprintf(id->model, sizeof id->model,
+                     "%s layers=%d in=%" PRId64 " hidden=%" PRId64 " classes=%" PRId64
+                     " norm=%s residual=%d aggregate=%s",
+                     model->kind->name, c->layers, c->in, c->hidden, c->classes, norms[c->norm], c->residual,
+                     c->aggregate ? "mean" : "none");
+    if (c->model == PST_GNN_GAT)
+        (void)snprintf(id->model + n, sizeof id->model - (size_t)n, " heads=%" PRId64, c->heads);
+    if (c->multilabel)
+        (void)snprintf(id->model + strlen(id->model), sizeof id->model - strlen(id->model), "%s", MULTILABEL);
 }
 
 /* One number of the progress, with its name in the checkpoint. */
@@ -260,17 +266,28 @@ pst_rc pst_gnn_state_load(const char *path, struct pst_gnn_model *model, struct 
 static pst_rc parse_model(const struct pst_checkpoint *ck, struct pst_gnn_config *c)
 {
     const char *text = pst_checkpoint_text(ck, "model");
-    char norm[8], aggregate[8];
+    char kind[16], norm[8], aggregate[8];
     int residual, end = 0, n = 0;
     if (!text)
         return PST_E_FORMAT;
     n = sscanf(text,
-               "graphsage layers=%d in=%" SCNd64 " hidden=%" SCNd64 " classes=%" SCNd64
+               "%15s layers=%d in=%" SCNd64 " hidden=%" SCNd64 " classes=%" SCNd64
                " norm=%7s residual=%d aggregate=%7s%n",
-               &c->layers, &c->in, &c->hidden, &c->classes, norm, &residual, aggregate, &end);
-    bool known = n == 7 && text[end] == '\0';
+               kind, &c->layers, &c->in, &c->hidden, &c->classes, norm, &residual, aggregate, &end);
+    bool known = n == 8;
+    for (c->model = PST_GNN_GRAPHSAGE; known && strcmp(pst_gnn_kind_of(c->model)->name, kind) != 0;
+         c->model++)
+        known = c->model + 1 < PST_GNN_MODEL_KINDS;
     for (c->norm = PST_GNN_NORM_NONE; known && strcmp(norms[c->norm], norm) != 0; c->norm++)
         known = c->norm < PST_GNN_NORM_BATCH;
+    if (known && c->model == PST_GNN_GAT) {
+        int more = 0;
+        known = sscanf(text + end, " heads=%" SCNd64 "%n", &c->heads, &more) == 1 && c->heads >= 1 &&
+                c->heads <= PST_GAT_HEADS_MAX;
+        end += more;
+    }
+    c->multilabel = known && strcmp(text + end, MULTILABEL) == 0;
+    known = known && (c->multilabel || text[end] == '\0');
     c->aggregate = known && strcmp(aggregate, "mean") == 0;
     c->residual = residual == 1;
     /* The configuration of such a model; init checks the rest. */

@@ -21,6 +21,7 @@ struct pst_dataset;
 #define PST_IO_FDS_MAX 2
 #define PST_IO_NOTE_BYTES 512
 #define PST_IO_WHY_BYTES 192
+#define PST_IO_GROUP_REQUESTS 16384u /* most requests of a group */
 
 /* A file, opened once for buffered and once for direct I/O. */
 struct pst_io_file {
@@ -59,11 +60,13 @@ struct pst_io_group {
     char *slot;
     uint64_t slot_bytes, at; /* at: byte of the slot with the first request */
     uint32_t n;
-    const atomic_bool *whole; /* true: all groups of its slot are posted, or will be soon */
-    uint32_t *left;           /* room for n */
+    /* true: all groups of its slot are posted, or will be soon; a GPU waits for it before it completes */
+    const atomic_bool *whole;
+    uint32_t *left; /* room for n */
     /* set before poll_groups returns the group */
-    uint32_t nleft; /* left[0..nleft): requests, counted from `at`, that the engine must carry out */
-    uint32_t bad;   /* 1 + the number of a wrong request; then nothing was moved. 0: none is wrong */
+    uint32_t nleft;  /* left[0..nleft): requests, counted from `at`, that the engine must carry out */
+    uint32_t bad;    /* 1 + the number of a wrong request; then nothing was moved. 0: none is wrong */
+    uint32_t failed; /* of those left: how many the backend tried */
     /* of what the backend carried out */
     uint64_t rows, row_bytes_wanted, commands, bytes, copied_bytes, merged;
     char why[PST_IO_WHY_BYTES]; /* why the backend cannot go on; "" if it can */
@@ -86,6 +89,9 @@ struct pst_io_nvme_config {
     const char *preset;   /* emulated: the modelled drive */
     const char *emulated; /* emulated: more of its configuration, as JSON text; NULL or "": none */
     double dilate;
+    const char *bus; /* emulated: the file with the bus that their data pass; NULL: none */
+    uint64_t bus_at; /* byte of it */
+    double bus_bytes_per_s;
     uint32_t ssds; /* emulated */
     uint32_t queues, lanes, timeout_ms;
     const char *gpu;                   /* whose kernels drive the queues: "cuda:N"; NULL: the CPU does */
@@ -95,11 +101,14 @@ struct pst_io_nvme_config {
 };
 
 struct pst_io_config {
-    struct pst_io_file *files;
+    struct pst_io_file *files; /* zeroed by the caller, who may set `writable` */
     uint32_t nfiles;
     const struct pst_request_array *arrays; /* nvme and emulated: the arrays in the files, by number */
     int depth;                              /* most operations held at once */
-    int threads;                            /* pread */
+    /* nvme and emulated: most commands of whole tables in flight; 0: as many as the queues hold */
+    uint32_t commands;
+    bool whole_groups; /* nvme and emulated: the queues are to hold whole groups, if the drives can */
+    int threads;       /* pread */
     const struct iovec *regions;
     int nregions;
     struct pst_io_faults faults;           /* of the fault injector */
@@ -109,9 +118,13 @@ struct pst_io_config {
 /* Counts of drives that we drive ourselves. */
 struct pst_io_driven {
     uint64_t gpu_commands, cpu_commands;
+    uint64_t queues; /* queue pairs */
+    uint64_t waves;  /* on a CPU: submissions, each of at most one doorbell a queue */
     uint64_t sq_doorbells, cq_doorbells;
     uint64_t retries, aborts, resets; /* by the driver; the engine counts its own retries */
     uint64_t turns;                   /* how often the queues went from the GPU to the CPU */
+    uint32_t drives;
+    double iops, bytes_per_s, latency_s; /* of each emulated drive, as it is modelled; 0: no limit */
 };
 
 struct pst_io_backend;
@@ -168,8 +181,9 @@ PST_API PST_MUST_USE pst_rc pst_io_wait(struct pst_io_backend *b, int ms);
 PST_API const struct pst_io_backend_ops *pst_io_backend_named(const char *name);
 
 /* Opens config->nfiles paths (NULL or "": no file) into config->files, and over them the backend that is
- * named `want`. If a fault is asked for, wraps the fault injector around it. notes gets a line for each thing
- * that works less well than it could. On failure the files are closed. */
+ * named `want`. A file can be written if `writable`, or its own flag, says so. If a fault is asked for, wraps
+ * the fault injector around it. notes gets a line for each thing that works less well than it could. On
+ * failure the files are closed. */
 PST_API PST_MUST_USE pst_rc pst_io_choose(struct pst_io_backend *b, const struct pst_io_config *config,
                                           const char *want, const char *const *paths, bool direct,
                                           bool writable, char *notes, size_t note_bytes);

@@ -49,7 +49,8 @@ static pst_rc open_files(const struct choice *c, bool direct)
         if (c->paths[i] == NULL || c->paths[i][0] == '\0')
             continue;
         char note[PST_IO_NOTE_BYTES];
-        pst_rc rc = pst_io_file_open(&c->config->files[i], c->paths[i], direct, c->writable, note);
+        struct pst_io_file *file = &c->config->files[i];
+        pst_rc rc = pst_io_file_open(file, c->paths[i], direct, c->writable || file->writable, note);
         if (rc != PST_OK)
             return rc;
         add_note(c->notes, c->note_bytes, note);

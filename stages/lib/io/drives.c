@@ -12,6 +12,8 @@
 #include "common/store/dataset/stripe.h"
 #include "common/error.h"
 
+#define ENTRIES_MAX 4096 /* of a queue; each has 4 KiB for a PRP list */
+
 /* ---- emulated drives over the dataset's files ----------------------------------------------------- */
 
 const struct pst_request_array *pst_io_array_in(const struct pst_request_array *arrays, uint32_t file)
@@ -40,6 +42,19 @@ static json_t *namespaces(struct pst_io_drives *d, const struct pst_io_config *c
     return list;
 }
 
+/* `emulated` may not contradict the pipeline's bus, nor name another one: any file would do. */
+static pst_rc check_bus(const struct pst_io_config *c, const json_t *emulated)
+{
+    static const char *const keys[] = {"bus", "bus_bytes_per_s", "dilate"};
+    for (int i = 0; i < (c->nvme->bus != NULL ? 3 : 1); i++)
+        if (json_object_get(emulated, keys[i]) != NULL)
+            return pst_fail(PST_E_ARG,
+                            "the parameter \"emulated\" has the key %s, but the bus of the drives is that of "
+                            "the pipeline (its field \"bus\"); remove the key",
+                            keys[i]);
+    return PST_OK;
+}
+
 static pst_rc start_emulated(struct pst_io_drives *d, const struct pst_io_config *c)
 {
     json_error_t e;
@@ -49,14 +64,25 @@ static pst_rc start_emulated(struct pst_io_drives *d, const struct pst_io_config
         json_decref(json);
         return pst_fail(PST_E_ARG, "the parameter \"emulated\" is not a JSON object: %s", e.text);
     }
+    const pst_rc bus = check_bus(c, json);
+    if (bus != PST_OK) {
+        json_decref(json);
+        return bus;
+    }
     json_t *whole = json_pack("{si, ss, sf, so}", "ssds", (int)c->nvme->ssds, "preset", c->nvme->preset,
                               "dilate", c->nvme->dilate, "namespaces", namespaces(d, c));
-    char *text =
-        whole != NULL && json_object_update(whole, json) == 0 ? json_dumps(whole, JSON_COMPACT) : NULL;
+    bool ok = whole != NULL && json_object_update(whole, json) == 0;
+    if (ok && c->nvme->bus != NULL)
+        ok = json_object_set_new(whole, "bus",
+                                 json_pack("{ss sI sf}", "path", c->nvme->bus, "at",
+                                           (json_int_t)c->nvme->bus_at, "bytes_per_s",
+                                           c->nvme->bus_bytes_per_s)) == 0;
+    char *text = ok ? json_dumps(whole, JSON_COMPACT) : NULL;
     pst_rc rc =
         text != NULL
             ? pst_nvme_emulated_start(&d->emulated, text)
             : pst_fail(PST_E_NOMEM, "out of memory: cannot write the configuration of the emulated drives");
+    rc = rc == PST_OK ? pst_nvme_emulated_speed_of(&d->speed, text) : rc;
     free(text);
     json_decref(whole);
     json_decref(json);
@@ -144,9 +170,19 @@ static pst_rc read_signature(struct pst_io_drives *d, uint32_t drive, const stru
 
 /* ---- both ----------------------------------------------------------------------------------------- */
 
+/* Entries of each queue pair. Without a limit, all queues together hold a whole group of requests twice,
+ * because requests do not divide evenly over drives. The drive's MQES can make it less. */
+static uint32_t queue_entries(const struct pst_io_drives *d, const struct pst_io_config *c)
+{
+    const uint32_t pairs = d->n * c->nvme->queues;
+    const uint32_t whole = 2 * PST_IO_GROUP_REQUESTS / pairs, ops = (uint32_t)c->depth + 1;
+    const uint32_t wanted = whole > ops ? whole : ops;
+    return c->whole_groups && wanted < ENTRIES_MAX ? wanted : c->whole_groups ? ENTRIES_MAX : ops;
+}
+
 static pst_rc bring_up(struct pst_io_drives *d, uint32_t i, const struct pst_io_config *c)
 {
-    const struct pst_nvme_config config = {.queues = c->nvme->queues, .depth = (uint32_t)c->depth + 1};
+    const struct pst_nvme_config config = {.queues = c->nvme->queues, .depth = queue_entries(d, c)};
     struct pst_nvme_namespace ns;
     pst_rc rc = pst_nvme_open(&d->c[i], &d->t[i], &config);
     if (rc != PST_OK)

@@ -12,6 +12,7 @@
 struct pst_io_drives {
     uint32_t n;
     struct pst_nvme_emulated emulated;
+    struct pst_nvme_emulated_speed speed; /* of each emulated drive */
     struct pst_nvme_transport t[PST_NVME_SSDS_MAX];
     struct pst_nvme_controller c[PST_NVME_SSDS_MAX], *list[PST_NVME_SSDS_MAX];
     bool open[PST_NVME_SSDS_MAX];

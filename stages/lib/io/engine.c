@@ -39,10 +39,14 @@ static pst_rc open_backend(struct pst_disk *d, char *notes, size_t note_bytes)
     nvme.coalesce_bytes = c->coalesce_bytes;
     struct iovec regions[REGIONS_MAX];
     const int nregions = all_regions(d, regions);
+    for (uint32_t i = 0; i < c->nfiles; i++)
+        d->files[i].writable = c->writable || c->writable_files[i];
     const struct pst_io_config config = {.files = d->files,
                                          .nfiles = c->nfiles,
                                          .arrays = c->arrays,
                                          .depth = c->depth,
+                                         .commands = d->depth.commands,
+                                         .whole_groups = d->depth.automatic,
                                          .threads = c->threads,
                                          .regions = regions,
                                          .nregions = nregions,
@@ -83,6 +87,7 @@ static pst_rc make_memory(struct pst_disk *d)
         d->ops[i].staging = d->staging + (size_t)i * d->staging_bytes;
         d->ops[i].next = d->free_ops;
         d->free_ops = &d->ops[i];
+        d->nfree++;
     }
     return pst_disk_pieces_new(&d->pieces, c);
 }
@@ -90,7 +95,8 @@ static pst_rc make_memory(struct pst_disk *d)
 pst_rc pst_disk_new(struct pst_disk **out, const struct pst_disk_config *config, char *note,
                     size_t note_bytes)
 {
-    assert(config->depth >= 1 && config->tables_max >= 1 && config->threads >= 1 && note_bytes > 0);
+    assert((config->depth >= 1 || config->depth == PST_AUTO) && config->tables_max >= 1 &&
+           config->threads >= 1 && note_bytes > 0);
     note[0] = '\0';
     *out = NULL;
     pst_rc rc = pst_disk_config_check(config);
@@ -100,6 +106,8 @@ pst_rc pst_disk_new(struct pst_disk **out, const struct pst_disk_config *config,
     if (d == NULL)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the disk engine");
     d->config = *config;
+    d->depth = pst_disk_depth_choose(config);
+    d->config.depth = d->depth.operations;
     for (int i = 0; i < PST_REQUEST_FILES_MAX; i++)
         d->files[i].fd = d->files[i].direct = -1;
     rc = make_memory(d);
@@ -172,15 +180,6 @@ bool pst_disk_direct(const struct pst_disk *d)
 const struct pst_disk_stats *pst_disk_stats(const struct pst_disk *d)
 {
     return &d->stats;
-}
-
-bool pst_disk_driven(struct pst_disk *d, struct pst_io_driven *driven)
-{
-    *driven = (struct pst_io_driven){0};
-    if (d->backend.ops->count == NULL)
-        return false;
-    d->backend.ops->count(&d->backend, driven);
-    return true;
 }
 
 int pst_disk_in_flight(const struct pst_disk *d)
@@ -363,12 +362,23 @@ void pst_disk_drop_table(struct pst_disk *d)
     d->ntables--;
 }
 
+/* For our own driver, operations go in waves, so that a doorbell brings many commands: the next wave begins
+ * when half of the last one has ended. Other backends get an operation as soon as there is room for it. */
+static bool may_post(struct pst_disk *d)
+{
+    if (d->backend.ops->dma && d->nfree < d->config.depth - d->config.depth / 2 && !d->in_wave)
+        return false;
+    d->in_wave = d->nfree > 0;
+    return d->in_wave;
+}
+
 /* Makes and posts operations until the queue is full. */
 static pst_rc fill_queue(struct pst_disk *d)
 {
     struct pst_disk_table *table;
     pst_disk_groups_post(d);
-    while (d->free_ops != NULL && (table = table_at_hand(d)) != NULL) {
+    d->in_wave = false;
+    while ((table = table_at_hand(d)) != NULL && may_post(d)) {
         if (d->next_piece == d->pieces.n) {
             d->next_piece = 0;
             pst_rc rc = pst_disk_pieces_take(&d->pieces, table, &d->stats);
@@ -381,6 +391,7 @@ static pst_rc fill_queue(struct pst_disk *d)
         while (d->free_ops != NULL && d->next_piece < d->pieces.n) {
             struct op *op = d->free_ops;
             d->free_ops = op->next;
+            d->nfree--;
             make_op(d, op, ticket);
             post(d, op);
             d->in_flight++;
@@ -401,11 +412,11 @@ static pst_rc fill_queue(struct pst_disk *d)
 static const char *subject(const struct pst_disk *d, const struct pst_disk_piece *piece, char out[96])
 {
     const struct pst_request_array *a = pst_io_array_in(d->config.arrays, piece->file);
-    const enum pst_array_id id = (enum pst_array_id)(a - d->config.arrays);
+    const ptrdiff_t id = a - d->config.arrays;
     if (id == PST_ARRAY_FEATURES)
         (void)snprintf(out, 96, "the features of vertex %llu", (unsigned long long)piece->tag);
     else
-        (void)snprintf(out, 96, "%s for request %llu", pst_array_id_name(id), (unsigned long long)piece->tag);
+        (void)snprintf(out, 96, "%s for request %llu", d->config.names[id], (unsigned long long)piece->tag);
     return out;
 }
 
@@ -442,6 +453,7 @@ static void finish(struct pst_disk *d, struct op *op)
     op->ticket->ops--;
     op->next = d->free_ops;
     d->free_ops = op;
+    d->nfree++;
     d->in_flight--;
 }
 
@@ -544,7 +556,8 @@ static pst_rc pump(struct pst_disk *d)
             rc = take_completions(d, &any);
         if (rc != PST_OK)
             return rc;
-        any = any || d->posted > 0 || (d->free_ops != NULL && table_at_hand(d) != NULL);
+        d->in_wave = false;
+        any = any || d->posted > 0 || (table_at_hand(d) != NULL && may_post(d));
     }
     return PST_OK;
 }

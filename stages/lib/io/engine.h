@@ -17,11 +17,13 @@
 
 struct pst_disk_config {
     const char *backend; /* "auto", or one of PST_IO_BACKEND_NAMES */
-    /* by enum pst_array_id; filled by pst_disk_config_add */
+    /* by enum pst_array_id, and then those of the run; filled by pst_disk_config_add */
     struct pst_request_array arrays[PST_REQUEST_ARRAYS_MAX];
-    const char *paths[PST_REQUEST_FILES_MAX]; /* of the files of these arrays */
+    const char *names[PST_REQUEST_ARRAYS_MAX];
+    const char *paths[PST_REQUEST_FILES_MAX];   /* of the files of these arrays */
+    bool writable_files[PST_REQUEST_FILES_MAX]; /* besides `writable`, which is about all files */
     uint32_t nfiles;
-    int depth;   /* operations in flight */
+    int depth;   /* most operations in flight; PST_AUTO: what keeps the drives busy */
     int threads; /* pread */
     int retries; /* of one operation */
     bool direct, writable;
@@ -38,9 +40,13 @@ struct pst_disk_config {
 /* Adds an array that requests may name. It lies in n files: row v is row v / n of file v mod n, and row 0 of
  * each file begins at byte data_at. wanted_bytes of each row are data. An array without rows is not added.
  * The paths must outlive the engine. */
-PST_API_TEST void pst_disk_config_add(struct pst_disk_config *c, enum pst_array_id id,
-                                      const char *const *paths, uint32_t n, uint64_t data_at, uint64_t rows,
-                                      uint64_t row_bytes, uint64_t wanted_bytes);
+PST_API void pst_disk_config_add(struct pst_disk_config *c, enum pst_array_id id, const char *const *paths,
+                                 uint32_t n, uint64_t data_at, uint64_t rows, uint64_t row_bytes,
+                                 uint64_t wanted_bytes);
+/* Adds an array of the run, which requests may write: a file of whole rows. PST_E_LIMIT: there are too many.
+ * PST_E_FORMAT: the file is not made of whole rows. name and path must outlive the engine. */
+PST_API PST_MUST_USE pst_rc pst_disk_config_add_run(struct pst_disk_config *c, const char *name,
+                                                    const char *path, uint64_t row_bytes);
 /* Adds every array of a dataset. The engine opens their files when it is made: at most PST_ARRAY_COUNT +
  * PST_DATASET_FEATURE_FILES_MAX - 1. on_drives: features are read from raw drives; then only the first of
  * their files is opened. */
@@ -59,6 +65,15 @@ struct pst_disk_stats {
     double in_flight_s; /* operations in flight, integrated over time; divided by active_s it is their mean
                            number */
     double starved_s;   /* time in which fewer than depth were in flight and no request waited */
+};
+
+/* How many may be in flight, and why. */
+struct pst_disk_depth {
+    int operations;
+    bool automatic;
+    uint32_t commands; /* of whole tables, on drives; 0: as many as the queues hold */
+    uint32_t needed;   /* commands that keep the drives busy (Little's law); 0: not known */
+    char why[96];
 };
 
 /* What is in flight for one slot. Zero it before first use. */
@@ -85,6 +100,7 @@ PST_API bool pst_disk_direct(const struct pst_disk *d); /* true: all files are r
 PST_API const struct pst_disk_stats *pst_disk_stats(const struct pst_disk *d);
 /* Counts of our own driver. False: the backend has no drives of its own. */
 PST_API bool pst_disk_driven(struct pst_disk *d, struct pst_io_driven *driven);
+PST_API const struct pst_disk_depth *pst_disk_depth(const struct pst_disk *d);
 PST_API int pst_disk_in_flight(const struct pst_disk *d);
 PST_API int pst_disk_fds(const struct pst_disk *d, int fds[PST_IO_FDS_MAX]);
 
@@ -104,6 +120,6 @@ PST_API PST_MUST_USE pst_rc pst_disk_pump(struct pst_disk *d);
 PST_API_TEST void pst_disk_sleep(struct pst_disk *d, int64_t ms);
 
 /* Pumps until nothing is queued or in flight. PST_E_TIMEOUT: that took longer. */
-PST_API_TEST PST_MUST_USE pst_rc pst_disk_wait(struct pst_disk *d, int timeout_ms);
+PST_API PST_MUST_USE pst_rc pst_disk_wait(struct pst_disk *d, int timeout_ms);
 
 #endif

@@ -1,9 +1,24 @@
-/* engine_config.c: the engine's configuration: which arrays requests may name, in which files they lie, and
- * its limits. */
+/* engine_config.c: the engine's configuration: which arrays requests may name, in which files they lie, its
+ * limits, and how many commands may be in flight. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/error.h"
+#include "common/nvme/emulated/emulated.h"
 #include "common/store/dataset/manifest.h"
 #include "common/store/dataset/rows.h"
-#include "common/error.h"
 #include "stages/lib/io/engine_impl.h"
+
+#define FILE_DEPTH 128  /* of files: enough for one fast SSD behind the kernel */
+#define DRIVE_DEPTH 256 /* of a real drive: 700,000 IOPS at 324 us (980 Pro, GIDS section 4.2) need 227 */
+#define OPERATIONS_MAX 4096
+#define STAGING_MAX (256ull << 20) /* bytes of all operations together */
+/* the share of a command's timeout in which the drives must be able to serve all that is in flight */
+#define TIMEOUT_SHARE 4
 
 static_assert((int)PST_ARRAY_COUNT <= PST_REQUEST_ARRAYS_MAX &&
                   (int)PST_ARRAY_COUNT + PST_DATASET_FEATURE_FILES_MAX - 1 <= PST_REQUEST_FILES_MAX,
@@ -20,8 +35,37 @@ void pst_disk_config_add(struct pst_disk_config *c, enum pst_array_id id, const 
         .rows = rows,
         .wanted_bytes = wanted_bytes,
         .rows_in = {.unit = row_bytes, .base = data_at, .first = c->nfiles, .over = n}};
+    c->names[id] = pst_array_id_name(id);
     for (uint32_t k = 0; k < n; k++)
         c->paths[c->nfiles++] = paths[k];
+}
+
+pst_rc pst_disk_config_add_run(struct pst_disk_config *c, const char *name, const char *path,
+                               uint64_t row_bytes)
+{
+    struct stat st;
+    uint32_t number = PST_ARRAY_COUNT;
+    while (number < PST_REQUEST_ARRAYS_MAX && c->names[number] != NULL)
+        number++;
+    if (number == PST_REQUEST_ARRAYS_MAX || c->nfiles == PST_REQUEST_FILES_MAX)
+        return pst_fail(PST_E_LIMIT, "the array %s of the run is one too many: a run has at most %d", name,
+                        PST_REQUEST_ARRAYS_MAX - PST_ARRAY_COUNT);
+    if (stat(path, &st) != 0)
+        return pst_fail_errno("the array %s of the run: %s", name, path);
+    if (st.st_size <= 0 || (uint64_t)st.st_size % row_bytes != 0)
+        return pst_fail(
+            PST_E_FORMAT,
+            "the array %s of the run: expected %s to have whole rows of %llu bytes, found %lld bytes", name,
+            path, (unsigned long long)row_bytes, (long long)st.st_size);
+    c->arrays[number] =
+        (struct pst_request_array){.rows = (uint64_t)st.st_size / row_bytes,
+                                   .wanted_bytes = row_bytes,
+                                   .writable = true,
+                                   .rows_in = {.unit = row_bytes, .first = c->nfiles, .over = 1}};
+    c->names[number] = name;
+    c->writable_files[c->nfiles] = true;
+    c->paths[c->nfiles++] = path;
+    return PST_OK;
 }
 
 static uint64_t row_bytes(const struct pst_array *array)
@@ -57,7 +101,7 @@ void pst_disk_config_add_all(struct pst_disk_config *c, const struct pst_dataset
 pst_rc pst_disk_config_check(const struct pst_disk_config *c)
 {
     const uint64_t most = 1ull << PST_REQUEST_AT_BITS;
-    for (unsigned id = 0; id < PST_ARRAY_COUNT; id++) {
+    for (unsigned id = 0; id < PST_REQUEST_ARRAYS_MAX; id++) {
         const struct pst_request_array *a = &c->arrays[id];
         uint64_t end;
         if (a->rows > 0 && (__builtin_mul_overflow(a->rows, a->rows_in.unit, &end) || end > most ||
@@ -65,8 +109,7 @@ pst_rc pst_disk_config_check(const struct pst_disk_config *c)
             return pst_fail(PST_E_LIMIT,
                             "the array %s has %llu rows of %llu bytes, which is too large: the disk stage "
                             "reads at most 128 PiB",
-                            pst_array_id_name((enum pst_array_id)id), (unsigned long long)a->rows,
-                            (unsigned long long)a->rows_in.unit);
+                            c->names[id], (unsigned long long)a->rows, (unsigned long long)a->rows_in.unit);
     }
     if (c->gap_bytes > PST_DISK_COALESCE_MAX)
         return pst_fail(PST_E_ARG, "gap_bytes is %llu; expected at most %u", (unsigned long long)c->gap_bytes,
@@ -75,4 +118,91 @@ pst_rc pst_disk_config_check(const struct pst_disk_config *c)
         return pst_fail(PST_E_ARG, "coalesce_bytes is %llu; expected 1 to %u",
                         (unsigned long long)c->coalesce_bytes, PST_DISK_COALESCE_MAX);
     return PST_OK;
+}
+
+/* ---- depth ---------------------------------------------------------------------------------------- */
+
+static uint32_t drives_of(const struct pst_io_nvme_config *c)
+{
+    uint32_t n = 1;
+    for (const char *at = c->drives; at != NULL && (at = strchr(at, ',')) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* The model of one emulated drive; all 0 if the configuration cannot be read. Then opening the drives says
+ * why. */
+static struct pst_nvme_emulated_speed speed_of(const struct pst_io_nvme_config *c)
+{
+    struct pst_nvme_emulated_speed speed = {0};
+    json_t *more = c->emulated != NULL ? json_loads(c->emulated, 0, NULL) : NULL;
+    json_t *whole = json_pack("{ss, sf}", "preset", c->preset, "dilate", c->dilate);
+    if (more != NULL)
+        (void)json_object_update(whole, more);
+    char *text = json_dumps(whole, 0);
+    if (text == NULL || pst_nvme_emulated_speed_of(&speed, text) != PST_OK)
+        speed = (struct pst_nvme_emulated_speed){0};
+    free(text);
+    json_decref(whole);
+    json_decref(more);
+    return speed;
+}
+
+/* Little's law: drives of so many IOPS are busy with IOPS x latency commands in flight. */
+static void find_needed(const struct pst_io_nvme_config *c, struct pst_disk_depth *depth,
+                        double *commands_max)
+{
+    const struct pst_nvme_emulated_speed speed = speed_of(c);
+    const double iops = c->ssds * speed.iops;
+    if (iops <= 0 || speed.latency_s <= 0) {
+        (void)snprintf(depth->why, sizeof depth->why, "the emulated drives have no model of speed");
+        return;
+    }
+    depth->needed = (uint32_t)fmin(ceil(iops * speed.latency_s * (1 - 1e-9)), 1e9);
+    *commands_max = fmax(1, iops * c->timeout_ms * 1e-3 / TIMEOUT_SHARE);
+    (void)snprintf(depth->why, sizeof depth->why, "%u drive%s x %.0f IOPS x %.0f us", c->ssds,
+                   c->ssds > 1 ? "s" : "", speed.iops * c->dilate, speed.latency_s * 1e6 / c->dilate);
+}
+
+struct pst_disk_depth pst_disk_depth_choose(const struct pst_disk_config *c)
+{
+    struct pst_disk_depth depth = {.operations = FILE_DEPTH, .automatic = c->depth == PST_AUTO};
+    const bool emulated = strcmp(c->backend, pst_io_emulated_ops.name) == 0;
+    const bool nvme = strcmp(c->backend, pst_io_nvme_ops.name) == 0;
+    double commands_max = 0;
+    (void)snprintf(depth.why, sizeof depth.why, "the default for files");
+    if (emulated)
+        find_needed(&c->nvme, &depth, &commands_max);
+    if (nvme) {
+        depth.needed = DRIVE_DEPTH * drives_of(&c->nvme);
+        (void)snprintf(depth.why, sizeof depth.why, "%u for each drive", DRIVE_DEPTH);
+    }
+    if (!depth.automatic) {
+        depth.operations = c->depth;
+        depth.commands = (uint32_t)c->depth;
+        (void)snprintf(depth.why, sizeof depth.why, "the parameter depth");
+        return depth;
+    }
+    /* the next wave is sent when half of the last one has ended */
+    const uint64_t wanted = 2ull * depth.needed, room = STAGING_MAX / c->coalesce_bytes;
+    const uint64_t most = room < OPERATIONS_MAX ? room : OPERATIONS_MAX;
+    if (wanted > FILE_DEPTH)
+        depth.operations = (int)(wanted < most ? wanted : most > FILE_DEPTH ? most : FILE_DEPTH);
+    if (commands_max > 0)
+        depth.commands = (uint32_t)fmin(fmax(commands_max, depth.operations), 1e9);
+    return depth;
+}
+
+const struct pst_disk_depth *pst_disk_depth(const struct pst_disk *d)
+{
+    return &d->depth;
+}
+
+bool pst_disk_driven(struct pst_disk *d, struct pst_io_driven *driven)
+{
+    *driven = (struct pst_io_driven){0};
+    if (d->backend.ops->count == NULL)
+        return false;
+    d->backend.ops->count(&d->backend, driven);
+    return true;
 }

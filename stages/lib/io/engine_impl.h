@@ -4,6 +4,7 @@
 #define PST_ENGINE_IMPL_H
 
 #include "common/nvme/driver/dma.h"
+#include "common/stage.h"
 #include "stages/lib/io/pieces.h"
 
 #define PST_DISK_COALESCE_MAX (16u << 20)
@@ -40,7 +41,8 @@ struct pst_disk_groups {
 };
 
 struct pst_disk {
-    struct pst_disk_config config;
+    struct pst_disk_config config; /* its depth is that of `depth` */
+    struct pst_disk_depth depth;
     struct pst_io_file files[PST_REQUEST_FILES_MAX]; /* config.nfiles of them */
     struct pst_io_backend backend;
     bool direct;
@@ -53,6 +55,8 @@ struct pst_disk {
     struct pst_disk_pieces pieces;
     uint32_t next_piece; /* the next of the sorted pieces */
     struct op *ops, *free_ops;
+    int nfree;    /* of ops */
+    bool in_wave; /* ops are posted until all are, or until no table waits */
     int in_flight, posted;
     double looked_at;              /* time of the last account(); 0: never */
     struct pst_disk_groups groups; /* none if the backend takes no groups */
@@ -61,6 +65,9 @@ struct pst_disk {
     uint64_t staging_bytes;     /* of one operation */
     uint64_t gap_bytes;
 };
+
+/* engine_config.c. Uses the configuration's depth, or chooses one. */
+struct pst_disk_depth pst_disk_depth_choose(const struct pst_disk_config *c);
 
 /* engine_config.c. PST_E_ARG, PST_E_LIMIT */
 PST_MUST_USE pst_rc pst_disk_config_check(const struct pst_disk_config *c);

@@ -12,7 +12,6 @@
 #include "common/error.h"
 
 #define GROUPS 8                /* groups in flight: the parts of a slot and of the slots after it */
-#define GROUP_REQUESTS 16384u   /* of a group, for one record; each takes 100 bytes of the GPU */
 #define STAGING_MAX (64u << 20) /* bytes for rows that do not fill blocks, of all groups together */
 #define WARP 32u
 #define SUBMIT_THREADS 1024u
@@ -190,7 +189,9 @@ pst_rc pst_io_gpu_open(struct pst_io_gpu **out, struct pst_io_drives *drives,
     for (int i = 0; i < config->nregions; i++)
         largest = config->regions[i].iov_len > largest ? config->regions[i].iov_len : largest;
     largest /= sizeof(struct pst_request);
-    g->requests = largest < 1 ? 1 : largest < GROUP_REQUESTS ? (uint32_t)largest : GROUP_REQUESTS;
+    g->requests = largest < 1                       ? 1
+                  : largest < PST_IO_GROUP_REQUESTS ? (uint32_t)largest
+                                                    : PST_IO_GROUP_REQUESTS;
     lay_out(&g->layout, drives, config);
     pst_rc rc = open_device(g, config->nvme->gpu);
     rc = rc == PST_OK ? make_staging(g, config->nvme->coalesce_bytes) : rc;

@@ -50,7 +50,7 @@ static void post_group(struct pst_disk *d, struct pst_disk_group *group)
     io->at = table->at + table->next * sizeof(struct pst_request);
     io->n = left < d->backend.group_requests ? (uint32_t)left : d->backend.group_requests;
     io->whole = d->config.complete_parts ? &at_once : &table->ticket->whole;
-    io->nleft = io->bad = 0;
+    io->nleft = io->bad = io->failed = 0;
     io->rows = io->row_bytes_wanted = io->commands = io->bytes = io->copied_bytes = io->merged = 0;
     io->why[0] = '\0';
     table->ticket->tables++;
@@ -108,6 +108,7 @@ static pst_rc take_group(struct pst_disk *d, struct pst_disk_group *group)
     d->stats.row_bytes_wanted += io->row_bytes_wanted;
     d->stats.copied_bytes += io->copied_bytes;
     d->stats.merged += io->merged;
+    d->stats.retries += io->failed; /* the engine tries them again */
     pst_rc rc = PST_OK;
     if (io->why[0] != '\0')
         rc = pst_fail(PST_E_IO, "%s", io->why);

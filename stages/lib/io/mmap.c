@@ -29,7 +29,8 @@ static void mmap_close(struct pst_io_backend *b)
         return;
     for (uint32_t i = 0; i < m->n; i++) {
         if (m->map[i].base != NULL)
-            (void)munmap(m->map[i].base, m->map[i].bytes);
+            (void)munmap(m->map[i].base,
+                         pst_align_up(m->map[i].bytes, PST_PAGE)); /* as in pst_array_close() */
     }
     free(m);
     b->impl = NULL;

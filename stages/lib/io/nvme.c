@@ -15,8 +15,8 @@
 #include "common/error.h"
 #include "stages/lib/io/nvme_impl.h"
 
-#define REQUESTS_MAX 8192
-#define MEM_ALIGN 4u /* of PRPs (section 4.1.1) */
+#define OPERATION_REQUESTS 8192 /* held by the stack for operations */
+#define MEM_ALIGN 4u            /* of PRPs (section 4.1.1) */
 
 static void nvme_close(struct pst_io_backend *b)
 {
@@ -35,6 +35,7 @@ static void nvme_close(struct pst_io_backend *b)
     pst_nvme_stack_free(n->stack);
     pst_io_drives_close(&n->drives);
     pst_io_gpu_free(n->gpu);
+    pst_io_tables_close(n->tables);
     if (n->emulator >= 0)
         (void)close(n->emulator);
     if (n->event >= 0)
@@ -62,12 +63,14 @@ static pst_rc set_alignment(const struct nvme *n, const struct pst_io_config *co
     return PST_OK;
 }
 
-static pst_rc open_stack(struct nvme *n, const struct pst_io_config *config)
+static pst_rc open_stack(struct nvme *n, const struct pst_io_config *config, const struct pst_io_backend *b)
 {
+    const uint32_t groups = n->tables != NULL ? b->groups * b->group_requests : 0;
     struct pst_nvme_stack_config c = {.controllers = n->drives.list,
                                       .ssds = n->drives.n,
                                       .lanes = config->nvme->lanes,
-                                      .requests_max = REQUESTS_MAX,
+                                      .requests_max = groups + OPERATION_REQUESTS,
+                                      .depth = config->commands,
                                       .timeout_ms = config->nvme->timeout_ms};
     pst_rc rc = pst_nvme_way_named(config->nvme->stack, &c.way);
     return rc == PST_OK ? pst_nvme_stack_new(&n->stack, &c) : rc;
@@ -87,9 +90,11 @@ static pst_rc open_any(struct pst_io_backend *b, const struct pst_io_config *con
     n->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     pst_rc rc = n->event < 0 ? pst_fail_errno("eventfd") : pst_io_drives_open(&n->drives, config, emulated);
     rc = rc == PST_OK ? set_alignment(n, config) : rc;
-    rc = rc == PST_OK ? open_stack(n, config) : rc;
     if (rc == PST_OK && config->nvme->gpu != NULL)
         rc = pst_io_gpu_open(&n->gpu, &n->drives, config, b);
+    else if (rc == PST_OK)
+        rc = pst_io_tables_open(&n->tables, &n->drives, config, b);
+    rc = rc == PST_OK ? open_stack(n, config, b) : rc;
     if (rc == PST_OK && n->drives.emulated.pid > 0) /* without this call, only a timeout shows that it died */
         n->emulator = (int)syscall(SYS_pidfd_open, n->drives.emulated.pid, 0);
     if (rc == PST_OK) {
@@ -133,7 +138,7 @@ static void nvme_post_group(struct pst_io_backend *b, struct pst_io_group *group
 static pst_rc nvme_ring(struct pst_io_backend *b)
 {
     struct nvme *n = b->impl;
-    if (n->posted.head == NULL && n->gpu == NULL)
+    if (n->posted.head == NULL && n->groups_posted.head == NULL && n->gpu == NULL)
         return PST_OK;
     (void)pthread_mutex_lock(&n->lock);
     pst_io_groups_move(&n->groups_todo, &n->groups_posted);
@@ -191,6 +196,10 @@ static void nvme_count(struct pst_io_backend *b, struct pst_io_driven *driven)
     struct nvme *n = b->impl;
     (void)pthread_mutex_lock(&n->lock);
     *driven = n->driven;
+    driven->drives = n->drives.n;
+    driven->iops = n->drives.speed.iops;
+    driven->bytes_per_s = n->drives.speed.bytes_per_s;
+    driven->latency_s = n->drives.speed.latency_s;
     (void)pthread_mutex_unlock(&n->lock);
 }
 

@@ -8,6 +8,7 @@
 
 #include "stages/lib/io/gpu.h"
 #include "stages/lib/io/op_list.h"
+#include "stages/lib/io/drive_tables.h"
 
 struct pst_io_group_list {
     struct pst_io_group *head, *tail;
@@ -27,8 +28,9 @@ struct nvme {
     struct pst_io_group_list groups_todo, groups_done; /* under lock */
     struct pst_io_driven driven;                       /* under lock */
     bool stop;                                         /* under lock */
-    int emulator;           /* a descriptor of the process that emulates the drives; -1: none */
-    struct pst_io_gpu *gpu; /* NULL: the CPU drives the queues */
+    int emulator;                 /* a descriptor of the process that emulates the drives; -1: none */
+    struct pst_io_gpu *gpu;       /* NULL: the CPU drives the queues */
+    struct pst_io_tables *tables; /* for the CPU */
     uint32_t timeout_ms;
     /* only for the driving thread */
     /* operations whose requests are not all made; iov and within are the place in the first */
@@ -37,6 +39,8 @@ struct nvme {
     uint64_t within, moved;
     uint64_t in_flight; /* operations */
     struct pst_io_group_list sending;
+    bool taken;       /* the first of `sending` is checked, and partly sent */
+    uint32_t serving; /* groups that the CPU's queues carry out */
     struct pst_nvme_settled settled;
     bool unsettled;    /* the queues have commands in flight that the stack did not send */
     char failure[256]; /* why the stack cannot go on; "" if it can */

@@ -1,5 +1,5 @@
 /* nvme_thread.c: the thread that drives the queues for nvme.c. It cuts operations into requests for the
- * stack, or launches kernels for groups, and returns what has ended. */
+ * stack, gives the stack or kernels whole groups, and returns what has ended. */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -14,7 +14,7 @@
 #define NAP_NS 20000 /* sleep between later polls */
 #define FINISHED_MAX 64
 
-/* ---- operations, for the stack ---------------------------------------------------------------------- */
+/* ---- what has ended ---------------------------------------------------------------------- */
 
 /* Updates the counts before operations are returned, so that they are complete when all operations are. */
 static void count_driven(struct nvme *n)
@@ -22,6 +22,8 @@ static void count_driven(struct nvme *n)
     const struct pst_nvme_stack_stats *s = pst_nvme_stack_stats(n->stack);
     (void)pthread_mutex_lock(&n->lock);
     n->driven = (struct pst_io_driven){.cpu_commands = s->commands,
+                                       .queues = s->queues,
+                                       .waves = s->waves,
                                        .sq_doorbells = s->sq_doorbells,
                                        .cq_doorbells = s->cq_doorbells,
                                        .retries = s->retries,
@@ -30,6 +32,17 @@ static void count_driven(struct nvme *n)
     if (n->gpu != NULL)
         pst_io_gpu_count(n->gpu, &n->driven);
     (void)pthread_mutex_unlock(&n->lock);
+}
+
+static void end_groups(struct nvme *n, struct pst_io_group *const *groups, int count)
+{
+    const uint64_t one = 1;
+    count_driven(n);
+    (void)pthread_mutex_lock(&n->lock);
+    for (int i = 0; i < count; i++)
+        pst_io_group_push(&n->groups_done, groups[i]);
+    (void)pthread_mutex_unlock(&n->lock);
+    (void)!write(n->event, &one, sizeof one);
 }
 
 static void end_op(struct nvme *n, struct pst_io_op *op)
@@ -107,6 +120,13 @@ static void lose_drives(struct nvme *n)
 
 static void take_result(struct nvme *n, const struct pst_nvme_result *result)
 {
+    if (pst_io_tables_own(n->tables, result->user)) {
+        struct pst_io_group *group = pst_io_tables_end(n->tables, result);
+        n->serving -= group != NULL;
+        if (group != NULL)
+            end_groups(n, &group, 1);
+        return;
+    }
     struct pst_io_op *op = result->user;
     char text[64];
     if (result->status == PST_NVME_INTERNAL && n->failure[0] != '\0')
@@ -119,18 +139,7 @@ static void take_result(struct nvme *n, const struct pst_nvme_result *result)
         end_op(n, op);
 }
 
-/* ---- the GPU's turn ------------------------------------------------------------------------------- */
-
-static void end_groups(struct nvme *n, struct pst_io_group *const *groups, int count)
-{
-    const uint64_t one = 1;
-    count_driven(n);
-    (void)pthread_mutex_lock(&n->lock);
-    for (int i = 0; i < count; i++)
-        pst_io_group_push(&n->groups_done, groups[i]);
-    (void)pthread_mutex_unlock(&n->lock);
-    (void)!write(n->event, &one, sizeof one);
-}
+/* ---- groups, for the stack -------------------------------------------------------------------------- */
 
 /* Fails every operation, because a drive cannot go on. The engine then tries each row and names the one that
  * fails. */
@@ -140,6 +149,27 @@ static void leave_all(struct nvme *n, struct pst_io_group *group)
         group->left[group->nleft] = group->nleft;
     end_groups(n, &group, 1);
 }
+
+/* Gives the stack all groups that have come, so that the next wave takes them. */
+static void serve_tables(struct nvme *n)
+{
+    for (struct pst_io_group *group; (group = n->sending.head) != NULL; n->taken = false) {
+        const bool goes = n->taken || (n->failure[0] == '\0' && pst_io_tables_take(n->tables, group));
+        n->serving += goes && !n->taken;
+        n->taken = goes;
+        if (goes && !pst_io_tables_send(n->tables, group, n->stack))
+            return;
+        (void)pst_io_group_pop(&n->sending);
+        if (n->failure[0] != '\0' && !goes) {
+            leave_all(n, group);
+        } else if (!goes || pst_io_tables_ended(n->tables, group)) {
+            n->serving -= goes;
+            end_groups(n, &group, 1);
+        }
+    }
+}
+
+/* ---- the GPU's turn ------------------------------------------------------------------------------- */
 
 static void send_groups(struct nvme *n)
 {
@@ -185,7 +215,7 @@ static bool serve_groups(struct nvme *n)
 
 static bool has_work(const struct nvme *n)
 {
-    return n->todo.head != NULL || n->in_flight > 0 || n->groups_todo.head != NULL ||
+    return n->todo.head != NULL || n->in_flight > 0 || n->serving > 0 || n->groups_todo.head != NULL ||
            n->sending.head != NULL || (n->gpu != NULL && pst_io_gpu_ready(n->gpu, false) != NULL);
 }
 
@@ -208,6 +238,8 @@ static bool serve_operations(struct nvme *n)
     struct pst_nvme_result results[RESULTS_MAX];
     uint32_t ended = 0;
     cut_all(n);
+    if (n->gpu == NULL)
+        serve_tables(n);
     if (n->unsettled)
         return true;
     pst_rc rc = pst_nvme_stack_poll(n->stack, results, RESULTS_MAX, &ended);

@@ -15,6 +15,7 @@ static_assert(PST_REQUEST_FILES_MAX <= 1 << (63 - PST_REQUEST_AT_BITS), "a file'
 pst_rc pst_disk_pieces_new(struct pst_disk_pieces *p, const struct pst_disk_config *config)
 {
     *p = (struct pst_disk_pieces){.arrays = config->arrays,
+                                  .names = config->names,
                                   .writable = config->writable,
                                   .piece_bytes = pst_align_up(config->coalesce_bytes, PST_PAGE)};
     p->piece = malloc(PST_DISK_PIECES_MAX * sizeof *p->piece);
@@ -35,16 +36,15 @@ void pst_disk_pieces_delete(struct pst_disk_pieces *p)
     p->key = p->aux = NULL;
 }
 
-static const char *name_of(const struct pst_request *r)
-{
-    return r->array < PST_ARRAY_COUNT ? pst_array_id_name((enum pst_array_id)r->array) : "no array";
-}
-
 /* Describes a fault. */
 static pst_rc refuse(const struct pst_disk_pieces *p, const struct pst_disk_table *table, uint64_t request,
                      const struct pst_request *r, enum pst_request_fault fault)
 {
-    const struct pst_request_array *array = &p->arrays[r->array < PST_ARRAY_COUNT ? r->array : 0];
+    const bool known = r->array < PST_REQUEST_ARRAYS_MAX && p->names[r->array] != NULL;
+    const struct pst_request_array *array = &p->arrays[known ? r->array : 0];
+    const char *name = known                        ? p->names[r->array]
+                       : r->array < PST_ARRAY_COUNT ? pst_array_id_name((enum pst_array_id)r->array)
+                                                    : "";
     char which[64];
     (void)snprintf(which, sizeof which, "disk request %llu (tag %llu)", (unsigned long long)request,
                    (unsigned long long)r->tag);
@@ -56,14 +56,15 @@ static pst_rc refuse(const struct pst_disk_pieces *p, const struct pst_disk_tabl
                         which);
     case PST_REQUEST_NO_ARRAY:
         if (r->array >= PST_ARRAY_COUNT)
-            return pst_fail(PST_E_FORMAT, "%s refers to array %u; expected 0 to %d", which, r->array,
-                            PST_ARRAY_COUNT - 1);
+            return pst_fail(PST_E_FORMAT,
+                            "%s refers to array %u; expected 0 to %d, or the number of an array that the "
+                            "parameter `arrays` lists, from %d on",
+                            which, r->array, PST_ARRAY_COUNT - 1, PST_ARRAY_COUNT);
         return pst_fail(PST_E_ARG, "%s refers to the array %s, which this dataset does not have", which,
-                        name_of(r));
+                        name);
     case PST_REQUEST_NO_ROWS:
         return pst_fail(PST_E_FORMAT, "%s refers to %u rows from row %llu on, but %s has only %llu rows",
-                        which, r->rows, (unsigned long long)r->row, name_of(r),
-                        (unsigned long long)array->rows);
+                        which, r->rows, (unsigned long long)r->row, name, (unsigned long long)array->rows);
     case PST_REQUEST_NO_ROOM:
         return pst_fail(
             PST_E_FORMAT,

@@ -35,6 +35,7 @@ struct pst_disk_table {
 
 struct pst_disk_pieces {
     const struct pst_request_array *arrays;
+    const char *const *names; /* of the arrays */
     bool writable;
     uint64_t piece_bytes; /* most bytes of a piece; a multiple of PST_PAGE */
     uint32_t n;

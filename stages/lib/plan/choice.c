@@ -64,6 +64,15 @@ pst_rc pst_plan_match(const struct pst_plan *plan, const struct pst_plan_key *wa
                want->options[0] ? want->options : "\"\"");
     if ((parts & PST_PLAN_ALGORITHM) && have->replace != want->replace)
         differ(&d, "replace", have->replace ? "true" : "false", want->replace ? "true" : "false");
+    if ((parts & PST_PLAN_HOTNESS) && strcmp(have->hotness, want->hotness) != 0)
+        differ(&d, "hotness", have->hotness, want->hotness);
+    else if ((parts & PST_PLAN_HOTNESS) && strcmp(have->hotness_id, want->hotness_id) != 0)
+        differ(&d,
+               strcmp(want->hotness, "file") == 0 ? "the checksum of hotness_file"
+                                                  : "the run (seed and epochs) of the oracle",
+               have->hotness_id, want->hotness_id);
+    if ((parts & PST_PLAN_BUDGET) && have->gpu_budget_bytes != want->gpu_budget_bytes)
+        differ_int(&d, "gpu_cache in bytes", have->gpu_budget_bytes, want->gpu_budget_bytes);
     if ((parts & PST_PLAN_BUDGET) && have->cache_budget_bytes != want->cache_budget_bytes)
         differ_int(&d, "the cache's budget in bytes", have->cache_budget_bytes, want->cache_budget_bytes);
     if (d.at == 0)
@@ -73,37 +82,69 @@ pst_rc pst_plan_match(const struct pst_plan *plan, const struct pst_plan_key *wa
                     d.text);
 }
 
-static int by_hotness(const void *left, const void *right, void *counts_of)
+/* Scores are not negative, so their bits are in the order of their values. */
+static uint32_t bits_of(float score)
 {
-    const uint32_t *counts = counts_of;
-    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-    if (counts[a] != counts[b])
-        return counts[a] > counts[b] ? -1 : 1;
+    uint32_t bits;
+    memcpy(&bits, &score, sizeof bits);
+    return bits;
+}
+
+#define HALF_BITS 16
+#define HALF_VALUES (1 << HALF_BITS)
+
+/* The highest half of bits at which, from the top, at least *left vertices are reached. Subtracts those above
+ * it from *left. Of the scores, only those with the upper half `upper` count; -1: all, by their upper half.
+ */
+static int64_t find_half(const float *scores, int64_t vertices, int64_t upper, int64_t *histogram,
+                         int64_t *left)
+{
+    memset(histogram, 0, HALF_VALUES * sizeof *histogram);
+    for (int64_t v = 0; v < vertices; v++) {
+        const uint32_t bits = bits_of(scores[v]);
+        if (upper < 0)
+            histogram[bits >> HALF_BITS]++;
+        else if ((int64_t)(bits >> HALF_BITS) == upper)
+            histogram[bits & (HALF_VALUES - 1)]++;
+    }
+    int64_t half = HALF_VALUES - 1;
+    for (; half > 0 && histogram[half] < *left; half--)
+        *left -= histogram[half];
+    return half;
+}
+
+static int by_score(const void *left, const void *right, void *scores_of)
+{
+    const float *scores = scores_of;
+    const int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    if (scores[a] != scores[b])
+        return scores[a] > scores[b] ? -1 : 1;
     return (a > b) - (a < b);
 }
 
-pst_rc pst_plan_choose(const uint32_t *hotness, int64_t vertices, int64_t rows, int64_t **cache,
-                       int64_t *cached)
+pst_rc pst_plan_choose(const float *scores, int64_t vertices, int64_t rows, int64_t **cache, int64_t *cached)
 {
     *cached = pst_min_i64(rows, vertices);
-    int64_t seen = 0;
-    for (int64_t v = 0; v < vertices; v++)
-        seen += hotness[v] > 0;
-    int64_t room = pst_max_i64(seen, *cached);
-    int64_t *ids = malloc((size_t)room * sizeof *ids + 1);
+    int64_t *ids = malloc((size_t)*cached * sizeof *ids + 1);
+    int64_t *histogram = malloc(HALF_VALUES * sizeof *histogram);
     *cache = ids;
-    if (ids == NULL)
-        return pst_fail(PST_E_NOMEM, "out of memory: cannot sort %lld vertices by hotness", (long long)room);
+    if (ids == NULL || histogram == NULL) {
+        free(histogram);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot sort %lld vertices by hotness",
+                        (long long)*cached);
+    }
+    int64_t ties = *cached; /* becomes the number of vertices to take whose score is just the lowest */
+    const int64_t upper = find_half(scores, vertices, -1, histogram, &ties);
+    const int64_t lower = find_half(scores, vertices, upper, histogram, &ties);
+    const int64_t lowest = upper << HALF_BITS | lower;
     int64_t n = 0;
-    for (int64_t v = 0; v < vertices; v++) {
-        if (hotness[v] > 0)
-            ids[n++] = v;
-    }
-    qsort_r(ids, (size_t)n, sizeof *ids, by_hotness, (void *)(uintptr_t)hotness);
     for (int64_t v = 0; v < vertices && n < *cached; v++) {
-        if (hotness[v] == 0)
+        const int64_t bits = bits_of(scores[v]);
+        if (bits > lowest || (bits == lowest && ties-- > 0))
             ids[n++] = v;
     }
+    free(histogram);
+    qsort_r(ids, (size_t)n, sizeof *ids, by_score, (void *)(uintptr_t)scores);
     return PST_OK;
 }
 
@@ -120,25 +161,25 @@ static void find_threshold(const int64_t *histogram, uint32_t highest, int64_t c
     *share = histogram[t] > 0 ? fmin(1, (double)(cached - above) / (double)histogram[t]) : 0;
 }
 
-pst_rc pst_plan_predict(uint32_t *hotness, int64_t vertices, int64_t cached, const int64_t *ids, int64_t n,
+pst_rc pst_plan_predict(uint32_t *counts, int64_t vertices, int64_t cached, const int64_t *ids, int64_t n,
                         double *hits)
 {
     *hits = 0;
     uint32_t highest = 0;
     for (int64_t v = 0; v < vertices; v++)
-        highest = hotness[v] > highest ? hotness[v] : highest;
+        highest = counts[v] > highest ? counts[v] : highest;
     int64_t *histogram = calloc((size_t)highest + 1, sizeof *histogram);
     if (histogram == NULL)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a histogram of %u counts", highest);
     for (int64_t i = 0; i < n; i++)
-        hotness[ids[i]]--;
+        counts[ids[i]]--;
     for (int64_t v = 0; v < vertices; v++)
-        histogram[hotness[v]]++;
+        histogram[counts[v]]++;
     uint32_t threshold;
     double share;
     find_threshold(histogram, highest, cached, &threshold, &share);
     for (int64_t i = 0; i < n; i++) {
-        uint32_t count = hotness[ids[i]]++;
+        const uint32_t count = counts[ids[i]]++;
         *hits += count > threshold ? 1 : count == threshold ? share : 0;
     }
     free(histogram);

@@ -73,17 +73,19 @@ static json_t *plan_to_json(const struct pst_plan *plan)
     (void)snprintf(seed, sizeof seed, "%016" PRIx64, plan->seed);
     digest_text(plan->cache, (size_t)plan->cached * sizeof *plan->cache, cache);
     return json_pack(
-        "{s:i, s:s, s:I, s:s, s:o, s:I, s:s, s:s, s:b, s:s, s:I, s:I, s:{s:o, s:o}, s:{s:I, s:I, s:f, s:s}}",
+        "{s:i, s:s, s:I, s:s, s:o, s:I, s:s, s:s, s:b, s:s, s:s, s:s, s:I, s:I, s:{s:o, s:o}, s:{s:I, s:I, "
+        "s:I, s:I, s:f, s:s}}",
         "version", PST_PLAN_VERSION, "dataset", key->dataset, "vertices", (json_int_t)plan->vertices, "split",
         key->split, "fanout", json_ints(key->fanout, key->hops), "batch", (json_int_t)key->batch, "algorithm",
-        key->algorithm, "options", key->options, "replace", (int)key->replace, "seed", seed, "epochs",
-        (json_int_t)plan->epochs, "batches", (json_int_t)plan->batches, "max", "vertices",
-        json_ints(plan->max.n, key->hops + 1), "edges", json_ints(plan->max.edges, key->hops), "cache",
-        "budget_bytes", (json_int_t)key->cache_budget_bytes, "rows", (json_int_t)plan->cached,
-        "predicted_hit_rate", plan->predicted_hit_rate, "digest", cache);
+        key->algorithm, "options", key->options, "replace", (int)key->replace, "hotness", key->hotness,
+        "hotness_id", key->hotness_id, "seed", seed, "epochs", (json_int_t)plan->epochs, "batches",
+        (json_int_t)plan->batches, "max", "vertices", json_ints(plan->max.n, key->hops + 1), "edges",
+        json_ints(plan->max.edges, key->hops), "cache", "gpu_budget_bytes", (json_int_t)key->gpu_budget_bytes,
+        "budget_bytes", (json_int_t)key->cache_budget_bytes, "gpu_rows", (json_int_t)plan->gpu_cached, "rows",
+        (json_int_t)plan->cached, "predicted_hit_rate", plan->predicted_hit_rate, "digest", cache);
 }
 
-pst_rc pst_plan_write(const struct pst_plan *plan, const uint32_t *hotness, const char *dir, char *path,
+pst_rc pst_plan_write(const struct pst_plan *plan, const float *scores, const char *dir, char *path,
                       size_t path_bytes)
 {
     if (mkdir(dir, 0755) != 0 && errno != EEXIST)
@@ -91,7 +93,8 @@ pst_rc pst_plan_write(const struct pst_plan *plan, const uint32_t *hotness, cons
     if (snprintf(path, path_bytes, "%s/plan.json", dir) >= (int)path_bytes)
         return pst_fail(PST_E_LIMIT, "the path %s/plan.json is too long: expected at most %zu bytes", dir,
                         path_bytes);
-    pst_rc rc = write_npy(dir, "hotness.npy", PST_U32, 2, (int64_t[2]){2, plan->vertices}, hotness);
+    pst_rc rc =
+        write_npy(dir, "hotness.npy", PST_F32, 2, (int64_t[2]){plan->key.hops + 1, plan->vertices}, scores);
     if (rc == PST_OK)
         rc = write_npy(dir, "cache.npy", PST_I64, 1, (int64_t[2]){plan->cached, 1}, plan->cache);
     if (rc != PST_OK)
@@ -191,6 +194,8 @@ static void parse_key(struct reader *r, const json_t *root, struct pst_plan *pla
     if (!json_is_boolean(replace))
         (void)bad(r, "replace", "true or false");
     key->replace = json_is_true(replace);
+    get_str(r, root, "hotness", key->hotness, sizeof key->hotness);
+    get_str(r, root, "hotness_id", key->hotness_id, sizeof key->hotness_id);
     plan->seed = get_hex(r, root, "seed");
     plan->epochs = get_int(r, root, "epochs", 1, INT32_MAX);
     plan->batches = get_int(r, root, "batches", 1, INT64_MAX);
@@ -214,7 +219,9 @@ static uint64_t parse_cache(struct reader *r, const json_t *root, struct pst_pla
 {
     const json_t *cache = json_object_get(root, "cache");
     plan->key.cache_budget_bytes = (uint64_t)get_int(r, cache, "budget_bytes", 0, INT64_MAX);
+    plan->key.gpu_budget_bytes = (uint64_t)get_int(r, cache, "gpu_budget_bytes", 0, INT64_MAX);
     plan->cached = get_int(r, cache, "rows", 0, plan->vertices);
+    plan->gpu_cached = get_int(r, cache, "gpu_rows", 0, plan->cached);
     const json_t *rate = json_object_get(cache, "predicted_hit_rate");
     plan->predicted_hit_rate = json_number_value(rate);
     if (!json_is_number(rate) || !(plan->predicted_hit_rate >= 0 && plan->predicted_hit_rate <= 1))
@@ -296,5 +303,5 @@ void pst_plan_release(struct pst_plan *plan)
 {
     free(plan->cache);
     plan->cache = NULL;
-    plan->cached = 0;
+    plan->cached = plan->gpu_cached = 0;
 }

@@ -1,7 +1,8 @@
 /* plan.h: the planner's decisions, on disk and in memory. A plan is a directory with three files: plan.json,
- * cache.npy (int64, ids of the cached vertices, hottest first) and hotness.npy (uint32; row 0: how often each
- * vertex was a destination, row 1: how often its features were needed). plan.json is written last and has the
- * checksum of cache.npy, so a directory that has a plan.json is complete.
+ * cache.npy (int64, ids of the cached vertices, hottest first: those of the GPU tier, then those of the CPU
+ * tier) and hotness.npy (float32, (hops + 1) x
+ * vertices: the scores of hotness.h). plan.json is written last and has the checksum of cache.npy, so a
+ * directory that has a plan.json is complete.
  *
  * Owner: pst_plan_read fills what the caller owns; pst_plan_release releases it. Threads: any; the functions
  * have no state. */
@@ -9,10 +10,11 @@
 #define PST_PLAN_H
 
 #include "common/slots/minibatch.h"
+#include "stages/lib/plan/hotness.h"
 
 PST_BEGIN_DECLS
 
-#define PST_PLAN_VERSION 2
+#define PST_PLAN_VERSION 4
 #define PST_PLAN_OPTIONS_BYTES 256
 #define PST_PLAN_BYTES_MAX (1u << 20) /* limit of plan.json: a hundred times its usual size */
 
@@ -26,25 +28,31 @@ struct pst_plan_key {
     char algorithm[PST_NAME_MAX];
     char options[PST_PLAN_OPTIONS_BYTES]; /* the algorithm's parameters, as the user wrote them */
     bool replace;
-    uint64_t cache_budget_bytes;
+    char hotness[PST_NAME_MAX]; /* the name of the source; not "auto" */
+    /* What the scores depend on besides: the checksum of a file, or the seed and epochs of an oracle; else ""
+     */
+    char hotness_id[PST_HOTNESS_ID_BYTES];
+    uint64_t gpu_budget_bytes;   /* the GPU tier's memory for rows */
+    uint64_t cache_budget_bytes; /* the CPU tier's */
 };
 
 struct pst_plan {
     struct pst_plan_key key;
     int64_t vertices;
-    uint64_t seed;                 /* of the pre-sampling; the run uses another seed */
+    uint64_t seed;                 /* of the pre-sampling; only an oracle uses the run's */
     int64_t epochs;                /* pre-sampled */
     int64_t batches;               /* pre-sampled */
     struct pst_minibatch_size max; /* the largest count of any batch, for each hop */
-    double predicted_hit_rate;
-    int64_t cached;
-    int64_t *cache; /* ids of the cached vertices, hottest first; allocated */
+    double predicted_hit_rate;     /* of both tiers */
+    int64_t cached;                /* in both tiers */
+    int64_t gpu_cached;            /* the first so many ids of `cache` are the GPU tier's */
+    int64_t *cache;                /* ids of the cached vertices, hottest first; allocated */
 };
 
 /* Writes the plan's files to dir, which is made if it does not exist. Each file is replaced as a whole,
- * plan.json last. hotness: 2 * vertices counts. path gets the path of plan.json. */
-PST_API PST_MUST_USE pst_rc pst_plan_write(const struct pst_plan *plan, const uint32_t *hotness,
-                                           const char *dir, char *path, size_t path_bytes);
+ * plan.json last. scores: (hops + 1) x vertices. path gets the path of plan.json. */
+PST_API PST_MUST_USE pst_rc pst_plan_write(const struct pst_plan *plan, const float *scores, const char *dir,
+                                           char *path, size_t path_bytes);
 
 /* Reads and checks plan.json at path and the cache.npy beside it. PST_E_FORMAT: the message says what is
  * wrong. */
@@ -53,22 +61,22 @@ PST_API void pst_plan_release(struct pst_plan *plan);
 
 /* Settings that pst_plan_match compares in addition to dataset, split, fanout and batch. ALGORITHM includes
  * options and replace. */
-enum pst_plan_part { PST_PLAN_ALGORITHM = 1u << 0, PST_PLAN_BUDGET = 1u << 1 };
+enum pst_plan_part { PST_PLAN_ALGORITHM = 1u << 0, PST_PLAN_BUDGET = 1u << 1, PST_PLAN_HOTNESS = 1u << 2 };
 
 /* PST_E_ARG: the plan was made for other settings; the message names all differences, and path. */
 PST_API PST_MUST_USE pst_rc pst_plan_match(const struct pst_plan *plan, const struct pst_plan_key *want,
                                            unsigned parts, const char *path);
 
-/* Chooses the `rows` hottest vertices. Among equally hot vertices, lower ids come first. *cache is allocated
- * and gets *cached = min(rows, vertices) ids, hottest first. */
-PST_API PST_MUST_USE pst_rc pst_plan_choose(const uint32_t *hotness, int64_t vertices, int64_t rows,
+/* Chooses the `rows` vertices with the highest scores, none of which may be negative. Among equal scores,
+ * lower ids come first. *cache is allocated and gets *cached = min(rows, vertices) ids, hottest first. */
+PST_API PST_MUST_USE pst_rc pst_plan_choose(const float *scores, int64_t vertices, int64_t rows,
                                             int64_t **cache, int64_t *cached);
 
 /* Predicts how many of a pre-sampled batch's n vertices a cache of `cached` rows would hit. Each vertex of
- * the batch is counted once in hotness. The prediction excludes the batch, because a cache chosen with it
+ * the batch is counted once in counts. The prediction excludes the batch, because a cache chosen with it
  * would make the prediction too good. For vertices that are as hot as the last cached ones, it uses the
- * expected number of hits. hotness is changed during the call and restored. */
-PST_API PST_MUST_USE pst_rc pst_plan_predict(uint32_t *hotness, int64_t vertices, int64_t cached,
+ * expected number of hits. counts is changed during the call and restored. */
+PST_API PST_MUST_USE pst_rc pst_plan_predict(uint32_t *counts, int64_t vertices, int64_t cached,
                                              const int64_t *ids, int64_t n, double *hits);
 
 PST_END_DECLS

@@ -18,7 +18,7 @@ PST_BEGIN_DECLS
 
 #define PST_SAMPLING_ALGORITHMS(X) X(uniform)
 
-#define PST_SAMPLING_ABI 1 /* version of struct pst_sampling_algorithm and of the structures that it uses */
+#define PST_SAMPLING_ABI 2 /* version of struct pst_sampling_algorithm and of the structures that it uses */
 
 struct pst_dataset;
 struct pst_device;
@@ -43,6 +43,19 @@ struct pst_sampling_hop {
     int32_t *indptr;
     int64_t *out;
     int64_t capacity; /* of out */
+};
+
+/* The same hop without the graph, whose lists are read from drives afterwards. The algorithm writes
+ * indptr[0..n] and the positions of the drawn neighbours in each list: those of vertices[i] are
+ * positions[indptr[i]..indptr[i+1]), each below degrees[i]. */
+struct pst_sampling_pick {
+    const struct pst_sample_key *key;
+    int fanout; /* not 0 */
+    const int64_t *vertices, *degrees;
+    int64_t n;
+    int32_t *indptr;
+    int64_t *positions;
+    int64_t capacity; /* of positions */
 };
 
 /* The same on a GPU. All arrays are in its memory, and the work goes to device->q. */
@@ -90,8 +103,16 @@ struct pst_sampling_algorithm {
      * be split and several samplers may share the work. PST_E_LIMIT: the neighbours exceed capacity. Report
      * other failures with pst_fail. For random numbers see common/util/rng.h. */
     pst_rc (*draw)(void *state, const struct pst_sampling_hop *hop);
+    /* NULL: the algorithm must see the lists, so it cannot be used with `topology` "ssd". It must choose the
+     * neighbours that `draw` chooses. The same errors. */
+    pst_rc (*pick)(void *state, const struct pst_sampling_pick *hop);
     /* NULL: the algorithm runs only on CPUs. It must draw the same neighbours as `draw`. */
     pst_rc (*draw_on_device)(void *state, const struct pst_sampling_device_hop *hop);
+    /* Optional. The probability that a draw of `fanout` (-1: all, never 0) of a vertex's `degree` entries has
+     * one of `copies` given entries (1 to degree; a neighbour may be in a list several times). With it the
+     * planner computes how hot vertices are (stages/lib/plan/hotness.h); without it, it counts in sampled
+     * batches. */
+    double (*keep_probability)(const void *state, int64_t degree, int64_t copies, int64_t fanout);
 };
 
 /* The symbol that the shared object of an algorithm exports. */

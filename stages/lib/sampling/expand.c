@@ -104,21 +104,26 @@ pst_rc pst_expand_hop(struct pst_expander *x, const struct pst_sample_key *key, 
     rc = x->algorithm->algorithm->draw(x->algorithm->state, &hop);
     if (rc == PST_E_FORMAT && pst_error_text()[0] == '\0') /* kernels set no message */
         return pst_fail(rc, "an edge leads to a vertex outside the graph; `penstock verify` shows details");
-    if (rc != PST_OK)
-        return rc;
-    int64_t edges = indptr[n];
+    x->sample_s += pst_now() - begin;
+    return rc != PST_OK ? rc : pst_expand_drawn(x, vertices, count, capacity, indptr, indices, edge_capacity);
+}
+
+pst_rc pst_expand_drawn(struct pst_expander *x, int64_t *vertices, int64_t *count, int64_t capacity,
+                        const int32_t *indptr, int32_t *indices, int64_t edge_capacity)
+{
+    const int64_t n = *count, edges = indptr[n];
+    edge_capacity = pst_min_i64(edge_capacity, x->edges_max);
     if (indptr[0] != 0 || edges < 0 || edges > edge_capacity)
         return pst_fail(
             PST_E_FORMAT,
             "the sampling algorithm %s returned indptr %lld..%lld; expected values from 0 to at most %lld",
             x->algorithm->algorithm->name, (long long)indptr[0], (long long)edges, (long long)edge_capacity);
-    rc = check_ids(x->ids, edges, x->graph->vertices, "an edge");
+    pst_rc rc = check_ids(x->ids, edges, x->graph->vertices, "an edge");
     if (rc != PST_OK)
         return rc;
-    const double sampled = pst_now();
+    const double begin = pst_now();
     rc = pst_k_dedup(NULL, x->table, x->ids, edges, vertices, count, pst_min_i64(capacity, x->vertices_max),
                      indices);
-    x->sample_s += sampled - begin;
-    x->dedup_s += pst_now() - sampled;
+    x->dedup_s += pst_now() - begin;
     return rc;
 }

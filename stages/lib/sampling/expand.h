@@ -39,5 +39,11 @@ PST_API PST_MUST_USE pst_rc pst_expand_hop(struct pst_expander *x, const struct 
                                            int fanout, int64_t *vertices, int64_t *count, int64_t capacity,
                                            int32_t *indptr, int32_t *indices, int64_t edge_capacity);
 
+/* The second half of a hop: x->ids has the indptr[*count] drawn neighbours of vertices[0..*count), and indptr
+ * is written. Appends the vertices that are new and writes indices. Errors as above. */
+PST_API PST_MUST_USE pst_rc pst_expand_drawn(struct pst_expander *x, int64_t *vertices, int64_t *count,
+                                             int64_t capacity, const int32_t *indptr, int32_t *indices,
+                                             int64_t edge_capacity);
+
 PST_END_DECLS
 #endif

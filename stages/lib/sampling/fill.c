@@ -80,29 +80,6 @@ void pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, con
     }
 }
 
-/* Provides the rows of vertices[from..to): copies the cached ones and writes requests for the others. */
-static void provide_rows(struct pst_filler *f, char *slot, int64_t from, int64_t to,
-                         struct pst_fill_result *result)
-{
-    const struct pst_minibatch_layout *l = &f->layout;
-    const int64_t *ids = (const int64_t *)(void *)(slot + l->vertices_at) + from;
-    int64_t n = to - from, hits = 0, misses = n;
-    if (l->stride_bytes == 0 || n == 0)
-        return;
-    const double begin = pst_now();
-    char *rows = slot + l->features_at + (uint64_t)from * l->stride_bytes;
-    if (f->cache != NULL) {
-        pst_k_lookup(NULL, f->cache, ids, n, f->hit_pos, f->hit_row, &hits, f->miss_pos, &misses);
-        pst_k_gather(NULL, f->cache_rows, l->stride_bytes, f->hit_row, rows, l->stride_bytes, f->hit_pos,
-                     hits, f->row_bytes);
-    }
-    pst_fill_requests(f, slot, from, f->cache != NULL ? f->miss_pos : NULL, misses, result->requests);
-    result->lookups += (uint64_t)n;
-    result->hits += (uint64_t)hits;
-    result->requests += (uint64_t)misses;
-    f->gather_s += pst_now() - begin;
-}
-
 static uint64_t digest_of(const struct pst_minibatch *mb, const char *slot)
 {
     uint64_t d = XXH3_64bits(mb->n, (mb->hops + 1) * sizeof mb->n[0]);
@@ -138,53 +115,118 @@ void pst_fill_finish(struct pst_filler *f, const struct pst_fill_job *job, char 
 
 /* ---- one micro-batch ------------------------------------------------------------------------------ */
 
-struct filling {
-    struct pst_filler *f;
-    const struct pst_fill_job *job;
-    char *slot;
-    struct pst_minibatch mb;
-    int64_t count;      /* vertices so far */
-    int64_t provided;   /* how many of them have their rows cached or requested */
-    uint64_t announced; /* requests */
-    pst_fill_announce_fn announce;
-    void *to;
-    struct pst_fill_result *result;
-};
-
-static struct pst_sample_key key_of(const struct pst_fill_job *job, int hop)
+struct pst_sample_key pst_fill_key(const struct pst_fill_job *job, int hop)
 {
     return (struct pst_sample_key){
         .seed = job->seed, .epoch = job->epoch, .hop = (uint32_t)hop, .batch = job->batch_in_epoch};
 }
 
-/* Provides the rows of all vertices so far, and announces the requests that this adds. */
-static pst_rc announce_rows(struct filling *w, bool last)
+static uint64_t gpu_hits(const struct pst_filler *f, const int32_t *hit_row, int64_t hits)
 {
-    struct pst_fill_result *result = w->result;
-    provide_rows(w->f, w->slot, w->provided, w->count, result);
-    w->provided = w->count;
-    if (last)
-        pst_fill_finish(w->f, w->job, w->slot, &w->mb, result->requests);
-    const uint64_t added = result->requests - w->announced,
-                   first_at = w->mb.requests_at + w->announced * sizeof(struct pst_request);
-    w->announced = result->requests;
-    return added > 0 || last ? w->announce(w->to, result->parts++, first_at, added, last) : PST_OK;
+    uint64_t n = 0;
+    for (int64_t i = 0; f->cache_gpu_rows > 0 && i < hits; i++)
+        n += hit_row[i] < f->cache_gpu_rows;
+    return n;
 }
 
-static pst_rc fill_hop(struct filling *w, int hop)
+/* Splits the rows of the vertices that have no rows yet: the cached ones are copied later (copy_hits), the
+ * others are requested. */
+static void split_rows(struct pst_fill_work *w, int hop)
+{
+    struct pst_filler *f = w->f;
+    const int64_t from = w->provided, n = w->count - from;
+    int64_t hits = 0, misses = n;
+    w->provided = w->count;
+    if (f->layout.stride_bytes == 0 || n == 0)
+        return;
+    const double begin = pst_now();
+    if (f->cache != NULL) {
+        const int64_t *ids = (const int64_t *)(void *)(w->slot + f->layout.vertices_at) + from;
+        pst_k_lookup(NULL, f->cache, ids, n, w->hit_pos + w->hits, w->hit_row + w->hits, &hits, f->miss_pos,
+                     &misses);
+        w->result->gpu_hits += gpu_hits(f, w->hit_row + w->hits, hits);
+        w->rows[w->nrows++] = (struct pst_fill_hop_rows){hop, from, hits};
+        w->hits += hits;
+    }
+    pst_fill_requests(f, w->slot, from, f->cache != NULL ? f->miss_pos : NULL, misses, w->result->requests);
+    w->result->lookups += (uint64_t)n;
+    w->result->hits += (uint64_t)hits;
+    w->result->requests += (uint64_t)misses;
+    const double took = pst_now() - begin;
+    f->gather_s += took;
+    f->lookup_s += took;
+}
+
+/* Announces the requests that were not announced yet, and with `last` that the slot is complete. */
+static pst_rc announce_rows(struct pst_fill_work *w, bool last)
+{
+    const uint64_t added = w->result->requests - w->announced,
+                   first_at = w->mb.requests_at + w->announced * sizeof(struct pst_request);
+    w->announced = w->result->requests;
+    return added > 0 || last ? w->announce(w->to, w->result->parts++, first_at, added, last) : PST_OK;
+}
+
+pst_rc pst_fill_submit(struct pst_fill_work *w, int hop)
+{
+    struct pst_fill_span *span = &w->result->submit[hop];
+    span->begin_s = pst_now();
+    split_rows(w, hop);
+    const pst_rc rc = w->job->overlap ? announce_rows(w, false) : PST_OK;
+    span->end_s = pst_now();
+    return rc;
+}
+
+/* L: copies the cached rows of all hops. This is done last, because the disk can already work on all misses
+ * meanwhile. */
+static void copy_hits(struct pst_fill_work *w)
+{
+    const struct pst_filler *f = w->f;
+    const struct pst_minibatch_layout *l = &f->layout;
+    const int32_t *pos = w->hit_pos, *row = w->hit_row;
+    for (int i = 0; i < w->nrows; i++) {
+        const struct pst_fill_hop_rows *r = &w->rows[i];
+        struct pst_fill_span *span = &w->result->lookup[r->hop];
+        char *to = w->slot + l->features_at + (uint64_t)r->from * l->stride_bytes;
+        span->begin_s = pst_now();
+        if (f->pass_bus != NULL)
+            f->pass_bus(f->stage, ((uint64_t)r->hits - gpu_hits(f, row, r->hits)) * f->row_bytes);
+        pst_k_gather(NULL, f->cache_rows, l->stride_bytes, row, to, l->stride_bytes, pos, r->hits,
+                     f->row_bytes);
+        span->end_s = pst_now();
+        w->f->gather_s += span->end_s - span->begin_s;
+        pos += r->hits;
+        row += r->hits;
+    }
+}
+
+/* Every hop is sampled: the rest of the slot. */
+static pst_rc end_slot(struct pst_fill_work *w)
+{
+    const pst_rc rc = pst_fill_submit(w, w->f->layout.size.hops);
+    if (rc != PST_OK)
+        return rc;
+    copy_hits(w);
+    pst_fill_finish(w->f, w->job, w->slot, &w->mb, w->result->requests);
+    return announce_rows(w, true);
+}
+
+static pst_rc fill_hop(struct pst_fill_work *w, int hop)
 {
     const struct pst_minibatch_layout *l = &w->f->layout;
-    const struct pst_sample_key key = key_of(w->job, hop);
-    const pst_rc rc = pst_expand_hop(&w->f->expander, &key, (int)w->f->fanout[hop],
-                                     (int64_t *)(void *)(w->slot + l->vertices_at), &w->count,
-                                     l->size.n[hop + 1], (int32_t *)(void *)(w->slot + l->indptr_at[hop]),
-                                     (int32_t *)(void *)(w->slot + l->indices_at[hop]), l->size.edges[hop]);
+    const struct pst_sample_key key = pst_fill_key(w->job, hop);
+    struct pst_fill_span *span = &w->result->sample[hop + 1];
+    span->begin_s = pst_now();
+    const pst_rc rc =
+        pst_expand_hop(w->x, &key, (int)w->f->fanout[hop], (int64_t *)(void *)(w->slot + l->vertices_at),
+                       &w->count, l->size.n[hop + 1], (int32_t *)(void *)(w->slot + l->indptr_at[hop]),
+                       (int32_t *)(void *)(w->slot + l->indices_at[hop]), l->size.edges[hop]);
+    span->end_s = pst_now();
     w->mb.n[hop + 1] = w->count;
     return rc;
 }
 
 /* The disk stage has been told of some rows, so the slot must travel. */
-static void leave_empty(struct filling *w)
+static void leave_empty(struct pst_fill_work *w)
 {
     struct pst_minibatch mb = pst_fill_begin(w->f, w->job);
     mb.requests = (uint32_t)w->announced;
@@ -194,37 +236,58 @@ static void leave_empty(struct filling *w)
     memcpy(w->slot, &mb, sizeof mb);
 }
 
+pst_rc pst_fill_start(struct pst_fill_work *w)
+{
+    const struct pst_minibatch_layout *l = &w->f->layout;
+    w->mb = pst_fill_begin(w->f, w->job);
+    w->count = w->provided = w->hits = 0;
+    w->announced = 0;
+    w->nrows = 0;
+    *w->result = (struct pst_fill_result){.fits = true};
+    w->result->sample[0].begin_s = pst_now();
+    const pst_rc rc =
+        pst_expand_seeds(w->x, w->job->seeds, w->job->n, (int64_t *)(void *)(w->slot + l->vertices_at),
+                         &w->count, l->size.n[0]);
+    w->result->sample[0].end_s = pst_now();
+    w->mb.n[0] = w->count;
+    return rc;
+}
+
+pst_rc pst_fill_end(struct pst_fill_work *w, pst_rc rc)
+{
+    const struct pst_minibatch_layout *l = &w->f->layout;
+    if (rc == PST_OK)
+        rc = end_slot(w);
+    else if (rc == PST_E_LIMIT) {
+        w->result->fits = false;
+        if (w->result->parts > 0)
+            leave_empty(w);
+        rc = PST_OK;
+    }
+    w->result->bytes_used = l->features_at + (uint64_t)w->provided * l->stride_bytes;
+    return rc;
+}
+
 pst_rc pst_sampling_fill(struct pst_filler *f, const struct pst_fill_job *job, void *slot,
                          pst_fill_announce_fn announce, void *to, struct pst_fill_result *result)
 {
-    const struct pst_minibatch_layout *l = &f->layout;
-    struct filling w = {.f = f,
-                        .job = job,
-                        .slot = slot,
-                        .mb = pst_fill_begin(f, job),
-                        .announce = announce,
-                        .to = to,
-                        .result = result};
-    *result = (struct pst_fill_result){.fits = true};
-    pst_rc rc = pst_expand_seeds(&f->expander, job->seeds, job->n,
-                                 (int64_t *)(void *)(w.slot + l->vertices_at), &w.count, l->size.n[0]);
-    w.mb.n[0] = w.count;
-    for (int h = 0; h < l->size.hops && rc == PST_OK; h++) {
-        const pst_rc announced = job->early ? announce_rows(&w, false) : PST_OK;
+    struct pst_fill_work w = {.f = f,
+                              .x = &f->expander,
+                              .hit_pos = f->hit_pos,
+                              .hit_row = f->hit_row,
+                              .job = job,
+                              .slot = slot,
+                              .announce = announce,
+                              .to = to,
+                              .result = result};
+    pst_rc rc = pst_fill_start(&w);
+    for (int h = 0; h < f->layout.size.hops && rc == PST_OK; h++) {
+        const pst_rc announced = job->early && job->overlap ? pst_fill_submit(&w, h) : PST_OK;
         if (announced != PST_OK)
             return announced;
         rc = fill_hop(&w, h);
     }
-    if (rc == PST_OK)
-        rc = announce_rows(&w, true);
-    else if (rc == PST_E_LIMIT) {
-        result->fits = false;
-        if (result->parts > 0)
-            leave_empty(&w);
-        rc = PST_OK;
-    }
-    result->bytes_used = l->features_at + (uint64_t)w.provided * l->stride_bytes;
-    return rc;
+    return pst_fill_end(&w, rc);
 }
 
 pst_rc pst_sampling_measure(const struct pst_filler *f, const struct pst_fill_job *job,
@@ -252,7 +315,7 @@ pst_rc pst_sampling_measure(const struct pst_filler *f, const struct pst_fill_jo
     rc = pst_expand_seeds(&x, job->seeds, job->n, vertices, &count, bound.n[0]);
     needed->n[0] = count;
     for (int h = 0; h < hops && rc == PST_OK; h++) {
-        const struct pst_sample_key key = key_of(job, h);
+        const struct pst_sample_key key = pst_fill_key(job, h);
         int64_t n = count;
         rc = pst_expand_hop(&x, &key, (int)f->fanout[h], vertices, &count, bound.n[hops], indptr, indices,
                             edges);

@@ -21,8 +21,13 @@ struct pst_filler {
     uint64_t row_bytes;            /* data bytes of a feature row */
     const struct pst_cache *cache; /* NULL: there is none */
     const char *cache_rows;        /* layout.stride_bytes each */
+    int64_t cache_gpu_rows;        /* the first so many are the GPU tier's */
+    /* What is read from the CPU tier passes it first. NULL: there is no bus. */
+    void (*pass_bus)(struct pst_stage *stage, uint64_t bytes);
+    struct pst_stage *stage; /* for pass_bus */
     int32_t *hit_pos, *hit_row, *miss_pos;
-    double gather_s, digest_s; /* time spent so far, in seconds; gather: lookup, copy and requests */
+    /* time spent so far, in seconds; gather: lookup, copy and requests; lookup: gather without the copy */
+    double gather_s, lookup_s, digest_s;
 };
 
 /* The caller must have set the fields from layout to cache_rows. Allocates the rest. PST_E_NOMEM. */
@@ -40,13 +45,22 @@ struct pst_fill_job {
     uint32_t batch_seeds;
     const int64_t *seeds;
     int64_t n;
-    bool early; /* announce the rows of a hop before the next hop is drawn */
+    bool overlap; /* announce requests before cached rows are copied; false: one part, when all is done */
+    bool early;   /* with overlap: announce the rows of a hop before the next hop is drawn */
+};
+
+/* Times from pst_now. end_s is 0 if there was no such work. */
+struct pst_fill_span {
+    double begin_s, end_s;
 };
 
 struct pst_fill_result {
     bool fits;
     uint32_t parts; /* announced so far */
     uint64_t bytes_used, requests, lookups, hits;
+    uint64_t gpu_hits; /* those of the hits that the GPU tier has */
+    /* N, S and L of Hyperion's Figure 6 by hop; hop 0: the seeds */
+    struct pst_fill_span sample[PST_HOPS_MAX + 1], submit[PST_HOPS_MAX + 1], lookup[PST_HOPS_MAX + 1];
 };
 
 /* Announces requests to the disk stage: `count` requests, the first at byte `first_at` of the slot. last: the
@@ -60,6 +74,44 @@ typedef pst_rc (*pst_fill_announce_fn)(void *to, uint32_t part, uint64_t first_a
 PST_API PST_MUST_USE pst_rc pst_sampling_fill(struct pst_filler *f, const struct pst_fill_job *job,
                                               void *slot, pst_fill_announce_fn announce, void *to,
                                               struct pst_fill_result *result);
+
+/* The rows of the vertices that a hop adds. */
+struct pst_fill_hop_rows {
+    int hop;
+    int64_t from, hits; /* the first vertex; how many of the rows are cached */
+};
+
+/* A micro-batch in the making. pst_sampling_fill makes it in one call. A caller that waits for parts of the
+ * topology makes it in steps: it sets the first members and calls pst_fill_start. For each hop it may call
+ * pst_fill_submit, and calls pst_expand_hop or pst_expand_drawn, which add to `count`. pst_fill_end comes
+ * last. */
+struct pst_fill_work {
+    struct pst_filler *f;
+    struct pst_expander *x;     /* of this work alone, like the next two */
+    int32_t *hit_pos, *hit_row; /* room for every vertex */
+    const struct pst_fill_job *job;
+    char *slot;
+    pst_fill_announce_fn announce;
+    void *to;
+    struct pst_fill_result *result;
+    /* set by the functions below */
+    struct pst_minibatch mb; /* the caller sets mb.n[hop + 1] = count after each hop */
+    int64_t count;           /* vertices so far */
+    int64_t provided;        /* how many of them have their rows found in the cache or requested */
+    struct pst_fill_hop_rows rows[PST_HOPS_MAX + 1];
+    int nrows;
+    int64_t hits;       /* of all hops so far, one after the other in hit_pos and hit_row */
+    uint64_t announced; /* requests */
+};
+
+/* Begins with the seeds. Errors are those of pst_expand_seeds. */
+PST_MUST_USE pst_rc pst_fill_start(struct pst_fill_work *w);
+/* S of Hyperion's Figure 6: requests the rows of the vertices that came since the last call. */
+PST_MUST_USE pst_rc pst_fill_submit(struct pst_fill_work *w, int hop);
+/* Ends after the last hop, or after a step that returned rc, as pst_sampling_fill says. */
+PST_MUST_USE pst_rc pst_fill_end(struct pst_fill_work *w, pst_rc rc);
+/* The key of a hop's draws. */
+struct pst_sample_key pst_fill_key(const struct pst_fill_job *job, int hop);
 
 /* Computes the size of the slot that the job needs. It uses only the expander's graph and algorithm,
  * layout.size.hops and fanout. It allocates memory, and is meant for error messages. */

@@ -132,6 +132,11 @@ pst_rc pst_fill_device(struct pst_filler_device *d, const struct pst_fill_job *j
     pst_rc rc = result->fits ? enqueue(d, job, slot, rows) : PST_OK;
     if (rc == PST_OK && result->fits)
         rc = pst_expand_device_done(&d->expander, &found, own, OWN, &data_fault);
+    result->sample[l->size.hops] = (struct pst_fill_span){begin, pst_now()};
+    if (rc == PST_OK && result->fits && !job->overlap) {
+        rc = pst_device_wait(d->expander.device);
+        result->lookup[l->size.hops] = (struct pst_fill_span){result->sample[l->size.hops].end_s, pst_now()};
+    }
     d->device_s += pst_now() - begin;
     if (data_fault && rc == PST_E_FORMAT)
         return pst_fill_device_explain(d->expander.device, f, job);
@@ -146,6 +151,9 @@ pst_rc pst_fill_device(struct pst_filler_device *d, const struct pst_fill_job *j
     const int64_t n = l->stride_bytes ? found.n[found.hops] : 0, hits = d->cache ? own[HITS] : 0;
     result->lookups = (uint64_t)n;
     result->hits = (uint64_t)hits;
+    struct pst_fill_span *submit = &result->submit[l->size.hops];
+    submit->begin_s = pst_now();
     rc = complete(d, job, slot, &found, n - hits, result);
+    submit->end_s = pst_now();
     return rc == PST_OK ? announce(to, result->parts++, l->requests_at, result->requests, true) : rc;
 }

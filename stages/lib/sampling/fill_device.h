@@ -32,7 +32,8 @@ PST_API void pst_filler_device_release(struct pst_filler_device *d);
 /* pst_sampling_fill on the device. It ignores job->early and announces all requests at once, so a slot is
  * never left empty. When it returns, the slot has everything except the cached rows, which the queue may
  * still be writing. They go to `rows` (any memory of the device, of layout.features_bytes), or to the slot's
- * features if `rows` is NULL. */
+ * features if `rows` is NULL. Without job->overlap, the function waits for the cached rows. The spans of all
+ * hops are those of the last one. */
 PST_API PST_MUST_USE pst_rc pst_fill_device(struct pst_filler_device *d, const struct pst_fill_job *job,
                                             void *slot, void *rows, pst_fill_announce_fn announce, void *to,
                                             struct pst_fill_result *result);

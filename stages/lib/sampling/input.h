@@ -12,11 +12,13 @@
 #include "stages/lib/plan/plan.h"
 #include "stages/lib/sampling/algorithms.h"
 #include "stages/lib/sampling/seeds.h"
+#include "stages/lib/topology/topology.h"
 
 PST_BEGIN_DECLS
 
 /* The values of the parameters. */
 struct pst_sampling_input_params {
+    enum pst_topology_from topology;
     struct pst_ints fanout;
     int64_t batch;
     const char *split;
@@ -60,6 +62,13 @@ struct pst_sampling_input_params {
          .help = "the seeds: train, val or test; or a split of the dataset by its name: NAME, NAME:val, "    \
                  "NAME:test",                                                                                \
          .fixed = true},                                                                                     \
+        {.name = "topology",                                                                                 \
+         .type = PST_PARAM_ENUM,                                                                             \
+         .into = PST_INTO(state_, member_.topology),                                                         \
+         .def = "\"mmap\"",                                                                                  \
+         .choices = "mmap|memory|ssd",                                                                       \
+         .help = "where the edges are: mmap: in mapped files, of which the system keeps parts in memory; "   \
+                 "memory: all in memory; ssd: a disk stage reads the sectors with the drawn neighbours"},    \
     {                                                                                                        \
         .name = "gpu_topology", .type = PST_PARAM_BYTES,                                                     \
         .into = PST_INTO(state_, member_.gpu_topology_bytes), .def = "\"8GiB\"", .min = 0, .max = 1e15,      \

@@ -8,9 +8,7 @@
 
 #include "common/error.h"
 #include "common/store/dataset/rows.h"
-#include "stages/lib/cache/cache_rows.h"
-#include "stages/lib/sampling/fill_device.h"
-#include "stages/lib/sampling/splits.h"
+#include "stages/lib/sampling/sampling_impl.h"
 #include "stages/lib/topology/topology.h"
 
 /* The user is warned if more than one sample in so many does not fit. */
@@ -19,48 +17,6 @@
 #define HEADROOM 1.05         /* of an advised margin, since later batches may be larger */
 #define MEASURED_MAX 8        /* batches that are measured, to advise a margin */
 #define MEASURED_SLOTS_MAX 16 /* but only if their worst case takes at most so many slots' memory */
-
-/* A batch of which some seeds are still to be sampled. */
-struct pending {
-    bool used;
-    bool overflowed; /* some sample of it did not fit */
-    uint64_t batch;
-    uint32_t micro; /* the next */
-    int64_t n;
-    int64_t *seeds;
-    struct pst_splits pieces;
-};
-
-struct pst_sampling {
-    struct pst_stage *self;
-    const struct pst_sampling_params *params;
-    int port;   /* batch */
-    int cached; /* the port of cached rows; -1: they go to the batch's slots */
-    struct pst_sampling_input in;
-    bool planned;
-    bool other_plan; /* the plan was made for another algorithm */
-    struct pst_plan plan;
-    struct pst_minibatch_size base; /* the size at margin 1 */
-    struct pst_filler filler;
-    struct pst_cache_rows cache;
-    struct pst_device device;
-    struct pst_filler_device device_filler; /* on a GPU */
-    bool topology_in_place;
-    uint32_t npending; /* one for each slot of the route */
-    struct pending *pending;
-    int64_t *seed_memory, *end_memory;
-    struct pst_credit credit, credit_cached; /* being filled */
-    bool credited, credited_cached;          /* a credit has come and waits for the other port's */
-    bool last_micro;
-    bool early; /* announce rows hop by hop: the last batch fitted, so this one probably does */
-    bool warned;
-    int measured;         /* batches that did not fit */
-    double margin_needed; /* by the largest of them; 0: not known */
-    struct {
-        uint64_t batches, micro_batches, empty, samples, overflows, hits, lookups;
-        double seeds_s; /* time spent ordering them */
-    } count;
-};
 
 /* ---- size --------------------------------------------------------------------------------------- */
 
@@ -78,6 +34,10 @@ static pst_rc load_plan(struct pst_sampling *s)
     if (rc != PST_OK)
         return rc;
     s->planned = true;
+    if (strcmp(s->plan.key.hotness, "oracle") == 0 && !s->params->shuffle)
+        pst_warn(s->self,
+                 "the plan's oracle counted the batches of shuffled seeds, but shuffle is false: the plan "
+                 "does not know this run's batches");
     if (pst_plan_match(&s->plan, &s->in.key, PST_PLAN_ALGORITHM, path) == PST_OK)
         return PST_OK;
     rc = pst_plan_match(&s->plan, &s->in.key, 0, path);
@@ -113,6 +73,22 @@ static void size_slots(struct pst_sampling *s)
             s->params->margin);
 }
 
+/* The rows that the plan caches. */
+static int64_t cached_rows(const struct pst_sampling *s)
+{
+    return s->planned && s->in.ds.feature_dim > 0 ? s->plan.cached : 0;
+}
+
+/* Several instances on a CPU share their cache. One alone keeps it in memory of its own, which can have huge
+ * pages. */
+static void share_cache(struct pst_sampling *s)
+{
+    int instances = 1;
+    (void)pst_instance(s->self, &instances);
+    if (instances > 1 && cached_rows(s) > 0 && strncmp(pst_device_name(s->self), "cuda:", 5) != 0)
+        pst_share(s->self, pst_cache_rows_bytes(s->plan.cached, s->in.ds.stride_bytes));
+}
+
 pst_rc pst_sampling_size(struct pst_stage *self, const struct pst_sampling_params *params,
                          struct pst_sampling **out, const struct pst_sampling_algorithm *own, void *own_state)
 {
@@ -123,6 +99,7 @@ pst_rc pst_sampling_size(struct pst_stage *self, const struct pst_sampling_param
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a sampler");
     s->self = self;
     s->params = params;
+    s->now.sampling = s;
     s->port = pst_port(self, "batch");
     s->cached = own == NULL || own->draw_on_device != NULL ? pst_port(self, "cached") : -1;
     if (s->cached >= 0 && !pst_linked(self, s->cached))
@@ -137,7 +114,8 @@ pst_rc pst_sampling_size(struct pst_stage *self, const struct pst_sampling_param
         pst_warn(self, "the %s split contains %lld vertices more than once; each is a seed once per epoch",
                  s->in.key.split, (long long)s->in.seeds.repeats);
     size_slots(s);
-    return PST_OK;
+    share_cache(s);
+    return params->input.topology == PST_TOPOLOGY_SSD ? pst_sampling_lists_size(s) : PST_OK;
 }
 
 /* ---- open --------------------------------------------------------------------------------------- */
@@ -145,17 +123,35 @@ pst_rc pst_sampling_size(struct pst_stage *self, const struct pst_sampling_param
 static pst_rc load_cache(struct pst_sampling *s)
 {
     const struct pst_dataset *ds = &s->in.ds;
-    if (!s->planned || s->plan.cached == 0 || ds->feature_dim == 0)
+    void *memory = pst_shared(s->self);
+    if (cached_rows(s) == 0)
         return PST_OK;
+    if (s->plan.gpu_cached > 0 && pst_device_is_cuda(&s->device))
+        return pst_fail(
+            PST_E_ARG,
+            "the plan has %lld rows in a GPU tier beside the CPU tier, but on %s a sampler has one "
+            "cache, in GPU memory: set the planner's gpu_cache to 0, and its cpu_cache to the size "
+            "of that cache",
+            (long long)s->plan.gpu_cached, s->device.name);
     double begin = pst_now();
-    pst_rc rc = pst_cache_rows_load(&s->cache, &s->device, pst_feature_file(ds, 0), pst_feature_files(ds),
-                                    ds->vertices, ds->stride_bytes, s->plan.cache, s->plan.cached);
+    pst_rc rc = PST_OK;
+    s->cache_owner = memory == NULL || pst_instance(s->self, NULL) == 0;
+    if (!s->cache_owner)
+        pst_cache_rows_borrow(&s->cache, memory, s->plan.gpu_cached, s->plan.cached, ds->stride_bytes);
+    else
+        rc = pst_cache_rows_load(&s->cache, &s->device, memory, pst_feature_file(ds, 0),
+                                 pst_feature_files(ds), ds->vertices, ds->stride_bytes, s->plan.cache,
+                                 s->plan.gpu_cached, s->plan.cached);
     if (rc != PST_OK)
         return rc;
     s->filler.cache = s->device_filler.cache = s->cache.index;
+    s->filler.cache_gpu_rows = s->cache.gpu_n;
+    s->filler.pass_bus = pst_bus_pass;
+    s->filler.stage = s->self;
     s->filler.cache_rows = s->device_filler.cache_rows = s->cache.rows;
-    pst_log(s->self, "cached %lld rows in %.3f s; the plan predicts a hit rate of %.3f",
-            (long long)s->cache.n, pst_now() - begin, s->plan.predicted_hit_rate);
+    pst_log(s->self, "%s %lld rows in %.3f s; the plan predicts a hit rate of %.3f",
+            s->cache_owner ? "cached" : "mapped", (long long)s->cache.n, pst_now() - begin,
+            s->plan.predicted_hit_rate);
     pst_plan_release(&s->plan);
     return PST_OK;
 }
@@ -198,8 +194,12 @@ static pst_rc open_on_device(struct pst_sampling *s)
 
 static pst_rc open_on_cpu(struct pst_sampling *s)
 {
-    const pst_rc rc = load_cache(s);
-    return rc == PST_OK ? pst_filler_init(&s->filler, &s->in.graph, &s->in.algorithm) : rc;
+    pst_rc rc = load_cache(s);
+    if (rc == PST_OK && s->params->input.topology == PST_TOPOLOGY_MEMORY)
+        rc = pst_topology_load(&s->in.graph, &s->topology_memory);
+    if (rc == PST_OK)
+        rc = pst_filler_init(&s->filler, &s->in.graph, &s->in.algorithm);
+    return rc == PST_OK && s->lists != NULL ? pst_sampling_lists_open(s) : rc;
 }
 
 pst_rc pst_sampling_open(struct pst_sampling *s)
@@ -213,6 +213,8 @@ pst_rc pst_sampling_open(struct pst_sampling *s)
     if (rc != PST_OK)
         return rc;
     pst_total(s->self, s->port, batches);
+    if (s->lists != NULL) /* each draft waits for its own lists */
+        pst_fill_many(s->self, s->port);
     if (s->cached >= 0)
         pst_total(s->self, s->cached, batches);
     return PST_OK;
@@ -220,17 +222,18 @@ pst_rc pst_sampling_open(struct pst_sampling *s)
 
 /* ---- run ---------------------------------------------------------------------------------------- */
 
-static pst_rc send_part(void *to, uint32_t part, uint64_t first_at, uint64_t count, bool last)
+pst_rc pst_sampling_send_part(void *to, uint32_t part, uint64_t first_at, uint64_t count, bool last)
 {
-    struct pst_sampling *s = to;
-    struct pst_frame frame = {.batch = s->credit.batch,
-                              .micro = s->credit.micro,
+    const struct pst_sampling_filled *filled = to;
+    const struct pst_sampling *s = filled->sampling;
+    struct pst_frame frame = {.batch = filled->credit.batch,
+                              .micro = filled->credit.micro,
                               .part = part,
                               .nrefs = 1,
                               .arg = {first_at, count},
-                              .refs = {s->credit.ref}};
+                              .refs = {filled->credit.ref}};
     if (last)
-        frame.flags = PST_LAST_PART | (s->last_micro ? (unsigned)PST_LAST_MICRO : 0u);
+        frame.flags = PST_LAST_PART | (filled->last_micro ? (unsigned)PST_LAST_MICRO : 0u);
     const pst_rc rc = pst_send(s->self, s->port, &frame);
     if (rc != PST_OK || !last || s->cached < 0)
         return rc;
@@ -240,7 +243,7 @@ static pst_rc send_part(void *to, uint32_t part, uint64_t first_at, uint64_t cou
     return pst_send(s->self, s->cached, &frame);
 }
 
-static struct pending *find_pending(struct pst_sampling *s, uint64_t batch)
+static struct pst_sampling_pending *find_pending(struct pst_sampling *s, uint64_t batch)
 {
     for (uint32_t i = 0; i < s->npending; i++) {
         if (s->pending[i].used && s->pending[i].batch == batch)
@@ -249,9 +252,9 @@ static struct pending *find_pending(struct pst_sampling *s, uint64_t batch)
     return NULL;
 }
 
-static pst_rc begin_batch(struct pst_sampling *s, uint64_t batch, struct pending **out)
+static pst_rc begin_batch(struct pst_sampling *s, uint64_t batch, struct pst_sampling_pending **out)
 {
-    struct pending *p = NULL;
+    struct pst_sampling_pending *p = NULL;
     for (uint32_t i = 0; i < s->npending && p == NULL; i++) {
         if (!s->pending[i].used)
             p = &s->pending[i];
@@ -348,7 +351,8 @@ static void warn_of_overflows(struct pst_sampling *s)
 }
 
 /* The next piece of the batch did not fit. */
-static pst_rc cut_piece(struct pst_sampling *s, struct pending *p, const struct pst_fill_job *job)
+static pst_rc cut_piece(struct pst_sampling *s, struct pst_sampling_pending *p,
+                        const struct pst_fill_job *job)
 {
     s->count.overflows++;
     s->early = false;
@@ -364,7 +368,7 @@ static pst_rc cut_piece(struct pst_sampling *s, struct pending *p, const struct 
 
 /* ---- filling -------------------------------------------------------------------------------------- */
 
-static struct pst_fill_job next_job(const struct pst_sampling *s, const struct pending *p)
+struct pst_fill_job pst_sampling_next_job(const struct pst_sampling *s, const struct pst_sampling_pending *p)
 {
     struct pst_fill_job job = {.seed = pst_seed(s->self),
                                .epoch = (uint32_t)(p->batch / s->in.seeds.batches),
@@ -373,6 +377,7 @@ static struct pst_fill_job next_job(const struct pst_sampling *s, const struct p
                                .batches_in_epoch = s->in.seeds.batches,
                                .micro = p->micro,
                                .batch_seeds = (uint32_t)p->n,
+                               .overlap = pst_overlap(s->self),
                                .early = s->early};
     int64_t begin = 0;
     bool more = pst_splits_next(&p->pieces, &begin, &job.n, &job.last_micro);
@@ -387,8 +392,20 @@ static void count_result(struct pst_sampling *s, const struct pst_fill_result *r
     s->count.micro_batches += result->fits;
     s->count.empty += !result->fits;
     s->count.hits += result->hits;
+    s->count.gpu_hits += result->gpu_hits;
     s->count.lookups += result->lookups;
     pst_count(s->self, 1, result->bytes_used);
+}
+
+/* The spans of Hyperion's Figure 6. */
+static void trace_spans(struct pst_sampling *s, uint64_t batch, const struct pst_fill_result *result)
+{
+    static const char *const names[] = {"N", "S", "L"};
+    const struct pst_fill_span *const spans[] = {result->sample, result->submit, result->lookup};
+    for (int i = 0; i < 3; i++)
+        for (int h = 0; h <= s->filler.layout.size.hops; h++)
+            if (spans[i][h].end_s > 0)
+                pst_span_of(s->self, names[i], batch, h, spans[i][h].begin_s, spans[i][h].end_s);
 }
 
 static pst_rc slot_of(struct pst_sampling *s, const struct pst_credit *credit, uint64_t want, void **slot)
@@ -402,46 +419,22 @@ static pst_rc slot_of(struct pst_sampling *s, const struct pst_credit *credit, u
                                     (unsigned long long)bytes, (unsigned long long)want);
 }
 
-/* Fills the slots with the batch's next piece. A piece that does not fit is cut and tried again in the same
- * slots, until one fits or the slot must travel empty. */
-static pst_rc fill_slots(struct pst_sampling *s, struct pending *p, void *slot, void *cached,
-                         struct pst_fill_result *result)
+pst_rc pst_sampling_end_piece(struct pst_sampling *s, struct pst_sampling_pending *p,
+                              const struct pst_fill_job *job, struct pst_sampling_filled *filled,
+                              const struct pst_fill_result *result, bool *again)
 {
-    pst_rc rc = PST_OK;
-    do {
-        const struct pst_fill_job job = next_job(s, p);
-        s->last_micro = job.last_micro;
-        rc = pst_device_is_cuda(&s->device)
-                 ? pst_fill_device(&s->device_filler, &job, slot, cached, send_part, s, result)
-                 : pst_sampling_fill(&s->filler, &job, slot, send_part, s, result);
-        if (rc != PST_OK)
-            return pst_wrap(rc, "sampling batch %llu", (unsigned long long)p->batch);
-        s->count.samples++;
-        if (!result->fits)
-            rc = cut_piece(s, p, &job);
-    } while (rc == PST_OK && !result->fits && result->parts == 0);
-    return rc;
-}
-
-/* Fills the credited slots, and asks for further ones while pieces of the batch remain. */
-static pst_rc fill_credit(struct pst_sampling *s, struct pending *p)
-{
-    void *slot = NULL, *cached = NULL;
-    struct pst_fill_result result;
-    pst_rc rc = slot_of(s, &s->credit, s->filler.layout.bytes, &slot);
-    if (rc == PST_OK && s->cached >= 0)
-        rc = slot_of(s, &s->credit_cached, s->filler.layout.features_bytes, &cached);
-    if (rc != PST_OK)
+    s->count.samples++;
+    trace_spans(s, filled->credit.batch, result);
+    *again = !result->fits && result->parts == 0;
+    pst_rc rc = result->fits ? PST_OK : cut_piece(s, p, job);
+    if (rc != PST_OK || *again)
         return rc;
-    rc = fill_slots(s, p, slot, cached, &result);
-    if (rc != PST_OK)
-        return rc;
-    count_result(s, &result);
-    if (result.fits) {
+    count_result(s, result);
+    if (result->fits) {
         pst_splits_pop(&p->pieces);
     } else {
-        s->last_micro = false;
-        rc = send_part(s, result.parts, s->filler.layout.requests_at, 0, true);
+        filled->last_micro = false;
+        rc = pst_sampling_send_part(filled, result->parts, s->filler.layout.requests_at, 0, true);
         if (rc != PST_OK)
             return rc;
     }
@@ -454,35 +447,72 @@ static pst_rc fill_credit(struct pst_sampling *s, struct pending *p)
     return PST_OK;
 }
 
+/* Fills the slots with the batch's next piece. A piece that does not fit is cut and tried again in the same
+ * slots, until one fits or the slot must travel empty. */
+static pst_rc fill_slots(struct pst_sampling *s, struct pst_sampling_pending *p, void *slot, void *cached)
+{
+    bool again = true;
+    while (again) {
+        struct pst_fill_result result;
+        const struct pst_fill_job job = pst_sampling_next_job(s, p);
+        s->now.last_micro = job.last_micro;
+        pst_rc rc = pst_device_is_cuda(&s->device)
+                        ? pst_fill_device(&s->device_filler, &job, slot, cached, pst_sampling_send_part,
+                                          &s->now, &result)
+                        : pst_sampling_fill(&s->filler, &job, slot, pst_sampling_send_part, &s->now, &result);
+        if (rc != PST_OK)
+            return pst_wrap(rc, "sampling batch %llu", (unsigned long long)p->batch);
+        rc = pst_sampling_end_piece(s, p, &job, &s->now, &result, &again);
+        if (rc != PST_OK)
+            return rc;
+    }
+    return PST_OK;
+}
+
+/* Fills the credited slots. */
+static pst_rc fill_credit(struct pst_sampling *s, struct pst_sampling_pending *p)
+{
+    void *slot = NULL, *cached = NULL;
+    pst_rc rc = slot_of(s, &s->now.credit, s->filler.layout.bytes, &slot);
+    if (rc == PST_OK && s->cached >= 0)
+        rc = slot_of(s, &s->credit_cached, s->filler.layout.features_bytes, &cached);
+    if (rc != PST_OK)
+        return rc;
+    return s->lists != NULL ? pst_sampling_lists_fill(s, p, &s->now.credit, slot)
+                            : fill_slots(s, p, slot, cached);
+}
+
 /* The runtime promises to credit both ports in the same order (stage.h). */
 static pst_rc note_credit(struct pst_sampling *s, const struct pst_event *event, bool *both)
 {
     const bool cached = event->port == s->cached;
-    *(cached ? &s->credit_cached : &s->credit) = event->credit;
+    *(cached ? &s->credit_cached : &s->now.credit) = event->credit;
     *(cached ? &s->credited_cached : &s->credited) = true;
     *both = s->cached < 0 || (s->credited && s->credited_cached);
     if (s->cached < 0 || !*both)
         return PST_OK;
     s->credited = s->credited_cached = false;
-    return s->credit.batch == s->credit_cached.batch && s->credit.micro == s->credit_cached.micro
+    return s->now.credit.batch == s->credit_cached.batch && s->now.credit.micro == s->credit_cached.micro
                ? PST_OK
                : pst_fail(PST_E_STATE,
                           "a free slot came for micro-batch %u of batch %llu, but the slot for cached rows "
                           "is for micro-batch %u of batch %llu",
-                          s->credit.micro, (unsigned long long)s->credit.batch, s->credit_cached.micro,
-                          (unsigned long long)s->credit_cached.batch);
+                          s->now.credit.micro, (unsigned long long)s->now.credit.batch,
+                          s->credit_cached.micro, (unsigned long long)s->credit_cached.batch);
 }
 
 pst_rc pst_sampling_on_event(struct pst_sampling *s, const struct pst_event *event)
 {
     bool both = false;
+    if (s->lists != NULL && pst_sampling_lists_has_port(s, event->port))
+        return pst_sampling_lists_event(s, event);
     if (event->kind != PST_EV_CREDIT || (event->port != s->port && event->port != s->cached))
         return PST_OK; /* a stage may have more ports */
     const pst_rc noted = note_credit(s, event, &both);
     if (noted != PST_OK || !both)
         return noted;
-    const struct pst_credit *credit = &s->credit;
-    struct pending *p = find_pending(s, credit->batch);
+    const struct pst_credit *credit = &s->now.credit;
+    struct pst_sampling_pending *p = find_pending(s, credit->batch);
     if (p == NULL && credit->micro == 0) {
         pst_rc rc = begin_batch(s, credit->batch, &p);
         if (rc != PST_OK)
@@ -510,15 +540,19 @@ static pst_rc report_times(struct pst_sampling *s)
                           s->topology_in_place ? "pinned" : "device");
     return pst_report(s->self, "sampler",
                       "{\"seeds_s\": %.6f, \"sample_s\": %.6f, \"dedup_s\": %.6f, \"gather_s\": %.6f, "
-                      "\"digest_s\": %.6f}",
-                      s->count.seeds_s, f->expander.sample_s, f->expander.dedup_s, f->gather_s, f->digest_s);
+                      "\"lookup_s\": %.6f, \"digest_s\": %.6f}",
+                      s->count.seeds_s, f->expander.sample_s, f->expander.dedup_s, f->gather_s, f->lookup_s,
+                      f->digest_s);
 }
 
 static void report(struct pst_sampling *s)
 {
-    pst_rc rc = pst_report(s->self, "cache", "{\"hits\": %llu, \"lookups\": %llu, \"rows\": %lld}",
-                           (unsigned long long)s->count.hits, (unsigned long long)s->count.lookups,
-                           (long long)s->cache.n);
+    pst_rc rc = pst_report(
+        s->self, "cache",
+        "{\"hits\": %llu, \"gpu_hits\": %llu, \"lookups\": %llu, \"rows\": %lld, \"gpu_rows\": %lld}",
+        (unsigned long long)s->count.hits, (unsigned long long)s->count.gpu_hits,
+        (unsigned long long)s->count.lookups, (long long)(s->cache_owner ? s->cache.n : 0),
+        (long long)(s->cache_owner ? s->cache.gpu_n : 0));
     if (rc == PST_OK)
         rc = pst_report(s->self, "sampler",
                         "{\"batches\": %llu, \"micro_batches\": %llu, \"overflows\": %llu, "
@@ -528,6 +562,8 @@ static void report(struct pst_sampling *s)
                         (unsigned long long)s->filler.layout.bytes);
     if (rc == PST_OK)
         rc = report_times(s);
+    if (rc == PST_OK && s->lists != NULL)
+        rc = pst_sampling_lists_report(s);
     if (rc != PST_OK)
         pst_log(s->self, "cannot report the counts of this sampler: %s", pst_error_text());
 }
@@ -538,6 +574,7 @@ void pst_sampling_close(struct pst_sampling *s)
         return;
     warn_of_overflows(s);
     report(s);
+    pst_sampling_lists_close(s);
     pst_filler_release(&s->filler);
     pst_filler_device_release(&s->device_filler);
     pst_cache_rows_release(&s->cache);
@@ -547,5 +584,6 @@ void pst_sampling_close(struct pst_sampling *s)
     free(s->seed_memory);
     free(s->end_memory);
     pst_sampling_input_close(&s->in);
+    free(s->topology_memory);
     free(s);
 }

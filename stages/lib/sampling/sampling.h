@@ -51,7 +51,7 @@ struct pst_sampling_params {
     }
 
 /* The first entries of the stage's ports. */
-#define PST_SAMPLING_PORTS_IN(memory_)                                                                       \
+#define PST_SAMPLING_PORTS_IN(memory_, lists_memory_)                                                        \
     {.name = "plan",                                                                                         \
      .dir = PST_IN,                                                                                          \
      .help = "the planner's plan: slot sizes and cached rows; without it, slots fit the worst case",         \
@@ -60,6 +60,23 @@ struct pst_sampling_params {
      .rank = -1,                                                                                             \
      .memory = memory_,                                                                                      \
      .flags = PST_PORT_ONESHOT | PST_PORT_OPTIONAL},                                                         \
+        {.name = "listed",                                                                                   \
+         .dir = PST_IN,                                                                                      \
+         .help = "topology ssd: the slots of lists, with what they asked for",                               \
+         .type = "lists",                                                                                    \
+         .dtype = "any",                                                                                     \
+         .rank = -1,                                                                                         \
+         .memory = lists_memory_,                                                                            \
+         .flags = PST_PORT_OPTIONAL},                                                                        \
+        {.name = "lists",                                                                                    \
+         .dir = PST_OUT,                                                                                     \
+         .help = "topology ssd: slots that ask a disk stage for parts of the topology",                      \
+         .type = "lists",                                                                                    \
+         .dtype = "any",                                                                                     \
+         .rank = -1,                                                                                         \
+         .memory = lists_memory_,                                                                            \
+         .requests = PST_REQUESTS_MAKES,                                                                     \
+         .flags = PST_PORT_OPTIONAL},                                                                        \
     {                                                                                                        \
         .name = "batch", .dir = PST_OUT, .help = "minibatches; each part requests feature rows",             \
         .type = "minibatch", .dtype = "any", .rank = -1, .memory = memory_, .requests = PST_REQUESTS_MAKES,  \
@@ -67,11 +84,11 @@ struct pst_sampling_params {
     }
 
 /* Ports of a stage whose algorithm runs only on CPUs. */
-#define PST_SAMPLING_PORTS PST_SAMPLING_PORTS_IN("cpu")
+#define PST_SAMPLING_PORTS PST_SAMPLING_PORTS_IN("cpu", "cpu")
 
 /* Ports of a stage that can be placed on a GPU. */
 #define PST_SAMPLING_PORTS_GPU                                                                               \
-    PST_SAMPLING_PORTS_IN("cpu,pinned"),                                                                     \
+    PST_SAMPLING_PORTS_IN("cpu,pinned", "cpu,pinned if topology=mmap|memory"),                               \
     {                                                                                                        \
         .name = "cached", .dir = PST_OUT,                                                                    \
         .help = "the cached rows of a batch, which can stay in GPU memory; missing rows are left out",       \

@@ -1,9 +1,15 @@
 /* topology.c: a dataset's graph as a view of mapped files, and as a copy that a GPU can read. */
 #include "stages/lib/topology/topology.h"
 
+#include <string.h>
+#include <sys/mman.h>
+
 #include "common/error.h"
 #include "common/store/store.h"
+#include "common/util/hugepage.h"
 #include "stages/lib/device/device.h"
+
+#define COPY_BYTES ((uint64_t)16 << 20) /* copied before the mapped pages are given back */
 
 struct pst_csc pst_topology_mapped(const struct pst_dataset *ds)
 {
@@ -12,6 +18,38 @@ struct pst_csc pst_topology_mapped(const struct pst_dataset *ds)
                             .index_bytes = (int)pst_dtype_bytes(ds->indices.dtype),
                             .vertices = ds->vertices,
                             .edges = ds->edges};
+}
+
+/* Copies a mapped array, and lets go of the mapped pages. Another copy would only take memory. */
+static void copy_mapped(char *to, const void *map, uint64_t bytes)
+{
+    for (uint64_t at = 0, n; at < bytes; at += n) {
+        const char *from = (const char *)map + at;
+        n = bytes - at < COPY_BYTES ? bytes - at : COPY_BYTES;
+        memcpy(to + at, from, n);
+        const uintptr_t page = (uintptr_t)from & ~(uintptr_t)(PST_PAGE - 1);
+        (void)madvise((void *)page, (uintptr_t)from + n - page, MADV_DONTNEED);
+    }
+}
+
+pst_rc pst_topology_load(struct pst_csc *graph, void **memory)
+{
+    const uint64_t indptr_bytes =
+                       pst_align_up(((uint64_t)graph->vertices + 1) * sizeof *graph->indptr, PST_PAGE),
+                   indices_bytes = (uint64_t)graph->edges * (uint64_t)graph->index_bytes;
+    char *at = pst_hugepage_alloc(indptr_bytes + indices_bytes);
+    *memory = at;
+    if (at == NULL)
+        return pst_fail(
+            PST_E_NOMEM,
+            "out of memory: cannot load the topology, which has %llu bytes; set topology to \"mmap\" or "
+            "\"ssd\"",
+            (unsigned long long)(indptr_bytes + indices_bytes));
+    copy_mapped(at, graph->indptr, ((uint64_t)graph->vertices + 1) * sizeof *graph->indptr);
+    copy_mapped(at + indptr_bytes, graph->indices, indices_bytes);
+    graph->indptr = (const int64_t *)(const void *)at;
+    graph->indices = at + indptr_bytes;
+    return PST_OK;
 }
 
 pst_rc pst_topology_on_device(struct pst_device *device, const struct pst_csc *graph, uint64_t budget,

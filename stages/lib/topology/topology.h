@@ -13,9 +13,17 @@ PST_BEGIN_DECLS
 struct pst_dataset;
 struct pst_device;
 
+/* Where edges are read while a stage samples: in mapped files, in a copy in memory, or from drives (reads.h).
+ */
+enum pst_topology_from { PST_TOPOLOGY_MMAP, PST_TOPOLOGY_MEMORY, PST_TOPOLOGY_SSD };
+
 /* The graph in the dataset's mapped files. Its offsets and ids are not checked (`penstock verify` checks
  * them). */
 PST_API struct pst_csc pst_topology_mapped(const struct pst_dataset *ds);
+
+/* Copies a mapped graph to this process's memory, where it stays: *graph points there afterwards. *memory is
+ * the caller's to free(). PST_E_NOMEM. */
+PST_API PST_MUST_USE pst_rc pst_topology_load(struct pst_csc *graph, void **memory);
 
 /* Copies a graph to memory that a device's kernels can read: to device memory if it needs at most `budget`
  * bytes, otherwise to pinned host memory (*in_place is true, and each neighbour that a kernel reads crosses

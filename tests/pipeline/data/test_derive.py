@@ -49,6 +49,27 @@ def features_for_a_topology():
 
 
 @test
+def features_are_rows_of_an_array():
+    with Place() as p:
+        d, out, rows = p.path("d"), p.path("out"), p.path("rows.npy")
+        command("gen", "rmat", d, "--vertices", 300, "--edges", 900, "--features", 5, "--quiet")
+        before, values = sums(d), np.random.default_rng(1).normal(size=(300, 7)).astype("f4")
+        np.save(rows, values)
+        command("features", d, out, "--rows", rows, "--quiet")
+        assert np.array_equal(features(out), values) and manifest(out)["provenance"]["features"] == {"rows": rows}
+        assert {k: v for k, v in sums(out).items() if k != "features"} == {k: v for k, v in before.items() if k != "features"}
+        command("features", d, out, "--rows", rows, "--dtype", "float16", "--force", "--quiet")
+        assert np.array_equal(features(out), values.astype("f2"))
+        told = lambda *args: command("features", d, *args, "--quiet", code=None).stderr
+        assert "not both" in told("--rows", rows, "--dim", 3) and "not both" in told()
+        for array, text in ((values[:299], "has 299 rows; expected one for each of the 300 vertices"), (values.astype("f8"), "expected float32, float16"),
+                            (values[:, :0], "expected"), (np.where(values > 2, np.nan, values), "the value does not fit")):
+            np.save(rows, array)
+            assert text in told("--rows", rows), (text, told("--rows", rows))
+        assert sums(d) == before
+
+
+@test
 def features_refused_or_stopped():
     with Place() as p:
         d = p.data

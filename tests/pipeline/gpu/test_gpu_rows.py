@@ -46,6 +46,14 @@ def same(report, want, name):
 
 
 @test
+def a_gpu_tier_beside_the_cache_is_refused():
+    """On a GPU the sampler has one cache."""
+    with Place() as p:
+        done = train(p, hyperion(planner={"params": {"gpu_cache": "4KiB"}}), code=1)
+        assert "has 64 rows in a GPU tier" in done.err and "set the planner's gpu_cache to 0" in done.err, done
+
+
+@test
 def only_what_is_missing_is_brought():
     with Place() as p:
         want = train(p, hyperion(device="cpu:0")).report
@@ -128,11 +136,11 @@ def elsewhere_the_link_is_left_out():
         pl["stages"]["trainer"], pl["links"][2]["to"] = stage("discard"), "trainer.in"  # which has no such port
         assert "not used: links[3]" in command("graph", p.write(pl)).stdout and train(p, pl).report["status"] == "ok"
         said = command("graph", p.write(hyperion())).stdout
-        assert "not used" not in said and "cached (route 1, 4 slots, in cuda:0, by events)" in said, said
+        assert "not used: links[3]" not in said and "cached (route 1, 4 slots, in cuda:0, by events)" in said, said
         pl = hyperion(cached=CACHED, trainer={"place": {"device": "cuda:1"}})  # the same words, and in the host's memory
         assert "cached (route 1, 4 slots, pinned, by events)" in command("graph", p.write(pl)).stdout
         same(train(p, pl).report, want, "pinned")
-        for pl, words in ((hyperion(cached={**CACHED, "when": "gpu"}), ('links[3].when: expected "gpu_memory" or "never", found "gpu"',)),
+        for pl, words in ((hyperion(cached={**CACHED, "when": "gpu"}), ('links[3].when: expected "gpu_memory", "never", or "PARAM=VALUE" with a parameter of stage',)),
                           (hyperion(cached={**CACHED, "when": 1}), ("links[3].when: expected a string",)),
                           (hyperion(cached=CACHED, device="cpu:0"),
                            ("links[3].from: sampler.cached cannot use cpu memory: it accepts cuda",

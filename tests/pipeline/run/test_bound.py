@@ -36,7 +36,7 @@ def slow_stage_in_the_middle():
 def slow_consumer_that_hardly_ever_waits():
     """Two batches: the source never waits for a credit, so all of its own short life is work."""
     with Place() as p:
-        r = bound(p, chain(batches=2, sink=stage("sink", delay_us=30 * SLOW_US)), "sink (cpu)")
+        r = bound(p, chain(batches=2, sink=stage("sink", delay_us=100 * SLOW_US)), "sink (cpu)")
         assert r.report["stages"]["sink"]["share"] > 0.5, r.report["stages"]
 
 

@@ -132,10 +132,33 @@ def slots_that_come_home_changed():
     with Place() as p:
         pl = pipeline({"owner": stage("owner", batches=BATCHES), "raiser": stage("raiser")},
                       links("owner.out", "raiser.in", slots=4))
-        assert p.run(pl).report["owner"]["returns"] >= BATCHES - 4
+        assert p.run(pl).report["owner"]["returns"] == BATCHES  # in order: the stage checks it
         pl["stages"]["raiser"]["place"] = {"device": "cpu:1"}  # changed on another device
         r = p.run(pl).report
-        assert r["owner"]["returns"] >= BATCHES - 4 and r["copies"]["bytes"] > BATCHES * 4096
+        assert r["owner"]["returns"] == BATCHES and r["copies"]["bytes"] > BATCHES * 4096
+
+
+@test
+def slots_of_a_program_come_home_changed():
+    with Place() as p:
+        for batches in (3, 50):
+            pl = pipeline({"lender": stage("lender", batches=batches), "raiser": stage("raiser")},
+                          links("lender.out", "raiser.in", slots=4))
+            for device in ("cpu:0", "cpu:1"):
+                pl["stages"]["raiser"]["place"] = {"device": device}
+                r = p.run(pl, foreign=True)  # the program checks each slot
+                assert r.report["stages"]["lender"]["items"] == batches, r
+
+
+@test
+def fewer_batches_than_slots_come_home():
+    with Place() as p:
+        for batches in (1, 3):
+            pl = pipeline({"owner": stage("owner", batches=batches), "raiser": stage("raiser")},
+                          links("owner.out", "raiser.in", slots=4))
+            assert p.run(pl).report["owner"]["returns"] == batches
+            pl["stages"]["raiser"]["place"] = {"device": "cpu:1"}
+            assert p.run(pl).report["owner"]["returns"] == batches
 
 
 @test

@@ -111,7 +111,7 @@ def interrupted_while_starting():
         pl = chain(batches=1, sink={"delay_us": 60_000_000})
         run = p.start(pl)
         wait_for(lambda: "sink" in processes(run) or GROUPED)
-        time.sleep(3 if SAN else 0.3)
+        time.sleep(4 if SAN else 1.5)  # until the sink has its batch
         run.process.send_signal(signal.SIGINT)
         time.sleep(0.3)
         assert run.process.poll() is None, "it should wait for the stage"

@@ -5,6 +5,7 @@ import struct
 
 import numpy as np
 from harness import *
+from inferring import infer, outputs
 from small_disk import SmallDisk
 
 HYPERION = os.path.join(ROOT, "pipelines", "hyperion.json")
@@ -15,25 +16,6 @@ DEEP = ["--set", "params.fanout=[4,4,4]", "--set", "stages.trainer.params.layers
 def train(p, *args, **more):
     return p.run(HYPERION, "--set", "params.batch=128", "--set", "stages.planner.params.cpu_cache=128KiB", "--quiet",
                  "--epochs", 3, *args, **more)
-
-
-def infer(p, run, *args, code=0, out="out.npy"):
-    """The report of it, and the command's result."""
-    report = p.path("infer.json")
-    r = command("infer", run, "--out", p.path(out), "--report", report, "--quiet", "--force", *args, code=code)
-    if code:
-        return None, r
-    with open(report) as f:
-        return json.load(f), r
-
-
-def outputs(p, out="out"):
-    arrays = {}
-    for name in ("", ".classes", ".logits"):
-        path = p.path(out + name + ".npy")
-        if os.path.exists(path):
-            arrays[name] = np.load(path)
-    return arrays
 
 
 def share(p, data, classes, split):
@@ -55,15 +37,48 @@ def tensors(path):
 EPSILON = 1e-5  # of both normalisations; stages/lib/gnn/README.md says so, and what a checkpoint's tensors are
 
 
-def by_numpy(data, checkpoint, layers, residual=True):
+def sage(x, indptr, indices, w):
+    mean = np.stack([x[indices[a:b]].mean(0) if b > a else np.zeros(x.shape[1]) for a, b in zip(indptr, indptr[1:])])
+    return x @ w("weight_self") + mean @ w("weight_neigh")
+
+
+def gcn(x, indptr, indices, w):
+    root = 1 / np.sqrt(np.diff(indptr) + 1)[:, None]
+    x = x * root
+    return root * (x + np.stack([x[indices[a:b]].sum(0) for a, b in zip(indptr, indptr[1:])])) @ w("weight")
+
+
+def gat(heads):
+    def mix(x, indptr, indices, w):
+        left, right = (w("attention_" + side).reshape(heads, -1) for side in ("left", "right"))
+        z = (x @ w("weight")).reshape(len(x), heads, -1)
+        l, r = (z * left).sum(2), (z * right).sum(2)
+        y = np.empty_like(z)
+        for v, (a, b) in enumerate(zip(indptr, indptr[1:])):
+            u = np.append(indices[a:b], v)
+            e = l[v] + r[u]
+            e = np.exp(np.where(e > 0, e, 0.2 * e))
+            y[v] = ((e / e.sum(0))[:, :, None] * z[u]).sum(0)
+        return y
+    return mix
+
+
+MIX = {"graphsage": sage, "gcn": gcn, "gat": gat(3)}
+ACTIVATE = {"gat": lambda y: np.where(y > 0, y, np.expm1(np.minimum(y, 0)))}
+GAT = ["--set", "stages.trainer.params.heads=3", "--set", "stages.trainer.params.hidden=8"]
+
+
+def by_numpy(data, checkpoint, layers, residual=True, model="graphsage"):
     """The same model, in float64: the hidden layers' outputs and the logits."""
     w, dim = tensors(checkpoint), json.load(open(os.path.join(data, "dataset.json")))["feature_dim"]
     x = np.load(os.path.join(data, "features.npy"))[:, :dim].astype(np.float64)
     indptr, indices = (np.load(os.path.join(data, k + ".npy")) for k in ("indptr", "indices"))
     out, running = [], 0
     for l in range(layers):
-        mean = np.stack([x[indices[a:b]].mean(0) if b > a else np.zeros(x.shape[1]) for a, b in zip(indptr, indptr[1:])])
-        y = x @ w[f"layer{l}.weight_self"] + mean @ w[f"layer{l}.weight_neigh"] + w.get(f"layer{l}.bias", 0)
+        y = MIX[model](x, indptr, indices, lambda name: w[f"layer{l}.{name}"].astype(np.float64))
+        if model == "gat":  # heads: side by side, in the last layer averaged
+            y = y.mean(1) if l + 1 == layers else y.reshape(len(y), -1)
+        y = y + w.get(f"layer{l}.bias", 0)
         if f"layer{l}.gain" in w:
             if "running" in w:  # batch norm: of each normalised layer its means, then its variances
                 n = y.shape[1]
@@ -73,7 +88,7 @@ def by_numpy(data, checkpoint, layers, residual=True):
                 center, variance = y.mean(1, keepdims=True), y.var(1, keepdims=True)
             y = (y - center) / np.sqrt(variance + EPSILON) * w[f"layer{l}.gain"] + w[f"layer{l}.shift"]
         if l + 1 < layers:
-            y = np.maximum(y + x if residual and 0 < l else y, 0)
+            y = ACTIVATE.get(model, lambda y: np.maximum(y, 0))(y + x if residual and 0 < l else y)
         out.append(x := y)
     assert running == len(w.get("running", []))
     return out
@@ -94,14 +109,14 @@ def checkpoints_of_normalised_models_are_as_documented():
 @test
 def the_run_s_own_accuracy_and_numpy_s_rows():
     with Place() as p:
-        for layers, args in ((2, []), (3, DEEP)):
-            run = train(p, *args)
+        for model, layers, args in (("graphsage", 2, []), ("gcn", 2, []), ("gcn", 3, DEEP), ("gat", 2, GAT), ("gat", 3, DEEP + GAT), ("graphsage", 3, DEEP)):
+            run = train(p, *args, "--set", f"stages.trainer.params.model={model}")
             report, r = infer(p, run.run_dir, "--logits")
             got = outputs(p)
             assert report["test_accuracy"] == run.report["test_accuracy"] == share(p, p.data, got[".classes"], "test"), report
             best = run.report["epochs"][run.report["best_epoch"]]
             assert report["val_accuracy"] == best["val_accuracy"] == share(p, p.data, got[".classes"], "val"), report
-            want = by_numpy(p.data, report["checkpoint"], layers)
+            want = by_numpy(p.data, report["checkpoint"], layers, model=model)
             assert np.allclose(got[""], want[-2], rtol=1e-4, atol=1e-4) and np.allclose(got[".logits"], want[-1], rtol=1e-4, atol=1e-4)
             assert np.array_equal(got[".classes"], got[".logits"].argmax(1)) and got[".classes"].dtype == np.int32
             last, _ = infer(p, run.run_dir, "--checkpoint", "last")
@@ -111,18 +126,22 @@ def the_run_s_own_accuracy_and_numpy_s_rows():
         assert first["layer"] == 1 and np.allclose(outputs(p)[""], want[0], rtol=1e-4, atol=1e-4)
 
 
+LITTLE = {"graphsage": ((1, "200K"), (2, "700K"), (4, "1M")), "gat": ((1, "1M"), (2, "1500K"), (4, "2500K"))}  # GAT has 8 heads
+LITTLE["gcn"] = LITTLE["graphsage"]
+
+
 @test
 def the_same_bits_in_any_memory():
     with Place() as p:
-        for norm in ("none", "batch"):
+        for model, norm in (("gcn", "none"), ("gat", "none"), ("graphsage", "none"), ("graphsage", "batch")):
             run = train(p, *DEEP, "--set", f"stages.trainer.params.norm={norm}", "--set", "stages.trainer.params.eval_memory=64KiB",
-                        "--set", "stages.sampler.params.overflow=error")
+                        "--set", "stages.sampler.params.overflow=error", "--set", f"stages.trainer.params.model={model}")
             want, spilled = None, []
-            for threads, memory in ((1, "1G"), (3, "1G"), (1, "200K"), (2, "700K"), (4, "1M")):
+            for threads, memory in ((1, "1G"), (3, "1G"), *LITTLE[model]):
                 report, _ = infer(p, run.run_dir, "--logits", "--threads", threads, "--memory", memory)
                 got = {name: a.tobytes() for name, a in outputs(p).items()}
                 want = want or got
-                assert got == want, (norm, threads, memory)
+                assert got == want, (model, norm, threads, memory)
                 assert report["test_accuracy"] == run.report["test_accuracy"], "training's evaluation had 64 KiB"
                 spilled.append(report["spilled"])
             assert spilled == [False, False, True, True, True], spilled

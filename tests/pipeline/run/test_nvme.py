@@ -8,7 +8,7 @@ def settings(**params):
 
 
 def train(p, *args, code=0):
-    argv = ["--set", "params.batch=128", "--set", "stages.planner.params.cpu_cache=128KiB", "--quiet", "--epochs", 2]
+    argv = ["--set", "params.batch=128", "--set", "stages.planner.params.cpu_cache=128KiB", "--quiet", "--epochs", 1]
     return p.run(HYPERION, *argv, *args, code=code)
 
 
@@ -19,14 +19,14 @@ def same(report):
 @test
 def the_same_from_emulated_drives_as_from_files():
     with Place() as p:
-        want = same(train(p, *settings(backend="file")).report)
+        want = same(train(p, *settings(backend="file"), "--epochs", 2).report)
         cases = [dict(), dict(stack="sync", lanes=16, ssds=2), dict(stack="batch", ssds=3),
                  dict(ssds=4, lanes=2, preset="optane", dilate=10),
                  dict(ssds=2, timeout_ms=50, retries=50,
                       emulated=json.dumps({"faults": {"error_rate": 0.02, "lost_rate": 0.002, "delay_rate": 0.01,
                                                       "delay_us": 100000, "reorder_us": 200}}))]
         for case in cases:
-            r = train(p, *settings(backend="emulated", **case)).report
+            r = train(p, *settings(backend="emulated", **case), "--epochs", 2).report
             assert same(r) == want, case
             assert r["io"]["backend"] == "emulated" and r["io"]["rows"] > 0, r["io"]
             assert ("faults" in case.get("emulated", "")) == (r["io"]["retries"] > 0), (case, r["io"])
@@ -39,6 +39,37 @@ def rows_land_in_their_slots_without_a_copy():
         command("gen", "community", path, "--vertices", "2000", "--seed", "3", "--features", "128")
         r = train(p, *settings(backend="emulated", ssds=2), "--dataset", path).report
         assert r["io"]["copied_bytes"] == 0 and r["io"]["direct"] == "yes", r["io"]
+
+
+@test
+def a_doorbell_brings_many_commands():
+    """One doorbell a queue and wave; a wave takes all tables that wait, or, if they do not fit, half of what may be in
+    flight."""
+    with Place() as p:
+        path = p.path("wide")
+        command("gen", "community", path, "--vertices", "4000", "--seed", "3", "--features", "128")
+        for depth, ssds in (("auto", 12), (64, 4)):
+            for more in (dict(lanes=2), dict(stack="batch")):
+                r = train(p, *settings(backend="emulated", ssds=ssds, preset="p5510", dilate=10, depth=depth, **more), "--dataset",
+                          path).report
+                io, parts = r["io"], r["stages"]["sampler"]["frames"]
+                assert io["queues"] == 2 * ssds and io["cpu_commands"] == io["requests"] and io["handed_to_cpu"] == 0, io
+                assert io["sq_doorbells"] <= io["queues"] * io["waves"], io
+                half = 512 if depth == "auto" else depth // 2  # of a queue's 1024 entries, or of the depth
+                assert 0 < io["waves"] <= parts + io["cpu_commands"] / half, (depth, ssds, more, parts, io)
+
+
+@test
+def the_depth_comes_from_the_drives():
+    with Place() as p:
+        for case, depth, needed in ((dict(preset="p5510", ssds=12, dilate=100), 1476, 738), (dict(preset="optane"), 128, 17),
+                                    (dict(preset="980pro", ssds=3, dilate=50), 1362, 681), (dict(), 128, 0),
+                                    (dict(preset="980pro", depth=16), 16, 227),
+                                    (dict(emulated=json.dumps({"iops": 1e6, "latency_us": 200})), 400, 200)):
+            io = train(p, *settings(backend="emulated", **case)).report["io"]
+            assert io["depth"] == depth and io["depth_needed"] == needed and io["depth_from"], (case, io)
+        io = train(p, *settings(backend="file")).report["io"]
+        assert (io["depth"], io["depth_needed"], io["depth_from"]) == (128, 0, "the default for files"), io
 
 
 @test
@@ -86,6 +117,26 @@ def a_killed_disk_stage_takes_its_drives_along():
         r = run.wait(20)
         assert r.code == 1 and "disk" in r.err and "signal 9" in r.err, r
         no_leftovers()
+
+
+@test
+def the_bus_limits_all_drives_together():
+    """Hyperion, Figure 12a: drives of 3.07 GB/s each fill a bus of 24 GB/s with 8; more of them add nothing."""
+    if GROUPED:
+        raise Skip("ThreadSanitizer makes the emulated drives slower than the bus")
+    def rate(ssds, *args):
+        r = json.loads(command("bench", "io", "--json", "--preset", "p5510", "--dilate", 500, "--depth", 2000, "--queues", 2,
+                               "--seconds", 0.25, "--ssds", ssds, *args).stdout)
+        assert r["p_s"] >= 1, r
+        return r["bytes_per_s"] * 500
+    def close(ssds, want, *args):
+        for last in (False, False, True):  # other processes can only make it slower
+            seen = rate(ssds, *args)
+            assert seen < 1.05 * want and (not last or seen > 0.85 * want), (ssds, args, seen, want)
+            if seen > 0.85 * want:
+                return
+    close(12, 24e9, "--bus", 24e9)
+    close(12, 12 * 750e3 * 4096)
 
 
 @test

@@ -181,7 +181,7 @@ def a_build_in_another_pid_namespace_goes_on():
     if not can(*NEW_NAMESPACE):
         raise Skip("no private PID namespace")
     with Place() as p:
-        argv = [PENSTOCK, "gen", "rmat", p.path("big"), "--vertices", "300000", "--edges", "5000000", "--quiet"]
+        argv = [PENSTOCK, "gen", "rmat", p.path("big"), "--vertices", "100000", "--edges", "1500000", "--quiet"]
         for prefix in ([], NEW_NAMESPACE):
             build = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
             wait_for(lambda: glob.glob(p.path("big.penstock-partial-*/*")))

@@ -219,6 +219,18 @@ def an_algorithm_is_planned_as_itself():
 
 
 @test
+def an_algorithm_without_a_formula_for_hotness_is_counted():
+    with Place() as p:
+        mine = build_outside(p)
+        r = train(p, *settings(f"params.algorithm={mine}"))
+        assert r.report["planner"]["hotness"] == "presample", r.report["planner"]
+        with open(os.path.join(r.run_dir, "logs", "planner.log")) as f:
+            assert "the sampling algorithm favour has no formula for hotness: it is counted" in f.read()
+        r = train(p, *settings(f"params.algorithm={mine}", "stages.planner.params.hotness=analytic"), code=1)
+        assert "the sampling algorithm favour has no formula" in r.err and 'set hotness to "presample"' in r.err, r.err
+
+
+@test
 def wrong_algorithms_are_refused():
     with Place() as p:
         for args, words in ((["params.algorithm=unifrom"], ['algorithm: unknown algorithm "unifrom"; expected', "uniform", "./mine.so"]),

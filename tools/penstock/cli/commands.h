@@ -22,6 +22,14 @@ int cmd_stages(int argc, char **argv);
 int cmd_disks(int argc, char **argv);
 int cmd_store(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_tpc(int argc, char **argv);
+int cmd_experiment(int argc, char **argv);
+int cmd_plan(int argc, char **argv);
+int cmd_order(int argc, char **argv);
+int cmd_partition(int argc, char **argv);
+int cmd_export_run(int argc, char **argv); /* export, if its first argument is a run */
+int cmd_neighbours(int argc, char **argv);
+int cmd_predict(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_stop(int argc, char **argv);
 int cmd_gc(int argc, char **argv);

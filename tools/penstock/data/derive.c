@@ -29,9 +29,13 @@ static const char convert_help[] =
 static const char features_help[] =
     "usage: penstock features DIR [OUT] --dim N [--dtype float32|float16|bfloat16] [--seed N]\n"
     "                         [--stride-bytes N] [--force]\n"
+    "       penstock features DIR [OUT] --rows FILE.npy [--dtype ...] [--stride-bytes N] [--force]\n"
     "Gives every vertex N random features, uniform in [-1, 1). They depend on the seed alone. Papers do this "
     "for\n"
-    "graphs that have no features. The features replace those of DIR or, with OUT, go to a new dataset that\n"
+    "graphs that have no features. With --rows, the features are the rows of an array, for example the "
+    "vertices.npy\n"
+    "that `penstock export RUN` writes. The features replace those of DIR or, with OUT, go to a new dataset "
+    "that\n"
     "shares the other arrays with DIR by links. This takes a few MiB of memory for any N.\n";
 static const char export_help[] =
     "usage: penstock export DIR OUT [--format npy|csv] [--rows FILE.npy]\n"
@@ -174,15 +178,14 @@ static void say_features(const struct pst_build *b)
                      m->feature_dim, pst_dtype_name(m->array[PST_ARRAY_FEATURES].dtype), m->stride_bytes);
 }
 
-static pst_rc features(const struct args *a, const char *from, const char *to)
+static pst_rc make_features(const struct args *a, const char *from, const char *to,
+                            const struct pst_array *rows)
 {
     struct pst_dataset ds;
     struct pst_build b;
     struct pst_progress progress;
     const struct pst_derive_features_spec spec = {
-        .dim = a->dim, .dtype = a->dtype, .seed = (uint64_t)a->seed, .stride_bytes = a->stride};
-    if (a->dim == 0)
-        return pst_fail(PST_E_ARG, "give --dim N, the number of features of a vertex");
+        .rows = rows, .dim = a->dim, .dtype = a->dtype, .seed = (uint64_t)a->seed, .stride_bytes = a->stride};
     pst_progress_init(&progress, a->quiet);
     pst_rc rc = pst_dataset_open(&ds, from);
     if (rc != PST_OK)
@@ -190,13 +193,31 @@ static pst_rc features(const struct args *a, const char *from, const char *to)
     if (ds.vertex_types > 0) {
         pst_dataset_close(&ds);
         return pst_fail(PST_E_ARG,
-                        "%s has several vertex types: random features are made for graphs with one type only",
-                        from);
+                        "%s has several vertex types: features are made for graphs with one type only", from);
     }
     rc = pst_build_begin(&b, to != NULL ? to : from, to == NULL || a->force);
     if (rc == PST_OK)
         rc = pst_derive_features(&ds, &b, &spec, &progress);
     return finish(rc, &b, &ds, say_features);
+}
+
+static pst_rc features(const struct args *a, const char *from, const char *to)
+{
+    struct pst_array rows;
+    if ((a->dim == 0) == (a->rows == NULL))
+        return pst_fail(
+            PST_E_ARG,
+            "give --dim N, the number of random features of a vertex, or --rows FILE.npy, an array with a "
+            "row for each vertex; not both");
+    if (a->rows == NULL)
+        return make_features(a, from, to, NULL);
+    pst_rc rc = pst_array_open(&rows, a->rows);
+    if (rc != PST_OK)
+        return rc;
+    rc = pst_array_map(&rows);
+    rc = rc == PST_OK ? make_features(a, from, to, &rows) : rc;
+    pst_array_close(&rows);
+    return rc;
 }
 
 static pst_rc convert(const struct args *a, const char *from, const char *to)
@@ -277,7 +298,7 @@ int cmd_split(int argc, char **argv)
 
 int cmd_features(int argc, char **argv)
 {
-    return derive(argc, argv, "nsdbfqh", 1, features_help, features);
+    return derive(argc, argv, "nsdbrfqh", 1, features_help, features);
 }
 
 int cmd_convert(int argc, char **argv)

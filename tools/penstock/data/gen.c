@@ -117,7 +117,8 @@ static pst_rc parse(int argc, char **argv, const struct kind *k, struct common *
     if (rc != PST_OK || c->help)
         return rc;
     if (optind + 1 != argc)
-        return pst_fail(PST_E_ARG, "expected one directory, found %d; --help lists the options",
+        return pst_fail(PST_E_ARG,
+                        "expected one directory as argument, found %d arguments; --help lists the options",
                         argc - optind);
     c->dir = argv[optind];
     c->stripes = c->stripes == 0 ? c->dirs : c->stripes;

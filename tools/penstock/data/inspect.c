@@ -290,8 +290,9 @@ int cmd_inspect(int argc, char **argv)
         }
     }
     if (argc - optind != 1)
-        return command_result("inspect",
-                              pst_fail(PST_E_ARG, "expected one directory, found %d", argc - optind));
+        return command_result(
+            "inspect",
+            pst_fail(PST_E_ARG, "expected one directory as argument, found %d arguments", argc - optind));
     struct inspection in;
     struct pst_progress progress;
     pst_progress_init(&progress, quiet);

@@ -58,9 +58,11 @@ int cmd_rm(int argc, char **argv)
         }
         s.dry = true;
     }
-    return command_result("rm", optind + 1 == argc
-                                    ? remove_dataset(argv[optind], &s)
-                                    : pst_fail(PST_E_ARG,
-                                               "expected one directory, found %d; --help lists the options",
-                                               argc - optind));
+    return command_result(
+        "rm",
+        optind + 1 == argc
+            ? remove_dataset(argv[optind], &s)
+            : pst_fail(PST_E_ARG,
+                       "expected one directory as argument, found %d arguments; --help lists the options",
+                       argc - optind));
 }

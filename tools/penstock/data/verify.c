@@ -64,8 +64,9 @@ int cmd_verify(int argc, char **argv)
         quiet = true;
     }
     if (argc - optind != 1)
-        return command_result("verify",
-                              pst_fail(PST_E_ARG, "expected one directory, found %d", argc - optind));
+        return command_result(
+            "verify",
+            pst_fail(PST_E_ARG, "expected one directory as argument, found %d arguments", argc - optind));
     struct pst_progress progress;
     struct pst_verify_report report;
     pst_progress_init(&progress, quiet);

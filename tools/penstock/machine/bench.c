@@ -26,6 +26,8 @@ static const char help[] =
     "  --write           emulated: write, and read back\n"
     "  --preset NAME     emulated: none (default), optane, 980pro or p5510\n"
     "  --dilate F        emulated: the model's time runs F times slower (1)\n"
+    "  --bus N           emulated: bytes a second of a bus that all SSDs share, also slower by --dilate (no "
+    "limit)\n"
     "  --workers N       emulated: threads of the controllers (1)\n"
     "  --emulated JSON   emulated: more of its configuration\n"
     "  --drives LIST     nvme: PCI addresses, separated by commas; they are only read\n"
@@ -49,6 +51,7 @@ enum {
     O_PRESET,
     O_DILATE,
     O_WORKERS,
+    O_BUS,
     O_EMULATED,
     O_DRIVES,
     O_FILE,
@@ -97,6 +100,7 @@ static pst_rc take_option(int opt, struct pst_bench_io *o, bool *json)
     case O_SPAN: return size("--span", 1ull << 54, &o->span);
     case O_PRESET: o->preset = optarg; return PST_OK;
     case O_DILATE: return real("--dilate", 1, 1e6, &o->dilate);
+    case O_BUS: return real("--bus", 1, 1e15, &o->bus_bytes_per_s);
     case O_WORKERS: return count("--workers", 16, &o->workers);
     case O_EMULATED: o->emulated = optarg; return PST_OK;
     case O_DRIVES: o->drives = optarg; return PST_OK;
@@ -143,6 +147,9 @@ static void print_text(const struct pst_bench_io *o, const struct pst_bench_io_r
         printf("  %" PRIu64 " commands, %" PRIu64 " SQ and %" PRIu64 " CQ doorbells, %" PRIu64
                " retries, %" PRIu64 " resets\n",
                r->commands, r->sq_doorbells, r->cq_doorbells, r->retries, r->resets);
+    if (r->lanes_needed > 0)
+        printf("  P_s: %u thread%s that need %.0f ns a request keep the undilated drives busy\n",
+               r->lanes_needed, r->lanes_needed > 1 ? "s" : "", r->driver_ns);
 }
 
 static void print_json(const struct pst_bench_io *o, const struct pst_bench_io_result *r)
@@ -153,23 +160,27 @@ static void print_json(const struct pst_bench_io *o, const struct pst_bench_io_r
            "\"latency_us\": {\"mean\": %.3f, \"p50\": %.3f, \"p99\": %.3f, \"p999\": %.3f, \"max\": %.3f}, "
            "\"cycles\": %.1f, \"cpu_ns\": %.1f, \"driver_ns\": %.1f, \"commands\": %" PRIu64
            ", \"sq_doorbells\": %" PRIu64 ", \"cq_doorbells\": %" PRIu64 ", \"retries\": %" PRIu64
-           ", \"resets\": %" PRIu64 "}\n",
+           ", \"resets\": %" PRIu64 ", \"p_s\": %u}\n",
            o->backend->name, o->stack, o->bytes, o->depth, o->ssds, o->threads, o->lanes, r->requests,
            r->checked, r->seconds, r->iops, r->iops * (double)o->bytes, r->latency_us[0], r->latency_us[1],
            r->latency_us[2], r->latency_us[3], r->latency_us[4], r->cycles, r->cpu_ns, r->driver_ns,
-           r->commands, r->sq_doorbells, r->cq_doorbells, r->retries, r->resets);
+           r->commands, r->sq_doorbells, r->cq_doorbells, r->retries, r->resets, r->lanes_needed);
 }
 
 int cmd_bench(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"backend", 1, NULL, O_BACKEND},   {"stack", 1, NULL, O_STACK},     {"bytes", 1, NULL, O_BYTES},
-        {"depth", 1, NULL, O_DEPTH},       {"burst", 0, NULL, O_BURST},     {"ssds", 1, NULL, O_SSDS},
-        {"queues", 1, NULL, O_QUEUES},     {"lanes", 1, NULL, O_LANES},     {"threads", 1, NULL, O_THREADS},
-        {"write", 0, NULL, O_WRITE},       {"seconds", 1, NULL, O_SECONDS}, {"span", 1, NULL, O_SPAN},
-        {"preset", 1, NULL, O_PRESET},     {"dilate", 1, NULL, O_DILATE},   {"workers", 1, NULL, O_WORKERS},
-        {"emulated", 1, NULL, O_EMULATED}, {"drives", 1, NULL, O_DRIVES},   {"file", 1, NULL, O_FILE},
-        {"json", 0, NULL, O_JSON},         {"help", 0, NULL, O_HELP},       {NULL, 0, NULL, 0}};
+        {"backend", 1, NULL, O_BACKEND}, {"stack", 1, NULL, O_STACK},
+        {"bytes", 1, NULL, O_BYTES},     {"depth", 1, NULL, O_DEPTH},
+        {"burst", 0, NULL, O_BURST},     {"ssds", 1, NULL, O_SSDS},
+        {"queues", 1, NULL, O_QUEUES},   {"lanes", 1, NULL, O_LANES},
+        {"threads", 1, NULL, O_THREADS}, {"write", 0, NULL, O_WRITE},
+        {"seconds", 1, NULL, O_SECONDS}, {"span", 1, NULL, O_SPAN},
+        {"preset", 1, NULL, O_PRESET},   {"dilate", 1, NULL, O_DILATE},
+        {"workers", 1, NULL, O_WORKERS}, {"emulated", 1, NULL, O_EMULATED},
+        {"drives", 1, NULL, O_DRIVES},   {"file", 1, NULL, O_FILE},
+        {"bus", 1, NULL, O_BUS},         {"json", 0, NULL, O_JSON},
+        {"help", 0, NULL, O_HELP},       {NULL, 0, NULL, 0}};
     struct pst_bench_io o = {.backend = &pst_io_emulated_ops,
                              .stack = "async",
                              .preset = "none",

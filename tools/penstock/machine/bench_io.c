@@ -15,6 +15,7 @@
 
 #include "common/error.h"
 #include "common/nvme/emulated/emulated.h"
+#include "common/nvme/stack/stack.h"
 #include "common/util/clock.h"
 #include "tools/penstock/machine/bench_impl.h"
 
@@ -351,6 +352,23 @@ static void run_team(struct team *t)
 
 /* ---- all of it ------------------------------------------------------------------------------------ */
 
+/* Equation 2 for undilated drives and bus, whose threads need driver_ns for an entry. */
+static uint32_t lanes_needed(const struct pst_bench_io *o, double driver_ns)
+{
+    char preset[128];
+    struct pst_nvme_emulated_speed speed;
+    (void)snprintf(preset, sizeof preset, "{\"preset\": \"%.64s\"}", o->preset);
+    if (o->backend != &pst_io_emulated_ops || pst_nvme_emulated_speed_of(&speed, preset) != PST_OK ||
+        speed.iops <= 0)
+        return 0;
+    const double by_bytes = speed.bytes_per_s / (double)o->bytes;
+    const struct pst_nvme_supply supply = {.ssds = o->ssds,
+                                           .iops = by_bytes < speed.iops ? by_bytes : speed.iops,
+                                           .bytes = (double)o->bytes,
+                                           .bus_bytes_per_s = o->bus_bytes_per_s};
+    return pst_nvme_lanes_needed(&supply, driver_ns * 1e-9);
+}
+
 /* Adds the figures of all threads to those of the first. */
 static void sum_up(struct team *t, double ns_per_cycle, struct pst_bench_io_result *result)
 {
@@ -381,6 +399,7 @@ static void sum_up(struct team *t, double ns_per_cycle, struct pst_bench_io_resu
     if (sum->m->sleeps)
         result->driver_ns = result->cpu_ns;
     result->cycles = result->driver_ns / ns_per_cycle;
+    result->lanes_needed = lanes_needed(sum->o, result->driver_ns);
 }
 
 pst_rc pst_bench_io(const struct pst_bench_io *o, struct pst_bench_io_result *result)

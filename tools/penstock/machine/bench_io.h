@@ -17,9 +17,10 @@ struct pst_bench_io {
     const char *drives;    /* nvme: PCI addresses; they are only read */
     const char *stack, *preset, *emulated; /* stack: the name of the way */
     double dilate, seconds;
-    uint64_t bytes;   /* of a request */
-    uint64_t span;    /* bytes of each SSD, or of the file, in which requests lie */
-    uint32_t threads; /* that submit */
+    double bus_bytes_per_s; /* emulated: of all SSDs together; 0: no limit */
+    uint64_t bytes;         /* of a request */
+    uint64_t span;          /* bytes of each SSD, or of the file, in which requests lie */
+    uint32_t threads;       /* that submit */
     uint32_t depth, ssds, lanes, queues, workers; /* depth, lanes and queues are those of each thread */
     bool write, burst; /* burst: rounds of `depth` requests at once, instead of `depth` always in flight */
 };
@@ -34,6 +35,7 @@ struct pst_bench_io_result {
     /* Time of a request in the driver, without polls that found nothing (nvme, emulated). Other backends
      * sleep while they wait; for them this is cpu_ns. */
     double cycles, driver_ns;
+    uint32_t lanes_needed; /* emulated, with a preset: Hyperion, equation 2, for driver_ns; 0: not known */
     uint64_t commands, sq_doorbells, cq_doorbells, retries, resets; /* of nvme and emulated */
 };
 

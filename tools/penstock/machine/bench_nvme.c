@@ -42,10 +42,10 @@ static pst_rc start_emulated(struct drives *d, const struct pst_bench_io *o)
         return pst_fail(PST_E_ARG, "--emulated is not a JSON object: %s", e.text);
     }
     const bool ram = o->write || o->span * o->ssds <= RAM_MAX;
-    json_t *whole =
-        json_pack("{si, si, si, ss, sf, s[{ss, sI, sb}]}", "ssds", (int)o->ssds, "workers", (int)o->workers,
-                  "queues", 128, "preset", o->preset, "dilate", o->dilate, "namespaces", "kind",
-                  ram ? "ram" : "function", "bytes", (json_int_t)o->span, "filled", (int)ram);
+    json_t *whole = json_pack("{si, si, si, ss, sf, sf, s[{ss, sI, sb}]}", "ssds", (int)o->ssds, "workers",
+                              (int)o->workers, "queues", 128, "preset", o->preset, "dilate", o->dilate,
+                              "bus_bytes_per_s", o->bus_bytes_per_s, "namespaces", "kind",
+                              ram ? "ram" : "function", "bytes", (json_int_t)o->span, "filled", (int)ram);
     char *text = whole != NULL && json_object_update(whole, more) == 0 ? json_dumps(whole, 0) : NULL;
     pst_rc rc = text != NULL ? pst_nvme_emulated_start(&d->emulated, text)
                              : pst_fail(PST_E_NOMEM, "out of memory: cannot write a configuration");

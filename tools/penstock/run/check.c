@@ -96,6 +96,8 @@ static void describe(const struct pst_stage_desc *desc)
                p->type == PST_PARAM_ENUM ? p->choices : pst_desc_type_name(p->type));
         if (p->min < p->max)
             printf(", %.15g to %.15g", p->min, p->max);
+        if (p->automatic)
+            printf(" or \"auto\"");
         printf(p->def ? ", default %s\n" : ", required%s\n", p->def ? p->def : "");
         printf("          %s\n", p->help);
     }

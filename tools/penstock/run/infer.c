@@ -23,9 +23,10 @@ static const char help[] =
     "all\n"
     "neighbours of a vertex, layer by layer. It writes\n"
     "  FILE.npy           float32 (vertices, hidden): the output of the last hidden layer, or of --layer\n"
-    "  FILE.classes.npy   int32 (vertices): the predicted class\n"
+    "  FILE.classes.npy   int32 (vertices): the predicted class; uint8 (vertices, classes) if the model was\n"
+    "                     trained on several labels a vertex: 1 for each predicted label\n"
     "  FILE.logits.npy    float32 (vertices, classes): the output of the last layer, with --logits\n"
-    "and prints the accuracy on each split.\n\n"
+    "and prints the accuracy on each split, or micro-F1 for several labels a vertex.\n\n"
     "  --checkpoint best|last  use the weights of the epoch with the best validation accuracy, or the last "
     "weights\n"
     "                     (default: best, to which the report's test_accuracy belongs)\n"
@@ -167,9 +168,12 @@ static pst_rc check_fit(const struct inference *in)
                         "%s is not the dataset that %s was trained on: its digest is %s, but the training "
                         "set's was %s; give --other-dataset to use it anyway",
                         ds->dir, in->checkpoint, ds->digest, in->trained_on);
-    if (ds->classes > 0 && ds->classes != in->config.classes)
+    const int64_t classes = !in->config.multilabel ? ds->classes
+                            : ds->multilabels.map  ? ds->multilabels.shape[1]
+                                                   : 0;
+    if (classes > 0 && classes != in->config.classes)
         return pst_fail(PST_E_ARG, "%s has %" PRId64 " classes, but the model of %s has %" PRId64, ds->dir,
-                        ds->classes, in->checkpoint, in->config.classes);
+                        classes, in->checkpoint, in->config.classes);
     return pst_dataset_check(ds);
 }
 
@@ -240,10 +244,13 @@ static pst_rc open_outputs(struct inference *in)
     const int64_t n = in->ds.vertices;
     char path[4200];
     const int stem = (int)strlen(a->out) - 4;
-    pst_rc rc = npy_file_open(&in->out[OUT_EMBEDDINGS], a->out, PST_F32, n, in->config.hidden, a->force);
+    pst_rc rc =
+        npy_file_open(&in->out[OUT_EMBEDDINGS], a->out, PST_F32, n, pst_gnn_columns(&in->config), a->force);
     (void)snprintf(path, sizeof path, "%.*s.classes.npy", stem, a->out);
     if (rc == PST_OK)
-        rc = npy_file_open(&in->out[OUT_CLASSES], path, PST_I32, n, 0, a->force);
+        rc = in->config.multilabel
+                 ? npy_file_open(&in->out[OUT_CLASSES], path, PST_U8, n, in->config.classes, a->force)
+                 : npy_file_open(&in->out[OUT_CLASSES], path, PST_I32, n, 0, a->force);
     (void)snprintf(path, sizeof path, "%.*s.logits.npy", stem, a->out);
     if (rc == PST_OK && a->logits)
         rc = npy_file_open(&in->out[OUT_LOGITS], path, PST_F32, n, in->config.classes, a->force);
@@ -268,7 +275,9 @@ static pst_rc take_rows(void *ctx, int layer, int64_t first, int64_t n, const ps
 /* All files are on disk before the first is renamed; FILE itself comes last. */
 static pst_rc keep_outputs(struct inference *in)
 {
-    pst_rc rc = npy_file_put(&in->out[OUT_CLASSES], 0, in->ds.vertices, in->eval.predicted, sizeof(int32_t));
+    const void *predicted = in->eval.labels != NULL ? (const void *)in->eval.labels : in->eval.predicted;
+    pst_rc rc = npy_file_put(&in->out[OUT_CLASSES], 0, in->ds.vertices, predicted,
+                             in->eval.predicted_bytes / (uint64_t)in->ds.vertices);
     for (int i = 0; i < OUTS && rc == PST_OK; i++)
         if (in->out[i].open)
             rc = npy_file_sync(&in->out[i]);
@@ -299,7 +308,8 @@ static void tell(const struct inference *in)
     (void)fprintf(out, "%s, layer %d of %d\n", in->checkpoint, in->layer + 1, in->config.layers);
     for (int s = 0; s < 3; s++)
         if (in->accuracy[s] >= 0)
-            (void)fprintf(out, "%s accuracy %.4f\n", splits[s], in->accuracy[s]);
+            (void)fprintf(out, "%s %s %.4f\n", splits[s], in->config.multilabel ? "micro-F1" : "accuracy",
+                          in->accuracy[s]);
     (void)fprintf(out, "in %.1f s, activations %s, peak memory %s\n", in->seconds,
                   in->eval.spilled ? "in files" : "in memory",
                   pst_bytes_text((double)pst_memory_peak(), text));
@@ -312,12 +322,15 @@ static json_t *share(double accuracy)
 
 static pst_rc write_report(const struct inference *in)
 {
-    json_t *report = json_pack(
-        "{ss ss sI si si so so so sb sI sI sf}", "checkpoint", in->checkpoint, "dataset", in->ds.dir,
-        "vertices", (json_int_t)in->ds.vertices, "layer", in->layer + 1, "threads", in->config.threads,
-        "train_accuracy", share(in->accuracy[PST_TRAIN]), "val_accuracy", share(in->accuracy[PST_VAL]),
-        "test_accuracy", share(in->accuracy[PST_TEST]), "spilled", in->eval.spilled, "memory_bytes",
-        (json_int_t)in->args->memory, "peak_bytes", (json_int_t)pst_memory_peak(), "seconds", in->seconds);
+    const bool f1 = in->config.multilabel;
+    json_t *report = json_pack("{ss ss sI si si so so so sb sI sI sf}", "checkpoint", in->checkpoint,
+                               "dataset", in->ds.dir, "vertices", (json_int_t)in->ds.vertices, "layer",
+                               in->layer + 1, "threads", in->config.threads,
+                               f1 ? "train_micro_f1" : "train_accuracy", share(in->accuracy[PST_TRAIN]),
+                               f1 ? "val_micro_f1" : "val_accuracy", share(in->accuracy[PST_VAL]),
+                               f1 ? "test_micro_f1" : "test_accuracy", share(in->accuracy[PST_TEST]),
+                               "spilled", in->eval.spilled, "memory_bytes", (json_int_t)in->args->memory,
+                               "peak_bytes", (json_int_t)pst_memory_peak(), "seconds", in->seconds);
     if (report == NULL)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a report");
     pst_rc rc = pst_report_put_json(report, in->args->report);

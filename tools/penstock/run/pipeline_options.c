@@ -1,6 +1,7 @@
 /* pipeline_options.c: see pipeline_options.h. */
 #include "tools/penstock/run/pipeline_options.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,17 @@ static bool set_group(struct pipeline_options *options, const char *value)
     return options->group_all;
 }
 
+/* Stages get an absolute path. */
+static bool init_from(struct pipeline_options *options, const char *run)
+{
+    char *path = realpath(run, NULL);
+    if (!path)
+        fprintf(stderr, "penstock: --init-from: %s: %s\n", run, strerror(errno));
+    const bool ok = path && add_set(options, "params.init_from", path, true);
+    free(path);
+    return ok;
+}
+
 bool pipeline_option(struct pipeline_options *options, int code, const char *value)
 {
     switch (code) {
@@ -48,6 +60,7 @@ bool pipeline_option(struct pipeline_options *options, int code, const char *val
     case 'E': return add_set(options, "epochs", value, false);
     case 'N': return add_set(options, "seed", value, false);
     case 'V': return add_set(options, "place.device", value, true);
+    case 'I': return init_from(options, value);
     case 'G': return set_group(options, value);
     default: return false;
     }

@@ -14,14 +14,18 @@
 #include "common/run/run.h"
 #include "common/store/dataset/rows.h"
 #include "tools/penstock/cli/commands.h"
+#include "tools/penstock/cli/options.h"
 #include "tools/penstock/run/pipeline_options.h"
 #include "tools/penstock/run/run_checks.h"
 #include "tools/penstock/run/run_dir.h"
+
+#define BATCHES_MAX INT64_C(1000000000000) /* of --batches: more than any training has */
 
 struct run_args {
     struct pipeline_options pipeline;
     char run_dir[PST_PATH_MAX];
     const char *report, *trace, *resume;
+    int64_t batches; /* 0: all */
     bool quiet, debug;
 };
 
@@ -32,6 +36,11 @@ static const char run_usage[] =
     "  --report FILE      write the report to FILE, too; - is standard output\n"
     "  --trace FILE       write a trace that Perfetto and Chrome can open\n"
     "  --resume DIR       resume from the last checkpoint in the run directory DIR\n"
+    "  --init-from RUN    begin with the embeddings of the last checkpoint of RUN, another run; vertices "
+    "that it\n"
+    "                     does not have begin as usual\n"
+    "  --batches N        end after N batches, for a trial; an epoch that is not complete has no evaluation\n"
+    "                     and no checkpoint\n"
     "  --debug            print how to attach a debugger to each process, and accept that processes are "
     "stopped\n"
     "  --quiet            show no progress line\n\n"
@@ -90,6 +99,11 @@ static bool set_run_dir(struct run_args *args, const char *dir)
     return false;
 }
 
+static bool read_batches(const char *text, int64_t *batches)
+{
+    return command_result("run", option_int("--batches", text, 1, BATCHES_MAX, batches)) == 0;
+}
+
 /* 0: go on; else the exit code plus one. */
 static int parse_run(int argc, char **argv, struct run_args *args)
 {
@@ -99,6 +113,8 @@ static int parse_run(int argc, char **argv, struct run_args *args)
         {"report", required_argument, NULL, 'R'},
         {"trace", required_argument, NULL, 't'},
         {"resume", required_argument, NULL, 'c'},
+        {"init-from", required_argument, NULL, 'I'},
+        {"batches", required_argument, NULL, 'B'},
         {"quiet", no_argument, NULL, 'q'},
         {"debug", no_argument, NULL, 'b'},
         {"help", no_argument, NULL, 'h'},
@@ -113,6 +129,7 @@ static int parse_run(int argc, char **argv, struct run_args *args)
         case 'R': args->report = optarg; break;
         case 't': args->trace = optarg; break;
         case 'c': args->resume = optarg; break;
+        case 'B': ok = read_batches(optarg, &args->batches); break;
         case 'q': args->quiet = true; break;
         case 'b': args->debug = true; break;
         case 'h': printf("%s", run_usage); return 1;
@@ -305,6 +322,7 @@ static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, s
     struct pst_dataset ds;
     char checkpoint[PST_PATH_MAX], id[PST_RUN_ID_MAX];
     struct pst_run_options opt = {.run_dir = args->run_dir,
+                                  .batches = (uint64_t)args->batches,
                                   .trace = args->trace != NULL,
                                   .debug = args->debug,
                                   .progress = !args->quiet && isatty(STDERR_FILENO)};

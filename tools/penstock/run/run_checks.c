@@ -60,7 +60,8 @@ static void check_word(struct check *c, const char *word)
         pst_json_error(&c->pl->doc, c->diag, path,
                        "%s needs features, but dataset %s has none (`penstock features` makes random ones)",
                        c->stage->caps.desc->name, ds->dir);
-    else if (strcmp(word, "labels") == 0 && (ds->classes < 2 || !ds->labels.path[0]))
+    else if (strcmp(word, "labels") == 0 && !ds->multilabels.path[0] &&
+             (ds->classes < 2 || !ds->labels.path[0]))
         pst_json_error(&c->pl->doc, c->diag, path,
                        "%s needs labels of at least 2 classes, but dataset %s has %" PRId64,
                        c->stage->caps.desc->name, ds->dir, ds->labels.path[0] ? ds->classes : 0);

@@ -13,8 +13,8 @@ def read_report(path):
 
 
 def read_plan(path):
-    """A plan as a dict, with "cache" (vertex ids, hottest first) and, where it is there, "hotness" (2, vertices) as
-    memory maps; path is plan.json or its directory."""
+    """A plan as a dict, with "cache" (vertex ids, hottest first) and, where it is there, "hotness" (hops + 1, vertices)
+    as memory maps; path is plan.json or its directory."""
     import numpy as np
     path = os.fspath(path)
     if os.path.isdir(path):

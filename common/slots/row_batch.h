@@ -1,0 +1,61 @@
+/* row_batch.h: a batch of edges to train embeddings on, together with the embeddings (rows) of its distinct
+ * vertices and room for their gradients, in a slot. Marius (Mohoney et al., OSDI 2021), section 3.
+ *
+ * The header is at the slot's first byte. Offsets count from there. Vertices are positions in the batch's
+ * list of distinct vertices. pst_real is float32. The arrays are:
+ *
+ *     vertices                int64 [nodes]                 ids in the dataset
+ *     source, destination     uint32 [edges]                positions
+ *     relation                uint32 [edges]                0 to relations - 1
+ *     negatives[side]         uint32 [chunks][negatives]    positions, as in edge_batch.h
+ *     rows                    float32 [nodes][dim]
+ *     grads                   float32 [nodes][dim]          written by the borrower, who releases the slot
+ * dirty
+ *
+ * A batch without edges has no such arrays. In the one whose flush is 1, the borrower carries its own
+ * parameters to the owner of the slot, who writes the checkpoint: carried_rows rows of carried_dim floats,
+ * and then as many rows of carried_state floats. They begin at PST_ROW_BATCH_CARRIED_AT.
+ *
+ * Owner: the stage that holds the slot. Threads: any number may read a slot. */
+#ifndef PST_ROW_BATCH_H
+#define PST_ROW_BATCH_H
+
+#include "common/base.h"
+
+PST_BEGIN_DECLS
+
+#define PST_ROW_BATCH_MAGIC UINT64_C(0x3173776f72627470) /* "ptbrows1" */
+#define PST_ROW_BATCH_CARRIED_AT 256                     /* behind the header */
+#define PST_ROW_BATCH_DIM_MAX 65536
+
+struct pst_row_batch {
+    uint64_t magic, bytes_used;
+    uint64_t batch; /* counts over the run */
+    uint64_t batch_in_epoch, batches_in_epoch;
+    uint32_t epoch, edges, chunks, negatives; /* as in edge_batch.h, like the next */
+    uint32_t flush, nodes, dim, relations;
+    uint32_t carried_rows, carried_dim, carried_state;
+    float rate; /* the borrower multiplies its learning rate by this, above 0 and at most 1 */
+    double loss,
+        seconds;      /* of the epoch, next to the carried parameters: the sum over edges and sides; time */
+    uint64_t trained; /* the epoch's edges */
+    uint64_t vertices_at, source_at, destination_at, relation_at, negatives_at[2], rows_at, grads_at;
+};
+
+/* Sets bytes_used and the offsets for the header's edges, chunks, negatives, nodes and dim. */
+PST_API void pst_row_batch_place(struct pst_row_batch *b);
+
+/* Copies the header of a slot of `bytes` bytes, and checks it, the arrays' places, and that every position
+ * and relation is in range. PST_E_FORMAT: it is not such a batch. */
+PST_API PST_MUST_USE pst_rc pst_row_batch_read(const void *slot, uint64_t bytes, struct pst_row_batch *b);
+
+/* Bytes of the carried parameters. */
+PST_API uint64_t pst_row_batch_carried(const struct pst_row_batch *b);
+
+static inline void *pst_row_batch_at(const void *slot, uint64_t at)
+{
+    return (char *)(uintptr_t)slot + at;
+}
+
+PST_END_DECLS
+#endif

@@ -1,0 +1,180 @@
+/* legend.c: trains embeddings in one process: it makes batches and negatives, computes, and updates rows
+ * where they lie. Partitions pass through its memory by way of the disk stage, and are exchanged while edges
+ * of those that stay are trained. Legend (Zhang et al.), sections 3 to 5.
+ *
+ * The order of events is that of the stages edges, store and embedder with a staleness of 1, so the results
+ * are the same to the last bit. On a CPU only: the fused kernels of the paper's section 5 are those of
+ * stages/lib/embed. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "common/stage.h"
+#include "stages/lib/edges/source.h"
+#include "stages/lib/vectors/owner.h"
+#include "stages/lib/vectors/relations.h"
+
+enum { BATCHES_A_TURN = 4 }; /* trained between two looks at what the disk stage sent home */
+
+struct legend {
+    struct pst_edges_source source;
+    struct pst_vectors_owner owner;
+    struct pst_relations relations;
+    int parts;
+    char *edges, *rows; /* a batch, without and with rows */
+    uint64_t edges_bytes, rows_bytes;
+    uint64_t next, total; /* batches of the run */
+};
+
+/* ---- opening ------------------------------------------------------------------------------------- */
+
+/* The three parts have the same parameters. */
+static void share(const struct pst_stage *self, struct legend *s)
+{
+    struct pst_edges_source *e = &s->source;
+    struct pst_vectors_owner *o = &s->owner;
+    struct pst_relations *r = &s->relations;
+    e->staleness = o->staleness = 1;
+    e->dataset_dir = pst_dataset_dir(self);
+    e->run_dir = pst_run_dir(self);
+    e->seed = pst_seed(self);
+    e->epochs = pst_epochs(self);
+    o->batch = e->batch;
+    o->chunks = e->chunks;
+    o->negatives = e->negatives;
+    o->partitions = e->partitions;
+    o->buffer = e->buffer;
+    o->order = e->sequence;
+    o->buckets = e->buckets;
+    r->model = o->model;
+    r->init_from = o->init_from;
+    r->dim = o->dim;
+    r->threads = o->threads;
+    r->scale = o->scale;
+    r->rate = o->rate;
+    r->inverse = o->inverse;
+    r->optimizer = o->optimizer;
+}
+
+static pst_rc size(struct pst_stage *self)
+{
+    struct legend *s = pst_state(self);
+    s->parts = pst_port(self, "parts");
+    share(self, s);
+    pst_rc rc = pst_edges_source_size(&s->source, &s->edges_bytes);
+    if (rc == PST_OK)
+        rc = pst_vectors_owner_size(&s->owner, self, s->parts);
+    if (rc == PST_OK)
+        rc = pst_relations_plan(&s->relations, s->source.relations, s->source.seed);
+    if (rc == PST_OK && s->source.partitions == 1)
+        rc = pst_fail(PST_E_ARG,
+                      "partitions is 1, but this stage exchanges partitions; expected at least 3, or use "
+                      "marius.json for embeddings that fit in memory");
+    s->rows_bytes = s->owner.slot_bytes;
+    if (rc == PST_OK && pst_relations_slot_bytes(&s->relations) > s->rows_bytes)
+        s->rows_bytes = pst_relations_slot_bytes(&s->relations);
+    return rc;
+}
+
+static pst_rc open_stage(struct pst_stage *self)
+{
+    struct legend *s = pst_state(self);
+    s->edges = aligned_alloc(PST_PAGE, pst_align_up(s->edges_bytes, PST_PAGE));
+    s->rows = aligned_alloc(PST_PAGE, pst_align_up(s->rows_bytes, PST_PAGE));
+    if (!s->edges || !s->rows)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a batch of %" PRIu64 " bytes",
+                        s->edges_bytes + s->rows_bytes);
+    pst_rc rc = pst_edges_source_open(&s->source, &s->total);
+    if (rc == PST_OK)
+        rc = pst_vectors_owner_open(&s->owner, s->rows_bytes, &s->total);
+    if (rc == PST_OK)
+        rc = pst_relations_open(&s->relations, pst_resume_path(self));
+    s->next = s->owner.first_batch;
+    return rc;
+}
+
+static void close_stage(struct pst_stage *self)
+{
+    struct legend *s = pst_state(self);
+    pst_edges_source_close(&s->source);
+    pst_vectors_owner_close(&s->owner);
+    pst_relations_close(&s->relations);
+    free(s->edges);
+    free(s->rows);
+}
+
+/* ---- training ------------------------------------------------------------------------------------ */
+
+static pst_rc train(struct pst_stage *self, struct legend *s)
+{
+    struct pst_row_batch b;
+    uint64_t used;
+    const uint64_t batch = s->next++;
+    const double begin = pst_now();
+    (void)pst_edges_source_fill(&s->source, batch, s->edges);
+    pst_span_of(self, "E", batch, -1, begin, pst_now());
+    pst_rc rc = pst_vectors_owner_gather(&s->owner, s->edges, s->edges_bytes, s->rows, s->rows_bytes, &b);
+    const double gathered = pst_now();
+    if (rc == PST_OK)
+        rc = pst_relations_train(&s->relations, &b, s->rows, &used);
+    pst_span_of(self, "T", batch, -1, gathered, pst_now());
+    if (rc == PST_OK)
+        rc = pst_vectors_owner_take(&s->owner, &b, s->rows, s->rows_bytes);
+    pst_count(self, 1, b.bytes_used);
+    return rc == PST_OK ? pst_vectors_owner_home(&s->owner, batch) : rc;
+}
+
+/* Trains what can be trained, but lets the disk stage's slots come home in between. */
+static pst_rc advance(struct pst_stage *self, struct legend *s)
+{
+    pst_rc rc = PST_OK;
+    bool ready = true;
+    for (int i = 0; i < BATCHES_A_TURN && rc == PST_OK && ready; i++) {
+        rc = pst_vectors_owner_ready(&s->owner, s->next < s->total ? s->next : UINT64_MAX, &ready);
+        if (rc == PST_OK && ready)
+            rc = train(self, s);
+    }
+    if (ready)
+        pst_timer(self, 0);
+    return rc;
+}
+
+static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
+{
+    struct legend *s = pst_state(self);
+    pst_rc rc = PST_OK;
+    switch (event->kind) {
+    case PST_EV_START:
+    case PST_EV_TIMER: return advance(self, s);
+    case PST_EV_CREDIT:
+    case PST_EV_RETURN:
+        rc = pst_vectors_owner_part(&s->owner, event);
+        return rc == PST_OK ? advance(self, s) : rc;
+    case PST_EV_FINISH:
+        pst_log(self, "stopped: the last checkpoint is of the end of the last whole epoch");
+        return pst_vectors_owner_report(&s->owner);
+    default: return PST_OK;
+    }
+}
+
+/* ---- what it says of itself ---------------------------------------------------------------------- */
+
+static const struct pst_port_desc ports[] = {PST_VECTORS_OWNER_PORT, {0}};
+
+static const struct pst_param_desc params[] = {PST_EDGES_SOURCE_PARAMS(legend, source),
+                                               PST_VECTORS_OWNER_PARAMS(legend, owner),
+                                               PST_RELATIONS_PARAMS(legend, relations),
+                                               {0}};
+
+const struct pst_stage_desc pst_stage = {
+    .abi = PST_STAGE_ABI,
+    .name = "legend",
+    .help = "trains partitioned embeddings in one process, while partitions are exchanged",
+    .ports = ports,
+    .params = params,
+    .instances_max = 1, /* each instance would own other embeddings */
+    .state_bytes = sizeof(struct legend),
+    .size = size,
+    .open = open_stage,
+    .on_event = on_event,
+    .close = close_stage,
+};

@@ -1,0 +1,167 @@
+/* loss.c: the loss of one edge and side, and regularisation. Exponentials are computed once, and kept for the
+ * gradient. N3: Lacroix et al., ICML 2018. */
+#include "stages/lib/embed/embed_impl.h"
+#include "kernels/cpu/exp.h"
+
+#include <math.h>
+
+enum { LANES = 8 }; /* partial sums: the same for every machine, so the bits are too */
+
+static pst_real root(pst_real x)
+{
+    return _Generic(x, float : sqrtf, double : sqrt)(x);
+}
+
+PST_CPU_CLONES static double total(const pst_real *x, int64_t n)
+{
+    double sum[LANES] = {0}, all = 0;
+    for (int64_t i = 0; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++)
+            sum[l] += (double)x[i + l];
+    for (int64_t i = n - n % LANES; i < n; i++)
+        all += (double)x[i];
+    for (int l = 0; l < LANES; l++)
+        all += sum[l];
+    return all;
+}
+
+/* Scores that do not count become `floor`. Returns the number of those that count. */
+static int64_t mask(pst_real *scores, int64_t n, const uint32_t *ids, uint32_t own, pst_real floor)
+{
+    if (!ids) {
+        if (own >= n)
+            return n;
+        scores[own] = floor;
+        return n - 1;
+    }
+    int64_t counted = 0;
+    for (int64_t j = 0; j < n; j++) {
+        counted += ids[j] != own;
+        scores[j] = ids[j] == own ? floor : scores[j];
+    }
+    return counted;
+}
+
+PST_CPU_CLONES static void exponentials(const pst_real *scores, int64_t n, pst_real top, pst_real floor,
+                                        pst_real *g)
+{
+    for (int64_t j = 0; j < n; j++) {
+        const pst_real e = PST_CPU_EXP(scores[j] - top);
+        g[j] = scores[j] == floor ? 0 : e;
+    }
+}
+
+static double softmax(pst_real f, const pst_real *scores, int64_t n, pst_real floor, pst_real *g,
+                      pst_real *df)
+{
+    pst_real top = f;
+    for (int64_t j = 0; j < n; j++)
+        top = scores[j] > top ? scores[j] : top;
+    exponentials(scores, n, top, floor, g);
+    const double own = exp((double)(f - top)), rest = total(g, n), sum = own + rest;
+    const pst_real scale = (pst_real)(1 / sum);
+    for (int64_t j = 0; j < n; j++)
+        g[j] *= scale;
+    *df = (pst_real)(-rest / sum);
+    return log(sum) + (double)(top - f);
+}
+
+/* log(1 + e^x); *sigmoid = 1 / (1 + e^-x). */
+static double softplus(double x, double *sigmoid)
+{
+    const double e = exp(-fabs(x));
+    *sigmoid = x > 0 ? 1 / (1 + e) : e / (1 + e);
+    return fmax(x, 0) + log1p(e);
+}
+
+/* g = exp(-|score|), or 0 for scores that do not count. */
+PST_CPU_CLONES static void tails(const pst_real *scores, int64_t n, pst_real floor, pst_real *g)
+{
+    for (int64_t j = 0; j < n; j++) {
+        const pst_real s = scores[j], e = PST_CPU_EXP(s > 0 ? -s : s);
+        g[j] = s == floor ? 0 : e;
+    }
+}
+
+/* From such a g: the scaled sigmoid of the score. */
+PST_CPU_CLONES static void sigmoids(const pst_real *scores, int64_t n, pst_real scale, pst_real *g)
+{
+    for (int64_t j = 0; j < n; j++)
+        g[j] = scale * (scores[j] > 0 ? 1 : g[j]) / (1 + g[j]);
+}
+
+/* The sum of log(1 + e) is the logarithm of a product, taken of LANES factors of at most 2 at a time. */
+static double logistic(pst_real f, const pst_real *scores, int64_t n, int64_t counted, pst_real floor,
+                       pst_real *g, pst_real *df)
+{
+    double sigmoid, sum = 0;
+    const double own = softplus(-(double)f, &sigmoid);
+    *df = (pst_real)-sigmoid;
+    tails(scores, n, floor, g);
+    for (int64_t j = 0; j < n; j += LANES) {
+        double product = 1;
+        for (int64_t i = j; i < n && i < j + LANES; i++) {
+            sum += scores[i] > 0 ? (double)scores[i] : 0;
+            product *= 1 + (double)g[i];
+        }
+        sum += log(product);
+    }
+    sigmoids(scores, n, counted ? 1 / (pst_real)counted : 0, g);
+    return own + (counted ? sum / (double)counted : 0);
+}
+
+static double hinge(pst_real margin, pst_real f, const pst_real *scores, int64_t n, int64_t counted,
+                    pst_real floor, pst_real *g, pst_real *df)
+{
+    const pst_real share = counted ? 1 / (pst_real)counted : 0;
+    double sum = 0;
+    int64_t above = 0;
+    for (int64_t j = 0; j < n; j++) {
+        const pst_real by = margin - f + scores[j];
+        const bool counts = scores[j] != floor && by > 0;
+        g[j] = counts ? share : 0;
+        sum += counts ? (double)by : 0;
+        above += counts;
+    }
+    *df = -share * (pst_real)above;
+    return sum * (double)share;
+}
+
+double pst_embed_loss_row(const struct pst_embed_plan *plan, pst_real f, pst_real *scores, int64_t n,
+                          const uint32_t *ids, uint32_t own, pst_real *g, pst_real *df)
+{
+    const pst_real floor = -(pst_real)INFINITY;
+    const int64_t counted = mask(scores, n, ids, own, floor);
+    switch (plan->loss) {
+    case PST_EMBED_SOFTMAX: return softmax(f, scores, n, floor, g, df);
+    case PST_EMBED_LOGISTIC: return logistic(f, scores, n, counted, floor, g, df);
+    case PST_EMBED_MARGIN: return hinge(plan->margin, f, scores, n, counted, floor, g, df);
+    }
+    return 0;
+}
+
+static double cubes(const pst_real *x, int64_t d, bool complex, pst_real weight, pst_real *grad)
+{
+    const int64_t h = complex ? d / 2 : d;
+    double sum = 0;
+    for (int64_t i = 0; i < h; i++) {
+        const pst_real im = complex ? x[i + h] : 0, modulus = root(x[i] * x[i] + im * im);
+        sum += (double)(modulus * modulus * modulus);
+        grad[i] += 3 * weight * modulus * x[i];
+        if (complex)
+            grad[i + h] += 3 * weight * modulus * im;
+    }
+    return (double)weight * sum;
+}
+
+double pst_embed_regularise(const struct pst_embed_plan *plan, const pst_real *x, int64_t d, bool complex,
+                            pst_real *grad)
+{
+    double loss = plan->n3 > 0 ? cubes(x, d, complex, plan->n3, grad) : 0;
+    if (plan->l2 > 0)
+        for (int64_t i = 0; i < d; i++) {
+            loss += (double)(plan->l2 * x[i] * x[i]);
+            grad[i] += 2 * plan->l2 * x[i];
+        }
+    return loss;
+}

@@ -1,0 +1,353 @@
+/* step.c: forward, loss and backward of a batch. A task is one side of one chunk. It writes the gradient of
+ * each row that it reads, an entry, to a place of its own. Then entries are summed by vertex and by relation,
+ * in the order of entries. So no sum depends on the threads. */
+#include "common/error.h"
+#include "common/util/rng.h"
+#include "stages/lib/embed/workspace.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    TILE_SCORES = 1 << 20, /* of a tile: with their gradients 8 MiB a thread */
+    TILE_MIN = 16,
+    SUM_ROWS = 64, /* rows of one task that sums entries */
+};
+
+struct job {
+    const struct pst_embed_plan *plan;
+    struct pst_embed_batch *b;
+    struct pst_embed_workspace *w;
+    int64_t tile, dr;
+    struct pst_rng_stream dropout;
+    pst_real *entries, *relation_entries; /* of vertices, of relations: [][d], [2 * edges][dr] */
+    double *losses;                       /* [tasks] */
+    /* of a sum */
+    const uint32_t *start, *entry;
+    const uint32_t *rows; /* which rows; NULL: all */
+    const pst_real *from;
+    pst_real *to;
+    int64_t count, width;
+};
+
+int64_t pst_embed_relation_floats(const struct pst_embed_plan *plan)
+{
+    return plan->model->relation_share ? plan->d / plan->model->relation_share : 0;
+}
+
+pst_rc pst_embed_check(const struct pst_embed_plan *plan)
+{
+    const char *name = plan->model->name;
+    if (plan->d < 1 || (plan->model->complex && plan->d % 2))
+        return pst_fail(PST_E_ARG, "%lld floats a vertex: model %s needs %s", (long long)plan->d, name,
+                        plan->model->complex ? "an even number, real and imaginary parts" : "at least 1");
+    if (plan->model->relation_share && (plan->relations < 1 || plan->d % plan->model->relation_share))
+        return pst_fail(PST_E_ARG, "%lld relations: model %s needs at least one, of d / %d floats",
+                        (long long)plan->relations, name, plan->model->relation_share);
+    if (!(plan->dropout >= 0 && plan->dropout < 1))
+        return pst_fail(PST_E_ARG, "dropout %g: expected 0 or more, and less than 1", plan->dropout);
+    if (!(plan->n3 >= 0 && plan->l2 >= 0 && isfinite(plan->n3) && isfinite(plan->l2)))
+        return pst_fail(PST_E_ARG, "weights of N3 and L2 are %g and %g: expected 0 or more", (double)plan->n3,
+                        (double)plan->l2);
+    if (plan->loss == PST_EMBED_MARGIN && !isfinite(plan->margin))
+        return pst_fail(PST_E_ARG, "the margin is not a finite number");
+    return PST_OK;
+}
+
+/* ---- memory -------------------------------------------------------------------------------------- */
+
+static int64_t sides(const struct pst_embed_batch *b)
+{
+    return 2 * b->chunks;
+}
+
+static int64_t entries(const struct pst_embed_batch *b)
+{
+    return 4 * b->edges + sides(b) * b->negatives;
+}
+
+static bool grow_scratch(struct scratch *s, const struct job *j)
+{
+    const int64_t n = j->b->negatives, d = j->plan->d, m = j->tile, real = sizeof(pst_real);
+    return pst_embed_grow(&s->x, j->b->neg_src ? n * d : 0, (size_t)real) &&
+           pst_embed_grow(&s->xt, j->plan->model->similarity == PST_EMBED_PRODUCT ? 0 : n * d,
+                          (size_t)real) &&
+           pst_embed_grow(&s->scores, m * n, (size_t)real) && pst_embed_grow(&s->g, m * n, (size_t)real) &&
+           pst_embed_grow(&s->q, m * d, (size_t)real) && pst_embed_grow(&s->dq, m * d, (size_t)real) &&
+           pst_embed_grow(&s->anchor, m * d, (size_t)real) && pst_embed_grow(&s->keep, m * d, (size_t)real) &&
+           pst_embed_grow(&s->f, 2 * m, (size_t)real);
+}
+
+static pst_rc grow_all(struct pst_embed_workspace *w, struct job *j)
+{
+    const int64_t all = entries(j->b), edges = j->b->edges,
+                  rows = pst_max_i64(j->b->n, 2 * j->plan->relations);
+    bool ok = pst_embed_grow(&w->vertex_entries, all * j->plan->d, sizeof(pst_real)) &&
+              pst_embed_grow(&w->relation_entries, 2 * edges * j->dr, sizeof(pst_real)) &&
+              pst_embed_grow(&w->start, rows + 2, sizeof(uint32_t)) &&
+              pst_embed_grow(&w->entry, all, sizeof(uint32_t)) &&
+              pst_embed_grow(&w->row, all, sizeof(uint32_t)) &&
+              pst_embed_grow(&w->losses, sides(j->b), sizeof(double));
+    for (int i = 0; ok && i < w->team->threads; i++)
+        ok = grow_scratch(&w->scratch[i], j);
+    if (!ok)
+        return pst_fail(
+            PST_E_NOMEM,
+            "out of memory: cannot train a batch of %lld edges with %lld negatives in each of %lld "
+            "chunks (lower one of them)",
+            (long long)edges, (long long)j->b->negatives, (long long)j->b->chunks);
+    j->entries = w->vertex_entries.at;
+    j->relation_entries = w->relation_entries.at;
+    j->losses = w->losses.at;
+    return PST_OK;
+}
+
+/* ---- one side of one chunk ----------------------------------------------------------------------- */
+
+struct side {
+    struct job *j;
+    struct scratch *s;
+    int64_t task, side, from, to; /* edges */
+    const uint32_t *anchor, *target, *ids;
+    const pst_real *x; /* the negatives' rows */
+};
+
+static int64_t relation_row(const struct job *j, int64_t side, int64_t edge)
+{
+    return (int64_t)j->b->rel[edge] + (side == 0 && j->plan->inverse ? j->plan->relations : 0);
+}
+
+static const pst_real *relation(const struct side *t, int64_t edge)
+{
+    const struct job *j = t->j;
+    return j->dr ? j->b->relation_rows + relation_row(j, t->side, edge) * j->dr : NULL;
+}
+
+static bool backwards(const struct side *t)
+{
+    return t->side == 0 && !t->j->plan->inverse;
+}
+
+static pst_real *entry_of(const struct side *t, bool target, int64_t edge)
+{
+    return t->j->entries + ((2 * t->side + target) * t->j->b->edges + edge) * t->j->plan->d;
+}
+
+static void gather_negatives(struct side *t)
+{
+    const struct pst_embed_batch *b = t->j->b;
+    const int64_t d = t->j->plan->d, n = b->negatives;
+    t->x = b->nodes;
+    pst_real *x = t->s->x.at, *xt = t->s->xt.at;
+    for (int64_t i = 0; t->ids && i < n; i++)
+        memcpy(x + i * d, b->nodes + (int64_t)t->ids[i] * d, (size_t)d * sizeof *x);
+    if (t->ids)
+        t->x = x;
+    if (t->j->plan->model->similarity != PST_EMBED_PRODUCT)
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t c = 0; c < d; c++)
+                xt[c * n + i] = t->x[i * d + c];
+}
+
+/* keep[d]: 0 for a dropped float, what to multiply by for others. */
+static void draw_dropout(const struct side *t, int64_t edge, pst_real *keep)
+{
+    const double p = t->j->plan->dropout;
+    for (int64_t c = 0; c < t->j->plan->d; c += 4) {
+        const struct pst_rng_block draw =
+            pst_rng_draw(&t->j->dropout, (uint64_t)(2 * edge + t->side), (uint32_t)(c / 4));
+        for (int64_t i = c; i < t->j->plan->d && i < c + 4; i++)
+            keep[i] = pst_rng_unit(draw.word[i - c]) < p ? 0 : (pst_real)(1 / (1 - p));
+    }
+}
+
+static void gather_anchor(const struct side *t, int64_t edge, int64_t i)
+{
+    const int64_t d = t->j->plan->d;
+    pst_real *to = (pst_real *)t->s->anchor.at + i * d, *keep = (pst_real *)t->s->keep.at + i * d;
+    memcpy(to, t->j->b->nodes + (int64_t)t->anchor[edge] * d, (size_t)d * sizeof *to);
+    if (t->j->plan->dropout > 0) {
+        draw_dropout(t, edge, keep);
+        for (int64_t c = 0; c < d; c++)
+            to[c] *= keep[c];
+    }
+    t->j->plan->model->query((pst_real *)t->s->q.at + i * d, to, relation(t, edge), d, backwards(t));
+}
+
+/* From the gradient of query i to those of its anchor and relation. */
+static double finish_edge(const struct side *t, int64_t edge, int64_t i)
+{
+    const struct pst_embed_plan *plan = t->j->plan;
+    const int64_t d = plan->d, dr = t->j->dr;
+    const pst_real *anchor = (pst_real *)t->s->anchor.at + i * d, *keep = (pst_real *)t->s->keep.at + i * d;
+    const pst_real *nodes = t->j->b->nodes;
+    pst_real *d_anchor = entry_of(t, false, edge);
+    pst_real *d_rel = t->j->relation_entries + (t->side * t->j->b->edges + edge) * dr;
+    plan->model->query_grad((pst_real *)t->s->dq.at + i * d, anchor, relation(t, edge), d, backwards(t),
+                            d_anchor, d_rel);
+    if (plan->dropout > 0)
+        for (int64_t c = 0; c < d; c++)
+            d_anchor[c] *= keep[c];
+    double loss =
+        pst_embed_regularise(plan, nodes + (int64_t)t->anchor[edge] * d, d, plan->model->complex, d_anchor);
+    loss += pst_embed_regularise(plan, nodes + (int64_t)t->target[edge] * d, d, plan->model->complex,
+                                 entry_of(t, true, edge));
+    if (dr)
+        loss += pst_embed_regularise(plan, relation(t, edge), dr, plan->model->complex && dr == d, d_rel);
+    return loss;
+}
+
+/* Edges from to from + m - 1. */
+static double train_tile(const struct side *t, int64_t from, int64_t m, pst_real *d_negatives)
+{
+    const struct pst_embed_plan *plan = t->j->plan;
+    const struct pst_embed_batch *b = t->j->b;
+    const int64_t d = plan->d, n = b->negatives;
+    const enum pst_embed_similarity kind = plan->model->similarity;
+    pst_real *q = t->s->q.at, *dq = t->s->dq.at;
+    const struct pst_embed_tile tile = {kind, m, n, d, q, t->x, t->s->xt.at, t->s->scores.at, t->s->g.at};
+    double loss = 0;
+    for (int64_t i = 0; i < m; i++)
+        gather_anchor(t, from + i, i);
+    pst_embed_scores(&tile);
+    pst_real *f = t->s->f.at, *df = f + m;
+    for (int64_t i = 0; i < m; i++) {
+        const uint32_t own = t->target[from + i];
+        f[i] = pst_embed_score(kind, q + i * d, b->nodes + (int64_t)own * d, d);
+        loss += pst_embed_loss_row(plan, f[i], tile.scores + i * n, n, t->ids, own, tile.g + i * n, &df[i]);
+    }
+    pst_embed_scores_grad(&tile, dq, d_negatives);
+    for (int64_t i = 0; i < m; i++) {
+        pst_embed_score_grad(kind, q + i * d, b->nodes + (int64_t)t->target[from + i] * d, d, f[i], df[i],
+                             dq + i * d, entry_of(t, true, from + i));
+        loss += finish_edge(t, from + i, i);
+    }
+    return loss;
+}
+
+static void train_side(void *arg, int64_t task, int worker)
+{
+    struct job *j = arg;
+    const struct pst_embed_batch *b = j->b;
+    const int64_t chunk = task / 2, side = task % 2, n = b->negatives, d = j->plan->d;
+    const uint32_t *ids = side ? b->neg_dst : b->neg_src;
+    struct side t = {.j = j,
+                     .s = &j->w->scratch[worker],
+                     .task = task,
+                     .side = side,
+                     .from = b->edges * chunk / b->chunks,
+                     .to = b->edges * (chunk + 1) / b->chunks,
+                     .anchor = side ? b->src : b->dst,
+                     .target = side ? b->dst : b->src,
+                     .ids = ids ? ids + chunk * n : NULL};
+    pst_real *d_negatives = j->entries + (4 * b->edges + task * n) * d;
+    memset(d_negatives, 0, (size_t)(n * d) * sizeof *d_negatives);
+    gather_negatives(&t);
+    j->losses[task] = 0;
+    for (int64_t from = t.from; from < t.to; from += j->tile)
+        j->losses[task] += train_tile(&t, from, pst_min_i64(j->tile, t.to - from), d_negatives);
+}
+
+/* ---- sums by row --------------------------------------------------------------------------------- */
+
+static void sum_rows(void *arg, int64_t task, int worker)
+{
+    (void)worker;
+    const struct job *j = arg;
+    for (int64_t i = task * SUM_ROWS; i < j->count && i < (task + 1) * SUM_ROWS; i++) {
+        const int64_t row = j->rows ? j->rows[i] : i;
+        pst_real *to = j->to + row * j->width;
+        memset(to, 0, (size_t)j->width * sizeof *to);
+        for (uint32_t k = j->start[row]; k < j->start[row + 1]; k++) {
+            const pst_real *from = j->from + (int64_t)j->entry[k] * j->width;
+            for (int64_t c = 0; c < j->width; c++)
+                to[c] += from[c];
+        }
+    }
+}
+
+/* row[n]: of each entry. Sets start and entry: the entries of each row, ascending. */
+static void group(struct job *j, int64_t n, int64_t rows)
+{
+    const uint32_t *row = j->w->row.at;
+    uint32_t *start = j->w->start.at, *entry = j->w->entry.at;
+    memset(start, 0, (size_t)(rows + 2) * sizeof *start);
+    for (int64_t i = 0; i < n; i++)
+        start[row[i] + 2]++;
+    for (int64_t r = 0; r < rows; r++)
+        start[r + 2] += start[r + 1];
+    for (int64_t i = 0; i < n; i++)
+        entry[start[row[i] + 1]++] = (uint32_t)i;
+    j->start = start;
+    j->entry = entry;
+}
+
+static void sum_vertices(struct job *j)
+{
+    const struct pst_embed_batch *b = j->b;
+    uint32_t *row = j->w->row.at;
+    const size_t bytes = (size_t)b->edges * sizeof *row;
+    memcpy(row, b->dst, bytes);
+    memcpy(row + b->edges, b->src, bytes);
+    memcpy(row + 2 * b->edges, b->src, bytes);
+    memcpy(row + 3 * b->edges, b->dst, bytes);
+    for (int64_t t = 0; t < sides(b); t++) {
+        const uint32_t *ids = t % 2 ? b->neg_dst : b->neg_src;
+        for (int64_t i = 0; i < b->negatives; i++)
+            row[4 * b->edges + t * b->negatives + i] = ids ? ids[t / 2 * b->negatives + i] : (uint32_t)i;
+    }
+    group(j, entries(b), b->n);
+    j->rows = NULL;
+    j->from = j->entries;
+    j->to = b->node_grads;
+    j->count = b->n;
+    j->width = j->plan->d;
+    pst_gnn_team_run(j->w->team, sum_rows, j, (b->n + SUM_ROWS - 1) / SUM_ROWS);
+}
+
+static void sum_relations(struct job *j)
+{
+    struct pst_embed_batch *b = j->b;
+    uint32_t *row = j->w->row.at;
+    const int64_t rows = (j->plan->inverse ? 2 : 1) * j->plan->relations;
+    b->touched_n = 0;
+    if (!j->dr)
+        return;
+    for (int64_t i = 0; i < 2 * b->edges; i++)
+        row[i] = (uint32_t)relation_row(j, i / b->edges, i % b->edges);
+    group(j, 2 * b->edges, rows);
+    for (int64_t r = 0; r < rows; r++)
+        if (j->start[r + 1] > j->start[r])
+            b->touched[b->touched_n++] = (uint32_t)r;
+    j->rows = b->touched;
+    j->from = j->relation_entries;
+    j->to = b->relation_grads;
+    j->count = b->touched_n;
+    j->width = j->dr;
+    pst_gnn_team_run(j->w->team, sum_rows, j, (b->touched_n + SUM_ROWS - 1) / SUM_ROWS);
+}
+
+pst_rc pst_embed_step(const struct pst_embed_plan *plan, struct pst_embed_batch *b,
+                      struct pst_embed_workspace *w, double *loss)
+{
+    assert(b->edges >= 1 && b->chunks >= 1 && b->negatives >= 1 && !b->neg_src == !b->neg_dst);
+    assert(b->neg_src || b->negatives == b->n);
+    struct job j = {.plan = plan, .b = b, .w = w, .dr = pst_embed_relation_floats(plan)};
+    if (entries(b) > INT32_MAX)
+        return pst_fail(PST_E_LIMIT, "a batch with %lld rows of gradients: expected at most %d",
+                        (long long)entries(b), INT32_MAX);
+    const int64_t fitting = TILE_SCORES / b->negatives;
+    const int64_t tile = plan->tile ? plan->tile : pst_max_i64(TILE_MIN, fitting);
+    j.tile = pst_min_i64(tile, (b->edges + b->chunks - 1) / b->chunks);
+    j.dropout = pst_rng_stream_of(PST_RNG_DROPOUT, plan->seed, b->epoch, b->batch, 0);
+    const pst_rc rc = grow_all(w, &j);
+    if (rc != PST_OK)
+        return rc;
+    pst_gnn_team_run(w->team, train_side, &j, sides(b));
+    *loss = 0;
+    for (int64_t t = 0; t < sides(b); t++)
+        *loss += j.losses[t];
+    sum_vertices(&j);
+    sum_relations(&j);
+    return PST_OK;
+}

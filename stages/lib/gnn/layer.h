@@ -1,0 +1,62 @@
+/* layer.h: the kinds of layers, as a table. A model's layers are all of one kind.
+ *
+ *   graphsage  mix(x)_v = x_v W_self + mean(x_u) W_neigh           (Hamilton, Ying, Leskovec, "Inductive
+ *              representation learning on large graphs", NeurIPS 2017, sections 3.1 and 3.3)
+ *   gcn        mix(x)_v = (x_v / (d_v + 1) + sum of w_vu x_u) W    (Kipf & Welling, "Semi-supervised
+ *              classification with graph convolutional networks", ICLR 2017, equation 2)
+ *   gat        mix(x)_v = sum over u and v itself of alpha_vu x_u W, for each head: its own W and alpha
+ *              (Velickovic et al., "Graph attention networks", ICLR 2018, equations 1 to 6)
+ *
+ * u: the sampled neighbours of v. d: the number of in-neighbours in the whole graph. w_vu = d_v / s_v /
+ * sqrt((d_v + 1)(d_u + 1)), where s_v neighbours of v were sampled: the expected sum is that of all d_v
+ * neighbours. alpha_v: the softmax of LeakyReLU(a_l . x_v W + a_r . x_u W). Hidden layers of GAT have the
+ * heads' outputs side by side; the last layer has their average. GAT activates with ELU, the others with
+ * ReLU.
+ *
+ * Threads: a table is constant. Its functions run in tasks of the model's team. */
+#ifndef PST_LAYER_H
+#define PST_LAYER_H
+
+#include "stages/lib/gnn/pass.h"
+
+struct pst_gnn_kind {
+    const char *name;   /* in the trainer's parameter `model`, and in checkpoints */
+    bool needs_degrees; /* batches must have `degrees` */
+    bool elu;           /* activates with ELU, not ReLU */
+    void (*add_weights)(struct pst_gnn_model *model, int l);
+    /* Takes what a layer needs besides what all layers need. NULL: nothing. */
+    void (*take)(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, int l);
+    /* Task l of a pass, before the first layer. NULL: nothing. */
+    pst_gnn_task_fn *prepare;
+    /* What follows the product of rows at..at+n with the layer's weight for neighbours. NULL: nothing. */
+    void (*projected)(const struct step *s, int l, int64_t at, int64_t n);
+    /* Destinations at..at+n of the layer s->l: y = mix(x). */
+    void (*forward)(const struct step *s, int64_t at, int64_t n, int worker);
+    /* Goes from the gradient of mix(x), s->grad, to those of the layer's weights and of its input. */
+    void (*backward)(struct step *s);
+    /* For linear.c. Aggregates rows of the layer s->l: rows at..at+n of out (a whole array). */
+    void (*aggregate)(const struct step *s, int64_t at, int64_t n, struct view in, pst_real *out,
+                      int64_t ld_out, int64_t dim);
+    /* Its gradient, for the whole block and some columns: adds to grad_in. */
+    void (*scatter)(const struct step *s, const pst_real *grad_out, pst_real *grad_in, int64_t ld,
+                    int64_t dim);
+};
+
+/* linear.c: what sums rows of neighbours. */
+void pst_gnn_linear_forward(const struct step *s, int64_t at, int64_t n, int worker);
+void pst_gnn_linear_backward(struct step *s);
+
+const struct pst_gnn_kind *pst_gnn_kind_of(enum pst_gnn_model_kind model);
+
+extern const struct pst_gnn_kind pst_gnn_kind_sage, pst_gnn_kind_gcn, pst_gnn_kind_gat;
+
+/* The shape of a layer's heads. */
+static inline struct pst_gat pst_gnn_gat_of(const struct pst_gnn_model *model, int l)
+{
+    const struct pst_gnn_layer *layer = &model->layer[l];
+    return (struct pst_gat){.heads = model->config.heads,
+                            .dim = layer->last ? layer->out : model->config.hidden,
+                            .average = layer->last};
+}
+
+#endif

@@ -1,0 +1,51 @@
+/* layer_gcn.c: layers of GCN (layer.h). The weights of all blocks are computed when a pass begins. */
+#include "stages/lib/gnn/layer.h"
+
+static void add_weights(struct pst_gnn_model *model, int l)
+{
+    struct pst_gnn_layer *layer = &model->layer[l];
+    layer->neigh = pst_gnn_model_add(model, l, "weight", layer->in, layer->out);
+}
+
+static void take(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, int l)
+{
+    (void)model;
+    pass->weight[l] = pst_gnn_pass_take(pass, pass->edges[l], 1);
+    pass->self_weight[l] = pst_gnn_pass_take(pass, pass->dst[l], 1);
+}
+
+static void prepare(void *arg, int64_t l, int worker)
+{
+    const struct step *s = arg;
+    const int h = block_of(s->model, (int)l);
+    TIMED(s, worker, PST_GNN_WORK_MEANS,
+          s->twin->gcn_weights(s->q, s->batch->indptr[h], s->batch->indices[h], s->pass->dst[l],
+                               s->batch->degrees, real_at(s->model, s->pass->weight[l]),
+                               real_at(s->model, s->pass->self_weight[l])));
+}
+
+static void aggregate(const struct step *s, int64_t at, int64_t n, struct view in, pst_real *out,
+                      int64_t ld_out, int64_t dim)
+{
+    const struct pst_block block = block_at(s, s->l);
+    s->twin->weighted_sum(s->q, &block, at, n, real_at(s->model, s->pass->weight[s->l]),
+                          real_at(s->model, s->pass->self_weight[s->l]), in.at, in.ld, out, ld_out, dim);
+}
+
+static void scatter(const struct step *s, const pst_real *grad_out, pst_real *grad_in, int64_t ld,
+                    int64_t dim)
+{
+    const struct pst_block block = block_at(s, s->l);
+    s->twin->weighted_sum_grad(s->q, &block, real_at(s->model, s->pass->weight[s->l]),
+                               real_at(s->model, s->pass->self_weight[s->l]), grad_out, ld, grad_in, ld, dim);
+}
+
+const struct pst_gnn_kind pst_gnn_kind_gcn = {.name = "gcn",
+                                              .needs_degrees = true,
+                                              .add_weights = add_weights,
+                                              .take = take,
+                                              .prepare = prepare,
+                                              .forward = pst_gnn_linear_forward,
+                                              .backward = pst_gnn_linear_backward,
+                                              .aggregate = aggregate,
+                                              .scatter = scatter};

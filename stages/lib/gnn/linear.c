@@ -1,0 +1,197 @@
+/* linear.c: forward and backward of layers that add up rows of neighbours and multiply by weights (layer.h:
+ * graphsage, gcn). The sum and the product commute, so each layer does them in the cheaper order. */
+#include "stages/lib/gnn/layer.h"
+
+/* ---- forward ------------------------------------------------------------------------------------ */
+
+static void aggregate_rows(const struct step *s, int64_t at, int64_t n, pst_real *y, int64_t ld, int worker)
+{
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
+    const struct pst_gnn_kind *kind = s->model->kind;
+    const int64_t in = layer->in, out = layer->out, ld_in = pst_gnn_width(in);
+    pst_real *mixed = real_at(s->model, s->pass->mixed[s->l]);
+    if (s->pass->project[s->l]) {
+        TIMED(s, worker, PST_GNN_WORK_MEANS, kind->aggregate(s, at, n, (struct view){mixed, ld}, y, ld, out));
+        return;
+    }
+    TIMED(s, worker, PST_GNN_WORK_MEANS, kind->aggregate(s, at, n, s->x[s->l], mixed, ld_in, in));
+    TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
+          s->twin->gemm(s->q, false, false, n, out, in, 1, mixed + at * ld_in, ld_in,
+                        s->model->on.weight + layer->neigh, out, 0, y + at * ld, ld, 1));
+}
+
+void pst_gnn_linear_forward(const struct step *s, int64_t at, int64_t n, int worker)
+{
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
+    const struct view x = s->x[s->l];
+    const int64_t out = layer->out, ld = pst_gnn_width(out);
+    pst_real *y = real_at(s->model, s->pass->y[s->l]);
+    if (layer->neigh >= 0)
+        aggregate_rows(s, at, n, y, ld, worker);
+    if (layer->self >= 0)
+        TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
+              s->twin->gemm(s->q, false, false, n, out, layer->in, 1, x.at + at * x.ld, x.ld,
+                            s->model->on.weight + layer->self, out, layer->neigh >= 0 ? 1 : 0, y + at * ld,
+                            ld, 1));
+}
+
+/* ---- backward ----------------------------------------------------------------------------------- */
+
+static int64_t groups_of(const struct step *s, int64_t dim)
+{
+    return (dim + s->model->grain.columns - 1) / s->model->grain.columns;
+}
+
+/* Some columns of the gradient of what was added up. */
+static void scatter(const struct step *s, int64_t group, const pst_real *from, pst_real *to, int64_t dim,
+                    int worker)
+{
+    const int64_t at = group * s->model->grain.columns;
+    TIMED(s, worker, PST_GNN_WORK_MEANS,
+          s->model->kind->scatter(s, from + at, to + at, pst_gnn_width(dim),
+                                  pst_min_i64(s->model->grain.columns, dim - at)));
+}
+
+static void self_tile(const struct step *s, int64_t number, int worker)
+{
+    pst_gnn_weight_tile(s, number, s->x[s->l], s->grad, s->pass->dst[s->l], 0, worker);
+}
+
+/* The gradient of projected rows is in `mixed`. The gradient of sums is in `grad`, and the sums are in
+ * `mixed`. */
+static void neigh_tile(const struct step *s, int64_t number, int worker)
+{
+    const pst_real *mixed = real_at(s->model, s->pass->mixed[s->l]);
+    if (s->pass->project[s->l])
+        pst_gnn_weight_tile(s, number, s->x[s->l], mixed, s->pass->src[s->l], 1, worker);
+    else
+        pst_gnn_weight_tile(s, number, (struct view){mixed, pst_gnn_width(s->model->layer[s->l].in)}, s->grad,
+                            s->pass->dst[s->l], 1, worker);
+}
+
+/* What W_self contributes to the gradient of input rows at..at+n, of which the first are destinations.
+ * Returns how many rows it wrote. */
+static int64_t self_input(const struct step *s, bool add, int64_t at, int64_t n, int worker)
+{
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
+    const int64_t dsts = pst_max_i64(0, pst_min_i64(n, s->pass->dst[s->l] - at));
+    if (layer->self < 0)
+        return 0;
+    pst_gnn_input_product(s, s->grad, layer->self, add, s->grad_x, at, dsts, worker);
+    return dsts;
+}
+
+/* A block of the gradient of the layer's input, if nothing is scattered into it. */
+static void input_rows(const struct step *s, int64_t block, int worker)
+{
+    int64_t at;
+    const int64_t n = rows_of(s->model, block, s->pass->src[s->l], &at);
+    if (s->pass->project[s->l])
+        pst_gnn_input_product(s, real_at(s->model, s->pass->mixed[s->l]), s->model->layer[s->l].neigh, false,
+                              s->grad_x, at, n, worker);
+    (void)self_input(s, s->pass->project[s->l], at, n, worker);
+    pst_gnn_enter_below(s, block, at, n, worker);
+}
+
+/* Product before sum, first half: the gradient of the projected rows, and of W_self. */
+static void projected_task(void *arg, int64_t task, int worker)
+{
+    const struct step *s = arg;
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
+    const int64_t groups = groups_of(s, layer->out);
+    if (task >= groups) {
+        self_tile(s, task - groups, worker);
+        return;
+    }
+    const int64_t ld = pst_gnn_width(layer->out), at = task * s->model->grain.columns;
+    pst_real *mixed = real_at(s->model, s->pass->mixed[s->l]);
+    if (groups == 1)
+        clear(s, mixed, s->pass->src[s->l] * ld);
+    for (int64_t i = 0; groups > 1 && i < s->pass->src[s->l]; i++)
+        clear(s, mixed + i * ld + at, pst_min_i64(s->model->grain.columns, layer->out - at));
+    scatter(s, task, s->grad, mixed, layer->out, worker);
+}
+
+/* Second half: the gradients of W_neigh and of the input. */
+static void projected_input_task(void *arg, int64_t task, int worker)
+{
+    const struct step *s = arg;
+    const int64_t tiles = pst_gnn_weight_tiles(s, 1);
+    if (task < tiles)
+        neigh_tile(s, task, worker);
+    else
+        input_rows(s, task - tiles, worker);
+}
+
+/* There is no sum. */
+static void plain_task(void *arg, int64_t task, int worker)
+{
+    const struct step *s = arg;
+    const int64_t tiles = pst_gnn_weight_tiles(s, 0);
+    if (task < tiles)
+        self_tile(s, task, worker);
+    else
+        input_rows(s, task - tiles, worker);
+}
+
+/* Sum before product: the gradients of both weights, and what W_self contributes to the input's gradient. */
+static void summed_task(void *arg, int64_t task, int worker)
+{
+    const struct step *s = arg;
+    const int64_t selves = pst_gnn_weight_tiles(s, 0), tiles = selves + pst_gnn_weight_tiles(s, 1);
+    if (task < selves) {
+        self_tile(s, task, worker);
+    } else if (task < tiles) {
+        neigh_tile(s, task - selves, worker);
+    } else {
+        int64_t at;
+        const int64_t n = rows_of(s->model, task - tiles, s->pass->src[s->l], &at),
+                      ld_x = pst_gnn_width(s->model->layer[s->l].in);
+        const int64_t written = self_input(s, false, at, n, worker);
+        clear(s, s->grad_x + (at + written) * ld_x, (n - written) * ld_x);
+    }
+}
+
+/* Then `mixed` is replaced by its own gradient. */
+static void summed_mixed_task(void *arg, int64_t block, int worker)
+{
+    const struct step *s = arg;
+    int64_t at;
+    const int64_t n = rows_of(s->model, block, s->pass->dst[s->l], &at);
+    pst_gnn_input_product(s, s->grad, s->model->layer[s->l].neigh, false,
+                          real_at(s->model, s->pass->mixed[s->l]), at, n, worker);
+}
+
+static void summed_scatter_task(void *arg, int64_t group, int worker)
+{
+    const struct step *s = arg;
+    scatter(s, group, real_at(s->model, s->pass->mixed[s->l]), s->grad_x, s->model->layer[s->l].in, worker);
+}
+
+static void enter_below_task(void *arg, int64_t block, int worker)
+{
+    const struct step *s = arg;
+    int64_t at;
+    const int64_t n = rows_of(s->model, block, s->pass->src[s->l], &at);
+    pst_gnn_enter_below(s, block, at, n, worker);
+}
+
+void pst_gnn_linear_backward(struct step *s)
+{
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
+    const int64_t selves = pst_gnn_weight_tiles(s, 0), neighs = pst_gnn_weight_tiles(s, 1),
+                  inputs = s->l > 0 ? blocks_of(s->model, s->pass->src[s->l]) : 0;
+    if (layer->neigh < 0) {
+        run_tasks(s, plain_task, selves + inputs);
+    } else if (s->pass->project[s->l]) {
+        run_tasks(s, projected_task, groups_of(s, layer->out) + selves);
+        run_tasks(s, projected_input_task, neighs + inputs);
+    } else {
+        run_tasks(s, summed_task, selves + neighs + inputs);
+        if (s->l == 0)
+            return;
+        run_tasks(s, summed_mixed_task, blocks_of(s->model, s->pass->dst[s->l]));
+        run_tasks(s, summed_scatter_task, groups_of(s, layer->in));
+        run_tasks(s, enter_below_task, inputs);
+    }
+}

@@ -1,0 +1,70 @@
+/* epochs.h: the batches of each epoch, if embeddings pass through a buffer in the order of orders.h. Batches
+ * do not cross the groups of the order. Each epoch gives the order's partitions other numbers, seeded, so
+ * that the same vertices do not always meet in the same sequence (Marius, section 4.1); the exchanges stay as
+ * many.
+ *
+ * The gradients of the last `staleness` batches are always on their way. A partition can leave only when
+ * those of its batches are home. So pauses, which are batches without edges, follow a group that is trained
+ * during an exchange, if it has fewer than `staleness` - 1 batches. After the last group come `staleness`
+ * batches without edges.
+ *
+ * Owner: open allocates, close frees. Threads: one. */
+#ifndef PST_PARTS_EPOCHS_H
+#define PST_PARTS_EPOCHS_H
+
+#include "stages/lib/order/orders.h"
+#include "stages/lib/parts/parts.h"
+
+PST_BEGIN_DECLS
+
+struct pst_parts_epochs {
+    const struct pst_order *order; /* set by the caller, like the next five */
+    const int64_t *bucket_edges;   /* [P x P]: of the partitions' own numbers */
+    int64_t batch, staleness, epochs;
+    uint64_t seed;
+    /* of all epochs */
+    int64_t groups;
+    uint64_t *first_batch; /* [epochs + 1] */
+    int64_t largest_group; /* edges */
+    /* of one epoch, which pst_parts_epochs_go() chooses */
+    int64_t epoch;
+    uint16_t number[PST_ORDER_PARTITIONS_MAX]; /* the partition that the order calls i */
+    int64_t *group_edges;                      /* [groups] */
+    uint64_t *group_batch;                     /* [groups + 1]: its first batch, counted within the epoch */
+};
+
+/* PST_E_NOMEM; PST_E_LIMIT: more batches than can be counted. */
+PST_API PST_MUST_USE pst_rc pst_parts_epochs_open(struct pst_parts_epochs *e);
+PST_API void pst_parts_epochs_close(struct pst_parts_epochs *e);
+
+/* Batches of the run. */
+PST_API uint64_t pst_parts_epochs_total(const struct pst_parts_epochs *e);
+
+/* Chooses an epoch, from 0. */
+PST_API void pst_parts_epochs_go(struct pst_parts_epochs *e, int64_t epoch);
+
+struct pst_parts_batch {
+    int64_t epoch;
+    uint64_t at, batches; /* its number in the epoch, and how many the epoch has */
+    int64_t group;        /* with a pause: of the batch before it */
+    int64_t first;        /* its first edge, counted within the group */
+    uint32_t edges;       /* 0: a pause, or the end of the epoch */
+    uint32_t flush;       /* from 1: the number of this batch after the last group */
+};
+
+/* Describes a batch, counted over the run, and chooses its epoch. */
+PST_API void pst_parts_epochs_find(struct pst_parts_epochs *e, uint64_t batch, struct pst_parts_batch *out);
+
+/* The exchange (from 1; 0: the first fill) that must be complete before a batch of this group is gathered. */
+static inline int64_t pst_parts_needs(int64_t group)
+{
+    return group / 2;
+}
+
+/* The partitions in which a batch of this group finds its vertices: those in the buffer, and during an
+ * exchange those that stay. Returns their number; at most the order's buffer. */
+PST_API int pst_parts_epochs_resident(const struct pst_parts_epochs *e, int64_t group,
+                                      int partitions[PST_ORDER_PARTITIONS_MAX]);
+
+PST_END_DECLS
+#endif

@@ -1,0 +1,94 @@
+/* parts.c: the permutation is a Feistel network on the smallest power of two that holds the ids. A value
+ * outside the ids goes through the network again until it is inside (cycle walking: Black and Rogaway,
+ * "Ciphers with arbitrary finite domains", CT-RSA 2002, section 4), on average fewer than two times. */
+#include "stages/lib/parts/parts.h"
+
+#include <string.h>
+
+#include "common/error.h"
+#include "common/util/rng.h"
+
+static const char *const names[] = {"random", "id"};
+
+const char *pst_parts_assign_name(enum pst_parts_assign assign)
+{
+    return names[assign];
+}
+
+int pst_parts_assign_of(const char *name)
+{
+    for (int i = 0; i < 2; i++)
+        if (strcmp(name, names[i]) == 0)
+            return i;
+    return -1;
+}
+
+pst_rc pst_parts_init(struct pst_parts *p, int64_t vertices, int partitions, enum pst_parts_assign assign,
+                      uint64_t seed)
+{
+    if (vertices > PST_PARTS_VERTICES_MAX)
+        return pst_fail(PST_E_LIMIT, "%lld vertices cannot be partitioned: at most 2^48 can",
+                        (long long)vertices);
+    if (partitions < 1 || partitions > PST_PARTS_MAX || partitions > vertices)
+        return pst_fail(PST_E_ARG, "%d partitions of %lld vertices: expected 1 to %lld", partitions,
+                        (long long)vertices,
+                        (long long)(vertices < PST_PARTS_MAX ? vertices : PST_PARTS_MAX));
+    *p = (struct pst_parts){.vertices = vertices, .partitions = partitions, .assign = assign, .seed = seed};
+    p->rows = (vertices + partitions - 1) / partitions;
+    int bits = 2;
+    while ((INT64_C(1) << bits) < vertices)
+        bits++;
+    p->bits[0] = bits / 2;
+    p->bits[1] = bits - bits / 2;
+    const struct pst_rng_stream stream = pst_rng_stream_of(PST_RNG_PARTITION, seed, 0, 0, 0);
+    for (uint64_t round = 0; round < PST_PARTS_ROUNDS; round++) {
+        const struct pst_rng_block block = pst_rng_draw(&stream, round, 0);
+        p->key[round] = pst_rng_u64(&block, 0);
+    }
+    return PST_OK;
+}
+
+/* The finalizer of splitmix64 (Steele, Lea and Flood, OOPSLA 2014), of a value and a round's key. */
+static uint64_t mix(uint64_t value, uint64_t key)
+{
+    uint64_t z = value * UINT64_C(0x9E3779B97F4A7C15) + key;
+    z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return z ^ (z >> 31);
+}
+
+/* Each round changes one half by a function of the other, so the same rounds in reverse order undo it. */
+static uint64_t network(const struct pst_parts *p, uint64_t x, bool back)
+{
+    const uint64_t mask[2] = {(UINT64_C(1) << p->bits[0]) - 1, (UINT64_C(1) << p->bits[1]) - 1};
+    uint64_t half[2] = {x & mask[0], x >> p->bits[0]};
+    for (int i = 0; i < PST_PARTS_ROUNDS; i++) {
+        const int round = back ? PST_PARTS_ROUNDS - 1 - i : i;
+        const int changed = round & 1;
+        half[changed] ^= mix(half[1 - changed], p->key[round]) & mask[changed];
+    }
+    return half[0] | half[1] << p->bits[0];
+}
+
+static int64_t walk(const struct pst_parts *p, int64_t from, bool back)
+{
+    if (p->assign == PST_PARTS_BY_ID)
+        return from;
+    uint64_t x = (uint64_t)from;
+    do
+        x = network(p, x, back);
+    while (x >= (uint64_t)p->vertices); /* ends: the cycle through `from` has a value below vertices */
+    return (int64_t)x;
+}
+
+int64_t pst_parts_place(const struct pst_parts *p, int64_t v)
+{
+    assert(v >= 0 && v < p->vertices);
+    return walk(p, v, false);
+}
+
+int64_t pst_parts_vertex(const struct pst_parts *p, int64_t place)
+{
+    assert(place >= 0 && place < p->vertices);
+    return walk(p, place, true);
+}

@@ -1,0 +1,53 @@
+/* draft.h: a micro-batch whose neighbour lists are read from drives while it is made. The positions of the
+ * drawn neighbours depend on key, vertex, slot and degree alone, so a draft knows which entries of the
+ * topology it wants before it has them. It reads only the sectors with these entries: first those of indptr
+ * for the hop's new vertices, then those of indices. The sample equals the one that is drawn from memory.
+ *
+ * Owner: the caller. A draft borrows the filler, the algorithm and the slots. Threads: one. */
+#ifndef PST_SAMPLING_DRAFT_H
+#define PST_SAMPLING_DRAFT_H
+
+#include "stages/lib/sampling/fill.h"
+#include "stages/lib/topology/reads.h"
+
+PST_BEGIN_DECLS
+
+struct pst_sampling_draft {
+    struct pst_fill_work work;
+    struct pst_fill_job job;
+    struct pst_fill_result result;
+    struct pst_expander expander;
+    struct pst_topology_reads reads;
+    int32_t *hit_pos, *hit_row; /* of the work */
+    struct pst_topology_array indptr, indices;
+    int64_t *begin, *degree; /* of each destination's list, in entries */
+    int64_t *at;             /* wanted entries of the array that is being read */
+    int64_t *offsets;        /* what indptr has at these entries */
+    int64_t wanted, done;    /* entries: all, and those that came or are asked for */
+    int64_t known;           /* vertices whose lists are known */
+    int64_t *sectors;        /* counts the sectors that drafts asked for; the caller's */
+    int hop;
+    bool edges; /* reads indices; false: indptr */
+};
+
+/* slot_bytes: of the slots that carry requests for lists. sectors: is increased by the sectors of each round.
+ * PST_E_NOMEM. */
+PST_MUST_USE pst_rc pst_sampling_draft_init(struct pst_sampling_draft *d, struct pst_filler *filler,
+                                            const struct pst_topology_array *indptr,
+                                            const struct pst_topology_array *indices, uint64_t slot_bytes,
+                                            int64_t *sectors);
+void pst_sampling_draft_release(struct pst_sampling_draft *d);
+
+/* Begins to fill `slot` for the job. The draft keeps a copy of the job; its seeds must stay. *done: the slot
+ * was filled, or the sample does not fit, without any read; d->result says which. Otherwise the draft wants a
+ * slot for lists. Errors are those of pst_sampling_fill. */
+PST_MUST_USE pst_rc pst_sampling_draft_begin(struct pst_sampling_draft *d, const struct pst_fill_job *job,
+                                             void *slot, pst_fill_announce_fn announce, void *to, bool *done);
+/* Writes a round of requests into a slot for lists, and returns their number. They begin at byte 0. */
+uint64_t pst_sampling_draft_ask(struct pst_sampling_draft *d, void *lists);
+/* Takes what the round brought, and goes on. *done as above; otherwise the draft wants another slot for
+ * lists. */
+PST_MUST_USE pst_rc pst_sampling_draft_take(struct pst_sampling_draft *d, const void *lists, bool *done);
+
+PST_END_DECLS
+#endif

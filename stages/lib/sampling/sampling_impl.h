@@ -1,0 +1,85 @@
+/* sampling_impl.h: the state of a sampler stage, which sampling.c and lists.c share. Owner: sampling.c.
+ * Threads: the stage's own. */
+#ifndef PST_SAMPLING_IMPL_H
+#define PST_SAMPLING_IMPL_H
+
+#include "stages/lib/cache/cache_rows.h"
+#include "stages/lib/sampling/fill_device.h"
+#include "stages/lib/sampling/sampling.h"
+#include "stages/lib/sampling/splits.h"
+
+/* A batch of which some seeds are still to be sampled. */
+struct pst_sampling_pending {
+    bool used;
+    bool overflowed; /* some sample of it did not fit */
+    uint64_t batch;
+    uint32_t micro; /* the next */
+    int64_t n;
+    int64_t *seeds;
+    struct pst_splits pieces;
+};
+
+/* A slot that is being filled. */
+struct pst_sampling_filled {
+    struct pst_sampling *sampling;
+    struct pst_credit credit;
+    bool last_micro; /* it gets the last piece of its batch */
+};
+
+struct pst_sampling {
+    struct pst_stage *self;
+    const struct pst_sampling_params *params;
+    int port;   /* batch */
+    int cached; /* the port of cached rows; -1: they go to the batch's slots */
+    struct pst_sampling_input in;
+    bool planned;
+    bool other_plan; /* the plan was made for another algorithm */
+    struct pst_plan plan;
+    struct pst_minibatch_size base; /* the size at margin 1 */
+    struct pst_filler filler;
+    struct pst_cache_rows cache;
+    bool cache_owner; /* false: another instance has loaded the rows and reports them */
+    struct pst_device device;
+    struct pst_filler_device device_filler; /* on a GPU */
+    bool topology_in_place;
+    void *topology_memory; /* topology "memory": the copy of the graph */
+    uint32_t npending;     /* one for each slot of the route */
+    struct pst_sampling_pending *pending;
+    int64_t *seed_memory, *end_memory;
+    struct pst_sampling_filled now; /* the slot that is being filled, unless lists are read from drives */
+    struct pst_credit credit_cached;
+    bool credited, credited_cached;   /* a credit has come and waits for the other port's */
+    struct pst_sampling_lists *lists; /* reads the topology from drives; NULL: it is in memory */
+    bool early; /* announce rows hop by hop: the last batch fitted, so this one probably does */
+    bool warned;
+    int measured;         /* batches that did not fit */
+    double margin_needed; /* by the largest of them; 0: not known */
+    struct {
+        uint64_t batches, micro_batches, empty, samples, overflows, hits, gpu_hits, lookups;
+        double seeds_s; /* time spent ordering them */
+    } count;
+};
+
+/* What sampling.c does for both ways to fill a slot. The next piece of the batch, as a job. */
+struct pst_fill_job pst_sampling_next_job(const struct pst_sampling *s, const struct pst_sampling_pending *p);
+/* Sends a part of a slot. `to` is its struct pst_sampling_filled. */
+pst_rc pst_sampling_send_part(void *to, uint32_t part, uint64_t first_at, uint64_t count, bool last);
+/* A piece was sampled. *again: it did not fit, nothing was announced, and the slot is free for a smaller
+ * piece. Otherwise the slot was sent, and the batch goes on with its next piece in another slot. */
+PST_MUST_USE pst_rc pst_sampling_end_piece(struct pst_sampling *s, struct pst_sampling_pending *p,
+                                           const struct pst_fill_job *job, struct pst_sampling_filled *filled,
+                                           const struct pst_fill_result *result, bool *again);
+
+/* lists.c: slots whose lists are read from drives. There are as many drafts as slots of the route `batch`. */
+PST_MUST_USE pst_rc pst_sampling_lists_size(struct pst_sampling *s);
+PST_MUST_USE pst_rc pst_sampling_lists_open(struct pst_sampling *s);
+/* A slot was granted for the next piece of a batch. */
+PST_MUST_USE pst_rc pst_sampling_lists_fill(struct pst_sampling *s, struct pst_sampling_pending *p,
+                                            const struct pst_credit *credit, void *slot);
+/* A slot for lists was granted, or came back with what it asked for. */
+PST_MUST_USE pst_rc pst_sampling_lists_event(struct pst_sampling *s, const struct pst_event *event);
+bool pst_sampling_lists_has_port(const struct pst_sampling *s, int port);
+PST_MUST_USE pst_rc pst_sampling_lists_report(const struct pst_sampling *s);
+void pst_sampling_lists_close(struct pst_sampling *s);
+
+#endif

@@ -1,0 +1,44 @@
+/* commit.h: the checkpoint of embeddings: RUN/checkpoints/NNNNNNNN.safetensors, numbered by the next batch.
+ * It has the tensors "vertices", "vertices.state", "relations" and "relations.state" (those that are not
+ * empty), the strings that `penstock run --resume` compares, and the strings "model" and "inverse" (0 or 1).
+ * If embeddings are partitioned, it has "extents" and "sums" in place of the vertices: where each partition
+ * lies in RUN/arrays/embeddings, and its checksum. One file has all of them, so they are always of one
+ * moment.
+ *
+ * Owner: the caller. Threads: one. */
+#ifndef PST_VECTORS_COMMIT_H
+#define PST_VECTORS_COMMIT_H
+
+#include "stages/lib/embed/plateau.h"
+#include "stages/lib/vectors/exchange.h"
+#include "stages/lib/vectors/vectors.h"
+
+/* The string "format" of a checkpoint. A partitioned one also has the strings "vertices", "dim",
+ * "partitions", "partition_bytes", "assign" and "partition_seed", from which a reader computes where each row
+ * lies. */
+#define PST_COMMIT_FORMAT "embeddings 1"
+#define PST_COMMIT_PARTITIONED "partitioned embeddings 1"
+
+/* What a checkpoint has besides the vectors. */
+struct pst_commit {
+    const char *run_dir, *dataset, *run; /* run: pst_run_identity */
+    uint64_t seed, next_batch;
+    int64_t keep;                          /* how many of the latest checkpoints stay */
+    const struct pst_vectors_table *table; /* NULL: embeddings are not partitioned */
+    int partitions;
+    const char *model;                              /* a name of pst_embed_model_named */
+    bool inverse;                                   /* relations have a second embedding, for sources */
+    const struct pst_embed_plateau_state *schedule; /* NULL: the rate is constant */
+};
+
+/* carrier: the header of the slot that carries the relations; relations: the rows and then the states in it.
+ */
+PST_API PST_MUST_USE pst_rc pst_commit_save(const struct pst_commit *c, const struct pst_vectors *v,
+                                            const struct pst_row_batch *carrier, const pst_real *relations);
+/* Fills updates, and rows and state of v, which is open, or the table; and the schedule's state, unless it is
+ * NULL. *next_batch is where the run goes on. */
+PST_API PST_MUST_USE pst_rc pst_commit_load(const char *path, struct pst_vectors *v,
+                                            struct pst_vectors_table *table, int partitions,
+                                            struct pst_embed_plateau_state *schedule, uint64_t *next_batch);
+
+#endif

@@ -1,0 +1,443 @@
+/* owner.c: opens embeddings, gathers and updates them, and ends epochs. */
+#include "stages/lib/vectors/owner.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "stages/lib/vectors/commit.h"
+
+enum { FIGURES_MAX = 400 }; /* bytes of the figures of one evaluation */
+
+/* ---- the end of an epoch --------------------------------------------------------------------------- */
+
+static double mean_loss(const struct pst_row_batch *b)
+{
+    return b->trained > 0 ? b->loss / (2 * (double)b->trained) : 0;
+}
+
+/* figures: of the evaluation, or "". */
+static pst_rc report_epoch(const struct pst_vectors_owner *s, const struct pst_row_batch *b,
+                           const char *figures)
+{
+    const double edges = (double)b->trained;
+    char rate[FIGURES_MAX] = "";
+    if (s->schedule == PST_VECTORS_PLATEAU)
+        (void)snprintf(rate, sizeof rate, "\"rate\":%.9g,", s->rate * (double)s->vectors.scale);
+    return pst_report(s->stage, "epochs",
+                      "{\"epoch\":%u,\"seconds\":%.6f,\"loss\":%.17g,%s%s\"edges\":%" PRIu64
+                      ",\"edges_per_second\":%.1f}",
+                      b->epoch, b->seconds, mean_loss(b), rate, figures, b->trained,
+                      b->seconds > 0 ? edges / b->seconds : 0.0);
+}
+
+static pst_rc report_result(const struct pst_vectors_owner *s, const struct pst_row_batch *b,
+                            const char *carried, const char *val, const char *test)
+{
+    static const char *const ties[] = {"mean", "optimistic", "pessimistic"}; /* as enum pst_embed_tie */
+    const struct pst_vectors *v = &s->vectors;
+    const size_t real = sizeof(pst_real), n = (size_t)v->vertices;
+    uint64_t digest;
+    if (s->partitions > 1) {
+        digest = XXH3_64bits(s->exchange.table.sum, (size_t)s->partitions * sizeof *s->exchange.table.sum);
+    } else {
+        digest = XXH3_64bits(pst_vectors_rows(v, 0), n * (size_t)v->dim * real);
+        digest = XXH3_64bits_withSeed(pst_vectors_state(v, 0), n * (size_t)v->state_dim * real, digest);
+    }
+    digest = XXH3_64bits_withSeed(carried, pst_row_batch_carried(b), digest);
+    return pst_report(s->stage, "result",
+                      "{%s%s\"tie\":\"%s\",\"ranks\":\"%s\",\"ranked_among\":%" PRId64
+                      ",\"weights_digest\":\"%016" PRIx64 "\"}",
+                      val, test, ties[s->tie], s->evaluate_among > 0 ? "sampled" : "filtered",
+                      s->evaluate_among > 0 ? s->evaluate_among : v->vertices, digest);
+}
+
+pst_rc pst_vectors_owner_report(const struct pst_vectors_owner *s)
+{
+    const struct pst_vectors_mover *m = &s->exchange.mover;
+    const pst_rc rc = s->partitions > 1 ? pst_report(s->stage, "exchange",
+                                                     "{\"partition_bytes\":%" PRIu64 ",\"swaps\":%" PRIu64
+                                                     ",\"read_bytes\":%" PRIu64 ",\"written_bytes\":%" PRIu64
+                                                     ",\"busy_s\":%.6f,"
+                                                     "\"waited_s\":%.6f}",
+                                                     s->vectors.block_bytes, s->exchange.swaps, m->read,
+                                                     m->written, m->busy_s, s->waited_s)
+                                        : PST_OK;
+    if (rc != PST_OK)
+        return rc;
+    return pst_report(s->stage, "store",
+                      "{\"updates\":%" PRIu64 ",\"edges\":%" PRIu64 ",\"rows\":%" PRIu64
+                      ",\"gather_s\":%.6f,\"update_s\":%.6f,\"checkpoint_s\":%.6f,\"evaluate_s\":%.6f}",
+                      s->vectors.updates, s->edges, s->nodes, s->gather_s, s->update_s, s->commit_s,
+                      s->evaluate_s);
+}
+
+static pst_rc evaluate(struct pst_vectors_owner *s, int part, const pst_real *relations,
+                       char figures[FIGURES_MAX], struct pst_embed_ranks *sum)
+{
+    const double begin = pst_now();
+    const pst_rc rc = pst_evaluation_run(&s->evaluation, part, relations, sum);
+    pst_evaluation_print(sum, part, figures, FIGURES_MAX);
+    s->evaluate_s += pst_now() - begin;
+    pst_span(s->stage, "evaluation", begin, pst_now());
+    return rc;
+}
+
+/* The rate of the next epoch. val: of the epoch's evaluation; without one, the loss is followed. */
+static void follow(struct pst_vectors_owner *s, const struct pst_row_batch *b,
+                   const struct pst_embed_ranks *val)
+{
+    if (s->evaluate == PST_VECTORS_EPOCHS && val->n > 0)
+        pst_embed_plateau_step(&s->plateau, PST_EMBED_FIGURE_MRR, val->reciprocal / (double)val->n);
+    else
+        pst_embed_plateau_step(&s->plateau, PST_EMBED_FIGURE_LOSS, mean_loss(b));
+    s->vectors.scale = (float)s->plateau.state.scale;
+}
+
+static pst_rc save(struct pst_vectors_owner *s, const struct pst_row_batch *b, const pst_real *relations)
+{
+    const double begin = pst_now();
+    const struct pst_commit c = {.run_dir = pst_run_dir(s->stage),
+                                 .dataset = s->ds.digest,
+                                 .run = pst_run_identity(s->stage),
+                                 .seed = pst_seed(s->stage),
+                                 .next_batch = b->batch - b->batch_in_epoch + b->batches_in_epoch,
+                                 .keep = s->partitions > 1 ? 1 : s->keep,
+                                 .table = s->partitions > 1 ? &s->exchange.table : NULL,
+                                 .partitions = (int)s->partitions,
+                                 .model = s->model,
+                                 .inverse = s->inverse,
+                                 .schedule = s->schedule == PST_VECTORS_PLATEAU ? &s->plateau.state : NULL};
+    pst_rc rc = s->partitions > 1 ? pst_vectors_exchange_sync(&s->exchange) : PST_OK;
+    if (rc == PST_OK)
+        rc = pst_commit_save(&c, &s->vectors, b, relations);
+    if (rc == PST_OK && s->partitions > 1)
+        pst_vectors_exchange_committed(&s->exchange);
+    s->commit_s += pst_now() - begin;
+    pst_span(s->stage, "checkpoint", begin, pst_now());
+    return rc;
+}
+
+static pst_rc read_carrier(const char *slot, uint64_t bytes, struct pst_row_batch *b)
+{
+    const pst_rc rc = pst_row_batch_read(slot, bytes, b);
+    if (rc == PST_OK && pst_row_batch_carried(b) > bytes - PST_ROW_BATCH_CARRIED_AT)
+        return pst_fail(PST_E_PEER,
+                        "batch %" PRIu64 " carries %" PRIu64 " bytes of relations, more than its slot has",
+                        b->batch, pst_row_batch_carried(b));
+    return rc;
+}
+
+/* All updates of an epoch are in the rows, and the slot carries the relations. */
+static pst_rc end_epoch(struct pst_vectors_owner *s, const char *slot, uint64_t bytes)
+{
+    struct pst_row_batch b;
+    pst_rc rc = read_carrier(slot, bytes, &b);
+    if (rc != PST_OK)
+        return rc;
+    const char *carried = slot + PST_ROW_BATCH_CARRIED_AT;
+    const pst_real *relations = (const pst_real *)(const void *)carried;
+    const bool last = b.epoch + 1 == pst_epochs(s->stage);
+    char val[FIGURES_MAX] = "", test[FIGURES_MAX] = "";
+    struct pst_embed_ranks ranks[2] = {{0}}; /* of val and test */
+    if (s->evaluate == PST_VECTORS_EPOCHS || (s->evaluate == PST_VECTORS_END && last))
+        rc = evaluate(s, PST_VAL, relations, val, &ranks[0]);
+    if (rc == PST_OK && s->evaluate != PST_VECTORS_NEVER && last)
+        rc = evaluate(s, PST_TEST, relations, test, &ranks[1]);
+    if (rc == PST_OK)
+        rc = report_epoch(s, &b, val);
+    if (rc == PST_OK && s->schedule == PST_VECTORS_PLATEAU)
+        follow(s, &b, &ranks[0]);
+    if (rc == PST_OK && s->checkpoint_every > 0 && (last || (b.epoch + 1) % s->checkpoint_every == 0))
+        rc = save(s, &b, relations);
+    if (rc == PST_OK && last)
+        rc = report_result(s, &b, carried, val, test);
+    return rc == PST_OK && last ? pst_vectors_owner_report(s) : rc;
+}
+
+/* ---- batches ------------------------------------------------------------------------------------- */
+
+pst_rc pst_vectors_owner_gather(struct pst_vectors_owner *s, const void *from, uint64_t from_bytes,
+                                char *slot, uint64_t bytes, struct pst_row_batch *b)
+{
+    struct pst_edge_batch edges;
+    const double begin = pst_now();
+    pst_rc rc = pst_edge_batch_read(from, from_bytes, &edges);
+    if (rc == PST_OK && edges.vertices != s->ds.vertices)
+        rc = pst_fail(PST_E_PEER, "the edges are of %" PRId64 " vertices, but the dataset has %" PRId64,
+                      edges.vertices, s->ds.vertices);
+    if (rc == PST_OK)
+        rc = pst_vectors_gather(&s->vectors, &edges, from, slot, bytes, b);
+    if (rc != PST_OK)
+        return rc;
+    s->gather_s += pst_now() - begin;
+    s->edges += b->edges;
+    s->nodes += b->nodes;
+    pst_span_of(s->stage, "G", b->batch, -1, begin, pst_now());
+    return PST_OK;
+}
+
+/* All updates of an epoch are in the rows, but rows are not yet in their array. The slot is needed for the
+ * next batch.
+ */
+static pst_rc keep_carrier(struct pst_vectors_owner *s, const char *slot, uint64_t bytes)
+{
+    struct pst_row_batch b;
+    const pst_rc rc = read_carrier(slot, bytes, &b);
+    if (rc != PST_OK)
+        return rc;
+    memcpy(s->carried, slot, PST_ROW_BATCH_CARRIED_AT + pst_row_batch_carried(&b));
+    s->ending = true;
+    return pst_vectors_exchange_close_epoch(&s->exchange);
+}
+
+pst_rc pst_vectors_owner_take(struct pst_vectors_owner *s, const struct pst_row_batch *b, const char *slot,
+                              uint64_t bytes)
+{
+    if (b->flush == 1)
+        return s->partitions > 1 ? keep_carrier(s, slot, bytes) : end_epoch(s, slot, bytes);
+    if (b->flush > 1)
+        return PST_OK;
+    const double begin = pst_now();
+    const pst_rc rc = pst_vectors_update(&s->vectors, b, slot);
+    s->update_s += pst_now() - begin;
+    pst_span_of(s->stage, "U", b->batch, -1, begin, pst_now());
+    return rc;
+}
+
+pst_rc pst_vectors_owner_home(struct pst_vectors_owner *s, uint64_t batch)
+{
+    return s->partitions > 1 ? pst_vectors_exchange_home(&s->exchange, batch) : PST_OK;
+}
+
+pst_rc pst_vectors_owner_part(struct pst_vectors_owner *s, const struct pst_event *event)
+{
+    return pst_vectors_mover_credit(&s->exchange.mover, &event->credit, event->kind == PST_EV_RETURN);
+}
+
+/* Ends an epoch whose partitions are written. */
+static pst_rc end_written(struct pst_vectors_owner *s)
+{
+    if (!s->ending || !pst_vectors_exchange_closed(&s->exchange))
+        return PST_OK;
+    s->ending = false;
+    return end_epoch(s, s->carried, s->slot_bytes);
+}
+
+pst_rc pst_vectors_owner_ready(struct pst_vectors_owner *s, uint64_t batch, bool *ready)
+{
+    *ready = s->partitions == 1;
+    if (*ready)
+        return PST_OK;
+    pst_rc rc = end_written(s);
+    if (rc != PST_OK || s->ending || batch == UINT64_MAX)
+        return rc;
+    rc = pst_vectors_exchange_ready(&s->exchange, batch, ready);
+    if (!*ready && s->waiting_since == 0)
+        s->waiting_since = pst_now();
+    if (*ready && s->waiting_since > 0) {
+        s->waited_s += pst_now() - s->waiting_since;
+        pst_span(s->stage, "partitions", s->waiting_since, pst_now());
+        s->waiting_since = 0;
+    }
+    return rc;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------- */
+
+/* Partitions travel by the port `parts`. */
+static pst_rc size_exchange(struct pst_vectors_owner *s)
+{
+    struct pst_stage *self = s->stage;
+    s->exchange = (struct pst_vectors_exchange){.vectors = &s->vectors,
+                                                .seed = pst_seed(self),
+                                                .scale = s->scale,
+                                                .partitions = (int)s->partitions,
+                                                .buffer = (int)s->buffer,
+                                                .ahead = s->prefetch ? (int)s->ahead : 0,
+                                                .prefetch = s->prefetch};
+    if (!pst_linked(self, s->parts))
+        return pst_fail(PST_E_ARG,
+                        "partitions is %" PRId64
+                        ", but the port parts is not linked; link it to a stage that writes and "
+                        "reads the array \"embeddings\", for example disk.requests",
+                        s->partitions);
+    if (s->buffer >= s->partitions || s->partitions > s->ds.vertices)
+        return pst_fail(PST_E_ARG,
+                        "%" PRId64 " partitions with a buffer of %" PRId64
+                        ": expected more partitions than the buffer holds, and at most one for each of the "
+                        "%" PRId64 " vertices; with \"partitions\": 1 everything is in memory",
+                        s->partitions, s->buffer, s->ds.vertices);
+    if (s->buffer + s->ahead > s->partitions)
+        return pst_fail(PST_E_ARG,
+                        "%" PRId64 " partitions, of which %" PRId64 " are in memory and %" PRId64
+                        " are read ahead: expected at most %" PRId64 " ahead",
+                        s->partitions, s->buffer, s->ahead, s->partitions - s->buffer);
+    if (s->piece % PST_PAGE != 0)
+        return pst_fail(PST_E_ARG, "piece is %" PRIu64 "; expected a multiple of %d", s->piece, PST_PAGE);
+    pst_need(self, s->parts, PST_PAGE + s->piece, PST_PAGE);
+    return pst_vectors_exchange_make(&s->exchange, pst_run_dir(self));
+}
+
+pst_rc pst_vectors_owner_size(struct pst_vectors_owner *s, struct pst_stage *stage, int parts)
+{
+    const struct pst_array *training = NULL;
+    s->stage = stage;
+    s->parts = parts;
+    pst_rc rc = pst_dataset_open(&s->ds, pst_dataset_dir(stage));
+    if (rc == PST_OK)
+        rc = pst_dataset_edges(&s->ds, PST_TRAIN, &training, &s->relations);
+    if (rc != PST_OK)
+        return rc;
+    s->training = training->shape[0];
+    if (s->ds.vertices > UINT32_MAX - 1)
+        return pst_fail(PST_E_ARG, "%s has %" PRId64 " vertices; expected at most %u", s->ds.dir,
+                        s->ds.vertices, UINT32_MAX - 1);
+    s->vectors = (struct pst_vectors){.vertices = s->ds.vertices,
+                                      .dim = s->dim,
+                                      .optimizer = s->optimizer,
+                                      .rate = (pst_real)s->rate,
+                                      .scale = 1,
+                                      .blocks = s->partitions > 1 ? (int)(s->buffer + s->ahead) : 1,
+                                      .block_rows = (s->ds.vertices + s->partitions - 1) / s->partitions,
+                                      .unit = s->partitions > 1 ? s->piece : 1};
+    const int64_t most = 2 * (s->batch + s->chunks * s->negatives);
+    struct pst_row_batch largest = {.edges = (uint32_t)s->batch,
+                                    .chunks = (uint32_t)s->chunks,
+                                    .negatives = (uint32_t)s->negatives,
+                                    .nodes = (uint32_t)pst_min_i64(most, s->ds.vertices),
+                                    .dim = (uint32_t)s->dim};
+    pst_row_batch_place(&largest);
+    s->slot_bytes = largest.bytes_used;
+    return s->partitions > 1 ? size_exchange(s) : PST_OK;
+}
+
+static pst_rc load_partition(void *arg, int partition)
+{
+    return pst_vectors_exchange_read(arg, partition, 0);
+}
+
+static pst_rc open_evaluation(struct pst_vectors_owner *s, int threads)
+{
+    s->plan = (struct pst_embed_plan){.model = pst_embed_model_named(s->model),
+                                      .d = s->dim,
+                                      .relations = s->relations,
+                                      .inverse = s->inverse};
+    s->evaluation = (struct pst_evaluation){.ds = &s->ds,
+                                            .plan = &s->plan,
+                                            .tie = s->tie,
+                                            .among = s->evaluate_among,
+                                            .alpha = s->evaluate_alpha,
+                                            .seed = pst_seed(s->stage),
+                                            .vectors = &s->vectors,
+                                            .load = load_partition,
+                                            .load_arg = &s->exchange};
+    return pst_evaluation_open(&s->evaluation, threads);
+}
+
+static pst_rc make_schedule(struct pst_vectors_owner *s)
+{
+    if (s->schedule == PST_VECTORS_PLATEAU && s->rate_min > s->rate)
+        return pst_fail(PST_E_ARG, "rate_min is %g, but rate is %g; expected at most the rate", s->rate_min,
+                        s->rate);
+    s->plateau = (struct pst_embed_plateau){.patience = (double)s->patience,
+                                            .factor = s->factor,
+                                            .least = s->rate_min / s->rate,
+                                            .state = {.scale = 1}};
+    return PST_OK;
+}
+
+/* What a checkpoint has of it. */
+static struct pst_embed_plateau_state *schedule_of(struct pst_vectors_owner *s)
+{
+    return s->schedule == PST_VECTORS_PLATEAU ? &s->plateau.state : NULL;
+}
+
+/* A resumed run has its own checkpoint. */
+static bool begins_from_run(const struct pst_vectors_owner *s)
+{
+    return s->init_from[0] != '\0' && !pst_resume_path(s->stage);
+}
+
+/* to: where rows go; NULL: they are read later, by partitions. */
+static pst_rc open_initial(struct pst_vectors_owner *s, struct pst_vectors *to)
+{
+    const pst_rc rc = pst_vectors_initial_open(&s->initial, s->init_from, &s->ds, s->dim);
+    return rc == PST_OK ? pst_vectors_initial_all(&s->initial, to) : rc;
+}
+
+/* All embeddings are in memory. */
+static pst_rc open_whole(struct pst_vectors_owner *s, int threads, uint64_t *total)
+{
+    struct pst_stage *self = s->stage;
+    pst_rc rc = pst_vectors_open(&s->vectors, threads);
+    if (rc == PST_OK)
+        pst_vectors_init(&s->vectors, 0, 0, pst_seed(self), s->scale);
+    if (rc == PST_OK && begins_from_run(s))
+        rc = open_initial(s, &s->vectors);
+    if (rc == PST_OK && pst_resume_path(self))
+        rc = pst_commit_load(pst_resume_path(self), &s->vectors, NULL, 0, schedule_of(s), &s->first_batch);
+    const uint64_t full = (uint64_t)((s->training + s->batch - 1) / s->batch); /* as the stage edges counts */
+    *total = (full + (uint64_t)s->staleness) * (uint64_t)pst_epochs(self);
+    return rc;
+}
+
+static pst_rc open_partitions(struct pst_vectors_owner *s, int threads, uint64_t *total)
+{
+    struct pst_stage *self = s->stage;
+    char path[PST_PATH_MAX];
+    struct pst_vectors_exchange *x = &s->exchange;
+    x->training.epochs = (struct pst_parts_epochs){.batch = pst_min_i64(s->batch, s->training),
+                                                   .staleness = s->staleness,
+                                                   .epochs = pst_epochs(self),
+                                                   .seed = pst_seed(self)};
+    for (int p = 0; p < PST_PARTS_MAX; p++)
+        x->table.extent[p] = -1;
+    s->carried = malloc(s->slot_bytes);
+    if (!s->carried)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot keep a slot of %" PRIu64 " bytes", s->slot_bytes);
+    pst_rc rc = pst_parts_training_path(pst_run_dir(self), path);
+    if (rc == PST_OK && pst_resume_path(self))
+        rc = pst_commit_load(pst_resume_path(self), &s->vectors, &x->table, (int)s->partitions,
+                             schedule_of(s), &s->first_batch);
+    if (rc == PST_OK && pst_resume_path(self))
+        rc = pst_vectors_exchange_copy(x, pst_resume_path(self));
+    if (rc == PST_OK && begins_from_run(s)) {
+        rc = open_initial(s, NULL);
+        x->initial = &s->initial;
+    }
+    if (rc == PST_OK)
+        rc = pst_vectors_exchange_open(x, self, s->parts, s->buckets[0] != '\0' ? s->buckets : path,
+                                       s->ds.digest, (enum pst_order_kind)pst_order_kind_of(s->order));
+    if (rc == PST_OK)
+        rc = pst_vectors_open(&s->vectors, threads);
+    if (rc != PST_OK)
+        return rc;
+    pst_fill_many(self, s->parts);
+    pst_total(self, s->parts, s->first_batch + pst_vectors_exchange_pieces(x, s->first_batch));
+    *total = pst_parts_epochs_total(&x->training.epochs);
+    return PST_OK;
+}
+
+pst_rc pst_vectors_owner_open(struct pst_vectors_owner *s, uint64_t slot_bytes, uint64_t *total)
+{
+    const int threads = s->threads > 0 ? (int)s->threads : pst_gnn_team_cores();
+    s->slot_bytes = slot_bytes;
+    pst_rc rc = make_schedule(s);
+    if (rc == PST_OK)
+        rc = s->partitions > 1 ? open_partitions(s, threads, total) : open_whole(s, threads, total);
+    s->vectors.scale = (float)s->plateau.state.scale;
+    return rc == PST_OK && s->evaluate != PST_VECTORS_NEVER ? open_evaluation(s, threads) : rc;
+}
+
+void pst_vectors_owner_close(struct pst_vectors_owner *s)
+{
+    pst_vectors_close(&s->vectors);
+    pst_vectors_initial_close(&s->initial);
+    pst_vectors_exchange_close(&s->exchange);
+    free(s->carried);
+    pst_evaluation_close(&s->evaluation);
+    pst_dataset_close(&s->ds);
+}

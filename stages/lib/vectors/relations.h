@@ -1,0 +1,69 @@
+/* relations.h: the embeddings of relations, and the training of a batch: the loss, the gradients of the
+ * vertices' rows (stages/lib/embed), and the update of the relations, which changes them with each batch.
+ * Marius (Mohoney et al., OSDI 2021), section 3.
+ *
+ * Owner: the stage that computes. Threads: one calls these functions; the workspace has its own threads. */
+#ifndef PST_RELATIONS_H
+#define PST_RELATIONS_H
+
+#include "common/slots/row_batch.h"
+#include "stages/lib/embed/embed.h"
+
+struct pst_relations {
+    /* parameters */
+    const char *model, *init_from; /* init_from: a run's directory, or "" */
+    int64_t dim, threads;
+    double scale, rate, margin, n3, l2, dropout;
+    bool inverse;
+    enum pst_embed_loss loss;
+    enum pst_embed_optimizer optimizer;
+    /* the rest is private, but for the counts */
+    struct pst_embed_plan plan;
+    struct pst_embed_workspace *workspace;
+    int64_t rows, row_dim, state_dim; /* inverse relations count */
+    pst_real *relations, *state, *grads;
+    uint32_t *touched;
+    uint64_t updates;
+    struct {
+        double loss, begin; /* begin: when its first batch came */
+        uint64_t edges;
+    } epoch; /* so far */
+    double train_s;
+    uint64_t edges;
+};
+
+/* Plans the computation. relations: of the dataset. PST_E_ARG: the parameters do not fit each other. */
+PST_API PST_MUST_USE pst_rc pst_relations_plan(struct pst_relations *e, int64_t relations, uint64_t seed);
+/* Bytes that a slot needs to carry the relations home. */
+PST_API uint64_t pst_relations_slot_bytes(const struct pst_relations *e);
+/* Makes them, or reads them from a checkpoint (NULL: none) or from the run init_from. PST_E_NOMEM,
+ * PST_E_FORMAT. */
+PST_API PST_MUST_USE pst_rc pst_relations_open(struct pst_relations *e, const char *checkpoint);
+PST_API void pst_relations_close(struct pst_relations *e);
+
+/* Trains the batch in a slot: its gradients are written to the slot. b: its header, which pst_row_batch_read
+ * has checked. If b->flush is 1, the slot gets the relations. *used gets the bytes of the slot that matter to
+ * its owner; 0: as many as before. PST_E_ARG: training has diverged. */
+PST_API PST_MUST_USE pst_rc pst_relations_train(struct pst_relations *e, const struct pst_row_batch *b,
+                                                char *slot, uint64_t *used);
+
+/* The parameters that every stage that computes has, besides those that it shares with the owner of the
+ * vertices. */
+#define PST_RELATIONS_PARAM(S, M, name_, type_, member_, def_, ...)                                          \
+    {                                                                                                        \
+        .name = name_, .type = PST_PARAM_##type_, .into = PST_INTO(struct S, M.member_), .def = def_,        \
+        __VA_ARGS__                                                                                          \
+    }
+#define PST_RELATIONS_PARAMS(S, M)                                                                           \
+    PST_RELATIONS_PARAM(S, M, "loss", ENUM, loss, "\"softmax\"", .choices = "softmax|logistic|margin",       \
+                        .help = "compares the score of an edge with those of its negatives", .fixed = true), \
+        PST_RELATIONS_PARAM(S, M, "margin", REAL, margin, "1", .max = 1000, .help = "for the loss margin",   \
+                            .fixed = true),                                                                  \
+        PST_RELATIONS_PARAM(S, M, "n3", REAL, n3, "0", .max = 1000,                                          \
+                            .help = "weight of the sum of |x|^3 over the rows of each edge", .fixed = true), \
+        PST_RELATIONS_PARAM(S, M, "l2", REAL, l2, "0", .max = 1000,                                          \
+                            .help = "weight of the sum of x^2 over the rows of each edge", .fixed = true),   \
+        PST_RELATIONS_PARAM(S, M, "dropout", REAL, dropout, "0", .max = 0.99,                                \
+                            .help = "share of the floats of known ends that are dropped", .fixed = true)
+
+#endif

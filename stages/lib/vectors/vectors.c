@@ -1,0 +1,257 @@
+/* vectors.c: gathers rows of embeddings, and updates them. */
+#include "stages/lib/vectors/vectors.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+
+enum { TASK_ROWS = 64 };
+
+static int64_t tasks_of(int64_t rows)
+{
+    return (rows + TASK_ROWS - 1) / TASK_ROWS;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------- */
+
+struct init {
+    const struct pst_vectors *v;
+    pst_real *rows;
+    int64_t first, n; /* places of the partition */
+    uint64_t seed;
+    pst_real scale;
+};
+
+static void init_rows(void *job, int64_t task, int worker)
+{
+    (void)worker;
+    const struct init *j = job;
+    const struct pst_vectors *v = j->v;
+    const int64_t begin = task * TASK_ROWS, end = pst_min_i64(j->n, begin + TASK_ROWS);
+    if (!v->parts)
+        pst_embed_init(j->seed, 0, j->scale, begin, end - begin, v->dim, j->rows + begin * v->dim);
+    for (int64_t i = begin; i < end && v->parts; i++)
+        pst_embed_init(j->seed, 0, j->scale, pst_parts_vertex(v->parts, j->first + i), 1, v->dim,
+                       j->rows + i * v->dim);
+}
+
+void pst_vectors_init(struct pst_vectors *v, int block, int partition, uint64_t seed, double scale)
+{
+    struct init job = {.v = v,
+                       .rows = pst_vectors_rows(v, block),
+                       .first = v->block_rows * partition,
+                       .n = v->parts ? pst_parts_used(v->parts, partition) : v->vertices,
+                       .seed = seed,
+                       .scale = (pst_real)scale};
+    memset(job.rows, 0, v->block_bytes);
+    pst_gnn_team_run(v->team, init_rows, &job, tasks_of(job.n));
+}
+
+uint64_t pst_vectors_bytes(const struct pst_vectors *v)
+{
+    const int64_t floats = v->dim + pst_embed_state_floats(v->optimizer, v->dim);
+    return pst_align_up((uint64_t)(v->block_rows * floats) * sizeof(pst_real), v->unit);
+}
+
+pst_rc pst_vectors_open(struct pst_vectors *v, int threads)
+{
+    const size_t rows = (size_t)v->blocks * (size_t)v->block_rows;
+    v->state_dim = pst_embed_state_floats(v->optimizer, v->dim);
+    v->block_bytes = pst_vectors_bytes(v);
+    v->memory = aligned_alloc(PST_PAGE, pst_align_up((uint64_t)v->blocks * v->block_bytes + 1, PST_PAGE));
+    v->place = calloc(rows + 1, sizeof *v->place);
+    v->marked = calloc(rows + 1, sizeof *v->marked);
+    for (int p = 0; p < PST_PARTS_MAX; p++)
+        v->block_of[p] = p == 0 && !v->parts ? 0 : -1;
+    if (!v->memory || !v->place || !v->marked)
+        return pst_fail(
+            PST_E_NOMEM,
+            "out of memory: cannot allocate the embeddings of %zu vertices, %" PRId64
+            " floats each with optimizer state; lower `dim` or `buffer`, raise `partitions`, or choose the "
+            "optimizer adagrad-row",
+            rows, v->dim + v->state_dim);
+    return pst_gnn_team_new(&v->team, threads);
+}
+
+void pst_vectors_close(struct pst_vectors *v)
+{
+    pst_gnn_team_free(v->team);
+    free(v->memory);
+    free(v->place);
+    free(v->marked);
+    *v = (struct pst_vectors){.memory = NULL};
+}
+
+/* ---- where a vertex is ---------------------------------------------------------------------------- */
+
+/* Its row, counted over the blocks; -1: it is in none. */
+static int64_t row_of(const struct pst_vectors *v, int64_t vertex)
+{
+    if (!v->parts)
+        return vertex;
+    const int64_t place = pst_parts_place(v->parts, vertex);
+    const int block = v->block_of[place / v->block_rows];
+    return block < 0 ? -1 : block * v->block_rows + place % v->block_rows;
+}
+
+static pst_real *at_row(const struct pst_vectors *v, int64_t row)
+{
+    return pst_vectors_rows(v, (int)(row / v->block_rows)) + row % v->block_rows * v->dim;
+}
+
+static pst_real *state_at(const struct pst_vectors *v, int64_t row)
+{
+    return pst_vectors_state(v, (int)(row / v->block_rows)) + row % v->block_rows * v->state_dim;
+}
+
+const pst_real *pst_vectors_row(const struct pst_vectors *v, int64_t vertex)
+{
+    const int64_t row = row_of(v, vertex);
+    return row < 0 ? NULL : at_row(v, row);
+}
+
+/* ---- gathering ----------------------------------------------------------------------------------- */
+
+/* The positions of vertices in the batch's list. New vertices go to its end. */
+static pst_rc number(struct pst_vectors *v, const int64_t *ids, uint64_t n, uint32_t *positions,
+                     int64_t *list, uint32_t *listed)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        const int64_t row = row_of(v, ids[i]);
+        if (row < 0)
+            return pst_fail(
+                PST_E_PEER,
+                "the batch has vertex %" PRId64
+                ", whose partition is not in memory now: do the stages edges and store have the same "
+                "`partitions`, `buffer` and `order`?",
+                ids[i]);
+        if (v->marked[row] != v->mark) {
+            v->marked[row] = v->mark;
+            v->place[row] = *listed;
+            list[(*listed)++] = ids[i];
+        }
+        positions[i] = v->place[row];
+    }
+    return PST_OK;
+}
+
+static void next_mark(struct pst_vectors *v)
+{
+    if (++v->mark == 0) {
+        memset(v->marked, 0, (size_t)(v->blocks * v->block_rows) * sizeof *v->marked);
+        v->mark = 1;
+    }
+}
+
+struct gather {
+    const struct pst_vectors *v;
+    const int64_t *list;
+    int64_t n;
+    char *rows;
+};
+
+static void gather_rows(void *job, int64_t task, int worker)
+{
+    (void)worker;
+    const struct gather *j = job;
+    const size_t row = (size_t)j->v->dim * sizeof(pst_real);
+    const int64_t end = pst_min_i64(j->n, (task + 1) * TASK_ROWS);
+    for (int64_t i = task * TASK_ROWS; i < end; i++)
+        memcpy(j->rows + (size_t)i * row, pst_vectors_row(j->v, j->list[i]), row);
+}
+
+/* Vertices are numbered before their count is known. So the list is written where it will be, and the layout
+ * is the one for as many vertices as the batch can have; then it is made for those that it has. Only rows
+ * move. */
+pst_rc pst_vectors_gather(struct pst_vectors *v, const struct pst_edge_batch *edges, const void *from,
+                          char *slot, uint64_t bytes, struct pst_row_batch *out)
+{
+    const uint64_t negatives = edges->edges > 0 ? (uint64_t)edges->chunks * edges->negatives : 0;
+    const uint64_t most = 2 * (edges->edges + negatives);
+    struct pst_row_batch b = {.magic = PST_ROW_BATCH_MAGIC,
+                              .batch = edges->batch,
+                              .batch_in_epoch = edges->batch_in_epoch,
+                              .batches_in_epoch = edges->batches_in_epoch,
+                              .epoch = edges->epoch,
+                              .edges = edges->edges,
+                              .chunks = edges->chunks,
+                              .negatives = edges->negatives,
+                              .flush = edges->flush,
+                              .nodes = (uint32_t)pst_min_i64((int64_t)most, v->vertices),
+                              .dim = (uint32_t)v->dim,
+                              .relations = (uint32_t)edges->relations,
+                              .rate = v->scale};
+    pst_row_batch_place(&b);
+    if (b.bytes_used > bytes)
+        return pst_fail(PST_E_STATE,
+                        "batch %" PRIu64 " needs %" PRIu64 " bytes, but its slot has %" PRIu64
+                        ": are `batch`, `chunks` and `negatives` the same in the stages edges and store?",
+                        edges->batch, b.bytes_used, bytes);
+    int64_t *list = pst_row_batch_at(slot, b.vertices_at);
+    uint32_t listed = 0;
+    next_mark(v);
+    pst_rc rc = number(v, pst_edge_batch_at(from, edges->source_at), b.edges,
+                       pst_row_batch_at(slot, b.source_at), list, &listed);
+    if (rc == PST_OK)
+        rc = number(v, pst_edge_batch_at(from, edges->destination_at), b.edges,
+                    pst_row_batch_at(slot, b.destination_at), list, &listed);
+    for (int side = 0; side < 2 && rc == PST_OK; side++)
+        rc = number(v, pst_edge_batch_at(from, edges->negatives_at[side]), negatives,
+                    pst_row_batch_at(slot, b.negatives_at[side]), list, &listed);
+    if (rc != PST_OK)
+        return rc;
+    const int32_t *relation = pst_edge_batch_at(from, edges->relation_at);
+    for (uint32_t i = 0; i < b.edges; i++)
+        ((uint32_t *)pst_row_batch_at(slot, b.relation_at))[i] = (uint32_t)relation[i];
+    b.nodes = listed; /* the gradients follow the rows closely, so that copies between devices are short */
+    b.grads_at = b.rows_at + pst_align_up((uint64_t)listed * b.dim * sizeof(pst_real), PST_CACHE_LINE);
+    b.bytes_used = b.grads_at + (uint64_t)listed * b.dim * sizeof(pst_real);
+    struct gather job = {.v = v, .list = list, .n = listed, .rows = pst_row_batch_at(slot, b.rows_at)};
+    pst_gnn_team_run(v->team, gather_rows, &job, tasks_of(listed));
+    memcpy(slot, &b, sizeof b);
+    *out = b;
+    return PST_OK;
+}
+
+/* ---- updating ------------------------------------------------------------------------------------ */
+
+struct update {
+    const struct pst_vectors *v;
+    const int64_t *list;
+    const pst_real *grads;
+    int64_t n;
+};
+
+static void update_rows(void *job, int64_t task, int worker)
+{
+    (void)worker;
+    const struct update *j = job;
+    const struct pst_vectors *v = j->v;
+    const int64_t end = pst_min_i64(j->n, (task + 1) * TASK_ROWS);
+    for (int64_t i = task * TASK_ROWS; i < end; i++) {
+        const int64_t row = row_of(v, j->list[i]);
+        pst_embed_update(v->optimizer, at_row(v, row), state_at(v, row), j->grads + i * v->dim, v->dim,
+                         v->rate * v->scale, v->updates);
+    }
+}
+
+pst_rc pst_vectors_update(struct pst_vectors *v, const struct pst_row_batch *b, const char *slot)
+{
+    const int64_t *list = pst_row_batch_at(slot, b->vertices_at);
+    next_mark(v);
+    for (uint32_t i = 0; i < b->nodes; i++) {
+        const int64_t row = list[i] < 0 || list[i] >= v->vertices ? -1 : row_of(v, list[i]);
+        if (row < 0 || v->marked[row] == v->mark)
+            return pst_fail(PST_E_PEER,
+                            "batch %" PRIu64 " came home with a damaged list of vertices: entry %u is "
+                            "%" PRId64 "; expected 0 to %" PRId64 ", each at most once",
+                            b->batch, i, list[i], v->vertices - 1);
+        v->marked[row] = v->mark;
+    }
+    v->updates++;
+    struct update job = {.v = v, .list = list, .grads = pst_row_batch_at(slot, b->grads_at), .n = b->nodes};
+    pst_gnn_team_run(v->team, update_rows, &job, tasks_of(b->nodes));
+    return PST_OK;
+}

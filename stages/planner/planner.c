@@ -1,0 +1,384 @@
+/* planner.c: decides before the run how large slots must be and which feature rows are cached. It samples
+ * whole epochs with the sampler's algorithm, but with its own seeds: the plan is made for the graph, not for
+ * one run. Slots get the size of the largest of these batches. Rows are cached by their hotness, which is
+ * computed (stages/lib/plan/hotness.h), counted in the sampled batches, or read from a file. */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "common/error.h"
+#include "stages/lib/plan/plan.h"
+#include "stages/planner/presample.h"
+
+struct planner {
+    struct pst_sampling_input_params params;
+    int64_t epochs;
+    uint64_t gpu_cache;
+    uint64_t cpu_cache;
+    double cpu_cache_percent;
+    enum pst_hotness_source hotness; /* as the user wants it; then as it is: not AUTO */
+    const char *hotness_file;
+    uint64_t hotness_memory, presample_memory;
+    const char *reuse;
+    struct pst_sampling_input in;
+    struct pst_plan plan;
+    struct pst_presample presample;
+    float *scores; /* (hops + 1) x vertices: see hotness.h */
+};
+
+/* ---- size: what the plan is for ------------------------------------------------------------------ */
+
+static uint64_t budget_of(const struct planner *p, const struct pst_dataset *ds)
+{
+    if (p->cpu_cache_percent < 0)
+        return p->cpu_cache;
+    int64_t rows = (int64_t)((double)ds->vertices * p->cpu_cache_percent / 100 + 0.5);
+    return (uint64_t)rows * ds->stride_bytes;
+}
+
+/* Decides which source AUTO is, and refuses what the algorithm cannot do. */
+static pst_rc choose_source(struct pst_stage *self, struct planner *p)
+{
+    const struct pst_sampling_algorithm *a = p->in.algorithm.algorithm;
+    if (p->hotness_file[0] != '\0' && p->hotness != PST_HOTNESS_FILE)
+        return pst_fail(PST_E_ARG, "hotness_file is \"%s\", but hotness is \"%s\"; set hotness to \"file\"",
+                        p->hotness_file, pst_hotness_source_name(p->hotness));
+    if (p->hotness == PST_HOTNESS_ANALYTIC && a->keep_probability == NULL)
+        return pst_fail(PST_E_ARG,
+                        "hotness is \"analytic\", but the sampling algorithm %s has no formula for it (no "
+                        "function keep_probability); set hotness to \"presample\"",
+                        a->name);
+    if (p->hotness == PST_HOTNESS_AUTO && a->keep_probability == NULL)
+        pst_log(
+            self,
+            "the sampling algorithm %s has no formula for hotness: it is counted in the pre-sampled batches",
+            a->name);
+    if (p->hotness == PST_HOTNESS_AUTO)
+        p->hotness = a->keep_probability != NULL ? PST_HOTNESS_ANALYTIC : PST_HOTNESS_PRESAMPLE;
+    return PST_OK;
+}
+
+/* Reads the file now, so that a bad one is told before anything starts and `reuse` can compare it. */
+static pst_rc read_file(struct planner *p)
+{
+    const size_t bytes = (size_t)(p->in.key.hops + 1) * (size_t)p->in.graph.vertices * sizeof *p->scores;
+    p->scores = malloc(bytes);
+    if (p->scores == NULL)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %zu bytes for the vertices' hotness",
+                        bytes);
+    const pst_rc rc = pst_hotness_read(p->hotness_file, p->in.key.hops, p->in.graph.vertices, p->scores,
+                                       p->plan.key.hotness_id);
+    return rc == PST_OK ? rc : pst_wrap(rc, "hotness_file");
+}
+
+/* An oracle draws the run's own batches, which depend on the run's seed and epochs. */
+static void name_oracle(struct pst_stage *self, struct planner *p)
+{
+    const uint64_t run[2] = {pst_seed(self), (uint64_t)pst_epochs(self)};
+    p->plan.epochs = pst_epochs(self);
+    (void)snprintf(p->plan.key.hotness_id, sizeof p->plan.key.hotness_id, "%016" PRIx64,
+                   (uint64_t)XXH3_64bits(run, sizeof run));
+}
+
+static pst_rc size(struct pst_stage *self)
+{
+    struct planner *p = pst_state(self);
+    const uint64_t own = XXH3_64bits_withSeed("planner", strlen("planner"), pst_seed(self));
+    const struct pst_sampling_order order = {.seed = p->hotness == PST_HOTNESS_ORACLE ? pst_seed(self) : own,
+                                             .shuffle = true};
+    pst_rc rc = pst_sampling_input_open(&p->in, self, &p->params, NULL, NULL, order);
+    if (rc == PST_OK)
+        rc = choose_source(self, p);
+    if (rc != PST_OK)
+        return rc;
+    p->plan.key = p->in.key;
+    p->plan.key.gpu_budget_bytes = p->gpu_cache;
+    p->plan.key.cache_budget_bytes = budget_of(p, &p->in.ds);
+    (void)snprintf(p->plan.key.hotness, sizeof p->plan.key.hotness, "%s",
+                   pst_hotness_source_name(p->hotness));
+    p->plan.seed = order.seed;
+    p->plan.vertices = p->in.ds.vertices;
+    p->plan.epochs = p->epochs;
+    if (p->hotness == PST_HOTNESS_ORACLE)
+        name_oracle(self, p);
+    return p->hotness == PST_HOTNESS_FILE ? read_file(p) : PST_OK;
+}
+
+static bool counts_batches(const struct planner *p)
+{
+    return p->hotness == PST_HOTNESS_PRESAMPLE || p->hotness == PST_HOTNESS_ORACLE;
+}
+
+static pst_rc open_stage(struct pst_stage *self)
+{
+    struct planner *p = pst_state(self);
+    if (p->reuse[0] != '\0')
+        return PST_OK;
+    const struct pst_presample_options options = {.topology = p->params.topology,
+                                                  .gpu_topology_bytes = p->params.gpu_topology_bytes,
+                                                  .memory_bytes = p->presample_memory,
+                                                  .count = counts_batches(p)};
+    return pst_presample_open(&p->presample, self, &p->in, &options);
+}
+
+/* ---- the plan ------------------------------------------------------------------------------------ */
+
+/* The counts become scores, in place. */
+static void take_counts(struct planner *p)
+{
+    const int64_t n = (p->in.key.hops + 1) * p->plan.vertices;
+    char *values = (char *)p->presample.counts;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t count;
+        memcpy(&count, values + i * (int64_t)sizeof count, sizeof count);
+        const float score = (float)count / (float)p->plan.epochs;
+        memcpy(values + i * (int64_t)sizeof count, &score, sizeof score);
+    }
+    p->scores = (float *)(void *)values;
+    p->presample.counts = NULL;
+}
+
+/* The expectation; its sums are those of the sampled batches. */
+static pst_rc compute_scores(struct pst_stage *self, struct planner *p)
+{
+    const size_t rows = (size_t)p->in.key.hops + 1;
+    const struct pst_hotness_input in = {.graph = &p->in.graph,
+                                         .seeds = p->in.seeds.ids,
+                                         .nseeds = p->in.seeds.n,
+                                         .batches = p->in.seeds.batches,
+                                         .hops = p->in.key.hops,
+                                         .fanout = p->in.key.fanout,
+                                         .keep = p->in.algorithm.algorithm->keep_probability,
+                                         .state = p->in.algorithm.state,
+                                         .memory_bytes = p->hotness_memory};
+    const double begin = pst_now();
+    p->scores = malloc(rows * (size_t)p->plan.vertices * sizeof *p->scores);
+    if (p->scores == NULL)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the hotness of %lld vertices",
+                        (long long)p->plan.vertices);
+    const pst_rc rc = pst_hotness_analytic(&in, p->scores);
+    for (int h = 0; h <= in.hops && rc == PST_OK; h++)
+        pst_hotness_scale(p->scores + h * p->plan.vertices, p->plan.vertices,
+                          (double)p->presample.drawn[h] / (double)p->plan.epochs, (double)in.batches);
+    pst_span(self, "hotness", begin, pst_now());
+    return rc;
+}
+
+/* Gets the scores, and predicts the hit rate of the cache: by the scores, or, if they are counts of sampled
+ * batches, without letting a batch predict itself. An oracle knows its batches. */
+static pst_rc rank(struct pst_stage *self, struct planner *p, int64_t rows)
+{
+    struct pst_plan *plan = &p->plan;
+    const int64_t vertices = plan->vertices;
+    pst_rc rc = PST_OK;
+    if (p->hotness == PST_HOTNESS_ANALYTIC)
+        rc = compute_scores(self, p);
+    if (rc == PST_OK && p->hotness == PST_HOTNESS_PRESAMPLE)
+        rc = pst_presample_predict(&p->presample, (uint64_t)plan->batches, pst_min_i64(rows, vertices),
+                                   &plan->predicted_hit_rate);
+    if (rc != PST_OK)
+        return rc;
+    if (counts_batches(p))
+        take_counts(p);
+    const float *features = p->scores + plan->key.hops * vertices;
+    rc = pst_plan_choose(features, vertices, rows, &plan->cache, &plan->cached);
+    if (rc == PST_OK && p->hotness != PST_HOTNESS_PRESAMPLE)
+        plan->predicted_hit_rate = pst_hotness_hit_rate(features, vertices, plan->cache, plan->cached);
+    return rc;
+}
+
+static int64_t rows_in(const struct planner *p, uint64_t bytes)
+{
+    return p->in.ds.feature_dim > 0 ? (int64_t)(bytes / p->in.ds.stride_bytes) : 0;
+}
+
+/* Both tiers hold rows only. A row of either tier saves more the hotter it is, and a row of the GPU tier
+ * saves at least as much as one of the CPU tier. So the hottest rows go to the GPU tier, and the next to the
+ * CPU tier: no other placement of rows saves more transactions. */
+static pst_rc make_plan(struct pst_stage *self, struct planner *p, char *path, size_t path_bytes)
+{
+    struct pst_plan *plan = &p->plan;
+    const double begin = pst_now();
+    plan->batches = (int64_t)p->in.seeds.batches * plan->epochs;
+    pst_rc rc = pst_presample_run(&p->presample, (uint64_t)plan->batches, &plan->max);
+    if (rc != PST_OK)
+        return rc;
+    pst_span(self, "presample", begin, pst_now());
+    const int64_t gpu_rows = rows_in(p, plan->key.gpu_budget_bytes);
+    rc = rank(self, p, gpu_rows + rows_in(p, plan->key.cache_budget_bytes));
+    if (rc != PST_OK)
+        return rc;
+    plan->gpu_cached = pst_min_i64(gpu_rows, plan->cached);
+    char dir[PATH_MAX];
+    if (snprintf(dir, sizeof dir, "%s/plan", pst_run_dir(self)) >= (int)sizeof dir)
+        return pst_fail(PST_E_LIMIT, "the path of the run directory is too long: %s", pst_run_dir(self));
+    return pst_plan_write(plan, p->scores, dir, path, path_bytes);
+}
+
+/* Takes an earlier plan, if it was made for the same. */
+static pst_rc reuse_plan(struct planner *p, const char *path)
+{
+    struct pst_plan earlier;
+    pst_rc rc = pst_plan_read(&earlier, path);
+    if (rc != PST_OK)
+        return rc;
+    rc =
+        pst_plan_match(&earlier, &p->plan.key, PST_PLAN_ALGORITHM | PST_PLAN_BUDGET | PST_PLAN_HOTNESS, path);
+    if (rc != PST_OK) {
+        pst_plan_release(&earlier);
+        return rc;
+    }
+    p->plan = earlier;
+    return PST_OK;
+}
+
+static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
+{
+    struct planner *p = pst_state(self);
+    if (event->kind != PST_EV_START)
+        return PST_OK;
+    const char *reuse = p->reuse;
+    char path[PATH_MAX];
+    pst_rc rc;
+    if (reuse[0] != '\0') {
+        if (realpath(reuse, path) == NULL)
+            return pst_fail_errno("reuse: cannot find the plan %s", reuse);
+        rc = reuse_plan(p, path);
+    } else {
+        rc = make_plan(self, p, path, sizeof path);
+    }
+    if (rc != PST_OK)
+        return rc;
+    pst_count(self, (uint64_t)p->plan.batches, 0);
+    const struct pst_plan *plan = &p->plan;
+    pst_log(self,
+            "%s: largest batch %lld vertices, %lld rows cached by hotness (%s), %lld of them in the GPU "
+            "tier, predicted hit rate %.3f",
+            reuse[0] != '\0' ? "reused" : "planned", (long long)plan->max.n[plan->max.hops],
+            (long long)plan->cached, plan->key.hotness, (long long)plan->gpu_cached,
+            plan->predicted_hit_rate);
+    rc = pst_report(self, "planner",
+                    "{\"batches\": %lld, \"vertices_max\": %lld, \"cached_rows\": %lld, \"gpu_rows\": %lld, "
+                    "\"hotness\": \"%s\", \"predicted_hit_rate\": %.6f, \"reused\": \"%s\"}",
+                    (long long)plan->batches, (long long)plan->max.n[plan->max.hops], (long long)plan->cached,
+                    (long long)plan->gpu_cached, plan->key.hotness, plan->predicted_hit_rate,
+                    reuse[0] != '\0' ? "yes" : "no");
+    if (rc == PST_OK)
+        rc = pst_presample_report(&p->presample, self);
+    return rc == PST_OK ? pst_publish(self, pst_port(self, "plan"), path) : rc;
+}
+
+static void close_stage(struct pst_stage *self)
+{
+    struct planner *p = pst_state(self);
+    pst_presample_close(&p->presample);
+    free(p->scores);
+    pst_plan_release(&p->plan);
+    pst_sampling_input_close(&p->in);
+}
+
+static const struct pst_port_desc ports[] = {
+    {.name = "plan",
+     .dir = PST_OUT,
+     .type = "plan",
+     .dtype = "any",
+     .rank = -1,
+     .memory = "cpu,pinned",
+     .flags = PST_PORT_ONESHOT,
+     .help = "the path of plan.json"},
+    {0},
+};
+
+static const struct pst_param_desc params[] = {
+    PST_SAMPLING_INPUT_PARAMS(struct planner, params),
+    PST_SAMPLING_ALGORITHM_PARAMS(struct planner, params),
+    {.name = "epochs",
+     .type = PST_PARAM_INT,
+     .into = PST_INTO(struct planner, epochs),
+     .def = "1",
+     .min = 1,
+     .max = 1000,
+     .help = "epochs to pre-sample; more make slots, and hotness that is counted, more certain"},
+    {.name = "hotness",
+     .type = PST_PARAM_ENUM,
+     .into = PST_INTO(struct planner, hotness),
+     .def = "\"auto\"",
+     .choices = PST_HOTNESS_CHOICES,
+     .help =
+         "what decides which rows are cached: analytic: the expected number of batches that need a row; "
+         "presample: the number of pre-sampled ones; file: hotness_file; oracle: the run's own batches if "
+         "the sampler shuffles, for measurements; auto: analytic if the algorithm has a formula for it, "
+         "otherwise presample"},
+    {.name = "hotness_file",
+     .type = PST_PARAM_STRING,
+     .into = PST_INTO(struct planner, hotness_file),
+     .def = "\"\"",
+     .needed_if = "hotness=file",
+     .help =
+         "path of an .npy file of scores, for example hotness.npy of a plan: (hops + 1, vertices), the last "
+         "row for features; or (vertices,)"},
+    {.name = "hotness_memory",
+     .type = PST_PARAM_BYTES,
+     .into = PST_INTO(struct planner, hotness_memory),
+     .def = "\"1GiB\"",
+     .min = 4096,
+     .max = 1e15,
+     .help = "memory for the sums of analytic hotness, 8 bytes a vertex; with less, it reads the edges "
+             "several times"},
+    {.name = "gpu_cache",
+     .type = PST_PARAM_BYTES,
+     .into = PST_INTO(struct planner, gpu_cache),
+     .def = "0",
+     .min = 0,
+     .max = 1e15,
+     .help =
+         "memory for the feature rows of the GPU tier, the hottest ones, if the sampler is on a CPU; its "
+         "own memory then stands in for a GPU's. On a GPU, cpu_cache is the size of the cache in GPU memory"},
+    {.name = "presample_memory",
+     .type = PST_PARAM_BYTES,
+     .into = PST_INTO(struct planner, presample_memory),
+     .def = "\"128MiB\"",
+     .min = 1048576,
+     .max = 1e15,
+     .help =
+         "memory to pre-sample with topology ssd, besides the buffers of one batch: with more, more batches "
+         "share each read"},
+    {.name = "cpu_cache",
+     .type = PST_PARAM_BYTES,
+     .into = PST_INTO(struct planner, cpu_cache),
+     .def = "\"64MiB\"",
+     .min = 0,
+     .max = 1e15,
+     .help = "memory for cached feature rows, the hottest that the GPU tier does not have; 0: no cache"},
+    {.name = "cpu_cache_percent",
+     .type = PST_PARAM_REAL,
+     .into = PST_INTO(struct planner, cpu_cache_percent),
+     .def = "-1",
+     .min = -1,
+     .max = 100,
+     .help =
+         "size of the CPU tier's cache in percent of all feature rows; negative: cpu_cache is used instead"},
+    {.name = "reuse",
+     .type = PST_PARAM_STRING,
+     .into = PST_INTO(struct planner, reuse),
+     .def = "\"\"",
+     .help = "path of an earlier plan.json to use instead of making a plan"},
+    {0},
+};
+
+const struct pst_stage_desc pst_stage = {
+    .abi = PST_STAGE_ABI,
+    .name = "planner",
+    .help = "pre-samples, to size the slots and to choose the feature rows that are cached",
+    .ports = ports,
+    .params = params,
+    .dataset = PST_SAMPLING_DATASET,
+    .state_bytes = sizeof(struct planner),
+    .size = size,
+    .open = open_stage,
+    .on_event = on_event,
+    .close = close_stage,
+};

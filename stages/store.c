@@ -1,0 +1,242 @@
+/* store.c: the store stage. It owns the embeddings of all vertices (stages/lib/vectors). It adds a batch's
+ * rows to the batch's edges and lends the slot to the stage that computes. When the slot comes home, it
+ * updates rows with the gradients in it.
+ *
+ * With n slots, batch b gets the slot of batch b - n, and the store gets one slot at a time. So batch b is
+ * gathered with exactly the updates up to batch b - n, whatever the timing. After the last edges of an epoch
+ * come `staleness` batches without edges. So every update of an epoch is home before the next epoch begins.
+ * The first of these batches carries the relations home, and its return is the moment of the checkpoint. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "stages/lib/vectors/owner.h"
+
+struct store {
+    struct pst_vectors_owner owner;
+    int in, out, parts;
+    struct pst_row_batch *lent; /* of each slot: what it was sent with */
+    struct pst_frame *waiting;  /* batches of edges for which there was no slot yet */
+    uint32_t room, first, n;    /* of waiting */
+    struct pst_credit credit;   /* the slot for the next batch */
+    bool credited;
+};
+
+/* ---- opening ------------------------------------------------------------------------------------- */
+
+static pst_rc size(struct pst_stage *self)
+{
+    struct store *s = pst_state(self);
+    s->in = pst_port(self, "edges");
+    s->out = pst_port(self, "batch");
+    s->parts = pst_port(self, "parts");
+    const pst_rc rc = pst_vectors_owner_size(&s->owner, self, s->parts);
+    if (rc == PST_OK)
+        pst_need(self, s->out, s->owner.slot_bytes, PST_CACHE_LINE);
+    return rc;
+}
+
+static pst_rc check_staleness(const struct pst_stage *self, const struct store *s)
+{
+    const uint32_t slots = pst_slots(self, s->out);
+    if ((int64_t)slots == s->owner.staleness || !pst_overlap(self))
+        return PST_OK;
+    return pst_fail(PST_E_ARG,
+                    "staleness is %" PRId64 ", but the link from the port batch has %u slots: both must be "
+                    "equal, because a batch's rows lack the updates of the batches in flight",
+                    s->owner.staleness, slots);
+}
+
+static pst_rc open_stage(struct pst_stage *self)
+{
+    struct store *s = pst_state(self);
+    uint64_t total = 0;
+    pst_rc rc = check_staleness(self, s);
+    if (rc != PST_OK)
+        return rc;
+    s->room = pst_slots(self, s->in);
+    s->waiting = calloc(s->room, sizeof *s->waiting);
+    s->lent = calloc(pst_slots(self, s->out), sizeof *s->lent);
+    if (!s->waiting || !s->lent)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the list of slots");
+    rc = pst_vectors_owner_open(&s->owner, pst_slot_bytes(self, s->out), &total);
+    if (rc == PST_OK)
+        pst_total(self, s->out, total);
+    return rc;
+}
+
+static void close_stage(struct pst_stage *self)
+{
+    struct store *s = pst_state(self);
+    pst_vectors_owner_close(&s->owner);
+    free(s->waiting);
+    free(s->lent);
+}
+
+/* ---- slots that come home -------------------------------------------------------------------------- */
+
+/* dirty: false if no stage computed gradients, for example because the slots go to `discard`. */
+static pst_rc come_home(struct pst_stage *self, struct store *s, const struct pst_credit *credit)
+{
+    uint64_t bytes;
+    const char *slot = pst_slot(self, credit->ref, &bytes);
+    if (!slot)
+        return PST_E_STATE;
+    if (credit->previous_batch == UINT64_MAX)
+        return PST_OK;
+    const struct pst_row_batch *b = &s->lent[credit->ref.slot];
+    if (!credit->dirty && b->flush <= 1 && s->owner.partitions > 1)
+        return pst_fail(PST_E_PEER,
+                        "batch %" PRIu64 " came home without gradients; link the port batch to a stage that "
+                        "trains, for example embedder",
+                        b->batch);
+    const pst_rc rc = credit->dirty ? pst_vectors_owner_take(&s->owner, b, slot, bytes) : PST_OK;
+    return rc == PST_OK ? pst_vectors_owner_home(&s->owner, credit->previous_batch) : rc;
+}
+
+/* ---- batches ------------------------------------------------------------------------------------- */
+
+static pst_rc fill(struct pst_stage *self, struct store *s, const struct pst_frame *frame)
+{
+    uint64_t from_bytes, bytes;
+    const struct pst_ref ref = s->credit.ref;
+    const void *from = pst_slot(self, frame->refs[0], &from_bytes);
+    char *slot = pst_slot(self, ref, &bytes);
+    if (!from || !slot)
+        return PST_E_STATE;
+    if (frame->batch != s->credit.batch)
+        return pst_fail(PST_E_PEER, "batch %" PRIu64 " of edges came; expected batch %" PRIu64, frame->batch,
+                        s->credit.batch);
+    struct pst_row_batch *b = &s->lent[ref.slot];
+    pst_rc rc = pst_vectors_owner_gather(&s->owner, from, from_bytes, slot, bytes, b);
+    if (rc == PST_OK)
+        rc = pst_release(self, frame->refs[0], false);
+    if (rc != PST_OK)
+        return rc;
+    pst_used(self, ref, b->bytes_used);
+    pst_count(self, 1, b->bytes_used);
+    const struct pst_frame lend = {
+        .batch = frame->batch, .flags = PST_LAST_PART | PST_LAST_MICRO, .nrefs = 1, .refs = {ref}};
+    s->credited = false;
+    return pst_send(self, s->out, &lend);
+}
+
+/* A batch needs its edges and a slot, which come in any order, and its partitions. */
+static pst_rc advance(struct pst_stage *self, struct store *s)
+{
+    bool ready;
+    const bool there = s->credited && s->n > 0;
+    const pst_rc rc =
+        pst_vectors_owner_ready(&s->owner, there ? s->waiting[s->first].batch : UINT64_MAX, &ready);
+    if (rc != PST_OK || !there || !ready)
+        return rc;
+    const struct pst_frame frame = s->waiting[s->first];
+    s->first = (s->first + 1) % s->room;
+    s->n--;
+    return pst_wrap(fill(self, s, &frame), "batch %" PRIu64, frame.batch);
+}
+
+static pst_rc on_frame(struct pst_stage *self, struct store *s, const struct pst_frame *frame)
+{
+    if (!(frame->flags & PST_LAST_PART))
+        return PST_OK;
+    if (frame->nrefs != 1 || s->n == s->room)
+        return pst_fail(PST_E_PEER,
+                        "batch %" PRIu64 " has %u slots, and %u batches wait; expected one slot, and at "
+                        "most %u batches",
+                        frame->batch, frame->nrefs, s->n, s->room);
+    s->waiting[(s->first + s->n++) % s->room] = *frame;
+    return advance(self, s);
+}
+
+static pst_rc on_credit(struct pst_stage *self, struct store *s, const struct pst_credit *credit)
+{
+    const pst_rc rc = come_home(self, s, credit);
+    s->credit = *credit;
+    s->credited = true;
+    return rc == PST_OK ? advance(self, s) : rc;
+}
+
+static pst_rc on_part(struct pst_stage *self, struct store *s, const struct pst_event *event)
+{
+    const pst_rc rc = pst_vectors_owner_part(&s->owner, event);
+    return rc == PST_OK ? advance(self, s) : rc;
+}
+
+static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
+{
+    struct store *s = pst_state(self);
+    if ((event->kind == PST_EV_CREDIT || event->kind == PST_EV_RETURN) && event->port == s->parts)
+        return on_part(self, s, event);
+    switch (event->kind) {
+    case PST_EV_FRAME: return on_frame(self, s, event->frame);
+    case PST_EV_CREDIT: return on_credit(self, s, &event->credit);
+    case PST_EV_RETURN: return come_home(self, s, &event->credit);
+    case PST_EV_FINISH:
+        pst_log(self, "stopped: the last checkpoint is of the end of the last whole epoch");
+        return pst_vectors_owner_report(&s->owner);
+    default: return PST_OK;
+    }
+}
+
+/* ---- what it says of itself ---------------------------------------------------------------------- */
+
+static const struct pst_port_desc ports[] = {{.name = "edges",
+                                              .dir = PST_IN,
+                                              .help = "batches of edges with their negatives",
+                                              .type = "edges",
+                                              .dtype = "int64",
+                                              .rank = 1,
+                                              .memory = "cpu",
+                                              .flags = PST_PORT_ORDERED},
+                                             {.name = "batch",
+                                              .dir = PST_OUT,
+                                              .help =
+                                                  "the same batches with the rows of their vertices; slots "
+                                                  "come home with gradients",
+                                              .type = "rows of edges",
+                                              .dtype = "float32",
+                                              .rank = 2,
+                                              .memory = "cpu",
+                                              .flags = PST_PORT_RETURNS},
+                                             PST_VECTORS_OWNER_PORT,
+                                             {0}};
+
+#define PARAM(...) PST_VECTORS_OWNER_PARAM(store, owner, __VA_ARGS__)
+
+static const struct pst_param_desc params[] = {
+    PARAM("batch", INT, batch, "10000", .min = 1, .max = PST_EDGE_BATCH_EDGES_MAX, .equals = "edges.batch",
+          .help = "edges of a batch", .fixed = true),
+    PARAM("chunks", INT, chunks, "10", .min = 1, .max = 65536, .equals = "edges.chunks",
+          .help = "chunks of a batch", .fixed = true),
+    PARAM("negatives", INT, negatives, "1000", .min = 1, .max = PST_EDGE_BATCH_NEGATIVES_MAX,
+          .equals = "edges.negatives", .help = "negatives of each chunk and side", .fixed = true),
+    PARAM(
+        "staleness", INT, staleness, "16", .min = 1, .max = 65536, .equals = "edges.staleness",
+        .help =
+            "batch b is gathered with exactly the updates up to batch b - staleness; the link from the port "
+            "batch must have as many slots",
+        .fixed = true),
+    PARAM("partitions", INT, partitions, "1", .min = 1, .max = PST_PARTS_MAX, .equals = "edges.partitions",
+          .help = "partitions of the vertices; 1: all embeddings are in memory", .fixed = true),
+    PARAM("buffer", INT, buffer, "2", .min = 2, .max = PST_PARTS_MAX, .equals = "edges.buffer",
+          .help = "with several partitions: how many of them are in memory", .fixed = true),
+    PARAM("order", ENUM, order, "\"beta\"", .choices = PST_PARTS_ORDERS, .equals = "edges.order",
+          .help = "with several partitions: the order in which they pass through memory", .fixed = true),
+    PARAM("buckets", STRING, buckets, "\"\"", .equals = "edges.buckets",
+          .help = "with several partitions: a file that `penstock partition` made; empty: the run's own"),
+    PST_VECTORS_OWNER_PARAMS(store, owner),
+    {0}};
+
+const struct pst_stage_desc pst_stage = {
+    .abi = PST_STAGE_ABI,
+    .name = "store",
+    .help = "owns embeddings: adds rows to batches of edges, applies the gradients that come home",
+    .ports = ports,
+    .params = params,
+    .instances_max = 1, /* each instance would own other embeddings */
+    .state_bytes = sizeof(struct store),
+    .size = size,
+    .open = open_stage,
+    .on_event = on_event,
+    .close = close_stage,
+};

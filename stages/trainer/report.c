@@ -1,0 +1,85 @@
+/* report.c: what the trainer adds to the report. */
+#include "stages/trainer/trainer.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+enum { NUMBER_MAX = 40 }; /* a real number as JSON */
+
+/* A share as JSON; a negative one was not measured. */
+static const char *share(double value, char out[NUMBER_MAX])
+{
+    if (value < 0)
+        snprintf(out, NUMBER_MAX, "null");
+    else
+        snprintf(out, NUMBER_MAX, "%.17g", value);
+    return out;
+}
+
+/* What the shares of the report are. */
+static const char *measure(const struct trainer *t)
+{
+    return t->config.multilabel ? "micro_f1" : "accuracy";
+}
+
+pst_rc pst_trainer_report_epoch(struct pst_stage *self, const struct trainer *t, double val)
+{
+    const struct pst_gnn_training *p = &t->now;
+    char train_text[NUMBER_MAX], val_text[NUMBER_MAX];
+    const double train = p->counted ? (double)p->correct / (double)p->counted : -1;
+    return pst_report(self, "epochs",
+                      "{\"epoch\":%" PRIu64 ",\"seconds\":%.6f,\"loss\":%.17g,\"train_%s\":%s,"
+                      "\"val_%s\":%s,\"seeds_per_second\":%.1f}",
+                      p->epoch, p->seconds, p->seeds ? p->loss / (double)p->seeds : 0.0, measure(t),
+                      share(train, train_text), measure(t), share(val, val_text),
+                      p->seconds > 0 ? (double)p->seeds / p->seconds : 0.0);
+}
+
+pst_rc pst_trainer_report_result(struct pst_stage *self, struct trainer *t)
+{
+    const pst_rc rc = pst_gnn_model_fetch(&t->model);
+    if (rc != PST_OK)
+        return rc;
+    char best[NUMBER_MAX], last[NUMBER_MAX];
+    const uint64_t weights = XXH3_64bits(t->model.weight, (size_t)t->model.size * sizeof *t->model.weight);
+    return pst_report(self, "result",
+                      "{\"test_%s\":%s,\"best_epoch\":%" PRId64 ",\"final_test_%s\":%s,"
+                      "\"digest\":\"%016" PRIx64 "\",\"weights_digest\":\"%016" PRIx64 "\"}",
+                      measure(t), share(t->done.best_test, best), t->done.best_epoch, measure(t),
+                      share(t->done.final_test, last), t->done.digest, weights);
+}
+
+/* On a GPU: what it computed with, and how long batches took, from the first copy to the record. */
+static pst_rc report_device(struct pst_stage *self, const struct trainer *t, const char *rows)
+{
+    return pst_report(self, "trainer",
+                      "{\"device\":\"%s\",\"products\":\"%s\",\"evaluation\":\"cpu\",\"device_s\":%.6f,"
+                      "\"device_bytes\":%" PRIu64 ",\"rows_brought\":%" PRIu64 ",\"rows_cached\":%" PRIu64
+                      "%s}",
+                      t->device.name, t->tf32 ? "tf32" : "float32", t->device_s, t->device.device_bytes,
+                      t->inputs.rows_brought, t->inputs.rows_cached, rows);
+}
+
+/* Where the threads' time went, and how many rows each layer made, from which FLOPs are counted. */
+pst_rc pst_trainer_report_work(struct pst_stage *self, const struct trainer *t)
+{
+    const struct pst_gnn_model *m = &t->model;
+    char rows[PST_GNN_LAYERS_MAX * NUMBER_MAX] = "";
+    double spent_s[PST_GNN_WORK_KINDS] = {0};
+    for (int w = 0; w < m->config.threads; w++)
+        for (int k = 0; k < PST_GNN_WORK_KINDS; k++)
+            spent_s[k] += m->spent[w].s[k];
+    for (int l = 0; l < m->config.layers; l++)
+        (void)snprintf(rows + strlen(rows), sizeof rows - strlen(rows), ",\"rows_%d\":%" PRId64, l,
+                       m->rows[l]);
+    if (t->inputs.staging)
+        return report_device(self, t, rows);
+    return pst_report(self, "trainer",
+                      "{\"products_s\":%.6f,\"means_s\":%.6f,\"fused_s\":%.6f,\"loss_s\":%.6f,"
+                      "\"update_s\":%.6f%s}",
+                      spent_s[PST_GNN_WORK_PRODUCTS], spent_s[PST_GNN_WORK_MEANS],
+                      spent_s[PST_GNN_WORK_FUSED], spent_s[PST_GNN_WORK_LOSS], spent_s[PST_GNN_WORK_UPDATE],
+                      rows);
+}

@@ -1,0 +1,50 @@
+/* trainer.h: the state of the trainer stage, for its parts: trainer.c (ports, parameters, events) and
+ * report.c.
+ *
+ * Owner: the runtime, which allocates it. Threads: one. */
+#ifndef PST_TRAINER_H
+#define PST_TRAINER_H
+
+#include "common/stage.h"
+#include "stages/lib/gnn/eval.h"
+#include "stages/lib/gnn/state.h"
+#include "stages/trainer/inputs.h"
+#include "stages/trainer/targets.h"
+
+struct trainer {
+    struct pst_dataset ds;
+    struct pst_device device;
+    struct pst_inputs inputs;
+    struct pst_trainer_targets targets;
+    struct pst_gnn_config config; /* most of it is filled from the parameters */
+    int threads;                  /* 0: as many as cores */
+    uint64_t eval_memory;
+    const char *split;
+    bool tf32;
+    double device_s; /* time spent waiting for the device, in seconds */
+    struct pst_gnn_model model;
+    struct pst_gnn_eval eval;
+    struct pst_gnn_identity identity;
+    bool dataset_open, model_open;
+    double rate, weight_decay;
+    int64_t eval_every, checkpoint_every, keep;
+    struct pst_gnn_training done; /* up to the last completed batch: for checkpoints */
+    struct pst_gnn_training now;  /* and with what the current batch has added */
+    bool gradients;               /* the current batch has added gradients */
+    uint64_t batches_in_epoch;
+    double clock; /* when time was last added to the current epoch */
+    struct {
+        uint64_t batches, seeds;
+        /* without the first batch, which warms up: */
+        double train_s; /* training and updating */
+        double span_s;  /* the epochs' time, with waiting, without evaluations and checkpoints */
+    } total;            /* of this process */
+};
+
+/* Reports the current epoch. val: the share of validation, negative if it was not measured. */
+PST_MUST_USE pst_rc pst_trainer_report_epoch(struct pst_stage *self, const struct trainer *t, double val);
+/* At the end of the run: the figures of the model; where the time went. */
+PST_MUST_USE pst_rc pst_trainer_report_result(struct pst_stage *self, struct trainer *t);
+PST_MUST_USE pst_rc pst_trainer_report_work(struct pst_stage *self, const struct trainer *t);
+
+#endif

@@ -1,0 +1,236 @@
+/* Embeddings in double precision: every model and loss against a plain serial reference, which is written
+ * here from the papers' formulas, and gradients against central differences. */
+#include "stages/lib/embed/embed.h"
+#include "tests/gradient/numeric.h"
+
+#include <complex.h>
+#include <string.h>
+
+enum { EDGES = 7, CHUNKS = 2, NEGATIVES = 5, VERTICES = 9, D = 6, RELATIONS = 3 };
+
+struct trial {
+    struct pst_embed_plan plan;
+    struct pst_embed_batch b;
+    struct pst_embed_workspace *w;
+    uint32_t src[EDGES], rel[EDGES], dst[EDGES], neg[2][CHUNKS * NEGATIVES], touched[2 * RELATIONS];
+    double nodes[VERTICES * D], node_grads[VERTICES * D];
+    double relations[2 * RELATIONS * D], relation_grads[2 * RELATIONS * D];
+};
+
+static uint32_t below(int64_t n)
+{
+    return (uint32_t)random_below((uint64_t)n);
+}
+
+static void fill(struct trial *t, const struct pst_embed_model *model, enum pst_embed_loss loss, bool inverse,
+                 bool all)
+{
+    memset(t, 0, sizeof *t);
+    t->plan = (struct pst_embed_plan){.model = model,
+                                      .d = D,
+                                      .relations = RELATIONS,
+                                      .inverse = inverse,
+                                      .loss = loss,
+                                      .margin = 0.7,
+                                      .tile = 3};
+    for (int i = 0; i < EDGES; i++) {
+        t->src[i] = below(VERTICES);
+        t->dst[i] = i == 2 ? t->src[i] : below(VERTICES); /* a self loop */
+        t->rel[i] = below(RELATIONS);
+    }
+    for (int s = 0; s < 2; s++)
+        for (int i = 0; i < CHUNKS * NEGATIVES; i++)
+            t->neg[s][i] = i % NEGATIVES ? below(VERTICES) : (s ? t->dst : t->src)[i ? EDGES - 1 : 0];
+    for (int i = 0; i < VERTICES * D; i++)
+        t->nodes[i] = random_unit();
+    for (int i = 0; i < 2 * RELATIONS * D; i++)
+        t->relations[i] = random_unit();
+    t->b = (struct pst_embed_batch){.edges = EDGES,
+                                    .chunks = CHUNKS,
+                                    .n = VERTICES,
+                                    .negatives = all ? VERTICES : NEGATIVES,
+                                    .src = t->src,
+                                    .rel = t->rel,
+                                    .dst = t->dst,
+                                    .neg_src = all ? NULL : t->neg[0],
+                                    .neg_dst = all ? NULL : t->neg[1],
+                                    .nodes = t->nodes,
+                                    .node_grads = t->node_grads,
+                                    .relation_rows = t->relations,
+                                    .relation_grads = t->relation_grads,
+                                    .touched = t->touched};
+    assert_int_equal(pst_embed_workspace_new(&t->w, 1), PST_OK);
+    assert_int_equal(pst_embed_check(&t->plan), PST_OK);
+}
+
+static double step(void *ctx)
+{
+    struct trial *t = ctx;
+    double loss;
+    assert_int_equal(pst_embed_step(&t->plan, &t->b, t->w, &loss), PST_OK);
+    return loss;
+}
+
+/* ---- the reference ------------------------------------------------------------------------------- */
+
+static double complex number(const double *row, int i)
+{
+    return row[i] + I * row[i + D / 2];
+}
+
+static double reference_score(const char *model, const double *s, const double *r, const double *o)
+{
+    double sum = 0;
+    for (int i = 0; i < D; i++)
+        if (!strcmp(model, "dot"))
+            sum += s[i] * o[i];
+        else if (!strcmp(model, "distmult"))
+            sum += s[i] * r[i] * o[i];
+        else if (!strcmp(model, "transe-l1"))
+            sum -= fabs(s[i] + r[i] - o[i]);
+        else if (!strcmp(model, "transe-l2"))
+            sum += pow(s[i] + r[i] - o[i], 2);
+        else if (i < D / 2 && !strcmp(model, "complex"))
+            sum += creal(number(s, i) * number(r, i) * conj(number(o, i)));
+        else if (i < D / 2 && !strcmp(model, "rotate"))
+            sum -= cabs(number(s, i) * cexp(I * r[i]) - number(o, i));
+    return !strcmp(model, "transe-l2") ? -sqrt(sum) : sum;
+}
+
+static double reference_loss(const struct trial *t, double f, const double *negative, int n)
+{
+    double sum = 0;
+    for (int k = 0; k < n; k++)
+        if (t->plan.loss == PST_EMBED_SOFTMAX)
+            sum += exp(negative[k]);
+        else if (t->plan.loss == PST_EMBED_LOGISTIC)
+            sum += log(1 + exp(negative[k])) / n;
+        else
+            sum += fmax(0, t->plan.margin - f + negative[k]) / n;
+    if (t->plan.loss == PST_EMBED_SOFTMAX)
+        return -f + log(exp(f) + sum);
+    return t->plan.loss == PST_EMBED_LOGISTIC ? log(1 + exp(-f)) + sum : sum;
+}
+
+/* The score of edge e, if its source (side 0) or destination is `other`. */
+static double edge_score(const struct trial *t, int e, int side, uint32_t other)
+{
+    const double *s = t->nodes + t->src[e] * D, *o = t->nodes + t->dst[e] * D, *x = t->nodes + other * D;
+    const int64_t dr = pst_embed_relation_floats(&t->plan);
+    const double *r = t->relations + t->rel[e] * dr, *inverse = t->relations + (RELATIONS + t->rel[e]) * dr;
+    if (side == 1)
+        return reference_score(t->plan.model->name, s, r, x);
+    return t->plan.inverse ? reference_score(t->plan.model->name, o, inverse, x)
+                           : reference_score(t->plan.model->name, x, r, o);
+}
+
+static double reference(const struct trial *t)
+{
+    double loss = 0;
+    for (int e = 0; e < EDGES; e++)
+        for (int side = 0; side < 2; side++) {
+            const uint32_t own = side ? t->dst[e] : t->src[e];
+            const int chunk = e >= EDGES / 2;
+            double negative[VERTICES + NEGATIVES];
+            int n = 0;
+            for (int k = 0; k < t->b.negatives; k++) {
+                const uint32_t id = t->b.neg_src ? t->neg[side][chunk * NEGATIVES + k] : (uint32_t)k;
+                if (id != own)
+                    negative[n++] = edge_score(t, e, side, id);
+            }
+            loss += reference_loss(t, edge_score(t, e, side, own), negative, n);
+        }
+    return loss;
+}
+
+/* ---- tests --------------------------------------------------------------------------------------- */
+
+static void check_gradients(struct trial *t, const char *what)
+{
+    double nodes[VERTICES * D], relations[2 * RELATIONS * D] = {0};
+    const int64_t dr = pst_embed_relation_floats(&t->plan);
+    (void)step(t);
+    memcpy(nodes, t->node_grads, sizeof nodes);
+    for (int64_t i = 0; i < t->b.touched_n; i++)
+        memcpy(relations + t->touched[i] * dr, t->relation_grads + t->touched[i] * dr, (size_t)dr * 8);
+    check_numeric(step, t, t->nodes, VERTICES * D, nodes, what);
+    if (dr)
+        check_numeric(step, t, t->relations, (t->plan.inverse ? 2 : 1) * RELATIONS * dr, relations, what);
+}
+
+static void test_models(void **state)
+{
+    (void)state;
+    static const char *const NAMES[] = {"dot", "distmult", "complex", "transe-l1", "transe-l2", "rotate"};
+    for (size_t m = 0; m < sizeof NAMES / sizeof *NAMES; m++)
+        for (int loss = PST_EMBED_SOFTMAX; loss <= PST_EMBED_MARGIN; loss++)
+            for (int how = 0; how < 4; how++) {
+                struct trial t;
+                fill(&t, pst_embed_model_named(NAMES[m]), (enum pst_embed_loss)loss, how & 1, how & 2);
+                check_near(step(&t), reference(&t), NAMES[m]);
+                check_gradients(&t, NAMES[m]);
+                pst_embed_workspace_free(t.w);
+            }
+}
+
+static void test_regularised_and_dropped(void **state)
+{
+    (void)state;
+    static const char *const NAMES[] = {"distmult", "complex", "rotate"};
+    for (size_t m = 0; m < sizeof NAMES / sizeof *NAMES; m++) {
+        struct trial t;
+        fill(&t, pst_embed_model_named(NAMES[m]), PST_EMBED_SOFTMAX, true, false);
+        const double plain = step(&t);
+        t.plan.n3 = 0.3;
+        const double cubed = step(&t);
+        t.plan.l2 = 0.2;
+        const double both = step(&t);
+        assert_true(plain < cubed && cubed < both);
+        check_gradients(&t, "regularised");
+        t.plan.dropout = 0.4;
+        t.plan.seed = 3;
+        assert_true(step(&t) != both);
+        check_gradients(&t, "dropped");
+        pst_embed_workspace_free(t.w);
+    }
+}
+
+/* A model of one's own: the query is the anchor plus the squares of the relation. */
+static void own_query(double *q, const double *anchor, const double *rel, int64_t d, bool backwards)
+{
+    (void)backwards;
+    for (int64_t i = 0; i < d; i++)
+        q[i] = anchor[i] + rel[i] * rel[i];
+}
+
+static void own_grad(const double *dq, const double *anchor, const double *rel, int64_t d, bool backwards,
+                     double *d_anchor, double *d_rel)
+{
+    (void)anchor;
+    (void)backwards;
+    for (int64_t i = 0; i < d; i++) {
+        d_anchor[i] = dq[i];
+        d_rel[i] = 2 * dq[i] * rel[i];
+    }
+}
+
+static const struct pst_embed_model OWN = {"own", PST_EMBED_PRODUCT, false, 1, 0, own_query, own_grad};
+
+static void test_own_model(void **state)
+{
+    (void)state;
+    struct trial t;
+    fill(&t, &OWN, PST_EMBED_SOFTMAX, true, false);
+    check_gradients(&t, "a model of one's own");
+    pst_embed_workspace_free(t.w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_models),
+        cmocka_unit_test(test_regularised_and_dropped),
+        cmocka_unit_test(test_own_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,400 @@
+/* Hotness: the expectation against many sampled epochs and against what is known exactly, with any memory;
+ * files of scores. */
+#include <math.h>
+
+#include "common/store/dataset/npy.h"
+#include "stages/lib/plan/plan.h"
+#include "stages/lib/sampling/expand.h"
+#include "stages/lib/sampling/seeds.h"
+#include "tests/unit/store_fixture.h"
+
+enum { V = 300, DEGREE_MAX = 12, EDGES_MAX = 2 * V * DEGREE_MAX, SEEDS = 90, HOPS_MAX = 3 };
+
+struct world {
+    int64_t indptr[V + 1];
+    int32_t indices[EDGES_MAX];
+    struct pst_csc graph;
+    int64_t seeds[SEEDS];
+    int64_t batch;
+    int hops;
+    int64_t fanout[PST_HOPS_MAX];
+    struct pst_sampling_opened algorithm;
+    struct pst_hotness_input in;
+};
+
+static uint64_t state = 88172645463325252u;
+
+static int64_t below(int64_t n)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (int64_t)((state >> 11) % (uint64_t)n);
+}
+
+static void open_world(struct world *w, int64_t batch, int hops, const int64_t *fanout, bool replace)
+{
+    w->graph = (struct pst_csc){w->indptr, w->indices, 4, V, w->indptr[V]};
+    for (int64_t i = 0; i < SEEDS; i++)
+        w->seeds[i] = i * 3 + 1;
+    w->batch = batch;
+    w->hops = hops;
+    memcpy(w->fanout, fanout, (size_t)hops * sizeof *fanout);
+    const struct pst_sampling_setup setup = {
+        .graph = &w->graph, .hops = hops, .fanout = w->fanout, .replace = replace};
+    assert_int_equal(pst_sampling_algorithm_find(&w->algorithm, "uniform"), PST_OK);
+    assert_int_equal(pst_sampling_algorithm_open(&w->algorithm, "", &setup), PST_OK);
+    w->in = (struct pst_hotness_input){.graph = &w->graph,
+                                       .seeds = w->seeds,
+                                       .nseeds = SEEDS,
+                                       .batches = (uint64_t)((SEEDS + batch - 1) / batch),
+                                       .hops = hops,
+                                       .fanout = w->fanout,
+                                       .keep = w->algorithm.algorithm->keep_probability,
+                                       .state = w->algorithm.state,
+                                       .memory_bytes = 1 << 20};
+}
+
+/* Each vertex other than the first is in exactly one list, that of a lower vertex, perhaps twice. Then the
+ * factors of a product are independent, but for what seeds of one epoch have to do with each other. */
+static void make_tree(struct world *w)
+{
+    static int64_t parent[V];
+    for (int64_t u = 1; u < V; u++)
+        parent[u] = below(u < 20 ? 1 : u / 4 + 1);
+    int64_t edges = 0;
+    for (int64_t v = 0; v < V; v++) {
+        w->indptr[v] = edges;
+        if (v % 5 == 0)
+            w->indices[edges++] = (int32_t)v; /* a self-loop */
+        for (int64_t u = 1; u < V; u++)
+            for (int64_t copy = 0; parent[u] == v && copy < 1 + (u % 7 == 0); copy++)
+                w->indices[edges++] = (int32_t)u;
+    }
+    w->indptr[V] = edges;
+}
+
+/* Lists of random vertices, sorted, with repeats. */
+static void make_random(struct world *w)
+{
+    int64_t edges = 0;
+    for (int64_t v = 0; v < V; v++) {
+        w->indptr[v] = edges;
+        int64_t at = 0;
+        for (int64_t left = below(DEGREE_MAX); left > 0 && at < V; left--, at += below(2 * V / DEGREE_MAX))
+            w->indices[edges++] = (int32_t)at;
+    }
+    w->indptr[V] = edges;
+}
+
+/* The mean number of batches of an epoch that have each vertex before each hop. */
+static void sample_epochs(struct world *w, int epochs, double *mean)
+{
+    static int64_t order[SEEDS], batch[SEEDS], vertices[V];
+    static int32_t indptr[V + 1], indices[EDGES_MAX];
+    struct pst_expander x;
+    memset(mean, 0, (HOPS_MAX + 1) * V * sizeof *mean);
+    assert_int_equal(pst_expander_init(&x, &w->graph, &w->algorithm, V, EDGES_MAX), PST_OK);
+    for (int epoch = 0; epoch < epochs; epoch++) {
+        pst_k_shuffle(NULL, 5, (uint64_t)epoch, order, SEEDS);
+        for (int64_t b = 0; b < (int64_t)w->in.batches; b++) {
+            const int64_t n = pst_min_i64(w->batch, SEEDS - b * w->batch);
+            int64_t count = 0;
+            for (int64_t i = 0; i < n; i++)
+                batch[i] = w->seeds[order[b * w->batch + i]];
+            assert_int_equal(pst_expand_seeds(&x, batch, n, vertices, &count, V), PST_OK);
+            for (int h = 0; h <= w->hops; h++) {
+                const struct pst_sample_key key = {11, (uint32_t)epoch, (uint32_t)h, (uint64_t)b};
+                for (int64_t i = 0; i < count && (h == w->hops || w->fanout[h] != 0); i++)
+                    mean[h * V + vertices[i]] += 1.0 / epochs;
+                if (h < w->hops)
+                    assert_int_equal(pst_expand_hop(&x, &key, (int)w->fanout[h], vertices, &count, V, indptr,
+                                                    indices, EDGES_MAX),
+                                     PST_OK);
+            }
+        }
+    }
+    pst_expander_release(&x);
+}
+
+static const struct {
+    int hops;
+    int64_t fanout[HOPS_MAX];
+    bool replace;
+    int64_t batch;
+} settings[] = {
+    {1, {3}, false, 10},      {2, {3, 2}, false, 9},    {3, {2, 2, 3}, false, 8},  {2, {3, 2}, true, 9},
+    {3, {2, 1, 2}, true, 30}, {2, {-1, -1}, false, 10}, {3, {-1, 2, -1}, true, 7}, {3, {2, 0, 3}, false, 12},
+    {2, {0, 0}, false, 10},   {1, {1}, true, 1},        {2, {2, 50}, false, 45},
+};
+enum { SETTINGS = sizeof settings / sizeof settings[0] };
+
+/* On trees each score is the mean of many epochs. `error` has what the formula leaves out: a batch has no
+ * seed twice, so seeds avoid each other a little. */
+static void trees_have_their_expectation(void **unused)
+{
+    (void)unused;
+    enum { EPOCHS = 20000 };
+    static struct world w;
+    static float scores[(HOPS_MAX + 1) * V];
+    static double mean[(HOPS_MAX + 1) * V];
+    for (int s = 0; s < SETTINGS; s++) {
+        make_tree(&w);
+        open_world(&w, settings[s].batch, settings[s].hops, settings[s].fanout, settings[s].replace);
+        assert_int_equal(pst_hotness_analytic(&w.in, scores), PST_OK);
+        sample_epochs(&w, EPOCHS, mean);
+        for (int64_t i = 0; i < (w.hops + 1) * V; i++) {
+            const double chance = 5 * sqrt((double)scores[i] / EPOCHS), error = 0.02 * mean[i] + 1e-6;
+            if (fabs((double)scores[i] - mean[i]) > chance + error)
+                fail_msg("setting %d, hop %d, vertex %d: %g, sampled %g", s, (int)(i / V), (int)(i % V),
+                         (double)scores[i], mean[i]);
+        }
+        pst_sampling_algorithm_close(&w.algorithm);
+    }
+}
+
+/* On other graphs neighbours of one vertex come together, so the formula is high by a few percent in all; but
+ * it ranks as many epochs do: what it puts into a fifth is within 1 % of the best fifth. */
+static void graphs_are_close_to_their_expectation(void **unused)
+{
+    (void)unused;
+    enum { EPOCHS = 2000, CACHED = V / 5 };
+    static struct world w;
+    static float scores[(HOPS_MAX + 1) * V], counted[V];
+    static double mean[(HOPS_MAX + 1) * V];
+    for (int s = 0; s < SETTINGS; s++) {
+        make_random(&w);
+        open_world(&w, settings[s].batch, settings[s].hops, settings[s].fanout, settings[s].replace);
+        assert_int_equal(pst_hotness_analytic(&w.in, scores), PST_OK);
+        sample_epochs(&w, EPOCHS, mean);
+        double all = 0, sampled = 0;
+        const float *features = scores + w.hops * V;
+        for (int64_t v = 0; v < V; v++) {
+            counted[v] = (float)mean[w.hops * V + v];
+            all += (double)features[v];
+            sampled += mean[w.hops * V + v];
+        }
+        if (fabs(all / sampled - 1) > 0.06)
+            fail_msg("setting %d: %g rows an epoch, sampled %g", s, all, sampled);
+        int64_t *best, *chosen, n;
+        assert_int_equal(pst_plan_choose(counted, V, CACHED, &best, &n), PST_OK);
+        assert_int_equal(pst_plan_choose(features, V, CACHED, &chosen, &n), PST_OK);
+        const double most = pst_hotness_hit_rate(counted, V, best, n);
+        const double got = pst_hotness_hit_rate(counted, V, chosen, n);
+        if (got < 0.99 * most)
+            fail_msg("setting %d: hit rate %g, the best is %g", s, got, most);
+        free(best);
+        free(chosen);
+        pst_sampling_algorithm_close(&w.algorithm);
+    }
+}
+
+static void seeds_are_known_exactly(void **unused)
+{
+    (void)unused;
+    static struct world w;
+    static float scores[(HOPS_MAX + 1) * V];
+    const int64_t fanout[] = {4, -1, 2};
+    make_random(&w);
+    for (int64_t batch = 1; batch <= SEEDS; batch++) {
+        open_world(&w, batch, 3, fanout, batch % 2 == 0);
+        assert_int_equal(pst_hotness_analytic(&w.in, scores), PST_OK);
+        for (int64_t v = 0; v < V; v++)
+            assert_true(scores[v] == (v % 3 == 1 && v / 3 < SEEDS ? 1.0F : 0.0F));
+        for (int64_t i = 0; i < 3 * (int64_t)V;
+             i++) /* what is in a batch stays in it; and it is in all at most */
+            assert_true(scores[i + V] >= scores[i] && scores[i + V] <= (float)w.in.batches);
+        pst_sampling_algorithm_close(&w.algorithm);
+    }
+}
+
+/* More vertices than the least number of sums, so that small limits take several passes. */
+static void memory_changes_no_score(void **unused)
+{
+    (void)unused;
+    enum { N = 30000, K = 6 };
+    static int64_t indptr[N + 1], seeds[N / 10];
+    static int64_t indices[N * K];
+    static float scores[3 * N], again[3 * N];
+    static struct world w;
+    const int64_t fanout[] = {3, 2};
+    for (int64_t v = 0; v < N; v++) {
+        indptr[v + 1] = indptr[v] + K;
+        for (int64_t i = 0; i < K; i++)
+            indices[v * K + i] = i * (N / K) + below(N / K);
+    }
+    for (int64_t i = 0; i < N / 10; i++)
+        seeds[i] = below(10) + 10 * i;
+    make_random(&w);
+    open_world(&w, 10, 2, fanout, false);
+    const struct pst_csc graph = {indptr, indices, 8, N, (int64_t)N * K};
+    w.in.graph = &graph;
+    w.in.seeds = seeds;
+    w.in.nseeds = N / 10;
+    w.in.batches = 100;
+    assert_int_equal(pst_hotness_analytic(&w.in, scores), PST_OK);
+    const uint64_t limits[] = {0, 1, 50000, 8 * (N - 1), 8 * N, UINT64_MAX};
+    for (int i = 0; i < 6; i++) {
+        w.in.memory_bytes = limits[i];
+        memset(again, 0xff, sizeof again);
+        assert_int_equal(pst_hotness_analytic(&w.in, again), PST_OK);
+        assert_memory_equal(again, scores, sizeof scores);
+    }
+    pst_sampling_algorithm_close(&w.algorithm);
+}
+
+/* ---- refusals ------------------------------------------------------------------------------------ */
+
+static void must_fail(pst_rc rc, pst_rc expected, const char *words)
+{
+    if (rc != expected || strstr(pst_error_text(), words) == NULL)
+        fail_msg("%d: \"%s\" lacks \"%s\"", rc, rc == PST_OK ? "" : pst_error_text(), words);
+}
+
+static double nonsense(const void *of, int64_t degree, int64_t copies, int64_t fanout)
+{
+    (void)degree;
+    (void)copies;
+    (void)fanout;
+    return *(const double *)of;
+}
+
+static void damage_is_told(void **unused)
+{
+    (void)unused;
+    static struct world w;
+    static float scores[(HOPS_MAX + 1) * V];
+    const int64_t fanout[] = {2};
+    make_tree(&w);
+    open_world(&w, 10, 1, fanout, false);
+    const int64_t at = w.indptr[4];
+    assert_true(w.indptr[5] > at);
+    for (int i = 0; i < 2; i++) {
+        const int32_t kept = w.indices[at];
+        w.indices[at] = i == 0 ? V : -1;
+        must_fail(pst_hotness_analytic(&w.in, scores), PST_E_FORMAT, "vertex 4 has a neighbour");
+        w.indices[at] = kept;
+    }
+    const int64_t kept = w.indptr[7], wrong[] = {-1, w.indptr[V] + 1, w.indptr[8] + 1};
+    for (int i = 0; i < 3; i++) {
+        w.indptr[7] = wrong[i];
+        must_fail(pst_hotness_analytic(&w.in, scores), PST_E_FORMAT, "list that is outside");
+    }
+    w.indptr[7] = kept;
+    const double bad[] = {-0.1, 1.1, NAN};
+    w.in.keep = nonsense;
+    for (int i = 0; i < 3; i++) {
+        w.in.state = &bad[i];
+        must_fail(pst_hotness_analytic(&w.in, scores), PST_E_ARG, "expected 0 to 1");
+    }
+    pst_sampling_algorithm_close(&w.algorithm);
+}
+
+/* ---- files --------------------------------------------------------------------------------------- */
+
+static const char *write_scores(enum pst_dtype dtype, int rank, int64_t rows, int64_t columns,
+                                const void *data)
+{
+    char head[PST_PAGE];
+    const char *path = in_scratch("scores.npy");
+    pst_npy_format(head, dtype, rank, (int64_t[2]){rows, columns});
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(head, sizeof head, 1, file), 1);
+    assert_int_equal(fwrite(data, pst_dtype_bytes(dtype), (size_t)(rows * columns), file), rows * columns);
+    assert_int_equal(fclose(file), 0);
+    return path;
+}
+
+static void files_are_read(void **unused)
+{
+    (void)unused;
+    const float all[] = {0, 1, 2.5F, 3, -0.0F, 5, 6, 7, 8, 9, 10, 11};
+    const double one[] = {0.25, 1e30, 7, 0};
+    const uint32_t counts[] = {4000000000u, 1, 0, 2};
+    float scores[12];
+    char id[3][PST_HOTNESS_ID_BYTES];
+    assert_int_equal(pst_hotness_read(write_scores(PST_F32, 2, 3, 4, all), 2, 4, scores, id[0]), PST_OK);
+    for (int i = 0; i < 12; i++)
+        assert_true(scores[i] == all[i] && !signbit(scores[i]));
+    assert_int_equal(pst_hotness_read(write_scores(PST_F64, 1, 4, 1, one), 2, 4, scores, id[1]), PST_OK);
+    for (int i = 0; i < 12; i++)
+        assert_true(scores[i] == (float)one[i % 4]);
+    assert_int_equal(pst_hotness_read(write_scores(PST_U32, 1, 4, 1, counts), 2, 4, scores, id[2]), PST_OK);
+    for (int i = 0; i < 12; i++)
+        assert_true(scores[i] == (float)counts[i % 4]);
+    assert_int_equal(strlen(id[0]), PST_HOTNESS_ID_BYTES - 1);
+    assert_string_not_equal(id[0], id[1]);
+    assert_string_not_equal(id[1], id[2]);
+}
+
+static void bad_files_are_told(void **unused)
+{
+    (void)unused;
+    float values[16] = {0}, scores[12];
+    double wide[4] = {0, 0, 1e300, 0};
+    const int64_t negative[4] = {0, 0, 0, -1};
+    char id[PST_HOTNESS_ID_BYTES];
+#define READ(...) pst_hotness_read(write_scores(__VA_ARGS__), 2, 4, scores, id)
+    must_fail(READ(PST_F32, 2, 2, 4, values), PST_E_ARG, "has shape (2, 4); expected (3, 4)");
+    must_fail(READ(PST_F32, 2, 3, 5, values), PST_E_ARG, "has shape (3, 5)");
+    must_fail(READ(PST_F32, 2, 4, 3, values), PST_E_ARG, "has shape (4, 3)");
+    must_fail(READ(PST_F32, 1, 12, 1, values), PST_E_ARG, "has shape (12,); expected (3, 4)");
+    must_fail(READ(PST_F16, 1, 4, 1, values), PST_E_ARG, "float16");
+    must_fail(READ(PST_F64, 1, 4, 1, wide), PST_E_ARG, "the score of vertex 2 in row 0 is 1e+300");
+    must_fail(READ(PST_I64, 1, 4, 1, negative), PST_E_ARG, "the score of vertex 3 in row 0 is -1");
+    values[6] = NAN;
+    must_fail(READ(PST_F32, 2, 3, 4, values), PST_E_ARG, "the score of vertex 2 in row 1 is nan");
+    values[6] = INFINITY;
+    must_fail(READ(PST_F32, 2, 3, 4, values), PST_E_ARG, "the score of vertex 2 in row 1 is inf");
+    must_fail(pst_hotness_read(in_scratch("nothing.npy"), 2, 4, scores, id), PST_E_IO, "nothing.npy");
+    FILE *file = fopen(in_scratch("text.npy"), "w");
+    assert_int_equal(fputs("0.5, 0.25", file) >= 0, 1);
+    assert_int_equal(fclose(file), 0);
+    must_fail(pst_hotness_read(in_scratch("text.npy"), 2, 4, scores, id), PST_E_FORMAT, "text.npy");
+    const char *cut = write_scores(PST_F32, 2, 3, 4, values);
+    assert_int_equal(truncate(cut, PST_PAGE + 40), 0);
+    must_fail(pst_hotness_read(cut, 2, 4, scores, id), PST_E_FORMAT, "scores.npy");
+}
+
+static void rows_are_scaled(void **unused)
+{
+    (void)unused;
+    float row[] = {1, 0, 3, 4}, none[4] = {0};
+    pst_hotness_scale(row, 4, 4, 100);
+    assert_true(row[0] == 0.5F && row[1] == 0 && row[2] == 1.5F && row[3] == 2);
+    pst_hotness_scale(row, 4, 4, 100);
+    assert_true(row[0] == 0.5F && row[1] == 0 && row[2] == 1.5F && row[3] == 2);
+    pst_hotness_scale(row, 4, 16, 5);
+    assert_true(row[0] == 2 && row[1] == 0 && row[2] == 5 && row[3] == 5);
+    pst_hotness_scale(none, 4, 7, 5);
+    for (int i = 0; i < 4; i++)
+        assert_true(none[i] == 0);
+}
+
+static void hits_are_shares(void **unused)
+{
+    (void)unused;
+    const float scores[] = {1, 0, 3, 4}, none[4] = {0};
+    const int64_t cache[] = {3, 2};
+    assert_true(pst_hotness_hit_rate(scores, 4, cache, 0) == 0);
+    assert_true(pst_hotness_hit_rate(scores, 4, cache, 1) == 0.5);
+    assert_true(pst_hotness_hit_rate(scores, 4, cache, 2) == 0.875);
+    assert_true(pst_hotness_hit_rate(none, 4, cache, 2) == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(trees_have_their_expectation),
+        cmocka_unit_test(graphs_are_close_to_their_expectation),
+        cmocka_unit_test(seeds_are_known_exactly),
+        cmocka_unit_test(memory_changes_no_score),
+        cmocka_unit_test(damage_is_told),
+        cmocka_unit_test(files_are_read),
+        cmocka_unit_test(bad_files_are_told),
+        cmocka_unit_test(rows_are_scaled),
+        cmocka_unit_test(hits_are_shares),
+    };
+    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
+}

@@ -1,0 +1,164 @@
+/* partition.c: penstock partition: sorts a dataset's training edges by the partitions of their two ends. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/util/memory.h"
+#include "common/util/progress.h"
+#include "stages/lib/parts/buckets.h"
+#include "tools/penstock/cli/commands.h"
+#include "tools/penstock/cli/options.h"
+
+static const char usage[] =
+    "usage: penstock partition DATASET --partitions P --out FILE [OPTION]...\n"
+    "       penstock partition --check FILE\n"
+    "Assigns the dataset's vertices to P equal partitions, and sorts the training edges into P x P buckets: "
+    "the\n"
+    "partition of the source, and that of the destination. Training then needs the embeddings of two "
+    "partitions at\n"
+    "a time. FILE is in the safetensors format.\n\n"
+    "  --partitions P   1 to 256\n"
+    "  --out FILE       write the buckets to FILE, which is replaced if it exists\n"
+    "  --assign HOW     random (default): vertices are shuffled; id: neighbouring ids share a partition\n"
+    "  --seed N         of the shuffle (default 0)\n"
+    "  --memory BYTES   for edges on their way to the file, with K, M, G or T (default: half of what is "
+    "free)\n"
+    "  --quiet          show no progress line\n"
+    "  --check FILE     read a file of buckets, compare its checksum and describe it\n\n"
+    "Exit codes: 0 done; 1 failed; 2 the input is wrong.\n";
+
+struct partition_args {
+    int64_t partitions, seed;
+    int assign;
+    uint64_t memory_bytes;
+    const char *dataset, *out, *check;
+    bool quiet;
+};
+
+static pst_rc describe(const char *path)
+{
+    struct pst_buckets b;
+    const pst_rc rc = pst_buckets_open(&b, path);
+    if (rc != PST_OK)
+        return rc;
+    const int p = b.parts.partitions;
+    int64_t largest = 0, smallest = b.edges, empty = 0;
+    for (int i = 0; i < p; i++)
+        for (int j = 0; j < p; j++) {
+            const int64_t n = pst_buckets_end(&b, i, j) - pst_buckets_begin(&b, i, j);
+            largest = n > largest ? n : largest;
+            smallest = n < smallest ? n : smallest;
+            empty += n == 0;
+        }
+    printf("%s: dataset %s, %lld vertices in %d partitions of %lld rows (%s", path, b.digest,
+           (long long)b.parts.vertices, p, (long long)b.parts.rows, pst_parts_assign_name(b.parts.assign));
+    if (b.parts.assign == PST_PARTS_RANDOM)
+        printf(", seed %llu", (unsigned long long)b.parts.seed);
+    printf(")\n%lld edges in %d buckets of %lld to %lld edges, on average %.1f; %lld buckets are empty\n",
+           (long long)b.edges, p * p, (long long)smallest, (long long)largest, (double)b.edges / p / p,
+           (long long)empty);
+    pst_buckets_close(&b);
+    return PST_OK;
+}
+
+static pst_rc check_file(const char *path)
+{
+    return access(path, R_OK) == 0
+               ? describe(path)
+               : pst_fail(PST_E_ARG, "--check: cannot read \"%s\": %s", path, strerror(errno));
+}
+
+static pst_rc partition(const struct partition_args *args)
+{
+    struct pst_dataset ds;
+    struct pst_parts parts;
+    struct pst_progress progress;
+    pst_progress_init(&progress, args->quiet);
+    pst_rc rc = pst_dataset_open(&ds, args->dataset);
+    if (rc != PST_OK)
+        return rc;
+    rc = pst_parts_init(&parts, ds.vertices, (int)args->partitions, (enum pst_parts_assign)args->assign,
+                        (uint64_t)args->seed);
+    if (rc == PST_OK)
+        rc = pst_buckets_write(&ds, &parts, args->out, args->memory_bytes, &progress);
+    pst_dataset_close(&ds);
+    return rc == PST_OK ? describe(args->out) : rc;
+}
+
+/* ---- options ---------------------------------------------------------------------------------------- */
+
+enum option_code { PARTITIONS = 1000, OUT, ASSIGN, SEED, MEMORY, QUIET, CHECK };
+
+static pst_rc take_option(struct partition_args *args, int code, const char *text)
+{
+    switch (code) {
+    case PARTITIONS: return option_int("--partitions", text, 1, PST_PARTS_MAX, &args->partitions);
+    case OUT: args->out = text; return PST_OK;
+    case ASSIGN:
+        args->assign = pst_parts_assign_of(text);
+        return args->assign >= 0 ? PST_OK
+                                 : pst_fail(PST_E_ARG, "--assign: expected random or id; found \"%s\"", text);
+    case SEED: return option_int("--seed", text, 0, INT64_MAX, &args->seed);
+    case MEMORY: return option_bytes("--memory", text, &args->memory_bytes);
+    case QUIET: args->quiet = true; return PST_OK;
+    default: args->check = text; return PST_OK;
+    }
+}
+
+/* What options need of one another. */
+static pst_rc settle(struct partition_args *args, int argc, char **argv)
+{
+    if (args->check != NULL)
+        return optind == argc && args->partitions == 0 && args->out == NULL
+                   ? PST_OK
+                   : pst_fail(PST_E_ARG, "--check stands alone: the file says everything else");
+    if (argc - optind != 1)
+        return pst_fail(PST_E_ARG, "expected one dataset as argument, found %d arguments", argc - optind);
+    args->dataset = argv[optind];
+    if (args->partitions == 0 || args->out == NULL)
+        return pst_fail(PST_E_ARG, "expected --partitions and --out");
+    return PST_OK;
+}
+
+/* 0: go on; else the exit code plus one. */
+static int parse(int argc, char **argv, struct partition_args *args)
+{
+    static const struct option options[] = {{"partitions", required_argument, NULL, PARTITIONS},
+                                            {"out", required_argument, NULL, OUT},
+                                            {"assign", required_argument, NULL, ASSIGN},
+                                            {"seed", required_argument, NULL, SEED},
+                                            {"memory", required_argument, NULL, MEMORY},
+                                            {"quiet", no_argument, NULL, QUIET},
+                                            {"check", required_argument, NULL, CHECK},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
+    int c;
+    optind = 1;
+    while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+        if (c == 'h') {
+            printf("%s", usage);
+            return 1;
+        }
+        const pst_rc rc = c >= PARTITIONS
+                              ? take_option(args, c, optarg)
+                              : pst_fail(PST_E_ARG, "`penstock partition --help` lists the options");
+        if (rc != PST_OK)
+            return command_result("partition", rc) + 1;
+    }
+    const pst_rc rc = settle(args, argc, argv);
+    return rc == PST_OK ? 0 : command_result("partition", rc) + 1;
+}
+
+int cmd_partition(int argc, char **argv)
+{
+    struct partition_args args = {.assign = PST_PARTS_RANDOM};
+    const int end = parse(argc, argv, &args);
+    if (end != 0)
+        return end - 1;
+    if (args.memory_bytes == 0)
+        args.memory_bytes = pst_memory_default();
+    return command_result("partition", args.check != NULL ? check_file(args.check) : partition(&args));
+}

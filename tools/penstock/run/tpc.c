@@ -1,0 +1,272 @@
+/* tpc.c: penstock tpc: profiles a pipeline and predicts what other hardware would do. */
+#include <fcntl.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/pipeline/json/diag.h"
+#include "tools/penstock/cli/commands.h"
+#include "tools/penstock/cli/options.h"
+#include "tools/penstock/run/pipeline_options.h"
+#include "tools/penstock/run/tpc_print.h"
+
+#define BATCHES_DEFAULT "10" /* Hyperion, section III-B */
+#define SLOTS_DEFAULT 16     /* the most that the disk stage drives */
+enum { ARGS_MAX = 2 * PST_SETS_MAX };
+
+static const char usage[] =
+    "usage: penstock tpc [OPTION]... FILE\n"
+    "       penstock tpc [OPTION]... --from RUN\n"
+    "Runs a few batches of the pipeline in FILE, and predicts throughput and TPC (throughput per cost) with\n"
+    "other numbers and types of SSDs, other GPUs and other cache sizes. Says what to change for more.\n\n"
+    "  --from RUN         use a finished run's directory instead\n"
+    "  --batches N        profile N batches (default: " BATCHES_DEFAULT ")\n"
+    "  --run-dir DIR      write the profiled run here (default: runs/NAME-TIME)\n"
+    "  --budget USD       the most that a system may cost\n"
+    "  --slots N          the most SSDs that a machine takes (default: 16)\n"
+    "  --prices FILE      what parts cost, and how fast they are (default: those of Hyperion's authors)\n"
+    "  --gpu NAME         the GPU of the prices that trained, or that the CPU stands for (default: the "
+    "first)\n"
+    "  --ssd NAME         the SSD of the prices that was read (default: the preset of emulated drives)\n"
+    "  --json             print JSON\n"
+    "  --systems          only print what the systems in the prices cost\n"
+    "  --show-prices      only print the built-in prices, in the form of FILE\n\n"
+    "Of a pipeline:\n" PIPELINE_OPTIONS_HELP;
+
+struct tpc_args {
+    const char *from, *prices, *gpu, *ssd;
+    double budget_usd;
+    int64_t slots;
+    bool json, systems, show_prices;
+    char *run[ARGS_MAX]; /* arguments for `penstock run` */
+    int nrun;
+};
+
+static bool add(struct tpc_args *args, const char *text)
+{
+    if (args->nrun >= ARGS_MAX - 8) { /* room for what profile adds */
+        fprintf(stderr, "penstock tpc: too many options\n");
+        return false;
+    }
+    args->run[args->nrun++] = (char *)(uintptr_t)text;
+    return true;
+}
+
+static bool read_budget(const char *text, double *usd)
+{
+    pst_rc rc = option_real("--budget", text, usd);
+    if (rc == PST_OK && *usd < 0)
+        rc = pst_fail(PST_E_ARG, "--budget: expected dollars of at least 0, found %g", *usd);
+    return command_result("tpc", rc) == 0;
+}
+
+/* An option that `penstock run` takes, too. */
+static bool pass(struct tpc_args *args, const struct option *option, const char *value)
+{
+    static const char *const names[] = {"--dataset", "--set",   "--with",    "--epochs", "--seed",
+                                        "--device",  "--group", "--run-dir", "--batches"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i] + 2, option->name) == 0)
+            return add(args, names[i]) && add(args, value);
+    return false;
+}
+
+/* 0: go on; else the exit code plus one. */
+static int parse(int argc, char **argv, struct tpc_args *args)
+{
+    static const struct option options[] = {PIPELINE_OPTIONS,
+                                            {"run-dir", required_argument, NULL, 'r'},
+                                            {"batches", required_argument, NULL, 'B'},
+                                            {"from", required_argument, NULL, 'f'},
+                                            {"budget", required_argument, NULL, 'b'},
+                                            {"slots", required_argument, NULL, 's'},
+                                            {"prices", required_argument, NULL, 'p'},
+                                            {"gpu", required_argument, NULL, 'g'},
+                                            {"ssd", required_argument, NULL, 'd'},
+                                            {"json", no_argument, NULL, 'j'},
+                                            {"systems", no_argument, NULL, 'y'},
+                                            {"show-prices", no_argument, NULL, 'o'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
+    int c, which = 0;
+    bool ok = true;
+    optind = 1;
+    while (ok && (c = getopt_long(argc, argv, "h", options, &which)) != -1) {
+        switch (c) {
+        case 'f': args->from = optarg; break;
+        case 'b': ok = read_budget(optarg, &args->budget_usd); break;
+        case 's':
+            ok =
+                command_result("tpc", option_int("--slots", optarg, 1, PST_TPC_SLOTS_MAX, &args->slots)) == 0;
+            break;
+        case 'p': args->prices = optarg; break;
+        case 'g': args->gpu = optarg; break;
+        case 'd': args->ssd = optarg; break;
+        case 'j': args->json = true; break;
+        case 'y': args->systems = true; break;
+        case 'o': args->show_prices = true; break;
+        case 'h': printf("%s", usage); return 1;
+        default: ok = c != '?' && pass(args, &options[which], optarg); break;
+        }
+    }
+    const int files = args->from != NULL || args->systems || args->show_prices ? 0 : 1;
+    if (ok && argc - optind == files)
+        return 0;
+    if (ok)
+        fprintf(stderr, "penstock tpc: expected %s, found %d arguments\n",
+                files == 1 ? "one pipeline file" : "no pipeline file", argc - optind);
+    fprintf(stderr, "`penstock tpc --help` lists the options\n");
+    return 3;
+}
+
+/* ---- the profile --------------------------------------------------------------------------------- */
+
+/* Runs the pipeline without its table on standard output. Returns the exit code. */
+static int run_quietly(struct tpc_args *args)
+{
+    (void)fflush(stdout);
+    const int saved = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0),
+              null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    int status = 1;
+    if (saved >= 0 && null >= 0 && dup2(null, STDOUT_FILENO) >= 0)
+        status = cmd_run(args->nrun, args->run);
+    (void)fflush(stdout);
+    if (saved >= 0 && dup2(saved, STDOUT_FILENO) < 0)
+        status = 1;
+    (void)close(saved);
+    (void)close(null);
+    return status;
+}
+
+/* The directory of the run whose report is in `path`. */
+static pst_rc run_dir_of(const char *path, char dir[PST_PATH_MAX])
+{
+    json_error_t e;
+    json_t *report = json_load_file(path, 0, &e);
+    const char *text = json_string_value(json_object_get(report, "run_dir"));
+    (void)snprintf(dir, PST_PATH_MAX, "%s", text != NULL ? text : "");
+    json_decref(report);
+    return dir[0] != '\0' ? PST_OK : pst_fail(PST_E_STATE, "the profiled run wrote no report");
+}
+
+/* Runs a few batches. dir: where. Returns the exit code. */
+static int profile(struct tpc_args *args, const char *file, char dir[PST_PATH_MAX])
+{
+    char report[] = "/tmp/penstock-tpc-XXXXXX";
+    const int fd = mkstemp(report);
+    if (fd < 0)
+        return command_result("tpc", pst_fail_errno("cannot make %s", report));
+    (void)close(fd);
+    bool batches = false;
+    for (int i = 0; i < args->nrun; i++)
+        batches = batches || strcmp(args->run[i], "--batches") == 0;
+    const char *const more[] = {"--quiet", "--report", report, file, "--batches", BATCHES_DEFAULT};
+    for (size_t i = 0; i < (batches ? 4u : 6u); i++)
+        (void)add(args, more[i]);
+    int status = run_quietly(args);
+    if (status == 0)
+        status = command_result("tpc", run_dir_of(report, dir));
+    (void)unlink(report);
+    return status;
+}
+
+/* ---- the answer ---------------------------------------------------------------------------------- */
+
+/* The index of a part in the prices. */
+static pst_rc find_ssd(const struct pst_tpc_prices *prices, const struct tpc_args *args,
+                       const struct tpc_profile *p, int *out)
+{
+    const char *name = args->ssd != NULL ? args->ssd : p->ssd_name;
+    *out = pst_tpc_ssd_named(prices, name);
+    if (*out >= 0)
+        return PST_OK;
+    if (args->ssd == NULL && (name[0] == '\0' || strcmp(name, "none") == 0))
+        return pst_fail(PST_E_ARG,
+                        "the run's SSDs have no name: say with --ssd which of the prices' they are, for "
+                        "example --ssd %s",
+                        prices->ssds[0].name);
+    return pst_fail(PST_E_ARG,
+                    "the prices have no SSD \"%.64s\"; --prices FILE can add it, or --ssd names "
+                    "another, for example %s",
+                    name, prices->ssds[0].name);
+}
+
+static pst_rc find_gpu(const struct pst_tpc_prices *prices, const struct tpc_args *args, int *out)
+{
+    *out = args->gpu != NULL ? pst_tpc_gpu_named(prices, args->gpu) : 0;
+    return *out >= 0
+               ? PST_OK
+               : pst_fail(PST_E_ARG, "--gpu: the prices have no GPU \"%.64s\"; they have %s, for example",
+                          args->gpu, prices->gpus[0].name);
+}
+
+static pst_rc answer(const struct tpc_args *args, const struct pst_tpc_prices *prices, struct tpc_profile *p)
+{
+    struct tpc_answer a = {.prices = prices,
+                           .profile = p,
+                           .limits = {.budget_usd = args->budget_usd, .slots = (int)args->slots}};
+    struct pst_tpc_profile *m = &p->model;
+    pst_rc rc = find_gpu(prices, args, &m->gpu);
+    if (rc == PST_OK)
+        rc = find_ssd(prices, args, p, &m->ssd);
+    if (rc != PST_OK)
+        return rc;
+    a.now = pst_tpc_predict(prices, m, m->gpu, m->ssd, m->rates.ssds);
+    a.found_more = pst_tpc_best(prices, m, &a.limits, m->gpu, m->ssd, &a.more);
+    a.found = pst_tpc_best(prices, m, &a.limits, -1, -1, &a.best);
+    if (args->json)
+        tpc_print_json(&a, stdout);
+    else
+        tpc_print_text(&a, stdout);
+    return PST_OK;
+}
+
+static int run_tpc(struct tpc_args *args, const char *file)
+{
+    struct pst_tpc_prices prices;
+    struct pst_diag diag = {0};
+    struct tpc_profile p;
+    char dir[PST_PATH_MAX];
+    const bool priced = pst_tpc_prices_load(&prices, args->prices, &diag);
+    pst_diag_print(&diag);
+    pst_diag_release(&diag);
+    if (!priced)
+        return 2;
+    if (args->systems) {
+        tpc_print_systems(&prices, stdout);
+        return 0;
+    }
+    (void)snprintf(dir, sizeof dir, "%s", args->from != NULL ? args->from : "");
+    const int status = args->from != NULL ? 0 : profile(args, file, dir);
+    if (status != 0)
+        return status;
+    pst_rc rc = tpc_profile_read(&p, dir);
+    if (rc == PST_OK)
+        rc = answer(args, &prices, &p);
+    tpc_profile_release(&p);
+    return rc == PST_OK ? 0 : command_result("tpc", rc);
+}
+
+int cmd_tpc(int argc, char **argv)
+{
+    struct tpc_args *args = calloc(1, sizeof *args);
+    if (args == NULL)
+        return command_result("tpc", pst_fail(PST_E_NOMEM, "out of memory: cannot read the options"));
+    args->budget_usd = INFINITY;
+    args->slots = SLOTS_DEFAULT;
+    (void)add(args, "run");
+    int status = parse(argc, argv, args);
+    if (status != 0)
+        status--;
+    else if (args->show_prices)
+        status = fputs(pst_tpc_prices_default(), stdout) < 0;
+    else
+        status = run_tpc(args, argv[optind]);
+    free(args);
+    return status;
+}

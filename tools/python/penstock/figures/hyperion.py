@@ -1,0 +1,28 @@
+"""Hyperion (an out-of-core system for training on graphs with GPUs and SSDs): the table of its figures, and their sizes.
+
+A figure that is not in the table cannot be measured here. Sizes: `dilate` is the first guess of a figure that then sets its own."""
+from . import hyperion_cache, hyperion_io, hyperion_pipeline, hyperion_tpc
+from .report import Paper
+
+_GAT = {"model": "gat", "heads": 8}
+
+FULL = {
+    "alternations": 5, "profiles": 3, "vertices": 60000, "features": 256, "train": 0.01, "batch": 128, "epochs": 4, "dilate": 30,
+    # so wide that a core trains for about as long as it takes to emulate the drives
+    "models": {"graphsage": {"model": "graphsage", "hidden": 2048}, "gcn": {"model": "gcn", "hidden": 4096}, "gat": {**_GAT, "hidden": 64}},
+    "balances": (0.25, 0.5, 1, 2, 4),
+    "in_memory_models": 2, "cluster_models": 3, "topology_models": 2,
+    "io_ssds": {"p5510": (1, 2, 4, 6, 8, 12), "980pro": (2, 4, 6)}, "io_dims": (128, 256, 512), "io_s": 0.1, "io_dilate": 200,
+    "tpc_models": 2, "tpc_caches": (0.01, 0.2), "tpc_runs": 1, "tpc_ssds": {"p5510": (1, 2, 4, 6, 8, 10, 12), "980pro": (2, 3, 4, 5, 6)},
+    "gat": _GAT, "gat_hidden": (32, 64, 128, 256),
+}
+
+SMALLEST = {
+    "alternations": 1, "profiles": 1, "vertices": 2000, "features": 64, "train": 0.1, "batch": 64, "epochs": 2, "dilate": 20,
+    "models": {"graphsage": {"model": "graphsage", "hidden": 64}}, "balances": (1,), "in_memory_models": 1, "cluster_models": 1, "topology_models": 1,
+    "io_ssds": {"p5510": (8,), "980pro": ()}, "io_dims": (128,), "io_s": 0.01, "io_dilate": 20,
+    "tpc_models": 1, "tpc_caches": (0.01,), "tpc_runs": 1, "tpc_ssds": {"p5510": (2,)}, "gat": {"model": "gat", "heads": 2}, "gat_hidden": (8,),
+}
+
+FIGURES = (*hyperion_tpc.FIGURES[:1], *hyperion_pipeline.FIGURES, *hyperion_io.FIGURES, *hyperion_cache.FIGURES, *hyperion_tpc.FIGURES[1:])
+PAPER = Paper("hyperion", "Hyperion, measured again in shape", FIGURES, FULL, SMALLEST)
