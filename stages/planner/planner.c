@@ -1,17 +1,28 @@
 /* planner.c: decides before the run how large slots must be and which feature rows are cached. It samples
  * whole epochs with the sampler's algorithm, but with its own seeds: the plan is made for the graph, not for
- * one run. Slots get the size of the largest of these batches. Rows are cached by their hotness, which is
- * computed (stages/lib/plan/hotness.h), counted in the sampled batches, or read from a file. */
+ * one run. Slots get the size of the largest of these batches. Rows and lists are cached by their hotness,
+ * which is computed (stages/lib/plan/hotness.h), counted in the sampled batches, or read from a file. */
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "common/error.h"
-#include "stages/lib/plan/plan.h"
+#include "stages/lib/plan/tiers.h"
 #include "stages/planner/presample.h"
+
+/* How lists and rows share the tiers. AUTO: JOINT if lists are on drives, otherwise ROWS. From PLACED on, the
+ * policies of enum pst_placement_policy. */
+enum tiers_policy { AUTO, ROWS, PLACED };
+#define POLICY_CHOICES "auto|rows|paper|gtct|gtcf|gfct|gfcf|hybrid|joint"
+
+/* AUTO: EXACT, if the algorithm is uniform; otherwise ACCESS. From COSTS on, those of enum
+ * pst_placement_cost. */
+enum tiers_cost { COST_AUTO, COSTS };
+#define COST_CHOICES "auto|paper|access|exact"
 
 struct planner {
     struct pst_sampling_input_params params;
@@ -19,6 +30,11 @@ struct planner {
     uint64_t gpu_cache;
     uint64_t cpu_cache;
     double cpu_cache_percent;
+    enum tiers_policy policy;
+    enum tiers_cost cost;
+    int64_t cls;
+    double gpu_lists_share, cpu_lists_share;
+    struct pst_plan_reads reads;     /* what the placement expects */
     enum pst_hotness_source hotness; /* as the user wants it; then as it is: not AUTO */
     const char *hotness_file;
     uint64_t hotness_memory, presample_memory;
@@ -83,6 +99,43 @@ static void name_oracle(struct pst_stage *self, struct planner *p)
                    (uint64_t)XXH3_64bits(run, sizeof run));
 }
 
+/* Decides what AUTO is, and names the policy for a later `reuse`. */
+static pst_rc choose_policy(struct planner *p)
+{
+    const bool ssd = p->params.topology == PST_TOPOLOGY_SSD;
+    const char *algorithm = p->in.algorithm.algorithm->name;
+    const bool uniform = strcmp(algorithm, "uniform") == 0;
+    if (p->policy == AUTO)
+        p->policy = ssd ? (enum tiers_policy)(PLACED + PST_PLACEMENT_JOINT) : ROWS;
+    if (p->cost == COST_AUTO)
+        p->cost = (enum tiers_cost)(COSTS + (uniform ? PST_PLACEMENT_EXACT : PST_PLACEMENT_ACCESS));
+    if (p->policy == ROWS) {
+        (void)snprintf(p->plan.key.policy, sizeof p->plan.key.policy, "rows");
+        return PST_OK;
+    }
+    if (!ssd)
+        return pst_fail(
+            PST_E_ARG, "the policy places lists of neighbours, but topology is not \"ssd\", so all lists are "
+                       "in memory; set policy to \"rows\" or \"auto\"");
+    if (p->cost == (enum tiers_cost)(COSTS + PST_PLACEMENT_EXACT) && !uniform)
+        return pst_fail(
+            PST_E_ARG,
+            "the cost \"exact\" knows what the sampling algorithm uniform reads, not %s; set cost "
+            "to \"access\"",
+            algorithm);
+    if (p->cls & (p->cls - 1))
+        return pst_fail(PST_E_ARG, "cls: expected a power of two from 16 to %d, found %lld", PST_SECTOR,
+                        (long long)p->cls);
+    static const char *const costs[] = {"paper", "access", "exact"};
+    const enum pst_placement_policy policy = (enum pst_placement_policy)(p->policy - PLACED);
+    int at = snprintf(p->plan.key.policy, sizeof p->plan.key.policy, "%s by cost %s of %lld bytes",
+                      pst_placement_policy_name(policy), costs[p->cost - COSTS], (long long)p->cls);
+    if (policy == PST_PLACEMENT_HYBRID)
+        (void)snprintf(p->plan.key.policy + at, sizeof p->plan.key.policy - (size_t)at,
+                       ", shares %.4g and %.4g", p->gpu_lists_share, p->cpu_lists_share);
+    return PST_OK;
+}
+
 static pst_rc size(struct pst_stage *self)
 {
     struct planner *p = pst_state(self);
@@ -99,6 +152,9 @@ static pst_rc size(struct pst_stage *self)
     p->plan.key.cache_budget_bytes = budget_of(p, &p->in.ds);
     (void)snprintf(p->plan.key.hotness, sizeof p->plan.key.hotness, "%s",
                    pst_hotness_source_name(p->hotness));
+    rc = choose_policy(p);
+    if (rc != PST_OK)
+        return rc;
     p->plan.seed = order.seed;
     p->plan.vertices = p->in.ds.vertices;
     p->plan.epochs = p->epochs;
@@ -126,10 +182,15 @@ static pst_rc open_stage(struct pst_stage *self)
 
 /* ---- the plan ------------------------------------------------------------------------------------ */
 
+static int64_t scores_of(const struct planner *p)
+{
+    return (p->in.key.hops + 1) * p->plan.vertices;
+}
+
 /* The counts become scores, in place. */
 static void take_counts(struct planner *p)
 {
-    const int64_t n = (p->in.key.hops + 1) * p->plan.vertices;
+    const int64_t n = scores_of(p);
     char *values = (char *)p->presample.counts;
     for (int64_t i = 0; i < n; i++) {
         uint32_t count;
@@ -139,6 +200,21 @@ static void take_counts(struct planner *p)
     }
     p->scores = (float *)(void *)values;
     p->presample.counts = NULL;
+}
+
+/* The scores become counts again. A count is less than 2^23, so the nearest integer is the count. */
+static void give_counts(struct planner *p)
+{
+    const int64_t n = scores_of(p);
+    char *values = (char *)p->scores;
+    for (int64_t i = 0; i < n; i++) {
+        float score;
+        memcpy(&score, values + i * (int64_t)sizeof score, sizeof score);
+        const uint32_t count = (uint32_t)lrintf(score * (float)p->plan.epochs);
+        memcpy(values + i * (int64_t)sizeof count, &count, sizeof count);
+    }
+    p->presample.counts = (uint32_t *)(void *)values;
+    p->scores = NULL;
 }
 
 /* The expectation; its sums are those of the sampled batches. */
@@ -167,29 +243,6 @@ static pst_rc compute_scores(struct pst_stage *self, struct planner *p)
     return rc;
 }
 
-/* Gets the scores, and predicts the hit rate of the cache: by the scores, or, if they are counts of sampled
- * batches, without letting a batch predict itself. An oracle knows its batches. */
-static pst_rc rank(struct pst_stage *self, struct planner *p, int64_t rows)
-{
-    struct pst_plan *plan = &p->plan;
-    const int64_t vertices = plan->vertices;
-    pst_rc rc = PST_OK;
-    if (p->hotness == PST_HOTNESS_ANALYTIC)
-        rc = compute_scores(self, p);
-    if (rc == PST_OK && p->hotness == PST_HOTNESS_PRESAMPLE)
-        rc = pst_presample_predict(&p->presample, (uint64_t)plan->batches, pst_min_i64(rows, vertices),
-                                   &plan->predicted_hit_rate);
-    if (rc != PST_OK)
-        return rc;
-    if (counts_batches(p))
-        take_counts(p);
-    const float *features = p->scores + plan->key.hops * vertices;
-    rc = pst_plan_choose(features, vertices, rows, &plan->cache, &plan->cached);
-    if (rc == PST_OK && p->hotness != PST_HOTNESS_PRESAMPLE)
-        plan->predicted_hit_rate = pst_hotness_hit_rate(features, vertices, plan->cache, plan->cached);
-    return rc;
-}
-
 static int64_t rows_in(const struct planner *p, uint64_t bytes)
 {
     return p->in.ds.feature_dim > 0 ? (int64_t)(bytes / p->in.ds.stride_bytes) : 0;
@@ -198,6 +251,53 @@ static int64_t rows_in(const struct planner *p, uint64_t bytes)
 /* Both tiers hold rows only. A row of either tier saves more the hotter it is, and a row of the GPU tier
  * saves at least as much as one of the CPU tier. So the hottest rows go to the GPU tier, and the next to the
  * CPU tier: no other placement of rows saves more transactions. */
+static pst_rc place_rows(struct planner *p)
+{
+    struct pst_plan *plan = &p->plan;
+    const int64_t gpu_rows = rows_in(p, plan->key.gpu_budget_bytes);
+    const float *features = p->scores + plan->key.hops * plan->vertices;
+    const pst_rc rc =
+        pst_plan_choose(features, plan->vertices, gpu_rows + rows_in(p, plan->key.cache_budget_bytes),
+                        &plan->rows.ids, &plan->rows.n);
+    plan->rows.gpu_n = pst_min_i64(gpu_rows, plan->rows.n);
+    return rc;
+}
+
+static pst_rc place(struct planner *p)
+{
+    const struct pst_placement_ask ask = {
+        .policy = (enum pst_placement_policy)(p->policy - PLACED),
+        .lists_share = {[PST_PLACEMENT_CPU] = p->cpu_lists_share, [PST_PLACEMENT_GPU] = p->gpu_lists_share}};
+    return p->policy == ROWS
+               ? place_rows(p)
+               : pst_plan_place(&p->plan, &p->in.ds, p->scores, &ask,
+                                (enum pst_placement_cost)(p->cost - COSTS), (uint32_t)p->cls, &p->reads);
+}
+
+/* Gets the scores, places lists and rows, and predicts the hit rate of rows: by the scores, or, if they are
+ * counts of sampled batches, without letting a batch predict itself. An oracle knows its batches. */
+static pst_rc rank(struct pst_stage *self, struct planner *p)
+{
+    struct pst_plan *plan = &p->plan;
+    pst_rc rc = p->hotness == PST_HOTNESS_ANALYTIC ? compute_scores(self, p) : PST_OK;
+    if (rc == PST_OK && counts_batches(p))
+        take_counts(p);
+    if (rc == PST_OK)
+        rc = place(p);
+    if (rc != PST_OK)
+        return rc;
+    if (p->hotness == PST_HOTNESS_PRESAMPLE) {
+        give_counts(p);
+        rc = pst_presample_predict(&p->presample, (uint64_t)plan->batches, plan->rows.n,
+                                   &plan->predicted_hit_rate);
+        take_counts(p);
+    } else {
+        plan->predicted_hit_rate = pst_hotness_hit_rate(p->scores + plan->key.hops * plan->vertices,
+                                                        plan->vertices, plan->rows.ids, plan->rows.n);
+    }
+    return rc;
+}
+
 static pst_rc make_plan(struct pst_stage *self, struct planner *p, char *path, size_t path_bytes)
 {
     struct pst_plan *plan = &p->plan;
@@ -207,11 +307,9 @@ static pst_rc make_plan(struct pst_stage *self, struct planner *p, char *path, s
     if (rc != PST_OK)
         return rc;
     pst_span(self, "presample", begin, pst_now());
-    const int64_t gpu_rows = rows_in(p, plan->key.gpu_budget_bytes);
-    rc = rank(self, p, gpu_rows + rows_in(p, plan->key.cache_budget_bytes));
+    rc = rank(self, p);
     if (rc != PST_OK)
         return rc;
-    plan->gpu_cached = pst_min_i64(gpu_rows, plan->cached);
     char dir[PATH_MAX];
     if (snprintf(dir, sizeof dir, "%s/plan", pst_run_dir(self)) >= (int)sizeof dir)
         return pst_fail(PST_E_LIMIT, "the path of the run directory is too long: %s", pst_run_dir(self));
@@ -235,6 +333,18 @@ static pst_rc reuse_plan(struct planner *p, const char *path)
     return PST_OK;
 }
 
+/* What the placement expects of a batch. */
+static pst_rc report_reads(struct pst_stage *self, const struct pst_plan_reads *r)
+{
+    return pst_report(self, "placement",
+                      "{\"gpu_lists\": %.6f, \"cpu_lists\": %.6f, \"ssd_lists\": %.6f, \"gpu_rows\": %.6f, "
+                      "\"cpu_rows\": %.6f, \"ssd_rows\": %.6f, \"cpu_transactions\": %.6f, "
+                      "\"ssd_transactions\": %.6f}",
+                      r->lists[PST_PLACEMENT_GPU], r->lists[PST_PLACEMENT_CPU], r->lists[PST_PLACEMENT_HOME],
+                      r->rows[PST_PLACEMENT_GPU], r->rows[PST_PLACEMENT_CPU], r->rows[PST_PLACEMENT_HOME],
+                      r->cpu, r->ssd);
+}
+
 static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
 {
     struct planner *p = pst_state(self);
@@ -255,17 +365,21 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     pst_count(self, (uint64_t)p->plan.batches, 0);
     const struct pst_plan *plan = &p->plan;
     pst_log(self,
-            "%s: largest batch %lld vertices, %lld rows cached by hotness (%s), %lld of them in the GPU "
-            "tier, predicted hit rate %.3f",
+            "%s: largest batch %lld vertices; cached by hotness (%s): %lld rows, %lld of them in the GPU "
+            "tier, and %lld lists, %lld of them in the GPU tier; predicted hit rate of rows %.3f",
             reuse[0] != '\0' ? "reused" : "planned", (long long)plan->max.n[plan->max.hops],
-            (long long)plan->cached, plan->key.hotness, (long long)plan->gpu_cached,
-            plan->predicted_hit_rate);
+            plan->key.hotness, (long long)plan->rows.n, (long long)plan->rows.gpu_n, (long long)plan->lists.n,
+            (long long)plan->lists.gpu_n, plan->predicted_hit_rate);
     rc = pst_report(self, "planner",
                     "{\"batches\": %lld, \"vertices_max\": %lld, \"cached_rows\": %lld, \"gpu_rows\": %lld, "
+                    "\"cached_lists\": %lld, \"gpu_lists\": %lld, \"policy\": \"%s\", "
                     "\"hotness\": \"%s\", \"predicted_hit_rate\": %.6f, \"reused\": \"%s\"}",
-                    (long long)plan->batches, (long long)plan->max.n[plan->max.hops], (long long)plan->cached,
-                    (long long)plan->gpu_cached, plan->key.hotness, plan->predicted_hit_rate,
+                    (long long)plan->batches, (long long)plan->max.n[plan->max.hops], (long long)plan->rows.n,
+                    (long long)plan->rows.gpu_n, (long long)plan->lists.n, (long long)plan->lists.gpu_n,
+                    plan->key.policy, plan->key.hotness, plan->predicted_hit_rate,
                     reuse[0] != '\0' ? "yes" : "no");
+    if (rc == PST_OK && p->policy != ROWS && reuse[0] == '\0')
+        rc = report_reads(self, &p->reads);
     if (rc == PST_OK)
         rc = pst_presample_report(&p->presample, self);
     return rc == PST_OK ? pst_publish(self, pst_port(self, "plan"), path) : rc;
@@ -335,8 +449,9 @@ static const struct pst_param_desc params[] = {
      .min = 0,
      .max = 1e15,
      .help =
-         "memory for the feature rows of the GPU tier, the hottest ones, if the sampler is on a CPU; its "
-         "own memory then stands in for a GPU's. On a GPU, cpu_cache is the size of the cache in GPU memory"},
+         "memory of the GPU tier for the hottest feature rows (and lists, see policy), if the sampler is on "
+         "a CPU; its own memory then stands in for a GPU's. On a GPU, cpu_cache is the size of the cache in "
+         "GPU memory"},
     {.name = "presample_memory",
      .type = PST_PARAM_BYTES,
      .into = PST_INTO(struct planner, presample_memory),
@@ -352,7 +467,8 @@ static const struct pst_param_desc params[] = {
      .def = "\"64MiB\"",
      .min = 0,
      .max = 1e15,
-     .help = "memory for cached feature rows, the hottest that the GPU tier does not have; 0: no cache"},
+     .help = "memory of the CPU tier for feature rows (and lists, see policy) that the GPU tier does not "
+             "have; 0: no cache"},
     {.name = "cpu_cache_percent",
      .type = PST_PARAM_REAL,
      .into = PST_INTO(struct planner, cpu_cache_percent),
@@ -361,6 +477,42 @@ static const struct pst_param_desc params[] = {
      .max = 100,
      .help =
          "size of the CPU tier's cache in percent of all feature rows; negative: cpu_cache is used instead"},
+    {.name = "policy",
+     .type = PST_PARAM_ENUM,
+     .into = PST_INTO(struct planner, policy),
+     .def = "\"auto\"",
+     .choices = POLICY_CHOICES,
+     .help = "how lists of neighbours and feature rows share the tiers: rows: rows only; with topology ssd "
+             "also the policies of `penstock plan`, where joint reads least; auto: joint with topology ssd, "
+             "otherwise rows"},
+    {.name = "cost",
+     .type = PST_PARAM_ENUM,
+     .into = PST_INTO(struct planner, cost),
+     .def = "\"auto\"",
+     .choices = COST_CHOICES,
+     .help = "how the policy counts transactions: exact: those that draws touch; access: each read its own; "
+             "paper: as printed; auto: exact with the algorithm uniform, otherwise access"},
+    {.name = "cls",
+     .type = PST_PARAM_INT,
+     .into = PST_INTO(struct planner, cls),
+     .def = "64",
+     .min = 16,
+     .max = PST_SECTOR,
+     .help = "bytes of a PCIe transaction, a power of two, for the policy"},
+    {.name = "gpu_lists_share",
+     .type = PST_PARAM_REAL,
+     .into = PST_INTO(struct planner, gpu_lists_share),
+     .def = "0.5",
+     .min = 0,
+     .max = 1,
+     .help = "the part of the GPU tier that the policy hybrid gives to lists"},
+    {.name = "cpu_lists_share",
+     .type = PST_PARAM_REAL,
+     .into = PST_INTO(struct planner, cpu_lists_share),
+     .def = "0.5",
+     .min = 0,
+     .max = 1,
+     .help = "the part of the CPU tier that the policy hybrid gives to lists"},
     {.name = "reuse",
      .type = PST_PARAM_STRING,
      .into = PST_INTO(struct planner, reuse),
@@ -372,7 +524,7 @@ static const struct pst_param_desc params[] = {
 const struct pst_stage_desc pst_stage = {
     .abi = PST_STAGE_ABI,
     .name = "planner",
-    .help = "pre-samples, to size the slots and to choose the feature rows that are cached",
+    .help = "pre-samples, to size the slots and to choose the lists and feature rows that are cached",
     .ports = ports,
     .params = params,
     .dataset = PST_SAMPLING_DATASET,

@@ -47,24 +47,24 @@ static void setup(struct fixture *f)
                 .hotness = "file",
                 .hotness_id = "00112233445566ff",
                 .gpu_budget_bytes = 8192,
-                .cache_budget_bytes = 65536},
+                .cache_budget_bytes = 65536,
+                .policy = "joint by cost exact of 64 bytes"},
         .vertices = VERTICES,
         .seed = UINT64_MAX - 5,
         .epochs = 3,
         .batches = 12,
         .max = {.hops = 2, .n = {32, 70, 99}, .edges = {320, 900}},
         .predicted_hit_rate = 0.625,
-        .cached = CACHED,
-        .gpu_cached = CACHED / 4,
-        .cache = f->cache,
+        .rows = {.n = CACHED, .gpu_n = CACHED / 4, .ids = f->cache},
+        .lists = {.n = CACHED - 1, .gpu_n = 1, .ids = f->cache + 1},
     };
     assert_int_equal(pst_plan_write(&f->plan, f->scores, f->dir, f->path, sizeof f->path), PST_OK);
 }
 
 static void teardown(struct fixture *f)
 {
-    static const char *const names[] = {"plan.json", "cache.npy", "hotness.npy"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const names[] = {"plan.json", "cache.npy", "lists.npy", "hotness.npy"};
+    for (int i = 0; i < 4; i++) {
         char path[256];
         (void)snprintf(path, sizeof path, "%s/%s", f->dir, names[i]);
         (void)unlink(path);
@@ -97,17 +97,21 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(back.batches, 12);
     assert_memory_equal(&back.max, &f.plan.max, sizeof back.max);
     assert_true(back.predicted_hit_rate == 0.625);
-    assert_int_equal(back.cached, CACHED);
-    assert_int_equal(back.gpu_cached, CACHED / 4);
-    assert_memory_equal(back.cache, f.cache, sizeof f.cache);
+    assert_string_equal(back.key.policy, "joint by cost exact of 64 bytes");
+    assert_int_equal(back.rows.n, CACHED);
+    assert_int_equal(back.rows.gpu_n, CACHED / 4);
+    assert_memory_equal(back.rows.ids, f.cache, sizeof f.cache);
+    assert_int_equal(back.lists.n, CACHED - 1);
+    assert_int_equal(back.lists.gpu_n, 1);
+    assert_memory_equal(back.lists.ids, f.cache + 1, sizeof f.cache - sizeof f.cache[0]);
     assert_int_equal(pst_plan_match(&back, &f.plan.key, ALL, f.path), PST_OK);
     pst_plan_release(&back);
 
     /* again, over itself; and without a cache */
-    f.plan.cached = f.plan.gpu_cached = 0;
+    f.plan.rows.n = f.plan.rows.gpu_n = f.plan.lists.n = f.plan.lists.gpu_n = 0;
     assert_int_equal(pst_plan_write(&f.plan, f.scores, f.dir, f.path, sizeof f.path), PST_OK);
     assert_int_equal(pst_plan_read(&back, f.path), PST_OK);
-    assert_int_equal(back.cached, 0);
+    assert_int_equal(back.rows.n + back.lists.n, 0);
     pst_plan_release(&back);
     teardown(&f);
 }
@@ -166,7 +170,8 @@ static void must_refuse(const char *path, const char *words)
         fail_msg("accepted; expected: %s", words);
     if (strstr(pst_error_text(), words) == NULL)
         fail_msg("\"%s\" lacks \"%s\"", pst_error_text(), words);
-    assert_null(back.cache);
+    assert_null(back.rows.ids);
+    assert_null(back.lists.ids);
 }
 
 static void refuse_edit(const char *from, const char *to, const char *words)
@@ -189,8 +194,8 @@ static void damaged_plans_are_refused(void **state)
 {
     (void)state;
     static const char *const edits[][3] = {
-        {"\"version\": 4", "\"version\": 2", "version"},
-        {"\"version\": 4,", "", "version"},
+        {"\"version\": 5", "\"version\": 2", "version"},
+        {"\"version\": 5,", "", "version"},
         {"\"dataset\": \"0123456789abcdef\"", "\"dataset\": 5", "dataset"},
         {"0123456789abcdef", "0123456789abcdef0", "dataset"},
         {"\"vertices\": 100", "\"vertices\": -1", "vertices"},
@@ -212,10 +217,12 @@ static void damaged_plans_are_refused(void **state)
         {"320,", "", "edges"},
         {"\"budget_bytes\": 65536", "\"budget_bytes\": \"64KiB\"", "budget_bytes"},
         {"\"gpu_budget_bytes\": 8192", "\"gpu_budget_bytes\": -1", "gpu_budget_bytes"},
-        {"\"gpu_rows\": 10", "\"gpu_rows\": 41", "gpu_rows"},
-        {"\"gpu_rows\": 10,", "", "gpu_rows"},
-        {"\"rows\": 40", "\"rows\": 41", "expected 4424"},
-        {"\"rows\": 40", "\"rows\": 1000000000000", "rows"},
+        {"\"gpu\": 10", "\"gpu\": 41", "gpu"},
+        {"\"gpu\": 10,", "", "gpu"},
+        {"\"n\": 40", "\"n\": 41", "expected 4424"},
+        {"\"n\": 40", "\"n\": 1000000000000", "\"n\""},
+        {"\"n\": 39", "\"n\": 38", "lists.npy"},
+        {"\"policy\": \"joint", "\"policy\": 5, \"x\": \"joint", "policy"},
         {"0.625", "1.5", "predicted_hit_rate"},
         {"0.625", "\"high\"", "predicted_hit_rate"},
         {"\"digest\": \"", "\"digest\": \"0", "digest"},

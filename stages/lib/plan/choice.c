@@ -75,6 +75,8 @@ pst_rc pst_plan_match(const struct pst_plan *plan, const struct pst_plan_key *wa
         differ_int(&d, "gpu_cache in bytes", have->gpu_budget_bytes, want->gpu_budget_bytes);
     if ((parts & PST_PLAN_BUDGET) && have->cache_budget_bytes != want->cache_budget_bytes)
         differ_int(&d, "the cache's budget in bytes", have->cache_budget_bytes, want->cache_budget_bytes);
+    if ((parts & PST_PLAN_BUDGET) && strcmp(have->policy, want->policy) != 0)
+        differ(&d, "the policy of the tiers", have->policy, want->policy);
     if (d.at == 0)
         return PST_OK;
     return pst_fail(PST_E_ARG,

@@ -16,6 +16,8 @@
 #include "common/util/file.h"
 
 #define DIGEST_BYTES 17
+#define ROWS_FILE "cache.npy"
+#define LISTS_FILE "lists.npy"
 
 /* ---- writing ------------------------------------------------------------------------------------ */
 
@@ -66,23 +68,35 @@ static void digest_text(const void *data, size_t bytes, char out[DIGEST_BYTES])
     (void)snprintf(out, DIGEST_BYTES, "%016" PRIx64, (uint64_t)XXH3_64bits(data, bytes));
 }
 
+static json_t *tiers_to_json(const struct pst_plan_tiers *tiers)
+{
+    char digest[DIGEST_BYTES];
+    digest_text(tiers->ids, (size_t)tiers->n * sizeof *tiers->ids, digest);
+    return json_pack("{s:I, s:I, s:s}", "n", (json_int_t)tiers->n, "gpu", (json_int_t)tiers->gpu_n, "digest",
+                     digest);
+}
+
 static json_t *plan_to_json(const struct pst_plan *plan)
 {
     const struct pst_plan_key *key = &plan->key;
-    char seed[DIGEST_BYTES], cache[DIGEST_BYTES];
+    char seed[DIGEST_BYTES];
     (void)snprintf(seed, sizeof seed, "%016" PRIx64, plan->seed);
-    digest_text(plan->cache, (size_t)plan->cached * sizeof *plan->cache, cache);
     return json_pack(
         "{s:i, s:s, s:I, s:s, s:o, s:I, s:s, s:s, s:b, s:s, s:s, s:s, s:I, s:I, s:{s:o, s:o}, s:{s:I, s:I, "
-        "s:I, s:I, s:f, s:s}}",
+        "s:s, s:f, s:o, s:o}}",
         "version", PST_PLAN_VERSION, "dataset", key->dataset, "vertices", (json_int_t)plan->vertices, "split",
         key->split, "fanout", json_ints(key->fanout, key->hops), "batch", (json_int_t)key->batch, "algorithm",
         key->algorithm, "options", key->options, "replace", (int)key->replace, "hotness", key->hotness,
         "hotness_id", key->hotness_id, "seed", seed, "epochs", (json_int_t)plan->epochs, "batches",
         (json_int_t)plan->batches, "max", "vertices", json_ints(plan->max.n, key->hops + 1), "edges",
         json_ints(plan->max.edges, key->hops), "cache", "gpu_budget_bytes", (json_int_t)key->gpu_budget_bytes,
-        "budget_bytes", (json_int_t)key->cache_budget_bytes, "gpu_rows", (json_int_t)plan->gpu_cached, "rows",
-        (json_int_t)plan->cached, "predicted_hit_rate", plan->predicted_hit_rate, "digest", cache);
+        "budget_bytes", (json_int_t)key->cache_budget_bytes, "policy", key->policy, "predicted_hit_rate",
+        plan->predicted_hit_rate, "rows", tiers_to_json(&plan->rows), "lists", tiers_to_json(&plan->lists));
+}
+
+static pst_rc write_ids(const char *dir, const char *name, const struct pst_plan_tiers *tiers)
+{
+    return write_npy(dir, name, PST_I64, 1, (int64_t[2]){tiers->n, 1}, tiers->ids);
 }
 
 pst_rc pst_plan_write(const struct pst_plan *plan, const float *scores, const char *dir, char *path,
@@ -96,7 +110,9 @@ pst_rc pst_plan_write(const struct pst_plan *plan, const float *scores, const ch
     pst_rc rc =
         write_npy(dir, "hotness.npy", PST_F32, 2, (int64_t[2]){plan->key.hops + 1, plan->vertices}, scores);
     if (rc == PST_OK)
-        rc = write_npy(dir, "cache.npy", PST_I64, 1, (int64_t[2]){plan->cached, 1}, plan->cache);
+        rc = write_ids(dir, ROWS_FILE, &plan->rows);
+    if (rc == PST_OK)
+        rc = write_ids(dir, LISTS_FILE, &plan->lists);
     if (rc != PST_OK)
         return rc;
     json_t *root = plan_to_json(plan);
@@ -215,59 +231,76 @@ static void parse_max(struct reader *r, const json_t *root, struct pst_plan *pla
     }
 }
 
-static uint64_t parse_cache(struct reader *r, const json_t *root, struct pst_plan *plan)
+static void parse_tiers(struct reader *r, const json_t *cache, const char *field, int64_t vertices,
+                        struct pst_plan_tiers *tiers, uint64_t *digest)
+{
+    const json_t *o = json_object_get(cache, field);
+    tiers->n = get_int(r, o, "n", 0, vertices);
+    tiers->gpu_n = get_int(r, o, "gpu", 0, tiers->n);
+    *digest = get_hex(r, o, "digest");
+}
+
+/* Reads what plan.json says of the tiers. digests: of the ids of rows and of lists. */
+static void parse_cache(struct reader *r, const json_t *root, struct pst_plan *plan, uint64_t digests[2])
 {
     const json_t *cache = json_object_get(root, "cache");
     plan->key.cache_budget_bytes = (uint64_t)get_int(r, cache, "budget_bytes", 0, INT64_MAX);
     plan->key.gpu_budget_bytes = (uint64_t)get_int(r, cache, "gpu_budget_bytes", 0, INT64_MAX);
-    plan->cached = get_int(r, cache, "rows", 0, plan->vertices);
-    plan->gpu_cached = get_int(r, cache, "gpu_rows", 0, plan->cached);
+    get_str(r, cache, "policy", plan->key.policy, sizeof plan->key.policy);
     const json_t *rate = json_object_get(cache, "predicted_hit_rate");
     plan->predicted_hit_rate = json_number_value(rate);
     if (!json_is_number(rate) || !(plan->predicted_hit_rate >= 0 && plan->predicted_hit_rate <= 1))
         (void)bad(r, "predicted_hit_rate", "a number from 0 to 1");
-    return get_hex(r, cache, "digest");
+    parse_tiers(r, cache, "rows", plan->vertices, &plan->rows, &digests[0]);
+    parse_tiers(r, cache, "lists", plan->vertices, &plan->lists, &digests[1]);
 }
 
-static pst_rc read_ids(int fd, uint64_t file_bytes, const char *path, struct pst_plan *plan, uint64_t digest)
+/* The file that the ids of a tier are read from, for messages. */
+struct ids_file {
+    int fd;
+    uint64_t bytes;
+    char path[PST_PATH_MAX];
+};
+
+static pst_rc read_ids(const struct ids_file *f, int64_t vertices, uint64_t digest,
+                       struct pst_plan_tiers *tiers)
 {
-    const size_t bytes = (size_t)plan->cached * sizeof *plan->cache;
-    if (file_bytes != PST_PAGE + bytes)
-        return pst_fail(PST_E_FORMAT, "%s has %llu bytes; expected %llu, because plan.json lists %lld rows",
-                        path, (unsigned long long)file_bytes, (unsigned long long)(PST_PAGE + bytes),
-                        (long long)plan->cached);
-    plan->cache = calloc((size_t)plan->cached + 1, sizeof *plan->cache);
-    if (plan->cache == NULL)
-        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the %lld ids of %s",
-                        (long long)plan->cached, path);
-    const pst_rc rc = pst_file_read_at(fd, plan->cache, bytes, PST_PAGE, path);
+    const size_t bytes = (size_t)tiers->n * sizeof *tiers->ids;
+    if (f->bytes != PST_PAGE + bytes)
+        return pst_fail(PST_E_FORMAT, "%s has %llu bytes; expected %llu, because plan.json lists %lld ids",
+                        f->path, (unsigned long long)f->bytes, (unsigned long long)(PST_PAGE + bytes),
+                        (long long)tiers->n);
+    tiers->ids = calloc((size_t)tiers->n + 1, sizeof *tiers->ids);
+    if (tiers->ids == NULL)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the %lld ids of %s", (long long)tiers->n,
+                        f->path);
+    const pst_rc rc = pst_file_read_at(f->fd, tiers->ids, bytes, PST_PAGE, f->path);
     if (rc != PST_OK)
         return rc;
-    if (XXH3_64bits(plan->cache, bytes) != digest)
-        return pst_fail(PST_E_FORMAT, "%s does not belong to plan.json: its checksum differs", path);
-    for (int64_t i = 0; i < plan->cached; i++) {
-        if (plan->cache[i] < 0 || plan->cache[i] >= plan->vertices)
+    if (XXH3_64bits(tiers->ids, bytes) != digest)
+        return pst_fail(PST_E_FORMAT, "%s does not belong to plan.json: its checksum differs", f->path);
+    for (int64_t i = 0; i < tiers->n; i++) {
+        if (tiers->ids[i] < 0 || tiers->ids[i] >= vertices)
             return pst_fail(PST_E_FORMAT,
-                            "%s: entry %lld is vertex %lld, but the graph has only %lld vertices", path,
-                            (long long)i, (long long)plan->cache[i], (long long)plan->vertices);
+                            "%s: entry %lld is vertex %lld, but the graph has only %lld vertices", f->path,
+                            (long long)i, (long long)tiers->ids[i], (long long)vertices);
     }
     return PST_OK;
 }
 
-static pst_rc read_cache(const char *plan_path, struct pst_plan *plan, uint64_t digest)
+static pst_rc read_tiers(const char *plan_path, const char *name, int64_t vertices, uint64_t digest,
+                         struct pst_plan_tiers *tiers)
 {
     const char *slash = strrchr(plan_path, '/');
     const int dir_bytes = slash != NULL ? (int)(slash - plan_path + 1) : 0;
-    char path[PST_PATH_MAX];
-    uint64_t bytes;
-    int fd;
-    if (snprintf(path, sizeof path, "%.*scache.npy", dir_bytes, plan_path) >= (int)sizeof path)
-        return pst_fail(PST_E_LIMIT, "the path of cache.npy beside %s is too long", plan_path);
-    pst_rc rc = pst_file_open(path, &fd, &bytes);
+    struct ids_file f;
+    if (snprintf(f.path, sizeof f.path, "%.*s%s", dir_bytes, plan_path, name) >= (int)sizeof f.path)
+        return pst_fail(PST_E_LIMIT, "the path of %s beside %s is too long", name, plan_path);
+    pst_rc rc = pst_file_open(f.path, &f.fd, &f.bytes);
     if (rc != PST_OK)
         return pst_wrap(rc, "the plan %s", plan_path);
-    rc = read_ids(fd, bytes, path, plan, digest);
-    (void)close(fd);
+    rc = read_ids(&f, vertices, digest, tiers);
+    (void)close(f.fd);
     return rc;
 }
 
@@ -291,9 +324,15 @@ pst_rc pst_plan_read(struct pst_plan *plan, const char *path)
     parse_key(&r, root, plan);
     if (r.rc == PST_OK)
         parse_max(&r, root, plan);
-    uint64_t digest = r.rc == PST_OK ? parse_cache(&r, root, plan) : 0;
+    uint64_t digests[2] = {0, 0};
+    if (r.rc == PST_OK)
+        parse_cache(&r, root, plan, digests);
     json_decref(root);
-    rc = r.rc == PST_OK ? read_cache(path, plan, digest) : r.rc;
+    rc = r.rc;
+    if (rc == PST_OK)
+        rc = read_tiers(path, ROWS_FILE, plan->vertices, digests[0], &plan->rows);
+    if (rc == PST_OK)
+        rc = read_tiers(path, LISTS_FILE, plan->vertices, digests[1], &plan->lists);
     if (rc != PST_OK)
         pst_plan_release(plan);
     return rc;
@@ -301,7 +340,7 @@ pst_rc pst_plan_read(struct pst_plan *plan, const char *path)
 
 void pst_plan_release(struct pst_plan *plan)
 {
-    free(plan->cache);
-    plan->cache = NULL;
-    plan->cached = plan->gpu_cached = 0;
+    free(plan->rows.ids);
+    free(plan->lists.ids);
+    plan->rows = plan->lists = (struct pst_plan_tiers){0};
 }

@@ -1,8 +1,8 @@
-/* plan.h: the planner's decisions, on disk and in memory. A plan is a directory with three files: plan.json,
- * cache.npy (int64, ids of the cached vertices, hottest first: those of the GPU tier, then those of the CPU
- * tier) and hotness.npy (float32, (hops + 1) x
- * vertices: the scores of hotness.h). plan.json is written last and has the checksum of cache.npy, so a
- * directory that has a plan.json is complete.
+/* plan.h: the planner's decisions, on disk and in memory. A plan is a directory with four files: plan.json,
+ * cache.npy and lists.npy (int64, ids of the vertices whose feature rows and whose lists of neighbours are
+ * cached: those of the GPU tier, hottest first, then those of the CPU tier) and hotness.npy (float32, (hops +
+ * 1) x vertices: the scores of hotness.h). plan.json is written last and has the checksums of cache.npy and
+ * lists.npy, so a directory that has a plan.json is complete.
  *
  * Owner: pst_plan_read fills what the caller owns; pst_plan_release releases it. Threads: any; the functions
  * have no state. */
@@ -14,8 +14,9 @@
 
 PST_BEGIN_DECLS
 
-#define PST_PLAN_VERSION 4
+#define PST_PLAN_VERSION 5
 #define PST_PLAN_OPTIONS_BYTES 256
+#define PST_PLAN_POLICY_BYTES 96
 #define PST_PLAN_BYTES_MAX (1u << 20) /* limit of plan.json: a hundred times its usual size */
 
 /* The settings that a plan was made for. */
@@ -32,8 +33,17 @@ struct pst_plan_key {
     /* What the scores depend on besides: the checksum of a file, or the seed and epochs of an oracle; else ""
      */
     char hotness_id[PST_HOTNESS_ID_BYTES];
-    uint64_t gpu_budget_bytes;   /* the GPU tier's memory for rows */
+    uint64_t gpu_budget_bytes;   /* the GPU tier's memory */
     uint64_t cache_budget_bytes; /* the CPU tier's */
+    /* How lists and rows share the tiers, as text that two plans are compared by; "rows": rows only */
+    char policy[PST_PLAN_POLICY_BYTES];
+};
+
+/* The vertices of which something is cached. */
+struct pst_plan_tiers {
+    int64_t n;     /* in both tiers */
+    int64_t gpu_n; /* the first so many ids are the GPU tier's */
+    int64_t *ids;  /* those of each tier hottest first; allocated */
 };
 
 struct pst_plan {
@@ -43,10 +53,8 @@ struct pst_plan {
     int64_t epochs;                /* pre-sampled */
     int64_t batches;               /* pre-sampled */
     struct pst_minibatch_size max; /* the largest count of any batch, for each hop */
-    double predicted_hit_rate;     /* of both tiers */
-    int64_t cached;                /* in both tiers */
-    int64_t gpu_cached;            /* the first so many ids of `cache` are the GPU tier's */
-    int64_t *cache;                /* ids of the cached vertices, hottest first; allocated */
+    double predicted_hit_rate;     /* of the rows in both tiers */
+    struct pst_plan_tiers rows, lists;
 };
 
 /* Writes the plan's files to dir, which is made if it does not exist. Each file is replaced as a whole,
@@ -54,8 +62,8 @@ struct pst_plan {
 PST_API PST_MUST_USE pst_rc pst_plan_write(const struct pst_plan *plan, const float *scores, const char *dir,
                                            char *path, size_t path_bytes);
 
-/* Reads and checks plan.json at path and the cache.npy beside it. PST_E_FORMAT: the message says what is
- * wrong. */
+/* Reads and checks plan.json at path, and cache.npy and lists.npy beside it. PST_E_FORMAT: the message says
+ * what is wrong. */
 PST_API PST_MUST_USE pst_rc pst_plan_read(struct pst_plan *plan, const char *path);
 PST_API void pst_plan_release(struct pst_plan *plan);
 

@@ -15,8 +15,9 @@ static int64_t lists_max(const struct pst_minibatch_size *size)
 
 pst_rc pst_sampling_draft_init(struct pst_sampling_draft *d, struct pst_filler *filler,
                                const struct pst_topology_array *indptr,
-                               const struct pst_topology_array *indices, uint64_t slot_bytes,
-                               int64_t *sectors)
+                               const struct pst_topology_array *indices,
+                               const struct pst_topology_lists *cached, uint64_t slot_bytes,
+                               struct pst_sampling_draft_counts *counts)
 {
     const struct pst_minibatch_size *size = &filler->layout.size;
     const int64_t lists = lists_max(size);
@@ -24,7 +25,8 @@ pst_rc pst_sampling_draft_init(struct pst_sampling_draft *d, struct pst_filler *
     for (int h = 0; h < size->hops; h++)
         edges = pst_max_i64(edges, size->edges[h]);
     const int64_t entries = pst_max_i64(edges, 2 * lists);
-    *d = (struct pst_sampling_draft){.indptr = *indptr, .indices = *indices, .sectors = sectors};
+    *d = (struct pst_sampling_draft){
+        .indptr = *indptr, .indices = *indices, .cached = cached, .counts = counts};
     d->work.f = filler;
     pst_rc rc = pst_expander_init(&d->expander, filler->expander.graph, filler->expander.algorithm,
                                   size->n[size->hops], edges);
@@ -34,12 +36,18 @@ pst_rc pst_sampling_draft_init(struct pst_sampling_draft *d, struct pst_filler *
         return rc;
     d->begin = malloc((size_t)lists * sizeof *d->begin);
     d->degree = malloc((size_t)lists * sizeof *d->degree);
-    d->offsets = malloc((size_t)lists * 2 * sizeof *d->offsets);
+    d->list = malloc((size_t)lists * sizeof *d->list);
+    d->found_at = malloc((size_t)lists * sizeof *d->found_at);
+    d->found = malloc((size_t)lists * sizeof *d->found);
+    d->missed = malloc((size_t)lists * sizeof *d->missed);
     d->at = malloc((size_t)entries * sizeof *d->at);
+    d->edge = malloc((size_t)entries * sizeof *d->edge);
+    d->values = malloc((size_t)entries * sizeof *d->values);
     d->hit_pos = malloc((size_t)size->n[size->hops] * sizeof *d->hit_pos);
     d->hit_row = malloc((size_t)size->n[size->hops] * sizeof *d->hit_row);
-    return d->begin != NULL && d->degree != NULL && d->offsets != NULL && d->at != NULL &&
-                   d->hit_pos != NULL && d->hit_row != NULL
+    return d->begin != NULL && d->degree != NULL && d->list != NULL && d->found_at != NULL &&
+                   d->found != NULL && d->missed != NULL && d->at != NULL && d->edge != NULL &&
+                   d->values != NULL && d->hit_pos != NULL && d->hit_row != NULL
                ? PST_OK
                : pst_fail(PST_E_NOMEM,
                           "out of memory: cannot read the neighbours of %lld vertices from drives; use fewer "
@@ -53,8 +61,13 @@ void pst_sampling_draft_release(struct pst_sampling_draft *d)
     pst_topology_reads_release(&d->reads);
     free(d->begin);
     free(d->degree);
-    free(d->offsets);
+    free(d->list);
+    free(d->found_at);
+    free(d->found);
+    free(d->missed);
     free(d->at);
+    free(d->edge);
+    free(d->values);
     free(d->hit_pos);
     free(d->hit_row);
 }
@@ -71,15 +84,37 @@ static int32_t *indptr_of(const struct pst_sampling_draft *d)
     return (int32_t *)(void *)(d->work.slot + d->work.f->layout.indptr_at[d->hop]);
 }
 
-/* Wants the ends of the lists of the hop's new vertices. */
+/* Finds which of the vertices from d->known on have cached lists. */
+static void find_cached(struct pst_sampling_draft *d)
+{
+    const int64_t from = d->known, n = d->work.count - from;
+    int64_t hits = 0, misses = 0;
+    for (int64_t i = from; i < d->work.count; i++)
+        d->list[i] = -1;
+    if (d->cached->n == 0)
+        return;
+    pst_k_lookup(NULL, d->cached->index, vertices_of(d) + from, n, d->found_at, d->found, &hits, d->missed,
+                 &misses);
+    for (int64_t k = 0; k < hits; k++) {
+        const int64_t i = from + d->found_at[k], list = d->found[k];
+        d->list[i] = (int32_t)list;
+        d->begin[i] = d->cached->at[list];
+        d->degree[i] = d->cached->at[list + 1] - d->begin[i];
+    }
+}
+
+/* Wants the ends of the lists of the hop's new vertices, unless they are cached. */
 static void want_offsets(struct pst_sampling_draft *d)
 {
     const int64_t *vertices = vertices_of(d);
     int64_t n = 0;
     if (d->work.f->fanout[d->hop] != 0) {
+        find_cached(d);
         for (int64_t i = d->known; i < d->work.count; i++) {
-            d->at[n++] = vertices[i];
-            d->at[n++] = vertices[i] + 1;
+            if (d->list[i] < 0) {
+                d->at[n++] = vertices[i];
+                d->at[n++] = vertices[i] + 1;
+            }
         }
     }
     d->edges = false;
@@ -90,18 +125,60 @@ static void want_offsets(struct pst_sampling_draft *d)
 /* The topology is not verified before a run, so its offsets are checked before use. */
 static pst_rc note_offsets(struct pst_sampling_draft *d)
 {
-    for (int64_t i = 0; i < d->wanted; i += 2) {
-        const int64_t begin = d->offsets[i], end = d->offsets[i + 1];
+    int64_t v = d->known;
+    for (int64_t i = 0; i < d->wanted; i += 2, v++) {
+        const int64_t begin = d->values[i], end = d->values[i + 1];
         if (begin < 0 || end < begin || end > d->indices.entries)
             return pst_fail(PST_E_FORMAT,
                             "indptr gives vertex %lld the edges %lld to %lld, but the graph has only %lld "
                             "edges; `penstock verify` shows details",
                             (long long)d->at[i], (long long)begin, (long long)end,
                             (long long)d->indices.entries);
-        d->begin[d->known] = begin;
-        d->degree[d->known++] = end - begin;
+        while (d->list[v] >= 0)
+            v++;
+        d->begin[v] = begin;
+        d->degree[v] = end - begin;
     }
+    if (d->work.f->fanout[d->hop] != 0)
+        d->known = d->work.count;
     return PST_OK;
+}
+
+/* Takes the neighbours of destination i from its cached list. at: places of the lists. */
+static void read_cached(struct pst_sampling_draft *d, int64_t i, int32_t from, int32_t to)
+{
+    const struct pst_topology_lists *l = d->cached;
+    const bool gpu = d->list[i] < l->gpu_n;
+    for (int32_t e = from; e < to; e++) {
+        d->at[e] += d->begin[i];
+        d->expander.ids[e] = pst_topology_lists_entry(l, d->at[e]);
+    }
+    d->counts->gpu_lists += gpu;
+    d->counts->cpu_lists += !gpu;
+    if (!gpu)
+        d->counts->cpu_lines += pst_topology_lists_lines(l, d->list[i], d->at + from, to - from);
+}
+
+/* Takes cached neighbours, and wants the others. Wanted entries move to the front of d->at. */
+static void split_edges(struct pst_sampling_draft *d, const int32_t *indptr, int64_t n)
+{
+    const struct pst_filler *f = d->work.f;
+    const int64_t lines = d->counts->cpu_lines;
+    int64_t wanted = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (d->list[i] >= 0) {
+            read_cached(d, i, indptr[i], indptr[i + 1]);
+            continue;
+        }
+        for (int32_t e = indptr[i]; e < indptr[i + 1]; e++) {
+            d->edge[wanted] = e;
+            d->at[wanted++] = d->at[e] + d->begin[i];
+        }
+    }
+    d->wanted = wanted;
+    d->counts->lists += n;
+    if (f->pass_bus != NULL && d->counts->cpu_lines > lines)
+        f->pass_bus(f->stage, (uint64_t)(d->counts->cpu_lines - lines) * PST_TOPOLOGY_LINE);
 }
 
 /* Chooses the edges of the hop, and wants their entries. */
@@ -129,10 +206,7 @@ static pst_rc want_edges(struct pst_sampling_draft *d)
     const pst_rc rc = a->algorithm->pick(a->state, &pick);
     if (rc != PST_OK)
         return rc;
-    for (int64_t i = 0; i < n; i++)
-        for (int32_t e = indptr[i]; e < indptr[i + 1]; e++)
-            d->at[e] += d->begin[i];
-    d->wanted = indptr[n];
+    split_edges(d, indptr, n);
     return PST_OK;
 }
 
@@ -141,6 +215,8 @@ static pst_rc end_hop(struct pst_sampling_draft *d)
 {
     struct pst_fill_work *w = &d->work;
     const struct pst_minibatch_layout *l = &w->f->layout;
+    for (int64_t i = 0; i < d->wanted; i++)
+        d->expander.ids[d->edge[i]] = d->values[i];
     const pst_rc rc = pst_expand_drawn(
         &d->expander, (int64_t *)(void *)(w->slot + l->vertices_at), &w->count, l->size.n[d->hop + 1],
         indptr_of(d), (int32_t *)(void *)(w->slot + l->indices_at[d->hop]), l->size.edges[d->hop]);
@@ -215,14 +291,14 @@ uint64_t pst_sampling_draft_ask(struct pst_sampling_draft *d, void *lists)
     assert(d->done < d->wanted);
     (void)pst_topology_reads_begin(&d->reads, d->edges ? &d->indices : &d->indptr, d->at + d->done,
                                    d->wanted - d->done, lists);
-    *d->sectors += d->reads.count;
+    d->counts->rounds++;
+    d->counts->sectors += d->reads.count;
     return (uint64_t)d->reads.count;
 }
 
 pst_rc pst_sampling_draft_take(struct pst_sampling_draft *d, const void *lists, bool *done)
 {
-    int64_t *values = d->edges ? d->expander.ids : d->offsets;
-    pst_topology_reads_end(&d->reads, d->at + d->done, lists, values + d->done);
+    pst_topology_reads_end(&d->reads, d->at + d->done, lists, d->values + d->done);
     d->done += d->reads.taken;
     return advance(d, done);
 }

@@ -6,7 +6,6 @@
 #include <xxhash.h>
 
 #include "common/error.h"
-#include "stages/lib/sampling/fill_impl.h"
 #include "common/slots/request.h"
 #include "common/store/array_id.h"
 #include "common/stage.h"

@@ -113,6 +113,16 @@ PST_MUST_USE pst_rc pst_fill_end(struct pst_fill_work *w, pst_rc rc);
 /* The key of a hop's draws. */
 struct pst_sample_key pst_fill_key(const struct pst_fill_job *job, int hop);
 
+/* The header of an empty minibatch. */
+struct pst_minibatch pst_fill_begin(const struct pst_filler *f, const struct pst_fill_job *job);
+/* Writes labels, digest and header. Everything else is in the slot, and mb->n is set. */
+void pst_fill_finish(struct pst_filler *f, const struct pst_fill_job *job, char *slot,
+                     struct pst_minibatch *mb, uint64_t requests);
+/* Writes requests for the rows of vertices from + positions[0..n), behind `before` earlier requests.
+ * positions NULL: from + 0..n. */
+void pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, const int32_t *positions,
+                       int64_t n, uint64_t before);
+
 /* Computes the size of the slot that the job needs. It uses only the expander's graph and algorithm,
  * layout.size.hops and fanout. It allocates memory, and is meant for error messages. */
 PST_API PST_MUST_USE pst_rc pst_sampling_measure(const struct pst_filler *f, const struct pst_fill_job *job,

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "stages/lib/sampling/fill_impl.h"
 #include "common/slots/request.h"
 #include "common/stage.h"
 

@@ -27,7 +27,7 @@ struct pst_sampling_lists {
     struct filling *filling;
     struct pst_credit *free; /* slots for lists that nobody uses */
     uint32_t *user;          /* of each slot for lists: the number of its filling */
-    int64_t sectors, rounds;
+    struct pst_sampling_draft_counts counts;
 };
 
 /* ---- size and open -------------------------------------------------------------------------------- */
@@ -90,8 +90,8 @@ pst_rc pst_sampling_lists_open(struct pst_sampling *s)
     pst_rc rc = PST_OK;
     for (uint32_t i = 0; i < l->nfilling && rc == PST_OK; i++) {
         l->filling[i].filled.sampling = s;
-        rc = pst_sampling_draft_init(&l->filling[i].draft, &s->filler, &indptr, &indices, l->slot_bytes,
-                                     &l->sectors);
+        rc = pst_sampling_draft_init(&l->filling[i].draft, &s->filler, &indptr, &indices, &s->cached_lists,
+                                     l->slot_bytes, &l->counts);
     }
     return rc;
 }
@@ -158,7 +158,6 @@ static pst_rc ask(struct pst_sampling *s)
                             (unsigned long long)bytes, (unsigned long long)l->slot_bytes);
         l->user[credit.ref.slot] = (uint32_t)(f - l->filling);
         f->waits = false;
-        l->rounds++;
         const struct pst_frame frame = {.batch = credit.batch,
                                         .micro = credit.micro,
                                         .flags = PST_LAST_PART | PST_LAST_MICRO,
@@ -239,11 +238,15 @@ pst_rc pst_sampling_lists_report(const struct pst_sampling *s)
     if (s->lists->filling == NULL)
         return PST_OK;
     sum_times(s, &sample_s, &dedup_s);
+    const struct pst_sampling_draft_counts *c = &s->lists->counts;
     return pst_report(s->self, "topology",
                       "{\"from\": \"ssd\", \"rounds\": %lld, \"sectors\": %lld, \"sector_bytes\": %d, "
-                      "\"sample_s\": %.6f, \"dedup_s\": %.6f}",
-                      (long long)s->lists->rounds, (long long)s->lists->sectors, PST_TOPOLOGY_SECTOR,
-                      sample_s, dedup_s);
+                      "\"cached_lists\": %lld, \"list_reads\": %lld, \"gpu_list_reads\": %lld, "
+                      "\"cpu_list_reads\": %lld, \"cpu_lines\": %lld, \"sample_s\": %.6f, \"dedup_s\": %.6f}",
+                      (long long)c->rounds, (long long)c->sectors, PST_TOPOLOGY_SECTOR,
+                      (long long)(s->cache_owner ? s->cached_lists.n : 0), (long long)c->lists,
+                      (long long)c->gpu_lists, (long long)c->cpu_lists, (long long)c->cpu_lines, sample_s,
+                      dedup_s);
 }
 
 void pst_sampling_lists_close(struct pst_sampling *s)

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "common/store/dataset/rows.h"
 #include "stages/lib/sampling/sampling_impl.h"
 #include "stages/lib/topology/topology.h"
 
@@ -73,22 +72,6 @@ static void size_slots(struct pst_sampling *s)
             s->params->margin);
 }
 
-/* The rows that the plan caches. */
-static int64_t cached_rows(const struct pst_sampling *s)
-{
-    return s->planned && s->in.ds.feature_dim > 0 ? s->plan.cached : 0;
-}
-
-/* Several instances on a CPU share their cache. One alone keeps it in memory of its own, which can have huge
- * pages. */
-static void share_cache(struct pst_sampling *s)
-{
-    int instances = 1;
-    (void)pst_instance(s->self, &instances);
-    if (instances > 1 && cached_rows(s) > 0 && strncmp(pst_device_name(s->self), "cuda:", 5) != 0)
-        pst_share(s->self, pst_cache_rows_bytes(s->plan.cached, s->in.ds.stride_bytes));
-}
-
 pst_rc pst_sampling_size(struct pst_stage *self, const struct pst_sampling_params *params,
                          struct pst_sampling **out, const struct pst_sampling_algorithm *own, void *own_state)
 {
@@ -114,47 +97,11 @@ pst_rc pst_sampling_size(struct pst_stage *self, const struct pst_sampling_param
         pst_warn(self, "the %s split contains %lld vertices more than once; each is a seed once per epoch",
                  s->in.key.split, (long long)s->in.seeds.repeats);
     size_slots(s);
-    share_cache(s);
-    return params->input.topology == PST_TOPOLOGY_SSD ? pst_sampling_lists_size(s) : PST_OK;
+    rc = pst_sampling_tiers_share(s);
+    return rc == PST_OK && params->input.topology == PST_TOPOLOGY_SSD ? pst_sampling_lists_size(s) : rc;
 }
 
 /* ---- open --------------------------------------------------------------------------------------- */
-
-static pst_rc load_cache(struct pst_sampling *s)
-{
-    const struct pst_dataset *ds = &s->in.ds;
-    void *memory = pst_shared(s->self);
-    if (cached_rows(s) == 0)
-        return PST_OK;
-    if (s->plan.gpu_cached > 0 && pst_device_is_cuda(&s->device))
-        return pst_fail(
-            PST_E_ARG,
-            "the plan has %lld rows in a GPU tier beside the CPU tier, but on %s a sampler has one "
-            "cache, in GPU memory: set the planner's gpu_cache to 0, and its cpu_cache to the size "
-            "of that cache",
-            (long long)s->plan.gpu_cached, s->device.name);
-    double begin = pst_now();
-    pst_rc rc = PST_OK;
-    s->cache_owner = memory == NULL || pst_instance(s->self, NULL) == 0;
-    if (!s->cache_owner)
-        pst_cache_rows_borrow(&s->cache, memory, s->plan.gpu_cached, s->plan.cached, ds->stride_bytes);
-    else
-        rc = pst_cache_rows_load(&s->cache, &s->device, memory, pst_feature_file(ds, 0),
-                                 pst_feature_files(ds), ds->vertices, ds->stride_bytes, s->plan.cache,
-                                 s->plan.gpu_cached, s->plan.cached);
-    if (rc != PST_OK)
-        return rc;
-    s->filler.cache = s->device_filler.cache = s->cache.index;
-    s->filler.cache_gpu_rows = s->cache.gpu_n;
-    s->filler.pass_bus = pst_bus_pass;
-    s->filler.stage = s->self;
-    s->filler.cache_rows = s->device_filler.cache_rows = s->cache.rows;
-    pst_log(s->self, "%s %lld rows in %.3f s; the plan predicts a hit rate of %.3f",
-            s->cache_owner ? "cached" : "mapped", (long long)s->cache.n, pst_now() - begin,
-            s->plan.predicted_hit_rate);
-    pst_plan_release(&s->plan);
-    return PST_OK;
-}
 
 static pst_rc make_pending(struct pst_sampling *s)
 {
@@ -180,7 +127,7 @@ static pst_rc open_on_device(struct pst_sampling *s)
         rc = pst_topology_on_device(&s->device, &s->in.graph, s->params->input.gpu_topology_bytes, &graph,
                                     &s->topology_in_place);
     if (rc == PST_OK)
-        rc = load_cache(s);
+        rc = pst_sampling_tiers_load(s);
     if (rc == PST_OK)
         rc = pst_filler_device_init(&s->device_filler, &s->filler, &s->device, &graph, &s->in.algorithm);
     if (rc == PST_OK)
@@ -194,7 +141,7 @@ static pst_rc open_on_device(struct pst_sampling *s)
 
 static pst_rc open_on_cpu(struct pst_sampling *s)
 {
-    pst_rc rc = load_cache(s);
+    pst_rc rc = pst_sampling_tiers_load(s);
     if (rc == PST_OK && s->params->input.topology == PST_TOPOLOGY_MEMORY)
         rc = pst_topology_load(&s->in.graph, &s->topology_memory);
     if (rc == PST_OK)
@@ -578,6 +525,7 @@ void pst_sampling_close(struct pst_sampling *s)
     pst_filler_release(&s->filler);
     pst_filler_device_release(&s->device_filler);
     pst_cache_rows_release(&s->cache);
+    pst_topology_lists_release(&s->cached_lists);
     pst_device_close(&s->device);
     pst_plan_release(&s->plan);
     free(s->pending);

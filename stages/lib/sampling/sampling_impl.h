@@ -7,6 +7,7 @@
 #include "stages/lib/sampling/fill_device.h"
 #include "stages/lib/sampling/sampling.h"
 #include "stages/lib/sampling/splits.h"
+#include "stages/lib/topology/lists.h"
 
 /* A batch of which some seeds are still to be sampled. */
 struct pst_sampling_pending {
@@ -38,7 +39,8 @@ struct pst_sampling {
     struct pst_minibatch_size base; /* the size at margin 1 */
     struct pst_filler filler;
     struct pst_cache_rows cache;
-    bool cache_owner; /* false: another instance has loaded the rows and reports them */
+    struct pst_topology_lists cached_lists; /* if lists are read from drives */
+    bool cache_owner; /* false: another instance has loaded rows and lists, and reports them */
     struct pst_device device;
     struct pst_filler_device device_filler; /* on a GPU */
     bool topology_in_place;
@@ -69,6 +71,12 @@ pst_rc pst_sampling_send_part(void *to, uint32_t part, uint64_t first_at, uint64
 PST_MUST_USE pst_rc pst_sampling_end_piece(struct pst_sampling *s, struct pst_sampling_pending *p,
                                            const struct pst_fill_job *job, struct pst_sampling_filled *filled,
                                            const struct pst_fill_result *result, bool *again);
+
+/* load_tiers.c: the rows and lists that the plan caches. The first says in `size` how much memory several
+ * instances share. The second loads rows and lists, or maps those of another instance, and releases the plan.
+ */
+PST_MUST_USE pst_rc pst_sampling_tiers_share(struct pst_sampling *s);
+PST_MUST_USE pst_rc pst_sampling_tiers_load(struct pst_sampling *s);
 
 /* lists.c: slots whose lists are read from drives. There are as many drafts as slots of the route `batch`. */
 PST_MUST_USE pst_rc pst_sampling_lists_size(struct pst_sampling *s);

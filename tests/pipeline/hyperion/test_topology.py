@@ -55,7 +55,7 @@ def the_planner_makes_the_same_plan():
         command("gen", "rmat", data, "--vertices", 30000, "--edges", 500000, "--features", 16, "--classes", 4, "--quiet")
         for fanout, hotness in (([-1, 2], "presample"), ([3, 0, 2], "analytic"), ([40, 3], "oracle")):
             pairs = (f"params.fanout={json.dumps(fanout)}", f"stages.trainer.params.layers={len(fanout)}",
-                     f"stages.planner.params.hotness={hotness}", "params.batch=300")
+                     f"stages.planner.params.hotness={hotness}", "params.batch=300", "stages.planner.params.policy=rows")
             want = train(p, *pairs, data=data)
             assert "presample" not in want.report, want.report
             found = {}
@@ -96,13 +96,79 @@ def only_wanted_sectors_are_read():
     with Place() as p:
         data = p.path("rmat")
         command("gen", "rmat", data, "--vertices", 50000, "--edges", 800000, "--features", 16, "--classes", 4, "--quiet")
-        exact = ("stages.disk.params.gap_bytes=0", "stages.disk.params.backend=pread")
+        exact = ("stages.disk.params.gap_bytes=0", "stages.disk.params.backend=pread", "stages.planner.params.policy=rows")
         rows = train(p, *exact, data=data).report["io"]["bytes"]
         r = train(p, *exact, "params.topology=ssd", data=data).report
         wanted = r["topology"]["sectors"] * r["topology"]["sector_bytes"]
         read = r["io"]["bytes"] - rows
         print(f"# {read} bytes read for {wanted} bytes of wanted sectors: {read / wanted:.3f}")
         assert 0.9 * wanted < read <= 1.05 * wanted, (read, wanted)
+
+
+TIERS = ("stages.planner.params.gpu_cache=100KiB", "stages.planner.params.cpu_cache=400KiB")
+
+
+@test
+def lists_in_tiers_are_read_as_planned():
+    """An oracle knows the run's batches: what it expects of each tier is what the run reads there, whatever the policy."""
+    with Place() as p:
+        data = p.path("rmat")
+        command("gen", "rmat", data, "--vertices", 30000, "--edges", 500000, "--features", 16, "--classes", 4, "--quiet")
+        base = ("params.fanout=[6, 4]", "params.batch=300")
+        want, sectors = train(p, *base, data=data, epochs=2).report, {}
+        for policy in ("rows", "paper", "gtct", "gfcf", "hybrid", "joint"):
+            r = train(p, *base, *TIERS, "params.topology=ssd", "stages.planner.params.hotness=oracle",
+                      f"stages.planner.params.policy={policy}", data=data, epochs=2).report
+            same(r, want, policy)
+            t, c, plan = r["topology"], r["cache"], r["planner"]
+            sectors[policy] = t["sectors"] + (r["io"]["rows"] if "rows" in r["io"] else 0)
+            assert t["cached_lists"] == plan["cached_lists"] and c["rows"] == plan["cached_rows"], (policy, t, plan)
+            if policy == "rows":
+                assert plan["policy"] == "rows" and "placement" not in r and t["cached_lists"] == 0 == t["gpu_list_reads"] + t["cpu_list_reads"], t
+                continue
+            assert plan["policy"].startswith(policy) and (plan["cached_lists"] > 0 or policy == "gfcf"), plan
+            placed, batches = r["placement"], r["sampler"]["batches"]
+            reads = {"gpu_lists": t["gpu_list_reads"], "cpu_lists": t["cpu_list_reads"],
+                     "ssd_lists": t["list_reads"] - t["gpu_list_reads"] - t["cpu_list_reads"],
+                     "gpu_rows": c["gpu_hits"], "cpu_rows": c["hits"] - c["gpu_hits"], "ssd_rows": c["lookups"] - c["hits"]}
+            for key, count in reads.items():
+                assert abs(placed[key] * batches - count) <= 1e-5 * count + 1e-3 * batches, (policy, key, placed[key] * batches, count)
+            lines = placed["cpu_transactions"] * batches - reads["cpu_rows"] * 1  # a row of 64 bytes is one line
+            if t["cpu_list_reads"] > 0:
+                assert abs(lines / t["cpu_lines"] - 1) < 0.2, (policy, lines, t)  # a cached list lies elsewhere in its lines
+        print("# sectors and rows from the SSD:", sectors)
+        assert sectors["joint"] < sectors["rows"], sectors
+
+
+@test
+def samplers_share_cached_lists():
+    with Place() as p:
+        want = train(p, *TIERS, "params.topology=ssd").report
+        r = train(p, *TIERS, "params.topology=ssd", "stages.sampler.instances=2").report
+        same(r, want, "instances")
+        for key in ("cached_lists", "list_reads", "gpu_list_reads", "cpu_list_reads"):
+            assert r["topology"][key] == want["topology"][key] > 0, (key, r["topology"], want["topology"])
+        assert r["cache"]["rows"] == want["cache"]["rows"], (r["cache"], want["cache"])
+
+
+@test
+def policies_that_do_not_fit_are_told():
+    with Place() as p:
+        def refused(*pairs, words):
+            r = train(p, *pairs, code=None)
+            assert r.code in (1, 2) and words in r.err, (pairs, r.err)
+        refused("stages.planner.params.policy=joint", words='topology is not "ssd"')
+        refused("params.topology=ssd", "stages.planner.params.cls=48", words="cls: expected a power of two")
+        refused("params.topology=ssd", "stages.planner.params.policy=best", words="policy")
+        plan = os.path.join(train(p, "params.topology=ssd").run_dir, "plan", "plan.json")
+        refused("params.topology=ssd", "stages.planner.params.policy=gtct", f"stages.planner.params.reuse={plan}",
+                words="the policy of the tiers was joint by cost exact of 64 bytes and is now gtct by cost exact of 64 bytes")
+        again = train(p, "params.topology=ssd", f"stages.planner.params.reuse={plan}").report
+        assert again["planner"]["reused"] == "yes" and again["planner"]["cached_lists"] == again["topology"]["cached_lists"], again["planner"]
+        lists = os.path.join(os.path.dirname(plan), "lists.npy")
+        with open(lists, "r+b") as f:
+            f.truncate(4096)
+        refused("params.topology=ssd", f"stages.planner.params.reuse={plan}", words="lists.npy has 4096 bytes")
 
 
 @test
@@ -143,7 +209,7 @@ def damage_is_named():
             f.seek(4096)
             f.write((2**31 - 1).to_bytes(4, "little") * 20000)
         os.utime(path, (at, at))
-        r = train(p, "params.topology=ssd", f"stages.planner.params.reuse={plan}", code=None)
+        r = train(p, "params.topology=ssd", "stages.planner.params.policy=rows", f"stages.planner.params.reuse={plan}", code=None)
         assert r.code == 1 and "an edge contains vertex 2147483647" in r.err and "penstock verify" in r.err, r
         r = train(p, "params.topology=ssd", code=None)  # the planner reads the same sectors
         assert r.code == 1 and "pre-sampling batches" in r.err and "an edge contains vertex 2147483647" in r.err, r

@@ -39,6 +39,18 @@ def reads_are_those_of_the_planner():
 
 
 @test
+def options_stand_in_for_the_planners_parameters():
+    with Place() as p:
+        params = {"params.topology": "ssd", "stages.planner.params.policy": "gtct", "stages.planner.params.cls": 128,
+                  "stages.planner.params.cost": "access", "stages.planner.params.gpu_cache": "64KiB",
+                  "stages.planner.params.cpu_cache": "256KiB"}
+        sets = [word for key, value in params.items() for word in ("--set", f"{key}={value}")]
+        options = ("--topology", "ssd", "--policy", "gtct", "--cls", "128", "--cost", "access", "--gpu-cache", "64K", "--cpu-cache", "256K")
+        assert plan(p, *sets) == plan(p, *options) != plan(p)
+        assert plan(p, *sets, "--policy", "joint", "--cost", "exact", "--cls", "64")["policies"][0]["transactions"] > 0
+
+
+@test
 def rows_are_read_as_planned():
     """With the run's own batches as hotness, the run reads exactly the planned rows from the SSD."""
     with Place() as p:
@@ -71,7 +83,7 @@ def each_tier_is_hit_as_planned():
             ids, found = np.load(os.path.join(run.run_dir, "plan", "cache.npy")), run.report["cache"]
             scores = np.load(os.path.join(run.run_dir, "plan", "hotness.npy"))[-1].astype(float)
             reads = scores * planned["epochs"]
-            gpu, cpu = ids[:planned["cache"]["gpu_rows"]], ids[planned["cache"]["gpu_rows"]:]
+            gpu, cpu = ids[:planned["cache"]["rows"]["gpu"]], ids[planned["cache"]["rows"]["gpu"]:]
             assert (found["gpu_rows"], found["rows"]) == (len(gpu), len(ids)) and len(gpu) * 3 == len(cpu), (found, planned["cache"])
             assert scores[gpu].min() >= scores[cpu].max() and len(set(ids)) == len(ids)
             assert round(reads[gpu].sum(), 2) == found["gpu_hits"] > 0, (reads[gpu].sum(), found)

@@ -11,29 +11,30 @@
 #include "tools/penstock/cli/options.h"
 #include "tools/penstock/run/run_checks.h"
 
-#define LIST_BYTES 8 /* a cached list takes its place in the index besides its entries */
-#define THREADS 2
-
 static const char usage[] =
     "usage: penstock plan [OPTION]... FILE\n"
     "Runs the planner of the pipeline in FILE, and nothing else. Prints where each policy would put the "
     "graph's\n"
-    "lists of neighbours (topology) and its feature rows, and what a batch would then read. A run itself "
-    "keeps\n"
-    "rows only in its caches (the planner's gpu_cache and cpu_cache), and topology where the parameter\n"
-    "topology says.\n\n" PIPELINE_OPTIONS_HELP
+    "lists of neighbours (topology) and its feature rows, and what a batch would then read. Options stand "
+    "in\n"
+    "for the planner's parameters. A run does what these parameters say: if topology is not ssd, all lists "
+    "are in\n"
+    "memory and the caches hold rows only.\n\n" PIPELINE_OPTIONS_HELP
     "  --run-dir DIR      write plan and logs here (default: runs/plan-TIME-PID)\n"
     "  --gpu-cache BYTES  size of the cache in GPU memory, with K, M, G or T (default: the planner's "
     "gpu_cache;\n"
     "                     if the sampler is on a GPU, its cpu_cache)\n"
     "  --cpu-cache BYTES  the same in CPU memory (default: the planner's cpu_cache if the sampler is on a "
     "CPU)\n"
-    "  --topology WHERE   memory (default) or ssd: where lists are that no cache has\n"
-    "  --policy NAME      show where this policy puts what: paper, gtct, gtcf, gfct, gfcf, hybrid or joint "
-    "(default)\n"
-    "  --lists-share G,C  the part of each cache that the policy hybrid gives to lists (default: 0.5,0.5)\n"
-    "  --cost NAME        how transactions are counted: exact (default), access or paper\n"
-    "  --cls BYTES        size of a PCIe transaction (default: 64)\n"
+    "  --topology WHERE   memory or ssd: where lists are that no cache has (default: as the planner's "
+    "topology)\n"
+    "  --policy NAME      show where this policy puts what: paper, gtct, gtcf, gfct, gfcf, hybrid or joint\n"
+    "                     (default: the planner's policy; joint, if that places rows only)\n"
+    "  --lists-share G,C  the part of each cache that the policy hybrid gives to lists (default: the "
+    "planner's)\n"
+    "  --cost NAME        how transactions are counted: exact, access or paper (default: the planner's "
+    "cost)\n"
+    "  --cls BYTES        size of a PCIe transaction (default: the planner's cls)\n"
     "  --chunk-bytes BYTES  size of the chunks that are placed (default: 100 MB, or 1/256 of the smaller "
     "cache)\n"
     "  --ssd-rate R       bytes a second that all SSDs deliver at this size of reads; with --pcie-rate, "
@@ -125,8 +126,7 @@ static pst_rc option_positive(const char *name, const char *text, bool zero, dou
 
 static pst_rc option_name_of(struct plan_args *args, int code, const char *text)
 {
-    static const char *const places[] = {"memory", "ssd"}, *const costs[] = {"paper", "access", "exact"},
-                             *const objectives[] = {"transactions", "time"};
+    static const char *const places[] = {"memory", "ssd"}, *const objectives[] = {"transactions", "time"};
     const char *policies[PST_PLACEMENT_POLICIES];
     for (int i = 0; i < PST_PLACEMENT_POLICIES; i++)
         policies[i] = pst_placement_policy_name((enum pst_placement_policy)i);
@@ -135,15 +135,18 @@ static pst_rc option_name_of(struct plan_args *args, int code, const char *text)
     if (code == TOPOLOGY) {
         rc = option_choice("--topology", text, places, 2, &found);
         args->in.lists_in_memory = found == 0;
+        args->given[PLAN_TOPOLOGY] = true;
     } else if (code == COST) {
-        rc = option_choice("--cost", text, costs, 3, &found);
+        rc = option_choice("--cost", text, plan_costs, 3, &found);
         args->in.cost = (enum pst_placement_cost)found;
+        args->given[PLAN_COST] = true;
     } else if (code == OBJECTIVE) {
         rc = option_choice("--objective", text, objectives, 2, &found);
         args->ask.objective = (enum pst_placement_objective)found;
     } else {
         rc = option_choice("--policy", text, policies, PST_PLACEMENT_POLICIES, &found);
         args->ask.policy = (enum pst_placement_policy)found;
+        args->given[PLAN_POLICY] = true;
     }
     return rc;
 }
@@ -157,8 +160,8 @@ static pst_rc take_option(struct plan_args *args, int code, const char *text)
                    : pst_fail(PST_E_ARG, "--run-dir: the path is too long");
     case GPU_CACHE: return option_cache(args, "--gpu-cache", PST_PLACEMENT_GPU, text);
     case CPU_CACHE: return option_cache(args, "--cpu-cache", PST_PLACEMENT_CPU, text);
-    case SHARE: return option_share(text, args->ask.lists_share);
-    case CLS: return option_cls(text, &args->in.line_bytes);
+    case SHARE: args->given[PLAN_SHARE] = true; return option_share(text, args->ask.lists_share);
+    case CLS: args->given[PLAN_CLS] = true; return option_cls(text, &args->in.line_bytes);
     case CHUNK: return option_bytes("--chunk-bytes", text, &args->in.chunk_bytes);
     case SSD_RATE: return option_positive("--ssd-rate", text, false, &args->ssd_bytes_per_s);
     case PCIE_RATE: return option_positive("--pcie-rate", text, false, &args->pcie_bytes_per_s);
@@ -177,11 +180,6 @@ static pst_rc settle(struct plan_args *args)
         return pst_fail(PST_E_ARG, "times need both --ssd-rate and --pcie-rate");
     if (args->ask.objective == PST_PLACEMENT_TIME && args->ssd_bytes_per_s == 0)
         return pst_fail(PST_E_ARG, "--objective time needs --ssd-rate and --pcie-rate");
-    if (args->ssd_bytes_per_s > 0) {
-        args->machine.ssd_per_s = args->ssd_bytes_per_s / args->in.line_bytes;
-        args->machine.pcie_per_s = args->pcie_bytes_per_s / args->in.line_bytes;
-        args->ask.machine = &args->machine;
-    }
     return PST_OK;
 }
 
@@ -260,6 +258,49 @@ static bool sampler_on_gpu(const struct pst_pipeline *pl)
     return false;
 }
 
+static const char *text_of(const json_t *params, const char *name)
+{
+    const char *text = json_string_value(json_object_get(params, name));
+    return text != NULL ? text : "";
+}
+
+static int position(const char *text, const char *const *names, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (strcmp(text, names[i]) == 0)
+            return i;
+    }
+    return -1;
+}
+
+/* What options do not give is as the planner's parameters say. */
+static void default_policy(const json_t *params, const char *algorithm, struct plan_args *args)
+{
+    const int policy = pst_placement_policy_of(text_of(params, "policy")),
+              cost = position(text_of(params, "cost"), plan_costs, 3);
+    if (!args->given[PLAN_TOPOLOGY])
+        args->in.lists_in_memory = strcmp(text_of(params, "topology"), "ssd") != 0;
+    if (!args->given[PLAN_POLICY])
+        args->ask.policy = policy >= 0 ? (enum pst_placement_policy)policy : PST_PLACEMENT_JOINT;
+    if (!args->given[PLAN_COST])
+        args->in.cost = cost >= 0                           ? (enum pst_placement_cost)cost
+                        : strcmp(algorithm, "uniform") == 0 ? PST_PLACEMENT_EXACT
+                                                            : PST_PLACEMENT_ACCESS;
+    if (!args->given[PLAN_CLS])
+        args->in.line_bytes = (uint32_t)json_integer_value(json_object_get(params, "cls"));
+    if (!args->given[PLAN_SHARE]) {
+        args->ask.lists_share[PST_PLACEMENT_GPU] =
+            json_number_value(json_object_get(params, "gpu_lists_share"));
+        args->ask.lists_share[PST_PLACEMENT_CPU] =
+            json_number_value(json_object_get(params, "cpu_lists_share"));
+    }
+    if (args->ssd_bytes_per_s > 0) {
+        args->machine.ssd_per_s = args->ssd_bytes_per_s / args->in.line_bytes;
+        args->machine.pcie_per_s = args->pcie_bytes_per_s / args->in.line_bytes;
+        args->ask.machine = &args->machine;
+    }
+}
+
 /* The caches as the pipeline has them, unless options give their sizes. */
 static void default_caches(const struct pst_pipeline *pl, const struct pst_plan *plan, struct plan_args *args)
 {
@@ -269,26 +310,6 @@ static void default_caches(const struct pst_pipeline *pl, const struct pst_plan 
             gpu ? plan->key.cache_budget_bytes : plan->key.gpu_budget_bytes;
     if (!args->cache_given[PST_PLACEMENT_CPU])
         args->in.cache_bytes[PST_PLACEMENT_CPU] = gpu ? 0 : plan->key.cache_budget_bytes;
-}
-
-static void fill_input(const struct plan_result *r, struct pst_placement_input *in)
-{
-    const struct pst_plan_key *key = &r->plan.key;
-    in->vertices = r->ds.vertices;
-    in->indptr = r->ds.indptr.map;
-    in->entry_bytes = (uint32_t)pst_dtype_bytes(r->ds.indices.dtype);
-    in->list_bytes = LIST_BYTES;
-    in->hops = key->hops;
-    for (int h = 0; h < key->hops; h++) {
-        in->lists[h] = r->scores + (int64_t)h * r->plan.vertices;
-        in->fanout[h] = key->fanout[h];
-    }
-    in->replace = key->replace;
-    in->rows = r->ds.feature_dim > 0 ? r->scores + key->hops * r->plan.vertices : NULL;
-    in->row_bytes = r->ds.stride_bytes;
-    in->row_files = pst_feature_files(&r->ds);
-    in->batches = r->plan.batches / r->plan.epochs;
-    in->threads = THREADS;
 }
 
 /* What the printed formulas lose: their placement, counted by the cost that was asked for. */
@@ -317,7 +338,10 @@ static pst_rc place(struct plan_args *args, struct plan_result *r)
             "the cost \"exact\" knows what the sampling algorithm uniform reads, not %s; use --cost "
             "access",
             r->plan.key.algorithm);
-    fill_input(r, &args->in);
+    struct pst_placement_input in = args->in;
+    pst_plan_placement_input(&r->plan, &r->ds, r->scores, &in);
+    memcpy(in.cache_bytes, args->in.cache_bytes, sizeof in.cache_bytes);
+    args->in = in;
     pst_rc rc = pst_placement_open(&r->placement, &args->in);
     struct pst_placement_ask ask = args->ask;
     for (int i = 0; i < PST_PLACEMENT_POLICIES && rc == PST_OK; i++) {
@@ -386,6 +410,7 @@ static int plan_checked(struct pst_pipeline *pl, struct plan_args *args)
     rc = read_plan(args, &r);
     if (rc == PST_OK) {
         default_caches(pl, &r.plan, args);
+        default_policy(pl->stages[plan_planner_of(pl)].params, r.plan.key.algorithm, args);
         rc = place(args, &r);
     }
     if (rc == PST_OK && args->count_with != NULL)
@@ -400,11 +425,7 @@ static int plan_checked(struct pst_pipeline *pl, struct plan_args *args)
 int cmd_plan(int argc, char **argv)
 {
     static struct plan_args args = {
-        .in = {.line_bytes = 64,
-               .sector_bytes = PST_SECTOR,
-               .lists_in_memory = true,
-               .cost = PST_PLACEMENT_EXACT},
-        .ask = {.policy = PST_PLACEMENT_JOINT, .lists_share = {0, 0.5, 0.5}},
+        .in = {.sector_bytes = PST_SECTOR},
     };
     const int end = parse(argc, argv, &args);
     int code = 2;

@@ -11,7 +11,7 @@
 #include "common/error.h"
 #include "tools/penstock/run/plan_command.h"
 
-static int planner_of(const struct pst_pipeline *pl)
+int plan_planner_of(const struct pst_pipeline *pl)
 {
     for (int s = 0; s < pl->nstages; s++) {
         if (strcmp(pl->stages[s].caps.desc->name, "planner") == 0)
@@ -76,7 +76,7 @@ static void exec_run(int fd, const char *run_dir)
 
 int plan_run_planner(const struct pst_pipeline *pl, struct plan_args *args)
 {
-    const int s = planner_of(pl);
+    const int s = plan_planner_of(pl);
     if (s < 0) {
         fprintf(stderr, "penstock plan: %s has no planner; expected a stage that runs \"planner\"\n",
                 pl->doc.file);

@@ -6,7 +6,7 @@
 
 static const char *const tiers[] = {
     [PST_PLACEMENT_HOME] = "home", [PST_PLACEMENT_CPU] = "cpu", [PST_PLACEMENT_GPU] = "gpu"};
-static const char *const costs[] = {"paper", "access", "exact"};
+const char *const plan_costs[3] = {"paper", "access", "exact"};
 
 static int64_t vertices_in(const struct plan_result *r, const struct pst_placement_plan *plan, int kind,
                            int tier)
@@ -88,7 +88,7 @@ void plan_print(const struct plan_args *args, const struct plan_result *r)
            (long long)queue[1].chunks, (long long)queue[0].left);
     print_places(args, r);
     printf("\ntransactions of %u bytes a batch, counted by the cost %s:\n", args->in.line_bytes,
-           costs[args->in.cost]);
+           plan_costs[args->in.cost]);
     printf("  %-14s %12s %12s %12s %12s %12s %9s", "policy", "ssd lists", "ssd rows", "cpu lists", "cpu rows",
            "sum", "to joint");
     if (args->ask.machine != NULL)
@@ -135,7 +135,7 @@ static json_t *policy_to_json(const struct plan_args *args, const char *policy, 
 
 json_t *plan_to_json(const struct plan_args *args, const struct plan_result *r)
 {
-    const char *cost = costs[args->in.cost];
+    const char *cost = plan_costs[args->in.cost];
     const struct pst_placement_plan *joint = &r->policy[PST_PLACEMENT_JOINT];
     json_t *policies = json_array();
     for (int i = PST_PLACEMENT_POLICIES - 1; i >= 0; i--)

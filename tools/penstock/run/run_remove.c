@@ -21,7 +21,7 @@ static const struct {
 } known[] = {
     {".", {"live.json", RUN_PIPELINE_NAME}},
     {"logs", {"*.log"}},
-    {"plan", {"plan.json", "hotness.npy", "cache.npy"}},
+    {"plan", {"plan.json", "hotness.npy", "cache.npy", "lists.npy"}},
     {"checkpoints", {NULL}}, /* a run with a checkpoint is kept */
     {"trace", {"*.json"}},
     {"mps", {"control*", "log", "nvidia-cuda-mps-*"}}, /* made by CUDA's daemon */

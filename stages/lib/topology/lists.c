@@ -1,0 +1,170 @@
+/* lists.c: copies lists of neighbours out of the mapped files. */
+#include "stages/lib/topology/lists.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/util/hugepage.h"
+
+#define QUADRATIC_MAX 64 /* entries that are compared with one another, to count lines */
+
+/* ---- memory: offsets, index, entries ---------------------------------------------------------------- */
+
+static uint64_t index_at(int64_t n)
+{
+    return pst_align_up(((uint64_t)n + 1) * sizeof(int64_t), PST_PAGE);
+}
+
+static uint64_t entries_at(int64_t n)
+{
+    return pst_align_up(index_at(n) + pst_k_cache_bytes(n), PST_PAGE);
+}
+
+static pst_rc degree_of(const struct pst_csc *graph, int64_t v, int64_t *degree)
+{
+    if (v < 0 || v >= graph->vertices)
+        return pst_fail(PST_E_FORMAT,
+                        "the plan caches the list of vertex %lld, but the graph has only %lld vertices",
+                        (long long)v, (long long)graph->vertices);
+    const int64_t begin = graph->indptr[v], end = graph->indptr[v + 1];
+    if (begin < 0 || end < begin || end > graph->edges)
+        return pst_fail(PST_E_FORMAT,
+                        "indptr gives vertex %lld the edges %lld to %lld, but the graph has only %lld "
+                        "edges; `penstock verify` shows details",
+                        (long long)v, (long long)begin, (long long)end, (long long)graph->edges);
+    *degree = end - begin;
+    return PST_OK;
+}
+
+pst_rc pst_topology_lists_bytes(const struct pst_csc *graph, const int64_t *vertices, int64_t n,
+                                uint64_t *bytes)
+{
+    uint64_t entries = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t degree = 0;
+        const pst_rc rc = degree_of(graph, vertices[i], &degree);
+        if (rc != PST_OK)
+            return rc;
+        entries += (uint64_t)degree;
+    }
+    *bytes = entries_at(n) + entries * (uint64_t)graph->index_bytes;
+    return PST_OK;
+}
+
+void pst_topology_lists_borrow(struct pst_topology_lists *l, void *memory, const struct pst_csc *graph,
+                               int64_t gpu_n, int64_t n)
+{
+    char *at = memory;
+    *l = (struct pst_topology_lists){.n = n,
+                                     .gpu_n = gpu_n,
+                                     .at = memory,
+                                     .entries = at + entries_at(n),
+                                     .entry_bytes = graph->index_bytes,
+                                     .index = (struct pst_cache *)(void *)(at + index_at(n))};
+}
+
+/* ---- loading ---------------------------------------------------------------------------------------- */
+
+static int ascending(const void *left, const void *right)
+{
+    const int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return (a > b) - (a < b);
+}
+
+static pst_rc check_once(const int64_t *sorted, int64_t n)
+{
+    for (int64_t i = 1; i < n; i++) {
+        if (sorted[i] == sorted[i - 1])
+            return pst_fail(PST_E_FORMAT, "the plan caches the list of vertex %lld twice",
+                            (long long)sorted[i]);
+    }
+    return PST_OK;
+}
+
+/* In each tier the lists are in the order of the file. */
+static void copy_lists(struct pst_topology_lists *l, const struct pst_csc *graph, const int64_t *ids)
+{
+    char *to = (char *)(uintptr_t)l->entries;
+    int64_t at = 0;
+    for (int64_t i = 0; i < l->n; i++) {
+        const int64_t begin = graph->indptr[ids[i]], degree = graph->indptr[ids[i] + 1] - begin;
+        l->at[i] = at;
+        memcpy(to + at * l->entry_bytes, (const char *)graph->indices + begin * l->entry_bytes,
+               (size_t)(degree * l->entry_bytes));
+        at += degree;
+    }
+    l->at[l->n] = at;
+}
+
+pst_rc pst_topology_lists_load(struct pst_topology_lists *l, void *memory, const struct pst_csc *graph,
+                               const int64_t *vertices, int64_t gpu_n, int64_t n)
+{
+    uint64_t bytes = 0;
+    *l = (struct pst_topology_lists){0};
+    assert(gpu_n >= 0 && gpu_n <= n);
+    pst_rc rc = pst_topology_lists_bytes(graph, vertices, n, &bytes);
+    if (rc != PST_OK)
+        return rc;
+    int64_t *ids = malloc((size_t)n * sizeof *ids + 1);
+    void *own = memory == NULL ? pst_hugepage_alloc(bytes) : NULL;
+    if (ids == NULL || (memory == NULL && own == NULL)) {
+        rc = pst_fail(PST_E_NOMEM,
+                      "out of memory: cannot cache %lld lists of neighbours, which take %llu bytes",
+                      (long long)n, (unsigned long long)bytes);
+        goto out;
+    }
+    memcpy(ids, vertices, (size_t)n * sizeof *ids);
+    qsort(ids, (size_t)n, sizeof *ids, ascending);
+    rc = check_once(ids, n);
+    if (rc != PST_OK)
+        goto out;
+    memcpy(ids, vertices, (size_t)n * sizeof *ids);
+    qsort(ids, (size_t)gpu_n, sizeof *ids, ascending);
+    qsort(ids + gpu_n, (size_t)(n - gpu_n), sizeof *ids, ascending);
+    pst_topology_lists_borrow(l, memory != NULL ? memory : own, graph, gpu_n, n);
+    l->memory = own;
+    own = NULL;
+    copy_lists(l, graph, ids);
+    l->index = pst_k_cache_init(l->index, ids, n);
+out:
+    free(own);
+    free(ids);
+    return rc;
+}
+
+void pst_topology_lists_release(struct pst_topology_lists *l)
+{
+    free(l->memory);
+    *l = (struct pst_topology_lists){0};
+}
+
+/* ---- transactions ----------------------------------------------------------------------------------- */
+
+static int64_t line_of(const struct pst_topology_lists *l, int64_t at)
+{
+    return at * l->entry_bytes / PST_TOPOLOGY_LINE;
+}
+
+static bool seen_before(const struct pst_topology_lists *l, const int64_t *at, int64_t i)
+{
+    for (int64_t k = 0; k < i; k++) {
+        if (line_of(l, at[k]) == line_of(l, at[i]))
+            return true;
+    }
+    return false;
+}
+
+int64_t pst_topology_lists_lines(const struct pst_topology_lists *l, int64_t list, const int64_t *at,
+                                 int64_t n)
+{
+    const int64_t begin = l->at[list], end = l->at[list + 1], offset_bytes = list * (int64_t)sizeof *l->at,
+                  offsets = 1 + ((offset_bytes + 15) / PST_TOPOLOGY_LINE > offset_bytes / PST_TOPOLOGY_LINE),
+                  whole = begin < end ? line_of(l, end - 1) - line_of(l, begin) + 1 : 0;
+    if (n > QUADRATIC_MAX)
+        return offsets + pst_min_i64(n, whole);
+    int64_t lines = 0;
+    for (int64_t i = 0; i < n; i++)
+        lines += !seen_before(l, at, i);
+    return offsets + lines;
+}
