@@ -109,7 +109,7 @@ def all_refused(cases):
         for case in cases:
             try:
                 refused(p, case)
-                no_leftovers(0.5)
+                no_leftovers()
             except Exception as e:
                 failures.append(f"--- {case.name}: {e}")
         del os.environ["XDG_CACHE_HOME"]

@@ -172,7 +172,7 @@ class Running:
 
 
 def command(*args, code=0, cwd=None):
-    r = subprocess.run([PENSTOCK, *map(str, args)], capture_output=True, text=True, cwd=cwd, timeout=120)
+    r = subprocess.run([PENSTOCK, *map(str, args)], capture_output=True, text=True, cwd=cwd, timeout=600 if SAN else 120)
     assert code is None or r.returncode == code, f"penstock {' '.join(map(str, args))}: {r.returncode}\n{r.stdout}{r.stderr}"
     return r
 
@@ -196,7 +196,8 @@ def leftovers():
     return found
 
 
-def no_leftovers(seconds=2):
+def no_leftovers(seconds=30 if SAN else 10):
+    """A busy machine takes seconds to end a process; what was really left behind stays."""
     until = time.time() + seconds
     while (found := leftovers()) and time.time() < until:
         time.sleep(0.05)

@@ -268,7 +268,7 @@ def broken_datasets():
         for case in CASES:
             try:
                 attempt(case, p, good)
-                no_leftovers(0.5)
+                no_leftovers()
             except Exception as e:
                 failures.append(f"--- {case.name}: {type(e).__name__}: {e}")
         assert not failures, f"{len(failures)} of {len(CASES)}:\n" + "\n".join(failures)

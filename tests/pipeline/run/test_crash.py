@@ -59,13 +59,13 @@ def what_foreign_programs_start_ends_with_the_run():
         pl = pipeline({"source": stage("source", batches=50), "times": stage("times", misbehave="child"),
                        "sink": stage("sink", factor=3)}, links("source.out", "times.in", "times.out", "sink.in"))
         p.run(pl, foreign=True)
-        no_leftovers(0.2)
+        no_leftovers()
         pl["stages"]["sink"]["params"]["delay_us"] = 20000
         run = p.start(pl, foreign=True)
         wait_for(lambda: run.process.poll() is not None or any("sleep" in x for x in leftovers()))
         os.kill(processes(run)["times"], signal.SIGKILL)
         assert run.wait(10).code == 1
-        no_leftovers(0.2)
+        no_leftovers()
 
 
 # ---- interrupted ---------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ class Keeper:
         t0 = time.time()
         _, err = self.process.communicate(timeout=20)
         assert time.time() - t0 < END_S, f"{time.time() - t0:.1f} s"
-        no_leftovers(0.5)
+        no_leftovers()
         assert not os.path.exists(self.pipes), os.listdir(self.pipes)
         return self.process.returncode, err
 
