@@ -5,7 +5,7 @@ import xml.etree.ElementTree as xml
 from harness import *
 
 FILES = {  # the charts of each figure
-    "hyperion": {"table-1": ("",), "9": ("",), "10": ("",), "11": ("",), "12": ("-a", "-b", "-d"), "13d": ("",), "14": ("-a", "-b"), "15": ("",)},
+    "hyperion": {"table-1": ("",), "7": ("",), "9": ("",), "10": ("",), "11": ("",), "12": ("-a", "-b", "-d"), "13a": ("-a", "-b"), "13c": ("",), "13d": ("",), "14": ("-a", "-b"), "15": ("",)},
     "embeddings": {"marius-7": ("",), "marius-9": ("",), "marius-10": ("",), "marius-11": ("",), "marius-12": ("-a", "-b"), "marius-13": ("",),
                    "legend-table-3": ("",), "legend-table-5": ("",), "legend-18": ("",)},
 }

@@ -1,7 +1,7 @@
 """Hyperion (an out-of-core system for training on graphs with GPUs and SSDs): the table of its figures, and their sizes.
 
 A figure that is not in the table cannot be measured here. Sizes: `dilate` is the first guess of a figure that then sets its own."""
-from . import hyperion_cache, hyperion_io, hyperion_pipeline, hyperion_tpc
+from . import hyperion_cache, hyperion_io, hyperion_pipeline, hyperion_tiers, hyperion_tpc
 from .report import Paper
 
 _GAT = {"model": "gat", "heads": 8}
@@ -15,6 +15,7 @@ FULL = {
     "io_ssds": {"p5510": (1, 2, 4, 6, 8, 12), "980pro": (2, 4, 6)}, "io_dims": (128, 256, 512), "io_s": 0.1, "io_dilate": 200,
     "tpc_models": 2, "tpc_caches": (0.01, 0.2), "tpc_runs": 1, "tpc_ssds": {"p5510": (1, 2, 4, 6, 8, 10, 12), "980pro": (2, 3, 4, 5, 6)},
     "gat": _GAT, "gat_hidden": (32, 64, 128, 256),
+    "tiers": {"vertices": 20000, "edges": 400000, "features": 1024, "seeds": 1024, "batch": 128, "epochs": 4, "hidden": 32, "dilate": 100, "ssds": (2, 4, 8, 12)},
 }
 
 SMALLEST = {
@@ -22,7 +23,9 @@ SMALLEST = {
     "models": {"graphsage": {"model": "graphsage", "hidden": 64}}, "balances": (1,), "in_memory_models": 1, "cluster_models": 1, "topology_models": 1,
     "io_ssds": {"p5510": (8,), "980pro": ()}, "io_dims": (128,), "io_s": 0.01, "io_dilate": 20,
     "tpc_models": 1, "tpc_caches": (0.01,), "tpc_runs": 1, "tpc_ssds": {"p5510": (2,)}, "gat": {"model": "gat", "heads": 2}, "gat_hidden": (8,),
+    "tiers": {"vertices": 2000, "edges": 40000, "features": 256, "seeds": 128, "batch": 64, "epochs": 2, "hidden": 8, "dilate": 20, "ssds": (2,)},
 }
 
-FIGURES = (*hyperion_tpc.FIGURES[:1], *hyperion_pipeline.FIGURES, *hyperion_io.FIGURES, *hyperion_cache.FIGURES, *hyperion_tpc.FIGURES[1:])
+FIGURES = (*hyperion_tpc.FIGURES[:1], *hyperion_tiers.FIGURES[:1], *hyperion_pipeline.FIGURES, *hyperion_io.FIGURES, *hyperion_tiers.FIGURES[1:],
+           *hyperion_cache.FIGURES, *hyperion_tpc.FIGURES[1:])
 PAPER = Paper("hyperion", "Hyperion, measured again in shape", FIGURES, FULL, SMALLEST)

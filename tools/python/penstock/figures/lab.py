@@ -104,9 +104,9 @@ class Lab:
 
     # ---- what figures measure with -------------------------------------------------------------------------
 
-    def dataset(self, name, *args):
-        """A generated graph with communities, made once."""
-        return self._made(name, lambda path: self._start(["gen", "community", path, "--quiet", *args]))
+    def dataset(self, name, *args, kind="community"):
+        """A generated graph, made once. kind: as of `penstock gen`."""
+        return self._made(name, lambda path: self._start(["gen", kind, path, "--quiet", *args]))
 
     def imported(self, name, layout, write):
         """What write(directory) writes in a layout that penstock imports, made once."""
