@@ -1,8 +1,8 @@
 /* embed MODEL D EDGES CHUNKS NEGATIVES VERTICES TURNS: seconds of a training step of embeddings on one
- * thread, of the same step with tiles of 128 edges (their scores fit into the L2 cache), and of the three
- * products alone that the step of a product's model needs: scores, gradients of queries and of negatives.
- * Prints JSON: lists of seconds, one per turn; a turn runs all three. Before that it checks that both steps
- * agree. */
+ * thread, of the same step with tiles of 128 edges (their scores fit into the L2 cache), of the unfused step,
+ * and of the three products alone that the step of a product's model needs: scores, gradients of queries and
+ * of negatives. Prints JSON: lists of seconds, one per turn; a turn runs all four. Before that it checks that
+ * the steps agree. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,6 +107,8 @@ int main(int argc, char **argv)
     const int64_t d = plan.d, dr = pst_embed_relation_floats(&plan), m = b.edges / b.chunks;
     struct pst_embed_plan small = plan;
     small.tile = SMALL_TILE;
+    struct pst_embed_plan unfused = plan;
+    unfused.unfused = true;
     struct pst_embed_workspace *w;
     b.src = draws(b.edges, b.n);
     b.dst = draws(b.edges, b.n);
@@ -124,20 +126,22 @@ int main(int argc, char **argv)
         !b.relation_rows || !b.relation_grads || !q || !x || !scores || !out ||
         pst_embed_workspace_new(&w, 1) != PST_OK)
         return 1;
-    if (!agree(&plan, &small, &b, w)) {
-        fprintf(stderr, "embed: steps with large and with small tiles disagree\n");
+    if (!agree(&plan, &small, &b, w) || !agree(&plan, &unfused, &b, w)) {
+        fprintf(stderr, "embed: steps with large tiles, with small tiles, and unfused disagree\n");
         return 1;
     }
-    double seconds[3][TURNS_MAX], loss;
+    double seconds[4][TURNS_MAX], loss;
     (void)products(&b, d, q, x, scores, out); /* loads oneDNN, if the model has not */
     for (int i = 0; i < turns; i++) {
         seconds[0][i] = step(&plan, &b, w, &loss);
         seconds[1][i] = step(&small, &b, w, &loss);
         seconds[2][i] = products(&b, d, q, x, scores, out);
+        seconds[3][i] = step(&unfused, &b, w, &loss);
     }
     printf("{");
     print("step_s", seconds[0], turns, ", ");
     print("small_tiles_s", seconds[1], turns, ", ");
+    print("unfused_s", seconds[3], turns, ", ");
     print("products_s", seconds[2], turns, "}\n");
     pst_embed_workspace_free(w);
     return 0; /* the rest ends with the process */

@@ -12,15 +12,17 @@ def embed(size):
         for d in dims:
             found = json.loads(output([os.path.join(BUILD, "bench", "embed"), model, d, size.edges, size.chunks, size.negatives,
                                        size.vertices, size.pairs]))
-            step, small, products = (found[k] for k in ("step_s", "small_tiles_s", "products_s"))
+            step, small, unfused, products = (found[k] for k in ("step_s", "small_tiles_s", "unfused_s", "products_s"))
             label = f"{model}, d = {d}"
             rates = spread([size.edges / s for s in step])
             ratios = spread([s / p for s, p in zip(step, products)])
             tiles = spread([u / s for u, s in zip(small, step)])
+            fused = spread([u / s for u, s in zip(unfused, step)])
             show(f"{label}, one thread", rates, "triples/s")
             show(f"{label}: step / products", ratios, "", "<= 1.8")
             show(f"{label}: tiles of 128 edges / large tiles", tiles)
+            show(f"{label}: unfused / fused", fused)
             flops = 12 * d * size.negatives * size.edges
             print(f"  {label}: products {flops / min(products) * 1e-9:.1f} GFLOP/s", flush=True)
-            result[label] = {"triples_per_s": rates, "step_over_products": ratios, "small_over_large_tiles": tiles, **found}
+            result[label] = {"triples_per_s": rates, "step_over_products": ratios, "small_over_large_tiles": tiles, "unfused_over_fused": fused, **found}
     return result

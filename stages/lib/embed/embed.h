@@ -64,6 +64,8 @@ struct pst_embed_plan {
     uint64_t seed;   /* of dropout */
     int64_t tile; /* edges whose scores are kept at a time; 0: as many as 8 MiB a thread hold. It can change
                    * the last bits of results */
+    bool unfused; /* for comparisons: each operation over a whole chunk, one after the other, as tensor
+                   * libraries do it: queries and exponentials are computed again wherever they are needed */
 };
 
 /* Floats of a relation. */

@@ -171,7 +171,13 @@ static void gather_anchor(const struct side *t, int64_t edge, int64_t i)
         for (int64_t c = 0; c < d; c++)
             to[c] *= keep[c];
     }
-    t->j->plan->model->query((pst_real *)t->s->q.at + i * d, to, relation(t, edge), d, backwards(t));
+}
+
+static void make_query(const struct side *t, int64_t edge, int64_t i)
+{
+    const int64_t d = t->j->plan->d;
+    t->j->plan->model->query((pst_real *)t->s->q.at + i * d, (pst_real *)t->s->anchor.at + i * d,
+                             relation(t, edge), d, backwards(t));
 }
 
 /* From the gradient of query i to those of its anchor and relation. */
@@ -197,7 +203,25 @@ static double finish_edge(const struct side *t, int64_t edge, int64_t i)
     return loss;
 }
 
-/* Edges from to from + m - 1. */
+/* An unfused operation does not find the queries of the one before it. */
+static void queries_again(const struct side *t, int64_t from, int64_t m)
+{
+    for (int64_t i = 0; i < m && t->j->plan->unfused; i++)
+        make_query(t, from + i, i);
+}
+
+/* The loss of the tile's edges; sets g and df. f: scores of true ends. */
+static double lose(const struct side *t, const struct pst_embed_tile *tile, int64_t from, const pst_real *f,
+                   pst_real *df)
+{
+    double loss = 0;
+    for (int64_t i = 0; i < tile->m; i++)
+        loss += pst_embed_loss_row(t->j->plan, f[i], tile->scores + i * tile->n, tile->n, t->ids,
+                                   t->target[from + i], tile->g + i * tile->n, &df[i]);
+    return loss;
+}
+
+/* Edges from `from` to from + m - 1. */
 static double train_tile(const struct side *t, int64_t from, int64_t m, pst_real *d_negatives)
 {
     const struct pst_embed_plan *plan = t->j->plan;
@@ -206,17 +230,21 @@ static double train_tile(const struct side *t, int64_t from, int64_t m, pst_real
     const enum pst_embed_similarity kind = plan->model->similarity;
     pst_real *q = t->s->q.at, *dq = t->s->dq.at;
     const struct pst_embed_tile tile = {kind, m, n, d, q, t->x, t->s->xt.at, t->s->scores.at, t->s->g.at};
-    double loss = 0;
-    for (int64_t i = 0; i < m; i++)
-        gather_anchor(t, from + i, i);
-    pst_embed_scores(&tile);
     pst_real *f = t->s->f.at, *df = f + m;
     for (int64_t i = 0; i < m; i++) {
-        const uint32_t own = t->target[from + i];
-        f[i] = pst_embed_score(kind, q + i * d, b->nodes + (int64_t)own * d, d);
-        loss += pst_embed_loss_row(plan, f[i], tile.scores + i * n, n, t->ids, own, tile.g + i * n, &df[i]);
+        gather_anchor(t, from + i, i);
+        make_query(t, from + i, i);
     }
+    for (int64_t i = 0; i < m; i++)
+        f[i] = pst_embed_score(kind, q + i * d, b->nodes + (int64_t)t->target[from + i] * d, d);
+    queries_again(t, from, m);
+    pst_embed_scores(&tile);
+    double loss = lose(t, &tile, from, f, df);
+    if (plan->unfused) /* the gradient of the loss */
+        loss = lose(t, &tile, from, f, df);
+    queries_again(t, from, m);
     pst_embed_scores_grad(&tile, dq, d_negatives);
+    queries_again(t, from, m);
     for (int64_t i = 0; i < m; i++) {
         pst_embed_score_grad(kind, q + i * d, b->nodes + (int64_t)t->target[from + i] * d, d, f[i], df[i],
                              dq + i * d, entry_of(t, true, from + i));
@@ -337,7 +365,7 @@ pst_rc pst_embed_step(const struct pst_embed_plan *plan, struct pst_embed_batch 
         return pst_fail(PST_E_LIMIT, "a batch with %lld rows of gradients: expected at most %d",
                         (long long)entries(b), INT32_MAX);
     const int64_t fitting = TILE_SCORES / b->negatives;
-    const int64_t tile = plan->tile ? plan->tile : pst_max_i64(TILE_MIN, fitting);
+    const int64_t tile = plan->unfused ? b->edges : plan->tile ? plan->tile : pst_max_i64(TILE_MIN, fitting);
     j.tile = pst_min_i64(tile, (b->edges + b->chunks - 1) / b->chunks);
     j.dropout = pst_rng_stream_of(PST_RNG_DROPOUT, plan->seed, b->epoch, b->batch, 0);
     const pst_rc rc = grow_all(w, &j);

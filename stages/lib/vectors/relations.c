@@ -24,6 +24,7 @@ pst_rc pst_relations_plan(struct pst_relations *e, int64_t relations, uint64_t s
                                       .n3 = (pst_real)e->n3,
                                       .l2 = (pst_real)e->l2,
                                       .dropout = e->dropout,
+                                      .unfused = !e->fused,
                                       .seed = seed};
     const pst_rc rc = pst_embed_check(&e->plan);
     if (rc != PST_OK)

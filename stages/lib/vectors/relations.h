@@ -14,6 +14,7 @@ struct pst_relations {
     const char *model, *init_from; /* init_from: a run's directory, or "" */
     int64_t dim, threads;
     double scale, rate, margin, n3, l2, dropout;
+    bool fused;
     bool inverse;
     enum pst_embed_loss loss;
     enum pst_embed_optimizer optimizer;
@@ -64,6 +65,10 @@ PST_API PST_MUST_USE pst_rc pst_relations_train(struct pst_relations *e, const s
         PST_RELATIONS_PARAM(S, M, "l2", REAL, l2, "0", .max = 1000,                                          \
                             .help = "weight of the sum of x^2 over the rows of each edge", .fixed = true),   \
         PST_RELATIONS_PARAM(S, M, "dropout", REAL, dropout, "0", .max = 0.99,                                \
-                            .help = "share of the floats of known ends that are dropped", .fixed = true)
+                            .help = "share of the floats of known ends that are dropped", .fixed = true),    \
+        PST_RELATIONS_PARAM(S, M, "fused", BOOL, fused, "true",                                              \
+                            .help =                                                                          \
+                                "false: one operation over a whole chunk at a time, as tensor libraries "    \
+                                "do it, for comparisons")
 
 #endif
