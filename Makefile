@@ -224,8 +224,11 @@ bench-gpu: deps-test
 	@$(MAKE) --no-print-directory -j$$(nproc) all $(BUILD)/tests/gpu-bench $(if $(cuda_so),$(BUILD)/bench/gpu)
 	@BUILD=$(BUILD) $(PYTHON) tools/bench/bench.py gpu --save
 
+# tests/run runs what it finds, so programs of tests that are no longer there must go.
+stale_bin := $(filter-out $(tests_bin) $(guest_bin) %.d,$(wildcard $(BUILD)/tests/*/test_*))
 .PHONY: tests
 tests: $(tests_bin) $(test_stages) $(guest_bin) $(BUILD)/tests/libpenstock-cuda-host.so $(BUILD)/tests/gpu-bench $(BUILD)/tests/gpu/fake/libcuda.so.1
+	$(if $(stale_bin),@rm -f $(stale_bin))
 
 .PHONY: deps deps-test
 deps:
