@@ -71,9 +71,14 @@ static uint64_t limit_of_cgroups(uint64_t most)
     return most;
 }
 
+uint64_t pst_memory_free(void)
+{
+    return limit_of_cgroups(machine("MemAvailable: %" SCNu64));
+}
+
 uint64_t pst_memory_default(void)
 {
-    const uint64_t most = limit_of_cgroups(machine("MemAvailable: %" SCNu64));
+    const uint64_t most = pst_memory_free();
     return most / 2 > LEAST ? most / 2 : LEAST;
 }
 

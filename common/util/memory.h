@@ -6,6 +6,10 @@
 
 PST_BEGIN_DECLS
 
+/* The memory that is free now, on the machine, and at most the limits of the memory cgroups (version 1 or 2)
+ * of this process, in bytes. */
+PST_API uint64_t pst_memory_free(void);
+
 /* Half of the memory that is free now, on the machine and in the memory cgroups (version 1 or 2) of this
  * process, in bytes; at least 64 MiB. */
 PST_API uint64_t pst_memory_default(void);

@@ -11,7 +11,9 @@
 #include <xxhash.h>
 
 #include "common/error.h"
+#include "common/util/progress.h"
 #include "stages/lib/plan/tiers.h"
+#include "stages/planner/budget.h"
 #include "stages/planner/presample.h"
 
 /* How lists and rows share the tiers. AUTO: JOINT if lists are on drives, otherwise ROWS. From PLACED on, the
@@ -28,7 +30,7 @@ struct planner {
     struct pst_sampling_input_params params;
     int64_t epochs;
     uint64_t gpu_cache;
-    uint64_t cpu_cache;
+    uint64_t cpu_cache, reserve; /* UINT64_MAX: "auto" */
     double cpu_cache_percent;
     enum tiers_policy policy;
     enum tiers_cost cost;
@@ -47,6 +49,12 @@ struct planner {
 
 /* ---- size: what the plan is for ------------------------------------------------------------------ */
 
+static bool cpu_cache_is_auto(const struct planner *p)
+{
+    return p->cpu_cache_percent < 0 && p->cpu_cache == UINT64_MAX;
+}
+
+/* UINT64_MAX: to be found when the largest batch is known. */
 static uint64_t budget_of(const struct planner *p, const struct pst_dataset *ds)
 {
     if (p->cpu_cache_percent < 0)
@@ -152,6 +160,12 @@ static pst_rc size(struct pst_stage *self)
     p->plan.key.cache_budget_bytes = budget_of(p, &p->in.ds);
     (void)snprintf(p->plan.key.hotness, sizeof p->plan.key.hotness, "%s",
                    pst_hotness_source_name(p->hotness));
+    if (cpu_cache_is_auto(p) && strncmp(pst_device_name(self), "cuda:", 5) == 0)
+        return pst_fail(
+            PST_E_ARG,
+            "cpu_cache is \"auto\", which knows the memory of the machine, but on %s the cache is "
+            "in GPU memory: set cpu_cache to a size",
+            pst_device_name(self));
     rc = choose_policy(p);
     if (rc != PST_OK)
         return rc;
@@ -298,6 +312,21 @@ static pst_rc rank(struct pst_stage *self, struct planner *p)
     return rc;
 }
 
+/* What "auto" is. */
+static void find_budget(struct pst_stage *self, struct planner *p)
+{
+    char free_text[32], reserve_text[32], cache_text[32];
+    if (!cpu_cache_is_auto(p))
+        return;
+    const struct pst_planner_budget b =
+        pst_planner_budget(&p->in, &p->plan.max, p->gpu_cache, p->reserve, p->policy != ROWS);
+    p->plan.key.cache_budget_bytes = b.cache;
+    pst_log(self,
+            "cpu_cache auto: %s; %s of memory are free, and %s are reserved for slots, model and evaluation",
+            pst_bytes_text((double)b.cache, cache_text), pst_bytes_text((double)b.free, free_text),
+            pst_bytes_text((double)b.reserve, reserve_text));
+}
+
 static pst_rc make_plan(struct pst_stage *self, struct planner *p, char *path, size_t path_bytes)
 {
     struct pst_plan *plan = &p->plan;
@@ -307,6 +336,7 @@ static pst_rc make_plan(struct pst_stage *self, struct planner *p, char *path, s
     if (rc != PST_OK)
         return rc;
     pst_span(self, "presample", begin, pst_now());
+    find_budget(self, p);
     rc = rank(self, p);
     if (rc != PST_OK)
         return rc;
@@ -323,6 +353,8 @@ static pst_rc reuse_plan(struct planner *p, const char *path)
     pst_rc rc = pst_plan_read(&earlier, path);
     if (rc != PST_OK)
         return rc;
+    if (cpu_cache_is_auto(p)) /* any size will do */
+        p->plan.key.cache_budget_bytes = earlier.key.cache_budget_bytes;
     rc =
         pst_plan_match(&earlier, &p->plan.key, PST_PLAN_ALGORITHM | PST_PLAN_BUDGET | PST_PLAN_HOTNESS, path);
     if (rc != PST_OK) {
@@ -372,12 +404,12 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
             (long long)plan->lists.gpu_n, plan->predicted_hit_rate);
     rc = pst_report(self, "planner",
                     "{\"batches\": %lld, \"vertices_max\": %lld, \"cached_rows\": %lld, \"gpu_rows\": %lld, "
-                    "\"cached_lists\": %lld, \"gpu_lists\": %lld, \"policy\": \"%s\", "
+                    "\"cached_lists\": %lld, \"gpu_lists\": %lld, \"cpu_cache\": %llu, \"policy\": \"%s\", "
                     "\"hotness\": \"%s\", \"predicted_hit_rate\": %.6f, \"reused\": \"%s\"}",
                     (long long)plan->batches, (long long)plan->max.n[plan->max.hops], (long long)plan->rows.n,
                     (long long)plan->rows.gpu_n, (long long)plan->lists.n, (long long)plan->lists.gpu_n,
-                    plan->key.policy, plan->key.hotness, plan->predicted_hit_rate,
-                    reuse[0] != '\0' ? "yes" : "no");
+                    (unsigned long long)plan->key.cache_budget_bytes, plan->key.policy, plan->key.hotness,
+                    plan->predicted_hit_rate, reuse[0] != '\0' ? "yes" : "no");
     if (rc == PST_OK && p->policy != ROWS && reuse[0] == '\0')
         rc = report_reads(self, &p->reads);
     if (rc == PST_OK)
@@ -467,8 +499,19 @@ static const struct pst_param_desc params[] = {
      .def = "\"64MiB\"",
      .min = 0,
      .max = 1e15,
+     .automatic = true,
      .help = "memory of the CPU tier for feature rows (and lists, see policy) that the GPU tier does not "
-             "have; 0: no cache"},
+             "have; 0: no cache; auto: what is free, less the reserve"},
+    {.name = "reserve",
+     .type = PST_PARAM_BYTES,
+     .into = PST_INTO(struct planner, reserve),
+     .def = "\"auto\"",
+     .min = 0,
+     .max = 1e15,
+     .automatic = true,
+     .help =
+         "memory that cpu_cache auto leaves for slots, model, evaluation and the page cache; auto: 8 slots "
+         "of the largest batch, and a quarter of the free memory"},
     {.name = "cpu_cache_percent",
      .type = PST_PARAM_REAL,
      .into = PST_INTO(struct planner, cpu_cache_percent),

@@ -67,6 +67,35 @@ def rows_are_read_as_planned():
 
 
 @test
+def the_cpu_tier_takes_what_is_left():
+    with Place() as p:
+        def run(*pairs, code=0):
+            words = [word for pair in ("stages.planner.params.cpu_cache=auto", *pairs) for word in ("--set", pair)]
+            return p.run(HYPERION, "--epochs", "1", "--quiet", *words, code=code)
+
+        want = p.run(HYPERION, "--epochs", "1", "--quiet").report
+        r = run()
+        planner, cache = r.report["planner"], r.report["cache"]
+        assert r.report["weights_digest"] == want["weights_digest"] and cache["rows"] == 2000 == planner["cached_rows"], planner
+        assert planner["cpu_cache"] == 2000 * 512 and cache["hits"] == cache["lookups"] > 0, (planner, cache)  # all there is
+        with open(os.path.join(r.run_dir, "logs", "planner.log")) as f:
+            assert "cpu_cache auto: " in f.read()
+        everything = run("params.topology=ssd").report
+        assert everything["planner"]["cached_lists"] == everything["planner"]["cached_rows"] == 2000, everything["planner"]
+        assert everything["topology"]["sectors"] == 0 == everything["topology"]["rounds"], everything["topology"]
+        nothing = run("stages.planner.params.reserve=100TiB").report["planner"]
+        assert nothing["cpu_cache"] == nothing["cached_rows"] == 0, nothing
+        again = run(f"stages.planner.params.reuse={r.run_dir}/plan/plan.json").report["planner"]
+        assert again["reused"] == "yes" and again["cpu_cache"] == planner["cpu_cache"], again
+        os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
+        try:
+            err = run('stages.planner.place={"device":"cuda:0"}', code=None).err
+        finally:
+            del os.environ["PENSTOCK_CUDA"]
+        assert 'cpu_cache is "auto"' in err and "set cpu_cache to a size" in err, err
+
+
+@test
 def each_tier_is_hit_as_planned():
     """The plan's two lists of rows, by the run's own batches: the run counts just the planned reads of each tier. Where a
     row is changes no result."""
