@@ -22,11 +22,22 @@ static uint64_t cacheable(const struct pst_sampling_input *in, bool lists)
                   : 0);
 }
 
-struct pst_planner_budget pst_planner_budget(const struct pst_sampling_input *in,
+/* A GPU that does not answer has no room: the sampler says why when it opens the GPU. */
+static uint64_t free_memory(const struct pst_device *device)
+{
+    uint64_t there = 0, all = 0;
+    char why[PST_TWIN_WHY_BYTES] = "";
+    if (!pst_device_is_cuda(device))
+        return pst_memory_free();
+    return device->twin->room(device->number, &there, &all, why) == PST_OK ? there : 0;
+}
+
+struct pst_planner_budget pst_planner_budget(const struct pst_device *device,
+                                             const struct pst_sampling_input *in,
                                              const struct pst_minibatch_size *most, uint64_t gpu_cache,
                                              uint64_t reserve, bool lists)
 {
-    struct pst_planner_budget b = {.free = pst_memory_free(), .reserve = reserve};
+    struct pst_planner_budget b = {.free = free_memory(device), .reserve = reserve};
     const uint64_t things = cacheable(in, lists), all = things + (lists ? things / CHUNKS : 0);
     if (reserve == UINT64_MAX)
         b.reserve = PST_PLANNER_SLOTS * slot_bytes(in, most) + b.free / 4;

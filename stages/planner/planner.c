@@ -160,12 +160,6 @@ static pst_rc size(struct pst_stage *self)
     p->plan.key.cache_budget_bytes = budget_of(p, &p->in.ds);
     (void)snprintf(p->plan.key.hotness, sizeof p->plan.key.hotness, "%s",
                    pst_hotness_source_name(p->hotness));
-    if (cpu_cache_is_auto(p) && strncmp(pst_device_name(self), "cuda:", 5) == 0)
-        return pst_fail(
-            PST_E_ARG,
-            "cpu_cache is \"auto\", which knows the memory of the machine, but on %s the cache is "
-            "in GPU memory: set cpu_cache to a size",
-            pst_device_name(self));
     rc = choose_policy(p);
     if (rc != PST_OK)
         return rc;
@@ -318,8 +312,8 @@ static void find_budget(struct pst_stage *self, struct planner *p)
     char free_text[32], reserve_text[32], cache_text[32];
     if (!cpu_cache_is_auto(p))
         return;
-    const struct pst_planner_budget b =
-        pst_planner_budget(&p->in, &p->plan.max, p->gpu_cache, p->reserve, p->policy != ROWS);
+    const struct pst_planner_budget b = pst_planner_budget(&p->presample.device, &p->in, &p->plan.max,
+                                                           p->gpu_cache, p->reserve, p->policy != ROWS);
     p->plan.key.cache_budget_bytes = b.cache;
     pst_log(self,
             "cpu_cache auto: %s; %s of memory are free, and %s are reserved for slots, model and evaluation",
@@ -496,7 +490,7 @@ static const struct pst_param_desc params[] = {
     {.name = "cpu_cache",
      .type = PST_PARAM_BYTES,
      .into = PST_INTO(struct planner, cpu_cache),
-     .def = "\"64MiB\"",
+     .def = "\"auto\"",
      .min = 0,
      .max = 1e15,
      .automatic = true,

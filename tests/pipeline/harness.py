@@ -172,7 +172,7 @@ class Running:
 
 
 def command(*args, code=0, cwd=None):
-    r = subprocess.run([PENSTOCK, *map(str, args)], capture_output=True, text=True, cwd=cwd, timeout=600 if SAN else 120)
+    r = subprocess.run([PENSTOCK, *map(str, args)], capture_output=True, text=True, cwd=cwd, timeout=600 if SAN else 300)
     assert code is None or r.returncode == code, f"penstock {' '.join(map(str, args))}: {r.returncode}\n{r.stdout}{r.stderr}"
     return r
 

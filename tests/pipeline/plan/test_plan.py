@@ -89,10 +89,10 @@ def the_cpu_tier_takes_what_is_left():
         assert again["reused"] == "yes" and again["cpu_cache"] == planner["cpu_cache"], again
         os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
         try:
-            err = run('stages.planner.place={"device":"cuda:0"}', code=None).err
+            on_gpu = p.run(HYPERION, "--epochs", "1", "--quiet", "--device", "cuda:0", "--set", "stages.planner.params.cpu_cache=auto").report
         finally:
             del os.environ["PENSTOCK_CUDA"]
-        assert 'cpu_cache is "auto"' in err and "set cpu_cache to a size" in err, err
+        assert on_gpu["cache"]["rows"] == 2000 and on_gpu["planner"]["cpu_cache"] == 2000 * 512, (on_gpu["cache"], on_gpu["planner"])
 
 
 @test

@@ -130,11 +130,10 @@ def the_bus_limits_all_drives_together():
         assert r["p_s"] >= 1, r
         return r["bytes_per_s"] * 500
     def close(ssds, want, *args):
-        for last in (False, False, True):  # other processes can only make it slower
-            seen = rate(ssds, *args)
-            assert seen < 1.05 * want and (not last or seen > 0.85 * want), (ssds, args, seen, want)
-            if seen > 0.85 * want:
-                return
+        seen = []
+        while not any(0.85 * want < x < 1.05 * want for x in seen):  # other processes make it slower, or late and then faster
+            assert len(seen) < 4, (ssds, args, seen, want)
+            seen.append(rate(ssds, *args))
     close(12, 24e9, "--bus", 24e9)
     close(12, 12 * 750e3 * 4096)
 
