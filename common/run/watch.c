@@ -8,20 +8,22 @@
 
 #include "common/run/run_impl.h"
 
-#define STALL_DEADLINE_S 5.0  /* fifty beats */
+#define STALL_DEADLINE_S 5.0  /* of a process that is stopped: fifty beats */
+#define STARVED_S 60.0        /* of any other process: a machine with too much to do may not let it run */
 #define HELLO_DEADLINE_S 60.0 /* to load a shared object from a cold disk */
 #define FILES_S 0.5           /* between looks at the dataset's files */
 #define PAUSE_S 1.0           /* ten ticks late: the supervisor itself was stopped, or the machine was */
 
-static void stalled(struct pst_supervisor *sv, struct pst_proc *proc)
+/* silent_s: since its last beat. */
+static void judge_silence(struct pst_supervisor *sv, struct pst_proc *proc, double silent_s)
 {
     char state = pst_proc_state(proc->pid, NULL);
     if (state == 'T' || state == 't')
         pst_run_fail(sv, proc->name, proc,
                      "the process is stopped (by %s) and has sent no heartbeat for %.0f s",
                      state == 'T' ? "SIGSTOP or SIGTSTP" : "a debugger", STALL_DEADLINE_S);
-    else
-        pst_run_fail(sv, proc->name, proc, "the process has sent no heartbeat for %.0f s", STALL_DEADLINE_S);
+    else if (silent_s > STARVED_S)
+        pst_run_fail(sv, proc->name, proc, "the process has sent no heartbeat for %.0f s", STARVED_S);
 }
 
 /* Before its first beat a process is being loaded, unless its state says that it is stopped. */
@@ -42,7 +44,7 @@ static void check_beats(struct pst_supervisor *sv, double now, bool paused)
             proc->last_beat = beat;
             proc->beat_at = now;
         } else if (now - proc->beat_at > STALL_DEADLINE_S) {
-            stalled(sv, proc);
+            judge_silence(sv, proc, now - proc->beat_at);
         }
     }
 }
