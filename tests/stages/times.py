@@ -78,7 +78,7 @@ def main():
             if batch == 7 and misbehave == "huge":
                 socket.send(bytes(3 << 20))
             if batch == 7 and misbehave == "garbage":
-                socket.send(os.urandom(77))
+                socket.send(b"\xff" + os.urandom(76))  # "{" would begin JSON
             if batch == 7 and misbehave == "steal":
                 socket.send(WIRE.pack(MAGIC, RELEASE, 0, 0, 0, 0, 0, 1, 0, 0) + struct.pack("<II", 0, 999))
             refs = [struct.unpack_from("<II", message, WIRE.size + 8 * i) for i in range(nrefs)]

@@ -2,7 +2,7 @@
 from harness import *
 
 
-def counts(*programs):
+def counts(*programs, **env):
     """What tests/run says of test programs that print these lines and end with these statuses."""
     with Place() as p:
         os.makedirs(p.path("tests"))
@@ -12,9 +12,9 @@ def counts(*programs):
                 f.write(f"#!/bin/sh\ncat <<'E'\n{text}\nE\nexit {status}\n")
             os.chmod(path, 0o755)
         # tests/run wants a path below the root; ours leads out of it again
-        env = {**os.environ, "BUILD": os.path.relpath(p.dir, ROOT), "SAN": ""}
+        env = {**os.environ, "BUILD": os.path.relpath(p.dir, ROOT), "SAN": "", "TESTS_TWICE": "", "MADE_UP": p.dir, **env}
         r = subprocess.run([os.path.join(ROOT, "tests", "run"), "check", "test_made_up"], env=env, capture_output=True, text=True)
-        return r.stdout.splitlines()[-1], r.returncode
+        return (r.stdout.splitlines()[-1], r.returncode, r.stdout) if env["TESTS_TWICE"] else (r.stdout.splitlines()[-1], r.returncode)
 
 
 @test
@@ -32,6 +32,17 @@ def skipped():
     assert counts(("ok 1 - a\nnot ok 2 # SKIP", 0)) == ("1 passed, 0 failed, 1 skipped", 0)  # as cmocka prints it
     assert counts(("not ok 1 # SKIP\nnot ok 2 - b", 1)) == ("0 passed, 1 failed, 1 skipped", 1)
     assert counts(("no GPU here", 77)) == ("0 passed, 0 failed, 1 skipped", 0)
+
+
+@test
+def failures_get_a_second_run_where_asked():
+    unsteady = ("ok 1 - a\nE\nif mkdir $MADE_UP/seen; then echo not ok 2 - b; exit 1; fi\ncat <<'E'\nok 2 - b", 0)
+    assert counts(unsteady) == ("1 passed, 1 failed, 0 skipped", 1)
+    last, code, out = counts(unsteady, TESTS_TWICE="1")
+    assert (last, code) == ("2 passed, 0 failed, 0 skipped", 0) and "failed, and is run again; its first output:" in out, out
+    assert counts(("ok 1 - a\nnot ok 2 - b", 1), ("ok 1 - c", 0), TESTS_TWICE="1")[:2] == ("2 passed, 1 failed, 0 skipped", 1)
+    reported = ("==7==ERROR: AddressSanitizer: heap-use-after-free\nE\nmkdir $MADE_UP/seen && exit 1\ncat <<'E'\nok 1 - a", 0)
+    assert counts(reported, TESTS_TWICE="1")[:2] == ("0 passed, 1 failed, 0 skipped", 1)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def by_gpu(io, name):
 def the_same_run_as_from_files():
     with Place() as p:
         want = train(p).report
-        for stack in ("async", "sync", "batch"):
+        for stack in ("batch",) if GROUPED else ("async", "sync", "batch"):  # ThreadSanitizer is slow on virtual GPUs
             r = train(p, *on(disk="cuda:0"), *disk(stack=stack, ssds=2)).report
             same(r, want, stack)
             by_gpu(r["io"], stack)

@@ -27,7 +27,7 @@ def from_drives(report, name):
 @test
 def every_place_gives_the_same_samples():
     with Place() as p:
-        for fanout in ([5, 3], [-1, 2], [3, 0, 2], [40, 3]):
+        for fanout in ([-1, 2], [3, 0, 2]) if SAN else ([5, 3], [-1, 2], [3, 0, 2], [40, 3]):
             with_replacement = ("params.replace=true",) if -1 not in fanout else ()
             for more in ((), with_replacement):
                 pairs = (f"params.fanout={json.dumps(fanout)}", f"stages.trainer.params.layers={len(fanout)}", *more)
@@ -53,7 +53,7 @@ def the_planner_makes_the_same_plan():
     with Place() as p:
         data = p.path("rmat")
         command("gen", "rmat", data, "--vertices", 30000, "--edges", 500000, "--features", 16, "--classes", 4, "--quiet")
-        for fanout, hotness in (([-1, 2], "presample"), ([3, 0, 2], "analytic"), ([40, 3], "oracle")):
+        for fanout, hotness in (([-1, 2], "presample"), ([3, 0, 2], "analytic"), ([40, 3], "oracle"))[:1 if SAN else 3]:
             pairs = (f"params.fanout={json.dumps(fanout)}", f"stages.trainer.params.layers={len(fanout)}",
                      f"stages.planner.params.hotness={hotness}", "params.batch=300", "stages.planner.params.policy=rows")
             want = train(p, *pairs, data=data)
@@ -83,7 +83,7 @@ def few_slots_and_many_samplers():
 def batches_that_are_split():
     with Place() as p:
         whole = train(p, epochs=2).report
-        for margin in (0.3, 0.6, 0.9):
+        for margin in (0.3,) if SAN else (0.3, 0.6, 0.9):
             want = train(p, f"stages.sampler.params.margin={margin}", epochs=2).report
             r = train(p, f"stages.sampler.params.margin={margin}", "params.topology=ssd", epochs=2).report
             assert r["sampler"]["micro_batches"] > r["sampler"]["batches"], r["sampler"]

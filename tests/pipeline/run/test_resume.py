@@ -129,6 +129,8 @@ def killed_in(phase, to, words):
 def killed_in_every_phase():
     with Scratch() as s:
         for n, (kind, source, args) in enumerate(sources()):
+            if SAN and n in (1, 2):  # the same code as that of the last source, with less of it
+                continue
             for phase in PHASES if kind == "npy" else PHASES[:2]:
                 to = s.path(f"{phase}-{n}")
                 kept = killed_in(phase, to, argv(kind, source, to, *args))
@@ -191,12 +193,7 @@ def killed_again_and_again():
 def what_changed_is_told():
     with Scratch() as s:
         to, source = s.path("out"), shutil.copy(made().path("e.csv"), s.dir)
-        p = subprocess.Popen(argv("csv", source, to), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while not reached(to, "reading"):
-            assert p.poll() is None
-            time.sleep(0.001)
-        p.kill()
-        p.wait()
+        killed_in("reading", to, argv("csv", source, to))
         r = subprocess.run(argv("csv", source, to, "--dedupe", "--resume"), capture_output=True, text=True)
         assert r.returncode != 0 and "--dedupe" in r.stderr and "starts from the beginning" in r.stderr, r.stderr
         with open(source, "a") as f:
