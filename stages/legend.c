@@ -41,6 +41,7 @@ static void share(const struct pst_stage *self, struct legend *s)
     o->batch = e->batch;
     o->chunks = e->chunks;
     o->negatives = e->negatives;
+    o->negatives_from = e->negatives_from;
     o->partitions = e->partitions;
     o->buffer = e->buffer;
     o->order = e->sequence;

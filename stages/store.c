@@ -210,6 +210,9 @@ static const struct pst_param_desc params[] = {
           .help = "chunks of a batch", .fixed = true),
     PARAM("negatives", INT, negatives, "1000", .min = 1, .max = PST_EDGE_BATCH_NEGATIVES_MAX,
           .equals = "edges.negatives", .help = "negatives of each chunk and side", .fixed = true),
+    PARAM("negatives_from", ENUM, negatives_from, "\"sampled\"", .choices = PST_PARTS_NEGATIVES_FROM,
+          .equals = "edges.negatives_from", .help = "sampled; or all: every vertex in memory is a negative",
+          .fixed = true),
     PARAM(
         "staleness", INT, staleness, "16", .min = 1, .max = 65536, .equals = "edges.staleness",
         .help =

@@ -39,6 +39,9 @@ pst_rc pst_edges_source_size(struct pst_edges_source *s, uint64_t *bytes)
     pst_rc rc = pst_dataset_open(&s->ds, s->dataset_dir);
     if (rc == PST_OK)
         rc = pst_dataset_edges(&s->ds, PST_TRAIN, &s->array, &s->relations);
+    if (rc == PST_OK)
+        pst_parts_negatives(s->negatives_from, s->ds.vertices, s->partitions, s->buffer, &s->chunks,
+                            &s->negatives);
     if (rc == PST_OK && s->chunks * s->negatives > PST_EDGE_BATCH_NEGATIVES_MAX)
         rc =
             pst_fail(PST_E_ARG, "%" PRId64 " chunks of %" PRId64 " negatives: expected at most %d in a batch",
@@ -126,14 +129,22 @@ static void fill_edges(const struct pst_edges_source *s, const struct pst_edge_b
     }
 }
 
-/* Uniform over all vertices, or over those that are in the buffer. */
-static int64_t any_vertex(const struct pst_edges_source *s, uint64_t bits)
+/* Vertices in memory while the batch that was found last is trained, and one of them, from 0. */
+static int64_t resident(const struct pst_edges_source *s)
 {
-    return s->partitions == 1
-               ? (int64_t)pst_rng_bounded(bits, (uint64_t)s->ds.vertices)
-               : pst_edges_groups_vertex(
-                     &s->groups,
-                     (int64_t)pst_rng_bounded(bits, (uint64_t)pst_edges_groups_vertices(&s->groups)));
+    return s->partitions == 1 ? s->ds.vertices : pst_edges_groups_vertices(&s->groups);
+}
+
+static int64_t resident_vertex(const struct pst_edges_source *s, int64_t i)
+{
+    return s->partitions == 1 ? i : pst_edges_groups_vertex(&s->groups, i);
+}
+
+static void fill_all(const struct pst_edges_source *s, const struct pst_edge_batch *b, char *slot)
+{
+    for (int side = 0; side < 2; side++)
+        for (uint32_t k = 0; k < b->negatives; k++)
+            ((int64_t *)pst_edge_batch_at(slot, b->negatives_at[side]))[k] = resident_vertex(s, k);
 }
 
 /* The first `drawn` negatives of each chunk replace a vertex by the same end of a random edge of the batch.
@@ -152,7 +163,8 @@ static void fill_negatives(const struct pst_edges_source *s, uint64_t seed, cons
                 const struct pst_rng_block draw = pst_rng_draw(&stream, k, 0);
                 const uint64_t bits = pst_rng_u64(&draw, 0);
                 out[(uint64_t)c * b->negatives + k] =
-                    k < s->drawn ? end[pst_rng_bounded(bits, b->edges)] : any_vertex(s, bits);
+                    k < s->drawn ? end[pst_rng_bounded(bits, b->edges)]
+                                 : resident_vertex(s, (int64_t)pst_rng_bounded(bits, (uint64_t)resident(s)));
             }
         }
 }
@@ -184,7 +196,9 @@ struct pst_edge_batch pst_edges_source_fill(struct pst_edges_source *s, uint64_t
                                .epoch = (uint32_t)at.epoch,
                                .edges = at.edges,
                                .chunks = (uint32_t)s->chunks,
-                               .negatives = (uint32_t)s->negatives,
+                               .negatives = at.edges > 0 && s->negatives_from == PST_PARTS_ALL
+                                                ? (uint32_t)resident(s)
+                                                : (uint32_t)s->negatives,
                                .flush = pause ? PST_EDGE_BATCH_PAUSE : at.flush,
                                .vertices = s->ds.vertices,
                                .relations = s->relations};
@@ -195,6 +209,9 @@ struct pst_edge_batch pst_edges_source_fill(struct pst_edges_source *s, uint64_t
     if (s->partitions == 1)
         order_epoch(s, at.epoch);
     fill_edges(s, &b, slot);
-    fill_negatives(s, s->seed, &b, slot);
+    if (s->negatives_from == PST_PARTS_ALL)
+        fill_all(s, &b, slot);
+    else
+        fill_negatives(s, s->seed, &b, slot);
     return b;
 }

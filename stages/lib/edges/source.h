@@ -18,6 +18,7 @@ struct pst_edges_source {
     uint64_t sort_memory;
     const char *sequence, *buckets; /* a kind of order; a file, or "": RUN/buckets.safetensors */
     double alpha;
+    enum pst_parts_negatives negatives_from;
     bool shuffle;
     /* of the run */
     const char *dataset_dir, *run_dir;
@@ -59,6 +60,11 @@ PST_API struct pst_edge_batch pst_edges_source_fill(struct pst_edges_source *s, 
         PST_EDGES_SOURCE_PARAM(                                                                              \
             S, M, "negatives", INT, negatives, "1000", .min = 1, .max = PST_EDGE_BATCH_NEGATIVES_MAX,        \
             .help = "vertices of each chunk that replace sources, and as many that replace destinations"),   \
+        PST_EDGES_SOURCE_PARAM(                                                                              \
+            S, M, "negatives_from", ENUM, negatives_from, "\"sampled\"",                                     \
+            .choices = PST_PARTS_NEGATIVES_FROM,                                                             \
+            .help = "sampled; or all: every vertex in memory is a negative of every edge, and `chunks`, "    \
+                    "`negatives` and `alpha` have no effect"),                                               \
         PST_EDGES_SOURCE_PARAM(                                                                              \
             S, M, "alpha", REAL, alpha, "0.5", .max = 1,                                                     \
             .help =                                                                                          \

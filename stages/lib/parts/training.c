@@ -14,6 +14,16 @@ pst_rc pst_parts_training_path(const char *run_dir, char path[PST_PATH_MAX])
                : pst_fail(PST_E_LIMIT, "the path of the run directory is too long: %s", run_dir);
 }
 
+void pst_parts_negatives(enum pst_parts_negatives from, int64_t vertices, int64_t partitions, int64_t buffer,
+                         int64_t *chunks, int64_t *negatives)
+{
+    if (from == PST_PARTS_SAMPLED)
+        return;
+    const int64_t rows = (vertices + partitions - 1) / partitions; /* of a partition */
+    *chunks = 1;
+    *negatives = partitions == 1 ? vertices : pst_min_i64(vertices, buffer * rows);
+}
+
 static pst_rc check(const struct pst_buckets *b, const char *path, const char *digest, int partitions)
 {
     if (strcmp(b->digest, digest) != 0)

@@ -14,6 +14,15 @@ PST_BEGIN_DECLS
  * exchanges the whole buffer at a time. */
 #define PST_PARTS_ORDERS "beta|hilbert|hilbert-symmetric|legend|auto"
 
+/* Which vertices corrupt the edges of a batch: a sample for each chunk, or every vertex in memory. Every
+ * vertex comes once, in one chunk for the whole batch. */
+enum pst_parts_negatives { PST_PARTS_SAMPLED, PST_PARTS_ALL };
+#define PST_PARTS_NEGATIVES_FROM "sampled|all"
+
+/* *chunks and *negatives (of a chunk and side) are the parameters, and get those of the largest batch. */
+PST_API void pst_parts_negatives(enum pst_parts_negatives from, int64_t vertices, int64_t partitions,
+                                 int64_t buffer, int64_t *chunks, int64_t *negatives);
+
 struct pst_parts_training {
     struct pst_buckets buckets;
     struct pst_order order;

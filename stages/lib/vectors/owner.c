@@ -303,6 +303,8 @@ pst_rc pst_vectors_owner_size(struct pst_vectors_owner *s, struct pst_stage *sta
                                       .blocks = s->partitions > 1 ? (int)(s->buffer + s->ahead) : 1,
                                       .block_rows = (s->ds.vertices + s->partitions - 1) / s->partitions,
                                       .unit = s->partitions > 1 ? s->piece : 1};
+    pst_parts_negatives(s->negatives_from, s->ds.vertices, s->partitions, s->buffer, &s->chunks,
+                        &s->negatives);
     const int64_t most = 2 * (s->batch + s->chunks * s->negatives);
     struct pst_row_batch largest = {.edges = (uint32_t)s->batch,
                                     .chunks = (uint32_t)s->chunks,

@@ -13,6 +13,7 @@
 #include "common/stage.h"
 #include "common/store/store.h"
 #include "stages/lib/embed/plateau.h"
+#include "stages/lib/parts/training.h"
 #include "stages/lib/vectors/evaluate.h"
 #include "stages/lib/vectors/exchange.h"
 #include "stages/lib/vectors/initial.h"
@@ -24,6 +25,7 @@ struct pst_vectors_owner {
     /* parameters */
     int64_t batch, chunks, negatives, staleness, dim, threads, checkpoint_every, keep;
     int64_t partitions, buffer, ahead;
+    enum pst_parts_negatives negatives_from;
     uint64_t piece;
     const char *order, *buckets, *model, *init_from;
     double scale, rate, rate_min, factor, evaluate_alpha;
@@ -86,8 +88,7 @@ PST_API PST_MUST_USE pst_rc pst_vectors_owner_part(struct pst_vectors_owner *o,
 PST_API PST_MUST_USE pst_rc pst_vectors_owner_report(const struct pst_vectors_owner *o);
 
 /* The port of the partitions, and the parameters that every owner has. The stage's state is a struct S, and M
- * is the owner in it. Batch, chunks, negatives, staleness, partitions, buffer, order and buckets are the
- * stage's. */
+ * is the owner in it. The parameters that the stage `edges` has, too, are the stage's. */
 #define PST_VECTORS_OWNER_PORT                                                                               \
     {                                                                                                        \
         .name = "parts", .dir = PST_OUT,                                                                     \

@@ -47,12 +47,12 @@ class Batch:
         self.negatives = [x.reshape(self.chunks, -1) for x in negatives]
 
 
-def with_hoard(p):
-    """The pipeline with the overlay, and a stage that keeps the edges' batches."""
+def with_hoard(p, partitioned=True):
+    """The pipeline, with the overlay if it is partitioned, and a stage that keeps the edges' batches."""
     with open(MARIUS) as f:
         pl = json.load(f)
     with open(PARTITIONS) as f:
-        more = json.load(f)
+        more = json.load(f) if partitioned else {"params": {}, "stages": {}, "links": {}}
     pl["params"].update(more["params"])
     pl["stages"].update(more["stages"], hoard=stage("hoard"))
     pl["links"] += [*more["links"].values(), {"from": "edges.out", "to": "hoard.in", "slots": 4}]
@@ -109,6 +109,32 @@ def training_equals_a_serial_reference():
                 assert seen == sorted(map(tuple, triples.tolist())), name
             for b in batches:
                 assert len(set(b.vertices // -(-vertices // partitions))) <= buffer, name
+
+
+@test
+def all_vertices_in_memory_are_negatives():
+    with Place() as p:
+        data, vertices, every = knowledge_graph(p), 37, {"params.negatives_from": "all"}
+        for partitions, buffer, order, staleness in ((1, 1, "beta", 2), (4, 2, "beta", 1), (6, 3, "legend", 3)):
+            name, rows = (partitions, buffer, order), -(-vertices // partitions)
+            buckets = {"params.buckets": p.path(f"buckets{partitions}")}
+            command("partition", data, "--partitions", partitions, "--assign", "id", "--out", p.path(f"buckets{partitions}"), "--quiet")
+            args = settings(partitions, buffer, order, staleness, **buckets, **every)[2:] if partitions > 1 else whole.settings(staleness, **every)
+            r = p.run(with_hoard(p, partitions > 1), *args, "--epochs", 2, data=data, foreign=True)
+            batches = hoarded(r)
+            for b in (b for b in batches if b.n):
+                resident = set(b.vertices // rows)  # all of a partition's vertices are negatives, or none
+                want = [v for v in range(vertices) if v // rows in resident]
+                assert b.chunks == 1 and len(resident) <= buffer, name
+                assert all(sorted(b.vertices[side[0]]) == want for side in b.negatives), (name, b.negatives)
+            want, relations, losses = reference(batches, vertices, 3, staleness, True)
+            got = final(r.run_dir, vertices, partitions) if partitions > 1 else [tensors(r.run_dir)[x] for x in ("vertices", "relations")]
+            assert np.abs(got[0] - want).max() < 2e-4 and np.abs(got[1] - relations).max() < 2e-4, name
+            assert np.allclose([e["loss"] for e in r.report["epochs"]], losses, rtol=1e-4), name
+        more = ("--set", "params.negatives_from=all")
+        same = [r.report["weights_digest"] for r in (run(p, data, *settings(6, 3, "legend", 1, **every)),
+                                                     p.run(LEGEND, *legend(6, 3, "legend"), *more, "--epochs", 2, data=data))]
+        assert same[0] == same[1], same
 
 
 @test
