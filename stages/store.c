@@ -3,9 +3,13 @@
  * updates rows with the gradients in it.
  *
  * With n slots, batch b gets the slot of batch b - n, and the store gets one slot at a time. So batch b is
- * gathered with exactly the updates up to batch b - n, whatever the timing. After the last edges of an epoch
- * come `staleness` batches without edges. So every update of an epoch is home before the next epoch begins.
- * The first of these batches carries the relations home, and its return is the moment of the checkpoint. */
+ * gathered with exactly the updates up to batch b - n, whatever the timing. With `consistency` bounded, the
+ * store gets each slot as soon as it is home, so batch b can have later updates, too. Slots come home in the
+ * order of their batches.
+ *
+ * After the last edges of an epoch come `staleness` batches without edges. So every update of an epoch is
+ * home before the next epoch begins. The first of these batches carries the relations home, and its return is
+ * the moment of the checkpoint. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -17,8 +21,9 @@ struct store {
     struct pst_row_batch *lent; /* of each slot: what it was sent with */
     struct pst_frame *waiting;  /* batches of edges for which there was no slot yet */
     uint32_t room, first, n;    /* of waiting */
-    struct pst_credit credit;   /* the slot for the next batch */
-    bool credited;
+    struct pst_credit *free;    /* slots for the next batches; if consistency is exact, at most one */
+    uint32_t slots, first_free, n_free;
+    bool came; /* a slot came home since the timer was set, and more may follow */
 };
 
 /* ---- opening ------------------------------------------------------------------------------------- */
@@ -37,30 +42,33 @@ static pst_rc size(struct pst_stage *self)
 
 static pst_rc check_staleness(const struct pst_stage *self, const struct store *s)
 {
-    const uint32_t slots = pst_slots(self, s->out);
-    if ((int64_t)slots == s->owner.staleness || !pst_overlap(self))
+    if ((int64_t)s->slots == s->owner.staleness || !pst_overlap(self))
         return PST_OK;
     return pst_fail(PST_E_ARG,
                     "staleness is %" PRId64 ", but the link from the port batch has %u slots: both must be "
                     "equal, because a batch's rows lack the updates of the batches in flight",
-                    s->owner.staleness, slots);
+                    s->owner.staleness, s->slots);
 }
 
 static pst_rc open_stage(struct pst_stage *self)
 {
     struct store *s = pst_state(self);
     uint64_t total = 0;
+    s->slots = pst_slots(self, s->out);
     pst_rc rc = check_staleness(self, s);
     if (rc != PST_OK)
         return rc;
     s->room = pst_slots(self, s->in);
     s->waiting = calloc(s->room, sizeof *s->waiting);
-    s->lent = calloc(pst_slots(self, s->out), sizeof *s->lent);
-    if (!s->waiting || !s->lent)
+    s->lent = calloc(s->slots, sizeof *s->lent);
+    s->free = calloc(s->slots, sizeof *s->free);
+    if (!s->waiting || !s->lent || !s->free)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the list of slots");
     rc = pst_vectors_owner_open(&s->owner, pst_slot_bytes(self, s->out), &total);
     if (rc == PST_OK)
         pst_total(self, s->out, total);
+    if (s->owner.consistency == PST_VECTORS_BOUNDED)
+        pst_fill_many(self, s->out);
     return rc;
 }
 
@@ -70,6 +78,7 @@ static void close_stage(struct pst_stage *self)
     pst_vectors_owner_close(&s->owner);
     free(s->waiting);
     free(s->lent);
+    free(s->free);
 }
 
 /* ---- slots that come home -------------------------------------------------------------------------- */
@@ -98,14 +107,15 @@ static pst_rc come_home(struct pst_stage *self, struct store *s, const struct ps
 static pst_rc fill(struct pst_stage *self, struct store *s, const struct pst_frame *frame)
 {
     uint64_t from_bytes, bytes;
-    const struct pst_ref ref = s->credit.ref;
+    const struct pst_credit *credit = &s->free[s->first_free];
+    const struct pst_ref ref = credit->ref;
     const void *from = pst_slot(self, frame->refs[0], &from_bytes);
     char *slot = pst_slot(self, ref, &bytes);
     if (!from || !slot)
         return PST_E_STATE;
-    if (frame->batch != s->credit.batch)
+    if (frame->batch != credit->batch)
         return pst_fail(PST_E_PEER, "batch %" PRIu64 " of edges came; expected batch %" PRIu64, frame->batch,
-                        s->credit.batch);
+                        credit->batch);
     struct pst_row_batch *b = &s->lent[ref.slot];
     pst_rc rc = pst_vectors_owner_gather(&s->owner, from, from_bytes, slot, bytes, b);
     if (rc == PST_OK)
@@ -116,15 +126,16 @@ static pst_rc fill(struct pst_stage *self, struct store *s, const struct pst_fra
     pst_count(self, 1, b->bytes_used);
     const struct pst_frame lend = {
         .batch = frame->batch, .flags = PST_LAST_PART | PST_LAST_MICRO, .nrefs = 1, .refs = {ref}};
-    s->credited = false;
+    s->first_free = (s->first_free + 1) % s->slots;
+    s->n_free--;
     return pst_send(self, s->out, &lend);
 }
 
 /* A batch needs its edges and a slot, which come in any order, and its partitions. */
-static pst_rc advance(struct pst_stage *self, struct store *s)
+static pst_rc gather_next(struct pst_stage *self, struct store *s)
 {
     bool ready;
-    const bool there = s->credited && s->n > 0;
+    const bool there = s->n_free > 0 && s->n > 0;
     const pst_rc rc =
         pst_vectors_owner_ready(&s->owner, there ? s->waiting[s->first].batch : UINT64_MAX, &ready);
     if (rc != PST_OK || !there || !ready)
@@ -133,6 +144,26 @@ static pst_rc advance(struct pst_stage *self, struct store *s)
     s->first = (s->first + 1) % s->room;
     s->n--;
     return pst_wrap(fill(self, s, &frame), "batch %" PRIu64, frame.batch);
+}
+
+static pst_rc advance(struct pst_stage *self, struct store *s)
+{
+    if (s->owner.consistency == PST_VECTORS_EXACT)
+        return gather_next(self, s);
+    pst_timer(self, 0);
+    return PST_OK;
+}
+
+/* If consistency is bounded: gathers a batch when no slot has come home since the last look. */
+static pst_rc on_timer(struct pst_stage *self, struct store *s)
+{
+    const bool came = s->came;
+    const uint32_t waiting = s->n;
+    s->came = false;
+    const pst_rc rc = came ? PST_OK : gather_next(self, s);
+    if (came || (s->n < waiting && s->n > 0)) /* if partitions are missing, the next one sets the timer */
+        pst_timer(self, 0);
+    return rc;
 }
 
 static pst_rc on_frame(struct pst_stage *self, struct store *s, const struct pst_frame *frame)
@@ -151,8 +182,8 @@ static pst_rc on_frame(struct pst_stage *self, struct store *s, const struct pst
 static pst_rc on_credit(struct pst_stage *self, struct store *s, const struct pst_credit *credit)
 {
     const pst_rc rc = come_home(self, s, credit);
-    s->credit = *credit;
-    s->credited = true;
+    s->free[(s->first_free + s->n_free++) % s->slots] = *credit;
+    s->came = true;
     return rc == PST_OK ? advance(self, s) : rc;
 }
 
@@ -171,6 +202,7 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     case PST_EV_FRAME: return on_frame(self, s, event->frame);
     case PST_EV_CREDIT: return on_credit(self, s, &event->credit);
     case PST_EV_RETURN: return come_home(self, s, &event->credit);
+    case PST_EV_TIMER: return on_timer(self, s);
     case PST_EV_FINISH:
         pst_log(self, "stopped: the last checkpoint is of the end of the last whole epoch");
         return pst_vectors_owner_report(&s->owner);
@@ -219,6 +251,10 @@ static const struct pst_param_desc params[] = {
             "batch b is gathered with exactly the updates up to batch b - staleness; the link from the port "
             "batch must have as many slots",
         .fixed = true),
+    PARAM("consistency", ENUM, consistency, "\"exact\"", .choices = "exact|bounded",
+          .help = "bounded: batch b is gathered with all updates that are home, at least those up to batch "
+                  "b - staleness, so results depend on timing",
+          .fixed = true),
     PARAM("partitions", INT, partitions, "1", .min = 1, .max = PST_PARTS_MAX, .equals = "edges.partitions",
           .help = "partitions of the vertices; 1: all embeddings are in memory", .fixed = true),
     PARAM("buffer", INT, buffer, "2", .min = 2, .max = PST_PARTS_MAX, .equals = "edges.buffer",

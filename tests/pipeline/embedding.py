@@ -43,6 +43,40 @@ def settings(staleness=3, **more):
     return [w for key, value in values.items() for w in ("--set", f"{key}={value}")] + ["--seed", SEED, "--quiet"]
 
 
+ROWS_HEADER = np.dtype([("magic", "S8"), ("bytes_used", "u8"), ("batch", "u8"), ("batch_in_epoch", "u8"), ("batches_in_epoch", "u8"),
+                   ("epoch", "u4"), ("edges", "u4"), ("chunks", "u4"), ("negatives", "u4"), ("flush", "u4"), ("nodes", "u4"),
+                   ("dim", "u4"), ("relations", "u4"), ("carried", "u4", 3), ("reserved", "u4"), ("loss", "f8"), ("seconds", "f8"),
+                   ("trained", "u8"), ("vertices_at", "u8"),
+                   ("source_at", "u8"), ("destination_at", "u8"), ("relation_at", "u8"), ("negatives_at", "u8", 2),
+                   ("rows_at", "u8"), ("grads_at", "u8")])
+
+
+class RowBatch:
+    """A slot that the store sent."""
+
+    def __init__(self, slot):
+        h = np.frombuffer(slot, ROWS_HEADER, 1)[0]
+        at = lambda name, dtype, n: np.frombuffer(slot, dtype, n, int(h[name]))
+        n, nodes, chunks, negatives = (int(h[name]) for name in ("edges", "nodes", "chunks", "negatives"))
+        assert h["magic"] == b"ptbrows1"
+        self.n, self.chunks, self.flush = n, chunks, int(h["flush"])
+        if n == 0:
+            return
+        self.vertices = at("vertices_at", "i8", nodes)
+        self.rows = at("rows_at", "f4", nodes * DIM).reshape(nodes, DIM)
+        self.source, self.destination = at("source_at", "u4", n), at("destination_at", "u4", n)
+        self.relation = at("relation_at", "u4", n)
+        self.negatives = [np.frombuffer(slot, "u4", chunks * negatives, int(k)).reshape(chunks, -1) for k in h["negatives_at"]]
+
+
+def row_batches(r, stage):
+    """What a stage that writes slots to a file received from the store."""
+    with open(os.path.join(r.run_dir, stage + ".bin"), "rb") as f:
+        slots = f.read()
+    n = r.report["stages"][stage]["items"]
+    return [RowBatch(slots[i * len(slots) // n:(i + 1) * len(slots) // n]) for i in range(n)]
+
+
 def initial(table, rows):
     key = stream(INIT, SEED, 0, 0, table)
     r, c = np.meshgrid(np.arange(rows), np.arange(DIM // 4), indexing="ij")

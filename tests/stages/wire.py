@@ -7,6 +7,7 @@ import sys
 
 FRAME, CREDIT, RELEASE, END, COUNT, RETURN = 1, 2, 3, 4, 5, 6
 LAST_PART, LAST_MICRO = 1, 2
+CHANGED = 1  # flag of a release
 HEAD = struct.Struct("<IHHQIIIIQQ")
 MAGIC = 0x46545350
 

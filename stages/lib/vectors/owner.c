@@ -37,6 +37,7 @@ static pst_rc report_result(const struct pst_vectors_owner *s, const struct pst_
                             const char *carried, const char *val, const char *test)
 {
     static const char *const ties[] = {"mean", "optimistic", "pessimistic"}; /* as enum pst_embed_tie */
+    const char *consistency = s->consistency == PST_VECTORS_BOUNDED ? "bounded" : "exact";
     const struct pst_vectors *v = &s->vectors;
     const size_t real = sizeof(pst_real), n = (size_t)v->vertices;
     uint64_t digest;
@@ -49,9 +50,11 @@ static pst_rc report_result(const struct pst_vectors_owner *s, const struct pst_
     digest = XXH3_64bits_withSeed(carried, pst_row_batch_carried(b), digest);
     return pst_report(s->stage, "result",
                       "{%s%s\"tie\":\"%s\",\"ranks\":\"%s\",\"ranked_among\":%" PRId64
-                      ",\"weights_digest\":\"%016" PRIx64 "\"}",
+                      ",\"consistency\":\"%s\",\"updates_lacked\":%.9g,\"weights_digest\":\"%016" PRIx64
+                      "\"}",
                       val, test, ties[s->tie], s->evaluate_among > 0 ? "sampled" : "filtered",
-                      s->evaluate_among > 0 ? s->evaluate_among : v->vertices, digest);
+                      s->evaluate_among > 0 ? s->evaluate_among : v->vertices, consistency,
+                      s->gathered > 0 ? (double)s->lacked / (double)s->gathered : 0.0, digest);
 }
 
 pst_rc pst_vectors_owner_report(const struct pst_vectors_owner *s)
@@ -175,6 +178,10 @@ pst_rc pst_vectors_owner_gather(struct pst_vectors_owner *s, const void *from, u
     s->gather_s += pst_now() - begin;
     s->edges += b->edges;
     s->nodes += b->nodes;
+    if (b->edges > 0) {
+        s->gathered++;
+        s->lacked += s->lent++;
+    }
     pst_span_of(s->stage, "G", b->batch, -1, begin, pst_now());
     return PST_OK;
 }
@@ -202,6 +209,7 @@ pst_rc pst_vectors_owner_take(struct pst_vectors_owner *s, const struct pst_row_
         return PST_OK;
     const double begin = pst_now();
     const pst_rc rc = pst_vectors_update(&s->vectors, b, slot);
+    s->lent--;
     s->update_s += pst_now() - begin;
     pst_span_of(s->stage, "U", b->batch, -1, begin, pst_now());
     return rc;

@@ -19,6 +19,7 @@
 #include "stages/lib/vectors/initial.h"
 
 enum pst_vectors_schedule { PST_VECTORS_CONSTANT, PST_VECTORS_PLATEAU };
+enum pst_vectors_consistency { PST_VECTORS_EXACT, PST_VECTORS_BOUNDED };
 enum pst_vectors_when { PST_VECTORS_NEVER, PST_VECTORS_END, PST_VECTORS_EPOCHS };
 
 struct pst_vectors_owner {
@@ -34,6 +35,7 @@ struct pst_vectors_owner {
     int64_t patience;
     enum pst_embed_optimizer optimizer;
     bool inverse, prefetch;
+    enum pst_vectors_consistency consistency;
     enum pst_vectors_when evaluate;
     enum pst_embed_tie tie;
     /* the rest is the owner's */
@@ -53,6 +55,8 @@ struct pst_vectors_owner {
     double gather_s, update_s, commit_s, evaluate_s;
     double waited_s, waiting_since; /* a batch was there, but not its partitions; 0: none waits */
     uint64_t edges, nodes;
+    uint64_t gathered, lent,
+        lacked;                  /* batches with edges; those that are not home; updates that all lacked */
     int64_t training, relations; /* training: edges of an epoch */
 };
 

@@ -8,32 +8,6 @@ from crash import *
 from embedding import *
 from harness import *
 
-HEADER = np.dtype([("magic", "S8"), ("bytes_used", "u8"), ("batch", "u8"), ("batch_in_epoch", "u8"), ("batches_in_epoch", "u8"),
-                   ("epoch", "u4"), ("edges", "u4"), ("chunks", "u4"), ("negatives", "u4"), ("flush", "u4"), ("nodes", "u4"),
-                   ("dim", "u4"), ("relations", "u4"), ("carried", "u4", 3), ("reserved", "u4"), ("loss", "f8"), ("seconds", "f8"),
-                   ("trained", "u8"), ("vertices_at", "u8"),
-                   ("source_at", "u8"), ("destination_at", "u8"), ("relation_at", "u8"), ("negatives_at", "u8", 2),
-                   ("rows_at", "u8"), ("grads_at", "u8")])
-
-
-class Batch:
-    """A slot that the store sent."""
-
-    def __init__(self, slot):
-        h = np.frombuffer(slot, HEADER, 1)[0]
-        at = lambda name, dtype, n: np.frombuffer(slot, dtype, n, int(h[name]))
-        n, nodes, chunks, negatives = (int(h[name]) for name in ("edges", "nodes", "chunks", "negatives"))
-        assert h["magic"] == b"ptbrows1"
-        self.n, self.chunks, self.flush = n, chunks, int(h["flush"])
-        if n == 0:
-            return
-        self.vertices = at("vertices_at", "i8", nodes)
-        self.rows = at("rows_at", "f4", nodes * DIM).reshape(nodes, DIM)
-        self.source, self.destination = at("source_at", "u4", n), at("destination_at", "u4", n)
-        self.relation = at("relation_at", "u4", n)
-        self.negatives = [np.frombuffer(slot, "u4", chunks * negatives, int(k)).reshape(chunks, -1) for k in h["negatives_at"]]
-
-
 def lent(p, data, epochs, staleness):
     """The batches of a run in which nobody computes: their rows are the initial ones."""
     with open(MARIUS) as f:
@@ -41,10 +15,7 @@ def lent(p, data, epochs, staleness):
     pl["stages"] = {name: pl["stages"][name] for name in ("edges", "store")} | {"hoard": stage("hoard")}
     pl["links"][1]["to"] = "hoard.in"
     r = p.run(pl, *settings(staleness), "--epochs", epochs, data=data, foreign=True)
-    with open(os.path.join(r.run_dir, "hoard.bin"), "rb") as f:
-        slots = f.read()
-    n = r.report["stages"]["hoard"]["items"]
-    return [Batch(slots[i * len(slots) // n:(i + 1) * len(slots) // n]) for i in range(n)]
+    return row_batches(r, "hoard")
 
 
 @test
