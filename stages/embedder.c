@@ -1,6 +1,6 @@
 /* embedder.c: the stage that trains embeddings. For each batch it computes the loss and the gradients, and
- * writes the gradients of the vertices' rows to the slot, for the store. Relations are its own
- * (stages/lib/vectors/relations.h). */
+ * writes the gradients of the vertices' rows to the slot, for the store. Relations are its own, or come with
+ * the batch, too (stages/lib/vectors/relations.h). */
 #include <inttypes.h>
 
 #include "common/stage.h"
@@ -107,6 +107,8 @@ static const struct pst_param_desc params[] = {
           .choices = "adagrad|adagrad-row|sgd|adam", /* as enum pst_embed_optimizer */
           .help = "how gradients change relations", .fixed = true),
     PARAM("rate", REAL, rate, "0.1", .min = 1e-9, .max = 100, .help = "learning rate of relations"),
+    PARAM("relations", ENUM, way, "\"sync\"", .choices = "sync|async", .equals = "batch.relations",
+          .help = "async: relations come with the batch, and their gradients go home with it", .fixed = true),
     PARAM("threads", INT, threads, "0", .max = PST_GNN_TEAM_MAX,
           .help = "threads that train; 0: one per core that the stage may use. Results do not depend on it"),
     PST_RELATIONS_PARAMS(embedder, relations),

@@ -255,6 +255,11 @@ static const struct pst_param_desc params[] = {
           .help = "bounded: batch b is gathered with all updates that are home, at least those up to batch "
                   "b - staleness, so results depend on timing",
           .fixed = true),
+    PARAM("relations", ENUM, relations_way, "\"sync\"", .choices = "sync|async",
+          .help =
+              "sync: the borrower of a batch owns the relations, and updates them after each batch; async: "
+              "a batch brings the rows of its relations, too, and takes their gradients home",
+          .fixed = true),
     PARAM("partitions", INT, partitions, "1", .min = 1, .max = PST_PARTS_MAX, .equals = "edges.partitions",
           .help = "partitions of the vertices; 1: all embeddings are in memory", .fixed = true),
     PARAM("buffer", INT, buffer, "2", .min = 2, .max = PST_PARTS_MAX, .equals = "edges.buffer",

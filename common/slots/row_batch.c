@@ -7,7 +7,7 @@
 #include "common/error.h"
 #include "common/slots/edge_batch.h"
 
-enum { ARRAYS = 8 };
+enum { ARRAYS = 11 };
 _Static_assert(sizeof(struct pst_row_batch) <= PST_ROW_BATCH_CARRIED_AT,
                "carried rows are behind the header");
 
@@ -27,16 +27,22 @@ static void list_spans(const struct pst_row_batch *b, struct span span[ARRAYS])
     span[3] = (struct span){"relation", b->relation_at, b->edges, sizeof(uint32_t), b->relations};
     span[4] = (struct span){"negatives[0]", b->negatives_at[0], negatives, sizeof(uint32_t), b->nodes};
     span[5] = (struct span){"negatives[1]", b->negatives_at[1], negatives, sizeof(uint32_t), b->nodes};
-    span[6] = (struct span){"rows", b->rows_at, b->nodes, row, 0};
-    span[7] = (struct span){"grads", b->grads_at, b->nodes, row, 0};
+    const uint64_t relation = (uint64_t)b->relation_dim * sizeof(float), listed = b->relation_rows;
+    const uint32_t last = b->relations > UINT32_MAX / 2 ? UINT32_MAX : 2 * b->relations;
+    span[6] = (struct span){"relation_list", b->relation_list_at, listed, sizeof(uint32_t), last};
+    span[7] = (struct span){"relation_rows", b->relation_rows_at, listed, relation, 0};
+    span[8] = (struct span){"relation_grads", b->relation_grads_at, listed, relation, 0};
+    span[9] = (struct span){"rows", b->rows_at, b->nodes, row, 0};
+    span[10] = (struct span){"grads", b->grads_at, b->nodes, row, 0};
 }
 
 void pst_row_batch_place(struct pst_row_batch *b)
 {
     struct span span[ARRAYS];
-    uint64_t *const at[ARRAYS] = {&b->vertices_at, &b->source_at,       &b->destination_at,
-                                  &b->relation_at, &b->negatives_at[0], &b->negatives_at[1],
-                                  &b->rows_at,     &b->grads_at};
+    uint64_t *const at[ARRAYS] = {&b->vertices_at,      &b->source_at,        &b->destination_at,
+                                  &b->relation_at,      &b->negatives_at[0],  &b->negatives_at[1],
+                                  &b->relation_list_at, &b->relation_rows_at, &b->relation_grads_at,
+                                  &b->rows_at,          &b->grads_at};
     uint64_t end = PST_ROW_BATCH_CARRIED_AT;
     list_spans(b, span);
     for (int i = 0; i < ARRAYS; i++) {
@@ -72,6 +78,10 @@ static pst_rc check_header(const struct pst_row_batch *b, uint64_t bytes)
         return pst_fail(PST_E_FORMAT,
                         "not a batch with rows: it has %u edges and %u vertices, but flush is %u", b->edges,
                         b->nodes, b->flush);
+    if (b->relation_rows > 2 * (uint64_t)b->edges || b->relation_dim > PST_ROW_BATCH_DIM_MAX)
+        return pst_fail(PST_E_FORMAT,
+                        "not a batch with rows: it has %u edges, and %u rows of relations of %u floats",
+                        b->edges, b->relation_rows, b->relation_dim);
     if (!(b->rate > 0 && b->rate <= 1))
         return pst_fail(PST_E_FORMAT,
                         "not a batch with rows: the rate is multiplied by %g; expected above 0, at most 1",

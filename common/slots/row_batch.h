@@ -8,9 +8,14 @@
  *     source, destination     uint32 [edges]                positions
  *     relation                uint32 [edges]                0 to relations - 1
  *     negatives[side]         uint32 [chunks][negatives]    positions, as in edge_batch.h
+ *     relation_list           uint32 [relation_rows]        rows of relations, ascending (see below)
+ *     relation_rows           float32 [relation_rows][relation_dim]
+ *     relation_grads          float32 [relation_rows][relation_dim]   written by the borrower, like the last
  *     rows                    float32 [nodes][dim]
- *     grads                   float32 [nodes][dim]          written by the borrower, who releases the slot
- * dirty
+ *     grads                   float32 [nodes][dim]
+ *
+ * The borrower releases the slot dirty. Relations are its own, or the owner of the slot lends those that the
+ * batch uses. Then relation_dim is above 0, and row `relations` + r is the inverse of relation r.
  *
  * A batch without edges has no such arrays. In the one whose flush is 1, the borrower carries its own
  * parameters to the owner of the slot, who writes the checkpoint: carried_rows rows of carried_dim floats,
@@ -40,9 +45,15 @@ struct pst_row_batch {
         seconds;      /* of the epoch, next to the carried parameters: the sum over edges and sides; time */
     uint64_t trained; /* the epoch's edges */
     uint64_t vertices_at, source_at, destination_at, relation_at, negatives_at[2], rows_at, grads_at;
+    /* of lent relations; 0, if they are the borrower's own */
+    uint32_t relation_rows, relation_dim;
+    uint32_t relation_optimizer; /* enum pst_embed_optimizer, and the rate by which the owner updates them */
+    float relation_rate;
+    uint64_t relation_list_at, relation_rows_at, relation_grads_at;
 };
 
-/* Sets bytes_used and the offsets for the header's edges, chunks, negatives, nodes and dim. */
+/* Sets bytes_used and the offsets for the header's edges, chunks, negatives, nodes, dim and lent
+ * relations. */
 PST_API void pst_row_batch_place(struct pst_row_batch *b);
 
 /* Copies the header of a slot of `bytes` bytes, and checks it, the arrays' places, and that every position

@@ -77,6 +77,16 @@ def row_batches(r, stage):
     return [RowBatch(slots[i * len(slots) // n:(i + 1) * len(slots) // n]) for i in range(n)]
 
 
+def lent(p, data, epochs, staleness):
+    """The batches of a run in which nobody computes: their rows are the initial ones."""
+    with open(MARIUS) as f:
+        pl = json.load(f)
+    pl["stages"] = {name: pl["stages"][name] for name in ("edges", "store")} | {"hoard": stage("hoard")}
+    pl["links"][1]["to"] = "hoard.in"
+    r = p.run(pl, *settings(staleness), "--epochs", epochs, data=data, foreign=True)
+    return row_batches(r, "hoard")
+
+
 def initial(table, rows):
     key = stream(INIT, SEED, 0, 0, table)
     r, c = np.meshgrid(np.arange(rows), np.arange(DIM // 4), indexing="ij")
@@ -123,14 +133,17 @@ def adagrad(x, state, at, g, rate=RATE):
     x[at] -= rate * g / (np.sqrt(state[at]) + 1e-10)
 
 
-def reference(batches, vertices, relations, staleness, inverse, rates=None):
-    """Batch b sees exactly the updates up to b - staleness, and all of earlier epochs. rates: of each epoch."""
+def reference(batches, vertices, relations, staleness, inverse, rates=None, lent=False):
+    """Batch b sees exactly the updates up to b - staleness, and all of earlier epochs. rates: of each epoch. lent: those of
+    relations are as late; else batch b sees all before it."""
     rows, rel = initial(0, vertices), initial(1, relations * (2 if inverse else 1))
     state, rel_state = np.zeros(rows.shape), np.zeros(rel.shape)
     waiting, losses, loss, edges = [], [], 0.0, 0
     for number, b in enumerate(batches):
         while waiting and waiting[0][0] <= number - staleness:
-            adagrad(rows, state, *waiting.pop(0)[1:])
+            at, g, g_rel, rate = waiting.pop(0)[1:]
+            adagrad(rows, state, at, g, rate)
+            adagrad(rel, rel_state, slice(None), g_rel, rate)
         if b.n == 0:
             if b.flush == 1:
                 losses.append(loss / (2 * edges))
@@ -138,14 +151,16 @@ def reference(batches, vertices, relations, staleness, inverse, rates=None):
             continue
         this, g, g_rel = gradients(b, rows[b.vertices], rel, inverse)
         rate = rates[len(losses)] if rates else RATE
-        waiting.append((number, b.vertices, g, rate))
-        adagrad(rel, rel_state, slice(None), g_rel, rate)
+        if not lent:
+            adagrad(rel, rel_state, slice(None), g_rel, rate)
+            g_rel = np.zeros(rel.shape)  # which changes nothing
+        waiting.append((number, b.vertices, g, g_rel, rate))
         loss, edges = loss + this, edges + b.n
     assert not waiting
     return rows, rel, losses
 
 
-KINDS = {"F32": "f4", "F64": "f8"}
+KINDS = {"F32": "f4", "F64": "f8", "I64": "i8"}
 
 
 def tensors(run_dir):

@@ -11,15 +11,21 @@ DESCRIPTION = {
 }
 FLUSH_NODES_DIM = struct.Struct("<56x3I")  # of a struct pst_row_batch
 GRADS_AT = struct.Struct("<168xQ")
+RELATIONS = struct.Struct("<176x2I24xQ")  # rows, floats of one, where their gradients are
 ONE = struct.pack("<f", 1)
+
+
+def fill(slot, at, n):
+    slot[at:at + len(ONE) * n] = ONE * n
 
 
 def compute(slot):
     """True: the slot has something for the store."""
     flush, nodes, dim = FLUSH_NODES_DIM.unpack_from(slot)
-    at, = GRADS_AT.unpack_from(slot)
+    relations, relation_dim, relation_grads = RELATIONS.unpack_from(slot)
     if nodes > 0:
-        slot[at:at + len(ONE) * nodes * dim] = ONE * (nodes * dim)
+        fill(slot, *GRADS_AT.unpack_from(slot), nodes * dim)
+        fill(slot, relation_grads, relations * relation_dim)
     return flush <= 1
 
 

@@ -31,7 +31,9 @@ static struct pst_row_batch *make(struct slot *slot, uint32_t edges, uint32_t no
                                 .nodes = nodes,
                                 .dim = 6,
                                 .rate = 1,
-                                .relations = 2};
+                                .relations = 2,
+                                .relation_rows = edges < 4 ? edges : 4,
+                                .relation_dim = 5};
     pst_row_batch_place(b);
     return b;
 }
@@ -44,6 +46,10 @@ static void shapes_agree(void **state)
         struct pst_row_batch *b = make(&slot, i, 1 + i * 7 % 500), got;
         ((uint32_t *)pst_row_batch_at(b, b->source_at))[i - 1] = b->nodes - 1;
         ((uint32_t *)pst_row_batch_at(b, b->relation_at))[i - 1] = 1;
+        const size_t lent = (size_t)b->relation_rows * b->relation_dim * sizeof(float);
+        ((uint32_t *)pst_row_batch_at(b, b->relation_list_at))[b->relation_rows - 1] = 3;
+        memset(pst_row_batch_at(b, b->relation_rows_at), 255, lent);
+        memset(pst_row_batch_at(b, b->relation_grads_at), 255, lent);
         memset(pst_row_batch_at(b, b->rows_at), 255, (size_t)b->nodes * b->dim * sizeof(float));
         memset(pst_row_batch_at(b, b->grads_at), 255, (size_t)b->nodes * b->dim * sizeof(float));
         assert_int_equal(pst_row_batch_read(slot.bytes, b->bytes_used, &got), PST_OK);
@@ -86,6 +92,13 @@ static void one_without_edges_carries_relations(void **state)
     X(b->relations = 0)                                                                                      \
     X(b->batch_in_epoch = 1)                                                                                 \
     X(b->rows_at = UINT64_MAX - 63)                                                                          \
+    X(b->relation_rows = 41)                                                                                 \
+    X(b->relation_rows = UINT32_MAX)                                                                         \
+    X(b->relation_dim = UINT32_MAX)                                                                          \
+    X(b->relation_list_at += 4)                                                                              \
+    X(b->relation_rows_at = UINT64_MAX - 63)                                                                 \
+    X(b->relation_grads_at = 64)                                                                             \
+    X(((uint32_t *)pst_row_batch_at(b, b->relation_list_at))[3] = 4)                                         \
     X(b->rows_at += 1)                                                                                       \
     X(b->grads_at += PST_CACHE_LINE)                                                                         \
     X(b->vertices_at = 0)                                                                                    \

@@ -50,10 +50,11 @@ static pst_rc report_result(const struct pst_vectors_owner *s, const struct pst_
     digest = XXH3_64bits_withSeed(carried, pst_row_batch_carried(b), digest);
     return pst_report(s->stage, "result",
                       "{%s%s\"tie\":\"%s\",\"ranks\":\"%s\",\"ranked_among\":%" PRId64
-                      ",\"consistency\":\"%s\",\"updates_lacked\":%.9g,\"weights_digest\":\"%016" PRIx64
-                      "\"}",
+                      ",\"relations\":\"%s\",\"consistency\":\"%s\",\"updates_lacked\":%.9g"
+                      ",\"weights_digest\":\"%016" PRIx64 "\"}",
                       val, test, ties[s->tie], s->evaluate_among > 0 ? "sampled" : "filtered",
-                      s->evaluate_among > 0 ? s->evaluate_among : v->vertices, consistency,
+                      s->evaluate_among > 0 ? s->evaluate_among : v->vertices,
+                      v->relations ? "async" : "sync", consistency,
                       s->gathered > 0 ? (double)s->lacked / (double)s->gathered : 0.0, digest);
 }
 
@@ -133,6 +134,15 @@ static pst_rc read_carrier(const char *slot, uint64_t bytes, struct pst_row_batc
     return rc;
 }
 
+/* If relations are async, the slot does not carry them: describes those of the owner in its header. */
+static const char *describe_relations(const struct pst_vectors_owner *s, struct pst_row_batch *b)
+{
+    b->carried_rows = (uint32_t)s->own_relations.rows;
+    b->carried_dim = (uint32_t)s->own_relations.dim;
+    b->carried_state = (uint32_t)s->own_relations.state_dim;
+    return (const char *)s->own_relations.row;
+}
+
 /* All updates of an epoch are in the rows, and the slot carries the relations. */
 static pst_rc end_epoch(struct pst_vectors_owner *s, const char *slot, uint64_t bytes)
 {
@@ -140,7 +150,7 @@ static pst_rc end_epoch(struct pst_vectors_owner *s, const char *slot, uint64_t 
     pst_rc rc = read_carrier(slot, bytes, &b);
     if (rc != PST_OK)
         return rc;
-    const char *carried = slot + PST_ROW_BATCH_CARRIED_AT;
+    const char *carried = s->vectors.relations ? describe_relations(s, &b) : slot + PST_ROW_BATCH_CARRIED_AT;
     const pst_real *relations = (const pst_real *)(const void *)carried;
     const bool last = b.epoch + 1 == pst_epochs(s->stage);
     char val[FIGURES_MAX] = "", test[FIGURES_MAX] = "";
@@ -171,6 +181,9 @@ pst_rc pst_vectors_owner_gather(struct pst_vectors_owner *s, const void *from, u
     if (rc == PST_OK && edges.vertices != s->ds.vertices)
         rc = pst_fail(PST_E_PEER, "the edges are of %" PRId64 " vertices, but the dataset has %" PRId64,
                       edges.vertices, s->ds.vertices);
+    if (rc == PST_OK && edges.relations != s->relations)
+        rc = pst_fail(PST_E_PEER, "the edges have %" PRId64 " relations, but the dataset has %" PRId64,
+                      edges.relations, s->relations);
     if (rc == PST_OK)
         rc = pst_vectors_gather(&s->vectors, &edges, from, slot, bytes, b);
     if (rc != PST_OK)
@@ -289,6 +302,22 @@ static pst_rc size_exchange(struct pst_vectors_owner *s)
     return pst_vectors_exchange_make(&s->exchange, pst_run_dir(self));
 }
 
+/* The largest batch can bring so many relations. */
+static void plan_relations(struct pst_vectors_owner *s, struct pst_row_batch *largest)
+{
+    s->plan = (struct pst_embed_plan){.model = pst_embed_model_named(s->model),
+                                      .d = s->dim,
+                                      .relations = s->relations,
+                                      .inverse = s->inverse,
+                                      .seed = pst_seed(s->stage)};
+    if (s->relations_way == PST_RELATIONS_SYNC)
+        return;
+    pst_relations_table_plan(&s->own_relations, &s->plan, s->optimizer);
+    s->vectors.relations = &s->own_relations;
+    largest->relation_rows = (uint32_t)pst_min_i64(s->own_relations.rows, 2 * s->batch);
+    largest->relation_dim = (uint32_t)s->own_relations.dim;
+}
+
 pst_rc pst_vectors_owner_size(struct pst_vectors_owner *s, struct pst_stage *stage, int parts)
 {
     const struct pst_array *training = NULL;
@@ -319,6 +348,7 @@ pst_rc pst_vectors_owner_size(struct pst_vectors_owner *s, struct pst_stage *sta
                                     .negatives = (uint32_t)s->negatives,
                                     .nodes = (uint32_t)pst_min_i64(most, s->ds.vertices),
                                     .dim = (uint32_t)s->dim};
+    plan_relations(s, &largest);
     pst_row_batch_place(&largest);
     s->slot_bytes = largest.bytes_used;
     return s->partitions > 1 ? size_exchange(s) : PST_OK;
@@ -331,10 +361,6 @@ static pst_rc load_partition(void *arg, int partition)
 
 static pst_rc open_evaluation(struct pst_vectors_owner *s, int threads)
 {
-    s->plan = (struct pst_embed_plan){.model = pst_embed_model_named(s->model),
-                                      .d = s->dim,
-                                      .relations = s->relations,
-                                      .inverse = s->inverse};
     s->evaluation = (struct pst_evaluation){.ds = &s->ds,
                                             .plan = &s->plan,
                                             .tie = s->tie,
@@ -431,6 +457,15 @@ static pst_rc open_partitions(struct pst_vectors_owner *s, int threads, uint64_t
     return PST_OK;
 }
 
+static pst_rc open_relations(struct pst_vectors_owner *s)
+{
+    const struct pst_relations_origin from = {
+        .checkpoint = pst_resume_path(s->stage), .init_from = s->init_from, .scale = s->scale};
+    return s->vectors.relations
+               ? pst_relations_table_open(&s->own_relations, &s->plan, &from, &s->vectors.updates)
+               : PST_OK;
+}
+
 pst_rc pst_vectors_owner_open(struct pst_vectors_owner *s, uint64_t slot_bytes, uint64_t *total)
 {
     const int threads = s->threads > 0 ? (int)s->threads : pst_gnn_team_cores();
@@ -438,6 +473,8 @@ pst_rc pst_vectors_owner_open(struct pst_vectors_owner *s, uint64_t slot_bytes, 
     pst_rc rc = make_schedule(s);
     if (rc == PST_OK)
         rc = s->partitions > 1 ? open_partitions(s, threads, total) : open_whole(s, threads, total);
+    if (rc == PST_OK)
+        rc = open_relations(s);
     s->vectors.scale = (float)s->plateau.state.scale;
     return rc == PST_OK && s->evaluate != PST_VECTORS_NEVER ? open_evaluation(s, threads) : rc;
 }
@@ -445,6 +482,7 @@ pst_rc pst_vectors_owner_open(struct pst_vectors_owner *s, uint64_t slot_bytes, 
 void pst_vectors_owner_close(struct pst_vectors_owner *s)
 {
     pst_vectors_close(&s->vectors);
+    pst_relations_table_close(&s->own_relations);
     pst_vectors_initial_close(&s->initial);
     pst_vectors_exchange_close(&s->exchange);
     free(s->carried);

@@ -36,6 +36,7 @@ struct pst_vectors_owner {
     enum pst_embed_optimizer optimizer;
     bool inverse, prefetch;
     enum pst_vectors_consistency consistency;
+    enum pst_relations_way relations_way;
     enum pst_vectors_when evaluate;
     enum pst_embed_tie tie;
     /* the rest is the owner's */
@@ -43,14 +44,15 @@ struct pst_vectors_owner {
     int parts; /* the port by which partitions travel */
     struct pst_dataset ds;
     struct pst_vectors vectors;
-    struct pst_embed_plateau plateau;     /* its state is of the end of the last epoch */
-    struct pst_vectors_initial initial;   /* of init_from */
-    struct pst_vectors_exchange exchange; /* if there are several partitions */
+    struct pst_relations_table own_relations; /* if relations are async */
+    struct pst_embed_plateau plateau;         /* its state is of the end of the last epoch */
+    struct pst_vectors_initial initial;       /* of init_from */
+    struct pst_vectors_exchange exchange;     /* if there are several partitions */
     char *carried;        /* the slot that ended an epoch; it waits until all partitions are written */
     uint64_t slot_bytes;  /* of the largest batch */
     uint64_t first_batch; /* of this run: after the checkpoint that it goes on from */
     bool ending;
-    struct pst_embed_plan plan; /* for evaluation */
+    struct pst_embed_plan plan; /* of evaluation, and of relations that are async */
     struct pst_evaluation evaluation;
     double gather_s, update_s, commit_s, evaluate_s;
     double waited_s, waiting_since; /* a batch was there, but not its partitions; 0: none waits */

@@ -6,10 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/store/checkpoint.h"
 #include "common/stage.h"
 #include "stages/lib/gnn/team.h"
-#include "stages/lib/vectors/initial.h"
 
 /* ---- opening ------------------------------------------------------------------------------------- */
 
@@ -29,73 +27,37 @@ pst_rc pst_relations_plan(struct pst_relations *e, int64_t relations, uint64_t s
     const pst_rc rc = pst_embed_check(&e->plan);
     if (rc != PST_OK)
         return rc;
-    e->row_dim = pst_embed_relation_floats(&e->plan);
-    e->rows = e->row_dim > 0 ? relations * (e->inverse ? 2 : 1) : 0;
-    e->state_dim = e->row_dim > 0 ? pst_embed_state_floats(e->optimizer, e->row_dim) : 0;
+    pst_relations_table_plan(&e->table, &e->plan, e->optimizer);
     return PST_OK;
 }
 
 uint64_t pst_relations_slot_bytes(const struct pst_relations *e)
 {
-    const uint64_t floats = (uint64_t)e->rows * (uint64_t)(e->row_dim + e->state_dim);
-    return PST_ROW_BATCH_CARRIED_AT + floats * sizeof *e->relations;
-}
-
-static struct pst_tensor tensor(const char *name, int64_t rows, int64_t columns)
-{
-    struct pst_tensor t = {.dtype = PST_F32, .rank = 2, .shape = {rows, columns}};
-    memcpy(t.name, name, strlen(name) + 1);
-    return t;
-}
-
-static pst_rc resume(struct pst_relations *e, const char *path)
-{
-    struct pst_checkpoint ck;
-    const struct pst_tensor rows = tensor("relations", e->rows, e->row_dim);
-    const struct pst_tensor state = tensor("relations.state", e->rows, e->state_dim);
-    pst_rc rc = pst_checkpoint_open(&ck, path);
-    if (rc != PST_OK)
-        return rc;
-    rc = pst_checkpoint_u64(&ck, "updates", &e->updates);
-    if (rc == PST_OK && e->rows > 0)
-        rc = pst_checkpoint_read(&ck, &rows, e->relations);
-    if (rc == PST_OK && e->rows > 0 && e->state_dim > 0)
-        rc = pst_checkpoint_read(&ck, &state, e->state);
-    pst_checkpoint_close(&ck);
-    return rc;
+    const bool carried = e->way == PST_RELATIONS_SYNC;
+    return PST_ROW_BATCH_CARRIED_AT + (carried ? pst_relations_table_bytes(&e->table) : 0);
 }
 
 pst_rc pst_relations_open(struct pst_relations *e, const char *checkpoint)
 {
-    const size_t n = (size_t)e->rows, real = sizeof *e->relations;
-    const pst_real scale = e->plan.model->relation_scale;
-    e->relations = calloc(n * (size_t)e->row_dim + 1, real);
-    e->grads = calloc(n * (size_t)e->row_dim + 1, real);
-    e->state = calloc(n * (size_t)e->state_dim + 1, real);
-    e->touched = calloc(n + 1, sizeof *e->touched);
-    if (!e->relations || !e->grads || !e->state || !e->touched)
-        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the embeddings of %zu relations", n);
-    if (e->rows > 0)
-        pst_embed_init(e->plan.seed, 1, scale > 0 ? scale : (pst_real)e->scale, 0, e->rows, e->row_dim,
-                       e->relations);
-    if (!checkpoint && e->init_from[0] != '\0') {
-        const pst_rc rc = pst_vectors_initial_relations(e->init_from, &e->plan, e->relations);
-        if (rc != PST_OK)
-            return rc;
-    }
-    const int threads = e->threads > 0 ? (int)e->threads : pst_gnn_team_cores();
-    pst_rc rc = pst_embed_workspace_new(&e->workspace, threads);
-    if (rc == PST_OK && checkpoint)
-        rc = resume(e, checkpoint);
-    return rc;
+    const bool lent = e->way == PST_RELATIONS_ASYNC;
+    const struct pst_relations_origin from = {
+        .checkpoint = lent ? NULL : checkpoint, .init_from = lent ? "" : e->init_from, .scale = e->scale};
+    e->grads = calloc((size_t)(e->table.rows * e->table.dim) + 1, sizeof *e->grads);
+    e->touched = calloc((size_t)e->table.rows + 1, sizeof *e->touched);
+    if (!e->grads || !e->touched)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the gradients of %" PRId64 " relations",
+                        e->table.rows);
+    const pst_rc rc = pst_relations_table_open(&e->table, &e->plan, &from, &e->updates);
+    if (rc != PST_OK)
+        return rc;
+    return pst_embed_workspace_new(&e->workspace, e->threads > 0 ? (int)e->threads : pst_gnn_team_cores());
 }
 
 void pst_relations_close(struct pst_relations *e)
 {
     pst_embed_workspace_free(e->workspace);
-    free(e->relations);
+    pst_relations_table_close(&e->table);
     free(e->grads);
-    free(e->state);
     free(e->touched);
 }
 
@@ -111,15 +73,65 @@ static pst_rc check_fit(const struct pst_relations *e, const struct pst_row_batc
                     b->dim, b->relations, e->dim, e->plan.relations);
 }
 
-static void update_relations(struct pst_relations *e, const struct pst_embed_batch *batch, pst_real rate)
+/* The owner of lent relations updates them as this stage would. */
+static pst_rc check_lent(const struct pst_relations *e, const struct pst_row_batch *b)
 {
-    e->updates++;
-    for (int64_t i = 0; i < batch->touched_n; i++) {
-        const size_t row = e->touched[i];
-        pst_embed_update(e->optimizer, e->relations + row * (size_t)e->row_dim,
-                         e->state + row * (size_t)e->state_dim, e->grads + row * (size_t)e->row_dim,
-                         e->row_dim, rate, e->updates);
+    const int64_t dim = e->way == PST_RELATIONS_ASYNC ? e->table.dim : 0;
+    if (b->relation_dim != dim)
+        return pst_fail(PST_E_PEER,
+                        "the batch lends relations of %u floats; expected %" PRId64
+                        ": is `relations` the same in both stages?",
+                        b->relation_dim, dim);
+    if (dim == 0 || (b->relation_optimizer == e->optimizer && b->relation_rate == (pst_real)e->rate))
+        return PST_OK;
+    return pst_fail(
+        PST_E_ARG,
+        "with `relations` async, the stage that owns the vertices updates relations, too, with its "
+        "own optimizer and rate (%g), but here the rate is %g, or the optimizer is another one; "
+        "give both stages the same `optimizer` and `rate`, or set `relations` to sync",
+        (double)b->relation_rate, e->rate);
+}
+
+/* Puts the rows that a batch brought where the step looks for them. */
+static pst_rc borrow(struct pst_relations *e, const struct pst_row_batch *b, const char *slot)
+{
+    const size_t row = (size_t)e->table.dim * sizeof *e->table.row;
+    const uint32_t *list = pst_row_batch_at(slot, b->relation_list_at);
+    const char *rows = pst_row_batch_at(slot, b->relation_rows_at);
+    for (uint32_t i = 0; i < b->relation_rows; i++) {
+        if (list[i] >= e->table.rows)
+            return pst_fail(PST_E_PEER, "row %u of relations is lent; expected 0 to %" PRId64, list[i],
+                            e->table.rows - 1);
+        memcpy(e->table.row + list[i] * e->table.dim, rows + i * row, row);
     }
+    return PST_OK;
+}
+
+static pst_rc give_back(const struct pst_relations *e, const struct pst_row_batch *b,
+                        const struct pst_embed_batch *batch, char *slot)
+{
+    const size_t row = (size_t)e->table.dim * sizeof *e->grads;
+    const size_t list = b->relation_rows * sizeof *e->touched;
+    char *grads = pst_row_batch_at(slot, b->relation_grads_at);
+    if (batch->touched_n != b->relation_rows ||
+        memcmp(e->touched, pst_row_batch_at(slot, b->relation_list_at), list) != 0)
+        return pst_fail(PST_E_PEER,
+                        "%u rows of relations are lent, but the edges use %" PRId64
+                        ", or other ones: is `inverse` the same in both stages?",
+                        b->relation_rows, batch->touched_n);
+    for (uint32_t i = 0; i < b->relation_rows; i++)
+        memcpy(grads + i * row, e->grads + e->touched[i] * e->table.dim, row);
+    return PST_OK;
+}
+
+static pst_rc finish(struct pst_relations *e, const struct pst_row_batch *b,
+                     const struct pst_embed_batch *batch, char *slot)
+{
+    if (e->way == PST_RELATIONS_ASYNC)
+        return give_back(e, b, batch, slot);
+    pst_relations_table_update(&e->table, e->touched, batch->touched_n, e->grads, false,
+                               (pst_real)e->rate * b->rate, ++e->updates);
+    return PST_OK;
 }
 
 static pst_rc train(struct pst_relations *e, const struct pst_row_batch *b, char *slot)
@@ -135,14 +147,16 @@ static pst_rc train(struct pst_relations *e, const struct pst_row_batch *b, char
                                     .neg_dst = pst_row_batch_at(slot, b->negatives_at[1]),
                                     .nodes = pst_row_batch_at(slot, b->rows_at),
                                     .node_grads = pst_row_batch_at(slot, b->grads_at),
-                                    .relation_rows = e->relations,
+                                    .relation_rows = e->table.row,
                                     .relation_grads = e->grads,
                                     .touched = e->touched,
                                     .epoch = b->epoch,
                                     .batch = b->batch_in_epoch};
     double loss = 0;
     const double begin = pst_now();
-    const pst_rc rc = pst_embed_step(&e->plan, &batch, e->workspace, &loss);
+    pst_rc rc = borrow(e, b, slot);
+    if (rc == PST_OK)
+        rc = pst_embed_step(&e->plan, &batch, e->workspace, &loss);
     if (rc != PST_OK)
         return rc;
     if (!isfinite(loss))
@@ -150,39 +164,40 @@ static pst_rc train(struct pst_relations *e, const struct pst_row_batch *b, char
                         "epoch %u (its batch %" PRIu64 "): the loss is %g, so training has diverged; lower "
                         "`rate` (it is %g) or `scale` (it is %g)",
                         b->epoch, b->batch_in_epoch, loss, e->rate, e->scale);
-    update_relations(e, &batch, (pst_real)e->rate * b->rate);
+    rc = finish(e, b, &batch, slot);
     e->train_s += pst_now() - begin;
     e->epoch.loss += loss;
     e->epoch.edges += b->edges;
     e->edges += b->edges;
-    return PST_OK;
+    return rc;
 }
 
 /* Ends an epoch. The slot carries its figures to the store's report, and the relations to the store's
- * checkpoint. */
+ * checkpoint, unless they are lent. */
 static uint64_t carry(struct pst_relations *e, char *slot)
 {
     struct pst_row_batch *b = (struct pst_row_batch *)(void *)slot;
-    char *at = slot + PST_ROW_BATCH_CARRIED_AT;
-    const size_t rows = (size_t)(e->rows * e->row_dim) * sizeof *e->relations;
-    const size_t state = (size_t)(e->rows * e->state_dim) * sizeof *e->state;
-    b->carried_rows = (uint32_t)e->rows;
-    b->carried_dim = (uint32_t)e->row_dim;
-    b->carried_state = (uint32_t)e->state_dim;
+    const struct pst_relations_table *t = &e->table;
+    const bool own = e->way == PST_RELATIONS_SYNC;
+    const uint64_t bytes = own ? pst_relations_table_bytes(t) : 0;
+    b->carried_rows = own ? (uint32_t)t->rows : 0;
+    b->carried_dim = (uint32_t)t->dim;
+    b->carried_state = (uint32_t)t->state_dim;
     b->loss = e->epoch.loss;
     b->seconds = pst_now() - e->epoch.begin;
     b->trained = e->epoch.edges;
     e->epoch.loss = 0;
     e->epoch.edges = 0;
-    memcpy(at, e->relations, rows);
-    memcpy(at + rows, e->state, state);
-    return PST_ROW_BATCH_CARRIED_AT + rows + state;
+    memcpy(slot + PST_ROW_BATCH_CARRIED_AT, t->row, bytes);
+    return PST_ROW_BATCH_CARRIED_AT + bytes;
 }
 
 pst_rc pst_relations_train(struct pst_relations *e, const struct pst_row_batch *b, char *slot, uint64_t *used)
 {
     *used = 0;
     pst_rc rc = check_fit(e, b);
+    if (rc == PST_OK)
+        rc = check_lent(e, b);
     if (e->epoch.edges == 0)
         e->epoch.begin = pst_now();
     if (rc == PST_OK && b->edges > 0)

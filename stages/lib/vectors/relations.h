@@ -1,6 +1,7 @@
 /* relations.h: the embeddings of relations, and the training of a batch: the loss, the gradients of the
  * vertices' rows (stages/lib/embed), and the update of the relations, which changes them with each batch.
- * Marius (Mohoney et al., OSDI 2021), section 3.
+ * Marius (Mohoney et al., OSDI 2021), section 3. If relations are async, a batch brings their rows, and takes
+ * their gradients home.
  *
  * Owner: the stage that computes. Threads: one calls these functions; the workspace has its own threads. */
 #ifndef PST_RELATIONS_H
@@ -8,6 +9,7 @@
 
 #include "common/slots/row_batch.h"
 #include "stages/lib/embed/embed.h"
+#include "stages/lib/vectors/relations_table.h"
 
 struct pst_relations {
     /* parameters */
@@ -18,11 +20,12 @@ struct pst_relations {
     bool inverse;
     enum pst_embed_loss loss;
     enum pst_embed_optimizer optimizer;
+    enum pst_relations_way way;
     /* the rest is private, but for the counts */
     struct pst_embed_plan plan;
     struct pst_embed_workspace *workspace;
-    int64_t rows, row_dim, state_dim; /* inverse relations count */
-    pst_real *relations, *state, *grads;
+    struct pst_relations_table table; /* async: only the rows that the batch brought count */
+    pst_real *grads;                  /* of all rows */
     uint32_t *touched;
     uint64_t updates;
     struct {
@@ -35,7 +38,7 @@ struct pst_relations {
 
 /* Plans the computation. relations: of the dataset. PST_E_ARG: the parameters do not fit each other. */
 PST_API PST_MUST_USE pst_rc pst_relations_plan(struct pst_relations *e, int64_t relations, uint64_t seed);
-/* Bytes that a slot needs to carry the relations home. */
+/* Bytes that a slot needs to carry the relations home, unless they are async. */
 PST_API uint64_t pst_relations_slot_bytes(const struct pst_relations *e);
 /* Makes them, or reads them from a checkpoint (NULL: none) or from the run init_from. PST_E_NOMEM,
  * PST_E_FORMAT. */

@@ -183,6 +183,10 @@ pst_rc pst_vectors_gather(struct pst_vectors *v, const struct pst_edge_batch *ed
                               .dim = (uint32_t)v->dim,
                               .relations = (uint32_t)edges->relations,
                               .rate = v->scale};
+    const int32_t *relation = pst_edge_batch_at(from, edges->relation_at);
+    if (v->relations)
+        pst_relations_table_list(v->relations, relation, b.edges, &b);
+    b.relation_rate = v->relations ? v->rate : 0;
     pst_row_batch_place(&b);
     if (b.bytes_used > bytes)
         return pst_fail(PST_E_STATE,
@@ -202,9 +206,10 @@ pst_rc pst_vectors_gather(struct pst_vectors *v, const struct pst_edge_batch *ed
                     pst_row_batch_at(slot, b.negatives_at[side]), list, &listed);
     if (rc != PST_OK)
         return rc;
-    const int32_t *relation = pst_edge_batch_at(from, edges->relation_at);
     for (uint32_t i = 0; i < b.edges; i++)
         ((uint32_t *)pst_row_batch_at(slot, b.relation_at))[i] = (uint32_t)relation[i];
+    if (v->relations)
+        pst_relations_table_lend(v->relations, &b, slot);
     b.nodes = listed; /* the gradients follow the rows closely, so that copies between devices are short */
     b.grads_at = b.rows_at + pst_align_up((uint64_t)listed * b.dim * sizeof(pst_real), PST_CACHE_LINE);
     b.bytes_used = b.grads_at + (uint64_t)listed * b.dim * sizeof(pst_real);
@@ -253,5 +258,6 @@ pst_rc pst_vectors_update(struct pst_vectors *v, const struct pst_row_batch *b, 
     v->updates++;
     struct update job = {.v = v, .list = list, .grads = pst_row_batch_at(slot, b->grads_at), .n = b->nodes};
     pst_gnn_team_run(v->team, update_rows, &job, tasks_of(b->nodes));
-    return PST_OK;
+    return v->relations ? pst_relations_table_take(v->relations, b, slot, v->rate * v->scale, v->updates)
+                        : PST_OK;
 }

@@ -15,6 +15,7 @@
 #include "stages/lib/embed/embed.h"
 #include "stages/lib/gnn/team.h"
 #include "stages/lib/parts/parts.h"
+#include "stages/lib/vectors/relations_table.h"
 
 struct pst_vectors {
     int64_t vertices, dim, state_dim; /* floats of a row, and of its state */
@@ -30,6 +31,7 @@ struct pst_vectors {
     int block_of[PST_PARTS_MAX]; /* of a partition; -1: none */
     uint32_t *place, *marked;    /* of a row: its position in the batch whose mark it has */
     uint32_t mark;
+    struct pst_relations_table *relations; /* lent with batches; NULL: they are the borrower's own */
     struct pst_gnn_team *team;
 };
 
@@ -46,8 +48,9 @@ static inline pst_real *pst_vectors_state(const struct pst_vectors *v, int block
 /* Bytes of a block. */
 PST_API uint64_t pst_vectors_bytes(const struct pst_vectors *v);
 
-/* Allocates everything. The caller has set vertices, dim, optimizer, rate, scale, parts, blocks, block_rows
- * and unit. No partition is in a block, but without partitions, block 0 has all vertices. PST_E_NOMEM. */
+/* Allocates everything. The caller has set vertices, dim, optimizer, rate, scale, parts, blocks, block_rows,
+ * unit and relations. No partition is in a block, but without partitions, block 0 has all vertices.
+ * PST_E_NOMEM. */
 PST_API PST_MUST_USE pst_rc pst_vectors_open(struct pst_vectors *v, int threads);
 PST_API void pst_vectors_close(struct pst_vectors *v);
 
@@ -73,14 +76,14 @@ static inline int64_t pst_vectors_used(const struct pst_vectors *v, int partitio
 PST_API const pst_real *pst_vectors_row(const struct pst_vectors *v, int64_t vertex);
 
 /* Fills a slot of `bytes` bytes with the batch of `edges`, whose slot is `from`: its distinct vertices in the
- * order of their first appearance, positions, and rows. *out gets the header. PST_E_STATE: the slot is too
- * small. PST_E_PEER: a vertex is in no block. */
+ * order of their first appearance, positions, and rows; and the rows of its relations, if they are lent. *out
+ * gets the header. PST_E_STATE: the slot is too small. PST_E_PEER: a vertex is in no block. */
 PST_API PST_MUST_USE pst_rc pst_vectors_gather(struct pst_vectors *v, const struct pst_edge_batch *edges,
                                                const void *from, char *slot, uint64_t bytes,
                                                struct pst_row_batch *out);
 
 /* Updates rows with the gradients in a slot that came home. b: the header that the slot was sent with.
- * PST_E_PEER: its list of vertices is damaged. */
+ * PST_E_PEER: a list of vertices or relations is damaged. */
 PST_API PST_MUST_USE pst_rc pst_vectors_update(struct pst_vectors *v, const struct pst_row_batch *b,
                                                const char *slot);
 

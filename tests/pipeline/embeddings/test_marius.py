@@ -8,16 +8,6 @@ from crash import *
 from embedding import *
 from harness import *
 
-def lent(p, data, epochs, staleness):
-    """The batches of a run in which nobody computes: their rows are the initial ones."""
-    with open(MARIUS) as f:
-        pl = json.load(f)
-    pl["stages"] = {name: pl["stages"][name] for name in ("edges", "store")} | {"hoard": stage("hoard")}
-    pl["links"][1]["to"] = "hoard.in"
-    r = p.run(pl, *settings(staleness), "--epochs", epochs, data=data, foreign=True)
-    return row_batches(r, "hoard")
-
-
 @test
 def training_equals_a_serial_reference_at_every_staleness():
     with Place() as p:
