@@ -94,7 +94,7 @@ PST_API PST_MUST_USE pst_rc pst_vectors_owner_part(struct pst_vectors_owner *o,
 PST_API PST_MUST_USE pst_rc pst_vectors_owner_report(const struct pst_vectors_owner *o);
 
 /* The port of the partitions, and the parameters that every owner has. The stage's state is a struct S, and M
- * is the owner in it. The parameters that the stage `edges` has, too, are the stage's. */
+ * is the owner in it. The parameters of batches, of orders and of what is in flight are the stage's. */
 #define PST_VECTORS_OWNER_PORT                                                                               \
     {                                                                                                        \
         .name = "parts", .dir = PST_OUT,                                                                     \
