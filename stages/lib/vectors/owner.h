@@ -57,8 +57,8 @@ struct pst_vectors_owner {
     double gather_s, update_s, commit_s, evaluate_s;
     double waited_s, waiting_since; /* a batch was there, but not its partitions; 0: none waits */
     uint64_t edges, nodes;
-    uint64_t gathered, lent,
-        lacked;                  /* batches with edges; those that are not home; updates that all lacked */
+    uint64_t gathered, lent;     /* batches with edges, and those of them that are not home */
+    uint64_t lacked;             /* updates, summed over gathered batches */
     int64_t training, relations; /* training: edges of an epoch */
 };
 
