@@ -59,7 +59,7 @@ static pst_rc take(struct pst_stage *self, struct embedder *e, const struct pst_
         pst_used(self, frame->refs[0], used);
     pst_span_of(self, "T", frame->batch, -1, begin, pst_now());
     pst_count(self, 1, b.bytes_used);
-    return rc == PST_OK ? pst_release(self, frame->refs[0], b.flush <= 1) : rc;
+    return rc == PST_OK ? pst_release(self, frame->refs[0], b.edges > 0 || pst_row_batch_carries(&b)) : rc;
 }
 
 static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)

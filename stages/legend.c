@@ -44,6 +44,7 @@ static void share(const struct pst_stage *self, struct legend *s)
     o->negatives_from = e->negatives_from;
     o->partitions = e->partitions;
     o->buffer = e->buffer;
+    o->checkpoint_swaps = e->checkpoint_swaps;
     o->order = e->sequence;
     o->buckets = e->buckets;
     r->model = o->model;
@@ -151,7 +152,9 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
         rc = pst_vectors_owner_part(&s->owner, event);
         return rc == PST_OK ? advance(self, s) : rc;
     case PST_EV_FINISH:
-        pst_log(self, "stopped: the last checkpoint is of the end of the last whole epoch");
+        pst_log(
+            self,
+            "stopped: a resumed run goes on from the last checkpoint (checkpoint_every, checkpoint_swaps)");
         return pst_vectors_owner_report(&s->owner);
     default: return PST_OK;
     }

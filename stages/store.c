@@ -93,7 +93,7 @@ static pst_rc come_home(struct pst_stage *self, struct store *s, const struct ps
     if (credit->previous_batch == UINT64_MAX)
         return PST_OK;
     const struct pst_row_batch *b = &s->lent[credit->ref.slot];
-    if (!credit->dirty && b->flush <= 1 && s->owner.partitions > 1)
+    if (!credit->dirty && (b->edges > 0 || pst_row_batch_carries(b)) && s->owner.partitions > 1)
         return pst_fail(PST_E_PEER,
                         "batch %" PRIu64 " came home without gradients; link the port batch to a stage that "
                         "trains, for example embedder",
@@ -204,7 +204,9 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     case PST_EV_RETURN: return come_home(self, s, &event->credit);
     case PST_EV_TIMER: return on_timer(self, s);
     case PST_EV_FINISH:
-        pst_log(self, "stopped: the last checkpoint is of the end of the last whole epoch");
+        pst_log(
+            self,
+            "stopped: a resumed run goes on from the last checkpoint (checkpoint_every, checkpoint_swaps)");
         return pst_vectors_owner_report(&s->owner);
     default: return PST_OK;
     }
@@ -264,6 +266,11 @@ static const struct pst_param_desc params[] = {
           .help = "partitions of the vertices; 1: all embeddings are in memory", .fixed = true),
     PARAM("buffer", INT, buffer, "2", .min = 2, .max = PST_PARTS_MAX, .equals = "edges.buffer",
           .help = "with several partitions: how many of them are in memory", .fixed = true),
+    PARAM("checkpoint_swaps", INT, checkpoint_swaps, "0", .max = 1000000, .equals = "edges.checkpoint_swaps",
+          .help =
+              "with several partitions: exchanges of partitions from one checkpoint within an epoch to the "
+              "next; 0: checkpoints are only at the ends of epochs. Results depend on it",
+          .fixed = true),
     PARAM("order", ENUM, order, "\"beta\"", .choices = PST_PARTS_ORDERS, .equals = "edges.order",
           .help = "with several partitions: the order in which they pass through memory", .fixed = true),
     PARAM("buckets", STRING, buckets, "\"\"", .equals = "edges.buckets",

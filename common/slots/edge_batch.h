@@ -23,6 +23,7 @@ PST_BEGIN_DECLS
 
 #define PST_EDGE_BATCH_MAGIC UINT64_C(0x3173656764657470) /* "ptedges1" */
 #define PST_EDGE_BATCH_PAUSE UINT32_MAX
+#define PST_EDGE_BATCH_COMMIT (UINT32_MAX - 1)
 #define PST_EDGE_BATCH_EDGES_MAX (1 << 24)
 #define PST_EDGE_BATCH_NEGATIVES_MAX (1 << 24) /* of all chunks, on each side */
 
@@ -32,7 +33,8 @@ struct pst_edge_batch {
     uint64_t batch_in_epoch, batches_in_epoch;
     uint32_t epoch, edges, chunks, negatives;
     /* 0, or the number, from 1, of this batch among those without edges at the epoch's end, or
-     * PST_EDGE_BATCH_PAUSE: a batch without edges in the middle of an epoch */
+     * PST_EDGE_BATCH_PAUSE: a batch without edges in the middle of an epoch; or PST_EDGE_BATCH_COMMIT: such a
+     * one, and all batches before it are part of a checkpoint */
     uint32_t flush, reserved;
     int64_t vertices, relations; /* of the dataset: ids are below them */
     uint64_t source_at, destination_at, relation_at, negatives_at[2];

@@ -17,15 +17,16 @@
  * The borrower releases the slot dirty. Relations are its own, or the owner of the slot lends those that the
  * batch uses. Then relation_dim is above 0, and row `relations` + r is the inverse of relation r.
  *
- * A batch without edges has no such arrays. In the one whose flush is 1, the borrower carries its own
- * parameters to the owner of the slot, who writes the checkpoint: carried_rows rows of carried_dim floats,
- * and then as many rows of carried_state floats. They begin at PST_ROW_BATCH_CARRIED_AT.
+ * A batch without edges has no such arrays. In the one whose flush is 1 or PST_EDGE_BATCH_COMMIT, the
+ * borrower carries its own parameters to the owner of the slot, who writes the checkpoint: carried_rows rows
+ * of carried_dim floats, and then as many rows of carried_state floats. They begin at
+ * PST_ROW_BATCH_CARRIED_AT.
  *
  * Owner: the stage that holds the slot. Threads: any number may read a slot. */
 #ifndef PST_ROW_BATCH_H
 #define PST_ROW_BATCH_H
 
-#include "common/base.h"
+#include "common/slots/edge_batch.h"
 
 PST_BEGIN_DECLS
 
@@ -42,8 +43,8 @@ struct pst_row_batch {
     uint32_t carried_rows, carried_dim, carried_state;
     float rate; /* the borrower multiplies its learning rate by this, above 0 and at most 1 */
     double loss,
-        seconds;      /* of the epoch, next to the carried parameters: the sum over edges and sides; time */
-    uint64_t trained; /* the epoch's edges */
+        seconds; /* of the epoch so far, next to the carried parameters: the sum over edges and sides; time */
+    uint64_t trained; /* the epoch's edges so far */
     uint64_t vertices_at, source_at, destination_at, relation_at, negatives_at[2], rows_at, grads_at;
     /* of lent relations; 0, if they are the borrower's own */
     uint32_t relation_rows, relation_dim;
@@ -59,6 +60,12 @@ PST_API void pst_row_batch_place(struct pst_row_batch *b);
 /* Copies the header of a slot of `bytes` bytes, and checks it, the arrays' places, and that every position
  * and relation is in range. PST_E_FORMAT: it is not such a batch. */
 PST_API PST_MUST_USE pst_rc pst_row_batch_read(const void *slot, uint64_t bytes, struct pst_row_batch *b);
+
+/* Whether the borrower carries its parameters home in it. */
+static inline bool pst_row_batch_carries(const struct pst_row_batch *b)
+{
+    return b->flush == 1 || b->flush == PST_EDGE_BATCH_COMMIT;
+}
 
 /* Bytes of the carried parameters. */
 PST_API uint64_t pst_row_batch_carried(const struct pst_row_batch *b);

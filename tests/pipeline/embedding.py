@@ -4,6 +4,8 @@ import numpy as np
 from harness import *
 
 MARIUS = os.path.join(ROOT, "pipelines", "marius.json")
+PARTITIONS = os.path.join(ROOT, "pipelines", "settings", "marius", "partitions.json")
+LEGEND = os.path.join(ROOT, "pipelines", "legend.json")
 INIT, RANK = 4, 8  # PST_RNG_INIT, PST_RNG_RANK
 SEED, DIM, RATE, SCALE = 7, 8, 0.1, 0.5
 
@@ -85,6 +87,20 @@ def lent(p, data, epochs, staleness):
     pl["links"][1]["to"] = "hoard.in"
     r = p.run(pl, *settings(staleness), "--epochs", epochs, data=data, foreign=True)
     return row_batches(r, "hoard")
+
+
+def partitioned(partitions=4, buffer=2, order="beta", staleness=3, **more):
+    """The same with partitions that pass through memory."""
+    more = {"params.partitions": partitions, "params.buffer": buffer, "params.order": order, "params.piece": "4KiB", **more}
+    return ["--with", PARTITIONS, *settings(staleness, **more)]
+
+
+def legend(partitions, buffer, order, **more):
+    """The same for legend.json, whose parameters are one stage's."""
+    values = {"batch": 50, "chunks": 3, "negatives": 8, "dim": DIM, "rate": RATE, "scale": SCALE, "partitions": partitions,
+              "buffer": buffer, "order": order, **more}
+    sets = [w for name, value in values.items() for w in ("--set", f"stages.legend.params.{name}={value}")]
+    return [*sets, "--set", "params.piece=4KiB", "--seed", SEED, "--quiet"]
 
 
 def initial(table, rows):

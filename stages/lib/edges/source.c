@@ -64,8 +64,11 @@ static pst_rc open_groups(struct pst_edges_source *s, uint64_t *total)
 {
     char path[PST_PATH_MAX];
     struct pst_parts_epochs *e = &s->groups.training.epochs;
-    *e = (struct pst_parts_epochs){
-        .batch = s->batch, .staleness = s->staleness, .epochs = s->epochs, .seed = s->seed};
+    *e = (struct pst_parts_epochs){.batch = s->batch,
+                                   .staleness = s->staleness,
+                                   .epochs = s->epochs,
+                                   .commit_swaps = s->checkpoint_swaps,
+                                   .seed = s->seed};
     pst_rc rc = pst_parts_training_path(s->run_dir, path);
     if (rc == PST_OK)
         rc = pst_edges_groups_open(&s->groups, s->buckets[0] != '\0' ? s->buckets : path, s->ds.digest,
@@ -199,7 +202,9 @@ struct pst_edge_batch pst_edges_source_fill(struct pst_edges_source *s, uint64_t
                                .negatives = at.edges > 0 && s->negatives_from == PST_PARTS_ALL
                                                 ? (uint32_t)resident(s)
                                                 : (uint32_t)s->negatives,
-                               .flush = pause ? PST_EDGE_BATCH_PAUSE : at.flush,
+                               .flush = at.commit ? PST_EDGE_BATCH_COMMIT
+                                        : pause   ? PST_EDGE_BATCH_PAUSE
+                                                  : at.flush,
                                .vertices = s->ds.vertices,
                                .relations = s->relations};
     pst_edge_batch_place(&b);

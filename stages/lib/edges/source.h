@@ -14,7 +14,7 @@
 struct pst_edges_source {
     /* parameters */
     int64_t batch, chunks, negatives, staleness;
-    int64_t partitions, buffer;
+    int64_t partitions, buffer, checkpoint_swaps;
     uint64_t sort_memory;
     const char *sequence, *buckets; /* a kind of order; a file, or "": RUN/buckets.safetensors */
     double alpha;
@@ -83,6 +83,11 @@ PST_API struct pst_edge_batch pst_edges_source_fill(struct pst_edges_source *s, 
             .help =                                                                                          \
                 "with several partitions: a file that `penstock partition` made; empty: the run sorts the "  \
                 "edges itself"),                                                                             \
+        PST_EDGES_SOURCE_PARAM(                                                                              \
+            S, M, "checkpoint_swaps", INT, checkpoint_swaps, "0", .max = 1000000,                            \
+            .help =                                                                                          \
+                "with several partitions: exchanges of partitions from one checkpoint within an epoch to "   \
+                "the next; 0: checkpoints are only at the ends of epochs. Results depend on it"),            \
         PST_EDGES_SOURCE_PARAM(S, M, "sort_memory", BYTES, sort_memory, "\"256MiB\"", .min = 1 << 20,        \
                                .max = 1e15, .help = "with several partitions: memory to sort the edges"),    \
         PST_EDGES_SOURCE_PARAM(S, M, "shuffle", BOOL, shuffle, "true",                                       \

@@ -36,10 +36,19 @@ static uint64_t full(const struct pst_parts_epochs *e, int64_t group)
     return (uint64_t)((e->group_edges[group] + e->batch - 1) / e->batch);
 }
 
+static bool commits_after(const struct pst_parts_epochs *e, int64_t group)
+{
+    return group % 2 == 0 && pst_parts_epochs_commits(e, group / 2);
+}
+
+/* With a commit, everything is home before the exchange begins. */
 static uint64_t pauses(const struct pst_parts_epochs *e, int64_t group)
 {
     const uint64_t wanted = (uint64_t)e->staleness - 1;
-    return group % 2 == 1 && full(e, group) < wanted ? wanted - full(e, group) : 0;
+    if (commits_after(e, group))
+        return (uint64_t)e->staleness;
+    return group % 2 == 1 && !commits_after(e, group - 1) && full(e, group) < wanted ? wanted - full(e, group)
+                                                                                     : 0;
 }
 
 /* Batches of the epoch that was chosen. */
@@ -119,7 +128,17 @@ void pst_parts_epochs_find(struct pst_parts_epochs *e, uint64_t batch, struct ps
     } else if (in_group < full(e, out->group)) {
         out->first = (int64_t)in_group * e->batch;
         out->edges = (uint32_t)pst_min_i64(e->batch, e->group_edges[out->group] - out->first);
+    } else {
+        out->commit = commits_after(e, out->group) && in_group == full(e, out->group);
     }
+}
+
+int64_t pst_parts_epochs_begin(const struct pst_parts_epochs *e, uint64_t at)
+{
+    for (int64_t i = e->commit_swaps; i > 0 && i < e->order->exchanges; i += e->commit_swaps)
+        if (e->group_batch[2 * i + 1] == at)
+            return i;
+    return 0;
 }
 
 int pst_parts_epochs_resident(const struct pst_parts_epochs *e, int64_t group,

@@ -8,6 +8,10 @@
  * during an exchange, if it has fewer than `staleness` - 1 batches. After the last group come `staleness`
  * batches without edges.
  *
+ * After every `commit_swaps` exchanges of an epoch, a commit can be made. The edges that are trained after
+ * such an exchange and before the next one are followed by `staleness` batches without edges, so all updates
+ * are home.
+ *
  * Owner: open allocates, close frees. Threads: one. */
 #ifndef PST_PARTS_EPOCHS_H
 #define PST_PARTS_EPOCHS_H
@@ -18,9 +22,10 @@
 PST_BEGIN_DECLS
 
 struct pst_parts_epochs {
-    const struct pst_order *order; /* set by the caller, like the next five */
+    const struct pst_order *order; /* set by the caller, like the next six */
     const int64_t *bucket_edges;   /* [P x P]: of the partitions' own numbers */
     int64_t batch, staleness, epochs;
+    int64_t commit_swaps; /* exchanges from one commit within an epoch to the next; 0: there is none */
     uint64_t seed;
     /* of all epochs */
     int64_t groups;
@@ -50,10 +55,21 @@ struct pst_parts_batch {
     int64_t first;        /* its first edge, counted within the group */
     uint32_t edges;       /* 0: a pause, or the end of the epoch */
     uint32_t flush;       /* from 1: the number of this batch after the last group */
+    bool commit;          /* a pause, before which all edges of a commit were trained */
 };
 
 /* Describes a batch, counted over the run, and chooses its epoch. */
 PST_API void pst_parts_epochs_find(struct pst_parts_epochs *e, uint64_t batch, struct pst_parts_batch *out);
+
+/* Whether a commit follows the edges that are trained between an exchange and the next. */
+static inline bool pst_parts_epochs_commits(const struct pst_parts_epochs *e, int64_t exchange)
+{
+    return e->commit_swaps > 0 && exchange > 0 && exchange < e->order->exchanges &&
+           exchange % e->commit_swaps == 0;
+}
+
+/* The exchange after which the epoch begins, if it goes on with its batch `at`; 0: at its first batch. */
+PST_API int64_t pst_parts_epochs_begin(const struct pst_parts_epochs *e, uint64_t at);
 
 /* The exchange (from 1; 0: the first fill) that must be complete before a batch of this group is gathered. */
 static inline int64_t pst_parts_needs(int64_t group)

@@ -10,8 +10,8 @@
 #include "common/error.h"
 #include "common/store/checkpoint.h"
 
-enum { TENSORS = 5, LISTED = 4096 };
-enum { PARTITION_TEXTS = 6 }; /* the last strings, of partitioned checkpoints only */
+enum { TENSORS = 6, LISTED = 4096 };
+enum { PARTITION_TEXTS = 7 }; /* the last strings, of partitioned checkpoints only */
 
 static struct pst_tensor tensor(const char *name, int64_t rows, int64_t columns, const pst_real *data)
 {
@@ -39,6 +39,15 @@ static struct pst_tensor schedule_tensor(const struct pst_embed_plateau_state *s
                                .data = s};
 }
 
+struct pst_tensor pst_commit_epoch_tensor(const double *figures)
+{
+    return (struct pst_tensor){.name = "epoch",
+                               .dtype = PST_F64,
+                               .rank = 2,
+                               .shape = {figures ? 1 : 0, PST_COMMIT_EPOCH_FIGURES},
+                               .data = figures};
+}
+
 static void remove_old(const char *dir, int64_t keep)
 {
     static _Thread_local uint64_t numbers[LISTED];
@@ -55,13 +64,17 @@ pst_rc pst_commit_save(const struct pst_commit *c, const struct pst_vectors *v,
 {
     const int64_t n = carrier->carried_rows, d = carrier->carried_dim, s = carrier->carried_state;
     const struct pst_vectors_table *table = c->table;
+    const double epoch[PST_COMMIT_EPOCH_FIGURES] = {carrier->loss, carrier->seconds,
+                                                    (double)carrier->trained};
     const struct pst_tensor all[TENSORS] = {
         table ? numbers("extents", c->partitions, table->extent)
               : tensor("vertices", v->vertices, v->dim, pst_vectors_rows(v, 0)),
         table ? numbers("sums", c->partitions, table->sum)
               : tensor("vertices.state", v->vertices, v->state_dim, pst_vectors_state(v, 0)),
-        tensor("relations", n, d, relations), tensor("relations.state", n, s, relations + n * d),
-        schedule_tensor(c->schedule)};
+        tensor("relations", n, d, relations),
+        tensor("relations.state", n, s, relations + n * d),
+        schedule_tensor(c->schedule),
+        pst_commit_epoch_tensor(c->within ? epoch : NULL)};
     struct pst_tensor list[TENSORS];
     size_t count = 0;
     for (int i = 0; i < TENSORS; i++)
@@ -71,12 +84,13 @@ pst_rc pst_commit_save(const struct pst_commit *c, const struct pst_vectors *v,
     (void)snprintf(seed, sizeof seed, "%" PRIu64, c->seed);
     (void)snprintf(next, sizeof next, "%" PRIu64, c->next_batch);
     (void)snprintf(updates, sizeof updates, "%" PRIu64, v->updates);
-    char vertices[32], dim[32], partitions[32], bytes[32], parts_seed[32];
+    char vertices[32], dim[32], partitions[32], bytes[32], parts_seed[32], initial[32];
     (void)snprintf(vertices, sizeof vertices, "%" PRId64, v->vertices);
     (void)snprintf(dim, sizeof dim, "%" PRId64, v->dim);
     (void)snprintf(partitions, sizeof partitions, "%d", c->partitions);
     (void)snprintf(bytes, sizeof bytes, "%" PRIu64, v->block_bytes);
     (void)snprintf(parts_seed, sizeof parts_seed, "%" PRIu64, table ? v->parts->seed : 0);
+    (void)snprintf(initial, sizeof initial, "%" PRIu64, c->initial);
     const struct pst_checkpoint_text texts[] = {
         {"format", table ? PST_COMMIT_PARTITIONED : PST_COMMIT_FORMAT},
         {"dataset", c->dataset},
@@ -91,7 +105,8 @@ pst_rc pst_commit_save(const struct pst_commit *c, const struct pst_vectors *v,
         {"partitions", partitions},
         {"partition_bytes", bytes},
         {"assign", table ? pst_parts_assign_name(v->parts->assign) : ""},
-        {"partition_seed", parts_seed}};
+        {"partition_seed", parts_seed},
+        {"initial", initial}};
     const size_t ntexts = sizeof texts / sizeof *texts - (table ? 0 : PARTITION_TEXTS);
     if ((size_t)snprintf(dir, sizeof dir, "%s/checkpoints", c->run_dir) >= sizeof dir)
         return pst_fail(PST_E_ARG, "the path of the run directory is too long: %s", c->run_dir);

@@ -1,21 +1,22 @@
 /* commit.h: the checkpoint of embeddings: RUN/checkpoints/NNNNNNNN.safetensors, numbered by the next batch.
  * It has the tensors "vertices", "vertices.state", "relations" and "relations.state" (those that are not
  * empty), the strings that `penstock run --resume` compares, and the strings "model" and "inverse" (0 or 1).
- * If embeddings are partitioned, it has "extents" and "sums" in place of the vertices: where each partition
- * lies in RUN/arrays/embeddings, and its checksum. One file has all of them, so they are always of one
- * moment.
+ * A checkpoint of the middle of an epoch has the tensor "epoch", too. If embeddings are partitioned, it has
+ * "extents" and "sums" in place of the vertices: where each partition lies in RUN/arrays/embeddings, and its
+ * checksum. One file has all of them, so they are always of one moment.
  *
  * Owner: the caller. Threads: one. */
 #ifndef PST_VECTORS_COMMIT_H
 #define PST_VECTORS_COMMIT_H
 
+#include "common/store/checkpoint.h"
 #include "stages/lib/embed/plateau.h"
 #include "stages/lib/vectors/exchange.h"
 #include "stages/lib/vectors/vectors.h"
 
 /* The string "format" of a checkpoint. A partitioned one also has the strings "vertices", "dim",
- * "partitions", "partition_bytes", "assign" and "partition_seed", from which a reader computes where each row
- * lies. */
+ * "partitions", "partition_bytes", "assign", "partition_seed" and "initial", from which a reader computes
+ * where each row lies. */
 #define PST_COMMIT_FORMAT "embeddings 1"
 #define PST_COMMIT_PARTITIONED "partitioned embeddings 1"
 
@@ -23,13 +24,19 @@
 struct pst_commit {
     const char *run_dir, *dataset, *run; /* run: pst_run_identity */
     uint64_t seed, next_batch;
-    int64_t keep;                          /* how many of the latest checkpoints stay */
+    bool within;      /* an epoch: its figures are kept */
+    uint64_t initial; /* the next batch of the checkpoint that gave the initial values; 0: none did */
+    int64_t keep;     /* how many of the latest checkpoints stay */
     const struct pst_vectors_table *table; /* NULL: embeddings are not partitioned */
     int partitions;
     const char *model;                              /* a name of pst_embed_model_named */
     bool inverse;                                   /* relations have a second embedding, for sources */
     const struct pst_embed_plateau_state *schedule; /* NULL: the rate is constant */
 };
+
+/* The tensor "epoch" of a checkpoint of the middle of an epoch: what was trained of it so far. */
+enum { PST_COMMIT_EPOCH_FIGURES = 3 }; /* the sum of losses, seconds, edges */
+struct pst_tensor pst_commit_epoch_tensor(const double *figures);
 
 /* carrier: the header of the slot that carries the relations; relations: the rows and then the states in it.
  */

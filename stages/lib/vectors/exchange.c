@@ -85,7 +85,7 @@ pst_rc pst_vectors_exchange_copy(struct pst_vectors_exchange *x, const char *che
     const bool same = fstat(from, &there) == 0 && fstat(x->fd, &here) == 0 && here.st_dev == there.st_dev &&
                       here.st_ino == there.st_ino;
     for (int p = 0; p < x->partitions && rc == PST_OK && !same; p++)
-        rc = copy_partition(x, from, path, p);
+        rc = x->table.extent[p] >= 0 ? copy_partition(x, from, path, p) : PST_OK;
     (void)close(from);
     return rc;
 }
@@ -190,9 +190,9 @@ static void look(struct pst_vectors_exchange *x)
     const int *block_of = x->vectors->block_of;
     bool filled = true;
     for (int place = 0; place < x->buffer && x->finished < 0; place++)
-        filled = filled && block_of[partition_in(x, 0, place)] >= 0;
+        filled = filled && block_of[partition_in(x, x->begun, place)] >= 0;
     if (x->finished < 0 && filled)
-        x->finished = 0;
+        x->finished = x->begun;
     while (x->finished >= 0 && x->finished < x->loaded && block_of[brought(x, x->finished + 1, true)] >= 0)
         x->finished++;
 }
@@ -211,16 +211,27 @@ static int block_for(const struct pst_vectors_exchange *x, int partition)
     return x->writing[partition] ? -1 : found;
 }
 
+/* Whether nothing needs the partition any more that the next exchange takes out. */
+static bool may_leave(const struct pst_vectors_exchange *x)
+{
+    const struct pst_parts_epochs *e = &x->training.epochs;
+    if (x->left == exchanges(x) || x->finished < x->left)
+        return false;
+    return pst_parts_epochs_commits(e, x->left)
+               ? x->saved == x->left
+               : x->home >= e->first_batch[x->epoch] + e->group_batch[2 * x->left + 1];
+}
+
+/* A partition that a commit has just written is not written again. */
 static pst_rc leave(struct pst_vectors_exchange *x)
 {
     pst_rc rc = PST_OK;
-    const struct pst_parts_epochs *e = &x->training.epochs;
-    while (rc == PST_OK && x->left < exchanges(x) && x->finished >= x->left &&
-           x->home >= e->first_batch[x->epoch] + e->group_batch[2 * x->left + 1]) {
+    while (rc == PST_OK && may_leave(x)) {
+        const bool written = x->saved == x->left;
         const int partition = brought(x, ++x->left, false), block = x->vectors->block_of[partition];
         x->vectors->block_of[partition] = x->occupant[block] = -1;
         x->swaps++;
-        rc = write_out(x, partition, block);
+        rc = written ? PST_OK : write_out(x, partition, block);
     }
     return rc;
 }
@@ -239,17 +250,26 @@ static pst_rc come(struct pst_vectors_exchange *x)
     return rc;
 }
 
-/* Writes what is in memory after the last exchange. */
-static pst_rc write_all(struct pst_vectors_exchange *x)
+/* Writes what is in memory after an exchange. */
+static pst_rc write_all(struct pst_vectors_exchange *x, int64_t exchange)
 {
     pst_rc rc = PST_OK;
-    x->ending = false;
-    x->closing = true;
     for (int place = 0; place < x->buffer && rc == PST_OK; place++) {
-        const int partition = partition_in(x, exchanges(x), place);
+        const int partition = partition_in(x, exchange, place);
         rc = write_out(x, partition, x->vectors->block_of[partition]);
     }
     return rc;
+}
+
+/* Writes what is in memory, if the epoch ends or a commit is to be made, and if the exchanges are done. */
+static pst_rc write_if_due(struct pst_vectors_exchange *x)
+{
+    const int64_t due = x->ending ? exchanges(x) : x->to_save;
+    if (due < 0 || x->left != due || x->finished < due)
+        return PST_OK;
+    *(x->ending ? &x->closing : &x->saving) = true;
+    x->ending = false;
+    return write_all(x, due);
 }
 
 /* Begins what may begin. The last exchanges can have no batch that waits for them. */
@@ -257,7 +277,7 @@ static pst_rc advance(struct pst_vectors_exchange *x)
 {
     pst_rc rc = PST_OK;
     int64_t before = -1;
-    if (x->epoch < 0 || x->closing)
+    if (x->epoch < 0 || x->closing || x->saving)
         return PST_OK;
     look(x);
     while (rc == PST_OK && x->left + x->loaded != before) {
@@ -265,9 +285,7 @@ static pst_rc advance(struct pst_vectors_exchange *x)
         rc = leave(x);
         rc = rc == PST_OK ? come(x) : rc;
     }
-    if (rc == PST_OK && x->ending && x->left == exchanges(x) && x->finished == exchanges(x))
-        rc = write_all(x);
-    return rc;
+    return rc == PST_OK ? write_if_due(x) : rc;
 }
 
 static pst_rc moved(void *arg, const struct pst_vectors_move *move, uint64_t sum)
@@ -287,20 +305,21 @@ static pst_rc moved(void *arg, const struct pst_vectors_move *move, uint64_t sum
 
 /* ---- epochs -------------------------------------------------------------------------------------------- */
 
-static pst_rc begin_epoch(struct pst_vectors_exchange *x, int64_t epoch)
+/* first: its first batch in this run. */
+static pst_rc begin_epoch(struct pst_vectors_exchange *x, const struct pst_parts_batch *first)
 {
     pst_rc rc = PST_OK;
-    x->epoch = epoch;
+    x->epoch = first->epoch;
     x->closing = false;
-    x->left = x->loaded = 0;
+    x->begun = x->left = x->loaded = pst_parts_epochs_begin(&x->training.epochs, first->at);
+    x->saved = x->begun > 0 ? x->begun : -1;
     x->finished = -1;
-    pst_parts_epochs_go(&x->training.epochs, epoch);
     for (int p = 0; p < x->partitions; p++)
         x->vectors->block_of[p] = -1;
     for (int b = 0; b < x->vectors->blocks; b++)
         x->occupant[b] = -1;
     for (int place = 0; place < x->buffer && rc == PST_OK; place++)
-        rc = load(x, partition_in(x, 0, place), place);
+        rc = load(x, partition_in(x, x->begun, place), place);
     return rc == PST_OK ? advance(x) : rc;
 }
 
@@ -312,7 +331,7 @@ pst_rc pst_vectors_exchange_ready(struct pst_vectors_exchange *x, uint64_t batch
     if (x->epoch < 0 || (pst_vectors_exchange_closed(x) && batch >= e->first_batch[x->epoch + 1])) {
         struct pst_parts_batch first;
         pst_parts_epochs_find(e, batch, &first);
-        rc = begin_epoch(x, first.epoch);
+        rc = begin_epoch(x, &first);
     }
     if (rc != PST_OK || batch >= e->first_batch[x->epoch + 1])
         return rc;
@@ -340,9 +359,26 @@ bool pst_vectors_exchange_closed(const struct pst_vectors_exchange *x)
     return x->closing && pst_vectors_mover_idle(&x->mover);
 }
 
-void pst_vectors_exchange_committed(struct pst_vectors_exchange *x)
+pst_rc pst_vectors_exchange_save(struct pst_vectors_exchange *x, int64_t exchange)
+{
+    x->to_save = exchange;
+    return advance(x);
+}
+
+bool pst_vectors_exchange_saved(const struct pst_vectors_exchange *x)
+{
+    return x->saving && pst_vectors_mover_idle(&x->mover);
+}
+
+pst_rc pst_vectors_exchange_committed(struct pst_vectors_exchange *x)
 {
     x->committed = x->table;
+    if (!x->saving)
+        return PST_OK;
+    x->saving = false;
+    x->saved = x->to_save;
+    x->to_save = -1;
+    return advance(x);
 }
 
 /* ---- opening ------------------------------------------------------------------------------------------- */
@@ -352,7 +388,7 @@ pst_rc pst_vectors_exchange_open(struct pst_vectors_exchange *x, struct pst_stag
 {
     pst_rc rc = pst_parts_training_open(&x->training, buckets, digest, x->partitions, x->buffer, kind);
     x->committed = x->table;
-    x->epoch = x->finished = -1;
+    x->epoch = x->finished = x->to_save = x->saved = -1;
     x->vectors->parts = &x->training.buckets.parts;
     x->mover = (struct pst_vectors_mover){.stage = stage,
                                           .port = port,
@@ -372,6 +408,12 @@ void pst_vectors_exchange_close(struct pst_vectors_exchange *x)
     x->open = false;
 }
 
+/* Commits of an epoch before an exchange. */
+static int64_t commits_until(const struct pst_parts_epochs *e, int64_t exchange)
+{
+    return e->commit_swaps > 0 && exchange > 0 ? (exchange - 1) / e->commit_swaps : 0;
+}
+
 uint64_t pst_vectors_exchange_pieces(struct pst_vectors_exchange *x, uint64_t batch)
 {
     const struct pst_parts_epochs *e = &x->training.epochs;
@@ -379,9 +421,11 @@ uint64_t pst_vectors_exchange_pieces(struct pst_vectors_exchange *x, uint64_t ba
     pst_parts_epochs_find(&x->training.epochs, batch, &at);
     struct pst_order_counts counts;
     pst_order_count(&x->training.order, &counts);
-    const uint64_t moves = 2 * (uint64_t)(e->epochs - at.epoch) * (uint64_t)counts.loads;
-    int generated = 0;
+    const int64_t begun = pst_parts_epochs_begin(e, at.at), epochs = e->epochs - at.epoch;
+    /* A commit writes the buffer, but then an exchange writes nothing. */
+    const int64_t commits = epochs * commits_until(e, exchanges(x)) - commits_until(e, begun + 1);
+    int64_t moves = 2 * (epochs * counts.loads - begun) + commits * (x->buffer - 1) - (begun > 0);
     for (int p = 0; p < x->partitions; p++)
-        generated += x->table.extent[p] < 0;
-    return (moves - (uint64_t)generated) * pieces(x);
+        moves -= x->table.extent[p] < 0; /* it is generated */
+    return (uint64_t)moves * pieces(x);
 }

@@ -10,6 +10,9 @@
  * partition is written to the other one. So each byte is written once, and a commit is only a table: which
  * extent each partition has, and its checksum. Space for two sets of parameters pays for this.
  *
+ * A commit within an epoch also writes the partitions in memory. They stay, and the one that leaves next is
+ * not written again.
+ *
  * Owner: the store. Threads: one. */
 #ifndef PST_VECTORS_EXCHANGE_H
 #define PST_VECTORS_EXCHANGE_H
@@ -48,6 +51,9 @@ struct pst_vectors_exchange {
     bool writing[PST_PARTS_MAX]; /* of a partition */
     bool ending;                 /* the last exchanges are to be done, and then the epoch is closed */
     bool closing;                /* the epoch's last partitions are being written */
+    int64_t begun;               /* the epoch began after this exchange; 0: at its beginning */
+    int64_t to_save, saved;      /* the exchange after which a commit is to be made, and was last; -1: none */
+    bool saving;                 /* the partitions in memory are being written for a commit */
     uint64_t home;               /* batches below this one are home */
     uint64_t swaps;
 };
@@ -83,10 +89,16 @@ PST_API PST_MUST_USE pst_rc pst_vectors_exchange_close_epoch(struct pst_vectors_
 /* Whether an epoch is closed and everything written. */
 PST_API bool pst_vectors_exchange_closed(const struct pst_vectors_exchange *x);
 
+/* All batches up to a commit within the epoch (pst_parts_epochs_commits) are home: writes the partitions that
+ * are in memory after this exchange, and begins no other one before pst_vectors_exchange_committed. */
+PST_API PST_MUST_USE pst_rc pst_vectors_exchange_save(struct pst_vectors_exchange *x, int64_t exchange);
+/* Whether everything is written that the commit needs. */
+PST_API bool pst_vectors_exchange_saved(const struct pst_vectors_exchange *x);
+
 /* Puts what was written onto the medium. */
 PST_API PST_MUST_USE pst_rc pst_vectors_exchange_sync(struct pst_vectors_exchange *x);
-/* The table is now that of a checkpoint, so its extents stay. */
-PST_API void pst_vectors_exchange_committed(struct pst_vectors_exchange *x);
+/* The table is now that of a checkpoint, so its extents stay. Exchanges go on. */
+PST_API PST_MUST_USE pst_rc pst_vectors_exchange_committed(struct pst_vectors_exchange *x);
 
 /* Reads a partition into a block, not through the disk stage; only while an epoch is closed. It checks the
  * checksum. PST_E_FORMAT: the partition is damaged; PST_E_IO. */

@@ -109,6 +109,24 @@ void pst_vectors_initial_close(struct pst_vectors_initial *o)
     o->open = false;
 }
 
+pst_rc pst_vectors_initial_same(const struct pst_vectors_initial *o, const char *checkpoint)
+{
+    struct pst_checkpoint ck;
+    uint64_t then = 0;
+    pst_rc rc = pst_checkpoint_open(&ck, checkpoint);
+    if (rc != PST_OK)
+        return rc;
+    rc = pst_checkpoint_u64(&ck, "initial", &then);
+    pst_checkpoint_close(&ck);
+    if (rc != PST_OK || then == o->reader.next_batch)
+        return rc;
+    return pst_fail(PST_E_STATE,
+                    "%s: the run began with the checkpoint of batch %" PRIu64
+                    " of the run init_from, but the "
+                    "newest one there is now of batch %" PRIu64 "; start the run again",
+                    checkpoint, then, o->reader.next_batch);
+}
+
 /* ---- rows ------------------------------------------------------------------------------------------ */
 
 pst_rc pst_vectors_initial_all(const struct pst_vectors_initial *o, struct pst_vectors *v)

@@ -24,6 +24,11 @@ PST_API PST_MUST_USE pst_rc pst_vectors_initial_open(struct pst_vectors_initial 
                                                      const struct pst_dataset *ds, int64_t dim);
 PST_API void pst_vectors_initial_close(struct pst_vectors_initial *o);
 
+/* A run that went on from a checkpoint still needs the initial values: are they those of then? PST_E_STATE:
+ * the other run has another newest checkpoint now. */
+PST_API PST_MUST_USE pst_rc pst_vectors_initial_same(const struct pst_vectors_initial *o,
+                                                     const char *checkpoint);
+
 /* Reads everything once, with its checksums. Rows go to v, whose block 0 has all vertices; NULL: nowhere. */
 PST_API PST_MUST_USE pst_rc pst_vectors_initial_all(const struct pst_vectors_initial *o,
                                                     struct pst_vectors *v);

@@ -73,9 +73,10 @@ pst_rc pst_vectors_owner_report(const struct pst_vectors_owner *s)
         return rc;
     return pst_report(s->stage, "store",
                       "{\"updates\":%" PRIu64 ",\"edges\":%" PRIu64 ",\"rows\":%" PRIu64
+                      ",\"checkpoints\":%" PRIu64
                       ",\"gather_s\":%.6f,\"update_s\":%.6f,\"checkpoint_s\":%.6f,\"evaluate_s\":%.6f}",
-                      s->vectors.updates, s->edges, s->nodes, s->gather_s, s->update_s, s->commit_s,
-                      s->evaluate_s);
+                      s->vectors.updates, s->edges, s->nodes, s->commits, s->gather_s, s->update_s,
+                      s->commit_s, s->evaluate_s);
 }
 
 static pst_rc evaluate(struct pst_vectors_owner *s, int part, const pst_real *relations,
@@ -100,14 +101,18 @@ static void follow(struct pst_vectors_owner *s, const struct pst_row_batch *b,
     s->vectors.scale = (float)s->plateau.state.scale;
 }
 
-static pst_rc save(struct pst_vectors_owner *s, const struct pst_row_batch *b, const pst_real *relations)
+/* b: the header of the slot that carries the relations. next: where a resumed run goes on. */
+static pst_rc save(struct pst_vectors_owner *s, const struct pst_row_batch *b, const pst_real *relations,
+                   uint64_t next)
 {
     const double begin = pst_now();
     const struct pst_commit c = {.run_dir = pst_run_dir(s->stage),
                                  .dataset = s->ds.digest,
                                  .run = pst_run_identity(s->stage),
                                  .seed = pst_seed(s->stage),
-                                 .next_batch = b->batch - b->batch_in_epoch + b->batches_in_epoch,
+                                 .next_batch = next,
+                                 .within = b->flush != 1,
+                                 .initial = s->initial.open ? s->initial.reader.next_batch : 0,
                                  .keep = s->partitions > 1 ? 1 : s->keep,
                                  .table = s->partitions > 1 ? &s->exchange.table : NULL,
                                  .partitions = (int)s->partitions,
@@ -118,7 +123,8 @@ static pst_rc save(struct pst_vectors_owner *s, const struct pst_row_batch *b, c
     if (rc == PST_OK)
         rc = pst_commit_save(&c, &s->vectors, b, relations);
     if (rc == PST_OK && s->partitions > 1)
-        pst_vectors_exchange_committed(&s->exchange);
+        rc = pst_vectors_exchange_committed(&s->exchange);
+    s->commits++;
     s->commit_s += pst_now() - begin;
     pst_span(s->stage, "checkpoint", begin, pst_now());
     return rc;
@@ -134,9 +140,13 @@ static pst_rc read_carrier(const char *slot, uint64_t bytes, struct pst_row_batc
     return rc;
 }
 
-/* If relations are async, the slot does not carry them: describes those of the owner in its header. */
-static const char *describe_relations(const struct pst_vectors_owner *s, struct pst_row_batch *b)
+/* The relations that the slot carries. If they are async, it does not: describes those of the owner in its
+ * header. */
+static const char *carried_relations(const struct pst_vectors_owner *s, const char *slot,
+                                     struct pst_row_batch *b)
 {
+    if (!s->vectors.relations)
+        return slot + PST_ROW_BATCH_CARRIED_AT;
     b->carried_rows = (uint32_t)s->own_relations.rows;
     b->carried_dim = (uint32_t)s->own_relations.dim;
     b->carried_state = (uint32_t)s->own_relations.state_dim;
@@ -150,7 +160,7 @@ static pst_rc end_epoch(struct pst_vectors_owner *s, const char *slot, uint64_t 
     pst_rc rc = read_carrier(slot, bytes, &b);
     if (rc != PST_OK)
         return rc;
-    const char *carried = s->vectors.relations ? describe_relations(s, &b) : slot + PST_ROW_BATCH_CARRIED_AT;
+    const char *carried = carried_relations(s, slot, &b);
     const pst_real *relations = (const pst_real *)(const void *)carried;
     const bool last = b.epoch + 1 == pst_epochs(s->stage);
     char val[FIGURES_MAX] = "", test[FIGURES_MAX] = "";
@@ -164,7 +174,7 @@ static pst_rc end_epoch(struct pst_vectors_owner *s, const char *slot, uint64_t 
     if (rc == PST_OK && s->schedule == PST_VECTORS_PLATEAU)
         follow(s, &b, &ranks[0]);
     if (rc == PST_OK && s->checkpoint_every > 0 && (last || (b.epoch + 1) % s->checkpoint_every == 0))
-        rc = save(s, &b, relations);
+        rc = save(s, &b, relations, b.batch - b.batch_in_epoch + b.batches_in_epoch);
     if (rc == PST_OK && last)
         rc = report_result(s, &b, carried, val, test);
     return rc == PST_OK && last ? pst_vectors_owner_report(s) : rc;
@@ -199,9 +209,7 @@ pst_rc pst_vectors_owner_gather(struct pst_vectors_owner *s, const void *from, u
     return PST_OK;
 }
 
-/* All updates of an epoch are in the rows, but rows are not yet in their array. The slot is needed for the
- * next batch.
- */
+/* All updates are in the rows, but rows are not yet in their array. The slot is needed for the next batch. */
 static pst_rc keep_carrier(struct pst_vectors_owner *s, const char *slot, uint64_t bytes)
 {
     struct pst_row_batch b;
@@ -209,16 +217,21 @@ static pst_rc keep_carrier(struct pst_vectors_owner *s, const char *slot, uint64
     if (rc != PST_OK)
         return rc;
     memcpy(s->carried, slot, PST_ROW_BATCH_CARRIED_AT + pst_row_batch_carried(&b));
-    s->ending = true;
-    return pst_vectors_exchange_close_epoch(&s->exchange);
+    s->ending = b.flush == 1;
+    s->saving = !s->ending;
+    if (s->ending)
+        return pst_vectors_exchange_close_epoch(&s->exchange);
+    struct pst_parts_batch at;
+    pst_parts_epochs_find(&s->exchange.training.epochs, b.batch, &at);
+    return pst_vectors_exchange_save(&s->exchange, pst_parts_needs(at.group));
 }
 
 pst_rc pst_vectors_owner_take(struct pst_vectors_owner *s, const struct pst_row_batch *b, const char *slot,
                               uint64_t bytes)
 {
-    if (b->flush == 1)
+    if (pst_row_batch_carries(b))
         return s->partitions > 1 ? keep_carrier(s, slot, bytes) : end_epoch(s, slot, bytes);
-    if (b->flush > 1)
+    if (b->edges == 0)
         return PST_OK;
     const double begin = pst_now();
     const pst_rc rc = pst_vectors_update(&s->vectors, b, slot);
@@ -238,9 +251,20 @@ pst_rc pst_vectors_owner_part(struct pst_vectors_owner *s, const struct pst_even
     return pst_vectors_mover_credit(&s->exchange.mover, &event->credit, event->kind == PST_EV_RETURN);
 }
 
-/* Ends an epoch whose partitions are written. */
+/* The updates of all batches up to the carrier's are in the array. */
+static pst_rc save_within(struct pst_vectors_owner *s)
+{
+    struct pst_row_batch b = *(const struct pst_row_batch *)(const void *)s->carried;
+    const char *relations = carried_relations(s, s->carried, &b);
+    s->saving = false;
+    return save(s, &b, (const pst_real *)(const void *)relations, b.batch + (uint64_t)s->staleness);
+}
+
+/* Ends an epoch whose partitions are written, or makes a commit within one. */
 static pst_rc end_written(struct pst_vectors_owner *s)
 {
+    if (s->saving && pst_vectors_exchange_saved(&s->exchange))
+        return save_within(s);
     if (!s->ending || !pst_vectors_exchange_closed(&s->exchange))
         return PST_OK;
     s->ending = false;
@@ -253,7 +277,7 @@ pst_rc pst_vectors_owner_ready(struct pst_vectors_owner *s, uint64_t batch, bool
     if (*ready)
         return PST_OK;
     pst_rc rc = end_written(s);
-    if (rc != PST_OK || s->ending || batch == UINT64_MAX)
+    if (rc != PST_OK || s->ending || s->saving || batch == UINT64_MAX)
         return rc;
     rc = pst_vectors_exchange_ready(&s->exchange, batch, ready);
     if (!*ready && s->waiting_since == 0)
@@ -351,6 +375,12 @@ pst_rc pst_vectors_owner_size(struct pst_vectors_owner *s, struct pst_stage *sta
     plan_relations(s, &largest);
     pst_row_batch_place(&largest);
     s->slot_bytes = largest.bytes_used;
+    if (s->partitions == 1 && s->checkpoint_swaps > 0)
+        return pst_fail(PST_E_ARG,
+                        "checkpoint_swaps is %" PRId64
+                        ", but with 1 partition all embeddings are in memory, and nothing is exchanged; "
+                        "expected 0, or more partitions (checkpoint_every is for whole epochs)",
+                        s->checkpoint_swaps);
     return s->partitions > 1 ? size_exchange(s) : PST_OK;
 }
 
@@ -397,6 +427,15 @@ static bool begins_from_run(const struct pst_vectors_owner *s)
     return s->init_from[0] != '\0' && !pst_resume_path(s->stage);
 }
 
+/* A resumed run whose partitions were not all written yet generates the others as before. */
+static bool needs_initial(const struct pst_vectors_owner *s)
+{
+    bool all = true;
+    for (int p = 0; p < (int)s->partitions; p++)
+        all = all && s->exchange.table.extent[p] >= 0;
+    return s->init_from[0] != '\0' && !all;
+}
+
 /* to: where rows go; NULL: they are read later, by partitions. */
 static pst_rc open_initial(struct pst_vectors_owner *s, struct pst_vectors *to)
 {
@@ -428,6 +467,7 @@ static pst_rc open_partitions(struct pst_vectors_owner *s, int threads, uint64_t
     x->training.epochs = (struct pst_parts_epochs){.batch = pst_min_i64(s->batch, s->training),
                                                    .staleness = s->staleness,
                                                    .epochs = pst_epochs(self),
+                                                   .commit_swaps = s->checkpoint_swaps,
                                                    .seed = pst_seed(self)};
     for (int p = 0; p < PST_PARTS_MAX; p++)
         x->table.extent[p] = -1;
@@ -440,9 +480,11 @@ static pst_rc open_partitions(struct pst_vectors_owner *s, int threads, uint64_t
                              schedule_of(s), &s->first_batch);
     if (rc == PST_OK && pst_resume_path(self))
         rc = pst_vectors_exchange_copy(x, pst_resume_path(self));
-    if (rc == PST_OK && begins_from_run(s)) {
+    if (rc == PST_OK && needs_initial(s)) {
         rc = open_initial(s, NULL);
         x->initial = &s->initial;
+        if (rc == PST_OK && pst_resume_path(self))
+            rc = pst_vectors_initial_same(x->initial, pst_resume_path(self));
     }
     if (rc == PST_OK)
         rc = pst_vectors_exchange_open(x, self, s->parts, s->buckets[0] != '\0' ? s->buckets : path,

@@ -25,7 +25,7 @@ enum pst_vectors_when { PST_VECTORS_NEVER, PST_VECTORS_END, PST_VECTORS_EPOCHS }
 struct pst_vectors_owner {
     /* parameters */
     int64_t batch, chunks, negatives, staleness, dim, threads, checkpoint_every, keep;
-    int64_t partitions, buffer, ahead;
+    int64_t partitions, buffer, ahead, checkpoint_swaps;
     enum pst_parts_negatives negatives_from;
     uint64_t piece;
     const char *order, *buckets, *model, *init_from;
@@ -48,13 +48,14 @@ struct pst_vectors_owner {
     struct pst_embed_plateau plateau;         /* its state is of the end of the last epoch */
     struct pst_vectors_initial initial;       /* of init_from */
     struct pst_vectors_exchange exchange;     /* if there are several partitions */
-    char *carried;        /* the slot that ended an epoch; it waits until all partitions are written */
-    uint64_t slot_bytes;  /* of the largest batch */
-    uint64_t first_batch; /* of this run: after the checkpoint that it goes on from */
-    bool ending;
+    char *carried;              /* the slot with the relations; it waits until partitions are written */
+    uint64_t slot_bytes;        /* of the largest batch */
+    uint64_t first_batch;       /* of this run: after the checkpoint that it goes on from */
+    bool ending, saving;        /* an epoch ends, or a commit is to be made within it */
     struct pst_embed_plan plan; /* of evaluation, and of relations that are async */
     struct pst_evaluation evaluation;
     double gather_s, update_s, commit_s, evaluate_s;
+    uint64_t commits;
     double waited_s, waiting_since; /* a batch was there, but not its partitions; 0: none waits */
     uint64_t edges, nodes;
     uint64_t gathered, lent;     /* batches with edges, and those of them that are not home */
@@ -80,7 +81,7 @@ PST_API PST_MUST_USE pst_rc pst_vectors_owner_ready(struct pst_vectors_owner *o,
 PST_API PST_MUST_USE pst_rc pst_vectors_owner_gather(struct pst_vectors_owner *o, const void *from,
                                                      uint64_t from_bytes, char *slot, uint64_t bytes,
                                                      struct pst_row_batch *b);
-/* A slot with gradients is home; or, if its flush is 1, with the relations. b: the header that it was sent
+/* A slot with gradients is home; or one that carries the relations. b: the header that it was sent
  * with. */
 PST_API PST_MUST_USE pst_rc pst_vectors_owner_take(struct pst_vectors_owner *o, const struct pst_row_batch *b,
                                                    const char *slot, uint64_t bytes);

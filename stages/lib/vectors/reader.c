@@ -67,6 +67,13 @@ static pst_rc open_partitions(struct pst_vectors_reader *r, const char *run_dir)
         rc = read_table(r, "sums", r->table.sum);
     if (rc != PST_OK)
         return rc;
+    for (int p = 0; p < r->parts.partitions; p++)
+        if (r->table.extent[p] < 0)
+            return pst_fail(
+                PST_E_STATE,
+                "%s is of the middle of the first epoch: partition %d was not trained yet; let the "
+                "run come to the end of an epoch (`penstock run --resume %s` goes on)",
+                r->ck.path, p, run_dir);
     (void)snprintf(r->array_path, sizeof r->array_path, "%.4000s/arrays/embeddings", run_dir);
     r->array = open(r->array_path, O_RDONLY | O_CLOEXEC);
     return r->array >= 0 ? PST_OK : pst_fail_errno("cannot open %s", r->array_path);

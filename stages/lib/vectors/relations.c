@@ -8,6 +8,8 @@
 
 #include "common/stage.h"
 #include "stages/lib/gnn/team.h"
+#include "common/store/checkpoint.h"
+#include "stages/lib/vectors/commit.h"
 
 /* ---- opening ------------------------------------------------------------------------------------- */
 
@@ -37,6 +39,27 @@ uint64_t pst_relations_slot_bytes(const struct pst_relations *e)
     return PST_ROW_BATCH_CARRIED_AT + (carried ? pst_relations_table_bytes(&e->table) : 0);
 }
 
+/* A checkpoint of the middle of an epoch has the epoch's figures so far. */
+static pst_rc resume_epoch(struct pst_relations *e, const char *path)
+{
+    struct pst_checkpoint ck;
+    double sofar[PST_COMMIT_EPOCH_FIGURES] = {0};
+    const struct pst_tensor t = pst_commit_epoch_tensor(sofar);
+    struct pst_tensor found;
+    uint64_t at;
+    pst_rc rc = pst_checkpoint_open(&ck, path);
+    if (rc != PST_OK)
+        return rc;
+    if (pst_checkpoint_find(&ck, t.name, &found, &at) == PST_OK) {
+        rc = pst_checkpoint_read(&ck, &t, sofar);
+        e->epoch.loss = sofar[0];
+        e->epoch.begin = pst_now() - sofar[1];
+        e->epoch.edges = (uint64_t)sofar[2];
+    }
+    pst_checkpoint_close(&ck);
+    return rc;
+}
+
 pst_rc pst_relations_open(struct pst_relations *e, const char *checkpoint)
 {
     const bool lent = e->way == PST_RELATIONS_ASYNC;
@@ -47,7 +70,9 @@ pst_rc pst_relations_open(struct pst_relations *e, const char *checkpoint)
     if (!e->grads || !e->touched)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the gradients of %" PRId64 " relations",
                         e->table.rows);
-    const pst_rc rc = pst_relations_table_open(&e->table, &e->plan, &from, &e->updates);
+    pst_rc rc = pst_relations_table_open(&e->table, &e->plan, &from, &e->updates);
+    if (rc == PST_OK && checkpoint)
+        rc = resume_epoch(e, checkpoint);
     if (rc != PST_OK)
         return rc;
     return pst_embed_workspace_new(&e->workspace, e->threads > 0 ? (int)e->threads : pst_gnn_team_cores());
@@ -172,7 +197,7 @@ static pst_rc train(struct pst_relations *e, const struct pst_row_batch *b, char
     return rc;
 }
 
-/* Ends an epoch. The slot carries its figures to the store's report, and the relations to the store's
+/* The slot carries the figures of the epoch so far to the store's report, and the relations to the store's
  * checkpoint, unless they are lent. */
 static uint64_t carry(struct pst_relations *e, char *slot)
 {
@@ -186,8 +211,10 @@ static uint64_t carry(struct pst_relations *e, char *slot)
     b->loss = e->epoch.loss;
     b->seconds = pst_now() - e->epoch.begin;
     b->trained = e->epoch.edges;
-    e->epoch.loss = 0;
-    e->epoch.edges = 0;
+    if (b->flush == 1) {
+        e->epoch.loss = 0;
+        e->epoch.edges = 0;
+    }
     memcpy(slot + PST_ROW_BATCH_CARRIED_AT, t->row, bytes);
     return PST_ROW_BATCH_CARRIED_AT + bytes;
 }
@@ -202,7 +229,7 @@ pst_rc pst_relations_train(struct pst_relations *e, const struct pst_row_batch *
         e->epoch.begin = pst_now();
     if (rc == PST_OK && b->edges > 0)
         rc = train(e, b, slot);
-    if (rc == PST_OK && b->flush == 1)
+    if (rc == PST_OK && pst_row_batch_carries(b))
         *used = carry(e, slot);
     return rc;
 }

@@ -46,8 +46,8 @@ PST_API PST_MUST_USE pst_rc pst_relations_open(struct pst_relations *e, const ch
 PST_API void pst_relations_close(struct pst_relations *e);
 
 /* Trains the batch in a slot: its gradients are written to the slot. b: its header, which pst_row_batch_read
- * has checked. If b->flush is 1, the slot gets the relations. *used gets the bytes of the slot that matter to
- * its owner; 0: as many as before. PST_E_ARG: training has diverged. */
+ * has checked. If it carries the relations (pst_row_batch_carries), the slot gets them. *used gets the bytes
+ * of the slot that matter to its owner; 0: as many as before. PST_E_ARG: training has diverged. */
 PST_API PST_MUST_USE pst_rc pst_relations_train(struct pst_relations *e, const struct pst_row_batch *b,
                                                 char *slot, uint64_t *used);
 

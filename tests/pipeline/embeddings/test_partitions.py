@@ -11,19 +11,13 @@ from crash import *
 from embedding import *
 from harness import *
 
-PARTITIONS = os.path.join(ROOT, "pipelines", "settings", "marius", "partitions.json")
-LEGEND = os.path.join(ROOT, "pipelines", "legend.json")
+settings = partitioned
 PIECE = 4096
 EDGES = np.dtype([("magic", "S8"), ("bytes_used", "u8"), ("batch", "u8"), ("batch_in_epoch", "u8"), ("batches_in_epoch", "u8"),
                   ("epoch", "u4"), ("edges", "u4"), ("chunks", "u4"), ("negatives", "u4"), ("flush", "u4"), ("reserved", "u4"),
                   ("vertices", "i8"), ("relations", "i8"), ("source_at", "u8"), ("destination_at", "u8"), ("relation_at", "u8"),
                   ("negatives_at", "u8", 2)])
 PAUSE = 2**32 - 1
-
-
-def settings(partitions=4, buffer=2, order="beta", staleness=3, **more):
-    more = {"params.partitions": partitions, "params.buffer": buffer, "params.order": order, "params.piece": "4KiB", **more}
-    return ["--with", PARTITIONS, *whole.settings(staleness, **more)]
 
 
 def run(p, data, *args, epochs=2, **more):
@@ -91,10 +85,11 @@ def swaps_of(partitions, buffer, order):
 def training_equals_a_serial_reference():
     with Place() as p:
         data, vertices = knowledge_graph(p), 37
-        for partitions, buffer, order, staleness in ((4, 2, "beta", 1), (6, 3, "legend", 3), (5, 3, "hilbert", 1), (5, 3, "hilbert", 16), (7, 3, "auto", 5)):
+        for partitions, buffer, order, staleness, swaps in ((4, 2, "beta", 1, 0), (6, 3, "legend", 3, 2), (5, 3, "hilbert", 1, 1),
+                                                            (5, 3, "hilbert", 16, 1), (7, 3, "auto", 5, 0)):
             buckets = p.path(f"buckets{partitions}")
             command("partition", data, "--partitions", partitions, "--assign", "id", "--out", buckets, "--quiet")
-            args = settings(partitions, buffer, order, staleness, **{"params.buckets": buckets})
+            args = settings(partitions, buffer, order, staleness, **{"params.buckets": buckets, "params.checkpoint_swaps": swaps})
             r = p.run(with_hoard(p), *args[2:], "--epochs", 2, data=data, foreign=True)
             batches = hoarded(r)
             want, relations, losses = reference(batches, vertices, 3, staleness, True)
@@ -176,13 +171,6 @@ def ranks_do_not_depend_on_partitions():
         r = run(p, data, *settings(8, 3, **{"params.buckets": buckets}), *among)
         found = [r.report[f"test_{name}"] for name in ("mrr", "hits_1", "hits_3", "hits_10", "mean_rank")]
         assert np.allclose(found, sampled_figures(data, {"vertices": rows, "relations": relations}, "test", 20, 0.5), rtol=1e-9), found
-
-
-def legend(partitions, buffer, order):
-    values = {"batch": 50, "chunks": 3, "negatives": 8, "dim": DIM, "rate": RATE, "scale": SCALE, "partitions": partitions,
-              "buffer": buffer, "order": order}
-    sets = [w for name, value in values.items() for w in ("--set", f"stages.legend.params.{name}={value}")]
-    return [*sets, "--set", "params.piece=4KiB", "--seed", SEED, "--quiet"]
 
 
 @test
