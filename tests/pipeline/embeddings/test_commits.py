@@ -14,23 +14,36 @@ CASES = (("marius", (MARIUS, *partitioned(6, 3, "beta", 3, **{"params.checkpoint
 
 
 def checkpoint(run_dir):
-    """The newest one's strings and the names of its tensors; None: there is none."""
+    """The newest one's strings, the names of its tensors, and its time; None: there is none."""
     paths = sorted(glob.glob(os.path.join(run_dir, "checkpoints", "*.safetensors")))
     if not paths:
         return None
     try:
         with open(paths[-1], "rb") as f:
-            head = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+            head, when = json.loads(f.read(int.from_bytes(f.read(8), "little"))), os.fstat(f.fileno()).st_mtime_ns
     except FileNotFoundError:  # a newer one has replaced it
         return checkpoint(run_dir)
-    return head["__metadata__"], set(head) - {"__metadata__"}
+    return head["__metadata__"], set(head) - {"__metadata__"}, when
+
+
+def reached(run_dir, least):
+    """There is a checkpoint of batch `least` or later, and partitions were written after it."""
+    found = checkpoint(run_dir)
+    array = os.path.join(run_dir, "arrays", "embeddings")
+    return found and int(found[0]["next_batch"]) >= least and os.stat(array).st_mtime_ns > found[2]
+
+
+def process(running, name):
+    """A group has the name of its first stage."""
+    pids = processes(running)
+    return pids[name] if name in pids else pids["edges"]
 
 
 def struck(p, data, args, victim, least=1, epochs=EPOCHS, how=signal.SIGKILL):
-    """The directory of a run whose process got a signal when there was a checkpoint of batch `least` or later."""
+    """The directory of a run whose process got a signal between a checkpoint and the next."""
     running = p.start(args[0], *args[1:], *SLOW, "--epochs", epochs, data=data)
-    wait_for(lambda: (c := checkpoint(running.run_dir)) and int(c[0]["next_batch"]) >= least)
-    os.kill(processes(running)["supervisor" if GROUPED else victim], how)
+    wait_for(lambda: reached(running.run_dir, least))
+    os.kill(process(running, victim), how)
     assert running.wait().code != 0
     return running.run_dir
 
@@ -68,8 +81,8 @@ def resumed_elsewhere_and_killed_again():
         assert "epoch" in checkpoint(run_dir)[1]  # the only epoch has not ended
         first = int(checkpoint(run_dir)[0]["next_batch"])
         elsewhere = p.start(args[0], *args[1:], *SLOW, "--epochs", 1, "--resume", run_dir, data=data)
-        wait_for(lambda: (c := checkpoint(elsewhere.run_dir)) and int(c[0]["next_batch"]) > first)
-        os.kill(processes(elsewhere)["supervisor" if GROUPED else victim], signal.SIGKILL)
+        wait_for(lambda: reached(elsewhere.run_dir, first + 1))
+        os.kill(process(elsewhere, victim), signal.SIGKILL)
         assert elsewhere.wait().code != 0
         for before in (run_dir, elsewhere.run_dir):
             assert run(p, data, args, "--resume", before, epochs=1).report["weights_digest"] == want

@@ -4,8 +4,6 @@ import embedding as whole
 from embedding import *
 from harness import *
 
-PARTITIONS = os.path.join(ROOT, "pipelines", "settings", "marius", "partitions.json")
-LEGEND = os.path.join(ROOT, "pipelines", "legend.json")
 STILL = {"params.rate": 1e-9, "params.evaluate": "never"}  # nothing that float32 shows
 
 
