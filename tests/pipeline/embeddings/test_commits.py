@@ -95,7 +95,7 @@ def both_pipelines_commit_after_the_same_swaps():
         data, digests = knowledge_graph(p), {}
         for partitions, buffer, order in ((6, 3, "legend"), (5, 2, "beta")):
             counts = json.loads(command("order", "--kind", order, "--partitions", partitions, "--buffer", buffer, "--json").stdout)["counts"]
-            for swaps in (0, 1, 3, 1000):
+            for swaps in (0, 2, 1000):
                 commits = EPOCHS * ((counts["swaps"] - 1) // swaps if swaps else 0)
                 for args, store in ((partitioned(partitions, buffer, order, 1, **{"params.checkpoint_swaps": swaps}), MARIUS),
                                     (legend(partitions, buffer, order, checkpoint_swaps=swaps), LEGEND)):
