@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,7 +12,7 @@
 #include "common/store/checkpoint.h"
 
 enum { TENSORS = 6, LISTED = 4096 };
-enum { PARTITION_TEXTS = 7 }; /* the last strings, of partitioned checkpoints only */
+enum { TEXTS = 8, PARTITION_TEXTS = 7, BEST_TEXTS = 4 }; /* strings: of all checkpoints, and of some */
 
 static struct pst_tensor tensor(const char *name, int64_t rows, int64_t columns, const pst_real *data)
 {
@@ -48,14 +49,15 @@ struct pst_tensor pst_commit_epoch_tensor(const double *figures)
                                .data = figures};
 }
 
-static void remove_old(const char *dir, int64_t keep)
+static void remove_old(const char *dir, int64_t keep, uint64_t best)
 {
     static _Thread_local uint64_t numbers[LISTED];
     const size_t n = pst_checkpoint_list(dir, numbers, LISTED);
     for (size_t i = 0; i + (size_t)keep < n; i++) {
         char path[PST_PATH_MAX];
         pst_checkpoint_path(dir, numbers[i], path, sizeof path);
-        (void)unlink(path); /* one that stays does no harm */
+        if (numbers[i] != best)
+            (void)unlink(path); /* one that stays does no harm */
     }
 }
 
@@ -91,7 +93,11 @@ pst_rc pst_commit_save(const struct pst_commit *c, const struct pst_vectors *v,
     (void)snprintf(bytes, sizeof bytes, "%" PRIu64, v->block_bytes);
     (void)snprintf(parts_seed, sizeof parts_seed, "%" PRIu64, table ? v->parts->seed : 0);
     (void)snprintf(initial, sizeof initial, "%" PRIu64, c->initial);
-    const struct pst_checkpoint_text texts[] = {
+    char best_batch[32], best_epoch[32], best_mrr[32];
+    (void)snprintf(best_batch, sizeof best_batch, "%" PRIu64, c->best->batch);
+    (void)snprintf(best_epoch, sizeof best_epoch, "%" PRIu64, c->best->epoch);
+    (void)snprintf(best_mrr, sizeof best_mrr, "%.17g", c->best->mrr);
+    struct pst_checkpoint_text texts[TEXTS + PARTITION_TEXTS + BEST_TEXTS] = {
         {"format", table ? PST_COMMIT_PARTITIONED : PST_COMMIT_FORMAT},
         {"dataset", c->dataset},
         {"seed", seed},
@@ -99,7 +105,8 @@ pst_rc pst_commit_save(const struct pst_commit *c, const struct pst_vectors *v,
         {"updates", updates},
         {PST_CHECKPOINT_RUN, c->run},
         {"model", c->model},
-        {"inverse", c->inverse ? "1" : "0"},
+        {"inverse", c->inverse ? "1" : "0"}};
+    const struct pst_checkpoint_text of_partitions[PARTITION_TEXTS] = {
         {"vertices", vertices},
         {"dim", dim},
         {"partitions", partitions},
@@ -107,7 +114,15 @@ pst_rc pst_commit_save(const struct pst_commit *c, const struct pst_vectors *v,
         {"assign", table ? pst_parts_assign_name(v->parts->assign) : ""},
         {"partition_seed", parts_seed},
         {"initial", initial}};
-    const size_t ntexts = sizeof texts / sizeof *texts - (table ? 0 : PARTITION_TEXTS);
+    const struct pst_checkpoint_text of_best[BEST_TEXTS] = {{"best_batch", best_batch},
+                                                            {"best_epoch", best_epoch},
+                                                            {"best_mrr", best_mrr},
+                                                            {"best_test", c->best->test}};
+    size_t ntexts = TEXTS;
+    for (int i = 0; i < PARTITION_TEXTS && table; i++)
+        texts[ntexts++] = of_partitions[i];
+    for (int i = 0; i < BEST_TEXTS && c->best->batch != UINT64_MAX; i++)
+        texts[ntexts++] = of_best[i];
     if ((size_t)snprintf(dir, sizeof dir, "%s/checkpoints", c->run_dir) >= sizeof dir)
         return pst_fail(PST_E_ARG, "the path of the run directory is too long: %s", c->run_dir);
     if (mkdir(dir, 0777) != 0 && errno != EEXIST)
@@ -115,12 +130,55 @@ pst_rc pst_commit_save(const struct pst_commit *c, const struct pst_vectors *v,
     pst_checkpoint_path(dir, c->next_batch, path, sizeof path);
     const pst_rc rc = pst_checkpoint_write(path, list, count, texts, ntexts);
     if (rc == PST_OK)
-        remove_old(dir, c->keep);
+        remove_old(dir, c->keep, c->best->batch);
+    return rc;
+}
+
+static pst_rc load_table(const struct pst_checkpoint *ck, int partitions, struct pst_vectors_table *table)
+{
+    const struct pst_tensor extents = numbers("extents", partitions, NULL);
+    const struct pst_tensor sums = numbers("sums", partitions, NULL);
+    const pst_rc rc = pst_checkpoint_read(ck, &extents, table->extent);
+    return rc == PST_OK ? pst_checkpoint_read(ck, &sums, table->sum) : rc;
+}
+
+static pst_rc load_best(const struct pst_checkpoint *ck, struct pst_commit_best *best)
+{
+    *best = (struct pst_commit_best){.batch = UINT64_MAX};
+    if (!pst_checkpoint_text(ck, "best_batch"))
+        return PST_OK;
+    pst_rc rc = pst_checkpoint_u64(ck, "best_batch", &best->batch);
+    if (rc == PST_OK)
+        rc = pst_checkpoint_u64(ck, "best_epoch", &best->epoch);
+    const char *mrr = rc == PST_OK ? pst_checkpoint_text(ck, "best_mrr") : NULL;
+    const char *test = mrr ? pst_checkpoint_text(ck, "best_test") : NULL;
+    if (!test)
+        return rc == PST_OK ? PST_E_FORMAT : rc;
+    best->mrr = strtod(mrr, NULL);
+    (void)snprintf(best->test, sizeof best->test, "%s", test);
+    return PST_OK;
+}
+
+pst_rc pst_commit_load_best(const char *run_dir, const struct pst_commit_best *best, int partitions,
+                            struct pst_vectors_table *table)
+{
+    char dir[3968], path[PST_PATH_MAX];
+    struct pst_checkpoint ck;
+    (void)snprintf(dir, sizeof dir, "%.3900s/checkpoints", run_dir);
+    pst_checkpoint_path(dir, best->batch, path, sizeof path);
+    if (best->batch == UINT64_MAX || access(path, F_OK) != 0)
+        return PST_OK;
+    pst_rc rc = pst_checkpoint_open(&ck, path);
+    if (rc != PST_OK)
+        return rc;
+    rc = load_table(&ck, partitions, table);
+    pst_checkpoint_close(&ck);
     return rc;
 }
 
 pst_rc pst_commit_load(const char *path, struct pst_vectors *v, struct pst_vectors_table *table,
-                       int partitions, struct pst_embed_plateau_state *schedule, uint64_t *next_batch)
+                       int partitions, struct pst_embed_plateau_state *schedule, struct pst_commit_best *best,
+                       uint64_t *next_batch)
 {
     struct pst_checkpoint ck;
     pst_rc rc = pst_checkpoint_open(&ck, path);
@@ -129,13 +187,10 @@ pst_rc pst_commit_load(const char *path, struct pst_vectors *v, struct pst_vecto
     rc = pst_checkpoint_u64(&ck, "updates", &v->updates);
     if (rc == PST_OK)
         rc = pst_checkpoint_u64(&ck, "next_batch", next_batch);
+    if (rc == PST_OK)
+        rc = load_best(&ck, best);
     if (table) {
-        const struct pst_tensor extents = numbers("extents", partitions, NULL);
-        const struct pst_tensor sums = numbers("sums", partitions, NULL);
-        if (rc == PST_OK)
-            rc = pst_checkpoint_read(&ck, &extents, table->extent);
-        if (rc == PST_OK)
-            rc = pst_checkpoint_read(&ck, &sums, table->sum);
+        rc = rc == PST_OK ? load_table(&ck, partitions, table) : rc;
     } else {
         const struct pst_tensor rows = tensor("vertices", v->vertices, v->dim, NULL);
         const struct pst_tensor state = tensor("vertices.state", v->vertices, v->state_dim, NULL);

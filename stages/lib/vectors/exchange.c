@@ -30,14 +30,14 @@ static uint64_t row_at(const struct pst_vectors_exchange *x, int partition, int6
 static pst_rc take_room(const struct pst_vectors_exchange *x, int fd, uint64_t bytes)
 {
     struct stat st;
-    if (fstat(fd, &st) == 0 && (uint64_t)st.st_size == bytes)
+    if (fstat(fd, &st) == 0 && (uint64_t)st.st_size >= bytes)
         return PST_OK;
-    const int failed = ftruncate(fd, 0) != 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes);
+    const int failed = posix_fallocate(fd, 0, (off_t)bytes);
     if (failed == 0)
         return PST_OK;
     errno = failed;
-    return pst_fail_errno("cannot make %s with %" PRIu64 " bytes, that is, two versions of %d partitions",
-                          x->path, bytes, x->partitions);
+    return pst_fail_errno("cannot make %s with %" PRIu64 " bytes, that is, %s versions of %d partitions",
+                          x->path, bytes, x->keeps_best ? "three" : "two", x->partitions);
 }
 
 pst_rc pst_vectors_exchange_make(struct pst_vectors_exchange *x, const char *run_dir)
@@ -53,12 +53,14 @@ pst_rc pst_vectors_exchange_make(struct pst_vectors_exchange *x, const char *run
     if (x->fd < 0)
         return pst_fail_errno("cannot create %s", x->path);
     x->open = true;
-    return take_room(x, x->fd, row_at(x, 0, 2) * x->vectors->unit);
+    return take_room(x, x->fd, row_at(x, 0, x->keeps_best ? 3 : 2) * x->vectors->unit);
 }
 
-static pst_rc copy_partition(const struct pst_vectors_exchange *x, int from, const char *path, int partition)
+static pst_rc copy_partition(struct pst_vectors_exchange *x, int from, const char *path, int partition)
 {
-    off_t in = (off_t)(row_at(x, partition, x->table.extent[partition]) * x->vectors->unit), out = in;
+    off_t in = (off_t)(row_at(x, partition, x->table.extent[partition]) * x->vectors->unit);
+    off_t out = (off_t)(row_at(x, partition, 0) * x->vectors->unit);
+    x->table.extent[partition] = 0;
     for (uint64_t left = pieces(x) * x->vectors->unit; left > 0;) {
         const ssize_t n = copy_file_range(from, &in, x->fd, &out, left, 0);
         if (n <= 0)
@@ -162,9 +164,18 @@ static int brought(const struct pst_vectors_exchange *x, int64_t exchange, bool 
     return partition_in(x, in ? exchange : exchange - 1, place);
 }
 
+/* One that belongs neither to the last commit nor to the best epoch. */
+static int64_t free_extent(const struct pst_vectors_exchange *x, int partition)
+{
+    int64_t extent = 0;
+    while (extent == x->committed.extent[partition] || extent == x->best.extent[partition])
+        extent++;
+    return extent;
+}
+
 static pst_rc write_out(struct pst_vectors_exchange *x, int partition, int block)
 {
-    const int64_t extent = x->committed.extent[partition] == 0;
+    const int64_t extent = free_extent(x, partition);
     x->table.extent[partition] = extent;
     x->writing[partition] = x->sending[block] = true;
     return pst_vectors_mover_add(&x->mover, PST_REQUEST_WRITE, partition, row_at(x, partition, extent),

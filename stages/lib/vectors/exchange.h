@@ -6,9 +6,10 @@
  * `ahead` spare blocks, the partitions of so many exchanges are loaded before others leave. So orders whose
  * exchanges no batch can accompany (BETA) overlap, too. A partition that was never written is generated.
  *
- * The array RUN/arrays/embeddings has two extents for each partition. One can belong to the last commit. A
- * partition is written to the other one. So each byte is written once, and a commit is only a table: which
- * extent each partition has, and its checksum. Space for two sets of parameters pays for this.
+ * The array RUN/arrays/embeddings has two extents for each partition, or three, if the best epoch is kept.
+ * One can belong to the last commit, and one to the commit of the best epoch. A partition is written to a
+ * free one. So each byte is written once, and a commit is only a table: which extent each partition has, and
+ * its checksum. Space for two or three sets of parameters pays for this.
  *
  * A commit within an epoch also writes the partitions in memory. They stay, and the one that leaves next is
  * not written again.
@@ -25,7 +26,7 @@ struct pst_vectors_initial; /* initial.h */
 
 /* Where the last version of each partition is. */
 struct pst_vectors_table {
-    int64_t extent[PST_PARTS_MAX]; /* 0 or 1; -1: never written */
+    int64_t extent[PST_PARTS_MAX]; /* from 0 on; -1: never written */
     int64_t sum[PST_PARTS_MAX];    /* XXH3-64 */
 };
 
@@ -39,7 +40,8 @@ struct pst_vectors_exchange {
     bool prefetch; /* batches are trained while partitions move */
     struct pst_parts_training training;
     struct pst_vectors_mover mover;
-    struct pst_vectors_table table, committed;
+    bool keeps_best;
+    struct pst_vectors_table table, committed, best; /* of now, the last commit and the best epoch */
     char path[PST_PATH_MAX];
     int fd;
     bool open;
@@ -58,12 +60,12 @@ struct pst_vectors_exchange {
     uint64_t swaps;
 };
 
-/* Makes the array, with room for two extents of each partition, unless a file of that size is there. Call it
- * when slots are sized; x->vectors has its sizes. PST_E_IO: for example, the disk is full. */
+/* Makes the array, with room for all extents, unless a file of that size is there. Call it when slots are
+ * sized; x->vectors has its sizes. PST_E_IO: for example, the disk is full. */
 PST_API PST_MUST_USE pst_rc pst_vectors_exchange_make(struct pst_vectors_exchange *x, const char *run_dir);
 
 /* If a run goes on in another directory than the one that its checkpoint is in: copies the partitions of
- * x->table from there. PST_E_IO. */
+ * x->table from there, to the first extents. PST_E_IO. */
 PST_API PST_MUST_USE pst_rc pst_vectors_exchange_copy(struct pst_vectors_exchange *x, const char *checkpoint);
 
 /* Opens the mover and the training (x->training.epochs has its numbers). x->table is that of the checkpoint,

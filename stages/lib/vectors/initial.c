@@ -84,7 +84,7 @@ static pst_rc compare_datasets(const struct pst_vectors_initial *o, const char *
 pst_rc pst_vectors_initial_open(struct pst_vectors_initial *o, const char *run, const struct pst_dataset *ds,
                                 int64_t dim)
 {
-    pst_rc rc = pst_vectors_reader_open(&o->reader, run);
+    pst_rc rc = pst_vectors_reader_open(&o->reader, run, false);
     if (rc != PST_OK)
         return pst_wrap(rc, "init_from %s", run);
     if (o->reader.dim != dim)
@@ -190,7 +190,7 @@ static pst_rc copy_relations(const struct pst_vectors_reader *r, const struct ps
 pst_rc pst_vectors_initial_relations(const char *run, const struct pst_embed_plan *plan, pst_real *rows)
 {
     struct pst_vectors_reader r;
-    pst_rc rc = pst_vectors_reader_open(&r, run);
+    pst_rc rc = pst_vectors_reader_open(&r, run, false);
     if (rc == PST_OK) {
         rc = copy_relations(&r, plan, rows);
         pst_vectors_reader_close(&r);

@@ -7,9 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "stages/lib/vectors/commit.h"
-
-enum { FIGURES_MAX = 400 }; /* bytes of the figures of one evaluation */
+enum { FIGURES_MAX = PST_COMMIT_FIGURES_MAX };
 
 /* ---- the end of an epoch --------------------------------------------------------------------------- */
 
@@ -33,9 +31,16 @@ static pst_rc report_epoch(const struct pst_vectors_owner *s, const struct pst_r
                       b->seconds > 0 ? edges / b->seconds : 0.0);
 }
 
+/* ranks: of the last epoch. The test figures are those of the best epoch, if epochs were evaluated. */
 static pst_rc report_result(const struct pst_vectors_owner *s, const struct pst_row_batch *b,
-                            const char *carried, const char *val, const char *test)
+                            const char *carried, const char *val, const char *test,
+                            const struct pst_embed_ranks ranks[2])
 {
+    char best[FIGURES_MAX + 128] = "";
+    if (s->best.batch != UINT64_MAX)
+        (void)snprintf(
+            best, sizeof best, "\"best_epoch\":%" PRIu64 ",\"best_val_mrr\":%.17g,\"final_test_mrr\":%.17g,",
+            s->best.epoch, s->best.mrr, ranks[1].n > 0 ? ranks[1].reciprocal / (double)ranks[1].n : 0.0);
     static const char *const ties[] = {"mean", "optimistic", "pessimistic"}; /* as enum pst_embed_tie */
     const char *consistency = s->consistency == PST_VECTORS_BOUNDED ? "bounded" : "exact";
     const struct pst_vectors *v = &s->vectors;
@@ -49,10 +54,11 @@ static pst_rc report_result(const struct pst_vectors_owner *s, const struct pst_
     }
     digest = XXH3_64bits_withSeed(carried, pst_row_batch_carried(b), digest);
     return pst_report(s->stage, "result",
-                      "{%s%s\"tie\":\"%s\",\"ranks\":\"%s\",\"ranked_among\":%" PRId64
+                      "{%s%s%s\"tie\":\"%s\",\"ranks\":\"%s\",\"ranked_among\":%" PRId64
                       ",\"relations\":\"%s\",\"consistency\":\"%s\",\"updates_lacked\":%.9g"
                       ",\"weights_digest\":\"%016" PRIx64 "\"}",
-                      val, test, ties[s->tie], s->evaluate_among > 0 ? "sampled" : "filtered",
+                      val, s->best.batch != UINT64_MAX ? s->best.test : test, best, ties[s->tie],
+                      s->evaluate_among > 0 ? "sampled" : "filtered",
                       s->evaluate_among > 0 ? s->evaluate_among : v->vertices,
                       v->relations ? "async" : "sync", consistency,
                       s->gathered > 0 ? (double)s->lacked / (double)s->gathered : 0.0, digest);
@@ -114,6 +120,7 @@ static pst_rc save(struct pst_vectors_owner *s, const struct pst_row_batch *b, c
                                  .within = b->flush != 1,
                                  .initial = s->initial.open ? s->initial.reader.next_batch : 0,
                                  .keep = s->partitions > 1 ? 1 : s->keep,
+                                 .best = &s->best,
                                  .table = s->partitions > 1 ? &s->exchange.table : NULL,
                                  .partitions = (int)s->partitions,
                                  .model = s->model,
@@ -122,6 +129,8 @@ static pst_rc save(struct pst_vectors_owner *s, const struct pst_row_batch *b, c
     pst_rc rc = s->partitions > 1 ? pst_vectors_exchange_sync(&s->exchange) : PST_OK;
     if (rc == PST_OK)
         rc = pst_commit_save(&c, &s->vectors, b, relations);
+    if (rc == PST_OK && s->partitions > 1 && s->best.batch == next)
+        s->exchange.best = s->exchange.table;
     if (rc == PST_OK && s->partitions > 1)
         rc = pst_vectors_exchange_committed(&s->exchange);
     s->commits++;
@@ -153,6 +162,32 @@ static const char *carried_relations(const struct pst_vectors_owner *s, const ch
     return (const char *)s->own_relations.row;
 }
 
+static bool is_best(const struct pst_vectors_owner *s, const struct pst_embed_ranks *val)
+{
+    return s->evaluate == PST_VECTORS_EPOCHS && val->n > 0 &&
+           (s->best.batch == UINT64_MAX || val->reciprocal / (double)val->n > s->best.mrr);
+}
+
+/* Evaluates what is due after an epoch, and remembers it, if it is the best. next: the next epoch's batch. */
+static pst_rc evaluate_epoch(struct pst_vectors_owner *s, const struct pst_row_batch *b, uint64_t next,
+                             const pst_real *relations, char val[FIGURES_MAX], char test[FIGURES_MAX],
+                             struct pst_embed_ranks ranks[2])
+{
+    const bool last = b->epoch + 1 == pst_epochs(s->stage);
+    pst_rc rc = PST_OK;
+    if (s->evaluate == PST_VECTORS_EPOCHS || (s->evaluate == PST_VECTORS_END && last))
+        rc = evaluate(s, PST_VAL, relations, val, &ranks[0]);
+    const bool best = rc == PST_OK && is_best(s, &ranks[0]);
+    if (rc == PST_OK && s->evaluate != PST_VECTORS_NEVER && (last || best))
+        rc = evaluate(s, PST_TEST, relations, test, &ranks[1]);
+    if (rc != PST_OK || !best)
+        return rc;
+    s->best = (struct pst_commit_best){
+        .batch = next, .epoch = b->epoch, .mrr = ranks[0].reciprocal / (double)ranks[0].n};
+    memcpy(s->best.test, test, FIGURES_MAX);
+    return PST_OK;
+}
+
 /* All updates of an epoch are in the rows, and the slot carries the relations. */
 static pst_rc end_epoch(struct pst_vectors_owner *s, const char *slot, uint64_t bytes)
 {
@@ -163,20 +198,20 @@ static pst_rc end_epoch(struct pst_vectors_owner *s, const char *slot, uint64_t 
     const char *carried = carried_relations(s, slot, &b);
     const pst_real *relations = (const pst_real *)(const void *)carried;
     const bool last = b.epoch + 1 == pst_epochs(s->stage);
+    const uint64_t next = b.batch - b.batch_in_epoch + b.batches_in_epoch;
     char val[FIGURES_MAX] = "", test[FIGURES_MAX] = "";
     struct pst_embed_ranks ranks[2] = {{0}}; /* of val and test */
-    if (s->evaluate == PST_VECTORS_EPOCHS || (s->evaluate == PST_VECTORS_END && last))
-        rc = evaluate(s, PST_VAL, relations, val, &ranks[0]);
-    if (rc == PST_OK && s->evaluate != PST_VECTORS_NEVER && last)
-        rc = evaluate(s, PST_TEST, relations, test, &ranks[1]);
+    rc = evaluate_epoch(s, &b, next, relations, val, test, ranks);
     if (rc == PST_OK)
         rc = report_epoch(s, &b, val);
     if (rc == PST_OK && s->schedule == PST_VECTORS_PLATEAU)
         follow(s, &b, &ranks[0]);
-    if (rc == PST_OK && s->checkpoint_every > 0 && (last || (b.epoch + 1) % s->checkpoint_every == 0))
-        rc = save(s, &b, relations, b.batch - b.batch_in_epoch + b.batches_in_epoch);
+    const bool due = s->checkpoint_every > 0 &&
+                     (last || s->best.batch == next || (b.epoch + 1) % s->checkpoint_every == 0);
+    if (rc == PST_OK && due)
+        rc = save(s, &b, relations, next);
     if (rc == PST_OK && last)
-        rc = report_result(s, &b, carried, val, test);
+        rc = report_result(s, &b, carried, val, test, ranks);
     return rc == PST_OK && last ? pst_vectors_owner_report(s) : rc;
 }
 
@@ -302,7 +337,9 @@ static pst_rc size_exchange(struct pst_vectors_owner *s)
                                                 .partitions = (int)s->partitions,
                                                 .buffer = (int)s->buffer,
                                                 .ahead = s->prefetch ? (int)s->ahead : 0,
-                                                .prefetch = s->prefetch};
+                                                .prefetch = s->prefetch,
+                                                .keeps_best = s->evaluate == PST_VECTORS_EPOCHS &&
+                                                              s->checkpoint_every > 0};
     if (!pst_linked(self, s->parts))
         return pst_fail(PST_E_ARG,
                         "partitions is %" PRId64
@@ -453,7 +490,8 @@ static pst_rc open_whole(struct pst_vectors_owner *s, int threads, uint64_t *tot
     if (rc == PST_OK && begins_from_run(s))
         rc = open_initial(s, &s->vectors);
     if (rc == PST_OK && pst_resume_path(self))
-        rc = pst_commit_load(pst_resume_path(self), &s->vectors, NULL, 0, schedule_of(s), &s->first_batch);
+        rc = pst_commit_load(pst_resume_path(self), &s->vectors, NULL, 0, schedule_of(s), &s->best,
+                             &s->first_batch);
     const uint64_t full = (uint64_t)((s->training + s->batch - 1) / s->batch); /* as the stage edges counts */
     *total = (full + (uint64_t)s->staleness) * (uint64_t)pst_epochs(self);
     return rc;
@@ -470,16 +508,18 @@ static pst_rc open_partitions(struct pst_vectors_owner *s, int threads, uint64_t
                                                    .commit_swaps = s->checkpoint_swaps,
                                                    .seed = pst_seed(self)};
     for (int p = 0; p < PST_PARTS_MAX; p++)
-        x->table.extent[p] = -1;
+        x->table.extent[p] = x->best.extent[p] = -1;
     s->carried = malloc(s->slot_bytes);
     if (!s->carried)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot keep a slot of %" PRIu64 " bytes", s->slot_bytes);
     pst_rc rc = pst_parts_training_path(pst_run_dir(self), path);
     if (rc == PST_OK && pst_resume_path(self))
         rc = pst_commit_load(pst_resume_path(self), &s->vectors, &x->table, (int)s->partitions,
-                             schedule_of(s), &s->first_batch);
+                             schedule_of(s), &s->best, &s->first_batch);
     if (rc == PST_OK && pst_resume_path(self))
         rc = pst_vectors_exchange_copy(x, pst_resume_path(self));
+    if (rc == PST_OK)
+        rc = pst_commit_load_best(pst_run_dir(self), &s->best, (int)s->partitions, &x->best);
     if (rc == PST_OK && needs_initial(s)) {
         rc = open_initial(s, NULL);
         x->initial = &s->initial;
@@ -512,6 +552,7 @@ pst_rc pst_vectors_owner_open(struct pst_vectors_owner *s, uint64_t slot_bytes, 
 {
     const int threads = s->threads > 0 ? (int)s->threads : pst_gnn_team_cores();
     s->slot_bytes = slot_bytes;
+    s->best.batch = UINT64_MAX;
     pst_rc rc = make_schedule(s);
     if (rc == PST_OK)
         rc = s->partitions > 1 ? open_partitions(s, threads, total) : open_whole(s, threads, total);

@@ -14,6 +14,7 @@
 #include "common/store/store.h"
 #include "stages/lib/embed/plateau.h"
 #include "stages/lib/parts/training.h"
+#include "stages/lib/vectors/commit.h"
 #include "stages/lib/vectors/evaluate.h"
 #include "stages/lib/vectors/exchange.h"
 #include "stages/lib/vectors/initial.h"
@@ -46,8 +47,9 @@ struct pst_vectors_owner {
     struct pst_vectors vectors;
     struct pst_relations_table own_relations; /* if relations are async */
     struct pst_embed_plateau plateau;         /* its state is of the end of the last epoch */
-    struct pst_vectors_initial initial;       /* of init_from */
-    struct pst_vectors_exchange exchange;     /* if there are several partitions */
+    struct pst_commit_best best;
+    struct pst_vectors_initial initial;   /* of init_from */
+    struct pst_vectors_exchange exchange; /* if there are several partitions */
     char *carried;              /* the slot with the relations; it waits until partitions are written */
     uint64_t slot_bytes;        /* of the largest batch */
     uint64_t first_batch;       /* of this run: after the checkpoint that it goes on from */
@@ -148,8 +150,8 @@ PST_API PST_MUST_USE pst_rc pst_vectors_owner_report(const struct pst_vectors_ow
         PST_VECTORS_OWNER_PARAM(                                                                             \
             S, M, "evaluate", ENUM, evaluate, "\"end\"", .choices = "never|end|epochs",                      \
             .help = "filtered ranks of the validation edges after the last epoch or after each, and of the " \
-                    "test edges "                                                                            \
-                    "after the last"),                                                                       \
+                    "test edges after the last; epochs: also keeps the checkpoint of the best epoch, and "   \
+                    "reports its ranks of the test edges"),                                                  \
         PST_VECTORS_OWNER_PARAM(                                                                             \
             S, M, "evaluate_among", INT, evaluate_among, "0", .max = 16777216,                               \
             .help = "rank true ends among so many sampled vertices, of which known edges are not left out; " \
@@ -178,8 +180,8 @@ PST_API PST_MUST_USE pst_rc pst_vectors_owner_report(const struct pst_vectors_ow
                     "results do not depend on it"),                                                          \
         PST_VECTORS_OWNER_PARAM(S, M, "checkpoint_every", INT, checkpoint_every, "1", .max = 1000000,        \
                                 .help = "epochs between checkpoints, besides the one at the end; 0: none"),  \
-        PST_VECTORS_OWNER_PARAM(                                                                             \
-            S, M, "keep", INT, keep, "2", .min = 1, .max = 1000,                                             \
-            .help = "how many of the latest checkpoints are kept; with several partitions always one")
+        PST_VECTORS_OWNER_PARAM(S, M, "keep", INT, keep, "2", .min = 1, .max = 1000,                         \
+                                .help = "how many of the latest checkpoints are kept, besides the best; "    \
+                                        "with several partitions always one")
 
 #endif

@@ -108,7 +108,27 @@ static pst_rc find(struct pst_vectors_reader *r, const char *run_dir)
     return rc;
 }
 
-pst_rc pst_vectors_reader_open(struct pst_vectors_reader *r, const char *run_dir)
+/* Replaces the newest checkpoint, which is open, by that of the best epoch. */
+static pst_rc open_best(struct pst_vectors_reader *r, const char *dir)
+{
+    char path[PST_PATH_MAX];
+    uint64_t number;
+    if (!pst_checkpoint_text(&r->ck, "best_batch"))
+        return PST_OK;
+    const pst_rc rc = pst_checkpoint_u64(&r->ck, "best_batch", &number);
+    if (rc != PST_OK)
+        return rc;
+    pst_checkpoint_path(dir, number, path, sizeof path);
+    if (access(path, F_OK) != 0)
+        return pst_fail(PST_E_STATE,
+                        "%s does not exist: the best epoch belongs to the run that this one was resumed "
+                        "from; name that run, or use --checkpoint last",
+                        path);
+    pst_checkpoint_close(&r->ck);
+    return pst_checkpoint_open(&r->ck, path);
+}
+
+pst_rc pst_vectors_reader_open(struct pst_vectors_reader *r, const char *run_dir, bool best)
 {
     char dir[PST_PATH_MAX], path[PST_PATH_MAX];
     *r = (struct pst_vectors_reader){.array = -1, .ck = {.fd = -1}};
@@ -119,7 +139,10 @@ pst_rc pst_vectors_reader_open(struct pst_vectors_reader *r, const char *run_dir
         rc = pst_checkpoint_open(&r->ck, path);
     if (rc != PST_OK)
         return rc;
-    rc = find(r, run_dir);
+    if (best)
+        rc = open_best(r, dir);
+    if (rc == PST_OK)
+        rc = find(r, run_dir);
     if (rc != PST_OK)
         pst_vectors_reader_close(r);
     return rc;

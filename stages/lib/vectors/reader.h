@@ -1,5 +1,5 @@
-/* reader.h: reads the embeddings of a run's newest checkpoint, in blocks, whether they are in the checkpoint
- * or in the run's array of partitions.
+/* reader.h: reads the embeddings of a run's newest or best checkpoint, in blocks, whether they are in the
+ * checkpoint or in the run's array of partitions.
  *
  * Owner: open fills what the caller owns; close releases it. Threads: one. */
 #ifndef PST_VECTORS_READER_H
@@ -25,9 +25,11 @@ struct pst_vectors_reader {
     uint64_t block_bytes;
 };
 
-/* Opens the newest checkpoint of the run in a directory. PST_E_STATE: it has none; PST_E_FORMAT: it is of
- * another kind of run. */
-PST_API PST_MUST_USE pst_rc pst_vectors_reader_open(struct pst_vectors_reader *r, const char *run_dir);
+/* Opens the newest checkpoint of the run in a directory; best: or that of the epoch with the best MRR of the
+ * validation edges, if epochs were evaluated. PST_E_STATE: it is not there; PST_E_FORMAT: it is of another
+ * kind of run. */
+PST_API PST_MUST_USE pst_rc pst_vectors_reader_open(struct pst_vectors_reader *r, const char *run_dir,
+                                                    bool best);
 /* The directory of the run's dataset, as RUN/report.json says. PST_E_ARG: it does not say so. */
 PST_API PST_MUST_USE pst_rc pst_vectors_reader_dataset(const char *run_dir, char dir[PST_PATH_MAX]);
 PST_API void pst_vectors_reader_close(struct pst_vectors_reader *r);

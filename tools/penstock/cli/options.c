@@ -27,6 +27,14 @@ pst_rc option_int(const char *name, const char *text, int64_t low, int64_t high,
     return PST_OK;
 }
 
+pst_rc option_checkpoint(const char *name, const char *text, bool *last)
+{
+    *last = strcmp(text, "last") == 0;
+    return *last || strcmp(text, "best") == 0
+               ? PST_OK
+               : pst_fail(PST_E_ARG, "%s: expected best or last, found '%.64s'", name, text);
+}
+
 pst_rc option_stripe_dirs(const char *text, int64_t *stripes, const char **out)
 {
     char list[4096], *save = NULL;

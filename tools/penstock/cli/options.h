@@ -13,6 +13,9 @@ PST_MUST_USE pst_rc option_real(const char *name, const char *text, double *out)
 PST_MUST_USE pst_rc option_bytes(const char *name, const char *text, uint64_t *out);
 PST_MUST_USE pst_rc option_name(const char *name, const char *text, char *out, size_t room);
 
+/* best or last: which checkpoint of a run. */
+PST_MUST_USE pst_rc option_checkpoint(const char *name, const char *text, bool *last);
+
 /* --stripe-dirs: existing directories, separated by commas. *stripes becomes their number if it was 0. *out
  * becomes text, which must live as long as it is used. */
 PST_MUST_USE pst_rc option_stripe_dirs(const char *text, int64_t *stripes, const char **out);

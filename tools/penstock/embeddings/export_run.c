@@ -1,4 +1,4 @@
-/* export_run.c: penstock export RUN OUT: the embeddings of a run's newest checkpoint as NumPy arrays. */
+/* export_run.c: penstock export RUN OUT: the embeddings of a run as NumPy arrays. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -16,8 +16,11 @@
 #include "tools/penstock/cli/options.h"
 
 static const char usage[] =
-    "usage: penstock export RUN OUT [--quiet]\n"
-    "Writes the embeddings of the newest checkpoint of RUN, the directory of a run that trains embeddings:\n"
+    "usage: penstock export RUN OUT [--checkpoint best|last] [--quiet]\n"
+    "Writes the embeddings of RUN, the directory of a run that trains embeddings. They are those of the "
+    "epoch "
+    "with\n"
+    "the best validation MRR, if epochs were evaluated, or with --checkpoint last of the newest checkpoint:\n"
     "OUT/vertices.npy (a row for each vertex of the dataset) and OUT/relations.npy (if the model has "
     "relations;\n"
     "the second half are inverse relations, if the run had them). Each file appears whole or not at all.\n"
@@ -115,10 +118,10 @@ static pst_rc write_relations(const struct pst_vectors_reader *r, const char *ou
     return rc;
 }
 
-static pst_rc export_run(const char *run, const char *out, bool quiet)
+static pst_rc export_run(const char *run, bool last, const char *out, bool quiet)
 {
     struct pst_vectors_reader r;
-    pst_rc rc = pst_vectors_reader_open(&r, run);
+    pst_rc rc = pst_vectors_reader_open(&r, run, !last);
     if (rc != PST_OK)
         return rc;
     if (mkdir(out, 0777) != 0 && errno != EEXIST)
@@ -137,21 +140,27 @@ static pst_rc export_run(const char *run, const char *out, bool quiet)
 
 int cmd_export_run(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"quiet", no_argument, NULL, 'q'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
-    bool quiet = false;
-    for (int c; (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
+    static const struct option options[] = {{"quiet", no_argument, NULL, 'q'},
+                                            {"checkpoint", required_argument, NULL, 'c'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    bool quiet = false, last = false;
+    pst_rc rc = PST_OK;
+    for (int c; rc == PST_OK && (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
         if (c == 'h') {
             (void)fputs(usage, stdout);
             return 0;
         }
-        if (c != 'q')
+        if (c == 'c')
+            rc = option_checkpoint("--checkpoint", optarg, &last);
+        else if (c == 'q')
+            quiet = true;
+        else
             return 2;
-        quiet = true;
     }
-    const pst_rc rc =
-        argc - optind == 2
-            ? export_run(argv[optind], argv[optind + 1], quiet)
-            : pst_fail(PST_E_ARG, "expected a run and a directory, found %d arguments", argc - optind);
+    if (rc == PST_OK)
+        rc = argc - optind == 2
+                 ? export_run(argv[optind], last, argv[optind + 1], quiet)
+                 : pst_fail(PST_E_ARG, "expected a run and a directory, found %d arguments", argc - optind);
     return command_result("export", rc);
 }

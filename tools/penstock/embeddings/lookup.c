@@ -28,10 +28,10 @@ static pst_rc open_dataset(struct lookup *l, const char *dir)
     return rc;
 }
 
-pst_rc lookup_open(struct lookup *l, const char *run, const char *dataset)
+pst_rc lookup_open(struct lookup *l, const char *run, bool last, const char *dataset)
 {
     char dir[PST_PATH_MAX];
-    pst_rc rc = pst_vectors_reader_open(&l->reader, run);
+    pst_rc rc = pst_vectors_reader_open(&l->reader, run, !last);
     if (rc != PST_OK)
         return rc;
     if (!dataset)

@@ -1,4 +1,4 @@
-/* lookup.h: the embeddings of a run's newest checkpoint and the names of its dataset, for commands that ask
+/* lookup.h: the embeddings of a run's checkpoint and the names of its dataset, for commands that ask
  * questions about vertices. Embeddings are read by passes over blocks, so that memory does not grow with
  * them.
  *
@@ -15,9 +15,10 @@ struct lookup {
     char *block; /* one of the reader's */
 };
 
-/* dataset: NULL stands for the one that RUN/report.json names. PST_E_ARG: it is not the dataset that the run
- * was trained on, or the report does not name one. */
-PST_MUST_USE pst_rc lookup_open(struct lookup *l, const char *run, const char *dataset);
+/* last: of the newest checkpoint, not that of the best epoch. dataset: NULL stands for the one that
+ * RUN/report.json names. PST_E_ARG: it is not the dataset that the run was trained on, or the report does not
+ * name one. */
+PST_MUST_USE pst_rc lookup_open(struct lookup *l, const char *run, bool last, const char *dataset);
 void lookup_close(struct lookup *l);
 
 /* What a user calls a vertex or a relation: its name in the source, or the source's number where vertices

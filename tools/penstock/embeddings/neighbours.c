@@ -17,12 +17,15 @@ static const char usage[] =
     "usage: penstock neighbours RUN VERTEX... [OPTION]...\n"
     "Prints the vertices whose embeddings are most similar to that of each VERTEX, the best first. RUN is "
     "the\n"
-    "directory of a run that trains embeddings; its newest checkpoint counts. A VERTEX is a name of the\n"
+    "directory of a run that trains embeddings. A VERTEX is a name of the\n"
     "dataset's source, or a number if the source has no names. A line of the output is VERTEX, neighbour "
     "and\n"
     "similarity, with tabs between them. `--` before the first VERTEX allows names that begin with '-'.\n\n"
     "  --k N          neighbours of each vertex (10; at most 1000)\n"
     "  --metric M     cosine (default), dot, or l2, which is the negated distance\n"
+    "  --checkpoint best|last  the epoch with the best validation MRR, if epochs were evaluated (default), "
+    "or\n"
+    "                 the newest checkpoint\n"
     "  --dataset DIR  where the dataset is (default: where RUN/report.json says)\n\n"
     "Exit codes: 0 done; 1 failed; 2 the input is wrong.\n";
 
@@ -107,10 +110,10 @@ static pst_rc find_given(struct lookup *l, char **names, struct search *s)
     return rc;
 }
 
-static pst_rc neighbours(const char *run, const char *dataset, char **names, struct search *s)
+static pst_rc neighbours(const char *run, bool last, const char *dataset, char **names, struct search *s)
 {
     struct lookup l;
-    pst_rc rc = lookup_open(&l, run, dataset);
+    pst_rc rc = lookup_open(&l, run, last, dataset);
     if (rc != PST_OK)
         return rc;
     s->dim = l.reader.dim;
@@ -139,13 +142,13 @@ static pst_rc metric_of(const char *text, enum metric *metric)
 
 int cmd_neighbours(int argc, char **argv)
 {
-    static const struct option options[] = {{"k", required_argument, NULL, 'k'},
-                                            {"metric", required_argument, NULL, 'm'},
-                                            {"dataset", required_argument, NULL, 'd'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"k", required_argument, NULL, 'k'},       {"metric", required_argument, NULL, 'm'},
+        {"dataset", required_argument, NULL, 'd'}, {"checkpoint", required_argument, NULL, 'c'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
     struct search s = {.metric = COSINE, .k = 10};
     const char *dataset = NULL;
+    bool last = false;
     pst_rc rc = PST_OK;
     for (int c; rc == PST_OK && (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
         if (c == 'h') {
@@ -158,6 +161,8 @@ int cmd_neighbours(int argc, char **argv)
             rc = metric_of(optarg, &s.metric);
         else if (c == 'd')
             dataset = optarg;
+        else if (c == 'c')
+            rc = option_checkpoint("--checkpoint", optarg, &last);
         else
             return 2;
     }
@@ -165,6 +170,6 @@ int cmd_neighbours(int argc, char **argv)
     if (rc == PST_OK && s.n < 1)
         rc = pst_fail(PST_E_ARG, "expected a run and at least one vertex");
     if (rc == PST_OK)
-        rc = neighbours(argv[optind], dataset, argv + optind + 1, &s);
+        rc = neighbours(argv[optind], last, dataset, argv + optind + 1, &s);
     return command_result("neighbours", rc);
 }

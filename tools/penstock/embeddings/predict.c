@@ -17,7 +17,7 @@
 
 static const char usage[] =
     "usage: penstock predict RUN TRIPLES [OPTION]...\n"
-    "Scores edges with the embeddings of the newest checkpoint of RUN, the directory of a run that trains\n"
+    "Scores edges with the embeddings of RUN, the directory of a run that trains\n"
     "embeddings. TRIPLES is a .tsv, .csv or .psv file without a header, plain, gzip or zstd. A line is "
     "source,\n"
     "relation, destination; if the dataset's edges have no relations, source and destination. Names are "
@@ -30,6 +30,9 @@ static const char usage[] =
     "sources,\n"
     "so the same edge can have another score as the answer to `? relation destination`.\n\n"
     "  --k N          vertices for each ? (10; at most 1000)\n"
+    "  --checkpoint best|last  the epoch with the best validation MRR, if epochs were evaluated (default), "
+    "or\n"
+    "                 the newest checkpoint\n"
     "  --dataset DIR  where the dataset is (default: where RUN/report.json says)\n\n"
     "Exit codes: 0 done; 1 failed; 2 the input is wrong.\n";
 
@@ -309,11 +312,11 @@ static void release(struct predict *p)
     free(p->relations);
 }
 
-static pst_rc predict(const char *run, const char *dataset, const char *triples, int64_t k)
+static pst_rc predict(const char *run, bool last, const char *dataset, const char *triples, int64_t k)
 {
     static const char *const no_names[] = {NULL};
     struct predict p = {.k = k};
-    pst_rc rc = lookup_open(&p.l, run, dataset);
+    pst_rc rc = lookup_open(&p.l, run, last, dataset);
     if (rc != PST_OK)
         return rc;
     rc = open_model(&p);
@@ -334,9 +337,11 @@ int cmd_predict(int argc, char **argv)
 {
     static const struct option options[] = {{"k", required_argument, NULL, 'k'},
                                             {"dataset", required_argument, NULL, 'd'},
+                                            {"checkpoint", required_argument, NULL, 'c'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     const char *dataset = NULL;
+    bool last = false;
     int64_t k = 10;
     pst_rc rc = PST_OK;
     for (int c; rc == PST_OK && (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
@@ -348,12 +353,14 @@ int cmd_predict(int argc, char **argv)
             rc = option_int("--k", optarg, 1, LOOKUP_BEST_MAX, &k);
         else if (c == 'd')
             dataset = optarg;
+        else if (c == 'c')
+            rc = option_checkpoint("--checkpoint", optarg, &last);
         else
             return 2;
     }
     if (rc == PST_OK && argc - optind != 2)
         rc = pst_fail(PST_E_ARG, "expected a run and a file of triples, found %d arguments", argc - optind);
     if (rc == PST_OK)
-        rc = predict(argv[optind], dataset, argv[optind + 1], k);
+        rc = predict(argv[optind], last, dataset, argv[optind + 1], k);
     return command_result("predict", rc);
 }

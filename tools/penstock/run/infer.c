@@ -85,11 +85,7 @@ static pst_rc one_option(struct args *a, int opt)
     case 'f': a->force = true; return PST_OK;
     case 'q': a->quiet = true; return PST_OK;
     case 'h': a->help = true; return PST_OK;
-    case 'c':
-        a->last = strcmp(optarg, "last") == 0;
-        return a->last || strcmp(optarg, "best") == 0
-                   ? PST_OK
-                   : pst_fail(PST_E_ARG, "--checkpoint: expected best or last, found '%.64s'", optarg);
+    case 'c': return option_checkpoint("--checkpoint", optarg, &a->last);
     default: return pst_fail(PST_E_ARG, "`penstock infer --help` lists the options");
     }
 }
