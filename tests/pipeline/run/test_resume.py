@@ -127,6 +127,8 @@ def killed_in(phase, to, words):
 
 @test
 def killed_in_every_phase():
+    if GROUPED:
+        raise Skip("ThreadSanitizer needs minutes; it sees the same threads in killed_again_and_again")
     with Scratch() as s:
         for n, (kind, source, args) in enumerate(sources()):
             if SAN and n in (1, 2):  # the same code as that of the last source, with less of it
