@@ -278,8 +278,8 @@ static pst_rc make_parts(struct pst_emu *emu, struct pst_emu_ssd *ssd)
         const int rc = io_uring_queue_init(PST_EMU_FILE_IO_MAX, &part->ring, 0);
         if (rc != 0)
             return pst_fail(PST_E_UNSUPPORTED,
-                            "a namespace of kind file needs io_uring, which cannot be used here: %s",
-                            strerror(-rc));
+                            "a namespace of kind file needs io_uring, which cannot be used here: %s%s",
+                            strerror(-rc), rc == -ENOMEM ? "; expected more locked memory (ulimit -l)" : "");
         part->ring_made = true;
     }
     return PST_OK;
@@ -287,11 +287,12 @@ static pst_rc make_parts(struct pst_emu *emu, struct pst_emu_ssd *ssd)
 
 static pst_rc start(struct pst_emu *emu)
 {
+    for (uint32_t i = 0; i < emu->config.ssds; i++)
+        emu->ssds[i].session = -1; /* of all, because the caller ends the sessions after a failure, too */
     for (uint32_t i = 0; i < emu->config.ssds; i++) {
         struct pst_emu_ssd *ssd = &emu->ssds[i];
         ssd->emu = emu;
         ssd->number = i;
-        ssd->session = -1;
         pst_rc rc = make_ssd(emu, i);
         rc = rc == PST_OK ? make_parts(emu, ssd) : rc;
         if (rc != PST_OK)

@@ -1,4 +1,5 @@
 """What a run inherits from its parent, what it may use, and what happens at the limit."""
+import ctypes
 import resource
 import signal
 
@@ -59,6 +60,25 @@ def small_stacks():
         done = subprocess.run([PENSTOCK, "run", HYPERION], preexec_fn=limit, capture_output=True, text=True)
         assert done.returncode == 2, done
         assert done.stderr == "penstock run: the stack limit is 128 KiB, but Penstock needs 1024 KiB: raise the limit (ulimit -s)\n", done
+
+
+@test
+def too_little_locked_memory():
+    """Emulated drives read files with io_uring, which takes locked memory."""
+    if os.geteuid() != 0:
+        raise Skip("only root can give up the right to lock any amount of memory")
+
+    def none():
+        CAP_IPC_LOCK, PR_CAPBSET_DROP = 14, 24
+        assert ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0) == 0
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (4096, 4096))
+
+    with Place() as p:
+        p.data
+        drives = ("--set", "stages.disk.params.backend=emulated", "--set", "stages.disk.params.ssds=3")
+        r = run_with(p, none, "--epochs", 1, *drives, pl=HYPERION)
+        assert r.code in (0, 1), r  # old kernels lock nothing
+        assert r.code == 0 or "expected more locked memory (ulimit -l)" in r.err, r
 
 
 @test
