@@ -106,7 +106,7 @@ static void test_lost(void **state)
     (void)state;
     struct rig r;
     struct pst_nvme_io ios[N];
-    start_filled(&r, "\"lost_rate\": 0.04, \"reorder_us\": 300");
+    start_filled(&r, "\"lost_rate\": 0.1, \"reorder_us\": 300");
     for (int way = 0; way < 3; way++) {
         rig_drive(&r, (enum pst_nvme_way)way, BATCHES, N, IMPATIENT);
         const uint64_t before = COUNTED(&r, lost);
