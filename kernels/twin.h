@@ -77,7 +77,9 @@ struct pst_twin_n {
     X(dedup)                                                                                                 \
     X(count)                                                                                                 \
     X(lookup)                                                                                                \
+    X(count_below)                                                                                           \
     X(gather)                                                                                                \
+    X(gather_tiers)                                                                                          \
     X(degrees)                                                                                               \
     X(gcn_weights)                                                                                           \
     X(mean_grad)
@@ -95,6 +97,18 @@ void pst_kn_lookup(struct pst_queue *q, const struct pst_cache *cache, const int
 void pst_kn_gather(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,
                    void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_twin_n n,
                    uint64_t row_bytes);
+/* Rows of two tiers: rows 0 to near_rows - 1 lie at near, the others at far, which can be pinned host memory
+ * that kernels read in place. NULL: that tier has no rows. */
+struct pst_twin_tiers {
+    const void *near, *far;
+    int64_t near_rows;
+};
+void pst_kn_gather_tiers(struct pst_queue *q, const struct pst_twin_tiers *src, uint64_t src_stride,
+                         const int32_t *src_row, void *dst, uint64_t dst_stride, const int32_t *dst_pos,
+                         struct pst_twin_n n, uint64_t row_bytes);
+/* *below gets how many of the values are less than limit. */
+void pst_kn_count_below(struct pst_queue *q, const int32_t *values, struct pst_twin_n n, int64_t limit,
+                        int64_t *below);
 pst_rc pst_kn_degrees(struct pst_queue *q, const struct pst_csc *graph, const int64_t *vertices,
                       struct pst_twin_n n, int64_t *degree);
 void pst_kn_gcn_weights(struct pst_queue *q, const int32_t *indptr, const int32_t *indices,

@@ -49,6 +49,33 @@ void pst_kn_gather(struct pst_queue *q, const void *src, uint64_t src_stride, co
     pst_k_gather(q, src, src_stride, src_row, dst, dst_stride, dst_pos, value_of(n), row_bytes);
 }
 
+void pst_kn_gather_tiers(struct pst_queue *q, const struct pst_twin_tiers *src, uint64_t src_stride,
+                         const int32_t *src_row, void *dst, uint64_t dst_stride, const int32_t *dst_pos,
+                         struct pst_twin_n n, uint64_t row_bytes)
+{
+    assert(q == NULL && src_row != NULL);
+    (void)q;
+    const int64_t rows = value_of(n);
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t row = src_row[i];
+        const char *from = row < src->near_rows
+                               ? (const char *)src->near + (uint64_t)row * src_stride
+                               : (const char *)src->far + (uint64_t)(row - src->near_rows) * src_stride;
+        memcpy((char *)dst + (uint64_t)(dst_pos ? dst_pos[i] : i) * dst_stride, from, row_bytes);
+    }
+}
+
+void pst_kn_count_below(struct pst_queue *q, const int32_t *values, struct pst_twin_n n, int64_t limit,
+                        int64_t *below)
+{
+    assert(q == NULL);
+    (void)q;
+    const int64_t count = value_of(n);
+    *below = 0;
+    for (int64_t i = 0; i < count; i++)
+        *below += values[i] < limit;
+}
+
 pst_rc pst_kn_degrees(struct pst_queue *q, const struct pst_csc *graph, const int64_t *vertices,
                       struct pst_twin_n n, int64_t *degree)
 {

@@ -161,6 +161,25 @@ __global__ void __launch_bounds__(PST_CU_THREADS)
     }
 }
 
+__global__ void __launch_bounds__(PST_CU_THREADS) zero(int64_t *at)
+{
+    *at = 0;
+}
+
+__global__ void __launch_bounds__(PST_CU_THREADS)
+    count_below(const int32_t *values, struct pst_twin_n most, int64_t limit, int64_t *below,
+                const int32_t *status)
+{
+    const int64_t n = pst_cu_warp_value(most, status);
+    unsigned found = 0;
+    for (int64_t i = pst_cu_first(); i < n; i += pst_cu_step())
+        found += values[i] < limit;
+    for (int with = PST_CU_WARP / 2; with > 0; with /= 2)
+        found += __shfl_xor_sync(0xFFFFFFFFu, found, with);
+    if (threadIdx.x % PST_CU_WARP == 0 && found > 0)
+        (void)atomicAdd(reinterpret_cast<unsigned long long *>(below), (unsigned long long)found);
+}
+
 /* Makes the index. False: CUDA failed. */
 bool build(struct pst_cache *at, struct pst_cache *cache, const int64_t *vertices)
 {
@@ -231,6 +250,13 @@ void pst_k_lookup(struct pst_queue *q, const struct pst_cache *cache, const int6
                   int32_t *hit_pos, int32_t *hit_row, int64_t *hits, int32_t *miss_pos, int64_t *misses)
 {
     pst_kn_lookup(q, cache, ids, {NULL, n}, hit_pos, hit_row, hits, miss_pos, misses);
+}
+
+void pst_kn_count_below(struct pst_queue *q, const int32_t *values, struct pst_twin_n n, int64_t limit,
+                        int64_t *below)
+{
+    pst_cu_on(q, 1, 1)(zero, below);
+    pst_cu_on(q, pst_cu_grid(q, n.most, PST_CU_THREADS))(count_below, values, n, limit, below, q->status);
 }
 
 void pst_kn_count(struct pst_queue *q, const int64_t *ids, struct pst_twin_n n, uint32_t *counts)

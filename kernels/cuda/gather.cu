@@ -16,10 +16,19 @@ struct gathering {
     const int32_t *src_row, *dst_pos;
     struct pst_twin_n n;
     int32_t *status;
+    uintptr_t
+        far; /* of two tiers: where row 0 would be if row near_rows and those after it were at their place */
+    int64_t near_rows;
 };
 
+template <bool TIERS> __device__ __forceinline__ const char *row_at(const gathering &g, int64_t row)
+{
+    const uint64_t at = (uint64_t)row * g.src_stride;
+    return TIERS && row >= g.near_rows ? reinterpret_cast<const char *>(g.far + at) : g.src + at;
+}
+
 /* 2^shift lanes for each row, in pieces of type W. The rest of a row goes byte by byte. */
-template <class W, int ROWS>
+template <class W, int ROWS, bool TIERS>
 __global__ void __launch_bounds__(PST_CU_THREADS, 3) gather(gathering g, int shift)
 {
     const int64_t n = pst_cu_value(g.n, g.status);
@@ -31,7 +40,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS, 3) gather(gathering g, int shi
 #pragma unroll
         for (int k = 0; k < ROWS; k++) {
             const int64_t at = i + k < n ? i + k : i; /* past the end: the first row once more */
-            from[k] = g.src + (uint64_t)(g.src_row ? g.src_row[at] : at) * g.src_stride;
+            from[k] = row_at<TIERS>(g, g.src_row ? g.src_row[at] : at);
             to[k] = g.dst + (uint64_t)(g.dst_pos ? g.dst_pos[at] : at) * g.dst_stride;
         }
         for (uint64_t p = lane; p < pieces; p += lanes) {
@@ -52,12 +61,27 @@ __global__ void __launch_bounds__(PST_CU_THREADS, 3) gather(gathering g, int shi
     }
 }
 
-template <class W, int ROWS> void launch(struct pst_queue *q, const gathering &g)
+template <class W, int ROWS, bool TIERS> void launch(struct pst_queue *q, const gathering &g)
 {
     const uint64_t pieces = (g.row_bytes + sizeof(W) - 1) / sizeof(W);
     const int shift = pieces > 16 ? 5 : pieces > 8 ? 4 : 3;
     const unsigned blocks = pst_cu_grid(q, (g.n.most + ROWS - 1) / ROWS, PST_CU_THREADS >> shift);
-    pst_cu_on(q, blocks)(gather<W, ROWS>, g, shift);
+    pst_cu_on(q, blocks)(gather<W, ROWS, TIERS>, g, shift);
+}
+
+template <bool TIERS> void gather_rows(struct pst_queue *q, const gathering &g)
+{
+    assert(g.n.most >= 0 && g.n.most <= INT32_MAX);
+    const uint64_t all = (uint64_t)(uintptr_t)g.src | (uint64_t)g.far | (uint64_t)(uintptr_t)g.dst |
+                         g.src_stride | g.dst_stride;
+    if (g.row_bytes == 0)
+        return;
+    if (all % 16 == 0)
+        launch<uint4, ROWS_AT_ONCE, TIERS>(q, g);
+    else if (all % 4 == 0)
+        launch<uint32_t, ROWS_AT_ONCE, TIERS>(q, g);
+    else
+        launch<uint8_t, 1, TIERS>(q, g);
 }
 } // namespace
 
@@ -65,25 +89,26 @@ void pst_kn_gather(struct pst_queue *q, const void *src, uint64_t src_stride, co
                    void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_twin_n n,
                    uint64_t row_bytes)
 {
-    assert(n.most >= 0 && n.most <= INT32_MAX);
-    const gathering g = {static_cast<const char *>(src),
-                         static_cast<char *>(dst),
-                         src_stride,
-                         dst_stride,
-                         row_bytes,
-                         src_row,
-                         dst_pos,
-                         n,
-                         q->status};
-    const uint64_t all = (uint64_t)(uintptr_t)src | (uint64_t)(uintptr_t)dst | src_stride | dst_stride;
-    if (row_bytes == 0)
-        return;
-    if (all % 16 == 0)
-        launch<uint4, ROWS_AT_ONCE>(q, g);
-    else if (all % 4 == 0)
-        launch<uint32_t, ROWS_AT_ONCE>(q, g);
+    gather_rows<false>(q, {static_cast<const char *>(src), static_cast<char *>(dst), src_stride, dst_stride,
+                           row_bytes, src_row, dst_pos, n, q->status, 0, 0});
+}
+
+void pst_kn_gather_tiers(struct pst_queue *q, const struct pst_twin_tiers *src, uint64_t src_stride,
+                         const int32_t *src_row, void *dst, uint64_t dst_stride, const int32_t *dst_pos,
+                         struct pst_twin_n n, uint64_t row_bytes)
+{
+    const char *near = static_cast<const char *>(src->near), *far = static_cast<const char *>(src->far);
+    const gathering g = {
+        near ? near : far, static_cast<char *>(dst),
+        src_stride,        dst_stride,
+        row_bytes,         src_row,
+        dst_pos,           n,
+        q->status,         reinterpret_cast<uintptr_t>(far) - (uint64_t)src->near_rows * src_stride,
+        src->near_rows};
+    if (near && far)
+        gather_rows<true>(q, g);
     else
-        launch<uint8_t, 1>(q, g);
+        gather_rows<false>(q, g);
 }
 
 void pst_k_gather(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,

@@ -1,4 +1,4 @@
-/* budget.c: how much memory the CPU tier may take. */
+/* budget.c: how much memory the tiers may take. */
 #include "stages/planner/budget.h"
 
 #include "common/util/memory.h"
@@ -23,26 +23,31 @@ static uint64_t cacheable(const struct pst_sampling_input *in, bool lists)
 }
 
 /* A GPU that does not answer has no room: the sampler says why when it opens the GPU. */
-static uint64_t free_memory(const struct pst_device *device)
+static uint64_t free_on(const struct pst_device *device)
 {
     uint64_t there = 0, all = 0;
     char why[PST_TWIN_WHY_BYTES] = "";
-    if (!pst_device_is_cuda(device))
-        return pst_memory_free();
     return device->twin->room(device->number, &there, &all, why) == PST_OK ? there : 0;
+}
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
 }
 
 struct pst_planner_budget pst_planner_budget(const struct pst_device *device,
                                              const struct pst_sampling_input *in,
-                                             const struct pst_minibatch_size *most, uint64_t gpu_cache,
-                                             uint64_t reserve, bool lists)
+                                             const struct pst_minibatch_size *most,
+                                             const struct pst_planner_budget_ask *ask)
 {
-    struct pst_planner_budget b = {.free = free_memory(device), .reserve = reserve};
-    const uint64_t things = cacheable(in, lists), all = things + (lists ? things / CHUNKS : 0);
-    if (reserve == UINT64_MAX)
+    const bool on_gpu = ask->gpu_tier && pst_device_is_cuda(device), shared = !pst_device_is_cuda(device);
+    struct pst_planner_budget b = {.free = on_gpu ? free_on(device) : pst_memory_free(),
+                                   .reserve = ask->reserve};
+    const uint64_t things = cacheable(in, ask->lists), all = things + (ask->lists ? things / CHUNKS : 0);
+    if (ask->reserve == UINT64_MAX)
         b.reserve = PST_PLANNER_SLOTS * slot_bytes(in, most) + b.free / 4;
-    const uint64_t taken = b.reserve > UINT64_MAX - gpu_cache ? UINT64_MAX : b.reserve + gpu_cache;
-    b.cache = b.free > taken ? b.free - taken : 0;
-    b.cache = b.cache < all ? b.cache : all;
+    b.cache = less(less(b.free, b.reserve), shared ? ask->other_tier : 0);
+    const uint64_t left = less(all, ask->other_tier);
+    b.cache = b.cache < left ? b.cache : left;
     return b;
 }

@@ -1,5 +1,6 @@
-/* budget.h: the size of the cache, if cpu_cache is "auto": the memory that the other parts of the run leave
- * (Hyperion, section IV-E, gives its caches "all the available" memory). Owner: none. Threads: any. */
+/* budget.h: the size of a tier, if gpu_cache or cpu_cache is "auto": the memory that the other parts of the
+ * run leave (Hyperion, section IV-E, gives its caches "all the available" memory). Owner: none. Threads: any.
+ */
 #ifndef PST_PLANNER_BUDGET_H
 #define PST_PLANNER_BUDGET_H
 
@@ -10,20 +11,27 @@ PST_BEGIN_DECLS
 
 #define PST_PLANNER_SLOTS 8 /* that a reserve of "auto" leaves room for */
 
-/* Bytes. free: of the machine or the memory cgroup, or of the GPU, when the plan is made. reserve: for slots,
- * model, evaluation and the page cache. cache: free - reserve - the GPU tier, but at most what there is to
- * cache. */
+/* Which tier, and what else takes memory. */
+struct pst_planner_budget_ask {
+    bool gpu_tier;       /* false: the CPU tier */
+    bool lists;          /* the tiers may hold lists, too */
+    uint64_t other_tier; /* bytes of the other tier, if it is known */
+    uint64_t reserve; /* bytes; UINT64_MAX: PST_PLANNER_SLOTS slots of the largest batch, and a quarter of the
+                         free memory */
+};
+
+/* Bytes. free: of the machine or the memory cgroup, or, for the GPU tier, of the GPU, when the plan is made.
+ * reserve: for slots, model, evaluation and the page cache. cache: what is free, less the reserve, and on a
+ * CPU less the other tier, but at most what there is to cache and the other tier does not have. */
 struct pst_planner_budget {
     uint64_t free, reserve, cache;
 };
 
-/* device: where planner and sampler are. most: the largest batch. reserve: bytes; UINT64_MAX:
- * PST_PLANNER_SLOTS slots of the largest batch, and a quarter of the free memory. lists: the cache may hold
- * lists, too. */
+/* device: where planner and sampler are. most: the largest batch. */
 struct pst_planner_budget pst_planner_budget(const struct pst_device *device,
                                              const struct pst_sampling_input *in,
-                                             const struct pst_minibatch_size *most, uint64_t gpu_cache,
-                                             uint64_t reserve, bool lists);
+                                             const struct pst_minibatch_size *most,
+                                             const struct pst_planner_budget_ask *ask);
 
 PST_END_DECLS
 #endif

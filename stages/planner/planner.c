@@ -29,8 +29,7 @@ enum tiers_cost { COST_AUTO, COSTS };
 struct planner {
     struct pst_sampling_input_params params;
     int64_t epochs;
-    uint64_t gpu_cache;
-    uint64_t cpu_cache, reserve; /* UINT64_MAX: "auto" */
+    uint64_t gpu_cache, cpu_cache, reserve; /* UINT64_MAX: "auto" */
     double cpu_cache_percent;
     enum tiers_policy policy;
     enum tiers_cost cost;
@@ -52,6 +51,18 @@ struct planner {
 static bool cpu_cache_is_auto(const struct planner *p)
 {
     return p->cpu_cache_percent < 0 && p->cpu_cache == UINT64_MAX;
+}
+
+/* Without a GPU nothing stands in for its memory unless that is asked for. */
+static bool gpu_cache_is_auto(const struct planner *p)
+{
+    return p->gpu_cache == UINT64_MAX;
+}
+
+static uint64_t gpu_budget_of(struct pst_stage *self, const struct planner *p)
+{
+    const bool on_gpu = strncmp(pst_device_name(self), "cuda:", strlen("cuda:")) == 0;
+    return gpu_cache_is_auto(p) && !on_gpu ? 0 : p->gpu_cache;
 }
 
 /* UINT64_MAX: to be found when the largest batch is known. */
@@ -156,7 +167,7 @@ static pst_rc size(struct pst_stage *self)
     if (rc != PST_OK)
         return rc;
     p->plan.key = p->in.key;
-    p->plan.key.gpu_budget_bytes = p->gpu_cache;
+    p->plan.key.gpu_budget_bytes = gpu_budget_of(self, p);
     p->plan.key.cache_budget_bytes = budget_of(p, &p->in.ds);
     (void)snprintf(p->plan.key.hotness, sizeof p->plan.key.hotness, "%s",
                    pst_hotness_source_name(p->hotness));
@@ -306,19 +317,27 @@ static pst_rc rank(struct pst_stage *self, struct planner *p)
     return rc;
 }
 
-/* What "auto" is. */
-static void find_budget(struct pst_stage *self, struct planner *p)
+static uint64_t find_tier(struct pst_stage *self, const struct planner *p, bool gpu, uint64_t other_tier)
 {
     char free_text[32], reserve_text[32], cache_text[32];
-    if (!cpu_cache_is_auto(p))
-        return;
-    const struct pst_planner_budget b = pst_planner_budget(&p->presample.device, &p->in, &p->plan.max,
-                                                           p->gpu_cache, p->reserve, p->policy != ROWS);
-    p->plan.key.cache_budget_bytes = b.cache;
+    const struct pst_planner_budget_ask ask = {
+        .gpu_tier = gpu, .lists = p->policy != ROWS, .other_tier = other_tier, .reserve = p->reserve};
+    const struct pst_planner_budget b = pst_planner_budget(&p->presample.device, &p->in, &p->plan.max, &ask);
     pst_log(self,
-            "cpu_cache auto: %s; %s of memory are free, and %s are reserved for slots, model and evaluation",
-            pst_bytes_text((double)b.cache, cache_text), pst_bytes_text((double)b.free, free_text),
-            pst_bytes_text((double)b.reserve, reserve_text));
+            "%s_cache auto: %s; %s of memory are free, and %s are reserved for slots, model and evaluation",
+            gpu ? "gpu" : "cpu", pst_bytes_text((double)b.cache, cache_text),
+            pst_bytes_text((double)b.free, free_text), pst_bytes_text((double)b.reserve, reserve_text));
+    return b.cache;
+}
+
+/* What "auto" is. The GPU tier takes first: its rows save more. */
+static void find_budgets(struct pst_stage *self, struct planner *p)
+{
+    struct pst_plan_key *key = &p->plan.key;
+    if (key->gpu_budget_bytes == UINT64_MAX)
+        key->gpu_budget_bytes = find_tier(self, p, true, 0);
+    if (cpu_cache_is_auto(p))
+        key->cache_budget_bytes = find_tier(self, p, false, key->gpu_budget_bytes);
 }
 
 static pst_rc make_plan(struct pst_stage *self, struct planner *p, char *path, size_t path_bytes)
@@ -330,7 +349,7 @@ static pst_rc make_plan(struct pst_stage *self, struct planner *p, char *path, s
     if (rc != PST_OK)
         return rc;
     pst_span(self, "presample", begin, pst_now());
-    find_budget(self, p);
+    find_budgets(self, p);
     rc = rank(self, p);
     if (rc != PST_OK)
         return rc;
@@ -347,7 +366,9 @@ static pst_rc reuse_plan(struct planner *p, const char *path)
     pst_rc rc = pst_plan_read(&earlier, path);
     if (rc != PST_OK)
         return rc;
-    if (cpu_cache_is_auto(p)) /* any size will do */
+    if (gpu_cache_is_auto(p)) /* any size will do */
+        p->plan.key.gpu_budget_bytes = earlier.key.gpu_budget_bytes;
+    if (cpu_cache_is_auto(p))
         p->plan.key.cache_budget_bytes = earlier.key.cache_budget_bytes;
     rc =
         pst_plan_match(&earlier, &p->plan.key, PST_PLAN_ALGORITHM | PST_PLAN_BUDGET | PST_PLAN_HOTNESS, path);
@@ -398,10 +419,12 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
             (long long)plan->lists.gpu_n, plan->predicted_hit_rate);
     rc = pst_report(self, "planner",
                     "{\"batches\": %lld, \"vertices_max\": %lld, \"cached_rows\": %lld, \"gpu_rows\": %lld, "
-                    "\"cached_lists\": %lld, \"gpu_lists\": %lld, \"cpu_cache\": %llu, \"policy\": \"%s\", "
+                    "\"cached_lists\": %lld, \"gpu_lists\": %lld, \"gpu_cache\": %llu, \"cpu_cache\": %llu, "
+                    "\"policy\": \"%s\", "
                     "\"hotness\": \"%s\", \"predicted_hit_rate\": %.6f, \"reused\": \"%s\"}",
                     (long long)plan->batches, (long long)plan->max.n[plan->max.hops], (long long)plan->rows.n,
                     (long long)plan->rows.gpu_n, (long long)plan->lists.n, (long long)plan->lists.gpu_n,
+                    (unsigned long long)plan->key.gpu_budget_bytes,
                     (unsigned long long)plan->key.cache_budget_bytes, plan->key.policy, plan->key.hotness,
                     plan->predicted_hit_rate, reuse[0] != '\0' ? "yes" : "no");
     if (rc == PST_OK && p->policy != ROWS && reuse[0] == '\0')
@@ -471,13 +494,14 @@ static const struct pst_param_desc params[] = {
     {.name = "gpu_cache",
      .type = PST_PARAM_BYTES,
      .into = PST_INTO(struct planner, gpu_cache),
-     .def = "0",
+     .def = "\"auto\"",
      .min = 0,
      .max = 1e15,
+     .automatic = true,
      .help =
-         "memory of the GPU tier for the hottest feature rows (and lists, see policy), if the sampler is on "
-         "a CPU; its own memory then stands in for a GPU's. On a GPU, cpu_cache is the size of the cache in "
-         "GPU memory"},
+         "memory of the GPU tier for the hottest feature rows (and lists, see policy). If the sampler is on "
+         "a CPU, memory of its own stands in for a GPU's. auto: on a GPU what is free, less the reserve; on "
+         "a CPU 0"},
     {.name = "presample_memory",
      .type = PST_PARAM_BYTES,
      .into = PST_INTO(struct planner, presample_memory),
@@ -495,7 +519,7 @@ static const struct pst_param_desc params[] = {
      .max = 1e15,
      .automatic = true,
      .help = "memory of the CPU tier for feature rows (and lists, see policy) that the GPU tier does not "
-             "have; 0: no cache; auto: what is free, less the reserve"},
+             "have; a GPU's kernels read it in place; 0: no such tier; auto: what is free, less the reserve"},
     {.name = "reserve",
      .type = PST_PARAM_BYTES,
      .into = PST_INTO(struct planner, reserve),
@@ -503,9 +527,8 @@ static const struct pst_param_desc params[] = {
      .min = 0,
      .max = 1e15,
      .automatic = true,
-     .help =
-         "memory that cpu_cache auto leaves for slots, model, evaluation and the page cache; auto: 8 slots "
-         "of the largest batch, and a quarter of the free memory"},
+     .help = "memory that auto leaves for slots, model, evaluation and the page cache; auto: 8 slots "
+             "of the largest batch, and a quarter of the free memory"},
     {.name = "cpu_cache_percent",
      .type = PST_PARAM_REAL,
      .into = PST_INTO(struct planner, cpu_cache_percent),

@@ -11,10 +11,10 @@ from harness import *
 HYPERION = os.path.join(ROOT, "pipelines", "hyperion.json")
 VIRTUAL = "PENSTOCK_CUDA" in os.environ
 VERTICES, EPOCHS = (600, 2) if VIRTUAL else (20000, 20)
-SETTINGS = [x for pair in ("params.batch=100", "params.fanout=[10,5]", "stages.planner.params.cpu_cache=1MiB")
+SETTINGS = [x for pair in ("params.batch=100", "params.fanout=[10,5]", "stages.planner.params.gpu_cache=1MiB", "stages.planner.params.cpu_cache=1MiB")
             for x in ("--set", pair)] + ["--quiet"]
 DRIVES = ["--set", "stages.disk.params.backend=emulated",  # which kernels then drive
-          "--set", "stages.planner.params.cpu_cache=4KiB"]
+          "--set", "stages.planner.params.gpu_cache=4KiB", "--set", "stages.planner.params.cpu_cache=0"]
 SLACK_BYTES = 32 << 20  # of the driver itself
 FREED_S = 10  # a driver takes a moment to take back what a killed process had
 

@@ -195,6 +195,56 @@ static void test_gather(void **state)
     }
 }
 
+/* Rows of two tiers, in memory apart; either may have none. */
+static void test_gather_tiers(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const uint64_t unit = (uint64_t[]){1, 4, 16}[rnd(3)], row_bytes = unit * rnd(80),
+                       stride = row_bytes + unit * rnd(3), skip = unit * rnd(3);
+        const int64_t rows = 1 + size_below(300), n = size_below(500),
+                      near = rnd(4)   ? (int64_t)rnd((uint64_t)rows + 1)
+                             : rnd(2) ? rows
+                                      : 0;
+        struct both tier[2] = {both_new(skip + (size_t)near * stride + 1),
+                               both_new(skip + (size_t)(rows - near) * stride + 1)};
+        struct both dst = both_new((size_t)(n + 1) * stride), row = both_new((size_t)n * I32),
+                    pos = both_new((size_t)n * I32), below = both_new(I64);
+        for (int t = 0; t < 2; t++) {
+            for (size_t i = 0; i < tier[t].bytes; i++)
+                ((uint8_t *)tier[t].host)[i] = (uint8_t)rnd(256);
+            send(&tier[t]);
+        }
+        for (int64_t i = 0; i < n; i++) {
+            ((int32_t *)row.host)[i] = (int32_t)rnd((uint64_t)rows);
+            ((int32_t *)pos.host)[i] = (int32_t)(n - 1 - i);
+        }
+        send(&row);
+        send(&pos);
+        struct pst_twin_tiers on_host = {(char *)tier[0].host + skip, (char *)tier[1].host + skip, near},
+                              on_device = {(char *)tier[0].device + skip, (char *)tier[1].device + skip,
+                                           near};
+        if (near == 0)
+            on_host.near = on_device.near = NULL;
+        if (near == rows)
+            on_host.far = on_device.far = NULL;
+        const struct pst_twin_n all = {NULL, n};
+        const bool to_positions = rnd(3);
+        cpu->gather_tiers_n(NULL, &on_host, stride, row.host, dst.host, stride,
+                            to_positions ? pos.host : NULL, all, row_bytes);
+        cuda->gather_tiers_n(queue, &on_device, stride, row.device, dst.device, stride,
+                             to_positions ? pos.device : NULL, all, row_bytes);
+        same_bytes(&dst, dst.bytes, "rows of two tiers");
+        cpu->count_below_n(NULL, row.host, all, near, below.host);
+        cuda->count_below_n(queue, row.device, all, near, below.device);
+        same_bytes(&below, below.bytes, "rows of the first tier");
+        struct both *every[] = {&tier[0], &tier[1], &dst, &row, &pos, &below};
+        for (size_t i = 0; i < sizeof every / sizeof *every; i++)
+            both_free(every[i]);
+    }
+}
+
 /* Rows whose places pass 2^31 and 2^32 bytes. */
 static void test_gather_far(void **state)
 {
@@ -357,6 +407,7 @@ int main(void)
         cmocka_unit_test(test_count),
         cmocka_unit_test(test_lookup),
         cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_gather_tiers),
         cmocka_unit_test(test_gather_far),
         cmocka_unit_test(test_batch_without_host),
         cmocka_unit_test(test_batch_that_fails),

@@ -20,6 +20,7 @@ static pst_rc plan(const char *device, const char *run, const char *const (*set)
     host_begin(&host, dataset, device, in_scratch(run));
     for (int i = 0; i < sets; i++)
         host_set(&host, set[i][0], set[i][1]);
+    host_set(&host, "gpu_cache", "0"); /* its default depends on the place */
     pst_rc rc = host_open(&host);
     const struct pst_event begin = {.kind = PST_EV_START};
     if (rc == PST_OK)

@@ -22,7 +22,7 @@ LOSS_SLACK = 1e-4  # relative, after one epoch
 def settings(size, way):
     cache = "0B" if "drives" in way else "1GiB"
     return measure.settings(params_batch=size["batch"], params_fanout=[10, 5], trainer__hidden=256, trainer__layers=2,
-                          trainer__dropout=0.5, trainer__eval_every=0, trainer__checkpoint_every=0, planner__cpu_cache=cache)
+                          trainer__dropout=0.5, trainer__eval_every=0, trainer__checkpoint_every=0, planner__gpu_cache=cache, planner__cpu_cache=0)
 
 
 def check(way, report, reference):

@@ -119,13 +119,18 @@ static pst_rc take_memory(struct pst_cache_rows *c, uint64_t stride)
                               "for the planner",
                               (long long)c->n, (unsigned long long)stride);
     }
-    const char *what = "cached rows (set a smaller cpu_cache for the planner)";
-    void *rows;
-    pst_rc rc = pst_device_take(c->device, PST_TWIN_MEMORY_DEVICE, (uint64_t)c->n * stride, what, &rows);
-    c->rows = rows;
+    const char *what = "cached rows (set a smaller gpu_cache for the planner)";
+    const uint64_t near = (uint64_t)c->gpu_n * stride, far = (uint64_t)(c->n - c->gpu_n) * stride;
+    void *rows = NULL, *far_rows = NULL;
+    pst_rc rc = near > 0 ? pst_device_take(c->device, PST_TWIN_MEMORY_DEVICE, near, what, &rows) : PST_OK;
+    if (rc == PST_OK && far > 0)
+        rc = pst_device_take(c->device, PST_TWIN_MEMORY_PINNED, far,
+                             "cached rows (set a smaller cpu_cache for the planner)", &far_rows);
     if (rc == PST_OK)
         rc = pst_device_take(c->device, PST_TWIN_MEMORY_DEVICE, c->device->twin->cache_bytes(c->n), what,
                              &c->index_memory);
+    c->rows = rows;
+    c->far = far_rows;
     return rc;
 }
 
@@ -148,23 +153,35 @@ static void sort_tiers(int64_t *ids, const int64_t *vertices, int64_t gpu_n, int
     qsort(ids + gpu_n, (size_t)(n - gpu_n), sizeof *ids, ascending);
 }
 
-/* Loads rows and index into a GPU's memory, through a pinned buffer. */
-static pst_rc load_device(struct pst_cache_rows *c, const struct reading *r, const int64_t *ids)
+/* Loads the rows of the GPU tier into the GPU's memory, through a pinned buffer. */
+static pst_rc load_near(struct pst_cache_rows *c, const struct reading *r, const int64_t *ids)
 {
     struct pst_device *d = c->device;
     const uint64_t stride = r->files.stride_bytes;
-    const int64_t most = load_rows(stride, c->n);
-    void *staging, *device_ids = NULL;
+    const int64_t most = load_rows(stride, c->gpu_n);
+    void *staging = NULL;
     pst_rc rc = pst_device_take(d, PST_TWIN_MEMORY_PINNED, (uint64_t)most * stride,
                                 "the buffer that cached rows pass through", &staging);
-    for (int64_t at = 0; at < c->n && rc == PST_OK; at += most) {
-        const int64_t n = pst_min_i64(most, c->n - at);
+    for (int64_t at = 0; at < c->gpu_n && rc == PST_OK; at += most) {
+        const int64_t n = pst_min_i64(most, c->gpu_n - at);
         rc = read_rows(r, ids + at, n, staging);
         if (rc != PST_OK)
             break;
         (void)d->twin->copy(d->q, c->rows + (uint64_t)at * stride, staging, (uint64_t)n * stride);
         rc = pst_device_wait(d);
     }
+    pst_device_give(d, staging);
+    return rc;
+}
+
+/* Loads rows and index for a GPU. */
+static pst_rc load_device(struct pst_cache_rows *c, const struct reading *r, const int64_t *ids)
+{
+    struct pst_device *d = c->device;
+    void *device_ids = NULL;
+    pst_rc rc = c->gpu_n > 0 ? load_near(c, r, ids) : PST_OK;
+    if (rc == PST_OK)
+        rc = read_rows(r, ids + c->gpu_n, c->n - c->gpu_n, c->far);
     if (rc == PST_OK)
         rc = pst_device_take(d, PST_TWIN_MEMORY_DEVICE, (uint64_t)c->n * sizeof *ids,
                              "the ids of cached rows", &device_ids);
@@ -176,7 +193,6 @@ static pst_rc load_device(struct pst_cache_rows *c, const struct reading *r, con
         c->index = d->twin->cache_init(c->index_memory, device_ids, c->n);
         rc = c->index ? PST_OK : pst_fail(PST_E_IO, "%s: cannot create the index of the cache", d->name);
     }
-    pst_device_give(d, staging);
     pst_device_give(d, device_ids);
     return rc;
 }
@@ -188,7 +204,7 @@ pst_rc pst_cache_rows_load(struct pst_cache_rows *c, struct pst_device *device, 
     *c =
         (struct pst_cache_rows){.n = n, .gpu_n = gpu_n, .device = pst_device_is_cuda(device) ? device : NULL};
     assert(memory == NULL || c->device == NULL);
-    assert(gpu_n >= 0 && gpu_n <= n && (gpu_n == 0 || c->device == NULL));
+    assert(gpu_n >= 0 && gpu_n <= n);
     if (memory != NULL)
         pst_cache_rows_borrow(c, memory, gpu_n, n, stride);
     if (n == 0)
@@ -210,12 +226,12 @@ pst_rc pst_cache_rows_load(struct pst_cache_rows *c, struct pst_device *device, 
         rc = open_reading(&reading, features, files, stride);
     if (rc != PST_OK)
         goto out;
+    if (gpu_n > 0)
+        sort_tiers(ids, vertices, gpu_n, n);
     if (c->device != NULL) {
         rc = load_device(c, &reading, ids);
         goto out;
     }
-    if (gpu_n > 0)
-        sort_tiers(ids, vertices, gpu_n, n);
     rc = read_rows(&reading, ids, gpu_n, c->rows);
     if (rc == PST_OK)
         rc = read_rows(&reading, ids + gpu_n, n - gpu_n, c->rows + (uint64_t)gpu_n * stride);
@@ -236,6 +252,7 @@ void pst_cache_rows_release(struct pst_cache_rows *c)
 {
     if (c->device != NULL) {
         pst_device_give(c->device, c->rows);
+        pst_device_give(c->device, c->far);
         pst_device_give(c->device, c->index_memory);
     } else if (!c->borrowed) {
         free(c->rows);

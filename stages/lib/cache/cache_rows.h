@@ -1,4 +1,6 @@
-/* cache_rows.h: the feature rows that a sampler keeps in host memory or in its GPU's memory, and their index.
+/* cache_rows.h: the feature rows that a sampler keeps in memory, and their index. On a GPU, the rows of the
+ * GPU tier are in its memory, and those of the CPU tier in pinned host memory, which its kernels read in
+ * place.
  *
  * Owner: the caller. struct pst_device also records GPU memory (device.h). Threads: read-only once
  * loaded. */
@@ -16,6 +18,7 @@ struct pst_device;
 struct pst_cache_rows {
     int64_t n, gpu_n; /* the first gpu_n rows are those of the GPU tier */
     char *rows;       /* stride_bytes each; in each tier in the order of vertex ids */
+    char *far;        /* on a GPU, row gpu_n and those after it */
     struct pst_cache *index;
     void *index_memory;
     bool borrowed;             /* the memory of rows and index is the caller's */

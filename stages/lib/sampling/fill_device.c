@@ -7,7 +7,7 @@
 #include "common/slots/request.h"
 #include "common/stage.h"
 
-enum { HITS, MISSES, OWN }; /* the filler's own numbers */
+enum { HITS, MISSES, GPU_HITS, OWN }; /* the filler's own numbers */
 
 pst_rc pst_filler_device_init(struct pst_filler_device *d, struct pst_filler *f, struct pst_device *device,
                               const struct pst_csc *device_graph, const struct pst_sampling_opened *algorithm)
@@ -52,16 +52,19 @@ static void find_rows(struct pst_filler_device *d)
     const struct pst_twin_n rows = {pst_expand_device_vertices(x, l->size.hops), l->size.n[l->size.hops]};
     x->device->twin->lookup_n(x->device->q, d->cache, x->vertices, rows, d->hit_pos, d->hit_row,
                               pst_expand_device_own(x, HITS), d->miss_pos, pst_expand_device_own(x, MISSES));
+    x->device->twin->count_below_n(x->device->q, d->hit_row,
+                                   (struct pst_twin_n){pst_expand_device_own(x, HITS), rows.most},
+                                   d->tiers.near_rows, pst_expand_device_own(x, GPU_HITS));
 }
 
-/* Gathers the cached rows. There are none if the batch did not fit. */
+/* Gathers the cached rows of both tiers. There are none if the batch did not fit. */
 static void bring_rows(struct pst_filler_device *d, char *rows)
 {
     const struct pst_expander_device *x = &d->expander;
     const struct pst_minibatch_layout *l = &d->filler->layout;
     const struct pst_twin_n hits = {pst_expand_device_own(x, HITS), l->size.n[l->size.hops]};
-    x->device->twin->gather_n(x->device->q, d->cache_rows, l->stride_bytes, d->hit_row, rows, l->stride_bytes,
-                              d->hit_pos, hits, d->filler->row_bytes);
+    x->device->twin->gather_tiers_n(x->device->q, &d->tiers, l->stride_bytes, d->hit_row, rows,
+                                    l->stride_bytes, d->hit_pos, hits, d->filler->row_bytes);
 }
 
 /* Puts everything that the device does for a batch on the queue. The vertices are copied to the slot at
@@ -150,6 +153,7 @@ pst_rc pst_fill_device(struct pst_filler_device *d, const struct pst_fill_job *j
     const int64_t n = l->stride_bytes ? found.n[found.hops] : 0, hits = d->cache ? own[HITS] : 0;
     result->lookups = (uint64_t)n;
     result->hits = (uint64_t)hits;
+    result->gpu_hits = hits > 0 ? (uint64_t)own[GPU_HITS] : 0;
     struct pst_fill_span *submit = &result->submit[l->size.hops];
     submit->begin_s = pst_now();
     rc = complete(d, job, slot, &found, n - hits, result);

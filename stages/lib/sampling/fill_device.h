@@ -13,14 +13,14 @@ PST_BEGIN_DECLS
 struct pst_filler_device {
     struct pst_filler *filler; /* borrowed: layout, fanout, labels, features */
     struct pst_expander_device expander;
-    const struct pst_cache *cache; /* NULL: there is none; in the device's memory, like cache_rows */
-    const char *cache_rows;
+    const struct pst_cache *cache; /* NULL: there is none; in the device's memory */
+    struct pst_twin_tiers tiers;   /* the cached rows: near in the device's memory, far in pinned memory */
     int32_t *hit_pos, *hit_row;
     int32_t *miss_pos; /* pinned host memory, from which the host makes requests */
     double device_s;   /* time spent waiting so far, in seconds */
 };
 
-/* The caller must have set cache and cache_rows and made the device's queue. f's expander needs only the
+/* The caller must have set cache and tiers and made the device's queue. f's expander needs only the
  * fields that pst_sampling_measure uses. The function takes device memory. PST_E_NOMEM; PST_E_UNSUPPORTED:
  * the algorithm runs on CPUs only. */
 PST_API PST_MUST_USE pst_rc pst_filler_device_init(struct pst_filler_device *d, struct pst_filler *f,

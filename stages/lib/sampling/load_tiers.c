@@ -48,13 +48,6 @@ static pst_rc load_rows(struct pst_sampling *s)
     void *memory = pst_shared(s->self);
     if (cached_rows(s) == 0)
         return PST_OK;
-    if (rows->gpu_n > 0 && pst_device_is_cuda(&s->device))
-        return pst_fail(
-            PST_E_ARG,
-            "the plan has %lld rows in a GPU tier beside the CPU tier, but on %s a sampler has one "
-            "cache, in GPU memory: set the planner's gpu_cache to 0, and its cpu_cache to the size "
-            "of that cache",
-            (long long)rows->gpu_n, s->device.name);
     double begin = pst_now();
     pst_rc rc = PST_OK;
     if (!s->cache_owner)
@@ -67,7 +60,9 @@ static pst_rc load_rows(struct pst_sampling *s)
         return rc;
     s->filler.cache = s->device_filler.cache = s->cache.index;
     s->filler.cache_gpu_rows = s->cache.gpu_n;
-    s->filler.cache_rows = s->device_filler.cache_rows = s->cache.rows;
+    s->filler.cache_rows = s->cache.rows;
+    s->device_filler.tiers =
+        (struct pst_twin_tiers){.near = s->cache.rows, .far = s->cache.far, .near_rows = s->cache.gpu_n};
     pst_log(s->self, "%s %lld rows in %.3f s; the plan predicts a hit rate of %.3f",
             s->cache_owner ? "cached" : "mapped", (long long)s->cache.n, pst_now() - begin,
             s->plan.predicted_hit_rate);

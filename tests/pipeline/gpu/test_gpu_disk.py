@@ -5,7 +5,7 @@ from harness import *
 
 os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
 HYPERION = os.path.join(ROOT, "pipelines", "hyperion.json")
-SMALL = [word for pair in ("params.batch=120", "params.fanout=[3,2]", "stages.planner.params.cpu_cache=4KiB",
+SMALL = [word for pair in ("params.batch=120", "params.fanout=[3,2]", "stages.planner.params.gpu_cache=4KiB", "stages.planner.params.cpu_cache=0",
                            "stages.trainer.params.hidden=8") for word in ("--set", pair)] + ["--quiet"]
 OTHERS = {"planner": "cuda:0", "sampler": "cuda:0", "trainer": "cuda:0"}
 

@@ -19,7 +19,7 @@ def hyperion(cached=None, slots=None, device="cuda:0", **stages):
         pl["links"][at[0]]["slots"] = slots
     pl.update(epochs=1, place={"device": device})
     pl["params"].update(batch=120, fanout=[3, 2])
-    pl["stages"]["planner"]["params"]["cpu_cache"] = "4KiB"
+    pl["stages"]["planner"]["params"].update(gpu_cache="4KiB", cpu_cache=0)
     pl["stages"]["trainer"]["params"]["hidden"] = 8
     pl["stages"]["disk"]["place"] = {"device": "cpu:0"}
     for name, changes in stages.items():
@@ -46,11 +46,20 @@ def same(report, want, name):
 
 
 @test
-def a_gpu_tier_beside_the_cache_is_refused():
-    """On a GPU the sampler has one cache."""
+def each_tier_is_hit_as_on_a_cpu():
+    """Rows in GPU memory, rows in CPU memory that kernels read in place, and rows from the drive."""
     with Place() as p:
-        done = train(p, hyperion(planner={"params": {"gpu_cache": "4KiB"}}), code=1)
-        assert "has 64 rows in a GPU tier" in done.err and "set the planner's gpu_cache to 0" in done.err, done
+        for gpu, cpu in (("4KiB", "8KiB"), (0, "12KiB"), ("12KiB", 0), ("1KiB", "1MiB")):
+            tiers = {"params": {"gpu_cache": gpu, "cpu_cache": cpu}}
+            want = train(p, hyperion(device="cpu:0", planner=tiers)).report
+            got = [train(p, hyperion(planner=tiers), *more).report for more in ((), ("--set", "links[3].when=never"))]
+            for report in got:
+                same(report, want, (gpu, cpu))
+                assert report["cache"] == want["cache"], (gpu, cpu, report["cache"], want["cache"])
+            assert got[0]["weights_digest"] == got[1]["weights_digest"]
+            hits, of_gpu = want["cache"]["hits"], want["cache"]["gpu_hits"]
+            assert (of_gpu > 0, hits > of_gpu) == (gpu != 0, cpu != 0), want["cache"]
+            assert got[0]["trainer"]["rows_cached"] == hits, got[0]["trainer"]
 
 
 @test
@@ -80,7 +89,7 @@ def whatever_is_cached():
     with Place() as p:
         want = train(p, hyperion(device="cpu:0")).report
         for cache, share in (("0", 0), ("1MiB", 1)):
-            r = train(p, hyperion(planner={"params": {"cpu_cache": cache}})).report
+            r = train(p, hyperion(planner={"params": {"gpu_cache": cache}})).report
             same(r, want, cache)
             assert r["cache"]["hits"] == r["trainer"]["rows_cached"] == share * want["cache"]["lookups"], r
 
@@ -91,7 +100,7 @@ def rows_that_fill_pages():
     with Place() as p:
         path = p.path("wide")
         command("gen", "community", path, "--vertices", 300, "--features", 1024, "--seed", 3)
-        pl = hyperion(planner={"params": {"cpu_cache": "64KiB"}}, sampler={"params": {"margin": 1}})
+        pl = hyperion(planner={"params": {"gpu_cache": "64KiB"}}, sampler={"params": {"margin": 1}})
         pl["params"]["batch"] = 16
         r = p.run(pl, "--quiet", data=path).report
         assert r["trainer"]["rows_cached"] == r["cache"]["hits"] > 0, r

@@ -88,11 +88,14 @@ def the_cpu_tier_takes_what_is_left():
         again = run(f"stages.planner.params.reuse={r.run_dir}/plan/plan.json").report["planner"]
         assert again["reused"] == "yes" and again["cpu_cache"] == planner["cpu_cache"], again
         os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
-        try:
-            on_gpu = p.run(HYPERION, "--epochs", "1", "--quiet", "--device", "cuda:0", "--set", "stages.planner.params.cpu_cache=auto").report
+        try:  # a GPU's memory comes first, and what it does not take goes to the CPU's
+            for given, gpu in (("auto", 2000), ("100KiB", 200), ("0", 0)):
+                on_gpu = p.run(HYPERION, "--epochs", "1", "--quiet", "--device", "cuda:0", "--set", f"stages.planner.params.gpu_cache={given}").report
+                planner, cache = on_gpu["planner"], on_gpu["cache"]
+                assert planner["gpu_cache"] == gpu * 512 and planner["cpu_cache"] == (2000 - gpu) * 512, planner
+                assert (cache["gpu_rows"], cache["rows"], cache["hits"]) == (gpu, 2000, cache["lookups"]), cache
         finally:
             del os.environ["PENSTOCK_CUDA"]
-        assert on_gpu["cache"]["rows"] == 2000 and on_gpu["planner"]["cpu_cache"] == 2000 * 512, (on_gpu["cache"], on_gpu["planner"])
 
 
 @test

@@ -22,10 +22,8 @@ static const char usage[] =
     "memory and the caches hold rows only.\n\n" PIPELINE_OPTIONS_HELP
     "  --run-dir DIR      write plan and logs here (default: runs/plan-TIME-PID)\n"
     "  --gpu-cache BYTES  size of the cache in GPU memory, with K, M, G or T (default: the planner's "
-    "gpu_cache;\n"
-    "                     if the sampler is on a GPU, its cpu_cache)\n"
-    "  --cpu-cache BYTES  the same in CPU memory (default: the planner's cpu_cache if the sampler is on a "
-    "CPU)\n"
+    "gpu_cache)\n"
+    "  --cpu-cache BYTES  the same in CPU memory (default: the planner's cpu_cache)\n"
     "  --topology WHERE   memory or ssd: where lists are that no cache has (default: as the planner's "
     "topology)\n"
     "  --policy NAME      show where this policy puts what: paper, gtct, gtcf, gfct, gfcf, hybrid or joint\n"
@@ -248,16 +246,6 @@ static pst_rc read_plan(const struct plan_args *args, struct plan_result *r)
     return pst_hotness_read(path, r->plan.key.hops, r->plan.vertices, r->scores, id);
 }
 
-static bool sampler_on_gpu(const struct pst_pipeline *pl)
-{
-    for (int s = 0; s < pl->nstages; s++) {
-        if (strcmp(pl->stages[s].caps.desc->name, "sampler") == 0 &&
-            strncmp(pl->stages[s].device, "cuda", strlen("cuda")) == 0)
-            return true;
-    }
-    return false;
-}
-
 static const char *text_of(const json_t *params, const char *name)
 {
     const char *text = json_string_value(json_object_get(params, name));
@@ -301,15 +289,13 @@ static void default_policy(const json_t *params, const char *algorithm, struct p
     }
 }
 
-/* The caches as the pipeline has them, unless options give their sizes. */
-static void default_caches(const struct pst_pipeline *pl, const struct pst_plan *plan, struct plan_args *args)
+/* The caches as the planner has them, unless options give their sizes. */
+static void default_caches(const struct pst_plan *plan, struct plan_args *args)
 {
-    const bool gpu = sampler_on_gpu(pl);
     if (!args->cache_given[PST_PLACEMENT_GPU])
-        args->in.cache_bytes[PST_PLACEMENT_GPU] =
-            gpu ? plan->key.cache_budget_bytes : plan->key.gpu_budget_bytes;
+        args->in.cache_bytes[PST_PLACEMENT_GPU] = plan->key.gpu_budget_bytes;
     if (!args->cache_given[PST_PLACEMENT_CPU])
-        args->in.cache_bytes[PST_PLACEMENT_CPU] = gpu ? 0 : plan->key.cache_budget_bytes;
+        args->in.cache_bytes[PST_PLACEMENT_CPU] = plan->key.cache_budget_bytes;
 }
 
 /* What the printed formulas lose: their placement, counted by the cost that was asked for. */
@@ -409,7 +395,7 @@ static int plan_checked(struct pst_pipeline *pl, struct plan_args *args)
         return command_result("plan", rc);
     rc = read_plan(args, &r);
     if (rc == PST_OK) {
-        default_caches(pl, &r.plan, args);
+        default_caches(&r.plan, args);
         default_policy(pl->stages[plan_planner_of(pl)].params, r.plan.key.algorithm, args);
         rc = place(args, &r);
     }
