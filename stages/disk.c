@@ -78,8 +78,13 @@ static void spoil_row(struct pst_io_faults *faults, const struct pst_extent *row
     faults->bad_bytes = rows->unit;
 }
 
+static uint64_t book(void *to, uint64_t bytes, uint64_t now_ns)
+{
+    return pst_bus_book_drive(to, bytes, now_ns);
+}
+
 /* What the parameters do not say. */
-static void configure(const struct pst_stage *self, struct disk *d)
+static void configure(struct pst_stage *self, struct disk *d)
 {
     struct pst_disk_config *c = &d->config;
     c->tables_max = d->nvisits * (PST_HOPS_MAX + 2); /* every part of every slot */
@@ -89,6 +94,8 @@ static void configure(const struct pst_stage *self, struct disk *d)
     c->nvme.bus = bus.path;
     c->nvme.bus_at = bus.at;
     c->nvme.bus_bytes_per_s = bus.bytes_per_s;
+    if (bus.path != NULL)
+        c->bus = (struct pst_io_bus){book, self};
     c->faults.bad_file = -1;
     pst_disk_config_add_all(c, &d->ds, strcmp(c->backend, pst_io_nvme_ops.name) == 0);
     if (d->fault_row >= 0)

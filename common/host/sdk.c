@@ -65,6 +65,12 @@ void pst_bus_pass(struct pst_stage *self, uint64_t bytes)
         pst_bus_take(&self->board->bus, self->bus_bytes_per_s, bytes, &self->board->stop);
 }
 
+uint64_t pst_bus_book_drive(struct pst_stage *self, uint64_t bytes, uint64_t now_ns)
+{
+    assert(self->bus_bytes_per_s > 0);
+    return pst_bus_book(&self->board->bus, self->bus_bytes_per_s, bytes, now_ns);
+}
+
 struct pst_bus_place pst_bus_place(const struct pst_stage *self)
 {
     const bool there = self->bus_bytes_per_s > 0;

@@ -82,6 +82,13 @@ struct pst_io_faults {
     uint64_t bad_at, bad_bytes;
 };
 
+/* A modelled bus that the data of files pass. */
+struct pst_io_bus {
+    /* Books bytes, and returns the time when they have passed; NULL: there is no bus. */
+    uint64_t (*book)(void *to, uint64_t bytes, uint64_t now_ns);
+    void *to;
+};
+
 /* Settings of "nvme" and "emulated". */
 struct pst_io_nvme_config {
     const char *stack;    /* "async", "sync", "batch" */
@@ -112,6 +119,7 @@ struct pst_io_config {
     const struct iovec *regions;
     int nregions;
     struct pst_io_faults faults;           /* of the fault injector */
+    struct pst_io_bus bus;                 /* file, pread and mmap */
     const struct pst_io_nvme_config *nvme; /* NULL: "nvme" and "emulated" will not be used */
 };
 
@@ -181,15 +189,15 @@ PST_API PST_MUST_USE pst_rc pst_io_wait(struct pst_io_backend *b, int ms);
 PST_API const struct pst_io_backend_ops *pst_io_backend_named(const char *name);
 
 /* Opens config->nfiles paths (NULL or "": no file) into config->files, and over them the backend that is
- * named `want`. A file can be written if `writable`, or its own flag, says so. If a fault is asked for, wraps
- * the fault injector around it. notes gets a line for each thing that works less well than it could. On
+ * named `want`. A file can be written if `writable`, or its own flag, says so. If a fault is asked for, or
+ * files have a bus, wraps the fault injector around it. notes gets a line for each thing that works less well than it could. On
  * failure the files are closed. */
 PST_API PST_MUST_USE pst_rc pst_io_choose(struct pst_io_backend *b, const struct pst_io_config *config,
                                           const char *want, const char *const *paths, bool direct,
                                           bool writable, char *notes, size_t note_bytes);
 PST_API void pst_io_files_close(struct pst_io_file *files, uint32_t n);
 
-/* Wraps the fault injector around a backend. On failure the backend stays as it is. */
+/* Wraps the fault injector around a backend, and, if it reads files, the bus. On failure the backend stays as it is. */
 PST_MUST_USE pst_rc pst_io_faulty_wrap(struct pst_io_backend *b, const struct pst_io_config *config);
 
 #endif

@@ -99,7 +99,8 @@ static pst_rc try_backend(struct pst_io_backend *b, const struct choice *c,
         return rc;
     }
     add_note(c->notes, c->note_bytes, note);
-    return faulty ? pst_io_faulty_wrap(b, c->config) : PST_OK;
+    const bool has_bus = c->config->bus.book != NULL && !ops->dma;
+    return faulty || has_bus ? pst_io_faulty_wrap(b, c->config) : PST_OK;
 }
 
 const struct pst_io_backend_ops *pst_io_backend_named(const char *name)

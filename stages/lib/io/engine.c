@@ -51,6 +51,7 @@ static pst_rc open_backend(struct pst_disk *d, char *notes, size_t note_bytes)
                                          .regions = regions,
                                          .nregions = nregions,
                                          .faults = c->faults,
+                                         .bus = c->bus,
                                          .nvme = &nvme};
     pst_rc rc =
         pst_io_choose(&d->backend, &config, c->backend, c->paths, c->direct, c->writable, notes, note_bytes);

@@ -34,6 +34,7 @@ struct pst_disk_config {
     const struct iovec *regions;
     int nregions;
     struct pst_io_faults faults;
+    struct pst_io_bus bus; /* that reads and writes of files pass */
     struct pst_io_nvme_config nvme; /* the engine fills its `writable` and `coalesce_bytes` */
 };
 

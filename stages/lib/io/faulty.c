@@ -1,5 +1,6 @@
 /* faulty.c: wraps a backend and makes it behave like a bad drive: errors, short transfers (with rubbish in
- * the missing part) and late completions, all from a seeded generator. */
+ * the missing part) and late completions, all from a seeded generator. It also holds completions back until
+ * the modelled bus has moved their data. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@ struct faulty {
     struct pst_io_backend inner;
     struct pst_io_backend_ops ops; /* with the name of the inner backend */
     struct pst_io_faults faults;
+    struct pst_io_bus bus;
     uint64_t state;
     int timer;
     struct pst_io_op *head, *tail; /* completed operations, held until they are due */
@@ -39,7 +41,13 @@ static bool happens(struct faulty *f, double rate)
 
 static void hold_back(struct faulty *f, struct pst_io_op *op)
 {
-    op->due_ns = f->faults.delay_us > 0 ? pst_clock_ns() + (uint64_t)f->faults.delay_us * 1000 : 0;
+    const bool passes = f->bus.book != NULL && op->result > 0;
+    const uint64_t now = passes || f->faults.delay_us > 0 ? pst_clock_ns() : 0;
+    op->due_ns = f->faults.delay_us > 0 ? now + (uint64_t)f->faults.delay_us * 1000 : 0;
+    if (passes) {
+        const uint64_t passed = f->bus.book(f->bus.to, (uint64_t)op->result, now);
+        op->due_ns = passed > op->due_ns ? passed : op->due_ns;
+    }
     op->next = NULL;
     if (f->tail != NULL)
         f->tail->next = op;
@@ -159,6 +167,7 @@ pst_rc pst_io_faulty_wrap(struct pst_io_backend *b, const struct pst_io_config *
     }
     f->inner = *b;
     f->faults = config->faults;
+    f->bus = b->ops->dma ? (struct pst_io_bus){0} : config->bus;
     f->state = config->faults.seed;
     /* without wait, because completions are held back here */
     f->ops = (struct pst_io_backend_ops){.name = b->ops->name,

@@ -87,6 +87,14 @@ def drives_and_cached_rows_share_the_bus():
         least = (told["bytes"] + told["drive_bytes"] - (1 << 20)) / rate  # less what an idle bus catches up
         assert least > 0.2 and r["phases"]["run_s"] >= least, (least, r["phases"], told)
         near(v["t_pcie_s"], (v["n_ssd"] + v["n_mem"]) / v["th_pcie"])
+        for backend in ("file", "pread", "mmap"):  # reads of files, of which the page cache has all
+            files = ["--set", "stages.disk.params.backend=" + backend, "--set", "params.batch=256"]
+            r = p.run(HYPERION, *files, *bus, *cached("300KiB"), "--epochs", 2).report
+            told = r["bus"]
+            assert r["weights_digest"] == plain["weights_digest"], backend
+            assert r["io"]["backend"] == backend and told["drive_bytes"] == r["io"]["bytes"] > 0, (told, r["io"])
+            least = (told["bytes"] + told["drive_bytes"] - (1 << 20)) / rate
+            assert least > 0.2 and r["phases"]["run_s"] >= least, (least, r["phases"], told)
         for more, key in ((bus, "bus_bytes_per_s"), (bus, "dilate"), ([], "bus")):
             err = p.run(HYPERION, *drives, *more, "--set", "stages.disk.params.emulated=" + json.dumps(json.dumps({key: 1})), code=1).err
             assert f"has the key {key}, but the bus of the drives is that of the pipeline" in err, err
