@@ -1,6 +1,5 @@
 /* disk.c: the disk stage. It serves the requests that slots carry (request.h), and sends each slot on when
- * its last part has come and its last row has arrived. engine.h does the work; this file knows ports and
- * frames. */
+ * its last part and its last row have arrived. engine.h does the work; this file knows ports and frames. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>

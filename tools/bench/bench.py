@@ -12,6 +12,7 @@ engine      the disk engine, given tables of requests, against fio
 stacks      requests per second of the three NVMe stacks over emulated drives, and the lanes that each needs
 hotness     hits of a static cache over ten epochs: the planner's choices against the best one and Belady's
 embed       the training step of graph embeddings against the products that it needs, and against smaller tiles
+ranks       exact filtered ranks among all vertices, against the one product that they need
 tpc         throughput per cost: predicted by penstock tpc, against runs with 1 to 12 emulated SSDs
 gpu         the kernels, hand-over between processes, disk kernels and the epoch on a GPU (only if named)
 
@@ -106,6 +107,8 @@ BENCHES = {
                         models=(("dot", (400,)), ("complex", (50, 100, 200, 400)))),
                    dict(pairs=1, edges=500, chunks=5, negatives=50, vertices=300, models=(("dot", (32,)), ("complex", (32,)))),
                    programs=("embed.c",)),
+    "ranks": Bench(embeddings.ranks, dict(pairs=7, vertices=14541, queries=2000, dims=(50, 100, 200, 400), blocks=(1, 8, 32)),
+                   dict(pairs=1, vertices=300, queries=50, dims=(32,), blocks=(2,)), programs=("ranks.c",)),
     "tpc": Bench(tpc.tpc,
                  dict(pairs=1, vertices=60000, features=1024, train=0.01, batch=128, hidden=16, dilate=300, caches=(512, 12000),
                       drives=(("p5510", (1, 2, 4, 6, 8, 10, 12)), ("980pro", (2, 3, 4, 5, 6)))),

@@ -1,4 +1,4 @@
-"""embeddings.py: the training step of graph embeddings (Marius and Legend)."""
+"""embeddings.py: the training step and the ranks of graph embeddings (Marius and Legend)."""
 import json
 import os
 
@@ -25,4 +25,18 @@ def embed(size):
             flops = 12 * d * size.negatives * size.edges
             print(f"  {label}: products {flops / min(products) * 1e-9:.1f} GFLOP/s", flush=True)
             result[label] = {"triples_per_s": rates, "step_over_products": ratios, "small_over_large_tiles": tiles, "unfused_over_fused": fused, **found}
+    return result
+
+
+def ranks(size):
+    """Exact filtered ranks among all vertices, in blocks, against the one product that they need."""
+    result = {}
+    for d in size.dims:
+        for blocks in size.blocks:
+            found = json.loads(output([os.path.join(BUILD, "bench", "ranks"), d, size.vertices, size.queries, blocks, size.pairs]))
+            label = f"d = {d}, {blocks} block{'s' if blocks > 1 else ''}"
+            ratios = spread([r / p for r, p in zip(found["ranks_s"], found["product_s"])])
+            show(f"{label}, one thread", spread([size.queries / r for r in found["ranks_s"]]), "ranks/s")
+            show(f"{label}: ranks / product", ratios, "", "<= 2.5")
+            result[label] = {"ranks_over_product": ratios, **found}
     return result

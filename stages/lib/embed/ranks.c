@@ -10,7 +10,11 @@
 enum {
     TILE_QUERIES = 64,
     ROUNDINGS = 8, /* of one term, beside the d of the sum */
+    RUN = 256,     /* scores that are counted before those left open are looked at */
 };
+
+/* Errors of terms so small that they lose digits, for each column. */
+static const double TINY_PRODUCT = 1e-36, TINY_DISTANCE = 1e-15;
 
 struct ranking {
     enum pst_embed_similarity similarity;
@@ -21,6 +25,7 @@ struct ranking {
     struct pst_embed_count *counts;
     const pst_real *xt;
     const double *norms; /* of the candidates */
+    double norm_max;
 };
 
 double pst_embed_exact_score(enum pst_embed_similarity similarity, const pst_real *q, const pst_real *x,
@@ -67,27 +72,89 @@ static void count(struct pst_embed_count *to, double score, int kind, int64_t by
         to->above[kind] += by;
 }
 
-/* Counts candidate scores in single precision, and sums again those within their error of the true end's. The
- * error of a product is at most d eps |q| |x|, that of a distance (d + ROUNDINGS) eps times itself; eps is
- * twice the unit roundoff, which leaves room for the float64 sum's. */
+/* Scores in single precision above `above`, or below `below`, are so in a float64 sum too. */
+struct limits {
+    pst_real above, below;
+};
+
+/* x as a pst_real, rounded towards infinity or minus infinity. */
+static pst_real rounded(double x, double towards)
+{
+    const pst_real to = (pst_real)x;
+    const bool is_outward = towards > 0 ? (double)to >= x : (double)to <= x;
+    return is_outward ? to : (pst_real)nextafterf((float)to, (float)towards);
+}
+
+/* The error of a product is at most d eps |q| |x|, that of a distance (d + ROUNDINGS) eps times itself; eps
+ * is twice the unit roundoff, which leaves room for the float64 sum's. `norm`: at least |x|. */
+static struct limits limits_of(const struct ranking *r, double own, double q_norm, double x_norm)
+{
+    const double eps = (double)FLT_EPSILON * (double)(r->d + ROUNDINGS);
+    if (r->similarity == PST_EMBED_PRODUCT) {
+        const double bound = eps * q_norm * x_norm + TINY_PRODUCT * (double)r->d;
+        return (struct limits){rounded(own + bound, INFINITY), rounded(own - bound, -INFINITY)};
+    }
+    const double least = TINY_DISTANCE * (double)r->d; /* s > own + eps |s| + least, where s is negative */
+    return (struct limits){rounded((own + least) / (1 + eps), INFINITY),
+                           rounded((own - least) / (1 - eps), -INFINITY)};
+}
+
+/* A sum that is not finite is left open: only a part of it may have overflowed. */
+static bool is_above(struct limits l, pst_real score)
+{
+    return score > l.above && score <= (pst_real)FLT_MAX;
+}
+
+static bool is_below(struct limits l, pst_real score)
+{
+    return score < l.below && score >= -(pst_real)FLT_MAX;
+}
+
+/* Adds the scores above to *above if the limits decide all n of them. One comparison a sum and no branch: so
+ * the compiler vectorises it. */
+static bool all_decided(struct limits l, const pst_real *scores, int64_t n, int64_t *above)
+{
+    int32_t higher = 0, lower = 0, finite = 0;
+    for (int64_t k = 0; k < n; k++) {
+        higher += scores[k] > l.above;
+        lower += scores[k] < l.below;
+        finite += scores[k] - scores[k] == 0;
+    }
+    const bool all = finite == n && higher + lower == n;
+    *above += all ? higher : 0;
+    return all;
+}
+
+/* Counts candidate k of query i, whose own norm may decide it; else its float64 sum does. 1 if it is above
+ * for sure. */
+static int count_open(const struct ranking *r, int64_t i, int64_t k, struct limits mine, pst_real score)
+{
+    if (is_above(mine, score))
+        return 1;
+    if (!is_below(mine, score))
+        count(&r->counts[i], pst_embed_exact_score(r->similarity, r->q + i * r->d, r->c->x + k * r->d, r->d),
+              0, 1);
+    return 0;
+}
+
+/* Counts the scores of a query in single precision, and sums again those that their error leaves open. */
 static void count_row(const struct ranking *r, int64_t i, const pst_real *scores)
 {
-    const bool product = r->similarity == PST_EMBED_PRODUCT;
-    const double eps = (double)FLT_EPSILON * (double)(r->d + ROUNDINGS), tiny = product ? 1e-36 : 1e-15;
     const pst_real *q = r->q + i * r->d;
-    const double scale = eps * norm(q, r->d), least = tiny * (double)r->d;
     struct pst_embed_count *to = &r->counts[i];
-    int64_t above = 0;
-    for (int64_t k = 0; k < r->c->n; k++) {
-        const double score = (double)scores[k], by = score - to->score;
-        const double bound = (product ? scale * r->norms[k] : eps * fabs(score)) + least;
-        if (k == r->c->own[i])
+    const double q_norm = norm(q, r->d);
+    const struct limits all = limits_of(r, to->score, q_norm, r->norm_max);
+    const int64_t own = r->c->own[i];
+    int64_t above = own >= 0 && is_above(all, scores[own]) ? -1 : 0;
+    for (int64_t from = 0; from < r->c->n; from += RUN) {
+        const int64_t end = pst_min_i64(from + RUN, r->c->n);
+        if (all_decided(all, scores + from, end - from, &above))
             continue;
-        const bool finite = fabs(score) <= (double)FLT_MAX; /* else a partial sum may have overflowed */
-        if (finite && by > bound)
-            above++;
-        else if (!(finite && by < -bound))
-            count(to, pst_embed_exact_score(r->similarity, q, r->c->x + k * r->d, r->d), 0, 1);
+        for (int64_t k = from; k < end; k++)
+            if (is_above(all, scores[k]))
+                above++;
+            else if (!is_below(all, scores[k]) && k != own)
+                above += count_open(r, i, k, limits_of(r, to->score, q_norm, r->norms[k]), scores[k]);
     }
     to->above[0] += above;
 }
@@ -140,8 +207,10 @@ static bool prepare(struct ranking *r)
         return false;
     double *norms = w->losses.at;
     pst_real *xt = first->xt.at;
-    for (int64_t k = 0; product && k < n; k++)
-        norms[k] = norm(r->c->x + k * d, d);
+    for (int64_t k = 0; k < n; k++) {
+        norms[k] = product ? norm(r->c->x + k * d, d) : 0;
+        r->norm_max = norms[k] > r->norm_max || isnan(norms[k]) ? norms[k] : r->norm_max;
+    }
     for (int64_t k = 0; !product && k < n; k++)
         for (int64_t c = 0; c < d; c++)
             xt[c * n + k] = r->c->x[k * d + c];
