@@ -96,7 +96,8 @@ static void configure(struct pst_stage *self, struct disk *d)
     if (bus.path != NULL)
         c->bus = (struct pst_io_bus){book, self};
     c->faults.bad_file = -1;
-    pst_disk_config_add_all(c, &d->ds, strcmp(c->backend, pst_io_nvme_ops.name) == 0);
+    pst_disk_config_add_all(c, &d->ds);
+    c->nvme.topology = d->in[LISTS] >= 0;
     if (d->fault_row >= 0)
         spoil_row(&c->faults, &c->arrays[PST_ARRAY_FEATURES].rows_in, (uint64_t)d->fault_row);
 }
@@ -106,12 +107,12 @@ static pst_rc add_arrays(const struct pst_stage *self, struct disk *d)
 {
     pst_rc rc = PST_OK;
     const char *at = d->arrays;
-    if (*at != '\0' && strcmp(d->config.backend, pst_io_nvme_ops.name) == 0)
+    if (*at != '\0' && pst_disk_on_drives(&d->config))
         return pst_fail(
             PST_E_UNSUPPORTED,
-            "arrays is \"%s\", but arrays of a run are files, and the backend nvme reads and writes "
-            "only raw drives; choose another backend",
-            d->arrays);
+            "arrays is \"%s\", but they are files, and with \"drives\" the backend %s moves only what "
+            "`penstock store` wrote; choose another backend",
+            d->arrays, d->config.backend);
     for (int n = 0; *at != '\0' && rc == PST_OK; n++, at += *at == ',') {
         const size_t length = strcspn(at, ",");
         if (n == ARRAYS_MAX || length == 0 || length >= PST_NAME_MAX || memchr(at, '/', length))
@@ -344,9 +345,9 @@ static void report(struct pst_stage *self, const struct disk *d)
         rc = pst_report(
             self, "io",
             "{\"submitted_by\": \"%s\", \"gpu_commands\": %llu, \"cpu_commands\": %llu, "
-            "\"handed_to_cpu\": %llu, \"turns\": %llu, \"queues\": %llu, \"waves\": %llu, \"sq_doorbells\": "
-            "%llu, "
-            "\"cq_doorbells\": %llu, \"driver_retries\": %llu, \"aborts\": %llu, \"resets\": %llu}",
+            "\"handed_to_cpu\": %llu, \"turns\": %llu, \"queues\": %llu, \"waves\": %llu, "
+            "\"sq_doorbells\": %llu, \"cq_doorbells\": %llu, \"driver_retries\": %llu, \"aborts\": %llu, "
+            "\"resets\": %llu}",
             pst_device_of(self, NULL) == PST_DEVICE_CUDA ? "gpu" : "cpu", (unsigned long long)n.gpu_commands,
             (unsigned long long)n.cpu_commands, (unsigned long long)s->handed, (unsigned long long)n.turns,
             (unsigned long long)n.queues, (unsigned long long)n.waves, (unsigned long long)n.sq_doorbells,
@@ -405,8 +406,7 @@ static const struct pst_port_desc ports[] = {
      .memory = MEMORY,
      .forwards = "lists",
      .flags = PST_PORT_OPTIONAL,
-     .help =
-         "the slots of lists, once all requested rows are in them; a link with \"back\" answers the sampler"},
+     .help = "the slots of lists, once all rows are in them; a link with \"back\" answers the sampler"},
     {0},
 };
 
@@ -451,21 +451,21 @@ static const struct pst_param_desc params[] = {
      .def = "5000",
      .min = 1,
      .max = 600000,
-     .help = "nvme and emulated: time after which a command is aborted; after the same time again the drive "
-             "is reset"},
+     .help = "nvme and emulated: a command is aborted after this time; after it again, the drive is reset"},
     {.name = "drives",
      .type = PST_PARAM_STRING,
      .into = PST_INTO(struct disk, config.nvme.drives),
      .def = "\"\"",
      .needed_if = "backend=nvme",
-     .help = "nvme: PCI addresses (`penstock disks` lists them), in the order given to `penstock store`"},
+     .help = "what `penstock store` wrote, in its order: nvme: PCI addresses (`penstock disks` lists them); "
+             "emulated: plain files (none: the dataset's own files are striped over `ssds` drives)"},
     {.name = "ssds",
      .type = PST_PARAM_INT,
      .into = PST_INTO(struct disk, config.nvme.ssds),
      .def = "1",
      .min = 1,
      .max = 16,
-     .help = "emulated: number of drives, over which rows are striped"},
+     .help = "emulated: number of drives, over which rows are striped; with `drives`: 1, or their number"},
     {.name = "preset",
      .type = PST_PARAM_ENUM,
      .into = PST_INTO(struct disk, config.nvme.preset),
@@ -512,8 +512,7 @@ static const struct pst_param_desc params[] = {
      .def = "\"4KiB\"",
      .min = 0,
      .max = 16777216,
-     .help = "rows at most this far apart are read together with the bytes between them; 0: read only what "
-             "is asked for"},
+     .help = "rows at most this far apart are read together, with what is between them; 0: only the rows"},
     {.name = "threads",
      .type = PST_PARAM_INT,
      .into = PST_INTO(struct disk, config.threads),

@@ -82,7 +82,7 @@ static void read_dataset(const char *path, int expected)
         struct pst_disk_config config = config_of(backends[i], &region);
         struct pst_disk *disk;
         int arrays = 0;
-        pst_disk_config_add_all(&config, &ds, false);
+        pst_disk_config_add_all(&config, &ds);
         if (pst_disk_new(&disk, &config, notes, sizeof notes) != PST_OK)
             fail_msg("%s: %s", backends[i], pst_error_text());
         for (unsigned id = 0; id < PST_ARRAY_COUNT; id++)

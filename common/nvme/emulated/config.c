@@ -77,13 +77,41 @@ static pst_rc read_faults(struct pst_emu_faults *f, json_t *json)
     return PST_OK;
 }
 
+static pst_rc open_one(struct pst_emu_namespace_config *n, uint32_t ssd, const char *path, struct stat *st)
+{
+    n->fd[ssd] = open(path, (n->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+    return n->fd[ssd] < 0 || fstat(n->fd[ssd], st) != 0
+               ? pst_fail_errno("opening the namespace's file %s", path)
+               : PST_OK;
+}
+
+/* Each SSD has a file of its own. A shorter one reads as zeroes beyond its end. */
+static pst_rc open_files(struct pst_emu_namespace_config *n, json_t *paths, uint32_t ssds)
+{
+    const bool sized = n->bytes > 0;
+    if (n->unit != 0 || json_array_size(paths) != ssds)
+        return pst_fail(PST_E_ARG,
+                        "\"paths\": expected a list of %u paths, one for each SSD, and no \"unit\"", ssds);
+    n->own_files = true;
+    for (uint32_t i = 0; i < ssds; i++) {
+        const char *path = json_string_value(json_array_get(paths, i));
+        struct stat st;
+        pst_rc rc =
+            path != NULL ? open_one(n, i, path, &st) : pst_fail(PST_E_ARG, "paths[%u]: expected text", i);
+        if (rc != PST_OK)
+            return rc;
+        const uint64_t all = (uint64_t)st.st_size > n->at ? (uint64_t)st.st_size - n->at : 0;
+        n->bytes = !sized && all > n->bytes ? all : n->bytes;
+    }
+    return PST_OK;
+}
+
 static pst_rc open_file(struct pst_emu_namespace_config *n, const char *path, uint32_t ssds)
 {
     struct stat st;
-    (void)snprintf(n->path, sizeof n->path, "%s", path);
-    n->fd = open(path, (n->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
-    if (n->fd < 0 || fstat(n->fd, &st) != 0)
-        return pst_fail_errno("opening the namespace's file %s", path);
+    const pst_rc rc = open_one(n, 0, path, &st);
+    if (rc != PST_OK)
+        return rc;
     if (n->bytes == 0 && (uint64_t)st.st_size > n->at) {
         const uint64_t all = (uint64_t)st.st_size - n->at;
         n->bytes = n->unit == 0 ? all : (all + n->unit - 1) / n->unit;
@@ -98,12 +126,14 @@ static pst_rc read_namespace(struct pst_emu_namespace_config *n, json_t *json, c
 {
     const char *kind = "", *path = NULL;
     json_int_t bytes = 0, blocks = 0, at = 0, unit = 0;
+    json_t *paths = NULL;
     int writable = 0, filled = 0;
     json_error_t e;
-    *n = (struct pst_emu_namespace_config){.fd = -1};
-    if (json_unpack_ex(json, &e, 0, "{s:s, s?s, s?I, s?I, s?I, s?I, s?b, s?b !}", "kind", &kind, "path",
-                       &path, "bytes", &bytes, "blocks", &blocks, "at", &at, "unit", &unit, "writable",
-                       &writable, "filled", &filled) != 0)
+    *n = (struct pst_emu_namespace_config){.bytes = 0};
+    memset(n->fd, 0xff, sizeof n->fd);
+    if (json_unpack_ex(json, &e, 0, "{s:s, s?s, s?o, s?I, s?I, s?I, s?I, s?b, s?b !}", "kind", &kind, "path",
+                       &path, "paths", &paths, "bytes", &bytes, "blocks", &blocks, "at", &at, "unit", &unit,
+                       "writable", &writable, "filled", &filled) != 0)
         return pst_fail(PST_E_ARG, "%s", e.text);
     if (bytes < 0 || blocks < 0 || at < 0 || unit < 0 || (uint64_t)blocks > BYTES_MAX / c->lba_bytes ||
         (uint64_t)bytes > BYTES_MAX || unit % c->lba_bytes != 0)
@@ -121,10 +151,12 @@ static pst_rc read_namespace(struct pst_emu_namespace_config *n, json_t *json, c
     if (n->kind > PST_EMU_FUNCTION)
         return pst_fail(PST_E_ARG, "kind \"%s\"; expected ram, file or function", kind);
     if (n->kind == PST_EMU_FILE) {
-        pst_rc rc = path == NULL
-                        ? pst_fail(PST_E_ARG,
-                                   "\"path\" is missing: a namespace of this kind needs the path of its file")
-                        : open_file(n, path, c->ssds);
+        pst_rc rc =
+            (path == NULL) == (paths == NULL)
+                ? pst_fail(PST_E_ARG, "expected \"path\" or \"paths\": a namespace of this kind needs "
+                                      "the path of its file, or of a file for each SSD")
+            : paths != NULL ? open_files(n, paths, c->ssds)
+                            : open_file(n, path, c->ssds);
         if (rc != PST_OK)
             return rc;
     }
@@ -268,8 +300,9 @@ pst_rc pst_nvme_emulated_speed_of(struct pst_nvme_emulated_speed *speed, const c
 void pst_emu_config_release(struct pst_emu_config *c)
 {
     for (uint32_t i = 0; i < c->nnamespaces; i++) {
-        if (c->namespaces[i].fd >= 0)
-            (void)close(c->namespaces[i].fd);
+        for (uint32_t k = 0; k < PST_NVME_EMULATED_SSDS_MAX; k++)
+            if (c->namespaces[i].fd[k] >= 0)
+                (void)close(c->namespaces[i].fd[k]);
     }
     c->nnamespaces = 0;
     if (c->bus_page != NULL)

@@ -31,12 +31,12 @@ enum pst_emu_kind { PST_EMU_RAM, PST_EMU_FILE, PST_EMU_FUNCTION };
 
 struct pst_emu_namespace_config {
     enum pst_emu_kind kind;
-    uint64_t bytes;          /* of one SSD */
-    char path[PST_PATH_MAX]; /* FILE */
+    uint64_t bytes;    /* of one SSD; of files of different sizes, the largest */
     uint64_t at, unit; /* FILE: SSD s of n has units s, s + n, ..., counted from byte `at` of the file */
+    bool own_files;    /* FILE: each SSD has a file of its own; unit is 0 */
     bool writable;     /* of FILE; RAM is always writable, FUNCTION never */
     bool filled;       /* RAM: begins with the content of a FUNCTION, not with zeroes */
-    int fd;
+    int fd[PST_NVME_EMULATED_SSDS_MAX]; /* FILE: of each SSD's file, or only the first; -1: none */
 };
 
 struct pst_emu_faults {

@@ -83,6 +83,7 @@ static uint64_t place(const struct transfer *t, uint64_t at, uint64_t *run)
 static void post_file(struct transfer *t, uint64_t bytes)
 {
     struct pst_emu_part *part = t->part;
+    const int fd = t->ns->fd[t->ns->own_files ? part->ssd->number : 0];
     struct pst_emu_command *command = t->command;
     for (uint64_t done = 0, run; done < bytes; done += run) {
         run = bytes - done;
@@ -92,9 +93,9 @@ static void post_file(struct transfer *t, uint64_t bytes)
         struct io_uring_sqe *sqe = io_uring_get_sqe(&part->ring);
         assert(sqe != NULL); /* the ring has room for all operations in flight */
         if (command->sqe.opcode == PST_NVME_WRITE)
-            io_uring_prep_write(sqe, t->ns->fd, command->buffer + done, (unsigned)run, in_file);
+            io_uring_prep_write(sqe, fd, command->buffer + done, (unsigned)run, in_file);
         else
-            io_uring_prep_read(sqe, t->ns->fd, command->buffer + done, (unsigned)run, in_file);
+            io_uring_prep_read(sqe, fd, command->buffer + done, (unsigned)run, in_file);
         io_uring_sqe_set_data(sqe, command);
         part->io_in_flight++;
         part->io_posted++;

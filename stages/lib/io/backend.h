@@ -91,20 +91,23 @@ struct pst_io_bus {
 
 /* Settings of "nvme" and "emulated". */
 struct pst_io_nvme_config {
-    const char *stack;    /* "async", "sync", "batch" */
-    const char *drives;   /* nvme: PCI addresses, separated by commas */
+    const char *stack; /* "async", "sync", "batch" */
+    /* nvme: PCI addresses, separated by commas; emulated: files that `penstock store` wrote, or NULL or "":
+     * the dataset's own files are the drives' content */
+    const char *drives;
     const char *preset;   /* emulated: the modelled drive */
     const char *emulated; /* emulated: more of its configuration, as JSON text; NULL or "": none */
     double dilate;
     const char *bus; /* emulated: the file with the bus that their data pass; NULL: none */
     uint64_t bus_at; /* byte of it */
     double bus_bytes_per_s;
-    uint32_t ssds; /* emulated */
+    uint32_t ssds; /* emulated; `drives`, if it names files, says how many there are */
     uint32_t queues, lanes, timeout_ms;
     const char *gpu;                   /* whose kernels drive the queues: "cuda:N"; NULL: the CPU does */
     bool writable;                     /* with gpu: requests may write */
     uint64_t coalesce_bytes;           /* with gpu: most bytes of a read that several requests share */
-    const struct pst_dataset *dataset; /* nvme: it must be the one on the drives */
+    const struct pst_dataset *dataset; /* it must be the one on the drives that `drives` names */
+    bool topology;                     /* these drives must hold the topology, too */
 };
 
 struct pst_io_config {
@@ -190,14 +193,15 @@ PST_API const struct pst_io_backend_ops *pst_io_backend_named(const char *name);
 
 /* Opens config->nfiles paths (NULL or "": no file) into config->files, and over them the backend that is
  * named `want`. A file can be written if `writable`, or its own flag, says so. If a fault is asked for, or
- * files have a bus, wraps the fault injector around it. notes gets a line for each thing that works less well than it could. On
- * failure the files are closed. */
+ * files have a bus, wraps the fault injector around it. notes gets a line for each thing that works less well
+ * than it could. On failure the files are closed. */
 PST_API PST_MUST_USE pst_rc pst_io_choose(struct pst_io_backend *b, const struct pst_io_config *config,
                                           const char *want, const char *const *paths, bool direct,
                                           bool writable, char *notes, size_t note_bytes);
 PST_API void pst_io_files_close(struct pst_io_file *files, uint32_t n);
 
-/* Wraps the fault injector around a backend, and, if it reads files, the bus. On failure the backend stays as it is. */
+/* Wraps the fault injector around a backend, and, if it reads files, the bus. On failure the backend stays as
+ * it is. */
 PST_MUST_USE pst_rc pst_io_faulty_wrap(struct pst_io_backend *b, const struct pst_io_config *config);
 
 #endif

@@ -12,9 +12,23 @@
 #include "common/store/dataset/stripe.h"
 #include "common/error.h"
 
+#define NAME_SHOWN 100   /* of a file's path in messages: its end */
 #define ENTRIES_MAX 4096 /* of a queue; each has 4 KiB for a PRP list */
 
-/* ---- emulated drives over the dataset's files ----------------------------------------------------- */
+bool pst_io_drives_stored(const char *backend, const struct pst_io_nvme_config *c)
+{
+    return strcmp(backend, pst_io_emulated_ops.name) == 0 && c->drives != NULL && c->drives[0] != '\0';
+}
+
+uint32_t pst_io_drives_listed(const struct pst_io_nvme_config *c)
+{
+    uint32_t n = 1;
+    for (const char *at = c->drives; at != NULL && (at = strchr(at, ',')) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* ---- emulated drives over files --------------------------------------------------------------------- */
 
 const struct pst_request_array *pst_io_array_in(const struct pst_request_array *arrays, uint32_t file)
 {
@@ -22,6 +36,17 @@ const struct pst_request_array *pst_io_array_in(const struct pst_request_array *
     while (a + 1 < PST_REQUEST_ARRAYS_MAX && file - arrays[a].rows_in.first >= arrays[a].rows_in.over)
         a++;
     return &arrays[a];
+}
+
+/* One namespace, which is another file on each drive. */
+static json_t *stored_files(const struct pst_io_nvme_config *c)
+{
+    json_t *paths = json_array();
+    for (const char *at = c->drives, *end; at != NULL && *at != '\0'; at = *end == ',' ? end + 1 : end) {
+        end = at + strcspn(at, ",");
+        (void)json_array_append_new(paths, json_stringn(at, (size_t)(end - at)));
+    }
+    return json_pack("[{ss, so, sb}]", "kind", "file", "paths", paths, "writable", (int)c->writable);
 }
 
 /* Makes a namespace for each file. Rows that fill blocks are units; of others, the fewest rows that fill
@@ -55,22 +80,38 @@ static pst_rc check_bus(const struct pst_io_config *c, const json_t *emulated)
     return PST_OK;
 }
 
+/* Messages name the file of a drive. */
+static void name_files(struct pst_io_drives *d, const char *files)
+{
+    for (uint32_t i = 0; i < d->n; i++, files += strcspn(files, ","), files += *files == ',') {
+        const int length = (int)strcspn(files, ",");
+        (void)snprintf(d->t[i].what, sizeof d->t[i].what, "emulated SSD %u (%.*s)", i,
+                       length < NAME_SHOWN ? length : NAME_SHOWN,
+                       files + (length < NAME_SHOWN ? 0 : length - NAME_SHOWN));
+    }
+}
+
 static pst_rc start_emulated(struct pst_io_drives *d, const struct pst_io_config *c)
 {
     json_error_t e;
+    const bool stored = pst_io_drives_stored(pst_io_emulated_ops.name, c->nvme);
     const char *more = c->nvme->emulated != NULL && c->nvme->emulated[0] != '\0' ? c->nvme->emulated : "{}";
     json_t *json = json_loads(more, JSON_REJECT_DUPLICATES, &e);
     if (!json_is_object(json)) {
         json_decref(json);
         return pst_fail(PST_E_ARG, "the parameter \"emulated\" is not a JSON object: %s", e.text);
     }
-    const pst_rc bus = check_bus(c, json);
-    if (bus != PST_OK) {
+    pst_rc rc = check_bus(c, json);
+    if (rc == PST_OK && stored && pst_io_drives_listed(c->nvme) != c->nvme->ssds)
+        rc = pst_fail(PST_E_ARG, "drives lists %u files, but ssds is %u: expected 1, or as many",
+                      pst_io_drives_listed(c->nvme), c->nvme->ssds);
+    if (rc != PST_OK) {
         json_decref(json);
-        return bus;
+        return rc;
     }
-    json_t *whole = json_pack("{si, ss, sf, so}", "ssds", (int)c->nvme->ssds, "preset", c->nvme->preset,
-                              "dilate", c->nvme->dilate, "namespaces", namespaces(d, c));
+    json_t *whole =
+        json_pack("{si, ss, sf, so}", "ssds", (int)c->nvme->ssds, "preset", c->nvme->preset, "dilate",
+                  c->nvme->dilate, "namespaces", stored ? stored_files(c->nvme) : namespaces(d, c));
     bool ok = whole != NULL && json_object_update(whole, json) == 0;
     if (ok && c->nvme->bus != NULL)
         ok = json_object_set_new(whole, "bus",
@@ -78,10 +119,9 @@ static pst_rc start_emulated(struct pst_io_drives *d, const struct pst_io_config
                                            (json_int_t)c->nvme->bus_at, "bytes_per_s",
                                            c->nvme->bus_bytes_per_s)) == 0;
     char *text = ok ? json_dumps(whole, JSON_COMPACT) : NULL;
-    pst_rc rc =
-        text != NULL
-            ? pst_nvme_emulated_start(&d->emulated, text)
-            : pst_fail(PST_E_NOMEM, "out of memory: cannot write the configuration of the emulated drives");
+    rc = text != NULL
+             ? pst_nvme_emulated_start(&d->emulated, text)
+             : pst_fail(PST_E_NOMEM, "out of memory: cannot write the configuration of the emulated drives");
     rc = rc == PST_OK ? pst_nvme_emulated_speed_of(&d->speed, text) : rc;
     free(text);
     json_decref(whole);
@@ -89,6 +129,8 @@ static pst_rc start_emulated(struct pst_io_drives *d, const struct pst_io_config
     d->n = c->nvme->ssds;
     for (uint32_t i = 0; rc == PST_OK && i < d->n; i++)
         rc = pst_nvme_emulated_connect(&d->t[i], &d->emulated, i);
+    if (rc == PST_OK && stored)
+        name_files(d, c->nvme->drives);
     return rc;
 }
 
@@ -116,15 +158,12 @@ static pst_rc connect_drives(struct pst_io_drives *d, const struct pst_io_config
     return rc;
 }
 
-/* Reads the block that says what a drive holds. It gives the place of the feature rows; other arrays are not
- * on drives. */
-static pst_rc read_signature(struct pst_io_drives *d, uint32_t drive, const struct pst_io_config *c)
+/* Reads the block that says what a drive holds. */
+static pst_rc read_signature(struct pst_io_drives *d, uint32_t drive, const struct pst_io_config *c,
+                             struct pst_stripe *stripe)
 {
-    const struct pst_extent *features = &c->arrays[PST_ARRAY_FEATURES].rows_in;
-    struct pst_extent *extent = &d->extents[features->first];
     struct pst_nvme_dma block;
     struct pst_nvme_stack *stack = NULL;
-    struct pst_stripe stripe;
     struct pst_nvme_result result;
     uint32_t n = 0;
     pst_rc rc = pst_nvme_dma_new(&block, &d->t[drive], PST_STRIPE_BLOCK);
@@ -150,21 +189,57 @@ static pst_rc read_signature(struct pst_io_drives *d, uint32_t drive, const stru
         rc = pst_fail(PST_E_IO, "%s: cannot read the first block: %s", d->t[drive].what,
                       pst_nvme_status_text(result.status, text));
     if (rc == PST_OK)
-        rc = pst_stripe_match(block.base, c->nvme->dataset, drive, d->n, d->t[drive].what, &stripe);
-    if (rc == PST_OK)
-        *extent = (struct pst_extent){.from = features->base,
-                                      .unit = stripe.row_bytes * stripe.group,
-                                      .base = stripe.data_at,
-                                      .over = d->n,
-                                      .nsid = 1};
+        rc = pst_stripe_match(block.base, c->nvme->dataset, drive, d->n, d->t[drive].what, stripe);
     pst_nvme_stack_free(stack);
     pst_nvme_dma_free(&block);
-    if (rc == PST_OK && d->n > 1 && extent->unit % (1ull << d->lba_shift) != 0)
-        return pst_fail(PST_E_UNSUPPORTED,
-                        "%s: groups of %u rows of %llu bytes do not fill the drive's blocks of %u bytes: the "
-                        "drive was formatted after the rows were written; run `penstock store` again",
-                        d->t[drive].what, stripe.group, (unsigned long long)stripe.row_bytes,
-                        1u << d->lba_shift);
+    return rc;
+}
+
+static pst_rc check_blocks(const struct pst_io_drives *d, const struct pst_stripe *s)
+{
+    const uint64_t block = 1ull << d->lba_shift;
+    if (d->n == 1 || (s->row_bytes * s->group % block == 0 && s->unit % block == 0))
+        return PST_OK;
+    return pst_fail(PST_E_UNSUPPORTED,
+                    "%s: groups of %u rows of %llu bytes, or units of %u bytes of topology, do not fill the "
+                    "drive's blocks of %llu bytes: the drive was formatted after they were written; run "
+                    "`penstock store` again",
+                    d->t[0].what, s->group, (unsigned long long)s->row_bytes, s->unit,
+                    (unsigned long long)block);
+}
+
+/* The places of the arrays that lie on these drives. Others have none. */
+static void set_extents(struct pst_io_drives *d, const struct pst_io_config *c, const struct pst_stripe *s)
+{
+    static const enum pst_array_id id[PST_STRIPE_AREAS] = {
+        [PST_STRIPE_INDPTR] = PST_ARRAY_INDPTR, [PST_STRIPE_INDICES] = PST_ARRAY_INDICES};
+    const struct pst_extent *features = &c->arrays[PST_ARRAY_FEATURES].rows_in;
+    d->extents[features->first] = (struct pst_extent){
+        .from = features->base, .unit = s->row_bytes * s->group, .base = s->data_at, .over = d->n, .nsid = 1};
+    for (int k = 0; k < PST_STRIPE_AREAS && s->unit > 0; k++) {
+        const struct pst_request_array *array = &c->arrays[id[k]];
+        if (array->rows == 0)
+            continue;
+        d->extents[array->rows_in.first] = (struct pst_extent){
+            .from = array->rows_in.base, .unit = s->unit, .base = s->topology[k].at, .over = d->n, .nsid = 1};
+    }
+}
+
+static pst_rc read_signatures(struct pst_io_drives *d, const struct pst_io_config *c)
+{
+    struct pst_stripe first = {.stripes = 0}, stripe;
+    pst_rc rc = PST_OK;
+    for (uint32_t i = 0; i < d->n && rc == PST_OK; i++) {
+        rc = read_signature(d, i, c, &stripe);
+        if (rc == PST_OK && c->nvme->topology)
+            rc = pst_stripe_need_topology(&stripe, c->nvme->dataset, d->t[i].what);
+        first = i == 0 ? stripe : first;
+        if (rc == PST_OK)
+            rc = pst_stripe_agree(&stripe, d->t[i].what, &first, d->t[0].what, c->nvme->dataset);
+    }
+    rc = rc == PST_OK ? check_blocks(d, &first) : rc;
+    if (rc == PST_OK)
+        set_extents(d, c, &first);
     return rc;
 }
 
@@ -220,8 +295,8 @@ pst_rc pst_io_drives_open(struct pst_io_drives *d, const struct pst_io_config *c
     pst_rc rc = emulated ? start_emulated(d, c) : connect_drives(d, c);
     for (uint32_t i = 0; i < d->n && rc == PST_OK; i++)
         rc = bring_up(d, i, c);
-    for (uint32_t i = 0; i < d->n && rc == PST_OK && !emulated; i++)
-        rc = read_signature(d, i, c);
+    if (rc == PST_OK && (!emulated || pst_io_drives_stored(pst_io_emulated_ops.name, c->nvme)))
+        rc = read_signatures(d, c);
     if (rc != PST_OK)
         pst_io_drives_close(d);
     return rc;

@@ -28,6 +28,10 @@ struct pst_io_drives {
 /* Opens real drives (config->nvme->drives), or emulated ones that serve the files. */
 PST_MUST_USE pst_rc pst_io_drives_open(struct pst_io_drives *d, const struct pst_io_config *config,
                                        bool emulated);
+/* Whether these are emulated drives, and their content is files that `penstock store` wrote. */
+bool pst_io_drives_stored(const char *backend, const struct pst_io_nvme_config *c);
+/* The number of drives in the list c->drives; at least 1. */
+uint32_t pst_io_drives_listed(const struct pst_io_nvme_config *c);
 void pst_io_drives_close(struct pst_io_drives *d);
 
 /* Where byte `at` of a file lies, and how many bytes follow there on the same drive. False: it is on no

@@ -34,7 +34,7 @@ struct pst_disk_config {
     const struct iovec *regions;
     int nregions;
     struct pst_io_faults faults;
-    struct pst_io_bus bus; /* that reads and writes of files pass */
+    struct pst_io_bus bus;          /* that reads and writes of files pass */
     struct pst_io_nvme_config nvme; /* the engine fills its `writable` and `coalesce_bytes` */
 };
 
@@ -48,10 +48,12 @@ PST_API void pst_disk_config_add(struct pst_disk_config *c, enum pst_array_id id
  * PST_E_FORMAT: the file is not made of whole rows. name and path must outlive the engine. */
 PST_API PST_MUST_USE pst_rc pst_disk_config_add_run(struct pst_disk_config *c, const char *name,
                                                     const char *path, uint64_t row_bytes);
+/* Whether the backend reads raw drives, or files, to which `penstock store` has written the dataset. */
+PST_API bool pst_disk_on_drives(const struct pst_disk_config *c);
 /* Adds every array of a dataset. The engine opens their files when it is made: at most PST_ARRAY_COUNT +
- * PST_DATASET_FEATURE_FILES_MAX - 1. on_drives: features are read from raw drives; then only the first of
- * their files is opened. */
-PST_API void pst_disk_config_add_all(struct pst_disk_config *c, const struct pst_dataset *ds, bool on_drives);
+ * PST_DATASET_FEATURE_FILES_MAX - 1. If features are read from raw drives (pst_disk_on_drives), only the
+ * first of their files is opened, and a list of files sets the number of emulated drives, if that is 1. */
+PST_API void pst_disk_config_add_all(struct pst_disk_config *c, const struct pst_dataset *ds);
 
 struct pst_disk_stats {
     uint64_t requests; /* operations given to the backend, with repeats */

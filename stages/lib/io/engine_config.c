@@ -11,6 +11,7 @@
 #include "common/nvme/emulated/emulated.h"
 #include "common/store/dataset/manifest.h"
 #include "common/store/dataset/rows.h"
+#include "stages/lib/io/drives.h"
 #include "stages/lib/io/engine_impl.h"
 
 #define FILE_DEPTH 128  /* of files: enough for one fast SSD behind the kernel */
@@ -73,22 +74,29 @@ static uint64_t row_bytes(const struct pst_array *array)
     return pst_dtype_bytes(array->dtype) * (array->rank == 2 ? (uint64_t)array->shape[1] : 1);
 }
 
-static void add_features(struct pst_disk_config *c, const struct pst_dataset *ds, bool on_drives)
+bool pst_disk_on_drives(const struct pst_disk_config *c)
+{
+    return strcmp(c->backend, pst_io_nvme_ops.name) == 0 || pst_io_drives_stored(c->backend, &c->nvme);
+}
+
+static void add_features(struct pst_disk_config *c, const struct pst_dataset *ds)
 {
     const char *paths[PST_DATASET_FEATURE_FILES_MAX];
     const int files = pst_feature_files(ds);
     for (int k = 0; k < files; k++)
         paths[k] = pst_feature_file(ds, k)->path;
-    pst_disk_config_add(c, PST_ARRAY_FEATURES, paths, on_drives ? 1 : (uint32_t)files, ds->features.data_at,
-                        (uint64_t)ds->features.shape[0], ds->stride_bytes,
+    pst_disk_config_add(c, PST_ARRAY_FEATURES, paths, pst_disk_on_drives(c) ? 1 : (uint32_t)files,
+                        ds->features.data_at, (uint64_t)ds->features.shape[0], ds->stride_bytes,
                         (uint64_t)ds->feature_dim * pst_dtype_bytes(ds->features.dtype));
 }
 
-void pst_disk_config_add_all(struct pst_disk_config *c, const struct pst_dataset *ds, bool on_drives)
+void pst_disk_config_add_all(struct pst_disk_config *c, const struct pst_dataset *ds)
 {
+    if (pst_io_drives_stored(c->backend, &c->nvme) && c->nvme.ssds == 1)
+        c->nvme.ssds = pst_io_drives_listed(&c->nvme);
     /* features first: then they are in namespace 1 of emulated drives, as on real drives */
     if (ds->features.path[0] != '\0')
-        add_features(c, ds, on_drives);
+        add_features(c, ds);
     for (unsigned id = 0; id < PST_ARRAY_COUNT; id++) {
         const struct pst_array *a =
             pst_manifest_dataset_array((struct pst_dataset *)ds, (enum pst_array_id)id);
@@ -121,14 +129,6 @@ pst_rc pst_disk_config_check(const struct pst_disk_config *c)
 }
 
 /* ---- depth ---------------------------------------------------------------------------------------- */
-
-static uint32_t drives_of(const struct pst_io_nvme_config *c)
-{
-    uint32_t n = 1;
-    for (const char *at = c->drives; at != NULL && (at = strchr(at, ',')) != NULL; at++)
-        n++;
-    return n;
-}
 
 /* The model of one emulated drive; all 0 if the configuration cannot be read. Then opening the drives says
  * why. */
@@ -174,7 +174,7 @@ struct pst_disk_depth pst_disk_depth_choose(const struct pst_disk_config *c)
     if (emulated)
         find_needed(&c->nvme, &depth, &commands_max);
     if (nvme) {
-        depth.needed = DRIVE_DEPTH * drives_of(&c->nvme);
+        depth.needed = DRIVE_DEPTH * pst_io_drives_listed(&c->nvme);
         (void)snprintf(depth.why, sizeof depth.why, "%u for each drive", DRIVE_DEPTH);
     }
     if (!depth.automatic) {

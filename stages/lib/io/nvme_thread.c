@@ -71,7 +71,8 @@ static bool cut_one(struct nvme *n, struct pst_io_op *op)
         (void)snprintf(op->why, sizeof op->why, "%s", n->failure);
     else if (!pst_io_drives_find(&n->drives, op->file, op->at + n->moved, &r, &run)) {
         (void)snprintf(op->why, sizeof op->why,
-                       "these bytes are not on the drives: `penstock store` writes only features to drives");
+                       "these bytes are not on the drives: `penstock store` writes features to drives, and, "
+                       "with --topology, indptr and indices");
     } else {
         r.bytes = left < run ? left : run;
         if (!pst_io_drives_iova(&n->drives, r.ssd, memory, r.bytes, &r.iova))

@@ -6,8 +6,9 @@ from harness import *
 DATA_AT = 1 << 20
 
 
-def store(data, *devices, typed=None, code=0, force=False):
-    r = subprocess.run([PENSTOCK, "store", data, "--quiet", *(["--force"] if force else []), "--to", *devices],
+def store(data, *devices, typed=None, code=0, force=False, topology=False):
+    options = [*(["--force"] if force else []), *(["--topology"] if topology else [])]
+    r = subprocess.run([PENSTOCK, "store", data, "--quiet", *options, "--to", *devices],
                        input=typed, capture_output=True, text=True, timeout=60)
     assert r.returncode == code, f"{devices}: {r.returncode}\n{r.stdout}{r.stderr}"
     return r.stderr
@@ -38,6 +39,60 @@ def rows_lie_where_they_should():
                 assert len(there) % 4096 == 0
                 assert there[:16] == b"Penstock stripe\0" and struct.unpack("<III", there[16:28]) == (2, i, n)
             store(data, *devices)  # the same rows again: nothing is lost, so nothing is asked
+
+
+def padded(n, to):
+    return -(-n // to) * to
+
+
+@test
+def topology_lies_where_it_should():
+    with Place() as p:
+        data = p.path("data")
+        command("gen", "community", data, "--vertices", "3001", "--seed", "3", "--features", "128")
+        arrays = [contents(os.path.join(data, name))[4096:] for name in ("indptr.npy", "indices.npy")]
+        assert len(arrays[0]) == 3002 * 8 and len(arrays[1]) > 10 * 4096 and len(arrays[1]) % 4096 != 0
+        for n in (1, 3):
+            bare, full = ([p.path(f"{kind}{n}{i}") for i in range(n)] for kind in ("bare", "full"))
+            store(data, *bare)
+            store(data, *full, topology=True)
+            begins = DATA_AT + padded(3001, n) // n * 512  # the same on every drive, even if the last has a row less
+            for i in range(n):
+                without, there, end = contents(bare[i]), contents(full[i]), DATA_AT + (3001 - i + n - 1) // n * 512
+                assert there[4096:end] == without[4096:end] and struct.unpack("<I", there[16:20]) == (3,), "the rows as ever"
+                at = begins
+                for k, array in enumerate(arrays):
+                    at = padded(at, 65536)
+                    mine = b"".join(array[u:u + 4096] for u in range(i * 4096, len(array), n * 4096))
+                    assert struct.unpack("<QQ", there[160 + 24 * k:176 + 24 * k]) == (len(array), at), (n, i, k)
+                    assert not any(there[end:at]) and there[at:at + len(mine)] == mine, (n, i, k)
+                    end, at = at + len(mine), at + padded(len(array), n * 4096) // n
+                assert len(there) == padded(end, 4096) and not any(there[end:]), (n, i, len(there), end)
+
+
+@test
+def topology_is_not_lost_unasked():
+    with Place() as p:
+        device = p.path("device")
+        store(p.data, device)
+        store(p.data, device, topology=True)  # the rows again, and more
+        before = contents(device)
+        assert "also holds the topology of" in store(p.data, device, code=2) and contents(device) == before
+        store(p.data, device, topology=True)
+        assert contents(device) == before
+        store(p.data, device, force=True)
+        assert struct.unpack("<I", contents(device)[16:20]) == (2,)
+        for name in ("indptr.npy", "indices.npy"):
+            broken, fresh = p.path("broken-" + name), p.path("fresh-" + name)
+            shutil.copytree(p.data, broken)
+            with open(os.path.join(broken, name), "r+b") as f:
+                f.seek(5000)
+                byte = f.read(1)
+                f.seek(5000)
+                f.write(bytes([byte[0] ^ 1]))
+            err = store(broken, fresh, topology=True, code=2)
+            assert name in err and "does not have the checksum of dataset.json. The drives were not marked" in err, err
+            assert not any(contents(fresh)[:4096]), "half written, and signed"
 
 
 @test

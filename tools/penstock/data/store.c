@@ -1,5 +1,5 @@
 /* store.c: penstock store: writes the feature rows of a dataset to raw NVMe namespaces or plain files, row v
- * to drive v mod n (stripe.h). */
+ * to drive v mod n, and, if asked for, its topology (stripe.h). */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -25,17 +25,21 @@
 #define SERIAL_BYTES 128
 
 static const char help[] =
-    "usage: penstock store DATASET --to DEVICE... [--force] [--quiet]\n"
+    "usage: penstock store DATASET --to DEVICE... [--topology] [--force] [--quiet]\n"
     "Writes the feature rows of DATASET to whole NVMe namespaces (for example /dev/nvme0n1), for the backend "
     "nvme\n"
     "of the disk stage. Row v goes to drive v mod n, in the order given; small rows go in groups that fill "
     "a\n"
-    "block. A DEVICE can also be a plain file.\n"
-    "What the drives held before is lost. A drive that holds rows of another dataset is only written with\n"
-    "--force. For a drive that Penstock has not written, you must also type its serial number when asked "
-    "(for a\n"
-    "plain file: its name).\n\n"
+    "block. A DEVICE can also be a plain file, which the backend emulated serves as a drive.\n"
+    "What the drives held before is lost. A drive that holds rows of another dataset, or topology that would "
+    "be\n"
+    "lost, is only written with --force. For a drive that Penstock has not written, you must also type its "
+    "serial\n"
+    "number when asked (for a plain file: its name).\n\n"
     "  --to DEVICE...  the drives to write\n"
+    "  --topology      write the graph's topology (indptr and indices), too: a pipeline with topology "
+    "\"ssd\"\n"
+    "                  reads it from these drives\n"
     "  --force         write drives that hold something else\n"
     "  --quiet         show no progress line\n";
 
@@ -49,7 +53,8 @@ struct drive {
     struct pst_stripe stripe;
     unsigned char *chunk;
     size_t fill;
-    uint64_t written; /* from data_at on */
+    uint64_t area, written; /* where the rows, or an array, begin, and how many bytes of them are written */
+    uint64_t bytes_of_rows, bytes_of_topology;
     XXH3_state_t *hash;
 };
 
@@ -58,10 +63,12 @@ struct store {
     struct drive drive[PST_STRIPE_MAX];
     uint32_t n;
     uint32_t group; /* rows that stay together */
-    bool force;
+    uint32_t block; /* the largest of the drives' */
+    bool force, topology;
     XXH3_state_t *source[PST_DATASET_FEATURE_FILES_MAX]; /* of the features' files, as dataset.json has their
                                                             checksums */
     uint64_t source_checksum[PST_DATASET_FEATURE_FILES_MAX];
+    uint64_t topology_checksum[PST_STRIPE_AREAS]; /* as dataset.json has them */
 };
 
 /* ---- is it ours to write? -------------------------------------------------------------------------------
@@ -147,6 +154,11 @@ static pst_rc may_write(const struct store *s, struct drive *d)
     if (pread(d->fd, block, sizeof block, 0) < 0)
         return pst_fail_errno("reading %s", d->path);
     pst_rc rc = pst_stripe_decode(&there, block, d->path, &ours);
+    if (ours && rc == PST_OK && !s->force && there.unit > 0 && !s->topology)
+        return pst_fail(PST_E_STATE,
+                        "%s also holds the topology of %s: give --topology to write it again, or --force to "
+                        "lose it",
+                        d->path, there.name);
     if (ours && (s->force || (rc == PST_OK && strcmp(there.digest, s->ds.digest) == 0)))
         return PST_OK;
     if (rc != PST_OK)
@@ -177,6 +189,7 @@ static pst_rc open_one(struct store *s, uint32_t i)
     if (rc == PST_OK) {
         const uint32_t group = pst_stripe_group(s->ds.stride_bytes, (uint32_t)d->block);
         s->group = group > s->group ? group : s->group;
+        s->block = (uint32_t)d->block > s->block ? (uint32_t)d->block : s->block;
     }
     return rc;
 }
@@ -192,11 +205,19 @@ static pst_rc prepare(struct store *s, uint32_t i)
                                     .vertices = (uint64_t)s->ds.vertices};
     memcpy(d->stripe.name, s->ds.name, sizeof d->stripe.name);
     memcpy(d->stripe.digest, s->ds.digest, sizeof d->stripe.digest);
+    d->area = d->stripe.data_at;
     const uint64_t rows = pst_stripe_rows(d->stripe.vertices, s->group, i, s->n);
-    const uint64_t need = pst_align_up(d->stripe.data_at + rows * d->stripe.row_bytes, PST_PAGE);
+    uint64_t need = pst_align_up(d->stripe.data_at + rows * d->stripe.row_bytes, PST_PAGE);
+    if (s->topology) {
+        const pst_rc rc = pst_stripe_place_topology(&d->stripe, s->ds.indices.data_bytes, s->block);
+        if (rc != PST_OK)
+            return rc;
+        const struct pst_stripe_area *last = &d->stripe.topology[PST_STRIPE_INDICES];
+        need = last->at + pst_align_up(pst_stripe_share(last->bytes, d->stripe.unit, i, s->n), PST_PAGE);
+    }
     if (d->block_device && d->bytes < need)
-        return pst_fail(PST_E_LIMIT, "%s has %" PRIu64 " bytes, but its %" PRIu64 " rows need %" PRIu64,
-                        d->path, d->bytes, rows, need);
+        return pst_fail(PST_E_LIMIT, "%s has %" PRIu64 " bytes, but its %" PRIu64 " rows%s need %" PRIu64,
+                        d->path, d->bytes, rows, s->topology ? " and its share of the topology" : "", need);
     d->chunk = malloc(CHUNK_BYTES);
     d->hash = XXH3_createState();
     if (d->chunk == NULL || d->hash == NULL || XXH3_64bits_reset(d->hash) != XXH_OK)
@@ -225,7 +246,7 @@ static pst_rc sync_drive(const struct drive *d)
 
 static pst_rc flush_chunk(struct drive *d)
 {
-    pst_rc rc = write_at(d, d->chunk, d->fill, d->stripe.data_at + d->written);
+    pst_rc rc = write_at(d, d->chunk, d->fill, d->area + d->written);
     d->written += d->fill;
     d->fill = 0;
     return rc;
@@ -277,15 +298,78 @@ static pst_rc write_rows(struct store *s, struct pst_progress *progress)
     return rc;
 }
 
-/* The last page is padded, since a drive is read in whole blocks. */
-static pst_rc finish_drive(struct drive *d)
+/* Ends the rows, or an array, on a drive. The last page is padded, since a drive is read in whole blocks. */
+static pst_rc finish_area(struct drive *d, uint64_t *checksum)
 {
     const uint64_t end = d->written + d->fill, pad = pst_align_up(end, PST_PAGE) - end;
     memset(d->chunk + d->fill, 0, pad); /* a chunk is whole pages, and not full */
     d->fill += pad;
     pst_rc rc = flush_chunk(d);
-    d->stripe.checksum = XXH3_64bits_digest(d->hash);
+    *checksum = XXH3_64bits_digest(d->hash);
     return rc == PST_OK ? sync_drive(d) : rc;
+}
+
+static void begin_area(struct drive *d, uint64_t at)
+{
+    d->area = at;
+    d->written = d->fill = 0;
+    (void)XXH3_64bits_reset(d->hash);
+}
+
+static pst_rc check_array(const struct store *s, const struct pst_array *array, const XXH3_state_t *hash,
+                          uint64_t checksum)
+{
+    return XXH3_64bits_digest(hash) == checksum
+               ? PST_OK
+               : pst_fail(PST_E_FORMAT,
+                          "%s does not have the checksum of dataset.json. The drives were not marked as "
+                          "written. `penstock verify %s` shows details",
+                          array->path, s->ds.dir);
+}
+
+/* Writes an array of the topology, which is mapped, unit by unit. */
+static pst_rc write_array(struct store *s, int k, struct pst_progress *progress)
+{
+    const struct pst_array *array = k == PST_STRIPE_INDPTR ? &s->ds.indptr : &s->ds.indices;
+    const uint64_t unit = s->drive[0].stripe.unit;
+    XXH3_state_t *hash = XXH3_createState();
+    assert(s->n > 0 && unit > 0);
+    if (hash == NULL || XXH3_64bits_reset(hash) != XXH_OK) {
+        (void)XXH3_freeState(hash);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a checksum");
+    }
+    for (uint32_t i = 0; i < s->n; i++)
+        begin_area(&s->drive[i], s->drive[i].stripe.topology[k].at);
+    (void)XXH3_64bits_update(hash, array->map_base, array->data_at);
+    pst_rc rc = PST_OK;
+    for (uint64_t at = 0, bytes; at < array->data_bytes && rc == PST_OK; at += bytes) {
+        const char *from = (const char *)array->map + at;
+        bytes = array->data_bytes - at < unit ? array->data_bytes - at : unit;
+        (void)XXH3_64bits_update(hash, from, bytes);
+        rc = add_bytes(&s->drive[at / unit % s->n], from, bytes);
+        if (rc == PST_OK)
+            rc = pst_progress_add(progress, bytes);
+    }
+    for (uint32_t i = 0; i < s->n && rc == PST_OK; i++) {
+        struct drive *d = &s->drive[i];
+        rc = finish_area(d, &d->stripe.topology[k].checksum);
+        d->bytes_of_topology += d->written;
+    }
+    if (rc == PST_OK)
+        rc = check_array(s, array, hash, s->topology_checksum[k]);
+    (void)XXH3_freeState(hash);
+    return rc;
+}
+
+static pst_rc write_topology(struct store *s, struct pst_progress *progress)
+{
+    pst_rc rc = PST_OK;
+    pst_progress_begin(progress, "topology", s->ds.indptr.data_bytes + s->ds.indices.data_bytes, true);
+    for (int k = 0; k < PST_STRIPE_AREAS && rc == PST_OK; k++)
+        rc = write_array(s, k, progress);
+    if (rc == PST_OK)
+        pst_progress_end(progress);
+    return rc;
 }
 
 /* The signature is erased first and written last, so that half-written drives have none. */
@@ -304,8 +388,12 @@ static pst_rc write_all(struct store *s, struct pst_progress *progress)
     }
     if (rc == PST_OK)
         rc = write_rows(s, progress);
-    for (uint32_t i = 0; i < s->n && rc == PST_OK; i++)
-        rc = finish_drive(&s->drive[i]);
+    for (uint32_t i = 0; i < s->n && rc == PST_OK; i++) {
+        rc = finish_area(&s->drive[i], &s->drive[i].stripe.checksum);
+        s->drive[i].bytes_of_rows = s->drive[i].written;
+    }
+    if (rc == PST_OK && s->topology)
+        rc = write_topology(s, progress);
     for (uint32_t i = 0; i < s->n && rc == PST_OK; i++) {
         pst_stripe_encode(&s->drive[i].stripe, block);
         rc = write_at(&s->drive[i], block, sizeof block, 0);
@@ -329,10 +417,26 @@ static pst_rc open_source(struct store *s, const char *dir)
             return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a checksum");
         }
     }
+    s->topology_checksum[PST_STRIPE_INDPTR] = manifest.array[PST_ARRAY_INDPTR].checksum;
+    s->topology_checksum[PST_STRIPE_INDICES] = manifest.array[PST_ARRAY_INDICES].checksum;
     pst_manifest_release(&manifest);
     if (s->ds.feature_dim == 0)
         return pst_fail(PST_E_ARG, "%s has no features", dir);
     return pst_rows_map_features(&s->ds);
+}
+
+static void print_drives(const struct store *s)
+{
+    for (uint32_t i = 0; i < s->n; i++) {
+        const struct drive *d = &s->drive[i];
+        char bytes[32];
+        (void)printf("%s: stripe %u of %u, %" PRIu64 " rows, %s", d->path, i, s->n,
+                     pst_stripe_rows((uint64_t)s->ds.vertices, s->group, i, s->n),
+                     pst_bytes_text((double)d->bytes_of_rows, bytes));
+        if (s->topology)
+            (void)printf(", and %s of topology", pst_bytes_text((double)d->bytes_of_topology, bytes));
+        (void)printf("\n");
+    }
 }
 
 static pst_rc store(struct store *s, const char *dir, struct pst_progress *progress)
@@ -347,12 +451,8 @@ static pst_rc store(struct store *s, const char *dir, struct pst_progress *progr
         rc = prepare(s, i);
     if (rc == PST_OK)
         rc = write_all(s, progress);
-    for (uint32_t i = 0; i < s->n && rc == PST_OK; i++) {
-        char bytes[32];
-        (void)printf("%s: stripe %u of %u, %" PRIu64 " rows, %s\n", s->drive[i].path, i, s->n,
-                     pst_stripe_rows((uint64_t)s->ds.vertices, s->group, i, s->n),
-                     pst_bytes_text((double)s->drive[i].written, bytes));
-    }
+    if (rc == PST_OK)
+        print_drives(s);
     for (uint32_t i = 0; i < s->n; i++) {
         struct drive *d = &s->drive[i];
         if (d->fd >= 0 && close(d->fd) != 0 && rc == PST_OK)
@@ -376,11 +476,10 @@ static pst_rc add_drive(struct store *s, const char *path)
 
 int cmd_store(int argc, char **argv)
 {
-    static const struct option options[] = {{"to", required_argument, NULL, 't'},
-                                            {"force", no_argument, NULL, 'f'},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"to", required_argument, NULL, 't'}, {"topology", no_argument, NULL, 'y'},
+        {"force", no_argument, NULL, 'f'},    {"quiet", no_argument, NULL, 'q'},
+        {"help", no_argument, NULL, 'h'},     {NULL, 0, NULL, 0}};
     static struct store s;
     bool quiet = false;
     pst_rc rc = PST_OK;
@@ -389,6 +488,7 @@ int cmd_store(int argc, char **argv)
     while (rc == PST_OK && (opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (opt) {
         case 't': rc = add_drive(&s, optarg); break;
+        case 'y': s.topology = true; break;
         case 'f': s.force = true; break;
         case 'q': quiet = true; break;
         case 'h': (void)fputs(help, stdout); return 0;

@@ -125,8 +125,9 @@ static void print_namespace(const struct disk_namespace *ns)
         (void)printf(", LBA format %d", ns->lba_format);
     (void)printf("\n");
     if (ns->ours)
-        (void)printf("    holds stripe %" PRIu32 " of %" PRIu32 " of %s, digest %s\n", ns->stripe.stripe,
-                     ns->stripe.stripes, ns->stripe.name, ns->stripe.digest);
+        (void)printf("    holds stripe %" PRIu32 " of %" PRIu32 " of %s, digest %s%s\n", ns->stripe.stripe,
+                     ns->stripe.stripes, ns->stripe.name, ns->stripe.digest,
+                     ns->stripe.unit > 0 ? ", with its topology" : "");
 }
 
 void disks_print(const struct disk *disks, int n)
@@ -159,10 +160,10 @@ static json_t *known(int64_t value, int64_t unknown)
 
 static json_t *namespace_json(const struct disk_namespace *ns)
 {
-    json_t *stripe =
-        ns->ours ? json_pack("{s:s, s:s, s:i, s:i}", "dataset", ns->stripe.name, "digest", ns->stripe.digest,
-                             "stripe", (int)ns->stripe.stripe, "stripes", (int)ns->stripe.stripes)
-                 : json_null();
+    json_t *stripe = ns->ours ? json_pack("{s:s, s:s, s:i, s:i, s:b}", "dataset", ns->stripe.name, "digest",
+                                          ns->stripe.digest, "stripe", (int)ns->stripe.stripe, "stripes",
+                                          (int)ns->stripe.stripes, "topology", ns->stripe.unit > 0)
+                              : json_null();
     return json_pack("{s:i, s:s, s:I, s:I, s:i, s:i, s:o, s:o}", "nsid", (int)ns->nsid, "name", ns->name,
                      "bytes", (json_int_t)ns->blocks * ns->lba_bytes, "blocks", (json_int_t)ns->blocks,
                      "lba_bytes", ns->lba_bytes, "metadata_bytes", ns->metadata_bytes, "lba_format",
