@@ -2,11 +2,11 @@
  * serves machines with and without a GPU. The CPU's table is linked in. CUDA's is in a shared object,
  * which is opened on machines with a GPU.
  *
- * With CUDA, pointers are to device memory or pinned host memory, except `graph`, `key`, `opt` and `drop`
- * themselves, which the call reads. A call puts work on the queue and returns. Counts that it leaves
- * (*count, *hits, *loss ...) are in device or pinned memory too. A call that does not wait cannot return an
- * error of its data. Instead the queue stores the first error and skips the rest of its work. `record` and
- * `wait` report it.
+ * With CUDA, pointers are to device memory or pinned host memory, except those to structs such as `graph`,
+ * `key`, `opt` and `drop`, which the call reads. A call puts work on the queue and returns. Counts that it
+ * leaves (*count, *hits, *loss ...) are in device or pinned memory too. A call that does not wait cannot
+ * return an error of its data. Instead the queue stores the first error and skips the rest of its work.
+ * `record` and `wait` report it.
  *
  * Owner: tables are constants; the caller frees queues and memory. Threads: a queue belongs to one thread
  * at a time. */
@@ -15,11 +15,12 @@
 
 #include <stdlib.h>
 
+#include "kernels/embedding.h"
 #include "kernels/kernels.h"
 
 PST_BEGIN_DECLS
 
-/* Every kernel of kernels.h, once. Each table has all of them, with the types of kernels.h. */
+/* Every kernel of kernels.h and embedding.h, once. Each table has all of them, with their types. */
 #define PST_TWIN_KERNELS(X)                                                                                  \
     X(sample)                                                                                                \
     X(pick)                                                                                                  \
@@ -61,7 +62,14 @@ PST_BEGIN_DECLS
     X(affine)                                                                                                \
     X(softmax_xent)                                                                                          \
     X(sigmoid_xent)                                                                                          \
-    X(adam)
+    X(adam)                                                                                                  \
+    X(embed_query)                                                                                           \
+    X(embed_query_grad)                                                                                      \
+    X(embed_scores)                                                                                          \
+    X(embed_scores_grad)                                                                                     \
+    X(embed_loss)                                                                                            \
+    X(embed_sum)                                                                                             \
+    X(embed_update)
 
 /* A count that an earlier call on the queue computes. It is *at when the queue reaches the call, and at most
  * `most`. If at is NULL, the count is `most`. The bound determines the size of the launch, so it should be
@@ -82,7 +90,8 @@ struct pst_twin_n {
     X(gather_tiers)                                                                                          \
     X(degrees)                                                                                               \
     X(gcn_weights)                                                                                           \
-    X(mean_grad)
+    X(mean_grad)                                                                                             \
+    X(embed_update)
 
 /* *total gets indptr[n]. */
 pst_rc pst_kn_sample(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
@@ -119,6 +128,9 @@ void pst_kn_gcn_weights(struct pst_queue *q, const int32_t *indptr, const int32_
 void pst_kn_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
                       int64_t edges, int64_t sources, const pst_real *grad_out, int64_t ld_out,
                       pst_real *grad_in, int64_t ld_in, int64_t dim);
+
+void pst_kn_embed_update(struct pst_queue *q, const struct pst_k_embed_table *table, const uint32_t *rows,
+                         struct pst_twin_n n, const pst_real *grad, bool packed);
 
 /* The counts of a batch in pinned memory, where the host reads them. `sequence` is written last: a reader
  * that loads it with acquire order sees the rest. */

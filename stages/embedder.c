@@ -104,7 +104,7 @@ static const struct pst_param_desc params[] = {
           .help = "relations begin uniform between -scale and scale, but those of rotate between -pi and pi",
           .fixed = true),
     PARAM("optimizer", ENUM, optimizer, "\"adagrad\"",
-          .choices = "adagrad|adagrad-row|sgd|adam", /* as enum pst_embed_optimizer */
+          .choices = "adagrad|adagrad-row|sgd|adam", /* as enum pst_k_embed_optimizer */
           .help = "how gradients change relations", .fixed = true),
     PARAM("rate", REAL, rate, "0.1", .min = 1e-9, .max = 100, .help = "learning rate of relations"),
     PARAM("relations", ENUM, way, "\"sync\"", .choices = "sync|async", .equals = "batch.relations",

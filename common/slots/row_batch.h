@@ -48,7 +48,7 @@ struct pst_row_batch {
     uint64_t vertices_at, source_at, destination_at, relation_at, negatives_at[2], rows_at, grads_at;
     /* of lent relations; 0, if they are the borrower's own */
     uint32_t relation_rows, relation_dim;
-    uint32_t relation_optimizer; /* enum pst_embed_optimizer, and the rate by which the owner updates them */
+    uint32_t relation_optimizer; /* enum pst_k_embed_optimizer; its rate, by which the owner updates them */
     float relation_rate;
     uint64_t relation_list_at, relation_rows_at, relation_grads_at;
 };

@@ -99,6 +99,12 @@ void pst_kn_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t 
     pst_k_mean_grad(q, indptr, indices, dsts, grad_out, ld_out, grad_in, ld_in, dim);
 }
 
+void pst_kn_embed_update(struct pst_queue *q, const struct pst_k_embed_table *table, const uint32_t *rows,
+                         struct pst_twin_n n, const pst_real *grad, bool packed)
+{
+    pst_k_embed_update(q, table, rows, value_of(n), grad, packed);
+}
+
 static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queue **q, char *why)
 {
     (void)options;

@@ -22,8 +22,8 @@ static uint32_t below(int64_t n)
     return (uint32_t)random_below((uint64_t)n);
 }
 
-static void fill(struct trial *t, const struct pst_embed_model *model, enum pst_embed_loss loss, bool inverse,
-                 bool all)
+static void fill(struct trial *t, const struct pst_embed_model *model, enum pst_k_embed_loss loss,
+                 bool inverse, bool all)
 {
     memset(t, 0, sizeof *t);
     t->plan = (struct pst_embed_plan){.model = model,
@@ -101,15 +101,15 @@ static double reference_loss(const struct trial *t, double f, const double *nega
 {
     double sum = 0;
     for (int k = 0; k < n; k++)
-        if (t->plan.loss == PST_EMBED_SOFTMAX)
+        if (t->plan.loss == PST_K_EMBED_SOFTMAX)
             sum += exp(negative[k]);
-        else if (t->plan.loss == PST_EMBED_LOGISTIC)
+        else if (t->plan.loss == PST_K_EMBED_LOGISTIC)
             sum += log(1 + exp(negative[k])) / n;
         else
             sum += fmax(0, t->plan.margin - f + negative[k]) / n;
-    if (t->plan.loss == PST_EMBED_SOFTMAX)
+    if (t->plan.loss == PST_K_EMBED_SOFTMAX)
         return -f + log(exp(f) + sum);
-    return t->plan.loss == PST_EMBED_LOGISTIC ? log(1 + exp(-f)) + sum : sum;
+    return t->plan.loss == PST_K_EMBED_LOGISTIC ? log(1 + exp(-f)) + sum : sum;
 }
 
 /* The score of edge e, if its source (side 0) or destination is `other`. */
@@ -163,10 +163,10 @@ static void test_models(void **state)
     (void)state;
     static const char *const NAMES[] = {"dot", "distmult", "complex", "transe-l1", "transe-l2", "rotate"};
     for (size_t m = 0; m < sizeof NAMES / sizeof *NAMES; m++)
-        for (int loss = PST_EMBED_SOFTMAX; loss <= PST_EMBED_MARGIN; loss++)
+        for (int loss = PST_K_EMBED_SOFTMAX; loss <= PST_K_EMBED_MARGIN; loss++)
             for (int how = 0; how < 4; how++) {
                 struct trial t;
-                fill(&t, pst_embed_model_named(NAMES[m]), (enum pst_embed_loss)loss, how & 1, how & 2);
+                fill(&t, pst_embed_model_named(NAMES[m]), (enum pst_k_embed_loss)loss, how & 1, how & 2);
                 check_near(step(&t), reference(&t), NAMES[m]);
                 check_gradients(&t, NAMES[m]);
                 pst_embed_workspace_free(t.w);
@@ -179,7 +179,7 @@ static void test_regularised_and_dropped(void **state)
     static const char *const NAMES[] = {"distmult", "complex", "rotate"};
     for (size_t m = 0; m < sizeof NAMES / sizeof *NAMES; m++) {
         struct trial t;
-        fill(&t, pst_embed_model_named(NAMES[m]), PST_EMBED_SOFTMAX, true, false);
+        fill(&t, pst_embed_model_named(NAMES[m]), PST_K_EMBED_SOFTMAX, true, false);
         const double plain = step(&t);
         t.plan.n3 = 0.3;
         const double cubed = step(&t);
@@ -214,13 +214,13 @@ static void own_grad(const double *dq, const double *anchor, const double *rel, 
     }
 }
 
-static const struct pst_embed_model OWN = {"own", PST_EMBED_PRODUCT, false, 1, 0, own_query, own_grad};
+static const struct pst_embed_model OWN = {"own", PST_K_EMBED_PRODUCT, false, 1, 0, own_query, own_grad};
 
 static void test_own_model(void **state)
 {
     (void)state;
     struct trial t;
-    fill(&t, &OWN, PST_EMBED_SOFTMAX, true, false);
+    fill(&t, &OWN, PST_K_EMBED_SOFTMAX, true, false);
     check_gradients(&t, "a model of one's own");
     pst_embed_workspace_free(t.w);
 }

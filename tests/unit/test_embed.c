@@ -68,12 +68,12 @@ static void test_threads(void **state)
     static const char *const NAMES[] = {"dot", "distmult", "complex", "transe-l1", "transe-l2", "rotate"};
     static struct result one, other;
     for (size_t m = 0; m < sizeof NAMES / sizeof *NAMES; m++)
-        for (int loss = PST_EMBED_SOFTMAX; loss <= PST_EMBED_MARGIN; loss++) {
+        for (int loss = PST_K_EMBED_SOFTMAX; loss <= PST_K_EMBED_MARGIN; loss++) {
             const struct pst_embed_plan plan = {.model = pst_embed_model_named(NAMES[m]),
                                                 .d = D,
                                                 .relations = RELATIONS,
                                                 .inverse = m % 2,
-                                                .loss = (enum pst_embed_loss)loss,
+                                                .loss = (enum pst_k_embed_loss)loss,
                                                 .margin = 1,
                                                 .dropout = 0.1};
             train(&plan, 1, &one);
@@ -92,12 +92,12 @@ static void test_unfused(void **state)
     static const char *const NAMES[] = {"dot", "distmult", "complex", "transe-l1", "transe-l2", "rotate"};
     static struct result fused, unfused, two;
     for (size_t m = 0; m < sizeof NAMES / sizeof *NAMES; m++)
-        for (int loss = PST_EMBED_SOFTMAX; loss <= PST_EMBED_MARGIN; loss++) {
+        for (int loss = PST_K_EMBED_SOFTMAX; loss <= PST_K_EMBED_MARGIN; loss++) {
             struct pst_embed_plan plan = {.model = pst_embed_model_named(NAMES[m]),
                                           .d = D,
                                           .relations = RELATIONS,
                                           .inverse = m % 2,
-                                          .loss = (enum pst_embed_loss)loss,
+                                          .loss = (enum pst_k_embed_loss)loss,
                                           .margin = 1,
                                           .tile = 7,
                                           .dropout = 0.1};
@@ -132,22 +132,22 @@ static void test_optimizers(void **state)
             sgd -= 0.1 * grad[i];
             adam -= 0.1 * (m / (1 - pow(0.9, step))) / (sqrt(v / (1 - pow(0.999, step))) + 1e-8);
         }
-        want[PST_EMBED_ADAGRAD][i] = x;
-        want[PST_EMBED_ADAGRAD_ROW][i] = row;
-        want[PST_EMBED_SGD][i] = sgd;
-        want[PST_EMBED_ADAM][i] = adam;
+        want[PST_K_EMBED_ADAGRAD][i] = x;
+        want[PST_K_EMBED_ADAGRAD_ROW][i] = row;
+        want[PST_K_EMBED_SGD][i] = sgd;
+        want[PST_K_EMBED_ADAM][i] = adam;
     }
-    for (int o = PST_EMBED_ADAGRAD; o <= PST_EMBED_ADAM; o++) {
+    for (int o = PST_K_EMBED_ADAGRAD; o <= PST_K_EMBED_ADAM; o++) {
         float x[2] = {1, 1}, memory[4] = {0};
-        assert_int_equal(pst_embed_state_floats((enum pst_embed_optimizer)o, 2), FLOATS[o]);
+        assert_int_equal(pst_embed_state_floats((enum pst_k_embed_optimizer)o, 2), FLOATS[o]);
         for (uint64_t step = 1; step <= 3; step++)
-            pst_embed_update((enum pst_embed_optimizer)o, x, memory, grad, 2, lr, step);
+            pst_embed_update((enum pst_k_embed_optimizer)o, x, memory, grad, 2, lr, step);
         for (int i = 0; i < 2; i++)
             assert_true(fabs((double)x[i] - want[o][i]) < 1e-5);
     }
     float still = 1, none = 0; /* a gradient of 0 changes nothing, even the first time */
     const float zero = 0;
-    pst_embed_update(PST_EMBED_ADAGRAD, &still, &none, &zero, 1, lr, 1);
+    pst_embed_update(PST_K_EMBED_ADAGRAD, &still, &none, &zero, 1, lr, 1);
     assert_true(still == 1);
 }
 
@@ -178,7 +178,7 @@ static void test_refused(void **state)
     const struct pst_embed_plan good = {.model = pst_embed_model_named("complex"),
                                         .d = 8,
                                         .relations = 1,
-                                        .loss = PST_EMBED_MARGIN,
+                                        .loss = PST_K_EMBED_MARGIN,
                                         .margin = 1};
     assert_int_equal(pst_embed_check(&good), PST_OK);
     struct pst_embed_plan bad = good;

@@ -50,21 +50,21 @@ static void fill(const struct pst_embed_model *model)
     }
 }
 
-static double brute_score(enum pst_embed_similarity s, const float *q, const float *x)
+static double brute_score(enum pst_k_embed_similarity s, const float *q, const float *x)
 {
     double sum = 0;
-    for (int c = 0; c < (s == PST_EMBED_MODULI ? D / 2 : D); c++) {
+    for (int c = 0; c < (s == PST_K_EMBED_MODULI ? D / 2 : D); c++) {
         const double a = q[c], b = x[c];
-        if (s == PST_EMBED_PRODUCT)
+        if (s == PST_K_EMBED_PRODUCT)
             sum += a * b;
-        else if (s == PST_EMBED_L1)
+        else if (s == PST_K_EMBED_L1)
             sum -= fabs(a - b);
-        else if (s == PST_EMBED_L2)
+        else if (s == PST_K_EMBED_L2)
             sum += (a - b) * (a - b);
         else
             sum -= sqrt((a - b) * (a - b) + pow((double)q[c + D / 2] - (double)x[c + D / 2], 2));
     }
-    return s == PST_EMBED_L2 ? -sqrt(sum) : sum;
+    return s == PST_K_EMBED_L2 ? -sqrt(sum) : sum;
 }
 
 static bool is_known(int i, uint32_t v)
@@ -75,7 +75,7 @@ static bool is_known(int i, uint32_t v)
     return false;
 }
 
-static double brute_rank(enum pst_embed_similarity s, int i, bool filtered, enum pst_embed_tie tie)
+static double brute_rank(enum pst_k_embed_similarity s, int i, bool filtered, enum pst_embed_tie tie)
 {
     const double own = brute_score(s, g.q + i * D, g.nodes + g.dst[i] * D);
     double rank = 1;
@@ -92,7 +92,7 @@ static double brute_rank(enum pst_embed_similarity s, int i, bool filtered, enum
 }
 
 /* Block p has the vertices v with v % blocks == p, as row v / blocks. */
-static void count_block(enum pst_embed_similarity s, int blocks, int p, struct pst_embed_workspace *w,
+static void count_block(enum pst_k_embed_similarity s, int blocks, int p, struct pst_embed_workspace *w,
                         struct pst_embed_count *counts)
 {
     static float x[VERTICES * D];
@@ -117,7 +117,7 @@ static void check_model(const char *name, int blocks, int threads)
 {
     static struct pst_embed_count counts[TRIPLES];
     const struct pst_embed_model *model = pst_embed_model_named(name);
-    const enum pst_embed_similarity s = model->similarity;
+    const enum pst_k_embed_similarity s = model->similarity;
     struct pst_embed_workspace *w;
     int ties = 0;
     fill(model);
@@ -134,7 +134,7 @@ static void check_model(const char *name, int blocks, int threads)
                          found, wanted);
             ties += counts[i].equal[0] > 0;
         }
-    if (s == PST_EMBED_PRODUCT)
+    if (s == PST_K_EMBED_PRODUCT)
         assert_true(ties > 0);
     pst_embed_workspace_free(w);
 }
@@ -162,8 +162,8 @@ static void test_not_finite(void **state)
     struct pst_embed_count count;
     struct pst_embed_workspace *w;
     assert_int_equal(pst_embed_workspace_new(&w, 1), PST_OK);
-    pst_embed_count_begin(PST_EMBED_PRODUCT, q, own, 1, 2, &count);
-    assert_int_equal(pst_embed_count_block(PST_EMBED_PRODUCT, q, 1, 2, &c, w, &count), PST_OK);
+    pst_embed_count_begin(PST_K_EMBED_PRODUCT, q, own, 1, 2, &count);
+    assert_int_equal(pst_embed_count_block(PST_K_EMBED_PRODUCT, q, 1, 2, &c, w, &count), PST_OK);
     assert_int_equal(count.above[0], 1);
     assert_int_equal(count.equal[0], 0);
     pst_embed_workspace_free(w);

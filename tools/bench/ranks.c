@@ -62,7 +62,7 @@ static void make(struct task *t)
 static double rank_all(struct task *t, struct pst_embed_workspace *w)
 {
     const double t0 = pst_clock_s();
-    pst_embed_count_begin(PST_EMBED_PRODUCT, t->q, t->own, t->m, t->d, t->counts);
+    pst_embed_count_begin(PST_K_EMBED_PRODUCT, t->q, t->own, t->m, t->d, t->counts);
     for (int64_t b = 0; b < t->blocks; b++) {
         const int64_t from = b * t->n / t->blocks, to = (b + 1) * t->n / t->blocks;
         for (int64_t i = 0; i < t->m; i++) {
@@ -76,7 +76,7 @@ static double rank_all(struct task *t, struct pst_embed_workspace *w)
                                                .own = t->own_rows,
                                                .known_start = t->known_start,
                                                .known = t->known};
-        if (pst_embed_count_block(PST_EMBED_PRODUCT, t->q, t->m, t->d, &c, w, t->counts) != PST_OK) {
+        if (pst_embed_count_block(PST_K_EMBED_PRODUCT, t->q, t->m, t->d, &c, w, t->counts) != PST_OK) {
             fprintf(stderr, "ranks: %s\n", pst_error_text());
             exit(1);
         }
@@ -103,11 +103,11 @@ static bool known_end(const struct task *t, int64_t row)
 static bool right(const struct task *t, int64_t query)
 {
     const float *q = t->q + query * t->d;
-    const double own = pst_embed_exact_score(PST_EMBED_PRODUCT, q, t->own + query * t->d, t->d);
+    const double own = pst_embed_exact_score(PST_K_EMBED_PRODUCT, q, t->own + query * t->d, t->d);
     int64_t above[2] = {0, 0};
     for (int64_t r = 0; r < t->n; r++)
         if (r != true_end(t, query) &&
-            pst_embed_exact_score(PST_EMBED_PRODUCT, q, t->x + r * t->d, t->d) > own) {
+            pst_embed_exact_score(PST_K_EMBED_PRODUCT, q, t->x + r * t->d, t->d) > own) {
             above[0]++;
             above[1] += !known_end(t, r);
         }

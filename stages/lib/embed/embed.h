@@ -11,23 +11,16 @@
 #ifndef PST_EMBED_H
 #define PST_EMBED_H
 
-#include "kernels/kernels.h"
+#include "kernels/embedding.h"
 
 #include <stdint.h>
-
-enum pst_embed_similarity {                    /* of query q and candidate x; higher is better */
-                            PST_EMBED_PRODUCT, /* sum of q x */
-                            PST_EMBED_L1,      /* -sum of |q - x| */
-                            PST_EMBED_L2,      /* -sqrt(sum of (q - x)^2) */
-                            PST_EMBED_MODULI,  /* -sum of |q - x|, where q and x are complex */
-};
 
 /* One line of the table of models. To add a model, write its two functions and fill in such a struct. Complex
  * rows have all real parts first and then all imaginary parts. The functions see rows of d floats, and of
  * d / relation_share floats for a relation. */
 struct pst_embed_model {
     const char *name;
-    enum pst_embed_similarity similarity;
+    enum pst_k_embed_similarity similarity;
     bool complex;            /* d is even, and N3 takes the moduli */
     int relation_share;      /* a relation has d / relation_share floats; 0: it has none */
     pst_real relation_scale; /* relations begin uniform in [-scale, scale); 0: like vertices */
@@ -43,20 +36,13 @@ struct pst_embed_model {
 PST_API const struct pst_embed_model *pst_embed_model_named(const char *name);
 PST_API const char *pst_embed_models(void); /* all names, for messages */
 
-/* f: the score of an edge; f_k: of its corruptions. The loss is the sum over edges and sides. */
-enum pst_embed_loss {
-    PST_EMBED_SOFTMAX,  /* -f + log(e^f + sum of e^f_k) */
-    PST_EMBED_LOGISTIC, /* log(1 + e^-f) + mean of log(1 + e^f_k) */
-    PST_EMBED_MARGIN,   /* mean of max(0, margin - f + f_k) */
-};
-
 /* What is constant over a run. */
 struct pst_embed_plan {
     const struct pst_embed_model *model;
-    int64_t d;         /* floats of a vertex */
-    int64_t relations; /* at least 1 unless the model has none */
-    bool inverse;      /* relations have inverse embeddings: rows `relations` to 2 * relations - 1 */
-    enum pst_embed_loss loss;
+    int64_t d;                  /* floats of a vertex */
+    int64_t relations;          /* at least 1 unless the model has none */
+    bool inverse;               /* relations have inverse embeddings: rows `relations` to 2 * relations - 1 */
+    enum pst_k_embed_loss loss; /* the sum over edges and sides */
     pst_real margin;
     pst_real n3, l2; /* weight of the sum of |x|^3, or of x^2, over anchor, relation and true end of each edge
                       * and side; 0: none */
@@ -101,18 +87,11 @@ PST_API void pst_embed_workspace_free(struct pst_embed_workspace *w); /* NULL: d
 PST_API PST_MUST_USE pst_rc pst_embed_step(const struct pst_embed_plan *plan, struct pst_embed_batch *batch,
                                            struct pst_embed_workspace *w, double *loss);
 
-enum pst_embed_optimizer {
-    PST_EMBED_ADAGRAD,     /* G += g^2; x -= lr g / (sqrt(G) + 1e-10) */
-    PST_EMBED_ADAGRAD_ROW, /* the same with one G for a row, which grows by the mean of g^2 */
-    PST_EMBED_SGD,
-    PST_EMBED_ADAM, /* beta 0.9 and 0.999, epsilon 1e-8 (Kingma and Ba, ICLR 2015) */
-};
-
 /* Floats of state of a row of d. They begin as 0. */
-PST_API int64_t pst_embed_state_floats(enum pst_embed_optimizer o, int64_t d);
+PST_API int64_t pst_embed_state_floats(enum pst_k_embed_optimizer o, int64_t d);
 /* Updates one row. step: updates of the table with this one, from 1; only Adam reads it. */
-PST_API void pst_embed_update(enum pst_embed_optimizer o, pst_real *x, pst_real *state, const pst_real *grad,
-                              int64_t d, pst_real lr, uint64_t step);
+PST_API void pst_embed_update(enum pst_k_embed_optimizer o, pst_real *x, pst_real *state,
+                              const pst_real *grad, int64_t d, pst_real lr, uint64_t step);
 
 /* Sets rows first to first + rows - 1 of a table to their initial values, uniform in [-scale, scale). A value
  * depends only on seed, table (0: vertices, 1: relations), row and column. */

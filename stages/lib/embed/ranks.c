@@ -17,7 +17,7 @@ enum {
 static const double TINY_PRODUCT = 1e-36, TINY_DISTANCE = 1e-15;
 
 struct ranking {
-    enum pst_embed_similarity similarity;
+    enum pst_k_embed_similarity similarity;
     const pst_real *q;
     int64_t m, d;
     const struct pst_embed_candidates *c;
@@ -28,25 +28,25 @@ struct ranking {
     double norm_max;
 };
 
-double pst_embed_exact_score(enum pst_embed_similarity similarity, const pst_real *q, const pst_real *x,
+double pst_embed_exact_score(enum pst_k_embed_similarity similarity, const pst_real *q, const pst_real *x,
                              int64_t d)
 {
     double sum = 0;
     const int64_t h = d / 2;
     switch (similarity) {
-    case PST_EMBED_PRODUCT:
+    case PST_K_EMBED_PRODUCT:
         for (int64_t c = 0; c < d; c++)
             sum += (double)q[c] * (double)x[c];
         return sum;
-    case PST_EMBED_L1:
+    case PST_K_EMBED_L1:
         for (int64_t c = 0; c < d; c++)
             sum += fabs((double)q[c] - (double)x[c]);
         return -sum;
-    case PST_EMBED_L2:
+    case PST_K_EMBED_L2:
         for (int64_t c = 0; c < d; c++)
             sum += ((double)q[c] - (double)x[c]) * ((double)q[c] - (double)x[c]);
         return -sqrt(sum);
-    case PST_EMBED_MODULI:
+    case PST_K_EMBED_MODULI:
         for (int64_t c = 0; c < h; c++) {
             const double a = (double)q[c] - (double)x[c], b = (double)q[c + h] - (double)x[c + h];
             sum += sqrt(a * a + b * b);
@@ -90,7 +90,7 @@ static pst_real rounded(double x, double towards)
 static struct limits limits_of(const struct ranking *r, double own, double q_norm, double x_norm)
 {
     const double eps = (double)FLT_EPSILON * (double)(r->d + ROUNDINGS);
-    if (r->similarity == PST_EMBED_PRODUCT) {
+    if (r->similarity == PST_K_EMBED_PRODUCT) {
         const double bound = eps * q_norm * x_norm + TINY_PRODUCT * (double)r->d;
         return (struct limits){rounded(own + bound, INFINITY), rounded(own - bound, -INFINITY)};
     }
@@ -180,15 +180,15 @@ static void count_tile(void *arg, int64_t task, int worker)
     const struct ranking *r = arg;
     const int64_t from = task * TILE_QUERIES, m = pst_min_i64(TILE_QUERIES, r->m - from);
     pst_real *scores = r->w->scratch[worker].scores.at;
-    const struct pst_embed_tile tile = {.similarity = r->similarity,
-                                        .m = m,
-                                        .n = r->c->n,
-                                        .d = r->d,
-                                        .q = r->q + from * r->d,
-                                        .x = r->c->x,
-                                        .xt = r->xt,
-                                        .scores = scores};
-    pst_embed_scores(&tile);
+    const struct pst_k_embed_tile tile = {.similarity = r->similarity,
+                                          .m = m,
+                                          .n = r->c->n,
+                                          .d = r->d,
+                                          .query = r->q + from * r->d,
+                                          .x = r->c->x,
+                                          .xt = r->xt,
+                                          .scores = scores};
+    pst_k_embed_scores(NULL, &tile);
     for (int64_t i = 0; i < m; i++)
         count_query(r, from + i, scores + i * r->c->n);
 }
@@ -197,7 +197,7 @@ static bool prepare(struct ranking *r)
 {
     struct pst_embed_workspace *w = r->w;
     const int64_t n = r->c->n, d = r->d;
-    const bool product = r->similarity == PST_EMBED_PRODUCT;
+    const bool product = r->similarity == PST_K_EMBED_PRODUCT;
     struct scratch *first = &w->scratch[0];
     bool ok = pst_embed_grow(&w->losses, n, sizeof(double)) &&
               pst_embed_grow(&first->xt, product ? 0 : n * d, sizeof(pst_real));
@@ -219,7 +219,7 @@ static bool prepare(struct ranking *r)
     return true;
 }
 
-void pst_embed_count_begin(enum pst_embed_similarity similarity, const pst_real *q, const pst_real *own,
+void pst_embed_count_begin(enum pst_k_embed_similarity similarity, const pst_real *q, const pst_real *own,
                            int64_t m, int64_t d, struct pst_embed_count *counts)
 {
     for (int64_t i = 0; i < m; i++)
@@ -227,7 +227,7 @@ void pst_embed_count_begin(enum pst_embed_similarity similarity, const pst_real 
             (struct pst_embed_count){.score = pst_embed_exact_score(similarity, q + i * d, own + i * d, d)};
 }
 
-pst_rc pst_embed_count_block(enum pst_embed_similarity similarity, const pst_real *q, int64_t m, int64_t d,
+pst_rc pst_embed_count_block(enum pst_k_embed_similarity similarity, const pst_real *q, int64_t m, int64_t d,
                              const struct pst_embed_candidates *c, struct pst_embed_workspace *w,
                              struct pst_embed_count *counts)
 {

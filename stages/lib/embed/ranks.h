@@ -13,7 +13,7 @@
 #include "stages/lib/embed/embed.h"
 
 /* The score of a candidate: a float64 sum in column order over q[d] and x[d]. */
-PST_API double pst_embed_exact_score(enum pst_embed_similarity similarity, const pst_real *q,
+PST_API double pst_embed_exact_score(enum pst_k_embed_similarity similarity, const pst_real *q,
                                      const pst_real *x, int64_t d);
 
 /* What is counted for one query: candidates other than the true end. */
@@ -32,10 +32,10 @@ struct pst_embed_candidates {
 };
 
 /* Begins the counts of m queries q[m][d] (struct pst_embed_model makes them), given their true ends' rows. */
-PST_API void pst_embed_count_begin(enum pst_embed_similarity similarity, const pst_real *q,
+PST_API void pst_embed_count_begin(enum pst_k_embed_similarity similarity, const pst_real *q,
                                    const pst_real *own, int64_t m, int64_t d, struct pst_embed_count *counts);
 /* Counts the candidates of one block. Each vertex must come in exactly one block. PST_E_NOMEM. */
-PST_API PST_MUST_USE pst_rc pst_embed_count_block(enum pst_embed_similarity similarity, const pst_real *q,
+PST_API PST_MUST_USE pst_rc pst_embed_count_block(enum pst_k_embed_similarity similarity, const pst_real *q,
                                                   int64_t m, int64_t d, const struct pst_embed_candidates *c,
                                                   struct pst_embed_workspace *w,
                                                   struct pst_embed_count *counts);

@@ -3,6 +3,7 @@
  * in the order of entries. So no sum depends on the threads. */
 #include "common/error.h"
 #include "common/util/rng.h"
+#include "kernels/cpu/embed_rows.h"
 #include "stages/lib/embed/workspace.h"
 
 #include <math.h>
@@ -49,7 +50,7 @@ pst_rc pst_embed_check(const struct pst_embed_plan *plan)
     if (!(plan->n3 >= 0 && plan->l2 >= 0 && isfinite(plan->n3) && isfinite(plan->l2)))
         return pst_fail(PST_E_ARG, "weights of N3 and L2 are %g and %g: expected 0 or more", (double)plan->n3,
                         (double)plan->l2);
-    if (plan->loss == PST_EMBED_MARGIN && !isfinite(plan->margin))
+    if (plan->loss == PST_K_EMBED_MARGIN && !isfinite(plan->margin))
         return pst_fail(PST_E_ARG, "the margin is not a finite number");
     return PST_OK;
 }
@@ -70,7 +71,7 @@ static bool grow_scratch(struct scratch *s, const struct job *j)
 {
     const int64_t n = j->b->negatives, d = j->plan->d, m = j->tile, real = sizeof(pst_real);
     return pst_embed_grow(&s->x, j->b->neg_src ? n * d : 0, (size_t)real) &&
-           pst_embed_grow(&s->xt, j->plan->model->similarity == PST_EMBED_PRODUCT ? 0 : n * d,
+           pst_embed_grow(&s->xt, j->plan->model->similarity == PST_K_EMBED_PRODUCT ? 0 : n * d,
                           (size_t)real) &&
            pst_embed_grow(&s->scores, m * n, (size_t)real) && pst_embed_grow(&s->g, m * n, (size_t)real) &&
            pst_embed_grow(&s->q, m * d, (size_t)real) && pst_embed_grow(&s->dq, m * d, (size_t)real) &&
@@ -143,7 +144,7 @@ static void gather_negatives(struct side *t)
         memcpy(x + i * d, b->nodes + (int64_t)t->ids[i] * d, (size_t)d * sizeof *x);
     if (t->ids)
         t->x = x;
-    if (t->j->plan->model->similarity != PST_EMBED_PRODUCT)
+    if (t->j->plan->model->similarity != PST_K_EMBED_PRODUCT)
         for (int64_t i = 0; i < n; i++)
             for (int64_t c = 0; c < d; c++)
                 xt[c * n + i] = t->x[i * d + c];
@@ -153,12 +154,9 @@ static void gather_negatives(struct side *t)
 static void draw_dropout(const struct side *t, int64_t edge, pst_real *keep)
 {
     const double p = t->j->plan->dropout;
-    for (int64_t c = 0; c < t->j->plan->d; c += 4) {
-        const struct pst_rng_block draw =
-            pst_rng_draw(&t->j->dropout, (uint64_t)(2 * edge + t->side), (uint32_t)(c / 4));
-        for (int64_t i = c; i < t->j->plan->d && i < c + 4; i++)
-            keep[i] = pst_rng_unit(draw.word[i - c]) < p ? 0 : (pst_real)(1 / (1 - p));
-    }
+    for (int64_t c = 0; c < t->j->plan->d; c++)
+        keep[c] = 1;
+    pst_cpu_embed_drop(&t->j->dropout, (uint64_t)(2 * edge + t->side), p, t->j->plan->d, keep);
 }
 
 static void gather_anchor(const struct side *t, int64_t edge, int64_t i)
@@ -187,6 +185,7 @@ static double finish_edge(const struct side *t, int64_t edge, int64_t i)
     const int64_t d = plan->d, dr = t->j->dr;
     const pst_real *anchor = (pst_real *)t->s->anchor.at + i * d, *keep = (pst_real *)t->s->keep.at + i * d;
     const pst_real *nodes = t->j->b->nodes;
+    const struct pst_k_embed_penalty penalty = {plan->n3, plan->l2};
     pst_real *d_anchor = entry_of(t, false, edge);
     pst_real *d_rel = t->j->relation_entries + (t->side * t->j->b->edges + edge) * dr;
     plan->model->query_grad((pst_real *)t->s->dq.at + i * d, anchor, relation(t, edge), d, backwards(t),
@@ -194,12 +193,13 @@ static double finish_edge(const struct side *t, int64_t edge, int64_t i)
     if (plan->dropout > 0)
         for (int64_t c = 0; c < d; c++)
             d_anchor[c] *= keep[c];
-    double loss =
-        pst_embed_regularise(plan, nodes + (int64_t)t->anchor[edge] * d, d, plan->model->complex, d_anchor);
-    loss += pst_embed_regularise(plan, nodes + (int64_t)t->target[edge] * d, d, plan->model->complex,
-                                 entry_of(t, true, edge));
+    double loss = pst_cpu_embed_penalty(&penalty, nodes + (int64_t)t->anchor[edge] * d, d,
+                                        plan->model->complex, d_anchor);
+    loss += pst_cpu_embed_penalty(&penalty, nodes + (int64_t)t->target[edge] * d, d, plan->model->complex,
+                                  entry_of(t, true, edge));
     if (dr)
-        loss += pst_embed_regularise(plan, relation(t, edge), dr, plan->model->complex && dr == d, d_rel);
+        loss +=
+            pst_cpu_embed_penalty(&penalty, relation(t, edge), dr, plan->model->complex && dr == d, d_rel);
     return loss;
 }
 
@@ -210,14 +210,11 @@ static void queries_again(const struct side *t, int64_t from, int64_t m)
         make_query(t, from + i, i);
 }
 
-/* The loss of the tile's edges; sets g and df. f: scores of true ends. */
-static double lose(const struct side *t, const struct pst_embed_tile *tile, int64_t from, const pst_real *f,
-                   pst_real *df)
+/* The loss of the tile's edges; sets its gradients. */
+static double lose(const struct pst_k_embed_loss_rows *rows)
 {
     double loss = 0;
-    for (int64_t i = 0; i < tile->m; i++)
-        loss += pst_embed_loss_row(t->j->plan, f[i], tile->scores + i * tile->n, tile->n, t->ids,
-                                   t->target[from + i], tile->g + i * tile->n, &df[i]);
+    pst_k_embed_loss(NULL, rows, &loss);
     return loss;
 }
 
@@ -227,27 +224,29 @@ static double train_tile(const struct side *t, int64_t from, int64_t m, pst_real
     const struct pst_embed_plan *plan = t->j->plan;
     const struct pst_embed_batch *b = t->j->b;
     const int64_t d = plan->d, n = b->negatives;
-    const enum pst_embed_similarity kind = plan->model->similarity;
+    const enum pst_k_embed_similarity kind = plan->model->similarity;
     pst_real *q = t->s->q.at, *dq = t->s->dq.at;
-    const struct pst_embed_tile tile = {kind, m, n, d, q, t->x, t->s->xt.at, t->s->scores.at, t->s->g.at};
+    const struct pst_k_embed_tile tile = {kind, m, n, d, q, t->x, t->s->xt.at, t->s->scores.at, t->s->g.at};
     pst_real *f = t->s->f.at, *df = f + m;
+    const struct pst_k_embed_loss_rows rows = {plan->loss, plan->margin,     m,         n, f, tile.scores,
+                                               t->ids,     t->target + from, tile.grad, df};
     for (int64_t i = 0; i < m; i++) {
         gather_anchor(t, from + i, i);
         make_query(t, from + i, i);
     }
     for (int64_t i = 0; i < m; i++)
-        f[i] = pst_embed_score(kind, q + i * d, b->nodes + (int64_t)t->target[from + i] * d, d);
+        f[i] = pst_cpu_embed_score(kind, q + i * d, b->nodes + (int64_t)t->target[from + i] * d, d);
     queries_again(t, from, m);
-    pst_embed_scores(&tile);
-    double loss = lose(t, &tile, from, f, df);
+    pst_k_embed_scores(NULL, &tile);
+    double loss = lose(&rows);
     if (plan->unfused) /* the gradient of the loss */
-        loss = lose(t, &tile, from, f, df);
+        loss = lose(&rows);
     queries_again(t, from, m);
-    pst_embed_scores_grad(&tile, dq, d_negatives);
+    pst_k_embed_scores_grad(NULL, &tile, dq, d_negatives);
     queries_again(t, from, m);
     for (int64_t i = 0; i < m; i++) {
-        pst_embed_score_grad(kind, q + i * d, b->nodes + (int64_t)t->target[from + i] * d, d, f[i], df[i],
-                             dq + i * d, entry_of(t, true, from + i));
+        pst_cpu_embed_score_grad(kind, q + i * d, b->nodes + (int64_t)t->target[from + i] * d, d, f[i], df[i],
+                                 dq + i * d, entry_of(t, true, from + i));
         loss += finish_edge(t, from + i, i);
     }
     return loss;

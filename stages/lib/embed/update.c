@@ -1,69 +1,18 @@
-/* update.c: optimizers, row by row, and initial values. Adagrad: Duchi et al., JMLR 2011. */
+/* update.c: updates of single rows, and initial values. */
 #include "stages/lib/embed/embed.h"
 #include "common/util/rng.h"
+#include "kernels/cpu/embed_rows.h"
 
-#include <math.h>
-
-static const pst_real ADAGRAD_EPSILON = (pst_real)1e-10;
-
-static pst_real root(pst_real x)
+int64_t pst_embed_state_floats(enum pst_k_embed_optimizer o, int64_t d)
 {
-    return _Generic(x, float : sqrtf, double : sqrt)(x);
+    return pst_k_embed_state_floats(o, d);
 }
 
-int64_t pst_embed_state_floats(enum pst_embed_optimizer o, int64_t d)
-{
-    switch (o) {
-    case PST_EMBED_ADAGRAD: return d;
-    case PST_EMBED_ADAGRAD_ROW: return 1;
-    case PST_EMBED_SGD: return 0;
-    case PST_EMBED_ADAM: return 2 * d;
-    }
-    return 0;
-}
-
-static void adagrad(pst_real *x, pst_real *state, const pst_real *grad, int64_t d, pst_real lr)
-{
-    for (int64_t i = 0; i < d; i++) {
-        state[i] += grad[i] * grad[i];
-        x[i] -= lr * grad[i] / (root(state[i]) + ADAGRAD_EPSILON);
-    }
-}
-
-static void adagrad_row(pst_real *x, pst_real *state, const pst_real *grad, int64_t d, pst_real lr)
-{
-    pst_real sum = 0;
-    for (int64_t i = 0; i < d; i++)
-        sum += grad[i] * grad[i];
-    state[0] += sum / (pst_real)d;
-    const pst_real rate = lr / (root(state[0]) + ADAGRAD_EPSILON);
-    for (int64_t i = 0; i < d; i++)
-        x[i] -= rate * grad[i];
-}
-
-static void adam(pst_real *x, pst_real *state, const pst_real *grad, int64_t d, pst_real lr, uint64_t step)
-{
-    const pst_real b1 = (pst_real)0.9, b2 = (pst_real)0.999, epsilon = (pst_real)1e-8;
-    const pst_real c1 = (pst_real)(1 - pow(0.9, (double)step)), c2 = (pst_real)(1 - pow(0.999, (double)step));
-    pst_real *m = state, *v = state + d;
-    for (int64_t i = 0; i < d; i++) {
-        m[i] = b1 * m[i] + (1 - b1) * grad[i];
-        v[i] = b2 * v[i] + (1 - b2) * grad[i] * grad[i];
-        x[i] -= lr * (m[i] / c1) / (root(v[i] / c2) + epsilon);
-    }
-}
-
-void pst_embed_update(enum pst_embed_optimizer o, pst_real *x, pst_real *state, const pst_real *grad,
+void pst_embed_update(enum pst_k_embed_optimizer o, pst_real *x, pst_real *state, const pst_real *grad,
                       int64_t d, pst_real lr, uint64_t step)
 {
-    switch (o) {
-    case PST_EMBED_ADAGRAD: adagrad(x, state, grad, d, lr); return;
-    case PST_EMBED_ADAGRAD_ROW: adagrad_row(x, state, grad, d, lr); return;
-    case PST_EMBED_ADAM: adam(x, state, grad, d, lr, step); return;
-    case PST_EMBED_SGD:
-        for (int64_t i = 0; i < d; i++)
-            x[i] -= lr * grad[i];
-    }
+    const struct pst_k_embed_table row = {o, lr, step, d, x, state};
+    pst_cpu_embed_update(&row, x, state, grad);
 }
 
 void pst_embed_init(uint64_t seed, uint32_t table, pst_real scale, int64_t first, int64_t rows, int64_t d,

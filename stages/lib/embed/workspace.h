@@ -3,7 +3,7 @@
 #ifndef PST_EMBED_WORKSPACE_H
 #define PST_EMBED_WORKSPACE_H
 
-#include "stages/lib/embed/embed_impl.h"
+#include "stages/lib/embed/embed.h"
 #include "stages/lib/gnn/team.h"
 
 struct buffer {

@@ -34,7 +34,7 @@ struct pst_vectors_owner {
     int64_t evaluate_among;
     enum pst_vectors_schedule schedule;
     int64_t patience;
-    enum pst_embed_optimizer optimizer;
+    enum pst_k_embed_optimizer optimizer;
     bool inverse, prefetch;
     enum pst_vectors_consistency consistency;
     enum pst_relations_way relations_way;

@@ -18,8 +18,8 @@ struct pst_relations {
     double scale, rate, margin, n3, l2, dropout;
     bool fused;
     bool inverse;
-    enum pst_embed_loss loss;
-    enum pst_embed_optimizer optimizer;
+    enum pst_k_embed_loss loss;
+    enum pst_k_embed_optimizer optimizer;
     enum pst_relations_way way;
     /* the rest is private, but for the counts */
     struct pst_embed_plan plan;

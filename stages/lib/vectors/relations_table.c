@@ -12,7 +12,7 @@
 /* ---- opening ------------------------------------------------------------------------------------- */
 
 void pst_relations_table_plan(struct pst_relations_table *t, const struct pst_embed_plan *plan,
-                              enum pst_embed_optimizer optimizer)
+                              enum pst_k_embed_optimizer optimizer)
 {
     t->optimizer = optimizer;
     t->relations = plan->relations;

@@ -12,7 +12,7 @@
 enum pst_relations_way { PST_RELATIONS_SYNC, PST_RELATIONS_ASYNC };
 
 struct pst_relations_table {
-    enum pst_embed_optimizer optimizer;
+    enum pst_k_embed_optimizer optimizer;
     int64_t relations, rows, dim, state_dim; /* 0 rows: the model has no relations */
     pst_real *row, *state;                   /* of one allocation: the rows, and then the states */
     bool *marked;                            /* of a relation */
@@ -21,7 +21,7 @@ struct pst_relations_table {
 
 /* Sets the sizes. */
 PST_API void pst_relations_table_plan(struct pst_relations_table *t, const struct pst_embed_plan *plan,
-                                      enum pst_embed_optimizer optimizer);
+                                      enum pst_k_embed_optimizer optimizer);
 PST_API uint64_t pst_relations_table_bytes(const struct pst_relations_table *t);
 
 /* Where the rows come from. */

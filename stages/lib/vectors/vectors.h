@@ -19,7 +19,7 @@
 
 struct pst_vectors {
     int64_t vertices, dim, state_dim; /* floats of a row, and of its state */
-    enum pst_embed_optimizer optimizer;
+    enum pst_k_embed_optimizer optimizer;
     pst_real rate;
     float scale;                   /* of the rate, by the schedule; each batch tells its borrower */
     uint64_t updates;              /* batches whose gradients are in the rows */

@@ -43,13 +43,13 @@ struct search {
 
 static double norm(const float *x, int64_t d)
 {
-    return sqrt(pst_embed_exact_score(PST_EMBED_PRODUCT, x, x, d));
+    return sqrt(pst_embed_exact_score(PST_K_EMBED_PRODUCT, x, x, d));
 }
 
 static void offer(void *arg, int64_t vertex, const float *x)
 {
     const struct search *s = arg;
-    const enum pst_embed_similarity how = s->metric == L2 ? PST_EMBED_L2 : PST_EMBED_PRODUCT;
+    const enum pst_k_embed_similarity how = s->metric == L2 ? PST_K_EMBED_L2 : PST_K_EMBED_PRODUCT;
     const double length = s->metric == COSINE ? norm(x, s->dim) : 1;
     for (int64_t i = 0; i < s->n; i++) {
         const double score = pst_embed_exact_score(how, s->rows + i * s->dim, x, s->dim);

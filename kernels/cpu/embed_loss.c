@@ -1,6 +1,6 @@
-/* loss.c: the loss of one edge and side, and regularisation. Exponentials are computed once, and kept for the
- * gradient. N3: Lacroix et al., ICML 2018. */
-#include "stages/lib/embed/embed_impl.h"
+/* embed_loss.c: the losses of edges, and penalties of rows. Exponentials are computed once, and kept for the
+ * gradient. */
+#include "kernels/cpu/embed_rows.h"
 #include "kernels/cpu/exp.h"
 
 #include <math.h>
@@ -127,17 +127,25 @@ static double hinge(pst_real margin, pst_real f, const pst_real *scores, int64_t
     return sum * (double)share;
 }
 
-double pst_embed_loss_row(const struct pst_embed_plan *plan, pst_real f, pst_real *scores, int64_t n,
-                          const uint32_t *ids, uint32_t own, pst_real *g, pst_real *df)
+static double row_loss(const struct pst_k_embed_loss_rows *r, int64_t i)
 {
-    const pst_real floor = -(pst_real)INFINITY;
-    const int64_t counted = mask(scores, n, ids, own, floor);
-    switch (plan->loss) {
-    case PST_EMBED_SOFTMAX: return softmax(f, scores, n, floor, g, df);
-    case PST_EMBED_LOGISTIC: return logistic(f, scores, n, counted, floor, g, df);
-    case PST_EMBED_MARGIN: return hinge(plan->margin, f, scores, n, counted, floor, g, df);
+    const pst_real floor = -(pst_real)INFINITY, f = r->score[i];
+    pst_real *scores = r->scores + i * r->n, *g = r->grad + i * r->n, *df = &r->d_score[i];
+    const int64_t counted = mask(scores, r->n, r->ids, r->own[i], floor);
+    switch (r->loss) {
+    case PST_K_EMBED_SOFTMAX: return softmax(f, scores, r->n, floor, g, df);
+    case PST_K_EMBED_LOGISTIC: return logistic(f, scores, r->n, counted, floor, g, df);
+    case PST_K_EMBED_MARGIN: return hinge(r->margin, f, scores, r->n, counted, floor, g, df);
     }
     return 0;
+}
+
+void pst_k_embed_loss(struct pst_queue *q, const struct pst_k_embed_loss_rows *rows, double *loss)
+{
+    assert(q == NULL && rows->m >= 0 && rows->n >= 0);
+    (void)q;
+    for (int64_t i = 0; i < rows->m; i++)
+        *loss += row_loss(rows, i);
 }
 
 static double cubes(const pst_real *x, int64_t d, bool complex, pst_real weight, pst_real *grad)
@@ -154,14 +162,14 @@ static double cubes(const pst_real *x, int64_t d, bool complex, pst_real weight,
     return (double)weight * sum;
 }
 
-double pst_embed_regularise(const struct pst_embed_plan *plan, const pst_real *x, int64_t d, bool complex,
-                            pst_real *grad)
+double pst_cpu_embed_penalty(const struct pst_k_embed_penalty *penalty, const pst_real *x, int64_t d,
+                             bool complex, pst_real *grad)
 {
-    double loss = plan->n3 > 0 ? cubes(x, d, complex, plan->n3, grad) : 0;
-    if (plan->l2 > 0)
+    double loss = penalty->n3 > 0 ? cubes(x, d, complex, penalty->n3, grad) : 0;
+    if (penalty->l2 > 0)
         for (int64_t i = 0; i < d; i++) {
-            loss += (double)(plan->l2 * x[i] * x[i]);
-            grad[i] += 2 * plan->l2 * x[i];
+            loss += (double)(penalty->l2 * x[i] * x[i]);
+            grad[i] += 2 * penalty->l2 * x[i];
         }
     return loss;
 }

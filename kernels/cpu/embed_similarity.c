@@ -1,0 +1,149 @@
+/* embed_similarity.c: scores of queries against candidates, and their gradients. Products go through oneDNN.
+ * A distance is summed in column order, for many candidates at a time. */
+#include "kernels/cpu/clones.h"
+#include "kernels/cpu/embed_rows.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { BLOCK = 128 }; /* candidates at a time: their columns fit into the L2 cache */
+
+PST_CPU_INLINE pst_real root(pst_real x)
+{
+    return _Generic(x, float : sqrtf, double : sqrt)(x);
+}
+
+PST_CPU_INLINE pst_real absolute(pst_real x)
+{
+    return x < 0 ? -x : x;
+}
+
+/* out[0 .. n-1] = scores of q against the candidates from xt; columns are ld apart; n <= BLOCK. */
+PST_CPU_INLINE void distances(enum pst_k_embed_similarity kind, const pst_real *q, const pst_real *xt,
+                              int64_t ld, int64_t n, int64_t d, pst_real *out)
+{
+    pst_real sum[BLOCK] = {0};
+    const int64_t h = d / 2, columns = kind == PST_K_EMBED_MODULI ? h : d;
+    for (int64_t c = 0; c < columns; c++) {
+        const pst_real *x = xt + c * ld, *im = xt + (c + h) * ld;
+        for (int64_t j = 0; j < n; j++) {
+            const pst_real a = q[c] - x[j];
+            if (kind == PST_K_EMBED_L1) {
+                sum[j] += absolute(a);
+            } else if (kind == PST_K_EMBED_L2) {
+                sum[j] += a * a;
+            } else {
+                const pst_real b = q[c + h] - im[j];
+                sum[j] += root(a * a + b * b);
+            }
+        }
+    }
+    for (int64_t j = 0; j < n; j++)
+        out[j] = kind == PST_K_EMBED_L2 ? -root(sum[j]) : -sum[j];
+}
+
+PST_CPU_INLINE void tile_distances(enum pst_k_embed_similarity kind, const struct pst_k_embed_tile *t)
+{
+    for (int64_t j = 0; j < t->n; j += BLOCK)
+        for (int64_t i = 0; i < t->m; i++)
+            distances(kind, t->query + i * t->d, t->xt + j, t->n, t->n - j < BLOCK ? t->n - j : BLOCK, t->d,
+                      t->scores + i * t->n + j);
+}
+
+PST_CPU_CLONES static void distances_l1(const struct pst_k_embed_tile *t)
+{
+    tile_distances(PST_K_EMBED_L1, t);
+}
+
+PST_CPU_CLONES static void distances_l2(const struct pst_k_embed_tile *t)
+{
+    tile_distances(PST_K_EMBED_L2, t);
+}
+
+PST_CPU_CLONES static void distances_moduli(const struct pst_k_embed_tile *t)
+{
+    tile_distances(PST_K_EMBED_MODULI, t);
+}
+
+void pst_k_embed_scores(struct pst_queue *q, const struct pst_k_embed_tile *t)
+{
+    assert(q == NULL && t->m >= 0 && t->n >= 0 && t->d >= 0);
+    (void)q;
+    switch (t->similarity) {
+    case PST_K_EMBED_PRODUCT:
+        pst_k_gemm(NULL, false, true, t->m, t->n, t->d, 1, t->query, t->d, t->x, t->d, 0, t->scores, t->n, 1);
+        return;
+    case PST_K_EMBED_L1: distances_l1(t); return;
+    case PST_K_EMBED_L2: distances_l2(t); return;
+    case PST_K_EMBED_MODULI: distances_moduli(t); return;
+    }
+}
+
+/* Adds the gradient of g times the distance's score to dq, and takes it from dx. At distance 0 it is 0. */
+PST_CPU_CLONES static void distance_grad(enum pst_k_embed_similarity kind, const pst_real *restrict q,
+                                         const pst_real *restrict x, int64_t d, pst_real score, pst_real g,
+                                         pst_real *restrict dq, pst_real *restrict dx)
+{
+    if (kind == PST_K_EMBED_MODULI) {
+        const int64_t h = d / 2;
+        for (int64_t c = 0; c < h; c++) {
+            const pst_real a = q[c] - x[c], b = q[c + h] - x[c + h], modulus = root(a * a + b * b);
+            const pst_real by = modulus > 0 ? -g / modulus : 0;
+            dq[c] += by * a;
+            dq[c + h] += by * b;
+            dx[c] -= by * a;
+            dx[c + h] -= by * b;
+        }
+        return;
+    }
+    const pst_real by = score < 0 ? g / score : 0;
+    for (int64_t c = 0; c < d; c++) {
+        const pst_real a = q[c] - x[c], sign = a > 0 ? -g : a < 0 ? g : 0;
+        const pst_real change = kind == PST_K_EMBED_L1 ? sign : by * a;
+        dq[c] += change;
+        dx[c] -= change;
+    }
+}
+
+void pst_k_embed_scores_grad(struct pst_queue *q, const struct pst_k_embed_tile *t, pst_real *dq,
+                             pst_real *dx)
+{
+    assert(q == NULL);
+    (void)q;
+    const int64_t m = t->m, n = t->n, d = t->d;
+    if (t->similarity == PST_K_EMBED_PRODUCT) {
+        pst_k_gemm(NULL, false, false, m, d, n, 1, t->grad, n, t->x, d, 0, dq, d, 1);
+        pst_k_gemm(NULL, true, false, n, d, m, 1, t->grad, n, t->query, d, 1, dx, d, 1);
+        return;
+    }
+    memset(dq, 0, (size_t)(m * d) * sizeof *dq);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++)
+            if (t->grad[i * n + j] != 0)
+                distance_grad(t->similarity, t->query + i * d, t->x + j * d, d, t->scores[i * n + j],
+                              t->grad[i * n + j], dq + i * d, dx + j * d);
+}
+
+pst_real pst_cpu_embed_score(enum pst_k_embed_similarity kind, const pst_real *q, const pst_real *x,
+                             int64_t d)
+{
+    pst_real score = 0;
+    if (kind != PST_K_EMBED_PRODUCT)
+        distances(kind, q, x, 1, 1, d, &score);
+    else
+        for (int64_t c = 0; c < d; c++)
+            score += q[c] * x[c];
+    return score;
+}
+
+void pst_cpu_embed_score_grad(enum pst_k_embed_similarity kind, const pst_real *q, const pst_real *x,
+                              int64_t d, pst_real score, pst_real g, pst_real *dq, pst_real *dx)
+{
+    for (int64_t c = 0; c < d; c++)
+        dx[c] = kind == PST_K_EMBED_PRODUCT ? g * q[c] : 0;
+    if (kind != PST_K_EMBED_PRODUCT)
+        distance_grad(kind, q, x, d, score, g, dq, dx);
+    else
+        for (int64_t c = 0; c < d; c++)
+            dq[c] += g * x[c];
+}

@@ -1,0 +1,149 @@
+/* sum.cu: sums of the gradients of each row of a table, without atomics. A stable sort by row brings what a
+ * row gets together, in order; a warp adds it. */
+#include "kernels/cuda/edges.cuh"
+#include "kernels/cuda/embed/embed.cuh"
+
+#include <cub/cub.cuh>
+
+namespace
+{
+int bits_of(int64_t rows)
+{
+    int bits = 1;
+    while (bits < 32 && (int64_t)1 << bits < rows)
+        bits++;
+    return bits;
+}
+
+uint32_t *words(struct pst_queue *q, int64_t n)
+{
+    return static_cast<uint32_t *>(pst_cu_scratch(q, (size_t)n * sizeof(uint32_t)));
+}
+
+__global__ void __launch_bounds__(PST_CU_THREADS) count_up(int32_t *number, int64_t n)
+{
+    for (int64_t i = pst_cu_first(); i < n; i += pst_cu_step())
+        number[i] = (int32_t)i;
+}
+
+struct adding { /* rows of `from`, for pst_cu_scatter */
+    using more = int32_t;
+    const int32_t *number;
+    const float *from;
+    int64_t width;
+
+    __device__ __forceinline__ pst_cu_edge<int32_t> look(int64_t at) const
+    {
+        return {number[at], 0};
+    }
+
+    template <int W> __device__ __forceinline__ pst_cu_vec<W> get(pst_cu_edge<int32_t> e, int64_t j) const
+    {
+        return pst_cu_vec_load<W>(from + (int64_t)e.dst * width + j);
+    }
+};
+
+struct head { /* 1 if sorted row i is the first with its number */
+    using value = uint32_t;
+    const uint32_t *row;
+    __device__ uint32_t operator()(int64_t i) const
+    {
+        return i == 0 || row[i - 1] != row[i];
+    }
+};
+
+struct plus {
+    __host__ __device__ uint32_t operator()(uint32_t a, uint32_t b) const
+    {
+        return a + b;
+    }
+};
+
+struct clear_heads {
+    head first;
+    float *to;
+    int64_t width;
+    __device__ int operator()(int64_t i, int64_t j) const
+    {
+        if (first(i))
+            to[first.row[i] * width + j] = 0;
+        return 0;
+    }
+};
+
+__global__ void __launch_bounds__(PST_CU_THREADS)
+    list_heads(head first, const uint32_t *rank, int64_t n, uint32_t *touched, int64_t *touched_n)
+{
+    for (int64_t i = pst_cu_first(); i < n; i += pst_cu_step()) {
+        if (first(i))
+            touched[rank[i] - 1] = first.row[i];
+        if (i == n - 1)
+            *touched_n = rank[i];
+    }
+}
+
+/* Sorts the numbers 0 to n - 1 by row. False: the queue has failed. */
+bool sort_rows(struct pst_queue *q, const uint32_t *row, int64_t rows, int64_t n, uint32_t *sorted,
+               int32_t *in, int32_t *number)
+{
+    const int bits = bits_of(rows);
+    size_t bytes = 0;
+    if (!sorted || !in || !number ||
+        !pst_cu_checked(
+            q, cub::DeviceRadixSort::SortPairs(NULL, bytes, row, sorted, in, number, n, 0, bits, q->stream)))
+        return false;
+    void *temp = pst_cu_scratch(q, bytes);
+    pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS))(count_up, in, n);
+    return temp && pst_cu_checked(q, cub::DeviceRadixSort::SortPairs(temp, bytes, row, sorted, in, number, n,
+                                                                     0, bits, q->stream));
+}
+
+/* rank(n): room. False: the queue has failed. */
+bool list_rows(struct pst_queue *q, head first, int64_t n, uint32_t *rank, uint32_t *touched,
+               int64_t *touched_n)
+{
+    const pst_cu_input<head> in = {first, 0};
+    size_t bytes = 0;
+    if (!pst_cu_checked(q, cub::DeviceScan::InclusiveScan(NULL, bytes, in, rank, plus(), n, q->stream)))
+        return false;
+    void *temp = pst_cu_scratch(q, bytes);
+    if (!temp ||
+        !pst_cu_checked(q, cub::DeviceScan::InclusiveScan(temp, bytes, in, rank, plus(), n, q->stream)))
+        return false;
+    pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS))(list_heads, first, (const uint32_t *)rank, n, touched,
+                                                    touched_n);
+    return true;
+}
+} // namespace
+
+void pst_k_embed_sum(struct pst_queue *q, int64_t n, const uint32_t *row, const float *from, int64_t rows,
+                     int64_t width, float *to, uint32_t *touched, int64_t *touched_n)
+{
+    assert(n >= 0 && n <= INT32_MAX && rows >= 0 && rows <= UINT32_MAX && width >= 0);
+    assert(n == 0 || rows > 0);
+    pst_cu_begin(q);
+    if (touched && n == 0)
+        (void)pst_cu_checked(q, cudaMemsetAsync(touched_n, 0, sizeof *touched_n, q->stream));
+    if (!touched && rows * width > 0)
+        (void)pst_cu_checked(q, cudaMemsetAsync(to, 0, (size_t)(rows * width) * sizeof *to, q->stream));
+    if (n == 0 || q->rc != PST_OK)
+        return;
+    uint32_t *sorted = words(q, n);
+    int32_t *in = reinterpret_cast<int32_t *>(words(q, n)),
+            *number = reinterpret_cast<int32_t *>(words(q, n));
+    if (!sort_rows(q, row, rows, n, sorted, in, number))
+        return;
+    if (touched) {
+        pst_cu_each(q, clear_heads{{sorted}, to, width}, n, width);
+        if (!list_rows(q, {sorted}, n, reinterpret_cast<uint32_t *>(in), touched, touched_n))
+            return;
+    }
+    const pst_cu_sorted s = {sorted, number, NULL, n};
+    const adding f = {number, from, width};
+    if (width == 0)
+        return;
+    if (pst_cu_by_fours(from, width, to, width, width))
+        pst_cu_scatter<4>(q, s, f, to, width, width);
+    else
+        pst_cu_scatter<1>(q, s, f, to, width, width);
+}
