@@ -266,8 +266,8 @@ PST_API bool pst_overlap(const struct pst_stage *self);
 /* Waits until so many bytes have passed the pipeline's bus, or the run stops. Without a bus it returns at
  * once. Call it only after open has begun. */
 PST_API void pst_bus_pass(struct pst_stage *self, uint64_t bytes);
-/* Books the transfer of a drive's bytes on the bus, without waiting. Returns the time when they have passed, in
- * ns of CLOCK_MONOTONIC, as is now_ns. There must be a bus. */
+/* Books the transfer of a drive's bytes on the bus, without waiting. Returns the time when they have passed,
+ * in ns of CLOCK_MONOTONIC, as is now_ns. There must be a bus. */
 PST_API uint64_t pst_bus_book_drive(struct pst_stage *self, uint64_t bytes, uint64_t now_ns);
 /* Where the pipeline's bus is, for a process of this stage that passes it, too (common/ipc/bus.h). */
 struct pst_bus_place {
