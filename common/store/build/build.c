@@ -314,7 +314,7 @@ static pst_rc compare_keys(const struct pst_build *b, const json_t *key)
     const char *ours = json_string_value(json_object_get(key, "command"));
     if (command == NULL || ours == NULL || strcmp(command, ours) != 0)
         return pst_fail(PST_E_STATE,
-                        "--resume: the interrupted command was '%.400s', this one is '%.400s': %s",
+                        "--resume: expected the interrupted command, '%.400s', found '%.400s': %s",
                         command != NULL ? command : "?", ours, over);
     json_t *then = json_object_get(before, "sources"), *now = json_object_get(key, "sources");
     const char *path;

@@ -42,10 +42,12 @@ pst_rc pst_typed_vertex(struct pst_typed *t, const char *name, int *type)
     *type = find_vertex(t, name);
     if (*type >= 0)
         return PST_OK;
-    if (name[0] == '\0' || strlen(name) >= PST_NAME_MAX || t->vertex_types == PST_MANIFEST_VERTEX_TYPES_MAX)
-        return pst_fail(PST_E_LIMIT,
-                        "type '%.80s': at most %d types are allowed, with names of 1 to %d bytes", name,
-                        PST_MANIFEST_VERTEX_TYPES_MAX, PST_NAME_MAX - 1);
+    if (name[0] == '\0' || strlen(name) >= PST_NAME_MAX)
+        return pst_fail(PST_E_LIMIT, "vertex type '%.80s': expected a name of 1 to %d bytes, found %zu", name,
+                        PST_NAME_MAX - 1, strlen(name));
+    if (t->vertex_types == PST_MANIFEST_VERTEX_TYPES_MAX)
+        return pst_fail(PST_E_LIMIT, "vertex type '%.80s': a graph can have at most %d types of vertices",
+                        name, PST_MANIFEST_VERTEX_TYPES_MAX);
     struct pst_typed_vertices *v = &t->vertex[ *type = t->vertex_types++];
     (void)snprintf(v->name, sizeof v->name, "%s", name);
     v->vertices = -1;
@@ -57,10 +59,18 @@ pst_rc pst_typed_edge(struct pst_typed *t, const char *source, const char *relat
 {
     char name[3 * PST_NAME_MAX + 8];
     (void)snprintf(name, sizeof name, "%.64s:%.64s:%.64s", source, relation, target);
-    if (strlen(name) >= PST_NAME_MAX || t->edge_types == PST_MANIFEST_EDGE_TYPES_MAX || strlen(path) >= 4096)
-        return pst_fail(PST_E_LIMIT,
-                        "edges '%.80s': at most %d types are allowed, with names of up to %d bytes", name,
-                        PST_MANIFEST_EDGE_TYPES_MAX, PST_NAME_MAX - 1);
+    if (strlen(name) >= PST_NAME_MAX)
+        return pst_fail(
+            PST_E_LIMIT,
+            "edge type '%.80s': expected source, relation and target of at most %d bytes together, "
+            "found %zu",
+            name, PST_NAME_MAX - 1, strlen(name));
+    if (t->edge_types == PST_MANIFEST_EDGE_TYPES_MAX)
+        return pst_fail(PST_E_LIMIT, "edge type '%.80s': a graph can have at most %d types of edges", name,
+                        PST_MANIFEST_EDGE_TYPES_MAX);
+    if (strlen(path) >= sizeof t->edge->path)
+        return pst_fail(PST_E_LIMIT, "edge type '%.80s': its path is longer than %zu bytes", name,
+                        sizeof t->edge->path - 1);
     struct pst_typed_edges *e = &t->edge[t->edge_types];
     pst_rc rc = pst_typed_vertex(t, source, &e->source);
     if (rc == PST_OK)

@@ -220,7 +220,9 @@ static pst_rc load_stream(struct pst_log_streams *s, int i, const json_t *one)
     st->fill = (uint32_t)(bytes % payload(s));
     st->extents = json_array_size(one) - 2;
     if (st->blocks + (st->fill > 0) > st->extents * PST_LOG_STREAM_EXTENT)
-        return pst_fail(PST_E_FORMAT, "%s: the table at its end is damaged", s->path);
+        return pst_fail(PST_E_FORMAT,
+                        "%s: this file of the interrupted import is damaged: import again without --resume",
+                        s->path);
     while (room < st->extents)
         room *= 2;
     st->extent = calloc(room, sizeof *st->extent);
@@ -242,7 +244,9 @@ pst_rc pst_log_streams_load(struct pst_log_streams *s, const char *dir, const ch
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %d streams", s->n);
     pst_rc rc = open_file(s, dir, name, 0);
     if (rc == PST_OK && (s->n == 0 || s->block_bytes < PST_LOG_STREAM_BLOCK_MIN))
-        rc = pst_fail(PST_E_FORMAT, "%s: the table at its end is damaged", s->path);
+        rc = pst_fail(PST_E_FORMAT,
+                      "%s: this file of the interrupted import is damaged: import again without --resume",
+                      s->path);
     for (int i = 0; rc == PST_OK && i < s->n; i++)
         rc = load_stream(s, i, json_array_get(all, (size_t)i));
     return rc;

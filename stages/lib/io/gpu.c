@@ -279,7 +279,9 @@ pst_rc pst_io_gpu_submit(struct pst_io_gpu *g, struct pst_io_group *group)
     assert(g->nflying < GROUPS);
     for (uint32_t i = 0; i < g->drives->n; i++) {
         if (!pst_io_drives_iova(g->drives, i, group->slot, group->slot_bytes, &table.iova[i]))
-            return pst_fail(PST_E_STATE, "a slot is in memory that is not mapped for the drives");
+            return pst_fail(PST_E_STATE, "a stage sent a slot in memory that the drives cannot access, "
+                                         "because its region was not lent "
+                                         "to the disk stage: this is a fault of Penstock or of that stage");
     }
     pst_rc rc = take_over(g);
     if (rc != PST_OK)

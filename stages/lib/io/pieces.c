@@ -95,10 +95,12 @@ pst_rc pst_disk_pieces_refuse(const struct pst_disk_pieces *p, const struct pst_
 {
     const struct pst_request r = copy_request(table, request);
     const pst_rc rc = pst_disk_pieces_check(p, table, request, &r);
-    return rc != PST_OK
-               ? rc
-               : pst_fail(PST_E_FORMAT, "disk request %llu (tag %llu) was changed after it was announced",
-                          (unsigned long long)request, (unsigned long long)r.tag);
+    return rc != PST_OK ? rc
+                        : pst_fail(PST_E_FORMAT,
+                                   "disk request %llu (tag %llu) was changed after its stage had sent it: a "
+                                   "stage must not change "
+                                   "a request before its slot comes back",
+                                   (unsigned long long)request, (unsigned long long)r.tag);
 }
 
 static void add_piece(struct pst_disk_pieces *p, const struct pst_disk_piece *piece)
