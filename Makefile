@@ -33,7 +33,7 @@ KERNEL_CFLAGS := -O3
 ALL_LDFLAGS := $(LDFLAGS) $(san_flags_$(SAN)) -pthread -Wl,--as-needed -Wl,-rpath-link,$(BUILD)/lib
 CORE_LIBS := -lzmq -ljansson -luring -lxxhash -lm -ldl
 DATA_LIBS := -ljansson -lxxhash -lz -lzstd -lyaml -lm
-CMD_LIBS := -lnvme
+CMD_LIBS := -lnvme -lhwloc
 # RPATH, not RUNPATH: it also holds for what stages built out of tree need.
 RPATH_BIN := -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../lib'
 RPATH_STAGE := -Wl,-rpath,'$$ORIGIN/../..'
@@ -180,7 +180,10 @@ $(BUILD)/tests/%: tests/%.cpp $(BUILD)/tests/libpenstock-cuda-host.so
 	$(CXX) $(host_flags) -MF $@.d -o $@ $< $(filter $(BUILD)/obj/kernels/cuda/host/%,$(host_obj)) $(ALL_LDFLAGS) -lcmocka
 
 # A CUDA driver for tests of what looks for one.
+fakes := $(addprefix $(BUILD)/tests/gpu/fake/,libcuda.so.1 libnvidia-ml.so.1)
 $(BUILD)/tests/gpu/fake/libcuda.so.1: tests/gpu/fake_libcuda.c
+$(BUILD)/tests/gpu/fake/libnvidia-ml.so.1: tests/gpu/fake_libnvml.c
+$(fakes):
 	@mkdir -p $(@D)
 	$(CC) $(filter-out -fsanitize% -fvisibility%,$(ALL_CFLAGS)) -MF $@.d -shared -o $@ $<
 
@@ -227,7 +230,7 @@ bench-gpu: deps-test
 # tests/run runs what it finds, so programs of tests that are no longer there must go.
 stale_bin := $(filter-out $(tests_bin) $(guest_bin) %.d,$(wildcard $(BUILD)/tests/*/test_*))
 .PHONY: tests
-tests: $(tests_bin) $(test_stages) $(guest_bin) $(BUILD)/tests/libpenstock-cuda-host.so $(BUILD)/tests/gpu-bench $(BUILD)/tests/gpu/fake/libcuda.so.1
+tests: $(tests_bin) $(test_stages) $(guest_bin) $(BUILD)/tests/libpenstock-cuda-host.so $(BUILD)/tests/gpu-bench $(fakes)
 	$(if $(stale_bin),@rm -f $(stale_bin))
 
 .PHONY: deps deps-test

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/pipeline/json/json.h"
+#include "common/pipeline/json/keys.h"
 #include "common/tpc/tpc.h"
 
 /* Prices: Hyperion, section VI and Table I. SSDs: `common/nvme/emulated` has the sources of the rates. GPUs:
@@ -36,93 +36,6 @@ struct reader {
     struct pst_tpc_prices *prices;
 };
 
-/* One key of an object. */
-struct key {
-    const char *name;
-    enum { NUMBER, COUNT, TEXT, OBJECT } kind;
-    bool needed;
-    bool zero; /* a number may be 0 */
-    void *to;  /* NUMBER: double; COUNT: int; TEXT: const char *; OBJECT: json_t * */
-};
-
-static void join(char out[PST_JSON_PATH_MAX], const char *path, const char *key)
-{
-    (void)snprintf(out, PST_JSON_PATH_MAX, "%s%s%s", path, path[0] != '\0' ? "." : "", key);
-}
-
-static void read_number(struct reader *r, const struct key *k, const char *path, const json_t *value)
-{
-    const double number = json_number_value(value);
-    if (!json_is_number(value))
-        pst_json_error(r->doc, r->diag, path, "expected a number, found %s", pst_json_kind(value));
-    else if (!isfinite(number) || number < 0 || (number <= 0 && !k->zero))
-        pst_json_error(r->doc, r->diag, path, "expected a number %s, found %g",
-                       k->zero ? "of at least 0" : "above 0", number);
-    else
-        *(double *)k->to = number;
-}
-
-static void read_count(struct reader *r, const struct key *k, const char *path, const json_t *value)
-{
-    const json_int_t low = k->zero ? 0 : 1;
-    if (!json_is_integer(value) || json_integer_value(value) < low ||
-        json_integer_value(value) > PST_TPC_COUNT_MAX)
-        pst_json_error(r->doc, r->diag, path, "expected an integer from %d to %d%s%s", (int)low,
-                       PST_TPC_COUNT_MAX, json_is_integer(value) ? "" : ", found ",
-                       json_is_integer(value) ? "" : pst_json_kind(value));
-    else
-        *(int *)k->to = (int)json_integer_value(value);
-}
-
-static void read_value(struct reader *r, const struct key *k, const char *path, json_t *value)
-{
-    switch (k->kind) {
-    case NUMBER: read_number(r, k, path, value); return;
-    case COUNT: read_count(r, k, path, value); return;
-    case TEXT:
-        if (json_is_string(value))
-            *(const char **)k->to = json_string_value(value);
-        else
-            pst_json_error(r->doc, r->diag, path, "expected a string, found %s", pst_json_kind(value));
-        return;
-    case OBJECT:
-        if (json_is_object(value))
-            *(json_t **)k->to = value;
-        else
-            pst_json_error(r->doc, r->diag, path, "expected an object, found %s", pst_json_kind(value));
-        return;
-    }
-}
-
-/* Reads the keys of an object; tells those that are missing, and those that nobody knows. */
-static void read_keys(struct reader *r, json_t *object, const char *path, const struct key *keys, size_t n)
-{
-    const char *names[16];
-    char at[PST_JSON_PATH_MAX];
-    const char *name;
-    json_t *value;
-    assert(n <= sizeof names / sizeof *names);
-    for (size_t i = 0; i < n; i++)
-        names[i] = keys[i].name;
-    json_object_foreach(object, name, value)
-    {
-        size_t i = 0;
-        while (i < n && strcmp(keys[i].name, name) != 0)
-            i++;
-        join(at, path, name);
-        if (i < n) {
-            read_value(r, &keys[i], at, value);
-            continue;
-        }
-        const char *nearest = pst_diag_nearest(name, names, n);
-        pst_json_error(r->doc, r->diag, at, "unknown key%s%s%s", nearest != NULL ? "; did you mean \"" : "",
-                       nearest != NULL ? nearest : "", nearest != NULL ? "\"?" : "");
-    }
-    for (size_t i = 0; i < n; i++)
-        if (keys[i].needed && json_object_get(object, keys[i].name) == NULL)
-            pst_json_error(r->doc, r->diag, path, "the key \"%s\" is missing", keys[i].name);
-}
-
 /* Calls `read` for each entry of an object of named objects. */
 static void read_list(struct reader *r, json_t *list, const char *path, int *count,
                       void (*read)(struct reader *r, json_t *entry, const char *path, const char *name))
@@ -132,7 +45,7 @@ static void read_list(struct reader *r, json_t *list, const char *path, int *cou
     char at[PST_JSON_PATH_MAX];
     json_object_foreach(list, name, entry)
     {
-        join(at, path, name);
+        pst_json_join(at, path, name);
         if (!json_is_object(entry))
             pst_json_error(r->doc, r->diag, at, "expected an object, found %s", pst_json_kind(entry));
         else if (name[0] == '\0' || strlen(name) >= PST_NAME_MAX)
@@ -149,24 +62,24 @@ static void read_gpu(struct reader *r, json_t *entry, const char *path, const ch
 {
     struct pst_tpc_gpu *g = &r->prices->gpus[r->prices->ngpus++];
     (void)snprintf(g->name, sizeof g->name, "%s", name);
-    const struct key keys[] = {
-        {"usd", NUMBER, .needed = true, .zero = true, .to = &g->usd},
-        {"tflops", NUMBER, .needed = true, .to = &g->tflops},
-        {"pcie_bytes_per_s", NUMBER, .needed = true, .to = &g->pcie_bytes_per_s},
+    const struct pst_json_key keys[] = {
+        {"usd", PST_JSON_NUMBER, .needed = true, .zero = true, .to = &g->usd},
+        {"tflops", PST_JSON_NUMBER, .needed = true, .to = &g->tflops},
+        {"pcie_bytes_per_s", PST_JSON_NUMBER, .needed = true, .to = &g->pcie_bytes_per_s},
     };
-    read_keys(r, entry, path, keys, sizeof keys / sizeof *keys);
+    pst_json_keys(r->doc, r->diag, entry, path, keys, sizeof keys / sizeof *keys);
 }
 
 static void read_ssd(struct reader *r, json_t *entry, const char *path, const char *name)
 {
     struct pst_tpc_ssd *s = &r->prices->ssds[r->prices->nssds++];
     (void)snprintf(s->name, sizeof s->name, "%s", name);
-    const struct key keys[] = {
-        {"usd", NUMBER, .needed = true, .zero = true, .to = &s->usd},
-        {"iops", NUMBER, .needed = true, .to = &s->iops},
-        {"bytes_per_s", NUMBER, .needed = true, .to = &s->bytes_per_s},
+    const struct pst_json_key keys[] = {
+        {"usd", PST_JSON_NUMBER, .needed = true, .zero = true, .to = &s->usd},
+        {"iops", PST_JSON_NUMBER, .needed = true, .to = &s->iops},
+        {"bytes_per_s", PST_JSON_NUMBER, .needed = true, .to = &s->bytes_per_s},
     };
-    read_keys(r, entry, path, keys, sizeof keys / sizeof *keys);
+    pst_json_keys(r->doc, r->diag, entry, path, keys, sizeof keys / sizeof *keys);
 }
 
 /* The index of `name`; if there is none, an error at path.key. */
@@ -175,7 +88,7 @@ static int named(struct reader *r, const char *path, const char *key, const char
 {
     char at[PST_JSON_PATH_MAX];
     const int found = find(r->prices, name);
-    join(at, path, key);
+    pst_json_join(at, path, key);
     if (found < 0)
         pst_json_error(r->doc, r->diag, at, "\"%s\" is not in \"%ss\"", name, key);
     return found;
@@ -187,14 +100,14 @@ static void read_system(struct reader *r, json_t *entry, const char *path, const
     const char *gpu = NULL, *ssd = NULL;
     *s = (struct pst_tpc_system){.ssd = -1, .gpus = 1, .machines = 1};
     (void)snprintf(s->name, sizeof s->name, "%s", name);
-    const struct key keys[] = {
-        {"gpu", TEXT, .needed = true, .to = &gpu},
-        {"ssd", TEXT, .to = &ssd},
-        {"gpus", COUNT, .zero = true, .to = &s->gpus},
-        {"ssds", COUNT, .zero = true, .to = &s->ssds},
-        {"machines", COUNT, .zero = false, .to = &s->machines},
+    const struct pst_json_key keys[] = {
+        {"gpu", PST_JSON_TEXT, .needed = true, .to = &gpu},
+        {"ssd", PST_JSON_TEXT, .to = &ssd},
+        {"gpus", PST_JSON_COUNT, .zero = true, .most = PST_TPC_COUNT_MAX, .to = &s->gpus},
+        {"ssds", PST_JSON_COUNT, .zero = true, .most = PST_TPC_COUNT_MAX, .to = &s->ssds},
+        {"machines", PST_JSON_COUNT, .zero = false, .most = PST_TPC_COUNT_MAX, .to = &s->machines},
     };
-    read_keys(r, entry, path, keys, sizeof keys / sizeof *keys);
+    pst_json_keys(r->doc, r->diag, entry, path, keys, sizeof keys / sizeof *keys);
     if (gpu != NULL)
         s->gpu = named(r, path, "gpu", gpu, pst_tpc_gpu_named);
     if (ssd != NULL)
@@ -208,14 +121,14 @@ static void read_all(struct reader *r, json_t *root)
 {
     json_t *gpus = NULL, *ssds = NULL, *systems = NULL;
     struct pst_tpc_prices *p = r->prices;
-    const struct key keys[] = {
-        {"machine_usd", NUMBER, .needed = true, .zero = true, .to = &p->machine_usd},
-        {"electricity_usd", NUMBER, .needed = true, .zero = true, .to = &p->electricity_usd},
-        {"gpus", OBJECT, .needed = true, .to = &gpus},
-        {"ssds", OBJECT, .needed = true, .to = &ssds},
-        {"systems", OBJECT, .to = &systems},
+    const struct pst_json_key keys[] = {
+        {"machine_usd", PST_JSON_NUMBER, .needed = true, .zero = true, .to = &p->machine_usd},
+        {"electricity_usd", PST_JSON_NUMBER, .needed = true, .zero = true, .to = &p->electricity_usd},
+        {"gpus", PST_JSON_OBJECT, .needed = true, .to = &gpus},
+        {"ssds", PST_JSON_OBJECT, .needed = true, .to = &ssds},
+        {"systems", PST_JSON_OBJECT, .to = &systems},
     };
-    read_keys(r, root, "", keys, sizeof keys / sizeof *keys);
+    pst_json_keys(r->doc, r->diag, root, "", keys, sizeof keys / sizeof *keys);
     read_list(r, gpus, "gpus", &p->ngpus, read_gpu);
     read_list(r, ssds, "ssds", &p->nssds, read_ssd);
     read_list(r, systems, "systems", &p->nsystems, read_system);

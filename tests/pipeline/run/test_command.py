@@ -50,7 +50,8 @@ def nonsense_on_every_command():
         assert len(cases) > 500
         with ThreadPoolExecutor(2) as pool:
             for case, said in zip(cases, pool.map(lambda words: call(*words), cases)):
-                good = case in (["stages", b"--json"], ["disks", b"--json"], ["gc", b"--dry-run"], ["tpc", b"--systems"], ["tpc", b"--show-prices"])
+                good = case in (["stages", b"--json"], ["disks", b"--json"], ["gc", b"--dry-run"], ["tpc", b"--systems"], ["tpc", b"--show-prices"],
+                                 ["probe", b"--topology"], ["probe", b"--cliques"])
                 assert said.returncode == (0 if good else 2) and (good or said.stderr), (case, said)
         assert os.listdir(p.dir) == []
 

@@ -1,4 +1,5 @@
 """penstock probe: without a driver, and with one of the tests' own (tests/gpu/fake_libcuda.c)."""
+import json
 import os
 import subprocess
 import sys
@@ -152,6 +153,52 @@ def mps_is_found_in_path():
         os.chmod(binary, 0o755)
         said = answers(probe(path="/nonexistent::" + folder)[0])
         assert said["mps"] == binary, said
+
+
+def topology(*args, **env):
+    done = subprocess.run([PENSTOCK, "probe", *args], env=dict(os.environ, LD_LIBRARY_PATH=FAKE, **env), capture_output=True, text=True,
+                          timeout=60)
+    return done.stdout, done.stderr, done.returncode
+
+
+@test
+def gpus_and_their_links_are_found():
+    text, _, code = topology("--topology")
+    assert code == 0, text
+    machine = json.loads(text)
+    assert [d["links"] for d in machine["devices"]] == [[1], [0], [3], [2]], text
+    assert machine["devices"][2]["model"] == "Fake GPU 2" and machine["devices"][2]["memory_bytes"] == 1 << 34, text
+    assert sum(s["cores"] for s in machine["sockets"]) >= 1 and machine["sockets"][0]["memory_bytes"] > 1 << 28, text
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+        f.write(text)
+        f.flush()
+        assert topology("--topology", "--machine", f.name)[0] == text
+    said = topology("--cliques")[0]
+    assert said == "this: 4 devices, 2 cliques\nclique 0, 2 devices: 0 1\nclique 1, 2 devices: 2 3\n", said
+
+
+@test
+def a_machine_without_gpus_says_why():
+    text, why, code = topology("--topology", FAKE_NVML_FAILS="init")
+    assert code == 0 and json.loads(text)["devices"] == [] and "NVML does not start: error 999" in why, why
+    text, why, code = topology("--topology", FAKE_NVML_GPUS="0")
+    assert code == 0 and json.loads(text)["devices"] == [] and "NVML finds none" in why, why
+    text, why, code = topology("--topology", FAKE_NVML_FAILS="memory")
+    assert code == 1 and "cuda:0: NVML cannot describe a GPU: error 999" in why, why
+    text, why, code = topology("--topology", FAKE_NVML_GPUS="65")
+    assert code != 0 and "this machine has 65 GPUs, expected at most 64" in why, why
+
+
+@test
+def machine_files_are_checked():
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+        f.write('{"machine": 1, "name": "m", "sockets": [{"cores": 1, "memory_bytes": 1}], "devices": ['
+                '{"socket": 0, "memory_bytes": 1, "links": [1]}, {"socket": 0, "memory_bytes": 1, "links": []}]}')
+        f.flush()
+        _, why, code = topology("--cliques", "--machine", f.name)
+    assert code == 2 and "device 0 lists device 1, but not the reverse" in why, (code, why)
+    for args in (["--machine", "x.json"], ["--topology", "--cliques"]):
+        assert topology(*args)[2] == 2, args
 
 
 if __name__ == "__main__":

@@ -12,12 +12,20 @@
 #include "kernels/twin.h"
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/machine/probe_gpu.h"
+#include "tools/penstock/machine/probe_machine.h"
 #include "tools/penstock/machine/probe_routes.h"
 #include "tools/penstock/cli/options.h"
 
-static const char help[] = "usage: penstock probe\nShows what this machine has for pipelines on GPUs: "
-                           "driver, devices, memory and events shared between\nprocesses, drives that "
-                           "kernels can drive, MPS, peer access. It says what each missing part costs.\n";
+static const char help[] =
+    "usage: penstock probe [--topology | --cliques] [--machine FILE]\nShows what this machine has for "
+    "pipelines on "
+    "GPUs: driver, devices, memory and events shared between\nprocesses, drives that kernels can drive, MPS, "
+    "peer "
+    "access. It says what each missing part costs.\n\n"
+    "  --topology      print devices, links, sockets and memory, as a machine file (JSON)\n"
+    "  --cliques       print which devices can share their caches, because each is linked with each other "
+    "one\n"
+    "  --machine FILE  with these two: use a machine file instead of this machine\n";
 
 static void has(const char *what, const char *text)
 {
@@ -129,29 +137,48 @@ static void tell_kernels(void)
               "kernels run on the CPU: build Penstock on a machine with nvcc, and install CUDA's libraries");
 }
 
+static pst_rc probe_gpus(void)
+{
+    struct pst_probe_gpu found = {0};
+    pst_rc rc = pst_probe_gpu(&found);
+    if (rc != PST_OK)
+        return rc;
+    tell_gpu(&found);
+    rc = tell_routes();
+    if (rc != PST_OK)
+        return rc;
+    tell_mps();
+    tell_kernels();
+    return PST_OK;
+}
+
 int cmd_probe(int argc, char **argv)
 {
-    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"help", no_argument, NULL, 'h'},
+                                            {"topology", no_argument, NULL, 't'},
+                                            {"cliques", no_argument, NULL, 'c'},
+                                            {"machine", required_argument, NULL, 'm'},
+                                            {NULL, 0, NULL, 0}};
+    bool topology = false, cliques = false;
+    const char *machine = NULL;
     int opt;
     optind = 1;
     while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        if (opt != 'h')
+        switch (opt) {
+        case 'h': (void)fputs(help, stdout); return 0;
+        case 't': topology = true; break;
+        case 'c': cliques = true; break;
+        case 'm': machine = optarg; break;
+        default:
             return command_result("probe", pst_fail(PST_E_ARG, "`penstock probe --help` lists the options"));
-        (void)fputs(help, stdout);
-        return 0;
+        }
     }
     if (argc != optind)
         return command_result("probe",
                               pst_fail(PST_E_ARG, "expected no argument, found \"%s\"", argv[optind]));
-    struct pst_probe_gpu found = {0};
-    pst_rc rc = pst_probe_gpu(&found);
-    if (rc != PST_OK)
-        return command_result("probe", rc);
-    tell_gpu(&found);
-    rc = tell_routes();
-    if (rc != PST_OK)
-        return command_result("probe", rc);
-    tell_mps();
-    tell_kernels();
-    return 0;
+    if (topology && cliques)
+        return command_result("probe", pst_fail(PST_E_ARG, "use --topology or --cliques, but not both"));
+    if (machine != NULL && !topology && !cliques)
+        return command_result("probe", pst_fail(PST_E_ARG, "--machine needs --topology or --cliques"));
+    return command_result("probe", topology || cliques ? pst_probe_machine(machine, cliques) : probe_gpus());
 }

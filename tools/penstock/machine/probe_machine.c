@@ -1,0 +1,65 @@
+/* probe_machine.c: prints the devices of a machine, and the cliques that they form. */
+#include "tools/penstock/machine/probe_machine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "common/machine/machine.h"
+#include "stages/lib/clique/cliques.h"
+#include "tools/penstock/machine/topology.h"
+
+static pst_rc load(const char *file, struct pst_machine *m)
+{
+    struct pst_diag diag = {0};
+    const bool ok = pst_machine_load(m, file, &diag);
+    pst_diag_print(&diag);
+    pst_diag_release(&diag);
+    return ok ? PST_OK
+              : pst_fail(PST_E_FORMAT, "%s is not a valid machine file: correct the errors above", file);
+}
+
+static pst_rc print_text(const struct pst_machine *m)
+{
+    char *text = pst_machine_text(m);
+    if (text == NULL)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot describe the machine");
+    (void)puts(text);
+    free(text);
+    return PST_OK;
+}
+
+static void print_cliques(const struct pst_machine *m)
+{
+    uint64_t links[PST_CLIQUES_MAX], clique[PST_CLIQUES_MAX];
+    for (int i = 0; i < m->ndevices; i++)
+        links[i] = m->device[i].links;
+    const int n = m->ndevices > 0 ? pst_cliques_find(links, m->ndevices, clique) : 0;
+    (void)printf("%s: %d device%s, %d clique%s\n", m->name, m->ndevices, m->ndevices == 1 ? "" : "s", n,
+                 n == 1 ? "" : "s");
+    for (int k = 0; k < n; k++) {
+        (void)printf("clique %d, %d device%s:", k, __builtin_popcountll(clique[k]),
+                     __builtin_popcountll(clique[k]) == 1 ? "" : "s");
+        for (int i = 0; i < m->ndevices; i++)
+            if (clique[k] >> i & 1)
+                (void)printf(" %d", i);
+        (void)putchar('\n');
+    }
+}
+
+pst_rc pst_probe_machine(const char *file, bool cliques)
+{
+    struct pst_machine *m = calloc(1, sizeof *m);
+    char why[PST_PROBE_WHY_BYTES] = "";
+    if (m == NULL)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot describe the machine");
+    pst_rc rc = file != NULL ? load(file, m) : pst_probe_topology(m, why);
+    if (rc == PST_OK && file == NULL && m->ndevices == 0)
+        (void)fprintf(stderr, "penstock probe: no GPUs: %s\n", why);
+    if (rc == PST_OK && cliques)
+        print_cliques(m);
+    else if (rc == PST_OK)
+        rc = print_text(m);
+    free(m);
+    return rc;
+}
