@@ -10,17 +10,12 @@
 #define TABLE_DEGREES 1024 /* chances for shorter lists come from a table; most lists are shorter */
 #define INDPTR_BYTES 8
 
-/* The chance that draws touch a unit (line or sector) with c of a list's d entries, for one fanout. */
-struct chances {
-    int64_t fanout;
-    bool replace;
-    int64_t per;  /* entries in a sector: the largest c */
-    float *table; /* [degree][c], both from 0 */
-};
+typedef struct pst_placement_chances chances;
 
-/* With replacement 1 - (1 - c/d)^k. Without it 1 - C(d-c,k)/C(d,k): the quotient is the product of
+/* The chance that draws touch a unit (line or sector) with c of a list's d entries, for one fanout.
+ * With replacement 1 - (1 - c/d)^k. Without it 1 - C(d-c,k)/C(d,k): the quotient is the product of
  * (d-k-i)/(d-i) over i < c, and also of (d-c-i)/(d-i) over i < k. The shorter product is taken. */
-static double chance(const struct chances *t, int64_t d, int64_t c)
+static double chance(const chances *t, int64_t d, int64_t c)
 {
     const int64_t k = t->fanout;
     if (c == 0 || d == 0)
@@ -36,10 +31,9 @@ static double chance(const struct chances *t, int64_t d, int64_t c)
     return 1 - missed;
 }
 
-static pst_rc chances_init(struct chances *t, const struct pst_placement_input *in, int64_t fanout)
+static pst_rc chances_init(chances *t, const struct pst_placement_input *in, int64_t fanout)
 {
-    *t =
-        (struct chances){.fanout = fanout, .replace = in->replace, .per = in->sector_bytes / in->entry_bytes};
+    *t = (chances){.fanout = fanout, .replace = in->replace, .per = in->sector_bytes / in->entry_bytes};
     t->table = calloc((size_t)(TABLE_DEGREES * (t->per + 1)), sizeof *t->table);
     if (t->table == NULL)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot tabulate the reads of lists");
@@ -50,13 +44,13 @@ static pst_rc chances_init(struct chances *t, const struct pst_placement_input *
     return PST_OK;
 }
 
-static double chance_of(const struct chances *t, int64_t d, int64_t c)
+static double chance_of(const chances *t, int64_t d, int64_t c)
 {
     return d < TABLE_DEGREES ? t->table[d * (t->per + 1) + c] : chance(t, d, c);
 }
 
 /* Units of `per` entries that the draws touch, of d entries that begin at entry `start` of the array. */
-static double units_touched(const struct chances *t, int64_t d, int64_t start, int64_t per)
+static double units_touched(const chances *t, int64_t d, int64_t start, int64_t per)
 {
     const int64_t head = pst_min_i64(d, per - (start & (per - 1)));
     const int64_t whole = (d - head) / per, tail = (d - head) & (per - 1);
@@ -77,21 +71,15 @@ static double indptr_units(int64_t v, uint32_t unit_bytes)
 
 /* ---- lists -------------------------------------------------------------------------------------- */
 
-struct weighing {
-    const struct pst_placement_input *in;
-    struct pst_placement_item *items;
-    struct chances chances[PST_HOPS_MAX];
-    struct pst_placement_lists part[PST_PLACEMENT_THREADS_MAX];
-};
-
 static double whole_units(double bytes, uint32_t unit_bytes)
 {
     return ceil(bytes / unit_bytes);
 }
 
-static void weigh_exactly(const struct weighing *w, int64_t v, int64_t degree, double *lines, double *sectors)
+static void weigh_exactly(const struct pst_placement_scale *s, int64_t v, int64_t degree, double *lines,
+                          double *sectors)
 {
-    const struct pst_placement_input *in = w->in;
+    const struct pst_placement_input *in = s->in;
     const int64_t per_line = in->line_bytes / in->entry_bytes,
                   per_sector = in->sector_bytes / in->entry_bytes;
     const double indptr_lines = indptr_units(v, in->line_bytes);
@@ -103,13 +91,13 @@ static void weigh_exactly(const struct weighing *w, int64_t v, int64_t degree, d
         *lines += heat * indptr_lines;
         *sectors += heat * indptr_sectors;
         if (degree > 0) {
-            *lines += heat * units_touched(&w->chances[h], degree, in->indptr[v], per_line);
-            *sectors += heat * units_touched(&w->chances[h], degree, in->indptr[v], per_sector);
+            *lines += heat * units_touched(&s->chances[h], degree, in->indptr[v], per_line);
+            *sectors += heat * units_touched(&s->chances[h], degree, in->indptr[v], per_sector);
         }
     }
 }
 
-static double list_heat(const struct pst_placement_input *in, int64_t v)
+double pst_placement_list_heat(const struct pst_placement_input *in, int64_t v)
 {
     double heat = 0;
     for (int h = 0; h < in->hops; h++)
@@ -117,13 +105,14 @@ static double list_heat(const struct pst_placement_input *in, int64_t v)
     return heat;
 }
 
-static void weigh_one(const struct weighing *w, int64_t v, int64_t degree, double heat)
+struct pst_placement_item pst_placement_weigh(const struct pst_placement_scale *s, uint32_t v)
 {
-    const struct pst_placement_input *in = w->in;
-    const double bytes = (double)degree * in->entry_bytes;
+    const struct pst_placement_input *in = s->in;
+    const int64_t degree = in->indptr[v + 1] - in->indptr[v];
+    const double bytes = (double)degree * in->entry_bytes, heat = pst_placement_list_heat(in, v);
     double lines = 0, sectors = 0;
     if (in->cost == PST_PLACEMENT_EXACT) {
-        weigh_exactly(w, v, degree, &lines, &sectors);
+        weigh_exactly(s, v, degree, &lines, &sectors);
     } else if (in->cost == PST_PLACEMENT_ACCESS) {
         lines = heat * whole_units(bytes, in->line_bytes);
         sectors = heat * whole_units(bytes, in->sector_bytes);
@@ -134,47 +123,61 @@ static void weigh_one(const struct weighing *w, int64_t v, int64_t degree, doubl
     const double home =
         in->lists_in_memory ? lines : sectors * (double)(in->sector_bytes >> __builtin_ctz(in->line_bytes));
     const double taken = bytes + in->list_bytes;
-    w->items[v] = (struct pst_placement_item){
-        .bytes = taken < UINT32_MAX ? (uint32_t)taken : UINT32_MAX, .cpu = (float)lines, .home = (float)home};
+    return (struct pst_placement_item){.bytes = taken < UINT32_MAX ? (uint32_t)taken : UINT32_MAX,
+                                       .heat = (float)heat,
+                                       .cpu = (float)lines,
+                                       .home = (float)home};
 }
 
-static pst_rc weigh_part(void *context, int part, int64_t first, int64_t end)
+pst_rc pst_placement_scale_init(struct pst_placement_scale *s, const struct pst_placement_input *in)
 {
-    struct weighing *w = context;
-    const struct pst_placement_input *in = w->in;
-    struct pst_placement_lists all = {0};
+    *s = (struct pst_placement_scale){.in = in};
+    for (int h = 0; h < in->hops; h++) {
+        const pst_rc rc = chances_init(&s->chances[h], in, in->fanout[h]);
+        if (rc != PST_OK) {
+            pst_placement_scale_release(s);
+            return rc;
+        }
+    }
+    return PST_OK;
+}
+
+void pst_placement_scale_release(struct pst_placement_scale *s)
+{
+    for (int h = 0; h < PST_HOPS_MAX; h++)
+        free(s->chances[h].table);
+    *s = (struct pst_placement_scale){0};
+}
+
+struct longest {
+    const struct pst_placement_input *in;
+    uint64_t bytes[PST_PLACEMENT_THREADS_MAX];
+};
+
+static pst_rc longest_part(void *context, int part, int64_t first, int64_t end)
+{
+    struct longest *l = context;
+    const struct pst_placement_input *in = l->in;
+    int64_t entries = -1;
     for (int64_t v = first; v < end; v++) {
         const int64_t degree = in->indptr[v + 1] - in->indptr[v];
         if (degree < 0)
             return pst_fail(PST_E_ARG, "indptr decreases from %lld to %lld at vertex %lld",
                             (long long)in->indptr[v], (long long)in->indptr[v + 1], (long long)v);
-        const double heat = list_heat(in, v);
-        weigh_one(w, v, degree, heat);
-        const uint64_t bytes = (uint64_t)degree * in->entry_bytes + in->list_bytes;
-        all.bytes += bytes;
-        if (heat > 0 && bytes > all.longest)
-            all.longest = bytes;
+        if (degree > entries && pst_placement_list_heat(in, v) > 0)
+            entries = degree;
     }
-    w->part[part] = all;
+    l->bytes[part] = entries < 0 ? 0 : (uint64_t)entries * in->entry_bytes + in->list_bytes;
     return PST_OK;
 }
 
-pst_rc pst_placement_weigh_lists(const struct pst_placement_input *in, struct pst_placement_item *items,
-                                 struct pst_placement_lists *all)
+pst_rc pst_placement_longest_list(const struct pst_placement_input *in, uint64_t *bytes)
 {
-    struct weighing w = {.in = in, .items = items};
-    pst_rc rc = PST_OK;
-    for (int h = 0; h < in->hops && rc == PST_OK; h++)
-        rc = chances_init(&w.chances[h], in, in->fanout[h]);
-    if (rc == PST_OK)
-        rc = pst_placement_split(in->threads, in->vertices, weigh_part, &w);
-    *all = (struct pst_placement_lists){0};
-    for (int t = 0; t < in->threads; t++) {
-        all->bytes += w.part[t].bytes;
-        all->longest = w.part[t].longest > all->longest ? w.part[t].longest : all->longest;
-    }
-    for (int h = 0; h < in->hops; h++)
-        free(w.chances[h].table);
+    struct longest l = {.in = in};
+    const pst_rc rc = pst_placement_split(in->threads, in->vertices, longest_part, &l);
+    *bytes = 0;
+    for (int t = 0; t < in->threads; t++)
+        *bytes = l.bytes[t] > *bytes ? l.bytes[t] : *bytes;
     return rc;
 }
 

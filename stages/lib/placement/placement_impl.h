@@ -9,24 +9,45 @@
 typedef pst_rc pst_placement_part(void *context, int part, int64_t first, int64_t end);
 pst_rc pst_placement_split(int threads, int64_t n, pst_placement_part *part, void *context);
 
-/* order[0..vertices) gets the vertices by the sum of their `n` scores, descending, ties by id. PST_E_ARG: a
- * score is negative or not finite. */
-pst_rc pst_placement_order(const float *const *scores, int n, int64_t vertices, int threads, uint32_t *order);
+/* Memory to sort vertices; several sorts, one after the other, use it. */
+struct pst_placement_sorter {
+    uint32_t *ids;
+    uint16_t *high;
+    int64_t *place;
+};
+pst_rc pst_placement_sorter_init(struct pst_placement_sorter *s, int64_t vertices, int threads);
+void pst_placement_sorter_release(struct pst_placement_sorter *s); /* accepts a zeroed struct */
 
-/* What a vertex's list takes of a cache, and its transactions over all batches. */
+/* order[0..vertices) gets the vertices by the sum of their `n` scores, descending, ties by id. `with` is for
+ * that many vertices and threads. PST_E_ARG: a score is negative or not finite. */
+pst_rc pst_placement_order(const struct pst_placement_sorter *with, const float *const *scores, int n,
+                           int64_t vertices, int threads, uint32_t *order);
+
+/* Checks indptr, and finds the bytes of the longest list that is ever read. PST_E_ARG: indptr decreases. */
+pst_rc pst_placement_longest_list(const struct pst_placement_input *in, uint64_t *bytes);
+
+/* The batches that read vertex v's list, of all hops. */
+double pst_placement_list_heat(const struct pst_placement_input *in, int64_t v);
+
+/* What a vertex's list takes of a cache, and its reads and transactions over all batches. */
 struct pst_placement_item {
     uint32_t bytes; /* UINT32_MAX: at least so many */
-    float cpu, home;
+    float heat, cpu, home;
 };
 
-/* What all lists take together, and the longest list that is ever read. */
-struct pst_placement_lists {
-    uint64_t bytes, longest;
+/* Weighs lists, for each hop by its chances that draws touch a line or a sector. */
+struct pst_placement_scale {
+    const struct pst_placement_input *in;
+    struct pst_placement_chances {
+        int64_t fanout;
+        bool replace;
+        int64_t per;  /* entries in a sector: the most that draws can touch at once */
+        float *table; /* [degree][entries], both from 0 */
+    } chances[PST_HOPS_MAX];
 };
-
-/* items: vertices of them. PST_E_ARG: indptr decreases somewhere. */
-pst_rc pst_placement_weigh_lists(const struct pst_placement_input *in, struct pst_placement_item *items,
-                                 struct pst_placement_lists *all);
+pst_rc pst_placement_scale_init(struct pst_placement_scale *s, const struct pst_placement_input *in);
+void pst_placement_scale_release(struct pst_placement_scale *s); /* accepts a zeroed struct */
+struct pst_placement_item pst_placement_weigh(const struct pst_placement_scale *s, uint32_t v);
 
 /* Transactions of vertex v's row, read `heat` times. */
 double pst_placement_row_cost(const struct pst_placement_input *in, int64_t v, double heat,

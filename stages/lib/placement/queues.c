@@ -64,10 +64,16 @@ static uint64_t smallest_cache(const struct pst_placement_input *in)
     return gpu == 0 || (cpu > 0 && cpu < gpu) ? cpu : gpu;
 }
 
+static uint64_t bytes_of_lists(const struct pst_placement_input *in)
+{
+    return (uint64_t)(in->indptr[in->vertices] - in->indptr[0]) * in->entry_bytes +
+           (uint64_t)in->vertices * in->list_bytes;
+}
+
 /* The paper's 100 MB, or less for small caches; whole rows, so that a full chunk of rows wastes nothing. It
  * grows for the longest list, if that leaves the cache enough chunks, and if there would be too many chunks.
  */
-static uint64_t chunk_bytes_of(const struct pst_placement_input *in, const struct pst_placement_lists *lists)
+static uint64_t chunk_bytes_of(const struct pst_placement_input *in, uint64_t lists, uint64_t longest)
 {
     const uint64_t row = in->rows != NULL ? in->row_bytes : 1, smallest = smallest_cache(in);
     const uint64_t rows = in->rows != NULL ? (uint64_t)in->vertices * row : 0;
@@ -78,10 +84,10 @@ static uint64_t chunk_bytes_of(const struct pst_placement_input *in, const struc
             bytes = smallest / CHUNKS_A_CACHE;
     }
     bytes = bytes < row ? row : bytes / row * row;
-    if (lists->longest > bytes && lists->longest <= smallest / LISTS_A_CACHE)
-        bytes = pst_align_up(lists->longest, row);
+    if (longest > bytes && longest <= smallest / LISTS_A_CACHE)
+        bytes = pst_align_up(longest, row);
     /* A chunk of lists is at least half full, together with the one after it. */
-    const uint64_t least = (2 * lists->bytes + rows) / (PST_PLACEMENT_CHUNKS_MAX - 2) + 1;
+    const uint64_t least = (2 * lists + rows) / (PST_PLACEMENT_CHUNKS_MAX - 2) + 1;
     return bytes < least ? pst_align_up(least, row) : bytes;
 }
 
@@ -105,74 +111,60 @@ static pst_rc make_queue(struct pst_placement_queue *q, int64_t vertices)
     return PST_OK;
 }
 
-static double heat_of(const struct pst_placement_input *in, uint32_t v)
-{
-    double heat = 0;
-    for (int h = 0; h < in->hops; h++)
-        heat += in->fanout[h] != 0 ? (double)in->lists[h][v] : 0;
-    return heat;
-}
-
-/* A list beside its heat, in the order of the queue. */
-struct queued {
-    struct pst_placement_item item;
-    float heat;
-};
-
-/* Items lie at random places, so threads fetch a block of the queue for the one that cuts it. */
+/* A list's place and its hotness lie at random places, so threads weigh a block of the queue for the one that
+ * cuts it. */
 struct gather {
-    const struct pst_placement_input *in;
-    const struct pst_placement_item *items;
+    const struct pst_placement_scale *scale;
     const uint32_t *order; /* of the block */
     int64_t n;
-    struct queued *block;
+    struct pst_placement_item *block;
 };
 
 static pst_rc gather_part(void *context, int part, int64_t first, int64_t end)
 {
     (void)part;
     const struct gather *g = context;
+    const struct pst_placement_input *in = g->scale->in;
     for (int64_t i = first; i < end; i++) {
         if (i + AHEAD < end) {
             const uint32_t next = g->order[i + AHEAD];
-            __builtin_prefetch(&g->items[next]);
-            for (int h = 0; h < g->in->hops; h++)
-                __builtin_prefetch(&g->in->lists[h][next]);
+            __builtin_prefetch(&in->indptr[next]);
+            for (int h = 0; h < in->hops; h++)
+                __builtin_prefetch(&in->lists[h][next]);
         }
-        const uint32_t v = g->order[i];
-        g->block[i] = (struct queued){g->items[v], (float)heat_of(g->in, v)};
+        g->block[i] = pst_placement_weigh(g->scale, g->order[i]);
     }
     return PST_OK;
 }
 
-static void leave(struct pst_placement_queue *q, const struct queued *list)
+static void leave(struct pst_placement_queue *q, const struct pst_placement_item *list)
 {
     q->left++;
     q->left_heat += (double)list->heat;
-    q->left_cpu += (double)list->item.cpu;
-    q->left_home += (double)list->item.home;
+    q->left_cpu += (double)list->cpu;
+    q->left_home += (double)list->home;
 }
 
 /* Appends a list to the last chunk, or begins a chunk. */
-static void enqueue(struct pst_placement_queue *q, uint32_t v, const struct queued *list,
+static void enqueue(struct pst_placement_queue *q, uint32_t v, const struct pst_placement_item *list,
                     uint64_t chunk_bytes, uint64_t *filled)
 {
-    if (q->chunks == 0 || *filled + list->item.bytes > chunk_bytes) {
+    if (q->chunks == 0 || *filled + list->bytes > chunk_bytes) {
         assert(q->chunks < PST_PLACEMENT_CHUNKS_MAX);
         q->cut[q->chunks++] = q->queued;
         *filled = 0;
     }
-    *filled += list->item.bytes;
+    *filled += list->bytes;
     q->heat[q->chunks - 1] += (double)list->heat;
-    q->cpu[q->chunks - 1] += (double)list->item.cpu;
-    q->home[q->chunks - 1] += (double)list->item.home;
+    q->cpu[q->chunks - 1] += (double)list->cpu;
+    q->home[q->chunks - 1] += (double)list->home;
     q->order[q->queued++] = v;
 }
 
 static pst_rc cut_lists(struct pst_placement_queue *q, const struct pst_placement_input *in,
-                        const struct pst_placement_item *items, uint64_t chunk_bytes)
+                        const struct pst_placement_scale *scale, uint64_t chunk_bytes)
 {
-    struct gather g = {.in = in, .items = items};
+    struct gather g = {.scale = scale};
     g.block = pst_hugepage_alloc(BLOCK * sizeof *g.block);
     pst_rc rc = g.block != NULL ? PST_OK : no_memory(PST_PLACEMENT_CHUNKS_MAX);
     uint64_t filled = 0;
@@ -181,7 +173,7 @@ static pst_rc cut_lists(struct pst_placement_queue *q, const struct pst_placemen
         g.n = pst_min_i64(BLOCK, in->vertices - at);
         rc = pst_placement_split(in->threads, g.n, gather_part, &g);
         for (int64_t i = 0; i < g.n && rc == PST_OK; i++) {
-            if (g.block[i].item.bytes > chunk_bytes)
+            if (g.block[i].bytes > chunk_bytes)
                 leave(q, &g.block[i]);
             else
                 enqueue(q, g.order[i], &g.block[i], chunk_bytes, &filled);
@@ -193,7 +185,7 @@ static pst_rc cut_lists(struct pst_placement_queue *q, const struct pst_placemen
 }
 
 static pst_rc queue_lists(struct pst_placement *p, const struct pst_placement_input *in,
-                          struct pst_placement_item *items)
+                          const struct pst_placement_sorter *sorter)
 {
     struct pst_placement_queue *q = &p->queue[PST_PLACEMENT_LISTS];
     const float *scores[PST_HOPS_MAX];
@@ -204,14 +196,19 @@ static pst_rc queue_lists(struct pst_placement *p, const struct pst_placement_in
     }
     if (n == 0)
         return PST_OK;
-    struct pst_placement_lists all;
-    pst_rc rc = pst_placement_order(scores, n, in->vertices, in->threads, q->order);
+    uint64_t longest;
+    pst_rc rc = pst_placement_order(sorter, scores, n, in->vertices, in->threads, q->order);
     if (rc == PST_OK)
-        rc = pst_placement_weigh_lists(in, items, &all);
+        rc = pst_placement_longest_list(in, &longest);
     if (rc != PST_OK)
         return pst_wrap(rc, "the lists");
-    p->chunk_bytes = chunk_bytes_of(in, &all);
-    return cut_lists(q, in, items, p->chunk_bytes);
+    p->chunk_bytes = chunk_bytes_of(in, bytes_of_lists(in), longest);
+    struct pst_placement_scale scale;
+    rc = pst_placement_scale_init(&scale, in);
+    if (rc == PST_OK)
+        rc = cut_lists(q, in, &scale, p->chunk_bytes);
+    pst_placement_scale_release(&scale);
+    return rc;
 }
 
 /* ---- rows ---------------------------------------------------------------------------------------------- */
@@ -246,10 +243,11 @@ static pst_rc sum_rows(void *context, int part, int64_t first, int64_t end)
     return PST_OK;
 }
 
-static pst_rc queue_rows(struct pst_placement *p, const struct pst_placement_input *in)
+static pst_rc queue_rows(struct pst_placement *p, const struct pst_placement_input *in,
+                         const struct pst_placement_sorter *sorter)
 {
     struct pst_placement_queue *q = &p->queue[PST_PLACEMENT_ROWS];
-    pst_rc rc = pst_placement_order(&in->rows, 1, in->vertices, in->threads, q->order);
+    pst_rc rc = pst_placement_order(sorter, &in->rows, 1, in->vertices, in->threads, q->order);
     if (rc != PST_OK)
         return pst_wrap(rc, "the rows");
     const int64_t each = pst_min_i64((int64_t)(p->chunk_bytes / in->row_bytes), in->vertices);
@@ -267,18 +265,18 @@ static pst_rc queue_rows(struct pst_placement *p, const struct pst_placement_inp
 
 static pst_rc fill(struct pst_placement *p, const struct pst_placement_input *in)
 {
+    struct pst_placement_sorter sorter = {0};
     pst_rc rc = make_queue(&p->queue[PST_PLACEMENT_LISTS], in->vertices);
-    if (rc != PST_OK)
-        return rc;
-    struct pst_placement_item *items = pst_hugepage_alloc((uint64_t)in->vertices * sizeof *items);
-    if (items == NULL)
-        return pst_fail(PST_E_NOMEM, "out of memory: cannot weigh %lld lists", (long long)in->vertices);
-    rc = queue_lists(p, in, items);
-    free(items);
-    if (rc != PST_OK || in->rows == NULL)
-        return rc;
-    rc = make_queue(&p->queue[PST_PLACEMENT_ROWS], in->vertices);
-    return rc != PST_OK ? rc : queue_rows(p, in);
+    if (rc == PST_OK && in->rows != NULL)
+        rc = make_queue(&p->queue[PST_PLACEMENT_ROWS], in->vertices);
+    if (rc == PST_OK)
+        rc = pst_placement_sorter_init(&sorter, in->vertices, in->threads);
+    if (rc == PST_OK)
+        rc = queue_lists(p, in, &sorter);
+    if (rc == PST_OK && in->rows != NULL)
+        rc = queue_rows(p, in, &sorter);
+    pst_placement_sorter_release(&sorter);
+    return rc;
 }
 
 pst_rc pst_placement_open(struct pst_placement *p, const struct pst_placement_input *in)
@@ -287,7 +285,7 @@ pst_rc pst_placement_open(struct pst_placement *p, const struct pst_placement_in
     pst_rc rc = check(in);
     if (rc != PST_OK)
         return rc;
-    p->chunk_bytes = chunk_bytes_of(in, &(struct pst_placement_lists){0});
+    p->chunk_bytes = chunk_bytes_of(in, 0, 0);
     rc = fill(p, in);
     if (rc != PST_OK) {
         pst_placement_close(p);
@@ -301,21 +299,22 @@ pst_rc pst_placement_open(struct pst_placement *p, const struct pst_placement_in
 /* ---- other hotness ----------------------------------------------------------------------------------------
  */
 
-static void sum_lists(struct pst_placement_queue *q, const struct pst_placement_input *in,
-                      const struct pst_placement_item *items)
+static void sum_lists(struct pst_placement_queue *q, const struct pst_placement_scale *scale)
 {
     q->left_heat = q->left_cpu = q->left_home = 0;
-    for (int64_t v = 0; v < in->vertices; v++) {
-        q->left_heat += heat_of(in, (uint32_t)v);
-        q->left_cpu += (double)items[v].cpu;
-        q->left_home += (double)items[v].home;
+    for (int64_t v = 0; v < scale->in->vertices; v++) {
+        const struct pst_placement_item item = pst_placement_weigh(scale, (uint32_t)v);
+        q->left_heat += pst_placement_list_heat(scale->in, v);
+        q->left_cpu += (double)item.cpu;
+        q->left_home += (double)item.home;
     }
     for (int64_t chunk = 0; chunk < q->chunks; chunk++) {
         q->heat[chunk] = q->cpu[chunk] = q->home[chunk] = 0;
         for (int64_t i = q->cut[chunk]; i < q->cut[chunk + 1]; i++) {
-            q->heat[chunk] += heat_of(in, q->order[i]);
-            q->cpu[chunk] += (double)items[q->order[i]].cpu;
-            q->home[chunk] += (double)items[q->order[i]].home;
+            const struct pst_placement_item item = pst_placement_weigh(scale, q->order[i]);
+            q->heat[chunk] += pst_placement_list_heat(scale->in, q->order[i]);
+            q->cpu[chunk] += (double)item.cpu;
+            q->home[chunk] += (double)item.home;
         }
         q->left_heat -= q->heat[chunk];
         q->left_cpu -= q->cpu[chunk];
@@ -327,17 +326,16 @@ static void sum_lists(struct pst_placement_queue *q, const struct pst_placement_
 
 pst_rc pst_placement_reweigh(struct pst_placement *p, const struct pst_placement_input *in)
 {
-    struct pst_placement_lists all;
+    struct pst_placement_scale scale = {0};
+    uint64_t longest;
     pst_rc rc = check(in);
-    if (rc != PST_OK)
-        return rc;
-    struct pst_placement_item *items = pst_hugepage_alloc((uint64_t)in->vertices * sizeof *items);
-    if (items == NULL)
-        return pst_fail(PST_E_NOMEM, "out of memory: cannot weigh %lld lists", (long long)in->vertices);
-    rc = pst_placement_weigh_lists(in, items, &all);
+    if (rc == PST_OK)
+        rc = pst_placement_longest_list(in, &longest);
+    if (rc == PST_OK)
+        rc = pst_placement_scale_init(&scale, in);
     if (rc == PST_OK && p->queue[PST_PLACEMENT_LISTS].chunks > 0)
-        sum_lists(&p->queue[PST_PLACEMENT_LISTS], in, items);
-    free(items);
+        sum_lists(&p->queue[PST_PLACEMENT_LISTS], &scale);
+    pst_placement_scale_release(&scale);
     if (rc != PST_OK)
         return rc;
     p->batches = in->batches;
