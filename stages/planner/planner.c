@@ -240,7 +240,9 @@ static void give_counts(struct planner *p)
 static pst_rc compute_scores(struct pst_stage *self, struct planner *p)
 {
     const size_t rows = (size_t)p->in.key.hops + 1;
+    const bool ssd = p->params.topology == PST_TOPOLOGY_SSD;
     const struct pst_hotness_input in = {.graph = &p->in.graph,
+                                         .file = ssd ? &p->in.ds.indices : NULL,
                                          .seeds = p->in.seeds.ids,
                                          .nseeds = p->in.seeds.n,
                                          .batches = p->in.seeds.batches,

@@ -1,8 +1,10 @@
 /* Hotness: the expectation against many sampled epochs and against what is known exactly, with any memory;
  * files of scores. */
 #include <math.h>
+#include <unistd.h>
 
 #include "common/store/dataset/npy.h"
+#include "stages/lib/plan/hotness_edges.h"
 #include "stages/lib/plan/plan.h"
 #include "stages/lib/sampling/expand.h"
 #include "stages/lib/sampling/seeds.h"
@@ -243,6 +245,75 @@ static void memory_changes_no_score(void **unused)
     pst_sampling_algorithm_close(&w.algorithm);
 }
 
+/* ---- the file ------------------------------------------------------------------------------------ */
+
+/* The file of the indices, behind a header of a page. */
+static const char *write_indices(const void *indices, enum pst_dtype dtype, int64_t edges)
+{
+    char head[PST_PAGE];
+    const char *path = in_scratch("indices.npy");
+    pst_npy_format(head, dtype, 1, (int64_t[2]){edges, 1});
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(head, sizeof head, 1, file), 1);
+    assert_int_equal(fwrite(indices, pst_dtype_bytes(dtype), (size_t)edges, file), edges);
+    assert_int_equal(fclose(file), 0);
+    return path;
+}
+
+/* Each entry in order, with gaps, and after a step back, through windows of a page. */
+static void windows_have_the_entries(void **unused)
+{
+    (void)unused;
+    enum { EDGES = 5000, TURNS = 3 };
+    static int32_t narrow[EDGES];
+    static int64_t wide[EDGES];
+    for (int64_t i = 0; i < EDGES; i++)
+        wide[i] = narrow[i] = (int32_t)below(1000);
+    for (int bytes = 4; bytes <= 8; bytes += 4) {
+        const void *data = bytes == 4 ? (const void *)narrow : wide;
+        const struct pst_csc graph = {.index_bytes = bytes, .edges = EDGES};
+        struct pst_array file;
+        struct pst_hotness_edges e;
+        assert_int_equal(pst_array_open(&file, write_indices(data, bytes == 4 ? PST_I32 : PST_I64, EDGES)),
+                         PST_OK);
+        assert_int_equal(pst_hotness_edges_open(&e, &graph, &file, 1), PST_OK);
+        for (int turn = 0; turn < TURNS; turn++) {
+            for (int64_t at = turn, value; at < EDGES; at += 1 + turn * below(2000)) {
+                assert_int_equal(pst_hotness_edges_get(&e, at, &value), PST_OK);
+                assert_int_equal(value, wide[at]);
+                assert_true(e.end - e.first <= PST_PAGE / bytes);
+            }
+        }
+        pst_hotness_edges_close(&e);
+        pst_array_close(&file);
+    }
+}
+
+/* The same bits from a file as from memory; a file that ends early is told. */
+static void a_file_gives_the_same(void **unused)
+{
+    (void)unused;
+    static struct world w;
+    static float scores[(HOPS_MAX + 1) * V], again[(HOPS_MAX + 1) * V];
+    for (int i = 0; i < SETTINGS; i++) {
+        make_random(&w);
+        open_world(&w, settings[i].batch, settings[i].hops, settings[i].fanout, settings[i].replace);
+        assert_int_equal(pst_hotness_analytic(&w.in, scores), PST_OK);
+        struct pst_array file;
+        assert_int_equal(pst_array_open(&file, write_indices(w.indices, PST_I32, w.graph.edges)), PST_OK);
+        w.graph.indices = NULL;
+        w.in.file = &file;
+        assert_int_equal(pst_hotness_analytic(&w.in, again), PST_OK);
+        assert_memory_equal(again, scores, (size_t)(w.hops + 1) * V * sizeof *scores);
+        assert_int_equal(truncate(file.path, PST_PAGE + 8), 0);
+        if (settings[i].fanout[0] != 0)
+            assert_int_equal(pst_hotness_analytic(&w.in, again), PST_E_IO);
+        pst_array_close(&file);
+        pst_sampling_algorithm_close(&w.algorithm);
+    }
+}
+
 /* ---- refusals ------------------------------------------------------------------------------------ */
 
 static void must_fail(pst_rc rc, pst_rc expected, const char *words)
@@ -390,6 +461,8 @@ int main(void)
         cmocka_unit_test(graphs_are_close_to_their_expectation),
         cmocka_unit_test(seeds_are_known_exactly),
         cmocka_unit_test(memory_changes_no_score),
+        cmocka_unit_test(windows_have_the_entries),
+        cmocka_unit_test(a_file_gives_the_same),
         cmocka_unit_test(damage_is_told),
         cmocka_unit_test(files_are_read),
         cmocka_unit_test(bad_files_are_told),

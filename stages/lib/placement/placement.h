@@ -47,7 +47,7 @@ enum pst_placement_objective { PST_PLACEMENT_TRANSACTIONS, PST_PLACEMENT_TIME };
 /* What pst_placement_open reads. Hotness is counted over `batches` batches. */
 struct pst_placement_input {
     int64_t vertices;      /* at most 2^32 - 1 */
-    const int64_t *indptr; /* vertices + 1; read once, in order */
+    const int64_t *indptr; /* vertices + 1; read in order, then by hotness */
     uint32_t entry_bytes;  /* of a list's entry: 4 or 8 */
     uint32_t list_bytes;   /* that a cached list takes besides its entries, for its place */
     int hops;

@@ -10,7 +10,9 @@
 
 #include "common/error.h"
 #include "common/store/store.h"
+#include "stages/lib/plan/hotness_edges.h"
 
+#define READ_BYTES ((uint64_t)4 << 20) /* of the edges, at a time: a drive's full rate */
 #define SUMS_MIN 4096 /* vertices of a pass, at least: a smaller limit than this does not save memory */
 
 const char *pst_hotness_source_name(enum pst_hotness_source source)
@@ -28,13 +30,8 @@ struct pass {
     const float *p; /* p_0 to p_hop of all vertices */
     int64_t first, n;
     double *sums;
+    struct pst_hotness_edges *edges;
 };
-
-static int64_t neighbour(const struct pst_csc *graph, int64_t edge)
-{
-    return graph->index_bytes == 4 ? ((const int32_t *)graph->indices)[edge]
-                                   : ((const int64_t *)graph->indices)[edge];
-}
 
 static pst_rc damaged(int64_t v, const char *what)
 {
@@ -64,6 +61,19 @@ static pst_rc log_factor(const struct pass *pass, int64_t v, int64_t copies, dou
     return PST_OK;
 }
 
+/* Finds the end of the equal entries that begin with entry e of a list that ends at `end`. */
+static pst_rc find_equal(const struct pass *pass, int64_t e, int64_t end, int64_t *u, int64_t *next)
+{
+    int64_t other;
+    pst_rc rc = pst_hotness_edges_get(pass->edges, e, u);
+    for (*next = e + 1; *next < end && rc == PST_OK; ++*next) {
+        rc = pst_hotness_edges_get(pass->edges, *next, &other);
+        if (rc == PST_OK && other != *u)
+            break;
+    }
+    return rc;
+}
+
 /* Adds v's factor to each of its neighbours. Equal entries of a list are beside each other. */
 static pst_rc spread(const struct pass *pass, int64_t v)
 {
@@ -71,11 +81,10 @@ static pst_rc spread(const struct pass *pass, int64_t v)
     const int64_t end = graph->indptr[v + 1];
     double single, factor;
     pst_rc rc = log_factor(pass, v, 1, &single);
-    for (int64_t e = graph->indptr[v], next; e < end && rc == PST_OK; e = next) {
-        const int64_t u = neighbour(graph, e);
-        next = e + 1;
-        while (next < end && neighbour(graph, next) == u)
-            next++;
+    for (int64_t e = graph->indptr[v], next, u; e < end && rc == PST_OK; e = next) {
+        rc = find_equal(pass, e, end, &u, &next);
+        if (rc != PST_OK)
+            return rc;
         if (u < 0 || u >= graph->vertices)
             return damaged(v, "a neighbour that does not exist");
         if (u == v || u < pass->first || u - pass->first >= pass->n)
@@ -106,14 +115,15 @@ static pst_rc spread_all(const struct pass *pass)
 }
 
 /* Computes p_{hop+1} from p_0 to p_hop, in ranges of vertices whose sums fit the memory. */
-static pst_rc next_hop(const struct pst_hotness_input *in, int hop, float *p, double *sums, int64_t room)
+static pst_rc next_hop(const struct pst_hotness_input *in, struct pst_hotness_edges *edges, int hop, float *p,
+                       double *sums, int64_t room)
 {
     const int64_t vertices = in->graph->vertices;
     const float *now = p + hop * vertices;
     float *next = p + (hop + 1) * vertices;
     memcpy(next, now, (size_t)vertices * sizeof *p);
     for (int64_t first = 0; first < vertices && in->fanout[hop] != 0; first += room) {
-        const struct pass pass = {in, hop, p, first, pst_min_i64(room, vertices - first), sums};
+        const struct pass pass = {in, hop, p, first, pst_min_i64(room, vertices - first), sums, edges};
         memset(sums, 0, (size_t)pass.n * sizeof *sums);
         const pst_rc rc = spread_all(&pass);
         if (rc != PST_OK)
@@ -136,6 +146,20 @@ static void to_batches(const struct pst_hotness_input *in, float *scores)
     }
 }
 
+static pst_rc all_hops(const struct pst_hotness_input *in, float *scores, double *sums, int64_t room)
+{
+    const int64_t vertices = in->graph->vertices;
+    struct pst_hotness_edges edges;
+    pst_rc rc = pst_hotness_edges_open(&edges, in->graph, in->file, READ_BYTES);
+    memset(scores, 0, (size_t)vertices * sizeof *scores);
+    for (int64_t i = 0; i < in->nseeds; i++)
+        scores[in->seeds[i]] = (float)(1 / (double)in->batches);
+    for (int h = 0; h < in->hops && rc == PST_OK; h++)
+        rc = next_hop(in, &edges, h, scores, sums, room);
+    pst_hotness_edges_close(&edges);
+    return rc;
+}
+
 pst_rc pst_hotness_analytic(const struct pst_hotness_input *in, float *scores)
 {
     const int64_t vertices = in->graph->vertices;
@@ -147,12 +171,7 @@ pst_rc pst_hotness_analytic(const struct pst_hotness_input *in, float *scores)
                         "out of memory: cannot allocate the sums of %" PRId64
                         " vertices to compute their hotness; lower hotness_memory",
                         room);
-    memset(scores, 0, (size_t)vertices * sizeof *scores);
-    for (int64_t i = 0; i < in->nseeds; i++)
-        scores[in->seeds[i]] = (float)(1 / (double)in->batches);
-    pst_rc rc = PST_OK;
-    for (int h = 0; h < in->hops && rc == PST_OK; h++)
-        rc = next_hop(in, h, scores, sums, room);
+    const pst_rc rc = all_hops(in, scores, sums, room);
     free(sums);
     if (rc == PST_OK)
         to_batches(in, scores);

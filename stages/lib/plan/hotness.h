@@ -25,6 +25,8 @@
 
 PST_BEGIN_DECLS
 
+struct pst_array;
+
 /* Where scores come from. AUTO: analytic if the sampling algorithm has a formula, otherwise pre-sampling. */
 enum pst_hotness_source {
     PST_HOTNESS_AUTO,
@@ -40,7 +42,9 @@ PST_API const char *pst_hotness_source_name(enum pst_hotness_source source);
 
 struct pst_hotness_input {
     const struct pst_csc *graph;
-    const int64_t *seeds; /* the vertices of the split, each once */
+    const struct pst_array *file; /* graph->indices is not read, but this file of them, by direct reads of 4
+                                     MiB in their order; NULL: graph->indices is read */
+    const int64_t *seeds;         /* the vertices of the split, each once */
     int64_t nseeds;
     uint64_t batches; /* of an epoch */
     int hops;
@@ -53,7 +57,8 @@ struct pst_hotness_input {
 };
 
 /* Computes the expectation. The scores do not depend on memory_bytes. PST_E_FORMAT: the topology is damaged;
- * the message names the vertex. PST_E_ARG: `keep` returned something that is not a probability. PST_E_NOMEM.
+ * the message names the vertex. PST_E_IO: the file cannot be read. PST_E_ARG: `keep` returned something that
+ * is not a probability. PST_E_NOMEM.
  */
 PST_API PST_MUST_USE pst_rc pst_hotness_analytic(const struct pst_hotness_input *in, float *scores);
 

@@ -16,9 +16,9 @@ def rows(lab, share):
     return round(share * lab.size["vertices"])
 
 
-def settings(lab, model, ssds, dilate, cached, ssd=SSD, topology="memory", **fields):
-    """The pipeline with `model` (the trainer's parameters), drives, so many cached rows, and the topology's place."""
-    stages = {"planner": {"cpu_cache": str(cached * lab.size["features"] * FLOAT_BYTES)},
+def settings(lab, model, ssds, dilate, cached, ssd=SSD, topology="memory", policy="rows", **fields):
+    """The pipeline with `model` (the trainer's parameters), drives, a cache of so many rows, the topology's place, and what is cached."""
+    stages = {"planner": {"cpu_cache": str(cached * lab.size["features"] * FLOAT_BYTES), "policy": policy},
               "disk": {"backend": "emulated", "preset": ssd, "ssds": ssds, "dilate": dilate, "gap_bytes": "0"},
               "trainer": {**model, "threads": 1, "eval_every": 0, "checkpoint_every": 0}}
     cores = {"sampler": lab.drive_core, "disk": lab.drive_core, "trainer": lab.train_core}
