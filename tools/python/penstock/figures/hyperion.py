@@ -8,8 +8,8 @@ _GAT = {"model": "gat", "heads": 8}
 
 FULL = {
     "alternations": 5, "profiles": 3, "vertices": 60000, "features": 256, "train": 0.01, "batch": 128, "epochs": 3, "dilate": 30,
-    # Training a batch takes about 90 ms, so that the least balance leaves the core of the drives enough time to emulate them.
-    "models": {"graphsage": {"model": "graphsage", "hidden": 1280}, "gcn": {"model": "gcn", "hidden": 2048}, "gat": {**_GAT, "hidden": 64}},
+    # Training a batch takes 50 ms or more, so that the least balance leaves the core of the drives enough time to emulate them.
+    "models": {"graphsage": {"model": "graphsage", "hidden": 1920}, "gcn": {"model": "gcn", "hidden": 3072}, "gat": {**_GAT, "hidden": 80}},
     "balances": (0.4, 0.7, 1, 1.5, 2.5),
     "in_memory_models": 2, "cluster_models": 3, "topology_models": 2,
     "io_ssds": {"p5510": (1, 2, 4, 6, 8, 12), "980pro": (2, 4, 6)}, "io_dims": (128, 256, 512), "io_s": 0.1, "io_dilate": 200,
