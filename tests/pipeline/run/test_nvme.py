@@ -48,7 +48,7 @@ def a_doorbell_brings_many_commands():
     with Place() as p:
         path = p.path("wide")
         command("gen", "community", path, "--vertices", "4000", "--seed", "3", "--features", "128")
-        for depth, ssds in (("auto", 12), (128, 12), (64, 4)):
+        for depth, ssds in (("auto", 12), (128, 12)):
             for more in (dict(lanes=2), dict(stack="batch")):
                 r = train(p, *settings(backend="emulated", ssds=ssds, preset="p5510", dilate=10, depth=depth, **more), "--dataset",
                           path).report
