@@ -389,6 +389,11 @@ PST_API void pst_count(struct pst_stage *self, uint64_t items, uint64_t bytes);
  * counts as waiting for the disk, not for input. */
 PST_API void pst_in_flight(struct pst_stage *self, int64_t delta);
 
+/* Adds `delta` to the number of jobs that threads of the stage's own work on. While there are any, time that
+ * the stage sleeps counts as computing, and the stage does not end. Such a thread may call pst_now, pst_span
+ * and pst_span_of. */
+PST_API void pst_working(struct pst_stage *self, int64_t delta);
+
 /* Adds a span to the trace. Times are from pst_now. */
 PST_API void pst_span(struct pst_stage *self, const char *name, double begin_s, double end_s);
 /* Adds a span of one batch. Its name becomes "NAME BATCH" or, if hop is not negative, "NAME BATCH.HOP", and

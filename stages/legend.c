@@ -2,18 +2,42 @@
  * where they lie. Partitions pass through its memory by way of the disk stage, and are exchanged while edges
  * of those that stay are trained. Legend (Zhang et al.), sections 3 to 5.
  *
+ * A second thread computes, one batch at a time. The stage's own thread copies what the disk stage brings and
+ * takes, also while a batch is trained. It alone knows which partition is where: the other one touches only
+ * the partitions of its batch, which stay until it is done.
+ *
  * The order of events is that of the stages edges, store and embedder with a staleness of 1, so the results
  * are the same to the last bit. On a CPU only: the fused kernels of the paper's section 5 are those of
  * stages/lib/embed. */
+#include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "common/stage.h"
 #include "stages/lib/edges/source.h"
 #include "stages/lib/vectors/owner.h"
 #include "stages/lib/vectors/relations.h"
 
-enum { BATCHES_A_TURN = 4 }; /* trained between two looks at what the disk stage sent home */
+enum { ERROR_MAX = 4096 }; /* bytes of a message that one thread passes to the other */
+
+/* The thread that computes. */
+struct trainer {
+    pthread_t thread;
+    bool started;
+    int done; /* an eventfd: a batch is trained */
+    pthread_mutex_t lock;
+    pthread_cond_t change;
+    bool wanted, stop; /* under lock: a batch is to be trained; the thread is to end */
+    /* of the batch; the stage reads it when the batch is done */
+    uint64_t batch;
+    struct pst_row_batch b;
+    pst_rc rc;
+    char error[ERROR_MAX];
+};
 
 struct legend {
     struct pst_edges_source source;
@@ -23,7 +47,84 @@ struct legend {
     char *edges, *rows; /* a batch, without and with rows */
     uint64_t edges_bytes, rows_bytes;
     uint64_t next, total; /* batches of the run */
+    struct pst_stage *stage;
+    struct trainer trainer;
+    bool training; /* a batch is with the trainer */
 };
+
+/* ---- the thread that computes ---------------------------------------------------------------------- */
+
+/* Runs in the trainer's thread. A batch that carries the relations is taken home by the stage's thread,
+ * because checkpoints and evaluation follow. */
+static pst_rc train(struct legend *s, uint64_t batch, struct pst_row_batch *b)
+{
+    uint64_t used;
+    const double begin = pst_now();
+    (void)pst_edges_source_fill(&s->source, batch, s->edges);
+    pst_span_of(s->stage, "E", batch, -1, begin, pst_now());
+    pst_rc rc = pst_vectors_owner_gather(&s->owner, s->edges, s->edges_bytes, s->rows, s->rows_bytes, b);
+    const double gathered = pst_now();
+    if (rc == PST_OK)
+        rc = pst_relations_train(&s->relations, b, s->rows, &used);
+    pst_span_of(s->stage, "T", batch, -1, gathered, pst_now());
+    return rc == PST_OK && !pst_row_batch_carries(b)
+               ? pst_vectors_owner_take(&s->owner, b, s->rows, s->rows_bytes)
+               : rc;
+}
+
+static void *run_trainer(void *arg)
+{
+    struct legend *s = arg;
+    struct trainer *t = &s->trainer;
+    const uint64_t one = 1;
+    (void)pthread_mutex_lock(&t->lock);
+    for (;;) {
+        while (!t->wanted && !t->stop)
+            (void)pthread_cond_wait(&t->change, &t->lock);
+        if (!t->wanted)
+            break;
+        (void)pthread_mutex_unlock(&t->lock);
+        t->rc = train(s, t->batch, &t->b);
+        if (t->rc != PST_OK)
+            (void)snprintf(t->error, sizeof t->error, "%s", pst_error_text());
+        (void)pthread_mutex_lock(&t->lock);
+        t->wanted = false;
+        (void)pthread_cond_broadcast(&t->change);
+        (void)!write(t->done, &one, sizeof one);
+    }
+    (void)pthread_mutex_unlock(&t->lock);
+    return NULL;
+}
+
+static pst_rc start_trainer(struct legend *s)
+{
+    struct trainer *t = &s->trainer;
+    t->done = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (t->done < 0)
+        return pst_fail_errno("eventfd");
+    (void)pthread_mutex_init(&t->lock, NULL);
+    (void)pthread_cond_init(&t->change, NULL);
+    errno = pthread_create(&t->thread, NULL, run_trainer, s);
+    t->started = errno == 0;
+    return t->started ? pst_watch(s->stage, t->done) : pst_fail_errno("cannot start a thread");
+}
+
+static void stop_trainer(struct trainer *t)
+{
+    if (t->started) {
+        (void)pthread_mutex_lock(&t->lock);
+        t->stop = true;
+        (void)pthread_cond_broadcast(&t->change);
+        (void)pthread_mutex_unlock(&t->lock);
+        (void)pthread_join(t->thread, NULL);
+        (void)pthread_cond_destroy(&t->change);
+        (void)pthread_mutex_destroy(&t->lock);
+    }
+    if (t->done > 0)
+        (void)close(t->done);
+    t->started = false;
+    t->done = 0;
+}
 
 /* ---- opening ------------------------------------------------------------------------------------- */
 
@@ -80,6 +181,7 @@ static pst_rc size(struct pst_stage *self)
 static pst_rc open_stage(struct pst_stage *self)
 {
     struct legend *s = pst_state(self);
+    s->stage = self;
     s->edges = aligned_alloc(PST_PAGE, pst_align_up(s->edges_bytes, PST_PAGE));
     s->rows = aligned_alloc(PST_PAGE, pst_align_up(s->rows_bytes, PST_PAGE));
     if (!s->edges || !s->rows)
@@ -91,12 +193,13 @@ static pst_rc open_stage(struct pst_stage *self)
     if (rc == PST_OK)
         rc = pst_relations_open(&s->relations, pst_resume_path(self));
     s->next = s->owner.first_batch;
-    return rc;
+    return rc == PST_OK ? start_trainer(s) : rc;
 }
 
 static void close_stage(struct pst_stage *self)
 {
     struct legend *s = pst_state(self);
+    stop_trainer(&s->trainer);
     pst_edges_source_close(&s->source);
     pst_vectors_owner_close(&s->owner);
     pst_relations_close(&s->relations);
@@ -106,38 +209,61 @@ static void close_stage(struct pst_stage *self)
 
 /* ---- training ------------------------------------------------------------------------------------ */
 
-static pst_rc train(struct pst_stage *self, struct legend *s)
+/* Sleeps until the trainer has nothing to do. A batch takes less than a second. */
+static void wait_for_trainer(struct trainer *t)
 {
-    struct pst_row_batch b;
-    uint64_t used;
-    const uint64_t batch = s->next++;
-    const double begin = pst_now();
-    (void)pst_edges_source_fill(&s->source, batch, s->edges);
-    pst_span_of(self, "E", batch, -1, begin, pst_now());
-    pst_rc rc = pst_vectors_owner_gather(&s->owner, s->edges, s->edges_bytes, s->rows, s->rows_bytes, &b);
-    const double gathered = pst_now();
-    if (rc == PST_OK)
-        rc = pst_relations_train(&s->relations, &b, s->rows, &used);
-    pst_span_of(self, "T", batch, -1, gathered, pst_now());
-    if (rc == PST_OK)
-        rc = pst_vectors_owner_take(&s->owner, &b, s->rows, s->rows_bytes);
-    pst_count(self, 1, b.bytes_used);
-    return rc == PST_OK ? pst_vectors_owner_home(&s->owner, batch) : rc;
+    (void)pthread_mutex_lock(&t->lock);
+    while (t->wanted)
+        (void)pthread_cond_wait(&t->change, &t->lock);
+    (void)pthread_mutex_unlock(&t->lock);
 }
 
-/* Trains what can be trained, but lets the disk stage's slots come home in between. */
-static pst_rc advance(struct pst_stage *self, struct legend *s)
+/* Gives the next batch to the trainer, if its partitions are there. */
+static pst_rc begin_next(struct legend *s)
 {
-    pst_rc rc = PST_OK;
-    bool ready = true;
-    for (int i = 0; i < BATCHES_A_TURN && rc == PST_OK && ready; i++) {
-        rc = pst_vectors_owner_ready(&s->owner, s->next < s->total ? s->next : UINT64_MAX, &ready);
-        if (rc == PST_OK && ready)
-            rc = train(self, s);
-    }
-    if (ready)
-        pst_timer(self, 0);
-    return rc;
+    struct trainer *t = &s->trainer;
+    bool ready;
+    if (s->training)
+        return PST_OK;
+    const pst_rc rc = pst_vectors_owner_ready(&s->owner, s->next < s->total ? s->next : UINT64_MAX, &ready);
+    if (rc != PST_OK || !ready)
+        return rc;
+    s->training = true;
+    pst_working(s->stage, 1);
+    (void)pthread_mutex_lock(&t->lock);
+    t->batch = s->next++;
+    t->wanted = true;
+    (void)pthread_cond_broadcast(&t->change);
+    (void)pthread_mutex_unlock(&t->lock);
+    return PST_OK;
+}
+
+/* The trainer is done with a batch. */
+static pst_rc take_home(struct legend *s)
+{
+    struct trainer *t = &s->trainer;
+    uint64_t times;
+    if (read(t->done, &times, sizeof times) < 0)
+        return errno == EAGAIN || errno == EINTR ? PST_OK : pst_fail_errno("eventfd");
+    wait_for_trainer(t); /* it may still hold the lock */
+    s->training = false;
+    pst_working(s->stage, -1);
+    pst_count(s->stage, 1, t->b.bytes_used);
+    if (t->rc != PST_OK)
+        return pst_fail(t->rc, "%s", t->error);
+    const pst_rc rc = pst_row_batch_carries(&t->b)
+                          ? pst_vectors_owner_take(&s->owner, &t->b, s->rows, s->rows_bytes)
+                          : PST_OK;
+    return rc == PST_OK ? pst_vectors_owner_home(&s->owner, t->batch) : rc;
+}
+
+/* A stop between two commits loses the batch that is being trained. */
+static pst_rc finish(struct legend *s)
+{
+    wait_for_trainer(&s->trainer);
+    pst_log(s->stage,
+            "stopped: a resumed run goes on from the last checkpoint (checkpoint_every, checkpoint_swaps)");
+    return pst_vectors_owner_report(&s->owner);
 }
 
 static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
@@ -145,19 +271,14 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     struct legend *s = pst_state(self);
     pst_rc rc = PST_OK;
     switch (event->kind) {
-    case PST_EV_START:
-    case PST_EV_TIMER: return advance(self, s);
+    case PST_EV_START: break;
+    case PST_EV_FD: rc = take_home(s); break;
     case PST_EV_CREDIT:
-    case PST_EV_RETURN:
-        rc = pst_vectors_owner_part(&s->owner, event);
-        return rc == PST_OK ? advance(self, s) : rc;
-    case PST_EV_FINISH:
-        pst_log(
-            self,
-            "stopped: a resumed run goes on from the last checkpoint (checkpoint_every, checkpoint_swaps)");
-        return pst_vectors_owner_report(&s->owner);
+    case PST_EV_RETURN: rc = pst_vectors_owner_part(&s->owner, event); break;
+    case PST_EV_FINISH: return finish(s);
     default: return PST_OK;
     }
+    return rc == PST_OK ? begin_next(s) : rc;
 }
 
 /* ---- what it says of itself ---------------------------------------------------------------------- */

@@ -161,6 +161,12 @@ void pst_in_flight(struct pst_stage *self, int64_t delta)
     assert(self->in_flight >= 0);
 }
 
+void pst_working(struct pst_stage *self, int64_t delta)
+{
+    self->working += delta;
+    assert(self->working >= 0);
+}
+
 double pst_now(void)
 {
     return pst_clock_s();
