@@ -5,13 +5,17 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/error.h"
 #include "common/store/array_id.h"
+#include "common/util/file.h"
 #include "stages/lib/vectors/initial.h"
+
+enum { COPY_BYTES = 1 << 20 };
 
 /* ---- the array ------------------------------------------------------------------------------------- */
 
@@ -56,6 +60,22 @@ pst_rc pst_vectors_exchange_make(struct pst_vectors_exchange *x, const char *run
     return take_room(x, x->fd, row_at(x, 0, x->keeps_best ? 3 : 2) * x->vectors->unit);
 }
 
+/* Where the kernel cannot copy: between file systems, for example. */
+static pst_rc copy_by_hand(const struct pst_vectors_exchange *x, int from, const char *path, uint64_t in,
+                           uint64_t out, uint64_t bytes)
+{
+    char *block = malloc(COPY_BYTES);
+    pst_rc rc = block ? PST_OK : pst_fail(PST_E_NOMEM, "out of memory: cannot copy partitions");
+    for (uint64_t done = 0, n; rc == PST_OK && done < bytes; done += n) {
+        n = bytes - done < COPY_BYTES ? bytes - done : COPY_BYTES;
+        rc = pst_file_read_at(from, block, n, in + done, path);
+        if (rc == PST_OK)
+            rc = pst_file_write_at(x->fd, block, n, out + done, x->path);
+    }
+    free(block);
+    return rc;
+}
+
 static pst_rc copy_partition(struct pst_vectors_exchange *x, int from, const char *path, int partition)
 {
     off_t in = (off_t)(row_at(x, partition, x->table.extent[partition]) * x->vectors->unit);
@@ -63,6 +83,9 @@ static pst_rc copy_partition(struct pst_vectors_exchange *x, int from, const cha
     x->table.extent[partition] = 0;
     for (uint64_t left = pieces(x) * x->vectors->unit; left > 0;) {
         const ssize_t n = copy_file_range(from, &in, x->fd, &out, left, 0);
+        if (n < 0 && (errno == EXDEV || errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS))
+            return pst_wrap(copy_by_hand(x, from, path, (uint64_t)in, (uint64_t)out, left), "partition %d",
+                            partition);
         if (n <= 0)
             return n < 0 ? pst_fail_errno("cannot copy partition %d from %s to %s", partition, path, x->path)
                          : pst_fail(PST_E_FORMAT, "cannot copy partition %d from %s: the file is too short",
