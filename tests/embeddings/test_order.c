@@ -169,6 +169,23 @@ static void an_order_comes_back_from_its_file(void **unused)
     (void)unlink(path);
 }
 
+/* Every bucket is still trained once, while its partitions are there, but none during an exchange. */
+static void buckets_between_exchanges(void **unused)
+{
+    (void)unused;
+    static const int partitions[] = {3, 7, 12, 16}, buffer[] = {2, 3, 3, 8};
+    for (int i = 0; i < 4; i++) {
+        struct pst_order o;
+        struct pst_order_counts counts;
+        assert_int_equal(pst_order_build(&o, PST_ORDER_AUTO, partitions[i], buffer[i]), PST_OK);
+        pst_order_between_exchanges(&o);
+        assert_int_equal(pst_order_verify(&o), PST_OK);
+        pst_order_count(&o, &counts);
+        assert_true(counts.not_overlapped == o.exchanges && counts.overlap == 0);
+        pst_order_release(&o);
+    }
+}
+
 /* The schedule of a real order, with one thing changed. */
 static void what_is_not_an_order_is_refused(void **unused)
 {
@@ -261,6 +278,7 @@ int main(void)
         cmocka_unit_test(every_published_order_is_whole),
         cmocka_unit_test(the_example_of_the_paper),
         cmocka_unit_test(the_search_reaches_the_bound),
+        cmocka_unit_test(buckets_between_exchanges),
         cmocka_unit_test(exchanges_that_training_hides),
         cmocka_unit_test(the_density_of_the_theorem),
         cmocka_unit_test(wrong_numbers_are_told),

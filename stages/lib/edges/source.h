@@ -19,7 +19,7 @@ struct pst_edges_source {
     const char *sequence, *buckets; /* a kind of order; a file, or "": RUN/buckets.safetensors */
     double alpha;
     enum pst_parts_negatives negatives_from;
-    bool shuffle;
+    bool shuffle, between_exchanges;
     /* of the run */
     const char *dataset_dir, *run_dir;
     uint64_t seed;
@@ -88,6 +88,12 @@ PST_API struct pst_edge_batch pst_edges_source_fill(struct pst_edges_source *s, 
             .help =                                                                                          \
                 "with several partitions: exchanges of partitions from one checkpoint within an epoch to "   \
                 "the next; 0: checkpoints are only at the ends of epochs. Results depend on it"),            \
+        PST_EDGES_SOURCE_PARAM(                                                                              \
+            S, M, "between_exchanges", BOOL, between_exchanges, "false",                                     \
+            .help =                                                                                          \
+                "with several partitions: no edges are trained while partitions are exchanged, so all "      \
+                "negatives are drawn from a full buffer; with `ahead`, exchanges overlap with training all " \
+                "the same. Results depend on it"),                                                           \
         PST_EDGES_SOURCE_PARAM(S, M, "sort_memory", BYTES, sort_memory, "\"256MiB\"", .min = 1 << 20,        \
                                .max = 1e15, .help = "with several partitions: memory to sort the edges"),    \
         PST_EDGES_SOURCE_PARAM(S, M, "shuffle", BOOL, shuffle, "true",                                       \

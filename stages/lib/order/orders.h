@@ -55,6 +55,10 @@ PST_API PST_MUST_USE pst_rc pst_order_build(struct pst_order *o, enum pst_order_
                                             int buffer);
 PST_API void pst_order_release(struct pst_order *o);
 
+/* Moves what is trained during each exchange behind it. Then no exchange overlaps by itself, but every bucket
+ * is trained with the whole buffer in memory. */
+PST_API void pst_order_between_exchanges(struct pst_order *o);
+
 /* Checks that every bucket is trained once, and while both of its partitions are in the buffer. PST_E_FORMAT:
  * the message says which is not. */
 PST_API PST_MUST_USE pst_rc pst_order_verify(const struct pst_order *o);

@@ -111,6 +111,12 @@ pst_rc pst_order_schedule(struct pst_order *o)
                                    (long long)(p * p - s.n), (long long)(p * p));
 }
 
+void pst_order_between_exchanges(struct pst_order *o)
+{
+    for (int64_t i = 1; i <= o->exchanges; i++)
+        o->cut[2 * i] = o->cut[2 * i - 1];
+}
+
 /* ---- the proof ---------------------------------------------------------------------------------------- */
 
 static pst_rc verify_states(const struct pst_order *o)

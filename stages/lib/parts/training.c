@@ -52,6 +52,8 @@ pst_rc pst_parts_training_open(struct pst_parts_training *t, const char *path, c
         rc = pst_order_build(&t->order, kind, partitions, buffer);
     if (rc != PST_OK)
         return rc;
+    if (t->between_exchanges)
+        pst_order_between_exchanges(&t->order);
     t->bucket_edges = malloc(all * sizeof *t->bucket_edges);
     if (!t->bucket_edges)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot count the edges of %zu buckets", all);

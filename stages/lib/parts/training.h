@@ -28,14 +28,16 @@ struct pst_parts_training {
     struct pst_order order;
     int64_t *bucket_edges;
     struct pst_parts_epochs epochs;
+    bool between_exchanges; /* nothing is trained during exchanges; set by the caller */
 };
 
 /* The file of a run's buckets: RUN/buckets.safetensors. PST_E_LIMIT: the path is too long. */
 PST_API PST_MUST_USE pst_rc pst_parts_training_path(const char *run_dir, char path[PST_PATH_MAX]);
 
 /* Opens the buckets at path, builds the order, and lists the batches of every epoch. t->epochs has batch,
- * staleness, epochs and seed. digest, partitions: what the buckets must have. PST_E_ARG: there is no such
- * order, or the buckets are of another dataset or number of partitions; the message says what to do. */
+ * staleness, epochs and seed, and t->between_exchanges is set. digest, partitions: what the buckets must
+ * have. PST_E_ARG: there is no such order, or the buckets are of another dataset or number of partitions; the
+ * message says what to do. */
 PST_API PST_MUST_USE pst_rc pst_parts_training_open(struct pst_parts_training *t, const char *path,
                                                     const char *digest, int partitions, int buffer,
                                                     enum pst_order_kind kind);

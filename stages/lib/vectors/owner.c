@@ -507,6 +507,7 @@ static pst_rc open_partitions(struct pst_vectors_owner *s, int threads, uint64_t
                                                    .epochs = pst_epochs(self),
                                                    .commit_swaps = s->checkpoint_swaps,
                                                    .seed = pst_seed(self)};
+    x->training.between_exchanges = s->between_exchanges;
     for (int p = 0; p < PST_PARTS_MAX; p++)
         x->table.extent[p] = x->best.extent[p] = -1;
     s->carried = malloc(s->slot_bytes);

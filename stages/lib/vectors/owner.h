@@ -35,7 +35,7 @@ struct pst_vectors_owner {
     enum pst_vectors_schedule schedule;
     int64_t patience;
     enum pst_k_embed_optimizer optimizer;
-    bool inverse, prefetch;
+    bool inverse, prefetch, between_exchanges;
     enum pst_vectors_consistency consistency;
     enum pst_relations_way relations_way;
     enum pst_vectors_when evaluate;

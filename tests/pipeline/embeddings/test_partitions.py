@@ -86,10 +86,12 @@ def training_equals_a_serial_reference():
     with Place() as p:
         data, vertices = knowledge_graph(p), 37
         for partitions, buffer, order, staleness, swaps in ((4, 2, "beta", 1, 0), (6, 3, "legend", 3, 2), (5, 3, "hilbert", 1, 1),
-                                                            (5, 3, "hilbert", 16, 1), (7, 3, "auto", 5, 0)):
+                                                            (5, 3, "hilbert", 16, 1), (7, 3, "auto", 5, 0), (7, 3, "auto", 4, 2)):
             buckets = p.path(f"buckets{partitions}")
             command("partition", data, "--partitions", partitions, "--assign", "id", "--out", buckets, "--quiet")
-            args = settings(partitions, buffer, order, staleness, **{"params.buckets": buckets, "params.checkpoint_swaps": swaps})
+            between = staleness == 4  # then all negatives are from a full buffer
+            args = settings(partitions, buffer, order, staleness, **{"params.buckets": buckets, "params.checkpoint_swaps": swaps,
+                                                                     "params.between_exchanges": json.dumps(between)})
             r = p.run(with_hoard(p), *args[2:], "--epochs", 2, data=data, foreign=True)
             batches = hoarded(r)
             want, relations, losses = reference(batches, vertices, 3, staleness, True)
@@ -103,7 +105,8 @@ def training_equals_a_serial_reference():
                 triples = np.load(os.path.join(data, "triples_train.npy"))
                 assert seen == sorted(map(tuple, triples.tolist())), name
             for b in batches:
-                assert len(set(b.vertices // -(-vertices // partitions))) <= buffer, name
+                resident = len(set(b.vertices // -(-vertices // partitions)))
+                assert resident <= buffer and (not between or b.n == 0 or resident == buffer), name
 
 
 @test
@@ -151,7 +154,9 @@ def nothing_but_the_settings_changes_a_bit():
             got = run(p, data, *args, *(w for m in more for w in ("--set", m))).report
             assert got["weights_digest"] == digest and got["test_mrr"] == want["test_mrr"], (more, got)
         assert run(p, data, *args, grouped=True).report["weights_digest"] == digest
-        assert run(p, data, *settings(6, 3, "legend", 4)).report["weights_digest"] != digest
+        others = [run(p, data, *settings(6, 3, "auto", 4, **{"params.between_exchanges": between, "params.ahead": ahead})).report["weights_digest"]
+                  for between, ahead in (("true", 0), ("true", 1), ("false", 1))]
+        assert others[0] == others[1] and len({digest, *others}) == 3, others
 
 
 @test
@@ -177,9 +182,9 @@ def ranks_do_not_depend_on_partitions():
 def legend_equals_marius():
     with Place() as p:
         data = knowledge_graph(p)
-        for partitions, buffer, order in ((6, 3, "legend"), (5, 2, "beta")):
-            want = run(p, data, *settings(partitions, buffer, order, 1)).report
-            got = p.run(LEGEND, *legend(partitions, buffer, order), "--epochs", 2, data=data)
+        for partitions, buffer, order, between in ((6, 3, "auto", "true"), (6, 3, "legend", "false"), (5, 2, "beta", "false")):
+            want = run(p, data, *settings(partitions, buffer, order, 1, **{"params.between_exchanges": between})).report
+            got = p.run(LEGEND, *legend(partitions, buffer, order, between_exchanges=between), "--epochs", 2, data=data)
             for field in ("weights_digest", "test_mrr", "val_hits_10"):
                 assert got.report[field] == want[field], (order, field)
             assert [e["loss"] for e in got.report["epochs"]] == [e["loss"] for e in want["epochs"]], order

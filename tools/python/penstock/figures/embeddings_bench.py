@@ -70,7 +70,7 @@ def marius(lab, density, partitions=1, buffer=2, dilate=None, order="beta", stal
         pipeline += ["--with", shipped("settings", "marius", "partitions.json")]
         cores["disk"] = lab.drive_core
         stages["disk"] = drives(dilate)
-        common |= {"partitions": partitions, "buffer": buffer, "piece": str(PIECE), "order": order}
+        common |= {"partitions": partitions, "buffer": buffer, "piece": str(PIECE), "order": order, "between_exchanges": False}
     settings = lab.settings(cores, stages, {**common, "staleness": staleness}, fields)
     return lab.run(pipeline, graph(lab, density), epochs or lab.size["epochs"], settings)
 
