@@ -76,6 +76,11 @@ static const struct pst_param_desc params[] = {
         edges, source, "staleness", INT, staleness, "16", .min = 1, .max = 65536,
         .help = "batches without edges after each epoch: as many as the store's route has slots, so that "
                 "all updates come home before the next epoch"),
+    PST_EDGES_SOURCE_PARAM(
+        edges, source, "together", INT, together, "0", .max = PST_EDGE_BATCH_EDGES_MAX,
+        .help = "above 0: each edge comes twice in an epoch, once for each end; and up to so many edges with "
+                "the same relation and other end follow each other, so that all are compared with the "
+                "vertices at once. Needs the loss softmax, negatives_from all, and one partition"),
     {0}};
 
 const struct pst_stage_desc pst_stage = {

@@ -253,6 +253,9 @@ static const struct pst_param_desc params[] = {
             "batch b is gathered with exactly the updates up to batch b - staleness; the link from the port "
             "batch must have as many slots",
         .fixed = true),
+    PARAM("together", INT, together, "0", .max = PST_EDGE_BATCH_EDGES_MAX, .equals = "edges.together",
+          .help = "above 0: edges of the same query come together, and each edge comes twice in an epoch",
+          .fixed = true),
     PARAM("consistency", ENUM, consistency, "\"exact\"", .choices = "exact|bounded",
           .help = "bounded: batch b is gathered with all updates that are home, at least those up to batch "
                   "b - staleness, so results depend on timing",

@@ -19,7 +19,8 @@ static void list_spans(const struct pst_edge_batch *b, struct span span[ARRAYS])
     const uint64_t negatives = b->edges > 0 ? (uint64_t)b->chunks * b->negatives : 0;
     span[0] = (struct span){"source", b->source_at, b->edges, sizeof(int64_t), b->vertices};
     span[1] = (struct span){"destination", b->destination_at, b->edges, sizeof(int64_t), b->vertices};
-    span[2] = (struct span){"relation", b->relation_at, b->edges, sizeof(int32_t), b->relations};
+    const int64_t relations = b->flags & PST_EDGE_BATCH_TURNED ? 2 * b->relations : b->relations;
+    span[2] = (struct span){"relation", b->relation_at, b->edges, sizeof(int32_t), relations};
     span[3] = (struct span){"negatives[0]", b->negatives_at[0], negatives, sizeof(int64_t), b->vertices};
     span[4] = (struct span){"negatives[1]", b->negatives_at[1], negatives, sizeof(int64_t), b->vertices};
 }

@@ -4,7 +4,8 @@
  * The header is at the slot's first byte. Offsets count from there. The arrays are:
  *
  *     source, destination   int64 [edges]                   ids of vertices
- *     relation              int32 [edges]                   0 to relations - 1
+ *     relation              int32 [edges]                   0 to relations - 1; of edges that are turned
+ *                                                           round: 0 to 2 relations - 1
  *     negatives[side]       int64 [chunks][negatives]       ids of vertices: side 0 replaces sources, side 1
  *                                                           destinations
  *
@@ -24,6 +25,12 @@ PST_BEGIN_DECLS
 #define PST_EDGE_BATCH_MAGIC UINT64_C(0x3173656764657470) /* "ptedges1" */
 #define PST_EDGE_BATCH_PAUSE UINT32_MAX
 #define PST_EDGE_BATCH_COMMIT (UINT32_MAX - 1)
+/* Flags. All: the negatives of each side are the batch's vertices, each once. Turned: only destinations are
+ * replaced. The batch has edges of the dataset, and edges that are turned round, whose relation is
+ * `relations`
+ * + r. An epoch has both of each edge. */
+#define PST_EDGE_BATCH_ALL 1
+#define PST_EDGE_BATCH_TURNED 2
 #define PST_EDGE_BATCH_EDGES_MAX (1 << 24)
 #define PST_EDGE_BATCH_NEGATIVES_MAX (1 << 24) /* of all chunks, on each side */
 
@@ -35,7 +42,7 @@ struct pst_edge_batch {
     /* 0, or the number, from 1, of this batch among those without edges at the epoch's end, or
      * PST_EDGE_BATCH_PAUSE: a batch without edges in the middle of an epoch; or PST_EDGE_BATCH_COMMIT: such a
      * one, and all batches before it are part of a checkpoint */
-    uint32_t flush, reserved;
+    uint32_t flush, flags;
     int64_t vertices, relations; /* of the dataset: ids are below them */
     uint64_t source_at, destination_at, relation_at, negatives_at[2];
 };

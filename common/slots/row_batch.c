@@ -24,11 +24,12 @@ static void list_spans(const struct pst_row_batch *b, struct span span[ARRAYS])
     span[0] = (struct span){"vertices", b->vertices_at, b->nodes, sizeof(int64_t), 0};
     span[1] = (struct span){"source", b->source_at, b->edges, sizeof(uint32_t), b->nodes};
     span[2] = (struct span){"destination", b->destination_at, b->edges, sizeof(uint32_t), b->nodes};
-    span[3] = (struct span){"relation", b->relation_at, b->edges, sizeof(uint32_t), b->relations};
     span[4] = (struct span){"negatives[0]", b->negatives_at[0], negatives, sizeof(uint32_t), b->nodes};
     span[5] = (struct span){"negatives[1]", b->negatives_at[1], negatives, sizeof(uint32_t), b->nodes};
     const uint64_t relation = (uint64_t)b->relation_dim * sizeof(float), listed = b->relation_rows;
     const uint32_t last = b->relations > UINT32_MAX / 2 ? UINT32_MAX : 2 * b->relations;
+    span[3] = (struct span){"relation", b->relation_at, b->edges, sizeof(uint32_t),
+                            b->flags & PST_EDGE_BATCH_TURNED ? last : b->relations};
     span[6] = (struct span){"relation_list", b->relation_list_at, listed, sizeof(uint32_t), last};
     span[7] = (struct span){"relation_rows", b->relation_rows_at, listed, relation, 0};
     span[8] = (struct span){"relation_grads", b->relation_grads_at, listed, relation, 0};

@@ -6,7 +6,7 @@
  *
  *     vertices                int64 [nodes]                 ids in the dataset
  *     source, destination     uint32 [edges]                positions
- *     relation                uint32 [edges]                0 to relations - 1
+ *     relation                uint32 [edges]                as in edge_batch.h
  *     negatives[side]         uint32 [chunks][negatives]    positions, as in edge_batch.h
  *     relation_list           uint32 [relation_rows]        rows of relations, ascending (see below)
  *     relation_rows           float32 [relation_rows][relation_dim]
@@ -44,13 +44,14 @@ struct pst_row_batch {
     float rate; /* the borrower multiplies its learning rate by this, above 0 and at most 1 */
     double loss,
         seconds; /* of the epoch so far, next to the carried parameters: the sum over edges and sides; time */
-    uint64_t trained; /* the epoch's edges so far */
+    uint64_t trained; /* the epoch's edges so far; those that are turned round count, too */
     uint64_t vertices_at, source_at, destination_at, relation_at, negatives_at[2], rows_at, grads_at;
     /* of lent relations; 0, if they are the borrower's own */
     uint32_t relation_rows, relation_dim;
     uint32_t relation_optimizer; /* enum pst_k_embed_optimizer; its rate, by which the owner updates them */
     float relation_rate;
     uint64_t relation_list_at, relation_rows_at, relation_grads_at;
+    uint32_t flags, reserved; /* flags: as in edge_batch.h */
 };
 
 /* Sets bytes_used and the offsets for the header's edges, chunks, negatives, nodes, dim and lent

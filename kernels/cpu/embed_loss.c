@@ -51,6 +51,35 @@ PST_CPU_CLONES static void exponentials(const pst_real *scores, int64_t n, pst_r
     }
 }
 
+/* The largest of x. LANES partial ones, which compilers vectorise. */
+PST_CPU_CLONES static pst_real largest(const pst_real *x, int64_t n)
+{
+    pst_real most[2 * LANES], all = x[0];
+    for (int l = 0; l < 2 * LANES; l++)
+        most[l] = x[0];
+    for (int64_t i = 0; i + 2 * LANES <= n; i += 2 * LANES)
+        for (int l = 0; l < 2 * LANES; l++)
+            most[l] = x[i + l] > most[l] ? x[i + l] : most[l];
+    for (int64_t i = n - n % (2 * LANES); i < n; i++)
+        all = x[i] > all ? x[i] : all;
+    for (int l = 0; l < 2 * LANES; l++)
+        all = most[l] > all ? most[l] : all;
+    return all;
+}
+
+PST_CPU_CLONES static void exponentials_in_place(pst_real *x, int64_t n, pst_real top)
+{
+    for (int64_t j = 0; j < n; j++)
+        x[j] = PST_CPU_EXP(x[j] - top);
+}
+
+double pst_cpu_embed_exponentials(pst_real *x, int64_t n, pst_real *top)
+{
+    *top = largest(x, n);
+    exponentials_in_place(x, n, *top);
+    return total(x, n);
+}
+
 static double softmax(pst_real f, const pst_real *scores, int64_t n, pst_real floor, pst_real *g,
                       pst_real *df)
 {

@@ -34,6 +34,9 @@ PST_API void pst_cpu_embed_score_grad(enum pst_k_embed_similarity similarity, co
                                       const pst_real *x, int64_t d, pst_real score, pst_real g, pst_real *dq,
                                       pst_real *dx);
 
+/* x(n) becomes e^(x - top), where *top is set to the largest x. Returns their sum. */
+PST_API double pst_cpu_embed_exponentials(pst_real *x, int64_t n, pst_real *top);
+
 /* The penalty of a row of d numbers: returns its loss, and adds its gradient. */
 PST_API double pst_cpu_embed_penalty(const struct pst_k_embed_penalty *penalty, const pst_real *x, int64_t d,
                                      bool complex, pst_real *grad);

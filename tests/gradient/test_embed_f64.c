@@ -46,7 +46,7 @@ static void fill(struct trial *t, const struct pst_embed_model *model, enum pst_
     for (int i = 0; i < 2 * RELATIONS * D; i++)
         t->relations[i] = random_unit();
     t->b = (struct pst_embed_batch){.edges = EDGES,
-                                    .chunks = CHUNKS,
+                                    .chunks = all ? 1 : CHUNKS,
                                     .n = VERTICES,
                                     .negatives = all ? VERTICES : NEGATIVES,
                                     .src = t->src,
@@ -195,6 +195,97 @@ static void test_regularised_and_dropped(void **state)
     }
 }
 
+/* Turns every edge round, too: the batch has the edges of both sides, in the order of their queries. */
+static void turn(struct trial *t, uint32_t list[3][2 * EDGES])
+{
+    struct pst_embed_batch *b = &t->b;
+    int n = 0;
+    for (uint32_t anchor = 0; anchor < VERTICES; anchor++)
+        for (uint32_t rel = 0; rel < 2 * RELATIONS; rel++)
+            for (int e = 0; e < 2 * EDGES; e++) {
+                const bool turned = e >= EDGES;
+                const int edge = e % EDGES;
+                if ((turned ? t->dst : t->src)[edge] != anchor ||
+                    t->rel[edge] + (turned ? RELATIONS : 0) != rel)
+                    continue;
+                list[0][n] = anchor;
+                list[1][n] = rel;
+                list[2][n++] = (turned ? t->src : t->dst)[edge];
+            }
+    assert_int_equal(n, 2 * EDGES);
+    b->src = list[0];
+    b->rel = list[1];
+    b->dst = list[2];
+    b->edges = n;
+    b->turned = true;
+}
+
+/* Edges of the same query share it. Loss and gradients are those of the edges one by one, on both sides. */
+static void test_edges_of_the_same_query(void **state)
+{
+    (void)state;
+    static const char *const NAMES[] = {"dot", "distmult", "complex"};
+    for (size_t m = 0; m < sizeof NAMES / sizeof *NAMES; m++)
+        for (int threads = 1; threads <= 3; threads += 2) {
+            struct trial t;
+            uint32_t list[3][2 * EDGES];
+            double nodes[VERTICES * D], loss;
+            fill(&t, pst_embed_model_named(NAMES[m]), PST_K_EMBED_SOFTMAX, true, true);
+            for (int e = 0; e < EDGES - 2; e++) { /* many edges of few queries */
+                t.src[e] = 4;
+                t.rel[e] = 1;
+            }
+            t.plan.unfused = true;
+            t.plan.n3 = 0.1;
+            loss = step(&t);
+            memcpy(nodes, t.node_grads, sizeof nodes);
+            t.plan.unfused = false;
+            turn(&t, list);
+            pst_embed_workspace_free(t.w);
+            assert_int_equal(pst_embed_workspace_new(&t.w, threads), PST_OK);
+            check_near(step(&t), loss, NAMES[m]);
+            for (int i = 0; i < VERTICES * D; i++)
+                check_near(t.node_grads[i], nodes[i], NAMES[m]);
+            t.plan.dropout = 0.4;
+            check_gradients(&t, NAMES[m]);
+            pst_embed_workspace_free(t.w);
+        }
+}
+
+/* Blocks of vertices, and tiles of queries that have fewer edges. */
+static void test_many_vertices(void **state)
+{
+    (void)state;
+    enum { N = 2500, MANY = 40 };
+    static double rows[N * D], grads[N * D], want[N * D];
+    struct trial t;
+    uint32_t src[MANY], rel[MANY], dst[MANY];
+    double loss;
+    fill(&t, pst_embed_model_named("complex"), PST_K_EMBED_SOFTMAX, true, true);
+    for (int e = 0; e < MANY; e++) {
+        src[e] = e % 3 ? 1024 : below(N);
+        rel[e] = e % 3 ? 1 : below(RELATIONS);
+        dst[e] = e % 2 ? below(N) : 2047;
+    }
+    for (int i = 0; i < N * D; i++)
+        rows[i] = 9 * random_unit(); /* the largest score is rarely in the first block */
+    t.b.src = src;
+    t.b.rel = rel;
+    t.b.dst = dst;
+    t.b.edges = MANY;
+    t.b.n = t.b.negatives = N;
+    t.b.nodes = rows;
+    t.b.node_grads = want;
+    t.plan.unfused = true;
+    loss = step(&t);
+    t.b.node_grads = grads;
+    t.plan.unfused = false;
+    check_near(step(&t), loss, "blocks");
+    for (int i = 0; i < N * D; i++)
+        check_near(grads[i], want[i], "blocks");
+    pst_embed_workspace_free(t.w);
+}
+
 /* A model of one's own: the query is the anchor plus the squares of the relation. */
 static void own_query(double *q, const double *anchor, const double *rel, int64_t d, bool backwards)
 {
@@ -228,9 +319,9 @@ static void test_own_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_models),
-        cmocka_unit_test(test_regularised_and_dropped),
-        cmocka_unit_test(test_own_model),
+        cmocka_unit_test(test_models),        cmocka_unit_test(test_regularised_and_dropped),
+        cmocka_unit_test(test_own_model),     cmocka_unit_test(test_edges_of_the_same_query),
+        cmocka_unit_test(test_many_vertices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

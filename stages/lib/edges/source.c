@@ -48,7 +48,7 @@ pst_rc pst_edges_source_size(struct pst_edges_source *s, uint64_t *bytes)
                      s->chunks, s->negatives, PST_EDGE_BATCH_NEGATIVES_MAX);
     if (rc != PST_OK)
         return rc;
-    s->n = s->array->shape[0];
+    s->n = s->together > 0 ? 2 * s->array->shape[0] : s->array->shape[0];
     s->batch = pst_min_i64(s->batch, s->n);
     s->full = (uint64_t)((s->n + s->batch - 1) / s->batch);
     s->batches = s->full + (uint64_t)s->staleness;
@@ -80,6 +80,22 @@ static pst_rc open_groups(struct pst_edges_source *s, uint64_t *total)
     return rc;
 }
 
+/* Each edge twice: for its destination, and, turned round, for its source. */
+static pst_rc open_queries(struct pst_edges_source *s)
+{
+    const int64_t edges = s->array->shape[0], columns = s->array->shape[1];
+    struct pst_edges_query *item = malloc((size_t)s->n * sizeof *item);
+    if (!item)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot sort %" PRId64 " edges by query", s->n);
+    for (int64_t i = 0; i < edges; i++) {
+        const int64_t relation = columns == 3 ? value(s, i, 1) : 0;
+        item[i] = (struct pst_edges_query){value(s, i, 0) * 2 * s->relations + relation, i};
+        item[edges + i] =
+            (struct pst_edges_query){(value(s, i, columns - 1) * 2 + 1) * s->relations + relation, edges + i};
+    }
+    return pst_edges_queries_open(&s->queries, item, s->n, s->together);
+}
+
 pst_rc pst_edges_source_open(struct pst_edges_source *s, uint64_t *total)
 {
     if (s->partitions > 1)
@@ -87,14 +103,15 @@ pst_rc pst_edges_source_open(struct pst_edges_source *s, uint64_t *total)
     s->epoch = -1;
     s->order = malloc((size_t)s->n * sizeof *s->order);
     *total = s->batches * (uint64_t)s->epochs;
-    return s->order
-               ? PST_OK
-               : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the order of %" PRId64 " edges", s->n);
+    if (!s->order)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the order of %" PRId64 " edges", s->n);
+    return s->together > 0 ? open_queries(s) : PST_OK;
 }
 
 void pst_edges_source_close(struct pst_edges_source *s)
 {
     free(s->order);
+    pst_edges_queries_close(&s->queries);
     pst_edges_groups_close(&s->groups);
     pst_dataset_close(&s->ds);
 }
@@ -105,7 +122,9 @@ static void order_epoch(struct pst_edges_source *s, int64_t epoch)
 {
     if (s->epoch == epoch)
         return;
-    if (s->shuffle)
+    if (s->together > 0)
+        pst_edges_queries_order(&s->queries, s->seed, epoch, s->shuffle, s->order);
+    else if (s->shuffle)
         pst_k_shuffle(NULL, s->seed, (uint64_t)epoch, s->order, s->n);
     else
         for (int64_t i = 0; i < s->n; i++)
@@ -127,9 +146,11 @@ static void fill_edges(const struct pst_edges_source *s, const struct pst_edge_b
         return;
     const int64_t *order = s->order + (int64_t)b->batch_in_epoch * s->batch;
     for (uint32_t i = 0; i < b->edges; i++) {
-        source[i] = value(s, order[i], 0);
-        destination[i] = value(s, order[i], columns - 1);
-        relation[i] = columns == 3 ? (int32_t)value(s, order[i], 1) : 0;
+        const bool turned = order[i] >= s->array->shape[0];
+        const int64_t edge = turned ? order[i] - s->array->shape[0] : order[i];
+        source[i] = value(s, edge, turned ? columns - 1 : 0);
+        destination[i] = value(s, edge, turned ? 0 : columns - 1);
+        relation[i] = (int32_t)((columns == 3 ? value(s, edge, 1) : 0) + (turned ? s->relations : 0));
     }
 }
 
@@ -206,6 +227,8 @@ struct pst_edge_batch pst_edges_source_fill(struct pst_edges_source *s, uint64_t
                                .flush = at.commit ? PST_EDGE_BATCH_COMMIT
                                         : pause   ? PST_EDGE_BATCH_PAUSE
                                                   : at.flush,
+                               .flags = (s->negatives_from == PST_PARTS_ALL ? PST_EDGE_BATCH_ALL : 0) |
+                                        (s->together > 0 ? PST_EDGE_BATCH_TURNED : 0),
                                .vertices = s->ds.vertices,
                                .relations = s->relations};
     pst_edge_batch_place(&b);

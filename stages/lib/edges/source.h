@@ -10,10 +10,11 @@
 #include "common/slots/edge_batch.h"
 #include "common/store/store.h"
 #include "stages/lib/edges/groups.h"
+#include "stages/lib/edges/queries.h"
 
 struct pst_edges_source {
     /* parameters */
-    int64_t batch, chunks, negatives, staleness;
+    int64_t batch, chunks, negatives, staleness, together;
     int64_t partitions, buffer, checkpoint_swaps;
     uint64_t sort_memory;
     const char *sequence, *buckets; /* a kind of order; a file, or "": RUN/buckets.safetensors */
@@ -28,11 +29,12 @@ struct pst_edges_source {
     struct pst_edges_groups groups; /* if there are several partitions */
     struct pst_dataset ds;
     const struct pst_array *array; /* of edges: (n, 3) with relations, or (n, 2) */
-    int64_t n, relations;
-    uint64_t full;         /* of one partition: batches of an epoch that have edges */
-    uint64_t batches;      /* of one partition: all batches of an epoch */
-    uint32_t drawn;        /* negatives of a chunk that are ends of the batch's edges */
-    int64_t *order, epoch; /* of the edges in `epoch`; -1: none yet */
+    int64_t n, relations;          /* n: edges of an epoch, with those that are turned round */
+    uint64_t full;                 /* of one partition: batches of an epoch that have edges */
+    uint64_t batches;              /* of one partition: all batches of an epoch */
+    uint32_t drawn;                /* negatives of a chunk that are ends of the batch's edges */
+    int64_t *order, epoch;         /* of the edges in `epoch`; -1: none yet. A turned one: shape[0] + edge */
+    struct pst_edges_queries queries; /* if edges of the same query come together */
 };
 
 /* Opens the dataset, sorts the edges into buckets if it must, and limits `batch` to the number of edges.

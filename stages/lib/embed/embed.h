@@ -67,6 +67,8 @@ struct pst_embed_batch {
     int64_t negatives;                 /* of a chunk and side */
     const uint32_t *src, *rel, *dst;   /* [edges] */
     const uint32_t *neg_src, *neg_dst; /* [chunks][negatives]; both NULL: all n vertices, and negatives = n */
+    bool turned; /* only destinations are replaced, and rel is below 2 * relations: an edge that is turned
+                  * round has the inverse relation */
     const pst_real *nodes;             /* [n][d] */
     pst_real *node_grads;              /* [n][d]: set to the gradient of the loss */
     const pst_real *relation_rows;     /* [relations, or 2 * relations][pst_embed_relation_floats] */

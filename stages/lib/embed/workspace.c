@@ -40,8 +40,8 @@ void pst_embed_workspace_free(struct pst_embed_workspace *w)
         return;
     for (int i = 0; i < w->team->threads; i++) {
         struct scratch *s = &w->scratch[i];
-        struct buffer *all[BUFFERS] = {&s->x,  &s->xt,     &s->scores, &s->g, &s->q,
-                                       &s->dq, &s->anchor, &s->keep,   &s->f};
+        struct buffer *all[BUFFERS] = {&s->x,      &s->xt,   &s->scores, &s->g,    &s->q,    &s->dq,
+                                       &s->anchor, &s->keep, &s->f,      &s->tops, &s->sums, &s->first};
         for (size_t k = 0; k < BUFFERS; k++)
             free(all[k]->at);
     }

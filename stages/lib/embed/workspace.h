@@ -12,7 +12,7 @@ struct buffer {
 };
 
 struct scratch { /* of a worker */
-    struct buffer x, xt, scores, g, q, dq, anchor, keep, f;
+    struct buffer x, xt, scores, g, q, dq, anchor, keep, f, tops, sums, first;
 };
 
 struct pst_embed_workspace {

@@ -13,21 +13,23 @@ enum { FIGURES_MAX = PST_COMMIT_FIGURES_MAX };
 
 static double mean_loss(const struct pst_row_batch *b)
 {
-    return b->trained > 0 ? b->loss / (2 * (double)b->trained) : 0;
+    const double ends = (b->flags & PST_EDGE_BATCH_TURNED ? 1 : 2) * (double)b->trained;
+    return b->trained > 0 ? b->loss / ends : 0;
 }
 
 /* figures: of the evaluation, or "". */
 static pst_rc report_epoch(const struct pst_vectors_owner *s, const struct pst_row_batch *b,
                            const char *figures)
 {
-    const double edges = (double)b->trained;
+    const uint64_t trained = b->flags & PST_EDGE_BATCH_TURNED ? b->trained / 2 : b->trained;
+    const double edges = (double)trained;
     char rate[FIGURES_MAX] = "";
     if (s->schedule == PST_VECTORS_PLATEAU)
         (void)snprintf(rate, sizeof rate, "\"rate\":%.9g,", s->rate * (double)s->vectors.scale);
     return pst_report(s->stage, "epochs",
                       "{\"epoch\":%u,\"seconds\":%.6f,\"loss\":%.17g,%s%s\"edges\":%" PRIu64
                       ",\"edges_per_second\":%.1f}",
-                      b->epoch, b->seconds, mean_loss(b), rate, figures, b->trained,
+                      b->epoch, b->seconds, mean_loss(b), rate, figures, trained,
                       b->seconds > 0 ? edges / b->seconds : 0.0);
 }
 
@@ -363,6 +365,21 @@ static pst_rc size_exchange(struct pst_vectors_owner *s)
     return pst_vectors_exchange_make(&s->exchange, pst_run_dir(self));
 }
 
+/* What edges of the same query need, to come together. */
+static pst_rc check_together(const struct pst_vectors_owner *s)
+{
+    const char *needs = s->negatives_from != PST_PARTS_ALL        ? "negatives_from all"
+                        : !s->inverse                             ? "inverse true"
+                        : s->partitions > 1                       ? "partitions 1"
+                        : s->relations_way == PST_RELATIONS_ASYNC ? "relations sync"
+                                                                  : NULL;
+    return needs ? pst_fail(PST_E_ARG,
+                            "together is %" PRId64 ": edges of the same query come together only with %s; "
+                            "set that, or together to 0",
+                            s->together, needs)
+                 : PST_OK;
+}
+
 /* The largest batch can bring so many relations. */
 static void plan_relations(struct pst_vectors_owner *s, struct pst_row_batch *largest)
 {
@@ -389,7 +406,11 @@ pst_rc pst_vectors_owner_size(struct pst_vectors_owner *s, struct pst_stage *sta
         rc = pst_dataset_edges(&s->ds, PST_TRAIN, &training, &s->relations);
     if (rc != PST_OK)
         return rc;
-    s->training = training->shape[0];
+    s->training = s->together > 0 ? 2 * training->shape[0] : training->shape[0];
+    if (s->together > 0)
+        rc = check_together(s);
+    if (rc != PST_OK)
+        return rc;
     if (s->ds.vertices > UINT32_MAX - 1)
         return pst_fail(PST_E_ARG, "%s has %" PRId64 " vertices; expected at most %u", s->ds.dir,
                         s->ds.vertices, UINT32_MAX - 1);

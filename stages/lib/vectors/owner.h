@@ -26,7 +26,7 @@ enum pst_vectors_when { PST_VECTORS_NEVER, PST_VECTORS_END, PST_VECTORS_EPOCHS }
 struct pst_vectors_owner {
     /* parameters */
     int64_t batch, chunks, negatives, staleness, dim, threads, checkpoint_every, keep;
-    int64_t partitions, buffer, ahead, checkpoint_swaps;
+    int64_t partitions, buffer, ahead, checkpoint_swaps, together;
     enum pst_parts_negatives negatives_from;
     uint64_t piece;
     const char *order, *buckets, *model, *init_from;
@@ -62,7 +62,7 @@ struct pst_vectors_owner {
     uint64_t edges, nodes;
     uint64_t gathered, lent;     /* batches with edges, and those of them that are not home */
     uint64_t lacked;             /* updates, summed over gathered batches */
-    int64_t training, relations; /* training: edges of an epoch */
+    int64_t training, relations; /* training: edges of an epoch, with those that are turned round */
 };
 
 /* Opens the dataset, computes sizes, and makes the array of the partitions. parts: the port, which needs

@@ -90,6 +90,11 @@ void pst_relations_close(struct pst_relations *e)
 
 static pst_rc check_fit(const struct pst_relations *e, const struct pst_row_batch *b)
 {
+    if (b->edges > 0 && (b->flags & PST_EDGE_BATCH_ALL) && (b->chunks != 1 || b->negatives != b->nodes))
+        return pst_fail(
+            PST_E_PEER,
+            "the batch has %u vertices, and %u chunks of %u negatives; expected all vertices once", b->nodes,
+            b->chunks, b->negatives);
     if (b->dim == e->dim && b->relations == e->plan.relations)
         return PST_OK;
     return pst_fail(PST_E_PEER,
@@ -161,6 +166,7 @@ static pst_rc finish(struct pst_relations *e, const struct pst_row_batch *b,
 
 static pst_rc train(struct pst_relations *e, const struct pst_row_batch *b, char *slot)
 {
+    const bool all = b->flags & PST_EDGE_BATCH_ALL;
     struct pst_embed_batch batch = {.edges = b->edges,
                                     .chunks = b->chunks,
                                     .n = b->nodes,
@@ -168,8 +174,9 @@ static pst_rc train(struct pst_relations *e, const struct pst_row_batch *b, char
                                     .src = pst_row_batch_at(slot, b->source_at),
                                     .rel = pst_row_batch_at(slot, b->relation_at),
                                     .dst = pst_row_batch_at(slot, b->destination_at),
-                                    .neg_src = pst_row_batch_at(slot, b->negatives_at[0]),
-                                    .neg_dst = pst_row_batch_at(slot, b->negatives_at[1]),
+                                    .neg_src = all ? NULL : pst_row_batch_at(slot, b->negatives_at[0]),
+                                    .neg_dst = all ? NULL : pst_row_batch_at(slot, b->negatives_at[1]),
+                                    .turned = b->flags & PST_EDGE_BATCH_TURNED,
                                     .nodes = pst_row_batch_at(slot, b->rows_at),
                                     .node_grads = pst_row_batch_at(slot, b->grads_at),
                                     .relation_rows = e->table.row,

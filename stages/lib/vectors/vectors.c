@@ -185,6 +185,7 @@ pst_rc pst_vectors_gather(struct pst_vectors *v, const struct pst_edge_batch *ed
                               .chunks = edges->chunks,
                               .negatives = edges->negatives,
                               .flush = edges->flush,
+                              .flags = edges->flags,
                               .nodes = (uint32_t)pst_min_i64((int64_t)most, v->vertices),
                               .dim = (uint32_t)v->dim,
                               .relations = (uint32_t)edges->relations,

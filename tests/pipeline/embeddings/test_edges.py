@@ -5,7 +5,7 @@ from embedding import *
 from harness import *
 
 HEADER = np.dtype([("magic", "S8"), ("bytes_used", "u8"), ("batch", "u8"), ("batch_in_epoch", "u8"), ("batches_in_epoch", "u8"),
-                   ("epoch", "u4"), ("edges", "u4"), ("chunks", "u4"), ("negatives", "u4"), ("flush", "u4"), ("reserved", "u4"),
+                   ("epoch", "u4"), ("edges", "u4"), ("chunks", "u4"), ("negatives", "u4"), ("flush", "u4"), ("flags", "u4"),
                    ("vertices", "i8"), ("relations", "i8"),
                    ("source_at", "u8"), ("destination_at", "u8"), ("relation_at", "u8"), ("negatives_at", "u8", 2)])
 NEGATIVE = 6  # PST_RNG_NEGATIVE
@@ -67,6 +67,32 @@ def an_epoch_has_every_edge_once_and_negatives_are_those_of_numpy():
                        for a, b in zip(batches, batches_of(p, data, alpha=0.25)))
         plain = batches_of(p, data, "--epochs", 1, shuffle=False, batch=1000)
         assert len(plain) == 3 and plain[0].triples.tolist() == triples.tolist()
+
+
+@test
+def edges_of_the_same_query_come_together():
+    with Place() as p:
+        data = knowledge_graph(p)
+        triples, vertices = np.load(os.path.join(data, "triples_train.npy")), len(np.load(os.path.join(data, "names_at.npy"))) - 1
+        everything = sorted([(s, r, o) for s, r, o in triples.tolist()] + [(o, r + 3, s) for s, r, o in triples.tolist()])
+        queries = {t[:2] for t in everything}
+        for together in (1, 3, 1000):
+            batches = batches_of(p, data, negatives_from="all", together=together)
+            assert [int(b.head["edges"]) for b in batches] == [50] * 9 + [10, 0, 0] + [50] * 9 + [10, 0, 0]
+            orders = []
+            for epoch in (0, 1):
+                of_epoch = batches[12 * epoch:12 * epoch + 12]
+                order = [tuple(t) for b in of_epoch for t in b.triples.tolist()]
+                assert sorted(order) == everything and all(int(b.head["flags"]) == 3 for b in of_epoch)
+                assert all(b.negatives[1].tolist() == [list(range(vertices))] for b in of_epoch if len(b.triples))
+                orders.append(order)
+            assert orders[0] != orders[1]
+            changes = sum(a[:2] != b[:2] for a, b in zip(orders[0], orders[0][1:])) + 1
+            if together == 1000:
+                assert changes == len(queries)
+            else:  # pieces of a query can follow each other by chance
+                pieces = sum(-(-sum(t[:2] == q for t in everything) // together) for q in queries)
+                assert 0.9 * pieces < changes <= pieces, (changes, pieces)
 
 
 @test

@@ -153,6 +153,37 @@ def sampled_ranks_are_those_of_a_brute_force():
 
 
 @test
+def edges_of_the_same_query_train_together():
+    with Place() as p:
+        data = knowledge_graph(p)
+        all_vertices = {"params.negatives_from": "all", "stages.embedder.params.n3": 0.01}
+        whole = {**all_vertices, "params.batch": 1000}  # one batch an epoch
+        apart, together = (p.run(MARIUS, *settings(1, **more), "--epochs", 4, data=data)
+                           for more in (whole, {**whole, "params.together": 1000}))
+        for a, b in zip(apart.report["epochs"], together.report["epochs"]):
+            assert a["edges"] == b["edges"] == 230 and abs(a["loss"] - b["loss"]) < 1e-5 * a["loss"], (a, b)
+        got = [tensors(r.run_dir) for r in (apart, together)]
+        assert all(np.abs(got[0][name] - got[1][name]).max() < 1e-4 for name in ("vertices", "relations"))
+        args = [*settings(3, **all_vertices, **{"params.together": 4}), "--epochs", 4]
+        part = p.run(MARIUS, *args, "--epochs", 2, data=data)
+        want = digest(p, data, *args)
+        assert want == digest(p, data, *args, "--set", "params.threads=2") == digest(p, data, *args, "--set", "params.threads=1")
+        assert want == digest(p, data, *args, "--resume", part.run_dir) == digest(p, data, *args, grouped=True)
+
+
+@test
+def what_edges_of_the_same_query_need_is_told():
+    with Place() as p:
+        data = knowledge_graph(p)
+        good = {"params.negatives_from": "all", "params.together": 4}
+        for key, value, needs in (("params.negatives_from", "sampled", "negatives_from all"), ("params.inverse", "false", "inverse true"),
+                                  ("params.relations", "async", "relations sync"), ("params.model", "transe-l2", "whose scores are products"),
+                                  ("stages.embedder.params.loss", "logistic", "the loss softmax")):
+            err = p.run(MARIUS, *settings(2, **{**good, key: value}), data=data, code=1).err
+            assert needs in err, (key, err)
+
+
+@test
 def killed_at_any_moment_it_resumes_to_the_same_bits():
     with Place() as p:
         data, rng = knowledge_graph(p), random.Random(3)
