@@ -9,13 +9,13 @@
 
 static int compare(const void *left, const void *right)
 {
-    const struct pst_edges_query *a = left, *b = right;
+    const struct pst_edges_queries_item *a = left, *b = right;
     if (a->key != b->key)
         return a->key < b->key ? -1 : 1;
     return (a->edge > b->edge) - (a->edge < b->edge);
 }
 
-pst_rc pst_edges_queries_open(struct pst_edges_queries *q, struct pst_edges_query *item, int64_t n,
+pst_rc pst_edges_queries_open(struct pst_edges_queries *q, struct pst_edges_queries_item *item, int64_t n,
                               int64_t together)
 {
     *q = (struct pst_edges_queries){.item = item, .n = n};

@@ -84,14 +84,14 @@ static pst_rc open_groups(struct pst_edges_source *s, uint64_t *total)
 static pst_rc open_queries(struct pst_edges_source *s)
 {
     const int64_t edges = s->array->shape[0], columns = s->array->shape[1];
-    struct pst_edges_query *item = malloc((size_t)s->n * sizeof *item);
+    struct pst_edges_queries_item *item = malloc((size_t)s->n * sizeof *item);
     if (!item)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot sort %" PRId64 " edges by query", s->n);
     for (int64_t i = 0; i < edges; i++) {
         const int64_t relation = columns == 3 ? value(s, i, 1) : 0;
-        item[i] = (struct pst_edges_query){value(s, i, 0) * 2 * s->relations + relation, i};
-        item[edges + i] =
-            (struct pst_edges_query){(value(s, i, columns - 1) * 2 + 1) * s->relations + relation, edges + i};
+        item[i] = (struct pst_edges_queries_item){value(s, i, 0) * 2 * s->relations + relation, i};
+        item[edges + i] = (struct pst_edges_queries_item){
+            (value(s, i, columns - 1) * 2 + 1) * s->relations + relation, edges + i};
     }
     return pst_edges_queries_open(&s->queries, item, s->n, s->together);
 }
