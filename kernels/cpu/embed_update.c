@@ -1,14 +1,16 @@
 /* embed_update.c: optimizers, row by row. */
+#include "kernels/cpu/clones.h"
 #include "kernels/cpu/embed_rows.h"
 
 #include <math.h>
 
-static pst_real root(pst_real x)
+PST_CPU_INLINE pst_real root(pst_real x)
 {
     return _Generic(x, float : sqrtf, double : sqrt)(x);
 }
 
-static void adagrad(pst_real *x, pst_real *state, const pst_real *grad, int64_t d, pst_real rate)
+PST_CPU_CLONES static void adagrad(pst_real *restrict x, pst_real *restrict state,
+                                   const pst_real *restrict grad, int64_t d, pst_real rate)
 {
     for (int64_t i = 0; i < d; i++) {
         state[i] += grad[i] * grad[i];
@@ -27,7 +29,8 @@ static void adagrad_row(pst_real *x, pst_real *state, const pst_real *grad, int6
         x[i] -= by * grad[i];
 }
 
-static void adam(pst_real *x, pst_real *state, const pst_real *grad, int64_t d, pst_real rate, uint64_t step)
+PST_CPU_CLONES static void adam(pst_real *restrict x, pst_real *restrict state, const pst_real *restrict grad,
+                                int64_t d, pst_real rate, uint64_t step)
 {
     const pst_real b1 = (pst_real)PST_K_EMBED_ADAM_BETA1, b2 = (pst_real)PST_K_EMBED_ADAM_BETA2;
     const pst_real c1 = (pst_real)(1 - pow(PST_K_EMBED_ADAM_BETA1, (double)step));
