@@ -69,10 +69,10 @@ struct pst_embed_batch {
     const uint32_t *neg_src, *neg_dst; /* [chunks][negatives]; both NULL: all n vertices, and negatives = n */
     bool turned; /* only destinations are replaced, and rel is below 2 * relations: an edge that is turned
                   * round has the inverse relation */
-    const pst_real *nodes;             /* [n][d] */
-    pst_real *node_grads;              /* [n][d]: set to the gradient of the loss */
-    const pst_real *relation_rows;     /* [relations, or 2 * relations][pst_embed_relation_floats] */
-    pst_real *relation_grads;          /* same shape: the rows in `touched` are set, others are left alone */
+    const pst_real *nodes;         /* [n][d] */
+    pst_real *node_grads;          /* [n][d]: set to the gradient of the loss */
+    const pst_real *relation_rows; /* [relations, or 2 * relations][pst_embed_relation_floats] */
+    pst_real *relation_grads;      /* same shape: the rows in `touched` are set, others are left alone */
     uint32_t *touched; /* room for as many as there are rows: set to those in the batch, ascending */
     int64_t touched_n; /* set */
     uint32_t epoch;    /* with `batch`: the draw of dropout */
