@@ -1,5 +1,7 @@
-"""Penstock's datasets, reports and plans, for NumPy. No compiled parts; `planetoid` needs not even NumPy."""
+"""Penstock for Python: stages, runs, batches in this process, datasets, reports. No compiled parts."""
 from .dataset import Dataset, FormatError, open_dataset
+from .minibatch import Minibatch, SlotError
 from .results import read_plan, read_report
+from .stage import Stage, Stopped
 
-__all__ = ["Dataset", "FormatError", "open_dataset", "read_plan", "read_report"]
+__all__ = ["Dataset", "FormatError", "Minibatch", "SlotError", "Stage", "Stopped", "open_dataset", "read_plan", "read_report"]

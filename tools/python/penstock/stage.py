@@ -1,0 +1,207 @@
+"""Foreign stages: a program with one of these is a stage of a pipeline.
+
+    stage = Stage("statistics", "counts sampled edges")
+    with stage:
+        edges = sum(len(indices) for batch in stage for indices in batch.indices)
+        stage.report("statistics", edges=edges)
+"""
+import collections
+import json
+import sys
+import time
+import types
+
+from .minibatch import Minibatch
+from .wire import COUNT, END, FRAME, LAST_PART, Wire
+
+ABI = 2
+
+
+class Stopped(BaseException):
+    """The run ends early: the user stopped it, or another stage failed. `with stage` ends the program quietly."""
+
+
+def parameter(name, value):
+    """A parameter's description from its default, or from a dictionary with "default" and other fields."""
+    fields = dict(value) if isinstance(value, dict) else {"default": value}
+    kinds = {bool: "bool", int: "int", float: "real", str: "string", list: "ints"}
+    kind = "enum" if "choices" in fields else kinds.get(type(fields["default"]))
+    if kind is None:
+        raise TypeError(f"parameter {name}: the default is {fields['default']!r}; expected a bool, int, float, str or list of int")
+    return {"name": name, "type": kind, "help": name, **fields}
+
+
+class Stage:
+    """A stage that takes minibatches with their features, and, with `forwards`, sends them on.
+
+    params: {name: default}; or {name: {"default": 2, "min": 1, "help": "..."}} (fields: `penstock stages NAME --json`).
+    inputs: names of the inputs. forwards: the name of an output through which the first input's batches leave again;
+    writes: it changes them. dataset: the parts of the dataset that it needs. more: other fields of the description.
+
+    If the program is called with --describe, the constructor prints the description and exits: create the stage before
+    you import large packages. Then use it in a `with` block, from which `done` or the error is reported. Inside, these
+    are valid: params (a namespace), dataset, run_dir, resume (a checkpoint, or None), seed, epochs, instance, and size,
+    the runtime's whole message.
+    """
+
+    def __init__(self, name, help, params=None, inputs=("batch",), forwards=None, writes=False, dataset="", instances_max=1, **more):
+        carries = {"type": "minibatch", "dtype": "any", "rank": -1, "memory": "cpu"}
+        ports = [{"name": port, "dir": "in", "help": "minibatches with their features", **carries, "requests": "needs",
+                  "flags": ["ordered"] + ["writes"] * writes + ["optional"] * (k > 0)} for k, port in enumerate(inputs)]
+        if forwards:
+            ports.append({"name": forwards, "dir": "out", "help": "the same minibatches", **carries, "forwards": inputs[0]})
+        self.description = {"abi": ABI, "name": name, "help": help, "instances_max": instances_max, "ports": ports,
+                            "params": [parameter(*item) for item in (params or {}).items()], **more}
+        if dataset:
+            self.description["dataset"] = dataset
+        self._inputs, self._forwards, self._writes = list(inputs), len(inputs) if forwards else None, writes
+        if "--describe" in sys.argv[1:]:
+            print(json.dumps(self.description))
+            sys.exit(0)
+
+    # ---- the program's life -----------------------------------------------------------------------------------------
+
+    def open(self, wire=None):
+        """Connects to the runtime and maps the slots. `with stage` calls it."""
+        self.wire = wire or Wire()
+        size = self.size = self.wire.size
+        self.params = types.SimpleNamespace(**size["params"])
+        self.name, self.run_dir, self.resume = size["name"], size["run_dir"], size.get("resume")
+        self.seed, self.epochs, self.instance = size["seed"], size["epochs"], size["instance"]
+        self._queues = {port: collections.deque() for port in self._inputs if port in size["linked"]}
+        self._open, self._epoch_began, self._epoch_seeds = set(self._queues), time.monotonic(), 0
+        self._pinned = False
+        self.wire.open()
+        self.wire.ready()
+
+    def __enter__(self):
+        self.open()
+        return self
+
+    def __exit__(self, kind, error, _):
+        if kind is None:
+            self.done()
+        elif issubclass(kind, Stopped):
+            self.wire.close()
+            sys.exit(0)
+        elif issubclass(kind, Exception):
+            self.wire.tell(type="failed", text=f"{kind.__name__}: {error}")
+        return False  # Python prints the traceback, which goes to the stage's log
+
+    def done(self):
+        """Says that all is done, and waits for the end. Batches that were not asked for are given back unread."""
+        try:
+            for port in self._inputs:
+                for _ in self._messages(port):
+                    pass
+            self.wire.tell(type="done")
+            while True:
+                self._hear()
+        except Stopped:
+            self.wire.close()
+
+    @property
+    def dataset(self):
+        """The run's dataset (penstock.Dataset)."""
+        from .dataset import open_dataset
+        return open_dataset(self.size["dataset"])
+
+    # ---- batches ----------------------------------------------------------------------------------------------------
+
+    def _hear(self):
+        """Takes the next message. A frame of an incomplete slot is sent on at once, or ignored."""
+        m = self.wire.next()
+        if isinstance(m, dict):
+            if m["type"] in ("stop", "finish"):
+                raise Stopped
+        elif m.kind == END:
+            self._open.discard(self._inputs[m.port])
+        elif m.kind == FRAME and m.flags & LAST_PART:
+            self._queues[self._inputs[m.port]].append(m)
+        elif m.kind == FRAME:
+            self._send_on(m)
+
+    def _send_on(self, m):
+        if self._forwards is not None and m.port == 0:
+            self.wire.send(FRAME, self._forwards, m.batch, m.micro, m.part, m.flags, m.refs, m.args)
+        elif m.flags & LAST_PART and m.refs:
+            self.wire.release(m.refs, self._writes)
+
+    def _head(self, port):
+        """The oldest frame that was not taken yet; None: the input has ended."""
+        queue = self._queues.get(port, ())
+        while not queue and port in self._open:
+            self._hear()
+        return queue[0] if queue else None
+
+    def _slot(self, m):
+        (route, slot), = m.refs
+        return self.wire.slots[route][slot]
+
+    def _messages(self, port):
+        """Each frame in turn with its minibatch. It is given back when the next one is asked for, or the loop ends."""
+        while (m := self._head(port)) is not None:
+            self._queues[port].popleft()
+            batch = Minibatch(self._slot(m)) if m.refs else None
+            try:
+                yield batch
+            finally:
+                if batch and batch.fence:
+                    batch.fence.synchronize()
+                self._send_on(m)
+            if batch:
+                self.wire.count(1, batch.bytes_used)
+
+    def batches(self, port=None):
+        """The minibatches of an input (default: the first one), over all epochs. Empty ones are left out."""
+        port = port or self._inputs[0]
+        for batch in self._messages(port):
+            if batch and not batch.empty:
+                if port == self._inputs[0]:
+                    self._epoch_seeds += batch.n[0]
+                yield batch
+
+    __iter__ = batches
+
+    def epoch(self, port=None):
+        """The minibatches of an input up to the end of its epoch, or of the input."""
+        for batch in self.batches(port):
+            last = batch.last_micro and batch.batch_in_epoch + 1 == batch.batches_in_epoch
+            yield batch
+            if last:
+                return
+
+    def each_epoch(self):
+        """The number of each epoch in turn, from the first one that has a batch. Take all of its batches inside."""
+        while (m := self._head(self._inputs[0])) is not None:
+            self._epoch_began, self._epoch_seeds = time.monotonic(), 0
+            yield Minibatch(self._slot(m)).epoch
+
+    # ---- what it says -----------------------------------------------------------------------------------------------
+
+    def report_epoch(self, epoch, **fields):
+        """Adds an epoch's row to the report and prints it: loss, train_accuracy, val_accuracy. Adds the time since the
+        epoch began, and the seeds of the first input in each second."""
+        seconds = fields.setdefault("seconds", time.monotonic() - self._epoch_began)
+        fields.setdefault("seeds_per_second", self._epoch_seeds / seconds)
+        self.report("epochs", epoch=epoch, **fields)
+
+    def report(self, section, **fields):
+        """Adds a section to the report. "result": fields of the top level, such as test_accuracy."""
+        self.wire.tell(type="report", section=section, data=fields)
+
+    def log(self, text):
+        """Writes a line to the stage's log. Prints do the same."""
+        self.wire.tell(type="log", text=str(text))
+
+    def warn(self, text):
+        """Writes a line to the stage's log, and shows it to the user."""
+        self.wire.tell(type="warning", text=str(text))
+
+    def publish(self, port, path):
+        """Sends the path of a one-shot output."""
+        self.wire.tell(type="publish", port=port, path=str(path))
+
+    def count(self, items, bytes=0):
+        """Adds to what the report counts of this stage. Batches are counted without it."""
+        self.wire.count(items, bytes)
