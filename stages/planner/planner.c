@@ -355,8 +355,12 @@ static pst_rc make_plan(struct pst_stage *self, struct planner *p, char *path, s
     rc = rank(self, p);
     if (rc != PST_OK)
         return rc;
+    /* A pipeline may have several planners, for example one of the seeds to validate with. */
+    const char *name = pst_stage_name(self);
+    const bool other = strcmp(name, "planner") != 0;
     char dir[PATH_MAX];
-    if (snprintf(dir, sizeof dir, "%s/plan", pst_run_dir(self)) >= (int)sizeof dir)
+    if (snprintf(dir, sizeof dir, "%s/plan%s%s", pst_run_dir(self), other ? "-" : "", other ? name : "") >=
+        (int)sizeof dir)
         return pst_fail(PST_E_LIMIT, "the path of the run directory is too long: %s", pst_run_dir(self));
     return pst_plan_write(plan, p->scores, dir, path, path_bytes);
 }

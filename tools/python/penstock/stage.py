@@ -12,9 +12,10 @@ import time
 import types
 
 from .minibatch import Minibatch
-from .wire import COUNT, END, FRAME, LAST_PART, Wire
+from .wire import END, FRAME, LAST_PART, Wire
 
 ABI = 2
+NO_LIMIT = 2 ** 53
 
 
 class Stopped(BaseException):
@@ -28,6 +29,8 @@ def parameter(name, value):
     kind = "enum" if "choices" in fields else kinds.get(type(fields["default"]))
     if kind is None:
         raise TypeError(f"parameter {name}: the default is {fields['default']!r}; expected a bool, int, float, str or list of int")
+    if "min" in fields or "max" in fields:  # one limit alone: the other is out of reach
+        fields = {"min": -NO_LIMIT, "max": NO_LIMIT, **fields}
     return {"name": name, "type": kind, "help": name, **fields}
 
 
@@ -70,7 +73,6 @@ class Stage:
         self.seed, self.epochs, self.instance = size["seed"], size["epochs"], size["instance"]
         self._queues = {port: collections.deque() for port in self._inputs if port in size["linked"]}
         self._open, self._epoch_began, self._epoch_seeds = set(self._queues), time.monotonic(), 0
-        self._pinned = False
         self.wire.open()
         self.wire.ready()
 
@@ -149,8 +151,8 @@ class Stage:
                 if batch and batch.fence:
                     batch.fence.synchronize()
                 self._send_on(m)
-            if batch:
-                self.wire.count(1, batch.bytes_used)
+                if batch:
+                    self.wire.count(1, batch.bytes_used)
 
     def batches(self, port=None):
         """The minibatches of an input (default: the first one), over all epochs. Empty ones are left out."""
