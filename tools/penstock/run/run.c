@@ -26,7 +26,7 @@ struct run_args {
     char run_dir[PST_PATH_MAX];
     const char *report, *trace, *resume;
     int64_t batches; /* 0: all */
-    bool quiet, debug;
+    bool progress, quiet, debug;
 };
 
 static const char run_usage[] =
@@ -43,6 +43,7 @@ static const char run_usage[] =
     "                     and no checkpoint\n"
     "  --debug            print how to attach a debugger to each process, and accept that processes are "
     "stopped\n"
+    "  --progress         show the progress line even if standard error is no terminal\n"
     "  --quiet            show no progress line\n\n"
     "Exit codes: 0 done; 1 failed; 2 the input is wrong, and nothing was started; 129, 130 or 143 "
     "interrupted "
@@ -115,6 +116,7 @@ static int parse_run(int argc, char **argv, struct run_args *args)
         {"resume", required_argument, NULL, 'c'},
         {"init-from", required_argument, NULL, 'I'},
         {"batches", required_argument, NULL, 'B'},
+        {"progress", no_argument, NULL, 'P'},
         {"quiet", no_argument, NULL, 'q'},
         {"debug", no_argument, NULL, 'b'},
         {"help", no_argument, NULL, 'h'},
@@ -130,6 +132,7 @@ static int parse_run(int argc, char **argv, struct run_args *args)
         case 't': args->trace = optarg; break;
         case 'c': args->resume = optarg; break;
         case 'B': ok = read_batches(optarg, &args->batches); break;
+        case 'P': args->progress = true; break;
         case 'q': args->quiet = true; break;
         case 'b': args->debug = true; break;
         case 'h': printf("%s", run_usage); return 1;
@@ -325,7 +328,7 @@ static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, s
                                   .batches = (uint64_t)args->batches,
                                   .trace = args->trace != NULL,
                                   .debug = args->debug,
-                                  .progress = !args->quiet && isatty(STDERR_FILENO)};
+                                  .progress = !args->quiet && (args->progress || isatty(STDERR_FILENO))};
     int lock, number;
     if (!open_dataset(pl, &ds))
         return 2;

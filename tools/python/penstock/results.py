@@ -3,13 +3,28 @@ import json
 import os
 
 
+class Report(dict):
+    """A run's report: report.json as a dictionary. text: the table that the command printed, or empty text."""
+
+    text = ""
+
+    def frame(self, section="epochs"):
+        """A section as a pandas DataFrame: "epochs" has one row for each epoch, "stages" and "processes" one for each name."""
+        import pandas
+        rows = self[section]
+        if isinstance(rows, list):
+            return pandas.DataFrame(rows).set_index("epoch") if rows and "epoch" in rows[0] else pandas.DataFrame(rows)
+        named = all(isinstance(row, dict) for row in rows.values())
+        return pandas.DataFrame.from_dict(rows if named else {section: rows}, orient="index")
+
+
 def read_report(path):
-    """A run's report as a dict; path is report.json or the run's directory."""
+    """A run's Report; path is report.json or the run's directory."""
     path = os.fspath(path)
     if os.path.isdir(path):
         path = os.path.join(path, "report.json")
     with open(path, encoding="utf-8") as f:
-        return json.load(f)
+        return Report(json.load(f))
 
 
 def read_plan(path):

@@ -47,6 +47,8 @@ class Stage:
     the runtime's whole message.
     """
 
+    is_program = True  # this process is the program that the runtime has started
+
     def __init__(self, name, help, params=None, inputs=("batch",), forwards=None, writes=False, dataset="", instances_max=1, **more):
         carries = {"type": "minibatch", "dtype": "any", "rank": -1, "memory": "cpu"}
         ports = [{"name": port, "dir": "in", "help": "minibatches with their features", **carries, "requests": "needs",
@@ -58,7 +60,7 @@ class Stage:
         if dataset:
             self.description["dataset"] = dataset
         self._inputs, self._forwards, self._writes = list(inputs), len(inputs) if forwards else None, writes
-        if "--describe" in sys.argv[1:]:
+        if self.is_program and "--describe" in sys.argv[1:]:
             print(json.dumps(self.description))
             sys.exit(0)
 
@@ -110,9 +112,9 @@ class Stage:
 
     # ---- batches ----------------------------------------------------------------------------------------------------
 
-    def _hear(self):
+    def _hear(self, timeout_s=None):
         """Takes the next message. A frame of an incomplete slot is sent on at once, or ignored."""
-        m = self.wire.next()
+        m = self.wire.next(timeout_s)
         if isinstance(m, dict):
             if m["type"] in ("stop", "finish"):
                 raise Stopped
@@ -135,6 +137,11 @@ class Stage:
         while not queue and port in self._open:
             self._hear()
         return queue[0] if queue else None
+
+    @property
+    def ended(self):
+        """No further batch of the first input will come, as far as is known."""
+        return not self._queues[self._inputs[0]] and self._inputs[0] not in self._open
 
     def _slot(self, m):
         (route, slot), = m.refs

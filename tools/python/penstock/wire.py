@@ -46,8 +46,8 @@ class Wire:
                 key.encode() for key in keys.split())
         self.socket.connect(endpoint)
 
-    def recv(self):
-        """The bytes of the next message. The kernel ends this process if the runtime's ends meanwhile."""
+    def recv(self, timeout_s=None):
+        """The bytes of the next message. No deadline is needed: the kernel ends this process if the runtime's ends."""
         return self.socket.recv()
 
     def tell(self, **message):
@@ -67,9 +67,9 @@ class Wire:
     def ready(self):
         self.tell(type="ready")
 
-    def next(self):
+    def next(self, timeout_s=None):
         """A Message, or the dictionary of a JSON message."""
-        data = self.recv()
+        data = self.recv(timeout_s)
         return json.loads(data) if data[:1] == b"{" else Message(data)
 
     def send(self, kind, port=0, batch=0, micro=0, part=0, flags=0, refs=(), args=(0, 0)):

@@ -1,0 +1,163 @@
+"""Starts `penstock run` from Python, shows its progress, and returns its report."""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+from .results import read_report
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+OPTIONS = ("epochs", "seed", "device", "group", "run_dir", "resume", "init_from", "trace", "batches")  # of `penstock run`
+INTERRUPTED = (129, 130, 143)  # exit codes
+GRACE_S = 130  # more than the runtime gives a stage for its last checkpoint
+PROGRESS = re.compile(r"batch (\d+) of (\d+)  ")
+CLEAR = "\033[K"  # the command clears its progress line before it prints another line
+
+
+class RunError(RuntimeError):
+    """A run failed; the text is what `penstock run` said. `report` is its report, or None."""
+
+    def __init__(self, text, report=None):
+        super().__init__(text)
+        self.report = report
+
+
+def find_command():
+    """The path of `penstock`: $PENSTOCK, or in the tree that this package belongs to, or in PATH."""
+    near = [os.path.join(HERE, *up, "bin", "penstock") for up in (("..",) * 4, ("..", "..", "..", "build"))]
+    for path in [os.environ.get("PENSTOCK"), *near, shutil.which("penstock")]:
+        if path and os.access(path, os.X_OK):
+            return os.path.abspath(path)
+    raise FileNotFoundError("cannot find the command penstock: build it, add its folder to PATH, or set PENSTOCK to its path")
+
+
+def arguments(pipeline, dataset, overlays, settings, folder):
+    """The arguments of `penstock run`. folder: for the report, and for a pipeline that is a dictionary."""
+    if isinstance(pipeline, dict):
+        file = os.path.join(folder, "pipeline.json")
+        with open(file, "w", encoding="utf-8") as f:
+            json.dump(pipeline, f)
+        pipeline = file
+    args = ["run", os.fspath(pipeline), "--report", os.path.join(folder, "report.json")]
+    if dataset is not None:
+        args += ["--dataset", os.fspath(dataset)]
+    overlays = [overlays] if isinstance(overlays, (str, os.PathLike)) else overlays
+    for file in overlays:
+        args += ["--with", os.fspath(file)]
+    for name, value in settings.items():
+        if name in OPTIONS:
+            args += ["--" + name.replace("_", "-"), str(value)] if value is not None else []
+        else:
+            path = name if "." in name or "[" in name else "params." + name
+            args += ["--set", f"{path}={json.dumps(value)}"]
+    return args
+
+
+class Running:
+    """A run that ends with this process, however that ends: keeper.py watches both."""
+
+    def __init__(self, args, folder, grace_s, **environment):
+        search = [os.path.dirname(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]  # for stages in Python
+        path = [os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)]
+        self.folder, self.output = folder, tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+        self.process = subprocess.Popen(
+            [sys.executable, "-S", "-E", os.path.join(HERE, "keeper.py"), str(os.getpid()), str(grace_s), folder, find_command(), *args],
+            stdin=subprocess.DEVNULL, stdout=self.output, stderr=subprocess.PIPE, start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(search), "PATH": os.pathsep.join(path), **environment})
+        self.lines = []  # of standard error, without progress
+
+    def listen(self, progress, line):
+        """Calls progress(done, total) and line(text) for what the run says, until it ends."""
+        rest, file = "", self.process.stderr
+        while data := os.read(file.fileno(), 65536):
+            *pieces, rest = re.split("[\r\n]", rest + data.decode("utf-8", "replace"))
+            if rest.startswith(CLEAR) and PROGRESS.search(rest):  # a progress line ends where the next line begins
+                pieces, rest = [*pieces, rest], ""
+            for piece in filter(None, (p.replace(CLEAR, "") for p in pieces)):
+                found = PROGRESS.match(piece)
+                if found:
+                    progress(int(found[1]), int(found[2]))
+                else:
+                    self.lines.append(piece)
+                    line(piece)
+
+    def end(self):
+        """Waits for the end. Returns the report. Raises RunError if the run failed."""
+        code = self.process.wait()
+        self.process.stderr.close()
+        report = self.report
+        if code and code not in INTERRUPTED:
+            said = [k for k, text in enumerate(self.lines) if text.startswith("error: ")]
+            raise RunError("\n".join(self.lines[said[0] if said else 0:]) or f"penstock run ended with exit code {code}", report)
+        self.output.seek(0)
+        if report is not None:
+            report.text = self.output.read().strip()
+        return report
+
+    @property
+    def report(self):
+        path = os.path.join(self.folder, "report.json")
+        return read_report(path) if os.path.exists(path) else None
+
+
+class Bar:
+    """tqdm's bar where it is installed, in a notebook or a terminal."""
+
+    def __init__(self, show):
+        self.bar = None
+        try:
+            from tqdm.auto import tqdm
+            self.tqdm = tqdm if show else None
+        except ImportError:
+            self.tqdm = None
+        self.show = show
+
+    def progress(self, done, total):
+        if self.tqdm and not self.bar:
+            self.bar = self.tqdm(total=total, unit=" batches", dynamic_ncols=True)
+        if self.bar:
+            self.bar.update(done - self.bar.n)
+
+    def line(self, text):
+        if self.bar:
+            self.bar.write(text, file=sys.stderr)
+        elif self.show:
+            print(text, file=sys.stderr)
+
+    def close(self, complete=False):
+        if self.bar and complete:
+            self.bar.update(self.bar.total - self.bar.n)
+        if self.bar:
+            self.bar.close()
+
+
+def run(pipeline, dataset=None, *, overlays=(), progress=True, **settings):
+    """Runs a pipeline (a file or a dictionary) and returns its report, a Report.
+
+    settings: options of `penstock run` (epochs, seed, device, group, run_dir, resume, init_from, trace, batches);
+    any other name is a parameter, as in batch=256, or a path in the pipeline, as in **{"stages.disk.params.depth": 64}.
+    overlays: files that are merged over the pipeline, in order. progress: show a bar and the epochs.
+
+    Raises RunError if the run fails. An interrupt (^C, or a notebook's) stops the run after a checkpoint, and is raised
+    again. If this process dies, the run ends. Stages in Python use this interpreter and this package.
+    """
+    folder, bar = tempfile.mkdtemp(prefix="penstock-"), Bar(progress)
+    try:
+        running = Running([*arguments(pipeline, dataset, overlays, settings, folder), "--progress"], folder, GRACE_S)
+        try:
+            running.listen(bar.progress, bar.line)
+        except KeyboardInterrupt:
+            running.process.send_signal(signal.SIGINT)
+            running.listen(bar.progress, bar.line)
+            running.end()
+            raise
+        report = running.end()
+        bar.close(complete=report["status"] == "ok")
+        return report
+    finally:
+        bar.close()
+        shutil.rmtree(folder, ignore_errors=True)
