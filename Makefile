@@ -305,6 +305,9 @@ install: all
 	install -m644 pipelines/settings/marius/*.json $(share)/penstock/pipelines/settings/marius
 	install -d $(share)/penstock/python/penstock/figures
 	install -m644 tools/python/penstock/*.py $(share)/penstock/python/penstock
+	install -m755 tools/python/penstock/attach.py $(share)/penstock/python/penstock
+	install -d $(share)/penstock/stages/examples
+	install -m755 stages/examples/*.py $(share)/penstock/stages/examples
 	install -m644 tools/python/penstock/figures/*.py $(share)/penstock/python/penstock/figures
 	printf '%s\n' 'prefix=$(PREFIX)' 'Name: penstock' 'Description: out-of-core graph learning: the stage SDK' \
 	  'Version: $(version)' 'Cflags: -I$${prefix}/include -I$${prefix}/include/penstock -I$${prefix}/include/penstock/common' \

@@ -1,11 +1,12 @@
 """Penstock for Python: stages, runs, batches in this process, datasets, reports. No compiled parts."""
 from .command import RunError, run
 from .dataset import Dataset, FormatError, open_dataset
+from .graphs import from_dgl, from_pyg
 from .loader import Batches, batches
 from .minibatch import Minibatch, SlotError
 from .results import Report, read_plan, read_report
 from .stage import Stage, Stopped
 from .weights import glorot
 
-__all__ = ["Batches", "Dataset", "FormatError", "Minibatch", "Report", "RunError", "SlotError", "Stage", "Stopped", "batches", "glorot",
-           "open_dataset", "read_plan", "read_report", "run"]
+__all__ = ["Batches", "Dataset", "FormatError", "Minibatch", "Report", "RunError", "SlotError", "Stage", "Stopped", "batches", "from_dgl", "from_pyg",
+           "glorot", "open_dataset", "read_plan", "read_report", "run"]

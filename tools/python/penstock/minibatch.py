@@ -43,7 +43,7 @@ class Minibatch:
         import numpy as np
         try:
             return np.ndarray(shape, dtype, self._slot, at, strides)
-        except (TypeError, ValueError) as e:
+        except (OverflowError, TypeError, ValueError) as e:
             raise SlotError(f"batch {self.batch}: an array of shape {shape} at byte {at} does not fit the slot: {e}") from None
 
     @property

@@ -54,7 +54,7 @@ class Stage:
         ports = [{"name": port, "dir": "in", "help": "minibatches with their features", **carries, "requests": "needs",
                   "flags": ["ordered"] + ["writes"] * writes + ["optional"] * (k > 0)} for k, port in enumerate(inputs)]
         if forwards:
-            ports.append({"name": forwards, "dir": "out", "help": "the same minibatches", **carries, "forwards": inputs[0]})
+            ports.append({"name": forwards, "dir": "out", "help": "the same minibatches", **carries, "forwards": inputs[0], "flags": ["optional"]})
         self.description = {"abi": ABI, "name": name, "help": help, "instances_max": instances_max, "ports": ports,
                             "params": [parameter(*item) for item in (params or {}).items()], **more}
         if dataset:

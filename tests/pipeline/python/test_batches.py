@@ -1,0 +1,274 @@
+"""penstock.batches and penstock.run: runs in a user's process. Whichever side is killed, nothing is left."""
+import collections
+import signal
+import socket
+
+import numpy as np
+
+from snake import *
+import penstock
+
+SMALL = {"batch": 100, "stages.planner.params.cpu_cache": 0}
+
+
+def fails(function, *words):
+    try:
+        function()
+    except penstock.RunError as e:
+        assert all(word in str(e) for word in words), e
+        return e
+    raise AssertionError("it did not fail")
+
+
+@test
+def every_seed_once_an_epoch():
+    with Place() as p:
+        ds = penstock.open_dataset(p.data)
+        for margin in (1.1, 0.4):  # whole batches, and split ones
+            settings = {**SMALL, "stages.sampler.params.margin": margin}
+            micros = 0
+            with penstock.batches(HYPERION, p.data, epochs=3, seed=5, **settings) as loader:
+                for epoch in range(3):
+                    seen, seeds, ends = collections.Counter(), 0, 0
+                    for mb in loader:
+                        seen.update(mb.seeds.tolist())
+                        assert mb.epoch == epoch and mb.seed == 5 and mb.hops == 2
+                        assert np.array_equal(mb.features, ds.features[mb.vertices]) and np.array_equal(mb.labels, ds.labels[mb.seeds])
+                        for h in range(mb.hops):
+                            assert len(mb.indptr[h]) == mb.n[h] + 1 and mb.indices[h].max() < mb.n[h + 1]
+                            for v in range(0, mb.n[h], 17):
+                                drawn = mb.vertices[mb.indices[h][mb.indptr[h][v]:mb.indptr[h][v + 1]]]
+                                assert set(drawn) <= set(ds.in_neighbours(mb.vertices[v])), (h, v)
+                        micros, seeds = micros + 1, seeds + mb.n[0]
+                        if mb.last_micro:
+                            assert seeds == mb.batch_seeds
+                            seeds, ends = 0, ends + 1
+                    assert sorted(seen) == sorted(ds.train.tolist()) and set(seen.values()) == {1} and ends == mb.batches_in_epoch
+            assert loader.report["status"] == "ok" and loader.report["io"]["requests"] > 0 and loader.report["stages"]["trainer"]["items"] == micros
+            assert (micros == 3 * ends) == (margin > 1)
+            fails(lambda: list(loader), "all epochs of this run have been taken")
+
+
+@test
+def a_loop_that_is_left_early():
+    with Place() as p:
+        os.environ["TMPDIR"] = p.path("tmp")
+        os.mkdir(p.path("tmp"))
+        tempfile.tempdir = None
+        loader = penstock.batches(HYPERION, p.data, epochs=1000, **SMALL)
+        for mb in loader:
+            first = mb.copy()
+            break
+        again = next(iter(loader))
+        assert (first.epoch, again.epoch, again.batch_in_epoch) == (0, 1, 0) and first.n[0] == 100 and first.features.any()
+        t0 = time.time()
+        del loader
+        assert time.time() - t0 < 5
+        nothing_in(p.path("tmp"), 0)
+        loader = penstock.batches(HYPERION, p.data, epochs=1000, run_dir=p.path("kept"), **SMALL)
+        next(iter(loader))
+        loader.close()
+        with open(p.path("kept/report.json")) as f:
+            assert json.load(f)["status"] == "interrupted"
+        nothing_in(p.path("tmp"), 0)
+        del os.environ["TMPDIR"]
+        tempfile.tempdir = None
+
+
+@test
+def what_is_wrong_is_said():
+    with Place() as p:
+        fails(lambda: penstock.batches(HYPERION, p.data, nonsense=1), "params.nonsense: unknown key")
+        fails(lambda: penstock.batches(HYPERION, p.path("nothing")), "nothing")
+        fails(lambda: penstock.batches(HYPERION, p.data, stage="absent"), "absent")
+        r = p.run(HYPERION, "--set", f'stages.trainer={{"run": "{PACKAGE}/penstock/attach.py", "endpoint": "tcp://127.0.0.1:*"}}', code=1, foreign=True)
+        assert "no process waits for batches" in r.err, r
+
+
+LOOP = """
+import sys, time
+loader = penstock.batches(sys.argv[1], sys.argv[2], epochs=1000000, batch=100)
+for k in range(1000000):
+    for mb in loader:
+        print(loader.run_dir, flush=True)
+        time.sleep(0.01)
+"""
+
+
+def run_of(process):
+    line = process.stdout.readline().strip()
+    assert line, process.stderr.read()
+    return line
+
+
+def supervisor_of(run_dir):
+    with open(os.path.join(run_dir, "lock")) as f:
+        pid, id = f.read().split()[:2]
+    Running.ids.add(id)
+    return int(pid)
+
+
+@test
+def the_user_s_process_is_killed():
+    with Place() as p:
+        for signal_ in (signal.SIGKILL, signal.SIGTERM):
+            process = user(p, LOOP)
+            supervisor_of(run_of(process))
+            process.send_signal(signal_)
+            process.communicate(timeout=20)
+            no_leftovers()
+            nothing_in(p.path("tmp"))
+        process = user(p, LOOP.replace("print(loader", "import os; os.fork() and os._exit(9); print(loader"))  # a copy lives on for a while
+        process.communicate(timeout=60)
+        no_leftovers()
+        nothing_in(p.path("tmp"))
+        process = user(p, LOOP)  # before the run has begun to give batches
+        time.sleep(0.3)
+        process.kill()
+        process.communicate(timeout=20)
+        no_leftovers()
+        nothing_in(p.path("tmp"))
+
+
+@test
+def the_run_is_killed():
+    with Place() as p:
+        for victim in ("supervisor", "disk", "trainer"):
+            process = user(p, LOOP)
+            run_dir = run_of(process)
+            pid = supervisor_of(run_dir)
+            if victim != "supervisor":
+                pid = next(child for child in children(pid) if f"penstock-{victim}"[:15] in comm(child) or victim in arguments(child))
+            os.kill(pid, signal.SIGKILL)
+            out, err = process.communicate(timeout=30)
+            assert process.returncode == 1 and "penstock.command.RunError" in err, (victim, err)
+            assert victim == "supervisor" or f"error: {victim}: " in err, (victim, err)
+            nothing_in(p.path("tmp"))
+            no_leftovers()
+
+
+def comm(pid):
+    with open(f"/proc/{pid}/comm") as f:
+        return f.read()
+
+
+def arguments(pid):
+    with open(f"/proc/{pid}/cmdline") as f:
+        return f.read().replace("\0", " ")
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as f:
+        return [int(child) for child in f.read().split()]
+
+
+STRANGER = """
+import socket, sys, time
+until = time.time() + 20
+while time.time() < until:
+    with open("/proc/net/unix") as f:
+        names = [line.split()[-1] for line in f if "@penstock-attach-" in line]
+    for name in names:
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect("\\0" + name[1:])
+            s.sendall(b'{"endpoint": "tcp://127.0.0.1:1", "keys": "a b c"}\\n' if sys.argv[1] == "other" else b"[1]\\n")
+            print("connected", flush=True)
+            s.recv(1)
+        sys.exit(0)
+    time.sleep(0.005)
+sys.exit(1)
+"""
+
+
+@test
+def strangers_are_turned_away():
+    with Place() as p:
+        p.data
+        who = ["same"] + (["other"] if os.geteuid() == 0 and shutil.which("setpriv") else [])
+        for kind in who:
+            as_other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if kind == "other" else []
+            stranger = subprocess.Popen([*as_other, "/usr/bin/python3", "-c", STRANGER, kind], stdout=subprocess.PIPE, text=True, cwd="/")
+            with penstock.batches(HYPERION, p.data, epochs=1, **SMALL) as loader:
+                assert sum(mb.n[0] for mb in loader) == len(loader.dataset.train)
+            out, _ = stranger.communicate(timeout=30)
+            assert stranger.returncode == 0 and out == "connected\n", (kind, out)
+
+
+@test
+def a_run_and_its_report():
+    with Place() as p:
+        code = """
+import sys
+report = penstock.run(sys.argv[1], sys.argv[2], epochs=2, seed=3, run_dir="one", batch=100, **{"stages.trainer.params.hidden": 8})
+assert report["status"] == "ok" and len(report["epochs"]) == 2 and report["seed"] == 3 and "test accuracy" in report.text
+same = penstock.run(json.load(open(sys.argv[1])), sys.argv[2], epochs=2, seed=3, run_dir="two", batch=100, progress=False,
+                    overlays="more.json")
+assert same["weights_digest"] == report["weights_digest"] and penstock.read_report("two") == same
+""".replace("import sys", "import sys, json")
+        with open(p.path("more.json"), "w") as f:
+            json.dump({"stages": {"trainer": {"params": {"hidden": 8}}}}, f)
+        process = user(p, code)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 0 and out == "" and "epoch   1  loss" in err and err.count("hyperion on") == 1, (out, err)
+        nothing_in(p.path("tmp"), 0)
+        fails(lambda: penstock.run(HYPERION, p.data, progress=False, run_dir=p.path("one")), "one")
+        report = penstock.Report(epochs=[{"epoch": 0, "loss": 2.0}, {"epoch": 1, "loss": 1.0}], stages={"disk": {"busy_s": 1}, "trainer": {"busy_s": 2}}, io={"bytes": 3})
+        need("pandas", sys.executable)
+        assert report.frame().loss.tolist() == [2, 1] and report.frame("stages").busy_s["trainer"] == 2 and report.frame("io").bytes["io"] == 3
+
+
+@test
+def a_run_is_interrupted_or_its_process_killed():
+    with Place() as p:
+        code = """
+import sys
+try:
+    penstock.run(sys.argv[1], sys.argv[2], epochs=1000000, run_dir="run")
+except KeyboardInterrupt:
+    print(penstock.read_report("run")["status"])
+"""
+        for signal_ in (signal.SIGINT, signal.SIGKILL):
+            process = user(p, code)
+            for line in process.stderr:
+                if line.startswith("epoch ") or "epoch " in line:
+                    break
+            supervisor_of(p.path("run"))
+            process.send_signal(signal_)
+            out, err = process.communicate(timeout=60)
+            no_leftovers()
+            with open(p.path("run/report.json")) as f:
+                assert json.load(f)["status"] == "interrupted"
+            assert glob.glob(p.path("run/checkpoints/*.safetensors"))
+            assert signal_ == signal.SIGKILL or (out == "interrupted\n" and process.returncode == 0), (out, err)
+            nothing_in(p.path("tmp"))
+            shutil.rmtree(p.path("run"))
+
+
+@test
+def in_a_notebook_s_kernel():
+    need("jupyter_client, ipykernel, zmq, numpy")
+    with Place() as p:
+        code = f"""
+from jupyter_client.manager import start_new_kernel
+manager, client = start_new_kernel(kernel_name="python3")
+said = []
+cell = '''
+import penstock
+with penstock.batches({HYPERION!r}, {p.data!r}, epochs=1, batch=100) as loader:
+    print(sum(mb.n[0] for mb in loader) == len(loader.dataset.train))
+loader = penstock.batches({HYPERION!r}, {p.data!r}, epochs=1000000, batch=100)
+for mb in loader:
+    break
+print(mb.epoch)
+'''
+reply = client.execute_interactive(cell, timeout=60, output_hook=lambda m: said.append(m["content"].get("text", "")))
+print(reply["content"]["status"], "".join(said).split(), flush=True)
+manager.shutdown_kernel(now=True)
+"""
+        out, err = user(p, code, TORCH_PYTHON).communicate(timeout=120)
+        assert out == "ok ['True', '0']\n", (out, err)
+        no_leftovers()
+
+
+if __name__ == "__main__":
+    main()
