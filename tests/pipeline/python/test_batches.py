@@ -1,10 +1,11 @@
 """penstock.batches and penstock.run: runs in a user's process. Whichever side is killed, nothing is left."""
 import collections
 import signal
-import socket
+import types
 
 import numpy as np
 
+from crash import processes
 from snake import *
 import penstock
 
@@ -118,10 +119,15 @@ def the_user_s_process_is_killed():
             process.communicate(timeout=20)
             no_leftovers()
             nothing_in(p.path("tmp"))
-        process = user(p, LOOP.replace("print(loader", "import os; os.fork() and os._exit(9); print(loader"))  # a copy lives on for a while
-        process.communicate(timeout=60)
+        copied = "import os; os.fork() or (time.sleep(8), os._exit(0)); os._exit(9)"  # the copy has all descriptors
+        process = user(p, LOOP.replace("print(loader", copied + "; print(loader"))
+        assert process.wait(60) == 9
+        nothing_in(p.path("tmp"), 6)
+        process.communicate(timeout=20)
         no_leftovers()
-        nothing_in(p.path("tmp"))
+        process = user(p, LOOP.replace("print(loader", "import os; child = os.fork() if k == 0 else 0; (child and os._exit(os.waitpid(child, 0)[1])); k = 1; print(loader"))
+        out, err = process.communicate(timeout=30)  # a copy cannot loop
+        assert "these batches belong to process" in err, err
         process = user(p, LOOP)  # before the run has begun to give batches
         time.sleep(0.3)
         process.kill()
@@ -137,9 +143,7 @@ def the_run_is_killed():
             process = user(p, LOOP)
             run_dir = run_of(process)
             pid = supervisor_of(run_dir)
-            if victim != "supervisor":
-                pid = next(child for child in children(pid) if f"penstock-{victim}"[:15] in comm(child) or victim in arguments(child))
-            os.kill(pid, signal.SIGKILL)
+            os.kill(processes(types.SimpleNamespace(process=types.SimpleNamespace(pid=pid)))[victim], signal.SIGKILL)
             out, err = process.communicate(timeout=30)
             assert process.returncode == 1 and "penstock.command.RunError" in err, (victim, err)
             assert victim == "supervisor" or f"error: {victim}: " in err, (victim, err)
@@ -147,23 +151,9 @@ def the_run_is_killed():
             no_leftovers()
 
 
-def comm(pid):
-    with open(f"/proc/{pid}/comm") as f:
-        return f.read()
-
-
-def arguments(pid):
-    with open(f"/proc/{pid}/cmdline") as f:
-        return f.read().replace("\0", " ")
-
-
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as f:
-        return [int(child) for child in f.read().split()]
-
-
 STRANGER = """
 import socket, sys, time
+print("looking", flush=True)
 until = time.time() + 20
 while time.time() < until:
     with open("/proc/net/unix") as f:
@@ -188,6 +178,7 @@ def strangers_are_turned_away():
         for kind in who:
             as_other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if kind == "other" else []
             stranger = subprocess.Popen([*as_other, "/usr/bin/python3", "-c", STRANGER, kind], stdout=subprocess.PIPE, text=True, cwd="/")
+            assert stranger.stdout.readline() == "looking\n"
             with penstock.batches(HYPERION, p.data, epochs=1, **SMALL) as loader:
                 assert sum(mb.n[0] for mb in loader) == len(loader.dataset.train)
             out, _ = stranger.communicate(timeout=30)
@@ -212,16 +203,27 @@ assert same["weights_digest"] == report["weights_digest"] and penstock.read_repo
         assert process.returncode == 0 and out == "" and "epoch   1  loss" in err and err.count("hyperion on") == 1, (out, err)
         nothing_in(p.path("tmp"), 0)
         fails(lambda: penstock.run(HYPERION, p.data, progress=False, run_dir=p.path("one")), "one")
-        report = penstock.Report(epochs=[{"epoch": 0, "loss": 2.0}, {"epoch": 1, "loss": 1.0}], stages={"disk": {"busy_s": 1}, "trainer": {"busy_s": 2}}, io={"bytes": 3})
-        need("pandas", sys.executable)
-        assert report.frame().loss.tolist() == [2, 1] and report.frame("stages").busy_s["trainer"] == 2 and report.frame("io").bytes["io"] == 3
+
+
+@test
+def reports_as_frames():
+    need("pandas, numpy")
+    with Place() as p:
+        process = user(p, """
+report = penstock.Report(epochs=[{"epoch": 0, "loss": 2.0}, {"epoch": 1, "loss": 1.0}],
+                         stages={"disk": {"busy_s": 1}, "trainer": {"busy_s": 2}}, io={"bytes": 3})
+print(report.frame().loss.tolist(), report.frame("stages").busy_s["trainer"], report.frame("io").bytes["io"])
+""", TORCH_PYTHON)
+        out, err = process.communicate(timeout=60)
+        assert out == "[2.0, 1.0] 2 3\n", err
 
 
 @test
 def a_run_is_interrupted_or_its_process_killed():
     with Place() as p:
         code = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 try:
     penstock.run(sys.argv[1], sys.argv[2], epochs=1000000, run_dir="run")
 except KeyboardInterrupt:
@@ -230,7 +232,7 @@ except KeyboardInterrupt:
         for signal_ in (signal.SIGINT, signal.SIGKILL):
             process = user(p, code)
             for line in process.stderr:
-                if line.startswith("epoch ") or "epoch " in line:
+                if "epoch " in line:
                     break
             supervisor_of(p.path("run"))
             process.send_signal(signal_)

@@ -24,8 +24,13 @@ class AttachedWire(Wire):
     """A wire that also notices the end of the run, which closes the connection to attach.py."""
 
     def __init__(self, connection, endpoint, keys):
-        self.connection = connection
+        self.connection, self.owner = connection, os.getpid()
         super().__init__(endpoint, keys)
+
+    def send(self, *args, **more):
+        if os.getpid() != self.owner:
+            raise RuntimeError(f"these batches belong to process {self.owner}; call penstock.batches() in the process that loops over them")
+        super().send(*args, **more)
 
     def recv(self, timeout_s=None):
         poller = self.zmq.Poller()
