@@ -192,7 +192,7 @@ def graphsage_in_forty_lines_of_pytorch():
 def gat_of_pyg():
     need("torch_geometric, zmq")
     with Place() as p:
-        epochs = train(p, "gat.py", "--epochs", 4).report["epochs"]
+        epochs = train(p, "gat.py", "--epochs", 4, "--set", "params.batch=64").report["epochs"]
         assert epochs[-1]["val_accuracy"] > 0.8 and epochs[-1]["loss"] < 0.6 * epochs[0]["loss"], epochs
 
 
