@@ -33,12 +33,13 @@ class Wire:
         import zmq
         self.zmq = zmq
         self.context = zmq.Context()
-        self.connect(endpoint or os.environ["PENSTOCK_WIRE"], keys or os.environ.get("PENSTOCK_WIRE_KEYS"))
+        self.connect(endpoint, keys)
         self.tell(type="hello", protocol=PROTOCOL)
         self.size = json.loads(self.recv())
         self.params = self.size["params"]
 
-    def connect(self, endpoint, keys=None):
+    def connect(self, endpoint=None, keys=None):
+        endpoint, keys = endpoint or os.environ["PENSTOCK_WIRE"], keys or os.environ.get("PENSTOCK_WIRE_KEYS")
         self.socket = self.context.socket(self.zmq.DEALER)
         self.socket.linger = LINGER_MS
         if keys:
