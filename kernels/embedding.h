@@ -130,9 +130,10 @@ struct pst_k_embed_loss_rows {
 /* *loss += the sum over the edges. An exponential is computed once, for loss and gradient. */
 PST_API void pst_k_embed_loss(struct pst_queue *q, const struct pst_k_embed_loss_rows *rows, double *loss);
 
-/* Sets to[r] to the sum of from[i] over all i with row[i] = r, in the order of i. from(n,width),
- * to(rows,width). touched NULL: rows that nothing is added to become 0. Else they stay as they are; touched
- * (room for `rows`) gets the others, ascending, and *touched_n their number. */
+/* The sum of from[i] over all i with row[i] = r, in the order of i, for each r below `rows`. from(n,width).
+ * touched NULL: to(rows,width), and rows that nothing is added to become 0. Else touched gets the rows that
+ * something is added to, ascending, *touched_n their number, and row k of to(*touched_n,width) is that of
+ * touched[k]. touched and `to` need room for as many as n and `rows` allow. */
 PST_API void pst_k_embed_sum(struct pst_queue *q, int64_t n, const uint32_t *row, const pst_real *from,
                              int64_t rows, int64_t width, pst_real *to, uint32_t *touched,
                              int64_t *touched_n);
@@ -171,6 +172,48 @@ struct pst_k_embed_table {
  * table's row. */
 PST_API void pst_k_embed_update(struct pst_queue *q, const struct pst_k_embed_table *table,
                                 const uint32_t *rows, int64_t n, const pst_real *grad, bool packed);
+
+/* Draws the negatives of a batch as rows of a table whose vertices lie in ranges of rows, one for each
+ * partition in memory (Legend, section 3). Of each chunk and side, the first `drawn` are the same end of
+ * random edges of the batch, and the others uniform over the ranges. */
+struct pst_k_embed_draws {
+    uint64_t seed;
+    uint32_t epoch;
+    uint64_t batch; /* of the epoch */
+    int64_t chunks, negatives, drawn;
+    bool all; /* negative k is vertex k of the ranges; chunks is 1, and the rest above has no effect */
+    int64_t edges;
+    const uint32_t *end[2]; /* (edges): rows of sources, of destinations */
+    int64_t ranges;
+    const int64_t *before; /* (ranges + 1): vertices before a range */
+    const uint32_t *first; /* (ranges): the row of its first vertex */
+};
+/* Sets to[side](chunks,negatives): side 0 replaces sources. */
+PST_API void pst_k_embed_negatives(struct pst_queue *q, const struct pst_k_embed_draws *draw,
+                                   uint32_t *const to[2]);
+
+/* norm(n): the Euclidean norms of the rows x(n,d), in double precision. */
+PST_API void pst_k_embed_norms(struct pst_queue *q, int64_t n, int64_t d, const pst_real *x, double *norm);
+
+/* Counts for exact ranks: how many of n candidates score above a query's true end, or equally. A score is a
+ * sum in double precision, in the order of columns; -sqrt of it for L2. A NaN counts as above. The true end
+ * itself does not count. */
+struct pst_k_embed_ranking {
+    enum pst_k_embed_similarity similarity;
+    int64_t m, n, d;
+    const pst_real *query, *x; /* (m,d), (n,d) */
+    const pst_real *scores;    /* (m,n), of embed_scores: they decide what their error allows */
+    const double *query_norm,
+        *x_norm;                /* (m), (n); NULL for distances. The CPU reads neither norms nor scores */
+    const double *score;        /* (m): of the true ends */
+    int64_t first;              /* the number of the first candidate; the next three have numbers */
+    const int64_t *own;         /* (m): the true end, which need not be among the candidates */
+    const int64_t *known_start; /* (m + 1): query i has known[known_start[i]] and so on */
+    const uint32_t *known;      /* known ends, each once a query */
+};
+/* Adds to above(m,2) and equal(m,2): 0: all candidates; 1: without known ends. */
+PST_API void pst_k_embed_rank(struct pst_queue *q, const struct pst_k_embed_ranking *ranking, int64_t *above,
+                              int64_t *equal);
 
 PST_END_DECLS
 #endif

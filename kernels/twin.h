@@ -69,7 +69,10 @@ PST_BEGIN_DECLS
     X(embed_scores_grad)                                                                                     \
     X(embed_loss)                                                                                            \
     X(embed_sum)                                                                                             \
-    X(embed_update)
+    X(embed_update)                                                                                          \
+    X(embed_negatives)                                                                                       \
+    X(embed_norms)                                                                                           \
+    X(embed_rank)
 
 /* A count that an earlier call on the queue computes. It is *at when the queue reaches the call, and at most
  * `most`. If at is NULL, the count is `most`. The bound determines the size of the launch, so it should be
@@ -183,6 +186,8 @@ struct pst_twin {
      * a failure. The CPU's queue is NULL. */
     pst_rc (*queue_new)(const struct pst_queue_options *options, struct pst_queue **q, char *why);
     void (*queue_free)(struct pst_queue *q);
+    /* Makes the queue's own memory large enough for such calls. It may wait for the queue. PST_E_NOMEM. */
+    pst_rc (*reserve)(struct pst_queue *q, int64_t most, int64_t columns, char *why);
     pst_rc (*alloc)(int device, enum pst_twin_memory kind, size_t bytes, void **at, char *why);
     void (*release)(enum pst_twin_memory kind, void *at);
     /* Gets the free and the total memory of a device. */

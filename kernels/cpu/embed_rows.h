@@ -41,6 +41,11 @@ PST_API double pst_cpu_embed_exponentials(pst_real *x, int64_t n, pst_real *top)
 PST_API double pst_cpu_embed_penalty(const struct pst_k_embed_penalty *penalty, const pst_real *x, int64_t d,
                                      bool complex, pst_real *grad);
 
+/* The score of a candidate as ranks compare it: a sum in double precision, in the order of columns. */
+PST_API double pst_cpu_embed_exact_score(enum pst_k_embed_similarity similarity, const pst_real *q,
+                                         const pst_real *x, int64_t d);
+PST_API double pst_cpu_embed_norm(const pst_real *x, int64_t d);
+
 /* Updates one row. */
 PST_API void pst_cpu_embed_update(const struct pst_k_embed_table *table, pst_real *x, pst_real *state,
                                   const pst_real *grad);

@@ -3,19 +3,29 @@
 
 #include <string.h>
 
-static void clear(pst_real *to, int64_t row, int64_t width)
+/* Inserts a row into an ascending list of *n, unless it is there. */
+static void insert(uint32_t *touched, int64_t *n, uint32_t row)
 {
-    memset(to + row * width, 0, (size_t)width * sizeof *to);
+    int64_t at = *n;
+    while (at > 0 && touched[at - 1] > row)
+        at--;
+    if (at > 0 && touched[at - 1] == row)
+        return;
+    memmove(touched + at + 1, touched + at, (size_t)(*n - at) * sizeof *touched);
+    touched[at] = row;
+    ++*n;
 }
 
-/* From flags to the list of those that are set. */
-static int64_t list(uint32_t *touched, int64_t rows)
+/* Where the sum of a row is. */
+static int64_t place_of(const uint32_t *touched, int64_t n, uint32_t row)
 {
-    int64_t n = 0;
-    for (int64_t r = 0; r < rows; r++)
-        if (touched[r])
-            touched[n++] = (uint32_t)r;
-    return n;
+    int64_t low = 0;
+    while (touched && n > 1) {
+        const int64_t half = n / 2;
+        low += touched[low + half] <= row ? half : 0;
+        n -= half;
+    }
+    return touched ? low : row;
 }
 
 void pst_k_embed_sum(struct pst_queue *q, int64_t n, const uint32_t *row, const pst_real *from, int64_t rows,
@@ -23,21 +33,16 @@ void pst_k_embed_sum(struct pst_queue *q, int64_t n, const uint32_t *row, const 
 {
     assert(q == NULL && n >= 0 && n <= INT32_MAX && rows >= 0 && width >= 0);
     (void)q;
-    for (int64_t r = 0; r < rows; r++) {
-        if (touched)
-            touched[r] = 0;
-        else
-            clear(to, r, width);
-    }
+    int64_t sums = touched ? 0 : rows;
+    for (int64_t i = 0; i < n && touched; i++)
+        insert(touched, &sums, row[i]);
+    if (touched)
+        *touched_n = sums;
+    memset(to, 0, (size_t)(sums * width) * sizeof *to);
     for (int64_t i = 0; i < n; i++) {
         assert(row[i] < rows);
-        if (touched && !touched[row[i]]) {
-            touched[row[i]] = 1;
-            clear(to, row[i], width);
-        }
+        const int64_t at = place_of(touched, sums, row[i]);
         for (int64_t c = 0; c < width; c++)
-            to[row[i] * width + c] += from[i * width + c];
+            to[at * width + c] += from[i * width + c];
     }
-    if (touched)
-        *touched_n = list(touched, rows);
 }

@@ -119,6 +119,15 @@ static void queue_free(struct pst_queue *q)
     (void)q;
 }
 
+static pst_rc reserve(struct pst_queue *q, int64_t most, int64_t columns, char *why)
+{
+    (void)q;
+    (void)most;
+    (void)columns;
+    (void)why;
+    return PST_OK;
+}
+
 static pst_rc alloc(int device, enum pst_twin_memory kind, size_t bytes, void **at, char *why)
 {
     (void)device;
@@ -200,6 +209,7 @@ const struct pst_twin *pst_twin_cpu(void)
 
                 .queue_new = queue_new,
         .queue_free = queue_free,
+        .reserve = reserve,
         .alloc = alloc,
         .release = release,
         .room = room,

@@ -143,6 +143,11 @@ static void prepare_products(struct pst_queue *q)
         pst_cu_refuse(q, PST_E_UNSUPPORTED, "cannot create a cuBLASLt handle", 0, 0);
 }
 
+static size_t scratch_of(int64_t most, int64_t columns)
+{
+    return (size_t)most * BYTES_AN_ITEM + (size_t)columns * BYTES_A_COLUMN + BYTES_MORE;
+}
+
 static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queue **out, char *why)
 {
     struct pst_queue *q = new (std::nothrow) struct pst_queue();
@@ -157,8 +162,7 @@ static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queu
     q->stream = static_cast<cudaStream_t>(options->stream);
     q->own_stream = !q->stream;
     q->wait_s = pst_queue_wait_s();
-    q->scratch_bytes =
-        (size_t)options->most * BYTES_AN_ITEM + (size_t)options->columns * BYTES_A_COLUMN + BYTES_MORE;
+    q->scratch_bytes = scratch_of(options->most, options->columns);
     const bool made = on_device(q) &&
                       pst_cu_checked(q, cudaDeviceGetAttribute(&q->multiprocessors,
                                                                cudaDevAttrMultiProcessorCount, q->device)) &&
@@ -299,6 +303,22 @@ static pst_rc wait(struct pst_queue *q, char *why)
     return (pst_rc)*q->report;
 }
 
+static pst_rc reserve(struct pst_queue *q, int64_t most, int64_t columns, char *why)
+{
+    const size_t bytes = scratch_of(most, columns);
+    if (bytes <= q->scratch_bytes)
+        return PST_OK;
+    const pst_rc rc = wait(q, why);
+    if (rc != PST_OK)
+        return rc;
+    (void)cudaFree(q->scratch);
+    q->scratch = NULL;
+    q->scratch_bytes = 0;
+    if (on_device(q) && pst_cu_checked(q, cudaMalloc((void **)&q->scratch, bytes)))
+        q->scratch_bytes = bytes;
+    return tell(q, why);
+}
+
 /* ---- sleeping ------------------------------------------------------------------------------------ */
 
 /* cudaEventSynchronize has no deadline. This looks often at first, for short waits. Then it takes naps
@@ -345,6 +365,7 @@ extern "C" PST_API const struct pst_twin *pst_twin_cuda(void)
 #undef PST_MEMBER
                 queue_new,
         queue_free,
+        reserve,
         alloc,
         release,
         room,

@@ -1,5 +1,6 @@
 /* The twins of the kernels of embeddings: relative error, norm-wise, of at most 1e-5. Sums by row, lists of
  * rows and masked scores are equal to the bit. */
+#include "kernels/cpu/embed_rows.h"
 #include "tests/kernel/twin_embed.h"
 
 /* The error of a score is measured against the sum of its terms' sizes: terms of a product cancel. */
@@ -183,6 +184,22 @@ static void test_margin(void **state)
 
 /* ---- sums and updates ------------------------------------------------------------------------------ */
 
+/* The CPU's sums against a naive loop. */
+static void check_sums(int64_t n, const struct both *row, const struct both *from, int64_t width,
+                       const struct both *to, const struct both *touched, size_t found)
+{
+    const uint32_t *list = touched ? touched->host : NULL;
+    for (size_t k = 0; k < found; k++) {
+        assert_true(k == 0 || list[k] > list[k - 1]);
+        for (int64_t c = 0; c < width; c++) {
+            float sum = 0;
+            for (int64_t i = 0; i < n; i++)
+                sum += ((uint32_t *)row->host)[i] == list[k] ? ((float *)from->host)[i * width + c] : 0;
+            assert_true(sum == ((float *)to->host)[(int64_t)k * width + c]);
+        }
+    }
+}
+
 static void test_sum(void **state)
 {
     (void)state;
@@ -196,10 +213,11 @@ static void test_sum(void **state)
                        count.host);
         cuda->embed_sum(queue, n, row.device, from.device, rows, width, to.device,
                         listed ? touched.device : NULL, count.device);
-        same_bytes(&to, to.bytes, "sums by row");
         same_bytes(&count, count.bytes, "the number of rows");
-        const size_t list = listed ? (size_t)(*(int64_t *)count.host) * sizeof(uint32_t) : 0;
-        same_bytes(&touched, list, "rows");
+        const size_t found = listed ? (size_t)(*(int64_t *)count.host) : 0;
+        same_bytes(&touched, found * sizeof(uint32_t), "rows");
+        same_bytes(&to, listed ? found * (size_t)width * sizeof(float) : to.bytes, "sums by row");
+        check_sums(n, &row, &from, width, &to, listed ? &touched : NULL, found);
         struct both *const all[] = {&row, &from, &to, &touched, &count};
         free_all(all, sizeof all / sizeof *all);
     }
@@ -255,12 +273,183 @@ static void test_update(void **state)
     }
 }
 
+/* A queue's own memory grows. Without room, the call fails, and the reason names both sizes. */
+static void test_reserve(void **state)
+{
+    (void)state;
+    enum { ENTRIES = 400000, SUMS = 7 };
+    struct pst_queue *small;
+    struct both row = ids_new(ENTRIES, SUMS), from = floats_new(ENTRIES), to = floats_new(SUMS);
+    const struct pst_queue_options options = {.device = 0};
+    assert_int_equal(cuda->queue_new(&options, &small, why), PST_OK);
+    cuda->embed_sum(small, ENTRIES, row.device, from.device, SUMS, 1, to.device, NULL, NULL);
+    assert_int_equal(cuda->wait(small, why), PST_E_LIMIT);
+    assert_non_null(strstr(why, "too little scratch memory"));
+    assert_int_equal(cuda->reserve(small, ENTRIES, 0, why), PST_OK);
+    assert_int_equal(cuda->reserve(small, 1, 1, why), PST_OK);
+    cuda->embed_sum(small, ENTRIES, row.device, from.device, SUMS, 1, to.device, NULL, NULL);
+    assert_int_equal(cuda->wait(small, why), PST_OK);
+    cpu->embed_sum(NULL, ENTRIES, row.host, from.host, SUMS, 1, to.host, NULL, NULL);
+    same_bytes(&to, to.bytes, "sums by row");
+    cuda->queue_free(small);
+    struct both *const all[] = {&row, &from, &to};
+    free_all(all, sizeof all / sizeof *all);
+}
+
+/* ---- negatives --------------------------------------------------------------------------------------- */
+
+static void test_negatives(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        enum { RANGES_MAX = 9 };
+        const int64_t ranges = 1 + (int64_t)rnd(RANGES_MAX), edges = 1 + size_below(300);
+        struct both ends[2] = {ids_new(edges, 5000), ids_new(edges, 5000)};
+        struct both before = both_new((size_t)(ranges + 1) * sizeof(int64_t)),
+                    first = ids_new(ranges, 100000);
+        int64_t *sum = before.host;
+        for (int64_t i = 0; i < ranges; i++) /* some are empty */
+            sum[i + 1] = sum[i] + (i + 1 == ranges || rnd(4) ? 1 + size_below(200) : 0);
+        send(&before);
+        struct pst_k_embed_draws on_host = {.seed = rnd(1u << 30),
+                                            .epoch = (uint32_t)rnd(9),
+                                            .batch = rnd(1000),
+                                            .chunks = 1 + size_below(12),
+                                            .negatives = 1 + size_below(300),
+                                            .all = rnd(4) == 0,
+                                            .edges = edges,
+                                            .end = {ends[0].host, ends[1].host},
+                                            .ranges = ranges,
+                                            .before = before.host,
+                                            .first = first.host};
+        on_host.drawn = (int64_t)rnd((uint64_t)on_host.negatives + 1);
+        if (on_host.all) {
+            on_host.chunks = 1;
+            on_host.negatives = sum[ranges];
+        }
+        struct pst_k_embed_draws on_device = on_host;
+        on_device.end[0] = ends[0].device;
+        on_device.end[1] = ends[1].device;
+        on_device.before = before.device;
+        on_device.first = first.device;
+        const int64_t n = on_host.chunks * on_host.negatives;
+        struct both to[2] = {ids_new(n, 2), ids_new(n, 2)};
+        cpu->embed_negatives(NULL, &on_host, (uint32_t *[]){to[0].host, to[1].host});
+        cuda->embed_negatives(queue, &on_device, (uint32_t *[]){to[0].device, to[1].device});
+        same_bytes(&to[0], to[0].bytes, "negatives for sources");
+        same_bytes(&to[1], to[1].bytes, "negatives for destinations");
+        struct both *const all[] = {&ends[0], &ends[1], &before, &first, &to[0], &to[1]};
+        free_all(all, sizeof all / sizeof *all);
+    }
+}
+
+/* ---- ranks ------------------------------------------------------------------------------------------- */
+
+/* Known ends of m queries: *start gets the first of each, and of the end. */
+static struct both known_new(int64_t m, int64_t vertices, struct both *start)
+{
+    *start = both_new((size_t)(m + 1) * sizeof(int64_t));
+    int64_t *at = start->host;
+    for (int64_t i = 0; i < m; i++)
+        at[i + 1] = at[i] + (int64_t)rnd((uint64_t)pst_min_i64(vertices, 80) + 1);
+    struct both known = both_new((size_t)at[m] * sizeof(uint32_t));
+    for (int64_t i = 0; i < m; i++) /* each once */
+        for (int64_t k = at[i], first = (int64_t)rnd(50); k < at[i + 1]; k++)
+            ((uint32_t *)known.host)[k] = (uint32_t)((first + k - at[i]) % vertices);
+    send(start);
+    send(&known);
+    return known;
+}
+
+/* Rows with equal scores, and with such that only a sum in double precision tells apart; huge ones, and NaN.
+ */
+static void make_hard(struct both *x, int64_t n, int64_t d)
+{
+    float *rows = x->host;
+    for (int64_t i = 1; i < n; i++) {
+        if (rnd(3) == 0)
+            memcpy(rows + i * d, rows + (int64_t)rnd((uint64_t)i) * d, (size_t)d * sizeof *rows);
+        if (rnd(6) == 0)
+            rows[i * d + (int64_t)rnd((uint64_t)d)] *= 1 + 1e-7f;
+    }
+    if (n > 2 && rnd(4) == 0)
+        rows[d] = rnd(2) ? NAN : 3e38f;
+    send(x);
+}
+
+static void test_ranks(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const enum pst_k_embed_similarity similarity = (enum pst_k_embed_similarity)(shape % 4);
+        const bool product = similarity == PST_K_EMBED_PRODUCT;
+        const int64_t m = size_below(40), n = size_below(rnd(6) ? 300 : 4200), first = (int64_t)rnd(3) * 100;
+        const int64_t d = 2 + 2 * size_below(40), vertices = first + n + 50;
+        struct both x = floats_new(n * d), q = floats_new(m * d), scores = floats_new(m * n);
+        struct both q_norm = both_new((size_t)m * sizeof(double)),
+                    x_norm = both_new((size_t)n * sizeof(double));
+        struct both own_score = both_new((size_t)m * sizeof(double)),
+                    own = both_new((size_t)m * sizeof(int64_t));
+        struct both start, known = known_new(m, vertices, &start);
+        struct both above = both_new((size_t)m * 2 * sizeof(int64_t)), equal = both_new(above.bytes);
+        make_hard(&x, n, d);
+        for (int64_t i = 0; i < m; i++) {
+            const float *qi = (float *)q.host + i * d;
+            const int64_t at = n > 0 ? (int64_t)rnd((uint64_t)n) : 0;
+            ((int64_t *)own.host)[i] = rnd(3) ? first + at : first + n + 7;
+            ((double *)own_score.host)[i] =
+                n > 0 ? pst_cpu_embed_exact_score(similarity, qi, (float *)x.host + at * d, d) : 1.5;
+        }
+        send(&own);
+        send(&own_score);
+        send(&above);
+        send(&equal);
+        const struct pst_k_embed_tile tile = {.similarity = similarity,
+                                              .m = m,
+                                              .n = n,
+                                              .d = d,
+                                              .query = q.device,
+                                              .x = x.device,
+                                              .scores = scores.device};
+        cuda->embed_scores(queue, &tile);
+        cuda->embed_norms(queue, n, d, x.device, x_norm.device);
+        cuda->embed_norms(queue, m, d, q.device, q_norm.device);
+        const struct pst_k_embed_ranking on_host = {
+            similarity,     m,     n,        d,          q.host,    x.host, NULL, NULL, NULL,
+            own_score.host, first, own.host, start.host, known.host};
+        const struct pst_k_embed_ranking on_device = {similarity,
+                                                      m,
+                                                      n,
+                                                      d,
+                                                      q.device,
+                                                      x.device,
+                                                      scores.device,
+                                                      product ? q_norm.device : NULL,
+                                                      product ? x_norm.device : NULL,
+                                                      own_score.device,
+                                                      first,
+                                                      own.device,
+                                                      start.device,
+                                                      known.device};
+        cpu->embed_rank(NULL, &on_host, above.host, equal.host);
+        cuda->embed_rank(queue, &on_device, above.device, equal.device);
+        same_bytes(&above, above.bytes, "candidates above the true end");
+        same_bytes(&equal, equal.bytes, "candidates equal to the true end");
+        struct both *const all[] = {&x,   &q,     &scores, &q_norm, &x_norm, &own_score,
+                                    &own, &start, &known,  &above,  &equal};
+        free_all(all, sizeof all / sizeof *all);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_query),   cmocka_unit_test(test_query_grad), cmocka_unit_test(test_scores),
-        cmocka_unit_test(test_softmax), cmocka_unit_test(test_logistic),   cmocka_unit_test(test_margin),
-        cmocka_unit_test(test_sum),     cmocka_unit_test(test_update),
+        cmocka_unit_test(test_query),     cmocka_unit_test(test_query_grad), cmocka_unit_test(test_scores),
+        cmocka_unit_test(test_softmax),   cmocka_unit_test(test_logistic),   cmocka_unit_test(test_margin),
+        cmocka_unit_test(test_sum),       cmocka_unit_test(test_update),     cmocka_unit_test(test_reserve),
+        cmocka_unit_test(test_negatives), cmocka_unit_test(test_ranks),
     };
     return cmocka_run_group_tests(tests, twin_setup, twin_teardown);
 }

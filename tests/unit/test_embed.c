@@ -139,7 +139,7 @@ static void test_optimizers(void **state)
     }
     for (int o = PST_K_EMBED_ADAGRAD; o <= PST_K_EMBED_ADAM; o++) {
         float x[2] = {1, 1}, memory[4] = {0};
-        assert_int_equal(pst_embed_state_floats((enum pst_k_embed_optimizer)o, 2), FLOATS[o]);
+        assert_int_equal(pst_k_embed_state_floats((enum pst_k_embed_optimizer)o, 2), FLOATS[o]);
         for (uint64_t step = 1; step <= 3; step++)
             pst_embed_update((enum pst_k_embed_optimizer)o, x, memory, grad, 2, lr, step);
         for (int i = 0; i < 2; i++)

@@ -61,12 +61,13 @@ struct plus {
 
 struct clear_heads {
     head first;
+    const uint32_t *rank;
     float *to;
     int64_t width;
     __device__ int operator()(int64_t i, int64_t j) const
     {
         if (first(i))
-            to[first.row[i] * width + j] = 0;
+            to[(int64_t)(rank[i] - 1) * width + j] = 0;
         return 0;
     }
 };
@@ -98,7 +99,7 @@ bool sort_rows(struct pst_queue *q, const uint32_t *row, int64_t rows, int64_t n
                                                                      0, bits, q->stream));
 }
 
-/* rank(n): room. False: the queue has failed. */
+/* rank(n) gets the number of each sorted row's sum, from 1. False: the queue has failed. */
 bool list_rows(struct pst_queue *q, head first, int64_t n, uint32_t *rank, uint32_t *touched,
                int64_t *touched_n)
 {
@@ -133,15 +134,17 @@ void pst_k_embed_sum(struct pst_queue *q, int64_t n, const uint32_t *row, const 
             *number = reinterpret_cast<int32_t *>(words(q, n));
     if (!sort_rows(q, row, rows, n, sorted, in, number))
         return;
-    if (touched) {
-        pst_cu_each(q, clear_heads{{sorted}, to, width}, n, width);
-        if (!list_rows(q, {sorted}, n, reinterpret_cast<uint32_t *>(in), touched, touched_n))
-            return;
-    }
-    const pst_cu_sorted s = {sorted, number, NULL, n};
-    const adding f = {number, from, width};
+    uint32_t *rank = reinterpret_cast<uint32_t *>(in); /* `in` is not needed any more */
+    if (touched && !list_rows(q, {sorted}, n, rank, touched, touched_n))
+        return;
     if (width == 0)
         return;
+    if (touched)
+        pst_cu_each(q, clear_heads{{sorted}, rank, to, width}, n, width);
+    /* Sums are numbered by rows, or, if rows are listed, by ranks, which begin with 1. */
+    const pst_cu_sorted s = {touched ? rank : sorted, number, NULL, n};
+    const adding f = {number, from, width};
+    to -= touched ? width : 0;
     if (pst_cu_by_fours(from, width, to, width, width))
         pst_cu_scatter<4>(q, s, f, to, width, width);
     else

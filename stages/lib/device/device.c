@@ -85,6 +85,24 @@ pst_rc pst_device_queue(struct pst_device *d, struct pst_queue_options options)
                     (long long)options.most, (long long)options.columns, why, left);
 }
 
+/* Turns the outcome of a wait into an error with a message. */
+static pst_rc judge(struct pst_device *d, pst_rc rc, const char *why)
+{
+    d->left_alone = d->left_alone || rc == PST_E_TIMEOUT;
+    return rc == PST_OK ? PST_OK : pst_fail(rc, "%s: %s", d->name, why);
+}
+
+pst_rc pst_device_reserve(struct pst_device *d, int64_t most, int64_t columns)
+{
+    char why[PST_TWIN_WHY_BYTES] = "", left[256];
+    const pst_rc rc = d->twin->reserve(d->q, most, columns, why);
+    if (rc != PST_E_NOMEM)
+        return judge(d, rc, why);
+    say_room(d, left, sizeof left);
+    return pst_fail(rc, "%s: out of memory: no room for calls over %lld ids and %lld columns: %s; %s",
+                    d->name, (long long)most, (long long)columns, why, left);
+}
+
 pst_rc pst_device_take(struct pst_device *d, enum pst_twin_memory kind, uint64_t bytes, const char *what,
                        void **at)
 {
@@ -108,13 +126,6 @@ pst_rc pst_device_take(struct pst_device *d, enum pst_twin_memory kind, uint64_t
         "already has %llu bytes (%s)",
         d->name, what, (unsigned long long)bytes, kind == PST_TWIN_MEMORY_DEVICE ? "device" : "pinned host",
         left, (unsigned long long)(kind == PST_TWIN_MEMORY_DEVICE ? d->device_bytes : d->pinned_bytes), why);
-}
-
-/* Turns the outcome of a wait into an error with a message. */
-static pst_rc judge(struct pst_device *d, pst_rc rc, const char *why)
-{
-    d->left_alone = d->left_alone || rc == PST_E_TIMEOUT;
-    return rc == PST_OK ? PST_OK : pst_fail(rc, "%s: %s", d->name, why);
 }
 
 pst_rc pst_device_wait(struct pst_device *d)

@@ -43,6 +43,10 @@ static inline bool pst_device_is_cuda(const struct pst_device *d)
  */
 PST_API PST_MUST_USE pst_rc pst_device_queue(struct pst_device *d, struct pst_queue_options options);
 
+/* Makes the queue's own memory large enough for calls over so many ids and columns. Does nothing on the CPU.
+ * PST_E_NOMEM. */
+PST_API PST_MUST_USE pst_rc pst_device_reserve(struct pst_device *d, int64_t most, int64_t columns);
+
 /* Allocates memory until pst_device_give or pst_device_close. It is not initialised. `what` names its
  * purpose. PST_E_NOMEM: the message has the purpose, the size, the memory of the device and the memory that
  * this stage has taken. */

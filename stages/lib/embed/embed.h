@@ -35,6 +35,8 @@ struct pst_embed_model {
 /* "dot", "distmult", "complex", "transe-l1", "transe-l2" or "rotate". NULL: there is no such model. */
 PST_API const struct pst_embed_model *pst_embed_model_named(const char *name);
 PST_API const char *pst_embed_models(void); /* all names, for messages */
+/* The model of the kernels, enum pst_k_embed_model; -1: it is the caller's own. */
+PST_API int pst_embed_model_kernel(const struct pst_embed_model *model);
 
 /* What is constant over a run. */
 struct pst_embed_plan {
@@ -89,8 +91,6 @@ PST_API void pst_embed_workspace_free(struct pst_embed_workspace *w); /* NULL: d
 PST_API PST_MUST_USE pst_rc pst_embed_step(const struct pst_embed_plan *plan, struct pst_embed_batch *batch,
                                            struct pst_embed_workspace *w, double *loss);
 
-/* Floats of state of a row of d. They begin as 0. */
-PST_API int64_t pst_embed_state_floats(enum pst_k_embed_optimizer o, int64_t d);
 /* Updates one row. step: updates of the table with this one, from 1; only Adam reads it. */
 PST_API void pst_embed_update(enum pst_k_embed_optimizer o, pst_real *x, pst_real *state,
                               const pst_real *grad, int64_t d, pst_real lr, uint64_t step);

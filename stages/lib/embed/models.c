@@ -26,6 +26,14 @@ const struct pst_embed_model *pst_embed_model_named(const char *name)
     return NULL;
 }
 
+int pst_embed_model_kernel(const struct pst_embed_model *model)
+{
+    for (int i = 0; i < PST_K_EMBED_MODELS; i++)
+        if (model == &MODELS[i])
+            return i;
+    return -1;
+}
+
 const char *pst_embed_models(void)
 {
     return "dot, distmult, complex, transe-l1, transe-l2 or rotate";

@@ -1,5 +1,6 @@
 /* ranks.c: a tile of queries against a block of candidates, by one product or the distances' loops. */
 #include "common/error.h"
+#include "kernels/cpu/embed_rows.h"
 #include "stages/lib/embed/ranks.h"
 #include "stages/lib/embed/workspace.h"
 
@@ -31,37 +32,7 @@ struct ranking {
 double pst_embed_exact_score(enum pst_k_embed_similarity similarity, const pst_real *q, const pst_real *x,
                              int64_t d)
 {
-    double sum = 0;
-    const int64_t h = d / 2;
-    switch (similarity) {
-    case PST_K_EMBED_PRODUCT:
-        for (int64_t c = 0; c < d; c++)
-            sum += (double)q[c] * (double)x[c];
-        return sum;
-    case PST_K_EMBED_L1:
-        for (int64_t c = 0; c < d; c++)
-            sum += fabs((double)q[c] - (double)x[c]);
-        return -sum;
-    case PST_K_EMBED_L2:
-        for (int64_t c = 0; c < d; c++)
-            sum += ((double)q[c] - (double)x[c]) * ((double)q[c] - (double)x[c]);
-        return -sqrt(sum);
-    case PST_K_EMBED_MODULI:
-        for (int64_t c = 0; c < h; c++) {
-            const double a = (double)q[c] - (double)x[c], b = (double)q[c + h] - (double)x[c + h];
-            sum += sqrt(a * a + b * b);
-        }
-        return -sum;
-    }
-    return sum;
-}
-
-static double norm(const pst_real *x, int64_t d)
-{
-    double sum = 0;
-    for (int64_t c = 0; c < d; c++)
-        sum += (double)x[c] * (double)x[c];
-    return sqrt(sum);
+    return pst_cpu_embed_exact_score(similarity, q, x, d);
 }
 
 static void count(struct pst_embed_count *to, double score, int kind, int64_t by)
@@ -142,7 +113,7 @@ static void count_row(const struct ranking *r, int64_t i, const pst_real *scores
 {
     const pst_real *q = r->q + i * r->d;
     struct pst_embed_count *to = &r->counts[i];
-    const double q_norm = norm(q, r->d);
+    const double q_norm = pst_cpu_embed_norm(q, r->d);
     const struct limits all = limits_of(r, to->score, q_norm, r->norm_max);
     const int64_t own = r->c->own[i];
     int64_t above = own >= 0 && is_above(all, scores[own]) ? -1 : 0;
@@ -208,7 +179,7 @@ static bool prepare(struct ranking *r)
     double *norms = w->losses.at;
     pst_real *xt = first->xt.at;
     for (int64_t k = 0; k < n; k++) {
-        norms[k] = product ? norm(r->c->x + k * d, d) : 0;
+        norms[k] = product ? pst_cpu_embed_norm(r->c->x + k * d, d) : 0;
         r->norm_max = norms[k] > r->norm_max || isnan(norms[k]) ? norms[k] : r->norm_max;
     }
     for (int64_t k = 0; !product && k < n; k++)

@@ -3,11 +3,6 @@
 #include "common/util/rng.h"
 #include "kernels/cpu/embed_rows.h"
 
-int64_t pst_embed_state_floats(enum pst_k_embed_optimizer o, int64_t d)
-{
-    return pst_k_embed_state_floats(o, d);
-}
-
 void pst_embed_update(enum pst_k_embed_optimizer o, pst_real *x, pst_real *state, const pst_real *grad,
                       int64_t d, pst_real lr, uint64_t step)
 {

@@ -18,7 +18,7 @@ void pst_relations_table_plan(struct pst_relations_table *t, const struct pst_em
     t->relations = plan->relations;
     t->dim = pst_embed_relation_floats(plan);
     t->rows = t->dim > 0 ? plan->relations * (plan->inverse ? 2 : 1) : 0;
-    t->state_dim = t->dim > 0 ? pst_embed_state_floats(optimizer, t->dim) : 0;
+    t->state_dim = t->dim > 0 ? pst_k_embed_state_floats(optimizer, t->dim) : 0;
 }
 
 uint64_t pst_relations_table_bytes(const struct pst_relations_table *t)

@@ -54,14 +54,14 @@ void pst_vectors_init(struct pst_vectors *v, int block, int partition, uint64_t 
 
 uint64_t pst_vectors_bytes(const struct pst_vectors *v)
 {
-    const int64_t floats = v->dim + pst_embed_state_floats(v->optimizer, v->dim);
+    const int64_t floats = v->dim + pst_k_embed_state_floats(v->optimizer, v->dim);
     return pst_align_up((uint64_t)(v->block_rows * floats) * sizeof(pst_real), v->unit);
 }
 
 pst_rc pst_vectors_open(struct pst_vectors *v, int threads)
 {
     const size_t rows = (size_t)v->blocks * (size_t)v->block_rows;
-    v->state_dim = pst_embed_state_floats(v->optimizer, v->dim);
+    v->state_dim = pst_k_embed_state_floats(v->optimizer, v->dim);
     v->block_bytes = pst_vectors_bytes(v);
     v->memory = aligned_alloc(PST_PAGE, pst_align_up((uint64_t)v->blocks * v->block_bytes + 1, PST_PAGE));
     v->place = calloc(rows + 1, sizeof *v->place);
