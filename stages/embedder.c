@@ -10,6 +10,7 @@
 
 struct embedder {
     struct pst_relations relations;
+    struct pst_device device;
     int in;
 };
 
@@ -33,13 +34,18 @@ static pst_rc size(struct pst_stage *self)
 static pst_rc open_stage(struct pst_stage *self)
 {
     struct embedder *e = pst_state(self);
-    return pst_relations_open(&e->relations, pst_resume_path(self));
+    pst_rc rc = pst_device_open(&e->device, pst_device_name(self));
+    if (rc == PST_OK)
+        rc =
+            pst_relations_open(&e->relations, pst_resume_path(self), &e->device, pst_slot_bytes(self, e->in));
+    return rc == PST_OK ? pst_stream(self, e->device.twin->stream(e->device.q)) : rc;
 }
 
 static void close_stage(struct pst_stage *self)
 {
     struct embedder *e = pst_state(self);
     pst_relations_close(&e->relations);
+    pst_device_close(&e->device);
 }
 
 static pst_rc take(struct pst_stage *self, struct embedder *e, const struct pst_frame *frame)
@@ -52,7 +58,9 @@ static pst_rc take(struct pst_stage *self, struct embedder *e, const struct pst_
     if (!slot)
         return PST_E_STATE;
     const double begin = pst_now();
-    pst_rc rc = pst_row_batch_read(slot, bytes, &b);
+    pst_rc rc = pst_slot_wait(self, frame->refs[0]); /* the host reads the slot, too */
+    if (rc == PST_OK)
+        rc = pst_row_batch_read(slot, bytes, &b);
     if (rc == PST_OK)
         rc = pst_relations_train(&e->relations, &b, slot, &used);
     if (rc == PST_OK && used > 0)
@@ -85,7 +93,7 @@ static const struct pst_port_desc ports[] = {{.name = "batch",
                                               .type = "rows of edges",
                                               .dtype = "float32",
                                               .rank = 2,
-                                              .memory = "cpu",
+                                              .memory = "cpu,pinned",
                                               .flags = PST_PORT_ORDERED | PST_PORT_WRITES},
                                              {0}};
 

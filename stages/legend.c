@@ -43,6 +43,7 @@ struct legend {
     struct pst_edges_source source;
     struct pst_vectors_owner owner;
     struct pst_relations relations;
+    struct pst_device device;
     int parts;
     char *edges, *rows; /* a batch, without and with rows */
     uint64_t edges_bytes, rows_bytes;
@@ -192,7 +193,9 @@ static pst_rc open_stage(struct pst_stage *self)
     if (rc == PST_OK)
         rc = pst_vectors_owner_open(&s->owner, s->rows_bytes, &s->total);
     if (rc == PST_OK)
-        rc = pst_relations_open(&s->relations, pst_resume_path(self));
+        rc = pst_device_open(&s->device, pst_device_name(self));
+    if (rc == PST_OK)
+        rc = pst_relations_open(&s->relations, pst_resume_path(self), &s->device, 0);
     s->next = s->owner.first_batch;
     return rc == PST_OK ? start_trainer(s) : rc;
 }
@@ -204,6 +207,7 @@ static void close_stage(struct pst_stage *self)
     pst_edges_source_close(&s->source);
     pst_vectors_owner_close(&s->owner);
     pst_relations_close(&s->relations);
+    pst_device_close(&s->device);
     free(s->edges);
     free(s->rows);
 }

@@ -60,8 +60,16 @@ static pst_rc resume_epoch(struct pst_relations *e, const char *path)
     return rc;
 }
 
-pst_rc pst_relations_open(struct pst_relations *e, const char *checkpoint)
+/* A queue for the smallest batches; it grows. */
+static pst_rc open_queue(struct pst_relations *e)
 {
+    return pst_device_queue(e->device, (struct pst_queue_options){.products = true, .tf32 = e->tf32});
+}
+
+pst_rc pst_relations_open(struct pst_relations *e, const char *checkpoint, struct pst_device *device,
+                          uint64_t slot_bytes)
+{
+    e->device = device;
     const bool lent = e->way == PST_RELATIONS_ASYNC;
     const struct pst_relations_origin from = {
         .checkpoint = lent ? NULL : checkpoint, .init_from = lent ? "" : e->init_from, .scale = e->scale};
@@ -73,9 +81,14 @@ pst_rc pst_relations_open(struct pst_relations *e, const char *checkpoint)
     pst_rc rc = pst_relations_table_open(&e->table, &e->plan, &from, &e->updates);
     if (rc == PST_OK && checkpoint)
         rc = resume_epoch(e, checkpoint);
+    if (rc == PST_OK)
+        rc = open_queue(e);
     if (rc != PST_OK)
         return rc;
-    return pst_embed_workspace_new(&e->workspace, e->threads > 0 ? (int)e->threads : pst_gnn_team_cores());
+    return pst_device_is_cuda(device)
+               ? pst_relations_open_device(e, slot_bytes)
+               : pst_embed_workspace_new(&e->workspace,
+                                         e->threads > 0 ? (int)e->threads : pst_gnn_team_cores());
 }
 
 void pst_relations_close(struct pst_relations *e)
@@ -164,10 +177,11 @@ static pst_rc finish(struct pst_relations *e, const struct pst_row_batch *b,
     return PST_OK;
 }
 
-static pst_rc train(struct pst_relations *e, const struct pst_row_batch *b, char *slot)
+/* Where a batch's arrays are. */
+static struct pst_embed_batch arrays_of(const struct pst_row_batch *b, const char *slot)
 {
     const bool all = b->flags & PST_EDGE_BATCH_ALL;
-    struct pst_embed_batch batch = {.edges = b->edges,
+    return (struct pst_embed_batch){.edges = b->edges,
                                     .chunks = b->chunks,
                                     .n = b->nodes,
                                     .negatives = b->negatives,
@@ -179,34 +193,63 @@ static pst_rc train(struct pst_relations *e, const struct pst_row_batch *b, char
                                     .turned = b->flags & PST_EDGE_BATCH_TURNED,
                                     .nodes = pst_row_batch_at(slot, b->rows_at),
                                     .node_grads = pst_row_batch_at(slot, b->grads_at),
-                                    .relation_rows = e->table.row,
-                                    .relation_grads = e->grads,
-                                    .touched = e->touched,
                                     .epoch = b->epoch,
                                     .batch = b->batch_in_epoch};
-    double loss = 0;
-    const double begin = pst_now();
-    pst_rc rc = borrow(e, b, slot);
-    if (rc == PST_OK)
-        rc = pst_embed_step(&e->plan, &batch, e->workspace, &loss);
-    if (rc != PST_OK)
-        return rc;
+}
+
+static pst_rc account(struct pst_relations *e, const struct pst_row_batch *b, double loss)
+{
     if (!isfinite(loss))
         return pst_fail(PST_E_ARG,
                         "epoch %u (its batch %" PRIu64 "): the loss is %g, so training has diverged; lower "
                         "`rate` (it is %g) or `scale` (it is %g)",
                         b->epoch, b->batch_in_epoch, loss, e->rate, e->scale);
-    rc = finish(e, b, &batch, slot);
-    e->train_s += pst_now() - begin;
     e->epoch.loss += loss;
     e->epoch.edges += b->edges;
     e->edges += b->edges;
+    return PST_OK;
+}
+
+pst_rc pst_relations_end(struct pst_relations *e, const struct pst_row_batch *b)
+{
+    double loss = 0;
+    const pst_rc rc = pst_embed_device_loss(&e->on.step, &loss);
+    return rc == PST_OK ? account(e, b, loss) : rc;
+}
+
+static pst_rc train_here(struct pst_relations *e, const struct pst_row_batch *b, char *slot)
+{
+    struct pst_embed_batch batch = arrays_of(b, slot);
+    double loss = 0;
+    batch.relation_rows = e->table.row;
+    batch.relation_grads = e->grads;
+    batch.touched = e->touched;
+    pst_rc rc = borrow(e, b, slot);
+    if (rc == PST_OK)
+        rc = pst_embed_step(&e->plan, &batch, e->workspace, &loss);
+    if (rc == PST_OK)
+        rc = account(e, b, loss);
+    return rc == PST_OK ? finish(e, b, &batch, slot) : rc;
+}
+
+static pst_rc train_on_device(struct pst_relations *e, const struct pst_row_batch *b, char *slot)
+{
+    struct pst_embed_batch batch = arrays_of(b, e->on.slot);
+    const pst_rc rc = pst_relations_train_slot(e, b, slot, &batch);
+    return rc == PST_OK ? pst_relations_end(e, b) : rc;
+}
+
+static pst_rc train(struct pst_relations *e, const struct pst_row_batch *b, char *slot)
+{
+    const double begin = pst_now();
+    const pst_rc rc = pst_device_is_cuda(e->device) ? train_on_device(e, b, slot) : train_here(e, b, slot);
+    e->train_s += pst_now() - begin;
     return rc;
 }
 
 /* The slot carries the figures of the epoch so far to the store's report, and the relations to the store's
  * checkpoint, unless they are lent. */
-static uint64_t carry(struct pst_relations *e, char *slot)
+static pst_rc carry(struct pst_relations *e, char *slot, uint64_t *used)
 {
     struct pst_row_batch *b = (struct pst_row_batch *)(void *)slot;
     const struct pst_relations_table *t = &e->table;
@@ -222,8 +265,11 @@ static uint64_t carry(struct pst_relations *e, char *slot)
         e->epoch.loss = 0;
         e->epoch.edges = 0;
     }
+    *used = PST_ROW_BATCH_CARRIED_AT + bytes;
+    if (own && pst_device_is_cuda(e->device))
+        return pst_relations_fetch(e, slot + PST_ROW_BATCH_CARRIED_AT);
     memcpy(slot + PST_ROW_BATCH_CARRIED_AT, t->row, bytes);
-    return PST_ROW_BATCH_CARRIED_AT + bytes;
+    return PST_OK;
 }
 
 pst_rc pst_relations_train(struct pst_relations *e, const struct pst_row_batch *b, char *slot, uint64_t *used)
@@ -237,6 +283,6 @@ pst_rc pst_relations_train(struct pst_relations *e, const struct pst_row_batch *
     if (rc == PST_OK && b->edges > 0)
         rc = train(e, b, slot);
     if (rc == PST_OK && pst_row_batch_carries(b))
-        *used = carry(e, slot);
+        rc = carry(e, slot, used);
     return rc;
 }

@@ -8,7 +8,7 @@
 #define PST_RELATIONS_H
 
 #include "common/slots/row_batch.h"
-#include "stages/lib/embed/embed.h"
+#include "stages/lib/embed/device_step.h"
 #include "stages/lib/vectors/relations_table.h"
 
 struct pst_relations {
@@ -16,16 +16,23 @@ struct pst_relations {
     const char *model, *init_from; /* init_from: a run's directory, or "" */
     int64_t dim, threads;
     double scale, rate, margin, n3, l2, dropout;
-    bool fused;
+    bool fused, tf32;
     bool inverse;
     enum pst_k_embed_loss loss;
     enum pst_k_embed_optimizer optimizer;
     enum pst_relations_way way;
     /* the rest is private, but for the counts */
     struct pst_embed_plan plan;
-    struct pst_embed_workspace *workspace;
+    struct pst_device *device;             /* the stage's */
+    struct pst_embed_workspace *workspace; /* on a CPU */
+    struct {
+        struct pst_embed_device step;
+        pst_real *row, *grads; /* row: with the state, as in `table`, whose own are then old */
+        uint32_t *touched;
+        char *slot;                   /* a copy of the slot's arrays, at the slot's offsets */
+    } on;                             /* a GPU: device memory */
     struct pst_relations_table table; /* async: only the rows that the batch brought count */
-    pst_real *grads;                  /* of all rows */
+    pst_real *grads;                  /* of all rows, like the next; on a CPU */
     uint32_t *touched;
     uint64_t updates;
     struct {
@@ -40,9 +47,10 @@ struct pst_relations {
 PST_API PST_MUST_USE pst_rc pst_relations_plan(struct pst_relations *e, int64_t relations, uint64_t seed);
 /* Bytes that a slot needs to carry the relations home, unless they are async. */
 PST_API uint64_t pst_relations_slot_bytes(const struct pst_relations *e);
-/* Makes them, or reads them from a checkpoint (NULL: none) or from the run init_from. PST_E_NOMEM,
- * PST_E_FORMAT. */
-PST_API PST_MUST_USE pst_rc pst_relations_open(struct pst_relations *e, const char *checkpoint);
+/* Makes them, or reads them from a checkpoint (NULL: none) or from the run init_from. device: that of the
+ * stage; it gets a queue. slot_bytes: of the slots; 0: there are none. PST_E_NOMEM, PST_E_FORMAT. */
+PST_API PST_MUST_USE pst_rc pst_relations_open(struct pst_relations *e, const char *checkpoint,
+                                               struct pst_device *device, uint64_t slot_bytes);
 PST_API void pst_relations_close(struct pst_relations *e);
 
 /* Trains the batch in a slot: its gradients are written to the slot. b: its header, which pst_row_batch_read
@@ -50,6 +58,19 @@ PST_API void pst_relations_close(struct pst_relations *e);
  * of the slot that matter to its owner; 0: as many as before. PST_E_ARG: training has diverged. */
 PST_API PST_MUST_USE pst_rc pst_relations_train(struct pst_relations *e, const struct pst_row_batch *b,
                                                 char *slot, uint64_t *used);
+
+/* On a GPU, for a stage that has no slots: puts a batch on the queue, whose vertices and edges are the
+ * device's (device_step.h); the relations are added here, and updated. b has the header. */
+PST_API PST_MUST_USE pst_rc pst_relations_begin(struct pst_relations *e, const struct pst_row_batch *b,
+                                                struct pst_embed_batch *batch, uint32_t *node_list);
+/* Waits for the batch, to which pst_embed_device_end was called. PST_E_ARG: training has diverged. */
+PST_API PST_MUST_USE pst_rc pst_relations_end(struct pst_relations *e, const struct pst_row_batch *b);
+
+/* On a GPU, for relations.c: opens; puts a slot's batch on the queue; copies the rows and the state. */
+PST_MUST_USE pst_rc pst_relations_open_device(struct pst_relations *e, uint64_t slot_bytes);
+PST_MUST_USE pst_rc pst_relations_train_slot(struct pst_relations *e, const struct pst_row_batch *b,
+                                             char *slot, struct pst_embed_batch *batch);
+PST_MUST_USE pst_rc pst_relations_fetch(struct pst_relations *e, void *to);
 
 /* The parameters that every stage that computes has, besides those that it shares with the owner of the
  * vertices. */
@@ -72,6 +93,9 @@ PST_API PST_MUST_USE pst_rc pst_relations_train(struct pst_relations *e, const s
         PST_RELATIONS_PARAM(S, M, "fused", BOOL, fused, "true",                                              \
                             .help =                                                                          \
                                 "false: one operation over a whole chunk at a time, as tensor libraries "    \
-                                "do it, for comparisons")
+                                "do it, for comparisons"),                                                   \
+        PST_RELATIONS_PARAM(                                                                                 \
+            S, M, "tf32", BOOL, tf32, "false",                                                               \
+            .help = "on a GPU: products in TensorFloat-32, which is faster and has 10 bits of mantissa")
 
 #endif
