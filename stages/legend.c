@@ -1,14 +1,15 @@
-/* legend.c: trains embeddings in one process: it makes batches and negatives, computes, and updates rows
- * where they lie. Partitions pass through its memory by way of the disk stage, and are exchanged while edges
- * of those that stay are trained. Legend (Zhang et al.), sections 3 to 5.
+/* legend.c: trains partitioned embeddings in one process: makes batches, computes, and updates rows where
+ * they lie. Partitions pass through its memory by way of the disk stage, and are exchanged while edges of
+ * those that stay are trained. Legend (Zhang et al.), sections 3 to 5.
  *
- * A second thread computes, one batch at a time. The stage's own thread copies what the disk stage brings and
- * takes, also while a batch is trained. It alone knows which partition is where: the other one touches only
- * the partitions of its batch, which stay until it is done.
+ * On a CPU a second thread computes, one batch at a time. The stage's own thread copies what the disk stage
+ * brings and takes, also while a batch is trained. It alone knows which partition is where: the other one
+ * touches only the partitions of its batch, which stay until it is done. The order of events is that of the
+ * stages edges, store and embedder with a staleness of 1, so the results are the same to the last bit.
  *
- * The order of events is that of the stages edges, store and embedder with a staleness of 1, so the results
- * are the same to the last bit. On a CPU only: the fused kernels of the paper's section 5 are those of
- * stages/lib/embed. */
+ * On a GPU, partitions and relations lie in its memory. The host tells the GPU the ends of a batch's edges;
+ * negatives, gradients and updates are the GPU's. A batch is put on the queue while the one before it is
+ * computed, and partitions are copied meanwhile, by a queue of their own. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -21,6 +22,7 @@
 #include "stages/lib/edges/source.h"
 #include "stages/lib/vectors/owner.h"
 #include "stages/lib/vectors/relations.h"
+#include "stages/lib/vectors/resident.h"
 
 enum { ERROR_MAX = 4096 }; /* bytes of a message that one thread passes to the other */
 
@@ -43,31 +45,44 @@ struct legend {
     struct pst_edges_source source;
     struct pst_vectors_owner owner;
     struct pst_relations relations;
-    struct pst_device device;
+    struct pst_device device, copies; /* copies: the same GPU, for partitions */
+    struct pst_vectors_resident resident;
+    struct {
+        bool any;
+        struct pst_row_batch b;
+        double begin;
+    } flying; /* on a GPU: the batch that is computed */
     int parts;
     char *edges, *rows; /* a batch, without and with rows */
     uint64_t edges_bytes, rows_bytes;
     uint64_t next, total; /* batches of the run */
     struct pst_stage *stage;
-    struct trainer trainer;
-    bool training; /* a batch is with the trainer */
+    struct trainer trainer; /* on a CPU */
+    bool training;          /* a batch is with the trainer */
 };
 
 /* ---- the thread that computes ---------------------------------------------------------------------- */
 
-/* Runs in the trainer's thread. A batch that carries the relations is taken home by the stage's thread,
- * because checkpoints and evaluation follow. */
-static pst_rc train(struct legend *s, uint64_t batch, struct pst_row_batch *b)
+/* Trains the batch in s->edges on the CPU. *b gets the batch with its rows. */
+static pst_rc compute(struct legend *s, uint64_t batch, struct pst_row_batch *b)
 {
     uint64_t used;
-    const double begin = pst_now();
-    (void)pst_edges_source_fill(&s->source, batch, s->edges);
-    pst_span_of(s->stage, "E", batch, -1, begin, pst_now());
     pst_rc rc = pst_vectors_owner_gather(&s->owner, s->edges, s->edges_bytes, s->rows, s->rows_bytes, b);
     const double gathered = pst_now();
     if (rc == PST_OK)
         rc = pst_relations_train(&s->relations, b, s->rows, &used);
     pst_span_of(s->stage, "T", batch, -1, gathered, pst_now());
+    return rc;
+}
+
+/* Runs in the trainer's thread. A batch that carries the relations is taken home by the stage's thread,
+ * because checkpoints and evaluation follow. */
+static pst_rc train(struct legend *s, uint64_t batch, struct pst_row_batch *b)
+{
+    const double begin = pst_now();
+    (void)pst_edges_source_fill(&s->source, batch, s->edges);
+    pst_span_of(s->stage, "E", batch, -1, begin, pst_now());
+    const pst_rc rc = compute(s, batch, b);
     return rc == PST_OK && !pst_row_batch_carries(b)
                ? pst_vectors_owner_take(&s->owner, b, s->rows, s->rows_bytes)
                : rc;
@@ -148,7 +163,6 @@ static void share(const struct pst_stage *self, struct legend *s)
     o->buffer = e->buffer;
     o->checkpoint_swaps = e->checkpoint_swaps;
     o->order = e->sequence;
-    o->between_exchanges = e->between_exchanges;
     o->buckets = e->buckets;
     r->model = o->model;
     r->init_from = o->init_from;
@@ -180,6 +194,29 @@ static pst_rc size(struct pst_stage *self)
     return rc;
 }
 
+static pst_rc open_copies(struct pst_stage *self, struct legend *s)
+{
+    const pst_rc rc = pst_device_open(&s->copies, pst_device_name(self));
+    s->owner.vectors.device = &s->copies;
+    s->owner.gpu = &s->relations.on.step;
+    s->source.no_negatives = true;
+    return rc == PST_OK ? pst_device_queue(&s->copies, (struct pst_queue_options){.most = 0}) : rc;
+}
+
+static pst_rc open_resident(struct pst_stage *self, struct legend *s)
+{
+    const struct pst_edges_source *e = &s->source;
+    const pst_rc rc = pst_vectors_resident_open(&s->resident, &s->owner.vectors, &s->device, e->batch,
+                                                e->chunks * e->negatives);
+    if (rc == PST_OK)
+        pst_log(self,
+                "on %s: %" PRIu64 " bytes of device memory for partitions, %" PRIu64
+                " for relations and batches, which grows; products in %s",
+                s->device.name, s->copies.device_bytes, s->device.device_bytes,
+                s->relations.tf32 ? "TensorFloat-32" : "float32");
+    return rc;
+}
+
 static pst_rc open_stage(struct pst_stage *self)
 {
     struct legend *s = pst_state(self);
@@ -189,30 +226,36 @@ static pst_rc open_stage(struct pst_stage *self)
     if (!s->edges || !s->rows)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a batch of %" PRIu64 " bytes",
                         s->edges_bytes + s->rows_bytes);
-    pst_rc rc = pst_edges_source_open(&s->source, &s->total);
+    pst_rc rc = pst_device_open(&s->device, pst_device_name(self));
+    if (rc == PST_OK)
+        rc = pst_edges_source_open(&s->source, &s->total);
+    if (rc == PST_OK && pst_device_is_cuda(&s->device))
+        rc = open_copies(self, s);
     if (rc == PST_OK)
         rc = pst_vectors_owner_open(&s->owner, s->rows_bytes, &s->total);
     if (rc == PST_OK)
-        rc = pst_device_open(&s->device, pst_device_name(self));
-    if (rc == PST_OK)
         rc = pst_relations_open(&s->relations, pst_resume_path(self), &s->device, 0);
+    if (rc == PST_OK && pst_device_is_cuda(&s->device))
+        rc = open_resident(self, s);
     s->next = s->owner.first_batch;
-    return rc == PST_OK ? start_trainer(s) : rc;
+    return rc == PST_OK && !pst_device_is_cuda(&s->device) ? start_trainer(s) : rc;
 }
 
 static void close_stage(struct pst_stage *self)
 {
     struct legend *s = pst_state(self);
     stop_trainer(&s->trainer);
-    pst_edges_source_close(&s->source);
-    pst_vectors_owner_close(&s->owner);
     pst_relations_close(&s->relations);
-    pst_device_close(&s->device);
+    s->copies.left_alone = s->copies.left_alone || s->device.left_alone;
+    pst_device_close(&s->device); /* waits for kernels that use partitions */
+    pst_vectors_owner_close(&s->owner);
+    pst_device_close(&s->copies);
+    pst_edges_source_close(&s->source);
     free(s->edges);
     free(s->rows);
 }
 
-/* ---- training ------------------------------------------------------------------------------------ */
+/* ---- training on a CPU ------------------------------------------------------------------------------ */
 
 /* Sleeps until the trainer has nothing to do. A batch takes less than a second. */
 static void wait_for_trainer(struct trainer *t)
@@ -262,10 +305,108 @@ static pst_rc take_home(struct legend *s)
     return rc == PST_OK ? pst_vectors_owner_home(&s->owner, t->batch) : rc;
 }
 
+/* ---- training on a GPU ------------------------------------------------------------------------------ */
+
+/* On a GPU, a batch without edges: it only brings others home. s->edges has the batch. */
+static pst_rc train_here(struct pst_stage *self, struct legend *s, uint64_t batch)
+{
+    struct pst_row_batch b;
+    pst_rc rc = compute(s, batch, &b);
+    if (rc == PST_OK)
+        rc = pst_vectors_owner_take(&s->owner, &b, s->rows, s->rows_bytes);
+    pst_count(self, 1, b.bytes_used);
+    return rc == PST_OK ? pst_vectors_owner_home(&s->owner, batch) : rc;
+}
+
+/* On a GPU: waits for the batch that is computed. */
+static pst_rc land(struct pst_stage *self, struct legend *s)
+{
+    const struct pst_row_batch *b = &s->flying.b;
+    int64_t nodes = 0;
+    if (!s->flying.any)
+        return PST_OK;
+    s->flying.any = false;
+    const pst_rc rc = pst_relations_end(&s->relations, b, &nodes);
+    pst_span_of(self, "T", b->batch, -1, s->flying.begin, pst_now());
+    return rc == PST_OK ? pst_vectors_owner_ended(&s->owner, b->batch, nodes) : rc;
+}
+
+/* What of a batch matters when its arrays are on a GPU. */
+static struct pst_row_batch header_of(const struct legend *s, const struct pst_edge_batch *e)
+{
+    return (struct pst_row_batch){.batch = e->batch,
+                                  .batch_in_epoch = e->batch_in_epoch,
+                                  .epoch = e->epoch,
+                                  .edges = e->edges,
+                                  .rate = s->owner.vectors.scale};
+}
+
+/* On a GPU: puts a batch on the queue, and waits for the one before it. */
+static pst_rc fly(struct pst_stage *self, struct legend *s, const struct pst_edge_batch *e)
+{
+    const struct pst_edges_groups *g = &s->source.groups;
+    const struct pst_vectors_ranges ranges = {g->partition, g->resident, g->rows_before};
+    const struct pst_k_embed_draws draw = {
+        .seed = s->source.seed, .drawn = s->source.drawn, .all = s->source.negatives_from == PST_PARTS_ALL};
+    const struct pst_row_batch b = header_of(s, e);
+    const double begin = pst_now();
+    struct pst_embed_batch batch;
+    pst_rc rc = pst_vectors_resident_bring(&s->resident, e, s->edges, &ranges, draw, &batch);
+    if (rc != PST_OK)
+        return rc;
+    pst_vectors_owner_began(&s->owner, &b);
+    rc = pst_relations_begin(&s->relations, &b, &batch, s->resident.node_list);
+    if (rc != PST_OK)
+        return rc;
+    pst_vectors_resident_update(&s->resident, &batch, &s->relations.on.step);
+    rc = land(self, s);
+    pst_embed_device_end(&s->relations.on.step);
+    s->flying.any = true;
+    s->flying.b = b;
+    s->flying.begin = begin;
+    pst_count(self, 1, e->bytes_used);
+    return rc;
+}
+
+static pst_rc train_next(struct pst_stage *self, struct legend *s)
+{
+    const uint64_t batch = s->next++;
+    const double begin = pst_now();
+    const struct pst_edge_batch e = pst_edges_source_fill(&s->source, batch, s->edges);
+    pst_span_of(self, "E", batch, -1, begin, pst_now());
+    if (e.edges > 0)
+        return fly(self, s, &e);
+    const pst_rc rc = land(self, s);
+    return rc == PST_OK ? train_here(self, s, batch) : rc;
+}
+
+static pst_rc look(struct legend *s, bool *ready)
+{
+    return pst_vectors_owner_ready(&s->owner, s->next < s->total ? s->next : UINT64_MAX, ready);
+}
+
+/* Puts the next batch on the queue, and lets the disk stage's slots come home before another. If it needs
+ * partitions, they may wait for the batch that is computed. */
+static pst_rc advance(struct pst_stage *self, struct legend *s)
+{
+    bool ready = true;
+    pst_rc rc = look(s, &ready);
+    if (rc == PST_OK && !ready && s->flying.any) {
+        rc = land(self, s);
+        rc = rc == PST_OK ? look(s, &ready) : rc;
+    }
+    if (rc == PST_OK && ready)
+        rc = train_next(self, s);
+    if (ready)
+        pst_timer(self, 0);
+    return rc;
+}
+
 /* A stop between two commits loses the batch that is being trained. */
 static pst_rc finish(struct legend *s)
 {
-    wait_for_trainer(&s->trainer);
+    if (s->training)
+        wait_for_trainer(&s->trainer);
     pst_log(s->stage,
             "stopped: a resumed run goes on from the last checkpoint (checkpoint_every, checkpoint_swaps)");
     return pst_vectors_owner_report(&s->owner);
@@ -276,14 +417,17 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     struct legend *s = pst_state(self);
     pst_rc rc = PST_OK;
     switch (event->kind) {
-    case PST_EV_START: break;
+    case PST_EV_START:
+    case PST_EV_TIMER: break;
     case PST_EV_FD: rc = take_home(s); break;
     case PST_EV_CREDIT:
     case PST_EV_RETURN: rc = pst_vectors_owner_part(&s->owner, event); break;
     case PST_EV_FINISH: return finish(s);
     default: return PST_OK;
     }
-    return rc == PST_OK ? begin_next(s) : rc;
+    if (rc != PST_OK)
+        return rc;
+    return pst_device_is_cuda(&s->device) ? advance(self, s) : begin_next(s);
 }
 
 /* ---- what it says of itself ---------------------------------------------------------------------- */

@@ -238,6 +238,8 @@ struct pst_edge_batch pst_edges_source_fill(struct pst_edges_source *s, uint64_t
     if (s->partitions == 1)
         order_epoch(s, at.epoch);
     fill_edges(s, &b, slot);
+    if (s->no_negatives)
+        return b;
     if (s->negatives_from == PST_PARTS_ALL)
         fill_all(s, &b, slot);
     else

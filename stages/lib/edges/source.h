@@ -25,6 +25,7 @@ struct pst_edges_source {
     const char *dataset_dir, *run_dir;
     uint64_t seed;
     int64_t epochs;
+    bool no_negatives; /* the caller draws them: pst_edges_source_fill leaves their room alone */
     /* the rest is the source's */
     struct pst_edges_groups groups; /* if there are several partitions */
     struct pst_dataset ds;

@@ -220,8 +220,11 @@ static pst_rc count(const struct ranking *r, int side, int partition)
         e->start[0] = 0;
         for (int64_t i = 0; i < n; i++)
             list_ends(r, side, first + i, i, partition);
-        rc = pst_embed_count_block(e->plan->model->similarity, e->queries[side] + first * d, n, d, &block,
-                                   e->workspace, e->counts[side] + first);
+        const pst_real *q = e->queries[side] + first * d;
+        struct pst_embed_count *counts = e->counts[side] + first;
+        rc = e->gpu
+                 ? pst_embed_device_count(e->plan->model->similarity, q, n, d, &block, e->gpu, counts)
+                 : pst_embed_count_block(e->plan->model->similarity, q, n, d, &block, e->workspace, counts);
     }
     return rc;
 }

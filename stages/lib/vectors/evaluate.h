@@ -8,7 +8,7 @@
 #define PST_VECTORS_EVALUATE_H
 
 #include "common/store/store.h"
-#include "stages/lib/embed/ranks.h"
+#include "stages/lib/embed/gpu.h"
 #include "stages/lib/vectors/vectors.h"
 
 struct pst_evaluation_known { /* `end` completes an edge of this anchor and relation */
@@ -30,6 +30,7 @@ struct pst_evaluation {
     pst_rc (*load)(void *arg, int partition);
     void *load_arg;
     struct pst_embed_workspace *workspace;
+    struct pst_embed_device *gpu;   /* that has the vectors; NULL: the host has them */
     pst_real *ends[2], *queries[2]; /* of the edges of one pass, and the side that is looked for */
     struct pst_embed_count *counts[2];
     int64_t *sample[2], n_sample[2]; /* of one pass and side: distinct vertices, sorted */

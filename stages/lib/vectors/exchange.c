@@ -135,7 +135,7 @@ static pst_rc check_sum(const struct pst_vectors_exchange *x, int partition, uin
 pst_rc pst_vectors_exchange_read(struct pst_vectors_exchange *x, int partition, int block)
 {
     struct pst_vectors *v = x->vectors;
-    char *to = v->memory + (uint64_t)block * v->block_bytes;
+    char *to = pst_vectors_image(v, block);
     const uint64_t begin = row_at(x, partition, x->table.extent[partition]) * v->unit;
     for (uint64_t done = 0; done < v->block_bytes;) {
         const ssize_t n = pread(x->fd, to + done, v->block_bytes - done, (off_t)(begin + done));
@@ -151,7 +151,8 @@ pst_rc pst_vectors_exchange_read(struct pst_vectors_exchange *x, int partition, 
         if (v->block_of[p] == block)
             v->block_of[p] = -1;
     v->block_of[partition] = block;
-    return check_sum(x, partition, XXH3_64bits(to, v->block_bytes));
+    const pst_rc rc = check_sum(x, partition, XXH3_64bits(to, v->block_bytes));
+    return rc == PST_OK ? pst_vectors_put_image(v, block, partition) : rc;
 }
 
 /* ---- exchanges --------------------------------------------------------------------------------------- */
@@ -160,16 +161,6 @@ pst_rc pst_vectors_exchange_read(struct pst_vectors_exchange *x, int partition, 
 static int partition_in(const struct pst_vectors_exchange *x, int64_t exchange, int place)
 {
     return x->training.epochs.number[x->training.order.state[exchange * x->buffer + place]];
-}
-
-static char *memory_of(const struct pst_vectors_exchange *x, int block)
-{
-    return x->vectors->memory + (uint64_t)block * x->vectors->block_bytes;
-}
-
-static int block_at(const struct pst_vectors_exchange *x, const char *memory)
-{
-    return (int)((uint64_t)(memory - x->vectors->memory) / x->vectors->block_bytes);
 }
 
 static int64_t exchanges(const struct pst_vectors_exchange *x)
@@ -202,7 +193,7 @@ static pst_rc write_out(struct pst_vectors_exchange *x, int partition, int block
     x->table.extent[partition] = extent;
     x->writing[partition] = x->sending[block] = true;
     return pst_vectors_mover_add(&x->mover, PST_REQUEST_WRITE, partition, row_at(x, partition, extent),
-                                 pieces(x), memory_of(x, block));
+                                 pieces(x), block);
 }
 
 static pst_rc load(struct pst_vectors_exchange *x, int partition, int block)
@@ -210,12 +201,13 @@ static pst_rc load(struct pst_vectors_exchange *x, int partition, int block)
     x->occupant[block] = partition;
     if (x->table.extent[partition] < 0) {
         pst_vectors_init(x->vectors, block, partition, x->seed, x->scale);
+        const pst_rc rc =
+            x->initial ? pst_vectors_initial_part(x->initial, x->vectors, block, partition) : PST_OK;
         x->vectors->block_of[partition] = block;
-        return x->initial ? pst_vectors_initial_part(x->initial, x->vectors, block, partition) : PST_OK;
+        return rc == PST_OK ? pst_vectors_put_image(x->vectors, block, partition) : rc;
     }
     return pst_vectors_mover_add(&x->mover, PST_REQUEST_READ, partition,
-                                 row_at(x, partition, x->table.extent[partition]), pieces(x),
-                                 memory_of(x, block));
+                                 row_at(x, partition, x->table.extent[partition]), pieces(x), block);
 }
 
 /* The partitions that came by now. */
@@ -326,7 +318,7 @@ static pst_rc moved(void *arg, const struct pst_vectors_move *move, uint64_t sum
 {
     struct pst_vectors_exchange *x = arg;
     pst_rc rc = PST_OK;
-    const int block = block_at(x, move->memory);
+    const int block = move->block;
     if (move->op == PST_REQUEST_WRITE) {
         x->table.sum[move->partition] = (int64_t)sum;
         x->writing[move->partition] = x->sending[block] = false;
@@ -428,6 +420,7 @@ pst_rc pst_vectors_exchange_open(struct pst_vectors_exchange *x, struct pst_stag
                                           .port = port,
                                           .array = PST_ARRAY_COUNT, /* the first array of the run */
                                           .piece = x->vectors->unit,
+                                          .vectors = x->vectors,
                                           .done = moved,
                                           .arg = x};
     return rc == PST_OK ? pst_vectors_mover_open(&x->mover) : rc;

@@ -152,11 +152,12 @@ pst_rc pst_vectors_initial_all(const struct pst_vectors_initial *o, struct pst_v
 pst_rc pst_vectors_initial_part(const struct pst_vectors_initial *o, struct pst_vectors *v, int block,
                                 int partition)
 {
+    pst_real *rows = (pst_real *)(void *)pst_vectors_image(v, block);
     pst_rc rc = PST_OK;
     for (int64_t i = 0; i < pst_vectors_used(v, partition) && rc == PST_OK; i++) {
         const int64_t vertex = pst_parts_vertex(v->parts, partition * v->block_rows + i);
         if (vertex < o->reader.vertices)
-            rc = pst_vectors_reader_row(&o->reader, vertex, pst_vectors_rows(v, block) + i * v->dim);
+            rc = pst_vectors_reader_row(&o->reader, vertex, rows + i * v->dim);
     }
     return rc;
 }

@@ -32,7 +32,7 @@ PST_API PST_MUST_USE pst_rc pst_vectors_initial_same(const struct pst_vectors_in
 /* Reads everything once, with its checksums. Rows go to v, whose block 0 has all vertices; NULL: nowhere. */
 PST_API PST_MUST_USE pst_rc pst_vectors_initial_all(const struct pst_vectors_initial *o,
                                                     struct pst_vectors *v);
-/* Sets the rows of a partition, which is in a block. Call pst_vectors_initial_all before: it verifies. */
+/* Sets the rows of a partition in a block's image. Call pst_vectors_initial_all before: it verifies. */
 PST_API PST_MUST_USE pst_rc pst_vectors_initial_part(const struct pst_vectors_initial *o,
                                                      struct pst_vectors *v, int block, int partition);
 

@@ -50,9 +50,9 @@ static pst_rc send_piece(struct pst_vectors_mover *m, struct pst_vectors_move *m
                                                                .tag = (uint64_t)move->partition};
     pst_rc rc = PST_OK;
     if (move->op == PST_REQUEST_WRITE) {
-        const char *from = move->memory + move->sent * m->piece;
-        memcpy(slot + PST_PAGE, from, m->piece);
-        rc = hash(move, from, m->piece);
+        rc = pst_vectors_get(m->vectors, move->block, move->sent * m->piece, slot + PST_PAGE, m->piece);
+        if (rc == PST_OK)
+            rc = hash(move, slot + PST_PAGE, m->piece);
     }
     move->sent++;
     const struct pst_frame frame = {.batch = credit->batch,
@@ -79,7 +79,7 @@ static pst_rc pump(struct pst_vectors_mover *m)
 }
 
 pst_rc pst_vectors_mover_add(struct pst_vectors_mover *m, enum pst_request_op op, int partition, uint64_t row,
-                             uint64_t rows, char *memory)
+                             uint64_t rows, int block)
 {
     if (m->n == PST_VECTORS_MOVES_MAX)
         return pst_fail(PST_E_LIMIT, "more than %d partitions are to be moved at once",
@@ -89,7 +89,7 @@ pst_rc pst_vectors_mover_add(struct pst_vectors_mover *m, enum pst_request_op op
     if (!state || XXH3_64bits_reset(state) != XXH_OK)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot compute a checksum");
     *move = (struct pst_vectors_move){
-        .op = op, .partition = partition, .row = row, .rows = rows, .memory = memory, .hash = state};
+        .op = op, .partition = partition, .row = row, .rows = rows, .block = block, .hash = state};
     if (m->n++ == 0)
         m->since = pst_now();
     return pump(m);
@@ -123,8 +123,9 @@ static pst_rc take_home(struct pst_vectors_mover *m, const struct pst_credit *cr
                         move->partition);
     pst_rc rc = PST_OK;
     if (move->op == PST_REQUEST_READ) {
-        memcpy(move->memory + move->home * m->piece, slot + PST_PAGE, m->piece);
-        rc = hash(move, slot + PST_PAGE, m->piece);
+        rc = pst_vectors_put(m->vectors, move->block, move->home * m->piece, slot + PST_PAGE, m->piece);
+        if (rc == PST_OK)
+            rc = hash(move, slot + PST_PAGE, m->piece);
     }
     move->home++;
     return rc == PST_OK && move->home == move->rows ? finish(m, move) : rc;

@@ -13,6 +13,7 @@
 
 #include "common/slots/request.h"
 #include "common/stage.h"
+#include "stages/lib/vectors/vectors.h"
 
 #define PST_VECTORS_MOVES_MAX 512 /* that wait: a buffer of partitions, out and in */
 
@@ -20,7 +21,7 @@ struct pst_vectors_move {
     enum pst_request_op op;
     int partition;
     uint64_t row, rows; /* of the array */
-    char *memory;       /* rows x piece bytes */
+    int block;          /* of the vectors */
     /* the rest is the mover's */
     uint64_t sent, home;
     XXH3_state_t *hash;
@@ -31,6 +32,7 @@ struct pst_vectors_mover {
     int port;
     uint16_t array;
     uint64_t piece;
+    struct pst_vectors *vectors;
     struct pst_vectors_move move[PST_VECTORS_MOVES_MAX]; /* a ring */
     uint32_t first, n, sending;                          /* sending: moves of the ring that were sent whole */
     struct pst_credit *credit;                           /* free slots, in the order of their batches */
@@ -42,14 +44,14 @@ struct pst_vectors_mover {
     void *arg;
 };
 
-/* The caller has set stage, port, array, piece, done and arg. PST_E_NOMEM. */
+/* The caller has set stage, port, array, piece, vectors, done and arg. PST_E_NOMEM. */
 PST_API PST_MUST_USE pst_rc pst_vectors_mover_open(struct pst_vectors_mover *m);
 PST_API void pst_vectors_mover_close(struct pst_vectors_mover *m);
 
-/* Begins a move after all earlier ones. The memory belongs to the mover until `done`; but another move may
- * read into the memory of an earlier write. */
+/* Begins a move after all earlier ones. The block belongs to the mover until `done`; but another move may
+ * read into the block of an earlier write. */
 PST_API PST_MUST_USE pst_rc pst_vectors_mover_add(struct pst_vectors_mover *m, enum pst_request_op op,
-                                                  int partition, uint64_t row, uint64_t rows, char *memory);
+                                                  int partition, uint64_t row, uint64_t rows, int block);
 
 /* A slot is free, or came home for the last time (last). */
 PST_API PST_MUST_USE pst_rc pst_vectors_mover_credit(struct pst_vectors_mover *m,

@@ -278,6 +278,19 @@ pst_rc pst_vectors_owner_take(struct pst_vectors_owner *s, const struct pst_row_
     return rc;
 }
 
+void pst_vectors_owner_began(struct pst_vectors_owner *s, const struct pst_row_batch *b)
+{
+    s->edges += b->edges;
+    s->gathered++;
+    s->vectors.updates++;
+}
+
+pst_rc pst_vectors_owner_ended(struct pst_vectors_owner *s, uint64_t batch, int64_t nodes)
+{
+    s->nodes += (uint64_t)nodes;
+    return pst_vectors_owner_home(s, batch);
+}
+
 pst_rc pst_vectors_owner_home(struct pst_vectors_owner *s, uint64_t batch)
 {
     return s->partitions > 1 ? pst_vectors_exchange_home(&s->exchange, batch) : PST_OK;
@@ -456,6 +469,7 @@ static pst_rc open_evaluation(struct pst_vectors_owner *s, int threads)
                                             .alpha = s->evaluate_alpha,
                                             .seed = pst_seed(s->stage),
                                             .vectors = &s->vectors,
+                                            .gpu = s->gpu,
                                             .load = load_partition,
                                             .load_arg = &s->exchange};
     return pst_evaluation_open(&s->evaluation, threads);

@@ -42,7 +42,8 @@ struct pst_vectors_owner {
     enum pst_embed_tie tie;
     /* the rest is the owner's */
     struct pst_stage *stage;
-    int parts; /* the port by which partitions travel */
+    struct pst_embed_device *gpu; /* the caller's, if vectors.device is a GPU; both are set before `open` */
+    int parts;                    /* the port by which partitions travel */
     struct pst_dataset ds;
     struct pst_vectors vectors;
     struct pst_relations_table own_relations; /* if relations are async */
@@ -83,6 +84,11 @@ PST_API PST_MUST_USE pst_rc pst_vectors_owner_ready(struct pst_vectors_owner *o,
 PST_API PST_MUST_USE pst_rc pst_vectors_owner_gather(struct pst_vectors_owner *o, const void *from,
                                                      uint64_t from_bytes, char *slot, uint64_t bytes,
                                                      struct pst_row_batch *b);
+/* On a GPU: a batch is on the queue, which updates rows where they lie (resident.h). Then: it is home, and
+ * had so many vertices. */
+PST_API void pst_vectors_owner_began(struct pst_vectors_owner *o, const struct pst_row_batch *b);
+PST_API PST_MUST_USE pst_rc pst_vectors_owner_ended(struct pst_vectors_owner *o, uint64_t batch,
+                                                    int64_t nodes);
 /* A slot with gradients is home; or one that carries the relations. b: the header that it was sent
  * with. */
 PST_API PST_MUST_USE pst_rc pst_vectors_owner_take(struct pst_vectors_owner *o, const struct pst_row_batch *b,
@@ -103,8 +109,8 @@ PST_API PST_MUST_USE pst_rc pst_vectors_owner_report(const struct pst_vectors_ow
         .name = "parts", .dir = PST_OUT,                                                                     \
         .help = "with several partitions: pieces of them, to be written to and read from the array "         \
                 "\"embeddings\" of the run",                                                                 \
-        .type = "pieces", .dtype = "any", .rank = -1, .memory = "cpu", .requests = PST_REQUESTS_MAKES,       \
-        .flags = PST_PORT_RETURNS | PST_PORT_OPTIONAL                                                        \
+        .type = "pieces", .dtype = "any", .rank = -1, .memory = "cpu,pinned",                                \
+        .requests = PST_REQUESTS_MAKES, .flags = PST_PORT_RETURNS | PST_PORT_OPTIONAL                        \
     }
 #define PST_VECTORS_OWNER_PARAM(S, M, name_, type_, member_, def_, ...)                                      \
     {                                                                                                        \

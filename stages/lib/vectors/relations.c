@@ -210,10 +210,10 @@ static pst_rc account(struct pst_relations *e, const struct pst_row_batch *b, do
     return PST_OK;
 }
 
-pst_rc pst_relations_end(struct pst_relations *e, const struct pst_row_batch *b)
+pst_rc pst_relations_end(struct pst_relations *e, const struct pst_row_batch *b, int64_t *nodes)
 {
     double loss = 0;
-    const pst_rc rc = pst_embed_device_loss(&e->on.step, &loss);
+    const pst_rc rc = pst_embed_device_loss(&e->on.step, &loss, nodes);
     return rc == PST_OK ? account(e, b, loss) : rc;
 }
 
@@ -235,8 +235,9 @@ static pst_rc train_here(struct pst_relations *e, const struct pst_row_batch *b,
 static pst_rc train_on_device(struct pst_relations *e, const struct pst_row_batch *b, char *slot)
 {
     struct pst_embed_batch batch = arrays_of(b, e->on.slot);
+    int64_t nodes;
     const pst_rc rc = pst_relations_train_slot(e, b, slot, &batch);
-    return rc == PST_OK ? pst_relations_end(e, b) : rc;
+    return rc == PST_OK ? pst_relations_end(e, b, &nodes) : rc;
 }
 
 static pst_rc train(struct pst_relations *e, const struct pst_row_batch *b, char *slot)
@@ -262,7 +263,7 @@ static pst_rc carry(struct pst_relations *e, char *slot, uint64_t *used)
     b->seconds = pst_now() - e->epoch.begin;
     b->trained = e->epoch.edges;
     if (b->flush == 1) {
-        e->epoch.loss = 0;
+        e->epoch.loss = e->epoch.begin = 0;
         e->epoch.edges = 0;
     }
     *used = PST_ROW_BATCH_CARRIED_AT + bytes;
@@ -278,7 +279,7 @@ pst_rc pst_relations_train(struct pst_relations *e, const struct pst_row_batch *
     pst_rc rc = check_fit(e, b);
     if (rc == PST_OK)
         rc = check_lent(e, b);
-    if (e->epoch.edges == 0)
+    if (e->epoch.begin == 0)
         e->epoch.begin = pst_now();
     if (rc == PST_OK && b->edges > 0)
         rc = train(e, b, slot);

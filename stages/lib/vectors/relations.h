@@ -8,7 +8,7 @@
 #define PST_RELATIONS_H
 
 #include "common/slots/row_batch.h"
-#include "stages/lib/embed/device_step.h"
+#include "stages/lib/embed/gpu.h"
 #include "stages/lib/vectors/relations_table.h"
 
 struct pst_relations {
@@ -36,7 +36,7 @@ struct pst_relations {
     uint32_t *touched;
     uint64_t updates;
     struct {
-        double loss, begin; /* begin: when its first batch came */
+        double loss, begin; /* begin: when its first batch came; 0: none yet */
         uint64_t edges;
     } epoch; /* so far */
     double train_s;
@@ -60,11 +60,13 @@ PST_API PST_MUST_USE pst_rc pst_relations_train(struct pst_relations *e, const s
                                                 char *slot, uint64_t *used);
 
 /* On a GPU, for a stage that has no slots: puts a batch on the queue, whose vertices and edges are the
- * device's (device_step.h); the relations are added here, and updated. b has the header. */
+ * device's (gpu.h); the relations are added here, and updated. b has the header. */
 PST_API PST_MUST_USE pst_rc pst_relations_begin(struct pst_relations *e, const struct pst_row_batch *b,
                                                 struct pst_embed_batch *batch, uint32_t *node_list);
-/* Waits for the batch, to which pst_embed_device_end was called. PST_E_ARG: training has diverged. */
-PST_API PST_MUST_USE pst_rc pst_relations_end(struct pst_relations *e, const struct pst_row_batch *b);
+/* Waits for the batch, to which pst_embed_device_end was called. *nodes gets the length of node_list.
+ * PST_E_ARG: training has diverged. */
+PST_API PST_MUST_USE pst_rc pst_relations_end(struct pst_relations *e, const struct pst_row_batch *b,
+                                              int64_t *nodes);
 
 /* On a GPU, for relations.c: opens; puts a slot's batch on the queue; copies the rows and the state. */
 PST_MUST_USE pst_rc pst_relations_open_device(struct pst_relations *e, uint64_t slot_bytes);

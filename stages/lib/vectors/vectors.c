@@ -43,7 +43,7 @@ static void init_rows(void *job, int64_t task, int worker)
 void pst_vectors_init(struct pst_vectors *v, int block, int partition, uint64_t seed, double scale)
 {
     struct init job = {.v = v,
-                       .rows = pst_vectors_rows(v, block),
+                       .rows = (pst_real *)(void *)pst_vectors_image(v, block),
                        .first = v->block_rows * partition,
                        .n = v->parts ? pst_parts_used(v->parts, partition) : v->vertices,
                        .seed = seed,
@@ -63,18 +63,15 @@ pst_rc pst_vectors_open(struct pst_vectors *v, int threads)
     const size_t rows = (size_t)v->blocks * (size_t)v->block_rows;
     v->state_dim = pst_k_embed_state_floats(v->optimizer, v->dim);
     v->block_bytes = pst_vectors_bytes(v);
-    v->memory = aligned_alloc(PST_PAGE, pst_align_up((uint64_t)v->blocks * v->block_bytes + 1, PST_PAGE));
+    const pst_rc rc = pst_vectors_open_blocks(v);
+    if (rc != PST_OK)
+        return rc;
     v->place = calloc(rows + 1, sizeof *v->place);
     v->marked = calloc(rows + 1, sizeof *v->marked);
     for (int p = 0; p < PST_PARTS_MAX; p++)
         v->block_of[p] = p == 0 && !v->parts ? 0 : -1;
-    if (!v->memory || !v->place || !v->marked)
-        return pst_fail(
-            PST_E_NOMEM,
-            "out of memory: cannot allocate the embeddings of %zu vertices, %" PRId64
-            " floats each with optimizer state; lower `dim` or `buffer`, raise `partitions`, or choose the "
-            "optimizer adagrad-row",
-            rows, v->dim + v->state_dim);
+    if (!v->place || !v->marked)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot list %zu vertices", rows);
     (void)pthread_mutex_init(&v->sharing, NULL);
     return pst_gnn_team_new(&v->team, threads);
 }
@@ -84,7 +81,7 @@ void pst_vectors_close(struct pst_vectors *v)
     if (v->team)
         (void)pthread_mutex_destroy(&v->sharing);
     pst_gnn_team_free(v->team);
-    free(v->memory);
+    pst_vectors_close_blocks(v);
     free(v->place);
     free(v->marked);
     *v = (struct pst_vectors){.memory = NULL};
@@ -114,8 +111,32 @@ static pst_real *state_at(const struct pst_vectors *v, int64_t row)
 
 const pst_real *pst_vectors_row(const struct pst_vectors *v, int64_t vertex)
 {
+    if (v->device)
+        return pst_vectors_partition(v, vertex) == v->imaged
+                   ? (const pst_real *)(const void *)v->image + pst_vectors_place(v, vertex) * v->dim
+                   : NULL;
     const int64_t row = row_of(v, vertex);
     return row < 0 ? NULL : at_row(v, row);
+}
+
+static pst_rc absent(int64_t vertex)
+{
+    return pst_fail(PST_E_PEER,
+                    "the batch has vertex %" PRId64
+                    ", whose partition is not in memory now: do the stages edges and store have the same "
+                    "`partitions`, `buffer` and `order`?",
+                    vertex);
+}
+
+pst_rc pst_vectors_rows_of(const struct pst_vectors *v, const int64_t *vertices, int64_t n, uint32_t *rows)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t row = row_of(v, vertices[i]);
+        if (row < 0)
+            return absent(vertices[i]);
+        rows[i] = (uint32_t)row;
+    }
+    return PST_OK;
 }
 
 /* ---- gathering ----------------------------------------------------------------------------------- */
@@ -127,12 +148,7 @@ static pst_rc number(struct pst_vectors *v, const int64_t *ids, uint64_t n, uint
     for (uint64_t i = 0; i < n; i++) {
         const int64_t row = row_of(v, ids[i]);
         if (row < 0)
-            return pst_fail(
-                PST_E_PEER,
-                "the batch has vertex %" PRId64
-                ", whose partition is not in memory now: do the stages edges and store have the same "
-                "`partitions`, `buffer` and `order`?",
-                ids[i]);
+            return absent(ids[i]);
         if (v->marked[row] != v->mark) {
             v->marked[row] = v->mark;
             v->place[row] = *listed;

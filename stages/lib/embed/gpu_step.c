@@ -1,6 +1,6 @@
-/* device_step.c: puts a batch on a queue, one side of one chunk after the other, and then the sums by vertex
+/* gpu_step.c: puts a batch on a queue, one side of one chunk after the other, and then the sums by vertex
  * and by relation. The order of entries is that of step.c. */
-#include "stages/lib/embed/device_step.h"
+#include "stages/lib/embed/gpu.h"
 #include "common/error.h"
 #include "common/util/rng.h"
 
@@ -40,9 +40,8 @@ pst_rc pst_embed_device_open(struct pst_embed_device *w, struct pst_device *devi
 
 /* ---- memory -------------------------------------------------------------------------------------- */
 
-/* Room for count items of a buffer, and at least one. */
-static pst_rc grow(struct pst_embed_device *w, enum pst_embed_device_buffer which, int64_t count, size_t size,
-                   void *to)
+pst_rc pst_embed_device_grow(struct pst_embed_device *w, enum pst_embed_device_buffer which, int64_t count,
+                             size_t size, void *to)
 {
     const uint64_t bytes = ((uint64_t)count + 1) * size;
     void **at = &w->buffer[which].at;
@@ -65,7 +64,7 @@ static pst_rc grow_all(struct pst_embed_device *w, struct run *r)
         int64_t count;
         size_t size;
         void *to;
-    } all[PST_EMBED_DEVICE_BUFFERS] = {
+    } all[] = {
         {PST_EMBED_ENTRIES, r->entries * d, sizeof(pst_real), &r->entry},
         {PST_EMBED_RELATION_ENTRIES, 2 * r->b->edges * r->dr, sizeof(pst_real), &r->relation_entry},
         {PST_EMBED_ENTRY_ROWS, r->entries, sizeof(uint32_t), &r->row},
@@ -77,8 +76,8 @@ static pst_rc grow_all(struct pst_embed_device *w, struct run *r)
         {PST_EMBED_TRUE, 2 * m, sizeof(pst_real), &r->f},
     };
     pst_rc rc = pst_device_reserve(w->device, r->entries, 0);
-    for (int i = 0; i < PST_EMBED_DEVICE_BUFFERS && rc == PST_OK; i++)
-        rc = grow(w, all[i].which, all[i].count, all[i].size, all[i].to);
+    for (size_t i = 0; i < sizeof all / sizeof *all && rc == PST_OK; i++)
+        rc = pst_embed_device_grow(w, all[i].which, all[i].count, all[i].size, all[i].to);
     return pst_wrap(rc, "a batch of %lld edges with %lld negatives in each of %lld chunks",
                     (long long)r->b->edges, (long long)n, (long long)r->b->chunks);
 }
@@ -264,17 +263,20 @@ void pst_embed_device_update_nodes(const struct pst_embed_batch *b, const struct
 
 void pst_embed_device_end(struct pst_embed_device *w)
 {
-    const int64_t *loss = (const int64_t *)(const void *)w->loss; /* the bits of a double */
-    pst_device_record(w->device, &loss, 1);
+    const int64_t *const counts[] = {(const int64_t *)(const void *)w->loss, /* the bits of a double */
+                                     &w->counts[COUNT_NODES]};
+    pst_device_record(w->device, counts, 2);
 }
 
-pst_rc pst_embed_device_loss(struct pst_embed_device *w, double *loss)
+pst_rc pst_embed_device_loss(struct pst_embed_device *w, double *loss, int64_t *nodes)
 {
     bool data_fault;
     const pst_rc rc = pst_device_recorded(w->device, &data_fault);
     if (data_fault)
         return pst_fail(rc, "%s: a kernel found an error in a batch", w->device->name);
-    if (rc == PST_OK)
-        memcpy(loss, &w->device->record->counts[0], sizeof *loss);
-    return rc;
+    if (rc != PST_OK)
+        return rc;
+    memcpy(loss, &w->device->record->counts[0], sizeof *loss);
+    *nodes = w->device->record->counts[1];
+    return PST_OK;
 }

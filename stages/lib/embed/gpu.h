@@ -1,13 +1,13 @@
-/* device_step.h: the training step of embed.h on a GPU. Calls put work on the device's queue and return;
+/* gpu.h: the training step of embed.h, and ranks, on a GPU. Calls put work on the device's queue and return;
  * pst_embed_device_loss waits. All kernels add in a fixed order, so the bits depend only on plan, batch and
  * GPU. Against the CPU's step, products, the scores of true ends and losses are added in another order.
  *
  * Owner: the caller owns the struct and lends the device, which owns the memory. Threads: one. */
-#ifndef PST_EMBED_DEVICE_STEP_H
-#define PST_EMBED_DEVICE_STEP_H
+#ifndef PST_EMBED_GPU_H
+#define PST_EMBED_GPU_H
 
 #include "stages/lib/device/device.h"
-#include "stages/lib/embed/embed.h"
+#include "stages/lib/embed/ranks.h"
 
 /* Memory on the device that grows with the largest batch; contents last for one batch. */
 enum pst_embed_device_buffer {
@@ -19,7 +19,10 @@ enum pst_embed_device_buffer {
     PST_EMBED_GRAD, /* of the scores */
     PST_EMBED_QUERY,
     PST_EMBED_QUERY_GRAD,
-    PST_EMBED_TRUE, /* scores of true ends, and their gradients */
+    PST_EMBED_TRUE,  /* scores of true ends, and their gradients */
+    PST_EMBED_NORMS, /* of candidates for ranks */
+    PST_EMBED_KNOWN, /* ends */
+    PST_EMBED_RANKS, /* what has one word for each query */
     PST_EMBED_DEVICE_BUFFERS
 };
 
@@ -58,7 +61,18 @@ PST_API void pst_embed_device_update_nodes(const struct pst_embed_batch *b, cons
 
 /* The batch is on the queue as a whole: the next call waits for what came before this one. */
 PST_API void pst_embed_device_end(struct pst_embed_device *w);
-/* Waits for the batch, and gets its loss. */
-PST_API PST_MUST_USE pst_rc pst_embed_device_loss(struct pst_embed_device *w, double *loss);
+/* Waits for the batch, and gets its loss and the length of node_list. */
+PST_API PST_MUST_USE pst_rc pst_embed_device_loss(struct pst_embed_device *w, double *loss, int64_t *nodes);
+
+/* pst_embed_count_block (ranks.h) with candidates c->x in the device's memory, and the rest in the host's. It
+ * waits. The counts are the CPU's. */
+PST_API PST_MUST_USE pst_rc pst_embed_device_count(enum pst_k_embed_similarity similarity, const pst_real *q,
+                                                   int64_t m, int64_t d, const struct pst_embed_candidates *c,
+                                                   struct pst_embed_device *w,
+                                                   struct pst_embed_count *counts);
+
+/* Room for count items of a buffer, and at least one; *to gets the pointer. For gpu_*.c. */
+PST_MUST_USE pst_rc pst_embed_device_grow(struct pst_embed_device *w, enum pst_embed_device_buffer which,
+                                          int64_t count, size_t size, void *to);
 
 #endif

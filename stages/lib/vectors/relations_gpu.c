@@ -1,10 +1,11 @@
-/* relations_device.c: relations on a GPU, with their optimizer's state. A slot's arrays are copied there, and
+/* relations_gpu.c: relations on a GPU, with their optimizer's state. A slot's arrays are copied there, and
  * gradients are copied back. */
 #include "stages/lib/vectors/relations.h"
 
 #include <string.h>
 
 #include "common/error.h"
+#include "common/stage.h"
 
 static pst_rc take(struct pst_relations *e, uint64_t bytes, const char *what, void *to)
 {
@@ -45,6 +46,8 @@ pst_rc pst_relations_fetch(struct pst_relations *e, void *to)
 pst_rc pst_relations_begin(struct pst_relations *e, const struct pst_row_batch *b,
                            struct pst_embed_batch *batch, uint32_t *node_list)
 {
+    if (e->epoch.begin == 0)
+        e->epoch.begin = pst_now();
     batch->relation_rows = e->on.row;
     batch->relation_grads = e->on.grads;
     batch->touched = e->on.touched;
