@@ -99,8 +99,7 @@ def runs_go_on_elsewhere():
             for first in ("cuda:0", "cpu:0"):
                 begun = train(p, data, epochs=1, device=first)
                 for second, want in (("cuda:0", on_gpu), ("cpu:0", on_cpu)):
-                    r = train(p, data, "--resume", begun.run_dir, "--run-dir", p.path(f"{first}{second}{train}"), epochs=2,
-                              device=second).report
+                    r = train(p, data, "--resume", begun.run_dir, epochs=2, device=second).report
                     assert abs(r["epochs"][0]["loss"] - want["epochs"][1]["loss"]) <= 1e-5 * want["epochs"][1]["loss"], (first, second, r)
                     if first == second:
                         assert r["weights_digest"] == want["weights_digest"], (first, r, want)
@@ -113,7 +112,7 @@ def figures(report, part):
 def exported(p, run_dir):
     """The embeddings of a run in the order of the ids, and its relations."""
     out = p.path("exported" + os.path.basename(run_dir))
-    command("export", run_dir, out, "--format", "npy", "--quiet")
+    command("export", run_dir, out, "--quiet")
     return {name: np.load(os.path.join(out, f"{name}.npy")) for name in ("vertices", "relations")}
 
 
@@ -136,7 +135,7 @@ def a_gpu_that_is_too_small_is_told():
     with Place() as p:
         data = knowledge_graph(p)
         for run, what in ((lambda: marius(p, data, code=1), "embedder"), (lambda: leg(p, data, 4, 3, code=1), "legend")):
-            os.environ["PENSTOCK_HOST_GPU_BYTES"] = "38000000"
+            os.environ["PENSTOCK_HOST_GPU_BYTES"] = "36000000"
             try:
                 err = run().err
             finally:
@@ -162,7 +161,7 @@ def a_kernel_that_never_ends_is_told():
 def training_that_diverges_is_told():
     with Place() as p:
         data = knowledge_graph(p)
-        more = {"rate": 1e9, "optimizer": "sgd"}
+        more = {"rate": 100, "optimizer": "sgd", "scale": 1000}
         for r in (marius(p, data, more={f"params.{k}": v for k, v in more.items()}, code=1), leg(p, data, 4, 3, more=more, code=1)):
             assert "so training has diverged; lower `rate`" in r.err, r.err
 
@@ -193,7 +192,7 @@ def a_killed_run_resumes_to_the_same_bits():
             run = p.start(LEGEND, *legend(6, 3, "legend", **more), "--epochs", 3, *on(legend="cuda:0"), *SLOW_DISK, data=data, grouped=False)
             kill_ends(run, "legend", pause)
             there = glob.glob(os.path.join(run.run_dir, "checkpoints", "*"))
-            again = ("--resume", run.run_dir) if there else ("--run-dir", run.run_dir)
+            again = ("--resume", run.run_dir) if there else ()
             assert leg(p, data, 6, 3, *again, epochs=3, more=more).report["weights_digest"] == want, (pause, there)
 
 
