@@ -204,13 +204,13 @@ $(BUILD)/obj/tools/bench/gpu/%.nvcc.o: tools/bench/gpu/%.cu
 	$(NVCC) $(NVCC_FLAGS) -MMD -MF $(@:.o=.d) -c -o $@ $<
 $(BUILD)/bench/gpu: $(patsubst %.cu,$(BUILD)/obj/%.nvcc.o,$(gpu_bench)) $(libs) $(cuda_so)
 	@mkdir -p $(@D)
-	$(NVCC) -o $@ $(filter %.o,$^) -Xlinker -rpath,$(abspath $(BUILD)/lib) -L$(BUILD)/lib -lpenstock -lpenstock-cpu
+	$(NVCC) -o $@ $(filter %.o,$^) -Xlinker -rpath,$(abspath $(BUILD)/lib) -L$(BUILD)/lib -lpenstock-stages -lpenstock -lpenstock-cpu
 $(BUILD)/obj/tools/bench/gpu/%.host.o: tools/bench/gpu/%.cu
 	@mkdir -p $(@D)
 	$(CXX) $(host_flags) -x c++ -c -o $@ $<
 $(BUILD)/tests/gpu-bench: $(patsubst %.cu,$(BUILD)/obj/%.host.o,$(gpu_bench)) $(libs) $(BUILD)/tests/libpenstock-cuda-host.so
 	@mkdir -p $(@D)
-	$(CXX) -o $@ $(filter %.o,$^) $(filter $(BUILD)/obj/kernels/cuda/host/%,$(host_obj)) $(ALL_LDFLAGS) -Wl,-rpath,$(abspath $(BUILD)/lib) -L$(BUILD)/lib -lpenstock -lpenstock-cpu
+	$(CXX) -o $@ $(filter %.o,$^) $(filter $(BUILD)/obj/kernels/cuda/host/%,$(host_obj)) $(ALL_LDFLAGS) -Wl,-rpath,$(abspath $(BUILD)/lib) -L$(BUILD)/lib -lpenstock-stages -lpenstock -lpenstock-cpu
 
 # The benches: tools/bench/README.md. Without what --bench installs, the benches that need it are skipped.
 bench_bin := $(patsubst tools/bench/%.c,$(BUILD)/bench/%,$(wildcard tools/bench/*.c))

@@ -86,9 +86,11 @@ struct pst_k_nvme_drive_options {
 };
 
 /* The shape of a launch. Zeroes mean: one block of 1024 threads to submit async; a block of 256 threads for
- * each queue to complete; one warp for each command of sync, as far as there is room for warps. */
+ * each queue to complete; one thread of batch, or one warp of sync, for each command, as far as there is
+ * room. */
 struct pst_k_nvme_shape {
     uint32_t submit_threads;                    /* P_s: threads of async's only block */
+    uint32_t batch_blocks, batch_threads;       /* of batch, to write commands */
     uint32_t complete_blocks, complete_threads; /* P_c */
     uint32_t warps;                             /* for sync */
 };

@@ -3,6 +3,7 @@
 #ifndef VIRTUAL_GPU_H
 #define VIRTUAL_GPU_H
 
+#include "common/error.h"
 #include "common/ipc/gpus.h"
 #include "stages/lib/device/device.h"
 

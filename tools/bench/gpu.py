@@ -1,5 +1,5 @@
 """What a GPU reaches: each kernel against what must move, the hand-over between processes, disk kernels over emulated
-drives, the epoch. Every result is checked before anything is timed. The host build (no GPU) only checks, with tiny sizes."""
+drives, a step of graph embeddings, the epoch. Every result is checked before anything is timed. The host build (no GPU) only checks, with tiny sizes."""
 import json
 import os
 import shutil
@@ -39,5 +39,5 @@ def part(host, name, timeout):
 def figures(size):
     if not size.host and no_gpu():
         raise Skip(no_gpu())
-    return {**({} if size.host else about_gpu()), "kernels": part(size.host, "kernels", 200), "ipc": part(size.host, "ipc", 60),
+    return {**({} if size.host else about_gpu()), "kernels": part(size.host, "kernels", 200), "embed": part(size.host, "embed", 200), "ipc": part(size.host, "ipc", 60),
             "io": gpu_io.all_figures(size.host), "epoch": gpu_epoch.all_figures(size.host)}

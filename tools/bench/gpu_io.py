@@ -1,4 +1,4 @@
-"""Disk kernels over emulated drives, on a GPU: Hyperion's Figure 12 and Legend's Figure 20 in our terms. Used by gpu.py.
+"""Disk kernels over emulated drives, on a GPU: Hyperion's Figure 12 and Legend's Figures 19 and 20 in our terms. Used by gpu.py.
 On the host build (no GPU) everything runs and is checked, and nothing is timed."""
 import json
 import os
@@ -60,6 +60,24 @@ def figure_12(host, ssds, dilate, workers, batch):
     return out
 
 
+def figure_19(host, ssds, dilate, workers, batch):
+    """Reads and writes by Legend's way, 8 blocks of 32 threads, and by BaM's: as many warps, and 4,096."""
+    light = dict(way="batch", batch_blocks=8, batch_threads=32, complete_blocks=8, complete_threads=32)
+    shapes = {"batch, 8 blocks of 32": light, "sync, 8 warps": dict(way="sync", warps=8), "sync, 4,096 warps": dict(way="sync", warps=4096)}
+    out = {}
+    if not host:
+        print("Legend, Figure 19: bandwidth of disk kernels, undilated")
+    for direction in ("read", "write"):
+        for name, shape in shapes.items():
+            r = io(host, **shape, ssds=ssds, bytes=4096, queues=2, depth=1024, batch=batch, workers=workers, dilate=dilate,
+                   **({"write": True} if direction == "write" else {}))
+            if host:
+                continue
+            out[f"{direction}, {name}"] = r["iops"] * 4096
+            print(f"  {direction:5} {name:22} {r['iops'] * 4096 / 1e9:6.2f} GB/s, {100 * r['iops'] / (ssds * PEAK):5.1f} % of the drives' reads")
+    return out
+
+
 def figure_20(host, ssds, dilate, workers, batch):
     """What GEMMs on another stream lose to the disk kernels beside them: at most 5 % for async and batch."""
     out = {}
@@ -99,7 +117,7 @@ def all_figures(host):
     if not host:
         print(f"requests/s over {ssds} SSDs, undilated")
     results = {"ways": ways(host, ssds, dilate, workers, batch, sizes), "figure_12": figure_12(host, ssds, dilate, workers, batch),
-               "figure_20": figure_20(host, ssds, dilate, workers, batch)}
+               "figure_19": figure_19(host, ssds, dilate, workers, batch), "figure_20": figure_20(host, ssds, dilate, workers, batch)}
     if host:
-        print("checked: disk kernels, all ways, alone and beside GEMMs")
+        print("checked: disk kernels, all ways, reads and writes, alone and beside GEMMs")
     return results

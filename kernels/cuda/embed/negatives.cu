@@ -27,8 +27,10 @@ __global__ void __launch_bounds__(PST_CU_THREADS) draw_all(drawing f)
     const int64_t lists = 2 * d.chunks;
     for (int64_t at = pst_cu_first(); at < lists * d.negatives; at += pst_cu_step()) {
         const int64_t list = at / d.negatives, k = at % d.negatives;
-        const int side = (int)(list % 2);
-        uint32_t *to = f.to[side] + list / 2 * d.negatives + k;
+        const bool side = list % 2 != 0;
+        /* an index that the compiler does not know would need a copy of the arrays on the stack */
+        const uint32_t *end = side ? d.end[1] : d.end[0];
+        uint32_t *to = (side ? f.to[1] : f.to[0]) + list / 2 * d.negatives + k;
         if (d.all) {
             *to = row_of(d, k);
             continue;
@@ -37,7 +39,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS) draw_all(drawing f)
             pst_rng_stream_of(PST_RNG_NEGATIVE, d.seed, d.epoch, d.batch, (uint32_t)list);
         const struct pst_rng_block draw = pst_rng_draw(&stream, (uint64_t)k, 0);
         const uint64_t bits = pst_rng_u64(&draw, 0);
-        *to = k < d.drawn ? d.end[side][pst_rng_bounded(bits, (uint64_t)d.edges)]
+        *to = k < d.drawn ? end[pst_rng_bounded(bits, (uint64_t)d.edges)]
                           : row_of(d, (int64_t)pst_rng_bounded(bits, (uint64_t)d.before[d.ranges]));
     }
 }

@@ -432,7 +432,10 @@ pst_rc submit(struct pst_k_nvme_drive *d, uint32_t batch, struct pst_twin_n n,
         assert(threads % PST_CU_WARP == 0 && threads <= SUBMIT_THREADS);
         pst_cu_on(q, 1, threads)(submit_async, d->view, batch, n);
     } else if (d->o.way == PST_NVME_BATCH) {
-        pst_cu_on(q, pst_cu_grid(q, n.most, PST_CU_THREADS))(write_batch, d->view, batch, n);
+        const unsigned threads = or_else(shape->batch_threads, PST_CU_THREADS);
+        const unsigned blocks = or_else(shape->batch_blocks, pst_cu_grid(q, n.most, (int64_t)threads));
+        assert(threads <= PST_CU_THREADS);
+        pst_cu_on(q, blocks, threads)(write_batch, d->view, batch, n);
         pst_cu_on(q, 1, d->view.q.n)(ring_batch, d->view, batch, n);
     } else {
         uint32_t *left = d->view.left + (size_t)batch * d->view.q.n;

@@ -71,6 +71,7 @@ void gpu_results_begin(const char *path);
 void gpu_results_end(void);
 
 int gpu_kernels(bool tiny);
+int gpu_embed(bool tiny);
 int gpu_io(int argc, char **argv);
 int gpu_handover(const char *program);
 int gpu_echo(int fd);

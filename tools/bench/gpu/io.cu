@@ -2,10 +2,10 @@
  * P]
  *               [--dilate F] [--workers W] [--submit-threads P_s] [--complete-blocks C] [--complete-threads
  * T]
- *               [--warps W] [--beside]
+ *               [--batch-blocks B] [--batch-threads T] [--warps W] [--write] [--beside]
  * Kernels read from emulated drives (kernels/nvme.h): a batch submitted and completed, again and again;
- * every byte of the first and of the last is checked. Prints one line of JSON: rates are those of undilated
- * drives.
+ * every byte of the first and of the last is checked. --write: they write, and at the end all is read again.
+ * Prints one line of JSON: rates are those of undilated drives.
  * --beside: also what GEMMs on another stream lose to it (Legend, Figure 20). */
 #include "tools/bench/gpu/gpu.cuh"
 
@@ -35,7 +35,7 @@ struct io_options {
     uint32_t ssds, bytes, queues, depth, batch, workers;
     double dilate;
     struct pst_k_nvme_shape shape;
-    bool beside;
+    bool beside, write;
 };
 
 struct rig {
@@ -118,7 +118,14 @@ void make_drive(struct rig *r)
         STOP("%s", why);
 }
 
-/* Makes reads that are spread evenly over the queues and grouped by queue, as `batch` needs it. */
+void send_ios(struct rig *r)
+{
+    (void)r->g.cuda->copy(r->g.q, r->g.cuda->nvme->ios(r->drive, 0), r->ios, r->o.batch * sizeof *r->ios);
+    gpu_wait(&r->g);
+}
+
+/* Makes reads that are spread evenly over the queues and grouped by queue, as `batch` needs it. Writes go to
+ * different places. */
 void make_reads(struct rig *r)
 {
     const uint32_t queues = r->o.ssds * r->o.queues, n = r->o.batch;
@@ -133,16 +140,17 @@ void make_reads(struct rig *r)
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
-            io->lba = random % ((SPAN - r->o.bytes) / LBA + 1);
+            io->lba = r->o.write ? (uint64_t)(i - begin[q - q % r->o.queues]) * (r->o.bytes / LBA)
+                                 : random % ((SPAN - r->o.bytes) / LBA + 1);
             io->iova = r->iova[q / r->o.queues] + (uint64_t)i * r->o.bytes;
             io->bytes = r->o.bytes;
             io->nsid = 1;
             io->queue = (uint16_t)q;
-            io->opcode = PST_NVME_READ;
+            io->opcode = r->o.write ? PST_NVME_WRITE : PST_NVME_READ;
             io->lba_shift = 9;
         }
     }
-    (void)r->g.cuda->copy(r->g.q, r->g.cuda->nvme->ios(r->drive, 0), r->ios, n * sizeof *r->ios);
+    send_ios(r);
     (void)r->g.cuda->copy(r->g.q, r->g.cuda->nvme->begin(r->drive, 0), begin, (queues + 1) * sizeof *begin);
     gpu_wait(&r->g);
 }
@@ -160,7 +168,22 @@ void call_round(void *context)
     (void)r->g.cuda->nvme->complete(r->drive, 0, &r->o.shape, &r->records[r->round++ % ROUNDS_MAX], 1);
 }
 
-void check(struct rig *r)
+/* A word of what is written, which is not what the drives had. */
+uint64_t written(const struct rig *r, uint32_t i, uint32_t at)
+{
+    return ~pst_nvme_emulated_pattern(r->ios[i].queue / r->o.queues, 1, r->ios[i].lba * LBA + at);
+}
+
+void fill_rows(struct rig *r)
+{
+    for (uint32_t i = 0; i < r->o.batch; i++)
+        for (uint32_t at = 0; at < r->o.bytes; at += 8) {
+            const uint64_t word = written(r, i, at);
+            memcpy(static_cast<char *>(r->memory.base) + (uint64_t)i * r->o.bytes + at, &word, sizeof word);
+        }
+}
+
+void check_records(struct rig *r)
 {
     gpu_wait(&r->g);
     const uint32_t rounds = r->round < ROUNDS_MAX ? r->round : (uint32_t)ROUNDS_MAX;
@@ -170,18 +193,37 @@ void check(struct rig *r)
             STOP("of %u reads %u ended, %u failed, %u are late, %u completions are strange", r->o.batch,
                  d->ended, d->failed, d->late, d->strange);
     }
+    r->round = 0;
+}
+
+void check(struct rig *r)
+{
+    check_records(r);
+    if (r->ios[0].opcode == PST_NVME_WRITE)
+        return;
     for (uint32_t i = 0; i < r->o.batch; i++) {
         const struct pst_nvme_io *io = &r->ios[i];
         const char *row = static_cast<char *>(r->memory.base) + (uint64_t)i * r->o.bytes;
         for (uint32_t at = 0; at < io->bytes; at += 8) {
             uint64_t word;
             memcpy(&word, row + at, sizeof word);
-            if (word != pst_nvme_emulated_pattern(io->queue / r->o.queues, 1, io->lba * LBA + at))
+            const uint64_t want =
+                r->o.write ? written(r, i, at)
+                           : pst_nvme_emulated_pattern(io->queue / r->o.queues, 1, io->lba * LBA + at);
+            if (word != want)
                 STOP("read %u: byte %u is not the drive's", i, at);
         }
     }
     memset(r->memory.base, 0, r->memory.bytes);
-    r->round = 0;
+}
+
+/* Reads what was written. */
+void read_again(struct rig *r)
+{
+    memset(r->memory.base, 0, r->memory.bytes);
+    for (uint32_t i = 0; i < r->o.batch; i++)
+        r->ios[i].opcode = PST_NVME_READ;
+    send_ios(r);
 }
 
 /* ---- what a compute kernel beside loses ------------------------------------------------------------------
@@ -241,11 +283,12 @@ void print(const struct rig *r, double round_s, double submit_s, double loss)
     for (uint32_t i = 0; i < r->o.ssds; i++)
         for (uint32_t qid = 1; qid <= r->o.queues; qid++)
             rings += r->c[i].io[qid]->sq_rings;
-    printf(
-        "{\"way\": \"%s\", \"ssds\": %u, \"bytes\": %u, \"batch\": %u, \"iops\": %.6g, \"round_us\": %.6g, "
-        "\"submit_us\": %.6g, \"sq_doorbells\": %llu",
-        r->o.way, r->o.ssds, r->o.bytes, r->o.batch, (double)r->o.batch / round_s * r->o.dilate,
-        round_s * 1e6, submit_s * 1e6, (unsigned long long)rings);
+    printf("{\"way\": \"%s\", \"write\": %s, \"ssds\": %u, \"bytes\": %u, \"batch\": %u, \"iops\": %.6g, "
+           "\"round_us\": %.6g, "
+           "\"submit_us\": %.6g, \"sq_doorbells\": %llu",
+           r->o.way, r->o.write ? "true" : "false", r->o.ssds, r->o.bytes, r->o.batch,
+           (double)r->o.batch / round_s * r->o.dilate, round_s * 1e6, submit_s * 1e6,
+           (unsigned long long)rings);
     if (r->o.beside)
         printf(", \"loss\": %.4f", loss);
     printf("}\n");
@@ -317,10 +360,14 @@ struct io_options parse(int argc, char **argv)
                                  {"--submit-threads", &o.shape.submit_threads},
                                  {"--complete-blocks", &o.shape.complete_blocks},
                                  {"--complete-threads", &o.shape.complete_threads},
+                                 {"--batch-blocks", &o.shape.batch_blocks},
+                                 {"--batch-threads", &o.shape.batch_threads},
                                  {"--warps", &o.shape.warps}};
     for (int i = 0; i < argc; i++) {
-        bool known = strcmp(argv[i], "--beside") == 0;
-        o.beside = o.beside || known;
+        const bool beside = strcmp(argv[i], "--beside") == 0, write = strcmp(argv[i], "--write") == 0;
+        bool known = beside || write;
+        o.beside = o.beside || beside;
+        o.write = o.write || write;
         if (known)
             continue;
         if (i + 1 == argc)
@@ -342,7 +389,8 @@ struct io_options parse(int argc, char **argv)
     }
     if (o.ssds < 1 || o.ssds > PST_K_NVME_DRIVE_SSDS_MAX || o.queues < 1 ||
         o.ssds * o.queues > PST_K_NVME_DRIVE_QUEUES_MAX || o.batch < 1 || o.bytes % LBA != 0 ||
-        o.bytes < LBA || o.bytes > SPAN || o.dilate <= 0)
+        o.bytes < LBA || o.bytes > SPAN || o.dilate <= 0 ||
+        (o.write && (uint64_t)(o.batch / o.ssds + 1) * o.bytes > SPAN))
         STOP("expected 1 to %d SSDs, up to %d queues, whole blocks of %d bytes", PST_K_NVME_DRIVE_SSDS_MAX,
              PST_K_NVME_DRIVE_QUEUES_MAX, (int)LBA);
     return o;
@@ -359,11 +407,15 @@ int gpu_io(int argc, char **argv)
     make_reads(r);
     r->records = static_cast<struct pst_k_nvme_record *>(
         gpu_memory(&r->g, PST_TWIN_MEMORY_PINNED, ROUNDS_MAX * sizeof *r->records, NULL));
+    if (r->o.write)
+        fill_rows(r);
     call_round(r);
     check(r);
     const double round_s = gpu_seconds(&r->g, call_round, r);
     check(r);
     const double submit_s = submission(r), loss = r->o.beside ? loss_beside(r, round_s) : 0;
+    if (r->o.write)
+        read_again(r);
     call_round(r);
     check(r);
     char why[PST_TWIN_WHY_BYTES];

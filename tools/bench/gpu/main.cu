@@ -1,6 +1,7 @@
 /* main.cu: the command line of the GPU bench, and what its parts share.
  *
  *   gpu kernels [--tiny] [--out FILE]   each kernel's time, against what must move
+ *   gpu embed [--tiny] [--out FILE]     a step of graph embeddings, fused and not
  *   gpu io OPTIONS                      disk kernels over emulated drives (io.cu)
  *   gpu ipc [--out FILE]                from one process' event to another's kernel */
 #include "tools/bench/gpu/gpu.cuh"
@@ -200,17 +201,19 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "echo") == 0)
         return gpu_echo(atoi(argv[2]));
     if (argc < 2)
-        STOP("expected kernels, io or ipc");
+        STOP("expected kernels, embed, io or ipc");
     gpu_results_begin(out);
     int rc = 2;
     if (strcmp(argv[1], "kernels") == 0)
         rc = gpu_kernels(tiny || !ON_GPU);
+    else if (strcmp(argv[1], "embed") == 0)
+        rc = gpu_embed(tiny || !ON_GPU);
     else if (strcmp(argv[1], "io") == 0)
         rc = gpu_io(argc - 2, argv + 2);
     else if (strcmp(argv[1], "ipc") == 0)
         rc = gpu_handover(argv[0]);
     else
-        STOP("expected kernels, io or ipc, found %s", argv[1]);
+        STOP("expected kernels, embed, io or ipc, found %s", argv[1]);
     gpu_results_end();
     return rc;
 }
