@@ -1,6 +1,6 @@
 /* The training step and the ranks of embeddings on a GPU against those on the CPU, and ranks against a brute
  * force. The GPU is the host build (kernels/cuda/host) unless PENSTOCK_TWIN=cuda asks for the real one. */
-#include "stages/lib/embed/gpu.h"
+#include "stages/lib/embed/embed_gpu.h"
 #include "tests/stage/virtual_gpu.h"
 
 #include <math.h>

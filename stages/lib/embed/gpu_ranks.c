@@ -1,6 +1,6 @@
 /* gpu_ranks.c: a group of queries against a block of candidates, tile by tile. */
 #include "common/error.h"
-#include "stages/lib/embed/gpu.h"
+#include "stages/lib/embed/embed_gpu.h"
 
 #include <stdlib.h>
 #include <string.h>

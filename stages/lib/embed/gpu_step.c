@@ -1,6 +1,6 @@
 /* gpu_step.c: puts a batch on a queue, one side of one chunk after the other, and then the sums by vertex
  * and by relation. The order of entries is that of step.c. */
-#include "stages/lib/embed/gpu.h"
+#include "stages/lib/embed/embed_gpu.h"
 #include "common/error.h"
 #include "common/util/rng.h"
 

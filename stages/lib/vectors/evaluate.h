@@ -8,7 +8,7 @@
 #define PST_VECTORS_EVALUATE_H
 
 #include "common/store/store.h"
-#include "stages/lib/embed/gpu.h"
+#include "stages/lib/embed/embed_gpu.h"
 #include "stages/lib/vectors/vectors.h"
 
 struct pst_evaluation_known { /* `end` completes an edge of this anchor and relation */

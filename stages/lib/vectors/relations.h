@@ -8,7 +8,7 @@
 #define PST_RELATIONS_H
 
 #include "common/slots/row_batch.h"
-#include "stages/lib/embed/gpu.h"
+#include "stages/lib/embed/embed_gpu.h"
 #include "stages/lib/vectors/relations_table.h"
 
 struct pst_relations {
@@ -60,7 +60,7 @@ PST_API PST_MUST_USE pst_rc pst_relations_train(struct pst_relations *e, const s
                                                 char *slot, uint64_t *used);
 
 /* On a GPU, for a stage that has no slots: puts a batch on the queue, whose vertices and edges are the
- * device's (gpu.h); the relations are added here, and updated. b has the header. */
+ * device's (embed_gpu.h); the relations are added here, and updated. b has the header. */
 PST_API PST_MUST_USE pst_rc pst_relations_begin(struct pst_relations *e, const struct pst_row_batch *b,
                                                 struct pst_embed_batch *batch, uint32_t *node_list);
 /* Waits for the batch, to which pst_embed_device_end was called. *nodes gets the length of node_list.

@@ -5,7 +5,7 @@
 #ifndef PST_VECTORS_RESIDENT_H
 #define PST_VECTORS_RESIDENT_H
 
-#include "stages/lib/embed/gpu.h"
+#include "stages/lib/embed/embed_gpu.h"
 #include "stages/lib/vectors/vectors.h"
 
 struct pst_vectors_resident {

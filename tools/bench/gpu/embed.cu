@@ -1,11 +1,11 @@
-/* embed.cu: a training step of graph embeddings (stages/lib/embed/gpu.h), fused or not: Legend's Figures 21
+/* embed.cu: a training step of graph embeddings (stages/lib/embed/embed_gpu.h), fused or not: Legend's Figures 21
  * (Dot and ComplEx) and 23 (widths of rows), in our terms. The floor is the step's matrix products alone.
  * Loss and gradients are compared with the CPU's step before anything is timed. */
 #include "tools/bench/gpu/gpu.cuh"
 
 extern "C" {
 #include "common/error.h"
-#include "stages/lib/embed/gpu.h"
+#include "stages/lib/embed/embed_gpu.h"
 }
 
 #include <cmath>

@@ -1,6 +1,7 @@
-/* gpu.h: the training step of embed.h, and ranks, on a GPU. Calls put work on the device's queue and return;
- * pst_embed_device_loss waits. All kernels add in a fixed order, so the bits depend only on plan, batch and
- * GPU. Against the CPU's step, products, the scores of true ends and losses are added in another order.
+/* embed_gpu.h: the training step of embed.h, and ranks, on a GPU. Calls put work on the device's queue and
+ * return; pst_embed_device_loss waits. All kernels add in a fixed order, so the bits depend only on plan,
+ * batch and GPU. Against the CPU's step, products, the scores of true ends and losses are added in another
+ * order.
  *
  * Owner: the caller owns the struct and lends the device, which owns the memory. Threads: one. */
 #ifndef PST_EMBED_GPU_H
