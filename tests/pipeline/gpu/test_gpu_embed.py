@@ -182,8 +182,9 @@ def a_killed_run_resumes_to_the_same_bits():
         data = knowledge_graph(p)
         more = {"checkpoint_swaps": 2}
         want = leg(p, data, 6, 3, epochs=3, more=more).report["weights_digest"]
-        for pause in (0.2, 1.0, 1.7):
-            run = p.start(LEGEND, *legend(6, 3, "legend", chunks=2, **more), "--epochs", 3, *on(legend="cuda:0"), *SLOW_DISK, data=data, grouped=False)
+        for pause in (0.05, 0.2, 0.5):
+            run = p.start(LEGEND, *legend(6, 3, "legend", chunks=2, **more), "--epochs", 3, *on(legend="cuda:0"),
+                          "--set", "stages.disk.params.fault_delay_us=10000", data=data, grouped=False)
             kill_ends(run, "legend", pause)
             there = glob.glob(os.path.join(run.run_dir, "checkpoints", "*"))
             again = ("--resume", run.run_dir) if there else ()
