@@ -177,10 +177,9 @@ static pst_rc finish(struct pst_relations *e, const struct pst_row_batch *b,
     return PST_OK;
 }
 
-/* Where a batch's arrays are. */
-static struct pst_embed_batch arrays_of(const struct pst_row_batch *b, const char *slot)
+/* Where a batch's arrays are. all: every vertex is a negative, so their list need not be read. */
+static struct pst_embed_batch arrays_of(const struct pst_row_batch *b, const char *slot, bool all)
 {
-    const bool all = b->flags & PST_EDGE_BATCH_ALL;
     return (struct pst_embed_batch){.edges = b->edges,
                                     .chunks = b->chunks,
                                     .n = b->nodes,
@@ -219,7 +218,7 @@ pst_rc pst_relations_end(struct pst_relations *e, const struct pst_row_batch *b,
 
 static pst_rc train_here(struct pst_relations *e, const struct pst_row_batch *b, char *slot)
 {
-    struct pst_embed_batch batch = arrays_of(b, slot);
+    struct pst_embed_batch batch = arrays_of(b, slot, b->flags & PST_EDGE_BATCH_ALL);
     double loss = 0;
     batch.relation_rows = e->table.row;
     batch.relation_grads = e->grads;
@@ -234,8 +233,12 @@ static pst_rc train_here(struct pst_relations *e, const struct pst_row_batch *b,
 
 static pst_rc train_on_device(struct pst_relations *e, const struct pst_row_batch *b, char *slot)
 {
-    struct pst_embed_batch batch = arrays_of(b, e->on.slot);
+    struct pst_embed_batch batch = arrays_of(b, e->on.slot, false);
     int64_t nodes;
+    if (b->flags & PST_EDGE_BATCH_TURNED)
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "edges of the same query come together only on a CPU: set `together` to 0, "
+                        "or place the stage on cpu:0");
     const pst_rc rc = pst_relations_train_slot(e, b, slot, &batch);
     return rc == PST_OK ? pst_relations_end(e, b, &nodes) : rc;
 }
