@@ -1,7 +1,7 @@
 # Penstock's build. `make help` lists the targets.
 #   stages/NAME.c or stages/NAME/*.c   -> build/lib/penstock/stages/NAME.so
-#   stages/lib/*/*.c                   -> build/lib/libpenstock-stages.so (algorithms that stages and tools use)
-#   kernels/*.c, kernels/cpu/*.c       -> build/lib/libpenstock-cpu.so
+#   stages/lib/**.c                    -> build/lib/libpenstock-stages.so (algorithms that stages and tools use)
+#   kernels/*.c, kernels/cpu/**.c      -> build/lib/libpenstock-cpu.so
 #   kernels/cuda/**.cu                 -> build/lib/libpenstock-cuda.so, where nvcc is found
 #   kernels/cuda/**.cu, kernels/cuda/host/* -> build/tests/libpenstock-cuda-host.so: the same for tests, without a GPU
 #   common/**.c                        -> build/lib/libpenstock.so (the SDK and its plumbing), but
@@ -40,9 +40,9 @@ RPATH_STAGE := -Wl,-rpath,'$$ORIGIN/../..'
 
 data_src := $(sort $(filter-out common/store/dataset/%,$(shell find common/store -mindepth 2 -name '*.c')))
 common_src := $(filter-out $(data_src),$(sort $(shell find common -name '*.c')))
-kernel_src := $(sort $(wildcard kernels/*.c kernels/cpu/*.c))
+kernel_src := $(sort $(wildcard kernels/*.c kernels/cpu/*.c kernels/cpu/*/*.c))
 cuda_src := $(sort $(shell find kernels/cuda -name '*.cu'))
-stagelib_src := $(sort $(wildcard stages/lib/*/*.c))
+stagelib_src := $(sort $(wildcard stages/lib/*/*.c stages/lib/*/*/*.c))
 stage_files := $(sort $(wildcard stages/*.c))
 stage_dirs := $(patsubst stages/%/,%,$(sort $(dir $(wildcard stages/*/*.c))))
 stage_names := $(patsubst stages/%.c,%,$(stage_files)) $(stage_dirs)

@@ -136,10 +136,12 @@ PST_API PST_MUST_USE pst_rc pst_k_degrees(struct pst_queue *q, const struct pst_
 
 /* The weights of a block's edges in a GCN (Kipf & Welling 2017, equation 2), if only some neighbours are
  * sampled. degree[i] is the degree of source i in the whole graph. An edge e from u into v, where v has k
- * edges in the block, gets weight[e] = degree[v] / k / sqrt((degree[v] + 1) (degree[u] + 1)). v itself gets
- * self_weight[v] = 1 / (degree[v] + 1). The twins agree to the bit. */
+ * edges in the block, gets weight[e] = degree[v] share[e] / sqrt((degree[v] + 1) (degree[u] + 1)), where
+ * share[e] is 1 / k if share is NULL. v itself gets self_weight[v] = 1 / (degree[v] + 1). The twins agree to
+ * the bit. */
 PST_API void pst_k_gcn_weights(struct pst_queue *q, const int32_t *indptr, const int32_t *indices,
-                               int64_t dsts, const int64_t *degree, pst_real *weight, pst_real *self_weight);
+                               int64_t dsts, const int64_t *degree, const pst_real *share, pst_real *weight,
+                               pst_real *self_weight);
 
 /* Rows first..first+n of a weighted sum: out[d] = self_weight[d] in[d] + the sum over the edges e into d, in
  * order, of weight[e] in[indices[e]]. in(sources,dim), out(dsts,dim), weight(edges) and self_weight(dsts) are

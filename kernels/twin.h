@@ -16,11 +16,13 @@
 #include <stdlib.h>
 
 #include "kernels/embedding.h"
+#include "kernels/samplers.h"
 #include "kernels/kernels.h"
 
 PST_BEGIN_DECLS
 
-/* Every kernel of kernels.h and embedding.h, once. Each table has all of them, with their types. */
+/* Every kernel of kernels.h, embedding.h and samplers.h, once. Each table has all of them, with their types.
+ */
 #define PST_TWIN_KERNELS(X)                                                                                  \
     X(sample)                                                                                                \
     X(pick)                                                                                                  \
@@ -72,7 +74,10 @@ PST_BEGIN_DECLS
     X(embed_update)                                                                                          \
     X(embed_negatives)                                                                                       \
     X(embed_norms)                                                                                           \
-    X(embed_rank)
+    X(embed_rank)                                                                                            \
+    X(edge_shares)                                                                                           \
+    X(sample_ranked)                                                                                         \
+    X(sample_labor)
 
 /* A count that an earlier call on the queue computes. It is *at when the queue reaches the call, and at most
  * `most`. If at is NULL, the count is `most`. The bound determines the size of the launch, so it should be
@@ -94,7 +99,10 @@ struct pst_twin_n {
     X(degrees)                                                                                               \
     X(gcn_weights)                                                                                           \
     X(mean_grad)                                                                                             \
-    X(embed_update)
+    X(embed_update)                                                                                          \
+    X(edge_shares)                                                                                           \
+    X(sample_ranked)                                                                                         \
+    X(sample_labor)
 
 /* *total gets indptr[n]. */
 pst_rc pst_kn_sample(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
@@ -124,8 +132,8 @@ void pst_kn_count_below(struct pst_queue *q, const int32_t *values, struct pst_t
 pst_rc pst_kn_degrees(struct pst_queue *q, const struct pst_csc *graph, const int64_t *vertices,
                       struct pst_twin_n n, int64_t *degree);
 void pst_kn_gcn_weights(struct pst_queue *q, const int32_t *indptr, const int32_t *indices,
-                        struct pst_twin_n dsts, const int64_t *degree, pst_real *weight,
-                        pst_real *self_weight);
+                        struct pst_twin_n dsts, const int64_t *degree, const pst_real *share,
+                        pst_real *weight, pst_real *self_weight);
 /* edges, sources: those of the block. Without them, CUDA's mean_grad would have to wait for the number of
  * edges. */
 void pst_kn_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
@@ -134,6 +142,15 @@ void pst_kn_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t 
 
 void pst_kn_embed_update(struct pst_queue *q, const struct pst_k_embed_table *table, const uint32_t *rows,
                          struct pst_twin_n n, const pst_real *grad, bool packed);
+
+void pst_kn_edge_shares(struct pst_queue *q, const int32_t *indptr, struct pst_twin_n dsts, float *weight);
+pst_rc pst_kn_sample_ranked(struct pst_queue *q, const struct pst_csc *graph, const struct pst_k_ranks *ranks,
+                            const int64_t *vertices, struct pst_twin_n n, int fanout, int32_t *indptr,
+                            int64_t *out, int64_t capacity, int64_t *total);
+pst_rc pst_kn_sample_labor(struct pst_queue *q, const struct pst_csc *graph, const struct pst_k_ranks *ranks,
+                           int iterations, const int64_t *vertices, struct pst_twin_n n, int fanout,
+                           uint64_t *scratch, int32_t *indptr, int64_t *out, float *weight, int64_t capacity,
+                           int64_t *total);
 
 /* The counts of a batch in pinned memory, where the host reads them. `sequence` is written last: a reader
  * that loads it with acquire order sees the rest. */

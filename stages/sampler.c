@@ -1,5 +1,5 @@
-/* sampler.c: the sampler stage. Its algorithm is a parameter (stages/lib/sampling/algorithms.h); everything
- * else is in stages/lib/sampling. */
+/* sampler.c: the sampler stage. Its algorithm is a parameter (stages/lib/sampling/algorithms/algorithms.h);
+ * everything else is in stages/lib/sampling. */
 #include "stages/lib/sampling/sampling.h"
 
 struct sampler {

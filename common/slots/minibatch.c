@@ -48,6 +48,8 @@ void pst_minibatch_layout_init(struct pst_minibatch_layout *layout, const struct
     for (int h = 0; h < size->hops; h++) {
         layout->indptr_at[h] = append(&end, size->n[h] + 1, sizeof(int32_t));
         layout->indices_at[h] = append(&end, size->edges[h], sizeof(int32_t));
+        if (size->weights)
+            layout->weights_at[h] = append(&end, size->edges[h], sizeof(float));
     }
     layout->requests_at = append(&end, requests, sizeof(struct pst_request));
     layout->missing_at = append(&end, requests, sizeof(int32_t));
@@ -75,11 +77,13 @@ void pst_minibatch_place(struct pst_minibatch *mb, const struct pst_minibatch_la
     mb->features_at = layout->features_at;
     memcpy(mb->indptr_at, layout->indptr_at, sizeof mb->indptr_at);
     memcpy(mb->indices_at, layout->indices_at, sizeof mb->indices_at);
+    memcpy(mb->weights_at, layout->weights_at, sizeof mb->weights_at);
 }
 
 /* ---- reading -------------------------------------------------------------------------------------- */
 
-#define SPANS_MAX (5 + 2 * PST_HOPS_MAX)
+#define WEIGHT_MAX 1.0001 /* a share of 1, rounded */
+#define SPANS_MAX (5 + 3 * PST_HOPS_MAX)
 
 /* One array of the slot. */
 struct span {
@@ -177,6 +181,22 @@ static pst_rc check_row(const struct pst_minibatch *mb)
     return PST_OK;
 }
 
+static pst_rc check_weights(const struct pst_minibatch *h, const struct pst_minibatch *slot, int hop,
+                            int32_t edges, struct spans *spans)
+{
+    const pst_rc rc = add_span(spans, "weights", hop, h->weights_at[hop], (uint64_t)edges, sizeof(float),
+                               sizeof(float), h->bytes_used);
+    if (rc != PST_OK)
+        return rc;
+    const float *weights = pst_minibatch_at(slot, h->weights_at[hop]);
+    bool bad = false;
+    for (int32_t e = 0; e < edges; e++)
+        bad |= !(weights[e] >= 0 && weights[e] <= (float)WEIGHT_MAX);
+    return bad ? pst_fail(PST_E_FORMAT,
+                          "not a minibatch: weights[%d] contains a number that is not a share (0 to 1)", hop)
+               : PST_OK;
+}
+
 /* The block of one hop. Its indptr has been found to lie in the slot. */
 static pst_rc check_block(const struct pst_minibatch *h, const struct pst_minibatch *slot, int hop,
                           struct spans *spans)
@@ -203,7 +223,7 @@ static pst_rc check_block(const struct pst_minibatch *h, const struct pst_miniba
     if (edges > 0 && worst >= sources)
         return pst_fail(PST_E_FORMAT, "not a minibatch: indices[%d] refers to position %d of %lld vertices",
                         hop, (int)worst, (long long)sources);
-    return PST_OK;
+    return h->weights_at[hop] != 0 ? check_weights(h, slot, hop, edges, spans) : PST_OK;
 }
 
 static pst_rc check_values(const struct pst_minibatch *h, const struct pst_minibatch *slot)

@@ -7,6 +7,9 @@
  * - labels: int32[n[0]]. Labels of the seeds; -1: no label.
  * - indptr[h]: int32[n[h] + 1]. Block of hop h: where each destination's neighbours begin in indices[h].
  * - indices[h]: int32[indptr[h][n[h]]]. Block of hop h: positions (0..n[h+1]-1) of the sampled in-neighbours.
+ * - weights[h]: float32[indptr[h][n[h]]], if the sampler weighs edges; else weights_at[h] is 0. The share of
+ *   each edge in the mean over the sampled in-neighbours. The shares of a destination sum to 1. Without them,
+ *   all edges of a destination have equal shares.
  * - requests: struct pst_request[]. Rows that the disk stage reads (request.h), one row each.
  * - missing: int32[requests]. The position in features of each requested row, in the same order.
  * - features: n[hops] rows. Row i belongs to vertices[i] and begins at i * stride_bytes.
@@ -33,7 +36,7 @@
 
 PST_BEGIN_DECLS
 
-#define PST_MINIBATCH_MAGIC 0x3362696e696d7470ull /* "ptminib3" */
+#define PST_MINIBATCH_MAGIC 0x3462696e696d7470ull /* "ptminib4" */
 
 /* README.md lists the byte offset of each field, for stages in other languages. */
 struct pst_minibatch {
@@ -58,6 +61,7 @@ struct pst_minibatch {
     int64_t n[PST_HOPS_MAX + 1];
     uint64_t vertices_at, labels_at, features_at, requests_at, missing_at;
     uint64_t indptr_at[PST_HOPS_MAX], indices_at[PST_HOPS_MAX];
+    uint64_t weights_at[PST_HOPS_MAX]; /* 0: the edges have no weights */
 };
 
 static inline void *pst_minibatch_at(const struct pst_minibatch *mb, uint64_t offset)
@@ -72,6 +76,7 @@ struct pst_minibatch_size {
     int hops;
     int64_t n[PST_HOPS_MAX + 1];
     int64_t edges[PST_HOPS_MAX];
+    bool weights; /* edges have weights */
 };
 
 /* Local positions and offsets are int32, so no count of a minibatch may be larger. */
@@ -87,7 +92,7 @@ struct pst_minibatch_layout {
     struct pst_minibatch_size size;
     uint64_t stride_bytes;
     uint64_t vertices_at, labels_at, requests_at, missing_at, features_at;
-    uint64_t indptr_at[PST_HOPS_MAX], indices_at[PST_HOPS_MAX];
+    uint64_t indptr_at[PST_HOPS_MAX], indices_at[PST_HOPS_MAX], weights_at[PST_HOPS_MAX];
     uint64_t features_bytes; /* whole pages, at least one */
     uint64_t bytes;          /* of the whole slot: features_at + features_bytes */
 };

@@ -21,16 +21,17 @@ pst_rc pst_k_degrees(struct pst_queue *q, const struct pst_csc *graph, const int
 }
 
 void pst_k_gcn_weights(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
-                       const int64_t *degree, pst_real *weight, pst_real *self_weight)
+                       const int64_t *degree, const pst_real *share, pst_real *weight, pst_real *self_weight)
 {
     assert(q == NULL && dsts >= 0);
     (void)q;
     for (int64_t d = 0; d < dsts; d++) {
         const double own = (double)degree[d] + 1;
-        const double share = (double)degree[d] / (double)(indptr[d + 1] - indptr[d]);
+        const double equal = (double)degree[d] / (double)(indptr[d + 1] - indptr[d]);
         self_weight[d] = (pst_real)(1 / own);
         for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
-            weight[e] = (pst_real)(share / sqrt(own * ((double)degree[indices[e]] + 1)));
+            weight[e] = (pst_real)((share ? (double)degree[d] * (double)share[e] : equal) /
+                                   sqrt(own * ((double)degree[indices[e]] + 1)));
     }
 }
 

@@ -83,10 +83,10 @@ pst_rc pst_kn_degrees(struct pst_queue *q, const struct pst_csc *graph, const in
 }
 
 void pst_kn_gcn_weights(struct pst_queue *q, const int32_t *indptr, const int32_t *indices,
-                        struct pst_twin_n dsts, const int64_t *degree, pst_real *weight,
-                        pst_real *self_weight)
+                        struct pst_twin_n dsts, const int64_t *degree, const pst_real *share,
+                        pst_real *weight, pst_real *self_weight)
 {
-    pst_k_gcn_weights(q, indptr, indices, value_of(dsts), degree, weight, self_weight);
+    pst_k_gcn_weights(q, indptr, indices, value_of(dsts), degree, share, weight, self_weight);
 }
 
 void pst_kn_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
@@ -103,6 +103,33 @@ void pst_kn_embed_update(struct pst_queue *q, const struct pst_k_embed_table *ta
                          struct pst_twin_n n, const pst_real *grad, bool packed)
 {
     pst_k_embed_update(q, table, rows, value_of(n), grad, packed);
+}
+
+void pst_kn_edge_shares(struct pst_queue *q, const int32_t *indptr, struct pst_twin_n dsts, float *weight)
+{
+    pst_k_edge_shares(q, indptr, value_of(dsts), weight);
+}
+
+pst_rc pst_kn_sample_ranked(struct pst_queue *q, const struct pst_csc *graph, const struct pst_k_ranks *ranks,
+                            const int64_t *vertices, struct pst_twin_n n, int fanout, int32_t *indptr,
+                            int64_t *out, int64_t capacity, int64_t *total)
+{
+    const int64_t count = value_of(n);
+    const pst_rc rc = pst_k_sample_ranked(q, graph, ranks, vertices, count, fanout, indptr, out, capacity);
+    *total = rc == PST_OK ? indptr[count] : 0;
+    return rc;
+}
+
+pst_rc pst_kn_sample_labor(struct pst_queue *q, const struct pst_csc *graph, const struct pst_k_ranks *ranks,
+                           int iterations, const int64_t *vertices, struct pst_twin_n n, int fanout,
+                           uint64_t *scratch, int32_t *indptr, int64_t *out, float *weight, int64_t capacity,
+                           int64_t *total)
+{
+    const int64_t count = value_of(n);
+    const pst_rc rc = pst_k_sample_labor(q, graph, ranks, iterations, vertices, count, fanout, scratch,
+                                         indptr, out, weight, capacity);
+    *total = rc == PST_OK ? indptr[count] : 0;
+    return rc;
 }
 
 static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queue **q, char *why)

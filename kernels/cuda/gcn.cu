@@ -26,6 +26,7 @@ struct weighing {
     const int32_t *indptr, *indices;
     struct pst_twin_n dsts;
     const int64_t *degree;
+    const float *share;
     float *weight, *self_weight;
     int32_t *status;
 };
@@ -36,11 +37,12 @@ __global__ void __launch_bounds__(PST_CU_THREADS) weigh(weighing f)
     const int64_t dsts = pst_cu_value(f.dsts, f.status);
     for (int64_t d = pst_cu_first() / SPAN; d < dsts; d += pst_cu_step() / SPAN) {
         const double own = (double)f.degree[d] + 1;
-        const double share = (double)f.degree[d] / (double)(f.indptr[d + 1] - f.indptr[d]);
+        const double equal = (double)f.degree[d] / (double)(f.indptr[d + 1] - f.indptr[d]);
         if (lane == 0)
             f.self_weight[d] = (float)(1 / own);
         for (int64_t e = f.indptr[d] + lane; e < f.indptr[d + 1]; e += SPAN)
-            f.weight[e] = (float)(share / sqrt(own * ((double)f.degree[f.indices[e]] + 1)));
+            f.weight[e] = (float)((f.share ? (double)f.degree[d] * (double)f.share[e] : equal) /
+                                  sqrt(own * ((double)f.degree[f.indices[e]] + 1)));
     }
 }
 
@@ -71,17 +73,18 @@ pst_rc pst_k_degrees(struct pst_queue *q, const struct pst_csc *graph, const int
 }
 
 void pst_kn_gcn_weights(struct pst_queue *q, const int32_t *indptr, const int32_t *indices,
-                        struct pst_twin_n dsts, const int64_t *degree, float *weight, float *self_weight)
+                        struct pst_twin_n dsts, const int64_t *degree, const float *share, float *weight,
+                        float *self_weight)
 {
     assert(dsts.most >= 0);
-    const weighing f = {indptr, indices, dsts, degree, weight, self_weight, q->status};
+    const weighing f = {indptr, indices, dsts, degree, share, weight, self_weight, q->status};
     pst_cu_on(q, pst_cu_grid(q, dsts.most, PST_CU_THREADS / SPAN))(weigh, f);
 }
 
 void pst_k_gcn_weights(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
-                       const int64_t *degree, float *weight, float *self_weight)
+                       const int64_t *degree, const float *share, float *weight, float *self_weight)
 {
-    pst_kn_gcn_weights(q, indptr, indices, {NULL, dsts}, degree, weight, self_weight);
+    pst_kn_gcn_weights(q, indptr, indices, {NULL, dsts}, degree, share, weight, self_weight);
 }
 
 void pst_k_scale_rows(struct pst_queue *q, float *x, int64_t ld, int64_t n, int64_t dim, const float *scale)

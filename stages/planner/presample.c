@@ -29,8 +29,10 @@ static void release_scratch(struct pst_presample *ps)
     free(ps->vertices);
     free(ps->indptr);
     free(ps->indices);
+    free(ps->weights);
     ps->vertices = NULL;
     ps->indptr = ps->indices = NULL;
+    ps->weights = NULL;
 }
 
 static pst_rc no_scratch(const struct pst_presample *ps)
@@ -48,7 +50,11 @@ static pst_rc make_cpu_scratch(struct pst_presample *ps)
         return rc;
     ps->indptr = malloc(((size_t)ps->vertices_max + 1) * sizeof *ps->indptr);
     ps->indices = malloc((size_t)ps->edges_max * sizeof *ps->indices);
-    return ps->indptr != NULL && ps->indices != NULL ? PST_OK : no_scratch(ps);
+    const bool weighs = pst_sampling_has(&ps->in->algorithm, PST_SAMPLING_WEIGHS);
+    if (weighs)
+        ps->weights = malloc((size_t)ps->edges_max * sizeof *ps->weights);
+    return ps->indptr != NULL && ps->indices != NULL && (!weighs || ps->weights != NULL) ? PST_OK
+                                                                                         : no_scratch(ps);
 }
 
 static pst_rc make_device_scratch(struct pst_presample *ps)
@@ -113,7 +119,7 @@ static pst_rc draw_on_cpu(struct pst_presample *ps, uint64_t batch, int64_t n,
     for (int h = 0; h < key->hops && rc == PST_OK; h++) {
         const struct pst_sample_key sample = pst_presample_key(ps, batch, h);
         rc = pst_expand_hop(&ps->expander, &sample, (int)key->fanout[h], ps->vertices, &count,
-                            ps->vertices_max, ps->indptr, ps->indices, ps->edges_max);
+                            ps->vertices_max, ps->indptr, ps->indices, ps->weights, ps->edges_max);
         if (rc == PST_OK)
             found->edges[h] = ps->indptr[found->n[h]];
         found->n[h + 1] = count;
@@ -238,7 +244,7 @@ static pst_rc note_batch(struct pst_presample *ps, const struct pst_minibatch_si
 pst_rc pst_presample_run(struct pst_presample *ps, uint64_t batches, struct pst_minibatch_size *most)
 {
     const bool count = ps->counts != NULL;
-    *most = (struct pst_minibatch_size){.hops = ps->in->key.hops};
+    *most = (struct pst_minibatch_size){.hops = ps->in->key.hops, .weights = ps->bound.weights};
     const pst_rc rc = draw_batches(ps, batches, batches, count, note_batch, most);
     return rc == PST_OK && count ? fetch(ps, ps->counts, ps->device_counts, counts_bytes(ps)) : rc;
 }

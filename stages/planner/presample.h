@@ -33,6 +33,7 @@ struct pst_presample {
     int64_t vertices_max, edges_max; /* edges: of one hop */
     int64_t *batch, *vertices;
     int32_t *indptr, *indices;
+    float *weights; /* NULL: edges have none */
     struct pst_expander expander;
     /* the same on a GPU */
     struct pst_device device;

@@ -149,6 +149,7 @@ static void point_at_slot(const void *slot, struct pst_gnn_batch *b)
         b->indptr[h] = pst_minibatch_at(slot, mb->indptr_at[h]);
         b->indices[h] = pst_minibatch_at(slot, mb->indices_at[h]);
         b->edges[h] = b->indptr[h][mb->n[h]];
+        b->weights[h] = mb->weights_at[h] != 0 ? pst_minibatch_at(slot, mb->weights_at[h]) : NULL;
     }
 }
 
@@ -166,7 +167,10 @@ pst_rc pst_inputs_bring(struct pst_inputs *in, struct pst_inputs_given *g)
     for (uint32_t h = 0; h < mb->hops; h++) {
         b->indptr[h] = bring(in, g, mb->indptr_at[h], ((uint64_t)mb->n[h] + 1) * sizeof *b->indptr[h]);
         b->indices[h] = bring(in, g, mb->indices_at[h], (uint64_t)b->edges[h] * sizeof *b->indices[h]);
-        all = all && b->indptr[h] && b->indices[h];
+        const bool weighs = b->weights[h];
+        if (weighs)
+            b->weights[h] = bring(in, g, mb->weights_at[h], (uint64_t)b->edges[h] * sizeof *b->weights[h]);
+        all = all && b->indptr[h] && b->indices[h] && (!weighs || b->weights[h]);
     }
     return all ? PST_OK
                : pst_fail(PST_E_PEER,

@@ -78,7 +78,7 @@ static void test_weights(void **state)
         int64_t *degree = calloc((size_t)s.block.sources, sizeof *degree);
         for (int64_t i = 0; i < s.block.sources; i++)
             degree[i] = (int64_t)random_below(30);
-        pst_k_gcn_weights(NULL, s.block.indptr, s.block.indices, dsts, degree, s.weight, s.self);
+        pst_k_gcn_weights(NULL, s.block.indptr, s.block.indices, dsts, degree, NULL, s.weight, s.self);
         for (int64_t d = 0; d < dsts; d++) {
             const int32_t begin = s.block.indptr[d], end = s.block.indptr[d + 1];
             const double own = sqrt((double)degree[d] + 1);

@@ -69,21 +69,23 @@ static void test_weights(void **state)
     FOR_SHAPES
     {
         struct block b = any_block();
-        struct both degree = degrees_new(&b), weight = floats_new(b.edges), self = floats_new(b.dsts),
-                    count = both_new(sizeof(int64_t));
+        const bool shared = rnd(2);
+        struct both degree = degrees_new(&b), share = floats_new(b.edges), weight = floats_new(b.edges),
+                    self = floats_new(b.dsts), count = both_new(sizeof(int64_t));
         *(int64_t *)count.host = b.dsts;
         send(&count);
-        cpu->gcn_weights(NULL, b.indptr.host, b.indices.host, b.dsts, degree.host, weight.host, self.host);
+        cpu->gcn_weights(NULL, b.indptr.host, b.indices.host, b.dsts, degree.host, shared ? share.host : NULL,
+                         weight.host, self.host);
         if (rnd(2))
-            cuda->gcn_weights(queue, b.indptr.device, b.indices.device, b.dsts, degree.device, weight.device,
-                              self.device);
+            cuda->gcn_weights(queue, b.indptr.device, b.indices.device, b.dsts, degree.device,
+                              shared ? share.device : NULL, weight.device, self.device);
         else
             cuda->gcn_weights_n(queue, b.indptr.device, b.indices.device,
-                                (struct pst_twin_n){count.device, b.dsts + 5}, degree.device, weight.device,
-                                self.device);
+                                (struct pst_twin_n){count.device, b.dsts + 5}, degree.device,
+                                shared ? share.device : NULL, weight.device, self.device);
         same_bytes(&weight, weight.bytes, "weights of edges");
         same_bytes(&self, self.bytes, "weights of the vertices themselves");
-        struct both *all[] = {&degree, &weight, &self, &count};
+        struct both *all[] = {&degree, &share, &weight, &self, &count};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++)
             both_free(all[i]);
         block_free(&b);

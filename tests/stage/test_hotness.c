@@ -111,7 +111,7 @@ static void sample_epochs(struct world *w, int epochs, double *mean)
                     mean[h * V + vertices[i]] += 1.0 / epochs;
                 if (h < w->hops)
                     assert_int_equal(pst_expand_hop(&x, &key, (int)w->fanout[h], vertices, &count, V, indptr,
-                                                    indices, EDGES_MAX),
+                                                    indices, NULL, EDGES_MAX),
                                      PST_OK);
             }
         }

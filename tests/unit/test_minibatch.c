@@ -262,6 +262,8 @@ static struct pst_minibatch *full(const struct pst_minibatch_layout *l, char *sl
             indptr[d] = 0;
         indptr[l->size.n[h]] = (int32_t)l->size.edges[h];
         memset(pst_minibatch_at(mb, l->indices_at[h]), 0, (size_t)l->size.edges[h] * sizeof(int32_t));
+        if (l->size.weights)
+            memset(pst_minibatch_at(mb, l->weights_at[h]), 0, (size_t)l->size.edges[h] * sizeof(float));
     }
     return mb;
 }
@@ -349,10 +351,11 @@ static void the_header_lies_as_documented(void **state)
         FIELD(missing_at, 208),
         FIELD(indptr_at, 216),
         FIELD(indices_at, 280),
+        FIELD(weights_at, 344),
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         assert_int_equal(fields[i].at, fields[i].documented);
-    assert_int_equal(sizeof(struct pst_minibatch), 344);
+    assert_int_equal(sizeof(struct pst_minibatch), 408);
 }
 
 int main(void)

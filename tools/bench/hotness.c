@@ -111,7 +111,7 @@ static pst_rc draw(struct sampler *s, const struct bench *b, uint64_t batch, int
     for (int h = 0; h < b->hops && rc == PST_OK; h++) {
         key.hop = (uint32_t)h;
         rc = pst_expand_hop(&s->expander, &key, (int)b->fanout[h], s->vertices, count, most, s->indptr,
-                            s->indices, b->bound.edges[h]);
+                            s->indices, NULL, b->bound.edges[h]);
     }
     return rc;
 }

@@ -20,7 +20,7 @@ static void prepare(void *arg, int64_t l, int worker)
     const int h = block_of(s->model, (int)l);
     TIMED(s, worker, PST_GNN_WORK_MEANS,
           s->twin->gcn_weights(s->q, s->batch->indptr[h], s->batch->indices[h], s->pass->dst[l],
-                               s->batch->degrees, real_at(s->model, s->pass->weight[l]),
+                               s->batch->degrees, s->batch->weights[h], real_at(s->model, s->pass->weight[l]),
                                real_at(s->model, s->pass->self_weight[l])));
 }
 

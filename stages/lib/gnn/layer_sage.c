@@ -9,10 +9,31 @@ static void add_weights(struct pst_gnn_model *model, int l)
         layer->neigh = pst_gnn_model_add(model, l, "weight_neigh", layer->in, layer->out);
 }
 
+static void take(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, int l)
+{
+    if (model->config.aggregate)
+        pass->self_weight[l] = pst_gnn_pass_take(pass, pass->dst[l], 1);
+}
+
+/* A weighted mean is a weighted sum in which the own row counts 0. */
+static void prepare(void *arg, int64_t l, int worker)
+{
+    const struct step *s = arg;
+    (void)worker;
+    if (s->model->config.aggregate && s->batch->weights[block_of(s->model, (int)l)])
+        clear(s, real_at(s->model, s->pass->self_weight[l]), s->pass->dst[l]);
+}
+
 static void aggregate(const struct step *s, int64_t at, int64_t n, struct view in, pst_real *out,
                       int64_t ld_out, int64_t dim)
 {
     const int h = block_of(s->model, s->l);
+    if (s->batch->weights[h]) {
+        const struct pst_block block = block_at(s, s->l);
+        s->twin->weighted_sum(s->q, &block, at, n, s->batch->weights[h],
+                              real_at(s->model, s->pass->self_weight[s->l]), in.at, in.ld, out, ld_out, dim);
+        return;
+    }
     s->twin->mean(s->q, s->batch->indptr[h] + at, s->batch->indices[h], n, in.at, in.ld, out + at * ld_out,
                   ld_out, dim);
 }
@@ -21,12 +42,21 @@ static void scatter(const struct step *s, const pst_real *grad_out, pst_real *gr
                     int64_t dim)
 {
     const int h = block_of(s->model, s->l);
+    if (s->batch->weights[h]) {
+        const struct pst_block block = block_at(s, s->l);
+        s->twin->weighted_sum_grad(s->q, &block, s->batch->weights[h],
+                                   real_at(s->model, s->pass->self_weight[s->l]), grad_out, ld, grad_in, ld,
+                                   dim);
+        return;
+    }
     s->twin->mean_grad_n(s->q, s->batch->indptr[h], s->batch->indices[h], s->pass->dst[s->l],
                          s->batch->edges[h], s->pass->src[s->l], grad_out, ld, grad_in, ld, dim);
 }
 
 const struct pst_gnn_kind pst_gnn_kind_sage = {.name = "graphsage",
                                                .add_weights = add_weights,
+                                               .take = take,
+                                               .prepare = prepare,
                                                .forward = pst_gnn_linear_forward,
                                                .backward = pst_gnn_linear_backward,
                                                .aggregate = aggregate,

@@ -126,7 +126,8 @@ struct pst_gnn_batch {
     const uint8_t *multilabels; /* n[0] x classes: 0, 1 or PST_LABEL_IGNORED; only multilabel needs them */
     const int64_t *degrees;     /* of all vertices, in the whole graph; GCN alone needs it */
     const int32_t *indptr[PST_HOPS_MAX], *indices[PST_HOPS_MAX];
-    int64_t edges[PST_HOPS_MAX]; /* indptr[h][n[h]]: on a GPU, the host cannot read it from there */
+    const pst_real *weights[PST_HOPS_MAX]; /* shares of edges (minibatch.h); NULL: they are equal */
+    int64_t edges[PST_HOPS_MAX];           /* indptr[h][n[h]]: on a GPU, the host cannot read it from there */
     const void *features;
 };
 
@@ -198,7 +199,8 @@ struct pst_gnn_pass {
     size_t mixed[PST_GNN_LAYERS_MAX]; /* the mean, or the projected rows */
     size_t xhat[PST_GNN_LAYERS_MAX], rstd[PST_GNN_LAYERS_MAX];
     size_t weight[PST_GNN_LAYERS_MAX], self_weight[PST_GNN_LAYERS_MAX]; /* GCN: of the block's edges; of
-                                                                           its destinations */
+                                                                           its destinations. GraphSAGE: the
+                                                                           second, zeros */
     struct pst_gnn_pass_gat {
         size_t left, right;       /* scores of destinations, of sources */
         size_t alpha, alpha_self; /* of edges, of destinations */

@@ -7,6 +7,7 @@
 #include "common/error.h"
 #include "common/util/hugepage.h"
 #include "common/stage.h"
+#include "stages/lib/sampling/cut.h"
 
 pst_rc pst_expander_init(struct pst_expander *x, const struct pst_csc *graph,
                          const struct pst_sampling_opened *algorithm, int64_t vertices_max, int64_t edges_max)
@@ -79,10 +80,10 @@ pst_rc pst_expand_seeds(struct pst_expander *x, const int64_t *seeds, int64_t n,
 }
 
 pst_rc pst_expand_hop(struct pst_expander *x, const struct pst_sample_key *key, int fanout, int64_t *vertices,
-                      int64_t *count, int64_t capacity, int32_t *indptr, int32_t *indices,
+                      int64_t *count, int64_t capacity, int32_t *indptr, int32_t *indices, float *weights,
                       int64_t edge_capacity)
 {
-    int64_t n = *count;
+    const int64_t n = *count;
     pst_rc rc = check_offsets(x->graph, vertices, n);
     if (rc != PST_OK)
         return rc;
@@ -100,12 +101,18 @@ pst_rc pst_expand_hop(struct pst_expander *x, const struct pst_sample_key *key, 
                                          .n = n,
                                          .indptr = indptr,
                                          .out = x->ids,
-                                         .capacity = edge_capacity};
-    rc = x->algorithm->algorithm->draw(x->algorithm->state, &hop);
+                                         .capacity = edge_capacity,
+                                         .weight = weights};
+    rc = x->cut != NULL ? pst_cut_draw(x->cut, &hop)
+                        : x->algorithm->algorithm->draw(x->algorithm->state, &hop);
     if (rc == PST_E_FORMAT && pst_error_text()[0] == '\0') /* kernels set no message */
         return pst_fail(rc, "an edge leads to a vertex outside the graph; `penstock verify` shows details");
     x->sample_s += pst_now() - begin;
-    return rc != PST_OK ? rc : pst_expand_drawn(x, vertices, count, capacity, indptr, indices, edge_capacity);
+    if (rc == PST_OK)
+        rc = pst_expand_drawn(x, vertices, count, capacity, indptr, indices, edge_capacity);
+    if (rc == PST_OK && weights != NULL && x->cut == NULL)
+        pst_k_edge_shares(NULL, indptr, n, weights);
+    return rc;
 }
 
 pst_rc pst_expand_drawn(struct pst_expander *x, int64_t *vertices, int64_t *count, int64_t capacity,

@@ -6,9 +6,11 @@
 #ifndef PST_EXPAND_H
 #define PST_EXPAND_H
 
-#include "stages/lib/sampling/algorithms.h"
+#include "stages/lib/sampling/algorithms/algorithms.h"
 
 PST_BEGIN_DECLS
+
+struct pst_cut; /* cut.h */
 
 struct pst_expander {
     const struct pst_csc *graph;
@@ -17,6 +19,7 @@ struct pst_expander {
     struct pst_dedup *table;
     void *table_memory;
     int64_t *ids;             /* edges_max drawn ids, before they are relabelled */
+    struct pst_cut *cut;      /* not NULL: takes neighbours from a batch that was sampled whole */
     double sample_s, dedup_s; /* time spent so far, in seconds */
 };
 
@@ -34,10 +37,11 @@ PST_API PST_MUST_USE pst_rc pst_expand_seeds(struct pst_expander *x, const int64
 /* One hop: draws for vertices[0..*count), appends the vertices that are new, and writes the block: indptr
  * (old *count + 1 numbers) and indices (at most edge_capacity). PST_E_LIMIT: the hop does not fit, and the
  * caller must begin the minibatch again. PST_E_FORMAT: the topology is damaged; the message names the vertex.
- */
+ * weights: gets each edge's share (minibatch.h), if the algorithm weighs edges; else NULL. */
 PST_API PST_MUST_USE pst_rc pst_expand_hop(struct pst_expander *x, const struct pst_sample_key *key,
                                            int fanout, int64_t *vertices, int64_t *count, int64_t capacity,
-                                           int32_t *indptr, int32_t *indices, int64_t edge_capacity);
+                                           int32_t *indptr, int32_t *indices, float *weights,
+                                           int64_t edge_capacity);
 
 /* The second half of a hop: x->ids has the indptr[*count] drawn neighbours of vertices[0..*count), and indptr
  * is written. Appends the vertices that are new and writes indices. Errors as above. */

@@ -41,7 +41,7 @@ pst_rc pst_expander_device_init(struct pst_expander_device *x, struct pst_device
     *x = (struct pst_expander_device){
         .device = device, .graph = *device_graph, .algorithm = algorithm, .size = *size};
     const int64_t vertices = size->n[size->hops], edges = most_edges(size);
-    void *table = NULL, *seeds, *found, *ids, *indptr, *numbers;
+    void *table = NULL, *seeds, *found, *ids, *indptr, *numbers, *weights = NULL;
     pst_rc rc = take(x, 1, device->twin->dedup_bytes(vertices), "the dedup table of a batch", &table);
     if (rc == PST_OK)
         rc = take(x, size->n[0], sizeof *x->seeds, "a batch's seeds", &seeds);
@@ -53,8 +53,11 @@ pst_rc pst_expander_device_init(struct pst_expander_device *x, struct pst_device
         rc = take(x, vertices + 1, sizeof *x->indptr, "a hop's indptr", &indptr);
     if (rc == PST_OK)
         rc = take(x, PST_EXPAND_DEVICE_NUMBERS, sizeof *x->numbers, "a batch's numbers", &numbers);
+    if (rc == PST_OK && pst_sampling_has(algorithm, PST_SAMPLING_WEIGHS))
+        rc = take(x, edges, sizeof *x->weights, "a hop's weights", &weights);
     if (rc != PST_OK)
         return rc;
+    x->weights = weights;
     x->table = device->twin->dedup_init(table, vertices);
     x->seeds = seeds;
     x->vertices = found;
@@ -68,7 +71,7 @@ void pst_expander_device_release(struct pst_expander_device *x)
 {
     if (x->device == NULL)
         return;
-    void *const taken[] = {x->table, x->seeds, x->vertices, x->ids, x->indptr, x->numbers};
+    void *const taken[] = {x->table, x->seeds, x->vertices, x->ids, x->indptr, x->numbers, x->weights};
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         pst_device_give(x->device, taken[i]);
     *x = (struct pst_expander_device){0};
@@ -99,7 +102,8 @@ static void expand_hop(struct pst_expander_device *x, const struct pst_sample_ke
                                                 .indptr = x->indptr,
                                                 .out = x->ids,
                                                 .capacity = size->edges[h],
-                                                .total = pst_expand_device_edges(x, h)};
+                                                .total = pst_expand_device_edges(x, h),
+                                                .weight = x->weights};
     if (fanout == 0) /* the number of edges is 0 already */
         (void)twin->fill(q, x->indptr, 0, ((size_t)room(x, h) + 1) * sizeof *x->indptr);
     else
@@ -107,9 +111,15 @@ static void expand_hop(struct pst_expander_device *x, const struct pst_sample_ke
     (void)twin->dedup_n(q, x->table, x->ids, edges, x->vertices, x->numbers, room(x, h + 1),
                         block ? block->indices : NULL);
     (void)twin->copy(q, pst_expand_device_vertices(x, h + 1), x->numbers, sizeof *x->numbers);
-    if (block)
-        twin->gather_n(q, x->indptr + 1, sizeof *x->indptr, NULL, block->indptr + 1, sizeof *x->indptr, NULL,
-                       dsts, sizeof *x->indptr);
+    if (!block)
+        return;
+    twin->gather_n(q, x->indptr + 1, sizeof *x->indptr, NULL, block->indptr + 1, sizeof *x->indptr, NULL,
+                   dsts, sizeof *x->indptr);
+    if (!x->weights)
+        return;
+    twin->edge_shares_n(q, x->indptr, dsts, x->weights);
+    twin->gather_n(q, x->weights, sizeof *x->weights, NULL, block->weights, sizeof *x->weights, NULL, edges,
+                   sizeof *x->weights);
 }
 
 pst_rc pst_expand_device(struct pst_expander_device *x, struct pst_sample_key key, const int64_t *fanout,

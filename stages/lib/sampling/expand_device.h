@@ -9,7 +9,7 @@
 #define PST_EXPAND_DEVICE_H
 
 #include "stages/lib/device/device.h"
-#include "stages/lib/sampling/algorithms.h"
+#include "stages/lib/sampling/algorithms/algorithms.h"
 
 PST_BEGIN_DECLS
 
@@ -20,6 +20,7 @@ struct pst_expander_device {
     struct pst_minibatch_size size; /* the largest minibatch: sizes the memory below, all on the device */
     struct pst_dedup *table;
     int64_t *seeds, *vertices, *ids;
+    float *weights;   /* of one hop; NULL: the algorithm does not weigh edges */
     int32_t *indptr;  /* of one hop */
     int64_t *numbers; /* see the functions below */
 };
@@ -53,9 +54,10 @@ PST_API PST_MUST_USE pst_rc pst_expander_device_init(struct pst_expander_device 
 PST_API void pst_expander_device_release(struct pst_expander_device *x);
 
 /* The destination of a hop's block, in memory that kernels can write: indptr (without its first number, which
- * is 0) and indices, as in minibatch.h. */
+ * is 0), indices and, if the algorithm weighs edges, weights, as in minibatch.h. */
 struct pst_expand_device_block {
     int32_t *indptr, *indices;
+    float *weights;
 };
 
 /* Puts a whole minibatch on the queue: n seeds (at most size.n[0]), then one hop for each fanout. The hops

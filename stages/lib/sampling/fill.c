@@ -34,6 +34,7 @@ pst_rc pst_filler_init(struct pst_filler *f, const struct pst_csc *graph,
 void pst_filler_release(struct pst_filler *f)
 {
     pst_expander_release(&f->expander);
+    pst_cut_release(&f->cut);
     free(f->hit_pos);
     free(f->hit_row);
     free(f->miss_pos);
@@ -87,6 +88,8 @@ static uint64_t digest_of(const struct pst_minibatch *mb, const char *slot)
         const int32_t *indptr = (const int32_t *)(const void *)(slot + mb->indptr_at[h]);
         d = XXH3_64bits_withSeed(indptr, ((size_t)mb->n[h] + 1) * sizeof *indptr, d);
         d = XXH3_64bits_withSeed(slot + mb->indices_at[h], (size_t)indptr[mb->n[h]] * sizeof(int32_t), d);
+        if (mb->weights_at[h] != 0)
+            d = XXH3_64bits_withSeed(slot + mb->weights_at[h], (size_t)indptr[mb->n[h]] * sizeof(float), d);
     }
     return d;
 }
@@ -213,12 +216,13 @@ static pst_rc fill_hop(struct pst_fill_work *w, int hop)
 {
     const struct pst_minibatch_layout *l = &w->f->layout;
     const struct pst_sample_key key = pst_fill_key(w->job, hop);
+    float *weights = l->size.weights ? (float *)(void *)(w->slot + l->weights_at[hop]) : NULL;
     struct pst_fill_span *span = &w->result->sample[hop + 1];
     span->begin_s = pst_now();
     const pst_rc rc =
         pst_expand_hop(w->x, &key, (int)w->f->fanout[hop], (int64_t *)(void *)(w->slot + l->vertices_at),
                        &w->count, l->size.n[hop + 1], (int32_t *)(void *)(w->slot + l->indptr_at[hop]),
-                       (int32_t *)(void *)(w->slot + l->indices_at[hop]), l->size.edges[hop]);
+                       (int32_t *)(void *)(w->slot + l->indices_at[hop]), weights, l->size.edges[hop]);
     span->end_s = pst_now();
     w->mb.n[hop + 1] = w->count;
     return rc;
@@ -267,6 +271,22 @@ pst_rc pst_fill_end(struct pst_fill_work *w, pst_rc rc)
     return rc;
 }
 
+/* Of a piece of a batch whose neighbours depend on the whole batch: samples that, for the expander. */
+static pst_rc hold_whole(struct pst_filler *f, const struct pst_fill_job *job)
+{
+    f->expander.cut = NULL;
+    if (job->n == job->batch_seeds || !pst_sampling_has(f->expander.algorithm, PST_SAMPLING_WHOLE))
+        return PST_OK;
+    const struct pst_sample_key key = pst_fill_key(job, 0);
+    assert(job->whole_seeds != NULL);
+    f->expander.cut = &f->cut;
+    f->cut.graph = f->expander.graph;
+    f->cut.algorithm = f->expander.algorithm;
+    f->cut.fanout = f->fanout;
+    f->cut.hops = f->layout.size.hops;
+    return pst_cut_hold(&f->cut, &key, job->whole_seeds, (int64_t)job->batch_seeds);
+}
+
 pst_rc pst_sampling_fill(struct pst_filler *f, const struct pst_fill_job *job, void *slot,
                          pst_fill_announce_fn announce, void *to, struct pst_fill_result *result)
 {
@@ -279,7 +299,10 @@ pst_rc pst_sampling_fill(struct pst_filler *f, const struct pst_fill_job *job, v
                               .announce = announce,
                               .to = to,
                               .result = result};
-    pst_rc rc = pst_fill_start(&w);
+    pst_rc rc = hold_whole(f, job);
+    if (rc != PST_OK)
+        return rc;
+    rc = pst_fill_start(&w);
     for (int h = 0; h < f->layout.size.hops && rc == PST_OK; h++) {
         const pst_rc announced = job->early && job->overlap ? pst_fill_submit(&w, h) : PST_OK;
         if (announced != PST_OK)
@@ -302,11 +325,13 @@ pst_rc pst_sampling_measure(const struct pst_filler *f, const struct pst_fill_jo
     pst_rc rc = pst_expander_init(&x, f->expander.graph, f->expander.algorithm, bound.n[hops], edges);
     if (rc != PST_OK)
         return rc;
+    x.cut = f->expander.cut;
     int64_t *vertices = malloc((size_t)bound.n[hops] * sizeof *vertices);
+    float *weights = bound.weights ? malloc((size_t)edges * sizeof *weights) : NULL;
     int32_t *indptr = malloc(((size_t)bound.n[hops] + 1) * sizeof *indptr);
     int32_t *indices = malloc((size_t)edges * sizeof *indices);
     *needed = (struct pst_minibatch_size){.hops = hops};
-    if (vertices == NULL || indptr == NULL || indices == NULL) {
+    if (vertices == NULL || indptr == NULL || indices == NULL || (bound.weights && weights == NULL)) {
         rc = pst_fail(PST_E_NOMEM, "out of memory: cannot measure a sample");
         goto out;
     }
@@ -317,7 +342,7 @@ pst_rc pst_sampling_measure(const struct pst_filler *f, const struct pst_fill_jo
         const struct pst_sample_key key = pst_fill_key(job, h);
         int64_t n = count;
         rc = pst_expand_hop(&x, &key, (int)f->fanout[h], vertices, &count, bound.n[hops], indptr, indices,
-                            edges);
+                            weights, edges);
         needed->edges[h] = rc == PST_OK ? indptr[n] : 0;
         needed->n[h + 1] = count;
     }
@@ -325,6 +350,7 @@ out:
     free(vertices);
     free(indptr);
     free(indices);
+    free(weights);
     pst_expander_release(&x);
     return rc;
 }

@@ -7,13 +7,14 @@
 #define PST_FILL_H
 
 #include "common/slots/minibatch.h"
-#include "stages/lib/sampling/expand.h"
+#include "stages/lib/sampling/cut.h"
 
 PST_BEGIN_DECLS
 
 struct pst_filler {
     struct pst_minibatch_layout layout;
     struct pst_expander expander;
+    struct pst_cut cut; /* if the algorithm needs whole batches (PST_SAMPLING_WHOLE) */
     int64_t fanout[PST_HOPS_MAX];
     const int32_t *labels; /* of every vertex; NULL: there are none */
     int64_t feature_dim;
@@ -45,8 +46,10 @@ struct pst_fill_job {
     uint32_t batch_seeds;
     const int64_t *seeds;
     int64_t n;
-    bool overlap; /* announce requests before cached rows are copied; false: one part, when all is done */
-    bool early;   /* with overlap: announce the rows of a hop before the next hop is drawn */
+    const int64_t
+        *whole_seeds; /* the batch_seeds seeds of the whole batch; only PST_SAMPLING_WHOLE needs them */
+    bool overlap;     /* announce requests before cached rows are copied; false: one part, when all is done */
+    bool early;       /* with overlap: announce the rows of a hop before the next hop is drawn */
 };
 
 /* Times from pst_now. end_s is 0 if there was no such work. */
@@ -123,8 +126,9 @@ void pst_fill_finish(struct pst_filler *f, const struct pst_fill_job *job, char 
 void pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, const int32_t *positions,
                        int64_t n, uint64_t before);
 
-/* Computes the size of the slot that the job needs. It uses only the expander's graph and algorithm,
- * layout.size.hops and fanout. It allocates memory, and is meant for error messages. */
+/* Computes the size of the slot that the job needs. The job of a piece must be the last that was filled, if
+ * the algorithm is PST_SAMPLING_WHOLE. It uses only the expander's graph and algorithm, layout.size.hops and
+ * fanout. It allocates memory, and is meant for error messages. */
 PST_API PST_MUST_USE pst_rc pst_sampling_measure(const struct pst_filler *f, const struct pst_fill_job *job,
                                                  struct pst_minibatch_size *needed);
 

@@ -79,8 +79,9 @@ static pst_rc enqueue(struct pst_filler_device *d, const struct pst_fill_job *jo
     const struct pst_sample_key key = {.seed = job->seed, .epoch = job->epoch, .batch = job->batch_in_epoch};
     struct pst_expand_device_block blocks[PST_HOPS_MAX];
     for (int h = 0; h < hops; h++)
-        blocks[h] = (struct pst_expand_device_block){(int32_t *)(void *)(slot + l->indptr_at[h]),
-                                                     (int32_t *)(void *)(slot + l->indices_at[h])};
+        blocks[h] = (struct pst_expand_device_block){
+            (int32_t *)(void *)(slot + l->indptr_at[h]), (int32_t *)(void *)(slot + l->indices_at[h]),
+            l->size.weights ? (float *)(void *)(slot + l->weights_at[h]) : NULL};
     const pst_rc rc = pst_expand_device(&d->expander, key, d->filler->fanout, job->seeds, job->n, blocks);
     if (rc != PST_OK)
         return rc;
@@ -130,6 +131,13 @@ pst_rc pst_fill_device(struct pst_filler_device *d, const struct pst_fill_job *j
     int64_t own[OWN];
     bool data_fault = false;
     const double begin = pst_now();
+    if (job->n != job->batch_seeds && pst_sampling_has(f->expander.algorithm, PST_SAMPLING_WHOLE))
+        return pst_fail(
+            PST_E_LIMIT,
+            "the batch does not fit its slot, and the algorithm %s on %s cannot split it, because "
+            "neighbours depend on the whole batch; set margin to a higher value, or place the "
+            "sampler on a CPU",
+            f->expander.algorithm->algorithm->name, d->expander.device->name);
     *result = (struct pst_fill_result){.fits = job->n <= l->size.n[0]};
     pst_rc rc = result->fits ? enqueue(d, job, slot, rows) : PST_OK;
     if (rc == PST_OK && result->fits)

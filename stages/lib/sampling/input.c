@@ -29,7 +29,9 @@ static pst_rc open_algorithm(struct pst_sampling_input *in, const struct pst_sam
                                              .graph = &in->graph,
                                              .hops = key->hops,
                                              .fanout = key->fanout,
-                                             .replace = key->replace};
+                                             .replace = key->replace,
+                                             .batch = in->seeds.batch,
+                                             .batches = in->seeds.batches};
     if (rc == PST_OK && own_state == NULL)
         rc = pst_sampling_algorithm_open(&in->algorithm, options, &setup);
     if (rc == PST_OK)

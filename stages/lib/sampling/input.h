@@ -10,7 +10,7 @@
 #include "common/stage.h"
 #include "common/store/store.h"
 #include "stages/lib/plan/plan.h"
-#include "stages/lib/sampling/algorithms.h"
+#include "stages/lib/sampling/algorithms/algorithms.h"
 #include "stages/lib/sampling/seeds.h"
 #include "stages/lib/topology/topology.h"
 

@@ -56,6 +56,7 @@ static void size_slots(struct pst_sampling *s)
     pst_sampling_input_bound(&s->in, &bound);
     s->base = s->planned ? s->plan.max : bound;
     s->base.n[0] = bound.n[0];
+    s->base.weights = bound.weights;
     pst_minibatch_size_scale(&size, &s->base, &bound, s->params->margin);
     pst_minibatch_layout_init(&f->layout, &size, ds->feature_dim > 0 ? ds->stride_bytes : 0);
     memcpy(f->fanout, s->in.key.fanout, sizeof f->fanout);
@@ -331,6 +332,7 @@ struct pst_fill_job pst_sampling_next_job(const struct pst_sampling *s, const st
     assert(more);
     (void)more;
     job.seeds = p->seeds + begin;
+    job.whole_seeds = p->seeds;
     return job;
 }
 

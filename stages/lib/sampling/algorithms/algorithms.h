@@ -16,9 +16,9 @@
 
 PST_BEGIN_DECLS
 
-#define PST_SAMPLING_ALGORITHMS(X) X(uniform)
+#define PST_SAMPLING_ALGORITHMS(X) X(uniform) X(labor)
 
-#define PST_SAMPLING_ABI 2 /* version of struct pst_sampling_algorithm and of the structures that it uses */
+#define PST_SAMPLING_ABI 3 /* version of struct pst_sampling_algorithm and of the structures that it uses */
 
 struct pst_dataset;
 struct pst_device;
@@ -30,6 +30,16 @@ struct pst_sampling_setup {
     int hops;
     const int64_t *fanout; /* one number a hop; -1: all neighbours, 0: none */
     bool replace;          /* may a vertex get one neighbour several times? */
+    int64_t batch;         /* seeds of the largest batch */
+    uint64_t batches;      /* of an epoch */
+};
+
+/* What an algorithm does besides drawing neighbours. */
+enum pst_sampling_traits {
+    PST_SAMPLING_WEIGHS = 1, /* its edges have weights */
+    /* A vertex's neighbours depend on all destinations of the hop. A batch that is too large for its slot is
+     * sampled whole, and then cut (cut.h). So equal (key, destinations) must give equal neighbours. */
+    PST_SAMPLING_WHOLE = 2,
 };
 
 /* One hop, drawn on the CPU. The algorithm writes indptr[0..n] and the ids of the drawn in-neighbours: those
@@ -43,6 +53,9 @@ struct pst_sampling_hop {
     int32_t *indptr;
     int64_t *out;
     int64_t capacity; /* of out */
+    /* PST_SAMPLING_WEIGHS: gets the weight of each drawn edge, which is at least 0, on any scale: the caller
+     * divides the weights of a destination by their sum. Else NULL. */
+    float *weight;
 };
 
 /* The same hop without the graph, whose lists are read from drives afterwards. The algorithm writes
@@ -70,6 +83,7 @@ struct pst_sampling_device_hop {
     int64_t *out;
     int64_t capacity;
     int64_t *total; /* gets indptr[n] */
+    float *weight;  /* as above */
 };
 
 /* An upper bound of the result of one hop from n vertices. */
@@ -96,12 +110,15 @@ struct pst_sampling_algorithm {
     /* Optional. The state is zeroed, and then its options are set, before the call. */
     pst_rc (*open)(void *state, const struct pst_sampling_setup *setup);
     void (*close)(void *state); /* optional; also called after a failed open */
+    /* Optional. A sum of enum pst_sampling_traits, which depends on the options alone. */
+    int (*traits)(const void *state);
     /* Optional; without it a vertex gets at most `fanout` neighbours, or all if fanout is -1. */
     struct pst_sampling_bound (*bound)(const void *state, const struct pst_csc *graph, int hop,
                                        int64_t fanout, int64_t n);
     /* Equal (key, vertex) must give equal neighbours, for any other vertices in the hop, because a batch may
-     * be split and several samplers may share the work. PST_E_LIMIT: the neighbours exceed capacity. Report
-     * other failures with pst_fail. For random numbers see common/util/rng.h. */
+     * be split and several samplers may share the work (but see PST_SAMPLING_WHOLE). PST_E_LIMIT: the
+     * neighbours exceed capacity. Report other failures with pst_fail. For random numbers see
+     * common/util/rng.h. */
     pst_rc (*draw)(void *state, const struct pst_sampling_hop *hop);
     /* NULL: the algorithm must see the lists, so it cannot be used with `topology` "ssd". It must choose the
      * neighbours that `draw` chooses. The same errors. */
@@ -129,6 +146,11 @@ struct pst_sampling_opened {
     bool owned;    /* the state was allocated and opened here */
     void *library; /* the shared object that it came from; NULL: none */
 };
+
+static inline bool pst_sampling_has(const struct pst_sampling_opened *opened, enum pst_sampling_traits trait)
+{
+    return opened->algorithm->traits != NULL && (opened->algorithm->traits(opened->state) & (int)trait) != 0;
+}
 
 /* Finds an algorithm: by its name in the table, or by the path of a shared object (with a `/`), which is
  * loaded. PST_E_ARG: there is no such algorithm; the message lists the existing ones. */

@@ -1,5 +1,5 @@
 /* algorithms.c: finds a sampling algorithm, reads its options and opens it. */
-#include "stages/lib/sampling/algorithms.h"
+#include "stages/lib/sampling/algorithms/algorithms.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -169,7 +169,8 @@ void pst_sampling_size_bound(struct pst_minibatch_size *size, const struct pst_s
     const struct pst_sampling_algorithm *a = opened->algorithm;
     const int64_t everyone = pst_max_i64(1, pst_min_i64(graph->vertices, PST_MINIBATCH_COUNT_MAX));
     assert(hops >= 1 && hops <= PST_HOPS_MAX && batch >= 1);
-    *size = (struct pst_minibatch_size){.hops = hops};
+    *size =
+        (struct pst_minibatch_size){.hops = hops, .weights = pst_sampling_has(opened, PST_SAMPLING_WEIGHS)};
     size->n[0] = pst_min_i64(batch, everyone);
     for (int h = 0; h < hops; h++) {
         const struct pst_sampling_bound b = a->bound != NULL

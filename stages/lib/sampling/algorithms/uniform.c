@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "stages/lib/device/device.h"
-#include "stages/lib/sampling/algorithms.h"
+#include "stages/lib/sampling/algorithms/algorithms.h"
 
 struct uniform {
     bool replace;

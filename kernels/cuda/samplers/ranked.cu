@@ -1,0 +1,155 @@
+/* ranked.cu: the entries of each list with the smallest ranks. A warp finds the key of the last entry that is
+ * kept, eight bits at a time: it counts how many entries have each value of the next bits. Keys are computed
+ * anew each time, because that is faster than memory for them would be. Then the entries go out in the order
+ * of the list. */
+#include "kernels/cuda/samplers/lists.cuh"
+
+namespace
+{
+enum { BITS = 8, BINS = 1 << BITS, WARPS = PST_CU_THREADS / PST_CU_WARP };
+
+struct ranked {
+    struct pst_csc graph;
+    struct pst_k_ranks ranks;
+    const int64_t *vertices;
+    struct pst_twin_n n;
+    int fanout;
+    int32_t *indptr;
+    int64_t *out;
+    uint32_t *counts;
+    int32_t *status;
+};
+
+__global__ void __launch_bounds__(PST_CU_THREADS) count(ranked s)
+{
+    const int64_t n = pst_cu_value(s.n, s.status);
+    for (int64_t i = pst_cu_first(); i < n; i += pst_cu_step()) {
+        pst_cu_list list;
+        if (!pst_cu_list_of(s.graph, s.vertices[i], &list))
+            pst_cu_fault(s.status, PST_E_FORMAT);
+        const int64_t taken = s.fanout < 0 ? list.degree : min(list.degree, (int64_t)s.fanout);
+        s.counts[i] = (uint32_t)min(taken, (int64_t)INT32_MAX + 1);
+    }
+}
+
+/* The entries that are kept: those with a key below `first`, and the first `ties` of those with keys from
+ * `first` to `last`. */
+struct bound {
+    uint64_t first, last;
+    int64_t ties;
+};
+
+__device__ __forceinline__ uint64_t key_of(const ranked &s, int64_t entry)
+{
+    const int64_t id = pst_cu_list_at(s.graph, entry);
+    if (!pst_cu_list_knows(s.graph, id)) {
+        pst_cu_fault(s.status, PST_E_FORMAT);
+        return 0;
+    }
+    return pst_k_rank_key(&s.ranks, id);
+}
+
+/* Finds the value of the next bits that the last kept entry has; *need: its number among those with it. */
+__device__ uint32_t find_bin(const uint32_t *bins, int64_t *need, int lane)
+{
+    uint32_t mine = 0;
+    for (int b = 0; b < BINS / PST_CU_WARP; b++)
+        mine += bins[lane * (BINS / PST_CU_WARP) + b];
+    uint32_t before = mine;
+    for (int by = 1; by < PST_CU_WARP; by *= 2) {
+        const uint32_t other = __shfl_up_sync(0xFFFFFFFFu, before, by);
+        before += lane >= by ? other : 0;
+    }
+    before -= mine; /* entries with lower values than this lane's */
+    uint32_t bin = 0;
+    int64_t rest = *need - (int64_t)before;
+    const bool here = rest > 0 && rest <= (int64_t)mine;
+    if (here)
+        for (bin = (uint32_t)lane * (BINS / PST_CU_WARP); (int64_t)bins[bin] < rest; bin++)
+            rest -= (int64_t)bins[bin];
+    const int owner = __ffs((int)__ballot_sync(0xFFFFFFFFu, here)) - 1;
+    *need = __shfl_sync(0xFFFFFFFFu, rest, owner);
+    return __shfl_sync(0xFFFFFFFFu, bin, owner);
+}
+
+__device__ struct bound find_bound(const ranked &s, pst_cu_list list, int64_t taken, uint32_t *bins, int lane)
+{
+    struct bound b = {0, 0, taken};
+    for (int shift = 64 - BITS;; shift -= BITS) {
+        for (int at = lane; at < BINS; at += PST_CU_WARP)
+            bins[at] = 0;
+        __syncwarp();
+        for (int64_t e = lane; e < list.degree; e += PST_CU_WARP) {
+            const uint64_t key = key_of(s, list.begin + e);
+            if (shift == 64 - BITS || (key ^ b.first) >> (shift + BITS) == 0)
+                (void)atomicAdd(&bins[key >> shift & (BINS - 1)], 1u);
+        }
+        __syncwarp();
+        const uint32_t bin = find_bin(bins, &b.ties, lane);
+        const bool all = (int64_t)bins[bin] == b.ties;
+        b.first |= (uint64_t)bin << shift;
+        b.last = b.first | (((uint64_t)1 << shift) - 1);
+        __syncwarp();
+        if (all || shift == 0)
+            return b;
+    }
+}
+
+__global__ void __launch_bounds__(PST_CU_THREADS) keep(ranked s)
+{
+    PST_CU_SHARED(uint32_t, bins, [WARPS][BINS]);
+    const int lane = (int)threadIdx.x % PST_CU_WARP, warp = (int)threadIdx.x / PST_CU_WARP;
+    const unsigned lower = (1u << lane) - 1;
+    const int64_t n = pst_cu_warp_value(s.n, s.status);
+    for (PST_CU_LISTS(i, n)) {
+        pst_cu_list list;
+        (void)pst_cu_list_of(s.graph, s.vertices[i], &list);
+        int64_t to = s.indptr[i], ties = 0;
+        const int64_t taken = s.indptr[i + 1] - to;
+        const bool all = taken == list.degree;
+        struct bound b = {0, 0, 0};
+        if (taken > 0 && !all)
+            b = find_bound(s, list, taken, bins[warp], lane);
+        for (PST_CU_ENTRIES(e, taken > 0 ? list.degree : 0)) {
+            const bool in = e < list.degree;
+            const uint64_t key = in && !all ? key_of(s, list.begin + e) : 0;
+            const bool tie = in && !all && key >= b.first && key <= b.last;
+            const unsigned tied = __ballot_sync(0xFFFFFFFFu, tie);
+            const bool kept = in && (all || key < b.first || (tie && ties + __popc(tied & lower) < b.ties));
+            const unsigned those = __ballot_sync(0xFFFFFFFFu, kept);
+            if (kept) {
+                const int64_t id = pst_cu_list_at(s.graph, list.begin + e);
+                if (!pst_cu_list_knows(s.graph, id))
+                    pst_cu_fault(s.status, PST_E_FORMAT);
+                s.out[to + __popc(those & lower)] = id;
+            }
+            to += __popc(those);
+            ties += __popc(tied);
+        }
+    }
+}
+} // namespace
+
+pst_rc pst_kn_sample_ranked(struct pst_queue *q, const struct pst_csc *graph, const struct pst_k_ranks *ranks,
+                            const int64_t *vertices, struct pst_twin_n n, int fanout, int32_t *indptr,
+                            int64_t *out, int64_t capacity, int64_t *total)
+{
+    assert(n.most >= 0 && capacity >= 0 && fanout >= -1 && fanout <= PST_FANOUT_MAX);
+    pst_cu_begin(q);
+    uint32_t *counts = static_cast<uint32_t *>(pst_cu_scratch(q, (size_t)n.most * sizeof *counts + 1));
+    if (!counts)
+        return q->rc;
+    const ranked s = {*graph, *ranks, vertices, n, fanout, indptr, out, counts, q->status};
+    pst_cu_on(q, pst_cu_grid(q, n.most, PST_CU_THREADS))(count, s);
+    if (pst_cu_offsets(q, counts, n, indptr, pst_min_i64(capacity, INT32_MAX), total) == PST_OK)
+        pst_cu_on(q, pst_cu_lists_grid(q, n))(keep, s);
+    return q->rc;
+}
+
+pst_rc pst_k_sample_ranked(struct pst_queue *q, const struct pst_csc *graph, const struct pst_k_ranks *ranks,
+                           const int64_t *vertices, int64_t n, int fanout, int32_t *indptr, int64_t *out,
+                           int64_t capacity)
+{
+    return pst_kn_sample_ranked(q, graph, ranks, vertices, {NULL, n}, fanout, indptr, out, capacity,
+                                q->unused);
+}

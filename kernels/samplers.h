@@ -1,0 +1,54 @@
+/* samplers.h: the kernels that sample in-neighbours other than uniformly (pst_k_sample of kernels.h). All
+ * random numbers depend on streams and ids alone, so a sample does not depend on threads, device or
+ * timing. The twins agree to the last bit: normal.h has the functions that they share.
+ *
+ * Weights of edges have any scale; pst_k_edge_shares makes those of a destination sum to 1. Kernels, owner
+ * and threads: kernels.h. */
+#ifndef PST_SAMPLERS_H
+#define PST_SAMPLERS_H
+
+#include "common/util/rng.h"
+#include "kernels/kernels.h"
+
+PST_BEGIN_DECLS
+
+/* weight[e] is divided by the sum over the edges of its destination, indptr[d]..indptr[d+1]. Sums are in
+ * double precision, in the order of the edges. If the sum is 0 or not finite, the edges get equal shares. */
+PST_API void pst_k_edge_shares(struct pst_queue *q, const int32_t *indptr, int64_t dsts, float *weight);
+
+/* The rank of a vertex: a uniform random number r_u in (0, 1), the same for all lists that u is in
+ * (LABOR: Balin & Catalyurek, "Layer-neighbor sampling", NeurIPS 2023). It comes from stream[0]. If `mixed`,
+ * r_u = Phi(near n_0(u) + far n_1(u)), with standard normals n from both streams, near = cos(pi c / 2) and
+ * far = sin(pi c / 2). As c goes from 0 to 1, ranks go over from those of one stream to those of the other.
+ */
+struct pst_k_ranks {
+    struct pst_rng_stream stream[2];
+    bool mixed;
+    double near, far;
+};
+
+/* Keeps the min(fanout, degree) entries with the smallest ranks of each list, in the order of the list.
+ * Between equal ranks, as of entries with the same vertex, the first entries win. -1: all. indptr, out,
+ * capacity and errors: pst_k_sample. */
+PST_API pst_rc pst_k_sample_ranked(struct pst_queue *q, const struct pst_csc *graph,
+                                   const struct pst_k_ranks *ranks, const int64_t *vertices, int64_t n,
+                                   int fanout, int32_t *indptr, int64_t *out, int64_t capacity);
+
+/* LABOR with importance. Let pi(u) = 1. c_v solves: the sum over the entries u of v's list of 1 / min(1, c_v
+ * pi(u)) is degree^2 / fanout (if degree <= fanout, c_v is the smallest for which all c_v pi(u) are at least
+ * 1). Then pi(u) becomes pi(u) times the largest c_v of the vertices whose lists have u; `iterations` times.
+ * The entries with r_u < min(1, c_v pi(u)) are kept, and their weights are 1 / min(1, c_v pi(u)): for each v,
+ * the expectation of the weighted sum of rows is the sum over the whole list. fanout: at least 1. The
+ * expected number of neighbours is at least that of pst_k_sample_ranked. vertices: each once. scratch:
+ * pst_k_scratch_words (vertices of the graph) words, all 0; the call leaves them 0, also if it fails. */
+PST_API pst_rc pst_k_sample_labor(struct pst_queue *q, const struct pst_csc *graph,
+                                  const struct pst_k_ranks *ranks, int iterations, const int64_t *vertices,
+                                  int64_t n, int fanout, uint64_t *scratch, int32_t *indptr, int64_t *out,
+                                  float *weight, int64_t capacity);
+static inline int64_t pst_k_scratch_words(int64_t vertices)
+{
+    return 2 * vertices;
+}
+
+PST_END_DECLS
+#endif
