@@ -47,8 +47,20 @@ PST_API pst_rc pst_k_sample_labor(struct pst_queue *q, const struct pst_csc *gra
                                   float *weight, int64_t capacity);
 static inline int64_t pst_k_scratch_words(int64_t vertices)
 {
-    return 2 * vertices;
+    return 3 * vertices;
 }
+
+/* Layer-dependent importance sampling (LADIES: Zou et al., NeurIPS 2019, algorithm 1; without replacement, as
+ * GIDS uses it, 4.7). With P_vu = 1 / degree(v) for each entry u of v's list, pi(u) is the sum of P_vu^2 over
+ * all entries. The `size` vertices with the largest log(U_u) / pi(u) are drawn, where U_u is uniform in (0,
+ * 1): a draw of `size` different vertices, one after the other, each with probability proportional to pi. The
+ * entries that are drawn vertices become edges, with weights P_vu / pi(u). A vertex gets no edges if none of
+ * its neighbours is drawn. pi is a whole multiple of a small unit, so that its sum does not depend on the
+ * order. indptr, out, capacity and errors: pst_k_sample. scratch: as above. */
+PST_API pst_rc pst_k_sample_ladies(struct pst_queue *q, const struct pst_csc *graph,
+                                   const struct pst_rng_stream *stream, int64_t size, const int64_t *vertices,
+                                   int64_t n, uint64_t *scratch, int32_t *indptr, int64_t *out, float *weight,
+                                   int64_t capacity);
 
 PST_END_DECLS
 #endif

@@ -77,7 +77,8 @@ PST_BEGIN_DECLS
     X(embed_rank)                                                                                            \
     X(edge_shares)                                                                                           \
     X(sample_ranked)                                                                                         \
-    X(sample_labor)
+    X(sample_labor)                                                                                          \
+    X(sample_ladies)
 
 /* A count that an earlier call on the queue computes. It is *at when the queue reaches the call, and at most
  * `most`. If at is NULL, the count is `most`. The bound determines the size of the launch, so it should be
@@ -102,7 +103,8 @@ struct pst_twin_n {
     X(embed_update)                                                                                          \
     X(edge_shares)                                                                                           \
     X(sample_ranked)                                                                                         \
-    X(sample_labor)
+    X(sample_labor)                                                                                          \
+    X(sample_ladies)
 
 /* *total gets indptr[n]. */
 pst_rc pst_kn_sample(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
@@ -151,6 +153,10 @@ pst_rc pst_kn_sample_labor(struct pst_queue *q, const struct pst_csc *graph, con
                            int iterations, const int64_t *vertices, struct pst_twin_n n, int fanout,
                            uint64_t *scratch, int32_t *indptr, int64_t *out, float *weight, int64_t capacity,
                            int64_t *total);
+pst_rc pst_kn_sample_ladies(struct pst_queue *q, const struct pst_csc *graph,
+                            const struct pst_rng_stream *stream, int64_t size, const int64_t *vertices,
+                            struct pst_twin_n n, uint64_t *scratch, int32_t *indptr, int64_t *out,
+                            float *weight, int64_t capacity, int64_t *total);
 
 /* The counts of a batch in pinned memory, where the host reads them. `sequence` is written last: a reader
  * that loads it with acquire order sees the rest. */

@@ -57,4 +57,41 @@ static PST_HD double pst_k_rank_share(double pi, double x)
     return pi >= x ? 1 : pi / x;
 }
 
+/* ---- LADIES --------------------------------------------------------------------------------------- */
+
+#define PST_K_RANK_DRAWN 0x8000000000000000ull /* in the units of a vertex: it is drawn */
+
+/* pi is counted in units of 2^-shift, which n destinations cannot make overflow. */
+static PST_HD int pst_k_rank_shift(int64_t n)
+{
+    int shift = 62;
+    while (n >> (62 - shift) != 0)
+        shift--;
+    return shift;
+}
+
+/* P_vu^2, in units; at least one. */
+static PST_HD uint64_t pst_k_rank_units(int64_t degree, int shift)
+{
+    const uint64_t units = (uint64_t)((double)((uint64_t)1 << shift) / ((double)degree * (double)degree));
+    return units > 0 ? units : 1;
+}
+
+/* -log(U) / pi, up to a factor: the bits of such numbers have their order, and the smallest ones are drawn.
+ */
+static PST_HD uint64_t pst_k_rank_exponential(const struct pst_rng_stream *stream, int64_t vertex,
+                                              uint64_t units)
+{
+    const double key = -pst_k_normal_log(pst_k_rank_unit(stream, vertex)) / (double)units;
+    uint64_t bits;
+    memcpy(&bits, &key, sizeof bits);
+    return bits & ~PST_K_RANK_DRAWN; /* -0 is 0 */
+}
+
+/* P_vu / pi(u). */
+static PST_HD float pst_k_rank_weight(int64_t degree, uint64_t units, int shift)
+{
+    return (float)((double)((uint64_t)1 << shift) / ((double)degree * (double)units));
+}
+
 #endif

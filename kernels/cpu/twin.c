@@ -132,6 +132,18 @@ pst_rc pst_kn_sample_labor(struct pst_queue *q, const struct pst_csc *graph, con
     return rc;
 }
 
+pst_rc pst_kn_sample_ladies(struct pst_queue *q, const struct pst_csc *graph,
+                            const struct pst_rng_stream *stream, int64_t size, const int64_t *vertices,
+                            struct pst_twin_n n, uint64_t *scratch, int32_t *indptr, int64_t *out,
+                            float *weight, int64_t capacity, int64_t *total)
+{
+    const int64_t count = value_of(n);
+    const pst_rc rc =
+        pst_k_sample_ladies(q, graph, stream, size, vertices, count, scratch, indptr, out, weight, capacity);
+    *total = rc == PST_OK ? indptr[count] : 0;
+    return rc;
+}
+
 static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queue **q, char *why)
 {
     (void)options;

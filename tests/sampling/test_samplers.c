@@ -208,7 +208,7 @@ static void labor_case(const struct lists *l, int fanout, int iterations)
 {
     double pi[VERTICES], share[EDGES_MAX], sum[LISTS] = {0}, squares[LISTS] = {0};
     int64_t kept[EDGES_MAX] = {0};
-    uint64_t scratch[2 * VERTICES] = {0};
+    uint64_t scratch[3 * VERTICES] = {0};
     naive_shares(l, fanout, iterations, pi, share);
     for (int64_t draw = 0; draw < DRAWS; draw++) {
         struct sample s;
@@ -231,7 +231,7 @@ static void labor_case(const struct lists *l, int fanout, int iterations)
             squares[v] += x * x;
         }
     }
-    for (int u = 0; u < 2 * VERTICES; u++)
+    for (int u = 0; u < 3 * VERTICES; u++)
         assert_int_equal(scratch[u], 0);
     for (int64_t e = 0; e < l->graph.edges; e++)
         is_frequency(kept[e], share[e], "entry", e);
@@ -259,12 +259,75 @@ static void labor_keeps_what_it_says(void **state)
     labor_case(&l, 8, 2);
 }
 
+/* ---- LADIES --------------------------------------------------------------------------------------- */
+
+/* The probability of each vertex to be among `size` that are drawn one after the other, each with probability
+ * proportional to pi, by going through all orders. */
+static void enumerate(const double pi[VERTICES], int size, double left, double probability, unsigned drawn,
+                      double inclusion[VERTICES])
+{
+    for (int u = 0; u < VERTICES && size > 0; u++) {
+        if (pi[u] == 0 || (drawn & 1u << u))
+            continue;
+        const double p = probability * pi[u] / left;
+        inclusion[u] += p;
+        enumerate(pi, size - 1, left - pi[u], p, drawn | 1u << u, inclusion);
+    }
+}
+
+static void ladies_draws_by_importance(void **state)
+{
+    (void)state;
+    static struct lists l;
+    lists_usual(&l);
+    for (int size = 1; size <= 4; size++) {
+        double pi[VERTICES] = {0}, inclusion[VERTICES] = {0}, sum = 0;
+        int64_t drawn[VERTICES] = {0};
+        uint64_t scratch[3 * VERTICES] = {0};
+        for (int v = 0; v < LISTS; v++)
+            for (int64_t e = l.indptr[v]; e < l.indptr[v + 1]; e++)
+                pi[l.indices[e]] += pow((double)(l.indptr[v + 1] - l.indptr[v]), -2);
+        for (int u = 0; u < VERTICES; u++)
+            sum += pi[u];
+        enumerate(pi, size, sum, 1, 0, inclusion);
+        for (int64_t draw = 0; draw < DRAWS; draw++) {
+            struct sample s;
+            bool seen[VERTICES] = {false};
+            const struct pst_rng_stream stream = pst_rng_stream_of(PST_RNG_SAMPLE, 3, 0, (uint64_t)draw, 1);
+            int vertices = 0;
+            assert_int_equal(pst_k_sample_ladies(NULL, &l.graph, &stream, size, every_list, LISTS, scratch,
+                                                 s.indptr, s.out, s.weight, EDGES_MAX),
+                             PST_OK);
+            for (int v = 0; v < LISTS; v++)
+                for (int32_t e = s.indptr[v]; e < s.indptr[v + 1]; e++) {
+                    const double degree = (double)(l.indptr[v + 1] - l.indptr[v]);
+                    close_to((double)s.weight[e], 1 / degree / pi[s.out[e]], 1e-6);
+                    vertices += !seen[s.out[e]];
+                    seen[s.out[e]] = true;
+                }
+            assert_int_equal(vertices, size);
+            for (int u = 0; u < VERTICES; u++)
+                drawn[u] += seen[u];
+            for (int v = 0; v < LISTS; v++) { /* all edges of the drawn, and no others */
+                int32_t edges = 0;
+                for (int64_t e = l.indptr[v]; e < l.indptr[v + 1]; e++)
+                    edges += seen[l.indices[e]];
+                assert_int_equal(s.indptr[v + 1] - s.indptr[v], edges);
+            }
+        }
+        for (int u = 0; u < VERTICES; u++)
+            is_frequency(drawn[u], inclusion[u], "drawn vertex", u);
+        for (int u = 0; u < 3 * VERTICES; u++)
+            assert_int_equal(scratch[u], 0);
+    }
+}
+
 /* With iterations there are fewer vertices for the same neighbours of each. */
 static void importance_saves_vertices(void **state)
 {
     (void)state;
     static struct lists l;
-    uint64_t scratch[2 * VERTICES] = {0};
+    uint64_t scratch[3 * VERTICES] = {0};
     double vertices[3] = {0};
     lists_usual(&l);
     for (int64_t draw = 0; draw < DRAWS; draw++)
@@ -288,7 +351,7 @@ static void damage_and_limits(void **state)
     (void)state;
     static struct lists l;
     struct sample s;
-    uint64_t scratch[2 * VERTICES] = {0};
+    uint64_t scratch[3 * VERTICES] = {0};
     const struct pst_k_ranks ranks = ranks_of(0);
     lists_usual(&l);
     for (int kind = 0; kind < 4; kind++) {
@@ -308,7 +371,11 @@ static void damage_and_limits(void **state)
         assert_int_equal(pst_k_sample_labor(NULL, &l.graph, &ranks, 1, vertices, LISTS, 8, scratch, s.indptr,
                                             s.out, s.weight, room),
                          want);
-        for (int u = 0; u < 2 * VERTICES; u++)
+        const struct pst_rng_stream stream = ranks.stream[0];
+        assert_int_equal(pst_k_sample_ladies(NULL, &l.graph, &stream, VERTICES, vertices, LISTS, scratch,
+                                             s.indptr, s.out, s.weight, room),
+                         want);
+        for (int u = 0; u < 3 * VERTICES; u++)
             assert_int_equal(scratch[u], 0);
     }
 }
@@ -327,10 +394,10 @@ static void shares_sum_to_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(functions_are_exact),       cmocka_unit_test(mixed_ranks_are_uniform),
-        cmocka_unit_test(each_subset_is_as_likely),  cmocka_unit_test(labor_keeps_what_it_says),
-        cmocka_unit_test(importance_saves_vertices), cmocka_unit_test(damage_and_limits),
-        cmocka_unit_test(shares_sum_to_one),
+        cmocka_unit_test(functions_are_exact),        cmocka_unit_test(mixed_ranks_are_uniform),
+        cmocka_unit_test(each_subset_is_as_likely),   cmocka_unit_test(labor_keeps_what_it_says),
+        cmocka_unit_test(ladies_draws_by_importance), cmocka_unit_test(importance_saves_vertices),
+        cmocka_unit_test(damage_and_limits),          cmocka_unit_test(shares_sum_to_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

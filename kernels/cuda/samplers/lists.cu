@@ -10,9 +10,10 @@ struct counted {
     const uint32_t *counts;
     struct pst_twin_n n;
     uint32_t most;
+    const int32_t *status;
     __device__ uint32_t operator()(int64_t i) const
     {
-        return i < pst_cu_value(n) ? min(counts[i], most) : 0;
+        return i < pst_cu_value(n, status) ? min(counts[i], most) : 0;
     }
 };
 
@@ -52,7 +53,7 @@ pst_rc pst_cu_offsets(struct pst_queue *q, const uint32_t *counts, struct pst_tw
                       int64_t limit, int64_t *total)
 {
     const sum_to op = {(uint32_t)limit + 1};
-    const pst_cu_input<counted> in = {{counts, n, op.most}, 0};
+    const pst_cu_input<counted> in = {{counts, n, op.most, q->status}, 0};
     const pst_cu_output<put_offset> out = {{n, indptr, limit, q->status}, 0};
     size_t bytes = 0;
     if (n.most > 0) {

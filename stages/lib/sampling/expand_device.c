@@ -58,6 +58,10 @@ pst_rc pst_expander_device_init(struct pst_expander_device *x, struct pst_device
     if (rc != PST_OK)
         return rc;
     x->weights = weights;
+    if (algorithm->algorithm->place != NULL)
+        rc = algorithm->algorithm->place(algorithm->state, device);
+    if (rc != PST_OK)
+        return rc;
     x->table = device->twin->dedup_init(table, vertices);
     x->seeds = seeds;
     x->vertices = found;

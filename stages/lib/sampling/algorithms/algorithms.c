@@ -63,6 +63,26 @@ static void list_options(const struct pst_sampling_option *options, char *out, s
                                o->min, o->max, o->help);
 }
 
+/* "512:256": the numbers, if each is whole and in range. */
+static bool set_ints(void *state, const struct pst_sampling_option *o, const char *text)
+{
+    struct pst_ints ints = {0};
+    char *end = NULL;
+    for (; ints.count < PST_INTS_MAX; text = end + 1) {
+        const long long value = strtoll(text, &end, 10);
+        if (end == text || (double)value < o->min || (double)value > o->max)
+            return false;
+        ints.value[ints.count++] = value;
+        if (*end == '\0') {
+            memcpy((char *)state + o->into, &ints, sizeof ints);
+            return true;
+        }
+        if (*end != ':')
+            return false;
+    }
+    return false;
+}
+
 static void set_option(void *state, const struct pst_sampling_option *o, double value)
 {
     char *into = (char *)state + o->into;
@@ -99,7 +119,10 @@ static pst_rc read_option(const struct pst_sampling_opened *opened, char *text)
     if (o == NULL || o->name == NULL)
         return pst_fail(PST_E_ARG, "options: the algorithm %s has no option \"%s\"; its options are: %s",
                         a->name, text, listed);
-    if (equals == NULL || !parse_value(equals + 1, &value) || value < o->min || value > o->max ||
+    const bool ints = o->type == PST_PARAM_INTS;
+    if (ints && equals != NULL && set_ints(opened->state, o, equals + 1))
+        return PST_OK;
+    if (ints || equals == NULL || !parse_value(equals + 1, &value) || value < o->min || value > o->max ||
         (o->type != PST_PARAM_REAL && value != floor(value)))
         return pst_fail(
             PST_E_ARG,
@@ -114,7 +137,8 @@ static pst_rc read_options(const struct pst_sampling_opened *opened, const char 
     char text[OPTIONS_BYTES], *rest = text, *one;
     const struct pst_sampling_option *o = opened->algorithm->options;
     for (; o != NULL && o->name != NULL; o++)
-        set_option(opened->state, o, o->def);
+        if (o->type != PST_PARAM_INTS) /* the state is zeroed */
+            set_option(opened->state, o, o->def);
     if (snprintf(text, sizeof text, "%s", options) >= (int)sizeof text)
         return pst_fail(PST_E_LIMIT, "options: longer than %d bytes", OPTIONS_BYTES - 1);
     pst_rc rc = PST_OK;

@@ -16,7 +16,7 @@
 
 PST_BEGIN_DECLS
 
-#define PST_SAMPLING_ALGORITHMS(X) X(uniform) X(labor)
+#define PST_SAMPLING_ALGORITHMS(X) X(uniform) X(labor) X(ladies)
 
 #define PST_SAMPLING_ABI 3 /* version of struct pst_sampling_algorithm and of the structures that it uses */
 
@@ -95,7 +95,9 @@ struct pst_sampling_bound {
 /* A parameter of an algorithm: a number in its state. The stage parameter `options` sets it. */
 struct pst_sampling_option {
     const char *name;
-    enum pst_param_type type; /* BOOL, INT or REAL: a bool, an int64_t or a double at `into` */
+    /* BOOL, INT, REAL: a bool, an int64_t or a double at `into`. INTS: a struct pst_ints, written as
+     * "512:256"; none is the default, and min and max hold for each number. */
+    enum pst_param_type type;
     double def, min, max;
     size_t into; /* offsetof() in the state */
     const char *help;
@@ -123,6 +125,9 @@ struct pst_sampling_algorithm {
     /* NULL: the algorithm must see the lists, so it cannot be used with `topology` "ssd". It must choose the
      * neighbours that `draw` chooses. The same errors. */
     pst_rc (*pick)(void *state, const struct pst_sampling_pick *hop);
+    /* Optional. Takes what draw_on_device needs of the device's memory, until the device is closed. It may be
+     * called several times for one device. */
+    pst_rc (*place)(void *state, struct pst_device *device);
     /* NULL: the algorithm runs only on CPUs. It must draw the same neighbours as `draw`. */
     pst_rc (*draw_on_device)(void *state, const struct pst_sampling_device_hop *hop);
     /* Optional. The probability that a draw of `fanout` (-1: all, never 0) of a vertex's `degree` entries has

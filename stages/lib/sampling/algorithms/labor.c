@@ -11,13 +11,14 @@
 #include "kernels/samplers.h"
 #include "stages/lib/device/device.h"
 #include "stages/lib/sampling/algorithms/algorithms.h"
+#include "stages/lib/sampling/algorithms/scratch.h"
 
 struct labor {
     int64_t iterations, batch_dependency;
     bool layer_dependency;
     uint64_t batches;
-    int64_t vertices;  /* of the graph */
-    uint64_t *scratch; /* with iterations */
+    int64_t vertices;                   /* of the graph */
+    uint64_t *scratch, *device_scratch; /* with iterations */
 };
 
 static const struct pst_sampling_option options[] = {
@@ -50,11 +51,7 @@ static pst_rc open_labor(void *state, const struct pst_sampling_setup *setup)
     l->vertices = setup->graph->vertices;
     if (l->iterations == 0)
         return PST_OK;
-    l->scratch = calloc((size_t)pst_k_scratch_words(l->vertices) + 1, sizeof *l->scratch);
-    return l->scratch != NULL
-               ? PST_OK
-               : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the importance of %lld vertices",
-                          (long long)l->vertices);
+    return pst_sampling_new_scratch(l->vertices, &l->scratch);
 }
 
 static void close_labor(void *state)
@@ -109,6 +106,27 @@ static pst_rc draw(void *state, const struct pst_sampling_hop *h)
                               l->scratch, h->indptr, h->out, h->weight, h->capacity);
 }
 
+static pst_rc place(void *state, struct pst_device *device)
+{
+    struct labor *l = state;
+    return l->iterations == 0 || l->device_scratch != NULL
+               ? PST_OK
+               : pst_sampling_take_scratch(device, l->vertices, &l->device_scratch);
+}
+
+static pst_rc draw_on_device(void *state, const struct pst_sampling_device_hop *h)
+{
+    const struct labor *l = state;
+    const struct pst_k_ranks ranks = ranks_of(l, h->key);
+    const struct pst_twin *twin = h->device->twin;
+    if (l->iterations == 0)
+        return twin->sample_ranked_n(h->device->q, h->graph, &ranks, h->vertices, h->n, h->fanout, h->indptr,
+                                     h->out, h->capacity, h->total);
+    const int fanout = h->fanout < 0 ? INT32_MAX : h->fanout;
+    return twin->sample_labor_n(h->device->q, h->graph, &ranks, (int)l->iterations, h->vertices, h->n, fanout,
+                                l->device_scratch, h->indptr, h->out, h->weight, h->capacity, h->total);
+}
+
 const struct pst_sampling_algorithm pst_sampling_labor = {
     .abi = PST_SAMPLING_ABI,
     .name = "labor",
@@ -120,4 +138,6 @@ const struct pst_sampling_algorithm pst_sampling_labor = {
     .traits = traits,
     .bound = bound,
     .draw = draw,
+    .place = place,
+    .draw_on_device = draw_on_device,
 };

@@ -1,0 +1,197 @@
+/* The twins of the samplers: the same to the last bit. */
+#include "kernels/vertex_rank.h"
+#include "tests/kernel/twin_graph.h"
+
+struct run {
+    struct graph g;
+    struct both vertices, indptr, out, weight, scratch, numbers;
+    int64_t n, edges; /* edges: of all lists */
+    struct pst_k_ranks ranks;
+};
+
+static struct pst_rng_stream any_stream(enum pst_rng_use use)
+{
+    return pst_rng_stream_of(use, rnd(UINT64_MAX), (uint32_t)rnd(9), rnd(1u << 20), (uint32_t)rnd(8));
+}
+
+/* Different vertices of a graph with small and large lists. */
+static struct run run_new(void)
+{
+    const int64_t all = 1 + size_below(1500);
+    struct run r = {.g = graph_new(all, rnd(2) ? 4 : 8, rnd(4) ? 300 : 3000)};
+    const double angle = (double)rnd(1000) / 700;
+    r.n = pst_min_i64(all, size_below(200));
+    r.vertices = both_new((size_t)r.n * I64);
+    int64_t v = (int64_t)rnd((uint64_t)all);
+    for (int64_t i = 0; i < r.n; i++, v++) {
+        ((int64_t *)r.vertices.host)[i] = v % all;
+        r.edges += r.g.host.indptr[v % all + 1] - r.g.host.indptr[v % all];
+    }
+    send(&r.vertices);
+    r.indptr = both_new((size_t)(r.n + 1) * I32);
+    r.out = both_new((size_t)r.edges * I64);
+    r.weight = both_new((size_t)r.edges * sizeof(float));
+    r.scratch = both_new((size_t)pst_k_scratch_words(all) * sizeof(uint64_t));
+    r.numbers = both_new(2 * I64);
+    *(int64_t *)r.numbers.host = r.n;
+    send(&r.numbers);
+    r.ranks = (struct pst_k_ranks){.stream = {any_stream(PST_RNG_GROUP), any_stream(PST_RNG_GROUP)},
+                                   .mixed = rnd(2),
+                                   .near = cos(angle),
+                                   .far = sin(angle)};
+    return r;
+}
+
+static void run_free(struct run *r)
+{
+    struct both *all[] = {&r->vertices, &r->indptr, &r->out, &r->weight, &r->scratch, &r->numbers};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        both_free(all[i]);
+    graph_free(&r->g);
+}
+
+/* The count of vertices is sometimes in device memory. */
+static struct pst_twin_n count_of(const struct run *r)
+{
+    const bool there = rnd(2);
+    return (struct pst_twin_n){there ? r->numbers.device : NULL, r->n + (there ? (int64_t)rnd(20) : 0)};
+}
+
+static int64_t *total_of(const struct run *r)
+{
+    return (int64_t *)r->numbers.device + 1;
+}
+
+/* What both wrote, and the number of edges. `wanted`: what the CPU's twin returned. */
+static void same_sample(struct run *r, pst_rc wanted, bool weights)
+{
+    settled(wanted);
+    same_bytes(&r->scratch, r->scratch.bytes, "scratch memory");
+    for (size_t i = 0; i < r->scratch.bytes; i++)
+        assert_int_equal(((char *)r->scratch.host)[i], 0);
+    if (wanted != PST_OK)
+        return;
+    const int64_t edges = ((int32_t *)r->indptr.host)[r->n];
+    int64_t *numbers = fetched(&r->numbers);
+    assert_int_equal(numbers[1], edges);
+    free(numbers);
+    same_bytes(&r->indptr, r->indptr.bytes, "indptr");
+    same_bytes(&r->out, (size_t)edges * I64, "sampled neighbours");
+    if (weights)
+        same_bytes(&r->weight, (size_t)edges * sizeof(float), "weights");
+}
+
+/* Rarely something is wrong: a vertex, an offset, a neighbour; or else, there is too little room. Returns the room. */
+static int64_t damage(struct run *r)
+{
+    const int kind = (int)rnd(24);
+    if (r->n == 0 || kind > 5)
+        return r->edges;
+    if (kind > 2)
+        return (int64_t)rnd((uint64_t)r->edges + 1);
+    const int64_t wrong = (int64_t)rnd((uint64_t)r->n), v = ((int64_t *)r->vertices.host)[wrong];
+    if (kind == 0)
+        ((int64_t *)r->vertices.host)[wrong] = r->g.host.vertices + (int64_t)rnd(3);
+    if (kind == 1)
+        ((int64_t *)r->g.indptr.host)[v + 1] = r->g.host.edges + 1;
+    const int64_t entry = r->g.host.indptr[v];
+    if (kind == 2 && entry < r->g.host.edges && r->g.host.index_bytes == 4)
+        ((int32_t *)r->g.indices.host)[entry] = -1;
+    send(&r->vertices);
+    send(&r->g.indptr);
+    send(&r->g.indices);
+    return r->edges;
+}
+
+static void test_ranked(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        struct run r = run_new();
+        const int fanout = random_fanout();
+        const int64_t capacity = damage(&r);
+        const pst_rc rc = cpu->sample_ranked(NULL, &r.g.host, &r.ranks, r.vertices.host, r.n, fanout,
+                                             r.indptr.host, r.out.host, capacity);
+        assert_int_equal(cuda->sample_ranked_n(queue, &r.g.device, &r.ranks, r.vertices.device, count_of(&r),
+                                               fanout, r.indptr.device, r.out.device, capacity, total_of(&r)),
+                         PST_OK);
+        same_sample(&r, rc, false);
+        run_free(&r);
+    }
+}
+
+static void test_labor(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        struct run r = run_new();
+        const int fanout = rnd(8) ? 1 + (int)rnd(30) : INT32_MAX, iterations = (int)rnd(4);
+        const int64_t capacity = damage(&r);
+        const pst_rc rc =
+            cpu->sample_labor(NULL, &r.g.host, &r.ranks, iterations, r.vertices.host, r.n, fanout,
+                              r.scratch.host, r.indptr.host, r.out.host, r.weight.host, capacity);
+        assert_int_equal(cuda->sample_labor_n(queue, &r.g.device, &r.ranks, iterations, r.vertices.device,
+                                              count_of(&r), fanout, r.scratch.device, r.indptr.device,
+                                              r.out.device, r.weight.device, capacity, total_of(&r)),
+                         PST_OK);
+        same_sample(&r, rc, true);
+        run_free(&r);
+    }
+}
+
+static void test_ladies(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        struct run r = run_new();
+        const int64_t size = 1 + size_below(600), capacity = damage(&r);
+        const struct pst_rng_stream stream = any_stream(PST_RNG_SAMPLE);
+        const pst_rc rc =
+            cpu->sample_ladies(NULL, &r.g.host, &stream, size, r.vertices.host, r.n, r.scratch.host,
+                               r.indptr.host, r.out.host, r.weight.host, capacity);
+        assert_int_equal(cuda->sample_ladies_n(queue, &r.g.device, &stream, size, r.vertices.device,
+                                               count_of(&r), r.scratch.device, r.indptr.device, r.out.device,
+                                               r.weight.device, capacity, total_of(&r)),
+                         PST_OK);
+        same_sample(&r, rc, true);
+        run_free(&r);
+    }
+}
+
+/* Weights of any size, some of them 0. */
+static void test_shares(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const int64_t dsts = size_below(700);
+        struct both indptr = both_new((size_t)(dsts + 1) * I32);
+        int32_t *at = indptr.host;
+        for (int64_t d = 0; d < dsts; d++)
+            at[d + 1] = at[d] + (int32_t)rnd(rnd(8) ? 6 : 200);
+        send(&indptr);
+        struct both weight = both_new((size_t)at[dsts] * sizeof(float));
+        for (int32_t e = 0; e < at[dsts]; e++)
+            ((float *)weight.host)[e] = rnd(9) ? ldexpf((float)rnd(1000), (int)rnd(60) - 30) : 0;
+        send(&weight);
+        cpu->edge_shares(NULL, indptr.host, dsts, weight.host);
+        cuda->edge_shares(queue, indptr.device, dsts, weight.device);
+        same_bytes(&weight, weight.bytes, "shares");
+        both_free(&indptr);
+        both_free(&weight);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ranked),
+        cmocka_unit_test(test_labor),
+        cmocka_unit_test(test_ladies),
+        cmocka_unit_test(test_shares),
+    };
+    return cmocka_run_group_tests(tests, twin_setup, twin_teardown);
+}
