@@ -63,12 +63,48 @@ static void check_tensor(struct pst_gnn_model *model, const struct pst_gnn_batch
     assert_true(error < TOLERANCE);
 }
 
+/* The shares of a block's edges: equal ones, or others. The caller frees them. */
+static pst_real *shares_new(const struct pst_gnn_batch *batch, uint32_t hop, bool equal)
+{
+    const int32_t *indptr = batch->indptr[hop];
+    pst_real *share = malloc(((size_t)batch->edges[hop] + 1) * sizeof *share);
+    assert_non_null(share);
+    for (int64_t d = 0; d < batch->mb.n[hop]; d++) {
+        double sum = 0;
+        for (int32_t e = indptr[d]; e < indptr[d + 1]; e++)
+            sum += share[e] = equal ? 1 : 1.1 + random_unit();
+        for (int32_t e = indptr[d]; e < indptr[d + 1]; e++)
+            share[e] /= sum;
+    }
+    return share;
+}
+
+/* Equal shares are what none are; the batch goes on with others. */
+static void weigh_edges(struct pst_gnn_model *model, struct pst_gnn_batch *batch)
+{
+    const double none = loss_of(model, batch);
+    pst_real *share[PST_HOPS_MAX];
+    for (uint32_t h = 0; h < batch->mb.hops; h++)
+        batch->weights[h] = share[h] = shares_new(batch, h, true);
+    const double equal = loss_of(model, batch);
+    assert_true(fabs(equal - none) < 1e-12 * fabs(none));
+    for (uint32_t h = 0; h < batch->mb.hops; h++) {
+        free(share[h]);
+        batch->weights[h] = shares_new(batch, h, false);
+    }
+    assert_true(model->config.model == PST_GNN_GAT || fabs(loss_of(model, batch) - none) > 1e-9 * fabs(none));
+    pst_gnn_model_forget(model);
+}
+
 static void check_model(const struct pst_gnn_config *config, int64_t seeds, int64_t most)
 {
     struct random_batch b;
     struct pst_gnn_model model;
     random_batch_init(&b, config->layers, seeds, config->in, config->classes);
     assert_int_equal(pst_gnn_model_init(&model, config), PST_OK);
+    const bool weighs = config->aggregate && config->hidden % 2 == 1 && config->layers == 2;
+    if (weighs)
+        weigh_edges(&model, &b.view);
     /* Away from symmetric starting values, and from ReLU's kink: its slope is not defined there. */
     for (int64_t i = 0; i < model.size; i++)
         model.weight[i] += 0.05 * random_unit();
@@ -82,6 +118,8 @@ static void check_model(const struct pst_gnn_config *config, int64_t seeds, int6
     for (int p = 0; p < model.parameters; p++)
         check_tensor(&model, &b.view, &model.parameter[p], grad, most);
     free(grad);
+    for (uint32_t h = 0; h < b.view.mb.hops && weighs; h++)
+        free((void *)(uintptr_t)b.view.weights[h]);
     pst_gnn_model_release(&model);
     random_batch_release(&b);
 }

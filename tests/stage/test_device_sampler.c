@@ -28,6 +28,9 @@ static uint64_t digest_of(uint64_t seed, const struct pst_minibatch *mb)
         const int32_t *indptr = pst_minibatch_at(mb, mb->indptr_at[h]);
         d = XXH3_64bits_withSeed(indptr, ((size_t)mb->n[h] + 1) * sizeof *indptr, d);
         d = XXH3_64bits_withSeed(pst_minibatch_at(mb, mb->indices_at[h]), (size_t)indptr[mb->n[h]] * 4, d);
+        if (mb->weights_at[h])
+            d = XXH3_64bits_withSeed(pst_minibatch_at(mb, mb->weights_at[h]), (size_t)indptr[mb->n[h]] * 4,
+                                     d);
     }
     d = XXH3_64bits_withSeed(requests, mb->requests * sizeof *requests, d);
     for (uint64_t row = 0, r = 0; row < rows; row++) {
@@ -118,6 +121,7 @@ struct choice {
     const char *fanout, *replace, *gpu_topology;
     double planned; /* share of the worst case that the plan says; 0: no plan */
     const char *margin;
+    const char *algorithm, *options; /* NULL: uniform */
 };
 
 static pst_rc run(struct pst_stage *host, const char *device, const struct choice *c)
@@ -129,6 +133,10 @@ static pst_rc run(struct pst_stage *host, const char *device, const struct choic
     host_set(host, "gpu_topology", c->gpu_topology);
     host->oneshot = c->planned > 0 ? make_plan(c->fanout, c->planned) : NULL;
     host_set(host, "margin", c->margin);
+    if (c->algorithm) {
+        host_set(host, "algorithm", c->algorithm);
+        host_set(host, "options", c->options);
+    }
     const pst_rc rc = sample_all(host);
     if (rc == PST_OK && host->stream && gpu_is_virtual())
         assert_true(virtual_gpu_priority(host->stream) < 0); /* before a trainer of the same process */
@@ -167,13 +175,35 @@ static void slots_are_equal(void **state)
 {
     (void)state;
     const struct choice all[] = {
-        {"[4, 3]", "false", "\"1GiB\"", 0, "1"}, {"[3, 2, 2]", "true", "0", 1, "1"},
-        {"[5, 0, 2]", "false", "0", 0, "1"},     {"[-1, 2]", "false", "\"1GiB\"", 1, "1"},
-        {"[40]", "false", "0", 1, "1"},
+        {"[4, 3]", "false", "\"1GiB\"", 0, "1", NULL, NULL},
+        {"[3, 2, 2]", "true", "0", 1, "1", NULL, NULL},
+        {"[5, 0, 2]", "false", "0", 0, "1", NULL, NULL},
+        {"[-1, 2]", "false", "\"1GiB\"", 1, "1", NULL, NULL},
+        {"[40]", "false", "0", 1, "1", NULL, NULL},
+        {"[4, 3]", "false", "0", 1, "1", "\"labor\"", "\"batch_dependency=3\""},
+        {"[4, -1]", "false", "\"1GiB\"", 0, "1", "\"labor\"", "\"iterations=1, layer_dependency=1\""},
+        {"[2, 0, 3]", "false", "0", 0, "1", "\"labor\"", "\"iterations=2\""},
+        {"[40, 30]", "false", "\"1GiB\"", 0, "1", "\"ladies\"", "\"\""},
+        {"[0, 1, -1]", "false", "0", 0, "1", "\"ladies\"", "\"layer_sizes=9:50:1\""},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         compare(&all[i]);
     assert_int_equal(virtual_gpu_left(), 0);
+}
+
+/* A CPU cuts a batch whose neighbours depend on all of it; a GPU says what to do. */
+static void whole_batches_are_cut_on_cpus(void **state)
+{
+    (void)state;
+    struct pst_stage host;
+    const struct choice half = {"[9, 9]", "false", "0", 0, "0.4", "\"ladies\"", "\"\""};
+    assert_int_equal(run(&host, "cpu:0", &half), PST_OK);
+    assert_true(number_after(host.reports, "\"overflows\": ") > 0 ||
+                number_after(host.reports, "\"micro_batches\": ") >
+                    number_after(host.reports, "\"batches\": "));
+    assert_int_equal(run(&host, "cuda:0", &half), PST_E_LIMIT);
+    if (!strstr(pst_error_text(), "cannot split it") || !strstr(pst_error_text(), "set margin"))
+        fail_msg("%s", pst_error_text());
 }
 
 /* Slots that are too small: batches are cut into the same pieces. */
@@ -181,7 +211,7 @@ static void splits_are_equal(void **state)
 {
     (void)state;
     struct pst_stage gpu;
-    const struct choice half = {"[4, 3]", "false", "0", 1, "0.3"};
+    const struct choice half = {"[4, 3]", "false", "0", 1, "0.3", NULL, NULL};
     compare(&half);
     assert_int_equal(run(&gpu, "cuda:0", &half), PST_OK);
     assert_true(number_after(gpu.reports, "\"overflows\": ") > 0);
@@ -193,8 +223,8 @@ static void splits_are_equal(void **state)
 static void few_rows_are_read_in_vain(void **state)
 {
     (void)state;
-    const struct choice whole = {"[4, 3]", "false", "0", 0.3, "1"},
-                        split = {"[4, 3]", "false", "0", 1, "0.3"};
+    const struct choice whole = {"[4, 3]", "false", "0", 0.3, "1", NULL, NULL},
+                        split = {"[4, 3]", "false", "0", 1, "0.3", NULL, NULL};
     struct pst_stage cpu;
     assert_int_equal(run(&cpu, "cpu:0", &whole), PST_OK);
     assert_true(number_after(cpu.reports, "\"overflows\": ") >= 4);
@@ -211,8 +241,8 @@ static void many_overflows_are_a_warning(void **state)
 {
     (void)state;
     struct pst_stage host;
-    const struct choice small = {"[4, 3]", "false", "\"1GiB\"", 0.3, "1.05"},
-                        large = {"[4, 3]", "false", "\"1GiB\"", 1, "1"};
+    const struct choice small = {"[4, 3]", "false", "\"1GiB\"", 0.3, "1.05", NULL, NULL},
+                        large = {"[4, 3]", "false", "\"1GiB\"", 1, "1", NULL, NULL};
     const char *const devices[] = {"cpu:0", "cuda:0"};
     for (int i = 0; i < 2; i++) {
         assert_int_equal(run(&host, devices[i], &small), PST_OK);
@@ -223,8 +253,9 @@ static void many_overflows_are_a_warning(void **state)
         const double wanted = number_after(host.warnings, "margin of stage \"sampler\" to ");
         char margin[32];
         snprintf(margin, sizeof margin, "%.2f", wanted);
-        assert_int_equal(run(&host, devices[i], &(struct choice){"[4, 3]", "false", "\"1GiB\"", 0.3, margin}),
-                         PST_OK);
+        assert_int_equal(
+            run(&host, devices[i], &(struct choice){"[4, 3]", "false", "\"1GiB\"", 0.3, margin, NULL, NULL}),
+            PST_OK);
         assert_string_equal(host.warnings, ""); /* what was advised is enough */
         assert_int_equal(run(&host, devices[i], &large), PST_OK);
         assert_string_equal(host.warnings, "");
@@ -235,14 +266,15 @@ static void limits_are_named(void **state)
 {
     (void)state;
     struct pst_stage gpu;
-    const struct choice one = {"[4, 3]", "false", "\"1GiB\"", 0.0001, "1"};
+    const struct choice one = {"[4, 3]", "false", "\"1GiB\"", 0.0001, "1", NULL, NULL};
     assert_int_equal(run(&gpu, "cuda:0", &one), PST_E_LIMIT);
     if (!strstr(pst_error_text(), "alone would need") || !strstr(pst_error_text(), "set margin to"))
         fail_msg("%s", pst_error_text());
     if (!gpu_is_virtual())
         return;
     setenv("PENSTOCK_HOST_GPU_BYTES", "4255568", 1);
-    const pst_rc rc = run(&gpu, "cuda:0", &(struct choice){"[4, 3]", "false", "\"1GiB\"", 0, "1"});
+    const pst_rc rc =
+        run(&gpu, "cuda:0", &(struct choice){"[4, 3]", "false", "\"1GiB\"", 0, "1", NULL, NULL});
     unsetenv("PENSTOCK_HOST_GPU_BYTES");
     assert_int_equal(rc, PST_E_NOMEM);
     if (!strstr(pst_error_text(), "bytes of device memory") ||
@@ -265,7 +297,8 @@ static void damage_is_named(void **state)
         assert_int_equal(fwrite(&wrong, sizeof wrong, 1, file), 1);
     fclose(file);
     pst_dataset_close(&ds);
-    assert_int_equal(run(&gpu, "cuda:0", &(struct choice){"[-1]", "false", "0", 0, "1"}), PST_E_FORMAT);
+    assert_int_equal(run(&gpu, "cuda:0", &(struct choice){"[-1]", "false", "0", 0, "1", NULL, NULL}),
+                     PST_E_FORMAT);
     if (!strstr(pst_error_text(), "sampling batch 0") || !strstr(pst_error_text(), "verify"))
         fail_msg("%s", pst_error_text());
 }
@@ -284,6 +317,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slots_are_equal),
         cmocka_unit_test(splits_are_equal),
+        cmocka_unit_test(whole_batches_are_cut_on_cpus),
         cmocka_unit_test(few_rows_are_read_in_vain),
         cmocka_unit_test(many_overflows_are_a_warning),
         cmocka_unit_test(limits_are_named),
