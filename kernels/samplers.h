@@ -62,5 +62,23 @@ PST_API pst_rc pst_k_sample_ladies(struct pst_queue *q, const struct pst_csc *gr
                                    int64_t n, uint64_t *scratch, int32_t *indptr, int64_t *out, float *weight,
                                    int64_t capacity);
 
+/* Weighted sampling without replacement (Efraimidis & Spirakis, "Weighted random sampling with a reservoir",
+ * IPL 97(5), 2006): one after the other, fanout entries are drawn, each with a probability proportional to
+ * its weight among the entries that are left. The entries with the smallest -log(U) / w are drawn; U depends
+ * on (stream, vertex, position in the list). Entries of weight 0 are never drawn. -1, or a fanout of at least
+ * the number of the other entries: all of these. edge_weight[e] is that of graph->indices[e]. weight, if not
+ * NULL, gets 1 / (1 - exp(-w t)), where t is the smallest number of the entries that are not drawn (1 if all
+ * are): then the expectation of the weighted sum of rows is the sum over all entries that can be drawn (Cohen
+ * & Kaplan, "Summarizing data using bottom-k sketches", PODC 2007). indptr, out, capacity and errors:
+ * pst_k_sample. PST_E_FORMAT: also an edge weight that is negative or not finite. */
+struct pst_k_weighted_edges {
+    const float *edge_weight;
+    struct pst_rng_stream stream;
+};
+PST_API pst_rc pst_k_sample_weighted(struct pst_queue *q, const struct pst_csc *graph,
+                                     const struct pst_k_weighted_edges *edges, const int64_t *vertices,
+                                     int64_t n, int fanout, int32_t *indptr, int64_t *out, float *weight,
+                                     int64_t capacity);
+
 PST_END_DECLS
 #endif

@@ -78,7 +78,8 @@ PST_BEGIN_DECLS
     X(edge_shares)                                                                                           \
     X(sample_ranked)                                                                                         \
     X(sample_labor)                                                                                          \
-    X(sample_ladies)
+    X(sample_ladies)                                                                                         \
+    X(sample_weighted)
 
 /* A count that an earlier call on the queue computes. It is *at when the queue reaches the call, and at most
  * `most`. If at is NULL, the count is `most`. The bound determines the size of the launch, so it should be
@@ -104,7 +105,8 @@ struct pst_twin_n {
     X(edge_shares)                                                                                           \
     X(sample_ranked)                                                                                         \
     X(sample_labor)                                                                                          \
-    X(sample_ladies)
+    X(sample_ladies)                                                                                         \
+    X(sample_weighted)
 
 /* *total gets indptr[n]. */
 pst_rc pst_kn_sample(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
@@ -157,6 +159,10 @@ pst_rc pst_kn_sample_ladies(struct pst_queue *q, const struct pst_csc *graph,
                             const struct pst_rng_stream *stream, int64_t size, const int64_t *vertices,
                             struct pst_twin_n n, uint64_t *scratch, int32_t *indptr, int64_t *out,
                             float *weight, int64_t capacity, int64_t *total);
+pst_rc pst_kn_sample_weighted(struct pst_queue *q, const struct pst_csc *graph,
+                              const struct pst_k_weighted_edges *edges, const int64_t *vertices,
+                              struct pst_twin_n n, int fanout, int32_t *indptr, int64_t *out, float *weight,
+                              int64_t capacity, int64_t *total);
 
 /* The counts of a batch in pinned memory, where the host reads them. `sequence` is written last: a reader
  * that loads it with acquire order sees the rest. */

@@ -57,6 +57,35 @@ static PST_HD double pst_k_rank_share(double pi, double x)
     return pi >= x ? 1 : pi / x;
 }
 
+/* ---- weighted edges ------------------------------------------------------------------------------- */
+
+/* -log(U) / w of an entry with weight w > 0: the bits of such numbers have their order. */
+static PST_HD uint64_t pst_k_rank_edge(const struct pst_rng_stream *stream, int64_t vertex, int64_t position,
+                                       float w)
+{
+    const struct pst_rng_block draw = pst_rng_draw(stream, (uint64_t)vertex, (uint32_t)position);
+    const double u = ((double)(pst_rng_u64(&draw, 0) >> 11) + 0.5) * (1.0 / 9007199254740992.0),
+                 key = -pst_k_normal_log(u) / (double)w;
+    uint64_t bits;
+    memcpy(&bits, &key, sizeof bits);
+    return bits & 0x7FFFFFFFFFFFFFFFull; /* -0 is 0 */
+}
+
+/* 1 over the probability that the key of an entry with weight w is below `least`. */
+static PST_HD float pst_k_rank_edge_weight(float w, uint64_t least)
+{
+    double t;
+    memcpy(&t, &least, sizeof t);
+    const double share = pst_k_normal_below((double)w * t);
+    return (float)(1 / (share > 1e-30 ? share : 1e-30));
+}
+
+/* Can entries have such a weight? */
+static PST_HD bool pst_k_rank_edge_good(float w)
+{
+    return w >= 0 && w <= 3.4028234e38f;
+}
+
 /* ---- LADIES --------------------------------------------------------------------------------------- */
 
 #define PST_K_RANK_DRAWN 0x8000000000000000ull /* in the units of a vertex: it is drawn */

@@ -144,6 +144,18 @@ pst_rc pst_kn_sample_ladies(struct pst_queue *q, const struct pst_csc *graph,
     return rc;
 }
 
+pst_rc pst_kn_sample_weighted(struct pst_queue *q, const struct pst_csc *graph,
+                              const struct pst_k_weighted_edges *edges, const int64_t *vertices,
+                              struct pst_twin_n n, int fanout, int32_t *indptr, int64_t *out, float *weight,
+                              int64_t capacity, int64_t *total)
+{
+    const int64_t count = value_of(n);
+    const pst_rc rc =
+        pst_k_sample_weighted(q, graph, edges, vertices, count, fanout, indptr, out, weight, capacity);
+    *total = rc == PST_OK ? indptr[count] : 0;
+    return rc;
+}
+
 static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queue **q, char *why)
 {
     (void)options;

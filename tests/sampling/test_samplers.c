@@ -322,6 +322,75 @@ static void ladies_draws_by_importance(void **state)
     }
 }
 
+/* ---- weighted edges ------------------------------------------------------------------------------- */
+
+/* Of one list, with entries of weight 0. The inclusion of an entry, and the mean of the sum of 1 / share over
+ * the drawn. */
+static void weighted_edges_are_drawn_one_by_one(void **state)
+{
+    (void)state;
+    static const int degrees[LISTS] = {7, 0, 0, 0};
+    static const int32_t ids[] = {4, 5, 6, 7, 8, 9, 10};
+    static const float w[] = {1, 0, 4, 0.5f, 2, 1, 8};
+    static struct lists l;
+    lists_make(&l, degrees, ids);
+    for (int fanout = 1; fanout <= 6; fanout++) {
+        double weights[VERTICES] = {0}, inclusion[VERTICES] = {0}, sum = 0, squares = 0, expected = 0;
+        int64_t drawn[VERTICES] = {0};
+        for (int e = 0; e < 7; e++) {
+            weights[ids[e]] = (double)w[e];
+            expected += w[e] > 0 ? ids[e] * ids[e] : 0;
+        }
+        enumerate(weights, fanout, 16.5, 1, 0, inclusion);
+        for (int64_t draw = 0; draw < DRAWS; draw++) {
+            struct sample s;
+            const struct pst_k_weighted_edges edges = {
+                w, pst_rng_stream_of(PST_RNG_SAMPLE, 3, 0, (uint64_t)draw, 1)};
+            double x = 0;
+            assert_int_equal(pst_k_sample_weighted(NULL, &l.graph, &edges, every_list, LISTS, fanout,
+                                                   s.indptr, s.out, s.weight, EDGES_MAX),
+                             PST_OK);
+            assert_int_equal(s.indptr[1], fanout);
+            assert_int_equal(s.indptr[LISTS], fanout);
+            for (int e = 0; e < fanout; e++) {
+                drawn[s.out[e]]++;
+                x += (double)s.weight[e] * (double)(s.out[e] * s.out[e]);
+                assert_true(e == 0 || s.out[e] > s.out[e - 1]);
+            }
+            sum += x;
+            squares += x * x;
+        }
+        for (int u = 0; u < VERTICES; u++)
+            is_frequency(drawn[u], fmin(1, inclusion[u]), "entry", u);
+        const double mean = sum / DRAWS, error = sqrt(fmax(0, squares / DRAWS - mean * mean) / DRAWS);
+        /* With one draw, 1 / share has no variance: its standard error does not say how far the mean is off.
+         */
+        if (fanout > 2 && fabs(mean - expected) > SUM_SIGMAS * error + 1e-5 * expected)
+            fail_msg("fanout %d: the mean sum is %.2f +- %.2f, expected %.2f", fanout, mean, error, expected);
+    }
+}
+
+static void bad_edge_weights_are_refused(void **state)
+{
+    (void)state;
+    static struct lists l;
+    struct sample s;
+    const float bad[] = {-1, NAN, INFINITY};
+    lists_usual(&l);
+    for (int i = 0; i < 3; i++) {
+        float w[EDGES_MAX] = {0};
+        const struct pst_k_weighted_edges edges = {w, pst_rng_stream_of(PST_RNG_SAMPLE, 3, 0, 0, 1)};
+        assert_int_equal(
+            pst_k_sample_weighted(NULL, &l.graph, &edges, every_list, LISTS, -1, s.indptr, s.out, NULL, 0),
+            PST_OK); /* none can be drawn */
+        assert_int_equal(s.indptr[LISTS], 0);
+        w[7] = bad[i];
+        assert_int_equal(pst_k_sample_weighted(NULL, &l.graph, &edges, every_list, LISTS, 2, s.indptr, s.out,
+                                               NULL, EDGES_MAX),
+                         PST_E_FORMAT);
+    }
+}
+
 /* With iterations there are fewer vertices for the same neighbours of each. */
 static void importance_saves_vertices(void **state)
 {
@@ -394,10 +463,16 @@ static void shares_sum_to_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(functions_are_exact),        cmocka_unit_test(mixed_ranks_are_uniform),
-        cmocka_unit_test(each_subset_is_as_likely),   cmocka_unit_test(labor_keeps_what_it_says),
-        cmocka_unit_test(ladies_draws_by_importance), cmocka_unit_test(importance_saves_vertices),
-        cmocka_unit_test(damage_and_limits),          cmocka_unit_test(shares_sum_to_one),
+        cmocka_unit_test(functions_are_exact),
+        cmocka_unit_test(mixed_ranks_are_uniform),
+        cmocka_unit_test(each_subset_is_as_likely),
+        cmocka_unit_test(labor_keeps_what_it_says),
+        cmocka_unit_test(ladies_draws_by_importance),
+        cmocka_unit_test(importance_saves_vertices),
+        cmocka_unit_test(damage_and_limits),
+        cmocka_unit_test(shares_sum_to_one),
+        cmocka_unit_test(weighted_edges_are_drawn_one_by_one),
+        cmocka_unit_test(bad_edge_weights_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

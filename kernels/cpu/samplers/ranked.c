@@ -1,68 +1,22 @@
-/* ranked.c: the entries of each list with the smallest ranks. A heap has the best so far, with the worst of
- * them on top; most entries of a long list are worse than that one. */
+/* ranked.c: the entries of each list with the smallest ranks. */
 #include "kernels/cpu/samplers/csc_list.h"
+#include "kernels/cpu/samplers/entry_heap.h"
 #include "kernels/vertex_rank.h"
 
 #include <stdlib.h>
 
-struct entry {
-    uint64_t key;
-    int64_t position; /* in the list */
-};
-
-static bool worse(const struct entry *a, const struct entry *b)
-{
-    return a->key != b->key ? a->key > b->key : a->position > b->position;
-}
-
-static void swap(struct entry *a, struct entry *b)
-{
-    const struct entry kept = *a;
-    *a = *b;
-    *b = kept;
-}
-
-static void sift_up(struct entry *heap, int64_t i)
-{
-    for (; i > 0 && worse(&heap[i], &heap[(i - 1) / 2]); i = (i - 1) / 2)
-        swap(&heap[i], &heap[(i - 1) / 2]);
-}
-
-static void sift_down(struct entry *heap, int64_t n)
-{
-    for (int64_t i = 0, child; (child = 2 * i + 1) < n; i = child) {
-        child += child + 1 < n && worse(&heap[child + 1], &heap[child]);
-        if (!worse(&heap[child], &heap[i]))
-            return;
-        swap(&heap[child], &heap[i]);
-    }
-}
-
-static int by_position(const void *a, const void *b)
-{
-    const int64_t x = ((const struct entry *)a)->position, y = ((const struct entry *)b)->position;
-    return (x > y) - (x < y);
-}
-
 /* The `most` best entries of a longer list, in its order. PST_E_FORMAT: an entry is not a vertex. */
 static pst_rc choose(const struct pst_csc *graph, const struct pst_k_ranks *ranks, struct pst_cpu_list list,
-                     int64_t most, struct entry *heap)
+                     int64_t most, struct pst_cpu_list_entry *heap)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < list.degree; i++) {
         const int64_t id = pst_cpu_list_at(graph, list.begin + i);
         if (!pst_cpu_list_knows(graph, id))
             return PST_E_FORMAT;
-        const struct entry e = {pst_k_rank_key(ranks, id), i};
-        if (n < most) {
-            heap[n] = e;
-            sift_up(heap, n++);
-        } else if (worse(&heap[0], &e)) {
-            heap[0] = e;
-            sift_down(heap, n);
-        }
+        n = pst_cpu_list_offer(heap, n, most, (struct pst_cpu_list_entry){pst_k_rank_key(ranks, id), i});
     }
-    qsort(heap, (size_t)n, sizeof *heap, by_position);
+    qsort(heap, (size_t)n, sizeof *heap, pst_cpu_list_by_position);
     return PST_OK;
 }
 
@@ -70,7 +24,7 @@ static pst_rc choose(const struct pst_csc *graph, const struct pst_k_ranks *rank
 static int64_t sample_vertex(const struct pst_csc *graph, const struct pst_k_ranks *ranks, int64_t vertex,
                              int fanout, int64_t *out, int64_t room)
 {
-    struct entry heap[PST_FANOUT_MAX];
+    struct pst_cpu_list_entry heap[PST_FANOUT_MAX];
     struct pst_cpu_list list;
     if (!pst_cpu_list_of(graph, vertex, &list))
         return PST_E_FORMAT;

@@ -1,21 +1,24 @@
-/* ranked.cu: the entries of each list with the smallest ranks. A warp finds the key of the last entry that is
- * kept, eight bits at a time: it counts how many entries have each value of the next bits. Keys are computed
- * anew each time, because that is faster than memory for them would be. Then the entries go out in the order
- * of the list. */
+/* ranked.cu: the entries of each list with the smallest keys: ranks of vertices, or random numbers of
+ * weighted edges. A warp finds the key of the last entry that is kept, eight bits at a time: it counts how
+ * many entries have each value of the next bits. Keys are computed anew each time, because that is faster
+ * than memory for them would be. Then the entries go out in the order of the list. */
 #include "kernels/cuda/samplers/lists.cuh"
 
 namespace
 {
+constexpr uint64_t NEVER = ~(uint64_t)0; /* the key of an entry that is never kept */
 enum { BITS = 8, BINS = 1 << BITS, WARPS = PST_CU_THREADS / PST_CU_WARP };
 
 struct ranked {
     struct pst_csc graph;
     struct pst_k_ranks ranks;
+    struct pst_k_weighted_edges edges; /* edge_weight NULL: keys are ranks of vertices */
     const int64_t *vertices;
     struct pst_twin_n n;
     int fanout;
     int32_t *indptr;
     int64_t *out;
+    float *weight; /* NULL: not wanted */
     uint32_t *counts;
     int32_t *status;
 };
@@ -32,6 +35,28 @@ __global__ void __launch_bounds__(PST_CU_THREADS) count(ranked s)
     }
 }
 
+/* The same for weighted edges: entries of weight 0 do not count. A warp for each list. */
+__global__ void __launch_bounds__(PST_CU_THREADS) count_weighted(ranked s)
+{
+    const int lane = (int)threadIdx.x % PST_CU_WARP;
+    const int64_t n = pst_cu_warp_value(s.n, s.status);
+    for (PST_CU_LISTS(i, n)) {
+        pst_cu_list list;
+        int64_t there = 0;
+        if (!pst_cu_list_of(s.graph, s.vertices[i], &list))
+            pst_cu_fault(s.status, PST_E_FORMAT);
+        for (PST_CU_ENTRIES(e, list.degree)) {
+            const float w = e < list.degree ? s.edges.edge_weight[list.begin + e] : 0;
+            if (!pst_k_rank_edge_good(w))
+                pst_cu_fault(s.status, PST_E_FORMAT);
+            there += __popc(__ballot_sync(0xFFFFFFFFu, w > 0));
+        }
+        const int64_t taken = s.fanout < 0 ? there : min(there, (int64_t)s.fanout);
+        if (lane == 0)
+            s.counts[i] = (uint32_t)min(taken, (int64_t)INT32_MAX + 1);
+    }
+}
+
 /* The entries that are kept: those with a key below `first`, and the first `ties` of those with keys from
  * `first` to `last`. */
 struct bound {
@@ -39,14 +64,17 @@ struct bound {
     int64_t ties;
 };
 
-__device__ __forceinline__ uint64_t key_of(const ranked &s, int64_t entry)
+__device__ __forceinline__ uint64_t key_of(const ranked &s, int64_t i, pst_cu_list list, int64_t e)
 {
-    const int64_t id = pst_cu_list_at(s.graph, entry);
+    const int64_t id = pst_cu_list_at(s.graph, list.begin + e);
     if (!pst_cu_list_knows(s.graph, id)) {
         pst_cu_fault(s.status, PST_E_FORMAT);
         return 0;
     }
-    return pst_k_rank_key(&s.ranks, id);
+    if (!s.edges.edge_weight)
+        return pst_k_rank_key(&s.ranks, id);
+    const float w = s.edges.edge_weight[list.begin + e];
+    return w > 0 ? pst_k_rank_edge(&s.edges.stream, s.vertices[i], e, w) : NEVER;
 }
 
 /* Finds the value of the next bits that the last kept entry has; *need: its number among those with it. */
@@ -72,7 +100,9 @@ __device__ uint32_t find_bin(const uint32_t *bins, int64_t *need, int lane)
     return __shfl_sync(0xFFFFFFFFu, bin, owner);
 }
 
-__device__ struct bound find_bound(const ranked &s, pst_cu_list list, int64_t taken, uint32_t *bins, int lane)
+/* exact: first and last are the key of the `taken`-th entry. */
+__device__ struct bound find_bound(const ranked &s, int64_t i, pst_cu_list list, int64_t taken, bool exact,
+                                   uint32_t *bins, int lane)
 {
     struct bound b = {0, 0, taken};
     for (int shift = 64 - BITS;; shift -= BITS) {
@@ -80,7 +110,7 @@ __device__ struct bound find_bound(const ranked &s, pst_cu_list list, int64_t ta
             bins[at] = 0;
         __syncwarp();
         for (int64_t e = lane; e < list.degree; e += PST_CU_WARP) {
-            const uint64_t key = key_of(s, list.begin + e);
+            const uint64_t key = key_of(s, i, list, e);
             if (shift == 64 - BITS || (key ^ b.first) >> (shift + BITS) == 0)
                 (void)atomicAdd(&bins[key >> shift & (BINS - 1)], 1u);
         }
@@ -90,9 +120,29 @@ __device__ struct bound find_bound(const ranked &s, pst_cu_list list, int64_t ta
         b.first |= (uint64_t)bin << shift;
         b.last = b.first | (((uint64_t)1 << shift) - 1);
         __syncwarp();
-        if (all || shift == 0)
+        if ((all && !exact) || shift == 0)
             return b;
     }
+}
+
+/* Entries of weight 0 that a list has. */
+__device__ int64_t count_never(const ranked &s, pst_cu_list list)
+{
+    int64_t never = 0;
+    for (PST_CU_ENTRIES(e, s.edges.edge_weight ? list.degree : 0))
+        never +=
+            __popc(__ballot_sync(0xFFFFFFFFu, e < list.degree && !(s.edges.edge_weight[list.begin + e] > 0)));
+    return never;
+}
+
+__device__ void put(const ranked &s, int64_t at, int64_t entry, bool all, uint64_t least)
+{
+    const int64_t id = pst_cu_list_at(s.graph, entry);
+    if (!pst_cu_list_knows(s.graph, id))
+        pst_cu_fault(s.status, PST_E_FORMAT);
+    s.out[at] = id;
+    if (s.weight)
+        s.weight[at] = all ? 1 : pst_k_rank_edge_weight(s.edges.edge_weight[entry], least);
 }
 
 __global__ void __launch_bounds__(PST_CU_THREADS) keep(ranked s)
@@ -101,32 +151,46 @@ __global__ void __launch_bounds__(PST_CU_THREADS) keep(ranked s)
     const int lane = (int)threadIdx.x % PST_CU_WARP, warp = (int)threadIdx.x / PST_CU_WARP;
     const unsigned lower = (1u << lane) - 1;
     const int64_t n = pst_cu_warp_value(s.n, s.status);
+    const bool weighs = s.edges.edge_weight != NULL;
     for (PST_CU_LISTS(i, n)) {
         pst_cu_list list;
         (void)pst_cu_list_of(s.graph, s.vertices[i], &list);
         int64_t to = s.indptr[i], ties = 0;
         const int64_t taken = s.indptr[i + 1] - to;
-        const bool all = taken == list.degree;
-        struct bound b = {0, 0, 0};
+        const bool all = taken == list.degree - count_never(s, list);
+        struct bound b = {NEVER, NEVER, 0};
         if (taken > 0 && !all)
-            b = find_bound(s, list, taken, bins[warp], lane);
+            b = find_bound(s, i, list, weighs ? taken + 1 : taken, weighs, bins[warp], lane);
+        b.ties -= weighs && !all; /* the key of the first entry that is left out is known, too */
         for (PST_CU_ENTRIES(e, taken > 0 ? list.degree : 0)) {
             const bool in = e < list.degree;
-            const uint64_t key = in && !all ? key_of(s, list.begin + e) : 0;
+            const uint64_t key = !in ? NEVER : all && !weighs ? 0 : key_of(s, i, list, e);
             const bool tie = in && !all && key >= b.first && key <= b.last;
             const unsigned tied = __ballot_sync(0xFFFFFFFFu, tie);
-            const bool kept = in && (all || key < b.first || (tie && ties + __popc(tied & lower) < b.ties));
+            const bool kept = key < b.first || (tie && ties + __popc(tied & lower) < b.ties);
             const unsigned those = __ballot_sync(0xFFFFFFFFu, kept);
-            if (kept) {
-                const int64_t id = pst_cu_list_at(s.graph, list.begin + e);
-                if (!pst_cu_list_knows(s.graph, id))
-                    pst_cu_fault(s.status, PST_E_FORMAT);
-                s.out[to + __popc(those & lower)] = id;
-            }
+            if (kept)
+                put(s, to + __popc(those & lower), list.begin + e, all, b.first);
             to += __popc(those);
             ties += __popc(tied);
         }
     }
+}
+
+pst_rc sample(struct pst_queue *q, ranked s, int64_t capacity, int64_t *total)
+{
+    assert(s.n.most >= 0 && capacity >= 0 && s.fanout >= -1 && s.fanout <= PST_FANOUT_MAX);
+    pst_cu_begin(q);
+    s.counts = static_cast<uint32_t *>(pst_cu_scratch(q, (size_t)s.n.most * sizeof *s.counts + 1));
+    if (!s.counts)
+        return q->rc;
+    if (s.edges.edge_weight)
+        pst_cu_on(q, pst_cu_lists_grid(q, s.n))(count_weighted, s);
+    else
+        pst_cu_on(q, pst_cu_grid(q, s.n.most, PST_CU_THREADS))(count, s);
+    if (pst_cu_offsets(q, s.counts, s.n, s.indptr, pst_min_i64(capacity, INT32_MAX), total) == PST_OK)
+        pst_cu_on(q, pst_cu_lists_grid(q, s.n))(keep, s);
+    return q->rc;
 }
 } // namespace
 
@@ -134,16 +198,8 @@ pst_rc pst_kn_sample_ranked(struct pst_queue *q, const struct pst_csc *graph, co
                             const int64_t *vertices, struct pst_twin_n n, int fanout, int32_t *indptr,
                             int64_t *out, int64_t capacity, int64_t *total)
 {
-    assert(n.most >= 0 && capacity >= 0 && fanout >= -1 && fanout <= PST_FANOUT_MAX);
-    pst_cu_begin(q);
-    uint32_t *counts = static_cast<uint32_t *>(pst_cu_scratch(q, (size_t)n.most * sizeof *counts + 1));
-    if (!counts)
-        return q->rc;
-    const ranked s = {*graph, *ranks, vertices, n, fanout, indptr, out, counts, q->status};
-    pst_cu_on(q, pst_cu_grid(q, n.most, PST_CU_THREADS))(count, s);
-    if (pst_cu_offsets(q, counts, n, indptr, pst_min_i64(capacity, INT32_MAX), total) == PST_OK)
-        pst_cu_on(q, pst_cu_lists_grid(q, n))(keep, s);
-    return q->rc;
+    return sample(q, {*graph, *ranks, {}, vertices, n, fanout, indptr, out, NULL, NULL, q->status}, capacity,
+                  total);
 }
 
 pst_rc pst_k_sample_ranked(struct pst_queue *q, const struct pst_csc *graph, const struct pst_k_ranks *ranks,
@@ -152,4 +208,21 @@ pst_rc pst_k_sample_ranked(struct pst_queue *q, const struct pst_csc *graph, con
 {
     return pst_kn_sample_ranked(q, graph, ranks, vertices, {NULL, n}, fanout, indptr, out, capacity,
                                 q->unused);
+}
+
+pst_rc pst_kn_sample_weighted(struct pst_queue *q, const struct pst_csc *graph,
+                              const struct pst_k_weighted_edges *edges, const int64_t *vertices,
+                              struct pst_twin_n n, int fanout, int32_t *indptr, int64_t *out, float *weight,
+                              int64_t capacity, int64_t *total)
+{
+    return sample(q, {*graph, {}, *edges, vertices, n, fanout, indptr, out, weight, NULL, q->status},
+                  capacity, total);
+}
+
+pst_rc pst_k_sample_weighted(struct pst_queue *q, const struct pst_csc *graph,
+                             const struct pst_k_weighted_edges *edges, const int64_t *vertices, int64_t n,
+                             int fanout, int32_t *indptr, int64_t *out, float *weight, int64_t capacity)
+{
+    return pst_kn_sample_weighted(q, graph, edges, vertices, {NULL, n}, fanout, indptr, out, weight, capacity,
+                                  q->unused);
 }
