@@ -12,6 +12,7 @@
 #include "common/error.h"
 #include "stages/lib/sampling/fill.h"
 #include "stages/lib/sampling/splits.h"
+#include "common/store/store.h"
 
 enum { VERTICES = 2000, SEEDS = 150, HOPS = 2 };
 
@@ -20,6 +21,7 @@ struct world {
     int32_t *indices;
     struct pst_csc graph;
     int64_t seeds[SEEDS], fanout[HOPS];
+    struct pst_dataset dataset; /* only edge_weights */
     struct pst_sampling_opened algorithm;
     struct pst_filler filler;
     void *slot;
@@ -41,8 +43,16 @@ static void world_open(struct world *w, const char *algorithm, const char *optio
         w->seeds[i] = (i * 13 + 5) % VERTICES;
     w->fanout[0] = 6;
     w->fanout[1] = 6;
-    const struct pst_sampling_setup setup = {
-        .graph = &w->graph, .hops = HOPS, .fanout = w->fanout, .batch = SEEDS, .batches = 10};
+    float *weights = malloc((size_t)w->graph.edges * sizeof *weights);
+    for (int64_t e = 0; e < w->graph.edges; e++)
+        weights[e] = (float)(e * 7 % 11);
+    w->dataset.edge_weights.map = weights;
+    const struct pst_sampling_setup setup = {.dataset = &w->dataset,
+                                             .graph = &w->graph,
+                                             .hops = HOPS,
+                                             .fanout = w->fanout,
+                                             .batch = SEEDS,
+                                             .batches = 10};
     if (pst_sampling_algorithm_find(&w->algorithm, algorithm) != PST_OK ||
         pst_sampling_algorithm_open(&w->algorithm, options, &setup) != PST_OK)
         fail_msg("%s", pst_error_text());
@@ -60,6 +70,7 @@ static void world_close(struct world *w)
 {
     pst_filler_release(&w->filler);
     pst_sampling_algorithm_close(&w->algorithm);
+    free((void *)(uintptr_t)w->dataset.edge_weights.map);
     free(w->slot);
     free(w->indices);
 }
@@ -163,6 +174,8 @@ static void all_cut_and_whole_are_equal(void **state)
     cut_and_whole_are_equal("labor", "batch_dependency=64, layer_dependency=1", 0.2);
     cut_and_whole_are_equal("labor", "iterations=2", 0.2);
     cut_and_whole_are_equal("labor", "iterations=1, batch_dependency=7", 0.2);
+    cut_and_whole_are_equal("weighted", "", 0.2);
+    cut_and_whole_are_equal("weighted", "correct=0", 0.2);
     cut_and_whole_are_equal("ladies", "", 0.35);
     cut_and_whole_are_equal("ladies", "layer_sizes=200:100", 0.35);
 }
@@ -244,6 +257,8 @@ static void bad_options_are_refused(void **state)
     refused("labor", "iterations=-1", false, "\"iterations=-1\" is not a valid value");
     refused("labor", "batch_dependency=0", false, "not a valid value of batch_dependency");
     refused("labor", "layers=1", false, "has no option \"layers\"; its options are: iterations");
+    refused("weighted", "", true, "draws without replacement");
+    refused("weighted", "", false, "has no weights of edges");
     refused("ladies", "", true, "draws without replacement");
     refused("ladies", "layer_sizes=5", false, "layer_sizes has 1 numbers, but fanout has 2");
     refused("ladies", "layer_sizes=5:", false, "not a valid value of layer_sizes");

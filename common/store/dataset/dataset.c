@@ -35,6 +35,7 @@ struct pst_array *pst_manifest_dataset_array(struct pst_dataset *ds, enum pst_ar
     case PST_ARRAY_NEGATIVES_VAL:
     case PST_ARRAY_NEGATIVES_TEST: return &ds->negatives[id - PST_ARRAY_NEGATIVES_VAL];
     case PST_ARRAY_MULTILABELS: return &ds->multilabels;
+    case PST_ARRAY_EDGE_WEIGHTS: return &ds->edge_weights;
     default: return &ds->split[id - PST_ARRAY_TRAIN];
     }
 }

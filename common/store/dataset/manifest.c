@@ -18,7 +18,7 @@ static const char *const array_names[PST_ARRAY_COUNT] = {
     "indptr",     "indices",       "features",          "labels",         "train",        "val",
     "test",       "relations",     "triples_train",     "triples_val",    "triples_test", "ids",
     "names_at",   "names",         "relation_names_at", "relation_names", "edges_train",  "edges_val",
-    "edges_test", "negatives_val", "negatives_test",    "multilabels"};
+    "edges_test", "negatives_val", "negatives_test",    "multilabels",    "edge_weights"};
 static const char *const top_keys[] = {"penstock_dataset", "name",        "vertices",   "edges",
                                        "id_dtype",         "feature_dim", "classes",    "stride_bytes",
                                        "stripes",          "arrays",      "provenance", "relation_types",
@@ -158,7 +158,10 @@ void pst_manifest_read_entry(json_t *object, const char *where, bool stripe, str
 /* Arrays that a version has. */
 static unsigned array_ids(int64_t version)
 {
-    return version < 2 ? PST_ARRAY_RELATIONS : version < 3 ? PST_ARRAY_EDGES_TRAIN : PST_ARRAY_COUNT;
+    return version < 2   ? PST_ARRAY_RELATIONS
+           : version < 3 ? PST_ARRAY_EDGES_TRAIN
+           : version < 7 ? PST_ARRAY_EDGE_WEIGHTS
+                         : PST_ARRAY_COUNT;
 }
 
 static void read_arrays(struct pst_manifest *m, json_t *root, int64_t version, struct pst_problems *problems)
@@ -253,6 +256,7 @@ static void check_extras(const struct pst_manifest *m, struct pst_problems *prob
     for (unsigned i = PST_ARRAY_EDGES_TRAIN; i <= PST_ARRAY_NEGATIVES_TEST; i++)
         check_extra(m, i, pst_manifest_id_dtype(m->vertices), -1, 2, problems);
     check_extra(m, PST_ARRAY_MULTILABELS, PST_U8, m->vertices, -1, problems);
+    check_extra(m, PST_ARRAY_EDGE_WEIGHTS, PST_F32, m->edges, 1, problems);
     check_extra(m, PST_ARRAY_IDS, PST_I64, m->vertices, 1, problems);
     check_extra(m, PST_ARRAY_NAMES_AT, PST_I64, m->vertices + 1, 1, problems);
     check_extra(m, PST_ARRAY_NAMES, PST_U8, -1, 1, problems);
@@ -410,7 +414,9 @@ static int least_version(const struct pst_manifest *m)
                                                                 : 1;
     for (int i = PST_ARRAY_RELATIONS; i < PST_ARRAY_COUNT; i++)
         if (m->array[i].present)
-            version = (int)pst_max_i64(version, i < PST_ARRAY_EDGES_TRAIN ? 2 : 3);
+            version = (int)pst_max_i64(version, i < PST_ARRAY_EDGES_TRAIN    ? 2
+                                                : i < PST_ARRAY_EDGE_WEIGHTS ? 3
+                                                                             : 7);
     return version;
 }
 

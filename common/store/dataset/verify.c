@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -178,6 +179,14 @@ static void check_starts(struct verify *v, const int64_t *x, int64_t first, int6
     }
 }
 
+static void check_weights(struct verify *v, const float *x, int64_t first, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!(x[i] >= 0 && isfinite(x[i])) && tell(v))
+            pst_problem(&v->problems, "%s: entry %" PRId64 ": expected a finite number, at least 0, found %g",
+                        v->path, first + i, (double)x[i]);
+}
+
 static const char *check_items(struct verify *v, const void *x, int64_t first, int64_t n)
 {
     switch (v->id) {
@@ -199,6 +208,9 @@ static const char *check_items(struct verify *v, const void *x, int64_t first, i
     case PST_ARRAY_NEGATIVES_VAL:
     case PST_ARRAY_NEGATIVES_TEST: check_pairs(v, x, first, n); return "checksum, ids in range";
     case PST_ARRAY_MULTILABELS: check_multilabels(v, x, first, n); return "checksum, values 0, 1 or unknown";
+    case PST_ARRAY_EDGE_WEIGHTS:
+        check_weights(v, x, first, n);
+        return "checksum, every weight finite and at least 0";
     case PST_ARRAY_IDS:
     case PST_ARRAY_NAMES:
     case PST_ARRAY_RELATION_NAMES: return "checksum";

@@ -352,6 +352,9 @@ static pst_rc csv_kept(struct pst_export_job *x, json_t *kept)
 pst_rc pst_export_csv(struct pst_export_job *x, const struct pst_array *rows)
 {
     const bool typed = x->ds->vertex_types > 0;
+    if (x->ds->edge_weights.map != NULL)
+        return pst_fail(PST_E_UNSUPPORTED, "%s has weights of edges, which csv cannot hold: use --format npy",
+                        x->ds->dir);
     if (typed && (x->ds->names_at.map != NULL || x->ds->ids.map != NULL))
         return pst_fail(
             PST_E_UNSUPPORTED,

@@ -46,5 +46,9 @@ PST_API void pst_rmat_defaults(struct pst_rmat_spec *spec);
 PST_API PST_MUST_USE pst_rc pst_gen_rmat(const struct pst_rmat_spec *spec, struct pst_build *b,
                                          struct pst_progress *progress);
 
+/* Weights of edges, after the topology: exponential random numbers, which depend on (seed, source, target).
+ * They are above 0. */
+PST_API PST_MUST_USE pst_rc pst_gen_edge_weights(struct pst_build *b, uint64_t seed);
+
 PST_END_DECLS
 #endif

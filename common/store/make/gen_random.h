@@ -19,6 +19,7 @@ enum pst_gen_use {
     PST_GEN_FEATURE,
     PST_GEN_SPLIT,
     PST_GEN_RENAME,
+    PST_GEN_EDGE_WEIGHT,
 };
 
 /* Four words for draw `attempt` of thing `index`. */

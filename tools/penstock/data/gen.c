@@ -14,7 +14,7 @@
 
 struct common {
     const char *dir;
-    bool force, quiet, help;
+    bool force, quiet, help, edge_weights;
     char *name;
     size_t name_room;
     int64_t *vertices, *classes, *features;
@@ -48,6 +48,7 @@ enum {
     OPT_MEMORY,
     OPT_STRIPES,
     OPT_STRIPE_DIRS,
+    OPT_EDGE_WEIGHTS,
     OPT_FORCE,
     OPT_QUIET,
     OPT_HELP,
@@ -62,7 +63,7 @@ enum {
         {"stride-bytes", required_argument, NULL, OPT_STRIDE},                                               \
         {"memory", required_argument, NULL, OPT_MEMORY}, {"stripes", required_argument, NULL, OPT_STRIPES},  \
         {"stripe-dirs", required_argument, NULL, OPT_STRIPE_DIRS}, {"force", no_argument, NULL, OPT_FORCE},  \
-        {"quiet", no_argument, NULL, OPT_QUIET},                                                             \
+        {"edge-weights", no_argument, NULL, OPT_EDGE_WEIGHTS}, {"quiet", no_argument, NULL, OPT_QUIET},      \
     {                                                                                                        \
         "help", no_argument, NULL, OPT_HELP                                                                  \
     }
@@ -75,6 +76,7 @@ static const char common_help[] =
     "  --stripes N            write features to N files, one for each SSD; row v is in features.(v mod "
     "N).npy\n"
     "  --stripe-dirs A,B,...  put these files in the directories A, B, ... in turn, with links in DIR\n"
+    "  --edge-weights         give each edge a random weight, for the sampling algorithm weighted\n"
     "  --force                replace an existing dataset at DIR\n"
     "  --quiet                show no progress line\n";
 
@@ -99,6 +101,7 @@ static pst_rc common_option(int opt, struct common *c)
     case OPT_MEMORY: return option_bytes("--memory", optarg, c->memory_bytes);
     case OPT_STRIPES: return option_int("--stripes", optarg, 1, PST_DATASET_FEATURE_FILES_MAX, &c->stripes);
     case OPT_STRIPE_DIRS: return option_stripe_dirs(optarg, &c->dirs, &c->stripe_dirs);
+    case OPT_EDGE_WEIGHTS: c->edge_weights = true; return PST_OK;
     case OPT_FORCE: c->force = true; return PST_OK;
     case OPT_QUIET: c->quiet = true; return PST_OK;
     case OPT_HELP: c->help = true; return PST_OK;
@@ -154,6 +157,8 @@ static pst_rc generate(int argc, char **argv, const struct kind *k, struct commo
     b.stripes = (int)c->stripes;
     b.stripe_dirs = c->stripe_dirs;
     rc = k->fill(spec, &b, &progress);
+    if (rc == PST_OK && c->edge_weights)
+        rc = pst_gen_edge_weights(&b, *c->seed);
     if (rc == PST_OK)
         rc = pst_build_commit(&b);
     if (rc == PST_OK)

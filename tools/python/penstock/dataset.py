@@ -2,7 +2,7 @@
 import json
 import os
 
-VERSIONS = (1, 2, 3, 4, 5, 6)
+VERSIONS = (1, 2, 3, 4, 5, 6, 7)
 
 
 class FormatError(ValueError):

@@ -273,7 +273,7 @@ static pst_rc keep_tables(struct directory *d)
     struct pst_numbering n = {.first = 0};
     bool open = false;
     pst_rc rc = PST_OK;
-    for (unsigned i = PST_ARRAY_TRIPLES_TRAIN; i < PST_ARRAY_COUNT && rc == PST_OK; i++) {
+    for (unsigned i = PST_ARRAY_TRIPLES_TRAIN; i <= PST_ARRAY_MULTILABELS && rc == PST_OK; i++) {
         char path[PST_PATH_MAX];
         if (d->kept.array[i].map != NULL || !find_table(d, pst_array_id_name(i), path) ||
             (i >= PST_ARRAY_IDS && i <= PST_ARRAY_RELATION_NAMES))

@@ -16,7 +16,7 @@
 
 PST_BEGIN_DECLS
 
-#define PST_SAMPLING_ALGORITHMS(X) X(uniform) X(labor) X(ladies)
+#define PST_SAMPLING_ALGORITHMS(X) X(uniform) X(labor) X(ladies) X(weighted)
 
 #define PST_SAMPLING_ABI 3 /* version of struct pst_sampling_algorithm and of the structures that it uses */
 
