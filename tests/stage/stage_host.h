@@ -120,7 +120,8 @@ int pst_port(const struct pst_stage *self, const char *name)
 
 bool pst_linked(const struct pst_stage *self, int port)
 {
-    return self->oneshot != NULL && strcmp(pst_stage.ports[port].name, "plan") == 0;
+    const char *name = pst_stage.ports[port].name;
+    return strcmp(name, "batch") == 0 || (self->oneshot != NULL && strcmp(name, "plan") == 0);
 }
 
 const char *pst_oneshot(const struct pst_stage *self, int port)

@@ -8,7 +8,7 @@
 /* The rows that the plan caches. */
 static int64_t cached_rows(const struct pst_sampling *s)
 {
-    return s->planned && s->in.ds.feature_dim > 0 ? s->plan.rows.n : 0;
+    return s->planned && !s->bare && s->in.ds.feature_dim > 0 ? s->plan.rows.n : 0;
 }
 
 /* The lists that the plan caches, if this sampler does not have them all in memory. */

@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/error.h"
+#include "stages/lib/policy/trace.h"
 #include "stages/lib/sampling/sampling_impl.h"
 #include "stages/lib/topology/topology.h"
 
@@ -58,7 +60,7 @@ static void size_slots(struct pst_sampling *s)
     s->base.n[0] = bound.n[0];
     s->base.weights = bound.weights;
     pst_minibatch_size_scale(&size, &s->base, &bound, s->params->margin);
-    pst_minibatch_layout_init(&f->layout, &size, ds->feature_dim > 0 ? ds->stride_bytes : 0);
+    pst_minibatch_layout_init(&f->layout, &size, !s->bare && ds->feature_dim > 0 ? ds->stride_bytes : 0);
     memcpy(f->fanout, s->in.key.fanout, sizeof f->fanout);
     f->labels = ds->labels.map;
     f->feature_dim = ds->feature_dim;
@@ -73,6 +75,24 @@ static void size_slots(struct pst_sampling *s)
             s->params->margin);
 }
 
+/* Rows go with the batches, unless a cache stage adds them. gpu_ports: the stage has those for GPUs. */
+static pst_rc choose_ports(struct pst_sampling *s, bool gpu_ports)
+{
+    const int sample = gpu_ports ? pst_port(s->self, "sample") : -1;
+    s->port = pst_port(s->self, "batch");
+    s->cached = gpu_ports ? pst_port(s->self, "cached") : -1;
+    if (s->cached >= 0 && !pst_linked(s->self, s->cached))
+        s->cached = -1;
+    s->bare = sample >= 0 && pst_linked(s->self, sample);
+    if (s->bare == pst_linked(s->self, s->port) || (s->bare && s->cached >= 0))
+        return pst_fail(
+            PST_E_ARG,
+            "link either the output batch (minibatches with rows) or the output sample (without, for "
+            "a cache stage); with sample, the output cached cannot be linked");
+    s->port = s->bare ? sample : s->port;
+    return PST_OK;
+}
+
 pst_rc pst_sampling_size(struct pst_stage *self, const struct pst_sampling_params *params,
                          struct pst_sampling **out, const struct pst_sampling_algorithm *own, void *own_state)
 {
@@ -84,12 +104,11 @@ pst_rc pst_sampling_size(struct pst_stage *self, const struct pst_sampling_param
     s->self = self;
     s->params = params;
     s->now.sampling = s;
-    s->port = pst_port(self, "batch");
-    s->cached = own == NULL || own->draw_on_device != NULL ? pst_port(self, "cached") : -1;
-    if (s->cached >= 0 && !pst_linked(self, s->cached))
-        s->cached = -1;
     s->early = params->margin >= 1;
-    pst_rc rc = pst_sampling_input_open(&s->in, self, &params->input, own, own_state, order);
+    s->trace = -1;
+    pst_rc rc = choose_ports(s, own == NULL || own->draw_on_device != NULL);
+    if (rc == PST_OK)
+        rc = pst_sampling_input_open(&s->in, self, &params->input, own, own_state, order);
     if (rc == PST_OK)
         rc = load_plan(s);
     if (rc != PST_OK)
@@ -98,7 +117,10 @@ pst_rc pst_sampling_size(struct pst_stage *self, const struct pst_sampling_param
         pst_warn(self, "the %s split contains %lld vertices more than once; each is a seed once per epoch",
                  s->in.key.split, (long long)s->in.seeds.repeats);
     size_slots(s);
-    rc = pst_sampling_tiers_share(s);
+    if (params->trace_ids[0] != '\0' && pst_instance(self, NULL) == 0) /* the others open it later */
+        rc = pst_trace_open(params->trace_ids, true, &s->trace);
+    if (rc == PST_OK)
+        rc = pst_sampling_tiers_share(s);
     return rc == PST_OK && params->input.topology == PST_TOPOLOGY_SSD ? pst_sampling_lists_size(s) : rc;
 }
 
@@ -158,6 +180,8 @@ pst_rc pst_sampling_open(struct pst_sampling *s)
         rc = pst_device_is_cuda(&s->device) ? open_on_device(s) : open_on_cpu(s);
     if (rc == PST_OK)
         rc = make_pending(s);
+    if (rc == PST_OK && s->params->trace_ids[0] != '\0' && s->trace < 0)
+        rc = pst_trace_open(s->params->trace_ids, false, &s->trace);
     if (rc != PST_OK)
         return rc;
     pst_total(s->self, s->port, batches);
@@ -169,6 +193,18 @@ pst_rc pst_sampling_open(struct pst_sampling *s)
 }
 
 /* ---- run ---------------------------------------------------------------------------------------- */
+
+/* Writes the ids of a slot that is complete. An empty slot has none. */
+static pst_rc trace_ids(const struct pst_sampling *s, const struct pst_credit *credit)
+{
+    const struct pst_minibatch *mb = pst_slot(s->self, credit->ref, NULL);
+    if (mb == NULL)
+        return PST_E_STATE;
+    const int64_t n = mb->n[s->filler.layout.size.hops];
+    return n == 0 ? PST_OK
+                  : pst_trace_append(s->trace, credit->batch, credit->micro,
+                                     pst_minibatch_at(mb, s->filler.layout.vertices_at), n);
+}
 
 pst_rc pst_sampling_send_part(void *to, uint32_t part, uint64_t first_at, uint64_t count, bool last)
 {
@@ -182,6 +218,9 @@ pst_rc pst_sampling_send_part(void *to, uint32_t part, uint64_t first_at, uint64
                               .refs = {filled->credit.ref}};
     if (last)
         frame.flags = PST_LAST_PART | (filled->last_micro ? (unsigned)PST_LAST_MICRO : 0u);
+    const pst_rc traced = last && s->trace >= 0 ? trace_ids(s, &filled->credit) : PST_OK;
+    if (traced != PST_OK)
+        return traced;
     const pst_rc rc = pst_send(s->self, s->port, &frame);
     if (rc != PST_OK || !last || s->cached < 0)
         return rc;
@@ -534,6 +573,8 @@ void pst_sampling_close(struct pst_sampling *s)
     free(s->seed_memory);
     free(s->end_memory);
     pst_sampling_input_close(&s->in);
+    if (s->trace >= 0)
+        (void)close(s->trace);
     free(s->topology_memory);
     free(s);
 }

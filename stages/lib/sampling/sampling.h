@@ -19,6 +19,7 @@ struct pst_sampling_params {
     bool split; /* split a batch that does not fit its slot; false: fail */
     bool shuffle;
     const char *plan;
+    const char *trace_ids; /* "": none */
 };
 
 /* The first entries of the stage's params. Their values are stored in a member of the stage's state of type
@@ -45,13 +46,18 @@ struct pst_sampling_params {
          .def = "true",                                                                                      \
          .help = "a new order of the seeds every epoch",                                                     \
          .fixed = true},                                                                                     \
+        {.name = "trace_ids",                                                                                \
+         .type = PST_PARAM_STRING,                                                                           \
+         .into = PST_INTO(state_, member_.trace_ids),                                                        \
+         .def = "\"\"",                                                                                      \
+         .help = "write the ids of each batch's vertices to this file, for `penstock replay`"},              \
     {                                                                                                        \
         .name = "plan", .type = PST_PARAM_STRING, .into = PST_INTO(state_, member_.plan), .def = "\"\"",     \
         .help = "path of a plan.json, if the port plan is not linked"                                        \
     }
 
 /* The first entries of the stage's ports. */
-#define PST_SAMPLING_PORTS_IN(memory_, lists_memory_)                                                        \
+#define PST_SAMPLING_PORTS_IN(memory_, lists_memory_, flags_)                                                \
     {.name = "plan",                                                                                         \
      .dir = PST_IN,                                                                                          \
      .help = "the planner's plan: slot sizes and cached rows; without it, slots fit the worst case",         \
@@ -80,15 +86,24 @@ struct pst_sampling_params {
     {                                                                                                        \
         .name = "batch", .dir = PST_OUT, .help = "minibatches; each part requests feature rows",             \
         .type = "minibatch", .dtype = "any", .rank = -1, .memory = memory_, .requests = PST_REQUESTS_MAKES,  \
-        .splits_if = "overflow=split"                                                                        \
+        .flags = flags_, .splits_if = "overflow=split"                                                       \
     }
 
 /* Ports of a stage whose algorithm runs only on CPUs. */
-#define PST_SAMPLING_PORTS PST_SAMPLING_PORTS_IN("cpu", "cpu")
+#define PST_SAMPLING_PORTS PST_SAMPLING_PORTS_IN("cpu", "cpu", 0)
 
 /* Ports of a stage that can be placed on a GPU. */
 #define PST_SAMPLING_PORTS_GPU                                                                               \
-    PST_SAMPLING_PORTS_IN("cpu,pinned", "cpu,pinned if topology=mmap|memory"),                               \
+    PST_SAMPLING_PORTS_IN("cpu,pinned", "cpu,pinned if topology=mmap|memory", PST_PORT_OPTIONAL),            \
+        {.name = "sample",                                                                                   \
+         .dir = PST_OUT,                                                                                     \
+         .help = "minibatches without rows, for a cache stage; then batch is not linked",                    \
+         .type = "sample",                                                                                   \
+         .dtype = "any",                                                                                     \
+         .rank = -1,                                                                                         \
+         .memory = "cpu,pinned",                                                                             \
+         .flags = PST_PORT_OPTIONAL,                                                                         \
+         .splits_if = "overflow=split"},                                                                     \
     {                                                                                                        \
         .name = "cached", .dir = PST_OUT,                                                                    \
         .help = "the cached rows of a batch, which can stay in GPU memory; missing rows are left out",       \

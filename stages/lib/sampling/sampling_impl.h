@@ -30,7 +30,9 @@ struct pst_sampling_filled {
 struct pst_sampling {
     struct pst_stage *self;
     const struct pst_sampling_params *params;
-    int port;   /* batch */
+    int port;   /* batch, or sample */
+    bool bare;  /* it is sample: slots have no rows */
+    int trace;  /* the file of ids; -1: none */
     int cached; /* the port of cached rows; -1: they go to the batch's slots */
     struct pst_sampling_input in;
     bool planned;
