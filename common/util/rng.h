@@ -41,6 +41,7 @@ enum pst_rng_use {
         8, /* candidates of sampled ranks; batch: first edge; index: twice the part, plus the side */
     PST_RNG_GROUP = 9, /* index: hop; batch: a group of batches, counted over the run; epoch: 0 */
     PST_RNG_EVICT = 10, /* epoch: micro-batch; item: the vertex that needs a line */
+    PST_RNG_HOTNESS = 11,
 };
 
 /* The key of a stream: everything that is constant over a kernel call, hashed to 96 bits. */

@@ -109,11 +109,12 @@ static pst_rc read_file(struct planner *p)
     return rc == PST_OK ? rc : pst_wrap(rc, "hotness_file");
 }
 
-/* An oracle draws the run's own batches, which depend on the run's seed and epochs. */
-static void name_oracle(struct pst_stage *self, struct planner *p)
+/* An oracle's batches depend on the run's seed and epochs, RANDOM on the
+ * seed. */
+static void name_run(struct pst_stage *self, struct planner *p)
 {
     const uint64_t run[2] = {pst_seed(self), (uint64_t)pst_epochs(self)};
-    p->plan.epochs = pst_epochs(self);
+    p->plan.epochs = p->hotness == PST_HOTNESS_ORACLE ? pst_epochs(self) : p->plan.epochs;
     (void)snprintf(p->plan.key.hotness_id, sizeof p->plan.key.hotness_id, "%016" PRIx64,
                    (uint64_t)XXH3_64bits(run, sizeof run));
 }
@@ -177,8 +178,8 @@ static pst_rc size(struct pst_stage *self)
     p->plan.seed = order.seed;
     p->plan.vertices = p->in.ds.vertices;
     p->plan.epochs = p->epochs;
-    if (p->hotness == PST_HOTNESS_ORACLE)
-        name_oracle(self, p);
+    if (p->hotness == PST_HOTNESS_ORACLE || p->hotness == PST_HOTNESS_RANDOM)
+        name_run(self, p);
     return p->hotness == PST_HOTNESS_FILE ? read_file(p) : PST_OK;
 }
 
@@ -236,7 +237,7 @@ static void give_counts(struct planner *p)
     p->scores = NULL;
 }
 
-/* The expectation; its sums are those of the sampled batches. */
+/* Scores that need no batches. The sums of an expectation are those of the sampled ones. */
 static pst_rc compute_scores(struct pst_stage *self, struct planner *p)
 {
     const size_t rows = (size_t)p->in.key.hops + 1;
@@ -256,8 +257,10 @@ static pst_rc compute_scores(struct pst_stage *self, struct planner *p)
     if (p->scores == NULL)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the hotness of %lld vertices",
                         (long long)p->plan.vertices);
-    const pst_rc rc = pst_hotness_analytic(&in, p->scores);
-    for (int h = 0; h <= in.hops && rc == PST_OK; h++)
+    const bool expected = p->hotness == PST_HOTNESS_ANALYTIC;
+    const pst_rc rc = expected ? pst_hotness_analytic(&in, p->scores)
+                               : pst_hotness_of_structure(p->hotness, &in, p->plan.seed, p->scores);
+    for (int h = 0; expected && h <= in.hops && rc == PST_OK; h++)
         pst_hotness_scale(p->scores + h * p->plan.vertices, p->plan.vertices,
                           (double)p->presample.drawn[h] / (double)p->plan.epochs, (double)in.batches);
     pst_span(self, "hotness", begin, pst_now());
@@ -300,7 +303,9 @@ static pst_rc place(struct planner *p)
 static pst_rc rank(struct pst_stage *self, struct planner *p)
 {
     struct pst_plan *plan = &p->plan;
-    pst_rc rc = p->hotness == PST_HOTNESS_ANALYTIC ? compute_scores(self, p) : PST_OK;
+    pst_rc rc = PST_OK;
+    if (!counts_batches(p) && p->hotness != PST_HOTNESS_FILE)
+        rc = compute_scores(self, p);
     if (rc == PST_OK && counts_batches(p))
         take_counts(p);
     if (rc == PST_OK)
@@ -476,11 +481,10 @@ static const struct pst_param_desc params[] = {
      .into = PST_INTO(struct planner, hotness),
      .def = "\"auto\"",
      .choices = PST_HOTNESS_CHOICES,
-     .help =
-         "what decides which rows are cached: analytic: the expected number of batches that need a row; "
-         "presample: the number of pre-sampled ones; file: hotness_file; oracle: the run's own batches if "
-         "the sampler shuffles, for measurements; auto: analytic if the algorithm has a formula for it, "
-         "otherwise presample"},
+     .help = "what decides which rows are cached: analytic: the expected number of batches that need a row; "
+             "presample: pre-sampled ones; file: hotness_file; pagerank, degree: from the edges; for "
+             "measurements: "
+             "random, oracle (the run's batches if the sampler shuffles); auto: analytic, or else presample"},
     {.name = "hotness_file",
      .type = PST_PARAM_STRING,
      .into = PST_INTO(struct planner, hotness_file),

@@ -454,6 +454,73 @@ static void hits_are_shares(void **unused)
     assert_true(pst_hotness_hit_rate(none, 4, cache, 2) == 0);
 }
 
+/* ---- from the edges ------------------------------------------------------------------------------ */
+
+/* Iterates the formula of hotness.h with a dense matrix. */
+static void dense_pagerank(const struct world *w, double *r)
+{
+    static double m[V][V];
+    double t[V] = {0}, next[V];
+    memset(m, 0, sizeof m);
+    for (int i = 0; i < SEEDS; i++)
+        t[w->seeds[i]] = 1.0 / SEEDS;
+    for (int v = 0; v < V; v++) {
+        const double degree = (double)(w->indptr[v + 1] - w->indptr[v]);
+        for (int64_t e = w->indptr[v]; e < w->indptr[v + 1]; e++)
+            m[w->indices[e]][v] += 1 / degree;
+        for (int u = 0; u < V && degree == 0; u++)
+            m[u][v] = t[u];
+    }
+    memcpy(r, t, sizeof t);
+    for (int round = 0; round < 200; round++) {
+        for (int u = 0; u < V; u++) {
+            next[u] = 0.15 * t[u];
+            for (int v = 0; v < V; v++)
+                next[u] += 0.85 * m[u][v] * r[v];
+        }
+        memcpy(r, next, sizeof next);
+    }
+}
+
+static void the_structure_has_scores(void **unused)
+{
+    (void)unused;
+    static struct world w;
+    static float scores[3 * V], other[3 * V];
+    double want[V], sum = 0;
+    const int64_t fanout[] = {3, 2};
+    make_random(&w);
+    open_world(&w, 10, 2, fanout, false);
+    dense_pagerank(&w, want);
+    assert_int_equal(pst_hotness_of_structure(PST_HOTNESS_PAGERANK, &w.in, 1, scores), PST_OK);
+    for (int v = 0; v < V; v++) {
+        assert_true(fabs((double)scores[v] - want[v]) < 1e-5);
+        assert_true(scores[v] == scores[V + v] && scores[v] == scores[2 * V + v]);
+        sum += (double)scores[v];
+    }
+    assert_true(fabs(sum - 1) < 1e-4); /* nothing is lost where a list is empty */
+    assert_int_equal(pst_hotness_of_structure(PST_HOTNESS_DEGREE, &w.in, 1, scores), PST_OK);
+    for (int u = 0; u < V; u++) {
+        float lists = 0;
+        for (int64_t e = 0; e < w.indptr[V]; e++)
+            lists += w.indices[e] == u;
+        assert_true(scores[u] == lists);
+    }
+    assert_int_equal(pst_hotness_of_structure(PST_HOTNESS_RANDOM, &w.in, 1, scores), PST_OK);
+    assert_int_equal(pst_hotness_of_structure(PST_HOTNESS_RANDOM, &w.in, 2, other), PST_OK);
+    int same = 0;
+    for (int v = 0; v < V; v++) {
+        assert_true(scores[v] >= 0 && scores[v] < 1);
+        same += scores[v] == other[v];
+    }
+    assert_true(same < V / 10);
+    w.indices[5] = V;
+    must_fail(pst_hotness_of_structure(PST_HOTNESS_PAGERANK, &w.in, 1, scores), PST_E_FORMAT,
+              "does not exist");
+    must_fail(pst_hotness_of_structure(PST_HOTNESS_DEGREE, &w.in, 1, scores), PST_E_FORMAT, "does not exist");
+    pst_sampling_algorithm_close(&w.algorithm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -464,6 +531,7 @@ int main(void)
         cmocka_unit_test(windows_have_the_entries),
         cmocka_unit_test(a_file_gives_the_same),
         cmocka_unit_test(damage_is_told),
+        cmocka_unit_test(the_structure_has_scores),
         cmocka_unit_test(files_are_read),
         cmocka_unit_test(bad_files_are_told),
         cmocka_unit_test(rows_are_scaled),

@@ -11,13 +11,15 @@
 #include "common/error.h"
 #include "common/store/store.h"
 #include "stages/lib/plan/hotness_edges.h"
+#include "stages/lib/plan/hotness_impl.h"
 
 #define READ_BYTES ((uint64_t)4 << 20) /* of the edges, at a time: a drive's full rate */
 #define SUMS_MIN 4096 /* vertices of a pass, at least: a smaller limit than this does not save memory */
 
 const char *pst_hotness_source_name(enum pst_hotness_source source)
 {
-    static const char *const names[] = {"auto", "analytic", "presample", "file", "oracle"};
+    static const char *const names[] = {"auto",   "analytic", "presample", "file",
+                                        "oracle", "pagerank", "degree",    "random"};
     return names[source];
 }
 

@@ -33,9 +33,13 @@ enum pst_hotness_source {
     PST_HOTNESS_ANALYTIC,
     PST_HOTNESS_PRESAMPLE,
     PST_HOTNESS_FILE,
-    PST_HOTNESS_ORACLE
+    PST_HOTNESS_ORACLE,
+    PST_HOTNESS_PAGERANK,
+    PST_HOTNESS_DEGREE,
+    PST_HOTNESS_RANDOM
 };
-#define PST_HOTNESS_CHOICES "auto|analytic|presample|file|oracle" /* in the order of the enum */
+#define PST_HOTNESS_CHOICES                                                                                  \
+    "auto|analytic|presample|file|oracle|pagerank|degree|random" /* in the order of the enum */
 PST_API const char *pst_hotness_source_name(enum pst_hotness_source source);
 
 #define PST_HOTNESS_ID_BYTES 17 /* 16 hexadecimal digits */
@@ -61,6 +65,19 @@ struct pst_hotness_input {
  * is not a probability. PST_E_NOMEM.
  */
 PST_API PST_MUST_USE pst_rc pst_hotness_analytic(const struct pst_hotness_input *in, float *scores);
+
+/* Scores from the graph alone; all rows are equal.
+ *
+ * PAGERANK: GIDS (Park et al., VLDB 2024, section 3.3) names reverse page rank, and gives no formula. Here
+ *
+ *     r(u) = (1 - d) t(u) + d * sum over v with u in N(v) of r(v) / deg v
+ *
+ * with d = 0.85, and t = 1 / |seeds| for seeds, 0 for others. The r of vertices without in-neighbours goes to
+ * t. It is repeated until the sum of the absolute changes is below 1e-6. DEGREE: in how many lists a vertex
+ * is. RANDOM: uniform numbers, keyed by `seed`. PST_E_FORMAT, PST_E_NOMEM. */
+PST_API PST_MUST_USE pst_rc pst_hotness_of_structure(enum pst_hotness_source source,
+                                                     const struct pst_hotness_input *in, uint64_t seed,
+                                                     float *scores);
 
 /* Scales a row of scores, so that their sum is `total`; none becomes larger than `most`. A row of zeros
  * stays. The planner does so with the mean number of vertices of the batches that it sampled: neighbours that
