@@ -78,7 +78,7 @@ struct pst_port_desc {
     enum pst_requests requests;
     unsigned flags;         /* enum pst_port_flag */
     int hold;               /* the largest number of slots that an instance keeps at a time; 0: one */
-    const char *hold_param; /* the INT parameter that replaces `hold` */
+    const char *hold_param; /* an INT parameter that is added to `hold`, which then may be 0 */
     const char *splits_if;  /* OUT: "PARAM=VALUE": if true, batches may be split into micro-batches */
     const char *whole_if;   /* IN: "PARAM=VALUE": if true, split batches are refused */
 };
@@ -393,6 +393,10 @@ PST_API void pst_in_flight(struct pst_stage *self, int64_t delta);
  * the stage sleeps counts as computing, and the stage does not end. Such a thread may call pst_now, pst_span
  * and pst_span_of. */
 PST_API void pst_working(struct pst_stage *self, int64_t delta);
+
+/* Adds `delta` to the number of slots that this stage sent and that will come back by a link with "back". The
+ * stage does not end while there are any. */
+PST_API void pst_expect(struct pst_stage *self, int64_t delta);
 
 /* Adds a span to the trace. Times are from pst_now. */
 PST_API void pst_span(struct pst_stage *self, const char *name, double begin_s, double end_s);

@@ -63,6 +63,7 @@ struct pst_host_route_end { /* a route that passes through here */
     uint32_t hold;       /* how many may be open */
     uint8_t held[PST_SLOTS_MAX];
     bool announced[PST_SLOTS_MAX]; /* an early part named it; its last part has not come */
+    bool granted[PST_SLOTS_MAX];   /* it is open, and did not come back by an input */
     struct pst_host_peer *origins[PST_INSTANCES_MAX];
     int norigins;
 };

@@ -68,8 +68,8 @@ static void let_go(struct pst_stage *self, struct pst_host_route_end *route, uin
     route->held[slot]--;
     route->held_count--;
     atomic_fetch_sub_explicit(&self->page->held[route->id], 1, memory_order_relaxed);
-    if (route->origin_port >= 0 && route->open > 0)
-        route->open--;
+    route->open -= route->granted[slot];
+    route->granted[slot] = false;
 }
 
 void *pst_slot(struct pst_stage *self, struct pst_ref ref, uint64_t *bytes)
@@ -415,6 +415,7 @@ static bool step_credit(struct pst_stage *self, struct pst_host_route_end *route
         return false;
     event.credit.ref.route = route->id;
     hold(self, route, event.credit.ref.slot);
+    route->granted[event.credit.ref.slot] = true;
     route->open++;
     const bool home = event.credit.batch == UINT64_MAX;
     if (!home)

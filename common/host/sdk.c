@@ -167,6 +167,12 @@ void pst_working(struct pst_stage *self, int64_t delta)
     assert(self->working >= 0);
 }
 
+void pst_expect(struct pst_stage *self, int64_t delta)
+{
+    self->keep_alive += delta;
+    assert(self->keep_alive >= 0);
+}
+
 double pst_now(void)
 {
     return pst_clock_s();

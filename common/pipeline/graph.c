@@ -85,6 +85,7 @@ static bool insert_copy(struct pst_pipeline *pl, int l, struct pst_diag *diag)
                                                      .index = link->index};
     link->to = pl->nstages++;
     link->to_port = pst_desc_port(copy->caps.desc, "in");
+    link->back = false; /* only the second of the two links closes the loop */
     return true;
 }
 

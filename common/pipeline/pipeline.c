@@ -40,6 +40,6 @@ int pst_pipeline_port_hold(const struct pst_pipeline_stage_spec *stage, const st
 {
     json_int_t hold = port->hold > 0 ? port->hold : 1;
     if (port->hold_param)
-        hold = json_integer_value(json_object_get(stage->params, port->hold_param));
+        hold = port->hold + json_integer_value(json_object_get(stage->params, port->hold_param));
     return hold < 1 ? 1 : hold > PST_SLOTS_MAX ? PST_SLOTS_MAX : (int)hold;
 }

@@ -226,6 +226,27 @@ static void check_capacity(const struct pst_pipeline *pl, struct pst_diag *diag,
                        keepers);
 }
 
+/* Whether slots that come to one input are forwarded to another, over back links too. */
+static bool passes_on(const struct pst_pipeline *pl, int stage, int port, int to, int to_port, int depth)
+{
+    const struct pst_stage_desc *desc = pl->stages[stage].caps.desc;
+    bool found = false;
+    for (int l = 0; l < pl->nlinks && depth > 0 && !found; l++) {
+        const struct pst_link_spec *link = &pl->links[l];
+        if (link->from == stage && pst_desc_forwards(&desc->ports[link->from_port], desc->ports[port].name))
+            found = (link->to == to && link->to_port == to_port) ||
+                    passes_on(pl, link->to, link->to_port, to, to_port, depth - 1);
+    }
+    return found;
+}
+
+static bool comes_before(const struct pst_pipeline *pl, const struct pst_route *route, int a, int b)
+{
+    return pst_link_leads(pl, route->borrower_stage[a], route->borrower_stage[b]) ||
+           passes_on(pl, route->borrower_stage[a], route->borrower_port[a], route->borrower_stage[b],
+                     route->borrower_port[b], route->borrowers);
+}
+
 /* A stage that changes slots must not hold them at the same time as another stage: that is so on parallel
  * branches. */
 static void check_writers(const struct pst_pipeline *pl, struct pst_diag *diag, const struct pst_route *route)
@@ -237,7 +258,7 @@ static void check_writers(const struct pst_pipeline *pl, struct pst_diag *diag, 
                                                  *two = who(pl, route, b, &port_b);
             const int sa = route->borrower_stage[a], sb = route->borrower_stage[b];
             if (!((port_a->flags | port_b->flags) & PST_PORT_WRITES) || sa == sb ||
-                pst_link_leads(pl, sa, sb) || pst_link_leads(pl, sb, sa))
+                comes_before(pl, route, a, b) || comes_before(pl, route, b, a))
                 continue;
             const bool first = (port_a->flags & PST_PORT_WRITES) != 0;
             char path[PST_JSON_PATH_MAX];

@@ -29,8 +29,8 @@ static json_t *port_to_json(const struct pst_port_desc *p)
                      p->dir == PST_IN ? "in" : "out", "help", p->help, "type", p->type, "dtype", p->dtype,
                      "rank", p->rank, "memory", p->memory, "forwards", p->forwards, "requests",
                      p->requests != PST_REQUESTS_PASS ? request_names[p->requests] : NULL, "flags", flags,
-                     "hold", p->hold > 0 ? p->hold : 1, "hold_param", p->hold_param, "splits_if",
-                     p->splits_if, "whole_if", p->whole_if);
+                     "hold", p->hold > 0 || p->hold_param ? p->hold : 1, "hold_param", p->hold_param,
+                     "splits_if", p->splits_if, "whole_if", p->whole_if);
 }
 
 static json_t *param_to_json(const struct pst_param_desc *p)

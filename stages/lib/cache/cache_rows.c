@@ -201,8 +201,8 @@ pst_rc pst_cache_rows_load(struct pst_cache_rows *c, struct pst_device *device, 
                            const struct pst_array *features, int files, int64_t rows, uint64_t stride,
                            const int64_t *vertices, int64_t gpu_n, int64_t n)
 {
-    *c =
-        (struct pst_cache_rows){.n = n, .gpu_n = gpu_n, .device = pst_device_is_cuda(device) ? device : NULL};
+    const bool on_gpu = device != NULL && pst_device_is_cuda(device);
+    *c = (struct pst_cache_rows){.n = n, .gpu_n = gpu_n, .device = on_gpu ? device : NULL};
     assert(memory == NULL || c->device == NULL);
     assert(gpu_n >= 0 && gpu_n <= n);
     if (memory != NULL)

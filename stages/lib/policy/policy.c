@@ -1,4 +1,5 @@
 /* policy.c: makes policies, and keeps the lines and the table of vertices. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +41,27 @@ bool pst_policy_find(const char *name, enum pst_policy_kind *kind)
 bool pst_policy_looks_ahead(enum pst_policy_kind kind)
 {
     return kinds[kind].looks_ahead;
+}
+
+/* The scores of lists, in the rows before, are not needed. */
+pst_rc pst_policy_hotness(const struct pst_plan *plan, const char *path, bool buffered, float **hotness)
+{
+    char file[PST_PATH_MAX], id[PST_HOTNESS_ID_BYTES];
+    const char *slash = strrchr(path, '/');
+    const size_t n = (size_t)plan->vertices, hops = (size_t)plan->key.hops;
+    float *scores = *hotness = malloc((hops + 1) * n * sizeof *scores + 1);
+    if (scores == NULL)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the hotness of %zu vertices", n);
+    (void)snprintf(file, sizeof file, "%.*shotness.npy", slash != NULL ? (int)(slash + 1 - path) : 0, path);
+    const pst_rc rc = pst_hotness_read(file, plan->key.hops, plan->vertices, scores, id);
+    if (rc != PST_OK)
+        return rc;
+    memmove(scores, scores + hops * n, n * sizeof *scores);
+    float *smaller = realloc(scores, n * sizeof *scores + 1);
+    *hotness = smaller != NULL ? smaller : scores;
+    for (int64_t i = 0; buffered && i < plan->rows.n; i++)
+        (*hotness)[plan->rows.ids[i]] = 0;
+    return PST_OK;
 }
 
 /* ---- the table ------------------------------------------------------------------------------------ */
@@ -181,7 +203,13 @@ static pst_rc allocate(struct pst_policy *p)
                           pst_policy_name(c->kind), (unsigned long long)p->bytes, (long long)lines);
 }
 
-/* STATIC: the hottest rows. Equally hot ones go by id. */
+static int ascending(const void *left, const void *right)
+{
+    const int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* STATIC: the hottest rows, in the order of their ids, as pst_cache_rows_load has them. */
 static pst_rc fill_lines(struct pst_policy *p)
 {
     const struct pst_policy_config *c = &p->config;
@@ -189,6 +217,8 @@ static pst_rc fill_lines(struct pst_policy *p)
     pst_rc rc = PST_OK;
     if (c->hotness != NULL) {
         rc = pst_plan_choose(c->hotness, c->vertices, c->lines, &hottest, &n);
+        if (n > 0)
+            qsort(hottest, (size_t)n, sizeof *hottest, ascending);
         for (int64_t i = 0; i < n && rc == PST_OK; i++)
             pst_policy_take_line(p, (int32_t)i, hottest[i]);
     } else {

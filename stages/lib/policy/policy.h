@@ -24,11 +24,13 @@ enum pst_policy_kind {
     PST_POLICY_BELADY,    /* the rows that the whole trace uses soonest; only for replay */
     PST_POLICIES
 };
-#define PST_POLICY_CHOICES "random|window|sieve|s3fifo|static|lookahead" /* those of a stage, in this order  \
-                                                                          */
+#define PST_POLICY_CHOICES                                                                                   \
+    "random|window|sieve|s3fifo|static|lookahead" /* those of a stage, in this order                         \
+                                                   */
 
-#define PST_POLICY_WINDOW_MAX 63 /* a vertex has one bit for each batch of the window, and one for its own   \
-                                  */
+#define PST_POLICY_WINDOW_MAX                                                                                \
+    63 /* a vertex has one bit for each batch of the window, and one for its own                             \
+        */
 #define PST_POLICY_LINES_MAX INT32_MAX
 #define PST_POLICY_NEVER UINT64_MAX /* no later batch is known to use the vertex */
 
@@ -47,6 +49,14 @@ struct pst_policy_config {
     const float *hotness; /* of every vertex; for static and lookahead. NULL: all are equally hot */
     int64_t vertices;     /* of the graph; for static */
 };
+
+struct pst_plan;
+
+/* Reads the plan's scores of feature rows (its hotness.npy) for a policy. path: of plan.json. buffered: rows
+ * that the plan caches never come to the policy, and get 0. *hotness is allocated, one for each vertex.
+ * PST_E_NOMEM, PST_E_ARG: the file does not fit the plan. */
+PST_API PST_MUST_USE pst_rc pst_policy_hotness(const struct pst_plan *plan, const char *path, bool buffered,
+                                               float **hotness);
 
 struct pst_policy;
 

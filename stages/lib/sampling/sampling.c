@@ -63,7 +63,7 @@ static void size_slots(struct pst_sampling *s)
     pst_minibatch_layout_init(&f->layout, &size, !s->bare && ds->feature_dim > 0 ? ds->stride_bytes : 0);
     memcpy(f->fanout, s->in.key.fanout, sizeof f->fanout);
     f->labels = ds->labels.map;
-    f->feature_dim = ds->feature_dim;
+    f->feature_dim = s->bare ? 0 : ds->feature_dim;
     f->feature_dtype = (uint32_t)ds->features.dtype;
     f->row_bytes = (uint64_t)ds->feature_dim * pst_dtype_bytes(ds->features.dtype);
     pst_need(s->self, s->port, f->layout.bytes, PST_PAGE);

@@ -39,10 +39,9 @@ struct replay {
     enum pst_policy_kind kind; /* unless all */
     struct pst_trace trace;
     struct pst_plan plan;
-    float *scores;        /* (hops + 1) x vertices of the plan; NULL: no plan */
-    const float *hotness; /* its last row */
-    uint64_t *buffered;   /* a bit for each vertex of the plan; NULL: none */
-    int64_t *ids;         /* of a batch, without the buffered ones */
+    float *hotness;     /* of each vertex of the plan; NULL: no plan */
+    uint64_t *buffered; /* a bit for each vertex of the plan; NULL: none */
+    int64_t *ids;       /* of a batch, without the buffered ones */
     uint64_t *next, *last;
     int64_t asked; /* ids that come to the cache, in all batches */
 };
@@ -51,24 +50,13 @@ struct replay {
 
 static pst_rc read_plan(struct replay *r)
 {
-    char path[PST_PATH_MAX], id[PST_HOTNESS_ID_BYTES];
-    pst_rc rc = pst_plan_read(&r->plan, r->plan_path);
+    const pst_rc rc = pst_plan_read(&r->plan, r->plan_path);
     if (rc != PST_OK)
         return rc;
-    const int64_t vertices = r->plan.vertices, hops = r->plan.key.hops;
-    if (r->trace.vertices > vertices)
+    if (r->trace.vertices > r->plan.vertices)
         return pst_fail(PST_E_ARG, "the trace has vertex %lld, but the plan is for a graph of %lld vertices",
-                        (long long)r->trace.vertices - 1, (long long)vertices);
-    const char *slash = strrchr(r->plan_path, '/');
-    (void)snprintf(path, sizeof path, "%.*shotness.npy", slash != NULL ? (int)(slash + 1 - r->plan_path) : 0,
-                   r->plan_path);
-    r->scores = malloc((size_t)(hops + 1) * (size_t)vertices * sizeof *r->scores);
-    if (r->scores == NULL)
-        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the hotness of %lld vertices",
-                        (long long)vertices);
-    rc = pst_hotness_read(path, (int)hops, vertices, r->scores, id);
-    r->hotness = r->scores + hops * vertices;
-    return rc;
+                        (long long)r->trace.vertices - 1, (long long)r->plan.vertices);
+    return pst_policy_hotness(&r->plan, r->plan_path, r->buffer, &r->hotness);
 }
 
 static pst_rc note_buffered(struct replay *r)
@@ -332,7 +320,7 @@ int cmd_replay(int argc, char **argv)
         rc = replay_all(&r);
     pst_trace_close(&r.trace);
     pst_plan_release(&r.plan);
-    free(r.scores);
+    free(r.hotness);
     free(r.buffered);
     free(r.ids);
     free(r.next);

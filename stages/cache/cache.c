@@ -1,0 +1,249 @@
+/* cache.c: the stage `cache`: keeps feature rows of past batches, and looks ahead before it evicts (GIDS,
+ * section 3.4). Samples come in batch order. When a batch and the W after it are known, its rows are divided
+ * into hits, rows of the constant buffer, and rows to read. The slot of rows goes to a disk stage and comes
+ * back by `landed`; then the hits are copied to it. So looking ahead takes memory for samples, not for rows.
+ */
+#include <string.h>
+
+#include "stages/cache/cache.h"
+
+static pst_rc size(struct pst_stage *self)
+{
+    return cache_size(self, pst_state(self));
+}
+
+static pst_rc open_stage(struct pst_stage *self)
+{
+    return cache_open(self, pst_state(self));
+}
+
+/* ---- events --------------------------------------------------------------------------------------- */
+
+/* Shows samples to the policy, but no more than its window has: what it decides must not depend on how many
+ * have come. */
+static pst_rc fill_window(struct pst_stage *self, struct cache *c, uint32_t window)
+{
+    for (; c->entered <= window && c->entered < c->nwaiting; c->entered++) {
+        const struct pst_frame *sample = &c->waiting[(c->first + c->entered) % c->nwaiting_max];
+        const pst_rc rc = cache_enter(self, c, sample);
+        if (rc != PST_OK)
+            return pst_wrap(rc, "batch %llu, micro-batch %u", (unsigned long long)sample->batch,
+                            sample->micro);
+    }
+    return PST_OK;
+}
+
+/* The window after the oldest sample is known: asks for what it needs. */
+static pst_rc take_oldest(struct pst_stage *self, struct cache *c)
+{
+    const struct pst_frame sample = c->waiting[c->first];
+    c->first = (c->first + 1) % c->nwaiting_max;
+    c->nwaiting--;
+    c->entered--;
+    c->credited = false;
+    if (sample.batch != c->credit.batch || sample.micro != c->credit.micro)
+        return pst_fail(
+            PST_E_STATE,
+            "a free slot came for micro-batch %u of batch %llu, but the oldest sample is micro-batch "
+            "%u of batch %llu",
+            c->credit.micro, (unsigned long long)c->credit.batch, sample.micro,
+            (unsigned long long)sample.batch);
+    const pst_rc rc = cache_ask(self, c, &sample);
+    return pst_wrap(rc, "batch %llu, micro-batch %u", (unsigned long long)sample.batch, sample.micro);
+}
+
+/* Decides batches while a slot of rows is free and the window after them is known. */
+static pst_rc go_on(struct pst_stage *self, struct cache *c)
+{
+    const uint32_t window = pst_policy_looks_ahead(c->kind) ? (uint32_t)c->window : 0;
+    pst_rc rc = fill_window(self, c, window);
+    while (rc == PST_OK && c->credited && c->asked < c->njobs && c->entered > 0 &&
+           (c->entered > window || c->ended)) {
+        rc = take_oldest(self, c);
+        if (rc == PST_OK)
+            rc = fill_window(self, c, window);
+    }
+    return rc;
+}
+
+static pst_rc take_sample(struct cache *c, const struct pst_frame *frame)
+{
+    if (!(frame->flags & PST_LAST_PART))
+        return PST_OK;
+    if (c->nwaiting == c->nwaiting_max || frame->nrefs != 1)
+        return pst_fail(PST_E_PEER, "batch %llu came with %u slots while %u samples wait",
+                        (unsigned long long)frame->batch, frame->nrefs, c->nwaiting);
+    c->waiting[(c->first + c->nwaiting++) % c->nwaiting_max] = *frame;
+    c->count.waiting_max = c->nwaiting > c->count.waiting_max ? c->nwaiting : c->count.waiting_max;
+    return PST_OK;
+}
+
+static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
+{
+    struct cache *c = pst_state(self);
+    pst_rc rc = PST_OK;
+    if (event->kind == PST_EV_FRAME && event->port == c->landed && (event->frame->flags & PST_LAST_PART))
+        rc = cache_land(self, c, event->frame);
+    if (event->kind == PST_EV_FRAME && event->port == c->sample)
+        rc = take_sample(c, event->frame);
+    if (event->kind == PST_EV_CREDIT) {
+        c->credit = event->credit;
+        c->credited = true;
+    }
+    if (event->kind == PST_EV_END && event->port == c->sample)
+        c->ended = true;
+    return rc == PST_OK ? go_on(self, c) : rc;
+}
+
+/* ---- close ---------------------------------------------------------------------------------------- */
+
+static void report(struct pst_stage *self, const struct cache *c)
+{
+    const uint64_t found = c->count.hits + c->count.buffer_hits, sample = pst_slot_bytes(self, c->sample);
+    pst_rc rc = pst_report(self, "cache",
+                           "{\"hits\": %llu, \"gpu_hits\": %llu, \"lookups\": %llu, \"rows\": %lld, "
+                           "\"gpu_rows\": %lld}",
+                           (unsigned long long)found, (unsigned long long)c->count.hits,
+                           (unsigned long long)c->count.lookups, (long long)(c->nlines + c->buffer.n),
+                           (long long)c->nlines);
+    if (rc == PST_OK)
+        rc = pst_report(
+            self, "lines",
+            "{\"policy\": \"%s\", \"window\": %lld, \"lines\": %lld, \"batches\": %llu, \"hits\": %llu, "
+            "\"buffer_hits\": %llu, \"misses\": %llu, \"kept\": %llu, \"policy_bytes\": %llu, "
+            "\"samples_held\": %u, \"sample_slots\": %u, \"sample_bytes\": %llu, \"window_bytes\": %llu, "
+            "\"decide_s\": %.6f, \"copy_s\": %.6f}",
+            pst_policy_name(c->kind), (long long)c->window, (long long)c->nlines,
+            (unsigned long long)c->count.batches, (unsigned long long)c->count.hits,
+            (unsigned long long)c->count.buffer_hits, (unsigned long long)(c->count.lookups - found),
+            (unsigned long long)c->count.kept, (unsigned long long)pst_policy_bytes(c->policy),
+            c->count.waiting_max, pst_slots(self, c->sample), (unsigned long long)sample,
+            (unsigned long long)(sample * pst_slots(self, c->sample)), c->count.decide_s, c->count.copy_s);
+    if (rc != PST_OK)
+        pst_log(self, "cannot report the counts of this cache: %s", pst_error_text());
+}
+
+static void close_stage(struct pst_stage *self)
+{
+    struct cache *c = pst_state(self);
+    if (c->policy != NULL)
+        report(self, c);
+    cache_release(c);
+}
+
+/* ---- what it says of itself ------------------------------------------------------------------------ */
+
+static const struct pst_port_desc ports[] = {
+    {.name = "plan",
+     .dir = PST_IN,
+     .help = "the planner's plan: slot sizes, hotness, and the rows of the constant buffer",
+     .type = "plan",
+     .dtype = "any",
+     .rank = -1,
+     .memory = "cpu",
+     .flags = PST_PORT_ONESHOT},
+    {.name = "sample",
+     .dir = PST_IN,
+     .help = "minibatches without rows, of the next window + 1 batches",
+     .type = "sample",
+     .dtype = "any",
+     .rank = -1,
+     .memory = "cpu",
+     .flags = PST_PORT_ORDERED,
+     .hold = 1,
+     .hold_param = "window"},
+    {.name = "rows",
+     .dir = PST_OUT,
+     .help = "minibatches that request the rows that are neither cached nor in the constant buffer",
+     .type = "minibatch",
+     .dtype = "any",
+     .rank = -1,
+     .memory = "cpu",
+     .requests = PST_REQUESTS_MAKES,
+     .splits_if = "overflow=split"},
+    {.name = "landed",
+     .dir = PST_IN,
+     .help = "the same slots, once their rows are read; a link with \"back\"",
+     .type = "minibatch",
+     .dtype = "any",
+     .rank = -1,
+     .memory = "cpu",
+     .flags = PST_PORT_ORDERED | PST_PORT_WRITES},
+    {.name = "batch",
+     .dir = PST_OUT,
+     .help = "the same slots, complete",
+     .type = "minibatch",
+     .dtype = "any",
+     .rank = -1,
+     .memory = "cpu",
+     .forwards = "landed"},
+    {0},
+};
+
+static const struct pst_param_desc params[] = {
+    {.name = "cache_bytes",
+     .type = PST_PARAM_BYTES,
+     .into = PST_INTO(struct cache, cache_bytes),
+     .def = "\"64MiB\"",
+     .min = 0,
+     .max = 1e15,
+     .help = "memory for lines, each of which holds a feature row"},
+    {.name = "policy",
+     .type = PST_PARAM_ENUM,
+     .into = PST_INTO(struct cache, kind),
+     .def = "\"window\"",
+     .choices = PST_POLICY_CHOICES,
+     .help = "which rows stay: random (BaM); window: random, but none that the window uses (GIDS); sieve, "
+             "s3fifo; "
+             "static: the plan's hottest; lookahead: those that the window uses soonest, then the hottest"},
+    {.name = "window",
+     .type = PST_PARAM_INT,
+     .into = PST_INTO(struct cache, window),
+     .def = "8",
+     .min = 0,
+     .max = PST_POLICY_WINDOW_MAX,
+     .help = "batches that window and lookahead see ahead; the link to sample needs window + 1 slots"},
+    {.name = "fanout",
+     .type = PST_PARAM_INTS,
+     .into = PST_INTO(struct cache, fanout),
+     .def = "[10, 5]",
+     .min = -1,
+     .max = PST_FANOUT_MAX,
+     .count_min = 1,
+     .count_max = PST_HOPS_MAX,
+     .equals = "sample.fanout",
+     .help = "the sampler's",
+     .fixed = true},
+    {.name = "margin",
+     .type = PST_PARAM_REAL,
+     .into = PST_INTO(struct cache, margin),
+     .def = "1.1",
+     .min = 0.001,
+     .max = 1000,
+     .equals = "sample.margin",
+     .help = "the sampler's: size of a slot, in units of the plan's largest batch"},
+    {.name = "overflow",
+     .type = PST_PARAM_ENUM,
+     .into = PST_INTO(struct cache, split),
+     .def = "\"split\"",
+     .choices = "error|split",
+     .equals = "sample.overflow",
+     .help = "the sampler's: what happens to a batch that does not fit its slot"},
+    {0},
+};
+
+const struct pst_stage_desc pst_stage = {
+    .abi = PST_STAGE_ABI,
+    .name = "cache",
+    .help = "keeps feature rows of past batches, looks ahead before it evicts, and asks a disk stage for the "
+            "rest",
+    .ports = ports,
+    .params = params,
+    .instances_max = 1, /* every batch passes the same lines */
+    .dataset = "features",
+    .state_bytes = sizeof(struct cache),
+    .size = size,
+    .open = open_stage,
+    .on_event = on_event,
+    .close = close_stage,
+};

@@ -1,0 +1,188 @@
+/* setup.c: sizes of slots, and the memory of the cache. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/store/dataset/rows.h"
+#include "common/util/hugepage.h"
+#include "kernels/kernels.h"
+#include "stages/cache/cache.h"
+#include "stages/lib/sampling/seeds.h"
+
+/* The number of batches, which the output must say. */
+static pst_rc count_batches(struct cache *c)
+{
+    struct pst_seeds seeds;
+    int part = PST_TRAIN;
+    pst_rc rc = pst_dataset_choose_split(&c->ds, c->plan.key.split, &part);
+    if (rc == PST_OK)
+        rc = pst_seeds_init(&seeds, &c->ds, pst_dataset_part_name(part), c->plan.key.batch, 0, false);
+    if (rc != PST_OK)
+        return rc;
+    c->batches = seeds.batches;
+    pst_seeds_release(&seeds);
+    return PST_OK;
+}
+
+/* As large as the sampler's slots, but with rows: both go by the plan and by margin. */
+static void size_slots(struct pst_stage *self, struct cache *c)
+{
+    const struct pst_plan *plan = &c->plan;
+    struct pst_minibatch_size base = plan->max, bound = plan->max, size;
+    bound.n[0] = base.n[0] = plan->key.batch;
+    for (int h = 0; h < bound.hops; h++) {
+        bound.n[h + 1] = plan->vertices;
+        bound.edges[h] = PST_MINIBATCH_COUNT_MAX;
+    }
+    pst_minibatch_size_scale(&size, &base, &bound, c->margin);
+    pst_minibatch_layout_init(&c->layout, &size, c->ds.stride_bytes);
+    c->row_bytes = (uint64_t)c->ds.feature_dim * pst_dtype_bytes(c->ds.features.dtype);
+    pst_need(self, c->rows, c->layout.bytes, PST_PAGE);
+}
+
+static pst_rc check_plan(const struct cache *c, const char *path)
+{
+    const struct pst_plan_key *key = &c->plan.key;
+    if (strcmp(key->dataset, c->ds.digest) != 0)
+        return pst_fail(PST_E_ARG, "the plan %s was made for another dataset than %s", path, c->ds.dir);
+    const bool same = (size_t)key->hops == c->fanout.count &&
+                      memcmp(key->fanout, c->fanout.value, c->fanout.count * sizeof *key->fanout) == 0;
+    return same ? PST_OK : pst_fail(PST_E_ARG, "the plan %s was made for another fanout", path);
+}
+
+pst_rc cache_size(struct pst_stage *self, struct cache *c)
+{
+    const char *plan = pst_oneshot(self, pst_port(self, "plan"));
+    c->sample = pst_port(self, "sample");
+    c->rows = pst_port(self, "rows");
+    c->landed = pst_port(self, "landed");
+    c->batch = pst_port(self, "batch");
+    pst_rc rc = pst_dataset_open(&c->ds, pst_dataset_dir(self));
+    if (rc == PST_OK)
+        rc = pst_plan_read(&c->plan, plan);
+    if (rc == PST_OK)
+        rc = check_plan(c, plan);
+    if (rc == PST_OK)
+        rc = count_batches(c);
+    if (rc == PST_OK)
+        size_slots(self, c);
+    return rc;
+}
+
+/* ---- open ----------------------------------------------------------------------------------------- */
+
+static pst_rc load(const struct cache *c, struct pst_cache_rows *rows, const int64_t *vertices, int64_t n)
+{
+    return pst_cache_rows_load(rows, NULL, NULL, pst_feature_file(&c->ds, 0), pst_feature_files(&c->ds),
+                               c->ds.vertices, c->ds.stride_bytes, vertices, 0, n);
+}
+
+/* The lines. Those of the policy static have rows from the start. */
+static pst_rc open_lines(struct pst_stage *self, struct cache *c)
+{
+    const char *plan = pst_oneshot(self, pst_port(self, "plan"));
+    const uint64_t rows = c->cache_bytes / c->ds.stride_bytes;
+    const bool hot = c->kind == PST_POLICY_STATIC || c->kind == PST_POLICY_LOOKAHEAD;
+    int64_t n = 0;
+    c->nlines = (int64_t)(rows < (uint64_t)c->ds.vertices ? rows : (uint64_t)c->ds.vertices);
+    c->nlines = pst_min_i64(c->nlines, PST_POLICY_LINES_MAX);
+    pst_rc rc = hot ? pst_policy_hotness(&c->plan, plan, true, &c->hotness) : PST_OK;
+    const struct pst_policy_config config = {.kind = c->kind,
+                                             .seed = pst_seed(self),
+                                             .lines = c->nlines,
+                                             .window = (int)c->window,
+                                             .batch_max = c->layout.size.n[c->layout.size.hops],
+                                             .hotness = c->hotness,
+                                             .vertices = c->ds.vertices};
+    if (rc == PST_OK)
+        rc = pst_policy_new(&c->policy, &config);
+    if (rc != PST_OK || c->nlines == 0)
+        return rc;
+    if (c->kind == PST_POLICY_STATIC) {
+        const int64_t *vertices = pst_policy_lines(c->policy, &n);
+        rc = load(c, &c->static_lines, vertices, n);
+        c->lines = c->static_lines.rows;
+        return rc;
+    }
+    c->lines = pst_hugepage_alloc((uint64_t)c->nlines * c->ds.stride_bytes);
+    return c->lines != NULL ? PST_OK
+                            : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a cache of %lld rows",
+                                       (long long)c->nlines);
+}
+
+static void *room(int64_t n, size_t size, bool *all)
+{
+    void *at = malloc((size_t)n * size);
+    *all = *all && at != NULL;
+    return at;
+}
+
+static pst_rc open_jobs(struct pst_stage *self, struct cache *c)
+{
+    const int64_t n = c->layout.size.n[c->layout.size.hops];
+    bool all = true;
+    c->njobs = pst_slots(self, c->rows);
+    c->jobs = calloc(c->njobs, sizeof *c->jobs);
+    c->nwaiting_max = pst_slots(self, c->sample);
+    c->waiting = room(c->nwaiting_max, sizeof *c->waiting, &all);
+    for (uint32_t i = 0; c->jobs != NULL && i < c->njobs; i++) {
+        struct cache_job *j = &c->jobs[i];
+        j->hit_at = room(n, sizeof *j->hit_at, &all);
+        j->hit_line = room(n, sizeof *j->hit_line, &all);
+        j->kept_at = room(n, sizeof *j->kept_at, &all);
+        j->kept_line = room(n, sizeof *j->kept_line, &all);
+    }
+    c->buffer_at = room(n, sizeof *c->buffer_at, &all);
+    c->buffer_row = room(n, sizeof *c->buffer_row, &all);
+    c->rest_at = room(n, sizeof *c->rest_at, &all);
+    c->hit = room(n, sizeof *c->hit, &all);
+    c->keep = room(n, sizeof *c->keep, &all);
+    c->rest = room(n, sizeof *c->rest, &all);
+    return all && c->jobs != NULL
+               ? PST_OK
+               : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate what is decided for %u batches",
+                          c->njobs);
+}
+
+pst_rc cache_open(struct pst_stage *self, struct cache *c)
+{
+    const double begin = pst_now();
+    const struct pst_plan_tiers *tier = &c->plan.rows;
+    pst_rc rc = tier->n > 0 ? load(c, &c->buffer, tier->ids, tier->n) : PST_OK;
+    if (rc == PST_OK)
+        rc = open_lines(self, c);
+    if (rc == PST_OK)
+        rc = open_jobs(self, c);
+    if (rc != PST_OK)
+        return rc;
+    pst_total(self, c->rows, c->batches * (uint64_t)pst_epochs(self));
+    pst_log(self, "%lld lines (%s, window %lld), and %lld rows in the constant buffer, after %.3f s",
+            (long long)c->nlines, pst_policy_name(c->kind), (long long)c->window, (long long)c->buffer.n,
+            pst_now() - begin);
+    return PST_OK;
+}
+
+void cache_release(struct cache *c)
+{
+    for (uint32_t i = 0; c->jobs != NULL && i < c->njobs; i++) {
+        free(c->jobs[i].hit_at);
+        free(c->jobs[i].hit_line);
+        free(c->jobs[i].kept_at);
+        free(c->jobs[i].kept_line);
+    }
+    free(c->jobs);
+    free(c->waiting);
+    free(c->buffer_at);
+    free(c->buffer_row);
+    free(c->rest_at);
+    free(c->hit);
+    free(c->keep);
+    free(c->rest);
+    if (c->lines != c->static_lines.rows)
+        free(c->lines);
+    pst_cache_rows_release(&c->static_lines);
+    pst_cache_rows_release(&c->buffer);
+    pst_policy_free(c->policy);
+    free(c->hotness);
+    pst_plan_release(&c->plan);
+    pst_dataset_close(&c->ds);
+}
