@@ -394,6 +394,15 @@ static void submit_batch(struct pst_nvme_stack *s)
     s->ntodo = kept;
 }
 
+/* Adds the time since the last call; the number of lanes that wait has not changed since then. */
+static void count_lanes(struct pst_nvme_stack *s)
+{
+    const uint64_t now = pst_clock_ns();
+    if (s->config.way == PST_NVME_SYNC && s->counted_ns > 0)
+        s->stats.lane_s += (double)(now - s->counted_ns) * 1e-9 * s->in_flight;
+    s->counted_ns = now;
+}
+
 /* Each command has a lane and a doorbell; as many are in flight as there are lanes. */
 static void submit_sync(struct pst_nvme_stack *s)
 {
@@ -424,6 +433,7 @@ void pst_nvme_stack_submit(struct pst_nvme_stack *s)
     if (s->ntodo == 0)
         return;
     const uint64_t before = s->stats.commands;
+    count_lanes(s);
     if (s->config.way == PST_NVME_ASYNC)
         submit_async(s);
     else if (s->config.way == PST_NVME_BATCH)
@@ -475,6 +485,8 @@ bool pst_nvme_take_queue(struct pst_nvme_stack *s, uint32_t queue)
     if (s->config.way != PST_NVME_SYNC)
         return n == 0 || take(s, queue, n);
     bool good = true;
+    if (n > 0)
+        count_lanes(s);
     for (; good && n > 0; n--) /* each lane takes only its own */
         good = take(s, queue, 1);
     return good;

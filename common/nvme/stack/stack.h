@@ -13,7 +13,7 @@
 #include "common/nvme/lanes.h"
 
 #define PST_NVME_SSDS_MAX 16
-#define PST_NVME_LANES_MAX 1024 /* way sync: requests that wait at once */
+#define PST_NVME_LANES_MAX 65536 /* way sync: requests that wait at once */
 
 /* PST_E_ARG: there is no way of this name. */
 PST_API PST_MUST_USE pst_rc pst_nvme_way_named(const char *name, enum pst_nvme_way *way);
@@ -66,6 +66,7 @@ struct pst_nvme_stack_stats {
     uint64_t retries, timeouts, aborts, resets, strange; /* strange: completions that belong to no command */
     uint64_t waves;  /* submissions; each rings a doorbell of a queue at most once, except in the way sync */
     uint64_t queues; /* queue pairs of this stack */
+    double lane_s;   /* way sync: the time that lanes held requests, summed over lanes */
 };
 
 struct pst_nvme_stack;

@@ -45,6 +45,7 @@ struct pst_nvme_stack {
     struct pst_nvme_wave wave;
     struct pst_nvme_result *ended; /* ring of requests_max */
     uint32_t ended_first, nended;
+    uint64_t counted_ns;         /* up to when lane_s is counted */
     uint64_t looked_ns, look_ns; /* when timeouts were last looked for; how often they are */
     struct pst_nvme_team *team;
     struct pst_nvme_stack_stats stats;

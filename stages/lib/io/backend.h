@@ -133,6 +133,7 @@ struct pst_io_driven {
     uint64_t waves;  /* on a CPU: submissions, each of at most one doorbell a queue */
     uint64_t sq_doorbells, cq_doorbells;
     uint64_t retries, aborts, resets; /* by the driver; the engine counts its own retries */
+    double lane_s;                    /* stack sync: the time that lanes held requests, summed over lanes */
     uint64_t turns;                   /* how often the queues went from the GPU to the CPU */
     uint32_t drives;
     double iops, bytes_per_s, latency_s; /* of each emulated drive, as it is modelled; 0: no limit */

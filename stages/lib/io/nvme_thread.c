@@ -24,6 +24,7 @@ static void count_driven(struct nvme *n)
     n->driven = (struct pst_io_driven){.cpu_commands = s->commands,
                                        .queues = s->queues,
                                        .waves = s->waves,
+                                       .lane_s = s->lane_s,
                                        .sq_doorbells = s->sq_doorbells,
                                        .cq_doorbells = s->cq_doorbells,
                                        .retries = s->retries,

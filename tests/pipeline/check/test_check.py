@@ -63,7 +63,6 @@ HEADS = [
     Case("empty stages", shipped(stages={}, links=[]), ('"stages"', "stages", "found an empty object")),
     Case("stages a list", shipped(stages=[], links=[]), ('"stages"', "stages", "found a list")),
     Case("links an object", shipped(links={}), ('"links"', "links", "expected a list, found an object"),
-         ('"sampler": {', "stages.sampler", "output", "batch", "not linked"),
          ('"disk": {', "stages.disk", "input", "requests", "not linked"),
          ('"trainer": {', "stages.trainer", "input", "batch", "not linked")),
 ]

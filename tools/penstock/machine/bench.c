@@ -1,12 +1,15 @@
 /* bench.c: `penstock bench io`: how many requests a second a backend serves. */
 #include <getopt.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
+#include "common/nvme/emulated/emulated.h"
 #include "common/nvme/stack/stack.h"
+#include "stages/lib/accumulate/gate.h"
 #include "tools/penstock/machine/bench_io.h"
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/cli/options.h"
@@ -20,6 +23,10 @@ static const char help[] =
     "(64MiB)\n"
     "  --depth N         requests in flight (128)        --seconds S  time of transfers, at least (1)\n"
     "  --burst           rounds of --depth requests at once, instead of --depth always in flight\n"
+    "  --accesses SHARE  move nothing: print how many accesses at once reach this share of the peak, with "
+    "the "
+    "times\n"
+    "                    of GIDS: 25 us to start a kernel, the drive's latency, 5 us to the end\n"
     "  --ssds N          1 to 16 (1)                     --queues N   queue pairs of each SSD (1)\n"
     "  --threads N       threads that submit; each has its own --depth, --queues and --lanes (1)\n"
     "  --lanes N         threads that share a submission (1); stack sync: requests at once (--depth)\n"
@@ -41,6 +48,7 @@ enum {
     O_BYTES,
     O_DEPTH,
     O_BURST,
+    O_ACCESSES,
     O_SSDS,
     O_QUEUES,
     O_THREADS,
@@ -83,9 +91,38 @@ static pst_rc count(const char *name, uint32_t high, uint32_t *out)
     return rc;
 }
 
-static pst_rc take_option(int opt, struct pst_bench_io *o, bool *json)
+#define LAUNCH_US 25
+#define TERMINAL_US 5
+
+/* N_access of each preset, or of one (stages/lib/accumulate/gate.h). */
+static pst_rc print_accesses(const struct pst_bench_io *o, double share)
+{
+    static const char *const presets[] = {"optane", "980pro", "p5510"};
+    const bool one = strcmp(o->preset, "none") != 0;
+    printf("accesses at once that reach %.4g of the peak of %u SSD%s:\n", share, o->ssds,
+           o->ssds > 1 ? "s" : "");
+    pst_rc rc = PST_OK;
+    for (size_t i = 0; i < (one ? 1 : sizeof presets / sizeof *presets) && rc == PST_OK; i++) {
+        char json[64];
+        struct pst_nvme_emulated_speed speed;
+        const char *name = one ? o->preset : presets[i];
+        (void)snprintf(json, sizeof json, "{\"preset\": \"%.32s\"}", name);
+        rc = pst_nvme_emulated_speed_of(&speed, json);
+        const struct pst_burst b = {.iop_peak = speed.iops,
+                                    .ssds = o->ssds,
+                                    .overhead_s = speed.latency_s + (LAUNCH_US + TERMINAL_US) * 1e-6};
+        if (rc == PST_OK)
+            printf("  %-8s %8.0f  (%.0f IOPS, T_i %.0f us, T_t %d us)\n", name,
+                   round(pst_burst_accesses(&b, share)), speed.iops, speed.latency_s * 1e6 + LAUNCH_US,
+                   TERMINAL_US);
+    }
+    return rc;
+}
+
+static pst_rc take_option(int opt, struct pst_bench_io *o, bool *json, double *share)
 {
     switch (opt) {
+    case O_ACCESSES: return real("--accesses", 0.001, 0.999, share);
     case O_BACKEND: o->backend = pst_io_backend_named(optarg); return o->backend != NULL ? PST_OK : PST_E_ARG;
     case O_STACK: o->stack = optarg; return pst_nvme_way_named(optarg, &o->way);
     case O_BYTES: return size("--bytes", 256u << 20, &o->bytes);
@@ -94,7 +131,7 @@ static pst_rc take_option(int opt, struct pst_bench_io *o, bool *json)
     case O_SSDS: return count("--ssds", 16, &o->ssds);
     case O_QUEUES: return count("--queues", 128, &o->queues);
     case O_THREADS: return count("--threads", PST_BENCH_THREADS_MAX, &o->threads);
-    case O_LANES: return count("--lanes", 1024, &o->lanes);
+    case O_LANES: return count("--lanes", PST_NVME_LANES_MAX, &o->lanes);
     case O_WRITE: o->write = true; return PST_OK;
     case O_SECONDS: return real("--seconds", 0.001, 3600, &o->seconds);
     case O_SPAN: return size("--span", 1ull << 54, &o->span);
@@ -114,7 +151,7 @@ static pst_rc complete(struct pst_bench_io *o)
 {
     const bool drives = o->backend->dma;
     if (o->lanes == 0)
-        o->lanes = o->way == PST_NVME_SYNC ? (o->depth < 1024 ? o->depth : 1024) : 1;
+        o->lanes = o->way == PST_NVME_SYNC ? o->depth : 1;
     if (o->bytes % 512 != 0 || o->span < o->bytes)
         return pst_fail(PST_E_ARG,
                         "--bytes is %" PRIu64 "; expected a multiple of 512, at most --span (%" PRIu64 ")",
@@ -169,18 +206,29 @@ static void print_json(const struct pst_bench_io *o, const struct pst_bench_io_r
 
 int cmd_bench(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"backend", 1, NULL, O_BACKEND}, {"stack", 1, NULL, O_STACK},
-        {"bytes", 1, NULL, O_BYTES},     {"depth", 1, NULL, O_DEPTH},
-        {"burst", 0, NULL, O_BURST},     {"ssds", 1, NULL, O_SSDS},
-        {"queues", 1, NULL, O_QUEUES},   {"lanes", 1, NULL, O_LANES},
-        {"threads", 1, NULL, O_THREADS}, {"write", 0, NULL, O_WRITE},
-        {"seconds", 1, NULL, O_SECONDS}, {"span", 1, NULL, O_SPAN},
-        {"preset", 1, NULL, O_PRESET},   {"dilate", 1, NULL, O_DILATE},
-        {"workers", 1, NULL, O_WORKERS}, {"emulated", 1, NULL, O_EMULATED},
-        {"drives", 1, NULL, O_DRIVES},   {"file", 1, NULL, O_FILE},
-        {"bus", 1, NULL, O_BUS},         {"json", 0, NULL, O_JSON},
-        {"help", 0, NULL, O_HELP},       {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"backend", 1, NULL, O_BACKEND},
+                                            {"stack", 1, NULL, O_STACK},
+                                            {"bytes", 1, NULL, O_BYTES},
+                                            {"depth", 1, NULL, O_DEPTH},
+                                            {"burst", 0, NULL, O_BURST},
+                                            {"ssds", 1, NULL, O_SSDS},
+                                            {"accesses", 1, NULL, O_ACCESSES},
+                                            {"queues", 1, NULL, O_QUEUES},
+                                            {"lanes", 1, NULL, O_LANES},
+                                            {"threads", 1, NULL, O_THREADS},
+                                            {"write", 0, NULL, O_WRITE},
+                                            {"seconds", 1, NULL, O_SECONDS},
+                                            {"span", 1, NULL, O_SPAN},
+                                            {"preset", 1, NULL, O_PRESET},
+                                            {"dilate", 1, NULL, O_DILATE},
+                                            {"workers", 1, NULL, O_WORKERS},
+                                            {"emulated", 1, NULL, O_EMULATED},
+                                            {"drives", 1, NULL, O_DRIVES},
+                                            {"file", 1, NULL, O_FILE},
+                                            {"bus", 1, NULL, O_BUS},
+                                            {"json", 0, NULL, O_JSON},
+                                            {"help", 0, NULL, O_HELP},
+                                            {NULL, 0, NULL, 0}};
     struct pst_bench_io o = {.backend = &pst_io_emulated_ops,
                              .stack = "async",
                              .preset = "none",
@@ -196,6 +244,7 @@ int cmd_bench(int argc, char **argv)
                              .workers = 1};
     struct pst_bench_io_result result;
     bool json = false;
+    double share = 0; /* above 0: only --accesses */
     pst_rc rc = PST_OK;
     int opt;
     optind = 1;
@@ -204,10 +253,12 @@ int cmd_bench(int argc, char **argv)
             (void)fputs(help, stdout);
             return 0;
         }
-        rc = take_option(opt, &o, &json);
+        rc = take_option(opt, &o, &json, &share);
     }
     if (rc == PST_OK && (argc - optind != 1 || strcmp(argv[optind], "io") != 0))
         rc = pst_fail(PST_E_ARG, "expected `penstock bench io`; `penstock bench --help` lists the options");
+    if (rc == PST_OK && share > 0)
+        return command_result("bench", print_accesses(&o, share));
     rc = rc == PST_OK ? complete(&o) : rc;
     rc = rc == PST_OK ? pst_bench_io(&o, &result) : rc;
     if (rc == PST_OK)

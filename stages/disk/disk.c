@@ -9,48 +9,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "common/slots/minibatch.h"
-#include "common/store/store.h"
-#include "stages/lib/io/engine.h"
-#include "common/stage.h"
+#include "stages/disk/disk.h"
 
 #define REGIONS_MAX 64 /* of one process; a route has a few */
 #define NOTES_BYTES 4096
-#define ARRAYS_MAX (PST_REQUEST_ARRAYS_MAX - PST_ARRAY_COUNT) /* of the run */
-#define SLICE_NS 100000                                       /* the shortest that the scheduler permits */
+#define SLICE_NS 100000 /* the shortest that the scheduler permits */
 /* Kernels can drive queues, but cannot read files. The fault injector works only on the CPU. */
 #define MEMORY                                                                                               \
     "cpu,pinned if backend=nvme|emulated and fault_rate=0 and fault_short_rate=0 and "                       \
     "fault_delay_us=0 and fault_row=-1"
 
-/* The pairs of ports: slots come in by one and leave by the other. */
-enum pair { BATCHES, LISTS, PAIRS };
 static const char *const pair_in[PAIRS] = {"requests", "lists"}, *const pair_out[PAIRS] = {"done", "listed"};
-
-/* A slot that is in this stage. */
-struct visit {
-    bool used, whole; /* whole: its last part has come */
-    enum pair pair;
-    struct pst_frame frame;
-    struct pst_disk_ticket ticket;
-    uint64_t requests; /* in all parts that have come */
-    double whole_s;    /* when the last part came */
-};
-
-struct disk {
-    struct pst_disk_config config; /* most of it is filled from the parameters */
-    int64_t fault_row;
-    const char *arrays; /* names of arrays of the run, separated by commas */
-    uint64_t piece;     /* bytes of their rows */
-    char array_name[ARRAYS_MAX][PST_NAME_MAX], array_path[ARRAYS_MAX][PST_PATH_MAX];
-    int in[PAIRS], out[PAIRS]; /* -1: not linked */
-    struct pst_dataset ds;
-    struct pst_disk *engine;
-    struct visit *visits; /* one for each slot of the route */
-    uint32_t nvisits, active;
-    int in_flight;        /* the number last reported to the host */
-    struct rusage faults; /* when the stage opened; page faults are counted from there */
-};
 
 static pst_rc size(struct pst_stage *self)
 {
@@ -197,89 +166,8 @@ static pst_rc start(struct pst_stage *self)
             config->nvme.gpu != NULL ? " driven by " : "", config->nvme.gpu != NULL ? config->nvme.gpu : "",
             config->depth, pst_disk_direct(d->engine) ? "past" : "through");
     (void)getrusage(RUSAGE_THREAD, &d->faults);
-    return watch(self, d);
-}
-
-/* The visit of this frame's slot. The first part of a slot begins a new visit. */
-static struct visit *visit_of(struct disk *d, enum pair pair, const struct pst_frame *frame)
-{
-    struct visit *unused = NULL;
-    for (uint32_t i = 0; i < d->nvisits; i++) {
-        struct visit *v = &d->visits[i];
-        if (!v->used)
-            unused = unused != NULL ? unused : v;
-        else if (v->frame.refs[0].route == frame->refs[0].route &&
-                 v->frame.refs[0].slot == frame->refs[0].slot)
-            return v;
-    }
-    if (unused != NULL) {
-        *unused = (struct visit){.used = true, .pair = pair, .frame = *frame};
-        d->active++;
-    }
-    return unused;
-}
-
-static pst_rc accept_frame(struct pst_stage *self, struct disk *d, enum pair pair,
-                           const struct pst_frame *frame)
-{
-    if (frame->nrefs == 0)
-        return pst_send(self, d->out[pair], frame);
-    struct visit *v = visit_of(d, pair, frame);
-    if (v == NULL || v->whole || v->frame.batch != frame->batch || v->frame.micro != frame->micro)
-        return pst_fail(
-            PST_E_PEER,
-            "slot %u arrived with batch %llu, micro-batch %u, part %u while it still held another batch",
-            frame->refs[0].slot, (unsigned long long)frame->batch, frame->micro, frame->part);
-    pst_rc rc = PST_OK;
-    if (frame->arg[1] > 0) {
-        uint64_t bytes = 0;
-        void *slot = pst_slot(self, frame->refs[0], &bytes);
-        if (slot == NULL)
-            return PST_E_STATE;
-        rc = pst_disk_add(d->engine, &v->ticket, slot, bytes, frame->arg[0], frame->arg[1]);
-        v->requests += frame->arg[1];
-    }
-    if (frame->flags & PST_LAST_PART) {
-        pst_disk_whole(d->engine, &v->ticket);
-        v->whole = true;
-        v->whole_s = pst_now();
-        v->frame = *frame;
-        v->frame.part = 0; /* the slot goes on as one part, which announces no requests */
-        v->frame.arg[0] = v->frame.arg[1] = 0;
-    }
-    return pst_wrap(rc, "batch %llu, part %u", (unsigned long long)frame->batch, frame->part);
-}
-
-/* Notes in the slot that its requests are served, and sends it on. */
-static pst_rc send_visit(struct pst_stage *self, struct disk *d, struct visit *v)
-{
-    uint64_t bytes = 0;
-    void *slot = v->requests > 0 ? pst_slot(self, v->frame.refs[0], &bytes) : NULL;
-    if (v->requests > 0 && slot == NULL)
-        return PST_E_STATE;
-    if (v->pair == BATCHES)
-        pst_minibatch_serve(slot, bytes, v->requests);
-    v->used = false;
-    d->active--;
-    pst_count(self, 1, 0);
-    if (v->pair == BATCHES)
-        pst_span_of(self, "C", v->frame.batch, -1, v->whole_s, pst_now());
-    /* nobody waits for these slots: they go home, changed by the reads */
-    return pst_linked(self, d->out[v->pair]) ? pst_send(self, d->out[v->pair], &v->frame)
-                                             : pst_release(self, v->frame.refs[0], true);
-}
-
-static pst_rc send_whole(struct pst_stage *self, struct disk *d)
-{
-    for (uint32_t i = 0; i < d->nvisits && d->active > 0; i++) {
-        struct visit *v = &d->visits[i];
-        if (!v->used || !v->whole || !pst_disk_idle(&v->ticket))
-            continue;
-        const pst_rc rc = send_visit(self, d, v);
-        if (rc != PST_OK)
-            return rc;
-    }
-    return PST_OK;
+    rc = disk_gate_open(self, d);
+    return rc == PST_OK ? watch(self, d) : rc;
 }
 
 static void tell_in_flight(struct pst_stage *self, struct disk *d)
@@ -290,80 +178,40 @@ static void tell_in_flight(struct pst_stage *self, struct disk *d)
     d->in_flight = now;
 }
 
+static pst_rc pump(struct pst_stage *self, struct disk *d)
+{
+    const uint64_t before = pst_disk_stats(d->engine)->bytes;
+    const pst_rc rc = pst_disk_pump(d->engine);
+    pst_count(self, 0, pst_disk_stats(d->engine)->bytes - before);
+    tell_in_flight(self, d);
+    return rc;
+}
+
 static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
 {
     struct disk *d = pst_state(self);
-    if (event->kind != PST_EV_FRAME && event->kind != PST_EV_FD)
-        return PST_OK;
-    if (event->kind == PST_EV_FRAME) {
-        const enum pair pair = event->port == d->in[LISTS] ? LISTS : BATCHES;
-        pst_rc rc = accept_frame(self, d, pair, event->frame);
-        if (rc != PST_OK)
-            return rc;
+    bool any = true;
+    pst_rc rc = PST_OK;
+    if (event->kind == PST_EV_FRAME)
+        rc = disk_accept(self, d, event->port == d->in[LISTS] ? LISTS : BATCHES, event->frame);
+    d->flush = d->flush || event->kind == PST_EV_TIMER;
+    d->ended = d->ended || (event->kind == PST_EV_END && event->port == d->in[BATCHES]);
+    while (rc == PST_OK && any) { /* a slot that leaves can open the gate for the next */
+        any = false;
+        rc = disk_submit(self, d);
+        if (rc == PST_OK)
+            rc = pump(self, d);
+        if (rc == PST_OK)
+            rc = disk_send_whole(self, d, &any);
     }
-    uint64_t before = pst_disk_stats(d->engine)->bytes;
-    pst_rc rc = pst_disk_pump(d->engine);
-    pst_count(self, 0, pst_disk_stats(d->engine)->bytes - before);
-    tell_in_flight(self, d);
-    return rc == PST_OK ? send_whole(self, d) : rc;
-}
-
-/* The drives that we drive ourselves, and what each is modelled on if it is emulated. */
-static pst_rc report_drives(struct pst_stage *self, const struct disk *d, const struct pst_io_driven *n)
-{
-    const struct pst_io_nvme_config *c = &d->config.nvme;
-    const pst_rc rc = pst_report(self, "io", "{\"drives\": %u}", n->drives);
-    if (rc != PST_OK || strcmp(pst_disk_backend(d->engine), pst_io_emulated_ops.name) != 0)
-        return rc;
-    return pst_report(self, "io",
-                      "{\"model\": {\"preset\": \"%s\", \"dilate\": %.9g, \"iops\": %.9g, "
-                      "\"bytes_per_s\": %.9g, \"latency_us\": %.9g}}",
-                      c->preset, c->dilate, n->iops, n->bytes_per_s, n->latency_s * 1e6);
-}
-
-static void report(struct pst_stage *self, const struct disk *d)
-{
-    const struct pst_disk_stats *s = pst_disk_stats(d->engine);
-    const struct pst_disk_depth *depth = pst_disk_depth(d->engine);
-    struct rusage usage;
-    (void)getrusage(RUSAGE_THREAD, &usage);
-    pst_rc rc =
-        pst_report(self, "io",
-                   "{\"backend\": \"%s\", \"direct\": \"%s\", \"requests\": %llu, \"bytes\": %llu, "
-                   "\"rows\": %llu, \"row_bytes_wanted\": %llu, \"copied_bytes\": %llu, "
-                   "\"retries\": %llu, \"merged\": %llu, \"active_s\": %.6f, \"in_flight_s\": %.6f, "
-                   "\"starved_s\": %.6f, \"major_faults\": %ld, \"minor_faults\": %ld, "
-                   "\"depth\": %d, \"depth_needed\": %u, \"depth_from\": \"%s\"}",
-                   pst_disk_backend(d->engine), pst_disk_direct(d->engine) ? "yes" : "no",
-                   (unsigned long long)s->requests, (unsigned long long)s->bytes, (unsigned long long)s->rows,
-                   (unsigned long long)s->row_bytes_wanted, (unsigned long long)s->copied_bytes,
-                   (unsigned long long)s->retries, (unsigned long long)s->merged, s->active_s, s->in_flight_s,
-                   s->starved_s, usage.ru_majflt - d->faults.ru_majflt, usage.ru_minflt - d->faults.ru_minflt,
-                   depth->operations, depth->needed, depth->why);
-    struct pst_io_driven n;
-    if (rc == PST_OK && pst_disk_driven(d->engine, &n))
-        rc = pst_report(
-            self, "io",
-            "{\"submitted_by\": \"%s\", \"gpu_commands\": %llu, \"cpu_commands\": %llu, "
-            "\"handed_to_cpu\": %llu, \"turns\": %llu, \"queues\": %llu, \"waves\": %llu, "
-            "\"sq_doorbells\": %llu, \"cq_doorbells\": %llu, \"driver_retries\": %llu, \"aborts\": %llu, "
-            "\"resets\": %llu}",
-            pst_device_of(self, NULL) == PST_DEVICE_CUDA ? "gpu" : "cpu", (unsigned long long)n.gpu_commands,
-            (unsigned long long)n.cpu_commands, (unsigned long long)s->handed, (unsigned long long)n.turns,
-            (unsigned long long)n.queues, (unsigned long long)n.waves, (unsigned long long)n.sq_doorbells,
-            (unsigned long long)n.cq_doorbells, (unsigned long long)n.retries, (unsigned long long)n.aborts,
-            (unsigned long long)n.resets);
-    if (rc == PST_OK && n.drives > 0)
-        rc = report_drives(self, d, &n);
-    if (rc != PST_OK)
-        pst_log(self, "cannot report the disk's counts: %s", pst_error_text());
+    return rc;
 }
 
 static void shut(struct pst_stage *self)
 {
     struct disk *d = pst_state(self);
     if (d->engine != NULL) {
-        report(self, d);
+        disk_report(self, d);
         pst_disk_free(d->engine);
     }
     free(d->visits);
@@ -436,8 +284,46 @@ static const struct pst_param_desc params[] = {
      .into = PST_INTO(struct disk, config.nvme.lanes),
      .def = "1",
      .min = 1,
-     .max = 64,
-     .help = "nvme and emulated, on a CPU: threads that submit; with stack sync: requests at once"},
+     .max = 65536,
+     .help =
+         "nvme and emulated, on a CPU: threads that submit, at most 64; with stack sync: requests at once"},
+    {.name = "accumulate",
+     .type = PST_PARAM_STRING,
+     .into = PST_INTO(struct disk, accumulate),
+     .def = "\"none\"",
+     .help =
+         "which iterations go to the drives together: none: each request as it comes; off: one iteration "
+         "after "
+         "the other (BaM); a number of iterations; auto: as many as reach accumulate_share of the drives' "
+         "peak (GIDS)"},
+    {.name = "accumulate_share",
+     .type = PST_PARAM_REAL,
+     .into = PST_INTO(struct disk, share),
+     .def = "0.95",
+     .min = 0.01,
+     .max = 0.999,
+     .help = "accumulate auto: the share of the drives' peak IOPS that a burst of accesses should reach"},
+    {.name = "iop_peak",
+     .type = PST_PARAM_REAL,
+     .into = PST_INTO(struct disk, iop_peak),
+     .def = "0",
+     .min = 0,
+     .max = 1e12,
+     .help = "accumulate auto: peak IOPS of one drive; 0: those of the emulated drive's model"},
+    {.name = "initial_us",
+     .type = PST_PARAM_REAL,
+     .into = PST_INTO(struct disk, initial_us),
+     .def = "-1",
+     .min = -1,
+     .max = 1e9,
+     .help = "accumulate auto: time until a burst's first data come, T_i; -1: the model's latency and 25 us"},
+    {.name = "terminal_us",
+     .type = PST_PARAM_REAL,
+     .into = PST_INTO(struct disk, terminal_us),
+     .def = "5",
+     .min = 0,
+     .max = 1e9,
+     .help = "accumulate auto: time from a burst's last data to its end, T_t"},
     {.name = "queues",
      .type = PST_PARAM_INT,
      .into = PST_INTO(struct disk, config.nvme.queues),
