@@ -9,12 +9,12 @@
 
 static pst_rc size(struct pst_stage *self)
 {
-    return cache_size(self, pst_state(self));
+    return pst_cache_stage_size(self, pst_state(self));
 }
 
 static pst_rc open_stage(struct pst_stage *self)
 {
-    return cache_open(self, pst_state(self));
+    return pst_cache_stage_open(self, pst_state(self));
 }
 
 /* ---- events --------------------------------------------------------------------------------------- */
@@ -25,7 +25,7 @@ static pst_rc fill_window(struct pst_stage *self, struct cache *c, uint32_t wind
 {
     for (; c->entered <= window && c->entered < c->nwaiting; c->entered++) {
         const struct pst_frame *sample = &c->waiting[(c->first + c->entered) % c->nwaiting_max];
-        const pst_rc rc = cache_enter(self, c, sample);
+        const pst_rc rc = pst_cache_stage_enter(self, c, sample);
         if (rc != PST_OK)
             return pst_wrap(rc, "batch %llu, micro-batch %u", (unsigned long long)sample->batch,
                             sample->micro);
@@ -48,7 +48,7 @@ static pst_rc take_oldest(struct pst_stage *self, struct cache *c)
             "%u of batch %llu",
             c->credit.micro, (unsigned long long)c->credit.batch, sample.micro,
             (unsigned long long)sample.batch);
-    const pst_rc rc = cache_ask(self, c, &sample);
+    const pst_rc rc = pst_cache_stage_ask(self, c, &sample);
     return pst_wrap(rc, "batch %llu, micro-batch %u", (unsigned long long)sample.batch, sample.micro);
 }
 
@@ -83,7 +83,7 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     struct cache *c = pst_state(self);
     pst_rc rc = PST_OK;
     if (event->kind == PST_EV_FRAME && event->port == c->landed && (event->frame->flags & PST_LAST_PART))
-        rc = cache_land(self, c, event->frame);
+        rc = pst_cache_stage_land(self, c, event->frame);
     if (event->kind == PST_EV_FRAME && event->port == c->sample)
         rc = take_sample(c, event->frame);
     if (event->kind == PST_EV_CREDIT) {
@@ -104,7 +104,7 @@ static void report(struct pst_stage *self, const struct cache *c)
                            "{\"hits\": %llu, \"gpu_hits\": %llu, \"lookups\": %llu, \"rows\": %lld, "
                            "\"gpu_rows\": %lld}",
                            (unsigned long long)found, (unsigned long long)c->count.hits,
-                           (unsigned long long)c->count.lookups, (long long)(c->nlines + c->buffer.n),
+                           (unsigned long long)c->count.lookups, (long long)c->nlines + c->buffer.n,
                            (long long)c->nlines);
     if (rc == PST_OK)
         rc = pst_report(
@@ -128,7 +128,7 @@ static void close_stage(struct pst_stage *self)
     struct cache *c = pst_state(self);
     if (c->policy != NULL)
         report(self, c);
-    cache_release(c);
+    pst_cache_stage_release(c);
 }
 
 /* ---- what it says of itself ------------------------------------------------------------------------ */

@@ -2,8 +2,8 @@
  * (sizes, memory) and rows.c (slots and the rows in them).
  *
  * Owner: the runtime, which allocates it. Threads: one. */
-#ifndef PST_CACHE_H
-#define PST_CACHE_H
+#ifndef PST_CACHE_STAGE_H
+#define PST_CACHE_STAGE_H
 
 #include "common/slots/minibatch.h"
 #include "common/stage.h"
@@ -65,16 +65,19 @@ struct cache {
 };
 
 /* setup.c */
-PST_MUST_USE pst_rc cache_size(struct pst_stage *self, struct cache *c);
-PST_MUST_USE pst_rc cache_open(struct pst_stage *self, struct cache *c);
-void cache_release(struct cache *c);
+PST_MUST_USE pst_rc pst_cache_stage_size(struct pst_stage *self, struct cache *c);
+PST_MUST_USE pst_rc pst_cache_stage_open(struct pst_stage *self, struct cache *c);
+void pst_cache_stage_release(struct cache *c);
 
 /* rows.c. The first checks a sample, and shows it to the policy. */
-PST_MUST_USE pst_rc cache_enter(struct pst_stage *self, struct cache *c, const struct pst_frame *sample);
+PST_MUST_USE pst_rc pst_cache_stage_enter(struct pst_stage *self, struct cache *c,
+                                          const struct pst_frame *sample);
 /* Decides the batch of the sample, fills the credited slot of rows, and sends it to be read. */
-PST_MUST_USE pst_rc cache_ask(struct pst_stage *self, struct cache *c, const struct pst_frame *sample);
+PST_MUST_USE pst_rc pst_cache_stage_ask(struct pst_stage *self, struct cache *c,
+                                        const struct pst_frame *sample);
 /* The rows of a batch were read. Copies the others from the lines to the slot, and then kept rows to their
  * lines. Batches come here in order, so a line has what it had when the batch was decided. */
-PST_MUST_USE pst_rc cache_land(struct pst_stage *self, struct cache *c, const struct pst_frame *frame);
+PST_MUST_USE pst_rc pst_cache_stage_land(struct pst_stage *self, struct cache *c,
+                                         const struct pst_frame *frame);
 
 #endif

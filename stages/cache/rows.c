@@ -51,7 +51,7 @@ static int64_t split(struct cache *c, const int64_t *ids, int64_t n, int64_t *bu
     return left;
 }
 
-pst_rc cache_enter(struct pst_stage *self, struct cache *c, const struct pst_frame *sample)
+pst_rc pst_cache_stage_enter(struct pst_stage *self, struct cache *c, const struct pst_frame *sample)
 {
     const struct pst_minibatch *slot = NULL;
     struct pst_minibatch mb;
@@ -172,7 +172,7 @@ static pst_rc fill(struct pst_stage *self, struct cache *c, const struct pst_fra
     return send_part(self, c, sample, early, early ? 0 : asked);
 }
 
-pst_rc cache_ask(struct pst_stage *self, struct cache *c, const struct pst_frame *sample)
+pst_rc pst_cache_stage_ask(struct pst_stage *self, struct cache *c, const struct pst_frame *sample)
 {
     const struct pst_minibatch *from = NULL;
     struct pst_minibatch mb;
@@ -205,7 +205,7 @@ pst_rc cache_ask(struct pst_stage *self, struct cache *c, const struct pst_frame
 
 /* ---- landing -------------------------------------------------------------------------------------- */
 
-pst_rc cache_land(struct pst_stage *self, struct cache *c, const struct pst_frame *frame)
+pst_rc pst_cache_stage_land(struct pst_stage *self, struct cache *c, const struct pst_frame *frame)
 {
     const struct cache_job *job = &c->jobs[c->first_job];
     char *slot = pst_slot(self, frame->refs[0], NULL);

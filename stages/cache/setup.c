@@ -49,7 +49,7 @@ static pst_rc check_plan(const struct cache *c, const char *path)
     return same ? PST_OK : pst_fail(PST_E_ARG, "the plan %s was made for another fanout", path);
 }
 
-pst_rc cache_size(struct pst_stage *self, struct cache *c)
+pst_rc pst_cache_stage_size(struct pst_stage *self, struct cache *c)
 {
     const char *plan = pst_oneshot(self, pst_port(self, "plan"));
     c->sample = pst_port(self, "sample");
@@ -143,7 +143,7 @@ static pst_rc open_jobs(struct pst_stage *self, struct cache *c)
                           c->njobs);
 }
 
-pst_rc cache_open(struct pst_stage *self, struct cache *c)
+pst_rc pst_cache_stage_open(struct pst_stage *self, struct cache *c)
 {
     const double begin = pst_now();
     const struct pst_plan_tiers *tier = &c->plan.rows;
@@ -161,7 +161,7 @@ pst_rc cache_open(struct pst_stage *self, struct cache *c)
     return PST_OK;
 }
 
-void cache_release(struct cache *c)
+void pst_cache_stage_release(struct cache *c)
 {
     for (uint32_t i = 0; c->jobs != NULL && i < c->njobs; i++) {
         free(c->jobs[i].hit_at);

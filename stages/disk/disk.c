@@ -166,7 +166,7 @@ static pst_rc start(struct pst_stage *self)
             config->nvme.gpu != NULL ? " driven by " : "", config->nvme.gpu != NULL ? config->nvme.gpu : "",
             config->depth, pst_disk_direct(d->engine) ? "past" : "through");
     (void)getrusage(RUSAGE_THREAD, &d->faults);
-    rc = disk_gate_open(self, d);
+    rc = pst_disk_stage_gate_open(self, d);
     return rc == PST_OK ? watch(self, d) : rc;
 }
 
@@ -193,16 +193,16 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     bool any = true;
     pst_rc rc = PST_OK;
     if (event->kind == PST_EV_FRAME)
-        rc = disk_accept(self, d, event->port == d->in[LISTS] ? LISTS : BATCHES, event->frame);
+        rc = pst_disk_stage_accept(self, d, event->port == d->in[LISTS] ? LISTS : BATCHES, event->frame);
     d->flush = d->flush || event->kind == PST_EV_TIMER;
     d->ended = d->ended || (event->kind == PST_EV_END && event->port == d->in[BATCHES]);
     while (rc == PST_OK && any) { /* a slot that leaves can open the gate for the next */
         any = false;
-        rc = disk_submit(self, d);
+        rc = pst_disk_stage_submit(self, d);
         if (rc == PST_OK)
             rc = pump(self, d);
         if (rc == PST_OK)
-            rc = disk_send_whole(self, d, &any);
+            rc = pst_disk_stage_send_whole(self, d, &any);
     }
     return rc;
 }
@@ -211,7 +211,7 @@ static void shut(struct pst_stage *self)
 {
     struct disk *d = pst_state(self);
     if (d->engine != NULL) {
-        disk_report(self, d);
+        pst_disk_stage_report(self, d);
         pst_disk_free(d->engine);
     }
     free(d->visits);

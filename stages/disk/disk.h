@@ -58,16 +58,16 @@ struct disk {
 };
 
 /* visits.c. The first sets the gate by the parameters, in `open`. PST_E_ARG. */
-PST_MUST_USE pst_rc disk_gate_open(struct pst_stage *self, struct disk *d);
+PST_MUST_USE pst_rc pst_disk_stage_gate_open(struct pst_stage *self, struct disk *d);
 /* A part of a slot came. */
-PST_MUST_USE pst_rc disk_accept(struct pst_stage *self, struct disk *d, enum pair pair,
-                                const struct pst_frame *frame);
+PST_MUST_USE pst_rc pst_disk_stage_accept(struct pst_stage *self, struct disk *d, enum pair pair,
+                                          const struct pst_frame *frame);
 /* Submits the iterations that may go to the drives now. */
-PST_MUST_USE pst_rc disk_submit(struct pst_stage *self, struct disk *d);
+PST_MUST_USE pst_rc pst_disk_stage_submit(struct pst_stage *self, struct disk *d);
 /* Sends every slot on that is complete. *any: there was one. */
-PST_MUST_USE pst_rc disk_send_whole(struct pst_stage *self, struct disk *d, bool *any);
+PST_MUST_USE pst_rc pst_disk_stage_send_whole(struct pst_stage *self, struct disk *d, bool *any);
 
 /* report.c */
-void disk_report(struct pst_stage *self, const struct disk *d);
+void pst_disk_stage_report(struct pst_stage *self, const struct disk *d);
 
 #endif

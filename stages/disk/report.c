@@ -16,7 +16,7 @@ static pst_rc report_drives(struct pst_stage *self, const struct disk *d, const 
                       c->preset, c->dilate, n->iops, n->bytes_per_s, n->latency_s * 1e6);
 }
 
-void disk_report(struct pst_stage *self, const struct disk *d)
+void pst_disk_stage_report(struct pst_stage *self, const struct disk *d)
 {
     const struct pst_disk_stats *s = pst_disk_stats(d->engine);
     const struct pst_disk_depth *depth = pst_disk_depth(d->engine);

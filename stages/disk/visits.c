@@ -33,7 +33,7 @@ static pst_rc find_accesses(struct disk *d)
     return PST_OK;
 }
 
-pst_rc disk_gate_open(struct pst_stage *self, struct disk *d)
+pst_rc pst_disk_stage_gate_open(struct pst_stage *self, struct disk *d)
 {
     bool automatic = false;
     pst_rc rc = pst_gate_parse(&d->gate, d->accumulate, &automatic);
@@ -98,7 +98,7 @@ static pst_rc submit(struct pst_stage *self, struct disk *d, struct visit *v)
 }
 
 /* Once the gate opens, all that wait go together; of "off", one. */
-pst_rc disk_submit(struct pst_stage *self, struct disk *d)
+pst_rc pst_disk_stage_submit(struct pst_stage *self, struct disk *d)
 {
     pst_rc rc = PST_OK;
     if (!is_gated(d, BATCHES))
@@ -157,7 +157,8 @@ static pst_rc take_part(struct pst_stage *self, struct disk *d, struct visit *v,
     return PST_OK;
 }
 
-pst_rc disk_accept(struct pst_stage *self, struct disk *d, enum pair pair, const struct pst_frame *frame)
+pst_rc pst_disk_stage_accept(struct pst_stage *self, struct disk *d, enum pair pair,
+                             const struct pst_frame *frame)
 {
     if (frame->nrefs == 0)
         return pst_send(self, d->out[pair], frame);
@@ -201,7 +202,7 @@ static pst_rc send_visit(struct pst_stage *self, struct disk *d, struct visit *v
                                              : pst_release(self, v->frame.refs[0], true);
 }
 
-pst_rc disk_send_whole(struct pst_stage *self, struct disk *d, bool *any)
+pst_rc pst_disk_stage_send_whole(struct pst_stage *self, struct disk *d, bool *any)
 {
     for (uint32_t i = 0; i < d->nvisits && d->active > 0; i++) {
         struct visit *v = &d->visits[i];

@@ -1,7 +1,7 @@
 /* Policies of a cache that changes: every decision against a model of the lines, the ranked policies against
  * brute force, SIEVE and S3-FIFO against plain lists. Traces of ids: written, read, damaged. */
 #include "stages/lib/policy/policy.h"
-#include "stages/lib/policy/trace.h"
+#include "stages/lib/policy/policy_trace.h"
 #include "tests/unit/store_fixture.h"
 
 enum { V = 160, BATCHES = 60, BATCH_MAX = 24, LINES_MAX = 48, GRAPHS = 12 };
@@ -204,7 +204,7 @@ static void every_policy(void **unused)
         make_world(&w);
         const int64_t lines = g == 0 ? 0 : 1 + below(LINES_MAX);
         int64_t best = 0;
-        for (int k = PST_POLICIES - 1; k >= 0; k--)
+        for (int k = PST_POLICY_KINDS - 1; k >= 0; k--)
             for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
                 const struct pst_policy_config c = config_of(&w, (enum pst_policy_kind)k, lines, windows[i]);
                 uint64_t once = 0, again = 0;
@@ -364,12 +364,12 @@ static void write_trace(void)
 {
     static const int64_t ids[] = {5, 3, 9, 1};
     int fd = -1, other = -1;
-    assert_int_equal(pst_trace_open(path, true, &fd), PST_OK);
-    assert_int_equal(pst_trace_open(path, false, &other), PST_OK);
-    assert_int_equal(pst_trace_append(fd, 1, 0, ids, 2), PST_OK);
-    assert_int_equal(pst_trace_append(other, 0, 1, ids + 2, 2), PST_OK);
-    assert_int_equal(pst_trace_append(other, 0, 0, ids, 4), PST_OK);
-    assert_int_equal(pst_trace_append(fd, 1, 0, ids + 1, 3), PST_OK); /* again, after a resume */
+    assert_int_equal(pst_policy_trace_open(path, true, &fd), PST_OK);
+    assert_int_equal(pst_policy_trace_open(path, false, &other), PST_OK);
+    assert_int_equal(pst_policy_trace_append(fd, 1, 0, ids, 2), PST_OK);
+    assert_int_equal(pst_policy_trace_append(other, 0, 1, ids + 2, 2), PST_OK);
+    assert_int_equal(pst_policy_trace_append(other, 0, 0, ids, 4), PST_OK);
+    assert_int_equal(pst_policy_trace_append(fd, 1, 0, ids + 1, 3), PST_OK); /* again, after a resume */
     (void)close(fd);
     (void)close(other);
 }
@@ -377,39 +377,39 @@ static void write_trace(void)
 static void traces(void **unused)
 {
     (void)unused;
-    struct pst_trace t;
+    struct pst_policy_trace t;
     path = in_scratch("ids");
     write_trace();
-    assert_int_equal(pst_trace_read(&t, path), PST_OK);
+    assert_int_equal(pst_policy_trace_read(&t, path), PST_OK);
     assert_int_equal(t.n, 3);
     assert_int_equal(t.ids, 9);
     assert_int_equal(t.batch_max, 4);
     assert_int_equal(t.vertices, 10);
     assert_true(t.batches[0].n == 4 && t.batches[1].micro == 1 && t.batches[2].batch == 1);
     assert_int_equal(t.batches[2].ids[0], 3);
-    pst_trace_close(&t);
+    pst_policy_trace_close(&t);
     assert_int_equal(truncate(path, 210), 0); /* the last record loses its end */
-    assert_int_equal(pst_trace_read(&t, path), PST_OK);
+    assert_int_equal(pst_policy_trace_read(&t, path), PST_OK);
     assert_true(t.n == 3 && t.cut_bytes == 50 && t.batches[2].n == 2);
-    pst_trace_close(&t);
+    pst_policy_trace_close(&t);
 }
 
 static void refuse(uint64_t at, int64_t value, const char *words)
 {
-    struct pst_trace t;
+    struct pst_policy_trace t;
     write_trace();
     const int fd = open(path, O_WRONLY);
     assert_int_equal(pwrite(fd, &value, sizeof value, (off_t)at), (ssize_t)sizeof value);
     (void)close(fd);
-    assert_int_equal(pst_trace_read(&t, path), PST_E_FORMAT);
+    assert_int_equal(pst_policy_trace_read(&t, path), PST_E_FORMAT);
     assert_non_null(strstr(pst_error_text(), words));
-    pst_trace_close(&t);
+    pst_policy_trace_close(&t);
 }
 
 static void damaged_traces(void **unused)
 {
     (void)unused;
-    struct pst_trace t;
+    struct pst_policy_trace t;
     path = in_scratch("ids");
     refuse(0, 1, "no record begins here");
     refuse(24, 17, "no record begins here"); /* the first one's n */
@@ -417,10 +417,10 @@ static void damaged_traces(void **unused)
     refuse(80, -1, "negative");
     refuse(80, INT64_MAX, "too large");
     (void)unlink(path);
-    assert_int_equal(pst_trace_read(&t, path), PST_E_ARG);
+    assert_int_equal(pst_policy_trace_read(&t, path), PST_E_ARG);
     (void)close(open(path, O_CREAT | O_WRONLY, 0600));
-    assert_int_equal(pst_trace_read(&t, path), PST_E_FORMAT);
-    assert_int_equal(pst_trace_open("/nowhere/ids", true, &(int){0}), PST_E_ARG);
+    assert_int_equal(pst_policy_trace_read(&t, path), PST_E_FORMAT);
+    assert_int_equal(pst_policy_trace_open("/nowhere/ids", true, &(int){0}), PST_E_ARG);
 }
 
 int main(void)

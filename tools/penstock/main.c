@@ -47,6 +47,7 @@ static const struct {
     {"disks", cmd_disks, "list NVMe drives, and hand them over"},
     {"bench", cmd_bench, "measure how many requests a second a backend moves"},
     {"probe", cmd_probe, "say what this machine has for pipelines on GPUs"},
+    {"compare", cmd_compare, "run pipelines in turns, and compare their times and results"},
     {"replay", cmd_replay, "compute what a cache would hit, from a run's trace of ids"},
     {"tpc", cmd_tpc, "predict throughput per cost with other hardware"},
     {"experiment", cmd_experiment, "measure a paper's figures again"},

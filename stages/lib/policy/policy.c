@@ -13,7 +13,7 @@ static const struct {
     const char *name;
     const struct pst_policy_ops *ops;
     bool looks_ahead;
-} kinds[PST_POLICIES] = {
+} kinds[PST_POLICY_KINDS] = {
     [PST_POLICY_RANDOM] = {"random", &pst_policy_window_ops, false},
     [PST_POLICY_WINDOW] = {"window", &pst_policy_window_ops, true},
     [PST_POLICY_SIEVE] = {"sieve", &pst_policy_sieve_ops, false},
@@ -30,7 +30,7 @@ const char *pst_policy_name(enum pst_policy_kind kind)
 
 bool pst_policy_find(const char *name, enum pst_policy_kind *kind)
 {
-    for (int k = 0; k < PST_POLICIES; k++)
+    for (int k = 0; k < PST_POLICY_KINDS; k++)
         if (strcmp(kinds[k].name, name) == 0) {
             *kind = (enum pst_policy_kind)k;
             return true;
@@ -195,7 +195,7 @@ static pst_rc allocate(struct pst_policy *p)
         all = all && p->heap != NULL && p->heap_at != NULL && p->rank != NULL;
         break;
     case PST_POLICY_STATIC:
-    case PST_POLICIES: break;
+    case PST_POLICY_KINDS: break;
     }
     return all ? PST_OK
                : pst_fail(PST_E_NOMEM,

@@ -22,7 +22,7 @@ enum pst_policy_kind {
     PST_POLICY_STATIC,    /* the hottest rows, for ever */
     PST_POLICY_LOOKAHEAD, /* the rows that the window uses soonest, then the hottest */
     PST_POLICY_BELADY,    /* the rows that the whole trace uses soonest; only for replay */
-    PST_POLICIES
+    PST_POLICY_KINDS
 };
 #define PST_POLICY_CHOICES                                                                                   \
     "random|window|sieve|s3fifo|static|lookahead" /* those of a stage, in this order                         \

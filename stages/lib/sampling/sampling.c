@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
-#include "stages/lib/policy/trace.h"
+#include "stages/lib/policy/policy_trace.h"
 #include "stages/lib/sampling/sampling_impl.h"
 #include "stages/lib/topology/topology.h"
 
@@ -118,7 +118,7 @@ pst_rc pst_sampling_size(struct pst_stage *self, const struct pst_sampling_param
                  s->in.key.split, (long long)s->in.seeds.repeats);
     size_slots(s);
     if (params->trace_ids[0] != '\0' && pst_instance(self, NULL) == 0) /* the others open it later */
-        rc = pst_trace_open(params->trace_ids, true, &s->trace);
+        rc = pst_policy_trace_open(params->trace_ids, true, &s->trace);
     if (rc == PST_OK)
         rc = pst_sampling_tiers_share(s);
     return rc == PST_OK && params->input.topology == PST_TOPOLOGY_SSD ? pst_sampling_lists_size(s) : rc;
@@ -181,7 +181,7 @@ pst_rc pst_sampling_open(struct pst_sampling *s)
     if (rc == PST_OK)
         rc = make_pending(s);
     if (rc == PST_OK && s->params->trace_ids[0] != '\0' && s->trace < 0)
-        rc = pst_trace_open(s->params->trace_ids, false, &s->trace);
+        rc = pst_policy_trace_open(s->params->trace_ids, false, &s->trace);
     if (rc != PST_OK)
         return rc;
     pst_total(s->self, s->port, batches);
@@ -202,8 +202,8 @@ static pst_rc trace_ids(const struct pst_sampling *s, const struct pst_credit *c
         return PST_E_STATE;
     const int64_t n = mb->n[s->filler.layout.size.hops];
     return n == 0 ? PST_OK
-                  : pst_trace_append(s->trace, credit->batch, credit->micro,
-                                     pst_minibatch_at(mb, s->filler.layout.vertices_at), n);
+                  : pst_policy_trace_append(s->trace, credit->batch, credit->micro,
+                                            pst_minibatch_at(mb, s->filler.layout.vertices_at), n);
 }
 
 pst_rc pst_sampling_send_part(void *to, uint32_t part, uint64_t first_at, uint64_t count, bool last)

@@ -8,7 +8,7 @@
 #include "common/stage.h"
 #include "stages/lib/plan/plan.h"
 #include "stages/lib/policy/policy.h"
-#include "stages/lib/policy/trace.h"
+#include "stages/lib/policy/policy_trace.h"
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/cli/options.h"
 
@@ -37,7 +37,7 @@ struct replay {
     double batches; /* 0: rows */
     bool json, all, buffer;
     enum pst_policy_kind kind; /* unless all */
-    struct pst_trace trace;
+    struct pst_policy_trace trace;
     struct pst_plan plan;
     float *hotness;     /* of each vertex of the plan; NULL: no plan */
     uint64_t *buffered; /* a bit for each vertex of the plan; NULL: none */
@@ -72,7 +72,7 @@ static pst_rc note_buffered(struct replay *r)
 /* The batch's ids that come to the cache. */
 static struct pst_policy_batch batch_of(const struct replay *r, int64_t b, int64_t *into)
 {
-    const struct pst_trace_batch *from = &r->trace.batches[b];
+    const struct pst_policy_trace_batch *from = &r->trace.batches[b];
     struct pst_policy_batch batch = {
         .batch = from->batch, .micro = from->micro, .ids = from->ids, .n = from->n};
     if (r->buffered == NULL)
@@ -87,7 +87,7 @@ static struct pst_policy_batch batch_of(const struct replay *r, int64_t b, int64
 
 static pst_rc open_replay(struct replay *r)
 {
-    pst_rc rc = pst_trace_read(&r->trace, r->path);
+    pst_rc rc = pst_policy_trace_read(&r->trace, r->path);
     if (rc == PST_OK && r->plan_path != NULL)
         rc = read_plan(r);
     if (rc == PST_OK && r->buffer)
@@ -227,7 +227,7 @@ static pst_rc replay_all(struct replay *r)
     bool first = true;
     pst_rc rc = PST_OK;
     print_head(r);
-    for (int k = 0; k < PST_POLICIES && rc == PST_OK; k++) {
+    for (int k = 0; k < PST_POLICY_KINDS && rc == PST_OK; k++) {
         const enum pst_policy_kind kind = (enum pst_policy_kind)k;
         struct outcome o;
         if (r->all ? kind == PST_POLICY_STATIC && r->hotness == NULL : kind != r->kind)
@@ -318,7 +318,7 @@ int cmd_replay(int argc, char **argv)
     }
     if (rc == PST_OK)
         rc = replay_all(&r);
-    pst_trace_close(&r.trace);
+    pst_policy_trace_close(&r.trace);
     pst_plan_release(&r.plan);
     free(r.hotness);
     free(r.buffered);

@@ -1,5 +1,5 @@
-/* trace.c: writes and reads the vertices of batches. */
-#include "stages/lib/policy/trace.h"
+/* policy_trace.c: writes and reads the vertices of batches. */
+#include "stages/lib/policy/policy_trace.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,17 +14,17 @@
 
 #define FIRST_BATCHES 1024 /* room for records at first; it doubles */
 
-pst_rc pst_trace_open(const char *path, bool empty, int *fd)
+pst_rc pst_policy_trace_open(const char *path, bool empty, int *fd)
 {
     *fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | (empty ? O_TRUNC : 0), 0666);
     return *fd >= 0 ? PST_OK
                     : pst_fail(PST_E_ARG, "trace_ids: cannot write \"%s\": %s", path, strerror(errno));
 }
 
-pst_rc pst_trace_append(int fd, uint64_t batch, uint32_t micro, const int64_t *ids, int64_t n)
+pst_rc pst_policy_trace_append(int fd, uint64_t batch, uint32_t micro, const int64_t *ids, int64_t n)
 {
-    struct pst_trace_record record = {
-        .magic = PST_TRACE_MAGIC, .batch = batch, .micro = micro, .n = (uint64_t)n};
+    struct pst_policy_trace_record record = {
+        .magic = PST_POLICY_TRACE_MAGIC, .batch = batch, .micro = micro, .n = (uint64_t)n};
     const struct iovec parts[2] = {{&record, sizeof record},
                                    {(void *)(uintptr_t)ids, (size_t)n * sizeof *ids}};
     const ssize_t all = (ssize_t)(parts[0].iov_len + parts[1].iov_len);
@@ -37,7 +37,7 @@ pst_rc pst_trace_append(int fd, uint64_t batch, uint32_t micro, const int64_t *i
 
 /* ---- reading -------------------------------------------------------------------------------------- */
 
-static pst_rc map_file(struct pst_trace *t, const char *path)
+static pst_rc map_file(struct pst_policy_trace *t, const char *path)
 {
     struct stat st;
     pst_rc rc = PST_OK;
@@ -50,26 +50,26 @@ static pst_rc map_file(struct pst_trace *t, const char *path)
         if (map == MAP_FAILED)
             rc = pst_fail(PST_E_ARG, "cannot map \"%s\": %s", path, strerror(errno));
         else
-            *t = (struct pst_trace){.map = map, .map_bytes = (uint64_t)st.st_size};
+            *t = (struct pst_policy_trace){.map = map, .map_bytes = (uint64_t)st.st_size};
     }
     if (fd >= 0)
         (void)close(fd);
     return rc;
 }
 
-static pst_rc add_batch(struct pst_trace *t, int64_t *room, const struct pst_trace_record *record,
-                        uint64_t at)
+static pst_rc add_batch(struct pst_policy_trace *t, int64_t *room,
+                        const struct pst_policy_trace_record *record, uint64_t at)
 {
     if (t->n == *room) {
         const int64_t more = *room > 0 ? 2 * *room : FIRST_BATCHES;
-        struct pst_trace_batch *batches = realloc(t->batches, (size_t)more * sizeof *batches);
+        struct pst_policy_trace_batch *batches = realloc(t->batches, (size_t)more * sizeof *batches);
         if (batches == NULL)
             return pst_fail(PST_E_NOMEM, "out of memory: the trace has more than %lld batches",
                             (long long)t->n);
         t->batches = batches;
         *room = more;
     }
-    t->batches[t->n++] = (struct pst_trace_batch){
+    t->batches[t->n++] = (struct pst_policy_trace_batch){
         .batch = record->batch,
         .micro = record->micro,
         .n = (int64_t)record->n,
@@ -78,15 +78,15 @@ static pst_rc add_batch(struct pst_trace *t, int64_t *room, const struct pst_tra
     return PST_OK;
 }
 
-static pst_rc find_records(struct pst_trace *t, const char *path)
+static pst_rc find_records(struct pst_policy_trace *t, const char *path)
 {
     int64_t room = 0;
     pst_rc rc = PST_OK;
     for (uint64_t at = 0; at < t->map_bytes && rc == PST_OK;) {
         const uint64_t left = t->map_bytes - at;
-        struct pst_trace_record record = {.magic = PST_TRACE_MAGIC};
+        struct pst_policy_trace_record record = {.magic = PST_POLICY_TRACE_MAGIC};
         memcpy(&record, (const char *)t->map + at, left < sizeof record ? left : sizeof record);
-        if (left >= sizeof record.magic && record.magic != PST_TRACE_MAGIC)
+        if (left >= sizeof record.magic && record.magic != PST_POLICY_TRACE_MAGIC)
             return pst_fail(PST_E_FORMAT,
                             "%s: byte %llu: no record begins here, so this is not a trace of ids (the "
                             "sampler's parameter trace_ids writes one)",
@@ -103,7 +103,7 @@ static pst_rc find_records(struct pst_trace *t, const char *path)
 
 static int by_batch(const void *a, const void *b)
 {
-    const struct pst_trace_batch *x = a, *y = b;
+    const struct pst_policy_trace_batch *x = a, *y = b;
     if (x->batch != y->batch)
         return x->batch < y->batch ? -1 : 1;
     if (x->micro != y->micro)
@@ -112,13 +112,13 @@ static int by_batch(const void *a, const void *b)
 }
 
 /* Keeps the last record of each micro-batch, in order. */
-static void sort_batches(struct pst_trace *t)
+static void sort_batches(struct pst_policy_trace *t)
 {
     int64_t kept = 0;
     if (t->n > 0)
         qsort(t->batches, (size_t)t->n, sizeof *t->batches, by_batch);
     for (int64_t i = 0; i < t->n; i++) {
-        const struct pst_trace_batch *b = &t->batches[i];
+        const struct pst_policy_trace_batch *b = &t->batches[i];
         if (kept > 0 && t->batches[kept - 1].batch == b->batch && t->batches[kept - 1].micro == b->micro)
             kept--;
         t->batches[kept++] = *b;
@@ -133,7 +133,7 @@ static int by_id(const void *a, const void *b)
 }
 
 /* A policy needs distinct vertices. sorted: room for the ids of the largest batch. */
-static pst_rc check_batch(struct pst_trace *t, const struct pst_trace_batch *b, int64_t *sorted,
+static pst_rc check_batch(struct pst_policy_trace *t, const struct pst_policy_trace_batch *b, int64_t *sorted,
                           const char *path)
 {
     if (b->n == 0)
@@ -151,7 +151,7 @@ static pst_rc check_batch(struct pst_trace *t, const struct pst_trace_batch *b, 
                                     (unsigned long long)b->at, (unsigned long long)b->batch, wrong);
 }
 
-static pst_rc check_batches(struct pst_trace *t, const char *path)
+static pst_rc check_batches(struct pst_policy_trace *t, const char *path)
 {
     for (int64_t i = 0; i < t->n; i++) {
         t->batch_max = pst_max_i64(t->batch_max, t->batches[i].n);
@@ -167,9 +167,9 @@ static pst_rc check_batches(struct pst_trace *t, const char *path)
     return rc;
 }
 
-pst_rc pst_trace_read(struct pst_trace *t, const char *path)
+pst_rc pst_policy_trace_read(struct pst_policy_trace *t, const char *path)
 {
-    *t = (struct pst_trace){.map = NULL};
+    *t = (struct pst_policy_trace){.map = NULL};
     pst_rc rc = map_file(t, path);
     if (rc == PST_OK)
         rc = find_records(t, path);
@@ -181,10 +181,10 @@ pst_rc pst_trace_read(struct pst_trace *t, const char *path)
     return check_batches(t, path);
 }
 
-void pst_trace_close(struct pst_trace *t)
+void pst_policy_trace_close(struct pst_policy_trace *t)
 {
     if (t->map != NULL)
         (void)munmap((void *)(uintptr_t)t->map, t->map_bytes);
     free(t->batches);
-    *t = (struct pst_trace){.map = NULL};
+    *t = (struct pst_policy_trace){.map = NULL};
 }
