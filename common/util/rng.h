@@ -39,7 +39,7 @@ enum pst_rng_use {
     PST_RNG_PARTITION = 7, /* index 0: item: round of the permutation; 1: of an epoch's partitions */
     PST_RNG_RANK =
         8, /* candidates of sampled ranks; batch: first edge; index: twice the part, plus the side */
-    PST_RNG_GROUP = 9, /* index: hop; batch: a group of batches, counted over the run; epoch: 0 */
+    PST_RNG_GROUP = 9,  /* index: hop; batch: a group of batches, counted over the run; epoch: 0 */
     PST_RNG_EVICT = 10, /* epoch: micro-batch; item: the vertex that needs a line */
     PST_RNG_HOTNESS = 11,
 };

@@ -51,3 +51,14 @@ struct pst_planner_budget pst_planner_budget(const struct pst_device *device,
     b.cache = b.cache < left ? b.cache : left;
     return b;
 }
+
+pst_rc pst_planner_report(struct pst_stage *self, const struct pst_plan_reads *r)
+{
+    return pst_report(self, "placement",
+                      "{\"gpu_lists\": %.6f, \"cpu_lists\": %.6f, \"ssd_lists\": %.6f, \"gpu_rows\": %.6f, "
+                      "\"cpu_rows\": %.6f, \"ssd_rows\": %.6f, \"cpu_transactions\": %.6f, "
+                      "\"ssd_transactions\": %.6f}",
+                      r->lists[PST_PLACEMENT_GPU], r->lists[PST_PLACEMENT_CPU], r->lists[PST_PLACEMENT_HOME],
+                      r->rows[PST_PLACEMENT_GPU], r->rows[PST_PLACEMENT_CPU], r->rows[PST_PLACEMENT_HOME],
+                      r->cpu, r->ssd);
+}

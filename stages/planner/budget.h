@@ -4,7 +4,9 @@
 #ifndef PST_PLANNER_BUDGET_H
 #define PST_PLANNER_BUDGET_H
 
+#include "common/stage.h"
 #include "stages/lib/device/device.h"
+#include "stages/lib/plan/tiers.h"
 #include "stages/lib/sampling/input.h"
 
 PST_BEGIN_DECLS
@@ -32,6 +34,9 @@ struct pst_planner_budget pst_planner_budget(const struct pst_device *device,
                                              const struct pst_sampling_input *in,
                                              const struct pst_minibatch_size *most,
                                              const struct pst_planner_budget_ask *ask);
+
+/* Reports what the placement expects of a batch, as "placement". */
+PST_MUST_USE pst_rc pst_planner_report(struct pst_stage *self, const struct pst_plan_reads *r);
 
 PST_END_DECLS
 #endif

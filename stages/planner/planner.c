@@ -391,18 +391,6 @@ static pst_rc reuse_plan(struct planner *p, const char *path)
     return PST_OK;
 }
 
-/* What the placement expects of a batch. */
-static pst_rc report_reads(struct pst_stage *self, const struct pst_plan_reads *r)
-{
-    return pst_report(self, "placement",
-                      "{\"gpu_lists\": %.6f, \"cpu_lists\": %.6f, \"ssd_lists\": %.6f, \"gpu_rows\": %.6f, "
-                      "\"cpu_rows\": %.6f, \"ssd_rows\": %.6f, \"cpu_transactions\": %.6f, "
-                      "\"ssd_transactions\": %.6f}",
-                      r->lists[PST_PLACEMENT_GPU], r->lists[PST_PLACEMENT_CPU], r->lists[PST_PLACEMENT_HOME],
-                      r->rows[PST_PLACEMENT_GPU], r->rows[PST_PLACEMENT_CPU], r->rows[PST_PLACEMENT_HOME],
-                      r->cpu, r->ssd);
-}
-
 static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
 {
     struct planner *p = pst_state(self);
@@ -439,7 +427,7 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
                     (unsigned long long)plan->key.cache_budget_bytes, plan->key.policy, plan->key.hotness,
                     plan->predicted_hit_rate, reuse[0] != '\0' ? "yes" : "no");
     if (rc == PST_OK && p->policy != ROWS && reuse[0] == '\0')
-        rc = report_reads(self, &p->reads);
+        rc = pst_planner_report(self, &p->reads);
     if (rc == PST_OK)
         rc = pst_presample_report(&p->presample, self);
     return rc == PST_OK ? pst_publish(self, pst_port(self, "plan"), path) : rc;

@@ -278,19 +278,6 @@ pst_rc pst_vectors_owner_take(struct pst_vectors_owner *s, const struct pst_row_
     return rc;
 }
 
-void pst_vectors_owner_began(struct pst_vectors_owner *s, const struct pst_row_batch *b)
-{
-    s->edges += b->edges;
-    s->gathered++;
-    s->vectors.updates++;
-}
-
-pst_rc pst_vectors_owner_ended(struct pst_vectors_owner *s, uint64_t batch, int64_t nodes)
-{
-    s->nodes += (uint64_t)nodes;
-    return pst_vectors_owner_home(s, batch);
-}
-
 pst_rc pst_vectors_owner_home(struct pst_vectors_owner *s, uint64_t batch)
 {
     return s->partitions > 1 ? pst_vectors_exchange_home(&s->exchange, batch) : PST_OK;

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "stages/lib/vectors/owner.h"
+
 /* Bytes of the ranges, which come first: vertices before each, and the first row of each. */
 enum { BEFORE_BYTES = (PST_PARTS_MAX + 1) * 8, RANGES_BYTES = BEFORE_BYTES + PST_PARTS_MAX * 4 };
 
@@ -107,4 +109,17 @@ void pst_vectors_resident_update(const struct pst_vectors_resident *r, const str
                                             .x = pst_vectors_rows(v, 0),
                                             .state = pst_vectors_state(v, 0)};
     pst_embed_device_update_nodes(b, w, &table, r->node_list, most_rows(r));
+}
+
+void pst_vectors_owner_began(struct pst_vectors_owner *s, const struct pst_row_batch *b)
+{
+    s->edges += b->edges;
+    s->gathered++;
+    s->vectors.updates++;
+}
+
+pst_rc pst_vectors_owner_ended(struct pst_vectors_owner *s, uint64_t batch, int64_t nodes)
+{
+    s->nodes += (uint64_t)nodes;
+    return pst_vectors_owner_home(s, batch);
 }

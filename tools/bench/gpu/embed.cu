@@ -1,6 +1,6 @@
-/* embed.cu: a training step of graph embeddings (stages/lib/embed/embed_gpu.h), fused or not: Legend's Figures 21
- * (Dot and ComplEx) and 23 (widths of rows), in our terms. The floor is the step's matrix products alone.
- * Loss and gradients are compared with the CPU's step before anything is timed. */
+/* embed.cu: a training step of graph embeddings (stages/lib/embed/embed_gpu.h), fused or not: Legend's
+ * Figures 21 (Dot and ComplEx) and 23 (widths of rows), in our terms. The floor is the step's matrix products
+ * alone. Loss and gradients are compared with the CPU's step before anything is timed. */
 #include "tools/bench/gpu/gpu.cuh"
 
 extern "C" {

@@ -12,7 +12,7 @@
 #include "kernels/twin.h"
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/machine/probe_gpu.h"
-#include "tools/penstock/machine/probe_machine.h"
+#include "tools/penstock/links/show_machine.h"
 #include "tools/penstock/machine/probe_routes.h"
 #include "tools/penstock/cli/options.h"
 

@@ -1,6 +1,6 @@
-/* topology.c: sockets by hwloc, GPUs and their links by NVML. NVML is opened at run time; the part of its API
- * that is needed is declared here, so that the build needs no CUDA header. */
-#include "tools/penstock/machine/topology.h"
+/* find_machine.c: sockets by hwloc, GPUs and their links by NVML. NVML is opened at run time; the part of its
+ * API that is needed is declared here, so that the build needs no CUDA header. */
+#include "tools/penstock/links/find_machine.h"
 
 #include <dlfcn.h>
 #include <hwloc.h>
@@ -42,25 +42,25 @@ struct nvml {
 };
 
 /* False, with the reason in why: there is no NVML. */
-static bool open_nvml(struct nvml *n, char why[PST_PROBE_WHY_BYTES])
+static bool open_nvml(struct nvml *n, char why[PST_LINKS_WHY_BYTES])
 {
     n->library = dlopen(NVML_LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (n->library == NULL) {
-        (void)snprintf(why, PST_PROBE_WHY_BYTES, "%s, which comes with NVIDIA's driver, is not installed",
+        (void)snprintf(why, PST_LINKS_WHY_BYTES, "%s, which comes with NVIDIA's driver, is not installed",
                        NVML_LIBRARY);
         return false;
     }
 #define NVML_FIND(member, symbol, parameters)                                                                \
     *(void **)&n->member = dlsym(n->library, symbol);                                                        \
     if (n->member == NULL) {                                                                                 \
-        (void)snprintf(why, PST_PROBE_WHY_BYTES, "%s lacks %s: update the driver", NVML_LIBRARY, symbol);    \
+        (void)snprintf(why, PST_LINKS_WHY_BYTES, "%s lacks %s: update the driver", NVML_LIBRARY, symbol);    \
         return false;                                                                                        \
     }
     NVML_CALLS(NVML_FIND)
 #undef NVML_FIND
     const int rc = n->init();
     if (rc != NVML_SUCCESS)
-        (void)snprintf(why, PST_PROBE_WHY_BYTES, "NVML does not start: error %d", rc);
+        (void)snprintf(why, PST_LINKS_WHY_BYTES, "NVML does not start: error %d", rc);
     return rc == NVML_SUCCESS;
 }
 
@@ -161,12 +161,12 @@ static pst_rc find_gpus(const struct nvml *n, hwloc_topology_t topology, struct 
     return PST_OK;
 }
 
-pst_rc pst_probe_topology(struct pst_machine *machine, char why_no_gpus[PST_PROBE_WHY_BYTES])
+pst_rc pst_probe_topology(struct pst_machine *machine, char why_no_gpus[PST_LINKS_WHY_BYTES])
 {
     hwloc_topology_t topology;
     struct nvml nvml = {0};
     *machine = (struct pst_machine){.name = "this"};
-    (void)snprintf(why_no_gpus, PST_PROBE_WHY_BYTES, "NVML finds none");
+    (void)snprintf(why_no_gpus, PST_LINKS_WHY_BYTES, "NVML finds none");
     if (hwloc_topology_init(&topology) != 0)
         return pst_fail(PST_E_NOMEM, "out of memory: hwloc cannot start");
     (void)hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);

@@ -1,5 +1,5 @@
-/* probe_machine.c: prints the devices of a machine, and the cliques that they form. */
-#include "tools/penstock/machine/probe_machine.h"
+/* show_machine.c: prints the devices of a machine, and the cliques that they form. */
+#include "tools/penstock/links/show_machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "common/error.h"
 #include "common/machine/machine.h"
 #include "stages/lib/clique/cliques.h"
-#include "tools/penstock/machine/topology.h"
+#include "tools/penstock/links/find_machine.h"
 
 static pst_rc load(const char *file, struct pst_machine *m)
 {
@@ -50,7 +50,7 @@ static void print_cliques(const struct pst_machine *m)
 pst_rc pst_probe_machine(const char *file, bool cliques)
 {
     struct pst_machine *m = calloc(1, sizeof *m);
-    char why[PST_PROBE_WHY_BYTES] = "";
+    char why[PST_LINKS_WHY_BYTES] = "";
     if (m == NULL)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot describe the machine");
     pst_rc rc = file != NULL ? load(file, m) : pst_probe_topology(m, why);

@@ -1,6 +1,6 @@
-/* probe_machine.h: `penstock probe --topology` and `--cliques`. */
-#ifndef PST_PROBE_MACHINE_H
-#define PST_PROBE_MACHINE_H
+/* show_machine.h: `penstock probe --topology` and `--cliques`. */
+#ifndef PST_SHOW_MACHINE_H
+#define PST_SHOW_MACHINE_H
 
 #include "common/base.h"
 
