@@ -77,6 +77,7 @@ __device__ double solve(const labor &l, pst_cu_list list, int lane)
     for (int step = 0; step < STEPS_MAX; step++) {
         double inverse = 0;
         int64_t ones = 0;
+#pragma unroll 1
         for (int64_t e = lane; e < list.degree; e += PST_CU_WARP) {
             const double pi = pi_at(l, list.begin + e);
             inverse += pi < x ? 1 / pi : 0;
@@ -103,6 +104,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS) iterate(labor l)
         pst_cu_list list;
         (void)pst_cu_list_of(l.graph, l.vertices[i], &list);
         const double x = solve(l, list, lane);
+#pragma unroll 1
         for (int64_t e = lane; e < list.degree; e += PST_CU_WARP) {
             const int64_t u = pst_cu_list_at(l.graph, list.begin + e);
             const double pi = l.pi[u] / x;
@@ -130,6 +132,7 @@ template <bool WRITE> __global__ void __launch_bounds__(PST_CU_THREADS) keep(lab
         (void)pst_cu_list_of(l.graph, l.vertices[i], &list);
         const double x = solve(l, list, lane);
         int64_t to = WRITE ? l.indptr[i] : 0;
+#pragma unroll 1 /* more at a time would spill registers */
         for (PST_CU_ENTRIES(e, list.degree)) {
             double share = 1;
             const int64_t u = e < list.degree ? pst_cu_list_at(l.graph, list.begin + e) : 0;

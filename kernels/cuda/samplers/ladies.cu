@@ -53,6 +53,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS) add_up(ladies l)
         if (!pst_cu_list_of(l.graph, l.vertices[i], &list))
             pst_cu_fault(l.status, PST_E_FORMAT);
         const word units = list.degree > 0 ? pst_k_rank_units(list.degree, shift) : 0;
+#pragma unroll 1 /* more at a time would spill registers */
         for (int64_t e = lane; e < list.degree; e += PST_CU_WARP) {
             const int64_t u = pst_cu_list_at(l.graph, list.begin + e);
             if (!pst_cu_list_knows(l.graph, u))
